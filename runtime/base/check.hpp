@@ -1,0 +1,22 @@
+// Programming errors: PUMICE_CHECK throws CheckFailure, which only the outermost edge of the library
+// (the C API, main) catches; it never aborts a host. Expected failures are Result<T>, not checks.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace pumice {
+
+struct CheckFailure : std::logic_error {
+  using std::logic_error::logic_error;
+};
+
+[[noreturn]] void check_failed(const char* file, int line, const char* condition,
+                               const std::string& message);
+
+}  // namespace pumice
+
+#define PUMICE_CHECK(condition, message)                                                  \
+  do {                                                                                    \
+    if (!(condition)) ::pumice::check_failed(__FILE__, __LINE__, #condition, (message));  \
+  } while (false)

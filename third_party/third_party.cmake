@@ -1,0 +1,25 @@
+# How every dependency is found. All come from the distribution (scripts/install_packages.sh names
+# the packages); nothing is vendored or downloaded.
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(spdlog REQUIRED)
+
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
+
+# Vulkan: headers and volk only. The loader is opened at run time by volk and never linked.
+find_path(VULKAN_HEADERS_DIR vulkan/vulkan.h REQUIRED)
+find_path(VOLK_DIR volk.c REQUIRED DOC "Folder of volk.h and volk.c (libvulkan-volk-dev)")
+add_library(pumice_vulkan_headers INTERFACE)
+target_include_directories(pumice_vulkan_headers SYSTEM INTERFACE ${VULKAN_HEADERS_DIR} ${VOLK_DIR})
+target_compile_definitions(pumice_vulkan_headers INTERFACE VK_NO_PROTOTYPES)
+target_link_libraries(pumice_vulkan_headers INTERFACE ${CMAKE_DL_LIBS})
+
+# glslc: `-DVulkan_GLSLC_EXECUTABLE=…` picks another one.
+find_program(Vulkan_GLSLC_EXECUTABLE glslc REQUIRED)
+
+if(PUMICE_BUILD_TESTS)
+  find_package(GTest REQUIRED)
+endif()
