@@ -40,11 +40,11 @@ function(pumice_spirv_registry out)
 namespace pumice {
 namespace {
 @arrays@
-const SpirvModule kModules[] = {
+const vk::ShaderModule kModules[] = {
 @rows@};
 }  // namespace
 
-std::span<const SpirvModule> spirv_modules() { return kModules; }
+std::span<const vk::ShaderModule> spirv_modules() { return kModules; }
 
 }  // namespace pumice
 ]])

@@ -17,6 +17,6 @@ inline std::filesystem::path shared_path(const std::string& relative) {
 }  // namespace pumice::test
 
 /// Declare `path` and skip the running test, saying why, if it is absent.
-#define PUMICE_REQUIRE_SHARED(path, relative)                                       \
-  const std::filesystem::path path = ::pumice::test::shared_path(relative);         \
+#define PUMICE_REQUIRE_SHARED(path, relative)                               \
+  const std::filesystem::path path = ::pumice::test::shared_path(relative); \
   if (!std::filesystem::exists(path)) GTEST_SKIP() << "no shared data: " << relative

@@ -1,5 +1,6 @@
-// Programming errors: PUMICE_CHECK throws CheckFailure, which only the outermost edge of the library
-// (the C API, main) catches; it never aborts a host. Expected failures are Result<T>, not checks.
+// Programming errors: PUMICE_CHECK throws CheckFailure, which only the outermost edge of the
+// library (the C API, main) catches; it never aborts a host. Expected failures are Result<T>, not
+// checks.
 #pragma once
 
 #include <stdexcept>
@@ -16,7 +17,7 @@ struct CheckFailure : std::logic_error {
 
 }  // namespace pumice
 
-#define PUMICE_CHECK(condition, message)                                                  \
-  do {                                                                                    \
-    if (!(condition)) ::pumice::check_failed(__FILE__, __LINE__, #condition, (message));  \
+#define PUMICE_CHECK(condition, message)                                                 \
+  do {                                                                                   \
+    if (!(condition)) ::pumice::check_failed(__FILE__, __LINE__, #condition, (message)); \
   } while (false)

@@ -1,5 +1,5 @@
-// Errors as values: Result<T> carries a T or an Error. Nothing in the runtime throws across a module
-// boundary or aborts a host.
+// Errors as values: Result<T> carries a T or an Error. Nothing in the runtime throws across a
+// module boundary or aborts a host.
 #pragma once
 
 #include <fmt/format.h>
@@ -17,13 +17,13 @@ namespace pumice {
 /// What kind of failure it is. Each kind has one documented process exit code (`exit_code`).
 enum class ErrorCode {
   kInvalidArgument,  ///< a flag, option or call argument is wrong
-  kNoDevice,         ///< no usable Vulkan device, or the one asked for is missing or lacks something
-  kBadFile,          ///< a model or input file is missing, unreadable, malformed or unsupported
-  kDoesNotFit,       ///< memory, context length or another capacity is exceeded
-  kSelfTestFailed,   ///< a kernel gives wrong results on this device
-  kDeviceLost,       ///< the GPU was lost; device state must be rebuilt
-  kCancelled,        ///< stopped on request
-  kInternal,         ///< a driver or the operating system failed in a way no caller could prevent
+  kNoDevice,        ///< no usable Vulkan device, or the one asked for is missing or lacks something
+  kBadFile,         ///< a model or input file is missing, unreadable, malformed or unsupported
+  kDoesNotFit,      ///< memory, context length or another capacity is exceeded
+  kSelfTestFailed,  ///< a kernel gives wrong results on this device
+  kDeviceLost,      ///< the GPU was lost; device state must be rebuilt
+  kCancelled,       ///< stopped on request
+  kInternal,        ///< a driver or the operating system failed in a way no caller could prevent
 };
 
 /// Process exit code of an error: 2 usage, 3 no device, 4 bad file, 5 does not fit, 6 self-test,
@@ -44,7 +44,8 @@ Error make_error(ErrorCode code, fmt::format_string<Args...> format, Args&&... a
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT: implicit by intent
+  Result(T value)
+      : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT: implicit by intent
   Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT
 
   bool ok() const { return state_.index() == 0; }
@@ -106,8 +107,8 @@ using Status = Result<void>;
   declaration = std::move(result).value()
 
 /// Return the error of a Status-valued expression, if it failed.
-#define PUMICE_TRY_STATUS(...)                                          \
-  do {                                                                  \
-    auto pumice_status_ = (__VA_ARGS__);                                \
-    if (!pumice_status_.ok()) return pumice_status_.error();            \
+#define PUMICE_TRY_STATUS(...)                               \
+  do {                                                       \
+    auto pumice_status_ = (__VA_ARGS__);                     \
+    if (!pumice_status_.ok()) return pumice_status_.error(); \
   } while (false)

@@ -1,0 +1,81 @@
+// The logical device: one VkDevice, one compute queue, one timeline. Everything that talks to the
+// GPU holds a shared_ptr to it, so it outlives every allocation and command buffer.
+//
+// Threads: submit, wait and allocation may be called from any thread; the queue is used behind one
+// lock.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+
+#include "base/log.hpp"
+#include "base/result.hpp"
+#include "vk/functions.hpp"
+#include "vk/instance.hpp"
+#include "vk/memory.hpp"
+#include "vk/plan.hpp"
+#include "vk/snapshot.hpp"
+
+namespace pumice::vk {
+
+class Device {
+ public:
+  /// Create what `plan` (from `plan_device(snapshot)`) describes. The instance is kept alive.
+  static Result<std::shared_ptr<Device>> create(std::shared_ptr<Instance> instance,
+                                                const DeviceSnapshot& snapshot, DevicePlan plan,
+                                                Logger logger);
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  const DeviceSnapshot& snapshot() const { return snapshot_; }
+  const DevicePlan& plan() const { return plan_; }
+  const DeviceFunctions& fn() const { return fn_; }
+  VkDevice handle() const { return device_; }
+  const Logger& logger() const { return logger_; }
+  MemoryLedger& ledger() { return ledger_; }
+  const std::shared_ptr<Instance>& instance() const { return instance_; }
+
+  /// Submit command buffers in order as one batch; the returned timeline value is reached when they
+  /// are done. Errors: kDeviceLost, kDoesNotFit (out of memory).
+  Result<uint64_t> submit(std::span<const VkCommandBuffer> command_buffers);
+
+  /// Block until the timeline reaches `value`. Errors: kDeviceLost, also when the device makes no
+  /// progress for `kHangTimeout_ns`.
+  Status wait(uint64_t value);
+
+  /// The highest timeline value known to be reached, without blocking.
+  Result<uint64_t> completed();
+
+  /// Block until the device is idle (teardown).
+  void wait_idle();
+
+  Result<Slab> allocate_slab(MemoryDomain domain, uint64_t size_bytes, const std::string& purpose);
+  void free_slab(const Slab& slab);
+
+  /// An Error for a failed Vulkan call: device loss, out of memory, or the driver's own result
+  /// code.
+  Error error_of(VkResult result, std::string_view what) const;
+
+ private:
+  static constexpr uint64_t kHangTimeout_ns = 600ull * 1'000'000'000ull;
+
+  Device() = default;
+
+  std::shared_ptr<Instance> instance_;
+  DeviceSnapshot snapshot_;
+  DevicePlan plan_;
+  Logger logger_;
+  MemoryLedger ledger_;
+  DeviceFunctions fn_{};
+  VkDevice device_ = VK_NULL_HANDLE;
+  VkQueue queue_ = VK_NULL_HANDLE;
+  VkSemaphore timeline_ = VK_NULL_HANDLE;
+  std::mutex queue_mutex_;
+  uint64_t last_submitted_ = 0;  // guarded by queue_mutex_
+};
+
+}  // namespace pumice::vk

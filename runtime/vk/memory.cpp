@@ -1,0 +1,109 @@
+#include "vk/memory.hpp"
+
+#include <algorithm>
+
+#include "vk/device.hpp"
+
+namespace pumice::vk {
+namespace {
+
+constexpr uint64_t kMinimumSlabBytes = 64 * 1024;
+
+uint64_t align_up(uint64_t value, uint64_t alignment) {
+  return (value + alignment - 1) & ~(alignment - 1);
+}
+
+}  // namespace
+
+void MemoryLedger::add(const std::string& purpose, uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  Entry& entry = entries_[purpose];
+  entry.current_bytes += bytes;
+  entry.peak_bytes = std::max(entry.peak_bytes, entry.current_bytes);
+}
+
+void MemoryLedger::remove(const std::string& purpose, uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  Entry& entry = entries_[purpose];
+  PUMICE_CHECK(entry.current_bytes >= bytes, "more freed than allocated: " + purpose);
+  entry.current_bytes -= bytes;
+}
+
+uint64_t MemoryLedger::total_bytes() const {
+  const std::lock_guard lock(mutex_);
+  uint64_t total = 0;
+  for (const auto& [purpose, entry] : entries_) total += entry.current_bytes;
+  return total;
+}
+
+std::map<std::string, MemoryLedger::Entry> MemoryLedger::entries() const {
+  const std::lock_guard lock(mutex_);
+  return entries_;
+}
+
+BufferRange BufferRange::subrange(uint64_t first, uint64_t count) const {
+  PUMICE_CHECK(first <= size_bytes && count <= size_bytes - first, "subrange outside its range");
+  return {slab, offset + first, count};
+}
+
+Arena::Arena(std::shared_ptr<Device> device, MemoryDomain domain, std::string purpose,
+             uint64_t expected_bytes)
+    : device_(std::move(device)),
+      domain_(domain),
+      purpose_(std::move(purpose)),
+      expected_bytes_(expected_bytes) {}
+
+Arena::~Arena() { release(); }
+
+Arena& Arena::operator=(Arena&& other) noexcept {
+  if (this != &other) {
+    release();
+    device_ = std::move(other.device_);
+    domain_ = other.domain_;
+    purpose_ = std::move(other.purpose_);
+    expected_bytes_ = other.expected_bytes_;
+    allocated_bytes_ = other.allocated_bytes_;
+    used_in_last_ = other.used_in_last_;
+    slabs_ = std::move(other.slabs_);
+  }
+  return *this;
+}
+
+void Arena::release() {
+  for (auto& slab : slabs_) {
+    device_->ledger().remove(purpose_, slab->size_bytes);
+    device_->free_slab(*slab);
+  }
+  slabs_.clear();
+}
+
+Result<BufferRange> Arena::allocate(uint64_t size_bytes, uint64_t alignment) {
+  const uint64_t limit = device_->plan().slab_bytes;
+  if (size_bytes > limit) {
+    return make_error(ErrorCode::kDoesNotFit,
+                      "{}: one allocation of {} bytes exceeds this device's slab of {} bytes",
+                      purpose_, size_bytes, limit);
+  }
+  uint64_t offset = align_up(used_in_last_, alignment);
+  if (slabs_.empty() || offset > slabs_.back()->size_bytes ||
+      slabs_.back()->size_bytes - offset < size_bytes) {
+    PUMICE_TRY_STATUS(add_slab(size_bytes));
+    offset = 0;
+  }
+  used_in_last_ = offset + size_bytes;
+  return BufferRange{slabs_.back().get(), offset, size_bytes};
+}
+
+Status Arena::add_slab(uint64_t minimum_bytes) {
+  const uint64_t remaining =
+      expected_bytes_ > allocated_bytes_ ? expected_bytes_ - allocated_bytes_ : 0;
+  const uint64_t wanted = std::max({minimum_bytes, remaining, kMinimumSlabBytes});
+  const uint64_t size = std::min(align_up(wanted, 256), device_->plan().slab_bytes);
+  PUMICE_TRY(Slab slab, device_->allocate_slab(domain_, size, purpose_));
+  slabs_.push_back(std::make_unique<Slab>(slab));
+  device_->ledger().add(purpose_, size);
+  allocated_bytes_ += size;
+  return {};
+}
+
+}  // namespace pumice::vk

@@ -1,0 +1,232 @@
+#include "vk/pipeline.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <fstream>
+#include <thread>
+
+#include "vk/recorder.hpp"
+#include "vk/shader_info.hpp"
+
+namespace pumice::vk {
+namespace {
+
+std::string hex_of(std::span<const uint8_t> bytes) {
+  std::string text;
+  for (const uint8_t byte : bytes) text += fmt::format("{:02x}", byte);
+  return text;
+}
+
+std::vector<char> read_file(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return {};
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+}  // namespace
+
+PipelineLibrary::PipelineLibrary(std::shared_ptr<Device> device,
+                                 std::filesystem::path cache_directory, uint64_t shader_hash)
+    : device_(std::move(device)) {
+  std::vector<char> saved;
+  if (!cache_directory.empty()) {
+    const DeviceSnapshot& snapshot = device_->snapshot();
+    cache_file_ =
+        cache_directory / fmt::format("pipelines-{}-{:x}-{:016x}.bin", hex_of(snapshot.device_uuid),
+                                      snapshot.driver_version, shader_hash);
+    saved = read_file(cache_file_);
+  }
+  VkPipelineCacheCreateInfo info{VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO};
+  info.initialDataSize = saved.size();
+  info.pInitialData = saved.data();
+  if (device_->fn().vkCreatePipelineCache(device_->handle(), &info, nullptr, &cache_) !=
+      VK_SUCCESS) {
+    device_->logger().warning("pipeline cache {} was refused by the driver; starting afresh",
+                              cache_file_.string());
+    info.initialDataSize = 0;
+    info.pInitialData = nullptr;
+    if (device_->fn().vkCreatePipelineCache(device_->handle(), &info, nullptr, &cache_) !=
+        VK_SUCCESS) {
+      cache_ = VK_NULL_HANDLE;
+    }
+  }
+}
+
+PipelineLibrary::~PipelineLibrary() {
+  const DeviceFunctions& fn = device_->fn();
+  for (const Pipeline& pipeline : pipelines_) {
+    if (pipeline.handle_) fn.vkDestroyPipeline(device_->handle(), pipeline.handle_, nullptr);
+  }
+  for (const auto& [bytes, layout] : layouts_) {
+    fn.vkDestroyPipelineLayout(device_->handle(), layout, nullptr);
+  }
+  if (cache_) fn.vkDestroyPipelineCache(device_->handle(), cache_, nullptr);
+}
+
+Result<const Pipeline*> PipelineLibrary::declare(const PipelineRequest& request) {
+  const std::string label =
+      request.label.empty() ? std::string(request.module.name) : request.label;
+  for (const Pipeline& known : pipelines_) {
+    if (known.module_.words.data() == request.module.words.data() && known.label_ == label &&
+        known.constants_ == request.constants && known.subgroup_size_ == request.subgroup_size) {
+      return &known;
+    }
+  }
+  PUMICE_TRY(const ShaderInfo info, read_shader_info(request.module.words));
+  if (info.push_constant_bytes != request.push_bytes) {
+    return make_error(ErrorCode::kInternal,
+                      "{}: the shader's push constants are {} bytes, its C++ struct {}", label,
+                      info.push_constant_bytes, request.push_bytes);
+  }
+  for (const auto& [id, value] : request.constants) {
+    if (std::find(info.spec_constant_ids.begin(), info.spec_constant_ids.end(), id) ==
+        info.spec_constant_ids.end()) {
+      return make_error(ErrorCode::kInternal, "{}: the shader has no specialisation constant {}",
+                        label, id);
+    }
+  }
+  PUMICE_TRY(VkPipelineLayout layout, layout_for(request.push_bytes));
+  Pipeline& pipeline = pipelines_.emplace_back();
+  pipeline.label_ = label;
+  pipeline.module_ = request.module;
+  pipeline.constants_ = request.constants;
+  pipeline.push_bytes_ = request.push_bytes;
+  pipeline.subgroup_size_ = request.subgroup_size;
+  pipeline.layout_ = layout;
+  return &pipeline;
+}
+
+Result<VkPipelineLayout> PipelineLibrary::layout_for(uint32_t push_bytes) {
+  for (const auto& [bytes, layout] : layouts_) {
+    if (bytes == push_bytes) return layout;
+  }
+  const VkPushConstantRange range{VK_SHADER_STAGE_COMPUTE_BIT, 0, push_bytes};
+  VkPipelineLayoutCreateInfo info{VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO};
+  info.pushConstantRangeCount = push_bytes > 0 ? 1 : 0;
+  info.pPushConstantRanges = &range;
+  VkPipelineLayout layout = VK_NULL_HANDLE;
+  const VkResult result =
+      device_->fn().vkCreatePipelineLayout(device_->handle(), &info, nullptr, &layout);
+  if (result != VK_SUCCESS) return device_->error_of(result, "creating a pipeline layout");
+  layouts_.emplace_back(push_bytes, layout);
+  return layout;
+}
+
+Status PipelineLibrary::compile_one(Pipeline& pipeline) {
+  const DeviceFunctions& fn = device_->fn();
+  VkShaderModuleCreateInfo module_info{VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO};
+  module_info.codeSize = pipeline.module_.words.size_bytes();
+  module_info.pCode = pipeline.module_.words.data();
+  VkShaderModule module = VK_NULL_HANDLE;
+  VkResult result = fn.vkCreateShaderModule(device_->handle(), &module_info, nullptr, &module);
+  if (result != VK_SUCCESS) return device_->error_of(result, "loading shader " + pipeline.label_);
+
+  std::vector<VkSpecializationMapEntry> entries;
+  std::vector<uint32_t> values;
+  for (const auto& [id, value] : pipeline.constants_) {
+    entries.push_back(
+        {id, static_cast<uint32_t>(values.size() * sizeof(uint32_t)), sizeof(uint32_t)});
+    values.push_back(value);
+  }
+  const VkSpecializationInfo specialization{static_cast<uint32_t>(entries.size()), entries.data(),
+                                            values.size() * sizeof(uint32_t), values.data()};
+  VkPipelineShaderStageRequiredSubgroupSizeCreateInfo subgroup{
+      VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO};
+  subgroup.requiredSubgroupSize = pipeline.subgroup_size_;
+  VkComputePipelineCreateInfo info{VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO};
+  info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
+  info.stage.pNext = pipeline.subgroup_size_ != 0 ? &subgroup : nullptr;
+  info.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
+  info.stage.module = module;
+  info.stage.pName = "main";
+  info.stage.pSpecializationInfo = &specialization;
+  info.layout = pipeline.layout_;
+  result =
+      fn.vkCreateComputePipelines(device_->handle(), cache_, 1, &info, nullptr, &pipeline.handle_);
+  fn.vkDestroyShaderModule(device_->handle(), module, nullptr);
+  if (result != VK_SUCCESS) return device_->error_of(result, "compiling " + pipeline.label_);
+  return {};
+}
+
+Status PipelineLibrary::compile(const Progress& progress) {
+  std::vector<Pipeline*> pending;
+  for (Pipeline& pipeline : pipelines_) {
+    if (!pipeline.handle_) pending.push_back(&pipeline);
+  }
+  if (pending.empty()) return {};
+
+  const bool compiles_at_dispatch = device_->plan().quirks.compiles_at_first_dispatch;
+  const size_t total = pending.size() * (compiles_at_dispatch ? 2 : 1);
+  std::atomic<size_t> next{0};
+  std::atomic<size_t> done{0};
+  std::mutex failure_mutex;
+  std::optional<Error> failure;
+  const auto work = [&] {
+    for (size_t i = next++; i < pending.size(); i = next++) {
+      if (Status status = compile_one(*pending[i]); !status.ok()) {
+        const std::lock_guard lock(failure_mutex);
+        if (!failure) failure = status.error();
+      }
+      if (progress) progress(++done, total);
+    }
+  };
+  const size_t n_threads =
+      std::min<size_t>(pending.size(), std::max(1u, std::thread::hardware_concurrency()));
+  std::vector<std::jthread> threads;
+  for (size_t i = 1; i < n_threads; ++i) threads.emplace_back(work);
+  work();
+  threads.clear();
+  if (failure) return *failure;
+  compiled_count_ += pending.size();
+  if (!compiles_at_dispatch) return {};
+  return prewarm(pending, [&](size_t n, size_t) {
+    if (progress) progress(pending.size() + n, total);
+  });
+}
+
+Status PipelineLibrary::prewarm(std::span<Pipeline* const> pipelines, const Progress& progress) {
+  constexpr std::array<std::byte, Recorder::kMaxPushBytes> kZeros{};
+  for (size_t i = 0; i < pipelines.size(); ++i) {
+    Recorder recorder(device_);
+    recorder.dispatch_bytes(*pipelines[i], std::span(kZeros).first(pipelines[i]->push_bytes()),
+                            Grid{0, 1, 1}, {}, {}, {});
+    PUMICE_TRY(const RecordedWork work, recorder.finish());
+    PUMICE_TRY_STATUS(run(*device_, work));
+    progress(i + 1, pipelines.size());
+  }
+  return {};
+}
+
+void PipelineLibrary::save() {
+  if (cache_file_.empty() || !cache_) return;
+  const DeviceFunctions& fn = device_->fn();
+  size_t size = 0;
+  std::vector<char> data;
+  VkResult result = fn.vkGetPipelineCacheData(device_->handle(), cache_, &size, nullptr);
+  if (result == VK_SUCCESS) {
+    data.resize(size);
+    result = fn.vkGetPipelineCacheData(device_->handle(), cache_, &size, data.data());
+  }
+  if (result != VK_SUCCESS) {
+    device_->logger().warning("pipeline cache not saved: the driver did not return it");
+    return;
+  }
+  std::error_code error;
+  std::filesystem::create_directories(cache_file_.parent_path(), error);
+  const std::filesystem::path temporary = cache_file_.string() + ".new";
+  {
+    std::ofstream file(temporary, std::ios::binary);
+    file.write(data.data(), static_cast<std::streamsize>(size));
+    if (!file) error = std::make_error_code(std::errc::io_error);
+  }
+  if (!error) std::filesystem::rename(temporary, cache_file_, error);
+  if (error) {
+    device_->logger().warning("pipeline cache {} not saved: {}", cache_file_.string(),
+                              error.message());
+    std::filesystem::remove(temporary, error);
+  }
+}
+
+}  // namespace pumice::vk

@@ -1,0 +1,118 @@
+// Compute pipelines: declared by ops while planning, compiled together on threads, then only read.
+//
+// Kernel arguments are push constants holding device addresses; there are no descriptor sets. The
+// size of the push-constant struct and the ids of specialisation constants are checked against the
+// SPIR-V when a pipeline is declared, so a shader and its C++ struct cannot drift apart.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.hpp"
+#include "vk/device.hpp"
+
+namespace pumice::vk {
+
+/// A compiled SPIR-V module by its public name, "op.variant".
+struct ShaderModule {
+  std::string_view name;
+  std::span<const uint32_t> words;
+};
+
+/// One specialised kernel.
+class Pipeline {
+ public:
+  /// "op.variant", the name profiles and `--json` print.
+  const std::string& label() const { return label_; }
+  VkPipeline handle() const { return handle_; }
+  VkPipelineLayout layout() const { return layout_; }
+  uint32_t push_bytes() const { return push_bytes_; }
+
+ private:
+  friend class PipelineLibrary;
+  std::string label_;
+  ShaderModule module_;
+  std::vector<std::pair<uint32_t, uint32_t>> constants_;  // (id, value)
+  uint32_t push_bytes_ = 0;
+  uint32_t subgroup_size_ = 0;
+  VkPipeline handle_ = VK_NULL_HANDLE;
+  VkPipelineLayout layout_ = VK_NULL_HANDLE;
+};
+
+/// What an op asks for.
+struct PipelineRequest {
+  ShaderModule module;
+  std::string label;                                     ///< profile name; module.name if empty
+  std::vector<std::pair<uint32_t, uint32_t>> constants;  ///< specialisation (id, value)
+  uint32_t push_bytes = 0;
+  uint32_t subgroup_size = 0;  ///< required subgroup size; 0 lets the driver choose
+};
+
+/// The specialisation list of an interface struct (shaders/common/interface.h).
+template <typename Spec>
+std::vector<std::pair<uint32_t, uint32_t>> constants_of(const Spec& spec) {
+  std::vector<std::pair<uint32_t, uint32_t>> constants;
+  const auto* members = reinterpret_cast<const uint32_t*>(&spec);
+  for (const auto& entry : Spec::kEntries) {
+    static_assert(sizeof(Spec) == sizeof(uint32_t) * std::size(Spec::kEntries));
+    constants.emplace_back(entry.id, *members++);
+  }
+  return constants;
+}
+
+/// Owns the pipelines of one device and their persistent cache. `declare` and `compile` are called
+/// by one thread at a time.
+class PipelineLibrary {
+ public:
+  /// `cache_directory`: where the driver's pipeline cache is kept, one file per (device UUID,
+  /// driver, shader hash); empty keeps none. An unreadable or foreign file is ignored with a log
+  /// line.
+  PipelineLibrary(std::shared_ptr<Device> device, std::filesystem::path cache_directory,
+                  uint64_t shader_hash);
+  ~PipelineLibrary();
+  PipelineLibrary(const PipelineLibrary&) = delete;
+  PipelineLibrary& operator=(const PipelineLibrary&) = delete;
+
+  /// The pipeline for a request; the same request gives the same pipeline. It can be recorded after
+  /// the next `compile`. The pointer stays valid for the library's life. Errors: kInternal when the
+  /// request contradicts the SPIR-V.
+  Result<const Pipeline*> declare(const PipelineRequest& request);
+
+  using Progress = std::function<void(size_t done, size_t total)>;
+
+  /// Compile everything declared and not compiled, on up to one thread per core, and let drivers
+  /// that compile at the first dispatch do so (one empty dispatch per pipeline). `progress` may be
+  /// called from any thread.
+  Status compile(const Progress& progress = {});
+
+  /// Pipelines compiled so far: constant after prewarming.
+  size_t compiled_count() const { return compiled_count_; }
+
+  /// Write the driver's cache back to its file. Failure is a log line: a cache is never a reason to
+  /// fail.
+  void save();
+
+  const std::shared_ptr<Device>& device() const { return device_; }
+
+ private:
+  Status compile_one(Pipeline& pipeline);
+  Status prewarm(std::span<Pipeline* const> pipelines, const Progress& progress);
+  Result<VkPipelineLayout> layout_for(uint32_t push_bytes);
+
+  std::shared_ptr<Device> device_;
+  std::filesystem::path cache_file_;
+  VkPipelineCache cache_ = VK_NULL_HANDLE;
+  std::deque<Pipeline> pipelines_;
+  std::vector<std::pair<uint32_t, VkPipelineLayout>> layouts_;
+  size_t compiled_count_ = 0;
+};
+
+}  // namespace pumice::vk

@@ -1,0 +1,270 @@
+#include "vk/recorder.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace pumice::vk {
+namespace {
+
+bool overlap(const BufferRange& a, const BufferRange& b) {
+  return a.slab == b.slab && a.offset < b.offset + b.size_bytes &&
+         b.offset < a.offset + a.size_bytes;
+}
+
+bool conflict(const Access& a, const Access& b) {
+  const bool both_read = a.mode == AccessMode::kRead && b.mode == AccessMode::kRead;
+  return !both_read && overlap(a.range, b.range);
+}
+
+}  // namespace
+
+RecordedWork::~RecordedWork() { release(); }
+
+RecordedWork::RecordedWork(RecordedWork&& other) noexcept { *this = std::move(other); }
+
+RecordedWork& RecordedWork::operator=(RecordedWork&& other) noexcept {
+  if (this != &other) {
+    release();
+    device_ = std::move(other.device_);
+    pool_ = std::exchange(other.pool_, VK_NULL_HANDLE);
+    queries_ = std::exchange(other.queries_, VK_NULL_HANDLE);
+    segments_ = std::move(other.segments_);
+    commands_ = std::move(other.commands_);
+    barrier_count_ = other.barrier_count_;
+  }
+  return *this;
+}
+
+void RecordedWork::release() {
+  if (!device_) return;
+  if (queries_) device_->fn().vkDestroyQueryPool(device_->handle(), queries_, nullptr);
+  if (pool_) device_->fn().vkDestroyCommandPool(device_->handle(), pool_, nullptr);
+  queries_ = VK_NULL_HANDLE;
+  pool_ = VK_NULL_HANDLE;
+}
+
+Result<std::vector<double>> RecordedWork::command_times_ns() const {
+  PUMICE_CHECK(queries_ != VK_NULL_HANDLE, "recorded without timestamps");
+  std::vector<uint64_t> ticks(commands_.size() * 2);
+  const VkResult result = device_->fn().vkGetQueryPoolResults(
+      device_->handle(), queries_, 0, static_cast<uint32_t>(ticks.size()),
+      ticks.size() * sizeof(uint64_t), ticks.data(), sizeof(uint64_t),
+      VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT);
+  if (result != VK_SUCCESS) return device_->error_of(result, "reading timestamps");
+  const uint32_t valid_bits = device_->plan().timestamp_valid_bits;
+  const uint64_t mask = valid_bits >= 64 ? ~0ull : (1ull << valid_bits) - 1;
+  std::vector<double> times(commands_.size());
+  for (size_t i = 0; i < times.size(); ++i) {
+    const uint64_t elapsed = (ticks[2 * i + 1] - ticks[2 * i]) & mask;
+    times[i] = static_cast<double>(elapsed) * device_->snapshot().limits.timestamp_period_ns;
+  }
+  return times;
+}
+
+Recorder::Recorder(std::shared_ptr<Device> device, RecorderOptions options)
+    : device_(std::move(device)), options_(options) {}
+
+void Recorder::dispatch_bytes(const Pipeline& pipeline, std::span<const std::byte> push, Grid grid,
+                              const BufferRange& indirect, std::initializer_list<Access> accesses,
+                              Cost cost) {
+  PUMICE_CHECK(push.size() == pipeline.push_bytes(), "push constants of another pipeline");
+  Command command;
+  command.kind = Kind::kDispatch;
+  command.pipeline = &pipeline;
+  std::memcpy(command.push.data(), push.data(), push.size());
+  command.push_bytes = static_cast<uint32_t>(push.size());
+  command.grid = grid;
+  command.indirect = indirect;
+  command.cost = cost;
+  add(command, {accesses.begin(), accesses.size()});
+}
+
+void Recorder::copy(const BufferRange& source, const BufferRange& target) {
+  PUMICE_CHECK(target.size_bytes >= source.size_bytes, "copy into a smaller range");
+  Command command;
+  command.kind = Kind::kCopy;
+  command.indirect = source;
+  command.target = target.subrange(0, source.size_bytes);
+  command.cost.bytes = 2 * source.size_bytes;
+  const Access accesses[] = {reads(command.indirect), writes(command.target)};
+  add(command, accesses);
+}
+
+void Recorder::fill(const BufferRange& target, uint32_t word) {
+  PUMICE_CHECK(target.size_bytes % 4 == 0, "fill of a range that is not whole words");
+  Command command;
+  command.kind = Kind::kFill;
+  command.target = target;
+  command.fill_word = word;
+  command.cost.bytes = target.size_bytes;
+  const Access accesses[] = {writes(target)};
+  add(command, accesses);
+}
+
+void Recorder::cut() {
+  if (commands_.empty() || commands_.back().kind == Kind::kCut) return;
+  commands_.push_back({.kind = Kind::kCut});
+}
+
+void Recorder::add(Command command, std::span<const Access> accesses) {
+  for (const Access& access : accesses) {
+    if (access.range.empty()) continue;
+    const auto conflicts = [&](const Access& earlier) { return conflict(earlier, access); };
+    if (std::any_of(since_barrier_.begin(), since_barrier_.end(), conflicts)) {
+      command.barrier_before = true;
+      since_barrier_.clear();
+      break;
+    }
+  }
+  for (const Access& access : accesses) {
+    if (!access.range.empty()) since_barrier_.push_back(access);
+  }
+  commands_.push_back(command);
+}
+
+void Recorder::emit_barrier(VkCommandBuffer commands) const {
+  constexpr VkPipelineStageFlags2 kStages =
+      VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_2_ALL_TRANSFER_BIT;
+  VkMemoryBarrier2 memory{VK_STRUCTURE_TYPE_MEMORY_BARRIER_2};
+  memory.srcStageMask = kStages;
+  memory.srcAccessMask = VK_ACCESS_2_SHADER_WRITE_BIT | VK_ACCESS_2_TRANSFER_WRITE_BIT;
+  memory.dstStageMask =
+      kStages | VK_PIPELINE_STAGE_2_DRAW_INDIRECT_BIT | VK_PIPELINE_STAGE_2_HOST_BIT;
+  memory.dstAccessMask = VK_ACCESS_2_SHADER_READ_BIT | VK_ACCESS_2_SHADER_WRITE_BIT |
+                         VK_ACCESS_2_TRANSFER_READ_BIT | VK_ACCESS_2_TRANSFER_WRITE_BIT |
+                         VK_ACCESS_2_INDIRECT_COMMAND_READ_BIT | VK_ACCESS_2_HOST_READ_BIT;
+  VkDependencyInfo dependency{VK_STRUCTURE_TYPE_DEPENDENCY_INFO};
+  dependency.memoryBarrierCount = 1;
+  dependency.pMemoryBarriers = &memory;
+  device_->fn().vkCmdPipelineBarrier2(commands, &dependency);
+}
+
+void Recorder::emit(const Command& command, VkCommandBuffer commands) const {
+  const DeviceFunctions& fn = device_->fn();
+  switch (command.kind) {
+    case Kind::kDispatch:
+      fn.vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, command.pipeline->handle());
+      fn.vkCmdPushConstants(commands, command.pipeline->layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0,
+                            command.push_bytes, command.push.data());
+      if (command.indirect.empty()) {
+        fn.vkCmdDispatch(commands, command.grid.x, command.grid.y, command.grid.z);
+      } else {
+        fn.vkCmdDispatchIndirect(commands, command.indirect.slab->buffer, command.indirect.offset);
+      }
+      break;
+    case Kind::kCopy: {
+      const VkBufferCopy region{command.indirect.offset, command.target.offset,
+                                command.target.size_bytes};
+      fn.vkCmdCopyBuffer(commands, command.indirect.slab->buffer, command.target.slab->buffer, 1,
+                         &region);
+      break;
+    }
+    case Kind::kFill:
+      fn.vkCmdFillBuffer(commands, command.target.slab->buffer, command.target.offset,
+                         command.target.size_bytes, command.fill_word);
+      break;
+    case Kind::kCut:
+      break;
+  }
+}
+
+Result<RecordedWork> Recorder::finish() {
+  const DeviceFunctions& fn = device_->fn();
+  RecordedWork work;
+  work.device_ = device_;
+
+  // The order of emission: commands as recorded, or each run between barriers reversed.
+  std::vector<const Command*> order;
+  std::vector<bool> barrier_before;
+  size_t run_start = 0;
+  const auto close_run = [&] {
+    if (options_.reverse_unordered) {
+      std::reverse(order.begin() + static_cast<ptrdiff_t>(run_start), order.end());
+    }
+    run_start = order.size();
+  };
+  for (const Command& command : commands_) {
+    if (command.kind == Kind::kCut && options_.reverse_unordered) continue;  // runs may span cuts
+    const bool barrier = command.barrier_before && work.barrier_count_++ != options_.drop_barrier;
+    if (barrier) close_run();
+    order.push_back(&command);
+    barrier_before.push_back(barrier);  // stays at the start of its run when the run is reversed
+  }
+  close_run();
+
+  VkCommandPoolCreateInfo pool_info{VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO};
+  pool_info.queueFamilyIndex = device_->plan().queue_family;
+  VkResult result = fn.vkCreateCommandPool(device_->handle(), &pool_info, nullptr, &work.pool_);
+  if (result != VK_SUCCESS) return device_->error_of(result, "creating a command pool");
+
+  const auto n_commands = static_cast<uint32_t>(
+      std::count_if(order.begin(), order.end(), [](auto* c) { return c->kind != Kind::kCut; }));
+  if (options_.timestamps && n_commands > 0) {
+    VkQueryPoolCreateInfo query_info{VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO};
+    query_info.queryType = VK_QUERY_TYPE_TIMESTAMP;
+    query_info.queryCount = 2 * n_commands;
+    result = fn.vkCreateQueryPool(device_->handle(), &query_info, nullptr, &work.queries_);
+    if (result != VK_SUCCESS) return device_->error_of(result, "creating a query pool");
+  }
+
+  const auto begin_segment = [&]() -> VkResult {
+    VkCommandBufferAllocateInfo info{VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO};
+    info.commandPool = work.pool_;
+    info.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
+    info.commandBufferCount = 1;
+    VkCommandBuffer commands = VK_NULL_HANDLE;
+    const VkResult allocated = fn.vkAllocateCommandBuffers(device_->handle(), &info, &commands);
+    if (allocated != VK_SUCCESS) return allocated;
+    work.segments_.push_back({commands, {}});
+    VkCommandBufferBeginInfo begin{VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
+    return fn.vkBeginCommandBuffer(commands, &begin);
+  };
+
+  result = begin_segment();
+  if (result != VK_SUCCESS) return device_->error_of(result, "starting a command buffer");
+  if (work.queries_) {
+    fn.vkCmdResetQueryPool(work.segments_.back().commands, work.queries_, 0, 2 * n_commands);
+  }
+  emit_barrier(work.segments_.back().commands);  // order after earlier submissions
+  for (size_t i = 0; i < order.size(); ++i) {
+    const Command& command = *order[i];
+    if (command.kind == Kind::kCut) {
+      result = fn.vkEndCommandBuffer(work.segments_.back().commands);
+      if (result == VK_SUCCESS) result = begin_segment();
+      if (result != VK_SUCCESS) return device_->error_of(result, "cutting a command buffer");
+      continue;
+    }
+    VkCommandBuffer commands = work.segments_.back().commands;
+    if (barrier_before[i]) emit_barrier(commands);
+    const auto query = static_cast<uint32_t>(2 * work.commands_.size());
+    if (work.queries_) {
+      fn.vkCmdWriteTimestamp2(commands, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, work.queries_, query);
+    }
+    emit(command, commands);
+    if (work.queries_) {
+      fn.vkCmdWriteTimestamp2(commands, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, work.queries_,
+                              query + 1);
+    }
+    const std::string_view label = command.kind == Kind::kDispatch
+                                       ? std::string_view(command.pipeline->label())
+                                   : command.kind == Kind::kCopy ? "copy"
+                                                                 : "fill";
+    work.commands_.push_back({label, command.cost});
+    work.segments_.back().cost += command.cost;
+  }
+  emit_barrier(work.segments_.back().commands);  // results visible to the host
+  result = fn.vkEndCommandBuffer(work.segments_.back().commands);
+  if (result != VK_SUCCESS) return device_->error_of(result, "ending a command buffer");
+  commands_.clear();
+  since_barrier_.clear();
+  return work;
+}
+
+Status run(Device& device, const RecordedWork& work) {
+  std::vector<VkCommandBuffer> commands;
+  for (const RecordedWork::Segment& segment : work.segments()) commands.push_back(segment.commands);
+  PUMICE_TRY(const uint64_t value, device.submit(commands));
+  return device.wait(value);
+}
+
+}  // namespace pumice::vk

@@ -1,0 +1,97 @@
+// Op cases: shapes, inputs, fp64 reference and error bound of one op, written once next to the op.
+// Tests check them, `pumice bench --ops` times them, the tuner sweeps them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "vk/memory.hpp"
+#include "vk/pipeline.hpp"
+#include "vk/recorder.hpp"
+#include "vk/transfer.hpp"
+
+namespace pumice::ops {
+
+/// What an output must hold. Exactly one of `reference` and `words` is used.
+struct Expectation {
+  std::string name;
+  vk::BufferRange output;
+  std::vector<double> reference;  ///< expected fp32 values, in fp64
+  std::vector<double> bound;      ///< allowed |got - reference| per element, or one for all
+  std::vector<uint32_t> words;    ///< expected bits, when the op is exact
+};
+
+/// An op ready to run: inputs uploaded, outputs poisoned, pipelines declared.
+struct PreparedOp {
+  std::function<void(vk::Recorder&)> record;
+  std::vector<Expectation> expected;
+};
+
+/// Memory, pipelines and deterministic inputs for cases.
+class OpBed {
+ public:
+  OpBed(std::shared_ptr<vk::Device> device, vk::PipelineLibrary& pipelines);
+
+  vk::PipelineLibrary& pipelines() { return pipelines_; }
+  const std::shared_ptr<vk::Device>& device() const { return device_; }
+
+  /// A device copy of host values.
+  template <typename T>
+  Result<vk::BufferRange> input(std::span<const T> values) {
+    PUMICE_TRY(vk::BufferRange range, allocate(values.size_bytes()));
+    PUMICE_TRY_STATUS(uploader_.write(range, values));
+    return range;
+  }
+  template <typename T>
+  Result<vk::BufferRange> input(const std::vector<T>& values) {
+    return input(std::span<const T>(values));
+  }
+
+  /// Like `input`, from a producer (weights that are repacked on the way).
+  Result<vk::BufferRange> input(uint64_t size_bytes,
+                                const std::function<void(std::span<std::byte>)>& produce);
+
+  /// Memory full of NaNs, between guard zones that `check_guards` verifies.
+  Result<vk::BufferRange> output(uint64_t size_bytes);
+
+  /// Fill every output and its guards with the poison again (before a second run).
+  Status poison();
+  /// Errors: kSelfTestFailed when a byte outside an output was written.
+  Status check_guards();
+
+  /// Normally distributed floats; the same for the same arguments on every host.
+  static std::vector<float> normal_floats(size_t n, uint32_t seed, float scale = 1.0f);
+
+ private:
+  static constexpr uint64_t kGuardBytes = 256;
+
+  Result<vk::BufferRange> allocate(uint64_t size_bytes);
+
+  std::shared_ptr<vk::Device> device_;
+  vk::PipelineLibrary& pipelines_;
+  vk::Arena arena_;
+  vk::Uploader uploader_;
+  std::vector<vk::BufferRange> outputs_;  // with their guards
+};
+
+struct OpCase {
+  std::string op;    ///< the folder's name
+  std::string name;  ///< shape and variant, "rows=3 n=257"
+  std::function<Result<PreparedOp>(OpBed&)> prepare;
+};
+
+/// Run a prepared op once and compare. `options` lets tests reorder or drop barriers. Pipelines
+/// must be compiled. Errors: kSelfTestFailed naming the output, the first bad element and both
+/// values.
+Status run_and_check(OpBed& bed, const PreparedOp& op, const vk::RecorderOptions& options = {});
+
+/// Cases of every op, in the order of their folders. Each op's folder defines its own function.
+std::vector<OpCase> all_op_cases();
+
+}  // namespace pumice::ops

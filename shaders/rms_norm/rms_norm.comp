@@ -1,0 +1,44 @@
+#version 460
+#extension GL_GOOGLE_include_directive : require
+
+#include "common/buffers.glsl"
+#include "rms_norm/rms_norm.h"
+
+// One workgroup per row: x += residual; y = x / sqrt(mean(x^2) + eps) * weight.
+layout(local_size_x_id = 0) in;
+
+shared float partial[workgroup_size];
+
+void main() {
+  const uint lane = gl_LocalInvocationIndex;
+  const uint row = gl_WorkGroupID.x;
+  const uint source_row = gather != 0 ? Uints(pc.row_index).v[row] : row;
+  Floats x = Floats(pc.x);
+  Floats residual = Floats(pc.residual);
+  const uint first = source_row * pc.n;
+  const uint first_residual = row * pc.n;
+
+  float sum = 0.0;
+  for (uint i = lane; i < pc.n; i += workgroup_size) {
+    float value = x.v[first + i];
+    if (add_residual != 0) {
+      value += residual.v[first_residual + i];
+      x.v[first + i] = value;  // read back below by this same invocation
+    }
+    sum = fma(value, value, sum);
+  }
+  partial[lane] = sum;
+  barrier();
+  // A tree in shared memory rather than subgroup arithmetic: one path for every subgroup size.
+  for (uint width = workgroup_size / 2; width > 0; width /= 2) {
+    if (lane < width) partial[lane] += partial[lane + width];
+    barrier();
+  }
+
+  const float scale = 1.0 / sqrt(partial[0] / float(pc.n) + pc.eps);
+  Floats weight = Floats(pc.weight);
+  Floats y = Floats(pc.y);
+  for (uint i = lane; i < pc.n; i += workgroup_size) {
+    y.v[first_residual + i] = x.v[first + i] * scale * weight.v[i];
+  }
+}

@@ -1,0 +1,84 @@
+#include <cmath>
+
+#include "shaders/op_case.hpp"
+#include "shaders/rms_norm/rms_norm.hpp"
+
+namespace pumice::ops {
+namespace {
+
+struct Shape {
+  uint32_t rows;
+  uint32_t n;
+  bool residual;
+  bool gather;
+};
+
+Result<PreparedOp> prepare(OpBed& bed, const Shape& shape) {
+  constexpr float kEps = 1e-5f;
+  const uint32_t x_rows = shape.gather ? shape.rows + 3 : shape.rows;
+  const auto x = OpBed::normal_floats(size_t{x_rows} * shape.n, 1);
+  const auto residual = OpBed::normal_floats(size_t{shape.rows} * shape.n, 2);
+  const auto weight = OpBed::normal_floats(shape.n, 3);
+  std::vector<uint32_t> row_index(shape.rows);
+  for (uint32_t row = 0; row < shape.rows; ++row) row_index[row] = x_rows - 1 - row;
+
+  RmsNorm::Args args{.rows = shape.rows, .n = shape.n, .eps = kEps};
+  // x is updated in place, so a pristine copy is restored before each run.
+  PUMICE_TRY(const vk::BufferRange pristine, bed.input(x));
+  PUMICE_TRY(args.x, bed.output(x.size() * 4));
+  if (shape.residual) {
+    PUMICE_TRY(args.residual, bed.input(residual));
+  }
+  PUMICE_TRY(args.weight, bed.input(weight));
+  PUMICE_TRY(args.y, bed.output(residual.size() * 4));
+  if (shape.gather) {
+    PUMICE_TRY(args.row_index, bed.input(row_index));
+  }
+  PUMICE_TRY(const RmsNorm op, RmsNorm::plan(bed.pipelines()));
+
+  std::vector<double> expected_x(x.begin(), x.end());
+  std::vector<double> expected_y(residual.size());
+  std::vector<double> bound(residual.size());
+  for (uint32_t row = 0; row < shape.rows; ++row) {
+    double* source = &expected_x[size_t{shape.gather ? row_index[row] : row} * shape.n];
+    double sum = 0;
+    for (uint32_t i = 0; i < shape.n; ++i) {
+      if (shape.residual) source[i] += residual[size_t{row} * shape.n + i];
+      sum += source[i] * source[i];
+    }
+    const double scale = 1.0 / std::sqrt(sum / shape.n + kEps);
+    for (uint32_t i = 0; i < shape.n; ++i) {
+      const size_t at = size_t{row} * shape.n + i;
+      expected_y[at] = source[i] * scale * weight[i];
+      // Relative error of the scale (a sum of squares, so no cancellation) and of x + residual,
+      // which does cancel: hence the absolute part.
+      bound[at] = 2e-6 * std::abs(expected_y[at]) + 1e-6 * scale * std::abs(weight[i]);
+    }
+  }
+  return PreparedOp{
+      .record =
+          [=](vk::Recorder& recorder) {
+            recorder.copy(pristine, args.x);
+            op.record(recorder, args);
+          },
+      .expected = {{.name = "y", .output = args.y, .reference = expected_y, .bound = bound},
+                   {.name = "x", .output = args.x, .reference = expected_x, .bound = {1e-6}}}};
+}
+
+}  // namespace
+
+std::vector<OpCase> rms_norm_cases() {
+  std::vector<OpCase> cases;
+  for (const Shape& shape :
+       {Shape{1, 1, false, false}, Shape{1, 64, false, false}, Shape{3, 257, true, false},
+        Shape{5, 63, true, true}, Shape{2, 4096, false, true}, Shape{7, 4099, true, false}}) {
+    cases.push_back(
+        {.op = "rms_norm",
+         .name = fmt::format("rows={} n={}{}{}", shape.rows, shape.n,
+                             shape.residual ? " residual" : "", shape.gather ? " gather" : ""),
+         .prepare = [shape](OpBed& bed) { return prepare(bed, shape); }});
+  }
+  return cases;
+}
+
+}  // namespace pumice::ops

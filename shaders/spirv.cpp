@@ -1,0 +1,22 @@
+#include "shaders/spirv.hpp"
+
+#include <xxhash.h>
+
+namespace pumice {
+
+Result<vk::ShaderModule> find_spirv(std::string_view name) {
+  for (const vk::ShaderModule& module : spirv_modules()) {
+    if (module.name == name) return module;
+  }
+  return make_error(ErrorCode::kInvalidArgument, "this build has no shader '{}'", name);
+}
+
+uint64_t spirv_hash() {
+  uint64_t hash = 0;
+  for (const vk::ShaderModule& module : spirv_modules()) {
+    hash = XXH3_64bits_withSeed(module.words.data(), module.words.size_bytes(), hash);
+  }
+  return hash;
+}
+
+}  // namespace pumice

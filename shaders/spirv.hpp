@@ -1,0 +1,21 @@
+// The SPIR-V modules built into this program.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "base/result.hpp"
+#include "vk/pipeline.hpp"
+
+namespace pumice {
+
+/// Every module, in build order.
+std::span<const vk::ShaderModule> spirv_modules();
+
+/// The module of that name ("gemm.q4_k"). Errors: kInvalidArgument when this build lacks it.
+Result<vk::ShaderModule> find_spirv(std::string_view name);
+
+/// XXH3-64 over all modules: part of every cache key.
+uint64_t spirv_hash();
+
+}  // namespace pumice

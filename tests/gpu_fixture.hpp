@@ -1,0 +1,35 @@
+// The device tests run on: whatever `choose_device` picks, or PUMICE_DEVICE. Validation layers are
+// on with PUMICE_VALIDATION=1, and any message then fails the test program.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <iostream>
+#include <memory>
+
+#include "vk/device.hpp"
+#include "vk/instance.hpp"
+#include "vk/plan.hpp"
+
+namespace pumice::test {
+
+inline bool validation_requested() {
+  const char* value = std::getenv("PUMICE_VALIDATION");
+  return value != nullptr && std::string_view(value) == "1";
+}
+
+/// One device for the whole test program, created at first use. Destroyed, and its validation
+/// messages and leaked memory checked, when GoogleTest tears the environment down.
+class GpuEnvironment : public ::testing::Environment {
+ public:
+  static std::shared_ptr<vk::Device> device();
+  void TearDown() override;
+};
+
+}  // namespace pumice::test
+
+/// Declare `device`, or skip the test saying that this machine has none.
+#define PUMICE_REQUIRE_DEVICE(device)                                                            \
+  const std::shared_ptr<::pumice::vk::Device> device = ::pumice::test::GpuEnvironment::device(); \
+  if (!device) GTEST_SKIP() << "no usable Vulkan device"
