@@ -3,7 +3,7 @@
 //
 //   #define RMS_NORM_PUSH(FIELD) FIELD(ADDRESS, x) FIELD(uint, n_cols)       8-byte fields first
 //   PUMICE_PUSH_CONSTANTS(RmsNormPush, RMS_NORM_PUSH)
-//   #define RMS_NORM_SPEC(CONSTANT) CONSTANT(1, uint, vec_size, 4)           id, type, name, default
+//   #define RMS_NORM_SPEC(CONSTANT) CONSTANT(1, uint, vec_size, 4)        id, type, name, default
 //   PUMICE_SPEC_CONSTANTS(RmsNormSpec, RMS_NORM_SPEC)
 //
 // In GLSL the push constants are the block `pc`; a specialisation constant is a plain name.
@@ -24,13 +24,13 @@
     LIST(PUMICE_FIELD)                      \
   };
 /// The struct's members are 4 bytes each, in the order of the list.
-#define PUMICE_SPEC_CONSTANTS(Struct, LIST)                        \
-  struct Struct {                                                  \
-    LIST(PUMICE_CONSTANT)                                          \
-    struct Entry {                                                 \
-      uint32_t id;                                                 \
-      uint32_t size_bytes;                                         \
-    };                                                             \
+#define PUMICE_SPEC_CONSTANTS(Struct, LIST)                            \
+  struct Struct {                                                      \
+    LIST(PUMICE_CONSTANT)                                              \
+    struct Entry {                                                     \
+      uint32_t id;                                                     \
+      uint32_t size_bytes;                                             \
+    };                                                                 \
     static constexpr Entry kEntries[] = {LIST(PUMICE_CONSTANT_ENTRY)}; \
   };
 
@@ -40,7 +40,7 @@
 #define PUMICE_FIELD(type, name) type name;
 #define PUMICE_CONSTANT(id, type, name, value) layout(constant_id = id) const type name = value;
 #define PUMICE_PUSH_CONSTANTS(Struct, LIST) \
-  layout(push_constant) uniform Struct { LIST(PUMICE_FIELD) } pc;
+  layout(push_constant) uniform Struct{LIST(PUMICE_FIELD)} pc;
 #define PUMICE_SPEC_CONSTANTS(Struct, LIST) LIST(PUMICE_CONSTANT)
 
 #endif

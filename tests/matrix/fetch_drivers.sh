@@ -1,0 +1,153 @@
+#!/usr/bin/env bash
+# Fetch Vulkan drivers into a private folder; installs nothing and needs no root.
+#
+#   tests/matrix/fetch_drivers.sh [driver…]      default: every driver below
+#
+#   lavapipe-22  Mesa 22.3 of Debian 12          lavapipe-26  Mesa 26 of trixie-backports, with a newer
+#   lavapipe-25  Mesa 25.0 of bookworm-backports              loader and validation layers
+#   swiftshader  the one inside Debian 12's chromium-common
+#
+# Debian packages are unpacked (verified with the archive key of this machine) under
+# ${PUMICE_DRIVER_CACHE:-${XDG_CACHE_HOME:-~/.cache}/pumice/drivers}/<driver>/; a driver that is there
+# is kept, so delete its folder to fetch it anew. The mirror is the one apt uses here, or
+# PUMICE_DEBIAN_MIRROR. What cannot be fetched is printed as SKIPPED with the reason; exit 1 then.
+set -euo pipefail
+
+# shellcheck source=tests/matrix/drivers.sh
+. "$(dirname "${BASH_SOURCE[0]}")/drivers.sh"
+keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+
+# Prints the address of a Debian mirror from apt's configuration.
+debian_mirror() {
+  if [[ -n ${PUMICE_DEBIAN_MIRROR:-} ]]; then
+    echo "$PUMICE_DEBIAN_MIRROR"
+    return
+  fi
+  local found
+  # shellcheck disable=SC2016  # apt's own placeholders
+  found=$(apt-get indextargets --format '$(ORIGIN)|$(LABEL)|$(REPO_URI)' 'Created-By: Packages' 2>/dev/null |
+    sed -n 's/^Debian|Debian|//p' | head -n 1)
+  [[ -n $found ]] ||  # no package lists here: look at the sources themselves
+    found=$(grep -hoE '[a-z+]+:[^ ]*/debian/?( |$)' /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null |
+      head -n 1 | tr -d ' ')
+  echo "$found"
+}
+
+# private_apt FOLDER SUITE…: an apt with sources, lists and state of its own, through APT_CONFIG.
+private_apt() {
+  local folder=$1 suite
+  shift
+  mkdir -p "$folder/lists/partial" "$folder/archives/partial"
+  : >"$folder/status"
+  for suite in "$@"; do echo "deb [signed-by=$keyring] $mirror $suite main"; done >"$folder/sources.list"
+  cat >"$folder/apt.conf" <<CONFIG
+Dir::State "$folder"; Dir::State::lists "$folder/lists"; Dir::State::status "$folder/status";
+Dir::Cache "$folder"; Dir::Cache::archives "$folder/archives";
+Dir::Cache::pkgcache ""; Dir::Cache::srcpkgcache "";
+Dir::Etc::SourceList "$folder/sources.list"; Dir::Etc::SourceParts "$folder/none";
+Dir::Etc::Preferences "$folder/none"; Dir::Etc::PreferencesParts "$folder/none";
+Dir::Etc::TrustedParts "$folder/none";
+APT::Architecture "$architecture"; APT::Architectures { "$architecture"; };
+APT::Install-Recommends "false"; APT::Sandbox::User ""; APT::Update::Error-Mode "any";
+Acquire::Languages "none"; Acquire::Retries "2"; Acquire::http::Timeout "20"; Debug::NoLocking "1";
+#clear APT::Update::Post-Invoke;
+#clear APT::Update::Post-Invoke-Success;
+#clear DPkg::Post-Invoke;
+CONFIG
+  export APT_CONFIG=$folder/apt.conf
+  apt-get -qq update
+}
+
+# Version of a package among the fetched .debs, or nothing.
+fetched_version() { # FOLDER PACKAGE
+  local deb
+  for deb in "$1/archives/$2"_*.deb; do
+    [[ ! -e $deb ]] || dpkg-deb -f "$deb" Version
+  done
+}
+
+# unpack FOLDER: every .deb into FOLDER/tree. The C and C++ runtime come along only if they are newer
+# than this machine's: then programs run under the loader (ld.so) that came with them.
+unpack() {
+  local folder=$1 deb name host fetched
+  host=$(dpkg-query -W -f='${Version}' "libc6:$architecture")
+  fetched=$(fetched_version "$folder" libc6)
+  for deb in "$folder"/archives/*.deb; do
+    name=$(basename "$deb")
+    case ${name%%_*} in
+      libc6 | libstdc++6 | libgcc-s1 | gcc-*-base)
+        dpkg --compare-versions "$host" lt "${fetched:-0}" || continue ;;
+    esac
+    dpkg-deb -x "$deb" "$folder/tree"
+  done
+  if dpkg --compare-versions "$host" lt "${fetched:-0}"; then
+    find "$folder"/tree/usr/lib* "$folder"/tree/lib* -name 'ld-linux*.so.*' 2>/dev/null | head -n 1 |
+      sed "s#^$folder/##" >"$folder/loader"
+  fi
+  dpkg-deb -f "$(ls "$folder/archives/$2"_*.deb)" Version >"$folder/version"
+}
+
+# Fetches into a folder beside the final one, which then appears complete or not at all.
+fetch() { # DRIVER MAIN_PACKAGE TARGET_SUITE SUITES PACKAGES
+  local driver=$1 main=$2 target=$3 suites=$4 packages=$5 folder
+  folder=$cache/$driver.partial
+  rm -rf "$folder" "$folder.log"
+  mkdir -p "$folder"
+  if ! (
+    set -e
+    # shellcheck disable=SC2086  # lists of words
+    private_apt "$folder" $suites
+    if [[ $driver == swiftshader ]]; then  # a browser's dependencies are of no use here
+      cd "$folder/archives"
+      apt-get -qq download "$packages"
+    else
+      # shellcheck disable=SC2086
+      apt-get -qq -y -t "$target" --download-only install $packages
+    fi
+    unpack "$folder" "$main"
+    rm -rf "$folder"/{archives,lists,status,sources.list,apt.conf}
+    rm -rf "$folder"/tree/{etc,var,usr/bin,usr/sbin} "$folder"/tree/usr/lib/*/dri
+    [[ $driver != swiftshader ]] || find "$folder/tree" -type f ! -name '*vk_swiftshader*' -delete
+  ) >"$folder.log" 2>&1 </dev/null; then
+    echo "SKIPPED $driver: $(grep -m 1 -E '^(E|W|Err)|error' "$folder.log" || tail -n 1 "$folder.log")"
+    rm -rf "$folder"
+    return 1
+  fi
+  rm -rf "$folder.log" "${cache:?}/$driver"
+  mv "$folder" "$cache/$driver"
+}
+
+mkdir -p "$cache"
+exec 9>"$cache/.lock"
+flock 9
+mirror=
+architecture=$(dpkg --print-architecture 2>/dev/null || true)
+status=0
+[[ $# -gt 0 ]] || set -- "${driver_names[@]}"
+for driver in "$@"; do
+  is_driver "$driver" || { echo "fetch_drivers: unknown driver '$driver' (${driver_names[*]})" >&2; exit 2; }
+  if driver_present "$driver"; then
+    echo "present $driver $(driver_version "$driver")"
+    continue
+  fi
+  [[ -n $mirror || -z $architecture ]] || mirror=$(debian_mirror)
+  reason=
+  [[ -n $architecture ]] || reason="needs apt and dpkg to fetch and unpack Debian packages"
+  [[ -n $reason || -n $mirror ]] || reason="no Debian mirror in apt's sources; set PUMICE_DEBIAN_MIRROR"
+  [[ -n $reason || -e $keyring ]] || reason="needs the package debian-archive-keyring"
+  if [[ -n $reason ]]; then
+    echo "SKIPPED $driver: $reason"
+    status=1
+    continue
+  fi
+  mesa="mesa-vulkan-drivers"
+  case $driver in
+    lavapipe-22) fetch "$driver" $mesa bookworm bookworm $mesa ;;
+    lavapipe-25) fetch "$driver" $mesa bookworm-backports "bookworm bookworm-backports" $mesa ;;
+    lavapipe-26) fetch "$driver" $mesa trixie-backports "trixie trixie-backports" \
+      "$mesa libvulkan1 vulkan-validationlayers" ;;
+    swiftshader) fetch "$driver" chromium-common bookworm bookworm chromium-common ;;
+  esac || { status=1; continue; }
+  echo "fetched $driver $(driver_version "$driver")"
+done
+exit "$status"

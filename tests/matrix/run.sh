@@ -1,0 +1,97 @@
+#!/usr/bin/env bash
+# The long checks, one row each: other drivers, sanitizers, validation layers, linters, slow tests.
+#
+#   tests/matrix/run.sh              every row of the default set
+#   tests/matrix/run.sh ROW…         only these
+#   tests/matrix/run.sh --list       the rows, and which are in the default set
+#
+# Each row's output goes to build/matrix/ROW.log. A row ends as PASS, FAIL (its output is shown) or
+# SKIPPED with the reason; a row that finds no test to run is SKIPPED, never PASS. Exit 1 after a FAIL.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+default_rows=(format shell gpu-lavapipe-22 gpu-lavapipe-25 validation asan slow tidy)
+other_rows=(gpu-lavapipe-26 gpu-swiftshader validation-26 tsan)
+jobs=$(nproc)
+logs=build/matrix
+on=tests/matrix/run_on.sh
+
+# A row exits 77 to say that it was skipped; the last line of its output is the reason.
+skip() { echo "$*"; exit 77; }
+
+build() { # PRESET
+  [[ -e build/$1/build.ninja ]] || cmake --preset "$1"
+  cmake --build "build/$1" -j "$jobs"
+}
+
+# test_on DRIVER PRESET ctest-arguments…
+test_on() {
+  local driver=$1 preset=$2
+  shift 2
+  build "$preset"
+  if [[ $driver != system ]]; then
+    tests/matrix/fetch_drivers.sh "$driver" || exit 77
+  fi
+  ctest --test-dir "build/$preset" -N "$@" | grep -q 'Total Tests: 0' && skip "no test has: ctest $*"
+  "$on" "$driver" ctest --test-dir "build/$preset" -j "$jobs" --output-on-failure "$@"
+}
+
+sanitizer_environment() {
+  export ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1:strict_string_checks=1
+  export LSAN_OPTIONS=suppressions=$PWD/tests/matrix/lsan.supp:print_suppressions=0
+  export UBSAN_OPTIONS=print_stacktrace=1
+  export TSAN_OPTIONS=halt_on_error=1
+}
+
+run_row() {
+  case $1 in
+    format) scripts/format.sh --check ;;
+    shell) scripts/lint_shell.sh ;;
+    tidy) build release && scripts/tidy.py build/release ;;
+    slow) test_on system release -L slow ;;
+    gpu-*) test_on "${1#gpu-}" release -L 'gpu|model' -LE 'slow|matrix' ;;
+    validation)
+      # The layers see most on the newest driver that runs on this machine's own loader.
+      PUMICE_VALIDATION=1 test_on lavapipe-25 release -L 'gpu|model' -LE 'slow|matrix' ;;
+    validation-26)
+      PUMICE_VALIDATION=1 test_on lavapipe-26 release -L 'gpu|model' -LE 'slow|matrix' ;;
+    asan)
+      sanitizer_environment
+      test_on system asan -LE 'slow|matrix' ;;
+    tsan)
+      sanitizer_environment
+      test_on system tsan -L unit ;;
+    *) echo "unknown row '$1'"; exit 2 ;;
+  esac
+}
+
+rows=("$@")
+if [[ ${1:-} == --list ]]; then
+  printf 'default: %s\nby name: %s\n' "${default_rows[*]}" "${other_rows[*]}"
+  exit 0
+fi
+[[ $# -gt 0 ]] || rows=("${default_rows[@]}")
+for row in "${rows[@]}"; do
+  [[ " ${default_rows[*]} ${other_rows[*]} " == *" $row "* ]] ||
+    { echo "matrix: unknown row '$row' (see --list)" >&2; exit 2; }
+done
+
+mkdir -p "$logs"
+failed=()
+for row in "${rows[@]}"; do
+  start=$SECONDS
+  status=0
+  # In the background, because `set -e` does not hold inside a command whose status is tested.
+  (run_row "$row") >"$logs/$row.log" 2>&1 </dev/null &
+  wait $! || status=$?
+  duration=$(printf '%d:%02d' $(((SECONDS - start) / 60)) $(((SECONDS - start) % 60)))
+  case $status in
+    0) printf 'PASS     %-16s %s\n' "$row" "$duration" ;;
+    77) printf 'SKIPPED  %-16s %s\n' "$row" "$(tail -n 1 "$logs/$row.log")" ;;
+    *)
+      printf 'FAIL     %-16s %s  (%s)\n' "$row" "$duration" "$logs/$row.log"
+      tail -n 60 "$logs/$row.log" | sed 's/^/    /'
+      failed+=("$row") ;;
+  esac
+done
+[[ ${#failed[@]} == 0 ]] || { echo "matrix: failed: ${failed[*]}"; exit 1; }

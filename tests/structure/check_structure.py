@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""Keep the dependency direction of docs/ARCHITECTURE.md by reading the includes.
+
+    check_structure.py [REPOSITORY]
+
+Also: third-party libraries stay where they belong, and no file names a path of somebody's machine.
+Prints one line per violation; exit 1 if there is any.
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+# Module → the modules it may include, itself understood. Nothing else is allowed.
+ALLOWED = {
+    "base": set(),
+    "vk": {"base"},
+    "format": {"base"},
+    "text": {"base"},
+    "sampling": {"base"},
+    "cache": {"base"},
+    "scheduler": {"base", "cache"},
+    # Variants name the resident weight layouts they read, and those are defined in format.
+    "shaders": {"base", "vk", "format"},
+    "models": {"base", "vk", "shaders", "format", "text", "cache", "scheduler"},
+    "engine": {"base", "vk", "shaders", "format", "text", "sampling", "cache", "scheduler", "models"},
+    "pumice": set(),  # runtime/include/pumice: the public headers stand alone
+    "api": {"base", "vk", "format", "text", "sampling", "scheduler", "models", "engine", "pumice"},
+    "tools": {"base", "vk", "shaders", "format", "text", "sampling", "cache", "scheduler", "models",
+              "engine"},
+    "bench": {"base", "vk", "shaders", "format", "text", "sampling", "cache", "scheduler", "models",
+              "engine", "tools"},
+    "examples": {"pumice"},
+}
+
+# Tests see whatever they test, except that these are tested without a device.
+TESTS_WITHOUT = {
+    "cache": {"vk", "shaders", "models", "engine"},
+    "scheduler": {"vk", "shaders", "models", "engine"},
+    "base": set(ALLOWED) - {"base"},
+}
+
+# First folder (or whole name) of a system include → the modules that may have it.
+THIRD_PARTY = {
+    "volk.h": {"vk", "tests"},
+    "vulkan": {"vk", "api", "pumice", "tests"},
+    "CLI": {"tools", "bench", "tests"},
+    "spdlog": {"tools", "bench", "examples", "tests"},
+    "gtest": {"tests"},
+    "gmock": {"tests"},
+}
+
+SOURCES = {".cpp", ".hpp", ".c", ".h", ".comp", ".glsl"}
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">]+)[">]', re.MULTILINE)
+# Written so that this line does not match itself.
+MACHINE_PATH = re.compile(rb"(?<![\w.$})\]/-])/(?:%s)/[\w.-]" % b"|".join([b"home", b"root", b"work", b"Users"]))
+
+
+def repository_files(root):
+    """Tracked and new files; without git, everything outside build folders."""
+    listing = subprocess.run(["git", "-C", str(root), "ls-files", "-z", "--cached", "--others",
+                              "--exclude-standard"], capture_output=True)
+    if listing.returncode == 0:
+        names = [name.decode() for name in listing.stdout.split(b"\0") if name]
+    else:
+        names = [str(path.relative_to(root)) for path in root.rglob("*")
+                 if not path.relative_to(root).parts[0].startswith(("build", ".git"))]
+    return [pathlib.PurePosixPath(name) for name in sorted(names) if (root / name).is_file()]
+
+
+def module_of(path):
+    """The module a file belongs to, "tests", or None for files outside every module."""
+    parts = path.parts
+    if parts[:3] == ("runtime", "include", "pumice"):
+        return "pumice"
+    if parts[0] == "runtime":
+        return parts[1]
+    return parts[0] if parts[0] in ALLOWED or parts[0] == "tests" else None
+
+
+def included_module(root, path, name):
+    """The module that `#include "name"` in `path` reaches, or None if no such file is ours."""
+    folder = path.parent
+    for base in (folder, pathlib.PurePosixPath("runtime"), pathlib.PurePosixPath("."),
+                 pathlib.PurePosixPath("runtime/include"), pathlib.PurePosixPath("shaders")):
+        if (root / base / name).is_file():
+            return module_of(base / name)
+    return None
+
+
+def include_violations(root, path, text):
+    module = module_of(path)
+    if module is None:
+        return
+    if module != "tests" and module not in ALLOWED:
+        yield f"{path}: module '{module}' is not in the table of tests/structure/check_structure.py"
+        return
+    for match in INCLUDE.finditer(text):
+        kind, name = match.groups()
+        where = f"{path}:{text.count(chr(10), 0, match.start()) + 1}"
+        first = name.split("/")[0]
+        if first in THIRD_PARTY and module not in THIRD_PARTY[first]:
+            yield f"{where}: <{name}> does not belong in {module}"
+        if kind == "<":
+            if first in ALLOWED and included_module(root, path, name) == first:
+                yield f"{where}: own header <{name}> goes in quotes"
+            continue
+        if ".." in name.split("/"):
+            yield f"{where}: \"{name}\" climbs; include by path below runtime/ or the repository"
+            continue
+        target = included_module(root, path, name)
+        if target is None:
+            yield f"{where}: \"{name}\" is no file of this repository; a library's header goes in <>"
+        elif module == "tests":
+            if target in TESTS_WITHOUT.get(path.parts[1], set()):
+                yield f"{where}: tests of {path.parts[1]} must not need {target} (\"{name}\")"
+        elif target != module and target not in ALLOWED[module]:
+            yield f"{where}: {module} must not depend on {target} (\"{name}\")"
+
+
+def machine_path_violations(path, content):
+    if b"\0" in content[:8192]:
+        return  # not a text
+    for match in MACHINE_PATH.finditer(content):
+        line = content.count(b"\n", 0, match.start()) + 1
+        yield f"{path}:{line}: path of one machine: {match.group().decode(errors='replace')}…"
+
+
+def violations(root):
+    for path in repository_files(root):
+        content = (root / path).read_bytes()
+        yield from machine_path_violations(path, content)
+        if path.suffix in SOURCES:
+            yield from include_violations(root, path, content.decode(errors="replace"))
+
+
+def main():
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else __file__).resolve()
+    if root.is_file():
+        root = root.parents[2]
+    found = list(violations(root))
+    print("\n".join(found) or "structure: no violations")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

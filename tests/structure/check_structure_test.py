@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""The checker itself: each rule is broken once in a small made-up repository."""
+
+import pathlib
+import tempfile
+import unittest
+
+import check_structure
+
+
+class Structure(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+        self.write("runtime/base/result.hpp", "#include <fmt/format.h>\n")
+        self.write("runtime/vk/device.hpp", '#include "base/result.hpp"\n#include <volk.h>\n')
+        self.write("cache/block_pool.hpp", '#include "base/result.hpp"\n')
+        self.write("shaders/common/interface.h", "")
+        self.write("shaders/rope/rope.comp", '#include "common/interface.h"\n#include "rope.h"\n')
+        self.write("shaders/rope/rope.h", "")
+
+    def write(self, name, text):
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def found(self):
+        return "\n".join(check_structure.violations(self.root))
+
+    def test_a_tree_that_keeps_the_direction_passes(self):
+        self.write("scheduler/plan.cpp", '#include "cache/block_pool.hpp"\n#include <vector>\n')
+        self.assertEqual(self.found(), "")
+
+    def test_a_dependency_against_the_direction_is_named_with_its_line(self):
+        self.write("scheduler/plan.cpp", '#include <vector>\n#include "vk/device.hpp"\n')
+        self.assertEqual(self.found(),
+                         'scheduler/plan.cpp:2: scheduler must not depend on vk ("vk/device.hpp")')
+
+    def test_a_path_that_climbs_is_refused(self):
+        self.write("runtime/base/log.hpp", '#include "../vk/device.hpp"\n')
+        self.assertIn("climbs", self.found())
+
+    def test_a_quoted_include_is_a_file_of_the_repository(self):
+        self.write("runtime/base/log.hpp", '#include "fmt/format.h"\n')
+        self.assertIn("goes in <>", self.found())
+
+    def test_an_own_header_in_angle_brackets_is_refused(self):
+        self.write("runtime/vk/plan.cpp", "#include <base/result.hpp>\n")
+        self.assertIn("goes in quotes", self.found())
+
+    def test_only_the_device_layer_sees_volk(self):
+        self.write("runtime/engine/step.cpp", "#include <volk.h>\n")
+        self.assertIn("<volk.h> does not belong in engine", self.found())
+
+    def test_a_module_missing_from_the_table_is_named(self):
+        self.write("runtime/novel/novel.cpp", "")
+        self.assertIn("module 'novel' is not in the table", self.found())
+
+    def test_the_cache_is_tested_without_a_device(self):
+        self.write("tests/cache/pool_test.cpp", '#include "vk/device.hpp"\n')
+        self.assertIn("tests of cache must not need vk", self.found())
+
+    def test_a_path_of_one_machine_is_refused_in_any_text(self):
+        self.write("docs/guide.md", "see\n/" + "home/somebody/notes\n")
+        self.assertIn("docs/guide.md:2: path of one machine", self.found())
+
+    def test_relative_and_variable_paths_are_no_machine_paths(self):
+        self.write("docs/guide.md", "see ./work/x, $D/home/x, ../root/x, https://a.b/work/x\n")
+        self.assertEqual(self.found(), "")
+
+
+if __name__ == "__main__":
+    unittest.main()
