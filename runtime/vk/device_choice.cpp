@@ -1,0 +1,121 @@
+#include "vk/device_choice.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <functional>
+#include <optional>
+
+#include "vk/plan.hpp"
+
+namespace pumice {
+namespace {
+
+int type_rank(DeviceType type) {
+  switch (type) {
+    case DeviceType::kDiscrete:
+      return 4;
+    case DeviceType::kIntegrated:
+      return 3;
+    case DeviceType::kVirtual:
+      return 2;
+    case DeviceType::kOther:
+      return 1;
+    case DeviceType::kCpu:
+      return 0;
+  }
+  return 0;
+}
+
+uint64_t device_memory_bytes(const DeviceSnapshot& device) {
+  uint64_t bytes = 0;
+  for (const MemoryHeap& heap : device.heaps) {
+    if (heap.device_local) bytes = std::max(bytes, heap.size_bytes);
+  }
+  return bytes;
+}
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return out;
+}
+
+std::string describe(std::span<const DeviceSnapshot> devices) {
+  if (devices.empty()) {
+    return "no Vulkan device was found: install a graphics driver, or mesa-vulkan-drivers to run "
+           "on the CPU";
+  }
+  std::vector<std::string> lines;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    const std::vector<std::string> missing = missing_requirements(devices[i]);
+    lines.push_back(fmt::format("{}: {} ({}{})", i, devices[i].name,
+                                missing.empty() ? "usable" : "lacks ", fmt::join(missing, ", ")));
+  }
+  return fmt::format("found {}", fmt::join(lines, "; "));
+}
+
+using Match = std::function<bool(const DeviceSnapshot&)>;
+
+std::optional<size_t> best_usable(std::span<const DeviceSnapshot> devices, const Match& match) {
+  std::optional<size_t> best;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    if (!match(devices[i]) || !missing_requirements(devices[i]).empty()) continue;
+    const auto key = [&](size_t k) {
+      return std::pair(type_rank(devices[k].type), device_memory_bytes(devices[k]));
+    };
+    if (!best || key(i) > key(*best)) best = i;
+  }
+  return best;
+}
+
+// The best match, or why a match cannot be used; nothing if nothing matches.
+std::optional<Result<size_t>> pick(std::span<const DeviceSnapshot> devices, const Match& match) {
+  if (const auto best = best_usable(devices, match)) return Result<size_t>(*best);
+  const auto found = std::find_if(devices.begin(), devices.end(), match);
+  if (found == devices.end()) return std::nullopt;
+  return Result<size_t>(make_error(ErrorCode::kNoDevice, "device {} cannot be used: it lacks {}",
+                                   found->name, fmt::join(missing_requirements(*found), ", ")));
+}
+
+}  // namespace
+
+Result<size_t> choose_device(std::span<const DeviceSnapshot> devices, std::string_view selector) {
+  if (selector.empty()) {
+    if (const auto best = best_usable(devices, [](const DeviceSnapshot&) { return true; })) {
+      return *best;
+    }
+    return make_error(ErrorCode::kNoDevice, "no usable device: {}", describe(devices));
+  }
+  size_t index = 0;
+  const auto [end, status] =
+      std::from_chars(selector.data(), selector.data() + selector.size(), index);
+  const bool is_number = status == std::errc{} && end == selector.data() + selector.size();
+  if (is_number && index < devices.size()) {
+    const DeviceSnapshot* wanted = &devices[index];
+    return *pick(devices, [&](const DeviceSnapshot& device) { return &device == wanted; });
+  }
+
+  const std::string text = lower(selector);
+  std::string digits = text;
+  std::erase(digits, '-');
+  const Match matches[] = {
+      [&](const DeviceSnapshot& device) {
+        std::string uuid = format_uuid(device.device_uuid);
+        std::erase(uuid, '-');
+        return uuid == digits;
+      },
+      [&](const DeviceSnapshot& device) { return lower(device.name) == text; },
+      [&](const DeviceSnapshot& device) { return lower(device.name).find(text) != text.npos; },
+  };
+  for (const Match& match : matches) {
+    if (auto picked = pick(devices, match)) return std::move(*picked);
+  }
+  return make_error(ErrorCode::kNoDevice,
+                    "no device matches \"{}\" (an index, a name or a UUID): {}", selector,
+                    describe(devices));
+}
+
+}  // namespace pumice

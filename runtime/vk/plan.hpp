@@ -1,0 +1,108 @@
+// Policy: what this project does with a device, decided from its snapshot alone. Pure functions, so
+// every decision is tested on snapshots of hardware nobody here has.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/log.hpp"
+#include "base/result.hpp"
+#include "vk/quirks.hpp"
+#include "vk/snapshot.hpp"
+
+namespace pumice {
+
+/// Withdraws what a device has, to run its poorer paths on it. Zero: no clamp. A clamp never
+/// raises.
+struct PlanOptions {
+  std::set<std::string> disable;  ///< Vulkan feature names ("shaderFloat16"), "subgroupArithmetic",
+                                  ///< "subgroupShuffle", "subgroupOperations", "timestamps"
+  uint32_t max_shared_bytes = 0;
+  uint32_t max_workgroup_invocations = 0;
+  uint32_t subgroup_size = 0;  ///< must be a size the device can be asked for
+  uint64_t slab_bytes = 0;
+  uint64_t device_budget_bytes = 0;
+};
+
+enum class DeviceClass { kGpu, kCpu };
+std::string_view device_class_name(DeviceClass device_class);  ///< "gpu", "cpu"
+
+enum class MemoryDomain {
+  kDevice,    ///< weights, KV, activations; the host does not map it
+  kUpload,    ///< host writes, device reads; host-visible and coherent
+  kReadback,  ///< device writes, host reads; host-cached where there is such a type
+};
+constexpr size_t kMemoryDomainCount = 3;
+
+struct MemoryChoice {
+  uint32_t type = 0;  ///< memory type index
+  uint32_t heap = 0;
+  bool device_local = false;
+  bool host_visible = false;
+  bool coherent = false;  ///< false: flush and invalidate around host access
+  bool cached = false;
+};
+
+/// One thing that works without, and whether it is used. `pumice info` prints these.
+struct OptionalCapability {
+  std::string name;  ///< Vulkan's name of the feature
+  bool enabled = false;
+  std::string reason;  ///< if not enabled: "the device lacks it", "withdrawn by option", …
+};
+
+struct DevicePlan {
+  DeviceClass device_class = DeviceClass::kGpu;
+  Quirks quirks;
+
+  DeviceFeatures features;              ///< to enable, exactly
+  std::vector<std::string> extensions;  ///< to enable, exactly
+  bool has_memory_budget = false;       ///< VK_EXT_memory_budget is among them
+  std::vector<OptionalCapability> optional;
+
+  uint32_t queue_family = 0;
+  uint32_t timestamp_valid_bits = 0;  ///< 0: no timestamps, profile with the host's clock
+  double timestamp_period_ns = 0;
+
+  std::array<MemoryChoice, kMemoryDomainCount> memory;
+  bool unified_memory = false;       ///< host and device share one memory: uploads save nothing
+  uint64_t slab_bytes = 0;           ///< largest allocation and buffer to make
+  uint64_t device_budget_bytes = 0;  ///< of the kDevice heap, headroom for others taken off
+  uint32_t max_allocation_count = 0;
+  uint64_t non_coherent_atom_bytes = 1;
+
+  uint32_t max_workgroup_invocations = 0;
+  std::array<uint32_t, 3> max_workgroup_size = {};
+  std::array<uint32_t, 3> max_workgroup_count = {};
+  uint32_t max_shared_bytes = 0;
+  uint32_t max_push_constant_bytes = 0;
+
+  /// The subgroup size every kernel runs at; 0 if the driver may choose another for each pipeline,
+  /// and then `subgroup` allows no operation, since kernels could not know how wide they are.
+  uint32_t subgroup_size = 0;
+  /// Pass it in VkPipelineShaderStageRequiredSubgroupSizeCreateInfo, and full subgroups if enabled.
+  bool require_subgroup_size = false;
+  SubgroupFacts subgroup;  ///< operations kernels may use, after withdrawals
+  IntegerDotFacts integer_dot;
+  std::vector<MatrixShape> matrix_shapes;  ///< subgroup-scope ones; empty unless enabled
+
+  const MemoryChoice& domain(MemoryDomain d) const { return memory[static_cast<size_t>(d)]; }
+};
+
+/// What the device lacks of the floor: Vulkan 1.3, buffer device addresses, timeline semaphores,
+/// synchronization2, subgroup-size control, maintenance4, push constants of 128 bytes, 16 KiB of
+/// shared memory, workgroups of 128, a compute queue, mappable and device memory. Empty: usable.
+std::vector<std::string> missing_requirements(const DeviceSnapshot& snapshot);
+
+/// kNoDevice naming everything lacking; kInvalidArgument for options that name no feature or ask
+/// for a subgroup size the device cannot give.
+Result<DevicePlan> plan_device(const DeviceSnapshot& snapshot, const PlanOptions& options = {});
+
+/// One line on the device, one for each quirk, debug lines for optional capabilities.
+void log_plan(const DeviceSnapshot& snapshot, const DevicePlan& plan, const Logger& logger);
+
+}  // namespace pumice

@@ -1,0 +1,36 @@
+// Correctness workarounds, by name. This is the only place that looks at vendor and driver IDs;
+// what a quirk changes is decided where it is read. Speed belongs in tuning rows, not here.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "vk/snapshot.hpp"
+
+namespace pumice {
+
+struct QuirkNote {
+  std::string_view name;    ///< the member of Quirks
+  std::string_view reason;  ///< what goes wrong without it, and where it was seen
+};
+
+struct Quirks {
+  /// No allocation may be larger, whatever the device advertises.
+  uint64_t max_allocation_bytes = std::numeric_limits<uint64_t>::max();
+  /// VkPipelineCache holds no code, so keeping its data on disk saves nothing.
+  bool pipeline_cache_is_empty = false;
+  /// Code is generated at the first dispatch, not at creation: prewarming must dispatch.
+  bool compiles_at_first_dispatch = false;
+  /// Cooperative matrix reductions give wrong numbers; their variants are withdrawn.
+  bool matrix_reductions_are_wrong = false;
+
+  std::vector<QuirkNote> notes;  ///< one for each quirk that is set, in the order above
+};
+
+/// Pure. The device layer logs the notes.
+Quirks find_quirks(const DeviceSnapshot& snapshot);
+
+}  // namespace pumice
