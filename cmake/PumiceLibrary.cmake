@@ -1,7 +1,7 @@
 # pumice_library(NAME SOURCES … DEPENDS …): one static library per module, included by its path below
 # runtime/ or the repository root ("vk/device.hpp", "cache/block_pool.hpp").
 add_library(pumice_options INTERFACE)
-target_compile_options(pumice_options INTERFACE -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion
+target_compile_options(pumice_options INTERFACE -Wall -Wextra -Wshadow
   $<$<BOOL:${PUMICE_WARNINGS_AS_ERRORS}>:-Werror>)
 target_include_directories(pumice_options INTERFACE ${CMAKE_SOURCE_DIR}/runtime ${CMAKE_SOURCE_DIR})
 
@@ -9,5 +9,6 @@ function(pumice_library name)
   cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS" ${ARGN})
   add_library(${name} STATIC ${arg_SOURCES})
   target_link_libraries(${name} PUBLIC ${arg_DEPENDS} PRIVATE pumice_options)
+  target_compile_options(${name} PRIVATE -Wconversion -Wno-sign-conversion)
   target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR}/runtime ${CMAKE_SOURCE_DIR})
 endfunction()
