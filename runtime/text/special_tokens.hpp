@@ -1,0 +1,51 @@
+// Finds special and user-defined tokens in a text before the rest is tokenised.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "base/result.hpp"
+#include "text/vocabulary.hpp"
+
+namespace pumice {
+
+/// A piece of a text: either one token, or text in which none was found.
+struct Fragment {
+  std::string_view text;
+  std::optional<TokenId> token;
+};
+
+/// Immutable; safe to use from any thread. Holds views into the vocabulary, which must outlive it.
+class SpecialTokens {
+ public:
+  /// Longer ones are a kBadFile error: they bound the work per byte of text.
+  static constexpr size_t kMaxSpecialBytes = 1024;
+
+  static Result<SpecialTokens> create(const Vocabulary& vocabulary);
+
+  /// The fragments of `text` in order; none is empty. User-defined tokens are always found, control
+  /// and unknown tokens only with `parse_special`. Where occurrences overlap the longer wins, then
+  /// the lower id, then the one further left (llama.cpp looks for the tokens one after the other,
+  /// longest first; this is the same in one pass).
+  std::vector<Fragment> split(std::string_view text, bool parse_special) const;
+
+ private:
+  struct Entry {
+    std::string_view text;
+    TokenId id;
+  };
+  using Entries = std::vector<Entry>;  // sorted by text
+  struct Index {
+    Entries entries;
+    std::array<uint32_t, 257> first = {};  // entries[first[b] .. first[b + 1]) begin with byte b
+    void build();
+    const Entry* longest_prefix(std::string_view text) const;
+  };
+
+  Index all_;           // user-defined, control and unknown tokens
+  Index user_defined_;  // user-defined only
+};
+
+}  // namespace pumice

@@ -1,0 +1,74 @@
+#include "text/tokenizer.hpp"
+
+#include "text/spm.hpp"
+
+namespace pumice {
+namespace {
+
+Result<std::unique_ptr<TokenizerModel>> create_model(std::string_view name,
+                                                     const Vocabulary& vocabulary) {
+  if (name == "llama") return SpmModel::create(vocabulary);
+  if (name.empty()) {
+    return make_error(ErrorCode::kBadFile,
+                      "tokenizer.ggml.model is missing; the file has no tokenizer");
+  }
+  return make_error(ErrorCode::kBadFile,
+                    "tokenizer model '{}' is not supported yet (tokenizer.ggml.model; supported: "
+                    "llama)",
+                    name);
+}
+
+}  // namespace
+
+Tokenizer::Tokenizer(std::unique_ptr<const Vocabulary> vocabulary, SpecialTokens special,
+                     std::unique_ptr<const TokenizerModel> model)
+    : vocabulary_(std::move(vocabulary)), special_(std::move(special)), model_(std::move(model)) {}
+
+Result<Tokenizer> Tokenizer::create(const VocabularyData& data) {
+  PUMICE_TRY(std::unique_ptr<const Vocabulary> vocabulary, Vocabulary::create(data));
+  PUMICE_TRY(std::unique_ptr<TokenizerModel> model, create_model(data.model, *vocabulary));
+  PUMICE_TRY(SpecialTokens special, SpecialTokens::create(*vocabulary));
+  return Tokenizer(std::move(vocabulary), std::move(special), std::move(model));
+}
+
+Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text,
+                                               const EncodeOptions& options) const {
+  if (text.size() > kMaxTextBytes) {
+    return make_error(ErrorCode::kDoesNotFit, "the text has {} bytes, at most {} can be tokenised",
+                      text.size(), kMaxTextBytes);
+  }
+  std::vector<TokenId> tokens;
+  if (options.add_special && vocabulary_->add_bos()) tokens.push_back(*vocabulary_->bos());
+  bool after_special = true;
+  for (const Fragment& fragment : special_.split(text, options.parse_special)) {
+    if (fragment.token) {
+      tokens.push_back(*fragment.token);
+    } else {
+      model_->encode(fragment.text, after_special, tokens);
+    }
+    after_special = fragment.token.has_value();
+  }
+  if (options.add_special && vocabulary_->add_eos()) tokens.push_back(*vocabulary_->eos());
+  return tokens;
+}
+
+void Tokenizer::append_bytes(TokenId id, bool show_control, std::string& bytes) const {
+  if (!vocabulary_->contains(id)) return;
+  switch (vocabulary_->type(id)) {
+    case TokenType::kNormal:
+    case TokenType::kByte:
+      model_->append_bytes(id, bytes);
+      return;
+    case TokenType::kUserDefined:
+      bytes += vocabulary_->text(id);
+      return;
+    case TokenType::kControl:
+    case TokenType::kUnknown:
+      if (show_control) bytes += vocabulary_->text(id);
+      return;
+    case TokenType::kUnused:
+      return;
+  }
+}
+
+}  // namespace pumice

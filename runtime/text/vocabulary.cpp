@@ -1,0 +1,153 @@
+#include "text/vocabulary.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace pumice {
+namespace {
+
+std::optional<uint8_t> hex_digit(char c) {
+  if (c >= '0' && c <= '9') return static_cast<uint8_t>(c - '0');
+  if (c >= 'A' && c <= 'F') return static_cast<uint8_t>(c - 'A' + 10);
+  if (c >= 'a' && c <= 'f') return static_cast<uint8_t>(c - 'a' + 10);
+  return std::nullopt;
+}
+
+std::optional<uint8_t> parse_byte_token(std::string_view text) {
+  if (text.size() != 6 || !text.starts_with("<0x") || text.back() != '>') return std::nullopt;
+  const auto high = hex_digit(text[3]);
+  const auto low = hex_digit(text[4]);
+  if (!high || !low) return std::nullopt;
+  return static_cast<uint8_t>(*high << 4 | *low);
+}
+
+// Llama 3, ChatML, Phi-3, Gemma, GPT-2 and DeepSeek, in this order.
+constexpr std::string_view kTurnEnds[] = {
+    "<|eot_id|>", "<|eom_id|>",    "<|end_of_text|>", "<|im_end|>",
+    "<|end|>",    "<end_of_turn>", "<|endoftext|>",   "<｜end▁of▁sentence｜>",
+};
+
+}  // namespace
+
+Result<std::unique_ptr<const Vocabulary>> Vocabulary::create(const VocabularyData& data) {
+  std::unique_ptr<Vocabulary> vocabulary(new Vocabulary);
+  PUMICE_TRY_STATUS(vocabulary->load_tokens(data));
+  vocabulary->load_special_ids(data);
+  if (data.types.empty()) vocabulary->infer_types();
+  vocabulary->index();
+  return std::unique_ptr<const Vocabulary>(std::move(vocabulary));
+}
+
+Status Vocabulary::load_tokens(const VocabularyData& data) {
+  const size_t count = data.tokens.size();
+  if (count == 0) {
+    return make_error(ErrorCode::kBadFile, "tokenizer.ggml.tokens is missing or empty");
+  }
+  if (count > static_cast<size_t>(std::numeric_limits<int32_t>::max())) {
+    return make_error(ErrorCode::kBadFile, "tokenizer.ggml.tokens has {} entries, at most 2^31 - 1",
+                      count);
+  }
+  if (!data.scores.empty() && data.scores.size() != count) {
+    return make_error(ErrorCode::kBadFile, "tokenizer.ggml.scores has {} entries for {} tokens",
+                      data.scores.size(), count);
+  }
+  if (!data.types.empty() && data.types.size() != count) {
+    return make_error(ErrorCode::kBadFile, "tokenizer.ggml.token_type has {} entries for {} tokens",
+                      data.types.size(), count);
+  }
+  for (size_t i = 0; i < data.scores.size(); ++i) {
+    if (std::isnan(data.scores[i])) {
+      return make_error(ErrorCode::kBadFile, "tokenizer.ggml.scores[{}] is not a number", i);
+    }
+  }
+  types_.assign(count, TokenType::kNormal);
+  for (size_t i = 0; i < data.types.size(); ++i) {
+    const int32_t type = data.types[i];
+    if (type < 0 || type > static_cast<int32_t>(TokenType::kByte)) {
+      return make_error(ErrorCode::kBadFile, "tokenizer.ggml.token_type[{}] is {}, expected 0 to 6",
+                        i, type);
+    }
+    if (type != 0) types_[i] = static_cast<TokenType>(type);  // 0, "undefined", is normal
+    if (types_[i] == TokenType::kByte && !parse_byte_token(data.tokens[i])) {
+      return make_error(
+          ErrorCode::kBadFile,
+          "tokenizer.ggml.tokens[{}] has type byte but is not spelled <0x00> to <0xFF>", i);
+    }
+  }
+  size_t total_bytes = 0;
+  for (std::string_view token : data.tokens) total_bytes += token.size();
+  pool_.reserve(total_bytes);
+  ends_.reserve(count + 1);
+  ends_.push_back(0);
+  for (std::string_view token : data.tokens) {
+    pool_.append(token);
+    ends_.push_back(pool_.size());
+  }
+  scores_ = data.scores;
+  return {};
+}
+
+void Vocabulary::load_special_ids(const VocabularyData& data) {
+  const bool sentence_piece = data.model == "llama";
+  const auto known = [this](std::optional<uint32_t> id, std::optional<uint32_t> fallback) {
+    if (id && !contains(*id)) id.reset();
+    if (!id) id = fallback;
+    if (id && !contains(*id)) id.reset();
+    return id;
+  };
+  const auto spm_default = [sentence_piece](uint32_t id) {
+    return sentence_piece ? std::optional<uint32_t>(id) : std::nullopt;
+  };
+  unknown_ = known(data.unknown_id, spm_default(0));
+  bos_ = known(data.bos_id, spm_default(1));
+  eos_ = known(data.eos_id, spm_default(2));
+  eot_ = known(data.eot_id, std::nullopt);
+  add_bos_ = data.add_bos.value_or(sentence_piece) && bos_;
+  add_eos_ = data.add_eos.value_or(false) && eos_;
+  add_space_prefix_ = data.add_space_prefix.value_or(sentence_piece);
+}
+
+void Vocabulary::infer_types() {
+  for (TokenId id = 0; id < size(); ++id) {
+    if (parse_byte_token(text(id))) types_[id] = TokenType::kByte;
+  }
+  if (unknown_) types_[*unknown_] = TokenType::kUnknown;
+  if (bos_) types_[*bos_] = TokenType::kControl;
+  if (eos_) types_[*eos_] = TokenType::kControl;
+}
+
+void Vocabulary::index() {
+  ids_.reserve(size());
+  for (TokenId id = 0; id < size(); ++id) {
+    ids_[text(id)] = id;
+    if (type(id) == TokenType::kByte) byte_tokens_[byte_of(id)] = id;
+  }
+  if (eos_) end_tokens_.push_back(*eos_);
+  if (eot_) end_tokens_.push_back(*eot_);
+  for (std::string_view name : kTurnEnds) {
+    const auto id = find(name);
+    if (id && (type(*id) == TokenType::kControl || type(*id) == TokenType::kUserDefined)) {
+      end_tokens_.push_back(*id);
+    }
+  }
+  std::sort(end_tokens_.begin(), end_tokens_.end());
+}
+
+std::optional<TokenId> Vocabulary::find(std::string_view text) const {
+  const auto found = ids_.find(text);
+  if (found == ids_.end()) return std::nullopt;
+  return found->second;
+}
+
+uint8_t Vocabulary::byte_of(TokenId id) const {
+  const auto byte = parse_byte_token(text(id));
+  PUMICE_CHECK(byte.has_value(), "byte_of() of a token that is not a byte");
+  return *byte;
+}
+
+bool Vocabulary::ends_generation(TokenId id) const {
+  return std::binary_search(end_tokens_.begin(), end_tokens_.end(), id);
+}
+
+}  // namespace pumice

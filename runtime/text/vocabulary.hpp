@@ -1,0 +1,112 @@
+// The tokens of a model: what a tokenizer is made of. VocabularyData is the plain description that
+// a file reader fills; Vocabulary is the checked, owned and indexed form.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/result.hpp"
+
+namespace pumice {
+
+using TokenId = uint32_t;
+
+/// GGUF's numbers (tokenizer.ggml.token_type).
+enum class TokenType : uint8_t {
+  kNormal = 1,
+  kUnknown = 2,
+  kControl = 3,
+  kUserDefined = 4,  ///< found in the text before anything else, even when special tokens are not
+  kUnused = 5,
+  kByte = 6,  ///< spelled "<0x0A>", stands for that byte
+};
+
+/// As it stands in a file; nothing is checked yet. The views must live until Vocabulary::create has
+/// returned. Absent fields get the tokenizer model's defaults; an id that is not below the number
+/// of tokens (files write 2^32 - 1 for "none") counts as absent.
+struct VocabularyData {
+  std::string_view model = {};          ///< tokenizer.ggml.model: "llama", "gpt2", …
+  std::string_view pre_tokenizer = {};  ///< tokenizer.ggml.pre
+  std::vector<std::string_view> tokens = {};
+  std::vector<float> scores = {};             ///< one per token ("llama"), else empty
+  std::vector<int32_t> types = {};            ///< one TokenType per token, or empty
+  std::vector<std::string_view> merges = {};  ///< "left right", best first ("gpt2")
+  std::optional<uint32_t> bos_id = {};
+  std::optional<uint32_t> eos_id = {};
+  std::optional<uint32_t> unknown_id = {};
+  std::optional<uint32_t> eot_id = {};  ///< end of turn
+  std::optional<bool> add_bos = {};
+  std::optional<bool> add_eos = {};
+  std::optional<bool> add_space_prefix = {};
+};
+
+/// Immutable; safe to read from any thread. Copying and moving are disabled because the index
+/// points into it.
+class Vocabulary {
+ public:
+  /// Fails with kBadFile, naming the field, when arrays differ in length, a type is unknown or a
+  /// score is not a number. Without types, "<0x0A>" spellings are bytes, BOS and EOS are control
+  /// tokens and the unknown token is unknown.
+  static Result<std::unique_ptr<const Vocabulary>> create(const VocabularyData& data);
+
+  Vocabulary(const Vocabulary&) = delete;
+  Vocabulary& operator=(const Vocabulary&) = delete;
+
+  size_t size() const { return types_.size(); }
+  bool contains(TokenId id) const { return id < size(); }
+
+  /// `id` must be below size().
+  std::string_view text(TokenId id) const {
+    return std::string_view(pool_).substr(ends_[id], ends_[id + 1] - ends_[id]);
+  }
+  TokenType type(TokenId id) const { return types_[id]; }
+  bool has_scores() const { return !scores_.empty(); }
+  float score(TokenId id) const { return scores_.empty() ? 0.0f : scores_[id]; }
+
+  /// The token spelled `text`, of any type; of several, the last one, as llama.cpp has it.
+  std::optional<TokenId> find(std::string_view text) const;
+  /// The byte token of `byte`, if there is one.
+  std::optional<TokenId> byte_token(uint8_t byte) const { return byte_tokens_[byte]; }
+  /// The byte that a token of type kByte stands for.
+  uint8_t byte_of(TokenId id) const;
+
+  std::optional<TokenId> bos() const { return bos_; }
+  std::optional<TokenId> eos() const { return eos_; }
+  std::optional<TokenId> unknown() const { return unknown_; }
+  std::optional<TokenId> eot() const { return eot_; }
+  bool add_bos() const { return add_bos_; }
+  bool add_eos() const { return add_eos_; }
+  bool add_space_prefix() const { return add_space_prefix_; }
+
+  /// Whether generation stops at `id`: EOS, end of turn, and the control tokens that chat models
+  /// are known to end a turn with ("<|im_end|>", "<end_of_turn>", …) although their files do not
+  /// say so.
+  bool ends_generation(TokenId id) const;
+
+ private:
+  Vocabulary() = default;
+  Status load_tokens(const VocabularyData& data);
+  void load_special_ids(const VocabularyData& data);
+  void infer_types();
+  void index();
+
+  std::string pool_;            // every token's text, one after the other
+  std::vector<uint64_t> ends_;  // size() + 1 offsets into pool_
+  std::vector<TokenType> types_;
+  std::vector<float> scores_;
+  std::unordered_map<std::string_view, TokenId> ids_;
+  std::array<std::optional<TokenId>, 256> byte_tokens_;
+  std::vector<TokenId> end_tokens_;  // sorted
+  std::optional<TokenId> bos_, eos_, unknown_, eot_;
+  bool add_bos_ = false;
+  bool add_eos_ = false;
+  bool add_space_prefix_ = false;
+};
+
+}  // namespace pumice

@@ -1,0 +1,118 @@
+#include "text/vocabulary.hpp"
+
+#include <cmath>
+
+#include "tests/text/synthetic_vocabulary.hpp"
+
+namespace pumice {
+namespace {
+
+using test::SyntheticVocabulary;
+
+std::string error_of(const VocabularyData& data) {
+  const auto result = Tokenizer::create(data);
+  if (result.ok()) return "no error";
+  EXPECT_EQ(result.error().code, ErrorCode::kBadFile);
+  return result.error().message;
+}
+
+TEST(Vocabulary, ErrorsNameTheField) {
+  const SyntheticVocabulary synthetic;
+  VocabularyData data = synthetic.data();
+  data.scores.pop_back();
+  EXPECT_EQ(error_of(data), "tokenizer.ggml.scores has 258 entries for 259 tokens");
+
+  data = synthetic.data();
+  data.scores[7] = std::nanf("");
+  EXPECT_EQ(error_of(data), "tokenizer.ggml.scores[7] is not a number");
+
+  data = synthetic.data();
+  data.scores.clear();
+  EXPECT_EQ(error_of(data), "tokenizer.ggml.scores is missing; tokenizer model 'llama' needs it");
+
+  data = synthetic.data();
+  data.types.push_back(1);
+  EXPECT_EQ(error_of(data), "tokenizer.ggml.token_type has 260 entries for 259 tokens");
+
+  data = synthetic.data();
+  data.types[4] = 7;
+  EXPECT_EQ(error_of(data), "tokenizer.ggml.token_type[4] is 7, expected 0 to 6");
+
+  data = synthetic.data();
+  data.types[0] = static_cast<int32_t>(TokenType::kByte);
+  EXPECT_EQ(error_of(data),
+            "tokenizer.ggml.tokens[0] has type byte but is not spelled <0x00> to <0xFF>");
+
+  EXPECT_EQ(error_of({.model = "llama"}), "tokenizer.ggml.tokens is missing or empty");
+}
+
+TEST(Vocabulary, AnUnknownTokenizerModelIsAnErrorThatNamesIt) {
+  const SyntheticVocabulary synthetic;
+  VocabularyData data = synthetic.data();
+  data.model = "rwkv";
+  EXPECT_EQ(error_of(data),
+            "tokenizer model 'rwkv' is not supported yet (tokenizer.ggml.model; supported: llama)");
+  data.model = "";
+  EXPECT_EQ(error_of(data), "tokenizer.ggml.model is missing; the file has no tokenizer");
+}
+
+TEST(Vocabulary, AByteWithoutATokenNeedsAnUnknownToken) {
+  const std::string_view tokens[] = {"a", "b"};
+  VocabularyData data{
+      .model = "llama", .tokens = {tokens[0], tokens[1]}, .scores = {0, 0}, .types = {1, 1}};
+  EXPECT_TRUE(Tokenizer::create(data).ok()) << "token 0 is the unknown token by default";
+
+  SyntheticVocabulary synthetic;
+  synthetic.tokens[SyntheticVocabulary::kFirstByte + 0x41].type = TokenType::kNormal;
+  EXPECT_TRUE(Tokenizer::create(synthetic.data()).ok());
+}
+
+TEST(Vocabulary, SpecialIdsOfSentencePieceAreTheDefaults) {
+  const auto tokenizer = SyntheticVocabulary().tokenizer();
+  const Vocabulary& vocabulary = tokenizer.vocabulary();
+  EXPECT_EQ(vocabulary.unknown(), 0u);
+  EXPECT_EQ(vocabulary.bos(), 1u);
+  EXPECT_EQ(vocabulary.eos(), 2u);
+  EXPECT_TRUE(vocabulary.add_bos());
+  EXPECT_FALSE(vocabulary.add_eos());
+  EXPECT_TRUE(vocabulary.add_space_prefix());
+}
+
+TEST(Vocabulary, AnIdOutsideTheVocabularyCountsAsAbsent) {
+  const SyntheticVocabulary synthetic;
+  VocabularyData data = synthetic.data();
+  data.eos_id = 0xFFFFFFFF;
+  data.eot_id = 259;
+  const auto tokenizer = Tokenizer::create(data).value();
+  EXPECT_EQ(tokenizer.vocabulary().eos(), 2u);
+  EXPECT_FALSE(tokenizer.vocabulary().eot().has_value());
+}
+
+TEST(Vocabulary, GenerationEndsAtEosEndOfTurnAndKnownChatMarkers) {
+  SyntheticVocabulary synthetic;
+  const TokenId eot = synthetic.add("<turn over>", 0, TokenType::kControl);
+  const TokenId im_end = synthetic.add("<|im_end|>", 0, TokenType::kControl);
+  const TokenId word = synthetic.add("<|end|>", 0, TokenType::kNormal);
+  VocabularyData data = synthetic.data();
+  data.eot_id = eot;
+  const auto tokenizer = Tokenizer::create(data).value();
+  EXPECT_TRUE(tokenizer.vocabulary().ends_generation(2));
+  EXPECT_TRUE(tokenizer.vocabulary().ends_generation(eot));
+  EXPECT_TRUE(tokenizer.vocabulary().ends_generation(im_end));
+  EXPECT_FALSE(tokenizer.vocabulary().ends_generation(word));
+  EXPECT_FALSE(tokenizer.vocabulary().ends_generation(1));
+  EXPECT_FALSE(tokenizer.vocabulary().ends_generation(1u << 31));
+}
+
+TEST(Vocabulary, WithoutTypesTheSpellingOfBytesTells) {
+  SyntheticVocabulary synthetic;
+  VocabularyData data = synthetic.data();
+  data.types.clear();
+  const auto tokenizer = Tokenizer::create(data).value();
+  EXPECT_EQ(tokenizer.vocabulary().type(0), TokenType::kUnknown);
+  EXPECT_EQ(tokenizer.vocabulary().type(1), TokenType::kControl);
+  EXPECT_EQ(tokenizer.vocabulary().byte_token(0x0A), SyntheticVocabulary::kFirstByte + 0x0A);
+}
+
+}  // namespace
+}  // namespace pumice
