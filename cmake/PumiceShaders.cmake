@@ -5,29 +5,33 @@
 #   NAME is the module's public name, "op" or "op.variant"; DEFINES are the variant's macros.
 function(pumice_shader name)
   cmake_parse_arguments(arg "" "SOURCE" "DEFINES" ${ARGN})
-  set(source ${CMAKE_CURRENT_SOURCE_DIR}/${arg_SOURCE})
-  set(output ${CMAKE_BINARY_DIR}/spirv/${name}.inc)
-  list(TRANSFORM arg_DEFINES PREPEND -D OUTPUT_VARIABLE defines)
-  add_custom_command(
-    OUTPUT ${output}
-    COMMAND ${Vulkan_GLSLC_EXECUTABLE} --target-env=vulkan1.3 -O -fshader-stage=compute ${defines}
-            -I ${CMAKE_SOURCE_DIR}/shaders -MD -MF ${output}.d -mfmt=c ${source} -o ${output}
-    DEPENDS ${source}
-    DEPFILE ${output}.d
-    COMMENT "glslc ${name}"
-    VERBATIM)
   set_property(GLOBAL APPEND PROPERTY PUMICE_SPIRV_NAMES ${name})
-  set_property(GLOBAL APPEND PROPERTY PUMICE_SPIRV_FILES ${output})
+  set_property(GLOBAL PROPERTY PUMICE_SPIRV_SOURCE_${name} ${CMAKE_CURRENT_SOURCE_DIR}/${arg_SOURCE})
+  set_property(GLOBAL PROPERTY PUMICE_SPIRV_DEFINES_${name} "${arg_DEFINES}")
 endfunction()
 
 # Write the registry source from what pumice_shader collected; sets `out` to the list of sources.
 function(pumice_spirv_registry out)
   get_property(names GLOBAL PROPERTY PUMICE_SPIRV_NAMES)
-  get_property(files GLOBAL PROPERTY PUMICE_SPIRV_FILES)
+  set(files "")
   set(arrays "")
   set(rows "")
   set(index 0)
-  foreach(name file IN ZIP_LISTS names files)
+  foreach(name ${names})
+    get_property(source GLOBAL PROPERTY PUMICE_SPIRV_SOURCE_${name})
+    get_property(defines GLOBAL PROPERTY PUMICE_SPIRV_DEFINES_${name})
+    list(TRANSFORM defines PREPEND -D)
+    set(file ${CMAKE_BINARY_DIR}/spirv/${name}.inc)
+    # Here and not in pumice_shader: a custom command is visible only in the folder that makes it.
+    add_custom_command(
+      OUTPUT ${file}
+      COMMAND ${Vulkan_GLSLC_EXECUTABLE} --target-env=vulkan1.3 -O -fshader-stage=compute ${defines}
+              -I ${CMAKE_SOURCE_DIR}/shaders -MD -MF ${file}.d -mfmt=c ${source} -o ${file}
+      DEPENDS ${source}
+      DEPFILE ${file}.d
+      COMMENT "glslc ${name}"
+      VERBATIM)
+    list(APPEND files ${file})
     string(APPEND arrays "const uint32_t kModule${index}[] =\n#include \"${file}\"\n;\n")
     string(APPEND rows "    {\"${name}\", kModule${index}},\n")
     math(EXPR index "${index} + 1")

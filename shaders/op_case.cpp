@@ -35,7 +35,7 @@ Status compare(const std::shared_ptr<vk::Device>& device, const Expectation& exp
 OpBed::OpBed(std::shared_ptr<vk::Device> device, vk::PipelineLibrary& pipelines)
     : device_(device),
       pipelines_(pipelines),
-      arena_(device, vk::MemoryDomain::kDevice, "op cases", 16 << 20),
+      arena_(device, MemoryDomain::kDevice, "op cases", 16 << 20),
       uploader_(device) {}
 
 Result<vk::BufferRange> OpBed::allocate(uint64_t size_bytes) { return arena_.allocate(size_bytes); }

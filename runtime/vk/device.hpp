@@ -23,8 +23,9 @@ namespace pumice::vk {
 
 class Device {
  public:
-  /// Create what `plan` (from `plan_device(snapshot)`) describes. The instance is kept alive.
-  static Result<std::shared_ptr<Device>> create(std::shared_ptr<Instance> instance,
+  /// Create what `plan` (from `plan_device(snapshot)`) describes on physical device `index` of the
+  /// instance, which is kept alive. Errors: kNoDevice when the driver refuses.
+  static Result<std::shared_ptr<Device>> create(std::shared_ptr<Instance> instance, size_t index,
                                                 const DeviceSnapshot& snapshot, DevicePlan plan,
                                                 Logger logger);
   ~Device();

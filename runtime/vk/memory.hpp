@@ -56,7 +56,8 @@ struct BufferRange {
   uint64_t offset = 0;
   uint64_t size_bytes = 0;
 
-  uint64_t address() const { return slab->address + offset; }
+  /// Device address of the first byte; 0 for an empty range.
+  uint64_t address() const { return slab != nullptr ? slab->address + offset : 0; }
   bool empty() const { return size_bytes == 0; }
 
   /// Bytes [first, first + count) of this range.

@@ -38,7 +38,8 @@ PipelineLibrary::PipelineLibrary(std::shared_ptr<Device> device,
                                       snapshot.driver_version, shader_hash);
     saved = read_file(cache_file_);
   }
-  VkPipelineCacheCreateInfo info{VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO};
+  VkPipelineCacheCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO;
   info.initialDataSize = saved.size();
   info.pInitialData = saved.data();
   if (device_->fn().vkCreatePipelineCache(device_->handle(), &info, nullptr, &cache_) !=
@@ -75,14 +76,14 @@ Result<const Pipeline*> PipelineLibrary::declare(const PipelineRequest& request)
     }
   }
   PUMICE_TRY(const ShaderInfo info, read_shader_info(request.module.words));
+  PUMICE_CHECK(request.push_bytes <= Recorder::kMaxPushBytes, "push constants exceed the floor");
   if (info.push_constant_bytes != request.push_bytes) {
     return make_error(ErrorCode::kInternal,
                       "{}: the shader's push constants are {} bytes, its C++ struct {}", label,
                       info.push_constant_bytes, request.push_bytes);
   }
   for (const auto& [id, value] : request.constants) {
-    if (std::find(info.spec_constant_ids.begin(), info.spec_constant_ids.end(), id) ==
-        info.spec_constant_ids.end()) {
+    if (!info.has_spec_constant(id)) {
       return make_error(ErrorCode::kInternal, "{}: the shader has no specialisation constant {}",
                         label, id);
     }
@@ -103,7 +104,8 @@ Result<VkPipelineLayout> PipelineLibrary::layout_for(uint32_t push_bytes) {
     if (bytes == push_bytes) return layout;
   }
   const VkPushConstantRange range{VK_SHADER_STAGE_COMPUTE_BIT, 0, push_bytes};
-  VkPipelineLayoutCreateInfo info{VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO};
+  VkPipelineLayoutCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO;
   info.pushConstantRangeCount = push_bytes > 0 ? 1 : 0;
   info.pPushConstantRanges = &range;
   VkPipelineLayout layout = VK_NULL_HANDLE;
@@ -116,7 +118,8 @@ Result<VkPipelineLayout> PipelineLibrary::layout_for(uint32_t push_bytes) {
 
 Status PipelineLibrary::compile_one(Pipeline& pipeline) {
   const DeviceFunctions& fn = device_->fn();
-  VkShaderModuleCreateInfo module_info{VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO};
+  VkShaderModuleCreateInfo module_info{};
+  module_info.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
   module_info.codeSize = pipeline.module_.words.size_bytes();
   module_info.pCode = pipeline.module_.words.data();
   VkShaderModule module = VK_NULL_HANDLE;
@@ -132,10 +135,11 @@ Status PipelineLibrary::compile_one(Pipeline& pipeline) {
   }
   const VkSpecializationInfo specialization{static_cast<uint32_t>(entries.size()), entries.data(),
                                             values.size() * sizeof(uint32_t), values.data()};
-  VkPipelineShaderStageRequiredSubgroupSizeCreateInfo subgroup{
-      VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO};
+  VkPipelineShaderStageRequiredSubgroupSizeCreateInfo subgroup{};
+  subgroup.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO;
   subgroup.requiredSubgroupSize = pipeline.subgroup_size_;
-  VkComputePipelineCreateInfo info{VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO};
+  VkComputePipelineCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO;
   info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
   info.stage.pNext = pipeline.subgroup_size_ != 0 ? &subgroup : nullptr;
   info.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;

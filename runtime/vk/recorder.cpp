@@ -56,7 +56,7 @@ Result<std::vector<double>> RecordedWork::command_times_ns() const {
   std::vector<double> times(commands_.size());
   for (size_t i = 0; i < times.size(); ++i) {
     const uint64_t elapsed = (ticks[2 * i + 1] - ticks[2 * i]) & mask;
-    times[i] = static_cast<double>(elapsed) * device_->snapshot().limits.timestamp_period_ns;
+    times[i] = static_cast<double>(elapsed) * device_->plan().timestamp_period_ns;
   }
   return times;
 }
@@ -125,7 +125,8 @@ void Recorder::add(Command command, std::span<const Access> accesses) {
 void Recorder::emit_barrier(VkCommandBuffer commands) const {
   constexpr VkPipelineStageFlags2 kStages =
       VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_2_ALL_TRANSFER_BIT;
-  VkMemoryBarrier2 memory{VK_STRUCTURE_TYPE_MEMORY_BARRIER_2};
+  VkMemoryBarrier2 memory{};
+  memory.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER_2;
   memory.srcStageMask = kStages;
   memory.srcAccessMask = VK_ACCESS_2_SHADER_WRITE_BIT | VK_ACCESS_2_TRANSFER_WRITE_BIT;
   memory.dstStageMask =
@@ -133,7 +134,8 @@ void Recorder::emit_barrier(VkCommandBuffer commands) const {
   memory.dstAccessMask = VK_ACCESS_2_SHADER_READ_BIT | VK_ACCESS_2_SHADER_WRITE_BIT |
                          VK_ACCESS_2_TRANSFER_READ_BIT | VK_ACCESS_2_TRANSFER_WRITE_BIT |
                          VK_ACCESS_2_INDIRECT_COMMAND_READ_BIT | VK_ACCESS_2_HOST_READ_BIT;
-  VkDependencyInfo dependency{VK_STRUCTURE_TYPE_DEPENDENCY_INFO};
+  VkDependencyInfo dependency{};
+  dependency.sType = VK_STRUCTURE_TYPE_DEPENDENCY_INFO;
   dependency.memoryBarrierCount = 1;
   dependency.pMemoryBarriers = &memory;
   device_->fn().vkCmdPipelineBarrier2(commands, &dependency);
@@ -192,7 +194,8 @@ Result<RecordedWork> Recorder::finish() {
   }
   close_run();
 
-  VkCommandPoolCreateInfo pool_info{VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO};
+  VkCommandPoolCreateInfo pool_info{};
+  pool_info.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO;
   pool_info.queueFamilyIndex = device_->plan().queue_family;
   VkResult result = fn.vkCreateCommandPool(device_->handle(), &pool_info, nullptr, &work.pool_);
   if (result != VK_SUCCESS) return device_->error_of(result, "creating a command pool");
@@ -200,7 +203,8 @@ Result<RecordedWork> Recorder::finish() {
   const auto n_commands = static_cast<uint32_t>(
       std::count_if(order.begin(), order.end(), [](auto* c) { return c->kind != Kind::kCut; }));
   if (options_.timestamps && n_commands > 0) {
-    VkQueryPoolCreateInfo query_info{VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO};
+    VkQueryPoolCreateInfo query_info{};
+    query_info.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO;
     query_info.queryType = VK_QUERY_TYPE_TIMESTAMP;
     query_info.queryCount = 2 * n_commands;
     result = fn.vkCreateQueryPool(device_->handle(), &query_info, nullptr, &work.queries_);
@@ -208,7 +212,8 @@ Result<RecordedWork> Recorder::finish() {
   }
 
   const auto begin_segment = [&]() -> VkResult {
-    VkCommandBufferAllocateInfo info{VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO};
+    VkCommandBufferAllocateInfo info{};
+    info.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO;
     info.commandPool = work.pool_;
     info.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
     info.commandBufferCount = 1;
@@ -216,7 +221,8 @@ Result<RecordedWork> Recorder::finish() {
     const VkResult allocated = fn.vkAllocateCommandBuffers(device_->handle(), &info, &commands);
     if (allocated != VK_SUCCESS) return allocated;
     work.segments_.push_back({commands, {}});
-    VkCommandBufferBeginInfo begin{VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
+    VkCommandBufferBeginInfo begin{};
+    begin.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
     return fn.vkBeginCommandBuffer(commands, &begin);
   };
 

@@ -4,20 +4,17 @@
 
 #include "common/interface.h"
 
-#define RMS_NORM_PUSH(FIELD)                                                         \
-  FIELD(ADDRESS, x)         /* float [*][n]: the residual stream */                  \
-  FIELD(ADDRESS, residual)  /* float [rows][n]: added to x first, if add_residual */ \
-  FIELD(ADDRESS, weight)    /* float [n] */                                          \
-  FIELD(ADDRESS, y)         /* float [rows][n] */                                    \
-  FIELD(ADDRESS, row_index) /* uint [rows]: row of x for row of y, if gather */      \
-  FIELD(uint, n)                                                                     \
+#define RMS_NORM_PUSH(FIELD)                                                             \
+  FIELD(ADDRESS, x)         /* float [*][n]: the residual stream */                      \
+  FIELD(ADDRESS, residual)  /* float [rows][n]: added to x first; 0 for none */          \
+  FIELD(ADDRESS, weight)    /* float [n] */                                              \
+  FIELD(ADDRESS, y)         /* float [rows][n] */                                        \
+  FIELD(ADDRESS, row_index) /* uint [rows]: row of x for row of y; 0 for the identity */ \
+  FIELD(uint, n)                                                                         \
   FIELD(float, eps)
 PUMICE_PUSH_CONSTANTS(RmsNormPush, RMS_NORM_PUSH)
 
-#define RMS_NORM_SPEC(CONSTANT)         \
-  CONSTANT(0, uint, workgroup_size, 64) \
-  CONSTANT(1, uint, add_residual, 0)    \
-  CONSTANT(2, uint, gather, 0)
+#define RMS_NORM_SPEC(CONSTANT) CONSTANT(0, uint, workgroup_size, 64)
 PUMICE_SPEC_CONSTANTS(RmsNormSpec, RMS_NORM_SPEC)
 
 #endif

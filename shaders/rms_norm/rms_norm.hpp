@@ -23,13 +23,12 @@ class RmsNorm {
     float eps = 0;
   };
 
-  /// Declare the pipelines for any combination of residual and row_index.
   static Result<RmsNorm> plan(vk::PipelineLibrary& pipelines);
 
   void record(vk::Recorder& recorder, const Args& args) const;
 
  private:
-  const vk::Pipeline* pipelines_[2][2] = {};  // [has residual][has row_index]
+  const vk::Pipeline* pipeline_ = nullptr;
 };
 
 }  // namespace pumice::ops

@@ -24,29 +24,44 @@ from model import Config, Llama
 from tokenizer import BOS, EOS, Tokenizer
 
 IGNORED = -100
+POOL = 16
 
 
-def batch(step, args, tokenizer, n_ctx):
-    """Inputs and targets [row, token] of one step, the same whenever that step is run."""
-    rng = random.Random(f"{args.seed} {step}")
+def pool(index, args, tokenizer):
+    """The stories of POOL steps, the same whenever they are drawn: POOL lists of stories of like
+    length, so that little of a batch is padding, in random order."""
+    rng = random.Random(f"{args.seed} {index}")
+    stories = [[BOS] + tokenizer.encode(grammar.generate(rng)) + [EOS]
+               for _ in range(POOL * args.batch_stories)]
+    stories.sort(key=len)
+    batches = [stories[i:i + args.batch_stories]
+               for i in range(0, len(stories), args.batch_stories)]
+    rng.shuffle(batches)
+    return batches
 
-    def story():
-        return [BOS] + tokenizer.encode(grammar.generate(rng)) + [EOS]
 
-    rows, several = [], step % 8 == 7
-    while sum(map(len, rows)) < args.batch_tokens:
-        row = story()
-        while several and len(row) <= n_ctx:
-            row += story()
-        rows.append(row[:n_ctx + 1])
-    width = max(map(len, rows)) - 1
+def tensors(rows, n_ctx):
+    """Inputs and targets [row, token] of token lists."""
+    width = min(n_ctx, max(map(len, rows)) - 1)
     inputs = torch.full((len(rows), width), EOS)
     targets = torch.full((len(rows), width), IGNORED)
     for i, row in enumerate(rows):
+        row = row[:width + 1]
         inputs[i, :len(row) - 1] = torch.tensor(row[:-1])
         targets[i, :len(row) - 1] = torch.tensor(row[1:])
     targets[inputs == EOS] = IGNORED  # what follows a story is not for this model to say
     return inputs, targets
+
+
+def batches(first, args, tokenizer, n_ctx):
+    """Inputs and targets of step `first` and every later one."""
+    for step in range(first, args.steps):
+        if step == first or step % POOL == 0:
+            stories = pool(step // POOL, args, tokenizer)
+        rows = stories[step % POOL]
+        if step % 8 == 7:
+            rows = [sum(rows[i:i + 4], []) for i in range(0, len(rows), 4)]
+        yield tensors(rows, n_ctx)
 
 
 def learning_rate(step, args):
@@ -70,7 +85,7 @@ def parse_arguments():
     parser.add_argument("--tokenizer", required=True)
     parser.add_argument("--out", required=True)
     parser.add_argument("--steps", type=int, default=7000)
-    parser.add_argument("--batch-tokens", type=int, default=2048)
+    parser.add_argument("--batch-stories", type=int, default=12)
     parser.add_argument("--lr", type=float, default=3e-3)
     parser.add_argument("--warmup", type=int, default=100)
     parser.add_argument("--weight-decay", type=float, default=0.05)
@@ -99,8 +114,7 @@ def main():
     print(f"{sum(p.numel() for p in model.parameters())} parameters, from step {first}", flush=True)
 
     started, seen, losses = time.monotonic(), 0, []
-    for step in range(first, args.steps):
-        inputs, targets = batch(step, args, tokenizer, config.n_ctx)
+    for step, (inputs, targets) in enumerate(batches(first, args, tokenizer, config.n_ctx), first):
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(step, args)
         loss = F.cross_entropy(model(inputs).flatten(0, 1), targets.flatten(),

@@ -1,0 +1,191 @@
+#include "vk/device.hpp"
+
+#include <algorithm>
+
+#include "vk/feature_chain.hpp"
+
+namespace pumice::vk {
+
+Result<std::shared_ptr<Device>> Device::create(std::shared_ptr<Instance> instance, size_t index,
+                                               const DeviceSnapshot& snapshot, DevicePlan plan,
+                                               Logger logger) {
+  PUMICE_CHECK(index < instance->physical_devices().size(), "device index out of range");
+  std::shared_ptr<Device> device(new Device);
+  device->instance_ = std::move(instance);
+  device->snapshot_ = snapshot;
+  device->plan_ = std::move(plan);
+  device->logger_ = std::move(logger);
+
+  const auto& extensions = device->plan_.extensions;
+  FeatureChain features(snapshot.api_version, [&](std::string_view name) {
+    return std::find(extensions.begin(), extensions.end(), name) != extensions.end();
+  });
+  features.write(device->plan_.features);
+  std::vector<const char*> extension_names;
+  for (const std::string& name : extensions) extension_names.push_back(name.c_str());
+
+  const float priority = 1.0f;
+  VkDeviceQueueCreateInfo queue_info{};
+  queue_info.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO;
+  queue_info.queueFamilyIndex = device->plan_.queue_family;
+  queue_info.queueCount = 1;
+  queue_info.pQueuePriorities = &priority;
+  VkDeviceCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO;
+  info.pNext = features.head();
+  info.queueCreateInfoCount = 1;
+  info.pQueueCreateInfos = &queue_info;
+  info.enabledExtensionCount = static_cast<uint32_t>(extension_names.size());
+  info.ppEnabledExtensionNames = extension_names.data();
+  const InstanceFunctions& instance_fn = device->instance_->functions();
+  VkResult result = instance_fn.vkCreateDevice(device->instance_->physical_devices()[index], &info,
+                                               nullptr, &device->device_);
+  if (result != VK_SUCCESS) {
+    return make_error(ErrorCode::kNoDevice,
+                      "{}: the driver could not create a device (VkResult {})", snapshot.name,
+                      static_cast<int>(result));
+  }
+  PUMICE_TRY(device->fn_, load_device_functions(instance_fn, device->device_));
+  device->fn_.vkGetDeviceQueue(device->device_, device->plan_.queue_family, 0, &device->queue_);
+
+  VkSemaphoreTypeCreateInfo type{};
+  type.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO;
+  type.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE;
+  VkSemaphoreCreateInfo semaphore_info{};
+  semaphore_info.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO;
+  semaphore_info.pNext = &type;
+  result =
+      device->fn_.vkCreateSemaphore(device->device_, &semaphore_info, nullptr, &device->timeline_);
+  if (result != VK_SUCCESS) return device->error_of(result, "creating the timeline semaphore");
+  return device;
+}
+
+Device::~Device() {
+  if (device_ == VK_NULL_HANDLE || fn_.vkDestroyDevice == nullptr) return;
+  wait_idle();
+  if (timeline_) fn_.vkDestroySemaphore(device_, timeline_, nullptr);
+  fn_.vkDestroyDevice(device_, nullptr);
+  if (const uint64_t leaked = ledger_.total_bytes(); leaked > 0) {
+    logger_.warning("{} bytes of device memory were never freed", leaked);
+  }
+}
+
+Result<uint64_t> Device::submit(std::span<const VkCommandBuffer> command_buffers) {
+  std::vector<VkCommandBufferSubmitInfo> buffers(command_buffers.size());
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    buffers[i].sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_SUBMIT_INFO;
+    buffers[i].commandBuffer = command_buffers[i];
+  }
+  const std::lock_guard lock(queue_mutex_);
+  VkSemaphoreSubmitInfo signal{};
+  signal.sType = VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO;
+  signal.semaphore = timeline_;
+  signal.value = last_submitted_ + 1;
+  signal.stageMask = VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT;
+  VkSubmitInfo2 info{};
+  info.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO_2;
+  info.commandBufferInfoCount = static_cast<uint32_t>(buffers.size());
+  info.pCommandBufferInfos = buffers.data();
+  info.signalSemaphoreInfoCount = 1;
+  info.pSignalSemaphoreInfos = &signal;
+  const VkResult result = fn_.vkQueueSubmit2(queue_, 1, &info, VK_NULL_HANDLE);
+  if (result != VK_SUCCESS) return error_of(result, "submitting work");
+  return ++last_submitted_;
+}
+
+Status Device::wait(uint64_t value) {
+  VkSemaphoreWaitInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO;
+  info.semaphoreCount = 1;
+  info.pSemaphores = &timeline_;
+  info.pValues = &value;
+  const VkResult result = fn_.vkWaitSemaphores(device_, &info, kHangTimeout_ns);
+  if (result == VK_TIMEOUT) {
+    return make_error(ErrorCode::kDeviceLost, "{} made no progress for {} seconds", snapshot_.name,
+                      kHangTimeout_ns / 1'000'000'000);
+  }
+  if (result != VK_SUCCESS) return error_of(result, "waiting for the device");
+  return {};
+}
+
+Result<uint64_t> Device::completed() {
+  uint64_t value = 0;
+  const VkResult result = fn_.vkGetSemaphoreCounterValue(device_, timeline_, &value);
+  if (result != VK_SUCCESS) return error_of(result, "asking for progress");
+  return value;
+}
+
+void Device::wait_idle() {
+  const std::lock_guard lock(queue_mutex_);
+  fn_.vkDeviceWaitIdle(device_);
+}
+
+Result<Slab> Device::allocate_slab(MemoryDomain domain, uint64_t size_bytes,
+                                   const std::string& purpose) {
+  const MemoryChoice& choice = plan_.domain(domain);
+  Slab slab;
+  slab.size_bytes = size_bytes;
+
+  VkBufferCreateInfo buffer_info{};
+  buffer_info.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
+  buffer_info.size = size_bytes;
+  buffer_info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
+                      VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_INDIRECT_BUFFER_BIT |
+                      VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
+  VkResult result = fn_.vkCreateBuffer(device_, &buffer_info, nullptr, &slab.buffer);
+  if (result != VK_SUCCESS) return error_of(result, "creating a buffer for " + purpose);
+
+  VkMemoryAllocateFlagsInfo flags{};
+  flags.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO;
+  flags.flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT;
+  VkMemoryAllocateInfo memory_info{};
+  memory_info.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO;
+  memory_info.pNext = &flags;
+  // Drivers may round a buffer up; the slab's own alignment (256) keeps this at the asked size.
+  VkBufferMemoryRequirementsInfo2 requirements_info{};
+  requirements_info.sType = VK_STRUCTURE_TYPE_BUFFER_MEMORY_REQUIREMENTS_INFO_2;
+  requirements_info.buffer = slab.buffer;
+  VkMemoryRequirements2 requirements{};
+  requirements.sType = VK_STRUCTURE_TYPE_MEMORY_REQUIREMENTS_2;
+  fn_.vkGetBufferMemoryRequirements2(device_, &requirements_info, &requirements);
+  memory_info.allocationSize = requirements.memoryRequirements.size;
+  memory_info.memoryTypeIndex = choice.type;
+  result = fn_.vkAllocateMemory(device_, &memory_info, nullptr, &slab.memory);
+  if (result == VK_SUCCESS) result = fn_.vkBindBufferMemory(device_, slab.buffer, slab.memory, 0);
+  if (result == VK_SUCCESS && choice.host_visible && choice.coherent) {
+    void* mapped = nullptr;
+    result = fn_.vkMapMemory(device_, slab.memory, 0, VK_WHOLE_SIZE, 0, &mapped);
+    slab.mapped = static_cast<std::byte*>(mapped);
+  }
+  if (result != VK_SUCCESS) {
+    free_slab(slab);
+    return error_of(result, fmt::format("allocating {} bytes for {}", size_bytes, purpose));
+  }
+  VkBufferDeviceAddressInfo address_info{};
+  address_info.sType = VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO;
+  address_info.buffer = slab.buffer;
+  slab.address = fn_.vkGetBufferDeviceAddress(device_, &address_info);
+  return slab;
+}
+
+void Device::free_slab(const Slab& slab) {
+  fn_.vkDestroyBuffer(device_, slab.buffer, nullptr);
+  fn_.vkFreeMemory(device_, slab.memory, nullptr);
+}
+
+Error Device::error_of(VkResult result, std::string_view what) const {
+  switch (result) {
+    case VK_ERROR_DEVICE_LOST:
+      return make_error(ErrorCode::kDeviceLost, "{}: the device was lost while {}", snapshot_.name,
+                        what);
+    case VK_ERROR_OUT_OF_DEVICE_MEMORY:
+    case VK_ERROR_OUT_OF_HOST_MEMORY:
+      return make_error(ErrorCode::kDoesNotFit, "{}: out of memory while {} ({} bytes in use)",
+                        snapshot_.name, what, ledger_.total_bytes());
+    default:
+      return make_error(ErrorCode::kInternal, "{}: VkResult {} while {}", snapshot_.name,
+                        static_cast<int>(result), what);
+  }
+}
+
+}  // namespace pumice::vk

@@ -1,0 +1,60 @@
+#include "tests/gpu_fixture.hpp"
+
+#include "vk/device_choice.hpp"
+
+namespace pumice::test {
+namespace {
+
+// The environment's device. A test program has one; GoogleTest destroys environments in TearDown.
+std::shared_ptr<vk::Device>& device_slot() {
+  static std::shared_ptr<vk::Device> device;
+  return device;
+}
+
+Result<std::shared_ptr<vk::Device>> open_device() {
+  InstanceOptions options;
+  options.validation = options.sync_validation = validation_requested();
+  options.logger = Logger([](LogLevel, std::string_view line) { std::cerr << line << '\n'; },
+                          LogLevel::kWarning);
+  PUMICE_TRY(Instance created, Instance::create(options));
+  auto instance = std::make_shared<Instance>(std::move(created));
+  PUMICE_TRY(const std::vector<DeviceSnapshot> snapshots, instance->snapshots());
+  const char* selector = std::getenv("PUMICE_DEVICE");
+  PUMICE_TRY(const size_t index, choose_device(snapshots, selector != nullptr ? selector : ""));
+  PUMICE_TRY(DevicePlan plan, plan_device(snapshots[index]));
+  return vk::Device::create(instance, index, snapshots[index], std::move(plan), options.logger);
+}
+
+}  // namespace
+
+std::shared_ptr<vk::Device> GpuEnvironment::device() {
+  static const bool opened = [] {
+    Result<std::shared_ptr<vk::Device>> result = open_device();
+    if (result.ok()) {
+      device_slot() = std::move(result).value();
+      std::cerr << "device: " << device_slot()->snapshot().name << ", "
+                << device_slot()->snapshot().driver_info << '\n';
+    } else {
+      std::cerr << "no device: " << result.error().message << '\n';
+    }
+    return result.ok();
+  }();
+  return opened ? device_slot() : nullptr;
+}
+
+void GpuEnvironment::TearDown() {
+  if (!device_slot()) return;
+  const std::shared_ptr<Instance> instance = device_slot()->instance();
+  EXPECT_EQ(device_slot()->ledger().total_bytes(), 0u) << "device memory was leaked";
+  EXPECT_EQ(device_slot().use_count(), 1) << "something outlives the tests";
+  device_slot().reset();
+  EXPECT_EQ(instance->validation_error_count(), 0u) << "validation layers reported errors";
+}
+
+}  // namespace pumice::test
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  ::testing::AddGlobalTestEnvironment(new pumice::test::GpuEnvironment);
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,133 @@
+// The recorder on a real device: barriers where a hazard is and nowhere else.
+#include "vk/recorder.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tests/gpu_fixture.hpp"
+#include "vk/transfer.hpp"
+
+namespace pumice {
+namespace {
+
+class RecorderTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    device_ = test::GpuEnvironment::device();
+    if (!device_) GTEST_SKIP() << "no usable Vulkan device";
+    arena_ = std::make_unique<vk::Arena>(device_, MemoryDomain::kDevice, "test", 64 * 1024);
+    for (vk::BufferRange& range : ranges_) range = *arena_->allocate(1024);
+  }
+
+  std::vector<uint32_t> words(const vk::BufferRange& range) {
+    const auto bytes = *vk::download(device_, range);
+    std::vector<uint32_t> result(bytes.size() / 4);
+    std::memcpy(result.data(), bytes.data(), bytes.size());
+    return result;
+  }
+
+  std::shared_ptr<vk::Device> device_;
+  std::unique_ptr<vk::Arena> arena_;
+  vk::BufferRange ranges_[3];
+};
+
+TEST_F(RecorderTest, IndependentCommandsHaveNoBarrier) {
+  vk::Recorder recorder(device_);
+  recorder.fill(ranges_[0], 1);
+  recorder.fill(ranges_[1], 2);
+  recorder.fill(ranges_[2].subrange(0, 512), 3);
+  recorder.fill(ranges_[2].subrange(512, 512), 4);
+  const vk::RecordedWork work = *recorder.finish();
+  EXPECT_EQ(work.barrier_count(), 0u);
+}
+
+TEST_F(RecorderTest, ReadAfterWriteWriteAfterReadAndWriteAfterWriteAreOrdered) {
+  vk::Recorder recorder(device_);
+  recorder.fill(ranges_[0], 1);
+  recorder.copy(ranges_[0], ranges_[1]);  // reads what was written
+  recorder.fill(ranges_[0], 2);           // overwrites what was read
+  recorder.fill(ranges_[0], 3);           // overwrites what was written
+  const vk::RecordedWork work = *recorder.finish();
+  EXPECT_EQ(work.barrier_count(), 3u);
+  ASSERT_TRUE(vk::run(*device_, work).ok());
+  EXPECT_EQ(words(ranges_[1]), std::vector<uint32_t>(256, 1));
+  EXPECT_EQ(words(ranges_[0]), std::vector<uint32_t>(256, 3));
+}
+
+TEST_F(RecorderTest, DroppingABarrierInReverseOrderShowsTheHazard) {
+  for (const size_t dropped : {vk::RecorderOptions::kKeepAll, size_t{0}, size_t{1}}) {
+    vk::Recorder recorder(device_, {.reverse_unordered = true, .drop_barrier = dropped});
+    recorder.fill(ranges_[0], 5);
+    recorder.copy(ranges_[0], ranges_[1]);
+    recorder.fill(ranges_[0], 6);
+    ASSERT_TRUE(vk::run(*device_, *recorder.finish()).ok());
+    const bool right = words(ranges_[1]) == std::vector<uint32_t>(256, 5) &&
+                       words(ranges_[0]) == std::vector<uint32_t>(256, 6);
+    EXPECT_EQ(right, dropped == vk::RecorderOptions::kKeepAll) << "dropped barrier " << dropped;
+  }
+}
+
+TEST_F(RecorderTest, CutsMakeSegmentsThatKeepTheirOrder) {
+  vk::Recorder recorder(device_);
+  recorder.cut();  // nothing yet: no empty segment
+  recorder.fill(ranges_[0], 7);
+  recorder.cut();
+  recorder.copy(ranges_[0], ranges_[1]);
+  const vk::RecordedWork work = *recorder.finish();
+  ASSERT_EQ(work.segments().size(), 2u);
+  for (const auto& segment : work.segments()) {
+    ASSERT_TRUE(device_->submit({&segment.commands, 1}).ok());
+  }
+  device_->wait_idle();
+  EXPECT_EQ(words(ranges_[1])[0], 7u);
+}
+
+TEST_F(RecorderTest, RecordedWorkCanBeSubmittedAgain) {
+  vk::Recorder recorder(device_);
+  recorder.copy(ranges_[0], ranges_[1]);
+  const vk::RecordedWork work = *recorder.finish();
+  vk::Uploader uploader(device_);
+  for (const uint32_t value : {11u, 12u}) {
+    const std::vector<uint32_t> values(256, value);
+    ASSERT_TRUE(uploader.write(ranges_[0], std::span<const uint32_t>(values)).ok());
+    ASSERT_TRUE(vk::run(*device_, work).ok());
+    EXPECT_EQ(words(ranges_[1]), values);
+  }
+}
+
+TEST_F(RecorderTest, TimestampsCoverEveryCommand) {
+  if (device_->plan().timestamp_valid_bits == 0) GTEST_SKIP() << "no timestamps";
+  vk::Recorder recorder(device_, {.timestamps = true});
+  recorder.fill(ranges_[0], 1);
+  recorder.copy(ranges_[0], ranges_[1]);
+  const vk::RecordedWork work = *recorder.finish();
+  ASSERT_TRUE(vk::run(*device_, work).ok());
+  const std::vector<double> times = *work.command_times_ns();
+  ASSERT_EQ(times.size(), 2u);
+  EXPECT_EQ(work.commands()[1].label, "copy");
+  for (const double time : times) EXPECT_GE(time, 0.0);
+}
+
+TEST_F(RecorderTest, StagedUploadsArriveToo) {
+  vk::Uploader uploader(device_, true);
+  std::vector<uint32_t> values(256);
+  for (uint32_t i = 0; i < values.size(); ++i) values[i] = i * i;
+  ASSERT_TRUE(uploader.write(ranges_[2], std::span<const uint32_t>(values)).ok());
+  EXPECT_EQ(words(ranges_[2]), values);
+}
+
+TEST(Arena, AnAllocationAboveTheSlabIsAnErrorAndTheLedgerKnowsEveryByte) {
+  PUMICE_REQUIRE_DEVICE(device);
+  vk::Arena arena(device, MemoryDomain::kDevice, "too much");
+  const auto result = arena.allocate(device->plan().slab_bytes + 1);
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.error().code, ErrorCode::kDoesNotFit);
+  EXPECT_EQ(device->ledger().entries()["too much"].current_bytes, 0u);
+
+  ASSERT_TRUE(arena.allocate(1000).ok());
+  const auto second = *arena.allocate(1000);
+  EXPECT_EQ(second.offset % 256, 0u);
+  EXPECT_EQ(device->ledger().entries()["too much"].current_bytes, arena.allocated_bytes());
+}
+
+}  // namespace
+}  // namespace pumice
