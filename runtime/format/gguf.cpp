@@ -1,0 +1,310 @@
+#include "format/gguf.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <functional>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "format/utf8.hpp"
+
+namespace pumice {
+namespace {
+
+constexpr uint64_t kMaxNameBytes = 65535;  // of keys, by the specification; also of tensor names
+constexpr int kMaxArrayDepth = 4;
+constexpr uint64_t kMinMetadataBytes = 8 + 1 + 4 + 1;        // key of one byte, type, value
+constexpr uint64_t kMinTensorBytes = 8 + 1 + 4 + 8 + 4 + 8;  // name, n_dims, one dim, type, offset
+
+/// Indices of `items` sorted by `name`. `duplicate` becomes a name that appears twice, if any does.
+template <typename Item, typename Name>
+std::vector<uint32_t> sorted_index(const std::vector<Item>& items, Name name,
+                                   std::string_view* duplicate) {
+  std::vector<uint32_t> order(items.size());
+  std::iota(order.begin(), order.end(), 0u);
+  const auto name_of_index = [&](uint32_t index) { return std::invoke(name, items[index]); };
+  std::ranges::sort(order, {}, name_of_index);
+  const auto equal = std::ranges::adjacent_find(order, {}, name_of_index);
+  if (equal != order.end()) *duplicate = name_of_index(*equal);
+  return order;
+}
+
+template <typename Item, typename Name>
+const Item* find_sorted(const std::vector<Item>& items, const std::vector<uint32_t>& order,
+                        Name name, std::string_view wanted) {
+  const auto name_of_index = [&](uint32_t index) { return std::invoke(name, items[index]); };
+  const auto found = std::ranges::lower_bound(order, wanted, {}, name_of_index);
+  if (found == order.end() || name_of_index(*found) != wanted) return nullptr;
+  return &items[*found];
+}
+
+}  // namespace
+
+/// Fills a GgufFile from its mapping. Every read is checked against the end of the file; `field_`
+/// says what is being read, for the error.
+class GgufFile::Parser {
+ public:
+  Parser(GgufFile& file, const std::filesystem::path& path)
+      : file_(file), path_(path.string()), bytes_(file.file_.bytes()) {}
+
+  Status parse() {
+    PUMICE_TRY_STATUS(parse_header());
+    PUMICE_TRY_STATUS(parse_metadata());
+    PUMICE_TRY_STATUS(parse_tensors());
+    return place_tensors();
+  }
+
+ private:
+  template <typename... Args>
+  Error bad(fmt::format_string<Args...> format, Args&&... args) const {
+    return make_error(ErrorCode::kBadFile, "{}: {}", path_,
+                      fmt::format(format, std::forward<Args>(args)...));
+  }
+  Error truncated(std::string_view field) const {
+    return bad("{}: the file ends too early ({} bytes)", field, bytes_.size());
+  }
+  uint64_t left() const { return bytes_.size() - at_; }
+
+  template <typename T>
+  Result<T> read(std::string_view field) {
+    if (left() < sizeof(T)) return truncated(field);
+    T value;
+    std::memcpy(&value, bytes_.data() + at_, sizeof value);
+    at_ += sizeof value;
+    return value;
+  }
+
+  Result<std::string_view> read_string(std::string_view field) {
+    PUMICE_TRY(const auto length, read<uint64_t>(field));
+    if (length > left()) {
+      return bad("{}: a string of {} bytes, but {} are left in the file", field, length, left());
+    }
+    const std::string_view text(reinterpret_cast<const char*>(bytes_.data() + at_), length);
+    at_ += length;
+    return text;
+  }
+
+  /// A key or tensor name.
+  Result<std::string_view> read_name(const std::string& field) {
+    PUMICE_TRY(const std::string_view name, read_string(field));
+    if (name.empty()) return bad("{}: is empty", field);
+    if (name.size() > kMaxNameBytes) {
+      return bad("{}: {} bytes long, at most {} are allowed", field, name.size(), kMaxNameBytes);
+    }
+    if (!is_valid_utf8(name)) return bad("{}: '{}' is not valid UTF-8", field, printable(name));
+    return name;
+  }
+
+  Status parse_header() {
+    if (bytes_.size() < 4 || std::memcmp(bytes_.data(), "GGUF", 4) != 0) {
+      return bad("magic: not a GGUF file (it does not begin with \"GGUF\")");
+    }
+    at_ = 4;
+    PUMICE_TRY(file_.version_, read<uint32_t>("version"));
+    if (file_.version_ != 0 && (file_.version_ & 0xFFFF) == 0) {
+      return bad("version: this is a big-endian file, which is not supported");
+    }
+    if (file_.version_ != 2 && file_.version_ != 3) {
+      return bad("version: {} is not supported, only 2 and 3 are", file_.version_);
+    }
+    PUMICE_TRY(n_tensors_, read<uint64_t>("tensor count"));
+    PUMICE_TRY(n_metadata_, read<uint64_t>("metadata count"));
+    PUMICE_TRY_STATUS(check_count("metadata count", n_metadata_, kMaxMetadata, kMinMetadataBytes));
+    return check_count("tensor count", n_tensors_, kMaxTensors, kMinTensorBytes);
+  }
+
+  Status check_count(std::string_view field, uint64_t count, uint64_t limit, uint64_t min_bytes) {
+    if (count > left() / min_bytes) {
+      return bad("{}: {} do not fit in a file of {} bytes", field, count, bytes_.size());
+    }
+    if (count > limit) return bad("{}: {} is more than the supported {}", field, count, limit);
+    return {};
+  }
+
+  Status parse_metadata() {
+    file_.metadata_.reserve(n_metadata_);
+    for (uint64_t i = 0; i < n_metadata_; ++i) {
+      GgufValue value;
+      PUMICE_TRY(value.key, read_name(fmt::format("metadata key {}", i)));
+      const std::string field = printable(value.key);
+      PUMICE_TRY(const auto type, read<uint32_t>(field));
+      value.type = GgufValueType{type};
+      if (value.is_array()) {
+        PUMICE_TRY_STATUS(parse_array(field, 1, &value));
+      } else {
+        value.data = bytes_.data() + at_;
+        PUMICE_TRY_STATUS(skip_values(field, value.type, 1));
+      }
+      file_.metadata_.push_back(value);
+    }
+    std::string_view duplicate;
+    file_.metadata_by_key_ = sorted_index(file_.metadata_, &GgufValue::key, &duplicate);
+    if (!duplicate.empty()) return bad("{}: the key appears twice", printable(duplicate));
+    return {};
+  }
+
+  Status skip_values(const std::string& field, GgufValueType type, uint64_t count) {
+    if (type == GgufValueType::kString) {
+      for (uint64_t i = 0; i < count; ++i) PUMICE_TRY_STATUS(skip_string(field));
+      return {};
+    }
+    const size_t size = fixed_size_bytes(type);
+    if (size == 0) return bad("{}: unknown value type {}", field, static_cast<uint32_t>(type));
+    if (count > left() / size) return truncated(field);
+    at_ += count * size;
+    return {};
+  }
+
+  Status skip_string(const std::string& field) {
+    PUMICE_TRY([[maybe_unused]] const std::string_view text, read_string(field));
+    return {};
+  }
+
+  /// The element type, count and elements of an array; `value`, if given, is set to it.
+  Status parse_array(const std::string& field, int depth, GgufValue* value) {
+    if (depth > kMaxArrayDepth) {
+      return bad("{}: arrays nested deeper than {}", field, kMaxArrayDepth);
+    }
+    PUMICE_TRY(const auto number, read<uint32_t>(field));
+    PUMICE_TRY(const auto count, read<uint64_t>(field));
+    const GgufValueType element{number};
+    if (value != nullptr) {
+      value->element_type = element;
+      value->count = count;
+      value->data = bytes_.data() + at_;
+    }
+    if (element != GgufValueType::kArray) return skip_values(field, element, count);
+    for (uint64_t i = 0; i < count; ++i) {
+      PUMICE_TRY_STATUS(parse_array(field, depth + 1, nullptr));
+    }
+    return {};
+  }
+
+  Status parse_tensors() {
+    file_.tensors_.reserve(n_tensors_);
+    for (uint64_t i = 0; i < n_tensors_; ++i) {
+      GgufTensor tensor;
+      PUMICE_TRY(tensor.name, read_name(fmt::format("tensor name {}", i)));
+      PUMICE_TRY_STATUS(parse_tensor(fmt::format("tensor '{}'", printable(tensor.name)), tensor));
+      file_.tensors_.push_back(tensor);
+    }
+    std::string_view duplicate;
+    file_.tensors_by_name_ = sorted_index(file_.tensors_, &GgufTensor::name, &duplicate);
+    if (!duplicate.empty()) return bad("tensor '{}': the name appears twice", printable(duplicate));
+    return {};
+  }
+
+  Status parse_tensor(const std::string& field, GgufTensor& tensor) {
+    PUMICE_TRY(tensor.n_dims, read<uint32_t>(field));
+    if (tensor.n_dims < 1 || tensor.n_dims > 4) {
+      return bad("{}: {} dimensions, expected 1 to 4", field, tensor.n_dims);
+    }
+    uint64_t n_elements = 1;
+    for (uint32_t d = 0; d < tensor.n_dims; ++d) {
+      PUMICE_TRY(tensor.dims[d], read<uint64_t>(field));
+      if (tensor.dims[d] == 0) return bad("{}: dimension {} is zero", field, d);
+      if (__builtin_mul_overflow(n_elements, tensor.dims[d], &n_elements)) {
+        return bad("{}: the dimensions overflow", field);
+      }
+    }
+    PUMICE_TRY(const auto type, read<uint32_t>(field));
+    tensor.type = find_weight_type(type);
+    if (tensor.type == nullptr) return bad("{}: unknown type number {}", field, type);
+    if (tensor.dims[0] % tensor.type->block_elements != 0) {
+      return bad("{}: rows of {} values are not whole blocks of {} ({})", field, tensor.dims[0],
+                 tensor.type->block_elements, tensor.type->name);
+    }
+    if (__builtin_mul_overflow(n_elements / tensor.type->block_elements,
+                               uint64_t{tensor.type->block_bytes}, &tensor.n_bytes)) {
+      return bad("{}: the dimensions overflow", field);
+    }
+    PUMICE_TRY(tensor.offset, read<uint64_t>(field));
+    return {};
+  }
+
+  Status place_tensors() {
+    PUMICE_TRY_STATUS(read_alignment());
+    if (file_.tensors_.empty()) return {};
+    const uint64_t alignment = file_.alignment_;
+    const uint64_t data_start = (at_ + alignment - 1) / alignment * alignment;
+    if (data_start > bytes_.size()) return truncated("tensor data");
+    file_.has_data_ = data_start < bytes_.size();
+    const uint64_t data_bytes = bytes_.size() - data_start;
+    for (GgufTensor& tensor : file_.tensors_) {
+      if (tensor.offset % alignment != 0) {
+        return bad("tensor '{}': offset {} is not a multiple of the alignment {}",
+                   printable(tensor.name), tensor.offset, alignment);
+      }
+      uint64_t padded = 0;
+      uint64_t end = 0;
+      if (__builtin_add_overflow(tensor.n_bytes, alignment - 1, &padded) ||
+          __builtin_add_overflow(tensor.offset, padded / alignment * alignment, &end)) {
+        return bad("tensor '{}': offset {} overflows", printable(tensor.name), tensor.offset);
+      }
+      if (!file_.has_data_) continue;
+      if (end > data_bytes) {
+        return bad(
+            "tensor '{}': ends at byte {} of the tensor data (with padding), of which the "
+            "file has {}",
+            printable(tensor.name), end, data_bytes);
+      }
+      tensor.data = bytes_.data() + data_start + tensor.offset;
+    }
+    return check_overlap();
+  }
+
+  Status read_alignment() {
+    const Result<uint32_t> given = file_.get_or<uint32_t>("general.alignment", 32);
+    if (!given.ok()) return bad("{}", given.error().message);
+    const uint32_t alignment = *given;
+    if (!std::has_single_bit(alignment)) {
+      return bad("general.alignment: {} is not a power of two", alignment);
+    }
+    file_.alignment_ = alignment;
+    return {};
+  }
+
+  Status check_overlap() const {
+    std::vector<const GgufTensor*> order;
+    order.reserve(file_.tensors_.size());
+    for (const GgufTensor& tensor : file_.tensors_) order.push_back(&tensor);
+    std::ranges::sort(order, {}, &GgufTensor::offset);
+    for (size_t i = 1; i < order.size(); ++i) {
+      if (order[i - 1]->offset + order[i - 1]->n_bytes > order[i]->offset) {
+        return bad("tensor '{}': overlaps tensor '{}'", printable(order[i]->name),
+                   printable(order[i - 1]->name));
+      }
+    }
+    return {};
+  }
+
+  GgufFile& file_;
+  std::string path_;
+  std::span<const std::byte> bytes_;
+  uint64_t at_ = 0;
+  uint64_t n_tensors_ = 0;
+  uint64_t n_metadata_ = 0;
+};
+
+Result<GgufFile> GgufFile::open(const std::filesystem::path& path) {
+  PUMICE_TRY(MappedFile mapping, MappedFile::open(path));
+  GgufFile file(std::move(mapping));
+  PUMICE_TRY_STATUS(Parser(file, path).parse());
+  return file;
+}
+
+const GgufValue* GgufFile::find(std::string_view key) const {
+  return find_sorted(metadata_, metadata_by_key_, &GgufValue::key, key);
+}
+
+const GgufTensor* GgufFile::find_tensor(std::string_view name) const {
+  return find_sorted(tensors_, tensors_by_name_, &GgufTensor::name, name);
+}
+
+Error GgufFile::missing(std::string_view key) {
+  return make_error(ErrorCode::kBadFile, "{}: the key is missing", printable(key));
+}
+
+}  // namespace pumice

@@ -1,0 +1,107 @@
+// Reading GGUF v2 and v3 (little-endian). The file is mapped, checked completely when it is opened,
+// and never copied: keys, strings and tensor data are views into the mapping, valid as long as the
+// GgufFile (moving it keeps them valid).
+//
+// What opening checks, so that users need not: counts and lengths against the file's size before
+// anything is allocated; keys and tensor names (UTF-8, unique, not empty); value types; dimensions,
+// offsets and alignment; tensors inside the file, with the padding after the last one, and not
+// overlapping. String *values* may be any bytes, as vocabularies in the wild are; GgufValue::as
+// checks those it returns. A file that ends exactly where tensor data would begin is a valid header
+// without data: it can be described but not loaded.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/result.hpp"
+#include "format/gguf_value.hpp"
+#include "format/mapped_file.hpp"
+#include "format/weight_type.hpp"
+
+namespace pumice {
+
+struct GgufTensor {
+  std::string_view name;
+  const WeightType* type = nullptr;
+  uint32_t n_dims = 0;
+  /// dims[0] varies fastest: a matrix has dims[0] columns (inputs) and dims[1] rows (outputs).
+  /// Unused dimensions are 1.
+  std::array<uint64_t, 4> dims = {1, 1, 1, 1};
+  uint64_t n_bytes = 0;
+  uint64_t offset = 0;              ///< in the data section
+  const std::byte* data = nullptr;  ///< n_bytes of them; null if the file is a header only
+
+  uint64_t n_elements() const { return dims[0] * dims[1] * dims[2] * dims[3]; }
+  std::span<const std::byte> bytes() const { return {data, data == nullptr ? 0 : n_bytes}; }
+};
+
+/// Move-only; safe to read from several threads.
+class GgufFile {
+ public:
+  /// A file may have this many; beyond, it is refused, which bounds the memory spent on a file.
+  static constexpr uint64_t kMaxMetadata = uint64_t{1} << 16;
+  static constexpr uint64_t kMaxTensors = uint64_t{1} << 18;
+
+  /// Errors (kBadFile) are one line that names the path and the field.
+  static Result<GgufFile> open(const std::filesystem::path& path);
+
+  uint32_t version() const { return version_; }
+  uint64_t alignment() const { return alignment_; }
+  uint64_t size_bytes() const { return file_.bytes().size(); }
+  /// False only for a file that has tensors but ends before their data.
+  bool has_tensor_data() const { return has_data_; }
+
+  /// In file order.
+  std::span<const GgufValue> metadata() const { return metadata_; }
+  std::span<const GgufTensor> tensors() const { return tensors_; }
+  /// Null if there is none.
+  const GgufValue* find(std::string_view key) const;
+  const GgufTensor* find_tensor(std::string_view name) const;
+
+  /// The value of a key, which must exist. T as in GgufValue::as.
+  template <typename T>
+  Result<T> get(std::string_view key) const {
+    const GgufValue* value = find(key);
+    if (value == nullptr) return missing(key);
+    return value->as<T>();
+  }
+  /// `fallback` if the key is absent; an error if it has the wrong type.
+  template <typename T>
+  Result<T> get_or(std::string_view key, T fallback) const {
+    const GgufValue* value = find(key);
+    if (value == nullptr) return fallback;
+    return value->as<T>();
+  }
+  template <typename T>
+  Result<std::vector<T>> get_vector(std::string_view key, uint64_t max_count) const {
+    const GgufValue* value = find(key);
+    if (value == nullptr) return missing(key);
+    return value->as_vector<T>(max_count);
+  }
+  Result<GgufStrings> get_strings(std::string_view key) const {
+    const GgufValue* value = find(key);
+    if (value == nullptr) return missing(key);
+    return value->as_strings();
+  }
+
+ private:
+  class Parser;
+  explicit GgufFile(MappedFile file) : file_(std::move(file)) {}
+  static Error missing(std::string_view key);
+
+  MappedFile file_;
+  uint32_t version_ = 0;
+  uint64_t alignment_ = 32;
+  bool has_data_ = true;
+  std::vector<GgufValue> metadata_;
+  std::vector<GgufTensor> tensors_;
+  std::vector<uint32_t> metadata_by_key_;  // indices, sorted by key
+  std::vector<uint32_t> tensors_by_name_;
+};
+
+}  // namespace pumice

@@ -1,0 +1,31 @@
+// UTF-8 validation (RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace pumice {
+
+inline bool is_valid_utf8(std::string_view text) {
+  const auto* at = reinterpret_cast<const unsigned char*>(text.data());
+  const auto* end = at + text.size();
+  while (at != end) {
+    const uint32_t lead = *at++;
+    if (lead < 0x80) continue;
+    if (lead < 0xC2 || lead > 0xF4) return false;
+    const int n_more = lead < 0xE0 ? 1 : lead < 0xF0 ? 2 : 3;
+    if (end - at < n_more) return false;
+    // The second byte alone excludes overlong forms, surrogates and what lies above U+10FFFF.
+    const uint32_t low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
+    const uint32_t high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+    if (*at < low || *at > high) return false;
+    for (int i = 1; i < n_more; ++i) {
+      if ((at[i] & 0xC0) != 0x80) return false;
+    }
+    at += n_more;
+  }
+  return true;
+}
+
+}  // namespace pumice

@@ -1,0 +1,107 @@
+#include "format/weight_type.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.hpp"
+#include "format/weight_codecs.hpp"
+
+namespace pumice {
+namespace {
+
+template <typename Codec>
+constexpr WeightType usable(uint32_t ggml_id, std::string_view name, uint32_t block_elements,
+                            uint32_t block_bytes) {
+  static_assert(Codec::kLayout.n_units <= TileRow::kMaxUnits);
+  static_assert(Codec::kLayout.n_words <= TileRow::kMaxWords);
+  static_assert(Codec::kLayout.tile_cols % kWeightBlockCols == 0);
+  return {ggml_id,        name,          block_elements, block_bytes,
+          Codec::kLayout, &*Codec::pack, &*Codec::unpack};
+}
+constexpr WeightType listed(uint32_t ggml_id, std::string_view name, uint32_t block_elements,
+                            uint32_t block_bytes) {
+  return {ggml_id, name, block_elements, block_bytes, {}, nullptr, nullptr};
+}
+
+// 31–33 and 36–38 left ggml but are in files of 2024; 4 and 5 left before GGUF existed.
+constexpr WeightType kTypes[] = {
+    usable<codecs::F32>(0, "F32", 1, 4),
+    usable<codecs::F16>(1, "F16", 1, 2),
+    usable<codecs::Q4_0>(2, "Q4_0", 32, 18),
+    listed(3, "Q4_1", 32, 20),
+    listed(6, "Q5_0", 32, 22),
+    listed(7, "Q5_1", 32, 24),
+    usable<codecs::Q8_0>(8, "Q8_0", 32, 34),
+    listed(9, "Q8_1", 32, 36),
+    listed(10, "Q2_K", 256, 84),
+    listed(11, "Q3_K", 256, 110),
+    usable<codecs::Q4_K>(12, "Q4_K", 256, 144),
+    listed(13, "Q5_K", 256, 176),
+    usable<codecs::Q6_K>(14, "Q6_K", 256, 210),
+    listed(15, "Q8_K", 256, 292),
+    listed(16, "IQ2_XXS", 256, 66),
+    listed(17, "IQ2_XS", 256, 74),
+    listed(18, "IQ3_XXS", 256, 98),
+    listed(19, "IQ1_S", 256, 50),
+    listed(20, "IQ4_NL", 32, 18),
+    listed(21, "IQ3_S", 256, 110),
+    listed(22, "IQ2_S", 256, 82),
+    listed(23, "IQ4_XS", 256, 136),
+    listed(24, "I8", 1, 1),
+    listed(25, "I16", 1, 2),
+    listed(26, "I32", 1, 4),
+    listed(27, "I64", 1, 8),
+    listed(28, "F64", 1, 8),
+    listed(29, "IQ1_M", 256, 56),
+    usable<codecs::BF16>(30, "BF16", 1, 2),
+    listed(31, "Q4_0_4_4", 32, 18),
+    listed(32, "Q4_0_4_8", 32, 18),
+    listed(33, "Q4_0_8_8", 32, 18),
+    listed(34, "TQ1_0", 256, 54),
+    listed(35, "TQ2_0", 256, 66),
+    listed(36, "IQ4_NL_4_4", 32, 18),
+    listed(37, "IQ4_NL_4_8", 32, 18),
+    listed(38, "IQ4_NL_8_8", 32, 18),
+    listed(39, "MXFP4", 32, 17),
+    listed(40, "NVFP4", 64, 36),
+    listed(41, "Q1_0", 128, 18),
+};
+
+}  // namespace
+
+std::span<const WeightType> weight_types() { return kTypes; }
+
+const WeightType* find_weight_type(uint32_t ggml_id) {
+  const auto* found = std::ranges::find(kTypes, ggml_id, &WeightType::ggml_id);
+  return found == std::end(kTypes) ? nullptr : found;
+}
+
+const WeightType* find_weight_type(std::string_view name) {
+  const auto* found = std::ranges::find(kTypes, name, &WeightType::name);
+  return found == std::end(kTypes) ? nullptr : found;
+}
+
+const WeightType& weight_type(std::string_view name) {
+  const WeightType* type = find_weight_type(name);
+  PUMICE_CHECK(type != nullptr, "no weight type is called " + std::string(name));
+  return *type;
+}
+
+void dequantize(const WeightType& type, const std::byte* blocks, size_t n_elements, float* out) {
+  PUMICE_CHECK(type.has_codec(), "this type cannot be dequantised");
+  PUMICE_CHECK(n_elements % type.block_elements == 0, "only whole blocks can be dequantised");
+  const uint32_t tile_cols = type.layout.tile_cols;
+  for (size_t first = 0; first < n_elements; first += tile_cols) {
+    const auto n_cols = static_cast<uint32_t>(std::min<size_t>(tile_cols, n_elements - first));
+    TileRow row;
+    type.pack(blocks + type.file_bytes(first), n_cols, row);
+    for (uint32_t col = 0; col < n_cols; col += kWeightBlockCols) {
+      float values[kWeightBlockCols];
+      type.unpack(row, col / kWeightBlockCols, values);
+      std::memcpy(out + first + col, values,
+                  std::min(kWeightBlockCols, n_cols - col) * sizeof(float));
+    }
+  }
+}
+
+}  // namespace pumice

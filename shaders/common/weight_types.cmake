@@ -1,0 +1,2 @@
+# The weight types that shaders can read: `-DWEIGHT_<name>=1` picks one in shaders/common/weights.glsl.
+set(PUMICE_WEIGHT_TYPES F32 F16 BF16 Q8_0 Q4_0 Q4_K Q6_K)
