@@ -16,7 +16,7 @@ inline std::filesystem::path shared_path(const std::string& relative) {
 
 }  // namespace pumice::test
 
-/// Declare `path` and skip the running test, saying why, if it is absent.
-#define PUMICE_REQUIRE_SHARED(path, relative)                               \
-  const std::filesystem::path path = ::pumice::test::shared_path(relative); \
-  if (!std::filesystem::exists(path)) GTEST_SKIP() << "no shared data: " << relative
+/// Declare `variable`, a path, and skip the running test, saying why, if there is nothing there.
+#define PUMICE_REQUIRE_SHARED(variable, relative)                               \
+  const std::filesystem::path variable = ::pumice::test::shared_path(relative); \
+  if (!std::filesystem::exists(variable)) GTEST_SKIP() << "no shared data: " << relative
