@@ -11,12 +11,20 @@ bool overlap(const BufferRange& a, const BufferRange& b) {
          b.offset < a.offset + a.size_bytes;
 }
 
-bool conflict(const Access& a, const Access& b) {
-  const bool both_read = a.mode == AccessMode::kRead && b.mode == AccessMode::kRead;
-  return !both_read && overlap(a.range, b.range);
+/// Column windows of matrices with one stride, neither wrapping around into the next row.
+bool disjoint_columns(const Access& a, const Access& b) {
+  if (a.stride_bytes == 0 || a.stride_bytes != b.stride_bytes) return false;
+  const uint64_t stride = a.stride_bytes;
+  const uint64_t distance = (b.range.offset % stride + stride - a.range.offset % stride) % stride;
+  return distance >= a.width_bytes && distance + b.width_bytes <= stride;
 }
 
 }  // namespace
+
+bool conflict(const Access& a, const Access& b) {
+  const bool both_read = a.mode == AccessMode::kRead && b.mode == AccessMode::kRead;
+  return !both_read && overlap(a.range, b.range) && !disjoint_columns(a, b);
+}
 
 RecordedWork::~RecordedWork() { release(); }
 

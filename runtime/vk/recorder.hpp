@@ -21,15 +21,28 @@ namespace pumice::vk {
 
 enum class AccessMode { kRead, kWrite, kReadWrite };
 
-/// A range a command touches.
+/// A range a command touches: all of it or, with a stride, only its first `width_bytes` of every
+/// `stride_bytes` (columns of a row-major matrix, which other columns do not conflict with).
 struct Access {
   BufferRange range;
   AccessMode mode = AccessMode::kRead;
+  uint64_t stride_bytes = 0;
+  uint64_t width_bytes = 0;
 };
 
 inline Access reads(const BufferRange& range) { return {range, AccessMode::kRead}; }
 inline Access writes(const BufferRange& range) { return {range, AccessMode::kWrite}; }
 inline Access updates(const BufferRange& range) { return {range, AccessMode::kReadWrite}; }
+
+/// Whether two accesses must be ordered.
+bool conflict(const Access& a, const Access& b);
+
+/// Columns of a matrix of `rows` rows, the first row's of which start at `first_row`'s first byte.
+inline Access writes_columns(const BufferRange& first_row, uint64_t rows, uint64_t stride_bytes,
+                             uint64_t width_bytes) {
+  return {first_row.subrange(0, (rows - 1) * stride_bytes + width_bytes), AccessMode::kWrite,
+          stride_bytes, width_bytes};
+}
 
 /// What a command must move and compute at least: the numerators of GB/s and TFLOP/s.
 struct Cost {

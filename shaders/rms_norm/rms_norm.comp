@@ -17,13 +17,12 @@ void main() {
   Floats x = Floats(pc.x);
   Floats residual = Floats(pc.residual);
   const uint first = source_row * pc.n;
-  const uint first_residual = row * pc.n;
 
   float sum = 0.0;
   for (uint i = lane; i < pc.n; i += workgroup_size) {
     float value = x.v[first + i];
     if (add_residual) {
-      value += residual.v[first_residual + i];
+      value += residual.v[first + i];
       x.v[first + i] = value;  // read back below by this same invocation
     }
     sum = fma(value, value, sum);
@@ -40,6 +39,6 @@ void main() {
   Floats weight = Floats(pc.weight);
   Floats y = Floats(pc.y);
   for (uint i = lane; i < pc.n; i += workgroup_size) {
-    y.v[first_residual + i] = x.v[first + i] * scale * weight.v[i];
+    y.v[row * pc.n + i] = x.v[first + i] * scale * weight.v[i];
   }
 }

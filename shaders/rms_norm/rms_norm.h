@@ -6,7 +6,7 @@
 
 #define RMS_NORM_PUSH(FIELD)                                                             \
   FIELD(ADDRESS, x)         /* float [*][n]: the residual stream */                      \
-  FIELD(ADDRESS, residual)  /* float [rows][n]: added to x first; 0 for none */          \
+  FIELD(ADDRESS, residual)  /* float [*][n]: added to x first; 0 for none */             \
   FIELD(ADDRESS, weight)    /* float [n] */                                              \
   FIELD(ADDRESS, y)         /* float [rows][n] */                                        \
   FIELD(ADDRESS, row_index) /* uint [rows]: row of x for row of y; 0 for the identity */ \

@@ -13,11 +13,11 @@ class RmsNorm {
  public:
   struct Args {
     vk::BufferRange x;          ///< float [*][n]; updated in place when `residual` is given
-    vk::BufferRange residual;   ///< float [rows][n], added to x first; empty for none
+    vk::BufferRange residual;   ///< float [*][n], added to x first; empty for none
     vk::BufferRange weight;     ///< float [n]
     vk::BufferRange y;          ///< float [rows][n]
-    vk::BufferRange row_index;  ///< uint32 [rows]: the row of x behind each row of y; empty for
-                                ///< the identity
+    vk::BufferRange row_index;  ///< uint32 [rows]: the row of x (and residual) behind each row
+                                ///< of y, no row twice; empty for the identity
     uint32_t rows = 0;
     uint32_t n = 0;
     float eps = 0;

@@ -17,7 +17,7 @@ Result<PreparedOp> prepare(OpBed& bed, const Shape& shape) {
   constexpr float kEps = 1e-5f;
   const uint32_t x_rows = shape.gather ? shape.rows + 3 : shape.rows;
   const auto x = OpBed::normal_floats(size_t{x_rows} * shape.n, 1);
-  const auto residual = OpBed::normal_floats(size_t{shape.rows} * shape.n, 2);
+  const auto residual = OpBed::normal_floats(x.size(), 2);
   const auto weight = OpBed::normal_floats(shape.n, 3);
   std::vector<uint32_t> row_index(shape.rows);
   for (uint32_t row = 0; row < shape.rows; ++row) row_index[row] = x_rows - 1 - row;
@@ -30,20 +30,21 @@ Result<PreparedOp> prepare(OpBed& bed, const Shape& shape) {
     PUMICE_TRY(args.residual, bed.input(residual));
   }
   PUMICE_TRY(args.weight, bed.input(weight));
-  PUMICE_TRY(args.y, bed.output(residual.size() * 4));
+  PUMICE_TRY(args.y, bed.output(uint64_t{shape.rows} * shape.n * 4));
   if (shape.gather) {
     PUMICE_TRY(args.row_index, bed.input(row_index));
   }
   PUMICE_TRY(const RmsNorm op, RmsNorm::plan(bed.pipelines()));
 
   std::vector<double> expected_x(x.begin(), x.end());
-  std::vector<double> expected_y(residual.size());
-  std::vector<double> bound(residual.size());
+  std::vector<double> expected_y(size_t{shape.rows} * shape.n);
+  std::vector<double> bound(expected_y.size());
   for (uint32_t row = 0; row < shape.rows; ++row) {
-    double* source = &expected_x[size_t{shape.gather ? row_index[row] : row} * shape.n];
+    const size_t first = size_t{shape.gather ? row_index[row] : row} * shape.n;
+    double* source = &expected_x[first];
     double sum = 0;
     for (uint32_t i = 0; i < shape.n; ++i) {
-      if (shape.residual) source[i] += residual[size_t{row} * shape.n + i];
+      if (shape.residual) source[i] += residual[first + i];
       sum += source[i] * source[i];
     }
     const double scale = 1.0 / std::sqrt(sum / shape.n + kEps);

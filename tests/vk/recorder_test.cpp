@@ -53,6 +53,18 @@ TEST_F(RecorderTest, ReadAfterWriteWriteAfterReadAndWriteAfterWriteAreOrdered) {
   EXPECT_EQ(words(ranges_[0]), std::vector<uint32_t>(256, 3));
 }
 
+TEST_F(RecorderTest, ColumnsOfOneMatrixConflictOnlyWhereTheyOverlap) {
+  const auto columns = [&](uint64_t first_byte, uint64_t width_bytes) {
+    return vk::writes_columns(ranges_[0].from(first_byte), 4, 64, width_bytes);
+  };
+  EXPECT_FALSE(vk::conflict(columns(0, 32), columns(32, 32)));
+  EXPECT_FALSE(vk::conflict(columns(32, 32), columns(0, 32)));
+  EXPECT_TRUE(vk::conflict(columns(0, 36), columns(32, 32)));
+  EXPECT_TRUE(vk::conflict(columns(32, 32), columns(0, 36)));
+  EXPECT_TRUE(vk::conflict(columns(16, 16), columns(16, 16)));
+  EXPECT_TRUE(vk::conflict(columns(0, 32), vk::reads(ranges_[0])));
+}
+
 TEST_F(RecorderTest, DroppingABarrierInReverseOrderShowsTheHazard) {
   if (test::validation_requested()) GTEST_SKIP() << "the layers would rightly object";
   for (const size_t dropped : {vk::RecorderOptions::kKeepAll, size_t{0}, size_t{1}}) {

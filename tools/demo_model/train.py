@@ -3,7 +3,7 @@
 
     python3 train.py --tokenizer tokenizer.json --out DIR
 
-DIR/checkpoint.pt holds weights, optimizer and step, and is written every --save-every steps; the
+DIR/checkpoint.pt holds weights, optimizers and step, and is written every --save-every steps; the
 same command goes on from it. Every story is BOS, text, EOS. A row holds one story, so that it
 sits where sampling will put it; every eighth batch holds rows of several stories instead, so that
 every position of the context has been trained.
@@ -21,6 +21,7 @@ from torch.nn import functional as F
 
 import grammar
 from model import Config, Llama
+from muon import Muon
 from tokenizer import BOS, EOS, Tokenizer
 
 IGNORED = -100
@@ -64,20 +65,21 @@ def batches(first, args, tokenizer, n_ctx):
         yield tensors(rows, n_ctx)
 
 
-def learning_rate(step, args):
-    """Linear warm-up, then a cosine down to a hundredth of the peak at the last step."""
+def decay(step, args):
+    """Share of the peak rate: linear warm-up, then a cosine down to a hundredth."""
     if step < args.warmup:
-        return args.lr * (step + 1) / args.warmup
+        return (step + 1) / args.warmup
     done = (step - args.warmup) / max(1, args.steps - args.warmup)
-    return args.lr * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * done)))
+    return 0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * done))
 
 
-def make_optimizer(model, args):
-    matrices = [p for p in model.parameters() if p.dim() == 2]
-    vectors = [p for p in model.parameters() if p.dim() == 1]
-    groups = [dict(params=matrices, weight_decay=args.weight_decay),
-              dict(params=vectors, weight_decay=0.0)]
-    return torch.optim.AdamW(groups, lr=args.lr, betas=(0.9, 0.98))
+def make_optimizers(model, args):
+    """Muon for the blocks' matrices, AdamW for the rest; each with its peak rate."""
+    matrices = [p for p in model.blk.parameters() if p.dim() == 2]
+    taken = {id(p) for p in matrices}
+    others = [p for p in model.parameters() if id(p) not in taken]
+    return [(Muon(matrices, args.lr_muon), args.lr_muon),
+            (torch.optim.AdamW(others, args.lr, betas=(0.9, 0.98), weight_decay=0.0), args.lr)]
 
 
 def parse_arguments():
@@ -86,9 +88,9 @@ def parse_arguments():
     parser.add_argument("--out", required=True)
     parser.add_argument("--steps", type=int, default=7000)
     parser.add_argument("--batch-stories", type=int, default=12)
-    parser.add_argument("--lr", type=float, default=3e-3)
+    parser.add_argument("--lr", type=float, default=3e-3, help="AdamW's peak")
+    parser.add_argument("--lr-muon", type=float, default=0.02, help="Muon's peak")
     parser.add_argument("--warmup", type=int, default=100)
-    parser.add_argument("--weight-decay", type=float, default=0.05)
     parser.add_argument("--layers", type=int, default=Config.n_layer)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--save-every", type=int, default=200)
@@ -103,26 +105,27 @@ def main():
     tokenizer = Tokenizer.load(args.tokenizer)
     config = Config(n_vocab=len(tokenizer.tokens), n_layer=args.layers)
     model = Llama(config)
-    optimizer = make_optimizer(model, args)
+    optimizers = make_optimizers(model, args)
     path, first = os.path.join(args.out, "checkpoint.pt"), 0
     os.makedirs(args.out, exist_ok=True)
     if os.path.exists(path):
         stored = torch.load(path)
         model.load_state_dict(stored["model"])
-        optimizer.load_state_dict(stored["optimizer"])
+        for (optimizer, _), state in zip(optimizers, stored["optimizers"]):
+            optimizer.load_state_dict(state)
         first = stored["step"]
     print(f"{sum(p.numel() for p in model.parameters())} parameters, from step {first}", flush=True)
 
     started, seen, losses = time.monotonic(), 0, []
     for step, (inputs, targets) in enumerate(batches(first, args, tokenizer, config.n_ctx), first):
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate(step, args)
         loss = F.cross_entropy(model(inputs).flatten(0, 1), targets.flatten(),
                                ignore_index=IGNORED)
-        optimizer.zero_grad()
+        model.zero_grad()
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
+        for optimizer, peak in optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = peak * decay(step, args)
+            optimizer.step()
         losses.append(loss.item())
         seen += int((targets != IGNORED).sum())
 
@@ -134,8 +137,9 @@ def main():
                   f"{seen / elapsed:.0f} tokens/s  {elapsed:.0f} s, {left:.0f} s left", flush=True)
             losses = []
         if done % args.save_every == 0 or done == args.steps:
-            torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(),
-                        "step": done, "config": dataclasses.asdict(config)}, path + ".new")
+            torch.save({"model": model.state_dict(), "step": done,
+                        "optimizers": [optimizer.state_dict() for optimizer, _ in optimizers],
+                        "config": dataclasses.asdict(config)}, path + ".new")
             os.replace(path + ".new", path)
 
 
