@@ -1,0 +1,140 @@
+// Tokenizers of real models against what llama.cpp and the models' own tokenizers say.
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <sstream>
+
+#include "tests/shared_data.hpp"
+#include "tests/text/gguf_vocabulary.hpp"
+#include "tests/text/synthetic_vocabulary.hpp"
+#include "text/detokenizer.hpp"
+
+namespace pumice {
+namespace {
+
+using nlohmann::json;
+using test::encode;
+using test::kPlain;
+using test::load_tokenizer;
+
+// A text file as it is, or "" if it cannot be read.
+std::string read_file(const std::filesystem::path& path) {
+  std::ifstream stream(path, std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(stream), {});
+}
+
+std::vector<std::string> split_at(const std::string& text, const std::string& separator) {
+  std::vector<std::string> parts;
+  size_t begin = 0;
+  for (size_t at; (at = text.find(separator, begin)) != text.npos; begin = at + separator.size()) {
+    parts.push_back(text.substr(begin, at - begin));
+  }
+  parts.push_back(text.substr(begin));
+  return parts;
+}
+
+std::vector<TokenId> parse_ids(const std::string& line) {
+  std::istringstream stream(line);
+  return {std::istream_iterator<TokenId>(stream), {}};
+}
+
+struct VocabularyFile : ::testing::TestWithParam<const char*> {};
+
+TEST_P(VocabularyFile, TokenisesItsTestTextsAsPublishedAndBack) {
+  PUMICE_REQUIRE_SHARED(path, fmt::format("tokenizers/{}", GetParam()));
+  const Tokenizer tokenizer = load_tokenizer(path);
+  const auto texts = split_at(read_file(path.string() + ".inp"), "\n__ggml_vocab_test__\n");
+  const auto lines = split_at(read_file(path.string() + ".out"), "\n");
+  ASSERT_GE(texts.size(), 40u);
+  ASSERT_GE(lines.size(), texts.size());
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const auto ids = encode(tokenizer, texts[i]);
+    EXPECT_EQ(ids, parse_ids(lines[i])) << texts[i];
+    EXPECT_EQ(detokenize(tokenizer, ids), texts[i]);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, VocabularyFile,
+                         ::testing::Values("ggml-vocab-llama-spm.gguf", "ggml-vocab-phi-3.gguf"),
+                         [](const auto& file) { return fmt::format("n{}", file.index); });
+
+TEST(ReferenceFamilies, TokeniseAsLlamaCppDoesWithAndWithoutSpecialTokens) {
+  PUMICE_REQUIRE_SHARED(folder, "reference/families");
+  size_t n_tested = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() != ".gguf") continue;
+    const GgufFile file = GgufFile::open(entry.path()).value();
+    const VocabularyData data = test::vocabulary_data(file);
+    if (data.model != "llama") continue;
+    const Tokenizer tokenizer = Tokenizer::create(data).value();
+    auto description = entry.path();
+    const json reference = json::parse(read_file(description.replace_extension(".json")));
+    for (const json& example : reference.at("tokenize")) {
+      const std::string text = example.at("text");
+      SCOPED_TRACE(entry.path().filename().string() + ": " + text);
+      const auto ids = encode(tokenizer, text);
+      EXPECT_EQ(json(ids), example.at("ids"));
+      EXPECT_EQ(json(encode(tokenizer, text, {.add_special = true, .parse_special = true})),
+                example.at("ids_add_special_parse_special"));
+      EXPECT_EQ(detokenize(tokenizer, ids), text);
+    }
+    ++n_tested;
+  }
+  EXPECT_GE(n_tested, 8u);
+}
+
+TEST(Stories, PromptsAndContinuationsAreThoseOfTheReference) {
+  PUMICE_REQUIRE_SHARED(model, "models/stories260K.gguf");
+  PUMICE_REQUIRE_SHARED(greedy, "reference/stories260K.greedy.json");
+  const Tokenizer tokenizer = load_tokenizer(model);
+  for (const json& example : json::parse(read_file(greedy))) {
+    EXPECT_EQ(json(encode(tokenizer, example.at("prompt").get<std::string>(), EncodeOptions{})),
+              example.at("prompt_tokens"));
+    Detokenizer stream(tokenizer, {.start = TextStart::kContinuation});
+    std::string text;
+    for (TokenId id : example.at("tokens").get<std::vector<TokenId>>()) text += stream.feed(id);
+    EXPECT_EQ(text + stream.flush(), example.at("text").get<std::string>());
+  }
+}
+
+TEST(RoundTrip, AMegabyteOfShakespeareComesBack) {
+  PUMICE_REQUIRE_SHARED(vocabulary, "tokenizers/ggml-vocab-llama-spm.gguf");
+  PUMICE_REQUIRE_SHARED(text_path, "text/tinyshakespeare.txt");
+  const Tokenizer tokenizer = load_tokenizer(vocabulary);
+  const std::string text = read_file(text_path);
+  EXPECT_EQ(detokenize(tokenizer, encode(tokenizer, text)), text);
+}
+
+// Any scalar value except U+2581, which stands for the space.
+std::string random_utf8(std::mt19937& random) {
+  std::string text;
+  for (uint32_t n = random() % 30; n > 0; --n) {
+    const uint32_t widths[] = {0x7F, 0x7FF, 0xFFFF, 0x10FFFF};
+    uint32_t c = random() % (widths[random() % 4] + 1);
+    if ((c >= 0xD800 && c <= 0xDFFF) || c == 0x2581) c = ' ';
+    const auto tail = [c](int shift) { return static_cast<char>(0x80 | ((c >> shift) & 0x3F)); };
+    if (c < 0x80) {
+      text += static_cast<char>(c);
+    } else if (c < 0x800) {
+      text += {static_cast<char>(0xC0 | c >> 6), tail(0)};
+    } else if (c < 0x10000) {
+      text += {static_cast<char>(0xE0 | c >> 12), tail(6), tail(0)};
+    } else {
+      text += {static_cast<char>(0xF0 | c >> 18), tail(12), tail(6), tail(0)};
+    }
+  }
+  return text;
+}
+
+TEST(RoundTrip, AnyUnicodeTextComesBack) {
+  PUMICE_REQUIRE_SHARED(vocabulary, "tokenizers/ggml-vocab-llama-spm.gguf");
+  const Tokenizer tokenizer = load_tokenizer(vocabulary);
+  std::mt19937 random(13);
+  for (int round = 0; round < 5000; ++round) {
+    const std::string text = random_utf8(random);
+    ASSERT_EQ(detokenize(tokenizer, encode(tokenizer, text)), text);
+  }
+}
+
+}  // namespace
+}  // namespace pumice
