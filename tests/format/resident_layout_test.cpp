@@ -2,33 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
-#include <random>
-#include <vector>
+#include "random_matrix.hpp"
 
 namespace pumice {
 namespace {
 
-/// A matrix of random bytes with one byte of slack in front, so that it is misaligned.
-struct RandomMatrix {
-  const WeightType& type;
-  uint64_t n_rows;
-  uint64_t n_cols;
-  std::vector<std::byte> storage;
-
-  RandomMatrix(const WeightType& weight_type, uint64_t rows, uint64_t cols)
-      : type(weight_type), n_rows(rows), n_cols(cols), storage(1 + rows * type.file_bytes(cols)) {
-    std::minstd_rand random(static_cast<uint32_t>(rows * 1000 + cols));
-    // Exponent bits are never all ones in any half or float: no infinities, no NaNs.
-    for (std::byte& byte : storage) byte = static_cast<std::byte>(random() >> 8 & 0xBB);
-  }
-  const std::byte* blocks() const { return storage.data() + 1; }
-  std::vector<std::byte> resident() const {
-    std::vector<std::byte> out(resident_bytes(type, n_rows, n_cols), std::byte{0xEE});
-    repack(type, blocks(), n_rows, n_cols, 0, n_row_groups(n_rows), out.data());
-    return out;
-  }
-};
+using test::RandomMatrix;
 
 struct Shape {
   uint64_t n_rows;
@@ -54,8 +33,7 @@ void for_each_type_and_shape(Check check) {
 
 TEST(ResidentLayout, UnpackingWhatWasRepackedGivesTheDequantisedWeights) {
   for_each_type_and_shape([](const RandomMatrix& m) {
-    std::vector<float> expected(m.n_rows * m.n_cols);
-    dequantize(m.type, m.blocks(), expected.size(), expected.data());
+    const std::vector<float> expected = m.dequantized();
     const std::vector<std::byte> resident = m.resident();
     std::vector<float> found(expected.size());
     for (uint64_t row = 0; row < m.n_rows; ++row) {

@@ -1,0 +1,34 @@
+#version 460
+#extension GL_GOOGLE_include_directive : require
+
+#include "common/buffers.glsl"
+#include "common/weights.glsl"
+#include "weights_test.h"
+
+// Lane = row: write all its weights, read a block at a time or a tile at a time.
+layout(local_size_x_id = 0) in;
+
+void write_block(uint row, uint block, float w[32]) {
+  if (block >= pc.n_blocks) return;
+  const uint first = (row * pc.n_blocks + block) * 32;
+  [[unroll]] for (int i = 0; i < 32; ++i) Floats(pc.out_weights).v[first + i] = w[i];
+}
+
+void main() {
+  const uint row = gl_GlobalInvocationID.x;
+  float w[32];
+  if (by_tile == 0) {
+    for (uint block = 0; block < pc.n_blocks; ++block) {
+      load_weights32(pc.weights, pc.n_col_tiles, row, block, w);
+      write_block(row, block, w);
+    }
+  } else {
+    for (uint tile = 0; tile < pc.n_col_tiles; ++tile) {
+      const WeightTile t = open_weight_tile(pc.weights, pc.n_col_tiles, row, tile);
+      for (uint b = 0; b < kTileBlocks; ++b) {
+        read_weight_block(t, b, w);
+        write_block(row, tile * kTileBlocks + b, w);
+      }
+    }
+  }
+}
