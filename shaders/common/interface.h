@@ -5,6 +5,7 @@
 //   PUMICE_PUSH_CONSTANTS(RmsNormPush, RMS_NORM_PUSH)
 //   #define RMS_NORM_SPEC(CONSTANT) CONSTANT(1, uint, vec_size, 4)        id, type, name, default
 //   PUMICE_SPEC_CONSTANTS(RmsNormSpec, RMS_NORM_SPEC)
+//   PUMICE_STRUCT(SamplingRow, SAMPLING_ROW)    a struct in memory; fields as for push constants
 //
 // In GLSL the push constants are the block `pc`; a specialisation constant is a plain name.
 // Constant id 0 is always `workgroup_size` (declared by PUMICE_WORKGROUP in the shader).
@@ -19,10 +20,13 @@
 #define PUMICE_FIELD(type, name) type name = {};
 #define PUMICE_CONSTANT(id, type, name, value) type name = value;
 #define PUMICE_CONSTANT_ENTRY(id, type, name, value) {id, sizeof(type)},
-#define PUMICE_PUSH_CONSTANTS(Struct, LIST) \
-  struct Struct {                           \
-    LIST(PUMICE_FIELD)                      \
+#define PUMICE_STRUCT(Struct, LIST) \
+  struct Struct {                   \
+    LIST(PUMICE_FIELD)              \
   };
+/// Packed, so that no padding follows the last member: a GLSL push-constant block has none.
+#define PUMICE_PUSH_CONSTANTS(Struct, LIST) \
+  _Pragma("pack(push, 4)") PUMICE_STRUCT(Struct, LIST) _Pragma("pack(pop)")
 /// The struct's members are 4 bytes each, in the order of the list.
 #define PUMICE_SPEC_CONSTANTS(Struct, LIST)                            \
   struct Struct {                                                      \
@@ -41,6 +45,10 @@
 #define PUMICE_CONSTANT(id, type, name, value) layout(constant_id = id) const type name = value;
 #define PUMICE_PUSH_CONSTANTS(Struct, LIST) \
   layout(push_constant) uniform Struct{LIST(PUMICE_FIELD)} pc;
+#define PUMICE_STRUCT(Struct, LIST) \
+  struct Struct {                   \
+    LIST(PUMICE_FIELD)              \
+  };
 #define PUMICE_SPEC_CONSTANTS(Struct, LIST) LIST(PUMICE_CONSTANT)
 
 #endif
