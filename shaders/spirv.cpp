@@ -2,6 +2,9 @@
 
 #include <xxhash.h>
 
+#include <algorithm>
+#include <cctype>
+
 namespace pumice {
 
 Result<vk::ShaderModule> find_spirv(std::string_view name) {
@@ -9,6 +12,12 @@ Result<vk::ShaderModule> find_spirv(std::string_view name) {
     if (module.name == name) return module;
   }
   return make_error(ErrorCode::kInvalidArgument, "this build has no shader '{}'", name);
+}
+
+Result<vk::ShaderModule> find_spirv(std::string_view op, const WeightType& type) {
+  std::string name = fmt::format("{}.{}", op, type.name);
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+  return find_spirv(name);
 }
 
 uint64_t spirv_hash() {

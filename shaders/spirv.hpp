@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/result.hpp"
+#include "format/weight_type.hpp"
 #include "vk/pipeline.hpp"
 
 namespace pumice {
@@ -14,6 +15,9 @@ std::span<const vk::ShaderModule> spirv_modules();
 
 /// The module of that name ("gemm.q4_k"). Errors: kInvalidArgument when this build lacks it.
 Result<vk::ShaderModule> find_spirv(std::string_view name);
+
+/// The module of an op for weights of that type, "gemm.q4_k" (pumice_weight_shaders in CMake).
+Result<vk::ShaderModule> find_spirv(std::string_view op, const WeightType& type);
 
 /// XXH3-64 over all modules: part of every cache key.
 uint64_t spirv_hash();

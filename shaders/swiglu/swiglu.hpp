@@ -1,0 +1,31 @@
+// The gated activation of a feed-forward block, silu(gate) * up, where silu(x) = x / (1 + exp(-x)).
+// Shazeer, "GLU Variants Improve Transformer", 2020.
+#pragma once
+
+#include "base/result.hpp"
+#include "vk/memory.hpp"
+#include "vk/pipeline.hpp"
+#include "vk/recorder.hpp"
+
+namespace pumice::ops {
+
+class Swiglu {
+ public:
+  struct Args {
+    vk::BufferRange
+        gate_up;        ///< float [rows][2n]: a row's n gates, then its n ups; 16-byte aligned
+    vk::BufferRange y;  ///< float [rows][n]; 16-byte aligned
+    uint32_t rows = 0;  ///< at most 65535; rows * 2n below 2^32
+    uint32_t n = 0;
+  };
+
+  static Result<Swiglu> plan(vk::PipelineLibrary& pipelines);
+
+  void record(vk::Recorder& recorder, const Args& args) const;
+
+ private:
+  const vk::Pipeline* pipeline_ = nullptr;
+  uint32_t columns_per_workgroup_ = 0;
+};
+
+}  // namespace pumice::ops

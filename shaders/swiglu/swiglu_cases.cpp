@@ -1,0 +1,60 @@
+#include <cmath>
+
+#include "shaders/op_case.hpp"
+#include "shaders/swiglu/swiglu.hpp"
+
+namespace pumice::ops {
+namespace {
+
+struct Shape {
+  uint32_t rows;
+  uint32_t n;
+  float scale;  ///< of the gates; ±1e4 and a few special values are mixed in
+};
+
+/// Vulkan allows exp() an error of 3 + 2|x| units in the last place, the division 2.5, the
+/// additions and products half a unit each. For a positive gate the error of the exponential e
+/// enters by e / (1 + e), so weighs at most |x|e / (1 + e) < 0.3 more. A result may be flushed
+/// where e or it is subnormal.
+double error_bound(double gate, double up, double reference) {
+  const double units = 8 + (gate < 0 ? 2 * std::abs(gate) : 0);
+  return units * 0x1p-23 * std::abs(reference) + (std::abs(gate * up) + 1) * 0x1p-126;
+}
+
+Result<PreparedOp> prepare(OpBed& bed, const Shape& shape) {
+  auto gate_up = OpBed::normal_floats(size_t{shape.rows} * shape.n * 2, 1, shape.scale);
+  constexpr float kSpecial[] = {1e4f, -1e4f, 0.0f, -0.0f, 88.8f, -88.8f, -103.0f, 1e-30f, -1e-6f};
+  for (size_t i = 0; i < std::size(kSpecial) && i < shape.n; ++i) gate_up[i] = kSpecial[i];
+
+  Swiglu::Args args{.rows = shape.rows, .n = shape.n};
+  PUMICE_TRY(args.gate_up, bed.input(gate_up));
+  PUMICE_TRY(args.y, bed.output(uint64_t{shape.rows} * shape.n * 4));
+  PUMICE_TRY(const Swiglu op, Swiglu::plan(bed.pipelines()));
+
+  Expectation y{.name = "y", .output = args.y};
+  for (uint32_t row = 0; row < shape.rows; ++row) {
+    for (uint32_t col = 0; col < shape.n; ++col) {
+      const double gate = gate_up[size_t{row} * 2 * shape.n + col];
+      const double up = gate_up[size_t{row} * 2 * shape.n + shape.n + col];
+      y.reference.push_back(gate / (1 + std::exp(-gate)) * up);
+      y.bound.push_back(error_bound(gate, up, y.reference.back()));
+    }
+  }
+  return PreparedOp{.record = [=](vk::Recorder& recorder) { op.record(recorder, args); },
+                    .expected = {std::move(y)}};
+}
+
+}  // namespace
+
+std::vector<OpCase> swiglu_cases() {
+  std::vector<OpCase> cases;
+  for (const Shape& shape : {Shape{1, 1, 1}, Shape{3, 61, 4}, Shape{5, 172, 1}, Shape{1, 11008, 10},
+                             Shape{7, 257, 30}, Shape{2, 4098, 1}}) {
+    cases.push_back({.op = "swiglu",
+                     .name = fmt::format("rows={} n={} scale={}", shape.rows, shape.n, shape.scale),
+                     .prepare = [shape](OpBed& bed) { return prepare(bed, shape); }});
+  }
+  return cases;
+}
+
+}  // namespace pumice::ops
