@@ -22,9 +22,10 @@ namespace pumice::ops {
 struct Expectation {
   std::string name;
   vk::BufferRange output;
-  std::vector<double> reference;  ///< expected fp32 values, in fp64
+  std::vector<double> reference;  ///< expected values, in fp64; NaN: must not be written
   std::vector<double> bound;      ///< allowed |got - reference| per element, or one for all
   std::vector<uint32_t> words;    ///< expected bits, when the op is exact
+  bool halves = false;            ///< `reference` is of fp16 values, not fp32
 };
 
 /// An op ready to run: inputs uploaded, outputs poisoned, pipelines declared.

@@ -77,7 +77,9 @@ Result<const Pipeline*> PipelineLibrary::declare(const PipelineRequest& request)
   }
   PUMICE_TRY(const ShaderInfo info, read_shader_info(request.module.words));
   PUMICE_CHECK(request.push_bytes <= Recorder::kMaxPushBytes, "push constants exceed the floor");
-  if (info.push_constant_bytes != request.push_bytes) {
+  // C++ rounds a struct with addresses up to their alignment, SPIR-V does not.
+  const auto rounded = [](uint32_t bytes) { return (bytes + 7) / 8 * 8; };
+  if (rounded(info.push_constant_bytes) != rounded(request.push_bytes)) {
     return make_error(ErrorCode::kInternal,
                       "{}: the shader's push constants are {} bytes, its C++ struct {}", label,
                       info.push_constant_bytes, request.push_bytes);

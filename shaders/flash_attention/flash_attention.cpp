@@ -1,0 +1,157 @@
+#include "shaders/flash_attention/flash_attention.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "shaders/flash_attention/attention_reduce.h"
+#include "shaders/flash_attention/flash_attention.h"
+#include "shaders/spirv.hpp"
+
+namespace pumice::ops {
+namespace {
+
+constexpr uint32_t kSharedBytes = 16 * 1024;  // what every device has
+
+/// Shared memory of flash_attention.comp.
+uint32_t shared_bytes(const FlashAttentionSpec& spec) {
+  const uint32_t q = spec.tile_rows * spec.head_dim * 4;
+  const uint32_t weights = std::max(spec.tile_rows, 4u) * spec.workgroup_size * 4;
+  return q + weights + spec.workgroup_size * 4 + spec.tile_rows * 4 + spec.workgroup_size / 16 * 8;
+}
+
+Status check(const FlashAttention::Shape& shape, const FlashAttention::Tuning& tuning) {
+  if (shape.head_dim == 0 || shape.head_dim % 8 != 0 || shape.head_dim > 256) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "attention: head_dim is {}; it must be a multiple of 8 up to 256",
+                      shape.head_dim);
+  }
+  if (shape.n_kv_heads == 0 || shape.n_heads == 0 || shape.n_heads % shape.n_kv_heads != 0) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "attention: {} heads cannot share {} kv heads evenly", shape.n_heads,
+                      shape.n_kv_heads);
+  }
+  if ((tuning.workgroup_size != 64 && tuning.workgroup_size != 128) ||
+      !std::has_single_bit(tuning.max_tile_rows) || tuning.max_tile_rows > 16) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "attention: tuned to {} lanes and {} rows; use 64 or 128 and 1 to 16",
+                      tuning.workgroup_size, tuning.max_tile_rows);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<FlashAttention> FlashAttention::plan(vk::PipelineLibrary& pipelines, const Shape& shape,
+                                            const Tuning& tuning) {
+  PUMICE_TRY_STATUS(check(shape, tuning));
+  PUMICE_TRY(const vk::ShaderModule module, find_spirv("flash_attention"));
+  PUMICE_TRY(const vk::ShaderModule reduce_module, find_spirv("attention_reduce"));
+  const uint32_t group = shape.n_heads / shape.n_kv_heads;
+  const bool f16 = shape.kv_type == KvType::kF16;
+
+  FlashAttentionSpec spec{.workgroup_size = tuning.workgroup_size,
+                          .head_dim = shape.head_dim,
+                          .tile_rows = tuning.max_tile_rows,
+                          .group = group,
+                          .kv_f16 = f16 ? 1u : 0u};
+  while (shared_bytes(spec) > kSharedBytes) spec.tile_rows /= 2;
+
+  FlashAttention op;
+  op.shape_ = shape;
+  const auto declare = [&](Tile& tile, const char* name) -> Status {
+    spec.tile_rows = tile.rows;
+    spec.tile_heads = tile.heads;
+    PUMICE_TRY(
+        tile.pipeline,
+        pipelines.declare({.module = module,
+                           .label = fmt::format("flash_attention.{}.{}", name, f16 ? "f16" : "f32"),
+                           .constants = vk::constants_of(spec),
+                           .push_bytes = sizeof(FlashAttentionPush)}));
+    return {};
+  };
+  // Heads of a group beyond one tile are spread evenly over several.
+  const uint32_t head_tiles = (group + spec.tile_rows - 1) / spec.tile_rows;
+  op.tile_.rows = spec.tile_rows;
+  op.tile_.heads = op.row_.heads = (group + head_tiles - 1) / head_tiles;
+  op.row_.rows = std::bit_ceil(op.row_.heads);
+  PUMICE_TRY_STATUS(declare(op.tile_, "tile"));
+  PUMICE_TRY_STATUS(declare(op.row_, "row"));
+
+  const AttentionReduceSpec reduce_spec{.workgroup_size = 64, .head_dim = shape.head_dim};
+  PUMICE_TRY(op.reduce_, pipelines.declare({.module = reduce_module,
+                                            .constants = vk::constants_of(reduce_spec),
+                                            .push_bytes = sizeof(AttentionReducePush)}));
+  return op;
+}
+
+FlashAttention::GridWords FlashAttention::grid_of(const Tile& tile, uint32_t n_items) const {
+  const uint32_t group = shape_.n_heads / shape_.n_kv_heads;
+  return {n_items, shape_.n_kv_heads * ((group + tile.heads - 1) / tile.heads), 1};
+}
+
+void FlashAttention::record_tiles(vk::Recorder& recorder, const Args& args) const {
+  record(recorder, tile_, args);
+}
+
+void FlashAttention::record_rows(vk::Recorder& recorder, const Args& args) const {
+  record(recorder, row_, args);
+}
+
+void FlashAttention::record(vk::Recorder& recorder, const Tile& tile, const Args& args) const {
+  FlashAttentionPush push;
+  push.q = args.q.address();
+  push.positions = args.positions.address();
+  push.block_table = args.block_table.address();
+  push.items = args.items.address();
+  push.y = args.y.address();
+  push.partial_stats = args.partial_stats.empty() ? 0 : args.partial_stats.address();
+  push.partial_y = args.partial_y.empty() ? 0 : args.partial_y.address();
+  push.q_stride = args.q_stride;
+  push.table_stride = args.table_stride;
+  push.layer_offset = args.layer_offset_bytes;
+  push.n_kv_heads = shape_.n_kv_heads;
+  push.scale = args.scale;
+
+  const uint64_t key_bytes =
+      uint64_t{2} * shape_.n_kv_heads * shape_.head_dim * (shape_.kv_type == KvType::kF16 ? 2 : 4);
+  const vk::Cost cost{.bytes = args.keys * key_bytes,
+                      .flops = args.scores * shape_.n_heads * shape_.head_dim * 4};
+  const std::initializer_list<vk::Access> accesses = {
+      vk::reads(args.q),
+      vk::reads(args.positions),
+      vk::reads(args.block_table),
+      vk::reads(args.kv),
+      vk::reads(args.items),
+      vk::writes(args.y_written.empty() ? args.y : args.y_written),
+      vk::writes(args.partial_stats),
+      vk::writes(args.partial_y)};
+  if (args.grid.empty()) {
+    const GridWords grid = grid_of(tile, args.n_items);
+    recorder.dispatch(*tile.pipeline, push, {grid[0], grid[1], grid[2]}, accesses, cost);
+  } else {
+    recorder.dispatch_indirect(*tile.pipeline, push, args.grid, accesses, cost);
+  }
+}
+
+void FlashAttention::record_reduce(vk::Recorder& recorder, const ReduceArgs& args) const {
+  AttentionReducePush push;
+  push.items = args.items.address();
+  push.partial_stats = args.partial_stats.address();
+  push.partial_y = args.partial_y.address();
+  push.y = args.y.address();
+  push.n_heads = shape_.n_heads;
+  const uint64_t row_elements = uint64_t{shape_.n_heads} * shape_.head_dim;
+  const vk::Cost cost{.bytes = (args.n_partials + args.n_items) * row_elements * 4,
+                      .flops = args.n_partials * row_elements * 2};
+  const std::initializer_list<vk::Access> accesses = {
+      vk::reads(args.items), vk::reads(args.partial_stats), vk::reads(args.partial_y),
+      vk::writes(args.y)};
+  if (args.grid.empty()) {
+    const GridWords grid = reduce_grid_of(args.n_items);
+    recorder.dispatch(*reduce_, push, {grid[0], grid[1], grid[2]}, accesses, cost);
+  } else {
+    recorder.dispatch_indirect(*reduce_, push, args.grid, accesses, cost);
+  }
+}
+
+}  // namespace pumice::ops

@@ -1,0 +1,107 @@
+// Attention with online softmax over paged KV, causal over the whole context, for ragged batches.
+// Dao et al., "FlashAttention", 2022; split KV as in "Flash-Decoding", 2023; query heads that share
+// a kv head go through one tile, so K and V are read once for them all.
+#pragma once
+
+#include <array>
+
+#include "base/result.hpp"
+#include "shaders/common/kv_layout.hpp"
+#include "shaders/flash_attention/attention_plan.hpp"
+#include "vk/memory.hpp"
+#include "vk/pipeline.hpp"
+#include "vk/recorder.hpp"
+
+namespace pumice::ops {
+
+class FlashAttention {
+ public:
+  struct Shape {
+    uint32_t n_heads = 0;  ///< a multiple of n_kv_heads
+    uint32_t n_kv_heads = 0;
+    uint32_t head_dim = 0;  ///< a multiple of 8, at most 256
+    KvType kv_type = KvType::kF16;
+  };
+
+  /// Numbers a tuner may change. Rows of a tile are (token, head) pairs.
+  struct Tuning {
+    uint32_t workgroup_size = 64;  ///< keys of a KV tile; 64 or 128
+    uint32_t max_tile_rows = 16;   ///< a power of two; halved until shared memory fits
+  };
+
+  struct Args {
+    vk::BufferRange q;            ///< float [row][q_stride], heads in order from column 0
+    vk::BufferRange positions;    ///< uint32 [row]
+    vk::BufferRange block_table;  ///< uint64 [seq][table_stride]: addresses of KV blocks
+    vk::BufferRange kv;           ///< KV memory, or any part of it that rope_kv declares written
+    vk::BufferRange items;        ///< AttentionItem [n_items]
+    vk::BufferRange grid;         ///< grid_of(number of items), read by the GPU; empty: n_items
+    vk::BufferRange y;            ///< float [row][n_heads * head_dim]
+    vk::BufferRange y_written;    ///< the part of y that these items write, so that tiles and rows
+                                  ///< of one step need no barrier between them; empty: all of y
+    vk::BufferRange partial_stats;  ///< partial_stats_bytes(slots); empty if no item has partials
+    vk::BufferRange partial_y;      ///< partial_y_bytes(slots); likewise
+    uint32_t n_items = 0;
+    uint32_t q_stride = 0;  ///< floats, a multiple of 4
+    uint32_t table_stride = 0;
+    uint32_t layer_offset_bytes = 0;  ///< KvLayout::layer_offset_bytes
+    float scale = 0;                  ///< of scores, 1 / sqrt(head_dim)
+    uint64_t keys = 0;                ///< AttentionPlan::tile_keys or row_keys; may be an estimate
+    uint64_t scores = 0;              ///< AttentionPlan::tile_scores or row_scores; likewise
+  };
+
+  struct ReduceArgs {
+    vk::BufferRange items;  ///< AttentionReduceItem [n_items]
+    vk::BufferRange grid;   ///< reduce_grid_of(number of items); empty: n_items
+    vk::BufferRange partial_stats;
+    vk::BufferRange partial_y;
+    vk::BufferRange y;
+    uint32_t n_items = 0;
+    uint32_t n_partials = 0;  ///< in all; may be an estimate
+  };
+
+  /// Declare the three pipelines of a shape: "flash_attention.tile.f16", "flash_attention.row.f16"
+  /// (or .f32) and "attention_reduce". Errors: kInvalidArgument for a shape out of range.
+  static Result<FlashAttention> plan(vk::PipelineLibrary& pipelines, const Shape& shape,
+                                     const Tuning& tuning);
+  static Result<FlashAttention> plan(vk::PipelineLibrary& pipelines, const Shape& shape) {
+    return plan(pipelines, shape, Tuning{});
+  }
+
+  /// Tokens one tile item may have; row items have one.
+  uint32_t tile_tokens() const { return tile_.rows / tile_.heads; }
+
+  using GridWords = std::array<uint32_t, 3>;  // VkDispatchIndirectCommand
+  GridWords tile_grid_of(uint32_t n_items) const { return grid_of(tile_, n_items); }
+  GridWords row_grid_of(uint32_t n_items) const { return grid_of(row_, n_items); }
+  GridWords reduce_grid_of(uint32_t n_items) const { return {n_items, shape_.n_heads, 1}; }
+
+  uint64_t partial_stats_bytes(uint64_t n_slots) const { return n_slots * shape_.n_heads * 8; }
+  uint64_t partial_y_bytes(uint64_t n_slots) const {
+    return n_slots * shape_.n_heads * shape_.head_dim * 4;
+  }
+
+  /// Several tokens an item (prefill).
+  void record_tiles(vk::Recorder& recorder, const Args& args) const;
+  /// One token an item (decode).
+  void record_rows(vk::Recorder& recorder, const Args& args) const;
+  /// Combine the partials of items that have them, after all of those.
+  void record_reduce(vk::Recorder& recorder, const ReduceArgs& args) const;
+
+ private:
+  struct Tile {
+    const vk::Pipeline* pipeline = nullptr;
+    uint32_t rows = 1;
+    uint32_t heads = 1;
+  };
+
+  GridWords grid_of(const Tile& tile, uint32_t n_items) const;
+  void record(vk::Recorder& recorder, const Tile& tile, const Args& args) const;
+
+  Shape shape_;
+  Tile tile_;
+  Tile row_;
+  const vk::Pipeline* reduce_ = nullptr;
+};
+
+}  // namespace pumice::ops

@@ -1,0 +1,270 @@
+#include <cmath>
+
+#include "shaders/common/paged_kv_case.hpp"
+#include "shaders/flash_attention/flash_attention.hpp"
+#include "shaders/op_case.hpp"
+
+namespace pumice::ops {
+namespace {
+
+constexpr double kEpsilon = 0x1p-24;  // half an ulp of a float, relative
+constexpr uint32_t kLayers = 2;
+constexpr uint32_t kLayer = 1;
+
+struct Chunk {
+  uint32_t before;  // tokens already in the cache
+  uint32_t rows;
+};
+
+struct Case {
+  FlashAttention::Shape shape;
+  std::vector<Chunk> chunks;  // one sequence each
+  uint32_t split_tokens = 0;
+  uint32_t max_split_rows = 16;
+  bool indirect = false;
+  float q_scale = 1.0f;
+};
+
+struct Inputs {
+  std::vector<SequenceChunk> chunks;
+  std::vector<uint32_t> contexts;   // of each sequence
+  std::vector<uint32_t> positions;  // of each row
+  uint32_t rows = 0;
+};
+
+Inputs inputs_of(const Case& test) {
+  Inputs in;
+  for (const Chunk& chunk : test.chunks) {
+    in.chunks.push_back({.seq = static_cast<uint32_t>(in.chunks.size()),
+                         .first_row = in.rows,
+                         .n_rows = chunk.rows,
+                         .first_position = chunk.before});
+    in.contexts.push_back(chunk.before + chunk.rows);
+    for (uint32_t i = 0; i < chunk.rows; ++i) in.positions.push_back(chunk.before + i);
+    in.rows += chunk.rows;
+  }
+  return in;
+}
+
+/// Attention of one row and head in fp64, added to `expected` at its end.
+///
+/// The bound: an error of a score in fp32 (a sum of head_dim products and the scaling of q, then a
+/// difference to the maximum) is a relative error of its weight; exp2 adds its own, of at most
+/// 3 + 2|x| ulp by Vulkan's rules; the sums over keys add theirs. Sums of n terms are taken to err
+/// by 6 sqrt(n) roundings rather than n (Higham and Mary, 2019).
+void expect_row(const float* q, const std::vector<const float*>& k,
+                const std::vector<const float*>& v, uint32_t head_dim, double scale,
+                Expectation& expected) {
+  const size_t n = k.size();
+  std::vector<double> score(n, 0);
+  std::vector<double> magnitude(n, 0);
+  double maximum = -1e300;
+  for (size_t j = 0; j < n; ++j) {
+    for (uint32_t d = 0; d < head_dim; ++d) {
+      const double product = double{q[d]} * k[j][d] * scale;
+      score[j] += product;
+      magnitude[j] += std::abs(product);
+    }
+    maximum = std::max(maximum, score[j]);
+  }
+  std::vector<double> weight_error(n);
+  double sum = 0;
+  for (size_t j = 0; j < n; ++j) {
+    const double below = maximum - score[j];
+    weight_error[j] = kEpsilon * (6 * std::sqrt(head_dim + 2.0) * magnitude[j] +
+                                  2 * std::abs(maximum) + 2 * (3 + 2 * below / std::log(2.0)));
+    score[j] = std::exp(-below);
+    sum += score[j];
+  }
+  const double sum_error = 6 * std::sqrt(static_cast<double>(n) + 8) * kEpsilon;
+  double mean_error = 0;
+  for (size_t j = 0; j < n; ++j) mean_error += score[j] / sum * (weight_error[j] + sum_error);
+  for (uint32_t d = 0; d < head_dim; ++d) {
+    double y = 0;
+    double bound = 0;
+    for (size_t j = 0; j < n; ++j) {
+      const double weight = score[j] / sum;
+      y += weight * v[j][d];
+      bound += weight * std::abs(v[j][d]) * (weight_error[j] + sum_error);
+    }
+    expected.reference.push_back(y);
+    expected.bound.push_back(bound + std::abs(y) * (mean_error + 4 * kEpsilon) + 1e-30);
+  }
+}
+
+/// K and V of every sequence as they are stored: [seq] -> [position][kv_head][head_dim].
+struct KvValues {
+  std::vector<std::vector<float>> k;
+  std::vector<std::vector<float>> v;
+};
+
+Result<vk::BufferRange> fill_kv(OpBed& bed, const PagedKvCase& paged, const Inputs& in,
+                                KvValues& values) {
+  const KvLayout& layout = paged.layout();
+  return bed.input(paged.size_bytes(), [&](std::span<std::byte> memory) {
+    std::vector<std::byte> image(memory.size(), std::byte{0xFF});  // NaN where nothing is stored
+    for (uint32_t seq = 0; seq < in.contexts.size(); ++seq) {
+      const size_t n = size_t{in.contexts[seq]} * layout.n_kv_heads * layout.head_dim;
+      auto& k = values.k.emplace_back(OpBed::normal_floats(n, 100 + 2 * seq));
+      auto& v = values.v.emplace_back(OpBed::normal_floats(n, 101 + 2 * seq));
+      size_t at = 0;
+      for (uint32_t position = 0; position < in.contexts[seq]; ++position) {
+        for (uint32_t head = 0; head < layout.n_kv_heads; ++head) {
+          for (uint32_t d = 0; d < layout.head_dim; ++d, ++at) {
+            k[at] = paged.store(image, paged.k_index(kLayer, seq, position, head, d), k[at]);
+            v[at] = paged.store(image, paged.v_index(kLayer, seq, position, head, d), v[at]);
+          }
+        }
+      }
+    }
+    std::copy(image.begin(), image.end(), memory.begin());
+  });
+}
+
+Expectation expect(const Case& test, const Inputs& in, const std::vector<float>& q,
+                   uint32_t q_stride, double scale, const KvValues& kv) {
+  const FlashAttention::Shape& shape = test.shape;
+  const uint32_t group = shape.n_heads / shape.n_kv_heads;
+  const size_t token_elements = size_t{shape.n_kv_heads} * shape.head_dim;
+  Expectation expected{.name = "y"};
+  for (const SequenceChunk& chunk : in.chunks) {
+    for (uint32_t i = 0; i < chunk.n_rows; ++i) {
+      for (uint32_t head = 0; head < shape.n_heads; ++head) {
+        std::vector<const float*> k;
+        std::vector<const float*> v;
+        for (uint32_t position = 0; position <= chunk.first_position + i; ++position) {
+          const size_t at = position * token_elements + head / group * shape.head_dim;
+          k.push_back(&kv.k[chunk.seq][at]);
+          v.push_back(&kv.v[chunk.seq][at]);
+        }
+        const size_t row = chunk.first_row + i;
+        expect_row(&q[row * q_stride + head * shape.head_dim], k, v, shape.head_dim, scale,
+                   expected);
+      }
+    }
+  }
+  return expected;
+}
+
+Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
+  const FlashAttention::Shape& shape = test.shape;
+  const Inputs in = inputs_of(test);
+  const PagedKvCase paged({.type = shape.kv_type,
+                           .n_layers = kLayers,
+                           .n_kv_heads = shape.n_kv_heads,
+                           .head_dim = shape.head_dim},
+                          in.contexts);
+  PUMICE_TRY(const FlashAttention op, FlashAttention::plan(bed.pipelines(), shape));
+  AttentionPlan plan;
+  plan_attention(in.chunks,
+                 {.tile_tokens = op.tile_tokens(),
+                  .split_tokens = test.split_tokens,
+                  .max_split_rows = test.max_split_rows},
+                 plan);
+
+  FlashAttention::Args args{.q_stride = (shape.n_heads + 2 * shape.n_kv_heads) * shape.head_dim,
+                            .table_stride = paged.table_stride(),
+                            .layer_offset_bytes = paged.layout().layer_offset_bytes(kLayer),
+                            .scale = 1.0f / std::sqrt(static_cast<float>(shape.head_dim))};
+  const auto q = OpBed::normal_floats(size_t{in.rows} * args.q_stride, 1, test.q_scale);
+  KvValues kv;
+  PUMICE_TRY(args.q, bed.input(q));
+  PUMICE_TRY(args.kv, fill_kv(bed, paged, in, kv));
+  PUMICE_TRY(args.block_table, bed.input(paged.table(args.kv.address())));
+  PUMICE_TRY(args.positions, bed.input(in.positions));
+  PUMICE_TRY(args.y, bed.output(uint64_t{in.rows} * shape.n_heads * shape.head_dim * 4));
+  FlashAttention::ReduceArgs reduce{.y = args.y, .n_partials = plan.n_partials};
+  if (plan.n_partials > 0) {
+    PUMICE_TRY(args.partial_stats, bed.output(op.partial_stats_bytes(plan.n_partials)));
+    PUMICE_TRY(args.partial_y, bed.output(op.partial_y_bytes(plan.n_partials)));
+    reduce.partial_stats = args.partial_stats;
+    reduce.partial_y = args.partial_y;
+    reduce.n_items = static_cast<uint32_t>(plan.reduce_items.size());
+    PUMICE_TRY(reduce.items, bed.input(plan.reduce_items));
+    if (test.indirect) {
+      const auto grid = op.reduce_grid_of(reduce.n_items);
+      PUMICE_TRY(reduce.grid, bed.input(std::span<const uint32_t>(grid)));
+    }
+  }
+  FlashAttention::Args tiles = args;
+  tiles.n_items = static_cast<uint32_t>(plan.tile_items.size());
+  tiles.keys = plan.tile_keys;
+  tiles.scores = plan.tile_scores;
+  FlashAttention::Args rows = args;
+  rows.n_items = static_cast<uint32_t>(plan.row_items.size());
+  rows.keys = plan.row_keys;
+  rows.scores = plan.row_scores;
+  if (tiles.n_items > 0) {
+    PUMICE_TRY(tiles.items, bed.input(plan.tile_items));
+  }
+  if (rows.n_items > 0) {
+    PUMICE_TRY(rows.items, bed.input(plan.row_items));
+  }
+  if (test.indirect) {
+    const auto tile_grid = op.tile_grid_of(tiles.n_items);
+    const auto row_grid = op.row_grid_of(rows.n_items);
+    PUMICE_TRY(tiles.grid, bed.input(std::span<const uint32_t>(tile_grid)));
+    PUMICE_TRY(rows.grid, bed.input(std::span<const uint32_t>(row_grid)));
+  }
+
+  Expectation expected = expect(test, in, q, args.q_stride, args.scale, kv);
+  expected.output = args.y;
+  return PreparedOp{.record =
+                        [=](vk::Recorder& recorder) {
+                          if (tiles.n_items > 0) op.record_tiles(recorder, tiles);
+                          if (rows.n_items > 0) op.record_rows(recorder, rows);
+                          if (reduce.n_items > 0) op.record_reduce(recorder, reduce);
+                        },
+                    .expected = {std::move(expected)}};
+}
+
+std::string name_of(const Case& test) {
+  const FlashAttention::Shape& s = test.shape;
+  std::string chunks;
+  for (const Chunk& chunk : test.chunks) {
+    chunks += fmt::format("{}{}+{}", chunks.empty() ? "" : ",", chunk.before, chunk.rows);
+  }
+  return fmt::format("heads={}/{} head_dim={} {} context={}{}{}{}", s.n_heads, s.n_kv_heads,
+                     s.head_dim, s.kv_type == KvType::kF16 ? "f16" : "f32", chunks,
+                     test.split_tokens > 0 ? fmt::format(" split={}", test.split_tokens) : "",
+                     test.indirect ? " indirect" : "", test.q_scale != 1 ? " peaked" : "");
+}
+
+}  // namespace
+
+std::vector<OpCase> flash_attention_cases() {
+  using enum KvType;
+  // One decode row at each context around block and tile edges, in one call.
+  const std::vector<Chunk> rows = {{0, 1},  {14, 1}, {15, 1},  {16, 1},  {62, 1},
+                                   {63, 1}, {64, 1}, {199, 1}, {1010, 1}};
+  // Chunks that begin and end anywhere, with decode rows among them.
+  const std::vector<Chunk> ragged = {{0, 17},  {63, 1}, {5, 33}, {200, 3},
+                                     {15, 16}, {64, 1}, {47, 2}};
+  const Case tests[] = {
+      {.shape = {4, 4, 64, kF32}, .chunks = rows},
+      {.shape = {4, 4, 64, kF32}, .chunks = ragged},
+      {.shape = {4, 4, 64, kF32}, .chunks = rows, .split_tokens = 64},
+      {.shape = {8, 2, 64, kF16}, .chunks = rows, .split_tokens = 128, .indirect = true},
+      {.shape = {8, 2, 64, kF16}, .chunks = ragged, .indirect = true},
+      {.shape = {8, 2, 64, kF16}, .chunks = ragged, .split_tokens = 16, .max_split_rows = 40},
+      {.shape = {8, 4, 8, kF32}, .chunks = ragged},
+      {.shape = {8, 4, 8, kF32}, .chunks = {{0, 130}, {1000, 1}}, .split_tokens = 256},
+      {.shape = {3, 1, 16, kF16}, .chunks = ragged, .split_tokens = 48},
+      {.shape = {5, 5, 80, kF16}, .chunks = {{0, 5}, {64, 1}, {100, 20}}},
+      {.shape = {8, 1, 80, kF32}, .chunks = {{0, 5}, {64, 1}, {100, 20}}, .split_tokens = 64},
+      {.shape = {8, 2, 128, kF16}, .chunks = {{63, 1}, {0, 40}, {300, 1}}, .split_tokens = 256},
+      {.shape = {8, 2, 128, kF16}, .chunks = {{63, 1}, {0, 40}}, .q_scale = 30.0f},
+      {.shape = {32, 1, 128, kF32}, .chunks = {{100, 1}, {0, 5}}},
+      {.shape = {2, 1, 256, kF16}, .chunks = {{70, 1}, {10, 9}}, .split_tokens = 32},
+      {.shape = {32, 1, 256, kF32}, .chunks = {{20, 2}, {64, 1}}},
+  };
+  std::vector<OpCase> cases;
+  for (const Case& test : tests) {
+    cases.push_back({.op = "flash_attention", .name = name_of(test), .prepare = [test](OpBed& bed) {
+                       return prepare(bed, test);
+                     }});
+  }
+  return cases;
+}
+
+}  // namespace pumice::ops

@@ -1,0 +1,55 @@
+// Rotary position embedding of q and k, and the write of k and v into the KV cache, in one pass
+// over the rows a QKV product left.
+#pragma once
+
+#include "base/result.hpp"
+#include "shaders/common/kv_layout.hpp"
+#include "vk/memory.hpp"
+#include "vk/pipeline.hpp"
+#include "vk/recorder.hpp"
+
+namespace pumice::ops {
+
+/// Which elements turn together.
+enum class RopePairs {
+  kAdjacent,  ///< (2i, 2i + 1): "norm", Llama in GGUF
+  kHalves,    ///< (i, i + dims / 2): "neox"
+};
+
+class RopeKv {
+ public:
+  struct Shape {
+    uint32_t n_heads = 0;
+    uint32_t n_kv_heads = 0;
+    uint32_t head_dim = 0;   ///< a multiple of 8, at most 256
+    uint32_t rope_dims = 0;  ///< even, at most head_dim; the elements after them are copied
+    RopePairs pairs = RopePairs::kAdjacent;
+    KvType kv_type = KvType::kF16;
+  };
+
+  struct Args {
+    vk::BufferRange qkv;  ///< float [rows][row_stride]: q of all heads, then k, then v of the kv
+                          ///< heads. q is rotated in place, k and v stay.
+    vk::BufferRange rope_table;   ///< vec2 [n_positions][rope_dims / 2] (rope_table.hpp)
+    vk::BufferRange positions;    ///< uint32 [rows]; the KV index of the row in its sequence too
+    vk::BufferRange row_seq;      ///< uint32 [rows]: the row of the block table
+    vk::BufferRange block_table;  ///< uint64 [seq][table_stride]: addresses of KV blocks
+    vk::BufferRange kv;           ///< KV memory, or any part of it that attention declares read
+    uint32_t rows = 0;
+    uint32_t row_stride = 0;  ///< floats
+    uint32_t table_stride = 0;
+    uint32_t layer_offset_bytes = 0;  ///< KvLayout::layer_offset_bytes
+  };
+
+  /// Declare "rope_kv.f16" or "rope_kv.f32". In F16, values round to nearest even on every device
+  /// and saturate at +-65504. Errors: kInvalidArgument for a shape out of range.
+  static Result<RopeKv> plan(vk::PipelineLibrary& pipelines, const Shape& shape);
+
+  void record(vk::Recorder& recorder, const Args& args) const;
+
+ private:
+  Shape shape_;
+  const vk::Pipeline* pipeline_ = nullptr;
+};
+
+}  // namespace pumice::ops

@@ -1,0 +1,169 @@
+#include <cmath>
+#include <limits>
+
+#include "shaders/common/paged_kv_case.hpp"
+#include "shaders/op_case.hpp"
+#include "shaders/rope_kv/rope_kv.hpp"
+#include "shaders/rope_kv/rope_table.hpp"
+
+namespace pumice::ops {
+namespace {
+
+constexpr double kEpsilon = 0x1p-24;  // half an ulp of a float, relative
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr uint32_t kLayers = 3;
+constexpr uint32_t kLayer = 1;
+
+struct Case {
+  RopeKv::Shape shape;
+  std::vector<uint32_t> positions;  // of each row
+  std::vector<uint32_t> row_seq;
+};
+
+struct Rotated {
+  double value;
+  double bound;
+};
+
+/// Element `d` of a head, rotated. The bound is of three roundings: two products and a sum.
+Rotated rotate(const RopeKv::Shape& shape, const float* head, uint32_t d, const float* angles) {
+  if (d >= shape.rope_dims) return {head[d], 0};
+  const bool halves = shape.pairs == RopePairs::kHalves;
+  const uint32_t half = shape.rope_dims / 2;
+  const uint32_t pair = halves ? d % half : d / 2;
+  const uint32_t first = halves ? pair : 2 * pair;
+  const uint32_t second = halves ? pair + half : 2 * pair + 1;
+  const double c = angles[2 * pair];
+  const double s = angles[2 * pair + 1];
+  const double straight = head[d] * c;
+  const double crossed = d == first ? -head[second] * s : head[first] * s;
+  return {straight + crossed, 3 * kEpsilon * (std::abs(straight) + std::abs(crossed))};
+}
+
+/// What a cache of halves keeps of a value: the nearest, or the largest.
+Rotated stored_as_half(const Rotated& x) {
+  const double value = std::clamp(x.value, -65504.0, 65504.0);
+  return {value, x.bound + std::max(0x1p-11 * std::abs(value), 0x1p-25)};
+}
+
+Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
+  const RopeKv::Shape& shape = test.shape;
+  const auto rows = static_cast<uint32_t>(test.positions.size());
+  const uint32_t stride = (shape.n_heads + 2 * shape.n_kv_heads) * shape.head_dim + 4;
+  auto qkv = OpBed::normal_floats(size_t{rows} * stride, 1);
+  if (shape.kv_type == KvType::kF16) {  // beyond the range of a half, and below its normal range
+    qkv[(shape.n_heads + shape.n_kv_heads) * shape.head_dim] = 1e6f;
+    qkv[(shape.n_heads + shape.n_kv_heads) * shape.head_dim + 1] = -65519.0f;
+    qkv[(shape.n_heads + shape.n_kv_heads) * shape.head_dim + 2] = 1.3e-6f;
+    qkv[(shape.n_heads + shape.n_kv_heads) * shape.head_dim + 3] = -3e-8f;
+  }
+  const uint32_t n_positions = *std::max_element(test.positions.begin(), test.positions.end()) + 1;
+  PUMICE_TRY(const RopeFrequencies frequencies, rope_frequencies({.dims = shape.rope_dims}));
+  std::vector<float> table(size_t{n_positions} * shape.rope_dims);
+  fill_rope_table(frequencies, 0, table);
+
+  std::vector<uint32_t> contexts;
+  for (uint32_t row = 0; row < rows; ++row) {
+    contexts.resize(std::max<size_t>(contexts.size(), test.row_seq[row] + 1));
+    contexts[test.row_seq[row]] = std::max(contexts[test.row_seq[row]], test.positions[row] + 1);
+  }
+  const PagedKvCase paged({.type = shape.kv_type,
+                           .n_layers = kLayers,
+                           .n_kv_heads = shape.n_kv_heads,
+                           .head_dim = shape.head_dim},
+                          contexts);
+
+  RopeKv::Args args{.rows = rows,
+                    .row_stride = stride,
+                    .table_stride = paged.table_stride(),
+                    .layer_offset_bytes = paged.layout().layer_offset_bytes(kLayer)};
+  PUMICE_TRY(const vk::BufferRange pristine, bed.input(qkv));
+  PUMICE_TRY(args.qkv, bed.output(qkv.size() * 4));
+  if (!table.empty()) {
+    PUMICE_TRY(args.rope_table, bed.input(table));
+  }
+  PUMICE_TRY(args.positions, bed.input(test.positions));
+  PUMICE_TRY(args.row_seq, bed.input(test.row_seq));
+  PUMICE_TRY(args.kv, bed.output(paged.size_bytes()));
+  PUMICE_TRY(args.block_table, bed.input(paged.table(args.kv.address())));
+  PUMICE_TRY(const RopeKv op, RopeKv::plan(bed.pipelines(), shape));
+
+  Expectation q_expected{.name = "qkv",
+                         .output = args.qkv,
+                         .reference = {qkv.begin(), qkv.end()},
+                         .bound = std::vector<double>(qkv.size(), 0)};
+  const bool halves = shape.kv_type == KvType::kF16;
+  const size_t kv_elements = paged.size_bytes() / paged.layout().element_bytes();
+  Expectation kv_expected{.name = "kv",
+                          .output = args.kv,
+                          .reference = std::vector<double>(kv_elements, kNaN),
+                          .bound = std::vector<double>(kv_elements, 0),
+                          .halves = halves};
+  for (uint32_t row = 0; row < rows; ++row) {
+    const float* angles = table.data() + size_t{test.positions[row]} * shape.rope_dims;
+    const size_t first = size_t{row} * stride;
+    const auto expect_kv = [&](uint64_t at, const Rotated& x) {
+      const Rotated kept = halves ? stored_as_half(x) : x;
+      kv_expected.reference[at] = kept.value;
+      kv_expected.bound[at] = kept.bound;
+    };
+    for (uint32_t head = 0; head < shape.n_heads; ++head) {
+      for (uint32_t d = 0; d < shape.head_dim; ++d) {
+        const size_t head_first = first + size_t{head} * shape.head_dim;
+        const Rotated x = rotate(shape, &qkv[head_first], d, angles);
+        q_expected.reference[head_first + d] = x.value;
+        q_expected.bound[head_first + d] = x.bound;
+      }
+    }
+    for (uint32_t head = 0; head < shape.n_kv_heads; ++head) {
+      const float* k = &qkv[first + (size_t{shape.n_heads} + head) * shape.head_dim];
+      const float* v = k + size_t{shape.n_kv_heads} * shape.head_dim;
+      for (uint32_t d = 0; d < shape.head_dim; ++d) {
+        const uint32_t position = test.positions[row];
+        expect_kv(paged.k_index(kLayer, test.row_seq[row], position, head, d),
+                  rotate(shape, k, d, angles));
+        expect_kv(paged.v_index(kLayer, test.row_seq[row], position, head, d), {v[d], 0});
+      }
+    }
+  }
+  return PreparedOp{.record =
+                        [=](vk::Recorder& recorder) {
+                          recorder.copy(pristine, args.qkv);
+                          op.record(recorder, args);
+                        },
+                    .expected = {std::move(q_expected), std::move(kv_expected)}};
+}
+
+}  // namespace
+
+std::vector<OpCase> rope_kv_cases() {
+  using enum RopePairs;
+  using enum KvType;
+  const std::vector<uint32_t> chunk = {14, 15, 16, 17, 18};
+  const Case tests[] = {
+      {{1, 1, 8, 8, kAdjacent, kF32}, {0}, {0}},
+      {{8, 4, 8, 8, kAdjacent, kF16}, {40, 0, 15, 16}, {2, 0, 1, 1}},
+      {{3, 1, 16, 16, kHalves, kF16}, chunk, {0, 0, 0, 0, 0}},
+      {{4, 2, 64, 64, kAdjacent, kF16}, chunk, {1, 1, 1, 1, 1}},
+      {{4, 2, 64, 64, kAdjacent, kF32}, chunk, {0, 0, 0, 0, 0}},
+      {{5, 5, 80, 32, kHalves, kF32}, {3, 1000, 4}, {0, 1, 0}},
+      {{2, 1, 80, 20, kAdjacent, kF16}, {31, 32}, {0, 0}},
+      {{2, 2, 40, 40, kHalves, kF16}, {7, 8}, {0, 1}},
+      {{32, 8, 128, 128, kAdjacent, kF16}, {130, 255, 5}, {0, 1, 2}},
+      {{3, 3, 256, 256, kHalves, kF32}, {33}, {0}},
+      {{2, 1, 64, 0, kAdjacent, kF16}, {2, 3}, {0, 0}},
+  };
+  std::vector<OpCase> cases;
+  for (const Case& test : tests) {
+    const RopeKv::Shape& s = test.shape;
+    cases.push_back({.op = "rope_kv",
+                     .name = fmt::format("heads={}/{} head_dim={} dims={} {} {} rows={}", s.n_heads,
+                                         s.n_kv_heads, s.head_dim, s.rope_dims,
+                                         s.pairs == kHalves ? "halves" : "adjacent",
+                                         s.kv_type == kF16 ? "f16" : "f32", test.positions.size()),
+                     .prepare = [test](OpBed& bed) { return prepare(bed, test); }});
+  }
+  return cases;
+}
+
+}  // namespace pumice::ops

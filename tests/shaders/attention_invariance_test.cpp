@@ -1,0 +1,95 @@
+// What a row's attention is worth does not depend on how the rows came: bit for bit.
+#include <gtest/gtest.h>
+
+#include "shaders/flash_attention/flash_attention.hpp"
+#include "shaders/op_case.hpp"
+#include "shaders/spirv.hpp"
+#include "tests/gpu_fixture.hpp"
+
+namespace pumice::ops {
+namespace {
+
+constexpr uint32_t kTokens = 150;
+constexpr FlashAttention::Shape kShape{
+    .n_heads = 6, .n_kv_heads = 2, .head_dim = 24, .kv_type = KvType::kF32};
+
+/// y of `kTokens` tokens of one sequence that arrive in chunks of these sizes, all in one call.
+std::vector<std::byte> attention_in_chunks(OpBed& bed, const std::vector<uint32_t>& chunk_sizes,
+                                           uint32_t split_tokens) {
+  Result<FlashAttention> op = FlashAttention::plan(bed.pipelines(), kShape);
+  EXPECT_TRUE(op.ok() && bed.pipelines().compile().ok());
+  std::vector<SequenceChunk> chunks;
+  uint32_t rows = 0;
+  for (const uint32_t n : chunk_sizes) {
+    chunks.push_back({.seq = 0, .first_row = rows, .n_rows = n, .first_position = rows});
+    rows += n;
+  }
+  EXPECT_EQ(rows, kTokens);
+  AttentionPlan plan;
+  plan_attention(chunks,
+                 {.tile_tokens = op->tile_tokens(),
+                  .split_tokens = split_tokens,
+                  .max_split_rows = UINT32_MAX},
+                 plan);
+
+  const KvLayout layout{.type = kShape.kv_type,
+                        .n_layers = 1,
+                        .n_kv_heads = kShape.n_kv_heads,
+                        .head_dim = kShape.head_dim};
+  const uint32_t n_blocks = (kTokens + kKvBlockTokens - 1) / kKvBlockTokens;
+  const uint32_t row_elements = kShape.n_heads * kShape.head_dim;
+  std::vector<uint32_t> positions(kTokens);
+  for (uint32_t i = 0; i < kTokens; ++i) positions[i] = i;
+  FlashAttention::Args args{.q_stride = row_elements, .table_stride = n_blocks, .scale = 0.2f};
+  args.q = *bed.input(OpBed::normal_floats(size_t{kTokens} * row_elements, 1));
+  args.kv = *bed.input(OpBed::normal_floats(n_blocks * layout.block_bytes() / 4, 2));
+  std::vector<uint64_t> table;
+  for (uint32_t i = 0; i < n_blocks; ++i) {
+    table.push_back(args.kv.address() + i * layout.block_bytes());
+  }
+  args.block_table = *bed.input(table);
+  args.positions = *bed.input(positions);
+  args.y = *bed.output(uint64_t{kTokens} * row_elements * 4);
+  vk::Recorder recorder(bed.device());
+  FlashAttention::ReduceArgs reduce{.y = args.y, .n_partials = plan.n_partials};
+  if (plan.n_partials > 0) {
+    reduce.partial_stats = args.partial_stats =
+        *bed.output(op->partial_stats_bytes(plan.n_partials));
+    reduce.partial_y = args.partial_y = *bed.output(op->partial_y_bytes(plan.n_partials));
+  }
+  if (!plan.tile_items.empty()) {
+    FlashAttention::Args tiles = args;
+    tiles.items = *bed.input(plan.tile_items);
+    tiles.n_items = static_cast<uint32_t>(plan.tile_items.size());
+    op->record_tiles(recorder, tiles);
+  }
+  if (!plan.row_items.empty()) {
+    FlashAttention::Args singles = args;
+    singles.items = *bed.input(plan.row_items);
+    singles.n_items = static_cast<uint32_t>(plan.row_items.size());
+    op->record_rows(recorder, singles);
+  }
+  if (!plan.reduce_items.empty()) {
+    reduce.items = *bed.input(plan.reduce_items);
+    reduce.n_items = static_cast<uint32_t>(plan.reduce_items.size());
+    op->record_reduce(recorder, reduce);
+  }
+  Result<vk::RecordedWork> work = recorder.finish();
+  EXPECT_TRUE(work.ok() && vk::run(*bed.device(), *work).ok());
+  return *vk::download(bed.device(), args.y);
+}
+
+TEST(AttentionInvariance, ChunksChangeNoBitOfAnyRow) {
+  PUMICE_REQUIRE_DEVICE(device);
+  vk::PipelineLibrary pipelines(device, "", spirv_hash());
+  OpBed bed(device, pipelines);
+  const std::vector<uint32_t> one_by_one(kTokens, 1);
+  for (const uint32_t split : {0u, 64u}) {
+    const auto whole = attention_in_chunks(bed, {kTokens}, split);
+    EXPECT_EQ(whole, attention_in_chunks(bed, one_by_one, split)) << "split " << split;
+    EXPECT_EQ(whole, attention_in_chunks(bed, {1, 63, 2, 1, 60, 23}, split)) << "split " << split;
+  }
+}
+
+}  // namespace
+}  // namespace pumice::ops
