@@ -75,4 +75,13 @@ SamplerConstants sampler_constants(const SamplerOptions& options) {
   return constants;
 }
 
+bool has_penalties(const SamplerOptions& options) {
+  return options.repeat_penalty != 1 || options.frequency_penalty != 0 ||
+         options.presence_penalty != 0;
+}
+
+bool is_plain_greedy(const SamplerOptions& options) {
+  return options.temperature == 0 && !has_penalties(options) && options.logit_bias.empty();
+}
+
 }  // namespace pumice

@@ -26,6 +26,11 @@ struct SamplerOptions {
   Status validate(size_t n_vocab) const;
 };
 
+/// Whether tokens in the prompt or the output change scores.
+bool has_penalties(const SamplerOptions& options);
+/// Whether the likeliest token is always chosen, by its logit alone.
+bool is_plain_greedy(const SamplerOptions& options);
+
 /// The options as numbers that CPU and GPU compute with, so that both use the same roundings.
 struct SamplerConstants {
   static constexpr uint32_t kOff = ~0u;

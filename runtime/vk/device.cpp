@@ -120,6 +120,18 @@ void Device::wait_idle() {
   fn_.vkDeviceWaitIdle(device_);
 }
 
+Status Device::check_fits(uint64_t bytes, std::string_view what) const {
+  const auto mebibytes = [](uint64_t n) { return static_cast<double>(n) / (1 << 20); };
+  const uint64_t used = ledger_.total_bytes();
+  const uint64_t budget = plan_.device_budget_bytes;
+  const uint64_t available = budget > used ? budget - used : 0;
+  if (bytes <= available) return {};
+  return make_error(ErrorCode::kDoesNotFit,
+                    "{} need {:.1f} MiB, {:.1f} MiB more than {} has free ({:.1f} of {:.1f} MiB)",
+                    what, mebibytes(bytes), mebibytes(bytes - available), snapshot_.name,
+                    mebibytes(available), mebibytes(budget));
+}
+
 Result<Slab> Device::allocate_slab(MemoryDomain domain, uint64_t size_bytes,
                                    const std::string& purpose) {
   const MemoryChoice& choice = plan_.domain(domain);

@@ -1,0 +1,40 @@
+// The bytes behind block numbers: KV memory, one arena per slab so that it can grow and shrink.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/result.hpp"
+#include "cache/block_pool.hpp"
+#include "shaders/common/kv_layout.hpp"
+#include "vk/memory.hpp"
+
+namespace pumice {
+
+class KvMemory {
+ public:
+  /// Room for `n_blocks` blocks. Errors: kDoesNotFit, with nothing kept.
+  static Result<KvMemory> create(const std::shared_ptr<vk::Device>& device, const KvLayout& layout,
+                                 uint32_t n_blocks);
+
+  const KvLayout& layout() const { return layout_; }
+  uint32_t n_blocks() const { return n_blocks_; }
+
+  /// Device address of a block's first byte.
+  uint64_t address(BlockId block) const {
+    return slabs_[block / blocks_per_slab_].address() +
+           uint64_t{block % blocks_per_slab_} * layout_.block_bytes();
+  }
+
+  /// What ops declare when they touch the cache: one range stands for all of it.
+  const vk::BufferRange& range() const { return slabs_.front(); }
+
+ private:
+  KvLayout layout_;
+  uint32_t n_blocks_ = 0;
+  uint32_t blocks_per_slab_ = 1;
+  std::vector<vk::Arena> arenas_;
+  std::vector<vk::BufferRange> slabs_;
+};
+
+}  // namespace pumice

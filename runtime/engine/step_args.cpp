@@ -1,0 +1,39 @@
+#include "engine/step_args.hpp"
+
+namespace pumice {
+
+Result<StepArgs> StepArgs::create(const std::shared_ptr<vk::Device>& device,
+                                  const StepCapacity& capacity) {
+  const uint64_t rows = capacity.rows;
+  const uint64_t logit_rows = capacity.logit_rows;
+  const uint64_t items = capacity.attention_items;
+  constexpr uint64_t kGridBytes = sizeof(ops::FlashAttention::GridWords);
+  constexpr uint64_t kAlignment = 256;
+  const uint64_t expected =
+      3 * rows * 4 + logit_rows * (4 + sizeof(ops::SamplingRow)) +
+      items * (2 * sizeof(ops::AttentionItem) + sizeof(ops::AttentionReduceItem)) + 3 * kGridBytes +
+      12 * kAlignment;
+  StepArgs args(vk::Arena(device, MemoryDomain::kUpload, "step arguments", expected));
+  const struct {
+    vk::BufferRange* range;
+    uint64_t bytes;
+  } arrays[] = {
+      {&args.tokens, rows * 4},
+      {&args.positions, rows * 4},
+      {&args.row_seq, rows * 4},
+      {&args.logit_rows, logit_rows * 4},
+      {&args.tile_items, items * sizeof(ops::AttentionItem)},
+      {&args.row_items, items * sizeof(ops::AttentionItem)},
+      {&args.reduce_items, items * sizeof(ops::AttentionReduceItem)},
+      {&args.tile_grid, kGridBytes},
+      {&args.row_grid, kGridBytes},
+      {&args.reduce_grid, kGridBytes},
+      {&args.sampling, logit_rows * sizeof(ops::SamplingRow)},
+  };
+  for (const auto& array : arrays) {
+    PUMICE_TRY(*array.range, args.arena_.allocate(array.bytes));
+  }
+  return args;
+}
+
+}  // namespace pumice

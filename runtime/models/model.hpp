@@ -1,0 +1,24 @@
+// A model ready to run: its description and its weights on one device. Shared by engines.
+#pragma once
+
+#include <memory>
+
+#include "base/result.hpp"
+#include "models/families.hpp"
+#include "models/weights.hpp"
+
+namespace pumice {
+
+struct Model {
+  ModelDescription description;
+  ModelWeights weights;
+
+  const ModelConfig& config() const { return description.config; }
+
+  /// Describe, check and upload. Errors: kBadFile, kDoesNotFit (saying by how much), kDeviceLost.
+  static Result<std::shared_ptr<const Model>> load(const std::shared_ptr<vk::Device>& device,
+                                                   const GgufFile& file,
+                                                   const ModelWeights::Progress& progress = {});
+};
+
+}  // namespace pumice

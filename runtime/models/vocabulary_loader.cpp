@@ -1,0 +1,54 @@
+#include "models/vocabulary_loader.hpp"
+
+namespace pumice {
+namespace {
+
+constexpr uint64_t kMaxTokens = 1u << 22;
+
+Result<std::vector<std::string_view>> strings(const GgufFile& file, std::string_view key) {
+  if (file.find(key) == nullptr) return std::vector<std::string_view>{};
+  PUMICE_TRY(const GgufStrings values, file.get_strings(key));
+  if (values.size() > kMaxTokens) {
+    return make_error(ErrorCode::kBadFile, "{}: {} strings exceed {}", key, values.size(),
+                      kMaxTokens);
+  }
+  return std::vector<std::string_view>(values.begin(), values.end());
+}
+
+template <typename T>
+Result<std::vector<T>> numbers(const GgufFile& file, std::string_view key) {
+  if (file.find(key) == nullptr) return std::vector<T>{};
+  return file.get_vector<T>(key, kMaxTokens);
+}
+
+template <typename T>
+Result<std::optional<T>> optional(const GgufFile& file, std::string_view key) {
+  if (file.find(key) == nullptr) return std::optional<T>{};
+  PUMICE_TRY(const T value, file.get<T>(key));
+  return std::optional<T>(value);
+}
+
+}  // namespace
+
+Result<Tokenizer> load_tokenizer(const GgufFile& file) {
+  if (file.find("tokenizer.ggml.tokens") == nullptr) {
+    return make_error(ErrorCode::kBadFile, "the file has no tokenizer.ggml.tokens: no vocabulary");
+  }
+  VocabularyData data;
+  PUMICE_TRY(data.model, file.get<std::string_view>("tokenizer.ggml.model"));
+  PUMICE_TRY(data.pre_tokenizer, file.get_or<std::string_view>("tokenizer.ggml.pre", ""));
+  PUMICE_TRY(data.tokens, strings(file, "tokenizer.ggml.tokens"));
+  PUMICE_TRY(data.scores, numbers<float>(file, "tokenizer.ggml.scores"));
+  PUMICE_TRY(data.types, numbers<int32_t>(file, "tokenizer.ggml.token_type"));
+  PUMICE_TRY(data.merges, strings(file, "tokenizer.ggml.merges"));
+  PUMICE_TRY(data.bos_id, optional<uint32_t>(file, "tokenizer.ggml.bos_token_id"));
+  PUMICE_TRY(data.eos_id, optional<uint32_t>(file, "tokenizer.ggml.eos_token_id"));
+  PUMICE_TRY(data.unknown_id, optional<uint32_t>(file, "tokenizer.ggml.unknown_token_id"));
+  PUMICE_TRY(data.eot_id, optional<uint32_t>(file, "tokenizer.ggml.eot_token_id"));
+  PUMICE_TRY(data.add_bos, optional<bool>(file, "tokenizer.ggml.add_bos_token"));
+  PUMICE_TRY(data.add_eos, optional<bool>(file, "tokenizer.ggml.add_eos_token"));
+  PUMICE_TRY(data.add_space_prefix, optional<bool>(file, "tokenizer.ggml.add_space_prefix"));
+  return Tokenizer::create(data);
+}
+
+}  // namespace pumice

@@ -1,0 +1,21 @@
+// A subcommand: options bound to a CLI11 app, and what runs when it was chosen. One file each.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+#include "base/result.hpp"
+
+namespace pumice::tools {
+
+struct Command {
+  CLI::App* app = nullptr;
+  std::function<Status()> run;
+};
+
+Command add_run(CLI::App& app);
+Command add_info(CLI::App& app);
+Command add_tokenize(CLI::App& app);
+Command add_logits(CLI::App& app);
+
+}  // namespace pumice::tools

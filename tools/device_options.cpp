@@ -1,0 +1,60 @@
+#include "tools/device_options.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+#include "vk/device_choice.hpp"
+
+namespace pumice::tools {
+
+void DeviceOptions::add_to(CLI::App& app) {
+  app.add_option("--device,--dev", selector,
+                 "Device: index, part of its name, or UUID (default: the best one)")
+      ->envname("PUMICE_DEVICE");
+  app.add_flag("--list-devices", list, "List the Vulkan devices and exit");
+}
+
+Result<std::shared_ptr<Instance>> open_instance(const Logger& logger) {
+  InstanceOptions options;
+  const char* validation = std::getenv("PUMICE_VALIDATION");
+  options.validation = options.sync_validation =
+      validation != nullptr && std::string_view(validation) == "1";
+  options.logger = logger;
+  PUMICE_TRY(Instance instance, Instance::create(options));
+  return std::make_shared<Instance>(std::move(instance));
+}
+
+Result<std::shared_ptr<vk::Device>> open_device(const DeviceOptions& options,
+                                                const Logger& logger) {
+  PUMICE_TRY(const std::shared_ptr<Instance> instance, open_instance(logger));
+  PUMICE_TRY(const std::vector<DeviceSnapshot> snapshots, instance->snapshots());
+  PUMICE_TRY(const size_t index, choose_device(snapshots, options.selector));
+  PUMICE_TRY(DevicePlan plan, plan_device(snapshots[index]));
+  log_plan(snapshots[index], plan, logger);
+  return vk::Device::create(instance, index, snapshots[index], std::move(plan), logger);
+}
+
+Status print_devices(const Logger& logger) {
+  PUMICE_TRY(const std::shared_ptr<Instance> instance, open_instance(logger));
+  PUMICE_TRY(const std::vector<DeviceSnapshot> snapshots, instance->snapshots());
+  for (size_t i = 0; i < snapshots.size(); ++i) {
+    const DeviceSnapshot& device = snapshots[i];
+    std::string lacks;
+    for (const std::string& requirement : missing_requirements(device)) {
+      lacks += (lacks.empty() ? "  not usable, lacks: " : ", ") + requirement;
+    }
+    uint64_t memory_bytes = 0;
+    for (const MemoryHeap& heap : device.heaps) {
+      if (heap.device_local) memory_bytes += heap.size_bytes;
+    }
+    fmt::print("{}  {}  {}  {} {}  Vulkan {}  {:.1f} GiB  {}{}\n", i, device.name,
+               device_type_name(device.type), device.driver_name, device.driver_info,
+               format_api_version(device.api_version),
+               static_cast<double>(memory_bytes) / (1 << 30), format_uuid(device.device_uuid),
+               lacks);
+  }
+  return {};
+}
+
+}  // namespace pumice::tools

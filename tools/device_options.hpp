@@ -1,0 +1,30 @@
+// The flags that choose a device, and opening it.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+
+#include "base/log.hpp"
+#include "base/result.hpp"
+#include "vk/device.hpp"
+
+namespace pumice::tools {
+
+struct DeviceOptions {
+  std::string selector;
+  bool list = false;
+
+  /// --device/-dev and --list-devices.
+  void add_to(CLI::App& app);
+};
+
+/// Validation layers are on when PUMICE_VALIDATION=1.
+Result<std::shared_ptr<Instance>> open_instance(const Logger& logger);
+
+Result<std::shared_ptr<vk::Device>> open_device(const DeviceOptions& options, const Logger& logger);
+
+/// One line a device on stdout: index, name, type, driver, memory, and what it lacks.
+Status print_devices(const Logger& logger);
+
+}  // namespace pumice::tools

@@ -1,0 +1,202 @@
+// pumice info: the devices of this machine, or what is in a GGUF file.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "engine/engine.hpp"
+#include "format/gguf.hpp"
+#include "models/families.hpp"
+#include "shaders/spirv.hpp"
+#include "tools/command.hpp"
+#include "tools/device_options.hpp"
+#include "tools/terminal.hpp"
+#include "vk/snapshot_json.hpp"
+
+namespace pumice::tools {
+namespace {
+
+using Json = nlohmann::json;
+
+struct InfoOptions {
+  std::string model;
+  DeviceOptions device;
+  bool json = false;
+  bool verbose = false;
+};
+
+void print_json(const Json& json) {
+  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
+Json describe_device(const DeviceSnapshot& snapshot) {
+  Json json{{"snapshot", snapshot_to_json(snapshot)},
+            {"missing_requirements", missing_requirements(snapshot)}};
+  const Result<DevicePlan> plan = plan_device(snapshot);
+  if (!plan.ok()) return json;
+  json["class"] = device_class_name(plan->device_class);
+  json["subgroup_size"] = plan->subgroup_size;
+  json["budget_bytes"] = plan->device_budget_bytes;
+  json["slab_bytes"] = plan->slab_bytes;
+  for (const OptionalCapability& capability : plan->optional) {
+    json["optional"].push_back({{"name", capability.name},
+                                {"enabled", capability.enabled},
+                                {"reason", capability.reason}});
+  }
+  for (const QuirkNote& note : plan->quirks.notes) {
+    json["quirks"].push_back({{"name", note.name}, {"reason", note.reason}});
+  }
+  return json;
+}
+
+void print_device(size_t index, const DeviceSnapshot& snapshot) {
+  fmt::print("{}  {} ({}, {} {}, Vulkan {})\n", index, snapshot.name,
+             device_type_name(snapshot.type), snapshot.driver_name, snapshot.driver_info,
+             format_api_version(snapshot.api_version));
+  fmt::print("   UUID {}\n", format_uuid(snapshot.device_uuid));
+  const Result<DevicePlan> plan = plan_device(snapshot);
+  if (!plan.ok()) {
+    fmt::print("   not usable: {}\n", plan.error().message);
+    return;
+  }
+  fmt::print(
+      "   class {}, subgroups of {}, {} KiB shared memory, {:.1f} GiB budget in slabs of {:.0f} "
+      "MiB\n",
+      device_class_name(plan->device_class), plan->subgroup_size, plan->max_shared_bytes >> 10,
+      static_cast<double>(plan->device_budget_bytes) / (1 << 30),
+      static_cast<double>(plan->slab_bytes) / (1 << 20));
+  std::string used;
+  for (const OptionalCapability& capability : plan->optional) {
+    if (capability.enabled) used += (used.empty() ? "" : " ") + capability.name;
+  }
+  fmt::print("   optional features in use: {}\n", used.empty() ? "none" : used);
+  for (const OptionalCapability& capability : plan->optional) {
+    if (!capability.enabled) fmt::print("   without {}: {}\n", capability.name, capability.reason);
+  }
+  for (const QuirkNote& note : plan->quirks.notes) {
+    fmt::print("   quirk {}: {}\n", note.name, note.reason);
+  }
+}
+
+Status show_devices(const InfoOptions& options) {
+  PUMICE_TRY(const std::shared_ptr<Instance> instance,
+             open_instance(stderr_logger(options.verbose)));
+  PUMICE_TRY(const std::vector<DeviceSnapshot> snapshots, instance->snapshots());
+  Json devices = Json::array();
+  for (size_t i = 0; i < snapshots.size(); ++i) {
+    if (options.json) {
+      devices.push_back(describe_device(snapshots[i]));
+    } else {
+      print_device(i, snapshots[i]);
+    }
+  }
+  if (options.json) {
+    print_json(
+        {{"version", PUMICE_VERSION}, {"shaders", spirv_modules().size()}, {"devices", devices}});
+  } else {
+    fmt::print("{} shader modules in this build\n", spirv_modules().size());
+  }
+  return {};
+}
+
+/// Device bytes of running this model with its full context, one sequence, F16 KV.
+struct MemoryEstimate {
+  uint64_t weights_bytes;
+  uint64_t kv_bytes_per_token;
+  uint64_t kv_bytes;
+  uint64_t buffer_bytes;
+};
+
+MemoryEstimate estimate_memory(const GgufFile& file, const ModelDescription& model) {
+  const KvLayout layout = model.config.kv_layout(KvType::kF16);
+  const uint64_t per_token = layout.block_bytes() / kKvBlockTokens;
+  const EngineOptions defaults;
+  const DecoderLimits limits{.rows = std::min(defaults.token_budget, model.config.context_length),
+                             .logit_rows = 1,
+                             .context_tokens = model.config.context_length};
+  return {.weights_bytes = resident_weight_bytes(file, model),
+          .kv_bytes_per_token = per_token,
+          .kv_bytes = per_token * model.config.context_length,
+          .buffer_bytes = Decoder::buffer_bytes(model.config, limits)};
+}
+
+std::string shape_of(const GgufTensor& tensor) {
+  std::string shape = std::to_string(tensor.dims[0]);
+  for (uint32_t i = 1; i < tensor.n_dims; ++i) shape += " x " + std::to_string(tensor.dims[i]);
+  return shape;
+}
+
+void print_model(const InfoOptions& options, const GgufFile& file) {
+  fmt::print("{}: GGUF v{}, {} bytes, {} tensors\n\nmetadata\n", options.model, file.version(),
+             file.size_bytes(), file.tensors().size());
+  for (const GgufValue& value : file.metadata()) {
+    fmt::print("  {} = {}\n", printable(value.key), value.describe());
+  }
+  fmt::print("\ntensors\n");
+  for (const GgufTensor& tensor : file.tensors()) {
+    fmt::print("  {:<40} {:>8}  {}\n", printable(tensor.name), tensor.type->name, shape_of(tensor));
+  }
+  const Result<ModelDescription> model = describe_model(file);
+  if (!model.ok()) {
+    fmt::print("\nnot a model Pumice can run: {}\n", model.error().message);
+    return;
+  }
+  const MemoryEstimate memory = estimate_memory(file, *model);
+  const auto mebibytes = [](uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
+  fmt::print("\nmemory estimate (one sequence, F16 KV)\n");
+  fmt::print("  weights      {:>10.1f} MiB\n", mebibytes(memory.weights_bytes));
+  fmt::print("  KV cache     {:>10.1f} MiB for {} tokens, {} bytes a token\n",
+             mebibytes(memory.kv_bytes), model->config.context_length, memory.kv_bytes_per_token);
+  fmt::print("  buffers      {:>10.1f} MiB\n", mebibytes(memory.buffer_bytes));
+}
+
+void print_model_json(const InfoOptions& options, const GgufFile& file) {
+  Json json{
+      {"file", options.model}, {"gguf_version", file.version()}, {"size_bytes", file.size_bytes()}};
+  json["metadata"] = Json::object();
+  for (const GgufValue& value : file.metadata())
+    json["metadata"][std::string(value.key)] = value.describe();
+  json["tensors"] = Json::array();
+  for (const GgufTensor& tensor : file.tensors()) {
+    json["tensors"].push_back(
+        {{"name", tensor.name},
+         {"type", tensor.type->name},
+         {"shape", std::vector<uint64_t>(tensor.dims.begin(), tensor.dims.begin() + tensor.n_dims)},
+         {"bytes", tensor.n_bytes}});
+  }
+  const Result<ModelDescription> model = describe_model(file);
+  json["runnable"] = model.ok();
+  if (model.ok()) {
+    const MemoryEstimate memory = estimate_memory(file, *model);
+    json["memory"] = {{"weights_bytes", memory.weights_bytes},
+                      {"kv_bytes_per_token", memory.kv_bytes_per_token},
+                      {"kv_bytes", memory.kv_bytes},
+                      {"buffer_bytes", memory.buffer_bytes}};
+  } else {
+    json["reason"] = model.error().message;
+  }
+  print_json(json);
+}
+
+Status info(const InfoOptions& options) {
+  if (options.device.list) return print_devices(stderr_logger(options.verbose));
+  if (options.model.empty()) return show_devices(options);
+  PUMICE_TRY(const GgufFile file, GgufFile::open(options.model));
+  options.json ? print_model_json(options, file) : print_model(options, file);
+  return {};
+}
+
+}  // namespace
+
+Command add_info(CLI::App& app) {
+  auto options = std::make_shared<InfoOptions>();
+  CLI::App* command = app.add_subcommand("info", "Describe this machine's devices, or a GGUF file");
+  command->add_option("-m,--model", options->model,
+                      "Describe this GGUF file instead of the devices");
+  command->add_flag("--list-devices", options->device.list, "List the Vulkan devices, a line each");
+  command->add_flag("--json", options->json, "Print JSON");
+  command->add_flag("-v,--verbose", options->verbose, "Log every stage to stderr");
+  command->footer("Examples:\n  pumice info\n  pumice info -m model.gguf --json");
+  return {command, [options] { return info(*options); }};
+}
+
+}  // namespace pumice::tools

@@ -1,0 +1,125 @@
+// pumice logits: the logits of every position of a prompt, as raw floats.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <fstream>
+
+#include "models/vocabulary_loader.hpp"
+#include "tools/command.hpp"
+#include "tools/session.hpp"
+#include "tools/terminal.hpp"
+
+namespace pumice::tools {
+namespace {
+
+struct LogitsOptions {
+  ModelOptions model;
+  std::string prompt;
+  std::string file;
+  std::string tokens;
+  std::string output;
+  CLI::Option* prompt_option = nullptr;
+};
+
+Result<std::vector<TokenId>> tokens_of(const LogitsOptions& options, const GgufFile& file) {
+  if (!options.tokens.empty()) return parse_token_list(options.tokens);
+  PUMICE_TRY(
+      const std::string text,
+      read_prompt(options.prompt_option->count() > 0 ? &options.prompt : nullptr, options.file));
+  PUMICE_TRY(const Tokenizer tokenizer, load_tokenizer(file));
+  return tokenizer.encode(text, {.parse_special = true});
+}
+
+/// Writes to a temporary beside the target, renamed when complete: an error leaves nothing behind.
+class OutputFile {
+ public:
+  static Result<std::unique_ptr<OutputFile>> create(const std::string& path) {
+    auto output = std::make_unique<OutputFile>();
+    output->path_ = path;
+    output->temporary_ = path + ".partial";
+    output->stream_.open(output->temporary_, std::ios::binary | std::ios::trunc);
+    if (!output->stream_) return make_error(ErrorCode::kBadFile, "{}: cannot be written", path);
+    return output;
+  }
+  ~OutputFile() {
+    if (temporary_.empty()) return;
+    std::error_code error;
+    std::filesystem::remove(temporary_, error);
+  }
+  void write(std::span<const float> values) {
+    stream_.write(reinterpret_cast<const char*>(values.data()),
+                  static_cast<std::streamsize>(values.size_bytes()));
+  }
+  Status finish() {
+    stream_.close();
+    std::error_code error;
+    if (stream_) std::filesystem::rename(temporary_, path_, error);
+    if (!stream_ || error) return make_error(ErrorCode::kBadFile, "{}: cannot be written", path_);
+    temporary_.clear();
+    return {};
+  }
+
+ private:
+  std::string path_;
+  std::string temporary_;
+  std::ofstream stream_;
+};
+
+Status logits(const LogitsOptions& options) {
+  static_assert(std::endian::native == std::endian::little, "the file is little-endian");
+  const Logger logger = stderr_logger(options.model.verbose);
+  if (options.model.device.list) return print_devices(logger);
+  PUMICE_TRY_STATUS(options.model.validate());
+  if (options.output.empty()) {
+    return make_error(ErrorCode::kInvalidArgument, "no output: give a file with -o FILE");
+  }
+  PUMICE_TRY(const GgufFile file, GgufFile::open(options.model.model));
+  PUMICE_TRY(std::vector<TokenId> tokens, tokens_of(options, file));
+  if (tokens.empty()) return make_error(ErrorCode::kInvalidArgument, "the prompt has no tokens");
+  const auto n_tokens = static_cast<uint32_t>(tokens.size());
+  PUMICE_TRY(const Session session, Session::open(options.model, file, logger));
+  const EngineOptions engine_options{
+      .kv_type = options.model.kv_type(),
+      .context_tokens = options.model.context_tokens != 0 ? options.model.context_tokens : n_tokens,
+      .token_budget = options.model.token_budget,
+      .chunk_tokens = options.model.chunk_tokens,
+      .prompt_logits = true,
+      .greedy_only = true,
+      .profile = options.model.profile};
+  PUMICE_TRY(const std::unique_ptr<Engine> engine, session.make_engine(engine_options, logger));
+  PUMICE_TRY(const std::unique_ptr<OutputFile> output, OutputFile::create(options.output));
+  const auto write = [&](uint32_t, std::span<const float> row) { output->write(row); };
+  PUMICE_TRY(const RequestId id, engine->submit({.prompt = std::move(tokens), .on_logits = write}));
+  ProgressBar bar("computing logits");
+  while (!engine->idle()) {
+    PUMICE_TRY(const std::vector<StepEvent> events, engine->step());
+    for (const StepEvent& event : events) bar.update(event.computed_tokens, n_tokens);
+  }
+  engine->cancel(id);
+  PUMICE_TRY_STATUS(output->finish());
+  fmt::print(stderr, "{}: {} positions x {} logits\n", options.output, n_tokens,
+             session.model->config().n_vocab);
+  if (options.model.profile) fmt::print(stderr, "{}", engine->profiler().table());
+  return {};
+}
+
+}  // namespace
+
+Command add_logits(CLI::App& app) {
+  auto options = std::make_shared<LogitsOptions>();
+  CLI::App* command =
+      app.add_subcommand("logits", "Write the logits of every position of a prompt");
+  options->model.add_to(*command, "f32", "f32");
+  CLI::Option* tokens = command->add_option("--tokens", options->tokens, "Token ids, as 1,2,3");
+  options->prompt_option = command->add_option("-p,--prompt", options->prompt, "The prompt");
+  options->prompt_option->excludes(tokens);
+  command->add_option("-f,--file", options->file, "Read the prompt from a file")
+      ->excludes(tokens)
+      ->excludes(options->prompt_option);
+  command->add_option("-o,--output", options->output,
+                      "Where to write float32 [positions][vocabulary], little-endian");
+  command->footer("Example: pumice logits -m model.gguf --tokens 1,403,407 -o out.f32");
+  return {command, [options] { return logits(*options); }};
+}
+
+}  // namespace pumice::tools

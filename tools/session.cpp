@@ -1,0 +1,108 @@
+#include "tools/session.hpp"
+
+#include <charconv>
+
+#include "shaders/spirv.hpp"
+#include "tools/terminal.hpp"
+
+namespace pumice::tools {
+
+void ModelOptions::add_to(CLI::App& app, const std::string& default_math,
+                          const std::string& default_kv) {
+  math = default_math;
+  kv_type_k = kv_type_v = default_kv;
+  app.add_option("-m,--model", model, "GGUF model file")->envname("PUMICE_MODEL");
+  app.add_option("-c,--ctx-size", context_tokens,
+                 "Context in tokens (default: as much as this run needs)")
+      ->envname("PUMICE_CTX_SIZE")
+      ->check(CLI::Range(1u, 1u << 24));
+  app.add_option("-b,--batch-size", token_budget, "Most tokens computed in one step")
+      ->envname("PUMICE_BATCH_SIZE")
+      ->capture_default_str()
+      ->check(CLI::Range(1u, 1u << 16));
+  app.add_option("--ubatch-size,--ub", chunk_tokens, "-ub: most prompt tokens computed in one step")
+      ->envname("PUMICE_UBATCH_SIZE")
+      ->capture_default_str()
+      ->check(CLI::Range(1u, 1u << 16));
+  app.add_option("--math", math, "Arithmetic: auto (the fastest this device does well) or f32")
+      ->envname("PUMICE_MATH")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"auto", "f32"}));
+  app.add_option("--cache-type-k,--ctk", kv_type_k, "-ctk: type of cached keys")
+      ->envname("PUMICE_CACHE_TYPE_K")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"f16", "f32"}));
+  app.add_option("--cache-type-v,--ctv", kv_type_v, "-ctv: type of cached values")
+      ->envname("PUMICE_CACHE_TYPE_V")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"f16", "f32"}));
+  device.add_to(app);
+  app.add_flag("-v,--verbose", verbose, "Log every stage to stderr");
+  app.add_flag("--profile", profile, "Time every kernel and print a table to stderr (slower)");
+}
+
+Status ModelOptions::validate() const {
+  if (model.empty()) {
+    return make_error(ErrorCode::kInvalidArgument, "no model: give one with -m FILE");
+  }
+  if (kv_type_k != kv_type_v) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "-ctk {} and -ctv {}: keys and values must have one type", kv_type_k,
+                      kv_type_v);
+  }
+  return {};
+}
+
+KvType ModelOptions::kv_type() const { return kv_type_k == "f32" ? KvType::kF32 : KvType::kF16; }
+
+Result<Session> Session::open(const ModelOptions& options, const GgufFile& file,
+                              const Logger& logger) {
+  Session session;
+  PUMICE_TRY(session.device, open_device(options.device, logger));
+  session.pipelines =
+      std::make_shared<vk::PipelineLibrary>(session.device, cache_directory(), spirv_hash());
+  ProgressBar bar("loading the model");
+  PUMICE_TRY(session.model, Model::load(session.device, file, [&](uint64_t done, uint64_t total) {
+               bar.update(done, total);
+             }));
+  logger.info("loaded {}: {} layers, {} wide, {} vocabulary", options.model,
+              session.model->config().n_layers, session.model->config().n_embd,
+              session.model->config().n_vocab);
+  return session;
+}
+
+Result<std::unique_ptr<Engine>> Session::make_engine(const EngineOptions& options,
+                                                     const Logger& logger) const {
+  ProgressBar bar("compiling kernels");
+  const auto start = std::chrono::steady_clock::now();
+  PUMICE_TRY(std::unique_ptr<Engine> engine,
+             Engine::create(pipelines, model, options,
+                            [&](size_t done, size_t total) { bar.update(done, total); }));
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  logger.info("{} kernels ready in {:.2f} s", pipelines->compiled_count(), seconds.count());
+  for (const auto& [purpose, entry] : device->ledger().entries()) {
+    logger.debug("{:>16}: {:.1f} MiB", purpose,
+                 static_cast<double>(entry.current_bytes) / (1 << 20));
+  }
+  return engine;
+}
+
+Result<std::vector<TokenId>> parse_token_list(const std::string& text) {
+  std::vector<TokenId> tokens;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (true) {
+    TokenId token = 0;
+    const auto [next, error] = std::from_chars(at, end, token);
+    if (error != std::errc{} || (next != end && *next != ',')) {
+      return make_error(ErrorCode::kInvalidArgument,
+                        "--tokens: expected ids like 1,2,3; cannot read '{}'",
+                        std::string(at, std::min<size_t>(static_cast<size_t>(end - at), 20)));
+    }
+    tokens.push_back(token);
+    if (next == end) return tokens;
+    at = next + 1;
+  }
+}
+
+}  // namespace pumice::tools

@@ -1,0 +1,51 @@
+// What `run` and `logits` share: flags of model and engine, and everything opened from them.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+
+#include "engine/engine.hpp"
+#include "format/gguf.hpp"
+#include "text/tokenizer.hpp"
+#include "tools/device_options.hpp"
+
+namespace pumice::tools {
+
+struct ModelOptions {
+  std::string model;
+  DeviceOptions device;
+  uint32_t context_tokens = 0;
+  uint32_t token_budget = 512;
+  uint32_t chunk_tokens = 512;
+  std::string math = "auto";
+  std::string kv_type_k;
+  std::string kv_type_v;
+  bool verbose = false;
+  bool profile = false;
+
+  /// `default_math`, `default_kv`: what the subcommand uses unless told otherwise.
+  void add_to(CLI::App& app, const std::string& default_math, const std::string& default_kv);
+  Status validate() const;
+  KvType kv_type() const;
+};
+
+/// A model file on a device, with its pipelines.
+struct Session {
+  std::shared_ptr<vk::Device> device;
+  std::shared_ptr<vk::PipelineLibrary> pipelines;
+  std::shared_ptr<const Model> model;
+
+  /// Opens the device and loads the model with a progress bar.
+  static Result<Session> open(const ModelOptions& options, const GgufFile& file,
+                              const Logger& logger);
+
+  /// An engine for what `options` says; compiles pipelines with a progress bar.
+  Result<std::unique_ptr<Engine>> make_engine(const EngineOptions& options,
+                                              const Logger& logger) const;
+};
+
+/// Token ids checked against the vocabulary, of -p/-f/stdin or --tokens.
+Result<std::vector<TokenId>> parse_token_list(const std::string& text);
+
+}  // namespace pumice::tools

@@ -1,0 +1,122 @@
+#include "tools/terminal.hpp"
+
+#include <fmt/format.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+
+namespace pumice::tools {
+namespace {
+
+constexpr uint64_t kMaxPromptBytes = 64ull << 20;
+
+std::filesystem::path xdg_directory(const char* variable, const char* below_home) {
+  if (const char* directory = std::getenv(variable); directory != nullptr && *directory != '\0') {
+    return std::filesystem::path(directory) / "pumice";
+  }
+  if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0') {
+    return std::filesystem::path(home) / below_home / "pumice";
+  }
+  return {};
+}
+
+Result<std::string> read_stream(std::istream& stream, const std::string& name) {
+  std::string text;
+  char buffer[65536];
+  while (stream.read(buffer, sizeof buffer) || stream.gcount() > 0) {
+    text.append(buffer, static_cast<size_t>(stream.gcount()));
+    if (text.size() > kMaxPromptBytes) {
+      return make_error(ErrorCode::kDoesNotFit, "{}: larger than {} MiB", name,
+                        kMaxPromptBytes >> 20);
+    }
+  }
+  if (stream.bad()) return make_error(ErrorCode::kBadFile, "{}: cannot be read", name);
+  return text;
+}
+
+}  // namespace
+
+void print_error(const Error& error) {
+  std::string line = error.message;
+  for (char& c : line) {
+    if (c == '\n' || c == '\r') c = ' ';
+  }
+  fmt::print(stderr, "pumice: {}\n", line);
+}
+
+Logger stderr_logger(bool verbose) {
+  auto sink = std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
+  auto log = std::make_shared<spdlog::logger>("pumice", sink);
+  log->set_pattern("%^%H:%M:%S.%e %v%$");
+  log->set_level(spdlog::level::debug);
+  const auto forward = [log](LogLevel level, std::string_view line) {
+    constexpr spdlog::level::level_enum kLevels[] = {spdlog::level::debug, spdlog::level::info,
+                                                     spdlog::level::warn, spdlog::level::err};
+    log->log(kLevels[static_cast<size_t>(level)], "{}", line);
+  };
+  return Logger(forward, verbose ? LogLevel::kDebug : LogLevel::kWarning);
+}
+
+ProgressBar::ProgressBar(std::string title)
+    : title_(std::move(title)), started_(std::chrono::steady_clock::now()) {}
+
+ProgressBar::~ProgressBar() {
+  if (drawn_) fmt::print(stderr, "\r\033[K");
+}
+
+void ProgressBar::update(uint64_t done, uint64_t total) {
+  constexpr int kWidth = 30;
+  constexpr auto kMoment = std::chrono::milliseconds(200);
+  const std::lock_guard lock(mutex_);
+  if (isatty(STDERR_FILENO) == 0 || total == 0) return;
+  if (std::chrono::steady_clock::now() - started_ < kMoment) return;
+  const int percent =
+      static_cast<int>(100.0 * static_cast<double>(done) / static_cast<double>(total));
+  if (percent == last_percent_) return;
+  last_percent_ = percent;
+  drawn_ = true;
+  const int filled = kWidth * percent / 100;
+  fmt::print(stderr, "\r{} [{:#<{}}{:.<{}}] {:3}%", title_, "", filled, "", kWidth - filled,
+             percent);
+  std::fflush(stderr);
+}
+
+std::filesystem::path config_file() {
+  const std::filesystem::path directory = xdg_directory("XDG_CONFIG_HOME", ".config");
+  return directory.empty() ? directory : directory / "config.toml";
+}
+
+std::filesystem::path cache_directory() { return xdg_directory("XDG_CACHE_HOME", ".cache"); }
+
+Result<std::string> read_text_file(const std::filesystem::path& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    return make_error(ErrorCode::kBadFile, "{}: is a directory", path.string());
+  }
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return make_error(ErrorCode::kBadFile, "{}: cannot be opened", path.string());
+  return read_stream(file, path.string());
+}
+
+Result<std::string> read_prompt(const std::string* text, const std::string& file) {
+  std::string prompt;
+  if (text != nullptr) {
+    prompt = *text;
+  } else if (!file.empty()) {
+    PUMICE_TRY(prompt, read_text_file(file));
+  } else if (isatty(STDIN_FILENO) != 0) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "no prompt: give one with -p TEXT, -f FILE or on standard input");
+  } else {
+    PUMICE_TRY(prompt, read_stream(std::cin, "standard input"));
+  }
+  if (prompt.empty()) return make_error(ErrorCode::kInvalidArgument, "the prompt is empty");
+  return prompt;
+}
+
+}  // namespace pumice::tools

@@ -1,0 +1,65 @@
+// pumice tokenize: text to token ids.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "format/gguf.hpp"
+#include "models/vocabulary_loader.hpp"
+#include "tools/command.hpp"
+#include "tools/terminal.hpp"
+
+namespace pumice::tools {
+namespace {
+
+struct TokenizeOptions {
+  std::string model;
+  std::string prompt;
+  std::string file;
+  bool ids = false;
+  bool no_bos = false;
+  bool parse_special = false;
+  CLI::Option* prompt_option = nullptr;
+};
+
+Status tokenize(const TokenizeOptions& options) {
+  PUMICE_TRY(const GgufFile file, GgufFile::open(options.model));
+  PUMICE_TRY(const Tokenizer tokenizer, load_tokenizer(file));
+  PUMICE_TRY(
+      const std::string text,
+      read_prompt(options.prompt_option->count() > 0 ? &options.prompt : nullptr, options.file));
+  PUMICE_TRY(const std::vector<TokenId> tokens,
+             tokenizer.encode(
+                 text, {.add_special = !options.no_bos, .parse_special = options.parse_special}));
+  if (options.ids) {
+    fmt::print("{}\n", nlohmann::json(tokens).dump());
+    return {};
+  }
+  for (const TokenId token : tokens) {
+    const std::string piece(tokenizer.vocabulary().text(token));
+    using Json = nlohmann::json;
+    fmt::print("{:>7}  {}\n", token,
+               Json(piece).dump(-1, ' ', false, Json::error_handler_t::replace));
+  }
+  return {};
+}
+
+}  // namespace
+
+Command add_tokenize(CLI::App& app) {
+  auto options = std::make_shared<TokenizeOptions>();
+  CLI::App* command = app.add_subcommand("tokenize", "Show the tokens of a text");
+  command->add_option("-m,--model", options->model, "GGUF file; a vocabulary-only one will do")
+      ->envname("PUMICE_MODEL")
+      ->required();
+  options->prompt_option = command->add_option("-p,--prompt", options->prompt, "The text");
+  command->add_option("-f,--file", options->file, "Read the text from a file")
+      ->excludes(options->prompt_option);
+  command->add_flag("--ids", options->ids, "Print only the ids, as a JSON array");
+  command->add_flag("--no-bos", options->no_bos, "Do not add the beginning-of-sequence token");
+  command->add_flag("--parse-special", options->parse_special,
+                    "Read special tokens such as </s> in the text as themselves");
+  command->footer("Example: pumice tokenize -m model.gguf -p \"Once upon a time\" --ids");
+  return {command, [options] { return tokenize(*options); }};
+}
+
+}  // namespace pumice::tools
