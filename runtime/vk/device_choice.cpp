@@ -80,6 +80,12 @@ std::optional<Result<size_t>> pick(std::span<const DeviceSnapshot> devices, cons
                                    found->name, fmt::join(missing_requirements(*found), ", ")));
 }
 
+Error no_match(std::span<const DeviceSnapshot> devices, std::string_view selector) {
+  return make_error(ErrorCode::kNoDevice,
+                    "no device matches \"{}\" (an index, a name or a UUID): {}", selector,
+                    describe(devices));
+}
+
 }  // namespace
 
 Result<size_t> choose_device(std::span<const DeviceSnapshot> devices, std::string_view selector) {
@@ -97,6 +103,9 @@ Result<size_t> choose_device(std::span<const DeviceSnapshot> devices, std::strin
     const DeviceSnapshot* wanted = &devices[index];
     return *pick(devices, [&](const DeviceSnapshot& device) { return &device == wanted; });
   }
+  // "4090" may be part of a name; "9" is an index that does not exist, whatever names contain it.
+  constexpr size_t kMaxIndexDigits = 2;
+  if (is_number && selector.size() <= kMaxIndexDigits) return no_match(devices, selector);
 
   const std::string text = lower(selector);
   std::string digits = text;
@@ -113,9 +122,7 @@ Result<size_t> choose_device(std::span<const DeviceSnapshot> devices, std::strin
   for (const Match& match : matches) {
     if (auto picked = pick(devices, match)) return std::move(*picked);
   }
-  return make_error(ErrorCode::kNoDevice,
-                    "no device matches \"{}\" (an index, a name or a UUID): {}", selector,
-                    describe(devices));
+  return no_match(devices, selector);
 }
 
 }  // namespace pumice

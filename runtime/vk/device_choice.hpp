@@ -11,9 +11,10 @@
 namespace pumice {
 
 /// Index into `devices`. An empty selector takes the best usable one: discrete over integrated over
-/// virtual over CPU, then more device memory, then the first. Otherwise the selector is an index, a
-/// UUID (dashes optional) or a case-insensitive part of a name (the best of those that match; a
-/// whole name beats a part). kNoDevice lists what was found and what each lacks.
+/// virtual over CPU, then more device memory, then the first. Otherwise the selector is an index
+/// (at most two digits; a longer number is part of a name), a UUID (dashes optional) or a
+/// case-insensitive part of a name (the best of those that match; a whole name beats a part).
+/// kNoDevice lists what was found and what each lacks.
 Result<size_t> choose_device(std::span<const DeviceSnapshot> devices, std::string_view selector);
 
 }  // namespace pumice

@@ -16,7 +16,7 @@ namespace pumice {
 struct InstanceOptions {
   bool validation = false;       ///< core validation; kNoDevice if the layer is not installed
   bool sync_validation = false;  ///< also synchronisation validation; implies `validation`
-  Logger logger;                 ///< receives what the validation layer says
+  Logger logger = {};            ///< receives what the validation layer says
   std::string application_name = "pumice";
 };
 

@@ -17,11 +17,11 @@
 
 namespace pumice {
 
-/// Withdraws what a device has, to run its poorer paths on it. Zero: no clamp. A clamp never
-/// raises.
+/// Withdraws what a device has, to run its poorer paths on it. Zero: no clamp. Clamps never raise.
 struct PlanOptions {
-  std::set<std::string> disable;  ///< Vulkan feature names ("shaderFloat16"), "subgroupArithmetic",
-                                  ///< "subgroupShuffle", "subgroupOperations", "timestamps"
+  /// Vulkan's names of optional features ("shaderFloat16"), or "subgroupOperations",
+  /// "subgroupArithmetic", "subgroupShuffle", "timestamps".
+  std::set<std::string> disable = {};
   uint32_t max_shared_bytes = 0;
   uint32_t max_workgroup_invocations = 0;
   uint32_t subgroup_size = 0;  ///< must be a size the device can be asked for

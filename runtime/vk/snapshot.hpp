@@ -38,6 +38,8 @@ struct DeviceLimits {
   uint64_t buffer_image_granularity_bytes = 131072;  ///< distance of buffers from images
   float timestamp_period_ns = 0;                     ///< nanoseconds a timestamp tick; 0: unknown
   bool timestamps_on_all_queues = false;             ///< every compute queue has timestamps
+
+  bool operator==(const DeviceLimits&) const = default;
 };
 
 struct SubgroupFacts {
@@ -55,6 +57,8 @@ struct SubgroupFacts {
   bool shuffle_relative = false;         ///< shuffle up and down
   bool clustered = false;                ///< arithmetic within clusters
   bool quad = false;                     ///< quad broadcast and swap
+
+  bool operator==(const SubgroupFacts&) const = default;
 };
 
 /// Whether 4×8-bit packed integer dot products beat the multiplications they replace.
@@ -62,6 +66,8 @@ struct IntegerDotFacts {
   bool packed_signed_accelerated = false;    ///< int8 · int8
   bool packed_unsigned_accelerated = false;  ///< uint8 · uint8
   bool packed_mixed_accelerated = false;     ///< int8 · uint8
+
+  bool operator==(const IntegerDotFacts&) const = default;
 };
 
 /// Feature bits this project may enable, named in snake case after Vulkan's own (`feature_names`).
@@ -141,17 +147,23 @@ struct MemoryHeap {
   bool device_local = false;  ///< memory of the device
   uint64_t budget_bytes = 0;  ///< what this process may use, its present use included; 0: unknown
   uint64_t usage_bytes = 0;   ///< what this process uses now
+
+  bool operator==(const MemoryHeap&) const = default;
 };
 
 struct MemoryType {
   uint32_t heap = 0;           ///< index into `heaps`
   uint32_t property_bits = 0;  ///< VkMemoryPropertyFlags
+
+  bool operator==(const MemoryType&) const = default;
 };
 
 struct QueueFamily {
   uint32_t queue_bits = 0;            ///< VkQueueFlags
   uint32_t queue_count = 0;           ///< queues of the family
   uint32_t timestamp_valid_bits = 0;  ///< 0: no timestamps
+
+  bool operator==(const QueueFamily&) const = default;
 };
 
 struct DeviceSnapshot {
@@ -178,6 +190,7 @@ struct DeviceSnapshot {
   std::vector<QueueFamily> queue_families;
   std::vector<std::string> extensions;  ///< device extensions, sorted
 
+  bool operator==(const DeviceSnapshot&) const = default;
   bool has_extension(std::string_view extension) const;
 };
 

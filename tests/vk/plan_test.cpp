@@ -1,0 +1,400 @@
+// Policy on recorded devices (snapshots/*.json, each citing its report).
+#include "vk/plan.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/vk/snapshots.hpp"
+
+namespace pumice {
+namespace {
+
+using test::snapshot;
+
+constexpr uint64_t kGiB = uint64_t{1} << 30;
+
+DevicePlan planned(const DeviceSnapshot& device, const PlanOptions& options = {}) {
+  auto plan = plan_device(device, options);
+  PUMICE_CHECK(plan.ok(), plan.error().message);
+  return *plan;
+}
+
+Error refused(const DeviceSnapshot& device, const PlanOptions& options = {}) {
+  const auto plan = plan_device(device, options);
+  EXPECT_FALSE(plan.ok()) << device.name;
+  return plan.ok() ? Error{} : plan.error();
+}
+
+bool contains(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
+const OptionalCapability& capability(const DevicePlan& plan, std::string_view name) {
+  const auto found = std::find_if(plan.optional.begin(), plan.optional.end(),
+                                  [&](const auto& c) { return c.name == name; });
+  PUMICE_CHECK(found != plan.optional.end(), std::string(name));
+  return *found;
+}
+
+bool has_quirk(const DevicePlan& plan, std::string_view name) {
+  return std::any_of(plan.quirks.notes.begin(), plan.quirks.notes.end(),
+                     [&](const QuirkNote& note) { return note.name == name; });
+}
+
+std::vector<std::string> usable_devices() {
+  std::vector<std::string> names;
+  for (const std::string& name : test::snapshot_names()) {
+    if (missing_requirements(snapshot(name)).empty()) names.push_back(name);
+  }
+  return names;
+}
+
+TEST(Plan, TheDevicesOfEveryVendorAreUsable) {
+  for (const char* name :
+       {"nvidia_rtx_4090", "amd_rx_6700_xt_radv", "amd_rx_6800_xt_windows", "amd_780m_radv",
+        "intel_arc_a770_windows", "intel_arc_a770_mesa", "qualcomm_adreno_750", "arm_mali_g715",
+        "apple_m3_max_moltenvk", "swiftshader", "lavapipe_22", "lavapipe_26"}) {
+    EXPECT_EQ(missing_requirements(snapshot(name)), std::vector<std::string>{}) << name;
+  }
+}
+
+TEST(Plan, NothingIsEnabledThatADeviceDoesNotHave) {
+  for (const std::string& name : usable_devices()) {
+    const DeviceSnapshot device = snapshot(name);
+    const DevicePlan plan = planned(device);
+    for (const FeatureName& feature : feature_names()) {
+      EXPECT_LE(plan.features.*feature.member, device.features.*feature.member)
+          << name << " " << feature.name;
+    }
+    for (const std::string& extension : plan.extensions) {
+      EXPECT_TRUE(device.has_extension(extension)) << name << " " << extension;
+    }
+    EXPECT_LE(plan.slab_bytes, device.limits.max_allocation_bytes) << name;
+    EXPECT_LE(plan.slab_bytes, device.limits.max_buffer_bytes) << name;
+    EXPECT_LE(plan.max_shared_bytes, device.limits.max_shared_bytes) << name;
+    EXPECT_LE(plan.max_workgroup_invocations, device.limits.max_workgroup_invocations) << name;
+  }
+}
+
+TEST(Plan, MemoryOfEachDomainIsWhatTheDomainPromises) {
+  for (const std::string& name : usable_devices()) {
+    const DeviceSnapshot device = snapshot(name);
+    const DevicePlan plan = planned(device);
+    for (const MemoryChoice& choice : plan.memory) {
+      ASSERT_LT(choice.type, device.memory_types.size()) << name;
+      const uint32_t bits = device.memory_types[choice.type].property_bits;
+      EXPECT_EQ(choice.heap, device.memory_types[choice.type].heap) << name;
+      EXPECT_EQ(bits & ~0xFu, 0u) << name << ": a protected, lazy or uncached type";
+    }
+    EXPECT_TRUE(plan.domain(MemoryDomain::kDevice).device_local) << name;
+    EXPECT_TRUE(plan.domain(MemoryDomain::kUpload).host_visible) << name;
+    EXPECT_TRUE(plan.domain(MemoryDomain::kUpload).coherent) << name;
+    EXPECT_TRUE(plan.domain(MemoryDomain::kReadback).host_visible) << name;
+    EXPECT_GT(plan.device_budget_bytes, 0u) << name;
+    EXPECT_LE(plan.device_budget_bytes,
+              device.heaps[plan.domain(MemoryDomain::kDevice).heap].size_bytes)
+        << name;
+  }
+}
+
+TEST(Plan, SlabsAreNeverAboveOneGiBSoThatOffsetsFit32Bits) {
+  for (const std::string& name : usable_devices()) {
+    EXPECT_LE(planned(snapshot(name)).slab_bytes, kGiB) << name;
+  }
+  DeviceSnapshot small = snapshot("nvidia_rtx_4090");
+  small.limits.max_allocation_bytes = kGiB / 2 + 12345;
+  EXPECT_EQ(planned(small).slab_bytes, kGiB / 2) << "rounded down to whole 64 KiB";
+  small.limits.max_buffer_bytes = kGiB / 4;
+  EXPECT_EQ(planned(small).slab_bytes, kGiB / 4);
+}
+
+TEST(Plan, SwiftShaderGetsSlabsOfAtMostOneGiBWhateverItAdvertises) {
+  DeviceSnapshot device = snapshot("swiftshader");
+  device.limits.max_allocation_bytes = device.limits.max_buffer_bytes = 8 * kGiB;
+  const DevicePlan plan = planned(device);
+  EXPECT_EQ(plan.quirks.max_allocation_bytes, kGiB);
+  EXPECT_EQ(plan.slab_bytes, kGiB);
+  EXPECT_TRUE(has_quirk(plan, "max_allocation_bytes"));
+}
+
+TEST(Plan, CpuDriversHaveAnEmptyPipelineCacheAndGpusDoNot) {
+  for (const char* name : {"swiftshader", "lavapipe_22", "lavapipe_26"}) {
+    const DevicePlan plan = planned(snapshot(name));
+    EXPECT_TRUE(plan.quirks.pipeline_cache_is_empty) << name;
+    EXPECT_TRUE(plan.quirks.compiles_at_first_dispatch) << name;
+    EXPECT_EQ(plan.device_class, DeviceClass::kCpu) << name;
+    EXPECT_TRUE(plan.unified_memory) << name;
+  }
+  const DevicePlan gpu = planned(snapshot("nvidia_rtx_4090"));
+  EXPECT_EQ(gpu.device_class, DeviceClass::kGpu);
+  EXPECT_TRUE(gpu.quirks.notes.empty());
+}
+
+TEST(Plan, TheWeakestDeviceStillRunsWithEveryTypeFeatureMissing) {
+  const DevicePlan plan = planned(snapshot("swiftshader"));
+  EXPECT_FALSE(plan.features.shader_float16);
+  EXPECT_FALSE(plan.features.shader_int8);
+  EXPECT_FALSE(plan.features.shader_int16);
+  EXPECT_FALSE(plan.features.shader_int64);
+  EXPECT_FALSE(plan.features.storage_8bit);
+  EXPECT_FALSE(plan.features.storage_16bit);
+  EXPECT_EQ(plan.subgroup_size, 4u);
+  EXPECT_EQ(capability(plan, "shaderFloat16").reason, "the device lacks it");
+}
+
+TEST(Plan, ADeviceWithoutTimelineSemaphoresIsRefusedByName) {
+  DeviceSnapshot device = snapshot("nvidia_rtx_4090");
+  device.features.timeline_semaphore = false;
+  const Error error = refused(device);
+  EXPECT_EQ(error.code, ErrorCode::kNoDevice);
+  EXPECT_TRUE(contains(error.message, "RTX 4090 cannot be used: it lacks timelineSemaphore"));
+}
+
+TEST(Plan, ARefusalListsEverythingThatIsMissing) {
+  const std::string message = refused(snapshot("apple_m4_moltenvk_1_2")).message;
+  EXPECT_TRUE(contains(message, "Vulkan 1.3 (it has 1.2.296)")) << message;
+
+  DeviceSnapshot nothing;
+  nothing.name = "nothing";
+  nothing.api_version = VK_MAKE_API_VERSION(0, 1, 1, 70);
+  nothing.limits.max_push_constant_bytes = 64;
+  nothing.limits.max_shared_bytes = 8192;
+  nothing.limits.max_workgroup_invocations = 64;
+  nothing.limits.max_workgroup_size = {64, 64, 64};
+  const std::string all = refused(nothing).message;
+  for (const char* part :
+       {"Vulkan 1.3 (it has 1.1.70)", "bufferDeviceAddress", "timelineSemaphore", "hostQueryReset",
+        "synchronization2", "subgroupSizeControl", "maintenance4",
+        "maxPushConstantsSize 128 (it has 64)", "maxComputeSharedMemorySize 16384 (it has 8192)",
+        "maxComputeWorkGroupInvocations 128 (it has 64)", "maxComputeWorkGroupSize[0] 128",
+        "a compute queue", "device-local memory", "host-visible coherent memory"}) {
+    EXPECT_TRUE(contains(all, part)) << part << " in " << all;
+  }
+  EXPECT_FALSE(contains(all, "\n"));
+}
+
+TEST(Plan, KernelsRunAt32LanesWhereADeviceCanAndAtTheNearestSizeWhereNot) {
+  const std::pair<const char*, uint32_t> expected[] = {
+      {"nvidia_rtx_4090", 32},     {"amd_rx_6700_xt_radv", 32}, {"amd_rx_6800_xt_windows", 32},
+      {"amd_780m_radv", 32},       {"intel_arc_a770_mesa", 32}, {"intel_arc_a770_windows", 32},
+      {"qualcomm_adreno_750", 64}, {"arm_mali_g715", 16},       {"lavapipe_22", 8},
+      {"swiftshader", 4}};
+  for (const auto& [name, size] : expected) {
+    const DevicePlan plan = planned(snapshot(name));
+    EXPECT_EQ(plan.subgroup_size, size) << name;
+    EXPECT_TRUE(plan.require_subgroup_size) << name;
+    EXPECT_TRUE(plan.subgroup.arithmetic) << name;
+  }
+}
+
+TEST(Plan, WhereTheDriverChoosesTheSubgroupSizeKernelsUseNoSubgroupOperations) {
+  const DeviceSnapshot device = snapshot("apple_m3_max_moltenvk");
+  ASSERT_FALSE(device.subgroup.compute_size_control);
+  ASSERT_LT(device.subgroup.min_size, device.subgroup.max_size);
+  const DevicePlan plan = planned(device);
+  EXPECT_EQ(plan.subgroup_size, 0u);
+  EXPECT_FALSE(plan.require_subgroup_size);
+  EXPECT_FALSE(plan.subgroup.arithmetic);
+  EXPECT_FALSE(plan.subgroup.shuffle);
+  EXPECT_EQ(capability(plan, "subgroupArithmetic").reason, "the driver chooses the subgroup size");
+}
+
+TEST(Plan, ASingleSubgroupSizeNeedsNoControlToBeKnown) {
+  DeviceSnapshot device = snapshot("nvidia_rtx_4090");
+  device.subgroup.compute_size_control = false;
+  const DevicePlan plan = planned(device);
+  EXPECT_EQ(plan.subgroup_size, 32u);
+  EXPECT_FALSE(plan.require_subgroup_size);
+  EXPECT_TRUE(plan.subgroup.arithmetic);
+}
+
+TEST(Plan, WorkgroupsHoldNoMoreSubgroupsThanTheDeviceAllows) {
+  const DeviceSnapshot device = snapshot("intel_arc_a770_mesa");
+  const DevicePlan narrow = planned(device, {.subgroup_size = 8});
+  EXPECT_EQ(narrow.subgroup_size, 8u);
+  EXPECT_LE(narrow.max_workgroup_invocations, device.subgroup.max_workgroup_subgroups * 8);
+}
+
+TEST(Plan, ASubgroupSizeTheDeviceCannotGiveIsRefused) {
+  for (const uint32_t size : {1u, 12u, 64u}) {
+    const Error error = refused(snapshot("intel_arc_a770_mesa"), {.subgroup_size = size});
+    EXPECT_EQ(error.code, ErrorCode::kInvalidArgument);
+    EXPECT_TRUE(contains(error.message, "8 to 32")) << error.message;
+  }
+  refused(snapshot("apple_m3_max_moltenvk"), {.subgroup_size = 32});
+}
+
+TEST(Plan, AComputeFamilyWithoutGraphicsIsPreferred) {
+  EXPECT_EQ(planned(snapshot("nvidia_rtx_4090")).queue_family, 2u);
+  EXPECT_EQ(planned(snapshot("amd_780m_radv")).queue_family, 1u);
+  EXPECT_EQ(planned(snapshot("intel_arc_a770_windows")).queue_family, 1u);
+  EXPECT_EQ(planned(snapshot("intel_arc_a770_mesa")).queue_family, 0u);
+  EXPECT_EQ(planned(snapshot("apple_m3_max_moltenvk")).queue_family, 0u);
+}
+
+TEST(Plan, AComputeFamilyWithoutTimestampsIsNotPreferred) {
+  DeviceSnapshot device = snapshot("nvidia_rtx_4090");
+  device.queue_families[2].timestamp_valid_bits = 0;
+  const DevicePlan plan = planned(device);
+  EXPECT_EQ(plan.queue_family, 0u);
+  EXPECT_EQ(plan.timestamp_valid_bits, 64u);
+}
+
+TEST(Plan, ADeviceWithoutTimestampsIsUsable) {
+  DeviceSnapshot device = snapshot("qualcomm_adreno_750");
+  for (QueueFamily& family : device.queue_families) family.timestamp_valid_bits = 0;
+  const DevicePlan plan = planned(device);
+  EXPECT_EQ(plan.timestamp_valid_bits, 0u);
+  EXPECT_EQ(capability(plan, "timestamps").reason, "the device lacks it");
+}
+
+TEST(Plan, UploadsGoThroughHostMemoryWhereTheHostSeesOnlyAWindow) {
+  for (const char* name : {"amd_rx_6800_xt_windows", "intel_arc_a770_windows"}) {
+    const DevicePlan plan = planned(snapshot(name));
+    EXPECT_FALSE(plan.domain(MemoryDomain::kUpload).device_local) << name;
+    EXPECT_FALSE(plan.domain(MemoryDomain::kUpload).cached) << name;
+    EXPECT_FALSE(plan.unified_memory) << name;
+  }
+}
+
+TEST(Plan, UploadsGoStraightToDeviceMemoryWhereTheHostSeesAllOfIt) {
+  for (const char* name : {"nvidia_rtx_4090", "amd_rx_6700_xt_radv", "intel_arc_a770_mesa",
+                           "amd_780m_radv", "arm_mali_g715", "apple_m3_max_moltenvk"}) {
+    const DevicePlan plan = planned(snapshot(name));
+    EXPECT_TRUE(plan.domain(MemoryDomain::kUpload).device_local) << name;
+    EXPECT_EQ(plan.domain(MemoryDomain::kUpload).heap, plan.domain(MemoryDomain::kDevice).heap)
+        << name;
+  }
+}
+
+TEST(Plan, OnlyIntegratedDevicesAndCpusShareTheHostsMemory) {
+  for (const char* name : {"amd_780m_radv", "arm_mali_g715", "qualcomm_adreno_750",
+                           "apple_m3_max_moltenvk", "swiftshader", "lavapipe_22"}) {
+    EXPECT_TRUE(planned(snapshot(name)).unified_memory) << name;
+  }
+  for (const char* name : {"nvidia_rtx_4090", "amd_rx_6700_xt_radv", "intel_arc_a770_mesa"}) {
+    EXPECT_FALSE(planned(snapshot(name)).unified_memory) << name;
+  }
+}
+
+TEST(Plan, ReadbackIsCachedEvenWhereCachedMemoryIsNotCoherent) {
+  const DevicePlan mali = planned(snapshot("arm_mali_g715"));
+  EXPECT_TRUE(mali.domain(MemoryDomain::kReadback).cached);
+  EXPECT_FALSE(mali.domain(MemoryDomain::kReadback).coherent);
+  EXPECT_EQ(mali.non_coherent_atom_bytes, snapshot("arm_mali_g715").limits.non_coherent_atom_bytes);
+  const DevicePlan nvidia = planned(snapshot("nvidia_rtx_4090"));
+  EXPECT_TRUE(nvidia.domain(MemoryDomain::kReadback).cached);
+  EXPECT_TRUE(nvidia.domain(MemoryDomain::kReadback).coherent);
+  EXPECT_FALSE(nvidia.domain(MemoryDomain::kReadback).device_local);
+}
+
+TEST(Plan, TheBudgetIsWhatTheDriverSaysIsFreeWhereItSays) {
+  DeviceSnapshot device = snapshot("nvidia_rtx_4090");
+  const uint64_t heap_bytes = device.heaps[0].size_bytes;
+  EXPECT_EQ(planned(device).device_budget_bytes, heap_bytes / 10 * 9);
+  device.heaps[0].budget_bytes = 10 * kGiB;
+  device.heaps[0].usage_bytes = 2 * kGiB;
+  EXPECT_EQ(planned(device).device_budget_bytes, 8 * kGiB / 20 * 19);
+  device.heaps[0].usage_bytes = 11 * kGiB;
+  EXPECT_EQ(planned(device).device_budget_bytes, 0u);
+}
+
+TEST(Plan, ThePortabilitySubsetIsEnabledWhereItIsAdvertised) {
+  const auto has = [](const DevicePlan& plan, std::string_view name) {
+    return std::count(plan.extensions.begin(), plan.extensions.end(), name) == 1;
+  };
+  EXPECT_TRUE(has(planned(snapshot("apple_m3_max_moltenvk")), "VK_KHR_portability_subset"));
+  EXPECT_FALSE(has(planned(snapshot("nvidia_rtx_4090")), "VK_KHR_portability_subset"));
+}
+
+TEST(Plan, AWithdrawnFeatureIsOffAndSaysSo) {
+  const DevicePlan plan =
+      planned(snapshot("nvidia_rtx_4090"),
+              {.disable = {"shaderFloat16", "subgroupArithmetic", "timestamps"}});
+  EXPECT_FALSE(plan.features.shader_float16);
+  EXPECT_EQ(capability(plan, "shaderFloat16").reason, "withdrawn by option");
+  EXPECT_FALSE(plan.subgroup.arithmetic);
+  EXPECT_TRUE(plan.subgroup.shuffle);
+  EXPECT_EQ(plan.timestamp_valid_bits, 0u);
+  EXPECT_TRUE(plan.features.shader_int8);
+}
+
+TEST(Plan, WhatNeedsAWithdrawnFeatureIsOffToo) {
+  const DevicePlan plan = planned(snapshot("nvidia_rtx_4090"), {.disable = {"cooperativeMatrix"}});
+  EXPECT_FALSE(plan.features.cooperative_matrix);
+  EXPECT_FALSE(plan.features.matrix2_workgroup_scope);
+  EXPECT_FALSE(plan.features.matrix2_block_loads);
+  EXPECT_EQ(capability(plan, "cooperativeMatrixBlockLoads").reason,
+            "needs cooperativeMatrixTensorAddressing, which is off");
+  EXPECT_EQ(std::count(plan.extensions.begin(), plan.extensions.end(), "VK_NV_cooperative_matrix2"),
+            0);
+}
+
+TEST(Plan, OptionsLowerLimitsAndNeverRaiseThem) {
+  const DeviceSnapshot device = snapshot("nvidia_rtx_4090");
+  PlanOptions options;
+  options.max_shared_bytes = 16384;
+  options.max_workgroup_invocations = 128;
+  options.slab_bytes = 1 << 20;
+  options.device_budget_bytes = kGiB;
+  const DevicePlan low = planned(device, options);
+  EXPECT_EQ(low.max_shared_bytes, 16384u);
+  EXPECT_EQ(low.max_workgroup_invocations, 128u);
+  EXPECT_EQ(low.max_workgroup_size[0], 128u);
+  EXPECT_EQ(low.slab_bytes, uint64_t{1} << 20);
+  EXPECT_EQ(low.device_budget_bytes, kGiB);
+
+  options.max_shared_bytes = options.max_workgroup_invocations = UINT32_MAX;
+  options.slab_bytes = options.device_budget_bytes = UINT64_MAX;
+  const DevicePlan high = planned(device, options), plain = planned(device);
+  EXPECT_EQ(high.max_shared_bytes, plain.max_shared_bytes);
+  EXPECT_EQ(high.max_workgroup_invocations, plain.max_workgroup_invocations);
+  EXPECT_EQ(high.slab_bytes, plain.slab_bytes);
+  EXPECT_EQ(high.device_budget_bytes, plain.device_budget_bytes);
+}
+
+TEST(Plan, WithdrawingAnUnknownOrARequiredFeatureIsAnError) {
+  const DeviceSnapshot device = snapshot("nvidia_rtx_4090");
+  const Error unknown = refused(device, {.disable = {"shaderFloat61"}});
+  EXPECT_EQ(unknown.code, ErrorCode::kInvalidArgument);
+  EXPECT_TRUE(contains(unknown.message, "\"shaderFloat61\""));
+  EXPECT_TRUE(contains(unknown.message, "shaderFloat16"));
+  EXPECT_EQ(refused(device, {.disable = {"timelineSemaphore"}}).code, ErrorCode::kInvalidArgument);
+}
+
+TEST(Plan, Lavapipe26HasCooperativeMatricesButNotTheirReductions) {
+  const DeviceSnapshot device = snapshot("lavapipe_26");
+  ASSERT_TRUE(device.features.matrix2_reductions);
+  const DevicePlan plan = planned(device);
+  EXPECT_TRUE(plan.features.cooperative_matrix);
+  EXPECT_FALSE(plan.features.matrix2_reductions);
+  EXPECT_TRUE(has_quirk(plan, "matrix_reductions_are_wrong"));
+  EXPECT_TRUE(contains(capability(plan, "cooperativeMatrixReductions").reason, "quirk"));
+  const MatrixShape f16 = {8,
+                           8,
+                           8,
+                           ComponentType::kF16,
+                           ComponentType::kF16,
+                           ComponentType::kF32,
+                           ComponentType::kF32,
+                           false,
+                           true};
+  EXPECT_EQ(std::count(plan.matrix_shapes.begin(), plan.matrix_shapes.end(), f16), 1);
+}
+
+TEST(Plan, ABrokenSnapshotIsRefusedAndNeverIndexedOutOfBounds) {
+  DeviceSnapshot device = snapshot("nvidia_rtx_4090");
+  for (MemoryType& type : device.memory_types) type.heap = 1000;
+  EXPECT_TRUE(contains(refused(device).message, "device-local memory"));
+  device = snapshot("nvidia_rtx_4090");
+  device.queue_families.clear();
+  EXPECT_TRUE(contains(refused(device).message, "a compute queue"));
+  device = snapshot("nvidia_rtx_4090");
+  device.limits.max_allocation_bytes = 0;
+  device.subgroup = {};
+  EXPECT_EQ(planned(device).subgroup_size, 0u);
+}
+
+}  // namespace
+}  // namespace pumice
