@@ -51,7 +51,7 @@ def metadata(config, tokenizer):
 
 
 def tensors(weights):
-    """The output matrix is the embedding's (tied), so there is no output.weight."""
+    """The model's parameters carry GGUF's names already."""
     return {name: array.numpy().astype(np.float16 if array.dim() == 2 else np.float32)
             for name, array in weights.items()}
 

@@ -56,27 +56,57 @@ def _candidates(slot, bound):
     return [i for i in range(len(CLASSES[kind])) if i not in taken]
 
 
-def generate(rng):
-    """One story drawn with `rng` (a random.Random): every choice is uniform."""
-    bound, out = {}, []
+class _Writer:
+    """Expands parts at random, every choice uniform, into (text, known) pieces: known when the
+    piece speaks of an entity that the text has already chosen (a hero's name after "a girl named"
+    counts, though the text has not said it yet)."""
 
-    def expand(parts):
+    def __init__(self, rng):
+        self.rng, self.bound, self.pieces = rng, {}, []
+
+    def rule(self, name):
+        self.expand(self.rng.choice(_COMPILED[name]))
+
+    def expand(self, parts):
         for part in parts:
             if part[0] == "text":
-                out.append(part[1])
+                self.pieces.append((part[1], False))
             elif part[0] == "rule":
-                expand(rng.choice(_COMPILED[part[1]]))
+                self.rule(part[1])
             elif part[0] == "maybe":
-                if rng.random() < 0.5:
-                    out.append(" ")
-                    expand(rng.choice(_COMPILED[part[1]]))
+                if self.rng.random() < 0.5:
+                    self.pieces.append((" ", False))
+                    self.rule(part[1])
             else:
                 _, slot, attribute = part
-                bound[slot] = rng.choice(_candidates(slot, bound))
-                out.append(_spell(CLASSES[SLOTS[slot]][bound[slot]], attribute))
+                known = slot in self.bound
+                self.bound[slot] = self.rng.choice(_candidates(slot, self.bound))
+                entity = CLASSES[SLOTS[slot]][self.bound[slot]]
+                self.pieces.append((_spell(entity, attribute), known))
 
-    expand(rng.choice(_COMPILED["story"]))
-    return "".join(out)
+
+def derive(rng):
+    """One story drawn with `rng` (a random.Random), as _Writer's pieces."""
+    writer = _Writer(rng)
+    writer.rule("story")
+    return writer.pieces
+
+
+def derive_excerpt(rng, count):
+    """`count` sentences of one story's plot, in order: no story, but its slots agree."""
+    writer = _Writer(rng)
+    (_, plot), = rng.choice(_COMPILED["story"])
+    sentences = [part[1] for part in rng.choice(_COMPILED[plot]) if part[0] != "text"]
+    for i in sorted(rng.sample(range(len(sentences)), count)):
+        if writer.pieces:
+            writer.pieces.append((" ", False))
+        writer.rule(sentences[i])
+    return writer.pieces
+
+
+def generate(rng):
+    """The text of one story."""
+    return "".join(text for text, _ in derive(rng))
 
 
 class _Recogniser:

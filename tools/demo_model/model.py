@@ -96,20 +96,22 @@ class Llama(nn.Module):
         self.initialise()
 
     def initialise(self):
-        """Embeddings start as large as what the blocks add to them: with small (tied) ones a
-        token's identity drowned in the first block's output, and after 1,600 steps no head had
-        learned to copy the hero's name."""
-        for name, parameter in self.named_parameters():
-            if parameter.dim() == 1:
-                continue
-            deviation = parameter.shape[1] ** -0.5
-            if name.startswith("token_embd"):
-                deviation = 1.0
-            elif name.startswith("output"):
-                deviation = 0.02
-            elif name.endswith(("attn_output.weight", "ffn_down.weight")):
-                deviation /= math.sqrt(2 * self.config.n_layer)
-            nn.init.normal_(parameter, std=deviation)
+        """Copying is there from the start and only where to look must be learned: what a head
+        reads it writes back as it was (attn_output is attn_v transposed), and the output matrix
+        is the embedding. From a plain random start no head had learned to copy the hero's name
+        after 1,600 steps."""
+        config = self.config
+        nn.init.normal_(self.token_embd.weight)
+        self.output.weight.data = 0.02 * self.token_embd.weight.data
+        group = config.n_head // config.n_kv_head
+        for block in self.blk:
+            for linear in (block.attn_q, block.attn_k, block.ffn_gate, block.ffn_up):
+                nn.init.normal_(linear.weight, std=config.n_embd ** -0.5)
+            nn.init.normal_(block.ffn_down.weight, std=(2 * config.n_layer * config.n_ff) ** -0.5)
+            nn.init.orthogonal_(block.attn_v.weight)
+            heads = block.attn_v.weight.data.view(config.n_kv_head, config.head_dim, -1)
+            heads = heads.repeat_interleave(group, dim=0).flatten(0, 1)
+            block.attn_output.weight.data = heads.T.clone() / group
 
     def forward(self, tokens):
         """tokens: [batch, token] -> logits [batch, token, vocab]."""

@@ -31,6 +31,11 @@ def stories(count, seed=7):
     return [grammar.generate(rng) for _ in range(count)]
 
 
+def hero_of(pieces):
+    names = {child["name"] for child in CLASSES["child"]}
+    return next(text for text, _ in pieces if text in names)
+
+
 class Grammar(unittest.TestCase):
     def test_every_generated_story_parses(self):
         for story in stories(500):
@@ -39,6 +44,20 @@ class Grammar(unittest.TestCase):
     def test_same_seed_same_stories(self):
         self.assertEqual(stories(5, seed=3), stories(5, seed=3))
         self.assertNotEqual(stories(5, seed=3), stories(5, seed=4))
+
+    def test_pieces_say_what_the_story_has_already_chosen(self):
+        for seed in range(50):
+            pieces = grammar.derive(random.Random(seed))
+            self.assertEqual("".join(text for text, _ in pieces),
+                             grammar.generate(random.Random(seed)))
+            heroes = [known for text, known in pieces if text == hero_of(pieces)]
+            self.assertTrue(all(heroes[1:]))
+            self.assertEqual([known for _, known in pieces[:2]], [False, False])
+
+    def test_excerpts_are_no_stories(self):
+        for seed in range(50):
+            pieces = grammar.derive_excerpt(random.Random(seed), 3)
+            self.assertFalse(grammar.is_story("".join(text for text, _ in pieces)))
 
     def test_stories_are_short_and_have_two_paragraphs(self):
         for story in stories(500):

@@ -28,7 +28,7 @@ class Tokenizer:
     def __init__(self, tokens, scores, types):
         self.tokens, self.scores, self.types = tokens, scores, types
         self._id = {t: i for i, t in enumerate(tokens) if types[i] == TYPE_NORMAL}
-        self._encode_chunk = functools.lru_cache(maxsize=None)(self.encode_symbols)
+        self.encode_chunk = functools.lru_cache(maxsize=None)(self.encode_symbols)
 
     @classmethod
     def load(cls, path):
@@ -64,7 +64,7 @@ class Tokenizer:
 
     def encode(self, text):
         """Token ids of `text`, without BOS or EOS."""
-        return [token for chunk in chunks(" " + text) for token in self._encode_chunk(chunk)]
+        return [token for chunk in chunks(" " + text) for token in self.encode_chunk(chunk)]
 
     def decode(self, ids):
         """Text of `ids` without control tokens and without the space encode() put in front."""

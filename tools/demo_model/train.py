@@ -4,9 +4,10 @@
     python3 train.py --tokenizer tokenizer.json --out DIR
 
 DIR/checkpoint.pt holds weights, optimizers and step, and is written every --save-every steps; the
-same command goes on from it. Every story is BOS, text, EOS. A row holds one story, so that it
-sits where sampling will put it; every eighth batch holds rows of several stories instead, so that
-every position of the context has been trained.
+same command goes on from it. The first steps train on excerpts, a few sentences of one story:
+there the name to be copied is near. Then a row is one story, BOS, text, EOS, so that it sits where
+sampling will put it; every eighth batch joins rows in fours, so that every position of the context
+has been trained.
 """
 
 import argparse
@@ -22,44 +23,56 @@ from torch.nn import functional as F
 import grammar
 from model import Config, Llama
 from muon import Muon
-from tokenizer import BOS, EOS, Tokenizer
+from tokenizer import BOS, EOS, Tokenizer, chunks
 
 IGNORED = -100
 POOL = 16
 
 
+def encode(pieces, tokenizer):
+    """(token, known) pairs, BOS to EOS, of the (text, known) pieces of a text."""
+    pieces = [(" ", False)] + pieces
+    flags = [known for text, known in pieces for _ in text]
+    pairs, end = [(BOS, False)], 0
+    for chunk in chunks("".join(text for text, _ in pieces)):
+        end += len(chunk)
+        pairs += [(token, flags[end - 1]) for token in tokenizer.encode_chunk(chunk)]
+    return pairs + [(EOS, False)]
+
+
 def pool(index, args, tokenizer):
-    """The stories of POOL steps, the same whenever they are drawn: POOL lists of stories of like
+    """The rows of POOL steps, the same whenever they are drawn: POOL lists of texts of like
     length, so that little of a batch is padding, in random order."""
     rng = random.Random(f"{args.seed} {index}")
-    stories = [[BOS] + tokenizer.encode(grammar.generate(rng)) + [EOS]
-               for _ in range(POOL * args.batch_stories)]
-    stories.sort(key=len)
-    batches = [stories[i:i + args.batch_stories]
-               for i in range(0, len(stories), args.batch_stories)]
-    rng.shuffle(batches)
-    return batches
+    if index * POOL < args.excerpt_steps:
+        texts = (grammar.derive_excerpt(rng, rng.randint(2, 4))
+                 for _ in range(POOL * args.batch_excerpts))
+    else:
+        texts = (grammar.derive(rng) for _ in range(POOL * args.batch_stories))
+    rows = sorted((encode(text, tokenizer) for text in texts), key=len)
+    size = len(rows) // POOL
+    lists = [rows[i:i + size] for i in range(0, len(rows), size)]
+    rng.shuffle(lists)
+    return lists
 
 
 def tensors(rows, n_ctx):
-    """Inputs and targets [row, token] of token lists."""
+    """Inputs, targets and whether the target is known, [row, token] each, of (token, known) rows.
+    Targets after a story's end are IGNORED: what follows is not for this model to say."""
     width = min(n_ctx, max(map(len, rows)) - 1)
-    inputs = torch.full((len(rows), width), EOS)
-    targets = torch.full((len(rows), width), IGNORED)
-    for i, row in enumerate(rows):
-        row = row[:width + 1]
-        inputs[i, :len(row) - 1] = torch.tensor(row[:-1])
-        targets[i, :len(row) - 1] = torch.tensor(row[1:])
-    targets[inputs == EOS] = IGNORED  # what follows a story is not for this model to say
-    return inputs, targets
+    padded = [(row + [(EOS, False)] * width)[:width + 1] for row in rows]
+    tokens = torch.tensor([[token for token, _ in row] for row in padded])
+    known = torch.tensor([[flag for _, flag in row] for row in padded])
+    inputs, targets = tokens[:, :-1], tokens[:, 1:]
+    return inputs, targets.masked_fill(inputs == EOS, IGNORED), known[:, 1:]
 
 
 def batches(first, args, tokenizer, n_ctx):
-    """Inputs and targets of step `first` and every later one."""
+    """tensors() of step `first` and every later one."""
     for step in range(first, args.steps):
         if step == first or step % POOL == 0:
-            stories = pool(step // POOL, args, tokenizer)
-        rows = stories[step % POOL]
+            lists = pool(step // POOL, args, tokenizer)
+        rows = lists[step % POOL]
         if step % 8 == 7:
             rows = [sum(rows[i:i + 4], []) for i in range(0, len(rows), 4)]
         yield tensors(rows, n_ctx)
@@ -71,6 +84,12 @@ def decay(step, args):
         return (step + 1) / args.warmup
     done = (step - args.warmup) / max(1, args.steps - args.warmup)
     return 0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * done))
+
+
+def known_weight(step, args):
+    """Extra loss weight of names, pronouns and things that the story has already chosen: from
+    args.known_weight to nothing over the first half, for it tilts the free choices too."""
+    return args.known_weight * max(0.0, 1 - 2 * step / args.steps)
 
 
 def make_optimizers(model, args):
@@ -86,14 +105,17 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--tokenizer", required=True)
     parser.add_argument("--out", required=True)
-    parser.add_argument("--steps", type=int, default=7000)
+    parser.add_argument("--steps", type=int, default=1800)
     parser.add_argument("--batch-stories", type=int, default=12)
     parser.add_argument("--lr", type=float, default=3e-3, help="AdamW's peak")
     parser.add_argument("--lr-muon", type=float, default=0.02, help="Muon's peak")
-    parser.add_argument("--warmup", type=int, default=100)
+    parser.add_argument("--warmup", type=int, default=50)
+    parser.add_argument("--excerpt-steps", type=int, default=320)
+    parser.add_argument("--batch-excerpts", type=int, default=24)
+    parser.add_argument("--known-weight", type=float, default=4.0)
     parser.add_argument("--layers", type=int, default=Config.n_layer)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--save-every", type=int, default=200)
+    parser.add_argument("--save-every", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)
     return parser.parse_args()
 
@@ -117,17 +139,20 @@ def main():
     print(f"{sum(p.numel() for p in model.parameters())} parameters, from step {first}", flush=True)
 
     started, seen, losses = time.monotonic(), 0, []
-    for step, (inputs, targets) in enumerate(batches(first, args, tokenizer, config.n_ctx), first):
-        loss = F.cross_entropy(model(inputs).flatten(0, 1), targets.flatten(),
-                               ignore_index=IGNORED)
+    data = batches(first, args, tokenizer, config.n_ctx)
+    for step, (inputs, targets, known) in enumerate(data, first):
+        token_losses = F.cross_entropy(model(inputs).flatten(0, 1), targets.flatten(),
+                                       ignore_index=IGNORED, reduction="none")
+        weights = (1 + known_weight(step, args) * known.flatten()) * (targets.flatten() != IGNORED)
         model.zero_grad()
-        loss.backward()
+        ((token_losses * weights).sum() / weights.sum()).backward()
         for optimizer, peak in optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = peak * decay(step, args)
             optimizer.step()
-        losses.append(loss.item())
-        seen += int((targets != IGNORED).sum())
+        n_targets = int((targets != IGNORED).sum())
+        losses.append(token_losses.sum().item() / n_targets)
+        seen += n_targets
 
         done = step + 1
         if done % 50 == 0 or done == args.steps:
