@@ -85,6 +85,7 @@ struct OpCase {
   std::string op;    ///< the folder's name
   std::string name;  ///< shape and variant, "rows=3 n=257"
   std::function<Result<PreparedOp>(OpBed&)> prepare;
+  std::function<bool(const DevicePlan&)> supported = {};  ///< everywhere if empty
 };
 
 /// Run a prepared op once and compare. `options` lets tests reorder or drop barriers. Pipelines

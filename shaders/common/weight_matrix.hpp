@@ -1,27 +1,55 @@
-// A weight matrix in device memory, in the resident layout of its type.
+// A weight matrix in device memory, in the resident layout of its type
+// (format/resident_layout.hpp).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
+#include "base/result.hpp"
 #include "format/weight_type.hpp"
 #include "vk/memory.hpp"
+#include "vk/transfer.hpp"
 
-namespace pumice::ops {
+namespace pumice {
+
+/// A matrix as it lies in a file: n_rows output features of n_cols inputs each.
+struct WeightSource {
+  const WeightType* type = nullptr;
+  std::span<const std::byte> bytes;  ///< n_rows * type->file_bytes(n_cols), at any alignment
+  uint32_t n_rows = 0;
+  uint32_t n_cols = 0;
+};
+
+/// Whether the sources may be stacked by rows into one matrix: one type, one n_cols and, if there
+/// are several, row counts that are multiples of 32. (Without sources: no.)
+bool can_stack(std::span<const WeightSource> sources);
 
 /// Consecutive rows of a matrix, within one slab.
 struct WeightMatrixPart {
-  vk::BufferRange
-      range;  ///< resident_bytes(type, n_rows, n_cols) bytes (format/resident_layout.hpp)
+  vk::BufferRange range;   ///< resident_bytes(type, n_rows, n_cols) bytes
   uint32_t first_row = 0;  ///< a multiple of kRowGroup
   uint32_t n_rows = 0;
 };
 
+/// Copyable view; the arena it was uploaded to owns the memory.
 struct WeightMatrix {
   const WeightType* type = nullptr;
   uint32_t n_rows = 0;                  ///< output features
   uint32_t n_cols = 0;                  ///< input features
   std::vector<WeightMatrixPart> parts;  ///< by rising row, together all rows
+
+  /// Bytes that uploading such sources takes, without the arena's own alignment.
+  static uint64_t resident_bytes(std::span<const WeightSource> sources);
+
+  /// Stack `sources` by rows and repack them into memory of `arena`, in parts of at most
+  /// `part_bytes` (DevicePlan::slab_bytes). Host memory besides the mapped destination is bounded
+  /// by a few MiB or one group of 32 rows, whichever is more. Blocking. Errors: kInvalidArgument
+  /// when can_stack is false, the type has no codec or the sizes disagree; kDoesNotFit when 32 rows
+  /// exceed a part or memory runs out.
+  static Result<WeightMatrix> upload(vk::Uploader& uploader, vk::Arena& arena,
+                                     std::span<const WeightSource> sources, uint64_t part_bytes);
 };
 
-}  // namespace pumice::ops
+}  // namespace pumice

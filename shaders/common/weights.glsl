@@ -12,6 +12,9 @@
 //   WeightTile t = open_weight_tile(base, n_col_tiles, row, tile);
 //   for (uint b = 0; b < kTileBlocks; ++b) { read_weight_block(t, b, w); … }
 //
+// With WIDE_LOADS units are read as 64-bit integers (which the device must have): lavapipe loads one
+// component at a time, so that halves the loads.
+//
 // Values are bit-equal to pumice::dequantize: `precise` forbids contraction, and products written as
 // fma are exact before the addition. Half scales are converted with integers, since drivers may flush
 // half subnormals, which scales of small weights are. (Scales must be finite.) F16 weights
@@ -45,6 +48,12 @@ const uint kTileStride = kTileUnits * 32 + kTileWords * 8;  // of a tile, in uni
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer WeightUnits {
   uvec4 at[];
 };
+#ifdef WIDE_LOADS
+#extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
+layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer WideWeightUnits {
+  u64vec2 at[];
+};
+#endif
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer WeightWords {
   uint at[];
 };
@@ -57,7 +66,14 @@ struct WeightTile {
   vec2 scale;
 };
 
-uvec4 weight_unit(WeightTile t, uint unit) { return WeightUnits(t.base).at[t.first + unit * 32]; }
+uvec4 weight_unit(WeightTile t, uint unit) {
+#ifdef WIDE_LOADS
+  const u64vec2 pair = WideWeightUnits(t.base).at[t.first + unit * 32];
+  return uvec4(unpack32(pair.x), unpack32(pair.y));
+#else
+  return WeightUnits(t.base).at[t.first + unit * 32];
+#endif
+}
 
 /// Half of the low 16 bits, exact for subnormals on every driver; not for infinity and NaN.
 float exact_half(uint bits) {

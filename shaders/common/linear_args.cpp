@@ -1,0 +1,55 @@
+#include "shaders/common/linear_args.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+namespace pumice::ops {
+
+bool broadcast_supported(const DevicePlan& plan) {
+  const uint32_t size = plan.subgroup_size;
+  return plan.subgroup.shuffle && plan.features.shader_int64 && plan.require_subgroup_size &&
+         (size == 4 || size == 8 || size == 16 || size == 32);
+}
+
+XPath tuned_x_path(const DevicePlan& plan) {
+  return plan.device_class == DeviceClass::kCpu && broadcast_supported(plan) ? XPath::kBroadcast
+                                                                             : XPath::kPortable;
+}
+
+std::string linear_module_name(std::string_view op, const WeightType& type,
+                               std::string_view variant) {
+  std::string name(type.name);
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return fmt::format("{}.{}.{}", op, name, variant);
+}
+
+void check_linear_args(const LinearArgs& args) {
+  PUMICE_CHECK(args.rows > 0, "linear of no rows");
+  PUMICE_CHECK(args.x_stride % 4 == 0 && args.x_stride >= args.weights.n_cols,
+               "x_stride must be a multiple of 4 and hold the weights' columns");
+  PUMICE_CHECK(args.x.address() % 16 == 0, "x must be 16-byte aligned");
+  PUMICE_CHECK(args.y_stride >= args.weights.n_rows || args.rows == 1,
+               "y_stride must hold the weights' rows");
+}
+
+vk::Access linear_reads_x(const LinearArgs& args) {
+  const uint64_t floats = uint64_t{args.rows - 1} * args.x_stride + args.weights.n_cols;
+  return vk::reads(args.x.subrange(0, floats * 4));
+}
+
+vk::Access linear_writes_y(const LinearArgs& args, const WeightMatrixPart& part) {
+  return vk::writes_columns(args.y.from(uint64_t{part.first_row} * 4), args.rows,
+                            uint64_t{args.y_stride} * 4, uint64_t{part.n_rows} * 4);
+}
+
+vk::Cost linear_cost(const LinearArgs& args, const WeightMatrixPart& part) {
+  const uint64_t rows = args.rows;
+  const uint64_t k = args.weights.n_cols;
+  return {.bytes = part.range.size_bytes + rows * (k + part.n_rows) * 4,
+          .flops = 2 * rows * k * part.n_rows};
+}
+
+}  // namespace pumice::ops

@@ -1,0 +1,84 @@
+// What gemm, gemv and linear share: their arguments and how x reaches the lanes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "shaders/common/weight_matrix.hpp"
+#include "shaders/common/x_broadcast.h"
+#include "vk/memory.hpp"
+#include "vk/pipeline.hpp"
+#include "vk/plan.hpp"
+#include "vk/recorder.hpp"
+
+namespace pumice::ops {
+
+/// y[row][n] = sum over k of x[row][k] * weights[n][k], fp32.
+struct LinearArgs {
+  const WeightMatrix& weights;
+  vk::BufferRange x;      ///< float [rows][x_stride], 16-byte aligned; weights.n_cols are read
+  uint32_t x_stride = 0;  ///< floats, a multiple of 4
+  vk::BufferRange y;      ///< float [rows][y_stride]; weights.n_rows are written, nothing else
+  uint32_t y_stride = 0;  ///< floats
+  uint32_t rows = 0;
+};
+
+/// How the activations, which all lanes need, reach them.
+enum class XPath {
+  kPortable,   ///< shared memory (gemm) or loads from one address (gemv): works everywhere
+  kBroadcast,  ///< loaded by the lanes of a subgroup and shuffled; for CPU drivers
+};
+
+/// Whether the device can run XPath::kBroadcast: subgroup shuffles at a known size of 4, 8, 16 or
+/// 32 and 64-bit integers.
+bool broadcast_supported(const DevicePlan& plan);
+
+/// The faster path of the device. On lavapipe 25.0 broadcast is 5 to 10 times as fast in gemm and
+/// twice in gemv; GPUs read shared memory and uniform addresses at full speed.
+XPath tuned_x_path(const DevicePlan& plan);
+
+/// "gemm.q4_k.shared" of ("gemm", Q4_K, "shared").
+std::string linear_module_name(std::string_view op, const WeightType& type,
+                               std::string_view variant);
+
+/// Specialisation constants of a module of that path.
+template <typename Spec>
+std::vector<std::pair<uint32_t, uint32_t>> linear_constants(const DevicePlan& plan, XPath path,
+                                                            const Spec& spec) {
+  auto constants = vk::constants_of(spec);
+  if (path == XPath::kBroadcast) {
+    const auto more = vk::constants_of(XBroadcastSpec{.subgroup_size = plan.subgroup_size});
+    constants.insert(constants.end(), more.begin(), more.end());
+  }
+  return constants;
+}
+
+/// Check what the kernels assume of arguments (a PUMICE_CHECK: callers guarantee it).
+void check_linear_args(const LinearArgs& args);
+
+/// Push constants of a part; GemmPush and GemvPush have the same fields.
+template <typename Push>
+Push linear_push(const LinearArgs& args, const WeightMatrixPart& part) {
+  Push push;
+  push.weights = part.range.address();
+  push.x = args.x.address();
+  push.y = args.y.address() + uint64_t{part.first_row} * 4;
+  push.rows = args.rows;
+  push.n = part.n_rows;
+  push.k = args.weights.n_cols;
+  push.x_stride = args.x_stride;
+  push.y_stride = args.y_stride;
+  push.n_col_tiles =
+      (push.k + args.weights.type->layout.tile_cols - 1) / args.weights.type->layout.tile_cols;
+  return push;
+}
+
+/// The ranges a part's dispatch touches, and its cost.
+vk::Access linear_reads_x(const LinearArgs& args);
+vk::Access linear_writes_y(const LinearArgs& args, const WeightMatrixPart& part);
+vk::Cost linear_cost(const LinearArgs& args, const WeightMatrixPart& part);
+
+}  // namespace pumice::ops

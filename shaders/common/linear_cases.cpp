@@ -1,0 +1,162 @@
+#include "shaders/common/linear_cases.hpp"
+
+#include <cmath>
+#include <limits>
+
+#include "format/resident_layout.hpp"
+
+namespace pumice::ops {
+namespace {
+
+constexpr size_t kDistinctBlocks = 512;
+
+uint32_t round_up(uint32_t value, uint32_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+/// Blocks whose largest weight lies in [2^-6, 4].
+std::vector<std::byte> ordinary_blocks(const WeightType& type, std::mt19937& engine) {
+  std::vector<std::byte> blocks;
+  std::vector<std::byte> block(type.block_bytes);
+  std::vector<float> values(type.block_elements);
+  while (blocks.size() < kDistinctBlocks * type.block_bytes) {
+    for (std::byte& byte : block) byte = static_cast<std::byte>(engine() & 0xFF);
+    dequantize(type, block.data(), values.size(), values.data());
+    float largest = 0;
+    for (const float value : values) {
+      largest = std::isfinite(value) ? std::max(largest, std::abs(value))
+                                     : std::numeric_limits<float>::infinity();
+      if (std::isinf(largest)) break;
+    }
+    if (largest >= 0x1p-6f && largest <= 4.0f) {
+      blocks.insert(blocks.end(), block.begin(), block.end());
+    }
+  }
+  return blocks;
+}
+
+Result<PreparedOp> prepare(OpBed& bed, const WeightType& type, XPath path, const LinearShape& shape,
+                           const LinearPlanner& planner) {
+  const RandomWeights weights(type, shape.n, shape.k, 1);
+  const PaddedInput x(shape.rows, shape.k);
+  const WeightSource source = weights.source();
+  PUMICE_TRY(const auto uploaded,
+             upload_weights(bed, std::span(&source, 1), bed.device()->plan().slab_bytes));
+  PUMICE_TRY(const vk::BufferRange x_range, bed.input(x.values));
+  PUMICE_TRY(const vk::BufferRange y_range, bed.output(uint64_t{shape.rows} * shape.n * 4));
+  PUMICE_TRY(const auto record, planner(bed, type, path));
+
+  Expectation y{.name = "y", .output = y_range, .reference = {}, .bound = {}, .words = {}};
+  y.reference.resize(size_t{shape.rows} * shape.n);
+  y.bound.resize(y.reference.size());
+  linear_reference(x, weights, 0, shape.n, y.reference, y.bound);
+  return PreparedOp{
+      .record =
+          [=, rows = shape.rows, n = shape.n, x_stride = x.stride](vk::Recorder& recorder) {
+            record(recorder, {.weights = uploaded->matrix,
+                              .x = x_range,
+                              .x_stride = x_stride,
+                              .y = y_range,
+                              .y_stride = n,
+                              .rows = rows});
+          },
+      .expected = {y}};
+}
+
+}  // namespace
+
+std::vector<const WeightType*> linear_types() {
+  std::vector<const WeightType*> types;
+  for (const WeightType& type : weight_types()) {
+    if (type.has_codec()) types.push_back(&type);
+  }
+  return types;
+}
+
+RandomWeights::RandomWeights(const WeightType& weight_type, uint32_t rows, uint32_t cols,
+                             uint32_t seed)
+    : type(&weight_type), n_rows(rows), n_cols(cols) {
+  std::mt19937 engine(seed);
+  const std::vector<std::byte> distinct = ordinary_blocks(*type, engine);
+  const size_t n_blocks = size_t{rows} * cols / type->block_elements;
+  blocks.reserve(n_blocks * type->block_bytes);
+  for (size_t i = 0; i < n_blocks; ++i) {
+    const auto* block = &distinct[engine() % kDistinctBlocks * type->block_bytes];
+    blocks.insert(blocks.end(), block, block + type->block_bytes);
+  }
+  values.resize(size_t{rows} * cols);
+  dequantize(*type, blocks.data(), values.size(), values.data());
+}
+
+Result<std::shared_ptr<UploadedWeights>> upload_weights(OpBed& bed,
+                                                        std::span<const WeightSource> sources,
+                                                        uint64_t part_bytes) {
+  auto uploaded = std::make_shared<UploadedWeights>(
+      UploadedWeights{vk::Arena(bed.device(), MemoryDomain::kDevice, "op case weights",
+                                WeightMatrix::resident_bytes(sources)),
+                      {}});
+  vk::Uploader uploader(bed.device());
+  PUMICE_TRY(uploaded->matrix,
+             WeightMatrix::upload(uploader, uploaded->arena, sources, part_bytes));
+  return uploaded;
+}
+
+PaddedInput::PaddedInput(uint32_t n_rows, uint32_t n_cols)
+    : rows(n_rows), k(n_cols), stride(round_up(n_cols, 4) + 4) {
+  values = OpBed::normal_floats(size_t{rows - 1} * stride + k, 2);
+  for (uint32_t row = 0; row + 1 < rows; ++row) {
+    for (uint32_t i = k; i < stride; ++i) {
+      values[size_t{row} * stride + i] = std::numeric_limits<float>::quiet_NaN();
+    }
+  }
+}
+
+void linear_reference(const PaddedInput& x, const RandomWeights& weights, uint32_t first_col,
+                      uint32_t stride, std::vector<double>& expected, std::vector<double>& bound) {
+  // A sum of k products, each addition and product rounded once to 24 bits, in any order: the error
+  // is below lambda * sqrt(k + 1) * 2^-24 * sum |x||w| with probability 1 - 2 exp(-lambda^2 / 2)
+  // per operation (Higham and Mary, "A new approach to probabilistic rounding error analysis",
+  // 2019). The worst case, k + 1 in place of the root, would let a missing column of 4096 pass.
+  constexpr double kLambda = 6;
+  const double relative = kLambda * std::sqrt(x.k + 1.0) * 0x1p-24;
+  for (uint32_t row = 0; row < x.rows; ++row) {
+    for (uint32_t n = 0; n < weights.n_rows; ++n) {
+      const float* a = &x.values[size_t{row} * x.stride];
+      const float* b = &weights.values[size_t{n} * x.k];
+      double sum = 0;
+      double magnitude = 0;
+      for (uint32_t i = 0; i < x.k; ++i) {
+        const double product = double{a[i]} * b[i];
+        sum += product;
+        magnitude += std::abs(product);
+      }
+      const size_t at = size_t{row} * stride + first_col + n;
+      expected[at] = sum;
+      bound[at] = relative * magnitude;
+    }
+  }
+}
+
+std::vector<OpCase> linear_cases_of(std::string_view op, std::span<const LinearShape> shapes,
+                                    const LinearPlanner& planner) {
+  std::vector<OpCase> cases;
+  for (const WeightType* type : linear_types()) {
+    for (const XPath path : {XPath::kPortable, XPath::kBroadcast}) {
+      const bool broadcast = path == XPath::kBroadcast;
+      for (LinearShape shape : shapes) {
+        shape.k = round_up(shape.k, type->block_elements);
+        cases.push_back(
+            {.op = std::string(op),
+             .name =
+                 fmt::format("{} {} rows={} n={} k={}", type->name,
+                             broadcast ? "broadcast" : "portable", shape.rows, shape.n, shape.k),
+             .prepare = [=](OpBed& bed) { return prepare(bed, *type, path, shape, planner); },
+             .supported =
+                 [=](const DevicePlan& plan) { return !broadcast || broadcast_supported(plan); }});
+      }
+    }
+  }
+  return cases;
+}
+
+}  // namespace pumice::ops

@@ -1,0 +1,71 @@
+// What the cases of gemm, gemv and linear share: random weights of any type and one matrix product
+// with its reference and error bound.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "shaders/common/linear_args.hpp"
+#include "shaders/op_case.hpp"
+
+namespace pumice::ops {
+
+/// Types the shaders read, in the order of weight_types().
+std::vector<const WeightType*> linear_types();
+
+/// A matrix of random file blocks and what they decode to. Nothing here knows a type's fields:
+/// blocks of random bytes are kept if the largest weight they hold is of ordinary size.
+struct RandomWeights {
+  RandomWeights(const WeightType& weight_type, uint32_t rows, uint32_t cols, uint32_t seed);
+
+  WeightSource source() const { return {type, blocks, n_rows, n_cols}; }
+
+  const WeightType* type;
+  uint32_t n_rows;
+  uint32_t n_cols;
+  std::vector<std::byte> blocks;
+  std::vector<float> values;  ///< [n_rows][n_cols]
+};
+
+/// `n` weight rows over `k` columns applied to `rows` rows of x.
+struct LinearShape {
+  uint32_t rows = 0;
+  uint32_t n = 0;
+  uint32_t k = 0;  ///< rounded up to what the type's blocks allow
+};
+
+/// Device copies of weights, kept alive by whoever records with them.
+struct UploadedWeights {
+  vk::Arena arena;
+  WeightMatrix matrix;
+};
+Result<std::shared_ptr<UploadedWeights>> upload_weights(OpBed& bed,
+                                                        std::span<const WeightSource> sources,
+                                                        uint64_t part_bytes);
+
+/// Normal x of `rows` rows, `k` columns and NaN between k and the stride, which nothing may read.
+struct PaddedInput {
+  PaddedInput(uint32_t n_rows, uint32_t n_cols);
+
+  uint32_t rows;
+  uint32_t k;
+  uint32_t stride;
+  std::vector<float> values;
+};
+
+/// Reference and bound of x · Wᵀ, written to columns [first_col, first_col + weights.n_rows) of
+/// matrices with `stride` columns.
+void linear_reference(const PaddedInput& x, const RandomWeights& weights, uint32_t first_col,
+                      uint32_t stride, std::vector<double>& expected, std::vector<double>& bound);
+
+/// Plan something that can record LinearArgs on the bed.
+using LinearPlanner = std::function<Result<std::function<void(vk::Recorder&, const LinearArgs&)>>(
+    OpBed&, const WeightType&, XPath)>;
+
+/// Cases of every type on both paths for shapes [i] of every type.
+std::vector<OpCase> linear_cases_of(std::string_view op, std::span<const LinearShape> shapes,
+                                    const LinearPlanner& planner);
+
+}  // namespace pumice::ops

@@ -1,0 +1,111 @@
+#include "shaders/common/weight_matrix.hpp"
+
+#include <algorithm>
+
+#include "format/resident_layout.hpp"
+
+namespace pumice {
+namespace {
+
+constexpr uint64_t kWriteBytes = 8 << 20;  // of one Uploader::write, which sizes the staging buffer
+
+Status check(std::span<const WeightSource> sources) {
+  if (!can_stack(sources)) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "weights to stack need one type, one width and multiples of {} rows",
+                      kRowGroup);
+  }
+  for (const WeightSource& source : sources) {
+    const WeightType& type = *source.type;
+    if (!type.has_codec()) {
+      return make_error(ErrorCode::kInvalidArgument, "weights of type {} are not supported",
+                        type.name);
+    }
+    if (source.n_rows == 0 || source.n_cols == 0 || source.n_cols % type.block_elements != 0 ||
+        source.n_cols % 4 != 0) {
+      return make_error(ErrorCode::kInvalidArgument,
+                        "{} weights of {} rows and {} columns: columns must be a multiple of {}",
+                        type.name, source.n_rows, source.n_cols, std::max(4u, type.block_elements));
+    }
+    const uint64_t expected = source.n_rows * type.file_bytes(source.n_cols);
+    if (source.bytes.size() != expected) {
+      return make_error(ErrorCode::kInvalidArgument,
+                        "{} weights of {} rows and {} columns are {} bytes, got {}", type.name,
+                        source.n_rows, source.n_cols, expected, source.bytes.size());
+    }
+  }
+  return {};
+}
+
+/// Repack row groups [first, first + count) of the stack to `destination`.
+void repack_stack(std::span<const WeightSource> sources, uint64_t first, uint64_t count,
+                  std::byte* destination) {
+  for (const WeightSource& source : sources) {
+    const uint64_t groups = n_row_groups(source.n_rows);
+    if (first < groups) {
+      const uint64_t here = std::min(count, groups - first);
+      repack(*source.type, source.bytes.data(), source.n_rows, source.n_cols, first, here,
+             destination);
+      destination += here * row_group_bytes(*source.type, source.n_cols);
+      first += here;
+      count -= here;
+      if (count == 0) return;
+    }
+    first -= groups;
+  }
+}
+
+}  // namespace
+
+bool can_stack(std::span<const WeightSource> sources) {
+  return !sources.empty() && std::all_of(sources.begin(), sources.end(), [&](const auto& source) {
+    return source.type == sources[0].type && source.n_cols == sources[0].n_cols &&
+           (sources.size() == 1 || source.n_rows % kRowGroup == 0);
+  });
+}
+
+uint64_t WeightMatrix::resident_bytes(std::span<const WeightSource> sources) {
+  uint64_t bytes = 0;
+  for (const WeightSource& source : sources) {
+    bytes += pumice::resident_bytes(*source.type, source.n_rows, source.n_cols);
+  }
+  return bytes;
+}
+
+Result<WeightMatrix> WeightMatrix::upload(vk::Uploader& uploader, vk::Arena& arena,
+                                          std::span<const WeightSource> sources,
+                                          uint64_t part_bytes) {
+  PUMICE_TRY_STATUS(check(sources));
+  WeightMatrix matrix{.type = sources[0].type, .n_cols = sources[0].n_cols};
+  for (const WeightSource& source : sources) matrix.n_rows += source.n_rows;
+
+  const uint64_t group_bytes = row_group_bytes(*matrix.type, matrix.n_cols);
+  const uint64_t part_groups = part_bytes / group_bytes;
+  if (part_groups == 0) {
+    return make_error(ErrorCode::kDoesNotFit,
+                      "{} rows of {} {} weights are {} bytes, above the device's {} an allocation",
+                      kRowGroup, matrix.n_cols, matrix.type->name, group_bytes, part_bytes);
+  }
+  const uint64_t write_groups = std::max<uint64_t>(1, kWriteBytes / group_bytes);
+  const uint64_t groups = n_row_groups(matrix.n_rows);
+  for (uint64_t first = 0; first < groups; first += part_groups) {
+    const uint64_t count = std::min(part_groups, groups - first);
+    const uint32_t first_row = static_cast<uint32_t>(first * kRowGroup);
+    WeightMatrixPart part{.first_row = first_row,
+                          .n_rows = static_cast<uint32_t>(
+                              std::min<uint64_t>(count * kRowGroup, matrix.n_rows - first_row))};
+    PUMICE_TRY(part.range, arena.allocate(count * group_bytes));
+    for (uint64_t done = 0; done < count; done += write_groups) {
+      const uint64_t now = std::min(write_groups, count - done);
+      PUMICE_TRY_STATUS(uploader.write(part.range.subrange(done * group_bytes, now * group_bytes),
+                                       [&](std::span<std::byte> destination) {
+                                         repack_stack(sources, first + done, now,
+                                                      destination.data());
+                                       }));
+    }
+    matrix.parts.push_back(part);
+  }
+  return matrix;
+}
+
+}  // namespace pumice

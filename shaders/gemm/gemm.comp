@@ -1,0 +1,144 @@
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#ifdef X_BROADCAST
+#extension GL_KHR_shader_subgroup_shuffle : require
+#define WIDE_LOADS 1
+#endif
+
+#include "common/weights.glsl"
+#include "common/x_quads.glsl"
+#include "gemm/gemm.h"
+
+// A lane owns lane_cols columns of y: it dequantises 32 weights of each into registers and multiplies
+// them with tile_rows rows of x. How x reaches all lanes:
+//   X_SHARED     staged in shared memory, double-buffered, [k][row] so that one read gives four rows
+//   X_BROADCAST  loaded by the lanes of a subgroup, spread by broadcasts from constant lanes; neither
+//                shared memory nor barriers, both of which cost CPU drivers more than arithmetic
+// Lanes past the last column compute the last one again and store nothing.
+layout(local_size_x_id = 0) in;
+
+const uint kBlock = 32;
+const uint kBlockQuads = kBlock / 4;
+
+float acc[lane_cols][tile_rows];
+
+#ifdef X_SHARED
+
+shared vec4 staged[2][kBlock][tile_rows / 4];  // [buffer][k][row / 4]
+const uint kQuads = tile_rows * kBlockQuads;
+const uint kQuadsPerLane = (kQuads + workgroup_size - 1) / workgroup_size;
+
+vec4 fetched[kQuadsPerLane];
+
+void fetch_x(uint first_row, uint block) {
+  const uint lane = gl_LocalInvocationIndex;
+  [[unroll]] for (uint i = 0; i < kQuadsPerLane; ++i) {
+    const uint quad = min(lane + i * workgroup_size, kQuads - 1);
+    const uint row = min(first_row + quad / kBlockQuads, pc.rows - 1);
+    const uint column = min(block * kBlockQuads + quad % kBlockQuads, pc.k / 4 - 1);
+    fetched[i] = load_quad(pc.x, row * (pc.x_stride / 4) + column);
+  }
+}
+
+void store_x(uint buffer_index) {
+  const uint lane = gl_LocalInvocationIndex;
+  [[unroll]] for (uint i = 0; i < kQuadsPerLane; ++i) {
+    const uint quad = lane + i * workgroup_size;
+    if (quad < kQuads) {
+      const uint row = quad / kBlockQuads;
+      const uint k = quad % kBlockQuads * 4;
+      [[unroll]] for (uint c = 0; c < 4; ++c) staged[buffer_index][k + c][row / 4][row % 4] = fetched[i][c];
+    }
+  }
+}
+
+void multiply(float w[lane_cols][kBlock], uint first_row, uint block) {
+  [[unroll]] for (uint k = 0; k < kBlock; ++k) {
+    [[unroll]] for (uint m = 0; m < tile_rows; m += 4) {
+      const vec4 x = staged[block & 1u][k][m / 4];
+      [[unroll]] for (uint r = 0; r < 4; ++r) {
+        [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
+          acc[c][m + r] = fma(w[c][k], x[r], acc[c][m + r]);
+        }
+      }
+    }
+  }
+}
+
+#else
+
+void multiply(float w[lane_cols][kBlock], uint first_row, uint block) {
+  // Four rows of 32 values are 32 quads: 32 / subgroup_size a lane.
+  const uint kLoads = 4 * kBlockQuads / subgroup_size;
+  const uint lane = gl_SubgroupInvocationID;
+  [[unroll]] for (uint m = 0; m < tile_rows; m += 4) {
+    vec4 x[kLoads];
+    [[unroll]] for (uint i = 0; i < kLoads; ++i) {
+      const uint quad = i * subgroup_size + lane;
+      const uint row = min(first_row + m + quad / kBlockQuads, pc.rows - 1);
+      const uint column = min(block * kBlockQuads + quad % kBlockQuads, pc.k / 4 - 1);
+      x[i] = load_quad(pc.x, row * (pc.x_stride / 4) + column);
+    }
+    [[unroll]] for (uint k = 0; k < kBlock; ++k) {
+      [[unroll]] for (uint r = 0; r < 4; ++r) {
+        const uint quad = r * kBlockQuads + k / 4;
+        const float value = subgroupShuffle(x[quad / subgroup_size][k % 4], quad % subgroup_size);
+        [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
+          acc[c][m + r] = fma(w[c][k], value, acc[c][m + r]);
+        }
+      }
+    }
+  }
+}
+
+#endif
+
+void main() {
+#ifdef X_BROADCAST
+  const uint local = gl_SubgroupID * subgroup_size + gl_SubgroupInvocationID;
+#else
+  const uint local = gl_LocalInvocationIndex;
+#endif
+  const uint first_row = gl_WorkGroupID.x * tile_rows;
+  const uint first_col = gl_WorkGroupID.y * (workgroup_size * lane_cols) + local;
+  const uint n_blocks = (pc.k + kBlock - 1) / kBlock;
+
+  [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
+    [[unroll]] for (uint m = 0; m < tile_rows; ++m) acc[c][m] = 0.0;
+  }
+#ifdef X_SHARED
+  fetch_x(first_row, 0);
+  store_x(0);
+  barrier();
+#endif
+  for (uint tile = 0; tile * kTileBlocks < n_blocks; ++tile) {
+    WeightTile weights[lane_cols];
+    [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
+      const uint col = min(first_col + c * workgroup_size, pc.n - 1);
+      weights[c] = open_weight_tile(pc.weights, pc.n_col_tiles, col, tile);
+    }
+    const uint last = min(kTileBlocks, n_blocks - tile * kTileBlocks);
+    [[dont_unroll]] for (uint i = 0; i < last; ++i) {
+      const uint block = tile * kTileBlocks + i;
+#ifdef X_SHARED
+      fetch_x(first_row, block + 1);  // past the end: the last quad again, not used
+#endif
+      float w[lane_cols][kBlock];
+      [[unroll]] for (uint c = 0; c < lane_cols; ++c) read_weight_block(weights[c], i, w[c]);
+      multiply(w, first_row, block);
+#ifdef X_SHARED
+      store_x((block + 1) & 1u);
+      barrier();
+#endif
+    }
+  }
+
+  Floats y = Floats(pc.y);
+  [[unroll]] for (uint m = 0; m < tile_rows; ++m) {
+    const uint row = first_row + m;
+    [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
+      const uint col = first_col + c * workgroup_size;
+      if (row < pc.rows && col < pc.n) y.v[row * pc.y_stride + col] = acc[c][m];
+    }
+  }
+}

@@ -1,0 +1,124 @@
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#ifdef X_BROADCAST
+#extension GL_KHR_shader_subgroup_shuffle : require
+#define WIDE_LOADS 1
+#endif
+
+#include "common/weights.glsl"
+#include "common/x_quads.glsl"
+#include "gemv/gemv.h"
+
+// A lane owns lane_cols columns of y for all rows, so each weight is read and dequantised once.
+// K is cut into workgroup_size / 32 slices of whole blocks; their sums are added in order at the end.
+// How x reaches all lanes:
+//   X_UNIFORM    every lane reads the same address: a scalar or broadcast load on GPUs
+//   X_BROADCAST  see gemm.comp
+// Lanes past the last column compute the last one again and store nothing.
+layout(local_size_x_id = 0) in;
+
+const uint kBlock = 32;
+const uint kBlockQuads = kBlock / 4;
+const uint kSliceLanes = 32;
+const uint kSlices = workgroup_size / kSliceLanes;
+const uint kSums = tile_rows * lane_cols * kSliceLanes;  // a workgroup's results
+
+shared float partial[kSlices * kSums];
+
+float acc[lane_cols][tile_rows];
+
+void multiply(WeightTile tiles[lane_cols], uint block_of_tile, uint block) {
+  float w[lane_cols][kBlock];
+  [[unroll]] for (uint c = 0; c < lane_cols; ++c) read_weight_block(tiles[c], block_of_tile, w[c]);
+  const uint last_quad = pc.k / 4 - 1;
+
+#ifdef X_UNIFORM
+  [[unroll]] for (uint q = 0; q < kBlockQuads; ++q) {
+    const uint column = min(block * kBlockQuads + q, last_quad);
+    [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
+      const vec4 x = load_quad(pc.x, min(r, pc.rows - 1) * (pc.x_stride / 4) + column);
+      [[unroll]] for (uint i = 0; i < 4; ++i) {
+        [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
+          acc[c][r] = fma(w[c][4 * q + i], x[i], acc[c][r]);
+        }
+      }
+    }
+  }
+#else
+  const uint kLoads = (tile_rows * kBlockQuads + subgroup_size - 1) / subgroup_size;
+  vec4 x[kLoads];
+  [[unroll]] for (uint i = 0; i < kLoads; ++i) {
+    const uint quad = i * subgroup_size + gl_SubgroupInvocationID;
+    const uint row = min(quad / kBlockQuads, pc.rows - 1);
+    const uint column = min(block * kBlockQuads + quad % kBlockQuads, last_quad);
+    x[i] = load_quad(pc.x, row * (pc.x_stride / 4) + column);
+  }
+  [[unroll]] for (uint k = 0; k < kBlock; ++k) {
+    [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
+      const uint quad = r * kBlockQuads + k / 4;
+      const float value = subgroupShuffle(x[quad / subgroup_size][k % 4], quad % subgroup_size);
+      [[unroll]] for (uint c = 0; c < lane_cols; ++c) acc[c][r] = fma(w[c][k], value, acc[c][r]);
+    }
+  }
+#endif
+}
+
+void main() {
+#ifdef X_BROADCAST
+  const uint local = gl_SubgroupID * subgroup_size + gl_SubgroupInvocationID;
+#else
+  const uint local = gl_LocalInvocationIndex;
+#endif
+  const uint lane = local % kSliceLanes;
+  const uint slice = local / kSliceLanes;
+  const uint first_col = gl_WorkGroupID.x * (kSliceLanes * lane_cols) + lane;
+
+  [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
+    [[unroll]] for (uint r = 0; r < tile_rows; ++r) acc[c][r] = 0.0;
+  }
+  // Steps of `unroll` blocks, none across two tiles; a slice takes consecutive steps.
+  const uint n_blocks = (pc.k + kBlock - 1) / kBlock;
+  const uint kTileSteps = kTileBlocks / unroll;
+  const uint n_steps = (n_blocks + unroll - 1) / unroll;
+  const uint slice_steps = (n_steps + kSlices - 1) / kSlices;
+  const uint end = min((slice + 1) * slice_steps, n_steps);
+  for (uint step = slice * slice_steps; step < end;) {
+    const uint tile = step / kTileSteps;
+    WeightTile tiles[lane_cols];
+    [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
+      const uint col = min(first_col + c * kSliceLanes, pc.n - 1);
+      tiles[c] = open_weight_tile(pc.weights, pc.n_col_tiles, col, tile);
+    }
+    const uint tile_end = min((tile + 1) * kTileSteps, end);
+    [[dont_unroll]] for (; step < tile_end; ++step) {
+      [[unroll]] for (uint u = 0; u < unroll; ++u) {
+        const uint block = step * unroll + u;
+        multiply(tiles, block % kTileBlocks, block);
+      }
+    }
+  }
+
+  Floats y = Floats(pc.y);
+  if (kSlices == 1) {
+    [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
+      [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
+        const uint col = first_col + c * kSliceLanes;
+        if (r < pc.rows && col < pc.n) y.v[r * pc.y_stride + col] = acc[c][r];
+      }
+    }
+    return;
+  }
+  [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
+    [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
+      partial[slice * kSums + (r * lane_cols + c) * kSliceLanes + lane] = acc[c][r];
+    }
+  }
+  barrier();
+  for (uint i = local; i < kSums; i += workgroup_size) {
+    const uint row = i / (lane_cols * kSliceLanes);
+    const uint col = gl_WorkGroupID.x * (lane_cols * kSliceLanes) + i % (lane_cols * kSliceLanes);
+    float sum = partial[i];
+    for (uint s = 1; s < kSlices; ++s) sum += partial[s * kSums + i];
+    if (row < pc.rows && col < pc.n) y.v[row * pc.y_stride + col] = sum;
+  }
+}

@@ -1,0 +1,72 @@
+#include "shaders/gemv/gemv.hpp"
+
+#include <algorithm>
+
+#include "shaders/gemv/gemv.h"
+#include "shaders/spirv.hpp"
+
+namespace pumice::ops {
+namespace {
+
+constexpr uint32_t kSliceLanes = 32;
+constexpr std::array<uint32_t, 4> kTileRows = {1, 2, 4, 8};
+
+GemvSpec tuned(const DevicePlan& plan, const WeightType& type, XPath path, uint32_t tile_rows) {
+  if (path == XPath::kBroadcast) {
+    // Two weight rows a lane share the loads and shuffles of x.
+    return {.workgroup_size = kSliceLanes, .tile_rows = tile_rows, .lane_cols = 2};
+  }
+  if (plan.device_class == DeviceClass::kCpu)
+    return {.workgroup_size = 128, .tile_rows = tile_rows};
+  // Not measured yet. 4096 weight rows are 128 workgroups, so 16 slices of K make 2048 subgroups;
+  // several blocks at once put several 16-byte loads of each lane in flight. The sums of 8 rows and
+  // 16 slices are 16 KiB of shared memory, the floor.
+  const uint32_t tile_blocks = type.layout.tile_cols / kWeightBlockCols;
+  return {
+      .workgroup_size = std::min(512u, plan.max_workgroup_invocations / kSliceLanes * kSliceLanes),
+      .tile_rows = tile_rows,
+      .unroll = std::min(tile_blocks, tile_rows <= 2 ? 8u : 4u)};
+}
+
+}  // namespace
+
+Result<Gemv> Gemv::plan(vk::PipelineLibrary& pipelines, const WeightType& type, XPath path) {
+  const DevicePlan& device = pipelines.device()->plan();
+  const bool broadcast = path == XPath::kBroadcast;
+  if (broadcast && !broadcast_supported(device)) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "gemv: this device has no broadcast path; use the portable one");
+  }
+  PUMICE_TRY(const vk::ShaderModule module,
+             find_spirv(linear_module_name("gemv", type, broadcast ? "broadcast" : "uniform")));
+  Gemv op;
+  for (size_t i = 0; i < kTileRows.size(); ++i) {
+    const GemvSpec spec = tuned(device, type, path, kTileRows[i]);
+    Variant& variant = op.variants_[i];
+    PUMICE_TRY(variant.pipeline,
+               pipelines.declare({.module = module,
+                                  .label = {},
+                                  .constants = linear_constants(device, path, spec),
+                                  .push_bytes = sizeof(GemvPush),
+                                  .subgroup_size = broadcast ? device.subgroup_size : 0}));
+    variant.tile_rows = spec.tile_rows;
+    variant.tile_cols = kSliceLanes * spec.lane_cols;
+  }
+  return op;
+}
+
+void Gemv::record(vk::Recorder& recorder, const LinearArgs& args) const {
+  check_linear_args(args);
+  PUMICE_CHECK(args.rows <= kMaxRows, "too many rows for gemv");
+  const Variant& variant = *std::find_if(variants_.begin(), variants_.end(), [&](const Variant& v) {
+    return v.tile_rows >= args.rows;
+  });
+  for (const WeightMatrixPart& part : args.weights.parts) {
+    recorder.dispatch(*variant.pipeline, linear_push<GemvPush>(args, part),
+                      {(part.n_rows + variant.tile_cols - 1) / variant.tile_cols},
+                      {vk::reads(part.range), linear_reads_x(args), linear_writes_y(args, part)},
+                      linear_cost(args, part));
+  }
+}
+
+}  // namespace pumice::ops

@@ -1,0 +1,40 @@
+// y = x · Wᵀ for weights of any type and any number of rows: gemv for up to 8 rows, gemm beyond.
+#pragma once
+
+#include <map>
+#include <span>
+
+#include "base/result.hpp"
+#include "shaders/common/linear_args.hpp"
+#include "shaders/gemm/gemm.hpp"
+#include "shaders/gemv/gemv.hpp"
+#include "vk/pipeline.hpp"
+
+namespace pumice::ops {
+
+class Linear {
+ public:
+  using Args = LinearArgs;
+
+  /// Declare the pipelines for these weight types (repeats are fine): one of gemm and four of gemv
+  /// each. `path` is tuned_x_path() of the device except in tests. Errors: kInvalidArgument for a
+  /// type without shaders or a path the device lacks.
+  static Result<Linear> plan(vk::PipelineLibrary& pipelines,
+                             std::span<const WeightType* const> types, XPath path);
+  static Result<Linear> plan(vk::PipelineLibrary& pipelines,
+                             std::span<const WeightType* const> types) {
+    return plan(pipelines, types, tuned_x_path(pipelines.device()->plan()));
+  }
+
+  /// One dispatch for each part of the matrix. Its type must be among the planned ones.
+  void record(vk::Recorder& recorder, const Args& args) const;
+
+ private:
+  struct Kernels {
+    Gemm gemm;
+    Gemv gemv;
+  };
+  std::map<const WeightType*, Kernels> kernels_;
+};
+
+}  // namespace pumice::ops

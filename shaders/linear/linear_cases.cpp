@@ -1,0 +1,68 @@
+#include "shaders/common/linear_cases.hpp"
+#include "shaders/linear/linear.hpp"
+
+namespace pumice::ops {
+namespace {
+
+/// Two matrices side by side in one y, without a barrier between them: one stacked from two
+/// sources, one of another type. A small part size splits them by rows.
+Result<PreparedOp> prepare(OpBed& bed, uint32_t rows, uint64_t part_bytes) {
+  constexpr uint32_t kCols = 256;
+  const RandomWeights q(weight_type("Q4_K"), 64, kCols, 1);
+  const RandomWeights k(weight_type("Q4_K"), 32, kCols, 2);
+  const RandomWeights v(weight_type("Q6_K"), 33, kCols, 3);
+  const WeightSource stacked[] = {q.source(), k.source()};
+  const WeightSource single[] = {v.source()};
+  PUMICE_TRY(const auto qk, upload_weights(bed, stacked, part_bytes));
+  PUMICE_TRY(const auto last, upload_weights(bed, single, part_bytes));
+  const uint32_t stride = qk->matrix.n_rows + last->matrix.n_rows;
+
+  const PaddedInput x(rows, kCols);
+  PUMICE_TRY(const vk::BufferRange x_range, bed.input(x.values));
+  PUMICE_TRY(const vk::BufferRange y_range, bed.output(uint64_t{rows} * stride * 4));
+  const WeightType* types[] = {q.type, v.type, q.type};
+  PUMICE_TRY(const Linear op, Linear::plan(bed.pipelines(), types));
+
+  Expectation y{.name = "y", .output = y_range, .reference = {}, .bound = {}, .words = {}};
+  y.reference.resize(size_t{rows} * stride);
+  y.bound.resize(y.reference.size());
+  linear_reference(x, q, 0, stride, y.reference, y.bound);
+  linear_reference(x, k, q.n_rows, stride, y.reference, y.bound);
+  linear_reference(x, v, q.n_rows + k.n_rows, stride, y.reference, y.bound);
+  return PreparedOp{.record =
+                        [=, x_stride = x.stride](vk::Recorder& recorder) {
+                          LinearArgs args{.weights = qk->matrix,
+                                          .x = x_range,
+                                          .x_stride = x_stride,
+                                          .y = y_range,
+                                          .y_stride = stride,
+                                          .rows = rows};
+                          op.record(recorder, args);
+                          op.record(recorder, {.weights = last->matrix,
+                                               .x = x_range,
+                                               .x_stride = x_stride,
+                                               .y = y_range.from(uint64_t{qk->matrix.n_rows} * 4),
+                                               .y_stride = stride,
+                                               .rows = rows});
+                        },
+                    .expected = {y}};
+}
+
+}  // namespace
+
+std::vector<OpCase> linear_cases() {
+  constexpr uint64_t kWhole = 1 << 20;
+  constexpr uint64_t kGroup = 8000;  // one group of 32 rows: 4608 bytes of Q4_K, 6784 of Q6_K
+  std::vector<OpCase> cases;
+  for (const uint32_t rows : {1u, 8u, 9u, 40u}) {
+    for (const uint64_t part_bytes : {kWhole, kGroup}) {
+      cases.push_back({.op = "linear",
+                       .name = fmt::format("rows={} {}", rows,
+                                           part_bytes == kWhole ? "whole" : "split by rows"),
+                       .prepare = [=](OpBed& bed) { return prepare(bed, rows, part_bytes); }});
+    }
+  }
+  return cases;
+}
+
+}  // namespace pumice::ops
