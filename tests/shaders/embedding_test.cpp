@@ -34,7 +34,7 @@ Result<ops::PreparedOp> embed_all(ops::OpBed& bed, const WeightType& type,
   std::vector<uint32_t> tokens(n_rows);
   std::iota(tokens.begin(), tokens.end(), 0);
 
-  ops::WeightMatrix table{.type = &type, .n_rows = n_rows, .n_cols = kColumns};
+  WeightMatrix table{.type = &type, .n_rows = n_rows, .n_cols = kColumns};
   PUMICE_TRY(const vk::BufferRange resident,
              bed.input(resident_bytes(type, n_rows, kColumns), [&](std::span<std::byte> target) {
                repack(type, reinterpret_cast<const std::byte*>(blocks.data()), n_rows, kColumns, 0,

@@ -1,0 +1,90 @@
+// Which kernels `linear` picks, by the labels that profiles and --json print.
+#include "shaders/linear/linear.hpp"
+
+#include <gtest/gtest.h>
+
+#include "shaders/common/linear_cases.hpp"
+#include "shaders/spirv.hpp"
+#include "tests/gpu_fixture.hpp"
+
+namespace pumice::ops {
+namespace {
+
+class LinearChoice : public ::testing::Test {
+ protected:
+  /// Labels dispatched for `rows` rows of a matrix that `part_bytes` splits.
+  std::vector<std::string> labels(const std::shared_ptr<vk::Device>& device, XPath path,
+                                  uint32_t rows, uint64_t part_bytes = 1 << 20) {
+    vk::PipelineLibrary pipelines(device, "", spirv_hash());
+    OpBed bed(device, pipelines);
+    const RandomWeights weights(weight_type("Q4_K"), 96, 256, 1);
+    const WeightSource sources[] = {weights.source()};
+    const auto uploaded = *upload_weights(bed, sources, part_bytes);
+    const auto x = *bed.input(std::vector<float>(rows * 256));
+    const auto y = *bed.output(rows * 96 * 4);
+    const WeightType* types[] = {weights.type};
+    const Result<Linear> linear = Linear::plan(pipelines, types, path);
+    EXPECT_TRUE(linear.ok());
+    EXPECT_TRUE(pipelines.compile().ok());
+    vk::Recorder recorder(device);
+    linear->record(recorder, {.weights = uploaded->matrix,
+                              .x = x,
+                              .x_stride = 256,
+                              .y = y,
+                              .y_stride = 96,
+                              .rows = rows});
+    const auto work = recorder.finish();
+    EXPECT_TRUE(work.ok());
+    EXPECT_EQ(work->barrier_count(), 0u) << "parts write different columns";
+    std::vector<std::string> result;
+    for (const vk::CommandInfo& command : work->commands()) result.emplace_back(command.label);
+    return result;
+  }
+};
+
+TEST_F(LinearChoice, UsesGemvUpToEightRowsAndGemmBeyond) {
+  PUMICE_REQUIRE_DEVICE(device);
+  using Labels = std::vector<std::string>;
+  EXPECT_EQ(labels(device, XPath::kPortable, 1), Labels{"gemv.q4_k.uniform"});
+  EXPECT_EQ(labels(device, XPath::kPortable, 8), Labels{"gemv.q4_k.uniform"});
+  EXPECT_EQ(labels(device, XPath::kPortable, 9), Labels{"gemm.q4_k.shared"});
+  if (!broadcast_supported(device->plan())) return;
+  EXPECT_EQ(labels(device, XPath::kBroadcast, 8), Labels{"gemv.q4_k.broadcast"});
+  EXPECT_EQ(labels(device, XPath::kBroadcast, 9), Labels{"gemm.q4_k.broadcast"});
+}
+
+TEST_F(LinearChoice, DispatchesOnceForEachPartWithoutBarriers) {
+  PUMICE_REQUIRE_DEVICE(device);
+  EXPECT_EQ(labels(device, XPath::kPortable, 1, 5000).size(), 3u);
+}
+
+TEST(LinearPlan, ComesToFivePipelinesForATypeHoweverOftenItIsNamed) {
+  PUMICE_REQUIRE_DEVICE(device);
+  vk::PipelineLibrary pipelines(device, "", spirv_hash());
+  const WeightType* types[] = {&weight_type("Q8_0"), &weight_type("Q8_0")};
+  ASSERT_TRUE(Linear::plan(pipelines, types).ok());
+  ASSERT_TRUE(pipelines.compile().ok());
+  EXPECT_EQ(pipelines.compiled_count(), 5u);
+}
+
+TEST(XPathChoice, TakesBroadcastOnlyOnCpuDriversThatCanShuffle) {
+  DevicePlan plan;
+  plan.device_class = DeviceClass::kCpu;
+  plan.subgroup_size = 8;
+  plan.require_subgroup_size = true;
+  plan.subgroup.shuffle = true;
+  plan.features.shader_int64 = true;
+  EXPECT_EQ(tuned_x_path(plan), XPath::kBroadcast);
+  DevicePlan gpu = plan;
+  gpu.device_class = DeviceClass::kGpu;
+  EXPECT_EQ(tuned_x_path(gpu), XPath::kPortable);
+  DevicePlan narrow = plan;
+  narrow.features.shader_int64 = false;
+  EXPECT_EQ(tuned_x_path(narrow), XPath::kPortable);
+  DevicePlan wide = plan;
+  wide.subgroup_size = 64;
+  EXPECT_EQ(tuned_x_path(wide), XPath::kPortable);
+}
+
+}  // namespace
+}  // namespace pumice::ops
