@@ -5,7 +5,6 @@
 #include <cstring>
 #include <functional>
 #include <numeric>
-#include <optional>
 #include <utility>
 
 #include "format/utf8.hpp"
@@ -42,12 +41,12 @@ const Item* find_sorted(const std::vector<Item>& items, const std::vector<uint32
 
 }  // namespace
 
-/// Fills a GgufFile from its mapping. Every read is checked against the end of the file; `field_`
-/// says what is being read, for the error.
+/// Fills a GgufFile from its bytes. Every read is checked against the end of the file; `field` says
+/// what is being read, for the error.
 class GgufFile::Parser {
  public:
-  Parser(GgufFile& file, const std::filesystem::path& path)
-      : file_(file), path_(path.string()), bytes_(file.file_.bytes()) {}
+  Parser(GgufFile& file, std::string path)
+      : file_(file), path_(std::move(path)), bytes_(file.bytes_) {}
 
   Status parse() {
     PUMICE_TRY_STATUS(parse_header());
@@ -290,8 +289,15 @@ class GgufFile::Parser {
 
 Result<GgufFile> GgufFile::open(const std::filesystem::path& path) {
   PUMICE_TRY(MappedFile mapping, MappedFile::open(path));
-  GgufFile file(std::move(mapping));
-  PUMICE_TRY_STATUS(Parser(file, path).parse());
+  const std::span<const std::byte> bytes = mapping.bytes();
+  GgufFile file(std::move(mapping), bytes);
+  PUMICE_TRY_STATUS(Parser(file, path.string()).parse());
+  return file;
+}
+
+Result<GgufFile> GgufFile::from_memory(std::span<const std::byte> bytes, std::string_view name) {
+  GgufFile file(std::nullopt, bytes);
+  PUMICE_TRY_STATUS(Parser(file, std::string(name)).parse());
   return file;
 }
 

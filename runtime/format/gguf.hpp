@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -49,10 +50,13 @@ class GgufFile {
 
   /// Errors (kBadFile) are one line that names the path and the field.
   static Result<GgufFile> open(const std::filesystem::path& path);
+  /// The same for a file that is in memory already; `bytes` must outlive the GgufFile. `name`
+  /// stands for the path in errors.
+  static Result<GgufFile> from_memory(std::span<const std::byte> bytes, std::string_view name);
 
   uint32_t version() const { return version_; }
   uint64_t alignment() const { return alignment_; }
-  uint64_t size_bytes() const { return file_.bytes().size(); }
+  uint64_t size_bytes() const { return bytes_.size(); }
   /// False only for a file that has tensors but ends before their data.
   bool has_tensor_data() const { return has_data_; }
 
@@ -91,10 +95,12 @@ class GgufFile {
 
  private:
   class Parser;
-  explicit GgufFile(MappedFile file) : file_(std::move(file)) {}
+  GgufFile(std::optional<MappedFile> file, std::span<const std::byte> bytes)
+      : file_(std::move(file)), bytes_(bytes) {}
   static Error missing(std::string_view key);
 
-  MappedFile file_;
+  std::optional<MappedFile> file_;  // empty for a file in memory
+  std::span<const std::byte> bytes_;
   uint32_t version_ = 0;
   uint64_t alignment_ = 32;
   bool has_data_ = true;

@@ -2,7 +2,7 @@
 // bits is for the tests of the ops that read weights.)
 #include <gtest/gtest.h>
 
-#include <regex>
+#include <cstdio>
 #include <set>
 #include <sstream>
 
@@ -15,9 +15,11 @@ const std::filesystem::path kFolder = std::filesystem::path(PUMICE_SOURCE_DIR) /
 
 TEST(WeightsGlsl, EveryTypeWithACodecHasShadersAndNoOther) {
   const std::string list = test::read_file(kFolder / "weight_types.cmake");
-  std::smatch match;
-  ASSERT_TRUE(std::regex_search(list, match, std::regex(R"(set\(PUMICE_WEIGHT_TYPES ([^)]*)\))")));
-  std::istringstream words(match[1]);
+  const std::string_view opening = "set(PUMICE_WEIGHT_TYPES ";
+  const size_t first = list.find(opening);
+  ASSERT_NE(first, std::string::npos);
+  const size_t begin = first + opening.size();
+  std::istringstream words(list.substr(begin, list.find(')', begin) - begin));
   const std::set<std::string> named(std::istream_iterator<std::string>(words), {});
   std::set<std::string> expected;
   for (const WeightType& type : weight_types()) {
@@ -30,14 +32,18 @@ TEST(WeightsGlsl, TilesHaveTheShapeTheTableSays) {
   const std::string source = test::read_file(kFolder / "weights.glsl");
   for (const WeightType& type : weight_types()) {
     if (!type.has_codec()) continue;
-    const std::regex shape("defined\\(WEIGHT_" + std::string(type.name) +
-                           R"(\)[^\n]*\nconst uint kTileCols = (\d+), kTileUnits = (\d+), )"
-                           R"(kTileWords = (\d+);)");
-    std::smatch match;
-    ASSERT_TRUE(std::regex_search(source, match, shape)) << type.name;
-    EXPECT_EQ(match[1], std::to_string(type.layout.tile_cols)) << type.name;
-    EXPECT_EQ(match[2], std::to_string(type.layout.n_units)) << type.name;
-    EXPECT_EQ(match[3], std::to_string(type.layout.n_words)) << type.name;
+    const size_t block = source.find(fmt::format("defined(WEIGHT_{})", type.name));
+    ASSERT_NE(block, std::string::npos) << type.name;
+    const size_t line = source.find("const uint", block);
+    ResidentLayout found;
+    ASSERT_EQ(std::sscanf(source.c_str() + line,
+                          "const uint kTileCols = %u, kTileUnits = %u, kTileWords = %u;",
+                          &found.tile_cols, &found.n_units, &found.n_words),
+              3)
+        << type.name;
+    EXPECT_EQ(found.tile_cols, type.layout.tile_cols) << type.name;
+    EXPECT_EQ(found.n_units, type.layout.n_units) << type.name;
+    EXPECT_EQ(found.n_words, type.layout.n_words) << type.name;
   }
 }
 
