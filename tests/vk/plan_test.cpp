@@ -51,11 +51,10 @@ std::vector<std::string> usable_devices() {
 }
 
 TEST(Plan, TheDevicesOfEveryVendorAreUsable) {
-  for (const char* name :
-       {"nvidia_rtx_4090", "amd_rx_6700_xt_radv", "amd_rx_6800_xt_windows", "amd_780m_radv",
-        "intel_arc_a770_windows", "intel_arc_a770_mesa", "qualcomm_adreno_750", "arm_mali_g715",
-        "apple_m3_max_moltenvk", "raspberry_pi_5_v3d", "swiftshader", "lavapipe_22",
-        "lavapipe_26"}) {
+  for (const char* name : {"nvidia_rtx_4090", "amd_rx_6700_xt_radv", "amd_rx_6800_xt_windows",
+                           "amd_780m_radv", "intel_arc_a770_windows", "intel_arc_a770_mesa",
+                           "qualcomm_adreno_750", "arm_mali_g715", "apple_m3_max_moltenvk",
+                           "raspberry_pi_5_v3d", "swiftshader", "lavapipe_22", "lavapipe_26"}) {
     EXPECT_EQ(missing_requirements(snapshot(name)), std::vector<std::string>{}) << name;
   }
 }
