@@ -1,36 +1,14 @@
 #include "text/spm.hpp"
 
 #include <algorithm>
-#include <queue>
 
+#include "text/pair_merger.hpp"
 #include "text/utf8.hpp"
 
 namespace pumice {
 namespace {
 
 constexpr std::string_view kSpace = "\xE2\x96\x81";  // U+2581
-constexpr uint32_t kNone = ~0u;
-
-// A run of the text, in a list linked by index. A symbol merged into its left neighbour keeps
-// length 0.
-struct Symbol {
-  uint32_t begin;
-  uint32_t length;
-  uint32_t previous;
-  uint32_t next;
-};
-
-struct Merge {
-  float score;
-  uint32_t left;
-  uint32_t right;
-  uint32_t length;  // of both; a different sum means that one side has grown since
-
-  bool operator<(const Merge& other) const {
-    return score != other.score ? score < other.score : left > other.left;
-  }
-};
-
 std::string escape_spaces(std::string_view text, bool prefix) {
   const auto n_spaces = static_cast<size_t>(std::count(text.begin(), text.end(), ' '));
   std::string escaped;
@@ -44,23 +22,6 @@ std::string escape_spaces(std::string_view text, bool prefix) {
     }
   }
   return escaped;
-}
-
-// Malformed UTF-8 is cut into single bytes. (llama.cpp trusts lead bytes, so that a broken one
-// before a space swallows part of the U+2581 and the space does not come back.)
-std::vector<Symbol> cut_characters(std::string_view text) {
-  std::vector<Symbol> symbols;
-  symbols.reserve(text.size());
-  for (size_t begin = 0; begin < text.size();) {
-    const Utf8Step step = utf8_step(text.substr(begin));
-    const size_t length = step.kind == Utf8Kind::kComplete ? step.length : 1;
-    const auto index = static_cast<uint32_t>(symbols.size());
-    symbols.push_back(
-        {static_cast<uint32_t>(begin), static_cast<uint32_t>(length), index - 1, index + 1});
-    begin += length;
-  }
-  if (!symbols.empty()) symbols.back().next = kNone;  // the first's previous is kNone already
-  return symbols;
 }
 
 }  // namespace
@@ -106,43 +67,30 @@ void SpmModel::encode(std::string_view text, bool after_special,
                       std::vector<TokenId>& tokens) const {
   const std::string escaped = escape_spaces(text, after_special && vocabulary_.add_space_prefix());
   const std::string_view view = escaped;
-  std::vector<Symbol> symbols = cut_characters(view);
-
-  std::vector<Merge> storage;
-  storage.reserve(symbols.size());
-  std::priority_queue<Merge> merges(std::less<Merge>{}, std::move(storage));
-  const auto consider = [&](uint32_t left, uint32_t right) {
-    if (left == kNone || right == kNone) return;
-    const uint32_t length = symbols[left].length + symbols[right].length;
-    const auto id = find_piece(view.substr(symbols[left].begin, length));
-    if (id) merges.push({vocabulary_.score(*id), left, right, length});
-  };
-  for (uint32_t i = 1; i < symbols.size(); ++i) consider(i - 1, i);
-
-  while (!merges.empty()) {
-    const Merge merge = merges.top();
-    merges.pop();
-    Symbol& left = symbols[merge.left];
-    Symbol& right = symbols[merge.right];
-    if (left.length == 0 || right.length == 0 || left.length + right.length != merge.length) {
-      continue;
-    }
-    left.length = merge.length;
-    right.length = 0;
-    left.next = right.next;
-    if (right.next != kNone) symbols[right.next].previous = merge.left;
-    consider(left.previous, merge.left);
-    consider(merge.left, left.next);
+  PairMerger<float> merger;
+  for (size_t begin = 0; begin < view.size();) {
+    // Malformed UTF-8 is cut into single bytes. (llama.cpp trusts lead bytes, so that a broken one
+    // before a space swallows part of the U+2581 and the space does not come back.)
+    const Utf8Step step = utf8_step(view.substr(begin));
+    const size_t length = step.kind == Utf8Kind::kComplete ? step.length : 1;
+    const auto id = find_piece(view.substr(begin, length));
+    merger.add(static_cast<uint32_t>(begin), static_cast<uint32_t>(length),
+               id.value_or(MergeSymbol::kNoToken));
+    begin += length;
   }
-
-  for (uint32_t i = symbols.empty() ? kNone : 0; i != kNone; i = symbols[i].next) {
-    const std::string_view piece = view.substr(symbols[i].begin, symbols[i].length);
-    if (const auto id = find_piece(piece)) {
-      tokens.push_back(*id);
+  using Merged = PairMerger<float>::Merged;
+  merger.merge([&](const MergeSymbol& left, const MergeSymbol& right) -> std::optional<Merged> {
+    const auto id = find_piece(view.substr(left.begin, left.length + right.length));
+    if (!id) return std::nullopt;
+    return Merged{vocabulary_.score(*id), *id};
+  });
+  merger.for_each([&](const MergeSymbol& symbol) {
+    if (symbol.token != MergeSymbol::kNoToken) {
+      tokens.push_back(symbol.token);
     } else {
-      encode_bytes(piece, tokens);
+      encode_bytes(view.substr(symbol.begin, symbol.length), tokens);
     }
-  }
+  });
 }
 
 void SpmModel::append_bytes(TokenId id, std::string& bytes) const {

@@ -1,21 +1,23 @@
 #include "text/tokenizer.hpp"
 
+#include "text/bpe.hpp"
 #include "text/spm.hpp"
 
 namespace pumice {
 namespace {
 
-Result<std::unique_ptr<TokenizerModel>> create_model(std::string_view name,
+Result<std::unique_ptr<TokenizerModel>> create_model(const VocabularyData& data,
                                                      const Vocabulary& vocabulary) {
-  if (name == "llama") return SpmModel::create(vocabulary);
-  if (name.empty()) {
+  if (data.model == "llama") return SpmModel::create(vocabulary);
+  if (data.model == "gpt2") return BpeModel::create(data, vocabulary);
+  if (data.model.empty()) {
     return make_error(ErrorCode::kBadFile,
                       "tokenizer.ggml.model is missing; the file has no tokenizer");
   }
   return make_error(ErrorCode::kBadFile,
                     "tokenizer model '{}' is not supported yet (tokenizer.ggml.model; supported: "
-                    "llama)",
-                    name);
+                    "llama, gpt2)",
+                    data.model);
 }
 
 }  // namespace
@@ -26,7 +28,7 @@ Tokenizer::Tokenizer(std::unique_ptr<const Vocabulary> vocabulary, SpecialTokens
 
 Result<Tokenizer> Tokenizer::create(const VocabularyData& data) {
   PUMICE_TRY(std::unique_ptr<const Vocabulary> vocabulary, Vocabulary::create(data));
-  PUMICE_TRY(std::unique_ptr<TokenizerModel> model, create_model(data.model, *vocabulary));
+  PUMICE_TRY(std::unique_ptr<TokenizerModel> model, create_model(data, *vocabulary));
   PUMICE_TRY(SpecialTokens special, SpecialTokens::create(*vocabulary));
   return Tokenizer(std::move(vocabulary), std::move(special), std::move(model));
 }

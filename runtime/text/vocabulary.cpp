@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "text/pre_tokenizer.hpp"
+
 namespace pumice {
 namespace {
 
@@ -103,7 +105,8 @@ void Vocabulary::load_special_ids(const VocabularyData& data) {
   bos_ = known(data.bos_id, spm_default(1));
   eos_ = known(data.eos_id, spm_default(2));
   eot_ = known(data.eot_id, std::nullopt);
-  add_bos_ = data.add_bos.value_or(sentence_piece) && bos_;
+  add_bos_ =
+      data.add_bos.value_or(sentence_piece || PreTokenizer::adds_bos(data.pre_tokenizer)) && bos_;
   add_eos_ = data.add_eos.value_or(false) && eos_;
   add_space_prefix_ = data.add_space_prefix.value_or(sentence_piece);
 }

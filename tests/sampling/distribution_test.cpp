@@ -64,6 +64,19 @@ TEST(Draw, WalksTheIdsInRisingOrderToTheTarget) {
   }
 }
 
+// Seeds found by search: their first words are just what the boundary needs.
+TEST(Draw, ATargetEqualToASumBelongsToTheNextToken) {
+  const uint64_t seed = 89966413;  // target 2^24 of 2^25
+  ASSERT_EQ(random_word(seed, 0) >> 7, kOneWeight);
+  EXPECT_EQ(test::sample(seeded(seed), {0, 0}), 1u);
+}
+
+TEST(Draw, ATargetOfZeroSkipsTokensWithoutWeight) {
+  const uint64_t seed = 12121362;  // target 0 of 2^24
+  ASSERT_EQ(random_word(seed, 0) >> 8, 0u);
+  EXPECT_EQ(test::sample(seeded(seed), {-test::kInfinity, 0, -test::kInfinity}), 1u);
+}
+
 TEST(Draw, ALargeVocabularyOfEqualsReachesItsEnds) {
   const Logits logits(kMaxSampledVocabulary, 0.0f);
   ReferenceSampler sampler = make_sampler(seeded(1), logits.size());

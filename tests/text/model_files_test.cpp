@@ -1,4 +1,6 @@
 // Tokenizers of real models against what llama.cpp and the models' own tokenizers say.
+#include <gmock/gmock.h>
+
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -54,10 +56,6 @@ TEST_P(VocabularyFile, TokenisesItsTestTextsAsPublishedAndBack) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(, VocabularyFile,
-                         ::testing::Values("ggml-vocab-llama-spm.gguf", "ggml-vocab-phi-3.gguf"),
-                         [](const auto& file) { return fmt::format("n{}", file.index); });
-
 TEST(ReferenceFamilies, TokeniseAsLlamaCppDoesWithAndWithoutSpecialTokens) {
   PUMICE_REQUIRE_SHARED(folder, "reference/families");
   size_t n_tested = 0;
@@ -65,8 +63,12 @@ TEST(ReferenceFamilies, TokeniseAsLlamaCppDoesWithAndWithoutSpecialTokens) {
     if (entry.path().extension() != ".gguf") continue;
     const GgufFile file = GgufFile::open(entry.path()).value();
     const VocabularyData data = test::vocabulary_data(file);
-    if (data.model != "llama") continue;
-    const Tokenizer tokenizer = Tokenizer::create(data).value();
+    const auto created = Tokenizer::create(data);
+    if (!created.ok()) {  // pre-tokenizers that are not there yet
+      EXPECT_THAT(created.error().message, ::testing::HasSubstr(data.pre_tokenizer));
+      continue;
+    }
+    const Tokenizer& tokenizer = *created;
     auto description = entry.path();
     const json reference = json::parse(read_file(description.replace_extension(".json")));
     for (const json& example : reference.at("tokenize")) {
@@ -80,7 +82,7 @@ TEST(ReferenceFamilies, TokeniseAsLlamaCppDoesWithAndWithoutSpecialTokens) {
     }
     ++n_tested;
   }
-  EXPECT_GE(n_tested, 8u);
+  EXPECT_GE(n_tested, 17u);
 }
 
 TEST(Stories, PromptsAndContinuationsAreThoseOfTheReference) {
@@ -97,11 +99,11 @@ TEST(Stories, PromptsAndContinuationsAreThoseOfTheReference) {
   }
 }
 
-TEST(RoundTrip, AMegabyteOfShakespeareComesBack) {
-  PUMICE_REQUIRE_SHARED(vocabulary, "tokenizers/ggml-vocab-llama-spm.gguf");
+TEST_P(VocabularyFile, ShakespeareComesBack) {
+  PUMICE_REQUIRE_SHARED(vocabulary, fmt::format("tokenizers/{}", GetParam()));
   PUMICE_REQUIRE_SHARED(text_path, "text/tinyshakespeare.txt");
   const Tokenizer tokenizer = load_tokenizer(vocabulary);
-  const std::string text = read_file(text_path);
+  const std::string text = read_file(text_path).substr(0, 200000);
   EXPECT_EQ(detokenize(tokenizer, encode(tokenizer, text)), text);
 }
 
@@ -126,8 +128,8 @@ std::string random_utf8(std::mt19937& random) {
   return text;
 }
 
-TEST(RoundTrip, AnyUnicodeTextComesBack) {
-  PUMICE_REQUIRE_SHARED(vocabulary, "tokenizers/ggml-vocab-llama-spm.gguf");
+TEST_P(VocabularyFile, AnyUnicodeTextComesBack) {
+  PUMICE_REQUIRE_SHARED(vocabulary, fmt::format("tokenizers/{}", GetParam()));
   const Tokenizer tokenizer = load_tokenizer(vocabulary);
   std::mt19937 random(13);
   for (int round = 0; round < 5000; ++round) {
@@ -135,6 +137,16 @@ TEST(RoundTrip, AnyUnicodeTextComesBack) {
     ASSERT_EQ(detokenize(tokenizer, encode(tokenizer, text)), text);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(, VocabularyFile,
+                         ::testing::Values("ggml-vocab-llama-spm.gguf", "ggml-vocab-phi-3.gguf",
+                                           "ggml-vocab-gpt-2.gguf", "rebuilt-llama-bpe.gguf",
+                                           "rebuilt-qwen2.gguf"),
+                         [](const auto& file) {
+                           std::string name = file.param;
+                           std::erase_if(name, [](unsigned char c) { return !std::isalnum(c); });
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace pumice

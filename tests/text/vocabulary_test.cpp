@@ -50,8 +50,9 @@ TEST(Vocabulary, AnUnknownTokenizerModelIsAnErrorThatNamesIt) {
   const SyntheticVocabulary synthetic;
   VocabularyData data = synthetic.data();
   data.model = "rwkv";
-  EXPECT_EQ(error_of(data),
-            "tokenizer model 'rwkv' is not supported yet (tokenizer.ggml.model; supported: llama)");
+  EXPECT_EQ(
+      error_of(data),
+      "tokenizer model 'rwkv' is not supported yet (tokenizer.ggml.model; supported: llama, gpt2)");
   data.model = "";
   EXPECT_EQ(error_of(data), "tokenizer.ggml.model is missing; the file has no tokenizer");
 }

@@ -1,0 +1,47 @@
+// Byte-level byte-pair tokenizer (tokenizer.ggml.model "gpt2"): a pre-tokenizer cuts words, bytes
+// are written as the 256 printable characters that GPT-2 chose for them, and in each word the
+// adjacent pair that comes first in the list of merges is merged, the leftmost of equals, until
+// none is left.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include "text/pre_tokenizer.hpp"
+#include "text/tokenizer_model.hpp"
+
+namespace pumice {
+
+class BpeModel final : public TokenizerModel {
+ public:
+  /// Fails with kBadFile when the merges are missing or malformed or the pre-tokenizer is unknown.
+  /// Merges of or into what is no token are ignored. `vocabulary` must outlive the model; `data`
+  /// need not.
+  static Result<std::unique_ptr<TokenizerModel>> create(const VocabularyData& data,
+                                                        const Vocabulary& vocabulary);
+
+  /// A byte that no token stands for becomes the unknown token, or nothing if there is none.
+  void encode(std::string_view text, bool after_special,
+              std::vector<TokenId>& tokens) const override;
+  void append_bytes(TokenId id, std::string& bytes) const override;
+
+ private:
+  struct Merge {
+    int32_t rank;
+    TokenId merged;
+  };
+
+  BpeModel(const Vocabulary& vocabulary, PreTokenizer pre_tokenizer);
+  Status load_merges(const std::vector<std::string_view>& merges);
+
+  const Vocabulary& vocabulary_;
+  PreTokenizer pre_tokenizer_;
+  std::array<std::string, 256> byte_text_;            // the character that stands for a byte
+  std::unordered_map<std::string_view, char> bytes_;  // and back
+  std::array<std::optional<TokenId>, 256> byte_token_;
+  std::unordered_map<uint64_t, Merge> merges_;  // by left << 32 | right
+};
+
+}  // namespace pumice
