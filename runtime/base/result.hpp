@@ -44,8 +44,8 @@ Error make_error(ErrorCode code, fmt::format_string<Args...> format, Args&&... a
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value)
-      : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT: implicit by intent
+  // Implicit by intent: `return value;` and `return error;`.
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}      // NOLINT
   Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT
 
   bool ok() const { return state_.index() == 0; }
