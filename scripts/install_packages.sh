@@ -18,9 +18,9 @@ packages=(
   # run: the loader, and drivers that include a software one
   libvulkan1 mesa-vulkan-drivers
   # test
-  libgtest-dev python3-minimal spirv-tools vulkan-validationlayers
+  libgtest-dev python3 spirv-tools vulkan-validationlayers
 )
-lint_packages=(clang-format clang-tidy shellcheck python3)
+lint_packages=(clang-format clang-tidy shellcheck)
 
 list_only=0
 for argument in "$@"; do
