@@ -32,8 +32,11 @@ export VK_DRIVER_FILES=$folder/icd.json VK_ICD_FILENAMES=$folder/icd.json  # new
 # Compiled shaders stay per driver: lavapipe compiles at the first dispatch, every time without this.
 export MESA_SHADER_CACHE_DIR=${MESA_SHADER_CACHE_DIR:-$folder/shader-cache}
 mkdir -p "$MESA_SHADER_CACHE_DIR"
+# The driver's own layers replace this machine's only where validation is among them; layers that this
+# machine puts into every program were made for other drivers.
 layers=$folder/tree/usr/share/vulkan/explicit_layer.d
-[[ ! -d $layers ]] || export VK_LAYER_PATH=$layers
+[[ ! -e $layers/VkLayer_khronos_validation.json ]] || export VK_LAYER_PATH=$layers
+export VK_LOADER_LAYERS_DISABLE='~implicit~'
 
 libraries=$(find "$folder/tree/usr/lib" -maxdepth 1 -type d -name '*-linux-gnu*' 2>/dev/null | head -n 1)
 if [[ -s $folder/loader ]]; then
