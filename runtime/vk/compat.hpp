@@ -8,6 +8,7 @@
 #error "compile with VK_NO_PROTOTYPES: the loader is opened at run time, never linked"
 #endif
 
+// NOLINTBEGIN(readability-identifier-naming): these are Vulkan's names.
 #ifndef VK_KHR_cooperative_matrix
 #define VK_KHR_cooperative_matrix 1
 #define VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME "VK_KHR_cooperative_matrix"
@@ -76,3 +77,4 @@ struct VkPhysicalDeviceShaderBfloat16FeaturesKHR {
 #ifndef VK_KHR_PORTABILITY_SUBSET_EXTENSION_NAME
 #define VK_KHR_PORTABILITY_SUBSET_EXTENSION_NAME "VK_KHR_portability_subset"
 #endif
+// NOLINTEND(readability-identifier-naming)

@@ -7,7 +7,7 @@
 namespace pumice::vk {
 namespace {
 
-constexpr uint64_t kMinimumSlabBytes = 64 * 1024;
+constexpr uint64_t kMinimumSlabBytes = uint64_t{64} * 1024;
 
 uint64_t align_up(uint64_t value, uint64_t alignment) {
   return (value + alignment - 1) & ~(alignment - 1);

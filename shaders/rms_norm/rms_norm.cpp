@@ -25,7 +25,7 @@ void RmsNorm::record(vk::Recorder& recorder, const Args& args) const {
   push.n = args.n;
   push.eps = args.eps;
   const uint64_t elements = uint64_t{args.rows} * args.n;
-  const vk::Cost cost{.bytes = elements * (add ? 16 : 8) + args.n * 4,
+  const vk::Cost cost{.bytes = elements * (add ? 16 : 8) + uint64_t{args.n} * 4,
                       .flops = elements * (add ? 5 : 4)};
   recorder.dispatch(*pipeline_, push, {args.rows},
                     {add ? vk::updates(args.x) : vk::reads(args.x), vk::reads(args.residual),
