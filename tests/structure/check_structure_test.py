@@ -45,6 +45,10 @@ class Structure(unittest.TestCase):
         self.write("runtime/base/log.hpp", '#include "fmt/format.h"\n')
         self.assertIn("goes in <>", self.found())
 
+    def test_what_the_build_writes_need_not_be_in_the_repository(self):
+        self.write("tests/vk/shader_test.cpp", '#include "compiled.inc"\n')
+        self.assertEqual(self.found(), "")
+
     def test_an_own_header_in_angle_brackets_is_refused(self):
         self.write("runtime/vk/plan.cpp", "#include <base/result.hpp>\n")
         self.assertIn("goes in quotes", self.found())
