@@ -65,7 +65,7 @@ void ReferenceSampler::score(const SampleInput& input) {
 
 void ReferenceSampler::filter() {
   for (Candidate& candidate : candidates_) {
-    candidate.distance = scores_[best_] - scores_[candidate.id];
+    candidate.distance = canonical(scores_[best_] - scores_[candidate.id]);
   }
   if (constants_.top_k < candidates_.size()) {
     const auto cut = candidates_.begin() + constants_.top_k;

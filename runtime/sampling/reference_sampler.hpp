@@ -1,8 +1,8 @@
 // Choosing a token on the CPU: the definition that a GPU sampler reproduces exactly.
 //
 // The definition, for constants c (SamplerConstants) and functions of fixed_point.hpp; every float
-// is fp32 and every result of an addition, subtraction or multiplication in 1 to 3 goes through
-// canonical() at once:
+// is fp32 and every result of an addition, subtraction or multiplication in 1 to 3, and m - s in 6
+// to 8, goes through canonical() at once:
 //
 //  1. score  s = canonical(logit); if the token has a bias, s = s + bias.
 //  2. mask   a token that the mask forbids has key 0 (kKeyOfMasked) and skips 3; after 3, all

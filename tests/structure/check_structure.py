@@ -21,8 +21,9 @@ ALLOWED = {
     "sampling": {"base"},
     "cache": {"base"},
     "scheduler": {"base", "cache"},
-    # Variants name the resident weight layouts they read, and those are defined in format.
-    "shaders": {"base", "vk", "format"},
+    # Variants name the resident weight layouts they read, and those are defined in format; sampling
+    # is defined, constants and all, by its CPU reference.
+    "shaders": {"base", "vk", "format", "sampling"},
     "models": {"base", "vk", "shaders", "format", "text", "cache", "scheduler"},
     "engine": {"base", "vk", "shaders", "format", "text", "sampling", "cache", "scheduler", "models"},
     "pumice": set(),  # runtime/include/pumice: the public headers stand alone

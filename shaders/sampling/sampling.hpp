@@ -1,0 +1,46 @@
+// Choosing the next token of each row of logits on the GPU: the same id as the CPU's definition,
+// sampling/reference_sampler.hpp, bit for bit.
+#pragma once
+
+#include "base/result.hpp"
+#include "sampling/options.hpp"
+#include "shaders/sampling/sampling.h"
+#include "vk/memory.hpp"
+#include "vk/pipeline.hpp"
+#include "vk/recorder.hpp"
+
+namespace pumice::ops {
+
+using ::SamplingRow;
+
+/// A row that samples with `constants` the token of that index in its request's output. Without
+/// `counts`, `mask` and `bias`, which the caller may fill in; penalties need counts.
+SamplingRow sampling_row(const SamplerConstants& constants, uint64_t token_index, uint32_t slot);
+
+class Sampling {
+ public:
+  /// kGreedy is smaller to compile and for steps in which every row is `is_plain_greedy`.
+  enum class Variant { kGreedy, kFull };
+  static bool is_plain_greedy(const SamplingRow& row);
+
+  struct Args {
+    vk::BufferRange logits;   ///< float [n_rows][n_vocab]; any values
+    vk::BufferRange rows;     ///< SamplingRow [n_rows], 8-byte aligned; slots all different
+    vk::BufferRange sampled;  ///< uint32 [*]: receives each row's id at its slot
+    vk::BufferRange scratch;  ///< uint32 [n_rows][n_vocab]; may be empty if no row has counts, mask
+                              ///< or bias
+    vk::BufferRange counts;   ///< holds whatever the rows' `counts` point to; no two rows the same
+    vk::BufferRange tables;   ///< holds whatever the rows' `mask` and `bias` point to
+    uint32_t n_rows = 0;
+    uint32_t n_vocab = 0;  ///< at most kMaxSampledVocabulary; n_rows * n_vocab below 2^32
+  };
+
+  static Result<Sampling> plan(vk::PipelineLibrary& pipelines, Variant variant);
+
+  void record(vk::Recorder& recorder, const Args& args) const;
+
+ private:
+  const vk::Pipeline* pipeline_ = nullptr;
+};
+
+}  // namespace pumice::ops

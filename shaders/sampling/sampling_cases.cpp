@@ -1,0 +1,207 @@
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "sampling/reference_sampler.hpp"
+#include "shaders/op_case.hpp"
+#include "shaders/sampling/sampling.hpp"
+
+namespace pumice::ops {
+namespace {
+
+struct Shape {
+  uint32_t n_vocab;
+  uint32_t n_rows;
+  uint32_t seed;
+  bool plain_greedy;
+};
+
+/// Random numbers that are the same on every host.
+class Random {
+ public:
+  explicit Random(uint32_t seed) : engine_(seed) {}
+  uint32_t below(uint32_t n) { return static_cast<uint32_t>(engine_() % n); }
+  uint32_t word() { return static_cast<uint32_t>(engine_()); }
+  bool one_in(uint32_t n) { return below(n) == 0; }
+  template <typename T>
+  T of(std::initializer_list<T> values) {
+    return values.begin()[below(static_cast<uint32_t>(values.size()))];
+  }
+
+ private:
+  std::mt19937 engine_;
+};
+
+/// Logits of one row: of very different spread, with few or many ties, with values no model should
+/// give but some do.
+std::vector<float> random_logits(Random& random, uint32_t n_vocab) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  const float scale = random.of({0.0f, 1e-6f, 0.3f, 2.0f, 8.0f, 50.0f, 1e37f});
+  std::vector<float> logits = OpBed::normal_floats(n_vocab, random.word(), scale);
+  const uint32_t kind = random.below(6);
+  for (float& logit : logits) {
+    if (kind == 0) logit = std::round(logit);
+    if (kind == 1) logit = std::abs(logit) > scale ? logit : -1.0f;  // one long tie
+    if (kind == 2 && random.one_in(4)) {
+      logit =
+          random.of({std::nanf(""), kInf, -kInf, 0.0f, -0.0f, 1e-40f, -1e-40f, 3.4e38f, -3.4e38f});
+    }
+    if (kind == 3 && !random.one_in(n_vocab)) logit = -kInf;
+  }
+  if (kind == 4) std::sort(logits.begin(), logits.end());  // the last ids are the best
+  return logits;
+}
+
+SamplerOptions random_options(Random& random, uint32_t n_vocab) {
+  SamplerOptions options;
+  options.temperature =
+      random.of({0.0f, 1e-38f, 0.01f, 0.7f, 0.7f, 1.0f, 1.0f, 1.5f, 100.0f, 3e38f});
+  options.top_k = random.of({0u, 0u, 1u, 2u, 5u, 40u, 40u, 511u, 512u, 513u, n_vocab - 1, n_vocab});
+  options.top_p = random.of({1.0f, 1.0f, 0.0f, 1e-9f, 0.3f, 0.9f, 0.95f, 0.999999f});
+  options.min_p = random.of({0.0f, 0.0f, 1e-7f, 0.05f, 0.05f, 0.5f, 1.0f});
+  options.seed = uint64_t{random.word()} << 32 | random.word();
+  if (random.one_in(2)) {
+    options.repeat_penalty = random.of({1.0f, 1.1f, 2.0f, 0.5f, 1000.0f});
+    options.frequency_penalty = random.of({0.0f, 0.2f, -1.0f, 1e38f});
+    options.presence_penalty = random.of({0.0f, 0.5f, -2.0f, 1e-41f});
+  }
+  if (random.one_in(3)) {
+    const uint32_t stride = 1 + random.below(n_vocab);
+    for (uint32_t id = random.below(stride); id < n_vocab && options.logit_bias.size() < 300;
+         id += stride) {
+      const float bias =
+          random.of({1.0f, -5.0f, 30.0f, 3e38f, -std::numeric_limits<float>::infinity()});
+      options.logit_bias.emplace_back(id, bias);
+    }
+  }
+  return options;
+}
+
+std::vector<uint32_t> random_counts(Random& random, uint32_t n_vocab) {
+  std::vector<uint32_t> counts(n_vocab);
+  for (uint32_t& count : counts) {
+    if (random.one_in(3))
+      count = random.of({1u, 2u, 7u, kInPrompt, kInPrompt | 3u, ~kInPrompt, ~0u});
+  }
+  return counts;
+}
+
+std::vector<uint32_t> random_mask(Random& random, uint32_t n_vocab) {
+  std::vector<uint32_t> mask((n_vocab + 31) / 32);
+  const uint32_t one_in = random.of({2u, 2u, 10u, 1000000u});
+  for (uint32_t id = 0; id < n_vocab; ++id) {
+    if (random.one_in(one_in)) mask[id / 32] |= 1u << (id % 32);
+  }
+  return mask;
+}
+
+/// Host copies of everything the rows' pointers refer to, placed one after the other in `tables`
+/// and `counts`.
+struct Inputs {
+  std::vector<float> logits;
+  std::vector<SamplingRow> rows;  // pointers are offsets, until the addresses are known
+  std::vector<uint32_t> counts;
+  std::vector<uint32_t> tables;
+  std::vector<uint32_t> expected_counts;
+  std::vector<uint32_t> expected_sampled;
+};
+
+void add_row(Inputs& inputs, Random& random, const Shape& shape, uint32_t index) {
+  SamplerOptions options;
+  if (!shape.plain_greedy) options = random_options(random, shape.n_vocab);
+  const std::vector<float> logits = random_logits(random, shape.n_vocab);
+  inputs.logits.insert(inputs.logits.end(), logits.begin(), logits.end());
+  const uint64_t token_index = random.of({uint64_t{0}, uint64_t{1}, uint64_t{1} << 40});
+  SampleInput input{.logits = logits, .token_index = token_index};
+  SamplingRow row = sampling_row(sampler_constants(options), token_index, index * 2 + 1);
+
+  std::vector<uint32_t> counts(shape.n_vocab);
+  std::vector<uint32_t> mask;
+  // Offsets are one more than they are, since 0 stands for none.
+  if (!shape.plain_greedy && random.one_in(2)) {
+    counts = random_counts(random, shape.n_vocab);
+    input.counts = counts;
+    row.counts = inputs.counts.size() * 4 + 1;
+  }
+  if (!options.logit_bias.empty()) {
+    row.bias = inputs.tables.size() * 4 + 1;
+    row.n_bias = static_cast<uint32_t>(options.logit_bias.size());
+    for (const auto& [id, bias] : options.logit_bias) {
+      inputs.tables.insert(inputs.tables.end(), {id, std::bit_cast<uint32_t>(bias)});
+    }
+  }
+  if (!shape.plain_greedy && random.one_in(3)) {
+    mask = random_mask(random, shape.n_vocab);
+    input.mask = mask;
+    row.mask = inputs.tables.size() * 4 + 1;
+    inputs.tables.insert(inputs.tables.end(), mask.begin(), mask.end());
+    if (inputs.tables.size() % 2 != 0) inputs.tables.push_back(0);  // bias lists are 8-byte aligned
+  }
+  row.skip = index % 7 == 6 ? 1 : 0;
+
+  inputs.counts.insert(inputs.counts.end(), counts.begin(), counts.end());
+  if (row.skip == 0) {
+    const uint32_t id = ReferenceSampler::create(options, shape.n_vocab)->sample(input);
+    inputs.expected_sampled[row.slot] = id;
+    if (row.counts != 0) count_output_token(counts, id);
+  }
+  inputs.expected_counts.insert(inputs.expected_counts.end(), counts.begin(), counts.end());
+  inputs.rows.push_back(row);
+}
+
+Result<PreparedOp> prepare(OpBed& bed, const Shape& shape) {
+  Random random(shape.seed);
+  Inputs inputs;
+  inputs.expected_sampled.assign(shape.n_rows * 2, ~0u);  // what is not written stays poison
+  for (uint32_t row = 0; row < shape.n_rows; ++row) add_row(inputs, random, shape, row);
+  inputs.tables.push_back(0);  // never empty
+
+  Sampling::Args args{.n_rows = shape.n_rows, .n_vocab = shape.n_vocab};
+  const uint64_t words = uint64_t{shape.n_rows} * shape.n_vocab;
+  PUMICE_TRY(args.logits, bed.input(inputs.logits));
+  PUMICE_TRY(args.tables, bed.input(inputs.tables));
+  PUMICE_TRY(const vk::BufferRange pristine, bed.input(inputs.counts));
+  PUMICE_TRY(args.counts, bed.output(words * 4));
+  for (SamplingRow& row : inputs.rows) {
+    if (row.counts != 0) row.counts += args.counts.address() - 1;
+    if (row.mask != 0) row.mask += args.tables.address() - 1;
+    if (row.bias != 0) row.bias += args.tables.address() - 1;
+  }
+  PUMICE_TRY(args.rows, bed.input(inputs.rows));
+  PUMICE_TRY(args.sampled, bed.output(inputs.expected_sampled.size() * 4));
+  if (!shape.plain_greedy) {
+    PUMICE_TRY(args.scratch, bed.output(words * 4));
+  }
+  PUMICE_TRY(const Sampling op,
+             Sampling::plan(bed.pipelines(), shape.plain_greedy ? Sampling::Variant::kGreedy
+                                                                : Sampling::Variant::kFull));
+  return PreparedOp{
+      .record =
+          [=](vk::Recorder& recorder) {
+            recorder.copy(pristine, args.counts);
+            op.record(recorder, args);
+          },
+      .expected = {
+          {.name = "sampled", .output = args.sampled, .words = std::move(inputs.expected_sampled)},
+          {.name = "counts", .output = args.counts, .words = std::move(inputs.expected_counts)}}};
+}
+
+}  // namespace
+
+std::vector<OpCase> sampling_cases() {
+  std::vector<OpCase> cases;
+  for (const Shape& shape :
+       {Shape{1, 16, 1, false}, Shape{2, 60, 2, false}, Shape{127, 60, 3, false},
+        Shape{128, 60, 4, false}, Shape{129, 60, 5, false}, Shape{512, 200, 6, false},
+        Shape{701, 100, 7, false}, Shape{32003, 40, 8, false}, Shape{70001, 9, 9, false},
+        Shape{300000, 3, 10, false}, Shape{1, 3, 11, true}, Shape{512, 40, 12, true},
+        Shape{32003, 9, 13, true}}) {
+    cases.push_back({.op = "sampling",
+                     .name = fmt::format("vocab={} rows={}{}", shape.n_vocab, shape.n_rows,
+                                         shape.plain_greedy ? " greedy" : ""),
+                     .prepare = [shape](OpBed& bed) { return prepare(bed, shape); }});
+  }
+  return cases;
+}
+
+}  // namespace pumice::ops
