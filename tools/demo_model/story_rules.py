@@ -49,7 +49,7 @@ RULES = {
     ],
     "loses_it": [
         "But when {hero.he} looked in {hero.his} pocket, the {treasure} was gone.",
-        "There {hero.he} saw that the {colour} {treasure} was missing.",
+        "There {hero.he} saw that the {treasure} was missing.",
         "On the way, the {treasure} fell out of {hero.his} pocket.",
     ],
     "feels_bad": [
@@ -63,8 +63,8 @@ RULES = {
         "{hero} looked {spot}, but found nothing.",
     ],
     "tells_lost": [
-        "\"I have lost my {colour} {treasure},\" said {hero}.",
-        "{hero} told the {helper} about the {colour} {treasure}.",
+        "\"I have lost my {treasure},\" said {hero}.",
+        "{hero} told the {helper} about the {treasure}.",
         "\"My {treasure} is gone,\" {hero.he} said.",
     ],
     "look_together": [
@@ -73,8 +73,8 @@ RULES = {
     ],
     "finds_it": [
         "They searched for a long time, and at last the {helper} found the {treasure} {spot_3}.",
-        "Soon {hero} saw something {colour} {spot_3}. It was the {treasure}!",
-        "The {helper} looked {spot_3}, and there was the {colour} {treasure}.",
+        "Soon {hero} saw something {spot_3}. It was the {treasure}!",
+        "The {helper} looked {spot_3}, and there was the {treasure}.",
     ],
 
     # Stuck.
@@ -85,7 +85,7 @@ RULES = {
     ],
     "blown_away": [
         "Suddenly a strong wind blew the {light} up into a tree.",
-        "A gust of wind took the {colour} {light} and carried it onto a roof.",
+        "A gust of wind took the {light} and carried it onto a roof.",
         "The wind pulled the {light} away, and it landed on a high branch.",
     ],
     "cannot_reach": [
@@ -95,8 +95,8 @@ RULES = {
     ],
     "tells_stuck": [
         "\"The wind took my {light},\" said {hero}.",
-        "{hero} pointed up at the {colour} {light}.",
-        "\"I cannot reach my {colour} {light},\" {hero.he} said.",
+        "{hero} pointed up at the {light}.",
+        "\"I cannot reach my {light},\" {hero.he} said.",
     ],
     "brings_down": [
         "The {helper} climbed up and brought the {light} down.",
@@ -138,7 +138,7 @@ RULES = {
         "\"Thank you, {hero}!\" said the {helper}.",
     ],
     "stays_friends": [
-        "After that, the {helper} came to see {hero} every {time}.",
+        "After that, the {helper} came to see {hero} every week.",
         "From that day on, {hero} and the {helper} were friends.",
         "And whenever {hero} went {place.to}, the {helper} was waiting for {hero.him}.",
     ],
@@ -233,15 +233,15 @@ RULES = {
     ],
     "makes_up": [
         "\"I am sorry, {friend},\" said {hero}. \"I am sorry too,\" said {friend}.",
-        "{hero} went to {friend} and gave {friend.him} the {colour} {toy}.",
+        "{hero} went to {friend} and gave {friend.him} the {toy}.",
         "\"Let us share the {toy},\" {hero} said to {friend.him}.",
     ],
     "take_turns": [
         "First {friend} played with the {toy}, and then {hero}.",
-        "They took turns with the {colour} {toy} until {hero.his} {family} called.",
+        "They took turns with the {toy} until {hero.his} {family} called.",
     ],
     "friends_again": [
-        "{hero} was {glad}, and {friend} was {glad} too.",
+        "{hero} was {glad}, and so was {friend}.",
         "Now {hero} and {friend} were friends again.",
     ],
 
@@ -252,7 +252,7 @@ RULES = {
         "{mood.A} {helper} heard {hero.him} and came closer.",
     ],
     "asks": [
-        "\"Why are you so {sad}?\" asked the {helper}.",
+        "\"Why are you so sad?\" asked the {helper}.",
         "\"What is wrong?\" asked the {helper}.",
         "\"Can I help you?\" the {helper} asked.",
     ],
@@ -267,7 +267,7 @@ RULES = {
         "Now {hero} was {glad} again.",
     ],
     "praise": [
-        "\"What {trait.a} {hero.girl} you are!\" said {hero.his} {family}.",
+        "\"What a wonderful {hero.girl} you are!\" said {hero.his} {family}.",
         "{hero.His} {family} said, \"I am proud of you, {hero}.\"",
     ],
     "close": ["<stays_friends>", "<meal>", "<night>"],

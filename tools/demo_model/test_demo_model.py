@@ -22,7 +22,7 @@ FINN = (
     "afternoon, he was walking at the harbour. All at once he heard someone cry for help. Finn "
     "found a small dog that was trapped in a deep hole.\n\nFinn spoke softly to the dog. Then he "
     "lowered a plank into the hole. The dog jumped up and was well again. He felt very happy. "
-    "\"What a calm boy you are!\" said his grandmother. From that day on, Finn and the dog were "
+    "\"What a wonderful boy you are!\" said his grandmother. From that day on, Finn and the dog were "
     "friends.")
 
 
@@ -92,7 +92,7 @@ class Grammar(unittest.TestCase):
     def test_a_forgotten_thread_is_rejected(self):
         self.reject("The dog jumped", "The fox jumped")
         self.reject("said his grandmother", "said his aunt")
-        self.reject("What a calm", "What a brave")
+        self.reject("wonderful boy", "wonderful girl")
         self.reject("lowered a plank into the hole", "cut the net open")
 
     def test_a_dropped_or_repeated_sentence_is_rejected(self):

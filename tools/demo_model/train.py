@@ -87,9 +87,9 @@ def decay(step, args):
 
 
 def known_weight(step, args):
-    """Extra loss weight of names, pronouns and things that the story has already chosen: from
-    args.known_weight to nothing over the first half, for it tilts the free choices too."""
-    return args.known_weight * max(0.0, 1 - 2 * step / args.steps)
+    """Extra loss weight of names, pronouns and things that the story has already chosen: falls to
+    nothing at three quarters of the steps, for it tilts the free choices too."""
+    return args.known_weight * max(0.0, 1 - step / (0.75 * args.steps))
 
 
 def make_optimizers(model, args):
@@ -105,7 +105,7 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--tokenizer", required=True)
     parser.add_argument("--out", required=True)
-    parser.add_argument("--steps", type=int, default=1800)
+    parser.add_argument("--steps", type=int, default=1650)
     parser.add_argument("--batch-stories", type=int, default=12)
     parser.add_argument("--lr", type=float, default=3e-3, help="AdamW's peak")
     parser.add_argument("--lr-muon", type=float, default=0.02, help="Muon's peak")
