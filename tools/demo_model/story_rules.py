@@ -14,7 +14,7 @@ RULES = {
              "<meets> <asks> <tells_lost> <look_together?> <finds_it> <thanks> <joy> <close>"],
     "stuck": ["<opening> <has_light> <outing> <blown_away> <cannot_reach> <feels_bad?>\n\n"
               "<meets> <asks?> <tells_stuck> <brings_down> <thanks> <joy> <close>"],
-    "rescue": ["<opening> <lives_with> <outing> <hears_animal> <sees_trouble> <fear?>\n\n"
+    "rescue": ["<opening> <lives_with> <outing> <hears_animal> <sees_trap> <fear?>\n\n"
                "<calms> <gets_advice?> <fixes> <recovers> <joy> <praise> <stays_friends>"],
     "astray": ["<opening> <lives_with> <outing> <danger_comes> <is_lost> <feels_bad?>\n\n"
                "<meets> <asks?> <tells_astray> <leads_home> <thanks> <family_waits> <close>"],
@@ -110,9 +110,9 @@ RULES = {
         "All at once {hero.he} heard someone cry for help.",
         "{hero.He} stopped, because something was moving {spot}.",
     ],
-    "sees_trouble": [
-        "It was {mood.a} {helper} that {trouble.was}.",
-        "{hero} found {mood.a} {helper} that {trouble.was}.",
+    "sees_trap": [
+        "It was {mood.a} {helper} that was stuck in {trap.a}.",
+        "{hero} found {mood.a} {helper} that was caught in {trap.a}.",
     ],
     "fear": [
         "The {helper} was afraid of {hero.him}.",
@@ -128,9 +128,9 @@ RULES = {
         "{hero.He} remembered what {hero.his} {family} had taught {hero.him}.",
     ],
     "fixes": [
-        "Then {hero.he} {trouble.fix}.",
-        "Very carefully, {hero} {trouble.fix}.",
-        "{hero} took a deep breath and {trouble.fix}.",
+        "Then {hero.he} pulled it out of the {trap}.",
+        "Very carefully, {hero} freed it from the {trap}.",
+        "{hero} took a deep breath and opened the {trap}.",
     ],
     "recovers": [
         "Soon the {helper} felt much better.",
@@ -140,7 +140,7 @@ RULES = {
     "stays_friends": [
         "After that, the {helper} came to see {hero} every week.",
         "From that day on, {hero} and the {helper} were friends.",
-        "And whenever {hero} went {place.to}, the {helper} was waiting for {hero.him}.",
+        "And whenever {hero} went out, the {helper} was waiting for {hero.him}.",
     ],
 
     # Astray.
@@ -154,7 +154,7 @@ RULES = {
     ],
     "tells_astray": [
         "\"I cannot find my way {danger.hides},\" said {hero}.",
-        "\"I want to go home to my {family},\" said {hero}.",
+        "\"I want to go home,\" said {hero}.",
         "{hero} said that {hero.he} was lost.",
     ],
     "leads_home": [
@@ -189,9 +189,9 @@ RULES = {
         "{friend} opened {friend.his} bag and gave {hero.him} some {gift.part}.",
     ],
     "they_make": [
-        "{hero} and {friend} worked until the {gift} was ready.",
+        "They worked until the {gift} was ready.",
         "Together they made the {gift}, and it was beautiful.",
-        "{friend} helped {hero.him}, and soon the {gift} was done.",
+        "Soon the {gift} was done.",
     ],
     "gives_present": [
         "{hero} gave the {gift} to {hero.his} {family}, and {family.he} was very {glad}.",
@@ -220,8 +220,8 @@ RULES = {
     ],
     "angry": [
         "They pulled and pulled until both were angry.",
-        "{friend} turned {friend.his} back, and {hero} went away.",
-        "{hero} was so angry that {hero.he} did not speak to {friend}.",
+        "They turned their backs and went away.",
+        "They were so angry that they did not speak.",
     ],
     "pause": [
         "After a while {hero} felt {sad} without {friend}.",

@@ -1,7 +1,7 @@
 """The words of the story grammar: slot classes and the slots that draw from them.
 
 An entity is a dict of attributes; "name" is what a bare `{slot}` prints. Attributes of one
-entity belong together (a hero's pronouns, a trouble and its remedy), so a story that mixes two
+entity belong together (a hero's pronouns, a gift and what it is made of), so a story that mixes two
 entities' attributes is not a story of the grammar.
 """
 
@@ -32,10 +32,12 @@ def _records(keys, rows):
 
 
 CLASSES = {
-    "child": _children("Mia Anna Lily Rosa Nora Ella Clara Sofia Ida Maya Zoe Emma Ruby Alice "
-                       "Hanna Greta Luna Eva", "girl", "she", "her", "her")
-    + _children("Tom Ben Leo Max Sam Finn Jack Oscar Hugo Felix Noah Milo Otto Theo Adam Paul "
-                "Omar Ravi", "boy", "he", "his", "him"),
+    "hero": _children("Mia Anna Lily Rosa Nora Ella Clara Sofia Ida Maya Zoe Emma",
+                      "girl", "she", "her", "her")
+    + _children("Tom Ben Leo Max Sam Finn Jack Oscar Hugo Felix Noah Milo",
+                "boy", "he", "his", "him"),
+    "friend": _children("Ruby Alice Hanna Greta Luna Eva", "girl", "she", "her", "her")
+    + _children("Otto Theo Adam Paul Omar Ravi", "boy", "he", "his", "him"),
     "trait": _with_article("brave, curious, cheerful, shy, clever, kind, patient, gentle, lively, "
                            "calm, careful, polite"),
     "home": _names("in a small village, near the sea, at the edge of a town, in a house on a hill, "
@@ -65,16 +67,7 @@ CLASSES = {
     "glad": _names("happy, glad, proud, pleased, thankful"),
     "food": _names("apple pie, hot soup, warm bread, honey cakes, pancakes, plum jam, "
                    "fresh berries, nut cookies, porridge, noodles, roasted corn, pear tart"),
-    "trouble": _records("was fix", [
-        ("was cold and wet", "dried it with a towel"),
-        ("was very hungry", "gave it some bread"),
-        ("was very thirsty", "brought it a bowl of water"),
-        ("had hurt its leg", "tied a soft cloth around its leg"),
-        ("was caught in a net", "cut the net open"),
-        ("was trapped in a deep hole", "lowered a plank into the hole"),
-        ("had a thorn in its foot", "pulled the thorn out"),
-        ("was tangled in some string", "untied the string"),
-    ]),
+    "trap": _with_article("net, hole, box, basket, bush, sack, fence"),
     "gift": _records("a name part", [
         ("a cake", "cake", "flour"), ("a birdhouse", "birdhouse", "nails"),
         ("a necklace", "necklace", "beads"), ("a picture", "picture", "paint"),
@@ -92,9 +85,9 @@ CLASSES = {
 
 # Slot name -> class. Two slots of one class never hold the same entity in one story.
 SLOTS = {
-    "hero": "child", "friend": "child", "trait": "trait", "trait_2": "trait", "home": "home", "family": "family",
+    "hero": "hero", "friend": "friend", "trait": "trait", "trait_2": "trait", "home": "home", "family": "family",
     "weather": "weather", "time": "time", "place": "place", "helper": "animal", "mood": "mood",
     "colour": "colour", "treasure": "treasure", "light": "light_thing", "toy": "toy",
     "spot": "spot", "spot_2": "spot", "spot_3": "spot", "sad": "sad", "glad": "glad",
-    "food": "food", "trouble": "trouble", "gift": "gift", "danger": "danger", "guide": "guide",
+    "food": "food", "trap": "trap", "gift": "gift", "danger": "danger", "guide": "guide",
 }

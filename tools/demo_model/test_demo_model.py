@@ -20,8 +20,8 @@ from train_tokenizer import train
 FINN = (
     "Finn was a calm boy who lived by a wide river. He loved his grandmother very much. One misty "
     "afternoon, he was walking at the harbour. All at once he heard someone cry for help. Finn "
-    "found a small dog that was trapped in a deep hole.\n\nFinn spoke softly to the dog. Then he "
-    "lowered a plank into the hole. The dog jumped up and was well again. He felt very happy. "
+    "found a small dog that was caught in a net.\n\nFinn spoke softly to the dog. Then he "
+    "pulled it out of the net. The dog jumped up and was well again. He felt very happy. "
     "\"What a wonderful boy you are!\" said his grandmother. From that day on, Finn and the dog were "
     "friends.")
 
@@ -32,7 +32,7 @@ def stories(count, seed=7):
 
 
 def hero_of(pieces):
-    names = {child["name"] for child in CLASSES["child"]}
+    names = {child["name"] for child in CLASSES["hero"]}
     return next(text for text, _ in pieces if text in names)
 
 
@@ -93,10 +93,10 @@ class Grammar(unittest.TestCase):
         self.reject("The dog jumped", "The fox jumped")
         self.reject("said his grandmother", "said his aunt")
         self.reject("wonderful boy", "wonderful girl")
-        self.reject("lowered a plank into the hole", "cut the net open")
+        self.reject("out of the net", "out of the hole")
 
     def test_a_dropped_or_repeated_sentence_is_rejected(self):
-        self.reject("Then he lowered a plank into the hole. ", "")
+        self.reject("Then he pulled it out of the net. ", "")
         self.reject(" From that day on, Finn and the dog were friends.", "")
         self.reject("He felt very happy. ", "He felt very happy. He felt very happy. ")
 
