@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "vk/device.hpp"
+
 namespace pumice {
 
 Result<KvMemory> KvMemory::create(const std::shared_ptr<vk::Device>& device, const KvLayout& layout,

@@ -1,5 +1,7 @@
 #include "models/model.hpp"
 
+#include "vk/device.hpp"
+
 namespace pumice {
 
 Result<std::shared_ptr<const Model>> Model::load(const std::shared_ptr<vk::Device>& device,

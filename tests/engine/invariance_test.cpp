@@ -1,0 +1,164 @@
+// Partitioning is invisible: chunks, batch mates and the order of independent commands never change
+// what a request says; every barrier is needed.
+#include <random>
+
+#include "format/gguf_writer.hpp"
+#include "tests/engine/engine_fixture.hpp"
+#include "tests/engine/synthetic_model.hpp"
+
+namespace pumice {
+namespace {
+
+constexpr double kBound = 1e-9;
+
+class Invariance : public test::EngineTest {
+ protected:
+  /// Random tokens of a synthetic model's vocabulary.
+  static std::vector<TokenId> tokens(size_t n, uint32_t seed) {
+    std::mt19937 random(seed);
+    std::vector<TokenId> result(n);
+    for (TokenId& token : result) token = static_cast<TokenId>(random() % 96);
+    return result;
+  }
+  static std::shared_ptr<const Model> synthetic(const test::SyntheticModel& shape) {
+    const test::TemporaryFile file = test::write_synthetic_model(shape);
+    return load(file.path());
+  }
+};
+
+TEST_F(Invariance, LogitsDoNotDependOnTheChunk) {
+  const auto model = synthetic({});
+  constexpr uint32_t kEdges[] = {15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129};
+  const auto all_tokens = tokens(129, 5);
+  for (const uint32_t length : kEdges) {
+    const std::vector<TokenId> prompt(all_tokens.begin(), all_tokens.begin() + length);
+    const auto whole = logits(model, prompt, {.kv_type = KvType::kF32});
+    for (const uint32_t chunk : kEdges) {
+      if (chunk >= length) continue;
+      const auto chunked = logits(model, prompt, {.kv_type = KvType::kF32, .chunk_tokens = chunk});
+      EXPECT_LE(test::nmse(chunked, whole), kBound) << length << " tokens in chunks of " << chunk;
+    }
+  }
+}
+
+TEST_F(Invariance, PositionsOfALongPromptNeverRestart) {
+  const auto model = synthetic({.n_layers = 1, .context_length = 8192});
+  const auto prompt = tokens(4200, 6);
+  const auto whole =
+      logits(model, prompt, {.kv_type = KvType::kF32, .token_budget = 4200, .chunk_tokens = 4200});
+  for (const uint32_t chunk : {512u, 1000u}) {
+    const auto chunked = logits(model, prompt, {.kv_type = KvType::kF32, .chunk_tokens = chunk});
+    EXPECT_LE(test::nmse(chunked, whole), kBound) << "chunks of " << chunk;
+  }
+  // The same tokens at other positions must not give the same logits.
+  const std::vector<TokenId> tail(prompt.end() - 100, prompt.end());
+  const auto alone = logits(model, tail, {.kv_type = KvType::kF32});
+  const std::vector<float> whole_tail(whole.end() - static_cast<ptrdiff_t>(alone.size()),
+                                      whole.end());
+  EXPECT_GT(test::nmse(alone, whole_tail), 1e-3);
+}
+
+TEST_F(Invariance, BatchMatesOfOtherLengthsChangeNothing) {
+  const auto model = synthetic({});
+  const EngineOptions options{.kv_type = KvType::kF32,
+                              .context_tokens = 200,
+                              .n_sequences = 3,
+                              .token_budget = 48,
+                              .chunk_tokens = 24,
+                              .prompt_logits = true,
+                              .greedy_only = true};
+  const auto engine = make_engine(model, options);
+  const std::vector<TokenId> prompts[] = {tokens(100, 1), tokens(37, 2), tokens(5, 3)};
+  std::vector<std::vector<float>> together(3);
+  for (size_t i = 0; i < 3; ++i) {
+    const auto append = [&together, i](uint32_t, std::span<const float> row) {
+      together[i].insert(together[i].end(), row.begin(), row.end());
+    };
+    ASSERT_TRUE(
+        engine->submit({.prompt = prompts[i], .max_new_tokens = 20, .on_logits = append}).ok());
+  }
+  while (!engine->idle()) ASSERT_TRUE(engine->step().ok());
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_LE(test::nmse(together[i], logits(model, prompts[i], {.kv_type = KvType::kF32})), kBound)
+        << i;
+  }
+}
+
+TEST_F(Invariance, TiledSingleRowAndSplitPathsReallyRun) {
+  const auto model = synthetic({});
+  const auto engine =
+      make_engine(model, {.context_tokens = 200, .split_tokens = 32, .greedy_only = true});
+  greedy(*engine, tokens(100, 4), 5);
+  const auto ran = [&](std::string_view prefix) {
+    return std::any_of(engine->variants().begin(), engine->variants().end(),
+                       [&](const std::string& label) { return label.starts_with(prefix); });
+  };
+  for (const char* label :
+       {"embedding.", "rms_norm", "gemm.", "gemv.", "rope_kv.f16", "swiglu",
+        "flash_attention.tile.f16", "flash_attention.row.f16", "attention_reduce", "sampling"}) {
+    EXPECT_TRUE(ran(label)) << label;
+  }
+}
+
+TEST_F(Invariance, SplittingTheContextChangesNothing) {
+  const auto model = synthetic({});
+  const auto prompt = tokens(100, 4);
+  std::vector<std::vector<float>> results;
+  for (const uint32_t split : {16u, 48u, 256u}) {
+    // Chunks of one and three tokens: rows and tiles that are split.
+    for (const uint32_t chunk : {1u, 3u}) {
+      results.push_back(logits(
+          model, prompt, {.kv_type = KvType::kF32, .chunk_tokens = chunk, .split_tokens = split}));
+      EXPECT_LE(test::nmse(results.back(), results.front()), kBound) << "split " << split;
+    }
+  }
+}
+
+/// Two steps: a mixed one (a row, a split row and a tile) and the logits it gives.
+class Barriers : public Invariance {
+ protected:
+  std::vector<float> mixed_step(Engine& engine, const vk::RecorderOptions& options) {
+    std::vector<float> result;
+    const auto append = [&](uint32_t, std::span<const float> row) {
+      result.insert(result.end(), row.begin(), row.end());
+    };
+    engine.set_recorder_options({});
+    const auto decoding = engine.submit({.prompt = tokens(40, 1), .max_new_tokens = 9});
+    while (engine.scheduler().request(*decoding).state != RequestState::kDecoding) {
+      EXPECT_TRUE(engine.step().ok());
+    }
+    const auto prefilling =
+        engine.submit({.prompt = tokens(23, 2), .max_new_tokens = 1, .on_logits = append});
+    engine.set_recorder_options(options);
+    TokenId sampled = 0;
+    for (const StepEvent& event : *engine.step())
+      sampled = event.token.value_or(0) + 1000 * sampled;
+    result.push_back(static_cast<float>(sampled));
+    engine.cancel(*decoding);
+    engine.cancel(*prefilling);
+    return result;
+  }
+};
+
+TEST_F(Barriers, ReversingWhatNoneSeparatesGivesTheSameBitsAndDroppingAnyShows) {
+  if (test::validation_requested()) GTEST_SKIP() << "the layers would rightly object";
+  const auto model = synthetic({.n_layers = 2});
+  const auto engine = make_engine(model, {.kv_type = KvType::kF32,
+                                          .context_tokens = 64,
+                                          .n_sequences = 2,
+                                          .prompt_logits = true,
+                                          .split_tokens = 16,
+                                          .greedy_only = true});
+  const auto baseline = mixed_step(*engine, {});
+  EXPECT_EQ(mixed_step(*engine, {}), baseline) << "a step is not deterministic";
+  EXPECT_EQ(mixed_step(*engine, {.reverse_unordered = true}), baseline);
+  const size_t n_barriers = engine->last_barrier_count();
+  EXPECT_GE(n_barriers, 2 * 9u);
+  for (size_t dropped = 0; dropped < n_barriers; ++dropped) {
+    EXPECT_NE(mixed_step(*engine, {.reverse_unordered = true, .drop_barrier = dropped}), baseline)
+        << "barrier " << dropped << " of " << n_barriers << " is not needed";
+  }
+}
+
+}  // namespace
+}  // namespace pumice

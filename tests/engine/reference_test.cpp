@@ -1,0 +1,99 @@
+// Logits and greedy tokens against an independent implementation's (reference/README.md in the
+// shared data says how they were made and what a bound can see).
+#include "tests/engine/engine_fixture.hpp"
+
+namespace pumice {
+namespace {
+
+constexpr double kF32Bound = 1e-9;
+constexpr double kF16KvBound = 1e-6;
+constexpr double kMarginThatCounts = 0.01;
+
+class Reference : public test::EngineTest, public ::testing::WithParamInterface<const char*> {
+ protected:
+  void SetUp() override {
+    EngineTest::SetUp();
+    if (IsSkipped()) return;
+    stem_ = test::shared_path(std::string("reference/") + GetParam());
+    if (!std::filesystem::exists(stem_.string() + ".json"))
+      GTEST_SKIP() << "no shared data: " << stem_;
+    json_ = test::read_json(stem_.string() + ".json");
+    model_ = load(stem_.string() + ".gguf");
+    ASSERT_NE(model_, nullptr);
+  }
+  void TearDown() override { model_.reset(); }
+
+  std::filesystem::path stem_;
+  nlohmann::json json_;
+  std::shared_ptr<const Model> model_;
+};
+
+TEST_P(Reference, LogitsAgreeWithF32Kv) {
+  const auto tokens = json_.at("tokens").get<std::vector<TokenId>>();
+  const auto expected = test::read_floats(stem_.string() + ".f32");
+  EXPECT_LE(test::nmse(logits(model_, tokens, {.kv_type = KvType::kF32}), expected), kF32Bound);
+}
+
+TEST_P(Reference, LogitsAgreeWithF16Kv) {
+  const auto tokens = json_.at("tokens").get<std::vector<TokenId>>();
+  const auto expected = test::read_floats(stem_.string() + ".f32");
+  EXPECT_LE(test::nmse(logits(model_, tokens, {.kv_type = KvType::kF16}), expected), kF16KvBound);
+}
+
+TEST_P(Reference, LongSequencesAgreeInChunks) {
+  if (!json_.contains("long")) GTEST_SKIP() << "no long sequence";
+  const nlohmann::json& sequence = json_.at("long");
+  const auto tokens = sequence.at("tokens").get<std::vector<TokenId>>();
+  const auto positions = sequence.at("positions").get<std::vector<size_t>>();
+  const auto expected = test::read_floats(stem_.string() + ".long.f32");
+  for (const uint32_t chunk : {64u, 512u}) {
+    const auto all = logits(model_, tokens, {.kv_type = KvType::kF32, .chunk_tokens = chunk});
+    const size_t n_vocab = model_->config().n_vocab;
+    ASSERT_EQ(all.size(), tokens.size() * n_vocab);
+    std::vector<float> chosen;
+    for (const size_t position : positions) {
+      chosen.insert(chosen.end(), &all[position * n_vocab], &all[position * n_vocab] + n_vocab);
+    }
+    EXPECT_LE(test::nmse(chosen, expected), kF32Bound) << "chunks of " << chunk;
+  }
+}
+
+TEST_P(Reference, GreedyTokensAgreeWhereTheMarginIsClear) {
+  if (!json_.contains("greedy")) GTEST_SKIP() << "no greedy reference";
+  const nlohmann::json& greedy_json = json_.at("greedy");
+  const auto prompt = greedy_json.at("prompt_tokens").get<std::vector<TokenId>>();
+  const auto expected = greedy_json.at("generated").get<std::vector<TokenId>>();
+  const auto margins = greedy_json.at("margin").get<std::vector<double>>();
+  const auto engine =
+      make_engine(model_, {.context_tokens = static_cast<uint32_t>(prompt.size() + expected.size()),
+                           .greedy_only = true});
+  ASSERT_NE(engine, nullptr);
+  const auto got = greedy(*engine, prompt, static_cast<uint32_t>(expected.size()));
+  for (size_t i = 0; i < expected.size(); ++i) {
+    if (got[i] == expected[i]) continue;
+    EXPECT_LE(margins[i], kMarginThatCounts) << "token " << i;
+    break;  // after an excused difference the texts have nothing in common
+  }
+}
+
+std::string test_name(const ::testing::TestParamInfo<const char*>& info) {
+  std::string name(info.param);
+  for (char& c : name) {
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
+  }
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, Reference,
+                         ::testing::Values("families/llama", "families/llama3-rope",
+                                           "families/llama-tied", "families/llama-linear",
+                                           "families/llama-yarn", "families/llama-nemo"),
+                         test_name);
+INSTANTIATE_TEST_SUITE_P(Quants, Reference,
+                         ::testing::Values("quants/F16", "quants/BF16", "quants/Q8_0",
+                                           "quants/Q4_0", "quants/Q4_K", "quants/Q6_K",
+                                           "quants/mix-Q4_K_M"),
+                         test_name);
+
+}  // namespace
+}  // namespace pumice

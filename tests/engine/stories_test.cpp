@@ -1,0 +1,154 @@
+// The trained model's greedy stories, at every chunk size, alone and in a batch.
+#include "tests/engine/engine_fixture.hpp"
+
+namespace pumice {
+namespace {
+
+class Stories : public test::EngineTest {
+ protected:
+  struct Story {
+    std::vector<TokenId> prompt;
+    std::vector<TokenId> continuation;
+  };
+
+  void SetUp() override {
+    EngineTest::SetUp();
+    if (IsSkipped()) return;
+    const auto path = test::shared_path("models/stories260K.gguf");
+    if (!std::filesystem::exists(path)) GTEST_SKIP() << "no shared data: " << path;
+    model_ = load(path);
+    ASSERT_NE(model_, nullptr);
+    for (const auto& json :
+         test::read_json(test::shared_path("reference/stories260K.greedy.json"))) {
+      ASSERT_GT(json.at("min_margin").get<double>(), 0.01);
+      stories_.push_back({json.at("prompt_tokens").get<std::vector<TokenId>>(),
+                          json.at("tokens").get<std::vector<TokenId>>()});
+    }
+    ASSERT_FALSE(stories_.empty());
+  }
+  void TearDown() override { model_.reset(); }
+
+  /// All stories in one engine, as many at once as it has sequences for.
+  std::vector<std::vector<TokenId>> tell(Engine& engine) {
+    std::map<RequestId, size_t> story_of;
+    for (size_t i = 0; i < stories_.size(); ++i) {
+      const auto id =
+          engine.submit({.prompt = stories_[i].prompt,
+                         .max_new_tokens = static_cast<uint32_t>(stories_[i].continuation.size())});
+      EXPECT_TRUE(id.ok());
+      story_of[*id] = i;
+    }
+    std::vector<std::vector<TokenId>> told(stories_.size());
+    while (!engine.idle()) {
+      const auto events = engine.step();
+      if (!events.ok()) {
+        ADD_FAILURE() << events.error().message;
+        break;
+      }
+      for (const StepEvent& event : *events) {
+        if (event.token) told[story_of[event.request]].push_back(*event.token);
+      }
+    }
+    return told;
+  }
+
+  std::shared_ptr<const Model> model_;
+  std::vector<Story> stories_;
+};
+
+TEST_F(Stories, AreTheReferenceAtEveryChunkSize) {
+  for (uint32_t chunk = 1; chunk <= 64; ++chunk) {
+    const auto engine = make_engine(model_, {.context_tokens = 256,
+                                             .n_sequences = static_cast<uint32_t>(stories_.size()),
+                                             .chunk_tokens = chunk,
+                                             .greedy_only = true});
+    ASSERT_NE(engine, nullptr);
+    const auto told = tell(*engine);
+    for (size_t i = 0; i < stories_.size(); ++i) {
+      ASSERT_EQ(told[i], stories_[i].continuation) << "story " << i << ", chunks of " << chunk;
+    }
+  }
+}
+
+TEST_F(Stories, AreTheReferenceAloneAndWhenTheyWaitForOneAnother) {
+  for (const uint32_t n_sequences : {1u, 2u}) {
+    const auto engine = make_engine(
+        model_, {.context_tokens = 256, .n_sequences = n_sequences, .greedy_only = true});
+    ASSERT_NE(engine, nullptr);
+    const auto told = tell(*engine);
+    for (size_t i = 0; i < stories_.size(); ++i) {
+      EXPECT_EQ(told[i], stories_[i].continuation)
+          << "story " << i << ", " << n_sequences << " at once";
+    }
+  }
+}
+
+TEST_F(Stories, SameSeedSameTextAndAnotherSeedAnother) {
+  const auto tell_with = [&](uint64_t seed) {
+    const auto engine = make_engine(model_, {.context_tokens = 256});
+    GenerationRequest request{.prompt = stories_[0].prompt,
+                              .max_new_tokens = 60,
+                              .sampling = {.temperature = 1.0f,
+                                           .top_k = 50,
+                                           .top_p = 0.95f,
+                                           .min_p = 0.01f,
+                                           .repeat_penalty = 1.1f,
+                                           .frequency_penalty = 0.1f,
+                                           .presence_penalty = 0.1f,
+                                           .seed = seed}};
+    EXPECT_TRUE(engine->submit(request).ok());
+    std::vector<TokenId> tokens;
+    while (!engine->idle()) {
+      for (const StepEvent& event : *engine->step()) {
+        if (event.token) tokens.push_back(*event.token);
+      }
+    }
+    return tokens;
+  };
+  const auto first = tell_with(1);
+  EXPECT_EQ(first.size(), 60u);
+  EXPECT_EQ(first, tell_with(1));
+  EXPECT_NE(first, tell_with(2));
+}
+
+TEST_F(Stories, RejectsWhatCannotRunAndChangesNothing) {
+  const auto engine = make_engine(model_, {.context_tokens = 64, .greedy_only = true});
+  const uint32_t free_before = engine->scheduler().pool().n_free();
+  const auto error_of = [&](GenerationRequest request) {
+    const auto result = engine->submit(std::move(request));
+    EXPECT_FALSE(result.ok());
+    return result.ok() ? Error{} : result.error();
+  };
+  EXPECT_EQ(error_of({.prompt = {}}).code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(error_of({.prompt = {1, 512}}).code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(error_of({.prompt = {1}, .sampling = {.temperature = 1}}).code,
+            ErrorCode::kInvalidArgument);
+  EXPECT_EQ(error_of({.prompt = {1}, .on_logits = [](uint32_t, std::span<const float>) {}}).code,
+            ErrorCode::kInvalidArgument);
+  const Error too_long = error_of({.prompt = {1, 2, 3}, .max_new_tokens = 70});
+  EXPECT_EQ(too_long.code, ErrorCode::kDoesNotFit);
+  EXPECT_NE(too_long.message.find("by 9 tokens"), std::string::npos) << too_long.message;
+  EXPECT_TRUE(engine->idle());
+  EXPECT_EQ(engine->scheduler().pool().n_free(), free_before);
+}
+
+TEST_F(Stories, CancellingFreesEverythingAtAnyMoment) {
+  const auto engine = make_engine(
+      model_, {.context_tokens = 128, .n_sequences = 2, .chunk_tokens = 4, .greedy_only = true});
+  const uint32_t all = engine->scheduler().pool().n_blocks();
+  for (int steps = 0; steps < 8; ++steps) {
+    const auto id = engine->submit({.prompt = stories_[0].prompt, .max_new_tokens = 50});
+    const auto waiting = engine->submit({.prompt = stories_[1].prompt, .max_new_tokens = 50});
+    for (int i = 0; i < steps; ++i) ASSERT_TRUE(engine->step().ok());
+    engine->cancel(*id);
+    engine->cancel(*waiting);
+    EXPECT_TRUE(engine->idle());
+    EXPECT_EQ(engine->scheduler().pool().n_free(), all);
+  }
+  EXPECT_EQ(greedy(*engine, stories_[0].prompt, 20),
+            std::vector<TokenId>(stories_[0].continuation.begin(),
+                                 stories_[0].continuation.begin() + 20));
+}
+
+}  // namespace
+}  // namespace pumice
