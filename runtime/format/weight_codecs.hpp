@@ -41,6 +41,20 @@ inline void pack_nibbles(const uint8_t* values, uint32_t (&unit)[4]) {
   }
 }
 
+/// Bit of a word of pairs where the two bits of value `index` (of 16) begin.
+inline uint32_t pair_shift(uint32_t index) { return 8 * (index % 4) + 2 * (index / 4); }
+/// Bit of a word of high bits that belongs to value `index` (of 32).
+inline uint32_t high_bit_shift(uint32_t index) {
+  return 8 * (index % 4) + index % 16 / 4 + 4 * (index / 16);
+}
+inline uint32_t high_bit(uint32_t word, uint32_t index) {
+  return word >> high_bit_shift(index) & 1u;
+}
+/// The `n_bits` low bits of `bits` as a signed number.
+inline float signed_bits(uint32_t bits, uint32_t n_bits) {
+  return static_cast<float>(static_cast<int32_t>(bits << (32 - n_bits)) >> (32 - n_bits));
+}
+
 struct F32 {
   static constexpr ResidentLayout kLayout{32, 8, 0};
   static void pack(const std::byte* blocks, uint32_t n_cols, TileRow& row) {
@@ -107,12 +121,173 @@ struct Q4_0 {
     const float d = low_half(row.words[0] >> (16 * block));
     for (uint32_t i = 0; i < 32; ++i) {
       const uint32_t bits = nibble(row.units[block], i);
-      out[i] = static_cast<float>(static_cast<int32_t>(bits << 28) >> 28) * d;
+      out[i] = signed_bits(bits, 4) * d;
     }
   }
 };
 
-/// Scales and minima of the eight sub-blocks of Q4_K: six bits each, in 12 bytes.
+/// File block: half d, half m, 32 nibbles.
+struct Q4_1 {
+  static constexpr ResidentLayout kLayout{64, 2, 2};
+  static void pack(const std::byte* blocks, uint32_t n_cols, TileRow& row) {
+    for (uint32_t b = 0; b < n_cols / 32; ++b) {
+      row.words[b] = load<uint32_t>(blocks + 20 * b);
+      std::memcpy(row.units[b], blocks + 20 * b + 4, 16);
+    }
+  }
+  static void unpack(const TileRow& row, uint32_t block, float* out) {
+    const float d = low_half(row.words[block]);
+    const float m = high_half(row.words[block]);
+    for (uint32_t i = 0; i < 32; ++i) {
+      out[i] = static_cast<float>(nibble(row.units[block], i)) * d + m;
+    }
+  }
+};
+
+/// The bits of `file_bits`, value 0 in the lowest, in the order of a word of high bits.
+inline uint32_t pack_high_bits(uint32_t file_bits) {
+  uint32_t word = 0;
+  for (uint32_t i = 0; i < 32; ++i) word |= (file_bits >> i & 1u) << high_bit_shift(i);
+  return word;
+}
+
+/// File block: half d, 32 high bits, 32 nibbles; together value + 16.
+struct Q5_0 {
+  static constexpr ResidentLayout kLayout{64, 2, 3};
+  static void pack(const std::byte* blocks, uint32_t n_cols, TileRow& row) {
+    for (uint32_t b = 0; b < n_cols / 32; ++b) {
+      const std::byte* block = blocks + 22 * b;
+      std::memcpy(row.units[b], block + 6, 16);
+      row.words[0] |= uint32_t{load<uint16_t>(block)} << (16 * b);
+      row.words[1 + b] = ~pack_high_bits(load<uint32_t>(block + 2));
+    }
+  }
+  static void unpack(const TileRow& row, uint32_t block, float* out) {
+    const float d = low_half(row.words[0] >> (16 * block));
+    for (uint32_t i = 0; i < 32; ++i) {
+      const uint32_t bits = nibble(row.units[block], i) | high_bit(row.words[1 + block], i) << 4;
+      out[i] = signed_bits(bits, 5) * d;
+    }
+  }
+};
+
+/// File block: half d, half m, 32 high bits, 32 nibbles.
+struct Q5_1 {
+  static constexpr ResidentLayout kLayout{64, 2, 4};
+  static void pack(const std::byte* blocks, uint32_t n_cols, TileRow& row) {
+    for (uint32_t b = 0; b < n_cols / 32; ++b) {
+      const std::byte* block = blocks + 24 * b;
+      std::memcpy(row.units[b], block + 8, 16);
+      row.words[b] = load<uint32_t>(block);
+      row.words[2 + b] = pack_high_bits(load<uint32_t>(block + 4));
+    }
+  }
+  static void unpack(const TileRow& row, uint32_t block, float* out) {
+    const float d = low_half(row.words[block]);
+    const float m = high_half(row.words[block]);
+    for (uint32_t i = 0; i < 32; ++i) {
+      const uint32_t bits = nibble(row.units[block], i) | high_bit(row.words[2 + block], i) << 4;
+      out[i] = static_cast<float>(bits) * d + m;
+    }
+  }
+};
+
+/// File block: half d, 32 nibbles that select a value of a table.
+struct IQ4_NL {
+  static constexpr ResidentLayout kLayout{64, 2, 1};
+  static constexpr int8_t kTable[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                        1,    13,   25,  38,  53,  69,  89,  113};
+  static void pack(const std::byte* blocks, uint32_t n_cols, TileRow& row) {
+    for (uint32_t b = 0; b < n_cols / 32; ++b) {
+      std::memcpy(row.units[b], blocks + 18 * b + 2, 16);
+      row.words[0] |= uint32_t{load<uint16_t>(blocks + 18 * b)} << (16 * b);
+    }
+  }
+  static void unpack(const TileRow& row, uint32_t block, float* out) {
+    const float d = low_half(row.words[0] >> (16 * block));
+    for (uint32_t i = 0; i < 32; ++i) {
+      out[i] = static_cast<float>(kTable[nibble(row.units[block], i)]) * d;
+    }
+  }
+};
+
+/// Bit pairs of sub-block `block`: two words in the units from `first` on.
+inline const uint32_t* pairs_of(const TileRow& row, uint32_t first, uint32_t block) {
+  return row.units[first + block / 2] + 2 * (block % 2);
+}
+inline uint32_t* pairs_of(TileRow& row, uint32_t first, uint32_t block) {
+  return row.units[first + block / 2] + 2 * (block % 2);
+}
+/// The 256 bit pairs of Q2_K and Q3_K: 64 bytes in the file, 32 for each half of the values.
+inline void pack_pairs(const std::byte* from, uint32_t first, TileRow& row) {
+  for (uint32_t b = 0; b < 8; ++b) {
+    uint32_t* pairs = pairs_of(row, first, b);
+    for (uint32_t i = 0; i < 32; ++i) {
+      const uint32_t pair = byte_at(from, 32 * (b / 4) + i) >> (2 * (b % 4)) & 3u;
+      pairs[i / 16] |= pair << pair_shift(i % 16);
+    }
+  }
+}
+/// High bits of Q3_K and Q5_K: bit b of byte i in the file belongs to value i of sub-block b.
+inline uint32_t k_high_bits(const std::byte* from, uint32_t block) {
+  uint32_t word = 0;
+  for (uint32_t i = 0; i < 32; ++i) {
+    word |= (byte_at(from, i) >> block & 1u) << high_bit_shift(i);
+  }
+  return word;
+}
+
+/// File block: 16 bytes of scale (low) and minimum (high nibble), 64 of bit pairs, half d, half
+/// dmin.
+struct Q2_K {
+  static constexpr ResidentLayout kLayout{256, 5, 1};
+  static void pack(const std::byte* block, uint32_t, TileRow& row) {
+    std::memcpy(row.units[0], block, 16);
+    pack_pairs(block + 16, 1, row);
+    row.words[0] = load<uint32_t>(block + 80);
+  }
+  static void unpack(const TileRow& row, uint32_t block, float* out) {
+    const uint32_t* pairs = pairs_of(row, 1, block);
+    for (uint32_t half = 0; half < 2; ++half) {
+      const uint32_t bits = row.units[0][block / 2] >> (16 * (block % 2) + 8 * half);
+      const float scale = low_half(row.words[0]) * static_cast<float>(bits & 15u);
+      const float minimum = high_half(row.words[0]) * static_cast<float>(bits >> 4 & 15u);
+      for (uint32_t i = 0; i < 16; ++i) {
+        out[16 * half + i] =
+            scale * static_cast<float>(pairs[half] >> pair_shift(i) & 3u) - minimum;
+      }
+    }
+  }
+};
+
+/// File block: 32 bytes of high bits, 64 of bit pairs (together value + 4), 16 scales + 32 of six
+/// bits in 12 bytes, half d.
+struct Q3_K {
+  static constexpr ResidentLayout kLayout{256, 7, 1};
+  static void pack(const std::byte* block, uint32_t, TileRow& row) {
+    const std::byte* scales = block + 96;
+    for (uint32_t s = 0; s < 16; ++s) {
+      const uint32_t low = byte_at(scales, s % 8) >> (4 * (s / 8)) & 15u;
+      const uint32_t high = byte_at(scales, 8 + s % 4) >> (2 * (s / 4)) & 3u;
+      row.units[0][s / 4] |= (((low | high << 4) - 32u) & 0xFFu) << (8 * (s % 4));
+    }
+    pack_pairs(block + 32, 1, row);
+    for (uint32_t b = 0; b < 8; ++b) row.units[5 + b / 4][b % 4] = ~k_high_bits(block, b);
+    row.words[0] = load<uint16_t>(block + 108);
+  }
+  static void unpack(const TileRow& row, uint32_t block, float* out) {
+    const float d = low_half(row.words[0]);
+    const uint32_t scales = row.units[0][block / 2] >> (16 * (block % 2));
+    const uint32_t high = row.units[5 + block / 4][block % 4];
+    const uint32_t* pairs = pairs_of(row, 1, block);
+    for (uint32_t i = 0; i < 32; ++i) {
+      const uint32_t bits = (pairs[i / 16] >> pair_shift(i % 16) & 3u) | high_bit(high, i) << 2;
+      out[i] = signed_bits(bits, 3) * (d * signed_byte(scales, i / 16));
+    }
+  }
+};
+
+/// Scales and minima of the eight sub-blocks of Q4_K and Q5_K: six bits each, in 12 bytes.
 struct KScales {
   uint32_t scale[8];
   uint32_t minimum[8];
@@ -147,26 +322,50 @@ struct KScales {
   }
 };
 
-/// File block: half d, half dmin, 12 bytes of scales, four times 32 bytes that hold the nibbles of
-/// two sub-blocks of 32.
+/// Nibbles of Q4_K and Q5_K: 32 bytes in the file hold two sub-blocks, one in the low halves.
+inline void pack_k_nibbles(const std::byte* from, TileRow& row) {
+  for (uint32_t b = 0; b < 8; ++b) {
+    uint8_t values[32];
+    for (uint32_t i = 0; i < 32; ++i) {
+      values[i] = static_cast<uint8_t>(byte_at(from, 32 * (b / 2) + i) >> (4 * (b % 2)));
+    }
+    pack_nibbles(values, row.units[1 + b]);
+  }
+}
+
+/// File block: half d, half dmin, 12 bytes of scales, 128 of nibbles.
 struct Q4_K {
   static constexpr ResidentLayout kLayout{256, 9, 0};
   static void pack(const std::byte* block, uint32_t, TileRow& row) {
     row.units[0][0] = load<uint32_t>(block);
     KScales(block + 4).pack(row.units[0]);
-    for (uint32_t b = 0; b < 8; ++b) {
-      uint8_t values[32];
-      for (uint32_t i = 0; i < 32; ++i) {
-        values[i] = static_cast<uint8_t>(byte_at(block + 16, 32 * (b / 2) + i) >> (4 * (b % 2)));
-      }
-      pack_nibbles(values, row.units[1 + b]);
-    }
+    pack_k_nibbles(block + 16, row);
   }
   static void unpack(const TileRow& row, uint32_t block, float* out) {
     const float scale = KScales::scale_of(row.units[0], block);
     const float minimum = KScales::minimum_of(row.units[0], block);
     for (uint32_t i = 0; i < 32; ++i) {
       out[i] = scale * static_cast<float>(nibble(row.units[1 + block], i)) - minimum;
+    }
+  }
+};
+
+/// File block: half d, half dmin, 12 bytes of scales, 32 of high bits, 128 of nibbles.
+struct Q5_K {
+  static constexpr ResidentLayout kLayout{256, 11, 0};
+  static void pack(const std::byte* block, uint32_t, TileRow& row) {
+    row.units[0][0] = load<uint32_t>(block);
+    KScales(block + 4).pack(row.units[0]);
+    for (uint32_t b = 0; b < 8; ++b) row.units[9 + b / 4][b % 4] = k_high_bits(block + 16, b);
+    pack_k_nibbles(block + 48, row);
+  }
+  static void unpack(const TileRow& row, uint32_t block, float* out) {
+    const float scale = KScales::scale_of(row.units[0], block);
+    const float minimum = KScales::minimum_of(row.units[0], block);
+    const uint32_t high = row.units[9 + block / 4][block % 4];
+    for (uint32_t i = 0; i < 32; ++i) {
+      const uint32_t bits = nibble(row.units[1 + block], i) | high_bit(high, i) << 4;
+      out[i] = scale * static_cast<float>(bits) - minimum;
     }
   }
 };
@@ -181,11 +380,11 @@ struct Q6_K {
       const std::byte* low = block + 64 * (b / 4) + 32 * (quarter % 2);
       const std::byte* high = block + 128 + 32 * (b / 4);
       uint8_t nibbles[32];
-      uint32_t* pairs = row.units[8 + b / 2] + 2 * (b % 2);
+      uint32_t* pairs = pairs_of(row, 8, b);
       for (uint32_t i = 0; i < 32; ++i) {
         nibbles[i] = static_cast<uint8_t>(byte_at(low, i) >> (4 * (quarter / 2)));
         const uint32_t pair = (byte_at(high, i) >> (2 * quarter) & 3u) ^ 2u;  // value - 32
-        pairs[i / 16] |= pair << (8 * (i % 4) + 2 * (i % 16 / 4));
+        pairs[i / 16] |= pair << pair_shift(i % 16);
       }
       pack_nibbles(nibbles, row.units[b]);
     }
@@ -195,7 +394,7 @@ struct Q6_K {
   static void unpack(const TileRow& row, uint32_t block, float* out) {
     const float quarter_d = low_half(row.words[0]) * 0.25f;  // values come out times four
     const uint32_t scales = row.units[12][block / 2] >> (16 * (block % 2));
-    const uint32_t* pairs = row.units[8 + block / 2] + 2 * (block % 2);
+    const uint32_t* pairs = pairs_of(row, 8, block);
     for (uint32_t half = 0; half < 2; ++half) {
       const float scale = quarter_d * signed_byte(scales, half);
       for (uint32_t k = 0; k < 4; ++k) {

@@ -28,7 +28,7 @@ struct ResidentLayout {
 /// One row of one resident tile, not interleaved. All zero decodes to zero weights.
 struct TileRow {
   static constexpr uint32_t kMaxUnits = 16;
-  static constexpr uint32_t kMaxWords = 2;
+  static constexpr uint32_t kMaxWords = 4;
   uint32_t units[kMaxUnits][4] = {};
   uint32_t words[kMaxWords] = {};
 };

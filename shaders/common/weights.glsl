@@ -32,10 +32,22 @@ const uint kTileCols = 32, kTileUnits = 8, kTileWords = 0;
 const uint kTileCols = 32, kTileUnits = 4, kTileWords = 0;
 #elif defined(WEIGHT_Q8_0)
 const uint kTileCols = 64, kTileUnits = 4, kTileWords = 1;
-#elif defined(WEIGHT_Q4_0)
+#elif defined(WEIGHT_Q4_0) || defined(WEIGHT_IQ4_NL)
 const uint kTileCols = 64, kTileUnits = 2, kTileWords = 1;
+#elif defined(WEIGHT_Q4_1)
+const uint kTileCols = 64, kTileUnits = 2, kTileWords = 2;
+#elif defined(WEIGHT_Q5_0)
+const uint kTileCols = 64, kTileUnits = 2, kTileWords = 3;
+#elif defined(WEIGHT_Q5_1)
+const uint kTileCols = 64, kTileUnits = 2, kTileWords = 4;
+#elif defined(WEIGHT_Q2_K)
+const uint kTileCols = 256, kTileUnits = 5, kTileWords = 1;
+#elif defined(WEIGHT_Q3_K)
+const uint kTileCols = 256, kTileUnits = 7, kTileWords = 1;
 #elif defined(WEIGHT_Q4_K)
 const uint kTileCols = 256, kTileUnits = 9, kTileWords = 0;
+#elif defined(WEIGHT_Q5_K)
+const uint kTileCols = 256, kTileUnits = 11, kTileWords = 0;
 #elif defined(WEIGHT_Q6_K)
 const uint kTileCols = 256, kTileUnits = 13, kTileWords = 1;
 #else
@@ -61,19 +73,22 @@ layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer We
 /// One row of one tile.
 struct WeightTile {
   uvec2 base;
-  uint first;    // index of the row's unit 0, in units
-  uvec4 header;  // scales, where the type keeps them in one place
-  vec2 scale;
+  uint unit;     // index of the row's unit 0, in units
+  uint word;     // index of the row's word 0, in words
+  uvec4 header;  // the unit of scales, of types that have one
+  vec2 scale;    // the halves of word 0 or of K scales
 };
 
 uvec4 weight_unit(WeightTile t, uint unit) {
 #ifdef WIDE_LOADS
-  const u64vec2 pair = WideWeightUnits(t.base).at[t.first + unit * 32];
+  const u64vec2 pair = WideWeightUnits(t.base).at[t.unit + unit * 32];
   return uvec4(unpack32(pair.x), unpack32(pair.y));
 #else
-  return WeightUnits(t.base).at[t.first + unit * 32];
+  return WeightUnits(t.base).at[t.unit + unit * 32];
 #endif
 }
+
+uint weight_word(WeightTile t, uint word) { return WeightWords(t.base).at[t.word + word * 32]; }
 
 /// Half of the low 16 bits, exact for subnormals on every driver; not for infinity and NaN.
 float exact_half(uint bits) {
@@ -84,28 +99,63 @@ float exact_half(uint bits) {
   return uintBitsToFloat(magnitude | ((bits & 0x8000u) << 16));
 }
 
+vec2 exact_halves(uint bits) { return vec2(exact_half(bits), exact_half(bits >> 16)); }
+
 float signed_byte(uint word, int index) { return float(bitfieldExtract(int(word), 8 * index, 8)); }
+
+/// Value `i` of a unit of nibbles.
+uint nibble(uvec4 unit, int i) {
+  return bitfieldExtract(unit[i % 16 / 4], 8 * (i % 4) + 4 * (i / 16), 4);
+}
+
+/// `word` shifted left, or right where `n` is negative; n must be constant after unrolling.
+uint shifted(uint word, int n) { return n >= 0 ? word << max(n, 0) : word >> max(-n, 0); }
+
+/// Values 4k … 4k + 3 of a half block as bytes: nibbles with their lowest bit at bit `to`.
+uint nibble_bytes(uvec4 unit, int half_block, int k, int to) {
+  return shifted(unit[k], to - 4 * half_block) & (0x0F0F0F0Fu << to);
+}
+/// The same of a word of pairs and of a word of high bits.
+uint pair_bytes(uint pairs, int k, int to) {
+  return shifted(pairs, to - 2 * k) & (0x03030303u << to);
+}
+uint high_bit_bytes(uint bits, int half_block, int k, int to) {
+  return shifted(bits, to - k - 4 * half_block) & (0x01010101u << to);
+}
 
 WeightTile open_weight_tile(uvec2 base, uint n_col_tiles, uint row, uint tile) {
   WeightTile t;
   t.base = base;
   const uint lane = row & 31u;
   const uint start = ((row >> 5) * n_col_tiles + tile) * kTileStride;
-  t.first = start + lane;
+  t.unit = start + lane;
+  t.word = (start + kTileUnits * 32) * 4 + lane;
   t.header = uvec4(0);
   t.scale = vec2(0);
-#if defined(WEIGHT_Q8_0) || defined(WEIGHT_Q4_0) || defined(WEIGHT_Q6_K)
-  const uint word = WeightWords(base).at[(start + kTileUnits * 32) * 4 + lane];
-  t.scale = vec2(exact_half(word), exact_half(word >> 16));
-#endif
-#if defined(WEIGHT_Q4_K)
+#if defined(WEIGHT_Q4_K) || defined(WEIGHT_Q5_K)
   t.header = weight_unit(t, 0);
-  t.scale = vec2(exact_half(t.header.x), exact_half(t.header.x >> 16));
-#elif defined(WEIGHT_Q6_K)
+  t.scale = exact_halves(t.header.x);
+#elif defined(WEIGHT_Q2_K) || defined(WEIGHT_Q3_K) || defined(WEIGHT_Q6_K)
+#if defined(WEIGHT_Q6_K)
   t.header = weight_unit(t, 12);
+#else
+  t.header = weight_unit(t, 0);
+#endif
+  t.scale = exact_halves(weight_word(t, 0));
+#elif defined(WEIGHT_Q8_0) || defined(WEIGHT_Q4_0) || defined(WEIGHT_IQ4_NL) || defined(WEIGHT_Q5_0)
+  t.scale = exact_halves(weight_word(t, 0));
 #endif
   return t;
 }
+
+#if defined(WEIGHT_Q4_K) || defined(WEIGHT_Q5_K)
+/// Scale and minimum of a sub-block.
+vec2 k_scales(WeightTile t, uint block) {
+  const uvec4 fields = t.header >> (4 * block);
+  return t.scale * vec2(float((fields.y & 15u) | ((fields.w & 3u) << 4)),
+                        float((fields.z & 15u) | ((fields.w & 12u) << 2)));
+}
+#endif
 
 void read_weight_block(WeightTile t, uint block, out float w[32]) {
 #if defined(WEIGHT_F32)
@@ -147,38 +197,128 @@ void read_weight_block(WeightTile t, uint block, out float w[32]) {
   const float d = block == 0 ? t.scale.x : t.scale.y;
   const uvec4 unit = weight_unit(t, block);
   [[unroll]] for (int i = 0; i < 32; ++i) {
-    const int nibble = bitfieldExtract(int(unit[i % 16 / 4]), 8 * (i % 4) + 4 * (i / 16), 4);
-    precise float value = float(nibble) * d;
+    const int value4 = bitfieldExtract(int(unit[i % 16 / 4]), 8 * (i % 4) + 4 * (i / 16), 4);
+    precise float value = float(value4) * d;
     w[i] = value;
   }
 
+#elif defined(WEIGHT_IQ4_NL)
+  const float d = block == 0 ? t.scale.x : t.scale.y;
+  const uvec4 unit = weight_unit(t, block);
+  // The table as bytes of four words: an array indexed by data would live in memory.
+  const uvec4 table = uvec4(0xBFAD9881u, 0xF6EADDCFu, 0x26190D01u, 0x71594535u);
+  [[unroll]] for (int i = 0; i < 32; ++i) {
+    const uint index = nibble(unit, i);
+    const uint low = (index & 4u) != 0 ? table.y : table.x;
+    const uint high = (index & 4u) != 0 ? table.w : table.z;
+    const int four = int((index & 8u) != 0 ? high : low);
+    precise float value = float(bitfieldExtract(four, int(index & 3u) * 8, 8)) * d;
+    w[i] = value;
+  }
+
+#elif defined(WEIGHT_Q4_1)
+  const vec2 scale = exact_halves(weight_word(t, block));
+  const uvec4 unit = weight_unit(t, block);
+  [[unroll]] for (int i = 0; i < 32; ++i) {
+    precise float value = fma(float(nibble(unit, i)), scale.x, scale.y);
+    w[i] = value;
+  }
+
+#elif defined(WEIGHT_Q5_0)
+  const float d = (block == 0 ? t.scale.x : t.scale.y) * 0.125;  // values come out times eight
+  const uvec4 unit = weight_unit(t, block);
+  const uint high = weight_word(t, 1 + block);
+  [[unroll]] for (int h = 0; h < 2; ++h) {
+    [[unroll]] for (int k = 0; k < 4; ++k) {
+      const uint word = nibble_bytes(unit, h, k, 3) | high_bit_bytes(high, h, k, 7);
+      [[unroll]] for (int i = 0; i < 4; ++i) {
+        precise float value = signed_byte(word, i) * d;
+        w[16 * h + 4 * k + i] = value;
+      }
+    }
+  }
+
+#elif defined(WEIGHT_Q5_1)
+  const vec2 scale = exact_halves(weight_word(t, block));
+  const uvec4 unit = weight_unit(t, block);
+  const uint high = weight_word(t, 2 + block);
+  [[unroll]] for (int h = 0; h < 2; ++h) {
+    [[unroll]] for (int k = 0; k < 4; ++k) {
+      const uint word = nibble_bytes(unit, h, k, 0) | high_bit_bytes(high, h, k, 4);
+      [[unroll]] for (int i = 0; i < 4; ++i) {
+        precise float value = fma(float(bitfieldExtract(word, 8 * i, 8)), scale.x, scale.y);
+        w[16 * h + 4 * k + i] = value;
+      }
+    }
+  }
+
+#elif defined(WEIGHT_Q2_K)
+  const uvec4 unit = weight_unit(t, 1 + (block >> 1));
+  const bool odd = (block & 1u) != 0;
+  const uint scales = t.header[block >> 1] >> (odd ? 16 : 0);
+  [[unroll]] for (int h = 0; h < 2; ++h) {
+    const float scale = t.scale.x * float(bitfieldExtract(scales, 8 * h, 4));
+    const float minimum = t.scale.y * float(bitfieldExtract(scales, 8 * h + 4, 4));
+    const uint pairs = odd ? unit[2 + h] : unit[h];
+    [[unroll]] for (int i = 0; i < 16; ++i) {
+      const uint pair = bitfieldExtract(pairs, 8 * (i % 4) + 2 * (i / 4), 2);
+      precise float value = fma(scale, float(pair), -minimum);
+      w[16 * h + i] = value;
+    }
+  }
+
+#elif defined(WEIGHT_Q3_K)
+  const uvec4 unit = weight_unit(t, 1 + (block >> 1));
+  const uint high = weight_unit(t, 5 + (block >> 2))[block & 3u];
+  const bool odd = (block & 1u) != 0;
+  const uint scales = t.header[block >> 1] >> (odd ? 16 : 0);
+  [[unroll]] for (int h = 0; h < 2; ++h) {
+    const float scale = t.scale.x * 0.03125 * signed_byte(scales, h);  // values come out times 32
+    const uint pairs = odd ? unit[2 + h] : unit[h];
+    [[unroll]] for (int k = 0; k < 4; ++k) {
+      const uint word = pair_bytes(pairs, k, 5) | high_bit_bytes(high, h, k, 7);
+      [[unroll]] for (int i = 0; i < 4; ++i) {
+        precise float value = signed_byte(word, i) * scale;
+        w[16 * h + 4 * k + i] = value;
+      }
+    }
+  }
+
 #elif defined(WEIGHT_Q4_K)
-  const uint shift = 4 * block;
-  const uvec4 fields = t.header >> shift;
-  const float scale = t.scale.x * float((fields.y & 15u) | ((fields.w & 3u) << 4));
-  const float minimum = t.scale.y * float((fields.z & 15u) | ((fields.w & 12u) << 2));
+  const vec2 scale = k_scales(t, block);
   const uvec4 unit = weight_unit(t, 1 + block);
   [[unroll]] for (int i = 0; i < 32; ++i) {
-    const uint nibble = bitfieldExtract(unit[i % 16 / 4], 8 * (i % 4) + 4 * (i / 16), 4);
-    precise float value = fma(scale, float(nibble), -minimum);
+    precise float value = fma(scale.x, float(nibble(unit, i)), -scale.y);
     w[i] = value;
+  }
+
+#elif defined(WEIGHT_Q5_K)
+  const vec2 scale = k_scales(t, block);
+  const uvec4 unit = weight_unit(t, 1 + block);
+  const uint high = weight_unit(t, 9 + (block >> 2))[block & 3u];
+  [[unroll]] for (int h = 0; h < 2; ++h) {
+    [[unroll]] for (int k = 0; k < 4; ++k) {
+      const uint word = nibble_bytes(unit, h, k, 0) | high_bit_bytes(high, h, k, 4);
+      [[unroll]] for (int i = 0; i < 4; ++i) {
+        precise float value = fma(scale.x, float(bitfieldExtract(word, 8 * i, 8)), -scale.y);
+        w[16 * h + 4 * k + i] = value;
+      }
+    }
   }
 
 #elif defined(WEIGHT_Q6_K)
   const uvec4 unit = weight_unit(t, block);
-  const uvec4 pairs = weight_unit(t, 8 + (block >> 1));
+  const uvec4 high = weight_unit(t, 8 + (block >> 1));
   const bool odd = (block & 1u) != 0;
   const uint scales = t.header[block >> 1] >> (odd ? 16 : 0);
-  const float quarter_d = t.scale.x * 0.25;  // values come out times four
-  [[unroll]] for (int half_block = 0; half_block < 2; ++half_block) {
-    const float scale = quarter_d * signed_byte(scales, half_block);
-    const uint high = odd ? pairs[2 + half_block] : pairs[half_block];
+  [[unroll]] for (int h = 0; h < 2; ++h) {
+    const float scale = t.scale.x * 0.25 * signed_byte(scales, h);  // values come out times four
+    const uint pairs = odd ? high[2 + h] : high[h];
     [[unroll]] for (int k = 0; k < 4; ++k) {
-      const uint low = (half_block == 0 ? unit[k] << 2 : unit[k] >> 2) & 0x3C3C3C3Cu;
-      const uint word = low | ((high << (6 - 2 * k)) & 0xC0C0C0C0u);
+      const uint word = nibble_bytes(unit, h, k, 2) | pair_bytes(pairs, k, 6);
       [[unroll]] for (int i = 0; i < 4; ++i) {
         precise float value = signed_byte(word, i) * scale;
-        w[16 * half_block + 4 * k + i] = value;
+        w[16 * h + 4 * k + i] = value;
       }
     }
   }
