@@ -1,5 +1,4 @@
 // Texts that want to crash, hang or fill the memory.
-#include <chrono>
 #include <random>
 
 #include "tests/text/synthetic_vocabulary.hpp"
@@ -28,9 +27,9 @@ SyntheticVocabulary runs_of_a() {
 TEST(HostileText, AMegabyteOfOneCharacterTakesSeconds) {
   const Tokenizer tokenizer = runs_of_a().tokenizer();
   const std::string text(kMegabyte, 'a');
-  const auto start = std::chrono::steady_clock::now();
+  const double start = test::cpu_seconds();
   const auto ids = encode(tokenizer, text);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+  EXPECT_LT(test::cpu_seconds() - start, test::kSlowSeconds);
   EXPECT_EQ(detokenize(tokenizer, ids), text);
 }
 
@@ -51,10 +50,10 @@ TEST(HostileText, OverlappingSpecialTokensStayLinearInTheText) {
     synthetic.add(std::string(n, '<'), 0, TokenType::kControl);
   }
   const Tokenizer tokenizer = synthetic.tokenizer();
-  const std::string text(kMegabyte / 16, '<');
-  const auto start = std::chrono::steady_clock::now();
+  const std::string text(kMegabyte / 64, '<');
+  const double start = test::cpu_seconds();
   EXPECT_FALSE(encode(tokenizer, text, kParsed).empty());
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+  EXPECT_LT(test::cpu_seconds() - start, test::kSlowSeconds);
 }
 
 TEST(HostileText, RandomBytesNeitherCrashNorLoseAByte) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -68,6 +69,11 @@ inline std::vector<std::string> pieces(const Tokenizer& tokenizer, std::string_v
   }
   return result;
 }
+
+/// Processor time, which a busy machine does not stretch.
+inline double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+/// Far above what linear work takes, sanitizers included; far below what quadratic work does.
+constexpr double kSlowSeconds = 20;
 
 using Pieces = std::vector<std::string>;
 
