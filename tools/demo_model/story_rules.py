@@ -200,7 +200,7 @@ RULES = {
 
     # Quarrel.
     "best_friend": [
-        "{hero.His} best friend was {trait_2.a} {friend.girl} named {friend}.",
+        "{hero.His} best friend was a {friend.girl} named {friend}.",
         "{hero.He} liked to play with {hero.his} friend {friend}.",
         "{friend} was {hero.his} best friend.",
     ],

@@ -85,7 +85,7 @@ CLASSES = {
 
 # Slot name -> class. Two slots of one class never hold the same entity in one story.
 SLOTS = {
-    "hero": "hero", "friend": "friend", "trait": "trait", "trait_2": "trait", "home": "home", "family": "family",
+    "hero": "hero", "friend": "friend", "trait": "trait", "home": "home", "family": "family",
     "weather": "weather", "time": "time", "place": "place", "helper": "animal", "mood": "mood",
     "colour": "colour", "treasure": "treasure", "light": "light_thing", "toy": "toy",
     "spot": "spot", "spot_2": "spot", "spot_3": "spot", "sad": "sad", "glad": "glad",
