@@ -34,13 +34,29 @@ inline float signed_byte(uint32_t word, uint32_t index) {
 inline uint32_t nibble(const uint32_t (&unit)[4], uint32_t index) {
   return unit[index % 16 / 4] >> (8 * (index % 4) + 4 * (index / 16)) & 15u;
 }
-/// Write 32 nibbles to a unit.
-inline void pack_nibbles(const uint8_t* values, uint32_t (&unit)[4]) {
-  for (uint32_t i = 0; i < 32; ++i) {
-    unit[i % 16 / 4] |= (values[i] & 15u) << (8 * (i % 4) + 4 * (i / 16));
+/// A unit of 32 nibbles: of each of 32 bytes, the four bits from `shift` on.
+inline void pack_nibbles(const std::byte* from, uint32_t shift, uint32_t (&unit)[4]) {
+  for (uint32_t k = 0; k < 4; ++k) {
+    const uint32_t first = load<uint32_t>(from + 4 * k) >> shift & 0x0F0F0F0Fu;
+    const uint32_t second = load<uint32_t>(from + 16 + 4 * k) >> shift & 0x0F0F0F0Fu;
+    unit[k] = first | second << 4;
   }
 }
-
+/// Two words of 16 pairs: of each of 32 bytes, the two bits from `shift` on.
+inline void pack_pairs(const std::byte* from, uint32_t shift, uint32_t* pairs) {
+  for (uint32_t k = 0; k < 8; ++k) {
+    const uint32_t four = load<uint32_t>(from + 4 * k) >> shift & 0x03030303u;
+    pairs[k / 4] |= four << (2 * (k % 4));
+  }
+}
+/// A word of 32 high bits: of each of 32 bytes, bit `shift`.
+inline uint32_t pack_high_bits(const std::byte* from, uint32_t shift) {
+  uint32_t word = 0;
+  for (uint32_t k = 0; k < 8; ++k) {
+    word |= (load<uint32_t>(from + 4 * k) >> shift & 0x01010101u) << k;
+  }
+  return word;
+}
 /// Bit of a word of pairs where the two bits of value `index` (of 16) begin.
 inline uint32_t pair_shift(uint32_t index) { return 8 * (index % 4) + 2 * (index / 4); }
 /// Bit of a word of high bits that belongs to value `index` (of 32).
@@ -144,8 +160,8 @@ struct Q4_1 {
   }
 };
 
-/// The bits of `file_bits`, value 0 in the lowest, in the order of a word of high bits.
-inline uint32_t pack_high_bits(uint32_t file_bits) {
+/// A word of high bits from one that has value 0 in its lowest bit.
+inline uint32_t spread_high_bits(uint32_t file_bits) {
   uint32_t word = 0;
   for (uint32_t i = 0; i < 32; ++i) word |= (file_bits >> i & 1u) << high_bit_shift(i);
   return word;
@@ -159,7 +175,7 @@ struct Q5_0 {
       const std::byte* block = blocks + 22 * b;
       std::memcpy(row.units[b], block + 6, 16);
       row.words[0] |= uint32_t{load<uint16_t>(block)} << (16 * b);
-      row.words[1 + b] = ~pack_high_bits(load<uint32_t>(block + 2));
+      row.words[1 + b] = ~spread_high_bits(load<uint32_t>(block + 2));
     }
   }
   static void unpack(const TileRow& row, uint32_t block, float* out) {
@@ -179,7 +195,7 @@ struct Q5_1 {
       const std::byte* block = blocks + 24 * b;
       std::memcpy(row.units[b], block + 8, 16);
       row.words[b] = load<uint32_t>(block);
-      row.words[2 + b] = pack_high_bits(load<uint32_t>(block + 4));
+      row.words[2 + b] = spread_high_bits(load<uint32_t>(block + 4));
     }
   }
   static void unpack(const TileRow& row, uint32_t block, float* out) {
@@ -219,22 +235,10 @@ inline uint32_t* pairs_of(TileRow& row, uint32_t first, uint32_t block) {
   return row.units[first + block / 2] + 2 * (block % 2);
 }
 /// The 256 bit pairs of Q2_K and Q3_K: 64 bytes in the file, 32 for each half of the values.
-inline void pack_pairs(const std::byte* from, uint32_t first, TileRow& row) {
+inline void pack_all_pairs(const std::byte* from, uint32_t first, TileRow& row) {
   for (uint32_t b = 0; b < 8; ++b) {
-    uint32_t* pairs = pairs_of(row, first, b);
-    for (uint32_t i = 0; i < 32; ++i) {
-      const uint32_t pair = byte_at(from, 32 * (b / 4) + i) >> (2 * (b % 4)) & 3u;
-      pairs[i / 16] |= pair << pair_shift(i % 16);
-    }
+    pack_pairs(from + 32 * (b / 4), 2 * (b % 4), pairs_of(row, first, b));
   }
-}
-/// High bits of Q3_K and Q5_K: bit b of byte i in the file belongs to value i of sub-block b.
-inline uint32_t k_high_bits(const std::byte* from, uint32_t block) {
-  uint32_t word = 0;
-  for (uint32_t i = 0; i < 32; ++i) {
-    word |= (byte_at(from, i) >> block & 1u) << high_bit_shift(i);
-  }
-  return word;
 }
 
 /// File block: 16 bytes of scale (low) and minimum (high nibble), 64 of bit pairs, half d, half
@@ -243,7 +247,7 @@ struct Q2_K {
   static constexpr ResidentLayout kLayout{256, 5, 1};
   static void pack(const std::byte* block, uint32_t, TileRow& row) {
     std::memcpy(row.units[0], block, 16);
-    pack_pairs(block + 16, 1, row);
+    pack_all_pairs(block + 16, 1, row);
     row.words[0] = load<uint32_t>(block + 80);
   }
   static void unpack(const TileRow& row, uint32_t block, float* out) {
@@ -271,8 +275,8 @@ struct Q3_K {
       const uint32_t high = byte_at(scales, 8 + s % 4) >> (2 * (s / 4)) & 3u;
       row.units[0][s / 4] |= (((low | high << 4) - 32u) & 0xFFu) << (8 * (s % 4));
     }
-    pack_pairs(block + 32, 1, row);
-    for (uint32_t b = 0; b < 8; ++b) row.units[5 + b / 4][b % 4] = ~k_high_bits(block, b);
+    pack_all_pairs(block + 32, 1, row);
+    for (uint32_t b = 0; b < 8; ++b) row.units[5 + b / 4][b % 4] = ~pack_high_bits(block, b);
     row.words[0] = load<uint16_t>(block + 108);
   }
   static void unpack(const TileRow& row, uint32_t block, float* out) {
@@ -325,11 +329,7 @@ struct KScales {
 /// Nibbles of Q4_K and Q5_K: 32 bytes in the file hold two sub-blocks, one in the low halves.
 inline void pack_k_nibbles(const std::byte* from, TileRow& row) {
   for (uint32_t b = 0; b < 8; ++b) {
-    uint8_t values[32];
-    for (uint32_t i = 0; i < 32; ++i) {
-      values[i] = static_cast<uint8_t>(byte_at(from, 32 * (b / 2) + i) >> (4 * (b % 2)));
-    }
-    pack_nibbles(values, row.units[1 + b]);
+    pack_nibbles(from + 32 * (b / 2), 4 * (b % 2), row.units[1 + b]);
   }
 }
 
@@ -356,7 +356,7 @@ struct Q5_K {
   static void pack(const std::byte* block, uint32_t, TileRow& row) {
     row.units[0][0] = load<uint32_t>(block);
     KScales(block + 4).pack(row.units[0]);
-    for (uint32_t b = 0; b < 8; ++b) row.units[9 + b / 4][b % 4] = k_high_bits(block + 16, b);
+    for (uint32_t b = 0; b < 8; ++b) row.units[9 + b / 4][b % 4] = pack_high_bits(block + 16, b);
     pack_k_nibbles(block + 48, row);
   }
   static void unpack(const TileRow& row, uint32_t block, float* out) {
@@ -379,14 +379,10 @@ struct Q6_K {
       const uint32_t quarter = b % 4;
       const std::byte* low = block + 64 * (b / 4) + 32 * (quarter % 2);
       const std::byte* high = block + 128 + 32 * (b / 4);
-      uint8_t nibbles[32];
+      pack_nibbles(low, 4 * (quarter / 2), row.units[b]);
       uint32_t* pairs = pairs_of(row, 8, b);
-      for (uint32_t i = 0; i < 32; ++i) {
-        nibbles[i] = static_cast<uint8_t>(byte_at(low, i) >> (4 * (quarter / 2)));
-        const uint32_t pair = (byte_at(high, i) >> (2 * quarter) & 3u) ^ 2u;  // value - 32
-        pairs[i / 16] |= pair << pair_shift(i % 16);
-      }
-      pack_nibbles(nibbles, row.units[b]);
+      pack_pairs(high, 2 * quarter, pairs);
+      for (uint32_t half = 0; half < 2; ++half) pairs[half] ^= 0xAAAAAAAAu;  // value - 32
     }
     std::memcpy(row.units[12], block + 192, 16);
     row.words[0] = load<uint16_t>(block + 208);
