@@ -16,6 +16,8 @@
 
 #include <cstdint>
 
+using uint = uint32_t;  // as GLSL says; some C libraries declare the same
+
 #define ADDRESS uint64_t
 #define PUMICE_FIELD(type, name) type name = {};
 #define PUMICE_CONSTANT(id, type, name, value) type name = value;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -95,69 +96,101 @@ std::vector<uint32_t> random_mask(Random& random, uint32_t n_vocab) {
   return mask;
 }
 
-/// Host copies of everything the rows' pointers refer to, placed one after the other in `tables`
-/// and `counts`.
+/// What the CPU would be given for one row; counts and mask may be empty.
+struct Row {
+  std::vector<float> logits;
+  SamplerOptions options;
+  uint64_t token_index = 0;
+  std::vector<uint32_t> counts;
+  std::vector<uint32_t> mask;
+};
+
+std::vector<Row> random_rows(const Shape& shape) {
+  Random random(shape.seed);
+  std::vector<Row> rows(shape.n_rows);
+  for (Row& row : rows) {
+    row.logits = random_logits(random, shape.n_vocab);
+    row.token_index = random.of({uint64_t{0}, uint64_t{1}, uint64_t{1} << 40});
+    if (shape.plain_greedy) continue;
+    row.options = random_options(random, shape.n_vocab);
+    if (random.one_in(2)) row.counts = random_counts(random, shape.n_vocab);
+    if (random.one_in(3)) row.mask = random_mask(random, shape.n_vocab);
+  }
+  return rows;
+}
+
+/// Boundaries that random rows miss, over four tokens.
+std::vector<Row> edge_rows() {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  // With this seed the target of the draw is exactly the mass of token 0, so token 1 is drawn.
+  std::vector<Row> rows{
+      {.logits = {0, 0, -kInf, -kInf}, .options = {.temperature = 1, .seed = 89966413}}};
+  for (uint64_t seed = 1; seed <= 8; ++seed) {
+    // A third in fp32 is a little more than a third, so two of three equal tokens are kept.
+    rows.push_back({.logits = {0, 0, 0, -kInf},
+                    .options = {.temperature = 1, .top_p = 1.0f / 3, .seed = seed}});
+    // top-k splits the tie of tokens 0 and 2, then top-p ends at a larger logit.
+    rows.push_back({.logits = {0, 5, 0, 5},
+                    .options = {.temperature = 1, .top_k = 3, .top_p = 0.9f, .seed = seed}});
+    // The logits differ by a subnormal, which some drivers flush.
+    rows.push_back({.logits = {1.3e-38f, 1.25e-38f, 1.2e-38f, -1},
+                    .options = {.temperature = 1e-38f, .seed = seed}});
+  }
+  return rows;
+}
+
+/// Everything the rows' pointers refer to, one after the other in `tables` and `counts`.
 struct Inputs {
   std::vector<float> logits;
-  std::vector<SamplingRow> rows;  // pointers are offsets, until the addresses are known
+  std::vector<SamplingRow> rows;  // pointers are offsets + 1, until the addresses are known
   std::vector<uint32_t> counts;
   std::vector<uint32_t> tables;
   std::vector<uint32_t> expected_counts;
   std::vector<uint32_t> expected_sampled;
 };
 
-void add_row(Inputs& inputs, Random& random, const Shape& shape, uint32_t index) {
-  SamplerOptions options;
-  if (!shape.plain_greedy) options = random_options(random, shape.n_vocab);
-  const std::vector<float> logits = random_logits(random, shape.n_vocab);
-  inputs.logits.insert(inputs.logits.end(), logits.begin(), logits.end());
-  const uint64_t token_index = random.of({uint64_t{0}, uint64_t{1}, uint64_t{1} << 40});
-  SampleInput input{.logits = logits, .token_index = token_index};
-  SamplingRow row = sampling_row(sampler_constants(options), token_index, index * 2 + 1);
-
-  std::vector<uint32_t> counts(shape.n_vocab);
-  std::vector<uint32_t> mask;
-  // Offsets are one more than they are, since 0 stands for none.
-  if (!shape.plain_greedy && random.one_in(2)) {
-    counts = random_counts(random, shape.n_vocab);
-    input.counts = counts;
-    row.counts = inputs.counts.size() * 4 + 1;
-  }
-  if (!options.logit_bias.empty()) {
-    row.bias = inputs.tables.size() * 4 + 1;
-    row.n_bias = static_cast<uint32_t>(options.logit_bias.size());
-    for (const auto& [id, bias] : options.logit_bias) {
+void add_row(Inputs& inputs, Row row) {
+  const auto n_vocab = static_cast<uint32_t>(row.logits.size());
+  const auto index = static_cast<uint32_t>(inputs.rows.size());
+  SamplingRow device = sampling_row(sampler_constants(row.options), row.token_index, index * 2 + 1);
+  if (!row.counts.empty()) device.counts = inputs.counts.size() * 4 + 1;
+  if (!row.options.logit_bias.empty()) {
+    device.bias = inputs.tables.size() * 4 + 1;
+    device.n_bias = static_cast<uint32_t>(row.options.logit_bias.size());
+    for (const auto& [id, bias] : row.options.logit_bias) {
       inputs.tables.insert(inputs.tables.end(), {id, std::bit_cast<uint32_t>(bias)});
     }
   }
-  if (!shape.plain_greedy && random.one_in(3)) {
-    mask = random_mask(random, shape.n_vocab);
-    input.mask = mask;
-    row.mask = inputs.tables.size() * 4 + 1;
-    inputs.tables.insert(inputs.tables.end(), mask.begin(), mask.end());
+  if (!row.mask.empty()) {
+    device.mask = inputs.tables.size() * 4 + 1;
+    inputs.tables.insert(inputs.tables.end(), row.mask.begin(), row.mask.end());
     if (inputs.tables.size() % 2 != 0) inputs.tables.push_back(0);  // bias lists are 8-byte aligned
   }
-  row.skip = index % 7 == 6 ? 1 : 0;
+  device.skip = index % 7 == 6 ? 1 : 0;
 
-  inputs.counts.insert(inputs.counts.end(), counts.begin(), counts.end());
-  if (row.skip == 0) {
-    const uint32_t id = ReferenceSampler::create(options, shape.n_vocab)->sample(input);
-    inputs.expected_sampled[row.slot] = id;
-    if (row.counts != 0) count_output_token(counts, id);
+  const bool counted = !row.counts.empty();
+  row.counts.resize(n_vocab);
+  inputs.counts.insert(inputs.counts.end(), row.counts.begin(), row.counts.end());
+  inputs.expected_sampled.resize(index * 2 + 2, ~0u);  // what is not written stays poison
+  if (device.skip == 0) {
+    SampleInput input{.logits = row.logits, .mask = row.mask, .token_index = row.token_index};
+    if (counted) input.counts = row.counts;
+    const uint32_t id = ReferenceSampler::create(row.options, n_vocab)->sample(input);
+    inputs.expected_sampled[device.slot] = id;
+    if (counted) count_output_token(row.counts, id);
   }
-  inputs.expected_counts.insert(inputs.expected_counts.end(), counts.begin(), counts.end());
-  inputs.rows.push_back(row);
+  inputs.expected_counts.insert(inputs.expected_counts.end(), row.counts.begin(), row.counts.end());
+  inputs.logits.insert(inputs.logits.end(), row.logits.begin(), row.logits.end());
+  inputs.rows.push_back(device);
 }
 
-Result<PreparedOp> prepare(OpBed& bed, const Shape& shape) {
-  Random random(shape.seed);
+Result<PreparedOp> prepare(OpBed& bed, std::vector<Row> rows, bool plain_greedy) {
   Inputs inputs;
-  inputs.expected_sampled.assign(shape.n_rows * 2, ~0u);  // what is not written stays poison
-  for (uint32_t row = 0; row < shape.n_rows; ++row) add_row(inputs, random, shape, row);
+  Sampling::Args args{.n_rows = static_cast<uint32_t>(rows.size()),
+                      .n_vocab = static_cast<uint32_t>(rows[0].logits.size())};
+  for (Row& row : rows) add_row(inputs, std::move(row));
   inputs.tables.push_back(0);  // never empty
-
-  Sampling::Args args{.n_rows = shape.n_rows, .n_vocab = shape.n_vocab};
-  const uint64_t words = uint64_t{shape.n_rows} * shape.n_vocab;
+  const uint64_t words = inputs.logits.size();
   PUMICE_TRY(args.logits, bed.input(inputs.logits));
   PUMICE_TRY(args.tables, bed.input(inputs.tables));
   PUMICE_TRY(const vk::BufferRange pristine, bed.input(inputs.counts));
@@ -169,12 +202,12 @@ Result<PreparedOp> prepare(OpBed& bed, const Shape& shape) {
   }
   PUMICE_TRY(args.rows, bed.input(inputs.rows));
   PUMICE_TRY(args.sampled, bed.output(inputs.expected_sampled.size() * 4));
-  if (!shape.plain_greedy) {
+  if (!plain_greedy) {
     PUMICE_TRY(args.scratch, bed.output(words * 4));
   }
   PUMICE_TRY(const Sampling op,
-             Sampling::plan(bed.pipelines(), shape.plain_greedy ? Sampling::Variant::kGreedy
-                                                                : Sampling::Variant::kFull));
+             Sampling::plan(bed.pipelines(),
+                            plain_greedy ? Sampling::Variant::kGreedy : Sampling::Variant::kFull));
   return PreparedOp{
       .record =
           [=](vk::Recorder& recorder) {
@@ -199,8 +232,13 @@ std::vector<OpCase> sampling_cases() {
     cases.push_back({.op = "sampling",
                      .name = fmt::format("vocab={} rows={}{}", shape.n_vocab, shape.n_rows,
                                          shape.plain_greedy ? " greedy" : ""),
-                     .prepare = [shape](OpBed& bed) { return prepare(bed, shape); }});
+                     .prepare = [shape](OpBed& bed) {
+                       return prepare(bed, random_rows(shape), shape.plain_greedy);
+                     }});
   }
+  cases.push_back({.op = "sampling", .name = "edges", .prepare = [](OpBed& bed) {
+                     return prepare(bed, edge_rows(), false);
+                   }});
   return cases;
 }
 
