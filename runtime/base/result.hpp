@@ -40,7 +40,8 @@ Error make_error(ErrorCode code, fmt::format_string<Args...> format, Args&&... a
   return Error{code, fmt::format(format, std::forward<Args>(args)...)};
 }
 
-/// Either a value or an Error. Check `ok()` (or the bool conversion) before taking either.
+/// Either a value or an Error. Taking from a temporary gives a value, not a reference into it.
+/// Check `ok()` (or the bool conversion) before taking either.
 template <typename T>
 class [[nodiscard]] Result {
  public:
@@ -53,10 +54,10 @@ class [[nodiscard]] Result {
 
   T& value() & { return get(); }
   const T& value() const& { return const_cast<Result*>(this)->get(); }
-  T&& value() && { return std::move(get()); }
+  T value() && { return std::move(get()); }
   T& operator*() & { return get(); }
   const T& operator*() const& { return value(); }
-  T&& operator*() && { return std::move(get()); }
+  T operator*() && { return std::move(get()); }
   T* operator->() { return &get(); }
   const T* operator->() const { return &value(); }
 

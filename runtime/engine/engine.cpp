@@ -304,7 +304,8 @@ Status Engine::run_batch() {
     if (options_.profile) PUMICE_TRY_STATUS(profiler_.add(work));
     return {};
   };
-  const ReplayKey key{batch_.n_rows, !batch_.attention.reduce_items.empty(), batch_.greedy_only};
+  const ReplayKey key{batch_.n_rows, batch_.n_logit_rows, !batch_.attention.reduce_items.empty(),
+                      batch_.greedy_only};
   if (batch_.replayable && batch_.samples) {
     if (const auto known = replays_.find(key); known != replays_.end()) return run(known->second);
   }

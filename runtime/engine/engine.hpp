@@ -114,7 +114,8 @@ class Engine {
     ops::AttentionPlan attention;
   };
   /// What a recording depends on besides the contents of its StepArgs.
-  using ReplayKey = std::tuple<uint32_t, bool, bool>;  // rows, has_reduce, greedy_only
+  using ReplayKey = std::tuple<uint32_t, uint32_t, bool, bool>;  // rows, logit rows, has_reduce,
+                                                                 // greedy_only
 
   Engine(std::shared_ptr<vk::PipelineLibrary> pipelines, std::shared_ptr<const Model> model,
          const EngineOptions& options);

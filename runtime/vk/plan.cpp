@@ -145,11 +145,12 @@ std::optional<uint32_t> upload_type(const DeviceSnapshot& snapshot) {
   });
 }
 
+// Coherent even where cached memory is not (some Mali): only token ids and asked-for logits are
+// read back, which is not worth invalidating ranges for.
 std::optional<uint32_t> readback_type(const DeviceSnapshot& snapshot) {
   return best_type(snapshot, [&](const MemoryType& type) {
-    if (!has(type, VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT)) return -1;
-    return (has(type, kHostCached) ? 4 : 0) + (has(type, kHostCoherent) ? 2 : 0) +
-           (has(type, kDeviceLocal) ? 0 : 1);
+    if (!has(type, kHostCoherent)) return -1;
+    return (has(type, kHostCached) ? 2 : 0) + (has(type, kDeviceLocal) ? 0 : 1);
   });
 }
 
@@ -258,7 +259,6 @@ void plan_memory(const DeviceSnapshot& snapshot, const PlanOptions& options, Dev
   if (options.slab_bytes != 0) plan.slab_bytes = std::min(plan.slab_bytes, options.slab_bytes);
   plan.slab_bytes = std::max(plan.slab_bytes / kSlabGranularity, uint64_t{1}) * kSlabGranularity;
   plan.max_allocation_count = limits.max_allocation_count;
-  plan.non_coherent_atom_bytes = std::max<uint64_t>(limits.non_coherent_atom_bytes, 1);
 }
 
 void plan_limits(const DeviceSnapshot& snapshot, const PlanOptions& options, DevicePlan& plan) {

@@ -35,7 +35,7 @@ std::string_view device_class_name(DeviceClass device_class);  ///< "gpu", "cpu"
 enum class MemoryDomain {
   kDevice,    ///< weights, KV, activations; the host does not map it
   kUpload,    ///< host writes, device reads; host-visible and coherent
-  kReadback,  ///< device writes, host reads; host-cached where there is such a type
+  kReadback,  ///< device writes, host reads; coherent, and host-cached where there is such a type
 };
 constexpr size_t kMemoryDomainCount = 3;
 
@@ -44,7 +44,7 @@ struct MemoryChoice {
   uint32_t heap = 0;
   bool device_local = false;
   bool host_visible = false;
-  bool coherent = false;  ///< false: flush and invalidate around host access
+  bool coherent = false;  ///< host and device see each other's writes
   bool cached = false;
 };
 
@@ -73,7 +73,6 @@ struct DevicePlan {
   uint64_t slab_bytes = 0;           ///< largest allocation and buffer to make
   uint64_t device_budget_bytes = 0;  ///< of the kDevice heap, headroom for others taken off
   uint32_t max_allocation_count = 0;
-  uint64_t non_coherent_atom_bytes = 1;
 
   uint32_t max_workgroup_invocations = 0;
   std::array<uint32_t, 3> max_workgroup_size = {};

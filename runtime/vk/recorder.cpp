@@ -23,7 +23,9 @@ bool disjoint_columns(const Access& a, const Access& b) {
 
 bool conflict(const Access& a, const Access& b) {
   const bool both_read = a.mode == AccessMode::kRead && b.mode == AccessMode::kRead;
-  return !both_read && overlap(a.range, b.range) && !disjoint_columns(a, b);
+  const bool promised_disjoint =
+      a.disjoint_group != nullptr && a.disjoint_group == b.disjoint_group;
+  return !both_read && !promised_disjoint && overlap(a.range, b.range) && !disjoint_columns(a, b);
 }
 
 RecordedWork::~RecordedWork() { release(); }

@@ -28,10 +28,16 @@ struct Access {
   AccessMode mode = AccessMode::kRead;
   uint64_t stride_bytes = 0;
   uint64_t width_bytes = 0;
+  /// Writes of one group, if not null, are promised to touch different elements: dispatches that
+  /// share out the rows of an output among themselves need no barrier between them.
+  const void* disjoint_group = nullptr;
 };
 
 inline Access reads(const BufferRange& range) { return {range, AccessMode::kRead}; }
 inline Access writes(const BufferRange& range) { return {range, AccessMode::kWrite}; }
+inline Access writes_share(const BufferRange& range, const void* disjoint_group) {
+  return {range, AccessMode::kWrite, 0, 0, disjoint_group};
+}
 inline Access updates(const BufferRange& range) { return {range, AccessMode::kReadWrite}; }
 
 /// Whether two accesses must be ordered.

@@ -116,15 +116,16 @@ void FlashAttention::record(vk::Recorder& recorder, const Tile& tile, const Args
       uint64_t{2} * shape_.n_kv_heads * shape_.head_dim * (shape_.kv_type == KvType::kF16 ? 2 : 4);
   const vk::Cost cost{.bytes = args.keys * key_bytes,
                       .flops = args.scores * shape_.n_heads * shape_.head_dim * 4};
+  // A row belongs to one item list or the other, so tiles and rows write different elements.
   const std::initializer_list<vk::Access> accesses = {
       vk::reads(args.q),
       vk::reads(args.positions),
       vk::reads(args.block_table),
       vk::reads(args.kv),
       vk::reads(args.items),
-      vk::writes(args.y_written.empty() ? args.y : args.y_written),
-      vk::writes(args.partial_stats),
-      vk::writes(args.partial_y)};
+      vk::writes_share(args.y, this),
+      vk::writes_share(args.partial_stats, this),
+      vk::writes_share(args.partial_y, this)};
   if (args.grid.empty()) {
     const GridWords grid = grid_of(tile, args.n_items);
     recorder.dispatch(*tile.pipeline, push, {grid[0], grid[1], grid[2]}, accesses, cost);

@@ -37,8 +37,6 @@ class FlashAttention {
     vk::BufferRange items;        ///< AttentionItem [n_items]
     vk::BufferRange grid;         ///< grid_of(number of items), read by the GPU; empty: n_items
     vk::BufferRange y;            ///< float [row][n_heads * head_dim]
-    vk::BufferRange y_written;    ///< the part of y that these items write, so that tiles and rows
-                                  ///< of one step need no barrier between them; empty: all of y
     vk::BufferRange partial_stats;  ///< partial_stats_bytes(slots); empty if no item has partials
     vk::BufferRange partial_y;      ///< partial_y_bytes(slots); likewise
     uint32_t n_items = 0;

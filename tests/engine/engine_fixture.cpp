@@ -50,13 +50,7 @@ std::vector<float> EngineTest::logits(Engine& engine, const std::vector<TokenId>
   };
   const Result<RequestId> id = engine.submit({.prompt = tokens, .on_logits = append});
   EXPECT_TRUE(id.ok()) << id.error().message;
-  while (!engine.idle()) {
-    const auto events = engine.step();
-    if (!events.ok()) {
-      ADD_FAILURE() << events.error().message;
-      break;
-    }
-    EXPECT_TRUE(engine.scheduler().check_integrity().ok());
+  while (!engine.idle() && !step(engine).empty()) {
   }
   EXPECT_EQ(next_position, tokens.size());
   return result;
@@ -71,18 +65,25 @@ std::vector<float> EngineTest::logits(const std::shared_ptr<const Model>& model,
   return engine ? logits(*engine, tokens) : std::vector<float>{};
 }
 
+std::vector<StepEvent> EngineTest::step(Engine& engine) {
+  Result<std::vector<StepEvent>> events = engine.step();
+  if (!events.ok()) {
+    ADD_FAILURE() << events.error().message;
+    return {};
+  }
+  EXPECT_TRUE(engine.scheduler().check_integrity().ok());
+  return std::move(events).value();
+}
+
 std::vector<TokenId> EngineTest::greedy(Engine& engine, const std::vector<TokenId>& prompt,
                                         uint32_t n) {
   const Result<RequestId> id = engine.submit({.prompt = prompt, .max_new_tokens = n});
   EXPECT_TRUE(id.ok()) << id.error().message;
   std::vector<TokenId> tokens;
   while (!engine.idle()) {
-    const auto events = engine.step();
-    if (!events.ok()) {
-      ADD_FAILURE() << events.error().message;
-      break;
-    }
-    for (const StepEvent& event : *events) {
+    const std::vector<StepEvent> events = step(engine);
+    if (events.empty()) break;
+    for (const StepEvent& event : events) {
       if (event.token) tokens.push_back(*event.token);
     }
   }

@@ -34,6 +34,9 @@ class EngineTest : public ::testing::Test {
   static std::vector<float> logits(const std::shared_ptr<const Model>& model,
                                    const std::vector<TokenId>& tokens, EngineOptions options);
 
+  /// The events of one step.
+  static std::vector<StepEvent> step(Engine& engine);
+
   /// What greedy decoding adds to a prompt.
   static std::vector<TokenId> greedy(Engine& engine, const std::vector<TokenId>& prompt,
                                      uint32_t n);

@@ -40,12 +40,9 @@ class Stories : public test::EngineTest {
     }
     std::vector<std::vector<TokenId>> told(stories_.size());
     while (!engine.idle()) {
-      const auto events = engine.step();
-      if (!events.ok()) {
-        ADD_FAILURE() << events.error().message;
-        break;
-      }
-      for (const StepEvent& event : *events) {
+      const std::vector<StepEvent> events = step(engine);
+      if (events.empty()) break;
+      for (const StepEvent& event : events) {
         if (event.token) told[story_of[event.request]].push_back(*event.token);
       }
     }
@@ -99,7 +96,7 @@ TEST_F(Stories, SameSeedSameTextAndAnotherSeedAnother) {
     EXPECT_TRUE(engine->submit(request).ok());
     std::vector<TokenId> tokens;
     while (!engine->idle()) {
-      for (const StepEvent& event : *engine->step()) {
+      for (const StepEvent& event : step(*engine)) {
         if (event.token) tokens.push_back(*event.token);
       }
     }

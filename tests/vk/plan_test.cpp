@@ -278,11 +278,10 @@ TEST(Plan, OnlyIntegratedDevicesAndCpusShareTheHostsMemory) {
   }
 }
 
-TEST(Plan, ReadbackIsCachedEvenWhereCachedMemoryIsNotCoherent) {
+TEST(Plan, ReadbackIsCoherentAndCachedWhereItCanBeBoth) {
   const DevicePlan mali = planned(snapshot("arm_mali_g715"));
-  EXPECT_TRUE(mali.domain(MemoryDomain::kReadback).cached);
-  EXPECT_FALSE(mali.domain(MemoryDomain::kReadback).coherent);
-  EXPECT_EQ(mali.non_coherent_atom_bytes, snapshot("arm_mali_g715").limits.non_coherent_atom_bytes);
+  EXPECT_FALSE(mali.domain(MemoryDomain::kReadback).cached);
+  EXPECT_TRUE(mali.domain(MemoryDomain::kReadback).coherent);
   const DevicePlan nvidia = planned(snapshot("nvidia_rtx_4090"));
   EXPECT_TRUE(nvidia.domain(MemoryDomain::kReadback).cached);
   EXPECT_TRUE(nvidia.domain(MemoryDomain::kReadback).coherent);
