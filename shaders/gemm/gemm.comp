@@ -19,6 +19,9 @@ layout(local_size_x_id = 0) in;
 
 const uint kBlock = 32;
 const uint kBlockQuads = kBlock / 4;
+// Blocks for which a tile's header is decoded once. A loop level costs lavapipe a masked copy of all
+// sums (half the speed where a tile is one block), more than decoding a small header twice.
+const uint kOpenBlocks = kTileBlocks > 2 ? kTileBlocks : 1;
 
 float acc[lane_cols][tile_rows];
 
@@ -93,6 +96,22 @@ void multiply(float w[lane_cols][kBlock], uint first_row, uint block) {
 
 #endif
 
+/// Add the products of one block of K.
+void accumulate(WeightTile tiles[lane_cols], uint first_row, uint block) {
+#ifdef X_SHARED
+  fetch_x(first_row, block + 1);  // past the end: the last quad again, not used
+#endif
+  float w[lane_cols][kBlock];
+  [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
+    read_weight_block(tiles[c], block % kTileBlocks, w[c]);
+  }
+  multiply(w, first_row, block);
+#ifdef X_SHARED
+  store_x((block + 1) & 1u);
+  barrier();
+#endif
+}
+
 void main() {
 #ifdef X_BROADCAST
   const uint local = gl_SubgroupID * subgroup_size + gl_SubgroupInvocationID;
@@ -111,25 +130,19 @@ void main() {
   store_x(0);
   barrier();
 #endif
-  for (uint tile = 0; tile * kTileBlocks < n_blocks; ++tile) {
-    WeightTile weights[lane_cols];
+  for (uint first = 0; first < n_blocks; first += kOpenBlocks) {
+    WeightTile tiles[lane_cols];
     [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
       const uint col = min(first_col + c * workgroup_size, pc.n - 1);
-      weights[c] = open_weight_tile(pc.weights, pc.n_col_tiles, col, tile);
+      tiles[c] = open_weight_tile(pc.weights, pc.n_col_tiles, col, first / kTileBlocks);
     }
-    const uint last = min(kTileBlocks, n_blocks - tile * kTileBlocks);
-    [[dont_unroll]] for (uint i = 0; i < last; ++i) {
-      const uint block = tile * kTileBlocks + i;
-#ifdef X_SHARED
-      fetch_x(first_row, block + 1);  // past the end: the last quad again, not used
-#endif
-      float w[lane_cols][kBlock];
-      [[unroll]] for (uint c = 0; c < lane_cols; ++c) read_weight_block(weights[c], i, w[c]);
-      multiply(w, first_row, block);
-#ifdef X_SHARED
-      store_x((block + 1) & 1u);
-      barrier();
-#endif
+    if (kOpenBlocks == 1) {
+      accumulate(tiles, first_row, first);
+    } else {
+      const uint last = min(first + kOpenBlocks, n_blocks);
+      [[dont_unroll]] for (uint block = first; block < last; ++block) {
+        accumulate(tiles, first_row, block);
+      }
     }
   }
 

@@ -63,6 +63,13 @@ void multiply(WeightTile tiles[lane_cols], uint block_of_tile, uint block) {
 #endif
 }
 
+void accumulate(WeightTile tiles[lane_cols], uint step) {
+  [[unroll]] for (uint u = 0; u < unroll; ++u) {
+    const uint block = step * unroll + u;
+    multiply(tiles, block % kTileBlocks, block);
+  }
+}
+
 void main() {
 #ifdef X_BROADCAST
   const uint local = gl_SubgroupID * subgroup_size + gl_SubgroupInvocationID;
@@ -78,23 +85,24 @@ void main() {
   }
   // Steps of `unroll` blocks, none across two tiles; a slice takes consecutive steps.
   const uint n_blocks = (pc.k + kBlock - 1) / kBlock;
-  const uint kTileSteps = kTileBlocks / unroll;
   const uint n_steps = (n_blocks + unroll - 1) / unroll;
   const uint slice_steps = (n_steps + kSlices - 1) / kSlices;
   const uint end = min((slice + 1) * slice_steps, n_steps);
+  // A tile's header is decoded once for several steps where tiles are large (see gemm.comp).
+  const uint kTileSteps = kTileBlocks / unroll;
+  const uint kOpenSteps = kTileSteps > 2 ? kTileSteps : 1;
   for (uint step = slice * slice_steps; step < end;) {
-    const uint tile = step / kTileSteps;
     WeightTile tiles[lane_cols];
     [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
       const uint col = min(first_col + c * kSliceLanes, pc.n - 1);
-      tiles[c] = open_weight_tile(pc.weights, pc.n_col_tiles, col, tile);
+      tiles[c] = open_weight_tile(pc.weights, pc.n_col_tiles, col, step / kTileSteps);
     }
-    const uint tile_end = min((tile + 1) * kTileSteps, end);
-    [[dont_unroll]] for (; step < tile_end; ++step) {
-      [[unroll]] for (uint u = 0; u < unroll; ++u) {
-        const uint block = step * unroll + u;
-        multiply(tiles, block % kTileBlocks, block);
-      }
+    if (kOpenSteps == 1) {
+      accumulate(tiles, step);
+      ++step;
+    } else {
+      const uint tile_end = min((step / kTileSteps + 1) * kTileSteps, end);
+      [[dont_unroll]] for (; step < tile_end; ++step) accumulate(tiles, step);
     }
   }
 
