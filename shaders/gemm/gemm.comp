@@ -12,8 +12,9 @@
 // A lane owns lane_cols columns of y: it dequantises 32 weights of each into registers and multiplies
 // them with tile_rows rows of x. How x reaches all lanes:
 //   X_SHARED     staged in shared memory, double-buffered, [k][row] so that one read gives four rows
-//   X_BROADCAST  loaded by the lanes of a subgroup, spread by broadcasts from constant lanes; neither
-//                shared memory nor barriers, both of which cost CPU drivers more than arithmetic
+//   X_BROADCAST  loaded by the lanes of a subgroup, spread by shuffles from constant lanes; neither
+//                shared memory nor barriers, both of which cost CPU drivers more than arithmetic.
+//                (subgroupBroadcast is the same on lavapipe 25.0, but 22.3 makes a loop of each.)
 // Lanes past the last column compute the last one again and store nothing.
 layout(local_size_x_id = 0) in;
 
