@@ -54,8 +54,8 @@ class Device {
   /// Block until the device is idle (teardown).
   void wait_idle();
 
-  /// Whether the memory budget has room for `bytes` more. Errors: kDoesNotFit, saying what is needed,
-  /// what there is and by how much it falls short.
+  /// Whether the memory budget has room for `bytes` more. Errors: kDoesNotFit, saying what is
+  /// needed, what there is and by how much it falls short.
   Status check_fits(uint64_t bytes, std::string_view what) const;
 
   Result<Slab> allocate_slab(MemoryDomain domain, uint64_t size_bytes, const std::string& purpose);

@@ -4,11 +4,11 @@
 
 #include "common/interface.h"
 
-#define ATTENTION_REDUCE_PUSH(FIELD)                                            \
-  FIELD(ADDRESS, items)         /* AttentionReduceItem [gl_NumWorkGroups.x] */  \
-  FIELD(ADDRESS, partial_stats) /* vec2 [slot][n_heads]: (maximum, sum) */      \
-  FIELD(ADDRESS, partial_y)     /* float [slot][n_heads * head_dim] */          \
-  FIELD(ADDRESS, y)             /* float [row][n_heads * head_dim] */           \
+#define ATTENTION_REDUCE_PUSH(FIELD)                                           \
+  FIELD(ADDRESS, items)         /* AttentionReduceItem [gl_NumWorkGroups.x] */ \
+  FIELD(ADDRESS, partial_stats) /* vec2 [slot][n_heads]: (maximum, sum) */     \
+  FIELD(ADDRESS, partial_y)     /* float [slot][n_heads * head_dim] */         \
+  FIELD(ADDRESS, y)             /* float [row][n_heads * head_dim] */          \
   FIELD(uint, n_heads)
 PUMICE_PUSH_CONSTANTS(AttentionReducePush, ATTENTION_REDUCE_PUSH)
 

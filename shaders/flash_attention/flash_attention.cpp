@@ -117,15 +117,14 @@ void FlashAttention::record(vk::Recorder& recorder, const Tile& tile, const Args
   const vk::Cost cost{.bytes = args.keys * key_bytes,
                       .flops = args.scores * shape_.n_heads * shape_.head_dim * 4};
   // A row belongs to one item list or the other, so tiles and rows write different elements.
-  const std::initializer_list<vk::Access> accesses = {
-      vk::reads(args.q),
-      vk::reads(args.positions),
-      vk::reads(args.block_table),
-      vk::reads(args.kv),
-      vk::reads(args.items),
-      vk::writes_share(args.y, this),
-      vk::writes_share(args.partial_stats, this),
-      vk::writes_share(args.partial_y, this)};
+  const std::initializer_list<vk::Access> accesses = {vk::reads(args.q),
+                                                      vk::reads(args.positions),
+                                                      vk::reads(args.block_table),
+                                                      vk::reads(args.kv),
+                                                      vk::reads(args.items),
+                                                      vk::writes_share(args.y, this),
+                                                      vk::writes_share(args.partial_stats, this),
+                                                      vk::writes_share(args.partial_y, this)};
   if (args.grid.empty()) {
     const GridWords grid = grid_of(tile, args.n_items);
     recorder.dispatch(*tile.pipeline, push, {grid[0], grid[1], grid[2]}, accesses, cost);

@@ -30,13 +30,13 @@ class FlashAttention {
   };
 
   struct Args {
-    vk::BufferRange q;            ///< float [row][q_stride], heads in order from column 0
-    vk::BufferRange positions;    ///< uint32 [row]
-    vk::BufferRange block_table;  ///< uint64 [seq][table_stride]: addresses of KV blocks
-    vk::BufferRange kv;           ///< KV memory, or any part of it that rope_kv declares written
-    vk::BufferRange items;        ///< AttentionItem [n_items]
-    vk::BufferRange grid;         ///< grid_of(number of items), read by the GPU; empty: n_items
-    vk::BufferRange y;            ///< float [row][n_heads * head_dim]
+    vk::BufferRange q;              ///< float [row][q_stride], heads in order from column 0
+    vk::BufferRange positions;      ///< uint32 [row]
+    vk::BufferRange block_table;    ///< uint64 [seq][table_stride]: addresses of KV blocks
+    vk::BufferRange kv;             ///< KV memory, or any part of it that rope_kv declares written
+    vk::BufferRange items;          ///< AttentionItem [n_items]
+    vk::BufferRange grid;           ///< grid_of(number of items), read by the GPU; empty: n_items
+    vk::BufferRange y;              ///< float [row][n_heads * head_dim]
     vk::BufferRange partial_stats;  ///< partial_stats_bytes(slots); empty if no item has partials
     vk::BufferRange partial_y;      ///< partial_y_bytes(slots); likewise
     uint32_t n_items = 0;

@@ -7,15 +7,15 @@ namespace pumice::ops {
 namespace {
 
 GemmSpec tuned(const DevicePlan& plan, XPath path) {
-  // lavapipe 25.0.7, GFLOP/s a core (of 23 for dependent multiplications and additions) by tile_rows x
-  // lane_cols: 16x2 22.4, 8x4 22.4, 8x2 19.8, 16x1 18.2; Q4_K 19.4, 18.7, 15.9, 15.7. Compile time
-  // 0.2 s for 16x2, 0.1 s for half of it.
+  // lavapipe 25.0.7, GFLOP/s a core (of 23 for dependent multiplications and additions) by
+  // tile_rows x lane_cols: 16x2 22.4, 8x4 22.4, 8x2 19.8, 16x1 18.2; Q4_K 19.4, 18.7, 15.9, 15.7.
+  // Compile time 0.2 s for 16x2, 0.1 s for half of it.
   if (path == XPath::kBroadcast) return {.workgroup_size = 64, .tile_rows = 16, .lane_cols = 2};
   // On lavapipe 25.0 compile time is quadratic in tile_rows (16: 7 s, 4: 0.6 s) and speed is the
   // same.
   if (plan.device_class == DeviceClass::kCpu) return {.workgroup_size = 64, .tile_rows = 4};
-  // Not measured on a GPU yet. RADV compiles it to 128-144 registers without spills (navi21, navi31,
-  // vega10).
+  // Not measured on a GPU yet. RADV compiles it to 128-144 registers without spills (navi21,
+  // navi31, vega10).
   return {.workgroup_size = 128, .tile_rows = 16, .lane_cols = 2};
 }
 

@@ -17,10 +17,10 @@
   FIELD(uint, layer_offset) /* bytes from a block's start to this layer's K */
 PUMICE_PUSH_CONSTANTS(RopeKvPush, ROPE_KV_PUSH)
 
-#define ROPE_KV_SPEC(CONSTANT)                                          \
-  CONSTANT(0, uint, workgroup_size, 64)                                 \
-  CONSTANT(1, uint, head_dim, 64)                                       \
-  CONSTANT(2, uint, rope_dims, 64)                                      \
+#define ROPE_KV_SPEC(CONSTANT)                                                       \
+  CONSTANT(0, uint, workgroup_size, 64)                                              \
+  CONSTANT(1, uint, head_dim, 64)                                                    \
+  CONSTANT(2, uint, rope_dims, 64)                                                   \
   CONSTANT(3, uint, halves, 0) /* rotate (i, i + rope_dims / 2), not (2i, 2i + 1) */ \
   CONSTANT(4, uint, kv_f16, 1)
 PUMICE_SPEC_CONSTANTS(RopeKvSpec, ROPE_KV_SPEC)

@@ -4,9 +4,9 @@
 
 #include "common/interface.h"
 
-#define SWIGLU_PUSH(FIELD)                                          \
-  FIELD(ADDRESS, gate_up) /* float [rows][2n]: gate, then up */     \
-  FIELD(ADDRESS, y)       /* float [rows][n] */                     \
+#define SWIGLU_PUSH(FIELD)                                      \
+  FIELD(ADDRESS, gate_up) /* float [rows][2n]: gate, then up */ \
+  FIELD(ADDRESS, y)       /* float [rows][n] */                 \
   FIELD(uint, n)
 PUMICE_PUSH_CONSTANTS(SwigluPush, SWIGLU_PUSH)
 

@@ -4,9 +4,9 @@
 
 #include "common/interface.h"
 
-#define FIXED_POINT_TEST_PUSH(FIELD)                                 \
-  FIELD(ADDRESS, words) /* uint [n] */                               \
-  FIELD(ADDRESS, found) /* uint [n][9]: what the functions give */   \
+#define FIXED_POINT_TEST_PUSH(FIELD)                               \
+  FIELD(ADDRESS, words) /* uint [n] */                             \
+  FIELD(ADDRESS, found) /* uint [n][9]: what the functions give */ \
   FIELD(uint, n)
 PUMICE_PUSH_CONSTANTS(FixedPointTestPush, FIXED_POINT_TEST_PUSH)
 

@@ -87,9 +87,9 @@ TEST(WeightUpload, RefusesWhatDoesNotAddUp) {
   source.n_cols = 33;
   EXPECT_NE(code(source, kSlabBytes).find("multiple of 32"), std::string::npos);
   source = good.source();
-  source.type = find_weight_type("Q2_K");
+  source.type = find_weight_type("IQ2_XS");
   ASSERT_NE(source.type, nullptr);
-  EXPECT_NE(code(source, kSlabBytes).find("Q2_K are not supported"), std::string::npos);
+  EXPECT_NE(code(source, kSlabBytes).find("IQ2_XS are not supported"), std::string::npos);
   EXPECT_NE(code(good.source(), 100).find("above the device's 100"), std::string::npos);
   EXPECT_EQ(upload(device, arena, {good.source()}, 100).error().code, ErrorCode::kDoesNotFit);
 }
