@@ -194,7 +194,8 @@ Command add_info(CLI::App& app) {
                       "Describe this GGUF file instead of the devices");
   command->add_flag("--list-devices", options->device.list, "List the Vulkan devices, a line each");
   command->add_flag("--json", options->json, "Print JSON");
-  command->add_flag("-v,--verbose", options->verbose, "Log every stage to stderr");
+  command->add_flag("-v,--verbose", options->verbose, "Log every stage to stderr")
+      ->envname("PUMICE_VERBOSE");
   command->footer("Examples:\n  pumice info\n  pumice info -m model.gguf --json");
   return {command, [options] { return info(*options); }};
 }

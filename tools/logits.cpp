@@ -17,12 +17,13 @@ struct LogitsOptions {
   std::string prompt;
   std::string file;
   std::string tokens;
+  CLI::Option* tokens_option = nullptr;
   std::string output;
   CLI::Option* prompt_option = nullptr;
 };
 
 Result<std::vector<TokenId>> tokens_of(const LogitsOptions& options, const GgufFile& file) {
-  if (!options.tokens.empty()) return parse_token_list(options.tokens);
+  if (options.tokens_option->count() > 0) return parse_token_list(options.tokens);
   PUMICE_TRY(
       const std::string text,
       read_prompt(options.prompt_option->count() > 0 ? &options.prompt : nullptr, options.file));
@@ -31,13 +32,17 @@ Result<std::vector<TokenId>> tokens_of(const LogitsOptions& options, const GgufF
 }
 
 /// Writes to a temporary beside the target, renamed when complete: an error leaves nothing behind.
+/// What is there and no regular file (a pipe, a device) is written directly, never replaced.
 class OutputFile {
  public:
   static Result<std::unique_ptr<OutputFile>> create(const std::string& path) {
     auto output = std::make_unique<OutputFile>();
     output->path_ = path;
-    output->temporary_ = path + ".partial";
-    output->stream_.open(output->temporary_, std::ios::binary | std::ios::trunc);
+    std::error_code error;
+    const std::filesystem::file_status status = std::filesystem::status(path, error);
+    const bool replaceable = !std::filesystem::exists(status) || is_regular_file(status);
+    if (replaceable) output->temporary_ = path + ".partial";
+    output->stream_.open(replaceable ? output->temporary_ : path, std::ios::binary);
     if (!output->stream_) return make_error(ErrorCode::kBadFile, "{}: cannot be written", path);
     return output;
   }
@@ -53,7 +58,7 @@ class OutputFile {
   Status finish() {
     stream_.close();
     std::error_code error;
-    if (stream_) std::filesystem::rename(temporary_, path_, error);
+    if (stream_ && !temporary_.empty()) std::filesystem::rename(temporary_, path_, error);
     if (!stream_ || error) return make_error(ErrorCode::kBadFile, "{}: cannot be written", path_);
     temporary_.clear();
     return {};
@@ -78,20 +83,23 @@ Status logits(const LogitsOptions& options) {
   if (tokens.empty()) return make_error(ErrorCode::kInvalidArgument, "the prompt has no tokens");
   const auto n_tokens = static_cast<uint32_t>(tokens.size());
   PUMICE_TRY(const Session session, Session::open(options.model, file, logger));
-  const EngineOptions engine_options{
-      .kv_type = options.model.kv_type(),
-      .context_tokens = options.model.context_tokens != 0 ? options.model.context_tokens : n_tokens,
-      .token_budget = options.model.token_budget,
-      .chunk_tokens = options.model.chunk_tokens,
-      .prompt_logits = true,
-      .greedy_only = true,
-      .profile = options.model.profile};
+  PUMICE_TRY(const uint32_t context_tokens,
+             context_for(options.model, session.model->config(), n_tokens, 0));
+  const EngineOptions engine_options{.kv_type = options.model.kv_type(),
+                                     .context_tokens = context_tokens,
+                                     .token_budget = options.model.token_budget,
+                                     .chunk_tokens = options.model.chunk_tokens,
+                                     .prompt_logits = true,
+                                     .greedy_only = true,
+                                     .profile = options.model.profile};
   PUMICE_TRY(const std::unique_ptr<Engine> engine, session.make_engine(engine_options, logger));
+  const InterruptGuard interrupt;  // before the file exists: an interrupted run removes it
   PUMICE_TRY(const std::unique_ptr<OutputFile> output, OutputFile::create(options.output));
   const auto write = [&](uint32_t, std::span<const float> row) { output->write(row); };
   PUMICE_TRY(const RequestId id, engine->submit({.prompt = std::move(tokens), .on_logits = write}));
   ProgressBar bar("computing logits");
   while (!engine->idle()) {
+    if (InterruptGuard::interrupted()) return make_error(ErrorCode::kCancelled, "interrupted");
     PUMICE_TRY(const std::vector<StepEvent> events, engine->step());
     for (const StepEvent& event : events) bar.update(event.computed_tokens, n_tokens);
   }
@@ -111,6 +119,7 @@ Command add_logits(CLI::App& app) {
       app.add_subcommand("logits", "Write the logits of every position of a prompt");
   options->model.add_to(*command, "f32", "f32");
   CLI::Option* tokens = command->add_option("--tokens", options->tokens, "Token ids, as 1,2,3");
+  options->tokens_option = tokens;
   options->prompt_option = command->add_option("-p,--prompt", options->prompt, "The prompt");
   options->prompt_option->excludes(tokens);
   command->add_option("-f,--file", options->file, "Read the prompt from a file")

@@ -1,7 +1,7 @@
 // pumice run: continue a prompt, streaming text to stdout.
 #include <fmt/format.h>
 
-#include <csignal>
+#include <cctype>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -16,27 +16,6 @@ namespace pumice::tools {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-volatile std::sig_atomic_t g_interrupted = 0;  // the only thing a signal handler may touch
-
-/// Ctrl-C asks the loop to stop while this lives; a second one ends the program.
-class InterruptGuard {
- public:
-  InterruptGuard() {
-    struct sigaction action {};
-    action.sa_handler = [](int) { g_interrupted = 1; };
-    action.sa_flags = static_cast<int>(SA_RESETHAND);
-    sigaction(SIGINT, &action, &previous_);
-  }
-  ~InterruptGuard() { sigaction(SIGINT, &previous_, nullptr); }
-  InterruptGuard(const InterruptGuard&) = delete;
-  InterruptGuard& operator=(const InterruptGuard&) = delete;
-
-  static bool interrupted() { return g_interrupted != 0; }
-
- private:
-  struct sigaction previous_ {};
-};
 
 struct RunOptions {
   ModelOptions model;
@@ -61,7 +40,8 @@ struct Timings {
   }
   /// The first token belongs to the prefill.
   double decode_rate() const {
-    return decode_ms > 0 ? 1e3 * static_cast<double>(new_tokens - 1) / decode_ms : 0;
+    return new_tokens > 1 && decode_ms > 0 ? 1e3 * static_cast<double>(new_tokens - 1) / decode_ms
+                                           : 0;
   }
 };
 
@@ -105,11 +85,11 @@ Result<Generation> generate(Engine& engine, GenerationRequest request, const Tok
         continue;
       }
       if (generation.timings.ttft_ms == 0) generation.timings.ttft_ms = milliseconds_since(start);
-      generation.timings.decode_ms = milliseconds_since(start) - generation.timings.ttft_ms;
       if (!ignore_eos && tokenizer.vocabulary().ends_generation(*event.token)) {
         listening = false;
         break;
       }
+      generation.timings.decode_ms = milliseconds_since(start) - generation.timings.ttft_ms;
       generation.tokens.push_back(*event.token);
       add_text(detokenizer.feed(*event.token));
     }
@@ -152,6 +132,7 @@ Status run(RunOptions options) {
       read_prompt(options.prompt_option->count() > 0 ? &options.prompt : nullptr, options.file));
   PUMICE_TRY(const GgufFile file, GgufFile::open(options.model.model));
   PUMICE_TRY(const Tokenizer tokenizer, load_tokenizer(file));
+  PUMICE_TRY_STATUS(options.sampling.validate(tokenizer.vocabulary().size()));
   PUMICE_TRY(std::vector<TokenId> prompt, tokenizer.encode(text, {.parse_special = true}));
   if (prompt.empty()) return make_error(ErrorCode::kInvalidArgument, "the prompt has no tokens");
   logger.info("prompt: {} bytes, {} tokens", text.size(), prompt.size());
@@ -160,15 +141,13 @@ Status run(RunOptions options) {
       options.seed >= 0 ? static_cast<uint64_t>(options.seed) : std::random_device{}();
   options.sampling.seed = seed;
   EngineOptions engine_options{.kv_type = options.model.kv_type(),
-                               .context_tokens = options.model.context_tokens,
                                .token_budget = options.model.token_budget,
                                .chunk_tokens = options.model.chunk_tokens,
                                .greedy_only = is_plain_greedy(options.sampling),
                                .profile = options.model.profile};
-  if (engine_options.context_tokens == 0) {
-    engine_options.context_tokens = static_cast<uint32_t>(prompt.size()) + options.n_predict;
-  }
   PUMICE_TRY(const Session session, Session::open(options.model, file, logger));
+  PUMICE_TRY(engine_options.context_tokens,
+             context_for(options.model, session.model->config(), prompt.size(), options.n_predict));
   PUMICE_TRY(const std::unique_ptr<Engine> engine, session.make_engine(engine_options, logger));
 
   const auto stream = [&](std::string_view piece) {
@@ -214,8 +193,15 @@ Command add_run(CLI::App& app) {
       ->capture_default_str()
       ->check(CLI::Range(int64_t{-1}, int64_t{1} << 62));
   SamplerOptions& sampling = options->sampling;
-  const auto sampler = [&](const char* name, auto& value, const char* help) {
-    command->add_option(name, value, help)->capture_default_str()->group("Sampling");
+  const auto sampler = [&](const std::string& name, auto& value, const char* help) {
+    std::string variable = "PUMICE_";  // --top-k is PUMICE_TOP_K
+    for (const char c : name.substr(2)) {
+      variable += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+    }
+    command->add_option(name, value, help)
+        ->envname(variable)
+        ->capture_default_str()
+        ->group("Sampling");
   };
   sampler("--temp", sampling.temperature, "Temperature; 0 always takes the likeliest token");
   sampler("--top-k", sampling.top_k, "Keep the k likeliest tokens (0: all)");

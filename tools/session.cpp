@@ -37,7 +37,7 @@ void ModelOptions::add_to(CLI::App& app, const std::string& default_math,
       ->capture_default_str()
       ->check(CLI::IsMember({"f16", "f32"}));
   device.add_to(app);
-  app.add_flag("-v,--verbose", verbose, "Log every stage to stderr");
+  app.add_flag("-v,--verbose", verbose, "Log every stage to stderr")->envname("PUMICE_VERBOSE");
   app.add_flag("--profile", profile, "Time every kernel and print a table to stderr (slower)");
 }
 
@@ -85,6 +85,20 @@ Result<std::unique_ptr<Engine>> Session::make_engine(const EngineOptions& option
                  static_cast<double>(entry.current_bytes) / (1 << 20));
   }
   return engine;
+}
+
+Result<uint32_t> context_for(const ModelOptions& options, const ModelConfig& model,
+                             size_t prompt_tokens, uint32_t new_tokens) {
+  if (options.context_tokens != 0) return options.context_tokens;
+  const uint64_t needed = uint64_t{prompt_tokens} + new_tokens;
+  if (needed > model.context_length) {
+    return make_error(ErrorCode::kDoesNotFit,
+                      "{} prompt + {} new tokens exceed the model's context of {} by {} tokens "
+                      "(-c {} goes beyond it all the same)",
+                      prompt_tokens, new_tokens, model.context_length,
+                      needed - model.context_length, needed);
+  }
+  return static_cast<uint32_t>(needed);
 }
 
 Result<std::vector<TokenId>> parse_token_list(const std::string& text) {

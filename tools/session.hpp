@@ -45,7 +45,12 @@ struct Session {
                                               const Logger& logger) const;
 };
 
-/// Token ids checked against the vocabulary, of -p/-f/stdin or --tokens.
+/// The context to run with: -c, else exactly these tokens, which then must be within the length
+/// that the model was made for (beyond it text turns to noise). Errors: kDoesNotFit.
+Result<uint32_t> context_for(const ModelOptions& options, const ModelConfig& model,
+                             size_t prompt_tokens, uint32_t new_tokens);
+
+/// Ids separated by commas, as --tokens takes them. Errors: kInvalidArgument.
 Result<std::vector<TokenId>> parse_token_list(const std::string& text);
 
 }  // namespace pumice::tools

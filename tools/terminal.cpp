@@ -15,6 +15,8 @@ namespace {
 
 constexpr uint64_t kMaxPromptBytes = 64ull << 20;
 
+volatile std::sig_atomic_t g_interrupted = 0;  // the only thing a signal handler may touch
+
 std::filesystem::path xdg_directory(const char* variable, const char* below_home) {
   if (const char* directory = std::getenv(variable); directory != nullptr && *directory != '\0') {
     return std::filesystem::path(directory) / "pumice";
@@ -85,6 +87,23 @@ void ProgressBar::update(uint64_t done, uint64_t total) {
              percent);
   std::fflush(stderr);
 }
+
+InterruptGuard::InterruptGuard() {
+  struct sigaction action {};
+  action.sa_handler = [](int) { g_interrupted = 1; };
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  for (size_t i = 0; i < std::size(kSignals); ++i) {
+    sigaction(kSignals[i], nullptr, &previous_[i]);
+    // What the parent ignores for us (nohup) stays ignored.
+    if (previous_[i].sa_handler != SIG_IGN) sigaction(kSignals[i], &action, nullptr);
+  }
+}
+
+InterruptGuard::~InterruptGuard() {
+  for (size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &previous_[i], nullptr);
+}
+
+bool InterruptGuard::interrupted() { return g_interrupted != 0; }
 
 std::filesystem::path config_file() {
   const std::filesystem::path directory = xdg_directory("XDG_CONFIG_HOME", ".config");

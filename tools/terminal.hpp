@@ -3,7 +3,9 @@
 #pragma once
 
 #include <chrono>
+#include <csignal>
 #include <filesystem>
+#include <iterator>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -36,6 +38,22 @@ class ProgressBar {
   std::chrono::steady_clock::time_point started_;
   int last_percent_ = -1;
   bool drawn_ = false;
+};
+
+/// While one lives, Ctrl-C (also a termination request or a hang-up) asks the loop to stop; a
+/// second one ends the program at once. One at a time.
+class InterruptGuard {
+ public:
+  InterruptGuard();
+  ~InterruptGuard();
+  InterruptGuard(const InterruptGuard&) = delete;
+  InterruptGuard& operator=(const InterruptGuard&) = delete;
+
+  static bool interrupted();
+
+ private:
+  static constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
+  struct sigaction previous_[std::size(kSignals)] = {};
 };
 
 /// ~/.config/pumice/config.toml, or where XDG_CONFIG_HOME says.

@@ -1,0 +1,98 @@
+"""What the tests of the command line share: starting the program as a user would, and what every
+failure must look like.
+
+ctest names the program in PUMICE_TEST_BINARY and the shared data in PUMICE_TEST_SHARED_DIR.
+"""
+
+import os
+import pathlib
+import shlex
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+USAGE, NO_DEVICE, BAD_FILE, DOES_NOT_FIT, CANCELLED = 2, 3, 4, 5, 130
+
+BINARY = os.environ["PUMICE_TEST_BINARY"]
+SHARED = pathlib.Path(os.environ.get("PUMICE_TEST_SHARED_DIR", "../shared")).resolve()
+STORIES = SHARED / "models/stories260K.gguf"
+VOCABULARY = SHARED / "tokenizers/ggml-vocab-llama-spm.gguf"
+TIMEOUT_S = 120
+
+
+def user_environment(home, changes):
+    """Nobody's settings: those of the developer who runs the tests must not show. Pipelines stay
+    cached between tests, and a device chosen for all tests stays chosen."""
+    keep = ("PUMICE_DEVICE", "PUMICE_VALIDATION")
+    environment = {name: value for name, value in os.environ.items()
+                   if name in keep or not name.startswith("PUMICE_")}
+    environment["XDG_CONFIG_HOME"] = str(home)
+    environment.update(changes)
+    return {name: value for name, value in environment.items() if value is not None}
+
+
+class CommandLineTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="pumice-cli-"))
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def need(self, path):
+        if not path.exists():
+            self.skipTest(f"no {path.name} in the shared data ({SHARED})")
+        return path
+
+    def start(self, *arguments, env=None, launcher=True, **popen):
+        words = shlex.split(os.environ.get("PUMICE_TEST_LAUNCHER", "")) if launcher else []
+        popen.setdefault("stdin", subprocess.DEVNULL)
+        popen.setdefault("stdout", subprocess.PIPE)
+        process = subprocess.Popen(
+            [*words, BINARY, *map(str, arguments)], stderr=subprocess.PIPE, cwd=self.folder,
+            env=user_environment(self.folder / "config", env or {}), **popen)
+        self.addCleanup(self.finish, process)
+        return process
+
+    @staticmethod
+    def finish(process):
+        """Also after a failed assertion, nothing started stays behind."""
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream:
+                stream.close()
+
+    def pumice(self, *arguments, stdin=None, **options):
+        """Runs to the end: returncode, stdout and stderr as bytes."""
+        if stdin is not None:
+            options["stdin"] = subprocess.PIPE
+        process = self.start(*arguments, **options)
+        out, err = process.communicate(input=stdin, timeout=TIMEOUT_S)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def ok(self, *arguments, **options):
+        done = self.pumice(*arguments, **options)
+        self.assertEqual(done.returncode, 0, done.stderr.decode())
+        return done
+
+    def refuses(self, code, *arguments, says=(), **options):
+        """The program ends with `code`, one line that starts with its name, and no output."""
+        done = self.pumice(*arguments, **options)
+        message = done.stderr.decode()
+        shown = f"{' '.join(map(str, arguments))[:200]}\n{message}"
+        self.assertEqual(done.returncode, code, shown)
+        self.assertRegex(message, r"\Apumice: [^\n]+\n\Z", shown)
+        self.assertLess(len(message), 700, shown)
+        self.assertEqual(done.stdout, b"", shown)
+        for words in [says] if isinstance(says, str) else says:
+            self.assertIn(words, message, shown)
+        return message
+
+    def write(self, name, content):
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    def left_behind(self):
+        return sorted(str(path.relative_to(self.folder)) for path in self.folder.rglob("*"))

@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+"""Devices: listed for people and as JSON; a missing or unknown one is exit 3 with what was found."""
+
+import json
+import unittest
+
+from command_line import NO_DEVICE, STORIES, CommandLineTest
+
+WITHOUT_DRIVER = {"VK_DRIVER_FILES": "/nonexistent.json", "VK_ICD_FILENAMES": "/nonexistent.json"}
+
+
+class Devices(CommandLineTest):
+    def test_every_device_is_described_for_people_and_as_json(self):
+        described = json.loads(self.ok("info", "--json").stdout)
+        self.assertGreater(described["shaders"], 10)
+        text = self.ok("info").stdout.decode()
+        self.assertGreaterEqual(len(described["devices"]), 1)
+        for index, device in enumerate(described["devices"]):
+            self.assertIn(f"{index}  {device['snapshot']['deviceName']}", text)
+            if device["missing_requirements"]:
+                continue
+            self.assertGreater(device["budget_bytes"], 0)
+            for feature in device["optional"]:
+                self.assertTrue(feature["enabled"] or feature["reason"], feature)
+                self.assertIn(feature["name"], text)
+
+    def test_list_devices_is_a_line_a_device_for_every_subcommand_that_takes_it(self):
+        names = [device["snapshot"]["deviceName"]
+                 for device in json.loads(self.ok("info", "--json").stdout)["devices"]]
+        for command in ("info", "run", "logits"):
+            lines = self.ok(command, "--list-devices").stdout.decode().splitlines()
+            self.assertEqual(len(lines), len(names))
+            for index, (line, name) in enumerate(zip(lines, names)):
+                self.assertTrue(line.startswith(f"{index}  {name}  "), line)
+
+    def test_an_unknown_device_is_refused_with_what_was_found(self):
+        self.need(STORIES)
+        name = json.loads(self.ok("info", "--json").stdout)["devices"][0]["snapshot"]["deviceName"]
+        for flag in ("--device", "-dev"):
+            self.refuses(NO_DEVICE, "run", "-m", STORIES, "-p", "x", flag, "nosuch",
+                         says=['"nosuch"', f"0: {name}"])
+        self.refuses(NO_DEVICE, "run", "-m", STORIES, "-p", "x", "--device", "99", says=name)
+        self.refuses(NO_DEVICE, "logits", "-m", STORIES, "--tokens", "1", "-o", "out.f32",
+                     env={"PUMICE_DEVICE": "nosuch"}, says=name)
+        self.assertEqual(self.left_behind(), [])
+
+    def test_a_machine_without_a_driver_is_told_what_to_install(self):
+        self.need(STORIES)
+        for arguments in (["info"], ["info", "--list-devices"], ["run", "-m", STORIES, "-p", "x"],
+                          ["logits", "-m", STORIES, "--tokens", "1", "-o", "out.f32"]):
+            self.refuses(NO_DEVICE, *arguments, env=WITHOUT_DRIVER, launcher=False,
+                         says="no Vulkan driver")
+        self.assertEqual(self.left_behind(), [])
+
+
+if __name__ == "__main__":
+    unittest.main()

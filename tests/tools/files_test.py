@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""Files that are not what they should be, and every file that is: no device is opened here."""
+
+import json
+import os
+import unittest
+
+from command_line import (BAD_FILE, DOES_NOT_FIT, SHARED, STORIES, USAGE, VOCABULARY,
+                          CommandLineTest)
+
+MALFORMED = SHARED / "gguf-malformed"
+
+
+class ModelFile(CommandLineTest):
+    def refused_by_all(self, path, says=()):
+        self.refuses(BAD_FILE, "info", "-m", path, says=says)
+        self.refuses(BAD_FILE, "tokenize", "-m", path, "-p", "x", says=says)
+        self.refuses(BAD_FILE, "run", "-m", path, "-p", "x", says=says)
+        self.refuses(BAD_FILE, "logits", "-m", path, "--tokens", "1", "-o", "out.f32", says=says)
+
+    def test_a_missing_file_a_folder_and_an_empty_file_say_so(self):
+        self.refused_by_all("nosuch.gguf", says="nosuch.gguf: No such file")
+        self.refused_by_all(self.folder, says="not a regular file")
+        self.refused_by_all(self.write("empty.gguf", ""), says="empty")
+        self.assertEqual(self.left_behind(), ["empty.gguf"])
+
+    def test_a_file_of_another_kind_is_no_gguf(self):
+        self.refused_by_all(self.write("text.gguf", "Once upon a time, there was a file.\n" * 99))
+
+    @unittest.skipIf(os.geteuid() == 0, "root may read everything")
+    def test_a_file_without_permission_says_so(self):
+        path = self.write("secret.gguf", "x")
+        path.chmod(0)
+        self.refused_by_all(path, says="Permission denied")
+
+    def test_malformed_files_are_refused_and_valid_ones_listed(self):
+        files = sorted(self.need(MALFORMED).glob("*.gguf"))
+        for path in files:
+            with self.subTest(path.name):
+                if "ACCEPT" in path.name:
+                    self.ok("info", "-m", path)
+                else:
+                    self.refused_by_all(path)
+        self.assertGreaterEqual(len(files), 14)
+        self.assertEqual(self.left_behind(), [])
+
+    def test_a_model_cut_anywhere_is_refused(self):
+        whole = self.need(STORIES).read_bytes()
+        every = [len(whole) * i // 32 for i in range(1, 32)]
+        early = [1, 3, 4, 7, 8, 15, 16, 23, 24, 25, 40, 100, 1000, len(whole) - 1]
+        for size in sorted(every + early):
+            with self.subTest(bytes=size):
+                self.refuses(BAD_FILE, "info", "-m", self.write("cut.gguf", whole[:size]))
+        for size in (20, 5000, len(whole) // 2, len(whole) - 1):
+            with self.subTest(bytes=size):
+                self.refused_by_all(self.write("cut.gguf", whole[:size]))
+        self.assertEqual(self.left_behind(), ["cut.gguf"])
+
+    def test_every_valid_gguf_is_listed_with_its_metadata_and_tensors(self):
+        files = [path for folder in ("models", "reference/families", "reference/quants", "tokenizers")
+                 for path in sorted(self.need(SHARED / folder).glob("*.gguf"))]
+        self.assertGreater(len(files), 30)
+        for path in files:
+            with self.subTest(path.name):
+                listed = json.loads(self.ok("info", "-m", path, "--json").stdout)
+                self.assertIn("general.architecture", listed["metadata"])
+                if path.parent.name != "tokenizers":
+                    self.assertIn("token_embd.weight", [t["name"] for t in listed["tensors"]])
+                self.assertIn("memory" if listed["runnable"] else "reason", listed)
+
+    def test_info_for_people_shows_metadata_tensors_and_the_memory_estimate(self):
+        text = self.ok("info", "-m", self.need(STORIES)).stdout.decode()
+        for words in ("GGUF v3", "llama.context_length = 512", "token_embd.weight", "64 x 512",
+                      "memory estimate", "KV cache", "for 512 tokens"):
+            self.assertIn(words, text)
+        self.assertIn("not a model", self.ok("info", "-m", self.need(VOCABULARY)).stdout.decode())
+
+    def test_a_vocabulary_alone_cannot_run(self):
+        path = self.need(VOCABULARY)
+        self.refuses(BAD_FILE, "run", "-m", path, "-p", "x", says="not a model")
+        self.refuses(BAD_FILE, "logits", "-m", path, "--tokens", "1", "-o", "out.f32",
+                     says="not a model")
+        self.assertEqual(self.left_behind(), [])
+
+
+class Prompt(CommandLineTest):
+    def each(self, code, *flags, says=(), stdin=None):
+        self.need(STORIES)
+        for command, more in (("run", ()), ("tokenize", ()), ("logits", ("-o", "out.f32"))):
+            self.refuses(code, command, "-m", STORIES, *flags, *more, says=says, stdin=stdin)
+
+    def test_an_empty_prompt_is_a_mistake_of_the_caller(self):
+        self.each(USAGE, "-p", "", says="the prompt is empty")
+        self.each(USAGE, "-f", os.devnull, says="the prompt is empty")
+        self.each(USAGE, stdin=b"", says="the prompt is empty")
+        self.assertEqual(self.left_behind(), [])
+
+    def test_a_prompt_file_that_cannot_be_read_is_named(self):
+        self.each(BAD_FILE, "-f", "nosuch.txt", says="nosuch.txt")
+        self.each(BAD_FILE, "-f", self.folder, says="is a directory")
+        self.assertEqual(self.left_behind(), [])
+
+    def test_a_prompt_without_end_stops_at_a_limit(self):
+        self.need(STORIES)
+        self.refuses(DOES_NOT_FIT, "tokenize", "-m", STORIES, "-f", "/dev/zero", says="larger than")
+
+
+class TokenList(CommandLineTest):
+    def test_tokens_that_are_no_ids_are_refused_with_what_was_read(self):
+        self.need(STORIES)
+        for text, words in (("1,a", "'a'"), ("1,,2", "',2'"), ("", "expected ids"), ("1,", "expected"),
+                            ("-1", "'-1'"), ("1 2", "1 2"), ("1.5", "1.5"), ("99999999999999", "999")):
+            with self.subTest(text):
+                self.refuses(USAGE, "logits", "-m", STORIES, "--tokens", text, "-o", "out.f32",
+                             says=words)
+        self.assertEqual(self.left_behind(), [])
+
+
+if __name__ == "__main__":
+    unittest.main()

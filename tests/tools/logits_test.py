@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""pumice logits: little-endian float32, positions x vocabulary, whole or not at all."""
+
+import array
+import json
+import os
+import signal
+import sys
+import threading
+import time
+import unittest
+
+from command_line import BAD_FILE, CANCELLED, SHARED, STORIES, USAGE, CommandLineTest
+
+FAMILY = SHARED / "reference/families/llama"
+
+
+def floats(data):
+    values = array.array("f", data)
+    if sys.byteorder == "big":
+        values.byteswap()
+    return values
+
+
+def nmse(reference, values):
+    return (sum((a - b) ** 2 for a, b in zip(reference, values)) / sum(a * a for a in reference))
+
+
+class Logits(CommandLineTest):
+    def test_they_match_the_reference_at_any_chunk_with_no_flag_for_precision(self):
+        model = self.need(FAMILY.with_suffix(".gguf"))
+        tokens = json.loads(FAMILY.with_suffix(".json").read_text())["tokens"]
+        reference = floats(FAMILY.with_suffix(".f32").read_bytes())
+        for flags in ([], ["-ub", 7]):
+            with self.subTest(flags):
+                done = self.ok("logits", "-m", model, "--tokens", ",".join(map(str, tokens)), *flags,
+                               "-o", "out.f32")
+                self.assertEqual(done.stdout, b"")
+                values = floats((self.folder / "out.f32").read_bytes())
+                self.assertEqual(len(values), len(tokens) * 512)
+                self.assertLess(nmse(reference, values), 1e-9)
+        self.assertEqual(self.left_behind(), ["out.f32"])
+
+    def test_half_precision_kv_is_worse_so_the_default_is_single(self):
+        model = self.need(FAMILY.with_suffix(".gguf"))
+        tokens = json.loads(FAMILY.with_suffix(".json").read_text())["tokens"]
+        self.ok("logits", "-m", model, "--tokens", ",".join(map(str, tokens)), "-ctk", "f16", "-ctv", "f16",
+                "-o", "out.f32")
+        error = nmse(floats(FAMILY.with_suffix(".f32").read_bytes()),
+                     floats((self.folder / "out.f32").read_bytes()))
+        self.assertGreater(error, 1e-9)
+        self.assertLess(error, 1e-6)
+
+    def test_a_prompt_gives_a_row_per_token(self):
+        self.need(STORIES)
+        self.ok("logits", "-m", STORIES, "-p", "Once upon a time", "-o", "text.f32")
+        self.ok("logits", "-m", STORIES, "--tokens", "1,403,407,261,378", "-o", "ids.f32")
+        text = (self.folder / "text.f32").read_bytes()
+        self.assertEqual(len(text), 5 * 512 * 4)
+        self.assertEqual(text, (self.folder / "ids.f32").read_bytes())
+
+
+class Output(CommandLineTest):
+    def setUp(self):
+        super().setUp()
+        self.need(STORIES)
+
+    def test_a_token_outside_the_vocabulary_is_refused(self):
+        for token in (512, 2147483647):
+            self.refuses(USAGE, "logits", "-m", STORIES, "--tokens", f"1,{token}", "-o", "out.f32",
+                         says=[str(token), "vocabulary of 512"])
+        self.assertEqual(self.left_behind(), [])
+
+    def test_a_place_that_cannot_be_written_is_refused(self):
+        self.refuses(BAD_FILE, "logits", "-m", STORIES, "--tokens", "1", "-o", "nosuch/out.f32",
+                     says="nosuch/out.f32: cannot be written")
+        (self.folder / "folder").mkdir()
+        self.refuses(BAD_FILE, "logits", "-m", STORIES, "--tokens", "1", "-o", "folder", says="folder")
+        self.assertEqual(self.left_behind(), ["folder"])
+
+    def test_an_earlier_result_is_replaced_only_by_a_whole_one(self):
+        self.write("out.f32", "earlier")
+        self.refuses(USAGE, "logits", "-m", STORIES, "--tokens", "999", "-o", "out.f32")
+        self.assertEqual((self.folder / "out.f32").read_text(), "earlier")
+        self.ok("logits", "-m", STORIES, "--tokens", "1", "-o", "out.f32")
+        self.assertEqual((self.folder / "out.f32").stat().st_size, 512 * 4)
+
+    def test_a_pipe_or_device_is_written_to_not_replaced(self):
+        os.mkfifo(self.folder / "pipe")
+        received = []
+        reader = threading.Thread(
+            target=lambda: received.append((self.folder / "pipe").read_bytes()), daemon=True)
+        reader.start()
+        self.ok("logits", "-m", STORIES, "--tokens", "1,403", "-o", "pipe")
+        reader.join(timeout=10)
+        self.assertEqual([len(data) for data in received], [2 * 512 * 4])
+        self.assertTrue((self.folder / "pipe").is_fifo())
+
+    def start_and_interrupt(self, interrupt):
+        process = self.start("logits", "-m", STORIES, "--tokens", ",".join(["1"] * 20000), "-c", 20000,
+                             "-ub", 1, "-b", 1, "-o", "out.f32")
+        deadline = time.monotonic() + 60
+        while not self.left_behind() and time.monotonic() < deadline and process.poll() is None:
+            time.sleep(0.02)
+        process.send_signal(interrupt)
+        _, err = process.communicate(timeout=60)
+        return process.returncode, err.decode()
+
+    def test_interrupted_it_leaves_nothing(self):
+        for interrupt in (signal.SIGINT, signal.SIGTERM):
+            self.assertEqual(self.start_and_interrupt(interrupt), (CANCELLED, "pumice: interrupted\n"))
+            self.assertEqual(self.left_behind(), [])
+
+    def test_killed_it_leaves_no_file_of_that_name(self):
+        self.start_and_interrupt(signal.SIGKILL)
+        self.assertFalse((self.folder / "out.f32").exists())
+
+
+if __name__ == "__main__":
+    unittest.main()

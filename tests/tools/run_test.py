@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+"""pumice run: text to stdout, everything else to stderr."""
+
+import json
+import re
+import signal
+import unittest
+
+from command_line import CANCELLED, DOES_NOT_FIT, SHARED, STORIES, CommandLineTest
+
+REFERENCE = SHARED / "reference/stories260K.greedy.json"
+RATES = re.compile(r"prompt (\d+) tokens, TTFT [\d.]+ ms, prefill [\d.]+ tok/s, "
+                   r"decode (\d+) tokens [\d.]+ tok/s\n\Z")
+
+
+class RunTest(CommandLineTest):
+    def setUp(self):
+        super().setUp()
+        self.need(STORIES)
+
+    def run_json(self, *flags, **options):
+        return json.loads(self.ok("run", "-m", STORIES, "--json", *flags, **options).stdout)
+
+
+class Greedy(RunTest):
+    def test_the_reference_text_and_nothing_else_is_on_stdout_at_every_chunk(self):
+        stories = json.loads(self.need(REFERENCE).read_text())
+        for story, chunks in zip(stories, ((1, 7, 512), (3,), (16,))):
+            for chunk in chunks:
+                with self.subTest(story["prompt"], chunk=chunk):
+                    done = self.ok("run", "-m", STORIES, "-p", story["prompt"], "--temp", "0",
+                                   "-n", len(story["tokens"]), "-ub", chunk)
+                    self.assertEqual(done.stdout, story["text"].encode())
+                    rates = RATES.search(done.stderr.decode())
+                    self.assertTrue(rates, done.stderr)
+                    self.assertEqual(rates.groups(), (str(len(story["prompt_tokens"])),
+                                                      str(len(story["tokens"]))))
+                    self.assertEqual(done.stderr.decode().strip().count("\n"), 0)
+
+    def test_the_prompt_comes_from_flag_file_or_standard_input(self):
+        story = json.loads(self.need(REFERENCE).read_text())[1]
+        flags = ["run", "-m", STORIES, "--temp", "0", "-n", len(story["tokens"])]
+        prompt = story["prompt"].encode()
+        for done in (self.ok(*flags, stdin=prompt), self.ok(*flags, "-f", self.write("p", prompt))):
+            self.assertEqual(done.stdout, story["text"].encode())
+
+
+class Json(RunTest):
+    def test_one_object_has_text_tokens_timings_and_the_kernels_that_ran(self):
+        story = json.loads(self.need(REFERENCE).read_text())[0]
+        done = self.ok("run", "-m", STORIES, "-p", story["prompt"], "--temp", "0", "--json", "-n", 40)
+        self.assertEqual(done.stdout.count(b"\n"), 1)
+        answer = json.loads(done.stdout)
+        self.assertEqual(answer["tokens"], story["tokens"][:40])
+        self.assertTrue(story["text"].startswith(answer["text"]) and answer["text"])
+        timings = answer["timings"]
+        self.assertEqual((timings["prompt_n"], timings["predicted_n"]), (5, 40))
+        for name in ("prompt_ms", "ttft_ms", "prompt_per_second", "predicted_ms",
+                     "predicted_per_second"):
+            self.assertGreater(timings[name], 0, name)
+
+    def test_the_tiled_and_single_row_kernels_both_ran(self):
+        prompt = "Once upon a time there was a little dog who loved to run in the park. " * 2
+        variants = self.run_json("-p", prompt, "-n", 4, "-s", 1)["variants"]
+        for kernel in ("flash_attention.tile", "flash_attention.row", "gemm.", "gemv."):
+            self.assertTrue(any(name.startswith(kernel) for name in variants), (kernel, variants))
+
+    def test_the_kv_type_chooses_its_kernels(self):
+        variants = self.run_json("-p", "Once", "-n", 2, "-ctk", "f32", "-ctv", "f32")["variants"]
+        self.assertIn("rope_kv.f32", variants)
+        self.assertIn("rope_kv.f16", self.run_json("-p", "Once", "-n", 2)["variants"])
+
+
+class Sampling(RunTest):
+    def test_the_same_seed_gives_the_same_text_and_another_seed_another(self):
+        flags = ["-p", "Once upon a time", "-n", 40, "--temp", 1]
+        first = self.run_json(*flags, "-s", 7)
+        self.assertEqual(self.run_json(*flags, "-s", 7, "-ub", 2)["text"], first["text"])
+        self.assertNotEqual(self.run_json(*flags, "-s", 8)["text"], first["text"])
+
+    def test_a_random_seed_is_reported_and_repeats_the_text(self):
+        flags = ["-p", "Once upon a time", "-n", 20]
+        first = self.run_json(*flags)
+        self.assertEqual(self.run_json(*flags, "-s", first["seed"])["tokens"], first["tokens"])
+
+
+class Context(RunTest):
+    def test_more_than_the_asked_context_says_by_how_much(self):
+        self.refuses(DOES_NOT_FIT, "run", "-m", STORIES, "-p", "Once upon a time", "-n", 10, "-c", 8,
+                     says=["5 prompt + 10 new", "context of 8", "by 7 tokens"])
+
+    def test_more_than_the_models_context_says_by_how_much_unless_asked_for(self):
+        self.refuses(DOES_NOT_FIT, "run", "-m", STORIES, "-p", "Once upon a time", "-n", 510,
+                     says=["5 prompt + 510 new", "context of 512", "by 3 tokens", "-c 515"])
+        self.refuses(DOES_NOT_FIT, "logits", "-m", STORIES, "--tokens", ",".join(["1"] * 513),
+                     "-o", "out.f32", says="by 1 tokens")
+        self.assertEqual(self.left_behind(), [])
+        self.ok("run", "-m", STORIES, "-p", "Once upon a time", "-n", 2, "-c", 600)
+
+    def test_a_prompt_longer_than_the_context_is_refused(self):
+        prompt = self.write("prompt", "Lily went to the park. " * 200)
+        self.refuses(DOES_NOT_FIT, "run", "-m", STORIES, "-f", prompt, says="by")
+        self.refuses(DOES_NOT_FIT, "run", "-m", STORIES, "-f", prompt, "-c", 64, says="context of 64")
+
+    def test_a_context_beyond_the_memory_says_by_how_much(self):
+        self.refuses(DOES_NOT_FIT, "run", "-m", STORIES, "-p", "Once", "-n", 4, "-c", 1 << 24,
+                     says=["context of 16777216", "MiB more than"])
+
+
+class Interrupted(RunTest):
+    def generating(self, *flags, n=500):
+        process = self.start("run", "-m", STORIES, "-p", "Once upon a time", "-n", n, "-s", 3,
+                             "--ignore-eos", "-b", 1, *flags)
+        return process, process.stdout.read1(16)
+
+    def test_ctrl_c_keeps_the_text_so_far_and_the_rates(self):
+        for interrupt in (signal.SIGINT, signal.SIGTERM):
+            process, first = self.generating()
+            process.send_signal(interrupt)
+            rest, err = process.communicate(timeout=60)
+            self.assertEqual(process.returncode, CANCELLED, err)
+            self.assertGreater(len(first + rest), 0)
+            self.assertRegex(err.decode(), r"\A\n?prompt 5 tokens, .*\npumice: interrupted\n\Z")
+            generated = int(RATES.search(err.decode().replace("pumice: interrupted\n", "")).group(2))
+            self.assertLess(generated, 500)
+
+    def test_ctrl_c_leaves_json_whole(self):
+        process = self.start("run", "-m", STORIES, "-p", "Once upon a time", "-n", 500, "--json", "-v",
+                             "--ignore-eos")
+        for line in process.stderr:
+            if b"kernels ready" in line:
+                break
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        if process.returncode != -signal.SIGINT:  # it came before there was anything to stop
+            self.assertEqual(process.returncode, CANCELLED, err)
+            self.assertLess(len(json.loads(out)["tokens"]), 500)
+
+    def test_a_reader_that_leaves_ends_it_in_silence(self):
+        process, _ = self.generating()
+        process.stdout.close()
+        err = process.stderr.read()
+        self.assertIn(process.wait(timeout=60), (0, -signal.SIGPIPE))
+        self.assertNotRegex(err.decode(), "(?i)traceback|internal|terminate")
+
+    def test_output_that_cannot_be_written_is_an_error(self):
+        with open("/dev/full", "wb") as full:
+            for flags in ([], ["--json"]):
+                done = self.pumice("run", "-m", STORIES, "-p", "Once", "-n", 3, "-s", 3, *flags,
+                                   stdout=full)
+                self.assertEqual(done.returncode, 1)
+                self.assertTrue(done.stderr.endswith(b"pumice: standard output cannot be written\n"))
+
+
+class Verbose(RunTest):
+    def test_every_stage_is_logged_to_stderr(self):
+        done = self.ok("run", "-m", STORIES, "-p", "Once upon a time", "-n", 2, "--temp", "0", "-v")
+        log = done.stderr.decode()
+        for words in ("16 bytes, 5 tokens", "5 layers", "kernels ready", "prompt 5 tokens"):
+            self.assertIn(words, log)
+        self.assertEqual(done.stdout, b", there")
+
+
+if __name__ == "__main__":
+    unittest.main()
