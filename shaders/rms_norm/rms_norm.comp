@@ -12,8 +12,7 @@ shared float partial[workgroup_size];
 void main() {
   const uint lane = gl_LocalInvocationIndex;
   const uint row = gl_WorkGroupID.x;
-  const bool add_residual = pc.residual != uvec2(0);
-  const uint source_row = pc.row_index != uvec2(0) ? Uints(pc.row_index).v[row] : row;
+  const uint source_row = pc.gather != 0 ? Uints(pc.row_index).v[row] : row;
   Floats x = Floats(pc.x);
   Floats residual = Floats(pc.residual);
   const uint first = source_row * pc.n;
@@ -21,7 +20,7 @@ void main() {
   float sum = 0.0;
   for (uint i = lane; i < pc.n; i += workgroup_size) {
     float value = x.v[first + i];
-    if (add_residual) {
+    if (pc.add_residual != 0) {
       value += residual.v[first + i];
       x.v[first + i] = value;  // read back below by this same invocation
     }

@@ -16,12 +16,17 @@ Result<RmsNorm> RmsNorm::plan(vk::PipelineLibrary& pipelines) {
 
 void RmsNorm::record(vk::Recorder& recorder, const Args& args) const {
   const bool add = !args.residual.empty();
+  const bool gather = !args.row_index.empty();
   RmsNormPush push;
   push.x = args.x.address();
-  push.residual = args.residual.address();
+  // Optional arrays that are absent point at x: lavapipe 26 performs loads from uniform addresses
+  // in branches that no invocation takes.
+  push.residual = (add ? args.residual : args.x).address();
   push.weight = args.weight.address();
   push.y = args.y.address();
-  push.row_index = args.row_index.address();
+  push.row_index = (gather ? args.row_index : args.x).address();
+  push.add_residual = add;
+  push.gather = gather;
   push.n = args.n;
   push.eps = args.eps;
   const uint64_t elements = uint64_t{args.rows} * args.n;
