@@ -3,6 +3,7 @@
 
 #include "common/buffers.glsl"
 #include "flash_attention/flash_attention.h"
+#include "flash_attention/attention_item.glsl"
 #include "flash_attention/online_softmax.glsl"
 
 // One workgroup per (item, tile of heads of one kv head). A tile has `tile_rows` rows, row = token *
@@ -31,17 +32,6 @@ shared float slice_stats[workgroup_size];
 shared float row_rescale[tile_rows];
 shared uvec2 tile_blocks[workgroup_size / 16];  // address of this layer's K in each block
 
-struct Item {  // AttentionItem
-  uint first_row, n_rows, seq, kv_begin, kv_end, partial;
-};
-
-Item load_item(uint index) {
-  Uints words = Uints(pc.items);
-  const uint first = index * 6;
-  return Item(words.v[first], words.v[first + 1], words.v[first + 2], words.v[first + 3],
-              words.v[first + 4], words.v[first + 5]);
-}
-
 /// Elements [8 * octet, 8 * octet + 8) of the key at `address` (its first unit).
 void load_k(uvec2 address, uint octet, out vec4 low, out vec4 high) {
   Uvec4s units = Uvec4s(address);  // a token's units lie 16 units apart
@@ -53,13 +43,6 @@ void load_k(uvec2 address, uint octet, out vec4 low, out vec4 high) {
     low = uintBitsToFloat(units.v[octet * 32]);
     high = uintBitsToFloat(units.v[octet * 32 + 16]);
   }
-}
-
-/// Elements [4 * quad, 4 * quad + 4) of the V plane at `address`.
-vec4 load_v(uvec2 address, uint quad) {
-  if (kv_f16 == 0) return Vec4s(address).v[quad];
-  const uvec2 halves = Uvec2s(address).v[quad];
-  return vec4(unpackHalf2x16(halves.x), unpackHalf2x16(halves.y));
 }
 
 void main() {

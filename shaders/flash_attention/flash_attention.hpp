@@ -23,10 +23,16 @@ class FlashAttention {
     KvType kv_type = KvType::kF16;
   };
 
-  /// Numbers a tuner may change. Rows of a tile are (token, head) pairs.
+  enum class Path {
+    kPortable,   ///< shared memory: works everywhere
+    kBroadcast,  ///< registers and subgroup broadcasts; for CPU drivers
+  };
+
+  /// What a tuner may change. Rows of a tile are (token, head) pairs.
   struct Tuning {
-    uint32_t workgroup_size = 64;  ///< keys of a KV tile; 64 or 128
-    uint32_t max_tile_rows = 16;   ///< a power of two; halved until shared memory fits
+    Path path = Path::kPortable;
+    uint32_t workgroup_size = 64;  ///< keys of a KV tile; kPortable: 64 or 128
+    uint32_t max_tile_rows = 16;   ///< a power of two, at most 16; halved until it fits
   };
 
   struct Args {
@@ -58,12 +64,17 @@ class FlashAttention {
     uint32_t n_partials = 0;  ///< in all; may be an estimate
   };
 
+  /// Whether the device can run Path::kBroadcast: broadcasts in subgroups of a known 8, 16 or 32.
+  static bool broadcast_supported(const DevicePlan& device);
+  static Tuning tuned(const vk::Device& device);
+
   /// Declare the three pipelines of a shape: "flash_attention.tile.f16", "flash_attention.row.f16"
-  /// (or .f32) and "attention_reduce". Errors: kInvalidArgument for a shape out of range.
+  /// (or .f32; ".broadcast" follows on that path) and "attention_reduce". Errors: kInvalidArgument
+  /// for a shape or tuning out of range.
   static Result<FlashAttention> plan(vk::PipelineLibrary& pipelines, const Shape& shape,
                                      const Tuning& tuning);
   static Result<FlashAttention> plan(vk::PipelineLibrary& pipelines, const Shape& shape) {
-    return plan(pipelines, shape, Tuning{});
+    return plan(pipelines, shape, tuned(*pipelines.device()));
   }
 
   /// Tokens one tile item may have; row items have one.

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <optional>
 
 #include "shaders/common/paged_kv_case.hpp"
 #include "shaders/flash_attention/flash_attention.hpp"
@@ -23,6 +24,7 @@ struct Case {
   uint32_t max_split_rows = 16;
   bool indirect = false;
   float q_scale = 1.0f;
+  std::optional<FlashAttention::Path> path;  // else the one the device is tuned to
 };
 
 struct Inputs {
@@ -154,7 +156,13 @@ Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
                            .n_kv_heads = shape.n_kv_heads,
                            .head_dim = shape.head_dim},
                           in.contexts);
-  PUMICE_TRY(const FlashAttention op, FlashAttention::plan(bed.pipelines(), shape));
+  FlashAttention::Tuning tuning = FlashAttention::tuned(*bed.device());
+  // Small tiles: CPU drivers compile for seconds.
+  if (test.path == FlashAttention::Path::kPortable) tuning = {.max_tile_rows = 8};
+  if (test.path == FlashAttention::Path::kBroadcast) {
+    tuning = {FlashAttention::Path::kBroadcast, bed.device()->plan().subgroup_size, 2};
+  }
+  PUMICE_TRY(const FlashAttention op, FlashAttention::plan(bed.pipelines(), shape, tuning));
   AttentionPlan plan;
   plan_attention(in.chunks,
                  {.tile_tokens = op.tile_tokens(),
@@ -227,7 +235,9 @@ std::string name_of(const Case& test) {
   return fmt::format("heads={}/{} head_dim={} {} context={}{}{}{}", s.n_heads, s.n_kv_heads,
                      s.head_dim, s.kv_type == KvType::kF16 ? "f16" : "f32", chunks,
                      test.split_tokens > 0 ? fmt::format(" split={}", test.split_tokens) : "",
-                     test.indirect ? " indirect" : "", test.q_scale != 1 ? " peaked" : "");
+                     test.indirect ? " indirect" : "", test.q_scale != 1 ? " peaked" : "") +
+         (test.path ? *test.path == FlashAttention::Path::kBroadcast ? " broadcast" : " portable"
+                    : "");
 }
 
 }  // namespace
@@ -258,11 +268,28 @@ std::vector<OpCase> flash_attention_cases() {
       {.shape = {2, 1, 256, kF16}, .chunks = {{70, 1}, {10, 9}}, .split_tokens = 32},
       {.shape = {32, 1, 256, kF32}, .chunks = {{20, 2}, {64, 1}}},
   };
+  // Every shape runs as the device is tuned; these on either path, whatever it is tuned to.
+  const Case on_paths[] = {
+      {.shape = {6, 2, 24, kF32}, .chunks = rows, .split_tokens = 128},
+      {.shape = {8, 2, 64, kF16}, .chunks = ragged, .split_tokens = 16, .max_split_rows = 40},
+  };
   std::vector<OpCase> cases;
-  for (const Case& test : tests) {
-    cases.push_back({.op = "flash_attention", .name = name_of(test), .prepare = [test](OpBed& bed) {
-                       return prepare(bed, test);
-                     }});
+  const auto add = [&](const Case& test) {
+    cases.push_back({.op = "flash_attention",
+                     .name = name_of(test),
+                     .prepare = [test](OpBed& bed) { return prepare(bed, test); },
+                     .supported =
+                         [path = test.path](const DevicePlan& plan) {
+                           return path != FlashAttention::Path::kBroadcast ||
+                                  FlashAttention::broadcast_supported(plan);
+                         }});
+  };
+  for (const Case& test : tests) add(test);
+  for (Case test : on_paths) {
+    for (const auto path : {FlashAttention::Path::kPortable, FlashAttention::Path::kBroadcast}) {
+      test.path = path;
+      add(test);
+    }
   }
   return cases;
 }

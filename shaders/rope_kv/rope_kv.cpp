@@ -58,7 +58,7 @@ void RopeKv::record(vk::Recorder& recorder, const Args& args) const {
   push.layer_offset = args.layer_offset_bytes;
 
   const uint32_t kv_elements = 2 * shape_.n_kv_heads * shape_.head_dim;
-  const uint32_t n_tasks = shape_.n_heads * shape_.rope_dims / 2 + kv_elements / 8;
+  const uint32_t n_tasks = shape_.n_heads * shape_.rope_dims / 2 + kv_elements / 2;
   const uint32_t tasks_per_group = kWorkgroupSize * kTasksPerLane;
   const uint64_t turned = uint64_t{shape_.n_heads} * shape_.rope_dims;
   const uint64_t kv_bytes = kv_elements * (shape_.kv_type == KvType::kF16 ? 6 : 8);

@@ -15,8 +15,9 @@ constexpr FlashAttention::Shape kShape{
 
 /// y of `kTokens` tokens of one sequence that arrive in chunks of these sizes, all in one call.
 std::vector<std::byte> attention_in_chunks(OpBed& bed, const std::vector<uint32_t>& chunk_sizes,
-                                           uint32_t split_tokens) {
-  Result<FlashAttention> op = FlashAttention::plan(bed.pipelines(), kShape);
+                                           uint32_t split_tokens,
+                                           const FlashAttention::Tuning& tuning) {
+  Result<FlashAttention> op = FlashAttention::plan(bed.pipelines(), kShape, tuning);
   EXPECT_TRUE(op.ok() && bed.pipelines().compile().ok());
   std::vector<SequenceChunk> chunks;
   uint32_t rows = 0;
@@ -79,16 +80,33 @@ std::vector<std::byte> attention_in_chunks(OpBed& bed, const std::vector<uint32_
   return *vk::download(bed.device(), args.y);
 }
 
-TEST(AttentionInvariance, ChunksChangeNoBitOfAnyRow) {
-  PUMICE_REQUIRE_DEVICE(device);
+void expect_chunks_change_nothing(const std::shared_ptr<vk::Device>& device,
+                                  const FlashAttention::Tuning& tuning) {
   vk::PipelineLibrary pipelines(device, "", spirv_hash());
   OpBed bed(device, pipelines);
   const std::vector<uint32_t> one_by_one(kTokens, 1);
   for (const uint32_t split : {0u, 64u}) {
-    const auto whole = attention_in_chunks(bed, {kTokens}, split);
-    EXPECT_EQ(whole, attention_in_chunks(bed, one_by_one, split)) << "split " << split;
-    EXPECT_EQ(whole, attention_in_chunks(bed, {1, 63, 2, 1, 60, 23}, split)) << "split " << split;
+    const auto whole = attention_in_chunks(bed, {kTokens}, split, tuning);
+    for (const auto& chunks : {one_by_one, {1, 63, 2, 1, 60, 23}}) {
+      EXPECT_EQ(whole, attention_in_chunks(bed, chunks, split, tuning)) << "split " << split;
+    }
   }
+}
+
+TEST(AttentionInvariance, ChunksChangeNoBitOfAnyRow) {
+  PUMICE_REQUIRE_DEVICE(device);
+  expect_chunks_change_nothing(device,
+                               {.path = FlashAttention::Path::kPortable, .max_tile_rows = 8});
+}
+
+TEST(AttentionInvariance, ChunksChangeNoBitOfAnyRowOnTheBroadcastPath) {
+  PUMICE_REQUIRE_DEVICE(device);
+  if (!FlashAttention::broadcast_supported(device->plan())) {
+    GTEST_SKIP() << "no broadcasts in subgroups of a known size";
+  }
+  expect_chunks_change_nothing(device, {.path = FlashAttention::Path::kBroadcast,
+                                        .workgroup_size = device->plan().subgroup_size,
+                                        .max_tile_rows = 2});
 }
 
 }  // namespace
