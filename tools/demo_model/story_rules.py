@@ -72,9 +72,9 @@ RULES = {
         "\"Do not cry, we will find it,\" said the {helper}.",
     ],
     "finds_it": [
-        "They searched for a long time, and at last the {helper} found the {treasure} {spot_3}.",
-        "Soon {hero} saw something {spot_3}. It was the {treasure}!",
-        "The {helper} looked {spot_3}, and there was the {treasure}.",
+        "They searched for a long time, and at last the {helper} found the {treasure}.",
+        "Soon {hero} saw something on the ground. It was the {treasure}!",
+        "The {helper} looked again, and there was the {treasure}.",
     ],
 
     # Stuck.
@@ -128,9 +128,9 @@ RULES = {
         "{hero.He} remembered what {hero.his} {family} had taught {hero.him}.",
     ],
     "fixes": [
-        "Then {hero.he} pulled it out of the {trap}.",
-        "Very carefully, {hero} freed it from the {trap}.",
-        "{hero} took a deep breath and opened the {trap}.",
+        "Then {hero.he} pulled it out.",
+        "Very carefully, {hero} set it free.",
+        "{hero} took a deep breath and helped it out.",
     ],
     "recovers": [
         "Soon the {helper} felt much better.",

@@ -44,8 +44,7 @@ CLASSES = {
                    "by a wide river, in a cottage near the woods, on a quiet farm, "
                    "at the end of a long road"),
     "family": [dict(name=name, he=he) for name, he in (
-        ("mother", "she"), ("father", "he"), ("grandmother", "she"), ("grandfather", "he"),
-        ("aunt", "she"), ("uncle", "he"), ("sister", "she"), ("brother", "he"))],
+        ("mother", "she"), ("father", "he"), ("grandmother", "she"), ("grandfather", "he"))],
     "weather": _names("sunny, windy, cloudy, cold, warm, rainy, frosty, bright, misty, mild"),
     "time": _names("morning, afternoon, day, evening"),
     "place": _places("in the forest, on the beach, at the market, in the park, by the river, "
@@ -88,6 +87,6 @@ SLOTS = {
     "hero": "hero", "friend": "friend", "trait": "trait", "home": "home", "family": "family",
     "weather": "weather", "time": "time", "place": "place", "helper": "animal", "mood": "mood",
     "colour": "colour", "treasure": "treasure", "light": "light_thing", "toy": "toy",
-    "spot": "spot", "spot_2": "spot", "spot_3": "spot", "sad": "sad", "glad": "glad",
+    "spot": "spot", "spot_2": "spot", "sad": "sad", "glad": "glad",
     "food": "food", "trap": "trap", "gift": "gift", "danger": "danger", "guide": "guide",
 }

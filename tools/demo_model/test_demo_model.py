@@ -21,7 +21,7 @@ FINN = (
     "Finn was a calm boy who lived by a wide river. He loved his grandmother very much. One misty "
     "afternoon, he was walking at the harbour. All at once he heard someone cry for help. Finn "
     "found a small dog that was caught in a net.\n\nFinn spoke softly to the dog. Then he "
-    "pulled it out of the net. The dog jumped up and was well again. He felt very happy. "
+    "pulled it out. The dog jumped up and was well again. He felt very happy. "
     "\"What a wonderful boy you are!\" said his grandmother. From that day on, Finn and the dog were "
     "friends.")
 
@@ -91,12 +91,11 @@ class Grammar(unittest.TestCase):
 
     def test_a_forgotten_thread_is_rejected(self):
         self.reject("The dog jumped", "The fox jumped")
-        self.reject("said his grandmother", "said his aunt")
+        self.reject("said his grandmother", "said his mother")
         self.reject("wonderful boy", "wonderful girl")
-        self.reject("out of the net", "out of the hole")
 
     def test_a_dropped_or_repeated_sentence_is_rejected(self):
-        self.reject("Then he pulled it out of the net. ", "")
+        self.reject("Then he pulled it out. ", "")
         self.reject(" From that day on, Finn and the dog were friends.", "")
         self.reject("He felt very happy. ", "He felt very happy. He felt very happy. ")
 

@@ -105,7 +105,7 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--tokenizer", required=True)
     parser.add_argument("--out", required=True)
-    parser.add_argument("--steps", type=int, default=1650)
+    parser.add_argument("--steps", type=int, default=2400)
     parser.add_argument("--batch-stories", type=int, default=12)
     parser.add_argument("--lr", type=float, default=3e-3, help="AdamW's peak")
     parser.add_argument("--lr-muon", type=float, default=0.02, help="Muon's peak")
