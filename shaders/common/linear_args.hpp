@@ -37,8 +37,8 @@ enum class XPath {
 bool broadcast_supported(const DevicePlan& plan);
 
 /// The faster path of the device. Broadcast over portable, per core: lavapipe 25.0.7 gemm 14x, gemv
-/// 2x (1 row) to 3x (8 rows); 22.3.6 gemm 7x, gemv 8x to 20x. GPUs read shared memory and uniform
-/// addresses at full speed, and a shuffle there costs as much as such a read.
+/// 2x (1 row) to 3x (8 rows); 22.3.6 gemm 7x, gemv 8x to 20x. On GPUs portable is
+/// expected to win (a shuffle costs what a read of shared memory does) but has not been measured.
 XPath tuned_x_path(const DevicePlan& plan);
 
 /// "gemm.q4_k.shared" of ("gemm", Q4_K, "shared").
