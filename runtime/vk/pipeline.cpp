@@ -1,9 +1,11 @@
 #include "vk/pipeline.hpp"
 
 #include <fmt/format.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <fstream>
 #include <thread>
 
@@ -13,11 +15,14 @@
 namespace pumice::vk {
 namespace {
 
-std::string hex_of(std::span<const uint8_t> bytes) {
-  std::string text;
-  for (const uint8_t byte : bytes) text += fmt::format("{:02x}", byte);
-  return text;
-}
+// A cache file is this header and the driver's data. Drivers are not all careful with damaged data,
+// so it is given to them only if it is what was written.
+struct CacheHeader {
+  static constexpr uint64_t kMagic = 0x3165636143656D50;  // "PmeCace1"
+  uint64_t magic = kMagic;
+  uint64_t data_bytes = 0;
+  uint64_t data_hash = 0;
+};
 
 std::vector<char> read_file(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
@@ -30,14 +35,13 @@ std::vector<char> read_file(const std::filesystem::path& path) {
 PipelineLibrary::PipelineLibrary(std::shared_ptr<Device> device,
                                  std::filesystem::path cache_directory, uint64_t shader_hash)
     : device_(std::move(device)) {
-  std::vector<char> saved;
-  if (!cache_directory.empty()) {
+  if (!cache_directory.empty() && !device_->plan().quirks.pipeline_cache_is_empty) {
     const DeviceSnapshot& snapshot = device_->snapshot();
-    cache_file_ =
-        cache_directory / fmt::format("pipelines-{}-{:x}-{:016x}.bin", hex_of(snapshot.device_uuid),
-                                      snapshot.driver_version, shader_hash);
-    saved = read_file(cache_file_);
+    cache_file_ = cache_directory / fmt::format("pipelines-{}-{:x}-{:016x}.bin",
+                                                format_uuid(snapshot.device_uuid),
+                                                snapshot.driver_version, shader_hash);
   }
+  const std::vector<char> saved = load_cache();
   VkPipelineCacheCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO;
   info.initialDataSize = saved.size();
@@ -53,6 +57,23 @@ PipelineLibrary::PipelineLibrary(std::shared_ptr<Device> device,
       cache_ = VK_NULL_HANDLE;
     }
   }
+}
+
+std::vector<char> PipelineLibrary::load_cache() const {
+  if (cache_file_.empty()) return {};
+  std::vector<char> file = read_file(cache_file_);
+  if (file.empty()) return {};
+  CacheHeader header;
+  if (file.size() >= sizeof header) {
+    std::memcpy(&header, file.data(), sizeof header);
+    file.erase(file.begin(), file.begin() + sizeof header);
+    if (header.magic == CacheHeader::kMagic && header.data_bytes == file.size() &&
+        header.data_hash == XXH3_64bits(file.data(), file.size())) {
+      return file;
+    }
+  }
+  device_->logger().warning("pipeline cache {} is damaged; starting afresh", cache_file_.string());
+  return {};
 }
 
 PipelineLibrary::~PipelineLibrary() {
@@ -206,7 +227,7 @@ Status PipelineLibrary::prewarm(std::span<Pipeline* const> pipelines, const Prog
 }
 
 void PipelineLibrary::save() {
-  if (cache_file_.empty() || !cache_) return;
+  if (cache_file_.empty() || !cache_ || saved_count_ == compiled_count_) return;
   const DeviceFunctions& fn = device_->fn();
   size_t size = 0;
   std::vector<char> data;
@@ -224,6 +245,8 @@ void PipelineLibrary::save() {
   const std::filesystem::path temporary = cache_file_.string() + ".new";
   {
     std::ofstream file(temporary, std::ios::binary);
+    const CacheHeader header{.data_bytes = size, .data_hash = XXH3_64bits(data.data(), size)};
+    file.write(reinterpret_cast<const char*>(&header), sizeof header);
     file.write(data.data(), static_cast<std::streamsize>(size));
     if (!file) error = std::make_error_code(std::errc::io_error);
   }
@@ -232,7 +255,9 @@ void PipelineLibrary::save() {
     device_->logger().warning("pipeline cache {} not saved: {}", cache_file_.string(),
                               error.message());
     std::filesystem::remove(temporary, error);
+    return;
   }
+  saved_count_ = compiled_count_;
 }
 
 }  // namespace pumice::vk

@@ -96,8 +96,8 @@ class PipelineLibrary {
   /// Pipelines compiled so far: constant after prewarming.
   size_t compiled_count() const { return compiled_count_; }
 
-  /// Write the driver's cache back to its file. Failure is a log line: a cache is never a reason to
-  /// fail.
+  /// Write the driver's cache back to its file if anything was compiled since. Failure is a log
+  /// line: a cache is never a reason to fail.
   void save();
 
   const std::shared_ptr<Device>& device() const { return device_; }
@@ -105,6 +105,7 @@ class PipelineLibrary {
  private:
   Status compile_one(Pipeline& pipeline);
   Status prewarm(std::span<Pipeline* const> pipelines, const Progress& progress);
+  std::vector<char> load_cache() const;
   Result<VkPipelineLayout> layout_for(uint32_t push_bytes);
 
   std::shared_ptr<Device> device_;
@@ -113,6 +114,7 @@ class PipelineLibrary {
   std::deque<Pipeline> pipelines_;
   std::vector<std::pair<uint32_t, VkPipelineLayout>> layouts_;
   size_t compiled_count_ = 0;
+  size_t saved_count_ = 0;  // compiled_count_ when the cache was last saved
 };
 
 }  // namespace pumice::vk

@@ -1,0 +1,94 @@
+// The persistent pipeline cache: one file for each device, driver and shader hash, which is trusted
+// only if it is what was written. What drivers put into it is theirs: CPU drivers a bare header,
+// which the quirk that keeps the file away is switched off for here.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "shaders/rms_norm/rms_norm.hpp"
+#include "shaders/spirv.hpp"
+#include "vk/device.hpp"
+#include "vk/device_choice.hpp"
+
+namespace pumice {
+namespace {
+
+class PipelineCache : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    directory_ = std::filesystem::temp_directory_path() /
+                 ("pumice-cache-test-" + std::to_string(::getpid()));
+    Result<Instance> instance = Instance::create();
+    if (!instance.ok()) GTEST_SKIP() << instance.error().message;
+    auto shared = std::make_shared<Instance>(std::move(instance).value());
+    const std::vector<DeviceSnapshot> snapshots = *shared->snapshots();
+    const Result<size_t> index = choose_device(snapshots, "");
+    if (!index.ok()) GTEST_SKIP() << index.error().message;
+    DevicePlan plan = *plan_device(snapshots[*index]);
+    plan.quirks.pipeline_cache_is_empty = false;
+    const Logger logger([this](LogLevel, std::string_view line) { log_ += line; },
+                        LogLevel::kWarning);
+    Result<std::shared_ptr<vk::Device>> device =
+        vk::Device::create(shared, *index, snapshots[*index], std::move(plan), logger);
+    ASSERT_TRUE(device.ok()) << device.error().message;
+    device_ = *device;
+  }
+  void TearDown() override {
+    device_.reset();
+    std::error_code error;
+    std::filesystem::remove_all(directory_, error);
+  }
+
+  /// Compile one op with the cache of `shader_hash`; what was logged meanwhile.
+  std::string compile(uint64_t shader_hash = 1) {
+    log_.clear();
+    vk::PipelineLibrary pipelines(device_, directory_, shader_hash);
+    EXPECT_TRUE(ops::RmsNorm::plan(pipelines).ok());
+    const Status status = pipelines.compile();
+    EXPECT_TRUE(status.ok()) << status.error().message;
+    EXPECT_EQ(pipelines.compiled_count(), 1u);
+    pipelines.save();
+    return log_;
+  }
+  std::vector<std::filesystem::path> files() const {
+    std::vector<std::filesystem::path> result;
+    for (const auto& entry : std::filesystem::directory_iterator(directory_))
+      result.push_back(entry);
+    return result;
+  }
+
+  std::filesystem::path directory_;
+  std::shared_ptr<vk::Device> device_;
+  std::string log_;
+};
+
+TEST_F(PipelineCache, IsWrittenOncePerShaderHashAndReadBack) {
+  EXPECT_EQ(compile(), "");
+  ASSERT_EQ(files().size(), 1u);
+  const auto size = std::filesystem::file_size(files()[0]);
+  EXPECT_GT(size, 32u);
+  EXPECT_EQ(compile(), "");
+  EXPECT_EQ(std::filesystem::file_size(files()[0]), size);
+  EXPECT_EQ(compile(2), "");
+  EXPECT_EQ(files().size(), 2u);
+}
+
+TEST_F(PipelineCache, ADamagedFileIsIgnoredWithAWordAndReplaced) {
+  compile();
+  const std::filesystem::path file = files().at(0);
+  {
+    std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+    stream.seekp(30);
+    stream.put('\x55');
+    stream.put('\xAA');
+  }
+  EXPECT_NE(compile().find("damaged"), std::string::npos);
+  EXPECT_EQ(compile(), "");
+  std::filesystem::resize_file(file, 10);
+  EXPECT_NE(compile().find("damaged"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace pumice
