@@ -91,7 +91,9 @@ INSTANTIATE_TEST_SUITE_P(Families, Reference,
                          test_name);
 INSTANTIATE_TEST_SUITE_P(Quants, Reference,
                          ::testing::Values("quants/F16", "quants/BF16", "quants/Q8_0",
-                                           "quants/Q4_0", "quants/Q4_K", "quants/Q6_K",
+                                           "quants/Q4_0", "quants/Q4_1", "quants/Q5_0",
+                                           "quants/Q5_1", "quants/IQ4_NL", "quants/Q2_K",
+                                           "quants/Q4_K", "quants/Q5_K", "quants/Q6_K",
                                            "quants/mix-Q4_K_M"),
                          test_name);
 
