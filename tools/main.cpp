@@ -121,6 +121,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
+    pumice::tools::end_on_interrupt();
     return pumice::tools::run(argc, argv);
   } catch (const std::exception& error) {
     fmt::print(stderr, "pumice: internal error: {}\n", error.what());

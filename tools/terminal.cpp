@@ -88,6 +88,19 @@ void ProgressBar::update(uint64_t done, uint64_t total) {
   std::fflush(stderr);
 }
 
+void end_on_interrupt() {
+  struct sigaction previous {};
+  sigaction(SIGINT, nullptr, &previous);
+  if (previous.sa_handler == SIG_IGN) return;
+  struct sigaction action {};
+  action.sa_handler = [](int) {
+    constexpr char kMessage[] = "pumice: interrupted\n";
+    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kMessage, sizeof kMessage - 1);
+    _exit(exit_code(ErrorCode::kCancelled));
+  };
+  sigaction(SIGINT, &action, nullptr);
+}
+
 InterruptGuard::InterruptGuard() {
   struct sigaction action {};
   action.sa_handler = [](int) { g_interrupted = 1; };
@@ -133,6 +146,9 @@ Result<std::string> read_prompt(const std::string* text, const std::string& file
                       "no prompt: give one with -p TEXT, -f FILE or on standard input");
   } else {
     PUMICE_TRY(prompt, read_stream(std::cin, "standard input"));
+    if (std::ferror(stdin) != 0) {  // std::cin takes an error for the end
+      return make_error(ErrorCode::kBadFile, "standard input: cannot be read");
+    }
   }
   if (prompt.empty()) return make_error(ErrorCode::kInvalidArgument, "the prompt is empty");
   return prompt;

@@ -40,6 +40,9 @@ class ProgressBar {
   bool drawn_ = false;
 };
 
+/// Where no InterruptGuard lives, Ctrl-C ends the program at once, with the documented exit code.
+void end_on_interrupt();
+
 /// While one lives, Ctrl-C (also a termination request or a hang-up) asks the loop to stop; a
 /// second one ends the program at once. One at a time.
 class InterruptGuard {

@@ -8,6 +8,7 @@ import os
 import pathlib
 import shlex
 import shutil
+import signal
 import subprocess
 import tempfile
 import unittest
@@ -19,6 +20,9 @@ SHARED = pathlib.Path(os.environ.get("PUMICE_TEST_SHARED_DIR", "../shared")).res
 STORIES = SHARED / "models/stories260K.gguf"
 VOCABULARY = SHARED / "tokenizers/ggml-vocab-llama-spm.gguf"
 TIMEOUT_S = 120
+
+# Tests started in the background ignore Ctrl-C, and what they start would too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def user_environment(home, changes):
@@ -62,12 +66,11 @@ class CommandLineTest(unittest.TestCase):
             if stream:
                 stream.close()
 
-    def pumice(self, *arguments, stdin=None, **options):
-        """Runs to the end: returncode, stdout and stderr as bytes."""
-        if stdin is not None:
-            options["stdin"] = subprocess.PIPE
-        process = self.start(*arguments, **options)
-        out, err = process.communicate(input=stdin, timeout=TIMEOUT_S)
+    def pumice(self, *arguments, stdin=subprocess.DEVNULL, **options):
+        """Runs to the end: returncode, stdout and stderr as bytes. `stdin`: bytes or a file."""
+        text = stdin if isinstance(stdin, bytes) else None
+        process = self.start(*arguments, stdin=stdin if text is None else subprocess.PIPE, **options)
+        out, err = process.communicate(input=text, timeout=TIMEOUT_S)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def ok(self, *arguments, **options):

@@ -84,10 +84,10 @@ class ModelFile(CommandLineTest):
 
 
 class Prompt(CommandLineTest):
-    def each(self, code, *flags, says=(), stdin=None):
+    def each(self, code, *flags, **options):
         self.need(STORIES)
         for command, more in (("run", ()), ("tokenize", ()), ("logits", ("-o", "out.f32"))):
-            self.refuses(code, command, "-m", STORIES, *flags, *more, says=says, stdin=stdin)
+            self.refuses(code, command, "-m", STORIES, *flags, *more, **options)
 
     def test_an_empty_prompt_is_a_mistake_of_the_caller(self):
         self.each(USAGE, "-p", "", says="the prompt is empty")
@@ -98,6 +98,9 @@ class Prompt(CommandLineTest):
     def test_a_prompt_file_that_cannot_be_read_is_named(self):
         self.each(BAD_FILE, "-f", "nosuch.txt", says="nosuch.txt")
         self.each(BAD_FILE, "-f", self.folder, says="is a directory")
+        folder = os.open(self.folder, os.O_RDONLY)
+        self.addCleanup(os.close, folder)
+        self.each(BAD_FILE, stdin=folder, says="standard input: cannot be read")
         self.assertEqual(self.left_behind(), [])
 
     def test_a_prompt_without_end_stops_at_a_limit(self):

@@ -112,7 +112,7 @@ class Output(CommandLineTest):
             self.assertEqual(self.left_behind(), [])
 
     def test_killed_it_leaves_no_file_of_that_name(self):
-        self.start_and_interrupt(signal.SIGKILL)
+        self.assertEqual(self.start_and_interrupt(signal.SIGKILL), (-signal.SIGKILL, ""))
         self.assertFalse((self.folder / "out.f32").exists())
 
 

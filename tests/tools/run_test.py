@@ -4,6 +4,7 @@
 import json
 import re
 import signal
+import subprocess
 import unittest
 
 from command_line import CANCELLED, DOES_NOT_FIT, SHARED, STORIES, CommandLineTest
@@ -64,6 +65,13 @@ class Json(RunTest):
         variants = self.run_json("-p", prompt, "-n", 4, "-s", 1)["variants"]
         for kernel in ("flash_attention.tile", "flash_attention.row", "gemm.", "gemv."):
             self.assertTrue(any(name.startswith(kernel) for name in variants), (kernel, variants))
+
+    def test_a_long_context_is_split_and_reduced(self):
+        prompt = self.write("prompt", "Lily went to the park to play with her dog. " * 24)
+        answer = self.run_json("-f", prompt, "-n", 3, "-s", 1)
+        self.assertGreater(answer["timings"]["prompt_n"], 300)
+        self.assertIn("attention_reduce", answer["variants"])
+        self.assertNotIn("attention_reduce", self.run_json("-p", "Once", "-n", 3, "-s", 1)["variants"])
 
     def test_the_kv_type_chooses_its_kernels(self):
         variants = self.run_json("-p", "Once", "-n", 2, "-ctk", "f32", "-ctv", "f32")["variants"]
@@ -132,12 +140,20 @@ class Interrupted(RunTest):
                 break
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
-        if process.returncode != -signal.SIGINT:  # it came before there was anything to stop
-            self.assertEqual(process.returncode, CANCELLED, err)
+        self.assertEqual(process.returncode, CANCELLED, err)
+        if out:  # else it came before there was anything to keep
             self.assertLess(len(json.loads(out)["tokens"]), 500)
 
+    def test_ctrl_c_before_anything_was_computed_ends_it_at_once(self):
+        process = self.start("tokenize", "-m", STORIES, stdin=subprocess.PIPE)
+        process.stdin.write(b"x" * 300_000)  # more than a pipe holds: it is reading
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(timeout=10), CANCELLED)
+        self.assertEqual(process.stderr.read(), b"pumice: interrupted\n")
+
     def test_a_reader_that_leaves_ends_it_in_silence(self):
-        process, _ = self.generating()
+        process, first = self.generating()
+        self.assertGreater(len(first), 0)
         process.stdout.close()
         err = process.stderr.read()
         self.assertIn(process.wait(timeout=60), (0, -signal.SIGPIPE))

@@ -8,8 +8,8 @@ from command_line import STORIES, VOCABULARY, CommandLineTest
 
 
 class Tokenize(CommandLineTest):
-    def ids(self, *flags, model=VOCABULARY, stdin=None):
-        done = self.ok("tokenize", "-m", model, "--ids", *flags, stdin=stdin)
+    def ids(self, *flags, model=VOCABULARY, **options):
+        done = self.ok("tokenize", "-m", model, "--ids", *flags, **options)
         self.assertEqual(done.stderr, b"")
         return json.loads(done.stdout)
 
