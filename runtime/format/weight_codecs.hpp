@@ -94,7 +94,7 @@ struct F16 {
 
 struct BF16 {
   static constexpr ResidentLayout kLayout = F16::kLayout;
-  static constexpr auto pack = F16::pack;
+  static constexpr auto pack = F16::pack;  // NOLINT(readability-identifier-naming): a function
   static void unpack(const TileRow& row, uint32_t, float* out) {
     for (uint32_t i = 0; i < 32; i += 2) {
       const uint32_t word = row.units[i / 8][i % 8 / 2];
