@@ -70,7 +70,7 @@ class Structure(unittest.TestCase):
         self.assertIn("docs/guide.md:2: path of one machine", self.found())
 
     def test_relative_and_variable_paths_are_no_machine_paths(self):
-        self.write("docs/guide.md", "see ./work/x, $D/home/x, ../root/x, https://a.b/work/x\n")
+        self.write("docs/guide.md", "see ./home/x, $D/home/x, ../root/x, https://a.b/home/x\n")
         self.assertEqual(self.found(), "")
 
 
