@@ -43,6 +43,7 @@ Rotated rotate(const RopeKv::Shape& shape, const float* head, uint32_t d, const 
 /// What a cache of halves keeps of a value: the nearest, or the largest.
 Rotated stored_as_half(const Rotated& x) {
   const double value = std::clamp(x.value, -65504.0, 65504.0);
+  if (x.bound == 0) return {half_to_float(float_to_half(static_cast<float>(value))), 0};
   return {value, x.bound + std::max(0x1p-11 * std::abs(value), 0x1p-25)};
 }
 
@@ -51,11 +52,11 @@ Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
   const auto rows = static_cast<uint32_t>(test.positions.size());
   const uint32_t stride = (shape.n_heads + 2 * shape.n_kv_heads) * shape.head_dim + 4;
   auto qkv = OpBed::normal_floats(size_t{rows} * stride, 1);
-  if (shape.kv_type == KvType::kF16) {  // beyond the range of a half, and below its normal range
-    qkv[(shape.n_heads + shape.n_kv_heads) * shape.head_dim] = 1e6f;
-    qkv[(shape.n_heads + shape.n_kv_heads) * shape.head_dim + 1] = -65519.0f;
-    qkv[(shape.n_heads + shape.n_kv_heads) * shape.head_dim + 2] = 1.3e-6f;
-    qkv[(shape.n_heads + shape.n_kv_heads) * shape.head_dim + 3] = -3e-8f;
+  if (shape.kv_type == KvType::kF16) {  // in v: beyond the range of a half, below it, and ties
+    const float values[] = {1e6f,  -65519.0f,  1.3e-6f,    -3e-8f,
+                            -0.0f, 0x1.002p0f, 0x1.006p0f, -0x1.0022p0f};
+    std::copy(std::begin(values), std::end(values),
+              qkv.begin() + (shape.n_heads + shape.n_kv_heads) * shape.head_dim);
   }
   const uint32_t n_positions = *std::max_element(test.positions.begin(), test.positions.end()) + 1;
   PUMICE_TRY(const RopeFrequencies frequencies, rope_frequencies({.dims = shape.rope_dims}));
