@@ -72,7 +72,7 @@ class GgufBytes {
   GgufBytes& array(std::string_view name, GgufValueType element, uint64_t count) {
     return key(name, GgufValueType::kArray).u32(static_cast<uint32_t>(element)).u64(count);
   }
-  GgufBytes& tensor(std::string_view name, std::vector<uint64_t> dims, uint32_t type,
+  GgufBytes& tensor(std::string_view name, const std::vector<uint64_t>& dims, uint32_t type,
                     uint64_t offset) {
     text(name).u32(static_cast<uint32_t>(dims.size()));
     for (const uint64_t dim : dims) u64(dim);
