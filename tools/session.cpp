@@ -24,7 +24,8 @@ void ModelOptions::add_to(CLI::App& app, const std::string& default_math,
       ->envname("PUMICE_UBATCH_SIZE")
       ->capture_default_str()
       ->check(CLI::Range(1u, 1u << 16));
-  app.add_option("--math", math, "Arithmetic: auto (the fastest kernels of this device; today all are f32) or f32")
+  app.add_option("--math", math,
+                 "Arithmetic: auto (the fastest kernels of this device; today all are f32) or f32")
       ->envname("PUMICE_MATH")
       ->capture_default_str()
       ->check(CLI::IsMember({"auto", "f32"}));
