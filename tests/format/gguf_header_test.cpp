@@ -93,8 +93,8 @@ TEST(GgufHeader, AlignmentIsAPowerOfTwo) {
 }
 
 TEST(GgufTensors, DimensionsMustBePossible) {
-  const auto with = [](std::vector<uint64_t> dims, uint32_t type = 0) {
-    return error_of(GgufBytes(1, 0).tensor("t", std::move(dims), type, 0).pad().zeros(1024));
+  const auto with = [](const std::vector<uint64_t>& dims, uint32_t type = 0) {
+    return error_of(GgufBytes(1, 0).tensor("t", dims, type, 0).pad().zeros(1024));
   };
   EXPECT_EQ(with({4, 4}), "");
   EXPECT_EQ(with({4, 4, 2, 2}), "");
