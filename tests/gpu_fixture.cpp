@@ -28,18 +28,19 @@ Result<std::shared_ptr<vk::Device>> open_device() {
 }  // namespace
 
 std::shared_ptr<vk::Device> GpuEnvironment::device() {
-  static const bool opened = [] {
+  static bool tried = false;  // so that a machine without a device says so once
+  if (!tried) {
+    tried = true;
     Result<std::shared_ptr<vk::Device>> result = open_device();
-    if (result.ok()) {
-      device_slot() = std::move(result).value();
-      std::cerr << "device: " << device_slot()->snapshot().name << ", "
-                << device_slot()->snapshot().driver_info << '\n';
-    } else {
+    if (!result.ok()) {
       std::cerr << "no device: " << result.error().message << '\n';
+      return nullptr;
     }
-    return result.ok();
-  }();
-  return opened ? device_slot() : nullptr;
+    device_slot() = std::move(result).value();
+    std::cerr << "device: " << device_slot()->snapshot().name << ", "
+              << device_slot()->snapshot().driver_info << '\n';
+  }
+  return device_slot();
 }
 
 void GpuEnvironment::TearDown() {

@@ -145,7 +145,7 @@ TEST(Temperature, SmallIsGreedyAndLargeIsUniform) {
   options.temperature = 100;
   ReferenceSampler sampler = test::make_sampler(options, 4);
   for (uint32_t weight : sampler.weights({.logits = logits})) {
-    EXPECT_NEAR(weight, kOneWeight, kOneWeight / 100);
+    EXPECT_NEAR(weight, kOneWeight, kOneWeight / 100.0);
   }
 }
 

@@ -51,7 +51,7 @@ TEST(SamplerOptions, BiasIsOnTokensThatExistOnce) {
   SamplerOptions options;
   options.logit_bias = {{99, -kInfinity}, {0, 5.0f}};
   EXPECT_EQ(error_of(options), "");
-  options.logit_bias.push_back({99, 1});
+  options.logit_bias.emplace_back(99, 1.0f);
   EXPECT_EQ(error_of(options), "logit_bias names token 99 twice");
   options.logit_bias = {{100, 1}};
   EXPECT_EQ(error_of(options), "logit_bias names token 100, the vocabulary has 100");

@@ -5,12 +5,12 @@
 namespace pumice {
 namespace {
 
-using test::encode;
 using test::SyntheticVocabulary;
 
 TokenId byte(uint8_t value) { return SyntheticVocabulary::kFirstByte + value; }
 
-struct DetokenizerTest : ::testing::Test {
+class DetokenizerTest : public ::testing::Test {
+ protected:
   DetokenizerTest() {
     space_ = synthetic_.add("▁");
     hello_ = synthetic_.add("▁hello");

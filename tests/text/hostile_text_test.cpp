@@ -10,7 +10,6 @@ namespace {
 
 using test::encode;
 using test::kParsed;
-using test::kPlain;
 using test::SyntheticVocabulary;
 
 constexpr size_t kMegabyte = 1 << 20;

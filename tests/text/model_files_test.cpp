@@ -16,7 +16,6 @@ namespace {
 
 using nlohmann::json;
 using test::encode;
-using test::kPlain;
 using test::load_tokenizer;
 
 // A text file as it is, or "" if it cannot be read.

@@ -7,9 +7,7 @@
 namespace pumice {
 namespace {
 
-using test::encode;
 using test::kParsed;
-using test::kPlain;
 using test::Pieces;
 using test::pieces;
 using test::SyntheticVocabulary;
@@ -60,11 +58,11 @@ std::string naive_split(std::vector<std::pair<std::string, TokenId>> tokens, std
     std::vector<std::pair<std::string, bool>> next;
     for (auto [piece, is_token] : fragments) {
       for (size_t at; !is_token && (at = piece.find(token)) != piece.npos;) {
-        next.push_back({piece.substr(0, at), false});
-        next.push_back({token, true});
+        next.emplace_back(piece.substr(0, at), false);
+        next.emplace_back(token, true);
         piece = piece.substr(at + token.size());
       }
-      next.push_back({piece, is_token});
+      next.emplace_back(piece, is_token);
     }
     fragments = next;
   }
