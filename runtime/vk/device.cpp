@@ -63,6 +63,7 @@ Result<std::shared_ptr<Device>> Device::create(std::shared_ptr<Instance> instanc
 Device::~Device() {
   if (device_ == VK_NULL_HANDLE || fn_.vkDestroyDevice == nullptr) return;
   wait_idle();
+  for (Retired& retired : retired_) retired.destroy();
   if (timeline_) fn_.vkDestroySemaphore(device_, timeline_, nullptr);
   fn_.vkDestroyDevice(device_, nullptr);
   if (const uint64_t leaked = ledger_.total_bytes(); leaked > 0) {
@@ -113,6 +114,16 @@ Result<uint64_t> Device::completed() {
   const VkResult result = fn_.vkGetSemaphoreCounterValue(device_, timeline_, &value);
   if (result != VK_SUCCESS) return error_of(result, "asking for progress");
   return value;
+}
+
+void Device::retire(std::function<void()> destroy) {
+  const std::lock_guard lock(queue_mutex_);
+  retired_.push_back({last_submitted_, std::move(destroy)});
+  const Result<uint64_t> reached = completed();
+  while (reached.ok() && !retired_.empty() && retired_.front().value <= *reached) {
+    retired_.front().destroy();
+    retired_.pop_front();
+  }
 }
 
 void Device::wait_idle() {

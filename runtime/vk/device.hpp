@@ -5,7 +5,8 @@
 // lock.
 #pragma once
 
-#include <atomic>
+#include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -51,6 +52,11 @@ class Device {
   /// The highest timeline value known to be reached, without blocking.
   Result<uint64_t> completed();
 
+  /// Retire something the GPU may still use: `destroy` runs once everything submitted so far is
+  /// done, at once if it already is, else during a later retire or at teardown. It must not call
+  /// back into this class except free_slab and ledger, nor keep the device alive.
+  void retire(std::function<void()> destroy);
+
   /// Block until the device is idle (teardown).
   void wait_idle();
 
@@ -80,7 +86,12 @@ class Device {
   VkQueue queue_ = VK_NULL_HANDLE;
   VkSemaphore timeline_ = VK_NULL_HANDLE;
   std::mutex queue_mutex_;
-  uint64_t last_submitted_ = 0;  // guarded by queue_mutex_
+  struct Retired {
+    uint64_t value = 0;  // timeline value after which it may go
+    std::function<void()> destroy;
+  };
+  uint64_t last_submitted_ = 0;  // guarded by queue_mutex_, like retired_
+  std::deque<Retired> retired_;  // in order of value
 };
 
 }  // namespace pumice::vk

@@ -71,8 +71,10 @@ Arena& Arena::operator=(Arena&& other) noexcept {
 
 void Arena::release() {
   for (auto& slab : slabs_) {
-    device_->ledger().remove(purpose_, slab->size_bytes);
-    device_->free_slab(*slab);
+    device_->retire([device = device_.get(), purpose = purpose_, slab = *slab] {
+      device->ledger().remove(purpose, slab.size_bytes);
+      device->free_slab(slab);
+    });
   }
   slabs_.clear();
 }

@@ -3,7 +3,7 @@
 //
 // Lifetime: ranges are views into slabs; a slab lives as long as its arena, and an arena keeps its
 // device alive. Nothing is freed one range at a time: an arena is one purpose (weights, KV cache,
-// activations) with one owner, and goes as a whole once the GPU is done with it.
+// activations) with one owner; destroyed, it goes as a whole once the GPU is done with it.
 #pragma once
 
 #include <cstddef>

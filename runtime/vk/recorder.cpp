@@ -47,8 +47,12 @@ RecordedWork& RecordedWork::operator=(RecordedWork&& other) noexcept {
 
 void RecordedWork::release() {
   if (!device_) return;
-  if (queries_) device_->fn().vkDestroyQueryPool(device_->handle(), queries_, nullptr);
-  if (pool_) device_->fn().vkDestroyCommandPool(device_->handle(), pool_, nullptr);
+  if (queries_ || pool_) {
+    device_->retire([device = device_.get(), pool = pool_, queries = queries_] {
+      device->fn().vkDestroyQueryPool(device->handle(), queries, nullptr);
+      device->fn().vkDestroyCommandPool(device->handle(), pool, nullptr);
+    });
+  }
   queries_ = VK_NULL_HANDLE;
   pool_ = VK_NULL_HANDLE;
 }

@@ -83,7 +83,7 @@ struct CommandInfo {
 };
 
 /// Command buffers ready to submit, one per segment. May be submitted any number of times, but not
-/// again before the earlier submission is done. Move-only; must outlive its execution.
+/// again before the earlier submission is done. Move-only; destroyed while it runs, it is retired.
 class RecordedWork {
  public:
   struct Segment {

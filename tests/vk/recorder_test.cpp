@@ -107,6 +107,25 @@ TEST_F(RecorderTest, RecordedWorkCanBeSubmittedAgain) {
   }
 }
 
+TEST_F(RecorderTest, WorkAndMemoryDestroyedWhileTheyRunAreRetired) {
+  uint64_t value = 0;
+  const auto in_use = [&] { return device_->ledger().entries()["retired"].current_bytes; };
+  {
+    vk::Arena source(device_, MemoryDomain::kDevice, "retired");
+    const vk::BufferRange range = *source.allocate(1024);
+    vk::Recorder recorder(device_);
+    recorder.fill(range, 21);
+    recorder.copy(range, ranges_[0]);
+    const vk::RecordedWork work = *recorder.finish();
+    const VkCommandBuffer commands = work.segments().front().commands;
+    value = *device_->submit({&commands, 1});
+    EXPECT_GT(in_use(), 0u);
+  }
+  ASSERT_TRUE(device_->wait(value).ok());
+  EXPECT_EQ(words(ranges_[0]), std::vector<uint32_t>(256, 21));  // retires work of its own
+  EXPECT_EQ(in_use(), 0u);
+}
+
 TEST_F(RecorderTest, TimestampsCoverEveryCommand) {
   if (device_->plan().timestamp_valid_bits == 0) GTEST_SKIP() << "no timestamps";
   vk::Recorder recorder(device_, {.timestamps = true});
