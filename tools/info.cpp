@@ -90,10 +90,16 @@ Status show_devices(const InfoOptions& options) {
     }
   }
   if (options.json) {
-    print_json(
-        {{"version", PUMICE_VERSION}, {"shaders", spirv_modules().size()}, {"devices", devices}});
+    print_json({{"version", PUMICE_VERSION},
+                {"shaders", spirv_modules().size()},
+                {"missing_glsl_extensions", missing_glsl_extensions()},
+                {"devices", devices}});
   } else {
     fmt::print("{} shader modules in this build\n", spirv_modules().size());
+    for (const std::string_view extension : missing_glsl_extensions()) {
+      fmt::print("not built: shaders that need {} (unknown to the glslc of this build)\n",
+                 extension);
+    }
   }
   return {};
 }

@@ -11,6 +11,7 @@
 
 #include "vk/recorder.hpp"
 #include "vk/shader_info.hpp"
+#include "vk/shader_requirements.hpp"
 
 namespace pumice::vk {
 namespace {
@@ -87,6 +88,18 @@ PipelineLibrary::~PipelineLibrary() {
   if (cache_) fn.vkDestroyPipelineCache(device_->handle(), cache_, nullptr);
 }
 
+void PipelineLibrary::reject(std::set<std::string, std::less<>> module_names) {
+  rejected_.merge(module_names);
+}
+
+std::string PipelineLibrary::obstacle(const ShaderModule& module) const {
+  if (rejected_.contains(module.name)) return "it failed this device's self-test";
+  const Result<ShaderInfo> info = read_shader_info(module.words);
+  if (!info.ok()) return info.error().message;
+  const auto missing = missing_capabilities(info->capabilities, device_->plan());
+  return missing.empty() ? "" : fmt::format("it needs {}", fmt::join(missing, ", "));
+}
+
 Result<const Pipeline*> PipelineLibrary::declare(const PipelineRequest& request) {
   const std::string label =
       request.label.empty() ? std::string(request.module.name) : request.label;
@@ -95,6 +108,10 @@ Result<const Pipeline*> PipelineLibrary::declare(const PipelineRequest& request)
         known.constants_ == request.constants && known.subgroup_size_ == request.subgroup_size) {
       return &known;
     }
+  }
+  if (const std::string obstacle = this->obstacle(request.module); !obstacle.empty()) {
+    return make_error(ErrorCode::kInvalidArgument, "{} cannot run on this device: {}", label,
+                      obstacle);
   }
   PUMICE_TRY(const ShaderInfo info, read_shader_info(request.module.words));
   PUMICE_CHECK(request.push_bytes <= Recorder::kMaxPushBytes, "push constants exceed the floor");

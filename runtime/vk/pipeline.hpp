@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -81,9 +82,16 @@ class PipelineLibrary {
   PipelineLibrary(const PipelineLibrary&) = delete;
   PipelineLibrary& operator=(const PipelineLibrary&) = delete;
 
+  /// From now on these modules are not declared: a self-test found them wrong on this device.
+  void reject(std::set<std::string, std::less<>> module_names);
+
+  /// Why a module cannot run here: capabilities that are not enabled, or its rejection. Empty: it
+  /// can. Ops ask this to choose among their variants.
+  std::string obstacle(const ShaderModule& module) const;
+
   /// The pipeline for a request; the same request gives the same pipeline. It can be recorded after
-  /// the next `compile`. The pointer stays valid for the library's life. Errors: kInternal when the
-  /// request contradicts the SPIR-V.
+  /// the next `compile`. The pointer stays valid for the library's life. Errors: kInvalidArgument
+  /// when the module has an obstacle, kInternal when the request contradicts the SPIR-V.
   Result<const Pipeline*> declare(const PipelineRequest& request);
 
   using Progress = std::function<void(size_t done, size_t total)>;
@@ -111,6 +119,7 @@ class PipelineLibrary {
   std::shared_ptr<Device> device_;
   std::filesystem::path cache_file_;
   VkPipelineCache cache_ = VK_NULL_HANDLE;
+  std::set<std::string, std::less<>> rejected_;
   std::deque<Pipeline> pipelines_;
   std::vector<std::pair<uint32_t, VkPipelineLayout>> layouts_;
   size_t compiled_count_ = 0;
