@@ -21,7 +21,9 @@ Result<std::shared_ptr<vk::Device>> open_device() {
   PUMICE_TRY(const std::vector<DeviceSnapshot> snapshots, instance->snapshots());
   const char* selector = std::getenv("PUMICE_DEVICE");
   PUMICE_TRY(const size_t index, choose_device(snapshots, selector != nullptr ? selector : ""));
-  PUMICE_TRY(DevicePlan plan, plan_device(snapshots[index]));
+  const char* limit = std::getenv("PUMICE_LIMIT");
+  PUMICE_TRY(const PlanOptions limits, parse_plan_options(limit != nullptr ? limit : ""));
+  PUMICE_TRY(DevicePlan plan, plan_device(snapshots[index], limits));
   return vk::Device::create(instance, index, snapshots[index], std::move(plan), options.logger);
 }
 
@@ -38,7 +40,8 @@ std::shared_ptr<vk::Device> GpuEnvironment::device() {
     }
     device_slot() = std::move(result).value();
     std::cerr << "device: " << device_slot()->snapshot().name << ", "
-              << device_slot()->snapshot().driver_info << '\n';
+              << device_slot()->snapshot().driver_info << ' '
+              << format_plan_options(device_slot()->plan().limits) << '\n';
   }
   return device_slot();
 }

@@ -1,5 +1,6 @@
-// The device tests run on: whatever `choose_device` picks, or PUMICE_DEVICE. Validation layers are
-// on with PUMICE_VALIDATION=1, and any message then fails the test program.
+// The device tests run on: whatever `choose_device` picks, or PUMICE_DEVICE, less what PUMICE_LIMIT
+// withdraws (vk/plan_options.hpp). Validation layers are on with PUMICE_VALIDATION=1, and any
+// message then fails the test program.
 #pragma once
 
 #include <gtest/gtest.h>

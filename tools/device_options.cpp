@@ -12,7 +12,20 @@ void DeviceOptions::add_to(CLI::App& app) {
   app.add_option("--device,--dev", selector,
                  "Device: index, part of its name, or UUID (default: the best one)")
       ->envname("PUMICE_DEVICE");
+  add_limit_to(app);
   app.add_flag("--list-devices", list, "List the Vulkan devices and exit");
+}
+
+void DeviceOptions::add_limit_to(CLI::App& app) {
+  const auto problem = [](const std::string& text) {
+    const Result<PlanOptions> options = parse_plan_options(text);
+    return options.ok() ? std::string() : options.error().message;
+  };
+  app.add_option("--limit", limit,
+                 "Use less than the device has, to test: floor, shared=16k, binding=128M,\n"
+                 "subgroup=8, no-fp16, no-subgroup, ... (docs/TESTING.md)")
+      ->envname("PUMICE_LIMIT")
+      ->check(problem);
 }
 
 Result<std::shared_ptr<Instance>> open_instance(const Logger& logger) {
@@ -30,7 +43,8 @@ Result<std::shared_ptr<vk::Device>> open_device(const DeviceOptions& options,
   PUMICE_TRY(const std::shared_ptr<Instance> instance, open_instance(logger));
   PUMICE_TRY(const std::vector<DeviceSnapshot> snapshots, instance->snapshots());
   PUMICE_TRY(const size_t index, choose_device(snapshots, options.selector));
-  PUMICE_TRY(DevicePlan plan, plan_device(snapshots[index]));
+  PUMICE_TRY(const PlanOptions limits, parse_plan_options(options.limit));
+  PUMICE_TRY(DevicePlan plan, plan_device(snapshots[index], limits));
   log_plan(snapshots[index], plan, logger);
   return vk::Device::create(instance, index, snapshots[index], std::move(plan), logger);
 }

@@ -13,10 +13,13 @@ namespace pumice::tools {
 
 struct DeviceOptions {
   std::string selector;
+  std::string limit;  ///< what parse_plan_options takes; checked when flags are parsed
   bool list = false;
 
-  /// --device/-dev and --list-devices.
+  /// --device/-dev, --limit and --list-devices.
   void add_to(CLI::App& app);
+  /// --limit alone.
+  void add_limit_to(CLI::App& app);
 };
 
 /// Validation layers are on when PUMICE_VALIDATION=1.

@@ -28,11 +28,15 @@ void print_json(const Json& json) {
   fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
-Json describe_device(const DeviceSnapshot& snapshot) {
+Json describe_device(const DeviceSnapshot& snapshot, const PlanOptions& limits) {
   Json json{{"snapshot", snapshot_to_json(snapshot)},
             {"missing_requirements", missing_requirements(snapshot)}};
-  const Result<DevicePlan> plan = plan_device(snapshot);
-  if (!plan.ok()) return json;
+  const Result<DevicePlan> plan = plan_device(snapshot, limits);
+  if (!plan.ok()) {
+    json["reason"] = plan.error().message;
+    return json;
+  }
+  json["limit"] = format_plan_options(limits);
   json["class"] = device_class_name(plan->device_class);
   json["subgroup_size"] = plan->subgroup_size;
   json["budget_bytes"] = plan->device_budget_bytes;
@@ -48,12 +52,12 @@ Json describe_device(const DeviceSnapshot& snapshot) {
   return json;
 }
 
-void print_device(size_t index, const DeviceSnapshot& snapshot) {
+void print_device(size_t index, const DeviceSnapshot& snapshot, const PlanOptions& limits) {
   fmt::print("{}  {} ({}, {} {}, Vulkan {})\n", index, snapshot.name,
              device_type_name(snapshot.type), snapshot.driver_name, snapshot.driver_info,
              format_api_version(snapshot.api_version));
   fmt::print("   UUID {}\n", format_uuid(snapshot.device_uuid));
-  const Result<DevicePlan> plan = plan_device(snapshot);
+  const Result<DevicePlan> plan = plan_device(snapshot, limits);
   if (!plan.ok()) {
     fmt::print("   not usable: {}\n", plan.error().message);
     return;
@@ -64,6 +68,7 @@ void print_device(size_t index, const DeviceSnapshot& snapshot) {
       device_class_name(plan->device_class), plan->subgroup_size, plan->max_shared_bytes >> 10,
       static_cast<double>(plan->device_budget_bytes) / (1 << 30),
       static_cast<double>(plan->slab_bytes) / (1 << 20));
+  if (limits != PlanOptions{}) fmt::print("   limited to {}\n", format_plan_options(limits));
   std::string used;
   for (const OptionalCapability& capability : plan->optional) {
     if (capability.enabled) used += (used.empty() ? "" : " ") + capability.name;
@@ -78,15 +83,16 @@ void print_device(size_t index, const DeviceSnapshot& snapshot) {
 }
 
 Status show_devices(const InfoOptions& options) {
+  PUMICE_TRY(const PlanOptions limits, parse_plan_options(options.device.limit));
   PUMICE_TRY(const std::shared_ptr<Instance> instance,
              open_instance(stderr_logger(options.verbose)));
   PUMICE_TRY(const std::vector<DeviceSnapshot> snapshots, instance->snapshots());
   Json devices = Json::array();
   for (size_t i = 0; i < snapshots.size(); ++i) {
     if (options.json) {
-      devices.push_back(describe_device(snapshots[i]));
+      devices.push_back(describe_device(snapshots[i], limits));
     } else {
-      print_device(i, snapshots[i]);
+      print_device(i, snapshots[i], limits);
     }
   }
   if (options.json) {
@@ -198,6 +204,7 @@ Command add_info(CLI::App& app) {
   CLI::App* command = app.add_subcommand("info", "Describe this machine's devices, or a GGUF file");
   command->add_option("-m,--model", options->model,
                       "Describe this GGUF file instead of the devices");
+  options->device.add_limit_to(*command);
   command->add_flag("--list-devices", options->device.list, "List the Vulkan devices, a line each");
   command->add_flag("--json", options->json, "Print JSON");
   command->add_flag("-v,--verbose", options->verbose, "Log every stage to stderr")

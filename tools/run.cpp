@@ -100,7 +100,8 @@ Result<Generation> generate(Engine& engine, GenerationRequest request, const Tok
   return generation;
 }
 
-nlohmann::json to_json(const Generation& generation, const Engine& engine, uint64_t seed) {
+nlohmann::json to_json(const Generation& generation, const Engine& engine, const DevicePlan& plan,
+                       uint64_t seed) {
   const Timings& t = generation.timings;
   return {{"text", generation.text},
           {"tokens", generation.tokens},
@@ -113,7 +114,8 @@ nlohmann::json to_json(const Generation& generation, const Engine& engine, uint6
             {"predicted_n", t.new_tokens},
             {"predicted_ms", t.decode_ms},
             {"predicted_per_second", t.decode_rate()}}},
-          {"variants", engine.variants()}};
+          {"variants", engine.variants()},
+          {"limit", format_plan_options(plan.limits)}};
 }
 
 void print_rates(const Timings& t) {
@@ -162,9 +164,8 @@ Status run(RunOptions options) {
                                                    tokenizer, options.ignore_eos, stream));
   if (options.json) {
     using Json = nlohmann::json;
-    fmt::print(
-        "{}\n",
-        to_json(generation, *engine, seed).dump(-1, ' ', false, Json::error_handler_t::replace));
+    const Json json = to_json(generation, *engine, session.device->plan(), seed);
+    fmt::print("{}\n", json.dump(-1, ' ', false, Json::error_handler_t::replace));
   }
   print_rates(generation.timings);
   if (options.model.profile) fmt::print(stderr, "{}", engine->profiler().table());
@@ -216,8 +217,9 @@ Command add_run(CLI::App& app) {
           "Subtract this from tokens already generated");
   command->add_flag("--ignore-eos", options->ignore_eos, "Go on after the end-of-text token")
       ->group("Sampling");
-  command->add_flag("--json", options->json,
-                    "Print one JSON object (text, tokens, timings, variants) instead of streaming");
+  command->add_flag(
+      "--json", options->json,
+      "Print one JSON object (text, tokens, timings, variants, limit) instead of streaming");
   command->footer(
       "Examples:\n"
       "  pumice run -m model.gguf -p \"Once upon a time\" -n 100\n"

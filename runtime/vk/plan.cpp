@@ -69,12 +69,9 @@ constexpr Dependency kDependencies[] = {
     {&F::matrix2_block_loads, &F::matrix2_tensor_addressing},
 };
 
-constexpr std::string_view kSubgroupNames[] = {"subgroupOperations", "subgroupArithmetic",
-                                               "subgroupShuffle", "timestamps"};
+constexpr std::string_view kOtherWithdrawables[] = {"subgroupOperations", "subgroupArithmetic",
+                                                    "subgroupShuffle", "timestamps"};
 
-constexpr uint32_t kMinSharedBytes = 16384;
-constexpr uint32_t kMinPushConstantBytes = 128;
-constexpr uint32_t kMinWorkgroupInvocations = 128;
 constexpr uint64_t kMaxSlabBytes = uint64_t{1} << 30;
 constexpr uint64_t kSlabGranularity = uint64_t{1} << 16;
 constexpr uint32_t kPreferredSubgroupSize = 32;
@@ -349,10 +346,7 @@ void plan_queue(const DeviceSnapshot& snapshot, const PlanOptions& options, Devi
 }
 
 Status check_options(const PlanOptions& options) {
-  std::vector<std::string_view> known(std::begin(kSubgroupNames), std::end(kSubgroupNames));
-  for (const OptionalFeature& optional : kOptionalFeatures) {
-    known.push_back(name_of(optional.member));
-  }
+  const std::vector<std::string> known = withdrawable_features();
   for (const std::string& name : options.disable) {
     if (std::find(known.begin(), known.end(), name) == known.end()) {
       return make_error(ErrorCode::kInvalidArgument,
@@ -369,6 +363,15 @@ std::string_view device_class_name(DeviceClass device_class) {
   return device_class == DeviceClass::kCpu ? "cpu" : "gpu";
 }
 
+std::vector<std::string> withdrawable_features() {
+  std::vector<std::string> names;
+  for (const OptionalFeature& optional : kOptionalFeatures) {
+    names.emplace_back(name_of(optional.member));
+  }
+  names.insert(names.end(), std::begin(kOtherWithdrawables), std::end(kOtherWithdrawables));
+  return names;
+}
+
 std::vector<std::string> missing_requirements(const DeviceSnapshot& snapshot) {
   std::vector<std::string> missing;
   if (snapshot.api_version < VK_API_VERSION_1_3) {
@@ -382,11 +385,11 @@ std::vector<std::string> missing_requirements(const DeviceSnapshot& snapshot) {
     if (value < minimum) missing.push_back(fmt::format("{} {} (it has {})", name, minimum, value));
   };
   const DeviceLimits& limits = snapshot.limits;
-  at_least("maxPushConstantsSize", limits.max_push_constant_bytes, kMinPushConstantBytes);
-  at_least("maxComputeSharedMemorySize", limits.max_shared_bytes, kMinSharedBytes);
+  at_least("maxPushConstantsSize", limits.max_push_constant_bytes, kFloorPushConstantBytes);
+  at_least("maxComputeSharedMemorySize", limits.max_shared_bytes, kFloorSharedBytes);
   at_least("maxComputeWorkGroupInvocations", limits.max_workgroup_invocations,
-           kMinWorkgroupInvocations);
-  at_least("maxComputeWorkGroupSize[0]", limits.max_workgroup_size[0], kMinWorkgroupInvocations);
+           kFloorWorkgroupInvocations);
+  at_least("maxComputeWorkGroupSize[0]", limits.max_workgroup_size[0], kFloorWorkgroupInvocations);
   if (!compute_family(snapshot)) missing.emplace_back("a compute queue");
   if (!device_type(snapshot)) missing.emplace_back("device-local memory");
   if (!upload_type(snapshot)) missing.emplace_back("host-visible coherent memory");
@@ -401,6 +404,7 @@ Result<DevicePlan> plan_device(const DeviceSnapshot& snapshot, const PlanOptions
                       fmt::join(missing, ", "));
   }
   DevicePlan plan;
+  plan.limits = options;
   plan.device_class = snapshot.type == DeviceType::kCpu ? DeviceClass::kCpu : DeviceClass::kGpu;
   plan.quirks = find_quirks(snapshot);
   plan_features(snapshot, options, plan);
@@ -424,6 +428,9 @@ void log_plan(const DeviceSnapshot& snapshot, const DevicePlan& plan, const Logg
               snapshot.name, device_type_name(snapshot.type),
               format_api_version(snapshot.api_version), snapshot.driver_name, snapshot.driver_info,
               plan.subgroup_size, plan.device_budget_bytes / kMiB, plan.slab_bytes / kMiB);
+  if (const std::string limits = format_plan_options(plan.limits); !limits.empty()) {
+    logger.info("limited by option: {}", limits);
+  }
   for (const QuirkNote& note : plan.quirks.notes) {
     logger.info("quirk {}: {}", note.name, note.reason);
   }

@@ -12,22 +12,11 @@
 
 #include "base/log.hpp"
 #include "base/result.hpp"
+#include "vk/plan_options.hpp"
 #include "vk/quirks.hpp"
 #include "vk/snapshot.hpp"
 
 namespace pumice {
-
-/// Withdraws what a device has, to run its poorer paths on it. Zero: no clamp. Clamps never raise.
-struct PlanOptions {
-  /// Vulkan's names of optional features ("shaderFloat16"), or "subgroupOperations",
-  /// "subgroupArithmetic", "subgroupShuffle", "timestamps".
-  std::set<std::string> disable = {};
-  uint32_t max_shared_bytes = 0;
-  uint32_t max_workgroup_invocations = 0;
-  uint32_t subgroup_size = 0;  ///< must be a size the device can be asked for
-  uint64_t slab_bytes = 0;
-  uint64_t device_budget_bytes = 0;
-};
 
 enum class DeviceClass { kGpu, kCpu };
 std::string_view device_class_name(DeviceClass device_class);  ///< "gpu", "cpu"
@@ -56,6 +45,7 @@ struct OptionalCapability {
 };
 
 struct DevicePlan {
+  PlanOptions limits;  ///< the options it was planned with
   DeviceClass device_class = DeviceClass::kGpu;
   Quirks quirks;
 

@@ -27,8 +27,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def user_environment(home, changes):
     """Nobody's settings: those of the developer who runs the tests must not show. Pipelines stay
-    cached between tests, and a device chosen for all tests stays chosen."""
-    keep = ("PUMICE_DEVICE", "PUMICE_VALIDATION")
+    cached between tests, and a device chosen for all tests stays chosen, as limited as it is."""
+    keep = ("PUMICE_DEVICE", "PUMICE_LIMIT", "PUMICE_VALIDATION")
     environment = {name: value for name, value in os.environ.items()
                    if name in keep or not name.startswith("PUMICE_")}
     environment["XDG_CONFIG_HOME"] = str(home)

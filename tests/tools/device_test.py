@@ -44,6 +44,23 @@ class Devices(CommandLineTest):
                      env={"PUMICE_DEVICE": "nosuch"}, says=name)
         self.assertEqual(self.left_behind(), [])
 
+    def test_a_limited_device_says_what_it_does_without(self):
+        device = json.loads(self.ok("info", "--json", "--limit", "floor").stdout)["devices"][0]
+        self.assertTrue(device["limit"].endswith("no-all"), device["limit"])
+        self.assertEqual([feature for feature in device["optional"] if feature["enabled"]], [])
+        text = self.ok("info", env={"PUMICE_LIMIT": "no-timestamps"}).stdout.decode()
+        self.assertIn("limited to no-timestamps", text)
+        self.assertRegex(text, "without timestamps: (withdrawn by option|the device lacks it)")
+        self.assertNotIn("limited", self.ok("info", "--limit", "none").stdout.decode())
+
+    def test_a_limited_device_runs_and_says_so(self):
+        flags = ["run", "-m", self.need(STORIES), "-p", "Once upon a time", "-n", 3, "--temp", 0]
+        done = self.ok(*flags, "--json", "-v", "--limit", "no-int64,no-subgroup")
+        limit = "no-shaderInt64,no-subgroupOperations"
+        self.assertEqual(json.loads(done.stdout)["limit"], limit)
+        self.assertIn(f"limited by option: {limit}", done.stderr.decode())
+        self.assertEqual(json.loads(self.ok(*flags, "--json", "--limit", "none").stdout)["limit"], "")
+
     def test_a_machine_without_a_driver_is_told_what_to_install(self):
         self.need(STORIES)
         for arguments in (["info"], ["info", "--list-devices"], ["run", "-m", STORIES, "-p", "x"],

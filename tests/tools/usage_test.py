@@ -7,11 +7,11 @@ import unittest
 from command_line import BAD_FILE, STORIES, USAGE, CommandLineTest
 
 FLAGS = {
-    "run": "-m -p -f -n -c -b -ub -s -ctk -ctv -v --math --device --list-devices --temp --top-k"
+    "run": "-m -p -f -n -c -b -ub -s -ctk -ctv -v --math --device --limit --list-devices --temp --top-k"
            " --top-p --min-p --repeat-penalty --frequency-penalty --presence-penalty --json",
-    "info": "-m -v --json --list-devices",
+    "info": "-m -v --json --limit --list-devices",
     "tokenize": "-m -p -f --ids --no-bos",
-    "logits": "-m -p -f -c -b -ub -ctk -ctv -v -o --tokens --math --device --list-devices",
+    "logits": "-m -p -f -c -b -ub -ctk -ctv -v -o --tokens --math --device --limit --list-devices",
 }
 
 
@@ -62,6 +62,13 @@ class BadFlags(CommandLineTest):
             with self.subTest(flags):
                 self.refuses(USAGE, "run", "-m", STORIES, "-p", "x", *flags.split(), says=words,
                              env={"VK_DRIVER_FILES": "/nonexistent", "VK_ICD_FILENAMES": "/nonexistent"})
+
+    def test_a_limit_that_is_none_is_refused_with_what_is_known_before_anything_is_opened(self):
+        for command in ("run", "logits", "info"):
+            for limit in ("no-fp61", "shared=8k", "shared=lots", "a\nb", "x" * 5000):
+                self.refuses(USAGE, command, "-m", "x", "--limit", limit, says="limit")
+                self.refuses(USAGE, command, "-m", "x", env={"PUMICE_LIMIT": limit}, says="limit")
+        self.refuses(USAGE, "run", "-m", "x", "--limit", "x", says=["shared= workgroup=", "fp16", "floor"])
 
     def test_a_prompt_comes_from_one_place(self):
         for command in ("run", "tokenize"):
