@@ -1,7 +1,11 @@
-// The pool of KV blocks: which are free, which are in use, and by how many owners. Knows nothing of
-// memory or devices; the engine maps a block number to bytes.
+// The pool of KV blocks: how many owners each has, and in which order free ones are reused. Knows
+// nothing of content, memory or devices; the engine maps a block number to bytes.
 //
-// Not thread-safe: the pool belongs to one scheduler.
+// Free blocks are one list, reused from its head. A block whose content is worth finding again
+// ("cached") joins at the end and may be taken out by `share` until it is reused; any other joins
+// at the head, so cached ones are given up last and least recently used first.
+//
+// Not thread-safe: the pool belongs to one owner.
 #pragma once
 
 #include <cstdint>
@@ -13,30 +17,62 @@
 namespace pumice {
 
 using BlockId = uint32_t;
+inline constexpr BlockId kNoBlock = UINT32_MAX;
+
+/// As a number of blocks: make another whenever none is free without giving up a cached one.
+inline constexpr uint32_t kUnlimitedBlocks = UINT32_MAX;
 
 class BlockPool {
  public:
   explicit BlockPool(uint32_t n_blocks);
 
-  uint32_t n_blocks() const { return static_cast<uint32_t>(reference_counts_.size()); }
-  uint32_t n_free() const { return static_cast<uint32_t>(free_.size()); }
+  bool unlimited() const { return unlimited_; }
+  /// Blocks there are; of an unlimited pool, so far.
+  uint32_t n_blocks() const { return static_cast<uint32_t>(blocks_.size()); }
+  uint32_t n_free() const { return n_free_; }
+  bool can_take(uint64_t count) const { return unlimited_ || count <= n_free_; }
+
+  uint32_t references(BlockId block) const { return blocks_[block].references; }
+  bool cached(BlockId block) const { return blocks_[block].cached; }
+
+  /// The next free block, with one reference. It must exist (`can_take`). A cached block comes back
+  /// still cached: whoever takes it forgets its content.
+  BlockId take();
 
   /// Append `count` blocks with one reference each to `blocks`. Errors: kDoesNotFit, with nothing
   /// taken.
   Status acquire(uint32_t count, std::vector<BlockId>& blocks);
 
-  /// Add a reference to a block in use.
+  /// Add a reference to a block in use or to a free cached block, which is then free no more.
   void share(BlockId block);
 
   /// Drop one reference of each, last block first, so that a sequence's tail is reused first.
   void release(std::span<const BlockId> blocks);
 
-  /// Every block is free or referenced, never both. Errors: kInternal naming the first bad block.
+  /// Say whether a block's content can be found again. A free block moves to its new place.
+  void set_cached(BlockId block, bool cached);
+
+  /// Every block is in the free list or referenced, never both, and the list is whole. Errors:
+  /// kInternal naming the first bad block.
   Status check_integrity() const;
 
  private:
-  std::vector<uint32_t> reference_counts_;
-  std::vector<BlockId> free_;  // taken from the back
+  struct Block {
+    uint32_t references = 0;
+    BlockId previous = kNoBlock;  // in the free list
+    BlockId next = kNoBlock;
+    bool cached = false;
+  };
+
+  BlockId add_block();
+  void link(BlockId block);
+  void unlink(BlockId block);
+
+  bool unlimited_;
+  std::vector<Block> blocks_;
+  BlockId head_ = kNoBlock;  // reused next
+  BlockId tail_ = kNoBlock;
+  uint32_t n_free_ = 0;
 };
 
 }  // namespace pumice

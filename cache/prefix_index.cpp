@@ -1,0 +1,373 @@
+#include "cache/prefix_index.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+
+namespace pumice {
+namespace {
+
+uint32_t common_words(std::span<const uint32_t> a, std::span<const uint32_t> b) {
+  const size_t limit = std::min(a.size(), b.size());
+  size_t n = 0;
+  while (n < limit && a[n] == b[n]) ++n;
+  return static_cast<uint32_t>(n);
+}
+
+}  // namespace
+
+PrefixIndex::PrefixIndex(uint32_t block_words, uint32_t expected_nodes)
+    : block_words_(block_words),
+      table_(std::bit_ceil(std::max<size_t>(size_t{expected_nodes} * 2, 64))) {
+  nodes_.reserve(expected_nodes);
+  content_.reserve(size_t{expected_nodes} * block_words);
+}
+
+NodeId PrefixIndex::find_root(const ModelFingerprint& model, std::string_view salt) const {
+  const auto it = roots_.find(RootKey{model, std::string(salt)});
+  return it == roots_.end() ? kNoNode : it->second;
+}
+
+NodeId PrefixIndex::find_or_add_root(const ModelFingerprint& model, std::string_view salt,
+                                     const BlockHash& hash) {
+  const auto [it, added] = roots_.try_emplace(RootKey{model, std::string(salt)}, kNoNode);
+  if (added) {
+    it->second = add(hash, kNoNode, {});
+    root_keys_.emplace(it->second, &it->first);
+  }
+  return it->second;
+}
+
+NodeId PrefixIndex::root_of(NodeId id) const {
+  while (nodes_[id].parent != kNoNode) id = nodes_[id].parent;
+  return id;
+}
+
+ModelFingerprint PrefixIndex::root_model(NodeId root) const { return root_keys_.at(root)->model; }
+
+std::string_view PrefixIndex::root_salt(NodeId root) const { return root_keys_.at(root)->salt; }
+
+bool PrefixIndex::same(NodeId id, NodeId parent, const uint32_t* content) const {
+  if (nodes_[id].parent != parent) return false;
+  const uint32_t* own = content_.data() + size_t{id} * block_words_;
+  // A size known at compile time is a few vector instructions.
+  if (block_words_ == 16) return std::memcmp(own, content, 64) == 0;
+  return std::memcmp(own, content, size_t{block_words_} * 4) == 0;
+}
+
+NodeId PrefixIndex::candidate(const BlockHash& hash) const {
+  const uint32_t wanted = tag(hash);
+  for (size_t i = home(hash);; i = (i + 1) & (table_.size() - 1)) {
+    if (table_[i].node == kNoNode || table_[i].tag == wanted) return table_[i].node;
+  }
+}
+
+NodeId PrefixIndex::find(const BlockHash& hash, NodeId parent,
+                         std::span<const uint32_t> content) const {
+  const uint32_t wanted = tag(hash);
+  for (size_t i = home(hash); table_[i].node != kNoNode; i = (i + 1) & (table_.size() - 1)) {
+    if (table_[i].tag == wanted && same(table_[i].node, parent, content.data())) {
+      return table_[i].node;
+    }
+  }
+  return kNoNode;
+}
+
+void PrefixIndex::find_chain(NodeId root, std::span<const BlockHash> hashes,
+                             std::span<const uint32_t> content, std::vector<NodeId>& chain) const {
+  // Three passes over a few blocks at a time, each touching what the one before asked for: the
+  // table, then node and content, then the comparison. One by one, every block waits three times.
+  // The first window is short, since many look-ups end at their first blocks.
+  constexpr size_t kMaxWindow = 64;
+  std::array<NodeId, kMaxWindow> candidates;
+  NodeId parent = root;
+  size_t window = 8;
+  for (size_t first = 0; first < hashes.size();) {
+    size_t n = std::min(window, hashes.size() - first);
+    for (size_t i = 0; i < n; ++i) __builtin_prefetch(&table_[home(hashes[first + i])]);
+    for (size_t i = 0; i < n; ++i) {
+      candidates[i] = candidate(hashes[first + i]);
+      if (candidates[i] == kNoNode) {
+        n = i + 1;
+        break;
+      }
+      __builtin_prefetch(&nodes_[candidates[i]]);
+      __builtin_prefetch(content_.data() + size_t{candidates[i]} * block_words_);
+    }
+    for (size_t i = 0; i < n; ++i) {
+      if (candidates[i] == kNoNode) return;
+      const uint32_t* wanted = content.data() + (first + i) * block_words_;
+      NodeId found = candidates[i];
+      if (!same(found, parent, wanted)) {
+        found = find(hashes[first + i], parent, {wanted, block_words_});
+        if (found == kNoNode) return;
+      }
+      if (!nodes_[found].has_bytes()) return;
+      chain.push_back(found);
+      parent = found;
+    }
+    first += n;
+    window = kMaxWindow;
+  }
+}
+
+bool PrefixIndex::before(NodeId id, std::span<const uint32_t> other) const {
+  const std::span<const uint32_t> own = content(id);
+  return std::lexicographical_compare(own.begin(), own.end(), other.begin(), other.end());
+}
+
+PrefixIndex::ChildMatch PrefixIndex::best_child(NodeId parent,
+                                                std::span<const uint32_t> wanted) const {
+  const PrefixNode& entry = nodes_[parent];
+  if (entry.n_children == 0 || wanted.empty()) return {};
+  const auto match_of = [&](NodeId id) {
+    return ChildMatch{id, common_words(content(id), wanted)};
+  };
+  if (entry.n_children == 1) {
+    const ChildMatch match = match_of(entry.only_child);
+    return match.n_words > 0 && nodes_[match.node].has_bytes() ? match : ChildMatch{};
+  }
+  const std::vector<NodeId>& family = families_.at(parent);
+  const auto at = std::lower_bound(family.begin(), family.end(), wanted,
+                                   [&](NodeId id, const auto& value) { return before(id, value); });
+  // Going away from the place, common prefixes only get shorter: the first with bytes is the best.
+  ChildMatch best;
+  const auto consider = [&](NodeId id) {
+    const ChildMatch match = match_of(id);
+    if (match.n_words <= best.n_words) return true;
+    if (!nodes_[id].has_bytes()) return false;
+    best = match;
+    return true;
+  };
+  for (auto it = at; it != family.end() && !consider(*it);) ++it;
+  for (auto it = at; it != family.begin() && !consider(*--it);) {
+  }
+  return best;
+}
+
+NodeId PrefixIndex::add(const BlockHash& hash, NodeId parent, std::span<const uint32_t> words) {
+  NodeId id = n_node_slots();
+  if (unused_nodes_.empty()) {
+    PUMICE_CHECK(id != kNoNode, "more nodes than numbers");
+    nodes_.emplace_back();
+    content_.resize(content_.size() + block_words_);
+  } else {
+    id = unused_nodes_.back();
+    unused_nodes_.pop_back();
+  }
+  nodes_[id] = PrefixNode{.hash = hash,
+                          .parent = parent,
+                          .n_words = static_cast<uint32_t>(words.size()),
+                          .alive = true};
+  std::copy(words.begin(), words.end(),
+            content_.begin() + static_cast<ptrdiff_t>(size_t{id} * block_words_));
+  ++n_alive_;
+  if (parent != kNoNode) link_child(id);
+  if (words.size() == block_words_) table_insert(id);
+  return id;
+}
+
+void PrefixIndex::unrefer(NodeId id) {
+  PUMICE_CHECK(nodes_[id].n_references > 0, "a node is released too often");
+  --nodes_[id].n_references;
+  end_if_unused(id);
+}
+
+void PrefixIndex::attach(NodeId id, BlockId block) {
+  if (block >= copies_.size()) copies_.resize(std::max<size_t>(block + 1, copies_.size() * 2));
+  PUMICE_CHECK(copies_[block].node == kNoNode, "a block gets a second content");
+  copies_[block] = {id, nodes_[id].block};
+  nodes_[id].block = block;
+}
+
+void PrefixIndex::detach(BlockId block) {
+  const NodeId id = node_of(block);
+  PUMICE_CHECK(id != kNoNode, "a block without content is detached");
+  BlockId* link = &nodes_[id].block;
+  while (*link != block) link = &copies_[*link].next;
+  *link = copies_[block].next;
+  copies_[block] = {};
+  end_if_unused(id);
+}
+
+void PrefixIndex::set_host_slot(NodeId id, uint32_t slot) {
+  nodes_[id].host_slot = slot;
+  end_if_unused(id);
+}
+
+void PrefixIndex::set_file_record(NodeId id, uint32_t record) {
+  nodes_[id].file_record = record;
+  end_if_unused(id);
+}
+
+void PrefixIndex::end_if_unused(NodeId id) {
+  while (id != kNoNode) {
+    PrefixNode& entry = nodes_[id];
+    if (entry.has_bytes() || entry.n_children > 0 || entry.n_references > 0) return;
+    if (entry.n_words == block_words_) table_erase(id);
+    const NodeId parent = entry.parent;
+    if (parent != kNoNode) {
+      unlink_child(id);
+    } else {
+      const auto key = root_keys_.find(id);
+      roots_.erase(*key->second);
+      root_keys_.erase(key);
+    }
+    nodes_[id] = PrefixNode{};
+    unused_nodes_.push_back(id);
+    --n_alive_;
+    id = parent;
+  }
+}
+
+void PrefixIndex::link_child(NodeId id) {
+  PrefixNode& parent = nodes_[nodes_[id].parent];
+  ++parent.n_children;
+  if (parent.n_children == 1) {
+    parent.only_child = id;
+    return;
+  }
+  std::vector<NodeId>& family = families_[nodes_[id].parent];
+  if (parent.n_children == 2) family.assign(1, parent.only_child);
+  parent.only_child = kNoNode;
+  const auto at =
+      std::lower_bound(family.begin(), family.end(), content(id),
+                       [&](NodeId other, const auto& value) { return before(other, value); });
+  family.insert(at, id);
+}
+
+void PrefixIndex::unlink_child(NodeId id) {
+  const NodeId parent_id = nodes_[id].parent;
+  PrefixNode& parent = nodes_[parent_id];
+  --parent.n_children;
+  if (parent.n_children == 0) {
+    parent.only_child = kNoNode;
+    return;
+  }
+  std::vector<NodeId>& family = families_.at(parent_id);
+  auto at = std::lower_bound(family.begin(), family.end(), content(id),
+                             [&](NodeId other, const auto& value) { return before(other, value); });
+  while (*at != id) ++at;  // equal contents stand together
+  family.erase(at);
+  if (parent.n_children == 1) {
+    parent.only_child = family.front();
+    families_.erase(parent_id);
+  }
+}
+
+std::vector<NodeId> PrefixIndex::children(NodeId id) const {
+  if (nodes_[id].n_children == 0) return {};
+  if (nodes_[id].n_children == 1) return {nodes_[id].only_child};
+  return families_.at(id);
+}
+
+void PrefixIndex::table_insert(NodeId id) {
+  if ((size_t{n_in_table_} + 1) * 2 > table_.size()) table_grow();
+  size_t i = home(nodes_[id].hash);
+  while (table_[i].node != kNoNode) i = (i + 1) & (table_.size() - 1);
+  table_[i] = {tag(nodes_[id].hash), id};
+  ++n_in_table_;
+}
+
+void PrefixIndex::table_erase(NodeId id) {
+  const size_t mask = table_.size() - 1;
+  size_t hole = home(nodes_[id].hash);
+  while (table_[hole].node != id) hole = (hole + 1) & mask;
+  // Move up whatever a probe would no longer reach over the hole.
+  for (size_t i = (hole + 1) & mask; table_[i].node != kNoNode; i = (i + 1) & mask) {
+    const size_t wanted = home(nodes_[table_[i].node].hash);
+    if (((i - wanted) & mask) < ((i - hole) & mask)) continue;
+    table_[hole] = table_[i];
+    hole = i;
+  }
+  table_[hole] = {};
+  --n_in_table_;
+}
+
+void PrefixIndex::table_grow() {
+  std::vector<Slot> old(table_.size() * 2);
+  old.swap(table_);
+  n_in_table_ = 0;
+  for (const Slot& slot : old) {
+    if (slot.node != kNoNode) table_insert(slot.node);
+  }
+}
+
+uint64_t PrefixIndex::memory_bytes() const {
+  uint64_t bytes = nodes_.capacity() * sizeof(PrefixNode) + content_.capacity() * 4 +
+                   table_.size() * sizeof(Slot) + copies_.capacity() * sizeof(Copy) +
+                   unused_nodes_.capacity() * sizeof(NodeId);
+  for (const auto& [id, family] : families_) bytes += 64 + family.capacity() * sizeof(NodeId);
+  for (const auto& [key, id] : roots_) bytes += 128 + key.salt.size();
+  return bytes;
+}
+
+Status PrefixIndex::check_integrity() const {
+  const auto wrong = [](NodeId id, std::string_view what) {
+    return make_error(ErrorCode::kInternal, "prefix node {}: {}", id, what);
+  };
+  uint32_t n_alive = 0;
+  uint32_t n_full = 0;
+  std::vector<uint32_t> n_children(nodes_.size(), 0);
+  for (NodeId id = 0; id < nodes_.size(); ++id) {
+    const PrefixNode& entry = nodes_[id];
+    if (!entry.alive) continue;
+    ++n_alive;
+    if (!entry.has_bytes() && entry.n_children == 0 && entry.n_references == 0) {
+      return wrong(id, "nothing keeps it");
+    }
+    if (entry.parent == kNoNode) {
+      const auto key = root_keys_.find(id);
+      if (entry.n_words != 0 || key == root_keys_.end() || roots_.at(*key->second) != id) {
+        return wrong(id, "it is no known root");
+      }
+    } else {
+      if (entry.parent >= nodes_.size() || !nodes_[entry.parent].alive) {
+        return wrong(id, "its parent is gone");
+      }
+      const PrefixNode& parent = nodes_[entry.parent];
+      if (parent.n_words != block_words_ && parent.parent != kNoNode) {
+        return wrong(id, "its parent is not a full block");
+      }
+      if (entry.n_words == 0 || entry.n_words > block_words_) return wrong(id, "its length");
+      ++n_children[entry.parent];
+    }
+    if (entry.n_words == block_words_) {
+      ++n_full;
+      if (find(entry.hash, entry.parent, content(id)) != id) {
+        return wrong(id, "its hash does not lead to it");
+      }
+    }
+    for (BlockId block = entry.block; block != kNoBlock; block = copies_[block].next) {
+      if (node_of(block) != id) return wrong(id, "a copy belongs to another node");
+    }
+  }
+  for (NodeId id = 0; id < nodes_.size(); ++id) {
+    if (!nodes_[id].alive) continue;
+    const std::vector<NodeId> family = children(id);
+    if (nodes_[id].n_children != n_children[id] || family.size() != n_children[id]) {
+      return wrong(id, "it counts its children wrong");
+    }
+    for (size_t i = 0; i < family.size(); ++i) {
+      if (nodes_[family[i]].parent != id) return wrong(id, "a child has another parent");
+      if (i > 0 && before(family[i], content(family[i - 1]))) {
+        return wrong(id, "its children are not sorted");
+      }
+    }
+  }
+  for (BlockId block = 0; block < copies_.size(); ++block) {
+    const NodeId id = copies_[block].node;
+    if (id != kNoNode && (id >= nodes_.size() || !nodes_[id].alive)) {
+      return make_error(ErrorCode::kInternal, "block {} holds a node that is gone", block);
+    }
+  }
+  if (n_alive != n_alive_ || n_full != n_in_table_ || root_keys_.size() != roots_.size() ||
+      n_alive + unused_nodes_.size() != nodes_.size()) {
+    return make_error(ErrorCode::kInternal, "the prefix index counts {} nodes and holds {}",
+                      n_alive_, n_alive);
+  }
+  return {};
+}
+
+}  // namespace pumice

@@ -1,0 +1,176 @@
+// Which content is known: a tree of blocks under roots of (model, salt), found by hash in one flat
+// table and verified by content and parent.
+//
+// A node is one content: a full block of `block_words` words after a certain prefix, or a partial
+// one, fewer words that end a sequence. It says where its bytes are: in blocks of the device (any
+// number of copies), a slot of host memory, a record of a file, or nowhere. A node lives as long as
+// it has bytes somewhere, children, or references; so a node's number names its whole prefix, and
+// comparing parents compares prefixes. Different contents with one hash are different nodes.
+//
+// Children of a node are kept sorted by content, so the child with the longest common prefix is
+// next to where the content sought would be.
+//
+// Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <new>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/result.hpp"
+#include "cache/block_hash.hpp"
+#include "cache/block_pool.hpp"
+
+namespace pumice {
+
+using NodeId = uint32_t;
+inline constexpr NodeId kNoNode = UINT32_MAX;
+inline constexpr uint32_t kNowhere = UINT32_MAX;
+
+/// One cache line: a look-up reads one node and one block's content.
+struct alignas(64) PrefixNode {
+  BlockHash hash;
+  NodeId parent = kNoNode;
+  BlockId block = kNoBlock;  ///< newest copy on the device
+  uint32_t host_slot = kNowhere;
+  uint32_t file_record = kNowhere;
+  uint32_t n_words = 0;  ///< 0: a root
+  uint32_t n_children = 0;
+  uint32_t n_references = 0;
+  NodeId only_child = kNoNode;  ///< if n_children is 1
+  bool alive = false;
+
+  bool has_bytes() const {
+    return block != kNoBlock || host_slot != kNowhere || file_record != kNowhere;
+  }
+};
+
+class PrefixIndex {
+ public:
+  /// `expected_nodes` only saves growing later.
+  PrefixIndex(uint32_t block_words, uint32_t expected_nodes);
+
+  const PrefixNode& node(NodeId id) const { return nodes_[id]; }
+  std::span<const uint32_t> content(NodeId id) const {
+    return {content_.data() + size_t{id} * block_words_, nodes_[id].n_words};
+  }
+  uint32_t n_nodes() const { return n_alive_; }
+  uint32_t n_node_slots() const { return static_cast<uint32_t>(nodes_.size()); }
+
+  NodeId find_root(const ModelFingerprint& model, std::string_view salt) const;
+  NodeId find_or_add_root(const ModelFingerprint& model, std::string_view salt,
+                          const BlockHash& hash);
+  /// Root above a node.
+  NodeId root_of(NodeId id) const;
+  /// Model and salt of a root.
+  ModelFingerprint root_model(NodeId root) const;
+  std::string_view root_salt(NodeId root) const;
+
+  /// The full block `content` after `parent`; kNoNode if unknown. May have bytes nowhere.
+  NodeId find(const BlockHash& hash, NodeId parent, std::span<const uint32_t> content) const;
+
+  /// The longest run of full blocks after `root` that have bytes. Appends their nodes to `chain`.
+  /// `content` holds the blocks that `hashes` name.
+  void find_chain(NodeId root, std::span<const BlockHash> hashes, std::span<const uint32_t> content,
+                  std::vector<NodeId>& chain) const;
+
+  struct ChildMatch {
+    NodeId node = kNoNode;
+    uint32_t n_words = 0;
+  };
+  /// The child of `parent` with bytes that shares the longest prefix with `content`.
+  ChildMatch best_child(NodeId parent, std::span<const uint32_t> content) const;
+
+  /// Make a node without bytes; the caller refers to it or gives it bytes before anything else.
+  /// A partial one (fewer than block_words words) has no hash.
+  NodeId add(const BlockHash& hash, NodeId parent, std::span<const uint32_t> content);
+
+  void refer(NodeId id) { ++nodes_[id].n_references; }
+  /// May end the node, and ancestors that only it kept.
+  void unrefer(NodeId id);
+
+  /// A block of the device holds the node's bytes. One block holds one node at most.
+  void attach(NodeId id, BlockId block);
+  /// It does no more. May end the node.
+  void detach(BlockId block);
+  NodeId node_of(BlockId block) const {
+    return block < copies_.size() ? copies_[block].node : kNoNode;
+  }
+  /// Another block with the same content, kNoBlock after the last.
+  BlockId next_copy(BlockId block) const { return copies_[block].next; }
+  /// kNowhere: no more there. May end the node.
+  void set_host_slot(NodeId id, uint32_t slot);
+  void set_file_record(NodeId id, uint32_t record);
+
+  /// Children in the order of their content.
+  std::vector<NodeId> children(NodeId id) const;
+
+  uint64_t memory_bytes() const;
+  /// Errors: kInternal naming what is wrong.
+  Status check_integrity() const;
+
+ private:
+  /// So that a block of 16 tokens is one cache line.
+  template <typename T>
+  struct LineAllocator {
+    using value_type = T;
+    LineAllocator() = default;
+    template <typename U>
+    LineAllocator(const LineAllocator<U>&) {}  // NOLINT: implicit by convention
+    T* allocate(size_t n) {
+      return static_cast<T*>(::operator new (n * sizeof(T), std::align_val_t{64}));
+    }
+    void deallocate(T* pointer, size_t) { ::operator delete (pointer, std::align_val_t{64}); }
+    bool operator==(const LineAllocator&) const { return true; }
+  };
+  struct Slot {
+    uint32_t tag = 0;
+    NodeId node = kNoNode;
+  };
+  struct Copy {
+    NodeId node = kNoNode;
+    BlockId next = kNoBlock;  // another copy of the same node
+  };
+  struct RootKey {
+    ModelFingerprint model;
+    std::string salt;
+    bool operator==(const RootKey&) const = default;
+  };
+  struct RootKeyHash {
+    size_t operator()(const RootKey& key) const {
+      return std::hash<std::string_view>()(key.salt) ^ key.model.low;
+    }
+  };
+
+  size_t home(const BlockHash& hash) const { return hash.low & (table_.size() - 1); }
+  static uint32_t tag(const BlockHash& hash) { return static_cast<uint32_t>(hash.low >> 32); }
+  bool same(NodeId id, NodeId parent, const uint32_t* content) const;
+  /// First node in the table that may have this hash.
+  NodeId candidate(const BlockHash& hash) const;
+  void table_insert(NodeId id);
+  void table_erase(NodeId id);
+  void table_grow();
+  void link_child(NodeId id);
+  void unlink_child(NodeId id);
+  bool before(NodeId id, std::span<const uint32_t> content) const;
+  void end_if_unused(NodeId id);
+
+  uint32_t block_words_;
+  uint32_t n_alive_ = 0;
+  std::vector<PrefixNode> nodes_;
+  std::vector<uint32_t, LineAllocator<uint32_t>> content_;  // [node][block_words_]
+  std::vector<NodeId> unused_nodes_;
+  std::vector<Slot> table_;  // open addressing, linear probing, at most half full
+  uint32_t n_in_table_ = 0;
+  std::unordered_map<NodeId, std::vector<NodeId>> families_;  // of two children and more
+  std::vector<Copy> copies_;                                  // by block
+  std::unordered_map<RootKey, NodeId, RootKeyHash> roots_;
+  std::unordered_map<NodeId, const RootKey*> root_keys_;
+};
+
+}  // namespace pumice

@@ -1,0 +1,147 @@
+// Random use of the cache, whole and truthful after every step.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "tests/cache/fake_device.hpp"
+
+namespace pumice {
+namespace {
+
+struct RandomUse {
+  const char* name;
+  KvCacheOptions options;
+};
+
+class KvCacheRandom : public testing::TestWithParam<RandomUse> {};
+
+struct Running {
+  SequenceId id;
+  std::vector<uint32_t> tokens;
+  std::string salt;
+};
+
+TEST_P(KvCacheRandom, StaysWholeAndNeverTellsAnUntruth) {
+  KvCache cache(GetParam().options);
+  FakeDevice device(cache);
+  std::mt19937 random(5);
+  const auto below = [&](uint32_t n) { return static_cast<uint32_t>(random() % n); };
+  std::vector<Running> running;
+  std::vector<HashedPrompt> suspended;
+  std::vector<PinId> pins;
+  uint64_t n_cached = 0;
+
+  const auto random_prompt = [&] {
+    // Few different tokens and a few shared beginnings, so that prefixes of every length coincide.
+    std::vector<uint32_t> tokens = counting(below(20), below(2) * 100);
+    for (uint32_t n = below(14) + 1; n > 0; --n) tokens.push_back(below(2));
+    return cache.hash_prompt(tokens, below(4) == 0 ? "salt" : "");
+  };
+  const auto begin = [&](HashedPrompt prompt) {
+    const std::vector<uint32_t> tokens = prompt.content;
+    const std::string salt = prompt.salt;
+    const uint32_t foreseen = cache.look_up(prompt).cached_tokens;
+    const uint32_t n_free = cache.n_free_blocks();
+    const auto id = cache.begin(prompt, below(2) == 0 ? 0 : prompt.n_tokens);
+    if (!id.ok()) {
+      EXPECT_EQ(id.error().code, ErrorCode::kDoesNotFit);
+      EXPECT_EQ(prompt.content, tokens);
+      EXPECT_EQ(cache.n_free_blocks(), n_free);
+      suspended.push_back(std::move(prompt));
+      return;
+    }
+    EXPECT_LE(cache.computed_tokens(*id), foreseen);
+    EXPECT_LT(cache.computed_tokens(*id), tokens.size());
+    n_cached += cache.computed_tokens(*id);
+    running.push_back({*id, tokens, salt});
+  };
+  const auto take_out = [&](size_t i) {
+    const Running taken = running[i];
+    running.erase(running.begin() + static_cast<ptrdiff_t>(i));
+    return taken;
+  };
+
+  for (int step = 0; step < 6000; ++step) {
+    const uint32_t action = below(16);
+    if (action < 4) {
+      begin(random_prompt());
+    } else if (action == 4 && !suspended.empty()) {
+      HashedPrompt prompt = std::move(suspended.back());
+      suspended.pop_back();
+      begin(std::move(prompt));
+    } else if (action == 5 && !running.empty()) {
+      cache.release(take_out(below(static_cast<uint32_t>(running.size()))).id);
+    } else if (action == 6 && !running.empty()) {
+      const Running ended = take_out(below(static_cast<uint32_t>(running.size())));
+      suspended.push_back(cache.suspend(ended.id));
+      EXPECT_EQ(suspended.back().content, ended.tokens);
+    } else if (action == 7 && pins.size() < 2) {
+      pins.push_back(cache.pin(random_prompt()));
+    } else if (action == 8 && !pins.empty()) {
+      cache.unpin(pins.back());
+      pins.pop_back();
+    } else if (action == 9) {
+      // A batch that fails: whoever was in it starts again.
+      const Transfers transfers = cache.take_transfers();
+      for (const SequenceId id : cache.finish_transfers(transfers.batch, false)) {
+        for (size_t i = 0; i < running.size(); ++i) {
+          if (running[i].id == id) suspended.push_back(cache.suspend(take_out(i--).id));
+        }
+      }
+    } else if (!running.empty()) {
+      // A step: blocks, then bytes, then a chunk of one sequence, then perhaps a sampled token.
+      Running& one = running[below(static_cast<uint32_t>(running.size()))];
+      const uint32_t computed = cache.computed_tokens(one.id);
+      const uint32_t known = static_cast<uint32_t>(one.tokens.size());
+      const uint32_t end = computed + below(known - computed + 1);
+      if (!cache.reserve(one.id, end).ok()) continue;
+      device.transfer();
+      if (below(8) == 0) {
+        cache.shrink(one.id, computed);  // the step failed
+      } else {
+        device.compute(one.id, one.tokens, one.salt, end);
+        if (end == known) {
+          one.tokens.push_back(below(3));
+          cache.append(one.id, {&one.tokens.back(), 1});
+        }
+      }
+      for (const Running& each : running) {
+        ASSERT_EQ(device.wrong_positions(each.id, each.tokens, each.salt), 0u) << "step " << step;
+      }
+    }
+    if (suspended.size() > 8) suspended.erase(suspended.begin());
+    EXPECT_WHOLE(cache);
+  }
+  for (const Running& each : running) cache.release(each.id);
+  for (const PinId pin : pins) cache.unpin(pin);
+  EXPECT_WHOLE(cache);
+  EXPECT_EQ(cache.pool().n_free(), cache.n_blocks());
+  EXPECT_EQ(n_cached > 1000, GetParam().options.reuse) << n_cached;
+}
+
+constexpr uint64_t kSlotBytes = 4 * 8;
+
+INSTANTIATE_TEST_SUITE_P(
+    All, KvCacheRandom,
+    testing::Values(RandomUse{"Plain", {.n_blocks = 24, .block_tokens = 4}},
+                    RandomUse{"Tight", {.n_blocks = 9, .block_tokens = 4}},
+                    RandomUse{"Collisions", {.n_blocks = 40, .block_tokens = 4, .hash_bits = 1}},
+                    RandomUse{"EightBitHashes",
+                              {.n_blocks = 200, .block_tokens = 2, .hash_bits = 8}},
+                    RandomUse{"HostTier",
+                              {.n_blocks = 16,
+                               .block_tokens = 4,
+                               .block_bytes = kSlotBytes,
+                               .host_bytes = kSlotBytes * 20}},
+                    RandomUse{"SmallHostTier",
+                              {.n_blocks = 12,
+                               .block_tokens = 4,
+                               .hash_bits = 8,
+                               .block_bytes = kSlotBytes,
+                               .host_bytes = kSlotBytes * 3}},
+                    RandomUse{"Unlimited", {.n_blocks = kUnlimitedBlocks, .block_tokens = 8}},
+                    RandomUse{"NoReuse", {.n_blocks = 24, .block_tokens = 4, .reuse = false}}),
+    [](const auto& test) { return test.param.name; });
+
+}  // namespace
+}  // namespace pumice
