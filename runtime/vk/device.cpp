@@ -48,6 +48,8 @@ Result<std::shared_ptr<Device>> Device::create(std::shared_ptr<Instance> instanc
   PUMICE_TRY(device->fn_, load_device_functions(instance_fn, device->device_));
   device->fn_.vkGetDeviceQueue(device->device_, device->plan_.queue_family, 0, &device->queue_);
 
+  if (device->plan_.compile_only) return device;
+
   VkSemaphoreTypeCreateInfo type{};
   type.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO;
   type.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE;
@@ -62,7 +64,7 @@ Result<std::shared_ptr<Device>> Device::create(std::shared_ptr<Instance> instanc
 
 Device::~Device() {
   if (device_ == VK_NULL_HANDLE || fn_.vkDestroyDevice == nullptr) return;
-  wait_idle();
+  if (!plan_.compile_only) wait_idle();
   for (Retired& retired : retired_) retired.destroy();
   if (timeline_) fn_.vkDestroySemaphore(device_, timeline_, nullptr);
   fn_.vkDestroyDevice(device_, nullptr);
@@ -72,6 +74,7 @@ Device::~Device() {
 }
 
 Result<uint64_t> Device::submit(std::span<const VkCommandBuffer> command_buffers) {
+  PUMICE_CHECK(!plan_.compile_only, "a device without hardware only compiles");
   std::vector<VkCommandBufferSubmitInfo> buffers(command_buffers.size());
   for (size_t i = 0; i < buffers.size(); ++i) {
     buffers[i].sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_SUBMIT_INFO;

@@ -180,6 +180,7 @@ Status PipelineLibrary::compile_one(Pipeline& pipeline) {
   subgroup.requiredSubgroupSize = pipeline.subgroup_size_;
   VkComputePipelineCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO;
+  if (capture_statistics_) info.flags = VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR;
   info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
   info.stage.pNext = pipeline.subgroup_size_ != 0 ? &subgroup : nullptr;
   info.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
@@ -228,6 +229,56 @@ Status PipelineLibrary::compile(const Progress& progress) {
   return prewarm(pending, [&](size_t n, size_t) {
     if (progress) progress(pending.size() + n, total);
   });
+}
+
+std::vector<const Pipeline*> PipelineLibrary::declared() const {
+  std::vector<const Pipeline*> result;
+  for (const Pipeline& pipeline : pipelines_) result.push_back(&pipeline);
+  return result;
+}
+
+Result<std::vector<PipelineStatistic>> PipelineLibrary::statistics(const Pipeline& pipeline) const {
+  const DeviceFunctions& fn = device_->fn();
+  if (!device_->plan().features.pipeline_executable_info ||
+      fn.vkGetPipelineExecutableStatisticsKHR == nullptr) {
+    return make_error(ErrorCode::kInternal, "{}: this device has no compiler statistics",
+                      pipeline.label());
+  }
+  // A compute pipeline is one executable.
+  VkPipelineExecutableInfoKHR info{};
+  info.sType = VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_INFO_KHR;
+  info.pipeline = pipeline.handle();
+  uint32_t count = 0;
+  VkResult result =
+      fn.vkGetPipelineExecutableStatisticsKHR(device_->handle(), &info, &count, nullptr);
+  VkPipelineExecutableStatisticKHR empty{};
+  empty.sType = VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_STATISTIC_KHR;
+  std::vector<VkPipelineExecutableStatisticKHR> rows(count, empty);
+  if (result == VK_SUCCESS) {
+    result = fn.vkGetPipelineExecutableStatisticsKHR(device_->handle(), &info, &count, rows.data());
+  }
+  if (result != VK_SUCCESS) {
+    return device_->error_of(result, "reading statistics of " + pipeline.label());
+  }
+  std::vector<PipelineStatistic> statistics;
+  for (const VkPipelineExecutableStatisticKHR& row : rows) {
+    double value = 0;
+    switch (row.format) {
+      case VK_PIPELINE_EXECUTABLE_STATISTIC_FORMAT_BOOL32_KHR:
+        value = row.value.b32;
+        break;
+      case VK_PIPELINE_EXECUTABLE_STATISTIC_FORMAT_INT64_KHR:
+        value = static_cast<double>(row.value.i64);
+        break;
+      case VK_PIPELINE_EXECUTABLE_STATISTIC_FORMAT_UINT64_KHR:
+        value = static_cast<double>(row.value.u64);
+        break;
+      default:
+        value = row.value.f64;
+    }
+    statistics.push_back({row.name, value});
+  }
+  return statistics;
 }
 
 Status PipelineLibrary::prewarm(std::span<Pipeline* const> pipelines, const Progress& progress) {

@@ -33,6 +33,9 @@ class Pipeline {
  public:
   /// "op.variant", the name profiles and `--json` print.
   const std::string& label() const { return label_; }
+  std::string_view module_name() const { return module_.name; }
+  /// Specialisation constants: (id, value).
+  std::span<const std::pair<uint32_t, uint32_t>> constants() const { return constants_; }
   VkPipeline handle() const { return handle_; }
   VkPipelineLayout layout() const { return layout_; }
   uint32_t push_bytes() const { return push_bytes_; }
@@ -55,6 +58,12 @@ struct PipelineRequest {
   std::vector<std::pair<uint32_t, uint32_t>> constants;  ///< specialisation (id, value)
   uint32_t push_bytes = 0;
   uint32_t subgroup_size = 0;  ///< required subgroup size; 0 lets the driver choose
+};
+
+/// What a driver's compiler says of a pipeline, in its own words ("VGPRs", "Spilled VGPRs", …).
+struct PipelineStatistic {
+  std::string name;
+  double value = 0;
 };
 
 /// The specialisation list of an interface struct (shaders/common/interface.h).
@@ -94,6 +103,15 @@ class PipelineLibrary {
   /// when the module has an obstacle, kInternal when the request contradicts the SPIR-V.
   Result<const Pipeline*> declare(const PipelineRequest& request);
 
+  /// Pipelines compiled from now on keep the compiler's statistics. Needs the feature
+  /// pipeline_executable_info.
+  void capture_statistics() { capture_statistics_ = true; }
+  /// Those of a compiled pipeline. Errors: kInternal when the driver gives none.
+  Result<std::vector<PipelineStatistic>> statistics(const Pipeline& pipeline) const;
+
+  /// Everything declared so far.
+  std::vector<const Pipeline*> declared() const;
+
   using Progress = std::function<void(size_t done, size_t total)>;
 
   /// Compile everything declared and not compiled, on up to one thread per core, and let drivers
@@ -122,6 +140,7 @@ class PipelineLibrary {
   std::set<std::string, std::less<>> rejected_;
   std::deque<Pipeline> pipelines_;
   std::vector<std::pair<uint32_t, VkPipelineLayout>> layouts_;
+  bool capture_statistics_ = false;
   size_t compiled_count_ = 0;
   size_t saved_count_ = 0;  // compiled_count_ when the cache was last saved
 };

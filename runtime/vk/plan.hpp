@@ -48,6 +48,9 @@ struct DevicePlan {
   PlanOptions limits;  ///< the options it was planned with
   DeviceClass device_class = DeviceClass::kGpu;
   Quirks quirks;
+  /// Set for a driver without hardware (RADV's null device): pipelines are compiled to learn what
+  /// its compiler makes of them, and nothing is allocated or submitted.
+  bool compile_only = false;
 
   DeviceFeatures features;              ///< to enable, exactly
   std::vector<std::string> extensions;  ///< to enable, exactly

@@ -139,9 +139,15 @@ void read_memory(const InstanceFunctions& fn, VkPhysicalDevice device, DeviceSna
   budget.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT;
   VkPhysicalDeviceMemoryProperties2 memory{};
   memory.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2;
-  if (has_budget) memory.pNext = &budget;
   fn.vkGetPhysicalDeviceMemoryProperties2(device, &memory);
   const VkPhysicalDeviceMemoryProperties& properties = memory.memoryProperties;
+  // RADV's null device crashes when asked for the budget of memory it has not (gfx1201).
+  const auto* heaps = properties.memoryHeaps;
+  if (has_budget && std::any_of(heaps, heaps + properties.memoryHeapCount,
+                                [](const VkMemoryHeap& heap) { return heap.size > 0; })) {
+    memory.pNext = &budget;
+    fn.vkGetPhysicalDeviceMemoryProperties2(device, &memory);
+  }
   for (uint32_t i = 0; i < properties.memoryHeapCount; ++i) {
     const VkMemoryHeap& heap = properties.memoryHeaps[i];
     out.heaps.push_back({heap.size, (heap.flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) != 0,

@@ -6,6 +6,7 @@
 #   lavapipe-22  Mesa 22.3 of Debian 12          lavapipe-26  Mesa 26 of trixie-backports, with a newer
 #   lavapipe-25  Mesa 25.0 of bookworm-backports              loader and validation layers
 #   swiftshader  the one inside Debian 12's chromium-common
+#   radv-FAMILY  AMD's compiler without a GPU: part of what lavapipe-25 fetches
 #
 # Debian packages are unpacked (verified with the archive key of this machine) under
 # ${PUMICE_DRIVER_CACHE:-${XDG_CACHE_HOME:-~/.cache}/pumice/drivers}/<driver>/; a driver that is there
@@ -125,7 +126,9 @@ architecture=$(dpkg --print-architecture 2>/dev/null || true)
 status=0
 [[ $# -gt 0 ]] || set -- "${driver_names[@]}"
 for driver in "$@"; do
-  is_driver "$driver" || { echo "fetch_drivers: unknown driver '$driver' (${driver_names[*]})" >&2; exit 2; }
+  is_driver "$driver" ||
+    { echo "fetch_drivers: unknown driver '$driver' (${driver_names[*]} ${compiler_names[*]})" >&2; exit 2; }
+  driver=$(driver_home "$driver")
   if driver_present "$driver"; then
     echo "present $driver $(driver_version "$driver")"
     continue

@@ -10,7 +10,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-default_rows=(format shell gpu-lavapipe-22 gpu-lavapipe-25 validation asan slow tidy)
+default_rows=(format shell gpu-lavapipe-22 gpu-lavapipe-25 validation amd-compile asan slow tidy)
 other_rows=(gpu-lavapipe-26 gpu-swiftshader validation-26 tsan)
 jobs=$(nproc)
 logs=build/matrix
@@ -59,6 +59,9 @@ run_row() {
       PUMICE_VALIDATION=1 test_on lavapipe-25 release -L 'gpu|model' -LE 'slow|matrix' ;;
     validation-26)
       PUMICE_VALIDATION=1 test_on lavapipe-26 release -L 'gpu|model' -LE 'slow|matrix' ;;
+    amd-compile)
+      build release
+      tests/compile_gate/compile_gate.py build/release/tests/compile_gate/pipeline_statistics ;;
     asan)
       sanitizer_environment
       test_on system asan -LE 'slow|matrix' ;;

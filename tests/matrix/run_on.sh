@@ -2,6 +2,7 @@
 # Run a program on one Vulkan driver.
 #
 #   tests/matrix/run_on.sh lavapipe-22|lavapipe-25|lavapipe-26|swiftshader|system program args…
+#   tests/matrix/run_on.sh radv-vega10|radv-navi21|radv-navi31|radv-gfx1201 program args…   compiles only
 #   tests/matrix/run_on.sh --from-env program args…      the driver named by PUMICE_TEST_DRIVER
 #
 # `system` (also an empty PUMICE_TEST_DRIVER) is whatever the machine offers. Given `ctest`, the driver
@@ -15,20 +16,22 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=tests/matrix/drivers.sh
 . "$here/drivers.sh"
 
-[[ $# -ge 2 ]] || { sed -n '2,6s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2; }
+[[ $# -ge 2 ]] || { sed -n '2,7s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2; }
 driver=$1
 shift
 [[ $driver != --from-env ]] || driver=${PUMICE_TEST_DRIVER:-system}
 [[ $driver != system ]] || exec "$@"
-is_driver "$driver" || { echo "run_on: unknown driver '$driver' (system ${driver_names[*]})" >&2; exit 2; }
+is_driver "$driver" ||
+  { echo "run_on: unknown driver '$driver' (system ${driver_names[*]} ${compiler_names[*]})" >&2; exit 2; }
 driver_present "$driver" || "$here/fetch_drivers.sh" "$driver" >&2
 
 export PUMICE_TEST_DRIVER=$driver
 if [[ $(basename "$1") == ctest ]]; then exec "$@"; fi
 
-folder=$cache/$driver
-[[ -e $folder/icd.json ]] || driver_manifest "$driver" >/dev/null
-export VK_DRIVER_FILES=$folder/icd.json VK_ICD_FILENAMES=$folder/icd.json  # new and old name
+folder=$cache/$(driver_home "$driver")
+manifest=$(driver_manifest "$driver")
+export VK_DRIVER_FILES=$manifest VK_ICD_FILENAMES=$manifest  # new and old name
+[[ $driver != radv-* ]] || export RADV_FORCE_FAMILY=${driver#radv-}
 # Compiled shaders stay per driver: lavapipe compiles at the first dispatch, every time without this.
 export MESA_SHADER_CACHE_DIR=${MESA_SHADER_CACHE_DIR:-$folder/shader-cache}
 mkdir -p "$MESA_SHADER_CACHE_DIR"

@@ -1,0 +1,133 @@
+// Compiles every pipeline the engine may declare and prints what the driver's compiler says of
+// each.
+//
+//   pipeline_statistics     one JSON object a line: pipeline, and the driver's statistics by name
+//
+// Nothing is allocated or submitted, so it runs on drivers without hardware (RADV's null device).
+// Exit 1 when a pipeline does not compile, or when a module that the device can run is declared by
+// no op here; the reason goes to stderr.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <set>
+
+#include "shaders/embedding/embedding.hpp"
+#include "shaders/flash_attention/flash_attention.hpp"
+#include "shaders/linear/linear.hpp"
+#include "shaders/rms_norm/rms_norm.hpp"
+#include "shaders/rope_kv/rope_kv.hpp"
+#include "shaders/sampling/sampling.hpp"
+#include "shaders/spirv.hpp"
+#include "shaders/swiglu/swiglu.hpp"
+#include "vk/device.hpp"
+
+namespace pumice {
+namespace {
+
+struct Heads {
+  uint32_t n_heads, n_kv_heads, head_dim;
+};
+// Llama 3 8B and 1B, Phi-3 mini, StableLM and Phi-2, Gemma 2B.
+constexpr Heads kHeads[] = {{32, 8, 128}, {32, 8, 64}, {32, 32, 96}, {32, 32, 80}, {8, 1, 256}};
+
+// A null device has no memory, which a plan needs to choose from.
+void give_memory(DeviceSnapshot& snapshot) {
+  if (!snapshot.memory_types.empty()) return;
+  constexpr uint32_t kHost = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT |
+                             VK_MEMORY_PROPERTY_HOST_COHERENT_BIT |
+                             VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
+  snapshot.heaps = {{.size_bytes = 16ull << 30, .device_local = true},
+                    {.size_bytes = 16ull << 30, .device_local = false}};
+  snapshot.memory_types = {{.heap = 0, .property_bits = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT},
+                           {.heap = 1, .property_bits = kHost}};
+}
+
+Result<std::shared_ptr<vk::Device>> open_device() {
+  PUMICE_TRY(Instance created, Instance::create());
+  auto instance = std::make_shared<Instance>(std::move(created));
+  PUMICE_TRY(std::vector<DeviceSnapshot> snapshots, instance->snapshots());
+  if (snapshots.empty()) return make_error(ErrorCode::kNoDevice, "the driver shows no device");
+  give_memory(snapshots[0]);
+  PUMICE_TRY(DevicePlan plan, plan_device(snapshots[0]));
+  plan.compile_only = true;
+  return vk::Device::create(instance, 0, snapshots[0], std::move(plan), {});
+}
+
+Status declare_all(vk::PipelineLibrary& pipelines) {
+  std::vector<const WeightType*> types;
+  for (const WeightType& type : weight_types()) {
+    if (type.has_codec()) types.push_back(&type);
+  }
+  for (const WeightType* type : types) {
+    PUMICE_TRY_STATUS(ops::Embedding::plan(pipelines, *type));
+  }
+  PUMICE_TRY_STATUS(ops::Linear::plan(pipelines, types));
+  PUMICE_TRY_STATUS(ops::RmsNorm::plan(pipelines));
+  PUMICE_TRY_STATUS(ops::Swiglu::plan(pipelines));
+  for (const auto variant : {ops::Sampling::Variant::kGreedy, ops::Sampling::Variant::kFull}) {
+    PUMICE_TRY_STATUS(ops::Sampling::plan(pipelines, variant));
+  }
+  for (const Heads& heads : kHeads) {
+    for (const KvType kv_type : {KvType::kF16, KvType::kF32}) {
+      const ops::RopeKv::Shape rope{.n_heads = heads.n_heads,
+                                    .n_kv_heads = heads.n_kv_heads,
+                                    .head_dim = heads.head_dim,
+                                    .rope_dims = heads.head_dim,
+                                    .kv_type = kv_type};
+      PUMICE_TRY_STATUS(ops::RopeKv::plan(pipelines, rope));
+      const ops::FlashAttention::Shape attention{.n_heads = heads.n_heads,
+                                                 .n_kv_heads = heads.n_kv_heads,
+                                                 .head_dim = heads.head_dim,
+                                                 .kv_type = kv_type};
+      PUMICE_TRY_STATUS(ops::FlashAttention::plan(pipelines, attention));
+    }
+  }
+  return {};
+}
+
+/// Every module that could run is declared, but for those that are for CPU drivers only.
+Status check_complete(const vk::PipelineLibrary& pipelines) {
+  std::set<std::string_view> declared;
+  for (const vk::Pipeline* pipeline : pipelines.declared())
+    declared.insert(pipeline->module_name());
+  for (const vk::ShaderModule& module : spirv_modules()) {
+    if (module.name.ends_with(".broadcast") || declared.contains(module.name)) continue;
+    if (pipelines.obstacle(module).empty()) {
+      return make_error(ErrorCode::kInternal,
+                        "no op declares the module {} here: add it to pipeline_statistics.cpp",
+                        module.name);
+    }
+  }
+  return {};
+}
+
+Status print_statistics() {
+  PUMICE_TRY(const std::shared_ptr<vk::Device> device, open_device());
+  vk::PipelineLibrary pipelines(device, "", spirv_hash());
+  pipelines.capture_statistics();
+  PUMICE_TRY_STATUS(declare_all(pipelines));
+  PUMICE_TRY_STATUS(check_complete(pipelines));
+  PUMICE_TRY_STATUS(pipelines.compile());
+  for (const vk::Pipeline* pipeline : pipelines.declared()) {
+    PUMICE_TRY(const auto statistics, pipelines.statistics(*pipeline));
+    std::string name = pipeline->label();
+    if (name != pipeline->module_name()) name += fmt::format(" {}", pipeline->module_name());
+    for (const auto& [id, value] : pipeline->constants()) name += fmt::format(" {}={}", id, value);
+    std::string line = fmt::format("{{\"pipeline\": \"{}\"", name);
+    for (const vk::PipelineStatistic& statistic : statistics) {
+      line += fmt::format(", \"{}\": {}", statistic.name, statistic.value);
+    }
+    fmt::print("{}}}\n", line);
+  }
+  return {};
+}
+
+}  // namespace
+}  // namespace pumice
+
+int main() {
+  const pumice::Status status = pumice::print_statistics();
+  if (status.ok()) return 0;
+  fmt::print(stderr, "pipeline_statistics: {}\n", status.error().message);
+  return 1;
+}
