@@ -86,6 +86,7 @@ Status logits(const LogitsOptions& options) {
   PUMICE_TRY(const uint32_t context_tokens,
              context_for(options.model, session.model->config(), n_tokens, 0));
   const EngineOptions engine_options{.kv_type = options.model.kv_type(),
+                                     .math = options.model.math_kind(),
                                      .context_tokens = context_tokens,
                                      .token_budget = options.model.token_budget,
                                      .chunk_tokens = options.model.chunk_tokens,

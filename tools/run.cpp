@@ -143,6 +143,7 @@ Status run(RunOptions options) {
       options.seed >= 0 ? static_cast<uint64_t>(options.seed) : std::random_device{}();
   options.sampling.seed = seed;
   EngineOptions engine_options{.kv_type = options.model.kv_type(),
+                               .math = options.model.math_kind(),
                                .token_budget = options.model.token_budget,
                                .chunk_tokens = options.model.chunk_tokens,
                                .greedy_only = is_plain_greedy(options.sampling),

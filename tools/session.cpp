@@ -25,10 +25,12 @@ void ModelOptions::add_to(CLI::App& app, const std::string& default_math,
       ->capture_default_str()
       ->check(CLI::Range(1u, 1u << 16));
   app.add_option("--math", math,
-                 "Arithmetic: auto (the fastest kernels of this device; today all are f32) or f32")
+                 "Arithmetic of matrix products: auto (the fastest of this device), f32, f16 (fp16 "
+                 "inputs, fp32 sums) or i8 (8-bit activations)")
       ->envname("PUMICE_MATH")
       ->capture_default_str()
-      ->check(CLI::IsMember({"auto", "f32"}));
+      ->check(
+          CLI::IsMember(std::vector<std::string>(ops::kMathNames.begin(), ops::kMathNames.end())));
   app.add_option("--cache-type-k,--ctk", kv_type_k, "-ctk: type of cached keys")
       ->envname("PUMICE_CACHE_TYPE_K")
       ->capture_default_str()
@@ -53,6 +55,8 @@ Status ModelOptions::validate() const {
   }
   return {};
 }
+
+ops::Math ModelOptions::math_kind() const { return ops::parse_math(math).value(); }
 
 KvType ModelOptions::kv_type() const { return kv_type_k == "f32" ? KvType::kF32 : KvType::kF16; }
 

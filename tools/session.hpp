@@ -28,6 +28,7 @@ struct ModelOptions {
   void add_to(CLI::App& app, const std::string& default_math, const std::string& default_kv);
   Status validate() const;
   KvType kv_type() const;
+  ops::Math math_kind() const;
 };
 
 /// A model file on a device, with its pipelines.

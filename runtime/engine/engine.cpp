@@ -93,7 +93,7 @@ Status Engine::allocate() {
 
   PUMICE_TRY(kv_, KvMemory::create(device_, kv_layout, n_blocks));
   PUMICE_TRY(decoder_, Decoder::plan(device_, *pipelines_, config, model_->weights,
-                                     options_.kv_type, limits));
+                                     options_.kv_type, options_.math, limits));
   PUMICE_TRY(args_, StepArgs::create(device_, capacity));
   PUMICE_TRY(greedy_sampling_, ops::Sampling::plan(*pipelines_, ops::Sampling::Variant::kGreedy));
   if (!options_.greedy_only) {

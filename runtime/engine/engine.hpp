@@ -30,6 +30,7 @@ namespace pumice {
 
 struct EngineOptions {
   KvType kv_type = KvType::kF16;
+  ops::Math math = ops::Math::kAuto;  ///< arithmetic of matrix products
   uint32_t context_tokens = 0;  ///< positions of one sequence; 0: what the model was trained for
   uint32_t n_sequences = 1;     ///< requests that run at once
   uint32_t token_budget = 512;  ///< tokens in a step

@@ -24,14 +24,14 @@ uint64_t Decoder::buffer_bytes(const ModelConfig& c, const DecoderLimits& limits
 
 Result<Decoder> Decoder::plan(const std::shared_ptr<vk::Device>& device,
                               vk::PipelineLibrary& pipelines, const ModelConfig& config,
-                              const ModelWeights& weights, KvType kv_type,
+                              const ModelWeights& weights, KvType kv_type, ops::Math math,
                               const DecoderLimits& limits) {
   Decoder decoder(
       config, weights, kv_type,
       vk::Arena(device, MemoryDomain::kDevice, "activations", buffer_bytes(config, limits)));
   PUMICE_TRY(decoder.embedding_, ops::Embedding::plan(pipelines, *weights.token_embd().type));
   PUMICE_TRY(decoder.rms_norm_, ops::RmsNorm::plan(pipelines));
-  PUMICE_TRY(decoder.linear_, ops::Linear::plan(pipelines, weights.matrix_types()));
+  PUMICE_TRY(decoder.linear_, ops::Linear::plan(pipelines, weights.matrix_types(), math));
   PUMICE_TRY(decoder.rope_kv_,
              ops::RopeKv::plan(pipelines, {.n_heads = config.n_heads,
                                            .n_kv_heads = config.n_kv_heads,

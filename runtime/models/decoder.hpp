@@ -51,10 +51,11 @@ struct DecoderStep {
 class Decoder {
  public:
   /// Declare pipelines and allocate activations and the rope table. `weights` must outlive the
-  /// decoder. Errors: kDoesNotFit, kInvalidArgument (a shape no kernel takes).
+  /// decoder. Errors: kDoesNotFit, kInvalidArgument (a shape no kernel takes, an arithmetic this
+  /// device has no kernel for).
   static Result<Decoder> plan(const std::shared_ptr<vk::Device>& device,
                               vk::PipelineLibrary& pipelines, const ModelConfig& config,
-                              const ModelWeights& weights, KvType kv_type,
+                              const ModelWeights& weights, KvType kv_type, ops::Math math,
                               const DecoderLimits& limits);
 
   /// Record a step: KV of its rows is written, and logits() holds n_logit_rows rows. The recorder

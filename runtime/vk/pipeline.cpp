@@ -105,7 +105,8 @@ Result<const Pipeline*> PipelineLibrary::declare(const PipelineRequest& request)
       request.label.empty() ? std::string(request.module.name) : request.label;
   for (const Pipeline& known : pipelines_) {
     if (known.module_.words.data() == request.module.words.data() && known.label_ == label &&
-        known.constants_ == request.constants && known.subgroup_size_ == request.subgroup_size) {
+        known.constants_ == request.constants && known.subgroup_size_ == request.subgroup_size &&
+        known.full_subgroups_ == request.full_subgroups) {
       return &known;
     }
   }
@@ -135,6 +136,7 @@ Result<const Pipeline*> PipelineLibrary::declare(const PipelineRequest& request)
   pipeline.constants_ = request.constants;
   pipeline.push_bytes_ = request.push_bytes;
   pipeline.subgroup_size_ = request.subgroup_size;
+  pipeline.full_subgroups_ = request.full_subgroups;
   pipeline.layout_ = layout;
   return &pipeline;
 }
@@ -182,6 +184,9 @@ Status PipelineLibrary::compile_one(Pipeline& pipeline) {
   info.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO;
   if (capture_statistics_) info.flags = VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR;
   info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
+  if (pipeline.full_subgroups_) {
+    info.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
+  }
   info.stage.pNext = pipeline.subgroup_size_ != 0 ? &subgroup : nullptr;
   info.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
   info.stage.module = module;

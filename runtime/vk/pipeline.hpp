@@ -47,6 +47,7 @@ class Pipeline {
   std::vector<std::pair<uint32_t, uint32_t>> constants_;  // (id, value)
   uint32_t push_bytes_ = 0;
   uint32_t subgroup_size_ = 0;
+  bool full_subgroups_ = false;
   VkPipeline handle_ = VK_NULL_HANDLE;
   VkPipelineLayout layout_ = VK_NULL_HANDLE;
 };
@@ -57,7 +58,8 @@ struct PipelineRequest {
   std::string label;                                     ///< profile name; module.name if empty
   std::vector<std::pair<uint32_t, uint32_t>> constants;  ///< specialisation (id, value)
   uint32_t push_bytes = 0;
-  uint32_t subgroup_size = 0;  ///< required subgroup size; 0 lets the driver choose
+  uint32_t subgroup_size = 0;   ///< required subgroup size; 0 lets the driver choose
+  bool full_subgroups = false;  ///< require full ones; workgroups are multiples of subgroup_size
 };
 
 /// What a driver's compiler says of a pipeline, in its own words ("VGPRs", "Spilled VGPRs", …).

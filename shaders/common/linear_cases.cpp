@@ -35,8 +35,19 @@ std::vector<std::byte> ordinary_blocks(const WeightType& type, std::mt19937& eng
   return blocks;
 }
 
-Result<PreparedOp> prepare(OpBed& bed, const WeightType& type, XPath path, const LinearShape& shape,
-                           const LinearPlanner& planner) {
+/// The most that rounding both factors to halves may change their product: nearest or toward zero,
+/// subnormals kept or flushed.
+double half_product_error(double x, double w) {
+  constexpr double kUnit = 0x1p-10;
+  constexpr double kSmallest = 0x1p-14;
+  const auto error = [](double value) {
+    return std::max(std::abs(value) * kUnit, std::abs(value) < kSmallest ? kSmallest : 0.0);
+  };
+  return std::abs(w) * error(x) + std::abs(x) * error(w);
+}
+
+Result<PreparedOp> prepare(OpBed& bed, const WeightType& type, const LinearShape& shape,
+                           const LinearVariant& variant) {
   const RandomWeights weights(type, shape.n, shape.k, 1);
   const PaddedInput x(shape.rows, shape.k);
   const WeightSource source = weights.source();
@@ -44,12 +55,12 @@ Result<PreparedOp> prepare(OpBed& bed, const WeightType& type, XPath path, const
              upload_weights(bed, std::span(&source, 1), bed.device()->plan().slab_bytes));
   PUMICE_TRY(const vk::BufferRange x_range, bed.input(x.values));
   PUMICE_TRY(const vk::BufferRange y_range, bed.output(uint64_t{shape.rows} * shape.n * 4));
-  PUMICE_TRY(const auto record, planner(bed, type, path));
+  PUMICE_TRY(const auto record, variant.planner(bed, type));
 
   Expectation y{.name = "y", .output = y_range, .reference = {}, .bound = {}, .words = {}};
   y.reference.resize(size_t{shape.rows} * shape.n);
   y.bound.resize(y.reference.size());
-  linear_reference(x, weights, 0, shape.n, y.reference, y.bound);
+  linear_reference(x, weights, variant.math, 0, shape.n, y.reference, y.bound);
   return PreparedOp{
       .record =
           [=, rows = shape.rows, n = shape.n, x_stride = x.stride](vk::Recorder& recorder) {
@@ -111,48 +122,53 @@ PaddedInput::PaddedInput(uint32_t n_rows, uint32_t n_cols)
   }
 }
 
-void linear_reference(const PaddedInput& x, const RandomWeights& weights, uint32_t first_col,
-                      uint32_t stride, std::vector<double>& expected, std::vector<double>& bound) {
+void linear_reference(const PaddedInput& x, const RandomWeights& weights, Math math,
+                      uint32_t first_col, uint32_t stride, std::vector<double>& expected,
+                      std::vector<double>& bound) {
   // A sum of k products, each addition and product rounded once to 24 bits, in any order: the error
   // is below lambda * sqrt(k + 1) * 2^-24 * sum |x||w| with probability 1 - 2 exp(-lambda^2 / 2)
   // per operation (Higham and Mary, "A new approach to probabilistic rounding error analysis",
   // 2019). The worst case, k + 1 in place of the root, would let a missing column of 4096 pass.
   constexpr double kLambda = 6;
-  const double relative = kLambda * std::sqrt(x.k + 1.0) * 0x1p-24;
+  const bool halves = math == Math::kF16;
+  // Matrix cores may cut the bits of aligned products off where an addition would round.
+  const double relative = kLambda * std::sqrt(x.k + 1.0) * (halves ? 0x1p-22 : 0x1p-24);
   for (uint32_t row = 0; row < x.rows; ++row) {
     for (uint32_t n = 0; n < weights.n_rows; ++n) {
       const float* a = &x.values[size_t{row} * x.stride];
       const float* b = &weights.values[size_t{n} * x.k];
       double sum = 0;
       double magnitude = 0;
+      double input_error_squares = 0;
       for (uint32_t i = 0; i < x.k; ++i) {
         const double product = double{a[i]} * b[i];
         sum += product;
         magnitude += std::abs(product);
+        if (halves) input_error_squares += std::pow(half_product_error(a[i], b[i]), 2);
       }
       const size_t at = size_t{row} * stride + first_col + n;
       expected[at] = sum;
-      bound[at] = relative * magnitude;
+      // Independent errors of at most c_i: their sum is below lambda * sqrt(sum c_i^2) (Hoeffding).
+      bound[at] = relative * magnitude + kLambda * std::sqrt(input_error_squares);
     }
   }
 }
 
 std::vector<OpCase> linear_cases_of(std::string_view op, std::span<const LinearShape> shapes,
-                                    const LinearPlanner& planner) {
+                                    std::span<const LinearVariant> variants) {
   std::vector<OpCase> cases;
   for (const WeightType* type : linear_types()) {
-    for (const XPath path : {XPath::kPortable, XPath::kBroadcast}) {
-      const bool broadcast = path == XPath::kBroadcast;
+    for (const LinearVariant& variant : variants) {
       for (LinearShape shape : shapes) {
         shape.k = round_up(shape.k, type->block_elements);
-        cases.push_back(
-            {.op = std::string(op),
-             .name =
-                 fmt::format("{} {} rows={} n={} k={}", type->name,
-                             broadcast ? "broadcast" : "portable", shape.rows, shape.n, shape.k),
-             .prepare = [=](OpBed& bed) { return prepare(bed, *type, path, shape, planner); },
-             .supported =
-                 [=](const DevicePlan& plan) { return !broadcast || broadcast_supported(plan); }});
+        cases.push_back({.op = std::string(op),
+                         .name = fmt::format("{} {} rows={} n={} k={}", type->name, variant.name,
+                                             shape.rows, shape.n, shape.k),
+                         .prepare = [=](OpBed& bed) { return prepare(bed, *type, shape, variant); },
+                         .supported =
+                             [=](const DevicePlan& plan) {
+                               return !variant.supported || variant.supported(plan, *type);
+                             }});
       }
     }
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "shaders/common/linear_args.hpp"
+#include "shaders/common/math.hpp"
 #include "shaders/op_case.hpp"
 
 namespace pumice::ops {
@@ -55,17 +56,26 @@ struct PaddedInput {
   std::vector<float> values;
 };
 
-/// Reference and bound of x · Wᵀ, written to columns [first_col, first_col + weights.n_rows) of
-/// matrices with `stride` columns.
-void linear_reference(const PaddedInput& x, const RandomWeights& weights, uint32_t first_col,
-                      uint32_t stride, std::vector<double>& expected, std::vector<double>& bound);
+/// Reference and bound of x · Wᵀ in `math`, written to columns [first_col, first_col +
+/// weights.n_rows) of matrices with `stride` columns.
+void linear_reference(const PaddedInput& x, const RandomWeights& weights, Math math,
+                      uint32_t first_col, uint32_t stride, std::vector<double>& expected,
+                      std::vector<double>& bound);
 
 /// Plan something that can record LinearArgs on the bed.
 using LinearPlanner = std::function<Result<std::function<void(vk::Recorder&, const LinearArgs&)>>(
-    OpBed&, const WeightType&, XPath)>;
+    OpBed&, const WeightType&)>;
 
-/// Cases of every type on both paths for shapes [i] of every type.
+/// One way of computing, tested on its own.
+struct LinearVariant {
+  std::string name;
+  Math math = Math::kF32;
+  LinearPlanner planner;
+  std::function<bool(const DevicePlan&, const WeightType&)> supported = {};  ///< empty: everywhere
+};
+
+/// Cases of every type and variant for shapes [i] of every type.
 std::vector<OpCase> linear_cases_of(std::string_view op, std::span<const LinearShape> shapes,
-                                    const LinearPlanner& planner);
+                                    std::span<const LinearVariant> variants);
 
 }  // namespace pumice::ops

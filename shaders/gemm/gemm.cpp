@@ -1,54 +1,57 @@
 #include "shaders/gemm/gemm.hpp"
 
+#include <fmt/ranges.h>
+
 #include "shaders/gemm/gemm.h"
 #include "shaders/spirv.hpp"
 
 namespace pumice::ops {
-namespace {
 
-GemmSpec tuned(const DevicePlan& plan, XPath path) {
-  // lavapipe 25.0.7, GFLOP/s a core (of 23 for dependent multiplications and additions) by
-  // tile_rows x lane_cols: 16x2 22.4, 8x4 22.4, 8x2 19.8, 16x1 18.2; Q4_K 19.4, 18.7, 15.9, 15.7.
-  // Compile time 0.2 s for 16x2, 0.1 s for half of it.
-  if (path == XPath::kBroadcast) return {.workgroup_size = 64, .tile_rows = 16, .lane_cols = 2};
-  // On lavapipe 25.0 compile time is quadratic in tile_rows (16: 7 s, 4: 0.6 s) and speed is the
-  // same.
-  if (plan.device_class == DeviceClass::kCpu) return {.workgroup_size = 64, .tile_rows = 4};
-  // Not measured on a GPU yet. RADV compiles it to 128-144 registers without spills (navi21,
-  // navi31, vega10).
-  return {.workgroup_size = 128, .tile_rows = 16, .lane_cols = 2};
-}
-
-}  // namespace
-
-Result<Gemm> Gemm::plan(vk::PipelineLibrary& pipelines, const WeightType& type, XPath path) {
-  const DevicePlan& device = pipelines.device()->plan();
-  const bool broadcast = path == XPath::kBroadcast;
-  if (broadcast && !broadcast_supported(device)) {
-    return make_error(ErrorCode::kInvalidArgument,
-                      "gemm: this device has no broadcast path; use the portable one");
+Result<Gemm> Gemm::plan(vk::PipelineLibrary& pipelines, const WeightType& type,
+                        std::span<const GemmVariant> candidates) {
+  std::vector<std::string> obstacles;
+  for (const GemmVariant& variant : candidates) {
+    const std::string name = linear_module_name("gemm", type, variant.name);
+    const Result<vk::ShaderModule> module = find_spirv(name);
+    const std::string obstacle = !variant.obstacle.empty() ? variant.obstacle
+                                 : module.ok()             ? pipelines.obstacle(*module)
+                                                           : "it is not in this build";
+    if (!obstacle.empty()) {
+      obstacles.push_back(fmt::format("{}: {}", name, obstacle));
+      continue;
+    }
+    Gemm op;
+    op.math_ = variant.math;
+    op.tiles_ = variant.tiles;
+    for (const GemmTile& tile : variant.tiles) {
+      PUMICE_TRY(
+          const vk::Pipeline* pipeline,
+          pipelines.declare({.module = *module,
+                             .label = variant.tiles.size() == 1
+                                          ? name
+                                          : fmt::format("{}.{}x{}", name, tile.rows, tile.cols),
+                             .constants = tile.constants,
+                             .push_bytes = sizeof(GemmPush),
+                             .subgroup_size = variant.subgroup_size,
+                             .full_subgroups = variant.full_subgroups}));
+      op.pipelines_.push_back(pipeline);
+    }
+    return op;
   }
-  PUMICE_TRY(const vk::ShaderModule module,
-             find_spirv(linear_module_name("gemm", type, broadcast ? "broadcast" : "shared")));
-  const GemmSpec spec = tuned(device, path);
-  Gemm op;
-  PUMICE_TRY(op.pipeline_,
-             pipelines.declare({.module = module,
-                                .label = {},
-                                .constants = linear_constants(device, path, spec),
-                                .push_bytes = sizeof(GemmPush),
-                                .subgroup_size = broadcast ? device.subgroup_size : 0}));
-  op.tile_rows_ = spec.tile_rows;
-  op.tile_cols_ = spec.workgroup_size * spec.lane_cols;
-  return op;
+  return make_error(ErrorCode::kInvalidArgument,
+                    "no matrix product of that kind on this device ({})",
+                    obstacles.empty() ? "this version has no kernel for it"
+                                      : fmt::format("{}", fmt::join(obstacles, "; ")));
 }
 
 void Gemm::record(vk::Recorder& recorder, const LinearArgs& args) const {
   check_linear_args(args);
   for (const WeightMatrixPart& part : args.weights.parts) {
-    const vk::Grid grid{(args.rows + tile_rows_ - 1) / tile_rows_,
-                        (part.n_rows + tile_cols_ - 1) / tile_cols_};
-    recorder.dispatch(*pipeline_, linear_push<GemmPush>(args, part), grid,
+    const size_t choice = choose_gemm_tile(tiles_, args.rows, part.n_rows);
+    const GemmTile& tile = tiles_[choice];
+    const vk::Grid grid{(args.rows + tile.rows - 1) / tile.rows,
+                        (part.n_rows + tile.cols - 1) / tile.cols};
+    recorder.dispatch(*pipelines_[choice], linear_push<GemmPush>(args, part), grid,
                       {vk::reads(part.range), linear_reads_x(args), linear_writes_y(args, part)},
                       linear_cost(args, part));
   }

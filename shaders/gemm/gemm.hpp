@@ -4,23 +4,29 @@
 
 #include "base/result.hpp"
 #include "shaders/common/linear_args.hpp"
+#include "shaders/gemm/gemm_variants.hpp"
 #include "vk/pipeline.hpp"
 
 namespace pumice::ops {
 
 class Gemm {
  public:
-  /// Declare the one pipeline of a weight type. Errors: kInvalidArgument when this build or device
-  /// lacks the path.
-  static Result<Gemm> plan(vk::PipelineLibrary& pipelines, const WeightType& type, XPath path);
+  /// Declare the pipelines of the first candidate (see gemm_variants) that this build has and the
+  /// device can run: one for each of its tiles. Errors: kInvalidArgument saying of each candidate
+  /// why it cannot run.
+  static Result<Gemm> plan(vk::PipelineLibrary& pipelines, const WeightType& type,
+                           std::span<const GemmVariant> candidates);
 
   /// One dispatch for each part of the matrix, which must be of the planned type.
   void record(vk::Recorder& recorder, const LinearArgs& args) const;
 
+  /// The arithmetic of the chosen variant.
+  Math math() const { return math_; }
+
  private:
-  const vk::Pipeline* pipeline_ = nullptr;
-  uint32_t tile_rows_ = 0;
-  uint32_t tile_cols_ = 0;
+  Math math_ = Math::kF32;
+  std::vector<GemmTile> tiles_;
+  std::vector<const vk::Pipeline*> pipelines_;  // of tiles_
 };
 
 }  // namespace pumice::ops

@@ -7,14 +7,24 @@ std::vector<OpCase> gemv_cases() {
   constexpr LinearShape kShapes[] = {{1, 1, 32},    {1, 512, 4096}, {1, 65, 172}, {2, 7, 96},
                                      {3, 33, 256},  {4, 100, 512},  {5, 32, 64},  {6, 33, 2816},
                                      {7, 100, 300}, {8, 257, 512}};
-  return linear_cases_of(
-      "gemv", kShapes,
-      [](OpBed& bed, const WeightType& type,
-         XPath path) -> Result<std::function<void(vk::Recorder&, const LinearArgs&)>> {
-        PUMICE_TRY(const Gemv op, Gemv::plan(bed.pipelines(), type, path));
-        return std::function(
-            [op](vk::Recorder& recorder, const LinearArgs& args) { op.record(recorder, args); });
-      });
+  std::vector<LinearVariant> variants;
+  for (const XPath path : {XPath::kPortable, XPath::kBroadcast}) {
+    LinearVariant variant;
+    variant.name = path == XPath::kBroadcast ? "broadcast" : "portable";
+    variant.planner = [path](OpBed& bed, const WeightType& type)
+        -> Result<std::function<void(vk::Recorder&, const LinearArgs&)>> {
+      PUMICE_TRY(const Gemv op, Gemv::plan(bed.pipelines(), type, path));
+      return std::function(
+          [op](vk::Recorder& recorder, const LinearArgs& args) { op.record(recorder, args); });
+    };
+    if (path == XPath::kBroadcast) {
+      variant.supported = [](const DevicePlan& plan, const WeightType&) {
+        return broadcast_supported(plan);
+      };
+    }
+    variants.push_back(std::move(variant));
+  }
+  return linear_cases_of("gemv", kShapes, variants);
 }
 
 }  // namespace pumice::ops

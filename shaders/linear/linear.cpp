@@ -3,13 +3,17 @@
 namespace pumice::ops {
 
 Result<Linear> Linear::plan(vk::PipelineLibrary& pipelines,
-                            std::span<const WeightType* const> types, XPath path) {
+                            std::span<const WeightType* const> types, Math math, XPath path) {
+  const auto variants = gemm_variants(pipelines.device()->plan(), math, path);
   Linear op;
   for (const WeightType* type : types) {
     if (op.kernels_.contains(type)) continue;
-    PUMICE_TRY(const Gemm gemm, Gemm::plan(pipelines, *type, path));
+    const Result<Gemm> gemm = Gemm::plan(pipelines, *type, variants);
+    if (!gemm.ok()) {
+      return make_error(gemm.error().code, "--math {}: {}", math_name(math), gemm.error().message);
+    }
     PUMICE_TRY(const Gemv gemv, Gemv::plan(pipelines, *type, path));
-    op.kernels_.emplace(type, Kernels{gemm, gemv});
+    op.kernels_.emplace(type, Kernels{*gemm, gemv});
   }
   return op;
 }

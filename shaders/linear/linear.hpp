@@ -16,14 +16,16 @@ class Linear {
  public:
   using Args = LinearArgs;
 
-  /// Declare the pipelines for these weight types (repeats are fine): one of gemm and four of gemv
-  /// each. `path` is tuned_x_path() of the device except in tests. Errors: kInvalidArgument for a
-  /// type without shaders or a path the device lacks.
+  /// Declare the pipelines for these weight types (repeats are fine): four of gemv each and one of
+  /// gemm for each of its tile sizes. Products of gemm are computed as `math` says; gemv is fp32,
+  /// whatever it says. `path` is tuned_x_path() of the device except in tests. Errors:
+  /// kInvalidArgument for a type without shaders, a path the device lacks, or an arithmetic that
+  /// was asked for and that no kernel of gemm has here; never for lack of one with kAuto.
   static Result<Linear> plan(vk::PipelineLibrary& pipelines,
-                             std::span<const WeightType* const> types, XPath path);
+                             std::span<const WeightType* const> types, Math math, XPath path);
   static Result<Linear> plan(vk::PipelineLibrary& pipelines,
-                             std::span<const WeightType* const> types) {
-    return plan(pipelines, types, tuned_x_path(pipelines.device()->plan()));
+                             std::span<const WeightType* const> types, Math math = Math::kAuto) {
+    return plan(pipelines, types, math, tuned_x_path(pipelines.device()->plan()));
   }
 
   /// One dispatch for each part of the matrix. Its type must be among the planned ones.

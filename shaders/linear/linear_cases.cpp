@@ -21,14 +21,14 @@ Result<PreparedOp> prepare(OpBed& bed, uint32_t rows, uint64_t part_bytes) {
   PUMICE_TRY(const vk::BufferRange x_range, bed.input(x.values));
   PUMICE_TRY(const vk::BufferRange y_range, bed.output(uint64_t{rows} * stride * 4));
   const WeightType* types[] = {q.type, v.type, q.type};
-  PUMICE_TRY(const Linear op, Linear::plan(bed.pipelines(), types));
+  PUMICE_TRY(const Linear op, Linear::plan(bed.pipelines(), types, Math::kF32));
 
   Expectation y{.name = "y", .output = y_range, .reference = {}, .bound = {}, .words = {}};
   y.reference.resize(size_t{rows} * stride);
   y.bound.resize(y.reference.size());
-  linear_reference(x, q, 0, stride, y.reference, y.bound);
-  linear_reference(x, k, q.n_rows, stride, y.reference, y.bound);
-  linear_reference(x, v, q.n_rows + k.n_rows, stride, y.reference, y.bound);
+  linear_reference(x, q, Math::kF32, 0, stride, y.reference, y.bound);
+  linear_reference(x, k, Math::kF32, q.n_rows, stride, y.reference, y.bound);
+  linear_reference(x, v, Math::kF32, q.n_rows + k.n_rows, stride, y.reference, y.bound);
   return PreparedOp{.record =
                         [=, x_stride = x.stride](vk::Recorder& recorder) {
                           LinearArgs args{.weights = qk->matrix,

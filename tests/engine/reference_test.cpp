@@ -31,13 +31,17 @@ class Reference : public test::EngineTest, public ::testing::WithParamInterface<
 TEST_P(Reference, LogitsAgreeWithF32Kv) {
   const auto tokens = json_.at("tokens").get<std::vector<TokenId>>();
   const auto expected = test::read_floats(stem_.string() + ".f32");
-  EXPECT_LE(test::nmse(logits(model_, tokens, {.kv_type = KvType::kF32}), expected), kF32Bound);
+  EXPECT_LE(test::nmse(logits(model_, tokens, {.kv_type = KvType::kF32, .math = ops::Math::kF32}),
+                       expected),
+            kF32Bound);
 }
 
 TEST_P(Reference, LogitsAgreeWithF16Kv) {
   const auto tokens = json_.at("tokens").get<std::vector<TokenId>>();
   const auto expected = test::read_floats(stem_.string() + ".f32");
-  EXPECT_LE(test::nmse(logits(model_, tokens, {.kv_type = KvType::kF16}), expected), kF16KvBound);
+  EXPECT_LE(test::nmse(logits(model_, tokens, {.kv_type = KvType::kF16, .math = ops::Math::kF32}),
+                       expected),
+            kF16KvBound);
 }
 
 TEST_P(Reference, LongSequencesAgreeInChunks) {
@@ -47,7 +51,8 @@ TEST_P(Reference, LongSequencesAgreeInChunks) {
   const auto positions = sequence.at("positions").get<std::vector<size_t>>();
   const auto expected = test::read_floats(stem_.string() + ".long.f32");
   for (const uint32_t chunk : {64u, 512u}) {
-    const auto all = logits(model_, tokens, {.kv_type = KvType::kF32, .chunk_tokens = chunk});
+    const auto all = logits(
+        model_, tokens, {.kv_type = KvType::kF32, .math = ops::Math::kF32, .chunk_tokens = chunk});
     const size_t n_vocab = model_->config().n_vocab;
     ASSERT_EQ(all.size(), tokens.size() * n_vocab);
     std::vector<float> chosen;

@@ -23,7 +23,7 @@ class LinearChoice : public ::testing::Test {
     const auto x = *bed.input(std::vector<float>(rows * 256));
     const auto y = *bed.output(rows * 96 * 4);
     const WeightType* types[] = {weights.type};
-    const Result<Linear> linear = Linear::plan(pipelines, types, path);
+    const Result<Linear> linear = Linear::plan(pipelines, types, Math::kF32, path);
     EXPECT_TRUE(linear.ok());
     EXPECT_TRUE(pipelines.compile().ok());
     vk::Recorder recorder(device);
@@ -58,11 +58,27 @@ TEST_F(LinearChoice, DispatchesOnceForEachPartWithoutBarriers) {
   EXPECT_EQ(labels(device, XPath::kPortable, 1, 5000).size(), 3u);
 }
 
+TEST(LinearPlan, RefusesAnArithmeticThatTheDeviceHasNoKernelFor) {
+  PUMICE_REQUIRE_DEVICE(device);
+  vk::PipelineLibrary pipelines(device, "", spirv_hash());
+  const WeightType* types[] = {&weight_type("Q8_0")};
+  for (const Math math : {Math::kF16, Math::kI8}) {
+    const auto variants = gemm_variants(device->plan(), math, XPath::kPortable);
+    const Result<Gemm> gemm = Gemm::plan(pipelines, *types[0], variants);
+    const Result<Linear> linear = Linear::plan(pipelines, types, math);
+    EXPECT_EQ(linear.ok(), gemm.ok());
+    if (linear.ok()) continue;
+    EXPECT_EQ(linear.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_EQ(linear.error().message.rfind("--math " + std::string(math_name(math)), 0), 0u)
+        << linear.error().message;
+  }
+}
+
 TEST(LinearPlan, ComesToFivePipelinesForATypeHoweverOftenItIsNamed) {
   PUMICE_REQUIRE_DEVICE(device);
   vk::PipelineLibrary pipelines(device, "", spirv_hash());
   const WeightType* types[] = {&weight_type("Q8_0"), &weight_type("Q8_0")};
-  ASSERT_TRUE(Linear::plan(pipelines, types).ok());
+  ASSERT_TRUE(Linear::plan(pipelines, types, Math::kF32).ok());
   ASSERT_TRUE(pipelines.compile().ok());
   EXPECT_EQ(pipelines.compiled_count(), 5u);
 }

@@ -1,0 +1,42 @@
+// The ways a device has of computing gemm: policy from its plan alone, tested on snapshots.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "shaders/common/linear_args.hpp"
+#include "shaders/common/math.hpp"
+
+namespace pumice::ops {
+
+/// One specialisation: what a workgroup computes of y and the constants that make it so.
+struct GemmTile {
+  uint32_t rows = 0;
+  uint32_t cols = 0;
+  std::vector<std::pair<uint32_t, uint32_t>> constants = {};  ///< (id, value)
+  uint32_t workgroup_size = 0;                                ///< invocations
+  uint32_t shared_bytes = 0;                                  ///< 0: below the floor's 16 KiB
+};
+
+/// An algorithm: the modules "gemm.<type>.<name>" of every weight type.
+struct GemmVariant {
+  std::string_view name;
+  Math math = Math::kF32;            ///< its arithmetic; never kAuto
+  uint32_t subgroup_size = 0;        ///< to require; 0: any
+  bool full_subgroups = false;       ///< to require
+  std::vector<GemmTile> tiles = {};  ///< by rising size; none if there is an obstacle
+  std::string obstacle = {};         ///< what of the plan forbids it, "it needs …"
+};
+
+/// Variants that compute as precisely as `math` asks, best first. With kAuto and kF32 the last one
+/// runs everywhere; the others name only variants of that arithmetic. `path` is the best way for
+/// activations to reach fp32 kernels.
+std::vector<GemmVariant> gemm_variants(const DevicePlan& plan, Math math, XPath path);
+
+/// Which of a variant's tiles to use for y of `rows` × `n`.
+size_t choose_gemm_tile(std::span<const GemmTile> tiles, uint32_t rows, uint32_t n);
+
+}  // namespace pumice::ops
