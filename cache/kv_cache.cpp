@@ -35,7 +35,7 @@ KvCache::KvCache(const KvCacheOptions& options)
       hasher_(options.hash_bits),
       pool_(options.n_blocks),
       index_(block_words_, options.n_blocks == kUnlimitedBlocks ? 0 : options.n_blocks),
-      host_(options.block_bytes, options.host_bytes) {
+      host_{SlotTier(SlotTier::slots_for(options.block_bytes, options.host_bytes)), {}} {
   PUMICE_CHECK(options.block_tokens > 0, "a block of no tokens");
 }
 
@@ -243,13 +243,14 @@ void KvCache::take_blocks(SequenceId id, const Match& match, uint32_t n_blocks) 
   };
   for (const NodeId node : match.chain) begun.blocks.push_back(hold(node));
   const BlockId tail_source = match.tail.node == kNoNode ? kNoBlock : hold(match.tail.node);
-  const auto restore_from_tier = [&](NodeId node) { return index_.node(node).host_slot; };
+  const auto hold_slot = [&](NodeId node) {
+    const auto [tier, slot] = nearest_slot(node);
+    slots(tier).hold(slot);
+  };
   for (size_t i = 0; i < match.chain.size(); ++i) {
-    if (begun.blocks[i] == kNoBlock) host_.hold(restore_from_tier(match.chain[i]));
+    if (begun.blocks[i] == kNoBlock) hold_slot(match.chain[i]);
   }
-  if (match.tail.node != kNoNode && tail_source == kNoBlock) {
-    host_.hold(restore_from_tier(match.tail.node));
-  }
+  if (match.tail.node != kNoNode && tail_source == kNoBlock) hold_slot(match.tail.node);
   for (size_t i = 0; i < match.chain.size(); ++i) {
     if (begun.blocks[i] != kNoBlock) continue;
     begun.blocks[i] = take_block();
@@ -435,13 +436,95 @@ uint32_t KvCache::n_free_blocks() const {
 }
 
 void KvCache::forget_device() {
-  while (!batches_.empty()) {
-    (void)finish_transfers(batches_.front().transfers.batch, false);
+  for (const Sequence& each : sequences_) {
+    PUMICE_CHECK(!each.live, "the device is forgotten while sequences live");
+  }
+  for (; !batches_.empty(); batches_.pop_front()) {
+    (void)finish(batches_.front(), TransferFailures{.all = true});
   }
   for (BlockId block = 0; block < pool_.n_blocks(); ++block) {
-    PUMICE_CHECK(pool_.references(block) == 0, "the device is forgotten while blocks are in use");
+    PUMICE_CHECK(pool_.references(block) == 0, "the device is forgotten while blocks are pinned");
     if (index_.node_of(block) != kNoNode) uncache(block);
   }
+}
+
+// ---- the prompt cache file
+
+Status KvCache::open_prompt_cache(const std::filesystem::path& path, uint64_t limit_bytes) {
+  PUMICE_CHECK(!file_.slots.exists(), "a second prompt cache file");
+  if (options_.keyed || !options_.reuse || options_.block_bytes == 0) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "a prompt cache file needs a cache of tokens, with reuse, and block_bytes");
+  }
+  PUMICE_TRY(file_, FileTier::open(path,
+                                   {.model = options_.model,
+                                    .layout = options_.layout,
+                                    .block_tokens = options_.block_tokens,
+                                    .block_bytes = options_.block_bytes},
+                                   limit_bytes));
+  const PromptCacheFile* opened = file_.opened();
+  if (opened == nullptr || opened->n_records() == 0) return {};
+  const BlockHash root_hash = hasher_.root(options_.model, "");
+  const NodeId root = index_.find_or_add_root(options_.model, "", root_hash);
+  index_.refer(root);
+  const uint32_t n_records =
+      std::min(opened->n_records(), file_.slots.unlimited() ? UINT32_MAX : file_.slots.n_slots());
+  std::vector<NodeId> nodes(n_records, kNoNode);
+  for (uint32_t i = 0; i < n_records; ++i) {
+    const uint32_t parent_record = opened->record(i).parent;
+    const NodeId parent = parent_record == PromptCacheFile::kNoParent ? root : nodes[parent_record];
+    const std::span<const uint32_t> content = opened->tokens(i);
+    BlockHash hash;
+    if (content.size() == block_words_) {
+      hash = hasher_.child(index_.node(parent).hash, content);
+      nodes[i] = index_.find(hash, parent, content);
+    }
+    if (nodes[i] == kNoNode) nodes[i] = index_.add(hash, parent, content);
+    index_.refer(nodes[i]);
+  }
+  // Used last is given up last: children, which come later, before their parents.
+  for (uint32_t i = n_records; i-- > 0;) {
+    if (index_.node(nodes[i]).file_slot == kNowhere) {
+      const SlotTier::Placed placed = file_.slots.put(nodes[i]);
+      index_.set_file_slot(nodes[i], placed.slot);
+      file_.adopt(placed.slot, i);
+    }
+    index_.unrefer(nodes[i]);
+  }
+  index_.unrefer(root);
+  return {};
+}
+
+std::vector<KvCache::CachedBlock> KvCache::cached_blocks() const {
+  std::vector<CachedBlock> blocks;
+  const NodeId root = index_.find_root(options_.model, "");
+  if (root == kNoNode) return blocks;
+  std::vector<std::pair<NodeId, size_t>> open = {{root, CachedBlock::kNone}};
+  while (!open.empty()) {
+    const auto [parent, position] = open.back();
+    open.pop_back();
+    for (const NodeId id : index_.children(parent)) {
+      const PrefixNode& node = index_.node(id);
+      if (!node.has_bytes()) continue;
+      open.emplace_back(id, blocks.size());
+      blocks.push_back({position, index_.content(id), node.block, node.host_slot, node.file_slot});
+    }
+  }
+  return blocks;
+}
+
+CacheLedger KvCache::ledger() const {
+  const uint64_t block_bytes = options_.block_bytes;
+  uint64_t host_bytes = 0;
+  for (const auto& memory : host_.memory) host_bytes += memory ? block_bytes : 0;
+  return {.device_bytes = pool_.n_blocks() * block_bytes,
+          .device_used_bytes = (pool_.n_blocks() - pool_.n_free()) * block_bytes,
+          .device_cached_bytes = index_.n_attached() * block_bytes,
+          .host_bytes = host_bytes,
+          .host_limit_bytes = host_.slots.n_slots() * block_bytes,
+          .file_bytes = file_.slots.n_used() * block_bytes,
+          .file_limit_bytes = file_.limit_bytes(),
+          .index_bytes = index_.memory_bytes()};
 }
 
 }  // namespace pumice

@@ -27,17 +27,21 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <filesystem>
+#include <memory>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.hpp"
 #include "cache/block_hash.hpp"
 #include "cache/block_pool.hpp"
+#include "cache/file_tier.hpp"
 #include "cache/hashed_prompt.hpp"
-#include "cache/host_tier.hpp"
 #include "cache/miss_memory.hpp"
 #include "cache/prefix_index.hpp"
+#include "cache/slot_tier.hpp"
 #include "cache/transfers.hpp"
 
 namespace pumice {
@@ -49,6 +53,7 @@ struct KvCacheOptions {
   bool keyed = false;
   bool reuse = true;  ///< false: nothing is ever found again
   ModelFingerprint model;
+  uint64_t layout = 0;       ///< of KV bytes in a block; opaque, for the prompt cache file
   uint32_t hash_bits = 128;  ///< fewer, to test collisions
   uint64_t block_bytes = 0;  ///< of one block; needed with tiers
   uint64_t host_bytes = 0;   ///< host memory for evicted blocks; 0: none
@@ -68,6 +73,18 @@ struct CacheStats {
   uint64_t evicted_blocks = 0;             ///< cached contents that left the device
   uint64_t saved_blocks = 0;               ///< of those, to host memory
   uint64_t misses[kMissReasonCount] = {};  ///< by MissReason
+};
+
+/// All bytes the cache answers for.
+struct CacheLedger {
+  uint64_t device_bytes = 0;         ///< of the pool
+  uint64_t device_used_bytes = 0;    ///< of those, in use by sequences and pins
+  uint64_t device_cached_bytes = 0;  ///< of those, findable, in use or not
+  uint64_t host_bytes = 0;           ///< taken from the system for evicted blocks
+  uint64_t host_limit_bytes = 0;
+  uint64_t file_bytes = 0;  ///< of evicted and loaded blocks on disk
+  uint64_t file_limit_bytes = 0;
+  uint64_t index_bytes = 0;  ///< of the index itself, in host memory
 };
 
 class KvCache {
@@ -130,15 +147,37 @@ class KvCache {
 
   // ---- moving bytes
 
-  /// What the calls since the last take want moved. Must be asked before every step, be carried
-  /// out after all earlier steps have ended (or in the device's order behind them), and be answered
-  /// by `finish_transfers`. An empty one needs no answer.
+  /// What the calls since the last take want moved. Ask after the last `begin` or `reserve` of a
+  /// step; carry it out after all earlier steps have ended (or behind them in the device's order)
+  /// and before this one; answer by `finish_transfers`, in the order taken and before `commit`. An
+  /// empty one needs no answer.
   Transfers take_transfers();
-  /// The batch was carried out. If it was not (`ok` false), nothing of it becomes findable, and the
-  /// sequences returned hold blocks without content: suspend or release them.
-  std::vector<SequenceId> finish_transfers(TransferBatch batch, bool ok = true);
+  /// The batch was carried out but for `failures`. The sequences returned hold blocks without
+  /// content: suspend or release them.
+  std::vector<SequenceId> finish_transfers(TransferBatch batch,
+                                           const TransferFailures& failures = {});
   /// Memory of a host slot, block_bytes long.
   std::span<std::byte> host_slot(uint32_t slot);
+
+  // ---- the prompt cache file (prompts without a salt, of the cache's model)
+
+  /// Make the file a tier: find what it holds, if it exists, and let evicted blocks go to disk, as
+  /// many as `limit_bytes` hold. Errors: kBadFile with the reason why it is not used,
+  /// kInvalidArgument; the cache then goes on without one.
+  Status open_prompt_cache(const std::filesystem::path& path, uint64_t limit_bytes);
+  FileTier& file_tier() { return file_; }
+
+  /// A block that would be worth saving (save_prompt_cache in cache/move_bytes.hpp).
+  struct CachedBlock {
+    static constexpr size_t kNone = SIZE_MAX;
+    size_t parent = kNone;             ///< earlier in the list
+    std::span<const uint32_t> tokens;  ///< fewer than block_tokens: a partial block
+    BlockId block = kNoBlock;          ///< where its bytes are: in any that is not kNo…
+    uint32_t host_slot = kNowhere;
+    uint32_t file_slot = kNowhere;
+  };
+  /// All that is findable under no salt, parents first. Valid until the next call.
+  std::vector<CachedBlock> cached_blocks() const;
 
   // ---- the whole
 
@@ -146,6 +185,7 @@ class KvCache {
   /// Blocks that can be taken now, cached ones included. An unlimited cache says kUnlimitedBlocks.
   uint32_t n_free_blocks() const;
   const CacheStats& stats() const { return stats_; }
+  CacheLedger ledger() const;
   const BlockPool& pool() const { return pool_; }
 
   /// The device's memory is gone: forget what it held. No sequence or pin may be left.
@@ -179,9 +219,11 @@ class KvCache {
   };
   struct Batch {
     Transfers transfers;
-    std::vector<NodeId> save_nodes;     // by save
-    std::vector<NodeId> restore_nodes;  // by restore; kNoNode: no whole block of the sequence
     bool taken = false;
+  };
+  struct HostTier {
+    SlotTier slots;
+    std::vector<std::unique_ptr<std::byte[]>> memory;  // by slot, as they come into use
   };
 
   uint32_t blocks_for(uint64_t n_tokens) const;
@@ -198,9 +240,14 @@ class KvCache {
 
   BlockId take_block();
   void evict(BlockId block);
-  void move_to_host(NodeId node, BlockId block);
-  void leave_host(NodeId node);
+  bool save_to_host(NodeId id, BlockId block);
+  void save_to_file(NodeId id, BlockId block);
+  uint32_t place_in_file(NodeId id);
+  void leave_host(NodeId id, uint32_t slot);
+  void forget_slot(NodeId id, Tier tier);
   void remember_evicted(const PrefixNode& node);
+  SlotTier& slots(Tier tier) { return tier == Tier::kHost ? host_.slots : file_.slots; }
+  std::pair<Tier, uint32_t> nearest_slot(NodeId id) const;
   void restore(SequenceId id, NodeId node, BlockId target, bool whole);
   void copy(SequenceId id, BlockId source, BlockId target, uint32_t n_tokens);
 
@@ -212,6 +259,7 @@ class KvCache {
   void uncache(BlockId block);
 
   Batch& open_batch();
+  std::vector<SequenceId> finish(const Batch& batch, const TransferFailures& failures);
 
   Status check_references() const;
   Status check_nodes() const;
@@ -224,6 +272,7 @@ class KvCache {
   PrefixIndex index_;
   MissMemory memory_;
   HostTier host_;
+  FileTier file_;
   std::vector<Sequence> sequences_;
   std::vector<SequenceId> unused_sequences_;
   std::vector<Pin> pins_;

@@ -1,5 +1,6 @@
 // KvCache::check_integrity.
 #include <algorithm>
+#include <array>
 
 #include "cache/kv_cache.hpp"
 
@@ -16,7 +17,8 @@ Error wrong(fmt::format_string<Args...> format, Args&&... args) {
 Status KvCache::check_integrity() const {
   PUMICE_TRY_STATUS(pool_.check_integrity());
   PUMICE_TRY_STATUS(index_.check_integrity());
-  PUMICE_TRY_STATUS(host_.check_integrity());
+  PUMICE_TRY_STATUS(host_.slots.check_integrity());
+  PUMICE_TRY_STATUS(file_.slots.check_integrity());
   PUMICE_TRY_STATUS(check_references());
   PUMICE_TRY_STATUS(check_nodes());
   for (SequenceId id = 0; id < sequences_.size(); ++id) {
@@ -28,7 +30,8 @@ Status KvCache::check_integrity() const {
 /// Every reference to a block, host slot or node has an owner.
 Status KvCache::check_references() const {
   std::vector<uint32_t> of_block(pool_.n_blocks(), 0);
-  std::vector<uint32_t> of_slot(host_.n_slots(), 0);
+  std::array<std::vector<uint32_t>, 2> of_slot = {std::vector<uint32_t>(host_.slots.n_slots(), 0),
+                                                  std::vector<uint32_t>(file_.slots.n_slots(), 0)};
   std::vector<uint32_t> of_node(index_.n_node_slots(), 0);
   std::vector<uint32_t> transfers(sequences_.size(), 0);
   for (const Sequence& owner : sequences_) {
@@ -40,11 +43,13 @@ Status KvCache::check_references() const {
   }
   for (const Batch& batch : batches_) {
     for (const BlockCopy& copy : batch.transfers.copies) {
+      if (copy.sequence == kNoSequence) continue;
       ++of_block[copy.source];
       ++transfers[copy.sequence];
     }
     for (const BlockRestore& restore : batch.transfers.restores) {
-      ++of_slot[restore.slot];
+      if (restore.sequence == kNoSequence) continue;
+      ++of_slot[static_cast<size_t>(restore.tier)][restore.slot];
       ++transfers[restore.sequence];
     }
   }
@@ -58,11 +63,18 @@ Status KvCache::check_references() const {
                    pool_.cached(block) ? "" : "not ");
     }
   }
-  for (uint32_t slot = 0; slot < of_slot.size(); ++slot) {
-    if (host_.holds(slot) != of_slot[slot]) return wrong("host slot {} is held wrongly", slot);
-    const NodeId node = host_.node(slot);
-    if (node != kNoNode && index_.node(node).host_slot != slot) {
-      return wrong("host slot {} belongs to a node that is not there", slot);
+  for (const Tier tier : {Tier::kHost, Tier::kFile}) {
+    const SlotTier& all = tier == Tier::kHost ? host_.slots : file_.slots;
+    const std::vector<uint32_t>& owners = of_slot[static_cast<size_t>(tier)];
+    const std::string_view name = tier == Tier::kHost ? "host" : "file";
+    for (uint32_t slot = 0; slot < owners.size(); ++slot) {
+      if (all.n_holds(slot) != owners[slot]) return wrong("{} slot {} is held wrongly", name, slot);
+      const NodeId id = all.node(slot);
+      if (id == kNoNode) continue;
+      const PrefixNode& node = index_.node(id);
+      if ((tier == Tier::kHost ? node.host_slot : node.file_slot) != slot) {
+        return wrong("{} slot {} belongs to a node that is not there", name, slot);
+      }
     }
   }
   for (NodeId node = 0; node < of_node.size(); ++node) {
@@ -84,13 +96,15 @@ Status KvCache::check_nodes() const {
     const PrefixNode& node = index_.node(id);
     if (!node.alive) continue;
     if (node.n_words == 0 && node.has_bytes()) return wrong("root node {} has bytes", id);
-    if (node.host_slot != kNowhere && host_.node(node.host_slot) != id) {
-      return wrong("prefix node {} is not in its host slot", id);
+    if ((node.host_slot != kNowhere && host_.slots.node(node.host_slot) != id) ||
+        (node.file_slot != kNowhere && file_.slots.node(node.file_slot) != id)) {
+      return wrong("prefix node {} is not in its slot", id);
     }
     if (node.parent == kNoNode || !node.has_bytes()) continue;
     // Without tiers, nothing outlasts its parent: tails are evicted first.
     const PrefixNode& parent = index_.node(node.parent);
-    if (host_.n_slots() == 0 && parent.n_words > 0 && !parent.has_bytes()) {
+    const bool tiers = host_.slots.exists() || file_.slots.exists();
+    if (!tiers && parent.n_words > 0 && !parent.has_bytes()) {
       return wrong("prefix node {} outlasted its parent", id);
     }
   }

@@ -17,46 +17,89 @@ void KvCache::evict(BlockId block) {
   if (node.block == block && index_.next_copy(block) == kNoBlock) {  // the only copy
     ++stats_.evicted_blocks;
     if (node.host_slot != kNowhere) {
-      host_.touch(node.host_slot);
-    } else {
-      move_to_host(id, block);
+      host_.slots.touch(node.host_slot);
+    } else if (!save_to_host(id, block)) {
+      save_to_file(id, block);
     }
-    if (node.host_slot == kNowhere && node.file_record == kNowhere) remember_evicted(node);
+    if (node.host_slot == kNowhere && node.file_slot == kNowhere) remember_evicted(node);
   }
   uncache(block);
 }
 
-void KvCache::remember_evicted(const PrefixNode& node) {
-  if (node.n_words == block_words_) memory_.remember_evicted(node.hash);
+bool KvCache::save_to_host(NodeId id, BlockId block) {
+  const SlotTier::Placed placed = host_.slots.put(id);
+  if (placed.slot == kNowhere) return false;
+  if (placed.given_up != kNoNode) leave_host(placed.given_up, placed.slot);
+  index_.set_host_slot(id, placed.slot);
+  open_batch().transfers.saves.push_back({block, Tier::kHost, placed.slot, id});
+  ++stats_.saved_blocks;
+  return true;
 }
 
-void KvCache::move_to_host(NodeId id, BlockId block) {
-  const HostTier::Placed placed = host_.put(id);
-  if (placed.slot == kNowhere) return;
-  if (placed.given_up != kNoNode) {
-    // A save into this slot that has not begun is not worth doing; what has begun comes first.
-    if (!batches_.empty() && !batches_.back().taken) {
-      Batch& open = batches_.back();
-      for (size_t i = 0; i < open.transfers.saves.size(); ++i) {
-        if (open.transfers.saves[i].host_slot != placed.slot) continue;
-        open.transfers.saves.erase(open.transfers.saves.begin() + static_cast<ptrdiff_t>(i));
-        open.save_nodes.erase(open.save_nodes.begin() + static_cast<ptrdiff_t>(i));
-        break;
-      }
-    }
-    leave_host(placed.given_up);
+void KvCache::save_to_file(NodeId id, BlockId block) {
+  if (index_.node(id).file_slot != kNowhere) {
+    file_.slots.touch(index_.node(id).file_slot);
+    return;
   }
-  index_.set_host_slot(id, placed.slot);
-  Batch& batch = open_batch();
-  batch.transfers.saves.push_back({block, placed.slot});
-  batch.save_nodes.push_back(id);
+  const uint32_t slot = place_in_file(id);
+  if (slot == kNowhere) return;
+  open_batch().transfers.saves.push_back({block, Tier::kFile, slot, id});
   ++stats_.saved_blocks;
 }
 
-void KvCache::leave_host(NodeId id) {
+uint32_t KvCache::place_in_file(NodeId id) {
+  const SlotTier::Placed placed = file_.slots.put(id);
+  if (placed.slot == kNowhere) return kNowhere;
+  if (placed.given_up != kNoNode) {
+    Transfers& open = open_batch().transfers;
+    std::erase_if(open.saves, [&](const BlockSave& save) {
+      return save.tier == Tier::kFile && save.slot == placed.slot;
+    });
+    std::erase_if(open.demotions,
+                  [&](const SlotDemotion& demotion) { return demotion.file_slot == placed.slot; });
+    forget_slot(placed.given_up, Tier::kFile);
+  }
+  index_.set_file_slot(id, placed.slot);
+  return placed.slot;
+}
+
+/// Another node gets this node's host slot: its bytes go to the file, if they are nowhere else.
+void KvCache::leave_host(NodeId id, uint32_t slot) {
+  std::vector<BlockSave>& saves = open_batch().transfers.saves;
+  // Saves that have begun are done before whatever is planned now; this one would come too late.
+  const auto pending = std::find_if(saves.begin(), saves.end(), [&](const BlockSave& save) {
+    return save.tier == Tier::kHost && save.slot == slot;
+  });
+  const bool is_pending = pending != saves.end();
+  const BlockId source = is_pending ? pending->source : kNoBlock;
+  if (is_pending) saves.erase(pending);
   const PrefixNode& node = index_.node(id);
-  if (node.block == kNoBlock && node.file_record == kNowhere) remember_evicted(node);
-  index_.set_host_slot(id, kNowhere);
+  if (node.block == kNoBlock && node.file_slot == kNowhere) {
+    const uint32_t file_slot = place_in_file(id);
+    Transfers& open = open_batch().transfers;
+    if (file_slot != kNowhere && is_pending) {
+      open.saves.push_back({source, Tier::kFile, file_slot, id});
+    } else if (file_slot != kNowhere) {
+      open.demotions.push_back({slot, file_slot, id});
+    }
+  }
+  forget_slot(id, Tier::kHost);
+}
+
+/// The node's bytes are no more in this tier, whose slot has been given to another or dropped.
+void KvCache::forget_slot(NodeId id, Tier tier) {
+  const PrefixNode& node = index_.node(id);
+  const uint32_t elsewhere = tier == Tier::kHost ? node.file_slot : node.host_slot;
+  if (node.block == kNoBlock && elsewhere == kNowhere) remember_evicted(node);
+  if (tier == Tier::kHost) {
+    index_.set_host_slot(id, kNowhere);
+  } else {
+    index_.set_file_slot(id, kNowhere);
+  }
+}
+
+void KvCache::remember_evicted(const PrefixNode& node) {
+  if (node.n_words == block_words_) memory_.remember_evicted(node.hash);
 }
 
 KvCache::Batch& KvCache::open_batch() {
@@ -67,11 +110,16 @@ KvCache::Batch& KvCache::open_batch() {
   return batches_.back();
 }
 
-/// The tier is held already. `whole`: `target` will hold the node's block, to be shared.
+std::pair<Tier, uint32_t> KvCache::nearest_slot(NodeId id) const {
+  const PrefixNode& node = index_.node(id);
+  if (node.host_slot != kNowhere) return {Tier::kHost, node.host_slot};
+  return {Tier::kFile, node.file_slot};
+}
+
+/// The slot is held already. `whole`: `target` will hold all of the node, to be shared.
 void KvCache::restore(SequenceId id, NodeId node, BlockId target, bool whole) {
-  Batch& batch = open_batch();
-  batch.transfers.restores.push_back({id, Tier::kHost, index_.node(node).host_slot, target});
-  batch.restore_nodes.push_back(whole ? node : kNoNode);
+  const auto [tier, slot] = nearest_slot(node);
+  open_batch().transfers.restores.push_back({id, tier, slot, target, node, whole});
   ++sequences_[id].n_transfers;
 }
 
@@ -81,22 +129,25 @@ void KvCache::copy(SequenceId id, BlockId source, BlockId target, uint32_t n_tok
   ++sequences_[id].n_transfers;
 }
 
-/// Its restores and copies are of no more use, begun or not.
+/// Its restores and copies are of no more use. What has been taken keeps its place, so that
+/// failures can be named by index.
 void KvCache::drop_transfers(SequenceId id) {
   if (sequences_[id].n_transfers == 0) return;
   for (Batch& batch : batches_) {
-    std::vector<BlockRestore>& restores = batch.transfers.restores;
-    for (size_t i = restores.size(); i-- > 0;) {
-      if (restores[i].sequence != id) continue;
-      host_.let_go(restores[i].slot);
-      restores.erase(restores.begin() + static_cast<ptrdiff_t>(i));
-      batch.restore_nodes.erase(batch.restore_nodes.begin() + static_cast<ptrdiff_t>(i));
+    for (BlockRestore& restore : batch.transfers.restores) {
+      if (restore.sequence != id) continue;
+      slots(restore.tier).let_go(restore.slot);
+      restore.sequence = kNoSequence;
     }
-    std::erase_if(batch.transfers.copies, [&](const BlockCopy& copy) {
-      if (copy.sequence != id) return false;
+    for (BlockCopy& copy : batch.transfers.copies) {
+      if (copy.sequence != id) continue;
       pool_.release({&copy.source, 1});
-      return true;
-    });
+      copy.sequence = kNoSequence;
+    }
+    if (batch.taken) continue;
+    const auto dropped = [](const auto& transfer) { return transfer.sequence == kNoSequence; };
+    std::erase_if(batch.transfers.restores, dropped);
+    std::erase_if(batch.transfers.copies, dropped);
   }
   sequences_[id].n_transfers = 0;
 }
@@ -111,43 +162,67 @@ Transfers KvCache::take_transfers() {
   return batches_.back().transfers;
 }
 
-std::vector<SequenceId> KvCache::finish_transfers(TransferBatch id, bool ok) {
+std::vector<SequenceId> KvCache::finish_transfers(TransferBatch id,
+                                                  const TransferFailures& failures) {
   if (id == 0) return {};
-  PUMICE_CHECK(!batches_.empty() && batches_.front().transfers.batch == id,
-               "transfers finished out of order");
+  PUMICE_CHECK(
+      !batches_.empty() && batches_.front().taken && batches_.front().transfers.batch == id,
+      "transfers finished out of order");
   const Batch batch = std::move(batches_.front());
   batches_.pop_front();
-  std::vector<SequenceId> lost;
+  return finish(batch, failures);
+}
+
+std::vector<SequenceId> KvCache::finish(const Batch& batch, const TransferFailures& failures) {
   const Transfers& transfers = batch.transfers;
-  for (size_t i = 0; i < transfers.saves.size(); ++i) {
-    const uint32_t slot = transfers.saves[i].host_slot;
-    if (ok || host_.node(slot) != batch.save_nodes[i]) continue;
-    host_.drop(slot);
-    leave_host(batch.save_nodes[i]);
+  const auto failed = [&](const std::vector<size_t>& indices, size_t i) {
+    return failures.all || std::find(indices.begin(), indices.end(), i) != indices.end();
+  };
+  const auto drop = [&](Tier tier, uint32_t slot, NodeId node) {
+    if (slots(tier).node(slot) != node) return;  // another's since
+    slots(tier).drop(slot);
+    forget_slot(node, tier);
+  };
+  for (size_t i = 0; i < transfers.demotions.size(); ++i) {
+    const SlotDemotion& done = transfers.demotions[i];
+    if (failed(failures.demotions, i)) drop(Tier::kFile, done.file_slot, done.node);
   }
-  const auto answer = [&](SequenceId sequence) {
+  for (size_t i = 0; i < transfers.saves.size(); ++i) {
+    const BlockSave& done = transfers.saves[i];
+    if (failed(failures.saves, i)) drop(done.tier, done.slot, done.node);
+  }
+  std::vector<SequenceId> lost;
+  const auto answer = [&](SequenceId sequence, bool good) {
     --sequences_[sequence].n_transfers;
-    if (ok) return;
+    if (good) return;
     sequences_[sequence].lost = true;
-    lost.push_back(sequence);
+    if (std::find(lost.begin(), lost.end(), sequence) == lost.end()) lost.push_back(sequence);
   };
   for (size_t i = 0; i < transfers.restores.size(); ++i) {
     const BlockRestore& done = transfers.restores[i];
-    host_.let_go(done.slot);
-    answer(done.sequence);
-    if (!ok || batch.restore_nodes[i] == kNoNode) continue;
-    index_.attach(batch.restore_nodes[i], done.target);
-    pool_.set_cached(done.target, true);
+    if (done.sequence == kNoSequence) continue;
+    slots(done.tier).let_go(done.slot);
+    const bool good = !failed(failures.restores, i);
+    answer(done.sequence, good);
+    if (good && done.whole) {
+      index_.attach(done.node, done.target);
+      pool_.set_cached(done.target, true);
+    }
+    if (!good && done.tier == Tier::kFile) drop(done.tier, done.slot, done.node);
   }
   for (const BlockCopy& done : transfers.copies) {
+    if (done.sequence == kNoSequence) continue;
     pool_.release({&done.source, 1});
-    answer(done.sequence);
+    answer(done.sequence, !failures.all);
   }
-  std::sort(lost.begin(), lost.end());
-  lost.erase(std::unique(lost.begin(), lost.end()), lost.end());
   return lost;
 }
 
-std::span<std::byte> KvCache::host_slot(uint32_t slot) { return host_.bytes(slot); }
+std::span<std::byte> KvCache::host_slot(uint32_t slot) {
+  if (slot >= host_.memory.size()) host_.memory.resize(slot + 1);
+  std::unique_ptr<std::byte[]>& memory = host_.memory[slot];
+  if (!memory) memory = std::make_unique_for_overwrite<std::byte[]>(options_.block_bytes);
+  return {memory.get(), options_.block_bytes};
+}
 
 }  // namespace pumice

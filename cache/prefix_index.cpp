@@ -179,6 +179,7 @@ void PrefixIndex::attach(NodeId id, BlockId block) {
   PUMICE_CHECK(copies_[block].node == kNoNode, "a block gets a second content");
   copies_[block] = {id, nodes_[id].block};
   nodes_[id].block = block;
+  ++n_attached_;
 }
 
 void PrefixIndex::detach(BlockId block) {
@@ -188,6 +189,7 @@ void PrefixIndex::detach(BlockId block) {
   while (*link != block) link = &copies_[*link].next;
   *link = copies_[block].next;
   copies_[block] = {};
+  --n_attached_;
   end_if_unused(id);
 }
 
@@ -196,8 +198,8 @@ void PrefixIndex::set_host_slot(NodeId id, uint32_t slot) {
   end_if_unused(id);
 }
 
-void PrefixIndex::set_file_record(NodeId id, uint32_t record) {
-  nodes_[id].file_record = record;
+void PrefixIndex::set_file_slot(NodeId id, uint32_t slot) {
+  nodes_[id].file_slot = slot;
   end_if_unused(id);
 }
 

@@ -3,7 +3,7 @@
 //
 // A node is one content: a full block of `block_words` words after a certain prefix, or a partial
 // one, fewer words that end a sequence. It says where its bytes are: in blocks of the device (any
-// number of copies), a slot of host memory, a record of a file, or nowhere. A node lives as long as
+// number of copies), a slot of host memory, a slot of a file, or nowhere. A node lives as long as
 // it has bytes somewhere, children, or references; so a node's number names its whole prefix, and
 // comparing parents compares prefixes. Different contents with one hash are different nodes.
 //
@@ -38,7 +38,7 @@ struct alignas(64) PrefixNode {
   NodeId parent = kNoNode;
   BlockId block = kNoBlock;  ///< newest copy on the device
   uint32_t host_slot = kNowhere;
-  uint32_t file_record = kNowhere;
+  uint32_t file_slot = kNowhere;
   uint32_t n_words = 0;  ///< 0: a root
   uint32_t n_children = 0;
   uint32_t n_references = 0;
@@ -46,7 +46,7 @@ struct alignas(64) PrefixNode {
   bool alive = false;
 
   bool has_bytes() const {
-    return block != kNoBlock || host_slot != kNowhere || file_record != kNowhere;
+    return block != kNoBlock || host_slot != kNowhere || file_slot != kNowhere;
   }
 };
 
@@ -60,6 +60,7 @@ class PrefixIndex {
     return {content_.data() + size_t{id} * block_words_, nodes_[id].n_words};
   }
   uint32_t n_nodes() const { return n_alive_; }
+  uint32_t n_attached() const { return n_attached_; }  ///< blocks of the device
   uint32_t n_node_slots() const { return static_cast<uint32_t>(nodes_.size()); }
 
   NodeId find_root(const ModelFingerprint& model, std::string_view salt) const;
@@ -105,7 +106,7 @@ class PrefixIndex {
   BlockId next_copy(BlockId block) const { return copies_[block].next; }
   /// kNowhere: no more there. May end the node.
   void set_host_slot(NodeId id, uint32_t slot);
-  void set_file_record(NodeId id, uint32_t record);
+  void set_file_slot(NodeId id, uint32_t slot);
 
   /// Children in the order of their content.
   std::vector<NodeId> children(NodeId id) const;
@@ -162,6 +163,7 @@ class PrefixIndex {
 
   uint32_t block_words_;
   uint32_t n_alive_ = 0;
+  uint32_t n_attached_ = 0;
   std::vector<PrefixNode> nodes_;
   std::vector<uint32_t, LineAllocator<uint32_t>> content_;  // [node][block_words_]
   std::vector<NodeId> unused_nodes_;

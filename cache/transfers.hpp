@@ -1,6 +1,7 @@
 // Bytes that the engine moves for the cache, around steps.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -9,22 +10,33 @@
 namespace pumice {
 
 using SequenceId = uint32_t;
+inline constexpr SequenceId kNoSequence = UINT32_MAX;
 using TransferBatch = uint64_t;
 
 /// Where a block's bytes can be outside the device.
 enum class Tier : uint8_t { kHost, kFile };
 
-/// The bytes of `source` go to a slot of host memory.
+/// The bytes in a slot of host memory go to a slot of the file.
+struct SlotDemotion {
+  uint32_t host_slot = 0;
+  uint32_t file_slot = 0;
+  uint32_t node = 0;  ///< the cache's own
+};
+/// The bytes of a block of the device go to a slot.
 struct BlockSave {
   BlockId source = kNoBlock;
-  uint32_t host_slot = 0;
+  Tier tier = Tier::kHost;
+  uint32_t slot = 0;
+  uint32_t node = 0;  ///< the cache's own
 };
-/// The bytes in a tier go to `target`.
+/// The bytes in a slot go to a block of the device.
 struct BlockRestore {
   SequenceId sequence = 0;
   Tier tier = Tier::kHost;
-  uint32_t slot = 0;  ///< of host memory, or record of the file
+  uint32_t slot = 0;
   BlockId target = kNoBlock;
+  uint32_t node = 0;   ///< the cache's own
+  bool whole = false;  ///< the cache's own: the target may be shared
 };
 /// The first `n_tokens` positions of `source` go to `target` (copying all of it is as good).
 struct BlockCopy {
@@ -34,15 +46,28 @@ struct BlockCopy {
   uint32_t n_tokens = 0;
 };
 
-/// What must happen between the step planned before and the step being planned: all saves, then all
-/// restores, then all copies, each in their order.
+/// What must happen between the step planned before and the step being planned: all demotions, then
+/// all saves, then all restores (cache/move_bytes.hpp does these three), then all copies, each in
+/// their order.
 struct Transfers {
-  TransferBatch batch = 0;
+  TransferBatch batch = 0;  ///< 0: empty
+  std::vector<SlotDemotion> demotions;
   std::vector<BlockSave> saves;
   std::vector<BlockRestore> restores;
   std::vector<BlockCopy> copies;
 
-  bool empty() const { return saves.empty() && restores.empty() && copies.empty(); }
+  bool empty() const {
+    return demotions.empty() && saves.empty() && restores.empty() && copies.empty();
+  }
+};
+
+/// What of a batch did not happen, by index. A failed demotion or save costs a cached block; a
+/// failed restore or `all` costs sequences their content.
+struct TransferFailures {
+  bool all = false;
+  std::vector<size_t> demotions;
+  std::vector<size_t> saves;
+  std::vector<size_t> restores;
 };
 
 }  // namespace pumice

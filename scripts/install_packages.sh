@@ -18,7 +18,7 @@ packages=(
   # run: the loader, and drivers that include a software one
   libvulkan1 mesa-vulkan-drivers
   # test
-  libgtest-dev python3 spirv-tools vulkan-validationlayers
+  libgtest-dev libbenchmark-dev python3 spirv-tools vulkan-validationlayers
 )
 lint_packages=(clang-format clang-tidy shellcheck)
 

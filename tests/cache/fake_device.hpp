@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cache/kv_cache.hpp"
+#include "cache/move_bytes.hpp"
 
 namespace pumice {
 
@@ -20,7 +21,7 @@ inline std::vector<uint32_t> counting(uint32_t n, uint32_t first = 1) {
 
 /// Drives a KvCache the way an engine does and checks that every position of a sequence that the
 /// cache calls computed really holds its value.
-class FakeDevice {
+class FakeDevice : public BlockStore {
  public:
   static uint64_t block_bytes(uint32_t block_tokens) { return uint64_t{block_tokens} * 8; }
 
@@ -36,25 +37,30 @@ class FakeDevice {
     return value;
   }
 
-  /// Carry out what the cache wants moved.
-  void move_bytes(const Transfers& transfers) {
-    for (const BlockSave& save : transfers.saves) {
-      const std::vector<uint64_t>& source = block(save.source);
-      std::memcpy(cache_.host_slot(save.host_slot).data(), source.data(), source.size() * 8);
+  Status read(std::span<const Item> items) override {
+    if (broken) return make_error(ErrorCode::kInternal, "the fake device is broken");
+    for (const Item& item : items) {
+      std::memcpy(item.bytes.data(), block(item.block).data(), item.bytes.size());
     }
-    for (const BlockRestore& restore : transfers.restores) {
-      const std::span<const std::byte> bytes = cache_.host_slot(restore.slot);
-      std::memcpy(block(restore.target).data(), bytes.data(), bytes.size());
+    return {};
+  }
+  Status write(std::span<const Item> items) override {
+    if (broken) return make_error(ErrorCode::kInternal, "the fake device is broken");
+    for (const Item& item : items) {
+      std::memcpy(block(item.block).data(), item.bytes.data(), item.bytes.size());
     }
+    return {};
+  }
+
+  /// Carry out what the cache wants moved. Gives the sequences that lost their content.
+  std::vector<SequenceId> transfer() {
+    const Transfers transfers = cache_.take_transfers();
+    const TransferFailures failures = move_bytes(cache_, transfers, *this);
     for (const BlockCopy& copy : transfers.copies) {
       const std::vector<uint64_t> source = block(copy.source);
       std::copy_n(source.begin(), copy.n_tokens, block(copy.target).begin());
     }
-  }
-  void transfer() {
-    const Transfers transfers = cache_.take_transfers();
-    move_bytes(transfers);
-    EXPECT_TRUE(cache_.finish_transfers(transfers.batch).empty());
+    return cache_.finish_transfers(transfers.batch, failures);
   }
 
   /// Compute positions [computed, end) of a sequence and commit them.
@@ -81,6 +87,8 @@ class FakeDevice {
     }
     return n_wrong;
   }
+
+  bool broken = false;
 
   std::vector<uint64_t>& block(BlockId id) {
     std::vector<uint64_t>& values = blocks_[id];

@@ -1,10 +1,7 @@
-// Host memory for blocks evicted from the device: equal slots, the least recently used given up
-// first, except while a restore reads one.
+// Which nodes have their bytes in a tier of equal slots. The least recently used slot is given up
+// first, except while something reads it. Knows no bytes.
 #pragma once
 
-#include <cstddef>
-#include <memory>
-#include <span>
 #include <vector>
 
 #include "cache/block_pool.hpp"
@@ -12,15 +9,18 @@
 
 namespace pumice {
 
-class HostTier {
+class SlotTier {
  public:
-  /// As many slots of `block_bytes` as fit into `limit_bytes`; none if either is 0. Memory is taken
-  /// from the system as slots come into use.
-  HostTier(uint64_t block_bytes, uint64_t limit_bytes);
+  /// kUnlimitedBlocks: never gives anything up.
+  explicit SlotTier(uint32_t n_slots = 0) : slots_(n_slots) {}
 
+  /// As many slots of `block_bytes` as fit into `limit_bytes`.
+  static uint32_t slots_for(uint64_t block_bytes, uint64_t limit_bytes);
+
+  bool unlimited() const { return slots_.unlimited(); }
+  bool exists() const { return slots_.unlimited() || slots_.n_blocks() > 0; }
   uint32_t n_slots() const { return slots_.n_blocks(); }
-  uint64_t used_bytes() const { return used_bytes_; }
-  uint64_t limit_bytes() const { return limit_bytes_; }
+  uint32_t n_used() const { return n_used_; }
 
   struct Placed {
     uint32_t slot = kNowhere;   ///< kNowhere: all slots are being read, or there are none
@@ -36,20 +36,17 @@ class HostTier {
   void hold(uint32_t slot) { slots_.share(slot); }
   void let_go(uint32_t slot) { slots_.release({&slot, 1}); }
 
-  NodeId node(uint32_t slot) const { return nodes_[slot]; }
-  std::span<std::byte> bytes(uint32_t slot);
-  uint32_t holds(uint32_t slot) const { return slots_.references(slot); }
+  /// kNoNode: the slot is unused.
+  NodeId node(uint32_t slot) const { return slot < nodes_.size() ? nodes_[slot] : kNoNode; }
+  uint32_t n_holds(uint32_t slot) const { return slots_.references(slot); }
 
   /// Errors: kInternal.
   Status check_integrity() const { return slots_.check_integrity(); }
 
  private:
-  uint64_t block_bytes_;
-  uint64_t limit_bytes_;
-  uint64_t used_bytes_ = 0;
   BlockPool slots_;
   std::vector<NodeId> nodes_;
-  std::vector<std::unique_ptr<std::byte[]>> memory_;
+  uint32_t n_used_ = 0;
 };
 
 }  // namespace pumice

@@ -1,0 +1,170 @@
+#include "cache/move_bytes.hpp"
+
+#include <algorithm>
+#include <vector>
+
+namespace pumice {
+namespace {
+
+/// Blocks in flight between device and file at once.
+constexpr size_t kFileBlocks = 8;
+
+class Mover {
+ public:
+  Mover(KvCache& cache, const Transfers& transfers, BlockStore& store, const Logger& log)
+      : cache_(cache), transfers_(transfers), store_(store), log_(log) {}
+
+  TransferFailures run() {
+    demote();
+    save_to_host();
+    save_to_file();
+    restore_from_host();
+    restore_from_file();
+    return std::move(failures_);
+  }
+
+ private:
+  bool good(const Status& status) const {
+    if (!status.ok()) log_.warning("{}", status.error().message);
+    return status.ok();
+  }
+
+  void demote() {
+    for (size_t i = 0; i < transfers_.demotions.size(); ++i) {
+      const SlotDemotion& demotion = transfers_.demotions[i];
+      if (!good(
+              cache_.file_tier().write(demotion.file_slot, cache_.host_slot(demotion.host_slot)))) {
+        failures_.demotions.push_back(i);
+      }
+    }
+  }
+
+  std::span<std::byte> buffer(size_t i) {
+    const size_t block_bytes = cache_.options().block_bytes;
+    buffers_.resize(kFileBlocks * block_bytes);
+    return std::span(buffers_).subspan(i * block_bytes, block_bytes);
+  }
+
+  void save_to_host() {
+    std::vector<BlockStore::Item> items;
+    std::vector<size_t> indices;
+    for (size_t i = 0; i < transfers_.saves.size(); ++i) {
+      const BlockSave& save = transfers_.saves[i];
+      if (save.tier != Tier::kHost) continue;
+      items.push_back({save.source, cache_.host_slot(save.slot)});
+      indices.push_back(i);
+    }
+    if (!items.empty() && !good(store_.read(items))) failures_.saves = indices;
+  }
+
+  void save_to_file() {
+    for_file_blocks(transfers_.saves, [&](std::span<const size_t> indices) {
+      std::vector<BlockStore::Item> items;
+      for (const size_t i : indices) {
+        items.push_back({transfers_.saves[i].source, buffer(items.size())});
+      }
+      const bool read = good(store_.read(items));
+      for (size_t i = 0; i < items.size(); ++i) {
+        if (read &&
+            good(cache_.file_tier().write(transfers_.saves[indices[i]].slot, items[i].bytes))) {
+          continue;
+        }
+        failures_.saves.push_back(indices[i]);
+      }
+    });
+  }
+
+  void restore_from_host() {
+    std::vector<BlockStore::Item> items;
+    std::vector<size_t> indices;
+    for (size_t i = 0; i < transfers_.restores.size(); ++i) {
+      const BlockRestore& restore = transfers_.restores[i];
+      if (restore.tier != Tier::kHost) continue;
+      items.push_back({restore.target, cache_.host_slot(restore.slot)});
+      indices.push_back(i);
+    }
+    if (!items.empty() && !good(store_.write(items))) failures_.restores = indices;
+  }
+
+  void restore_from_file() {
+    for_file_blocks(transfers_.restores, [&](std::span<const size_t> indices) {
+      std::vector<BlockStore::Item> items;
+      std::vector<size_t> sent;
+      for (const size_t i : indices) {
+        const BlockRestore& restore = transfers_.restores[i];
+        const std::span<std::byte> bytes = buffer(items.size());
+        if (good(cache_.file_tier().read(restore.slot, bytes))) {
+          items.push_back({restore.target, bytes});
+          sent.push_back(i);
+        } else {
+          failures_.restores.push_back(i);
+        }
+      }
+      if (items.empty() || good(store_.write(items))) return;
+      failures_.restores.insert(failures_.restores.end(), sent.begin(), sent.end());
+    });
+  }
+
+  /// Those of `all` that are about the file, a few indices at a time.
+  template <typename T, typename F>
+  void for_file_blocks(const std::vector<T>& all, const F& f) {
+    std::vector<size_t> indices;
+    for (size_t i = 0; i <= all.size(); ++i) {
+      if (i < all.size() && all[i].tier == Tier::kFile) indices.push_back(i);
+      if (indices.size() < kFileBlocks && i < all.size()) continue;
+      if (!indices.empty()) f(std::span<const size_t>(indices));
+      indices.clear();
+    }
+  }
+
+  KvCache& cache_;
+  const Transfers& transfers_;
+  BlockStore& store_;
+  const Logger& log_;
+  TransferFailures failures_;
+  std::vector<std::byte> buffers_;
+};
+
+}  // namespace
+
+TransferFailures move_bytes(KvCache& cache, const Transfers& transfers, BlockStore& store,
+                            const Logger& log) {
+  return Mover(cache, transfers, store, log).run();
+}
+
+Status save_prompt_cache(KvCache& cache, BlockStore& store) {
+  FileTier& file = cache.file_tier();
+  if (!file.slots.exists()) {
+    return make_error(ErrorCode::kInvalidArgument, "there is no prompt cache file to save to");
+  }
+  const std::vector<KvCache::CachedBlock> blocks = cache.cached_blocks();
+  const uint64_t limit = file.limit_bytes() / file.binding().block_bytes;
+  const size_t n_blocks = static_cast<size_t>(std::min<uint64_t>(blocks.size(), limit));
+  PUMICE_TRY(auto writer, PromptCacheWriter::create(file.path(), file.binding(),
+                                                    static_cast<uint32_t>(n_blocks)));
+  std::vector<std::byte> bytes(file.binding().block_bytes);
+  std::vector<uint32_t> records(n_blocks, PromptCacheFile::kNoParent);  // kNoParent: left out
+  for (size_t i = 0; i < n_blocks; ++i) {
+    const KvCache::CachedBlock& block = blocks[i];
+    uint32_t parent = PromptCacheFile::kNoParent;
+    if (block.parent != KvCache::CachedBlock::kNone) {
+      parent = records[block.parent];
+      if (parent == PromptCacheFile::kNoParent) continue;
+    }
+    Status read = {};
+    if (block.block != kNoBlock) {
+      const BlockStore::Item item{block.block, bytes};
+      read = store.read({&item, 1});
+    } else if (block.host_slot != kNowhere) {
+      std::ranges::copy(cache.host_slot(block.host_slot), bytes.begin());
+    } else {
+      read = file.read(block.file_slot, bytes);
+    }
+    if (!read.ok()) continue;  // a damaged block is left out, and what follows it
+    records[i] = writer.n_records();
+    PUMICE_TRY_STATUS(writer.add(parent, block.tokens, bytes));
+  }
+  return writer.finish();
+}
+
+}  // namespace pumice

@@ -1,0 +1,240 @@
+#include "cache/prompt_cache_file.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+
+namespace pumice {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "the file is written as memory is");
+
+constexpr std::array<char, 8> kMagic = {'P', 'U', 'M', 'I', 'C', 'E', 'K', 'V'};
+constexpr uint32_t kVersion = 1;
+
+struct Header {
+  std::array<char, 8> magic = kMagic;
+  uint32_t version = kVersion;
+  uint32_t block_tokens = 0;
+  uint64_t block_bytes = 0;
+  ModelFingerprint model;
+  uint64_t layout = 0;
+  uint64_t n_records = 0;
+  uint64_t bytes_offset = 0;
+  uint64_t checksum = 0;
+  std::array<uint64_t, 3> reserved = {};
+};
+static_assert(sizeof(Header) == 96);
+static_assert(sizeof(PromptCacheFile::Record) == 16);
+
+/// Of one record in the table.
+uint64_t entry_bytes(uint32_t block_tokens) {
+  return sizeof(PromptCacheFile::Record) + uint64_t{block_tokens} * 4;
+}
+
+/// Bytes begin on a page, so that they can be read around the system's cache one day.
+uint64_t bytes_offset_for(uint64_t n_records, uint32_t block_tokens) {
+  const uint64_t table_end = sizeof(Header) + n_records * entry_bytes(block_tokens);
+  return (table_end + 4095) / 4096 * 4096;
+}
+
+uint64_t table_checksum(Header header, std::span<const std::byte> table) {
+  header.checksum = 0;
+  return XXH3_64bits_withSeed(table.data(), table.size(), XXH3_64bits(&header, sizeof(header)));
+}
+
+std::span<std::byte> bytes_of(Header& header) {
+  return std::as_writable_bytes(std::span<Header>(&header, 1));
+}
+
+Error bad_file(const std::string& name, std::string_view reason) {
+  return make_error(ErrorCode::kBadFile, "prompt cache {}: {}", name, reason);
+}
+
+Status check_header(const std::string& name, const Header& header,
+                    const PromptCacheBinding& binding, uint64_t file_bytes) {
+  if (header.magic != kMagic) return bad_file(name, "not a prompt cache file");
+  if (header.version != kVersion) {
+    return make_error(ErrorCode::kBadFile, "prompt cache {}: version {}, this program reads {}",
+                      name, header.version, kVersion);
+  }
+  if (!(header.model == binding.model)) {
+    return bad_file(name, "written with another model, KV type or variant set");
+  }
+  if (header.layout != binding.layout || header.block_tokens != binding.block_tokens ||
+      header.block_bytes != binding.block_bytes || header.block_bytes == 0) {
+    return bad_file(name, "written with another KV layout or block size");
+  }
+  // Dividing what there is, instead of multiplying what is claimed, cannot overflow.
+  if (header.n_records > file_bytes / header.block_bytes ||
+      header.n_records > file_bytes / entry_bytes(header.block_tokens) ||
+      header.bytes_offset < bytes_offset_for(header.n_records, header.block_tokens) ||
+      header.bytes_offset > file_bytes ||
+      file_bytes - header.bytes_offset != header.n_records * header.block_bytes) {
+    return make_error(ErrorCode::kBadFile, "prompt cache {}: {} records do not make {} bytes", name,
+                      header.n_records, file_bytes);
+  }
+  return {};
+}
+
+}  // namespace
+
+FileHandle& FileHandle::operator=(FileHandle&& other) noexcept {
+  std::swap(descriptor_, other.descriptor_);
+  return *this;
+}
+
+FileHandle::~FileHandle() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+Status FileHandle::read(uint64_t offset, std::span<std::byte> bytes) const {
+  while (!bytes.empty()) {
+    const ssize_t n = ::pread(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) {
+      return make_error(ErrorCode::kBadFile, "cannot read at {}: {}", offset,
+                        n == 0 ? "the file ends" : std::strerror(errno));
+    }
+    offset += static_cast<uint64_t>(n);
+    bytes = bytes.subspan(static_cast<size_t>(n));
+  }
+  return {};
+}
+
+Status FileHandle::write(uint64_t offset, std::span<const std::byte> bytes) const {
+  while (!bytes.empty()) {
+    const ssize_t n = ::pwrite(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) {
+      return make_error(ErrorCode::kInternal, "cannot write at {}: {}", offset,
+                        std::strerror(errno));
+    }
+    offset += static_cast<uint64_t>(n);
+    bytes = bytes.subspan(static_cast<size_t>(n));
+  }
+  return {};
+}
+
+uint64_t block_checksum(std::span<const std::byte> bytes) {
+  return XXH3_64bits(bytes.data(), bytes.size());
+}
+
+Result<PromptCacheFile> PromptCacheFile::open(const std::filesystem::path& path,
+                                              const PromptCacheBinding& binding) {
+  PromptCacheFile opened;
+  opened.name_ = path.string();
+  opened.binding_ = binding;
+  opened.file_ = FileHandle(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!opened.file_) return bad_file(opened.name_, std::strerror(errno));
+  struct stat about = {};
+  if (::fstat(opened.file_.get(), &about) != 0 || !S_ISREG(about.st_mode)) {
+    return bad_file(opened.name_, "not a regular file");
+  }
+  const uint64_t file_bytes = static_cast<uint64_t>(about.st_size);
+  Header header;
+  if (file_bytes < sizeof(header)) return bad_file(opened.name_, "not a prompt cache file");
+  PUMICE_TRY_STATUS(opened.file_.read(0, bytes_of(header)));
+  PUMICE_TRY_STATUS(check_header(opened.name_, header, binding, file_bytes));
+
+  std::vector<std::byte> table(header.n_records * entry_bytes(binding.block_tokens));
+  PUMICE_TRY_STATUS(opened.file_.read(sizeof(header), table));
+  if (table_checksum(header, table) != header.checksum) {
+    return bad_file(opened.name_, "damaged: the checksum of its table does not match");
+  }
+  opened.bytes_offset_ = header.bytes_offset;
+  opened.records_.resize(header.n_records);
+  opened.tokens_.resize(header.n_records * binding.block_tokens);
+  for (uint32_t i = 0; i < header.n_records; ++i) {
+    Record& record = opened.records_[i];
+    const std::byte* entry = table.data() + i * entry_bytes(binding.block_tokens);
+    std::memcpy(&record, entry, sizeof(record));
+    std::memcpy(opened.tokens_.data() + size_t{i} * binding.block_tokens, entry + sizeof(record),
+                size_t{binding.block_tokens} * 4);
+    const bool has_parent = record.parent != kNoParent;
+    if (record.n_tokens == 0 || record.n_tokens > binding.block_tokens ||
+        (has_parent &&
+         (record.parent >= i || opened.records_[record.parent].n_tokens != binding.block_tokens))) {
+      return make_error(ErrorCode::kBadFile, "prompt cache {}: record {} is not well-formed",
+                        opened.name_, i);
+    }
+  }
+  return opened;
+}
+
+Status PromptCacheFile::read(uint32_t i, std::span<std::byte> bytes) const {
+  PUMICE_CHECK(bytes.size() == binding_.block_bytes, "a record is one block long");
+  PUMICE_TRY_STATUS(file_.read(bytes_offset_ + uint64_t{i} * binding_.block_bytes, bytes));
+  if (block_checksum(bytes) != records_[i].checksum) {
+    return make_error(ErrorCode::kBadFile, "prompt cache {}: block {} is damaged", name_, i);
+  }
+  return {};
+}
+
+Result<PromptCacheWriter> PromptCacheWriter::create(const std::filesystem::path& path,
+                                                    const PromptCacheBinding& binding,
+                                                    uint32_t max_records) {
+  PromptCacheWriter writer;
+  writer.path_ = path;
+  writer.binding_ = binding;
+  writer.max_records_ = max_records;
+  writer.bytes_offset_ = bytes_offset_for(max_records, binding.block_tokens);
+  std::string name = path.string() + ".XXXXXX";
+  writer.file_ = FileHandle(::mkstemp(name.data()));
+  if (!writer.file_) {
+    return make_error(ErrorCode::kInternal, "cannot write beside {}: {}", path.string(),
+                      std::strerror(errno));
+  }
+  writer.temporary_ = name;
+  return writer;
+}
+
+PromptCacheWriter::~PromptCacheWriter() {
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+Status PromptCacheWriter::add(uint32_t parent, std::span<const uint32_t> tokens,
+                              std::span<const std::byte> bytes) {
+  PUMICE_CHECK(records_.size() < max_records_ && bytes.size() == binding_.block_bytes,
+               "more records than announced");
+  PUMICE_TRY_STATUS(file_.write(bytes_offset_ + records_.size() * binding_.block_bytes, bytes));
+  records_.push_back({parent, static_cast<uint32_t>(tokens.size()), block_checksum(bytes)});
+  tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+  tokens_.resize(records_.size() * binding_.block_tokens, 0);
+  return {};
+}
+
+Status PromptCacheWriter::finish() {
+  std::vector<std::byte> table(records_.size() * entry_bytes(binding_.block_tokens));
+  for (size_t i = 0; i < records_.size(); ++i) {
+    std::byte* entry = table.data() + i * entry_bytes(binding_.block_tokens);
+    std::memcpy(entry, &records_[i], sizeof(records_[i]));
+    std::memcpy(entry + sizeof(records_[i]), tokens_.data() + i * binding_.block_tokens,
+                size_t{binding_.block_tokens} * 4);
+  }
+  Header header{.block_tokens = binding_.block_tokens,
+                .block_bytes = binding_.block_bytes,
+                .model = binding_.model,
+                .layout = binding_.layout,
+                .n_records = records_.size(),
+                .bytes_offset = bytes_offset_};
+  header.checksum = table_checksum(header, table);
+  PUMICE_TRY_STATUS(file_.write(0, bytes_of(header)));
+  PUMICE_TRY_STATUS(file_.write(sizeof(header), table));
+  const auto end = static_cast<off_t>(bytes_offset_ + records_.size() * binding_.block_bytes);
+  if (::ftruncate(file_.get(), end) != 0 || ::fsync(file_.get()) != 0 ||
+      ::rename(temporary_.c_str(), path_.c_str()) != 0) {
+    return make_error(ErrorCode::kInternal, "cannot write {}: {}", path_.string(),
+                      std::strerror(errno));
+  }
+  temporary_.clear();
+  return {};
+}
+
+}  // namespace pumice

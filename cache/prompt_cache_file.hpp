@@ -1,0 +1,127 @@
+// The prompt cache file: blocks of KV with the tokens they stand for, bound to one model and
+// layout.
+//
+//     offset 0   header, 96 bytes: "PUMICEKV", version, block_tokens, block_bytes, model (16),
+//                layout, number of records, offset of the bytes, checksum of header and table
+//                (this field as 0)
+//     then       table: per record parent (a record before it, or 2^32 − 1), n_tokens (fewer than
+//                block_tokens: a partial block, nobody's parent), checksum of its bytes,
+//                token ids [block_tokens], 0 behind n_tokens
+//     at that offset, on or after the end of the table: bytes of the records, block_bytes each, in
+//                order; the file ends there
+//
+// Little-endian; checksums are XXH3-64. Only prefixes without a salt are stored: a salt is a
+// secret between users. A file is replaced as a whole by renaming, so a reader sees an old or a new
+// one. Files are untrusted in their structure: whatever does not hold is refused with a reason, and
+// memory is bounded by the size the file really has.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "cache/block_hash.hpp"
+
+namespace pumice {
+
+/// What a file must agree with to be used.
+struct PromptCacheBinding {
+  ModelFingerprint model;
+  uint64_t layout = 0;  ///< of KV bytes in a block; opaque
+  uint32_t block_tokens = 0;
+  uint64_t block_bytes = 0;
+};
+
+/// A file descriptor that closes itself.
+class FileHandle {
+ public:
+  FileHandle() = default;
+  explicit FileHandle(int descriptor) : descriptor_(descriptor) {}
+  FileHandle(FileHandle&& other) noexcept : descriptor_(other.descriptor_) {
+    other.descriptor_ = -1;
+  }
+  FileHandle& operator=(FileHandle&& other) noexcept;
+  ~FileHandle();
+
+  int get() const { return descriptor_; }
+  explicit operator bool() const { return descriptor_ >= 0; }
+
+  /// All of `bytes` at `offset`. Errors: kBadFile (ends early, read error).
+  Status read(uint64_t offset, std::span<std::byte> bytes) const;
+  /// Errors: kInternal (disk full, for instance).
+  Status write(uint64_t offset, std::span<const std::byte> bytes) const;
+
+ private:
+  int descriptor_ = -1;
+};
+
+/// Checksum of a block's bytes.
+uint64_t block_checksum(std::span<const std::byte> bytes);
+
+/// A file opened for reading.
+class PromptCacheFile {
+ public:
+  static constexpr uint32_t kNoParent = UINT32_MAX;
+  struct Record {
+    uint32_t parent = kNoParent;
+    uint32_t n_tokens = 0;
+    uint64_t checksum = 0;
+  };
+
+  /// Read header and table. Errors: kBadFile saying what is wrong: not a prompt cache, a version,
+  /// model, layout or block size that is not `binding`'s, damage.
+  static Result<PromptCacheFile> open(const std::filesystem::path& path,
+                                      const PromptCacheBinding& binding);
+
+  uint32_t n_records() const { return static_cast<uint32_t>(records_.size()); }
+  const Record& record(uint32_t i) const { return records_[i]; }
+  std::span<const uint32_t> tokens(uint32_t i) const {
+    return {tokens_.data() + size_t{i} * binding_.block_tokens, records_[i].n_tokens};
+  }
+  /// A record's bytes, block_bytes of them, verified. Errors: kBadFile.
+  Status read(uint32_t i, std::span<std::byte> bytes) const;
+
+ private:
+  FileHandle file_;
+  std::string name_;
+  PromptCacheBinding binding_;
+  uint64_t bytes_offset_ = 0;
+  std::vector<Record> records_;
+  std::vector<uint32_t> tokens_;
+};
+
+/// Writes a new file beside `path` and puts it in its place at the end; until then, and if anything
+/// fails, what was at `path` stays.
+class PromptCacheWriter {
+ public:
+  /// Room for at most `max_records`. Errors: kInternal.
+  static Result<PromptCacheWriter> create(const std::filesystem::path& path,
+                                          const PromptCacheBinding& binding, uint32_t max_records);
+  PromptCacheWriter(PromptCacheWriter&&) noexcept = default;
+  PromptCacheWriter& operator=(PromptCacheWriter&&) = delete;
+  ~PromptCacheWriter();
+
+  /// Append a record; its number is the count of those before. Errors: kInternal.
+  Status add(uint32_t parent, std::span<const uint32_t> tokens, std::span<const std::byte> bytes);
+  uint32_t n_records() const { return static_cast<uint32_t>(records_.size()); }
+  /// Errors: kInternal.
+  Status finish();
+
+ private:
+  PromptCacheWriter() = default;
+
+  FileHandle file_;
+  std::filesystem::path path_;
+  std::filesystem::path temporary_;  // empty once renamed
+  PromptCacheBinding binding_;
+  uint32_t max_records_ = 0;
+  uint64_t bytes_offset_ = 0;
+  std::vector<PromptCacheFile::Record> records_;
+  std::vector<uint32_t> tokens_;
+};
+
+}  // namespace pumice
