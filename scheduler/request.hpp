@@ -1,29 +1,93 @@
-// A request as the scheduler sees it: lengths and blocks, no token values and no device.
+// A request as the scheduler sees it: lengths, order and state; what tokens say is the cache's and
+// the engine's business.
 #pragma once
 
 #include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
-#include "cache/block_pool.hpp"
+#include "cache/kv_cache.hpp"
 
 namespace pumice {
 
 using RequestId = uint32_t;
 
 enum class RequestState { kWaiting, kPrefilling, kDecoding, kFinished, kCancelled, kFailed };
+std::string_view request_state_name(RequestState state);  ///< "waiting", …
 
-/// Owned by one Scheduler.
+/// Served in this order; within a class a lower `priority` value goes first, then who came first.
+enum class ServiceClass : uint8_t { kInteractive, kNormal, kBatch };
+constexpr size_t kServiceClasses = 3;
+std::string_view service_class_name(ServiceClass service_class);  ///< "interactive", …
+
+/// Why a request ended.
+enum class EndReason { kNone, kLength, kStop, kWindow, kCancelled, kDeadline, kError };
+std::string_view end_reason_name(EndReason reason);  ///< "length", "stop", "window", …
+
+/// What a client asks for. Times are seconds on the caller's clock, as in Scheduler::plan_step.
+struct RequestSpec {
+  std::vector<uint32_t> prompt = {};  ///< token ids
+  /// Instead of tokens, with a keyed cache: one key a full block of `n_keyed_tokens`.
+  std::vector<uint64_t> keys = {};
+  uint32_t n_keyed_tokens = 0;
+  uint32_t max_new_tokens = 0;
+  ServiceClass service_class = ServiceClass::kNormal;
+  int32_t priority = 0;
+  double deadline_s = std::numeric_limits<double>::infinity();
+  std::string salt = {};  ///< prefixes are shared only between requests of one salt
+  /// Whether a step may be planned for it before the token of the step before is known.
+  bool runs_ahead = true;
+  std::optional<RequestId> id = {};  ///< chosen by the caller; else the next free one
+};
+
+/// When things happened to a request, and how often; seconds, NaN: not yet.
+struct RequestTimes {
+  static constexpr double kNever = std::numeric_limits<double>::quiet_NaN();
+  double arrived = 0;
+  double first_scheduled = kNever;
+  double first_token = kNever;
+  double last_token = kNever;
+  double ended = kNever;
+};
+
+/// Owned by one Scheduler. Positions count from the start of the sequence:
+///   [0, computed) written   [computed, scheduled) in steps that are under way   [0, known) may be
 struct Request {
   RequestId id = 0;
   RequestState state = RequestState::kWaiting;
+  EndReason end_reason = EndReason::kNone;
+  ServiceClass service_class = ServiceClass::kNormal;
+  int32_t priority = 0;
+  uint64_t arrival = 0;  ///< order of arrival
+  double deadline_s = 0;
+  bool runs_ahead = true;
+
   uint32_t prompt_tokens = 0;
   uint32_t max_new_tokens = 0;
-  uint32_t computed_tokens = 0;   ///< positions whose KV is written: [0, computed_tokens)
-  uint32_t generated_tokens = 0;  ///< sampled so far
-  std::vector<BlockId> blocks;    ///< position p lives in blocks[p / block_tokens]; append-only
+  uint32_t generated_tokens = 0;  ///< sampled and committed, over all restarts
+  uint32_t sequence_tokens = 0;   ///< tokens whose ids are known; the prompt's at first
+  uint32_t computed_tokens = 0;
+  uint32_t scheduled_tokens = 0;
+  uint32_t pending_samples = 0;  ///< tokens being sampled by steps under way
+  /// Rises when steps under way no longer count: preemption, restart, rollback, end.
+  uint32_t epoch = 0;
 
-  /// Tokens known so far: the prompt and what was sampled.
-  uint32_t known_tokens() const { return prompt_tokens + generated_tokens; }
+  std::optional<SequenceId> sequence;  ///< while running
+  HashedPrompt prompt;                 ///< while waiting
+  CacheReport cache;                   ///< of the first start
+  uint32_t preemptions = 0;
+  uint32_t prefill_iterations = 0;
+  uint64_t last_planned = 0;  ///< step in which it last got a chunk
+  std::string salt;
+  RequestTimes times;
+
+  /// Positions that can be planned: ids known, or known to the device by then.
+  uint32_t known_tokens() const { return sequence_tokens + pending_samples; }
+  bool running() const { return sequence.has_value(); }
+  bool ended() const { return state >= RequestState::kFinished; }
 };
 
 }  // namespace pumice

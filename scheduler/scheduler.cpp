@@ -1,8 +1,28 @@
 #include "scheduler/scheduler.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <numeric>
 
 namespace pumice {
+
+std::string_view request_state_name(RequestState state) {
+  constexpr std::string_view kNames[] = {"waiting",  "prefilling", "decoding",
+                                         "finished", "cancelled",  "failed"};
+  return kNames[static_cast<size_t>(state)];
+}
+
+std::string_view service_class_name(ServiceClass service_class) {
+  constexpr std::string_view kNames[] = {"interactive", "normal", "batch"};
+  return kNames[static_cast<size_t>(service_class)];
+}
+
+std::string_view end_reason_name(EndReason reason) {
+  constexpr std::string_view kNames[] = {"none",      "length",   "stop", "window",
+                                         "cancelled", "deadline", "error"};
+  return kNames[static_cast<size_t>(reason)];
+}
 
 uint32_t StepPlan::n_tokens() const {
   uint32_t total = 0;
@@ -10,128 +30,603 @@ uint32_t StepPlan::n_tokens() const {
   return total;
 }
 
-Scheduler::Scheduler(SchedulerOptions options, uint32_t n_blocks)
-    : options_(options), pool_(n_blocks) {
-  PUMICE_CHECK(options_.token_budget > 0 && options_.chunk_tokens > 0 && options_.max_running > 0,
-               "scheduler limits must be positive");
-}
-
-uint32_t Scheduler::blocks_for(uint32_t n_tokens) const {
-  return (n_tokens + options_.block_tokens - 1) / options_.block_tokens;
-}
-
-Result<RequestId> Scheduler::add(uint32_t prompt_tokens, uint32_t max_new_tokens) {
-  if (prompt_tokens == 0) return make_error(ErrorCode::kInvalidArgument, "the prompt is empty");
-  const uint64_t capacity = uint64_t{pool_.n_blocks()} * options_.block_tokens;
-  const uint64_t wanted = uint64_t{prompt_tokens} + max_new_tokens;
-  if (wanted > capacity) {
-    return make_error(ErrorCode::kDoesNotFit,
-                      "{} prompt + {} new tokens exceed the context of {} by {} tokens",
-                      prompt_tokens, max_new_tokens, capacity, wanted - capacity);
+Result<Scheduler> Scheduler::create(const SchedulerOptions& options, KvCacheOptions cache,
+                                    const CostModel& cost) {
+  if (options.token_budget < cache.block_tokens) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "a token budget of {} is below one block of {} tokens; raise -b",
+                      options.token_budget, cache.block_tokens);
   }
-  const RequestId id = next_id_++;
-  Request& request = requests_[id];
-  request.id = id;
-  request.prompt_tokens = prompt_tokens;
-  request.max_new_tokens = max_new_tokens;
-  waiting_.push_back(id);
+  if (options.chunk_tokens == 0 || options.max_running == 0 || options.max_partial_prefills == 0) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "chunk size, requests at once and prompts half read must be positive");
+  }
+  if (!(options.tpot_target_s >= 0) || !std::isfinite(options.tpot_target_s)) {
+    return make_error(ErrorCode::kInvalidArgument, "the target time between tokens is no number");
+  }
+  const double one_row_s = cost.predict({.decode_rows = 1});
+  if (options.tpot_target_s > 0 && cost.calibrated() && options.tpot_target_s < one_row_s) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "a target of {:.2f} ms between tokens is below the {:.2f} ms that one row "
+                      "alone takes on this device",
+                      options.tpot_target_s * 1e3, one_row_s * 1e3);
+  }
+  return Scheduler(options, cache, cost);
+}
+
+Scheduler::Scheduler(const SchedulerOptions& options, KvCacheOptions cache, const CostModel& cost)
+    : options_(options), cache_(cache), cost_(cost) {
+  options_.chunk_tokens = std::min(options_.chunk_tokens, options_.token_budget);
+}
+
+uint32_t Scheduler::blocks_for(uint64_t n_tokens) const {
+  const uint32_t block_tokens = cache_.options().block_tokens;
+  return static_cast<uint32_t>((n_tokens + block_tokens - 1) / block_tokens);
+}
+
+// ---- requests
+
+Result<RequestId> Scheduler::add(RequestSpec spec, double now_s) {
+  const bool keyed = cache_.options().keyed;
+  const uint64_t prompt_tokens = keyed ? spec.n_keyed_tokens : spec.prompt.size();
+  if (prompt_tokens == 0) return make_error(ErrorCode::kInvalidArgument, "the prompt is empty");
+  if (spec.id && requests_.contains(*spec.id)) {
+    return make_error(ErrorCode::kInvalidArgument, "request id {} is in use", *spec.id);
+  }
+  uint64_t most = prompt_tokens + spec.max_new_tokens;
+  if (options_.window_tokens != 0) {
+    if (prompt_tokens > options_.window_tokens) {
+      return make_error(ErrorCode::kDoesNotFit,
+                        "a prompt of {} tokens exceeds the window of {} by {} tokens",
+                        prompt_tokens, options_.window_tokens,
+                        prompt_tokens - options_.window_tokens);
+    }
+    most = std::min<uint64_t>(most, options_.window_tokens);
+  }
+  if (cache_.n_blocks() != kUnlimitedBlocks && blocks_for(most) > cache_.n_blocks()) {
+    const uint64_t capacity = uint64_t{cache_.n_blocks()} * cache_.options().block_tokens;
+    return make_error(ErrorCode::kDoesNotFit,
+                      "{} prompt + {} new tokens exceed the cache of {} tokens by {}",
+                      prompt_tokens, spec.max_new_tokens, capacity, most - capacity);
+  }
+  while (!spec.id && requests_.contains(next_id_)) ++next_id_;
+  auto request = std::make_unique<Request>();
+  request->id = spec.id ? *spec.id : next_id_++;
+  request->service_class = spec.service_class;
+  request->priority = spec.priority;
+  request->arrival = next_arrival_++;
+  request->deadline_s = spec.deadline_s;
+  request->runs_ahead = spec.runs_ahead;
+  request->prompt_tokens = static_cast<uint32_t>(prompt_tokens);
+  request->sequence_tokens = request->prompt_tokens;
+  request->max_new_tokens = spec.max_new_tokens;
+  request->times.arrived = now_s;
+  request->prompt = keyed ? cache_.hash_keys(spec.keys, request->prompt_tokens, spec.salt)
+                          : cache_.hash_prompt(spec.prompt, spec.salt);
+  request->salt = std::move(spec.salt);
+  if (std::isfinite(request->deadline_s)) deadlines_.emplace(request->deadline_s, request->id);
+  ++telemetry_.arrived;
+  waiting_.insert(request.get());
+  const RequestId id = request->id;
+  requests_.emplace(id, std::move(request));
   return id;
 }
 
-void Scheduler::admit() {
-  while (!waiting_.empty() && running_.size() < options_.max_running) {
-    Request& request = requests_.at(waiting_.front());
-    // Blocks for the whole request are reserved here, so a running request never lacks one.
-    const uint32_t n_blocks = blocks_for(request.prompt_tokens + request.max_new_tokens);
-    if (!pool_.acquire(n_blocks, request.blocks).ok()) return;
-    request.state = RequestState::kPrefilling;
-    running_.push_back(request.id);
-    waiting_.pop_front();
+void Scheduler::end(RequestId id, EndReason reason, double now_s) {
+  Request& request = *requests_.at(id);
+  if (request.ended()) return;
+  if (request.state == RequestState::kPrefilling && reason != EndReason::kLength) {
+    telemetry_.cancelled_kv_tokens += request.computed_tokens;
+  }
+  if (request.running()) {
+    cache_.release(*request.sequence);
+    request.sequence.reset();
+    std::erase(running_, &request);
+  } else {
+    waiting_.erase(&request);
+  }
+  request.prompt = {};
+  deadlines_.erase({request.deadline_s, request.id});
+  blocked_.reset();
+  ++request.epoch;
+  request.end_reason = reason;
+  request.times.ended = now_s;
+  switch (reason) {
+    case EndReason::kCancelled:
+      request.state = RequestState::kCancelled;
+      ++telemetry_.cancelled;
+      return;
+    case EndReason::kDeadline:
+    case EndReason::kError:
+      request.state = RequestState::kFailed;
+      ++telemetry_.failed;
+      return;
+    default: break;
+  }
+  request.state = RequestState::kFinished;
+  ++telemetry_.finished;
+  const RequestTimes& times = request.times;
+  telemetry_.e2e_seconds.add(now_s - times.arrived);
+  if (request.generated_tokens > 1) {
+    telemetry_.decode_seconds.add(times.last_token - times.first_token);
+    telemetry_.tpot_seconds.add((times.last_token - times.first_token) /
+                                (request.generated_tokens - 1));
   }
 }
 
-/// Where a prompt chunk ends: as far as the budget goes, on a block boundary if that is progress.
-uint32_t Scheduler::chunk_end(const Request& request, uint32_t budget) const {
-  const uint32_t first = request.computed_tokens;
-  const uint32_t end =
-      first + std::min({request.known_tokens() - first, options_.chunk_tokens, budget});
-  if (end == request.known_tokens()) return end;
-  const uint32_t on_boundary = end - end % options_.block_tokens;
-  return on_boundary > first ? on_boundary : end;
+void Scheduler::suspend(Request& request) {
+  request.prompt = cache_.suspend(*request.sequence);
+  request.sequence.reset();
+  std::erase(running_, &request);
+  request.state = RequestState::kWaiting;
+  request.computed_tokens = request.scheduled_tokens = request.pending_samples = 0;
+  ++request.epoch;
+  waiting_.insert(&request);
 }
 
-StepPlan Scheduler::plan_step() {
-  admit();
-  StepPlan plan;
-  uint32_t budget = options_.token_budget;
-  for (const RequestState state : {RequestState::kDecoding, RequestState::kPrefilling}) {
-    for (const RequestId id : running_) {
-      const Request& request = requests_.at(id);
-      if (request.state != state || budget == 0) continue;
-      const uint32_t end = chunk_end(request, budget);
-      const uint32_t n_tokens = end - request.computed_tokens;
-      plan.chunks.push_back({id, request.computed_tokens, n_tokens,
-                             end == request.known_tokens() && request.max_new_tokens > 0});
-      budget -= n_tokens;
-    }
+void Scheduler::preempt(Request& request) {
+  suspend(request);
+  ++request.preemptions;
+  ++telemetry_.preemptions;
+}
+
+void Scheduler::restart(RequestId id, std::span<const uint32_t> tokens) {
+  Request& request = *requests_.at(id);
+  PUMICE_CHECK(!request.ended() && !tokens.empty(), "restarting a request that has ended");
+  PUMICE_CHECK(options_.window_tokens == 0 || tokens.size() <= options_.window_tokens,
+               "restarting with more tokens than the window");
+  if (request.running()) {
+    suspend(request);
   }
-  return plan;
-}
-
-void Scheduler::commit(const StepPlan& plan) {
-  for (const StepChunk& chunk : plan.chunks) {
-    const auto it = requests_.find(chunk.request);
-    if (it == requests_.end()) continue;
-    Request& request = it->second;
-    if (request.state != RequestState::kPrefilling && request.state != RequestState::kDecoding) {
-      continue;  // ended while the step ran
-    }
-    PUMICE_CHECK(request.computed_tokens == chunk.first_position, "a step committed twice");
-    request.computed_tokens += chunk.n_tokens;
-    if (chunk.samples) {
-      ++request.generated_tokens;
-      request.state = RequestState::kDecoding;
-    }
-    const bool exhausted = request.generated_tokens == request.max_new_tokens;
-    if (exhausted && request.computed_tokens >= request.prompt_tokens) {
-      finish(request.id, RequestState::kFinished);
-    }
-  }
-}
-
-void Scheduler::finish(RequestId id, RequestState final_state) {
-  Request& request = requests_.at(id);
-  pool_.release(request.blocks);
-  request.blocks.clear();
-  request.state = final_state;
-  std::erase(waiting_, id);
-  std::erase(running_, id);
+  request.prompt = cache_.hash_prompt(tokens, request.salt);
+  request.sequence_tokens = static_cast<uint32_t>(tokens.size());
 }
 
 void Scheduler::remove(RequestId id) {
-  PUMICE_CHECK(requests_.at(id).blocks.empty(), "removing a request that holds blocks");
-  requests_.erase(id);
+  const auto it = requests_.find(id);
+  PUMICE_CHECK(it != requests_.end() && it->second->ended(), "removing a request that has not ended");
+  if (!outstanding_.empty()) {
+    removed_.emplace_back(outstanding_.back().id, std::move(it->second));
+  }
+  requests_.erase(it);
 }
 
-const Request& Scheduler::request(RequestId id) const { return requests_.at(id); }
+void Scheduler::retire_removed() {
+  while (!removed_.empty() &&
+         (outstanding_.empty() || removed_.front().first < outstanding_.front().id)) {
+    removed_.pop_front();
+  }
+}
+
+const Request& Scheduler::request(RequestId id) const { return *requests_.at(id); }
+
+std::span<const BlockId> Scheduler::blocks(RequestId id) const {
+  return cache_.blocks(*requests_.at(id)->sequence);
+}
+
+// ---- planning
+
+bool Scheduler::can_decode(const Request& request) const {
+  if (!request.running() || request.known_tokens() != request.scheduled_tokens + 1) return false;
+  if (request.generated_tokens == 0 && request.pending_samples == 0) return false;  // a prompt
+  if (request.pending_samples > 0 && !request.runs_ahead) return false;
+  if (request.generated_tokens + request.pending_samples >= request.max_new_tokens) return false;
+  return options_.window_tokens == 0 || request.scheduled_tokens < options_.window_tokens;
+}
+
+bool Scheduler::reads_prompt(const Request& request) const {
+  return request.state == RequestState::kPrefilling &&
+         request.scheduled_tokens < request.sequence_tokens && !can_decode(request);
+}
+
+Request* Scheduler::worst_unplanned(const Request* spare) const {
+  for (auto it = running_.rbegin(); it != running_.rend(); ++it) {
+    if (*it != spare && (*it)->last_planned != next_plan_) return *it;
+  }
+  return nullptr;
+}
+
+/// Blocks for one more position, if need be taken from whoever is served after it.
+bool Scheduler::make_room(Request& request) {
+  while (true) {
+    if (cache_.reserve(*request.sequence, request.scheduled_tokens + 1).ok()) return true;
+    Request* victim = worst_unplanned(&request);
+    if (victim == nullptr || ServedBefore{}(victim, &request)) return false;
+    preempt(*victim);
+  }
+}
+
+void Scheduler::add_chunk(Request& request, uint32_t n_tokens, bool decodes, StepPlan& plan,
+                          OpenStep& open) {
+  const uint32_t first = request.scheduled_tokens;
+  const uint32_t end = first + n_tokens;
+  const bool samples =
+      end == request.known_tokens() &&
+      request.generated_tokens + request.pending_samples < request.max_new_tokens;
+  const StepChunk chunk{request.id, first, n_tokens, samples, decodes};
+  plan.chunks.push_back(chunk);
+  open.chunks.push_back({&request, request.epoch, chunk});
+  if (decodes) {
+    plan.shape.add_decode(first);
+  } else {
+    plan.shape.add_prefill(first, n_tokens);
+    ++request.prefill_iterations;
+    telemetry_.chunk_tokens.add(n_tokens);
+  }
+  request.scheduled_tokens = end;
+  request.pending_samples += samples ? 1 : 0;
+  request.last_planned = next_plan_;
+}
+
+void Scheduler::plan_decodes(StepPlan& plan, OpenStep& open) {
+  std::vector<Request*> rows;
+  rows.reserve(running_.size());
+  for (Request* request : running_) {
+    if (can_decode(*request)) rows.push_back(request);
+  }
+  // What other classes are sure of is left for them, if they have anything to do.
+  std::array<uint32_t, kServiceClasses> reserved = {};
+  const auto reserve_for = [&](const Request& request) {
+    const auto index = static_cast<size_t>(request.service_class);
+    reserved[index] = options_.reserved_decode_tokens[index];
+  };
+  if (!waiting_.empty()) reserve_for(**waiting_.begin());
+  for (const Request* request : running_) reserve_for(*request);
+  uint32_t left = options_.token_budget;
+  for (Request* request : rows) {
+    uint32_t& own = reserved[static_cast<size_t>(request->service_class)];
+    const uint32_t others = std::accumulate(reserved.begin(), reserved.end(), 0u) - own;
+    if (left <= others || !can_decode(*request) || !make_room(*request)) continue;
+    add_chunk(*request, 1, true, plan, open);
+    --left;
+    own -= own > 0 ? 1 : 0;
+  }
+}
+
+/// How far the next chunk of a prompt goes: as the budget and the objective allow, to a block's edge
+/// if that is progress.
+uint32_t Scheduler::prefill_tokens(const Request& request, const StepPlan& plan) {
+  const uint32_t block_tokens = cache_.options().block_tokens;
+  const uint32_t first = request.scheduled_tokens;
+  const uint32_t left = request.sequence_tokens - first;
+  const uint32_t used = plan.n_tokens();
+  uint32_t most = std::min({left, options_.chunk_tokens, options_.token_budget - used});
+  if (most == 0) return 0;
+  if (options_.tpot_target_s > 0 && plan.shape.decode_rows > 0) {
+    const uint32_t smallest = std::min(most, block_tokens - first % block_tokens);
+    uint32_t within = cost_.calibrated() ? cost_.tokens_within(options_.tpot_target_s, plan.shape,
+                                                               first, most)
+                                         : smallest;
+    if (within < smallest) {
+      // Prompts must get on: the first takes the smallest chunk all the same.
+      if (plan.shape.prefill_tokens > 0) return 0;
+      ++telemetry_.target_misses;
+      within = smallest;
+    }
+    most = within;
+  }
+  if (most == left) return most;
+  const uint32_t end = first + most;
+  const uint32_t on_edge = end - end % block_tokens;
+  return on_edge > first ? on_edge - first : most;
+}
+
+bool Scheduler::plan_prefill(Request& request, StepPlan& plan, OpenStep& open) {
+  const uint32_t n_tokens = prefill_tokens(request, plan);
+  if (n_tokens == 0) return false;
+  add_chunk(request, n_tokens, false, plan, open);
+  return true;
+}
+
+/// Start the request at the head of the queue, if it fits.
+bool Scheduler::admit(StepPlan& plan, OpenStep& open, double now_s) {
+  if (waiting_.empty()) return false;
+  Request& request = **waiting_.begin();
+  const auto yields = [&]() -> Request* {  // someone of a lesser class who could make room
+    Request* worst = worst_unplanned(nullptr);
+    return worst != nullptr && worst->service_class > request.service_class ? worst : nullptr;
+  };
+  const uint32_t free_blocks = cache_.n_free_blocks();
+  if (blocked_ && blocked_->first == request.id && free_blocks <= blocked_->second &&
+      yields() == nullptr) {
+    return false;
+  }
+  while (running_.size() >= options_.max_running) {
+    Request* victim = yields();
+    if (victim == nullptr) return false;
+    preempt(*victim);
+  }
+  while (true) {
+    // Each running request is left a block to grow into, or they would soon take these back.
+    const uint32_t shared =
+        cache_.look_up(request.prompt).shared_tokens / cache_.options().block_tokens;
+    const uint64_t needed = blocks_for(request.sequence_tokens) - shared + running_.size();
+    if (running_.empty() || cache_.n_free_blocks() >= needed) {
+      Result<SequenceId> sequence = cache_.begin(request.prompt, request.sequence_tokens);
+      if (sequence.ok()) {
+        request.sequence = *sequence;
+        break;
+      }
+    }
+    Request* victim = yields();
+    if (victim == nullptr) {
+      blocked_ = {request.id, cache_.n_free_blocks()};
+      return false;
+    }
+    preempt(*victim);
+  }
+  blocked_.reset();
+  waiting_.erase(waiting_.begin());
+  const CacheReport& report = cache_.report(*request.sequence);
+  request.computed_tokens = request.scheduled_tokens = report.cached_tokens;
+  request.state = RequestState::kPrefilling;
+  running_.insert(std::ranges::upper_bound(running_, &request, ServedBefore{}), &request);
+  open.started.emplace_back(&request, request.epoch);
+  plan.started.push_back(request.id);
+  if (std::isnan(request.times.first_scheduled)) {
+    request.times.first_scheduled = now_s;
+    request.cache = report;
+    telemetry_.wait_seconds.add(now_s - request.times.arrived);
+    telemetry_.prompt_tokens += request.prompt_tokens;
+    telemetry_.cached_tokens += report.cached_tokens;
+  }
+  return true;
+}
+
+void Scheduler::plan_prefills(StepPlan& plan, OpenStep& open, double now_s) {
+  std::vector<Request*> partial;
+  for (Request* request : running_) {
+    if (reads_prompt(*request)) partial.push_back(request);
+  }
+  // Those of equal rank take turns.
+  std::ranges::stable_sort(partial, [](const Request* a, const Request* b) {
+    return std::tuple(a->service_class, a->priority, a->last_planned) <
+           std::tuple(b->service_class, b->priority, b->last_planned);
+  });
+  size_t n_partial = partial.size();
+  const auto plan_one = [&](Request& request) {
+    if (!plan_prefill(request, plan, open)) return false;
+    if (!reads_prompt(request)) --n_partial;
+    return true;
+  };
+  // A request of a better class does not wait behind prompts half read.
+  const auto next_goes_first = [&] {
+    return !waiting_.empty() && !partial.empty() &&
+           (*waiting_.begin())->service_class < partial.front()->service_class;
+  };
+  while (plan.n_tokens() < options_.token_budget && next_goes_first()) {
+    Request* next = *waiting_.begin();
+    if (!admit(plan, open, now_s)) break;
+    ++n_partial;
+    if (!plan_one(*next)) break;
+  }
+  for (Request* request : partial) {
+    if (!request->running() || !reads_prompt(*request)) continue;  // preempted just now
+    if (!plan_one(*request)) break;
+  }
+  while (plan.n_tokens() < options_.token_budget && n_partial < options_.max_partial_prefills &&
+         !waiting_.empty()) {
+    // Do not take blocks for a request that gets no tokens in this step.
+    if (options_.tpot_target_s > 0 && plan.shape.decode_rows > 0 && plan.shape.prefill_tokens > 0 &&
+        cost_.tokens_within(options_.tpot_target_s, plan.shape, 0, 1) == 0) {
+      break;
+    }
+    Request* next = *waiting_.begin();
+    if (!admit(plan, open, now_s)) break;
+    ++n_partial;
+    if (!plan_one(*next)) break;
+  }
+}
+
+/// Nothing can be planned and nothing is under way. Only pinned blocks can bring this about, since
+/// without them there is room for any one request: fail the first.
+void Scheduler::fail_stuck(StepPlan& plan, double now_s) {
+  const auto stuck = std::ranges::find_if(running_, [&](const Request* request) {
+    return can_decode(*request) || reads_prompt(*request);
+  });
+  if (stuck == running_.end() && (waiting_.empty() || !running_.empty())) return;
+  const RequestId id = stuck != running_.end() ? (*stuck)->id : (*waiting_.begin())->id;
+  end(id, EndReason::kError, now_s);
+  plan.ended.push_back(id);
+}
+
+void Scheduler::expire(StepPlan& plan, double now_s) {
+  while (!deadlines_.empty() && deadlines_.begin()->first < now_s) {
+    const RequestId id = deadlines_.begin()->second;
+    end(id, EndReason::kDeadline, now_s);
+    plan.ended.push_back(id);
+  }
+}
+
+StepPlan Scheduler::plan_step(double now_s) {
+  PUMICE_CHECK(outstanding_.size() < kMaxOutstanding, "too many steps under way");
+  StepPlan plan;
+  OpenStep open;
+  plan.id = open.id = next_plan_;
+  expire(plan, now_s);
+  plan_decodes(plan, open);
+  plan_prefills(plan, open, now_s);
+  if (plan.chunks.empty() && outstanding_.empty()) fail_stuck(plan, now_s);
+  plan.transfers = cache_.take_transfers();
+  if (plan.empty()) {
+    PUMICE_CHECK(plan.started.empty(), "a request was started for nothing");
+    return plan;
+  }
+  open.has_transfers = !plan.transfers.empty();
+  open.transfers = plan.transfers.batch;
+  open.shape = plan.shape;
+  plan.predicted_s = cost_.predict(plan.shape);
+  ++next_plan_;
+  outstanding_.push_back(std::move(open));
+  return plan;
+}
+
+// ---- what ran
+
+void Scheduler::count_token(Request& request, double now_s) {
+  RequestTimes& times = request.times;
+  if (request.generated_tokens == 1) {
+    times.first_token = now_s;
+    telemetry_.add_ttft(request.prompt_tokens, now_s - times.arrived);
+    telemetry_.prefill_seconds.add(now_s - times.first_scheduled);
+    telemetry_.prefill_iterations.add(request.prefill_iterations);
+  } else {
+    telemetry_.itl_seconds.add(now_s - times.last_token);
+  }
+  times.last_token = now_s;
+  ++telemetry_.generated_tokens;
+}
+
+bool Scheduler::commit_chunk(const OpenChunk& open, uint32_t token, double now_s,
+                             ChunkOutcome& outcome) {
+  Request& request = *open.request;
+  const StepChunk& chunk = open.chunk;
+  outcome.request = chunk.request;
+  if (request.epoch != open.epoch || request.ended()) {
+    telemetry_.discarded_tokens += chunk.n_tokens;
+    return false;
+  }
+  PUMICE_CHECK(request.computed_tokens == chunk.first_position, "a step committed twice");
+  outcome.counts = true;
+  request.computed_tokens += chunk.n_tokens;
+  telemetry_.computed_tokens += chunk.n_tokens;
+  cache_.commit(*request.sequence, request.computed_tokens);
+  if (chunk.samples) {
+    outcome.sampled = true;
+    --request.pending_samples;
+    ++request.generated_tokens;
+    ++request.sequence_tokens;
+    request.state = RequestState::kDecoding;
+    cache_.append(*request.sequence, std::span(&token, 1));
+    count_token(request, now_s);
+  }
+  const bool exhausted = request.generated_tokens >= request.max_new_tokens;
+  if (exhausted && (chunk.samples || request.computed_tokens == request.sequence_tokens)) {
+    end(request.id, EndReason::kLength, now_s);
+  } else if (options_.window_tokens != 0 && options_.stop_at_window &&
+             request.sequence_tokens > options_.window_tokens) {
+    end(request.id, EndReason::kWindow, now_s);
+  }
+  outcome.ended = request.ended();
+  return true;
+}
+
+std::vector<ChunkOutcome> Scheduler::commit(uint64_t plan_id, std::span<const uint32_t> sampled,
+                                            double now_s, double seconds) {
+  PUMICE_CHECK(!outstanding_.empty() && outstanding_.front().id == plan_id,
+               "steps are committed in the order they were planned");
+  const OpenStep open = std::move(outstanding_.front());
+  outstanding_.pop_front();
+  if (open.has_transfers) cache_.finish_transfers(open.transfers);
+  std::vector<ChunkOutcome> outcomes(open.chunks.size());
+  size_t n_sampled = 0;
+  for (size_t i = 0; i < open.chunks.size(); ++i) {
+    uint32_t token = 0;
+    if (open.chunks[i].chunk.samples) {
+      PUMICE_CHECK(n_sampled < sampled.size(), "a token for each sampling chunk");
+      token = sampled[n_sampled++];
+    }
+    commit_chunk(open.chunks[i], token, now_s, outcomes[i]);
+  }
+  ++telemetry_.steps;
+  if (seconds > 0) {
+    telemetry_.step_seconds.add(seconds);
+    cost_.observe(open.shape, seconds);
+  }
+  retire_removed();
+  return outcomes;
+}
+
+void Scheduler::rollback() {
+  while (!outstanding_.empty()) {
+    const OpenStep open = std::move(outstanding_.back());
+    outstanding_.pop_back();
+    ++telemetry_.failed_steps;
+    if (open.has_transfers) cache_.finish_transfers(open.transfers, false);
+    for (auto it = open.chunks.rbegin(); it != open.chunks.rend(); ++it) {
+      Request& request = *it->request;
+      if (request.epoch != it->epoch || request.ended()) continue;
+      request.scheduled_tokens = it->chunk.first_position;
+      request.pending_samples -= it->chunk.samples ? 1 : 0;
+      if (!it->chunk.decodes) --request.prefill_iterations;
+      // A prompt's blocks were taken when it started, a decoding row's with the row.
+      if (it->chunk.decodes) cache_.shrink(*request.sequence, request.scheduled_tokens);
+    }
+    for (const auto& [request, epoch] : open.started) {
+      if (request->epoch == epoch && request->running()) suspend(*request);
+    }
+  }
+  retire_removed();
+}
+
+// ---- the whole
+
+nlohmann::json Scheduler::profile_json() const {
+  const uint32_t block_tokens = cache_.options().block_tokens;
+  StepShape prefill;
+  prefill.add_prefill(0, options_.chunk_tokens);
+  const auto rate = [&](const StepShape& shape, uint32_t tokens) -> nlohmann::json {
+    const double seconds = cost_.predict(shape);
+    return cost_.calibrated() && seconds > 0 ? nlohmann::json(tokens / seconds) : nullptr;
+  };
+  return {{"block_tokens", block_tokens},
+          {"blocks", cache_.n_blocks()},
+          {"token_budget", options_.token_budget},
+          {"chunk_tokens",
+           {{"min", options_.tpot_target_s > 0 ? std::min(block_tokens, options_.chunk_tokens)
+                                               : options_.chunk_tokens},
+            {"max", options_.chunk_tokens}}},
+          {"tpot_target_s", options_.tpot_target_s},
+          {"max_running", options_.max_running},
+          {"window_tokens", options_.window_tokens},
+          {"calibrated", cost_.calibrated()},
+          {"cost", cost_.cost()},
+          {"prefill_tokens_per_s", rate(prefill, options_.chunk_tokens)},
+          {"decode_tokens_per_s_one_stream", rate({.decode_rows = 1}, 1)},
+          {"decode_tokens_per_s_all_streams",
+           rate({.decode_rows = options_.max_running}, options_.max_running)}};
+}
 
 Status Scheduler::check_integrity() const {
-  PUMICE_TRY_STATUS(pool_.check_integrity());
-  uint32_t held = 0;
-  for (const auto& [id, request] : requests_) {
-    const bool runs = std::find(running_.begin(), running_.end(), id) != running_.end();
-    if (runs == request.blocks.empty()) {
-      return make_error(ErrorCode::kInternal, "request {} is {}running with {} blocks", id,
-                        runs ? "" : "not ", request.blocks.size());
-    }
-    if (uint64_t{request.blocks.size()} * options_.block_tokens < request.computed_tokens && runs) {
-      return make_error(ErrorCode::kInternal, "request {} has more tokens than blocks", id);
-    }
-    held += static_cast<uint32_t>(request.blocks.size());
+  PUMICE_TRY_STATUS(cache_.check_integrity());
+  const auto bad = [](const Request& request, std::string_view what) {
+    return make_error(ErrorCode::kInternal, "request {} ({}): {}", request.id,
+                      request_state_name(request.state), what);
+  };
+  if (!std::ranges::is_sorted(running_, ServedBefore{})) {
+    return make_error(ErrorCode::kInternal, "running requests are not in order of service");
   }
-  if (held + pool_.n_free() != pool_.n_blocks()) {
-    return make_error(ErrorCode::kInternal, "{} blocks held and {} free of {}", held,
-                      pool_.n_free(), pool_.n_blocks());
+  if (running_.size() > options_.max_running) {
+    return make_error(ErrorCode::kInternal, "{} requests run, {} may", running_.size(),
+                      options_.max_running);
+  }
+  for (const auto& [id, owned] : requests_) {
+    const Request& request = *owned;
+    Request* const pointer = owned.get();
+    const bool in_running = std::ranges::find(running_, pointer) != running_.end();
+    const bool in_waiting = waiting_.contains(pointer);
+    const bool runs =
+        request.state == RequestState::kPrefilling || request.state == RequestState::kDecoding;
+    if (in_running != runs || request.running() != runs) return bad(request, "wrongly (not) running");
+    if (in_waiting != (request.state == RequestState::kWaiting)) {
+      return bad(request, "wrongly (not) in the queue");
+    }
+    if (request.computed_tokens > request.scheduled_tokens ||
+        request.scheduled_tokens > request.known_tokens()) {
+      return bad(request, "computed, scheduled and known tokens are out of order");
+    }
+    if (request.state == RequestState::kDecoding && request.generated_tokens == 0) {
+      return bad(request, "decodes before its prompt is read");
+    }
+    if (runs && cache_.blocks(*request.sequence).size() < blocks_for(request.scheduled_tokens)) {
+      return bad(request, "has fewer blocks than positions");
+    }
+    if (runs && cache_.computed_tokens(*request.sequence) != request.computed_tokens) {
+      return bad(request, "disagrees with the cache on what is computed");
+    }
+    if (!runs && (request.pending_samples != 0 && !request.ended())) {
+      return bad(request, "waits with tokens being sampled");
+    }
   }
   return {};
 }

@@ -1,19 +1,34 @@
 // Who computes what in the next step. One rule: every request catches up with its known tokens
-// under a per-step token budget; requests that decode come first, then prompts in chunks.
+// under a per-step token budget. Requests that decode come first; prompts follow in chunks, as large
+// as the objective for the time between tokens allows.
 //
-// A step is a transaction: `plan_step` decides (and reserves the blocks of requests it admits);
-// `commit` makes the progress of a step that ran real; a step that failed is just not committed.
-// Pure C++, no device, no clock. Not thread-safe.
+// A step is a transaction: `plan_step` decides and reserves, `commit` makes real what ran,
+// `rollback` undoes what did not. One further step may be planned before the one before it is
+// committed (its new tokens are known to the device by then, not to the host); what it computes for
+// a request that has ended meanwhile is discarded.
+//
+// Pure C++: no device, no clock (callers pass seconds on a clock of theirs that never goes back),
+// the same code under the simulator's virtual time. Not thread-safe.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <set>
+#include <span>
+#include <tuple>
+#include <unordered_map>
 #include <vector>
 
 #include "base/result.hpp"
-#include "cache/block_pool.hpp"
+#include "cache/kv_cache.hpp"
+#include "scheduler/cost_model.hpp"
 #include "scheduler/request.hpp"
+#include "scheduler/telemetry.hpp"
 
 namespace pumice {
 
@@ -22,62 +37,176 @@ struct StepChunk {
   RequestId request = 0;
   uint32_t first_position = 0;
   uint32_t n_tokens = 0;
-  bool samples = false;  ///< the chunk ends with the last known token: a next token is sampled
+  /// The chunk ends with the last known token: a next token is sampled.
+  bool samples = false;
+  /// A row that only samples the next token. Its token may be known to the device alone.
+  bool decodes = false;
 };
 
 /// The work of one step: plain data. Decoding requests come first.
 struct StepPlan {
+  uint64_t id = 0;
   std::vector<StepChunk> chunks;
+  Transfers transfers;             ///< to be carried out before the chunks
+  std::vector<RequestId> started;  ///< got blocks, and what was cached, with this plan
+  std::vector<RequestId> ended;    ///< failed while planning: past their deadline, or never to fit
+  StepShape shape;
+  double predicted_s = 0;
 
-  bool empty() const { return chunks.empty(); }
+  bool empty() const { return chunks.empty() && transfers.empty(); }
   uint32_t n_tokens() const;
 };
 
 struct SchedulerOptions {
-  uint32_t token_budget = 512;  ///< most tokens in a step
+  uint32_t token_budget = 512;  ///< most tokens in a step; at least a block
   uint32_t chunk_tokens = 512;  ///< most tokens of one prompt in a step
-  uint32_t max_running = 1;     ///< most requests that hold blocks
-  uint32_t block_tokens = 16;
+  /// Objective for the time between two tokens of a stream while prompts are read beside it: chunks
+  /// shrink, down to a block, so that a step is predicted to take no longer. 0: none.
+  double tpot_target_s = 0;
+  uint32_t max_running = 1;          ///< most requests that hold blocks
+  uint32_t max_partial_prefills = 4; ///< most of them with a prompt half read
+  uint32_t window_tokens = 0;        ///< most positions of a sequence; 0: what the blocks hold
+  /// Tokens of a step that the decoding rows of other classes leave to each class while it has
+  /// anything to do, so that a full house of one class does not shut out another.
+  std::array<uint32_t, kServiceClasses> reserved_decode_tokens = {};
+  /// Whether a request that has filled its window ends; otherwise it waits for `restart`.
+  bool stop_at_window = true;
+};
+
+/// What became of a chunk of a committed step.
+struct ChunkOutcome {
+  RequestId request = 0;
+  bool counts = false;  ///< false: the request had ended, or had to start again
+  bool sampled = false; ///< it counts, and brought a token
+  bool ended = false;   ///< this was the request's last
 };
 
 class Scheduler {
  public:
-  Scheduler(SchedulerOptions options, uint32_t n_blocks);
+  /// Errors: kInvalidArgument, naming the option: a budget below one block, a target below what one
+  /// row alone takes on a calibrated device, no requests at once.
+  static Result<Scheduler> create(const SchedulerOptions& options, KvCacheOptions cache,
+                                  const CostModel& cost = {});
 
-  /// Queue a request. Errors: kInvalidArgument (empty prompt), kDoesNotFit when even an empty pool
-  /// could not hold prompt + max_new_tokens, saying by how much.
-  Result<RequestId> add(uint32_t prompt_tokens, uint32_t max_new_tokens);
+  // ---- requests
 
-  /// The next step; empty when nothing can run.
-  StepPlan plan_step();
+  /// Queue a request. Errors, with nothing changed: kInvalidArgument (empty prompt, an id in use),
+  /// kDoesNotFit (a prompt beyond the window, more than the blocks could ever hold), each saying by
+  /// how much.
+  Result<RequestId> add(RequestSpec spec, double now_s);
 
-  /// The step ran: its positions are computed and each sampling chunk has one more token.
-  void commit(const StepPlan& plan);
+  /// End a request at once, in any state, and free all it holds. Ended ones stay as they are.
+  void cancel(RequestId id, double now_s) { end(id, EndReason::kCancelled, now_s); }
+  /// End it for another reason: a stop token, an error.
+  void end(RequestId id, EndReason reason, double now_s);
 
-  /// End a request at once, in any state, and free its blocks.
-  void finish(RequestId id, RequestState final_state);
+  /// Let a request that filled its window go on from these tokens, recomputed through the cache.
+  void restart(RequestId id, std::span<const uint32_t> tokens);
 
   /// Forget an ended request.
   void remove(RequestId id);
 
+  /// Valid until it is removed.
   const Request& request(RequestId id) const;
-  bool idle() const { return waiting_.empty() && running_.empty(); }
-  const BlockPool& pool() const { return pool_; }
+  std::span<const BlockId> blocks(RequestId id) const;
 
-  /// Errors: kInternal when blocks and requests disagree.
+  // ---- steps
+
+  static constexpr size_t kMaxOutstanding = 2;  ///< planned and not committed
+
+  /// The next step; empty when nothing can run now. At most kMaxOutstanding may be open.
+  StepPlan plan_step(double now_s);
+
+  /// The oldest open step ran in `seconds` (NaN: not measured). `sampled`: the tokens of its
+  /// sampling chunks, in order. Outcomes are those of its chunks, in order.
+  std::vector<ChunkOutcome> commit(uint64_t plan_id, std::span<const uint32_t> sampled,
+                                   double now_s, double seconds);
+
+  /// No open step ran, or not to its end: undo all of them. Requests they started wait again.
+  void rollback();
+
+  size_t outstanding() const { return outstanding_.size(); }
+
+  // ---- the whole
+
+  /// Nothing waits, runs or is under way.
+  bool idle() const { return waiting_.empty() && running_.empty() && outstanding_.empty(); }
+  size_t n_waiting() const { return waiting_.size(); }
+  size_t n_running() const { return running_.size(); }
+  const SchedulerOptions& options() const { return options_; }
+  const KvCache& cache() const { return cache_; }
+  KvCache& cache() { return cache_; }
+  const CostModel& cost() const { return cost_; }
+  const Telemetry& telemetry() const { return telemetry_; }
+
+  /// What a router in front of several engines needs: block size, budget, chunk range, measured
+  /// rates.
+  nlohmann::json profile_json() const;
+
+  /// Errors: kInternal when requests, queues and cache disagree.
   Status check_integrity() const;
 
  private:
-  void admit();
-  uint32_t blocks_for(uint32_t n_tokens) const;
-  uint32_t chunk_end(const Request& request, uint32_t budget) const;
+  /// Order of service.
+  struct ServedBefore {
+    bool operator()(const Request* a, const Request* b) const {
+      return std::tuple(a->service_class, a->priority, a->arrival) <
+             std::tuple(b->service_class, b->priority, b->arrival);
+    }
+  };
+  struct OpenChunk {
+    Request* request = nullptr;
+    uint32_t epoch = 0;
+    StepChunk chunk;
+  };
+  struct OpenStep {
+    uint64_t id = 0;
+    std::vector<OpenChunk> chunks;
+    std::vector<std::pair<Request*, uint32_t>> started;  // with their epochs
+    TransferBatch transfers = 0;
+    bool has_transfers = false;
+    StepShape shape;
+  };
+  using WaitingQueue = std::set<Request*, ServedBefore>;
+
+  Scheduler(const SchedulerOptions& options, KvCacheOptions cache, const CostModel& cost);
+
+  void expire(StepPlan& plan, double now_s);
+  void fail_stuck(StepPlan& plan, double now_s);
+  void plan_decodes(StepPlan& plan, OpenStep& open);
+  void plan_prefills(StepPlan& plan, OpenStep& open, double now_s);
+  bool plan_prefill(Request& request, StepPlan& plan, OpenStep& open);
+  bool admit(StepPlan& plan, OpenStep& open, double now_s);
+  uint32_t prefill_tokens(const Request& request, const StepPlan& plan);
+  void add_chunk(Request& request, uint32_t n_tokens, bool decodes, StepPlan& plan, OpenStep& open);
+  bool make_room(Request& request);
+  bool can_decode(const Request& request) const;
+  bool reads_prompt(const Request& request) const;
+  void suspend(Request& request);
+  void preempt(Request& request);
+  Request* worst_unplanned(const Request* spare) const;
+  bool commit_chunk(const OpenChunk& open, uint32_t token, double now_s, ChunkOutcome& outcome);
+  void count_token(Request& request, double now_s);
+  void retire_removed();
+  uint32_t blocks_for(uint64_t n_tokens) const;
 
   SchedulerOptions options_;
-  BlockPool pool_;
+  KvCache cache_;
+  CostModel cost_;
+  Telemetry telemetry_;
+
   RequestId next_id_ = 1;
-  std::map<RequestId, Request> requests_;
-  std::deque<RequestId> waiting_;   // first come, first served
-  std::vector<RequestId> running_;  // in order of admission
+  uint64_t next_arrival_ = 1;
+  uint64_t next_plan_ = 1;
+  std::unordered_map<RequestId, std::unique_ptr<Request>> requests_;
+  WaitingQueue waiting_;
+  std::vector<Request*> running_;  // in order of service
+  std::set<std::pair<double, RequestId>> deadlines_;
+  std::deque<OpenStep> outstanding_;
+  /// Removed while a step under way still names them, with that step's id.
+  std::deque<std::pair<uint64_t, std::unique_ptr<Request>>> removed_;
+  /// The request at the head of the queue did not fit into this many free blocks.
+  std::optional<std::pair<RequestId, uint32_t>> blocked_;
 };
 
 }  // namespace pumice

@@ -1,0 +1,62 @@
+// A scheduler with a clock that advances by what steps are said to cost, and a "model" whose next
+// token is a function of the request and position, so that recomputing gives the same tokens.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "scheduler/scheduler.hpp"
+
+namespace pumice::test {
+
+inline std::vector<uint32_t> tokens_from(uint32_t first, uint32_t count) {
+  std::vector<uint32_t> tokens(count);
+  std::iota(tokens.begin(), tokens.end(), first);
+  return tokens;
+}
+
+struct SchedulerBed {
+  Scheduler scheduler;
+  StepCost device{.fixed = 1e-3, .per_row = 1e-4, .per_token = 1e-4};
+  double now = 0;
+
+  SchedulerBed(const SchedulerOptions& options, uint32_t n_blocks, const CostModel& cost = {})
+      : scheduler(*Scheduler::create(options, {.n_blocks = n_blocks, .block_tokens = 16}, cost)) {}
+
+  RequestId add(std::vector<uint32_t> prompt, uint32_t max_new, RequestSpec spec = {}) {
+    spec.prompt = std::move(prompt);
+    spec.max_new_tokens = max_new;
+    const Result<RequestId> id = scheduler.add(std::move(spec), now);
+    EXPECT_TRUE(id.ok()) << id.error().message;
+    return *id;
+  }
+
+  std::vector<ChunkOutcome> commit(const StepPlan& plan) {
+    const double seconds = device.seconds(plan.shape);
+    now += seconds;
+    std::vector<uint32_t> sampled;
+    for (const StepChunk& chunk : plan.chunks) {
+      if (chunk.samples) {
+        sampled.push_back(chunk.request * 100000 + chunk.first_position + chunk.n_tokens);
+      }
+    }
+    auto outcomes = scheduler.commit(plan.id, sampled, now, seconds);
+    const Status integrity = scheduler.check_integrity();
+    EXPECT_TRUE(integrity.ok()) << integrity.error().message;
+    return outcomes;
+  }
+
+  StepPlan step() {
+    StepPlan plan = scheduler.plan_step(now);
+    if (!plan.empty()) commit(plan);
+    return plan;
+  }
+
+  void run_to_idle() {
+    for (int i = 0; i < 100000 && !scheduler.idle(); ++i) step();
+    EXPECT_TRUE(scheduler.idle());
+  }
+};
+
+}  // namespace pumice::test
