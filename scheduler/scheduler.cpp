@@ -83,7 +83,7 @@ Result<RequestId> Scheduler::add(RequestSpec spec, double now_s) {
     }
     most = std::min<uint64_t>(most, options_.window_tokens);
   }
-  if (cache_.n_blocks() != kUnlimitedBlocks && blocks_for(most) > cache_.n_blocks()) {
+  if (cache_.options().n_blocks != kUnlimitedBlocks && blocks_for(most) > cache_.n_blocks()) {
     const uint64_t capacity = uint64_t{cache_.n_blocks()} * cache_.options().block_tokens;
     return make_error(ErrorCode::kDoesNotFit,
                       "{} prompt + {} new tokens exceed the cache of {} tokens by {}",

@@ -1,0 +1,178 @@
+#include "scheduler/simulator.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+namespace pumice {
+namespace {
+
+/// Tokens of a step's sampling chunks; in a keyed cache their values mean nothing.
+size_t n_samples(const StepPlan& plan) {
+  return static_cast<size_t>(std::ranges::count_if(plan.chunks, &StepChunk::samples));
+}
+
+struct VirtualRun {
+  Scheduler scheduler;
+  StepCost device;
+  double now = 0;
+  std::vector<uint32_t> sampled = {};
+
+  /// Run one step; false when there was nothing to run.
+  bool step(std::vector<ChunkOutcome>& outcomes) {
+    const StepPlan plan = scheduler.plan_step(now);
+    outcomes.clear();
+    if (plan.empty()) return false;
+    const double seconds = device.seconds(plan.shape);
+    now += seconds;
+    sampled.assign(n_samples(plan), 0);
+    outcomes = scheduler.commit(plan.id, sampled, now, seconds);
+    return true;
+  }
+};
+
+bool meets_objectives(const Request& request, const SimulationOptions& options) {
+  const RequestTimes& times = request.times;
+  const double ttft = times.first_token - times.arrived;
+  const double tpot = request.generated_tokens > 1 ? (times.last_token - times.first_token) /
+                                                         (request.generated_tokens - 1)
+                                                   : 0;
+  return (options.goodput_ttft_s == 0 || ttft <= options.goodput_ttft_s) &&
+         (options.goodput_tpot_s == 0 || tpot <= options.goodput_tpot_s);
+}
+
+}  // namespace
+
+Result<SimulationReport> simulate(const Trace& trace, const SimulationOptions& options,
+                                  const SimulationProgress& progress) {
+  const auto start = std::chrono::steady_clock::now();
+  const KvCacheOptions cache{.n_blocks = options.n_blocks,
+                             .block_tokens = trace.block_tokens,
+                             .keyed = true};
+  PUMICE_TRY(Scheduler scheduler,
+             Scheduler::create(options.scheduler, cache,
+                               options.calibrated ? CostModel(options.device) : CostModel()));
+  VirtualRun run{std::move(scheduler), options.device};
+  SimulationReport report;
+  report.n_requests = trace.requests.size();
+  size_t next = 0;
+  size_t done = 0;
+  size_t good = 0;
+  std::vector<ChunkOutcome> outcomes;
+  const auto arrival_s = [&](size_t i) { return trace.requests[i].arrival_s / options.speed_up; };
+  while (next < trace.requests.size() || !run.scheduler.idle()) {
+    for (; next < trace.requests.size() && arrival_s(next) <= run.now; ++next) {
+      const TraceRequest& request = trace.requests[next];
+      const Result<RequestId> id =
+          run.scheduler.add({.keys = request.keys,
+                             .n_keyed_tokens = request.prompt_tokens,
+                             .max_new_tokens = std::max(1u, request.output_tokens)},
+                            arrival_s(next));
+      if (!id.ok()) ++report.n_refused;
+      done += id.ok() ? 0 : 1;
+    }
+    if (!run.step(outcomes)) {
+      if (next < trace.requests.size()) run.now = std::max(run.now, arrival_s(next));
+      continue;
+    }
+    for (const ChunkOutcome& outcome : outcomes) {
+      if (!outcome.ended) continue;
+      good += meets_objectives(run.scheduler.request(outcome.request), options) ? 1 : 0;
+      run.scheduler.remove(outcome.request);
+      ++done;
+      if (progress && done % 64 == 0 && !progress(done, trace.requests.size())) {
+        return make_error(ErrorCode::kCancelled, "interrupted");
+      }
+    }
+  }
+  report.telemetry = run.scheduler.telemetry();
+  report.cache = run.scheduler.cache().stats();
+  report.virtual_s = run.now;
+  if (run.now > 0) {
+    const auto generated = static_cast<double>(report.telemetry.generated_tokens);
+    report.output_tokens_per_s = generated / run.now;
+    report.total_tokens_per_s =
+        (generated + static_cast<double>(report.telemetry.prompt_tokens)) / run.now;
+    report.goodput_requests_per_s = static_cast<double>(good) / run.now;
+  }
+  if (report.cache.queried_blocks > 0) {
+    report.hit_rate = static_cast<double>(report.cache.matched_blocks) /
+                      static_cast<double>(report.cache.queried_blocks);
+  }
+  report.wall_s =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return report;
+}
+
+double prefix_hit_rate(const Trace& trace, uint32_t n_blocks) {
+  KvCache cache({.n_blocks = n_blocks, .block_tokens = trace.block_tokens, .keyed = true});
+  uint64_t n_full = 0;
+  uint64_t n_matched = 0;
+  for (const TraceRequest& request : trace.requests) {
+    HashedPrompt prompt = cache.hash_keys(request.keys, request.prompt_tokens);
+    n_full += request.keys.size();
+    const Result<SequenceId> sequence = cache.begin(prompt, request.prompt_tokens);
+    if (!sequence.ok()) continue;  // longer than the pool: nothing of it is found
+    n_matched += cache.report(*sequence).shared_tokens / trace.block_tokens;
+    cache.commit(*sequence, request.prompt_tokens);
+    cache.release(*sequence);
+  }
+  return n_full > 0 ? static_cast<double>(n_matched) / static_cast<double>(n_full) : 0;
+}
+
+Result<std::vector<TradeOff>> sweep_chunks(const TradeOffOptions& options) {
+  std::vector<TradeOff> rows;
+  for (const uint32_t streams : options.active_decodes) {
+    for (const uint32_t chunk : options.chunk_tokens) {
+      const uint32_t budget = streams + options.prompt_tokens + options.block_tokens;
+      SchedulerOptions scheduler_options{
+          .token_budget = budget,
+          .chunk_tokens = chunk == 0 ? budget : chunk,
+          .tpot_target_s = chunk == 0 ? options.tpot_target_s : 0,
+          .max_running = streams + 1};
+      PUMICE_TRY(Scheduler scheduler,
+                 Scheduler::create(scheduler_options,
+                                   {.n_blocks = kUnlimitedBlocks,
+                                    .block_tokens = options.block_tokens,
+                                    .keyed = true},
+                                   CostModel(options.device)));
+      VirtualRun run{std::move(scheduler), options.device};
+      std::vector<ChunkOutcome> outcomes;
+      uint64_t next_key = 0;  // nothing is shared
+      const auto add = [&](uint32_t prompt_tokens, uint32_t max_new_tokens) {
+        std::vector<uint64_t> keys(prompt_tokens / options.block_tokens);
+        std::ranges::generate(keys, [&] { return next_key++; });
+        return run.scheduler.add({.keys = std::move(keys),
+                                  .n_keyed_tokens = prompt_tokens,
+                                  .max_new_tokens = max_new_tokens},
+                                 run.now);
+      };
+      for (uint32_t i = 0; i < streams; ++i) {
+        PUMICE_TRY_STATUS(add(options.stream_context, 1u << 30));
+      }
+      while (run.scheduler.n_waiting() > 0 || run.scheduler.telemetry().generated_tokens < streams) {
+        if (!run.step(outcomes)) break;
+      }
+      Histogram ttft;
+      Histogram gaps;
+      const double start = run.now;
+      const uint64_t before = run.scheduler.telemetry().computed_tokens;
+      for (uint32_t i = 0; i < options.n_prompts; ++i) {
+        PUMICE_TRY(const RequestId id, add(options.prompt_tokens, 1));
+        while (!run.scheduler.request(id).ended()) {
+          const double step_start = run.now;
+          run.step(outcomes);
+          if (streams > 0) gaps.add(run.now - step_start, streams);
+        }
+        const RequestTimes& times = run.scheduler.request(id).times;
+        ttft.add(times.first_token - times.arrived);
+        run.scheduler.remove(id);
+      }
+      const uint64_t computed = run.scheduler.telemetry().computed_tokens - before;
+      rows.push_back({chunk, streams, ttft.percentile(0.5), gaps.percentile(0.99),
+                      static_cast<double>(computed) / (run.now - start)});
+    }
+  }
+  return rows;
+}
+
+}  // namespace pumice

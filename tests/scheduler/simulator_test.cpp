@@ -1,0 +1,121 @@
+#include "scheduler/simulator.hpp"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "shared_data.hpp"
+
+namespace pumice {
+namespace {
+
+const StepCost kDevice{.fixed = 3e-3,
+                       .per_row = 2e-5,
+                       .per_row_context = 3e-8,
+                       .per_token = 4e-5,
+                       .per_token_context = 1e-9};
+
+SimulationOptions busy_server() {
+  return {.scheduler = {.token_budget = 2048,
+                        .chunk_tokens = 2048,
+                        .tpot_target_s = 30e-3,
+                        .max_running = 128},
+          .n_blocks = 20000,
+          .device = kDevice};
+}
+
+TEST(Simulator, ServesEveryRequestOfASyntheticMixAndFindsTheSharedPrompts) {
+  const Trace trace = make_synthetic_trace({.n_requests = 300, .requests_per_s = 20}, 16);
+  const auto report = simulate(trace, busy_server());
+  ASSERT_TRUE(report.ok()) << report.error().message;
+  EXPECT_EQ(report->n_refused, 0u);
+  EXPECT_EQ(report->telemetry.finished, 300u);
+  uint64_t output = 0;
+  for (const TraceRequest& request : trace.requests) output += request.output_tokens;
+  EXPECT_EQ(report->telemetry.generated_tokens, output);
+  EXPECT_GT(report->hit_rate, 0.3);
+  EXPECT_NEAR(prefix_hit_rate(trace, kUnlimitedBlocks), report->hit_rate, 0.1);
+}
+
+TEST(Simulator, AdaptiveChunksKeepTheGapBetweenTokensNearItsTargetAndAMonolithicPrefillDoesNot) {
+  const TradeOffOptions options{.chunk_tokens = {0, 64, 512, 8192},
+                                .active_decodes = {8},
+                                .tpot_target_s = 20e-3,
+                                .device = kDevice};
+  const auto rows = sweep_chunks(options);
+  ASSERT_TRUE(rows.ok()) << rows.error().message;
+  const auto& adaptive = rows->at(0);
+  const auto& monolithic = rows->at(3);
+  EXPECT_LE(adaptive.itl_p99_s, 2 * options.tpot_target_s);
+  EXPECT_GT(monolithic.itl_p99_s, 10 * options.tpot_target_s);
+  EXPECT_LT(rows->at(1).itl_p99_s, rows->at(2).itl_p99_s);
+  EXPECT_GT(rows->at(1).ttft_s, rows->at(2).ttft_s);
+}
+
+TEST(Simulator, ADeviceTenTimesSlowerGetsOtherChunks) {
+  const Trace trace = make_synthetic_trace({.n_requests = 100, .requests_per_s = 4}, 16);
+  SimulationOptions options = busy_server();
+  options.scheduler.tpot_target_s = 60e-3;
+  const auto fast = simulate(trace, options);
+  options.device.per_token *= 10;
+  options.device.per_row *= 10;
+  const auto slow = simulate(trace, options);
+  ASSERT_TRUE(fast.ok() && slow.ok());
+  EXPECT_LT(slow->telemetry.chunk_tokens.percentile(0.5),
+            fast->telemetry.chunk_tokens.percentile(0.5) / 2);
+}
+
+TEST(Simulator, LearnsADeviceItDoesNotKnow) {
+  const Trace trace = make_synthetic_trace({.n_requests = 200, .requests_per_s = 10}, 16);
+  SimulationOptions options = busy_server();
+  options.calibrated = false;
+  const auto report = simulate(trace, options);
+  ASSERT_TRUE(report.ok());
+  EXPECT_LE(report->telemetry.itl_seconds.percentile(0.95), 2 * options.scheduler.tpot_target_s);
+}
+
+TEST(Traces, HitRateOfMooncakesConversationIsTheIndependentlyComputedOne) {
+  PUMICE_REQUIRE_SHARED(shared, "traces/mooncake_conversation_trace.jsonl");
+  const auto trace = read_trace(shared);
+  ASSERT_TRUE(trace.ok()) << trace.error().message;
+  ASSERT_EQ(trace->block_tokens, 512u);
+  EXPECT_NEAR(prefix_hit_rate(*trace, kUnlimitedBlocks), 0.3819, 5e-5);
+  EXPECT_NEAR(prefix_hit_rate(*trace, 1000), 0.047, 5e-4);
+  EXPECT_NEAR(prefix_hit_rate(*trace, 10000), 0.224, 5e-4);
+  EXPECT_NEAR(prefix_hit_rate(*trace, 50000), 0.372, 5e-4);
+}
+
+TEST(Traces, AzuresHasLengthsAndTimes) {
+  PUMICE_REQUIRE_SHARED(shared, "traces/AzureLLMInferenceTrace_conv.csv");
+  const auto trace = read_trace(shared);
+  ASSERT_TRUE(trace.ok()) << trace.error().message;
+  EXPECT_EQ(trace->requests.size(), 19366u);
+  EXPECT_EQ(trace->requests[0].prompt_tokens, 374u);
+  EXPECT_EQ(trace->requests[0].output_tokens, 44u);
+  EXPECT_NEAR(trace->requests[1].arrival_s, 4.314579, 1e-5);
+  EXPECT_EQ(prefix_hit_rate(*trace, kUnlimitedBlocks), 0);
+}
+
+TEST(Traces, DamagedOnesAreRefusedNamingTheLine) {
+  const auto error_of = [](const std::string& name, const std::string& text) {
+    const auto path = std::filesystem::path(::testing::TempDir()) / name;
+    std::ofstream(path) << text;
+    const auto trace = read_trace(path);
+    std::filesystem::remove(path);
+    return trace.ok() ? std::string() : trace.error().message;
+  };
+  const std::string header = "TIMESTAMP,ContextTokens,GeneratedTokens\n";
+  EXPECT_NE(error_of("pumice_a.csv", "x\n").find("line 1"), std::string::npos);
+  EXPECT_NE(error_of("pumice_b.csv", header + "2023-11-16 18:15:46.6,10,-3\n").find("line 2"),
+            std::string::npos);
+  EXPECT_NE(error_of("pumice_c.csv", header).find("no requests"), std::string::npos);
+  EXPECT_NE(error_of("pumice_d.jsonl", "{\"timestamp\": 0}\n").find("line 1"), std::string::npos);
+  EXPECT_NE(error_of("pumice_e.jsonl", R"({"timestamp": 0, "input_length": 2000,
+      "output_length": 1, "hash_ids": [1]})"),
+            "");
+  EXPECT_NE(error_of("pumice_f.txt", "x").find(".jsonl"), std::string::npos);
+  EXPECT_NE(read_trace("/no/such.csv").error().message.find("cannot read"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace pumice
