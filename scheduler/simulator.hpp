@@ -13,9 +13,9 @@
 namespace pumice {
 
 struct SimulationOptions {
-  SchedulerOptions scheduler;
+  SchedulerOptions scheduler = {};
   uint32_t n_blocks = 0;  ///< kUnlimitedBlocks: as many as are asked for
-  StepCost device;
+  StepCost device = {};
   /// Whether the scheduler knows the device from the start or learns it on the way.
   bool calibrated = true;
   double speed_up = 1;      ///< arrivals come this much faster than recorded
@@ -63,7 +63,7 @@ struct TradeOffOptions {
   uint32_t n_prompts = 5;       ///< one after another
   uint32_t stream_context = 512;
   double tpot_target_s = 0;
-  StepCost device;
+  StepCost device = {};
   uint32_t block_tokens = 16;
 };
 

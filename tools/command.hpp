@@ -17,5 +17,6 @@ Command add_run(CLI::App& app);
 Command add_info(CLI::App& app);
 Command add_tokenize(CLI::App& app);
 Command add_logits(CLI::App& app);
+Command add_sim(CLI::App& app);
 
 }  // namespace pumice::tools

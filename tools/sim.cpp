@@ -1,0 +1,320 @@
+// pumice sim: the scheduler and the cache in virtual time, over a trace or a synthetic mix.
+#include <fmt/format.h>
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "scheduler/simulator.hpp"
+#include "tools/command.hpp"
+#include "tools/terminal.hpp"
+
+namespace pumice::tools {
+namespace {
+
+using Json = nlohmann::json;
+
+struct SimOptions {
+  std::string trace;
+  uint32_t n_synthetic = 0;
+  double rate = 4;
+  uint64_t seed = 1;
+  uint32_t n_requests = 0;
+  std::string blocks = "inf";
+  uint32_t block_size = 0;
+  std::string policy = "adaptive";
+  std::string device_model;
+  uint32_t token_budget = 2048;
+  uint32_t chunk_tokens = 512;
+  double tpot_target_ms = 50;
+  uint32_t parallel = 256;
+  double speed_up = 1;
+  std::string goodput;
+  bool uncalibrated = false;
+  bool sweep = false;
+  std::string sweep_chunks = "0,32,64,128,256,512,1024,2048,8192";
+  std::string sweep_decodes = "0,1,8,32,128";
+  uint32_t sweep_prompt = 8192;
+  bool json = false;
+};
+
+// A 8-billion-parameter model in 16 bits on a GPU with 4 TB/s and 400 usable TFLOP/s: 16 GB of
+// weights a step, 128 KiB of KV a token, 16 GFLOP a token and 0.5 MFLOP a token and position.
+constexpr StepCost kDefaultDevice{.fixed = 4e-3,
+                                  .per_row = 1e-5,
+                                  .per_row_context = 3.3e-8,
+                                  .per_token = 4e-5,
+                                  .per_token_context = 1.3e-9};
+
+Result<StepCost> read_device_model(const std::string& path) {
+  if (path.empty()) return kDefaultDevice;
+  PUMICE_TRY(const std::string text, read_text_file(path));
+  Json json = Json::parse(text, nullptr, false);
+  // A scheduling profile has the coefficients under "cost".
+  if (json.is_object() && json.contains("cost")) json = Json(json["cost"]);
+  Result<StepCost> cost = step_cost_from_json(json);
+  if (!cost.ok()) return make_error(ErrorCode::kBadFile, "{}: {}", path, cost.error().message);
+  return cost;
+}
+
+Result<uint32_t> parse_blocks(const std::string& text) {
+  if (text == "inf") return kUnlimitedBlocks;
+  uint32_t blocks = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), blocks);
+  if (error != std::errc{} || end != text.data() + text.size() || blocks == 0) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "--blocks takes a number of blocks or 'inf', not '{}'", text);
+  }
+  return blocks;
+}
+
+Result<std::vector<uint32_t>> parse_numbers(const std::string& flag, const std::string& text) {
+  std::vector<uint32_t> numbers;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (true) {
+    uint32_t number = 0;
+    const auto [next, error] = std::from_chars(at, end, number);
+    if (error != std::errc{} || (next != end && *next != ',')) {
+      return make_error(ErrorCode::kInvalidArgument, "{} takes numbers like 1,2,3; not '{}'", flag,
+                        text.substr(0, 40));
+    }
+    numbers.push_back(number);
+    if (next == end) return numbers;
+    at = next + 1;
+  }
+}
+
+/// "ttft:500 tpot:50", milliseconds.
+Status parse_goodput(const std::string& text, SimulationOptions& options) {
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    const size_t space = rest.find(' ');
+    const std::string_view part = rest.substr(0, space);
+    rest = space == std::string_view::npos ? "" : rest.substr(space + 1);
+    const size_t colon = part.find(':');
+    double ms = 0;
+    const std::string_view value =
+        colon == std::string_view::npos ? "" : part.substr(colon + 1);
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), ms);
+    const bool valid = error == std::errc{} && end == value.data() + value.size() && ms > 0;
+    if (valid && part.starts_with("ttft:")) {
+      options.goodput_ttft_s = ms / 1e3;
+    } else if (valid && part.starts_with("tpot:")) {
+      options.goodput_tpot_s = ms / 1e3;
+    } else {
+      return make_error(ErrorCode::kInvalidArgument,
+                        "--goodput takes milliseconds like 'ttft:500 tpot:50', not '{}'", part);
+    }
+  }
+  return {};
+}
+
+Result<Trace> load_trace(const SimOptions& options) {
+  if (options.trace.empty() == (options.n_synthetic == 0)) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "give one of --trace FILE, --synthetic N and --sweep");
+  }
+  if (options.n_synthetic > 0) {
+    return make_synthetic_trace({.n_requests = options.n_synthetic,
+                                 .requests_per_s = options.rate,
+                                 .seed = options.seed},
+                                options.block_size != 0 ? options.block_size : 16);
+  }
+  PUMICE_TRY(Trace trace, read_trace(options.trace, options.block_size));
+  if (options.n_requests != 0 && options.n_requests < trace.requests.size()) {
+    trace.requests.resize(options.n_requests);
+  }
+  return trace;
+}
+
+SchedulerOptions scheduler_options(const SimOptions& options) {
+  SchedulerOptions scheduler{.token_budget = options.token_budget,
+                             .chunk_tokens = options.token_budget,
+                             .max_running = options.parallel};
+  if (options.policy == "adaptive") scheduler.tpot_target_s = options.tpot_target_ms / 1e3;
+  if (options.policy == "fixed") scheduler.chunk_tokens = options.chunk_tokens;
+  if (options.policy == "monolithic") scheduler.token_budget = scheduler.chunk_tokens = 1u << 20;
+  return scheduler;
+}
+
+Json to_json(const SimulationReport& report, double sequential_hit_rate, const StepCost& device) {
+  Json misses = Json::object();
+  for (size_t i = 0; i < kMissReasonCount; ++i) {
+    misses[std::string(miss_reason_name(static_cast<MissReason>(i)))] = report.cache.misses[i];
+  }
+  return {{"requests", report.n_requests},
+          {"refused", report.n_refused},
+          {"prefix_hit_rate", sequential_hit_rate},
+          {"scheduled_hit_rate", report.hit_rate},
+          {"misses", misses},
+          {"evicted_blocks", report.cache.evicted_blocks},
+          {"virtual_s", report.virtual_s},
+          {"wall_s", report.wall_s},
+          {"output_tokens_per_s", report.output_tokens_per_s},
+          {"total_tokens_per_s", report.total_tokens_per_s},
+          {"goodput_requests_per_s", report.goodput_requests_per_s},
+          {"device_model", device},
+          {"scheduler", telemetry_to_json(report.telemetry, 0)}};
+}
+
+void print_row(const char* name, const Histogram& histogram, double scale) {
+  fmt::print("{:<22} {:>10.2f} {:>10.2f} {:>10.2f} {:>10.2f}\n", name, histogram.mean() * scale,
+             histogram.percentile(0.5) * scale, histogram.percentile(0.9) * scale,
+             histogram.percentile(0.99) * scale);
+}
+
+void print_report(const SimulationReport& report, double sequential_hit_rate) {
+  const Telemetry& t = report.telemetry;
+  fmt::print("{} requests ({} refused) in {:.1f} s of virtual time, simulated in {:.2f} s\n",
+             report.n_requests, report.n_refused, report.virtual_s, report.wall_s);
+  fmt::print("prefix hit rate {:.2f} % one by one, {:.2f} % as scheduled; {} blocks evicted\n",
+             100 * sequential_hit_rate, 100 * report.hit_rate, report.cache.evicted_blocks);
+  fmt::print("{:.1f} output tok/s, {:.1f} tok/s with prompts, goodput {:.3f} requests/s\n",
+             report.output_tokens_per_s, report.total_tokens_per_s, report.goodput_requests_per_s);
+  fmt::print("{} steps, {} preemptions, {} steps over the target at the smallest chunk\n\n",
+             t.steps, t.preemptions, t.target_misses);
+  fmt::print("{:<22} {:>10} {:>10} {:>10} {:>10}\n", "", "mean", "p50", "p90", "p99");
+  print_row("TTFT ms", t.ttft_seconds, 1e3);
+  print_row("TPOT ms", t.tpot_seconds, 1e3);
+  print_row("ITL ms", t.itl_seconds, 1e3);
+  print_row("E2EL ms", t.e2e_seconds, 1e3);
+  print_row("queue ms", t.wait_seconds, 1e3);
+  print_row("prefill ms", t.prefill_seconds, 1e3);
+  print_row("chunk tokens", t.chunk_tokens, 1);
+  print_row("prefill iterations", t.prefill_iterations, 1);
+}
+
+Status sweep(const SimOptions& options) {
+  TradeOffOptions sweep{.chunk_tokens = {}, .active_decodes = {}};
+  PUMICE_TRY(sweep.device, read_device_model(options.device_model));
+  PUMICE_TRY(sweep.chunk_tokens, parse_numbers("--chunks", options.sweep_chunks));
+  PUMICE_TRY(sweep.active_decodes, parse_numbers("--decodes", options.sweep_decodes));
+  sweep.prompt_tokens = options.sweep_prompt;
+  sweep.tpot_target_s = options.tpot_target_ms / 1e3;
+  if (options.block_size != 0) sweep.block_tokens = options.block_size;
+  PUMICE_TRY(const std::vector<TradeOff> rows, sweep_chunks(sweep));
+  if (options.json) {
+    Json json = Json::array();
+    for (const TradeOff& row : rows) {
+      json.push_back({{"chunk_tokens", row.chunk_tokens},
+                      {"adaptive", row.chunk_tokens == 0},
+                      {"active_decodes", row.active_decodes},
+                      {"median_ttft_s", row.ttft_s},
+                      {"itl_p99_s", row.itl_p99_s},
+                      {"tokens_per_s", row.tokens_per_s}});
+    }
+    fmt::print("{}\n", Json{{"prompt_tokens", sweep.prompt_tokens},
+                            {"tpot_target_s", sweep.tpot_target_s},
+                            {"device_model", sweep.device},
+                            {"rows", json}}
+                           .dump(2));
+    return {};
+  }
+  fmt::print("prompts of {} tokens arriving beside streams that decode; adaptive chunks aim at {} "
+             "ms between tokens\n\n",
+             sweep.prompt_tokens, options.tpot_target_ms);
+  fmt::print("{:>8} {:>9} {:>15} {:>13} {:>11}\n", "streams", "chunk", "median TTFT ms",
+             "p99 gap ms", "tok/s");
+  for (const TradeOff& row : rows) {
+    const std::string chunk =
+        row.chunk_tokens == 0 ? "adaptive" : std::to_string(row.chunk_tokens);
+    const std::string gap =
+        row.active_decodes == 0 ? "-" : fmt::format("{:.1f}", row.itl_p99_s * 1e3);
+    fmt::print("{:>8} {:>9} {:>15.1f} {:>13} {:>11.0f}\n", row.active_decodes, chunk,
+               row.ttft_s * 1e3, gap, row.tokens_per_s);
+  }
+  return {};
+}
+
+Status sim(const SimOptions& options) {
+  if (options.sweep) return sweep(options);
+  PUMICE_TRY(const Trace trace, load_trace(options));
+  SimulationOptions simulation{.scheduler = scheduler_options(options),
+                               .calibrated = !options.uncalibrated,
+                               .speed_up = options.speed_up};
+  PUMICE_TRY(simulation.n_blocks, parse_blocks(options.blocks));
+  PUMICE_TRY(simulation.device, read_device_model(options.device_model));
+  PUMICE_TRY_STATUS(parse_goodput(options.goodput, simulation));
+  const double hit_rate = prefix_hit_rate(trace, simulation.n_blocks);
+  ProgressBar bar("simulating");
+  const InterruptGuard interrupt;
+  PUMICE_TRY(const SimulationReport report,
+             simulate(trace, simulation, [&](size_t done, size_t total) {
+               bar.update(done, total);
+               return !InterruptGuard::interrupted();
+             }));
+  if (options.json) {
+    fmt::print("{}\n", to_json(report, hit_rate, simulation.device).dump(2));
+  } else {
+    print_report(report, hit_rate);
+  }
+  return {};
+}
+
+}  // namespace
+
+Command add_sim(CLI::App& app) {
+  auto options = std::make_shared<SimOptions>();
+  CLI::App* command =
+      app.add_subcommand("sim", "Simulate scheduling and caching over a trace, with no device");
+  command->add_option("--trace", options->trace,
+                      "Azure's CSV (arrivals, lengths) or Mooncake's JSONL (with block ids)");
+  command->add_option("--synthetic", options->n_synthetic,
+                      "Instead: this many requests with shared system prompts");
+  command->add_option("--rate", options->rate, "Arrivals a second of --synthetic")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  command->add_option("-s,--seed", options->seed, "Seed of --synthetic")->capture_default_str();
+  command->add_option("--requests", options->n_requests, "Only the first requests of the trace");
+  command->add_option("--blocks", options->blocks, "KV blocks of the device, or inf")
+      ->capture_default_str();
+  command
+      ->add_option("--block-size", options->block_size,
+                   "Tokens in a block (default: 512 for Mooncake's traces, else 16)")
+      ->check(CLI::Range(1u, 65536u));
+  command
+      ->add_option("--policy", options->policy,
+                   "How prompts are cut: adaptive (to --tpot-target), fixed (--chunk), monolithic")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"adaptive", "fixed", "monolithic"}));
+  command->add_option("--device-model", options->device_model,
+                      "JSON of what a step costs, or a scheduling profile (default: an "
+                      "8-billion-parameter model on a large GPU)");
+  command->add_option("-b,--batch-size", options->token_budget, "Most tokens in a step")
+      ->capture_default_str()
+      ->check(CLI::Range(1u, 1u << 20));
+  command->add_option("--chunk", options->chunk_tokens, "Prompt tokens in a step, policy fixed")
+      ->capture_default_str()
+      ->check(CLI::Range(1u, 1u << 20));
+  command->add_option("--tpot-target", options->tpot_target_ms, "Milliseconds between tokens")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  command->add_option("--np,--parallel", options->parallel, "-np: requests that run at once")
+      ->capture_default_str()
+      ->check(CLI::Range(1u, 1u << 20));
+  command->add_option("--speed-up", options->speed_up, "Arrivals come this much faster")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  command->add_option("--goodput", options->goodput,
+                      "Objectives a request must meet to count: 'ttft:MS tpot:MS'");
+  command->add_flag("--uncalibrated", options->uncalibrated,
+                    "Let the scheduler learn the device on the way");
+  command->add_flag("--sweep", options->sweep,
+                    "Print how chunk size trades a prompt's latency against the streams' gaps");
+  command->add_option("--chunks", options->sweep_chunks, "Chunk sizes of --sweep; 0 is adaptive")
+      ->capture_default_str();
+  command->add_option("--decodes", options->sweep_decodes, "Streams beside the prompts of --sweep")
+      ->capture_default_str();
+  command->add_option("--prompt-tokens", options->sweep_prompt, "Length of the prompts of --sweep")
+      ->capture_default_str()
+      ->check(CLI::Range(1u, 1u << 20));
+  command->add_flag("--json", options->json, "Print JSON");
+  command->footer(
+      "Examples:\n"
+      "  pumice sim --trace conversation.jsonl --blocks 10000\n"
+      "  pumice sim --synthetic 2000 --rate 10 --goodput 'ttft:500 tpot:50'\n"
+      "  pumice sim --sweep --tpot-target 30");
+  return {command, [options] { return sim(*options); }};
+}
+
+}  // namespace pumice::tools
