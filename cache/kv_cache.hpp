@@ -52,7 +52,7 @@ struct KvCacheOptions {
   /// Prompts are given as one 64-bit key a block (`hash_keys`) instead of tokens.
   bool keyed = false;
   bool reuse = true;  ///< false: nothing is ever found again
-  ModelFingerprint model;
+  ModelFingerprint model = {};
   uint64_t layout = 0;       ///< of KV bytes in a block; opaque, for the prompt cache file
   uint32_t hash_bits = 128;  ///< fewer, to test collisions
   uint64_t block_bytes = 0;  ///< of one block; needed with tiers

@@ -164,8 +164,9 @@ void Scheduler::suspend(Request& request) {
   waiting_.insert(&request);
 }
 
-void Scheduler::preempt(Request& request) {
+void Scheduler::preempt(Request& request, StepPlan& plan) {
   suspend(request);
+  plan.preempted.push_back(request.id);
   ++request.preemptions;
   ++telemetry_.preemptions;
 }
@@ -227,12 +228,12 @@ Request* Scheduler::worst_unplanned(const Request* spare) const {
 }
 
 /// Blocks for one more position, if need be taken from whoever is served after it.
-bool Scheduler::make_room(Request& request) {
+bool Scheduler::make_room(Request& request, StepPlan& plan) {
   while (true) {
     if (cache_.reserve(*request.sequence, request.scheduled_tokens + 1).ok()) return true;
     Request* victim = worst_unplanned(&request);
     if (victim == nullptr || ServedBefore{}(victim, &request)) return false;
-    preempt(*victim);
+    preempt(*victim, plan);
   }
 }
 
@@ -276,7 +277,7 @@ void Scheduler::plan_decodes(StepPlan& plan, OpenStep& open) {
   for (Request* request : rows) {
     uint32_t& own = reserved[static_cast<size_t>(request->service_class)];
     const uint32_t others = std::accumulate(reserved.begin(), reserved.end(), 0u) - own;
-    if (left <= others || !can_decode(*request) || !make_room(*request)) continue;
+    if (left <= others || !can_decode(*request) || !make_room(*request, plan)) continue;
     add_chunk(*request, 1, true, plan, open);
     --left;
     own -= own > 0 ? 1 : 0;
@@ -334,7 +335,7 @@ bool Scheduler::admit(StepPlan& plan, OpenStep& open, double now_s) {
   while (running_.size() >= options_.max_running) {
     Request* victim = yields();
     if (victim == nullptr) return false;
-    preempt(*victim);
+    preempt(*victim, plan);
   }
   while (true) {
     // Each running request is left a block to grow into, or they would soon take these back.
@@ -353,7 +354,7 @@ bool Scheduler::admit(StepPlan& plan, OpenStep& open, double now_s) {
       blocked_ = {request.id, cache_.n_free_blocks()};
       return false;
     }
-    preempt(*victim);
+    preempt(*victim, plan);
   }
   blocked_.reset();
   waiting_.erase(waiting_.begin());
@@ -452,13 +453,19 @@ StepPlan Scheduler::plan_step(double now_s) {
     PUMICE_CHECK(plan.started.empty(), "a request was started for nothing");
     return plan;
   }
-  open.has_transfers = !plan.transfers.empty();
-  open.transfers = plan.transfers.batch;
   open.shape = plan.shape;
   plan.predicted_s = cost_.predict(plan.shape);
   ++next_plan_;
   outstanding_.push_back(std::move(open));
   return plan;
+}
+
+bool Scheduler::finish_transfers(const StepPlan& plan, const TransferFailures& failures) {
+  const std::vector<SequenceId> lost = cache_.finish_transfers(plan.transfers.batch, failures);
+  if (lost.empty()) return true;
+  // Only requests that this plan started can be among them, and rolling it back suspends those.
+  rollback(plan.id);
+  return false;
 }
 
 // ---- what ran
@@ -517,7 +524,6 @@ std::vector<ChunkOutcome> Scheduler::commit(uint64_t plan_id, std::span<const ui
                "steps are committed in the order they were planned");
   const OpenStep open = std::move(outstanding_.front());
   outstanding_.pop_front();
-  if (open.has_transfers) cache_.finish_transfers(open.transfers);
   std::vector<ChunkOutcome> outcomes(open.chunks.size());
   size_t n_sampled = 0;
   for (size_t i = 0; i < open.chunks.size(); ++i) {
@@ -537,12 +543,11 @@ std::vector<ChunkOutcome> Scheduler::commit(uint64_t plan_id, std::span<const ui
   return outcomes;
 }
 
-void Scheduler::rollback() {
-  while (!outstanding_.empty()) {
+void Scheduler::rollback(uint64_t plan_id) {
+  while (!outstanding_.empty() && outstanding_.back().id >= plan_id) {
     const OpenStep open = std::move(outstanding_.back());
     outstanding_.pop_back();
     ++telemetry_.failed_steps;
-    if (open.has_transfers) cache_.finish_transfers(open.transfers, false);
     for (auto it = open.chunks.rbegin(); it != open.chunks.rend(); ++it) {
       Request& request = *it->request;
       if (request.epoch != it->epoch || request.ended()) continue;

@@ -47,8 +47,10 @@ struct StepChunk {
 struct StepPlan {
   uint64_t id = 0;
   std::vector<StepChunk> chunks;
-  Transfers transfers;             ///< to be carried out before the chunks
-  std::vector<RequestId> started;  ///< got blocks, and what was cached, with this plan
+  /// To be carried out before the chunks, and answered by Scheduler::finish_transfers.
+  Transfers transfers;
+  std::vector<RequestId> started;    ///< got blocks, and what was cached, with this plan
+  std::vector<RequestId> preempted;  ///< lost their blocks to others and wait again
   std::vector<RequestId> ended;    ///< failed while planning: past their deadline, or never to fit
   StepShape shape;
   double predicted_s = 0;
@@ -117,20 +119,25 @@ class Scheduler {
   /// The next step; empty when nothing can run now. At most kMaxOutstanding may be open.
   StepPlan plan_step(double now_s);
 
+  /// The bytes that a plan wanted moved were moved, but for `failures`; a plan without transfers needs
+  /// no call. False: requests lost their cached content, so the plan was rolled back; plan again.
+  bool finish_transfers(const StepPlan& plan, const TransferFailures& failures = {});
+
   /// The oldest open step ran in `seconds` (NaN: not measured). `sampled`: the tokens of its
   /// sampling chunks, in order. Outcomes are those of its chunks, in order.
   std::vector<ChunkOutcome> commit(uint64_t plan_id, std::span<const uint32_t> sampled,
                                    double now_s, double seconds);
 
-  /// No open step ran, or not to its end: undo all of them. Requests they started wait again.
-  void rollback();
+  /// This open step and those planned after it did not run, or not to their end: undo them. Requests
+  /// that they started wait again; those preempted to make room still wait.
+  void rollback(uint64_t plan_id);
 
   size_t outstanding() const { return outstanding_.size(); }
 
   // ---- the whole
 
-  /// Nothing waits, runs or is under way.
-  bool idle() const { return waiting_.empty() && running_.empty() && outstanding_.empty(); }
+  /// Nothing waits or runs. A step may still be under way for requests that have ended.
+  bool idle() const { return waiting_.empty() && running_.empty(); }
   size_t n_waiting() const { return waiting_.size(); }
   size_t n_running() const { return running_.size(); }
   const SchedulerOptions& options() const { return options_; }
@@ -138,6 +145,7 @@ class Scheduler {
   KvCache& cache() { return cache_; }
   const CostModel& cost() const { return cost_; }
   const Telemetry& telemetry() const { return telemetry_; }
+  void reset_telemetry() { telemetry_ = {}; }
 
   /// What a router in front of several engines needs: block size, budget, chunk range, measured
   /// rates.
@@ -163,8 +171,6 @@ class Scheduler {
     uint64_t id = 0;
     std::vector<OpenChunk> chunks;
     std::vector<std::pair<Request*, uint32_t>> started;  // with their epochs
-    TransferBatch transfers = 0;
-    bool has_transfers = false;
     StepShape shape;
   };
   using WaitingQueue = std::set<Request*, ServedBefore>;
@@ -179,11 +185,11 @@ class Scheduler {
   bool admit(StepPlan& plan, OpenStep& open, double now_s);
   uint32_t prefill_tokens(const Request& request, const StepPlan& plan);
   void add_chunk(Request& request, uint32_t n_tokens, bool decodes, StepPlan& plan, OpenStep& open);
-  bool make_room(Request& request);
+  bool make_room(Request& request, StepPlan& plan);
   bool can_decode(const Request& request) const;
   bool reads_prompt(const Request& request) const;
   void suspend(Request& request);
-  void preempt(Request& request);
+  void preempt(Request& request, StepPlan& plan);
   Request* worst_unplanned(const Request* spare) const;
   bool commit_chunk(const OpenChunk& open, uint32_t token, double now_s, ChunkOutcome& outcome);
   void count_token(Request& request, double now_s);

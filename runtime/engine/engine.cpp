@@ -1,20 +1,36 @@
 #include "engine/engine.hpp"
 
+#include <xxhash.h>
+
 #include <algorithm>
 #include <numeric>
+
+#include "engine/engine_limits.hpp"
 
 namespace pumice {
 namespace {
 
-constexpr uint32_t kMaxBias = 1024;  ///< logit biases of one request
-
-uint32_t blocks_of(uint32_t tokens) { return (tokens + kKvBlockTokens - 1) / kKvBlockTokens; }
+constexpr size_t kTraceSteps = 4096;
+constexpr uint32_t kMaxDepth = 2;
 
 SchedulerOptions scheduler_options(const EngineOptions& options) {
   return {.token_budget = options.token_budget,
           .chunk_tokens = options.chunk_tokens,
+          .tpot_target_s = options.tpot_target_s,
           .max_running = options.n_sequences,
-          .block_tokens = kKvBlockTokens};
+          .max_partial_prefills = options.max_partial_prefills,
+          .window_tokens = options.context_tokens,
+          .reserved_decode_tokens = options.reserved_decode_tokens,
+          .stop_at_window = options.overflow == OverflowPolicy::kStop};
+}
+
+/// What cached KV bytes depend on besides tokens.
+ModelFingerprint cache_fingerprint(const Model& model, const KvLayout& layout) {
+  const uint64_t facts[] = {model.fingerprint[0], model.fingerprint[1],
+                            static_cast<uint64_t>(layout.type), layout.block_bytes(),
+                            layout.n_kv_heads, layout.head_dim};
+  const XXH128_hash_t hash = XXH3_128bits(facts, sizeof facts);
+  return {hash.low64, hash.high64};
 }
 
 }  // namespace
@@ -47,26 +63,34 @@ Engine::Engine(std::shared_ptr<vk::PipelineLibrary> pipelines, std::shared_ptr<c
       device_(pipelines_->device()),
       model_(std::move(model)),
       options_(options),
-      scheduler_(scheduler_options(options),
-                 options.n_sequences * blocks_of(options.context_tokens)),
-      free_slots_(options.n_sequences),
-      submitter_(device_) {
+      submitter_(device_),
+      n_slots_(options.n_sequences * kMaxDepth) {
+  free_slots_.resize(n_slots_);
   std::iota(free_slots_.rbegin(), free_slots_.rend(), 0u);
 }
 
 Engine::~Engine() { device_->wait_idle(); }
 
-ops::AttentionPlanOptions Engine::attention_options() const {
-  return {.tile_tokens = decoder_->attention().tile_tokens(),
-          .split_tokens = options_.split_tokens};
+double Engine::now() const {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - created_).count();
 }
+
+uint32_t Engine::depth() const {
+  return options_.run_ahead && !options_.prompt_logits && !options_.profile ? kMaxDepth : 1;
+}
+
+uint32_t Engine::n_kv_blocks() const {
+  return options_.kv_blocks != 0 ? options_.kv_blocks
+                                 : options_.n_sequences * kv_blocks_of(options_.context_tokens);
+}
+
+uint64_t Engine::kv_bytes_per_token() const { return kv_->layout().block_bytes() / kKvBlockTokens; }
 
 Status Engine::allocate() {
   const ModelConfig& config = model_->config();
   const KvLayout kv_layout = config.kv_layout(options_.kv_type);
-  const uint32_t n_blocks = options_.n_sequences * blocks_of(options_.context_tokens);
-  const uint32_t max_rows =
-      std::min(options_.token_budget, options_.n_sequences * options_.context_tokens);
+  const uint32_t max_rows = std::min(options_.token_budget,
+                                     options_.n_sequences * options_.context_tokens);
   // Split rows: those of short chunks, of which each sequence has one in a step.
   const ops::AttentionPlanOptions defaults{.split_tokens = options_.split_tokens};
   const uint32_t split_rows = std::min(max_rows, options_.n_sequences * defaults.max_split_rows);
@@ -81,42 +105,59 @@ Status Engine::allocate() {
                               .logit_rows = limits.logit_rows,
                               .attention_items = limits.rows + split_rows * n_splits};
 
+  table_stride_ = kv_blocks_of(options_.context_tokens);
   const uint64_t vocab_bytes = uint64_t{config.n_vocab} * 4;
-  const uint64_t table_bytes =
-      uint64_t{options_.n_sequences} * blocks_of(options_.context_tokens) * 8;
+  const uint64_t table_bytes = uint64_t{n_slots_} * table_stride_ * 8;
   const uint64_t scratch_bytes = uint64_t{limits.logit_rows} * vocab_bytes;
-  const uint64_t bias_bytes = uint64_t{options_.n_sequences} * kMaxBias * 8;
-  const uint64_t device_bytes = options_.n_sequences * vocab_bytes + scratch_bytes + 4096;
+  const uint64_t counts_bytes = options_.greedy_only ? 4 : n_slots_ * vocab_bytes;
+  const uint64_t bias_bytes = uint64_t{n_slots_} * kMaxLogitBias * 8;
+  const uint64_t device_bytes = counts_bytes + scratch_bytes + uint64_t{n_slots_} * 4 + 4096;
   PUMICE_TRY_STATUS(device_->check_fits(
-      n_blocks * kv_layout.block_bytes() + Decoder::buffer_bytes(config, limits) + device_bytes,
+      n_kv_blocks() * kv_layout.block_bytes() + Decoder::buffer_bytes(config, limits) + device_bytes,
       fmt::format("a context of {} tokens and its buffers", options_.context_tokens)));
 
-  PUMICE_TRY(kv_, KvMemory::create(device_, kv_layout, n_blocks));
+  KvCacheOptions cache{.n_blocks = n_kv_blocks(),
+                       .block_tokens = kKvBlockTokens,
+                       .reuse = options_.prefix_cache,
+                       .model = cache_fingerprint(*model_, kv_layout),
+                       .block_bytes = kv_layout.block_bytes(),
+                       .host_bytes = options_.cache_host_bytes};
+  PUMICE_TRY(scheduler_, Scheduler::create(scheduler_options(options_), cache, options_.cost));
+
+  PUMICE_TRY(kv_, KvMemory::create(device_, kv_layout, n_kv_blocks()));
+  block_store_.emplace(device_, *kv_);
   PUMICE_TRY(decoder_, Decoder::plan(device_, *pipelines_, config, model_->weights,
                                      options_.kv_type, options_.math, limits));
-  PUMICE_TRY(args_, StepArgs::create(device_, capacity));
   PUMICE_TRY(greedy_sampling_, ops::Sampling::plan(*pipelines_, ops::Sampling::Variant::kGreedy));
   if (!options_.greedy_only) {
     PUMICE_TRY(full_sampling_, ops::Sampling::plan(*pipelines_, ops::Sampling::Variant::kFull));
   }
 
-  table_stride_ = blocks_of(options_.context_tokens);
   upload_arena_.emplace(device_, MemoryDomain::kUpload, "block tables",
                         table_bytes + bias_bytes + 512);
   PUMICE_TRY(block_table_, upload_arena_->allocate(table_bytes));
   PUMICE_TRY(logit_bias_, upload_arena_->allocate(bias_bytes));
   device_arena_.emplace(device_, MemoryDomain::kDevice, "sampling", device_bytes);
-  PUMICE_TRY(token_counts_, device_arena_->allocate(options_.n_sequences * vocab_bytes));
+  PUMICE_TRY(token_counts_, device_arena_->allocate(counts_bytes));
   PUMICE_TRY(sampling_scratch_, device_arena_->allocate(scratch_bytes));
-  PUMICE_TRY(sampled_, device_arena_->allocate(uint64_t{options_.n_sequences} * 4));
+  PUMICE_TRY(sampled_, device_arena_->allocate(uint64_t{n_slots_} * 4));
   const uint64_t logits_bytes = options_.prompt_logits ? scratch_bytes : 0;
-  readback_arena_.emplace(device_, MemoryDomain::kReadback, "readback", logits_bytes + 4096);
-  PUMICE_TRY(sampled_readback_, readback_arena_->allocate(sampled_.size_bytes));
-  if (options_.prompt_logits) {
-    PUMICE_TRY(logits_readback_, readback_arena_->allocate(logits_bytes));
+  readback_arena_.emplace(device_, MemoryDomain::kReadback, "readback",
+                          depth() * (logits_bytes + 4096));
+  for (uint32_t i = 0; i < depth(); ++i) {
+    PUMICE_TRY(StepArgs args, StepArgs::create(device_, capacity));
+    Ring ring{.args = std::move(args), .sampled_readback = {}, .logits_readback = {}};
+    PUMICE_TRY(ring.sampled_readback, readback_arena_->allocate(sampled_.size_bytes));
+    if (options_.prompt_logits) {
+      PUMICE_TRY(ring.logits_readback, readback_arena_->allocate(logits_bytes));
+    }
+    rings_.push_back(std::move(ring));
+    free_rings_.push_back(i);
   }
   return {};
 }
+
+// ---- requests
 
 Result<RequestId> Engine::submit(GenerationRequest request) {
   const ModelConfig& config = model_->config();
@@ -124,9 +165,9 @@ Result<RequestId> Engine::submit(GenerationRequest request) {
   if (options_.greedy_only && !is_plain_greedy(request.sampling)) {
     return make_error(ErrorCode::kInvalidArgument, "this engine was made for greedy requests only");
   }
-  if (request.sampling.logit_bias.size() > kMaxBias) {
+  if (request.sampling.logit_bias.size() > kMaxLogitBias) {
     return make_error(ErrorCode::kInvalidArgument, "{} logit biases exceed {}",
-                      request.sampling.logit_bias.size(), kMaxBias);
+                      request.sampling.logit_bias.size(), kMaxLogitBias);
   }
   for (const TokenId token : request.prompt) {
     if (token >= config.n_vocab) {
@@ -137,240 +178,280 @@ Result<RequestId> Engine::submit(GenerationRequest request) {
   if (request.on_logits && !options_.prompt_logits) {
     return make_error(ErrorCode::kInvalidArgument, "this engine was not made for prompt logits");
   }
+  const uint32_t window = options_.context_tokens;
   const uint64_t wanted = request.prompt.size() + uint64_t{request.max_new_tokens};
-  if (wanted > options_.context_tokens) {
+  if (wanted > window && options_.overflow == OverflowPolicy::kStop) {
     return make_error(ErrorCode::kDoesNotFit,
                       "{} prompt + {} new tokens exceed the context of {} by {} tokens",
-                      request.prompt.size(), request.max_new_tokens, options_.context_tokens,
-                      wanted - options_.context_tokens);
+                      request.prompt.size(), request.max_new_tokens, window, wanted - window);
   }
-  PUMICE_TRY(const RequestId id,
-             scheduler_.add(static_cast<uint32_t>(request.prompt.size()), request.max_new_tokens));
-  ActiveRequest& active = requests_[id];
+  ActiveRequest active;
+  if (request.prompt.size() > window && options_.overflow == OverflowPolicy::kTruncateOldest) {
+    const uint32_t room = std::min(request.max_new_tokens, window / 2);
+    active.truncated_tokens = static_cast<uint32_t>(request.prompt.size()) - (window - room);
+    request.prompt.erase(request.prompt.begin(),
+                         request.prompt.begin() + static_cast<ptrdiff_t>(active.truncated_tokens));
+  }
+  RequestSpec spec{.prompt = request.prompt,
+                   .max_new_tokens = request.max_new_tokens,
+                   .service_class = request.service_class,
+                   .priority = request.priority,
+                   .deadline_s = now() + request.timeout_s,
+                   .salt = request.salt};
+  // Every position of it has to be computed: it shares nothing.
+  if (request.on_logits) spec.salt = fmt::format("logits {}", n_private_salts_++);
+  PUMICE_TRY(const RequestId id, scheduler_->add(std::move(spec), now()));
   active.tokens = request.prompt;
+  active.n_prompt = static_cast<uint32_t>(request.prompt.size());
   active.request = std::move(request);
+  requests_.emplace(id, std::move(active));
   return id;
 }
 
-/// A request got its blocks: give it a row of the block table and set up its sampling.
-Status Engine::start(ActiveRequest& active, const Request& scheduled) {
-  const uint32_t slot = free_slots_.back();
-  if (has_penalties(active.request.sampling)) {
-    std::vector<uint32_t> counts(model_->config().n_vocab, 0);
-    for (const TokenId token : active.request.prompt) count_prompt_token(counts, token);
-    vk::Uploader uploader(device_);
-    const uint64_t bytes = counts.size() * 4;
-    PUMICE_TRY_STATUS(uploader.write(token_counts_.subrange(slot * bytes, bytes),
-                                     std::span<const uint32_t>(counts)));
-  }
-  const auto table = StepArgs::host<uint64_t>(block_table_).subspan(size_t{slot} * table_stride_);
-  for (size_t i = 0; i < scheduled.blocks.size(); ++i) table[i] = kv_->address(scheduled.blocks[i]);
+std::optional<RequestReport> Engine::cancel(RequestId id) {
+  if (!requests_.contains(id)) return std::nullopt;
+  scheduler_->cancel(id, now());
+  return release(id);
+}
 
-  const auto& bias = active.request.sampling.logit_bias;
-  const auto bias_words =
-      StepArgs::host<uint32_t>(logit_bias_).subspan(size_t{slot} * kMaxBias * 2);
-  for (size_t i = 0; i < bias.size(); ++i) {
-    bias_words[2 * i] = bias[i].first;
-    bias_words[2 * i + 1] = std::bit_cast<uint32_t>(bias[i].second);
+RequestReport Engine::report_of(RequestId id) const {
+  const Request& request = scheduler_->request(id);
+  const ActiveRequest& active = requests_.at(id);
+  return {.end_reason = request.end_reason,
+          .prompt_tokens = request.prompt_tokens,
+          .generated_tokens = request.generated_tokens,
+          .cache = request.cache,
+          .times = request.times,
+          .prefill_iterations = request.prefill_iterations,
+          .preemptions = request.preemptions,
+          .shifts = active.shifts,
+          .truncated_tokens = active.truncated_tokens};
+}
+
+void Engine::free_slot(ActiveRequest& active) {
+  if (!active.slot) return;
+  if (flights_.empty()) {
+    free_slots_.push_back(*active.slot);
+  } else {
+    cooling_slots_.emplace_back(flights_.back().plan.id, *active.slot);
   }
-  active.slot = slot;
-  free_slots_.pop_back();
+  active.slot.reset();
+}
+
+RequestReport Engine::release(RequestId id) {
+  RequestReport report = report_of(id);
+  free_slot(requests_.at(id));
+  requests_.erase(id);
+  scheduler_->remove(id);
+  return report;
+}
+
+/// A request's window is full: drop its older tokens and go on with the rest, recomputed.
+void Engine::make_room(RequestId id, ActiveRequest& active) {
+  const size_t kept = options_.overflow == OverflowPolicy::kShift
+                          ? std::min<size_t>(options_.keep_tokens, options_.context_tokens / 2)
+                          : 0;
+  const size_t n_dropped = (active.tokens.size() - kept + 1) / 2;
+  const auto first = active.tokens.begin() + static_cast<ptrdiff_t>(kept);
+  active.tokens.erase(first, first + static_cast<ptrdiff_t>(n_dropped));
+  const size_t from_prompt =
+      std::min(n_dropped, active.n_prompt > kept ? active.n_prompt - kept : 0);
+  active.n_prompt -= static_cast<uint32_t>(from_prompt);
+  ++active.shifts;
+  free_slot(active);
+  scheduler_->restart(id, active.tokens);
+}
+
+// ---- steps
+
+/// A step failed: give back what planning it took.
+Error Engine::fail(Error error) {
+  for (auto& [id, active] : requests_) {
+    const Request& scheduled = scheduler_->request(id);
+    if (active.slot && (!scheduled.running() || scheduled.epoch != active.epoch)) free_slot(active);
+  }
+  return error;
+}
+
+Result<bool> Engine::launch(std::vector<StepEvent>& events) {
+  Flight flight;
+  while (true) {
+    flight = {};
+    flight.trace.planned_s = now();
+    flight.plan = scheduler_->plan_step(flight.trace.planned_s);
+    for (const RequestId id : flight.plan.ended) {
+      const uint32_t computed = scheduler_->request(id).computed_tokens;
+      events.push_back(
+          {.request = id, .computed_tokens = computed, .finished = true, .report = release(id)});
+    }
+    for (const RequestId id : flight.plan.preempted) free_slot(requests_.at(id));
+    if (flight.plan.empty()) return false;
+    if (flight.plan.transfers.empty()) break;
+    TransferFailures failures;
+    const Status moved = move_blocks(flight, failures);
+    failures.all = !moved.ok();
+    const bool valid = scheduler_->finish_transfers(flight.plan, failures);
+    if (!moved.ok()) {
+      if (valid) scheduler_->rollback(flight.plan.id);
+      return fail(moved.error());
+    }
+    if (valid) break;
+    fail({});
+  }
+  const uint64_t plan_id = flight.plan.id;
+  flight.ring = free_rings_.back();
+  Status status = prepare(flight);
+  if (status.ok()) status = submit(flight);
+  if (!status.ok()) {
+    scheduler_->rollback(plan_id);
+    return fail(status.error());
+  }
+  free_rings_.pop_back();
+  flights_.push_back(std::move(flight));
+  return true;
+}
+
+/// Blocks that the plan moves between tiers and copies. What comes later on the device's queue sees
+/// them in place.
+Status Engine::move_blocks(Flight& flight, TransferFailures& failures) {
+  const Transfers& transfers = flight.plan.transfers;
+  failures = move_bytes(scheduler_->cache(), transfers, *block_store_, options_.logger);
+  if (transfers.copies.empty()) return {};
+  PUMICE_TRY(flight.copies, block_store_->record_copies(transfers.copies));
+  PUMICE_TRY_STATUS(submitter_.submit(*flight.copies));
   return {};
 }
 
-void Engine::add_logit_row(uint32_t row, const ActiveRequest& active,
-                           const StepChunk* sampling_chunk) {
-  const uint32_t logit_row = batch_.n_logit_rows++;
-  StepArgs::host<uint32_t>(args_->logit_rows)[logit_row] = row;
-  ops::SamplingRow& sampling = StepArgs::host<ops::SamplingRow>(args_->sampling)[logit_row];
-  sampling = {};
-  if (sampling_chunk == nullptr) {
-    sampling.skip = 1;
-    return;
+Status Engine::submit(Flight& flight) {
+  if (fault_) PUMICE_TRY_STATUS(fault_());
+  const ReplayKey key{flight.ring, flight.n_rows, flight.n_logit_rows,
+                      !flight.attention.reduce_items.empty(), flight.greedy_only};
+  const bool replayable = flight.replayable && flight.samples;
+  const auto known = replays_.find(key);
+  const vk::RecordedWork* work = replayable && known != replays_.end() ? &known->second : nullptr;
+  if (work == nullptr) {
+    PUMICE_TRY(vk::RecordedWork recorded, record(flight));
+    for (const vk::CommandInfo& command : recorded.commands()) variants_.emplace(command.label);
+    last_barrier_count_ = recorded.barrier_count();
+    work = replayable ? &replays_.emplace(key, std::move(recorded)).first->second
+                      : &flight.work.emplace(std::move(recorded));
   }
-  const SamplerOptions& options = active.request.sampling;
-  const size_t n_generated = active.tokens.size() - active.request.prompt.size();
-  sampling = ops::sampling_row(sampler_constants(options), n_generated, *active.slot);
-  const uint64_t vocab_bytes = uint64_t{model_->config().n_vocab} * 4;
-  if (has_penalties(options))
-    sampling.counts = token_counts_.address() + *active.slot * vocab_bytes;
-  if (!options.logit_bias.empty()) {
-    sampling.bias = logit_bias_.address() + uint64_t{*active.slot} * kMaxBias * 8;
-    sampling.n_bias = static_cast<uint32_t>(options.logit_bias.size());
-  }
-  batch_.samples = true;
-  batch_.greedy_only = batch_.greedy_only && is_plain_greedy(options);
-}
-
-void Engine::add_chunk(const StepChunk& chunk) {
-  const ActiveRequest& active = requests_.at(chunk.request);
-  const auto tokens = StepArgs::host<uint32_t>(args_->tokens);
-  const auto positions = StepArgs::host<uint32_t>(args_->positions);
-  const auto row_seq = StepArgs::host<uint32_t>(args_->row_seq);
-  batch_.chunks.push_back({*active.slot, batch_.n_rows, chunk.n_tokens, chunk.first_position});
-  batch_.replayable = batch_.replayable && chunk.n_tokens == 1 && !active.request.on_logits;
-  for (uint32_t i = 0; i < chunk.n_tokens; ++i) {
-    const uint32_t row = batch_.n_rows++;
-    const uint32_t position = chunk.first_position + i;
-    tokens[row] = active.tokens[position];
-    positions[row] = position;
-    row_seq[row] = *active.slot;
-    const bool samples = chunk.samples && i + 1 == chunk.n_tokens;
-    const bool wanted = active.request.on_logits && position < active.request.prompt.size();
-    if (wanted) batch_.logits_wanted.push_back({chunk.request, position, batch_.n_logit_rows});
-    if (samples || wanted) add_logit_row(row, active, samples ? &chunk : nullptr);
-  }
-}
-
-void Engine::fill_attention() {
-  ops::AttentionPlan& plan = batch_.attention;
-  ops::plan_attention(batch_.chunks, attention_options(), plan);
-  const auto copy_to = [](const auto& items, const vk::BufferRange& range) {
-    using Item = typename std::decay_t<decltype(items)>::value_type;
-    const auto target = StepArgs::host<Item>(range);
-    PUMICE_CHECK(items.size() <= target.size(), "more attention work than the step has room for");
-    std::copy(items.begin(), items.end(), target.begin());
-  };
-  copy_to(plan.tile_items, args_->tile_items);
-  copy_to(plan.row_items, args_->row_items);
-  copy_to(plan.reduce_items, args_->reduce_items);
-  const auto set_grid = [](const vk::BufferRange& range,
-                           const ops::FlashAttention::GridWords& grid) {
-    std::copy(grid.begin(), grid.end(), StepArgs::host<uint32_t>(range).begin());
-  };
-  const ops::FlashAttention& attention = decoder_->attention();
-  set_grid(args_->tile_grid, attention.tile_grid_of(static_cast<uint32_t>(plan.tile_items.size())));
-  set_grid(args_->row_grid, attention.row_grid_of(static_cast<uint32_t>(plan.row_items.size())));
-  set_grid(args_->reduce_grid,
-           attention.reduce_grid_of(static_cast<uint32_t>(plan.reduce_items.size())));
-}
-
-void Engine::fill_batch(const StepPlan& plan) {
-  batch_.n_rows = batch_.n_logit_rows = 0;
-  batch_.samples = false;
-  batch_.greedy_only = batch_.replayable = true;
-  batch_.chunks.clear();
-  batch_.logits_wanted.clear();
-  for (const StepChunk& chunk : plan.chunks) add_chunk(chunk);
-  fill_attention();
-}
-
-Result<vk::RecordedWork> Engine::record_batch() const {
-  vk::RecorderOptions options = recorder_options_;
-  options.timestamps = options_.profile;
-  vk::Recorder recorder(device_, options);
-  decoder_->record(recorder, {.n_rows = batch_.n_rows,
-                              .n_logit_rows = batch_.n_logit_rows,
-                              .tokens = args_->tokens,
-                              .sampled = sampled_,
-                              .positions = args_->positions,
-                              .row_seq = args_->row_seq,
-                              .logit_rows = args_->logit_rows,
-                              .block_table = block_table_,
-                              .table_stride = table_stride_,
-                              .kv = kv_->range(),
-                              .has_tiles = !batch_.attention.tile_items.empty(),
-                              .has_rows = !batch_.attention.row_items.empty(),
-                              .has_reduce = !batch_.attention.reduce_items.empty(),
-                              .tile_items = args_->tile_items,
-                              .row_items = args_->row_items,
-                              .reduce_items = args_->reduce_items,
-                              .tile_grid = args_->tile_grid,
-                              .row_grid = args_->row_grid,
-                              .reduce_grid = args_->reduce_grid,
-                              .attention = &batch_.attention});
-  if (!batch_.logits_wanted.empty()) {
-    const uint64_t bytes = uint64_t{batch_.n_logit_rows} * model_->config().n_vocab * 4;
-    recorder.copy(decoder_->logits().subrange(0, bytes), logits_readback_);
-  }
-  if (batch_.samples) {
-    const ops::Sampling& sampling = batch_.greedy_only ? greedy_sampling_ : full_sampling_;
-    sampling.record(recorder, {.logits = decoder_->logits(),
-                               .rows = args_->sampling,
-                               .sampled = sampled_,
-                               .scratch = sampling_scratch_,
-                               .counts = token_counts_,
-                               .tables = logit_bias_,
-                               .n_rows = batch_.n_logit_rows,
-                               .n_vocab = model_->config().n_vocab});
-    recorder.copy(sampled_, sampled_readback_);
-  }
-  return recorder.finish();
-}
-
-Status Engine::run_batch() {
-  const auto run = [&](const vk::RecordedWork& work) -> Status {
-    PUMICE_TRY_STATUS(submitter_.run(work));
-    if (options_.profile) PUMICE_TRY_STATUS(profiler_.add(work));
-    return {};
-  };
-  const ReplayKey key{batch_.n_rows, batch_.n_logit_rows, !batch_.attention.reduce_items.empty(),
-                      batch_.greedy_only};
-  if (batch_.replayable && batch_.samples) {
-    if (const auto known = replays_.find(key); known != replays_.end()) return run(known->second);
-  }
-  PUMICE_TRY(vk::RecordedWork work, record_batch());
-  for (const vk::CommandInfo& command : work.commands()) variants_.emplace(command.label);
-  last_barrier_count_ = work.barrier_count();
-  PUMICE_TRY_STATUS(run(work));
-  if (batch_.replayable && batch_.samples) replays_.emplace(key, std::move(work));
+  PUMICE_TRY(flight.ticket, submitter_.submit(*work));
+  flight.trace.id = flight.plan.id;
+  flight.trace.decode_rows = flight.plan.shape.decode_rows;
+  flight.trace.prefill_tokens = flight.plan.shape.prefill_tokens;
+  flight.trace.submitted_s = now();
+  dispatched_rows_ += flight.n_rows;
   return {};
 }
 
-void Engine::deliver_logits() {
-  const uint32_t n_vocab = model_->config().n_vocab;
-  for (const Batch::LogitsWanted& wanted : batch_.logits_wanted) {
-    const auto all = StepArgs::host<float>(logits_readback_);
-    requests_.at(wanted.request)
-        .request.on_logits(wanted.position,
-                           all.subspan(size_t{wanted.logit_row} * n_vocab, n_vocab));
+Status Engine::land(std::vector<StepEvent>& events) {
+  Flight& landing = flights_.front();
+  const uint64_t plan_id = landing.plan.id;
+  const Result<double> waited = submitter_.wait(landing.ticket);
+  Status status;
+  if (!waited.ok()) status = waited.error();
+  if (status.ok() && options_.profile && landing.work) status = profiler_.add(*landing.work);
+  if (!status.ok()) {
+    scheduler_->rollback(plan_id);
+    for (const Flight& lost : flights_) free_rings_.push_back(lost.ring);
+    flights_.clear();
+    for (const auto& [id, slot] : cooling_slots_) free_slots_.push_back(slot);
+    cooling_slots_.clear();
+    return fail(status.error());
   }
+  Flight flight = std::move(flights_.front());
+  flights_.pop_front();
+  free_rings_.push_back(flight.ring);
+  while (!cooling_slots_.empty() && cooling_slots_.front().first <= plan_id) {
+    free_slots_.push_back(cooling_slots_.front().second);
+    cooling_slots_.pop_front();
+  }
+  flight.trace.ended_s = now();
+  trace_.push_back(flight.trace);
+  if (trace_.size() > kTraceSteps) trace_.pop_front();
+
+  deliver_logits(flight);
+  const auto sampled = StepArgs::host<uint32_t>(rings_[flight.ring].sampled_readback);
+  std::vector<uint32_t> tokens;
+  for (size_t i = 0; i < flight.plan.chunks.size(); ++i) {
+    if (flight.plan.chunks[i].samples) tokens.push_back(sampled[flight.slots[i]]);
+  }
+  const std::vector<ChunkOutcome> outcomes =
+      scheduler_->commit(plan_id, tokens, flight.trace.ended_s, *waited);
+  size_t next_token = 0;
+  for (size_t i = 0; i < outcomes.size(); ++i) {
+    const StepChunk& chunk = flight.plan.chunks[i];
+    const uint32_t token = chunk.samples ? tokens[next_token++] : 0;
+    if (!outcomes[i].counts) continue;
+    const auto it = requests_.find(chunk.request);
+    PUMICE_CHECK(it != requests_.end(), "an outcome of a request nobody knows");
+    ActiveRequest& active = it->second;
+    StepEvent event{.request = chunk.request,
+                    .computed_tokens = chunk.first_position + chunk.n_tokens};
+    if (outcomes[i].sampled) {
+      event.token = token;
+      active.tokens.push_back(token);
+      ++active.n_generated;
+      if (active.request.ends && active.request.ends(token)) {
+        scheduler_->end(chunk.request, EndReason::kStop, flight.trace.ended_s);
+      }
+    }
+    event.finished = scheduler_->request(chunk.request).ended();
+    if (event.finished) {
+      event.report = release(chunk.request);
+    } else if (active.tokens.size() > options_.context_tokens) {
+      make_room(chunk.request, active);
+    }
+    events.push_back(std::move(event));
+  }
+  return {};
 }
 
 Result<std::vector<StepEvent>> Engine::step() {
-  const StepPlan plan = scheduler_.plan_step();
-  if (plan.empty()) return std::vector<StepEvent>{};
-  for (const StepChunk& chunk : plan.chunks) {
-    ActiveRequest& active = requests_.at(chunk.request);
-    if (active.slot) continue;
-    PUMICE_TRY_STATUS(start(active, scheduler_.request(chunk.request)));
-  }
-  fill_batch(plan);
-  PUMICE_TRY_STATUS(run_batch());
-  deliver_logits();
-  return commit(plan);
-}
-
-std::vector<StepEvent> Engine::commit(const StepPlan& plan) {
-  const auto sampled = StepArgs::host<uint32_t>(sampled_readback_);
-  scheduler_.commit(plan);
   std::vector<StepEvent> events;
-  for (const StepChunk& chunk : plan.chunks) {
-    ActiveRequest& active = requests_.at(chunk.request);
-    StepEvent event{.request = chunk.request,
-                    .computed_tokens = chunk.first_position + chunk.n_tokens};
-    if (chunk.samples) {
-      event.token = sampled[*active.slot];
-      active.tokens.push_back(*event.token);
+  while (true) {
+    while (flights_.size() < depth()) {
+      PUMICE_TRY(const bool launched, launch(events));
+      if (!launched) break;
     }
-    event.finished = scheduler_.request(chunk.request).state == RequestState::kFinished;
-    if (event.finished) release(chunk.request);
-    events.push_back(event);
+    if (flights_.empty()) return events;
+    PUMICE_TRY_STATUS(land(events));
+    // A step whose requests have all ended meanwhile brings nothing.
+    if (!events.empty()) return events;
   }
-  return events;
 }
 
-void Engine::cancel(RequestId id) {
-  if (requests_.find(id) == requests_.end()) return;
-  scheduler_.finish(id, RequestState::kCancelled);
-  release(id);
+Status Engine::calibrate() {
+  PUMICE_CHECK(idle(), "calibrating while requests run");
+  const auto start = std::chrono::steady_clock::now();
+  const uint32_t window = options_.context_tokens;
+  for (const uint32_t length : {kKvBlockTokens, 4 * kKvBlockTokens, 16 * kKvBlockTokens}) {
+    for (uint32_t streams : {1u, 4u}) {
+      streams = std::min(streams, options_.n_sequences);
+      for (uint32_t i = 0; i < streams; ++i) {
+        GenerationRequest request;
+        request.salt = fmt::format("calibration {}", n_private_salts_++);
+        request.max_new_tokens = std::min(6u, window / 4);
+        request.prompt.resize(std::clamp(length, 1u, window - request.max_new_tokens));
+        for (size_t t = 0; t < request.prompt.size(); ++t) {
+          request.prompt[t] = static_cast<TokenId>(t % model_->config().n_vocab);
+        }
+        PUMICE_TRY_STATUS(submit(std::move(request)));
+      }
+      while (!idle()) PUMICE_TRY_STATUS(step());
+    }
+    if (std::chrono::steady_clock::now() - start > std::chrono::seconds(1)) break;
+  }
+  scheduler_->reset_telemetry();
+  return {};
 }
 
-void Engine::release(RequestId id) {
-  const auto it = requests_.find(id);
-  if (it->second.slot) free_slots_.push_back(*it->second.slot);
-  requests_.erase(it);
-  scheduler_.remove(id);
+Status Engine::save_prompt_cache() {
+  if (options_.cache_file.empty()) {
+    return make_error(ErrorCode::kInvalidArgument, "this engine has no prompt cache file");
+  }
+  return ::pumice::save_prompt_cache(scheduler_->cache(), *block_store_);
 }
 
 void Engine::set_recorder_options(const vk::RecorderOptions& options) {

@@ -1,9 +1,15 @@
 // The engine: requests in, tokens out. Ties the scheduler's plans to KV memory and to the decoder's
 // recorded steps on one device.
 //
+// Two steps are under way at a time: while the device runs step N, step N + 1 is planned, recorded
+// and submitted behind it, and takes the tokens of step N from the device's memory. What it computes
+// for a request that step N turns out to have ended is discarded.
+//
 // Threads: one thread at a time may call an engine. Engines share pipelines and weights freely.
 #pragma once
 
+#include <chrono>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -14,6 +20,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "engine/kv_block_store.hpp"
 #include "engine/kv_memory.hpp"
 #include "engine/step_args.hpp"
 #include "engine/submitter.hpp"
@@ -28,41 +35,90 @@
 
 namespace pumice {
 
+/// What happens to a request that fills its window while it generates.
+enum class OverflowPolicy {
+  kStop,            ///< it ends, for reason kWindow
+  kShift,           ///< the first `keep_tokens` stay, the older half of the rest goes
+  kTruncateOldest,  ///< like kShift with nothing kept; prompts beyond the window lose their start
+};
+
 struct EngineOptions {
   KvType kv_type = KvType::kF16;
   ops::Math math = ops::Math::kAuto;  ///< arithmetic of matrix products
   uint32_t context_tokens = 0;  ///< positions of one sequence; 0: what the model was trained for
   uint32_t n_sequences = 1;     ///< requests that run at once
+  uint32_t kv_blocks = 0;       ///< blocks of KV; 0: enough for all sequences at full length
   uint32_t token_budget = 512;  ///< tokens in a step
   uint32_t chunk_tokens = 512;  ///< tokens of one prompt in a step
+  double tpot_target_s = 0;     ///< shrinks chunks beside decoding requests; 0: never
+  uint32_t max_partial_prefills = 4;
+  std::array<uint32_t, kServiceClasses> reserved_decode_tokens = {};
+  OverflowPolicy overflow = OverflowPolicy::kStop;
+  uint32_t keep_tokens = 1;     ///< of kShift
+  bool prefix_cache = true;     ///< reuse the KV of prefixes seen before
+  uint64_t cache_host_bytes = 0;     ///< host memory for KV that leaves the device
+  std::filesystem::path cache_file = {};  ///< prompt cache file to read, and to keep KV in; empty: none
+  CostModel cost = {};          ///< what steps cost, if known from an earlier run
+  bool run_ahead = true;        ///< keep two steps under way; never with prompt_logits or profile
   bool prompt_logits = false;   ///< requests may ask for the logits of every position
   uint32_t split_tokens = 256;  ///< contexts longer than this are attended to in parallel splits
   bool greedy_only = false;     ///< compile no more of sampling than greedy requests need
   bool profile = false;         ///< time every kernel (slower; see `profiler`)
+  Logger logger = {};
 };
 
 /// What to generate.
 struct GenerationRequest {
   std::vector<TokenId> prompt;
   uint32_t max_new_tokens = 0;
-  SamplerOptions sampling;
+  SamplerOptions sampling = {};
+  /// Whether a token ends the request; it is then the last one reported.
+  std::function<bool(TokenId)> ends = {};
+  ServiceClass service_class = ServiceClass::kNormal;
+  int32_t priority = 0;
+  double timeout_s = std::numeric_limits<double>::infinity();  ///< from now
+  std::string salt = {};  ///< prefixes are shared only between requests of one salt
   /// Receives the logits of every prompt position, in order, while `step` runs. Needs
-  /// EngineOptions::prompt_logits.
-  std::function<void(uint32_t position, std::span<const float> logits)> on_logits;
+  /// EngineOptions::prompt_logits. Such a request computes all of its prompt.
+  std::function<void(uint32_t position, std::span<const float> logits)> on_logits = {};
+};
+
+/// What is known of a request once it has ended. Times in seconds on Engine::now().
+struct RequestReport {
+  EndReason end_reason = EndReason::kNone;
+  uint32_t prompt_tokens = 0;
+  uint32_t generated_tokens = 0;
+  CacheReport cache;
+  RequestTimes times;
+  uint32_t prefill_iterations = 0;
+  uint32_t preemptions = 0;
+  uint32_t shifts = 0;            ///< times the window was full and made room
+  uint32_t truncated_tokens = 0;  ///< of the prompt's start, dropped on submission
 };
 
 /// What a step brought for one request.
 struct StepEvent {
   RequestId request = 0;
-  std::optional<TokenId> token;  ///< the next token; none while the prompt is still being read
-  uint32_t computed_tokens = 0;  ///< positions computed so far
-  bool finished = false;         ///< the last event of this request
+  std::optional<TokenId> token = {};  ///< the next token; none while the prompt is still being read
+  uint32_t computed_tokens = 0;       ///< positions computed so far
+  bool finished = false;              ///< the last event of this request
+  std::optional<RequestReport> report = {};  ///< when finished
+};
+
+/// When a step was planned and when it ended, on Engine::now().
+struct StepTrace {
+  uint64_t id = 0;
+  uint32_t decode_rows = 0;
+  uint32_t prefill_tokens = 0;
+  double planned_s = 0;
+  double submitted_s = 0;
+  double ended_s = 0;
 };
 
 class Engine {
  public:
   /// Compile pipelines (progress: done, total) and allocate everything steps need. Errors:
-  /// kDoesNotFit, kInvalidArgument.
+  /// kDoesNotFit, kInvalidArgument, kBadFile (a prompt cache file that cannot be used).
   static Result<std::unique_ptr<Engine>> create(std::shared_ptr<vk::PipelineLibrary> pipelines,
                                                 std::shared_ptr<const Model> model,
                                                 const EngineOptions& options,
@@ -70,42 +126,68 @@ class Engine {
   ~Engine();
 
   /// Queue a request. Errors: kInvalidArgument (empty prompt, token outside the vocabulary, sampler
-  /// options), kDoesNotFit (prompt + max_new_tokens beyond the context, saying by how much).
+  /// options), kDoesNotFit (a prompt beyond the window, saying by how much; with kStop also prompt +
+  /// max_new_tokens).
   Result<RequestId> submit(GenerationRequest request);
 
-  /// Run one step: at most `token_budget` tokens of as many requests as it holds. No event means
-  /// that nothing is left to do. On an error nothing has changed.
+  /// The events of the next step: at most `token_budget` tokens of as many requests as it holds. No
+  /// event means that nothing is left to do. On an error no request has lost or gained anything.
   Result<std::vector<StepEvent>> step();
 
-  /// End a request in any state and free all it holds.
-  void cancel(RequestId id);
+  /// End a request in any state and free all it holds. Nothing if it has ended.
+  std::optional<RequestReport> cancel(RequestId id);
 
-  bool idle() const { return scheduler_.idle(); }
-  const Scheduler& scheduler() const { return scheduler_; }
+  bool idle() const { return scheduler_->idle(); }
+  /// Seconds since the engine was made.
+  double now() const;
+
+  /// Run a few steps of made-up tokens and learn what steps cost here, for `tpot_target_s`. Only
+  /// while idle. Takes about a second. Errors: those of `step`.
+  Status calibrate();
+
+  /// Replace the prompt cache file by what is cached now. Needs EngineOptions::cache_file.
+  Status save_prompt_cache();
+
+  const Scheduler& scheduler() const { return *scheduler_; }
   const EngineOptions& options() const { return options_; }
+  uint64_t kv_bytes_per_token() const;
   /// Labels of every kernel recorded so far.
   const std::set<std::string>& variants() const { return variants_; }
   const vk::Profiler& profiler() const { return profiler_; }
   /// Barriers in the last recorded step.
   size_t last_barrier_count() const { return last_barrier_count_; }
+  /// Rows (tokens) of all steps dispatched so far.
+  uint64_t dispatched_rows() const { return dispatched_rows_; }
+  /// The last steps that ended, at most a few thousand.
+  const std::deque<StepTrace>& trace() const { return trace_; }
 
-  /// For tests: how steps are recorded from now on.
+  /// For tests: how steps are recorded from now on. Only while nothing is under way.
   void set_recorder_options(const vk::RecorderOptions& options);
+  /// For tests: called before a step is submitted; an error makes the step fail there.
+  void set_fault(std::function<Status()> fault) { fault_ = std::move(fault); }
 
  private:
   struct ActiveRequest {
     GenerationRequest request;
-    std::vector<TokenId> tokens;   ///< prompt and output
+    std::vector<TokenId> tokens;   ///< of the sequence: prompt and output, less what was shifted out
+    uint32_t n_generated = 0;
+    uint32_t n_prompt = 0;         ///< of `tokens`, from the start, that are the prompt's
     std::optional<uint32_t> slot;  ///< row of the block table while running
+    uint32_t epoch = 0;            ///< of the scheduler's request, for which `slot` holds
+    uint32_t shifts = 0;
+    uint32_t truncated_tokens = 0;
   };
-  /// A step being built: what goes where, beside what StepArgs holds.
-  struct Batch {
+  /// One of the steps under way: its arguments, what it is about, what comes back.
+  struct Flight {
+    uint32_t ring = 0;  ///< index of args, readbacks and replays
+    StepPlan plan;
     uint32_t n_rows = 0;
     uint32_t n_logit_rows = 0;
     bool samples = false;
     bool greedy_only = true;
     bool replayable = true;  ///< single rows only
     std::vector<ops::SequenceChunk> chunks;
+    std::vector<uint32_t> slots;  ///< of the plan's chunks
     struct LogitsWanted {
       RequestId request;
       uint32_t position;
@@ -113,37 +195,64 @@ class Engine {
     };
     std::vector<LogitsWanted> logits_wanted;
     ops::AttentionPlan attention;
+    std::optional<vk::RecordedWork> copies;
+    std::optional<vk::RecordedWork> work;  ///< unless it is a replay
+    Submitter::Ticket ticket;
+    StepTrace trace;
   };
   /// What a recording depends on besides the contents of its StepArgs.
-  using ReplayKey = std::tuple<uint32_t, uint32_t, bool, bool>;  // rows, logit rows, has_reduce,
-                                                                 // greedy_only
+  using ReplayKey = std::tuple<uint32_t, uint32_t, uint32_t, bool, bool>;  // ring, rows, logit rows,
+                                                                           // has_reduce, greedy_only
+  /// Memory of one step under way.
+  struct Ring {
+    StepArgs args;
+    vk::BufferRange sampled_readback;
+    vk::BufferRange logits_readback;  // only with prompt_logits
+  };
 
   Engine(std::shared_ptr<vk::PipelineLibrary> pipelines, std::shared_ptr<const Model> model,
          const EngineOptions& options);
   Status allocate();
   ops::AttentionPlanOptions attention_options() const;
+  uint32_t n_kv_blocks() const;
+  uint32_t depth() const;
+
+  // A step: launched (planned, recorded, submitted), then landed (waited for, committed).
+  Result<bool> launch(std::vector<StepEvent>& events);
+  Status move_blocks(Flight& flight, TransferFailures& failures);
+  Status prepare(Flight& flight);
+  Status submit(Flight& flight);
+  Status land(std::vector<StepEvent>& events);
+  Error fail(Error error);
 
   Status start(ActiveRequest& active, const Request& scheduled);
-  void fill_batch(const StepPlan& plan);
-  void add_chunk(const StepChunk& chunk);
-  void add_logit_row(uint32_t row, const ActiveRequest& active, const StepChunk* sampling_chunk);
-  void fill_attention();
-  Result<vk::RecordedWork> record_batch() const;
-  Status run_batch();
-  void deliver_logits();
-  std::vector<StepEvent> commit(const StepPlan& plan);
-  void release(RequestId id);
+  void write_block_table(const ActiveRequest& active, const StepChunk& chunk);
+  void add_chunk(Flight& flight, const StepChunk& chunk);
+  void add_logit_row(Flight& flight, uint32_t row, const ActiveRequest& active,
+                     const StepChunk* sampling_chunk);
+  void fill_attention(Flight& flight);
+  Result<vk::RecordedWork> record(const Flight& flight) const;
+  void deliver_logits(const Flight& flight);
+  void make_room(RequestId id, ActiveRequest& active);
+  RequestReport report_of(RequestId id) const;
+  RequestReport release(RequestId id);
+  void free_slot(ActiveRequest& active);
 
   std::shared_ptr<vk::PipelineLibrary> pipelines_;
   std::shared_ptr<vk::Device> device_;
   std::shared_ptr<const Model> model_;
   EngineOptions options_;
-  Scheduler scheduler_;
+  std::chrono::steady_clock::time_point created_ = std::chrono::steady_clock::now();
+  std::optional<Scheduler> scheduler_;
   std::map<RequestId, ActiveRequest> requests_;
+  uint64_t n_private_salts_ = 0;  // of requests that share nothing
+
+  // A freed slot may still be read by steps under way: it is free again when they have landed.
   std::vector<uint32_t> free_slots_;
+  std::deque<std::pair<uint64_t, uint32_t>> cooling_slots_;  // (plan id, slot)
 
   std::optional<KvMemory> kv_;
-  std::optional<StepArgs> args_;
+  std::optional<KvBlockStore> block_store_;
   std::optional<Decoder> decoder_;
   ops::Sampling greedy_sampling_;
   ops::Sampling full_sampling_;  // not with greedy_only
@@ -152,21 +261,25 @@ class Engine {
   std::optional<vk::Arena> upload_arena_;
   std::optional<vk::Arena> device_arena_;
   std::optional<vk::Arena> readback_arena_;
+  uint32_t n_slots_ = 0;
   uint32_t table_stride_ = 0;
-  vk::BufferRange block_table_;   // uint64 [n_sequences][table_stride_]
-  vk::BufferRange token_counts_;  // uint32 [n_sequences][n_vocab]: for penalties
-  vk::BufferRange logit_bias_;    // uint32 pairs [n_sequences][kMaxBias]
+  vk::BufferRange block_table_;   // uint64 [n_slots_][table_stride_]
+  vk::BufferRange token_counts_;  // uint32 [n_slots_][n_vocab]: for penalties
+  vk::BufferRange logit_bias_;    // uint32 pairs [n_slots_][kMaxBias]
   vk::BufferRange sampling_scratch_;
-  vk::BufferRange sampled_;  // uint32 [n_sequences]
-  vk::BufferRange sampled_readback_;
-  vk::BufferRange logits_readback_;  // only with prompt_logits
+  vk::BufferRange sampled_;  // uint32 [n_slots_]
 
-  Batch batch_;
+  std::vector<Ring> rings_;
+  std::vector<uint32_t> free_rings_;
+  std::deque<Flight> flights_;
   std::map<ReplayKey, vk::RecordedWork> replays_;
   vk::RecorderOptions recorder_options_;
   vk::Profiler profiler_;
   std::set<std::string> variants_;
   size_t last_barrier_count_ = 0;
+  uint64_t dispatched_rows_ = 0;
+  std::deque<StepTrace> trace_;
+  std::function<Status()> fault_;
 };
 
 }  // namespace pumice

@@ -20,10 +20,15 @@ class KvMemory {
   const KvLayout& layout() const { return layout_; }
   uint32_t n_blocks() const { return n_blocks_; }
 
+  vk::BufferRange block(BlockId id) const {
+    return slabs_[id / blocks_per_slab_].subrange(
+        uint64_t{id % blocks_per_slab_} * layout_.block_bytes(), layout_.block_bytes());
+  }
+
   /// Device address of a block's first byte.
-  uint64_t address(BlockId block) const {
-    return slabs_[block / blocks_per_slab_].address() +
-           uint64_t{block % blocks_per_slab_} * layout_.block_bytes();
+  uint64_t address(BlockId id) const {
+    return slabs_[id / blocks_per_slab_].address() +
+           uint64_t{id % blocks_per_slab_} * layout_.block_bytes();
   }
 
   /// What ops declare when they touch the cache: one range stands for all of it.

@@ -1,6 +1,7 @@
 #include "engine/submitter.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 namespace pumice {
@@ -22,15 +23,13 @@ Submitter::Submitter(std::shared_ptr<vk::Device> device, std::chrono::millisecon
 
 double Submitter::predicted_ns(const vk::Cost& cost) const { return slowness_ * nominal_ns(cost); }
 
-Status Submitter::run(const vk::RecordedWork& work) {
-  const auto start = std::chrono::steady_clock::now();
+Result<Submitter::Ticket> Submitter::submit(const vk::RecordedWork& work) {
+  Ticket ticket{.submitted = std::chrono::steady_clock::now()};
   std::vector<VkCommandBuffer> slice;
   double slice_predicted_ns = 0;
-  double total_nominal_ns = 0;
-  uint64_t last_value = 0;
   last_slices_ = 0;
-  const auto submit = [&]() -> Status {
-    PUMICE_TRY(last_value, device_->submit(slice));
+  const auto submit_slice = [&]() -> Status {
+    PUMICE_TRY(ticket.value, device_->submit(slice));
     slice.clear();
     slice_predicted_ns = 0;
     ++last_slices_;
@@ -38,17 +37,29 @@ Status Submitter::run(const vk::RecordedWork& work) {
   };
   for (const vk::RecordedWork::Segment& segment : work.segments()) {
     const double predicted = predicted_ns(segment.cost);
-    if (!slice.empty() && slice_predicted_ns + predicted > slice_ns_) PUMICE_TRY_STATUS(submit());
+    if (!slice.empty() && slice_predicted_ns + predicted > slice_ns_) {
+      PUMICE_TRY_STATUS(submit_slice());
+    }
     slice.push_back(segment.commands);
     slice_predicted_ns += predicted;
-    total_nominal_ns += nominal_ns(segment.cost);
+    ticket.nominal_ns += nominal_ns(segment.cost);
   }
-  PUMICE_TRY_STATUS(submit());
-  PUMICE_TRY_STATUS(device_->wait(last_value));
-  const double elapsed_ns =
-      std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count();
-  if (total_nominal_ns > 0) slowness_ = 0.5 * slowness_ + 0.5 * elapsed_ns / total_nominal_ns;
-  return {};
+  PUMICE_TRY_STATUS(submit_slice());
+  return ticket;
+}
+
+Result<double> Submitter::wait(const Ticket& ticket) {
+  PUMICE_TRY(const uint64_t reached, device_->completed());
+  const bool too_late = reached >= ticket.value;
+  PUMICE_TRY_STATUS(device_->wait(ticket.value));
+  const auto now = std::chrono::steady_clock::now();
+  const std::chrono::duration<double> elapsed = now - std::max(ticket.submitted, last_ended_);
+  last_ended_ = now;
+  if (too_late) return std::numeric_limits<double>::quiet_NaN();
+  if (ticket.nominal_ns > 0) {
+    slowness_ = 0.5 * slowness_ + 0.5 * elapsed.count() * 1e9 / ticket.nominal_ns;
+  }
+  return elapsed.count();
 }
 
 }  // namespace pumice

@@ -13,14 +13,26 @@ namespace pumice {
 
 class Submitter {
  public:
+  /// Work that was submitted and not yet waited for.
+  struct Ticket {
+    uint64_t value = 0;  ///< the device's timeline reaches it when the work is done
+    std::chrono::steady_clock::time_point submitted;
+    double nominal_ns = 0;
+  };
+
   /// `slice`: the longest a single submission should take.
   explicit Submitter(std::shared_ptr<vk::Device> device,
                      std::chrono::milliseconds slice = std::chrono::milliseconds(100));
 
-  /// Submit all segments in order, cut into slices, and wait for the last. Errors: kDeviceLost.
-  Status run(const vk::RecordedWork& work);
+  /// Submit all segments in order, cut into slices. Errors: kDeviceLost.
+  Result<Ticket> submit(const vk::RecordedWork& work);
 
-  /// Slices of the last `run`.
+  /// Wait for submitted work, in the order of submission. Returns the seconds it took by itself
+  /// (since it was submitted or since the work before it ended), NaN if it had ended before anyone
+  /// looked. Errors: kDeviceLost.
+  Result<double> wait(const Ticket& ticket);
+
+  /// Slices of the last `submit`.
   size_t last_slices() const { return last_slices_; }
 
  private:
@@ -30,6 +42,7 @@ class Submitter {
   double slice_ns_;
   double slowness_ = 1;  ///< measured over nominal time; learned
   size_t last_slices_ = 0;
+  std::chrono::steady_clock::time_point last_ended_;
 };
 
 }  // namespace pumice

@@ -1,6 +1,7 @@
 // A model ready to run: its description and its weights on one device. Shared by engines.
 #pragma once
 
+#include <array>
 #include <memory>
 
 #include "base/result.hpp"
@@ -12,6 +13,8 @@ namespace pumice {
 struct Model {
   ModelDescription description;
   ModelWeights weights;
+  /// Tells models apart: a hash of metadata, tensor shapes and a sample of each tensor's bytes.
+  std::array<uint64_t, 2> fingerprint = {};
 
   const ModelConfig& config() const { return description.config; }
 

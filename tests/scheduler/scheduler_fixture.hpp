@@ -33,6 +33,7 @@ struct SchedulerBed {
   }
 
   std::vector<ChunkOutcome> commit(const StepPlan& plan) {
+    EXPECT_TRUE(plan.transfers.empty() || scheduler.finish_transfers(plan));
     const double seconds = device.seconds(plan.shape);
     now += seconds;
     std::vector<uint32_t> sampled;

@@ -95,7 +95,7 @@ TEST(Scheduler, AFailedStepIsRolledBackAndPlannedAgainUnchanged) {
   const uint32_t free_before = bed.scheduler.cache().n_free_blocks();
   const StepPlan failed = bed.scheduler.plan_step(0);
   bed.scheduler.plan_step(0);
-  bed.scheduler.rollback();
+  bed.scheduler.rollback(failed.id);
   ASSERT_TRUE(bed.scheduler.check_integrity().ok());
   EXPECT_EQ(bed.scheduler.request(id).computed_tokens, 16u);
   EXPECT_EQ(bed.scheduler.cache().n_free_blocks(), free_before);
@@ -108,8 +108,7 @@ TEST(Scheduler, AFailedStepIsRolledBackAndPlannedAgainUnchanged) {
 TEST(Scheduler, ARequestStartedByAFailedStepWaitsAgain) {
   SchedulerBed bed({}, 8);
   const RequestId id = bed.add(tokens_from(0, 40), 2);
-  bed.scheduler.plan_step(0);
-  bed.scheduler.rollback();
+  bed.scheduler.rollback(bed.scheduler.plan_step(0).id);
   EXPECT_EQ(bed.scheduler.request(id).state, RequestState::kWaiting);
   EXPECT_EQ(bed.scheduler.cache().n_free_blocks(), 8u);
   bed.run_to_idle();
