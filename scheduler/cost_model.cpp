@@ -53,9 +53,13 @@ Result<StepCost> step_cost_from_json(const nlohmann::json& json) {
 
 CostModel::CostModel(const StepCost& known) : cost_(known) {
   // Steps that the calibration would explain exactly, enough of them to be five equations.
-  for (const auto& [rows, context, tokens] :
-       {std::array<uint32_t, 3>{1, 16, 0}, {8, 16, 0}, {1, 2048, 0}, {0, 0, 64}, {0, 0, 512},
-        {0, 4096, 64}, {4, 512, 128}}) {
+  for (const auto& [rows, context, tokens] : {std::array<uint32_t, 3>{1, 16, 0},
+                                              {8, 16, 0},
+                                              {1, 2048, 0},
+                                              {0, 0, 64},
+                                              {0, 0, 512},
+                                              {0, 4096, 64},
+                                              {4, 512, 128}}) {
     StepShape shape;
     for (uint32_t i = 0; i < rows; ++i) shape.add_decode(context);
     if (tokens > 0) shape.add_prefill(context, tokens);

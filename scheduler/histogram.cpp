@@ -39,9 +39,9 @@ double Histogram::percentile(double p) const {
 }
 
 void to_json(nlohmann::json& json, const Histogram& histogram) {
-  json = {{"count", histogram.count()},         {"mean", histogram.mean()},
-          {"p50", histogram.percentile(0.50)},  {"p90", histogram.percentile(0.90)},
-          {"p99", histogram.percentile(0.99)},  {"max", histogram.max()}};
+  json = {{"count", histogram.count()},        {"mean", histogram.mean()},
+          {"p50", histogram.percentile(0.50)}, {"p90", histogram.percentile(0.90)},
+          {"p99", histogram.percentile(0.99)}, {"max", histogram.max()}};
 }
 
 }  // namespace pumice

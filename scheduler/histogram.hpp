@@ -21,9 +21,9 @@ class Histogram {
   double percentile(double p) const;
 
  private:
-  static constexpr int kSteps = 64;        // buckets in a factor of two
-  static constexpr int kMinExponent = -30; // 1e-9
-  static constexpr int kMaxExponent = 34;  // 1.7e10
+  static constexpr int kSteps = 64;         // buckets in a factor of two
+  static constexpr int kMinExponent = -30;  // 1e-9
+  static constexpr int kMaxExponent = 34;   // 1.7e10
   static constexpr size_t kBuckets = size_t{kMaxExponent - kMinExponent} * kSteps;
 
   static size_t bucket_of(double value);

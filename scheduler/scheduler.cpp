@@ -76,10 +76,9 @@ Result<RequestId> Scheduler::add(RequestSpec spec, double now_s) {
   uint64_t most = prompt_tokens + spec.max_new_tokens;
   if (options_.window_tokens != 0) {
     if (prompt_tokens > options_.window_tokens) {
-      return make_error(ErrorCode::kDoesNotFit,
-                        "a prompt of {} tokens exceeds the window of {} by {} tokens",
-                        prompt_tokens, options_.window_tokens,
-                        prompt_tokens - options_.window_tokens);
+      return make_error(
+          ErrorCode::kDoesNotFit, "a prompt of {} tokens exceeds the window of {} by {} tokens",
+          prompt_tokens, options_.window_tokens, prompt_tokens - options_.window_tokens);
     }
     most = std::min<uint64_t>(most, options_.window_tokens);
   }
@@ -141,7 +140,8 @@ void Scheduler::end(RequestId id, EndReason reason, double now_s) {
       request.state = RequestState::kFailed;
       ++telemetry_.failed;
       return;
-    default: break;
+    default:
+      break;
   }
   request.state = RequestState::kFinished;
   ++telemetry_.finished;
@@ -185,7 +185,8 @@ void Scheduler::restart(RequestId id, std::span<const uint32_t> tokens) {
 
 void Scheduler::remove(RequestId id) {
   const auto it = requests_.find(id);
-  PUMICE_CHECK(it != requests_.end() && it->second->ended(), "removing a request that has not ended");
+  PUMICE_CHECK(it != requests_.end() && it->second->ended(),
+               "removing a request that has not ended");
   if (!outstanding_.empty()) {
     removed_.emplace_back(outstanding_.back().id, std::move(it->second));
   }
@@ -241,9 +242,8 @@ void Scheduler::add_chunk(Request& request, uint32_t n_tokens, bool decodes, Ste
                           OpenStep& open) {
   const uint32_t first = request.scheduled_tokens;
   const uint32_t end = first + n_tokens;
-  const bool samples =
-      end == request.known_tokens() &&
-      request.generated_tokens + request.pending_samples < request.max_new_tokens;
+  const bool samples = end == request.known_tokens() &&
+                       request.generated_tokens + request.pending_samples < request.max_new_tokens;
   const StepChunk chunk{request.id, first, n_tokens, samples, decodes};
   plan.chunks.push_back(chunk);
   open.chunks.push_back({&request, request.epoch, chunk});
@@ -284,8 +284,8 @@ void Scheduler::plan_decodes(StepPlan& plan, OpenStep& open) {
   }
 }
 
-/// How far the next chunk of a prompt goes: as the budget and the objective allow, to a block's edge
-/// if that is progress.
+/// How far the next chunk of a prompt goes: as the budget and the objective allow, to a block's
+/// edge if that is progress.
 uint32_t Scheduler::prefill_tokens(const Request& request, const StepPlan& plan) {
   const uint32_t block_tokens = cache_.options().block_tokens;
   const uint32_t first = request.scheduled_tokens;
@@ -295,9 +295,9 @@ uint32_t Scheduler::prefill_tokens(const Request& request, const StepPlan& plan)
   if (most == 0) return 0;
   if (options_.tpot_target_s > 0 && plan.shape.decode_rows > 0) {
     const uint32_t smallest = std::min(most, block_tokens - first % block_tokens);
-    uint32_t within = cost_.calibrated() ? cost_.tokens_within(options_.tpot_target_s, plan.shape,
-                                                               first, most)
-                                         : smallest;
+    uint32_t within = cost_.calibrated()
+                          ? cost_.tokens_within(options_.tpot_target_s, plan.shape, first, most)
+                          : smallest;
     if (within < smallest) {
       // Prompts must get on: the first takes the smallest chunk all the same.
       if (plan.shape.prefill_tokens > 0) return 0;
@@ -612,7 +612,8 @@ Status Scheduler::check_integrity() const {
     const bool in_waiting = waiting_.contains(pointer);
     const bool runs =
         request.state == RequestState::kPrefilling || request.state == RequestState::kDecoding;
-    if (in_running != runs || request.running() != runs) return bad(request, "wrongly (not) running");
+    if (in_running != runs || request.running() != runs)
+      return bad(request, "wrongly (not) running");
     if (in_waiting != (request.state == RequestState::kWaiting)) {
       return bad(request, "wrongly (not) in the queue");
     }

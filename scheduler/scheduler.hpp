@@ -1,6 +1,6 @@
 // Who computes what in the next step. One rule: every request catches up with its known tokens
-// under a per-step token budget. Requests that decode come first; prompts follow in chunks, as large
-// as the objective for the time between tokens allows.
+// under a per-step token budget. Requests that decode come first; prompts follow in chunks, as
+// large as the objective for the time between tokens allows.
 //
 // A step is a transaction: `plan_step` decides and reserves, `commit` makes real what ran,
 // `rollback` undoes what did not. One further step may be planned before the one before it is
@@ -51,7 +51,7 @@ struct StepPlan {
   Transfers transfers;
   std::vector<RequestId> started;    ///< got blocks, and what was cached, with this plan
   std::vector<RequestId> preempted;  ///< lost their blocks to others and wait again
-  std::vector<RequestId> ended;    ///< failed while planning: past their deadline, or never to fit
+  std::vector<RequestId> ended;  ///< failed while planning: past their deadline, or never to fit
   StepShape shape;
   double predicted_s = 0;
 
@@ -65,9 +65,9 @@ struct SchedulerOptions {
   /// Objective for the time between two tokens of a stream while prompts are read beside it: chunks
   /// shrink, down to a block, so that a step is predicted to take no longer. 0: none.
   double tpot_target_s = 0;
-  uint32_t max_running = 1;          ///< most requests that hold blocks
-  uint32_t max_partial_prefills = 4; ///< most of them with a prompt half read
-  uint32_t window_tokens = 0;        ///< most positions of a sequence; 0: what the blocks hold
+  uint32_t max_running = 1;           ///< most requests that hold blocks
+  uint32_t max_partial_prefills = 4;  ///< most of them with a prompt half read
+  uint32_t window_tokens = 0;         ///< most positions of a sequence; 0: what the blocks hold
   /// Tokens of a step that the decoding rows of other classes leave to each class while it has
   /// anything to do, so that a full house of one class does not shut out another.
   std::array<uint32_t, kServiceClasses> reserved_decode_tokens = {};
@@ -78,9 +78,9 @@ struct SchedulerOptions {
 /// What became of a chunk of a committed step.
 struct ChunkOutcome {
   RequestId request = 0;
-  bool counts = false;  ///< false: the request had ended, or had to start again
-  bool sampled = false; ///< it counts, and brought a token
-  bool ended = false;   ///< this was the request's last
+  bool counts = false;   ///< false: the request had ended, or had to start again
+  bool sampled = false;  ///< it counts, and brought a token
+  bool ended = false;    ///< this was the request's last
 };
 
 class Scheduler {
@@ -119,8 +119,9 @@ class Scheduler {
   /// The next step; empty when nothing can run now. At most kMaxOutstanding may be open.
   StepPlan plan_step(double now_s);
 
-  /// The bytes that a plan wanted moved were moved, but for `failures`; a plan without transfers needs
-  /// no call. False: requests lost their cached content, so the plan was rolled back; plan again.
+  /// The bytes that a plan wanted moved were moved, but for `failures`; a plan without transfers
+  /// needs no call. False: requests lost their cached content, so the plan was rolled back; plan
+  /// again.
   bool finish_transfers(const StepPlan& plan, const TransferFailures& failures = {});
 
   /// The oldest open step ran in `seconds` (NaN: not measured). `sampled`: the tokens of its
@@ -128,8 +129,8 @@ class Scheduler {
   std::vector<ChunkOutcome> commit(uint64_t plan_id, std::span<const uint32_t> sampled,
                                    double now_s, double seconds);
 
-  /// This open step and those planned after it did not run, or not to their end: undo them. Requests
-  /// that they started wait again; those preempted to make room still wait.
+  /// This open step and those planned after it did not run, or not to their end: undo them.
+  /// Requests that they started wait again; those preempted to make room still wait.
   void rollback(uint64_t plan_id);
 
   size_t outstanding() const { return outstanding_.size(); }

@@ -33,9 +33,9 @@ struct VirtualRun {
 bool meets_objectives(const Request& request, const SimulationOptions& options) {
   const RequestTimes& times = request.times;
   const double ttft = times.first_token - times.arrived;
-  const double tpot = request.generated_tokens > 1 ? (times.last_token - times.first_token) /
-                                                         (request.generated_tokens - 1)
-                                                   : 0;
+  const double tpot = request.generated_tokens > 1
+                          ? (times.last_token - times.first_token) / (request.generated_tokens - 1)
+                          : 0;
   return (options.goodput_ttft_s == 0 || ttft <= options.goodput_ttft_s) &&
          (options.goodput_tpot_s == 0 || tpot <= options.goodput_tpot_s);
 }
@@ -45,9 +45,8 @@ bool meets_objectives(const Request& request, const SimulationOptions& options) 
 Result<SimulationReport> simulate(const Trace& trace, const SimulationOptions& options,
                                   const SimulationProgress& progress) {
   const auto start = std::chrono::steady_clock::now();
-  const KvCacheOptions cache{.n_blocks = options.n_blocks,
-                             .block_tokens = trace.block_tokens,
-                             .keyed = true};
+  const KvCacheOptions cache{
+      .n_blocks = options.n_blocks, .block_tokens = trace.block_tokens, .keyed = true};
   PUMICE_TRY(Scheduler scheduler,
              Scheduler::create(options.scheduler, cache,
                                options.calibrated ? CostModel(options.device) : CostModel()));
@@ -98,8 +97,7 @@ Result<SimulationReport> simulate(const Trace& trace, const SimulationOptions& o
     report.hit_rate = static_cast<double>(report.cache.matched_blocks) /
                       static_cast<double>(report.cache.queried_blocks);
   }
-  report.wall_s =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  report.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report;
 }
 
@@ -124,17 +122,15 @@ Result<std::vector<TradeOff>> sweep_chunks(const TradeOffOptions& options) {
   for (const uint32_t streams : options.active_decodes) {
     for (const uint32_t chunk : options.chunk_tokens) {
       const uint32_t budget = streams + options.prompt_tokens + options.block_tokens;
-      SchedulerOptions scheduler_options{
-          .token_budget = budget,
-          .chunk_tokens = chunk == 0 ? budget : chunk,
-          .tpot_target_s = chunk == 0 ? options.tpot_target_s : 0,
-          .max_running = streams + 1};
-      PUMICE_TRY(Scheduler scheduler,
-                 Scheduler::create(scheduler_options,
-                                   {.n_blocks = kUnlimitedBlocks,
-                                    .block_tokens = options.block_tokens,
-                                    .keyed = true},
-                                   CostModel(options.device)));
+      SchedulerOptions scheduler_options{.token_budget = budget,
+                                         .chunk_tokens = chunk == 0 ? budget : chunk,
+                                         .tpot_target_s = chunk == 0 ? options.tpot_target_s : 0,
+                                         .max_running = streams + 1};
+      PUMICE_TRY(Scheduler scheduler, Scheduler::create(scheduler_options,
+                                                        {.n_blocks = kUnlimitedBlocks,
+                                                         .block_tokens = options.block_tokens,
+                                                         .keyed = true},
+                                                        CostModel(options.device)));
       VirtualRun run{std::move(scheduler), options.device};
       std::vector<ChunkOutcome> outcomes;
       uint64_t next_key = 0;  // nothing is shared
@@ -149,7 +145,8 @@ Result<std::vector<TradeOff>> sweep_chunks(const TradeOffOptions& options) {
       for (uint32_t i = 0; i < streams; ++i) {
         PUMICE_TRY_STATUS(add(options.stream_context, 1u << 30));
       }
-      while (run.scheduler.n_waiting() > 0 || run.scheduler.telemetry().generated_tokens < streams) {
+      while (run.scheduler.n_waiting() > 0 ||
+             run.scheduler.telemetry().generated_tokens < streams) {
         if (!run.step(outcomes)) break;
       }
       Histogram ttft;

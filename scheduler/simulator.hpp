@@ -18,7 +18,7 @@ struct SimulationOptions {
   StepCost device = {};
   /// Whether the scheduler knows the device from the start or learns it on the way.
   bool calibrated = true;
-  double speed_up = 1;      ///< arrivals come this much faster than recorded
+  double speed_up = 1;        ///< arrivals come this much faster than recorded
   double goodput_ttft_s = 0;  ///< objectives that a request must meet to count; 0: none
   double goodput_tpot_s = 0;
 };
@@ -60,7 +60,7 @@ struct TradeOffOptions {
   std::vector<uint32_t> chunk_tokens;  ///< 0: adaptive under `tpot_target_s`
   std::vector<uint32_t> active_decodes;
   uint32_t prompt_tokens = 8192;
-  uint32_t n_prompts = 5;       ///< one after another
+  uint32_t n_prompts = 5;  ///< one after another
   uint32_t stream_context = 512;
   double tpot_target_s = 0;
   StepCost device = {};

@@ -18,7 +18,7 @@ struct Telemetry {
   uint64_t cancelled = 0;
   uint64_t failed = 0;  ///< deadlines included
   uint64_t preemptions = 0;
-  uint64_t target_misses = 0;  ///< steps predicted beyond the target even at the smallest chunk
+  uint64_t target_misses = 0;     ///< steps predicted beyond the target even at the smallest chunk
   uint64_t discarded_tokens = 0;  ///< computed ahead for a request that had ended
   uint64_t cancelled_kv_tokens = 0;  ///< positions computed of prompts cancelled half read
   uint64_t prompt_tokens = 0;        ///< of started requests
@@ -26,11 +26,11 @@ struct Telemetry {
   uint64_t computed_tokens = 0;      ///< positions that steps wrote
   uint64_t generated_tokens = 0;
 
-  Histogram chunk_tokens;    ///< prompt tokens in a chunk
+  Histogram chunk_tokens;  ///< prompt tokens in a chunk
   Histogram step_seconds;
-  Histogram wait_seconds;    ///< arrival to first step
-  Histogram prefill_seconds; ///< first step to first token
-  Histogram decode_seconds;  ///< first to last token
+  Histogram wait_seconds;     ///< arrival to first step
+  Histogram prefill_seconds;  ///< first step to first token
+  Histogram decode_seconds;   ///< first to last token
   Histogram ttft_seconds;
   Histogram tpot_seconds;
   Histogram itl_seconds;

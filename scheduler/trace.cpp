@@ -58,7 +58,8 @@ bool parse_timestamp(std::string_view text, double& seconds) {
 
 Result<Trace> read_azure(const std::filesystem::path& path, std::ifstream& file,
                          uint32_t block_tokens) {
-  Trace trace{.block_tokens = block_tokens != 0 ? block_tokens : kDefaultBlockTokens, .requests = {}};
+  Trace trace{.block_tokens = block_tokens != 0 ? block_tokens : kDefaultBlockTokens,
+              .requests = {}};
   std::string line;
   if (!std::getline(file, line) || !line.starts_with("TIMESTAMP,ContextTokens,GeneratedTokens")) {
     return bad_line(path, 1, "expected TIMESTAMP,ContextTokens,GeneratedTokens");
@@ -84,7 +85,8 @@ Result<Trace> read_azure(const std::filesystem::path& path, std::ifstream& file,
 
 Result<Trace> read_mooncake(const std::filesystem::path& path, std::ifstream& file,
                             uint32_t block_tokens) {
-  Trace trace{.block_tokens = block_tokens != 0 ? block_tokens : kMooncakeBlockTokens, .requests = {}};
+  Trace trace{.block_tokens = block_tokens != 0 ? block_tokens : kMooncakeBlockTokens,
+              .requests = {}};
   if (kMooncakeBlockTokens % trace.block_tokens != 0) {
     return make_error(ErrorCode::kInvalidArgument,
                       "a block of {} tokens does not divide the {} that this trace's ids stand for",
@@ -105,8 +107,7 @@ Result<Trace> read_mooncake(const std::filesystem::path& path, std::ifstream& fi
     if (!prompt || !output || *prompt == 0 || !json.contains("timestamp") ||
         !json["timestamp"].is_number() || !json.contains("hash_ids") ||
         !json["hash_ids"].is_array()) {
-      return bad_line(path, number,
-                      "expected timestamp, input_length, output_length and hash_ids");
+      return bad_line(path, number, "expected timestamp, input_length, output_length and hash_ids");
     }
     TraceRequest request{.arrival_s = json["timestamp"].get<double>() / 1e3,
                          .prompt_tokens = *prompt,
@@ -133,8 +134,8 @@ Result<Trace> read_trace(const std::filesystem::path& path, uint32_t block_token
   if (!file) return make_error(ErrorCode::kBadFile, "cannot read trace {}", path.string());
   const std::string extension = path.extension().string();
   if (extension != ".csv" && extension != ".jsonl") {
-    return make_error(ErrorCode::kBadFile, "{}: a trace is a .csv (Azure) or .jsonl (Mooncake) file",
-                      path.string());
+    return make_error(ErrorCode::kBadFile,
+                      "{}: a trace is a .csv (Azure) or .jsonl (Mooncake) file", path.string());
   }
   PUMICE_TRY(Trace trace, extension == ".csv" ? read_azure(path, file, block_tokens)
                                               : read_mooncake(path, file, block_tokens));

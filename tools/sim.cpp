@@ -93,8 +93,7 @@ Status parse_goodput(const std::string& text, SimulationOptions& options) {
     rest = space == std::string_view::npos ? "" : rest.substr(space + 1);
     const size_t colon = part.find(':');
     double ms = 0;
-    const std::string_view value =
-        colon == std::string_view::npos ? "" : part.substr(colon + 1);
+    const std::string_view value = colon == std::string_view::npos ? "" : part.substr(colon + 1);
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), ms);
     const bool valid = error == std::errc{} && end == value.data() + value.size() && ms > 0;
     if (valid && part.starts_with("ttft:")) {
@@ -115,10 +114,9 @@ Result<Trace> load_trace(const SimOptions& options) {
                       "give one of --trace FILE, --synthetic N and --sweep");
   }
   if (options.n_synthetic > 0) {
-    return make_synthetic_trace({.n_requests = options.n_synthetic,
-                                 .requests_per_s = options.rate,
-                                 .seed = options.seed},
-                                options.block_size != 0 ? options.block_size : 16);
+    return make_synthetic_trace(
+        {.n_requests = options.n_synthetic, .requests_per_s = options.rate, .seed = options.seed},
+        options.block_size != 0 ? options.block_size : 16);
   }
   PUMICE_TRY(Trace trace, read_trace(options.trace, options.block_size));
   if (options.n_requests != 0 && options.n_requests < trace.requests.size()) {
@@ -210,14 +208,14 @@ Status sweep(const SimOptions& options) {
                            .dump(2));
     return {};
   }
-  fmt::print("prompts of {} tokens arriving beside streams that decode; adaptive chunks aim at {} "
-             "ms between tokens\n\n",
-             sweep.prompt_tokens, options.tpot_target_ms);
+  fmt::print(
+      "prompts of {} tokens arriving beside streams that decode; adaptive chunks aim at {} "
+      "ms between tokens\n\n",
+      sweep.prompt_tokens, options.tpot_target_ms);
   fmt::print("{:>8} {:>9} {:>15} {:>13} {:>11}\n", "streams", "chunk", "median TTFT ms",
              "p99 gap ms", "tok/s");
   for (const TradeOff& row : rows) {
-    const std::string chunk =
-        row.chunk_tokens == 0 ? "adaptive" : std::to_string(row.chunk_tokens);
+    const std::string chunk = row.chunk_tokens == 0 ? "adaptive" : std::to_string(row.chunk_tokens);
     const std::string gap =
         row.active_decodes == 0 ? "-" : fmt::format("{:.1f}", row.itl_p99_s * 1e3);
     fmt::print("{:>8} {:>9} {:>15.1f} {:>13} {:>11.0f}\n", row.active_decodes, chunk,

@@ -12,6 +12,7 @@ namespace {
 
 constexpr size_t kTraceSteps = 4096;
 constexpr uint32_t kMaxDepth = 2;
+constexpr uint64_t kKvLayoutVersion = 1;  // of KvLayout's arrangement, for prompt cache files
 
 SchedulerOptions scheduler_options(const EngineOptions& options) {
   return {.token_budget = options.token_budget,
@@ -26,9 +27,9 @@ SchedulerOptions scheduler_options(const EngineOptions& options) {
 
 /// What cached KV bytes depend on besides tokens.
 ModelFingerprint cache_fingerprint(const Model& model, const KvLayout& layout) {
-  const uint64_t facts[] = {model.fingerprint[0], model.fingerprint[1],
-                            static_cast<uint64_t>(layout.type), layout.block_bytes(),
-                            layout.n_kv_heads, layout.head_dim};
+  const uint64_t facts[] = {
+      model.fingerprint[0], model.fingerprint[1], static_cast<uint64_t>(layout.type),
+      layout.block_bytes(), layout.n_kv_heads,    layout.head_dim};
   const XXH128_hash_t hash = XXH3_128bits(facts, sizeof facts);
   return {hash.low64, hash.high64};
 }
@@ -89,8 +90,8 @@ uint64_t Engine::kv_bytes_per_token() const { return kv_->layout().block_bytes()
 Status Engine::allocate() {
   const ModelConfig& config = model_->config();
   const KvLayout kv_layout = config.kv_layout(options_.kv_type);
-  const uint32_t max_rows = std::min(options_.token_budget,
-                                     options_.n_sequences * options_.context_tokens);
+  const uint32_t max_rows =
+      std::min(options_.token_budget, options_.n_sequences * options_.context_tokens);
   // Split rows: those of short chunks, of which each sequence has one in a step.
   const ops::AttentionPlanOptions defaults{.split_tokens = options_.split_tokens};
   const uint32_t split_rows = std::min(max_rows, options_.n_sequences * defaults.max_split_rows);
@@ -113,17 +114,23 @@ Status Engine::allocate() {
   const uint64_t bias_bytes = uint64_t{n_slots_} * kMaxLogitBias * 8;
   const uint64_t device_bytes = counts_bytes + scratch_bytes + uint64_t{n_slots_} * 4 + 4096;
   PUMICE_TRY_STATUS(device_->check_fits(
-      n_kv_blocks() * kv_layout.block_bytes() + Decoder::buffer_bytes(config, limits) + device_bytes,
+      n_kv_blocks() * kv_layout.block_bytes() + Decoder::buffer_bytes(config, limits) +
+          device_bytes,
       fmt::format("a context of {} tokens and its buffers", options_.context_tokens)));
 
   KvCacheOptions cache{.n_blocks = n_kv_blocks(),
                        .block_tokens = kKvBlockTokens,
                        .reuse = options_.prefix_cache,
                        .model = cache_fingerprint(*model_, kv_layout),
+                       .layout = kKvLayoutVersion,
                        .block_bytes = kv_layout.block_bytes(),
                        .host_bytes = options_.cache_host_bytes};
   PUMICE_TRY(scheduler_, Scheduler::create(scheduler_options(options_), cache, options_.cost));
 
+  if (!options_.cache_file.empty()) {
+    PUMICE_TRY_STATUS(
+        scheduler_->cache().open_prompt_cache(options_.cache_file, options_.cache_file_bytes));
+  }
   PUMICE_TRY(kv_, KvMemory::create(device_, kv_layout, n_kv_blocks()));
   block_store_.emplace(device_, *kv_);
   PUMICE_TRY(decoder_, Decoder::plan(device_, *pipelines_, config, model_->weights,

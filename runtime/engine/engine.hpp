@@ -2,8 +2,8 @@
 // recorded steps on one device.
 //
 // Two steps are under way at a time: while the device runs step N, step N + 1 is planned, recorded
-// and submitted behind it, and takes the tokens of step N from the device's memory. What it computes
-// for a request that step N turns out to have ended is discarded.
+// and submitted behind it, and takes the tokens of step N from the device's memory. What it
+// computes for a request that step N turns out to have ended is discarded.
 //
 // Threads: one thread at a time may call an engine. Engines share pipelines and weights freely.
 #pragma once
@@ -54,11 +54,13 @@ struct EngineOptions {
   uint32_t max_partial_prefills = 4;
   std::array<uint32_t, kServiceClasses> reserved_decode_tokens = {};
   OverflowPolicy overflow = OverflowPolicy::kStop;
-  uint32_t keep_tokens = 1;     ///< of kShift
-  bool prefix_cache = true;     ///< reuse the KV of prefixes seen before
-  uint64_t cache_host_bytes = 0;     ///< host memory for KV that leaves the device
-  std::filesystem::path cache_file = {};  ///< prompt cache file to read, and to keep KV in; empty: none
-  CostModel cost = {};          ///< what steps cost, if known from an earlier run
+  uint32_t keep_tokens = 1;       ///< of kShift
+  bool prefix_cache = true;       ///< reuse the KV of prefixes seen before
+  uint64_t cache_host_bytes = 0;  ///< host memory for KV that leaves the device
+  std::filesystem::path cache_file =
+      {};  ///< prompt cache file to read, and to keep KV in; empty: none
+  uint64_t cache_file_bytes = uint64_t{4} << 30;  ///< most to keep in it
+  CostModel cost = {};                            ///< what steps cost, if known from an earlier run
   bool run_ahead = true;        ///< keep two steps under way; never with prompt_logits or profile
   bool prompt_logits = false;   ///< requests may ask for the logits of every position
   uint32_t split_tokens = 256;  ///< contexts longer than this are attended to in parallel splits
@@ -126,8 +128,8 @@ class Engine {
   ~Engine();
 
   /// Queue a request. Errors: kInvalidArgument (empty prompt, token outside the vocabulary, sampler
-  /// options), kDoesNotFit (a prompt beyond the window, saying by how much; with kStop also prompt +
-  /// max_new_tokens).
+  /// options), kDoesNotFit (a prompt beyond the window, saying by how much; with kStop also prompt
+  /// + max_new_tokens).
   Result<RequestId> submit(GenerationRequest request);
 
   /// The events of the next step: at most `token_budget` tokens of as many requests as it holds. No
@@ -169,7 +171,7 @@ class Engine {
  private:
   struct ActiveRequest {
     GenerationRequest request;
-    std::vector<TokenId> tokens;   ///< of the sequence: prompt and output, less what was shifted out
+    std::vector<TokenId> tokens;  ///< of the sequence: prompt and output, less what was shifted out
     uint32_t n_generated = 0;
     uint32_t n_prompt = 0;         ///< of `tokens`, from the start, that are the prompt's
     std::optional<uint32_t> slot;  ///< row of the block table while running
@@ -201,8 +203,9 @@ class Engine {
     StepTrace trace;
   };
   /// What a recording depends on besides the contents of its StepArgs.
-  using ReplayKey = std::tuple<uint32_t, uint32_t, uint32_t, bool, bool>;  // ring, rows, logit rows,
-                                                                           // has_reduce, greedy_only
+  using ReplayKey =
+      std::tuple<uint32_t, uint32_t, uint32_t, bool, bool>;  // ring, rows, logit rows,
+                                                             // has_reduce, greedy_only
   /// Memory of one step under way.
   struct Ring {
     StepArgs args;

@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "scheduler_fixture.hpp"
+#include "tests/scheduler/scheduler_fixture.hpp"
 
 namespace pumice {
 namespace {
@@ -171,8 +171,8 @@ TEST(Scheduler, ABetterClassTakesThePlaceOfALesserOneWhichLosesNothing) {
 }
 
 TEST(Scheduler, PartialPrefillsTakeTurnsUpToTheirCap) {
-  SchedulerBed bed({.token_budget = 16, .chunk_tokens = 16, .max_running = 4, .max_partial_prefills = 2},
-                   64);
+  SchedulerBed bed(
+      {.token_budget = 16, .chunk_tokens = 16, .max_running = 4, .max_partial_prefills = 2}, 64);
   const RequestId a = bed.add(tokens_from(0, 48), 0);
   const RequestId b = bed.add(tokens_from(1000, 48), 0);
   const RequestId c = bed.add(tokens_from(2000, 48), 0);
@@ -203,7 +203,9 @@ TEST(Scheduler, PreemptsTheLastServedWhenBlocksRunOutAndRecomputes) {
 
 TEST(Scheduler, AFullHouseOfOneClassLeavesOthersTheirReservedTokens) {
   const auto tokens_in_three_steps = [](uint32_t reserved) {
-    SchedulerBed bed({.token_budget = 16, .max_running = 40, .max_partial_prefills = 40,
+    SchedulerBed bed({.token_budget = 16,
+                      .max_running = 40,
+                      .max_partial_prefills = 40,
                       .reserved_decode_tokens = {reserved, 0, 0}},
                      200);
     for (uint32_t i = 0; i < 16; ++i) bed.add({i, 1}, 200, of_class(ServiceClass::kBatch));
@@ -262,9 +264,9 @@ TEST(Scheduler, ASecondRequestWithTheSamePromptComputesOneToken) {
 TEST(AdaptiveChunks, ShrinkAsDecodeLoadRisesAndGrowWhenNothingElseRuns) {
   const StepCost device{.fixed = 1e-3, .per_row = 2e-4, .per_token = 1e-4};
   const auto chunk_beside = [&](uint32_t n_streams, const StepCost& cost) {
-    SchedulerBed bed({.token_budget = 512, .chunk_tokens = 512, .tpot_target_s = 20e-3,
-                      .max_running = 64},
-                     4000, CostModel(cost));
+    SchedulerBed bed(
+        {.token_budget = 512, .chunk_tokens = 512, .tpot_target_s = 20e-3, .max_running = 64}, 4000,
+        CostModel(cost));
     bed.device = cost;
     for (uint32_t i = 0; i < n_streams; ++i) bed.add({i}, 1000);
     for (int i = 0; i < 10; ++i) bed.step();
@@ -285,8 +287,9 @@ TEST(AdaptiveChunks, ShrinkAsDecodeLoadRisesAndGrowWhenNothingElseRuns) {
 
 TEST(AdaptiveChunks, ATargetMissedUnderLoadUsesTheSmallestChunkAndIsCounted) {
   const StepCost device{.fixed = 1e-3, .per_row = 1e-3, .per_token = 1e-4};
-  SchedulerBed bed({.token_budget = 512, .chunk_tokens = 512, .tpot_target_s = 5e-3, .max_running = 64},
-                   4000, CostModel(device));
+  SchedulerBed bed(
+      {.token_budget = 512, .chunk_tokens = 512, .tpot_target_s = 5e-3, .max_running = 64}, 4000,
+      CostModel(device));
   bed.device = device;
   for (uint32_t i = 0; i < 20; ++i) bed.add({i}, 1000);
   for (int i = 0; i < 30; ++i) bed.step();

@@ -4,7 +4,7 @@
 
 #include <fstream>
 
-#include "shared_data.hpp"
+#include "tests/shared_data.hpp"
 
 namespace pumice {
 namespace {
