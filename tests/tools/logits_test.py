@@ -98,7 +98,7 @@ class Output(CommandLineTest):
 
     def start_and_interrupt(self, interrupt):
         process = self.start("logits", "-m", STORIES, "--tokens", ",".join(["1"] * 20000), "-c", 20000,
-                             "-ub", 1, "-b", 1, "-o", "out.f32")
+                             "-ub", 1, "-b", 16, "-o", "out.f32")
         deadline = time.monotonic() + 60
         while not self.left_behind() and time.monotonic() < deadline and process.poll() is None:
             time.sleep(0.02)

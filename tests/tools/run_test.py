@@ -123,7 +123,7 @@ class Context(RunTest):
 class Interrupted(RunTest):
     def generating(self, *flags, n=500):
         process = self.start("run", "-m", STORIES, "-p", "Once upon a time", "-n", n, "-s", 3,
-                             "--ignore-eos", "-b", 1, *flags)
+                             "--ignore-eos", "-b", 16, "-ub", 1, *flags)
         return process, process.stdout.read1(16)
 
     def test_ctrl_c_keeps_the_text_so_far_and_the_rates(self):
