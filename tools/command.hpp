@@ -18,5 +18,6 @@ Command add_info(CLI::App& app);
 Command add_tokenize(CLI::App& app);
 Command add_logits(CLI::App& app);
 Command add_sim(CLI::App& app);
+Command add_synth(CLI::App& app);
 
 }  // namespace pumice::tools

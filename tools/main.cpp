@@ -99,7 +99,7 @@ int run(int argc, char** argv) {
   app.config_formatter(std::make_shared<SettingsFile>(app));
   app.require_subcommand(1);
   const Command commands[] = {add_run(app), add_info(app), add_tokenize(app), add_logits(app),
-                              add_sim(app)};
+                              add_sim(app), add_synth(app)};
   try {
     app.parse(arguments_of(argc, argv));
   } catch (const CLI::ParseError& error) {

@@ -1,8 +1,10 @@
-// Small random Llama models written to GGUF files.
+// Small random Llama models (models/synthetic.hpp) in temporary files.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+
+#include "format/weight_type.hpp"
 
 namespace pumice::test {
 
@@ -15,6 +17,7 @@ struct SyntheticModel {
   uint32_t n_vocab = 96;
   uint32_t context_length = 512;
   uint32_t seed = 1;
+  const WeightType* type = &weight_type("F32");
 };
 
 /// Removed when destroyed.

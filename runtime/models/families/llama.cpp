@@ -7,6 +7,14 @@ namespace pumice::families {
 Result<ModelDescription> describe_llama(const GgufFile& file) {
   ModelDescription model;
   const Metadata metadata(file, "llama");
+  PUMICE_TRY(const uint64_t n_experts, metadata.get_or<uint64_t>("expert_count", 0));
+  if (n_experts != 0) {
+    return make_error(
+        ErrorCode::kBadFile,
+        "llama.expert_count: mixture-of-experts models ({} experts) are not supported "
+        "yet",
+        n_experts);
+  }
   PUMICE_TRY_STATUS(metadata.read_dimensions(model.config));
   PUMICE_TRY_STATUS(metadata.read_rope(model.config));
   PUMICE_TRY(model.config.norm_eps, metadata.get<float>("attention.layer_norm_rms_epsilon"));

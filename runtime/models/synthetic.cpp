@@ -1,0 +1,277 @@
+#include "models/synthetic.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "models/model_config.hpp"
+#include "models/synthetic_vocabulary.hpp"
+
+namespace pumice {
+namespace {
+
+constexpr SyntheticShape kPresets[] = {
+    {.name = "tiny", .stands_for = "tests"},
+    {.name = "moe-tiny",
+     .stands_for = "tests, 4 experts",
+     .n_ff = 256,
+     .n_experts = 4,
+     .n_experts_used = 2},
+    {.name = "small-0.1b",
+     .stands_for = "a small draft model",
+     .n_layers = 12,
+     .n_embd = 768,
+     .n_heads = 12,
+     .n_kv_heads = 4,
+     .n_ff = 3072,
+     .n_vocab = 32000,
+     .context_length = 4096,
+     .tied = true},
+    {.name = "llama-1b",
+     .stands_for = "Llama 3.2 1B",
+     .n_layers = 16,
+     .n_embd = 2048,
+     .n_heads = 32,
+     .n_kv_heads = 8,
+     .n_ff = 8192,
+     .n_vocab = 128256,
+     .context_length = 131072,
+     .rope_base = 500000.0f,
+     .rope_factor = 32.0f,
+     .tied = true},
+    {.name = "llama-3b",
+     .stands_for = "Llama 3.2 3B",
+     .n_layers = 28,
+     .n_embd = 3072,
+     .n_heads = 24,
+     .n_kv_heads = 8,
+     .n_ff = 8192,
+     .n_vocab = 128256,
+     .context_length = 131072,
+     .rope_base = 500000.0f,
+     .rope_factor = 32.0f,
+     .tied = true},
+    {.name = "llama-8b",
+     .stands_for = "Llama 3.1 8B",
+     .n_layers = 32,
+     .n_embd = 4096,
+     .n_heads = 32,
+     .n_kv_heads = 8,
+     .n_ff = 14336,
+     .n_vocab = 128256,
+     .context_length = 131072,
+     .rope_base = 500000.0f,
+     .rope_factor = 8.0f},
+    {.name = "moe-8x7b",
+     .stands_for = "Mixtral 8x7B",
+     .n_layers = 32,
+     .n_embd = 4096,
+     .n_heads = 32,
+     .n_kv_heads = 8,
+     .n_ff = 14336,
+     .n_vocab = 32000,
+     .context_length = 32768,
+     .rope_base = 1000000.0f,
+     .n_experts = 8,
+     .n_experts_used = 2},
+};
+
+/// What fits rows of `n_cols`; see SyntheticModel::create.
+const WeightType& type_for(const WeightType& wanted, uint64_t n_cols) {
+  if (n_cols % wanted.block_elements == 0) return wanted;
+  constexpr std::string_view kFallbacks[][2] = {
+      {"Q2_K", "Q4_0"}, {"Q3_K", "Q4_0"}, {"Q4_K", "Q5_0"}, {"Q5_K", "Q5_1"}, {"Q6_K", "Q8_0"}};
+  for (const auto& [type, fallback] : kFallbacks) {
+    if (type == wanted.name && n_cols % 32 == 0) return weight_type(fallback);
+  }
+  return weight_type("F16");
+}
+
+const WeightType& output_type(const SyntheticOptions& options) {
+  const WeightType& q6_k = weight_type("Q6_K");
+  const WeightType& type = *options.type;
+  const bool smaller =
+      type.block_bytes * q6_k.block_elements < q6_k.block_bytes * type.block_elements;
+  return smaller && !options.pure ? q6_k : type;
+}
+
+/// llama.cpp's numbers for general.file_type.
+uint32_t file_type_of(const WeightType& type) {
+  constexpr struct {
+    std::string_view type;
+    uint32_t number;
+  } kFileTypes[] = {{"F32", 0},   {"F16", 1},   {"Q4_0", 2},    {"Q4_1", 3},  {"Q8_0", 7},
+                    {"Q5_0", 8},  {"Q5_1", 9},  {"Q2_K", 10},   {"Q3_K", 11}, {"Q4_K", 14},
+                    {"Q5_K", 16}, {"Q6_K", 18}, {"IQ4_NL", 25}, {"BF16", 32}};
+  for (const auto& row : kFileTypes) {
+    if (row.type == type.name) return row.number;
+  }
+  return 1024;  // "guessed"
+}
+
+/// Llama 3.1's long-context scaling, as the converter of its models writes it: frequencies that
+/// turn less than once in the original 8192 tokens are divided, those that turn more than four
+/// times are not, and between them it fades.
+std::vector<float> rope_divisors(const SyntheticShape& shape) {
+  constexpr double kOriginalContext = 8192;
+  constexpr double kLow = 1;
+  constexpr double kHigh = 4;
+  const uint32_t dims = shape.n_embd / shape.n_heads;
+  std::vector<float> divisors;
+  for (uint32_t i = 0; i < dims; i += 2) {
+    const double frequency = std::pow(static_cast<double>(shape.rope_base), -double(i) / dims);
+    const double turns = kOriginalContext * frequency / (2 * std::numbers::pi);
+    const double smooth = std::clamp((turns - kLow) / (kHigh - kLow), 0.0, 1.0);
+    divisors.push_back(static_cast<float>(1 / ((1 - smooth) / shape.rope_factor + smooth)));
+  }
+  return divisors;
+}
+
+}  // namespace
+
+std::span<const SyntheticShape> synthetic_presets() { return kPresets; }
+
+Result<SyntheticShape> find_synthetic_preset(std::string_view name) {
+  std::string known;
+  for (const SyntheticShape& preset : kPresets) {
+    if (preset.name == name) return preset;
+    known += (known.empty() ? "" : ", ") + std::string(preset.name);
+  }
+  return make_error(ErrorCode::kInvalidArgument, "there is no preset '{}' (known: {})", name,
+                    known);
+}
+
+uint64_t SyntheticTensor::n_elements() const {
+  uint64_t n = 1;
+  for (const uint64_t dim : dims) n *= dim;
+  return n;
+}
+
+Result<SyntheticModel> SyntheticModel::create(const SyntheticShape& shape,
+                                              const SyntheticOptions& options) {
+  if (!options.type->has_codec()) {
+    return make_error(ErrorCode::kInvalidArgument, "weight type {} is not supported",
+                      options.type->name);
+  }
+  const SyntheticShape& s = shape;
+  const bool positive = s.n_layers > 0 && s.n_embd > 0 && s.n_heads > 0 && s.n_kv_heads > 0 &&
+                        s.n_ff > 0 && s.n_vocab > 0 && s.context_length > 0;
+  if (!positive || s.n_embd % s.n_heads != 0 || s.n_heads % s.n_kv_heads != 0 ||
+      s.n_experts_used > s.n_experts || (s.n_experts > 0 && s.n_experts_used == 0)) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "shape '{}': {} layers, width {}, {} heads on {} kv heads, {} of {} experts "
+                      "make no model",
+                      s.name, s.n_layers, s.n_embd, s.n_heads, s.n_kv_heads, s.n_experts_used,
+                      s.n_experts);
+  }
+  SyntheticModel model(shape, options);
+  model.add_tensors();
+  return model;
+}
+
+void SyntheticModel::add_matrix(const std::string& name, const WeightType& type,
+                                std::vector<uint64_t> dims) {
+  const float deviation = shape_.gain / std::sqrt(static_cast<float>(dims[0]));
+  const WeightType& fitting = type_for(type, dims[0]);
+  tensors_.push_back({name, &fitting, std::move(dims), deviation});
+}
+
+void SyntheticModel::add_norm(const std::string& name) {
+  tensors_.push_back({name, &weight_type("F32"), {shape_.n_embd}, 0.1f, 1.0f});
+}
+
+void SyntheticModel::add_tensors() {
+  const SyntheticShape& s = shape_;
+  const TensorNames names;
+  const WeightType& type = *options_.type;
+  const uint64_t kv_dim = s.n_embd / s.n_heads * s.n_kv_heads;
+  add_matrix(names.token_embd, s.tied ? output_type(options_) : type, {s.n_embd, s.n_vocab});
+  for (uint32_t i = 0; i < s.n_layers; ++i) {
+    const auto matrix = [&](const std::string& tensor, std::vector<uint64_t> dims) {
+      add_matrix(names.layer(i, tensor), type, std::move(dims));
+    };
+    add_norm(names.layer(i, names.attn_norm));
+    matrix(names.attn_q, {s.n_embd, s.n_embd});
+    matrix(names.attn_k, {s.n_embd, kv_dim});
+    matrix(names.attn_v, {s.n_embd, kv_dim});
+    matrix(names.attn_output, {s.n_embd, s.n_embd});
+    add_norm(names.layer(i, names.ffn_norm));
+    if (s.n_experts == 0) {
+      matrix(names.ffn_gate, {s.n_embd, s.n_ff});
+      matrix(names.ffn_up, {s.n_embd, s.n_ff});
+      matrix(names.ffn_down, {s.n_ff, s.n_embd});
+    } else {
+      add_matrix(names.layer(i, "ffn_gate_inp.weight"), weight_type("F32"),
+                 {s.n_embd, s.n_experts});
+      matrix("ffn_gate_exps.weight", {s.n_embd, s.n_ff, s.n_experts});
+      matrix("ffn_up_exps.weight", {s.n_embd, s.n_ff, s.n_experts});
+      matrix("ffn_down_exps.weight", {s.n_ff, s.n_embd, s.n_experts});
+    }
+  }
+  add_norm(names.output_norm);
+  if (!s.tied) add_matrix(names.output, output_type(options_), {s.n_embd, s.n_vocab});
+  if (s.rope_factor > 1) {
+    std::vector<float> divisors = rope_divisors(s);
+    tensors_.push_back(
+        {names.rope_freqs, &weight_type("F32"), {divisors.size()}, 0, 0, std::move(divisors)});
+  }
+}
+
+uint64_t SyntheticModel::n_parameters() const {
+  uint64_t n = 0;
+  for (const SyntheticTensor& tensor : tensors_) n += tensor.n_elements();
+  return n;
+}
+
+uint64_t SyntheticModel::data_bytes() const {
+  uint64_t n = 0;
+  for (const SyntheticTensor& tensor : tensors_) n += tensor.n_bytes();
+  return n;
+}
+
+GgufHeader SyntheticModel::header() const {
+  const SyntheticShape& s = shape_;
+  const uint32_t head_dim = s.n_embd / s.n_heads;
+  GgufHeader header;
+  header.set("general.architecture", "llama");
+  header.set("general.type", "model");
+  header.set("general.name",
+             fmt::format("synthetic {} {} seed {}", s.name, options_.type->name, options_.seed));
+  header.set("general.description", "random weights written by pumice synth");
+  header.set("general.file_type", file_type_of(*options_.type));
+  header.set("general.quantization_version", uint32_t{2});
+  header.set("llama.vocab_size", s.n_vocab);
+  header.set("llama.context_length", s.context_length);
+  header.set("llama.embedding_length", s.n_embd);
+  header.set("llama.block_count", s.n_layers);
+  header.set("llama.feed_forward_length", s.n_ff);
+  header.set("llama.attention.head_count", s.n_heads);
+  header.set("llama.attention.head_count_kv", s.n_kv_heads);
+  header.set("llama.attention.key_length", head_dim);
+  header.set("llama.attention.value_length", head_dim);
+  header.set("llama.attention.layer_norm_rms_epsilon", 1e-5f);
+  header.set("llama.rope.dimension_count", head_dim);
+  header.set("llama.rope.freq_base", s.rope_base);
+  if (s.n_experts > 0) {
+    header.set("llama.expert_count", s.n_experts);
+    header.set("llama.expert_used_count", s.n_experts_used);
+  }
+  add_synthetic_vocabulary(header, s.n_vocab);
+  for (const SyntheticTensor& tensor : tensors_) {
+    header.add_tensor(tensor.name, *tensor.type, tensor.dims);
+  }
+  return header;
+}
+
+void SyntheticModel::fill(const SyntheticTensor& tensor, uint64_t first_block,
+                          std::span<std::byte> out) const {
+  if (!tensor.values.empty()) {
+    const auto values = std::as_bytes(std::span(tensor.values));
+    std::ranges::copy(values.subspan(first_block * sizeof(float), out.size()), out.begin());
+    return;
+  }
+  const uint64_t key = random_key(options_.seed, tensor.name);
+  RandomWeights(*tensor.type, key, tensor.deviation, tensor.mean).fill(first_block, out);
+}
+
+}  // namespace pumice

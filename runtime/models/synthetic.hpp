@@ -1,0 +1,111 @@
+// Models with random weights: real shapes, real metadata, a working vocabulary, and text that means
+// nothing. For benchmarks and tests on machines that have no model file. Norms are near one and
+// matrices have deviation gain / √fan_in, so activations keep their size and logits stay near a
+// normal distribution.
+//
+// A SyntheticModel holds descriptions only; weights are made piece by piece when asked for
+// (format/random_weights.hpp), for a file or for device memory. Everything is a function of
+// (shape, options), the same on any host.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.hpp"
+#include "format/gguf_writer.hpp"
+#include "format/random_weights.hpp"
+
+namespace pumice {
+
+/// A Llama-like model: dimensions as in the GGUF keys of architecture "llama".
+struct SyntheticShape {
+  std::string_view name;
+  std::string_view stands_for;  ///< the model with these dimensions; may be empty
+  uint32_t n_layers = 2;
+  uint32_t n_embd = 256;
+  uint32_t n_heads = 4;
+  uint32_t n_kv_heads = 2;
+  uint32_t n_ff = 512;
+  uint32_t n_vocab = 512;  ///< below kMinSyntheticVocabulary: no tokenizer
+  uint32_t context_length = 2048;
+  float rope_base = 10000.0f;
+  float rope_factor = 1.0f;  ///< above 1: Llama 3's divisors of the rotary frequencies
+  bool tied = false;         ///< the embedding is the output matrix too
+  uint32_t n_experts = 0;    ///< 0: a dense feed-forward
+  uint32_t n_experts_used = 0;
+  float gain = 1.0f;
+};
+
+/// Smallest first.
+std::span<const SyntheticShape> synthetic_presets();
+/// Errors (kInvalidArgument) name the known ones.
+Result<SyntheticShape> find_synthetic_preset(std::string_view name);
+
+struct SyntheticOptions {
+  /// Of the matrices. As in files that people download, the output matrix (or the tied embedding)
+  /// of types below Q6_K is Q6_K, unless `pure`; expert routers and vectors are F32.
+  const WeightType* type = &weight_type("Q4_K");
+  bool pure = false;
+  uint64_t seed = 1;
+};
+
+struct SyntheticTensor {
+  std::string name;
+  const WeightType* type;
+  std::vector<uint64_t> dims;  ///< as in GgufTensor
+  float deviation = 0;
+  float mean = 0;
+  std::vector<float> values = {};  ///< if not empty, these instead of random ones; F32
+
+  uint64_t n_elements() const;
+  uint64_t n_bytes() const { return type->file_bytes(n_elements()); }
+};
+
+class SyntheticModel {
+ public:
+  /// Rows that are not a multiple of a type's block get the type that llama.cpp's quantiser falls
+  /// back to: Q4_0 for Q2_K and Q3_K, Q5_0 for Q4_K, Q5_1 for Q5_K, Q8_0 for Q6_K, F16 where 32
+  /// does not divide them either. Errors (kInvalidArgument): a type without codec, dimensions of
+  /// zero or that do not divide.
+  static Result<SyntheticModel> create(const SyntheticShape& shape,
+                                       const SyntheticOptions& options);
+
+  const SyntheticShape& shape() const { return shape_; }
+  /// In file order.
+  std::span<const SyntheticTensor> tensors() const& { return tensors_; }
+  std::span<const SyntheticTensor> tensors() && = delete;
+  uint64_t n_parameters() const;
+  uint64_t data_bytes() const;  ///< of the tensors in a file, without padding
+
+  /// Metadata, vocabulary and tensor infos of a GGUF file.
+  GgufHeader header() const;
+
+  /// The blocks of a tensor of this model from `first_block` on; any number of threads at once.
+  void fill(const SyntheticTensor& tensor, uint64_t first_block, std::span<std::byte> out) const;
+
+ private:
+  SyntheticModel(const SyntheticShape& shape, const SyntheticOptions& options)
+      : shape_(shape), options_(options) {}
+  void add_tensors();
+  void add_matrix(const std::string& name, const WeightType& type, std::vector<uint64_t> dims);
+  void add_norm(const std::string& name);
+
+  SyntheticShape shape_;
+  SyntheticOptions options_;
+  std::vector<SyntheticTensor> tensors_;
+};
+
+/// Called with bytes of tensor data done and in all; an error ends the writing and is returned.
+using SyntheticProgress = std::function<Status(uint64_t done, uint64_t total)>;
+
+/// Write a GGUF file, filling blocks on several threads in a fixed few MiB of memory. Errors leave
+/// nothing behind: kDoesNotFit (the disk, asked before anything is written), kBadFile.
+Status write_synthetic_model(const SyntheticModel& model, const std::filesystem::path& path,
+                             const SyntheticProgress& progress = {});
+
+}  // namespace pumice

@@ -1,0 +1,235 @@
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <map>
+
+#include "models/families.hpp"
+#include "models/synthetic.hpp"
+#include "models/synthetic_vocabulary.hpp"
+#include "models/vocabulary_loader.hpp"
+#include "text/detokenizer.hpp"
+
+namespace pumice {
+namespace {
+
+class Synthetic : public ::testing::Test {
+ protected:
+  Synthetic() {
+    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
+    path_ = std::filesystem::temp_directory_path() /
+            fmt::format("pumice-{}-{}.gguf", test->name(), ::getpid());
+  }
+  ~Synthetic() override { std::filesystem::remove(path_); }
+
+  static SyntheticModel make(const SyntheticShape& shape, const SyntheticOptions& options = {}) {
+    Result<SyntheticModel> model = SyntheticModel::create(shape, options);
+    EXPECT_TRUE(model.ok()) << model.error().message;
+    return std::move(model).value();
+  }
+  static SyntheticShape preset(std::string_view name) {
+    return find_synthetic_preset(name).value();
+  }
+  GgufFile write(const SyntheticModel& model) {
+    const Status status = write_synthetic_model(model, path_);
+    EXPECT_TRUE(status.ok()) << status.error().message;
+    Result<GgufFile> file = GgufFile::open(path_);
+    EXPECT_TRUE(file.ok()) << file.error().message;
+    return std::move(file).value();
+  }
+  static std::string_view type_of(const SyntheticModel& model, std::string_view tensor) {
+    for (const SyntheticTensor& candidate : model.tensors()) {
+      if (candidate.name == tensor) return candidate.type->name;
+    }
+    return "none";
+  }
+
+  std::filesystem::path path_;
+};
+
+TEST_F(Synthetic, PresetsHaveExactlyTheParametersOfTheModelsTheyStandFor) {
+  const std::pair<std::string_view, uint64_t> kPublished[] = {{"llama-1b", 1'235'814'400},
+                                                              {"llama-3b", 3'212'749'824},
+                                                              {"llama-8b", 8'030'261'248},
+                                                              {"moe-8x7b", 46'702'792'704}};
+  for (const auto& [name, expected] : kPublished) {
+    const SyntheticModel model = make(preset(name));
+    uint64_t n = 0;
+    for (const SyntheticTensor& tensor : model.tensors()) {
+      if (tensor.values.empty()) n += tensor.n_elements();  // rope_freqs is not a parameter
+    }
+    EXPECT_EQ(n, expected) << name;
+  }
+}
+
+TEST_F(Synthetic, AFileOfEveryTypeIsAModel) {
+  for (const WeightType& type : weight_types()) {
+    if (!type.has_codec()) continue;
+    const GgufFile file = write(make(preset("tiny"), {.type = &type}));
+    EXPECT_EQ(file.find_tensor("blk.1.ffn_down.weight")->type, &type);
+    const Result<ModelDescription> model = describe_model(file);
+    ASSERT_TRUE(model.ok()) << type.name << ": " << model.error().message;
+    EXPECT_EQ(model->config.n_layers, 2u);
+    EXPECT_EQ(model->config.n_embd, 256u);
+    EXPECT_EQ(model->config.n_kv_heads, 2u);
+    EXPECT_EQ(model->config.head_dim, 64u);
+    EXPECT_EQ(model->config.n_vocab, 512u);
+    EXPECT_EQ(model->config.context_length, 2048u);
+  }
+}
+
+TEST_F(Synthetic, LongContextModelsCarryTheirRotaryDivisors) {
+  SyntheticShape shape = preset("llama-1b");
+  shape.n_layers = 1;
+  shape.n_vocab = 512;
+  const Result<ModelDescription> model = describe_model(write(make(shape)));
+  ASSERT_TRUE(model.ok()) << model.error().message;
+  const std::vector<double> divisors(model->config.rope.freq_divisors.begin(),
+                                     model->config.rope.freq_divisors.end());
+  ASSERT_EQ(divisors.size(), 32u);
+  EXPECT_EQ(divisors.front(), 1);
+  EXPECT_EQ(divisors.back(), 32);
+  EXPECT_TRUE(std::is_sorted(divisors.begin(), divisors.end()));
+}
+
+TEST_F(Synthetic, FilesDependOnNothingButShapeTypeAndSeed) {
+  const SyntheticModel model = make(preset("tiny"), {.seed = 5});
+  const GgufFile file = write(model);
+  for (const SyntheticTensor& tensor : model.tensors()) {
+    std::vector<std::byte> expected(tensor.n_bytes());
+    model.fill(tensor, 0, expected);
+    EXPECT_TRUE(std::ranges::equal(file.find_tensor(tensor.name)->bytes(), expected))
+        << tensor.name;
+  }
+  const SyntheticModel other = make(preset("tiny"), {.seed = 6});
+  std::vector<std::byte> one(144);
+  std::vector<std::byte> two(144);
+  model.fill(model.tensors()[0], 0, one);
+  other.fill(other.tensors()[0], 0, two);
+  EXPECT_NE(one, two);
+}
+
+TEST_F(Synthetic, TheOutputMatrixIsQ6KBelowThatUnlessPure) {
+  const auto output = [&](std::string_view preset_name, std::string_view type, bool pure) {
+    const SyntheticShape shape = preset(preset_name);
+    return type_of(make(shape, {.type = &weight_type(type), .pure = pure}),
+                   shape.tied ? "token_embd.weight" : "output.weight");
+  };
+  EXPECT_EQ(output("llama-8b", "Q4_K", false), "Q6_K");
+  EXPECT_EQ(output("llama-8b", "Q5_1", false), "Q6_K");
+  EXPECT_EQ(output("llama-8b", "Q8_0", false), "Q8_0");
+  EXPECT_EQ(output("llama-8b", "F16", false), "F16");
+  EXPECT_EQ(output("llama-8b", "Q4_K", true), "Q4_K");
+  EXPECT_EQ(output("llama-1b", "Q2_K", false), "Q6_K");
+  EXPECT_EQ(type_of(make(preset("llama-8b")), "token_embd.weight"), "Q4_K");
+}
+
+TEST_F(Synthetic, RowsThatAreNoMultipleOfABlockGetTheFallbackType) {
+  const auto type_at_width = [&](uint32_t width, std::string_view type) {
+    return type_of(
+        make({.n_embd = width, .n_heads = 1, .n_kv_heads = 1}, {.type = &weight_type(type)}),
+        "blk.0.attn_q.weight");
+  };
+  const std::map<std::string_view, std::string_view> kFallbacks = {
+      {"Q2_K", "Q4_0"}, {"Q3_K", "Q4_0"}, {"Q4_K", "Q5_0"}, {"Q5_K", "Q5_1"}, {"Q6_K", "Q8_0"}};
+  for (const auto& [type, fallback] : kFallbacks) {
+    EXPECT_EQ(type_at_width(512, type), type);
+    EXPECT_EQ(type_at_width(96, type), fallback);
+    EXPECT_EQ(type_at_width(40, type), "F16");
+  }
+  EXPECT_EQ(type_at_width(40, "Q8_0"), "F16");
+  EXPECT_EQ(type_at_width(40, "F32"), "F32");
+}
+
+TEST_F(Synthetic, ExpertsAreWrittenAsOthersReadThemAndRefusedByName) {
+  const GgufFile file = write(make(preset("moe-tiny")));
+  EXPECT_EQ(file.get<uint32_t>("llama.expert_count").value(), 4u);
+  EXPECT_EQ(file.get<uint32_t>("llama.expert_used_count").value(), 2u);
+  using Dims = std::array<uint64_t, 4>;
+  EXPECT_EQ(file.find_tensor("blk.0.ffn_gate_inp.weight")->dims, (Dims{256, 4, 1, 1}));
+  EXPECT_EQ(file.find_tensor("blk.0.ffn_gate_inp.weight")->type->name, "F32");
+  EXPECT_EQ(file.find_tensor("blk.0.ffn_gate_exps.weight")->dims, (Dims{256, 256, 4, 1}));
+  EXPECT_EQ(file.find_tensor("blk.1.ffn_down_exps.weight")->type->name, "Q4_K");
+  EXPECT_EQ(file.find_tensor("blk.0.ffn_gate.weight"), nullptr);
+  const Result<ModelDescription> model = describe_model(file);
+  ASSERT_FALSE(model.ok());
+  EXPECT_NE(model.error().message.find("mixture-of-experts"), std::string::npos);
+}
+
+TEST_F(Synthetic, TheVocabularyEncodesAnyTextAndBack) {
+  for (const uint32_t n_vocab : {kMinSyntheticVocabulary, 512u, 32000u, 128256u}) {
+    SyntheticShape shape = preset("tiny");
+    shape.n_vocab = n_vocab;
+    const GgufFile file = write(make(shape));
+    const Result<Tokenizer> tokenizer = load_tokenizer(file);
+    ASSERT_TRUE(tokenizer.ok()) << tokenizer.error().message;
+    const Vocabulary& vocabulary = tokenizer->vocabulary();
+    EXPECT_EQ(vocabulary.size(), n_vocab);
+    for (TokenId id = 0; id < n_vocab; ++id) ASSERT_EQ(vocabulary.find(vocabulary.text(id)), id);
+    const std::string text = "The quick brown fox, grüße, 山 and\n42!";
+    const std::vector<TokenId> tokens = tokenizer->encode(text).value();
+    EXPECT_EQ(tokens.front(), 1u);
+    std::string back;
+    for (const TokenId token : tokens) tokenizer->append_bytes(token, false, back);
+    EXPECT_EQ(back, " " + text);
+  }
+}
+
+TEST_F(Synthetic, LargerVocabulariesMergeLetters) {
+  SyntheticShape shape = preset("tiny");
+  shape.n_vocab = 128256;
+  const GgufFile file = write(make(shape));
+  const Tokenizer tokenizer = load_tokenizer(file).value();
+  EXPECT_EQ(tokenizer.encode("hello there").value().size(), 1u + 2 + 2);
+}
+
+TEST_F(Synthetic, WritingThatIsStoppedLeavesNothing) {
+  const SyntheticModel model = make(preset("tiny"));
+  const Status status = write_synthetic_model(model, path_, [](uint64_t, uint64_t) -> Status {
+    return make_error(ErrorCode::kCancelled, "stop");
+  });
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code, ErrorCode::kCancelled);
+  for (const auto& entry : std::filesystem::directory_iterator(path_.parent_path())) {
+    EXPECT_FALSE(entry.path().string().starts_with(path_.string())) << entry.path();
+  }
+}
+
+TEST_F(Synthetic, ProgressEndsAtTheWholeModel) {
+  const SyntheticModel model = make(preset("tiny"));
+  uint64_t last = 0;
+  const Status status =
+      write_synthetic_model(model, path_, [&](uint64_t done, uint64_t total) -> Status {
+        EXPECT_GE(done, last);
+        EXPECT_EQ(total, model.data_bytes());
+        last = done;
+        return {};
+      });
+  EXPECT_TRUE(status.ok());
+  EXPECT_EQ(last, model.data_bytes());
+}
+
+TEST_F(Synthetic, AModelLargerThanTheDiskIsRefusedBeforeAnythingIsWritten) {
+  SyntheticShape shape = preset("moe-8x7b");
+  shape.n_layers = 1000;
+  const Status status = write_synthetic_model(make(shape, {.type = &weight_type("F32")}), path_);
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code, ErrorCode::kDoesNotFit);
+  EXPECT_FALSE(std::filesystem::exists(path_));
+}
+
+TEST_F(Synthetic, ShapesThatMakeNoModelAreRefused) {
+  const auto refused = [](SyntheticShape shape, const WeightType& type = weight_type("F16")) {
+    const Result<SyntheticModel> model = SyntheticModel::create(shape, {.type = &type});
+    return !model.ok() && model.error().code == ErrorCode::kInvalidArgument;
+  };
+  EXPECT_FALSE(refused({}));
+  EXPECT_TRUE(refused({.n_layers = 0}));
+  EXPECT_TRUE(refused({.n_embd = 250}));
+  EXPECT_TRUE(refused({.n_kv_heads = 3}));
+  EXPECT_TRUE(refused({.n_experts = 4}));
+  EXPECT_TRUE(refused({}, weight_type("IQ1_S")));
+  EXPECT_FALSE(find_synthetic_preset("llama-2b").ok());
+}
+
+}  // namespace
+}  // namespace pumice

@@ -1,0 +1,147 @@
+// pumice synth: models with random weights, for benchmarks and tests.
+#include "models/synthetic.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+
+#include "tools/command.hpp"
+#include "tools/terminal.hpp"
+
+namespace pumice::tools {
+namespace {
+
+struct SynthOptions {
+  std::string preset;
+  std::string type = "q4_k";
+  bool pure = false;
+  uint64_t seed = 1;
+  uint32_t n_layers = 0;
+  uint32_t context_tokens = 0;
+  std::string output;
+  bool force = false;
+  bool list = false;
+};
+
+Result<const WeightType*> type_named(std::string name) {
+  std::ranges::transform(name, name.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  std::string known;
+  for (const WeightType& type : weight_types()) {
+    if (!type.has_codec()) continue;
+    if (type.name == name) return &type;
+    known += (known.empty() ? "" : ", ") + std::string(type.name);
+  }
+  return make_error(ErrorCode::kInvalidArgument, "--type: there is no weight type '{}' (known: {})",
+                    printable(name), known);
+}
+
+/// "147 tensors (112 Q4_K, 34 F32, 1 Q6_K)"
+std::string types_of(const SyntheticModel& model) {
+  std::map<std::string_view, size_t> counts;
+  for (const SyntheticTensor& tensor : model.tensors()) ++counts[tensor.type->name];
+  std::vector<std::pair<std::string_view, size_t>> sorted(counts.begin(), counts.end());
+  std::ranges::stable_sort(sorted,
+                           [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::string text;
+  for (const auto& [type, count] : sorted) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, type);
+  }
+  return fmt::format("{} tensors ({})", model.tensors().size(), text);
+}
+
+std::string parameters_of(const SyntheticModel& model) {
+  const auto n = static_cast<double>(model.n_parameters());
+  return n >= 1e9 ? fmt::format("{:.2f}B", n / 1e9) : fmt::format("{:.1f}M", n / 1e6);
+}
+
+Status print_presets() {
+  fmt::print("{:<12}{:>7}{:>7}{:>10}{:>7}{:>8}{:>9}{:>9}{:>9}{:>10}  {}\n", "preset", "layers",
+             "width", "heads/kv", "ffn", "vocab", "params", "q4_k GB", "f16 GB", "context",
+             "stands for");
+  for (const SyntheticShape& shape : synthetic_presets()) {
+    PUMICE_TRY(const SyntheticModel small, SyntheticModel::create(shape, {}));
+    PUMICE_TRY(const SyntheticModel large,
+               SyntheticModel::create(shape, {.type = &weight_type("F16")}));
+    fmt::print("{:<12}{:>7}{:>7}{:>10}{:>7}{:>8}{:>9}{:>9.2f}{:>9.2f}{:>10}  {}\n", shape.name,
+               shape.n_layers, shape.n_embd, fmt::format("{}/{}", shape.n_heads, shape.n_kv_heads),
+               shape.n_ff, shape.n_vocab, parameters_of(small),
+               static_cast<double>(small.data_bytes()) / 1e9,
+               static_cast<double>(large.data_bytes()) / 1e9, shape.context_length,
+               shape.stands_for);
+  }
+  return {};
+}
+
+Status synth(const SynthOptions& options) {
+  if (options.list) return print_presets();
+  if (options.preset.empty()) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "no preset: give one with --preset NAME (--list shows them)");
+  }
+  if (options.output.empty()) {
+    return make_error(ErrorCode::kInvalidArgument, "no output: give a file with -o FILE");
+  }
+  PUMICE_TRY(SyntheticShape shape, find_synthetic_preset(options.preset));
+  PUMICE_TRY(const WeightType* const type, type_named(options.type));
+  if (options.n_layers != 0) shape.n_layers = options.n_layers;
+  if (options.context_tokens != 0) shape.context_length = options.context_tokens;
+  PUMICE_TRY(
+      const SyntheticModel model,
+      SyntheticModel::create(shape, {.type = type, .pure = options.pure, .seed = options.seed}));
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(options.output, error);
+  if (std::filesystem::exists(status)) {
+    if (!is_regular_file(status)) {
+      return make_error(ErrorCode::kBadFile, "{}: is no regular file", options.output);
+    }
+    if (!options.force) {
+      return make_error(ErrorCode::kInvalidArgument, "{}: exists already; --force replaces it",
+                        options.output);
+    }
+  }
+  const InterruptGuard interrupt;  // an interrupted run removes what it wrote
+  ProgressBar bar("writing");
+  const auto start = std::chrono::steady_clock::now();
+  PUMICE_TRY_STATUS(
+      write_synthetic_model(model, options.output, [&](uint64_t done, uint64_t total) -> Status {
+        bar.update(done, total);
+        if (!InterruptGuard::interrupted()) return {};
+        return make_error(ErrorCode::kCancelled, "interrupted");
+      }));
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  const double mega_bytes = static_cast<double>(model.data_bytes()) / 1e6;
+  fmt::print(stderr, "{}: {} parameters, {}, {:.0f} MB in {:.1f} s ({:.0f} MB/s)\n", options.output,
+             parameters_of(model), types_of(model), mega_bytes, elapsed.count(),
+             mega_bytes / elapsed.count());
+  return {};
+}
+
+}  // namespace
+
+Command add_synth(CLI::App& app) {
+  auto options = std::make_shared<SynthOptions>();
+  CLI::App* command =
+      app.add_subcommand("synth", "Write a model of a real shape with random weights");
+  command->add_flag("--list", options->list, "List the presets and exit");
+  command->add_option("--preset", options->preset, "Shape: llama-1b, llama-8b, … (see --list)");
+  command->add_option("--type", options->type, "Weight type of the matrices: f16, q8_0, q4_k, …")
+      ->capture_default_str();
+  command->add_flag("--pure", options->pure,
+                    "Also the output matrix, which is Q6_K for smaller types otherwise");
+  command->add_option("-s,--seed", options->seed, "The same seed gives the same file")
+      ->capture_default_str();
+  command->add_option("--layers", options->n_layers, "Layers instead of the preset's")
+      ->check(CLI::Range(1u, 1024u));
+  command
+      ->add_option("--context", options->context_tokens, "Context length instead of the preset's")
+      ->check(CLI::Range(1u, 1u << 24));
+  command->add_option("-o,--output", options->output, "The GGUF file to write");
+  command->add_flag("--force", options->force, "Replace the file if it exists");
+  command->footer("Example: pumice synth --preset llama-1b --type q4_k -o llama-1b.gguf");
+  return {command, [options] { return synth(*options); }};
+}
+
+}  // namespace pumice::tools
