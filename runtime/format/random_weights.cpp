@@ -160,7 +160,7 @@ std::vector<double> normal_sample() {
     sample[i] = static_cast<double>(sum - 6 * 0xFFFF);
     square += sample[i] * sample[i];
   }
-  const double scale = 1 / std::sqrt(square / (kSamples / 2));
+  const double scale = std::sqrt(kSamples / (2 * square));
   for (size_t i = 0; i < kSamples / 2; ++i) {
     sample[i] *= scale;
     sample[i + kSamples / 2] = -sample[i];

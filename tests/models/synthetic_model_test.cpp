@@ -47,11 +47,11 @@ class Synthetic : public ::testing::Test {
 };
 
 TEST_F(Synthetic, PresetsHaveExactlyTheParametersOfTheModelsTheyStandFor) {
-  const std::pair<std::string_view, uint64_t> kPublished[] = {{"llama-1b", 1'235'814'400},
-                                                              {"llama-3b", 3'212'749'824},
-                                                              {"llama-8b", 8'030'261'248},
-                                                              {"moe-8x7b", 46'702'792'704}};
-  for (const auto& [name, expected] : kPublished) {
+  const std::pair<std::string_view, uint64_t> published[] = {{"llama-1b", 1'235'814'400},
+                                                             {"llama-3b", 3'212'749'824},
+                                                             {"llama-8b", 8'030'261'248},
+                                                             {"moe-8x7b", 46'702'792'704}};
+  for (const auto& [name, expected] : published) {
     const SyntheticModel model = make(preset(name));
     uint64_t n = 0;
     for (const SyntheticTensor& tensor : model.tensors()) {
@@ -129,9 +129,9 @@ TEST_F(Synthetic, RowsThatAreNoMultipleOfABlockGetTheFallbackType) {
         make({.n_embd = width, .n_heads = 1, .n_kv_heads = 1}, {.type = &weight_type(type)}),
         "blk.0.attn_q.weight");
   };
-  const std::map<std::string_view, std::string_view> kFallbacks = {
+  const std::map<std::string_view, std::string_view> fallbacks = {
       {"Q2_K", "Q4_0"}, {"Q3_K", "Q4_0"}, {"Q4_K", "Q5_0"}, {"Q5_K", "Q5_1"}, {"Q6_K", "Q8_0"}};
-  for (const auto& [type, fallback] : kFallbacks) {
+  for (const auto& [type, fallback] : fallbacks) {
     EXPECT_EQ(type_at_width(512, type), type);
     EXPECT_EQ(type_at_width(96, type), fallback);
     EXPECT_EQ(type_at_width(40, type), "F16");
