@@ -102,10 +102,19 @@ std::vector<float> OpBed::normal_floats(size_t n, uint32_t seed, float scale) {
   return values;
 }
 
-Status run_and_check(OpBed& bed, const PreparedOp& op, const vk::RecorderOptions& options) {
+Result<vk::RecordedWork> record(OpBed& bed, const PreparedOp& op,
+                                const vk::RecorderOptions& options) {
   vk::Recorder recorder(bed.device(), options);
   op.record(recorder);
-  PUMICE_TRY(const vk::RecordedWork work, recorder.finish());
+  return recorder.finish();
+}
+
+Status run_and_check(OpBed& bed, const PreparedOp& op, const vk::RecorderOptions& options) {
+  PUMICE_TRY(const vk::RecordedWork work, record(bed, op, options));
+  return run_and_check(bed, op, work);
+}
+
+Status run_and_check(OpBed& bed, const PreparedOp& op, const vk::RecordedWork& work) {
   PUMICE_TRY_STATUS(vk::run(*bed.device(), work));
   for (const Expectation& expected : op.expected) {
     PUMICE_TRY_STATUS(compare(bed.device(), expected));

@@ -88,9 +88,16 @@ struct OpCase {
   std::function<bool(const DevicePlan&)> supported = {};  ///< everywhere if empty
 };
 
-/// Run a prepared op once and compare. `options` lets tests reorder or drop barriers. Pipelines
-/// must be compiled. Errors: kSelfTestFailed naming the output, the first bad element and both
-/// values.
+/// A prepared op's commands. Pipelines must be compiled. `options` lets tests reorder or drop
+/// barriers.
+Result<vk::RecordedWork> record(OpBed& bed, const PreparedOp& op,
+                                const vk::RecorderOptions& options = {});
+
+/// Run what was recorded of a prepared op once and compare. Errors: kSelfTestFailed naming the
+/// output, the first bad element and both values.
+Status run_and_check(OpBed& bed, const PreparedOp& op, const vk::RecordedWork& work);
+
+/// Both.
 Status run_and_check(OpBed& bed, const PreparedOp& op, const vk::RecorderOptions& options = {});
 
 /// Cases of every op, in the order of their folders. Each op's folder defines its own function.

@@ -20,16 +20,32 @@ Result<vk::ShaderModule> find_spirv(std::string_view op, const WeightType& type)
   return find_spirv(name);
 }
 
+std::string_view module_family(std::string_view name) {
+  const size_t op_end = std::min(name.find('.'), name.size());
+  const std::string_view rest = name.substr(std::min(op_end + 1, name.size()));
+  const std::string_view second = rest.substr(0, rest.find('.'));
+  const bool is_type = std::ranges::any_of(weight_types(), [&](const WeightType& type) {
+    return std::ranges::equal(type.name, second, [](unsigned char a, unsigned char b) {
+      return std::tolower(a) == b;
+    });
+  });
+  return name.substr(0, is_type ? op_end + 1 + second.size() : op_end);
+}
+
 Result<vk::ShaderModule> choose_spirv(const vk::PipelineLibrary& pipelines,
                                       std::span<const std::string> names) {
   std::string reasons;
+  bool rejected = false;
   for (const std::string& name : names) {
+    rejected = rejected || pipelines.is_rejected(name);
     const Result<vk::ShaderModule> module = find_spirv(name);
     const std::string obstacle = module.ok() ? pipelines.obstacle(*module) : "not in this build";
     if (obstacle.empty()) return *module;
     reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", name, obstacle);
   }
-  return make_error(ErrorCode::kInvalidArgument, "no variant can run on this device ({})", reasons);
+  return make_error(rejected ? ErrorCode::kSelfTestFailed : ErrorCode::kInvalidArgument,
+                    "{}: no variant can run on this device ({})",
+                    names.empty() ? "" : module_family(names.front()), reasons);
 }
 
 uint64_t spirv_hash() {

@@ -19,13 +19,25 @@ Result<vk::ShaderModule> find_spirv(std::string_view name);
 /// The module of an op for weights of that type, "gemm.q4_k" (pumice_weight_shaders in CMake).
 Result<vk::ShaderModule> find_spirv(std::string_view op, const WeightType& type);
 
-/// The first of these modules, best first, that this build has and the device can run. Errors:
-/// kInvalidArgument saying of each why it cannot.
+/// What a module is a variant of: modules of one family compute the same. It is the op, and the
+/// weight type for ops that have a module for each: "gemm.q4_k" of "gemm.q4_k.broadcast",
+/// "flash_attention" of "flash_attention.broadcast".
+std::string_view module_family(std::string_view name);
+
+/// The first of these modules, best first, that this build has and the device can run. Errors say
+/// of each why it cannot: kSelfTestFailed when one would, were it not rejected; kInvalidArgument.
 Result<vk::ShaderModule> choose_spirv(const vk::PipelineLibrary& pipelines,
                                       std::span<const std::string> names);
 
 /// GLSL extensions this build's glslc does not know, so that modules needing them are not in it.
 std::span<const std::string_view> missing_glsl_extensions();
+
+/// Modules that are not in this build for lack of such an extension.
+struct LeftOutModule {
+  std::string_view name;
+  std::string_view glsl_extension;
+};
+std::span<const LeftOutModule> left_out_modules();
 
 /// XXH3-64 over all modules: part of every cache key.
 uint64_t spirv_hash();

@@ -12,11 +12,6 @@ void DeviceOptions::add_to(CLI::App& app) {
   app.add_option("--device,--dev", selector,
                  "Device: index, part of its name, or UUID (default: the best one)")
       ->envname("PUMICE_DEVICE");
-  add_limit_to(app);
-  app.add_flag("--list-devices", list, "List the Vulkan devices and exit");
-}
-
-void DeviceOptions::add_limit_to(CLI::App& app) {
   const auto problem = [](const std::string& text) {
     const Result<PlanOptions> options = parse_plan_options(text);
     return options.ok() ? std::string() : options.error().message;
@@ -26,6 +21,7 @@ void DeviceOptions::add_limit_to(CLI::App& app) {
                  "subgroup=8, no-fp16, no-subgroup, ... (docs/TESTING.md)")
       ->envname("PUMICE_LIMIT")
       ->check(problem);
+  app.add_flag("--list-devices", list, "List the Vulkan devices and exit");
 }
 
 Result<std::shared_ptr<Instance>> open_instance(const Logger& logger) {

@@ -18,8 +18,6 @@ struct DeviceOptions {
 
   /// --device/-dev, --limit and --list-devices.
   void add_to(CLI::App& app);
-  /// --limit alone.
-  void add_limit_to(CLI::App& app);
 };
 
 /// Validation layers are on when PUMICE_VALIDATION=1.

@@ -6,9 +6,11 @@
 #include "engine/engine.hpp"
 #include "format/gguf.hpp"
 #include "models/families.hpp"
+#include "shaders/passport.hpp"
 #include "shaders/spirv.hpp"
 #include "tools/command.hpp"
 #include "tools/device_options.hpp"
+#include "tools/self_test.hpp"
 #include "tools/terminal.hpp"
 #include "vk/snapshot_json.hpp"
 
@@ -20,6 +22,8 @@ using Json = nlohmann::json;
 struct InfoOptions {
   std::string model;
   DeviceOptions device;
+  std::vector<std::string> self_test;
+  CLI::Option* self_test_option = nullptr;
   bool json = false;
   bool verbose = false;
 };
@@ -28,7 +32,8 @@ void print_json(const Json& json) {
   fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
-Json describe_device(const DeviceSnapshot& snapshot, const PlanOptions& limits) {
+Json describe_device(const DeviceSnapshot& snapshot, const PlanOptions& limits,
+                     const Logger& logger) {
   Json json{{"snapshot", snapshot_to_json(snapshot)},
             {"missing_requirements", missing_requirements(snapshot)}};
   const Result<DevicePlan> plan = plan_device(snapshot, limits);
@@ -49,10 +54,12 @@ Json describe_device(const DeviceSnapshot& snapshot, const PlanOptions& limits) 
   for (const QuirkNote& note : plan->quirks.notes) {
     json["quirks"].push_back({{"name", note.name}, {"reason", note.reason}});
   }
+  json["kernels"] = describe_kernels(*plan, load_passport(cache_directory(), snapshot, logger));
   return json;
 }
 
-void print_device(size_t index, const DeviceSnapshot& snapshot, const PlanOptions& limits) {
+void print_device(size_t index, const DeviceSnapshot& snapshot, const PlanOptions& limits,
+                  const Logger& logger) {
   fmt::print("{}  {} ({}, {} {}, Vulkan {})\n", index, snapshot.name,
              device_type_name(snapshot.type), snapshot.driver_name, snapshot.driver_info,
              format_api_version(snapshot.api_version));
@@ -80,24 +87,26 @@ void print_device(size_t index, const DeviceSnapshot& snapshot, const PlanOption
   for (const QuirkNote& note : plan->quirks.notes) {
     fmt::print("   quirk {}: {}\n", note.name, note.reason);
   }
+  print_kernels(*plan, load_passport(cache_directory(), snapshot, logger));
 }
 
 Status show_devices(const InfoOptions& options) {
+  const Logger logger = stderr_logger(options.verbose);
   PUMICE_TRY(const PlanOptions limits, parse_plan_options(options.device.limit));
-  PUMICE_TRY(const std::shared_ptr<Instance> instance,
-             open_instance(stderr_logger(options.verbose)));
+  PUMICE_TRY(const std::shared_ptr<Instance> instance, open_instance(logger));
   PUMICE_TRY(const std::vector<DeviceSnapshot> snapshots, instance->snapshots());
   Json devices = Json::array();
   for (size_t i = 0; i < snapshots.size(); ++i) {
     if (options.json) {
-      devices.push_back(describe_device(snapshots[i], limits));
+      devices.push_back(describe_device(snapshots[i], limits, logger));
     } else {
-      print_device(i, snapshots[i], limits);
+      print_device(i, snapshots[i], limits, logger);
     }
   }
   if (options.json) {
     print_json({{"version", PUMICE_VERSION},
                 {"shaders", spirv_modules().size()},
+                {"shader_hash", fmt::format("{:016x}", spirv_hash())},
                 {"missing_glsl_extensions", missing_glsl_extensions()},
                 {"devices", devices}});
   } else {
@@ -191,6 +200,10 @@ void print_model_json(const InfoOptions& options, const GgufFile& file) {
 
 Status info(const InfoOptions& options) {
   if (options.device.list) return print_devices(stderr_logger(options.verbose));
+  if (options.self_test_option->count() > 0) {
+    return run_self_test_command(options.device, options.self_test, options.json,
+                                 stderr_logger(options.verbose));
+  }
   if (options.model.empty()) return show_devices(options);
   PUMICE_TRY(const GgufFile file, GgufFile::open(options.model));
   options.json ? print_model_json(options, file) : print_model(options, file);
@@ -204,12 +217,22 @@ Command add_info(CLI::App& app) {
   CLI::App* command = app.add_subcommand("info", "Describe this machine's devices, or a GGUF file");
   command->add_option("-m,--model", options->model,
                       "Describe this GGUF file instead of the devices");
-  options->device.add_limit_to(*command);
-  command->add_flag("--list-devices", options->device.list, "List the Vulkan devices, a line each");
+  options->device.add_to(*command);
+  options->self_test_option =
+      command
+          ->add_option("--self-test", options->self_test,
+                       "Test the kernels on the device, or those of these ops, and remember which\n"
+                       "of them to use")
+          ->delimiter(',')
+          ->type_name("[OP,...]")
+          ->expected(0, 1)
+          ->excludes("--model");
   command->add_flag("--json", options->json, "Print JSON");
   command->add_flag("-v,--verbose", options->verbose, "Log every stage to stderr")
       ->envname("PUMICE_VERBOSE");
-  command->footer("Examples:\n  pumice info\n  pumice info -m model.gguf --json");
+  command->footer(
+      "Examples:\n  pumice info\n  pumice info -m model.gguf --json\n"
+      "  pumice info --self-test --device 0");
   return {command, [options] { return info(*options); }};
 }
 

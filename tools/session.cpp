@@ -2,7 +2,7 @@
 
 #include <charconv>
 
-#include "shaders/spirv.hpp"
+#include "shaders/passport.hpp"
 #include "tools/terminal.hpp"
 
 namespace pumice::tools {
@@ -64,8 +64,7 @@ Result<Session> Session::open(const ModelOptions& options, const GgufFile& file,
                               const Logger& logger) {
   Session session;
   PUMICE_TRY(session.device, open_device(options.device, logger));
-  session.pipelines =
-      std::make_shared<vk::PipelineLibrary>(session.device, cache_directory(), spirv_hash());
+  std::tie(session.pipelines, session.verdict) = open_pipelines(session.device, logger);
   ProgressBar bar("loading the model");
   PUMICE_TRY(session.model, Model::load(session.device, file, [&](uint64_t done, uint64_t total) {
                bar.update(done, total);
@@ -84,6 +83,9 @@ Result<std::unique_ptr<Engine>> Session::make_engine(const EngineOptions& option
              Engine::create(pipelines, model, options,
                             [&](size_t done, size_t total) { bar.update(done, total); }));
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  if (verdict) {
+    for (const std::string& line : replacements(*pipelines, *verdict)) logger.warning("{}", line);
+  }
   logger.info("{} kernels ready in {:.2f} s", pipelines->compiled_count(), seconds.count());
   for (const auto& [purpose, entry] : device->ledger().entries()) {
     logger.debug("{:>16}: {:.1f} MiB", purpose,

@@ -9,6 +9,7 @@
 #include "format/gguf.hpp"
 #include "text/tokenizer.hpp"
 #include "tools/device_options.hpp"
+#include "tools/self_test.hpp"
 
 namespace pumice::tools {
 
@@ -35,13 +36,16 @@ struct ModelOptions {
 struct Session {
   std::shared_ptr<vk::Device> device;
   std::shared_ptr<vk::PipelineLibrary> pipelines;
+  std::optional<SelfTestVerdict> verdict;  ///< of the device's passport
   std::shared_ptr<const Model> model;
 
   /// Opens the device and loads the model with a progress bar.
   static Result<Session> open(const ModelOptions& options, const GgufFile& file,
                               const Logger& logger);
 
-  /// An engine for what `options` says; compiles pipelines with a progress bar.
+  /// An engine for what `options` says; compiles pipelines with a progress bar. Warns of kernels
+  /// that replace one that failed the device's self-test. Errors: kSelfTestFailed when an op is left
+  /// without any.
   Result<std::unique_ptr<Engine>> make_engine(const EngineOptions& options,
                                               const Logger& logger) const;
 };

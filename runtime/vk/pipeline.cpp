@@ -9,6 +9,7 @@
 #include <fstream>
 #include <thread>
 
+#include "base/replace_file.hpp"
 #include "vk/recorder.hpp"
 #include "vk/shader_info.hpp"
 #include "vk/shader_requirements.hpp"
@@ -88,13 +89,38 @@ PipelineLibrary::~PipelineLibrary() {
   if (cache_) fn.vkDestroyPipelineCache(device_->handle(), cache_, nullptr);
 }
 
-void PipelineLibrary::reject(std::set<std::string, std::less<>> module_names) {
-  rejected_.merge(module_names);
+void PipelineLibrary::reject(ModuleNames module_names) { rejected_.merge(module_names); }
+
+void PipelineLibrary::override_module(std::string name, std::vector<uint32_t> words) {
+  overrides_.insert_or_assign(std::move(name), std::move(words));
+}
+
+ShaderModule PipelineLibrary::effective(const ShaderModule& module) const {
+  const auto found = overrides_.find(module.name);
+  return found == overrides_.end() ? module : ShaderModule{module.name, found->second};
+}
+
+bool PipelineLibrary::is_pending(const Pipeline& pipeline) const {
+  return !pipeline.handle_ && !is_rejected(pipeline.module_.name);
+}
+
+PipelineLibrary::ModuleNames PipelineLibrary::declared_modules() const {
+  ModuleNames names;
+  for (const Pipeline& pipeline : pipelines_) names.emplace(pipeline.module_.name);
+  return names;
+}
+
+PipelineLibrary::ModuleNames PipelineLibrary::pending_modules() const {
+  ModuleNames names;
+  for (const Pipeline& pipeline : pipelines_) {
+    if (is_pending(pipeline)) names.emplace(pipeline.module_.name);
+  }
+  return names;
 }
 
 std::string PipelineLibrary::obstacle(const ShaderModule& module) const {
   if (rejected_.contains(module.name)) return "it failed this device's self-test";
-  const Result<ShaderInfo> info = read_shader_info(module.words);
+  const Result<ShaderInfo> info = read_shader_info(effective(module).words);
   if (!info.ok()) return info.error().message;
   const auto missing = missing_capabilities(info->capabilities, device_->plan());
   return missing.empty() ? "" : fmt::format("it needs {}", fmt::join(missing, ", "));
@@ -103,18 +129,20 @@ std::string PipelineLibrary::obstacle(const ShaderModule& module) const {
 Result<const Pipeline*> PipelineLibrary::declare(const PipelineRequest& request) {
   const std::string label =
       request.label.empty() ? std::string(request.module.name) : request.label;
+  const ShaderModule module = effective(request.module);
+  const bool rejected = is_rejected(module.name);
   for (const Pipeline& known : pipelines_) {
-    if (known.module_.words.data() == request.module.words.data() && known.label_ == label &&
+    if (!rejected && known.module_.words.data() == module.words.data() && known.label_ == label &&
         known.constants_ == request.constants && known.subgroup_size_ == request.subgroup_size &&
         known.full_subgroups_ == request.full_subgroups) {
       return &known;
     }
   }
-  if (const std::string obstacle = this->obstacle(request.module); !obstacle.empty()) {
-    return make_error(ErrorCode::kInvalidArgument, "{} cannot run on this device: {}", label,
-                      obstacle);
+  if (const std::string obstacle = this->obstacle(module); !obstacle.empty()) {
+    return make_error(rejected ? ErrorCode::kSelfTestFailed : ErrorCode::kInvalidArgument,
+                      "{} cannot run on this device: {}", label, obstacle);
   }
-  PUMICE_TRY(const ShaderInfo info, read_shader_info(request.module.words));
+  PUMICE_TRY(const ShaderInfo info, read_shader_info(module.words));
   PUMICE_CHECK(request.push_bytes <= Recorder::kMaxPushBytes, "push constants exceed the floor");
   // C++ rounds a struct with addresses up to their alignment, SPIR-V does not.
   const auto rounded = [](uint32_t bytes) { return (bytes + 7) / 8 * 8; };
@@ -132,7 +160,7 @@ Result<const Pipeline*> PipelineLibrary::declare(const PipelineRequest& request)
   PUMICE_TRY(VkPipelineLayout layout, layout_for(request.push_bytes));
   Pipeline& pipeline = pipelines_.emplace_back();
   pipeline.label_ = label;
-  pipeline.module_ = request.module;
+  pipeline.module_ = module;
   pipeline.constants_ = request.constants;
   pipeline.push_bytes_ = request.push_bytes;
   pipeline.subgroup_size_ = request.subgroup_size;
@@ -203,7 +231,7 @@ Status PipelineLibrary::compile_one(Pipeline& pipeline) {
 Status PipelineLibrary::compile(const Progress& progress) {
   std::vector<Pipeline*> pending;
   for (Pipeline& pipeline : pipelines_) {
-    if (!pipeline.handle_) pending.push_back(&pipeline);
+    if (is_pending(pipeline)) pending.push_back(&pipeline);
   }
   if (pending.empty()) return {};
 
@@ -313,21 +341,11 @@ void PipelineLibrary::save() {
     device_->logger().warning("pipeline cache not saved: the driver did not return it");
     return;
   }
-  std::error_code error;
-  std::filesystem::create_directories(cache_file_.parent_path(), error);
-  const std::filesystem::path temporary = cache_file_.string() + ".new";
-  {
-    std::ofstream file(temporary, std::ios::binary);
-    const CacheHeader header{.data_bytes = size, .data_hash = XXH3_64bits(data.data(), size)};
-    file.write(reinterpret_cast<const char*>(&header), sizeof header);
-    file.write(data.data(), static_cast<std::streamsize>(size));
-    if (!file) error = std::make_error_code(std::errc::io_error);
-  }
-  if (!error) std::filesystem::rename(temporary, cache_file_, error);
-  if (error) {
-    device_->logger().warning("pipeline cache {} not saved: {}", cache_file_.string(),
-                              error.message());
-    std::filesystem::remove(temporary, error);
+  const CacheHeader header{.data_bytes = size, .data_hash = XXH3_64bits(data.data(), size)};
+  std::string content(reinterpret_cast<const char*>(&header), sizeof header);
+  content.append(data.data(), size);
+  if (const Status saved = replace_file(cache_file_, content); !saved.ok()) {
+    device_->logger().warning("pipeline cache not saved: {}", saved.error().message);
     return;
   }
   saved_count_ = compiled_count_;

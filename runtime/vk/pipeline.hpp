@@ -9,6 +9,7 @@
 #include <deque>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -33,6 +34,7 @@ class Pipeline {
  public:
   /// "op.variant", the name profiles and `--json` print.
   const std::string& label() const { return label_; }
+  /// The SPIR-V module it specialises.
   std::string_view module_name() const { return module_.name; }
   /// Specialisation constants: (id, value).
   std::span<const std::pair<uint32_t, uint32_t>> constants() const { return constants_; }
@@ -84,6 +86,8 @@ std::vector<std::pair<uint32_t, uint32_t>> constants_of(const Spec& spec) {
 /// by one thread at a time.
 class PipelineLibrary {
  public:
+  using ModuleNames = std::set<std::string, std::less<>>;
+
   /// `cache_directory`: where the driver's pipeline cache is kept, one file per (device UUID,
   /// driver, shader hash); empty keeps none. An unreadable or foreign file is ignored with a log
   /// line.
@@ -93,16 +97,22 @@ class PipelineLibrary {
   PipelineLibrary(const PipelineLibrary&) = delete;
   PipelineLibrary& operator=(const PipelineLibrary&) = delete;
 
-  /// From now on these modules are not declared: a self-test found them wrong on this device.
-  void reject(std::set<std::string, std::less<>> module_names);
+  /// From now on these modules are neither declared nor compiled: a self-test found them wrong on
+  /// this device. What was compiled of them stays usable.
+  void reject(ModuleNames module_names);
+  bool is_rejected(std::string_view module_name) const { return rejected_.contains(module_name); }
+
+  /// For tests: requests for the module of that name get these words instead, from now on.
+  void override_module(std::string name, std::vector<uint32_t> words);
 
   /// Why a module cannot run here: capabilities that are not enabled, or its rejection. Empty: it
   /// can. Ops ask this to choose among their variants.
   std::string obstacle(const ShaderModule& module) const;
 
   /// The pipeline for a request; the same request gives the same pipeline. It can be recorded after
-  /// the next `compile`. The pointer stays valid for the library's life. Errors: kInvalidArgument
-  /// when the module has an obstacle, kInternal when the request contradicts the SPIR-V.
+  /// the next `compile`. The pointer stays valid for the library's life. Errors: kSelfTestFailed
+  /// when the module is rejected, kInvalidArgument when it has another obstacle, kInternal when the
+  /// request contradicts the SPIR-V.
   Result<const Pipeline*> declare(const PipelineRequest& request);
 
   /// Pipelines compiled from now on keep the compiler's statistics. Needs the feature
@@ -124,6 +134,10 @@ class PipelineLibrary {
   /// Pipelines compiled so far: constant after prewarming.
   size_t compiled_count() const { return compiled_count_; }
 
+  /// Modules of everything declared; of what the next `compile` will compile.
+  ModuleNames declared_modules() const;
+  ModuleNames pending_modules() const;
+
   /// Write the driver's cache back to its file if anything was compiled since. Failure is a log
   /// line: a cache is never a reason to fail.
   void save();
@@ -131,6 +145,8 @@ class PipelineLibrary {
   const std::shared_ptr<Device>& device() const { return device_; }
 
  private:
+  ShaderModule effective(const ShaderModule& module) const;
+  bool is_pending(const Pipeline& pipeline) const;
   Status compile_one(Pipeline& pipeline);
   Status prewarm(std::span<Pipeline* const> pipelines, const Progress& progress);
   std::vector<char> load_cache() const;
@@ -139,7 +155,8 @@ class PipelineLibrary {
   std::shared_ptr<Device> device_;
   std::filesystem::path cache_file_;
   VkPipelineCache cache_ = VK_NULL_HANDLE;
-  std::set<std::string, std::less<>> rejected_;
+  ModuleNames rejected_;
+  std::map<std::string, std::vector<uint32_t>, std::less<>> overrides_;
   std::deque<Pipeline> pipelines_;
   std::vector<std::pair<uint32_t, VkPipelineLayout>> layouts_;
   bool capture_statistics_ = false;

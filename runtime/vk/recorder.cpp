@@ -265,11 +265,14 @@ Result<RecordedWork> Recorder::finish() {
       fn.vkCmdWriteTimestamp2(commands, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, work.queries_,
                               query + 1);
     }
-    const std::string_view label = command.kind == Kind::kDispatch
-                                       ? std::string_view(command.pipeline->label())
-                                   : command.kind == Kind::kCopy ? "copy"
-                                                                 : "fill";
-    work.commands_.push_back({label, command.cost});
+    CommandInfo info{.label = command.kind == Kind::kCopy ? "copy" : "fill",
+                     .module = {},
+                     .cost = command.cost};
+    if (command.kind == Kind::kDispatch) {
+      info.label = command.pipeline->label();
+      info.module = command.pipeline->module_name();
+    }
+    work.commands_.push_back(info);
     work.segments_.back().cost += command.cost;
   }
   emit_barrier(work.segments_.back().commands);  // results visible to the host

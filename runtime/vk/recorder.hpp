@@ -78,7 +78,8 @@ struct RecorderOptions {
 
 /// A recorded command, for profiles and tests.
 struct CommandInfo {
-  std::string_view label;  ///< the pipeline's label, or "copy", "fill"
+  std::string_view label;   ///< the pipeline's label, or "copy", "fill"
+  std::string_view module;  ///< the pipeline's SPIR-V module; empty for copies and fills
   Cost cost;
 };
 

@@ -10,6 +10,8 @@
 namespace pumice::ops {
 namespace {
 
+constexpr const char* kBroadcastModule = "flash_attention.broadcast";
+
 constexpr uint32_t kSharedBytes = 16 * 1024;  // what every device has
 
 constexpr uint32_t kBroadcastRegisters = 64;  // of a lane, for y
@@ -69,9 +71,10 @@ bool FlashAttention::broadcast_supported(const DevicePlan& device) {
 //   3 s 22.3  broadcast, 4 rows: 1.0 GFLOP/s a core, 3.4 s;  portable, 8 rows: 1.2, 0.8 s;
 //   16: 1.5, 1.2 s
 // CPU drivers from before Vulkan 1.4 search for the lane in every broadcast, hence the version.
-FlashAttention::Tuning FlashAttention::tuned(const vk::Device& device) {
+FlashAttention::Tuning FlashAttention::tuned(const vk::PipelineLibrary& pipelines) {
+  const vk::Device& device = *pipelines.device();
   if (device.plan().device_class != DeviceClass::kCpu) return {};
-  if (broadcast_supported(device.plan()) &&
+  if (broadcast_supported(device.plan()) && !pipelines.is_rejected(kBroadcastModule) &&
       device.snapshot().api_version >= VK_MAKE_API_VERSION(0, 1, 4, 0)) {
     return {.path = Path::kBroadcast,
             .workgroup_size = device.plan().subgroup_size,
@@ -85,7 +88,7 @@ Result<FlashAttention> FlashAttention::plan(vk::PipelineLibrary& pipelines, cons
   PUMICE_TRY_STATUS(check(pipelines.device()->plan(), shape, tuning));
   const bool broadcast = tuning.path == Path::kBroadcast;
   PUMICE_TRY(const vk::ShaderModule module,
-             find_spirv(broadcast ? "flash_attention.broadcast" : "flash_attention"));
+             find_spirv(broadcast ? kBroadcastModule : "flash_attention"));
   PUMICE_TRY(const vk::ShaderModule reduce_module, find_spirv("attention_reduce"));
   const uint32_t group = shape.n_heads / shape.n_kv_heads;
   const bool f16 = shape.kv_type == KvType::kF16;

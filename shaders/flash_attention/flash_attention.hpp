@@ -66,7 +66,8 @@ class FlashAttention {
 
   /// Whether the device can run Path::kBroadcast: broadcasts in subgroups of a known 8, 16 or 32.
   static bool broadcast_supported(const DevicePlan& device);
-  static Tuning tuned(const vk::Device& device);
+  /// The fastest tuning of the device whose module is not rejected.
+  static Tuning tuned(const vk::PipelineLibrary& pipelines);
 
   /// Declare the three pipelines of a shape: "flash_attention.tile.f16", "flash_attention.row.f16"
   /// (or .f32; ".broadcast" follows on that path) and "attention_reduce". Errors: kInvalidArgument
@@ -74,7 +75,7 @@ class FlashAttention {
   static Result<FlashAttention> plan(vk::PipelineLibrary& pipelines, const Shape& shape,
                                      const Tuning& tuning);
   static Result<FlashAttention> plan(vk::PipelineLibrary& pipelines, const Shape& shape) {
-    return plan(pipelines, shape, tuned(*pipelines.device()));
+    return plan(pipelines, shape, tuned(pipelines));
   }
 
   /// Tokens one tile item may have; row items have one.

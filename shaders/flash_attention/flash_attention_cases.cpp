@@ -156,7 +156,7 @@ Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
                            .n_kv_heads = shape.n_kv_heads,
                            .head_dim = shape.head_dim},
                           in.contexts);
-  FlashAttention::Tuning tuning = FlashAttention::tuned(*bed.device());
+  FlashAttention::Tuning tuning = FlashAttention::tuned(bed.pipelines());
   // Small tiles: CPU drivers compile for seconds.
   if (test.path == FlashAttention::Path::kPortable) tuning = {.max_tile_rows = 8};
   if (test.path == FlashAttention::Path::kBroadcast) {

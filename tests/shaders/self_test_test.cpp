@@ -1,0 +1,154 @@
+// The self-test on a device whose kernels are wrong on purpose: exactly those are found, and the ops
+// go on without them.
+#include "shaders/self_test.hpp"
+
+#include <gtest/gtest.h>
+
+#include "shaders/flash_attention/flash_attention.hpp"
+#include "shaders/gemv/gemv.hpp"
+#include "shaders/spirv.hpp"
+#include "tests/gpu_fixture.hpp"
+#include "tests/shaders/wrong_kernel.hpp"
+
+namespace pumice {
+namespace {
+
+using State = ModuleVerdict::State;
+using Names = vk::PipelineLibrary::ModuleNames;
+
+class SelfTestTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const auto device = test::GpuEnvironment::device()) {
+      pipelines_ = std::make_unique<vk::PipelineLibrary>(device, "", spirv_hash());
+    } else {
+      GTEST_SKIP() << "no usable Vulkan device";
+    }
+  }
+
+  void make_wrong(const std::string& module) {
+    const std::vector<uint32_t> words = test::wrong_kernel(find_spirv(module)->words);
+    ASSERT_FALSE(std::ranges::equal(words, find_spirv(module)->words)) << module << " has no fma";
+    pipelines_->override_module(module, words);
+  }
+
+  /// Some cases of some ops: whole self-tests take minutes on CPU drivers.
+  static std::vector<ops::OpCase> cases(const std::string& op, const std::string& words) {
+    std::vector<ops::OpCase> chosen = ops::all_op_cases();
+    std::erase_if(chosen, [&](const ops::OpCase& test) {
+      return test.op != op || test.name.find(words) == test.name.npos;
+    });
+    EXPECT_FALSE(chosen.empty()) << op << ' ' << words;
+    return chosen;
+  }
+  static std::vector<ops::OpCase> both(std::vector<ops::OpCase> a,
+                                                const std::vector<ops::OpCase>& b) {
+    a.insert(a.end(), b.begin(), b.end());
+    return a;
+  }
+
+  std::unique_ptr<vk::PipelineLibrary> pipelines_;
+};
+
+TEST_F(SelfTestTest, PassesWhatIsRightAndSaysWhatItDidNotRun) {
+  const SelfTestResult result = run_self_test(*pipelines_, cases("rms_norm", ""), {});
+  ASSERT_TRUE(result.status.ok()) << result.status.error().message;
+  EXPECT_TRUE(result.errors.empty());
+  EXPECT_EQ(result.n_cases, cases("rms_norm", "").size());
+  EXPECT_EQ(result.verdict.modules.at("rms_norm"),
+            (ModuleVerdict{State::kPassed, static_cast<uint32_t>(result.n_cases), ""}));
+  EXPECT_EQ(result.verdict.modules.at("swiglu").state, State::kNotRun);
+  EXPECT_EQ(result.verdict.modules.size(), spirv_modules().size());
+  EXPECT_EQ(result.verdict.running, "");
+  EXPECT_TRUE(result.verdict.rejected().empty());
+}
+
+TEST_F(SelfTestTest, FindsExactlyTheModuleThatIsWrong) {
+  make_wrong("gemv.f16.uniform");
+  const SelfTestResult result = run_self_test(
+      *pipelines_, both(cases("gemv", "F16 portable"), cases("gemv", "Q8_0 portable")), {});
+  ASSERT_TRUE(result.status.ok()) << result.status.error().message;
+  EXPECT_EQ(result.verdict.rejected(), Names{"gemv.f16.uniform"});
+  const ModuleVerdict& wrong = result.verdict.modules.at("gemv.f16.uniform");
+  EXPECT_NE(wrong.note.find("gemv F16 portable"), wrong.note.npos) << wrong.note;
+  EXPECT_NE(wrong.note.find("expected"), wrong.note.npos) << wrong.note;
+  EXPECT_EQ(result.verdict.modules.at("gemv.q8_0.uniform").state, State::kPassed);
+  EXPECT_EQ(result.verdict.broken_families(), std::vector<std::string>{"gemv.f16"});
+}
+
+TEST_F(SelfTestTest, BlamesTheReductionOfASplitContextNotTheAttentionBeforeIt) {
+  make_wrong("attention_reduce");
+  const SelfTestResult result =
+      run_self_test(*pipelines_, cases("flash_attention", "heads=4/4 head_dim=64"), {});
+  ASSERT_TRUE(result.status.ok()) << result.status.error().message;
+  EXPECT_EQ(result.verdict.rejected(), Names{"attention_reduce"});
+}
+
+TEST_F(SelfTestTest, TestsWhatAnOpChoosesInstead) {
+  if (!pipelines_->obstacle(*find_spirv("flash_attention.broadcast")).empty() ||
+      ops::FlashAttention::tuned(*pipelines_).path != ops::FlashAttention::Path::kBroadcast) {
+    GTEST_SKIP() << "attention has one variant on this device";
+  }
+  make_wrong("flash_attention.broadcast");
+  const SelfTestResult result =
+      run_self_test(*pipelines_, cases("flash_attention", "heads=4/4 head_dim=64"), {});
+  ASSERT_TRUE(result.status.ok()) << result.status.error().message;
+  EXPECT_EQ(result.verdict.rejected(), Names{"flash_attention.broadcast"});
+  EXPECT_EQ(result.verdict.modules.at("flash_attention").state, State::kPassed);
+  EXPECT_TRUE(result.verdict.broken_families().empty());
+}
+
+TEST_F(SelfTestTest, KeepsEarlierVerdictsOfWhatItDoesNotTest) {
+  SelfTestVerdict earlier;
+  earlier.modules["swiglu"] = {State::kPassed, 5, ""};
+  earlier.modules["rms_norm"] = {State::kFailed, 0, "long ago"};
+  earlier.running = "rope_kv rows=1";
+  earlier.running_modules = {"rope_kv"};
+  const SelfTestResult result = run_self_test(*pipelines_, cases("rms_norm", ""), earlier);
+  EXPECT_EQ(result.verdict.modules.at("swiglu"), (ModuleVerdict{State::kPassed, 5, ""}));
+  EXPECT_EQ(result.verdict.modules.at("rms_norm").state, State::kPassed);
+  EXPECT_EQ(result.verdict.modules.at("rope_kv").state, State::kFailed);
+  EXPECT_NE(result.verdict.modules.at("rope_kv").note.find("rope_kv rows=1"), std::string::npos);
+}
+
+TEST_F(SelfTestTest, NamesTheCaseAndItsModulesBeforeEachRun) {
+  std::vector<SelfTestVerdict> seen;
+  const auto tests = cases("rms_norm", "rows=1");
+  run_self_test(*pipelines_, tests, {},
+                {.on_case = [&](const SelfTestVerdict& verdict, size_t, size_t total) {
+                  seen.push_back(verdict);
+                  EXPECT_EQ(total, tests.size());
+                }});
+  ASSERT_GE(seen.size(), 2 * tests.size());
+  EXPECT_EQ(seen[0].running, "rms_norm " + tests[0].name);
+  EXPECT_EQ(seen.back().running, "rms_norm " + tests.back().name);
+  EXPECT_EQ(seen.back().running_modules, Names{"rms_norm"});
+  EXPECT_EQ(seen.back().rejected(), Names{"rms_norm"}) << "until it is known to pass";
+}
+
+TEST_F(SelfTestTest, ThatIsInterruptedKeepsWhatItKnowsAndBlamesNobody) {
+  size_t n = 0;
+  const SelfTestResult result =
+      run_self_test(*pipelines_, cases("rms_norm", ""), {}, {.interrupted = [&] { return n++ == 2; }});
+  ASSERT_FALSE(result.status.ok());
+  EXPECT_EQ(result.status.error().code, ErrorCode::kCancelled);
+  EXPECT_EQ(result.n_cases, 2u);
+  EXPECT_EQ(result.verdict.modules.at("rms_norm"), (ModuleVerdict{State::kPassed, 2, ""}));
+  EXPECT_TRUE(result.verdict.rejected().empty());
+}
+
+TEST_F(SelfTestTest, ARejectedModuleIsNeitherDeclaredNorCompiled) {
+  ASSERT_TRUE(ops::Gemv::plan(*pipelines_, weight_type("F32"), ops::XPath::kPortable).ok());
+  EXPECT_EQ(pipelines_->pending_modules(), Names{"gemv.f32.uniform"});
+  pipelines_->reject({"gemv.f32.uniform"});
+  EXPECT_TRUE(pipelines_->pending_modules().empty());
+  const auto again = ops::Gemv::plan(*pipelines_, weight_type("F32"), ops::XPath::kPortable);
+  ASSERT_FALSE(again.ok());
+  EXPECT_EQ(again.error().code, ErrorCode::kSelfTestFailed);
+  EXPECT_NE(again.error().message.find("gemv.f32.uniform"), std::string::npos);
+  EXPECT_TRUE(pipelines_->compile().ok());
+  EXPECT_EQ(pipelines_->compiled_count(), 0u);
+}
+
+}  // namespace
+}  // namespace pumice

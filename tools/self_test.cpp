@@ -1,0 +1,217 @@
+#include "tools/self_test.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+
+#include "shaders/passport.hpp"
+#include "shaders/spirv.hpp"
+#include "tools/terminal.hpp"
+#include "vk/shader_info.hpp"
+#include "vk/shader_requirements.hpp"
+
+namespace pumice::tools {
+namespace {
+
+using Json = nlohmann::json;
+using State = ModuleVerdict::State;
+
+/// "gemm.*.broadcast" of "gemm.q4_k.broadcast": a line for all weight types.
+std::string row_of(std::string_view module) {
+  const std::string_view family = module_family(module);
+  const size_t type = family.find('.');
+  if (type == family.npos) return std::string(module);
+  return fmt::format("{}.*{}", family.substr(0, type), module.substr(family.size()));
+}
+
+/// What the module needs and the device has not enabled; empty: it runs here.
+std::string obstacle_of(const vk::ShaderModule& module, const DevicePlan& plan) {
+  const Result<ShaderInfo> info = read_shader_info(module.words);
+  if (!info.ok()) return info.error().message;
+  return fmt::format("{}", fmt::join(missing_capabilities(info->capabilities, plan), ", "));
+}
+
+ModuleVerdict verdict_of(const std::optional<SelfTestVerdict>& verdict, std::string_view module) {
+  if (!verdict) return {};
+  if (verdict->running_modules.contains(module)) {
+    return {State::kFailed, 0, "the self-test ended in " + verdict->running};
+  }
+  const auto found = verdict->modules.find(module);
+  return found == verdict->modules.end() ? ModuleVerdict{} : found->second;
+}
+
+Json to_json(const ModuleVerdict& verdict) {
+  return {{"state", state_name(verdict.state)},
+          {"n_passed", verdict.n_passed},
+          {"note", verdict.note}};
+}
+
+Result<std::vector<ops::OpCase>> cases_of(const std::vector<std::string>& names) {
+  std::vector<ops::OpCase> cases = ops::all_op_cases();
+  if (names.empty()) return cases;
+  std::set<std::string> known;
+  for (const ops::OpCase& test : cases) known.insert(test.op);
+  for (const std::string& name : names) {
+    if (!known.contains(name)) {
+      return make_error(ErrorCode::kInvalidArgument, "--self-test: no op is called '{}'; use {}",
+                        name, fmt::join(known, ", "));
+    }
+  }
+  std::erase_if(cases, [&](const ops::OpCase& test) {
+    return std::ranges::find(names, test.op) == names.end();
+  });
+  return cases;
+}
+
+void remember(const vk::Device& device, const SelfTestVerdict& verdict, const Logger& logger) {
+  const Status saved = save_passport(cache_directory(), device.snapshot(), verdict);
+  if (!saved.ok()) logger.warning("the verdict is not remembered: {}", saved.error().message);
+}
+
+Status status_of(const vk::Device& device, const SelfTestResult& result) {
+  PUMICE_TRY_STATUS(result.status);
+  if (const auto broken = result.verdict.broken_families(); !broken.empty()) {
+    return make_error(ErrorCode::kSelfTestFailed,
+                      "self-test: {} cannot be used for {}: no variant gives right results",
+                      device.snapshot().name, fmt::join(broken, ", "));
+  }
+  if (!result.errors.empty()) {
+    return make_error(ErrorCode::kSelfTestFailed, "self-test: {} of {} cases could not run: {}",
+                      result.errors.size(), result.n_cases, result.errors.front());
+  }
+  return {};
+}
+
+}  // namespace
+
+TestedPipelines open_pipelines(const std::shared_ptr<vk::Device>& device, const Logger& logger) {
+  auto library = std::make_shared<vk::PipelineLibrary>(device, cache_directory(), spirv_hash());
+  auto verdict = load_passport(cache_directory(), device->snapshot(), logger);
+  if (verdict) {
+    library->reject(verdict->rejected());
+  } else {
+    logger.info("no self-test has been run on this device and driver: pumice info --self-test");
+  }
+  return {std::move(library), std::move(verdict)};
+}
+
+Status run_self_test_command(const DeviceOptions& options, const std::vector<std::string>& ops,
+                             bool json, const Logger& logger) {
+  PUMICE_TRY(std::vector<ops::OpCase> cases, cases_of(ops));
+  PUMICE_TRY(const std::shared_ptr<vk::Device> device, open_device(options, logger));
+  // With --limit it is another device, so to speak, and its verdict nothing to remember.
+  const bool is_limited = !options.limit.empty();
+  std::optional<SelfTestVerdict> earlier;
+  if (!is_limited) earlier = load_passport(cache_directory(), device->snapshot(), logger);
+  vk::PipelineLibrary pipelines(device, cache_directory(), spirv_hash());
+  const auto start = std::chrono::steady_clock::now();
+  SelfTestResult result;
+  {
+    const InterruptGuard interrupt;
+    ProgressBar bar("self-test");
+    // Saved before each case: a driver may take the process down, and the machine with it.
+    result = run_self_test(
+        pipelines, std::move(cases), earlier.value_or(SelfTestVerdict{}),
+        {.on_case =
+             [&](const SelfTestVerdict& verdict, size_t done, size_t total) {
+               bar.update(done, total);
+               if (!is_limited) remember(*device, verdict, logger);
+             },
+         .interrupted = InterruptGuard::interrupted});
+  }
+  if (!is_limited) remember(*device, result.verdict, logger);
+  pipelines.save();
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+
+  const Status status = status_of(*device, result);
+  if (json) {
+    const Json out{{"device", device->snapshot().name},
+                   {"driver", device->snapshot().driver_info},
+                   {"cases", result.n_cases},
+                   {"seconds", seconds.count()},
+                   {"errors", result.errors},
+                   {"broken", result.verdict.broken_families()},
+                   {"kernels", describe_kernels(device->plan(), result.verdict)}};
+    fmt::print("{}\n", out.dump(2, ' ', false, Json::error_handler_t::replace));
+  } else {
+    fmt::print("{}, {} {}\n", device->snapshot().name, device->snapshot().driver_name,
+               device->snapshot().driver_info);
+    print_kernels(device->plan(), result.verdict);
+    for (const std::string& error : result.errors) fmt::print("   could not run: {}\n", error);
+    fmt::print("   {} cases in {:.1f} s\n", result.n_cases, seconds.count());
+  }
+  return status;
+}
+
+void print_kernels(const DevicePlan& plan, const std::optional<SelfTestVerdict>& verdict) {
+  struct Row {
+    size_t n = 0;
+    std::string obstacle;
+    std::map<State, size_t> states;
+  };
+  std::vector<std::string> order;
+  std::map<std::string, Row> rows;
+  std::vector<std::string> failures;
+  for (const vk::ShaderModule& module : spirv_modules()) {
+    const std::string name = row_of(module.name);
+    const auto [found, is_new] = rows.try_emplace(name);
+    if (is_new) order.push_back(name);
+    Row& row = found->second;
+    ++row.n;
+    row.obstacle = obstacle_of(module, plan);
+    const ModuleVerdict known = verdict_of(verdict, module.name);
+    ++row.states[known.state];
+    if (known.state == State::kFailed) {
+      failures.push_back(fmt::format("{}: {}", module.name, known.note));
+    }
+  }
+  fmt::print("   {:<28} {:>7}  self-test\n", "kernels", "modules");
+  for (const std::string& name : order) {
+    const Row& row = rows.at(name);
+    std::string said;
+    for (const auto& [state, n] : row.states) {
+      const std::string_view text = verdict ? state_name(state) : "never run";
+      said += (said.empty() ? "" : ", ") +
+              (n == row.n ? std::string(text) : fmt::format("{} {}", n, text));
+    }
+    if (!row.obstacle.empty()) said = "not here: needs " + row.obstacle;
+    fmt::print("   {:<28} {:>7}  {}\n", name, row.n, said);
+  }
+  std::map<std::string, std::pair<size_t, std::string_view>> left_out;
+  for (const LeftOutModule& module : left_out_modules()) {
+    auto& row = left_out[row_of(module.name)];
+    ++row.first;
+    row.second = module.glsl_extension;
+  }
+  for (const auto& [name, row] : left_out) {
+    fmt::print("   {:<28} {:>7}  not in this build: its glslc does not know {}\n", name, row.first,
+               row.second);
+  }
+  for (const std::string& failure : failures) fmt::print("   FAILED {}\n", failure);
+}
+
+Json describe_kernels(const DevicePlan& plan, const std::optional<SelfTestVerdict>& verdict) {
+  Json kernels = Json::array();
+  for (const vk::ShaderModule& module : spirv_modules()) {
+    const std::string obstacle = obstacle_of(module, plan);
+    kernels.push_back({{"name", module.name},
+                       {"family", module_family(module.name)},
+                       {"in_build", true},
+                       {"runs_here", obstacle.empty()},
+                       {"needs", obstacle},
+                       {"self_test", verdict ? to_json(verdict_of(verdict, module.name)) : nullptr}});
+  }
+  for (const LeftOutModule& module : left_out_modules()) {
+    kernels.push_back({{"name", module.name},
+                       {"family", module_family(module.name)},
+                       {"in_build", false},
+                       {"runs_here", false},
+                       {"needs", module.glsl_extension},
+                       {"self_test", nullptr}});
+  }
+  return kernels;
+}
+
+}  // namespace pumice::tools

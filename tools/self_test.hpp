@@ -1,0 +1,35 @@
+// Pipelines without what a device's self-test found wrong, and the self-test itself.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/log.hpp"
+#include "base/result.hpp"
+#include "shaders/self_test.hpp"
+#include "tools/device_options.hpp"
+#include "vk/pipeline.hpp"
+
+namespace pumice::tools {
+
+/// The pipelines of a device, with the persistent cache and without what its passport rejects, and
+/// that verdict: none if no self-test has been run here.
+using TestedPipelines =
+    std::pair<std::shared_ptr<vk::PipelineLibrary>, std::optional<SelfTestVerdict>>;
+TestedPipelines open_pipelines(const std::shared_ptr<vk::Device>& device, const Logger& logger);
+
+/// Run the cases of `ops` (all if empty) on the chosen device, remember the verdict and print it.
+/// Errors: kSelfTestFailed when an op is left without a variant, kDeviceLost, kCancelled,
+/// kInvalidArgument for an unknown op.
+Status run_self_test_command(const DeviceOptions& options, const std::vector<std::string>& ops,
+                             bool json, const Logger& logger);
+
+/// What `info` says about the kernels of a device: in this build, runs here, self-tested.
+void print_kernels(const DevicePlan& plan, const std::optional<SelfTestVerdict>& verdict);
+nlohmann::json describe_kernels(const DevicePlan& plan,
+                                const std::optional<SelfTestVerdict>& verdict);
+
+}  // namespace pumice::tools
