@@ -19,10 +19,12 @@ using State = ModuleVerdict::State;
 
 constexpr int kFormat = 1;
 constexpr size_t kMaxFileBytes = 1 << 20;
-constexpr size_t kMaxNoteBytes = 400;     // read
+constexpr size_t kMaxNoteBytes = 1000;    // read
 constexpr size_t kMaxWrittenBytes = 300;  // of a note, before what is not UTF-8 is replaced
 // As it is written, whatever bytes a driver calls itself.
-std::string dump(const Json& json) { return json.dump(1, ' ', false, Json::error_handler_t::replace); }
+std::string dump(const Json& json) {
+  return json.dump(1, ' ', false, Json::error_handler_t::replace);
+}
 
 constexpr State kStates[] = {State::kNotRun, State::kPassed, State::kFailed, State::kNotSupported};
 
@@ -73,8 +75,7 @@ std::optional<SelfTestVerdict> parse_verdict(const Json& json) {
   const auto running_modules = json.find("running_modules");
   const auto modules = json.find("modules");
   if (running == nullptr || running_modules == json.end() || !running_modules->is_array() ||
-      modules == json.end() || !modules->is_object() ||
-      modules->size() != spirv_modules().size()) {
+      modules == json.end() || !modules->is_object() || modules->size() != spirv_modules().size()) {
     return std::nullopt;
   }
   SelfTestVerdict verdict;
@@ -161,8 +162,7 @@ Status save_passport(const std::filesystem::path& cache_directory, const DeviceS
                              {"n_passed", module.n_passed},
                              {"note", shortened(module.note)}};
   }
-  return replace_file(passport_file(cache_directory, device),
-                      dump(json) + "\n");
+  return replace_file(passport_file(cache_directory, device), dump(json) + "\n");
 }
 
 std::vector<std::string> replacements(const vk::PipelineLibrary& pipelines,

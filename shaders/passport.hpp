@@ -3,13 +3,13 @@
 // shaders have another file, so an old verdict is never applied to them.
 //
 // { "format": 1,
-//   "device": {"name": …, "device_uuid": …, "driver_uuid": …, "driver_version": …, "driver_info": …},
-//   "shader_hash": "0123456789abcdef",
-//   "running": "" or "op case", "running_modules": […],     // where a test ended, if it did
-//   "modules": {"gemm.q4_k.broadcast": {"state": "passed", "n_passed": 12, "note": ""}, …} }
+//   "device": {"name": …, "device_uuid": …, "driver_uuid": …, "driver_version": …, "driver_info":
+//   …}, "shader_hash": "0123456789abcdef", "running": "" or "op case", "running_modules": […], //
+//   where a test ended, if it did "modules": {"gemm.q4_k.broadcast": {"state": "passed",
+//   "n_passed": 12, "note": ""}, …} }
 //
-// Whatever else a file holds is a reason not to believe any of it: every module of this build and no
-// other must be in it.
+// Whatever else a file holds is a reason not to believe any of it: every module of this build and
+// no other must be in it.
 #pragma once
 
 #include <filesystem>

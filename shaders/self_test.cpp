@@ -95,8 +95,17 @@ class SelfTest {
       }
     }
     for (const auto& [name, failure] : failures_) verdict.modules[name] = failure;
-    for (const std::string& name : blame(outcomes_)) verdict.modules[name] = failure_of(name);
+    for (const std::string& name : wrong()) verdict.modules[name] = failure_of(name);
     return verdict;
+  }
+
+  ModuleNames wrong() const {
+    return blame(outcomes_, [this](std::string_view name) {
+      return std::ranges::any_of(spirv_modules(), [&](const vk::ShaderModule& other) {
+        return other.name != name && module_family(other.name) == module_family(name) &&
+               pipelines_.obstacle(other).empty();
+      });
+    });
   }
 
   ModuleVerdict failure_of(const std::string& module) const {
@@ -110,7 +119,7 @@ class SelfTest {
 
   /// The cases that used what is found wrong now, to run again without it.
   std::vector<size_t> reject_what_is_wrong() {
-    const ModuleNames wrong = blame(outcomes_);
+    const ModuleNames wrong = this->wrong();
     for (const std::string& name : wrong) failures_[name] = failure_of(name);
     pipelines_.reject(wrong);
     std::vector<size_t> again;
@@ -156,7 +165,7 @@ class SelfTest {
       if (const Status compiled = pipelines_.compile(); !compiled.ok()) {
         const ModuleNames refused = pipelines_.pending_modules();
         outcome.modules = refused.empty() ? pending : refused;
-        return wrong(compiled.error());
+        return of_kernel(compiled.error());
       }
     }
     PUMICE_TRY(const vk::RecordedWork work, ops::record(bed, op));
@@ -166,11 +175,11 @@ class SelfTest {
     if (checked.ok() || checked.error().code == ErrorCode::kSelfTestFailed) {
       outcome.modules = modules;
     }
-    return checked.ok() ? checked : wrong(checked.error());
+    return checked.ok() ? checked : of_kernel(checked.error());
   }
 
   /// So that it differs from a case that could not be prepared since its variant is rejected.
-  static Error wrong(Error error) {
+  static Error of_kernel(Error error) {
     if (error.code == kVariantIsRejected) error.code = ErrorCode::kInternal;
     return error;
   }
@@ -231,32 +240,29 @@ std::vector<std::string> SelfTestVerdict::broken_families() const {
   return broken;
 }
 
-ModuleNames blame(std::span<const CaseOutcome> outcomes) {
+ModuleNames blame(std::span<const CaseOutcome> outcomes,
+                  const std::function<bool(std::string_view)>& replaceable) {
   using CaseState = CaseOutcome::State;
-  struct Count {
-    uint64_t failed = 0;
-    uint64_t all = 0;
-    bool worse_than(const Count& other) const { return failed * other.all > other.failed * all; }
-  };
-  std::map<std::string_view, Count> counts;
+  ModuleNames passing;
   ModuleNames blamed;
   for (const CaseOutcome& outcome : outcomes) {
-    if (outcome.state == CaseState::kSkipped) continue;
-    const bool failed = outcome.state == CaseState::kFailed;
-    for (const std::string& name : outcome.modules) {
-      ++counts[name].all;
-      counts[name].failed += failed ? 1 : 0;
+    if (outcome.state == CaseState::kPassed) {
+      passing.insert(outcome.modules.begin(), outcome.modules.end());
+    } else if (outcome.state == CaseState::kFailed && outcome.modules.size() == 1) {
+      blamed.insert(*outcome.modules.begin());
     }
-    if (failed && outcome.modules.size() == 1) blamed.insert(*outcome.modules.begin());
   }
   for (const CaseOutcome& outcome : outcomes) {
     if (outcome.state != CaseState::kFailed || intersect(outcome.modules, blamed)) continue;
-    const auto is_worst = [&](const std::string& name) {
-      return std::ranges::none_of(outcome.modules, [&](const std::string& other) {
-        return counts[other].worse_than(counts[name]);
-      });
+    const auto keep_if = [](ModuleNames& suspects, const auto& holds) {
+      ModuleNames kept;
+      std::ranges::copy_if(suspects, std::inserter(kept, kept.end()), holds);
+      if (!kept.empty()) suspects = std::move(kept);
     };
-    std::ranges::copy_if(outcome.modules, std::inserter(blamed, blamed.end()), is_worst);
+    ModuleNames suspects = outcome.modules;
+    keep_if(suspects, [&](const std::string& name) { return !passing.contains(name); });
+    keep_if(suspects, replaceable);
+    blamed.merge(suspects);
   }
   return blamed;
 }

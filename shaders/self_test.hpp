@@ -36,8 +36,8 @@ std::string_view state_name(ModuleVerdict::State state);  ///< "passed", "not su
 /// All verdicts of a device, by module name.
 struct SelfTestVerdict {
   std::map<std::string, ModuleVerdict, std::less<>> modules;
-  /// The case that is running, and what it may run: set when a test ended there, with the process or
-  /// the device.
+  /// The case that is running, and what it may run: set when a test ended there, with the process
+  /// or the device.
   std::string running;
   vk::PipelineLibrary::ModuleNames running_modules;
 
@@ -54,15 +54,17 @@ struct SelfTestVerdict {
 struct CaseOutcome {
   enum class State { kPassed, kFailed, kSkipped };
   State state = State::kSkipped;
-  std::string name;                       ///< "op case"
+  std::string name;                          ///< "op case"
   vk::PipelineLibrary::ModuleNames modules;  ///< dispatched by it
-  std::string message;                    ///< kFailed
+  std::string message;                       ///< kFailed
 };
 
-/// The modules to blame for failed cases. A case of one module blames it; one of several blames
-/// none if one of them is blamed already, else the module that fails the largest share of its cases
-/// (all that do, if they are even).
-vk::PipelineLibrary::ModuleNames blame(std::span<const CaseOutcome> outcomes);
+/// The modules to blame for failed cases. A case of one module blames it. A case of several blames
+/// none if one of them is blamed already, else those that pass no case at all (all, if each passes
+/// some), and of these only those that their op can replace: another round shows whether that
+/// helped.
+vk::PipelineLibrary::ModuleNames blame(std::span<const CaseOutcome> outcomes,
+                                       const std::function<bool(std::string_view)>& replaceable);
 
 struct SelfTestOptions {
   /// Called before each case with the verdict so far, which names that case.
@@ -80,7 +82,6 @@ struct SelfTestResult {
 /// Run `cases`. `known` are earlier verdicts of modules that these cases may not touch. The library
 /// must be this test's own: modules are rejected in it on the way.
 SelfTestResult run_self_test(vk::PipelineLibrary& pipelines, std::vector<ops::OpCase> cases,
-                             const SelfTestVerdict& known,
-                             const SelfTestOptions& options = {});
+                             const SelfTestVerdict& known, const SelfTestOptions& options = {});
 
 }  // namespace pumice

@@ -25,9 +25,8 @@ std::string_view module_family(std::string_view name) {
   const std::string_view rest = name.substr(std::min(op_end + 1, name.size()));
   const std::string_view second = rest.substr(0, rest.find('.'));
   const bool is_type = std::ranges::any_of(weight_types(), [&](const WeightType& type) {
-    return std::ranges::equal(type.name, second, [](unsigned char a, unsigned char b) {
-      return std::tolower(a) == b;
-    });
+    return std::ranges::equal(
+        type.name, second, [](unsigned char a, unsigned char b) { return std::tolower(a) == b; });
   });
   return name.substr(0, is_type ? op_end + 1 + second.size() : op_end);
 }

@@ -22,7 +22,7 @@ using Json = nlohmann::json;
 struct InfoOptions {
   std::string model;
   DeviceOptions device;
-  std::vector<std::string> self_test;
+  std::string self_test;  ///< ops, separated by commas; empty: all
   CLI::Option* self_test_option = nullptr;
   bool json = false;
   bool verbose = false;
@@ -223,7 +223,6 @@ Command add_info(CLI::App& app) {
           ->add_option("--self-test", options->self_test,
                        "Test the kernels on the device, or those of these ops, and remember which\n"
                        "of them to use")
-          ->delimiter(',')
           ->type_name("[OP,...]")
           ->expected(0, 1)
           ->excludes("--model");

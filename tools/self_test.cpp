@@ -43,14 +43,14 @@ ModuleVerdict verdict_of(const std::optional<SelfTestVerdict>& verdict, std::str
 }
 
 Json to_json(const ModuleVerdict& verdict) {
-  return {{"state", state_name(verdict.state)},
-          {"n_passed", verdict.n_passed},
-          {"note", verdict.note}};
+  return {
+      {"state", state_name(verdict.state)}, {"n_passed", verdict.n_passed}, {"note", verdict.note}};
 }
 
-Result<std::vector<ops::OpCase>> cases_of(const std::vector<std::string>& names) {
+Result<std::vector<ops::OpCase>> cases_of(const std::string& list) {
   std::vector<ops::OpCase> cases = ops::all_op_cases();
-  if (names.empty()) return cases;
+  if (list.empty()) return cases;
+  const std::vector<std::string> names = CLI::detail::split(list, ',');
   std::set<std::string> known;
   for (const ops::OpCase& test : cases) known.insert(test.op);
   for (const std::string& name : names) {
@@ -97,8 +97,8 @@ TestedPipelines open_pipelines(const std::shared_ptr<vk::Device>& device, const 
   return {std::move(library), std::move(verdict)};
 }
 
-Status run_self_test_command(const DeviceOptions& options, const std::vector<std::string>& ops,
-                             bool json, const Logger& logger) {
+Status run_self_test_command(const DeviceOptions& options, const std::string& ops, bool json,
+                             const Logger& logger) {
   PUMICE_TRY(std::vector<ops::OpCase> cases, cases_of(ops));
   PUMICE_TRY(const std::shared_ptr<vk::Device> device, open_device(options, logger));
   // With --limit it is another device, so to speak, and its verdict nothing to remember.
@@ -112,14 +112,13 @@ Status run_self_test_command(const DeviceOptions& options, const std::vector<std
     const InterruptGuard interrupt;
     ProgressBar bar("self-test");
     // Saved before each case: a driver may take the process down, and the machine with it.
-    result = run_self_test(
-        pipelines, std::move(cases), earlier.value_or(SelfTestVerdict{}),
-        {.on_case =
-             [&](const SelfTestVerdict& verdict, size_t done, size_t total) {
-               bar.update(done, total);
-               if (!is_limited) remember(*device, verdict, logger);
-             },
-         .interrupted = InterruptGuard::interrupted});
+    result = run_self_test(pipelines, std::move(cases), earlier.value_or(SelfTestVerdict{}),
+                           {.on_case =
+                                [&](const SelfTestVerdict& verdict, size_t done, size_t total) {
+                                  bar.update(done, total);
+                                  if (!is_limited) remember(*device, verdict, logger);
+                                },
+                            .interrupted = InterruptGuard::interrupted});
   }
   if (!is_limited) remember(*device, result.verdict, logger);
   pipelines.save();
@@ -196,12 +195,13 @@ Json describe_kernels(const DevicePlan& plan, const std::optional<SelfTestVerdic
   Json kernels = Json::array();
   for (const vk::ShaderModule& module : spirv_modules()) {
     const std::string obstacle = obstacle_of(module, plan);
-    kernels.push_back({{"name", module.name},
-                       {"family", module_family(module.name)},
-                       {"in_build", true},
-                       {"runs_here", obstacle.empty()},
-                       {"needs", obstacle},
-                       {"self_test", verdict ? to_json(verdict_of(verdict, module.name)) : nullptr}});
+    kernels.push_back(
+        {{"name", module.name},
+         {"family", module_family(module.name)},
+         {"in_build", true},
+         {"runs_here", obstacle.empty()},
+         {"needs", obstacle},
+         {"self_test", verdict ? to_json(verdict_of(verdict, module.name)) : nullptr}});
   }
   for (const LeftOutModule& module : left_out_modules()) {
     kernels.push_back({{"name", module.name},

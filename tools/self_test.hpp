@@ -21,11 +21,11 @@ using TestedPipelines =
     std::pair<std::shared_ptr<vk::PipelineLibrary>, std::optional<SelfTestVerdict>>;
 TestedPipelines open_pipelines(const std::shared_ptr<vk::Device>& device, const Logger& logger);
 
-/// Run the cases of `ops` (all if empty) on the chosen device, remember the verdict and print it.
-/// Errors: kSelfTestFailed when an op is left without a variant, kDeviceLost, kCancelled,
-/// kInvalidArgument for an unknown op.
-Status run_self_test_command(const DeviceOptions& options, const std::vector<std::string>& ops,
-                             bool json, const Logger& logger);
+/// Run the cases of `ops` (names separated by commas; all if empty) on the chosen device, remember
+/// the verdict and print it. Errors: kSelfTestFailed when an op is left without a variant,
+/// kDeviceLost, kCancelled, kInvalidArgument for an unknown op.
+Status run_self_test_command(const DeviceOptions& options, const std::string& ops, bool json,
+                             const Logger& logger);
 
 /// What `info` says about the kernels of a device: in this build, runs here, self-tested.
 void print_kernels(const DevicePlan& plan, const std::optional<SelfTestVerdict>& verdict);

@@ -44,8 +44,8 @@ struct Session {
                               const Logger& logger);
 
   /// An engine for what `options` says; compiles pipelines with a progress bar. Warns of kernels
-  /// that replace one that failed the device's self-test. Errors: kSelfTestFailed when an op is left
-  /// without any.
+  /// that replace one that failed the device's self-test. Errors: kSelfTestFailed when an op is
+  /// left without any.
   Result<std::unique_ptr<Engine>> make_engine(const EngineOptions& options,
                                               const Logger& logger) const;
 };

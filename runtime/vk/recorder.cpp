@@ -265,9 +265,8 @@ Result<RecordedWork> Recorder::finish() {
       fn.vkCmdWriteTimestamp2(commands, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, work.queries_,
                               query + 1);
     }
-    CommandInfo info{.label = command.kind == Kind::kCopy ? "copy" : "fill",
-                     .module = {},
-                     .cost = command.cost};
+    CommandInfo info{
+        .label = command.kind == Kind::kCopy ? "copy" : "fill", .module = {}, .cost = command.cost};
     if (command.kind == Kind::kDispatch) {
       info.label = command.pipeline->label();
       info.module = command.pipeline->module_name();

@@ -1,7 +1,7 @@
 // A model on a device whose kernel is wrong: without a passport it says nonsense, with one the
 // golden text.
-#include "shaders/gemv/gemv.hpp"
 #include "shaders/passport.hpp"
+#include "shaders/gemv/gemv.hpp"
 #include "shaders/spirv.hpp"
 #include "tests/engine/engine_fixture.hpp"
 #include "tests/shaders/wrong_kernel.hpp"
@@ -27,8 +27,8 @@ class PassportedStories : public test::EngineTest {
     model_ = load(path);
     ASSERT_NE(model_, nullptr);
     story_ = test::read_json(test::shared_path("reference/stories260K.greedy.json")).at(0);
-    directory_ = std::filesystem::temp_directory_path() /
-                 ("pumice-passport-" + std::to_string(::getpid()));
+    directory_ =
+        std::filesystem::temp_directory_path() / ("pumice-passport-" + std::to_string(::getpid()));
   }
   void TearDown() override {
     if (own_) pipelines_ = own_;

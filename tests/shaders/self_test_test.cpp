@@ -1,5 +1,5 @@
-// The self-test on a device whose kernels are wrong on purpose: exactly those are found, and the ops
-// go on without them.
+// The self-test on a device whose kernels are wrong on purpose: exactly those are found, and the
+// ops go on without them.
 #include "shaders/self_test.hpp"
 
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ class SelfTestTest : public ::testing::Test {
     return chosen;
   }
   static std::vector<ops::OpCase> both(std::vector<ops::OpCase> a,
-                                                const std::vector<ops::OpCase>& b) {
+                                       const std::vector<ops::OpCase>& b) {
     a.insert(a.end(), b.begin(), b.end());
     return a;
   }
@@ -128,8 +128,8 @@ TEST_F(SelfTestTest, NamesTheCaseAndItsModulesBeforeEachRun) {
 
 TEST_F(SelfTestTest, ThatIsInterruptedKeepsWhatItKnowsAndBlamesNobody) {
   size_t n = 0;
-  const SelfTestResult result =
-      run_self_test(*pipelines_, cases("rms_norm", ""), {}, {.interrupted = [&] { return n++ == 2; }});
+  const SelfTestResult result = run_self_test(*pipelines_, cases("rms_norm", ""), {},
+                                              {.interrupted = [&] { return n++ == 2; }});
   ASSERT_FALSE(result.status.ok());
   EXPECT_EQ(result.status.error().code, ErrorCode::kCancelled);
   EXPECT_EQ(result.n_cases, 2u);
