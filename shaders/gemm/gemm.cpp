@@ -10,8 +10,10 @@ namespace pumice::ops {
 Result<Gemm> Gemm::plan(vk::PipelineLibrary& pipelines, const WeightType& type,
                         std::span<const GemmVariant> candidates) {
   std::vector<std::string> obstacles;
+  bool rejected = false;
   for (const GemmVariant& variant : candidates) {
     const std::string name = linear_module_name("gemm", type, variant.name);
+    rejected = rejected || pipelines.is_rejected(name);
     const Result<vk::ShaderModule> module = find_spirv(name);
     const std::string obstacle = !variant.obstacle.empty() ? variant.obstacle
                                  : module.ok()             ? pipelines.obstacle(*module)
@@ -38,7 +40,7 @@ Result<Gemm> Gemm::plan(vk::PipelineLibrary& pipelines, const WeightType& type,
     }
     return op;
   }
-  return make_error(ErrorCode::kInvalidArgument,
+  return make_error(rejected ? ErrorCode::kSelfTestFailed : ErrorCode::kInvalidArgument,
                     "no matrix product of that kind on this device ({})",
                     obstacles.empty() ? "this version has no kernel for it"
                                       : fmt::format("{}", fmt::join(obstacles, "; ")));

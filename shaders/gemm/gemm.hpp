@@ -12,8 +12,8 @@ namespace pumice::ops {
 class Gemm {
  public:
   /// Declare the pipelines of the first candidate (see gemm_variants) that this build has and the
-  /// device can run: one for each of its tiles. Errors: kInvalidArgument saying of each candidate
-  /// why it cannot run.
+  /// device can run: one for each of its tiles. Errors, saying of each candidate why it
+  /// cannot run: kSelfTestFailed if one would, were it not rejected; kInvalidArgument.
   static Result<Gemm> plan(vk::PipelineLibrary& pipelines, const WeightType& type,
                            std::span<const GemmVariant> candidates);
 

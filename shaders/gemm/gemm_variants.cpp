@@ -41,6 +41,9 @@ std::vector<GemmVariant> gemm_variants(const DevicePlan& plan, Math math, XPath 
   if (math == Math::kAuto || math == Math::kF32) {
     if (path == XPath::kBroadcast) variants.push_back(broadcast_variant(plan));
     variants.push_back(shared_variant(plan));
+    if (path != XPath::kBroadcast && broadcast_supported(plan)) {
+      variants.push_back(broadcast_variant(plan));  // should the other fail the self-test
+    }
   }
   return variants;
 }

@@ -29,7 +29,21 @@ GemvSpec tuned(const DevicePlan& plan, const WeightType& type, XPath path, uint3
       .unroll = std::min(tile_blocks, tile_rows <= 2 ? 8u : 4u)};
 }
 
+std::string module_name(const WeightType& type, XPath path) {
+  return linear_module_name("gemv", type, path == XPath::kBroadcast ? "broadcast" : "uniform");
+}
+
 }  // namespace
+
+XPath Gemv::usable_path(const vk::PipelineLibrary& pipelines, const WeightType& type,
+                        XPath preferred) {
+  const XPath other = preferred == XPath::kBroadcast ? XPath::kPortable : XPath::kBroadcast;
+  const bool other_runs =
+      other == XPath::kPortable || broadcast_supported(pipelines.device()->plan());
+  const bool swap = pipelines.is_rejected(module_name(type, preferred)) && other_runs &&
+                    !pipelines.is_rejected(module_name(type, other));
+  return swap ? other : preferred;
+}
 
 Result<Gemv> Gemv::plan(vk::PipelineLibrary& pipelines, const WeightType& type, XPath path) {
   const DevicePlan& device = pipelines.device()->plan();
@@ -38,8 +52,7 @@ Result<Gemv> Gemv::plan(vk::PipelineLibrary& pipelines, const WeightType& type, 
     return make_error(ErrorCode::kInvalidArgument,
                       "gemv: this device has no broadcast path; use the portable one");
   }
-  PUMICE_TRY(const vk::ShaderModule module,
-             find_spirv(linear_module_name("gemv", type, broadcast ? "broadcast" : "uniform")));
+  PUMICE_TRY(const vk::ShaderModule module, find_spirv(module_name(type, path)));
   Gemv op;
   for (size_t i = 0; i < kTileRows.size(); ++i) {
     const GemvSpec spec = tuned(device, type, path, kTileRows[i]);

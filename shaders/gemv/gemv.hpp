@@ -17,6 +17,10 @@ class Gemv {
   /// kInvalidArgument when this build or device lacks the path.
   static Result<Gemv> plan(vk::PipelineLibrary& pipelines, const WeightType& type, XPath path);
 
+  /// `preferred`, or the other path where only that one's module is not rejected.
+  static XPath usable_path(const vk::PipelineLibrary& pipelines, const WeightType& type,
+                           XPath preferred);
+
   /// One dispatch for each part of the matrix, which must be of the planned type. At most kMaxRows
   /// rows.
   void record(vk::Recorder& recorder, const LinearArgs& args) const;

@@ -12,7 +12,8 @@ Result<Linear> Linear::plan(vk::PipelineLibrary& pipelines,
     if (!gemm.ok()) {
       return make_error(gemm.error().code, "--math {}: {}", math_name(math), gemm.error().message);
     }
-    PUMICE_TRY(const Gemv gemv, Gemv::plan(pipelines, *type, path));
+    PUMICE_TRY(const Gemv gemv,
+               Gemv::plan(pipelines, *type, Gemv::usable_path(pipelines, *type, path)));
     op.kernels_.emplace(type, Kernels{*gemm, gemv});
   }
   return op;

@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import unittest
 
-USAGE, NO_DEVICE, BAD_FILE, DOES_NOT_FIT, CANCELLED = 2, 3, 4, 5, 130
+USAGE, NO_DEVICE, BAD_FILE, DOES_NOT_FIT, SELF_TEST_FAILED, CANCELLED = 2, 3, 4, 5, 6, 130
 
 BINARY = os.environ["PUMICE_TEST_BINARY"]
 SHARED = pathlib.Path(os.environ.get("PUMICE_TEST_SHARED_DIR", "../shared")).resolve()

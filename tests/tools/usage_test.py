@@ -9,7 +9,7 @@ from command_line import BAD_FILE, STORIES, USAGE, CommandLineTest
 FLAGS = {
     "run": "-m -p -f -n -c -b -ub -s -ctk -ctv -v --math --device --limit --list-devices --temp --top-k"
            " --top-p --min-p --repeat-penalty --frequency-penalty --presence-penalty --json",
-    "info": "-m -v --json --limit --list-devices",
+    "info": "-m -v --json --self-test --device --limit --list-devices",
     "tokenize": "-m -p -f --ids --no-bos",
     "logits": "-m -p -f -c -b -ub -ctk -ctv -v -o --tokens --math --device --limit --list-devices",
 }
