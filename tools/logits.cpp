@@ -1,6 +1,7 @@
 // pumice logits: the logits of every position of a prompt, as raw floats.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 
@@ -19,6 +20,9 @@ struct LogitsOptions {
   std::string tokens;
   CLI::Option* tokens_option = nullptr;
   std::string output;
+  std::string reference;
+  double max_nmse = 0;
+  CLI::Option* max_nmse_option = nullptr;
   CLI::Option* prompt_option = nullptr;
 };
 
@@ -70,13 +74,69 @@ class OutputFile {
   std::ofstream stream_;
 };
 
+/// Compares rows with a file of float32 [positions][vocabulary] as they come.
+class Comparison {
+ public:
+  static Result<std::unique_ptr<Comparison>> open(const std::string& path, uint64_t n_rows,
+                                                  uint64_t n_vocab) {
+    auto comparison = std::make_unique<Comparison>();
+    comparison->path_ = path;
+    std::error_code error;
+    const uint64_t n_bytes = std::filesystem::file_size(path, error);
+    if (error) return make_error(ErrorCode::kBadFile, "{}: {}", path, error.message());
+    if (n_bytes != n_rows * n_vocab * sizeof(float)) {
+      return make_error(ErrorCode::kBadFile, "{}: {} bytes, expected float32 of {} x {} logits",
+                        path, n_bytes, n_rows, n_vocab);
+    }
+    comparison->stream_.open(path, std::ios::binary);
+    return comparison;
+  }
+  void add(std::span<const float> values) {
+    expected_.resize(values.size());
+    stream_.read(reinterpret_cast<char*>(expected_.data()),
+                 static_cast<std::streamsize>(values.size_bytes()));
+    for (size_t i = 0; i < values.size(); ++i) {
+      const double difference = static_cast<double>(values[i]) - expected_[i];
+      error_ += difference * difference;
+      power_ += static_cast<double>(expected_[i]) * expected_[i];
+    }
+    const auto likeliest = [](std::span<const float> row) {
+      return std::distance(row.begin(), std::ranges::max_element(row));
+    };
+    ++n_rows_;
+    if (likeliest(values) == likeliest(expected_)) ++n_same_;
+  }
+  /// Prints the verdict to stdout. `max_nmse`: beyond it is kSelfTestFailed.
+  Status finish(const double* max_nmse) const {
+    if (!stream_) return make_error(ErrorCode::kBadFile, "{}: cannot be read", path_);
+    const double nmse = error_ / power_;
+    fmt::print("NMSE {:.3g} over {} positions, the likeliest token is the same at {}\n", nmse,
+               n_rows_, n_same_);
+    if (max_nmse != nullptr && !(nmse <= *max_nmse)) {  // NaN is beyond too
+      return make_error(ErrorCode::kSelfTestFailed, "{}: NMSE {:.3g} exceeds {:.3g}", path_, nmse,
+                        *max_nmse);
+    }
+    return {};
+  }
+
+ private:
+  std::string path_;
+  std::ifstream stream_;
+  std::vector<float> expected_;
+  double error_ = 0;
+  double power_ = 0;
+  size_t n_rows_ = 0;
+  size_t n_same_ = 0;
+};
+
 Status logits(const LogitsOptions& options) {
   static_assert(std::endian::native == std::endian::little, "the file is little-endian");
   const Logger logger = stderr_logger(options.model.verbose);
   if (options.model.device.list) return print_devices(logger);
   PUMICE_TRY_STATUS(options.model.validate());
-  if (options.output.empty()) {
-    return make_error(ErrorCode::kInvalidArgument, "no output: give a file with -o FILE");
+  if (options.output.empty() && options.reference.empty()) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "no output: give a file with -o FILE, or one to --compare with");
   }
   PUMICE_TRY(const GgufFile file, GgufFile::open(options.model.model));
   PUMICE_TRY(std::vector<TokenId> tokens, tokens_of(options, file));
@@ -95,8 +155,19 @@ Status logits(const LogitsOptions& options) {
                                      .profile = options.model.profile};
   PUMICE_TRY(const std::unique_ptr<Engine> engine, session.make_engine(engine_options, logger));
   const InterruptGuard interrupt;  // before the file exists: an interrupted run removes it
-  PUMICE_TRY(const std::unique_ptr<OutputFile> output, OutputFile::create(options.output));
-  const auto write = [&](uint32_t, std::span<const float> row) { output->write(row); };
+  std::unique_ptr<Comparison> comparison;
+  if (!options.reference.empty()) {
+    PUMICE_TRY(comparison,
+               Comparison::open(options.reference, n_tokens, session.model->config().n_vocab));
+  }
+  std::unique_ptr<OutputFile> output;
+  if (!options.output.empty()) {
+    PUMICE_TRY(output, OutputFile::create(options.output));
+  }
+  const auto write = [&](uint32_t, std::span<const float> row) {
+    if (output) output->write(row);
+    if (comparison) comparison->add(row);
+  };
   PUMICE_TRY(const RequestId id, engine->submit({.prompt = std::move(tokens), .on_logits = write}));
   ProgressBar bar("computing logits");
   while (!engine->idle()) {
@@ -105,11 +176,14 @@ Status logits(const LogitsOptions& options) {
     for (const StepEvent& event : events) bar.update(event.computed_tokens, n_tokens);
   }
   engine->cancel(id);
-  PUMICE_TRY_STATUS(output->finish());
-  fmt::print(stderr, "{}: {} positions x {} logits\n", options.output, n_tokens,
-             session.model->config().n_vocab);
+  if (output) {
+    PUMICE_TRY_STATUS(output->finish());
+    fmt::print(stderr, "{}: {} positions x {} logits\n", options.output, n_tokens,
+               session.model->config().n_vocab);
+  }
   if (options.model.profile) fmt::print(stderr, "{}", engine->profiler().table());
-  return {};
+  if (!comparison) return {};
+  return comparison->finish(options.max_nmse_option->count() > 0 ? &options.max_nmse : nullptr);
 }
 
 }  // namespace
@@ -128,6 +202,15 @@ Command add_logits(CLI::App& app) {
       ->excludes(options->prompt_option);
   command->add_option("-o,--output", options->output,
                       "Where to write float32 [positions][vocabulary], little-endian");
+  CLI::Option* compare =
+      command->add_option("--compare", options->reference,
+                          "A file like the output's, made elsewhere: print how far the logits are");
+  options->max_nmse_option =
+      command
+          ->add_option("--max-nmse", options->max_nmse,
+                       "With --compare: a normalised mean-square error beyond this is exit code 6")
+          ->check(CLI::NonNegativeNumber)
+          ->needs(compare);
   command->footer("Example: pumice logits -m model.gguf --tokens 1,403,407 -o out.f32");
   return {command, [options] { return logits(*options); }};
 }

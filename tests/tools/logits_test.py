@@ -4,13 +4,14 @@
 import array
 import json
 import os
+import re
 import signal
 import sys
 import threading
 import time
 import unittest
 
-from command_line import BAD_FILE, CANCELLED, SHARED, STORIES, USAGE, CommandLineTest
+from command_line import BAD_FILE, CANCELLED, SELF_TEST_FAILED, SHARED, STORIES, USAGE, CommandLineTest
 
 FAMILY = SHARED / "reference/families/llama"
 
@@ -40,6 +41,25 @@ class Logits(CommandLineTest):
                 self.assertEqual(len(values), len(tokens) * 512)
                 self.assertLess(nmse(reference, values), 1e-9)
         self.assertEqual(self.left_behind(), ["out.f32"])
+
+    def test_they_are_compared_with_a_reference_on_request(self):
+        model = self.need(FAMILY.with_suffix(".gguf"))
+        tokens = ",".join(map(str, json.loads(FAMILY.with_suffix(".json").read_text())["tokens"]))
+        flags = ["-m", model, "--tokens", tokens, "--compare"]
+        done = self.ok("logits", *flags, FAMILY.with_suffix(".f32"), "--max-nmse", "1e-9")
+        said = re.fullmatch(r"NMSE (\S+) over 96 positions, the likeliest token is the same at 96\n",
+                            done.stdout.decode())
+        self.assertLess(float(said.group(1)), 1e-9)
+        other = floats(FAMILY.with_suffix(".f32").read_bytes())
+        other[5] += 1
+        wrong = self.write("wrong.f32", other.tobytes())
+        self.assertIn(b"NMSE", self.ok("logits", *flags, wrong).stdout)
+        done = self.pumice("logits", *flags, wrong, "--max-nmse", "1e-9")
+        self.assertEqual(done.returncode, SELF_TEST_FAILED)
+        self.assertIn(b"wrong.f32: NMSE", done.stderr)
+        self.refuses(BAD_FILE, "logits", *flags, self.write("short.f32", b"1234"), says="96 x 512")
+        self.refuses(BAD_FILE, "logits", *flags, "nosuch.f32", says="nosuch.f32")
+        self.assertEqual(self.left_behind(), ["short.f32", "wrong.f32"])
 
     def test_half_precision_kv_is_worse_so_the_default_is_single(self):
         model = self.need(FAMILY.with_suffix(".gguf"))
