@@ -8,4 +8,4 @@ if ! command -v shellcheck >/dev/null; then
   echo "lint_shell: needs shellcheck" >&2
   exit 77
 fi
-source_files '*.sh' .ci/run | xargs -d '\n' shellcheck -x -P SCRIPTDIR -P .
+source_files '*.sh' .ci/run tools/gpu-check | xargs -d '\n' shellcheck -x -P SCRIPTDIR -P .
