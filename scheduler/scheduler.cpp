@@ -44,19 +44,25 @@ Result<Scheduler> Scheduler::create(const SchedulerOptions& options, KvCacheOpti
   if (!(options.tpot_target_s >= 0) || !std::isfinite(options.tpot_target_s)) {
     return make_error(ErrorCode::kInvalidArgument, "the target time between tokens is no number");
   }
-  const double one_row_s = cost.predict({.decode_rows = 1});
-  if (options.tpot_target_s > 0 && cost.calibrated() && options.tpot_target_s < one_row_s) {
-    return make_error(ErrorCode::kInvalidArgument,
-                      "a target of {:.2f} ms between tokens is below the {:.2f} ms that one row "
-                      "alone takes on this device",
-                      options.tpot_target_s * 1e3, one_row_s * 1e3);
-  }
-  return Scheduler(options, cache, cost);
+  Scheduler scheduler(options, cache, cost);
+  PUMICE_TRY_STATUS(scheduler.check_target());
+  return scheduler;
 }
 
 Scheduler::Scheduler(const SchedulerOptions& options, KvCacheOptions cache, const CostModel& cost)
     : options_(options), cache_(cache), cost_(cost) {
   options_.chunk_tokens = std::min(options_.chunk_tokens, options_.token_budget);
+}
+
+Status Scheduler::check_target() const {
+  const double one_row_s = cost_.predict({.decode_rows = 1});
+  if (options_.tpot_target_s > 0 && cost_.calibrated() && options_.tpot_target_s < one_row_s) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "a target of {:.2f} ms between tokens is below the {:.2f} ms that one row "
+                      "alone takes on this device",
+                      options_.tpot_target_s * 1e3, one_row_s * 1e3);
+  }
+  return {};
 }
 
 uint32_t Scheduler::blocks_for(uint64_t n_tokens) const {

@@ -90,6 +90,9 @@ class Scheduler {
   static Result<Scheduler> create(const SchedulerOptions& options, KvCacheOptions cache,
                                   const CostModel& cost = {});
 
+  /// Whether one row alone can meet the target, as far as is known. Errors: kInvalidArgument.
+  Status check_target() const;
+
   // ---- requests
 
   /// Queue a request. Errors, with nothing changed: kInvalidArgument (empty prompt, an id in use),

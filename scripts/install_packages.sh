@@ -14,7 +14,7 @@ packages=(
   make g++ cmake ninja-build ccache pkg-config glslc spirv-headers
   # libraries
   libvulkan-dev libvulkan-volk-dev libfmt-dev libspdlog-dev libcli11-dev nlohmann-json3-dev
-  libxxhash-dev libpcre2-dev
+  libxxhash-dev libpcre2-dev libedit-dev
   # run: the loader, and drivers that include a software one
   libvulkan1 mesa-vulkan-drivers
   # test

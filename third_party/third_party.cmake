@@ -9,6 +9,7 @@ find_package(spdlog REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)
+pkg_check_modules(libedit REQUIRED IMPORTED_TARGET libedit)
 
 # Vulkan: headers and volk only. The loader is opened at run time by volk and never linked.
 find_path(VULKAN_HEADERS_DIR vulkan/vulkan.h REQUIRED)

@@ -6,16 +6,19 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "cache/token_cache.hpp"
 #include "models/vocabulary_loader.hpp"
-#include "text/detokenizer.hpp"
 #include "tools/command.hpp"
+#include "tools/generation.hpp"
+#include "tools/line_reader.hpp"
+#include "tools/serving_options.hpp"
 #include "tools/session.hpp"
 #include "tools/terminal.hpp"
 
 namespace pumice::tools {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+constexpr uint64_t kTokenCacheBytes = uint64_t{16} << 20;
 
 struct RunOptions {
   ModelOptions model;
@@ -27,151 +30,172 @@ struct RunOptions {
   SamplerOptions sampling{.temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f};
   bool ignore_eos = false;
   bool json = false;
+  bool repl = false;
+  ServingOptions serving;
 };
-
-struct Timings {
-  size_t prompt_tokens = 0;
-  size_t new_tokens = 0;
-  double ttft_ms = 0;    ///< request to first token
-  double decode_ms = 0;  ///< first token to last
-
-  double prefill_rate() const {
-    return ttft_ms > 0 ? 1e3 * static_cast<double>(prompt_tokens) / ttft_ms : 0;
-  }
-  /// The first token belongs to the prefill.
-  double decode_rate() const {
-    return new_tokens > 1 && decode_ms > 0 ? 1e3 * static_cast<double>(new_tokens - 1) / decode_ms
-                                           : 0;
-  }
-};
-
-struct Generation {
-  std::string text;
-  std::vector<TokenId> tokens;
-  Timings timings;
-  bool interrupted = false;
-};
-
-double milliseconds_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
-
-/// Steps the engine until the request ends; `emit` gets text as it becomes complete and says
-/// whether anyone still listens.
-Result<Generation> generate(Engine& engine, GenerationRequest request, const Tokenizer& tokenizer,
-                            bool ignore_eos, const std::function<bool(std::string_view)>& emit) {
-  Generation generation;
-  generation.timings.prompt_tokens = request.prompt.size();
-  Detokenizer detokenizer(tokenizer);
-  const InterruptGuard interrupt;
-  ProgressBar bar("reading the prompt");
-  const auto start = Clock::now();
-  PUMICE_TRY(const RequestId id, engine.submit(std::move(request)));
-  bool listening = true;
-  const auto add_text = [&](const std::string& text) {
-    generation.text += text;
-    if (!text.empty()) listening = emit(text);
-  };
-  while (!engine.idle() && listening) {
-    if (InterruptGuard::interrupted()) {
-      generation.interrupted = true;
-      break;
-    }
-    PUMICE_TRY(const std::vector<StepEvent> events, engine.step());
-    PUMICE_CHECK(!events.empty(), "the engine is not idle and did nothing");
-    for (const StepEvent& event : events) {
-      if (!event.token) {
-        bar.update(event.computed_tokens, generation.timings.prompt_tokens);
-        continue;
-      }
-      if (generation.timings.ttft_ms == 0) generation.timings.ttft_ms = milliseconds_since(start);
-      if (!ignore_eos && tokenizer.vocabulary().ends_generation(*event.token)) {
-        listening = false;
-        break;
-      }
-      generation.timings.decode_ms = milliseconds_since(start) - generation.timings.ttft_ms;
-      generation.tokens.push_back(*event.token);
-      add_text(detokenizer.feed(*event.token));
-    }
-  }
-  engine.cancel(id);
-  add_text(detokenizer.flush());
-  generation.timings.new_tokens = generation.tokens.size();
-  return generation;
-}
 
 nlohmann::json to_json(const Generation& generation, const Engine& engine, const DevicePlan& plan,
                        uint64_t seed) {
-  const Timings& t = generation.timings;
+  const RequestReport& report = generation.report;
   return {{"text", generation.text},
           {"tokens", generation.tokens},
           {"seed", seed},
-          {"timings",
-           {{"prompt_n", t.prompt_tokens},
-            {"prompt_ms", t.ttft_ms},
-            {"prompt_per_second", t.prefill_rate()},
-            {"ttft_ms", t.ttft_ms},
-            {"predicted_n", t.new_tokens},
-            {"predicted_ms", t.decode_ms},
-            {"predicted_per_second", t.decode_rate()}}},
+          {"end_reason", end_reason_name(report.end_reason)},
+          {"cache",
+           {{"cached_tokens", report.cache.cached_tokens},
+            {"host_tokens", report.cache.host_tokens},
+            {"file_tokens", report.cache.file_tokens},
+            {"copied_tokens", report.cache.copied_tokens},
+            {"miss", miss_reason_name(report.cache.miss)}}},
+          {"shifts", report.shifts},
+          {"truncated_tokens", report.truncated_tokens},
+          {"timings", timings_json(generation)},
           {"variants", engine.variants()},
           {"limit", format_plan_options(plan.limits)}};
 }
 
-void print_rates(const Timings& t) {
-  fmt::print(
-      stderr,
-      "\nprompt {} tokens, TTFT {:.1f} ms, prefill {:.1f} tok/s, decode {} tokens {:.1f} tok/s\n",
-      t.prompt_tokens, t.ttft_ms, t.prefill_rate(), t.new_tokens, t.decode_rate());
+class Runner {
+ public:
+  static Status run(RunOptions options);
+
+ private:
+  Runner(RunOptions options, Logger logger, const Tokenizer& tokenizer)
+      : options_(std::move(options)), logger_(std::move(logger)), tokenizer_(tokenizer) {}
+
+  Status open(const GgufFile& file, size_t prompt_tokens);
+  Result<std::vector<TokenId>> encode(const std::string& text);
+  Result<Generation> generate_one(std::vector<TokenId> prompt);
+  Status once(const GgufFile& file);
+  Status repl(const GgufFile& file);
+
+  RunOptions options_;
+  Logger logger_;
+  const Tokenizer& tokenizer_;
+  TokenCache token_cache_{kTokenCacheBytes};
+  Session session_;
+  std::unique_ptr<Engine> engine_;
+};
+
+Status Runner::open(const GgufFile& file, size_t prompt_tokens) {
+  EngineOptions engine_options{.kv_type = options_.model.kv_type(),
+                               .math = options_.model.math_kind(),
+                               .token_budget = options_.model.token_budget,
+                               .chunk_tokens = options_.model.chunk_tokens,
+                               .greedy_only = is_plain_greedy(options_.sampling),
+                               .profile = options_.model.profile};
+  options_.serving.apply_to(engine_options);
+  PUMICE_TRY(session_, Session::open(options_.model, file, logger_));
+  if (options_.repl) {
+    PUMICE_TRY(engine_options.context_tokens,
+               context_of_machine(options_.model, session_, engine_options, logger_));
+    // Room for the prompts of earlier lines beside the one that runs.
+    engine_options.kv_blocks = kv_blocks_for_reuse(session_, engine_options);
+  } else {
+    PUMICE_TRY(engine_options.context_tokens,
+               context_for(options_.model, session_.model->config(), prompt_tokens,
+                           options_.n_predict, engine_options.overflow));
+  }
+  PUMICE_TRY(engine_, make_serving_engine(session_, engine_options, logger_));
+  return {};
 }
 
-Status run(RunOptions options) {
-  if (options.model.device.list) return print_devices(stderr_logger(options.model.verbose));
-  PUMICE_TRY_STATUS(options.model.validate());
-  const Logger logger = stderr_logger(options.model.verbose);
-  PUMICE_TRY(
-      const std::string text,
-      read_prompt(options.prompt_option->count() > 0 ? &options.prompt : nullptr, options.file));
-  PUMICE_TRY(const GgufFile file, GgufFile::open(options.model.model));
-  PUMICE_TRY(const Tokenizer tokenizer, load_tokenizer(file));
-  PUMICE_TRY_STATUS(options.sampling.validate(tokenizer.vocabulary().size()));
-  PUMICE_TRY(std::vector<TokenId> prompt, tokenizer.encode(text, {.parse_special = true}));
-  if (prompt.empty()) return make_error(ErrorCode::kInvalidArgument, "the prompt has no tokens");
-  logger.info("prompt: {} bytes, {} tokens", text.size(), prompt.size());
+Result<std::vector<TokenId>> Runner::encode(const std::string& text) {
+  if (const std::vector<TokenId>* known = token_cache_.find(options_.model.model, text)) {
+    logger_.info("token cache: hit, {} tokens without tokenizing ({} hits, {} misses)",
+                 known->size(), token_cache_.stats().hits, token_cache_.stats().misses);
+    return *known;
+  }
+  PUMICE_TRY(std::vector<TokenId> tokens, tokenizer_.encode(text, {.parse_special = true}));
+  if (tokens.empty()) return make_error(ErrorCode::kInvalidArgument, "the prompt has no tokens");
+  token_cache_.put(options_.model.model, text, tokens);
+  logger_.info("token cache: miss, {} bytes are {} tokens ({} hits, {} misses)", text.size(),
+               tokens.size(), token_cache_.stats().hits, token_cache_.stats().misses);
+  return tokens;
+}
 
-  const uint64_t seed =
-      options.seed >= 0 ? static_cast<uint64_t>(options.seed) : std::random_device{}();
-  options.sampling.seed = seed;
-  EngineOptions engine_options{.kv_type = options.model.kv_type(),
-                               .math = options.model.math_kind(),
-                               .token_budget = options.model.token_budget,
-                               .chunk_tokens = options.model.chunk_tokens,
-                               .greedy_only = is_plain_greedy(options.sampling),
-                               .profile = options.model.profile};
-  PUMICE_TRY(const Session session, Session::open(options.model, file, logger));
-  PUMICE_TRY(engine_options.context_tokens,
-             context_for(options.model, session.model->config(), prompt.size(), options.n_predict));
-  PUMICE_TRY(const std::unique_ptr<Engine> engine, session.make_engine(engine_options, logger));
-
-  const auto stream = [&](std::string_view piece) {
-    if (options.json) return true;
+Result<Generation> Runner::generate_one(std::vector<TokenId> prompt) {
+  const auto sink = [&](std::string_view piece) {
+    if (options_.json) return true;
     return std::fwrite(piece.data(), 1, piece.size(), stdout) == piece.size() &&
            std::fflush(stdout) == 0;
   };
-  PUMICE_TRY(const Generation generation, generate(*engine,
-                                                   {.prompt = std::move(prompt),
-                                                    .max_new_tokens = options.n_predict,
-                                                    .sampling = options.sampling},
-                                                   tokenizer, options.ignore_eos, stream));
-  if (options.json) {
-    using Json = nlohmann::json;
-    const Json json = to_json(generation, *engine, session.device->plan(), seed);
-    fmt::print("{}\n", json.dump(-1, ' ', false, Json::error_handler_t::replace));
+  uint32_t n_predict = options_.n_predict;
+  const uint32_t window = engine_->options().context_tokens;
+  if (options_.repl && engine_->options().overflow == OverflowPolicy::kStop) {
+    // Of a line, what fits is generated; a prompt beyond the window is still an error.
+    const auto left = window - std::min<size_t>(window, prompt.size());
+    n_predict = std::min(n_predict, static_cast<uint32_t>(std::max<size_t>(left, 1)));
   }
-  print_rates(generation.timings);
-  if (options.model.profile) fmt::print(stderr, "{}", engine->profiler().table());
+  PUMICE_TRY(Generation generation, generate(*engine_,
+                                             {.prompt = std::move(prompt),
+                                              .max_new_tokens = n_predict,
+                                              .sampling = options_.sampling},
+                                             tokenizer_, options_.ignore_eos, sink));
+  if (options_.json) {
+    using Json = nlohmann::json;
+    const Json json =
+        to_json(generation, *engine_, session_.device->plan(), options_.sampling.seed);
+    fmt::print("{}\n", json.dump(-1, ' ', false, Json::error_handler_t::replace));
+    std::fflush(stdout);
+  }
+  print_rates(generation);
+  return generation;
+}
+
+Status Runner::once(const GgufFile& file) {
+  PUMICE_TRY(const std::string text,
+             read_prompt(options_.prompt_option->count() > 0 ? &options_.prompt : nullptr,
+                         options_.file));
+  PUMICE_TRY(std::vector<TokenId> prompt, encode(text));
+  PUMICE_TRY_STATUS(open(file, prompt.size()));
+  PUMICE_TRY(const Generation generation, generate_one(std::move(prompt)));
+  if (options_.model.profile) fmt::print(stderr, "{}", engine_->profiler().table());
   if (generation.interrupted) return make_error(ErrorCode::kCancelled, "interrupted");
   return {};
+}
+
+/// One prompt a line, typed or piped. A line that fails says why and the next one is read.
+Status Runner::repl(const GgufFile& file) {
+  PUMICE_TRY_STATUS(open(file, 0));
+  LineReader lines("> ");
+  while (const std::optional<std::string> line = lines.next()) {
+    if (line->empty()) continue;
+    Result<std::vector<TokenId>> prompt = encode(*line);
+    if (!prompt.ok()) {
+      print_error(prompt.error());
+      continue;
+    }
+    const Result<Generation> generation = generate_one(std::move(prompt).value());
+    if (!generation.ok()) {
+      if (generation.error().code == ErrorCode::kDeviceLost) return generation.error();
+      print_error(generation.error());
+      continue;
+    }
+    if (generation->interrupted && !lines.interactive()) {
+      return make_error(ErrorCode::kCancelled, "interrupted");
+    }
+  }
+  return {};
+}
+
+Status Runner::run(RunOptions options) {
+  if (options.model.device.list) return print_devices(stderr_logger(options.model.verbose));
+  PUMICE_TRY_STATUS(options.model.validate());
+  PUMICE_TRY(const GgufFile file, GgufFile::open(options.model.model));
+  PUMICE_TRY(const Tokenizer tokenizer, load_tokenizer(file));
+  PUMICE_TRY_STATUS(options.sampling.validate(tokenizer.vocabulary().size()));
+  options.sampling.seed =
+      options.seed >= 0 ? static_cast<uint64_t>(options.seed) : std::random_device{}();
+  const bool repl = options.repl;
+  const std::string stats = options.serving.stats;
+  const Logger logger = stderr_logger(options.model.verbose);
+  Runner runner(std::move(options), logger, tokenizer);
+  const Status status = repl ? runner.repl(file) : runner.once(file);
+  if (runner.engine_) {
+    print_stats(stats, *runner.engine_);
+    keep_for_next_run(runner.session_, *runner.engine_, logger);
+  }
+  return status;
 }
 
 }  // namespace
@@ -221,12 +245,18 @@ Command add_run(CLI::App& app) {
   command->add_flag(
       "--json", options->json,
       "Print one JSON object (text, tokens, timings, variants, limit) instead of streaming");
+  command->add_flag("--repl", options->repl,
+                    "Keep one engine and answer a prompt a line, typed or piped; what lines share "
+                    "at their start is computed once")
+      ->excludes(options->prompt_option);
+  options->serving.add_to(*command);
   command->footer(
       "Examples:\n"
       "  pumice run -m model.gguf -p \"Once upon a time\" -n 100\n"
       "  pumice run -m model.gguf -f story.txt --temp 0 --json\n"
-      "  echo \"The little dog\" | pumice run -m model.gguf");
-  return {command, [options] { return run(*options); }};
+      "  echo \"The little dog\" | pumice run -m model.gguf\n"
+      "  pumice run -m model.gguf --repl < prompts.txt");
+  return {command, [options] { return Runner::run(*options); }};
 }
 
 }  // namespace pumice::tools

@@ -95,9 +95,13 @@ Result<std::unique_ptr<Engine>> Session::make_engine(const EngineOptions& option
 }
 
 Result<uint32_t> context_for(const ModelOptions& options, const ModelConfig& model,
-                             size_t prompt_tokens, uint32_t new_tokens) {
+                             size_t prompt_tokens, uint32_t new_tokens,
+                             OverflowPolicy overflow) {
   if (options.context_tokens != 0) return options.context_tokens;
   const uint64_t needed = uint64_t{prompt_tokens} + new_tokens;
+  if (needed > model.context_length && overflow != OverflowPolicy::kStop) {
+    return model.context_length;
+  }
   if (needed > model.context_length) {
     return make_error(ErrorCode::kDoesNotFit,
                       "{} prompt + {} new tokens exceed the model's context of {} by {} tokens "
@@ -106,6 +110,49 @@ Result<uint32_t> context_for(const ModelOptions& options, const ModelConfig& mod
                       needed - model.context_length, needed);
   }
   return static_cast<uint32_t>(needed);
+}
+
+namespace {
+
+/// Tokens of KV that fit into the device's memory beside everything else an engine of this context
+/// allocates.
+uint64_t tokens_that_fit(const Session& session, const EngineOptions& engine,
+                         uint32_t context_tokens) {
+  const ModelConfig& config = session.model->config();
+  const uint32_t rows = std::min(engine.token_budget, context_tokens);
+  const uint64_t others =
+      session.device->ledger().total_bytes() +
+      Decoder::buffer_bytes(config, {.rows = rows,
+                                     .logit_rows = engine.n_sequences,
+                                     .context_tokens = context_tokens}) +
+      (uint64_t{64} << 20);  // step arguments, sampling, block tables
+  const uint64_t budget = session.device->plan().device_budget_bytes;
+  const uint64_t block_bytes = config.kv_layout(engine.kv_type).block_bytes();
+  return budget > others ? (budget - others) / block_bytes * kKvBlockTokens : 0;
+}
+
+}  // namespace
+
+Result<uint32_t> context_of_machine(const ModelOptions& options, const Session& session,
+                                    const EngineOptions& engine, const Logger& logger) {
+  if (options.context_tokens != 0) return options.context_tokens;
+  const uint32_t wanted = session.model->config().context_length;
+  const uint64_t fit = tokens_that_fit(session, engine, wanted);
+  if (fit >= wanted) return wanted;
+  if (fit < kKvBlockTokens) {
+    return make_error(ErrorCode::kDoesNotFit,
+                      "no memory is left for a context beside the model's weights");
+  }
+  logger.warning("a context of {} tokens, of the model's {}: more does not fit into this device",
+                 fit, wanted);
+  return static_cast<uint32_t>(fit);
+}
+
+uint32_t kv_blocks_for_reuse(const Session& session, const EngineOptions& engine) {
+  const uint64_t fit = tokens_that_fit(session, engine, engine.context_tokens);
+  const uint64_t wanted = uint64_t{4} * engine.context_tokens;
+  const uint64_t tokens = std::max<uint64_t>(engine.context_tokens, std::min(fit, wanted));
+  return static_cast<uint32_t>((tokens + kKvBlockTokens - 1) / kKvBlockTokens);
 }
 
 Result<std::vector<TokenId>> parse_token_list(const std::string& text) {

@@ -53,7 +53,17 @@ struct Session {
 /// The context to run with: -c, else exactly these tokens, which then must be within the length
 /// that the model was made for (beyond it text turns to noise). Errors: kDoesNotFit.
 Result<uint32_t> context_for(const ModelOptions& options, const ModelConfig& model,
-                             size_t prompt_tokens, uint32_t new_tokens);
+                             size_t prompt_tokens, uint32_t new_tokens,
+                             OverflowPolicy overflow = OverflowPolicy::kStop);
+
+/// The context for prompts not known yet: -c, else the length that the model was made for or what
+/// this device's memory holds, whichever is less. Errors: kDoesNotFit.
+Result<uint32_t> context_of_machine(const ModelOptions& options, const Session& session,
+                                    const EngineOptions& engine, const Logger& logger);
+
+/// Blocks for one running request and for the prompts of earlier ones: up to four contexts in what
+/// memory is left.
+uint32_t kv_blocks_for_reuse(const Session& session, const EngineOptions& engine);
 
 /// Ids separated by commas, as --tokens takes them. Errors: kInvalidArgument.
 Result<std::vector<TokenId>> parse_token_list(const std::string& text);

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "engine/engine_limits.hpp"
+#include "shaders/spirv.hpp"
 
 namespace pumice {
 namespace {
@@ -26,10 +27,10 @@ SchedulerOptions scheduler_options(const EngineOptions& options) {
 }
 
 /// What cached KV bytes depend on besides tokens.
-ModelFingerprint cache_fingerprint(const Model& model, const KvLayout& layout) {
+ModelFingerprint cache_fingerprint(const Model& model, const KvLayout& layout, bool invariant) {
   const uint64_t facts[] = {
       model.fingerprint[0], model.fingerprint[1], static_cast<uint64_t>(layout.type),
-      layout.block_bytes(), layout.n_kv_heads,    layout.head_dim};
+      layout.block_bytes(), layout.n_kv_heads,    layout.head_dim, invariant ? spirv_hash() : 0};
   const XXH128_hash_t hash = XXH3_128bits(facts, sizeof facts);
   return {hash.low64, hash.high64};
 }
@@ -93,15 +94,17 @@ Status Engine::allocate() {
   const uint32_t max_rows =
       std::min(options_.token_budget, options_.n_sequences * options_.context_tokens);
   // Split rows: those of short chunks, of which each sequence has one in a step.
-  const ops::AttentionPlanOptions defaults{.split_tokens = options_.split_tokens};
-  const uint32_t split_rows = std::min(max_rows, options_.n_sequences * defaults.max_split_rows);
+  const ops::AttentionPlanOptions attention = attention_options(1);
+  const uint64_t most_split = uint64_t{options_.n_sequences} * attention.max_split_rows;
+  const auto split_rows = static_cast<uint32_t>(std::min<uint64_t>(max_rows, most_split));
   const uint32_t n_splits = options_.context_tokens / options_.split_tokens + 1;
   const DecoderLimits limits{
       .rows = max_rows,
       .logit_rows = options_.prompt_logits ? max_rows : std::min(max_rows, options_.n_sequences),
       .context_tokens = options_.context_tokens,
       .attention_partials =
-          ops::max_attention_partials(split_rows, options_.context_tokens, defaults)};
+          ops::max_attention_partials(split_rows, options_.context_tokens, attention),
+      .invariant = options_.invariant};
   const StepCapacity capacity{.rows = limits.rows,
                               .logit_rows = limits.logit_rows,
                               .attention_items = limits.rows + split_rows * n_splits};
@@ -121,7 +124,7 @@ Status Engine::allocate() {
   KvCacheOptions cache{.n_blocks = n_kv_blocks(),
                        .block_tokens = kKvBlockTokens,
                        .reuse = options_.prefix_cache,
-                       .model = cache_fingerprint(*model_, kv_layout),
+                       .model = cache_fingerprint(*model_, kv_layout, options_.invariant),
                        .layout = kKvLayoutVersion,
                        .block_bytes = kv_layout.block_bytes(),
                        .host_bytes = options_.cache_host_bytes};

@@ -61,6 +61,9 @@ struct EngineOptions {
       {};  ///< prompt cache file to read, and to keep KV in; empty: none
   uint64_t cache_file_bytes = uint64_t{4} << 30;  ///< most to keep in it
   CostModel cost = {};                            ///< what steps cost, if known from an earlier run
+  /// Results identical to the bit for every chunking, batch and cache hit on one device; slower, and
+  /// always fp32.
+  bool invariant = false;
   bool run_ahead = true;        ///< keep two steps under way; never with prompt_logits or profile
   bool prompt_logits = false;   ///< requests may ask for the logits of every position
   uint32_t split_tokens = 256;  ///< contexts longer than this are attended to in parallel splits
@@ -216,7 +219,7 @@ class Engine {
   Engine(std::shared_ptr<vk::PipelineLibrary> pipelines, std::shared_ptr<const Model> model,
          const EngineOptions& options);
   Status allocate();
-  ops::AttentionPlanOptions attention_options() const;
+  ops::AttentionPlanOptions attention_options(uint32_t tile_tokens) const;
   uint32_t n_kv_blocks() const;
   uint32_t depth() const;
 

@@ -8,9 +8,11 @@
 
 namespace pumice {
 
-ops::AttentionPlanOptions Engine::attention_options() const {
-  return {.tile_tokens = decoder_->attention().tile_tokens(),
-          .split_tokens = options_.split_tokens};
+ops::AttentionPlanOptions Engine::attention_options(uint32_t tile_tokens) const {
+  ops::AttentionPlanOptions plan{.tile_tokens = tile_tokens,
+                                 .split_tokens = options_.split_tokens};
+  if (options_.invariant) plan.max_split_rows = UINT32_MAX;
+  return plan;
 }
 
 /// A request got its blocks: give it a row of the block table and set up its sampling.
@@ -108,7 +110,7 @@ void Engine::add_chunk(Flight& flight, const StepChunk& chunk) {
 void Engine::fill_attention(Flight& flight) {
   const StepArgs& args = rings_[flight.ring].args;
   ops::AttentionPlan& plan = flight.attention;
-  ops::plan_attention(flight.chunks, attention_options(), plan);
+  ops::plan_attention(flight.chunks, attention_options(decoder_->attention().tile_tokens()), plan);
   const auto copy_to = [](const auto& items, const vk::BufferRange& range) {
     using Item = typename std::decay_t<decltype(items)>::value_type;
     const auto target = StepArgs::host<Item>(range);

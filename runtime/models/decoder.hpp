@@ -23,6 +23,9 @@ struct DecoderLimits {
   uint32_t logit_rows = 0;      ///< rows whose logits are computed
   uint32_t context_tokens = 0;  ///< positions of a sequence
   uint64_t attention_partials = 0;
+  /// A row's results do not depend on its batch, to the last bit: fp32 kernels of one family for
+  /// every number of rows. Attention must be planned with every row split alike.
+  bool invariant = false;
 };
 
 /// What one step works on. Ranges are device memory; see StepArgs for their contents.

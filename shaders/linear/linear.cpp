@@ -22,7 +22,7 @@ Result<Linear> Linear::plan(vk::PipelineLibrary& pipelines,
 void Linear::record(vk::Recorder& recorder, const Args& args) const {
   const auto kernels = kernels_.find(args.weights.type);
   PUMICE_CHECK(kernels != kernels_.end(), "linear was not planned for this weight type");
-  if (args.rows <= Gemv::kMaxRows) {
+  if (args.rows <= Gemv::kMaxRows && !gemm_only_) {
     kernels->second.gemv.record(recorder, args);
   } else {
     kernels->second.gemm.record(recorder, args);

@@ -28,6 +28,10 @@ class Linear {
     return plan(pipelines, types, math, tuned_x_path(pipelines.device()->plan()));
   }
 
+  /// From now on gemm computes few rows too, so that a row's result does not depend on how many
+  /// there are, to the last bit.
+  void use_gemm_only() { gemm_only_ = true; }
+
   /// One dispatch for each part of the matrix. Its type must be among the planned ones.
   void record(vk::Recorder& recorder, const Args& args) const;
 
@@ -37,6 +41,7 @@ class Linear {
     Gemv gemv;
   };
   std::map<const WeightType*, Kernels> kernels_;
+  bool gemm_only_ = false;
 };
 
 }  // namespace pumice::ops

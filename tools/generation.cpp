@@ -1,0 +1,117 @@
+#include "tools/generation.hpp"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "text/detokenizer.hpp"
+#include "tools/terminal.hpp"
+
+namespace pumice::tools {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double milliseconds_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+}  // namespace
+
+double Timings::prefill_rate() const {
+  return ttft_ms > 0 ? 1e3 * static_cast<double>(prompt_tokens - cached_tokens) / ttft_ms : 0;
+}
+
+double Timings::decode_rate() const {
+  return new_tokens > 1 && decode_ms > 0 ? 1e3 * static_cast<double>(new_tokens - 1) / decode_ms
+                                         : 0;
+}
+
+Result<Generation> generate(Engine& engine, GenerationRequest request, const Tokenizer& tokenizer,
+                            bool ignore_end, const TextSink& sink) {
+  Generation generation;
+  Timings& timings = generation.timings;
+  timings.prompt_tokens = request.prompt.size();
+  const auto ends = [&](TokenId token) {
+    return !ignore_end && tokenizer.vocabulary().ends_generation(token);
+  };
+  request.ends = ends;
+  Detokenizer detokenizer(tokenizer);
+  const InterruptGuard interrupt;
+  ProgressBar bar("reading the prompt");
+  const auto start = Clock::now();
+  PUMICE_TRY(const RequestId id, engine.submit(std::move(request)));
+  bool listening = true;
+  const auto add_text = [&](const std::string& text) {
+    generation.text += text;
+    if (!text.empty()) listening = sink(text);
+  };
+  bool finished = false;
+  while (!finished && listening) {
+    if (InterruptGuard::interrupted()) {
+      generation.interrupted = true;
+      break;
+    }
+    PUMICE_TRY(const std::vector<StepEvent> events, engine.step());
+    PUMICE_CHECK(!events.empty(), "the engine is not idle and did nothing");
+    for (const StepEvent& event : events) {
+      if (event.request != id) continue;
+      finished = finished || event.finished;
+      if (event.report) generation.report = *event.report;
+      if (!event.token) {
+        bar.update(event.computed_tokens, timings.prompt_tokens);
+        continue;
+      }
+      if (timings.ttft_ms == 0) timings.ttft_ms = milliseconds_since(start);
+      if (ends(*event.token)) continue;
+      timings.decode_ms = milliseconds_since(start) - timings.ttft_ms;
+      generation.tokens.push_back(*event.token);
+      add_text(detokenizer.feed(*event.token));
+    }
+  }
+  if (!finished) generation.report = engine.cancel(id).value_or(RequestReport{});
+  add_text(detokenizer.flush());
+  timings.cached_tokens = generation.report.cache.cached_tokens;
+  timings.new_tokens = generation.tokens.size();
+  return generation;
+}
+
+nlohmann::json timings_json(const Generation& generation) {
+  const Timings& t = generation.timings;
+  return {{"prompt_n", t.prompt_tokens},
+          {"cache_n", t.cached_tokens},
+          {"prompt_ms", t.ttft_ms},
+          {"prompt_per_second", t.prefill_rate()},
+          {"ttft_ms", t.ttft_ms},
+          {"predicted_n", t.new_tokens},
+          {"predicted_ms", t.decode_ms},
+          {"predicted_per_second", t.decode_rate()}};
+}
+
+void print_rates(const Generation& generation) {
+  const Timings& t = generation.timings;
+  const RequestReport& report = generation.report;
+  std::string cached;
+  if (t.cached_tokens > 0 || report.cache.miss == MissReason::kEvicted ||
+      report.cache.miss == MissReason::kModel) {
+    cached = fmt::format(" ({} cached; {})", t.cached_tokens, miss_reason_name(report.cache.miss));
+  }
+  fmt::print(stderr,
+             "\nprompt {} tokens{}, TTFT {:.1f} ms, prefill {:.1f} tok/s, decode {} tokens {:.1f} "
+             "tok/s\n",
+             t.prompt_tokens, cached, t.ttft_ms, t.prefill_rate(), t.new_tokens, t.decode_rate());
+  if (report.truncated_tokens > 0) {
+    fmt::print(stderr, "the prompt's first {} tokens did not fit and were left out\n",
+               report.truncated_tokens);
+  }
+  if (report.shifts > 0) {
+    fmt::print(stderr, "the context was full {} times and made room by dropping older tokens\n",
+               report.shifts);
+  }
+  if (report.end_reason == EndReason::kWindow) {
+    fmt::print(stderr, "stopped: the context is full (-c for more, --overflow shift to go on)\n");
+  }
+}
+
+}  // namespace pumice::tools

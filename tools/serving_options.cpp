@@ -1,0 +1,188 @@
+#include "tools/serving_options.hpp"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tools/terminal.hpp"
+
+namespace pumice::tools {
+namespace {
+
+using Json = nlohmann::json;
+
+/// Where the cost model of this device and model is kept; empty: nowhere.
+std::filesystem::path cost_file(const Session& session, const EngineOptions& options) {
+  const std::filesystem::path directory = cache_directory();
+  if (directory.empty()) return {};
+  const DeviceSnapshot& snapshot = session.device->snapshot();
+  return directory / fmt::format("cost-{}-{:x}-{:016x}-{}-{}.json",
+                                 format_uuid(snapshot.device_uuid), snapshot.driver_version,
+                                 session.model->fingerprint[0], static_cast<int>(options.kv_type),
+                                 static_cast<int>(options.math));
+}
+
+CostModel read_cost(const std::filesystem::path& path, const Logger& logger) {
+  std::ifstream file(path);
+  if (path.empty() || !file) return {};
+  const Result<StepCost> cost = step_cost_from_json(Json::parse(file, nullptr, false));
+  if (!cost.ok()) {
+    logger.warning("{} is not used: {}", path.string(), cost.error().message);
+    return {};
+  }
+  logger.info("cost model of earlier runs from {}", path.string());
+  return CostModel(*cost);
+}
+
+void write_cost(const std::filesystem::path& path, const CostModel& cost, const Logger& logger) {
+  if (path.empty() || !cost.calibrated()) return;
+  std::error_code error;
+  std::filesystem::create_directories(path.parent_path(), error);
+  const std::filesystem::path temporary = path.string() + ".new";
+  {
+    std::ofstream file(temporary);
+    file << Json(cost.cost()).dump(2) << '\n';
+    if (!file) error = std::make_error_code(std::errc::io_error);
+  }
+  if (!error) std::filesystem::rename(temporary, path, error);
+  if (error) logger.warning("cost model not kept in {}: {}", path.string(), error.message());
+}
+
+}  // namespace
+
+void ServingOptions::add_to(CLI::App& app) {
+  const char* const group = "Scheduling and cache";
+  app.add_option("--chunk", fixed_chunk,
+                 "Prompt tokens computed in one step, exactly; --tpot-target then has no effect")
+      ->envname("PUMICE_CHUNK")
+      ->check(CLI::Range(1u, 1u << 16))
+      ->group(group);
+  app.add_option("--tpot-target", tpot_target_ms,
+                 "Milliseconds between tokens that reading prompts should not exceed: chunks shrink "
+                 "beside decoding requests (0: chunks stay as large as -ub)")
+      ->envname("PUMICE_TPOT_TARGET")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber)
+      ->group(group);
+  app.add_option("--overflow", overflow,
+                 "When generation fills the context: stop; shift (drop the older half but --keep "
+                 "tokens, and go on); truncate-oldest (the same with nothing kept; a prompt that is "
+                 "too long loses its start)")
+      ->envname("PUMICE_OVERFLOW")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"stop", "shift", "truncate-oldest"}))
+      ->group(group);
+  app.add_option("--keep", keep_tokens, "First tokens that --overflow shift keeps")
+      ->envname("PUMICE_KEEP")
+      ->capture_default_str()
+      ->check(CLI::Range(0u, 1u << 24))
+      ->group(group);
+  app.add_option("--cache-ram", cache_ram_mib,
+                 "Host memory, in MiB, for cached context that leaves the device")
+      ->envname("PUMICE_CACHE_RAM")
+      ->capture_default_str()
+      ->check(CLI::Range(uint64_t{0}, uint64_t{1} << 24))
+      ->group(group);
+  app.add_option("--prompt-cache", prompt_cache,
+                 "File that keeps computed context from run to run (created if missing)")
+      ->envname("PUMICE_PROMPT_CACHE")
+      ->group(group);
+  app.add_flag("--no-prefix-cache", no_prefix_cache, "Compute every prompt from its start")
+      ->envname("PUMICE_NO_PREFIX_CACHE")
+      ->group(group);
+  app.add_flag("--invariant", invariant,
+               "Results identical to the bit however the work is cut, batched and cached (slower)")
+      ->envname("PUMICE_INVARIANT")
+      ->group(group);
+  app.add_option("--stats", stats, "Print what the scheduler and the cache counted: text or json")
+      ->expected(0, 1)
+      ->default_str("text")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->group(group);
+}
+
+void ServingOptions::apply_to(EngineOptions& options) const {
+  if (fixed_chunk != 0) options.chunk_tokens = fixed_chunk;
+  options.tpot_target_s = fixed_chunk != 0 ? 0 : tpot_target_ms / 1e3;
+  options.overflow = overflow == "shift"             ? OverflowPolicy::kShift
+                     : overflow == "truncate-oldest" ? OverflowPolicy::kTruncateOldest
+                                                     : OverflowPolicy::kStop;
+  options.keep_tokens = keep_tokens;
+  options.cache_host_bytes = cache_ram_mib << 20;
+  options.cache_file = prompt_cache;
+  options.prefix_cache = !no_prefix_cache;
+  options.invariant = invariant;
+}
+
+Result<std::unique_ptr<Engine>> make_serving_engine(const Session& session, EngineOptions options,
+                                                    const Logger& logger) {
+  options.logger = logger;
+  options.cost = read_cost(cost_file(session, options), logger);
+  PUMICE_TRY(std::unique_ptr<Engine> engine, session.make_engine(options, logger));
+  if (options.tpot_target_s > 0 && !options.cost.calibrated()) {
+    PUMICE_TRY_STATUS(engine->calibrate());
+    PUMICE_TRY_STATUS(engine->scheduler().check_target());
+    write_cost(cost_file(session, options), engine->scheduler().cost(), logger);
+  }
+  return engine;
+}
+
+void keep_for_next_run(const Session& session, Engine& engine, const Logger& logger) {
+  write_cost(cost_file(session, engine.options()), engine.scheduler().cost(), logger);
+  if (engine.options().cache_file.empty()) return;
+  const Status saved = engine.save_prompt_cache();
+  if (!saved.ok()) {
+    logger.warning("prompt cache {} not saved: {}", engine.options().cache_file.string(),
+                   saved.error().message);
+  }
+}
+
+Json stats_json(const Engine& engine) {
+  const CacheStats& cache = engine.scheduler().cache().stats();
+  Json misses = Json::object();
+  for (size_t i = 0; i < kMissReasonCount; ++i) {
+    misses[std::string(miss_reason_name(static_cast<MissReason>(i)))] = cache.misses[i];
+  }
+  return {{"scheduler",
+           telemetry_to_json(engine.scheduler().telemetry(), engine.kv_bytes_per_token())},
+          {"cache",
+           {{"queries", cache.queries},
+            {"queried_tokens", cache.queried_tokens},
+            {"cached_tokens", cache.cached_tokens},
+            {"host_tokens", cache.host_tokens},
+            {"file_tokens", cache.file_tokens},
+            {"copied_tokens", cache.copied_tokens},
+            {"evicted_blocks", cache.evicted_blocks},
+            {"saved_blocks", cache.saved_blocks},
+            {"free_blocks", engine.scheduler().cache().n_free_blocks()},
+            {"misses", misses}}},
+          {"profile", engine.scheduler().profile_json()},
+          {"dispatched_rows", engine.dispatched_rows()}};
+}
+
+void print_stats(const std::string& stats, const Engine& engine) {
+  if (stats.empty()) return;
+  if (stats == "json") {
+    fmt::print(stderr, "{}\n", stats_json(engine).dump(2));
+    return;
+  }
+  const Telemetry& t = engine.scheduler().telemetry();
+  fmt::print(stderr,
+             "{} steps, {} requests finished, {} cancelled, {} failed, {} preemptions\n"
+             "{} prompt tokens, {} of them cached; {} generated, {} computed ahead for nothing\n",
+             t.steps, t.finished, t.cancelled, t.failed, t.preemptions, t.prompt_tokens,
+             t.cached_tokens, t.generated_tokens, t.discarded_tokens);
+  const auto row = [](const char* name, const Histogram& histogram, double scale) {
+    fmt::print(stderr, "{:<18} p50 {:>9.2f}  p90 {:>9.2f}  p99 {:>9.2f}\n", name,
+               histogram.percentile(0.5) * scale, histogram.percentile(0.9) * scale,
+               histogram.percentile(0.99) * scale);
+  };
+  row("TTFT ms", t.ttft_seconds, 1e3);
+  row("TPOT ms", t.tpot_seconds, 1e3);
+  row("ITL ms", t.itl_seconds, 1e3);
+  row("queue ms", t.wait_seconds, 1e3);
+  row("chunk tokens", t.chunk_tokens, 1);
+}
+
+}  // namespace pumice::tools
