@@ -17,7 +17,9 @@ Result<FileTier> FileTier::open(const std::filesystem::path& path,
   tier.slots = SlotTier(SlotTier::slots_for(binding.block_bytes, limit_bytes));
   std::error_code error;
   if (std::filesystem::exists(path, error)) {
-    PUMICE_TRY(tier.opened_, PromptCacheFile::open(path, binding));
+    PUMICE_TRY(tier.opened_,
+               PromptCacheFile::open(path, binding,
+                                     SlotTier::slots_for(binding.block_bytes, limit_bytes)));
   }
   return tier;
 }

@@ -467,8 +467,7 @@ Status KvCache::open_prompt_cache(const std::filesystem::path& path, uint64_t li
   const BlockHash root_hash = hasher_.root(options_.model, "");
   const NodeId root = index_.find_or_add_root(options_.model, "", root_hash);
   index_.refer(root);
-  const uint32_t n_records =
-      std::min(opened->n_records(), file_.slots.unlimited() ? UINT32_MAX : file_.slots.n_slots());
+  const uint32_t n_records = opened->n_records();  // no more than there are slots
   std::vector<NodeId> nodes(n_records, kNoNode);
   for (uint32_t i = 0; i < n_records; ++i) {
     const uint32_t parent_record = opened->record(i).parent;

@@ -15,7 +15,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <new>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,6 +22,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "cache/big_array.hpp"
 #include "cache/block_hash.hpp"
 #include "cache/block_pool.hpp"
 
@@ -116,19 +116,6 @@ class PrefixIndex {
   Status check_integrity() const;
 
  private:
-  /// So that a block of 16 tokens is one cache line.
-  template <typename T>
-  struct LineAllocator {
-    using value_type = T;
-    LineAllocator() = default;
-    template <typename U>
-    LineAllocator(const LineAllocator<U>&) {}  // NOLINT: implicit by convention
-    T* allocate(size_t n) {
-      return static_cast<T*>(::operator new (n * sizeof(T), std::align_val_t{64}));
-    }
-    void deallocate(T* pointer, size_t) { ::operator delete (pointer, std::align_val_t{64}); }
-    bool operator==(const LineAllocator&) const { return true; }
-  };
   struct Slot {
     uint32_t tag = 0;
     NodeId node = kNoNode;
@@ -164,10 +151,10 @@ class PrefixIndex {
   uint32_t block_words_;
   uint32_t n_alive_ = 0;
   uint32_t n_attached_ = 0;
-  std::vector<PrefixNode> nodes_;
-  std::vector<uint32_t, LineAllocator<uint32_t>> content_;  // [node][block_words_]
+  BigArray<PrefixNode> nodes_;
+  BigArray<uint32_t> content_;  // [node][block_words_]
   std::vector<NodeId> unused_nodes_;
-  std::vector<Slot> table_;  // open addressing, linear probing, at most half full
+  BigArray<Slot> table_;  // open addressing, linear probing, at most half full
   uint32_t n_in_table_ = 0;
   std::unordered_map<NodeId, std::vector<NodeId>> families_;  // of two children and more
   std::vector<Copy> copies_;                                  // by block

@@ -5,10 +5,12 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 
 namespace pumice {
 namespace {
@@ -44,9 +46,10 @@ uint64_t bytes_offset_for(uint64_t n_records, uint32_t block_tokens) {
   return (table_end + 4095) / 4096 * 4096;
 }
 
-uint64_t table_checksum(Header header, std::span<const std::byte> table) {
+/// Seed of the table's checksum, so that it covers the header.
+uint64_t header_hash(Header header) {
   header.checksum = 0;
-  return XXH3_64bits_withSeed(table.data(), table.size(), XXH3_64bits(&header, sizeof(header)));
+  return XXH3_64bits(&header, sizeof(header));
 }
 
 std::span<std::byte> bytes_of(Header& header) {
@@ -127,7 +130,8 @@ uint64_t block_checksum(std::span<const std::byte> bytes) {
 }
 
 Result<PromptCacheFile> PromptCacheFile::open(const std::filesystem::path& path,
-                                              const PromptCacheBinding& binding) {
+                                              const PromptCacheBinding& binding,
+                                              uint32_t max_records) {
   PromptCacheFile opened;
   opened.name_ = path.string();
   opened.binding_ = binding;
@@ -143,29 +147,52 @@ Result<PromptCacheFile> PromptCacheFile::open(const std::filesystem::path& path,
   PUMICE_TRY_STATUS(opened.file_.read(0, bytes_of(header)));
   PUMICE_TRY_STATUS(check_header(opened.name_, header, binding, file_bytes));
 
-  std::vector<std::byte> table(header.n_records * entry_bytes(binding.block_tokens));
-  PUMICE_TRY_STATUS(opened.file_.read(sizeof(header), table));
-  if (table_checksum(header, table) != header.checksum) {
-    return bad_file(opened.name_, "damaged: the checksum of its table does not match");
-  }
   opened.bytes_offset_ = header.bytes_offset;
-  opened.records_.resize(header.n_records);
-  opened.tokens_.resize(header.n_records * binding.block_tokens);
-  for (uint32_t i = 0; i < header.n_records; ++i) {
-    Record& record = opened.records_[i];
-    const std::byte* entry = table.data() + i * entry_bytes(binding.block_tokens);
-    std::memcpy(&record, entry, sizeof(record));
-    std::memcpy(opened.tokens_.data() + size_t{i} * binding.block_tokens, entry + sizeof(record),
-                size_t{binding.block_tokens} * 4);
-    const bool has_parent = record.parent != kNoParent;
-    if (record.n_tokens == 0 || record.n_tokens > binding.block_tokens ||
-        (has_parent &&
-         (record.parent >= i || opened.records_[record.parent].n_tokens != binding.block_tokens))) {
-      return make_error(ErrorCode::kBadFile, "prompt cache {}: record {} is not well-formed",
-                        opened.name_, i);
+  PUMICE_TRY_STATUS(
+      opened.read_table(header.n_records, header_hash(header), header.checksum, max_records));
+  return opened;
+}
+
+/// Piece by piece: a sparse file can claim any size, and only what is kept takes memory.
+Status PromptCacheFile::read_table(uint64_t n_records, uint64_t seed, uint64_t checksum,
+                                   uint32_t max_records) {
+  constexpr uint64_t kPieceRecords = 1024;
+  const uint32_t block_tokens = binding_.block_tokens;
+  const uint64_t n_bytes = entry_bytes(block_tokens);
+  const std::unique_ptr<XXH3_state_t, void (*)(XXH3_state_t*)> state(
+      XXH3_createState(), [](XXH3_state_t* owned) { XXH3_freeState(owned); });
+  XXH3_64bits_reset_withSeed(state.get(), seed);
+  std::vector<std::byte> piece;
+  for (uint64_t first = 0; first < n_records; first += kPieceRecords) {
+    const uint64_t n = std::min(kPieceRecords, n_records - first);
+    piece.resize(n * n_bytes);
+    PUMICE_TRY_STATUS(file_.read(sizeof(Header) + first * n_bytes, piece));
+    XXH3_64bits_update(state.get(), piece.data(), piece.size());
+    for (uint64_t i = 0; i < n && records_.size() < max_records; ++i) {
+      const std::byte* entry = piece.data() + i * n_bytes;
+      Record record;
+      std::memcpy(&record, entry, sizeof(record));
+      if (!well_formed(record)) {
+        return make_error(ErrorCode::kBadFile, "prompt cache {}: record {} is not well-formed",
+                          name_, records_.size());
+      }
+      records_.push_back(record);
+      tokens_.resize(records_.size() * block_tokens);
+      std::memcpy(tokens_.data() + tokens_.size() - block_tokens, entry + sizeof(record),
+                  size_t{block_tokens} * 4);
     }
   }
-  return opened;
+  if (XXH3_64bits_digest(state.get()) != checksum) {
+    return bad_file(name_, "damaged: the checksum of its table does not match");
+  }
+  return {};
+}
+
+bool PromptCacheFile::well_formed(const Record& record) const {
+  if (record.n_tokens == 0 || record.n_tokens > binding_.block_tokens) return false;
+  if (record.parent == kNoParent) return true;
+  return record.parent < records_.size() &&
+         records_[record.parent].n_tokens == binding_.block_tokens;
 }
 
 Status PromptCacheFile::read(uint32_t i, std::span<std::byte> bytes) const {
@@ -224,7 +251,7 @@ Status PromptCacheWriter::finish() {
                 .layout = binding_.layout,
                 .n_records = records_.size(),
                 .bytes_offset = bytes_offset_};
-  header.checksum = table_checksum(header, table);
+  header.checksum = XXH3_64bits_withSeed(table.data(), table.size(), header_hash(header));
   PUMICE_TRY_STATUS(file_.write(0, bytes_of(header)));
   PUMICE_TRY_STATUS(file_.write(sizeof(header), table));
   const auto end = static_cast<off_t>(bytes_offset_ + records_.size() * binding_.block_bytes);

@@ -72,10 +72,12 @@ class PromptCacheFile {
     uint64_t checksum = 0;
   };
 
-  /// Read header and table. Errors: kBadFile saying what is wrong: not a prompt cache, a version,
-  /// model, layout or block size that is not `binding`'s, damage.
+  /// Read header and table, and keep at most `max_records` (the first ones). Errors: kBadFile
+  /// saying what is wrong: not a prompt cache, a version, model, layout or block size that is not
+  /// `binding`'s, damage.
   static Result<PromptCacheFile> open(const std::filesystem::path& path,
-                                      const PromptCacheBinding& binding);
+                                      const PromptCacheBinding& binding,
+                                      uint32_t max_records = UINT32_MAX);
 
   uint32_t n_records() const { return static_cast<uint32_t>(records_.size()); }
   const Record& record(uint32_t i) const { return records_[i]; }
@@ -86,6 +88,9 @@ class PromptCacheFile {
   Status read(uint32_t i, std::span<std::byte> bytes) const;
 
  private:
+  Status read_table(uint64_t n_records, uint64_t seed, uint64_t checksum, uint32_t max_records);
+  bool well_formed(const Record& record) const;
+
   FileHandle file_;
   std::string name_;
   PromptCacheBinding binding_;
