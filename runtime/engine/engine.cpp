@@ -209,7 +209,8 @@ Result<RequestId> Engine::submit(GenerationRequest request) {
                    .deadline_s = now() + request.timeout_s,
                    .salt = request.salt};
   // Every position of it has to be computed: it shares nothing.
-  if (request.on_logits) spec.salt = fmt::format("logits {}", n_private_salts_++);
+  if (request.on_logits && request.logits == GenerationRequest::Logits::kPrompt)
+    spec.salt = fmt::format("logits {}", n_private_salts_++);
   PUMICE_TRY(const RequestId id, scheduler_->add(std::move(spec), now()));
   active.tokens = request.prompt;
   active.n_prompt = static_cast<uint32_t>(request.prompt.size());

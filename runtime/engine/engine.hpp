@@ -83,9 +83,12 @@ struct GenerationRequest {
   int32_t priority = 0;
   double timeout_s = std::numeric_limits<double>::infinity();  ///< from now
   std::string salt = {};  ///< prefixes are shared only between requests of one salt
-  /// Receives the logits of every prompt position, in order, while `step` runs. Needs
-  /// EngineOptions::prompt_logits. Such a request computes all of its prompt.
+  /// Receives the logits of positions, in order, while `step` runs. Needs
+  /// EngineOptions::prompt_logits.
   std::function<void(uint32_t position, std::span<const float> logits)> on_logits = {};
+  /// Which: of every prompt position, none of which then comes from the cache; or of whatever is
+  /// computed, generated positions and those computed again after a preemption included.
+  enum class Logits { kPrompt, kComputed } logits = Logits::kPrompt;
 };
 
 /// What is known of a request once it has ended. Times in seconds on Engine::now().

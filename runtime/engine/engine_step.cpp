@@ -101,7 +101,9 @@ void Engine::add_chunk(Flight& flight, const StepChunk& chunk) {
     positions[row] = position;
     row_seq[row] = *active.slot;
     const bool samples = chunk.samples && i + 1 == chunk.n_tokens;
-    const bool wanted = active.request.on_logits && position < active.n_prompt;
+    const bool wanted = active.request.on_logits &&
+                        (position < active.n_prompt ||
+                         active.request.logits == GenerationRequest::Logits::kComputed);
     if (wanted) flight.logits_wanted.push_back({chunk.request, position, flight.n_logit_rows});
     if (samples || wanted) add_logit_row(flight, row, active, samples ? &chunk : nullptr);
   }
