@@ -138,9 +138,9 @@ TEST_P(Reuse, BatchMatesAndPreemptionChangeNothing) {
   expect_whole(first, "with batch mates");
 
   // Two blocks and six of nine: growing twice, the first takes those of the second while it decodes
-  // (in chunks of four its prompt takes 21 steps).
+  // (in chunks of three its prompt takes some 28 steps).
   const auto tight = this->engine(
-      {.n_sequences = 2, .kv_blocks = 9, .token_budget = 96, .chunk_tokens = 4});
+      {.n_sequences = 2, .kv_blocks = 9, .token_budget = 96, .chunk_tokens = 3});
   Told small, big;
   const auto d = submit(*tight, tokens(20, 9), small, 40);
   const auto e = submit(*tight, prompt_, big);
