@@ -79,14 +79,10 @@ Result<Generation> generate(Engine& engine, GenerationRequest request, const Tok
 
 nlohmann::json timings_json(const Generation& generation) {
   const Timings& t = generation.timings;
-  return {{"prompt_n", t.prompt_tokens},
-          {"cache_n", t.cached_tokens},
-          {"prompt_ms", t.ttft_ms},
-          {"prompt_per_second", t.prefill_rate()},
-          {"ttft_ms", t.ttft_ms},
-          {"predicted_n", t.new_tokens},
-          {"predicted_ms", t.decode_ms},
-          {"predicted_per_second", t.decode_rate()}};
+  return {{"prompt_n", t.prompt_tokens}, {"cache_n", t.cached_tokens},
+          {"prompt_ms", t.ttft_ms},      {"prompt_per_second", t.prefill_rate()},
+          {"ttft_ms", t.ttft_ms},        {"predicted_n", t.new_tokens},
+          {"predicted_ms", t.decode_ms}, {"predicted_per_second", t.decode_rate()}};
 }
 
 void print_rates(const Generation& generation) {

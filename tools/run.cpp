@@ -143,9 +143,9 @@ Result<Generation> Runner::generate_one(std::vector<TokenId> prompt) {
 }
 
 Status Runner::once(const GgufFile& file) {
-  PUMICE_TRY(const std::string text,
-             read_prompt(options_.prompt_option->count() > 0 ? &options_.prompt : nullptr,
-                         options_.file));
+  PUMICE_TRY(
+      const std::string text,
+      read_prompt(options_.prompt_option->count() > 0 ? &options_.prompt : nullptr, options_.file));
   PUMICE_TRY(std::vector<TokenId> prompt, encode(text));
   PUMICE_TRY_STATUS(open(file, prompt.size()));
   PUMICE_TRY(const Generation generation, generate_one(std::move(prompt)));
@@ -245,9 +245,10 @@ Command add_run(CLI::App& app) {
   command->add_flag(
       "--json", options->json,
       "Print one JSON object (text, tokens, timings, variants, limit) instead of streaming");
-  command->add_flag("--repl", options->repl,
-                    "Keep one engine and answer a prompt a line, typed or piped; what lines share "
-                    "at their start is computed once")
+  command
+      ->add_flag("--repl", options->repl,
+                 "Keep one engine and answer a prompt a line, typed or piped; what lines share "
+                 "at their start is computed once")
       ->excludes(options->prompt_option);
   options->serving.add_to(*command);
   command->footer(

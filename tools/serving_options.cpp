@@ -58,17 +58,19 @@ void ServingOptions::add_to(CLI::App& app) {
       ->envname("PUMICE_CHUNK")
       ->check(CLI::Range(1u, 1u << 16))
       ->group(group);
-  app.add_option("--tpot-target", tpot_target_ms,
-                 "Milliseconds between tokens that reading prompts should not exceed: chunks shrink "
-                 "beside decoding requests (0: chunks stay as large as -ub)")
+  app.add_option(
+         "--tpot-target", tpot_target_ms,
+         "Milliseconds between tokens that reading prompts should not exceed: chunks shrink "
+         "beside decoding requests (0: chunks stay as large as -ub)")
       ->envname("PUMICE_TPOT_TARGET")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber)
       ->group(group);
-  app.add_option("--overflow", overflow,
-                 "When generation fills the context: stop; shift (drop the older half but --keep "
-                 "tokens, and go on); truncate-oldest (the same with nothing kept; a prompt that is "
-                 "too long loses its start)")
+  app.add_option(
+         "--overflow", overflow,
+         "When generation fills the context: stop; shift (drop the older half but --keep "
+         "tokens, and go on); truncate-oldest (the same with nothing kept; a prompt that is "
+         "too long loses its start)")
       ->envname("PUMICE_OVERFLOW")
       ->capture_default_str()
       ->check(CLI::IsMember({"stop", "shift", "truncate-oldest"}))
@@ -144,21 +146,21 @@ Json stats_json(const Engine& engine) {
   for (size_t i = 0; i < kMissReasonCount; ++i) {
     misses[std::string(miss_reason_name(static_cast<MissReason>(i)))] = cache.misses[i];
   }
-  return {{"scheduler",
-           telemetry_to_json(engine.scheduler().telemetry(), engine.kv_bytes_per_token())},
-          {"cache",
-           {{"queries", cache.queries},
-            {"queried_tokens", cache.queried_tokens},
-            {"cached_tokens", cache.cached_tokens},
-            {"host_tokens", cache.host_tokens},
-            {"file_tokens", cache.file_tokens},
-            {"copied_tokens", cache.copied_tokens},
-            {"evicted_blocks", cache.evicted_blocks},
-            {"saved_blocks", cache.saved_blocks},
-            {"free_blocks", engine.scheduler().cache().n_free_blocks()},
-            {"misses", misses}}},
-          {"profile", engine.scheduler().profile_json()},
-          {"dispatched_rows", engine.dispatched_rows()}};
+  return {
+      {"scheduler", telemetry_to_json(engine.scheduler().telemetry(), engine.kv_bytes_per_token())},
+      {"cache",
+       {{"queries", cache.queries},
+        {"queried_tokens", cache.queried_tokens},
+        {"cached_tokens", cache.cached_tokens},
+        {"host_tokens", cache.host_tokens},
+        {"file_tokens", cache.file_tokens},
+        {"copied_tokens", cache.copied_tokens},
+        {"evicted_blocks", cache.evicted_blocks},
+        {"saved_blocks", cache.saved_blocks},
+        {"free_blocks", engine.scheduler().cache().n_free_blocks()},
+        {"misses", misses}}},
+      {"profile", engine.scheduler().profile_json()},
+      {"dispatched_rows", engine.dispatched_rows()}};
 }
 
 void print_stats(const std::string& stats, const Engine& engine) {

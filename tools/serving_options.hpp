@@ -34,7 +34,8 @@ Result<std::unique_ptr<Engine>> make_serving_engine(const Session& session, Engi
 /// fails is logged.
 void keep_for_next_run(const Session& session, Engine& engine, const Logger& logger);
 
-/// Everything the engine counted, as `--stats json` prints it: scheduler, cache, scheduling profile.
+/// Everything the engine counted, as `--stats json` prints it: scheduler, cache, scheduling
+/// profile.
 nlohmann::json stats_json(const Engine& engine);
 /// `stats` is "json" or "text" (to stderr), or empty.
 void print_stats(const std::string& stats, const Engine& engine);

@@ -95,8 +95,7 @@ Result<std::unique_ptr<Engine>> Session::make_engine(const EngineOptions& option
 }
 
 Result<uint32_t> context_for(const ModelOptions& options, const ModelConfig& model,
-                             size_t prompt_tokens, uint32_t new_tokens,
-                             OverflowPolicy overflow) {
+                             size_t prompt_tokens, uint32_t new_tokens, OverflowPolicy overflow) {
   if (options.context_tokens != 0) return options.context_tokens;
   const uint64_t needed = uint64_t{prompt_tokens} + new_tokens;
   if (needed > model.context_length && overflow != OverflowPolicy::kStop) {
@@ -120,12 +119,11 @@ uint64_t tokens_that_fit(const Session& session, const EngineOptions& engine,
                          uint32_t context_tokens) {
   const ModelConfig& config = session.model->config();
   const uint32_t rows = std::min(engine.token_budget, context_tokens);
-  const uint64_t others =
-      session.device->ledger().total_bytes() +
-      Decoder::buffer_bytes(config, {.rows = rows,
-                                     .logit_rows = engine.n_sequences,
-                                     .context_tokens = context_tokens}) +
-      (uint64_t{64} << 20);  // step arguments, sampling, block tables
+  const uint64_t others = session.device->ledger().total_bytes() +
+                          Decoder::buffer_bytes(config, {.rows = rows,
+                                                         .logit_rows = engine.n_sequences,
+                                                         .context_tokens = context_tokens}) +
+                          (uint64_t{64} << 20);  // step arguments, sampling, block tables
   const uint64_t budget = session.device->plan().device_budget_bytes;
   const uint64_t block_bytes = config.kv_layout(engine.kv_type).block_bytes();
   return budget > others ? (budget - others) / block_bytes * kKvBlockTokens : 0;

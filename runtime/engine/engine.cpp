@@ -29,8 +29,9 @@ SchedulerOptions scheduler_options(const EngineOptions& options) {
 /// What cached KV bytes depend on besides tokens.
 ModelFingerprint cache_fingerprint(const Model& model, const KvLayout& layout, bool invariant) {
   const uint64_t facts[] = {
-      model.fingerprint[0], model.fingerprint[1], static_cast<uint64_t>(layout.type),
-      layout.block_bytes(), layout.n_kv_heads,    layout.head_dim, invariant ? spirv_hash() : 0};
+      model.fingerprint[0],        model.fingerprint[1], static_cast<uint64_t>(layout.type),
+      layout.block_bytes(),        layout.n_kv_heads,    layout.head_dim,
+      invariant ? spirv_hash() : 0};
   const XXH128_hash_t hash = XXH3_128bits(facts, sizeof facts);
   return {hash.low64, hash.high64};
 }

@@ -61,8 +61,8 @@ struct EngineOptions {
       {};  ///< prompt cache file to read, and to keep KV in; empty: none
   uint64_t cache_file_bytes = uint64_t{4} << 30;  ///< most to keep in it
   CostModel cost = {};                            ///< what steps cost, if known from an earlier run
-  /// Results identical to the bit for every chunking, batch and cache hit on one device; slower, and
-  /// always fp32.
+  /// Results identical to the bit for every chunking, batch and cache hit on one device; slower,
+  /// and always fp32.
   bool invariant = false;
   bool run_ahead = true;        ///< keep two steps under way; never with prompt_logits or profile
   bool prompt_logits = false;   ///< requests may ask for the logits of every position

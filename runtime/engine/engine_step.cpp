@@ -9,8 +9,7 @@
 namespace pumice {
 
 ops::AttentionPlanOptions Engine::attention_options(uint32_t tile_tokens) const {
-  ops::AttentionPlanOptions plan{.tile_tokens = tile_tokens,
-                                 .split_tokens = options_.split_tokens};
+  ops::AttentionPlanOptions plan{.tile_tokens = tile_tokens, .split_tokens = options_.split_tokens};
   if (options_.invariant) plan.max_split_rows = UINT32_MAX;
   return plan;
 }
@@ -101,9 +100,9 @@ void Engine::add_chunk(Flight& flight, const StepChunk& chunk) {
     positions[row] = position;
     row_seq[row] = *active.slot;
     const bool samples = chunk.samples && i + 1 == chunk.n_tokens;
-    const bool wanted = active.request.on_logits &&
-                        (position < active.n_prompt ||
-                         active.request.logits == GenerationRequest::Logits::kComputed);
+    const bool wanted =
+        active.request.on_logits && (position < active.n_prompt ||
+                                     active.request.logits == GenerationRequest::Logits::kComputed);
     if (wanted) flight.logits_wanted.push_back({chunk.request, position, flight.n_logit_rows});
     if (samples || wanted) add_logit_row(flight, row, active, samples ? &chunk : nullptr);
   }

@@ -32,7 +32,7 @@ Result<Decoder> Decoder::plan(const std::shared_ptr<vk::Device>& device,
   PUMICE_TRY(decoder.embedding_, ops::Embedding::plan(pipelines, *weights.token_embd().type));
   PUMICE_TRY(decoder.rms_norm_, ops::RmsNorm::plan(pipelines));
   PUMICE_TRY(decoder.linear_, ops::Linear::plan(pipelines, weights.matrix_types(),
-                                                   limits.invariant ? ops::Math::kF32 : math));
+                                                limits.invariant ? ops::Math::kF32 : math));
   if (limits.invariant) decoder.linear_.use_gemm_only();
   PUMICE_TRY(decoder.rope_kv_,
              ops::RopeKv::plan(pipelines, {.n_heads = config.n_heads,

@@ -1,6 +1,6 @@
-// Reusing KV changes nothing: hits of every length, preemption, copies of partial blocks, host memory
-// and the prompt cache file give the logits and tokens of one monolithic run. What was not computed is
-// counted from the rows that were dispatched.
+// Reusing KV changes nothing: hits of every length, preemption, copies of partial blocks, host
+// memory and the prompt cache file give the logits and tokens of one monolithic run. What was not
+// computed is counted from the rows that were dispatched.
 #include <unistd.h>
 
 #include <map>
@@ -128,8 +128,8 @@ TEST_P(Reuse, ChunksAroundEveryEdgeOfBlocksAndTilesChangeNothing) {
 
 TEST_P(Reuse, BatchMatesAndPreemptionChangeNothing) {
   // 3 sequences of 6 to 7 blocks in 10: the last served is preempted, more than once.
-  const auto engine = this->engine(
-      {.n_sequences = 3, .kv_blocks = 10, .token_budget = 64, .chunk_tokens = 32});
+  const auto engine =
+      this->engine({.n_sequences = 3, .kv_blocks = 10, .token_budget = 64, .chunk_tokens = 32});
   Told first, second, third;
   const auto a = submit(*engine, prompt_, first);
   const auto b = submit(*engine, tokens(40, 7), second);
@@ -139,8 +139,8 @@ TEST_P(Reuse, BatchMatesAndPreemptionChangeNothing) {
 
   // Two blocks and six of nine: growing twice, the first takes those of the second while it decodes
   // (in chunks of three its prompt takes some 28 steps).
-  const auto tight = this->engine(
-      {.n_sequences = 2, .kv_blocks = 9, .token_budget = 96, .chunk_tokens = 3});
+  const auto tight =
+      this->engine({.n_sequences = 2, .kv_blocks = 9, .token_budget = 96, .chunk_tokens = 3});
   Told small, big;
   const auto d = submit(*tight, tokens(20, 9), small, 40);
   const auto e = submit(*tight, prompt_, big);
@@ -253,9 +253,10 @@ TEST_F(RunAhead, ChangesNoTokenAndIsDiscardedAfterAStop) {
   const TokenId stop = expected[7];
   const auto first = std::find(expected.begin(), expected.end(), stop) - expected.begin();
   std::vector<TokenId> got;
-  ASSERT_TRUE(ahead->submit({.prompt = prompt,
-                             .max_new_tokens = 30,
-                             .ends = [&](TokenId token) { return token == stop; }})
+  ASSERT_TRUE(ahead
+                  ->submit({.prompt = prompt,
+                            .max_new_tokens = 30,
+                            .ends = [&](TokenId token) { return token == stop; }})
                   .ok());
   std::optional<RequestReport> report;
   while (!ahead->idle()) {
@@ -273,10 +274,9 @@ TEST_F(RunAhead, ChangesNoTokenAndIsDiscardedAfterAStop) {
 
 TEST_F(RunAhead, SampledTokensWithPenaltiesAreThoseOfSingleSteps) {
   const auto tell = [&](bool run_ahead, uint32_t kv_blocks) {
-    const auto engine = make_engine(model_, {.context_tokens = 96,
-                                             .n_sequences = 2,
-                                             .kv_blocks = kv_blocks,
-                                             .run_ahead = run_ahead});
+    const auto engine = make_engine(
+        model_,
+        {.context_tokens = 96, .n_sequences = 2, .kv_blocks = kv_blocks, .run_ahead = run_ahead});
     std::map<RequestId, std::vector<TokenId>> told;
     for (const uint32_t seed : {1u, 2u}) {
       const auto id = engine->submit({.prompt = tokens(30, seed),
@@ -336,10 +336,9 @@ TEST_F(RunAhead, AFullWindowStopsOrShiftsAsAsked) {
   const auto rest = greedy(*fresh, sequence, 10);
   EXPECT_TRUE(std::equal(rest.begin(), rest.end(), shifted.begin() + 25));
 
-  const auto truncating =
-      make_engine(model_, {.context_tokens = 64,
-                           .overflow = OverflowPolicy::kTruncateOldest,
-                           .greedy_only = true});
+  const auto truncating = make_engine(
+      model_,
+      {.context_tokens = 64, .overflow = OverflowPolicy::kTruncateOldest, .greedy_only = true});
   EXPECT_EQ(greedy(*truncating, tokens(100, 6), 8).size(), 8u);
 }
 
