@@ -177,7 +177,7 @@ class Verbose(RunTest):
     def test_every_stage_is_logged_to_stderr(self):
         done = self.ok("run", "-m", STORIES, "-p", "Once upon a time", "-n", 2, "--temp", "0", "-v")
         log = done.stderr.decode()
-        for words in ("16 bytes, 5 tokens", "5 layers", "kernels ready", "prompt 5 tokens"):
+        for words in ("16 bytes are 5 tokens", "5 layers", "kernels ready", "prompt 5 tokens"):
             self.assertIn(words, log)
         self.assertEqual(done.stdout, b", there")
 

@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""pumice run: what was computed once is not computed again, within a session and from run to run."""
+
+import json
+import unittest
+
+from command_line import BAD_FILE, DOES_NOT_FIT, STORIES, USAGE, CommandLineTest
+
+PROMPT = "Once upon a time, there was a little girl named Lily. She loved to play outside in the park."
+
+
+class CacheTest(CommandLineTest):
+    def setUp(self):
+        super().setUp()
+        self.need(STORIES)
+
+    def run_json(self, *flags):
+        return json.loads(self.ok("run", "-m", STORIES, "--temp", "0", "--json", *flags).stdout)
+
+
+class Repl(CacheTest):
+    def test_a_repeated_line_computes_one_token_and_says_the_same(self):
+        lines = f"{PROMPT}\n{PROMPT}\n\n{PROMPT} One day\n".encode()
+        done = self.ok("run", "-m", STORIES, "--temp", "0", "--json", "-n", 8, "--repl", "-v",
+                       stdin=lines)
+        first, second, third = (json.loads(line) for line in done.stdout.splitlines())
+        n = first["timings"]["prompt_n"]
+        self.assertEqual((first["cache"]["cached_tokens"], first["cache"]["miss"]), (0, "no match"))
+        self.assertEqual((second["cache"]["cached_tokens"], second["cache"]["miss"]), (n - 1, "none"))
+        self.assertGreaterEqual(third["cache"]["cached_tokens"], n)  # what was generated is cached too
+        self.assertEqual(first["text"], second["text"])
+        log = done.stderr.decode()
+        self.assertIn("token cache: miss", log)
+        self.assertIn("token cache: hit", log)
+        self.assertIn(f"prompt {n} tokens ({n - 1} cached; none)", log)
+
+    def test_a_line_that_fails_does_not_end_the_session(self):
+        lines = (PROMPT * 30 + "\nOnce upon a time\n").encode()
+        done = self.ok("run", "-m", STORIES, "--temp", "0", "-n", 4, "-c", 64, "--repl", stdin=lines)
+        self.assertIn(b"exceed", done.stderr)
+        self.assertTrue(done.stdout)
+
+
+class PromptCache(CacheTest):
+    def test_the_next_run_restores_what_this_one_computed(self):
+        file = self.folder / "prompts.kv"
+        first = self.run_json("-p", PROMPT, "-n", 8, "--prompt-cache", file)
+        self.assertEqual(first["cache"]["cached_tokens"], 0)
+        second = self.run_json("-p", PROMPT, "-n", 8, "--prompt-cache", file)
+        self.assertEqual(second["cache"]["cached_tokens"], first["timings"]["prompt_n"] - 1)
+        self.assertGreater(second["cache"]["file_tokens"], 0)
+        self.assertEqual(first["tokens"], second["tokens"])
+
+    def test_a_damaged_or_foreign_file_is_refused_with_a_reason_and_kept(self):
+        run = ("run", "-m", STORIES, "-p", PROMPT, "-n", 4, "--prompt-cache")
+        self.refuses(BAD_FILE, *run, self.write("text.kv", "not a cache at all, but long enough" * 9))
+        file = self.folder / "prompts.kv"
+        self.ok(*run, file)
+        self.refuses(BAD_FILE, *run, file, "-ctk", "f32", "-ctv", "f32", says="another")
+        content = bytearray(file.read_bytes())
+        content[100] ^= 1
+        damaged = self.write("damaged.kv", bytes(content))
+        self.refuses(BAD_FILE, *run, damaged)
+        self.assertEqual(damaged.read_bytes(), bytes(content))
+
+
+class Overflow(CacheTest):
+    def test_a_full_context_is_an_error_unless_a_policy_says_what_to_do(self):
+        run = ("-p", "Once upon a time", "-n", 60, "-c", 32, "--ignore-eos")
+        self.refuses(DOES_NOT_FIT, "run", "-m", STORIES, *run, says="by")
+        shifted = self.run_json(*run, "--overflow", "shift")
+        self.assertEqual(len(shifted["tokens"]), 60)
+        self.assertGreater(shifted["shifts"], 0)
+        long = self.run_json("-p", PROMPT, "-n", 4, "-c", 16, "--ignore-eos",
+                             "--overflow", "truncate-oldest")
+        self.assertEqual(len(long["tokens"]), 4)
+        self.assertGreater(long["truncated_tokens"], 0)
+
+
+class Invariant(CacheTest):
+    def test_it_says_the_same_as_without(self):
+        flags = ("-p", PROMPT, "-n", 12)
+        self.assertEqual(self.run_json(*flags, "--invariant")["tokens"], self.run_json(*flags)["tokens"])
+
+
+class Stats(CacheTest):
+    def test_json_has_telemetry_cache_and_profile(self):
+        done = self.ok("run", "-m", STORIES, "-p", PROMPT, "--temp", "0", "-n", 8, "--ignore-eos",
+                       "--tpot-target", 500, "--stats", "json")
+        text = done.stderr.decode()
+        stats = json.loads(text[text.index("{"):])
+        self.assertEqual(stats["scheduler"]["requests"]["finished"], 1)
+        self.assertEqual(stats["scheduler"]["generated_tokens"], 8)
+        self.assertEqual(stats["scheduler"]["itl_s"]["count"], 7)
+        self.assertTrue(stats["profile"]["calibrated"])
+        self.assertGreater(stats["profile"]["prefill_tokens_per_s"], 0)
+        self.assertEqual(stats["profile"]["block_tokens"], 16)
+
+    def test_a_target_that_one_row_cannot_meet_is_refused(self):
+        self.refuses(USAGE, "run", "-m", STORIES, "-p", PROMPT, "--tpot-target", 0.0001,
+                     says="one row alone")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""pumice sim: the scheduler and the cache in virtual time."""
+
+import json
+import unittest
+
+from command_line import BAD_FILE, SHARED, USAGE, CommandLineTest
+
+MOONCAKE = SHARED / "traces/mooncake_conversation_trace.jsonl"
+AZURE = SHARED / "traces/AzureLLMInferenceTrace_conv.csv"
+
+
+class Sim(CommandLineTest):
+    def json(self, *flags):
+        return json.loads(self.ok("sim", "--json", *flags).stdout)
+
+    def test_mooncakes_trace_has_its_known_hit_rate(self):
+        self.need(MOONCAKE)
+        report = self.json("--trace", MOONCAKE, "--speed-up", 4)
+        self.assertAlmostEqual(report["prefix_hit_rate"], 0.3819, delta=5e-5)
+        self.assertEqual(report["scheduler"]["requests"]["finished"], 12031)
+        bounded = self.json("--trace", MOONCAKE, "--blocks", 10000, "--requests", 500)
+        self.assertGreater(bounded["scheduled_hit_rate"], 0)
+
+    def test_azures_trace_runs_through(self):
+        self.need(AZURE)
+        report = self.json("--trace", AZURE, "--requests", 2000, "--goodput", "ttft:2000 tpot:100")
+        self.assertEqual(report["scheduler"]["requests"]["finished"], 2000)
+        self.assertEqual(report["prefix_hit_rate"], 0)
+        self.assertGreater(report["goodput_requests_per_s"], 0)
+
+    def test_a_synthetic_mix_is_the_same_for_the_same_seed(self):
+        flags = ("--synthetic", 200, "--rate", 20, "--seed", 3)
+        first, second = self.json(*flags), self.json(*flags)
+        first.pop("wall_s"), second.pop("wall_s")
+        self.assertEqual(first, second)
+        text = self.ok("sim", *flags).stdout.decode()
+        for word in ("TTFT ms", "ITL ms", "prefix hit rate", "p99"):
+            self.assertIn(word, text)
+
+    def test_a_slower_device_changes_the_chunks(self):
+        slow = {"fixed_s": 4e-2, "per_row_s": 1e-4, "per_row_context_s": 3e-7, "per_token_s": 4e-4,
+                "per_token_context_s": 1e-8}
+        model = self.write("slow.json", json.dumps(slow))
+        flags = ("--synthetic", 100, "--rate", 2, "--tpot-target", 100)
+        fast = self.json(*flags)["scheduler"]["chunk_tokens"]["p50"]
+        slow = self.json(*flags, "--device-model", model)["scheduler"]["chunk_tokens"]["p50"]
+        self.assertLess(slow, fast)
+
+    def test_the_sweep_shows_the_stall_of_a_monolithic_prefill(self):
+        report = self.json("--sweep", "--chunks", "0,8192", "--decodes", "8", "--tpot-target", 20)
+        adaptive, monolithic = report["rows"]
+        self.assertLessEqual(adaptive["itl_p99_s"], 2 * 20e-3)
+        self.assertGreater(monolithic["itl_p99_s"], 10 * 20e-3)
+        self.assertIn("adaptive", self.ok("sim", "--sweep").stdout.decode())
+
+    def test_bad_input_is_one_line(self):
+        self.refuses(USAGE, "sim", says="--trace")
+        self.refuses(USAGE, "sim", "--synthetic", 5, "--blocks", "many", says="inf")
+        self.refuses(USAGE, "sim", "--synthetic", 5, "--goodput", "fast", says="ttft:500")
+        self.refuses(USAGE, "sim", "--sweep", "--chunks", "1,x", says="--chunks")
+        self.refuses(BAD_FILE, "sim", "--trace", "/no/such.csv", says="/no/such.csv")
+        self.refuses(BAD_FILE, "sim", "--trace", self.write("t.jsonl", "{}\n"), says="line 1")
+        self.refuses(BAD_FILE, "sim", "--synthetic", 5, "--device-model", self.write("m.json", "[]"))
+        self.refuses(USAGE, "sim", "--synthetic", 5, "-b", 8, says="below one block")
+
+
+if __name__ == "__main__":
+    unittest.main()
