@@ -346,9 +346,9 @@ void KvCache::index_partial_block(const Sequence& ended) {
   const PrefixIndex::ChildMatch known = index_.best_child(ended.tip, content);
   if (known.n_words == content.size()) return;  // nothing that is not there already
   if (known.n_words > 0 && known.n_words == index_.node(known.node).n_words) {
-    // Ours continues a partial block: that one is of no more use, if nobody is copying it.
+    // Ours continues a partial block: that one is of no more use.
     const BlockId shorter = index_.node(known.node).block;
-    if (shorter != kNoBlock && pool_.references(shorter) == 0) uncache(shorter);
+    if (shorter != kNoBlock) uncache(shorter);
   }
   const NodeId node = index_.add({}, ended.tip, content);
   index_.attach(node, ended.blocks[ended.n_indexed]);

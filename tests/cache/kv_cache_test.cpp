@@ -259,6 +259,9 @@ TEST(KvCache, EqualPromptsComputedAtOnceLeaveOneCopyAndStayFindable) {
   EXPECT_EQ(rig.look_up(counting(9)).cached_tokens, 8u);
   rig.cache.release(second);
   EXPECT_EQ(rig.look_up(counting(9)).cached_tokens, 8u);
+  uint32_t n_cached = 0;
+  for (BlockId block = 0; block < 8; ++block) n_cached += rig.cache.pool().cached(block) ? 1 : 0;
+  EXPECT_EQ(n_cached, 2u);
   rig.run_and_release(counting(24, 100));  // takes every block but the two
   EXPECT_EQ(rig.look_up(counting(9)).cached_tokens, 8u);
 }

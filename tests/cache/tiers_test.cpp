@@ -238,7 +238,9 @@ TEST_F(DamagedFile, CutAnywhereIsRefused) {
 
 TEST_F(DamagedFile, WithAnyByteChangedNeverHarms) {
   const size_t table_end = 96 + 5 * (16 + 4 * kBlockTokens);
-  for (size_t i = 0; i < good_.size(); i += i < table_end ? 1 : i < 4096 ? 512 : 5) {
+  constexpr size_t kBytesBegin = 4096;
+  ASSERT_EQ(good_.size(), kBytesBegin + 5 * kBlockBytes);
+  for (size_t i = 0; i < good_.size(); i += i < table_end ? 1 : i < kBytesBegin ? 80 : 5) {
     std::string bytes = good_;
     bytes[i] = static_cast<char>(bytes[i] ^ 0x40);
     set_file_bytes(bytes);
@@ -247,7 +249,7 @@ TEST_F(DamagedFile, WithAnyByteChangedNeverHarms) {
     EXPECT_EQ(status.ok(), i >= table_end) << i;
     // Whatever is restored is true (the rig compares every position).
     const uint32_t n_cached = rig.run(counting(18)).cached_tokens;
-    const bool in_padding = i >= table_end && i < 4096;
+    const bool in_padding = i >= table_end && i < kBytesBegin;
     EXPECT_EQ(n_cached == 17, in_padding) << i;
     EXPECT_EQ(rig.run(counting(18)).cached_tokens, 17u) << "computed again and cached";
   }
