@@ -11,20 +11,35 @@ std::shared_ptr<vk::Device>& device_slot() {
   return device;
 }
 
-Result<std::shared_ptr<vk::Device>> open_device() {
-  InstanceOptions options;
-  options.validation = options.sync_validation = validation_requested();
-  options.logger = Logger([](LogLevel, std::string_view line) { std::cerr << line << '\n'; },
-                          LogLevel::kWarning);
-  PUMICE_TRY(Instance created, Instance::create(options));
-  auto instance = std::make_shared<Instance>(std::move(created));
+struct Choice {
+  std::shared_ptr<Instance> instance;
+  size_t index = 0;
+  DeviceSnapshot snapshot;
+};
+
+Result<Choice> choose(std::shared_ptr<Instance> instance) {
   PUMICE_TRY(const std::vector<DeviceSnapshot> snapshots, instance->snapshots());
   const char* selector = std::getenv("PUMICE_DEVICE");
   PUMICE_TRY(const size_t index, choose_device(snapshots, selector != nullptr ? selector : ""));
+  return Choice{std::move(instance), index, snapshots[index]};
+}
+
+Logger warnings() {
+  return Logger([](LogLevel, std::string_view line) { std::cerr << line << '\n'; },
+                LogLevel::kWarning);
+}
+
+Result<std::shared_ptr<vk::Device>> open_environment_device() {
+  InstanceOptions options;
+  options.validation = options.sync_validation = validation_requested();
+  options.logger = warnings();
+  PUMICE_TRY(Instance created, Instance::create(options));
+  PUMICE_TRY(const Choice choice, choose(std::make_shared<Instance>(std::move(created))));
   const char* limit = std::getenv("PUMICE_LIMIT");
   PUMICE_TRY(const PlanOptions limits, parse_plan_options(limit != nullptr ? limit : ""));
-  PUMICE_TRY(DevicePlan plan, plan_device(snapshots[index], limits));
-  return vk::Device::create(instance, index, snapshots[index], std::move(plan), options.logger);
+  PUMICE_TRY(DevicePlan plan, plan_device(choice.snapshot, limits));
+  return vk::Device::create(choice.instance, choice.index, choice.snapshot, std::move(plan),
+                            options.logger);
 }
 
 }  // namespace
@@ -33,7 +48,7 @@ std::shared_ptr<vk::Device> GpuEnvironment::device() {
   static bool tried = false;  // so that a machine without a device says so once
   if (!tried) {
     tried = true;
-    Result<std::shared_ptr<vk::Device>> result = open_device();
+    Result<std::shared_ptr<vk::Device>> result = open_environment_device();
     if (!result.ok()) {
       std::cerr << "no device: " << result.error().message << '\n';
       return nullptr;
@@ -44,6 +59,13 @@ std::shared_ptr<vk::Device> GpuEnvironment::device() {
               << format_plan_options(device_slot()->plan().limits) << '\n';
   }
   return device_slot();
+}
+
+Result<std::shared_ptr<vk::Device>> GpuEnvironment::open(const MakePlan& make_plan) {
+  PUMICE_TRY(const Choice choice, choose(device()->instance()));
+  PUMICE_TRY(DevicePlan plan, make_plan(choice.snapshot));
+  return vk::Device::create(choice.instance, choice.index, choice.snapshot, std::move(plan),
+                            warnings());
 }
 
 void GpuEnvironment::TearDown() {

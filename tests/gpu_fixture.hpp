@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <functional>
 #include <iostream>
 #include <memory>
 
@@ -25,6 +26,11 @@ inline bool validation_requested() {
 class GpuEnvironment : public ::testing::Environment {
  public:
   static std::shared_ptr<vk::Device> device();
+
+  /// Another device on the hardware of device(), which must not be null, planned by the test and
+  /// not as PUMICE_LIMIT says. What validation layers report counts with the environment's.
+  using MakePlan = std::function<Result<DevicePlan>(const DeviceSnapshot&)>;
+  static Result<std::shared_ptr<vk::Device>> open(const MakePlan& make_plan);
   void TearDown() override;
 };
 

@@ -1,0 +1,97 @@
+// Every op chooses among its variants what the device as planned can run; declaring a pipeline
+// checks its SPIR-V against what is enabled.
+#include <gtest/gtest.h>
+
+#include "shaders/common/linear_cases.hpp"
+#include "shaders/embedding/embedding.hpp"
+#include "shaders/flash_attention/flash_attention.hpp"
+#include "shaders/linear/linear.hpp"
+#include "shaders/rms_norm/rms_norm.hpp"
+#include "shaders/rope_kv/rope_kv.hpp"
+#include "shaders/sampling/sampling.hpp"
+#include "shaders/spirv.hpp"
+#include "shaders/swiglu/swiglu.hpp"
+#include "tests/gpu_fixture.hpp"
+#include "tests/vk/snapshots.hpp"
+
+namespace pumice {
+namespace {
+
+Status plan_attention_ops(vk::PipelineLibrary& pipelines, KvType kv_type, uint32_t head_dim) {
+  PUMICE_TRY(const auto rope, ops::RopeKv::plan(pipelines, {.n_heads = 8,
+                                                            .n_kv_heads = 2,
+                                                            .head_dim = head_dim,
+                                                            .rope_dims = head_dim,
+                                                            .kv_type = kv_type}));
+  PUMICE_TRY(
+      const auto attention,
+      ops::FlashAttention::plan(
+          pipelines, {.n_heads = 8, .n_kv_heads = 2, .head_dim = head_dim, .kv_type = kv_type}));
+  return {};
+}
+
+/// All ops as a decoder plans them. The device compiles nothing.
+Status plan_every_op(const std::shared_ptr<vk::Device>& device) {
+  vk::PipelineLibrary pipelines(device, "", spirv_hash());
+  const std::vector<const WeightType*> types = ops::linear_types();
+  PUMICE_TRY(const auto linear, ops::Linear::plan(pipelines, types));
+  for (const WeightType* type : types) {
+    PUMICE_TRY(const auto embedding, ops::Embedding::plan(pipelines, *type));
+  }
+  PUMICE_TRY(const auto norm, ops::RmsNorm::plan(pipelines));
+  PUMICE_TRY(const auto swiglu, ops::Swiglu::plan(pipelines));
+  for (const auto variant : {ops::Sampling::Variant::kGreedy, ops::Sampling::Variant::kFull}) {
+    PUMICE_TRY(const auto sampling, ops::Sampling::plan(pipelines, variant));
+  }
+  for (const uint32_t head_dim : {8u, 64u, 128u, 256u}) {
+    PUMICE_TRY_STATUS(plan_attention_ops(pipelines, KvType::kF16, head_dim));
+    PUMICE_TRY_STATUS(plan_attention_ops(pipelines, KvType::kF32, head_dim));
+  }
+  return {};
+}
+
+void expect_every_op_plans(const std::string& what, const test::GpuEnvironment::MakePlan& plan) {
+  const auto device = test::GpuEnvironment::open(plan);
+  ASSERT_TRUE(device.ok()) << what << ": " << device.error().message;
+  const Status planned = plan_every_op(*device);
+  EXPECT_TRUE(planned.ok()) << what << ": " << planned.error().message;
+}
+
+TEST(OpPlans, HoldWithEveryOptionalFeatureWithdrawnSinglyAndAllTogether) {
+  PUMICE_REQUIRE_DEVICE(device);
+  std::vector<PlanOptions> limits{{}, floor_options()};
+  for (const std::string& feature : withdrawable_features())
+    limits.push_back({.disable = {feature}});
+  for (const PlanOptions& limit : limits) {
+    expect_every_op_plans(format_plan_options(limit), [&](const DeviceSnapshot& snapshot) {
+      return plan_device(snapshot, limit);
+    });
+  }
+}
+
+/// The plan of a recorded device, less what the device of this machine does not have.
+Result<DevicePlan> plan_as(const DeviceSnapshot& recorded, const DeviceSnapshot& here) {
+  PUMICE_TRY(const DevicePlan real, plan_device(here));
+  PUMICE_TRY(DevicePlan plan, plan_device(recorded));
+  for (const FeatureName& feature : feature_names()) {
+    bool& enabled = plan.features.*feature.member;
+    enabled = enabled && real.features.*feature.member;
+  }
+  plan.extensions = real.extensions;
+  plan.queue_family = real.queue_family;
+  plan.memory = real.memory;
+  return plan;
+}
+
+TEST(OpPlans, HoldForEveryRecordedDevice) {
+  PUMICE_REQUIRE_DEVICE(device);
+  for (const std::string& name : test::snapshot_names()) {
+    const DeviceSnapshot recorded = test::snapshot(name);
+    if (!missing_requirements(recorded).empty()) continue;
+    expect_every_op_plans(
+        name, [&](const DeviceSnapshot& snapshot) { return plan_as(recorded, snapshot); });
+  }
+}
+
+}  // namespace
+}  // namespace pumice
