@@ -4,6 +4,14 @@ namespace pumice {
 
 Result<StepArgs> StepArgs::create(const std::shared_ptr<vk::Device>& device,
                                   const StepCapacity& capacity) {
+  // Attention gives a workgroup to each item.
+  if (const uint32_t most = device->plan().max_workgroup_count[0];
+      capacity.attention_items > most) {
+    return make_error(ErrorCode::kDoesNotFit,
+                      "the longest context and batch are {} pieces of attention, and this device "
+                      "dispatches {}; lower the context (-c) or the batch size (-b)",
+                      capacity.attention_items, most);
+  }
   const uint64_t rows = capacity.rows;
   const uint64_t logit_rows = capacity.logit_rows;
   const uint64_t items = capacity.attention_items;

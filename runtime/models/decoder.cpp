@@ -1,5 +1,6 @@
 #include "models/decoder.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "shaders/rope_kv/rope_table.hpp"
@@ -26,6 +27,13 @@ Result<Decoder> Decoder::plan(const std::shared_ptr<vk::Device>& device,
                               vk::PipelineLibrary& pipelines, const ModelConfig& config,
                               const ModelWeights& weights, KvType kv_type, ops::Math math,
                               const DecoderLimits& limits) {
+  const auto& workgroups = device->plan().max_workgroup_count;
+  if (const uint32_t most = std::min(workgroups[0], workgroups[1]); limits.rows > most) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "{} tokens in one step are more than the {} this device computes at once; "
+                      "lower the batch size (-b)",
+                      limits.rows, most);
+  }
   Decoder decoder(
       config, weights, kv_type,
       vk::Arena(device, MemoryDomain::kDevice, "activations", buffer_bytes(config, limits)));

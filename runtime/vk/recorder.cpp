@@ -82,6 +82,9 @@ void Recorder::dispatch_bytes(const Pipeline& pipeline, std::span<const std::byt
                               const BufferRange& indirect, std::initializer_list<Access> accesses,
                               Cost cost) {
   PUMICE_CHECK(push.size() == pipeline.push_bytes(), "push constants of another pipeline");
+  const auto& most = device_->plan().max_workgroup_count;
+  PUMICE_CHECK(grid.x <= most[0] && grid.y <= most[1] && grid.z <= most[2],
+               "more workgroups than the device dispatches: " + pipeline.label());
   Command command;
   command.kind = Kind::kDispatch;
   command.pipeline = &pipeline;

@@ -7,6 +7,7 @@
 namespace pumice {
 namespace {
 
+constexpr uint64_t kMaxPartGroups = 65535;  // workgroups every device dispatches in a dimension
 constexpr uint64_t kWriteBytes = 8 << 20;  // of one Uploader::write, which sizes the staging buffer
 
 Status check(std::span<const WeightSource> sources) {
@@ -72,6 +73,11 @@ uint64_t WeightMatrix::resident_bytes(std::span<const WeightSource> sources) {
   return bytes;
 }
 
+uint64_t WeightMatrix::groups_of_part(const WeightType& type, uint32_t n_cols,
+                                      uint64_t part_bytes) {
+  return std::min(part_bytes / row_group_bytes(type, n_cols), kMaxPartGroups);
+}
+
 Result<WeightMatrix> WeightMatrix::upload(vk::Uploader& uploader, vk::Arena& arena,
                                           std::span<const WeightSource> sources,
                                           uint64_t part_bytes) {
@@ -80,7 +86,7 @@ Result<WeightMatrix> WeightMatrix::upload(vk::Uploader& uploader, vk::Arena& are
   for (const WeightSource& source : sources) matrix.n_rows += source.n_rows;
 
   const uint64_t group_bytes = row_group_bytes(*matrix.type, matrix.n_cols);
-  const uint64_t part_groups = part_bytes / group_bytes;
+  const uint64_t part_groups = groups_of_part(*matrix.type, matrix.n_cols, part_bytes);
   if (part_groups == 0) {
     return make_error(ErrorCode::kDoesNotFit,
                       "{} rows of {} {} weights are {} bytes, above the device's {} an allocation",

@@ -43,6 +43,10 @@ struct WeightMatrix {
   /// Bytes that uploading such sources takes, without the arena's own alignment.
   static uint64_t resident_bytes(std::span<const WeightSource> sources);
 
+  /// Row groups that a part of at most `part_bytes` holds: no more than what kernels that give a
+  /// workgroup to each group may dispatch on every device. 0 if one group is too large.
+  static uint64_t groups_of_part(const WeightType& type, uint32_t n_cols, uint64_t part_bytes);
+
   /// Stack `sources` by rows and repack them into memory of `arena`, in parts of at most
   /// `part_bytes` (DevicePlan::slab_bytes). Host memory besides the mapped destination is bounded
   /// by a few MiB or one group of 32 rows, whichever is more. Blocking. Errors: kInvalidArgument

@@ -26,11 +26,13 @@ GemmVariant broadcast_variant(const DevicePlan& plan) {
 
 GemmVariant shared_variant(const DevicePlan& plan) {
   // On lavapipe 25.0 compile time is quadratic in tile_rows (16: 7 s, 4: 0.6 s) and speed is the
-  // same. Not measured on a GPU yet; there RADV compiles 16x2 to 128-144 registers without spills
-  // (navi21, navi31, vega10).
+  // same. Four columns a lane share what one reads of x, which on SwiftShader costs more than the
+  // arithmetic: twice as fast as one column there, 1.6 to 2.5 times on lavapipe 25 and 26; eight
+  // take 23 s to compile. Not measured on a GPU yet; there RADV compiles 16x2 to 128-144 registers
+  // without spills (navi21, navi31, vega10).
   return of_spec(plan, "shared", XPath::kPortable,
                  plan.device_class == DeviceClass::kCpu
-                     ? GemmSpec{.workgroup_size = 64, .tile_rows = 4}
+                     ? GemmSpec{.workgroup_size = 16, .tile_rows = 4, .lane_cols = 4}
                      : GemmSpec{.workgroup_size = 128, .tile_rows = 16, .lane_cols = 2});
 }
 

@@ -17,6 +17,10 @@ void EngineTest::SetUpTestSuite() {
 
 void EngineTest::TearDownTestSuite() { pipelines_.reset(); }
 
+EngineTest::OnDevice::OnDevice(const std::shared_ptr<vk::Device>& device)
+    : before_(std::exchange(pipelines_,
+                            std::make_shared<vk::PipelineLibrary>(device, "", spirv_hash()))) {}
+
 std::shared_ptr<const Model> EngineTest::load(const std::filesystem::path& path) {
   const Result<GgufFile> file = GgufFile::open(path);
   if (!file.ok()) {

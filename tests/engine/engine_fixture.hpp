@@ -41,6 +41,18 @@ class EngineTest : public ::testing::Test {
   static std::vector<TokenId> greedy(Engine& engine, const std::vector<TokenId>& prompt,
                                      uint32_t n);
 
+  /// While it lives, everything above happens on another device.
+  class OnDevice {
+   public:
+    explicit OnDevice(const std::shared_ptr<vk::Device>& device);
+    ~OnDevice() { pipelines_ = std::move(before_); }
+    OnDevice(const OnDevice&) = delete;
+    OnDevice& operator=(const OnDevice&) = delete;
+
+   private:
+    std::shared_ptr<vk::PipelineLibrary> before_;
+  };
+
   static std::shared_ptr<vk::PipelineLibrary> pipelines_;
 };
 

@@ -1,6 +1,5 @@
 // The same text and logits whatever a device lacks: with each optional feature withdrawn by itself,
 // with all of them, and at every subgroup size it offers.
-#include "shaders/spirv.hpp"
 #include "tests/engine/engine_fixture.hpp"
 
 namespace pumice {
@@ -21,11 +20,9 @@ class Withdrawal : public test::EngineTest, public ::testing::WithParamInterface
     });
     ASSERT_TRUE(device.ok()) << device.error().message;
     if (!unchanged.empty()) GTEST_SKIP() << unchanged;
-    whole_ = std::exchange(pipelines_, std::make_shared<vk::PipelineLibrary>(*device, "", 0));
+    limited_.emplace(*device);
   }
-  void TearDown() override {
-    if (whole_) pipelines_ = std::move(whole_);
-  }
+  void TearDown() override { limited_.reset(); }
 
   /// Where the device already is what the limit would make of it there is nothing to run.
   static std::string why_unchanged(const DeviceSnapshot& snapshot, const PlanOptions& limits) {
@@ -52,7 +49,7 @@ class Withdrawal : public test::EngineTest, public ::testing::WithParamInterface
   }
 
  private:
-  std::shared_ptr<vk::PipelineLibrary> whole_;
+  std::optional<OnDevice> limited_;
 };
 
 TEST_P(Withdrawal, ChangesNoTextAndNoLogits) {

@@ -72,6 +72,15 @@ TEST(WeightUpload, LastPartHoldsTheRowsThatAreLeft) {
   EXPECT_EQ(matrix->parts[2].n_rows, 6u);
 }
 
+TEST(WeightMatrixParts, HoldNoMoreRowGroupsThanEveryDeviceDispatches) {
+  const WeightType& type = weight_type("Q4_0");
+  constexpr uint64_t kGiB = uint64_t{1} << 30;
+  ASSERT_GT(kGiB / row_group_bytes(type, 32), 65535u);
+  EXPECT_EQ(WeightMatrix::groups_of_part(type, 32, kGiB), 65535u);
+  EXPECT_EQ(WeightMatrix::groups_of_part(type, 4096, kGiB), kGiB / row_group_bytes(type, 4096));
+  EXPECT_EQ(WeightMatrix::groups_of_part(type, 4096, 1), 0u);
+}
+
 TEST(WeightUpload, RefusesWhatDoesNotAddUp) {
   PUMICE_REQUIRE_DEVICE(device);
   vk::Arena arena(device, MemoryDomain::kDevice, "test", kSlabBytes);
