@@ -10,8 +10,9 @@ constexpr uint64_t kSlabBytes = 64 << 10;
 
 class Addressing : public test::EngineTest {
  protected:
-  static constexpr EngineOptions kOptions{
-      .kv_type = KvType::kF32, .token_budget = 16, .chunk_tokens = 16, .split_tokens = 32};
+  static EngineOptions options() {
+    return {.kv_type = KvType::kF32, .token_budget = 16, .chunk_tokens = 16, .split_tokens = 32};
+  }
 
   static std::vector<TokenId> tokens() {
     std::vector<TokenId> result(150);
@@ -25,7 +26,7 @@ TEST_F(Addressing, ManySmallSlabsGiveTheBitsOfFewLargeOnes) {
       {.n_embd = 128, .n_heads = 8, .n_kv_heads = 4, .n_ff = 256, .n_vocab = 512});
   const auto whole_model = load(file.path());
   ASSERT_NE(whole_model, nullptr);
-  const auto whole = logits(whole_model, tokens(), kOptions);
+  const auto whole = logits(whole_model, tokens(), options());
   ASSERT_EQ(whole.size(), tokens().size() * 512);
 
   PlanOptions limits = pipelines_->device()->plan().limits;
@@ -40,7 +41,7 @@ TEST_F(Addressing, ManySmallSlabsGiveTheBitsOfFewLargeOnes) {
   EXPECT_GT(model->weights.layers()[0].gate_up.members[0].matrix.parts.size(), 1u);
   const KvLayout layout = model->config().kv_layout(KvType::kF32);
   EXPECT_GT(tokens().size() / kKvBlockTokens * layout.block_bytes(), 2 * kSlabBytes);
-  EXPECT_EQ(logits(model, tokens(), kOptions), whole);
+  EXPECT_EQ(logits(model, tokens(), options()), whole);
 }
 
 TEST_F(Addressing, WhatFitsNoSlabIsRefusedByName) {
