@@ -1,9 +1,9 @@
 #include "cache/file_tier.hpp"
 
-#include <stdlib.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
 namespace pumice {
