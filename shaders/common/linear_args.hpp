@@ -60,6 +60,12 @@ std::vector<std::pair<uint32_t, uint32_t>> linear_constants(const DevicePlan& pl
 /// Check what the kernels assume of arguments (a PUMICE_CHECK: callers guarantee it).
 void check_linear_args(const LinearArgs& args);
 
+/// Tiles of the resident layout along K.
+inline uint32_t linear_col_tiles(const LinearArgs& args) {
+  const uint32_t tile_cols = args.weights.type->layout.tile_cols;
+  return (args.weights.n_cols + tile_cols - 1) / tile_cols;
+}
+
 /// Push constants of a part; GemmPush and GemvPush have the same fields.
 template <typename Push>
 Push linear_push(const LinearArgs& args, const WeightMatrixPart& part) {
@@ -72,8 +78,7 @@ Push linear_push(const LinearArgs& args, const WeightMatrixPart& part) {
   push.k = args.weights.n_cols;
   push.x_stride = args.x_stride;
   push.y_stride = args.y_stride;
-  push.n_col_tiles =
-      (push.k + args.weights.type->layout.tile_cols - 1) / args.weights.type->layout.tile_cols;
+  push.n_col_tiles = linear_col_tiles(args);
   return push;
 }
 

@@ -26,9 +26,10 @@ class GpuReader {
       : device_(device), pipelines_(device, "", 0), uploader_(device) {}
 
   std::vector<float> read(const WeightType& type, const std::vector<std::byte>& resident,
-                          uint64_t n_cols, bool by_tile) {
+                          uint64_t n_cols, bool by_tile, std::string_view suffix = "") {
+    const std::string name = std::string(type.name).append(suffix);
     const auto module =
-        std::ranges::find(test::weights_test_modules(), type.name, &vk::ShaderModule::name);
+        std::ranges::find(test::weights_test_modules(), name, &vk::ShaderModule::name);
     const WeightsTestSpec spec{.by_tile = by_tile ? 1u : 0u};
     const auto pipeline = pipelines_.declare({.module = *module,
                                               .constants = vk::constants_of(spec),
@@ -95,6 +96,18 @@ TEST(WeightsGpu, RandomBlocksOfEveryTypeAreReadBitForBit) {
       expect_weights(reader.read(type, matrix.resident(), n_cols, by_tile), matrix.dequantized(),
                      matrix.n_rows, n_cols);
     }
+  }
+}
+
+TEST(WeightsGpu, BytesWithScalesAndOffsetsAreTheSameWeights) {
+  PUMICE_REQUIRE_DEVICE(device);
+  GpuReader reader(device);
+  for (const WeightType& type : weight_types()) {
+    if (!type.has_codec() || type.block_elements == 1) continue;  // floats have no bytes
+    SCOPED_TRACE(type.name);
+    const test::RandomMatrix matrix(type, 45, uint64_t{3} * type.block_elements);
+    expect_weights(reader.read(type, matrix.resident(), matrix.n_cols, true, ".bytes"),
+                   matrix.dequantized(), matrix.n_rows, matrix.n_cols);
   }
 }
 

@@ -3,15 +3,35 @@
 
 #include "common/buffers.glsl"
 #include "common/weights.glsl"
+#ifdef READ_BYTES
+#include "common/weights_int8.glsl"
+#endif
 #include "weights_test.h"
 
-// Lane = row: write all its weights, read a block at a time or a tile at a time.
+// Lane = row: write all its weights, read a block at a time or a tile at a time, or as bytes with scales
+// and offsets (READ_BYTES).
 layout(local_size_x_id = 0) in;
 
 void write_block(uint row, uint block, float w[32]) {
   if (block >= pc.n_blocks) return;
   const uint first = (row * pc.n_blocks + block) * 32;
   [[unroll]] for (int i = 0; i < 32; ++i) Floats(pc.out_weights).v[first + i] = w[i];
+}
+
+void read_block(WeightTile t, uint block, out float w[32]) {
+#ifdef READ_BYTES
+  WeightBytes bytes;
+  read_weight_bytes(t, block, bytes);
+  [[unroll]] for (int i = 0; i < 32; ++i) {
+    const int h = kHalfScales ? i / 16 : 0;
+    const float q = signed_byte(uint(bytes.q[i / 4]), i % 4);
+    precise float value = q * bytes.scale[h];
+    if (kOffsets) value = fma(q, bytes.scale[h], bytes.offset[h]);
+    w[i] = value;
+  }
+#else
+  read_weight_block(t, block, w);
+#endif
 }
 
 void main() {
@@ -26,7 +46,7 @@ void main() {
     for (uint tile = 0; tile < pc.n_col_tiles; ++tile) {
       const WeightTile t = open_weight_tile(pc.weights, pc.n_col_tiles, row, tile);
       for (uint b = 0; b < kTileBlocks; ++b) {
-        read_weight_block(t, b, w);
+        read_block(t, b, w);
         write_block(row, tile * kTileBlocks + b, w);
       }
     }

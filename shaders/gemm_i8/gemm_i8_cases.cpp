@@ -1,0 +1,93 @@
+#include <cmath>
+
+#include "shaders/common/linear_cases.hpp"
+#include "shaders/gemm_i8/gemm_i8.hpp"
+#include "shaders/quantize_x/quantized_reference.hpp"
+#include "shaders/spirv.hpp"
+
+namespace pumice::ops {
+namespace {
+
+constexpr uint32_t kBlock = QuantizedX::kBlockCols;
+
+/// The product of the weights and x as quantised. Per block of 32 columns the kernel rounds a handful
+/// of terms, scale * sum(q p) and offset * sum(p), and then adds the block to the sum: at most n_blocks
+/// + 6 roundings on the way of each term, 2^-24 each, which add like errors of random sign (see
+/// linear_reference). A weight is scale * q + offset, terms that may cancel; but a block of random
+/// weights holds one whose q is near 0 and one whose q is near the largest, so that |offset| is about
+/// the largest |w| at most and |scale * q| at most twice that.
+void reference(const QuantizedReference& x, const RandomWeights& weights, Expectation& y) {
+  constexpr double kLambda = 6;
+  const uint32_t n_blocks = weights.n_cols / kBlock;
+  const double relative = kLambda * std::sqrt(n_blocks + 6.0) * 0x1p-24;
+  for (uint32_t row = 0; row < x.n_rows; ++row) {
+    for (uint32_t n = 0; n < weights.n_rows; ++n) {
+      double sum = 0;
+      double magnitude = 0;
+      for (uint32_t block = 0; block < n_blocks; ++block) {
+        double largest_weight = 0;
+        double x_magnitude = 0;
+        for (uint32_t col = block * kBlock; col < (block + 1) * kBlock; ++col) {
+          const double w = weights.values[size_t{n} * weights.n_cols + col];
+          const double value = x.value(row, col);
+          sum += w * value;
+          x_magnitude += std::abs(value);
+          largest_weight = std::max(largest_weight, std::abs(w));
+        }
+        magnitude += 3 * largest_weight * x_magnitude;
+      }
+      y.reference.push_back(sum);
+      y.bound.push_back(relative * magnitude);
+    }
+  }
+}
+
+Result<PreparedOp> prepare(OpBed& bed, const WeightType& type, const LinearShape& shape) {
+  const RandomWeights weights(type, shape.n, shape.k, 1);
+  const PaddedInput input(shape.rows, shape.k);
+  const QuantizedReference quantized(input.values, shape.rows, shape.k, input.stride);
+  const WeightSource source = weights.source();
+  PUMICE_TRY(const auto uploaded,
+             upload_weights(bed, std::span(&source, 1), bed.device()->plan().slab_bytes));
+  QuantizedX x;
+  PUMICE_TRY(x.quants, bed.input(quantized.quants));
+  PUMICE_TRY(x.scales, bed.input(quantized.scales));
+  PUMICE_TRY(const vk::BufferRange y_range, bed.output(uint64_t{shape.rows} * shape.n * 4));
+  PUMICE_TRY(const GemmI8 op, GemmI8::plan(bed.pipelines(), type));
+  Expectation y{.name = "y", .output = y_range};
+  reference(quantized, weights, y);
+  return PreparedOp{.record =
+                        [=](vk::Recorder& recorder) {
+                          op.record(recorder,
+                                    {.weights = uploaded->matrix,
+                                     .x = {},
+                                     .y = y_range,
+                                     .y_stride = shape.n,
+                                     .rows = shape.rows},
+                                    x);
+                        },
+                    .expected = {std::move(y)}};
+}
+
+}  // namespace
+
+std::vector<OpCase> gemm_i8_cases() {
+  constexpr LinearShape kShapes[] = {{1, 1, 256},     {3, 7, 512},     {9, 33, 768},
+                                     {31, 65, 4096},  {33, 100, 1024}, {129, 257, 256},
+                                     {17, 512, 1280}, {40, 130, 32}};
+  std::vector<OpCase> cases;
+  for (const WeightType* type : linear_types()) {
+    if (!find_spirv("gemm_i8", *type).ok()) continue;
+    for (LinearShape shape : kShapes) {
+      shape.k = (shape.k + type->block_elements - 1) / type->block_elements * type->block_elements;
+      cases.push_back(
+          {.op = "gemm_i8",
+           .name = fmt::format("{} rows={} n={} k={}", type->name, shape.rows, shape.n, shape.k),
+           .prepare = [=](OpBed& bed) { return prepare(bed, *type, shape); },
+           .supported = [](const DevicePlan& plan) { return plan.features.integer_dot; }});
+    }
+  }
+  return cases;
+}
+
+}  // namespace pumice::ops

@@ -1,0 +1,41 @@
+#include "shaders/quantize_x/quantize_x.hpp"
+
+#include "shaders/quantize_x/quantize_x.h"
+#include "shaders/spirv.hpp"
+
+namespace pumice::ops {
+
+Result<QuantizeX> QuantizeX::plan(vk::PipelineLibrary& pipelines) {
+  PUMICE_TRY(const vk::ShaderModule module, find_spirv("quantize_x"));
+  const QuantizeXSpec spec;
+  QuantizeX op;
+  op.workgroup_size_ = spec.workgroup_size;
+  PUMICE_TRY(op.pipeline_, pipelines.declare({.module = module,
+                                              .label = {},
+                                              .constants = vk::constants_of(spec),
+                                              .push_bytes = sizeof(QuantizeXPush)}));
+  return op;
+}
+
+void QuantizeX::record(vk::Recorder& recorder, const Args& args) const {
+  PUMICE_CHECK(args.k % QuantizedX::kBlockCols == 0, "columns must be whole blocks");
+  PUMICE_CHECK(args.x_stride % 4 == 0 && args.x_stride >= args.k && args.x.address() % 16 == 0,
+               "rows of x must be 16-byte aligned");
+  QuantizeXPush push;
+  push.x = args.x.address();
+  push.quants = args.y.quants.address();
+  push.scales = args.y.scales.address();
+  push.rows = args.rows;
+  push.k = args.k;
+  push.x_stride = args.x_stride;
+  const uint64_t floats = uint64_t{args.rows - 1} * args.x_stride + args.k;
+  const uint64_t elements = uint64_t{args.rows} * args.k;
+  recorder.dispatch(*pipeline_, push,
+                    {(args.k / 4 + workgroup_size_ - 1) / workgroup_size_, args.rows},
+                    {vk::reads(args.x.subrange(0, floats * 4)), vk::writes(args.y.quants),
+                     vk::writes(args.y.scales)},
+                    {.bytes = elements * 4 + QuantizedX::size_bytes(args.rows, args.k),
+                     .flops = elements * 3});
+}
+
+}  // namespace pumice::ops

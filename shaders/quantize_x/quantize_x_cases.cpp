@@ -1,0 +1,56 @@
+#include <fmt/format.h>
+
+#include "shaders/op_case.hpp"
+#include "shaders/quantize_x/quantize_x.hpp"
+#include "shaders/quantize_x/quantized_reference.hpp"
+
+namespace pumice::ops {
+namespace {
+
+struct Shape {
+  uint32_t rows;
+  uint32_t k;
+  uint32_t padding;  // columns between k and the stride
+  float magnitude;
+};
+
+Result<PreparedOp> prepare(OpBed& bed, const Shape& shape) {
+  const uint32_t stride = shape.k + shape.padding;
+  auto x = OpBed::normal_floats(size_t{shape.rows} * stride, 1, shape.magnitude);
+  // The first row's blocks differ in what they hold: zeros, one value, values past others' scale.
+  for (uint32_t i = 0; i < shape.k; ++i) {
+    const uint32_t block = i / 32;
+    if (block % 4 == 1) x[i] = 0;
+    if (block % 4 == 2) x[i] = i % 32 == 31 ? -shape.magnitude : 0;
+    if (block % 4 == 3) x[i] *= 1e6f;
+  }
+  avoid_ties(x, shape.rows, shape.k, stride);
+  QuantizeX::Args args{.x_stride = stride, .rows = shape.rows, .k = shape.k};
+  PUMICE_TRY(args.x, bed.input(x));
+  PUMICE_TRY(args.y.quants, bed.output(QuantizedX::quant_bytes(shape.rows, shape.k)));
+  PUMICE_TRY(args.y.scales, bed.output(QuantizedX::scale_bytes(shape.rows, shape.k)));
+  PUMICE_TRY(const QuantizeX op, QuantizeX::plan(bed.pipelines()));
+  const QuantizedReference expected(x, shape.rows, shape.k, stride);
+  Expectation quants{.name = "quants", .output = args.y.quants};
+  quants.words = expected.quants;
+  Expectation scales{.name = "scales", .output = args.y.scales};
+  scales.words = expected.scales;
+  return PreparedOp{.record = [=](vk::Recorder& recorder) { op.record(recorder, args); },
+                    .expected = {std::move(quants), std::move(scales)}};
+}
+
+}  // namespace
+
+std::vector<OpCase> quantize_x_cases() {
+  std::vector<OpCase> cases;
+  for (const Shape& shape : {Shape{1, 32, 0, 1.0f}, Shape{3, 96, 4, 1.0f}, Shape{5, 256, 0, 1e-3f},
+                             Shape{17, 2080, 12, 100.0f}, Shape{2, 512, 0, 1e-31f}}) {
+    cases.push_back({.op = "quantize_x",
+                     .name = fmt::format("rows={} k={} magnitude={}", shape.rows, shape.k,
+                                         shape.magnitude),
+                     .prepare = [shape](OpBed& bed) { return prepare(bed, shape); }});
+  }
+  return cases;
+}
+
+}  // namespace pumice::ops
