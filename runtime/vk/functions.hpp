@@ -33,7 +33,8 @@ namespace pumice {
 #define PUMICE_VK_OPTIONAL_INSTANCE_FUNCTIONS(F) \
   F(vkCreateDebugUtilsMessengerEXT)              \
   F(vkDestroyDebugUtilsMessengerEXT)             \
-  F(vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR)
+  F(vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR) \
+  F(vkGetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV)
 
 #define PUMICE_VK_DEVICE_FUNCTIONS(F)    \
   F(vkDestroyDevice)                     \

@@ -419,6 +419,12 @@ Result<DevicePlan> plan_device(const DeviceSnapshot& snapshot, const PlanOptions
                  std::back_inserter(plan.matrix_shapes),
                  [](const MatrixShape& shape) { return shape.subgroup_scope; });
   }
+  if (plan.features.matrix2_workgroup_scope) plan.matrix2 = snapshot.matrix2;
+  if (plan.features.matrix2_workgroup_scope && plan.features.matrix2_flexible_dimensions) {
+    std::copy_if(snapshot.flexible_matrix_shapes.begin(), snapshot.flexible_matrix_shapes.end(),
+                 std::back_inserter(plan.flexible_matrix_shapes),
+                 [](const FlexibleMatrixShape& shape) { return shape.workgroup_scope; });
+  }
   return plan;
 }
 

@@ -81,6 +81,9 @@ struct DevicePlan {
   SubgroupFacts subgroup;  ///< operations kernels may use, after withdrawals
   IntegerDotFacts integer_dot;
   std::vector<MatrixShape> matrix_shapes;  ///< subgroup-scope ones; empty unless enabled
+  Matrix2Facts matrix2;                    ///< zero unless workgroup scope is enabled
+  /// Workgroup-scope ones; empty unless workgroup scope and flexible dimensions are enabled.
+  std::vector<FlexibleMatrixShape> flexible_matrix_shapes;
 
   const MemoryChoice& domain(MemoryDomain d) const { return memory[static_cast<size_t>(d)]; }
 };

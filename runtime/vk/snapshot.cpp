@@ -94,6 +94,9 @@ void read_properties(const InstanceFunctions& fn, VkPhysicalDevice device, Devic
   auto v13 = linked<VkPhysicalDeviceVulkan13Properties>(
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_PROPERTIES, &chain);
   if (out.api_version >= VK_API_VERSION_1_3) chain = &v13;
+  auto matrix2 = linked<VkPhysicalDeviceCooperativeMatrix2PropertiesNV>(
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_2_PROPERTIES_NV, &chain);
+  if (out.has_extension(VK_NV_COOPERATIVE_MATRIX_2_EXTENSION_NAME)) chain = &matrix2;
   auto properties =
       linked<VkPhysicalDeviceProperties2>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &chain);
   fn.vkGetPhysicalDeviceProperties2(device, &properties);
@@ -106,6 +109,9 @@ void read_properties(const InstanceFunctions& fn, VkPhysicalDevice device, Devic
   const bool known_type = core.deviceType <= VK_PHYSICAL_DEVICE_TYPE_CPU;
   out.type = known_type ? static_cast<DeviceType>(core.deviceType) : DeviceType::kOther;
   read_limits(core.limits, out.limits);
+  out.matrix2 = {matrix2.cooperativeMatrixWorkgroupScopeMaxWorkgroupSize,
+                 matrix2.cooperativeMatrixFlexibleDimensionsMaxDimension,
+                 matrix2.cooperativeMatrixWorkgroupScopeReservedSharedMemory};
   if (out.api_version >= VK_API_VERSION_1_2) {
     std::copy_n(v11.deviceUUID, out.device_uuid.size(), out.device_uuid.begin());
     std::copy_n(v11.driverUUID, out.driver_uuid.size(), out.driver_uuid.begin());
@@ -196,22 +202,54 @@ Status read_extensions(const InstanceFunctions& fn, VkPhysicalDevice device, Dev
   return {};
 }
 
+/// Everything that a query of cooperative matrices lists.
+template <typename Properties, typename Query>
+Result<std::vector<Properties>> list_matrices(VkStructureType type, const Query& query,
+                                              VkPhysicalDevice device, const std::string& name) {
+  uint32_t count = 0;
+  VkResult result = query(device, &count, nullptr);
+  Properties empty{};
+  empty.sType = type;
+  std::vector<Properties> shapes(count, empty);
+  if (result == VK_SUCCESS) result = query(device, &count, shapes.data());
+  if (result != VK_SUCCESS) {
+    return make_error(ErrorCode::kInternal, "{}: listing its cooperative matrices failed: {}", name,
+                      vk_result_name(result));
+  }
+  return shapes;
+}
+
+constexpr int kWorkgroupScope = 2;  // VK_SCOPE_WORKGROUP_KHR
+constexpr int kSubgroupScope = 3;   // VK_SCOPE_SUBGROUP_KHR
+
+Status read_flexible_matrix_shapes(const InstanceFunctions& fn, VkPhysicalDevice device,
+                                   DeviceSnapshot& out) {
+  const auto query = fn.vkGetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV;
+  if (!out.features.matrix2_flexible_dimensions || query == nullptr) return {};
+  using Properties = VkCooperativeMatrixFlexibleDimensionsPropertiesNV;
+  PUMICE_TRY(const auto shapes,
+             list_matrices<Properties>(
+                 VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_FLEXIBLE_DIMENSIONS_PROPERTIES_NV, query,
+                 device, out.name));
+  for (const Properties& s : shapes) {
+    out.flexible_matrix_shapes.push_back(
+        {s.MGranularity, s.NGranularity, s.KGranularity, static_cast<ComponentType>(s.AType),
+         static_cast<ComponentType>(s.BType), static_cast<ComponentType>(s.CType),
+         static_cast<ComponentType>(s.ResultType), s.saturatingAccumulation == VK_TRUE,
+         static_cast<int>(s.scope) == kWorkgroupScope, s.workgroupInvocations});
+  }
+  return {};
+}
+
 Status read_matrix_shapes(const InstanceFunctions& fn, VkPhysicalDevice device,
                           DeviceSnapshot& out) {
   const auto query = fn.vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR;
   if (!out.features.cooperative_matrix || query == nullptr) return {};
-  uint32_t count = 0;
-  VkResult result = query(device, &count, nullptr);
-  VkCooperativeMatrixPropertiesKHR empty{};
-  empty.sType = VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR;
-  std::vector<VkCooperativeMatrixPropertiesKHR> shapes(count, empty);
-  if (result == VK_SUCCESS) result = query(device, &count, shapes.data());
-  if (result != VK_SUCCESS) {
-    return make_error(ErrorCode::kInternal, "{}: listing its cooperative matrices failed: {}",
-                      out.name, vk_result_name(result));
-  }
-  constexpr int kSubgroupScope = 3;  // VK_SCOPE_SUBGROUP_KHR
-  for (const VkCooperativeMatrixPropertiesKHR& s : shapes) {
+  using Properties = VkCooperativeMatrixPropertiesKHR;
+  PUMICE_TRY(const auto shapes,
+             list_matrices<Properties>(VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR, query,
+                                       device, out.name));
+  for (const Properties& s : shapes) {
     out.matrix_shapes.push_back(
         {s.MSize, s.NSize, s.KSize, static_cast<ComponentType>(s.AType),
          static_cast<ComponentType>(s.BType), static_cast<ComponentType>(s.CType),
@@ -304,6 +342,7 @@ Result<DeviceSnapshot> take_snapshot(const InstanceFunctions& functions, VkPhysi
   read_memory(functions, device, snapshot);
   read_queues(functions, device, snapshot);
   PUMICE_TRY_STATUS(read_matrix_shapes(functions, device, snapshot));
+  PUMICE_TRY_STATUS(read_flexible_matrix_shapes(functions, device, snapshot));
   return snapshot;
 }
 

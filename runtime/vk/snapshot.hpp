@@ -142,6 +142,26 @@ struct MatrixShape {
   bool operator==(const MatrixShape&) const = default;
 };
 
+/// NV cooperative matrix 2, flexible dimensions: matrices of any multiple of the granularities.
+struct FlexibleMatrixShape {
+  uint32_t m_granularity = 0, n_granularity = 0, k_granularity = 0;
+  ComponentType a = {}, b = {}, c = {}, result = {};
+  bool saturating = false;             ///< accumulates with saturation
+  bool workgroup_scope = false;        ///< shared by a workgroup; otherwise another scope
+  uint32_t workgroup_invocations = 0;  ///< the workgroup must have exactly so many; 0: any
+
+  bool operator==(const FlexibleMatrixShape&) const = default;
+};
+
+/// Limits of NV cooperative matrix 2; zero without the extension.
+struct Matrix2Facts {
+  uint32_t max_workgroup_size = 0;     ///< invocations that may share a matrix
+  uint32_t max_dimension = 0;          ///< rows or columns of a matrix of flexible dimensions
+  uint32_t reserved_shared_bytes = 0;  ///< taken from a workgroup's shared memory
+
+  bool operator==(const Matrix2Facts&) const = default;
+};
+
 struct MemoryHeap {
   uint64_t size_bytes = 0;    ///< size of the heap
   bool device_local = false;  ///< memory of the device
@@ -185,6 +205,8 @@ struct DeviceSnapshot {
   IntegerDotFacts integer_dot;
   DeviceFeatures features;
   std::vector<MatrixShape> matrix_shapes;  ///< KHR cooperative matrix; empty without the extension
+  Matrix2Facts matrix2;
+  std::vector<FlexibleMatrixShape> flexible_matrix_shapes;  ///< empty without the feature
   std::vector<MemoryHeap> heaps;
   std::vector<MemoryType> memory_types;  ///< in the driver's order, which is a preference
   std::vector<QueueFamily> queue_families;

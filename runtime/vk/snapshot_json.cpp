@@ -78,6 +78,27 @@ void visit_shape(Visit& visit, Shape& shape) {
   visit("subgroupScope", shape.subgroup_scope);
 }
 
+template <typename Visit, typename Shape>
+void visit_flexible_shape(Visit& visit, Shape& shape) {
+  visit("MGranularity", shape.m_granularity);
+  visit("NGranularity", shape.n_granularity);
+  visit("KGranularity", shape.k_granularity);
+  visit("AType", shape.a);
+  visit("BType", shape.b);
+  visit("CType", shape.c);
+  visit("ResultType", shape.result);
+  visit("saturatingAccumulation", shape.saturating);
+  visit("workgroupScope", shape.workgroup_scope);
+  visit("workgroupInvocations", shape.workgroup_invocations);
+}
+
+template <typename Visit, typename Matrix2>
+void visit_matrix2(Visit& visit, Matrix2& matrix2) {
+  visit("cooperativeMatrixWorkgroupScopeMaxWorkgroupSize", matrix2.max_workgroup_size);
+  visit("cooperativeMatrixFlexibleDimensionsMaxDimension", matrix2.max_dimension);
+  visit("cooperativeMatrixWorkgroupScopeReservedSharedMemory", matrix2.reserved_shared_bytes);
+}
+
 template <typename Visit, typename Heap>
 void visit_heap(Visit& visit, Heap& heap) {
   visit("size", heap.size_bytes);
@@ -136,6 +157,10 @@ void visit_snapshot(Visit& visit, Snapshot& snapshot) {
   visit.object("features", snapshot.features, [](auto& v, auto& x) { visit_features(v, x); });
   visit.list("cooperativeMatrices", snapshot.matrix_shapes,
              [](auto& v, auto& x) { visit_shape(v, x); });
+  visit.object("cooperativeMatrix2", snapshot.matrix2,
+               [](auto& v, auto& x) { visit_matrix2(v, x); });
+  visit.list("flexibleCooperativeMatrices", snapshot.flexible_matrix_shapes,
+             [](auto& v, auto& x) { visit_flexible_shape(v, x); });
   visit.list("memoryHeaps", snapshot.heaps, [](auto& v, auto& x) { visit_heap(v, x); });
   visit.list("memoryTypes", snapshot.memory_types,
              [](auto& v, auto& x) { visit_memory_type(v, x); });

@@ -111,6 +111,19 @@ TEST(WeightsGpu, BytesWithScalesAndOffsetsAreTheSameWeights) {
   }
 }
 
+TEST(WeightsGpu, WeightsReadOneByOneAreTheSame) {
+  PUMICE_REQUIRE_DEVICE(device);
+  GpuReader reader(device);
+  for (const WeightType& type : weight_types()) {
+    if (!type.has_codec()) continue;
+    SCOPED_TRACE(type.name);
+    const uint64_t n_cols = type.block_elements == 1 ? 77 : 3 * type.block_elements;
+    const test::RandomMatrix matrix(type, 45, n_cols);
+    expect_weights(reader.read(type, matrix.resident(), n_cols, true, ".elements"),
+                   matrix.dequantized(), matrix.n_rows, n_cols);
+  }
+}
+
 TEST(WeightsGpu, BlocksOfTheReferenceAreReadBitForBit) {
   PUMICE_REQUIRE_DEVICE(device);
   PUMICE_REQUIRE_SHARED(folder, "reference/quants");

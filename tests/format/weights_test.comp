@@ -3,13 +3,15 @@
 
 #include "common/buffers.glsl"
 #include "common/weights.glsl"
-#ifdef READ_BYTES
+#if defined(READ_BYTES)
 #include "common/weights_int8.glsl"
+#elif defined(READ_ELEMENTS)
+#include "common/weights_element.glsl"
 #endif
 #include "weights_test.h"
 
 // Lane = row: write all its weights, read a block at a time or a tile at a time, or as bytes with scales
-// and offsets (READ_BYTES).
+// and offsets (READ_BYTES), or one by one (READ_ELEMENTS).
 layout(local_size_x_id = 0) in;
 
 void write_block(uint row, uint block, float w[32]) {
@@ -18,8 +20,11 @@ void write_block(uint row, uint block, float w[32]) {
   [[unroll]] for (int i = 0; i < 32; ++i) Floats(pc.out_weights).v[first + i] = w[i];
 }
 
-void read_block(WeightTile t, uint block, out float w[32]) {
-#ifdef READ_BYTES
+void read_block(WeightTile t, uint lane, uint block, out float w[32]) {
+#if defined(READ_ELEMENTS)
+  const uvec2 tile_address = address_add(t.base, (t.unit - lane) * 16);
+  for (uint i = 0; i < 32; ++i) w[i] = weight_element(tile_address, lane, 32 * block + i);
+#elif defined(READ_BYTES)
   WeightBytes bytes;
   read_weight_bytes(t, block, bytes);
   [[unroll]] for (int i = 0; i < 32; ++i) {
@@ -46,7 +51,7 @@ void main() {
     for (uint tile = 0; tile < pc.n_col_tiles; ++tile) {
       const WeightTile t = open_weight_tile(pc.weights, pc.n_col_tiles, row, tile);
       for (uint b = 0; b < kTileBlocks; ++b) {
-        read_block(t, b, w);
+        read_block(t, row & 31u, b, w);
         write_block(row, tile * kTileBlocks + b, w);
       }
     }

@@ -330,6 +330,26 @@ TEST(Plan, WhatNeedsAWithdrawnFeatureIsOffToo) {
             0);
 }
 
+TEST(Plan, FlexibleMatricesOfAWorkgroupNeedBothFeatures) {
+  DeviceSnapshot device = snapshot("nvidia_rtx_4090");
+  device.matrix2 = {1024, 1024, 4096};
+  constexpr ComponentType kHalf = ComponentType::kF16, kFloat = ComponentType::kF32;
+  const FlexibleMatrixShape workgroup = {32, 32, 16, kHalf, kHalf, kFloat, kFloat, false, true, 256};
+  FlexibleMatrixShape subgroup = workgroup;
+  subgroup.workgroup_scope = false;
+  device.flexible_matrix_shapes = {subgroup, workgroup};
+
+  const DevicePlan plan = planned(device);
+  EXPECT_EQ(plan.matrix2, device.matrix2);
+  EXPECT_EQ(plan.flexible_matrix_shapes, std::vector{workgroup});
+  const DevicePlan fixed = planned(device, {.disable = {"cooperativeMatrixFlexibleDimensions"}});
+  EXPECT_EQ(fixed.matrix2, device.matrix2);
+  EXPECT_TRUE(fixed.flexible_matrix_shapes.empty());
+  const DevicePlan narrow = planned(device, {.disable = {"cooperativeMatrixWorkgroupScope"}});
+  EXPECT_EQ(narrow.matrix2, Matrix2Facts{});
+  EXPECT_TRUE(narrow.flexible_matrix_shapes.empty());
+}
+
 TEST(Plan, OptionsLowerLimitsAndNeverRaiseThem) {
   const DeviceSnapshot device = snapshot("nvidia_rtx_4090");
   PlanOptions options;

@@ -40,6 +40,9 @@ TEST(SnapshotJson, EveryFieldSurvivesEvenWhereNoRecordedDeviceSetsIt) {
   for (const FeatureName& feature : feature_names()) s.features.*feature.member = true;
   s.matrix_shapes = {{16, 8, 32, ComponentType::kBf16, ComponentType::kU8, ComponentType::kS64,
                       static_cast<ComponentType>(1000491002), true, true}};
+  s.matrix2 = {1024, 2048, 4096};
+  s.flexible_matrix_shapes = {{32, 16, 8, ComponentType::kF16, ComponentType::kBf16,
+                               ComponentType::kF32, ComponentType::kU32, true, true, 256}};
   s.heaps = {{5, true, 4, 3}};
   s.memory_types = {{0, UINT32_MAX}};
   s.queue_families = {{3, 2, 36}};
