@@ -38,11 +38,12 @@ if(PUMICE_REQUIRE_ALL_SHADERS AND PUMICE_MISSING_GLSL_EXTENSIONS)
     "${PUMICE_MISSING_GLSL_EXTENSIONS}; point Vulkan_GLSLC_EXECUTABLE at a newer one")
 endif()
 
-# pumice_shader(NAME SOURCE file.comp [DEFINES A=1 B=2] [REQUIRES GL_EXT_…])
+# pumice_shader(NAME SOURCE file.comp [DEFINES A=1 B=2] [REQUIRES GL_EXT_…] [UNPROVEN])
 #   NAME is the module's public name, "op" or "op.variant"; DEFINES are the variant's macros. Where
-#   glslc lacks a GLSL extension in REQUIRES the module is not in the build.
+#   glslc lacks a GLSL extension in REQUIRES the module is not in the build. UNPROVEN says that no
+#   device of ours has run it: it is used only where a self-test has passed.
 function(pumice_shader name)
-  cmake_parse_arguments(arg "" "SOURCE" "DEFINES;REQUIRES" ${ARGN})
+  cmake_parse_arguments(arg "UNPROVEN" "SOURCE" "DEFINES;REQUIRES" ${ARGN})
   foreach(extension ${arg_REQUIRES})
     if(NOT extension IN_LIST PUMICE_OPTIONAL_GLSL_EXTENSIONS)
       message(FATAL_ERROR "${name}: ${extension} is not among PUMICE_OPTIONAL_GLSL_EXTENSIONS")
@@ -56,6 +57,9 @@ function(pumice_shader name)
   set_property(GLOBAL APPEND PROPERTY PUMICE_SPIRV_NAMES ${name})
   set_property(GLOBAL PROPERTY PUMICE_SPIRV_SOURCE_${name} ${CMAKE_CURRENT_SOURCE_DIR}/${arg_SOURCE})
   set_property(GLOBAL PROPERTY PUMICE_SPIRV_DEFINES_${name} "${arg_DEFINES}")
+  if(arg_UNPROVEN)
+    set_property(GLOBAL PROPERTY PUMICE_SPIRV_UNPROVEN_${name} ", true")
+  endif()
 endfunction()
 
 # Write the registry source from what pumice_shader collected; sets `out` to the list of sources.
@@ -68,6 +72,7 @@ function(pumice_spirv_registry out)
   foreach(name ${names})
     get_property(source GLOBAL PROPERTY PUMICE_SPIRV_SOURCE_${name})
     get_property(defines GLOBAL PROPERTY PUMICE_SPIRV_DEFINES_${name})
+    get_property(unproven GLOBAL PROPERTY PUMICE_SPIRV_UNPROVEN_${name})
     list(TRANSFORM defines PREPEND -D)
     set(file ${CMAKE_BINARY_DIR}/spirv/${name}.inc)
     # Here and not in pumice_shader: a custom command is visible only in the folder that makes it.
@@ -81,7 +86,7 @@ function(pumice_spirv_registry out)
       VERBATIM)
     list(APPEND files ${file})
     string(APPEND arrays "const uint32_t kModule${index}[] =\n#include \"${file}\"\n;\n")
-    string(APPEND rows "    {\"${name}\", kModule${index}},\n")
+    string(APPEND rows "    {\"${name}\", kModule${index}${unproven}},\n")
     math(EXPR index "${index} + 1")
   endforeach()
   set(missing "")

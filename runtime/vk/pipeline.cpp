@@ -118,12 +118,18 @@ PipelineLibrary::ModuleNames PipelineLibrary::pending_modules() const {
   return names;
 }
 
+void PipelineLibrary::accept(ModuleNames module_names) { accepted_.merge(module_names); }
+
 std::string PipelineLibrary::obstacle(const ShaderModule& module) const {
   if (rejected_.contains(module.name)) return "it failed this device's self-test";
   const Result<ShaderInfo> info = read_shader_info(effective(module).words);
   if (!info.ok()) return info.error().message;
   const auto missing = missing_capabilities(info->capabilities, device_->plan());
-  return missing.empty() ? "" : fmt::format("it needs {}", fmt::join(missing, ", "));
+  if (!missing.empty()) return fmt::format("it needs {}", fmt::join(missing, ", "));
+  if (module.unproven && !accepted_.contains(module.name)) {
+    return "never run: no self-test has passed on this device";
+  }
+  return "";
 }
 
 Result<const Pipeline*> PipelineLibrary::declare(const PipelineRequest& request) {

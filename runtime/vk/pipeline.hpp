@@ -27,6 +27,7 @@ namespace pumice::vk {
 struct ShaderModule {
   std::string_view name;
   std::span<const uint32_t> words;
+  bool unproven = false;  ///< no device of ours has run it: PipelineLibrary::accept
 };
 
 /// One specialised kernel.
@@ -105,8 +106,12 @@ class PipelineLibrary {
   /// For tests: requests for the module of that name get these words instead, from now on.
   void override_module(std::string name, std::vector<uint32_t> words);
 
-  /// Why a module cannot run here: capabilities that are not enabled, or its rejection. Empty: it
-  /// can. Ops ask this to choose among their variants.
+  /// From now on unproven modules of these names may be declared: they passed a self-test on this
+  /// device, or are about to be tested.
+  void accept(ModuleNames module_names);
+
+  /// Why a module cannot run here: capabilities that are not enabled, its rejection, or that it is
+  /// unproven and not accepted. Empty: it can. Ops ask this to choose among their variants.
   std::string obstacle(const ShaderModule& module) const;
 
   /// The pipeline for a request; the same request gives the same pipeline. It can be recorded after
@@ -157,6 +162,7 @@ class PipelineLibrary {
   VkPipelineCache cache_ = VK_NULL_HANDLE;
   ModuleNames rejected_;
   std::map<std::string, std::vector<uint32_t>, std::less<>> overrides_;
+  ModuleNames accepted_;
   std::deque<Pipeline> pipelines_;
   std::vector<std::pair<uint32_t, VkPipelineLayout>> layouts_;
   bool capture_statistics_ = false;
