@@ -47,6 +47,14 @@ Result<vk::ShaderModule> choose_spirv(const vk::PipelineLibrary& pipelines,
                     names.empty() ? "" : module_family(names.front()), reasons);
 }
 
+std::set<std::string, std::less<>> unproven_modules() {
+  std::set<std::string, std::less<>> names;
+  for (const vk::ShaderModule& module : spirv_modules()) {
+    if (module.unproven) names.emplace(module.name);
+  }
+  return names;
+}
+
 uint64_t spirv_hash() {
   uint64_t hash = 0;
   for (const vk::ShaderModule& module : spirv_modules()) {

@@ -1,7 +1,9 @@
 // The SPIR-V modules built into this program.
 #pragma once
 
+#include <set>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "base/result.hpp"
@@ -28,6 +30,9 @@ std::string_view module_family(std::string_view name);
 /// of each why it cannot: kSelfTestFailed when one would, were it not rejected; kInvalidArgument.
 Result<vk::ShaderModule> choose_spirv(const vk::PipelineLibrary& pipelines,
                                       std::span<const std::string> names);
+
+/// Names of the modules that a self-test must pass before they are used (PipelineLibrary::accept).
+std::set<std::string, std::less<>> unproven_modules();
 
 /// GLSL extensions this build's glslc does not know, so that modules needing them are not in it.
 std::span<const std::string_view> missing_glsl_extensions();

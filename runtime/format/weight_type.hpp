@@ -49,6 +49,8 @@ struct WeightType {
 
   /// Whether models may use it: it can be dequantised, repacked and read by the shaders.
   bool has_codec() const { return pack != nullptr; }
+  /// Whether weights are integers with scales of blocks; otherwise they are floats.
+  bool has_integers() const { return block_elements > 1; }
   /// Bytes of `n_elements` (a multiple of block_elements) in a file.
   uint64_t file_bytes(uint64_t n_elements) const {
     return n_elements / block_elements * block_bytes;

@@ -10,6 +10,9 @@ namespace {
 
 constexpr uint64_t kFloat = sizeof(float);
 
+/// Columns of the widest input of a matrix.
+uint64_t widest_input(const ModelConfig& c) { return std::max({c.n_embd, c.q_dim(), c.n_ff}); }
+
 }  // namespace
 
 uint64_t Decoder::buffer_bytes(const ModelConfig& c, const DecoderLimits& limits) {
@@ -17,10 +20,11 @@ uint64_t Decoder::buffer_bytes(const ModelConfig& c, const DecoderLimits& limits
       3ull * c.n_embd + c.q_dim() + 2ull * c.kv_dim() + c.q_dim() + 3ull * c.n_ff;
   const uint64_t partial_floats = uint64_t{c.n_heads} * (2 + c.head_dim);
   constexpr uint64_t kAlignmentSlack = 16 * 256;
+  const uint64_t most_rows = std::max(limits.rows, limits.logit_rows);
   return kFloat * (limits.rows * row_floats + uint64_t{limits.logit_rows} * c.n_vocab +
                    limits.attention_partials * partial_floats +
                    uint64_t{limits.context_tokens} * c.rope.dims) +
-         kAlignmentSlack;
+         ops::Linear::max_scratch_bytes(most_rows, widest_input(c)) + kAlignmentSlack;
 }
 
 Result<Decoder> Decoder::plan(const std::shared_ptr<vk::Device>& device,
@@ -64,6 +68,7 @@ Result<Decoder> Decoder::plan(const std::shared_ptr<vk::Device>& device,
 Status Decoder::allocate(const DecoderLimits& limits) {
   const ModelConfig& c = config_;
   const uint64_t rows = limits.rows;
+  const uint64_t most_rows = std::max(limits.rows, limits.logit_rows);
   const struct {
     vk::BufferRange* range;
     uint64_t bytes;
@@ -79,6 +84,7 @@ Status Decoder::allocate(const DecoderLimits& limits) {
       {&logits_, kFloat * limits.logit_rows * c.n_vocab},
       {&partial_stats_, attention_.partial_stats_bytes(limits.attention_partials)},
       {&partial_y_, attention_.partial_y_bytes(limits.attention_partials)},
+      {&linear_scratch_, linear_.scratch_bytes(most_rows, widest_input(c))},
   };
   for (const auto& buffer : buffers) {
     PUMICE_TRY(*buffer.range, arena_.allocate(buffer.bytes));
@@ -97,14 +103,17 @@ Status Decoder::fill_rope_table(const std::shared_ptr<vk::Device>& device, uint3
 void Decoder::record_stack(vk::Recorder& recorder, const StackedMatrices& stack,
                            const vk::BufferRange& x, const vk::BufferRange& y,
                            uint32_t n_rows) const {
+  std::vector<ops::LinearArgs> matrices;
   for (const StackedMatrices::Member& member : stack.members) {
-    linear_.record(recorder, {.weights = member.matrix,
-                              .x = x,
-                              .x_stride = member.matrix.n_cols,
-                              .y = y.from(kFloat * member.first_column),
-                              .y_stride = stack.n_outputs,
-                              .rows = n_rows});
+    matrices.push_back({.weights = member.matrix,
+                        .x = x,
+                        .x_stride = member.matrix.n_cols,
+                        .y = y.from(kFloat * member.first_column),
+                        .y_stride = stack.n_outputs,
+                        .rows = n_rows,
+                        .scratch = linear_scratch_});
   }
+  linear_.record(recorder, matrices);
 }
 
 void Decoder::record_attention(vk::Recorder& recorder, const DecoderStep& step,
@@ -177,7 +186,8 @@ void Decoder::record_layer(vk::Recorder& recorder, const DecoderStep& step, uint
                             .x_stride = config_.q_dim(),
                             .y = delta_,
                             .y_stride = config_.n_embd,
-                            .rows = step.n_rows});
+                            .rows = step.n_rows,
+                            .scratch = linear_scratch_});
   norm.residual = delta_;
   norm.weight = weights.ffn_norm;
   rms_norm_.record(recorder, norm);
@@ -189,7 +199,8 @@ void Decoder::record_layer(vk::Recorder& recorder, const DecoderStep& step, uint
                             .x_stride = config_.n_ff,
                             .y = delta_,
                             .y_stride = config_.n_embd,
-                            .rows = step.n_rows});
+                            .rows = step.n_rows,
+                            .scratch = linear_scratch_});
 }
 
 void Decoder::record(vk::Recorder& recorder, const DecoderStep& step) const {
@@ -216,7 +227,8 @@ void Decoder::record(vk::Recorder& recorder, const DecoderStep& step) const {
                             .x_stride = config_.n_embd,
                             .y = logits_,
                             .y_stride = config_.n_vocab,
-                            .rows = step.n_logit_rows});
+                            .rows = step.n_logit_rows,
+                            .scratch = linear_scratch_});
 }
 
 }  // namespace pumice

@@ -69,7 +69,7 @@ class Decoder {
   const vk::BufferRange& logits() const { return logits_; }
   const ops::FlashAttention& attention() const { return attention_; }
 
-  /// Device bytes `plan` will allocate.
+  /// Device bytes `plan` will allocate at most.
   static uint64_t buffer_bytes(const ModelConfig& config, const DecoderLimits& limits);
 
  private:
@@ -108,6 +108,7 @@ class Decoder {
   vk::BufferRange gated_;                      // float [rows][n_ff]
   vk::BufferRange logits_;                     // float [logit_rows][n_vocab]
   vk::BufferRange partial_stats_, partial_y_;  // attention's split-KV scratch
+  vk::BufferRange linear_scratch_;             // empty if linear_ needs none
 };
 
 }  // namespace pumice

@@ -24,6 +24,7 @@ struct LinearArgs {
   vk::BufferRange y;      ///< float [rows][y_stride]; weights.n_rows are written, nothing else
   uint32_t y_stride = 0;  ///< floats
   uint32_t rows = 0;
+  vk::BufferRange scratch = {};  ///< for Linear: see its scratch_bytes
 };
 
 /// How the activations, which all lanes need, reach them.

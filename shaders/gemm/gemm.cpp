@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include "shaders/gemm/gemm.h"
+#include "shaders/quantize_x/quantize_x.hpp"
 #include "shaders/spirv.hpp"
 
 namespace pumice::ops {
@@ -48,13 +49,17 @@ Result<Gemm> Gemm::plan(vk::PipelineLibrary& pipelines, const WeightType& type,
 
 void Gemm::record(vk::Recorder& recorder, const LinearArgs& args) const {
   check_linear_args(args);
+  const uint64_t quantized_bytes = QuantizedX::size_bytes(args.rows, args.weights.n_cols);
   for (const WeightMatrixPart& part : args.weights.parts) {
     const size_t choice = choose_gemm_tile(tiles_, args.rows, part.n_rows);
     const GemmTile& tile = tiles_[choice];
     const vk::Grid grid{(args.rows + tile.rows - 1) / tile.rows,
                         (part.n_rows + tile.cols - 1) / tile.cols};
     recorder.dispatch(*pipelines_[choice], linear_push<GemmPush>(args, part), grid,
-                      {vk::reads(part.range), linear_reads_x(args), linear_writes_y(args, part)},
+                      {vk::reads(part.range),
+                       math_ == Math::kI8 ? vk::reads(args.x.subrange(0, quantized_bytes))
+                                          : linear_reads_x(args),
+                       linear_writes_y(args, part)},
                       linear_cost(args, part));
   }
 }

@@ -2,6 +2,7 @@
 
 #include "shaders/common/linear_cases.hpp"
 #include "shaders/gemm/gemm.hpp"
+#include "shaders/gemm/gemm_i8_cases.hpp"
 #include "shaders/spirv.hpp"
 
 namespace pumice::ops {
@@ -46,8 +47,12 @@ std::vector<OpCase> gemm_cases() {
                                      {15, 100, 512}, {16, 512, 256}, {17, 65, 172}, {31, 33, 4096},
                                      {33, 7, 512},   {129, 257, 256}};
   const LinearVariant variants[] = {case_variant("shared", Math::kF32, 0),
-                                    case_variant("broadcast", Math::kF32, 0)};
-  return linear_cases_of("gemm", kShapes, variants);
+                                    case_variant("broadcast", Math::kF32, 0),
+                                    case_variant("matrix2", Math::kF16, 0),
+                                    case_variant("matrix2", Math::kF16, 1)};
+  std::vector<OpCase> cases = linear_cases_of("gemm", kShapes, variants);
+  std::ranges::move(gemm_i8_cases(), std::back_inserter(cases));
+  return cases;
 }
 
 }  // namespace pumice::ops

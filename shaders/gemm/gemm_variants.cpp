@@ -1,6 +1,10 @@
 #include "shaders/gemm/gemm_variants.hpp"
 
+#include <algorithm>
+
 #include "shaders/gemm/gemm.h"
+#include "shaders/gemm/gemm_i8.h"
+#include "shaders/gemm/gemm_matrix2.h"
 
 namespace pumice::ops {
 namespace {
@@ -36,10 +40,87 @@ GemmVariant shared_variant(const DevicePlan& plan) {
                      : GemmSpec{.workgroup_size = 128, .tile_rows = 16, .lane_cols = 2});
 }
 
+/// What the plan lacks for matrices shared by a workgroup, whatever their size.
+std::string matrix2_obstacle(const DevicePlan& plan) {
+  const DeviceFeatures& features = plan.features;
+  if (!features.matrix2_workgroup_scope) return "it needs cooperativeMatrixWorkgroupScope";
+  if (!features.matrix2_flexible_dimensions) return "it needs cooperativeMatrixFlexibleDimensions";
+  if (!features.matrix2_tensor_addressing) return "it needs cooperativeMatrixTensorAddressing";
+  if (!features.matrix2_block_loads) return "it needs cooperativeMatrixBlockLoads";
+  if (!features.shader_float16) return "it needs shaderFloat16";
+  if (plan.matrix2.reserved_shared_bytes > plan.max_shared_bytes) {
+    return "the driver reserves more shared memory than there is";
+  }
+  return "";
+}
+
+/// Invocations of the largest workgroup that may share matrices of these dimensions; 0: none.
+uint32_t matrix2_workgroup_size(const DevicePlan& plan, const GemmMatrix2Spec& spec) {
+  constexpr uint32_t kMostInvocations = 256;
+  const uint32_t most = std::min({kMostInvocations, plan.matrix2.max_workgroup_size,
+                                  plan.max_workgroup_invocations});
+  if (std::max({spec.tile_rows, spec.tile_cols, spec.tile_k}) > plan.matrix2.max_dimension) {
+    return 0;
+  }
+  const auto whole = [](uint32_t size, uint32_t granularity) {
+    return granularity != 0 && size % granularity == 0;
+  };
+  uint32_t best = 0;
+  for (const FlexibleMatrixShape& shape : plan.flexible_matrix_shapes) {
+    if (shape.a == ComponentType::kF16 && shape.b == ComponentType::kF16 &&
+        shape.c == ComponentType::kF32 && shape.result == ComponentType::kF32 &&
+        !shape.saturating && shape.workgroup_invocations <= most &&
+        whole(spec.tile_rows, shape.m_granularity) && whole(spec.tile_cols, shape.n_granularity) &&
+        whole(spec.tile_k, shape.k_granularity)) {
+      best = std::max(best, shape.workgroup_invocations);
+    }
+  }
+  return best;
+}
+
+GemmVariant matrix2_variant(const DevicePlan& plan) {
+  GemmVariant variant{.name = "matrix2", .math = Math::kF16};
+  variant.obstacle = matrix2_obstacle(plan);
+  if (!variant.obstacle.empty()) return variant;
+  // Not measured, nor run anywhere yet.
+  for (GemmMatrix2Spec spec : {GemmMatrix2Spec{.tile_rows = 64, .tile_cols = 64},
+                               GemmMatrix2Spec{.tile_rows = 128, .tile_cols = 128}}) {
+    spec.workgroup_size = matrix2_workgroup_size(plan, spec);
+    if (spec.workgroup_size == 0) continue;
+    variant.tiles.push_back({.rows = spec.tile_rows,
+                             .cols = spec.tile_cols,
+                             .constants = vk::constants_of(spec),
+                             .workgroup_size = spec.workgroup_size});
+  }
+  if (variant.tiles.empty()) {
+    variant.obstacle = "the device shares no fp16 matrices of its sizes in a workgroup";
+  }
+  return variant;
+}
+
+GemmVariant i8_variant(const DevicePlan& plan) {
+  // lavapipe's compile time grows with tile_rows as for shared_variant. Not measured on a GPU yet.
+  const GemmI8Spec spec =
+      plan.device_class == DeviceClass::kCpu
+          ? GemmI8Spec{.workgroup_size = 64, .tile_rows = 4}
+          : GemmI8Spec{.workgroup_size = 128, .tile_rows = 32, .lane_cols = 2};
+  GemmVariant variant{.name = "i8", .math = Math::kI8};
+  variant.tiles.push_back({.rows = spec.tile_rows,
+                           .cols = spec.workgroup_size * spec.lane_cols,
+                           .constants = vk::constants_of(spec),
+                           .workgroup_size = spec.workgroup_size});
+  return variant;
+}
+
 }  // namespace
 
 std::vector<GemmVariant> gemm_variants(const DevicePlan& plan, Math math, XPath path) {
   std::vector<GemmVariant> variants;
+  if (math == Math::kAuto || math == Math::kF16) variants.push_back(matrix2_variant(plan));
+  if (math == Math::kI8 ||
+      (math == Math::kAuto && plan.integer_dot.packed_signed_accelerated)) {
+    variants.push_back(i8_variant(plan));
+  }
   if (math == Math::kAuto || math == Math::kF32) {
     if (path == XPath::kBroadcast) variants.push_back(broadcast_variant(plan));
     variants.push_back(shared_variant(plan));

@@ -1,31 +1,63 @@
 #include "shaders/linear/linear.hpp"
 
+#include <algorithm>
+
 namespace pumice::ops {
 
 Result<Linear> Linear::plan(vk::PipelineLibrary& pipelines,
                             std::span<const WeightType* const> types, Math math, XPath path) {
-  const auto variants = gemm_variants(pipelines.device()->plan(), math, path);
+  const DevicePlan& device = pipelines.device()->plan();
+  const auto variants = gemm_variants(device, math, path);
+  const auto float_variants = gemm_variants(device, math == Math::kI8 ? Math::kAuto : math, path);
   Linear op;
   for (const WeightType* type : types) {
     if (op.kernels_.contains(type)) continue;
-    const Result<Gemm> gemm = Gemm::plan(pipelines, *type, variants);
+    const Result<Gemm> gemm = 
+        Gemm::plan(pipelines, *type, type->has_integers() ? variants : float_variants);
     if (!gemm.ok()) {
       return make_error(gemm.error().code, "--math {}: {}", math_name(math), gemm.error().message);
     }
     PUMICE_TRY(const Gemv gemv,
                Gemv::plan(pipelines, *type, Gemv::usable_path(pipelines, *type, path)));
+    if (gemm->math() == Math::kI8 && !op.quantize_x_) {
+      PUMICE_TRY(op.quantize_x_, QuantizeX::plan(pipelines));
+    }
     op.kernels_.emplace(type, Kernels{*gemm, gemv});
   }
   return op;
 }
 
-void Linear::record(vk::Recorder& recorder, const Args& args) const {
-  const auto kernels = kernels_.find(args.weights.type);
+const Linear::Kernels& Linear::kernels_of(const WeightType& type) const {
+  const auto kernels = kernels_.find(&type);
   PUMICE_CHECK(kernels != kernels_.end(), "linear was not planned for this weight type");
-  if (args.rows <= Gemv::kMaxRows && !gemm_only_) {
-    kernels->second.gemv.record(recorder, args);
-  } else {
-    kernels->second.gemm.record(recorder, args);
+  return kernels->second;
+}
+
+bool Linear::wants_integers(const Args& args) const {
+  return uses_gemm(args.rows) && kernels_of(*args.weights.type).gemm.math() == Math::kI8;
+}
+
+void Linear::record(vk::Recorder& recorder, std::span<const Args> matrices) const {
+  const auto integers = std::ranges::find_if(
+      matrices, [&](const Args& args) { return wants_integers(args); });
+  if (integers != matrices.end()) {
+    quantize_x_->record(recorder, {.x = integers->x,
+                                   .x_stride = integers->x_stride,
+                                   .rows = integers->rows,
+                                   .k = integers->weights.n_cols,
+                                   .y = integers->scratch});
+  }
+  for (const Args& args : matrices) {
+    const Kernels& kernels = kernels_of(*args.weights.type);
+    if (!uses_gemm(args.rows)) {
+      kernels.gemv.record(recorder, args);
+    } else if (wants_integers(args)) {
+      Args quantized = args;
+      quantized.x = args.scratch;
+      kernels.gemm.record(recorder, quantized);
+    } else {
+      kernels.gemm.record(recorder, args);
+    }
   }
 }
 

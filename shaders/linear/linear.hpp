@@ -2,12 +2,14 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <span>
 
 #include "base/result.hpp"
 #include "shaders/common/linear_args.hpp"
 #include "shaders/gemm/gemm.hpp"
 #include "shaders/gemv/gemv.hpp"
+#include "shaders/quantize_x/quantize_x.hpp"
 #include "vk/pipeline.hpp"
 
 namespace pumice::ops {
@@ -18,7 +20,7 @@ class Linear {
 
   /// Declare the pipelines for these weight types (repeats are fine): four of gemv each and one of
   /// gemm for each of its tile sizes. Products of gemm are computed as `math` says; gemv is fp32,
-  /// whatever it says. `path` is tuned_x_path() of the device except in tests. Errors:
+  /// whatever it says, and so are weights of a float type with kI8. `path` is tuned_x_path() of the device except in tests. Errors:
   /// kInvalidArgument for a type without shaders, a path the device lacks, or an arithmetic that
   /// was asked for and that no kernel of gemm has here; never for lack of one with kAuto.
   static Result<Linear> plan(vk::PipelineLibrary& pipelines,
@@ -32,16 +34,33 @@ class Linear {
   /// there are, to the last bit.
   void use_gemm_only() { gemm_only_ = true; }
 
-  /// One dispatch for each part of the matrix. Its type must be among the planned ones.
-  void record(vk::Recorder& recorder, const Args& args) const;
+  /// One dispatch for each part of the matrix, after one that quantises x where gemm wants that. Its
+  /// type must be among the planned ones.
+  void record(vk::Recorder& recorder, const Args& args) const { record(recorder, {&args, 1}); }
+  /// Several matrices of one x: their x, x_stride, rows, columns and scratch are the same.
+  void record(vk::Recorder& recorder, std::span<const Args> matrices) const;
+
+  /// What Args::scratch must hold for products of up to `rows` rows with `n_cols` columns. 0: none.
+  uint64_t scratch_bytes(uint64_t rows, uint64_t n_cols) const {
+    return quantize_x_ ? max_scratch_bytes(rows, n_cols) : 0;
+  }
+  /// The same whatever the device and the arithmetic.
+  static uint64_t max_scratch_bytes(uint64_t rows, uint64_t n_cols) {
+    return QuantizedX::size_bytes(rows, n_cols);
+  }
 
  private:
   struct Kernels {
     Gemm gemm;
     Gemv gemv;
   };
+  const Kernels& kernels_of(const WeightType& type) const;
+  bool uses_gemm(uint32_t rows) const { return gemm_only_ || rows > Gemv::kMaxRows; }
+  bool wants_integers(const Args& args) const;
+
   std::map<const WeightType*, Kernels> kernels_;
   bool gemm_only_ = false;
+  std::optional<QuantizeX> quantize_x_;  // if a gemm computes with integers
 };
 
 }  // namespace pumice::ops

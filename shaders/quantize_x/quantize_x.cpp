@@ -23,19 +23,19 @@ void QuantizeX::record(vk::Recorder& recorder, const Args& args) const {
                "rows of x must be 16-byte aligned");
   QuantizeXPush push;
   push.x = args.x.address();
-  push.quants = args.y.quants.address();
-  push.scales = args.y.scales.address();
+  push.quants = args.y.address();
+  push.scales = args.y.address() + QuantizedX::scales_offset(args.rows, args.k);
   push.rows = args.rows;
   push.k = args.k;
   push.x_stride = args.x_stride;
   const uint64_t floats = uint64_t{args.rows - 1} * args.x_stride + args.k;
+  const uint64_t size_bytes = QuantizedX::size_bytes(args.rows, args.k);
   const uint64_t elements = uint64_t{args.rows} * args.k;
   recorder.dispatch(*pipeline_, push,
                     {(args.k / 4 + workgroup_size_ - 1) / workgroup_size_, args.rows},
-                    {vk::reads(args.x.subrange(0, floats * 4)), vk::writes(args.y.quants),
-                     vk::writes(args.y.scales)},
-                    {.bytes = elements * 4 + QuantizedX::size_bytes(args.rows, args.k),
-                     .flops = elements * 3});
+                    {vk::reads(args.x.subrange(0, floats * 4)),
+                     vk::writes(args.y.subrange(0, size_bytes))},
+                    {.bytes = elements * 4 + size_bytes, .flops = elements * 3});
 }
 
 }  // namespace pumice::ops

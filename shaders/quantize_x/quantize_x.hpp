@@ -10,23 +10,13 @@
 
 namespace pumice::ops {
 
-/// Quantised rows, the input of integer GEMM. Blocks are outermost, so that what a tile of rows
-/// needs of a block lies together.
+/// Quantised rows: int8 [k / 32][rows][32], then [k / 32][rows] of a float scale and two int16 sums.
+/// Blocks are outermost, so that what a tile of rows needs of a block lies together.
 struct QuantizedX {
-  vk::BufferRange quants;  ///< int8 [k / 32][rows][32]
-  vk::BufferRange scales;  ///< [k / 32][rows] of a float scale and two int16 sums
-
-  static constexpr uint64_t kBlockCols = 32;
-  static uint64_t quant_bytes(uint64_t rows, uint64_t k) { return rows * k; }
-  static uint64_t scale_bytes(uint64_t rows, uint64_t k) { return rows * (k / kBlockCols) * 8; }
-  /// Bytes of both together.
+  static constexpr uint32_t kBlockCols = 32;
+  static uint64_t scales_offset(uint64_t rows, uint64_t k) { return rows * k; }
   static uint64_t size_bytes(uint64_t rows, uint64_t k) {
-    return quant_bytes(rows, k) + scale_bytes(rows, k);
-  }
-  /// The two within a range of at least size_bytes.
-  static QuantizedX within(const vk::BufferRange& range, uint64_t rows, uint64_t k) {
-    return {range.subrange(0, quant_bytes(rows, k)),
-            range.subrange(quant_bytes(rows, k), scale_bytes(rows, k))};
+    return scales_offset(rows, k) + rows * (k / kBlockCols) * 8;
   }
 };
 
@@ -37,7 +27,7 @@ class QuantizeX {
     uint32_t x_stride = 0;  ///< floats, a multiple of 4
     uint32_t rows = 0;      ///< at most 65535
     uint32_t k = 0;         ///< a multiple of 32
-    QuantizedX y;
+    vk::BufferRange y;      ///< QuantizedX::size_bytes(rows, k), 16-byte aligned
   };
 
   static Result<QuantizeX> plan(vk::PipelineLibrary& pipelines);

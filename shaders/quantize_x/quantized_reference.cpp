@@ -19,7 +19,7 @@ float scale_of(const float* block) {
 
 QuantizedReference::QuantizedReference(std::span<const float> x, uint32_t rows, uint32_t k,
                                        uint32_t stride)
-    : n_rows(rows), quants(size_t{rows} * k / 4), scales(size_t{rows} * k / kBlockCols * 2) {
+    : n_rows(rows), first_scale(size_t{rows} * k / 4), words(first_scale * 5 / 4) {
   for (uint32_t row = 0; row < rows; ++row) {
     for (uint32_t block = 0; block < k / kBlockCols; ++block) {
       const float* from = &x[size_t{row} * stride + block * kBlockCols];
@@ -29,24 +29,24 @@ QuantizedReference::QuantizedReference(std::span<const float> x, uint32_t rows, 
       for (uint32_t i = 0; i < kBlockCols; ++i) {
         const double quotient = scale > 0 ? static_cast<double>(from[i]) / scale : 0.0;
         const auto q = static_cast<int32_t>(std::clamp(std::nearbyint(quotient), -127.0, 127.0));
-        quants[at * 8 + i / 4] |= (static_cast<uint32_t>(q) & 0xFFu) << (8 * (i % 4));
+        words[at * 8 + i / 4] |= (static_cast<uint32_t>(q) & 0xFFu) << (8 * (i % 4));
         sums[i / 16] += q;
       }
-      scales[at * 2] = std::bit_cast<uint32_t>(scale);
-      scales[at * 2 + 1] = (static_cast<uint32_t>(sums[0]) & 0xFFFFu) |
+      words[first_scale + at * 2] = std::bit_cast<uint32_t>(scale);
+      words[first_scale + at * 2 + 1] = (static_cast<uint32_t>(sums[0]) & 0xFFFFu) |
                            static_cast<uint32_t>(sums[1]) << 16;
     }
   }
 }
 
 double QuantizedReference::scale(uint32_t row, uint32_t block) const {
-  return std::bit_cast<float>(scales[(size_t{block} * n_rows + row) * 2]);
+  return std::bit_cast<float>(words[first_scale + (size_t{block} * n_rows + row) * 2]);
 }
 
 double QuantizedReference::value(uint32_t row, uint32_t col) const {
   const uint32_t block = col / kBlockCols;
   const uint32_t i = col % kBlockCols;
-  const uint32_t word = quants[(size_t{block} * n_rows + row) * 8 + i / 4];
+  const uint32_t word = words[(size_t{block} * n_rows + row) * 8 + i / 4];
   return scale(row, block) * static_cast<int8_t>(word >> (8 * (i % 4)));
 }
 

@@ -16,8 +16,8 @@ struct QuantizedReference {
   double scale(uint32_t row, uint32_t block) const;
 
   uint32_t n_rows;
-  std::vector<uint32_t> quants;  ///< as QuantizedX::quants
-  std::vector<uint32_t> scales;  ///< as QuantizedX::scales
+  size_t first_scale;           ///< index of the word
+  std::vector<uint32_t> words;  ///< QuantizedX
 };
 
 /// Move values that lie so near the middle of two quants that one rounding of the reciprocal decides

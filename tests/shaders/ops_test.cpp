@@ -15,6 +15,7 @@ class Ops : public ::testing::TestWithParam<ops::OpCase> {
   static void SetUpTestSuite() {
     if (const auto device = test::GpuEnvironment::device()) {
       pipelines_ = std::make_unique<vk::PipelineLibrary>(device, "", spirv_hash());
+      pipelines_->accept(unproven_modules());
     }
   }
   static void TearDownTestSuite() { pipelines_.reset(); }

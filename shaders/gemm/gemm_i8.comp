@@ -5,7 +5,7 @@
 #include "common/buffers.glsl"
 #include "common/weights.glsl"
 #include "common/weights_int8.glsl"
-#include "gemm_i8/gemm_i8.h"
+#include "gemm/gemm_i8.h"
 
 // The tiling is that of gemm.comp: a lane owns lane_cols columns of y, holds the bytes of 32 weights of
 // each in registers and multiplies them with tile_rows rows of quantised x, which are staged in shared
@@ -14,6 +14,7 @@
 // Lanes past the last column compute the last one again and store nothing.
 layout(local_size_x_id = 0) in;
 
+const uint kBlock = 32;
 const uint kOpenBlocks = kTileBlocks > 2 ? kTileBlocks : 1;  // see gemm.comp
 
 shared uvec4 staged_quants[2][tile_rows][2];
@@ -28,10 +29,10 @@ float acc[lane_cols][tile_rows];
 void fetch_x(uint first_row, uint block) {
   [[unroll]] for (uint i = 0; i < kLoads; ++i) {
     const uint at = gl_LocalInvocationIndex + i * workgroup_size;
-    const uint base = min(block, pc.n_blocks - 1) * pc.rows;
+    const uint base = min(block, pc.k / kBlock - 1) * pc.rows;
     const uint row = base + min(first_row + at / 2, pc.rows - 1);
-    fetched_quants[i] = Uvec4s(pc.quants).v[row * 2 + at % 2];
-    fetched_scales[i] = Uvec2s(pc.scales).v[row];
+    fetched_quants[i] = Uvec4s(pc.x).v[row * 2 + at % 2];
+    fetched_scales[i] = Uvec2s(address_add(pc.x, pc.rows * pc.k)).v[row];
   }
 }
 
@@ -93,10 +94,11 @@ void main() {
   [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
     [[unroll]] for (uint m = 0; m < tile_rows; ++m) acc[c][m] = 0.0;
   }
+  const uint n_blocks = pc.k / kBlock;
   fetch_x(first_row, 0);
   store_x(0);
   barrier();
-  for (uint first = 0; first < pc.n_blocks; first += kOpenBlocks) {
+  for (uint first = 0; first < n_blocks; first += kOpenBlocks) {
     WeightTile tiles[lane_cols];
     [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
       const uint col = min(first_col + c * workgroup_size, pc.n - 1);
@@ -105,7 +107,7 @@ void main() {
     if (kOpenBlocks == 1) {
       accumulate(tiles, first_row, first);
     } else {
-      const uint last = min(first + kOpenBlocks, pc.n_blocks);
+      const uint last = min(first + kOpenBlocks, n_blocks);
       [[dont_unroll]] for (uint block = first; block < last; ++block) {
         accumulate(tiles, first_row, block);
       }

@@ -1,7 +1,10 @@
+#include "shaders/gemm/gemm_i8_cases.hpp"
+
+#include <algorithm>
 #include <cmath>
 
 #include "shaders/common/linear_cases.hpp"
-#include "shaders/gemm_i8/gemm_i8.hpp"
+#include "shaders/gemm/gemm.hpp"
 #include "shaders/quantize_x/quantized_reference.hpp"
 #include "shaders/spirv.hpp"
 
@@ -9,6 +12,10 @@ namespace pumice::ops {
 namespace {
 
 constexpr uint32_t kBlock = QuantizedX::kBlockCols;
+
+std::vector<GemmVariant> variants_of(const DevicePlan& plan) {
+  return gemm_variants(plan, Math::kI8, XPath::kPortable);
+}
 
 /// The product of the weights and x as quantised. Per block of 32 columns the kernel rounds a handful
 /// of terms, scale * sum(q p) and offset * sum(p), and then adds the block to the sum: at most n_blocks
@@ -49,22 +56,20 @@ Result<PreparedOp> prepare(OpBed& bed, const WeightType& type, const LinearShape
   const WeightSource source = weights.source();
   PUMICE_TRY(const auto uploaded,
              upload_weights(bed, std::span(&source, 1), bed.device()->plan().slab_bytes));
-  QuantizedX x;
-  PUMICE_TRY(x.quants, bed.input(quantized.quants));
-  PUMICE_TRY(x.scales, bed.input(quantized.scales));
+  PUMICE_TRY(const vk::BufferRange x, bed.input(quantized.words));
   PUMICE_TRY(const vk::BufferRange y_range, bed.output(uint64_t{shape.rows} * shape.n * 4));
-  PUMICE_TRY(const GemmI8 op, GemmI8::plan(bed.pipelines(), type));
-  Expectation y{.name = "y", .output = y_range};
+  const std::vector<GemmVariant> variants = variants_of(bed.device()->plan());
+  PUMICE_TRY(const Gemm op, Gemm::plan(bed.pipelines(), type, variants));
+  Expectation y{.name = "y", .output = y_range, .reference = {}, .bound = {}, .words = {}};
   reference(quantized, weights, y);
   return PreparedOp{.record =
                         [=](vk::Recorder& recorder) {
-                          op.record(recorder,
-                                    {.weights = uploaded->matrix,
-                                     .x = {},
-                                     .y = y_range,
-                                     .y_stride = shape.n,
-                                     .rows = shape.rows},
-                                    x);
+                          op.record(recorder, {.weights = uploaded->matrix,
+                                               .x = x,
+                                               .x_stride = shape.k,
+                                               .y = y_range,
+                                               .y_stride = shape.n,
+                                               .rows = shape.rows});
                         },
                     .expected = {std::move(y)}};
 }
@@ -77,12 +82,12 @@ std::vector<OpCase> gemm_i8_cases() {
                                      {17, 512, 1280}, {40, 130, 32}};
   std::vector<OpCase> cases;
   for (const WeightType* type : linear_types()) {
-    if (!find_spirv("gemm_i8", *type).ok()) continue;
+    if (!find_spirv(linear_module_name("gemm", *type, "i8")).ok()) continue;
     for (LinearShape shape : kShapes) {
       shape.k = (shape.k + type->block_elements - 1) / type->block_elements * type->block_elements;
       cases.push_back(
-          {.op = "gemm_i8",
-           .name = fmt::format("{} rows={} n={} k={}", type->name, shape.rows, shape.n, shape.k),
+          {.op = "gemm",
+           .name = fmt::format("{} i8 rows={} n={} k={}", type->name, shape.rows, shape.n, shape.k),
            .prepare = [=](OpBed& bed) { return prepare(bed, *type, shape); },
            .supported = [](const DevicePlan& plan) { return plan.features.integer_dot; }});
     }

@@ -1,0 +1,101 @@
+// How gemm is computed on devices nobody here has (tests/vk/snapshots).
+#include "shaders/gemm/gemm_variants.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/vk/snapshots.hpp"
+
+namespace pumice::ops {
+namespace {
+
+DevicePlan planned(const DeviceSnapshot& device) { return *plan_device(device); }
+
+/// Names of the variants without an obstacle, best first.
+std::vector<std::string> usable(const DevicePlan& plan, Math math) {
+  std::vector<std::string> names;
+  for (const GemmVariant& variant : gemm_variants(plan, math, XPath::kPortable)) {
+    if (variant.obstacle.empty()) names.emplace_back(variant.name);
+  }
+  return names;
+}
+
+bool contains(const std::vector<std::string>& names, std::string_view name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+GemmVariant variant_of(const DevicePlan& plan, std::string_view name) {
+  for (GemmVariant& variant : gemm_variants(plan, Math::kF16, XPath::kPortable)) {
+    if (variant.name == name) return variant;
+  }
+  return {};
+}
+
+/// A device as one with NV cooperative matrix 2 might describe itself.
+DeviceSnapshot matrix2_device() {
+  DeviceSnapshot device = test::snapshot("nvidia_rtx_4090");
+  constexpr ComponentType kHalf = ComponentType::kF16, kFloat = ComponentType::kF32;
+  device.matrix2 = {.max_workgroup_size = 256, .max_dimension = 512, .reserved_shared_bytes = 4096};
+  device.flexible_matrix_shapes = {
+      {16, 16, 16, kHalf, kHalf, kFloat, kFloat, false, true, 128},
+      {32, 32, 16, kHalf, kHalf, kFloat, kFloat, false, true, 256},
+      {32, 32, 16, kHalf, kHalf, kHalf, kHalf, false, true, 512},
+  };
+  return device;
+}
+
+TEST(GemmVariants, IntegersAreChosenWhereTheirDotProductsAreFast) {
+  EXPECT_TRUE(contains(usable(planned(test::snapshot("amd_rx_6700_xt_radv")), Math::kAuto), "i8"));
+  EXPECT_TRUE(contains(usable(planned(test::snapshot("qualcomm_adreno_750")), Math::kAuto), "i8"));
+  for (const char* slow : {"apple_m3_max_moltenvk", "lavapipe_26", "swiftshader"}) {
+    EXPECT_FALSE(contains(usable(planned(test::snapshot(slow)), Math::kAuto), "i8")) << slow;
+  }
+}
+
+TEST(GemmVariants, IntegersAreNeverFp32AndComeBeforeIt) {
+  for (const std::string& name : test::snapshot_names()) {
+    const Result<DevicePlan> plan = plan_device(test::snapshot(name));
+    if (!plan.ok()) continue;
+    EXPECT_FALSE(contains(usable(*plan, Math::kF32), "i8")) << name;
+    EXPECT_EQ(usable(*plan, Math::kI8), std::vector<std::string>{"i8"}) << name;
+    EXPECT_EQ(usable(*plan, Math::kAuto).back(), "shared") << name;
+  }
+}
+
+TEST(GemmVariants, MatricesOfAWorkgroupTakeTheLargestWorkgroupThatMayShareThem) {
+  const GemmVariant variant = variant_of(planned(matrix2_device()), "matrix2");
+  EXPECT_EQ(variant.obstacle, "");
+  ASSERT_EQ(variant.tiles.size(), 2u);
+  EXPECT_EQ(variant.tiles[0].rows, 64u);
+  EXPECT_EQ(variant.tiles[1].cols, 128u);
+  for (const GemmTile& tile : variant.tiles) EXPECT_EQ(tile.workgroup_size, 256u);
+}
+
+TEST(GemmVariants, MatricesOfAWorkgroupAreNotUsedWhereOneThingIsMissing) {
+  const auto obstacle = [](const auto& change) {
+    DeviceSnapshot device = matrix2_device();
+    change(device);
+    const GemmVariant variant = variant_of(planned(device), "matrix2");
+    EXPECT_TRUE(variant.tiles.empty());
+    return variant.obstacle;
+  };
+  for (bool DeviceFeatures::*feature :
+       {&DeviceFeatures::matrix2_workgroup_scope, &DeviceFeatures::matrix2_flexible_dimensions,
+        &DeviceFeatures::matrix2_tensor_addressing, &DeviceFeatures::matrix2_block_loads,
+        &DeviceFeatures::shader_float16}) {
+    EXPECT_NE(obstacle([&](DeviceSnapshot& device) { device.features.*feature = false; }), "");
+  }
+  EXPECT_NE(obstacle([](DeviceSnapshot& device) { device.flexible_matrix_shapes.clear(); }), "");
+  EXPECT_NE(obstacle([](DeviceSnapshot& device) { device.matrix2.max_dimension = 32; }), "");
+  EXPECT_NE(obstacle([](DeviceSnapshot& device) { device.matrix2.max_workgroup_size = 64; }), "");
+  EXPECT_NE(obstacle([](DeviceSnapshot& device) { device.matrix2.reserved_shared_bytes = 1 << 20; }),
+            "");
+  EXPECT_NE(obstacle([](DeviceSnapshot& device) {
+              for (auto& shape : device.flexible_matrix_shapes) shape.k_granularity = 64;
+            }),
+            "");
+}
+
+}  // namespace
+}  // namespace pumice::ops
