@@ -46,6 +46,15 @@ double half_product_error(double x, double w) {
   return std::abs(w) * error(x) + std::abs(x) * error(w);
 }
 
+/// The most that quantising x to blocks of 8 bits changes its value in column `i`.
+double quantization_error(std::span<const float> x, uint32_t i) {
+  double largest = 0;
+  for (const float value : x.subspan(i / 32 * 32, 32)) {
+    largest = std::max(largest, std::abs(double{value}));
+  }
+  return 0.501 * largest / 127;
+}
+
 Result<PreparedOp> prepare(OpBed& bed, const WeightType& type, const LinearShape& shape,
                            const LinearVariant& variant) {
   const RandomWeights weights(type, shape.n, shape.k, 1);
@@ -133,9 +142,13 @@ void linear_reference(const PaddedInput& x, const RandomWeights& weights, Math m
   const bool halves = math == Math::kF16;
   // Matrix cores may cut the bits of aligned products off where an addition would round.
   const double relative = kLambda * std::sqrt(x.k + 1.0) * (halves ? 0x1p-22 : 0x1p-24);
+  std::vector<double> x_errors(x.k);
   for (uint32_t row = 0; row < x.rows; ++row) {
+    const float* a = &x.values[size_t{row} * x.stride];
+    if (math == Math::kI8) {
+      for (uint32_t i = 0; i < x.k; ++i) x_errors[i] = quantization_error({a, x.k}, i);
+    }
     for (uint32_t n = 0; n < weights.n_rows; ++n) {
-      const float* a = &x.values[size_t{row} * x.stride];
       const float* b = &weights.values[size_t{n} * x.k];
       double sum = 0;
       double magnitude = 0;
@@ -144,7 +157,8 @@ void linear_reference(const PaddedInput& x, const RandomWeights& weights, Math m
         const double product = double{a[i]} * b[i];
         sum += product;
         magnitude += std::abs(product);
-        if (halves) input_error_squares += std::pow(half_product_error(a[i], b[i]), 2);
+        const double error = halves ? half_product_error(a[i], b[i]) : x_errors[i] * b[i];
+        input_error_squares += error * error;
       }
       const size_t at = size_t{row} * stride + first_col + n;
       expected[at] = sum;

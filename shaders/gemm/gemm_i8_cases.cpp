@@ -5,6 +5,7 @@
 
 #include "shaders/common/linear_cases.hpp"
 #include "shaders/gemm/gemm.hpp"
+#include "shaders/quantize_x/quantize_x.hpp"
 #include "shaders/quantize_x/quantized_reference.hpp"
 #include "shaders/spirv.hpp"
 

@@ -1,5 +1,10 @@
 // Logits and greedy tokens against an independent implementation's (reference/README.md in the
 // shared data says how they were made and what a bound can see).
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "shaders/spirv.hpp"
 #include "tests/engine/engine_fixture.hpp"
 
 namespace pumice {
@@ -7,6 +12,7 @@ namespace {
 
 constexpr double kF32Bound = 1e-9;
 constexpr double kF16KvBound = 1e-6;
+constexpr double kI8Bound = 5e-4;
 constexpr double kMarginThatCounts = 0.01;
 
 class Reference : public test::EngineTest, public ::testing::WithParamInterface<const char*> {
@@ -42,6 +48,34 @@ TEST_P(Reference, LogitsAgreeWithF16Kv) {
   EXPECT_LE(test::nmse(logits(model_, tokens, {.kv_type = KvType::kF16, .math = ops::Math::kF32}),
                        expected),
             kF16KvBound);
+}
+
+TEST_P(Reference, LogitsAgreeWithActivationsOf8Bits) {
+  if (!pipelines_->device()->plan().features.integer_dot ||
+      !find_spirv("gemm.q8_0.i8").ok()) {
+    GTEST_SKIP() << "this device or build has no integer dot products";
+  }
+  const auto tokens = json_.at("tokens").get<std::vector<TokenId>>();
+  const auto expected = test::read_floats(stem_.string() + ".f32");
+  const bool has_integers = std::ranges::any_of(
+      model_->weights.matrix_types(), [](const WeightType* type) { return type->has_integers(); });
+  for (const ops::Math math : {ops::Math::kI8, ops::Math::kF32}) {
+    const auto engine =
+        make_engine(model_, {.kv_type = KvType::kF32,
+                             .math = math,
+                             .context_tokens = static_cast<uint32_t>(tokens.size()),
+                             .prompt_logits = true,
+                             .greedy_only = true});
+    ASSERT_NE(engine, nullptr);
+    const double error = test::nmse(logits(*engine, tokens), expected);
+    EXPECT_LE(error, math == ops::Math::kI8 ? kI8Bound : kF32Bound);
+    const bool integers = math == ops::Math::kI8 && has_integers;
+    EXPECT_EQ(engine->variants().contains("quantize_x"), integers);
+    EXPECT_EQ(std::ranges::any_of(engine->variants(),
+                                  [](const std::string& label) { return label.ends_with(".i8"); }),
+              integers);
+    RecordProperty("nmse_" + std::string(ops::math_name(math)), fmt::format("{:.2e}", error));
+  }
 }
 
 TEST_P(Reference, LongSequencesAgreeInChunks) {
