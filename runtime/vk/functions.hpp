@@ -30,9 +30,9 @@ namespace pumice {
   F(vkGetDeviceProcAddr)
 
 // Null without their extension. Some loaders return non-null even then: ask the extension list.
-#define PUMICE_VK_OPTIONAL_INSTANCE_FUNCTIONS(F) \
-  F(vkCreateDebugUtilsMessengerEXT)              \
-  F(vkDestroyDebugUtilsMessengerEXT)             \
+#define PUMICE_VK_OPTIONAL_INSTANCE_FUNCTIONS(F)       \
+  F(vkCreateDebugUtilsMessengerEXT)                    \
+  F(vkDestroyDebugUtilsMessengerEXT)                   \
   F(vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR) \
   F(vkGetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV)
 

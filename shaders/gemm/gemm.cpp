@@ -55,12 +55,12 @@ void Gemm::record(vk::Recorder& recorder, const LinearArgs& args) const {
     const GemmTile& tile = tiles_[choice];
     const vk::Grid grid{(args.rows + tile.rows - 1) / tile.rows,
                         (part.n_rows + tile.cols - 1) / tile.cols};
-    recorder.dispatch(*pipelines_[choice], linear_push<GemmPush>(args, part), grid,
-                      {vk::reads(part.range),
-                       math_ == Math::kI8 ? vk::reads(args.x.subrange(0, quantized_bytes))
-                                          : linear_reads_x(args),
-                       linear_writes_y(args, part)},
-                      linear_cost(args, part));
+    recorder.dispatch(
+        *pipelines_[choice], linear_push<GemmPush>(args, part), grid,
+        {vk::reads(part.range),
+         math_ == Math::kI8 ? vk::reads(args.x.subrange(0, quantized_bytes)) : linear_reads_x(args),
+         linear_writes_y(args, part)},
+        linear_cost(args, part));
   }
 }
 

@@ -46,10 +46,9 @@ std::vector<OpCase> gemm_cases() {
   constexpr LinearShape kShapes[] = {{1, 1, 32},     {3, 7, 64},     {5, 32, 100},  {9, 33, 96},
                                      {15, 100, 512}, {16, 512, 256}, {17, 65, 172}, {31, 33, 4096},
                                      {33, 7, 512},   {129, 257, 256}};
-  const LinearVariant variants[] = {case_variant("shared", Math::kF32, 0),
-                                    case_variant("broadcast", Math::kF32, 0),
-                                    case_variant("matrix2", Math::kF16, 0),
-                                    case_variant("matrix2", Math::kF16, 1)};
+  const LinearVariant variants[] = {
+      case_variant("shared", Math::kF32, 0), case_variant("broadcast", Math::kF32, 0),
+      case_variant("matrix2", Math::kF16, 0), case_variant("matrix2", Math::kF16, 1)};
   std::vector<OpCase> cases = linear_cases_of("gemm", kShapes, variants);
   std::ranges::move(gemm_i8_cases(), std::back_inserter(cases));
   return cases;

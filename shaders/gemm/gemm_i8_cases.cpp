@@ -18,12 +18,13 @@ std::vector<GemmVariant> variants_of(const DevicePlan& plan) {
   return gemm_variants(plan, Math::kI8, XPath::kPortable);
 }
 
-/// The product of the weights and x as quantised. Per block of 32 columns the kernel rounds a handful
-/// of terms, scale * sum(q p) and offset * sum(p), and then adds the block to the sum: at most n_blocks
+/// The product of the weights and x as quantised. Per block of 32 columns the kernel rounds a
+/// handful of terms, scale * sum(q p) and offset * sum(p), and then adds the block to the sum: at
+/// most n_blocks
 /// + 6 roundings on the way of each term, 2^-24 each, which add like errors of random sign (see
 /// linear_reference). A weight is scale * q + offset, terms that may cancel; but a block of random
-/// weights holds one whose q is near 0 and one whose q is near the largest, so that |offset| is about
-/// the largest |w| at most and |scale * q| at most twice that.
+/// weights holds one whose q is near 0 and one whose q is near the largest, so that |offset| is
+/// about the largest |w| at most and |scale * q| at most twice that.
 void reference(const QuantizedReference& x, const RandomWeights& weights, Expectation& y) {
   constexpr double kLambda = 6;
   const uint32_t n_blocks = weights.n_cols / kBlock;

@@ -57,8 +57,8 @@ std::string matrix2_obstacle(const DevicePlan& plan) {
 /// Invocations of the largest workgroup that may share matrices of these dimensions; 0: none.
 uint32_t matrix2_workgroup_size(const DevicePlan& plan, const GemmMatrix2Spec& spec) {
   constexpr uint32_t kMostInvocations = 256;
-  const uint32_t most = std::min({kMostInvocations, plan.matrix2.max_workgroup_size,
-                                  plan.max_workgroup_invocations});
+  const uint32_t most =
+      std::min({kMostInvocations, plan.matrix2.max_workgroup_size, plan.max_workgroup_invocations});
   if (std::max({spec.tile_rows, spec.tile_cols, spec.tile_k}) > plan.matrix2.max_dimension) {
     return 0;
   }
@@ -100,10 +100,9 @@ GemmVariant matrix2_variant(const DevicePlan& plan) {
 
 GemmVariant i8_variant(const DevicePlan& plan) {
   // lavapipe's compile time grows with tile_rows as for shared_variant. Not measured on a GPU yet.
-  const GemmI8Spec spec =
-      plan.device_class == DeviceClass::kCpu
-          ? GemmI8Spec{.workgroup_size = 64, .tile_rows = 4}
-          : GemmI8Spec{.workgroup_size = 128, .tile_rows = 32, .lane_cols = 2};
+  const GemmI8Spec spec = plan.device_class == DeviceClass::kCpu
+                              ? GemmI8Spec{.workgroup_size = 64, .tile_rows = 4}
+                              : GemmI8Spec{.workgroup_size = 128, .tile_rows = 32, .lane_cols = 2};
   GemmVariant variant{.name = "i8", .math = Math::kI8};
   variant.tiles.push_back({.rows = spec.tile_rows,
                            .cols = spec.workgroup_size * spec.lane_cols,
@@ -117,8 +116,7 @@ GemmVariant i8_variant(const DevicePlan& plan) {
 std::vector<GemmVariant> gemm_variants(const DevicePlan& plan, Math math, XPath path) {
   std::vector<GemmVariant> variants;
   if (math == Math::kAuto || math == Math::kF16) variants.push_back(matrix2_variant(plan));
-  if (math == Math::kI8 ||
-      (math == Math::kAuto && plan.integer_dot.packed_signed_accelerated)) {
+  if (math == Math::kI8 || (math == Math::kAuto && plan.integer_dot.packed_signed_accelerated)) {
     variants.push_back(i8_variant(plan));
   }
   if (math == Math::kAuto || math == Math::kF32) {

@@ -12,7 +12,7 @@ Result<Linear> Linear::plan(vk::PipelineLibrary& pipelines,
   Linear op;
   for (const WeightType* type : types) {
     if (op.kernels_.contains(type)) continue;
-    const Result<Gemm> gemm = 
+    const Result<Gemm> gemm =
         Gemm::plan(pipelines, *type, type->has_integers() ? variants : float_variants);
     if (!gemm.ok()) {
       return make_error(gemm.error().code, "--math {}: {}", math_name(math), gemm.error().message);
@@ -38,8 +38,8 @@ bool Linear::wants_integers(const Args& args) const {
 }
 
 void Linear::record(vk::Recorder& recorder, std::span<const Args> matrices) const {
-  const auto integers = std::ranges::find_if(
-      matrices, [&](const Args& args) { return wants_integers(args); });
+  const auto integers =
+      std::ranges::find_if(matrices, [&](const Args& args) { return wants_integers(args); });
   if (integers != matrices.end()) {
     quantize_x_->record(recorder, {.x = integers->x,
                                    .x_stride = integers->x_stride,

@@ -20,9 +20,10 @@ class Linear {
 
   /// Declare the pipelines for these weight types (repeats are fine): four of gemv each and one of
   /// gemm for each of its tile sizes. Products of gemm are computed as `math` says; gemv is fp32,
-  /// whatever it says, and so are weights of a float type with kI8. `path` is tuned_x_path() of the device except in tests. Errors:
-  /// kInvalidArgument for a type without shaders, a path the device lacks, or an arithmetic that
-  /// was asked for and that no kernel of gemm has here; never for lack of one with kAuto.
+  /// whatever it says, and so are weights of a float type with kI8. `path` is tuned_x_path() of the
+  /// device except in tests. Errors: kInvalidArgument for a type without shaders, a path the device
+  /// lacks, or an arithmetic that was asked for and that no kernel of gemm has here; never for lack
+  /// of one with kAuto.
   static Result<Linear> plan(vk::PipelineLibrary& pipelines,
                              std::span<const WeightType* const> types, Math math, XPath path);
   static Result<Linear> plan(vk::PipelineLibrary& pipelines,
@@ -34,8 +35,8 @@ class Linear {
   /// there are, to the last bit.
   void use_gemm_only() { gemm_only_ = true; }
 
-  /// One dispatch for each part of the matrix, after one that quantises x where gemm wants that. Its
-  /// type must be among the planned ones.
+  /// One dispatch for each part of the matrix, after one that quantises x where gemm wants that.
+  /// Its type must be among the planned ones.
   void record(vk::Recorder& recorder, const Args& args) const { record(recorder, {&args, 1}); }
   /// Several matrices of one x: their x, x_stride, rows, columns and scratch are the same.
   void record(vk::Recorder& recorder, std::span<const Args> matrices) const;

@@ -31,11 +31,10 @@ void QuantizeX::record(vk::Recorder& recorder, const Args& args) const {
   const uint64_t floats = uint64_t{args.rows - 1} * args.x_stride + args.k;
   const uint64_t size_bytes = QuantizedX::size_bytes(args.rows, args.k);
   const uint64_t elements = uint64_t{args.rows} * args.k;
-  recorder.dispatch(*pipeline_, push,
-                    {(args.k / 4 + workgroup_size_ - 1) / workgroup_size_, args.rows},
-                    {vk::reads(args.x.subrange(0, floats * 4)),
-                     vk::writes(args.y.subrange(0, size_bytes))},
-                    {.bytes = elements * 4 + size_bytes, .flops = elements * 3});
+  recorder.dispatch(
+      *pipeline_, push, {(args.k / 4 + workgroup_size_ - 1) / workgroup_size_, args.rows},
+      {vk::reads(args.x.subrange(0, floats * 4)), vk::writes(args.y.subrange(0, size_bytes))},
+      {.bytes = elements * 4 + size_bytes, .flops = elements * 3});
 }
 
 }  // namespace pumice::ops

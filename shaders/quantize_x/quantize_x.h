@@ -4,12 +4,12 @@
 
 #include "common/interface.h"
 
-#define QUANTIZE_X_PUSH(FIELD)                                             \
-  FIELD(ADDRESS, x)      /* float [rows][x_stride], 16-byte aligned */     \
-  FIELD(ADDRESS, quants) /* uint [k / 32][rows][8], 16-byte aligned */     \
-  FIELD(ADDRESS, scales) /* uvec2 [k / 32][rows] */                        \
-  FIELD(uint, rows)                                                        \
-  FIELD(uint, k)        /* a multiple of 32 */                             \
+#define QUANTIZE_X_PUSH(FIELD)                                         \
+  FIELD(ADDRESS, x)      /* float [rows][x_stride], 16-byte aligned */ \
+  FIELD(ADDRESS, quants) /* uint [k / 32][rows][8], 16-byte aligned */ \
+  FIELD(ADDRESS, scales) /* uvec2 [k / 32][rows] */                    \
+  FIELD(uint, rows)                                                    \
+  FIELD(uint, k)        /* a multiple of 32 */                         \
   FIELD(uint, x_stride) /* in floats, a multiple of 4 */
 PUMICE_PUSH_CONSTANTS(QuantizeXPush, QUANTIZE_X_PUSH)
 

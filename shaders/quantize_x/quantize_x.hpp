@@ -10,8 +10,8 @@
 
 namespace pumice::ops {
 
-/// Quantised rows: int8 [k / 32][rows][32], then [k / 32][rows] of a float scale and two int16 sums.
-/// Blocks are outermost, so that what a tile of rows needs of a block lies together.
+/// Quantised rows: int8 [k / 32][rows][32], then [k / 32][rows] of a float scale and two int16
+/// sums. Blocks are outermost, so that what a tile of rows needs of a block lies together.
 struct QuantizedX {
   static constexpr uint32_t kBlockCols = 32;
   static uint64_t scales_offset(uint64_t rows, uint64_t k) { return rows * k; }

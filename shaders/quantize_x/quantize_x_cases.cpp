@@ -42,10 +42,10 @@ std::vector<OpCase> quantize_x_cases() {
   std::vector<OpCase> cases;
   for (const Shape& shape : {Shape{1, 32, 0, 1.0f}, Shape{3, 96, 4, 1.0f}, Shape{5, 256, 0, 1e-3f},
                              Shape{17, 2080, 12, 100.0f}, Shape{2, 512, 0, 1e-31f}}) {
-    cases.push_back({.op = "quantize_x",
-                     .name = fmt::format("rows={} k={} magnitude={}", shape.rows, shape.k,
-                                         shape.magnitude),
-                     .prepare = [shape](OpBed& bed) { return prepare(bed, shape); }});
+    cases.push_back(
+        {.op = "quantize_x",
+         .name = fmt::format("rows={} k={} magnitude={}", shape.rows, shape.k, shape.magnitude),
+         .prepare = [shape](OpBed& bed) { return prepare(bed, shape); }});
   }
   return cases;
 }

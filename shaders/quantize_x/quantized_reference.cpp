@@ -33,8 +33,8 @@ QuantizedReference::QuantizedReference(std::span<const float> x, uint32_t rows, 
         sums[i / 16] += q;
       }
       words[first_scale + at * 2] = std::bit_cast<uint32_t>(scale);
-      words[first_scale + at * 2 + 1] = (static_cast<uint32_t>(sums[0]) & 0xFFFFu) |
-                           static_cast<uint32_t>(sums[1]) << 16;
+      words[first_scale + at * 2 + 1] =
+          (static_cast<uint32_t>(sums[0]) & 0xFFFFu) | static_cast<uint32_t>(sums[1]) << 16;
     }
   }
 }

@@ -20,8 +20,8 @@ struct QuantizedReference {
   std::vector<uint32_t> words;  ///< QuantizedX
 };
 
-/// Move values that lie so near the middle of two quants that one rounding of the reciprocal decides
-/// to the nearest quant itself, so that the quants of `x` are certain.
+/// Move values that lie so near the middle of two quants that one rounding of the reciprocal
+/// decides to the nearest quant itself, so that the quants of `x` are certain.
 void avoid_ties(std::span<float> x, uint32_t rows, uint32_t k, uint32_t stride);
 
 }  // namespace pumice::ops

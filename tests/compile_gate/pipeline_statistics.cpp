@@ -62,6 +62,10 @@ Status declare_all(vk::PipelineLibrary& pipelines) {
     PUMICE_TRY_STATUS(ops::Embedding::plan(pipelines, *type));
   }
   PUMICE_TRY_STATUS(ops::Linear::plan(pipelines, types));
+  for (const ops::Math math : {ops::Math::kF32, ops::Math::kF16, ops::Math::kI8}) {
+    const Result<ops::Linear> linear = ops::Linear::plan(pipelines, types, math);
+    if (!linear.ok() && linear.error().code != ErrorCode::kInvalidArgument) return linear.error();
+  }
   PUMICE_TRY_STATUS(ops::RmsNorm::plan(pipelines));
   PUMICE_TRY_STATUS(ops::Swiglu::plan(pipelines));
   for (const auto variant : {ops::Sampling::Variant::kGreedy, ops::Sampling::Variant::kFull}) {

@@ -51,8 +51,7 @@ TEST_P(Reference, LogitsAgreeWithF16Kv) {
 }
 
 TEST_P(Reference, LogitsAgreeWithActivationsOf8Bits) {
-  if (!pipelines_->device()->plan().features.integer_dot ||
-      !find_spirv("gemm.q8_0.i8").ok()) {
+  if (!pipelines_->device()->plan().features.integer_dot || !find_spirv("gemm.q8_0.i8").ok()) {
     GTEST_SKIP() << "this device or build has no integer dot products";
   }
   const auto tokens = json_.at("tokens").get<std::vector<TokenId>>();
@@ -60,12 +59,11 @@ TEST_P(Reference, LogitsAgreeWithActivationsOf8Bits) {
   const bool has_integers = std::ranges::any_of(
       model_->weights.matrix_types(), [](const WeightType* type) { return type->has_integers(); });
   for (const ops::Math math : {ops::Math::kI8, ops::Math::kF32}) {
-    const auto engine =
-        make_engine(model_, {.kv_type = KvType::kF32,
-                             .math = math,
-                             .context_tokens = static_cast<uint32_t>(tokens.size()),
-                             .prompt_logits = true,
-                             .greedy_only = true});
+    const auto engine = make_engine(model_, {.kv_type = KvType::kF32,
+                                             .math = math,
+                                             .context_tokens = static_cast<uint32_t>(tokens.size()),
+                                             .prompt_logits = true,
+                                             .greedy_only = true});
     ASSERT_NE(engine, nullptr);
     const double error = test::nmse(logits(*engine, tokens), expected);
     EXPECT_LE(error, math == ops::Math::kI8 ? kI8Bound : kF32Bound);

@@ -89,8 +89,8 @@ TEST(GemmVariants, MatricesOfAWorkgroupAreNotUsedWhereOneThingIsMissing) {
   EXPECT_NE(obstacle([](DeviceSnapshot& device) { device.flexible_matrix_shapes.clear(); }), "");
   EXPECT_NE(obstacle([](DeviceSnapshot& device) { device.matrix2.max_dimension = 32; }), "");
   EXPECT_NE(obstacle([](DeviceSnapshot& device) { device.matrix2.max_workgroup_size = 64; }), "");
-  EXPECT_NE(obstacle([](DeviceSnapshot& device) { device.matrix2.reserved_shared_bytes = 1 << 20; }),
-            "");
+  EXPECT_NE(
+      obstacle([](DeviceSnapshot& device) { device.matrix2.reserved_shared_bytes = 1 << 20; }), "");
   EXPECT_NE(obstacle([](DeviceSnapshot& device) {
               for (auto& shape : device.flexible_matrix_shapes) shape.k_granularity = 64;
             }),

@@ -334,7 +334,8 @@ TEST(Plan, FlexibleMatricesOfAWorkgroupNeedBothFeatures) {
   DeviceSnapshot device = snapshot("nvidia_rtx_4090");
   device.matrix2 = {1024, 1024, 4096};
   constexpr ComponentType kHalf = ComponentType::kF16, kFloat = ComponentType::kF32;
-  const FlexibleMatrixShape workgroup = {32, 32, 16, kHalf, kHalf, kFloat, kFloat, false, true, 256};
+  const FlexibleMatrixShape workgroup = {32,     32,     16,    kHalf, kHalf,
+                                         kFloat, kFloat, false, true,  256};
   FlexibleMatrixShape subgroup = workgroup;
   subgroup.workgroup_scope = false;
   device.flexible_matrix_shapes = {subgroup, workgroup};
