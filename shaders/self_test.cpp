@@ -34,6 +34,7 @@ class SelfTest {
         options_(options),
         outcomes_(cases_.size()),
         total_(cases_.size()) {
+    pipelines_.accept(unproven_modules());
     set_starting_point(known);
   }
 
@@ -218,6 +219,14 @@ ModuleNames SelfTestVerdict::rejected() const {
   ModuleNames names = running_modules;
   for (const auto& [name, verdict] : modules) {
     if (verdict.state == State::kFailed) names.insert(name);
+  }
+  return names;
+}
+
+ModuleNames SelfTestVerdict::passed() const {
+  ModuleNames names;
+  for (const auto& [name, verdict] : modules) {
+    if (verdict.state == State::kPassed && !running_modules.contains(name)) names.insert(name);
   }
   return names;
 }

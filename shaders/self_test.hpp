@@ -43,6 +43,8 @@ struct SelfTestVerdict {
 
   /// Modules not to use: those that failed and those a test ended in.
   vk::PipelineLibrary::ModuleNames rejected() const;
+  /// Modules that passed and are not rejected.
+  vk::PipelineLibrary::ModuleNames passed() const;
   /// Families (module_family) with a module that failed and none that passed: without them no model
   /// runs that needs the op.
   std::vector<std::string> broken_families() const;
@@ -80,7 +82,7 @@ struct SelfTestResult {
 };
 
 /// Run `cases`. `known` are earlier verdicts of modules that these cases may not touch. The library
-/// must be this test's own: modules are rejected in it on the way.
+/// must be this test's own: unproven modules are accepted in it, and modules rejected on the way.
 SelfTestResult run_self_test(vk::PipelineLibrary& pipelines, std::vector<ops::OpCase> cases,
                              const SelfTestVerdict& known, const SelfTestOptions& options = {});
 

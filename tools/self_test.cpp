@@ -91,6 +91,7 @@ TestedPipelines open_pipelines(const std::shared_ptr<vk::Device>& device, const 
   auto verdict = load_passport(cache_directory(), device->snapshot(), logger);
   if (verdict) {
     library->reject(verdict->rejected());
+    library->accept(verdict->passed());
   } else {
     logger.info("no self-test has been run on this device and driver: pumice info --self-test");
   }
@@ -149,6 +150,7 @@ void print_kernels(const DevicePlan& plan, const std::optional<SelfTestVerdict>&
     size_t n = 0;
     std::string obstacle;
     std::map<State, size_t> states;
+    bool unproven = false;
   };
   std::vector<std::string> order;
   std::map<std::string, Row> rows;
@@ -160,6 +162,7 @@ void print_kernels(const DevicePlan& plan, const std::optional<SelfTestVerdict>&
     Row& row = found->second;
     ++row.n;
     row.obstacle = obstacle_of(module, plan);
+    row.unproven = module.unproven;
     const ModuleVerdict known = verdict_of(verdict, module.name);
     ++row.states[known.state];
     if (known.state == State::kFailed) {
@@ -171,11 +174,14 @@ void print_kernels(const DevicePlan& plan, const std::optional<SelfTestVerdict>&
     const Row& row = rows.at(name);
     std::string said;
     for (const auto& [state, n] : row.states) {
-      const std::string_view text = verdict ? state_name(state) : "never run";
+      const bool never_run = !verdict || (row.unproven && state == State::kNotRun);
+      const std::string_view text = never_run ? "never run" : state_name(state);
       said += (said.empty() ? "" : ", ") +
               (n == row.n ? std::string(text) : fmt::format("{} {}", n, text));
     }
     if (!row.obstacle.empty()) said = "not here: needs " + row.obstacle;
+    // A kernel that nobody has seen run is not used before it has passed: PipelineLibrary::accept.
+    if (!row.obstacle.empty() && row.unproven) said = "never run, " + said;
     fmt::print("   {:<28} {:>7}  {}\n", name, row.n, said);
   }
   std::map<std::string, std::pair<size_t, std::string_view>> left_out;
@@ -201,6 +207,7 @@ Json describe_kernels(const DevicePlan& plan, const std::optional<SelfTestVerdic
          {"in_build", true},
          {"runs_here", obstacle.empty()},
          {"needs", obstacle},
+         {"unproven", module.unproven},
          {"self_test", verdict ? to_json(verdict_of(verdict, module.name)) : nullptr}});
   }
   for (const LeftOutModule& module : left_out_modules()) {

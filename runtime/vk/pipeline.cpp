@@ -97,7 +97,8 @@ void PipelineLibrary::override_module(std::string name, std::vector<uint32_t> wo
 
 ShaderModule PipelineLibrary::effective(const ShaderModule& module) const {
   const auto found = overrides_.find(module.name);
-  return found == overrides_.end() ? module : ShaderModule{module.name, found->second};
+  return found == overrides_.end() ? module
+                                   : ShaderModule{module.name, found->second, module.unproven};
 }
 
 bool PipelineLibrary::is_pending(const Pipeline& pipeline) const {

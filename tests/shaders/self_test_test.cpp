@@ -137,6 +137,19 @@ TEST_F(SelfTestTest, ThatIsInterruptedKeepsWhatItKnowsAndBlamesNobody) {
   EXPECT_TRUE(result.verdict.rejected().empty());
 }
 
+TEST_F(SelfTestTest, AnUnprovenModuleIsNotUsedBeforeItIsAccepted) {
+  vk::ShaderModule module = *find_spirv("swiglu");
+  EXPECT_EQ(pipelines_->obstacle(module), "");
+  module.unproven = true;
+  EXPECT_TRUE(pipelines_->obstacle(module).starts_with("never run"));
+  const SelfTestVerdict passed{{{"swiglu", {State::kPassed, 1, ""}}, {"rms_norm", {}}}, "", {}};
+  EXPECT_EQ(passed.passed(), Names{"swiglu"});
+  pipelines_->accept(passed.passed());
+  EXPECT_EQ(pipelines_->obstacle(module), "");
+  pipelines_->reject({"swiglu"});
+  EXPECT_NE(pipelines_->obstacle(module), "");
+}
+
 TEST_F(SelfTestTest, ARejectedModuleIsNeitherDeclaredNorCompiled) {
   ASSERT_TRUE(ops::Gemv::plan(*pipelines_, weight_type("F32"), ops::XPath::kPortable).ok());
   EXPECT_EQ(pipelines_->pending_modules(), Names{"gemv.f32.uniform"});
