@@ -14,6 +14,7 @@
 #include "shaders/embedding/embedding.hpp"
 #include "shaders/flash_attention/flash_attention.hpp"
 #include "shaders/linear/linear.hpp"
+#include "shaders/quantize_x/quantize_x.hpp"
 #include "shaders/rms_norm/rms_norm.hpp"
 #include "shaders/rope_kv/rope_kv.hpp"
 #include "shaders/sampling/sampling.hpp"
@@ -66,6 +67,7 @@ Status declare_all(vk::PipelineLibrary& pipelines) {
     const Result<ops::Linear> linear = ops::Linear::plan(pipelines, types, math);
     if (!linear.ok() && linear.error().code != ErrorCode::kInvalidArgument) return linear.error();
   }
+  PUMICE_TRY_STATUS(ops::QuantizeX::plan(pipelines));
   PUMICE_TRY_STATUS(ops::RmsNorm::plan(pipelines));
   PUMICE_TRY_STATUS(ops::Swiglu::plan(pipelines));
   for (const auto variant : {ops::Sampling::Variant::kGreedy, ops::Sampling::Variant::kFull}) {
