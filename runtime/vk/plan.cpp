@@ -56,6 +56,10 @@ struct Dependency {
   bool F::*needs;
 };
 constexpr Dependency kDependencies[] = {
+    // With the memory model but not its device scope, Vulkan forbids that scope to every shader,
+    // and
+    // GLSL's atomics and memory barriers have it.
+    {&F::memory_model, &F::memory_model_device_scope},
     {&F::memory_model_device_scope, &F::memory_model},
     {&F::cooperative_matrix, &F::memory_model},  // its SPIR-V declares the Vulkan memory model
     {&F::bfloat16_cooperative_matrix, &F::bfloat16},

@@ -46,6 +46,8 @@ if [[ -s $folder/loader ]]; then
   program=$(command -v "$1") || { echo "run_on: no program '$1'" >&2; exit 127; }
   shift
   export PUMICE_TEST_LAUNCHER="$here/run_on.sh $driver"
+  # A script starts its interpreter, which ld.so does not: what it runs takes the launcher.
+  [[ $(head -c 4 "$program") == $'\x7fELF' ]] || exec "$program" "$@"
   exec "$folder/$(cat "$folder/loader")" \
     --library-path "$libraries:/usr/lib/$(basename "$libraries")" "$program" "$@"
 fi

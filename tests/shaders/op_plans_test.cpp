@@ -34,7 +34,9 @@ Status plan_attention_ops(vk::PipelineLibrary& pipelines, KvType kv_type, uint32
 Status plan_every_op(const std::shared_ptr<vk::Device>& device) {
   vk::PipelineLibrary pipelines(device, "", spirv_hash());
   const std::vector<const WeightType*> types = ops::linear_types();
-  PUMICE_TRY(const auto linear, ops::Linear::plan(pipelines, types));
+  for (const ops::Math math : {ops::Math::kAuto, ops::Math::kF32}) {
+    PUMICE_TRY(const auto linear, ops::Linear::plan(pipelines, types, math));
+  }
   for (const WeightType* type : types) {
     PUMICE_TRY(const auto embedding, ops::Embedding::plan(pipelines, *type));
   }

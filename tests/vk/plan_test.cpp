@@ -351,6 +351,16 @@ TEST(Plan, FlexibleMatricesOfAWorkgroupNeedBothFeatures) {
   EXPECT_TRUE(narrow.flexible_matrix_shapes.empty());
 }
 
+TEST(Plan, TheMemoryModelIsEnabledWithItsDeviceScopeOrNotAtAll) {
+  for (const char* name : {"vulkanMemoryModel", "vulkanMemoryModelDeviceScope"}) {
+    const DevicePlan plan = planned(snapshot("nvidia_rtx_4090"), {.disable = {name}});
+    EXPECT_FALSE(plan.features.memory_model) << name;
+    EXPECT_FALSE(plan.features.memory_model_device_scope) << name;
+    EXPECT_FALSE(plan.features.cooperative_matrix) << name;
+  }
+  EXPECT_TRUE(planned(snapshot("nvidia_rtx_4090")).features.memory_model);
+}
+
 TEST(Plan, OptionsLowerLimitsAndNeverRaiseThem) {
   const DeviceSnapshot device = snapshot("nvidia_rtx_4090");
   PlanOptions options;
