@@ -21,6 +21,8 @@ layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Re
   uvec4 units[kTileStride];
 };
 layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer OneFloat { float v; };
+// Tensors begin at multiples of 16 bytes, their elements anywhere.
+layout(buffer_reference, std430, buffer_reference_align = 16) buffer AlignedFloats { float v[]; };
 
 float16_t decode_weight(const in ResidentTile tile, const in uint block[2], const in uint at[2]) {
   return float16_t(weight_element(uvec2(tile), at[0], at[1]));
@@ -53,7 +55,7 @@ void main() {
   for (uint k = 0; k < pc.k; k += tile_k) {
     coopmat<float16_t, gl_ScopeWorkgroup, tile_rows, tile_k, gl_MatrixUseA> a;
     coopmat<float16_t, gl_ScopeWorkgroup, tile_k, tile_cols, gl_MatrixUseB> b;
-    coopMatLoadTensorNV(a, Floats(pc.x).v, 0, sliceTensorLayoutNV(x, row, tile_rows, k, tile_k),
+    coopMatLoadTensorNV(a, AlignedFloats(pc.x).v, 0, sliceTensorLayoutNV(x, row, tile_rows, k, tile_k),
                         decode_x);
     coopMatLoadTensorNV(b, Uvec4s(pc.weights).v, 0,
                         sliceTensorLayoutNV(w, col, tile_cols, k, tile_k), transposed,
@@ -61,12 +63,12 @@ void main() {
     sum = coopMatMulAdd(a, b, sum);
   }
 
-  // Stores start at multiples of 16 bytes: y may be columns of a wider matrix.
+  // y may be columns of a wider matrix and begin between multiples of 16 bytes.
   const uint skipped = (pc.y.x & 15u) / 4;
   tensorLayoutNV<2, gl_CooperativeMatrixClampModeConstantNV> y =
       createTensorLayoutNV(2, gl_CooperativeMatrixClampModeConstantNV);
   y = setTensorLayoutDimensionNV(y, pc.rows, skipped + pc.n);
   y = setTensorLayoutStrideNV(y, pc.y_stride, 1);
-  coopMatStoreTensorNV(sum, Floats(uvec2(pc.y.x & ~15u, pc.y.y)).v, 0,
+  coopMatStoreTensorNV(sum, AlignedFloats(uvec2(pc.y.x & ~15u, pc.y.y)).v, 0,
                        sliceTensorLayoutNV(y, row, tile_rows, skipped + col, tile_cols));
 }

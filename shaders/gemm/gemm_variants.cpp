@@ -99,9 +99,12 @@ GemmVariant matrix2_variant(const DevicePlan& plan) {
 }
 
 GemmVariant i8_variant(const DevicePlan& plan) {
-  // lavapipe's compile time grows with tile_rows as for shared_variant. Not measured on a GPU yet.
+  // On lavapipe, where these dot products are emulated, half the speed of fp32; 16 x 4 x 4 is 1.2
+  // to 2.6 times as fast as 64 x 4 x 1 on 25 and 26, and 8 rows take twice as long to compile. Not
+  // measured on a GPU yet; there RADV compiles 32 x 2 to 120-128 registers without spills (navi21,
+  // navi31) and half of the vector instructions of a block are dot products.
   const GemmI8Spec spec = plan.device_class == DeviceClass::kCpu
-                              ? GemmI8Spec{.workgroup_size = 64, .tile_rows = 4}
+                              ? GemmI8Spec{.workgroup_size = 16, .tile_rows = 4, .lane_cols = 4}
                               : GemmI8Spec{.workgroup_size = 128, .tile_rows = 32, .lane_cols = 2};
   GemmVariant variant{.name = "i8", .math = Math::kI8};
   variant.tiles.push_back({.rows = spec.tile_rows,
