@@ -102,7 +102,7 @@ void CostModel::accumulate(const Terms& terms, double seconds, double weight) {
 void CostModel::solve() {
   Terms x{cost_.fixed, cost_.per_row, cost_.per_row_context * kContextUnit, cost_.per_token,
           cost_.per_token_context * kContextUnit};
-  constexpr int kSweeps = 64;
+  constexpr int kSweeps = 16;
   for (int sweep = 0; sweep < kSweeps; ++sweep) {
     double moved = 0;
     for (size_t i = 0; i < kTerms; ++i) {
