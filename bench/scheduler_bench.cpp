@@ -11,7 +11,8 @@
 namespace pumice {
 namespace {
 
-constexpr uint32_t kManyTokens = 1u << 28;
+constexpr uint32_t kBlocks = 200'000;  // allocated and touched before the clock starts
+constexpr uint32_t kManyTokens = 1u << 20;
 
 RequestId add(Scheduler& scheduler, uint32_t first_token, uint32_t prompt_tokens, uint32_t n_new) {
   std::vector<uint32_t> prompt(prompt_tokens);
@@ -29,7 +30,7 @@ struct BusyScheduler {
                                       .chunk_tokens = 512,
                                       .tpot_target_s = 0.05,
                                       .max_running = n_requests + 1},
-                                     {.n_blocks = kUnlimitedBlocks},
+                                     {.n_blocks = kBlocks},
                                      CostModel({.fixed = 5e-3, .per_row = 1e-5, .per_token = 4e-5}))) {
     for (uint32_t i = 0; i < n_requests; ++i) add(scheduler, i * 1000, 64, kManyTokens);
     while (scheduler.telemetry().generated_tokens < 4 * n_requests) step();
@@ -47,7 +48,7 @@ void decode_step(benchmark::State& state) {
   BusyScheduler busy(static_cast<uint32_t>(state.range(0)));
   for (auto _ : state) busy.step();
 }
-BENCHMARK(decode_step)->Arg(1)->Arg(32)->Arg(256)->Unit(benchmark::kMicrosecond);
+BENCHMARK(decode_step)->Arg(1)->Arg(32)->Arg(256)->Iterations(3000)->Unit(benchmark::kMicrosecond);
 
 /// A prompt of 8k tokens is always being read; its arrival (hashing 512 blocks) is part of the time.
 void mixed_step(benchmark::State& state) {
@@ -63,7 +64,7 @@ void mixed_step(benchmark::State& state) {
     }
   }
 }
-BENCHMARK(mixed_step)->Arg(256)->Unit(benchmark::kMicrosecond);
+BENCHMARK(mixed_step)->Arg(256)->Iterations(3000)->Unit(benchmark::kMicrosecond);
 
 }  // namespace
 }  // namespace pumice
