@@ -1,0 +1,34 @@
+// pumice bench --serve: several requests at once on the real engine.
+#include "bench/serve.hpp"
+#include "tools/bench.hpp"
+#include "tools/terminal.hpp"
+
+namespace pumice::tools {
+
+Status bench_serve(const BenchOptions& options) {
+  PUMICE_TRY_STATUS(options.model.validate());
+  const Logger logger = stderr_logger(options.model.verbose);
+  PUMICE_TRY(const GgufFile file, GgufFile::open(options.model.model));
+  PUMICE_TRY(const Session session, Session::open(options.model, file, logger));
+  ServeOptions serve{.n_streams = options.n_streams,
+                     .long_prompt_tokens = options.long_prompt_tokens,
+                     .tpot_target_s = options.tpot_target_ms / 1e3,
+                     .kv_type = options.model.kv_type(),
+                     .math = options.model.math_kind()};
+  const InterruptGuard interrupt;
+  PUMICE_TRY(const ServeReport report,
+             run_serve_bench(session.pipelines, session.model, serve,
+                             [&](std::string_view workload) {
+                               logger.info("{}", workload);
+                               return !InterruptGuard::interrupted();
+                             }));
+  print_report(options, [&] { return serve_report_json(report); },
+               [&] { return serve_report_text(report); });
+  if (report.cancels.blocks_free != report.cancels.blocks) {
+    return make_error(ErrorCode::kInternal, "{} of {} KV blocks were not given back",
+                      report.cancels.blocks - report.cancels.blocks_free, report.cancels.blocks);
+  }
+  return {};
+}
+
+}  // namespace pumice::tools
