@@ -1,5 +1,6 @@
 // Op cases: shapes, inputs, fp64 reference and error bound of one op, written once next to the op.
-// Tests check them, `pumice bench --ops` times them, the tuner sweeps them.
+// Two lists of them: all_op_cases() are awkward shapes for tests, all_bench_cases() the shapes of real
+// models for `pumice bench --ops` and the tuner, whose references are a sample of the output.
 #pragma once
 
 #include <cstdint>
@@ -26,12 +27,19 @@ struct Expectation {
   std::vector<double> bound;      ///< allowed |got - reference| per element, or one for all
   std::vector<uint32_t> words;    ///< expected bits, when the op is exact
   bool halves = false;            ///< `reference` is of fp16 values, not fp32
+  /// The elements that `reference`, `bound` or `words` are of, rising; the others must only have been
+  /// written. Empty: all elements.
+  std::vector<uint64_t> elements;
 };
 
 /// An op ready to run: inputs uploaded, outputs poisoned, pipelines declared.
 struct PreparedOp {
   std::function<void(vk::Recorder&)> record;
   std::vector<Expectation> expected;
+  /// For timing: the op without what `record` does to restore its inputs, each entry on another copy
+  /// of what a model reads from memory but once a step (weights, KV), so that no cache serves it.
+  /// Activations are shared, as a model finds them in a cache too. Empty: `record`.
+  std::vector<std::function<void(vk::Recorder&)>> rotation = {};
 };
 
 /// Memory, pipelines and deterministic inputs for cases.
@@ -61,6 +69,9 @@ class OpBed {
   /// Memory full of NaNs, between guard zones that `check_guards` verifies.
   Result<vk::BufferRange> output(uint64_t size_bytes);
 
+  /// Device memory that holds `pattern` over and over, the last time perhaps in part.
+  Result<vk::BufferRange> repeat(const vk::BufferRange& pattern, uint64_t size_bytes);
+
   /// Fill every output and its guards with the poison again (before a second run).
   Status poison();
   /// Errors: kSelfTestFailed when a byte outside an output was written.
@@ -68,6 +79,8 @@ class OpBed {
 
   /// Normally distributed floats; the same for the same arguments on every host.
   static std::vector<float> normal_floats(size_t n, uint32_t seed, float scale = 1.0f);
+  /// Uniform in ±sqrt(3) * scale (the variance of the above), at a nanosecond each.
+  static std::vector<float> uniform_floats(size_t n, uint32_t seed, float scale = 1.0f);
 
  private:
   static constexpr uint64_t kGuardBytes = 256;
@@ -100,7 +113,24 @@ Status run_and_check(OpBed& bed, const PreparedOp& op, const vk::RecordedWork& w
 /// Both.
 Status run_and_check(OpBed& bed, const PreparedOp& op, const vk::RecorderOptions& options = {});
 
+/// How much to benchmark on a device.
+struct BenchScale {
+  bool small = false;           ///< a few small shapes: CPU drivers
+  uint64_t rotation_bytes = 0;  ///< what the copies of streamed operands should come to
+
+  static BenchScale of(const DevicePlan& plan);
+  /// Copies of `bytes` to rotate through: at least one, at most 64.
+  uint32_t copies(uint64_t bytes) const;
+};
+
+/// `n` different elements of [0, count), rising, the first and last among them; the same on every host.
+/// All if there are fewer.
+std::vector<uint64_t> sample_elements(uint64_t count, size_t n, uint32_t seed);
+
 /// Cases of every op, in the order of their folders. Each op's folder defines its own function.
 std::vector<OpCase> all_op_cases();
+
+/// Real models' shapes of the ops that have them (NAME_bench.cpp).
+std::vector<OpCase> all_bench_cases(const BenchScale& scale);
 
 }  // namespace pumice::ops

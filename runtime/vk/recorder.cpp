@@ -21,6 +21,19 @@ bool disjoint_columns(const Access& a, const Access& b) {
 
 }  // namespace
 
+std::string_view arithmetic_name(Arithmetic arithmetic) {
+  constexpr std::array<std::string_view, kArithmeticCount> kNames = {
+      "f32",
+      "f16",
+      "int8 dot",
+      "matrix f16->f16",
+      "matrix f16->f32",
+      "matrix bf16->f32",
+      "matrix s8->s32",
+  };
+  return kNames.at(static_cast<size_t>(arithmetic));
+}
+
 bool conflict(const Access& a, const Access& b) {
   const bool both_read = a.mode == AccessMode::kRead && b.mode == AccessMode::kRead;
   const bool promised_disjoint =
@@ -58,8 +71,17 @@ void RecordedWork::release() {
 }
 
 Result<std::vector<double>> RecordedWork::command_times_ns() const {
+  return query_pairs_ns(commands_.size());
+}
+
+Result<double> RecordedWork::span_ns() const {
+  PUMICE_TRY(const std::vector<double> times, query_pairs_ns(1));
+  return times[0];
+}
+
+Result<std::vector<double>> RecordedWork::query_pairs_ns(size_t n_pairs) const {
   PUMICE_CHECK(queries_ != VK_NULL_HANDLE, "recorded without timestamps");
-  std::vector<uint64_t> ticks(commands_.size() * 2);
+  std::vector<uint64_t> ticks(n_pairs * 2);
   const VkResult result = device_->fn().vkGetQueryPoolResults(
       device_->handle(), queries_, 0, static_cast<uint32_t>(ticks.size()),
       ticks.size() * sizeof(uint64_t), ticks.data(), sizeof(uint64_t),
@@ -67,7 +89,7 @@ Result<std::vector<double>> RecordedWork::command_times_ns() const {
   if (result != VK_SUCCESS) return device_->error_of(result, "reading timestamps");
   const uint32_t valid_bits = device_->plan().timestamp_valid_bits;
   const uint64_t mask = valid_bits >= 64 ? ~0ull : (1ull << valid_bits) - 1;
-  std::vector<double> times(commands_.size());
+  std::vector<double> times(n_pairs);
   for (size_t i = 0; i < times.size(); ++i) {
     const uint64_t elapsed = (ticks[2 * i + 1] - ticks[2 * i]) & mask;
     times[i] = static_cast<double>(elapsed) * device_->plan().timestamp_period_ns;
@@ -219,11 +241,13 @@ Result<RecordedWork> Recorder::finish() {
 
   const auto n_commands = static_cast<uint32_t>(
       std::count_if(order.begin(), order.end(), [](auto* c) { return c->kind != Kind::kCut; }));
-  if (options_.timestamps && n_commands > 0) {
+  PUMICE_CHECK(!options_.timestamps || !options_.time_span, "time commands or their span");
+  const uint32_t n_queries = options_.time_span ? 2 : options_.timestamps ? 2 * n_commands : 0;
+  if (n_queries > 0) {
     VkQueryPoolCreateInfo query_info{};
     query_info.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO;
     query_info.queryType = VK_QUERY_TYPE_TIMESTAMP;
-    query_info.queryCount = 2 * n_commands;
+    query_info.queryCount = n_queries;
     result = fn.vkCreateQueryPool(device_->handle(), &query_info, nullptr, &work.queries_);
     if (result != VK_SUCCESS) return device_->error_of(result, "creating a query pool");
   }
@@ -246,9 +270,14 @@ Result<RecordedWork> Recorder::finish() {
   result = begin_segment();
   if (result != VK_SUCCESS) return device_->error_of(result, "starting a command buffer");
   if (work.queries_) {
-    fn.vkCmdResetQueryPool(work.segments_.back().commands, work.queries_, 0, 2 * n_commands);
+    fn.vkCmdResetQueryPool(work.segments_.back().commands, work.queries_, 0, n_queries);
   }
   emit_barrier(work.segments_.back().commands);  // order after earlier submissions
+  const auto timestamp = [&](uint32_t query) {
+    fn.vkCmdWriteTimestamp2(work.segments_.back().commands, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT,
+                            work.queries_, query);
+  };
+  if (options_.time_span) timestamp(0);
   for (size_t i = 0; i < order.size(); ++i) {
     const Command& command = *order[i];
     if (command.kind == Kind::kCut) {
@@ -260,14 +289,9 @@ Result<RecordedWork> Recorder::finish() {
     VkCommandBuffer commands = work.segments_.back().commands;
     if (barrier_before[i]) emit_barrier(commands);
     const auto query = static_cast<uint32_t>(2 * work.commands_.size());
-    if (work.queries_) {
-      fn.vkCmdWriteTimestamp2(commands, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, work.queries_, query);
-    }
+    if (options_.timestamps) timestamp(query);
     emit(command, commands);
-    if (work.queries_) {
-      fn.vkCmdWriteTimestamp2(commands, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, work.queries_,
-                              query + 1);
-    }
+    if (options_.timestamps) timestamp(query + 1);
     CommandInfo info{
         .label = command.kind == Kind::kCopy ? "copy" : "fill", .module = {}, .cost = command.cost};
     if (command.kind == Kind::kDispatch) {
@@ -277,6 +301,7 @@ Result<RecordedWork> Recorder::finish() {
     work.commands_.push_back(info);
     work.segments_.back().cost += command.cost;
   }
+  if (options_.time_span) timestamp(1);
   emit_barrier(work.segments_.back().commands);  // results visible to the host
   result = fn.vkEndCommandBuffer(work.segments_.back().commands);
   if (result != VK_SUCCESS) return device_->error_of(result, "ending a command buffer");

@@ -50,11 +50,27 @@ inline Access writes_columns(const BufferRange& first_row, uint64_t rows, uint64
           stride_bytes, width_bytes};
 }
 
+/// The arithmetic a kernel does most of its flops in: which peak bounds it. Matrix ones are KHR
+/// cooperative matrices, named by the type of their factors and of their sum.
+enum class Arithmetic {
+  kF32,
+  kF16,
+  kInt8Dot,
+  kMatrixF16F16,
+  kMatrixF16F32,
+  kMatrixBf16F32,
+  kMatrixS8S32,
+};
+inline constexpr size_t kArithmeticCount = 7;
+std::string_view arithmetic_name(Arithmetic arithmetic);  ///< "f32", "matrix f16->f32"
+
 /// What a command must move and compute at least: the numerators of GB/s and TFLOP/s.
 struct Cost {
   uint64_t bytes = 0;
-  uint64_t flops = 0;
+  uint64_t flops = 0;  ///< one multiply-add is two
+  Arithmetic arithmetic = Arithmetic::kF32;
 
+  /// Sums; the arithmetic stays the left side's.
   Cost& operator+=(const Cost& other) {
     bytes += other.bytes;
     flops += other.flops;
@@ -74,6 +90,7 @@ struct RecorderOptions {
   bool reverse_unordered = false;  ///< emit commands that no barrier separates in reverse order
   size_t drop_barrier = kKeepAll;  ///< leave out the barrier of this index
   bool timestamps = false;         ///< time every command by itself (see profiler.hpp)
+  bool time_span = false;          ///< time from the first command's start to the last one's end
 };
 
 /// A recorded command, for profiles and tests.
@@ -105,9 +122,15 @@ class RecordedWork {
   /// RecorderOptions::timestamps and after the work is done.
   Result<std::vector<double>> command_times_ns() const;
 
+  /// Nanoseconds from the start of the first command to the end of the last; only with
+  /// RecorderOptions::time_span and after the work is done.
+  Result<double> span_ns() const;
+
  private:
   friend class Recorder;
   void release();
+  /// The differences of timestamps 2i and 2i + 1.
+  Result<std::vector<double>> query_pairs_ns(size_t n_pairs) const;
 
   std::shared_ptr<Device> device_;
   VkCommandPool pool_ = VK_NULL_HANDLE;

@@ -1,0 +1,132 @@
+#include "shaders/peak/peak.hpp"
+
+#include "shaders/peak/peak_arithmetic.h"
+#include "shaders/peak/peak_memory.h"
+#include "shaders/peak/peak_touch.h"
+#include "shaders/spirv.hpp"
+
+namespace pumice::ops {
+namespace {
+
+constexpr uint64_t kWorkgroupBytes = PeakMemory::kInvocationBytes * PeakMemory::kWorkgroupSize;
+
+const char* name_of(PeakArithmetic::Kind kind) {
+  switch (kind) {
+    case PeakArithmetic::Kind::kF16:
+      return "peak.f16";
+    case PeakArithmetic::Kind::kInt8Dot:
+      return "peak.i8";
+    default:
+      return "peak.f32";
+  }
+}
+
+vk::Arithmetic arithmetic_of(PeakArithmetic::Kind kind) {
+  switch (kind) {
+    case PeakArithmetic::Kind::kF16:
+      return vk::Arithmetic::kF16;
+    case PeakArithmetic::Kind::kInt8Dot:
+      return vk::Arithmetic::kInt8Dot;
+    default:
+      return vk::Arithmetic::kF32;
+  }
+}
+
+/// Operations of one step of one chain: two halves, or four bytes, at a time.
+uint64_t step_flops(PeakArithmetic::Kind kind) {
+  switch (kind) {
+    case PeakArithmetic::Kind::kF16:
+      return 4;
+    case PeakArithmetic::Kind::kInt8Dot:
+      return 8;
+    default:
+      return 2;
+  }
+}
+
+}  // namespace
+
+Result<PeakMemory> PeakMemory::plan(vk::PipelineLibrary& pipelines, Kind kind) {
+  PUMICE_TRY(const vk::ShaderModule module,
+             find_spirv(kind == Kind::kRead ? "peak.read" : "peak.copy"));
+  PeakMemory op;
+  op.kind_ = kind;
+  PUMICE_TRY(op.pipeline_,
+             pipelines.declare(
+                 {.module = module,
+                  .constants = vk::constants_of(PeakMemorySpec{.workgroup_size = kWorkgroupSize}),
+                  .push_bytes = sizeof(PeakMemoryPush)}));
+  return op;
+}
+
+uint64_t PeakMemory::source_bytes(uint64_t available_bytes) {
+  constexpr uint64_t kMaxWorkgroups = 65535;  // of a dispatch, on every device
+  return std::min(available_bytes / kWorkgroupBytes, kMaxWorkgroups) * kWorkgroupBytes;
+}
+
+void PeakMemory::record(vk::Recorder& recorder, const Args& args) const {
+  const uint64_t bytes = args.source.size_bytes;
+  PUMICE_CHECK(bytes > 0 && bytes == source_bytes(bytes), "whole workgroups");
+  PeakMemoryPush push;
+  push.source = args.source.address();
+  push.target = args.target.address();
+  push.n_passes = kPasses;
+  const uint64_t written = kind_ == Kind::kRead ? sums_bytes(bytes) : bytes;
+  recorder.dispatch(*pipeline_, push, {static_cast<uint32_t>(bytes / kWorkgroupBytes)},
+                    {vk::reads(args.source), vk::writes(args.target.subrange(0, written))},
+                    {.bytes = bytes + written});
+}
+
+bool PeakArithmetic::supported(const DevicePlan& plan, Kind kind) {
+  if (!find_spirv(name_of(kind)).ok()) return false;
+  if (kind == Kind::kF16) return plan.features.shader_float16;
+  if (kind == Kind::kInt8Dot) return plan.features.integer_dot;
+  return true;
+}
+
+Result<PeakArithmetic> PeakArithmetic::plan(vk::PipelineLibrary& pipelines, Kind kind) {
+  if (!supported(pipelines.device()->plan(), kind)) {
+    return make_error(ErrorCode::kInvalidArgument, "{}: not in this build or on this device",
+                      name_of(kind));
+  }
+  PUMICE_TRY(const vk::ShaderModule module, find_spirv(name_of(kind)));
+  const PeakArithmeticSpec spec{.workgroup_size = kWorkgroupSize};
+  PeakArithmetic op;
+  op.kind_ = kind;
+  PUMICE_TRY(op.pipeline_, pipelines.declare({.module = module,
+                                              .constants = vk::constants_of(spec),
+                                              .push_bytes = sizeof(PeakArithmeticPush)}));
+  return op;
+}
+
+void PeakArithmetic::record(vk::Recorder& recorder, const Args& args) const {
+  PeakArithmeticPush push;
+  push.factors = args.factors.address();
+  push.y = args.y.address();
+  push.n_iterations = args.n_iterations;
+  const uint64_t invocations = uint64_t{args.n_workgroups} * kWorkgroupSize;
+  const uint64_t steps = uint64_t{args.n_iterations} * kStepsPerIteration * kChains;
+  recorder.dispatch(*pipeline_, push, {args.n_workgroups},
+                    {vk::reads(args.factors), vk::writes(args.y.subrange(0, invocations * 4))},
+                    {.bytes = invocations * 4,
+                     .flops = invocations * steps * step_flops(kind_),
+                     .arithmetic = arithmetic_of(kind_)});
+}
+
+Result<PeakTouch> PeakTouch::plan(vk::PipelineLibrary& pipelines) {
+  PUMICE_TRY(const vk::ShaderModule module, find_spirv("peak.touch"));
+  PeakTouch op;
+  PUMICE_TRY(op.pipeline_, pipelines.declare({.module = module,
+                                              .constants = vk::constants_of(PeakTouchSpec{}),
+                                              .push_bytes = sizeof(PeakTouchPush)}));
+  return op;
+}
+
+void PeakTouch::record(vk::Recorder& recorder, const vk::BufferRange& word, uint32_t value) const {
+  PeakTouchPush push;
+  push.y = word.address();
+  push.value = value;
+  recorder.dispatch(*pipeline_, push, {1}, {vk::writes(word.subrange(0, 4))}, {.bytes = 4});
+}
+
+}  // namespace pumice::ops
