@@ -1,6 +1,6 @@
 // Op cases: shapes, inputs, fp64 reference and error bound of one op, written once next to the op.
-// Two lists of them: all_op_cases() are awkward shapes for tests, all_bench_cases() the shapes of real
-// models for `pumice bench --ops` and the tuner, whose references are a sample of the output.
+// Two lists of them: all_op_cases() are awkward shapes for tests, all_bench_cases() the shapes of
+// real models for `pumice bench --ops` and the tuner, whose references are a sample of the output.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ struct Expectation {
   std::vector<double> bound;      ///< allowed |got - reference| per element, or one for all
   std::vector<uint32_t> words;    ///< expected bits, when the op is exact
   bool halves = false;            ///< `reference` is of fp16 values, not fp32
-  /// The elements that `reference`, `bound` or `words` are of, rising; the others must only have been
-  /// written. Empty: all elements.
+  /// The elements that `reference`, `bound` or `words` are of, rising; the others must only have
+  /// been written. Empty: all elements.
   std::vector<uint64_t> elements;
 };
 
@@ -36,9 +36,9 @@ struct Expectation {
 struct PreparedOp {
   std::function<void(vk::Recorder&)> record;
   std::vector<Expectation> expected;
-  /// For timing: the op without what `record` does to restore its inputs, each entry on another copy
-  /// of what a model reads from memory but once a step (weights, KV), so that no cache serves it.
-  /// Activations are shared, as a model finds them in a cache too. Empty: `record`.
+  /// For timing: the op without what `record` does to restore its inputs, each entry on another
+  /// copy of what a model reads from memory but once a step (weights, KV), so that no cache serves
+  /// it. Activations are shared, as a model finds them in a cache too. Empty: `record`.
   std::vector<std::function<void(vk::Recorder&)>> rotation = {};
 };
 
@@ -123,8 +123,8 @@ struct BenchScale {
   uint32_t copies(uint64_t bytes) const;
 };
 
-/// `n` different elements of [0, count), rising, the first and last among them; the same on every host.
-/// All if there are fewer.
+/// `n` different elements of [0, count), rising, the first and last among them; the same on every
+/// host. All if there are fewer.
 std::vector<uint64_t> sample_elements(uint64_t count, size_t n, uint32_t seed);
 
 /// Cases of every op, in the order of their folders. Each op's folder defines its own function.

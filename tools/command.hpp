@@ -19,5 +19,6 @@ Command add_tokenize(CLI::App& app);
 Command add_logits(CLI::App& app);
 Command add_sim(CLI::App& app);
 Command add_synth(CLI::App& app);
+Command add_bench(CLI::App& app);
 
 }  // namespace pumice::tools

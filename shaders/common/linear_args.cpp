@@ -45,11 +45,13 @@ vk::Access linear_writes_y(const LinearArgs& args, const WeightMatrixPart& part)
                             uint64_t{args.y_stride} * 4, uint64_t{part.n_rows} * 4);
 }
 
-vk::Cost linear_cost(const LinearArgs& args, const WeightMatrixPart& part) {
+vk::Cost linear_cost(const LinearArgs& args, const WeightMatrixPart& part,
+                     vk::Arithmetic arithmetic) {
   const uint64_t rows = args.rows;
   const uint64_t k = args.weights.n_cols;
   return {.bytes = part.range.size_bytes + rows * (k + part.n_rows) * 4,
-          .flops = 2 * rows * k * part.n_rows};
+          .flops = 2 * rows * k * part.n_rows,
+          .arithmetic = arithmetic};
 }
 
 }  // namespace pumice::ops

@@ -86,6 +86,7 @@ Push linear_push(const LinearArgs& args, const WeightMatrixPart& part) {
 /// The ranges a part's dispatch touches, and its cost.
 vk::Access linear_reads_x(const LinearArgs& args);
 vk::Access linear_writes_y(const LinearArgs& args, const WeightMatrixPart& part);
-vk::Cost linear_cost(const LinearArgs& args, const WeightMatrixPart& part);
+vk::Cost linear_cost(const LinearArgs& args, const WeightMatrixPart& part,
+                     vk::Arithmetic arithmetic = vk::Arithmetic::kF32);
 
 }  // namespace pumice::ops

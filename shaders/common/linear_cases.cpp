@@ -131,9 +131,8 @@ PaddedInput::PaddedInput(uint32_t n_rows, uint32_t n_cols)
   }
 }
 
-void linear_reference(const PaddedInput& x, const RandomWeights& weights, Math math,
-                      uint32_t first_col, uint32_t stride, std::vector<double>& expected,
-                      std::vector<double>& bound) {
+LinearElement linear_element(const float* x, const float* weights, uint32_t k, Math math,
+                             std::span<const double> x_errors) {
   // A sum of k products, each addition and product rounded once to 24 bits, in any order: the error
   // is below lambda * sqrt(k + 1) * 2^-24 * sum |x||w| with probability 1 - 2 exp(-lambda^2 / 2)
   // per operation (Higham and Mary, "A new approach to probabilistic rounding error analysis",
@@ -141,29 +140,41 @@ void linear_reference(const PaddedInput& x, const RandomWeights& weights, Math m
   constexpr double kLambda = 6;
   const bool halves = math == Math::kF16;
   // Matrix cores may cut the bits of aligned products off where an addition would round.
-  const double relative = kLambda * std::sqrt(x.k + 1.0) * (halves ? 0x1p-22 : 0x1p-24);
-  std::vector<double> x_errors(x.k);
+  const double relative = kLambda * std::sqrt(k + 1.0) * (halves ? 0x1p-22 : 0x1p-24);
+  double sum = 0;
+  double magnitude = 0;
+  double input_error_squares = 0;
+  for (uint32_t i = 0; i < k; ++i) {
+    const double product = double{x[i]} * weights[i];
+    sum += product;
+    magnitude += std::abs(product);
+    double error = 0;
+    if (halves) error = half_product_error(x[i], weights[i]);
+    if (math == Math::kI8) error = x_errors[i] * weights[i];
+    input_error_squares += error * error;
+  }
+  // Independent errors of at most c_i: their sum is below lambda * sqrt(sum c_i^2) (Hoeffding).
+  return {sum, relative * magnitude + kLambda * std::sqrt(input_error_squares)};
+}
+
+std::vector<double> linear_input_errors(std::span<const float> x, Math math) {
+  std::vector<double> errors(x.size());
+  for (size_t i = 0; math == Math::kI8 && i < x.size(); ++i) errors[i] = quantization_error(x, i);
+  return errors;
+}
+
+void linear_reference(const PaddedInput& x, const RandomWeights& weights, Math math,
+                      uint32_t first_col, uint32_t stride, std::vector<double>& expected,
+                      std::vector<double>& bound) {
   for (uint32_t row = 0; row < x.rows; ++row) {
-    const float* a = &x.values[size_t{row} * x.stride];
-    if (math == Math::kI8) {
-      for (uint32_t i = 0; i < x.k; ++i) x_errors[i] = quantization_error({a, x.k}, i);
-    }
+    const float* x_row = &x.values[size_t{row} * x.stride];
+    const std::vector<double> x_errors = linear_input_errors({x_row, x.k}, math);
     for (uint32_t n = 0; n < weights.n_rows; ++n) {
-      const float* b = &weights.values[size_t{n} * x.k];
-      double sum = 0;
-      double magnitude = 0;
-      double input_error_squares = 0;
-      for (uint32_t i = 0; i < x.k; ++i) {
-        const double product = double{a[i]} * b[i];
-        sum += product;
-        magnitude += std::abs(product);
-        const double error = halves ? half_product_error(a[i], b[i]) : x_errors[i] * b[i];
-        input_error_squares += error * error;
-      }
+      const LinearElement element =
+          linear_element(x_row, &weights.values[size_t{n} * x.k], x.k, math, x_errors);
       const size_t at = size_t{row} * stride + first_col + n;
-      expected[at] = sum;
-      // Independent errors of at most c_i: their sum is below lambda * sqrt(sum c_i^2) (Hoeffding).
-      bound[at] = relative * magnitude + kLambda * std::sqrt(input_error_squares);
+      expected[at] = element.value;
+      bound[at] = element.bound;
     }
   }
 }

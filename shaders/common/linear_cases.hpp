@@ -56,6 +56,17 @@ struct PaddedInput {
   std::vector<float> values;
 };
 
+/// One element of x · Wᵀ, and what a kernel that computes in `math` may miss it by.
+struct LinearElement {
+  double value = 0;
+  double bound = 0;
+};
+/// `x_errors`: linear_input_errors of the row of x.
+LinearElement linear_element(const float* x, const float* weights, uint32_t k, Math math,
+                             std::span<const double> x_errors);
+/// What reading a row of x in `math` may change its elements by before they are multiplied.
+std::vector<double> linear_input_errors(std::span<const float> x, Math math);
+
 /// Reference and bound of x · Wᵀ in `math`, written to columns [first_col, first_col +
 /// weights.n_rows) of matrices with `stride` columns.
 void linear_reference(const PaddedInput& x, const RandomWeights& weights, Math math,

@@ -7,6 +7,20 @@
 #include "shaders/spirv.hpp"
 
 namespace pumice::ops {
+namespace {
+
+vk::Arithmetic arithmetic_of(Math math) {
+  switch (math) {
+    case Math::kF16:
+      return vk::Arithmetic::kMatrixF16F32;
+    case Math::kI8:
+      return vk::Arithmetic::kInt8Dot;
+    default:
+      return vk::Arithmetic::kF32;
+  }
+}
+
+}  // namespace
 
 Result<Gemm> Gemm::plan(vk::PipelineLibrary& pipelines, const WeightType& type,
                         std::span<const GemmVariant> candidates) {
@@ -60,7 +74,7 @@ void Gemm::record(vk::Recorder& recorder, const LinearArgs& args) const {
         {vk::reads(part.range),
          math_ == Math::kI8 ? vk::reads(args.x.subrange(0, quantized_bytes)) : linear_reads_x(args),
          linear_writes_y(args, part)},
-        linear_cost(args, part));
+        linear_cost(args, part, arithmetic_of(math_)));
   }
 }
 

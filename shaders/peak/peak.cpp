@@ -51,11 +51,10 @@ Result<PeakMemory> PeakMemory::plan(vk::PipelineLibrary& pipelines, Kind kind) {
              find_spirv(kind == Kind::kRead ? "peak.read" : "peak.copy"));
   PeakMemory op;
   op.kind_ = kind;
-  PUMICE_TRY(op.pipeline_,
-             pipelines.declare(
-                 {.module = module,
-                  .constants = vk::constants_of(PeakMemorySpec{.workgroup_size = kWorkgroupSize}),
-                  .push_bytes = sizeof(PeakMemoryPush)}));
+  PUMICE_TRY(op.pipeline_, pipelines.declare({.module = module,
+                                              .constants = vk::constants_of(
+                                                  PeakMemorySpec{.workgroup_size = kWorkgroupSize}),
+                                              .push_bytes = sizeof(PeakMemoryPush)}));
   return op;
 }
 

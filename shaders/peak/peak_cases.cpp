@@ -78,8 +78,7 @@ Result<PreparedOp> prepare_dot(OpBed& bed) {
   std::vector<uint32_t> sums(kWorkgroups * PeakArithmetic::kWorkgroupSize, 0);
   for (size_t i = 0; i < sums.size(); ++i) {
     for (uint32_t chain = 0; chain < PeakArithmetic::kChains; ++chain) {
-      uint32_t x =
-          (chain + static_cast<uint32_t>(i) % PeakArithmetic::kWorkgroupSize) * factors[1];
+      uint32_t x = (chain + static_cast<uint32_t>(i) % PeakArithmetic::kWorkgroupSize) * factors[1];
       for (uint32_t step = 0; step < kIterations * PeakArithmetic::kStepsPerIteration; ++step) {
         x += dot_bytes(x, factors[0]);
       }
@@ -118,13 +117,16 @@ std::vector<OpCase> peak_cases() {
   };
   const auto everywhere = [](const DevicePlan&) { return true; };
   for (const uint32_t n : {1u, 3u}) {
-    add(fmt::format("read workgroups={}", n),
+    add(
+        fmt::format("read workgroups={}", n),
         [n](OpBed& bed) { return prepare_memory(bed, PeakMemory::Kind::kRead, n); }, everywhere);
-    add(fmt::format("copy workgroups={}", n),
+    add(
+        fmt::format("copy workgroups={}", n),
         [n](OpBed& bed) { return prepare_memory(bed, PeakMemory::Kind::kCopy, n); }, everywhere);
   }
   for (const auto kind : {PeakArithmetic::Kind::kF32, PeakArithmetic::Kind::kF16}) {
-    add(kind == PeakArithmetic::Kind::kF16 ? "f16" : "f32",
+    add(
+        kind == PeakArithmetic::Kind::kF16 ? "f16" : "f32",
         [kind](OpBed& bed) { return prepare_float(bed, kind); },
         [kind](const DevicePlan& plan) { return PeakArithmetic::supported(plan, kind); });
   }

@@ -4,9 +4,10 @@
 
 #include "common/interface.h"
 
-#define PEAK_MEMORY_PUSH(FIELD)                                                               \
-  FIELD(ADDRESS, source) /* uvec4 [workgroups][n_passes][4][workgroup_size] */                \
-  FIELD(ADDRESS, target) /* read: uint [invocations], the xor of what each read; copy: as source */ \
+#define PEAK_MEMORY_PUSH(FIELD)                                                            \
+  FIELD(ADDRESS, source) /* uvec4 [workgroups][n_passes][4][workgroup_size] */             \
+  FIELD(ADDRESS,                                                                           \
+        target) /* read: uint [invocations], the xor of what each read; copy: as source */ \
   FIELD(uint, n_passes)
 PUMICE_PUSH_CONSTANTS(PeakMemoryPush, PEAK_MEMORY_PUSH)
 

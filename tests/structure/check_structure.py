@@ -28,10 +28,10 @@ ALLOWED = {
     "engine": {"base", "vk", "shaders", "format", "text", "sampling", "cache", "scheduler", "models"},
     "pumice": set(),  # runtime/include/pumice: the public headers stand alone
     "api": {"base", "vk", "format", "text", "sampling", "scheduler", "models", "engine", "pumice"},
-    "tools": {"base", "vk", "shaders", "format", "text", "sampling", "cache", "scheduler", "models",
-              "engine"},
     "bench": {"base", "vk", "shaders", "format", "text", "sampling", "cache", "scheduler", "models",
-              "engine", "tools"},
+              "engine"},
+    "tools": {"base", "vk", "shaders", "format", "text", "sampling", "cache", "scheduler", "models",
+              "engine", "bench"},
     "examples": {"pumice"},
 }
 

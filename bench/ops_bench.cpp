@@ -1,0 +1,111 @@
+#include "bench/ops_bench.hpp"
+
+#include <algorithm>
+
+#include "bench/statistics.hpp"
+
+namespace pumice::bench {
+namespace {
+
+Result<Timing> check_and_time(vk::PipelineLibrary& pipelines, const ops::OpCase& op_case,
+                              const TimingOptions& options) {
+  ops::OpBed bed(pipelines.device(), pipelines);
+  PUMICE_TRY(const ops::PreparedOp op, op_case.prepare(bed));
+  PUMICE_TRY_STATUS(pipelines.compile());
+  PUMICE_TRY_STATUS(ops::run_and_check(bed, op));
+  if (op.rotation.empty()) return time_runs(pipelines.device(), std::span(&op.record, 1), options);
+  return time_runs(pipelines.device(), op.rotation, options);
+}
+
+}  // namespace
+
+double OpRow::median_ns() const { return summarize(timing.samples_ns).median; }
+
+double OpRow::gigabytes_per_second() const {
+  return static_cast<double>(timing.cost().bytes) / median_ns();
+}
+
+double OpRow::teraflops() const {
+  return static_cast<double>(timing.cost().flops) / median_ns() * 1e-3;
+}
+
+double OpRow::percent_of_limit() const { return 100 * limit.ns / median_ns(); }
+
+std::vector<std::string> OpRow::labels() const {
+  std::vector<std::string> labels;
+  for (const TimedCommand& command : timing.commands) {
+    if (std::find(labels.begin(), labels.end(), command.label) == labels.end()) {
+      labels.push_back(command.label);
+    }
+  }
+  return labels;
+}
+
+OpRow bench_op(vk::PipelineLibrary& pipelines, const ops::OpCase& op_case, const Roofline& roofline,
+               const TimingOptions& options) {
+  OpRow row{.op = op_case.op, .name = op_case.name};
+  Result<Timing> timing = check_and_time(pipelines, op_case, options);
+  if (!timing.ok()) {
+    row.error = timing.error();
+    return row;
+  }
+  row.timing = std::move(*timing);
+  row.limit = limit_of(roofline, row.timing.commands);
+  return row;
+}
+
+OpsReport bench_ops(vk::PipelineLibrary& pipelines, std::span<const ops::OpCase> cases,
+                    const OpsOptions& options) {
+  OpsReport report;
+  const DevicePlan& plan = pipelines.device()->plan();
+  std::vector<const ops::OpCase*> chosen;
+  for (const ops::OpCase& op_case : cases) {
+    const std::string title = op_case.op + " " + op_case.name;
+    if (title.find(options.filter) == std::string::npos) continue;
+    if (!op_case.supported || op_case.supported(plan)) chosen.push_back(&op_case);
+  }
+  const auto progress = [&](size_t done, const std::string& next) {
+    if (options.progress) options.progress(done, chosen.size(), next);
+  };
+  Result<Peaks> peaks =
+      measure_peaks(pipelines, options.timing, [&](const std::string& what) { progress(0, what); });
+  if (!peaks.ok()) {
+    report.ended = peaks.error();
+    return report;
+  }
+  report.peaks = std::move(*peaks);
+  const Roofline roofline = report.peaks.roofline();
+  for (const ops::OpCase* op_case : chosen) {
+    progress(report.rows.size(), op_case->op + " " + op_case->name);
+    report.rows.push_back(bench_op(pipelines, *op_case, roofline, options.timing));
+    const std::optional<Error>& error = report.rows.back().error;
+    if (error && error->code == ErrorCode::kDeviceLost) {
+      report.ended = error;
+      break;
+    }
+  }
+  return report;
+}
+
+Status verdict(const OpsReport& report) {
+  if (report.ended) return *report.ended;
+  const Error* other = nullptr;
+  size_t n_wrong = 0;
+  for (const OpRow& row : report.rows) {
+    if (!row.error || row.error->code == ErrorCode::kDoesNotFit) continue;
+    if (row.error->code == ErrorCode::kSelfTestFailed) {
+      ++n_wrong;
+    } else if (other == nullptr) {
+      other = &*row.error;
+    }
+  }
+  if (n_wrong > 0) {
+    return make_error(ErrorCode::kSelfTestFailed,
+                      "{} of {} rows computed wrong results on this device and have no score",
+                      n_wrong, report.rows.size());
+  }
+  if (other != nullptr) return *other;
+  return {};
+}
+
+}  // namespace pumice::bench

@@ -1,0 +1,119 @@
+#include "format/resident_layout.hpp"
+#include "shaders/common/linear_cases.hpp"
+#include "shaders/linear/linear.hpp"
+
+namespace pumice::ops {
+namespace {
+
+constexpr uint32_t kDistinctRows = 256;  // weight rows that differ; they repeat after that
+constexpr size_t kSampledElements = 64;
+
+/// `n` copies of a matrix of `n_rows` rows, a multiple of kRowGroup, in which the rows of `weights`
+/// come over and over.
+Result<std::vector<WeightMatrix>> repeated_matrices(OpBed& bed, const RandomWeights& weights,
+                                                    uint32_t n_rows, uint32_t n) {
+  const WeightType& type = *weights.type;
+  const uint64_t matrix_bytes = resident_bytes(type, n_rows, weights.n_cols);
+  PUMICE_TRY(const vk::BufferRange pattern,
+             bed.input(resident_bytes(type, weights.n_rows, weights.n_cols),
+                       [&](std::span<std::byte> target) {
+                         repack(type, weights.blocks.data(), weights.n_rows, weights.n_cols, 0,
+                                n_row_groups(weights.n_rows), target.data());
+                       }));
+  PUMICE_TRY(const vk::BufferRange memory, bed.repeat(pattern, n * matrix_bytes));
+  std::vector<WeightMatrix> matrices;
+  for (uint32_t i = 0; i < n; ++i) {
+    matrices.push_back({.type = &type,
+                        .n_rows = n_rows,
+                        .n_cols = weights.n_cols,
+                        .parts = {{.range = memory.subrange(i * matrix_bytes, matrix_bytes),
+                                   .first_row = 0,
+                                   .n_rows = n_rows}}});
+  }
+  return matrices;
+}
+
+/// What Linear would run.
+struct Kernel {
+  Math math = Math::kF32;
+  std::function<void(vk::Recorder&, const LinearArgs&)> record;
+};
+
+Result<Kernel> plan_kernel(vk::PipelineLibrary& pipelines, const WeightType& type, uint32_t rows) {
+  const DevicePlan& plan = pipelines.device()->plan();
+  const XPath path = tuned_x_path(plan);
+  if (rows <= Gemv::kMaxRows) {
+    PUMICE_TRY(const Gemv op, Gemv::plan(pipelines, type, path));
+    return Kernel{.record = [op](auto& recorder, auto& args) { op.record(recorder, args); }};
+  }
+  PUMICE_TRY(const Gemm op,
+             Gemm::plan(pipelines, type, gemm_variants(plan, Math::kAuto, path)));
+  return Kernel{.math = op.math(),
+                .record = [op](auto& recorder, auto& args) { op.record(recorder, args); }};
+}
+
+Result<PreparedOp> prepare(OpBed& bed, const WeightType& type, const LinearShape& shape,
+                           const BenchScale& scale) {
+  const RandomWeights weights(type, std::min(shape.n, kDistinctRows), shape.k, 1);
+  const uint32_t n_copies = scale.copies(resident_bytes(type, shape.n, shape.k));
+  PUMICE_TRY(auto matrices, repeated_matrices(bed, weights, shape.n, n_copies));
+  const std::vector<float> x = OpBed::uniform_floats(size_t{shape.rows} * shape.k, 2);
+  PUMICE_TRY(const vk::BufferRange x_range, bed.input(x));
+  PUMICE_TRY(const vk::BufferRange y_range, bed.output(uint64_t{shape.rows} * shape.n * 4));
+  PUMICE_TRY(const Kernel kernel, plan_kernel(bed.pipelines(), type, shape.rows));
+
+  Expectation y{.name = "y", .output = y_range};
+  y.elements = sample_elements(uint64_t{shape.rows} * shape.n, kSampledElements, 3);
+  for (const uint64_t at : y.elements) {
+    const LinearElement element =
+        linear_element(&x[at / shape.n * shape.k],
+                       &weights.values[at % shape.n % weights.n_rows * shape.k], shape.k,
+                       kernel.math);
+    y.reference.push_back(element.value);
+    y.bound.push_back(element.bound);
+  }
+  PreparedOp prepared{.record = {}, .expected = {std::move(y)}};
+  for (WeightMatrix& matrix : matrices) {
+    prepared.rotation.push_back([=, matrix = std::move(matrix)](vk::Recorder& recorder) {
+      kernel.record(recorder, {.weights = matrix,
+                               .x = x_range,
+                               .x_stride = shape.k,
+                               .y = y_range,
+                               .y_stride = shape.n,
+                               .rows = shape.rows});
+    });
+  }
+  prepared.record = prepared.rotation[0];
+  return prepared;
+}
+
+}  // namespace
+
+std::vector<OpCase> linear_bench_cases(const BenchScale& scale) {
+  // Rows of x, outputs, inputs. Llama 3.2 1B: a square projection, gate and up, down; Llama 3.1 8B
+  // likewise; the output layer of both has 128256 rows.
+  std::vector<LinearShape> shapes;
+  if (scale.small) {
+    shapes = {{1, 2048, 2048}, {1, 2048, 8192}, {8, 2048, 2048}, {64, 2048, 2048}};
+  } else {
+    shapes = {{1, 2048, 2048},    {1, 16384, 2048},  {1, 4096, 4096},  {1, 28672, 4096},
+              {1, 4096, 14336},   {8, 4096, 4096},   {64, 4096, 4096}, {512, 2048, 2048},
+              {512, 28672, 4096}, {512, 4096, 14336}};
+  }
+  std::vector<OpCase> cases;
+  const auto add = [&](const WeightType& type, const LinearShape& shape) {
+    cases.push_back(
+        {.op = shape.rows <= Gemv::kMaxRows ? "gemv" : "gemm",
+         .name = fmt::format("{} rows={} n={} k={}", type.name, shape.rows, shape.n, shape.k),
+         .prepare = [=, type = &type](OpBed& bed) { return prepare(bed, *type, shape, scale); }});
+  };
+  for (const LinearShape& shape : shapes) {
+    for (const WeightType* type : linear_types()) add(*type, shape);
+  }
+  for (const char* name : {"Q8_0", "Q6_K"}) {
+    if (!scale.small) add(weight_type(name), {1, 128256, 2048});
+  }
+  return cases;
+}
+
+}  // namespace pumice::ops
