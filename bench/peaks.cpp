@@ -154,16 +154,12 @@ std::string_view unit_name(Peak::Unit unit) {
 }
 
 double Peak::value() const {
-  const double median_ns = summarize(samples_ns).median;
-  if (median_ns <= 0) return 0;
-  switch (unit) {
-    case Unit::kGigabytesPerSecond:
-      return static_cast<double>(cost.bytes) / median_ns;
-    case Unit::kTeraflops:
-      return static_cast<double>(cost.flops) / median_ns * 1e-3;
-    default:
-      return median_ns * 1e-3;
-  }
+  if (samples_ns.empty()) return 0;
+  if (unit == Unit::kMicroseconds) return summarize(samples_ns).median * 1e-3;
+  const double best_ns = *std::min_element(samples_ns.begin(), samples_ns.end());
+  if (best_ns <= 0) return 0;
+  return unit == Unit::kGigabytesPerSecond ? static_cast<double>(cost.bytes) / best_ns
+                                           : static_cast<double>(cost.flops) / best_ns * 1e-3;
 }
 
 Roofline Peaks::roofline() const {

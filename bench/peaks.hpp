@@ -21,7 +21,9 @@ struct Peak {
   vk::Cost cost;                   ///< of one sample; nothing for times
   std::vector<double> samples_ns;  ///< what `cost` took, or the time itself
 
-  double value() const;  ///< of the median, in `unit`
+  /// In `unit`: speeds of the fastest sample, since nothing but the device itself makes one faster;
+  /// times of the median.
+  double value() const;
 };
 std::string_view unit_name(Peak::Unit unit);  ///< "GB/s", "TFLOP/s", "us"
 

@@ -1,7 +1,6 @@
-#include <cmath>
-
 #include "shaders/op_case.hpp"
 #include "shaders/rms_norm/rms_norm.hpp"
+#include "shaders/rms_norm/rms_norm_reference.hpp"
 
 namespace pumice::ops {
 namespace {
@@ -41,20 +40,9 @@ Result<PreparedOp> prepare(OpBed& bed, const Shape& shape) {
   std::vector<double> bound(expected_y.size());
   for (uint32_t row = 0; row < shape.rows; ++row) {
     const size_t first = size_t{shape.gather ? row_index[row] : row} * shape.n;
-    double* source = &expected_x[first];
-    double sum = 0;
-    for (uint32_t i = 0; i < shape.n; ++i) {
-      if (shape.residual) source[i] += residual[first + i];
-      sum += source[i] * source[i];
-    }
-    const double scale = 1.0 / std::sqrt(sum / shape.n + kEps);
-    for (uint32_t i = 0; i < shape.n; ++i) {
-      const size_t at = size_t{row} * shape.n + i;
-      expected_y[at] = source[i] * scale * weight[i];
-      // Relative error of the scale (a sum of squares, so no cancellation) and of x + residual,
-      // which does cancel: hence the absolute part.
-      bound[at] = 2e-6 * std::abs(expected_y[at]) + 1e-6 * scale * std::abs(weight[i]);
-    }
+    rms_norm_row(std::span(expected_x).subspan(first, shape.n),
+                 shape.residual ? &residual[first] : nullptr, weight.data(), kEps,
+                 &expected_y[size_t{row} * shape.n], &bound[size_t{row} * shape.n]);
   }
   return PreparedOp{
       .record =

@@ -1,15 +1,14 @@
-#include <cmath>
 #include <limits>
 
 #include "shaders/common/paged_kv_case.hpp"
 #include "shaders/op_case.hpp"
 #include "shaders/rope_kv/rope_kv.hpp"
+#include "shaders/rope_kv/rope_kv_reference.hpp"
 #include "shaders/rope_kv/rope_table.hpp"
 
 namespace pumice::ops {
 namespace {
 
-constexpr double kEpsilon = 0x1p-24;  // half an ulp of a float, relative
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr uint32_t kLayers = 3;
 constexpr uint32_t kLayer = 1;
@@ -19,33 +18,6 @@ struct Case {
   std::vector<uint32_t> positions;  // of each row
   std::vector<uint32_t> row_seq;
 };
-
-struct Rotated {
-  double value;
-  double bound;
-};
-
-/// Element `d` of a head, rotated. The bound is of three roundings: two products and a sum.
-Rotated rotate(const RopeKv::Shape& shape, const float* head, uint32_t d, const float* angles) {
-  if (d >= shape.rope_dims) return {head[d], 0};
-  const bool halves = shape.pairs == RopePairs::kHalves;
-  const uint32_t half = shape.rope_dims / 2;
-  const uint32_t pair = halves ? d % half : d / 2;
-  const uint32_t first = halves ? pair : 2 * pair;
-  const uint32_t second = halves ? pair + half : 2 * pair + 1;
-  const double c = angles[2 * pair];
-  const double s = angles[2 * pair + 1];
-  const double straight = head[d] * c;
-  const double crossed = d == first ? -head[second] * s : head[first] * s;
-  return {straight + crossed, 3 * kEpsilon * (std::abs(straight) + std::abs(crossed))};
-}
-
-/// What a cache of halves keeps of a value: the nearest, or the largest.
-Rotated stored_as_half(const Rotated& x) {
-  const double value = std::clamp(x.value, -65504.0, 65504.0);
-  if (x.bound == 0) return {half_to_float(float_to_half(static_cast<float>(value))), 0};
-  return {value, x.bound + std::max(0x1p-11 * std::abs(value), 0x1p-25)};
-}
 
 Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
   const RopeKv::Shape& shape = test.shape;
@@ -103,15 +75,15 @@ Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
   for (uint32_t row = 0; row < rows; ++row) {
     const float* angles = table.data() + size_t{test.positions[row]} * shape.rope_dims;
     const size_t first = size_t{row} * stride;
-    const auto expect_kv = [&](uint64_t at, const Rotated& x) {
-      const Rotated kept = halves ? stored_as_half(x) : x;
+    const auto expect_kv = [&](uint64_t at, const RotatedElement& x) {
+      const RotatedElement kept = halves ? stored_as_half(x) : x;
       kv_expected.reference[at] = kept.value;
       kv_expected.bound[at] = kept.bound;
     };
     for (uint32_t head = 0; head < shape.n_heads; ++head) {
       for (uint32_t d = 0; d < shape.head_dim; ++d) {
         const size_t head_first = first + size_t{head} * shape.head_dim;
-        const Rotated x = rotate(shape, &qkv[head_first], d, angles);
+        const RotatedElement x = rotate_element(shape, &qkv[head_first], d, angles);
         q_expected.reference[head_first + d] = x.value;
         q_expected.bound[head_first + d] = x.bound;
       }
@@ -122,7 +94,7 @@ Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
       for (uint32_t d = 0; d < shape.head_dim; ++d) {
         const uint32_t position = test.positions[row];
         expect_kv(paged.k_index(kLayer, test.row_seq[row], position, head, d),
-                  rotate(shape, k, d, angles));
+                  rotate_element(shape, k, d, angles));
         expect_kv(paged.v_index(kLayer, test.row_seq[row], position, head, d), {v[d], 0});
       }
     }
