@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <random>
 
 #include "bench/statistics.hpp"
 #include "shaders/peak/peak.hpp"
@@ -65,9 +66,18 @@ Status measure_memory(Bench& bench) {
       });
 }
 
+/// Iterations of a dispatch so long that launching it does not count, from one of `probe`
+/// iterations.
+Result<uint32_t> long_iterations(Bench& bench, const Run& run, uint32_t probe) {
+  constexpr double kDispatchNs = 4e6;
+  PUMICE_TRY(const Timing timing,
+             time_runs(bench.device, std::span(&run, 1), {.repetitions = 1, .min_sample_ns = 1e5}));
+  const double wanted = probe * kDispatchNs / std::max(timing.samples_ns[0], 1.0);
+  return static_cast<uint32_t>(std::clamp(wanted, double{probe}, 1e6));
+}
+
 Status measure_arithmetic(Bench& bench, ops::PeakArithmetic::Kind kind, std::string name) {
   using ops::PeakArithmetic;
-  constexpr double kDispatchNs = 4e6;  // so that launching it does not count
   constexpr uint32_t kProbe = 16;
   const bool cpu = bench.device->plan().device_class == DeviceClass::kCpu;
   PeakArithmetic::Args args{.n_workgroups = cpu ? 64u : 8192u, .n_iterations = kProbe};
@@ -86,11 +96,63 @@ Status measure_arithmetic(Bench& bench, ops::PeakArithmetic::Kind kind, std::str
   PUMICE_TRY(const PeakArithmetic op, PeakArithmetic::plan(bench.pipelines, kind));
   PUMICE_TRY_STATUS(bench.pipelines.compile());
   const Run run = [&](vk::Recorder& recorder) { op.record(recorder, args); };
-  PUMICE_TRY(const Timing probe,
-             time_runs(bench.device, std::span(&run, 1), {.repetitions = 1, .min_sample_ns = 1e5}));
-  const double wanted = kProbe * kDispatchNs / std::max(probe.samples_ns[0], 1.0);
-  args.n_iterations = static_cast<uint32_t>(std::clamp(wanted, double{kProbe}, 1e6));
+  PUMICE_TRY(args.n_iterations, long_iterations(bench, run, kProbe));
   return measure(bench, std::move(name), Peak::Unit::kTeraflops, run);
+}
+
+/// Factors whose product is zero without being so: pairs of columns of a are alike, those of rows
+/// of b opposite. So the chains stay where they start, however long they run.
+std::vector<std::byte> balanced_factors(const MatrixShape& shape) {
+  std::vector<std::byte> factors;
+  const auto append = [&](bool negative) {  // 1 or -1
+    switch (shape.a) {
+      case ComponentType::kS8:
+        factors.push_back(std::byte{negative ? uint8_t{0xFF} : uint8_t{1}});
+        break;
+      case ComponentType::kBf16:
+        factors.insert(factors.end(),
+                       {std::byte{0x80}, negative ? std::byte{0xBF} : std::byte{0x3F}});
+        break;
+      default:
+        factors.insert(factors.end(),
+                       {std::byte{0x00}, negative ? std::byte{0xBC} : std::byte{0x3C}});
+    }
+  };
+  std::mt19937 engine(1);
+  std::vector<bool> signs(std::max(shape.m, shape.n));
+  const auto draw = [&] { return engine() % 2 == 1; };
+  for (uint32_t row = 0; row < shape.m; ++row) {
+    for (uint32_t i = 0; i < shape.k; ++i) {
+      if (i % 2 == 0) signs[0] = draw();
+      append(signs[0]);
+    }
+  }
+  for (uint32_t i = 0; i < shape.k; ++i) {
+    for (uint32_t column = 0; column < shape.n; ++column) {
+      signs[column] = i % 2 == 0 ? draw() : !signs[column];
+      append(signs[column]);
+    }
+  }
+  return factors;
+}
+
+Status measure_matrix(Bench& bench, ops::PeakMatrix::Type type, const MatrixShape& shape) {
+  constexpr uint32_t kProbe = 16;
+  const bool cpu = bench.device->plan().device_class == DeviceClass::kCpu;
+  PUMICE_TRY(const ops::PeakMatrix op, ops::PeakMatrix::plan(bench.pipelines, type, shape));
+  PUMICE_TRY_STATUS(bench.pipelines.compile());
+  ops::PeakMatrix::Args args{.n_workgroups = cpu ? 64u : 4096u, .n_iterations = kProbe};
+  PUMICE_TRY(args.factors, bench.arena.allocate(op.factors_bytes()));
+  PUMICE_TRY(args.y, bench.arena.allocate(op.y_bytes(args.n_workgroups)));
+  vk::Uploader uploader(bench.device);
+  const std::vector<std::byte> factors = balanced_factors(shape);
+  PUMICE_TRY_STATUS(uploader.write(args.factors, std::span<const std::byte>(factors)));
+  const Run run = [&](vk::Recorder& recorder) { op.record(recorder, args); };
+  PUMICE_TRY(args.n_iterations, long_iterations(bench, run, kProbe));
+  return measure(bench,
+                 fmt::format("{} {}x{}x{}", vk::arithmetic_name(ops::PeakMatrix::arithmetic(type)),
+                             shape.m, shape.n, shape.k),
+                 Peak::Unit::kTeraflops, run);
 }
 
 Status measure_dispatches(Bench& bench) {
@@ -206,6 +268,15 @@ Result<Peaks> measure_peaks(vk::PipelineLibrary& pipelines, const TimingOptions&
     }
     say(name);
     PUMICE_TRY_STATUS(measure_arithmetic(bench, kind, name));
+  }
+  for (const auto type : ops::PeakMatrix::kTypes) {
+    const auto shapes = ops::PeakMatrix::shapes(pipelines.device()->plan(), type);
+    const std::string name(vk::arithmetic_name(ops::PeakMatrix::arithmetic(type)));
+    if (shapes.empty()) peaks.absent.push_back(name + ": not in this build or on this device");
+    for (const MatrixShape& shape : shapes) {
+      say(name);
+      PUMICE_TRY_STATUS(measure_matrix(bench, type, shape));
+    }
   }
   say("dispatches");
   PUMICE_TRY_STATUS(measure_dispatches(bench));

@@ -1,6 +1,7 @@
 #include "shaders/peak/peak.hpp"
 
 #include "shaders/peak/peak_arithmetic.h"
+#include "shaders/peak/peak_matrix.h"
 #include "shaders/peak/peak_memory.h"
 #include "shaders/peak/peak_touch.h"
 #include "shaders/spirv.hpp"
@@ -42,6 +43,27 @@ uint64_t step_flops(PeakArithmetic::Kind kind) {
     default:
       return 2;
   }
+}
+
+struct MatrixType {
+  const char* module;
+  ComponentType factor;
+  ComponentType sum;
+  uint32_t factor_bytes;
+  uint32_t sum_bytes;
+  vk::Arithmetic arithmetic;
+};
+
+const MatrixType& matrix_type(PeakMatrix::Type type) {
+  using enum ComponentType;
+  using vk::Arithmetic;
+  static constexpr MatrixType kMatrixTypes[] = {
+      {"peak.matrix.f16.f16", kF16, kF16, 2, 2, Arithmetic::kMatrixF16F16},
+      {"peak.matrix.f16.f32", kF16, kF32, 2, 4, Arithmetic::kMatrixF16F32},
+      {"peak.matrix.bf16.f32", kBf16, kF32, 2, 4, Arithmetic::kMatrixBf16F32},
+      {"peak.matrix.s8.s32", kS8, kS32, 1, 4, Arithmetic::kMatrixS8S32},
+  };
+  return kMatrixTypes[static_cast<size_t>(type)];
 }
 
 }  // namespace
@@ -110,6 +132,62 @@ void PeakArithmetic::record(vk::Recorder& recorder, const Args& args) const {
                     {.bytes = invocations * 4,
                      .flops = invocations * steps * step_flops(kind_),
                      .arithmetic = arithmetic_of(kind_)});
+}
+
+std::vector<MatrixShape> PeakMatrix::shapes(const DevicePlan& plan, Type type) {
+  const MatrixType& types = matrix_type(type);
+  std::vector<MatrixShape> shapes;
+  if (!find_spirv(types.module).ok() || !plan.features.cooperative_matrix) return shapes;
+  for (const MatrixShape& shape : plan.matrix_shapes) {
+    if (shape.a == types.factor && shape.b == types.factor && shape.c == types.sum &&
+        shape.result == types.sum && !shape.saturating) {
+      shapes.push_back(shape);
+    }
+  }
+  return shapes;
+}
+
+vk::Arithmetic PeakMatrix::arithmetic(Type type) { return matrix_type(type).arithmetic; }
+
+Result<PeakMatrix> PeakMatrix::plan(vk::PipelineLibrary& pipelines, Type type,
+                                    const MatrixShape& shape) {
+  PUMICE_TRY(const vk::ShaderModule module, find_spirv(matrix_type(type).module));
+  const uint32_t subgroup_size = pipelines.device()->plan().subgroup_size;
+  const PeakMatrixSpec spec{.workgroup_size = kSubgroups * subgroup_size,
+                            .matrix_m = shape.m,
+                            .matrix_n = shape.n,
+                            .matrix_k = shape.k};
+  PeakMatrix op;
+  op.type_ = type;
+  op.shape_ = shape;
+  PUMICE_TRY(op.pipeline_, pipelines.declare({.module = module,
+                                              .constants = vk::constants_of(spec),
+                                              .push_bytes = sizeof(PeakMatrixPush),
+                                              .subgroup_size = subgroup_size}));
+  return op;
+}
+
+uint64_t PeakMatrix::factors_bytes() const {
+  return uint64_t{shape_.k} * (shape_.m + shape_.n) * matrix_type(type_).factor_bytes;
+}
+
+uint64_t PeakMatrix::y_bytes(uint32_t n_workgroups) const {
+  return uint64_t{n_workgroups} * kSubgroups * shape_.m * shape_.n * matrix_type(type_).sum_bytes;
+}
+
+void PeakMatrix::record(vk::Recorder& recorder, const Args& args) const {
+  PeakMatrixPush push;
+  push.factors = args.factors.address();
+  push.y = args.y.address();
+  push.n_iterations = args.n_iterations;
+  const uint64_t products =
+      uint64_t{args.n_workgroups} * kSubgroups * args.n_iterations * kStepsPerIteration * kChains;
+  recorder.dispatch(*pipeline_, push, {args.n_workgroups},
+                    {vk::reads(args.factors.subrange(0, factors_bytes())),
+                     vk::writes(args.y.subrange(0, y_bytes(args.n_workgroups)))},
+                    {.bytes = factors_bytes() + y_bytes(args.n_workgroups),
+                     .flops = products * 2 * shape_.m * shape_.n * shape_.k,
+                     .arithmetic = arithmetic(type_)});
 }
 
 Result<PeakTouch> PeakTouch::plan(vk::PipelineLibrary& pipelines) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "base/result.hpp"
 #include "vk/memory.hpp"
@@ -49,6 +50,8 @@ class PeakArithmetic {
     kInt8Dot,  ///< x = dot(x, a) + x on packed signed bytes; chains start at multiples of b
   };
 
+  static constexpr Kind kKinds[] = {Kind::kF32, Kind::kF16, Kind::kInt8Dot};
+
   struct Args {
     vk::BufferRange factors;  ///< a and b: two floats, also for kF16, or two ints
     vk::BufferRange y;        ///< a word an invocation: the sum of its chains, float or int
@@ -70,6 +73,43 @@ class PeakArithmetic {
 
  private:
   Kind kind_ = Kind::kF32;
+  const vk::Pipeline* pipeline_ = nullptr;
+};
+
+/// Chains of c = a * b + c on KHR cooperative matrices in registers, four subgroups a workgroup.
+class PeakMatrix {
+ public:
+  enum class Type { kF16F16, kF16F32, kBf16F32, kS8S32 };  ///< of the factors and of the sum
+  static constexpr Type kTypes[] = {Type::kF16F16, Type::kF16F32, Type::kBf16F32, Type::kS8S32};
+
+  struct Args {
+    vk::BufferRange factors;  ///< a [m][k], then b [k][n]
+    vk::BufferRange y;        ///< the sum of the four chains, [m][n] a subgroup: y_bytes()
+    uint32_t n_workgroups = 0;
+    uint32_t n_iterations = 0;
+  };
+
+  /// The device's shapes of a type, if this build can multiply them; factors alike, not saturating.
+  static std::vector<MatrixShape> shapes(const DevicePlan& plan, Type type);
+  static vk::Arithmetic arithmetic(Type type);
+
+  /// Declare "peak.matrix.f16.f32" and so on for one of shapes(). Errors: kInvalidArgument if this
+  /// build or device cannot run it.
+  static Result<PeakMatrix> plan(vk::PipelineLibrary& pipelines, Type type,
+                                 const MatrixShape& shape);
+
+  void record(vk::Recorder& recorder, const Args& args) const;
+
+  uint64_t factors_bytes() const;
+  uint64_t y_bytes(uint32_t n_workgroups) const;
+
+  static constexpr uint32_t kChains = 4;
+  static constexpr uint32_t kSubgroups = 4;
+  static constexpr uint32_t kStepsPerIteration = 4;
+
+ private:
+  Type type_ = Type::kF16F16;
+  MatrixShape shape_;
   const vk::Pipeline* pipeline_ = nullptr;
 };
 

@@ -1,6 +1,8 @@
+#include <bit>
 #include <cmath>
-#include <numeric>
+#include <tuple>
 
+#include "base/float16.hpp"
 #include "shaders/op_case.hpp"
 #include "shaders/peak/peak.hpp"
 
@@ -94,6 +96,59 @@ Result<PreparedOp> prepare_dot(OpBed& bed) {
                     .expected = {{.name = "y", .output = args.y, .words = sums}}};
 }
 
+/// `values` as elements of a type: the factors of a matrix product.
+std::vector<std::byte> encoded(const std::vector<int>& values, PeakMatrix::Type type) {
+  std::vector<std::byte> bytes;
+  const auto append = [&](uint32_t bits, uint32_t n) {
+    for (uint32_t i = 0; i < n; ++i) bytes.push_back(static_cast<std::byte>(bits >> 8 * i & 0xFF));
+  };
+  for (const int value : values) {
+    const auto number = static_cast<float>(value);
+    if (type == PeakMatrix::Type::kS8S32) {
+      append(static_cast<uint32_t>(value), 1);
+    } else if (type == PeakMatrix::Type::kBf16F32) {
+      append(std::bit_cast<uint32_t>(number) >> 16, 2);
+    } else {
+      append(float_to_half(number), 2);
+    }
+  }
+  return bytes;
+}
+
+/// Small whole numbers, exact in every type. The chains start at 0 to 3.
+Result<PreparedOp> prepare_matrix(OpBed& bed, PeakMatrix::Type type) {
+  constexpr uint32_t kWorkgroups = 2;
+  const MatrixShape shape = PeakMatrix::shapes(bed.device()->plan(), type).front();
+  const auto& [m, n, k] = std::tie(shape.m, shape.n, shape.k);
+  std::mt19937 engine(1);
+  std::vector<int> factors(size_t{k} * (m + n));
+  for (int& factor : factors) factor = static_cast<int>(engine() % 3) - 1;
+  Expectation y{.name = "y", .halves = type == PeakMatrix::Type::kF16F16};
+  for (uint32_t subgroup = 0; subgroup < kWorkgroups * PeakMatrix::kSubgroups; ++subgroup) {
+    for (uint32_t at = 0; at < m * n; ++at) {
+      int product = 0;
+      for (uint32_t i = 0; i < k; ++i) {
+        product += factors[at / n * k + i] * factors[m * k + i * n + at % n];
+      }
+      const int sum =
+          0 + 1 + 2 + 3 + int{PeakMatrix::kChains * PeakMatrix::kStepsPerIteration} * product;
+      if (type == PeakMatrix::Type::kS8S32) {
+        y.words.push_back(static_cast<uint32_t>(sum));
+      } else {
+        y.reference.push_back(sum);
+      }
+    }
+  }
+  y.bound = {0};
+  PUMICE_TRY(const PeakMatrix op, PeakMatrix::plan(bed.pipelines(), type, shape));
+  PeakMatrix::Args args{.n_workgroups = kWorkgroups, .n_iterations = 1};
+  PUMICE_TRY(args.factors, bed.input(encoded(factors, type)));
+  PUMICE_TRY(args.y, bed.output(op.y_bytes(kWorkgroups)));
+  y.output = args.y;
+  return PreparedOp{.record = [=](vk::Recorder& recorder) { op.record(recorder, args); },
+                    .expected = {std::move(y)}};
+}
+
 Result<PreparedOp> prepare_touch(OpBed& bed) {
   PUMICE_TRY(const vk::BufferRange word, bed.output(4));
   PUMICE_TRY(const PeakTouch op, PeakTouch::plan(bed.pipelines()));
@@ -133,6 +188,12 @@ std::vector<OpCase> peak_cases() {
   add("i8", prepare_dot, [](const DevicePlan& plan) {
     return PeakArithmetic::supported(plan, PeakArithmetic::Kind::kInt8Dot);
   });
+  for (const auto type : PeakMatrix::kTypes) {
+    add(
+        std::string(vk::arithmetic_name(PeakMatrix::arithmetic(type))),
+        [type](OpBed& bed) { return prepare_matrix(bed, type); },
+        [type](const DevicePlan& plan) { return !PeakMatrix::shapes(plan, type).empty(); });
+  }
   add("touch", prepare_touch, everywhere);
   return cases;
 }

@@ -14,6 +14,7 @@
 #include "shaders/embedding/embedding.hpp"
 #include "shaders/flash_attention/flash_attention.hpp"
 #include "shaders/linear/linear.hpp"
+#include "shaders/peak/peak.hpp"
 #include "shaders/quantize_x/quantize_x.hpp"
 #include "shaders/rms_norm/rms_norm.hpp"
 #include "shaders/rope_kv/rope_kv.hpp"
@@ -73,6 +74,19 @@ Status declare_all(vk::PipelineLibrary& pipelines) {
   for (const auto variant : {ops::Sampling::Variant::kGreedy, ops::Sampling::Variant::kFull}) {
     PUMICE_TRY_STATUS(ops::Sampling::plan(pipelines, variant));
   }
+  for (const auto kind : {ops::PeakMemory::Kind::kRead, ops::PeakMemory::Kind::kCopy}) {
+    PUMICE_TRY_STATUS(ops::PeakMemory::plan(pipelines, kind));
+  }
+  for (const auto kind : ops::PeakArithmetic::kKinds) {
+    if (!ops::PeakArithmetic::supported(pipelines.device()->plan(), kind)) continue;
+    PUMICE_TRY_STATUS(ops::PeakArithmetic::plan(pipelines, kind));
+  }
+  for (const auto type : ops::PeakMatrix::kTypes) {
+    for (const MatrixShape& shape : ops::PeakMatrix::shapes(pipelines.device()->plan(), type)) {
+      PUMICE_TRY_STATUS(ops::PeakMatrix::plan(pipelines, type, shape));
+    }
+  }
+  PUMICE_TRY_STATUS(ops::PeakTouch::plan(pipelines));
   for (const Heads& heads : kHeads) {
     for (const KvType kv_type : {KvType::kF16, KvType::kF32}) {
       const ops::RopeKv::Shape rope{.n_heads = heads.n_heads,

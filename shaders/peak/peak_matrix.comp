@@ -1,0 +1,45 @@
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#extension GL_KHR_cooperative_matrix : require
+#extension GL_KHR_memory_scope_semantics : require
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_EXT_shader_explicit_arithmetic_types : require
+#extension GL_EXT_shader_16bit_storage : require
+#extension GL_EXT_shader_8bit_storage : require
+#ifdef PEAK_BF16
+#extension GL_EXT_bfloat16 : require
+#endif
+
+#include "common/buffers.glsl"
+#include "peak/peak_matrix.h"
+
+// Four chains of c = a * b + c a subgroup, in registers. FACTOR and SUM are the elements' types; factors come
+// from memory and sums go there, so no compiler can leave any out.
+layout(local_size_x_id = 0) in;
+
+layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Factors { FACTOR v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 16) writeonly buffer Sums { SUM v[]; };
+
+#define A coopmat<FACTOR, gl_ScopeSubgroup, matrix_m, matrix_k, gl_MatrixUseA>
+#define B coopmat<FACTOR, gl_ScopeSubgroup, matrix_k, matrix_n, gl_MatrixUseB>
+#define C coopmat<SUM, gl_ScopeSubgroup, matrix_m, matrix_n, gl_MatrixUseAccumulator>
+
+void main() {
+  A a;
+  B b;
+  Factors factors = Factors(pc.factors);
+  coopMatLoad(a, factors.v, 0, matrix_k, gl_CooperativeMatrixLayoutRowMajor);
+  coopMatLoad(b, factors.v, matrix_m * matrix_k, matrix_n, gl_CooperativeMatrixLayoutRowMajor);
+  C c0 = C(SUM(0)), c1 = C(SUM(1)), c2 = C(SUM(2)), c3 = C(SUM(3));
+  for (uint i = 0; i < pc.n_iterations; ++i) {
+    [[unroll]] for (uint step = 0; step < 4; ++step) {
+      c0 = coopMatMulAdd(a, b, c0);
+      c1 = coopMatMulAdd(a, b, c1);
+      c2 = coopMatMulAdd(a, b, c2);
+      c3 = coopMatMulAdd(a, b, c3);
+    }
+  }
+  const uint subgroup = gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID;
+  coopMatStore((c0 + c1) + (c2 + c3), Sums(pc.y).v, subgroup * matrix_m * matrix_n, matrix_n,
+               gl_CooperativeMatrixLayoutRowMajor);
+}

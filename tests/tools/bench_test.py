@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+"""pumice bench: what it measures can be read by programs and computed again from the samples."""
+
+import json
+import statistics
+import unittest
+
+from command_line import USAGE, CommandLineTest
+
+# A small budget makes what bandwidth is measured over small, so the tests are quick.
+QUICK = ["bench", "--ops", "-r", "3", "--limit", "budget=512M"]
+
+
+class Ops(CommandLineTest):
+    def test_json_holds_device_peaks_and_rows_with_their_samples(self):
+        report = json.loads(self.ok(*QUICK, "--op", "rms_norm rows=1", "-o", "json").stdout)
+        self.assertEqual(report["bench"], "ops")
+        self.assertEqual(report["device"]["name"], report["device"]["snapshot"]["deviceName"])
+        for key in ("uuid", "driver_name", "driver_info", "api_version"):
+            self.assertTrue(report["device"][key], key)
+        peaks = {peak["name"]: peak for peak in report["peaks"]}
+        for name in ("read bandwidth", "copy bandwidth", "f32", "dispatch, dependent",
+                     "dispatch, independent", "submit, host"):
+            self.assertGreater(peaks[name]["value"], 0, name)
+        read = peaks["read bandwidth"]
+        self.assertAlmostEqual(read["value"], read["bytes"] / min(read["samples_ns"]), places=6)
+
+        self.assertTrue(report["ops"])
+        for row in report["ops"]:
+            self.assertEqual(row["op"], "rms_norm")
+            self.assertEqual(row["labels"], ["rms_norm"])
+            self.assertEqual(len(row["samples_ns"]), 3)
+            median_ns = statistics.median(row["samples_ns"])
+            self.assertAlmostEqual(row["median_ns"], median_ns)
+            self.assertAlmostEqual(row["gigabytes_per_second"], row["bytes"] / median_ns)
+            self.assertAlmostEqual(row["teraflops"], row["flops"] / median_ns / 1e3)
+            self.assertAlmostEqual(row["percent_of_limit"], 100 * row["limit_ns"] / median_ns)
+
+    def test_the_table_names_device_clock_and_kernels(self):
+        text = self.ok(*QUICK, "--op", "swiglu rows=1").stdout.decode()
+        self.assertIn("timed by device timestamps", text)
+        self.assertIn("| read bandwidth |", text)
+        self.assertRegex(text, r"\| swiglu \| rows=1 n=8192 \| swiglu \| [0-9.]+ \|")
+
+    def test_a_device_without_timestamps_is_timed_by_the_host_and_says_so(self):
+        arguments = [*QUICK[:-1], "budget=512M,no-timestamps", "--op", "swiglu rows=1"]
+        self.assertIn("timed by host clock", self.ok(*arguments).stdout.decode())
+
+    def test_what_cannot_be_measured_is_a_usage_error(self):
+        self.refuses(USAGE, "bench", says="--ops")
+        self.refuses(USAGE, *QUICK, "--op", "nosuch", says="nosuch")
+        self.refuses(USAGE, "bench", "--ops", "-r", "0", says="repetitions")
+        self.refuses(USAGE, "bench", "--ops", "-o", "xml", says="xml")
+
+
+if __name__ == "__main__":
+    unittest.main()
