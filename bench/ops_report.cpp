@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "bench/device_record.hpp"
 #include "bench/statistics.hpp"
 #include "shaders/spirv.hpp"
-#include "vk/snapshot_json.hpp"
 
 namespace pumice::bench {
 namespace {
@@ -70,28 +70,10 @@ std::string row_to_markdown(const OpRow& row) {
 
 }  // namespace
 
-Json device_to_json(const vk::Device& device) {
-  const DeviceSnapshot& snapshot = device.snapshot();
-  Json json{{"name", snapshot.name},
-            {"uuid", format_uuid(snapshot.device_uuid)},
-            {"type", device_type_name(snapshot.type)},
-            {"driver_name", snapshot.driver_name},
-            {"driver_info", snapshot.driver_info},
-            {"api_version", format_api_version(snapshot.api_version)},
-            {"class", device_class_name(device.plan().device_class)},
-            {"subgroup_size", device.plan().subgroup_size},
-            {"budget_bytes", device.plan().device_budget_bytes}};
-  json["features"] = Json::array();
-  for (const OptionalCapability& capability : device.plan().optional) {
-    if (capability.enabled) json["features"].push_back(capability.name);
-  }
-  json["snapshot"] = snapshot_to_json(snapshot);
-  return json;
-}
-
 Json to_json(const OpsReport& report, const vk::Device& device) {
   Json json{{"bench", "ops"},
             {"pumice_version", PUMICE_VERSION},
+            {"build_commit", PUMICE_COMMIT},
             {"shader_hash", fmt::format("{:016x}", spirv_hash())},
             {"device", device_to_json(device)},
             {"clock", clock_name(device)},

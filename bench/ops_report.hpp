@@ -9,9 +9,6 @@
 
 namespace pumice::bench {
 
-/// The device as every record carries it: name, UUID, driver, API version, features, memory, class.
-nlohmann::json device_to_json(const vk::Device& device);
-
 /// Everything: device, peaks and rows with their samples in nanoseconds, so that every printed
 /// number can be computed again.
 nlohmann::json to_json(const OpsReport& report, const vk::Device& device);

@@ -1,6 +1,8 @@
 // pumice bench: how fast this device runs things.
 #include "tools/bench.hpp"
 
+#include <fmt/format.h>
+
 #include "tools/command.hpp"
 #include "tools/terminal.hpp"
 
@@ -8,32 +10,58 @@ namespace pumice::tools {
 namespace {
 
 Status bench(const BenchOptions& options) {
-  if (options.device.list) return print_devices(stderr_logger(options.verbose));
+  if (options.model.device.list) return print_devices(stderr_logger(options.model.verbose));
   if (options.ops) return bench_ops(options);
+  if (!options.model.model.empty()) return bench_model(options);
   return make_error(ErrorCode::kInvalidArgument,
-                    "bench measures ops only so far: give --ops (models: pumice run --profile)");
+                    "nothing to measure: give a model with -m FILE (pumice synth makes one), or "
+                    "--ops for the kernels");
 }
 
 }  // namespace
 
+void print_report(const BenchOptions& options, const std::function<nlohmann::json()>& json,
+                  const std::function<std::string()>& markdown) {
+  const auto print = [&](const std::string& format, std::FILE* stream) {
+    using Json = nlohmann::json;
+    if (format == "json") {
+      fmt::print(stream, "{}\n", json().dump(2, ' ', false, Json::error_handler_t::replace));
+    } else if (format == "md") {
+      fmt::print(stream, "{}", markdown());
+    }
+  };
+  print(options.output, stdout);
+  print(options.error_output, stderr);
+}
+
 Command add_bench(CLI::App& app) {
   auto options = std::make_shared<BenchOptions>();
-  CLI::App* command = app.add_subcommand("bench", "Measure this device");
-  command->add_flag(
-      "--ops", options->ops,
-      "Time every kernel on the shapes of real models against the device's own limits");
+  CLI::App* command = app.add_subcommand("bench", "Measure a model, or every kernel");
+  options->model.add_to(*command, "auto", "f16");
+  command->add_option("-p,--n-prompt", options->n_prompt, "Prompt lengths to measure (0: none)")
+      ->delimiter(',')
+      ->capture_default_str()
+      ->check(CLI::Range(0u, 1u << 24));
+  command->add_option("-n,--n-gen", options->n_gen, "Generated lengths to measure (0: none)")
+      ->delimiter(',')
+      ->capture_default_str()
+      ->check(CLI::Range(0u, 1u << 24));
+  command->add_flag("--ops", options->ops,
+                    "Time every kernel on the shapes of real models against the device's limits");
   command->add_option("--op", options->op_filter,
-                      "Only ops and cases with this in their name, such as 'gemv Q4_K'");
+                      "With --ops: only ops and cases with this in their name");
   command->add_option("-r,--repetitions", options->repetitions, "Samples of each time")
       ->check(CLI::Range(1u, 1000u))
       ->capture_default_str();
   command->add_option("-o,--output", options->output, "Output format")
       ->check(CLI::IsMember({"md", "json"}))
       ->capture_default_str();
-  options->device.add_to(*command);
-  command->add_flag("-v,--verbose", options->verbose, "Log every stage to stderr")
-      ->envname("PUMICE_VERBOSE");
-  command->footer("Examples:\n  pumice bench --ops\n  pumice bench --ops --op 'gemv Q4_K' -o json");
+  command->add_option("--output-err,--oe", options->error_output, "-oe: the same to stderr")
+      ->check(CLI::IsMember({"none", "md", "json"}))
+      ->capture_default_str();
+  command->footer(
+      "Examples:\n  pumice bench -m model.gguf -p 512 -n 128\n  pumice bench --ops --op 'gemv Q4_K' "
+      "-o json");
   return {command, [options] { return bench(*options); }};
 }
 

@@ -1,24 +1,35 @@
 // The modes of `pumice bench`, a file each.
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include <functional>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "base/result.hpp"
-#include "tools/device_options.hpp"
+#include "tools/session.hpp"
 
 namespace pumice::tools {
 
 struct BenchOptions {
+  ModelOptions model;
   bool ops = false;
   std::string op_filter;
+  std::vector<uint32_t> n_prompt = {512};
+  std::vector<uint32_t> n_gen = {128};
   uint32_t repetitions = 5;
   std::string output = "md";
-  DeviceOptions device;
-  bool verbose = false;
+  std::string error_output = "none";  ///< the report once more, on stderr
 };
 
-/// Prints the report to stdout whatever happened. Errors: kSelfTestFailed if a row was wrong.
+/// Print what -o and -oe ask for.
+void print_report(const BenchOptions& options, const std::function<nlohmann::json()>& json,
+                  const std::function<std::string()>& markdown);
+
+/// --ops. The report is printed whatever happened. Errors: kSelfTestFailed if a row was wrong.
 Status bench_ops(const BenchOptions& options);
+
+/// -m. What was measured before an error is printed.
+Status bench_model(const BenchOptions& options);
 
 }  // namespace pumice::tools
