@@ -15,7 +15,7 @@ namespace {
 
 // Names people know from other runtimes with one dash and several letters, which CLI11 would read
 // as a group of one-letter flags.
-constexpr std::string_view kSingleDashNames[] = {"-ub", "-ctk", "-ctv", "-dev", "-sys", "-np"};
+constexpr std::string_view kSingleDashNames[] = {"-ub", "-ctk", "-ctv", "-dev", "-sys", "-np", "-oe"};
 
 std::vector<std::string> arguments_of(int argc, char** argv) {
   std::vector<std::string> arguments;
