@@ -21,8 +21,7 @@ nlohmann::json device_to_json(const vk::Device& device) {
             {"limit", format_plan_options(plan.limits)}};
   json["heaps"] = Json::array();
   for (const MemoryHeap& heap : snapshot.heaps) {
-    json["heaps"].push_back(
-        {{"size_bytes", heap.size_bytes}, {"device_local", heap.device_local}});
+    json["heaps"].push_back({{"size_bytes", heap.size_bytes}, {"device_local", heap.device_local}});
   }
   json["features"] = Json::array();
   for (const OptionalCapability& capability : plan.optional) {

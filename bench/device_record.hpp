@@ -7,8 +7,8 @@
 
 namespace pumice::bench {
 
-/// Name, UUID, type, driver, API version, class, subgroup size, memory budget, heaps, features in use
-/// and limits that were asked for.
+/// Name, UUID, type, driver, API version, class, subgroup size, memory budget, heaps, features in
+/// use and limits that were asked for.
 nlohmann::json device_to_json(const vk::Device& device);
 
 }  // namespace pumice::bench

@@ -31,10 +31,9 @@ Result<double> run_once(Engine& engine, uint32_t n_vocab, const ModelTest& test,
   for (TokenId& token : prompt) token = static_cast<TokenId>(random() % n_vocab);
   const uint32_t wanted = std::max(test.n_gen, 1u);
   const auto start = Clock::now();
-  PUMICE_TRY(const RequestId id,
-             engine.submit({.prompt = std::move(prompt),
-                            .max_new_tokens = wanted,
-                            .sampling = {.temperature = 0}}));
+  PUMICE_TRY(const RequestId id, engine.submit({.prompt = std::move(prompt),
+                                                .max_new_tokens = wanted,
+                                                .sampling = {.temperature = 0}}));
   uint32_t n_tokens = 0;
   Clock::time_point end = start;
   while (n_tokens < wanted) {

@@ -34,7 +34,7 @@ struct ModelRow {
 /// What a record says besides its times.
 struct ModelFacts {
   std::string filename;
-  std::string type;       ///< "llama 1.24 B Q4_K": architecture, parameters, commonest type
+  std::string type;         ///< "llama 1.24 B Q4_K": architecture, parameters, commonest type
   uint64_t size_bytes = 0;  ///< of all tensors in the file
   uint64_t n_params = 0;
 };
@@ -43,9 +43,9 @@ ModelFacts model_facts(const std::string& filename, const GgufFile& file);
 /// Positions an engine needs for these tests.
 uint32_t context_for(std::span<const ModelTest> tests);
 
-/// Run a test `repetitions` times after a warm-up. Prompts are random tokens and nothing is tokenised;
-/// a token's choice (greedy, on the device) is in the time. The engine should keep no prefixes.
-/// `stop` is asked between steps.
+/// Run a test `repetitions` times after a warm-up. Prompts are random tokens and nothing is
+/// tokenised; a token's choice (greedy, on the device) is in the time. The engine should keep no
+/// prefixes. `stop` is asked between steps.
 ModelRow bench_model(Engine& engine, uint32_t n_vocab, const ModelTest& test, uint32_t repetitions,
                      const std::function<bool()>& stop);
 

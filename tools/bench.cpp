@@ -60,7 +60,8 @@ Command add_bench(CLI::App& app) {
       ->check(CLI::IsMember({"none", "md", "json"}))
       ->capture_default_str();
   command->footer(
-      "Examples:\n  pumice bench -m model.gguf -p 512 -n 128\n  pumice bench --ops --op 'gemv Q4_K' "
+      "Examples:\n  pumice bench -m model.gguf -p 512 -n 128\n  pumice bench --ops --op 'gemv "
+      "Q4_K' "
       "-o json");
   return {command, [options] { return bench(*options); }};
 }

@@ -51,8 +51,9 @@ Status bench_model(const BenchOptions& options) {
     }
   }
   const bench::ModelFacts facts = bench::model_facts(options.model.model, file);
-  print_report(options, [&] { return to_json(rows, facts, *engine, *session.device); },
-               [&] { return to_markdown(rows, facts, *session.device); });
+  print_report(
+      options, [&] { return to_json(rows, facts, *engine, *session.device); },
+      [&] { return to_markdown(rows, facts, *session.device); });
   if (options.model.profile) fmt::print(stderr, "{}", engine->profiler().table());
   return status;
 }

@@ -15,14 +15,13 @@ Status bench_ops(const BenchOptions& options) {
   bench::OpsReport report;
   {
     ProgressBar bar("measuring");
-    report = bench::bench_ops(
-        *pipelines, cases,
-        {.timing = {.repetitions = options.repetitions},
-         .filter = options.op_filter,
-         .progress = [&](size_t done, size_t total, const std::string& next) {
-           bar.update(done, total);
-           logger.debug("{}/{} {}", done, total, next);
-         }});
+    report = bench::bench_ops(*pipelines, cases,
+                              {.timing = {.repetitions = options.repetitions},
+                               .filter = options.op_filter,
+                               .progress = [&](size_t done, size_t total, const std::string& next) {
+                                 bar.update(done, total);
+                                 logger.debug("{}/{} {}", done, total, next);
+                               }});
   }
   report.scale = scale;
   pipelines->save();
@@ -30,8 +29,9 @@ Status bench_ops(const BenchOptions& options) {
     return make_error(ErrorCode::kInvalidArgument, "--op '{}': no op or case has that in its name",
                       options.op_filter);
   }
-  print_report(options, [&] { return to_json(report, *device); },
-               [&] { return to_markdown(report, *device); });
+  print_report(
+      options, [&] { return to_json(report, *device); },
+      [&] { return to_markdown(report, *device); });
   return bench::verdict(report);
 }
 

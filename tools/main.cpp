@@ -15,7 +15,8 @@ namespace {
 
 // Names people know from other runtimes with one dash and several letters, which CLI11 would read
 // as a group of one-letter flags.
-constexpr std::string_view kSingleDashNames[] = {"-ub", "-ctk", "-ctv", "-dev", "-sys", "-np", "-oe"};
+constexpr std::string_view kSingleDashNames[] = {"-ub",  "-ctk", "-ctv", "-dev",
+                                                 "-sys", "-np",  "-oe"};
 
 std::vector<std::string> arguments_of(int argc, char** argv) {
   std::vector<std::string> arguments;
@@ -98,8 +99,8 @@ int run(int argc, char** argv) {
                  "Settings file (TOML), also PUMICE_CONFIG", config_chosen);
   app.config_formatter(std::make_shared<SettingsFile>(app));
   app.require_subcommand(1);
-  const Command commands[] = {add_run(app), add_bench(app), add_info(app),  add_tokenize(app),
-                              add_logits(app), add_sim(app),  add_synth(app)};
+  const Command commands[] = {add_run(app),    add_bench(app), add_info(app), add_tokenize(app),
+                              add_logits(app), add_sim(app),   add_synth(app)};
   try {
     app.parse(arguments_of(argc, argv));
   } catch (const CLI::ParseError& error) {

@@ -46,8 +46,7 @@ Result<Kernel> plan_kernel(vk::PipelineLibrary& pipelines, const WeightType& typ
     PUMICE_TRY(const Gemv op, Gemv::plan(pipelines, type, path));
     return Kernel{.record = [op](auto& recorder, auto& args) { op.record(recorder, args); }};
   }
-  PUMICE_TRY(const Gemm op,
-             Gemm::plan(pipelines, type, gemm_variants(plan, Math::kAuto, path)));
+  PUMICE_TRY(const Gemm op, Gemm::plan(pipelines, type, gemm_variants(plan, Math::kAuto, path)));
   return Kernel{.math = op.math(),
                 .record = [op](auto& recorder, auto& args) { op.record(recorder, args); }};
 }
@@ -65,10 +64,9 @@ Result<PreparedOp> prepare(OpBed& bed, const WeightType& type, const LinearShape
   Expectation y{.name = "y", .output = y_range};
   y.elements = sample_elements(uint64_t{shape.rows} * shape.n, kSampledElements, 3);
   for (const uint64_t at : y.elements) {
-    const LinearElement element =
-        linear_element(&x[at / shape.n * shape.k],
-                       &weights.values[at % shape.n % weights.n_rows * shape.k], shape.k,
-                       kernel.math);
+    const LinearElement element = linear_element(
+        &x[at / shape.n * shape.k], &weights.values[at % shape.n % weights.n_rows * shape.k],
+        shape.k, kernel.math);
     y.reference.push_back(element.value);
     y.bound.push_back(element.bound);
   }

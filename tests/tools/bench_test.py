@@ -5,7 +5,7 @@ import json
 import statistics
 import unittest
 
-from command_line import USAGE, CommandLineTest
+from command_line import BAD_FILE, USAGE, CommandLineTest
 
 # A small budget makes what bandwidth is measured over small, so the tests are quick.
 QUICK = ["bench", "--ops", "-r", "3", "--limit", "budget=512M"]
@@ -50,6 +50,38 @@ class Ops(CommandLineTest):
         self.refuses(USAGE, *QUICK, "--op", "nosuch", says="nosuch")
         self.refuses(USAGE, "bench", "--ops", "-r", "0", says="repetitions")
         self.refuses(USAGE, "bench", "--ops", "-o", "xml", says="xml")
+
+
+class Models(CommandLineTest):
+    def setUp(self):
+        super().setUp()
+        self.ok("synth", "--preset", "tiny", "-o", "tiny.gguf")
+
+    def test_records_have_the_keys_of_llama_bench_and_follow_from_their_samples(self):
+        done = self.ok("bench", "-m", "tiny.gguf", "-p", "16,32", "-n", "4", "-r", "3", "-o", "json",
+                       "-oe", "md")
+        records = json.loads(done.stdout)
+        self.assertEqual([record["test"] for record in records], ["pp16", "pp32", "tg4"])
+        for record in records:
+            for key in ("build_commit", "model_filename", "model_type", "model_size",
+                        "model_n_params", "n_batch", "n_ubatch", "n_prompt", "n_gen", "n_depth",
+                        "test_time", "avg_ns", "stddev_ns", "avg_ts", "stddev_ts"):
+                self.assertIn(key, record)
+            n_tokens = record["n_prompt"] + record["n_gen"]
+            self.assertEqual(len(record["samples_ns"]), 3)
+            for ns, rate in zip(record["samples_ns"], record["samples_ts"]):
+                self.assertGreater(ns, 0)
+                self.assertAlmostEqual(rate, n_tokens * 1e9 / ns)
+            self.assertAlmostEqual(record["avg_ts"], statistics.mean(record["samples_ts"]))
+            self.assertAlmostEqual(record["stddev_ns"] / statistics.stdev(record["samples_ns"]), 1)
+            self.assertTrue(record["variants"])
+            self.assertTrue(record["device"]["name"])
+        self.assertIn(b"| tg4 |", done.stderr)
+
+    def test_what_cannot_be_measured_says_so(self):
+        self.refuses(USAGE, "bench", "-m", "tiny.gguf", "-p", "0", "-n", "0", says="-p and -n")
+        self.refuses(USAGE, "bench", "-m", "tiny.gguf", "-p", "many", says="many")
+        self.refuses(BAD_FILE, "bench", "-m", "none.gguf", says="none.gguf")
 
 
 if __name__ == "__main__":
