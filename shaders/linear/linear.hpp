@@ -41,6 +41,11 @@ class Linear {
   /// Several matrices of one x: their x, x_stride, rows, columns and scratch are the same.
   void record(vk::Recorder& recorder, std::span<const Args> matrices) const;
 
+  /// The arithmetic of products of so many rows with weights of a planned type.
+  Math math_of(const WeightType& type, uint32_t rows) const {
+    return uses_gemm(rows) ? kernels_of(type).gemm.math() : Math::kF32;
+  }
+
   /// What Args::scratch must hold for products of up to `rows` rows with `n_cols` columns. 0: none.
   uint64_t scratch_bytes(uint64_t rows, uint64_t n_cols) const {
     return quantize_x_ ? max_scratch_bytes(rows, n_cols) : 0;

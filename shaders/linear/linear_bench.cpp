@@ -1,6 +1,9 @@
+#include <algorithm>
+
 #include "format/resident_layout.hpp"
 #include "shaders/common/linear_cases.hpp"
 #include "shaders/linear/linear.hpp"
+#include "shaders/spirv.hpp"
 
 namespace pumice::ops {
 namespace {
@@ -33,25 +36,17 @@ Result<std::vector<WeightMatrix>> repeated_matrices(OpBed& bed, const RandomWeig
   return matrices;
 }
 
-/// What Linear would run.
-struct Kernel {
-  Math math = Math::kF32;
-  std::function<void(vk::Recorder&, const LinearArgs&)> record;
-};
-
-Result<Kernel> plan_kernel(vk::PipelineLibrary& pipelines, const WeightType& type, uint32_t rows) {
-  const DevicePlan& plan = pipelines.device()->plan();
-  const XPath path = tuned_x_path(plan);
-  if (rows <= Gemv::kMaxRows) {
-    PUMICE_TRY(const Gemv op, Gemv::plan(pipelines, type, path));
-    return Kernel{.record = [op](auto& recorder, auto& args) { op.record(recorder, args); }};
-  }
-  PUMICE_TRY(const Gemm op, Gemm::plan(pipelines, type, gemm_variants(plan, Math::kAuto, path)));
-  return Kernel{.math = op.math(),
-                .record = [op](auto& recorder, auto& args) { op.record(recorder, args); }};
+/// Whether gemm has a kernel of that arithmetic here; the rest is planned at run time.
+bool math_supported(const DevicePlan& plan, const WeightType& type, Math math) {
+  if (math == Math::kAuto) return true;
+  return std::ranges::any_of(
+      gemm_variants(plan, math, tuned_x_path(plan)), [&](const GemmVariant& variant) {
+        return variant.obstacle.empty() &&
+               find_spirv(linear_module_name("gemm", type, variant.name)).ok();
+      });
 }
 
-Result<PreparedOp> prepare(OpBed& bed, const WeightType& type, const LinearShape& shape,
+Result<PreparedOp> prepare(OpBed& bed, const WeightType& type, Math math, const LinearShape& shape,
                            const BenchScale& scale) {
   const RandomWeights weights(type, std::min(shape.n, kDistinctRows), shape.k, 1);
   const uint32_t n_copies = scale.copies(resident_bytes(type, shape.n, shape.k));
@@ -59,26 +54,34 @@ Result<PreparedOp> prepare(OpBed& bed, const WeightType& type, const LinearShape
   const std::vector<float> x = OpBed::uniform_floats(size_t{shape.rows} * shape.k, 2);
   PUMICE_TRY(const vk::BufferRange x_range, bed.input(x));
   PUMICE_TRY(const vk::BufferRange y_range, bed.output(uint64_t{shape.rows} * shape.n * 4));
-  PUMICE_TRY(const Kernel kernel, plan_kernel(bed.pipelines(), type, shape.rows));
+  const WeightType* types[] = {&type};
+  PUMICE_TRY(const Linear op, Linear::plan(bed.pipelines(), types, math));
+  vk::BufferRange scratch;
+  if (const uint64_t bytes = op.scratch_bytes(shape.rows, shape.k); bytes > 0) {
+    PUMICE_TRY(scratch, bed.output(bytes));
+  }
 
+  const Math used = op.math_of(type, shape.rows);
   Expectation y{.name = "y", .output = y_range};
   y.elements = sample_elements(uint64_t{shape.rows} * shape.n, kSampledElements, 3);
   for (const uint64_t at : y.elements) {
-    const LinearElement element = linear_element(
-        &x[at / shape.n * shape.k], &weights.values[at % shape.n % weights.n_rows * shape.k],
-        shape.k, kernel.math);
+    const float* x_row = &x[at / shape.n * shape.k];
+    const LinearElement element =
+        linear_element(x_row, &weights.values[at % shape.n % weights.n_rows * shape.k], shape.k,
+                       used, linear_input_errors({x_row, shape.k}, used));
     y.reference.push_back(element.value);
     y.bound.push_back(element.bound);
   }
   PreparedOp prepared{.record = {}, .expected = {std::move(y)}};
   for (WeightMatrix& matrix : matrices) {
     prepared.rotation.push_back([=, matrix = std::move(matrix)](vk::Recorder& recorder) {
-      kernel.record(recorder, {.weights = matrix,
-                               .x = x_range,
-                               .x_stride = shape.k,
-                               .y = y_range,
-                               .y_stride = shape.n,
-                               .rows = shape.rows});
+      op.record(recorder, LinearArgs{.weights = matrix,
+                                     .x = x_range,
+                                     .x_stride = shape.k,
+                                     .y = y_range,
+                                     .y_stride = shape.n,
+                                     .rows = shape.rows,
+                                     .scratch = scratch});
     });
   }
   prepared.record = prepared.rotation[0];
@@ -99,17 +102,24 @@ std::vector<OpCase> linear_bench_cases(const BenchScale& scale) {
               {512, 28672, 4096}, {512, 4096, 14336}};
   }
   std::vector<OpCase> cases;
-  const auto add = [&](const WeightType& type, const LinearShape& shape) {
+  const auto add = [&](const WeightType& type, const LinearShape& shape, Math math) {
     cases.push_back(
         {.op = shape.rows <= Gemv::kMaxRows ? "gemv" : "gemm",
-         .name = fmt::format("{} rows={} n={} k={}", type.name, shape.rows, shape.n, shape.k),
-         .prepare = [=, type = &type](OpBed& bed) { return prepare(bed, *type, shape, scale); }});
+         .name = fmt::format("{} rows={} n={} k={}{}", type.name, shape.rows, shape.n, shape.k,
+                             math == Math::kI8 ? " i8" : ""),
+         .prepare = [=,
+                     type = &type](OpBed& bed) { return prepare(bed, *type, math, shape, scale); },
+         .supported = [=, type = &type](
+                          const DevicePlan& plan) { return math_supported(plan, *type, math); }});
   };
   for (const LinearShape& shape : shapes) {
-    for (const WeightType* type : linear_types()) add(*type, shape);
+    for (const WeightType* type : linear_types()) {
+      add(*type, shape, Math::kAuto);
+      if (shape.rows > Gemv::kMaxRows && type->has_integers()) add(*type, shape, Math::kI8);
+    }
   }
   for (const char* name : {"Q8_0", "Q6_K"}) {
-    if (!scale.small) add(weight_type(name), {1, 128256, 2048});
+    if (!scale.small) add(weight_type(name), {1, 128256, 2048}, Math::kAuto);
   }
   return cases;
 }
