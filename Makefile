@@ -6,6 +6,7 @@
 #   make test-matrix  other drivers, sanitizers, validation layers, linters, slow tests
 #   make format       rewrite C++ in the repository's format
 #   make lint         check format, clang-tidy, shell scripts
+#   make archive      release archive with every shader variant, in build/archive/
 #   make clean        remove every build folder
 #
 # PUMICE_NO_INSTALL=1 installs nothing. `make run` takes MODEL=, PROMPT= and N=.
@@ -16,7 +17,7 @@ PROMPT ?= Once upon a time
 N ?= 100
 
 .NOTPARALLEL:
-.PHONY: run test build test-matrix format lint clean install install-lint binary
+.PHONY: archive run test build test-matrix format lint clean install install-lint binary
 
 # Build chatter goes to stderr, so that stdout holds the generated text alone.
 run: install binary
@@ -49,6 +50,9 @@ lint: install-lint build/$(PRESET)/build.ninja
 	@scripts/lint_shell.sh
 	@cmake --build build/$(PRESET) -j $(JOBS) >&2
 	@scripts/tidy.py build/$(PRESET)
+
+archive:
+	@scripts/make_archive.sh
 
 clean:
 	@rm -rf build

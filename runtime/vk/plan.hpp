@@ -78,6 +78,9 @@ struct DevicePlan {
   uint32_t subgroup_size = 0;
   /// Pass it in VkPipelineShaderStageRequiredSubgroupSizeCreateInfo, and full subgroups if enabled.
   bool require_subgroup_size = false;
+  /// The size for kernels with cooperative matrices to require, 0 if none can be. The narrowest of
+  /// the device: matrix units are made for it (Intel's for 8 or 16, AMD's for 32).
+  uint32_t matrix_subgroup_size = 0;
   SubgroupFacts subgroup;  ///< operations kernels may use, after withdrawals
   IntegerDotFacts integer_dot;
   std::vector<MatrixShape> matrix_shapes;  ///< subgroup-scope ones; empty unless enabled

@@ -8,34 +8,47 @@
 namespace pumice::ops {
 namespace {
 
-/// The variant of that name with only its tile number `tile`, as every plan that has it would use
-/// it; without tiles where the plan has not.
-GemmVariant only(const DevicePlan& plan, std::string_view name, Math math, size_t tile) {
+/// A variant and one of its tiles.
+struct Tested {
+  std::string_view name;
+  Math math = Math::kF32;
+  size_t tile = 0;
+  bool gpu_tiles = false;  ///< what a GPU like the device would use; F16 only: others compile long
+};
+
+/// The variant with only that tile; without tiles where the device has not.
+GemmVariant only(DevicePlan plan, const Tested& tested) {
   const XPath path = broadcast_supported(plan) ? XPath::kBroadcast : XPath::kPortable;
-  for (GemmVariant& variant : gemm_variants(plan, math, path)) {
-    if (variant.name != name) continue;
-    const bool has = variant.obstacle.empty() && tile < variant.tiles.size();
-    variant.tiles = has ? std::vector{variant.tiles[tile]} : std::vector<GemmTile>{};
+  if (tested.gpu_tiles) plan.device_class = DeviceClass::kGpu;
+  for (GemmVariant& variant : gemm_variants(plan, tested.math, path)) {
+    if (variant.name != tested.name) continue;
+    const bool has = tested.tile < variant.tiles.size();
+    variant.tiles = has ? std::vector{variant.tiles[tested.tile]} : std::vector<GemmTile>{};
     return variant;
   }
   return {};
 }
 
-LinearVariant case_variant(std::string name, Math math, size_t tile) {
+LinearVariant case_variant(const Tested& tested) {
+  const std::string name =
+      fmt::format("{}{}{}", tested.name, tested.gpu_tiles ? " as on a gpu" : "",
+                  tested.tile == 0 ? "" : fmt::format(" tile {}", tested.tile));
   return {
-      .name = tile == 0 ? name : fmt::format("{} tile {}", name, tile),
-      .math = math,
+      .name = name,
+      .math = tested.math,
       .planner = [=](OpBed& bed, const WeightType& type)
           -> Result<std::function<void(vk::Recorder&, const LinearArgs&)>> {
-        const GemmVariant variant = only(bed.device()->plan(), name, math, tile);
+        const GemmVariant variant = only(bed.device()->plan(), tested);
         PUMICE_TRY(const Gemm op, Gemm::plan(bed.pipelines(), type, std::span(&variant, 1)));
         return std::function(
             [op](vk::Recorder& recorder, const LinearArgs& args) { op.record(recorder, args); });
       },
       .supported =
           [=](const DevicePlan& plan, const WeightType& type) {
-            return !only(plan, name, math, tile).tiles.empty() &&
-                   find_spirv(linear_module_name("gemm", type, name)).ok();
+            const bool wanted =
+                !tested.gpu_tiles || (plan.device_class == DeviceClass::kCpu && type.name == "F16");
+            return wanted && !only(plan, tested).tiles.empty() &&
+                   find_spirv(linear_module_name("gemm", type, tested.name)).ok();
           },
   };
 }
@@ -46,9 +59,13 @@ std::vector<OpCase> gemm_cases() {
   constexpr LinearShape kShapes[] = {{1, 1, 32},     {3, 7, 64},     {5, 32, 100},  {9, 33, 96},
                                      {15, 100, 512}, {16, 512, 256}, {17, 65, 172}, {31, 33, 4096},
                                      {33, 7, 512},   {129, 257, 256}};
-  const LinearVariant variants[] = {
-      case_variant("shared", Math::kF32, 0), case_variant("broadcast", Math::kF32, 0),
-      case_variant("matrix2", Math::kF16, 0), case_variant("matrix2", Math::kF16, 1)};
+  std::vector<LinearVariant> variants;
+  for (const Tested& tested :
+       {Tested{"shared"}, Tested{"broadcast"}, Tested{"matrix", Math::kF16},
+        Tested{"matrix", Math::kF16, 1}, Tested{"matrix", Math::kF16, 1, true},
+        Tested{"matrix2", Math::kF16}, Tested{"matrix2", Math::kF16, 1}}) {
+    variants.push_back(case_variant(tested));
+  }
   std::vector<OpCase> cases = linear_cases_of("gemm", kShapes, variants);
   std::ranges::move(gemm_i8_cases(), std::back_inserter(cases));
   return cases;

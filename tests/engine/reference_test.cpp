@@ -13,6 +13,7 @@ namespace {
 constexpr double kF32Bound = 1e-9;
 constexpr double kF16KvBound = 1e-6;
 constexpr double kI8Bound = 5e-4;
+constexpr double kF16MathBound = 2e-6;
 constexpr double kMarginThatCounts = 0.01;
 
 class Reference : public test::EngineTest, public ::testing::WithParamInterface<const char*> {
@@ -29,17 +30,37 @@ class Reference : public test::EngineTest, public ::testing::WithParamInterface<
   }
   void TearDown() override { model_.reset(); }
 
+  /// Logits of the short prompt with F32 KV; `variants` gets the kernels that were dispatched.
+  std::vector<float> logits_in(ops::Math math, std::set<std::string>& variants) {
+    const auto tokens = json_.at("tokens").get<std::vector<TokenId>>();
+    const auto engine = make_engine(model_, {.kv_type = KvType::kF32,
+                                             .math = math,
+                                             .context_tokens = static_cast<uint32_t>(tokens.size()),
+                                             .prompt_logits = true,
+                                             .greedy_only = true});
+    if (!engine) return {};
+    const std::vector<float> result = logits(*engine, tokens);
+    variants = engine->variants();
+    return result;
+  }
+
   std::filesystem::path stem_;
   nlohmann::json json_;
   std::shared_ptr<const Model> model_;
 };
 
-TEST_P(Reference, LogitsAgreeWithF32Kv) {
-  const auto tokens = json_.at("tokens").get<std::vector<TokenId>>();
+/// Kernels of gemm among `variants` with that word in their name.
+size_t count_gemm(const std::set<std::string>& variants, std::string_view word) {
+  return std::ranges::count_if(variants, [&](const std::string& name) {
+    return name.rfind("gemm.", 0) == 0 && name.find(word) != std::string::npos;
+  });
+}
+
+TEST_P(Reference, LogitsAgreeWithF32KvAndNoMatrixCores) {
   const auto expected = test::read_floats(stem_.string() + ".f32");
-  EXPECT_LE(test::nmse(logits(model_, tokens, {.kv_type = KvType::kF32, .math = ops::Math::kF32}),
-                       expected),
-            kF32Bound);
+  std::set<std::string> used;
+  EXPECT_LE(test::nmse(logits_in(ops::Math::kF32, used), expected), kF32Bound);
+  EXPECT_EQ(count_gemm(used, ".matrix"), 0u);
 }
 
 TEST_P(Reference, LogitsAgreeWithF16Kv) {
@@ -54,26 +75,37 @@ TEST_P(Reference, LogitsAgreeWithActivationsOf8Bits) {
   if (!pipelines_->device()->plan().features.integer_dot || !find_spirv("gemm.q8_0.i8").ok()) {
     GTEST_SKIP() << "this device or build has no integer dot products";
   }
-  const auto tokens = json_.at("tokens").get<std::vector<TokenId>>();
   const auto expected = test::read_floats(stem_.string() + ".f32");
   const bool has_integers = std::ranges::any_of(
       model_->weights.matrix_types(), [](const WeightType* type) { return type->has_integers(); });
   for (const ops::Math math : {ops::Math::kI8, ops::Math::kF32}) {
-    const auto engine = make_engine(model_, {.kv_type = KvType::kF32,
-                                             .math = math,
-                                             .context_tokens = static_cast<uint32_t>(tokens.size()),
-                                             .prompt_logits = true,
-                                             .greedy_only = true});
-    ASSERT_NE(engine, nullptr);
-    const double error = test::nmse(logits(*engine, tokens), expected);
+    std::set<std::string> used;
+    const double error = test::nmse(logits_in(math, used), expected);
     EXPECT_LE(error, math == ops::Math::kI8 ? kI8Bound : kF32Bound);
     const bool integers = math == ops::Math::kI8 && has_integers;
-    EXPECT_EQ(engine->variants().contains("quantize_x"), integers);
-    EXPECT_EQ(std::ranges::any_of(engine->variants(),
-                                  [](const std::string& label) { return label.ends_with(".i8"); }),
-              integers);
+    EXPECT_EQ(used.contains("quantize_x"), integers);
+    EXPECT_EQ(
+        std::ranges::any_of(used, [](const std::string& label) { return label.ends_with(".i8"); }),
+        integers);
     RecordProperty("nmse_" + std::string(ops::math_name(math)), fmt::format("{:.2e}", error));
   }
+}
+
+TEST_P(Reference, LogitsAgreeWithF16InputsOnMatrixCores) {
+  const auto variants =
+      ops::gemm_variants(pipelines_->device()->plan(), ops::Math::kF16, ops::XPath::kPortable);
+  const bool possible = std::ranges::any_of(
+      variants, [](const ops::GemmVariant& variant) { return variant.obstacle.empty(); });
+  if (!possible || !find_spirv("gemm.f16.matrix").ok()) {
+    GTEST_SKIP() << "no matrix cores, or a glslc without them";
+  }
+  const auto expected = test::read_floats(stem_.string() + ".f32");
+  std::set<std::string> used;
+  const double error = test::nmse(logits_in(ops::Math::kF16, used), expected);
+  EXPECT_LE(error, kF16MathBound);
+  RecordProperty("nmse_f16", fmt::format("{:.2e}", error));
+  EXPECT_GT(count_gemm(used, ".matrix"), 0u);
+  EXPECT_EQ(count_gemm(used, ".matrix"), count_gemm(used, ""));
 }
 
 TEST_P(Reference, LongSequencesAgreeInChunks) {

@@ -15,6 +15,11 @@ driver_home() { case $1 in radv-*) echo lavapipe-25 ;; *) echo "$1" ;; esac; }
 driver_present() { [[ -e $cache/$(driver_home "$1")/version ]]; }
 driver_version() { cat "$cache/$(driver_home "$1")/version"; }
 
+# Fetches the toolchain where it is missing and prints the path of its glslc.
+fetched_glslc() {
+  "$(dirname "${BASH_SOURCE[0]}")/fetch_drivers.sh" toolchain >&2 && echo "$cache/toolchain/bin/glslc"
+}
+
 # Prints the path of the driver's manifest; its library_path is made absolute on first use, where the folder is now.
 driver_manifest() { # DRIVER
   local folder source library manifest

@@ -7,6 +7,8 @@
 #   lavapipe-25  Mesa 25.0 of bookworm-backports              loader and validation layers
 #   swiftshader  the one inside Debian 12's chromium-common
 #   radv-FAMILY  AMD's compiler without a GPU: part of what lavapipe-25 fetches
+#   toolchain    glslc and spirv-val that know every GLSL extension used here (not by default):
+#                <driver>/bin/glslc for -DVulkan_GLSLC_EXECUTABLE=
 #
 # Debian packages are unpacked (verified with the archive key of this machine) under
 # ${PUMICE_DRIVER_CACHE:-${XDG_CACHE_HOME:-~/.cache}/pumice/drivers}/<driver>/; a driver that is there
@@ -88,6 +90,28 @@ unpack() {
   dpkg-deb -f "$(ls "$folder/archives/$2"_*.deb)" Version >"$folder/version"
 }
 
+# wrap_tools FOLDER NAME…: programs of the tree as FOLDER/bin/NAME, with the libraries that came along.
+wrap_tools() {
+  local folder=$1 libraries loader='' name
+  shift
+  libraries=$(cd "$folder" && find tree/usr/lib -maxdepth 1 -type d -name '*-linux-gnu*' | head -n 1)
+  [[ ! -s $folder/loader ]] || loader="\$folder/$(cat "$folder/loader")"
+  mkdir -p "$folder/bin"
+  for name in "$@"; do
+    cat >"$folder/bin/$name" <<WRAPPER
+#!/bin/sh
+folder=\$(cd "\$(dirname "\$0")/.." && pwd)
+libraries=\$folder/$libraries
+WRAPPER
+    if [[ -n $loader ]]; then
+      echo "exec \"$loader\" --library-path \"\$libraries\" \"\$folder/tree/usr/bin/$name\" \"\$@\""
+    else
+      echo "LD_LIBRARY_PATH=\$libraries exec \"\$folder/tree/usr/bin/$name\" \"\$@\""
+    fi >>"$folder/bin/$name"
+    chmod +x "$folder/bin/$name"
+  done
+}
+
 # Fetches into a folder beside the final one, which then appears complete or not at all.
 fetch() { # DRIVER MAIN_PACKAGE TARGET_SUITE SUITES PACKAGES
   local driver=$1 main=$2 target=$3 suites=$4 packages=$5 folder
@@ -107,7 +131,12 @@ fetch() { # DRIVER MAIN_PACKAGE TARGET_SUITE SUITES PACKAGES
     fi
     unpack "$folder" "$main"
     rm -rf "$folder"/{archives,lists,status,sources.list,apt.conf}
-    rm -rf "$folder"/tree/{etc,var,usr/bin,usr/sbin} "$folder"/tree/usr/lib/*/dri
+    if [[ $driver == toolchain ]]; then
+      wrap_tools "$folder" glslc spirv-val
+    else
+      rm -rf "$folder"/tree/usr/bin
+    fi
+    rm -rf "$folder"/tree/{etc,var,usr/sbin} "$folder"/tree/usr/lib/*/dri
     [[ $driver != swiftshader ]] || find "$folder/tree" -type f ! -name '*vk_swiftshader*' -delete
   ) >"$folder.log" 2>&1 </dev/null; then
     echo "SKIPPED $driver: $(grep -m 1 -E '^(E|W|Err)|error' "$folder.log" || tail -n 1 "$folder.log")"
@@ -126,8 +155,8 @@ architecture=$(dpkg --print-architecture 2>/dev/null || true)
 status=0
 [[ $# -gt 0 ]] || set -- "${driver_names[@]}"
 for driver in "$@"; do
-  is_driver "$driver" ||
-    { echo "fetch_drivers: unknown driver '$driver' (${driver_names[*]} ${compiler_names[*]})" >&2; exit 2; }
+  [[ $driver == toolchain ]] || is_driver "$driver" ||
+    { echo "fetch_drivers: unknown driver '$driver' (${driver_names[*]} ${compiler_names[*]} toolchain)" >&2; exit 2; }
   driver=$(driver_home "$driver")
   if driver_present "$driver"; then
     echo "present $driver $(driver_version "$driver")"
@@ -150,6 +179,7 @@ for driver in "$@"; do
     lavapipe-26) fetch "$driver" $mesa trixie-backports "trixie trixie-backports" \
       "$mesa libvulkan1 vulkan-validationlayers" ;;
     swiftshader) fetch "$driver" chromium-common bookworm bookworm chromium-common ;;
+    toolchain) fetch "$driver" glslc sid sid "glslc spirv-tools" ;;
   esac || { status=1; continue; }
   echo "fetched $driver $(driver_version "$driver")"
 done

@@ -11,10 +11,12 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 default_rows=(format shell gpu-lavapipe-22 gpu-lavapipe-25 gpu-lavapipe-26 gpu-swiftshader floor withdrawn
-  subgroup-16 validation validation-26 amd-compile asan slow tidy)
+  subgroup-16 validation validation-26 matrix-cores amd-compile asan slow tidy)
 other_rows=(subgroup-4 tsan)
 jobs=$(nproc)
 logs=build/matrix
+# shellcheck source=tests/matrix/drivers.sh
+. tests/matrix/drivers.sh
 on=tests/matrix/run_on.sh
 
 # A row exits 77 to say that it was skipped; the last line of its output is the reason.
@@ -25,11 +27,20 @@ build() { # PRESET
   cmake --build "build/$1" -j "$jobs"
 }
 
+# Some targets with every shader variant, by a glslc that knows all extensions, in build/matrix-cores.
+build_all_shaders() { # TARGET…
+  tests/matrix/fetch_drivers.sh toolchain || exit 77
+  [[ -e build/matrix-cores/build.ninja ]] ||
+    cmake --preset release -B build/matrix-cores -DPUMICE_REQUIRE_ALL_SHADERS=ON \
+      -DVulkan_GLSLC_EXECUTABLE="$(fetched_glslc)"
+  cmake --build build/matrix-cores -j "$jobs" --target "$@"
+}
+
 # test_on DRIVER PRESET ctest-arguments…
 test_on() {
   local driver=$1 preset=$2
   shift 2
-  build "$preset"
+  [[ $preset == matrix-cores ]] || build "$preset"
   if [[ $driver != system ]]; then
     tests/matrix/fetch_drivers.sh "$driver" || exit 77
   fi
@@ -70,9 +81,14 @@ run_row() {
       PUMICE_VALIDATION=1 test_on lavapipe-25 release -L 'gpu|model' -LE 'slow|matrix' ;;
     validation-26)
       PUMICE_VALIDATION=1 test_on lavapipe-26 release -L 'gpu|model' -LE 'slow|matrix' ;;
+    matrix-cores)
+      # Debian 12's glslc leaves out what the newer driver can run and the newer layers can check.
+      build_all_shaders test_ops test_reference test_variants
+      tests/matrix/fetch_drivers.sh lavapipe-26 || exit 77
+      PUMICE_VALIDATION=1 test_on lavapipe-26 matrix-cores -R '^(test_(ops|reference|variants)|spirv_val)$' ;;
     amd-compile)
-      build release
-      tests/compile_gate/compile_gate.py build/release/tests/compile_gate/pipeline_statistics ;;
+      build_all_shaders pipeline_statistics
+      tests/compile_gate/compile_gate.py build/matrix-cores/tests/compile_gate/pipeline_statistics ;;
     asan)
       sanitizer_environment
       test_on system asan -LE 'slow|matrix' ;;

@@ -1,0 +1,126 @@
+#include "shaders/gemm/matrix_variant.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "shaders/gemm/gemm_matrix.h"
+
+namespace pumice::ops {
+namespace {
+
+/// A shape of fp16 inputs and fp32 sums that the kernel's tiles can be cut into: of these the
+/// largest up to 16×16×16, the native size or a multiple of it on every GPU known to have matrices.
+const MatrixShape* half_shape(const DevicePlan& plan) {
+  const auto usable = [](const MatrixShape& shape) {
+    const auto power_of_two_to = [](uint32_t value, uint32_t most) {
+      return value >= 4 && value <= most && (value & (value - 1)) == 0;
+    };
+    return shape.a == ComponentType::kF16 && shape.b == ComponentType::kF16 &&
+           shape.c == ComponentType::kF32 && shape.result == ComponentType::kF32 &&
+           !shape.saturating && power_of_two_to(shape.m, 64) && power_of_two_to(shape.n, 64) &&
+           power_of_two_to(shape.k, kWeightBlockCols);
+  };
+  const auto closeness = [](const MatrixShape& shape) {
+    const auto close = [](uint32_t value) { return value <= 16 ? value : 16 * 16 / value; };
+    return close(shape.m) * close(shape.n) * close(shape.k);
+  };
+  const MatrixShape* best = nullptr;
+  for (const MatrixShape& shape : plan.matrix_shapes) {
+    if (usable(shape) && (best == nullptr || closeness(shape) > closeness(*best))) best = &shape;
+  }
+  return best;
+}
+
+/// The part of y that a subgroup holds in registers, and the parts of a tile.
+struct MatrixTile {
+  uint32_t part_rows, part_cols;
+  uint32_t parts_down, parts_across;
+  uint32_t k;
+};
+
+// For many rows, best first: the next where registers, shared memory or workgroups are too small.
+// 128×128×32 by four subgroups is what matrix products on GPUs commonly use: each invocation of
+// subgroups of 32 holds 128 sums and dequantises one run of 32 weights a step.
+constexpr std::array<MatrixTile, 6> kLargeTiles = {{{64, 64, 2, 2, 32},
+                                                    {32, 64, 2, 2, 32},
+                                                    {32, 32, 2, 2, 64},
+                                                    {32, 32, 2, 2, 32},
+                                                    {16, 32, 2, 2, 32},
+                                                    {16, 16, 2, 2, 32}}};
+// For few rows, or so few tiles that most of a GPU would idle.
+constexpr std::array<MatrixTile, 4> kSmallTiles = {
+    {{32, 16, 1, 4, 64}, {32, 16, 1, 4, 32}, {16, 16, 1, 2, 32}, {16, 16, 1, 1, 32}}};
+// For CPU drivers, which compile every unrolled run of weights: one an invocation.
+constexpr std::array<MatrixTile, 1> kCpuTiles = {{{16, 16, 2, 2, 32}}};
+// A part's sums in registers of each invocation.
+constexpr uint32_t kMaxSums = 128;
+
+GemmMatrixSpec spec_of(const MatrixTile& tile, const MatrixShape& shape, uint32_t subgroup_size) {
+  GemmMatrixSpec spec;
+  // A matrix may be larger than the part a table entry means.
+  spec.part_rows = std::max(tile.part_rows, shape.m);
+  spec.part_cols = std::max(tile.part_cols, shape.n);
+  spec.tile_rows = spec.part_rows * tile.parts_down;
+  spec.tile_cols = spec.part_cols * tile.parts_across;
+  spec.tile_k = tile.k;
+  spec.subgroup_size = subgroup_size;
+  spec.workgroup_size = subgroup_size * tile.parts_down * tile.parts_across;
+  spec.matrix_m = shape.m;
+  spec.matrix_n = shape.n;
+  spec.matrix_k = shape.k;
+  return spec;
+}
+
+/// As gemm_matrix.comp declares it.
+uint32_t shared_bytes(const GemmMatrixSpec& spec) {
+  const uint32_t tiles = 2 * (spec.tile_rows + spec.tile_cols) * (spec.tile_k + 8) * 2;
+  const uint32_t y = spec.workgroup_size / spec.subgroup_size * spec.matrix_m * spec.matrix_n * 4;
+  return tiles + y;
+}
+
+bool fits(const GemmMatrixSpec& spec, const DevicePlan& plan) {
+  return spec.part_rows * spec.part_cols <= kMaxSums * spec.subgroup_size &&
+         spec.workgroup_size <=
+             std::min(plan.max_workgroup_invocations, plan.max_workgroup_size[0]) &&
+         shared_bytes(spec) <= plan.max_shared_bytes;
+}
+
+}  // namespace
+
+GemmVariant matrix_variant(const DevicePlan& plan) {
+  GemmVariant variant{.name = "matrix",
+                      .math = Math::kF16,
+                      .subgroup_size = plan.matrix_subgroup_size,
+                      .full_subgroups = true};
+  const MatrixShape* shape = half_shape(plan);
+  if (!plan.features.cooperative_matrix || !plan.features.shader_float16) {
+    variant.obstacle = "it needs cooperativeMatrix and shaderFloat16";
+  } else if (plan.matrix_subgroup_size == 0 || !plan.features.full_subgroups) {
+    variant.obstacle = "it needs subgroups of a required size";
+  } else if (shape == nullptr) {
+    variant.obstacle = "no cooperative matrix shape has fp16 inputs and fp32 sums";
+  }
+  if (!variant.obstacle.empty()) return variant;
+  const auto add_first_fitting = [&](std::span<const MatrixTile> tiles) {
+    for (const MatrixTile& tile : tiles) {
+      const GemmMatrixSpec spec = spec_of(tile, *shape, plan.matrix_subgroup_size);
+      if (!fits(spec, plan)) continue;
+      variant.tiles.push_back({.rows = spec.tile_rows,
+                               .cols = spec.tile_cols,
+                               .constants = vk::constants_of(spec),
+                               .workgroup_size = spec.workgroup_size,
+                               .shared_bytes = shared_bytes(spec)});
+      return;
+    }
+  };
+  if (plan.device_class == DeviceClass::kCpu) {
+    add_first_fitting(kCpuTiles);
+  } else {
+    add_first_fitting(kSmallTiles);
+    add_first_fitting(kLargeTiles);
+  }
+  if (variant.tiles.empty()) variant.obstacle = "its tiles exceed the device's shared memory";
+  return variant;
+}
+
+}  // namespace pumice::ops
