@@ -20,7 +20,7 @@ packages=(
   # test
   libgtest-dev libbenchmark-dev python3 spirv-tools vulkan-validationlayers
 )
-lint_packages=(clang-format clang-tidy shellcheck)
+lint_packages=(clang-format clang-tidy shellcheck clang libclang-rt-dev)
 
 list_only=0
 for argument in "$@"; do

@@ -72,8 +72,8 @@ class SelfTest {
     }
     // The op that the last test ended in goes last: the others are known then, whatever happens.
     const std::string ended_in = known.running.substr(0, known.running.find(' '));
-    std::ranges::stable_partition(cases_,
-                                  [&](const ops::OpCase& test) { return test.op != ended_in; });
+    std::stable_partition(cases_.begin(), cases_.end(),
+                          [&](const ops::OpCase& test) { return test.op != ended_in; });
   }
 
   void announce(const std::string& name, ModuleNames modules) {

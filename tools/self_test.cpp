@@ -125,7 +125,7 @@ Status run_self_test_command(const DeviceOptions& options, const std::string& op
   pipelines.save();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
 
-  const Status status = status_of(*device, result);
+  Status status = status_of(*device, result);
   if (json) {
     const Json out{{"device", device->snapshot().name},
                    {"driver", device->snapshot().driver_info},

@@ -11,7 +11,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 default_rows=(format shell gpu-lavapipe-22 gpu-lavapipe-25 gpu-lavapipe-26 gpu-swiftshader floor withdrawn
-  subgroup-16 validation validation-26 matrix-cores amd-compile asan slow tidy)
+  subgroup-16 validation validation-26 matrix-cores amd-compile asan fuzz slow tidy)
 other_rows=(subgroup-4 tsan)
 jobs=$(nproc)
 logs=build/matrix
@@ -92,6 +92,7 @@ run_row() {
     asan)
       sanitizer_environment
       test_on system asan -LE 'slow|matrix' ;;
+    fuzz) tests/fuzz/run.sh 60 ;;
     tsan)
       sanitizer_environment
       test_on system tsan -L unit ;;

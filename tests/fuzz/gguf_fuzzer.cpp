@@ -1,0 +1,86 @@
+// A GGUF file of any bytes: opened, described as a model and as a vocabulary. Memory stays below
+// the file's size and 64 MiB.
+#include "format/gguf.hpp"
+#include "models/families.hpp"
+#include "models/vocabulary_loader.hpp"
+#include "models/weights.hpp"
+#include "tests/fuzz/fuzz.hpp"
+#include "text/detokenizer.hpp"
+
+namespace pumice::fuzz {
+namespace {
+
+constexpr size_t kAllowanceBytes = size_t{64} << 20;
+constexpr std::string_view kName = "fuzzed";
+
+void read_metadata(const GgufFile& file) {
+  for (const GgufValue& value : file.metadata()) {
+    promise(file.find(value.key) == &value, "keys are unique");
+    promise(value.describe().size() < 4096, "a description is short");
+    if (const Result<GgufStrings> strings = value.as_strings(); strings.ok()) {
+      size_t bytes = 0;
+      for (const std::string_view text : *strings) bytes += text.size();
+      promise(bytes <= file.size_bytes(), "strings are inside the file");
+    }
+    (void)value.as_vector<float>(1 << 20);
+    (void)value.as_vector<int32_t>(1 << 20);
+  }
+}
+
+void read_tensors(const GgufFile& file) {
+  uint64_t sum = 0;
+  for (const GgufTensor& tensor : file.tensors()) {
+    promise(file.find_tensor(tensor.name) == &tensor, "tensor names are unique");
+    const auto bytes = tensor.bytes();
+    if (bytes.empty()) continue;
+    promise(bytes.size() == tensor.n_bytes, "a tensor has all of its bytes or none");
+    const volatile std::byte first = bytes.front();
+    const volatile std::byte last = bytes.back();
+    (void)first;
+    (void)last;
+    sum += bytes.size();
+  }
+  promise(sum <= file.size_bytes(), "tensors do not overlap");
+}
+
+void read_model(const GgufFile& file) {
+  const Result<ModelDescription> model = describe_model(file);
+  if (!model.ok()) return check_error(model.error());
+  (void)resident_weight_bytes(file, *model);
+  (void)model->config.kv_layout(KvType::kF16).block_bytes();
+}
+
+void read_vocabulary(const GgufFile& file) {
+  const Result<Tokenizer> tokenizer = load_tokenizer(file);
+  if (!tokenizer.ok()) return check_error(tokenizer.error());
+  const auto ids = tokenizer->encode("a ab <s> \xFF", {.parse_special = true});
+  promise(ids.ok(), "any text has tokens");
+  for (const TokenId id : *ids) promise(tokenizer->vocabulary().contains(id), "tokens exist");
+  (void)detokenize(*tokenizer, *ids);
+}
+
+void run(std::span<const std::byte> bytes) {
+  const MemoryMeter memory;
+  {
+    const Result<GgufFile> file = GgufFile::from_memory(bytes, kName);
+    if (!file.ok()) {
+      check_error(file.error());
+      promise(file.error().code == ErrorCode::kBadFile, "a bad file is a bad file");
+    } else {
+      read_metadata(*file);
+      read_tensors(*file);
+      read_model(*file);
+      read_vocabulary(*file);
+    }
+  }
+  promise(memory.peak_bytes() <= bytes.size() + kAllowanceBytes,
+          fmt::format("{} bytes cost {} of memory", bytes.size(), memory.peak_bytes()));
+}
+
+}  // namespace
+}  // namespace pumice::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  pumice::fuzz::run(std::as_bytes(std::span(data, size)));
+  return 0;
+}

@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# Builds the fuzzers and runs each for a while from its corpus, two at a time.
+#
+#   tests/fuzz/run.sh [SECONDS] [NAME…]      60 seconds each; gguf tokenizer command_line
+#
+# A finding is an input that crashes, breaks a promise, leaks, or takes over ten seconds or too much
+# memory. It is kept in build/fuzz/findings; `build/fuzz/tests/fuzz/fuzz_NAME FILE` shows it again. New inputs are not
+# kept: the corpus in the tree stays small. Exit 77 where there is no clang with libFuzzer.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+seconds=${1:-60}
+shift || true
+names=("$@")
+[[ $# -gt 0 ]] || names=(gguf tokenizer command_line)
+shared=${PUMICE_SHARED_DIR:-../shared}
+
+probe=$(mktemp -d)
+trap 'rm -rf "$probe"' EXIT
+echo 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }' >"$probe/probe.cpp"
+if ! clang++ -fsanitize=fuzzer,address,undefined "$probe/probe.cpp" -o "$probe/probe" 2>"$probe/log"; then
+  echo "no clang++ with libFuzzer here (apt install clang libclang-rt-dev)"
+  exit 77
+fi
+
+[[ -e build/fuzz/build.ninja ]] || cmake --preset fuzz
+cmake --build build/fuzz --target "${names[@]/#/fuzz_}"
+
+fuzz() { # NAME SECONDS
+  local name=$1 work status=0
+  work=$(mktemp -d "$probe/$name.XXXX")
+  local arguments=("$work" "tests/fuzz/corpus/$name")
+  if [[ $name == gguf && -d $shared/gguf-malformed ]]; then
+    mkdir "$work.more"
+    find "$shared/gguf-malformed" -name '*.gguf' -size -64k -exec cp -t "$work.more" {} +
+    arguments+=("$work.more" "-dict=$shared/gguf-malformed/gguf.dict")
+  fi
+  mkdir -p build/fuzz/findings
+  ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1 \
+    "build/fuzz/tests/fuzz/fuzz_$name" "${arguments[@]}" -max_total_time="$2" -timeout=10 \
+    -rss_limit_mb=2048 -malloc_limit_mb=128 -print_final_stats=1 \
+    -artifact_prefix="build/fuzz/findings/$name-" >"$work.log" 2>&1 || status=$?
+  if [[ $status -ne 0 ]]; then
+    tail -n 60 "$work.log"
+    echo "fuzz: $name: FINDING (exit $status), kept in build/fuzz/findings"
+    return 1
+  fi
+  echo "fuzz: $name: $(awk '/number_of_executed_units/ {n = $2} /average_exec/ {r = $2}
+    /peak_rss/ {m = $2} END {print n " inputs, " r "/s, " m " MiB at most"}' "$work.log")"
+}
+
+failed=0
+running=0
+for name in "${names[@]}"; do
+  if [[ $running -ge 2 ]]; then
+    wait -n || failed=1
+    running=$((running - 1))
+  fi
+  fuzz "$name" "$seconds" &
+  running=$((running + 1))
+done
+while [[ $running -gt 0 ]]; do
+  wait -n || failed=1
+  running=$((running - 1))
+done
+exit "$failed"
