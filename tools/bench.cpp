@@ -12,6 +12,7 @@ namespace {
 Status bench(const BenchOptions& options) {
   if (options.model.device.list) return print_devices(stderr_logger(options.model.verbose));
   if (options.ops) return bench_ops(options);
+  if (options.serve) return bench_serve(options);
   if (!options.model.model.empty()) return bench_model(options);
   return make_error(ErrorCode::kInvalidArgument,
                     "nothing to measure: give a model with -m FILE (pumice synth makes one), or "
@@ -50,6 +51,27 @@ Command add_bench(CLI::App& app) {
                     "Time every kernel on the shapes of real models against the device's limits");
   command->add_option("--op", options->op_filter,
                       "With --ops: only ops and cases with this in their name");
+  CLI::Option* const serve = command->add_flag(
+      "--serve", options->serve,
+      "Several requests at once: streams beside a long prompt, shared prompts, an agent's growing "
+      "context, cancels");
+  command
+      ->add_option("--streams", options->n_streams, "With --serve: requests that decode all the while")
+      ->capture_default_str()
+      ->check(CLI::Range(1u, 256u))
+      ->needs(serve);
+  command
+      ->add_option("--long-prompt", options->long_prompt_tokens,
+                   "With --serve: tokens of the long prompt (default: 8192, or what this device "
+                   "reads in about two seconds)")
+      ->check(CLI::Range(64u, 1u << 20))
+      ->needs(serve);
+  command
+      ->add_option("--tpot-target", options->tpot_target_ms,
+                   "With --serve: milliseconds between tokens that adaptive chunks aim at (default: "
+                   "three times the idle gap)")
+      ->check(CLI::PositiveNumber)
+      ->needs(serve);
   command->add_option("-r,--repetitions", options->repetitions, "Samples of each time")
       ->check(CLI::Range(1u, 1000u))
       ->capture_default_str();
@@ -62,7 +84,8 @@ Command add_bench(CLI::App& app) {
   command->footer(
       "Examples:\n  pumice bench -m model.gguf -p 512 -n 128\n  pumice bench --ops --op 'gemv "
       "Q4_K' "
-      "-o json");
+      "-o json\n"
+      "  pumice bench -m model.gguf --serve");
   return {command, [options] { return bench(*options); }};
 }
 

@@ -14,6 +14,10 @@ namespace pumice::tools {
 struct BenchOptions {
   ModelOptions model;
   bool ops = false;
+  bool serve = false;
+  uint32_t n_streams = 4;
+  uint32_t long_prompt_tokens = 0;
+  double tpot_target_ms = 0;
   std::string op_filter;
   std::vector<uint32_t> n_prompt = {512};
   std::vector<uint32_t> n_gen = {128};
@@ -28,6 +32,9 @@ void print_report(const BenchOptions& options, const std::function<nlohmann::jso
 
 /// --ops. The report is printed whatever happened. Errors: kSelfTestFailed if a row was wrong.
 Status bench_ops(const BenchOptions& options);
+
+/// --serve. Errors: kInternal also if KV blocks leaked.
+Status bench_serve(const BenchOptions& options);
 
 /// -m. What was measured before an error is printed.
 Status bench_model(const BenchOptions& options);
