@@ -1,5 +1,5 @@
-// What scheduling costs on the host per step: planning and committing, with requests that all decode,
-// and with a prompt being read beside them.
+// What scheduling costs on the host per step: planning and committing, with requests that all
+// decode, and with a prompt being read beside them.
 //
 //   bench/pumice_bench_scheduler --benchmark_repetitions=5 --benchmark_report_aggregates_only=true
 #include <benchmark/benchmark.h>
@@ -26,12 +26,13 @@ struct BusyScheduler {
   double now = 0;
 
   explicit BusyScheduler(uint32_t n_requests)
-      : scheduler(*Scheduler::create({.token_budget = 2048,
-                                      .chunk_tokens = 512,
-                                      .tpot_target_s = 0.05,
-                                      .max_running = n_requests + 1},
-                                     {.n_blocks = kBlocks},
-                                     CostModel({.fixed = 5e-3, .per_row = 1e-5, .per_token = 4e-5}))) {
+      : scheduler(
+            *Scheduler::create({.token_budget = 2048,
+                                .chunk_tokens = 512,
+                                .tpot_target_s = 0.05,
+                                .max_running = n_requests + 1},
+                               {.n_blocks = kBlocks},
+                               CostModel({.fixed = 5e-3, .per_row = 1e-5, .per_token = 4e-5}))) {
     for (uint32_t i = 0; i < n_requests; ++i) add(scheduler, i * 1000, 64, kManyTokens);
     while (scheduler.telemetry().generated_tokens < 4 * n_requests) step();
   }
@@ -50,7 +51,8 @@ void decode_step(benchmark::State& state) {
 }
 BENCHMARK(decode_step)->Arg(1)->Arg(32)->Arg(256)->Iterations(3000)->Unit(benchmark::kMicrosecond);
 
-/// A prompt of 8k tokens is always being read; its arrival (hashing 512 blocks) is part of the time.
+/// A prompt of 8k tokens is always being read; its arrival (hashing 512 blocks) is part of the
+/// time.
 void mixed_step(benchmark::State& state) {
   BusyScheduler busy(static_cast<uint32_t>(state.range(0)));
   uint32_t first_token = 1u << 20;

@@ -115,9 +115,9 @@ Result<Clients> ServeBench::clients(EngineOptions engine) const {
 
 /// What steps cost here, and from that the long prompt.
 Status ServeBench::measure_device() {
-  PUMICE_TRY(Clients clients, this->clients({.context_tokens = 1024,
-                                             .n_sequences = options_.n_streams,
-                                             .token_budget = 512}));
+  PUMICE_TRY(Clients clients,
+             this->clients(
+                 {.context_tokens = 1024, .n_sequences = options_.n_streams, .token_budget = 512}));
   PUMICE_TRY_STATUS(clients.engine().calibrate());
   cost_ = clients.engine().scheduler().cost();
   long_tokens_ = options_.long_prompt_tokens;
@@ -183,8 +183,8 @@ Result<ArrivalRow> ServeBench::arrival(const std::string& name, uint32_t chunk_t
 Result<SharedPromptResult> ServeBench::shared_prompt() const {
   SharedPromptResult result{.system_tokens = std::max(64u, long_tokens_ / 4)};
   const uint32_t window = result.system_tokens + 128;
-  PUMICE_TRY(Clients clients, this->clients({.context_tokens = window,
-                                             .kv_blocks = 8 * window / kKvBlockTokens}));
+  PUMICE_TRY(Clients clients,
+             this->clients({.context_tokens = window, .kv_blocks = 8 * window / kKvBlockTokens}));
   const std::vector<TokenId> system = clients.tokens(result.system_tokens);
   std::vector<double> ttft;
   for (int user = 0; user < 8; ++user) {
@@ -206,8 +206,8 @@ Result<std::vector<AgentTurn>> ServeBench::agent() const {
   constexpr uint32_t kTurns = 6;
   const uint32_t growth = std::max(32u, long_tokens_ / 16);
   const uint32_t window = kTurns * (growth + 16) + 16;
-  PUMICE_TRY(Clients cached, clients({.context_tokens = window,
-                                      .kv_blocks = 2 * window / kKvBlockTokens}));
+  PUMICE_TRY(Clients cached,
+             clients({.context_tokens = window, .kv_blocks = 2 * window / kKvBlockTokens}));
   PUMICE_TRY(Clients uncached, clients({.context_tokens = window, .prefix_cache = false}));
   std::vector<AgentTurn> turns;
   std::vector<TokenId> context;
@@ -259,8 +259,8 @@ Result<CancelResult> ServeBench::cancels() const {
 Result<RepeatResult> ServeBench::repeat() const {
   RepeatResult result{.prompt_tokens = long_tokens_};
   const uint32_t window = long_tokens_ + 32;
-  PUMICE_TRY(Clients clients, this->clients({.context_tokens = window,
-                                             .kv_blocks = 3 * window / kKvBlockTokens}));
+  PUMICE_TRY(Clients clients,
+             this->clients({.context_tokens = window, .kv_blocks = 3 * window / kKvBlockTokens}));
   const std::vector<TokenId> prompt = clients.tokens(long_tokens_);
   PUMICE_TRY(const RequestId cold, clients.submit(prompt, 2));
   PUMICE_TRY_STATUS(clients.finish(cold));
@@ -379,13 +379,12 @@ std::string serve_report_text(const ServeReport& report) {
       "|---|---|---|---|---|---|---|---|\n",
       report.long_prompt_tokens);
   for (const ArrivalRow& row : report.arrivals) {
-    const std::string name = row.target_s > 0
-                                 ? fmt::format("{} ({:.1f} ms)", row.chunk, row.target_s * 1e3)
-                                 : row.chunk;
-    text += fmt::format("| {} | {:.1f} | {:.2f} | {:.2f} | {:.2f} | {:.2f} | {} | {:.0f} |\n", name,
-                        row.ttft_s * 1e3, row.gap_p50_s * 1e3, row.gap_p99_s * 1e3,
-                        row.gap_max_s * 1e3, row.idle_gap_s * 1e3, row.prefill_iterations,
-                        row.tokens_per_s);
+    const std::string name =
+        row.target_s > 0 ? fmt::format("{} ({:.1f} ms)", row.chunk, row.target_s * 1e3) : row.chunk;
+    text +=
+        fmt::format("| {} | {:.1f} | {:.2f} | {:.2f} | {:.2f} | {:.2f} | {} | {:.0f} |\n", name,
+                    row.ttft_s * 1e3, row.gap_p50_s * 1e3, row.gap_p99_s * 1e3, row.gap_max_s * 1e3,
+                    row.idle_gap_s * 1e3, row.prefill_iterations, row.tokens_per_s);
   }
   const SharedPromptResult& shared = report.shared;
   text += fmt::format(
@@ -393,8 +392,9 @@ std::string serve_report_text(const ServeReport& report) {
       "({:.0f} % of the prompt cached)\n",
       shared.system_tokens, shared.cold_ttft_s * 1e3, shared.warm_ttft_s * 1e3,
       100 * shared.warm_cached);
-  text += "\nAn agent's growing context\n\n| prompt tokens | cached | TTFT ms | without cache ms |\n"
-          "|---|---|---|---|\n";
+  text +=
+      "\nAn agent's growing context\n\n| prompt tokens | cached | TTFT ms | without cache ms |\n"
+      "|---|---|---|---|\n";
   for (const AgentTurn& turn : report.agent) {
     text += fmt::format("| {} | {} | {:.1f} | {:.1f} |\n", turn.prompt_tokens, turn.cached_tokens,
                         turn.ttft_s * 1e3, turn.ttft_uncached_s * 1e3);

@@ -1,5 +1,5 @@
-// Workloads on the real engine: several requests at once, made-up tokens, measured as a client would
-// see them.
+// Workloads on the real engine: several requests at once, made-up tokens, measured as a client
+// would see them.
 #pragma once
 
 #include <functional>
@@ -16,7 +16,7 @@ struct ServeOptions {
   uint32_t long_prompt_tokens = 0;  ///< 0: 8192, or what this device reads in about two seconds
   double tpot_target_s = 0;         ///< of adaptive chunks; 0: three times the idle gap
   std::vector<uint32_t> chunk_tokens = {16, 64, 256, 1024};  ///< beside adaptive and monolithic
-  uint32_t n_requests = 24;         ///< of the cancelling workload
+  uint32_t n_requests = 24;                                  ///< of the cancelling workload
   KvType kv_type = KvType::kF16;
   ops::Math math = ops::Math::kAuto;
   uint64_t seed = 1;
@@ -24,9 +24,9 @@ struct ServeOptions {
 
 /// Streams that decode while a long prompt arrives, cut in one way.
 struct ArrivalRow {
-  std::string chunk;  ///< "adaptive", "monolithic" or a size
-  double target_s = 0;  ///< of adaptive
-  double ttft_s = 0;    ///< of the long prompt
+  std::string chunk;     ///< "adaptive", "monolithic" or a size
+  double target_s = 0;   ///< of adaptive
+  double ttft_s = 0;     ///< of the long prompt
   double gap_p50_s = 0;  ///< between tokens of the streams while it is read
   double gap_p99_s = 0;
   double gap_max_s = 0;
@@ -83,7 +83,8 @@ using ServeProgress = std::function<bool(std::string_view workload)>;
 /// Errors: those of Engine; kCancelled.
 Result<ServeReport> run_serve_bench(const std::shared_ptr<vk::PipelineLibrary>& pipelines,
                                     const std::shared_ptr<const Model>& model,
-                                    const ServeOptions& options, const ServeProgress& progress = {});
+                                    const ServeOptions& options,
+                                    const ServeProgress& progress = {});
 
 nlohmann::json serve_report_json(const ServeReport& report);
 /// The same as tables in Markdown.

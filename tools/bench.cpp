@@ -56,7 +56,8 @@ Command add_bench(CLI::App& app) {
       "Several requests at once: streams beside a long prompt, shared prompts, an agent's growing "
       "context, cancels");
   command
-      ->add_option("--streams", options->n_streams, "With --serve: requests that decode all the while")
+      ->add_option("--streams", options->n_streams,
+                   "With --serve: requests that decode all the while")
       ->capture_default_str()
       ->check(CLI::Range(1u, 256u))
       ->needs(serve);
@@ -67,9 +68,10 @@ Command add_bench(CLI::App& app) {
       ->check(CLI::Range(64u, 1u << 20))
       ->needs(serve);
   command
-      ->add_option("--tpot-target", options->tpot_target_ms,
-                   "With --serve: milliseconds between tokens that adaptive chunks aim at (default: "
-                   "three times the idle gap)")
+      ->add_option(
+          "--tpot-target", options->tpot_target_ms,
+          "With --serve: milliseconds between tokens that adaptive chunks aim at (default: "
+          "three times the idle gap)")
       ->check(CLI::PositiveNumber)
       ->needs(serve);
   command->add_option("-r,--repetitions", options->repetitions, "Samples of each time")

@@ -16,14 +16,14 @@ Status bench_serve(const BenchOptions& options) {
                      .kv_type = options.model.kv_type(),
                      .math = options.model.math_kind()};
   const InterruptGuard interrupt;
-  PUMICE_TRY(const ServeReport report,
-             run_serve_bench(session.pipelines, session.model, serve,
-                             [&](std::string_view workload) {
-                               logger.info("{}", workload);
-                               return !InterruptGuard::interrupted();
-                             }));
-  print_report(options, [&] { return serve_report_json(report); },
-               [&] { return serve_report_text(report); });
+  PUMICE_TRY(const ServeReport report, run_serve_bench(session.pipelines, session.model, serve,
+                                                       [&](std::string_view workload) {
+                                                         logger.info("{}", workload);
+                                                         return !InterruptGuard::interrupted();
+                                                       }));
+  print_report(
+      options, [&] { return serve_report_json(report); },
+      [&] { return serve_report_text(report); });
   if (report.cancels.blocks_free != report.cancels.blocks) {
     return make_error(ErrorCode::kInternal, "{} of {} KV blocks were not given back",
                       report.cancels.blocks - report.cancels.blocks_free, report.cancels.blocks);

@@ -47,7 +47,7 @@ double half_product_error(double x, double w) {
 }
 
 /// The most that quantising x to blocks of 8 bits changes its value in column `i`.
-double quantization_error(std::span<const float> x, uint32_t i) {
+double quantization_error(std::span<const float> x, size_t i) {
   double largest = 0;
   for (const float value : x.subspan(i / 32 * 32, 32)) {
     largest = std::max(largest, std::abs(double{value}));

@@ -18,15 +18,13 @@ namespace pumice {
 namespace {
 
 Status plan_attention_ops(vk::PipelineLibrary& pipelines, KvType kv_type, uint32_t head_dim) {
-  PUMICE_TRY(const auto rope, ops::RopeKv::plan(pipelines, {.n_heads = 8,
-                                                            .n_kv_heads = 2,
-                                                            .head_dim = head_dim,
-                                                            .rope_dims = head_dim,
-                                                            .kv_type = kv_type}));
-  PUMICE_TRY(
-      const auto attention,
-      ops::FlashAttention::plan(
-          pipelines, {.n_heads = 8, .n_kv_heads = 2, .head_dim = head_dim, .kv_type = kv_type}));
+  PUMICE_TRY_STATUS(ops::RopeKv::plan(pipelines, {.n_heads = 8,
+                                                  .n_kv_heads = 2,
+                                                  .head_dim = head_dim,
+                                                  .rope_dims = head_dim,
+                                                  .kv_type = kv_type}));
+  PUMICE_TRY_STATUS(ops::FlashAttention::plan(
+      pipelines, {.n_heads = 8, .n_kv_heads = 2, .head_dim = head_dim, .kv_type = kv_type}));
   return {};
 }
 
@@ -35,15 +33,15 @@ Status plan_every_op(const std::shared_ptr<vk::Device>& device) {
   vk::PipelineLibrary pipelines(device, "", spirv_hash());
   const std::vector<const WeightType*> types = ops::linear_types();
   for (const ops::Math math : {ops::Math::kAuto, ops::Math::kF32}) {
-    PUMICE_TRY(const auto linear, ops::Linear::plan(pipelines, types, math));
+    PUMICE_TRY_STATUS(ops::Linear::plan(pipelines, types, math));
   }
   for (const WeightType* type : types) {
-    PUMICE_TRY(const auto embedding, ops::Embedding::plan(pipelines, *type));
+    PUMICE_TRY_STATUS(ops::Embedding::plan(pipelines, *type));
   }
-  PUMICE_TRY(const auto norm, ops::RmsNorm::plan(pipelines));
-  PUMICE_TRY(const auto swiglu, ops::Swiglu::plan(pipelines));
+  PUMICE_TRY_STATUS(ops::RmsNorm::plan(pipelines));
+  PUMICE_TRY_STATUS(ops::Swiglu::plan(pipelines));
   for (const auto variant : {ops::Sampling::Variant::kGreedy, ops::Sampling::Variant::kFull}) {
-    PUMICE_TRY(const auto sampling, ops::Sampling::plan(pipelines, variant));
+    PUMICE_TRY_STATUS(ops::Sampling::plan(pipelines, variant));
   }
   for (const uint32_t head_dim : {8u, 64u, 128u, 256u}) {
     PUMICE_TRY_STATUS(plan_attention_ops(pipelines, KvType::kF16, head_dim));
