@@ -74,6 +74,7 @@ TEST(Variants, EveryFamilyHasAModuleThatRunsOnEveryDeviceWhateverIsWithdrawn) {
   for_each_plan([&](const std::string& device, const DevicePlan& plan) {
     std::map<std::string, std::string> obstacles;  // of a family; "" once a module runs
     for (const Module& module : all) {
+      if (module.family.starts_with("peak.")) continue;  // measures what there is
       const auto missing = missing_capabilities(module.info.capabilities, plan);
       const auto [at, first] = obstacles.try_emplace(module.family, "?");
       if (missing.empty()) at->second.clear();
