@@ -5,7 +5,7 @@ import json
 import statistics
 import unittest
 
-from command_line import BAD_FILE, USAGE, CommandLineTest
+from command_line import BAD_FILE, STORIES, USAGE, CommandLineTest
 
 # A small budget makes what bandwidth is measured over small, so the tests are quick.
 QUICK = ["bench", "--ops", "-r", "3", "--limit", "budget=512M"]
@@ -82,6 +82,23 @@ class Models(CommandLineTest):
         self.refuses(USAGE, "bench", "-m", "tiny.gguf", "-p", "0", "-n", "0", says="-p and -n")
         self.refuses(USAGE, "bench", "-m", "tiny.gguf", "-p", "many", says="many")
         self.refuses(BAD_FILE, "bench", "-m", "none.gguf", says="none.gguf")
+
+
+class Serve(CommandLineTest):
+    def test_streams_prompts_agents_and_cancels_are_measured_and_no_block_is_lost(self):
+        self.need(STORIES)
+        done = self.ok("bench", "-m", STORIES, "--serve", "--long-prompt", 256, "--streams", 2,
+                       "-o", "json")
+        report = json.loads(done.stdout)
+        rows = {row["chunk"]: row for row in report["arrivals"]}
+        self.assertEqual(rows["monolithic"]["prefill_iterations"], 1)
+        self.assertEqual(rows["16"]["prefill_iterations"], 16)
+        self.assertGreater(rows["adaptive"]["tpot_target_s"], 0)
+        self.assertGreater(report["shared_prompt"]["warm_cached"], 0.5)
+        last = report["agent"][-1]
+        self.assertGreater(last["cached_tokens"], last["prompt_tokens"] / 2)
+        self.assertEqual(report["cancels"]["blocks"], report["cancels"]["blocks_free"])
+        self.assertTrue(report["profile"]["calibrated"])
 
 
 if __name__ == "__main__":
