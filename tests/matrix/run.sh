@@ -72,10 +72,10 @@ run_row() {
       # This driver has the most to withdraw, and its layers know all that a shader may not use then.
       PUMICE_VALIDATION=1 test_on lavapipe-26 release -R '^test_withdrawal$' ;;
     subgroup-4 | subgroup-16)
-      # lavapipe's subgroups are as wide as its vectors. Newer ones crash at 512 bits. Compiled shaders
-      # are kept by their source alone, so each width needs a cache of its own.
+      # lavapipe's subgroups are as wide as its vectors. Newer ones crash at 512 bits. A cache of its own
+      # for each width, so that no code of another is loaded.
       export LP_NATIVE_VECTOR_WIDTH=$((32 * ${1#subgroup-})) MESA_SHADER_CACHE_DIR=$PWD/$logs/shaders-$1
-      test_on lavapipe-25 release -R '^test_(ops|attention_invariance|invariance|reference|stories)$' ;;
+      test_on lavapipe-25 release -R '^test_(ops|attention_invariance|stories)$' ;;
     validation)
       # The layers see most on the newest driver that runs on this machine's own loader.
       PUMICE_VALIDATION=1 test_on lavapipe-25 release -L 'gpu|model' -LE 'slow|matrix' ;;
