@@ -1,0 +1,444 @@
+#include "tests/model_fuzz/fuzz_world.hpp"
+
+#include <fmt/format.h>
+
+#include <set>
+
+namespace pumice::model_fuzz {
+namespace {
+
+template <typename Random>
+SchedulerOptions random_options(Random& random, uint32_t block_tokens) {
+  const auto pick = [&](uint32_t n) { return static_cast<uint32_t>(random() % n); };
+  SchedulerOptions options;
+  options.token_budget = block_tokens + pick(30);
+  options.chunk_tokens = 1 + pick(24);
+  options.max_running = 1 + pick(7);
+  options.max_partial_prefills = 1 + pick(4);
+  options.window_tokens = pick(2) == 0 ? 0 : 12 + pick(40);
+  options.stop_at_window = pick(2) == 0;
+  if (pick(3) == 0) {
+    for (uint32_t& reserved : options.reserved_decode_tokens) reserved = pick(4);
+  }
+  return options;
+}
+
+template <typename Random>
+KvCacheOptions random_cache(Random& random) {
+  const auto pick = [&](uint32_t n) { return static_cast<uint32_t>(random() % n); };
+  constexpr uint32_t kBlockTokens[] = {1, 2, 4, 4, 4, 5, 8};
+  constexpr uint32_t kHashBits[] = {128, 8, 8, 1};
+  KvCacheOptions options;
+  options.block_tokens = kBlockTokens[pick(7)];
+  options.hash_bits = kHashBits[pick(4)];
+  options.n_blocks = pick(5) == 0 ? kUnlimitedBlocks : 3 + pick(80 / options.block_tokens);
+  return options;
+}
+
+Scheduler made(const SchedulerOptions& options, const KvCacheOptions& cache) {
+  return std::move(*Scheduler::create(options, cache));
+}
+
+}  // namespace
+
+World::World(uint64_t seed)
+    : random_(seed),
+      cache_options_(random_cache(random_)),
+      scheduler_(made(options_ = random_options(random_, cache_options_.block_tokens), cache_options_)),
+      naive_(options_, cache_options_),
+      device_(cache_options_.block_tokens) {
+  options_.chunk_tokens = std::min(options_.chunk_tokens, options_.token_budget);
+}
+
+std::string World::description() const {
+  return fmt::format("blocks of {}: {}, hash bits {}, budget {}, chunk {}, running {}, partial {}, "
+                     "window {}{}",
+                     cache_options_.block_tokens, cache_options_.n_blocks,
+                     cache_options_.hash_bits, options_.token_budget, options_.chunk_tokens,
+                     options_.max_running, options_.max_partial_prefills, options_.window_tokens,
+                     options_.stop_at_window ? "" : ", restarts");
+}
+
+void World::diverged(const std::string& what) const { throw Divergence(what); }
+
+void World::same(uint64_t product, uint64_t reference, const char* what, RequestId id) const {
+  if (product == reference) return;
+  diverged(fmt::format("{} of request {}: {}, the reference says {}", what, id, product, reference));
+}
+
+void World::step() {
+  const uint32_t choice = pick(100);
+  if (choice < 14) {
+    arrive();
+  } else if (choice < 19) {
+    end_one();
+  } else if (choice < 23) {
+    remove_one();
+  } else if (choice < 26) {
+    pin_one();
+  } else if (choice < 30) {
+    unpin_one();
+  } else if (choice < 34) {
+    ask();
+  } else if (choice < 62) {
+    plan();
+  } else if (choice < 64) {
+    if (!flights_.empty()) fail(pick(static_cast<uint32_t>(flights_.size())));
+  } else if (choice < 66) {
+    run(true);
+  } else if (choice < 76) {
+    run(false);
+  } else {
+    commit();
+  }
+  now_ += 0.01;
+  compare();
+}
+
+// ---- requests
+
+/// Something seen before, cut anywhere and continued anyhow.
+Tokens World::random_tokens() {
+  Tokens tokens;
+  if (!texts_.empty() && chance(80)) {
+    tokens = texts_[pick(static_cast<uint32_t>(texts_.size()))].second;
+    if (chance(70)) tokens.resize(pick(static_cast<uint32_t>(tokens.size()) + 1));
+  }
+  for (uint32_t n = chance(30) ? 0 : pick(chance(20) ? 40 : 10); n > 0; --n) {
+    tokens.push_back(pick(3));
+  }
+  return tokens;
+}
+
+void World::arrive() {
+  RequestSpec spec;
+  spec.prompt = random_tokens();
+  spec.max_new_tokens = pick(14);
+  spec.service_class = static_cast<ServiceClass>(pick(kServiceClasses));
+  spec.priority = static_cast<int32_t>(pick(3)) - 1;
+  if (chance(15)) spec.deadline_s = now_ + 0.01 * pick(60);
+  if (chance(30)) spec.salt = "a";
+  spec.runs_ahead = chance(80);
+  if (chance(20)) spec.id = pick(30);
+  const RequestSpec sent = spec;
+  const Result<RequestId> id = scheduler_.add(std::move(spec), now_);
+  const bool expected = naive_.fits(sent.prompt.size(), sent.max_new_tokens) &&
+                        !(sent.id && naive_.requests().contains(*sent.id));
+  if (id.ok() != expected) diverged(id.ok() ? "a request is taken that must not be" : id.error().message);
+  if (!id.ok()) return;
+  if (sent.id && *id != *sent.id) diverged("a request gets another id than it came with");
+  if (naive_.requests().contains(*id)) diverged("an id is given twice");
+  texts_.emplace_back(sent.salt, sent.prompt);
+  NaiveRequest request;
+  request.id = *id;
+  request.service_class = sent.service_class;
+  request.priority = sent.priority;
+  request.deadline_s = sent.deadline_s;
+  request.runs_ahead = sent.runs_ahead;
+  request.salt = sent.salt;
+  request.max_new = sent.max_new_tokens;
+  request.tokens = sent.prompt;
+  naive_.add(request);
+}
+
+void World::end_one() {
+  if (naive_.requests().empty()) return;
+  auto it = naive_.requests().begin();
+  std::advance(it, pick(static_cast<uint32_t>(naive_.requests().size())));
+  constexpr EndReason kReasons[] = {EndReason::kCancelled, EndReason::kStop, EndReason::kError};
+  const EndReason reason = kReasons[pick(3)];
+  if (reason == EndReason::kCancelled) {
+    scheduler_.cancel(it->first, now_);
+  } else {
+    scheduler_.end(it->first, reason, now_);
+  }
+  naive_.end(it->first, reason);
+}
+
+void World::remove_one() {
+  std::vector<RequestId> ended;
+  for (const auto& [id, request] : naive_.requests()) {
+    if (request.ended()) ended.push_back(id);
+  }
+  if (ended.empty()) return;
+  const RequestId id = ended[pick(static_cast<uint32_t>(ended.size()))];
+  const NaiveRequest& request = naive_.request(id);
+  texts_.emplace_back(request.salt, request.tokens);
+  if (texts_.size() > 40) texts_.erase(texts_.begin());
+  scheduler_.remove(id);
+  naive_.remove(id);
+}
+
+// ---- the cache by itself
+
+void World::pin_one() {
+  if (texts_.empty() || pins_.size() >= 3) return;
+  const auto& [salt, tokens] = texts_[pick(static_cast<uint32_t>(texts_.size()))];
+  uint32_t pinned = 0;
+  const PinId pin = scheduler_.cache().pin(scheduler_.cache().hash_prompt(tokens, salt), &pinned);
+  pins_.emplace_back(pin, naive_.cache().pin(tokens, salt));
+  same(pinned, pins_.back().second.size() * cache_options_.block_tokens, "pinned tokens");
+}
+
+void World::unpin_one() {
+  if (pins_.empty()) return;
+  const size_t i = pick(static_cast<uint32_t>(pins_.size()));
+  scheduler_.cache().unpin(pins_[i].first);
+  naive_.cache().unpin(pins_[i].second);
+  pins_.erase(pins_.begin() + static_cast<ptrdiff_t>(i));
+}
+
+void World::ask() {
+  const Tokens tokens = random_tokens();
+  if (tokens.empty()) return;
+  const std::string salt = chance(50) ? "" : chance(80) ? "a" : "never";
+  const KvCache& cache = scheduler_.cache();
+  const CacheReport report = cache.look_up(cache.hash_prompt(tokens, salt));
+  const NaiveCache::Found found = naive_.cache().find_for(tokens, salt);
+  same(report.shared_tokens, found.full.size() * cache_options_.block_tokens, "shared tokens");
+  same(report.copied_tokens, found.tail_tokens, "copied tokens");
+  same(report.cached_tokens, found.tokens(cache_options_.block_tokens), "cached tokens");
+  same(report.miss == MissReason::kNone, report.cached_tokens + 1 == tokens.size(), "missing nothing");
+}
+
+// ---- steps
+
+void World::plan() {
+  if (flights_.size() == Scheduler::kMaxOutstanding) return;
+  Flight flight;
+  flight.plan = scheduler_.plan_step(now_);
+  check_plan(flight.plan, naive_.plan(now_));
+  if (flight.plan.empty()) return;
+  for (const StepChunk& chunk : flight.plan.chunks) {
+    const NaiveRequest& request = naive_.request(chunk.request);
+    const std::span<const BlockId> blocks = scheduler_.blocks(chunk.request);
+    flight.rows.push_back({chunk, {blocks.begin(), blocks.end()}, request.tokens, request.salt});
+  }
+  flight.answered = flight.plan.transfers.empty();
+  check_started(flight.plan);
+  flights_.push_back(std::move(flight));
+}
+
+void World::check_plan(const StepPlan& plan, const NaivePlan& expected) {
+  // What holds for any plan.
+  uint32_t n_tokens = 0;
+  bool prefills = false;
+  std::set<RequestId> seen;
+  for (const StepChunk& chunk : plan.chunks) {
+    n_tokens += chunk.n_tokens;
+    if (chunk.n_tokens == 0) diverged("a chunk of nothing");
+    if (!chunk.decodes && chunk.n_tokens > options_.chunk_tokens) diverged("a chunk is too long");
+    if (chunk.decodes && (prefills || chunk.n_tokens != 1)) diverged("a decoding row is late or long");
+    prefills |= !chunk.decodes;
+    if (!seen.insert(chunk.request).second) diverged("a request has two chunks in a step");
+    if (!scheduler_.request(chunk.request).running()) diverged("a chunk without a sequence");
+  }
+  if (n_tokens > options_.token_budget) diverged("a step exceeds its budget");
+  // What the reference says.
+  same(plan.chunks.size(), expected.chunks.size(), "chunks in a step");
+  for (size_t i = 0; i < plan.chunks.size(); ++i) {
+    const StepChunk& chunk = plan.chunks[i];
+    const NaiveChunk& wanted = expected.chunks[i];
+    same(chunk.request, wanted.request, "place in the step", chunk.request);
+    same(chunk.first_position, wanted.first, "first position", chunk.request);
+    same(chunk.n_tokens, wanted.n, "chunk tokens", chunk.request);
+    same(chunk.samples, wanted.samples, "sampling", chunk.request);
+    same(chunk.decodes, wanted.decodes, "decoding", chunk.request);
+  }
+  std::vector<RequestId> started;
+  for (const auto& [id, life] : expected.started) started.push_back(id);
+  if (plan.started != started) diverged("other requests are started");
+  if (plan.preempted != expected.preempted) diverged("other requests are preempted");
+  if (plan.ended != expected.ended) diverged("other requests are ended while planning");
+  same(plan.transfers.copies.size(), expected.n_copies, "copies");
+  if (!plan.empty()) same(plan.id, expected.id, "the plan's id");
+}
+
+/// No more is cached than was ever committed; all of that, when nothing was ever given up.
+void World::check_started(const StepPlan& plan) {
+  for (const RequestId id : plan.started) {
+    const NaiveRequest& request = naive_.request(id);
+    size_t ever = 0;
+    for (const auto& [key, committed] : committed_) {
+      if (committed.salt != request.salt) continue;
+      size_t n = committed.tokens.size();
+      if (!committed.ended) n -= n % cache_options_.block_tokens;
+      ever = std::max(ever, std::min(n, common_length(committed.tokens, request.tokens)));
+    }
+    ever = std::min(ever, request.tokens.size() - 1);
+    const size_t cached = scheduler_.cache().report(*scheduler_.request(id).sequence).cached_tokens;
+    if (cached > ever) diverged("more is cached than was ever committed");
+    if (cache_options_.n_blocks == kUnlimitedBlocks) same(cached, ever, "cached tokens", id);
+  }
+}
+
+void World::answer(Flight& flight, bool good) {
+  flight.answered = true;
+  const bool stands = scheduler_.finish_transfers(flight.plan, {.all = !good});
+  same(stands, naive_.answer(flight.plan.id, good), "whether a plan stands");
+}
+
+/// Run the oldest step that has not run, or its first half. False: there is none.
+bool World::run(bool fails) {
+  for (size_t i = 0; i < flights_.size(); ++i) {
+    Flight& flight = flights_[i];
+    if (flight.ran) continue;
+    for (const BlockCopy& copy : flight.plan.transfers.copies) device_.copy(copy);
+    if (!flight.answered && !fails) answer(flight, true);
+    size_t n_rows = fails ? pick(static_cast<uint32_t>(flight.rows.size()) + 1) : flight.rows.size();
+    for (const NaiveDevice::Row& row : flight.rows) {
+      if (n_rows-- == 0) break;
+      const uint32_t token = device_.run(row);
+      if (row.chunk.samples) flight.sampled.push_back(token);
+    }
+    flight.ran = true;
+    if (fails) fail(i);
+    return true;
+  }
+  return false;
+}
+
+/// The step and those behind it did not run.
+void World::fail(size_t index) {
+  Flight& failed = flights_[index];
+  bool stands = true;
+  if (!failed.answered) {
+    failed.answered = true;
+    stands = scheduler_.finish_transfers(failed.plan, {.all = true});
+    same(stands, naive_.answer(failed.plan.id, false), "whether a failed plan stands");
+  }
+  if (stands) {
+    scheduler_.rollback(failed.plan.id);
+    naive_.rollback(failed.plan.id);
+  }
+  for (size_t i = index + 1; i < flights_.size(); ++i) {
+    if (!flights_[i].answered) answer(flights_[i], false);
+  }
+  flights_.resize(index);
+}
+
+void World::commit() {
+  if (flights_.empty()) return;
+  while (!flights_.front().ran) run(false);
+  const Flight flight = std::move(flights_.front());
+  flights_.pop_front();
+  const std::vector<ChunkOutcome> outcomes =
+      scheduler_.commit(flight.plan.id, flight.sampled, now_, std::numeric_limits<double>::quiet_NaN());
+  const std::vector<NaiveChunk> chunks = naive_.open().front().chunks;
+  const std::vector<bool> counted = naive_.commit(flight.sampled);
+  same(outcomes.size(), counted.size(), "outcomes");
+  for (size_t i = 0; i < outcomes.size(); ++i) {
+    const ChunkOutcome& outcome = outcomes[i];
+    const RequestId id = chunks[i].request;
+    same(outcome.request, id, "outcome", id);
+    same(outcome.counts, counted[i], "whether a chunk counts", id);
+    if (!counted[i]) continue;
+    const NaiveRequest& request = naive_.request(id);
+    same(outcome.sampled, chunks[i].samples, "sampled", id);
+    same(outcome.ended, request.ended(), "ended", id);
+    committed_[{id, chunks[i].life}] = {
+        request.salt,
+        {request.tokens.begin(), request.tokens.begin() + static_cast<ptrdiff_t>(chunks[i].first + chunks[i].n)},
+        false};
+    if (chunks[i].samples) {  // what it would say alone
+      Tokens prefix = request.tokens;
+      prefix.pop_back();
+      same(request.tokens.back(), token_after(prefix, request.salt), "the next token", id);
+    }
+    if (options_.window_tokens != 0 && !request.ended() &&
+        request.tokens.size() > options_.window_tokens) {
+      const size_t n_kept = 1 + pick(options_.window_tokens);
+      const Tokens kept(request.tokens.end() - static_cast<ptrdiff_t>(n_kept), request.tokens.end());
+      scheduler_.restart(id, kept);
+      naive_.restart(id, kept);
+    }
+  }
+}
+
+// ---- comparing
+
+void World::compare(const NaiveRequest& expected) {
+  const RequestId id = expected.id;
+  const Request& request = scheduler_.request(id);
+  if (request.state != expected.state) {
+    diverged(fmt::format("request {} is {}, the reference says {}", id,
+                         request_state_name(request.state), request_state_name(expected.state)));
+  }
+  same(static_cast<uint64_t>(request.end_reason), static_cast<uint64_t>(expected.end_reason), "end", id);
+  same(request.generated_tokens, expected.generated, "generated tokens", id);
+  same(request.preemptions, expected.preemptions, "preemptions", id);
+  if (expected.ended()) return;
+  same(request.sequence_tokens, expected.tokens.size(), "known tokens", id);
+  same(request.computed_tokens, expected.computed, "computed tokens", id);
+  same(request.scheduled_tokens, expected.scheduled, "scheduled tokens", id);
+  same(request.pending_samples, expected.sampling, "tokens being sampled", id);
+  if (!expected.running()) return;
+  same(scheduler_.blocks(id).size(), naive_.cache().sequence(*expected.sequence).blocks.size(), "blocks", id);
+  same(scheduler_.cache().report(*request.sequence).cached_tokens,
+       naive_.cache().sequence(*expected.sequence).cached, "cached tokens", id);
+}
+
+void World::compare() {
+  const Status integrity = scheduler_.check_integrity();
+  if (!integrity.ok()) diverged(integrity.error().message);
+  size_t n_running = 0;
+  size_t n_waiting = 0;
+  for (const auto& [id, request] : naive_.requests()) {
+    compare(request);
+    n_running += request.running() ? 1 : 0;
+    n_waiting += request.state == RequestState::kWaiting ? 1 : 0;
+  }
+  same(scheduler_.n_running(), n_running, "running requests");
+  same(scheduler_.n_waiting(), n_waiting, "waiting requests");
+  same(scheduler_.outstanding(), naive_.open().size(), "open steps");
+  same(scheduler_.outstanding(), flights_.size(), "flights");
+  same(scheduler_.cache().pool().n_free(), naive_.cache().n_free(), "free blocks");
+  same(scheduler_.cache().n_blocks(), naive_.cache().n_blocks(), "blocks");
+  for (auto& [key, committed] : committed_) {
+    if (committed.ended) continue;
+    const auto it = naive_.requests().find(key.first);
+    committed.ended = it == naive_.requests().end() || it->second.life != key.second;
+  }
+}
+
+void World::finish() {
+  if (chance(50)) {  // let all of it end by itself
+    for (const auto& [pin, blocks] : pins_) {
+      scheduler_.cache().unpin(pin);
+      naive_.cache().unpin(blocks);
+    }
+    pins_.clear();
+    for (int i = 0; i < 20000 && !scheduler_.idle(); ++i) {
+      plan();
+      compare();
+      commit();
+      compare();
+    }
+    if (!scheduler_.idle()) diverged("requests wait for ever");
+  }
+  while (!flights_.empty()) {
+    commit();
+    compare();
+  }
+  for (const auto& [id, request] : naive_.requests()) {
+    scheduler_.cancel(id, now_);
+    naive_.end(id, EndReason::kCancelled);
+  }
+  while (!pins_.empty()) unpin_one();
+  compare();
+  if (scheduler_.cache().pool().n_free() != scheduler_.cache().n_blocks()) diverged("blocks are leaked");
+  const Telemetry& told = scheduler_.telemetry();
+  const NaiveCounts& counts = naive_.counts();
+  same(told.arrived, counts.arrived, "arrived");
+  same(told.finished, counts.finished, "finished");
+  same(told.cancelled, counts.cancelled, "cancelled");
+  same(told.failed, counts.failed, "failed");
+  same(told.preemptions, counts.preemptions, "all preemptions");
+  same(told.steps, counts.steps, "steps");
+  same(told.failed_steps, counts.failed_steps, "failed steps");
+  same(told.computed_tokens, counts.computed, "all computed tokens");
+  same(told.discarded_tokens, counts.discarded, "discarded tokens");
+  same(told.generated_tokens, counts.generated, "all generated tokens");
+}
+
+}  // namespace pumice::model_fuzz

@@ -1,0 +1,455 @@
+// What scheduler/ promises, written down as simply as possible over NaiveCache: one list of
+// requests, searched and sorted anew whenever something is asked. Shares no code with the product;
+// options and states are the product's public types.
+#pragma once
+
+#include <array>
+#include <deque>
+#include <tuple>
+
+#include "scheduler/scheduler.hpp"
+#include "tests/model_fuzz/naive_cache.hpp"
+
+namespace pumice::model_fuzz {
+
+struct NaiveRequest {
+  RequestId id = 0;
+  ServiceClass service_class = ServiceClass::kNormal;
+  int32_t priority = 0;
+  uint64_t arrival = 0;
+  double deadline_s = 0;
+  bool runs_ahead = true;
+  std::string salt;
+  size_t max_new = 0;
+
+  RequestState state = RequestState::kWaiting;
+  EndReason end_reason = EndReason::kNone;
+  Tokens tokens;  // known ones
+  size_t generated = 0;
+  size_t computed = 0;
+  size_t scheduled = 0;
+  size_t sampling = 0;  // tokens that steps under way will bring
+  uint64_t life = 0;    // another one when steps under way no longer count; no two requests share one
+  uint64_t last_planned = 0;
+  size_t preemptions = 0;
+  std::optional<NaiveCache::Id> sequence;
+
+  bool running() const { return sequence.has_value(); }
+  bool ended() const { return state >= RequestState::kFinished; }
+  auto rank() const { return std::tuple(service_class, priority, arrival); }
+};
+
+struct NaiveChunk {
+  RequestId request = 0;
+  uint64_t life = 0;
+  size_t first = 0;
+  size_t n = 0;
+  bool samples = false;
+  bool decodes = false;
+};
+
+struct NaivePlan {
+  uint64_t id = 0;
+  std::vector<NaiveChunk> chunks;
+  std::vector<std::pair<RequestId, uint64_t>> started;  // with their lives
+  std::vector<RequestId> preempted;
+  std::vector<RequestId> ended;
+  size_t n_copies = 0;
+  bool answered = false;  // what was to be copied was, or not
+
+  bool empty() const { return chunks.empty() && n_copies == 0; }
+  size_t n_tokens() const {
+    size_t n = 0;
+    for (const NaiveChunk& chunk : chunks) n += chunk.n;
+    return n;
+  }
+};
+
+/// What adds up over everything that happened.
+struct NaiveCounts {
+  uint64_t arrived = 0, finished = 0, cancelled = 0, failed = 0, preemptions = 0, steps = 0;
+  uint64_t failed_steps = 0, computed = 0, discarded = 0, generated = 0;
+};
+
+class NaiveScheduler {
+ public:
+  NaiveScheduler(const SchedulerOptions& options, const KvCacheOptions& cache)
+      : options_(options),
+        block_tokens_(cache.block_tokens),
+        cache_(cache.n_blocks, cache.n_blocks == kUnlimitedBlocks, cache.block_tokens) {}
+
+  NaiveCache& cache() { return cache_; }
+  const NaiveCounts& counts() const { return counts_; }
+  const std::map<RequestId, NaiveRequest>& requests() const { return requests_; }
+  void remove(RequestId id) { requests_.erase(id); }
+  const NaiveRequest& request(RequestId id) const { return requests_.at(id); }
+  const std::deque<NaivePlan>& open() const { return open_; }
+
+  bool fits(size_t prompt_tokens, size_t max_new) const {
+    const size_t window = options_.window_tokens;
+    if (prompt_tokens == 0 || (window != 0 && prompt_tokens > window)) return false;
+    const size_t most = window == 0 ? prompt_tokens + max_new
+                                    : std::min(window, prompt_tokens + max_new);
+    return cache_.unlimited() || cache_.blocks_for(most) <= cache_.n_blocks();
+  }
+
+  void add(NaiveRequest request) {
+    request.arrival = ++arrivals_;
+    request.life = ++lives_;
+    ++counts_.arrived;
+    requests_.emplace(request.id, std::move(request));
+  }
+
+  void end(RequestId id, EndReason reason) {
+    NaiveRequest& request = requests_.at(id);
+    if (request.ended()) return;
+    if (request.running()) cache_.end(*request.sequence);
+    request.sequence.reset();
+    request.end_reason = reason;
+    request.life = ++lives_;
+    blocked_.reset();
+    if (reason == EndReason::kCancelled) {
+      request.state = RequestState::kCancelled;
+      ++counts_.cancelled;
+    } else if (reason == EndReason::kDeadline || reason == EndReason::kError) {
+      request.state = RequestState::kFailed;
+      ++counts_.failed;
+    } else {
+      request.state = RequestState::kFinished;
+      ++counts_.finished;
+    }
+  }
+
+  void restart(RequestId id, const Tokens& tokens) {
+    NaiveRequest& request = requests_.at(id);
+    if (request.running()) wait_again(request);
+    request.tokens = tokens;
+  }
+
+  NaivePlan plan(double now_s) {
+    NaivePlan plan{.id = next_plan_};
+    expire(plan, now_s);
+    plan_decodes(plan);
+    plan_prefills(plan);
+    if (plan.chunks.empty() && open_.empty()) fail_stuck(plan);
+    for (const auto& [id, life] : plan.started) {
+      const NaiveRequest& request = requests_.at(id);
+      if (request.life == life && request.running() &&
+          cache_.sequence(*request.sequence).copied_from) {
+        ++plan.n_copies;
+      }
+    }
+    if (plan.empty()) return plan;
+    ++next_plan_;
+    open_.push_back(plan);
+    return plan;
+  }
+
+  /// The copies of a plan were made, or not. Whether the plan still stands.
+  bool answer(uint64_t plan_id, bool good) {
+    bool lost = false;
+    for (NaivePlan& plan : open_) {
+      if (plan.id != plan_id) continue;
+      plan.answered = true;
+      for (const auto& [id, life] : plan.started) {
+        const NaiveRequest& request = requests_.at(id);
+        if (request.life != life || !request.running()) continue;
+        if (!cache_.sequence(*request.sequence).copied_from) continue;
+        cache_.copied(*request.sequence, good);
+        lost |= !good;
+      }
+    }
+    if (lost) rollback(plan_id);
+    return !lost;
+  }
+
+  /// Which chunks count; `tokens` for the sampling ones in order.
+  std::vector<bool> commit(const std::vector<uint32_t>& tokens) {
+    const NaivePlan plan = open_.front();
+    open_.pop_front();
+    ++counts_.steps;
+    std::vector<bool> counted;
+    size_t n_sampled = 0;
+    for (const NaiveChunk& chunk : plan.chunks) {
+      const uint32_t token = chunk.samples ? tokens.at(n_sampled++) : 0;
+      counted.push_back(counts(chunk));
+      if (counted.back()) {
+        commit_chunk(chunk, token);
+      } else {
+        counts_.discarded += chunk.n;
+      }
+    }
+    return counted;
+  }
+
+  void rollback(uint64_t plan_id) {
+    while (!open_.empty() && open_.back().id >= plan_id) {
+      const NaivePlan plan = open_.back();
+      open_.pop_back();
+      ++counts_.failed_steps;
+      for (size_t i = plan.chunks.size(); i-- > 0;) {
+        const NaiveChunk& chunk = plan.chunks[i];
+        if (!counts(chunk)) continue;
+        NaiveRequest& request = requests_.at(chunk.request);
+        request.scheduled = chunk.first;
+        request.sampling -= chunk.samples ? 1 : 0;
+        if (chunk.decodes) cache_.shrink(*request.sequence, chunk.first);
+      }
+      for (const auto& [id, life] : plan.started) {
+        NaiveRequest& request = requests_.at(id);
+        if (request.life == life && request.running()) wait_again(request);
+      }
+    }
+  }
+
+  std::vector<NaiveRequest*> running() {
+    return in_order([](const NaiveRequest& request) { return request.running(); });
+  }
+  std::vector<NaiveRequest*> waiting() {
+    return in_order(
+        [](const NaiveRequest& request) { return request.state == RequestState::kWaiting; });
+  }
+
+  /// A prompt of which something is left to plan.
+  bool reads_prompt(const NaiveRequest& request) const {
+    return request.state == RequestState::kPrefilling &&
+           request.scheduled < request.tokens.size() && !can_decode(request);
+  }
+
+  /// Nothing but the next token is to be computed, and it is allowed.
+  bool can_decode(const NaiveRequest& request) const {
+    const bool prompt_is_read = request.generated + request.sampling > 0;
+    const bool only_one_left = request.tokens.size() + request.sampling == request.scheduled + 1;
+    const bool wants_more = request.generated + request.sampling < request.max_new;
+    const bool has_room = options_.window_tokens == 0 || request.scheduled < options_.window_tokens;
+    return request.running() && prompt_is_read && only_one_left && wants_more && has_room &&
+           (request.sampling == 0 || request.runs_ahead);
+  }
+
+ private:
+  template <typename Wanted>
+  std::vector<NaiveRequest*> in_order(Wanted wanted) {
+    std::vector<NaiveRequest*> all;
+    for (auto& [id, request] : requests_) {
+      if (wanted(request)) all.push_back(&request);
+    }
+    std::ranges::sort(all, {}, [](const NaiveRequest* request) { return request->rank(); });
+    return all;
+  }
+
+  bool counts(const NaiveChunk& chunk) const {
+    const auto it = requests_.find(chunk.request);
+    return it != requests_.end() && it->second.life == chunk.life && !it->second.ended();
+  }
+
+  void wait_again(NaiveRequest& request) {
+    cache_.end(*request.sequence);
+    request.sequence.reset();
+    request.state = RequestState::kWaiting;
+    request.computed = request.scheduled = request.sampling = 0;
+    request.life = ++lives_;
+  }
+  void preempt(NaiveRequest& request, NaivePlan& plan) {
+    wait_again(request);
+    ++request.preemptions;
+    ++counts_.preemptions;
+    plan.preempted.push_back(request.id);
+  }
+
+  void expire(NaivePlan& plan, double now_s) {
+    std::vector<std::pair<double, RequestId>> late;
+    for (const auto& [id, request] : requests_) {
+      if (!request.ended() && request.deadline_s < now_s) late.emplace_back(request.deadline_s, id);
+    }
+    std::ranges::sort(late);
+    for (const auto& [deadline, id] : late) {
+      end(id, EndReason::kDeadline);
+      plan.ended.push_back(id);
+    }
+  }
+
+  /// Who of the running gives way first: served last, and not in this step yet.
+  NaiveRequest* last_unplanned(const NaiveRequest* spared) {
+    const std::vector<NaiveRequest*> all = running();
+    for (size_t i = all.size(); i-- > 0;) {
+      if (all[i] != spared && all[i]->last_planned != next_plan_) return all[i];
+    }
+    return nullptr;
+  }
+
+  bool make_room(NaiveRequest& request, NaivePlan& plan) {
+    while (!cache_.reserve(*request.sequence, request.scheduled + 1)) {
+      NaiveRequest* victim = last_unplanned(&request);
+      if (victim == nullptr || victim->rank() < request.rank()) return false;
+      preempt(*victim, plan);
+    }
+    return true;
+  }
+
+  void add_chunk(NaiveRequest& request, size_t n, bool decodes, NaivePlan& plan) {
+    const bool to_the_end = request.scheduled + n == request.tokens.size() + request.sampling;
+    const bool samples = to_the_end && request.generated + request.sampling < request.max_new;
+    plan.chunks.push_back({request.id, request.life, request.scheduled, n, samples, decodes});
+    request.scheduled += n;
+    request.sampling += samples ? 1 : 0;
+    request.last_planned = next_plan_;
+  }
+
+  void plan_decodes(NaivePlan& plan) {
+    std::array<size_t, kServiceClasses> promised = {};
+    std::vector<NaiveRequest*> with_work = running();
+    if (!waiting().empty()) with_work.push_back(waiting().front());
+    for (const NaiveRequest* request : with_work) {
+      const auto c = static_cast<size_t>(request->service_class);
+      promised[c] = options_.reserved_decode_tokens[c];
+    }
+    std::vector<NaiveRequest*> rows = running();
+    std::erase_if(rows, [&](const NaiveRequest* request) { return !can_decode(*request); });
+    for (NaiveRequest* request : rows) {
+      size_t others = 0;
+      for (size_t c = 0; c < kServiceClasses; ++c) {
+        if (c != static_cast<size_t>(request->service_class)) others += promised[c];
+      }
+      if (plan.n_tokens() + others >= options_.token_budget) continue;
+      if (!can_decode(*request) || !make_room(*request, plan)) continue;
+      add_chunk(*request, 1, true, plan);
+      size_t& own = promised[static_cast<size_t>(request->service_class)];
+      if (own > 0) --own;
+    }
+  }
+
+  bool plan_prefill(NaiveRequest& request, NaivePlan& plan) {
+    const size_t first = request.scheduled;
+    const size_t left = request.tokens.size() - first;
+    size_t n = std::min<size_t>({left, options_.chunk_tokens, options_.token_budget - plan.n_tokens()});
+    if (n == 0) return false;
+    if (n < left) {  // back to a block's edge, if one is passed
+      for (size_t end = first + n; end > first; --end) {
+        if (end % block_tokens_ == 0) {
+          n = end - first;
+          break;
+        }
+      }
+    }
+    add_chunk(request, n, false, plan);
+    return true;
+  }
+
+  /// Someone of a lesser class who can make room for the request.
+  NaiveRequest* yielding_to(const NaiveRequest& request) {
+    NaiveRequest* last = last_unplanned(nullptr);
+    return last != nullptr && last->service_class > request.service_class ? last : nullptr;
+  }
+
+  bool admit(NaivePlan& plan) {
+    NaiveRequest& request = *waiting().front();
+    // Whoever did not fit is tried again when more blocks are free, someone has ended, or someone
+    // can yield.
+    if (blocked_ && blocked_->first == request.id && cache_.n_free() <= blocked_->second &&
+        yielding_to(request) == nullptr) {
+      return false;
+    }
+    while (running().size() >= options_.max_running) {
+      NaiveRequest* victim = yielding_to(request);
+      if (victim == nullptr) return false;
+      preempt(*victim, plan);
+    }
+    while (true) {
+      const size_t n_running = running().size();
+      const size_t shared = cache_.find_for(request.tokens, request.salt).full.size();
+      const size_t needed = cache_.blocks_for(request.tokens.size()) - shared + n_running;
+      if (n_running == 0 || cache_.can_take(needed)) {
+        request.sequence = cache_.begin(request.tokens, request.salt, request.tokens.size());
+        if (request.sequence) break;
+      }
+      NaiveRequest* victim = yielding_to(request);
+      if (victim == nullptr) {
+        blocked_ = {request.id, cache_.n_free()};
+        return false;
+      }
+      preempt(*victim, plan);
+    }
+    blocked_.reset();
+    request.state = RequestState::kPrefilling;
+    request.computed = request.scheduled = cache_.sequence(*request.sequence).cached;
+    plan.started.emplace_back(request.id, request.life);
+    return true;
+  }
+
+  void plan_prefills(NaivePlan& plan) {
+    std::vector<NaiveRequest*> partial = running();
+    std::erase_if(partial, [&](const NaiveRequest* request) { return !reads_prompt(*request); });
+    std::ranges::stable_sort(partial, {}, [](const NaiveRequest* request) {
+      return std::tuple(request->service_class, request->priority, request->last_planned);
+    });
+    size_t n_partial = partial.size();
+    const auto start_next = [&] {
+      NaiveRequest& next = *waiting().front();
+      if (!admit(plan)) return false;
+      ++n_partial;
+      if (!plan_prefill(next, plan)) return false;
+      n_partial -= reads_prompt(next) ? 0 : 1;
+      return true;
+    };
+    const auto some_left = [&] {
+      return plan.n_tokens() < options_.token_budget && !waiting().empty();
+    };
+    // A better class does not wait behind prompts half read, nor for their number.
+    while (some_left() && !partial.empty() &&
+           waiting().front()->service_class < partial.front()->service_class && start_next()) {
+    }
+    for (NaiveRequest* request : partial) {
+      if (!request->running() || !reads_prompt(*request)) continue;  // preempted just now
+      if (!plan_prefill(*request, plan)) break;
+      n_partial -= reads_prompt(*request) ? 0 : 1;
+    }
+    while (some_left() && n_partial < options_.max_partial_prefills && start_next()) {
+    }
+  }
+
+  void fail_stuck(NaivePlan& plan) {
+    std::optional<RequestId> stuck;
+    for (const NaiveRequest* request : running()) {
+      if (!stuck && (can_decode(*request) || reads_prompt(*request))) stuck = request->id;
+    }
+    if (!stuck && running().empty() && !waiting().empty()) stuck = waiting().front()->id;
+    if (!stuck) return;
+    end(*stuck, EndReason::kError);
+    plan.ended.push_back(*stuck);
+  }
+
+  void commit_chunk(const NaiveChunk& chunk, uint32_t token) {
+    NaiveRequest& request = requests_.at(chunk.request);
+    request.computed += chunk.n;
+    counts_.computed += chunk.n;
+    cache_.commit(*request.sequence, request.computed);
+    if (chunk.samples) {
+      --request.sampling;
+      ++request.generated;
+      ++counts_.generated;
+      request.tokens.push_back(token);
+      request.state = RequestState::kDecoding;
+      cache_.append(*request.sequence, token);
+    }
+    const bool all_read = chunk.samples || request.computed == request.tokens.size();
+    if (request.generated >= request.max_new && all_read) {
+      end(request.id, EndReason::kLength);
+    } else if (options_.window_tokens != 0 && options_.stop_at_window &&
+               request.tokens.size() > options_.window_tokens) {
+      end(request.id, EndReason::kWindow);
+    }
+  }
+
+  SchedulerOptions options_;
+  size_t block_tokens_;
+  NaiveCache cache_;
+  std::map<RequestId, NaiveRequest> requests_;
+  std::deque<NaivePlan> open_;
+  std::optional<std::pair<RequestId, size_t>> blocked_;
+  NaiveCounts counts_;
+  uint64_t arrivals_ = 0;
+  uint64_t lives_ = 0;
+  uint64_t next_plan_ = 1;
+};
+
+}  // namespace pumice::model_fuzz
