@@ -44,26 +44,29 @@ Scheduler made(const SchedulerOptions& options, const KvCacheOptions& cache) {
 World::World(uint64_t seed)
     : random_(seed),
       cache_options_(random_cache(random_)),
-      scheduler_(made(options_ = random_options(random_, cache_options_.block_tokens), cache_options_)),
+      scheduler_(
+          made(options_ = random_options(random_, cache_options_.block_tokens), cache_options_)),
       naive_(options_, cache_options_),
       device_(cache_options_.block_tokens) {
   options_.chunk_tokens = std::min(options_.chunk_tokens, options_.token_budget);
 }
 
 std::string World::description() const {
-  return fmt::format("blocks of {}: {}, hash bits {}, budget {}, chunk {}, running {}, partial {}, "
-                     "window {}{}",
-                     cache_options_.block_tokens, cache_options_.n_blocks,
-                     cache_options_.hash_bits, options_.token_budget, options_.chunk_tokens,
-                     options_.max_running, options_.max_partial_prefills, options_.window_tokens,
-                     options_.stop_at_window ? "" : ", restarts");
+  return fmt::format(
+      "blocks of {}: {}, hash bits {}, budget {}, chunk {}, running {}, partial {}, "
+      "window {}{}",
+      cache_options_.block_tokens, cache_options_.n_blocks, cache_options_.hash_bits,
+      options_.token_budget, options_.chunk_tokens, options_.max_running,
+      options_.max_partial_prefills, options_.window_tokens,
+      options_.stop_at_window ? "" : ", restarts");
 }
 
 void World::diverged(const std::string& what) const { throw Divergence(what); }
 
 void World::same(uint64_t product, uint64_t reference, const char* what, RequestId id) const {
   if (product == reference) return;
-  diverged(fmt::format("{} of request {}: {}, the reference says {}", what, id, product, reference));
+  diverged(
+      fmt::format("{} of request {}: {}, the reference says {}", what, id, product, reference));
 }
 
 void World::step() {
@@ -124,7 +127,8 @@ void World::arrive() {
   const Result<RequestId> id = scheduler_.add(std::move(spec), now_);
   const bool expected = naive_.fits(sent.prompt.size(), sent.max_new_tokens) &&
                         !(sent.id && naive_.requests().contains(*sent.id));
-  if (id.ok() != expected) diverged(id.ok() ? "a request is taken that must not be" : id.error().message);
+  if (id.ok() != expected)
+    diverged(id.ok() ? "a request is taken that must not be" : id.error().message);
   if (!id.ok()) return;
   if (sent.id && *id != *sent.id) diverged("a request gets another id than it came with");
   if (naive_.requests().contains(*id)) diverged("an id is given twice");
@@ -198,7 +202,8 @@ void World::ask() {
   same(report.shared_tokens, found.full.size() * cache_options_.block_tokens, "shared tokens");
   same(report.copied_tokens, found.tail_tokens, "copied tokens");
   same(report.cached_tokens, found.tokens(cache_options_.block_tokens), "cached tokens");
-  same(report.miss == MissReason::kNone, report.cached_tokens + 1 == tokens.size(), "missing nothing");
+  same(report.miss == MissReason::kNone, report.cached_tokens + 1 == tokens.size(),
+       "missing nothing");
 }
 
 // ---- steps
@@ -228,7 +233,8 @@ void World::check_plan(const StepPlan& plan, const NaivePlan& expected) {
     n_tokens += chunk.n_tokens;
     if (chunk.n_tokens == 0) diverged("a chunk of nothing");
     if (!chunk.decodes && chunk.n_tokens > options_.chunk_tokens) diverged("a chunk is too long");
-    if (chunk.decodes && (prefills || chunk.n_tokens != 1)) diverged("a decoding row is late or long");
+    if (chunk.decodes && (prefills || chunk.n_tokens != 1))
+      diverged("a decoding row is late or long");
     prefills |= !chunk.decodes;
     if (!seen.insert(chunk.request).second) diverged("a request has two chunks in a step");
     if (!scheduler_.request(chunk.request).running()) diverged("a chunk without a sequence");
@@ -254,21 +260,40 @@ void World::check_plan(const StepPlan& plan, const NaivePlan& expected) {
   if (!plan.empty()) same(plan.id, expected.id, "the plan's id");
 }
 
-/// No more is cached than was ever committed; all of that, when nothing was ever given up.
+/// How many tokens of the prompt were ever committed and are to be found, if nothing was given up.
+size_t World::ever_committed(const NaiveRequest& request) const {
+  size_t ever = 0;
+  for (const auto& [key, committed] : committed_) {
+    if (committed.salt != request.salt) continue;
+    size_t n = committed.tokens.size();
+    if (!committed.ended) n -= n % cache_options_.block_tokens;
+    ever = std::max(ever, std::min(n, common_length(committed.tokens, request.tokens)));
+  }
+  return std::min(ever, request.tokens.size() - 1);
+}
+
+void World::note_ends() {
+  for (auto& [key, committed] : committed_) {
+    if (committed.ended) continue;
+    const auto it = naive_.requests().find(key.first);
+    committed.ended = it == naive_.requests().end() || it->second.life != key.second;
+  }
+}
+
+/// No more is cached than was ever committed; and all of that, when nothing was ever given up.
 void World::check_started(const StepPlan& plan) {
-  for (const RequestId id : plan.started) {
-    const NaiveRequest& request = naive_.request(id);
-    size_t ever = 0;
-    for (const auto& [key, committed] : committed_) {
-      if (committed.salt != request.salt) continue;
-      size_t n = committed.tokens.size();
-      if (!committed.ended) n -= n % cache_options_.block_tokens;
-      ever = std::max(ever, std::min(n, common_length(committed.tokens, request.tokens)));
-    }
-    ever = std::min(ever, request.tokens.size() - 1);
+  std::vector<size_t> before_the_plan;
+  for (const RequestId id : plan.started)
+    before_the_plan.push_back(ever_committed(naive_.request(id)));
+  note_ends();  // some were preempted by this plan
+  for (size_t i = 0; i < plan.started.size(); ++i) {
+    const RequestId id = plan.started[i];
     const size_t cached = scheduler_.cache().report(*scheduler_.request(id).sequence).cached_tokens;
-    if (cached > ever) diverged("more is cached than was ever committed");
-    if (cache_options_.n_blocks == kUnlimitedBlocks) same(cached, ever, "cached tokens", id);
+    if (cached > ever_committed(naive_.request(id)))
+      diverged("more is cached than was ever committed");
+    if (cache_options_.n_blocks == kUnlimitedBlocks && cached < before_the_plan[i]) {
+      diverged("less is cached than was committed");
+    }
   }
 }
 
@@ -285,7 +310,8 @@ bool World::run(bool fails) {
     if (flight.ran) continue;
     for (const BlockCopy& copy : flight.plan.transfers.copies) device_.copy(copy);
     if (!flight.answered && !fails) answer(flight, true);
-    size_t n_rows = fails ? pick(static_cast<uint32_t>(flight.rows.size()) + 1) : flight.rows.size();
+    size_t n_rows =
+        fails ? pick(static_cast<uint32_t>(flight.rows.size()) + 1) : flight.rows.size();
     for (const NaiveDevice::Row& row : flight.rows) {
       if (n_rows-- == 0) break;
       const uint32_t token = device_.run(row);
@@ -298,8 +324,9 @@ bool World::run(bool fails) {
   return false;
 }
 
-/// The step and those behind it did not run.
+/// The step and those behind it did not run; transfers are answered in their order.
 void World::fail(size_t index) {
+  while (index > 0 && !flights_[index - 1].ran) run(false);
   Flight& failed = flights_[index];
   bool stands = true;
   if (!failed.answered) {
@@ -322,8 +349,8 @@ void World::commit() {
   while (!flights_.front().ran) run(false);
   const Flight flight = std::move(flights_.front());
   flights_.pop_front();
-  const std::vector<ChunkOutcome> outcomes =
-      scheduler_.commit(flight.plan.id, flight.sampled, now_, std::numeric_limits<double>::quiet_NaN());
+  const std::vector<ChunkOutcome> outcomes = scheduler_.commit(
+      flight.plan.id, flight.sampled, now_, std::numeric_limits<double>::quiet_NaN());
   const std::vector<NaiveChunk> chunks = naive_.open().front().chunks;
   const std::vector<bool> counted = naive_.commit(flight.sampled);
   same(outcomes.size(), counted.size(), "outcomes");
@@ -338,7 +365,8 @@ void World::commit() {
     same(outcome.ended, request.ended(), "ended", id);
     committed_[{id, chunks[i].life}] = {
         request.salt,
-        {request.tokens.begin(), request.tokens.begin() + static_cast<ptrdiff_t>(chunks[i].first + chunks[i].n)},
+        {request.tokens.begin(),
+         request.tokens.begin() + static_cast<ptrdiff_t>(chunks[i].first + chunks[i].n)},
         false};
     if (chunks[i].samples) {  // what it would say alone
       Tokens prefix = request.tokens;
@@ -348,7 +376,8 @@ void World::commit() {
     if (options_.window_tokens != 0 && !request.ended() &&
         request.tokens.size() > options_.window_tokens) {
       const size_t n_kept = 1 + pick(options_.window_tokens);
-      const Tokens kept(request.tokens.end() - static_cast<ptrdiff_t>(n_kept), request.tokens.end());
+      const Tokens kept(request.tokens.end() - static_cast<ptrdiff_t>(n_kept),
+                        request.tokens.end());
       scheduler_.restart(id, kept);
       naive_.restart(id, kept);
     }
@@ -364,7 +393,8 @@ void World::compare(const NaiveRequest& expected) {
     diverged(fmt::format("request {} is {}, the reference says {}", id,
                          request_state_name(request.state), request_state_name(expected.state)));
   }
-  same(static_cast<uint64_t>(request.end_reason), static_cast<uint64_t>(expected.end_reason), "end", id);
+  same(static_cast<uint64_t>(request.end_reason), static_cast<uint64_t>(expected.end_reason), "end",
+       id);
   same(request.generated_tokens, expected.generated, "generated tokens", id);
   same(request.preemptions, expected.preemptions, "preemptions", id);
   if (expected.ended()) return;
@@ -373,7 +403,8 @@ void World::compare(const NaiveRequest& expected) {
   same(request.scheduled_tokens, expected.scheduled, "scheduled tokens", id);
   same(request.pending_samples, expected.sampling, "tokens being sampled", id);
   if (!expected.running()) return;
-  same(scheduler_.blocks(id).size(), naive_.cache().sequence(*expected.sequence).blocks.size(), "blocks", id);
+  same(scheduler_.blocks(id).size(), naive_.cache().sequence(*expected.sequence).blocks.size(),
+       "blocks", id);
   same(scheduler_.cache().report(*request.sequence).cached_tokens,
        naive_.cache().sequence(*expected.sequence).cached, "cached tokens", id);
 }
@@ -394,11 +425,7 @@ void World::compare() {
   same(scheduler_.outstanding(), flights_.size(), "flights");
   same(scheduler_.cache().pool().n_free(), naive_.cache().n_free(), "free blocks");
   same(scheduler_.cache().n_blocks(), naive_.cache().n_blocks(), "blocks");
-  for (auto& [key, committed] : committed_) {
-    if (committed.ended) continue;
-    const auto it = naive_.requests().find(key.first);
-    committed.ended = it == naive_.requests().end() || it->second.life != key.second;
-  }
+  note_ends();
 }
 
 void World::finish() {
@@ -426,7 +453,8 @@ void World::finish() {
   }
   while (!pins_.empty()) unpin_one();
   compare();
-  if (scheduler_.cache().pool().n_free() != scheduler_.cache().n_blocks()) diverged("blocks are leaked");
+  if (scheduler_.cache().pool().n_free() != scheduler_.cache().n_blocks())
+    diverged("blocks are leaked");
   const Telemetry& told = scheduler_.telemetry();
   const NaiveCounts& counts = naive_.counts();
   same(told.arrived, counts.arrived, "arrived");

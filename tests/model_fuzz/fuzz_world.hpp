@@ -51,11 +51,12 @@ class World {
   void plan();
   void check_plan(const StepPlan& plan, const NaivePlan& expected);
   void check_started(const StepPlan& plan);
+  size_t ever_committed(const NaiveRequest& request) const;
+  void note_ends();
   void answer(Flight& flight, bool good);
   bool run(bool fails);
   void commit();
   void fail(size_t index);
-  void log_commits(const std::vector<bool>& counted, const std::vector<RequestId>& ids);
   void compare();
   void compare(const NaiveRequest& expected);
 
@@ -67,9 +68,8 @@ class World {
   NaiveDevice device_;
   std::deque<Flight> flights_;
   std::vector<std::pair<PinId, std::vector<size_t>>> pins_;
-  std::vector<std::pair<std::string, Tokens>> texts_;  // seen so far
+  std::vector<std::pair<std::string, Tokens>> texts_;              // seen so far
   std::map<std::pair<RequestId, uint64_t>, Committed> committed_;  // by request and life
-  uint64_t removed_discards_ = 0;
   double now_ = 0;
 };
 

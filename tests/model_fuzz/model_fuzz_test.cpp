@@ -16,7 +16,7 @@ uint64_t from_environment(const char* name, uint64_t otherwise) {
 }
 
 TEST(ModelFuzz, AgreesWithANaiveCacheAndScheduler) {
-  const uint64_t n_steps = from_environment("PUMICE_FUZZ_STEPS", 20'000);
+  const uint64_t n_steps = from_environment("PUMICE_FUZZ_STEPS", 100'000);
   const uint64_t first_seed = from_environment("PUMICE_FUZZ_SEED", 1);
   uint64_t n_done = 0;
   uint64_t seed = first_seed;
@@ -43,10 +43,11 @@ TEST(ModelFuzz, AgreesWithANaiveCacheAndScheduler) {
     total.steps += counts.steps;
     total.failed_steps += counts.failed_steps;
   }
-  fmt::print("{} random steps, seeds {} to {}: {} requests, {} finished, {} cancelled, {} "
-             "preemptions, {} steps computed, {} rolled back; no divergence, no block leaked\n",
-             n_done, first_seed, seed - 1, total.arrived, total.finished, total.cancelled,
-             total.preemptions, total.steps, total.failed_steps);
+  fmt::print(
+      "{} random steps, seeds {} to {}: {} requests, {} finished, {} cancelled, {} "
+      "preemptions, {} steps computed, {} rolled back; no divergence, no block leaked\n",
+      n_done, first_seed, seed - 1, total.arrived, total.finished, total.cancelled,
+      total.preemptions, total.steps, total.failed_steps);
   // The dice reach what they are thrown for.
   EXPECT_GT(total.finished, n_done / 100);
   EXPECT_GT(total.preemptions, n_done / 1000);

@@ -1,6 +1,6 @@
-// What cache/ promises, written down as simply as possible: blocks are entries of a vector, names of
-// content are the whole prefixes themselves, every search looks at everything. For small pools only.
-// Shares no code with the product.
+// What cache/ promises, written down as simply as possible: blocks are entries of a vector, names
+// of content are the whole prefixes themselves, every search looks at everything. For small pools
+// only. Shares no code with the product.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +35,7 @@ class NaiveCache {
     std::string salt;
     std::vector<size_t> blocks;
     size_t computed = 0;
-    size_t cached = 0;  // of those, found when it began
+    size_t cached = 0;                  // of those, found when it began
     std::optional<size_t> copied_from;  // held until the copy is done
     bool lost = false;
   };
@@ -177,10 +177,12 @@ class NaiveCache {
 
   /// Does the block hold something that begins with the first `n` of `tokens`, no more than a block
   /// behind them?
-  bool continues(const Block& block, const Tokens& tokens, size_t n, const std::string& salt) const {
+  bool continues(const Block& block, const Tokens& tokens, size_t n,
+                 const std::string& salt) const {
     return block.content.size() > n && block.content.size() <= n + block_tokens_ &&
-           block.salt == salt && std::equal(tokens.begin(), tokens.begin() + static_cast<ptrdiff_t>(n),
-                                            block.content.begin());
+           block.salt == salt &&
+           std::equal(tokens.begin(), tokens.begin() + static_cast<ptrdiff_t>(n),
+                      block.content.begin());
   }
 
   /// Of contents that agree with `wanted` equally long, the next one in their order is preferred,
@@ -199,7 +201,9 @@ class NaiveCache {
       const Block& block = blocks_[i];
       if (block.content.size() != content.size() || block.salt != salt || block.content != content)
         continue;
-      const auto rank = [&](size_t b) { return std::pair(blocks_[b].owners > 0, blocks_[b].since); };
+      const auto rank = [&](size_t b) {
+        return std::pair(blocks_[b].owners > 0, blocks_[b].since);
+      };
       if (!best || rank(i) > rank(*best)) best = i;
     }
     return best;
@@ -288,7 +292,8 @@ class NaiveCache {
         others.push_back(i);
       }
     }
-    std::ranges::sort(others, [&](size_t a, size_t b) { return blocks_[a].since > blocks_[b].since; });
+    std::ranges::sort(others,
+                      [&](size_t a, size_t b) { return blocks_[a].since > blocks_[b].since; });
     for (const size_t other : others) {
       if (blocks_[other].owners > 0) {
         forget(block);

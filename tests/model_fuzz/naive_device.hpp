@@ -62,8 +62,8 @@ class NaiveDevice {
       if (p >= row.chunk.first_position) {
         held = value;
       } else if (held != value) {
-        throw Divergence("request " + std::to_string(row.chunk.request) + " reads wrong content at " +
-                         std::to_string(p));
+        throw Divergence("request " + std::to_string(row.chunk.request) +
+                         " reads wrong content at " + std::to_string(p));
       }
     }
     if (!row.chunk.samples) return 0;
@@ -76,7 +76,8 @@ class NaiveDevice {
   uint32_t fed_back(const Row& row, size_t position) const {
     const auto it = sampled_.find({row.chunk.request, position});
     if (it == sampled_.end()) {
-      throw Divergence("request " + std::to_string(row.chunk.request) + " computes a token that nobody knows");
+      throw Divergence("request " + std::to_string(row.chunk.request) +
+                       " computes a token that nobody knows");
     }
     return it->second;
   }

@@ -29,7 +29,7 @@ struct NaiveRequest {
   size_t computed = 0;
   size_t scheduled = 0;
   size_t sampling = 0;  // tokens that steps under way will bring
-  uint64_t life = 0;    // another one when steps under way no longer count; no two requests share one
+  uint64_t life = 0;  // another one when steps under way no longer count; no two requests share one
   uint64_t last_planned = 0;
   size_t preemptions = 0;
   std::optional<NaiveCache::Id> sequence;
@@ -88,8 +88,8 @@ class NaiveScheduler {
   bool fits(size_t prompt_tokens, size_t max_new) const {
     const size_t window = options_.window_tokens;
     if (prompt_tokens == 0 || (window != 0 && prompt_tokens > window)) return false;
-    const size_t most = window == 0 ? prompt_tokens + max_new
-                                    : std::min(window, prompt_tokens + max_new);
+    const size_t most =
+        window == 0 ? prompt_tokens + max_new : std::min(window, prompt_tokens + max_new);
     return cache_.unlimited() || cache_.blocks_for(most) <= cache_.n_blocks();
   }
 
@@ -133,11 +133,9 @@ class NaiveScheduler {
     plan_prefills(plan);
     if (plan.chunks.empty() && open_.empty()) fail_stuck(plan);
     for (const auto& [id, life] : plan.started) {
-      const NaiveRequest& request = requests_.at(id);
-      if (request.life == life && request.running() &&
-          cache_.sequence(*request.sequence).copied_from) {
-        ++plan.n_copies;
-      }
+      const bool copies = still_runs(id, life) &&
+                          cache_.sequence(*requests_.at(id).sequence).copied_from.has_value();
+      plan.n_copies += copies ? 1 : 0;
     }
     if (plan.empty()) return plan;
     ++next_plan_;
@@ -152,8 +150,8 @@ class NaiveScheduler {
       if (plan.id != plan_id) continue;
       plan.answered = true;
       for (const auto& [id, life] : plan.started) {
+        if (!still_runs(id, life)) continue;
         const NaiveRequest& request = requests_.at(id);
-        if (request.life != life || !request.running()) continue;
         if (!cache_.sequence(*request.sequence).copied_from) continue;
         cache_.copied(*request.sequence, good);
         lost |= !good;
@@ -196,8 +194,7 @@ class NaiveScheduler {
         if (chunk.decodes) cache_.shrink(*request.sequence, chunk.first);
       }
       for (const auto& [id, life] : plan.started) {
-        NaiveRequest& request = requests_.at(id);
-        if (request.life == life && request.running()) wait_again(request);
+        if (still_runs(id, life)) wait_again(requests_.at(id));
       }
     }
   }
@@ -237,10 +234,12 @@ class NaiveScheduler {
     return all;
   }
 
-  bool counts(const NaiveChunk& chunk) const {
-    const auto it = requests_.find(chunk.request);
-    return it != requests_.end() && it->second.life == chunk.life && !it->second.ended();
+  /// Since this life began; it may have ended, or been removed, and its id given to another.
+  bool still_runs(RequestId id, uint64_t life) const {
+    const auto it = requests_.find(id);
+    return it != requests_.end() && it->second.life == life && it->second.running();
   }
+  bool counts(const NaiveChunk& chunk) const { return still_runs(chunk.request, chunk.life); }
 
   void wait_again(NaiveRequest& request) {
     cache_.end(*request.sequence);
@@ -321,7 +320,8 @@ class NaiveScheduler {
   bool plan_prefill(NaiveRequest& request, NaivePlan& plan) {
     const size_t first = request.scheduled;
     const size_t left = request.tokens.size() - first;
-    size_t n = std::min<size_t>({left, options_.chunk_tokens, options_.token_budget - plan.n_tokens()});
+    size_t n =
+        std::min<size_t>({left, options_.chunk_tokens, options_.token_budget - plan.n_tokens()});
     if (n == 0) return false;
     if (n < left) {  // back to a block's edge, if one is passed
       for (size_t end = first + n; end > first; --end) {
