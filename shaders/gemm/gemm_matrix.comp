@@ -114,10 +114,15 @@ void store_y(uint first_row, uint first_col) {
     const uint col_0 = first_col + i % kMatrixCols * matrix_n;
     coopMatStore(sums[i], y_part[gl_SubgroupID], 0, matrix_n, gl_CooperativeMatrixLayoutRowMajor);
     subgroupBarrier();
-    for (uint e = gl_SubgroupInvocationID; e < matrix_m * matrix_n; e += subgroup_size) {
+    // Unrolled, for a loop inside keeps RADV from unrolling the outer one, and sums from registers.
+    [[unroll]] for (uint j = 0; j < matrix_m * matrix_n; j += subgroup_size) {
+      const uint e = j + gl_SubgroupInvocationID;
       const uint row = row_0 + e / matrix_n;
       const uint col = col_0 + e % matrix_n;
-      if (row < pc.rows && col < pc.n) y.v[row * pc.y_stride + col] = y_part[gl_SubgroupID][e];
+      const bool inside = matrix_m * matrix_n % subgroup_size == 0 || e < matrix_m * matrix_n;
+      if (inside && row < pc.rows && col < pc.n) {
+        y.v[row * pc.y_stride + col] = y_part[gl_SubgroupID][e];
+      }
     }
     subgroupBarrier();
   }

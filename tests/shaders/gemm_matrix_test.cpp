@@ -125,6 +125,9 @@ TEST(GemmMatrix, SubgroupsAreTheNarrowestThatMatrixUnitsAreMadeFor) {
   EXPECT_EQ(size("intel_arc_a770_mesa"), 8u);
   EXPECT_EQ(size("amd_780m_radv"), 32u);
   EXPECT_EQ(size("nvidia_rtx_4090"), 32u);
+  const DevicePlan wide =
+      *plan_device(with_shapes("amd_780m_radv", {shape(16, 16, 16)}), {.subgroup_size = 64});
+  EXPECT_EQ(matrix_variant(wide).subgroup_size, 64u);
 }
 
 TEST(GemmMatrix, AccumulatesInFp32OnlyAndNeverWithSaturation) {

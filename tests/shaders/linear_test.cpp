@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstring>
+
 #include "shaders/common/linear_cases.hpp"
 #include "shaders/spirv.hpp"
 #include "tests/gpu_fixture.hpp"
@@ -81,6 +84,39 @@ TEST(LinearPlan, ComesToFivePipelinesForATypeHoweverOftenItIsNamed) {
   ASSERT_TRUE(Linear::plan(pipelines, types, Math::kF32).ok());
   ASSERT_TRUE(pipelines.compile().ok());
   EXPECT_EQ(pipelines.compiled_count(), 5u);
+}
+
+TEST(LinearPlan, F16SaturatesWhereInputsExceedItsRange) {
+  PUMICE_REQUIRE_DEVICE(device);
+  constexpr uint32_t kRows = 9, kOutputs = 5, kInputs = 32;
+  vk::PipelineLibrary pipelines(device, "", spirv_hash());
+  const WeightType* types[] = {&weight_type("F32")};
+  const Result<Linear> linear = Linear::plan(pipelines, types, Math::kF16);
+  if (!linear.ok()) GTEST_SKIP() << linear.error().message;
+  // As infinities these would be NaN: their sum with opposite signs, and times zero.
+  std::vector<float> w(kOutputs * kInputs), x(kRows * kInputs);
+  for (size_t i = 0; i < w.size(); ++i) w[i] = i % 3 == 0 ? 0.0f : i % 2 == 0 ? 1e30f : -1e9f;
+  for (size_t i = 0; i < x.size(); ++i) x[i] = i % 5 == 0 ? 0.0f : i % 2 == 0 ? -7e4f : 3e38f;
+  OpBed bed(device, pipelines);
+  const WeightSource source{types[0], std::as_bytes(std::span(w)), kOutputs, kInputs};
+  const auto uploaded = *upload_weights(bed, std::span(&source, 1), 1 << 20);
+  const auto x_range = *bed.input(x);
+  const auto y_range = *bed.output(kRows * kOutputs * 4);
+  ASSERT_TRUE(pipelines.compile().ok());
+  vk::Recorder recorder(device);
+  linear->record(recorder, {.weights = uploaded->matrix,
+                            .x = x_range,
+                            .x_stride = kInputs,
+                            .y = y_range,
+                            .y_stride = kOutputs,
+                            .rows = kRows});
+  ASSERT_TRUE(vk::run(*device, *recorder.finish()).ok());
+  const std::vector<std::byte> bytes = *vk::download(device, y_range);
+  for (size_t i = 0; i < bytes.size(); i += 4) {
+    float value = 0;
+    std::memcpy(&value, &bytes[i], 4);
+    EXPECT_TRUE(std::isfinite(value)) << "element " << i / 4;
+  }
 }
 
 TEST(XPathChoice, TakesBroadcastOnlyOnCpuDriversThatCanShuffle) {
