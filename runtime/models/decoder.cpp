@@ -43,8 +43,8 @@ Result<Decoder> Decoder::plan(const std::shared_ptr<vk::Device>& device,
       vk::Arena(device, MemoryDomain::kDevice, "activations", buffer_bytes(config, limits)));
   PUMICE_TRY(decoder.embedding_, ops::Embedding::plan(pipelines, *weights.token_embd().type));
   PUMICE_TRY(decoder.rms_norm_, ops::RmsNorm::plan(pipelines));
-  PUMICE_TRY(decoder.linear_, ops::Linear::plan(pipelines, weights.matrix_types(),
-                                                limits.invariant ? ops::Math::kF32 : math));
+  if (limits.invariant) math = ops::Math::kF32;  // the same kernels for every number of rows
+  PUMICE_TRY(decoder.linear_, ops::Linear::plan(pipelines, weights.matrix_types(), math));
   if (limits.invariant) decoder.linear_.use_gemm_only();
   PUMICE_TRY(decoder.rope_kv_,
              ops::RopeKv::plan(pipelines, {.n_heads = config.n_heads,
@@ -54,11 +54,12 @@ Result<Decoder> Decoder::plan(const std::shared_ptr<vk::Device>& device,
                                            .pairs = config.rope_halves ? ops::RopePairs::kHalves
                                                                        : ops::RopePairs::kAdjacent,
                                            .kv_type = kv_type}));
-  PUMICE_TRY(decoder.attention_,
-             ops::FlashAttention::plan(pipelines, {.n_heads = config.n_heads,
-                                                   .n_kv_heads = config.n_kv_heads,
-                                                   .head_dim = config.head_dim,
-                                                   .kv_type = kv_type}));
+  PUMICE_TRY(decoder.attention_, ops::FlashAttention::plan(pipelines,
+                                                           {.n_heads = config.n_heads,
+                                                            .n_kv_heads = config.n_kv_heads,
+                                                            .head_dim = config.head_dim,
+                                                            .kv_type = kv_type},
+                                                           math));
   PUMICE_TRY(decoder.swiglu_, ops::Swiglu::plan(pipelines));
   PUMICE_TRY_STATUS(decoder.allocate(limits));
   PUMICE_TRY_STATUS(decoder.fill_rope_table(device, limits.context_tokens));

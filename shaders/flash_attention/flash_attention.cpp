@@ -5,6 +5,8 @@
 
 #include "shaders/flash_attention/attention_reduce.h"
 #include "shaders/flash_attention/flash_attention.h"
+#include "shaders/flash_attention/flash_attention_matrix.h"
+#include "shaders/flash_attention/matrix_tuning.hpp"
 #include "shaders/spirv.hpp"
 
 namespace pumice::ops {
@@ -31,6 +33,17 @@ bool tile_fits(const FlashAttentionSpec& spec, FlashAttention::Path path) {
          kSharedBytes;
 }
 
+std::string module_name(FlashAttention::Path path) {
+  switch (path) {
+    case FlashAttention::Path::kBroadcast:
+      return kBroadcastModule;
+    case FlashAttention::Path::kMatrix:
+      return "flash_attention.matrix";
+    default:
+      return "flash_attention";
+  }
+}
+
 Status check(const DevicePlan& device, const FlashAttention::Shape& shape,
              const FlashAttention::Tuning& tuning) {
   if (shape.head_dim == 0 || shape.head_dim % 8 != 0 || shape.head_dim > 256) {
@@ -42,6 +55,11 @@ Status check(const DevicePlan& device, const FlashAttention::Shape& shape,
     return make_error(ErrorCode::kInvalidArgument,
                       "attention: {} heads cannot share {} kv heads evenly", shape.n_heads,
                       shape.n_kv_heads);
+  }
+  if (tuning.path == FlashAttention::Path::kMatrix) {
+    const std::string obstacle = matrix_attention_obstacle(device, shape, tuning);
+    if (obstacle.empty()) return {};
+    return make_error(ErrorCode::kInvalidArgument, "attention on matrix cores: {}", obstacle);
   }
   const bool broadcast = tuning.path == FlashAttention::Path::kBroadcast;
   if (broadcast && !FlashAttention::broadcast_supported(device)) {
@@ -83,52 +101,86 @@ FlashAttention::Tuning FlashAttention::tuned(const vk::PipelineLibrary& pipeline
   return {.max_tile_rows = 8};
 }
 
-Result<FlashAttention> FlashAttention::plan(vk::PipelineLibrary& pipelines, const Shape& shape,
-                                            const Tuning& tuning) {
-  PUMICE_TRY_STATUS(check(pipelines.device()->plan(), shape, tuning));
-  const bool broadcast = tuning.path == Path::kBroadcast;
-  PUMICE_TRY(const vk::ShaderModule module,
-             find_spirv(broadcast ? kBroadcastModule : "flash_attention"));
-  PUMICE_TRY(const vk::ShaderModule reduce_module, find_spirv("attention_reduce"));
-  const uint32_t group = shape.n_heads / shape.n_kv_heads;
-  const bool f16 = shape.kv_type == KvType::kF16;
-
+Result<FlashAttention::Tile> FlashAttention::declare(vk::PipelineLibrary& pipelines,
+                                                     const Shape& shape, const Tuning& tuning,
+                                                     bool single_rows) {
   const DevicePlan& device = pipelines.device()->plan();
+  const bool matrix = tuning.path == Path::kMatrix;
+  const bool f16 = shape.kv_type == KvType::kF16;
   FlashAttentionSpec spec{.workgroup_size = tuning.workgroup_size,
                           .head_dim = shape.head_dim,
                           .tile_rows = tuning.max_tile_rows,
-                          .group = group,
+                          .group = shape.n_heads / shape.n_kv_heads,
                           .kv_f16 = f16 ? 1u : 0u};
-  while (!tile_fits(spec, tuning.path)) spec.tile_rows /= 2;
+  while (!matrix && !tile_fits(spec, tuning.path)) spec.tile_rows /= 2;
+  // Heads of a group beyond one tile are spread evenly over several.
+  const uint32_t head_tiles = (spec.group + spec.tile_rows - 1) / spec.tile_rows;
+  spec.tile_heads = (spec.group + head_tiles - 1) / head_tiles;
+  if (single_rows) {
+    const uint32_t m = tuning.matrix.m;
+    spec.tile_rows = matrix ? (spec.tile_heads + m - 1) / m * m : std::bit_ceil(spec.tile_heads);
+  }
+  vk::PipelineRequest request{
+      .label = fmt::format("flash_attention.{}.{}{}", single_rows ? "row" : "tile",
+                           f16 ? "f16" : "f32", matrix ? ".matrix" : ""),
+      .constants = vk::constants_of(spec),
+      .push_bytes = sizeof(FlashAttentionPush)};
+  if (matrix) {
+    const uint32_t columns = tuning.key_tile / tuning.matrix.n;
+    const uint32_t row_tiles = spec.tile_rows / tuning.matrix.m;
+    FlashAttentionMatrixSpec more{.subgroup_size = device.subgroup_size,
+                                  .key_tile = tuning.key_tile,
+                                  .matrix_m = tuning.matrix.m,
+                                  .matrix_n = tuning.matrix.n,
+                                  .matrix_k = tuning.matrix.k};
+    while (row_tiles % (more.column_shares * 2) == 0 &&
+           tuning.n_subgroups >= columns * more.column_shares * 2) {
+      more.column_shares *= 2;
+    }
+    const auto constants = vk::constants_of(more);
+    request.constants.insert(request.constants.end(), constants.begin(), constants.end());
+    request.full_subgroups = true;
+  }
+  if (tuning.path != Path::kPortable && device.require_subgroup_size) {
+    request.subgroup_size = device.subgroup_size;
+  }
+  PUMICE_TRY(request.module, find_spirv(module_name(tuning.path)));
+  Tile tile{
+      .rows = spec.tile_rows, .heads = spec.tile_heads, .math = matrix ? Math::kF16 : Math::kF32};
+  PUMICE_TRY(tile.pipeline, pipelines.declare(request));
+  return tile;
+}
 
+Result<FlashAttention> FlashAttention::plan(vk::PipelineLibrary& pipelines, const Shape& shape,
+                                            const Tuning& tuning) {
+  PUMICE_TRY_STATUS(check(pipelines.device()->plan(), shape, tuning));
+  const bool tuned_rows = tuning.path == Path::kMatrix && !tuning.matrix_rows;
   FlashAttention op;
   op.shape_ = shape;
-  const auto declare = [&](Tile& tile, const char* name) -> Status {
-    spec.tile_rows = tile.rows;
-    spec.tile_heads = tile.heads;
-    PUMICE_TRY(tile.pipeline,
-               pipelines.declare(
-                   {.module = module,
-                    .label = fmt::format("flash_attention.{}.{}", name, f16 ? "f16" : "f32"),
-                    .constants = vk::constants_of(spec),
-                    .push_bytes = sizeof(FlashAttentionPush),
-                    .subgroup_size =
-                        broadcast && device.require_subgroup_size ? device.subgroup_size : 0}));
-    return {};
-  };
-  // Heads of a group beyond one tile are spread evenly over several.
-  const uint32_t head_tiles = (group + spec.tile_rows - 1) / spec.tile_rows;
-  op.tile_.rows = spec.tile_rows;
-  op.tile_.heads = op.row_.heads = (group + head_tiles - 1) / head_tiles;
-  op.row_.rows = std::bit_ceil(op.row_.heads);
-  PUMICE_TRY_STATUS(declare(op.tile_, "tile"));
-  PUMICE_TRY_STATUS(declare(op.row_, "row"));
-
+  PUMICE_TRY(op.tile_, declare(pipelines, shape, tuning, false));
+  PUMICE_TRY(op.row_, declare(pipelines, shape, tuned_rows ? tuned(pipelines) : tuning, true));
+  PUMICE_TRY(const vk::ShaderModule reduce_module, find_spirv("attention_reduce"));
   const AttentionReduceSpec reduce_spec{.workgroup_size = 64, .head_dim = shape.head_dim};
   PUMICE_TRY(op.reduce_, pipelines.declare({.module = reduce_module,
                                             .constants = vk::constants_of(reduce_spec),
                                             .push_bytes = sizeof(AttentionReducePush)}));
   return op;
+}
+
+Result<FlashAttention> FlashAttention::plan(vk::PipelineLibrary& pipelines, const Shape& shape,
+                                            Math math) {
+  const vk::Device& device = *pipelines.device();
+  const bool wanted =
+      math == Math::kF16 || (math != Math::kF32 && device.plan().device_class == DeviceClass::kGpu);
+  if (!wanted) return plan(pipelines, shape, tuned(pipelines));
+  const std::string name = module_name(Path::kMatrix);
+  const Result<vk::ShaderModule> module = choose_spirv(pipelines, {&name, 1});
+  const Result<Tuning> tuning = matrix_attention_tuning(device.plan(), shape);
+  if (module.ok() && tuning.ok()) return plan(pipelines, shape, *tuning);
+  device.logger().log(math == Math::kF16 ? LogLevel::kInfo : LogLevel::kDebug,
+                      "attention is computed in fp32: {}",
+                      tuning.ok() ? module.error().message : tuning.error().message);
+  return plan(pipelines, shape, tuned(pipelines));
 }
 
 FlashAttention::GridWords FlashAttention::grid_of(const Tile& tile, uint32_t n_items) const {

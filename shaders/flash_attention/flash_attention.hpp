@@ -7,6 +7,7 @@
 
 #include "base/result.hpp"
 #include "shaders/common/kv_layout.hpp"
+#include "shaders/common/math.hpp"
 #include "shaders/flash_attention/attention_plan.hpp"
 #include "vk/memory.hpp"
 #include "vk/pipeline.hpp"
@@ -26,6 +27,7 @@ class FlashAttention {
   enum class Path {
     kPortable,   ///< shared memory: works everywhere
     kBroadcast,  ///< registers and subgroup broadcasts; for CPU drivers
+    kMatrix,     ///< cooperative matrices of f16 with f32 sums (matrix_tuning.hpp)
   };
 
   /// What a tuner may change. Rows of a tile are (token, head) pairs.
@@ -33,6 +35,13 @@ class FlashAttention {
     Path path = Path::kPortable;
     uint32_t workgroup_size = 64;  ///< keys of a KV tile; kPortable: 64 or 128
     uint32_t max_tile_rows = 16;   ///< a power of two, at most 16; halved until it fits
+    // Of kMatrix only. Rows and keys of a tile are whole matrices.
+    uint32_t key_tile = 0;
+    uint32_t n_subgroups = 0;  ///< workgroup_size / subgroup size
+    MatrixShape matrix = {};
+    /// Single rows go through this kernel too, which makes a row's bits the same in tiles and
+    /// alone. Else they are computed in fp32, as the device is tuned without matrices.
+    bool matrix_rows = false;
   };
 
   struct Args {
@@ -66,20 +75,25 @@ class FlashAttention {
 
   /// Whether the device can run Path::kBroadcast: broadcasts in subgroups of a known 8, 16 or 32.
   static bool broadcast_supported(const DevicePlan& device);
-  /// The fastest tuning of the device whose module is not rejected.
+  /// The fastest way to compute in fp32 whose module is not rejected.
   static Tuning tuned(const vk::PipelineLibrary& pipelines);
 
   /// Declare the three pipelines of a shape: "flash_attention.tile.f16", "flash_attention.row.f16"
-  /// (or .f32; ".broadcast" follows on that path) and "attention_reduce". Errors: kInvalidArgument
-  /// for a shape or tuning out of range.
+  /// (or .f32, the type of KV; ".matrix" follows on that path) and "attention_reduce". Errors:
+  /// kInvalidArgument for a shape or tuning out of range.
   static Result<FlashAttention> plan(vk::PipelineLibrary& pipelines, const Shape& shape,
                                      const Tuning& tuning);
-  static Result<FlashAttention> plan(vk::PipelineLibrary& pipelines, const Shape& shape) {
-    return plan(pipelines, shape, tuned(pipelines));
-  }
+
+  /// The same as `math` allows: on matrix cores, but never with kF32. Where the device has none, or
+  /// none that take the shape, attention is fp32, and the log says why.
+  static Result<FlashAttention> plan(vk::PipelineLibrary& pipelines, const Shape& shape, Math math);
 
   /// Tokens one tile item may have; row items have one.
   uint32_t tile_tokens() const { return tile_.rows / tile_.heads; }
+
+  /// kF16 on matrix cores, else kF32.
+  Math tile_math() const { return tile_.math; }
+  Math row_math() const { return row_.math; }
 
   using GridWords = std::array<uint32_t, 3>;  // VkDispatchIndirectCommand
   GridWords tile_grid_of(uint32_t n_items) const { return grid_of(tile_, n_items); }
@@ -103,8 +117,11 @@ class FlashAttention {
     const vk::Pipeline* pipeline = nullptr;
     uint32_t rows = 1;
     uint32_t heads = 1;
+    Math math = Math::kF32;
   };
 
+  static Result<Tile> declare(vk::PipelineLibrary& pipelines, const Shape& shape,
+                              const Tuning& tuning, bool single_rows);
   GridWords grid_of(const Tile& tile, uint32_t n_items) const;
   void record(vk::Recorder& recorder, const Tile& tile, const Args& args) const;
 

@@ -34,8 +34,9 @@ KvPattern random_kv(size_t n) {
 }
 
 /// All outputs of a few (row, head) pairs.
-Expectation expect(const Case& test, const PagedKvCase& paged, const KvPattern& kv,
-                   const std::vector<float>& q, uint32_t q_stride, double scale) {
+Expectation expect(const Case& test, const FlashAttention& op, const PagedKvCase& paged,
+                   const KvPattern& kv, const std::vector<float>& q, uint32_t q_stride,
+                   double scale) {
   const auto& [n_heads, n_kv_heads, head_dim, kv_type] = test.shape;
   Expectation expected{.name = "y"};
   for (const uint64_t pair : sample_elements(uint64_t{test.rows} * n_heads, 4, 5)) {
@@ -58,7 +59,7 @@ Expectation expect(const Case& test, const PagedKvCase& paged, const KvPattern& 
       v_rows.push_back(&v[first]);
     }
     expect_attention_row(&q[row * q_stride + size_t{head} * head_dim], k_rows, v_rows, head_dim,
-                         scale, expected);
+                         scale, test.rows > 1 ? op.tile_math() : op.row_math(), kv_type, expected);
     for (uint32_t d = 0; d < head_dim; ++d) expected.elements.push_back(pair * head_dim + d);
   }
   return expected;
@@ -72,7 +73,7 @@ Result<PreparedOp> prepare(OpBed& bed, const Case& test, const BenchScale& scale
                            .n_kv_heads = shape.n_kv_heads,
                            .head_dim = shape.head_dim},
                           std::span(&context, 1));
-  PUMICE_TRY(const FlashAttention op, FlashAttention::plan(bed.pipelines(), shape));
+  PUMICE_TRY(const FlashAttention op, FlashAttention::plan(bed.pipelines(), shape, Math::kAuto));
   const SequenceChunk chunk{.n_rows = test.rows, .first_position = test.before};
   AttentionPlan plan;
   plan_attention(std::span(&chunk, 1),
@@ -119,7 +120,7 @@ Result<PreparedOp> prepare(OpBed& bed, const Case& test, const BenchScale& scale
     });
   }
   prepared.record = prepared.rotation[0];
-  prepared.expected = {expect(test, paged, kv, q, args.q_stride, args.scale)};
+  prepared.expected = {expect(test, op, paged, kv, q, args.q_stride, args.scale)};
   prepared.expected[0].output = args.y;
   return prepared;
 }

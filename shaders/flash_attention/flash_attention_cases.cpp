@@ -4,7 +4,9 @@
 #include "shaders/common/paged_kv_case.hpp"
 #include "shaders/flash_attention/flash_attention.hpp"
 #include "shaders/flash_attention/flash_attention_reference.hpp"
+#include "shaders/flash_attention/matrix_tuning.hpp"
 #include "shaders/op_case.hpp"
+#include "shaders/spirv.hpp"
 
 namespace pumice::ops {
 namespace {
@@ -24,7 +26,8 @@ struct Case {
   uint32_t max_split_rows = 16;
   bool indirect = false;
   float q_scale = 1.0f;
-  std::optional<FlashAttention::Path> path;  // else the one the device is tuned to
+  std::optional<FlashAttention::Path> path = {};  // else the one the device is tuned to
+  bool matrix_rows = false;
 };
 
 struct Inputs {
@@ -77,8 +80,9 @@ Result<vk::BufferRange> fill_kv(OpBed& bed, const PagedKvCase& paged, const Inpu
   });
 }
 
-Expectation expect(const Case& test, const Inputs& in, const std::vector<float>& q,
-                   uint32_t q_stride, double scale, const KvValues& kv) {
+Expectation expect(const Case& test, const FlashAttention& op, const Inputs& in,
+                   const std::vector<float>& q, uint32_t q_stride, double scale,
+                   const KvValues& kv) {
   const FlashAttention::Shape& shape = test.shape;
   const uint32_t group = shape.n_heads / shape.n_kv_heads;
   const size_t token_elements = size_t{shape.n_kv_heads} * shape.head_dim;
@@ -95,7 +99,8 @@ Expectation expect(const Case& test, const Inputs& in, const std::vector<float>&
         }
         const size_t row = chunk.first_row + i;
         expect_attention_row(&q[row * q_stride + head * shape.head_dim], k, v, shape.head_dim,
-                             scale, expected);
+                             scale, chunk.n_rows > 1 ? op.tile_math() : op.row_math(),
+                             shape.kv_type, expected);
       }
     }
   }
@@ -115,6 +120,10 @@ Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
   if (test.path == FlashAttention::Path::kPortable) tuning = {.max_tile_rows = 8};
   if (test.path == FlashAttention::Path::kBroadcast) {
     tuning = {FlashAttention::Path::kBroadcast, bed.device()->plan().subgroup_size, 2};
+  }
+  if (test.path == FlashAttention::Path::kMatrix) {
+    PUMICE_TRY(tuning, matrix_attention_tuning(bed.device()->plan(), shape));
+    tuning.matrix_rows = test.matrix_rows;
   }
   PUMICE_TRY(const FlashAttention op, FlashAttention::plan(bed.pipelines(), shape, tuning));
   AttentionPlan plan;
@@ -169,7 +178,7 @@ Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
     PUMICE_TRY(rows.grid, bed.input(std::span<const uint32_t>(row_grid)));
   }
 
-  Expectation expected = expect(test, in, q, args.q_stride, args.scale, kv);
+  Expectation expected = expect(test, op, in, q, args.q_stride, args.scale, kv);
   expected.output = args.y;
   return PreparedOp{.record =
                         [=](vk::Recorder& recorder) {
@@ -178,6 +187,29 @@ Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
                           if (reduce.n_items > 0) op.record_reduce(recorder, reduce);
                         },
                     .expected = {std::move(expected)}};
+}
+
+const char* path_name(FlashAttention::Path path) {
+  switch (path) {
+    case FlashAttention::Path::kBroadcast:
+      return "broadcast";
+    case FlashAttention::Path::kMatrix:
+      return "matrix";
+    default:
+      return "portable";
+  }
+}
+
+bool is_supported(const Case& test, const DevicePlan& plan) {
+  switch (test.path.value_or(FlashAttention::Path::kPortable)) {
+    case FlashAttention::Path::kBroadcast:
+      return FlashAttention::broadcast_supported(plan);
+    case FlashAttention::Path::kMatrix:
+      return matrix_attention_tuning(plan, test.shape).ok() &&
+             find_spirv("flash_attention.matrix").ok();
+    default:
+      return true;
+  }
 }
 
 std::string name_of(const Case& test) {
@@ -190,8 +222,8 @@ std::string name_of(const Case& test) {
                      s.head_dim, s.kv_type == KvType::kF16 ? "f16" : "f32", chunks,
                      test.split_tokens > 0 ? fmt::format(" split={}", test.split_tokens) : "",
                      test.indirect ? " indirect" : "", test.q_scale != 1 ? " peaked" : "") +
-         (test.path ? *test.path == FlashAttention::Path::kBroadcast ? " broadcast" : " portable"
-                    : "");
+         (test.path ? std::string(" ") + path_name(*test.path) : "") +
+         (test.matrix_rows ? " rows" : "");
 }
 
 }  // namespace
@@ -227,16 +259,29 @@ std::vector<OpCase> flash_attention_cases() {
       {.shape = {6, 2, 24, kF32}, .chunks = rows, .split_tokens = 128},
       {.shape = {2, 2, 64, kF16}, .chunks = ragged, .split_tokens = 16, .max_split_rows = 40},
   };
+  // On matrix cores: every common head_dim and some that are no whole matrices, tiles of single
+  // rows, more heads than a tile has rows, rows that see none of a split.
+  const Case on_matrices[] = {
+      {.shape = {8, 2, 64, kF16}, .chunks = ragged},
+      {.shape = {8, 2, 64, kF32}, .chunks = ragged, .indirect = true},
+      {.shape = {4, 4, 64, kF16}, .chunks = rows, .split_tokens = 64, .matrix_rows = true},
+      {.shape = {8, 2, 64, kF16}, .chunks = ragged, .split_tokens = 16, .max_split_rows = 40},
+      {.shape = {5, 5, 80, kF16}, .chunks = {{0, 5}, {64, 1}, {100, 20}}, .matrix_rows = true},
+      {.shape = {6, 2, 96, kF32}, .chunks = {{0, 35}, {64, 1}, {100, 20}}, .split_tokens = 64},
+      {.shape = {8, 2, 128, kF16}, .chunks = {{63, 1}, {0, 40}, {300, 5}}, .split_tokens = 256},
+      {.shape = {8, 2, 128, kF16}, .chunks = {{63, 1}, {0, 40}}, .q_scale = 30.0f},
+      {.shape = {64, 1, 32, kF16}, .chunks = {{100, 1}, {0, 5}}, .matrix_rows = true},
+      {.shape = {2, 1, 256, kF16}, .chunks = {{70, 1}, {10, 9}}, .split_tokens = 32},
+      {.shape = {2, 2, 8, kF16}, .chunks = ragged, .matrix_rows = true},
+      {.shape = {6, 2, 24, kF32}, .chunks = {{0, 130}, {1000, 17}}, .split_tokens = 256},
+  };
   std::vector<OpCase> cases;
   const auto add = [&](const Case& test) {
-    cases.push_back({.op = "flash_attention",
-                     .name = name_of(test),
-                     .prepare = [test](OpBed& bed) { return prepare(bed, test); },
-                     .supported =
-                         [path = test.path](const DevicePlan& plan) {
-                           return path != FlashAttention::Path::kBroadcast ||
-                                  FlashAttention::broadcast_supported(plan);
-                         }});
+    cases.push_back(
+        {.op = "flash_attention",
+         .name = name_of(test),
+         .prepare = [test](OpBed& bed) { return prepare(bed, test); },
+         .supported = [test](const DevicePlan& plan) { return is_supported(test, plan); }});
   };
   for (const Case& test : tests) add(test);
   for (Case test : on_paths) {
@@ -244,6 +289,10 @@ std::vector<OpCase> flash_attention_cases() {
       test.path = path;
       add(test);
     }
+  }
+  for (Case test : on_matrices) {
+    test.path = FlashAttention::Path::kMatrix;
+    add(test);
   }
   return cases;
 }

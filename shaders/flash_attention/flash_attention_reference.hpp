@@ -5,20 +5,71 @@
 #include <cmath>
 #include <vector>
 
+#include "shaders/common/kv_layout.hpp"
+#include "shaders/common/math.hpp"
 #include "shaders/op_case.hpp"
 
 namespace pumice::ops {
+
+/// What an fp16 input is rounded to differs by at most this: to nearest or toward zero, subnormals
+/// kept or flushed.
+inline double half_error(double value) {
+  const double magnitude = std::abs(value);
+  return magnitude < 0x1p-14 ? magnitude : magnitude * 0x1p-10;
+}
+
+/// The same of an element of KV memory, which in fp16 can only be flushed.
+inline double kv_half_error(double value, KvType kv_type) {
+  return kv_type == KvType::kF16 && std::abs(value) >= 0x1p-14 ? 0 : half_error(value);
+}
+
+/// What rounding to fp16 changes of one row and head, added to the bounds of the last elements of
+/// `expected`, which hold its reference. Errors of at most c_i that have nothing to do with each
+/// other add up to no more than 6 sqrt(sum c_i^2) (Hoeffding). A weight that errs by a factor 1 + e
+/// moves y by e w (v - y), since the weights are divided by their sum.
+inline void allow_halves(const float* q, const std::vector<const float*>& k,
+                         const std::vector<const float*>& v, uint32_t head_dim, double scale,
+                         KvType kv_type, const std::vector<double>& weights,
+                         Expectation& expected) {
+  double sum = 0;
+  for (const double weight : weights) sum += weight;
+  std::vector<double> error(weights.size(), 0);
+  for (size_t j = 0; j < weights.size(); ++j) {
+    double squares = 0;
+    for (uint32_t d = 0; d < head_dim; ++d) {
+      squares += std::pow(scale * (std::abs(k[j][d]) * half_error(q[d]) +
+                                   std::abs(q[d]) * kv_half_error(k[j][d], kv_type)),
+                          2);
+    }
+    if (weights[j] == 0) continue;
+    error[j] = std::expm1(6 * std::sqrt(squares)) + half_error(weights[j]) / weights[j];
+  }
+  const size_t first = expected.reference.size() - head_dim;
+  for (uint32_t d = 0; d < head_dim; ++d) {
+    double squares = 0;
+    for (size_t j = 0; j < weights.size(); ++j) {
+      const double weight = weights[j] / sum;
+      const double moved = weight * error[j] * (v[j][d] - expected.reference[first + d]);
+      const double rounded = weight * kv_half_error(v[j][d], kv_type);
+      squares += moved * moved + rounded * rounded;
+    }
+    expected.bound[first + d] += 6 * std::sqrt(squares);
+  }
+}
 
 /// Attention of one row and head in fp64, added to `expected` at its end.
 ///
 /// The bound: an error of a score in fp32 (a sum of head_dim products and the scaling of q, then a
 /// difference to the maximum) is a relative error of its weight; exp2 adds its own, of at most
 /// 3 + 2|x| ulp by Vulkan's rules; the sums over keys add theirs. Sums of n terms are taken to err
-/// by 6 sqrt(n) roundings rather than n (Higham and Mary, 2019).
+/// by 6 sqrt(n) roundings rather than n (Higham and Mary, 2019). With Math::kF16, on matrix cores,
+/// q, K, V and weights are rounded to fp16, and sums may cut off bits where an addition would
+/// round.
 inline void expect_attention_row(const float* q, const std::vector<const float*>& k,
                                  const std::vector<const float*>& v, uint32_t head_dim,
-                                 double scale, Expectation& expected) {
+                                 double scale, Math math, KvType kv_type, Expectation& expected) {
   constexpr double kEpsilon = 0x1p-24;  // half an ulp of a float, relative
+  const double sum_epsilon = math == Math::kF16 ? 4 * kEpsilon : kEpsilon;
   const size_t n = k.size();
   std::vector<double> score(n, 0);
   std::vector<double> magnitude(n, 0);
@@ -35,12 +86,12 @@ inline void expect_attention_row(const float* q, const std::vector<const float*>
   double sum = 0;
   for (size_t j = 0; j < n; ++j) {
     const double below = maximum - score[j];
-    weight_error[j] = kEpsilon * (6 * std::sqrt(head_dim + 2.0) * magnitude[j] +
-                                  2 * std::abs(maximum) + 2 * (3 + 2 * below / std::log(2.0)));
+    weight_error[j] = sum_epsilon * 6 * std::sqrt(head_dim + 2.0) * magnitude[j] +
+                      kEpsilon * (2 * std::abs(maximum) + 2 * (3 + 2 * below / std::log(2.0)));
     score[j] = std::exp(-below);
     sum += score[j];
   }
-  const double sum_error = 6 * std::sqrt(static_cast<double>(n) + 8) * kEpsilon;
+  const double sum_error = 6 * std::sqrt(static_cast<double>(n) + 8) * sum_epsilon;
   double mean_error = 0;
   for (size_t j = 0; j < n; ++j) mean_error += score[j] / sum * (weight_error[j] + sum_error);
   for (uint32_t d = 0; d < head_dim; ++d) {
@@ -54,6 +105,7 @@ inline void expect_attention_row(const float* q, const std::vector<const float*>
     expected.reference.push_back(y);
     expected.bound.push_back(bound + std::abs(y) * (mean_error + 4 * kEpsilon) + 1e-30);
   }
+  if (math == Math::kF16) allow_halves(q, k, v, head_dim, scale, kv_type, score, expected);
 }
 
 }  // namespace pumice::ops

@@ -99,7 +99,9 @@ Status declare_all(vk::PipelineLibrary& pipelines) {
                                                  .n_kv_heads = heads.n_kv_heads,
                                                  .head_dim = heads.head_dim,
                                                  .kv_type = kv_type};
-      PUMICE_TRY_STATUS(ops::FlashAttention::plan(pipelines, attention));
+      for (const ops::Math math : {ops::Math::kF16, ops::Math::kF32}) {
+        PUMICE_TRY_STATUS(ops::FlashAttention::plan(pipelines, attention, math));
+      }
     }
   }
   return {};

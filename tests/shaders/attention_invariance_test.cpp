@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "shaders/flash_attention/flash_attention.hpp"
+#include "shaders/flash_attention/matrix_tuning.hpp"
 #include "shaders/op_case.hpp"
 #include "shaders/spirv.hpp"
 #include "tests/gpu_fixture.hpp"
@@ -107,6 +108,15 @@ TEST(AttentionInvariance, ChunksChangeNoBitOfAnyRowOnTheBroadcastPath) {
   expect_chunks_change_nothing(device, {.path = FlashAttention::Path::kBroadcast,
                                         .workgroup_size = device->plan().subgroup_size,
                                         .max_tile_rows = 2});
+}
+
+TEST(AttentionInvariance, ChunksChangeNoBitOfAnyRowOnMatrixCores) {
+  PUMICE_REQUIRE_DEVICE(device);
+  Result<FlashAttention::Tuning> tuning = matrix_attention_tuning(device->plan(), kShape);
+  if (!tuning.ok()) GTEST_SKIP() << tuning.error().message;
+  if (!find_spirv("flash_attention.matrix").ok()) GTEST_SKIP() << "not in this build";
+  tuning->matrix_rows = true;
+  expect_chunks_change_nothing(device, *tuning);
 }
 
 }  // namespace

@@ -23,8 +23,11 @@ Status plan_attention_ops(vk::PipelineLibrary& pipelines, KvType kv_type, uint32
                                                   .head_dim = head_dim,
                                                   .rope_dims = head_dim,
                                                   .kv_type = kv_type}));
-  PUMICE_TRY_STATUS(ops::FlashAttention::plan(
-      pipelines, {.n_heads = 8, .n_kv_heads = 2, .head_dim = head_dim, .kv_type = kv_type}));
+  const ops::FlashAttention::Shape heads{
+      .n_heads = 8, .n_kv_heads = 2, .head_dim = head_dim, .kv_type = kv_type};
+  for (const ops::Math math : {ops::Math::kAuto, ops::Math::kF32, ops::Math::kF16}) {
+    PUMICE_TRY_STATUS(ops::FlashAttention::plan(pipelines, heads, math));
+  }
   return {};
 }
 

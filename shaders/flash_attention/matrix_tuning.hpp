@@ -1,0 +1,22 @@
+// Which tiles flash attention uses on a device's matrix cores: policy from its plan alone, tested
+// on snapshots.
+#pragma once
+
+#include "shaders/flash_attention/flash_attention.hpp"
+#include "vk/plan.hpp"
+
+namespace pumice::ops {
+
+/// Shared memory of flash_attention_matrix.comp.
+uint32_t matrix_attention_shared_bytes(uint32_t head_dim, const FlashAttention::Tuning& tuning);
+
+/// What forbids that tuning (of Path::kMatrix) here; empty if nothing does.
+std::string matrix_attention_obstacle(const DevicePlan& plan, const FlashAttention::Shape& shape,
+                                      const FlashAttention::Tuning& tuning);
+
+/// The best tuning of Path::kMatrix. Errors: kInvalidArgument naming what the device lacks, such as
+/// "it needs cooperative matrices of f16 with f32 sums".
+Result<FlashAttention::Tuning> matrix_attention_tuning(const DevicePlan& plan,
+                                                       const FlashAttention::Shape& shape);
+
+}  // namespace pumice::ops
