@@ -167,6 +167,7 @@ void Scheduler::suspend(Request& request) {
   request.state = RequestState::kWaiting;
   request.computed_tokens = request.scheduled_tokens = request.pending_samples = 0;
   ++request.epoch;
+  blocked_.reset();
   waiting_.insert(&request);
 }
 
@@ -187,6 +188,7 @@ void Scheduler::restart(RequestId id, std::span<const uint32_t> tokens) {
   }
   request.prompt = cache_.hash_prompt(tokens, request.salt);
   request.sequence_tokens = static_cast<uint32_t>(tokens.size());
+  blocked_.reset();
 }
 
 void Scheduler::remove(RequestId id) {
@@ -504,6 +506,7 @@ bool Scheduler::commit_chunk(const OpenChunk& open, uint32_t token, double now_s
   request.computed_tokens += chunk.n_tokens;
   telemetry_.computed_tokens += chunk.n_tokens;
   cache_.commit(*request.sequence, request.computed_tokens);
+  if (!chunk.decodes) blocked_.reset();  // who waits may share what was read
   if (chunk.samples) {
     outcome.sampled = true;
     --request.pending_samples;

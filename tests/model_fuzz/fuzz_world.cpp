@@ -49,6 +49,7 @@ World::World(uint64_t seed)
       naive_(options_, cache_options_),
       device_(cache_options_.block_tokens) {
   options_.chunk_tokens = std::min(options_.chunk_tokens, options_.token_budget);
+  many_pins_ = chance(20);
 }
 
 std::string World::description() const {
@@ -71,7 +72,9 @@ void World::same(uint64_t product, uint64_t reference, const char* what, Request
 
 void World::step() {
   const uint32_t choice = pick(100);
-  if (choice < 14) {
+  if (many_pins_ && chance(25)) {
+    chance(60) ? pin_one() : unpin_one();
+  } else if (choice < 14) {
     arrive();
   } else if (choice < 19) {
     end_one();
@@ -176,7 +179,7 @@ void World::remove_one() {
 // ---- the cache by itself
 
 void World::pin_one() {
-  if (texts_.empty() || pins_.size() >= 3) return;
+  if (texts_.empty() || pins_.size() >= (many_pins_ ? 8 : 3)) return;
   const auto& [salt, tokens] = texts_[pick(static_cast<uint32_t>(texts_.size()))];
   uint32_t pinned = 0;
   const PinId pin = scheduler_.cache().pin(scheduler_.cache().hash_prompt(tokens, salt), &pinned);
@@ -240,6 +243,7 @@ void World::check_plan(const StepPlan& plan, const NaivePlan& expected) {
     if (!scheduler_.request(chunk.request).running()) diverged("a chunk without a sequence");
   }
   if (n_tokens > options_.token_budget) diverged("a step exceeds its budget");
+  if (expected.fails_what_fits) diverged("a request fails that had room");
   // What the reference says.
   same(plan.chunks.size(), expected.chunks.size(), "chunks in a step");
   for (size_t i = 0; i < plan.chunks.size(); ++i) {

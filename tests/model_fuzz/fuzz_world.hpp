@@ -70,6 +70,7 @@ class World {
   std::vector<std::pair<PinId, std::vector<size_t>>> pins_;
   std::vector<std::pair<std::string, Tokens>> texts_;              // seen so far
   std::map<std::pair<RequestId, uint64_t>, Committed> committed_;  // by request and life
+  bool many_pins_ = false;
   double now_ = 0;
 };
 

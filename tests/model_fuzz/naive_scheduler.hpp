@@ -55,7 +55,8 @@ struct NaivePlan {
   std::vector<RequestId> preempted;
   std::vector<RequestId> ended;
   size_t n_copies = 0;
-  bool answered = false;  // what was to be copied was, or not
+  bool answered = false;         // what was to be copied was, or not
+  bool fails_what_fits = false;  // never right
 
   bool empty() const { return chunks.empty() && n_copies == 0; }
   size_t n_tokens() const {
@@ -124,6 +125,7 @@ class NaiveScheduler {
     NaiveRequest& request = requests_.at(id);
     if (request.running()) wait_again(request);
     request.tokens = tokens;
+    blocked_.reset();
   }
 
   NaivePlan plan(double now_s) {
@@ -247,6 +249,7 @@ class NaiveScheduler {
     request.state = RequestState::kWaiting;
     request.computed = request.scheduled = request.sampling = 0;
     request.life = ++lives_;
+    blocked_.reset();
   }
   void preempt(NaiveRequest& request, NaivePlan& plan) {
     wait_again(request);
@@ -343,8 +346,8 @@ class NaiveScheduler {
 
   bool admit(NaivePlan& plan) {
     NaiveRequest& request = *waiting().front();
-    // Whoever did not fit is tried again when more blocks are free, someone has ended, or someone
-    // can yield.
+    // Whoever did not fit is tried again when more blocks are free, a prompt was read further,
+    // someone has stopped running, or someone can yield.
     if (blocked_ && blocked_->first == request.id && cache_.n_free() <= blocked_->second &&
         yielding_to(request) == nullptr) {
       return false;
@@ -414,6 +417,12 @@ class NaiveScheduler {
     }
     if (!stuck && running().empty() && !waiting().empty()) stuck = waiting().front()->id;
     if (!stuck) return;
+    const NaiveRequest& failed = requests_.at(*stuck);
+    if (!failed.running()) {
+      NaiveCache untouched = cache_;
+      plan.fails_what_fits =
+          untouched.begin(failed.tokens, failed.salt, failed.tokens.size()).has_value();
+    }
     end(*stuck, EndReason::kError);
     plan.ended.push_back(*stuck);
   }
@@ -423,6 +432,7 @@ class NaiveScheduler {
     request.computed += chunk.n;
     counts_.computed += chunk.n;
     cache_.commit(*request.sequence, request.computed);
+    if (!chunk.decodes) blocked_.reset();
     if (chunk.samples) {
       --request.sampling;
       ++request.generated;

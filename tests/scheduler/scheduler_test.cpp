@@ -261,6 +261,17 @@ TEST(Scheduler, ASecondRequestWithTheSamePromptComputesOneToken) {
   EXPECT_EQ(bed.scheduler.request(again).cache.cached_tokens, 99u);
 }
 
+TEST(Scheduler, WhoDidNotFitStartsOnceTheSamePromptIsReadAndCanBeShared) {
+  SchedulerBed bed({.token_budget = 128, .chunk_tokens = 64, .max_running = 2}, 7);
+  bed.add(tokens_from(0, 64), 40);
+  const RequestId second = bed.add(tokens_from(0, 64), 4);
+  bed.step();  // reads the first prompt: 4 of 7 blocks, and the second wants 4 and one to grow into
+  EXPECT_EQ(bed.scheduler.request(second).state, RequestState::kWaiting);
+  bed.step();
+  EXPECT_TRUE(bed.scheduler.request(second).running());
+  EXPECT_EQ(bed.scheduler.request(second).cache.cached_tokens, 63u);
+}
+
 TEST(AdaptiveChunks, ShrinkAsDecodeLoadRisesAndGrowWhenNothingElseRuns) {
   const StepCost device{.fixed = 1e-3, .per_row = 2e-4, .per_token = 1e-4};
   const auto chunk_beside = [&](uint32_t n_streams, const StepCost& cost) {
