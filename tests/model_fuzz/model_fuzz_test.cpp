@@ -16,7 +16,7 @@ uint64_t from_environment(const char* name, uint64_t otherwise) {
 }
 
 TEST(ModelFuzz, AgreesWithANaiveCacheAndScheduler) {
-  const uint64_t n_steps = from_environment("PUMICE_FUZZ_STEPS", 100'000);
+  const uint64_t n_steps = from_environment("PUMICE_FUZZ_STEPS", 50'000);
   const uint64_t first_seed = from_environment("PUMICE_FUZZ_SEED", 1);
   uint64_t n_done = 0;
   uint64_t seed = first_seed;
