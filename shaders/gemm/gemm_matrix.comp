@@ -10,8 +10,9 @@
 #include "gemm/gemm_matrix.h"
 
 // y = x · Wᵀ on matrix cores: inputs rounded to fp16, sums fp32. A step takes tile_k columns of x and
-// W: while the subgroups multiply one pair of shared buffers, every invocation loads and dequantises
-// its share of the next step into registers, and stores it into the other pair afterwards.
+// W: while the subgroups multiply what is in shared memory, every invocation loads and dequantises
+// its share of the next step into registers, and stores it afterwards: into the other buffer, or
+// into the only one once all have read it.
 //
 // Values beyond fp16's range saturate at ±65504, so that finite inputs never give infinity - infinity.
 // Rows and columns past the end are computed from copies of the last ones and not stored.
@@ -23,8 +24,8 @@ const uint kBlocks = tile_k / kBlock;  // of weights in a step
 // Rows of shared tiles are padded by 16 bytes: 8 rows then lie in different banks, and every row
 // starts where cooperative matrices may be loaded from.
 const uint kStride = tile_k / 4 + 2;  // in f16vec4
-shared f16vec4 x_tile[2][tile_rows * kStride];
-shared f16vec4 w_tile[2][tile_cols * kStride];
+shared f16vec4 x_tile[buffers][tile_rows * kStride];
+shared f16vec4 w_tile[buffers][tile_cols * kStride];
 
 const uint kPartsAcross = tile_cols / part_cols;
 const uint kSubgroups = workgroup_size / subgroup_size;
@@ -35,7 +36,7 @@ const uint kQuadsPerLane = (kQuads + workgroup_size - 1) / workgroup_size;
 const uint kRuns = tile_cols * kBlocks;  // of 32 weights
 const uint kRunsPerLane = (kRuns + workgroup_size - 1) / workgroup_size;
 
-vec4 next_x[kQuadsPerLane];
+f16vec4 next_x[kQuadsPerLane];
 f16vec4 next_w[kRunsPerLane][kBlock / 4];
 
 const uint kMatrixRows = part_rows / matrix_m;
@@ -54,7 +55,7 @@ void fetch_x(uint first_row, uint step) {
     const uint column = step * (tile_k / 4) + quad % (tile_k / 4);
     const vec4 x = load_quad(pc.x, row * (pc.x_stride / 4) + min(column, pc.k / 4 - 1));
     // Weights past the last column are zero or repeat others, so x must be zero there.
-    next_x[i] = column < pc.k / 4 ? x : vec4(0.0);
+    next_x[i] = to_half(column < pc.k / 4 ? x : vec4(0.0));
   }
 }
 
@@ -76,7 +77,7 @@ void store_step(uint buffer_index) {
   [[unroll]] for (uint i = 0; i < kQuadsPerLane; ++i) {
     const uint quad = gl_LocalInvocationIndex + i * workgroup_size;
     if (kQuads % workgroup_size == 0 || quad < kQuads) {
-      x_tile[buffer_index][quad / (tile_k / 4) * kStride + quad % (tile_k / 4)] = to_half(next_x[i]);
+      x_tile[buffer_index][quad / (tile_k / 4) * kStride + quad % (tile_k / 4)] = next_x[i];
     }
   }
   [[unroll]] for (uint i = 0; i < kRunsPerLane; ++i) {
@@ -106,22 +107,29 @@ void multiply(uint buffer_index, uint part_row, uint part_col) {
   }
 }
 
-/// Through shared memory: a cooperative matrix is stored whole or not at all.
+// How an invocation stores a matrix: kElements / kRun rows of kRun neighbouring elements.
+const uint kShare = matrix_m * matrix_n / subgroup_size;
+const uint kElements = kShare > 0 ? kShare : 1;
+const uint kRun = kElements < matrix_n ? kElements : matrix_n;
+
+/// Through shared memory: a cooperative matrix is stored whole or not at all. All loops unroll: one
+/// left inside would keep RADV from unrolling the outer one, and the sums out of registers.
 void store_y(uint first_row, uint first_col) {
   Floats y = Floats(pc.y);
+  const uint from = min(gl_SubgroupInvocationID * kElements, matrix_m * matrix_n - kElements);
+  const uint row_0 = first_row + from / matrix_n;
+  const uint col_0 = first_col + from % matrix_n;
   [[unroll]] for (uint i = 0; i < kMatrixRows * kMatrixCols; ++i) {
-    const uint row_0 = first_row + i / kMatrixCols * matrix_m;
-    const uint col_0 = first_col + i % kMatrixCols * matrix_n;
     coopMatStore(sums[i], y_part[gl_SubgroupID], 0, matrix_n, gl_CooperativeMatrixLayoutRowMajor);
     subgroupBarrier();
-    // Unrolled, for a loop inside keeps RADV from unrolling the outer one, and sums from registers.
-    [[unroll]] for (uint j = 0; j < matrix_m * matrix_n; j += subgroup_size) {
-      const uint e = j + gl_SubgroupInvocationID;
-      const uint row = row_0 + e / matrix_n;
-      const uint col = col_0 + e % matrix_n;
-      const bool inside = matrix_m * matrix_n % subgroup_size == 0 || e < matrix_m * matrix_n;
-      if (inside && row < pc.rows && col < pc.n) {
-        y.v[row * pc.y_stride + col] = y_part[gl_SubgroupID][e];
+    [[unroll]] for (uint r = 0; r < kElements / kRun; ++r) {
+      const uint row = row_0 + i / kMatrixCols * matrix_m + r;
+      const uint col = col_0 + i % kMatrixCols * matrix_n;
+      const uint at = row * pc.y_stride + col;
+      [[unroll]] for (uint c = 0; c < kRun; ++c) {
+        if (row < pc.rows && col + c < pc.n) {
+          y.v[at + c] = y_part[gl_SubgroupID][from + r * kRun + c];
+        }
       }
     }
     subgroupBarrier();
@@ -147,8 +155,9 @@ void main() {
     // from moving the multiplications between the loads and their use.
     fetch_w(first_col, step + 1);
     fetch_x(first_row, step + 1);
-    multiply(step & 1u, part_row, part_col);
-    store_step((step + 1) & 1u);
+    multiply(step % buffers, part_row, part_col);
+    if (buffers == 1) barrier();
+    store_step((step + 1) % buffers);
     barrier();
   }
   store_y(first_row + part_row, first_col + part_col);

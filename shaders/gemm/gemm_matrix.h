@@ -16,7 +16,8 @@
   CONSTANT(6, uint, part_cols, 16) /* a multiple of matrix_n that divides tile_cols */ \
   CONSTANT(7, uint, matrix_m, 16)                                                      \
   CONSTANT(8, uint, matrix_n, 16)                                                      \
-  CONSTANT(9, uint, matrix_k, 16) /* divides tile_k */
+  CONSTANT(9, uint, matrix_k, 16) /* divides tile_k */                                 \
+  CONSTANT(10, uint, buffers, 2)  /* of a step in shared memory: 1 or 2 */
 PUMICE_SPEC_CONSTANTS(GemmMatrixSpec, GEMM_MATRIX_SPEC)
 
 #endif

@@ -31,29 +31,30 @@ const MatrixShape* half_shape(const DevicePlan& plan) {
   return best;
 }
 
-/// The part of y that a subgroup holds in registers, and the parts of a tile.
+/// The part of y that a subgroup holds in registers, the parts of a tile, and what shared memory
+/// holds of x and W.
 struct MatrixTile {
   uint32_t part_rows, part_cols;
   uint32_t parts_down, parts_across;
-  uint32_t k;
+  uint32_t k, buffers;
 };
 
 // For many rows, best first: the next where registers, shared memory or workgroups are too small.
-// 128×128×32 by four subgroups is what matrix products on GPUs commonly use: each invocation of
-// subgroups of 32 holds 128 sums and dequantises one run of 32 weights a step.
-constexpr std::array<MatrixTile, 6> kLargeTiles = {{{64, 64, 2, 2, 32},
-                                                    {32, 64, 2, 2, 32},
-                                                    {32, 32, 2, 2, 64},
-                                                    {32, 32, 2, 2, 32},
-                                                    {16, 32, 2, 2, 32},
-                                                    {16, 16, 2, 2, 32}}};
+// With subgroups of 32 each invocation of the first holds 64 sums and dequantises one run of 32
+// weights a step. Not measured on a GPU yet. On RADV (navi31) the same tile by four subgroups with
+// 128 sums spilled 6 to 22 registers.
+constexpr std::array<MatrixTile, 5> kLargeTiles = {{{64, 32, 2, 4, 64, 1},
+                                                    {32, 64, 2, 2, 32, 1},
+                                                    {32, 32, 2, 2, 32, 2},
+                                                    {16, 32, 2, 2, 32, 2},
+                                                    {16, 16, 2, 2, 32, 2}}};
 // For few rows, or so few tiles that most of a GPU would idle.
 constexpr std::array<MatrixTile, 4> kSmallTiles = {
-    {{32, 16, 1, 4, 64}, {32, 16, 1, 4, 32}, {16, 16, 1, 2, 32}, {16, 16, 1, 1, 32}}};
+    {{32, 16, 1, 4, 64, 1}, {32, 16, 1, 4, 32, 1}, {16, 16, 1, 2, 32, 2}, {16, 16, 1, 1, 32, 2}}};
 // For CPU drivers, which compile every unrolled run of weights: one an invocation.
-constexpr std::array<MatrixTile, 1> kCpuTiles = {{{16, 16, 2, 2, 32}}};
+constexpr std::array<MatrixTile, 1> kCpuTiles = {{{16, 16, 2, 2, 32, 2}}};
 // A part's sums in registers of each invocation.
-constexpr uint32_t kMaxSums = 128;
+constexpr uint32_t kMaxSums = 64;
 
 GemmMatrixSpec spec_of(const MatrixTile& tile, const MatrixShape& shape, uint32_t subgroup_size) {
   GemmMatrixSpec spec;
@@ -63,6 +64,7 @@ GemmMatrixSpec spec_of(const MatrixTile& tile, const MatrixShape& shape, uint32_
   spec.tile_rows = spec.part_rows * tile.parts_down;
   spec.tile_cols = spec.part_cols * tile.parts_across;
   spec.tile_k = tile.k;
+  spec.buffers = tile.buffers;
   spec.subgroup_size = subgroup_size;
   spec.workgroup_size = subgroup_size * tile.parts_down * tile.parts_across;
   spec.matrix_m = shape.m;
@@ -73,7 +75,7 @@ GemmMatrixSpec spec_of(const MatrixTile& tile, const MatrixShape& shape, uint32_
 
 /// As gemm_matrix.comp declares it.
 uint32_t shared_bytes(const GemmMatrixSpec& spec) {
-  const uint32_t tiles = 2 * (spec.tile_rows + spec.tile_cols) * (spec.tile_k + 8) * 2;
+  const uint32_t tiles = spec.buffers * (spec.tile_rows + spec.tile_cols) * (spec.tile_k + 8) * 2;
   const uint32_t y = spec.workgroup_size / spec.subgroup_size * spec.matrix_m * spec.matrix_n * 4;
   return tiles + y;
 }
