@@ -7,6 +7,7 @@
 
 #include "models/vocabulary_loader.hpp"
 #include "tools/command.hpp"
+#include "tools/flag_values.hpp"
 #include "tools/session.hpp"
 #include "tools/terminal.hpp"
 
@@ -27,7 +28,7 @@ struct LogitsOptions {
 };
 
 Result<std::vector<TokenId>> tokens_of(const LogitsOptions& options, const GgufFile& file) {
-  if (options.tokens_option->count() > 0) return parse_token_list(options.tokens);
+  if (options.tokens_option->count() > 0) return parse_numbers("--tokens", options.tokens);
   PUMICE_TRY(
       const std::string text,
       read_prompt(options.prompt_option->count() > 0 ? &options.prompt : nullptr, options.file));

@@ -1,7 +1,5 @@
 #include "tools/session.hpp"
 
-#include <charconv>
-
 #include "shaders/passport.hpp"
 #include "tools/terminal.hpp"
 
@@ -151,24 +149,6 @@ uint32_t kv_blocks_for_reuse(const Session& session, const EngineOptions& engine
   const uint64_t wanted = uint64_t{4} * engine.context_tokens;
   const uint64_t tokens = std::max<uint64_t>(engine.context_tokens, std::min(fit, wanted));
   return static_cast<uint32_t>((tokens + kKvBlockTokens - 1) / kKvBlockTokens);
-}
-
-Result<std::vector<TokenId>> parse_token_list(const std::string& text) {
-  std::vector<TokenId> tokens;
-  const char* at = text.data();
-  const char* const end = at + text.size();
-  while (true) {
-    TokenId token = 0;
-    const auto [next, error] = std::from_chars(at, end, token);
-    if (error != std::errc{} || (next != end && *next != ',')) {
-      return make_error(ErrorCode::kInvalidArgument,
-                        "--tokens: expected ids like 1,2,3; cannot read '{}'",
-                        std::string(at, std::min<size_t>(static_cast<size_t>(end - at), 20)));
-    }
-    tokens.push_back(token);
-    if (next == end) return tokens;
-    at = next + 1;
-  }
 }
 
 }  // namespace pumice::tools

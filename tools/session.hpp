@@ -65,7 +65,4 @@ Result<uint32_t> context_of_machine(const ModelOptions& options, const Session& 
 /// memory is left.
 uint32_t kv_blocks_for_reuse(const Session& session, const EngineOptions& engine);
 
-/// Ids separated by commas, as --tokens takes them. Errors: kInvalidArgument.
-Result<std::vector<TokenId>> parse_token_list(const std::string& text);
-
 }  // namespace pumice::tools

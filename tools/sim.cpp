@@ -1,11 +1,11 @@
 // pumice sim: the scheduler and the cache in virtual time, over a trace or a synthetic mix.
 #include <fmt/format.h>
 
-#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "scheduler/simulator.hpp"
 #include "tools/command.hpp"
+#include "tools/flag_values.hpp"
 #include "tools/terminal.hpp"
 
 namespace pumice::tools {
@@ -54,58 +54,6 @@ Result<StepCost> read_device_model(const std::string& path) {
   Result<StepCost> cost = step_cost_from_json(json);
   if (!cost.ok()) return make_error(ErrorCode::kBadFile, "{}: {}", path, cost.error().message);
   return cost;
-}
-
-Result<uint32_t> parse_blocks(const std::string& text) {
-  if (text == "inf") return kUnlimitedBlocks;
-  uint32_t blocks = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), blocks);
-  if (error != std::errc{} || end != text.data() + text.size() || blocks == 0) {
-    return make_error(ErrorCode::kInvalidArgument,
-                      "--blocks takes a number of blocks or 'inf', not '{}'", text);
-  }
-  return blocks;
-}
-
-Result<std::vector<uint32_t>> parse_numbers(const std::string& flag, const std::string& text) {
-  std::vector<uint32_t> numbers;
-  const char* at = text.data();
-  const char* const end = at + text.size();
-  while (true) {
-    uint32_t number = 0;
-    const auto [next, error] = std::from_chars(at, end, number);
-    if (error != std::errc{} || (next != end && *next != ',')) {
-      return make_error(ErrorCode::kInvalidArgument, "{} takes numbers like 1,2,3; not '{}'", flag,
-                        text.substr(0, 40));
-    }
-    numbers.push_back(number);
-    if (next == end) return numbers;
-    at = next + 1;
-  }
-}
-
-/// "ttft:500 tpot:50", milliseconds.
-Status parse_goodput(const std::string& text, SimulationOptions& options) {
-  std::string_view rest = text;
-  while (!rest.empty()) {
-    const size_t space = rest.find(' ');
-    const std::string_view part = rest.substr(0, space);
-    rest = space == std::string_view::npos ? "" : rest.substr(space + 1);
-    const size_t colon = part.find(':');
-    double ms = 0;
-    const std::string_view value = colon == std::string_view::npos ? "" : part.substr(colon + 1);
-    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), ms);
-    const bool valid = error == std::errc{} && end == value.data() + value.size() && ms > 0;
-    if (valid && part.starts_with("ttft:")) {
-      options.goodput_ttft_s = ms / 1e3;
-    } else if (valid && part.starts_with("tpot:")) {
-      options.goodput_tpot_s = ms / 1e3;
-    } else {
-      return make_error(ErrorCode::kInvalidArgument,
-                        "--goodput takes milliseconds like 'ttft:500 tpot:50', not '{}'", part);
-    }
-  }
-  return {};
 }
 
 Result<Trace> load_trace(const SimOptions& options) {
@@ -230,9 +178,12 @@ Status sim(const SimOptions& options) {
   SimulationOptions simulation{.scheduler = scheduler_options(options),
                                .calibrated = !options.uncalibrated,
                                .speed_up = options.speed_up};
-  PUMICE_TRY(simulation.n_blocks, parse_blocks(options.blocks));
+  PUMICE_TRY(const std::optional<uint32_t> blocks, parse_limit_or_inf("--blocks", options.blocks));
+  simulation.n_blocks = blocks.value_or(kUnlimitedBlocks);
   PUMICE_TRY(simulation.device, read_device_model(options.device_model));
-  PUMICE_TRY_STATUS(parse_goodput(options.goodput, simulation));
+  PUMICE_TRY(const Goodput goodput, parse_goodput(options.goodput));
+  simulation.goodput_ttft_s = goodput.ttft_s;
+  simulation.goodput_tpot_s = goodput.tpot_s;
   const double hit_rate = prefix_hit_rate(trace, simulation.n_blocks);
   ProgressBar bar("simulating");
   const InterruptGuard interrupt;

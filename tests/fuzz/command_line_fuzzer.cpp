@@ -1,35 +1,13 @@
-// Any words as a command line, and any text as what flags take: limits, lists of tokens, prompts.
-// The first byte chooses; words are separated by newlines.
+// Any text as what flags take: limits, lists of numbers, amounts, devices. The first byte chooses.
+#include <fmt/ranges.h>
+
 #include "tests/fuzz/fuzz.hpp"
-#include "tools/command.hpp"
-#include "tools/session.hpp"
+#include "tools/flag_values.hpp"
 #include "vk/device_choice.hpp"
 #include "vk/plan_options.hpp"
 
 namespace pumice::fuzz {
 namespace {
-
-void parse_command_line(std::string_view text) {
-  CLI::App app("fuzzed", "pumice");
-  app.require_subcommand(1);
-  tools::add_run(app);
-  tools::add_info(app);
-  tools::add_tokenize(app);
-  tools::add_logits(app);
-  tools::add_synth(app);
-  tools::add_sim(app);
-  std::vector<std::string> words;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    words.emplace_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  std::reverse(words.begin(), words.end());  // CLI11 takes them in reverse
-  try {
-    app.parse(words);
-  } catch (const CLI::ParseError&) {
-  }
-}
 
 void parse_limit(std::string_view text) {
   const Result<PlanOptions> options = parse_plan_options(text);
@@ -38,10 +16,26 @@ void parse_limit(std::string_view text) {
   promise(again.ok() && *again == *options, "limits written are limits read");
 }
 
-void parse_tokens(std::string_view text) {
-  const Result<std::vector<TokenId>> tokens = tools::parse_token_list(std::string(text));
-  if (!tokens.ok()) return check_error(tokens.error());
-  promise(tokens->size() <= text.size() / 2 + 1, "a token is a digit and a comma at least");
+void parse_list(std::string_view text) {
+  const Result<std::vector<uint32_t>> numbers = tools::parse_numbers("--tokens", text);
+  if (!numbers.ok()) return check_error(numbers.error());
+  promise(!numbers->empty(), "a list has a number at least");
+  const std::string written = fmt::format("{}", fmt::join(*numbers, ","));
+  promise(written.size() <= text.size(), "leading zeros are all that is lost");
+  const Result<std::vector<uint32_t>> again = tools::parse_numbers("--tokens", written);
+  promise(again.ok() && *again == *numbers, "lists written are lists read");
+}
+
+void parse_amounts(std::string_view text) {
+  const auto limit = tools::parse_limit_or_inf("--blocks", text);
+  if (!limit.ok()) {
+    check_error(limit.error());
+  } else {
+    promise(!*limit || **limit > 0, "a limit is positive");
+  }
+  const Result<tools::Goodput> goodput = tools::parse_goodput(text);
+  if (!goodput.ok()) return check_error(goodput.error());
+  promise(goodput->ttft_s >= 0 && goodput->tpot_s >= 0, "times are not negative");
 }
 
 void choose(std::string_view text) {
@@ -49,16 +43,17 @@ void choose(std::string_view text) {
   devices[0].name = "Fuzzed 4090";
   const Result<size_t> chosen = choose_device(devices, text);
   promise(!chosen.ok(), "a device that lacks everything is never chosen");
+  check_error(chosen.error());
 }
 
 void run(uint8_t choice, std::string_view text) {
   switch (choice % 4) {
     case 0:
-      return parse_command_line(text);
+      return parse_amounts(text);
     case 1:
       return parse_limit(text);
     case 2:
-      return parse_tokens(text);
+      return parse_list(text);
     default:
       return choose(text);
   }

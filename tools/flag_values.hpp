@@ -1,0 +1,27 @@
+// What flags hold that is more than a number: lists, amounts that may be unlimited, pairs. Errors
+// (kInvalidArgument) name the flag and the part that cannot be read.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "base/result.hpp"
+
+namespace pumice::tools {
+
+/// "1,2,3": at least one number.
+Result<std::vector<uint32_t>> parse_numbers(std::string_view flag, std::string_view text);
+
+/// A positive number, or nothing for "inf".
+Result<std::optional<uint32_t>> parse_limit_or_inf(std::string_view flag, std::string_view text);
+
+struct Goodput {
+  double ttft_s = 0;  ///< 0: not given
+  double tpot_s = 0;
+};
+/// "ttft:500 tpot:50", milliseconds; both, one or none, the later of two counts.
+Result<Goodput> parse_goodput(std::string_view text);
+
+}  // namespace pumice::tools
