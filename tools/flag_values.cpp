@@ -2,7 +2,7 @@
 
 #include <charconv>
 
-#include "format/gguf_value.hpp"
+#include "base/printable.hpp"
 
 namespace pumice::tools {
 namespace {

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <utility>
 
-#include "format/utf8.hpp"
+#include "base/utf8.hpp"
 
 namespace pumice {
 namespace {

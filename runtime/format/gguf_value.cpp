@@ -6,7 +6,7 @@
 #include <utility>
 #include <variant>
 
-#include "format/utf8.hpp"
+#include "base/utf8.hpp"
 
 namespace pumice {
 namespace {
@@ -132,22 +132,6 @@ size_t fixed_size_bytes(GgufValueType type) {
   constexpr size_t kSizes[] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
   const auto index = static_cast<size_t>(type);
   return index < std::size(kSizes) ? kSizes[index] : 0;
-}
-
-std::string printable(std::string_view text, size_t max_bytes) {
-  const bool utf8 = is_valid_utf8(text);
-  std::string out;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    const bool continues = utf8 && (byte & 0xC0) == 0x80;
-    if (out.size() >= max_bytes && !continues) return out + "…";
-    if (byte < 0x20 || byte == 0x7F || (byte >= 0x80 && !utf8)) {
-      out += fmt::format("\\x{:02x}", byte);
-    } else {
-      out += c;
-    }
-  }
-  return out;
 }
 
 template <typename T>

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/printable.hpp"
 #include "base/result.hpp"
 
 namespace pumice {
@@ -35,10 +36,6 @@ std::string_view name_of(GgufValueType type);
 
 /// Bytes of one value, or 0 for strings and arrays (and unknown types), whose size varies.
 size_t fixed_size_bytes(GgufValueType type);
-
-/// `text` as it may stand in a one-line message: control characters and invalid UTF-8 escaped, cut
-/// with "…" after about `max_bytes`.
-std::string printable(std::string_view text, size_t max_bytes = 80);
 
 /// The strings of an array, in order. Elements are raw bytes (tokens need not be valid UTF-8).
 /// Iteration walks the file; there is no random access.

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <utility>
 
-#include "format/utf8.hpp"
+#include "base/utf8.hpp"
 
 namespace pumice {
 namespace {

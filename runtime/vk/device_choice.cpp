@@ -8,6 +8,7 @@
 #include <functional>
 #include <optional>
 
+#include "base/printable.hpp"
 #include "vk/plan.hpp"
 
 namespace pumice {
@@ -82,8 +83,8 @@ std::optional<Result<size_t>> pick(std::span<const DeviceSnapshot> devices, cons
 
 Error no_match(std::span<const DeviceSnapshot> devices, std::string_view selector) {
   return make_error(ErrorCode::kNoDevice,
-                    "no device matches \"{}\" (an index, a name or a UUID): {}", selector,
-                    describe(devices));
+                    "no device matches \"{}\" (an index, a name or a UUID): {}",
+                    printable(selector), describe(devices));
 }
 
 }  // namespace

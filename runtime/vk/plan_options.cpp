@@ -7,6 +7,8 @@
 #include <charconv>
 #include <limits>
 
+#include "base/printable.hpp"
+
 namespace pumice {
 namespace {
 
@@ -48,7 +50,7 @@ Error unknown_word(std::string_view word) {
                     "cannot read the limit '{}'; known are shared= workgroup= binding= (or slab=) "
                     "budget= with sizes like 16k or 128M, subgroup=N, floor, none, no-all, and no- "
                     "followed by {} or a feature that `pumice info` lists",
-                    word.substr(0, kShown), fmt::join(names, ", "));
+                    printable(word, kShown), fmt::join(names, ", "));
 }
 
 /// Bytes of "16384", "16k", "128M", "1G".
@@ -69,7 +71,8 @@ Result<uint64_t> parse_size(std::string_view word, std::string_view value) {
 Status at_least(std::string_view word, uint64_t value, uint64_t floor) {
   if (value >= floor) return {};
   return make_error(ErrorCode::kInvalidArgument,
-                    "the limit '{}' is below {}, which every usable device has", word, floor);
+                    "the limit '{}' is below {}, which every usable device has", printable(word),
+                    floor);
 }
 
 Status apply_setting(std::string_view word, size_t equals, PlanOptions& options) {

@@ -2,8 +2,8 @@
 
 #include <string>
 
+#include "base/utf8.hpp"
 #include "format/gguf_writer.hpp"
-#include "format/utf8.hpp"
 #include "test_files.hpp"
 
 namespace pumice {

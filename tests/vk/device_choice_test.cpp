@@ -89,6 +89,13 @@ TEST_F(DeviceChoice, ASelectorThatMatchesNothingListsWhatIsThere) {
   EXPECT_TRUE(contains(error, "4: Apple M4 (lacks Vulkan 1.3 (it has 1.2.296)")) << error;
 }
 
+TEST_F(DeviceChoice, ASelectorIsShownInALineHoweverLongAndWhateverIsInIt) {
+  const std::string error = error_of(mixed_, "\x1b[2J\n" + std::string(5000, 'x'));
+  EXPECT_TRUE(contains(error, "\\x1b[2J\\x0a")) << error;
+  EXPECT_FALSE(contains(error, "\n"));
+  EXPECT_LT(error.size(), 1000u);
+}
+
 TEST_F(DeviceChoice, AChosenDeviceThatLacksSomethingSaysWhat) {
   EXPECT_TRUE(contains(error_of(mixed_, "4"), "Apple M4 cannot be used: it lacks Vulkan 1.3"));
   EXPECT_TRUE(contains(error_of(mixed_, "apple"), "Apple M4 cannot be used"));

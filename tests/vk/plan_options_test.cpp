@@ -36,6 +36,15 @@ TEST(PlanOptionsText, LimitsAreNumbersWithUnits) {
   EXPECT_EQ(parsed("shared=99G").max_shared_bytes, UINT32_MAX) << "clamps never raise";
 }
 
+TEST(PlanOptionsText, WhatCannotBeReadIsShownInALine) {
+  for (const std::string text : {"\x03", "subgroup=\n", "shared=\x1b"}) {
+    const std::string error = refused(text);
+    EXPECT_NE(error.find("\\x"), error.npos) << error;
+    for (const char c : error) EXPECT_GE(static_cast<unsigned char>(c), ' ') << error;
+  }
+  EXPECT_LT(refused("shared=" + std::string(5000, '0') + "1").size(), 1000u);
+}
+
 TEST(PlanOptionsText, FeaturesHaveVulkansNamesAndShortOnes) {
   EXPECT_EQ(parsed("no-shaderFloat16,no-int8,no-16bit-storage").disable,
             (std::set<std::string>{"shaderFloat16", "shaderInt8", "storageBuffer16BitAccess"}));
