@@ -121,7 +121,8 @@ GemmVariant matrix_variant(const DevicePlan& plan) {
     add_first_fitting(kSmallTiles);
     add_first_fitting(kLargeTiles);
   }
-  if (variant.tiles.empty()) variant.obstacle = "its tiles exceed the device's shared memory";
+  if (variant.tiles.empty())
+    variant.obstacle = "its tiles exceed the device's registers or shared memory";
   return variant;
 }
 

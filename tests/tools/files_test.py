@@ -111,7 +111,7 @@ class Prompt(CommandLineTest):
 class TokenList(CommandLineTest):
     def test_tokens_that_are_no_ids_are_refused_with_what_was_read(self):
         self.need(STORIES)
-        for text, words in (("1,a", "'a'"), ("1,,2", "',2'"), ("", "expected ids"), ("1,", "expected"),
+        for text, words in (("1,a", "'a'"), ("1,,2", "'1,,2'"), ("", "expected numbers"), ("1,", "expected"),
                             ("-1", "'-1'"), ("1 2", "1 2"), ("1.5", "1.5"), ("99999999999999", "999")):
             with self.subTest(text):
                 self.refuses(USAGE, "logits", "-m", STORIES, "--tokens", text, "-o", "out.f32",
