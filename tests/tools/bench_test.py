@@ -15,7 +15,7 @@ class Ops(CommandLineTest):
     def test_json_holds_device_peaks_and_rows_with_their_samples(self):
         report = json.loads(self.ok(*QUICK, "--op", "rms_norm rows=1", "-o", "json").stdout)
         self.assertEqual(report["bench"], "ops")
-        for key in ("name", "uuid", "driver_name", "driver_info", "api_version"):
+        for key in ("name", "uuid", "driver_name", "api_version"):  # some drivers have no info
             self.assertTrue(report["device"][key], key)
         peaks = {peak["name"]: peak for peak in report["peaks"]}
         for name in ("read bandwidth", "copy bandwidth", "f32", "dispatch, dependent",
