@@ -415,7 +415,7 @@ Status Engine::land(std::vector<StepEvent>& events) {
     } else if (active.tokens.size() > options_.context_tokens) {
       make_room(chunk.request, active);
     }
-    events.push_back(std::move(event));
+    events.push_back(event);
   }
   return {};
 }
