@@ -11,8 +11,8 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 default_rows=(format shell gpu-lavapipe-22 gpu-lavapipe-25 gpu-lavapipe-26 gpu-swiftshader floor withdrawn
-  subgroup-16 validation matrix-cores amd-compile asan fuzz slow tidy)
-other_rows=(subgroup-4 validation-26 tidy-tests tsan)
+  subgroup-16 validation matrix-cores amd-compile asan fuzz slow)
+other_rows=(subgroup-4 validation-26 tidy tidy-tests tsan)
 jobs=$(nproc)
 logs=build/matrix
 # shellcheck source=tests/matrix/drivers.sh
