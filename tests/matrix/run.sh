@@ -12,7 +12,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 default_rows=(format shell gpu-lavapipe-22 gpu-lavapipe-25 gpu-lavapipe-26 gpu-swiftshader floor withdrawn
   subgroup-16 validation matrix-cores amd-compile asan fuzz slow)
-other_rows=(subgroup-4 validation-26 tidy tidy-tests tsan)
+other_rows=(mutations subgroup-4 validation-26 tidy tidy-tests tsan)
 jobs=$(nproc)
 logs=build/matrix
 # shellcheck source=tests/matrix/drivers.sh
@@ -65,7 +65,8 @@ run_row() {
     shell) scripts/lint_shell.sh ;;
     tidy) build release && scripts/tidy.py build/release runtime shaders scheduler cache tools bench ;;
     tidy-tests) build release && scripts/tidy.py build/release tests ;;
-    slow) test_on system release -L slow ;;
+    slow) test_on lavapipe-25 release -L slow ;;
+    mutations) test_on system release -R '^model_fuzz_mutations$' ;;
     gpu-swiftshader)
       # Slow: without what tests nothing that depends on the driver.
       test_on swiftshader release -L 'gpu|model' -LE 'slow|matrix' -E '^(test_reuse|test_bench|cli_bench)$' ;;
