@@ -78,7 +78,7 @@ HashedPrompt KvCache::hash_keys(std::span<const uint64_t> keys, uint32_t n_token
   PUMICE_CHECK(keys.size() >= n_blocks, "fewer keys than full blocks");
   HashedPrompt prompt;
   prompt.content.resize(n_blocks * kKeyWords);
-  std::memcpy(prompt.content.data(), keys.data(), n_blocks * sizeof(uint64_t));
+  if (n_blocks > 0) std::memcpy(prompt.content.data(), keys.data(), n_blocks * sizeof(uint64_t));
   prompt.n_tokens = n_tokens;
   prompt.model = options_.model;
   prompt.salt = salt;
