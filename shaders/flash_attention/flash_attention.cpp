@@ -128,7 +128,7 @@ Result<FlashAttention::Tile> FlashAttention::declare(vk::PipelineLibrary& pipeli
   if (matrix) {
     const uint32_t columns = tuning.key_tile / tuning.matrix.n;
     const uint32_t row_tiles = spec.tile_rows / tuning.matrix.m;
-    FlashAttentionMatrixSpec more{.subgroup_size = device.subgroup_size,
+    FlashAttentionMatrixSpec more{.subgroup_size = device.matrix_subgroup_size,
                                   .key_tile = tuning.key_tile,
                                   .matrix_m = tuning.matrix.m,
                                   .matrix_n = tuning.matrix.n,
@@ -140,8 +140,9 @@ Result<FlashAttention::Tile> FlashAttention::declare(vk::PipelineLibrary& pipeli
     const auto constants = vk::constants_of(more);
     request.constants.insert(request.constants.end(), constants.begin(), constants.end());
     request.full_subgroups = true;
+    request.subgroup_size = device.matrix_subgroup_size;
   }
-  if (tuning.path != Path::kPortable && device.require_subgroup_size) {
+  if (tuning.path == Path::kBroadcast && device.require_subgroup_size) {
     request.subgroup_size = device.subgroup_size;
   }
   PUMICE_TRY(request.module, find_spirv(module_name(tuning.path)));

@@ -15,7 +15,7 @@ std::string matrix_attention_obstacle(const DevicePlan& plan, const FlashAttenti
                                       const FlashAttention::Tuning& tuning);
 
 /// The best tuning of Path::kMatrix. Errors: kInvalidArgument naming what the device lacks, such as
-/// "it needs cooperative matrices of f16 with f32 sums".
+/// "it needs shuffles in subgroups".
 Result<FlashAttention::Tuning> matrix_attention_tuning(const DevicePlan& plan,
                                                        const FlashAttention::Shape& shape);
 

@@ -3,33 +3,11 @@
 #include <algorithm>
 #include <array>
 
+#include "shaders/common/matrix_shape.hpp"
 #include "shaders/gemm/gemm_matrix.h"
 
 namespace pumice::ops {
 namespace {
-
-/// A shape of fp16 inputs and fp32 sums that the kernel's tiles can be cut into: of these the
-/// largest up to 16×16×16, the native size or a multiple of it on every GPU known to have matrices.
-const MatrixShape* half_shape(const DevicePlan& plan) {
-  const auto usable = [](const MatrixShape& shape) {
-    const auto power_of_two_to = [](uint32_t value, uint32_t most) {
-      return value >= 4 && value <= most && (value & (value - 1)) == 0;
-    };
-    return shape.a == ComponentType::kF16 && shape.b == ComponentType::kF16 &&
-           shape.c == ComponentType::kF32 && shape.result == ComponentType::kF32 &&
-           !shape.saturating && power_of_two_to(shape.m, 64) && power_of_two_to(shape.n, 64) &&
-           power_of_two_to(shape.k, kWeightBlockCols);
-  };
-  const auto closeness = [](const MatrixShape& shape) {
-    const auto close = [](uint32_t value) { return value <= 16 ? value : 16 * 16 / value; };
-    return close(shape.m) * close(shape.n) * close(shape.k);
-  };
-  const MatrixShape* best = nullptr;
-  for (const MatrixShape& shape : plan.matrix_shapes) {
-    if (usable(shape) && (best == nullptr || closeness(shape) > closeness(*best))) best = &shape;
-  }
-  return best;
-}
 
 /// The part of y that a subgroup holds in registers, the parts of a tile, and what shared memory
 /// holds of x and W.
@@ -94,15 +72,9 @@ GemmVariant matrix_variant(const DevicePlan& plan) {
                       .math = Math::kF16,
                       .subgroup_size = plan.matrix_subgroup_size,
                       .full_subgroups = true};
-  const MatrixShape* shape = half_shape(plan);
-  if (!plan.features.cooperative_matrix || !plan.features.shader_float16) {
-    variant.obstacle = "it needs cooperativeMatrix and shaderFloat16";
-  } else if (plan.matrix_subgroup_size == 0 || !plan.features.full_subgroups) {
-    variant.obstacle = "it needs subgroups of a required size";
-  } else if (shape == nullptr) {
-    variant.obstacle = "no cooperative matrix shape has fp16 inputs and fp32 sums";
-  }
+  variant.obstacle = half_matrix_obstacle(plan);
   if (!variant.obstacle.empty()) return variant;
+  const MatrixShape* shape = half_matrix_shape(plan);
   const auto add_first_fitting = [&](std::span<const MatrixTile> tiles) {
     for (const MatrixTile& tile : tiles) {
       const GemmMatrixSpec spec = spec_of(tile, *shape, plan.matrix_subgroup_size);

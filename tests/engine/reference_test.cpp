@@ -61,6 +61,7 @@ TEST_P(Reference, LogitsAgreeWithF32KvAndNoMatrixCores) {
   std::set<std::string> used;
   EXPECT_LE(test::nmse(logits_in(ops::Math::kF32, used), expected), kF32Bound);
   EXPECT_EQ(count_gemm(used, ".matrix"), 0u);
+  EXPECT_TRUE(used.contains("flash_attention.tile.f32"));
 }
 
 TEST_P(Reference, LogitsAgreeWithF16Kv) {
@@ -106,6 +107,7 @@ TEST_P(Reference, LogitsAgreeWithF16InputsOnMatrixCores) {
   RecordProperty("nmse_f16", fmt::format("{:.2e}", error));
   EXPECT_GT(count_gemm(used, ".matrix"), 0u);
   EXPECT_EQ(count_gemm(used, ".matrix"), count_gemm(used, ""));
+  EXPECT_TRUE(used.contains("flash_attention.tile.f32.matrix"));
 }
 
 TEST_P(Reference, LongSequencesAgreeInChunks) {

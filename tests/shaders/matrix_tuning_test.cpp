@@ -17,7 +17,8 @@ DevicePlan plan_of(const std::string& device, const PlanOptions& options = {}) {
 /// The reports of GPUs here are silent on cooperative matrices: these are an NVIDIA GPU's.
 DevicePlan gpu_plan(const PlanOptions& options = {}) {
   DevicePlan plan = plan_of("nvidia_rtx_4090", options);
-  plan.features.cooperative_matrix = true;
+  plan.features.cooperative_matrix = plan.features.shader_float16 = true;
+  plan.matrix_subgroup_size = plan.subgroup_size;
   for (const auto& [n, k] : {std::pair(8u, 8u), std::pair(8u, 16u), std::pair(16u, 16u)}) {
     for (const ComponentType sum : {ComponentType::kF16, ComponentType::kF32}) {
       plan.matrix_shapes.push_back({.m = 16,
@@ -56,19 +57,20 @@ TEST(MatrixTuning, TakesTheLargestProductAndFitsTheSharedMemory) {
 }
 
 TEST(MatrixTuning, NamesWhatTheDeviceLacks) {
-  EXPECT_EQ(obstacle_of(plan_of("swiftshader"), 64), "it needs cooperativeMatrix");
+  EXPECT_EQ(obstacle_of(plan_of("swiftshader"), 64),
+            "it needs cooperativeMatrix and shaderFloat16");
   const auto without = [](const char* feature) {
     return obstacle_of(plan_of("lavapipe_26", {.disable = {feature}}), 64);
   };
-  EXPECT_EQ(without("cooperativeMatrix"), "it needs cooperativeMatrix");
+  EXPECT_EQ(without("cooperativeMatrix"), "it needs cooperativeMatrix and shaderFloat16");
   EXPECT_EQ(without("subgroupShuffle"), "it needs shuffles in subgroups");
-  EXPECT_EQ(without("computeFullSubgroups"), "it needs computeFullSubgroups");
+  EXPECT_EQ(without("computeFullSubgroups"), "it needs subgroups of a required size");
 
   DevicePlan plan = plan_of("lavapipe_26");
   std::erase_if(plan.matrix_shapes, [](const MatrixShape& shape) {
     return shape.a == ComponentType::kF16 && shape.result == ComponentType::kF32;
   });
-  EXPECT_EQ(obstacle_of(plan, 64), "it needs cooperative matrices of f16 with f32 sums");
+  EXPECT_EQ(obstacle_of(plan, 64), "no cooperative matrix shape has fp16 inputs and fp32 sums");
 }
 
 TEST(MatrixTuning, LittleSharedMemoryMakesSmallerTilesAndThenAnObstacle) {
@@ -77,7 +79,7 @@ TEST(MatrixTuning, LittleSharedMemoryMakesSmallerTilesAndThenAnObstacle) {
   const auto large = matrix_attention_tuning(gpu_plan(), heads_of(128));
   ASSERT_TRUE(small.ok() && large.ok());
   EXPECT_LT(small->key_tile, large->key_tile);
-  EXPECT_EQ(obstacle_of(gpu_plan(floor), 256), "head_dim 256 needs 20352 bytes of shared memory");
+  EXPECT_EQ(obstacle_of(gpu_plan(floor), 256), "head_dim 256 needs 20480 bytes of shared memory");
 }
 
 TEST(MatrixTuning, ATileOfBrokenMatricesIsRefused) {
