@@ -1,5 +1,7 @@
 #include "models/families.hpp"
 
+#include "base/printable.hpp"
+
 namespace pumice {
 namespace {
 
@@ -84,7 +86,7 @@ Result<ModelDescription> describe_model(const GgufFile& file) {
     known += (known.empty() ? "" : ", ") + std::string(family.architecture);
   }
   return make_error(ErrorCode::kBadFile, "architecture '{}' is not supported yet (known: {})",
-                    architecture, known);
+                    printable(architecture), known);
 }
 
 }  // namespace pumice

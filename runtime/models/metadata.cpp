@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "base/printable.hpp"
+
 namespace pumice {
 namespace {
 
@@ -109,7 +111,7 @@ Status Metadata::read_rope(ModelConfig& config) const {
     rope.beta_slow = slow;
   } else {
     return make_error(ErrorCode::kBadFile, "{}: '{}' is not supported (none, linear, yarn)",
-                      full("rope.scaling.type"), type);
+                      full("rope.scaling.type"), printable(type));
   }
 
   if (const GgufTensor* freqs = file_.find_tensor(TensorNames{}.rope_freqs)) {

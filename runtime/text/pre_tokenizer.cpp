@@ -7,6 +7,8 @@
 #include <array>
 #include <cstdint>
 
+#include "base/printable.hpp"
+
 namespace pumice {
 namespace {
 
@@ -107,7 +109,7 @@ Result<PreTokenizer> PreTokenizer::create(std::string_view name) {
       known += fmt::format("{}{}", known.empty() ? "" : ", ", each.name);
     return make_error(ErrorCode::kBadFile,
                       "pre-tokenizer '{}' is not supported yet (tokenizer.ggml.pre; supported: {})",
-                      name, known);
+                      printable(name), known);
   }
   auto state = std::make_unique<State>();
   state->whole_words = recipe->whole_words;

@@ -1,5 +1,7 @@
 #include "text/tokenizer.hpp"
 
+#include "base/printable.hpp"
+
 #include "text/bpe.hpp"
 #include "text/spm.hpp"
 
@@ -17,7 +19,7 @@ Result<std::unique_ptr<TokenizerModel>> create_model(const VocabularyData& data,
   return make_error(ErrorCode::kBadFile,
                     "tokenizer model '{}' is not supported yet (tokenizer.ggml.model; supported: "
                     "llama, gpt2)",
-                    data.model);
+                    printable(data.model));
 }
 
 }  // namespace

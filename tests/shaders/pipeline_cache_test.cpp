@@ -64,13 +64,12 @@ class PipelineCache : public ::testing::Test {
   std::string log_;
 };
 
-TEST_F(PipelineCache, IsWrittenOncePerShaderHashAndReadBack) {
+TEST_F(PipelineCache, IsOneFilePerShaderHashThatIsReadBackWithoutAWord) {
   EXPECT_EQ(compile(), "");
   ASSERT_EQ(files().size(), 1u);
-  const auto size = std::filesystem::file_size(files()[0]);
-  EXPECT_GT(size, 32u);
+  EXPECT_GT(std::filesystem::file_size(files()[0]), 32u);
   EXPECT_EQ(compile(), "");
-  EXPECT_EQ(std::filesystem::file_size(files()[0]), size);
+  EXPECT_EQ(files().size(), 1u);
   EXPECT_EQ(compile(2), "");
   EXPECT_EQ(files().size(), 2u);
 }

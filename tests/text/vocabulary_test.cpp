@@ -53,6 +53,8 @@ TEST(Vocabulary, AnUnknownTokenizerModelIsAnErrorThatNamesIt) {
   EXPECT_EQ(
       error_of(data),
       "tokenizer model 'rwkv' is not supported yet (tokenizer.ggml.model; supported: llama, gpt2)");
+  data.model = "a\nb";
+  EXPECT_EQ(error_of(data).rfind("tokenizer model 'a\\x0ab' is not supported yet", 0), 0u);
   data.model = "";
   EXPECT_EQ(error_of(data), "tokenizer.ggml.model is missing; the file has no tokenizer");
 }
