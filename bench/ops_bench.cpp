@@ -1,6 +1,7 @@
 #include "bench/ops_bench.hpp"
 
 #include <algorithm>
+#include <chrono>
 
 #include "bench/statistics.hpp"
 
@@ -54,6 +55,10 @@ OpRow bench_op(vk::PipelineLibrary& pipelines, const ops::OpCase& op_case, const
   return row;
 }
 
+double default_time_limit_s(const DevicePlan& plan) {
+  return plan.device_class == DeviceClass::kCpu ? 50 : 120;
+}
+
 OpsReport bench_ops(vk::PipelineLibrary& pipelines, std::span<const ops::OpCase> cases,
                     const OpsOptions& options) {
   OpsReport report;
@@ -64,6 +69,14 @@ OpsReport bench_ops(vk::PipelineLibrary& pipelines, std::span<const ops::OpCase>
     if (title.find(options.filter) == std::string::npos) continue;
     if (!op_case.supported || op_case.supported(plan)) chosen.push_back(&op_case);
   }
+  std::stable_partition(chosen.begin(), chosen.end(), [](const ops::OpCase* op_case) {
+    return op_case->op != "gemv" && op_case->op != "gemm";
+  });
+  const auto start = std::chrono::steady_clock::now();
+  const auto out_of_time = [&] {
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+    return options.time_limit_s > 0 && elapsed.count() > options.time_limit_s;
+  };
   const auto progress = [&](size_t done, const std::string& next) {
     if (options.progress) options.progress(done, chosen.size(), next);
   };
@@ -76,6 +89,14 @@ OpsReport bench_ops(vk::PipelineLibrary& pipelines, std::span<const ops::OpCase>
   report.peaks = std::move(*peaks);
   const Roofline roofline = report.peaks.roofline();
   for (const ops::OpCase* op_case : chosen) {
+    if (options.interrupted && options.interrupted()) {
+      report.ended = make_error(ErrorCode::kCancelled, "interrupted");
+      break;
+    }
+    if (out_of_time()) {
+      report.n_left_out = chosen.size() - report.rows.size();
+      break;
+    }
     progress(report.rows.size(), op_case->op + " " + op_case->name);
     report.rows.push_back(bench_op(pipelines, *op_case, roofline, options.timing));
     const std::optional<Error>& error = report.rows.back().error;

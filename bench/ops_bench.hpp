@@ -33,22 +33,29 @@ struct OpsReport {
   ops::BenchScale scale;
   Peaks peaks;
   std::vector<OpRow> rows;
-  std::optional<Error> ended;  ///< why measuring stopped early (the device was lost)
+  size_t n_left_out = 0;       ///< rows that the time limit did not allow
+  std::optional<Error> ended;  ///< why measuring stopped early: device loss, an interrupt
 };
 
 struct OpsOptions {
   TimingOptions timing;
-  std::string filter;  ///< only rows with this in "op name"; empty: all
+  std::string filter;                      ///< only rows with this in "op name"; empty: all
+  double time_limit_s = 0;                 ///< no row is begun later than this; 0: no limit
+  std::function<bool()> interrupted = {};  ///< asked before each row
   /// Told before each part: how much is done of how much, and what comes next.
-  std::function<void(size_t done, size_t total, const std::string& next)> progress;
+  std::function<void(size_t done, size_t total, const std::string& next)> progress = {};
 };
+
+/// The time that measuring everything may take by default: a minute on CPU drivers, two on GPUs.
+double default_time_limit_s(const DevicePlan& plan);
 
 /// Check one case against its reference and, if it is right, time it. What goes wrong is in the
 /// row.
 OpRow bench_op(vk::PipelineLibrary& pipelines, const ops::OpCase& op_case, const Roofline& roofline,
                const TimingOptions& options);
 
-/// Measure the peaks, then the cases that match. Never fails: errors are in the report.
+/// Measure the peaks, then the cases that match, matrix products last: there are many. Never fails:
+/// errors are in the report.
 OpsReport bench_ops(vk::PipelineLibrary& pipelines, std::span<const ops::OpCase> cases,
                     const OpsOptions& options);
 

@@ -92,6 +92,7 @@ Json to_json(const OpsReport& report, const vk::Device& device) {
   json["peaks_absent"] = report.peaks.absent;
   json["ops"] = Json::array();
   for (const OpRow& row : report.rows) json["ops"].push_back(row_to_json(row));
+  json["left_out"] = report.n_left_out;
   if (report.ended) json["ended"] = report.ended->message;
   return json;
 }
@@ -116,6 +117,10 @@ std::string to_markdown(const OpsReport& report, const vk::Device& device) {
       "| op | case | kernels | us | spread | MB | GFLOP | GB/s | TFLOP/s | limit |\n"
       "|---|---|---|---:|---:|---:|---:|---:|---:|---:|\n";
   for (const OpRow& row : report.rows) text += row_to_markdown(row);
+  if (report.n_left_out > 0) {
+    text += fmt::format("\n{} more rows were left out for time (--seconds 0 measures all)\n",
+                        report.n_left_out);
+  }
   if (report.ended) text += "\nEnded early: " + report.ended->message + "\n";
   return text;
 }

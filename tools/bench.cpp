@@ -74,6 +74,10 @@ Command add_bench(CLI::App& app) {
           "three times the idle gap)")
       ->check(CLI::PositiveNumber)
       ->needs(serve);
+  command
+      ->add_option("--seconds", options->seconds,
+                   "With --ops: begin no row later (0: no limit; default: 50 on CPU drivers, 120)")
+      ->check(CLI::Range(0.0, 1e6));
   command->add_option("-r,--repetitions", options->repetitions, "Samples of each time")
       ->check(CLI::Range(1u, 1000u))
       ->capture_default_str();

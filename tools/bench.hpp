@@ -19,6 +19,7 @@ struct BenchOptions {
   uint32_t long_prompt_tokens = 0;
   double tpot_target_ms = 0;
   std::string op_filter;
+  double seconds = -1;  ///< of --ops; 0: no limit, below: the device's default
   std::vector<uint32_t> n_prompt = {512};
   std::vector<uint32_t> n_gen = {128};
   uint32_t repetitions = 5;

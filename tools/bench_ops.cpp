@@ -14,18 +14,23 @@ Status bench_ops(const BenchOptions& options) {
   const std::vector<ops::OpCase> cases = ops::all_bench_cases(scale);
   bench::OpsReport report;
   {
+    const InterruptGuard interrupt;
     ProgressBar bar("measuring");
-    report = bench::bench_ops(*pipelines, cases,
-                              {.timing = {.repetitions = options.repetitions},
-                               .filter = options.op_filter,
-                               .progress = [&](size_t done, size_t total, const std::string& next) {
-                                 bar.update(done, total);
-                                 logger.debug("{}/{} {}", done, total, next);
-                               }});
+    report = bench::bench_ops(
+        *pipelines, cases,
+        {.timing = {.repetitions = options.repetitions},
+         .filter = options.op_filter,
+         .time_limit_s =
+             options.seconds < 0 ? bench::default_time_limit_s(device->plan()) : options.seconds,
+         .interrupted = InterruptGuard::interrupted,
+         .progress = [&](size_t done, size_t total, const std::string& next) {
+           bar.update(done, total);
+           logger.debug("{}/{} {}", done, total, next);
+         }});
   }
   report.scale = scale;
   pipelines->save();
-  if (report.rows.empty() && !report.ended) {
+  if (report.rows.empty() && report.n_left_out == 0 && !report.ended) {
     return make_error(ErrorCode::kInvalidArgument, "--op '{}': no op or case has that in its name",
                       options.op_filter);
   }

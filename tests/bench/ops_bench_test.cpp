@@ -90,6 +90,23 @@ TEST_F(OpsBench, WhatDoesNotFitIsARowAndNoFailure) {
   EXPECT_TRUE(verdict(report).ok());
 }
 
+TEST_F(OpsBench, ATimeLimitOrAnInterruptKeepsTheRowsAlreadyMeasured) {
+  std::vector<ops::OpCase> cases = {touching(7), touching(7), touching(7)};
+  size_t asked = 0;
+  const OpsReport interrupted =
+      bench_ops(*pipelines_, cases, {.timing = kQuick, .interrupted = [&] { return ++asked > 2; }});
+  EXPECT_EQ(interrupted.rows.size(), 2u);
+  ASSERT_TRUE(interrupted.ended.has_value());
+  EXPECT_EQ(exit_code(verdict(interrupted).error().code), 130);
+
+  const OpsReport late = bench_ops(*pipelines_, cases, {.timing = kQuick, .time_limit_s = 1e-6});
+  EXPECT_TRUE(late.rows.empty());
+  EXPECT_EQ(late.n_left_out, 3u);
+  EXPECT_TRUE(verdict(late).ok());
+  EXPECT_EQ(to_json(late, *device_)["left_out"], 3);
+  EXPECT_NE(to_markdown(late, *device_).find("3 more rows were left out"), std::string::npos);
+}
+
 TEST_F(OpsBench, CostsAreThoseCountedFromTheShape) {
   constexpr uint64_t kN = 2048;
   const OpRow gemv = row_of("gemv Q4_K rows=1 n=2048 k=2048");
