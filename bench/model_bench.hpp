@@ -1,60 +1,94 @@
-// `pumice bench -m FILE`: how fast a model reads prompts (pp) and generates (tg), each by itself.
+// `pumice bench -m FILE`: how fast a model reads prompts and generates.
 #pragma once
 
-#include <cstdint>
 #include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "base/result.hpp"
+#include "bench/model_test.hpp"
 #include "engine/engine.hpp"
 
 namespace pumice::bench {
 
-/// Exactly one of the two is not 0.
-struct ModelTest {
-  uint32_t n_prompt = 0;  ///< tokens read at once, from an empty context to the first new token
-  uint32_t n_gen = 0;     ///< tokens generated one by one, from an empty context
+/// One run of a test. A test without a prompt starts each request with one token, whose step is one
+/// of decoding; after a prompt, generation begins with the second token, so that `n_gen` steps are
+/// timed either way.
+struct Sample {
+  double ns = 0;                ///< from submission to the last token
+  double prefill_ns = 0;        ///< to the first token of the last request; 0 without a prompt
+  std::vector<double> ttft_ns;  ///< of each request; none without a prompt
 
-  uint32_t n_tokens() const { return n_prompt + n_gen; }
-  std::string name() const;  ///< "pp512", "tg128", as llama-bench says
+  double decode_ns() const { return ns - prefill_ns; }
 };
 
 struct ModelRow {
   ModelTest test;
-  std::string started;             ///< UTC, "2026-01-31T12:00:00Z"
-  std::vector<double> samples_ns;  ///< of the whole test
-  std::optional<Error> error;      ///< why there are no or fewer samples
+  std::string started;  ///< UTC, "2026-01-31T12:00:00Z"
+  std::vector<Sample> samples;
+  std::optional<Error> error;  ///< why there are no or fewer samples
+  // Of the engine that ran it.
+  KvType kv_type = KvType::kF16;
+  std::set<std::string> variants;
 
-  std::vector<double> samples_per_second() const;  ///< tokens per second of each sample
+  /// Tokens per second of each sample: of all, of the prompt, of generation. The latter are empty
+  /// where the test has none.
+  std::vector<double> rates() const;
+  std::vector<double> prefill_rates() const;
+  std::vector<double> decode_rates() const;
+  /// Of every request of every sample.
+  std::vector<double> ttft_ns() const;
 };
 
-/// What a record says besides its times.
-struct ModelFacts {
+/// Run a test `repetitions` times after a warm-up. Prompts are random tokens and nothing is
+/// tokenised; a token's choice (greedy, on the device) is in the time. A test with depth needs an
+/// engine that keeps prefixes, others one that does not. `stop` is asked between steps. Samples are
+/// numbered from `first_sample` and their prompts differ by number: where an engine keeps prefixes,
+/// no number may come twice.
+ModelRow bench_model(Engine& engine, uint32_t n_vocab, const ModelTest& test, uint32_t repetitions,
+                     const std::function<bool()>& stop, uint32_t first_sample = 0);
+
+/// `base` with what the tests of a group need; a context that `base` asks for stays.
+EngineOptions engine_options(const TestGroup& group, EngineOptions base);
+
+struct ModelBench {
+  /// An engine for the tests of a group. Errors: those of Engine::create.
+  std::function<Result<std::unique_ptr<Engine>>(const TestGroup&)> make_engine;
+  uint32_t n_vocab = 0;
+  uint32_t repetitions = 5;
+  double delay_s = 0;  ///< before each test, for clocks and temperatures to settle
+  std::function<bool()> stop;
+  std::function<void(const ModelTest&)> begins = {};
+  std::function<void(const ModelRow&)> ended = {};
+  std::function<void(const Engine&)> engine_done = {};  ///< when a group's tests have run
+};
+
+/// Run all tests. Never fails: an error is in its row. What does not fit leaves the other tests as
+/// they are; after any other error (device loss, an interrupt) no more is run.
+std::vector<ModelRow> bench_models(std::span<const ModelTest> tests, const ModelBench& bench);
+
+/// The worst of the rows' errors, device loss first.
+Status verdict(std::span<const ModelRow> rows);
+
+/// What every record of a run says.
+struct ModelRecord {
   std::string filename;
   std::string type;         ///< "llama 1.24 B Q4_K": architecture, parameters, commonest type
   uint64_t size_bytes = 0;  ///< of all tensors in the file
   uint64_t n_params = 0;
+  nlohmann::json run;  ///< keys that are added to every record: device, options, evidence
 };
-ModelFacts model_facts(const std::string& filename, const GgufFile& file);
+/// Without `run`.
+ModelRecord model_record(const std::string& filename, const GgufFile& file);
 
-/// Positions an engine needs for these tests.
-uint32_t context_for(std::span<const ModelTest> tests);
+/// A record with llama-bench's keys, and ours.
+nlohmann::json to_json(const ModelRow& row, const ModelRecord& model);
 
-/// Run a test `repetitions` times after a warm-up. Prompts are random tokens and nothing is
-/// tokenised; a token's choice (greedy, on the device) is in the time. The engine should keep no
-/// prefixes. `stop` is asked between steps.
-ModelRow bench_model(Engine& engine, uint32_t n_vocab, const ModelTest& test, uint32_t repetitions,
-                     const std::function<bool()>& stop);
-
-/// An array of records with llama-bench's keys, and ours: device, variants, median.
-nlohmann::json to_json(std::span<const ModelRow> rows, const ModelFacts& model,
-                       const Engine& engine, const vk::Device& device);
-
-/// A table like llama-bench's.
-std::string to_markdown(std::span<const ModelRow> rows, const ModelFacts& model,
-                        const vk::Device& device);
+/// A table like llama-bench's; t/s is mean ± deviation as there, the rest are medians.
+std::string to_markdown(std::span<const ModelRow> rows, const ModelRecord& model);
 
 }  // namespace pumice::bench

@@ -3,11 +3,19 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "bench/records.hpp"
 #include "tools/command.hpp"
+#include "tools/flag_values.hpp"
 #include "tools/terminal.hpp"
 
 namespace pumice::tools {
 namespace {
+
+constexpr uint32_t kMostTokens = 1u << 24;
+constexpr uint32_t kMostParallel = 256;
+constexpr uint32_t kMostBatch = 1u << 16;
 
 Status bench(const BenchOptions& options) {
   if (options.model.device.list) return print_devices(stderr_logger(options.model.verbose));
@@ -19,79 +27,167 @@ Status bench(const BenchOptions& options) {
                     "--ops for the kernels");
 }
 
+/// A flag that is given any number of times and fills `target` with what `parse` makes of each; a
+/// first one takes the place of what was there.
+template <typename T, typename Parse>
+CLI::Option* add_list(CLI::App& app, const std::string& names, std::vector<T>& target,
+                      const std::string& help, Parse parse) {
+  const auto read = [&target, parse](const std::vector<std::string>& texts) {
+    target.clear();
+    for (const std::string& text : texts) parse(text, target);
+  };
+  return app.add_option_function<std::vector<std::string>>(names, read, help)
+      ->allow_extra_args(false);
+}
+
+/// Numbers and ranges from `least` to `most`.
+CLI::Option* add_numbers(CLI::App& app, const std::string& names, std::vector<uint32_t>& target,
+                         uint32_t least, uint32_t most, const std::string& help) {
+  const std::string flag = names.substr(0, names.find(','));
+  const auto parse = [flag, least, most](const std::string& text, std::vector<uint32_t>& numbers) {
+    const Result<std::vector<uint32_t>> parsed = parse_numbers(flag, text);
+    if (!parsed.ok()) throw CLI::ValidationError(parsed.error().message);
+    for (const uint32_t number : *parsed) {
+      if (number < least || number > most) {
+        throw CLI::ValidationError(
+            fmt::format("{}: {} is not in {} to {}", flag, number, least, most));
+      }
+      numbers.push_back(number);
+    }
+  };
+  return add_list(app, names, target, help, parse)->type_name("LIST");
+}
+
+void add_tests(CLI::App& command, BenchOptions& options) {
+  add_numbers(command, "-p,--n-prompt", options.n_prompt, 0, kMostTokens,
+              "Prompt lengths (default 512; less on a slow device)");
+  add_numbers(command, "-n,--n-gen", options.n_gen, 0, kMostTokens,
+              "Tokens to generate (default 128; less on a slow device)");
+  using Pairs = std::vector<std::pair<uint32_t, uint32_t>>;
+  add_list(command, "--pg", options.prompt_and_gen, "-pg: a prompt, then generation, as in 512,128",
+           [](const std::string& text, Pairs& pairs) {
+             const Result<std::pair<uint32_t, uint32_t>> pair = parse_pair("-pg", text);
+             if (!pair.ok()) throw CLI::ValidationError(pair.error().message);
+             if (std::max(pair->first, pair->second) > kMostTokens) {
+               throw CLI::ValidationError(fmt::format("-pg: {} is too large", text));
+             }
+             pairs.push_back(*pair);
+           })
+      ->type_name("P,N");
+  add_numbers(command, "-d,--n-depth", options.n_depth, 0, kMostTokens,
+              "Tokens in the context before the clock starts");
+  add_numbers(command, "--np,--n-parallel", options.n_parallel, 1, kMostParallel,
+              "-np: requests at once");
+  add_numbers(command, "-b,--batch-size", options.n_batch, 1, kMostBatch,
+              "Most tokens computed in one step");
+  add_numbers(command, "--ub,--ubatch-size", options.n_ubatch, 1, kMostBatch,
+              "-ub: most tokens of one prompt computed in one step");
+  command.add_option("--delay", options.delay_s, "Seconds to wait before each test")
+      ->check(CLI::Range(0.0, 3600.0));
+}
+
+void add_serve(CLI::App& command, BenchOptions& options) {
+  CLI::Option* const serve = command.add_flag(
+      "--serve", options.serve,
+      "Several requests at once: streams beside a long prompt, shared prompts, an agent's growing "
+      "context, cancels");
+  command
+      .add_option("--streams", options.n_streams,
+                  "With --serve: requests that decode all the while")
+      ->capture_default_str()
+      ->check(CLI::Range(1u, 256u))
+      ->needs(serve);
+  command
+      .add_option("--long-prompt", options.long_prompt_tokens,
+                  "With --serve: tokens of the long prompt (default: 8192, or what this device "
+                  "reads in about two seconds)")
+      ->check(CLI::Range(64u, 1u << 20))
+      ->needs(serve);
+  command
+      .add_option("--tpot-target", options.tpot_target_ms,
+                  "With --serve: milliseconds between tokens that adaptive chunks aim at (default: "
+                  "three times the idle gap)")
+      ->check(CLI::PositiveNumber)
+      ->needs(serve);
+}
+
+void add_ops(CLI::App& command, BenchOptions& options) {
+  command.add_flag("--ops", options.ops,
+                   "Time every kernel on the shapes of real models against the device's limits");
+  command.add_option("--op", options.op_filter,
+                     "With --ops: only ops and cases with this in their name");
+  command
+      .add_option("--seconds", options.seconds,
+                  "With --ops: begin no row later (0: no limit; default: 50 on CPU drivers, 120)")
+      ->check(CLI::Range(0.0, 1e6));
+}
+
+void add_output(CLI::App& command, BenchOptions& options) {
+  std::vector<std::string> formats(std::begin(bench::kRecordFormats),
+                                   std::end(bench::kRecordFormats));
+  command.add_option("-r,--repetitions", options.repetitions, "Samples of each time (default 5)")
+      ->check(CLI::Range(1u, 1000u));
+  command.add_option("-o,--output", options.output, "Output format")
+      ->check(CLI::IsMember(formats))
+      ->capture_default_str();
+  formats.insert(formats.begin(), "none");
+  command.add_option("--output-err,--oe", options.error_output, "-oe: the same to stderr")
+      ->check(CLI::IsMember(formats))
+      ->capture_default_str();
+}
+
 }  // namespace
 
 void print_report(const BenchOptions& options, const std::function<nlohmann::json()>& json,
                   const std::function<std::string()>& markdown) {
   const auto print = [&](const std::string& format, std::FILE* stream) {
     using Json = nlohmann::json;
+    if (format == "md") fmt::print(stream, "{}", markdown());
+    if (format == "md" || format == "none") return;
+    const Json report = json();
     if (format == "json") {
-      fmt::print(stream, "{}\n", json().dump(2, ' ', false, Json::error_handler_t::replace));
-    } else if (format == "md") {
-      fmt::print(stream, "{}", markdown());
+      fmt::print(stream, "{}\n", report.dump(2, ' ', false, Json::error_handler_t::replace));
+      return;
+    }
+    const std::vector<Json> records(report.begin(), report.end());
+    if (format == "csv") fmt::print(stream, "{}", bench::to_csv(records));
+    if (format == "sql") fmt::print(stream, "{}", bench::to_sql(records));
+    if (format == "jsonl") {
+      for (const Json& record : records) fmt::print(stream, "{}\n", bench::to_jsonl(record));
     }
   };
   print(options.output, stdout);
   print(options.error_output, stderr);
 }
 
-Command add_bench(CLI::App& app) {
+Status require_md_or_json(const BenchOptions& options) {
+  for (const std::string& format : {options.output, options.error_output}) {
+    if (format == "md" || format == "json" || format == "none") continue;
+    return make_error(ErrorCode::kInvalidArgument,
+                      "-o {}: this report is no list of records; it can be md or json", format);
+  }
+  return {};
+}
+
+Command add_bench(CLI::App& app, const std::string& command_line) {
   auto options = std::make_shared<BenchOptions>();
+  options->command = command_line;
   CLI::App* command = app.add_subcommand("bench", "Measure a model, or every kernel");
   options->model.add_to(*command, "auto", "f16");
-  command->add_option("-p,--n-prompt", options->n_prompt, "Prompt lengths to measure (0: none)")
-      ->delimiter(',')
-      ->capture_default_str()
-      ->check(CLI::Range(0u, 1u << 24));
-  command->add_option("-n,--n-gen", options->n_gen, "Generated lengths to measure (0: none)")
-      ->delimiter(',')
-      ->capture_default_str()
-      ->check(CLI::Range(0u, 1u << 24));
-  command->add_flag("--ops", options->ops,
-                    "Time every kernel on the shapes of real models against the device's limits");
-  command->add_option("--op", options->op_filter,
-                      "With --ops: only ops and cases with this in their name");
-  CLI::Option* const serve = command->add_flag(
-      "--serve", options->serve,
-      "Several requests at once: streams beside a long prompt, shared prompts, an agent's growing "
-      "context, cancels");
-  command
-      ->add_option("--streams", options->n_streams,
-                   "With --serve: requests that decode all the while")
-      ->capture_default_str()
-      ->check(CLI::Range(1u, 256u))
-      ->needs(serve);
-  command
-      ->add_option("--long-prompt", options->long_prompt_tokens,
-                   "With --serve: tokens of the long prompt (default: 8192, or what this device "
-                   "reads in about two seconds)")
-      ->check(CLI::Range(64u, 1u << 20))
-      ->needs(serve);
-  command
-      ->add_option(
-          "--tpot-target", options->tpot_target_ms,
-          "With --serve: milliseconds between tokens that adaptive chunks aim at (default: "
-          "three times the idle gap)")
-      ->check(CLI::PositiveNumber)
-      ->needs(serve);
-  command
-      ->add_option("--seconds", options->seconds,
-                   "With --ops: begin no row later (0: no limit; default: 50 on CPU drivers, 120)")
-      ->check(CLI::Range(0.0, 1e6));
-  command->add_option("-r,--repetitions", options->repetitions, "Samples of each time")
-      ->check(CLI::Range(1u, 1000u))
-      ->capture_default_str();
-  command->add_option("-o,--output", options->output, "Output format")
-      ->check(CLI::IsMember({"md", "json"}))
-      ->capture_default_str();
-  command->add_option("--output-err,--oe", options->error_output, "-oe: the same to stderr")
-      ->check(CLI::IsMember({"none", "md", "json"}))
-      ->capture_default_str();
+  add_tests(*command, *options);
+  add_ops(*command, *options);
+  add_serve(*command, *options);
+  add_output(*command, *options);
   command->footer(
-      "Examples:\n  pumice bench -m model.gguf -p 512 -n 128\n  pumice bench --ops --op 'gemv "
-      "Q4_K' "
-      "-o json\n"
-      "  pumice bench -m model.gguf --serve");
+      "Lists: 128,512 or 512-2048+512 or 1-64*2; every combination is a test. Tests are named as\n"
+      "in llama-bench: pp512 reads 512 tokens, tg128 generates 128, pp512+tg128 does both,\n"
+      "@ d4096 with 4096 tokens in the context, x4 four requests at once.\n"
+      "Examples:\n"
+      "  pumice bench -m model.gguf -p 512 -n 128\n"
+      "  pumice bench -m model.gguf -p 512 -n 32 -d 0-16384+4096 -o jsonl\n"
+      "  pumice bench -m model.gguf -p 0 -n 128 -np 1-16*2\n"
+      "  pumice bench -m model.gguf --serve\n"
+      "  pumice bench --ops --op 'gemv Q4_K' -o json");
   return {command, [options] { return bench(*options); }};
 }
 

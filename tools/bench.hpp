@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,9 +21,17 @@ struct BenchOptions {
   double tpot_target_ms = 0;
   std::string op_filter;
   double seconds = -1;  ///< of --ops; 0: no limit, below: the device's default
-  std::vector<uint32_t> n_prompt = {512};
-  std::vector<uint32_t> n_gen = {128};
-  uint32_t repetitions = 5;
+  /// Empty lists: nothing was asked for, see the modes.
+  std::vector<uint32_t> n_prompt;
+  std::vector<uint32_t> n_gen;
+  std::vector<std::pair<uint32_t, uint32_t>> prompt_and_gen;
+  std::vector<uint32_t> n_depth = {0};
+  std::vector<uint32_t> n_parallel = {1};
+  std::vector<uint32_t> n_batch = {512};
+  std::vector<uint32_t> n_ubatch = {512};
+  double delay_s = 0;
+  std::optional<uint32_t> repetitions;  ///< 5 unless asked for
+  std::string command;                  ///< as it was typed
   std::string output = "md";
   std::string error_output = "none";  ///< the report once more, on stderr
 };
@@ -30,6 +39,9 @@ struct BenchOptions {
 /// Print what -o and -oe ask for.
 void print_report(const BenchOptions& options, const std::function<nlohmann::json()>& json,
                   const std::function<std::string()>& markdown);
+
+/// Errors unless -o and -oe are md or json, or none: for reports that are no list of records.
+Status require_md_or_json(const BenchOptions& options);
 
 /// --ops. The report is printed whatever happened. Errors: kSelfTestFailed if a row was wrong.
 Status bench_ops(const BenchOptions& options);

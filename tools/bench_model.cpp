@@ -1,61 +1,140 @@
 // pumice bench -m FILE: prompt processing and generation, each by itself.
 #include <fmt/format.h>
 
+#include "bench/device_record.hpp"
 #include "bench/model_bench.hpp"
+#include "bench/records.hpp"
 #include "tools/bench.hpp"
 #include "tools/terminal.hpp"
 
 namespace pumice::tools {
+namespace {
+
+constexpr double kDefaultSeconds = 60;  // of tests that nobody asked for by size
+
+bench::TestGrid grid_of(const BenchOptions& options, const bench::DefaultSizes& sizes) {
+  bench::TestGrid grid{.n_prompt = options.n_prompt,
+                       .n_gen = options.n_gen,
+                       .prompt_and_gen = options.prompt_and_gen,
+                       .n_depth = options.n_depth,
+                       .n_parallel = options.n_parallel,
+                       .n_batch = options.n_batch,
+                       .n_ubatch = options.n_ubatch};
+  if (grid.n_prompt.empty() && grid.n_gen.empty() && grid.prompt_and_gen.empty()) {
+    grid.n_prompt = {sizes.n_prompt};
+    grid.n_gen = {sizes.n_gen};
+  }
+  return grid;
+}
+
+bool asks_for_sizes(const BenchOptions& options) {
+  return !options.n_prompt.empty() || !options.n_gen.empty() || !options.prompt_and_gen.empty();
+}
+
+/// Sizes that this device does in about a minute, from a short run.
+Result<bench::DefaultSizes> probe(const BenchOptions& options, const bench::ModelBench& bench) {
+  const bench::ModelTest tests[] = {
+      {.n_prompt = 32, .n_batch = options.n_batch[0], .n_ubatch = options.n_ubatch[0]},
+      {.n_gen = 4, .n_batch = options.n_batch[0], .n_ubatch = options.n_ubatch[0]}};
+  bench::ModelBench quick = bench;
+  quick.repetitions = 1;
+  quick.ended = {};
+  quick.begins = {};
+  const std::vector<bench::ModelRow> rows = bench::bench_models(tests, quick);
+  PUMICE_TRY_STATUS(bench::verdict(rows));
+  const auto seconds_per_token = [](const bench::ModelRow& row) {
+    return row.samples[0].ns * 1e-9 / static_cast<double>(row.test.n_tokens());
+  };
+  const auto n_combinations = options.n_depth.size() * options.n_parallel.size() *
+                              options.n_batch.size() * options.n_ubatch.size();
+  return bench::default_sizes(seconds_per_token(rows[0]), seconds_per_token(rows[1]),
+                              kDefaultSeconds / static_cast<double>(n_combinations));
+}
+
+std::string head_of(const vk::Device& device, const std::string& note) {
+  const DeviceSnapshot& snapshot = device.snapshot();
+  return fmt::format("{} ({}, {} {}, Vulkan {})\n{}\n", snapshot.name,
+                     device_type_name(snapshot.type), snapshot.driver_name, snapshot.driver_info,
+                     format_api_version(snapshot.api_version), note);
+}
+
+}  // namespace
 
 Status bench_model(const BenchOptions& options) {
   const Logger logger = stderr_logger(options.model.verbose);
   PUMICE_TRY_STATUS(options.model.validate());
-  std::vector<bench::ModelTest> tests;
-  for (const uint32_t n : options.n_prompt) {
-    if (n > 0) tests.push_back({.n_prompt = n});
-  }
-  for (const uint32_t n : options.n_gen) {
-    if (n > 0) tests.push_back({.n_gen = n});
-  }
-  if (tests.empty()) {
+  if (asks_for_sizes(options) && grid_of(options, {}).tests().empty()) {
     return make_error(ErrorCode::kInvalidArgument,
                       "nothing to measure: -p and -n are both 0; give one, as in -p 512 -n 128");
   }
   PUMICE_TRY(const GgufFile file, GgufFile::open(options.model.model));
   PUMICE_TRY(const Session session, Session::open(options.model, file, logger));
-  const uint32_t wanted = bench::context_for(tests);
-  PUMICE_TRY(const uint32_t context_tokens,
-             context_for(options.model, session.model->config(), wanted, 0, OverflowPolicy::kStop));
-  const EngineOptions engine_options{.kv_type = options.model.kv_type(),
-                                     .math = options.model.math_kind(),
-                                     .context_tokens = context_tokens,
-                                     .token_budget = options.model.token_budget,
-                                     .chunk_tokens = options.model.chunk_tokens,
-                                     .prefix_cache = false,
-                                     .greedy_only = true,
-                                     .profile = options.model.profile};
-  PUMICE_TRY(const std::unique_ptr<Engine> engine, session.make_engine(engine_options, logger));
+  bench::ModelRecord record = bench::model_record(options.model.model, file);
+  record.run = {{"device", bench::device_to_json(*session.device)},
+                {"gpu_info", session.device->snapshot().name},
+                {"cpu_info", ""},
+                {"command", options.command}};
 
-  std::vector<bench::ModelRow> rows;
-  Status status;
-  {
-    const InterruptGuard interrupt;
-    ProgressBar bar("measuring");
-    for (const bench::ModelTest& test : tests) {
-      bar.update(rows.size(), tests.size());
-      rows.push_back(bench::bench_model(*engine, session.model->config().n_vocab, test,
-                                        options.repetitions, InterruptGuard::interrupted));
-      if (!rows.back().error) continue;
-      status = *rows.back().error;  // what was measured is printed all the same
-      break;
-    }
+  const EngineOptions base{.kv_type = options.model.kv_type(),
+                           .math = options.model.math_kind(),
+                           .context_tokens = options.model.context_tokens,
+                           .profile = options.model.profile};
+  const InterruptGuard interrupt;
+  bench::ModelBench bench{
+      .make_engine =
+          [&](const bench::TestGroup& group) {
+            return session.make_engine(bench::engine_options(group, base), logger);
+          },
+      .n_vocab = session.model->config().n_vocab,
+      .delay_s = options.delay_s,
+      .stop = InterruptGuard::interrupted,
+  };
+  bench::DefaultSizes sizes;
+  if (!asks_for_sizes(options)) {
+    PUMICE_TRY(sizes, probe(options, bench));
   }
-  const bench::ModelFacts facts = bench::model_facts(options.model.model, file);
+  bench.repetitions = options.repetitions.value_or(sizes.repetitions);
+  record.run["scaled_down"] = sizes.scaled_down;
+  const std::vector<bench::ModelTest> tests = grid_of(options, sizes).tests();
+  const bool stream = options.output == "jsonl";
+  std::optional<ProgressBar> bar;
+  size_t n_done = 0;
+  bench.begins = [&](const bench::ModelTest& test) {
+    bar.emplace(test.name());
+    bar->update(n_done, tests.size());
+  };
+  bench.ended = [&](const bench::ModelRow& row) {
+    ++n_done;
+    bar.reset();
+    if (!stream) return;
+    fmt::print("{}\n", bench::to_jsonl(to_json(row, record)));
+    std::fflush(stdout);
+  };
+  if (options.model.profile) {
+    bench.engine_done = [](const Engine& engine) {
+      fmt::print(stderr, "{}", engine.profiler().table());
+    };
+  }
+  const std::vector<bench::ModelRow> rows = bench::bench_models(tests, bench);
+
+  std::string note;
+  if (sizes.scaled_down) {
+    note = fmt::format(
+        "Scaled down to pp{} and tg{}, {} repetitions: pp512 and tg128 would take more than a "
+        "minute here (-p 512 -n 128 measures them)\n",
+        sizes.n_prompt, sizes.n_gen, bench.repetitions);
+  }
+  BenchOptions printed = options;
+  if (stream) printed.output = "none";  // was printed row by row
   print_report(
-      options, [&] { return to_json(rows, facts, *engine, *session.device); },
-      [&] { return to_markdown(rows, facts, *session.device); });
-  if (options.model.profile) fmt::print(stderr, "{}", engine->profiler().table());
-  return status;
+      printed,
+      [&] {
+        nlohmann::json records = nlohmann::json::array();
+        for (const bench::ModelRow& row : rows) records.push_back(to_json(row, record));
+        return records;
+      },
+      [&] { return head_of(*session.device, note) + to_markdown(rows, record); });
+  return bench::verdict(rows);
 }
 
 }  // namespace pumice::tools

@@ -7,6 +7,7 @@
 namespace pumice::tools {
 
 Status bench_ops(const BenchOptions& options) {
+  PUMICE_TRY_STATUS(require_md_or_json(options));
   const Logger logger = stderr_logger(options.model.verbose);
   PUMICE_TRY(const std::shared_ptr<vk::Device> device, open_device(options.model.device, logger));
   const auto [pipelines, verdict] = open_pipelines(device, logger);  // those that models would run
@@ -18,7 +19,7 @@ Status bench_ops(const BenchOptions& options) {
     ProgressBar bar("measuring");
     report = bench::bench_ops(
         *pipelines, cases,
-        {.timing = {.repetitions = options.repetitions},
+        {.timing = {.repetitions = options.repetitions.value_or(5)},
          .filter = options.op_filter,
          .time_limit_s =
              options.seconds < 0 ? bench::default_time_limit_s(device->plan()) : options.seconds,

@@ -6,6 +6,7 @@
 namespace pumice::tools {
 
 Status bench_serve(const BenchOptions& options) {
+  PUMICE_TRY_STATUS(require_md_or_json(options));
   PUMICE_TRY_STATUS(options.model.validate());
   const Logger logger = stderr_logger(options.model.verbose);
   PUMICE_TRY(const GgufFile file, GgufFile::open(options.model.model));

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <string>
 
 #include "base/result.hpp"
 
@@ -19,6 +20,7 @@ Command add_tokenize(CLI::App& app);
 Command add_logits(CLI::App& app);
 Command add_sim(CLI::App& app);
 Command add_synth(CLI::App& app);
-Command add_bench(CLI::App& app);
+/// `command_line`: as it was typed, for the records.
+Command add_bench(CLI::App& app, const std::string& command_line);
 
 }  // namespace pumice::tools

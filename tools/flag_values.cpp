@@ -8,6 +8,7 @@ namespace pumice::tools {
 namespace {
 
 constexpr size_t kShownBytes = 40;  // of what cannot be read
+constexpr size_t kMaxOfRange = 1000;
 
 /// The whole text as a number; nothing if it is not one.
 template <typename T>
@@ -26,6 +27,36 @@ std::string_view take_part(std::string_view& rest, char separator) {
   return part;
 }
 
+/// From `first` to `last`; the next of n is n * factor + step, which is larger.
+struct Range {
+  uint64_t first = 0;
+  uint64_t last = 0;
+  uint64_t factor = 1;
+  uint64_t step = 1;
+};
+
+/// "7", "1-4", "512-2048+512", "1-8*2".
+std::optional<Range> range_of(std::string_view text) {
+  const size_t dash = text.find('-');
+  const size_t sign = dash == text.npos ? text.npos : text.find_first_of("+*", dash);
+  const auto first = number_of<uint32_t>(text.substr(0, dash));
+  const auto last =
+      dash == text.npos ? first : number_of<uint32_t>(text.substr(dash + 1, sign - dash - 1));
+  if (!first || !last || *last < *first) return std::nullopt;
+  Range range{.first = *first, .last = *last};
+  if (sign == text.npos) return range;
+  const auto by = number_of<uint32_t>(text.substr(sign + 1));
+  const bool grows = text[sign] == '*' ? by >= 2u && *first > 0 : by >= 1u;
+  if (!grows) return std::nullopt;
+  if (text[sign] == '*') {
+    range.factor = *by;
+    range.step = 0;
+  } else {
+    range.step = *by;
+  }
+  return range;
+}
+
 }  // namespace
 
 Result<std::vector<uint32_t>> parse_numbers(std::string_view flag, std::string_view text) {
@@ -33,15 +64,34 @@ Result<std::vector<uint32_t>> parse_numbers(std::string_view flag, std::string_v
   std::string_view rest = text;
   do {
     const std::string_view part = take_part(rest, ',');
-    const std::optional<uint32_t> number = number_of<uint32_t>(part);
-    if (!number || (rest.empty() && text.ends_with(','))) {
-      return make_error(ErrorCode::kInvalidArgument,
-                        "{}: expected numbers like 1,2,3; cannot read '{}'", flag,
-                        printable(number || part.empty() ? text : part, kShownBytes));
+    const std::optional<Range> range = range_of(part);
+    if (!range || (rest.empty() && text.ends_with(','))) {
+      return make_error(
+          ErrorCode::kInvalidArgument,
+          "{}: expected numbers and ranges like 1,2,3 or 512-2048+512 or 1-8*2; cannot read '{}'",
+          flag, printable(range || part.empty() ? text : part, kShownBytes));
     }
-    numbers.push_back(*number);
+    const size_t n_before = numbers.size();
+    for (uint64_t n = range->first; n <= range->last; n = n * range->factor + range->step) {
+      if (numbers.size() - n_before == kMaxOfRange) {
+        return make_error(ErrorCode::kInvalidArgument, "{}: '{}' is more than {} numbers", flag,
+                          printable(part, kShownBytes), kMaxOfRange);
+      }
+      numbers.push_back(static_cast<uint32_t>(n));
+    }
   } while (!rest.empty());
   return numbers;
+}
+
+Result<std::pair<uint32_t, uint32_t>> parse_pair(std::string_view flag, std::string_view text) {
+  std::string_view rest = text;
+  const std::optional<uint32_t> first = number_of<uint32_t>(take_part(rest, ','));
+  const std::optional<uint32_t> second = number_of<uint32_t>(rest);
+  if (!first || !second) {
+    return make_error(ErrorCode::kInvalidArgument, "{} takes two numbers like 512,128, not '{}'",
+                      flag, printable(text, kShownBytes));
+  }
+  return std::pair(*first, *second);
 }
 
 Result<std::optional<uint32_t>> parse_limit_or_inf(std::string_view flag, std::string_view text) {

@@ -11,8 +11,12 @@
 
 namespace pumice::tools {
 
-/// "1,2,3": at least one number.
+/// "1,2,3", "1-4" (1,2,3,4), "512-2048+512" and "1-8*2" (1,2,4,8), mixed at will: at least one
+/// number, and at most 1000 of a range.
 Result<std::vector<uint32_t>> parse_numbers(std::string_view flag, std::string_view text);
+
+/// "512,128".
+Result<std::pair<uint32_t, uint32_t>> parse_pair(std::string_view flag, std::string_view text);
 
 /// A positive number, or nothing for "inf".
 Result<std::optional<uint32_t>> parse_limit_or_inf(std::string_view flag, std::string_view text);

@@ -194,6 +194,7 @@ Command add_logits(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("logits", "Write the logits of every position of a prompt");
   options->model.add_to(*command, "f32", "f32");
+  options->model.add_batch_sizes(*command);
   CLI::Option* tokens = command->add_option("--tokens", options->tokens, "Token ids, as 1,2,3");
   options->tokens_option = tokens;
   options->prompt_option = command->add_option("-p,--prompt", options->prompt, "The prompt");

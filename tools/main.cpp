@@ -16,7 +16,7 @@ namespace {
 // Names people know from other runtimes with one dash and several letters, which CLI11 would read
 // as a group of one-letter flags.
 constexpr std::string_view kSingleDashNames[] = {"-ub",  "-ctk", "-ctv", "-dev",
-                                                 "-sys", "-np",  "-oe"};
+                                                 "-sys", "-np",  "-oe",  "-pg"};
 
 std::vector<std::string> arguments_of(int argc, char** argv) {
   std::vector<std::string> arguments;
@@ -26,11 +26,28 @@ std::vector<std::string> arguments_of(int argc, char** argv) {
     const bool is_text = before == "-p" || before == "--prompt";
     for (const std::string_view name : kSingleDashNames) {
       const bool is_name = argument == name || argument.starts_with(std::string(name) + "=");
-      if (is_name && !is_text) argument.insert(0, "-");
+      if (is_name && !is_text) argument = fmt::format("-{}", argument);
     }
     arguments.push_back(std::move(argument));
   }
   return arguments;
+}
+
+/// An argument as a shell would take it again.
+std::string in_shell(const std::string& argument) {
+  const bool plain = argument.find_first_not_of(
+                         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                         "-_=+,.:/@%") == std::string::npos;
+  if (plain && !argument.empty()) return argument;
+  std::vector<std::string> parts = CLI::detail::split(argument, '\'');
+  if (argument.empty()) parts = {""};
+  return fmt::format("'{}'", fmt::join(parts, "'\\''"));
+}
+
+std::string command_line(int argc, char** argv) {
+  std::vector<std::string> words = {"pumice"};
+  for (int i = 1; i < argc; ++i) words.push_back(in_shell(argv[i]));
+  return fmt::format("{}", fmt::join(words, " "));
 }
 
 /// The settings file, without what the environment sets: CLI11 would let the file win.
@@ -99,8 +116,10 @@ int run(int argc, char** argv) {
                  "Settings file (TOML), also PUMICE_CONFIG", config_chosen);
   app.config_formatter(std::make_shared<SettingsFile>(app));
   app.require_subcommand(1);
-  const Command commands[] = {add_run(app),    add_bench(app), add_info(app), add_tokenize(app),
-                              add_logits(app), add_sim(app),   add_synth(app)};
+  const Command commands[] = {add_run(app),    add_bench(app, command_line(argc, argv)),
+                              add_info(app),   add_tokenize(app),
+                              add_logits(app), add_sim(app),
+                              add_synth(app)};
   try {
     app.parse(arguments_of(argc, argv));
   } catch (const CLI::ParseError& error) {

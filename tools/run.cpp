@@ -204,6 +204,7 @@ Command add_run(CLI::App& app) {
   auto options = std::make_shared<RunOptions>();
   CLI::App* command = app.add_subcommand("run", "Continue a prompt");
   options->model.add_to(*command, "auto", "f16");
+  options->model.add_batch_sizes(*command);
   options->prompt_option =
       command->add_option("-p,--prompt", options->prompt, "The prompt (or -f, or standard input)");
   command->add_option("-f,--file", options->file, "Read the prompt from a file")

@@ -14,14 +14,6 @@ void ModelOptions::add_to(CLI::App& app, const std::string& default_math,
                  "Context in tokens (default: as much as this run needs)")
       ->envname("PUMICE_CTX_SIZE")
       ->check(CLI::Range(1u, 1u << 24));
-  app.add_option("-b,--batch-size", token_budget, "Most tokens computed in one step")
-      ->envname("PUMICE_BATCH_SIZE")
-      ->capture_default_str()
-      ->check(CLI::Range(1u, 1u << 16));
-  app.add_option("--ubatch-size,--ub", chunk_tokens, "-ub: most prompt tokens computed in one step")
-      ->envname("PUMICE_UBATCH_SIZE")
-      ->capture_default_str()
-      ->check(CLI::Range(1u, 1u << 16));
   app.add_option("--math", math,
                  "Arithmetic of matrix products: auto (the fastest of this device), f32, f16 (fp16 "
                  "inputs, fp32 sums) or i8 (8-bit activations)")
@@ -40,6 +32,17 @@ void ModelOptions::add_to(CLI::App& app, const std::string& default_math,
   device.add_to(app);
   app.add_flag("-v,--verbose", verbose, "Log every stage to stderr")->envname("PUMICE_VERBOSE");
   app.add_flag("--profile", profile, "Time every kernel and print a table to stderr (slower)");
+}
+
+void ModelOptions::add_batch_sizes(CLI::App& app) {
+  app.add_option("-b,--batch-size", token_budget, "Most tokens computed in one step")
+      ->envname("PUMICE_BATCH_SIZE")
+      ->capture_default_str()
+      ->check(CLI::Range(1u, 1u << 16));
+  app.add_option("--ubatch-size,--ub", chunk_tokens, "-ub: most prompt tokens computed in one step")
+      ->envname("PUMICE_UBATCH_SIZE")
+      ->capture_default_str()
+      ->check(CLI::Range(1u, 1u << 16));
 }
 
 Status ModelOptions::validate() const {

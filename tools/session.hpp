@@ -27,6 +27,8 @@ struct ModelOptions {
 
   /// `default_math`, `default_kv`: what the subcommand uses unless told otherwise.
   void add_to(CLI::App& app, const std::string& default_math, const std::string& default_kv);
+  /// -b and -ub, which `bench` has as lists.
+  void add_batch_sizes(CLI::App& app);
   Status validate() const;
   KvType kv_type() const;
   ops::Math math_kind() const;

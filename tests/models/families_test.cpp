@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "../format/test_files.hpp"
+#include "tests/format/test_files.hpp"
 
 namespace pumice {
 namespace {

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """pumice bench: what it measures can be read by programs and computed again from the samples."""
 
+import csv
+import io
 import json
+import sqlite3
 import statistics
 import unittest
 
-from command_line import BAD_FILE, STORIES, USAGE, CommandLineTest
+from command_line import BAD_FILE, DOES_NOT_FIT, STORIES, USAGE, CommandLineTest
 
 # A small budget makes what bandwidth is measured over small, so the tests are quick.
 QUICK = ["bench", "--ops", "-r", "3", "--limit", "budget=512M"]
@@ -50,6 +53,7 @@ class Ops(CommandLineTest):
         self.refuses(USAGE, *QUICK, "--op", "nosuch", says="nosuch")
         self.refuses(USAGE, "bench", "--ops", "-r", "0", says="repetitions")
         self.refuses(USAGE, "bench", "--ops", "-o", "xml", says="xml")
+        self.refuses(USAGE, "bench", "--ops", "-o", "csv", says="csv")
 
 
 class Models(CommandLineTest):
@@ -78,9 +82,54 @@ class Models(CommandLineTest):
             self.assertTrue(record["device"]["name"])
         self.assertIn(b"| tg4 |", done.stderr)
 
+    def test_prefill_and_decode_of_one_test_are_kept_apart(self):
+        done = self.ok("bench", "-m", "tiny.gguf", "-p", "0", "-n", "0", "-pg", "32,4", "-d", "0,48",
+                       "-np", "2", "-r", "2", "-o", "json")
+        records = json.loads(done.stdout)
+        self.assertEqual([record["test"] for record in records],
+                         ["pp32+tg4 x2", "pp32+tg4 @ d48 x2"])
+        for record in records:
+            self.assertEqual(len(record["samples_ttft_ns"]), 2 * 2)
+            for i, ns in enumerate(record["samples_ns"]):
+                parts = 2 * 32 / record["samples_prefill_ts"][i] + 2 * 4 / record["samples_decode_ts"][i]
+                self.assertAlmostEqual(parts * 1e9 / ns, 1, places=6)
+                last = max(record["samples_ttft_ns"][2 * i:2 * i + 2])
+                self.assertAlmostEqual(2 * 32e9 / last / record["samples_prefill_ts"][i], 1, places=6)
+            self.assertIn("-pg 32,4", record["command"])
+
+    def test_every_format_holds_the_same_records(self):
+        arguments = ["bench", "-m", "tiny.gguf", "-p", "8-16*2", "-n", "2", "-r", "1"]
+        lines = self.ok(*arguments, "-o", "jsonl").stdout.decode().splitlines()
+        self.assertEqual([json.loads(line)["test"] for line in lines], ["pp8", "pp16", "tg2"])
+        table = list(csv.DictReader(io.StringIO(self.ok(*arguments, "-o", "csv").stdout.decode())))
+        self.assertEqual([row["test"] for row in table], ["pp8", "pp16", "tg2"])
+        self.assertGreater(float(table[0]["avg_ts"]), 0)
+        database = sqlite3.connect(":memory:")
+        database.executescript(self.ok(*arguments, "-o", "sql").stdout.decode())
+        rows = database.execute("SELECT test, n_prompt, avg_ts > 0 FROM test").fetchall()
+        self.assertEqual(rows, [("pp8", 8, 1), ("pp16", 16, 1), ("tg2", 0, 1)])
+
+    def test_what_does_not_fit_is_a_record_and_an_exit_code_and_the_rest_is_measured(self):
+        done = self.pumice("bench", "-m", "tiny.gguf", "-p", "16", "-n", "0", "-d", "0,16777216",
+                           "-r", "1", "-o", "json")
+        self.assertEqual(done.returncode, DOES_NOT_FIT)
+        measured, refused = json.loads(done.stdout)
+        self.assertGreater(measured["avg_ts"], 0)
+        self.assertNotIn("error", measured)
+        self.assertTrue(refused["error"])
+        self.assertEqual(refused["samples_ns"], [])
+
+    def test_without_sizes_it_is_pp512_and_tg128_or_less_and_says_so(self):
+        text = self.ok("bench", "-m", "tiny.gguf").stdout.decode()
+        if "Scaled down" not in text:
+            self.assertIn("| pp512 |", text)
+            self.assertIn("| tg128 |", text)
+
     def test_what_cannot_be_measured_says_so(self):
         self.refuses(USAGE, "bench", "-m", "tiny.gguf", "-p", "0", "-n", "0", says="-p and -n")
         self.refuses(USAGE, "bench", "-m", "tiny.gguf", "-p", "many", says="many")
+        self.refuses(USAGE, "bench", "-m", "tiny.gguf", "-pg", "512", says="-pg")
+        self.refuses(USAGE, "bench", "-m", "tiny.gguf", "-np", "0", says="-np")
         self.refuses(BAD_FILE, "bench", "-m", "none.gguf", says="none.gguf")
 
 

@@ -29,6 +29,26 @@ TEST(FlagValues, ListsAreNumbersBetweenCommas) {
   refused(parse_numbers("--tokens", std::string(5000, '9')));
 }
 
+TEST(FlagValues, ListsMayHaveRanges) {
+  EXPECT_EQ(*parse_numbers("-p", "1-4"), (Numbers{1, 2, 3, 4}));
+  EXPECT_EQ(*parse_numbers("-p", "512-2048+512,7"), (Numbers{512, 1024, 1536, 2048, 7}));
+  EXPECT_EQ(*parse_numbers("-p", "1-10*2"), (Numbers{1, 2, 4, 8}));
+  EXPECT_EQ(*parse_numbers("-p", "0-20+10"), (Numbers{0, 10, 20}));
+  EXPECT_EQ(*parse_numbers("-p", "4294967290-4294967295+4"), (Numbers{4294967290u, 4294967294u}));
+  EXPECT_EQ(parse_numbers("-p", "1-1000")->size(), 1000u);
+  for (const char* text : {"4-1", "1-", "-4", "1-4+", "1-4+0", "1-4*1", "0-4*2", "1-4-1", "1+1",
+                           "1*2", "1-4+-1", "1-2000", "0-4294967295"}) {
+    refused(parse_numbers("-p", text));
+  }
+}
+
+TEST(FlagValues, PairsAreTwoNumbers) {
+  EXPECT_EQ(*parse_pair("-pg", "512,128"), (std::pair<uint32_t, uint32_t>(512, 128)));
+  for (const char* text : {"", "512", "512,", ",128", "1,2,3", "a,b", "1;2"}) {
+    refused(parse_pair("-pg", text));
+  }
+}
+
 TEST(FlagValues, ALimitIsPositiveOrNone) {
   EXPECT_EQ(*parse_limit_or_inf("--blocks", "7"), 7u);
   EXPECT_EQ(*parse_limit_or_inf("--blocks", "inf"), std::nullopt);
