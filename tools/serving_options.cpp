@@ -5,6 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/replace_file.hpp"
 #include "tools/terminal.hpp"
 
 namespace pumice::tools {
@@ -37,16 +38,8 @@ CostModel read_cost(const std::filesystem::path& path, const Logger& logger) {
 
 void write_cost(const std::filesystem::path& path, const CostModel& cost, const Logger& logger) {
   if (path.empty() || !cost.calibrated()) return;
-  std::error_code error;
-  std::filesystem::create_directories(path.parent_path(), error);
-  const std::filesystem::path temporary = path.string() + ".new";
-  {
-    std::ofstream file(temporary);
-    file << Json(cost.cost()).dump(2) << '\n';
-    if (!file) error = std::make_error_code(std::errc::io_error);
-  }
-  if (!error) std::filesystem::rename(temporary, path, error);
-  if (error) logger.warning("cost model not kept in {}: {}", path.string(), error.message());
+  const Status written = replace_file(path, Json(cost.cost()).dump(2) + "\n");
+  if (!written.ok()) logger.warning("cost model is not kept: {}", written.error().message);
 }
 
 }  // namespace

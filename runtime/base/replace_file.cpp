@@ -1,5 +1,8 @@
 #include "base/replace_file.hpp"
 
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include <fstream>
 #include <system_error>
 
@@ -7,8 +10,8 @@ namespace pumice {
 
 Status replace_file(const std::filesystem::path& path, std::string_view content) {
   std::error_code error;
-  std::filesystem::create_directories(path.parent_path(), error);
-  const std::filesystem::path temporary = path.string() + ".new";
+  if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), error);
+  const std::filesystem::path temporary = fmt::format("{}.{}.new", path.string(), ::getpid());
   {
     std::ofstream file(temporary, std::ios::binary);
     file.write(content.data(), static_cast<std::streamsize>(content.size()));
