@@ -19,6 +19,7 @@ constexpr uint32_t kMostBatch = 1u << 16;
 
 Status bench(const BenchOptions& options) {
   if (options.model.device.list) return print_devices(stderr_logger(options.model.verbose));
+  if (!options.compare.empty()) return bench_compare(options);
   if (options.ops) return bench_ops(options);
   if (options.serve) return bench_serve(options);
   if (!options.model.model.empty()) return bench_model(options);
@@ -122,6 +123,14 @@ void add_ops(CLI::App& command, BenchOptions& options) {
       ->check(CLI::Range(0.0, 1e6));
 }
 
+void add_compare(CLI::App& command, BenchOptions& options) {
+  command
+      .add_option("--compare", options.compare,
+                  "Nothing is measured: ratios between files of results (-o json), the first being "
+                  "the base; llama-bench's files too")
+      ->type_name("FILES");
+}
+
 void add_output(CLI::App& command, BenchOptions& options) {
   std::vector<std::string> formats(std::begin(bench::kRecordFormats),
                                    std::end(bench::kRecordFormats));
@@ -177,6 +186,7 @@ Command add_bench(CLI::App& app, const std::string& command_line) {
   add_tests(*command, *options);
   add_ops(*command, *options);
   add_serve(*command, *options);
+  add_compare(*command, *options);
   add_output(*command, *options);
   command->footer(
       "Lists: 128,512 or 512-2048+512 or 1-64*2; every combination is a test. Tests are named as\n"
@@ -187,7 +197,8 @@ Command add_bench(CLI::App& app, const std::string& command_line) {
       "  pumice bench -m model.gguf -p 512 -n 32 -d 0-16384+4096 -o jsonl\n"
       "  pumice bench -m model.gguf -p 0 -n 128 -np 1-16*2\n"
       "  pumice bench -m model.gguf --serve\n"
-      "  pumice bench --ops --op 'gemv Q4_K' -o json");
+      "  pumice bench --ops --op 'gemv Q4_K' -o json\n"
+      "  pumice bench --compare before.json after.json");
   return {command, [options] { return bench(*options); }};
 }
 

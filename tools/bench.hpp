@@ -32,6 +32,7 @@ struct BenchOptions {
   double delay_s = 0;
   std::optional<uint32_t> repetitions;  ///< 5 unless asked for
   std::string command;                  ///< as it was typed
+  std::vector<std::string> compare;  ///< files of results, the base first
   std::string output = "md";
   std::string error_output = "none";  ///< the report once more, on stderr
 };
@@ -48,6 +49,9 @@ Status bench_ops(const BenchOptions& options);
 
 /// --serve. Errors: kInternal also if KV blocks leaked.
 Status bench_serve(const BenchOptions& options);
+
+/// --compare. Errors: kBadFile for a file that cannot be read, or if nothing could be compared.
+Status bench_compare(const BenchOptions& options);
 
 /// -m. What was measured before an error is printed.
 Status bench_model(const BenchOptions& options);

@@ -1,0 +1,16 @@
+// Files of results that a user names.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "bench/result_file.hpp"
+
+namespace pumice::tools {
+
+/// All of them, in order. Errors: kBadFile for the first that cannot be read.
+Result<std::vector<bench::ResultFile>> read_result_files(std::span<const std::string> paths);
+
+}  // namespace pumice::tools
