@@ -49,6 +49,8 @@ class Rows {
  private:
   Status add_array(const Json& records, const std::string& where);
   Status add_model(const RecordReader& record);
+  /// Prefill, decode and the first token of a test, where they are recorded apart.
+  Status add_parts(const RecordReader& record, const ResultRow& whole);
   Status add_ops(const RecordReader& report);
   Status add_op(const RecordReader& record, ResultRow row);
   Status add_peak(const RecordReader& record, ResultRow row);
@@ -134,7 +136,7 @@ std::string test_name(double n_prompt, double n_gen, double n_depth, double n_pa
   if (n_prompt > 0) name = fmt::format("pp{:.0f}", n_prompt);
   if (n_gen > 0) name += fmt::format("{}tg{:.0f}", name.empty() ? "" : "+", n_gen);
   if (n_depth > 0) name += fmt::format(" @ d{:.0f}", n_depth);
-  if (n_parallel > 1) name += fmt::format(" x {:.0f}", n_parallel);
+  if (n_parallel > 1) name += fmt::format(" x{:.0f}", n_parallel);
   return name;
 }
 
@@ -193,15 +195,27 @@ Status Rows::add_model(const RecordReader& record) {
   }
   if (row.samples.empty() && row.problem.empty()) row.problem = "no samples";
   rows_.push_back(row);
+  return add_parts(record, row);
+}
 
-  PUMICE_TRY(const std::vector<double> first_ns, record.samples("ttft_samples_ns"));
-  if (first_ns.empty()) return {};
+Status Rows::add_parts(const RecordReader& record, const ResultRow& whole) {
+  ResultRow row = whole;
+  if (whole.facts["n_prompt"] > 0 && whole.facts["n_gen"] > 0) {
+    constexpr std::pair<const char*, const char*> kParts[] = {{"samples_prefill_ts", ": prefill"},
+                                                              {"samples_decode_ts", ": decode"}};
+    for (const auto& [key, name] : kParts) {
+      PUMICE_TRY(row.samples, record.samples(key));
+      row.test = whole.test + name;
+      if (!row.samples.empty()) rows_.push_back(row);
+    }
+  }
+  PUMICE_TRY(row.samples, record.samples("samples_ttft_ns"));
+  if (row.samples.empty()) return {};
+  for (double& sample : row.samples) sample *= 1e-6;
   row.kind = ResultRow::Kind::kFirstToken;
-  row.test += ": TTFT";
+  row.test = whole.test + ": TTFT";
   row.unit = "ms";
   row.more_is_better = false;
-  row.samples.clear();
-  for (const double ns : first_ns) row.samples.push_back(ns * 1e-6);
   rows_.push_back(std::move(row));
   return {};
 }

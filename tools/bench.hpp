@@ -32,7 +32,7 @@ struct BenchOptions {
   double delay_s = 0;
   std::optional<uint32_t> repetitions;  ///< 5 unless asked for
   std::string command;                  ///< as it was typed
-  std::vector<std::string> compare;  ///< files of results, the base first
+  std::vector<std::string> compare;     ///< files of results, the base first
   std::string output = "md";
   std::string error_output = "none";  ///< the report once more, on stderr
 };

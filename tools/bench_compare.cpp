@@ -10,6 +10,7 @@ Status bench_compare(const BenchOptions& options) {
     return make_error(ErrorCode::kInvalidArgument,
                       "--compare: give a base and at least one file to hold against it");
   }
+  PUMICE_TRY_STATUS(require_md_or_json(options));
   PUMICE_TRY(const std::vector<bench::ResultFile> files, read_result_files(options.compare));
   const bench::Comparison comparison = bench::compare(files);
   print_report(

@@ -41,8 +41,21 @@ TEST(ResultFile, ComputesSpeedsFromTimesWhereOnlyThoseAreRecorded) {
   const auto rows =
       rows_of(R"({"n_prompt": 0, "n_gen": 10, "n_parallel": 2, "samples_ns": [1e9]})");
   ASSERT_EQ(rows.size(), 1u);
-  EXPECT_EQ(rows[0].test, "tg10 x 2");
+  EXPECT_EQ(rows[0].test, "tg10 x2");
   EXPECT_EQ(rows[0].samples, std::vector<double>{20});
+}
+
+TEST(ResultFile, PrefillDecodeAndFirstTokenAreRowsOfTheirOwn) {
+  const auto rows = rows_of(R"({"n_prompt": 8, "n_gen": 4, "samples_ns": [1e9], "samples_ts": [12],
+    "samples_prefill_ts": [100], "samples_decode_ts": [5], "samples_ttft_ns": [2e6, 4e6]})");
+  ASSERT_EQ(rows.size(), 4u);
+  EXPECT_EQ(rows[1].test, "pp8+tg4: prefill");
+  EXPECT_EQ(rows[1].samples, std::vector<double>{100});
+  EXPECT_EQ(rows[2].test, "pp8+tg4: decode");
+  EXPECT_EQ(rows[3].test, "pp8+tg4: TTFT");
+  EXPECT_EQ(rows[3].samples, (std::vector<double>{2, 4}));
+  EXPECT_EQ(rows[3].unit, "ms");
+  EXPECT_FALSE(rows[3].more_is_better);
 }
 
 TEST(ResultFile, ReadsARecordToALine) {
