@@ -175,6 +175,25 @@ std::vector<double> rates_of(const ModelRow& row, uint64_t n_tokens,
   return rates;
 }
 
+/// Keys of llama-bench's records that choose what Pumice does in one way only; programs that read
+/// its records insist on them. Every layer is on the device, the file is mapped.
+Json fixed_keys() {
+  return {{"n_threads", 0},
+          {"cpu_mask", "0x0"},
+          {"cpu_strict", false},
+          {"poll", 0},
+          {"n_gpu_layers", -1},
+          {"split_mode", "none"},
+          {"main_gpu", 0},
+          {"no_kv_offload", false},
+          {"flash_attn", true},
+          {"tensor_split", "0.00"},
+          {"tensor_buft_overrides", "none"},
+          {"use_mmap", true},
+          {"embeddings", false},
+          {"no_op_offload", false}};
+}
+
 /// "12.34" of samples, or nothing.
 std::string median_cell(std::span<const double> samples, double factor = 1) {
   if (samples.empty()) return "";
@@ -321,6 +340,7 @@ Json to_json(const ModelRow& row, const ModelRecord& model) {
               {"stddev_ts", rate.stddev},
               {"samples_ns", samples_ns},
               {"samples_ts", row.rates()}};
+  record.update(fixed_keys());
   record["test"] = row.test.name();
   record["n_parallel"] = row.test.n_parallel;
   record["median_ns"] = ns.median;

@@ -85,7 +85,7 @@ std::string to_sql(std::span<const Json> records) {
         fmt::format("{} {}", names.back(),
                     column.is_integer ? "INTEGER" : (column.is_number ? "REAL" : "TEXT")));
   }
-  std::string text = fmt::format("CREATE TABLE IF NOT EXISTS test (\n  {}\n);\n",
+  std::string text = fmt::format("CREATE TABLE IF NOT EXISTS llama_bench (\n  {}\n);\n",
                                  fmt::join(declarations, ",\n  "));
   for (const Json& record : records) {
     std::vector<std::string> values;
@@ -97,7 +97,7 @@ std::string to_sql(std::span<const Json> records) {
         values.push_back(column.is_number ? text_of(*value) : in_quotes(text_of(*value), '\''));
       }
     }
-    text += fmt::format("\nINSERT INTO test ({}) VALUES ({});\n", fmt::join(names, ", "),
+    text += fmt::format("\nINSERT INTO llama_bench ({}) VALUES ({});\n", fmt::join(names, ", "),
                         fmt::join(values, ", "));
   }
   return text;

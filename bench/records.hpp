@@ -18,7 +18,7 @@ std::string to_jsonl(const nlohmann::json& record);
 /// not a number, a text or a truth value is written as JSON.
 std::string to_csv(std::span<const nlohmann::json> records);
 
-/// Statements that make a table `test` where there is none and fill it. Values as in to_csv.
+/// Statements that make a table `llama_bench` where there is none and fill it. Values as in to_csv.
 std::string to_sql(std::span<const nlohmann::json> records);
 
 }  // namespace pumice::bench

@@ -22,10 +22,10 @@ TEST(Records, SqlDeclaresWhatTheValuesAre) {
   const std::vector<Json> records = {{{"count", 1}, {"name", "it's"}, {"rate", 1}},
                                      {{"count", 2}, {"rate", 2.5}}};
   EXPECT_EQ(to_sql(records),
-            "CREATE TABLE IF NOT EXISTS test (\n"
+            "CREATE TABLE IF NOT EXISTS llama_bench (\n"
             "  \"count\" INTEGER,\n  \"name\" TEXT,\n  \"rate\" REAL\n);\n"
-            "\nINSERT INTO test (\"count\", \"name\", \"rate\") VALUES (1, 'it''s', 1);\n"
-            "\nINSERT INTO test (\"count\", \"name\", \"rate\") VALUES (2, NULL, 2.5);\n");
+            "\nINSERT INTO llama_bench (\"count\", \"name\", \"rate\") VALUES (1, 'it''s', 1);\n"
+            "\nINSERT INTO llama_bench (\"count\", \"name\", \"rate\") VALUES (2, NULL, 2.5);\n");
 }
 
 TEST(Records, JsonlIsALineWhateverTheTextHolds) {

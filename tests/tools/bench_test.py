@@ -69,7 +69,11 @@ class Models(CommandLineTest):
         for record in records:
             for key in ("build_commit", "model_filename", "model_type", "model_size",
                         "model_n_params", "n_batch", "n_ubatch", "n_prompt", "n_gen", "n_depth",
-                        "test_time", "avg_ns", "stddev_ns", "avg_ts", "stddev_ts"):
+                        "test_time", "avg_ns", "stddev_ns", "avg_ts", "stddev_ts", "cpu_info",
+                        "gpu_info", "backends", "n_threads", "n_gpu_layers", "split_mode",
+                        "main_gpu", "no_kv_offload", "flash_attn", "tensor_split", "use_mmap",
+                        "tensor_buft_overrides", "embeddings", "cpu_mask", "cpu_strict", "poll",
+                        "type_k", "type_v", "no_op_offload", "build_number"):
                 self.assertIn(key, record)
             n_tokens = record["n_prompt"] + record["n_gen"]
             self.assertEqual(len(record["samples_ns"]), 3)
@@ -106,7 +110,7 @@ class Models(CommandLineTest):
         self.assertGreater(float(table[0]["avg_ts"]), 0)
         database = sqlite3.connect(":memory:")
         database.executescript(self.ok(*arguments, "-o", "sql").stdout.decode())
-        rows = database.execute("SELECT test, n_prompt, avg_ts > 0 FROM test").fetchall()
+        rows = database.execute("SELECT test, n_prompt, avg_ts > 0 FROM llama_bench").fetchall()
         self.assertEqual(rows, [("pp8", 8, 1), ("pp16", 16, 1), ("tg2", 0, 1)])
 
     def test_what_does_not_fit_is_a_record_and_an_exit_code_and_the_rest_is_measured(self):
