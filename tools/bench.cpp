@@ -22,9 +22,9 @@ Status bench(const BenchOptions& options) {
   if (!options.compare.empty()) return bench_compare(options);
   if (options.ops) return bench_ops(options);
   if (options.serve) return bench_serve(options);
-  if (!options.model.model.empty()) return bench_model(options);
+  if (!options.model.model_name().empty()) return bench_model(options);
   return make_error(ErrorCode::kInvalidArgument,
-                    "nothing to measure: give a model with -m FILE (pumice synth makes one), or "
+                    "nothing to measure: give a model with -m FILE or --synthetic PRESET:TYPE, or "
                     "--ops for the kernels");
 }
 
@@ -183,6 +183,7 @@ Command add_bench(CLI::App& app, const std::string& command_line) {
   options->command = command_line;
   CLI::App* command = app.add_subcommand("bench", "Measure a model, or every kernel");
   options->model.add_to(*command, "auto", "f16");
+  options->model.add_synthetic_to(*command);
   add_tests(*command, *options);
   add_ops(*command, *options);
   add_serve(*command, *options);

@@ -67,9 +67,9 @@ Status bench_model(const BenchOptions& options) {
     return make_error(ErrorCode::kInvalidArgument,
                       "nothing to measure: -p and -n are both 0; give one, as in -p 512 -n 128");
   }
-  PUMICE_TRY(const GgufFile file, GgufFile::open(options.model.model));
-  PUMICE_TRY(const Session session, Session::open(options.model, file, logger));
-  bench::ModelRecord record = bench::model_record(options.model.model, file);
+  PUMICE_TRY(const ModelSource source, options.model.open_source());
+  PUMICE_TRY(const Session session, Session::open(options.model, source, logger));
+  bench::ModelRecord record = bench::model_record(options.model.model_name(), source.file());
   record.run = {{"device", bench::device_to_json(*session.device)},
                 {"gpu_info", session.device->snapshot().name},
                 {"cpu_info", ""},

@@ -1,5 +1,7 @@
 #include "tools/session.hpp"
 
+#include <cstdlib>
+
 #include "shaders/passport.hpp"
 #include "tools/terminal.hpp"
 
@@ -45,8 +47,30 @@ void ModelOptions::add_batch_sizes(CLI::App& app) {
       ->check(CLI::Range(1u, 1u << 16));
 }
 
+void ModelOptions::add_synthetic_to(CLI::App& app) {
+  app.add_option(
+      "--synthetic", synthetic,
+      "Instead of -m: random weights in the shape of a real model, made in device memory: "
+      "PRESET[:TYPE], as in llama-8b:q4_k (pumice synth --list)");
+}
+
+std::string ModelOptions::model_name() const {
+  return synthetic.empty() ? model : "synthetic:" + synthetic;
+}
+
+Result<ModelSource> ModelOptions::open_source() const {
+  if (synthetic.empty()) return ModelSource::open(model);
+  PUMICE_TRY(const SyntheticModel made, SyntheticModel::parse(synthetic));
+  return ModelSource::synthetic(made);
+}
+
 Status ModelOptions::validate() const {
-  if (model.empty()) {
+  const char* const default_model = std::getenv("PUMICE_MODEL");
+  if (!synthetic.empty() && !model.empty() && model != (default_model ? default_model : "")) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "--synthetic and -m: there can be one model at a time; leave one out");
+  }
+  if (model.empty() && synthetic.empty()) {
     return make_error(ErrorCode::kInvalidArgument, "no model: give one with -m FILE");
   }
   if (kv_type_k != kv_type_v) {
@@ -61,16 +85,16 @@ ops::Math ModelOptions::math_kind() const { return ops::parse_math(math).value()
 
 KvType ModelOptions::kv_type() const { return kv_type_k == "f32" ? KvType::kF32 : KvType::kF16; }
 
-Result<Session> Session::open(const ModelOptions& options, const GgufFile& file,
+Result<Session> Session::open(const ModelOptions& options, const ModelSource& source,
                               const Logger& logger) {
   Session session;
   PUMICE_TRY(session.device, open_device(options.device, logger));
   std::tie(session.pipelines, session.verdict) = open_pipelines(session.device, logger);
   ProgressBar bar("loading the model");
-  PUMICE_TRY(session.model, Model::load(session.device, file, [&](uint64_t done, uint64_t total) {
+  PUMICE_TRY(session.model, Model::load(session.device, source, [&](uint64_t done, uint64_t total) {
                bar.update(done, total);
              }));
-  logger.info("loaded {}: {} layers, {} wide, {} vocabulary", options.model,
+  logger.info("loaded {}: {} layers, {} wide, {} vocabulary", options.model_name(),
               session.model->config().n_layers, session.model->config().n_embd,
               session.model->config().n_vocab);
   return session;

@@ -15,6 +15,8 @@ namespace pumice::tools {
 
 struct ModelOptions {
   std::string model;
+  std::string
+      synthetic;  ///< "preset:type" instead of a file; only where add_synthetic_to is called
   DeviceOptions device;
   uint32_t context_tokens = 0;
   uint32_t token_budget = 512;
@@ -29,12 +31,17 @@ struct ModelOptions {
   void add_to(CLI::App& app, const std::string& default_math, const std::string& default_kv);
   /// -b and -ub, which `bench` has as lists.
   void add_batch_sizes(CLI::App& app);
+  void add_synthetic_to(CLI::App& app);
   Status validate() const;
+  /// The file, or "synthetic:preset:type".
+  std::string model_name() const;
+  /// Opens the file, or describes the synthetic model.
+  Result<ModelSource> open_source() const;
   KvType kv_type() const;
   ops::Math math_kind() const;
 };
 
-/// A model file on a device, with its pipelines.
+/// A model on a device, with its pipelines.
 struct Session {
   std::shared_ptr<vk::Device> device;
   std::shared_ptr<vk::PipelineLibrary> pipelines;
@@ -42,7 +49,7 @@ struct Session {
   std::shared_ptr<const Model> model;
 
   /// Opens the device and loads the model with a progress bar.
-  static Result<Session> open(const ModelOptions& options, const GgufFile& file,
+  static Result<Session> open(const ModelOptions& options, const ModelSource& source,
                               const Logger& logger);
 
   /// An engine for what `options` says; compiles pipelines with a progress bar. Warns of kernels

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <map>
 
 #include "tools/command.hpp"
@@ -24,19 +23,6 @@ struct SynthOptions {
   bool force = false;
   bool list = false;
 };
-
-Result<const WeightType*> type_named(std::string name) {
-  std::ranges::transform(name, name.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-  std::string known;
-  for (const WeightType& type : weight_types()) {
-    if (!type.has_codec()) continue;
-    if (type.name == name) return &type;
-    known += (known.empty() ? "" : ", ") + std::string(type.name);
-  }
-  return make_error(ErrorCode::kInvalidArgument, "--type: there is no weight type '{}' (known: {})",
-                    printable(name), known);
-}
 
 /// "147 tensors (112 Q4_K, 34 F32, 1 Q6_K)"
 std::string types_of(const SyntheticModel& model) {
@@ -85,7 +71,7 @@ Status synth(const SynthOptions& options) {
     return make_error(ErrorCode::kInvalidArgument, "no output: give a file with -o FILE");
   }
   PUMICE_TRY(SyntheticShape shape, find_synthetic_preset(options.preset));
-  PUMICE_TRY(const WeightType* const type, type_named(options.type));
+  PUMICE_TRY(const WeightType* const type, parse_weight_type(options.type));
   if (options.n_layers != 0) shape.n_layers = options.n_layers;
   if (options.context_tokens != 0) shape.context_length = options.context_tokens;
   PUMICE_TRY(

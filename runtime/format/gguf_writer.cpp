@@ -113,6 +113,12 @@ std::string GgufHeader::encode() const {
   return std::move(out.metadata_);
 }
 
+Result<std::string> GgufHeader::to_bytes() const {
+  GgufHeader placed = *this;
+  PUMICE_TRY_STATUS(placed.place_tensors());
+  return placed.encode();
+}
+
 Result<GgufWriter> GgufWriter::create(const std::filesystem::path& path, GgufHeader header) {
   GgufWriter writer;
   writer.path_ = path;

@@ -45,6 +45,10 @@ class GgufHeader {
   /// dims[0] varies fastest; 1 to 4 of them. Data is written in the order of these calls.
   void add_tensor(std::string_view name, const WeightType& type, std::vector<uint64_t> dims);
 
+  /// The file up to its tensor data: what GgufFile::from_memory reads as a header without data.
+  /// Errors (kBadFile): the mistakes above.
+  Result<std::string> to_bytes() const;
+
  private:
   friend class GgufWriter;
   struct Tensor {

@@ -28,10 +28,11 @@ Status check_tensor(const GgufFile& file, const std::string& name, uint64_t n_co
   return {};
 }
 
-Status check_tensors(const GgufFile& file, const ModelDescription& model) {
+Status check_tensors(const ModelSource& source, const ModelDescription& model) {
+  const GgufFile& file = source.file();
   const ModelConfig& c = model.config;
   const TensorNames& names = model.names;
-  if (!file.has_tensor_data()) {
+  if (!source.has_tensor_data()) {
     return make_error(ErrorCode::kBadFile, "the file holds no tensor data: not a model");
   }
   PUMICE_TRY_STATUS(check_tensor(file, names.token_embd, c.n_embd, c.n_vocab));
@@ -73,14 +74,14 @@ Status check_tensors(const GgufFile& file, const ModelDescription& model) {
 
 std::span<const ModelFamily> model_families() { return kFamilies; }
 
-Result<ModelDescription> describe_model(const GgufFile& file) {
+Result<ModelDescription> describe_model(const ModelSource& source) {
   PUMICE_TRY(const std::string_view architecture,
-             file.get<std::string_view>("general.architecture"));
+             source.file().get<std::string_view>("general.architecture"));
   std::string known;
   for (const ModelFamily& family : kFamilies) {
     if (family.architecture == architecture) {
-      PUMICE_TRY(ModelDescription model, family.describe(file));
-      PUMICE_TRY_STATUS(check_tensors(file, model));
+      PUMICE_TRY(ModelDescription model, family.describe(source));
+      PUMICE_TRY_STATUS(check_tensors(source, model));
       return model;
     }
     known += (known.empty() ? "" : ", ") + std::string(family.architecture);

@@ -6,25 +6,25 @@
 #include <string_view>
 
 #include "base/result.hpp"
-#include "format/gguf.hpp"
 #include "models/model_config.hpp"
+#include "models/model_source.hpp"
 
 namespace pumice {
 
 struct ModelFamily {
   std::string_view architecture;  ///< value of general.architecture
-  Result<ModelDescription> (*describe)(const GgufFile& file);
+  Result<ModelDescription> (*describe)(const ModelSource& source);
 };
 
 std::span<const ModelFamily> model_families();
 
-/// The description of a model file, checked: every dimension is in range and consistent with the
+/// The description of a model, checked: every dimension is in range and consistent with the
 /// tensors' shapes. Errors (kBadFile) name the key or tensor; an unknown architecture is named
 /// together with the known ones.
-Result<ModelDescription> describe_model(const GgufFile& file);
+Result<ModelDescription> describe_model(const ModelSource& source);
 
 namespace families {
-Result<ModelDescription> describe_llama(const GgufFile& file);
+Result<ModelDescription> describe_llama(const ModelSource& source);
 }  // namespace families
 
 }  // namespace pumice

@@ -116,13 +116,11 @@ Status Metadata::read_rope(ModelConfig& config) const {
 
   if (const GgufTensor* freqs = file_.find_tensor(TensorNames{}.rope_freqs)) {
     if (freqs->type->name != "F32" || freqs->n_elements() != rope.dims / 2 ||
-        freqs->data == nullptr) {
+        !source_.has_tensor_data()) {
       return make_error(ErrorCode::kBadFile, "{}: expected {} F32 values", freqs->name,
                         rope.dims / 2);
     }
-    std::vector<float> values(rope.dims / 2);
-    dequantize(*freqs->type, freqs->data, values.size(), values.data());
-    for (const float value : values) {
+    for (const float value : source_.values(*freqs)) {
       if (!(value > 0.0f) || !std::isfinite(value)) {
         return make_error(ErrorCode::kBadFile, "{}: divisor {} is not positive", freqs->name,
                           value);

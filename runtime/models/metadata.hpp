@@ -5,14 +5,15 @@
 #include <string_view>
 
 #include "base/result.hpp"
-#include "format/gguf.hpp"
 #include "models/model_config.hpp"
+#include "models/model_source.hpp"
 
 namespace pumice {
 
 class Metadata {
  public:
-  Metadata(const GgufFile& file, std::string_view prefix) : file_(file), prefix_(prefix) {}
+  Metadata(const ModelSource& source, std::string_view prefix)
+      : source_(source), file_(source.file()), prefix_(prefix) {}
 
   /// The value of "<prefix>.<key>", which must exist.
   template <typename T>
@@ -36,6 +37,7 @@ class Metadata {
   /// A positive count of at most `limit`.
   Result<uint32_t> count(std::string_view key, uint32_t limit) const;
 
+  const ModelSource& source_;
   const GgufFile& file_;
   std::string prefix_;
 };

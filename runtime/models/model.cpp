@@ -9,7 +9,7 @@
 namespace pumice {
 namespace {
 
-std::array<uint64_t, 2> fingerprint_of(const GgufFile& file) {
+std::array<uint64_t, 2> fingerprint_of(const ModelSource& source) {
   constexpr size_t kSampleBytes = 4096;  // of each end of a tensor: whole files take long to read
   XXH3_state_t* const state = XXH3_createState();
   XXH3_128bits_reset(state);
@@ -18,18 +18,27 @@ std::array<uint64_t, 2> fingerprint_of(const GgufFile& file) {
     XXH3_128bits_update(state, &length, sizeof length);
     XXH3_128bits_update(state, bytes.data(), bytes.size());
   };
-  for (const GgufValue& value : file.metadata()) {
+  for (const GgufValue& value : source.file().metadata()) {
     add(value.key);
     add(value.describe());
   }
-  for (const GgufTensor& tensor : file.tensors()) {
+  std::vector<std::byte> blocks;
+  const auto add_sample = [&](const GgufTensor& tensor, bool from_end) {
+    const WeightType& type = *tensor.type;
+    const uint64_t n_blocks = tensor.n_bytes / type.block_bytes;
+    const uint64_t n =
+        std::min<uint64_t>((kSampleBytes + type.block_bytes - 1) / type.block_bytes, n_blocks);
+    blocks.resize(n * type.block_bytes);
+    source.read(tensor, from_end ? n_blocks - n : 0, blocks);
+    const size_t n_bytes = std::min(blocks.size(), kSampleBytes);
+    XXH3_128bits_update(state, blocks.data() + (from_end ? blocks.size() - n_bytes : 0), n_bytes);
+  };
+  for (const GgufTensor& tensor : source.file().tensors()) {
     add(tensor.name);
     add(tensor.type->name);
     XXH3_128bits_update(state, tensor.dims.data(), sizeof tensor.dims);
-    const auto bytes = tensor.bytes();
-    const size_t n = std::min(bytes.size(), kSampleBytes);
-    XXH3_128bits_update(state, bytes.data(), n);
-    XXH3_128bits_update(state, bytes.data() + bytes.size() - n, n);
+    add_sample(tensor, false);
+    add_sample(tensor, true);
   }
   const XXH128_hash_t hash = XXH3_128bits_digest(state);
   XXH3_freeState(state);
@@ -39,14 +48,14 @@ std::array<uint64_t, 2> fingerprint_of(const GgufFile& file) {
 }  // namespace
 
 Result<std::shared_ptr<const Model>> Model::load(const std::shared_ptr<vk::Device>& device,
-                                                 const GgufFile& file,
+                                                 const ModelSource& source,
                                                  const ModelWeights::Progress& progress) {
-  PUMICE_TRY(ModelDescription description, describe_model(file));
-  const uint64_t needed = resident_weight_bytes(file, description);
+  PUMICE_TRY(ModelDescription description, describe_model(source));
+  const uint64_t needed = resident_weight_bytes(source, description);
   PUMICE_TRY_STATUS(device->check_fits(needed, "the weights"));
-  PUMICE_TRY(ModelWeights weights, ModelWeights::load(device, file, description, progress));
+  PUMICE_TRY(ModelWeights weights, ModelWeights::load(device, source, description, progress));
   return std::make_shared<const Model>(
-      Model{std::move(description), std::move(weights), fingerprint_of(file)});
+      Model{std::move(description), std::move(weights), fingerprint_of(source)});
 }
 
 }  // namespace pumice

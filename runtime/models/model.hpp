@@ -13,14 +13,15 @@ namespace pumice {
 struct Model {
   ModelDescription description;
   ModelWeights weights;
-  /// Tells models apart: a hash of metadata, tensor shapes and a sample of each tensor's bytes.
+  /// Tells models apart: a hash of metadata, tensor shapes and a sample of each tensor's bytes. A
+  /// synthetic model's is that of its file.
   std::array<uint64_t, 2> fingerprint = {};
 
   const ModelConfig& config() const { return description.config; }
 
   /// Describe, check and upload. Errors: kBadFile, kDoesNotFit (saying by how much), kDeviceLost.
   static Result<std::shared_ptr<const Model>> load(const std::shared_ptr<vk::Device>& device,
-                                                   const GgufFile& file,
+                                                   const ModelSource& source,
                                                    const ModelWeights::Progress& progress = {});
 };
 

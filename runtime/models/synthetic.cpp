@@ -1,9 +1,12 @@
 #include "models/synthetic.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cctype>
 #include <cmath>
 #include <numbers>
 
+#include "base/printable.hpp"
 #include "models/model_config.hpp"
 #include "models/synthetic_vocabulary.hpp"
 
@@ -137,8 +140,22 @@ Result<SyntheticShape> find_synthetic_preset(std::string_view name) {
     if (preset.name == name) return preset;
     known += (known.empty() ? "" : ", ") + std::string(preset.name);
   }
-  return make_error(ErrorCode::kInvalidArgument, "there is no preset '{}' (known: {})", name,
-                    known);
+  return make_error(ErrorCode::kInvalidArgument, "there is no preset '{}' (known: {})",
+                    printable(name), known);
+}
+
+Result<const WeightType*> parse_weight_type(std::string_view name) {
+  std::string upper(name);
+  std::ranges::transform(upper, upper.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  std::string known;
+  for (const WeightType& type : weight_types()) {
+    if (!type.has_codec()) continue;
+    if (type.name == upper) return &type;
+    known += (known.empty() ? "" : ", ") + std::string(type.name);
+  }
+  return make_error(ErrorCode::kInvalidArgument, "there is no weight type '{}' (known: {})",
+                    printable(upper), known);
 }
 
 uint64_t SyntheticTensor::n_elements() const {
@@ -167,6 +184,28 @@ Result<SyntheticModel> SyntheticModel::create(const SyntheticShape& shape,
   SyntheticModel model(shape, options);
   model.add_tensors();
   return model;
+}
+
+Result<SyntheticModel> SyntheticModel::parse(std::string_view text) {
+  std::array<std::string_view, 3> parts{"", "q4_k", ""};
+  std::string_view rest = text;
+  for (std::string_view& part : parts) {
+    const size_t colon = rest.find(':');
+    part = rest.substr(0, colon);
+    if (colon == std::string_view::npos) {
+      rest = {};
+      break;
+    }
+    rest.remove_prefix(colon + 1);
+  }
+  PUMICE_TRY(const SyntheticShape shape, find_synthetic_preset(parts[0]));
+  PUMICE_TRY(const WeightType* const type, parse_weight_type(parts[1]));
+  if (!rest.empty() || (!parts[2].empty() && parts[2] != "pure")) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "'{}': expected preset:type or preset:type:pure, as in llama-8b:q4_k",
+                      printable(text));
+  }
+  return create(shape, {.type = type, .pure = !parts[2].empty()});
 }
 
 void SyntheticModel::add_matrix(const std::string& name, const WeightType& type,
@@ -263,15 +302,22 @@ GgufHeader SyntheticModel::header() const {
   return header;
 }
 
-void SyntheticModel::fill(const SyntheticTensor& tensor, uint64_t first_block,
-                          std::span<std::byte> out) const {
+std::function<void(uint64_t, std::span<std::byte>)> SyntheticModel::filler(
+    const SyntheticTensor& tensor) const {
   if (!tensor.values.empty()) {
-    const auto values = std::as_bytes(std::span(tensor.values));
-    std::ranges::copy(values.subspan(first_block * sizeof(float), out.size()), out.begin());
-    return;
+    return [values = std::as_bytes(std::span(tensor.values))](uint64_t first_block,
+                                                              std::span<std::byte> out) {
+      std::ranges::copy(values.subspan(first_block * sizeof(float), out.size()), out.begin());
+    };
   }
   const uint64_t key = random_key(options_.seed, tensor.name);
-  RandomWeights(*tensor.type, key, tensor.deviation, tensor.mean).fill(first_block, out);
+  return [weights = RandomWeights(*tensor.type, key, tensor.deviation, tensor.mean)](
+             uint64_t first_block, std::span<std::byte> out) { weights.fill(first_block, out); };
+}
+
+void SyntheticModel::fill(const SyntheticTensor& tensor, uint64_t first_block,
+                          std::span<std::byte> out) const {
+  filler(tensor)(first_block, out);
 }
 
 }  // namespace pumice

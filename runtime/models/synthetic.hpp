@@ -46,6 +46,10 @@ std::span<const SyntheticShape> synthetic_presets();
 /// Errors (kInvalidArgument) name the known ones.
 Result<SyntheticShape> find_synthetic_preset(std::string_view name);
 
+/// A type of weights by its name in any case, as in "q4_k". Errors (kInvalidArgument) name those
+/// that models may use.
+Result<const WeightType*> parse_weight_type(std::string_view name);
+
 struct SyntheticOptions {
   /// Of the matrices. As in files that people download, the output matrix (or the tied embedding)
   /// of types below Q6_K is Q6_K, unless `pure`; expert routers and vectors are F32.
@@ -75,6 +79,10 @@ class SyntheticModel {
   static Result<SyntheticModel> create(const SyntheticShape& shape,
                                        const SyntheticOptions& options);
 
+  /// "preset[:type[:pure]]", as in "llama-8b:q4_k"; seed 1. Errors (kInvalidArgument) name what is
+  /// known.
+  static Result<SyntheticModel> parse(std::string_view text);
+
   const SyntheticShape& shape() const { return shape_; }
   /// In file order.
   std::span<const SyntheticTensor> tensors() const& { return tensors_; }
@@ -87,6 +95,9 @@ class SyntheticModel {
 
   /// The blocks of a tensor of this model from `first_block` on; any number of threads at once.
   void fill(const SyntheticTensor& tensor, uint64_t first_block, std::span<std::byte> out) const;
+  /// The same for many calls; valid as long as the tensor.
+  std::function<void(uint64_t first_block, std::span<std::byte> out)> filler(
+      const SyntheticTensor& tensor) const;
 
  private:
   SyntheticModel(const SyntheticShape& shape, const SyntheticOptions& options)

@@ -5,14 +5,11 @@
 namespace pumice {
 namespace {
 
-/// A matrix of the file; describe_model has checked that it exists and fits the config.
-WeightSource source_of(const GgufFile& file, const std::string& name) {
-  const GgufTensor* tensor = file.find_tensor(name);
+/// A matrix of the model; describe_model has checked that it exists and fits the config.
+WeightSource source_of(const ModelSource& model, const std::string& name) {
+  const GgufTensor* tensor = model.file().find_tensor(name);
   PUMICE_CHECK(tensor != nullptr, "unchecked tensor " + name);
-  return {.type = tensor->type,
-          .bytes = tensor->bytes(),
-          .n_rows = static_cast<uint32_t>(tensor->dims[1]),
-          .n_cols = static_cast<uint32_t>(tensor->dims[0])};
+  return model.matrix(*tensor);
 }
 
 /// Consecutive sources that share a dispatch.
@@ -33,10 +30,10 @@ std::vector<std::vector<WeightSource>> stacks_of(const std::vector<WeightSource>
 }
 
 /// Every group of matrices that is uploaded as one, in the order the decoder uses them.
-std::vector<std::vector<WeightSource>> layer_groups(const GgufFile& file, const TensorNames& names,
-                                                    uint32_t layer) {
+std::vector<std::vector<WeightSource>> layer_groups(const ModelSource& model,
+                                                    const TensorNames& names, uint32_t layer) {
   const auto source = [&](const std::string& tensor) {
-    return source_of(file, names.layer(layer, tensor));
+    return source_of(model, names.layer(layer, tensor));
   };
   return {{source(names.attn_q), source(names.attn_k), source(names.attn_v)},
           {source(names.attn_output)},
@@ -52,31 +49,30 @@ uint64_t aligned(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment 
 
 class ModelWeights::Loader {
  public:
-  Loader(const std::shared_ptr<vk::Device>& device, const GgufFile& file,
+  Loader(const std::shared_ptr<vk::Device>& device, const ModelSource& source,
          const ModelDescription& model, vk::Arena& arena, const Progress& progress)
-      : file_(file),
+      : source_(source),
         names_(model.names),
         arena_(arena),
         uploader_(device),
         part_bytes_(device->plan().slab_bytes),
         progress_(progress) {
-    for (const GgufTensor& tensor : file.tensors()) total_bytes_ += tensor.n_bytes;
+    for (const GgufTensor& tensor : source.file().tensors()) total_bytes_ += tensor.n_bytes;
   }
 
   Result<WeightMatrix> matrix(const std::vector<WeightSource>& sources) {
     PUMICE_TRY(WeightMatrix matrix, WeightMatrix::upload(uploader_, arena_, sources, part_bytes_));
-    for (const WeightSource& source : sources) advance(source.bytes.size());
+    for (const WeightSource& source : sources) advance(source.file_bytes());
     return matrix;
   }
   Result<WeightMatrix> matrix(const std::string& name) {
-    return matrix(std::vector<WeightSource>{source_of(file_, name)});
+    return matrix(std::vector<WeightSource>{source_of(source_, name)});
   }
 
   /// A vector, as floats.
   Result<vk::BufferRange> vector(const std::string& name) {
-    const GgufTensor& tensor = *file_.find_tensor(name);
-    std::vector<float> values(tensor.n_elements());
-    dequantize(*tensor.type, tensor.data, values.size(), values.data());
+    const GgufTensor& tensor = *source_.file().find_tensor(name);
+    const std::vector<float> values = source_.values(tensor);
     PUMICE_TRY(const vk::BufferRange range, arena_.allocate(values.size() * sizeof(float)));
     PUMICE_TRY_STATUS(uploader_.write(range, std::span<const float>(values)));
     advance(tensor.n_bytes);
@@ -95,7 +91,7 @@ class ModelWeights::Loader {
   }
 
   Result<LayerWeights> layer(uint32_t index) {
-    const auto groups = layer_groups(file_, names_, index);
+    const auto groups = layer_groups(source_, names_, index);
     LayerWeights weights;
     PUMICE_TRY(weights.attn_norm, vector(names_.layer(index, names_.attn_norm)));
     PUMICE_TRY(weights.qkv, stack(groups[0]));
@@ -112,7 +108,7 @@ class ModelWeights::Loader {
     if (progress_) progress_(done_bytes_, total_bytes_);
   }
 
-  const GgufFile& file_;
+  const ModelSource& source_;
   const TensorNames& names_;
   vk::Arena& arena_;
   vk::Uploader uploader_;
@@ -123,17 +119,17 @@ class ModelWeights::Loader {
 };
 
 Result<ModelWeights> ModelWeights::load(const std::shared_ptr<vk::Device>& device,
-                                        const GgufFile& file, const ModelDescription& model,
+                                        const ModelSource& source, const ModelDescription& model,
                                         const Progress& progress) {
   ModelWeights weights(
-      vk::Arena(device, MemoryDomain::kDevice, "weights", resident_weight_bytes(file, model)));
-  Loader loader(device, file, model, weights.arena_, progress);
+      vk::Arena(device, MemoryDomain::kDevice, "weights", resident_weight_bytes(source, model)));
+  Loader loader(device, source, model, weights.arena_, progress);
   PUMICE_TRY(weights.token_embd_, loader.matrix(model.names.token_embd));
   for (uint32_t layer = 0; layer < model.config.n_layers; ++layer) {
     PUMICE_TRY(weights.layers_.emplace_back(), loader.layer(layer));
   }
   PUMICE_TRY(weights.output_norm_, loader.vector(model.names.output_norm));
-  weights.tied_ = file.find_tensor(model.names.output) == nullptr;
+  weights.tied_ = source.file().find_tensor(model.names.output) == nullptr;
   if (!weights.tied_) {
     PUMICE_TRY(weights.output_, loader.matrix(model.names.output));
   }
@@ -151,19 +147,19 @@ std::vector<const WeightType*> ModelWeights::matrix_types() const {
   return {types.begin(), types.end()};
 }
 
-uint64_t resident_weight_bytes(const GgufFile& file, const ModelDescription& model) {
+uint64_t resident_weight_bytes(const ModelSource& source, const ModelDescription& model) {
   const TensorNames& names = model.names;
   const auto matrix_bytes = [](const std::vector<WeightSource>& sources) {
     return aligned(WeightMatrix::resident_bytes(sources));
   };
   const uint64_t norm_bytes = aligned(model.config.n_embd * sizeof(float));
-  uint64_t bytes = matrix_bytes({source_of(file, names.token_embd)}) + norm_bytes;
-  if (file.find_tensor(names.output) != nullptr) {
-    bytes += matrix_bytes({source_of(file, names.output)});
+  uint64_t bytes = matrix_bytes({source_of(source, names.token_embd)}) + norm_bytes;
+  if (source.file().find_tensor(names.output) != nullptr) {
+    bytes += matrix_bytes({source_of(source, names.output)});
   }
   for (uint32_t layer = 0; layer < model.config.n_layers; ++layer) {
     bytes += 2 * norm_bytes;
-    for (const auto& group : layer_groups(file, names, layer)) {
+    for (const auto& group : layer_groups(source, names, layer)) {
       for (const auto& stack : stacks_of(group)) bytes += matrix_bytes(stack);
     }
   }

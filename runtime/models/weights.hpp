@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/result.hpp"
-#include "format/gguf.hpp"
 #include "models/model_config.hpp"
+#include "models/model_source.hpp"
 #include "shaders/common/weight_matrix.hpp"
 #include "vk/memory.hpp"
 
@@ -36,13 +36,15 @@ struct LayerWeights {
 
 class ModelWeights {
  public:
-  /// Called with bytes of the file done and in all.
+  /// Called with bytes of the source done and in all.
   using Progress = std::function<void(uint64_t done, uint64_t total)>;
 
-  /// Repack and upload every tensor the decoder reads. The file may be closed afterwards. Errors:
-  /// kDoesNotFit (memory), kDeviceLost.
-  static Result<ModelWeights> load(const std::shared_ptr<vk::Device>& device, const GgufFile& file,
-                                   const ModelDescription& model, const Progress& progress = {});
+  /// Repack and upload every tensor the decoder reads. The source may go afterwards.
+  /// Host memory is bounded by a few MiB and the largest vector. Errors: kDoesNotFit (memory),
+  /// kDeviceLost.
+  static Result<ModelWeights> load(const std::shared_ptr<vk::Device>& device,
+                                   const ModelSource& source, const ModelDescription& model,
+                                   const Progress& progress = {});
 
   const WeightMatrix& token_embd() const { return token_embd_; }
   /// The matrix behind the logits; the embedding itself where they are tied.
@@ -66,6 +68,6 @@ class ModelWeights {
 };
 
 /// Bytes of device memory that `load` will take.
-uint64_t resident_weight_bytes(const GgufFile& file, const ModelDescription& model);
+uint64_t resident_weight_bytes(const ModelSource& source, const ModelDescription& model);
 
 }  // namespace pumice

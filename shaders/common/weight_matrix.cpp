@@ -1,6 +1,8 @@
 #include "shaders/common/weight_matrix.hpp"
 
 #include <algorithm>
+#include <future>
+#include <thread>
 
 #include "format/resident_layout.hpp"
 
@@ -9,6 +11,8 @@ namespace {
 
 constexpr uint64_t kMaxPartGroups = 65535;  // workgroups every device dispatches in a dimension
 constexpr uint64_t kWriteBytes = 8 << 20;  // of one Uploader::write, which sizes the staging buffer
+constexpr uint64_t kMaxThreads = 16;
+constexpr uint64_t kThreadBytes = 256 << 10;  // a thread is started for no less
 
 Status check(std::span<const WeightSource> sources) {
   if (!can_stack(sources)) {
@@ -28,14 +32,34 @@ Status check(std::span<const WeightSource> sources) {
                         "{} weights of {} rows and {} columns: columns must be a multiple of {}",
                         type.name, source.n_rows, source.n_cols, std::max(4u, type.block_elements));
     }
-    const uint64_t expected = source.n_rows * type.file_bytes(source.n_cols);
-    if (source.bytes.size() != expected) {
+    const uint64_t expected = source.file_bytes();
+    if (!source.fill && source.bytes.size() != expected) {
       return make_error(ErrorCode::kInvalidArgument,
                         "{} weights of {} rows and {} columns are {} bytes, got {}", type.name,
                         source.n_rows, source.n_cols, expected, source.bytes.size());
     }
   }
   return {};
+}
+
+/// Repack row groups [first, first + count) of a source.
+void repack_source(const WeightSource& source, uint64_t first, uint64_t count,
+                   std::byte* destination) {
+  const WeightType& type = *source.type;
+  if (!source.fill) {
+    repack(type, source.bytes.data(), source.n_rows, source.n_cols, first, count, destination);
+    return;
+  }
+  const uint64_t row_blocks = source.n_cols / type.block_elements;
+  std::vector<std::byte> blocks;  // of one group, which the nearest caches hold
+  for (uint64_t group = first; group < first + count; ++group) {
+    const uint64_t first_row = group * kRowGroup;
+    const uint64_t n_rows = std::min<uint64_t>(kRowGroup, source.n_rows - first_row);
+    blocks.resize(n_rows * row_blocks * type.block_bytes);
+    source.fill(first_row * row_blocks, blocks);
+    repack(type, blocks.data(), n_rows, source.n_cols, 0, 1, destination);
+    destination += row_group_bytes(type, source.n_cols);
+  }
 }
 
 /// Repack row groups [first, first + count) of the stack to `destination`.
@@ -45,8 +69,7 @@ void repack_stack(std::span<const WeightSource> sources, uint64_t first, uint64_
     const uint64_t groups = n_row_groups(source.n_rows);
     if (first < groups) {
       const uint64_t here = std::min(count, groups - first);
-      repack(*source.type, source.bytes.data(), source.n_rows, source.n_cols, first, here,
-             destination);
+      repack_source(source, first, here, destination);
       destination += here * row_group_bytes(*source.type, source.n_cols);
       first += here;
       count -= here;
@@ -54,6 +77,24 @@ void repack_stack(std::span<const WeightSource> sources, uint64_t first, uint64_
     }
     first -= groups;
   }
+}
+
+/// The same, each of several threads a share of the groups.
+void repack_on_threads(std::span<const WeightSource> sources, uint64_t first, uint64_t count,
+                       uint64_t group_bytes, std::byte* destination) {
+  const uint64_t most = std::min<uint64_t>(kMaxThreads, count * group_bytes / kThreadBytes);
+  const uint64_t n_threads =
+      std::clamp<uint64_t>(std::thread::hardware_concurrency(), 1, std::max<uint64_t>(most, 1));
+  const uint64_t share = (count + n_threads - 1) / n_threads;
+  std::vector<std::future<void>> others;
+  for (uint64_t done = share; done < count; done += share) {
+    others.push_back(std::async(std::launch::async, [=] {
+      repack_stack(sources, first + done, std::min(share, count - done),
+                   destination + done * group_bytes);
+    }));
+  }
+  repack_stack(sources, first, std::min(share, count), destination);
+  for (std::future<void>& other : others) other.get();
 }
 
 }  // namespace
@@ -105,8 +146,8 @@ Result<WeightMatrix> WeightMatrix::upload(vk::Uploader& uploader, vk::Arena& are
       const uint64_t now = std::min(write_groups, count - done);
       PUMICE_TRY_STATUS(uploader.write(part.range.subrange(done * group_bytes, now * group_bytes),
                                        [&](std::span<std::byte> destination) {
-                                         repack_stack(sources, first + done, now,
-                                                      destination.data());
+                                         repack_on_threads(sources, first + done, now, group_bytes,
+                                                           destination.data());
                                        }));
     }
     matrix.parts.push_back(part);

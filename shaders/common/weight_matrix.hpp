@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -14,12 +15,17 @@
 
 namespace pumice {
 
-/// A matrix as it lies in a file: n_rows output features of n_cols inputs each.
+/// A matrix in file blocks, n_rows output features of n_cols inputs each: as it lies in a file, or
+/// made as it is read.
 struct WeightSource {
   const WeightType* type = nullptr;
   std::span<const std::byte> bytes;  ///< n_rows * type->file_bytes(n_cols), at any alignment
   uint32_t n_rows = 0;
   uint32_t n_cols = 0;
+  /// Instead of `bytes`: writes the blocks from `first_block` on. Called on several threads.
+  std::function<void(uint64_t first_block, std::span<std::byte> out)> fill = {};
+
+  uint64_t file_bytes() const { return n_rows * type->file_bytes(n_cols); }
 };
 
 /// Whether the sources may be stacked by rows into one matrix: one type, one n_cols and, if there
@@ -48,10 +54,10 @@ struct WeightMatrix {
   static uint64_t groups_of_part(const WeightType& type, uint32_t n_cols, uint64_t part_bytes);
 
   /// Stack `sources` by rows and repack them into memory of `arena`, in parts of at most
-  /// `part_bytes` (DevicePlan::slab_bytes). Host memory besides the mapped destination is bounded
-  /// by a few MiB or one group of 32 rows, whichever is more. Blocking. Errors: kInvalidArgument
-  /// when can_stack is false, the type has no codec or the sizes disagree; kDoesNotFit when 32 rows
-  /// exceed a part or memory runs out.
+  /// `part_bytes` (DevicePlan::slab_bytes), on several threads. Host memory besides the mapped
+  /// destination is bounded by a few MiB or one group of 32 rows, whichever is more. Blocking.
+  /// Errors: kInvalidArgument when can_stack is false, the type has no codec or the sizes disagree;
+  /// kDoesNotFit when 32 rows exceed a part or memory runs out.
   static Result<WeightMatrix> upload(vk::Uploader& uploader, vk::Arena& arena,
                                      std::span<const WeightSource> sources, uint64_t part_bytes);
 };

@@ -1,4 +1,7 @@
 // Models with random weights compute like models: logits are finite, spread and about the prompt.
+#include <unistd.h>
+
+#include "models/synthetic.hpp"
 #include "tests/engine/engine_fixture.hpp"
 #include "tests/engine/synthetic_model.hpp"
 
@@ -24,6 +27,30 @@ TEST_F(Synthetic, LogitsOfEveryWeightTypeAreSane) {
     EXPECT_LT(deviation, 2.0) << type.name;  // not NaN either
     EXPECT_GT(test::nmse(logits(model, other, {.kv_type = KvType::kF32}), values), 1e-3)
         << type.name;
+  }
+}
+
+TEST_F(Synthetic, MadeInDeviceMemoryTheModelIsThatOfItsFileToTheBit) {
+  const std::vector<TokenId> prompt{1, 17, 93, 5, 60, 2, 300};
+  const SyntheticShape shapes[] = {
+      {.name = "tied, scaled", .n_vocab = 600, .rope_factor = 8, .tied = true},
+      {.name = "ragged", .n_embd = 96, .n_heads = 4, .n_kv_heads = 2, .n_ff = 200, .n_vocab = 301}};
+  for (const SyntheticShape& shape : shapes) {
+    const Result<SyntheticModel> made = SyntheticModel::create(shape, {.seed = 9});
+    ASSERT_TRUE(made.ok()) << made.error().message;
+    const test::TemporaryFile file(std::filesystem::temp_directory_path() /
+                                   fmt::format("pumice-made-{}.gguf", ::getpid()));
+    ASSERT_TRUE(write_synthetic_model(*made, file.path()).ok());
+    const auto from_file = load(file.path());
+    const Result<ModelSource> source = ModelSource::synthetic(*made);
+    ASSERT_TRUE(source.ok()) << source.error().message;
+    uint64_t last = 0;
+    const auto direct =
+        Model::load(pipelines_->device(), *source, [&](uint64_t done, uint64_t) { last = done; });
+    ASSERT_TRUE(direct.ok()) << direct.error().message;
+    EXPECT_GT(last, 0u);
+    EXPECT_EQ((*direct)->fingerprint, from_file->fingerprint) << shape.name;
+    EXPECT_EQ(logits(*direct, prompt, {}), logits(from_file, prompt, {})) << shape.name;
   }
 }
 

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "models/families.hpp"
+#include "models/model_source.hpp"
 #include "models/synthetic.hpp"
 #include "models/synthetic_vocabulary.hpp"
 #include "models/vocabulary_loader.hpp"
@@ -215,6 +216,42 @@ TEST_F(Synthetic, AModelLargerThanTheDiskIsRefusedBeforeAnythingIsWritten) {
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().code, ErrorCode::kDoesNotFit);
   EXPECT_FALSE(std::filesystem::exists(path_));
+}
+
+TEST_F(Synthetic, ASourceOfItIsTheFileWithoutAFile) {
+  const SyntheticModel model = make(preset("tiny"));
+  const GgufFile file = write(model);
+  const Result<ModelSource> source = ModelSource::synthetic(model);
+  ASSERT_TRUE(source.ok()) << source.error().message;
+  const GgufFile& header = source->file();
+  ASSERT_EQ(header.tensors().size(), file.tensors().size());
+  ASSERT_EQ(header.metadata().size(), file.metadata().size());
+  for (const GgufValue& value : file.metadata()) {
+    EXPECT_EQ(header.find(value.key)->describe(), value.describe());
+  }
+  for (const GgufTensor& tensor : file.tensors()) {
+    std::vector<std::byte> bytes(tensor.n_bytes - tensor.type->block_bytes);
+    source->read(*header.find_tensor(tensor.name), 1, bytes);
+    EXPECT_TRUE(std::ranges::equal(tensor.bytes().subspan(tensor.type->block_bytes), bytes))
+        << tensor.name;
+  }
+}
+
+TEST_F(Synthetic, ModelsAreNamedByPresetAndType) {
+  const auto type = [](std::string_view text) {
+    const Result<SyntheticModel> model = SyntheticModel::parse(text);
+    if (!model.ok()) return model.error().message;
+    return fmt::format("{} {} {}", model->tensors()[1].type->name, model->tensors()[2].type->name,
+                       model->tensors().back().type->name);
+  };
+  EXPECT_EQ(type("tiny"), "F32 Q4_K Q6_K");
+  EXPECT_EQ(type("tiny:q8_0"), "F32 Q8_0 Q8_0");
+  EXPECT_EQ(type("tiny:Q4_K:pure"), "F32 Q4_K Q4_K");
+  EXPECT_NE(type("large").find("no preset 'large' (known: tiny"), std::string::npos);
+  EXPECT_NE(type("tiny:q9").find("no weight type 'Q9' (known: F32"), std::string::npos);
+  EXPECT_NE(type("tiny:").find("no weight type ''"), std::string::npos);
+  EXPECT_NE(type("tiny:q4_k:impure").find("expected preset:type"), std::string::npos);
+  EXPECT_NE(type("tiny:q4_k:pure:1").find("expected preset:type"), std::string::npos);
 }
 
 TEST_F(Synthetic, ShapesThatMakeNoModelAreRefused) {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <mutex>
+
 #include "format/resident_layout.hpp"
 #include "shaders/common/linear_cases.hpp"
 #include "tests/gpu_fixture.hpp"
@@ -79,6 +81,32 @@ TEST(WeightMatrixParts, HoldNoMoreRowGroupsThanEveryDeviceDispatches) {
   EXPECT_EQ(WeightMatrix::groups_of_part(type, 32, kGiB), 65535u);
   EXPECT_EQ(WeightMatrix::groups_of_part(type, 4096, kGiB), kGiB / row_group_bytes(type, 4096));
   EXPECT_EQ(WeightMatrix::groups_of_part(type, 4096, 1), 0u);
+}
+
+TEST_P(WeightUpload, OfWeightsMadeAsTheyAreReadHoldsAGroupAThreadAtATime) {
+  PUMICE_REQUIRE_DEVICE(device);
+  const WeightType& type = weight_type("Q8_0");
+  const ops::RandomWeights a(type, 4096 + 7, 512, 1);  // two megabytes, on several threads
+  std::mutex mutex;
+  size_t most_bytes = 0;
+  size_t total_bytes = 0;
+  WeightSource made{.type = &type, .n_rows = a.n_rows, .n_cols = a.n_cols};
+  made.fill = [&](uint64_t first_block, std::span<std::byte> out) {
+    const auto blocks = std::span(a.blocks).subspan(first_block * type.block_bytes, out.size());
+    std::ranges::copy(blocks, out.begin());
+    const std::scoped_lock lock(mutex);
+    most_bytes = std::max(most_bytes, out.size());
+    total_bytes += out.size();
+  };
+  const auto bytes_of = [&](const WeightSource& source) {
+    vk::Arena arena(device, MemoryDomain::kDevice, "test", 4 << 20);
+    const auto matrix = upload(device, arena, {source}, 4 << 20, GetParam());
+    EXPECT_TRUE(matrix.ok()) << matrix.error().message;
+    return vk::download(device, matrix->parts.at(0).range).value();
+  };
+  EXPECT_TRUE(bytes_of(made) == bytes_of(a.source()));
+  EXPECT_EQ(most_bytes, kRowGroup * type.file_bytes(512));
+  EXPECT_EQ(total_bytes, a.blocks.size());
 }
 
 TEST(WeightUpload, RefusesWhatDoesNotAddUp) {

@@ -129,6 +129,20 @@ class Models(CommandLineTest):
             self.assertIn("| pp512 |", text)
             self.assertIn("| tg128 |", text)
 
+    def test_a_synthetic_model_needs_no_file(self):
+        done = self.ok("bench", "--synthetic", "small-0.1b:q4_k", "-p", "8", "-n", "2", "-r", "1",
+                       "-o", "json", "-c", "64")
+        records = json.loads(done.stdout)
+        self.assertEqual([record["test"] for record in records], ["pp8", "tg2"])
+        for record in records:
+            self.assertEqual(record["model_filename"], "synthetic:small-0.1b:q4_k")
+            self.assertEqual(record["model_type"], "llama 128.40 M Q4_K")
+            self.assertEqual(record["model_n_params"], 128399616)
+        self.refuses(USAGE, "bench", "--synthetic", "llama-2b", says="llama-1b, llama-3b, llama-8b")
+        self.refuses(USAGE, "bench", "--synthetic", "tiny:q9", says="Q4_K")
+        self.refuses(USAGE, "bench", "--synthetic", "tiny", "-m", "tiny.gguf", says="one model")
+        self.refuses(BAD_FILE, "bench", "--synthetic", "moe-tiny", says="mixture-of-experts")
+
     def test_what_cannot_be_measured_says_so(self):
         self.refuses(USAGE, "bench", "-m", "tiny.gguf", "-p", "0", "-n", "0", says="-p and -n")
         self.refuses(USAGE, "bench", "-m", "tiny.gguf", "-p", "many", says="many")

@@ -4,9 +4,9 @@
 
 namespace pumice::families {
 
-Result<ModelDescription> describe_llama(const GgufFile& file) {
+Result<ModelDescription> describe_llama(const ModelSource& source) {
   ModelDescription model;
-  const Metadata metadata(file, "llama");
+  const Metadata metadata(source, "llama");
   PUMICE_TRY(const uint64_t n_experts, metadata.get_or<uint64_t>("expert_count", 0));
   if (n_experts != 0) {
     return make_error(

@@ -1,0 +1,59 @@
+#include "models/model_source.hpp"
+
+#include <algorithm>
+
+namespace pumice {
+
+Result<ModelSource> ModelSource::open(const std::filesystem::path& path) {
+  PUMICE_TRY(GgufFile file, GgufFile::open(path));
+  const auto owned = std::make_shared<const GgufFile>(std::move(file));
+  ModelSource source(*owned);
+  source.file_ = owned;
+  return source;
+}
+
+Result<ModelSource> ModelSource::synthetic(const SyntheticModel& model) {
+  struct Made {
+    SyntheticModel model;
+    std::string header;
+    std::optional<GgufFile> file;  // reads `header`
+  };
+  PUMICE_TRY(std::string header, model.header().to_bytes());
+  const auto made = std::make_shared<Made>(Made{model, std::move(header), std::nullopt});
+  PUMICE_TRY(made->file,
+             GgufFile::from_memory(std::as_bytes(std::span(made->header)), model.shape().name));
+  ModelSource source(*made->file);
+  source.file_ = std::shared_ptr<const GgufFile>(made, &*made->file);
+  source.synthetic_ = std::shared_ptr<const SyntheticModel>(made, &made->model);
+  return source;
+}
+
+const SyntheticTensor& ModelSource::made(const GgufTensor& tensor) const {
+  return synthetic_->tensors()[static_cast<size_t>(&tensor - file_->tensors().data())];
+}
+
+void ModelSource::read(const GgufTensor& tensor, uint64_t first_block,
+                       std::span<std::byte> out) const {
+  if (synthetic_) return synthetic_->fill(made(tensor), first_block, out);
+  std::ranges::copy(tensor.bytes().subspan(first_block * tensor.type->block_bytes, out.size()),
+                    out.begin());
+}
+
+std::vector<float> ModelSource::values(const GgufTensor& tensor) const {
+  std::vector<std::byte> blocks(tensor.n_bytes);
+  read(tensor, 0, blocks);
+  std::vector<float> values(tensor.n_elements());
+  dequantize(*tensor.type, blocks.data(), values.size(), values.data());
+  return values;
+}
+
+WeightSource ModelSource::matrix(const GgufTensor& tensor) const {
+  WeightSource source{.type = tensor.type,
+                      .bytes = tensor.bytes(),
+                      .n_rows = static_cast<uint32_t>(tensor.dims[1]),
+                      .n_cols = static_cast<uint32_t>(tensor.dims[0])};
+  if (synthetic_) source.fill = synthetic_->filler(made(tensor));
+  return source;
+}
+
+}  // namespace pumice

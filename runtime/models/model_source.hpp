@@ -1,0 +1,49 @@
+// Where a model comes from: metadata, the tensors' shapes, and their bytes, which lie in a file or
+// are made as they are read. What loads or describes a model takes this, and a GgufFile converts to
+// it.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/result.hpp"
+#include "format/gguf.hpp"
+#include "models/synthetic.hpp"
+#include "shaders/common/weight_matrix.hpp"
+
+namespace pumice {
+
+/// Copyable; any number of threads may read.
+class ModelSource {
+ public:
+  /// A view of a file, which must outlive it.
+  ModelSource(const GgufFile& file)  // NOLINT(google-explicit-constructor)
+      : file_(std::shared_ptr<const GgufFile>(), &file) {}
+  /// Errors: those of GgufFile::open.
+  static Result<ModelSource> open(const std::filesystem::path& path);
+  /// The model whose file `write_synthetic_model` would write, to the byte, without any file. Holds
+  /// its header in memory, and no weights.
+  static Result<ModelSource> synthetic(const SyntheticModel& model);
+
+  /// Metadata, and tensors by name. Their `data` is null where it is made: use `read`.
+  const GgufFile& file() const { return *file_; }
+  bool has_tensor_data() const { return synthetic_ != nullptr || file_->has_tensor_data(); }
+
+  /// The blocks of one of file().tensors() from `first_block` on; `out` holds a whole number of
+  /// them.
+  void read(const GgufTensor& tensor, uint64_t first_block, std::span<std::byte> out) const;
+  /// All of a small tensor as floats. Its type must have a codec.
+  std::vector<float> values(const GgufTensor& tensor) const;
+  /// A matrix of dims[1] rows, for WeightMatrix::upload. Valid as long as this source.
+  WeightSource matrix(const GgufTensor& tensor) const;
+
+ private:
+  const SyntheticTensor& made(const GgufTensor& tensor) const;
+
+  std::shared_ptr<const GgufFile> file_;
+  std::shared_ptr<const SyntheticModel> synthetic_;  // null for a file
+};
+
+}  // namespace pumice
