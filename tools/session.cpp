@@ -91,12 +91,17 @@ Result<Session> Session::open(const ModelOptions& options, const ModelSource& so
   PUMICE_TRY(session.device, open_device(options.device, logger));
   std::tie(session.pipelines, session.verdict) = open_pipelines(session.device, logger);
   ProgressBar bar("loading the model");
+  const auto start = std::chrono::steady_clock::now();
   PUMICE_TRY(session.model, Model::load(session.device, source, [&](uint64_t done, uint64_t total) {
                bar.update(done, total);
              }));
-  logger.info("loaded {}: {} layers, {} wide, {} vocabulary", options.model_name(),
-              session.model->config().n_layers, session.model->config().n_embd,
-              session.model->config().n_vocab);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  const ModelConfig& config = session.model->config();
+  const uint64_t bytes = resident_weight_bytes(source, session.model->description);
+  logger.info("loaded {}: {} layers, {} wide, {} vocabulary; {:.2f} GB in {:.2f} s, {:.2f} GB/s",
+              options.model_name(), config.n_layers, config.n_embd, config.n_vocab,
+              static_cast<double>(bytes) * 1e-9, seconds.count(),
+              static_cast<double>(bytes) * 1e-9 / seconds.count());
   return session;
 }
 
