@@ -338,11 +338,15 @@ Status Engine::submit(Flight& flight) {
   if (fault_) PUMICE_TRY_STATUS(fault_());
   const ReplayKey key{flight.ring, flight.n_rows, flight.n_logit_rows,
                       !flight.attention.reduce_items.empty(), flight.greedy_only};
-  const bool replayable = flight.replayable && flight.samples;
+  // A replay's declared costs are those of the step that was recorded.
+  const bool replayable =
+      flight.replayable && flight.samples && !options_.profile && !observer_;
   const auto known = replays_.find(key);
   const vk::RecordedWork* work = replayable && known != replays_.end() ? &known->second : nullptr;
   if (work == nullptr) {
+    flight.trace.prepared_s = now();
     PUMICE_TRY(vk::RecordedWork recorded, record(flight));
+    flight.trace.recorded_s = now();
     for (const vk::CommandInfo& command : recorded.commands()) variants_.emplace(command.label);
     last_barrier_count_ = recorded.barrier_count();
     work = replayable ? &replays_.emplace(key, std::move(recorded)).first->second
@@ -381,6 +385,7 @@ Status Engine::land(std::vector<StepEvent>& events) {
   }
   flight.trace.ended_s = now();
   trace_.push_back(flight.trace);
+  if (observer_ && flight.work) observer_(flight.trace, *flight.work);
   if (trace_.size() > kTraceSteps) trace_.pop_front();
 
   deliver_logits(flight);

@@ -113,12 +113,14 @@ struct StepEvent {
   std::optional<RequestReport> report = {};  ///< when finished
 };
 
-/// When a step was planned and when it ended, on Engine::now().
+/// What a step was and when its stages ended, on Engine::now().
 struct StepTrace {
   uint64_t id = 0;
   uint32_t decode_rows = 0;
   uint32_t prefill_tokens = 0;
-  double planned_s = 0;
+  double planned_s = 0;   ///< when planning began
+  double prepared_s = 0;  ///< 0 of a replayed step; likewise the next
+  double recorded_s = 0;
   double submitted_s = 0;
   double ended_s = 0;
 };
@@ -168,6 +170,11 @@ class Engine {
   uint64_t dispatched_rows() const { return dispatched_rows_; }
   /// The last steps that ended, at most a few thousand.
   const std::deque<StepTrace>& trace() const { return trace_; }
+
+  /// For profiles and tests: told of each step that has ended, with its commands; none is replayed
+  /// meanwhile. Only while nothing is under way.
+  using Observer = std::function<void(const StepTrace&, const vk::RecordedWork&)>;
+  void set_observer(Observer observer) { observer_ = std::move(observer); }
 
   /// For tests: how steps are recorded from now on. Only while nothing is under way.
   void set_recorder_options(const vk::RecorderOptions& options);
@@ -289,6 +296,7 @@ class Engine {
   uint64_t dispatched_rows_ = 0;
   std::deque<StepTrace> trace_;
   std::function<Status()> fault_;
+  Observer observer_;
 };
 
 }  // namespace pumice

@@ -171,6 +171,7 @@ Result<vk::RecordedWork> Engine::record(const Flight& flight) const {
                               .row_grid = args.row_grid,
                               .reduce_grid = args.reduce_grid,
                               .attention = &flight.attention});
+  recorder.enter({"sampling"});
   if (!flight.logits_wanted.empty()) {
     const uint64_t bytes = uint64_t{flight.n_logit_rows} * model_->config().n_vocab * 4;
     recorder.copy(decoder_->logits().subrange(0, bytes), ring.logits_readback);

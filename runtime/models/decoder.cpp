@@ -121,6 +121,7 @@ void Decoder::record_attention(vk::Recorder& recorder, const DecoderStep& step,
                                uint32_t layer) const {
   const uint32_t row_stride = config_.q_dim() + 2 * config_.kv_dim();
   const uint32_t layer_offset = kv_layout_.layer_offset_bytes(layer);
+  recorder.enter({"rope_kv", layer});
   rope_kv_.record(recorder, {.qkv = qkv_,
                              .rope_table = rope_table_,
                              .positions = step.positions,
@@ -142,6 +143,7 @@ void Decoder::record_attention(vk::Recorder& recorder, const DecoderStep& step,
                                  .table_stride = step.table_stride,
                                  .layer_offset_bytes = layer_offset,
                                  .scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim))};
+  recorder.enter({"attention", layer});
   if (step.has_tiles) {
     args.items = step.tile_items;
     args.grid = step.tile_grid;
@@ -179,9 +181,12 @@ void Decoder::record_layer(vk::Recorder& recorder, const DecoderStep& step, uint
                           .rows = step.n_rows,
                           .n = config_.n_embd,
                           .eps = config_.norm_eps};
+  recorder.enter({"attn_norm", layer});
   rms_norm_.record(recorder, norm);
+  recorder.enter({"qkv", layer});
   record_stack(recorder, weights.qkv, normed_, qkv_, step.n_rows);
   record_attention(recorder, step, layer);
+  recorder.enter({"attn_output", layer});
   linear_.record(recorder, {.weights = weights.attn_output,
                             .x = context_,
                             .x_stride = config_.q_dim(),
@@ -191,10 +196,14 @@ void Decoder::record_layer(vk::Recorder& recorder, const DecoderStep& step, uint
                             .scratch = linear_scratch_});
   norm.residual = delta_;
   norm.weight = weights.ffn_norm;
+  recorder.enter({"ffn_norm", layer});
   rms_norm_.record(recorder, norm);
+  recorder.enter({"gate_up", layer});
   record_stack(recorder, weights.gate_up, normed_, gate_up_, step.n_rows);
+  recorder.enter({"swiglu", layer});
   swiglu_.record(recorder,
                  {.gate_up = gate_up_, .y = gated_, .rows = step.n_rows, .n = config_.n_ff});
+  recorder.enter({"ffn_down", layer});
   linear_.record(recorder, {.weights = weights.ffn_down,
                             .x = gated_,
                             .x_stride = config_.n_ff,
@@ -205,6 +214,7 @@ void Decoder::record_layer(vk::Recorder& recorder, const DecoderStep& step, uint
 }
 
 void Decoder::record(vk::Recorder& recorder, const DecoderStep& step) const {
+  recorder.enter({"embedding"});
   embedding_.record(recorder, {.tokens = step.tokens,
                                .sampled = step.sampled,
                                .table = &weights_->token_embd(),
@@ -215,6 +225,7 @@ void Decoder::record(vk::Recorder& recorder, const DecoderStep& step) const {
     recorder.cut();
   }
   if (step.n_logit_rows == 0) return;
+  recorder.enter({"output_norm"});
   rms_norm_.record(recorder, {.x = x_,
                               .residual = delta_,
                               .weight = weights_->output_norm(),
@@ -223,6 +234,7 @@ void Decoder::record(vk::Recorder& recorder, const DecoderStep& step) const {
                               .rows = step.n_logit_rows,
                               .n = config_.n_embd,
                               .eps = config_.norm_eps});
+  recorder.enter({"output"});
   linear_.record(recorder, {.weights = weights_->output(),
                             .x = normed_,
                             .x_stride = config_.n_embd,

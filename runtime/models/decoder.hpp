@@ -62,7 +62,7 @@ class Decoder {
                               const DecoderLimits& limits);
 
   /// Record a step: KV of its rows is written, and logits() holds n_logit_rows rows. The recorder
-  /// is cut at layer edges.
+  /// is cut at layer edges, and every command has its part of the model and its layer as scope.
   void record(vk::Recorder& recorder, const DecoderStep& step) const;
 
   /// float [logit_rows][n_vocab]

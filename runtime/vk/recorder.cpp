@@ -70,16 +70,23 @@ void RecordedWork::release() {
   pool_ = VK_NULL_HANDLE;
 }
 
+Result<std::vector<CommandTime>> RecordedWork::command_times() const {
+  return query_pairs(commands_.size());
+}
+
 Result<std::vector<double>> RecordedWork::command_times_ns() const {
-  return query_pairs_ns(commands_.size());
+  PUMICE_TRY(const std::vector<CommandTime> times, command_times());
+  std::vector<double> durations;
+  for (const CommandTime& time : times) durations.push_back(time.end_ns - time.begin_ns);
+  return durations;
 }
 
 Result<double> RecordedWork::span_ns() const {
-  PUMICE_TRY(const std::vector<double> times, query_pairs_ns(1));
-  return times[0];
+  PUMICE_TRY(const std::vector<CommandTime> times, query_pairs(1));
+  return times[0].end_ns - times[0].begin_ns;
 }
 
-Result<std::vector<double>> RecordedWork::query_pairs_ns(size_t n_pairs) const {
+Result<std::vector<CommandTime>> RecordedWork::query_pairs(size_t n_pairs) const {
   PUMICE_CHECK(queries_ != VK_NULL_HANDLE, "recorded without timestamps");
   std::vector<uint64_t> ticks(n_pairs * 2);
   const VkResult result = device_->fn().vkGetQueryPoolResults(
@@ -89,10 +96,15 @@ Result<std::vector<double>> RecordedWork::query_pairs_ns(size_t n_pairs) const {
   if (result != VK_SUCCESS) return device_->error_of(result, "reading timestamps");
   const uint32_t valid_bits = device_->plan().timestamp_valid_bits;
   const uint64_t mask = valid_bits >= 64 ? ~0ull : (1ull << valid_bits) - 1;
-  std::vector<double> times(n_pairs);
+  const double period_ns = device_->plan().timestamp_period_ns;
+  std::vector<CommandTime> times(n_pairs);
   for (size_t i = 0; i < times.size(); ++i) {
-    const uint64_t elapsed = (ticks[2 * i + 1] - ticks[2 * i]) & mask;
-    times[i] = static_cast<double>(elapsed) * device_->plan().timestamp_period_ns;
+    // Differences are taken of whole ticks: a double does not hold the nanoseconds of a clock that
+    // has run for months.
+    const auto since_first = [&](uint64_t tick) {
+      return static_cast<double>((tick - ticks[0]) & mask) * period_ns;
+    };
+    times[i] = {since_first(ticks[2 * i]), since_first(ticks[2 * i + 1])};
   }
   return times;
 }
@@ -158,6 +170,7 @@ void Recorder::add(Command command, std::span<const Access> accesses) {
   for (const Access& access : accesses) {
     if (!access.range.empty()) since_barrier_.push_back(access);
   }
+  command.scope = scope_;
   commands_.push_back(command);
 }
 
@@ -293,7 +306,7 @@ Result<RecordedWork> Recorder::finish() {
     emit(command, commands);
     if (options_.timestamps) timestamp(query + 1);
     CommandInfo info{
-        .label = command.kind == Kind::kCopy ? "copy" : "fill", .module = {}, .cost = command.cost};
+        .label = command.kind == Kind::kCopy ? "copy" : "fill", .module = {}, .cost = command.cost, .scope=command.scope};
     if (command.kind == Kind::kDispatch) {
       info.label = command.pipeline->label();
       info.module = command.pipeline->module_name();

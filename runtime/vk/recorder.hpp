@@ -93,11 +93,25 @@ struct RecorderOptions {
   bool time_span = false;          ///< time from the first command's start to the last one's end
 };
 
+/// Which part of a model's step commands belong to, for profiles and tests.
+struct Scope {
+  static constexpr uint32_t kNoLayer = static_cast<uint32_t>(-1);
+  std::string_view part = {};  ///< "qkv", "rope_kv"; of static lifetime
+  uint32_t layer = kNoLayer;
+};
+
 /// A recorded command, for profiles and tests.
 struct CommandInfo {
   std::string_view label;   ///< the pipeline's label, or "copy", "fill"
   std::string_view module;  ///< the pipeline's SPIR-V module; empty for copies and fills
   Cost cost;
+  Scope scope = {};
+};
+
+/// When a command ran, by the device's clock.
+struct CommandTime {
+  double begin_ns = 0;
+  double end_ns = 0;
 };
 
 /// Command buffers ready to submit, one per segment. May be submitted any number of times, but not
@@ -122,6 +136,9 @@ class RecordedWork {
   /// RecorderOptions::timestamps and after the work is done.
   Result<std::vector<double>> command_times_ns() const;
 
+  /// When each of them began and ended, since the first began. The same conditions.
+  Result<std::vector<CommandTime>> command_times() const;
+
   /// Nanoseconds from the start of the first command to the end of the last; only with
   /// RecorderOptions::time_span and after the work is done.
   Result<double> span_ns() const;
@@ -129,8 +146,8 @@ class RecordedWork {
  private:
   friend class Recorder;
   void release();
-  /// The differences of timestamps 2i and 2i + 1.
-  Result<std::vector<double>> query_pairs_ns(size_t n_pairs) const;
+  /// Timestamps 2i and 2i + 1, since timestamp 0.
+  Result<std::vector<CommandTime>> query_pairs(size_t n_pairs) const;
 
   std::shared_ptr<Device> device_;
   VkCommandPool pool_ = VK_NULL_HANDLE;
@@ -171,6 +188,9 @@ class Recorder {
   /// Fill a range (a multiple of 4 bytes) with a word.
   void fill(const BufferRange& target, uint32_t word);
 
+  /// What commands from now on belong to.
+  void enter(const Scope& scope) { scope_ = scope; }
+
   /// The work so far may be submitted by itself: a new segment starts here.
   void cut();
 
@@ -189,6 +209,7 @@ class Recorder {
     BufferRange target;
     uint32_t fill_word = 0;
     Cost cost;
+    Scope scope;
     bool barrier_before = false;
   };
 
@@ -199,6 +220,7 @@ class Recorder {
 
   std::shared_ptr<Device> device_;
   RecorderOptions options_;
+  Scope scope_;
   std::vector<Command> commands_;
   std::vector<Access> since_barrier_;
 };

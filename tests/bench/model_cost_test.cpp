@@ -1,0 +1,216 @@
+// The cost model against counts that go through tensors, rows, heads and keys one by one.
+#include "bench/model_cost.hpp"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <functional>
+
+#include "tests/bench/counted_cost.hpp"
+#include "tests/format/test_files.hpp"
+
+namespace pumice::bench {
+namespace {
+
+using test::counted_part;
+
+SyntheticModel model_of(const SyntheticShape& shape, std::string_view type = "Q4_K") {
+  return *SyntheticModel::create(shape, {.type = &weight_type(type)});
+}
+
+/// Small, with heads that share keys, and layers whose matrices have several types: rows of 96 fit
+/// no block of 256.
+constexpr SyntheticShape kDense{.name = "dense",
+                                .n_layers = 3,
+                                .n_embd = 96,
+                                .n_heads = 6,
+                                .n_kv_heads = 2,
+                                .n_ff = 256,
+                                .n_vocab = 100};
+constexpr SyntheticShape kExperts{.name = "experts",
+                                  .n_layers = 2,
+                                  .n_embd = 64,
+                                  .n_heads = 4,
+                                  .n_kv_heads = 4,
+                                  .n_ff = 96,
+                                  .n_vocab = 40,
+                                  .tied = true,
+                                  .n_experts = 5,
+                                  .n_experts_used = 2};
+
+void expect_equal(const Amount& got, const Amount& counted, std::string_view what) {
+  EXPECT_EQ(got.flops, counted.flops) << what;
+  EXPECT_EQ(got.weight_bytes, counted.weight_bytes) << what;
+  EXPECT_EQ(got.kv_bytes, counted.kv_bytes) << what;
+  EXPECT_EQ(got.activation_bytes, counted.activation_bytes) << what;
+}
+
+void expect_counted(const SyntheticModel& model, KvType kv_type, std::span<const StepRows> batch,
+                    uint32_t n_logit_rows) {
+  const ModelShape shape = *model_shape(model, kv_type);
+  const StepCost cost = step_cost(shape, batch, n_logit_rows);
+  for (size_t i = 0; i < kComponentCount; ++i) {
+    const auto part = static_cast<Component>(i);
+    expect_equal(cost[part], counted_part(part, model, kv_type, batch, n_logit_rows),
+                 component_name(part));
+  }
+}
+
+TEST(ModelCost, APromptIsWhatItsRowsHeadsAndVisibleKeysAddUpTo) {
+  const StepRows prompt{0, 13};
+  expect_counted(model_of(kDense), KvType::kF16, {&prompt, 1}, 1);
+  expect_counted(model_of(kDense, "F16"), KvType::kF32, {&prompt, 1}, 13);
+}
+
+TEST(ModelCost, ARowAfterAContextSeesAllOfIt) {
+  const StepRows row{29, 1};
+  expect_counted(model_of(kDense, "Q8_0"), KvType::kF16, {&row, 1}, 1);
+}
+
+TEST(ModelCost, AStepOfSeveralSequencesReadsItsWeightsOnceAndTheKeysOfEach) {
+  const StepRows batch[] = {{4, 1}, {0, 7}, {16, 3}, {5, 0}};
+  expect_counted(model_of(kDense), KvType::kF16, batch, 2);
+}
+
+TEST(ModelCost, AChunkWithoutLogitsLeavesTheOutputMatrixOut) {
+  const StepRows chunk{0, 16};
+  expect_counted(model_of(kDense), KvType::kF16, {&chunk, 1}, 0);
+}
+
+TEST(ModelCost, ExpertsCostATokenThoseItGoesThroughAndAStepThoseItsTokensMeet) {
+  const StepRows row{3, 1};
+  expect_counted(model_of(kExperts), KvType::kF16, {&row, 1}, 1);
+  const StepRows prompt{0, 4};
+  expect_counted(model_of(kExperts, "Q8_0"), KvType::kF16, {&prompt, 1}, 1);
+}
+
+TEST(ModelCost, ExpertsReadAreTheExpectationOverEveryRouting) {
+  const ModelShape shape = *model_shape(model_of(kExperts), KvType::kF16);
+  EXPECT_DOUBLE_EQ(shape.experts_read(1), 2);
+  // Three rows choose one of the ten pairs of five experts each: a thousand routings.
+  std::vector<uint32_t> pairs;
+  for (uint32_t a = 0; a < 5; ++a) {
+    for (uint32_t b = a + 1; b < 5; ++b) pairs.push_back((1u << a) | (1u << b));
+  }
+  double sum = 0;
+  for (const uint32_t i : pairs) {
+    for (const uint32_t j : pairs) {
+      for (const uint32_t k : pairs) sum += std::popcount(i | j | k);
+    }
+  }
+  EXPECT_NEAR(shape.experts_read(3), sum / 1000, 1e-12);
+}
+
+TEST(ModelCost, AFileSaysWhatItsSyntheticModelDoes) {
+  for (const SyntheticShape& s : {kDense, kExperts}) {
+    const SyntheticModel model = model_of(s);
+    const pumice::test::TemporaryFile path;
+    ASSERT_TRUE(write_synthetic_model(model, path.path()).ok());
+    const Result<GgufFile> file = GgufFile::open(path.path());
+    ASSERT_TRUE(file.ok()) << file.error().message;
+    const Result<ModelShape> shape = model_shape(*file, KvType::kF16);
+    ASSERT_TRUE(shape.ok()) << shape.error().message;
+    EXPECT_EQ(shape->n_params, model.n_parameters());
+    EXPECT_EQ(shape->file_bytes, model.data_bytes());
+    const StepRows prompt{2, 5};
+    const StepCost from_file = step_cost(*shape, {&prompt, 1}, 1);
+    const StepCost from_model =
+        step_cost(*model_shape(model, KvType::kF16), {&prompt, 1}, 1);
+    for (size_t i = 0; i < kComponentCount; ++i) {
+      expect_equal(from_file.parts.at(i), from_model.parts.at(i), s.name);
+    }
+  }
+}
+
+TEST(ModelCost, AnotherShapeThanTheMetadataSayIsAnError) {
+  const pumice::test::TemporaryFile path;
+  ASSERT_TRUE(write_synthetic_model(model_of(kDense), path.path()).ok());
+  std::string bytes = pumice::test::read_file(path.path());
+  const std::string_view key = "llama.feed_forward_length";
+  bytes.at(bytes.find(key) + key.size() + 4) = 64;  // behind the key and its type: not 256
+  const Result<GgufFile> file = GgufFile::from_memory(std::as_bytes(std::span(bytes)), "model");
+  ASSERT_TRUE(file.ok()) << file.error().message;
+  const Result<ModelShape> shape = model_shape(*file, KvType::kF16);
+  ASSERT_FALSE(shape.ok());
+  EXPECT_EQ(shape.error().code, ErrorCode::kBadFile);
+  EXPECT_NE(shape.error().message.find("blk.0.ffn_gate.weight"), std::string::npos);
+}
+
+TEST(ModelCost, PrefillIsTheSumOfItsStepsAndReadsWeightsOnceForEach) {
+  const ModelShape shape = *model_shape(model_of(kDense), KvType::kF16);
+  const StepCost whole = prefill_cost(shape, 40, 8, 16);
+  StepCost sum;
+  const StepRows chunks[] = {{8, 16}, {24, 16}, {40, 8}};
+  for (const StepRows& chunk : chunks) {
+    sum += step_cost(shape, {&chunk, 1}, chunk.first_position == 40 ? 1 : 0);
+  }
+  expect_equal(whole.total(), sum.total(), "prefill");
+  // However it is cut, it computes the same.
+  EXPECT_EQ(whole.total().flops, prefill_cost(shape, 40, 8, 512).total().flops);
+  EXPECT_EQ(whole[Component::kQkv].weight_bytes,
+            3 * prefill_cost(shape, 40, 8, 512)[Component::kQkv].weight_bytes);
+}
+
+TEST(ModelCost, DecodingReadsTheWeightsAndOneMoreKeyEachStep) {
+  const ModelShape shape = *model_shape(model_of(kDense), KvType::kF16);
+  const StepCost steps = decode_cost(shape, 3, 10);
+  EXPECT_EQ(steps[Component::kAttention].kv_bytes, (11 + 12 + 13) * shape.kv_bytes_per_token());
+  EXPECT_EQ(steps[Component::kOutput].weight_bytes, 3 * shape.output.weight_bytes);
+}
+
+TEST(ModelCost, KnownModelsHaveTheFiguresOfTheirPapers) {
+  const ModelShape shape = *model_shape(model_of(*find_synthetic_preset("llama-8b")), KvType::kF16);
+  EXPECT_NEAR(static_cast<double>(shape.n_params), 8.03e9, 1e7);
+  EXPECT_EQ(shape.kv_bytes_per_token(), 131072u);  // 32 layers * 2 * 8 heads * 128 * 2 bytes
+  // Kaplan et al.: 2 flops a parameter and token besides attention, without the embedding.
+  const StepRows row{0, 1};
+  const StepCost token = step_cost(shape, {&row, 1}, 1);
+  const double matrices = static_cast<double>(token.total().flops);
+  const double embedding = 128256.0 * 4096;
+  EXPECT_NEAR(matrices / (2 * (static_cast<double>(shape.n_params) - embedding)), 1, 1e-3);
+}
+
+/// The first length for which `attention_wins`, by trying them all.
+uint64_t first_length(const std::function<bool(uint32_t)>& attention_wins) {
+  uint32_t length = 1;
+  while (!attention_wins(length)) ++length;
+  return length;
+}
+
+TEST(ModelCost, CrossingsAreWhereAttentionFirstOutweighsTheFeedForward) {
+  SyntheticShape wide_attention = kDense;  // whose projections alone outweigh
+  wide_attention.n_kv_heads = 6;
+  wide_attention.n_ff = 64;
+  for (const SyntheticShape& s : {kDense, kExperts, wide_attention}) {
+    const ModelShape shape = *model_shape(model_of(s), KvType::kF16);
+    const std::vector<Crossing> lines = crossings(shape);
+    ASSERT_EQ(lines.size(), 3u);
+    const auto wins = [](const StepCost& cost, uint64_t Amount::*field, bool projections) {
+      const auto of = [&](Component part) { return cost[part].*field; };
+      uint64_t attention = field == &Amount::flops ? of(Component::kAttention)
+                                                   : cost[Component::kAttention].kv_bytes;
+      if (projections) attention += of(Component::kQkv) + of(Component::kAttentionOutput);
+      return attention > of(Component::kRouter) + of(Component::kGateUp) + of(Component::kDown);
+    };
+    for (const bool projections : {false, true}) {
+      const auto got = [&](size_t i) {
+        return projections ? lines[i].with_projections : lines[i].scores_only;
+      };
+      EXPECT_EQ(got(0), first_length([&](uint32_t n) {
+                  return wins(decode_cost(shape, 1, n - 1), &Amount::flops, projections);
+                }))
+          << s.name;
+      EXPECT_EQ(got(1), first_length([&](uint32_t n) {
+                  return wins(prefill_cost(shape, n, 0, n), &Amount::flops, projections);
+                }))
+          << s.name;
+      EXPECT_EQ(got(2), first_length([&](uint32_t n) {
+                  return wins(decode_cost(shape, 1, n - 1), &Amount::weight_bytes, projections);
+                }))
+          << s.name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pumice::bench
