@@ -48,10 +48,10 @@ class Counter {
         PUMICE_TRY_STATUS(add(shape_.gate_up, shape_.n_embd, shape_.n_ff, name(names.ffn_up)));
         PUMICE_TRY_STATUS(add(shape_.down, shape_.n_ff, shape_.n_embd, name(names.ffn_down), true));
       } else {
-        PUMICE_TRY_STATUS(add(shape_.router, shape_.n_embd, shape_.n_experts,
-                              name("ffn_gate_inp.weight"), true));
-        PUMICE_TRY_STATUS(add_experts(shape_.gate_up, shape_.n_embd, shape_.n_ff,
-                                      name("ffn_gate_exps.weight")));
+        PUMICE_TRY_STATUS(
+            add(shape_.router, shape_.n_embd, shape_.n_experts, name("ffn_gate_inp.weight"), true));
+        PUMICE_TRY_STATUS(
+            add_experts(shape_.gate_up, shape_.n_embd, shape_.n_ff, name("ffn_gate_exps.weight")));
         PUMICE_TRY_STATUS(
             add_experts(shape_.gate_up, shape_.n_embd, shape_.n_ff, name("ffn_up_exps.weight")));
         PUMICE_TRY_STATUS(
@@ -64,8 +64,8 @@ class Counter {
                matrix(names.token_embd, {shape_.n_embd, shape_.n_vocab, 1, 1}));
     shape_.embedding_row_bytes = embedding->type->file_bytes(shape_.n_embd);
     const bool tied = find(names.output) == nullptr;
-    return add(shape_.output, shape_.n_embd, shape_.n_vocab,
-               tied ? names.token_embd : names.output, true);
+    return add(shape_.output, shape_.n_embd, shape_.n_vocab, tied ? names.token_embd : names.output,
+               true);
   }
 
  private:
@@ -82,10 +82,9 @@ class Counter {
       return make_error(ErrorCode::kBadFile, "the model has no tensor {}", name);
     }
     if (tensor->dims != dims) {
-      return make_error(ErrorCode::kBadFile,
-                        "{}: shape {} x {} x {} where the metadata say {} x {} x {}", name,
-                        tensor->dims[0], tensor->dims[1], tensor->dims[2], dims[0], dims[1],
-                        dims[2]);
+      return make_error(
+          ErrorCode::kBadFile, "{}: shape {} x {} x {} where the metadata say {} x {} x {}", name,
+          tensor->dims[0], tensor->dims[1], tensor->dims[2], dims[0], dims[1], dims[2]);
     }
     return tensor;
   }
@@ -102,8 +101,7 @@ class Counter {
 
   Status add_experts(MatrixSum& sum, uint64_t n_inputs, uint64_t n_outputs,
                      const std::string& name) {
-    PUMICE_TRY(const TensorShape* tensor,
-               matrix(name, {n_inputs, n_outputs, shape_.n_experts, 1}));
+    PUMICE_TRY(const TensorShape* tensor, matrix(name, {n_inputs, n_outputs, shape_.n_experts, 1}));
     sum.flops_per_row += 2 * n_inputs * n_outputs * shape_.n_experts_used;
     sum.weight_bytes += tensor->n_bytes();
     sum.values_per_row += n_outputs * shape_.n_experts_used;
@@ -125,8 +123,8 @@ Amount matrices(const MatrixSum& sum, uint64_t n_rows) {
 
 std::string_view component_name(Component component) {
   constexpr std::array<std::string_view, kComponentCount> kNames = {
-      "embedding", "norms",    "qkv", "rope, KV write", "attention", "attention output", "router",
-      "gate, up",  "gate · up", "down", "output"};
+      "embedding", "norms",    "qkv",       "rope, KV write", "attention", "attention output",
+      "router",    "gate, up", "gate · up", "down",           "output"};
   return kNames.at(static_cast<size_t>(component));
 }
 
@@ -258,10 +256,9 @@ StepCost step_cost(const ModelShape& shape, std::span<const StepRows> batch,
   // A norm is four flops a value, the addition before all but the first another. It reads and
   // writes a row, and with the addition two of each.
   const uint64_t added_rows = (norms - 1) * rows + logits;
-  cost[Component::kNorms] = {
-      .flops = width * (4 * (norms * rows + logits) + added_rows),
-      .weight_bytes = (norms + (logits > 0 ? 1 : 0)) * width * kFloat,
-      .activation_bytes = width * kFloat * (2 * rows + 4 * added_rows)};
+  cost[Component::kNorms] = {.flops = width * (4 * (norms * rows + logits) + added_rows),
+                             .weight_bytes = (norms + (logits > 0 ? 1 : 0)) * width * kFloat,
+                             .activation_bytes = width * kFloat * (2 * rows + 4 * added_rows)};
   cost[Component::kQkv] = matrices(shape.qkv, rows);
   // A rotation is six flops a pair. It reads and writes q in place, reads k and v and a row of the
   // table.
@@ -339,19 +336,20 @@ std::vector<Crossing> crossings(const ModelShape& shape) {
   const uint64_t ff_bytes = sum(&Amount::weight_bytes, feed_forward);
   const uint64_t projection_bytes = sum(&Amount::weight_bytes, projections);
   const uint64_t key_bytes = shape.kv_bytes_per_token();
-  return {{.counting = "flops, all keys",
-           .explanation = "a row that sees so many keys: decode at that context, or prefill counted "
-                          "as a full square",
-           .scores_only = first_above(ff_flops, 0, key_flops),
-           .with_projections = first_above(ff_flops, projection_flops, key_flops)},
-          {.counting = "flops, causal",
-           .explanation = "a prompt of so many tokens, each seeing those before it",
-           .scores_only = first_causal(0),
-           .with_projections = first_causal(projection_flops)},
-          {.counting = "bytes, decode",
-           .explanation = "keys and values read by a step of one row, against the weights it reads",
-           .scores_only = first_above(ff_bytes, 0, key_bytes),
-           .with_projections = first_above(ff_bytes, projection_bytes, key_bytes)}};
+  return {
+      {.counting = "flops, all keys",
+       .explanation = "a row that sees so many keys: decode at that context, or prefill counted "
+                      "as a full square",
+       .scores_only = first_above(ff_flops, 0, key_flops),
+       .with_projections = first_above(ff_flops, projection_flops, key_flops)},
+      {.counting = "flops, causal",
+       .explanation = "a prompt of so many tokens, each seeing those before it",
+       .scores_only = first_causal(0),
+       .with_projections = first_causal(projection_flops)},
+      {.counting = "bytes, decode",
+       .explanation = "keys and values read by a step of one row, against the weights it reads",
+       .scores_only = first_above(ff_bytes, 0, key_bytes),
+       .with_projections = first_above(ff_bytes, projection_bytes, key_bytes)}};
 }
 
 }  // namespace pumice::bench

@@ -52,6 +52,10 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<vk::PipelineLibra
     return make_error(ErrorCode::kInvalidArgument, "split_tokens must be a multiple of {}",
                       kKvBlockTokens);
   }
+  if (checked.profile && pipelines->device()->plan().timestamp_valid_bits == 0) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "kernels cannot be timed: this device has no timestamps");
+  }
   checked.chunk_tokens = std::min(checked.chunk_tokens, checked.token_budget);
   std::unique_ptr<Engine> engine(new Engine(std::move(pipelines), std::move(model), checked));
   PUMICE_TRY_STATUS(engine->allocate());
@@ -339,8 +343,7 @@ Status Engine::submit(Flight& flight) {
   const ReplayKey key{flight.ring, flight.n_rows, flight.n_logit_rows,
                       !flight.attention.reduce_items.empty(), flight.greedy_only};
   // A replay's declared costs are those of the step that was recorded.
-  const bool replayable =
-      flight.replayable && flight.samples && !options_.profile && !observer_;
+  const bool replayable = flight.replayable && flight.samples && !options_.profile && !observer_;
   const auto known = replays_.find(key);
   const vk::RecordedWork* work = replayable && known != replays_.end() ? &known->second : nullptr;
   if (work == nullptr) {

@@ -68,7 +68,7 @@ struct EngineOptions {
   bool prompt_logits = false;   ///< requests may ask for the logits of every position
   uint32_t split_tokens = 256;  ///< contexts longer than this are attended to in parallel splits
   bool greedy_only = false;     ///< compile no more of sampling than greedy requests need
-  bool profile = false;         ///< time every kernel (slower; see `profiler`)
+  bool profile = false;  ///< time every kernel by itself, replay nothing (slower; see `profiler`)
   Logger logger = {};
 };
 
@@ -128,7 +128,8 @@ struct StepTrace {
 class Engine {
  public:
   /// Compile pipelines (progress: done, total) and allocate everything steps need. Errors:
-  /// kDoesNotFit, kInvalidArgument, kBadFile (a prompt cache file that cannot be used).
+  /// kDoesNotFit, kInvalidArgument (also `profile` without timestamps), kBadFile (a prompt cache
+  /// file that cannot be used).
   static Result<std::unique_ptr<Engine>> create(std::shared_ptr<vk::PipelineLibrary> pipelines,
                                                 std::shared_ptr<const Model> model,
                                                 const EngineOptions& options,

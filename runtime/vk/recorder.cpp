@@ -305,8 +305,10 @@ Result<RecordedWork> Recorder::finish() {
     if (options_.timestamps) timestamp(query);
     emit(command, commands);
     if (options_.timestamps) timestamp(query + 1);
-    CommandInfo info{
-        .label = command.kind == Kind::kCopy ? "copy" : "fill", .module = {}, .cost = command.cost, .scope=command.scope};
+    CommandInfo info{.label = command.kind == Kind::kCopy ? "copy" : "fill",
+                     .module = {},
+                     .cost = command.cost,
+                     .scope = command.scope};
     if (command.kind == Kind::kDispatch) {
       info.label = command.pipeline->label();
       info.module = command.pipeline->module_name();

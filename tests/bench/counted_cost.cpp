@@ -104,8 +104,8 @@ class Count {
         }
       }
     }
-    sum.weight_bytes = static_cast<uint64_t>(
-        std::llround(static_cast<double>(all_bytes) * (1 - none_chose_it)));
+    sum.weight_bytes =
+        static_cast<uint64_t>(std::llround(static_cast<double>(all_bytes) * (1 - none_chose_it)));
     return sum;
   }
 
@@ -163,8 +163,7 @@ class Count {
             }
           }
         }
-        sum.kv_bytes +=
-            keys_read.size() * s_.n_kv_heads * head_dim() * 2 * kv_element_bytes_;
+        sum.kv_bytes += keys_read.size() * s_.n_kv_heads * head_dim() * 2 * kv_element_bytes_;
       }
     }
     return sum;

@@ -120,8 +120,7 @@ TEST_F(DeclaredCost, SplittingALongContextAddsCombiningOnly) {
   const SyntheticModel synthetic = *SyntheticModel::create(kShape, {.pure = true});
   const std::vector<Declared> steps = steps_of(synthetic, 300, 3);
   const StepRows row{301, 1};
-  const StepCost paper =
-      step_cost(*model_shape(synthetic, KvType::kF16), {&row, 1}, 1);
+  const StepCost paper = step_cost(*model_shape(synthetic, KvType::kF16), {&row, 1}, 1);
   const Declared& last = steps.at(6);  // after five chunks and one token
   EXPECT_EQ(last.n_splits, kShape.n_layers);
   expect_declared(last, paper, false);

@@ -114,8 +114,7 @@ TEST(ModelCost, AFileSaysWhatItsSyntheticModelDoes) {
     EXPECT_EQ(shape->file_bytes, model.data_bytes());
     const StepRows prompt{2, 5};
     const StepCost from_file = step_cost(*shape, {&prompt, 1}, 1);
-    const StepCost from_model =
-        step_cost(*model_shape(model, KvType::kF16), {&prompt, 1}, 1);
+    const StepCost from_model = step_cost(*model_shape(model, KvType::kF16), {&prompt, 1}, 1);
     for (size_t i = 0; i < kComponentCount; ++i) {
       expect_equal(from_file.parts.at(i), from_model.parts.at(i), s.name);
     }

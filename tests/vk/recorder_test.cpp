@@ -139,6 +139,30 @@ TEST_F(RecorderTest, TimestampsCoverEveryCommand) {
   for (const double time : times) EXPECT_GE(time, 0.0);
 }
 
+TEST_F(RecorderTest, CommandsSayWhenTheyRanAndWhatTheyBelongTo) {
+  if (device_->plan().timestamp_valid_bits == 0) GTEST_SKIP() << "no timestamps";
+  vk::Recorder recorder(device_, {.timestamps = true});
+  recorder.fill(ranges_[0], 1);
+  recorder.enter({"qkv", 3});
+  recorder.copy(ranges_[0], ranges_[1]);
+  recorder.copy(ranges_[1], ranges_[2]);
+  const vk::RecordedWork work = *recorder.finish();
+  ASSERT_TRUE(vk::run(*device_, work).ok());
+  const std::vector<vk::CommandTime> times = *work.command_times();
+  const std::vector<double> durations = *work.command_times_ns();
+  ASSERT_EQ(times.size(), 3u);
+  EXPECT_EQ(times[0].begin_ns, 0);
+  for (size_t i = 0; i < times.size(); ++i) {
+    EXPECT_EQ(times[i].end_ns - times[i].begin_ns, durations[i]);
+    if (i > 0) {
+      EXPECT_GE(times[i].begin_ns, times[i - 1].end_ns);
+    }
+  }
+  EXPECT_EQ(work.commands()[0].scope.layer, vk::Scope::kNoLayer);
+  EXPECT_EQ(work.commands()[1].scope.part, "qkv");
+  EXPECT_EQ(work.commands()[2].scope.layer, 3u);
+}
+
 TEST_F(RecorderTest, StagedUploadsArriveToo) {
   vk::Uploader uploader(device_, true);
   std::vector<uint32_t> values(256);
