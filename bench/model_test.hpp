@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "vk/plan.hpp"
+
 namespace pumice::bench {
 
 /// `n_parallel` requests at once, each with a context of `n_depth` tokens, read `n_prompt` tokens
@@ -49,6 +51,11 @@ struct TestGroup {
 };
 /// Views into `tests`.
 std::vector<TestGroup> group_tests(std::span<const ModelTest> tests);
+
+/// The synthetic model ("preset:type") for someone who asked for none: the largest of Llama 8B, 1B
+/// and a small one whose weights take at most half of the device's memory; the small one on CPU
+/// drivers.
+std::string default_model(const DevicePlan& plan);
 
 /// Sizes for someone who asked for none.
 struct DefaultSizes {

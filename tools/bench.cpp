@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "bench/model_test.hpp"
 #include "bench/records.hpp"
 #include "tools/command.hpp"
 #include "tools/flag_values.hpp"
@@ -17,15 +18,18 @@ constexpr uint32_t kMostTokens = 1u << 24;
 constexpr uint32_t kMostParallel = 256;
 constexpr uint32_t kMostBatch = 1u << 16;
 
-Status bench(const BenchOptions& options) {
+Status bench(BenchOptions options) {
   if (options.model.device.list) return print_devices(stderr_logger(options.model.verbose));
   if (!options.compare.empty()) return bench_compare(options);
   if (options.ops) return bench_ops(options);
+  if (options.model.model_name().empty()) {
+    PUMICE_TRY(const ChosenDevice chosen,
+               choose_device(options.model.device, stderr_logger(options.model.verbose)));
+    options.model.synthetic = bench::default_model(chosen.plan);
+    options.model_is_default = true;
+  }
   if (options.serve) return bench_serve(options);
-  if (!options.model.model_name().empty()) return bench_model(options);
-  return make_error(ErrorCode::kInvalidArgument,
-                    "nothing to measure: give a model with -m FILE or --synthetic PRESET:TYPE, or "
-                    "--ops for the kernels");
+  return bench_model(options);
 }
 
 /// A flag that is given any number of times and fills `target` with what `parse` makes of each; a
@@ -181,7 +185,10 @@ Status require_md_or_json(const BenchOptions& options) {
 Command add_bench(CLI::App& app, const std::string& command_line) {
   auto options = std::make_shared<BenchOptions>();
   options->command = command_line;
-  CLI::App* command = app.add_subcommand("bench", "Measure a model, or every kernel");
+  CLI::App* command =
+      app.add_subcommand("bench",
+                         "Measure a model, or every kernel; without flags a synthetic model "
+                         "of a size for this device");
   options->model.add_to(*command, "auto", "f16");
   options->model.add_synthetic_to(*command);
   add_tests(*command, *options);
@@ -194,6 +201,8 @@ Command add_bench(CLI::App& app, const std::string& command_line) {
       "in llama-bench: pp512 reads 512 tokens, tg128 generates 128, pp512+tg128 does both,\n"
       "@ d4096 with 4096 tokens in the context, x4 four requests at once.\n"
       "Examples:\n"
+      "  pumice bench\n"
+      "  pumice bench --synthetic llama-8b:q4_k\n"
       "  pumice bench -m model.gguf -p 512 -n 128\n"
       "  pumice bench -m model.gguf -p 512 -n 32 -d 0-16384+4096 -o jsonl\n"
       "  pumice bench -m model.gguf -p 0 -n 128 -np 1-16*2\n"

@@ -14,6 +14,7 @@ namespace pumice::tools {
 
 struct BenchOptions {
   ModelOptions model;
+  bool model_is_default = false;  ///< nobody asked for it
   bool ops = false;
   bool serve = false;
   uint32_t n_streams = 4;

@@ -118,8 +118,13 @@ Status bench_model(const BenchOptions& options) {
   const std::vector<bench::ModelRow> rows = bench::bench_models(tests, bench);
 
   std::string note;
+  if (options.model_is_default) {
+    note =
+        fmt::format("No model was given: {} (-m FILE or --synthetic PRESET:TYPE measure another)\n",
+                    options.model.model_name());
+  }
   if (sizes.scaled_down) {
-    note = fmt::format(
+    note += fmt::format(
         "Scaled down to pp{} and tg{}, {} repetitions: pp512 and tg128 would take more than a "
         "minute here (-p 512 -n 128 measures them)\n",
         sizes.n_prompt, sizes.n_gen, bench.repetitions);

@@ -34,15 +34,23 @@ Result<std::shared_ptr<Instance>> open_instance(const Logger& logger) {
   return std::make_shared<Instance>(std::move(instance));
 }
 
+Result<ChosenDevice> choose_device(const DeviceOptions& options, const Logger& logger) {
+  ChosenDevice chosen;
+  PUMICE_TRY(chosen.instance, open_instance(logger));
+  PUMICE_TRY(const std::vector<DeviceSnapshot> snapshots, chosen.instance->snapshots());
+  PUMICE_TRY(chosen.index, pumice::choose_device(snapshots, options.selector));
+  PUMICE_TRY(const PlanOptions limits, parse_plan_options(options.limit));
+  chosen.snapshot = snapshots[chosen.index];
+  PUMICE_TRY(chosen.plan, plan_device(chosen.snapshot, limits));
+  return chosen;
+}
+
 Result<std::shared_ptr<vk::Device>> open_device(const DeviceOptions& options,
                                                 const Logger& logger) {
-  PUMICE_TRY(const std::shared_ptr<Instance> instance, open_instance(logger));
-  PUMICE_TRY(const std::vector<DeviceSnapshot> snapshots, instance->snapshots());
-  PUMICE_TRY(const size_t index, choose_device(snapshots, options.selector));
-  PUMICE_TRY(const PlanOptions limits, parse_plan_options(options.limit));
-  PUMICE_TRY(DevicePlan plan, plan_device(snapshots[index], limits));
-  log_plan(snapshots[index], plan, logger);
-  return vk::Device::create(instance, index, snapshots[index], std::move(plan), logger);
+  PUMICE_TRY(ChosenDevice chosen, choose_device(options, logger));
+  log_plan(chosen.snapshot, chosen.plan, logger);
+  return vk::Device::create(chosen.instance, chosen.index, chosen.snapshot, std::move(chosen.plan),
+                            logger);
 }
 
 Status print_devices(const Logger& logger) {

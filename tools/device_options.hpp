@@ -23,6 +23,15 @@ struct DeviceOptions {
 /// Validation layers are on when PUMICE_VALIDATION=1.
 Result<std::shared_ptr<Instance>> open_instance(const Logger& logger);
 
+/// A device that was chosen and what would be used of it, without opening it.
+struct ChosenDevice {
+  std::shared_ptr<Instance> instance;
+  size_t index = 0;
+  DeviceSnapshot snapshot;
+  DevicePlan plan;
+};
+Result<ChosenDevice> choose_device(const DeviceOptions& options, const Logger& logger);
+
 Result<std::shared_ptr<vk::Device>> open_device(const DeviceOptions& options, const Logger& logger);
 
 /// One line a device on stdout: index, name, type, driver, memory, and what it lacks.

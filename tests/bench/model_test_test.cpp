@@ -47,6 +47,19 @@ TEST(ModelTest, TestsShareAnEngineWhileBatchesCompanyAndDepthAgree) {
   EXPECT_EQ(groups[1].context_tokens, 200u + 64 + 1);
 }
 
+TEST(ModelTest, TheDefaultModelIsTheLargestThatFillsHalfTheMemory) {
+  DevicePlan plan;
+  plan.device_class = DeviceClass::kGpu;
+  plan.device_budget_bytes = uint64_t{24} << 30;
+  EXPECT_EQ(default_model(plan), "llama-8b:q4_k");
+  plan.device_budget_bytes = uint64_t{8} << 30;
+  EXPECT_EQ(default_model(plan), "llama-1b:q4_k");
+  plan.device_budget_bytes = uint64_t{1} << 30;
+  EXPECT_EQ(default_model(plan), "small-0.1b:q4_k");
+  plan = {.device_class = DeviceClass::kCpu, .device_budget_bytes = uint64_t{64} << 30};
+  EXPECT_EQ(default_model(plan), "small-0.1b:q4_k");
+}
+
 TEST(ModelTest, DefaultSizesShrinkUntilTheyFitTheTime) {
   const DefaultSizes fast = default_sizes(1e-4, 1e-3, 60);
   EXPECT_FALSE(fast.scaled_down);

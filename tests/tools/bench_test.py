@@ -49,7 +49,6 @@ class Ops(CommandLineTest):
         self.assertIn("timed by host clock", self.ok(*arguments).stdout.decode())
 
     def test_what_cannot_be_measured_is_a_usage_error(self):
-        self.refuses(USAGE, "bench", says="--ops")
         self.refuses(USAGE, *QUICK, "--op", "nosuch", says="nosuch")
         self.refuses(USAGE, "bench", "--ops", "-r", "0", says="repetitions")
         self.refuses(USAGE, "bench", "--ops", "-o", "xml", says="xml")
@@ -122,6 +121,11 @@ class Models(CommandLineTest):
         self.assertNotIn("error", measured)
         self.assertTrue(refused["error"])
         self.assertEqual(refused["samples_ns"], [])
+
+    def test_without_a_model_it_is_a_synthetic_one(self):
+        text = self.ok("bench", "-p", "8", "-n", "1", "-r", "1", "--limit", "budget=1G").stdout.decode()
+        self.assertIn("No model was given: synthetic:small-0.1b:q4_k", text)
+        self.assertIn("| pp8 |", text)
 
     def test_without_sizes_it_is_pp512_and_tg128_or_less_and_says_so(self):
         text = self.ok("bench", "-m", "tiny.gguf").stdout.decode()
