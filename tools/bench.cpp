@@ -29,6 +29,7 @@ Status bench(BenchOptions options) {
     options.model_is_default = true;
   }
   if (options.serve) return bench_serve(options);
+  if (options.explain) return bench_explain(options);
   return bench_model(options);
 }
 
@@ -127,6 +128,17 @@ void add_ops(CLI::App& command, BenchOptions& options) {
       ->check(CLI::Range(0.0, 1e6));
 }
 
+void add_explain(CLI::App& command, BenchOptions& options) {
+  CLI::Option* const explain = command.add_flag(
+      "--explain", options.explain,
+      "What the tests cost on paper (flops, bytes, where attention outweighs the rest), how fast "
+      "this device could be at best, and how fast it is");
+  command
+      .add_flag("--no-measure", options.no_measure,
+                "With --explain: the paper only, which needs no device")
+      ->needs(explain);
+}
+
 void add_compare(CLI::App& command, BenchOptions& options) {
   command
       .add_option("--compare", options.compare,
@@ -194,6 +206,7 @@ Command add_bench(CLI::App& app, const std::string& command_line) {
   add_tests(*command, *options);
   add_ops(*command, *options);
   add_serve(*command, *options);
+  add_explain(*command, *options);
   add_compare(*command, *options);
   add_output(*command, *options);
   command->footer(
@@ -208,6 +221,7 @@ Command add_bench(CLI::App& app, const std::string& command_line) {
       "  pumice bench -m model.gguf -p 0 -n 128 -np 1-16*2\n"
       "  pumice bench -m model.gguf --serve\n"
       "  pumice bench --ops --op 'gemv Q4_K' -o json\n"
+      "  pumice bench --explain --no-measure --synthetic llama-8b:Q4_K -p 512 -n 128 -d 0,8192\n"
       "  pumice bench --compare before.json after.json");
   return {command, [options] { return bench(*options); }};
 }

@@ -33,7 +33,9 @@ struct BenchOptions {
   double delay_s = 0;
   std::optional<uint32_t> repetitions;  ///< 5 unless asked for
   std::string command;                  ///< as it was typed
-  std::vector<std::string> compare;     ///< files of results, the base first
+  bool explain = false;
+  bool no_measure = false;
+  std::vector<std::string> compare;  ///< files of results, the base first
   std::string output = "md";
   std::string error_output = "none";  ///< the report once more, on stderr
 };
@@ -53,6 +55,9 @@ Status bench_serve(const BenchOptions& options);
 
 /// --compare. Errors: kBadFile for a file that cannot be read, or if nothing could be compared.
 Status bench_compare(const BenchOptions& options);
+
+/// --explain. What could be counted or measured is printed whatever happened.
+Status bench_explain(const BenchOptions& options);
 
 /// -m. What was measured before an error is printed.
 Status bench_model(const BenchOptions& options);

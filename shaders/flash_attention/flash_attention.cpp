@@ -214,8 +214,10 @@ void FlashAttention::record(vk::Recorder& recorder, const Tile& tile, const Args
 
   const uint64_t key_bytes =
       uint64_t{2} * shape_.n_kv_heads * shape_.head_dim * (shape_.kv_type == KvType::kF16 ? 2 : 4);
-  const vk::Cost cost{.bytes = args.keys * key_bytes,
-                      .flops = args.scores * shape_.n_heads * shape_.head_dim * 4};
+  const vk::Cost cost{
+      .bytes = args.keys * key_bytes,
+      .flops = args.scores * shape_.n_heads * shape_.head_dim * 4,
+      .arithmetic = tile.math == Math::kF16 ? vk::Arithmetic::kMatrixF16F32 : vk::Arithmetic::kF32};
   // A row belongs to one item list or the other, so tiles and rows write different elements.
   const std::initializer_list<vk::Access> accesses = {vk::reads(args.q),
                                                       vk::reads(args.positions),

@@ -1,0 +1,252 @@
+// What `pumice bench --explain` prints.
+#include <fmt/format.h>
+
+#include "bench/explain.hpp"
+#include "bench/statistics.hpp"
+
+namespace pumice::bench {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr const char* kConventions =
+    "A multiply-add is 2 flops; a row sees the keys before it and its own (causal attention "
+    "halved). Weights, keys and values are read once a step; activations may stay in caches and "
+    "bound nothing.";
+
+/// A phase of a test and how long it took in each sample.
+struct Phase {
+  const char* name;
+  const PhaseCost* cost;
+  std::vector<double> samples_ns;
+};
+
+std::vector<Phase> phases_of(const ExplainedTest& test) {
+  std::vector<Phase> phases;
+  const auto add = [&](const char* name, const PhaseCost& cost, auto ns_of) {
+    if (cost.n_steps == 0) return;
+    Phase phase{name, &cost, {}};
+    if (test.measured) {
+      for (const Sample& sample : test.measured->samples) phase.samples_ns.push_back(ns_of(sample));
+    }
+    phases.push_back(std::move(phase));
+  };
+  add("prefill", test.cost.prefill, [](const Sample& sample) { return sample.prefill_ns; });
+  add("decode", test.cost.decode, [](const Sample& sample) { return sample.decode_ns(); });
+  return phases;
+}
+
+Json amount_to_json(const Amount& amount) {
+  return {{"flops", amount.flops},
+          {"weight_bytes", amount.weight_bytes},
+          {"kv_bytes", amount.kv_bytes},
+          {"activation_bytes", amount.activation_bytes},
+          {"flops_per_byte", amount.flops_per_byte()}};
+}
+
+Json phase_to_json(const Phase& phase, const std::optional<DeviceSpeeds>& speeds) {
+  Json json{{"phase", phase.name},
+            {"n_steps", phase.cost->n_steps},
+            {"rows", phase.cost->rows},
+            {"total", amount_to_json(phase.cost->cost.total())},
+            {"samples_ns", phase.samples_ns}};
+  json["parts"] = Json::array();
+  for (size_t i = 0; i < kComponentCount; ++i) {
+    const auto component = static_cast<Component>(i);
+    Json part = amount_to_json(phase.cost->cost[component]);
+    part["part"] = component_name(component);
+    if (speeds) {
+      const Limit floor = floor_of(*speeds, *phase.cost, component);
+      part["arithmetic"] = vk::arithmetic_name(speeds->arithmetic.of(*phase.cost, component));
+      part["floor_ns"] = floor.ns;
+      part["bound"] = floor.what;
+    }
+    json["parts"].push_back(std::move(part));
+  }
+  if (speeds) {
+    const Limit floor = floor_of(*speeds, *phase.cost);
+    json["floor_ns"] = floor.ns;
+    json["bound"] = floor.what;
+    if (!phase.samples_ns.empty()) {
+      const double median = summarize(phase.samples_ns).median;
+      json["median_ns"] = median;
+      json["measured_over_floor"] = floor.ns > 0 ? median / floor.ns : 0;
+    }
+  }
+  return json;
+}
+
+Json shape_to_json(const ModelShape& shape) {
+  return {{"name", shape.name},
+          {"n_layers", shape.n_layers},
+          {"n_embd", shape.n_embd},
+          {"n_heads", shape.n_heads},
+          {"n_kv_heads", shape.n_kv_heads},
+          {"head_dim", shape.head_dim},
+          {"n_ff", shape.n_ff},
+          {"n_vocab", shape.n_vocab},
+          {"n_experts", shape.n_experts},
+          {"n_experts_used", shape.n_experts_used},
+          {"n_params", shape.n_params},
+          {"size_bytes", shape.file_bytes},
+          {"kv_type", shape.kv_type == KvType::kF32 ? "f32" : "f16"},
+          {"kv_bytes_per_token", shape.kv_bytes_per_token()}};
+}
+
+std::string number(double value) {
+  if (value == 0) return "0";
+  if (value >= 100) return fmt::format("{:.0f}", value);
+  return fmt::format("{:.3g}", value);
+}
+std::string mega(uint64_t bytes) { return number(static_cast<double>(bytes) * 1e-6); }
+std::string giga(uint64_t flops) { return number(static_cast<double>(flops) * 1e-9); }
+
+std::string parts_table(const ExplainedTest& test, const Phase& phase,
+                        const std::optional<DeviceSpeeds>& speeds) {
+  std::string text = fmt::format(
+      "\n### {}: {}, {} step{}\n\n| part | GFLOP | weights MB | KV MB | activations MB | "
+      "flops/byte |{}\n|---|---:|---:|---:|---:|---:|{}\n",
+      test.test.name(), phase.name, phase.cost->n_steps, phase.cost->n_steps == 1 ? "" : "s",
+      speeds ? " floor ms | bound by |" : "", speeds ? "---:|---|" : "");
+  const auto row = [&](std::string_view name, const Amount& amount, const Limit& floor) {
+    text += fmt::format("| {} | {} | {} | {} | {} | {} |", name, giga(amount.flops),
+                        mega(amount.weight_bytes), mega(amount.kv_bytes),
+                        mega(amount.activation_bytes), number(amount.flops_per_byte()));
+    if (speeds) text += fmt::format(" {} | {} |", number(floor.ns * 1e-6), floor.what);
+    text += "\n";
+  };
+  for (size_t i = 0; i < kComponentCount; ++i) {
+    const auto component = static_cast<Component>(i);
+    const Amount& amount = phase.cost->cost[component];
+    if (amount.flops == 0 && amount.bytes() == 0) continue;
+    row(component_name(component), amount,
+        speeds ? floor_of(*speeds, *phase.cost, component) : Limit{});
+  }
+  row("**all**", phase.cost->cost.total(), speeds ? floor_of(*speeds, *phase.cost) : Limit{});
+  return text;
+}
+
+std::string summary_table(const ExplainReport& report) {
+  std::string text =
+      "\n| test | phase | GFLOP | MB | flops/byte | floor ms | measured ms | t/s | measured/floor "
+      "| bound by |\n|---|---|---:|---:|---:|---:|---:|---:|---:|---|\n";
+  for (const ExplainedTest& test : report.tests) {
+    for (const Phase& phase : phases_of(test)) {
+      const Amount total = phase.cost->cost.total();
+      const Limit floor = report.speeds ? floor_of(*report.speeds, *phase.cost) : Limit{};
+      text += fmt::format("| {} | {} | {} | {} | {} | {} |", test.test.name(), phase.name,
+                          giga(total.flops), mega(total.memory_bytes()),
+                          number(total.flops_per_byte()), number(floor.ns * 1e-6));
+      if (phase.samples_ns.empty()) {
+        text += fmt::format(" {} | | |", test.measured && test.measured->error
+                                             ? test.measured->error->message
+                                             : std::string());
+      } else {
+        const Summary ns = summarize(phase.samples_ns);
+        const double tokens =
+            static_cast<double>(test.test.n_parallel) *
+            (phase.cost == &test.cost.prefill ? test.test.n_prompt : test.test.n_gen);
+        text += fmt::format(" {} ± {} | {} | {} |", number(ns.median * 1e-6),
+                            number(ns.stddev * 1e-6), number(tokens * 1e9 / ns.median),
+                            floor.ns > 0 ? number(ns.median / floor.ns) : "");
+      }
+      text += fmt::format(" {} |\n", floor.what);
+    }
+  }
+  return text;
+}
+
+std::string crossings_table(const ModelShape& shape) {
+  std::string text =
+      "\n### Where attention outweighs the feed-forward network\n\n"
+      "| counting | scores and values only | with projections | |\n|---|---:|---:|---|\n";
+  for (const Crossing& line : crossings(shape)) {
+    text += fmt::format("| {} | {} | {} | {} |\n", line.counting, line.scores_only,
+                        line.with_projections, line.explanation);
+  }
+  return text;
+}
+
+std::string speeds_text(const ExplainReport& report) {
+  const DeviceSpeeds& speeds = *report.speeds;
+  std::string text =
+      fmt::format("\nFloors: read bandwidth {} GB/s", number(speeds.roofline.bytes_per_ns));
+  for (size_t i = 0; i < vk::kArithmeticCount; ++i) {
+    const auto arithmetic = static_cast<vk::Arithmetic>(i);
+    const double peak = speeds.roofline.peak(arithmetic);
+    if (peak == 0) continue;
+    text +=
+        fmt::format(", {} {} TFLOP/s (balanced at {} flops/byte)", vk::arithmetic_name(arithmetic),
+                    number(peak * 1e-3), number(peak / speeds.roofline.bytes_per_ns));
+  }
+  text += "\n";
+  if (report.peaks && report.shape.file_bytes < report.peaks->working_set_bytes) {
+    text += fmt::format(
+        "The weights ({} MB) are less than bandwidth was measured over ({} MB): caches may hold "
+        "them, and such a model can be faster than its floor.\n",
+        mega(report.shape.file_bytes), mega(report.peaks->working_set_bytes));
+  }
+  return text;
+}
+
+}  // namespace
+
+Json to_json(const ExplainReport& report) {
+  Json json{{"bench", "explain"},
+            {"model_filename", report.model.filename},
+            {"model_type", report.model.type},
+            {"model", shape_to_json(report.shape)},
+            {"conventions", kConventions}};
+  if (report.model.run.is_object()) json.update(report.model.run);
+  json["crossings"] = Json::array();
+  for (const Crossing& line : crossings(report.shape)) {
+    json["crossings"].push_back({{"counting", line.counting},
+                                 {"explanation", line.explanation},
+                                 {"scores_only", line.scores_only},
+                                 {"with_projections", line.with_projections}});
+  }
+  if (report.speeds) {
+    json["bytes_per_ns"] = report.speeds->roofline.bytes_per_ns;
+    for (size_t i = 0; i < vk::kArithmeticCount; ++i) {
+      const auto arithmetic = static_cast<vk::Arithmetic>(i);
+      json["flops_per_ns"][std::string(vk::arithmetic_name(arithmetic))] =
+          report.speeds->roofline.peak(arithmetic);
+    }
+  }
+  json["tests"] = Json::array();
+  for (const ExplainedTest& test : report.tests) {
+    Json entry{{"test", test.test.name()},           {"n_prompt", test.test.n_prompt},
+               {"n_gen", test.test.n_gen},           {"n_depth", test.test.n_depth},
+               {"n_parallel", test.test.n_parallel}, {"n_batch", test.test.n_batch},
+               {"n_ubatch", test.test.n_ubatch}};
+    entry["phases"] = Json::array();
+    for (const Phase& phase : phases_of(test)) {
+      entry["phases"].push_back(phase_to_json(phase, report.speeds));
+    }
+    if (test.measured && test.measured->error) entry["error"] = test.measured->error->message;
+    if (test.measured) entry["variants"] = test.measured->variants;
+    json["tests"].push_back(std::move(entry));
+  }
+  return json;
+}
+
+std::string to_markdown(const ExplainReport& report) {
+  const ModelShape& shape = report.shape;
+  std::string text = fmt::format(
+      "{} ({}): {} layers, {} wide, {} heads on {} of KV, feed-forward {}{}\n", report.model.type,
+      report.model.filename, shape.n_layers, shape.n_embd, shape.n_heads, shape.n_kv_heads,
+      shape.n_ff,
+      shape.n_experts > 0 ? fmt::format(", {} of {} experts", shape.n_experts_used, shape.n_experts)
+                          : "");
+  text += fmt::format("{} MB of weights, {} bytes of KV a token ({})\n{}\n", mega(shape.file_bytes),
+                      shape.kv_bytes_per_token(), shape.kv_type == KvType::kF32 ? "f32" : "f16",
+                      kConventions);
+  if (report.speeds) text += speeds_text(report);
+  text += summary_table(report);
+  for (const ExplainedTest& test : report.tests) {
+    for (const Phase& phase : phases_of(test)) text += parts_table(test, phase, report.speeds);
+  }
+  return text + crossings_table(shape);
+}
+
+}  // namespace pumice::bench

@@ -1,0 +1,117 @@
+// pumice bench --explain: what a model costs on paper, and beside it what this device needs.
+#include "bench/device_record.hpp"
+#include "bench/explain.hpp"
+#include "tools/bench.hpp"
+#include "tools/terminal.hpp"
+
+namespace pumice::tools {
+namespace {
+
+/// The tests asked for. Without sizes the usual ones, shorter where a CPU driver measures them.
+std::vector<bench::ModelTest> tests_of(const BenchOptions& options, bool small) {
+  bench::TestGrid grid{.n_prompt = options.n_prompt,
+                       .n_gen = options.n_gen,
+                       .prompt_and_gen = options.prompt_and_gen,
+                       .n_depth = options.n_depth,
+                       .n_parallel = options.n_parallel,
+                       .n_batch = options.n_batch,
+                       .n_ubatch = options.n_ubatch};
+  if (grid.n_prompt.empty() && grid.n_gen.empty() && grid.prompt_and_gen.empty()) {
+    grid.n_prompt = {small ? 64u : 512u};
+    grid.n_gen = {small ? 16u : 128u};
+  }
+  return grid.tests();
+}
+
+Status count(const BenchOptions& options, bool small, bench::ExplainReport& report) {
+  report.tests.clear();
+  for (const bench::ModelTest& test : tests_of(options, small)) {
+    PUMICE_TRY(bench::TestCost cost, bench::test_cost(report.shape, test));
+    report.tests.push_back({.test = test, .cost = std::move(cost), .measured = {}});
+  }
+  if (!report.tests.empty()) return {};
+  return make_error(ErrorCode::kInvalidArgument,
+                    "nothing to explain: -p and -n are both 0; give one, as in -p 512 -n 128");
+}
+
+/// Times of the tests, then the device's speeds, when the model has left its memory.
+Status measure(const BenchOptions& options, const ModelSource& source, const Logger& logger,
+               bench::ExplainReport& report) {
+  PUMICE_TRY(Session session, Session::open(options.model, source, logger));
+  report.model.run = {{"device", bench::device_to_json(*session.device)},
+                      {"gpu_info", session.device->snapshot().name},
+                      {"command", options.command}};
+  const bool small = session.device->plan().device_class == DeviceClass::kCpu;
+  PUMICE_TRY_STATUS(count(options, small, report));
+
+  const EngineOptions base{.kv_type = options.model.kv_type(),
+                           .math = options.model.math_kind(),
+                           .context_tokens = options.model.context_tokens};
+  const InterruptGuard interrupt;
+  std::optional<ProgressBar> bar;
+  size_t n_done = 0;
+  bench::ModelBench bench{
+      .make_engine =
+          [&](const bench::TestGroup& group) {
+            return session.make_engine(bench::engine_options(group, base), logger);
+          },
+      .n_vocab = session.model->config().n_vocab,
+      .repetitions = options.repetitions.value_or(small ? 3 : 5),
+      .delay_s = options.delay_s,
+      .stop = InterruptGuard::interrupted,
+      .begins =
+          [&](const bench::ModelTest& test) {
+            bar.emplace(test.name());
+            bar->update(n_done++, report.tests.size());
+          },
+  };
+  std::vector<bench::ModelTest> tests;
+  for (const bench::ExplainedTest& test : report.tests) tests.push_back(test.test);
+  const std::vector<bench::ModelRow> rows = bench::bench_models(tests, bench);
+  bar.reset();
+  for (size_t i = 0; i < rows.size(); ++i) report.tests[i].measured = rows[i];
+  if (const Status status = bench::verdict(rows);
+      !status.ok() && status.error().code != ErrorCode::kDoesNotFit) {
+    return status;
+  }
+  bench::DeviceSpeeds speeds;
+  {
+    constexpr uint32_t kShortContext = 64;
+    EngineOptions short_engine = base;
+    short_engine.context_tokens = kShortContext;
+    short_engine.greedy_only = true;
+    PUMICE_TRY(const std::unique_ptr<Engine> engine, session.make_engine(short_engine, logger));
+    PUMICE_TRY(speeds.arithmetic, bench::arithmetic_in_use(*engine));
+  }
+  session.model.reset();
+  bar.emplace("measuring the device");
+  PUMICE_TRY(report.peaks,
+             bench::measure_peaks(*session.pipelines, {.repetitions = bench.repetitions},
+                                  [&](const std::string& what) { logger.debug("{}", what); }));
+  speeds.roofline = bench::reading_roofline(*report.peaks);
+  report.speeds = speeds;
+  return bench::verdict(rows);
+}
+
+}  // namespace
+
+Status bench_explain(const BenchOptions& options) {
+  const Logger logger = stderr_logger(options.model.verbose);
+  PUMICE_TRY_STATUS(options.model.validate());
+  PUMICE_TRY_STATUS(require_md_or_json(options));
+  PUMICE_TRY(const ModelSource source, options.model.open_source());
+  bench::ExplainReport report{
+      .model = bench::model_record(options.model.model_name(), source.file()),
+      .shape = {},
+      .tests = {},
+      .peaks = {},
+      .speeds = {}};
+  PUMICE_TRY(report.shape, bench::model_shape(source.file(), options.model.kv_type()));
+  PUMICE_TRY_STATUS(count(options, false, report));
+  const Status measured = options.no_measure ? Status() : measure(options, source, logger, report);
+  print_report(
+      options, [&] { return to_json(report); }, [&] { return to_markdown(report); });
+  return measured;  // the paper holds without a device
+}
+
+}  // namespace pumice::tools
