@@ -101,18 +101,39 @@ std::string number(double value) {
 std::string mega(uint64_t bytes) { return number(static_cast<double>(bytes) * 1e-6); }
 std::string giga(uint64_t flops) { return number(static_cast<double>(flops) * 1e-9); }
 
-std::string parts_table(const ExplainedTest& test, const Phase& phase,
+/// Of all steps of a prompt, and of the mean step of decoding, whose steps are alike but for keys.
+std::string parts_table(const ExplainedTest& test, const Phase& phase, const ModelShape& shape,
                         const std::optional<DeviceSpeeds>& speeds) {
-  std::string text = fmt::format(
-      "\n### {}: {}, {} step{}\n\n| part | GFLOP | weights MB | KV MB | activations MB | "
-      "flops/byte |{}\n|---|---:|---:|---:|---:|---:|{}\n",
-      test.test.name(), phase.name, phase.cost->n_steps, phase.cost->n_steps == 1 ? "" : "s",
+  const bool decodes = phase.cost == &test.cost.decode;
+  const uint64_t n_steps = phase.cost->n_steps;
+  const double share = decodes ? 1.0 / static_cast<double>(n_steps) : 1;
+  std::string text = fmt::format("\n### {}: {}, ", test.test.name(), phase.name);
+  if (decodes) {
+    const ModelTest& t = test.test;
+    const auto keys = [&](uint64_t step) {
+      return static_cast<double>((t.n_depth + t.n_prompt + step) * t.n_parallel *
+                                 shape.kv_bytes_per_token()) *
+             1e-6;
+    };
+    text +=
+        fmt::format("the mean of {} steps; the first reads {} MB of keys and values, the last {}",
+                    n_steps, number(keys(1)), number(keys(n_steps)));
+  } else {
+    text += fmt::format("{} step{}", n_steps, n_steps == 1 ? "" : "s");
+  }
+  text += fmt::format(
+      "\n\n| part | GFLOP | weights MB | KV MB | activations MB | flops/byte |{}\n"
+      "|---|---:|---:|---:|---:|---:|{}\n",
       speeds ? " floor ms | bound by |" : "", speeds ? "---:|---|" : "");
   const auto row = [&](std::string_view name, const Amount& amount, const Limit& floor) {
-    text += fmt::format("| {} | {} | {} | {} | {} | {} |", name, giga(amount.flops),
-                        mega(amount.weight_bytes), mega(amount.kv_bytes),
-                        mega(amount.activation_bytes), number(amount.flops_per_byte()));
-    if (speeds) text += fmt::format(" {} | {} |", number(floor.ns * 1e-6), floor.what);
+    const auto mega_share = [&](uint64_t bytes) {
+      return number(static_cast<double>(bytes) * share * 1e-6);
+    };
+    text += fmt::format("| {} | {} | {} | {} | {} | {} |", name,
+                        number(static_cast<double>(amount.flops) * share * 1e-9),
+                        mega_share(amount.weight_bytes), mega_share(amount.kv_bytes),
+                        mega_share(amount.activation_bytes), number(amount.flops_per_byte()));
+    if (speeds) text += fmt::format(" {} | {} |", number(floor.ns * share * 1e-6), floor.what);
     text += "\n";
   };
   for (size_t i = 0; i < kComponentCount; ++i) {
@@ -126,31 +147,36 @@ std::string parts_table(const ExplainedTest& test, const Phase& phase,
   return text;
 }
 
+/// What was measured of a phase against its floor.
+std::string measured_cells(const ExplainedTest& test, const Phase& phase, const Limit& floor) {
+  if (phase.samples_ns.empty()) {
+    const bool failed = test.measured && test.measured->error;
+    return fmt::format(" {} | {} | | | {} |", number(floor.ns * 1e-6),
+                       failed ? test.measured->error->message : "", floor.what);
+  }
+  const Summary ns = summarize(phase.samples_ns);
+  const uint32_t n = phase.cost == &test.cost.prefill ? test.test.n_prompt : test.test.n_gen;
+  const double tokens = static_cast<double>(test.test.n_parallel) * n;
+  return fmt::format(" {} | {} ± {} | {} | {} | {} |", number(floor.ns * 1e-6),
+                     number(ns.median * 1e-6), number(ns.stddev * 1e-6),
+                     number(tokens * 1e9 / ns.median),
+                     floor.ns > 0 ? number(ns.median / floor.ns) : "", floor.what);
+}
+
 std::string summary_table(const ExplainReport& report) {
+  const bool measured = report.speeds.has_value();
   std::string text =
-      "\n| test | phase | GFLOP | MB | flops/byte | floor ms | measured ms | t/s | measured/floor "
-      "| bound by |\n|---|---|---:|---:|---:|---:|---:|---:|---:|---|\n";
+      fmt::format("\n| test | phase | GFLOP | MB | flops/byte |{}\n|---|---|---:|---:|---:|{}\n",
+                  measured ? " floor ms | measured ms | t/s | measured/floor | bound by |" : "",
+                  measured ? "---:|---:|---:|---:|---|" : "");
   for (const ExplainedTest& test : report.tests) {
     for (const Phase& phase : phases_of(test)) {
       const Amount total = phase.cost->cost.total();
-      const Limit floor = report.speeds ? floor_of(*report.speeds, *phase.cost) : Limit{};
-      text += fmt::format("| {} | {} | {} | {} | {} | {} |", test.test.name(), phase.name,
-                          giga(total.flops), mega(total.memory_bytes()),
-                          number(total.flops_per_byte()), number(floor.ns * 1e-6));
-      if (phase.samples_ns.empty()) {
-        text += fmt::format(" {} | | |", test.measured && test.measured->error
-                                             ? test.measured->error->message
-                                             : std::string());
-      } else {
-        const Summary ns = summarize(phase.samples_ns);
-        const double tokens =
-            static_cast<double>(test.test.n_parallel) *
-            (phase.cost == &test.cost.prefill ? test.test.n_prompt : test.test.n_gen);
-        text += fmt::format(" {} ± {} | {} | {} |", number(ns.median * 1e-6),
-                            number(ns.stddev * 1e-6), number(tokens * 1e9 / ns.median),
-                            floor.ns > 0 ? number(ns.median / floor.ns) : "");
-      }
-      text += fmt::format(" {} |\n", floor.what);
+      text +=
+          fmt::format("| {} | {} | {} | {} | {} |", test.test.name(), phase.name, giga(total.flops),
+                      mega(total.memory_bytes()), number(total.flops_per_byte()));
+      if (measured) text += measured_cells(test, phase, floor_of(*report.speeds, *phase.cost));
+      text += "\n";
     }
   }
   return text;
@@ -170,7 +196,8 @@ std::string crossings_table(const ModelShape& shape) {
 std::string speeds_text(const ExplainReport& report) {
   const DeviceSpeeds& speeds = *report.speeds;
   std::string text =
-      fmt::format("\nFloors: read bandwidth {} GB/s", number(speeds.roofline.bytes_per_ns));
+      fmt::format("\n{}: read bandwidth {} GB/s", report.model.run.value("gpu_info", "device"),
+                  number(speeds.roofline.bytes_per_ns));
   for (size_t i = 0; i < vk::kArithmeticCount; ++i) {
     const auto arithmetic = static_cast<vk::Arithmetic>(i);
     const double peak = speeds.roofline.peak(arithmetic);
@@ -244,7 +271,8 @@ std::string to_markdown(const ExplainReport& report) {
   if (report.speeds) text += speeds_text(report);
   text += summary_table(report);
   for (const ExplainedTest& test : report.tests) {
-    for (const Phase& phase : phases_of(test)) text += parts_table(test, phase, report.speeds);
+    for (const Phase& phase : phases_of(test))
+      text += parts_table(test, phase, shape, report.speeds);
   }
   return text + crossings_table(shape);
 }

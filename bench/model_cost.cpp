@@ -123,8 +123,8 @@ Amount matrices(const MatrixSum& sum, uint64_t n_rows) {
 
 std::string_view component_name(Component component) {
   constexpr std::array<std::string_view, kComponentCount> kNames = {
-      "embedding", "norms",    "qkv",       "rope, KV write", "attention", "attention output",
-      "router",    "gate, up", "gate · up", "down",           "output"};
+      "embedding", "norms",    "qkv",        "rope, KV write", "attention", "attention output",
+      "router",    "gate, up", "activation", "down",           "output"};
   return kNames.at(static_cast<size_t>(component));
 }
 

@@ -39,7 +39,7 @@ enum class Component {
   kAttentionOutput,  ///< projection of attention's output
   kRouter,           ///< scores of experts
   kGateUp,
-  kActivation,  ///< gate · up, and the weighted sum over experts
+  kActivation,  ///< of gate times up, and the weighted sum over experts
   kDown,
   kOutput,  ///< logits
 };
