@@ -62,7 +62,6 @@ class Paper(CommandLineTest):
         self.assertNotIn("floor", text)
 
     def test_what_cannot_be_explained_says_so(self):
-        self.refuses(USAGE, "bench", "--explain", says="-m FILE")
         self.refuses(USAGE, "bench", "--no-measure", says="--explain")
         self.refuses(USAGE, *PAPER, "--synthetic", "tiny:Q4_K", "-p", "0", "-n", "0", says="-p and -n")
         self.refuses(USAGE, *PAPER, "--synthetic", "tiny:Q4_K", "-o", "csv", says="csv")
