@@ -116,21 +116,6 @@ Result<Sample> run_requests(Engine& engine, std::vector<std::vector<TokenId>> pr
   return sample;
 }
 
-Result<Sample> run_once(Engine& engine, uint32_t n_vocab, const ModelTest& test, uint32_t index,
-                        const std::function<bool()>& stop) {
-  std::vector<std::vector<TokenId>> prompts;
-  for (uint32_t request = 0; request < test.n_parallel; ++request) {
-    prompts.push_back(prompt_of(test, request, index, n_vocab));
-  }
-  const uint32_t wanted = test.n_prompt > 0 ? test.n_gen + 1 : test.n_gen;
-  PUMICE_TRY(Sample sample, run_requests(engine, std::move(prompts), wanted, test.n_depth, stop));
-  if (test.n_prompt == 0) {  // its first token is one of those generated
-    sample.ttft_ns.clear();
-    sample.prefill_ns = 0;
-  }
-  return sample;
-}
-
 /// Compute the contexts, which stay in the engine's cache: whole blocks, so a few tokens more than
 /// the depth, the first of which no sample has there.
 Status fill_depth(Engine& engine, uint32_t n_vocab, const ModelTest& test,
@@ -153,13 +138,9 @@ Status fill_depth(Engine& engine, uint32_t n_vocab, const ModelTest& test,
 
 Status fill(ModelRow& row, Engine& engine, uint32_t n_vocab, uint32_t repetitions,
             const std::function<bool()>& stop, uint32_t first_sample) {
-  constexpr uint32_t kWarmUpTokens = 8;
-  if (row.test.n_depth > 0) PUMICE_TRY_STATUS(fill_depth(engine, n_vocab, row.test, stop));
-  ModelTest warm_up = row.test;
-  warm_up.n_gen = std::min(warm_up.n_gen, kWarmUpTokens);
-  PUMICE_TRY_STATUS(run_once(engine, n_vocab, warm_up, first_sample, stop));
+  PUMICE_TRY_STATUS(warm_up(engine, n_vocab, row.test, first_sample, stop));
   for (uint32_t i = 1; i <= repetitions; ++i) {
-    PUMICE_TRY(Sample sample, run_once(engine, n_vocab, row.test, first_sample + i, stop));
+    PUMICE_TRY(Sample sample, run_sample(engine, n_vocab, row.test, first_sample + i, stop));
     row.samples.push_back(std::move(sample));
   }
   return {};
@@ -222,6 +203,31 @@ std::vector<double> ModelRow::ttft_ns() const {
     all.insert(all.end(), sample.ttft_ns.begin(), sample.ttft_ns.end());
   }
   return all;
+}
+
+Result<Sample> run_sample(Engine& engine, uint32_t n_vocab, const ModelTest& test, uint32_t index,
+                          const std::function<bool()>& stop) {
+  std::vector<std::vector<TokenId>> prompts;
+  for (uint32_t request = 0; request < test.n_parallel; ++request) {
+    prompts.push_back(prompt_of(test, request, index, n_vocab));
+  }
+  const uint32_t wanted = test.n_prompt > 0 ? test.n_gen + 1 : test.n_gen;
+  PUMICE_TRY(Sample sample, run_requests(engine, std::move(prompts), wanted, test.n_depth, stop));
+  if (test.n_prompt == 0) {  // its first token is one of those generated
+    sample.ttft_ns.clear();
+    sample.prefill_ns = 0;
+  }
+  return sample;
+}
+
+Status warm_up(Engine& engine, uint32_t n_vocab, const ModelTest& test, uint32_t sample,
+               const std::function<bool()>& stop) {
+  constexpr uint32_t kWarmUpTokens = 8;
+  if (test.n_depth > 0) PUMICE_TRY_STATUS(fill_depth(engine, n_vocab, test, stop));
+  ModelTest some = test;
+  some.n_gen = std::min(some.n_gen, kWarmUpTokens);
+  PUMICE_TRY_STATUS(run_sample(engine, n_vocab, some, sample, stop));
+  return {};
 }
 
 ModelRow bench_model(Engine& engine, uint32_t n_vocab, const ModelTest& test, uint32_t repetitions,

@@ -44,6 +44,13 @@ struct ModelRow {
   std::vector<double> ttft_ns() const;
 };
 
+/// What has to be done before samples are taken: the test's contexts are filled and a few tokens
+/// run. `sample` numbers the prompt, see bench_model.
+Status warm_up(Engine& engine, uint32_t n_vocab, const ModelTest& test, uint32_t sample,
+               const std::function<bool()>& stop);
+Result<Sample> run_sample(Engine& engine, uint32_t n_vocab, const ModelTest& test, uint32_t sample,
+                          const std::function<bool()>& stop);
+
 /// Run a test `repetitions` times after a warm-up. Prompts are random tokens and nothing is
 /// tokenised; a token's choice (greedy, on the device) is in the time. A test with depth needs an
 /// engine that keeps prefixes, others one that does not. `stop` is asked between steps. Samples are

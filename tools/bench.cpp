@@ -30,6 +30,7 @@ Status bench(BenchOptions options) {
   }
   if (options.serve) return bench_serve(options);
   if (options.explain) return bench_explain(options);
+  if (options.levers.asked_for()) return bench_lever(options);
   return bench_model(options);
 }
 
@@ -208,6 +209,7 @@ Command add_bench(CLI::App& app, const std::string& command_line) {
   add_serve(*command, *options);
   add_explain(*command, *options);
   add_compare(*command, *options);
+  options->levers.add_to(*command);
   add_output(*command, *options);
   command->footer(
       "Lists: 128,512 or 512-2048+512 or 1-64*2; every combination is a test. Tests are named as\n"

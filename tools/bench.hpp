@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "bench/model_test.hpp"
+#include "tools/bench_levers.hpp"
 #include "tools/session.hpp"
 
 namespace pumice::tools {
@@ -17,6 +19,7 @@ struct BenchOptions {
   bool model_is_default = false;  ///< nobody asked for it
   bool ops = false;
   bool serve = false;
+  LeverOptions levers;
   uint32_t n_streams = 4;
   uint32_t long_prompt_tokens = 0;
   double tpot_target_ms = 0;
@@ -58,6 +61,12 @@ Status bench_compare(const BenchOptions& options);
 
 /// --explain. What could be counted or measured is printed whatever happened.
 Status bench_explain(const BenchOptions& options);
+
+/// --ab and the other modes of LeverOptions.
+Status bench_lever(const BenchOptions& options);
+
+/// The tests asked for, of `sizes` where no sizes were.
+bench::TestGrid grid_of(const BenchOptions& options, const bench::DefaultSizes& sizes);
 
 /// -m. What was measured before an error is printed.
 Status bench_model(const BenchOptions& options);

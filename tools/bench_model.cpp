@@ -12,21 +12,6 @@ namespace {
 
 constexpr double kDefaultSeconds = 60;  // of tests that nobody asked for by size
 
-bench::TestGrid grid_of(const BenchOptions& options, const bench::DefaultSizes& sizes) {
-  bench::TestGrid grid{.n_prompt = options.n_prompt,
-                       .n_gen = options.n_gen,
-                       .prompt_and_gen = options.prompt_and_gen,
-                       .n_depth = options.n_depth,
-                       .n_parallel = options.n_parallel,
-                       .n_batch = options.n_batch,
-                       .n_ubatch = options.n_ubatch};
-  if (grid.n_prompt.empty() && grid.n_gen.empty() && grid.prompt_and_gen.empty()) {
-    grid.n_prompt = {sizes.n_prompt};
-    grid.n_gen = {sizes.n_gen};
-  }
-  return grid;
-}
-
 bool asks_for_sizes(const BenchOptions& options) {
   return !options.n_prompt.empty() || !options.n_gen.empty() || !options.prompt_and_gen.empty();
 }
@@ -59,6 +44,21 @@ std::string head_of(const vk::Device& device, const std::string& note) {
 }
 
 }  // namespace
+
+bench::TestGrid grid_of(const BenchOptions& options, const bench::DefaultSizes& sizes) {
+  bench::TestGrid grid{.n_prompt = options.n_prompt,
+                       .n_gen = options.n_gen,
+                       .prompt_and_gen = options.prompt_and_gen,
+                       .n_depth = options.n_depth,
+                       .n_parallel = options.n_parallel,
+                       .n_batch = options.n_batch,
+                       .n_ubatch = options.n_ubatch};
+  if (grid.n_prompt.empty() && grid.n_gen.empty() && grid.prompt_and_gen.empty()) {
+    grid.n_prompt = {sizes.n_prompt};
+    grid.n_gen = {sizes.n_gen};
+  }
+  return grid;
+}
 
 Status bench_model(const BenchOptions& options) {
   const Logger logger = stderr_logger(options.model.verbose);
