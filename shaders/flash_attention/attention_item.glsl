@@ -1,6 +1,8 @@
-// What the variants of flash_attention share: the work list and the V plane.
+// What the variants of flash_attention share: the work list, and K and V.
 #ifndef PUMICE_SHADERS_FLASH_ATTENTION_ATTENTION_ITEM_GLSL
 #define PUMICE_SHADERS_FLASH_ATTENTION_ATTENTION_ITEM_GLSL
+
+#include "flash_attention/kv_elements.glsl"
 
 struct Item {  // AttentionItem
   uint first_row, n_rows, seq, kv_begin, kv_end, partial;
@@ -11,13 +13,6 @@ Item load_item(uint index) {
   const uint first = index * 6;
   return Item(words.v[first], words.v[first + 1], words.v[first + 2], words.v[first + 3],
               words.v[first + 4], words.v[first + 5]);
-}
-
-/// Elements [4 * quad, 4 * quad + 4) of the V plane at `address`.
-vec4 load_v(uvec2 address, uint quad) {
-  if (kv_f16 == 0) return Vec4s(address).v[quad];
-  const uvec2 halves = Uvec2s(address).v[quad];
-  return vec4(unpackHalf2x16(halves.x), unpackHalf2x16(halves.y));
 }
 
 #endif

@@ -32,19 +32,6 @@ shared float slice_stats[workgroup_size];
 shared float row_rescale[tile_rows];
 shared uvec2 tile_blocks[workgroup_size / 16];  // address of this layer's K in each block
 
-/// Elements [8 * octet, 8 * octet + 8) of the key at `address` (its first unit).
-void load_k(uvec2 address, uint octet, out vec4 low, out vec4 high) {
-  Uvec4s units = Uvec4s(address);  // a token's units lie 16 units apart
-  if (kv_f16 != 0) {
-    const uvec4 unit = units.v[octet * 16];
-    low = vec4(unpackHalf2x16(unit.x), unpackHalf2x16(unit.y));
-    high = vec4(unpackHalf2x16(unit.z), unpackHalf2x16(unit.w));
-  } else {
-    low = uintBitsToFloat(units.v[octet * 32]);
-    high = uintBitsToFloat(units.v[octet * 32 + 16]);
-  }
-}
-
 void main() {
   const uint lane = gl_LocalInvocationIndex;
   const Item item = load_item(gl_WorkGroupID.x);

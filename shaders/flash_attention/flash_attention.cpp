@@ -46,16 +46,7 @@ std::string module_name(FlashAttention::Path path) {
 
 Status check(const DevicePlan& device, const FlashAttention::Shape& shape,
              const FlashAttention::Tuning& tuning) {
-  if (shape.head_dim == 0 || shape.head_dim % 8 != 0 || shape.head_dim > 256) {
-    return make_error(ErrorCode::kInvalidArgument,
-                      "attention: head_dim is {}; it must be a multiple of 8 up to 256",
-                      shape.head_dim);
-  }
-  if (shape.n_kv_heads == 0 || shape.n_heads == 0 || shape.n_heads % shape.n_kv_heads != 0) {
-    return make_error(ErrorCode::kInvalidArgument,
-                      "attention: {} heads cannot share {} kv heads evenly", shape.n_heads,
-                      shape.n_kv_heads);
-  }
+  PUMICE_TRY_STATUS(FlashAttention::check_shape(shape));
   if (tuning.path == FlashAttention::Path::kMatrix) {
     const std::string obstacle = matrix_attention_obstacle(device, shape, tuning);
     if (obstacle.empty()) return {};
@@ -77,6 +68,20 @@ Status check(const DevicePlan& device, const FlashAttention::Shape& shape,
 }
 
 }  // namespace
+
+Status FlashAttention::check_shape(const Shape& shape) {
+  if (shape.head_dim == 0 || shape.head_dim % 8 != 0 || shape.head_dim > 256) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "attention: head_dim is {}; it must be a multiple of 8 up to 256",
+                      shape.head_dim);
+  }
+  if (shape.n_kv_heads == 0 || shape.n_heads == 0 || shape.n_heads % shape.n_kv_heads != 0) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "attention: {} heads cannot share {} kv heads evenly", shape.n_heads,
+                      shape.n_kv_heads);
+  }
+  return {};
+}
 
 bool FlashAttention::broadcast_supported(const DevicePlan& device) {
   const uint32_t lanes = device.subgroup_size;

@@ -73,6 +73,8 @@ class FlashAttention {
     uint32_t n_partials = 0;  ///< in all; may be an estimate
   };
 
+  /// Errors: kInvalidArgument for a shape out of range, on any path.
+  static Status check_shape(const Shape& shape);
   /// Whether the device can run Path::kBroadcast: broadcasts in subgroups of a known 8, 16 or 32.
   static bool broadcast_supported(const DevicePlan& device);
   /// The fastest way to compute in fp32 whose module is not rejected.

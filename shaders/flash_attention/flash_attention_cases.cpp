@@ -1,9 +1,8 @@
 #include <cmath>
 #include <optional>
 
-#include "shaders/common/paged_kv_case.hpp"
+#include "shaders/flash_attention/attention_case.hpp"
 #include "shaders/flash_attention/flash_attention.hpp"
-#include "shaders/flash_attention/flash_attention_reference.hpp"
 #include "shaders/flash_attention/matrix_tuning.hpp"
 #include "shaders/op_case.hpp"
 #include "shaders/spirv.hpp"
@@ -11,17 +10,9 @@
 namespace pumice::ops {
 namespace {
 
-constexpr uint32_t kLayers = 2;
-constexpr uint32_t kLayer = 1;
-
-struct Chunk {
-  uint32_t before;  // tokens already in the cache
-  uint32_t rows;
-};
-
 struct Case {
   FlashAttention::Shape shape;
-  std::vector<Chunk> chunks;  // one sequence each
+  std::vector<AttentionChunk> chunks;  // one sequence each
   uint32_t split_tokens = 0;
   uint32_t max_split_rows = 16;
   bool indirect = false;
@@ -30,88 +21,11 @@ struct Case {
   bool matrix_rows = false;
 };
 
-struct Inputs {
-  std::vector<SequenceChunk> chunks;
-  std::vector<uint32_t> contexts;   // of each sequence
-  std::vector<uint32_t> positions;  // of each row
-  uint32_t rows = 0;
-};
-
-Inputs inputs_of(const Case& test) {
-  Inputs in;
-  for (const Chunk& chunk : test.chunks) {
-    in.chunks.push_back({.seq = static_cast<uint32_t>(in.chunks.size()),
-                         .first_row = in.rows,
-                         .n_rows = chunk.rows,
-                         .first_position = chunk.before});
-    in.contexts.push_back(chunk.before + chunk.rows);
-    for (uint32_t i = 0; i < chunk.rows; ++i) in.positions.push_back(chunk.before + i);
-    in.rows += chunk.rows;
-  }
-  return in;
-}
-
-/// K and V of every sequence as they are stored: [seq] -> [position][kv_head][head_dim].
-struct KvValues {
-  std::vector<std::vector<float>> k;
-  std::vector<std::vector<float>> v;
-};
-
-Result<vk::BufferRange> fill_kv(OpBed& bed, const PagedKvCase& paged, const Inputs& in,
-                                KvValues& values) {
-  const KvLayout& layout = paged.layout();
-  return bed.input(paged.size_bytes(), [&](std::span<std::byte> memory) {
-    std::vector<std::byte> image(memory.size(), std::byte{0xFF});  // NaN where nothing is stored
-    for (uint32_t seq = 0; seq < in.contexts.size(); ++seq) {
-      const size_t n = size_t{in.contexts[seq]} * layout.n_kv_heads * layout.head_dim;
-      auto& k = values.k.emplace_back(OpBed::normal_floats(n, 100 + 2 * seq));
-      auto& v = values.v.emplace_back(OpBed::normal_floats(n, 101 + 2 * seq));
-      size_t at = 0;
-      for (uint32_t position = 0; position < in.contexts[seq]; ++position) {
-        for (uint32_t head = 0; head < layout.n_kv_heads; ++head) {
-          for (uint32_t d = 0; d < layout.head_dim; ++d, ++at) {
-            k[at] = paged.store(image, paged.k_index(kLayer, seq, position, head, d), k[at]);
-            v[at] = paged.store(image, paged.v_index(kLayer, seq, position, head, d), v[at]);
-          }
-        }
-      }
-    }
-    std::copy(image.begin(), image.end(), memory.begin());
-  });
-}
-
-Expectation expect(const Case& test, const FlashAttention& op, const Inputs& in,
-                   const std::vector<float>& q, uint32_t q_stride, double scale,
-                   const KvValues& kv) {
-  const FlashAttention::Shape& shape = test.shape;
-  const uint32_t group = shape.n_heads / shape.n_kv_heads;
-  const size_t token_elements = size_t{shape.n_kv_heads} * shape.head_dim;
-  Expectation expected{.name = "y"};
-  for (const SequenceChunk& chunk : in.chunks) {
-    for (uint32_t i = 0; i < chunk.n_rows; ++i) {
-      for (uint32_t head = 0; head < shape.n_heads; ++head) {
-        std::vector<const float*> k;
-        std::vector<const float*> v;
-        for (uint32_t position = 0; position <= chunk.first_position + i; ++position) {
-          const size_t at = position * token_elements + head / group * shape.head_dim;
-          k.push_back(&kv.k[chunk.seq][at]);
-          v.push_back(&kv.v[chunk.seq][at]);
-        }
-        const size_t row = chunk.first_row + i;
-        expect_attention_row(&q[row * q_stride + head * shape.head_dim], k, v, shape.head_dim,
-                             scale, chunk.n_rows > 1 ? op.tile_math() : op.row_math(),
-                             shape.kv_type, expected);
-      }
-    }
-  }
-  return expected;
-}
-
 Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
   const FlashAttention::Shape& shape = test.shape;
-  const Inputs in = inputs_of(test);
+  const AttentionInputs in = attention_inputs(test.chunks);
   const PagedKvCase paged({.type = shape.kv_type,
-                           .n_layers = kLayers,
+                           .n_layers = kAttentionLayers,
                            .n_kv_heads = shape.n_kv_heads,
                            .head_dim = shape.head_dim},
                           in.contexts);
@@ -133,14 +47,15 @@ Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
                   .max_split_rows = test.max_split_rows},
                  plan);
 
-  FlashAttention::Args args{.q_stride = (shape.n_heads + 2 * shape.n_kv_heads) * shape.head_dim,
-                            .table_stride = paged.table_stride(),
-                            .layer_offset_bytes = paged.layout().layer_offset_bytes(kLayer),
-                            .scale = 1.0f / std::sqrt(static_cast<float>(shape.head_dim))};
+  FlashAttention::Args args{
+      .q_stride = (shape.n_heads + 2 * shape.n_kv_heads) * shape.head_dim,
+      .table_stride = paged.table_stride(),
+      .layer_offset_bytes = paged.layout().layer_offset_bytes(kAttentionLayer),
+      .scale = 1.0f / std::sqrt(static_cast<float>(shape.head_dim))};
   const auto q = OpBed::normal_floats(size_t{in.rows} * args.q_stride, 1, test.q_scale);
-  KvValues kv;
+  AttentionKv kv;
   PUMICE_TRY(args.q, bed.input(q));
-  PUMICE_TRY(args.kv, fill_kv(bed, paged, in, kv));
+  PUMICE_TRY(args.kv, fill_attention_kv(bed, paged, in, kv));
   PUMICE_TRY(args.block_table, bed.input(paged.table(args.kv.address())));
   PUMICE_TRY(args.positions, bed.input(in.positions));
   PUMICE_TRY(args.y, bed.output(uint64_t{in.rows} * shape.n_heads * shape.head_dim * 4));
@@ -178,7 +93,8 @@ Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
     PUMICE_TRY(rows.grid, bed.input(std::span<const uint32_t>(row_grid)));
   }
 
-  Expectation expected = expect(test, op, in, q, args.q_stride, args.scale, kv);
+  Expectation expected =
+      expect_attention(shape, op.tile_math(), op.row_math(), in, q, args.q_stride, args.scale, kv);
   expected.output = args.y;
   return PreparedOp{.record =
                         [=](vk::Recorder& recorder) {
@@ -215,7 +131,7 @@ bool is_supported(const Case& test, const DevicePlan& plan) {
 std::string name_of(const Case& test) {
   const FlashAttention::Shape& s = test.shape;
   std::string chunks;
-  for (const Chunk& chunk : test.chunks) {
+  for (const AttentionChunk& chunk : test.chunks) {
     chunks += fmt::format("{}{}+{}", chunks.empty() ? "" : ",", chunk.before, chunk.rows);
   }
   return fmt::format("heads={}/{} head_dim={} {} context={}{}{}{}", s.n_heads, s.n_kv_heads,
@@ -231,11 +147,11 @@ std::string name_of(const Case& test) {
 std::vector<OpCase> flash_attention_cases() {
   using enum KvType;
   // One decode row at each context around block and tile edges, in one call.
-  const std::vector<Chunk> rows = {{0, 1},  {14, 1}, {15, 1},  {16, 1},  {62, 1},
-                                   {63, 1}, {64, 1}, {199, 1}, {1010, 1}};
+  const std::vector<AttentionChunk> rows = {{0, 1},  {14, 1}, {15, 1},  {16, 1},  {62, 1},
+                                            {63, 1}, {64, 1}, {199, 1}, {1010, 1}};
   // Chunks that begin and end anywhere, with decode rows among them.
-  const std::vector<Chunk> ragged = {{0, 17},  {63, 1}, {5, 33}, {200, 3},
-                                     {15, 16}, {64, 1}, {47, 2}};
+  const std::vector<AttentionChunk> ragged = {{0, 17},  {63, 1}, {5, 33}, {200, 3},
+                                              {15, 16}, {64, 1}, {47, 2}};
   const Case tests[] = {
       {.shape = {4, 4, 64, kF32}, .chunks = rows},
       {.shape = {4, 4, 64, kF32}, .chunks = ragged},

@@ -1,0 +1,104 @@
+// Ragged chunks, their KV in no order, and what attention makes of them: for the cases of
+// attention.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "shaders/common/paged_kv_case.hpp"
+#include "shaders/flash_attention/flash_attention.hpp"
+#include "shaders/flash_attention/flash_attention_reference.hpp"
+#include "shaders/op_case.hpp"
+
+namespace pumice::ops {
+
+inline constexpr uint32_t kAttentionLayers = 2;  // in a block
+inline constexpr uint32_t kAttentionLayer = 1;   // the one that is read
+
+struct AttentionChunk {
+  uint32_t before;  // tokens already in the cache
+  uint32_t rows;
+};
+
+struct AttentionInputs {
+  std::vector<SequenceChunk> chunks;
+  std::vector<uint32_t> contexts;   // of each sequence
+  std::vector<uint32_t> positions;  // of each row
+  uint32_t rows = 0;
+};
+
+inline AttentionInputs attention_inputs(std::span<const AttentionChunk> chunks) {
+  AttentionInputs in;
+  for (const AttentionChunk& chunk : chunks) {
+    in.chunks.push_back({.seq = static_cast<uint32_t>(in.chunks.size()),
+                         .first_row = in.rows,
+                         .n_rows = chunk.rows,
+                         .first_position = chunk.before});
+    in.contexts.push_back(chunk.before + chunk.rows);
+    for (uint32_t i = 0; i < chunk.rows; ++i) in.positions.push_back(chunk.before + i);
+    in.rows += chunk.rows;
+  }
+  return in;
+}
+
+/// K and V of every sequence as they are stored: [seq] -> [position][kv_head][head_dim].
+struct AttentionKv {
+  std::vector<std::vector<float>> k;
+  std::vector<std::vector<float>> v;
+};
+
+/// KV memory of kAttentionLayer; NaN where nothing is stored.
+inline Result<vk::BufferRange> fill_attention_kv(OpBed& bed, const PagedKvCase& paged,
+                                                 const AttentionInputs& in, AttentionKv& values) {
+  const KvLayout& layout = paged.layout();
+  return bed.input(paged.size_bytes(), [&](std::span<std::byte> memory) {
+    std::vector<std::byte> image(memory.size(), std::byte{0xFF});  // NaN where nothing is stored
+    for (uint32_t seq = 0; seq < in.contexts.size(); ++seq) {
+      const size_t n = size_t{in.contexts[seq]} * layout.n_kv_heads * layout.head_dim;
+      auto& k = values.k.emplace_back(OpBed::normal_floats(n, 100 + 2 * seq));
+      auto& v = values.v.emplace_back(OpBed::normal_floats(n, 101 + 2 * seq));
+      size_t at = 0;
+      for (uint32_t position = 0; position < in.contexts[seq]; ++position) {
+        for (uint32_t head = 0; head < layout.n_kv_heads; ++head) {
+          for (uint32_t d = 0; d < layout.head_dim; ++d, ++at) {
+            k[at] =
+                paged.store(image, paged.k_index(kAttentionLayer, seq, position, head, d), k[at]);
+            v[at] =
+                paged.store(image, paged.v_index(kAttentionLayer, seq, position, head, d), v[at]);
+          }
+        }
+      }
+    }
+    std::copy(image.begin(), image.end(), memory.begin());
+  });
+}
+
+/// All of y. `tile_math` and `row_math` are of chunks of several rows and of one.
+inline Expectation expect_attention(const FlashAttention::Shape& shape, Math tile_math,
+                                    Math row_math, const AttentionInputs& in,
+                                    const std::vector<float>& q, uint32_t q_stride, double scale,
+                                    const AttentionKv& kv) {
+  const uint32_t group = shape.n_heads / shape.n_kv_heads;
+  const size_t token_elements = size_t{shape.n_kv_heads} * shape.head_dim;
+  Expectation expected{.name = "y"};
+  for (const SequenceChunk& chunk : in.chunks) {
+    for (uint32_t i = 0; i < chunk.n_rows; ++i) {
+      for (uint32_t head = 0; head < shape.n_heads; ++head) {
+        std::vector<const float*> k;
+        std::vector<const float*> v;
+        for (uint32_t position = 0; position <= chunk.first_position + i; ++position) {
+          const size_t at = position * token_elements + head / group * shape.head_dim;
+          k.push_back(&kv.k[chunk.seq][at]);
+          v.push_back(&kv.v[chunk.seq][at]);
+        }
+        const size_t row = chunk.first_row + i;
+        expect_attention_row(&q[row * q_stride + head * shape.head_dim], k, v, shape.head_dim,
+                             scale, chunk.n_rows > 1 ? tile_math : row_math, shape.kv_type,
+                             expected);
+      }
+    }
+  }
+  return expected;
+}
+
+}  // namespace pumice::ops
