@@ -6,6 +6,7 @@
 
 #include "base/printable.hpp"
 #include "bench/record_reader.hpp"
+#include "bench/statistics.hpp"
 
 namespace pumice::bench {
 namespace {
@@ -163,6 +164,7 @@ Status Rows::add_model(const RecordReader& record) {
     row.facts[kSizes[i]] = size[i];
   }
   row.test = test_name(size[0], size[1], size[2], size[3]);
+  row.facts["test_name"] = test_name(size[0], size[1], 0, size[3]);
   if (row.test.empty()) {
     PUMICE_TRY(row.test, record.text("test", "nothing"));
   }
@@ -206,6 +208,8 @@ Status Rows::add_parts(const RecordReader& record, const ResultRow& whole) {
     for (const auto& [key, name] : kParts) {
       PUMICE_TRY(row.samples, record.samples(key));
       row.test = whole.test + name;
+      row.facts["test_name"] = whole.facts["test_name"].get<std::string>() + name;
+      row.is_part = true;
       if (!row.samples.empty()) rows_.push_back(row);
     }
   }
@@ -214,6 +218,8 @@ Status Rows::add_parts(const RecordReader& record, const ResultRow& whole) {
   for (double& sample : row.samples) sample *= 1e-6;
   row.kind = ResultRow::Kind::kFirstToken;
   row.test = whole.test + ": TTFT";
+  row.is_part = false;
+  row.facts["test_name"] = whole.facts["test_name"];
   row.unit = "ms";
   row.more_is_better = false;
   rows_.push_back(std::move(row));
@@ -246,7 +252,6 @@ Status Rows::add_peak(const RecordReader& record, ResultRow row) {
   PUMICE_TRY(row.unit, record.text("unit"));
   PUMICE_TRY(const double bytes, record.number("bytes"));
   PUMICE_TRY(const double flops, record.number("flops"));
-  PUMICE_TRY(const double value, record.number("value"));
   PUMICE_TRY(row.samples, record.samples("samples_ns"));
   row.more_is_better = row.unit != "us";
   if (row.more_is_better && row.unit != "GB/s" && row.unit != "TFLOP/s") {
@@ -259,8 +264,14 @@ Status Rows::add_peak(const RecordReader& record, ResultRow row) {
     if (!(sample > 0)) return record.error("bytes and flops", "what the peak moved or computed");
   }
   row.test = "peak " + name;
-  row.facts.update({{"name", name}, {"value", value}});
-  if (row.samples.empty()) row.problem = "no samples";
+  if (row.samples.empty()) {
+    row.problem = "no samples";
+  } else {  // as Peak::value
+    const double value = row.more_is_better
+                             ? *std::max_element(row.samples.begin(), row.samples.end())
+                             : summarize(row.samples).median;
+    row.facts.update({{"name", name}, {"value", value}});
+  }
   rows_.push_back(std::move(row));
   return {};
 }

@@ -26,6 +26,7 @@ struct ResultRow {
   /// What else may distinguish two rows: ("type_k", "f16"), …
   std::vector<std::pair<std::string, std::string>> settings;
 
+  bool is_part = false;         ///< prefill or decode of the test in the row before
   std::string unit;             ///< of the samples: "t/s", "us", "ms", "GB/s", "TFLOP/s"
   bool more_is_better = false;  ///< a speed; else a time
   std::vector<double> samples;  ///< positive

@@ -349,7 +349,9 @@ nlohmann::json serve_report_json(const ServeReport& report) {
                      {"ttft_s", turn.ttft_s},
                      {"ttft_uncached_s", turn.ttft_uncached_s}});
   }
-  return {{"long_prompt_tokens", report.long_prompt_tokens},
+  return {{"bench", "serve"},
+          {"build_commit", PUMICE_COMMIT},
+          {"long_prompt_tokens", report.long_prompt_tokens},
           {"arrivals", arrivals},
           {"shared_prompt",
            {{"system_tokens", report.shared.system_tokens},

@@ -22,6 +22,12 @@ target_link_libraries(pumice_vulkan_headers INTERFACE ${CMAKE_DL_LIBS})
 # glslc: `-DVulkan_GLSLC_EXECUTABLE=…` picks another one.
 find_program(Vulkan_GLSLC_EXECUTABLE glslc REQUIRED)
 
+# Chart.js, which `pumice report` puts into its pages. Without it (or with an empty path) that command
+# names what is missing.
+find_file(PUMICE_CHART_JS chart.min.js PATHS /usr/share/javascript/chart.js DOC "Chart.js 3 or later (libjs-chart.js)")
+find_file(PUMICE_CHART_JS_LICENCE copyright PATHS /usr/share/doc/libjs-chart.js NO_DEFAULT_PATH
+  DOC "The licence of Chart.js (libjs-chart.js)")
+
 if(PUMICE_BUILD_TESTS)
   find_package(GTest REQUIRED)
 endif()

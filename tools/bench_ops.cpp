@@ -36,7 +36,12 @@ Status bench_ops(const BenchOptions& options) {
                       options.op_filter);
   }
   print_report(
-      options, [&] { return to_json(report, *device); },
+      options,
+      [&] {
+        nlohmann::json record = to_json(report, *device);
+        record["command"] = options.command;
+        return record;
+      },
       [&] { return to_markdown(report, *device); });
   return bench::verdict(report);
 }

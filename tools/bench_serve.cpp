@@ -1,4 +1,5 @@
 // pumice bench --serve: several requests at once on the real engine.
+#include "bench/device_record.hpp"
 #include "bench/serve.hpp"
 #include "tools/bench.hpp"
 #include "tools/terminal.hpp"
@@ -22,9 +23,14 @@ Status bench_serve(const BenchOptions& options) {
                                                          logger.info("{}", workload);
                                                          return !InterruptGuard::interrupted();
                                                        }));
-  print_report(
-      options, [&] { return serve_report_json(report); },
-      [&] { return serve_report_text(report); });
+  const auto json = [&] {
+    nlohmann::json record = serve_report_json(report);
+    record.update({{"command", options.command},
+                   {"model_filename", options.model.model_name()},
+                   {"device", bench::device_to_json(*session.device)}});
+    return record;
+  };
+  print_report(options, json, [&] { return serve_report_text(report); });
   if (report.cancels.blocks_free != report.cancels.blocks) {
     return make_error(ErrorCode::kInternal, "{} of {} KV blocks were not given back",
                       report.cancels.blocks - report.cancels.blocks_free, report.cancels.blocks);

@@ -21,6 +21,7 @@ Command add_logits(CLI::App& app);
 Command add_sim(CLI::App& app);
 Command add_synth(CLI::App& app);
 /// `command_line`: as it was typed, for the records.
+Command add_report(CLI::App& app);
 Command add_bench(CLI::App& app, const std::string& command_line);
 
 }  // namespace pumice::tools

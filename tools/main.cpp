@@ -116,10 +116,10 @@ int run(int argc, char** argv) {
                  "Settings file (TOML), also PUMICE_CONFIG", config_chosen);
   app.config_formatter(std::make_shared<SettingsFile>(app));
   app.require_subcommand(1);
-  const Command commands[] = {add_run(app),    add_bench(app, command_line(argc, argv)),
-                              add_info(app),   add_tokenize(app),
-                              add_logits(app), add_sim(app),
-                              add_synth(app)};
+  const Command commands[] = {add_run(app),      add_bench(app, command_line(argc, argv)),
+                              add_report(app),   add_info(app),
+                              add_tokenize(app), add_logits(app),
+                              add_sim(app),      add_synth(app)};
   try {
     app.parse(arguments_of(argc, argv));
   } catch (const CLI::ParseError& error) {

@@ -1,0 +1,111 @@
+// Chart.js with this page's colours; every chart has a label and a table beside it.
+
+// Okabe and Ito's colours, which people with colour blindness can tell apart; shapes differ too.
+const COLOURS = ['#0072b2', '#d55e00', '#009e73', '#cc79a7', '#e69f00', '#56b4e9', '#7a6ff0', '#8c8c8c'];
+const SHAPES = ['circle', 'rect', 'triangle', 'rectRot', 'star', 'crossRot', 'rectRounded', 'cross'];
+
+/** Colour and shape of the i-th of several series. */
+function styleOf(i) {
+  const colour = COLOURS[i % COLOURS.length];
+  return {
+    borderColor: colour,
+    backgroundColor: colour,
+    pointStyle: SHAPES[(i + Math.floor(i / COLOURS.length)) % SHAPES.length],
+    pointRadius: 5,
+    pointHoverRadius: 8,
+    borderWidth: 2,
+  };
+}
+
+function themeColour(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}
+
+/** Writes a point's `label` beside it, where a dataset says `labelled`. */
+const pointLabels = {
+  id: 'pointLabels',
+  afterDatasetsDraw(chart) {
+    const {ctx} = chart;
+    ctx.save();
+    ctx.font = `12px ${getComputedStyle(document.body).fontFamily}`;
+    ctx.fillStyle = themeColour('--ink');
+    chart.data.datasets.forEach((dataset, i) => {
+      if (!dataset.labelled || !chart.isDatasetVisible(i)) return;
+      chart.getDatasetMeta(i).data.forEach((point, k) => {
+        const text = dataset.data[k].label;
+        const toTheLeft = point.x + 10 + ctx.measureText(text).width > chart.chartArea.right;
+        ctx.textAlign = toTheLeft ? 'right' : 'left';
+        ctx.fillText(text, point.x + (toTheLeft ? -9 : 9), point.y - 7);
+      });
+    });
+    ctx.restore();
+  },
+};
+
+function axis(title, logarithmic) {
+  const powers = (value) => {
+    const digit = value / 10 ** Math.floor(Math.log10(value) + 1e-9);
+    return Math.abs(digit - 1) < 1e-6 || Math.abs(digit - 2) < 1e-6 || Math.abs(digit - 5) < 1e-6 ? number(value) : '';
+  };
+  return {
+    type: logarithmic ? 'logarithmic' : 'linear',
+    beginAtZero: !logarithmic,
+    title: {display: true, text: title, color: themeColour('--ink')},
+    grid: {color: themeColour('--line')},
+    ticks: {
+      color: themeColour('--soft'),
+      maxRotation: 0,
+      autoSkipPadding: 12,
+      callback: logarithmic ? powers : (value) => number(value),
+    },
+  };
+}
+
+/** Limits of a logarithmic axis: what is drawn and a little more. */
+function logRange(values, margin = 1.6) {
+  const positive = values.filter((value) => value > 0);
+  if (positive.length === 0) return {};
+  return {min: Math.min(...positive) / margin, max: Math.max(...positive) * margin};
+}
+
+const charts = [];
+
+/**
+ * Put a chart of points into `parent`. Each point is {x, y, label, about}; `about` are the lines that
+ * pointing at it shows. Axes: {title, logarithmic, range}.
+ */
+function drawChart(parent, label, datasets, x, y) {
+  const canvas = element('canvas', {role: 'img', 'aria-label': label});
+  parent.append(element('div', {class: 'chart'}, canvas));
+  const chart = new Chart(canvas, {
+    type: 'scatter',
+    data: {datasets},
+    plugins: [pointLabels],
+    options: {
+      animation: false,
+      maintainAspectRatio: false,
+      interaction: {mode: 'nearest', intersect: true},
+      scales: {
+        x: {...axis(x.title, x.logarithmic), ...x.range},
+        y: {...axis(y.title, y.logarithmic), ...y.range},
+      },
+      plugins: {
+        legend: {
+          position: 'bottom',
+          labels: {color: themeColour('--ink'), usePointStyle: true, boxHeight: 7},
+        },
+        tooltip: {
+          callbacks: {
+            title: (items) => items[0]?.raw.label ?? '',
+            label: (item) => item.raw.about ?? item.dataset.label,
+          },
+        },
+      },
+    },
+  });
+  charts.push(chart);
+}
+
+function dropCharts() {
+  for (const chart of charts.splice(0)) chart.destroy();
+}

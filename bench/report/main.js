@@ -1,0 +1,54 @@
+// Reads the data that the page carries, and draws it again whenever filters or the theme change.
+
+const DRAWN = [
+  ['ledger', drawLedger], ['depth', drawDepth], ['roofline', drawRoofline], ['chunks', drawChunks], ['ops', drawHeatMap],
+];
+
+function draw(all) {
+  const rows = filtered(all);
+  dropCharts();
+  for (const [id, drawSection] of DRAWN) {
+    const body = document.querySelector(`#${id} .body`);
+    body.replaceChildren();
+    drawSection(body, rows);
+  }
+  const counted = (some) => some.filter((row) => row.kind !== 'peak').length;
+  document.getElementById('shown').textContent = `${counted(rows)} of ${counted(all)} measurements`;
+}
+
+function isDark() {
+  return getComputedStyle(document.documentElement).colorScheme === 'dark';
+}
+
+function start() {
+  const data = JSON.parse(document.getElementById('data').textContent);
+  data.rows.forEach((row) => { row.search = searchText(row); });
+  document.getElementById('origin').textContent =
+      `${data.rows.length} measurements from ${data.files.length === 1 ? '1 file' : `${data.files.length} files`}, ` +
+      `page made ${data.made} by pumice ${data.version} (${data.commit}).`;
+  let waiting = false;
+  const redraw = () => {
+    if (waiting) return;
+    waiting = true;
+    requestAnimationFrame(() => {
+      waiting = false;
+      draw(data.rows);
+    });
+  };
+  startFilters(data.rows, redraw);
+  const theme = document.getElementById('theme');
+  const nameTheme = () => { theme.textContent = isDark() ? 'Light' : 'Dark'; };
+  theme.addEventListener('click', () => {
+    document.documentElement.dataset.theme = isDark() ? 'light' : 'dark';
+    nameTheme();
+    redraw();
+  });
+  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
+    nameTheme();
+    redraw();
+  });
+  nameTheme();
+  draw(data.rows);
+}
+
+start();
