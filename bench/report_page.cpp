@@ -10,7 +10,6 @@ namespace {
 using Json = nlohmann::json;
 
 Json row_to_json(const ResultRow& row, const std::string& file) {
-  const Summary summary = summarize(row.samples);
   Json json = row.facts;
   json.update({{"kind", kind_name(row.kind)},
                {"test", row.test},
@@ -21,10 +20,12 @@ Json row_to_json(const ResultRow& row, const std::string& file) {
                {"file", file},
                {"unit", row.unit},
                {"n", row.samples.size()},
-               {"median", summary.median},
-               {"low", summary.low},
-               {"high", summary.high},
+               {"median", nullptr},
                {"problem", row.problem}});
+  if (row.problem.empty()) {
+    const Summary summary = summarize(row.samples);
+    json.update({{"median", summary.median}, {"low", summary.low}, {"high", summary.high}});
+  }
   json["settings"] = Json::object();
   for (const auto& [name, value] : row.settings) json["settings"][name] = value;
   return json;

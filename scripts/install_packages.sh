@@ -23,6 +23,8 @@ packages=(
   libgtest-dev libbenchmark-dev python3 spirv-tools vulkan-validationlayers
 )
 lint_packages=(clang-format clang-tidy shellcheck clang libclang-rt-dev)
+# A browser for the tests of `pumice report`; Ubuntu has it as a snap only.
+if grep -qs '^ID=debian' /etc/os-release; then lint_packages+=(chromium); fi
 
 list_only=0
 for argument in "$@"; do

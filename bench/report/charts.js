@@ -1,16 +1,24 @@
 // Chart.js with this page's colours; every chart has a label and a table beside it.
 
 // Okabe and Ito's colours, which people with colour blindness can tell apart; shapes differ too.
-const COLOURS = ['#0072b2', '#d55e00', '#009e73', '#cc79a7', '#e69f00', '#56b4e9', '#7a6ff0', '#8c8c8c'];
+const COLOURS = {
+  light: ['#0072b2', '#d55e00', '#009e73', '#c2578f', '#b07800', '#2f8fc4', '#6a5be0', '#7a7a7a'],
+  dark: ['#56b4e9', '#f0894a', '#2fcf9f', '#e39fc4', '#f0c040', '#9cc9f0', '#a99cff', '#b8b8b8'],
+};
 const SHAPES = ['circle', 'rect', 'triangle', 'rectRot', 'star', 'crossRot', 'rectRounded', 'cross'];
+
+function isDark() {
+  return getComputedStyle(document.documentElement).colorScheme === 'dark';
+}
 
 /** Colour and shape of the i-th of several series. */
 function styleOf(i) {
-  const colour = COLOURS[i % COLOURS.length];
+  const colours = COLOURS[isDark() ? 'dark' : 'light'];
+  const colour = colours[i % colours.length];
   return {
     borderColor: colour,
     backgroundColor: colour,
-    pointStyle: SHAPES[(i + Math.floor(i / COLOURS.length)) % SHAPES.length],
+    pointStyle: SHAPES[(i + Math.floor(i / colours.length)) % SHAPES.length],
     pointRadius: 5,
     pointHoverRadius: 8,
     borderWidth: 2,
@@ -21,7 +29,7 @@ function themeColour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-/** Writes a point's `label` beside it, where a dataset says `labelled`. */
+/** Writes a point's `mark` beside it. */
 const pointLabels = {
   id: 'pointLabels',
   afterDatasetsDraw(chart) {
@@ -30,9 +38,10 @@ const pointLabels = {
     ctx.font = `12px ${getComputedStyle(document.body).fontFamily}`;
     ctx.fillStyle = themeColour('--ink');
     chart.data.datasets.forEach((dataset, i) => {
-      if (!dataset.labelled || !chart.isDatasetVisible(i)) return;
+      if (!chart.isDatasetVisible(i)) return;
       chart.getDatasetMeta(i).data.forEach((point, k) => {
-        const text = dataset.data[k].label;
+        const text = dataset.data[k].mark;
+        if (!text) return;
         const toTheLeft = point.x + 10 + ctx.measureText(text).width > chart.chartArea.right;
         ctx.textAlign = toTheLeft ? 'right' : 'left';
         ctx.fillText(text, point.x + (toTheLeft ? -9 : 9), point.y - 7);
@@ -45,7 +54,7 @@ const pointLabels = {
 function axis(title, logarithmic) {
   const powers = (value) => {
     const digit = value / 10 ** Math.floor(Math.log10(value) + 1e-9);
-    return Math.abs(digit - 1) < 1e-6 || Math.abs(digit - 2) < 1e-6 || Math.abs(digit - 5) < 1e-6 ? number(value) : '';
+    return Math.abs(digit - 1) < 1e-6 || Math.abs(digit - 2) < 1e-6 || Math.abs(digit - 5) < 1e-6 ? String(Number(value.toPrecision(3))) : '';
   };
   return {
     type: logarithmic ? 'logarithmic' : 'linear',
@@ -56,7 +65,7 @@ function axis(title, logarithmic) {
       color: themeColour('--soft'),
       maxRotation: 0,
       autoSkipPadding: 12,
-      callback: logarithmic ? powers : (value) => number(value),
+      callback: logarithmic ? powers : (value) => value.toLocaleString('en'),
     },
   };
 }
@@ -71,12 +80,14 @@ function logRange(values, margin = 1.6) {
 const charts = [];
 
 /**
- * Put a chart of points into `parent`. Each point is {x, y, label, about}; `about` are the lines that
- * pointing at it shows. Axes: {title, logarithmic, range}.
+ * Put a chart of points into `parent`. Each point is {x, y, label, about, mark}: `label` and the lines of
+ * `about` show when it is pointed at, `mark` always. Axes: {title, logarithmic, range}.
  */
 function drawChart(parent, label, datasets, x, y) {
   const canvas = element('canvas', {role: 'img', 'aria-label': label});
   parent.append(element('div', {class: 'chart'}, canvas));
+  const room = Math.max(20, Math.floor(parent.clientWidth / 7) - 6);  // a legend does not wrap
+  for (const dataset of datasets) dataset.label = cut(dataset.label, room);
   const chart = new Chart(canvas, {
     type: 'scatter',
     data: {datasets},
@@ -92,7 +103,10 @@ function drawChart(parent, label, datasets, x, y) {
       plugins: {
         legend: {
           position: 'bottom',
-          labels: {color: themeColour('--ink'), usePointStyle: true, boxHeight: 7},
+          labels: {
+            color: themeColour('--ink'), usePointStyle: true, boxHeight: 7,
+            filter: (item) => item.text !== '',  // what belongs to another series has no name of its own
+          },
         },
         tooltip: {
           callbacks: {

@@ -43,9 +43,9 @@ function cut(text, length) {
 /**
  * A table that sorts by a click on a column's head.
  * columns: {title, cell(row) → node or text, key(row) → what to sort by, class}; the first column is
- * the row's head. `cards`: on a phone each row is a card.
+ * the row's head. `cards`: on a phone each row is a card, its titles 'narrow' or 'wide'.
  */
-function table(caption, columns, rows, {cards = false} = {}) {
+function table(caption, columns, rows, {cards} = {}) {
   const body = element('tbody');
   const heads = columns.map((column) => element('th', {scope: 'col', class: column.class}));
   const fill = (ordered) => {
@@ -70,7 +70,7 @@ function table(caption, columns, rows, {cards = false} = {}) {
   });
   fill(rows);
   const head = element('thead', {}, element('tr', {}, ...heads));
-  const whole = element('table', {class: cards ? 'cards' : null}, element('caption', {}, caption), head, body);
+  const whole = element('table', {class: cards && `cards ${cards}`}, element('caption', {}, caption), head, body);
   return element('div', {class: 'table', tabindex: 0, role: 'region', 'aria-label': caption}, whole);
 }
 

@@ -16,12 +16,20 @@ function draw(all) {
   document.getElementById('shown').textContent = `${counted(rows)} of ${counted(all)} measurements`;
 }
 
-function isDark() {
-  return getComputedStyle(document.documentElement).colorScheme === 'dark';
+/** The same device under several drivers is several devices; each gets a short name, for tables. */
+function nameDevices(rows) {
+  for (const group of groupBy(rows, (row) => row.device).values()) {
+    if (distinct(group.map((row) => row.driver)).length < 2) continue;
+    for (const row of group) row.device = [row.device, row.driver].filter(Boolean).join(', ');
+  }
+  const short = (device) => cut(device.replace(/\s*\([^)]*\)/g, ''), 60);
+  const taken = groupBy(distinct(rows.map((row) => row.device)), short);
+  for (const row of rows) row.device_name = taken.get(short(row.device)).length > 1 ? row.device : short(row.device);
 }
 
 function start() {
   const data = JSON.parse(document.getElementById('data').textContent);
+  nameDevices(data.rows);
   data.rows.forEach((row) => { row.search = searchText(row); });
   document.getElementById('origin').textContent =
       `${data.rows.length} measurements from ${data.files.length === 1 ? '1 file' : `${data.files.length} files`}, ` +
