@@ -27,7 +27,9 @@ std::set<std::string> varying_facets(std::span<const ResultFile> files) {
   for (const ResultFile& file : files) {
     std::map<ResultRow::Kind, Values> values;  // ops have no model: that is no other model
     for (const ResultRow& row : file.rows) {
-      for (const auto& [name, value] : facets_of(row)) values[row.kind][name].insert(value);
+      for (const auto& [name, value] : facets_of(row)) {
+        if (!value.empty()) values[row.kind][name].insert(value);
+      }
     }
     for (const auto& [kind, of_kind] : values) {
       for (const auto& [name, seen] : of_kind) {

@@ -113,6 +113,11 @@ Status Rows::add(const Json& json, const std::string& where) {
       return add_array(*records, where);
     }
     if (record.has("n_prompt") && record.has("n_gen")) return add_model(record);
+    if (record.has("bench")) {
+      PUMICE_TRY(const std::string kind, record.text("bench"));
+      return make_error(ErrorCode::kBadFile,
+                        "{}: results of bench --{} are for reading as they are", where, kind);
+    }
   }
   return make_error(ErrorCode::kBadFile,
                     "{}: neither a record of pumice bench nor of llama-bench (-o json, -o jsonl)",
@@ -143,16 +148,37 @@ std::string test_name(double n_prompt, double n_gen, double n_depth, double n_pa
 
 /// Why a record that has times must not have a score: its error, or logits that are wrong.
 Result<std::string> problem_of(const RecordReader& record) {
-  PUMICE_TRY(const std::string error, record.text("error"));
-  if (!error.empty()) return error;
+  PUMICE_TRY(std::string error, record.text("error"));
+  if (!error.empty() || !record.has("evidence")) return error;
+  PUMICE_TRY(const RecordReader evidence, record.object("evidence"));
+  const bool wrong = evidence.has("passed") && evidence["passed"] == false;
+  return std::string(wrong ? "wrong logits" : "");
+}
+
+/// How far the logits were from the reference, in a few words; empty if nothing is said about it.
+Result<std::string> evidence_of(const RecordReader& record) {
   if (!record.has("evidence")) return std::string();
   PUMICE_TRY(const RecordReader evidence, record.object("evidence"));
-  PUMICE_TRY(const std::string why, evidence.text("error"));
-  if (!why.empty()) return "wrong logits: " + why;
-  for (const char* const key : {"ok", "passed", "digest_ok"}) {
-    if (evidence.has(key) && evidence[key] == false) return std::string("wrong logits");
+  if (!evidence.has("passed")) return std::string("not checked");
+  PUMICE_TRY(const Json* const passes, evidence.array("passes"));
+  double worst = 0;
+  std::string digest;
+  for (const Json& json : *passes) {
+    if (!json.is_object()) return evidence.error("passes", "objects");
+    const RecordReader pass(json, evidence.where());
+    if (pass.has("nmse") && pass["nmse"].is_string()) return std::string("logits not finite");
+    PUMICE_TRY(const double nmse, pass.number("nmse"));
+    worst = std::max(worst, nmse);
+    if (digest.empty()) {
+      PUMICE_TRY(digest, pass.text("digest"));
+    }
   }
-  return std::string();
+  PUMICE_TRY(const double bound, evidence.number("nmse_bound"));
+  PUMICE_TRY(const double checked, evidence.number("layers_checked"));
+  PUMICE_TRY(const double layers, evidence.number("layers"));
+  return fmt::format(
+      "nmse {:.1e} of {:.0e}, digest {}{}", worst, bound, digest,
+      checked < layers ? fmt::format(", {:.0f} of {:.0f} layers", checked, layers) : "");
 }
 
 Status Rows::add_model(const RecordReader& record) {
@@ -187,6 +213,7 @@ Status Rows::add_model(const RecordReader& record) {
     PUMICE_TRY(row.facts[key], record.number(key));
   }
   PUMICE_TRY(row.problem, problem_of(record));
+  PUMICE_TRY(row.facts["evidence"], evidence_of(record));
   row.unit = "t/s";
   row.more_is_better = true;
   PUMICE_TRY(row.samples, record.samples("samples_ts"));

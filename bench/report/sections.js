@@ -16,6 +16,11 @@ function listOf(pairs) {
   return element('dl', {}, ...known.flatMap(([name, value]) => [element('dt', {}, name), element('dd', {}, String(value))]));
 }
 
+/** Of several programs in one file (bench/peers.py), which one. */
+function testName(row) {
+  return row.settings.peer ? `${row.test} (${row.settings.peer})` : row.test;
+}
+
 function details(row) {
   const settings = Object.entries(row.settings).map(([name, value]) => `${name} ${value}`).join(', ');
   return element('details', {}, element('summary', {}, 'Origin'), listOf([
@@ -33,7 +38,7 @@ function drawLedger(parent, rows) {
   parent.append(table('Tests of models', [
     {title: 'Model', cell: (row) => row.model || row.model_type || '–', key: (row) => row.model},
     {title: 'Device', cell: (row) => row.device_name || '–', key: (row) => row.device},
-    {title: 'Test', cell: (row) => row.test, key: (row) => row.test, class: 'short'},
+    {title: 'Test', cell: testName, key: testName, class: 'short'},
     {title: 't/s', cell: score, key: (row) => (row.problem ? NaN : row.median), class: 'number'},
     {title: 'TTFT ms', cell: (row) => score(ttft(row)), key: (row) => ttft(row)?.median ?? NaN, class: 'number'},
     {title: 'Evidence', cell: (row) => row.evidence || '–', key: (row) => row.evidence},
@@ -44,7 +49,7 @@ function drawLedger(parent, rows) {
 
 /** Names a row among others by what differs: model, device, and the file if that is not enough. */
 function namer(rows) {
-  const parts = [(row) => row.model.replace(/\.gguf$/, ''), (row) => row.device_name];
+  const parts = [(row) => row.settings.peer ?? '', (row) => row.model.replace(/\.gguf$/, ''), (row) => row.device_name];
   const differing = parts.filter((part) => distinct(rows.map(part)).length > 1);
   const shown = differing.length > 0 ? differing : parts;
   const name = (row) => shown.map((part) => part(row)).filter(Boolean).join(', ');
@@ -57,7 +62,7 @@ function namer(rows) {
 
 function drawDepth(parent, rows) {
   const tests = rows.filter((row) => row.kind === 'model' && !row.problem);
-  const key = (row) => JSON.stringify([row.test_name, row.model, row.device, row.file]);
+  const key = (row) => JSON.stringify([row.test_name, row.model, row.device, row.file, row.settings.peer]);
   const groups = [...groupBy(tests, key).values()].filter((of) => new Set(of.map((row) => row.n_depth)).size > 1);
   const name = namer(groups.flat());
   const curves = groups.map((of) => [`${of[0].test_name} · ${name(of[0])}`, of]);

@@ -45,6 +45,20 @@ TEST(ResultFile, ComputesSpeedsFromTimesWhereOnlyThoseAreRecorded) {
   EXPECT_EQ(rows[0].samples, std::vector<double>{20});
 }
 
+TEST(ResultFile, EvidenceIsSaidInAFewWords) {
+  const auto said = [](const std::string& evidence) {
+    return rows_of(R"({"n_prompt": 1, "n_gen": 0, "samples_ns": [1], "evidence": )" + evidence +
+                   "}")
+        .at(0)
+        .facts["evidence"];
+  };
+  EXPECT_EQ(said(R"({"checked": false})"), "not checked");
+  EXPECT_EQ(said(R"({"checked": true, "passed": true, "nmse_bound": 1e-6, "layers_checked": 2,
+                     "layers": 16, "passes": [{"nmse": 1e-9, "digest": "ab"}, {"nmse": 3e-8}]})"),
+            "nmse 3.0e-08 of 1e-06, digest ab, 2 of 16 layers");
+  EXPECT_EQ(said(R"({"passed": false, "passes": [{"nmse": "inf"}]})"), "logits not finite");
+}
+
 TEST(ResultFile, PrefillDecodeAndFirstTokenAreRowsOfTheirOwn) {
   const auto rows = rows_of(R"({"n_prompt": 8, "n_gen": 4, "samples_ns": [1e9], "samples_ts": [12],
     "samples_prefill_ts": [100], "samples_decode_ts": [5], "samples_ttft_ns": [2e6, 4e6]})");
@@ -117,6 +131,7 @@ TEST(ResultFile, WhatIsForeignOrHostileIsNamedInOneLine) {
       {"GGUF", "a.json: not JSON"},
       {"[]", "no measurements"},
       {"{}", "neither a record"},
+      {R"({"bench": "ab", "rows": []})", "results of bench --ab"},
       {"3", "neither a record"},
       {"[3]", "record 1: neither a record"},
       {"[[]]", "record 1 must be an object"},
