@@ -29,11 +29,12 @@ function themeColour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-/** Writes a point's `mark` beside it. */
+/** Writes a point's `mark` beside it, above or below, unless another's is there. */
 const pointLabels = {
   id: 'pointLabels',
   afterDatasetsDraw(chart) {
     const {ctx} = chart;
+    const taken = [];
     ctx.save();
     ctx.font = `12px ${getComputedStyle(document.body).fontFamily}`;
     ctx.fillStyle = themeColour('--ink');
@@ -42,14 +43,22 @@ const pointLabels = {
       chart.getDatasetMeta(i).data.forEach((point, k) => {
         const text = dataset.data[k].mark;
         if (!text) return;
-        const toTheLeft = point.x + 10 + ctx.measureText(text).width > chart.chartArea.right;
-        ctx.textAlign = toTheLeft ? 'right' : 'left';
-        ctx.fillText(text, point.x + (toTheLeft ? -9 : 9), point.y - 7);
+        const {width} = ctx.measureText(text);
+        const left = point.x + 9 + width > chart.chartArea.right ? point.x - 9 - width : point.x + 9;
+        const box = [-7, 15].map((down) => ({left, right: left + width, top: point.y + down - 11, bottom: point.y + down}))
+            .find((place) => !taken.some((other) => overlap(place, other)));
+        if (!box) return;
+        taken.push(box);
+        ctx.fillText(text, left, box.bottom - 1);
       });
     });
     ctx.restore();
   },
 };
+
+function overlap(a, b) {
+  return a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+}
 
 function axis(title, logarithmic) {
   const powers = (value) => {

@@ -270,6 +270,7 @@ function drawHeatMap(parent, rows) {
       title,
       cell: (line) => cell(line.of.get(device)),
       key: (line) => percent(line.of.get(device)),
+      class: 'number',
       attributes: (line) => style(line.of.get(device)),
     })),
   ], lines, {cards: devices.size > 1 && 'wide'}));
