@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "bench/explain.hpp"
+#include "bench/report_parts.hpp"
 #include "bench/statistics.hpp"
 
 namespace pumice::bench {
@@ -93,13 +94,8 @@ Json shape_to_json(const ModelShape& shape) {
           {"kv_bytes_per_token", shape.kv_bytes_per_token()}};
 }
 
-std::string number(double value) {
-  if (value == 0) return "0";
-  if (value >= 100) return fmt::format("{:.0f}", value);
-  return fmt::format("{:.3g}", value);
-}
-std::string mega(uint64_t bytes) { return number(static_cast<double>(bytes) * 1e-6); }
-std::string giga(uint64_t flops) { return number(static_cast<double>(flops) * 1e-9); }
+std::string mega(uint64_t bytes) { return short_number(static_cast<double>(bytes) * 1e-6); }
+std::string giga(uint64_t flops) { return short_number(static_cast<double>(flops) * 1e-9); }
 
 /// Of all steps of a prompt, and of the mean step of decoding, whose steps are alike but for keys.
 std::string parts_table(const ExplainedTest& test, const Phase& phase, const ModelShape& shape,
@@ -117,7 +113,7 @@ std::string parts_table(const ExplainedTest& test, const Phase& phase, const Mod
     };
     text +=
         fmt::format("the mean of {} steps; the first reads {} MB of keys and values, the last {}",
-                    n_steps, number(keys(1)), number(keys(n_steps)));
+                    n_steps, short_number(keys(1)), short_number(keys(n_steps)));
   } else {
     text += fmt::format("{} step{}", n_steps, n_steps == 1 ? "" : "s");
   }
@@ -127,13 +123,14 @@ std::string parts_table(const ExplainedTest& test, const Phase& phase, const Mod
       speeds ? " floor ms | bound by |" : "", speeds ? "---:|---|" : "");
   const auto row = [&](std::string_view name, const Amount& amount, const Limit& floor) {
     const auto mega_share = [&](uint64_t bytes) {
-      return number(static_cast<double>(bytes) * share * 1e-6);
+      return short_number(static_cast<double>(bytes) * share * 1e-6);
     };
     text += fmt::format("| {} | {} | {} | {} | {} | {} |", name,
-                        number(static_cast<double>(amount.flops) * share * 1e-9),
+                        short_number(static_cast<double>(amount.flops) * share * 1e-9),
                         mega_share(amount.weight_bytes), mega_share(amount.kv_bytes),
-                        mega_share(amount.activation_bytes), number(amount.flops_per_byte()));
-    if (speeds) text += fmt::format(" {} | {} |", number(floor.ns * share * 1e-6), floor.what);
+                        mega_share(amount.activation_bytes), short_number(amount.flops_per_byte()));
+    if (speeds)
+      text += fmt::format(" {} | {} |", short_number(floor.ns * share * 1e-6), floor.what);
     text += "\n";
   };
   for (size_t i = 0; i < kComponentCount; ++i) {
@@ -151,16 +148,16 @@ std::string parts_table(const ExplainedTest& test, const Phase& phase, const Mod
 std::string measured_cells(const ExplainedTest& test, const Phase& phase, const Limit& floor) {
   if (phase.samples_ns.empty()) {
     const bool failed = test.measured && test.measured->error;
-    return fmt::format(" {} | {} | | | {} |", number(floor.ns * 1e-6),
+    return fmt::format(" {} | {} | | | {} |", short_number(floor.ns * 1e-6),
                        failed ? test.measured->error->message : "", floor.what);
   }
   const Summary ns = summarize(phase.samples_ns);
   const uint32_t n = phase.cost == &test.cost.prefill ? test.test.n_prompt : test.test.n_gen;
   const double tokens = static_cast<double>(test.test.n_parallel) * n;
-  return fmt::format(" {} | {} ± {} | {} | {} | {} |", number(floor.ns * 1e-6),
-                     number(ns.median * 1e-6), number(ns.stddev * 1e-6),
-                     number(tokens * 1e9 / ns.median),
-                     floor.ns > 0 ? number(ns.median / floor.ns) : "", floor.what);
+  return fmt::format(" {} | {} ± {} | {} | {} | {} |", short_number(floor.ns * 1e-6),
+                     short_number(ns.median * 1e-6), short_number(ns.stddev * 1e-6),
+                     short_number(tokens * 1e9 / ns.median),
+                     floor.ns > 0 ? short_number(ns.median / floor.ns) : "", floor.what);
 }
 
 std::string summary_table(const ExplainReport& report) {
@@ -174,7 +171,7 @@ std::string summary_table(const ExplainReport& report) {
       const Amount total = phase.cost->cost.total();
       text +=
           fmt::format("| {} | {} | {} | {} | {} |", test.test.name(), phase.name, giga(total.flops),
-                      mega(total.memory_bytes()), number(total.flops_per_byte()));
+                      mega(total.memory_bytes()), short_number(total.flops_per_byte()));
       if (measured) text += measured_cells(test, phase, floor_of(*report.speeds, *phase.cost));
       text += "\n";
     }
@@ -197,14 +194,14 @@ std::string speeds_text(const ExplainReport& report) {
   const DeviceSpeeds& speeds = *report.speeds;
   std::string text =
       fmt::format("\n{}: read bandwidth {} GB/s", report.model.run.value("gpu_info", "device"),
-                  number(speeds.roofline.bytes_per_ns));
+                  short_number(speeds.roofline.bytes_per_ns));
   for (size_t i = 0; i < vk::kArithmeticCount; ++i) {
     const auto arithmetic = static_cast<vk::Arithmetic>(i);
     const double peak = speeds.roofline.peak(arithmetic);
     if (peak == 0) continue;
     text +=
         fmt::format(", {} {} TFLOP/s (balanced at {} flops/byte)", vk::arithmetic_name(arithmetic),
-                    number(peak * 1e-3), number(peak / speeds.roofline.bytes_per_ns));
+                    short_number(peak * 1e-3), short_number(peak / speeds.roofline.bytes_per_ns));
   }
   text += "\n";
   if (report.peaks && report.shape.file_bytes < report.peaks->working_set_bytes) {
@@ -232,14 +229,7 @@ Json to_json(const ExplainReport& report) {
                                  {"scores_only", line.scores_only},
                                  {"with_projections", line.with_projections}});
   }
-  if (report.speeds) {
-    json["bytes_per_ns"] = report.speeds->roofline.bytes_per_ns;
-    for (size_t i = 0; i < vk::kArithmeticCount; ++i) {
-      const auto arithmetic = static_cast<vk::Arithmetic>(i);
-      json["flops_per_ns"][std::string(vk::arithmetic_name(arithmetic))] =
-          report.speeds->roofline.peak(arithmetic);
-    }
-  }
+  if (report.speeds) json.update(to_json(report.speeds->roofline));
   json["tests"] = Json::array();
   for (const ExplainedTest& test : report.tests) {
     Json entry{{"test", test.test.name()},           {"n_prompt", test.test.n_prompt},

@@ -31,6 +31,7 @@ Status bench(BenchOptions options) {
   if (options.serve) return bench_serve(options);
   if (options.explain) return bench_explain(options);
   if (options.levers.asked_for()) return bench_lever(options);
+  if (options.layers) return bench_layers(options);
   return bench_model(options);
 }
 
@@ -140,6 +141,18 @@ void add_explain(CLI::App& command, BenchOptions& options) {
       ->needs(explain);
 }
 
+void add_layers(CLI::App& command, BenchOptions& options) {
+  CLI::Option* const layers = command.add_flag(
+      "--layers", options.layers,
+      "Where the steps of the tests go: every dispatch timed by the device's clock, by part of the "
+      "model, and what the host spends");
+  command
+      .add_option("--trace", options.trace,
+                  "With --layers: write the steps to a file that Perfetto and Chrome load")
+      ->type_name("FILE")
+      ->needs(layers);
+}
+
 void add_compare(CLI::App& command, BenchOptions& options) {
   command
       .add_option("--compare", options.compare,
@@ -208,6 +221,7 @@ Command add_bench(CLI::App& app, const std::string& command_line) {
   add_ops(*command, *options);
   add_serve(*command, *options);
   add_explain(*command, *options);
+  add_layers(*command, *options);
   add_compare(*command, *options);
   options->levers.add_to(*command);
   add_output(*command, *options);
@@ -224,6 +238,7 @@ Command add_bench(CLI::App& app, const std::string& command_line) {
       "  pumice bench -m model.gguf --serve\n"
       "  pumice bench --ops --op 'gemv Q4_K' -o json\n"
       "  pumice bench --explain --no-measure --synthetic llama-8b:Q4_K -p 512 -n 128 -d 0,8192\n"
+      "  pumice bench --layers -m model.gguf -p 512 -n 16 --trace steps.json\n"
       "  pumice bench --compare before.json after.json");
   return {command, [options] { return bench(*options); }};
 }

@@ -38,6 +38,8 @@ struct BenchOptions {
   std::string command;                  ///< as it was typed
   bool explain = false;
   bool no_measure = false;
+  bool layers = false;
+  std::string trace;                 ///< file; empty: none
   std::vector<std::string> compare;  ///< files of results, the base first
   std::string output = "md";
   std::string error_output = "none";  ///< the report once more, on stderr
@@ -67,6 +69,10 @@ Status bench_lever(const BenchOptions& options);
 
 /// The tests asked for, of `sizes` where no sizes were.
 bench::TestGrid grid_of(const BenchOptions& options, const bench::DefaultSizes& sizes);
+
+/// --layers. What was measured before an error is printed. Errors: kBadFile for a trace that cannot
+/// be written.
+Status bench_layers(const BenchOptions& options);
 
 /// -m. What was measured before an error is printed.
 Status bench_model(const BenchOptions& options);

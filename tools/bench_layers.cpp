@@ -1,0 +1,119 @@
+// pumice bench --layers: where a step goes.
+#include "base/replace_file.hpp"
+#include "bench/device_record.hpp"
+#include "bench/layers.hpp"
+#include "tools/bench.hpp"
+#include "tools/terminal.hpp"
+
+namespace pumice::tools {
+namespace {
+
+/// Without sizes a long prompt and some steps, a short one on CPU drivers.
+std::vector<bench::ModelTest> tests_of(const BenchOptions& options, bool small) {
+  bench::TestGrid grid{.n_prompt = options.n_prompt,
+                       .n_gen = options.n_gen,
+                       .prompt_and_gen = {},
+                       .n_depth = options.n_depth,
+                       .n_batch = options.n_batch,
+                       .n_ubatch = options.n_ubatch};
+  if (grid.n_prompt.empty() && grid.n_gen.empty()) {
+    grid.n_prompt = {small ? 64u : 512u};
+    grid.n_gen = {small ? 4u : 16u};
+  }
+  return grid.tests();
+}
+
+Status check(const BenchOptions& options) {
+  PUMICE_TRY_STATUS(options.model.validate());
+  PUMICE_TRY_STATUS(require_md_or_json(options));
+  if (!options.prompt_and_gen.empty() || options.n_parallel != std::vector<uint32_t>{1}) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "--layers looks at one request that reads (-p) or generates (-n); leave out "
+                      "-pg and -np");
+  }
+  if (tests_of(options, false).empty()) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "nothing to measure: -p and -n are both 0; give one, as in -p 512 -n 16");
+  }
+  return {};
+}
+
+/// The tests without and with timestamps, then the device's speeds, when the model has left its
+/// memory.
+Status measure(const BenchOptions& options, const ModelSource& source, const Logger& logger,
+               bench::LayersReport& report) {
+  PUMICE_TRY(Session session, Session::open(options.model, source, logger));
+  const DevicePlan& plan = session.device->plan();
+  report.n_layers = session.model->config().n_layers;
+  report.timestamp_period_ns = plan.timestamp_period_ns;
+  report.model.run = {{"device", bench::device_to_json(*session.device)},
+                      {"gpu_info", session.device->snapshot().name},
+                      {"command", options.command}};
+  const bool small = plan.device_class == DeviceClass::kCpu;
+  const uint32_t n_vocab = session.model->config().n_vocab;
+  const uint32_t repetitions = options.repetitions.value_or(3);
+  const EngineOptions base{.kv_type = options.model.kv_type(),
+                           .math = options.model.math_kind(),
+                           .context_tokens = options.model.context_tokens};
+  EngineOptions profiling = base;
+  profiling.profile = true;
+
+  const InterruptGuard interrupt;
+  const std::vector<bench::ModelTest> tests = tests_of(options, small);
+  std::optional<ProgressBar> bar;
+  for (const bench::TestGroup& group : bench::group_tests(tests)) {
+    PUMICE_TRY(const std::unique_ptr<Engine> engine,
+               session.make_engine(bench::engine_options(group, profiling), logger));
+    for (const bench::ModelTest& test : group.tests) {
+      bar.emplace(test.name());
+      bar->update(report.tests.size(), tests.size());
+      PUMICE_TRY(bench::TracedTest traced, bench::trace_test(*engine, n_vocab, test, repetitions,
+                                                             InterruptGuard::interrupted));
+      report.tests.push_back(std::move(traced));
+    }
+  }
+  bench::ModelBench untraced{
+      .make_engine =
+          [&](const bench::TestGroup& group) {
+            return session.make_engine(bench::engine_options(group, base), logger);
+          },
+      .n_vocab = n_vocab,
+      .repetitions = repetitions,
+      .delay_s = options.delay_s,
+      .stop = InterruptGuard::interrupted,
+      .begins = [&](const bench::ModelTest& test) { bar.emplace(test.name() + ", untraced"); },
+  };
+  const std::vector<bench::ModelRow> rows = bench::bench_models(tests, untraced);
+  for (size_t i = 0; i < rows.size(); ++i) report.tests[i].untraced = rows[i];
+  PUMICE_TRY_STATUS(bench::verdict(rows));
+  session.model.reset();
+  bar.emplace("measuring the device");
+  PUMICE_TRY(report.peaks, bench::measure_peaks(*session.pipelines, {.repetitions = repetitions}));
+  return {};
+}
+
+}  // namespace
+
+Status bench_layers(const BenchOptions& options) {
+  const Logger logger = stderr_logger(options.model.verbose);
+  PUMICE_TRY_STATUS(check(options));
+  PUMICE_TRY(const ModelSource source, options.model.open_source());
+  bench::LayersReport report{
+      .model = bench::model_record(options.model.model_name(), source.file()),
+      .tests = {},
+      .peaks = {}};
+  Status status = measure(options, source, logger, report);
+  if (report.tests.empty()) return status;
+  print_report(
+      options, [&] { return to_json(report); }, [&] { return to_markdown(report); });
+  if (!options.trace.empty()) {
+    using Json = nlohmann::json;
+    const std::string text =
+        trace_events(report).dump(-1, ' ', false, Json::error_handler_t::replace);
+    const Status written = replace_file(options.trace, text);
+    if (status.ok()) status = written;
+  }
+  return status;
+}
+
+}  // namespace pumice::tools
