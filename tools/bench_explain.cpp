@@ -9,18 +9,9 @@ namespace {
 
 /// The tests asked for. Without sizes the usual ones, shorter where a CPU driver measures them.
 std::vector<bench::ModelTest> tests_of(const BenchOptions& options, bool small) {
-  bench::TestGrid grid{.n_prompt = options.n_prompt,
-                       .n_gen = options.n_gen,
-                       .prompt_and_gen = options.prompt_and_gen,
-                       .n_depth = options.n_depth,
-                       .n_parallel = options.n_parallel,
-                       .n_batch = options.n_batch,
-                       .n_ubatch = options.n_ubatch};
-  if (grid.n_prompt.empty() && grid.n_gen.empty() && grid.prompt_and_gen.empty()) {
-    grid.n_prompt = {small ? 64u : 512u};
-    grid.n_gen = {small ? 16u : 128u};
-  }
-  return grid.tests();
+  return grid_of(options,
+                 small ? bench::DefaultSizes{.n_prompt = 64, .n_gen = 16} : bench::DefaultSizes{})
+      .tests();
 }
 
 Status count(const BenchOptions& options, bool small, bench::ExplainReport& report) {

@@ -10,17 +10,7 @@ namespace {
 
 /// Without sizes a long prompt and some steps, a short one on CPU drivers.
 std::vector<bench::ModelTest> tests_of(const BenchOptions& options, bool small) {
-  bench::TestGrid grid{.n_prompt = options.n_prompt,
-                       .n_gen = options.n_gen,
-                       .prompt_and_gen = {},
-                       .n_depth = options.n_depth,
-                       .n_batch = options.n_batch,
-                       .n_ubatch = options.n_ubatch};
-  if (grid.n_prompt.empty() && grid.n_gen.empty()) {
-    grid.n_prompt = {small ? 64u : 512u};
-    grid.n_gen = {small ? 4u : 16u};
-  }
-  return grid.tests();
+  return grid_of(options, {.n_prompt = small ? 64u : 512u, .n_gen = small ? 4u : 16u}).tests();
 }
 
 Status check(const BenchOptions& options) {
