@@ -58,4 +58,13 @@ Result<std::shared_ptr<const Model>> Model::load(const std::shared_ptr<vk::Devic
       Model{std::move(description), std::move(weights), fingerprint_of(source)});
 }
 
+std::shared_ptr<const Model> Model::first_layers(uint32_t n_layers) const {
+  Model shorter{description, weights.first_layers(n_layers), fingerprint};
+  const uint32_t missing =
+      config().n_layers - static_cast<uint32_t>(shorter.weights.layers().size());
+  shorter.description.config.n_layers -= missing;
+  shorter.fingerprint[1] += missing;
+  return std::make_shared<const Model>(std::move(shorter));
+}
+
 }  // namespace pumice

@@ -23,6 +23,10 @@ struct Model {
   static Result<std::shared_ptr<const Model>> load(const std::shared_ptr<vk::Device>& device,
                                                    const ModelSource& source,
                                                    const ModelWeights::Progress& progress = {});
+
+  /// The model of the first `n_layers` layers and this one's output, for checks that would take too
+  /// long with all. Shares the device memory; has another fingerprint if layers are missing.
+  std::shared_ptr<const Model> first_layers(uint32_t n_layers) const;
 };
 
 }  // namespace pumice

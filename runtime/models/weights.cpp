@@ -121,9 +121,9 @@ class ModelWeights::Loader {
 Result<ModelWeights> ModelWeights::load(const std::shared_ptr<vk::Device>& device,
                                         const ModelSource& source, const ModelDescription& model,
                                         const Progress& progress) {
-  ModelWeights weights(
-      vk::Arena(device, MemoryDomain::kDevice, "weights", resident_weight_bytes(source, model)));
-  Loader loader(device, source, model, weights.arena_, progress);
+  ModelWeights weights(std::make_shared<vk::Arena>(device, MemoryDomain::kDevice, "weights",
+                                                   resident_weight_bytes(source, model)));
+  Loader loader(device, source, model, *weights.arena_, progress);
   PUMICE_TRY(weights.token_embd_, loader.matrix(model.names.token_embd));
   for (uint32_t layer = 0; layer < model.config.n_layers; ++layer) {
     PUMICE_TRY(weights.layers_.emplace_back(), loader.layer(layer));
@@ -134,6 +134,12 @@ Result<ModelWeights> ModelWeights::load(const std::shared_ptr<vk::Device>& devic
     PUMICE_TRY(weights.output_, loader.matrix(model.names.output));
   }
   return weights;
+}
+
+ModelWeights ModelWeights::first_layers(uint32_t n_layers) const {
+  ModelWeights shorter = *this;
+  shorter.layers_.resize(std::min<size_t>(n_layers, layers_.size()));
+  return shorter;
 }
 
 std::vector<const WeightType*> ModelWeights::matrix_types() const {

@@ -34,6 +34,7 @@ struct LayerWeights {
   WeightMatrix ffn_down;
 };
 
+/// Copies share the device memory.
 class ModelWeights {
  public:
   /// Called with bytes of the source done and in all.
@@ -52,14 +53,17 @@ class ModelWeights {
   const vk::BufferRange& output_norm() const { return output_norm_; }
   const std::vector<LayerWeights>& layers() const { return layers_; }
 
+  /// These without the layers from `n_layers` on.
+  ModelWeights first_layers(uint32_t n_layers) const;
+
   /// Types of the matrices that GEMMs read: each needs its pipelines.
   std::vector<const WeightType*> matrix_types() const;
 
  private:
   class Loader;
-  explicit ModelWeights(vk::Arena arena) : arena_(std::move(arena)) {}
+  explicit ModelWeights(std::shared_ptr<vk::Arena> arena) : arena_(std::move(arena)) {}
 
-  vk::Arena arena_;
+  std::shared_ptr<vk::Arena> arena_;
   WeightMatrix token_embd_;
   WeightMatrix output_;
   bool tied_ = false;

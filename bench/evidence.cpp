@@ -1,0 +1,285 @@
+#include "bench/evidence.hpp"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "bench/reference_model.hpp"
+
+namespace pumice::bench {
+namespace {
+
+/// What DESIGN's "Numerics" allow, for what is least precise among what ran.
+struct Bound {
+  double nmse = 1e-9;
+  std::string arithmetic = "f32 arithmetic";
+};
+
+Bound bound_of(const std::set<std::string>& variants, KvType kv_type) {
+  constexpr double kF16Kv = 1e-6;
+  constexpr double kF16Inputs = 2e-6;
+  constexpr double kI8Inputs = 5e-4;
+  const auto ran = [&](std::string_view word) {
+    return std::ranges::any_of(variants, [&](const std::string& name) {
+      return (name + '.').find(word) != std::string::npos;
+    });
+  };
+  Bound bound;
+  if (ran(".i8.")) {
+    bound = {kI8Inputs, "8-bit activations"};
+  } else if (ran(".matrix.")) {
+    bound = {kF16Inputs, "f16 inputs"};
+  }
+  if (kv_type == KvType::kF16) {
+    bound.nmse += kF16Kv;
+    bound.arithmetic += ", f16 KV";
+  }
+  return bound;
+}
+
+using Tokens = std::span<const TokenId>;
+using Stop = std::function<bool()>;
+
+Status run_until_idle(Engine& engine, const Stop& stop) {
+  while (!engine.idle()) {
+    if (stop && stop()) return make_error(ErrorCode::kCancelled, "interrupted");
+    PUMICE_TRY_STATUS(engine.step());
+  }
+  return {};
+}
+
+/// Appends logits of what a prompt's request computes.
+Status add_logits(Engine& engine, Tokens prompt, GenerationRequest::Logits which,
+                  std::vector<float>& logits, const Stop& stop) {
+  PUMICE_TRY_STATUS(engine.submit({.prompt = {prompt.begin(), prompt.end()},
+                                   .on_logits =
+                                       [&](uint32_t, std::span<const float> row) {
+                                         logits.insert(logits.end(), row.begin(), row.end());
+                                       },
+                                   .logits = which}));
+  return run_until_idle(engine, stop);
+}
+
+// Each returns float [tokens][n_vocab].
+
+Result<std::vector<float>> prefill(Engine& engine, Tokens tokens, const Stop& stop) {
+  std::vector<float> logits;
+  PUMICE_TRY_STATUS(add_logits(engine, tokens, GenerationRequest::Logits::kPrompt, logits, stop));
+  return logits;
+}
+
+/// After `prefill` on the same engine, whose cache then has all of every prompt but its last token.
+Result<std::vector<float>> decode(Engine& engine, Tokens tokens, const Stop& stop) {
+  std::vector<float> logits;
+  for (size_t n = 1; n <= tokens.size(); ++n) {
+    PUMICE_TRY_STATUS(
+        add_logits(engine, tokens.first(n), GenerationRequest::Logits::kComputed, logits, stop));
+  }
+  return logits;
+}
+
+Result<std::vector<float>> batch(Engine& engine, Tokens tokens, Tokens before, const Stop& stop) {
+  PUMICE_TRY_STATUS(engine.submit({.prompt = {before.begin(), before.end()}}));
+  return prefill(engine, tokens, stop);
+}
+
+/// Of one position.
+struct Best {
+  TokenId token = 0;
+  double value = 0;
+};
+template <typename T>
+Best best_of(std::span<const T> logits) {
+  const auto best = std::max_element(logits.begin(), logits.end());
+  return {static_cast<TokenId>(best - logits.begin()), static_cast<double>(*best)};
+}
+
+/// Logits are hashed in steps of 2^-10, far above what the order of a sum changes, so that the
+/// digest tells other kernels and devices from the same ones, not a good one from a bad one.
+uint64_t digest_of(std::span<const float> logits) {
+  std::vector<int32_t> rounded;
+  rounded.reserve(logits.size());
+  for (const float logit : logits) {
+    const double steps = std::clamp(static_cast<double>(logit) * 1024, -2e9, 2e9);
+    rounded.push_back(std::isfinite(logit) ? static_cast<int32_t>(std::lround(steps)) : INT32_MIN);
+  }
+  return XXH3_64bits(rounded.data(), rounded.size() * sizeof(int32_t));
+}
+
+void compare(EvidencePass& pass, std::span<const float> got, std::span<const double> expected,
+             size_t n_vocab) {
+  double error = 0;
+  double power = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    const double difference = static_cast<double>(got[i]) - expected[i];
+    error += difference * difference;
+    power += expected[i] * expected[i];
+  }
+  pass.nmse = std::isfinite(error) && power > 0 ? error / power : INFINITY;
+  for (size_t first = 0; first < got.size(); first += n_vocab) {
+    pass.top1.push_back(best_of(got.subspan(first, n_vocab)).token);
+  }
+  pass.digest = digest_of(got);
+}
+
+/// A margin is clear above what the bound allows a pair of logits to move: six deviations, and the
+/// 0.01 below which no two implementations need agree.
+void compare_top1(EvidencePass& pass, std::span<const double> expected, size_t n_vocab,
+                  double bound) {
+  constexpr double kLeast = 0.01;
+  constexpr double kDeviations = 6;
+  double power = 0;
+  for (const double value : expected) power += value * value;
+  const double deviation = std::sqrt(2 * bound * power / static_cast<double>(expected.size()));
+  const double clear = std::max(kLeast, kDeviations * deviation);
+  for (size_t position = 0; position < pass.top1.size(); ++position) {
+    const auto logits = expected.subspan(position * n_vocab, n_vocab);
+    const Best best = best_of(logits);
+    double second = -INFINITY;
+    for (size_t i = 0; i < n_vocab; ++i) {
+      if (i != best.token) second = std::max(second, logits[i]);
+    }
+    if (best.value - second <= clear) {
+      ++pass.top1_unclear;
+    } else if (pass.top1[position] != best.token) {
+      ++pass.top1_differ;
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<TokenId> evidence_prompt(uint32_t n_vocab, uint32_t n_tokens) {
+  std::mt19937 random(20261120);
+  std::vector<TokenId> tokens(n_tokens);
+  for (TokenId& token : tokens) token = static_cast<TokenId>(random() % n_vocab);
+  return tokens;
+}
+
+std::set<std::string> Evidence::unchecked(const std::set<std::string>& measured) const {
+  std::set<std::string> left;
+  std::ranges::set_difference(measured, variants, std::inserter(left, left.end()));
+  return left;
+}
+
+Result<Evidence> gather_evidence(const std::shared_ptr<vk::PipelineLibrary>& pipelines,
+                                 const std::shared_ptr<const Model>& model,
+                                 const ModelSource& source, const EvidenceOptions& options) {
+  const uint32_t n_vocab = model->config().n_vocab;
+  const std::vector<TokenId> tokens = evidence_prompt(n_vocab);
+  PUMICE_TRY(const ReferenceLogits reference,
+             reference_logits(source, model->description, tokens,
+                              {.seconds = options.seconds, .stop = options.stop}));
+  Evidence evidence{.n_tokens = kEvidenceTokens,
+                    .layers_checked = reference.n_layers,
+                    .n_layers = model->config().n_layers,
+                    .reference_seconds = reference.seconds};
+  const std::shared_ptr<const Model> checked =
+      reference.n_layers == evidence.n_layers ? model : model->first_layers(reference.n_layers);
+  EngineOptions engine_options{.kv_type = options.kv_type,
+                               .math = options.math,
+                               .context_tokens = kEvidenceTokens,
+                               .kv_blocks = 4 * kEvidenceTokens / kKvBlockTokens,
+                               .token_budget = kEvidenceTokens,
+                               .chunk_tokens = kEvidenceTokens,
+                               .prompt_logits = true,
+                               .greedy_only = true};
+  const auto add_pass = [&](const char* name, uint32_t rows,
+                            const Result<std::vector<float>>& logits) -> Status {
+    if (!logits.ok()) return logits.error();
+    if (logits->size() != reference.logits.size()) {
+      return make_error(ErrorCode::kInternal, "{}: {} logits came back, not {}", name,
+                        logits->size(), reference.logits.size());
+    }
+    EvidencePass pass{.name = name, .rows = rows};
+    compare(pass, *logits, reference.logits, n_vocab);
+    evidence.passes.push_back(std::move(pass));
+    return {};
+  };
+  {
+    PUMICE_TRY(const std::unique_ptr<Engine> engine,
+               Engine::create(pipelines, checked, engine_options));
+    PUMICE_TRY_STATUS(add_pass("prefill", kEvidenceTokens, prefill(*engine, tokens, options.stop)));
+    PUMICE_TRY_STATUS(add_pass("decode", 1, decode(*engine, tokens, options.stop)));
+    evidence.variants = engine->variants();
+  }
+  if (options.batch_rows > 0) {
+    const uint32_t rows = kEvidenceTokens + options.batch_rows;
+    engine_options.prefix_cache = false;
+    engine_options.context_tokens = rows;
+    engine_options.n_sequences = 2;
+    engine_options.kv_blocks = 0;
+    engine_options.token_budget = engine_options.chunk_tokens = rows;
+    PUMICE_TRY(const std::unique_ptr<Engine> engine,
+               Engine::create(pipelines, checked, engine_options));
+    const std::vector<TokenId> before = evidence_prompt(n_vocab, options.batch_rows);
+    PUMICE_TRY_STATUS(add_pass("batch", rows, batch(*engine, tokens, before, options.stop)));
+    evidence.variants.insert(engine->variants().begin(), engine->variants().end());
+  }
+  const Bound bound = bound_of(evidence.variants, options.kv_type);
+  evidence.bound = bound.nmse;
+  evidence.bound_for = bound.arithmetic;
+  for (EvidencePass& pass : evidence.passes) {
+    compare_top1(pass, reference.logits, n_vocab, bound.nmse);
+  }
+  return evidence;
+}
+
+Status verdict(const Evidence& evidence) {
+  for (const EvidencePass& pass : evidence.passes) {
+    if (!(pass.nmse <= evidence.bound)) {
+      return make_error(ErrorCode::kSelfTestFailed,
+                        "no score: logits of {} are off from fp64 by {:.1e} (mean square over mean "
+                        "square), above the {:.1e} of {}; pumice info --self-test names the kernel",
+                        pass.name, pass.nmse, evidence.bound, evidence.bound_for);
+    }
+    if (pass.top1_differ > 0) {
+      return make_error(ErrorCode::kSelfTestFailed,
+                        "no score: in {} the best token of {} of {} positions is another than in "
+                        "fp64; pumice info --self-test names the kernel",
+                        pass.name, pass.top1_differ, evidence.n_tokens);
+    }
+  }
+  return {};
+}
+
+nlohmann::json to_json(const Evidence& evidence) {
+  nlohmann::json json{{"checked", true},
+                      {"passed", verdict(evidence).ok()},
+                      {"tokens", evidence.n_tokens},
+                      {"layers_checked", evidence.layers_checked},
+                      {"layers", evidence.n_layers},
+                      {"nmse_bound", evidence.bound},
+                      {"bound_for", evidence.bound_for},
+                      {"reference", "fp64 on the CPU"},
+                      {"reference_s", evidence.reference_seconds},
+                      {"variants", evidence.variants}};
+  json["passes"] = nlohmann::json::array();
+  for (const EvidencePass& pass : evidence.passes) {
+    nlohmann::json entry{{"name", pass.name},
+                         {"rows", pass.rows},
+                         {"top1_differ", pass.top1_differ},
+                         {"top1_unclear", pass.top1_unclear},
+                         {"top1", pass.top1},
+                         {"digest", fmt::format("{:016x}", pass.digest)}};
+    entry["nmse"] = std::isfinite(pass.nmse) ? nlohmann::json(pass.nmse) : nlohmann::json("inf");
+    json["passes"].push_back(std::move(entry));
+  }
+  return json;
+}
+
+std::string describe(const Evidence& evidence) {
+  double worst = 0;
+  for (const EvidencePass& pass : evidence.passes) worst = std::max(worst, pass.nmse);
+  const std::string layers =
+      evidence.layers_checked == evidence.n_layers
+          ? ""
+          : fmt::format(", first {} of {} layers", evidence.layers_checked, evidence.n_layers);
+  return fmt::format("logits of {} tokens within {:.1e} of fp64 (bound {:.0e}: {}{})",
+                     evidence.n_tokens, worst, evidence.bound, evidence.bound_for, layers);
+}
+
+}  // namespace pumice::bench

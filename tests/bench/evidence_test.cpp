@@ -1,0 +1,106 @@
+// Evidence: right kernels pass it, a wrong one leaves a benchmark without a score.
+#include "bench/evidence.hpp"
+
+#include <gtest/gtest.h>
+
+#include "bench/model_bench.hpp"
+#include "shaders/spirv.hpp"
+#include "tests/gpu_fixture.hpp"
+#include "tests/shaders/wrong_kernel.hpp"
+
+namespace pumice::bench {
+namespace {
+
+class EvidenceTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    PUMICE_REQUIRE_DEVICE(device);
+    pipelines_ = library(device);
+    // Wide enough for every path of attention and for a fallback type, and of several layers.
+    const SyntheticModel model =
+        SyntheticModel::create({.n_layers = 3, .n_vocab = 700, .tied = true},
+                               {.type = &weight_type("Q4_K")})
+            .value();
+    source_ = ModelSource::synthetic(model).value();
+    Result<std::shared_ptr<const Model>> loaded = Model::load(device, *source_);
+    ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+    model_ = *loaded;
+  }
+  static std::shared_ptr<vk::PipelineLibrary> library(const std::shared_ptr<vk::Device>& device) {
+    return std::make_shared<vk::PipelineLibrary>(device, std::filesystem::path(), spirv_hash());
+  }
+  Evidence gather(const EvidenceOptions& options = {}) {
+    Result<Evidence> evidence = gather_evidence(pipelines_, model_, *source_, options);
+    EXPECT_TRUE(evidence.ok()) << evidence.error().message;
+    return evidence.ok() ? *evidence : Evidence{};
+  }
+
+  std::shared_ptr<vk::PipelineLibrary> pipelines_;
+  std::optional<ModelSource> source_;
+  std::shared_ptr<const Model> model_;
+};
+
+TEST_F(EvidenceTest, OfRightKernelsPasses) {
+  for (const KvType kv_type : {KvType::kF32, KvType::kF16}) {
+    for (const ops::Math math : {ops::Math::kF32, ops::Math::kAuto}) {
+      const Evidence evidence = gather({.kv_type = kv_type, .math = math});
+      EXPECT_TRUE(verdict(evidence).ok()) << verdict(evidence).error().message;
+      EXPECT_EQ(evidence.layers_checked, 3u);
+      ASSERT_EQ(evidence.passes.size(), 3u);
+      if (math == ops::Math::kF32) {
+        EXPECT_EQ(evidence.bound, kv_type == KvType::kF32 ? 1e-9 : 1.001e-6);
+      }
+      std::cout << describe(evidence) << '\n' << to_json(evidence).dump(2).substr(0, 400) << '\n';
+    }
+  }
+}
+
+TEST_F(EvidenceTest, IsTheSameTwice) {
+  const Evidence one = gather();
+  const Evidence two = gather();
+  ASSERT_EQ(one.passes.size(), 3u);
+  for (size_t i = 0; i < one.passes.size(); ++i) {
+    EXPECT_EQ(one.passes[i].digest, two.passes[i].digest);
+    EXPECT_EQ(one.passes[i].top1, one.passes[0].top1);
+  }
+}
+
+TEST_F(EvidenceTest, OfTheFirstLayersIsAboutTheModelOfThose) {
+  const Evidence evidence = gather({.seconds = 0});
+  EXPECT_EQ(evidence.layers_checked, 1u);
+  EXPECT_EQ(evidence.n_layers, 3u);
+  EXPECT_TRUE(verdict(evidence).ok()) << verdict(evidence).error().message;
+  EXPECT_NE(describe(evidence).find("first 1 of 3 layers"), std::string::npos);
+  EXPECT_NE(evidence.passes[0].digest, gather().passes[0].digest);
+}
+
+TEST_F(EvidenceTest, AWrongKernelOfAnyPassLeavesNoScore) {
+  const Evidence right = gather();
+  size_t n_wrong = 0;
+  for (const std::string& kernel : right.variants) {
+    const auto module = find_spirv(kernel);
+    if (!module.ok()) continue;  // a label with a tile's size
+    const std::vector<uint32_t> wrong = test::wrong_kernel(module->words);
+    if (std::ranges::equal(wrong, module->words)) continue;  // has no fma
+    pipelines_ = library(pipelines_->device());
+    pipelines_->override_module(kernel, wrong);
+    const Evidence evidence = gather();
+    ASSERT_FALSE(verdict(evidence).ok()) << kernel;
+    EXPECT_EQ(verdict(evidence).error().code, ErrorCode::kSelfTestFailed);
+    std::cout << verdict(evidence).error().message << "\n";
+    EXPECT_FALSE(to_json(evidence).at("passed").get<bool>());
+    ++n_wrong;
+  }
+  EXPECT_GE(n_wrong, 3u);
+}
+
+TEST_F(EvidenceTest, NamesKernelsThatItDidNotSee) {
+  const Evidence evidence = gather();
+  std::set<std::string> measured = evidence.variants;
+  EXPECT_TRUE(evidence.unchecked(measured).empty());
+  measured.insert("gemm.imagined");
+  EXPECT_EQ(evidence.unchecked(measured), std::set<std::string>{"gemm.imagined"});
+}
+
+}  // namespace
+}  // namespace pumice::bench
