@@ -51,32 +51,30 @@ Status run_until_idle(Engine& engine, const Stop& stop) {
   return {};
 }
 
-/// Appends logits of what a prompt's request computes.
-Status add_logits(Engine& engine, Tokens prompt, GenerationRequest::Logits which,
-                  std::vector<float>& logits, const Stop& stop) {
+/// Appends logits of those positions of a prompt that are not cached.
+Status add_logits(Engine& engine, Tokens prompt, std::vector<float>& logits, const Stop& stop) {
   PUMICE_TRY_STATUS(engine.submit({.prompt = {prompt.begin(), prompt.end()},
                                    .on_logits =
                                        [&](uint32_t, std::span<const float> row) {
                                          logits.insert(logits.end(), row.begin(), row.end());
                                        },
-                                   .logits = which}));
+                                   .logits = GenerationRequest::Logits::kComputed}));
   return run_until_idle(engine, stop);
 }
 
-// Each returns float [tokens][n_vocab].
+// Each returns float [tokens][n_vocab] of the last tokens.
 
 Result<std::vector<float>> prefill(Engine& engine, Tokens tokens, const Stop& stop) {
   std::vector<float> logits;
-  PUMICE_TRY_STATUS(add_logits(engine, tokens, GenerationRequest::Logits::kPrompt, logits, stop));
+  PUMICE_TRY_STATUS(add_logits(engine, tokens, logits, stop));
   return logits;
 }
 
-/// After `prefill` on the same engine, whose cache then has all of every prompt but its last token.
+/// After `prefill` on the same engine, whose cache then has all of each prompt but its last token.
 Result<std::vector<float>> decode(Engine& engine, Tokens tokens, const Stop& stop) {
   std::vector<float> logits;
-  for (size_t n = 1; n <= tokens.size(); ++n) {
-    PUMICE_TRY_STATUS(
-        add_logits(engine, tokens.first(n), GenerationRequest::Logits::kComputed, logits, stop));
+  for (size_t n = tokens.size() - kEvidenceDecodeTokens + 1; n <= tokens.size(); ++n) {
+    PUMICE_TRY_STATUS(add_logits(engine, tokens.first(n), logits, stop));
   }
   return logits;
 }
@@ -187,23 +185,27 @@ Result<Evidence> gather_evidence(const std::shared_ptr<vk::PipelineLibrary>& pip
                                .chunk_tokens = kEvidenceTokens,
                                .prompt_logits = true,
                                .greedy_only = true};
-  const auto add_pass = [&](const char* name, uint32_t rows,
-                            const Result<std::vector<float>>& logits) -> Status {
+  const auto expected_of = [&](const EvidencePass& pass) {
+    return std::span(reference.logits).last(size_t{pass.n_tokens} * n_vocab);
+  };
+  const auto add_pass = [&](EvidencePass pass, const Result<std::vector<float>>& logits) -> Status {
     if (!logits.ok()) return logits.error();
-    if (logits->size() != reference.logits.size()) {
-      return make_error(ErrorCode::kInternal, "{}: {} logits came back, not {}", name,
-                        logits->size(), reference.logits.size());
+    const std::span<const double> expected = expected_of(pass);
+    if (logits->size() != expected.size()) {
+      return make_error(ErrorCode::kInternal, "{}: {} logits came back, not {}", pass.name,
+                        logits->size(), expected.size());
     }
-    EvidencePass pass{.name = name, .rows = rows};
-    compare(pass, *logits, reference.logits, n_vocab);
+    compare(pass, *logits, expected, n_vocab);
     evidence.passes.push_back(std::move(pass));
     return {};
   };
   {
     PUMICE_TRY(const std::unique_ptr<Engine> engine,
                Engine::create(pipelines, checked, engine_options));
-    PUMICE_TRY_STATUS(add_pass("prefill", kEvidenceTokens, prefill(*engine, tokens, options.stop)));
-    PUMICE_TRY_STATUS(add_pass("decode", 1, decode(*engine, tokens, options.stop)));
+    PUMICE_TRY_STATUS(add_pass({"prefill", kEvidenceTokens, kEvidenceTokens},
+                               prefill(*engine, tokens, options.stop)));
+    PUMICE_TRY_STATUS(
+        add_pass({"decode", kEvidenceDecodeTokens, 1}, decode(*engine, tokens, options.stop)));
     evidence.variants = engine->variants();
   }
   if (options.batch_rows > 0) {
@@ -216,14 +218,15 @@ Result<Evidence> gather_evidence(const std::shared_ptr<vk::PipelineLibrary>& pip
     PUMICE_TRY(const std::unique_ptr<Engine> engine,
                Engine::create(pipelines, checked, engine_options));
     const std::vector<TokenId> before = evidence_prompt(n_vocab, options.batch_rows);
-    PUMICE_TRY_STATUS(add_pass("batch", rows, batch(*engine, tokens, before, options.stop)));
+    PUMICE_TRY_STATUS(
+        add_pass({"batch", kEvidenceTokens, rows}, batch(*engine, tokens, before, options.stop)));
     evidence.variants.insert(engine->variants().begin(), engine->variants().end());
   }
   const Bound bound = bound_of(evidence.variants, options.kv_type);
   evidence.bound = bound.nmse;
   evidence.bound_for = bound.arithmetic;
   for (EvidencePass& pass : evidence.passes) {
-    compare_top1(pass, reference.logits, n_vocab, bound.nmse);
+    compare_top1(pass, expected_of(pass), n_vocab, bound.nmse);
   }
   return evidence;
 }
@@ -240,7 +243,7 @@ Status verdict(const Evidence& evidence) {
       return make_error(ErrorCode::kSelfTestFailed,
                         "no score: in {} the best token of {} of {} positions is another than in "
                         "fp64; pumice info --self-test names the kernel",
-                        pass.name, pass.top1_differ, evidence.n_tokens);
+                        pass.name, pass.top1_differ, pass.n_tokens);
     }
   }
   return {};
@@ -257,13 +260,14 @@ nlohmann::json to_json(const Evidence& evidence) {
                       {"reference", "fp64 on the CPU"},
                       {"reference_s", evidence.reference_seconds},
                       {"variants", evidence.variants}};
+  if (!evidence.passes.empty()) json["top1"] = evidence.passes.front().top1;
   json["passes"] = nlohmann::json::array();
   for (const EvidencePass& pass : evidence.passes) {
     nlohmann::json entry{{"name", pass.name},
+                         {"tokens", pass.n_tokens},
                          {"rows", pass.rows},
                          {"top1_differ", pass.top1_differ},
                          {"top1_unclear", pass.top1_unclear},
-                         {"top1", pass.top1},
                          {"digest", fmt::format("{:016x}", pass.digest)}};
     entry["nmse"] = std::isfinite(pass.nmse) ? nlohmann::json(pass.nmse) : nlohmann::json("inf");
     json["passes"].push_back(std::move(entry));

@@ -18,20 +18,23 @@
 namespace pumice::bench {
 
 inline constexpr uint32_t kEvidenceTokens = 2 * kKvBlockTokens;
+inline constexpr uint32_t kEvidenceDecodeTokens = 8;
 
 /// The prompt of every model with such a vocabulary, on every machine.
 std::vector<TokenId> evidence_prompt(uint32_t n_vocab, uint32_t n_tokens = kEvidenceTokens);
 
 /// One way of computing the prompt.
 struct EvidencePass {
-  /// "prefill" (all tokens at once), "decode" (each by itself), "batch" (behind another's rows).
+  /// "prefill" (all tokens at once), "decode" (the last ones, each by itself), "batch" (behind
+  /// another's rows).
   std::string name;
+  uint32_t n_tokens = 0;      ///< the last ones of the prompt, whose logits are compared
   uint32_t rows = 0;          ///< of a step
   double nmse = 0;            ///< Σ (logit − reference)² / Σ reference²; infinite for NaN
   uint32_t top1_differ = 0;   ///< positions whose best token is another, the margin being clear
   uint32_t top1_unclear = 0;  ///< positions whose margin is too small to say
   uint64_t digest = 0;        ///< of the logits, rounded: equal for equal kernels and devices
-  std::vector<TokenId> top1;  ///< of each position
+  std::vector<TokenId> top1;  ///< of each of them
 };
 
 struct Evidence {

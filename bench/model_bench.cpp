@@ -364,6 +364,8 @@ Json to_json(const ModelRow& row, const ModelRecord& model) {
   record["variants"] = row.variants;
   record["shader_hash"] = fmt::format("{:016x}", spirv_hash());
   for (const auto& [key, value] : model.run.items()) record[key] = value;
+  record["evidence"] = model.evidence ? to_json(*model.evidence) : Json{{"checked", false}};
+  if (model.evidence) record["variants_not_checked"] = model.evidence->unchecked(row.variants);
   if (row.error) record["error"] = row.error->message;
   return record;
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "bench/evidence.hpp"
 #include "bench/model_test.hpp"
 #include "engine/engine.hpp"
 
@@ -87,7 +88,8 @@ struct ModelRecord {
   std::string type;         ///< "llama 1.24 B Q4_K": architecture, parameters, commonest type
   uint64_t size_bytes = 0;  ///< of all tensors in the file
   uint64_t n_params = 0;
-  nlohmann::json run;  ///< keys that are added to every record: device, options, evidence
+  nlohmann::json run;                ///< keys that are added to every record: device, options
+  std::optional<Evidence> evidence;  ///< none: not checked
 };
 /// Without `run`.
 ModelRecord model_record(const std::string& filename, const GgufFile& file);

@@ -162,6 +162,8 @@ void add_compare(CLI::App& command, BenchOptions& options) {
 }
 
 void add_output(CLI::App& command, BenchOptions& options) {
+  command.add_flag("--no-check", options.no_check,
+                   "Do not compare logits with fp64 first; records say so");
   std::vector<std::string> formats(std::begin(bench::kRecordFormats),
                                    std::end(bench::kRecordFormats));
   command.add_option("-r,--repetitions", options.repetitions, "Samples of each time (default 5)")

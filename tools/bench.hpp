@@ -34,6 +34,7 @@ struct BenchOptions {
   std::vector<uint32_t> n_batch = {512};
   std::vector<uint32_t> n_ubatch = {512};
   double delay_s = 0;
+  bool no_check = false;
   std::optional<uint32_t> repetitions;  ///< 5 unless asked for
   std::string command;                  ///< as it was typed
   bool explain = false;

@@ -11,6 +11,9 @@ namespace pumice::tools {
 namespace {
 
 constexpr double kDefaultSeconds = 60;  // of tests that nobody asked for by size
+constexpr double kCheckSeconds = 20;    // of the fp64 pass
+constexpr double kCheckSecondsOnCpu = 10;
+constexpr uint32_t kCheckBatchRows = 224;  // with the prompt's a step of 256
 
 bool asks_for_sizes(const BenchOptions& options) {
   return !options.n_prompt.empty() || !options.n_gen.empty() || !options.prompt_and_gen.empty();
@@ -34,6 +37,23 @@ Result<bench::DefaultSizes> probe(const BenchOptions& options, const bench::Mode
                               options.n_batch.size() * options.n_ubatch.size();
   return bench::default_sizes(seconds_per_token(rows[0]), seconds_per_token(rows[1]),
                               kDefaultSeconds / static_cast<double>(n_combinations));
+}
+
+/// The error is a record's, as others are: it does not keep the records from being printed.
+Result<bench::Evidence> check(const BenchOptions& options, const Session& session,
+                              const ModelSource& source, const Logger& logger) {
+  ProgressBar bar("checking logits against fp64");
+  bar.update(0, 1);
+  const bool is_cpu = session.device->snapshot().type == DeviceType::kCpu;
+  PUMICE_TRY(bench::Evidence evidence,
+             bench::gather_evidence(session.pipelines, session.model, source,
+                                    {.kv_type = options.model.kv_type(),
+                                     .math = options.model.math_kind(),
+                                     .seconds = is_cpu ? kCheckSecondsOnCpu : kCheckSeconds,
+                                     .batch_rows = is_cpu ? 0u : kCheckBatchRows,
+                                     .stop = InterruptGuard::interrupted}));
+  logger.info("{}; the fp64 pass took {:.1f} s", describe(evidence), evidence.reference_seconds);
+  return evidence;
 }
 
 std::string head_of(const vk::Device& device, const std::string& note) {
@@ -80,17 +100,23 @@ Status bench_model(const BenchOptions& options) {
                            .context_tokens = options.model.context_tokens,
                            .profile = options.model.profile};
   const InterruptGuard interrupt;
+  Status checked;
+  if (!options.no_check) {
+    const Result<bench::Evidence> evidence = check(options, session, source, logger);
+    if (evidence.ok()) record.evidence = *evidence;
+    checked = evidence.ok() ? bench::verdict(*evidence) : Status(evidence.error());
+  }
   bench::ModelBench bench{
-      .make_engine =
-          [&](const bench::TestGroup& group) {
-            return session.make_engine(bench::engine_options(group, base), logger);
-          },
+      .make_engine = [&](const bench::TestGroup& group) -> Result<std::unique_ptr<Engine>> {
+        if (!checked.ok()) return checked.error();
+        return session.make_engine(bench::engine_options(group, base), logger);
+      },
       .n_vocab = session.model->config().n_vocab,
       .delay_s = options.delay_s,
       .stop = InterruptGuard::interrupted,
   };
   bench::DefaultSizes sizes;
-  if (!asks_for_sizes(options)) {
+  if (!asks_for_sizes(options) && checked.ok()) {
     PUMICE_TRY(sizes, probe(options, bench));
   }
   bench.repetitions = options.repetitions.value_or(sizes.repetitions);
@@ -123,6 +149,8 @@ Status bench_model(const BenchOptions& options) {
         fmt::format("No model was given: {} (-m FILE or --synthetic PRESET:TYPE measure another)\n",
                     options.model.model_name());
   }
+  note += record.evidence ? fmt::format("Checked: {}\n", describe(*record.evidence))
+                          : "Not checked against fp64\n";
   if (sizes.scaled_down) {
     note += fmt::format(
         "Scaled down to pp{} and tg{}, {} repetitions: pp512 and tg128 would take more than a "

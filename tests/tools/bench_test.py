@@ -133,6 +133,25 @@ class Models(CommandLineTest):
             self.assertIn("| pp512 |", text)
             self.assertIn("| tg128 |", text)
 
+    def test_records_say_how_far_logits_are_from_fp64_or_that_nobody_looked(self):
+        arguments = ["bench", "-m", "tiny.gguf", "-p", "16", "-n", "2", "-r", "1", "-o", "json",
+                     "-oe", "md"]
+        done = self.ok(*arguments)
+        for record in json.loads(done.stdout):
+            evidence = record["evidence"]
+            self.assertTrue(evidence["checked"] and evidence["passed"])
+            self.assertEqual(evidence["layers_checked"], evidence["layers"])
+            self.assertGreaterEqual({p["name"] for p in evidence["passes"]}, {"prefill", "decode"})
+            for checked in evidence["passes"]:
+                self.assertLess(checked["nmse"], evidence["nmse_bound"])
+                self.assertRegex(checked["digest"], "^[0-9a-f]{16}$")
+            self.assertEqual(set(record["variants_not_checked"]),
+                             set(record["variants"]) - set(evidence["variants"]))
+        self.assertIn(b"Checked: logits of 32 tokens within", done.stderr)
+        done = self.ok(*arguments, "--no-check")
+        self.assertEqual(json.loads(done.stdout)[0]["evidence"], {"checked": False})
+        self.assertIn(b"Not checked", done.stderr)
+
     def test_a_synthetic_model_needs_no_file(self):
         done = self.ok("bench", "--synthetic", "small-0.1b:q4_k", "-p", "8", "-n", "2", "-r", "1",
                        "-o", "json", "-c", "64")
