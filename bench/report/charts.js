@@ -8,7 +8,7 @@ const COLOURS = {
 const SHAPES = ['circle', 'rect', 'triangle', 'rectRot', 'star', 'crossRot', 'rectRounded', 'cross'];
 
 function isDark() {
-  return getComputedStyle(document.documentElement).colorScheme === 'dark';
+  return document.documentElement.dataset.theme === 'dark';
 }
 
 /** Colour and shape of the i-th of several series. */

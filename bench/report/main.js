@@ -44,18 +44,21 @@ function start() {
     });
   };
   startFilters(data.rows, redraw);
-  const theme = document.getElementById('theme');
-  const nameTheme = () => { theme.textContent = isDark() ? 'Light' : 'Dark'; };
-  theme.addEventListener('click', () => {
-    document.documentElement.dataset.theme = isDark() ? 'light' : 'dark';
-    nameTheme();
+  const button = document.getElementById('theme');
+  const useTheme = (dark) => {
+    document.documentElement.dataset.theme = dark ? 'dark' : 'light';
+    button.textContent = dark ? 'Light' : 'Dark';
+  };
+  button.addEventListener('click', () => {
+    useTheme(!isDark());
     redraw();
   });
-  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
-    nameTheme();
+  const wish = matchMedia('(prefers-color-scheme: dark)');
+  wish.addEventListener('change', () => {
+    useTheme(wish.matches);
     redraw();
   });
-  nameTheme();
+  useTheme(wish.matches);
   draw(data.rows);
 }
 
