@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
 
 namespace pumice::bench {
 namespace {
@@ -40,14 +41,8 @@ std::set<std::string> varying_facets(std::span<const ResultFile> files) {
   return varying;
 }
 
-/// Rows with equal keys match.
-struct Key {
-  std::string name;
-  std::string unit;
-  size_t occurrence = 0;  ///< among the equal rows of its file
-
-  auto operator<=>(const Key&) const = default;
-};
+/// Rows with equal keys match: name, unit, and the how manieth of its equals in its file.
+using Key = std::tuple<std::string, std::string, size_t>;
 
 std::string row_name(const ResultRow& row, const std::set<std::string>& varying) {
   std::string name = row.test;
@@ -219,11 +214,12 @@ Comparison compare(std::span<const ResultFile> files) {
     std::map<std::pair<std::string, std::string>, size_t> occurrences;
     for (const ResultRow& row : files[i].rows) {
       const std::string name = row_name(row, varying);
-      const Key key{name, row.unit, occurrences[{name, row.unit}]++};
+      const size_t occurrence = occurrences[{name, row.unit}]++;
+      const Key key{name, row.unit, occurrence};
       const auto [found, is_new] = row_of.try_emplace(key, comparison.rows.size());
       if (is_new) {
         const std::string shown =
-            key.occurrence == 0 ? name : fmt::format("{} #{}", name, key.occurrence + 1);
+            occurrence == 0 ? name : fmt::format("{} #{}", name, occurrence + 1);
         comparison.rows.push_back(
             {.name = shown, .unit = row.unit, .cells = std::vector<ComparedCell>(files.size())});
       }
