@@ -14,6 +14,7 @@ namespace {
 constexpr uint32_t kGpuPromptTokens = 8192;
 constexpr double kLongPromptSeconds = 2;
 constexpr uint32_t kStreamPrompt = 32;
+constexpr uint32_t kStreamWarmUp = 24;  // tokens of a stream before a prompt arrives
 
 /// One engine and the clients of a workload.
 class Clients {
@@ -78,6 +79,11 @@ double percentile(std::vector<double> values, double p) {
   return values[std::max<size_t>(rank, 1) - 1];
 }
 
+Status begin(const ServeProgress& progress, const std::string& name) {
+  if (progress && !progress(name)) return make_error(ErrorCode::kCancelled, "interrupted");
+  return {};
+}
+
 class ServeBench {
  public:
   ServeBench(std::shared_ptr<vk::PipelineLibrary> pipelines, std::shared_ptr<const Model> model,
@@ -85,6 +91,8 @@ class ServeBench {
       : pipelines_(std::move(pipelines)), model_(std::move(model)), options_(options) {}
 
   Result<ServeReport> run(const ServeProgress& progress);
+  /// Fills in what streams beside a long prompt see.
+  Status arrivals(const ServeProgress& progress, ServeReport& report);
 
  private:
   Result<Clients> clients(EngineOptions engine) const;
@@ -146,7 +154,7 @@ Result<ArrivalRow> ServeBench::arrival(const std::string& name, uint32_t chunk_t
     PUMICE_TRY(const RequestId id, clients.submit(clients.tokens(kStreamPrompt), 3500));
     streams.push_back(id);
   }
-  while (clients.times(streams.back()).size() < 24) PUMICE_TRY_STATUS(clients.step());
+  while (clients.times(streams.back()).size() < kStreamWarmUp) PUMICE_TRY_STATUS(clients.step());
   const auto gaps_since = [&](double start) {
     std::vector<double> gaps;
     for (const RequestId id : streams) {
@@ -286,36 +294,39 @@ Result<RepeatResult> ServeBench::repeat() const {
   return result;
 }
 
-Result<ServeReport> ServeBench::run(const ServeProgress& progress) {
-  const auto begin = [&](const std::string& name) -> Status {
-    if (progress && !progress(name)) return make_error(ErrorCode::kCancelled, "interrupted");
-    return {};
-  };
-  ServeReport report;
-  PUMICE_TRY_STATUS(begin("calibration"));
+Status ServeBench::arrivals(const ServeProgress& progress, ServeReport& report) {
+  PUMICE_TRY_STATUS(begin(progress, "calibration"));
   PUMICE_TRY_STATUS(measure_device());
   report.long_prompt_tokens = long_tokens_;
 
-  PUMICE_TRY_STATUS(begin("a long prompt in one piece"));
+  PUMICE_TRY_STATUS(begin(progress, "a long prompt in one piece"));
   PUMICE_TRY(const ArrivalRow monolithic, arrival("monolithic", long_tokens_, 0, report));
   const double target =
-      options_.tpot_target_s > 0 ? options_.tpot_target_s : 3 * monolithic.idle_gap_s;
-  PUMICE_TRY_STATUS(begin("adaptive chunks"));
+      options_.tpot_target_s > 0
+          ? options_.tpot_target_s
+          : default_tpot_target(cost_, monolithic.idle_gap_s, options_.n_streams, long_tokens_);
+  PUMICE_TRY_STATUS(begin(progress, "adaptive chunks"));
   PUMICE_TRY(const ArrivalRow adaptive, arrival("adaptive", long_tokens_, target, report));
   report.arrivals = {adaptive, monolithic};
   for (const uint32_t chunk : options_.chunk_tokens) {
     if (chunk >= long_tokens_) continue;
-    PUMICE_TRY_STATUS(begin(fmt::format("chunks of {}", chunk)));
+    PUMICE_TRY_STATUS(begin(progress, fmt::format("chunks of {}", chunk)));
     PUMICE_TRY(const ArrivalRow row, arrival(std::to_string(chunk), chunk, 0, report));
     report.arrivals.push_back(row);
   }
-  PUMICE_TRY_STATUS(begin("a shared system prompt"));
+  return {};
+}
+
+Result<ServeReport> ServeBench::run(const ServeProgress& progress) {
+  ServeReport report;
+  PUMICE_TRY_STATUS(arrivals(progress, report));
+  PUMICE_TRY_STATUS(begin(progress, "a shared system prompt"));
   PUMICE_TRY(report.shared, shared_prompt());
-  PUMICE_TRY_STATUS(begin("an agent's growing context"));
+  PUMICE_TRY_STATUS(begin(progress, "an agent's growing context"));
   PUMICE_TRY(report.agent, agent());
-  PUMICE_TRY_STATUS(begin("random cancels"));
+  PUMICE_TRY_STATUS(begin(progress, "random cancels"));
   PUMICE_TRY(report.cancels, cancels());
-  PUMICE_TRY_STATUS(begin("a repeated long prompt"));
+  PUMICE_TRY_STATUS(begin(progress, "a repeated long prompt"));
   PUMICE_TRY(report.repeat, repeat());
   return report;
 }
@@ -326,6 +337,24 @@ Result<ServeReport> run_serve_bench(const std::shared_ptr<vk::PipelineLibrary>& 
                                     const std::shared_ptr<const Model>& model,
                                     const ServeOptions& options, const ServeProgress& progress) {
   return ServeBench(pipelines, model, options).run(progress);
+}
+
+Result<ServeReport> run_arrivals(const std::shared_ptr<vk::PipelineLibrary>& pipelines,
+                                 const std::shared_ptr<const Model>& model,
+                                 const ServeOptions& options, const ServeProgress& progress) {
+  ServeReport report;
+  PUMICE_TRY_STATUS(ServeBench(pipelines, model, options).arrivals(progress, report));
+  return report;
+}
+
+double default_tpot_target(const CostModel& cost, double idle_gap_s, uint32_t n_streams,
+                           uint32_t prompt_tokens) {
+  constexpr double kMargin = 1.25;
+  StepShape last;  // of the prompt's chunks: the longest step of a block
+  for (uint32_t i = 0; i < n_streams; ++i) last.add_decode(kStreamPrompt + kStreamWarmUp);
+  const uint32_t block = std::min(kKvBlockTokens, prompt_tokens);
+  last.add_prefill(prompt_tokens - block, block);
+  return std::max(3 * idle_gap_s, kMargin * cost.predict(last));
 }
 
 nlohmann::json serve_report_json(const ServeReport& report) {

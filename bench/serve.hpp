@@ -14,7 +14,7 @@ namespace pumice {
 struct ServeOptions {
   uint32_t n_streams = 4;           ///< requests that decode while a prompt arrives
   uint32_t long_prompt_tokens = 0;  ///< 0: 8192, or what this device reads in about two seconds
-  double tpot_target_s = 0;         ///< of adaptive chunks; 0: three times the idle gap
+  double tpot_target_s = 0;         ///< of adaptive chunks; 0: see default_tpot_target
   std::vector<uint32_t> chunk_tokens = {16, 64, 256, 1024};  ///< beside adaptive and monolithic
   uint32_t n_requests = 24;                                  ///< of the cancelling workload
   KvType kv_type = KvType::kF16;
@@ -85,6 +85,17 @@ Result<ServeReport> run_serve_bench(const std::shared_ptr<vk::PipelineLibrary>& 
                                     const std::shared_ptr<const Model>& model,
                                     const ServeOptions& options,
                                     const ServeProgress& progress = {});
+
+/// Only the streams beside a long prompt: report.arrivals.
+Result<ServeReport> run_arrivals(const std::shared_ptr<vk::PipelineLibrary>& pipelines,
+                                 const std::shared_ptr<const Model>& model,
+                                 const ServeOptions& options, const ServeProgress& progress = {});
+
+/// A time between tokens that adaptive chunks can keep to: three times the idle gap, or a quarter
+/// more than what `cost` expects of a step with one KV block at the end of the prompt beside the
+/// streams, if that is longer. Chunks are never smaller, so no shorter target can be met.
+double default_tpot_target(const CostModel& cost, double idle_gap_s, uint32_t n_streams,
+                           uint32_t prompt_tokens);
 
 nlohmann::json serve_report_json(const ServeReport& report);
 /// The same as tables in Markdown.

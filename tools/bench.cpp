@@ -101,10 +101,9 @@ void add_serve(CLI::App& command, BenchOptions& options) {
       "context, cancels");
   command
       .add_option("--streams", options.n_streams,
-                  "With --serve: requests that decode all the while")
+                  "With --serve or --advise: requests that decode all the while")
       ->capture_default_str()
-      ->check(CLI::Range(1u, 256u))
-      ->needs(serve);
+      ->check(CLI::Range(1u, 256u));
   command
       .add_option("--long-prompt", options.long_prompt_tokens,
                   "With --serve: tokens of the long prompt (default: 8192, or what this device "
@@ -114,9 +113,9 @@ void add_serve(CLI::App& command, BenchOptions& options) {
   command
       .add_option("--tpot-target", options.tpot_target_ms,
                   "With --serve: milliseconds between tokens that adaptive chunks aim at (default: "
-                  "three times the idle gap)")
-      ->check(CLI::PositiveNumber)
-      ->needs(serve);
+                  "three times the idle gap, or what the smallest chunk takes); with --advise: "
+                  "the target")
+      ->check(CLI::PositiveNumber);
 }
 
 void add_ops(CLI::App& command, BenchOptions& options) {

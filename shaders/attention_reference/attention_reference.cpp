@@ -11,9 +11,10 @@ namespace {
 uint32_t tiles(uint32_t n, uint32_t tile) { return (n + tile - 1) / tile; }
 
 template <typename Spec>
-Spec spec_of(const AttentionReference::Shape& shape) {
+Spec spec_of(const AttentionReference::Shape& shape, uint32_t tile_rows) {
   Spec spec;
   spec.head_dim = shape.head_dim;
+  spec.tile_rows = tile_rows;
   spec.group = shape.n_heads / shape.n_kv_heads;
   spec.kv_f16 = shape.kv_type == KvType::kF16 ? 1 : 0;
   return spec;
@@ -22,18 +23,18 @@ Spec spec_of(const AttentionReference::Shape& shape) {
 }  // namespace
 
 Result<AttentionReference> AttentionReference::plan(vk::PipelineLibrary& pipelines,
-                                                    const Shape& shape) {
+                                                    const Shape& shape, uint32_t tile_rows) {
+  PUMICE_CHECK(tile_rows >= 1 && tile_rows <= kTileRows, "rows of a tile");
   PUMICE_TRY_STATUS(FlashAttention::check_shape(shape));
   PUMICE_TRY(const vk::ShaderModule scores, find_spirv("attention_scores"));
   PUMICE_TRY(const vk::ShaderModule softmax, find_spirv("attention_softmax"));
   PUMICE_TRY(const vk::ShaderModule values, find_spirv("attention_values"));
-  const auto score_spec = spec_of<AttentionScoresSpec>(shape);
-  const auto value_spec = spec_of<AttentionValuesSpec>(shape);
+  const auto score_spec = spec_of<AttentionScoresSpec>(shape, tile_rows);
+  const auto value_spec = spec_of<AttentionValuesSpec>(shape, tile_rows);
   AttentionReference op;
   op.shape_ = shape;
   op.key_tile_ = score_spec.workgroup_size;
-  op.score_rows_ = score_spec.tile_rows;
-  op.value_rows_ = value_spec.tile_rows;
+  op.tile_rows_ = tile_rows;
   PUMICE_TRY(op.scores_, pipelines.declare({.module = scores,
                                             .constants = vk::constants_of(score_spec),
                                             .push_bytes = sizeof(AttentionScoresPush)}));
@@ -64,7 +65,7 @@ void AttentionReference::record(vk::Recorder& recorder, const Args& args) const 
   score_push.scale = args.scale;
   recorder.dispatch(
       *scores_, score_push,
-      {tiles(args.n_keys, key_tile_), tiles(args.n_rows, score_rows_), shape_.n_heads},
+      {tiles(args.n_keys, key_tile_), tiles(args.n_rows, tile_rows_), shape_.n_heads},
       {vk::reads(args.q), vk::reads(args.positions), vk::reads(args.block_table),
        vk::reads(args.kv), vk::writes(args.scores)},
       {.bytes = y_bytes + plane_bytes + scores * 4, .flops = 2 * scores * shape_.head_dim});
@@ -86,7 +87,7 @@ void AttentionReference::record(vk::Recorder& recorder, const Args& args) const 
   value_push.n_rows = args.n_rows;
   value_push.n_keys = args.n_keys;
   recorder.dispatch(
-      *values_, value_push, {tiles(args.n_rows, value_rows_), shape_.n_heads},
+      *values_, value_push, {tiles(args.n_rows, tile_rows_), shape_.n_heads},
       {vk::reads(args.scores), vk::reads(args.positions), vk::reads(args.block_table),
        vk::reads(args.kv), vk::writes(args.y)},
       {.bytes = scores * 4 + plane_bytes + y_bytes, .flops = 2 * scores * shape_.head_dim});

@@ -32,8 +32,12 @@ class AttentionReference {
     float scale = 0;  ///< of scores, 1 / sqrt(head_dim)
   };
 
-  /// Errors: kInvalidArgument for a shape out of FlashAttention's range.
-  static Result<AttentionReference> plan(vk::PipelineLibrary& pipelines, const Shape& shape);
+  static constexpr uint32_t kTileRows = 8;
+
+  /// `tile_rows`: of a workgroup, at most 8; 1 wastes nothing on single rows. Errors:
+  /// kInvalidArgument for a shape out of FlashAttention's range.
+  static Result<AttentionReference> plan(vk::PipelineLibrary& pipelines, const Shape& shape,
+                                         uint32_t tile_rows = kTileRows);
 
   /// float [n_heads][n_rows][n_keys].
   uint64_t scores_bytes(uint64_t n_rows, uint64_t n_keys) const {
@@ -46,8 +50,7 @@ class AttentionReference {
  private:
   Shape shape_;
   uint32_t key_tile_ = 0;
-  uint32_t score_rows_ = 0;  // of a workgroup
-  uint32_t value_rows_ = 0;
+  uint32_t tile_rows_ = 0;
   const vk::Pipeline* scores_ = nullptr;
   const vk::Pipeline* softmax_ = nullptr;
   const vk::Pipeline* values_ = nullptr;

@@ -21,7 +21,9 @@ Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
                            .n_kv_heads = shape.n_kv_heads,
                            .head_dim = shape.head_dim},
                           in.contexts);
-  PUMICE_TRY(const AttentionReference op, AttentionReference::plan(bed.pipelines(), shape));
+  PUMICE_TRY(const AttentionReference op,
+             AttentionReference::plan(bed.pipelines(), shape,
+                                      in.rows == 1 ? 1 : AttentionReference::kTileRows));
   AttentionReference::Args args{
       .n_rows = in.rows,
       .n_keys = in.contexts[0],
