@@ -166,8 +166,12 @@ class Adviser {
         if (best == nullptr || advice_.score(row.with) < advice_.score(best->with)) best = &row;
       }
       if (best == nullptr) continue;
-      text += (text.empty() ? "" : ",") + best->lever;
-      flags += (flags.empty() ? "" : " ") + best->flags;
+      if (n_parts > 0) {
+        text += ',';
+        flags += ' ';
+      }
+      text += best->lever;
+      flags += best->flags;
       ++n_parts;
     }
     if (n_parts < 2) return {};
@@ -181,10 +185,11 @@ class Adviser {
                  .flags = "--prompt-cache FILE"};
     PUMICE_TRY(const std::unique_ptr<Engine> cached, engine({}, true));
     PUMICE_TRY_STATUS(warm_up(*cached));
-    PUMICE_TRY_STATUS(measure(row, [&](uint32_t seed) -> Result<Generated> {
+    const Sample again = [&](uint32_t seed) -> Result<Generated> {
       PUMICE_TRY_STATUS(request(*cached, options_.n_prompt, seed));
       return request(*cached, options_.n_prompt, seed);
-    }));
+    };
+    PUMICE_TRY_STATUS(measure(row, again));
     advice_.levers.push_back(std::move(row));
     return {};
   }

@@ -9,7 +9,8 @@ namespace {
 
 /// How `pumice run` is called with what --advise was.
 std::string run_command(const ModelOptions& model) {
-  std::string command = "pumice run -m " + (model.model.empty() ? "MODEL" : model.model);
+  std::string command = "pumice run -m ";
+  command += model.model.empty() ? "MODEL" : model.model;
   if (model.math != "auto") command += " --math " + model.math;
   if (model.kv_type() != KvType::kF16) command += " -ctk f32 -ctv f32";
   return command;
