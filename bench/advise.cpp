@@ -143,7 +143,7 @@ class Adviser {
     }
     Engine& engine = **made;
     PUMICE_TRY_STATUS(warm_up(engine));
-    if (engine.variants() == base_->variants()) {
+    if (configuration.variants.empty() && engine.variants() == base_->variants()) {
       row.note = "the same kernels run";
     } else {
       PUMICE_TRY_STATUS(
