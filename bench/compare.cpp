@@ -7,6 +7,8 @@
 #include <set>
 #include <tuple>
 
+#include "bench/report_parts.hpp"
+
 namespace pumice::bench {
 namespace {
 
@@ -112,14 +114,6 @@ std::vector<HeadLine> head_of(const Comparison& comparison) {
   return head;
 }
 
-/// Three significant digits or more, without an exponent.
-std::string rounded(double value) {
-  if (value >= 100) return fmt::format("{:.0f}", value);
-  if (value >= 10) return fmt::format("{:.1f}", value);
-  if (value >= 1) return fmt::format("{:.2f}", value);
-  return fmt::format("{:.3g}", value);
-}
-
 /// Text of others inside a table.
 std::string escaped(const std::string& text) {
   std::string out;
@@ -133,8 +127,8 @@ std::string escaped(const std::string& text) {
 std::string score_text(const ComparedCell& cell) {
   if (cell.row == nullptr) return "–";
   if (!cell.row->problem.empty()) return fmt::format("no score: {}", cell.row->problem);
-  if (cell.row->samples.size() < 2) return rounded(cell.summary.median);
-  return fmt::format("{} ± {:.1f} %", rounded(cell.summary.median),
+  if (cell.row->samples.size() < 2) return short_number(cell.summary.median);
+  return fmt::format("{} ± {:.1f} %", short_number(cell.summary.median),
                      cell.summary.spread_percent() / 2);
 }
 
