@@ -67,6 +67,7 @@ struct ExplainReport {
   std::vector<ExplainedTest> tests;
   std::optional<Peaks> peaks;
   std::optional<DeviceSpeeds> speeds;
+  std::optional<Error> ended;  ///< why measuring stopped early
 };
 
 /// Everything, with samples, so that every printed number can be computed again.

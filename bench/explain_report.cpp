@@ -1,6 +1,8 @@
 // What `pumice bench --explain` prints.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "bench/explain.hpp"
 #include "bench/report_parts.hpp"
 #include "bench/statistics.hpp"
@@ -161,7 +163,8 @@ std::string measured_cells(const ExplainedTest& test, const Phase& phase, const 
 }
 
 std::string summary_table(const ExplainReport& report) {
-  const bool measured = report.speeds.has_value();
+  const bool measured = std::ranges::any_of(
+      report.tests, [](const ExplainedTest& test) { return test.measured.has_value(); });
   std::string text =
       fmt::format("\n| test | phase | GFLOP | MB | flops/byte |{}\n|---|---|---:|---:|---:|{}\n",
                   measured ? " floor ms | measured ms | t/s | measured/floor | bound by |" : "",
@@ -172,7 +175,8 @@ std::string summary_table(const ExplainReport& report) {
       text +=
           fmt::format("| {} | {} | {} | {} | {} |", test.test.name(), phase.name, giga(total.flops),
                       mega(total.memory_bytes()), short_number(total.flops_per_byte()));
-      if (measured) text += measured_cells(test, phase, floor_of(*report.speeds, *phase.cost));
+      const Limit floor = report.speeds ? floor_of(*report.speeds, *phase.cost) : Limit{};
+      if (measured) text += measured_cells(test, phase, floor);
       text += "\n";
     }
   }
@@ -230,6 +234,7 @@ Json to_json(const ExplainReport& report) {
                                  {"with_projections", line.with_projections}});
   }
   if (report.speeds) json.update(to_json(report.speeds->roofline));
+  if (report.ended) json["ended"] = report.ended->message;
   json["tests"] = Json::array();
   for (const ExplainedTest& test : report.tests) {
     Json entry{{"test", test.test.name()},           {"n_prompt", test.test.n_prompt},
@@ -259,6 +264,7 @@ std::string to_markdown(const ExplainReport& report) {
                       shape.kv_bytes_per_token(), shape.kv_type == KvType::kF32 ? "f32" : "f16",
                       kConventions);
   if (report.speeds) text += speeds_text(report);
+  if (report.ended) text += "\nMeasuring ended early: " + report.ended->message + "\n";
   text += summary_table(report);
   for (const ExplainedTest& test : report.tests) {
     for (const Phase& phase : phases_of(test))

@@ -66,6 +66,7 @@ struct LayersReport {
   double timestamp_period_ns = 0;
   std::vector<TracedTest> tests;
   std::optional<Peaks> peaks;
+  std::optional<Error> ended;  ///< why measuring stopped early
 };
 
 /// Everything, with the samples of each row.

@@ -219,6 +219,7 @@ Json to_json(const LayersReport& report) {
             {"timestamp_period_ns", report.timestamp_period_ns}};
   if (report.model.run.is_object()) json.update(report.model.run);
   if (report.peaks) json.update(to_json(roofline_of(report)));
+  if (report.ended) json["ended"] = report.ended->message;
   json["tests"] = Json::array();
   for (const TracedTest& test : report.tests) json["tests"].push_back(test_to_json(test, report));
   return json;
@@ -231,6 +232,7 @@ std::string to_markdown(const LayersReport& report) {
       report.model.type, report.model.filename, report.n_layers,
       report.model.run.value("gpu_info", "this device"), report.timestamp_period_ns);
   for (const TracedTest& test : report.tests) text += test_to_markdown(test, report);
+  if (report.ended) text += "\nEnded early: " + report.ended->message + "\n";
   return text;
 }
 

@@ -96,10 +96,12 @@ Status bench_explain(const BenchOptions& options) {
       .shape = {},
       .tests = {},
       .peaks = {},
-      .speeds = {}};
+      .speeds = {},
+      .ended = {}};
   PUMICE_TRY(report.shape, bench::model_shape(source.file(), options.model.kv_type()));
   PUMICE_TRY_STATUS(count(options, false, report));
   const Status measured = options.no_measure ? Status() : measure(options, source, logger, report);
+  if (!measured.ok()) report.ended = measured.error();
   print_report(
       options, [&] { return to_json(report); }, [&] { return to_markdown(report); });
   return measured;  // the paper holds without a device

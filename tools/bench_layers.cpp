@@ -91,9 +91,11 @@ Status bench_layers(const BenchOptions& options) {
   bench::LayersReport report{
       .model = bench::model_record(options.model.model_name(), source.file()),
       .tests = {},
-      .peaks = {}};
+      .peaks = {},
+      .ended = {}};
   Status status = measure(options, source, logger, report);
   if (report.tests.empty()) return status;
+  if (!status.ok()) report.ended = status.error();
   print_report(
       options, [&] { return to_json(report); }, [&] { return to_markdown(report); });
   if (!options.trace.empty()) {

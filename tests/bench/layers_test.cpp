@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 
 namespace pumice::bench {
@@ -35,7 +36,8 @@ TracedStep step_at(double planned_s) {
 }
 
 LayersReport report() {
-  LayersReport report{.model = {.type = "tiny"}, .n_layers = 2, .tests = {}, .peaks = {}};
+  LayersReport report{
+      .model = {.type = "tiny"}, .n_layers = 2, .tests = {}, .peaks = {}, .ended = {}};
   report.model.run = {{"gpu_info", "a device"}};
   report.tests.push_back(
       {.test = {.n_gen = 2}, .steps = {step_at(5), step_at(5.001)}, .untraced = {}});

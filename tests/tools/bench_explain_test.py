@@ -74,6 +74,7 @@ class Paper(CommandLineTest):
                            env=NO_DRIVER, launcher=False)
         self.assertEqual(done.returncode, NO_DEVICE)
         self.assertIn(b"| pp8 | prefill |", done.stdout)
+        self.assertIn(b"Measuring ended early: ", done.stdout)
 
 
 class Measured(CommandLineTest):
