@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "bench/explain.hpp"
-#include "bench/report_parts.hpp"
+#include "bench/report_numbers.hpp"
 #include "bench/statistics.hpp"
 
 namespace pumice::bench {

@@ -5,7 +5,7 @@
 #include <map>
 
 #include "bench/layers.hpp"
-#include "bench/report_parts.hpp"
+#include "bench/report_numbers.hpp"
 #include "bench/statistics.hpp"
 
 namespace pumice::bench {

@@ -1,4 +1,4 @@
-#include "bench/report_parts.hpp"
+#include "bench/report_numbers.hpp"
 
 #include <fmt/format.h>
 
