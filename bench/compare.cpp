@@ -7,7 +7,7 @@
 #include <set>
 #include <tuple>
 
-#include "bench/report_parts.hpp"
+#include "bench/report_numbers.hpp"
 
 namespace pumice::bench {
 namespace {
