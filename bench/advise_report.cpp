@@ -183,8 +183,10 @@ std::string to_markdown(const Advice& advice, const std::string& command) {
                       row.gap_p50_s * 1e3, row.gap_p99_s * 1e3, row.idle_gap_s * 1e3);
     }
   }
-  if (!advice.arrivals_note.empty()) text += "\nNo streams: " + advice.arrivals_note + "\n";
-  text += "\n" + recommendation(advice, command) + "\n";
+  if (!advice.arrivals_note.empty()) {
+    text += fmt::format("\nNo streams: {}\n", advice.arrivals_note);
+  }
+  text += fmt::format("\n{}\n", recommendation(advice, command));
   const std::string streams = stream_recommendation(advice, command);
   if (!streams.empty()) text += streams + "\n";
   return text;

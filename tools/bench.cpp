@@ -28,6 +28,10 @@ Status bench(BenchOptions options) {
     options.model.synthetic = bench::default_model(chosen.plan);
     options.model_is_default = true;
   }
+  if (options.tpot_target_ms > 0 && !options.serve && !options.levers.advise) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "--tpot-target is of --serve and --advise; give one of them");
+  }
   if (options.serve) return bench_serve(options);
   if (options.explain) return bench_explain(options);
   if (options.levers.asked_for()) return bench_lever(options);
