@@ -283,7 +283,12 @@ std::vector<ModelRow> bench_models(std::span<const ModelTest> tests, const Model
       if (bench.begins) bench.begins(test);
       std::this_thread::sleep_for(std::chrono::duration<double>(bench.delay_s));
       const auto first_sample = static_cast<uint32_t>(rows.size()) * (bench.repetitions + 1);
-      end(bench_model(*engine, bench.n_vocab, test, bench.repetitions, bench.stop, first_sample));
+      const auto read_machine = [&] { return bench.read_machine ? bench.read_machine() : Json(); };
+      const Json before = read_machine();
+      ModelRow row =
+          bench_model(*engine, bench.n_vocab, test, bench.repetitions, bench.stop, first_sample);
+      if (!before.is_null()) row.machine = {{"before", before}, {"after", read_machine()}};
+      end(std::move(row));
     }
     if (engine && bench.engine_done) bench.engine_done(*engine);
   }
@@ -366,6 +371,7 @@ Json to_json(const ModelRow& row, const ModelRecord& model) {
   for (const auto& [key, value] : model.run.items()) record[key] = value;
   record["evidence"] = model.evidence ? to_json(*model.evidence) : Json{{"checked", false}};
   if (model.evidence) record["variants_not_checked"] = model.evidence->unchecked(row.variants);
+  if (!row.machine.is_null()) record["machine"] = row.machine;
   if (row.error) record["error"] = row.error->message;
   return record;
 }

@@ -35,6 +35,7 @@ struct ModelRow {
   // Of the engine that ran it.
   KvType kv_type = KvType::kF16;
   std::set<std::string> variants;
+  nlohmann::json machine;  ///< its sensors "before" and "after", if they were read
 
   /// Tokens per second of each sample: of all, of the prompt, of generation. The latter are empty
   /// where the test has none.
@@ -70,6 +71,7 @@ struct ModelBench {
   uint32_t repetitions = 5;
   double delay_s = 0;  ///< before each test, for clocks and temperatures to settle
   std::function<bool()> stop;
+  std::function<nlohmann::json()> read_machine = {};  ///< before and after each test
   std::function<void(const ModelTest&)> begins = {};
   std::function<void(const ModelRow&)> ended = {};
   std::function<void(const Engine&)> engine_done = {};  ///< when a group's tests have run

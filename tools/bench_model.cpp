@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "bench/device_record.hpp"
+#include "bench/machine_state.hpp"
 #include "bench/model_bench.hpp"
 #include "bench/records.hpp"
 #include "tools/bench.hpp"
@@ -92,8 +93,9 @@ Status bench_model(const BenchOptions& options) {
   bench::ModelRecord record = bench::model_record(options.model.model_name(), source.file());
   record.run = {{"device", bench::device_to_json(*session.device)},
                 {"gpu_info", session.device->snapshot().name},
-                {"cpu_info", ""},
-                {"command", options.command}};
+                {"cpu_info", bench::read_processor().value("name", "")},
+                {"command", options.command},
+                {"options", {{"math", options.model.math}}}};
 
   const EngineOptions base{.kv_type = options.model.kv_type(),
                            .math = options.model.math_kind(),
@@ -114,6 +116,7 @@ Status bench_model(const BenchOptions& options) {
       .n_vocab = session.model->config().n_vocab,
       .delay_s = options.delay_s,
       .stop = InterruptGuard::interrupted,
+      .read_machine = [&] { return bench::read_machine(*session.device); },
   };
   bench::DefaultSizes sizes;
   if (!asks_for_sizes(options) && checked.ok()) {

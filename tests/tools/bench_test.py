@@ -83,6 +83,12 @@ class Models(CommandLineTest):
             self.assertAlmostEqual(record["stddev_ns"] / statistics.stdev(record["samples_ns"]), 1)
             self.assertTrue(record["variants"])
             self.assertTrue(record["device"]["name"])
+            for moment in ("before", "after"):
+                machine = record["machine"][moment]
+                self.assertTrue(machine["time"] >= record["test_time"] or moment == "before")
+                self.assertGreater(machine["processor"]["cores"], 0)
+                named = set(machine) | set(machine.get("absent", {}))
+                self.assertGreaterEqual(named, {"heaps", "gpu"})
         self.assertIn(b"| tg4 |", done.stderr)
 
     def test_prefill_and_decode_of_one_test_are_kept_apart(self):
