@@ -11,6 +11,7 @@
 #include <random>
 #include <thread>
 
+#include "bench/build_info.hpp"
 #include "bench/statistics.hpp"
 #include "shaders/spirv.hpp"
 
@@ -330,7 +331,8 @@ Json to_json(const ModelRow& row, const ModelRecord& model) {
   for (const Sample& sample : row.samples) samples_ns.push_back(sample.ns);
   const Summary ns = summarize(samples_ns);
   const Summary rate = summarize(row.rates());
-  Json record{{"build_commit", PUMICE_COMMIT},
+  Json record{{"build_commit", build_commit()},
+              {"build_dirty", build_is_dirty()},
               {"build_number", 0},
               {"backends", "Vulkan"},
               {"model_filename", model.filename},

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "bench/build_info.hpp"
 #include "bench/device_record.hpp"
 #include "bench/statistics.hpp"
 #include "shaders/spirv.hpp"
@@ -73,7 +74,8 @@ std::string row_to_markdown(const OpRow& row) {
 Json to_json(const OpsReport& report, const vk::Device& device) {
   Json json{{"bench", "ops"},
             {"pumice_version", PUMICE_VERSION},
-            {"build_commit", PUMICE_COMMIT},
+            {"build_commit", build_commit()},
+            {"build_dirty", build_is_dirty()},
             {"shader_hash", fmt::format("{:016x}", spirv_hash())},
             {"device", device_to_json(device)},
             {"clock", clock_name(device)},

@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "bench/build_info.hpp"
 #include "bench/statistics.hpp"
 
 namespace pumice::bench {
@@ -113,7 +114,7 @@ Result<std::string> report_page(std::span<const ResultFile> files, const ReportP
   Json names = Json::array();
   for (const ResultFile& file : files) names.push_back(file.name);
   const Json data{{"version", PUMICE_VERSION},
-                  {"commit", PUMICE_COMMIT},
+                  {"commit", build_commit()},
                   {"made", made},
                   {"files", std::move(names)},
                   {"rows", rows_to_json(files)}};

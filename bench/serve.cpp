@@ -8,6 +8,8 @@
 #include <map>
 #include <random>
 
+#include "bench/build_info.hpp"
+
 namespace pumice {
 namespace {
 
@@ -379,7 +381,8 @@ nlohmann::json serve_report_json(const ServeReport& report) {
                      {"ttft_uncached_s", turn.ttft_uncached_s}});
   }
   return {{"bench", "serve"},
-          {"build_commit", PUMICE_COMMIT},
+          {"build_commit", bench::build_commit()},
+          {"build_dirty", bench::build_is_dirty()},
           {"long_prompt_tokens", report.long_prompt_tokens},
           {"arrivals", arrivals},
           {"shared_prompt",
