@@ -1,6 +1,6 @@
 #include "bench/build_info.hpp"
 
-#include "pumice_commit.h"
+#include <pumice_commit.h>
 
 namespace pumice::bench {
 
