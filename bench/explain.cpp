@@ -113,7 +113,7 @@ Result<ArithmeticInUse> arithmetic_in_use(Engine& engine) {
   // A prompt has one row of logits, however long it is; many are a matrix product like any other.
   result.many_rows.at(static_cast<size_t>(Component::kOutput)) =
       result.many_rows.at(static_cast<size_t>(Component::kDown));
-  PUMICE_TRY_STATUS(status);
+  if (!status.ok()) return status.error();
   return result;
 }
 

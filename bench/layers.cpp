@@ -49,7 +49,7 @@ Result<TracedTest> trace_test(Engine& engine, uint32_t n_vocab, const ModelTest&
   });
   const ModelRow row = bench_model(engine, n_vocab, test, repetitions, stop);
   engine.set_observer({});
-  PUMICE_TRY_STATUS(status);
+  if (!status.ok()) return status.error();
   if (row.error) return *row.error;
   // Before the repetitions the context was filled and the engine warmed up.
   const size_t n_steps = repetitions * steps_of(test);
