@@ -17,8 +17,8 @@ std::vector<bench::ModelTest> tests_of(const BenchOptions& options, bool small) 
 Status count(const BenchOptions& options, bool small, bench::ExplainReport& report) {
   report.tests.clear();
   for (const bench::ModelTest& test : tests_of(options, small)) {
-    PUMICE_TRY(bench::TestCost cost, bench::test_cost(report.shape, test));
-    report.tests.push_back({.test = test, .cost = std::move(cost), .measured = {}});
+    PUMICE_TRY(const bench::TestCost cost, bench::test_cost(report.shape, test));
+    report.tests.push_back({.test = test, .cost = cost, .measured = {}});
   }
   if (!report.tests.empty()) return {};
   return make_error(ErrorCode::kInvalidArgument,
@@ -61,7 +61,7 @@ Status measure(const BenchOptions& options, const ModelSource& source, const Log
   const std::vector<bench::ModelRow> rows = bench::bench_models(tests, bench);
   bar.reset();
   for (size_t i = 0; i < rows.size(); ++i) report.tests[i].measured = rows[i];
-  if (const Status status = bench::verdict(rows);
+  if (Status status = bench::verdict(rows);
       !status.ok() && status.error().code != ErrorCode::kDoesNotFit) {
     return status;
   }
@@ -100,7 +100,7 @@ Status bench_explain(const BenchOptions& options) {
       .ended = {}};
   PUMICE_TRY(report.shape, bench::model_shape(source.file(), options.model.kv_type()));
   PUMICE_TRY_STATUS(count(options, false, report));
-  const Status measured = options.no_measure ? Status() : measure(options, source, logger, report);
+  Status measured = options.no_measure ? Status() : measure(options, source, logger, report);
   if (!measured.ok()) report.ended = measured.error();
   print_report(
       options, [&] { return to_json(report); }, [&] { return to_markdown(report); });
