@@ -18,8 +18,30 @@ constexpr uint32_t kMostTokens = 1u << 24;
 constexpr uint32_t kMostParallel = 256;
 constexpr uint32_t kMostBatch = 1u << 16;
 
+/// Errors if more than one report is asked for.
+Status check_modes(const BenchOptions& options) {
+  const LeverOptions& levers = options.levers;
+  const std::pair<bool, const char*> modes[] = {{!options.compare.empty(), "--compare"},
+                                                {options.ops, "--ops"},
+                                                {options.serve, "--serve"},
+                                                {options.explain, "--explain"},
+                                                {options.layers, "--layers"},
+                                                {!levers.ab.empty(), "--ab"},
+                                                {levers.advise, "--advise"},
+                                                {levers.attention, "--attention"},
+                                                {levers.no_kv_cache, "--no-kv-cache"}};
+  std::vector<std::string_view> asked_for;
+  for (const auto& [is_asked_for, name] : modes) {
+    if (is_asked_for) asked_for.emplace_back(name);
+  }
+  if (asked_for.size() <= 1) return {};
+  return make_error(ErrorCode::kInvalidArgument, "{}: one report at a time; leave out all but one",
+                    fmt::join(asked_for, " and "));
+}
+
 Status bench(BenchOptions options) {
   if (options.model.device.list) return print_devices(stderr_logger(options.model.verbose));
+  PUMICE_TRY_STATUS(check_modes(options));
   if (!options.compare.empty()) return bench_compare(options);
   if (options.ops) return bench_ops(options);
   if (options.model.model_name().empty()) {
@@ -220,16 +242,28 @@ Command add_bench(CLI::App& app, const std::string& command_line) {
       app.add_subcommand("bench",
                          "Measure a model, or every kernel; without flags a synthetic model "
                          "of a size for this device");
-  options->model.add_to(*command, "auto", "f16");
-  options->model.add_synthetic_to(*command);
-  add_tests(*command, *options);
-  add_ops(*command, *options);
-  add_serve(*command, *options);
-  add_explain(*command, *options);
-  add_layers(*command, *options);
-  add_compare(*command, *options);
-  options->levers.add_to(*command);
-  add_output(*command, *options);
+  const auto group = [command](const std::string& name, const std::function<void()>& add) {
+    const std::vector<CLI::Option*> before = command->get_options();
+    add();
+    for (CLI::Option* const option : command->get_options()) {
+      const bool is_new = std::ranges::find(before, option) == before.end();
+      if (is_new) option->group(name);
+    }
+  };
+  group("Model and device", [&] {
+    options->model.add_to(*command, "auto", "f16");
+    options->model.add_synthetic_to(*command);
+  });
+  group("Tests", [&] { add_tests(*command, *options); });
+  group("Output", [&] { add_output(*command, *options); });
+  group("Instead: kernels by themselves", [&] { add_ops(*command, *options); });
+  group("Instead: where time goes and could go", [&] {
+    add_explain(*command, *options);
+    add_layers(*command, *options);
+  });
+  group("Instead: several requests at once", [&] { add_serve(*command, *options); });
+  group("Instead: what a choice is worth", [&] { options->levers.add_to(*command); });
+  group("Instead: files of results", [&] { add_compare(*command, *options); });
   command->footer(
       "Lists: 128,512 or 512-2048+512 or 1-64*2; every combination is a test. Tests are named as\n"
       "in llama-bench: pp512 reads 512 tokens, tg128 generates 128, pp512+tg128 does both,\n"
@@ -244,6 +278,8 @@ Command add_bench(CLI::App& app, const std::string& command_line) {
       "  pumice bench --ops --op 'gemv Q4_K' -o json\n"
       "  pumice bench --explain --no-measure --synthetic llama-8b:Q4_K -p 512 -n 128 -d 0,8192\n"
       "  pumice bench --layers -m model.gguf -p 512 -n 16 --trace steps.json\n"
+      "  pumice bench --advise --ttft-target 500 --tpot-target 50 -m model.gguf\n"
+      "  pumice bench --ab math=f16 -m model.gguf\n"
       "  pumice bench --compare before.json after.json");
   return {command, [options] { return bench(*options); }};
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "bench/evidence.hpp"
 #include "bench/model_test.hpp"
 #include "tools/bench_levers.hpp"
 #include "tools/session.hpp"
@@ -49,6 +50,25 @@ struct BenchOptions {
 /// Print what -o and -oe ask for.
 void print_report(const BenchOptions& options, const std::function<nlohmann::json()>& json,
                   const std::function<std::string()>& markdown);
+
+/// The keys that every record of a run on a model carries: device, processor, model, command,
+/// options.
+nlohmann::json describe_run(const BenchOptions& options, const Session& session);
+
+/// The model's logits against fp64 on the CPU, with a progress bar. That they are wrong is no
+/// error.
+Result<bench::Evidence> check_logits(const Session& session, const ModelSource& source,
+                                     KvType kv_type, ops::Math math, const Logger& logger);
+
+/// The same for a record. With --no-check nothing is compared, which it then says. Errors:
+/// kSelfTestFailed if the logits are wrong, so that nothing is measured that does not count.
+Result<nlohmann::json> checked_evidence(const BenchOptions& options, const Session& session,
+                                        const ModelSource& source, KvType kv_type, ops::Math math,
+                                        const Logger& logger);
+
+/// describe_run with evidence for the options of the command line and the state of the machine.
+Result<nlohmann::json> checked_run(const BenchOptions& options, const Session& session,
+                                   const ModelSource& source, const Logger& logger);
 
 /// Errors unless -o and -oe are md or json, or none: for reports that are no list of records.
 Status require_md_or_json(const BenchOptions& options);

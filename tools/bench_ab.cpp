@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include "bench/configuration.hpp"
-#include "bench/device_record.hpp"
 #include "tools/bench.hpp"
 #include "tools/terminal.hpp"
 
@@ -84,12 +83,16 @@ Result<std::unique_ptr<Engine>> engine_for(const Side& side, const EngineOptions
                     side.configuration.name(), engine.error().message);
 }
 
+EngineOptions base_options(const BenchOptions& options) {
+  return {.kv_type = options.model.kv_type(),
+          .math = options.model.math_kind(),
+          .context_tokens = options.model.context_tokens};
+}
+
 /// Rows come one by one; what was measured before an error stays.
 Status measure(Side& a, Side& b, std::span<const bench::ModelTest> tests, uint32_t rounds,
                const BenchOptions& options, const Logger& logger, std::vector<bench::AbRow>& rows) {
-  const EngineOptions base{.kv_type = options.model.kv_type(),
-                           .math = options.model.math_kind(),
-                           .context_tokens = options.model.context_tokens};
+  const EngineOptions base = base_options(options);
   const InterruptGuard interrupt;
   for (const bench::TestGroup& group : bench::group_tests(tests)) {
     if (group.has_depth && !(a.configuration.prefix_cache.value_or(true) &&
@@ -145,6 +148,12 @@ Status bench_ab(const BenchOptions& options) {
                       "nothing to measure: -p and -n are both 0; give one, as in -p 512 -n 128");
   }
 
+  nlohmann::json run = describe_run(options, a.session);
+  for (const auto& [name, side] : {std::pair("a", &a), std::pair("b", &b)}) {
+    const EngineOptions asked = side->configuration.applied_to(base_options(options));
+    PUMICE_TRY(run["evidence"][name],
+               checked_evidence(options, side->session, source, asked.kv_type, asked.math, logger));
+  }
   std::vector<bench::AbRow> rows;
   const Status status = measure(a, b, tests, rounds, options, logger, rows);
   if (rows.empty()) return status;
@@ -152,8 +161,7 @@ Status bench_ab(const BenchOptions& options) {
       options,
       [&] {
         nlohmann::json report = to_json(rows, a.record, b.record);
-        report["model"] = options.model.model_name();
-        report["device"] = bench::device_to_json(*a.session.device);
+        report.update(run);
         return report;
       },
       [&] { return to_markdown(rows, a.record, b.record); });

@@ -1,6 +1,5 @@
 // pumice bench --advise: which lever brings a model to a latency target.
 #include "bench/advise.hpp"
-#include "bench/device_record.hpp"
 #include "tools/bench.hpp"
 #include "tools/terminal.hpp"
 
@@ -47,6 +46,7 @@ Status bench_advise(const BenchOptions& options) {
       .stop = InterruptGuard::interrupted};
   PUMICE_TRY_STATUS(
       context_for(options.model, session.model->config(), wanted.n_prompt, wanted.n_gen + 1));
+  PUMICE_TRY(const nlohmann::json run, checked_run(options, session, source, logger));
   wanted.begins = [&](const std::string& what) { logger.info("{}", what); };
   const InterruptGuard interrupt;
   const bench::Advice advice = bench::advise(
@@ -57,8 +57,7 @@ Status bench_advise(const BenchOptions& options) {
       options,
       [&] {
         nlohmann::json json = to_json(advice, command);
-        json["model"] = options.model.model_name();
-        json["device"] = bench::device_to_json(*session.device);
+        json.update(run);
         return json;
       },
       [&] { return to_markdown(advice, command); });

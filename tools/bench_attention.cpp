@@ -65,6 +65,7 @@ Status bench_no_kv_cache(const BenchOptions& options) {
                                      .chunk_tokens = options.n_ubatch[0],
                                      .prefix_cache = false,
                                      .greedy_only = true};
+  PUMICE_TRY(const nlohmann::json run, checked_run(options, session, source, logger));
   PUMICE_TRY(const std::unique_ptr<Engine> engine, session.make_engine(engine_options, logger));
   const InterruptGuard interrupt;
   const bench::KvCacheReport report =
@@ -73,8 +74,7 @@ Status bench_no_kv_cache(const BenchOptions& options) {
       options,
       [&] {
         nlohmann::json json = to_json(report);
-        json["model"] = options.model.model_name();
-        json["device"] = bench::device_to_json(*session.device);
+        json.update(run);
         json["variants"] = engine->variants();
         return json;
       },

@@ -1,5 +1,4 @@
 // pumice bench --explain: what a model costs on paper, and beside it what this device needs.
-#include "bench/device_record.hpp"
 #include "bench/explain.hpp"
 #include "tools/bench.hpp"
 #include "tools/terminal.hpp"
@@ -29,9 +28,7 @@ Status count(const BenchOptions& options, bool small, bench::ExplainReport& repo
 Status measure(const BenchOptions& options, const ModelSource& source, const Logger& logger,
                bench::ExplainReport& report) {
   PUMICE_TRY(Session session, Session::open(options.model, source, logger));
-  report.model.run = {{"device", bench::device_to_json(*session.device)},
-                      {"gpu_info", session.device->snapshot().name},
-                      {"command", options.command}};
+  PUMICE_TRY(report.model.run, checked_run(options, session, source, logger));
   const bool small = session.device->plan().device_class == DeviceClass::kCpu;
   PUMICE_TRY_STATUS(count(options, small, report));
 

@@ -1,6 +1,5 @@
 // pumice bench --layers: where a step goes.
 #include "base/replace_file.hpp"
-#include "bench/device_record.hpp"
 #include "bench/layers.hpp"
 #include "tools/bench.hpp"
 #include "tools/terminal.hpp"
@@ -36,9 +35,7 @@ Status measure(const BenchOptions& options, const ModelSource& source, const Log
   const DevicePlan& plan = session.device->plan();
   report.n_layers = session.model->config().n_layers;
   report.timestamp_period_ns = plan.timestamp_period_ns;
-  report.model.run = {{"device", bench::device_to_json(*session.device)},
-                      {"gpu_info", session.device->snapshot().name},
-                      {"command", options.command}};
+  PUMICE_TRY(report.model.run, checked_run(options, session, source, logger));
   const bool small = plan.device_class == DeviceClass::kCpu;
   const uint32_t n_vocab = session.model->config().n_vocab;
   const uint32_t repetitions = options.repetitions.value_or(3);

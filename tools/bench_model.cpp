@@ -1,7 +1,6 @@
 // pumice bench -m FILE: prompt processing and generation, each by itself.
 #include <fmt/format.h>
 
-#include "bench/device_record.hpp"
 #include "bench/machine_state.hpp"
 #include "bench/model_bench.hpp"
 #include "bench/records.hpp"
@@ -12,9 +11,6 @@ namespace pumice::tools {
 namespace {
 
 constexpr double kDefaultSeconds = 60;  // of tests that nobody asked for by size
-constexpr double kCheckSeconds = 20;    // of the fp64 pass
-constexpr double kCheckSecondsOnCpu = 10;
-constexpr uint32_t kCheckBatchRows = 224;  // with the prompt's a step of 256
 
 bool asks_for_sizes(const BenchOptions& options) {
   return !options.n_prompt.empty() || !options.n_gen.empty() || !options.prompt_and_gen.empty();
@@ -38,23 +34,6 @@ Result<bench::DefaultSizes> probe(const BenchOptions& options, const bench::Mode
                               options.n_batch.size() * options.n_ubatch.size();
   return bench::default_sizes(seconds_per_token(rows[0]), seconds_per_token(rows[1]),
                               kDefaultSeconds / static_cast<double>(n_combinations));
-}
-
-/// The error is a record's, as others are: it does not keep the records from being printed.
-Result<bench::Evidence> check(const BenchOptions& options, const Session& session,
-                              const ModelSource& source, const Logger& logger) {
-  ProgressBar bar("checking logits against fp64");
-  bar.update(0, 1);
-  const bool is_cpu = session.device->snapshot().type == DeviceType::kCpu;
-  PUMICE_TRY(bench::Evidence evidence,
-             bench::gather_evidence(session.pipelines, session.model, source,
-                                    {.kv_type = options.model.kv_type(),
-                                     .math = options.model.math_kind(),
-                                     .seconds = is_cpu ? kCheckSecondsOnCpu : kCheckSeconds,
-                                     .batch_rows = is_cpu ? 0u : kCheckBatchRows,
-                                     .stop = InterruptGuard::interrupted}));
-  logger.info("{}; the fp64 pass took {:.1f} s", describe(evidence), evidence.reference_seconds);
-  return evidence;
 }
 
 std::string head_of(const vk::Device& device, const std::string& note) {
@@ -91,23 +70,21 @@ Status bench_model(const BenchOptions& options) {
   PUMICE_TRY(const ModelSource source, options.model.open_source());
   PUMICE_TRY(const Session session, Session::open(options.model, source, logger));
   bench::ModelRecord record = bench::model_record(options.model.model_name(), source.file());
-  record.run = {{"device", bench::device_to_json(*session.device)},
-                {"gpu_info", session.device->snapshot().name},
-                {"cpu_info", bench::read_processor().value("name", "")},
-                {"command", options.command},
-                {"options", {{"math", options.model.math}}}};
+  record.run = describe_run(options, session);
 
   const EngineOptions base{.kv_type = options.model.kv_type(),
                            .math = options.model.math_kind(),
                            .context_tokens = options.model.context_tokens,
                            .profile = options.model.profile};
-  const InterruptGuard interrupt;
   Status checked;
   if (!options.no_check) {
-    const Result<bench::Evidence> evidence = check(options, session, source, logger);
+    // The error is a record's, as others are: it does not keep the records from being printed.
+    const Result<bench::Evidence> evidence =
+        check_logits(session, source, base.kv_type, base.math, logger);
     if (evidence.ok()) record.evidence = *evidence;
     checked = evidence.ok() ? bench::verdict(*evidence) : Status(evidence.error());
   }
+  const InterruptGuard interrupt;
   bench::ModelBench bench{
       .make_engine = [&](const bench::TestGroup& group) -> Result<std::unique_ptr<Engine>> {
         if (!checked.ok()) return checked.error();

@@ -1,4 +1,5 @@
 // pumice bench --ops: every op's speed against what the device can do.
+#include "bench/machine_state.hpp"
 #include "bench/ops_report.hpp"
 #include "shaders/spirv.hpp"
 #include "tools/bench.hpp"
@@ -13,6 +14,7 @@ Status bench_ops(const BenchOptions& options) {
   const auto [pipelines, verdict] = open_pipelines(device, logger);  // those that models would run
   const ops::BenchScale scale = ops::BenchScale::of(device->plan());
   const std::vector<ops::OpCase> cases = ops::all_bench_cases(scale);
+  const nlohmann::json before = bench::read_machine(*device);
   bench::OpsReport report;
   {
     const InterruptGuard interrupt;
@@ -40,6 +42,7 @@ Status bench_ops(const BenchOptions& options) {
       [&] {
         nlohmann::json record = to_json(report, *device);
         record["command"] = options.command;
+        record["machine"] = {{"before", before}, {"after", bench::read_machine(*device)}};
         return record;
       },
       [&] { return to_markdown(report, *device); });

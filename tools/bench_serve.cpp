@@ -1,5 +1,4 @@
 // pumice bench --serve: several requests at once on the real engine.
-#include "bench/device_record.hpp"
 #include "bench/serve.hpp"
 #include "tools/bench.hpp"
 #include "tools/terminal.hpp"
@@ -17,6 +16,7 @@ Status bench_serve(const BenchOptions& options) {
                      .tpot_target_s = options.tpot_target_ms / 1e3,
                      .kv_type = options.model.kv_type(),
                      .math = options.model.math_kind()};
+  PUMICE_TRY(const nlohmann::json run, checked_run(options, session, source, logger));
   const InterruptGuard interrupt;
   PUMICE_TRY(const ServeReport report, run_serve_bench(session.pipelines, session.model, serve,
                                                        [&](std::string_view workload) {
@@ -25,9 +25,7 @@ Status bench_serve(const BenchOptions& options) {
                                                        }));
   const auto json = [&] {
     nlohmann::json record = serve_report_json(report);
-    record.update({{"command", options.command},
-                   {"model_filename", options.model.model_name()},
-                   {"device", bench::device_to_json(*session.device)}});
+    record.update(run);
     return record;
   };
   print_report(options, json, [&] { return serve_report_text(report); });

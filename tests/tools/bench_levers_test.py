@@ -28,6 +28,8 @@ class Ab(Levers):
         self.assertEqual(report["b"]["options"]["kv"], "f32")
         self.assertTrue(report["b"]["variants"])
         self.assertTrue(report["device"]["name"])
+        for side in ("a", "b"):
+            self.assertTrue(report["evidence"][side]["passed"])
         self.assertEqual([row["test"] for row in report["rows"]], ["pp16", "tg4"])
         for row in report["rows"]:
             self.assertEqual([sorted(order) for order in row["order"]], [[0, 1, 2]] * 6)

@@ -53,6 +53,7 @@ class Ops(CommandLineTest):
         self.refuses(USAGE, "bench", "--ops", "-r", "0", says="repetitions")
         self.refuses(USAGE, "bench", "--ops", "-o", "xml", says="xml")
         self.refuses(USAGE, "bench", "--ops", "-o", "csv", says="csv")
+        self.refuses(USAGE, "bench", "--ops", "--serve", says="--ops and --serve")
 
 
 class Models(CommandLineTest):

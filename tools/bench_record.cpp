@@ -1,0 +1,68 @@
+// What every record of `pumice bench` on a model says besides its numbers.
+#include <fmt/format.h>
+
+#include "bench/build_info.hpp"
+#include "bench/device_record.hpp"
+#include "bench/machine_state.hpp"
+#include "shaders/spirv.hpp"
+#include "tools/bench.hpp"
+#include "tools/terminal.hpp"
+
+namespace pumice::tools {
+namespace {
+
+constexpr double kCheckSeconds = 20;  // of the fp64 pass
+constexpr double kCheckSecondsOnCpu = 10;
+constexpr uint32_t kCheckBatchRows = 224;  // with the prompt's a step of 256
+
+}  // namespace
+
+nlohmann::json describe_run(const BenchOptions& options, const Session& session) {
+  return {{"device", bench::device_to_json(*session.device)},
+          {"gpu_info", session.device->snapshot().name},
+          {"cpu_info", bench::read_processor().value("name", "")},
+          {"model_filename", options.model.model_name()},
+          {"command", options.command},
+          {"pumice_version", PUMICE_VERSION},
+          {"build_commit", bench::build_commit()},
+          {"build_dirty", bench::build_is_dirty()},
+          {"shader_hash", fmt::format("{:016x}", spirv_hash())},
+          {"options", {{"math", options.model.math}}}};
+}
+
+Result<bench::Evidence> check_logits(const Session& session, const ModelSource& source,
+                                     KvType kv_type, ops::Math math, const Logger& logger) {
+  const InterruptGuard interrupt;
+  ProgressBar bar("checking logits against fp64");
+  bar.update(0, 1);
+  const bool is_cpu = session.device->snapshot().type == DeviceType::kCpu;
+  PUMICE_TRY(bench::Evidence evidence,
+             bench::gather_evidence(session.pipelines, session.model, source,
+                                    {.kv_type = kv_type,
+                                     .math = math,
+                                     .seconds = is_cpu ? kCheckSecondsOnCpu : kCheckSeconds,
+                                     .batch_rows = is_cpu ? 0u : kCheckBatchRows,
+                                     .stop = InterruptGuard::interrupted}));
+  logger.info("{}; the fp64 pass took {:.1f} s", describe(evidence), evidence.reference_seconds);
+  return evidence;
+}
+
+Result<nlohmann::json> checked_evidence(const BenchOptions& options, const Session& session,
+                                        const ModelSource& source, KvType kv_type, ops::Math math,
+                                        const Logger& logger) {
+  if (options.no_check) return nlohmann::json{{"checked", false}};
+  PUMICE_TRY(const bench::Evidence evidence, check_logits(session, source, kv_type, math, logger));
+  PUMICE_TRY_STATUS(bench::verdict(evidence));
+  return to_json(evidence);
+}
+
+Result<nlohmann::json> checked_run(const BenchOptions& options, const Session& session,
+                                   const ModelSource& source, const Logger& logger) {
+  nlohmann::json run = describe_run(options, session);
+  PUMICE_TRY(run["evidence"], checked_evidence(options, session, source, options.model.kv_type(),
+                                               options.model.math_kind(), logger));
+  run["machine"] = {{"before", bench::read_machine(*session.device)}};
+  return run;
+}
+
+}  // namespace pumice::tools
