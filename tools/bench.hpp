@@ -60,13 +60,9 @@ nlohmann::json describe_run(const BenchOptions& options, const Session& session)
 Result<bench::Evidence> check_logits(const Session& session, const ModelSource& source,
                                      KvType kv_type, ops::Math math, const Logger& logger);
 
-/// The same for a record. With --no-check nothing is compared, which it then says. Errors:
-/// kSelfTestFailed if the logits are wrong, so that nothing is measured that does not count.
-Result<nlohmann::json> checked_evidence(const BenchOptions& options, const Session& session,
-                                        const ModelSource& source, KvType kv_type, ops::Math math,
-                                        const Logger& logger);
-
-/// describe_run with evidence for the options of the command line and the state of the machine.
+/// describe_run with evidence and the state of the machine. With --no-check nothing is compared,
+/// which the record then says. Errors: kSelfTestFailed if the logits are wrong, so that nothing is
+/// measured that does not count.
 Result<nlohmann::json> checked_run(const BenchOptions& options, const Session& session,
                                    const ModelSource& source, const Logger& logger);
 

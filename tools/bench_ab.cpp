@@ -71,22 +71,38 @@ Status open(Side& side, const Side* base, const BenchOptions& options, const Mod
   return bench::choose_variants(*side.session.pipelines, side.configuration);
 }
 
+/// An error of a side's engine. Kernels that a configuration leaves out are no verdict on the
+/// device.
+Error error_of(const Side& side, const Error& error) {
+  const bool chosen =
+      !side.configuration.variants.empty() && error.code == ErrorCode::kSelfTestFailed;
+  return make_error(chosen ? ErrorCode::kInvalidArgument : error.code, "{}: {}",
+                    side.configuration.name(), error.message);
+}
+
 Result<std::unique_ptr<Engine>> engine_for(const Side& side, const EngineOptions& base,
                                            const Logger& logger) {
   Result<std::unique_ptr<Engine>> engine =
       side.session.make_engine(side.configuration.applied_to(base), logger);
   if (engine.ok()) return engine;
-  // Kernels that a configuration leaves out are no verdict on the device.
-  const bool chosen =
-      !side.configuration.variants.empty() && engine.error().code == ErrorCode::kSelfTestFailed;
-  return make_error(chosen ? ErrorCode::kInvalidArgument : engine.error().code, "{}: {}",
-                    side.configuration.name(), engine.error().message);
+  return error_of(side, engine.error());
 }
 
 EngineOptions base_options(const BenchOptions& options) {
   return {.kv_type = options.model.kv_type(),
           .math = options.model.math_kind(),
           .context_tokens = options.model.context_tokens};
+}
+
+Result<nlohmann::json> evidence_of(const Side& side, const BenchOptions& options,
+                                   const ModelSource& source, const Logger& logger) {
+  if (options.no_check) return nlohmann::json{{"checked", false}};
+  const EngineOptions asked = side.configuration.applied_to(base_options(options));
+  const Result<bench::Evidence> evidence =
+      check_logits(side.session, source, asked.kv_type, asked.math, logger);
+  if (!evidence.ok()) return error_of(side, evidence.error());
+  PUMICE_TRY_STATUS(bench::verdict(*evidence));
+  return to_json(*evidence);
 }
 
 /// Rows come one by one; what was measured before an error stays.
@@ -150,9 +166,7 @@ Status bench_ab(const BenchOptions& options) {
 
   nlohmann::json run = describe_run(options, a.session);
   for (const auto& [name, side] : {std::pair("a", &a), std::pair("b", &b)}) {
-    const EngineOptions asked = side->configuration.applied_to(base_options(options));
-    PUMICE_TRY(run["evidence"][name],
-               checked_evidence(options, side->session, source, asked.kv_type, asked.math, logger));
+    PUMICE_TRY(run["evidence"][name], evidence_of(*side, options, source, logger));
   }
   std::vector<bench::AbRow> rows;
   const Status status = measure(a, b, tests, rounds, options, logger, rows);
