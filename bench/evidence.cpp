@@ -168,10 +168,16 @@ Result<Evidence> gather_evidence(const std::shared_ptr<vk::PipelineLibrary>& pip
                                  const ModelSource& source, const EvidenceOptions& options) {
   const uint32_t n_vocab = model->config().n_vocab;
   const std::vector<TokenId> tokens = evidence_prompt(n_vocab);
-  PUMICE_TRY(const ReferenceLogits reference,
-             reference_logits(source, model->description, tokens,
-                              {.seconds = options.seconds, .stop = options.stop}));
-  Evidence evidence{.n_tokens = kEvidenceTokens,
+  std::shared_ptr<const ReferenceLogits> known = options.reference;
+  if (!known) {
+    PUMICE_TRY(ReferenceLogits computed,
+               reference_logits(source, model->description, tokens,
+                                {.seconds = options.seconds, .stop = options.stop}));
+    known = std::make_shared<const ReferenceLogits>(std::move(computed));
+  }
+  const ReferenceLogits& reference = *known;
+  Evidence evidence{.reference = known,
+                    .n_tokens = kEvidenceTokens,
                     .layers_checked = reference.n_layers,
                     .n_layers = model->config().n_layers,
                     .reference_seconds = reference.seconds};

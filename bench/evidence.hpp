@@ -37,7 +37,10 @@ struct EvidencePass {
   std::vector<TokenId> top1;  ///< of each of them
 };
 
+struct ReferenceLogits;
+
 struct Evidence {
+  std::shared_ptr<const ReferenceLogits> reference;  ///< what was compared with
   uint32_t n_tokens = 0;
   uint32_t layers_checked = 0;  ///< of n_layers: the first ones, then the output
   uint32_t n_layers = 0;
@@ -58,6 +61,8 @@ struct EvidenceOptions {
   /// Rows before the prompt's in "batch", so that kernels for many rows run; 0: no such pass.
   uint32_t batch_rows = 120;
   std::function<bool()> stop = {};
+  /// Of an earlier evidence of the same model, which then is not computed again.
+  std::shared_ptr<const ReferenceLogits> reference = {};
 };
 
 /// Compute the evidence; that something is wrong is no error here. `source` is what `model` was

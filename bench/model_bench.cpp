@@ -240,6 +240,17 @@ ModelRow bench_model(Engine& engine, uint32_t n_vocab, const ModelTest& test, ui
   return row;
 }
 
+namespace {
+
+void check_after(ModelRow& row, const Status& right) {
+  row.checked_after = right.ok();
+  if (right.ok() || right.error().code == ErrorCode::kDoesNotFit) return;
+  row.samples.clear();
+  row.error = right.error();
+}
+
+}  // namespace
+
 EngineOptions engine_options(const TestGroup& group, EngineOptions base) {
   constexpr uint64_t kMostContext = std::numeric_limits<uint32_t>::max();
   const ModelTest& test = group.tests.front();
@@ -289,6 +300,7 @@ std::vector<ModelRow> bench_models(std::span<const ModelTest> tests, const Model
       ModelRow row =
           bench_model(*engine, bench.n_vocab, test, bench.repetitions, bench.stop, first_sample);
       if (!before.is_null()) row.machine = {{"before", before}, {"after", read_machine()}};
+      if (bench.check && !row.error) check_after(row, bench.check());
       end(std::move(row));
     }
     if (engine && bench.engine_done) bench.engine_done(*engine);
@@ -373,6 +385,7 @@ Json to_json(const ModelRow& row, const ModelRecord& model) {
   for (const auto& [key, value] : model.run.items()) record[key] = value;
   record["evidence"] = model.evidence ? to_json(*model.evidence) : Json{{"checked", false}};
   if (model.evidence) record["variants_not_checked"] = model.evidence->unchecked(row.variants);
+  if (model.evidence) record["checked_after"] = row.checked_after;
   if (!row.machine.is_null()) record["machine"] = row.machine;
   if (row.error) record["error"] = row.error->message;
   return record;

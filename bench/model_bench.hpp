@@ -32,6 +32,7 @@ struct ModelRow {
   std::string started;  ///< UTC, "2026-01-31T12:00:00Z"
   std::vector<Sample> samples;
   std::optional<Error> error;  ///< why there are no or fewer samples
+  bool checked_after = false;  ///< the device was found to compute right after it, too
   // Of the engine that ran it.
   KvType kv_type = KvType::kF16;
   std::set<std::string> variants;
@@ -73,6 +74,9 @@ struct ModelBench {
   std::function<bool()> stop;
   std::function<nlohmann::json()> read_machine = {};  ///< before and after each test
   std::function<void(const ModelTest&)> begins = {};
+  /// Asked after each test whether the device still computes right. If not, the test has no score
+  /// and no more is run; kDoesNotFit only says that there was no room to find out.
+  std::function<Status()> check = {};
   std::function<void(const ModelRow&)> ended = {};
   std::function<void(const Engine&)> engine_done = {};  ///< when a group's tests have run
 };

@@ -97,6 +97,7 @@ EngineOptions base_options(const BenchOptions& options) {
 Result<nlohmann::json> evidence_of(const Side& side, const BenchOptions& options,
                                    const ModelSource& source, const Logger& logger) {
   if (options.no_check) return nlohmann::json{{"checked", false}};
+  const InterruptGuard interrupt;
   const EngineOptions asked = side.configuration.applied_to(base_options(options));
   const Result<bench::Evidence> evidence =
       check_logits(side.session, source, asked.kv_type, asked.math, logger);

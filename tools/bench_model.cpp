@@ -76,6 +76,7 @@ Status bench_model(const BenchOptions& options) {
                            .math = options.model.math_kind(),
                            .context_tokens = options.model.context_tokens,
                            .profile = options.model.profile};
+  const InterruptGuard interrupt;
   Status checked;
   if (!options.no_check) {
     // The error is a record's, as others are: it does not keep the records from being printed.
@@ -84,7 +85,6 @@ Status bench_model(const BenchOptions& options) {
     if (evidence.ok()) record.evidence = *evidence;
     checked = evidence.ok() ? bench::verdict(*evidence) : Status(evidence.error());
   }
-  const InterruptGuard interrupt;
   bench::ModelBench bench{
       .make_engine = [&](const bench::TestGroup& group) -> Result<std::unique_ptr<Engine>> {
         if (!checked.ok()) return checked.error();
@@ -98,6 +98,13 @@ Status bench_model(const BenchOptions& options) {
   bench::DefaultSizes sizes;
   if (!asks_for_sizes(options) && checked.ok()) {
     PUMICE_TRY(sizes, probe(options, bench));
+  }
+  if (record.evidence) {
+    bench.check = [&]() -> Status {
+      PUMICE_TRY(const bench::Evidence again,
+                 check_logits(session, source, base.kv_type, base.math, logger, &*record.evidence));
+      return bench::verdict(again);
+    };
   }
   bench.repetitions = options.repetitions.value_or(sizes.repetitions);
   record.run["scaled_down"] = sizes.scaled_down;

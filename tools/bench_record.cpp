@@ -31,8 +31,8 @@ nlohmann::json describe_run(const BenchOptions& options, const Session& session)
 }
 
 Result<bench::Evidence> check_logits(const Session& session, const ModelSource& source,
-                                     KvType kv_type, ops::Math math, const Logger& logger) {
-  const InterruptGuard interrupt;
+                                     KvType kv_type, ops::Math math, const Logger& logger,
+                                     const bench::Evidence* earlier) {
   ProgressBar bar("checking logits against fp64");
   bar.update(0, 1);
   const bool is_cpu = session.device->snapshot().type == DeviceType::kCpu;
@@ -42,7 +42,8 @@ Result<bench::Evidence> check_logits(const Session& session, const ModelSource& 
                                      .math = math,
                                      .seconds = is_cpu ? kCheckSecondsOnCpu : kCheckSeconds,
                                      .batch_rows = is_cpu ? 0u : kCheckBatchRows,
-                                     .stop = InterruptGuard::interrupted}));
+                                     .stop = InterruptGuard::interrupted,
+                                     .reference = earlier ? earlier->reference : nullptr}));
   logger.info("{}; the fp64 pass took {:.1f} s", describe(evidence), evidence.reference_seconds);
   return evidence;
 }
@@ -50,6 +51,7 @@ Result<bench::Evidence> check_logits(const Session& session, const ModelSource& 
 Result<nlohmann::json> checked_run(const BenchOptions& options, const Session& session,
                                    const ModelSource& source, const Logger& logger) {
   nlohmann::json run = describe_run(options, session);
+  const InterruptGuard interrupt;
   run["evidence"] = {{"checked", false}};
   if (!options.no_check) {
     PUMICE_TRY(

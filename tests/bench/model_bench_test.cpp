@@ -76,6 +76,28 @@ TEST_F(ModelBenchTest, WhatDoesNotFitIsARowAndTheOthersAreMeasured) {
   EXPECT_NE(to_markdown(rows, {}).find(rows[1].error->message), std::string::npos);
 }
 
+TEST_F(ModelBenchTest, ADeviceThatBeginsToComputeWrongHasNoScoreForThatTestAndEndsTheRun) {
+  const TestGrid grid{.n_prompt = {8, 16, 32}};
+  ModelBench checked = bench(1);
+  int n_checks = 0;
+  checked.check = [&]() -> Status {
+    if (++n_checks == 1) return {};
+    return make_error(ErrorCode::kSelfTestFailed, "no score: logits are off");
+  };
+  const std::vector<ModelRow> rows = bench_models(grid.tests(), checked);
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_FALSE(rows[0].error);
+  EXPECT_TRUE(rows[0].checked_after);
+  EXPECT_EQ(rows[0].samples.size(), 1u);
+  for (const size_t wrong : {1u, 2u}) {
+    ASSERT_TRUE(rows[wrong].error);
+    EXPECT_EQ(rows[wrong].error->code, ErrorCode::kSelfTestFailed);
+    EXPECT_TRUE(rows[wrong].samples.empty());
+  }
+  EXPECT_EQ(n_checks, 2);
+  EXPECT_EQ(exit_code(verdict(rows).error().code), 6);
+}
+
 TEST_F(ModelBenchTest, ALostDeviceEndsTheRunAndKeepsTheRowsAlreadyMeasured) {
   const TestGrid grid{.n_prompt = {16, 32}, .n_gen = {4}};
   ModelBench lossy = bench(2);

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <set>
 
+#include "shaders/attention_reference/attention_reference.hpp"
 #include "shaders/embedding/embedding.hpp"
 #include "shaders/flash_attention/flash_attention.hpp"
 #include "shaders/linear/linear.hpp"
@@ -101,6 +102,9 @@ Status declare_all(vk::PipelineLibrary& pipelines) {
                                                  .kv_type = kv_type};
       for (const ops::Math math : {ops::Math::kF16, ops::Math::kF32}) {
         PUMICE_TRY_STATUS(ops::FlashAttention::plan(pipelines, attention, math));
+      }
+      for (const uint32_t tile_rows : {1u, ops::AttentionReference::kTileRows}) {
+        PUMICE_TRY_STATUS(ops::AttentionReference::plan(pipelines, attention, tile_rows));
       }
     }
   }

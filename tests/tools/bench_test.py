@@ -84,6 +84,8 @@ class Models(CommandLineTest):
             self.assertAlmostEqual(record["stddev_ns"] / statistics.stdev(record["samples_ns"]), 1)
             self.assertTrue(record["variants"])
             self.assertTrue(record["device"]["name"])
+            self.assertTrue(record["evidence"]["passed"])
+            self.assertTrue(record["checked_after"])
             for moment in ("before", "after"):
                 machine = record["machine"][moment]
                 self.assertTrue(machine["time"] >= record["test_time"] or moment == "before")
