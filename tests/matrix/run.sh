@@ -69,7 +69,7 @@ run_row() {
     mutations) test_on system release -R '^model_fuzz_mutations$' ;;
     gpu-swiftshader)
       # Slow: without what tests nothing that depends on the driver.
-      test_on swiftshader release -L 'gpu|model' -LE 'slow|matrix' -E '^(test_reuse|test_bench|cli_bench)$' ;;
+      test_on swiftshader release -L 'gpu|model' -LE 'slow|matrix' -E '^(test_reuse|test_bench|cli_bench|cli_bench_levers)$' ;;
     gpu-*) test_on "${1#gpu-}" release -L 'gpu|model' -LE 'slow|matrix' ;;
     floor)
       PUMICE_LIMIT=floor test_on lavapipe-26 release -L 'gpu|model' -LE 'slow|matrix' ;;
