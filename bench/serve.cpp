@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <random>
 
@@ -303,19 +304,18 @@ Status ServeBench::arrivals(const ServeProgress& progress, ServeReport& report) 
 
   PUMICE_TRY_STATUS(begin(progress, "a long prompt in one piece"));
   PUMICE_TRY(const ArrivalRow monolithic, arrival("monolithic", long_tokens_, 0, report));
-  const double target =
-      options_.tpot_target_s > 0
-          ? options_.tpot_target_s
-          : default_tpot_target(cost_, monolithic.idle_gap_s, options_.n_streams, long_tokens_);
-  PUMICE_TRY_STATUS(begin(progress, "adaptive chunks"));
-  PUMICE_TRY(const ArrivalRow adaptive, arrival("adaptive", long_tokens_, target, report));
-  report.arrivals = {adaptive, monolithic};
+  report.arrivals = {monolithic};
   for (const uint32_t chunk : options_.chunk_tokens) {
     if (chunk >= long_tokens_) continue;
     PUMICE_TRY_STATUS(begin(progress, fmt::format("chunks of {}", chunk)));
     PUMICE_TRY(const ArrivalRow row, arrival(std::to_string(chunk), chunk, 0, report));
     report.arrivals.push_back(row);
   }
+  const double target =
+      options_.tpot_target_s > 0 ? options_.tpot_target_s : default_tpot_target(report.arrivals);
+  PUMICE_TRY_STATUS(begin(progress, "adaptive chunks"));
+  PUMICE_TRY(const ArrivalRow adaptive, arrival("adaptive", long_tokens_, target, report));
+  report.arrivals.insert(report.arrivals.begin(), adaptive);
   return {};
 }
 
@@ -349,14 +349,14 @@ Result<ServeReport> run_arrivals(const std::shared_ptr<vk::PipelineLibrary>& pip
   return report;
 }
 
-double default_tpot_target(const CostModel& cost, double idle_gap_s, uint32_t n_streams,
-                           uint32_t prompt_tokens) {
-  constexpr double kMargin = 1.25;
-  StepShape last;  // of the prompt's chunks: the longest step of a block
-  for (uint32_t i = 0; i < n_streams; ++i) last.add_decode(kStreamPrompt + kStreamWarmUp);
-  const uint32_t block = std::min(kKvBlockTokens, prompt_tokens);
-  last.add_prefill(prompt_tokens - block, block);
-  return std::max(3 * idle_gap_s, kMargin * cost.predict(last));
+double default_tpot_target(std::span<const ArrivalRow> others) {
+  double target = 0;
+  double shortest_p99 = std::numeric_limits<double>::infinity();
+  for (const ArrivalRow& row : others) {
+    target = std::max(target, 3 * row.idle_gap_s);
+    shortest_p99 = std::min(shortest_p99, row.gap_p99_s);
+  }
+  return std::isfinite(shortest_p99) ? std::max(target, shortest_p99) : target;
 }
 
 nlohmann::json serve_report_json(const ServeReport& report) {

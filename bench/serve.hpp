@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -91,11 +92,10 @@ Result<ServeReport> run_arrivals(const std::shared_ptr<vk::PipelineLibrary>& pip
                                  const std::shared_ptr<const Model>& model,
                                  const ServeOptions& options, const ServeProgress& progress = {});
 
-/// A time between tokens that adaptive chunks can keep to: three times the idle gap, or a quarter
-/// more than what `cost` expects of a step with one KV block at the end of the prompt beside the
-/// streams, if that is longer. Chunks are never smaller, so no shorter target can be met.
-double default_tpot_target(const CostModel& cost, double idle_gap_s, uint32_t n_streams,
-                           uint32_t prompt_tokens);
+/// A time between tokens that adaptive chunks can keep to, from the other rows: three times the
+/// idle gap or, if that is longer, the p99 gap of the chunks that were best, since no shorter one
+/// was reached.
+double default_tpot_target(std::span<const ArrivalRow> others);
 
 nlohmann::json serve_report_json(const ServeReport& report);
 /// The same as tables in Markdown.

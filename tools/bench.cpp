@@ -139,7 +139,7 @@ void add_serve(CLI::App& command, BenchOptions& options) {
   command
       .add_option("--tpot-target", options.tpot_target_ms,
                   "With --serve: milliseconds between tokens that adaptive chunks aim at (default: "
-                  "three times the idle gap, or what the smallest chunk takes); with --advise: "
+                  "three times the idle gap, or what the best fixed chunks reach); with --advise: "
                   "the target")
       ->check(CLI::PositiveNumber);
 }

@@ -33,12 +33,12 @@ TEST(Advice, ATargetThatNobodyGaveIsAlwaysMet) {
   EXPECT_DOUBLE_EQ(advice.score({.ttft_ns = {5e8}, .tpot_ns = {1e12}}), 0.5);
 }
 
-TEST(DefaultTpotTarget, IsWhatTheSmallestChunkTakesWhereThatIsLonger) {
-  // 1 ms a step, 0.1 ms a row, 1 ms a prompt token, 1 us a token and position before it.
-  const CostModel cost(StepCost{1e-3, 1e-4, 0, 1e-3, 1e-6});
-  // Of 16 tokens at positions 1008 to 1023: 1 + 0.4 + 16 + (16 * 1008 + 120) / 1000 ms.
-  EXPECT_NEAR(default_tpot_target(cost, 1e-3, 4, 1024), 1.25 * 33.648e-3, 1e-9);
-  EXPECT_DOUBLE_EQ(default_tpot_target(cost, 20e-3, 4, 1024), 60e-3);
+TEST(DefaultTpotTarget, IsTheBestGapOfFixedChunksWhereThatIsLonger) {
+  const ArrivalRow rows[] = {{.gap_p99_s = 4.6, .idle_gap_s = 2e-3},
+                             {.gap_p99_s = 23e-3, .idle_gap_s = 2e-3}};
+  EXPECT_DOUBLE_EQ(default_tpot_target(rows), 23e-3);
+  const ArrivalRow idle_is_slow[] = {{.gap_p99_s = 23e-3, .idle_gap_s = 20e-3}};
+  EXPECT_DOUBLE_EQ(default_tpot_target(idle_is_slow), 60e-3);
 }
 
 }  // namespace
