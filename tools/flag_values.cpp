@@ -8,7 +8,7 @@ namespace pumice::tools {
 namespace {
 
 constexpr size_t kShownBytes = 40;  // of what cannot be read
-constexpr size_t kMaxOfRange = 1000;
+constexpr size_t kMaxOfRanges = 1000;
 
 /// The whole text as a number; nothing if it is not one.
 template <typename T>
@@ -61,6 +61,7 @@ std::optional<Range> range_of(std::string_view text) {
 
 Result<std::vector<uint32_t>> parse_numbers(std::string_view flag, std::string_view text) {
   std::vector<uint32_t> numbers;
+  size_t n_of_ranges = 0;
   std::string_view rest = text;
   do {
     const std::string_view part = take_part(rest, ',');
@@ -71,11 +72,11 @@ Result<std::vector<uint32_t>> parse_numbers(std::string_view flag, std::string_v
           "{}: expected numbers and ranges like 1,2,3 or 512-2048+512 or 1-8*2; cannot read '{}'",
           flag, printable(range || part.empty() ? text : part, kShownBytes));
     }
-    const size_t n_before = numbers.size();
     for (uint64_t n = range->first; n <= range->last; n = n * range->factor + range->step) {
-      if (numbers.size() - n_before == kMaxOfRange) {
-        return make_error(ErrorCode::kInvalidArgument, "{}: '{}' is more than {} numbers", flag,
-                          printable(part, kShownBytes), kMaxOfRange);
+      if (range->last > range->first && ++n_of_ranges > kMaxOfRanges) {
+        return make_error(ErrorCode::kInvalidArgument,
+                          "{}: ranges up to '{}' are more than {} numbers", flag,
+                          printable(part, kShownBytes), kMaxOfRanges);
       }
       numbers.push_back(static_cast<uint32_t>(n));
     }

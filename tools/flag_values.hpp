@@ -12,7 +12,7 @@
 namespace pumice::tools {
 
 /// "1,2,3", "1-4" (1,2,3,4), "512-2048+512" and "1-8*2" (1,2,4,8), mixed at will: at least one
-/// number, and at most 1000 of a range.
+/// number, and at most 1000 that ranges stand for.
 Result<std::vector<uint32_t>> parse_numbers(std::string_view flag, std::string_view text);
 
 /// "512,128".
