@@ -44,7 +44,7 @@ class Adviser {
         options_(advice.options) {}
 
   Status run() {
-    PUMICE_TRY(base_, engine({}, false));
+    PUMICE_TRY(base_, engine(pipelines_, {}, false));
     PUMICE_TRY_STATUS(warm_up(*base_));
     for (const auto& [text, flags] : configurations())
       PUMICE_TRY_STATUS(configuration(text, flags));
@@ -70,12 +70,15 @@ class Adviser {
     if (options_.begins) options_.begins(what);
   }
 
-  Result<std::unique_ptr<Engine>> engine(const Configuration& configuration, bool prefix_cache) {
-    std::shared_ptr<vk::PipelineLibrary> pipelines = pipelines_;
-    if (!configuration.variants.empty()) {
-      pipelines = open_pipelines_();
-      PUMICE_TRY_STATUS(choose_variants(*pipelines, configuration));
-    }
+  Result<std::shared_ptr<vk::PipelineLibrary>> pipelines_for(const Configuration& configuration) {
+    if (configuration.variants.empty()) return pipelines_;
+    std::shared_ptr<vk::PipelineLibrary> pipelines = open_pipelines_();
+    PUMICE_TRY_STATUS(choose_variants(*pipelines, configuration));
+    return pipelines;
+  }
+
+  Result<std::unique_ptr<Engine>> engine(const std::shared_ptr<vk::PipelineLibrary>& pipelines,
+                                         const Configuration& configuration, bool prefix_cache) {
     EngineOptions options = configuration.applied_to(options_.engine);
     options.context_tokens = options_.n_prompt + options_.n_gen + 1;
     options.prefix_cache = prefix_cache;
@@ -134,7 +137,8 @@ class Adviser {
     begins(text);
     PUMICE_TRY(const Configuration configuration, Configuration::parse(text));
     LeverRow row{.lever = text, .flags = flags};
-    Result<std::unique_ptr<Engine>> made = engine(configuration, false);
+    PUMICE_TRY(const std::shared_ptr<vk::PipelineLibrary> pipelines, pipelines_for(configuration));
+    Result<std::unique_ptr<Engine>> made = engine(pipelines, configuration, false);
     if (!made.ok()) {
       if (made.error().code == ErrorCode::kDeviceLost) return made.error();
       row.note = "not on this device: " + made.error().message;
@@ -145,11 +149,22 @@ class Adviser {
     PUMICE_TRY_STATUS(warm_up(engine));
     if (configuration.variants.empty() && engine.variants() == base_->variants()) {
       row.note = "the same kernels run";
+    } else if (Status right = check(pipelines, configuration, row); !right.ok()) {
+      if (right.error().code != ErrorCode::kSelfTestFailed) return right;
+      row.note = right.error().message;
     } else {
       PUMICE_TRY_STATUS(
           measure(row, [&](uint32_t seed) { return request(engine, options_.n_prompt, seed); }));
     }
     advice_.levers.push_back(std::move(row));
+    return {};
+  }
+
+  Status check(const std::shared_ptr<vk::PipelineLibrary>& pipelines,
+               const Configuration& configuration, LeverRow& row) const {
+    if (!options_.check) return {};
+    const EngineOptions asked = configuration.applied_to(options_.engine);
+    PUMICE_TRY(row.evidence, options_.check(pipelines, asked.kv_type, asked.math));
     return {};
   }
 
@@ -183,7 +198,7 @@ class Adviser {
     LeverRow row{.kind = LeverRow::Kind::kReuse,
                  .lever = "the prompt again",
                  .flags = "--prompt-cache FILE"};
-    PUMICE_TRY(const std::unique_ptr<Engine> cached, engine({}, true));
+    PUMICE_TRY(const std::unique_ptr<Engine> cached, engine(pipelines_, {}, true));
     PUMICE_TRY_STATUS(warm_up(*cached));
     const Sample again = [&](uint32_t seed) -> Result<Generated> {
       PUMICE_TRY_STATUS(request(*cached, options_.n_prompt, seed));

@@ -25,6 +25,11 @@ struct AdviseOptions {
   EngineOptions engine = {};  ///< what runs now; its context is set by the sizes above
   std::function<bool()> stop;
   std::function<void(const std::string& what)> begins = {};  ///< told before each part
+  /// Whether a configuration computes what it should, before it is measured; what was found goes
+  /// into its row. Errors: kSelfTestFailed if it does not.
+  std::function<Result<nlohmann::json>(const std::shared_ptr<vk::PipelineLibrary>&, KvType,
+                                       ops::Math)>
+      check = {};
 };
 
 /// Medians of the samples are what is printed.
@@ -48,7 +53,8 @@ struct LeverRow {
   std::string flags;  ///< of `pumice run`; empty if it has none for this
   Latencies base;     ///< what runs now, in the same rounds
   Latencies with;
-  std::string note;  ///< why it was not measured
+  std::string note;         ///< why it was not measured
+  nlohmann::json evidence;  ///< of a configuration; null: not checked
 
   bool measured() const { return !with.ttft_ns.empty(); }
   /// Its time over that of what runs now: below 1, it is faster.

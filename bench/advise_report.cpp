@@ -35,6 +35,7 @@ Json to_json(const Latencies& latencies) {
 Json to_json(const Advice& advice, const LeverRow& row) {
   Json json{{"kind", kind_name(row.kind)}, {"lever", row.lever}, {"flags", row.flags}};
   if (!row.note.empty()) json["note"] = row.note;
+  if (!row.evidence.is_null()) json["evidence"] = row.evidence;
   if (!row.measured()) return json;
   json["base"] = to_json(row.base);
   json["with"] = to_json(row.with);

@@ -370,24 +370,23 @@ Json to_json(const ModelRow& row, const ModelRecord& model) {
   record["n_parallel"] = row.test.n_parallel;
   record["median_ns"] = ns.median;
   record["median_ts"] = rate.median;
-  if (row.test.n_prompt > 0) {
-    record["samples_ttft_ns"] = row.ttft_ns();
-    record["median_ttft_ns"] = summarize(row.ttft_ns()).median;
-    record["samples_prefill_ts"] = row.prefill_rates();
-    record["median_prefill_ts"] = summarize(row.prefill_rates()).median;
-  }
-  if (row.test.n_gen > 0) {
-    record["samples_decode_ts"] = row.decode_rates();
-    record["median_decode_ts"] = summarize(row.decode_rates()).median;
-  }
+  const auto add = [&](const std::string& name, const std::vector<double>& samples) {
+    record["samples_" + name] = samples;
+    record["median_" + name] =
+        samples.empty() ? std::numeric_limits<double>::quiet_NaN() : summarize(samples).median;
+  };
+  add("ttft_ns", row.test.n_prompt > 0 ? row.ttft_ns() : std::vector<double>());
+  add("prefill_ts", row.test.n_prompt > 0 ? row.prefill_rates() : std::vector<double>());
+  add("decode_ts", row.test.n_gen > 0 ? row.decode_rates() : std::vector<double>());
   record["variants"] = row.variants;
   record["shader_hash"] = fmt::format("{:016x}", spirv_hash());
   for (const auto& [key, value] : model.run.items()) record[key] = value;
   record["evidence"] = model.evidence ? to_json(*model.evidence) : Json{{"checked", false}};
-  if (model.evidence) record["variants_not_checked"] = model.evidence->unchecked(row.variants);
-  if (model.evidence) record["checked_after"] = row.checked_after;
-  if (!row.machine.is_null()) record["machine"] = row.machine;
-  if (row.error) record["error"] = row.error->message;
+  record["variants_not_checked"] =
+      model.evidence ? Json(model.evidence->unchecked(row.variants)) : Json();
+  record["checked_after"] = model.evidence && row.checked_after;
+  record["machine"] = row.machine;
+  record["error"] = row.error ? Json(row.error->message) : Json();
   return record;
 }
 

@@ -100,7 +100,8 @@ struct ModelRecord {
 /// Without `run`.
 ModelRecord model_record(const std::string& filename, const GgufFile& file);
 
-/// A record with llama-bench's keys, and ours.
+/// A record with llama-bench's keys, and ours: all of them in every record, whatever the test, so
+/// that tables of several runs fit together. Null, or no samples: not measured.
 nlohmann::json to_json(const ModelRow& row, const ModelRecord& model);
 
 /// A table like llama-bench's; t/s is mean ± deviation as there, the rest are medians.

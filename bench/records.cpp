@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 namespace pumice::bench {
@@ -10,11 +11,23 @@ namespace {
 
 using Json = nlohmann::json;
 
+/// Of all records that have it. A number that was not measured is a number all the same.
 struct Column {
   std::string name;
-  bool is_integer = true;  // in every record that has it
+  bool is_integer = true;
   bool is_number = true;
+  bool is_null = true;
+
+  const char* type() const {
+    if (is_null || !is_number) return "TEXT";
+    return is_integer ? "INTEGER" : "REAL";
+  }
 };
+
+/// Null, or a number that JSON cannot hold.
+bool is_absent(const Json& value) {
+  return value.is_null() || (value.is_number_float() && !std::isfinite(value.get<double>()));
+}
 
 /// Of all records, in the order of their first appearance.
 std::vector<Column> columns_of(std::span<const Json> records) {
@@ -24,6 +37,8 @@ std::vector<Column> columns_of(std::span<const Json> records) {
       auto column = std::find_if(columns.begin(), columns.end(),
                                  [&](const Column& each) { return each.name == name; });
       if (column == columns.end()) column = columns.insert(column, {.name = name});
+      if (value.is_null()) continue;
+      column->is_null = false;
       column->is_integer &= value.is_number_integer() || value.is_boolean();
       column->is_number &= value.is_number() || value.is_boolean();
     }
@@ -68,7 +83,8 @@ std::string to_csv(std::span<const Json> records) {
     std::string line;
     for (const Column& column : columns) {
       if (&column != columns.data()) line += ',';
-      if (record.contains(column.name)) line += in_quotes(text_of(record[column.name]), '"');
+      const auto value = record.find(column.name);
+      if (value != record.end() && !is_absent(*value)) line += in_quotes(text_of(*value), '"');
     }
     text += line + '\n';
   }
@@ -81,9 +97,7 @@ std::string to_sql(std::span<const Json> records) {
   std::vector<std::string> names;
   for (const Column& column : columns) {
     names.push_back(in_quotes(column.name, '"'));
-    declarations.push_back(
-        fmt::format("{} {}", names.back(),
-                    column.is_integer ? "INTEGER" : (column.is_number ? "REAL" : "TEXT")));
+    declarations.push_back(fmt::format("{} {}", names.back(), column.type()));
   }
   std::string text = fmt::format("CREATE TABLE IF NOT EXISTS llama_bench (\n  {}\n);\n",
                                  fmt::join(declarations, ",\n  "));
@@ -91,7 +105,7 @@ std::string to_sql(std::span<const Json> records) {
     std::vector<std::string> values;
     for (const Column& column : columns) {
       const auto value = record.find(column.name);
-      if (value == record.end() || value->is_null()) {
+      if (value == record.end() || is_absent(*value)) {
         values.push_back("NULL");
       } else {
         values.push_back(column.is_number ? text_of(*value) : in_quotes(text_of(*value), '\''));

@@ -63,9 +63,10 @@ Result<bench::Evidence> check_logits(const Session& session, const ModelSource& 
 
 /// describe_run with evidence and the state of the machine. With --no-check nothing is compared,
 /// which the record then says. Errors: kSelfTestFailed if the logits are wrong, so that nothing is
-/// measured that does not count.
+/// measured that does not count. `evidence` is what was found, for checks that come later.
 Result<nlohmann::json> checked_run(const BenchOptions& options, const Session& session,
-                                   const ModelSource& source, const Logger& logger);
+                                   const ModelSource& source, const Logger& logger,
+                                   std::optional<bench::Evidence>* evidence = nullptr);
 
 /// Errors unless -o and -oe are md or json, or none: for reports that are no list of records.
 Status require_md_or_json(const BenchOptions& options);

@@ -46,7 +46,19 @@ Status bench_advise(const BenchOptions& options) {
       .stop = InterruptGuard::interrupted};
   PUMICE_TRY_STATUS(
       context_for(options.model, session.model->config(), wanted.n_prompt, wanted.n_gen + 1));
-  PUMICE_TRY(const nlohmann::json run, checked_run(options, session, source, logger));
+  std::optional<bench::Evidence> evidence;
+  PUMICE_TRY(const nlohmann::json run, checked_run(options, session, source, logger, &evidence));
+  if (evidence) {
+    wanted.check = [&](const std::shared_ptr<vk::PipelineLibrary>& pipelines, KvType kv_type,
+                       ops::Math math) -> Result<nlohmann::json> {
+      Session of_lever = session;
+      of_lever.pipelines = pipelines;
+      PUMICE_TRY(const bench::Evidence found,
+                 check_logits(of_lever, source, kv_type, math, logger, &*evidence));
+      PUMICE_TRY_STATUS(bench::verdict(found));
+      return to_json(found);
+    };
+  }
   wanted.begins = [&](const std::string& what) { logger.info("{}", what); };
   const InterruptGuard interrupt;
   const bench::Advice advice = bench::advise(

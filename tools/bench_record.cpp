@@ -49,16 +49,17 @@ Result<bench::Evidence> check_logits(const Session& session, const ModelSource& 
 }
 
 Result<nlohmann::json> checked_run(const BenchOptions& options, const Session& session,
-                                   const ModelSource& source, const Logger& logger) {
+                                   const ModelSource& source, const Logger& logger,
+                                   std::optional<bench::Evidence>* evidence) {
   nlohmann::json run = describe_run(options, session);
   const InterruptGuard interrupt;
   run["evidence"] = {{"checked", false}};
   if (!options.no_check) {
-    PUMICE_TRY(
-        const bench::Evidence evidence,
-        check_logits(session, source, options.model.kv_type(), options.model.math_kind(), logger));
-    PUMICE_TRY_STATUS(bench::verdict(evidence));
-    run["evidence"] = to_json(evidence);
+    PUMICE_TRY(bench::Evidence found, check_logits(session, source, options.model.kv_type(),
+                                                   options.model.math_kind(), logger));
+    PUMICE_TRY_STATUS(bench::verdict(found));
+    run["evidence"] = to_json(found);
+    if (evidence != nullptr) *evidence = std::move(found);
   }
   run["machine"] = {{"before", bench::read_machine(*session.device)}};
   return run;

@@ -5,6 +5,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
+
+#include "bench/advise.hpp"
+#include "bench/records.hpp"
 #include "models/synthetic.hpp"
 #include "shaders/spirv.hpp"
 #include "tests/gpu_fixture.hpp"
@@ -63,6 +67,12 @@ TEST_F(ModelBenchTest, EveryCombinationIsMeasured) {
       EXPECT_EQ(sample.decode_ns() == 0, row.test.n_gen == 0);
     }
   }
+  // One table holds all of them: same columns of the same types.
+  const auto declarations = [](const ModelRow& row) {
+    const std::string sql = to_sql(std::vector{to_json(row, {})});
+    return sql.substr(0, sql.find(';'));
+  };
+  for (const ModelRow& row : rows) EXPECT_EQ(declarations(row), declarations(rows[0]));
 }
 
 TEST_F(ModelBenchTest, WhatDoesNotFitIsARowAndTheOthersAreMeasured) {
@@ -120,7 +130,31 @@ TEST_F(ModelBenchTest, ALostDeviceEndsTheRunAndKeepsTheRowsAlreadyMeasured) {
   EXPECT_EQ(rows[2].error->code, ErrorCode::kDeviceLost);
   EXPECT_EQ(exit_code(verdict(rows).error().code), 75);
   EXPECT_EQ(to_json(rows[2], {})["error"], "the device was lost");
-  EXPECT_FALSE(to_json(rows[0], {}).contains("error"));
+  EXPECT_TRUE(to_json(rows[0], {})["error"].is_null());
+}
+
+TEST_F(ModelBenchTest, ALeverWithWrongLogitsIsNotMeasured) {
+  const auto open_pipelines = [&] {
+    return std::make_shared<vk::PipelineLibrary>(pipelines_->device(), std::filesystem::path(),
+                                                 spirv_hash());
+  };
+  AdviseOptions options{
+      .ttft_target_s = 1e-9, .n_prompt = 32, .n_gen = 2, .n_streams = 1, .stop = [] {
+        return false;
+      }};
+  options.check = [](const auto&, KvType kv_type, ops::Math) -> Result<nlohmann::json> {
+    if (kv_type == KvType::kF32) {
+      return make_error(ErrorCode::kSelfTestFailed, "logits are off");
+    }
+    return nlohmann::json{{"passed", true}};
+  };
+  const Advice advice = advise(pipelines_, open_pipelines, model_, options);
+  EXPECT_FALSE(advice.ended) << advice.ended->message;
+  const auto wrong = std::ranges::find(advice.levers, "kv=f32", &LeverRow::lever);
+  ASSERT_NE(wrong, advice.levers.end());
+  EXPECT_FALSE(wrong->measured());
+  EXPECT_EQ(wrong->note, "logits are off");
+  EXPECT_TRUE(advice.levers.back().measured());
 }
 
 }  // namespace

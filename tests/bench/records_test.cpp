@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <vector>
 
 namespace pumice::bench {
@@ -26,6 +27,14 @@ TEST(Records, SqlDeclaresWhatTheValuesAre) {
             "  \"count\" INTEGER,\n  \"name\" TEXT,\n  \"rate\" REAL\n);\n"
             "\nINSERT INTO llama_bench (\"count\", \"name\", \"rate\") VALUES (1, 'it''s', 1);\n"
             "\nINSERT INTO llama_bench (\"count\", \"name\", \"rate\") VALUES (2, NULL, 2.5);\n");
+}
+
+TEST(Records, WhatWasNotMeasuredIsAbsentAndKeepsItsType) {
+  const std::vector<Json> records = {{{"error", nullptr}, {"rate", std::nan("")}}};
+  EXPECT_EQ(to_csv(records), "\"error\",\"rate\"\n,\n");
+  EXPECT_EQ(to_sql(records),
+            "CREATE TABLE IF NOT EXISTS llama_bench (\n  \"error\" TEXT,\n  \"rate\" REAL\n);\n"
+            "\nINSERT INTO llama_bench (\"error\", \"rate\") VALUES (NULL, NULL);\n");
 }
 
 TEST(Records, JsonlIsALineWhateverTheTextHolds) {

@@ -124,6 +124,8 @@ class Advice(Levers):
             self.assertAlmostEqual(row["with"]["ttft_ms"],
                                    statistics.median(row["with"]["ttft_samples_ns"]) * 1e-6)
             self.assertTrue(row["meets_targets"])
+            if row["kind"] == "configuration":
+                self.assertTrue(row["evidence"]["passed"], row["lever"])
 
     def test_targets_that_nothing_meets_are_said_to_be_out_of_reach(self):
         advice = self.advise("--ttft-target", "1e-6")

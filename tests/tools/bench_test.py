@@ -127,7 +127,7 @@ class Models(CommandLineTest):
         self.assertEqual(done.returncode, DOES_NOT_FIT)
         measured, refused = json.loads(done.stdout)
         self.assertGreater(measured["avg_ts"], 0)
-        self.assertNotIn("error", measured)
+        self.assertIsNone(measured["error"])
         self.assertTrue(refused["error"])
         self.assertEqual(refused["samples_ns"], [])
 
