@@ -6,6 +6,10 @@
 #endif
 
 #include "common/weights.glsl"
+#if !defined(WEIGHT_F32) && !defined(WEIGHT_F16) && !defined(WEIGHT_BF16)
+#define WEIGHT_INTEGERS 1
+#include "common/weights_int8.glsl"
+#endif
 #include "common/x_quads.glsl"
 #include "gemv/gemv.h"
 
@@ -27,12 +31,114 @@ shared float partial[kSlices * kSums];
 
 float acc[lane_cols][tile_rows];
 
+#ifdef X_BROADCAST
+
+const uint kLoads = (tile_rows * kBlockQuads + subgroup_size - 1) / subgroup_size;
+
+/// A block of every row of x, spread over the lanes of a subgroup.
+void load_x(uint block, out vec4 x[kLoads]) {
+  [[unroll]] for (uint i = 0; i < kLoads; ++i) {
+    const uint quad = i * subgroup_size + gl_SubgroupInvocationID;
+    const uint row = min(quad / kBlockQuads, pc.rows - 1);
+    const uint column = min(block * kBlockQuads + quad % kBlockQuads, pc.k / 4 - 1);
+    x[i] = load_quad(pc.x, row * (pc.x_stride / 4) + column);
+  }
+}
+
+float x_value(vec4 x[kLoads], uint row, uint k) {
+  const uint quad = row * kBlockQuads + k / 4;
+  return subgroupShuffle(x[quad / subgroup_size][k % 4], quad % subgroup_size);
+}
+
+#ifdef WEIGHT_INTEGERS
+
+// Bytes are multiplied as they are, and their sums with the scales: half the operations a weight.
+#define Codes WeightBytes
+#define read_codes read_weight_bytes
+const uint kPart = kHalfScales ? kBlock / 2 : kBlock;  // columns of one scale
+
+/// Code k times kCodeScale: a signed byte is moved to the top of its word, where nothing has to be
+/// done about its sign.
+float code_of(Codes w, uint k) {
+  const int word = k % 4 == 3 ? w.q[k / 4] : w.q[k / 4] << (24 - 8 * (k % 4));
+  return float(k % 4 == 0 ? word : word & 0xFF000000);
+}
+const float kCodeScale = 16777216.0;  // 2^24
+
+#else
+
+struct Codes {
+  float values[kBlock];
+};
+void read_codes(WeightTile t, uint block_of_tile, out Codes w) {
+  read_weight_block(t, block_of_tile, w.values);
+}
+float code_of(Codes w, uint k) { return w.values[k]; }
+const uint kPart = kBlock;
+
+#endif
+
+// Sums of few rows alternate, since an addition waits for the one before.
+const uint kChains = tile_rows == 1 ? 4 : tile_rows == 2 ? 2 : 1;
+
+/// Add the products of columns [first, first + kPart) of the block.
+void multiply_part(Codes w[lane_cols], vec4 x[kLoads], uint first) {
+  float sums[lane_cols][tile_rows][kChains];
+  [[unroll]] for (uint i = 0; i < kPart; ++i) {
+    const uint k = first + i;
+    float code[lane_cols];
+    [[unroll]] for (uint c = 0; c < lane_cols; ++c) code[c] = code_of(w[c], k);
+    [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
+      const float value = x_value(x, r, k);
+      [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
+        const float sum = i < kChains ? 0.0 : sums[c][r][i % kChains];
+        sums[c][r][i % kChains] = fma(code[c], value, sum);
+      }
+    }
+  }
+  [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
+    [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
+      float sum = sums[c][r][0];
+      [[unroll]] for (uint i = 1; i < kChains; ++i) sum += sums[c][r][i];
+#ifdef WEIGHT_INTEGERS
+      acc[c][r] = fma(w[c].scale[first * 2 / kBlock] * (1 / kCodeScale), sum, acc[c][r]);
+#else
+      acc[c][r] += sum;
+#endif
+    }
+  }
+}
+
+void multiply(WeightTile tiles[lane_cols], uint block_of_tile, uint block) {
+  vec4 x[kLoads];
+  load_x(block, x);
+  Codes w[lane_cols];
+  [[unroll]] for (uint c = 0; c < lane_cols; ++c) read_codes(tiles[c], block_of_tile, w[c]);
+  multiply_part(w, x, 0);
+  if (kPart < kBlock) multiply_part(w, x, kPart);
+
+#ifdef WEIGHT_INTEGERS
+  if (!kOffsets) return;
+  [[unroll]] for (uint i = 0; i < kLoads; ++i) x[i].x = (x[i].x + x[i].y) + (x[i].z + x[i].w);
+  [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
+    [[unroll]] for (uint half_block = 0; half_block < 2; ++half_block) {
+      const uint k = half_block * kBlock / 2;
+      const float sum = (x_value(x, r, k) + x_value(x, r, k + 4)) +
+                        (x_value(x, r, k + 8) + x_value(x, r, k + 12));
+      [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
+        acc[c][r] = fma(w[c].offset[half_block], sum, acc[c][r]);
+      }
+    }
+  }
+#endif
+}
+
+#else
+
 void multiply(WeightTile tiles[lane_cols], uint block_of_tile, uint block) {
   float w[lane_cols][kBlock];
   [[unroll]] for (uint c = 0; c < lane_cols; ++c) read_weight_block(tiles[c], block_of_tile, w[c]);
   const uint last_quad = pc.k / 4 - 1;
-
-#ifdef X_UNIFORM
   [[unroll]] for (uint q = 0; q < kBlockQuads; ++q) {
     const uint column = min(block * kBlockQuads + q, last_quad);
     [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
@@ -44,24 +150,9 @@ void multiply(WeightTile tiles[lane_cols], uint block_of_tile, uint block) {
       }
     }
   }
-#else
-  const uint kLoads = (tile_rows * kBlockQuads + subgroup_size - 1) / subgroup_size;
-  vec4 x[kLoads];
-  [[unroll]] for (uint i = 0; i < kLoads; ++i) {
-    const uint quad = i * subgroup_size + gl_SubgroupInvocationID;
-    const uint row = min(quad / kBlockQuads, pc.rows - 1);
-    const uint column = min(block * kBlockQuads + quad % kBlockQuads, last_quad);
-    x[i] = load_quad(pc.x, row * (pc.x_stride / 4) + column);
-  }
-  [[unroll]] for (uint k = 0; k < kBlock; ++k) {
-    [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
-      const uint quad = r * kBlockQuads + k / 4;
-      const float value = subgroupShuffle(x[quad / subgroup_size][k % 4], quad % subgroup_size);
-      [[unroll]] for (uint c = 0; c < lane_cols; ++c) acc[c][r] = fma(w[c][k], value, acc[c][r]);
-    }
-  }
-#endif
 }
+
+#endif
 
 void accumulate(WeightTile tiles[lane_cols], uint step) {
   [[unroll]] for (uint u = 0; u < unroll; ++u) {

@@ -15,7 +15,7 @@ GemvSpec tuned(const DevicePlan& plan, const WeightType& type, XPath path, uint3
   if (path == XPath::kBroadcast) {
     // Two weight rows a lane share the loads and shuffles of x: 1.4x on lavapipe 25.0.7. Four add 3
     // % (1 row) to 17 % (8 rows) but take workgroups of 128 columns, too few for small models.
-    return {.workgroup_size = kSliceLanes, .tile_rows = tile_rows, .lane_cols = 2};
+    return {.workgroup_size = kSliceLanes, .tile_rows = tile_rows, .lane_cols = 4};
   }
   if (plan.device_class == DeviceClass::kCpu)
     return {.workgroup_size = 128, .tile_rows = tile_rows};
