@@ -15,6 +15,7 @@
 //   X_BROADCAST  loaded by the lanes of a subgroup, spread by shuffles from constant lanes; neither
 //                shared memory nor barriers, both of which cost CPU drivers more than arithmetic.
 //                (subgroupBroadcast is the same on lavapipe 25.0, but 22.3 makes a loop of each.)
+//   X_UNIFORM    every lane reads the same address: CPU drivers that see it load once
 // Lanes past the last column compute the last one again and store nothing.
 layout(local_size_x_id = 0) in;
 
@@ -63,6 +64,27 @@ void multiply(float w[lane_cols][kBlock], uint first_row, uint block) {
       [[unroll]] for (uint r = 0; r < 4; ++r) {
         [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
           acc[c][m + r] = fma(w[c][k], x[r], acc[c][m + r]);
+        }
+      }
+    }
+  }
+}
+
+#elif defined(X_UNIFORM)
+
+void multiply(float w[lane_cols][kBlock], uint first_row, uint block) {
+  const uint last_quad = pc.k / 4 - 1;
+  const uint kRows = 8;  // that take turns, so that an addition need not wait for the one before
+  [[unroll]] for (uint m = 0; m < tile_rows; m += kRows) {
+    [[unroll]] for (uint q = 0; q < kBlockQuads; ++q) {
+      const uint column = min(block * kBlockQuads + q, last_quad);
+      [[unroll]] for (uint r = 0; r < kRows; ++r) {
+        const uint row = min(first_row + m + r, pc.rows - 1);
+        const vec4 x = load_quad(pc.x, row * (pc.x_stride / 4) + column);
+        [[unroll]] for (uint i = 0; i < 4; ++i) {
+          [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
+            acc[c][m + r] = fma(w[c][4 * q + i], x[i], acc[c][m + r]);
+          }
         }
       }
     }

@@ -61,7 +61,7 @@ std::vector<OpCase> gemm_cases() {
                                      {33, 7, 512},   {129, 257, 256}};
   std::vector<LinearVariant> variants;
   for (const Tested& tested :
-       {Tested{"shared"}, Tested{"broadcast"}, Tested{"matrix", Math::kF16},
+       {Tested{"shared"}, Tested{"broadcast"}, Tested{"uniform"}, Tested{"matrix", Math::kF16},
         Tested{"matrix", Math::kF16, 1}, Tested{"matrix", Math::kF16, 1, true},
         Tested{"matrix2", Math::kF16}, Tested{"matrix2", Math::kF16, 1}}) {
     variants.push_back(case_variant(tested));

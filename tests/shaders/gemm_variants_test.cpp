@@ -67,6 +67,17 @@ TEST(GemmVariants, IntegersAreNeverFp32AndComeBeforeIt) {
   }
 }
 
+TEST(GemmVariants, CpuDriversLoadUniformlyWhereThatIsOneLoad) {
+  const auto best = [](const char* name) {
+    const DevicePlan plan = planned(test::snapshot(name));
+    return gemm_variants(plan, Math::kF32, tuned_x_path(plan)).front().name;
+  };
+  EXPECT_EQ(best("lavapipe_26"), "uniform");
+  EXPECT_EQ(best("lavapipe_22"), "broadcast");
+  EXPECT_EQ(best("swiftshader"), "shared");
+  EXPECT_EQ(best("nvidia_rtx_4090"), "shared");
+}
+
 TEST(GemmVariants, MatricesOfAWorkgroupTakeTheLargestWorkgroupThatMayShareThem) {
   const GemmVariant variant = variant_of(planned(matrix2_device()), "matrix2");
   EXPECT_EQ(variant.obstacle, "");

@@ -53,7 +53,9 @@ TEST_F(LinearChoice, UsesGemvUpToEightRowsAndGemmBeyond) {
   EXPECT_EQ(labels(device, XPath::kPortable, 9), Labels{"gemm.q4_k.shared"});
   if (!broadcast_supported(device->plan())) return;
   EXPECT_EQ(labels(device, XPath::kBroadcast, 8), Labels{"gemv.q4_k.broadcast"});
-  EXPECT_EQ(labels(device, XPath::kBroadcast, 9), Labels{"gemm.q4_k.broadcast"});
+  const bool uniform = device->plan().features.cooperative_matrix;
+  EXPECT_EQ(labels(device, XPath::kBroadcast, 9),
+            Labels{uniform ? "gemm.q4_k.uniform" : "gemm.q4_k.broadcast"});
 }
 
 TEST_F(LinearChoice, DispatchesOnceForEachPartWithoutBarriers) {
