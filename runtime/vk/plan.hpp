@@ -47,6 +47,7 @@ struct OptionalCapability {
 struct DevicePlan {
   PlanOptions limits;  ///< the options it was planned with
   DeviceClass device_class = DeviceClass::kGpu;
+  uint32_t api_version = 0;  ///< the device's, VK_MAKE_API_VERSION: tells CPU drivers' ages apart
   Quirks quirks;
   /// Set for a driver without hardware (RADV's null device): pipelines are compiled to learn what
   /// its compiler makes of them, and nothing is allocated or submitted.

@@ -18,6 +18,10 @@ XPath tuned_x_path(const DevicePlan& plan) {
                                                                              : XPath::kPortable;
 }
 
+bool wants_wide_loads(const DevicePlan& plan) {
+  return plan.api_version < VK_MAKE_API_VERSION(0, 1, 4, 0);
+}
+
 std::string linear_module_name(std::string_view op, const WeightType& type,
                                std::string_view variant) {
   std::string name(type.name);

@@ -42,6 +42,11 @@ bool broadcast_supported(const DevicePlan& plan);
 /// expected to win (a shuffle costs what a read of shared memory does) but has not been measured.
 XPath tuned_x_path(const DevicePlan& plan);
 
+/// Whether 64-bit loads are faster than twice as many of 32 bits. 128 M parameters Q4_K, pp64 and
+/// tg16 with them over without: lavapipe 22.3.6 1.5 and 1.7, which loads lane by lane; 25.0.7 0.84
+/// and 0.94, which gathers, as 26 does (tg 0.92).
+bool wants_wide_loads(const DevicePlan& plan);
+
 /// "gemm.q4_k.shared" of ("gemm", Q4_K, "shared").
 std::string linear_module_name(std::string_view op, const WeightType& type,
                                std::string_view variant);
@@ -52,7 +57,8 @@ std::vector<std::pair<uint32_t, uint32_t>> linear_constants(const DevicePlan& pl
                                                             const Spec& spec) {
   auto constants = vk::constants_of(spec);
   if (path == XPath::kBroadcast) {
-    const auto more = vk::constants_of(XBroadcastSpec{.subgroup_size = plan.subgroup_size});
+    const auto more = vk::constants_of(
+        XBroadcastSpec{.subgroup_size = plan.subgroup_size, .wide_loads = wants_wide_loads(plan)});
     constants.insert(constants.end(), more.begin(), more.end());
   }
   return constants;

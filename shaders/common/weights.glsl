@@ -12,8 +12,8 @@
 //   WeightTile t = open_weight_tile(base, n_col_tiles, row, tile);
 //   for (uint b = 0; b < kTileBlocks; ++b) { read_weight_block(t, b, w); … }
 //
-// With WIDE_LOADS units are read as 64-bit integers (which the device must have): lavapipe loads one
-// component at a time, so that halves the loads.
+// With X_BROADCAST and its constant wide_loads units are read as 64-bit integers (which the device
+// must have): older lavapipe loads one component at a time, so that halves the loads.
 //
 // Values are bit-equal to pumice::dequantize: `precise` forbids contraction, and products written as
 // fma are exact before the addition. Half scales are converted with integers, since drivers may flush
@@ -60,8 +60,9 @@ const uint kTileStride = kTileUnits * 32 + kTileWords * 8;  // of a tile, in uni
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer WeightUnits {
   uvec4 at[];
 };
-#ifdef WIDE_LOADS
+#ifdef X_BROADCAST
 #extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
+#include "common/x_broadcast.h"
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer WideWeightUnits {
   u64vec2 at[];
 };
@@ -80,12 +81,13 @@ struct WeightTile {
 };
 
 uvec4 weight_unit(WeightTile t, uint unit) {
-#ifdef WIDE_LOADS
-  const u64vec2 pair = WideWeightUnits(t.base).at[t.unit + unit * 32];
-  return uvec4(unpack32(pair.x), unpack32(pair.y));
-#else
-  return WeightUnits(t.base).at[t.unit + unit * 32];
+#ifdef X_BROADCAST
+  if (wide_loads != 0) {
+    const u64vec2 pair = WideWeightUnits(t.base).at[t.unit + unit * 32];
+    return uvec4(unpack32(pair.x), unpack32(pair.y));
+  }
 #endif
+  return WeightUnits(t.base).at[t.unit + unit * 32];
 }
 
 uint weight_word(WeightTile t, uint word) { return WeightWords(t.base).at[t.word + word * 32]; }

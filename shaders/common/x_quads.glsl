@@ -4,8 +4,9 @@
 
 #include "common/buffers.glsl"
 
-#ifdef WIDE_LOADS
+#ifdef X_BROADCAST
 #extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
+#include "common/x_broadcast.h"
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer WideQuads {
   u64vec2 v[];
 };
@@ -13,12 +14,13 @@ layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Wi
 
 /// Floats [4 * index, 4 * index + 4) of a 16-byte aligned array.
 vec4 load_quad(uvec2 address, uint index) {
-#ifdef WIDE_LOADS
-  const u64vec2 words = WideQuads(address).v[index];
-  return vec4(uintBitsToFloat(unpack32(words.x)), uintBitsToFloat(unpack32(words.y)));
-#else
-  return Vec4s(address).v[index];
+#ifdef X_BROADCAST
+  if (wide_loads != 0) {
+    const u64vec2 words = WideQuads(address).v[index];
+    return vec4(uintBitsToFloat(unpack32(words.x)), uintBitsToFloat(unpack32(words.y)));
+  }
 #endif
+  return Vec4s(address).v[index];
 }
 
 #endif

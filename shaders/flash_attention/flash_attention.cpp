@@ -95,13 +95,11 @@ bool FlashAttention::broadcast_supported(const DevicePlan& device) {
 //   16: 1.5, 1.2 s
 // CPU drivers from before Vulkan 1.4 search for the lane in every broadcast, hence the version.
 FlashAttention::Tuning FlashAttention::tuned(const vk::PipelineLibrary& pipelines) {
-  const vk::Device& device = *pipelines.device();
-  if (device.plan().device_class != DeviceClass::kCpu) return {};
-  if (broadcast_supported(device.plan()) && !pipelines.is_rejected(kBroadcastModule) &&
-      device.snapshot().api_version >= VK_MAKE_API_VERSION(0, 1, 4, 0)) {
-    return {.path = Path::kBroadcast,
-            .workgroup_size = device.plan().subgroup_size,
-            .max_tile_rows = 4};
+  const DevicePlan& plan = pipelines.device()->plan();
+  if (plan.device_class != DeviceClass::kCpu) return {};
+  if (broadcast_supported(plan) && !pipelines.is_rejected(kBroadcastModule) &&
+      plan.api_version >= VK_MAKE_API_VERSION(0, 1, 4, 0)) {
+    return {.path = Path::kBroadcast, .workgroup_size = plan.subgroup_size, .max_tile_rows = 4};
   }
   return {.max_tile_rows = 8};
 }

@@ -2,7 +2,6 @@
 #extension GL_GOOGLE_include_directive : require
 #ifdef X_BROADCAST
 #extension GL_KHR_shader_subgroup_shuffle : require
-#define WIDE_LOADS 1
 #endif
 
 #include "common/weights.glsl"
