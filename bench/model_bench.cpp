@@ -129,7 +129,7 @@ Status fill_depth(Engine& engine, uint32_t n_vocab, const ModelTest& test,
                                              .max_new_tokens = 1,
                                              .sampling = {.temperature = 0}}));
     Clock::time_point end;
-    const Status status = drive(engine, watched, 1, end, end, stop);
+    Status status = drive(engine, watched, 1, end, end, stop);
     engine.cancel(watched[0].id);
     if (!status.ok()) return status;
     while (!engine.idle()) PUMICE_TRY_STATUS(engine.step());

@@ -34,8 +34,7 @@ std::vector<Column> columns_of(std::span<const Json> records) {
   std::vector<Column> columns;
   for (const Json& record : records) {
     for (const auto& [name, value] : record.items()) {
-      auto column = std::find_if(columns.begin(), columns.end(),
-                                 [&](const Column& each) { return each.name == name; });
+      auto column = std::ranges::find(columns, name, &Column::name);
       if (column == columns.end()) column = columns.insert(column, {.name = name});
       if (value.is_null()) continue;
       column->is_null = false;
@@ -106,7 +105,7 @@ std::string to_sql(std::span<const Json> records) {
     for (const Column& column : columns) {
       const auto value = record.find(column.name);
       if (value == record.end() || is_absent(*value)) {
-        values.push_back("NULL");
+        values.emplace_back("NULL");
       } else {
         values.push_back(column.is_number ? text_of(*value) : in_quotes(text_of(*value), '\''));
       }

@@ -170,7 +170,7 @@ Status bench_ab(const BenchOptions& options) {
     PUMICE_TRY(run["evidence"][name], evidence_of(*side, options, source, logger));
   }
   std::vector<bench::AbRow> rows;
-  const Status status = measure(a, b, tests, rounds, options, logger, rows);
+  Status status = measure(a, b, tests, rounds, options, logger, rows);
   if (rows.empty()) return status;
   print_report(
       options,

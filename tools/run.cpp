@@ -190,7 +190,7 @@ Status Runner::run(RunOptions options) {
   const std::string stats = options.serving.stats;
   const Logger logger = stderr_logger(options.model.verbose);
   Runner runner(std::move(options), logger, tokenizer);
-  const Status status = repl ? runner.repl(file) : runner.once(file);
+  Status status = repl ? runner.repl(file) : runner.once(file);
   if (runner.engine_) {
     print_stats(stats, *runner.engine_);
     keep_for_next_run(runner.session_, *runner.engine_, logger);

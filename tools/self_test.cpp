@@ -181,7 +181,7 @@ void print_kernels(const DevicePlan& plan, const std::optional<SelfTestVerdict>&
     }
     if (!row.obstacle.empty()) said = "not here: needs " + row.obstacle;
     // A kernel that nobody has seen run is not used before it has passed: PipelineLibrary::accept.
-    if (!row.obstacle.empty() && row.unproven) said = "never run, " + said;
+    if (!row.obstacle.empty() && row.unproven) said = fmt::format("never run, {}", said);
     fmt::print("   {:<28} {:>7}  {}\n", name, row.n, said);
   }
   std::map<std::string, std::pair<size_t, std::string_view>> left_out;

@@ -15,7 +15,7 @@ Result<PreparedOp> prepare(OpBed& bed, const AttentionBenchCase& test, const Ben
                                      [&](uint64_t bytes) { return bed.output(bytes); }));
   PreparedOp prepared;
   for (size_t copy = 0; copy < inputs.n_copies(); ++copy) {
-    prepared.rotation.push_back(
+    prepared.rotation.emplace_back(
         [=, call = inputs.call(copy)](vk::Recorder& recorder) { run.record(recorder, call); });
   }
   prepared.record = prepared.rotation[0];

@@ -74,7 +74,7 @@ Result<PreparedOp> prepare(OpBed& bed, const WeightType& type, Math math, const 
   }
   PreparedOp prepared{.record = {}, .expected = {std::move(y)}};
   for (WeightMatrix& matrix : matrices) {
-    prepared.rotation.push_back([=, matrix = std::move(matrix)](vk::Recorder& recorder) {
+    prepared.rotation.emplace_back([=, matrix = std::move(matrix)](vk::Recorder& recorder) {
       op.record(recorder, LinearArgs{.weights = matrix,
                                      .x = x_range,
                                      .x_stride = shape.k,

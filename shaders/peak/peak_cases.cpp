@@ -164,9 +164,9 @@ Result<PreparedOp> prepare_touch(OpBed& bed) {
 
 std::vector<OpCase> peak_cases() {
   std::vector<OpCase> cases;
-  const auto add = [&](std::string name, auto prepare, auto supported) {
+  const auto add = [&](const std::string& name, auto prepare, auto supported) {
     cases.push_back({.op = "peak",
-                     .name = std::move(name),
+                     .name = name,
                      .prepare = std::move(prepare),
                      .supported = std::move(supported)});
   };
