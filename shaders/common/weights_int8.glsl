@@ -1,4 +1,5 @@
-// Quantised weights as they are: bytes and what they are multiplied with, for integer dot products.
+// Quantised weights as they are: bytes and what they are multiplied with, for integer dot products and
+// where sums of products are cheaper to scale than weights.
 // Included after common/weights.glsl, whose tiles it reads; not for F32, F16 and BF16.
 //
 //   WeightBytes w;
