@@ -111,13 +111,18 @@ Status declare_all(vk::PipelineLibrary& pipelines) {
   return {};
 }
 
+bool only_for_cpu_drivers(std::string_view module) {
+  return module.ends_with(".broadcast") ||
+         (module.starts_with("gemm.") && module.ends_with(".uniform"));
+}
+
 /// Every module that could run is declared, but for those that are for CPU drivers only.
 Status check_complete(const vk::PipelineLibrary& pipelines) {
   std::set<std::string_view> declared;
   for (const vk::Pipeline* pipeline : pipelines.declared())
     declared.insert(pipeline->module_name());
   for (const vk::ShaderModule& module : spirv_modules()) {
-    if (module.name.ends_with(".broadcast") || declared.contains(module.name)) continue;
+    if (only_for_cpu_drivers(module.name) || declared.contains(module.name)) continue;
     if (pipelines.obstacle(module).empty()) {
       return make_error(ErrorCode::kInternal,
                         "no op declares the module {} here: add it to pipeline_statistics.cpp",
