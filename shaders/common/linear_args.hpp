@@ -29,17 +29,19 @@ struct LinearArgs {
 
 /// How the activations, which all lanes need, reach them.
 enum class XPath {
-  kPortable,   ///< shared memory (gemm) or loads from one address (gemv): works everywhere
-  kBroadcast,  ///< loaded by the lanes of a subgroup and shuffled; for CPU drivers
+  kPortable,  ///< shared memory (gemm) or loads from one address (gemv): works everywhere
+  /// Loaded by the lanes of a subgroup and shuffled; for CPU drivers. gemm loads from one address
+  /// instead where such a driver makes that one load (gemm_variants).
+  kBroadcast,
 };
 
 /// Whether the device can run XPath::kBroadcast: subgroup shuffles at a known size of 4, 8, 16 or
 /// 32 and 64-bit integers.
 bool broadcast_supported(const DevicePlan& plan);
 
-/// The faster path of the device. Broadcast over portable, per core: lavapipe 25.0.7 gemm 14x, gemv
-/// 2x (1 row) to 3x (8 rows); 22.3.6 gemm 7x, gemv 8x to 20x. On GPUs portable is
-/// expected to win (a shuffle costs what a read of shared memory does) but has not been measured.
+/// The faster path of the device. Broadcast over portable, 128 M parameters Q4_K, pp64 and tg16:
+/// lavapipe 25.0.7 4.0x and 3.1x, 26.2.6 2.0x and 2.3x. On GPUs portable is expected to win (a
+/// shuffle costs what a read of shared memory does) but has not been measured.
 XPath tuned_x_path(const DevicePlan& plan);
 
 /// Whether 64-bit loads are faster than twice as many of 32 bits. 128 M parameters Q4_K, pp64 and

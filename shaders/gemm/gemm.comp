@@ -14,7 +14,8 @@
 //   X_BROADCAST  loaded by the lanes of a subgroup, spread by shuffles from constant lanes; neither
 //                shared memory nor barriers, both of which cost CPU drivers more than arithmetic.
 //                (subgroupBroadcast is the same on lavapipe 25.0, but 22.3 makes a loop of each.)
-//   X_UNIFORM    every lane reads the same address: CPU drivers that see it load once
+//   X_UNIFORM    every lane reads the same address: CPU drivers that see it load once. tile_rows is
+//                a multiple of 8
 // Lanes past the last column compute the last one again and store nothing.
 layout(local_size_x_id = 0) in;
 
