@@ -66,7 +66,7 @@ run_row() {
     tidy) build release && scripts/tidy.py build/release runtime shaders scheduler cache tools bench ;;
     tidy-tests) build release && scripts/tidy.py build/release tests ;;
     slow) test_on lavapipe-25 release -L slow ;;
-    mutations) test_on system release -R '^model_fuzz_mutations$' ;;
+    mutations) test_on system release -R '^mutations$' ;;
     gpu-swiftshader)
       # Slow: without what tests nothing that depends on the driver.
       test_on swiftshader release -L 'gpu|model' -LE 'slow|matrix' -E '^(test_reuse|test_bench|cli_bench|cli_bench_levers)$' ;;
