@@ -20,7 +20,7 @@ packages=(
   # run: the loader, and drivers that include a software one
   libvulkan1 mesa-vulkan-drivers
   # test
-  libgtest-dev libbenchmark-dev python3 spirv-tools vulkan-validationlayers
+  libgtest-dev libgmock-dev libbenchmark-dev python3 spirv-tools vulkan-validationlayers
 )
 lint_packages=(clang-format clang-tidy shellcheck clang libclang-rt-dev)
 # A browser for the tests of `pumice report`; Ubuntu has it as a snap only.

@@ -18,23 +18,8 @@ set -euo pipefail
 
 # shellcheck source=tests/matrix/drivers.sh
 . "$(dirname "${BASH_SOURCE[0]}")/drivers.sh"
+scripts=$(dirname "${BASH_SOURCE[0]}")/../../scripts
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
-
-# Prints the address of a Debian mirror from apt's configuration.
-debian_mirror() {
-  if [[ -n ${PUMICE_DEBIAN_MIRROR:-} ]]; then
-    echo "$PUMICE_DEBIAN_MIRROR"
-    return
-  fi
-  local found
-  # shellcheck disable=SC2016  # apt's own placeholders
-  found=$(apt-get indextargets --format '$(ORIGIN)|$(LABEL)|$(REPO_URI)' 'Created-By: Packages' 2>/dev/null |
-    sed -n 's/^Debian|Debian|//p' | head -n 1)
-  [[ -n $found ]] ||  # no package lists here: look at the sources themselves
-    found=$(grep -hoE '[a-z+]+:[^ ]*/debian/?( |$)' /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null |
-      head -n 1 | tr -d ' ')
-  echo "$found"
-}
 
 # private_apt FOLDER SUITE…: an apt with sources, lists and state of its own, through APT_CONFIG.
 private_apt() {
@@ -162,7 +147,7 @@ for driver in "$@"; do
     echo "present $driver $(driver_version "$driver")"
     continue
   fi
-  [[ -n $mirror || -z $architecture ]] || mirror=$(debian_mirror)
+  [[ -n $mirror || -z $architecture ]] || mirror=$("$scripts/debian_mirror.sh")
   reason=
   [[ -n $architecture ]] || reason="needs apt and dpkg to fetch and unpack Debian packages"
   [[ -n $reason || -n $mirror ]] || reason="no Debian mirror in apt's sources; set PUMICE_DEBIAN_MIRROR"
