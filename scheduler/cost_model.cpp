@@ -11,8 +11,7 @@ namespace {
 // Contexts are counted in thousands, so that the terms are of like size.
 constexpr double kContextUnit = 1024;
 constexpr double kForgetting = 0.98;  // a step counts half after 34 others
-constexpr double kOutlier = 4;
-constexpr uint32_t kTrusted = 8;  // steps before outliers are cut
+constexpr uint32_t kTrusted = 8;      // steps before predictions say what is an outlier
 
 constexpr std::pair<const char*, double StepCost::*> kCoefficients[] = {
     {"fixed_s", &StepCost::fixed},
@@ -77,13 +76,13 @@ CostModel::Terms CostModel::terms_of(const StepShape& shape) {
 
 void CostModel::observe(const StepShape& shape, double seconds) {
   if (!(seconds > 0) || !std::isfinite(seconds)) return;
-  if (calibrated() && n_observed_ >= kTrusted) {
-    seconds = std::min(seconds, kOutlier * std::max(predict(shape), 1e-6));
-  }
+  // Weighted by its own time, a step far too long says little; one far too short would say all.
+  double scale = seconds;
+  if (calibrated() && n_observed_ >= kTrusted) scale = std::max(scale, predict(shape));
   ++n_observed_;
   seen_decode_ = seen_decode_ || shape.decode_rows > 0;
   seen_prefill_ = seen_prefill_ || shape.prefill_tokens > 0;
-  accumulate(terms_of(shape), seconds, 1 / (seconds * seconds));
+  accumulate(terms_of(shape), seconds, 1 / (scale * scale));
   solve();
 }
 

@@ -4,8 +4,9 @@
 //                   + per_token · prefill tokens + per_token_context · their positions
 //
 // Fitted by least squares with non-negative coefficients over exponentially weighted steps, each
-// weighted by 1/seconds², so that relative errors count alike for short and long steps.
-// Pure arithmetic; not thread-safe.
+// weighted by 1/seconds² of what it took or, if that is longer, was expected to take: relative
+// errors count alike for short and long steps, and no single measurement moves the fit far. Pure
+// arithmetic; not thread-safe.
 #pragma once
 
 #include <array>
@@ -57,8 +58,8 @@ class CostModel {
   /// Start from a calibration kept from an earlier run (it counts as a handful of steps).
   explicit CostModel(const StepCost& known);
 
-  /// Learn from a step that took `seconds`. Outliers beyond 4 times what was expected are cut to
-  /// that, so a hiccup of the machine does not shrink every chunk after it.
+  /// Learn from a step that took `seconds`. A hiccup of the machine, or of its clock, does not
+  /// change the chunks after it; a time that is not positive and finite is ignored.
   void observe(const StepShape& shape, double seconds);
 
   double predict(const StepShape& shape) const { return cost_.seconds(shape); }

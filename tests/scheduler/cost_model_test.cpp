@@ -50,13 +50,23 @@ TEST(CostModel, FollowsADeviceThatBecomesSlower) {
   EXPECT_NEAR(model.predict(shape) / kDevice.seconds(shape), 3, 0.3);
 }
 
-TEST(CostModel, OneHiccupDoesNotRuinIt) {
-  CostModel model(kDevice);
-  StepShape shape;
-  shape.add_decode(100);
-  for (int i = 0; i < 20; ++i) model.observe(shape, kDevice.seconds(shape));
-  model.observe(shape, 5.0);
-  EXPECT_LT(model.predict(shape), 2 * kDevice.seconds(shape));
+// One step among few, so that forgetting or many others cannot hide what it did.
+TEST(CostModel, OneStepOfAnImpossibleTimeBarelyMovesIt) {
+  for (const double factor : {100.0, 1e6, 0.01, 1e-6}) {
+    CostModel model;
+    StepShape prompt;
+    prompt.add_prefill(0, 100);
+    StepShape shape;
+    shape.add_decode(100);
+    for (int i = 0; i < 4; ++i) {
+      model.observe(prompt, kDevice.seconds(prompt));
+      model.observe(shape, kDevice.seconds(shape));
+    }
+    const double before = model.predict(shape);
+    ASSERT_NEAR(before, kDevice.seconds(shape), 0.05 * before);
+    model.observe(shape, factor * before);
+    EXPECT_NEAR(model.predict(shape), before, 0.25 * before) << factor;
+  }
 }
 
 TEST(CostModel, FindsTheMostTokensWithinATime) {

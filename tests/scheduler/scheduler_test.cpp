@@ -201,6 +201,45 @@ TEST(Scheduler, PreemptsTheLastServedWhenBlocksRunOutAndRecomputes) {
   EXPECT_EQ(bed.scheduler.cache().n_free_blocks(), 6u);
 }
 
+// What a later start finds again is its own work, not what the cache brought to the client.
+TEST(Scheduler, APreemptedRequestReportsTheCacheOfItsFirstStart) {
+  SchedulerBed bed({.token_budget = 128, .max_running = 2}, 6);
+  bed.add(tokens_from(1000, 17), 1);
+  bed.run_to_idle();
+  bed.add(tokens_from(0, 30), 40);
+  const RequestId preempted = bed.add(tokens_from(1000, 30), 40);
+  bed.run_to_idle();
+  const Request& request = bed.scheduler.request(preempted);
+  EXPECT_GT(request.preemptions, 0u);
+  EXPECT_EQ(request.cache.prompt_tokens, 30u);
+  EXPECT_EQ(request.cache.cached_tokens, 17u);  // a block, and the head of the next
+  EXPECT_EQ(bed.scheduler.telemetry().prompt_tokens, 17u + 30 + 30);
+  EXPECT_EQ(bed.scheduler.telemetry().cached_tokens, 17u);
+}
+
+TEST(Scheduler, MeasuresTimesAsTheirNamesSay) {
+  SchedulerBed bed({}, 8);
+  bed.now = 10;
+  const RequestId id = bed.add(tokens_from(0, 16), 4);
+  bed.now = 11;
+  for (const double seconds : {1.0, 0.25, 0.5, 2.25}) {
+    const StepPlan plan = bed.scheduler.plan_step(bed.now);
+    bed.now += seconds;
+    bed.scheduler.commit(plan.id, std::vector<uint32_t>{1}, bed.now, seconds);
+  }
+  ASSERT_TRUE(bed.scheduler.request(id).ended());
+  const Telemetry& telemetry = bed.scheduler.telemetry();
+  EXPECT_EQ(telemetry.wait_seconds.sum(), 1);
+  EXPECT_EQ(telemetry.ttft_seconds.sum(), 2);
+  EXPECT_EQ(telemetry.prefill_seconds.sum(), 1);
+  EXPECT_EQ(telemetry.decode_seconds.sum(), 3);
+  EXPECT_EQ(telemetry.tpot_seconds.sum(), 1);  // three gaps after the first token
+  EXPECT_EQ(telemetry.tpot_seconds.count(), 1u);
+  EXPECT_EQ(telemetry.itl_seconds.count(), 3u);
+  EXPECT_EQ(telemetry.itl_seconds.max(), 2.25);
+  EXPECT_EQ(telemetry.e2e_seconds.sum(), 5);
+}
+
 TEST(Scheduler, AFullHouseOfOneClassLeavesOthersTheirReservedTokens) {
   const auto tokens_in_three_steps = [](uint32_t reserved) {
     SchedulerBed bed({.token_budget = 16,
