@@ -68,4 +68,13 @@ MUTATIONS = [
      "    if (done.sequence == kNoSequence) continue;", FUZZ),
     ("what a failed copy left behind is used", "cache/kv_cache_transfers.cpp",
      "answer(done.sequence, !failures.all);", "answer(done.sequence, true);", FUZZ),
+    ("a restart overwrites what the cache brought at first", "scheduler/scheduler.cpp",
+     "  if (std::isnan(request.times.first_scheduled)) {\n", "  request.cache = report;\n  if (std::isnan(request.times.first_scheduled)) {\n",
+     "test_scheduler:Scheduler.*"),
+    ("TPOT counts the first token", "scheduler/scheduler.cpp",
+     "(request.generated_tokens - 1));", "request.generated_tokens);", "test_scheduler:Scheduler.*"),
+    ("one step far too short decides what steps cost", "scheduler/cost_model.cpp",
+     "scale = std::max(scale, predict(shape));", "scale = seconds;", "test_scheduler:CostModel.*"),
+    ("one step far too long decides what steps cost", "scheduler/cost_model.cpp",
+     "scale = std::max(scale, predict(shape));", "scale = predict(shape);", "test_scheduler:CostModel.*"),
 ]

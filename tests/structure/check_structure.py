@@ -3,7 +3,8 @@
 
     check_structure.py [REPOSITORY]
 
-Also: third-party libraries stay where they belong, and no file names a path of somebody's machine.
+Also: third-party libraries stay where they belong, headers from outside the tree are of packages that
+scripts/install_packages.sh installs, and no file names a path of somebody's machine.
 Prints one line per violation; exit 1 if there is any.
 """
 
@@ -51,6 +52,27 @@ THIRD_PARTY = {
     "gtest": {"tests"},
     "gmock": {"tests"},
 }
+
+# First folder (or whole name) of a header from outside the tree → the package that has it. What these do not name
+# and is no header of C++ or POSIX would be missing on a fresh machine.
+PACKAGES = {
+    "CLI": "libcli11-dev",
+    "benchmark": "libbenchmark-dev",
+    "editline": "libedit-dev",
+    "fmt": "libfmt-dev",
+    "gmock": "libgmock-dev",
+    "gtest": "libgtest-dev",
+    "nlohmann": "nlohmann-json3-dev",
+    "pcre2.h": "libpcre2-dev",
+    "sanitizer": "g++",
+    "spdlog": "libspdlog-dev",
+    "volk.h": "libvulkan-volk-dev",
+    "vulkan": "libvulkan-dev",
+    "xxhash.h": "libxxhash-dev",
+}
+# Headers that every compiler here brings; those of C++ have no suffix.
+POSIX = {"dlfcn.h", "fcntl.h", "poll.h", "pthread.h", "signal.h", "sys", "termios.h", "unistd.h"}
+WRITTEN_BY_THE_BUILD = {"pumice_commit.h"}
 
 SOURCES = {".cpp", ".hpp", ".c", ".h", ".comp", ".glsl"}
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">]+)[">]', re.MULTILINE)
@@ -124,6 +146,54 @@ def include_violations(root, path, text):
             yield f"{where}: {module} must not depend on {target} (\"{name}\")"
 
 
+def installed_packages(root):
+    """What scripts/install_packages.sh installs for `make run` and `make test`."""
+    listing = subprocess.run(["bash", str(root / "scripts/install_packages.sh"), "list"], capture_output=True, text=True)
+    return set(listing.stdout.split())
+
+
+def owners(headers):
+    """Header → the packages that this machine's dpkg has it from; without those it does not know, or without dpkg."""
+    # A folder between /usr/include and the header is that of the architecture.
+    patterns = [f"/usr/include/{folder}{header}" for header in headers for folder in ("", "*-linux-gnu*/")]
+    try:
+        listing = subprocess.run(["dpkg-query", "--search", *patterns], capture_output=True, text=True)
+    except FileNotFoundError:
+        return {}
+    found = {}
+    for line in listing.stdout.splitlines():
+        packages, separator, path = line.partition(": ")
+        if separator:
+            name = re.sub(r"^/usr/include/([^/]*-linux-gnu[^/]*/)?", "", path)
+            found.setdefault(name, set()).update(package.split(":")[0] for package in packages.split(", "))
+    return found
+
+
+def package_violations(root, sources, owners=owners):
+    """Headers from outside the tree that no package of scripts/install_packages.sh is known to have. `sources`:
+    pairs of a path and its text."""
+    first_use = {}
+    for path, text in sources:
+        for match in INCLUDE.finditer(text):
+            kind, name = match.groups()
+            first = name.split("/")[0]
+            outside = kind == "<" and "." in name and first not in POSIX and name not in WRITTEN_BY_THE_BUILD
+            if outside and included_module(root, path, name) is None:
+                first_use.setdefault(name, f"{path}:{text.count(chr(10), 0, match.start()) + 1}")
+    if not first_use:
+        return
+    installed = installed_packages(root)
+    known = owners(sorted(first_use))
+    for name, where in first_use.items():
+        package = PACKAGES.get(name.split("/")[0])
+        if package is None:
+            yield f"{where}: <{name}> belongs to no package in the table of tests/structure/check_structure.py"
+        elif package not in installed:
+            yield f"{where}: <{name}> is of {package}, which scripts/install_packages.sh does not install"
+        elif package != "g++" and package not in known.get(name, {package}):
+            yield f"{where}: <{name}> is of {' and '.join(sorted(known[name]))} here, not of {package}"
+
+
 def machine_path_violations(path, content):
     if b"\0" in content[:8192]:
         return  # not a text
@@ -132,12 +202,15 @@ def machine_path_violations(path, content):
         yield f"{path}:{line}: path of one machine: {match.group().decode(errors='replace')}…"
 
 
-def violations(root):
+def violations(root, owners=owners):
+    sources = []
     for path in repository_files(root):
         content = (root / path).read_bytes()
         yield from machine_path_violations(path, content)
         if path.suffix in SOURCES:
-            yield from include_violations(root, path, content.decode(errors="replace"))
+            sources.append((path, content.decode(errors="replace")))
+            yield from include_violations(root, *sources[-1])
+    yield from package_violations(root, sources, owners)
 
 
 def main():

@@ -13,6 +13,7 @@ class Structure(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.root = pathlib.Path(folder.name)
+        self.write("scripts/install_packages.sh", "echo g++ libfmt-dev libvulkan-volk-dev\n")
         self.write("runtime/base/result.hpp", "#include <fmt/format.h>\n")
         self.write("runtime/vk/device.hpp", '#include "base/result.hpp"\n#include <volk.h>\n')
         self.write("cache/block_pool.hpp", '#include "base/result.hpp"\n')
@@ -26,7 +27,7 @@ class Structure(unittest.TestCase):
         path.write_text(text)
 
     def found(self):
-        return "\n".join(check_structure.violations(self.root))
+        return "\n".join(check_structure.violations(self.root, owners=lambda headers: {}))
 
     def test_a_tree_that_keeps_the_direction_passes(self):
         self.write("scheduler/plan.cpp", '#include "cache/block_pool.hpp"\n#include <vector>\n')
@@ -64,6 +65,23 @@ class Structure(unittest.TestCase):
     def test_the_cache_is_tested_without_a_device(self):
         self.write("tests/cache/pool_test.cpp", '#include "vk/device.hpp"\n')
         self.assertIn("tests of cache must not need vk", self.found())
+
+    def test_a_header_of_an_unknown_library_is_named(self):
+        self.write("tools/main.cpp", "#include <novel/novel.hpp>\n#include <sys/stat.h>\n")
+        self.assertEqual(self.found(), "tools/main.cpp:1: <novel/novel.hpp> belongs to no package in the table of "
+                                       "tests/structure/check_structure.py")
+
+    def test_a_library_that_is_not_installed_is_named(self):
+        self.write("tests/cache/pool_test.cpp", "#include <gtest/gtest.h>\n\n#include <gmock/gmock.h>\n")
+        self.write("scripts/install_packages.sh", "echo libfmt-dev libvulkan-volk-dev libgtest-dev\n")
+        self.assertEqual(self.found(), "tests/cache/pool_test.cpp:3: <gmock/gmock.h> is of libgmock-dev, which "
+                                       "scripts/install_packages.sh does not install")
+
+    def test_a_library_of_another_package_than_the_table_says_is_named(self):
+        source = (pathlib.PurePosixPath("tools/main.cpp"), "#include <fmt/format.h>\n")
+        for owner, count in {"libother-dev": 1, "libfmt-dev": 0}.items():
+            found = list(check_structure.package_violations(self.root, [source], lambda headers: {headers[0]: {owner}}))
+            self.assertEqual(len(found), count, found)
 
     def test_a_path_of_one_machine_is_refused_in_any_text(self):
         self.write("docs/guide.md", "see\n/" + "home/somebody/notes\n")
