@@ -41,15 +41,6 @@ BlockId BlockPool::take() {
   return block;
 }
 
-Status BlockPool::acquire(uint32_t count, std::vector<BlockId>& blocks) {
-  if (!can_take(count)) {
-    return make_error(ErrorCode::kDoesNotFit, "{} KV blocks wanted, {} of {} are free", count,
-                      n_free(), n_blocks());
-  }
-  for (uint32_t i = 0; i < count; ++i) blocks.push_back(take());
-  return {};
-}
-
 void BlockPool::share(BlockId block) {
   PUMICE_CHECK(block < n_blocks(), "sharing a block that is not there");
   Block& entry = blocks_[block];

@@ -39,10 +39,6 @@ class BlockPool {
   /// still cached: whoever takes it forgets its content.
   BlockId take();
 
-  /// Append `count` blocks with one reference each to `blocks`. Errors: kDoesNotFit, with nothing
-  /// taken.
-  Status acquire(uint32_t count, std::vector<BlockId>& blocks);
-
   /// Add a reference to a block in use or to a free cached block, which is then free no more.
   void share(BlockId block);
 

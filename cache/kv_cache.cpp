@@ -398,54 +398,8 @@ uint32_t KvCache::computed_tokens(SequenceId id) const { return sequence(id).com
 
 const CacheReport& KvCache::report(SequenceId id) const { return sequence(id).report; }
 
-// ---- pins
-
-PinId KvCache::pin(const HashedPrompt& prompt, uint32_t* pinned_tokens) {
-  std::vector<NodeId> chain;
-  const NodeId root = index_.find_root(prompt.model, prompt.salt);
-  if (root != kNoNode) index_.find_chain(root, prompt.hashes, prompt.content, chain);
-  PinId id = static_cast<PinId>(pins_.size());
-  if (unused_pins_.empty()) {
-    pins_.emplace_back();
-  } else {
-    id = unused_pins_.back();
-    unused_pins_.pop_back();
-  }
-  for (const NodeId node : chain) {
-    const BlockId block = best_copy(node);
-    if (block == kNoBlock) break;
-    pool_.share(block);
-    pins_[id].blocks.push_back(block);
-  }
-  pins_[id].live = true;
-  if (pinned_tokens != nullptr) {
-    *pinned_tokens = static_cast<uint32_t>(pins_[id].blocks.size()) * options_.block_tokens;
-  }
-  return id;
-}
-
-void KvCache::unpin(PinId id) {
-  PUMICE_CHECK(id < pins_.size() && pins_[id].live, "no such pin");
-  pool_.release(pins_[id].blocks);
-  pins_[id] = {};
-  unused_pins_.push_back(id);
-}
-
 uint32_t KvCache::n_free_blocks() const {
   return pool_.unlimited() ? kUnlimitedBlocks : pool_.n_free();
-}
-
-void KvCache::forget_device() {
-  for (const Sequence& each : sequences_) {
-    PUMICE_CHECK(!each.live, "the device is forgotten while sequences live");
-  }
-  for (; !batches_.empty(); batches_.pop_front()) {
-    (void)finish(batches_.front(), TransferFailures{.all = true});
-  }
-  for (BlockId block = 0; block < pool_.n_blocks(); ++block) {
-    PUMICE_CHECK(pool_.references(block) == 0, "the device is forgotten while blocks are pinned");
-    if (index_.node_of(block) != kNoNode) uncache(block);
-  }
 }
 
 // ---- the prompt cache file

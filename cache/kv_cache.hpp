@@ -59,8 +59,6 @@ struct KvCacheOptions {
   uint64_t host_bytes = 0;   ///< host memory for evicted blocks; 0: none
 };
 
-using PinId = uint32_t;
-
 struct CacheStats {
   uint64_t queries = 0;  ///< successful begins
   uint64_t queried_tokens = 0;
@@ -78,7 +76,7 @@ struct CacheStats {
 /// All bytes the cache answers for.
 struct CacheLedger {
   uint64_t device_bytes = 0;         ///< of the pool
-  uint64_t device_used_bytes = 0;    ///< of those, in use by sequences and pins
+  uint64_t device_used_bytes = 0;    ///< of those, in use by sequences
   uint64_t device_cached_bytes = 0;  ///< of those, findable, in use or not
   uint64_t host_bytes = 0;           ///< taken from the system for evicted blocks
   uint64_t host_limit_bytes = 0;
@@ -138,13 +136,6 @@ class KvCache {
   uint32_t computed_tokens(SequenceId id) const;
   const CacheReport& report(SequenceId id) const;
 
-  // ---- pins
-
-  /// Keep what the device holds of the prompt's full blocks until `unpin`. `pinned_tokens` may be
-  /// 0, and the pin is still to be given back.
-  PinId pin(const HashedPrompt& prompt, uint32_t* pinned_tokens = nullptr);
-  void unpin(PinId id);
-
   // ---- moving bytes
 
   /// What the calls since the last take want moved. Ask after the last `begin` or `reserve` of a
@@ -188,10 +179,7 @@ class KvCache {
   CacheLedger ledger() const;
   const BlockPool& pool() const { return pool_; }
 
-  /// The device's memory is gone: forget what it held. No sequence or pin may be left.
-  void forget_device();
-
-  /// Blocks, nodes, sequences, pins and tiers agree. For tests: reads everything. Errors:
+  /// Blocks, nodes, sequences and tiers agree. For tests: reads everything. Errors:
   /// kInternal naming what is wrong.
   Status check_integrity() const;
 
@@ -212,10 +200,6 @@ class KvCache {
     std::vector<NodeId> chain;
     PrefixIndex::ChildMatch tail;
     MissReason miss = MissReason::kNoMatch;
-  };
-  struct Pin {
-    bool live = false;
-    std::vector<BlockId> blocks;
   };
   struct Batch {
     Transfers transfers;
@@ -275,8 +259,6 @@ class KvCache {
   FileTier file_;
   std::vector<Sequence> sequences_;
   std::vector<SequenceId> unused_sequences_;
-  std::vector<Pin> pins_;
-  std::vector<PinId> unused_pins_;
   std::deque<Batch> batches_;  // oldest first; only the last may be open
   TransferBatch next_batch_ = 1;
   CacheStats stats_;

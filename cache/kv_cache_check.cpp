@@ -38,9 +38,6 @@ Status KvCache::check_references() const {
     for (const BlockId block : owner.blocks) ++of_block[block];
     if (owner.live && owner.tip != kNoNode) ++of_node[owner.tip];
   }
-  for (const Pin& pin : pins_) {
-    for (const BlockId block : pin.blocks) ++of_block[block];
-  }
   for (const Batch& batch : batches_) {
     for (const BlockCopy& copy : batch.transfers.copies) {
       if (copy.sequence == kNoSequence) continue;

@@ -27,12 +27,10 @@ Result<Submitter::Ticket> Submitter::submit(const vk::RecordedWork& work) {
   Ticket ticket{.submitted = std::chrono::steady_clock::now()};
   std::vector<VkCommandBuffer> slice;
   double slice_predicted_ns = 0;
-  last_slices_ = 0;
   const auto submit_slice = [&]() -> Status {
     PUMICE_TRY(ticket.value, device_->submit(slice));
     slice.clear();
     slice_predicted_ns = 0;
-    ++last_slices_;
     return {};
   };
   for (const vk::RecordedWork::Segment& segment : work.segments()) {

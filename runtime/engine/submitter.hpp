@@ -32,16 +32,12 @@ class Submitter {
   /// looked. Errors: kDeviceLost.
   Result<double> wait(const Ticket& ticket);
 
-  /// Slices of the last `submit`.
-  size_t last_slices() const { return last_slices_; }
-
  private:
   double predicted_ns(const vk::Cost& cost) const;
 
   std::shared_ptr<vk::Device> device_;
   double slice_ns_;
   double slowness_ = 1;  ///< measured over nominal time; learned
-  size_t last_slices_ = 0;
   std::chrono::steady_clock::time_point last_ended_;
 };
 

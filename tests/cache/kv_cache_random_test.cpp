@@ -39,7 +39,6 @@ TEST_P(KvCacheRandom, StaysWholeAndNeverTellsAnUntruth) {
   const auto below = [&](uint32_t n) { return static_cast<uint32_t>(random() % n); };
   std::vector<Running> running;
   std::vector<HashedPrompt> suspended;
-  std::vector<PinId> pins;
   uint64_t n_cached = 0;
 
   const auto random_prompt = [&] {
@@ -73,7 +72,7 @@ TEST_P(KvCacheRandom, StaysWholeAndNeverTellsAnUntruth) {
   };
 
   for (int step = 0; step < 3000; ++step) {
-    const uint32_t action = below(16);
+    const uint32_t action = below(14);
     if (action < 4) {
       begin(random_prompt());
     } else if (action == 4 && !suspended.empty()) {
@@ -86,12 +85,7 @@ TEST_P(KvCacheRandom, StaysWholeAndNeverTellsAnUntruth) {
       const Running ended = take_out(below(static_cast<uint32_t>(running.size())));
       suspended.push_back(cache.suspend(ended.id));
       EXPECT_EQ(suspended.back().content, ended.tokens);
-    } else if (action == 7 && pins.size() < 2) {
-      pins.push_back(cache.pin(random_prompt()));
-    } else if (action == 8 && !pins.empty()) {
-      cache.unpin(pins.back());
-      pins.pop_back();
-    } else if (action == 9) {
+    } else if (action == 7) {
       // A batch that fails: whoever was in it starts again.
       const Transfers transfers = cache.take_transfers();
       for (const SequenceId id : cache.finish_transfers(transfers.batch, {.all = true})) {
@@ -124,7 +118,6 @@ TEST_P(KvCacheRandom, StaysWholeAndNeverTellsAnUntruth) {
     EXPECT_WHOLE(cache);
   }
   for (const Running& each : running) cache.release(each.id);
-  for (const PinId pin : pins) cache.unpin(pin);
   EXPECT_WHOLE(cache);
   EXPECT_EQ(cache.pool().n_free(), cache.n_blocks());
   std::filesystem::remove_all(folder);

@@ -137,21 +137,6 @@ TEST(KvCache, AHitTakesItsBlocksOutOfTheFreeList) {
   EXPECT_EQ(rig.cache.n_free_blocks(), 4u);
 }
 
-TEST(KvCache, APinnedPrefixOutlivesPressureAndAnUnpinnedOneDoesNot) {
-  Rig rig({.n_blocks = 8, .block_tokens = 4});
-  rig.run_and_release(counting(8));
-  uint32_t n_pinned = 0;
-  const PinId pin = rig.cache.pin(rig.cache.hash_prompt(counting(8)), &n_pinned);
-  EXPECT_EQ(n_pinned, 8u);
-  rig.run_and_release(counting(24, 100));
-  EXPECT_EQ(rig.look_up(counting(9)).cached_tokens, 8u);
-  HashedPrompt large = rig.cache.hash_prompt(counting(28, 900));
-  EXPECT_FALSE(rig.cache.begin(large, 28).ok());
-  rig.cache.unpin(pin);
-  EXPECT_TRUE(rig.cache.begin(large, 28).ok());
-  EXPECT_WHOLE(rig.cache);
-}
-
 TEST(KvCache, SaysWhyTheRestOfAPromptMustBeComputed) {
   Rig rig({.n_blocks = 16, .block_tokens = 4, .model = {1, 2}});
   EXPECT_EQ(rig.look_up(counting(9)).miss, MissReason::kNoMatch);
@@ -349,19 +334,8 @@ TEST(KvCache, MisuseIsCaught) {
   const SequenceId id = rig.run(counting(6));
   EXPECT_THROW(rig.cache.commit(id, 5), CheckFailure);
   EXPECT_THROW(rig.cache.commit(id, 9), CheckFailure);
-  EXPECT_THROW(rig.cache.forget_device(), CheckFailure);
   rig.cache.release(id);
   EXPECT_THROW(rig.cache.release(id), CheckFailure);
-}
-
-TEST(KvCache, ALostDeviceIsForgotten) {
-  Rig rig({.n_blocks = 8, .block_tokens = 4});
-  rig.run_and_release(counting(12));
-  rig.cache.forget_device();
-  EXPECT_EQ(rig.look_up(counting(12)).cached_tokens, 0u);
-  EXPECT_EQ(rig.cache.n_free_blocks(), 8u);
-  EXPECT_WHOLE(rig.cache);
-  rig.run_and_release(counting(12));
 }
 
 }  // namespace

@@ -49,7 +49,6 @@ World::World(uint64_t seed)
       naive_(options_, cache_options_),
       device_(cache_options_.block_tokens) {
   options_.chunk_tokens = std::min(options_.chunk_tokens, options_.token_budget);
-  many_pins_ = chance(20);
 }
 
 std::string World::description() const {
@@ -72,19 +71,13 @@ void World::same(uint64_t product, uint64_t reference, const char* what, Request
 
 void World::step() {
   const uint32_t choice = pick(100);
-  if (many_pins_ && chance(25)) {
-    chance(60) ? pin_one() : unpin_one();
-  } else if (choice < 14) {
+  if (choice < 16) {
     arrive();
-  } else if (choice < 19) {
+  } else if (choice < 22) {
     end_one();
-  } else if (choice < 23) {
+  } else if (choice < 27) {
     remove_one();
-  } else if (choice < 26) {
-    pin_one();
-  } else if (choice < 30) {
-    unpin_one();
-  } else if (choice < 34) {
+  } else if (choice < 32) {
     ask();
   } else if (choice < 62) {
     plan();
@@ -177,23 +170,6 @@ void World::remove_one() {
 }
 
 // ---- the cache by itself
-
-void World::pin_one() {
-  if (texts_.empty() || pins_.size() >= (many_pins_ ? 8 : 3)) return;
-  const auto& [salt, tokens] = texts_[pick(static_cast<uint32_t>(texts_.size()))];
-  uint32_t pinned = 0;
-  const PinId pin = scheduler_.cache().pin(scheduler_.cache().hash_prompt(tokens, salt), &pinned);
-  pins_.emplace_back(pin, naive_.cache().pin(tokens, salt));
-  same(pinned, pins_.back().second.size() * cache_options_.block_tokens, "pinned tokens");
-}
-
-void World::unpin_one() {
-  if (pins_.empty()) return;
-  const size_t i = pick(static_cast<uint32_t>(pins_.size()));
-  scheduler_.cache().unpin(pins_[i].first);
-  naive_.cache().unpin(pins_[i].second);
-  pins_.erase(pins_.begin() + static_cast<ptrdiff_t>(i));
-}
 
 void World::ask() {
   const Tokens tokens = random_tokens();
@@ -434,11 +410,6 @@ void World::compare() {
 
 void World::finish() {
   if (chance(50)) {  // let all of it end by itself
-    for (const auto& [pin, blocks] : pins_) {
-      scheduler_.cache().unpin(pin);
-      naive_.cache().unpin(blocks);
-    }
-    pins_.clear();
     for (int i = 0; i < 20000 && !scheduler_.idle(); ++i) {
       plan();
       compare();
@@ -455,7 +426,6 @@ void World::finish() {
     scheduler_.cancel(id, now_);
     naive_.end(id, EndReason::kCancelled);
   }
-  while (!pins_.empty()) unpin_one();
   compare();
   if (scheduler_.cache().pool().n_free() != scheduler_.cache().n_blocks())
     diverged("blocks are leaked");

@@ -45,8 +45,6 @@ class World {
   void arrive();
   void end_one();
   void remove_one();
-  void pin_one();
-  void unpin_one();
   void ask();
   void plan();
   void check_plan(const StepPlan& plan, const NaivePlan& expected);
@@ -67,10 +65,8 @@ class World {
   NaiveScheduler naive_;
   NaiveDevice device_;
   std::deque<Flight> flights_;
-  std::vector<std::pair<PinId, std::vector<size_t>>> pins_;
   std::vector<std::pair<std::string, Tokens>> texts_;              // seen so far
   std::map<std::pair<RequestId, uint64_t>, Committed> committed_;  // by request and life
-  bool many_pins_ = false;
   double now_ = 0;
 };
 

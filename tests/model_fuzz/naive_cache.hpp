@@ -153,15 +153,6 @@ class NaiveCache {
     sequences_.erase(id);
   }
 
-  std::vector<size_t> pin(const Tokens& tokens, const std::string& salt) {
-    const std::vector<size_t> blocks = find(tokens, salt, tokens.size(), false).full;
-    for (const size_t block : blocks) refer(block);
-    return blocks;
-  }
-  void unpin(const std::vector<size_t>& blocks) {
-    for (size_t i = blocks.size(); i-- > 0;) let_go(blocks[i]);
-  }
-
  private:
   struct Block {
     size_t owners = 0;

@@ -24,8 +24,6 @@ MUTATIONS = [
     ("a partial block is kept as if all of it were computed", "cache/kv_cache.cpp",
      "std::min<size_t>(ended.prompt.content.size(), ended.computed_tokens);",
      "std::min<size_t>(ended.prompt.content.size(), ended.blocks.size() * options_.block_tokens);", FUZZ),
-    ("a pin holds nothing", "cache/kv_cache.cpp",
-     "    pool_.share(block);\n    pins_[id].blocks.push_back(block);", "    if (pins_.size() > 9) pool_.share(block);", FUZZ),
     ("a step may exceed its budget by one", "scheduler/scheduler.cpp",
      "options_.chunk_tokens, options_.token_budget - used});", "options_.chunk_tokens, options_.token_budget + 1 - used});", FUZZ),
     ("prefill goes before decode", "scheduler/scheduler.cpp",
