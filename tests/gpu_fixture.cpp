@@ -61,11 +61,12 @@ std::shared_ptr<vk::Device> GpuEnvironment::device() {
   return device_slot();
 }
 
-Result<std::shared_ptr<vk::Device>> GpuEnvironment::open(const MakePlan& make_plan) {
+Result<std::shared_ptr<vk::Device>> GpuEnvironment::open(const MakePlan& make_plan,
+                                                         vk::Device::Intercept intercept) {
   PUMICE_TRY(const Choice choice, choose(device()->instance()));
   PUMICE_TRY(DevicePlan plan, make_plan(choice.snapshot));
   return vk::Device::create(choice.instance, choice.index, choice.snapshot, std::move(plan),
-                            warnings());
+                            warnings(), std::move(intercept));
 }
 
 void GpuEnvironment::TearDown() {

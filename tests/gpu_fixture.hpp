@@ -29,8 +29,10 @@ class GpuEnvironment : public ::testing::Environment {
 
   /// Another device on the hardware of device(), which must not be null, planned by the test and
   /// not as PUMICE_LIMIT says. What validation layers report counts with the environment's.
+  /// `intercept` sees what the driver is told (vk::Device::create).
   using MakePlan = std::function<Result<DevicePlan>(const DeviceSnapshot&)>;
-  static Result<std::shared_ptr<vk::Device>> open(const MakePlan& make_plan);
+  static Result<std::shared_ptr<vk::Device>> open(const MakePlan& make_plan,
+                                                  vk::Device::Intercept intercept = {});
   void TearDown() override;
 };
 

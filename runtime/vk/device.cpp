@@ -5,10 +5,28 @@
 #include "vk/feature_chain.hpp"
 
 namespace pumice::vk {
+namespace {
+
+// Every slab is one such buffer, so all of them may have the same memory types.
+VkBufferCreateInfo slab_buffer(uint64_t size_bytes) {
+  VkBufferCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
+  info.size = size_bytes;
+  info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
+               VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_INDIRECT_BUFFER_BIT |
+               VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
+  return info;
+}
+
+// What a driver keeps on the device when programs want more than it has: weights and KV, which
+// every step reads whole, rather than staging.
+float priority_of(MemoryDomain domain) { return domain == MemoryDomain::kDevice ? 1.0f : 0.25f; }
+
+}  // namespace
 
 Result<std::shared_ptr<Device>> Device::create(std::shared_ptr<Instance> instance, size_t index,
                                                const DeviceSnapshot& snapshot, DevicePlan plan,
-                                               Logger logger) {
+                                               Logger logger, const Intercept& intercept) {
   PUMICE_CHECK(index < instance->physical_devices().size(), "device index out of range");
   std::shared_ptr<Device> device(new Device);
   device->instance_ = std::move(instance);
@@ -46,9 +64,11 @@ Result<std::shared_ptr<Device>> Device::create(std::shared_ptr<Instance> instanc
                       static_cast<int>(result));
   }
   PUMICE_TRY(device->fn_, load_device_functions(instance_fn, device->device_));
+  if (intercept) intercept(device->fn_);
   device->fn_.vkGetDeviceQueue(device->device_, device->plan_.queue_family, 0, &device->queue_);
 
   if (device->plan_.compile_only) return device;
+  PUMICE_TRY_STATUS(device->choose_memory());
 
   VkSemaphoreTypeCreateInfo type{};
   type.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO;
@@ -71,6 +91,25 @@ Device::~Device() {
   if (const uint64_t leaked = ledger_.total_bytes(); leaked > 0) {
     logger_.warning("{} bytes of device memory were never freed", leaked);
   }
+}
+
+Status Device::choose_memory() {
+  const VkBufferCreateInfo buffer = slab_buffer(plan_.slab_bytes);
+  VkDeviceBufferMemoryRequirements info{};
+  info.sType = VK_STRUCTURE_TYPE_DEVICE_BUFFER_MEMORY_REQUIREMENTS;
+  info.pCreateInfo = &buffer;
+  VkMemoryRequirements2 requirements{};
+  requirements.sType = VK_STRUCTURE_TYPE_MEMORY_REQUIREMENTS_2;
+  fn_.vkGetDeviceBufferMemoryRequirements(device_, &info, &requirements);
+  const uint32_t allowed = requirements.memoryRequirements.memoryTypeBits;
+  const auto is_allowed = [&](const MemoryChoice& choice) {
+    return (allowed >> choice.type & 1) != 0;
+  };
+  if (std::all_of(plan_.memory.begin(), plan_.memory.end(), is_allowed)) return {};
+  PUMICE_TRY_STATUS(plan_memory(snapshot_, allowed, plan_));
+  logger_.info("{}: buffers may have the memory types {:#x} only; using {} on the device",
+               snapshot_.name, allowed, plan_.domain(MemoryDomain::kDevice).type);
+  return {};
 }
 
 Result<uint64_t> Device::submit(std::span<const VkCommandBuffer> command_buffers) {
@@ -152,18 +191,27 @@ Result<Slab> Device::allocate_slab(MemoryDomain domain, uint64_t size_bytes,
   Slab slab;
   slab.size_bytes = size_bytes;
 
-  VkBufferCreateInfo buffer_info{};
-  buffer_info.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
-  buffer_info.size = size_bytes;
-  buffer_info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
-                      VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_INDIRECT_BUFFER_BIT |
-                      VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
+  if (n_allocations_.fetch_add(1) >= plan_.max_allocation_count) {
+    --n_allocations_;
+    return make_error(ErrorCode::kDoesNotFit,
+                      "{}: {} needs one more allocation, but all {} that this driver allows "
+                      "(maxMemoryAllocationCount) are in use: close other models",
+                      snapshot_.name, purpose, plan_.max_allocation_count);
+  }
+  const VkBufferCreateInfo buffer_info = slab_buffer(size_bytes);
   VkResult result = fn_.vkCreateBuffer(device_, &buffer_info, nullptr, &slab.buffer);
-  if (result != VK_SUCCESS) return error_of(result, "creating a buffer for " + purpose);
+  if (result != VK_SUCCESS) {
+    free_slab(slab);
+    return error_of(result, "creating a buffer for " + purpose);
+  }
 
+  VkMemoryPriorityAllocateInfoEXT priority{};
+  priority.sType = VK_STRUCTURE_TYPE_MEMORY_PRIORITY_ALLOCATE_INFO_EXT;
+  priority.priority = priority_of(domain);
   VkMemoryAllocateFlagsInfo flags{};
   flags.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO;
   flags.flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT;
+  if (plan_.features.memory_priority) flags.pNext = &priority;
   VkMemoryAllocateInfo memory_info{};
   memory_info.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO;
   memory_info.pNext = &flags;
@@ -197,6 +245,7 @@ Result<Slab> Device::allocate_slab(MemoryDomain domain, uint64_t size_bytes,
 void Device::free_slab(const Slab& slab) {
   fn_.vkDestroyBuffer(device_, slab.buffer, nullptr);
   fn_.vkFreeMemory(device_, slab.memory, nullptr);
+  --n_allocations_;
 }
 
 Error Device::error_of(VkResult result, std::string_view what) const {

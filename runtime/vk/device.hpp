@@ -5,6 +5,7 @@
 // lock.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -24,11 +25,17 @@ namespace pumice::vk {
 
 class Device {
  public:
+  /// Replaces entry points before any of them is used, so that tests see what a driver is told and
+  /// let it answer otherwise.
+  using Intercept = std::function<void(DeviceFunctions&)>;
+
   /// Create what `plan` (from `plan_device(snapshot)`) describes on physical device `index` of the
-  /// instance, which is kept alive. Errors: kNoDevice when the driver refuses.
+  /// instance, which is kept alive. Where buffers may not have the memory types of the plan, which
+  /// only a device can say, it is planned anew with those they may have. Errors: kNoDevice when the
+  /// driver refuses, or no such type serves.
   static Result<std::shared_ptr<Device>> create(std::shared_ptr<Instance> instance, size_t index,
                                                 const DeviceSnapshot& snapshot, DevicePlan plan,
-                                                Logger logger);
+                                                Logger logger, const Intercept& intercept = {});
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -64,7 +71,10 @@ class Device {
   /// needed, what there is and by how much it falls short.
   Status check_fits(uint64_t bytes, std::string_view what) const;
 
+  /// Memory of `size_bytes` (at most `plan().slab_bytes`) with a buffer over it. Any thread.
+  /// Errors: kDoesNotFit, also when the device allows no further allocation, however small.
   Result<Slab> allocate_slab(MemoryDomain domain, uint64_t size_bytes, const std::string& purpose);
+  /// Free a slab that the GPU is done with. Any thread.
   void free_slab(const Slab& slab);
 
   /// An Error for a failed Vulkan call: device loss, out of memory, or the driver's own result
@@ -75,12 +85,14 @@ class Device {
   static constexpr uint64_t kHangTimeout_ns = 600ull * 1'000'000'000ull;
 
   Device() = default;
+  Status choose_memory();
 
   std::shared_ptr<Instance> instance_;
   DeviceSnapshot snapshot_;
   DevicePlan plan_;
   Logger logger_;
   MemoryLedger ledger_;
+  std::atomic<uint32_t> n_allocations_ = 0;
   DeviceFunctions fn_{};
   VkDevice device_ = VK_NULL_HANDLE;
   VkQueue queue_ = VK_NULL_HANDLE;

@@ -92,17 +92,20 @@ constexpr uint32_t kHostCoherent =
 constexpr uint32_t kDeviceLocal = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
 constexpr uint32_t kHostCached = VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
 constexpr uint32_t kPlainBits = kHostCoherent | kDeviceLocal | kHostCached;
+constexpr uint32_t kAllTypes = ~0u;
 
 // Protected, lazily allocated, AMD's uncached and NVIDIA's RDMA types are never wanted.
 bool is_plain(const MemoryType& type) { return (type.property_bits & ~kPlainBits) == 0; }
 
-// The type with the highest score; the driver's order, which is a preference, breaks ties.
+// The allowed type with the highest score; the driver's order, which is a preference, breaks ties.
 template <typename Score>
-std::optional<uint32_t> best_type(const DeviceSnapshot& snapshot, const Score& score) {
+std::optional<uint32_t> best_type(const DeviceSnapshot& snapshot, uint32_t allowed,
+                                  const Score& score) {
   std::optional<uint32_t> best;
   int best_score = -1;
   for (uint32_t i = 0; i < snapshot.memory_types.size(); ++i) {
     const MemoryType& type = snapshot.memory_types[i];
+    if (i >= 32 || (allowed >> i & 1) == 0) continue;
     if (!is_plain(type) || type.heap >= snapshot.heaps.size()) continue;
     const int s = score(type);
     if (s > best_score) {
@@ -123,9 +126,9 @@ uint64_t largest_device_heap_bytes(const DeviceSnapshot& snapshot) {
 
 bool has(const MemoryType& type, uint32_t bits) { return (type.property_bits & bits) == bits; }
 
-std::optional<uint32_t> device_type(const DeviceSnapshot& snapshot) {
+std::optional<uint32_t> device_type(const DeviceSnapshot& snapshot, uint32_t allowed) {
   const uint64_t largest = largest_device_heap_bytes(snapshot);
-  return best_type(snapshot, [&](const MemoryType& type) {
+  return best_type(snapshot, allowed, [&](const MemoryType& type) {
     if (!has(type, kDeviceLocal)) return -1;
     int score = snapshot.heaps[type.heap].size_bytes == largest ? 2 : 0;
     if (!has(type, VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT)) score += 1;
@@ -135,9 +138,9 @@ std::optional<uint32_t> device_type(const DeviceSnapshot& snapshot) {
 
 // Device-local memory the host can write is used only if all of the device's memory is like that: a
 // 256 MiB window is kept for the driver.
-std::optional<uint32_t> upload_type(const DeviceSnapshot& snapshot) {
+std::optional<uint32_t> upload_type(const DeviceSnapshot& snapshot, uint32_t allowed) {
   const uint64_t largest = largest_device_heap_bytes(snapshot);
-  return best_type(snapshot, [&](const MemoryType& type) {
+  return best_type(snapshot, allowed, [&](const MemoryType& type) {
     if (!has(type, kHostCoherent)) return -1;
     const uint64_t heap_bytes = snapshot.heaps[type.heap].size_bytes;
     const bool whole = has(type, kDeviceLocal) && heap_bytes >= largest;
@@ -148,8 +151,8 @@ std::optional<uint32_t> upload_type(const DeviceSnapshot& snapshot) {
 
 // Coherent even where cached memory is not (some Mali): only token ids and asked-for logits are
 // read back, which is not worth invalidating ranges for.
-std::optional<uint32_t> readback_type(const DeviceSnapshot& snapshot) {
-  return best_type(snapshot, [&](const MemoryType& type) {
+std::optional<uint32_t> readback_type(const DeviceSnapshot& snapshot, uint32_t allowed) {
+  return best_type(snapshot, allowed, [&](const MemoryType& type) {
     if (!has(type, kHostCoherent)) return -1;
     return (has(type, kHostCached) ? 2 : 0) + (has(type, kDeviceLocal) ? 0 : 1);
   });
@@ -239,34 +242,16 @@ uint64_t budget_bytes(const MemoryHeap& heap, bool unified) {
   return unified ? heap.size_bytes / 4 * 3 : heap.size_bytes / 10 * 9;
 }
 
-void plan_memory(const DeviceSnapshot& snapshot, const PlanOptions& options, DevicePlan& plan) {
-  plan.memory = {choice_of(snapshot, *device_type(snapshot)),
-                 choice_of(snapshot, *upload_type(snapshot)),
-                 choice_of(snapshot, *readback_type(snapshot))};
-  const auto local = [](const MemoryHeap& heap) { return heap.device_local; };
-  plan.unified_memory =
-      snapshot.type == DeviceType::kIntegrated || snapshot.type == DeviceType::kCpu ||
-      (std::all_of(snapshot.heaps.begin(), snapshot.heaps.end(), local) &&
-       plan.domain(MemoryDomain::kUpload).heap == plan.domain(MemoryDomain::kDevice).heap);
-
-  plan.device_budget_bytes =
-      budget_bytes(snapshot.heaps[plan.domain(MemoryDomain::kDevice).heap], plan.unified_memory);
-  if (options.device_budget_bytes != 0) {
-    plan.device_budget_bytes = std::min(plan.device_budget_bytes, options.device_budget_bytes);
-  }
+void plan_limits(const DeviceSnapshot& snapshot, const PlanOptions& options, DevicePlan& plan) {
+  const auto clamp = [](uint32_t has, uint32_t limit) {
+    return limit == 0 ? has : std::min(has, limit);
+  };
   const DeviceLimits& limits = snapshot.limits;
   plan.slab_bytes = std::min({kMaxSlabBytes, limits.max_allocation_bytes, limits.max_buffer_bytes,
                               plan.quirks.max_allocation_bytes});
   if (options.slab_bytes != 0) plan.slab_bytes = std::min(plan.slab_bytes, options.slab_bytes);
   plan.slab_bytes = std::max(plan.slab_bytes / kSlabGranularity, uint64_t{1}) * kSlabGranularity;
   plan.max_allocation_count = limits.max_allocation_count;
-}
-
-void plan_limits(const DeviceSnapshot& snapshot, const PlanOptions& options, DevicePlan& plan) {
-  const auto clamp = [](uint32_t has, uint32_t limit) {
-    return limit == 0 ? has : std::min(has, limit);
-  };
-  const DeviceLimits& limits = snapshot.limits;
   plan.max_shared_bytes = clamp(limits.max_shared_bytes, options.max_shared_bytes);
   plan.max_workgroup_invocations =
       clamp(limits.max_workgroup_invocations, options.max_workgroup_invocations);
@@ -395,9 +380,35 @@ std::vector<std::string> missing_requirements(const DeviceSnapshot& snapshot) {
            kFloorWorkgroupInvocations);
   at_least("maxComputeWorkGroupSize[0]", limits.max_workgroup_size[0], kFloorWorkgroupInvocations);
   if (!compute_family(snapshot)) missing.emplace_back("a compute queue");
-  if (!device_type(snapshot)) missing.emplace_back("device-local memory");
-  if (!upload_type(snapshot)) missing.emplace_back("host-visible coherent memory");
+  if (!device_type(snapshot, kAllTypes)) missing.emplace_back("device-local memory");
+  if (!upload_type(snapshot, kAllTypes)) missing.emplace_back("host-visible coherent memory");
   return missing;
+}
+
+Status plan_memory(const DeviceSnapshot& snapshot, uint32_t allowed_types, DevicePlan& plan) {
+  const std::optional<uint32_t> types[kMemoryDomainCount] = {
+      device_type(snapshot, allowed_types), upload_type(snapshot, allowed_types),
+      readback_type(snapshot, allowed_types)};
+  if (!types[0] || !types[1] || !types[2]) {
+    return make_error(ErrorCode::kNoDevice,
+                      "device {} cannot be used: buffers may have the memory types {:#x} only, and "
+                      "none of them is {}",
+                      snapshot.name, allowed_types,
+                      types[0] ? "host-visible and coherent" : "device-local");
+  }
+  for (size_t i = 0; i < kMemoryDomainCount; ++i) plan.memory[i] = choice_of(snapshot, *types[i]);
+  const auto local = [](const MemoryHeap& heap) { return heap.device_local; };
+  plan.unified_memory =
+      snapshot.type == DeviceType::kIntegrated || snapshot.type == DeviceType::kCpu ||
+      (std::all_of(snapshot.heaps.begin(), snapshot.heaps.end(), local) &&
+       plan.domain(MemoryDomain::kUpload).heap == plan.domain(MemoryDomain::kDevice).heap);
+
+  plan.device_budget_bytes =
+      budget_bytes(snapshot.heaps[plan.domain(MemoryDomain::kDevice).heap], plan.unified_memory);
+  if (const uint64_t limit = plan.limits.device_budget_bytes; limit != 0) {
+    plan.device_budget_bytes = std::min(plan.device_budget_bytes, limit);
+  }
+  return {};
 }
 
 Result<DevicePlan> plan_device(const DeviceSnapshot& snapshot, const PlanOptions& options) {
@@ -415,7 +426,7 @@ Result<DevicePlan> plan_device(const DeviceSnapshot& snapshot, const PlanOptions
   plan_features(snapshot, options, plan);
   plan_extensions(snapshot, plan);
   plan_queue(snapshot, options, plan);
-  plan_memory(snapshot, options, plan);
+  PUMICE_TRY_STATUS(plan_memory(snapshot, kAllTypes, plan));
   plan_limits(snapshot, options, plan);
   PUMICE_TRY_STATUS(plan_subgroups(snapshot, options, plan));
   if (plan.features.integer_dot) plan.integer_dot = snapshot.integer_dot;

@@ -63,10 +63,10 @@ struct DevicePlan {
   double timestamp_period_ns = 0;
 
   std::array<MemoryChoice, kMemoryDomainCount> memory;
-  bool unified_memory = false;       ///< host and device share one memory: uploads save nothing
-  uint64_t slab_bytes = 0;           ///< largest allocation and buffer to make
-  uint64_t device_budget_bytes = 0;  ///< of the kDevice heap, headroom for others taken off
-  uint32_t max_allocation_count = 0;
+  bool unified_memory = false;        ///< host and device share one memory: uploads save nothing
+  uint64_t slab_bytes = 0;            ///< largest allocation and buffer to make
+  uint64_t device_budget_bytes = 0;   ///< of the kDevice heap, headroom for others taken off
+  uint32_t max_allocation_count = 0;  ///< live allocations, of any size
 
   uint32_t max_workgroup_invocations = 0;
   std::array<uint32_t, 3> max_workgroup_size = {};
@@ -100,6 +100,12 @@ std::vector<std::string> missing_requirements(const DeviceSnapshot& snapshot);
 /// kNoDevice naming everything lacking; kInvalidArgument for options that name no feature or ask
 /// for a subgroup size the device cannot give.
 Result<DevicePlan> plan_device(const DeviceSnapshot& snapshot, const PlanOptions& options = {});
+
+/// Choose the memory of each domain among the types in `allowed_types` (VkMemoryRequirements'
+/// memoryTypeBits), and what follows from it: the budget, and whether memory is unified.
+/// `plan_device` takes all types to be allowed. Errors: kNoDevice when none serves a domain; the
+/// plan is then unchanged.
+Status plan_memory(const DeviceSnapshot& snapshot, uint32_t allowed_types, DevicePlan& plan);
 
 /// One line on the device, one for each quirk, debug lines for optional capabilities.
 void log_plan(const DeviceSnapshot& snapshot, const DevicePlan& plan, const Logger& logger);

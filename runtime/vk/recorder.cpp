@@ -127,7 +127,10 @@ void Recorder::dispatch_bytes(const Pipeline& pipeline, std::span<const std::byt
   command.grid = grid;
   command.indirect = indirect;
   command.cost = cost;
-  add(command, {accesses.begin(), accesses.size()});
+  std::vector<Access> all(accesses);
+  if (!indirect.empty())
+    all.push_back(reads(indirect.subrange(0, sizeof(VkDispatchIndirectCommand))));
+  add(command, all);
 }
 
 void Recorder::copy(const BufferRange& source, const BufferRange& target) {
@@ -174,15 +177,18 @@ void Recorder::add(Command command, std::span<const Access> accesses) {
   commands_.push_back(command);
 }
 
+// One for every hazard: what commands of all kinds wrote, to what all kinds and the host read.
+// Grids are read in a stage of their own, which is also among those waited for: a grid must not be
+// overwritten before it was read.
 void Recorder::emit_barrier(VkCommandBuffer commands) const {
-  constexpr VkPipelineStageFlags2 kStages =
-      VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_2_ALL_TRANSFER_BIT;
+  constexpr VkPipelineStageFlags2 kStages = VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT |
+                                            VK_PIPELINE_STAGE_2_ALL_TRANSFER_BIT |
+                                            VK_PIPELINE_STAGE_2_DRAW_INDIRECT_BIT;
   VkMemoryBarrier2 memory{};
   memory.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER_2;
   memory.srcStageMask = kStages;
   memory.srcAccessMask = VK_ACCESS_2_SHADER_WRITE_BIT | VK_ACCESS_2_TRANSFER_WRITE_BIT;
-  memory.dstStageMask =
-      kStages | VK_PIPELINE_STAGE_2_DRAW_INDIRECT_BIT | VK_PIPELINE_STAGE_2_HOST_BIT;
+  memory.dstStageMask = kStages | VK_PIPELINE_STAGE_2_HOST_BIT;
   memory.dstAccessMask = VK_ACCESS_2_SHADER_READ_BIT | VK_ACCESS_2_SHADER_WRITE_BIT |
                          VK_ACCESS_2_TRANSFER_READ_BIT | VK_ACCESS_2_TRANSFER_WRITE_BIT |
                          VK_ACCESS_2_INDIRECT_COMMAND_READ_BIT | VK_ACCESS_2_HOST_READ_BIT;
@@ -198,8 +204,10 @@ void Recorder::emit(const Command& command, VkCommandBuffer commands) const {
   switch (command.kind) {
     case Kind::kDispatch:
       fn.vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, command.pipeline->handle());
-      fn.vkCmdPushConstants(commands, command.pipeline->layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0,
-                            command.push_bytes, command.push.data());
+      if (command.push_bytes > 0) {
+        fn.vkCmdPushConstants(commands, command.pipeline->layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0,
+                              command.push_bytes, command.push.data());
+      }
       if (command.indirect.empty()) {
         fn.vkCmdDispatch(commands, command.grid.x, command.grid.y, command.grid.z);
       } else {

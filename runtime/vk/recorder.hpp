@@ -170,7 +170,8 @@ class Recorder {
     dispatch_bytes(pipeline, std::as_bytes(std::span(&push, 1)), grid, {}, accesses, cost);
   }
 
-  /// Like `dispatch`, with the grid read by the GPU from `grid` (three uint32) when it gets there.
+  /// Like `dispatch`, with the grid read by the GPU from `grid` (three uint32) when it gets there;
+  /// that read needs no access of its own.
   template <typename Push>
   void dispatch_indirect(const Pipeline& pipeline, const Push& push, const BufferRange& grid,
                          std::initializer_list<Access> accesses, Cost cost) {
@@ -194,7 +195,9 @@ class Recorder {
   /// The work so far may be submitted by itself: a new segment starts here.
   void cut();
 
-  /// Put everything into command buffers and start afresh. Errors: out of memory, device loss.
+  /// Put everything into command buffers and start afresh. The work waits for all submitted before
+  /// it, and what it wrote is visible to the host when it is done. Errors: out of memory, device
+  /// loss.
   Result<RecordedWork> finish();
 
  private:

@@ -98,6 +98,54 @@ TEST(Plan, MemoryOfEachDomainIsWhatTheDomainPromises) {
   }
 }
 
+uint32_t types_of(const DevicePlan& plan) {
+  uint32_t bits = 0;
+  for (const MemoryChoice& choice : plan.memory) bits |= 1u << choice.type;
+  return bits;
+}
+
+TEST(Plan, WhereBuffersMayNotHaveTheBestMemoryTypeTheyGetTheNext) {
+  for (const std::string& name : usable_devices()) {
+    const DeviceSnapshot device = snapshot(name);
+    const DevicePlan first = planned(device);
+    DevicePlan same = first;
+    ASSERT_TRUE(plan_memory(device, types_of(first), same).ok()) << name;
+    EXPECT_EQ(types_of(same), types_of(first)) << name;
+    EXPECT_EQ(same.device_budget_bytes, first.device_budget_bytes) << name;
+
+    DevicePlan other = first;
+    const Status status = plan_memory(device, ~types_of(first), other);
+    if (!status.ok()) {  // nothing else serves: an error, and nothing has changed
+      EXPECT_EQ(status.error().code, ErrorCode::kNoDevice) << name;
+      EXPECT_EQ(types_of(other), types_of(first)) << name;
+      continue;
+    }
+    EXPECT_EQ(types_of(other) & types_of(first), 0u) << name;
+    EXPECT_TRUE(other.domain(MemoryDomain::kDevice).device_local) << name;
+    EXPECT_TRUE(other.domain(MemoryDomain::kUpload).coherent) << name;
+    EXPECT_TRUE(other.domain(MemoryDomain::kReadback).coherent) << name;
+  }
+}
+
+TEST(Plan, AMemoryTypeThatIsNotAllowedTakesItsBudgetAlong) {
+  const DeviceSnapshot amd = snapshot("amd_rx_6800_xt_windows");  // all types are listed twice
+  DevicePlan plan = planned(amd);
+  ASSERT_EQ(plan.domain(MemoryDomain::kDevice).type, 0u);
+  ASSERT_TRUE(plan_memory(amd, 0xFF00, plan).ok());
+  EXPECT_EQ(plan.domain(MemoryDomain::kDevice).type, 8u);
+  EXPECT_EQ(plan.domain(MemoryDomain::kUpload).type, 9u);
+  EXPECT_EQ(plan.domain(MemoryDomain::kReadback).type, 11u);
+  ASSERT_TRUE(plan_memory(amd, 0x0E, plan).ok()) << "only the window of 256 MiB is on the device";
+  EXPECT_EQ(plan.domain(MemoryDomain::kDevice).type, 2u);
+  EXPECT_LT(plan.device_budget_bytes, uint64_t{256} << 20);
+
+  const Status refused = plan_memory(amd, 0x01, plan);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_TRUE(contains(refused.error().message, "memory types 0x1 only"))
+      << refused.error().message;
+  EXPECT_TRUE(contains(refused.error().message, "host-visible")) << refused.error().message;
+}
+
 TEST(Plan, SlabsAreNeverAboveOneGiBSoThatOffsetsFit32Bits) {
   for (const std::string& name : usable_devices()) {
     EXPECT_LE(planned(snapshot(name)).slab_bytes, kGiB) << name;

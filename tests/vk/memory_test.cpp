@@ -1,0 +1,167 @@
+// Memory a device allocates: of a type the driver allows buffers to have, no more allocations than
+// it allows, and with a priority.
+#include "vk/memory.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tests/gpu_fixture.hpp"
+#include "vk/transfer.hpp"
+
+namespace pumice {
+namespace {
+
+/// What the driver is told and how it answers. Entry points carry no state, so it lies here.
+struct Driver {
+  DeviceFunctions real;
+  uint32_t allowed_types = ~0u;
+  uint32_t n_types = 32;          // a type beyond them is the same as the one so many before it
+  std::vector<uint32_t> types;    // of allocations
+  std::vector<float> priorities;  // of those that have one
+} driver;
+
+void intercept(DeviceFunctions& fn) {
+  driver.real = fn;
+  driver.types.clear();
+  driver.priorities.clear();
+  fn.vkGetDeviceBufferMemoryRequirements = [](VkDevice device,
+                                              const VkDeviceBufferMemoryRequirements* info,
+                                              VkMemoryRequirements2* requirements) {
+    driver.real.vkGetDeviceBufferMemoryRequirements(device, info, requirements);
+    requirements->memoryRequirements.memoryTypeBits = driver.allowed_types;
+  };
+  fn.vkAllocateMemory = [](VkDevice device, const VkMemoryAllocateInfo* info,
+                           const VkAllocationCallbacks* callbacks, VkDeviceMemory* memory) {
+    driver.types.push_back(info->memoryTypeIndex);
+    for (const auto* next = static_cast<const VkBaseInStructure*>(info->pNext); next != nullptr;
+         next = next->pNext) {
+      if (next->sType == VK_STRUCTURE_TYPE_MEMORY_PRIORITY_ALLOCATE_INFO_EXT) {
+        driver.priorities.push_back(
+            reinterpret_cast<const VkMemoryPriorityAllocateInfoEXT*>(next)->priority);
+      }
+    }
+    VkMemoryAllocateInfo real = *info;
+    real.memoryTypeIndex %= driver.n_types;
+    return driver.real.vkAllocateMemory(device, &real, callbacks, memory);
+  };
+}
+
+class DeviceMemory : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!test::GpuEnvironment::device()) GTEST_SKIP() << "no usable Vulkan device";
+    driver.allowed_types = ~0u;
+    driver.n_types = 32;
+  }
+
+  /// The tests' device, as if it had each of its memory types twice and allowed buffers to have
+  /// only those in driver.allowed_types.
+  static Result<std::shared_ptr<vk::Device>> open_with_types_twice() {
+    const vk::Device& real = *test::GpuEnvironment::device();
+    DeviceSnapshot snapshot = real.snapshot();
+    snapshot.memory_types.insert(snapshot.memory_types.end(), real.snapshot().memory_types.begin(),
+                                 real.snapshot().memory_types.end());
+    PUMICE_TRY(const std::vector<DeviceSnapshot> all, real.instance()->snapshots());
+    const auto same = [&](const DeviceSnapshot& other) {
+      return other.device_uuid == snapshot.device_uuid && other.driver_id == snapshot.driver_id;
+    };
+    const auto index = std::find_if(all.begin(), all.end(), same) - all.begin();
+    PUMICE_TRY(DevicePlan plan, plan_device(snapshot));
+    return vk::Device::create(real.instance(), static_cast<size_t>(index), snapshot,
+                              std::move(plan), {}, intercept);
+  }
+};
+
+TEST_F(DeviceMemory, IsOfATypeThatBuffersMayHave) {
+  const auto n =
+      static_cast<uint32_t>(test::GpuEnvironment::device()->snapshot().memory_types.size());
+  if (n > 16) GTEST_SKIP() << n << " memory types cannot be had twice";
+  driver.n_types = n;
+  driver.allowed_types = (1u << n) - 1;
+  for (const bool upper_half : {false, true}) {
+    if (upper_half) driver.allowed_types <<= n;
+    const auto device = open_with_types_twice();
+    ASSERT_TRUE(device.ok()) << device.error().message;
+    for (const MemoryDomain domain :
+         {MemoryDomain::kDevice, MemoryDomain::kUpload, MemoryDomain::kReadback}) {
+      vk::Arena arena(*device, domain, "test");
+      ASSERT_TRUE(arena.allocate(100).ok());
+    }
+    ASSERT_EQ(driver.types.size(), 3u);
+    for (const uint32_t type : driver.types) {
+      EXPECT_EQ(type >= n, upper_half);
+      EXPECT_TRUE((driver.allowed_types >> type & 1) != 0) << type;
+    }
+  }
+}
+
+TEST_F(DeviceMemory, ADeviceWhoseBuffersMayHaveNoUsableTypeIsRefused) {
+  driver.allowed_types = 0;
+  const auto device = open_with_types_twice();
+  ASSERT_FALSE(device.ok());
+  EXPECT_EQ(device.error().code, ErrorCode::kNoDevice);
+  EXPECT_NE(device.error().message.find("memory types 0x0 only"), std::string::npos)
+      << device.error().message;
+}
+
+TEST_F(DeviceMemory, HasNoMoreAllocationsThanTheDriverAllows) {
+  const auto device = *test::GpuEnvironment::open([](const DeviceSnapshot& snapshot) {
+    Result<DevicePlan> plan = plan_device(snapshot);
+    if (plan.ok()) plan->max_allocation_count = 2;
+    return plan;
+  });
+  vk::Arena first(device, MemoryDomain::kDevice, "weights");
+  ASSERT_TRUE(first.allocate(100).ok());
+  {
+    vk::Arena second(device, MemoryDomain::kUpload, "arrays");
+    ASSERT_TRUE(second.allocate(100).ok());
+    vk::Arena third(device, MemoryDomain::kDevice, "kv");
+    const auto refused = third.allocate(100);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code, ErrorCode::kDoesNotFit);
+    EXPECT_NE(refused.error().message.find("kv needs one more allocation"), std::string::npos)
+        << refused.error().message;
+    EXPECT_NE(refused.error().message.find("all 2"), std::string::npos) << refused.error().message;
+    EXPECT_EQ(device->ledger().entries()["kv"].current_bytes, 0u);
+  }
+  vk::Arena again(device, MemoryDomain::kDevice, "kv");
+  EXPECT_TRUE(again.allocate(100).ok()) << "what was freed can be had again";
+}
+
+TEST_F(DeviceMemory, WeightsAndKvStayOnTheDeviceBeforeStaging) {
+  const auto device = *test::GpuEnvironment::open(
+      [](const DeviceSnapshot& snapshot) {
+        Result<DevicePlan> plan = plan_device(snapshot);
+        // A driver without the extension ignores the priority; the layers would object.
+        if (plan.ok() && !test::validation_requested()) plan->features.memory_priority = true;
+        return plan;
+      },
+      intercept);
+  if (!device->plan().features.memory_priority) GTEST_SKIP() << "no VK_EXT_memory_priority";
+  const auto priority = [&](MemoryDomain domain) {
+    driver.priorities.clear();
+    vk::Arena arena(device, domain, "test");
+    EXPECT_TRUE(arena.allocate(100).ok());
+    return driver.priorities.size() == 1 ? driver.priorities[0] : NAN;
+  };
+  constexpr float kDefault = 0.5f;  // Vulkan's
+  EXPECT_GT(priority(MemoryDomain::kDevice), kDefault);
+  EXPECT_LT(priority(MemoryDomain::kUpload), kDefault);
+  EXPECT_LT(priority(MemoryDomain::kReadback), kDefault);
+}
+
+TEST_F(DeviceMemory, HasNoPriorityWhereTheExtensionIsOff) {
+  const auto device = *test::GpuEnvironment::open(
+      [](const DeviceSnapshot& snapshot) {
+        return plan_device(snapshot, {.disable = {"memoryPriority"}});
+      },
+      intercept);
+  vk::Arena arena(device, MemoryDomain::kDevice, "test");
+  EXPECT_TRUE(arena.allocate(100).ok());
+  EXPECT_TRUE(driver.priorities.empty());
+}
+
+}  // namespace
+}  // namespace pumice
