@@ -22,9 +22,11 @@ on=tests/matrix/run_on.sh
 # A row exits 77 to say that it was skipped; the last line of its output is the reason.
 skip() { echo "$*"; exit 77; }
 
-build() { # PRESET
-  [[ -e build/$1/build.ninja ]] || cmake --preset "$1"
-  cmake --build "build/$1" -j "$jobs"
+build() { # PRESET [TARGET…], by default all
+  local preset=$1
+  shift
+  [[ -e build/$preset/build.ninja ]] || cmake --preset "$preset"
+  cmake --build "build/$preset" -j "$jobs" ${1+--target "$@"}
 }
 
 # Some targets with every shader variant, by a glslc that knows all extensions, in build/matrix-cores.
@@ -40,7 +42,10 @@ build_all_shaders() { # TARGET…
 test_on() {
   local driver=$1 preset=$2
   shift 2
-  [[ $preset == matrix-cores ]] || build "$preset"
+  local programs  # a build with sanitizers takes minutes, so only of what the row runs
+  [[ -e build/$preset/build.ninja ]] || cmake --preset "$preset"
+  mapfile -t programs < <(tests/matrix/programs.py "build/$preset" "$@")
+  [[ ${#programs[@]} == 0 ]] || build "$preset" "${programs[@]}"
   if [[ $driver != system ]]; then
     tests/matrix/fetch_drivers.sh "$driver" || exit 77
   fi
@@ -88,7 +93,7 @@ run_row() {
       PUMICE_VALIDATION=1 test_on lavapipe-26 release -L 'gpu|model' -LE 'slow|matrix' ;;
     matrix-cores)
       # Debian 12's glslc leaves out what the newer driver can run and the newer layers can check.
-      build_all_shaders test_ops test_reference test_variants
+      build_all_shaders pumice_shaders
       tests/matrix/fetch_drivers.sh lavapipe-26 || exit 77
       PUMICE_VALIDATION=1 test_on lavapipe-26 matrix-cores -R '^(test_(ops|reference|variants)|spirv_val)$' ;;
     amd-compile)
@@ -99,7 +104,7 @@ run_row() {
       # On a device, the two tests that take every path of the engine; the rest would say it again.
       test_on lavapipe-25 asan -L unit
       test_on lavapipe-25 asan -R '^test_(reuse|invariance)$' ;;
-    fuzz) tests/fuzz/run.sh 60 ;;
+    fuzz) tests/fuzz/run.sh 40 ;;
     tsan)
       sanitizer_environment
       test_on system tsan -L unit ;;
