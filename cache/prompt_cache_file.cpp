@@ -9,7 +9,6 @@
 #include <array>
 #include <bit>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 
@@ -208,30 +207,19 @@ Status PromptCacheFile::read(uint32_t i, std::span<std::byte> bytes) const {
 Result<PromptCacheWriter> PromptCacheWriter::create(const std::filesystem::path& path,
                                                     const PromptCacheBinding& binding,
                                                     uint32_t max_records) {
-  PromptCacheWriter writer;
-  writer.path_ = path;
+  PUMICE_TRY(OutputFile file, OutputFile::create(path));
+  PromptCacheWriter writer(std::move(file));
   writer.binding_ = binding;
   writer.max_records_ = max_records;
   writer.bytes_offset_ = bytes_offset_for(max_records, binding.block_tokens);
-  std::string name = path.string() + ".XXXXXX";
-  writer.file_ = FileHandle(::mkstemp(name.data()));
-  if (!writer.file_) {
-    return make_error(ErrorCode::kInternal, "cannot write beside {}: {}", path.string(),
-                      std::strerror(errno));
-  }
-  writer.temporary_ = name;
   return writer;
-}
-
-PromptCacheWriter::~PromptCacheWriter() {
-  if (!temporary_.empty()) ::unlink(temporary_.c_str());
 }
 
 Status PromptCacheWriter::add(uint32_t parent, std::span<const uint32_t> tokens,
                               std::span<const std::byte> bytes) {
   PUMICE_CHECK(records_.size() < max_records_ && bytes.size() == binding_.block_bytes,
                "more records than announced");
-  PUMICE_TRY_STATUS(file_.write(bytes_offset_ + records_.size() * binding_.block_bytes, bytes));
+  PUMICE_TRY_STATUS(file_.write_at(bytes_offset_ + records_.size() * binding_.block_bytes, bytes));
   records_.push_back({parent, static_cast<uint32_t>(tokens.size()), block_checksum(bytes)});
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
   tokens_.resize(records_.size() * binding_.block_tokens, 0);
@@ -253,16 +241,10 @@ Status PromptCacheWriter::finish() {
                 .n_records = records_.size(),
                 .bytes_offset = bytes_offset_};
   header.checksum = XXH3_64bits_withSeed(table.data(), table.size(), header_hash(header));
-  PUMICE_TRY_STATUS(file_.write(0, bytes_of(header)));
-  PUMICE_TRY_STATUS(file_.write(sizeof(header), table));
-  const auto end = static_cast<off_t>(bytes_offset_ + records_.size() * binding_.block_bytes);
-  if (::ftruncate(file_.get(), end) != 0 || ::fsync(file_.get()) != 0 ||
-      ::rename(temporary_.c_str(), path_.c_str()) != 0) {
-    return make_error(ErrorCode::kInternal, "cannot write {}: {}", path_.string(),
-                      std::strerror(errno));
-  }
-  temporary_.clear();
-  return {};
+  PUMICE_TRY_STATUS(file_.write_at(0, bytes_of(header)));
+  PUMICE_TRY_STATUS(file_.write_at(sizeof(header), table));
+  PUMICE_TRY_STATUS(file_.resize(bytes_offset_ + records_.size() * binding_.block_bytes));
+  return file_.finish();
 }
 
 }  // namespace pumice

@@ -11,9 +11,9 @@
 //                order; the file ends there
 //
 // Little-endian; checksums are XXH3-64. Only prefixes without a salt are stored: a salt is a
-// secret between users. A file is replaced as a whole by renaming, so a reader sees an old or a new
-// one. Files are untrusted in their structure: whatever does not hold is refused with a reason, and
-// memory is bounded by the size the file really has.
+// secret between users. A file is replaced as a whole (OutputFile), so a reader sees an old or a
+// new one. Files are untrusted in their structure: whatever does not hold is refused with a reason,
+// and memory is bounded by the size the file really has.
 #pragma once
 
 #include <cstddef>
@@ -23,6 +23,7 @@
 #include <string>
 #include <vector>
 
+#include "base/output_file.hpp"
 #include "base/result.hpp"
 #include "cache/block_hash.hpp"
 
@@ -103,25 +104,21 @@ class PromptCacheFile {
 /// fails, what was at `path` stays.
 class PromptCacheWriter {
  public:
-  /// Room for at most `max_records`. Errors: kInternal.
+  /// Room for at most `max_records`. Errors of all calls: OutputFile's.
   static Result<PromptCacheWriter> create(const std::filesystem::path& path,
                                           const PromptCacheBinding& binding, uint32_t max_records);
   PromptCacheWriter(PromptCacheWriter&&) noexcept = default;
   PromptCacheWriter& operator=(PromptCacheWriter&&) = delete;
-  ~PromptCacheWriter();
 
-  /// Append a record; its number is the count of those before. Errors: kInternal.
+  /// Append a record; its number is the count of those before.
   Status add(uint32_t parent, std::span<const uint32_t> tokens, std::span<const std::byte> bytes);
   uint32_t n_records() const { return static_cast<uint32_t>(records_.size()); }
-  /// Errors: kInternal.
   Status finish();
 
  private:
-  PromptCacheWriter() = default;
+  explicit PromptCacheWriter(OutputFile file) : file_(std::move(file)) {}
 
-  FileHandle file_;
-  std::filesystem::path path_;
-  std::filesystem::path temporary_;  // empty once renamed
+  OutputFile file_;
   PromptCacheBinding binding_;
   uint32_t max_records_ = 0;
   uint64_t bytes_offset_ = 0;

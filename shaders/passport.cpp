@@ -8,7 +8,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "base/replace_file.hpp"
+#include "base/output_file.hpp"
 #include "shaders/spirv.hpp"
 
 namespace pumice {
@@ -162,7 +162,7 @@ Status save_passport(const std::filesystem::path& cache_directory, const DeviceS
                              {"n_passed", module.n_passed},
                              {"note", shortened(module.note)}};
   }
-  return replace_file(passport_file(cache_directory, device), dump(json) + "\n");
+  return write_cache_file(passport_file(cache_directory, device), dump(json) + "\n");
 }
 
 std::vector<std::string> replacements(const vk::PipelineLibrary& pipelines,

@@ -1,5 +1,5 @@
 // pumice bench --layers: where a step goes.
-#include "base/replace_file.hpp"
+#include "base/output_file.hpp"
 #include "bench/layers.hpp"
 #include "tools/bench.hpp"
 #include "tools/terminal.hpp"
@@ -15,6 +15,8 @@ std::vector<bench::ModelTest> tests_of(const BenchOptions& options, bool small) 
 Status check(const BenchOptions& options) {
   PUMICE_TRY_STATUS(options.model.validate());
   PUMICE_TRY_STATUS(require_md_or_json(options));
+  PUMICE_TRY_STATUS(
+      check_not_an_input(options.trace, std::vector<std::filesystem::path>{options.model.model}));
   if (!options.prompt_and_gen.empty() || options.n_parallel != std::vector<uint32_t>{1}) {
     return make_error(ErrorCode::kInvalidArgument,
                       "--layers looks at one request that reads (-p) or generates (-n); leave out "
@@ -99,7 +101,7 @@ Status bench_layers(const BenchOptions& options) {
     using Json = nlohmann::json;
     const std::string text =
         trace_events(report).dump(-1, ' ', false, Json::error_handler_t::replace);
-    const Status written = replace_file(options.trace, text);
+    const Status written = write_file(options.trace, text);
     if (status.ok()) status = written;
   }
   return status;

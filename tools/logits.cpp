@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <optional>
 
+#include "base/output_file.hpp"
 #include "models/vocabulary_loader.hpp"
 #include "tools/command.hpp"
 #include "tools/flag_values.hpp"
@@ -35,45 +37,6 @@ Result<std::vector<TokenId>> tokens_of(const LogitsOptions& options, const GgufF
   PUMICE_TRY(const Tokenizer tokenizer, load_tokenizer(file));
   return tokenizer.encode(text, {.parse_special = true});
 }
-
-/// Writes to a temporary beside the target, renamed when complete: an error leaves nothing behind.
-/// What is there and no regular file (a pipe, a device) is written directly, never replaced.
-class OutputFile {
- public:
-  static Result<std::unique_ptr<OutputFile>> create(const std::string& path) {
-    auto output = std::make_unique<OutputFile>();
-    output->path_ = path;
-    std::error_code error;
-    const std::filesystem::file_status status = std::filesystem::status(path, error);
-    const bool replaceable = !std::filesystem::exists(status) || is_regular_file(status);
-    if (replaceable) output->temporary_ = path + ".partial";
-    output->stream_.open(replaceable ? output->temporary_ : path, std::ios::binary);
-    if (!output->stream_) return make_error(ErrorCode::kBadFile, "{}: cannot be written", path);
-    return output;
-  }
-  ~OutputFile() {
-    if (temporary_.empty()) return;
-    std::error_code error;
-    std::filesystem::remove(temporary_, error);
-  }
-  void write(std::span<const float> values) {
-    stream_.write(reinterpret_cast<const char*>(values.data()),
-                  static_cast<std::streamsize>(values.size_bytes()));
-  }
-  Status finish() {
-    stream_.close();
-    std::error_code error;
-    if (stream_ && !temporary_.empty()) std::filesystem::rename(temporary_, path_, error);
-    if (!stream_ || error) return make_error(ErrorCode::kBadFile, "{}: cannot be written", path_);
-    temporary_.clear();
-    return {};
-  }
-
- private:
-  std::string path_;
-  std::string temporary_;
-  std::ofstream stream_;
-};
 
 /// Compares rows with a file of float32 [positions][vocabulary] as they come.
 class Comparison {
@@ -139,6 +102,9 @@ Status logits(const LogitsOptions& options) {
     return make_error(ErrorCode::kInvalidArgument,
                       "no output: give a file with -o FILE, or one to --compare with");
   }
+  PUMICE_TRY_STATUS(check_not_an_input(
+      options.output,
+      std::vector<std::filesystem::path>{options.model.model, options.file, options.reference}));
   PUMICE_TRY(const GgufFile file, GgufFile::open(options.model.model));
   PUMICE_TRY(std::vector<TokenId> tokens, tokens_of(options, file));
   if (tokens.empty()) return make_error(ErrorCode::kInvalidArgument, "the prompt has no tokens");
@@ -161,12 +127,13 @@ Status logits(const LogitsOptions& options) {
     PUMICE_TRY(comparison,
                Comparison::open(options.reference, n_tokens, session.model->config().n_vocab));
   }
-  std::unique_ptr<OutputFile> output;
+  std::optional<OutputFile> output;
   if (!options.output.empty()) {
     PUMICE_TRY(output, OutputFile::create(options.output));
   }
+  Status written;
   const auto write = [&](uint32_t, std::span<const float> row) {
-    if (output) output->write(row);
+    if (output && written.ok()) written = output->write(std::as_bytes(row));
     if (comparison) comparison->add(row);
   };
   PUMICE_TRY(const RequestId id, engine->submit({.prompt = std::move(tokens), .on_logits = write}));
@@ -174,6 +141,7 @@ Status logits(const LogitsOptions& options) {
   while (!engine->idle()) {
     if (InterruptGuard::interrupted()) return make_error(ErrorCode::kCancelled, "interrupted");
     PUMICE_TRY(const std::vector<StepEvent> events, engine->step());
+    PUMICE_TRY_STATUS(written);
     for (const StepEvent& event : events) bar.update(event.computed_tokens, n_tokens);
   }
   engine->cancel(id);

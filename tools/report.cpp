@@ -4,7 +4,7 @@
 
 #include <ctime>
 
-#include "base/replace_file.hpp"
+#include "base/output_file.hpp"
 #include "bench/report_page.hpp"
 #include "tools/command.hpp"
 #include "tools/result_files.hpp"
@@ -18,6 +18,9 @@ struct ReportOptions {
 };
 
 Status report(const ReportOptions& options) {
+  PUMICE_TRY_STATUS(check_not_an_input(
+      options.output,
+      std::vector<std::filesystem::path>(options.files.begin(), options.files.end())));
   PUMICE_TRY(const std::vector<bench::ResultFile> files, read_result_files(options.files));
   const std::string made = fmt::format("{:%Y-%m-%d %H:%M} UTC", fmt::gmtime(std::time(nullptr)));
   PUMICE_TRY(const std::string page,
@@ -26,7 +29,7 @@ Status report(const ReportOptions& options) {
     fmt::print("{}", page);
     return {};
   }
-  return replace_file(options.output, page);
+  return write_file(options.output, page);
 }
 
 }  // namespace

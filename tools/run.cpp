@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "base/output_file.hpp"
 #include "cache/token_cache.hpp"
 #include "models/vocabulary_loader.hpp"
 #include "tools/command.hpp"
@@ -181,6 +182,9 @@ Status Runner::repl(const GgufFile& file) {
 Status Runner::run(RunOptions options) {
   if (options.model.device.list) return print_devices(stderr_logger(options.model.verbose));
   PUMICE_TRY_STATUS(options.model.validate());
+  PUMICE_TRY_STATUS(
+      check_not_an_input(options.serving.prompt_cache,
+                         std::vector<std::filesystem::path>{options.model.model, options.file}));
   PUMICE_TRY(const GgufFile file, GgufFile::open(options.model.model));
   PUMICE_TRY(const Tokenizer tokenizer, load_tokenizer(file));
   PUMICE_TRY_STATUS(options.sampling.validate(tokenizer.vocabulary().size()));

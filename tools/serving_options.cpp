@@ -5,7 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "base/replace_file.hpp"
+#include "base/output_file.hpp"
 #include "tools/terminal.hpp"
 
 namespace pumice::tools {
@@ -38,7 +38,7 @@ CostModel read_cost(const std::filesystem::path& path, const Logger& logger) {
 
 void write_cost(const std::filesystem::path& path, const CostModel& cost, const Logger& logger) {
   if (path.empty() || !cost.calibrated()) return;
-  const Status written = replace_file(path, Json(cost.cost()).dump(2) + "\n");
+  const Status written = write_cache_file(path, Json(cost.cost()).dump(2) + "\n");
   if (!written.ok()) logger.warning("cost model is not kept: {}", written.error().message);
 }
 

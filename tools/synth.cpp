@@ -91,12 +91,14 @@ Status synth(const SynthOptions& options) {
   const InterruptGuard interrupt;  // an interrupted run removes what it wrote
   ProgressBar bar("writing");
   const auto start = std::chrono::steady_clock::now();
-  PUMICE_TRY_STATUS(
-      write_synthetic_model(model, options.output, [&](uint64_t done, uint64_t total) -> Status {
-        bar.update(done, total);
-        if (!InterruptGuard::interrupted()) return {};
-        return make_error(ErrorCode::kCancelled, "interrupted");
-      }));
+  const auto progress = [&](uint64_t done, uint64_t total) -> Status {
+    bar.update(done, total);
+    if (!InterruptGuard::interrupted()) return {};
+    return make_error(ErrorCode::kCancelled, "interrupted");
+  };
+  PUMICE_TRY_STATUS(write_synthetic_model(
+      model, options.output, progress,
+      options.force ? OutputFile::Existing::kReplace : OutputFile::Existing::kRefuse));
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   const double mega_bytes = static_cast<double>(model.data_bytes()) / 1e6;
   fmt::print(stderr, "{}: {} parameters, {}, {:.0f} MB in {:.1f} s ({:.0f} MB/s)\n", options.output,

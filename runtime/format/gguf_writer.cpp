@@ -1,12 +1,7 @@
 #include "format/gguf_writer.hpp"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
-#include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "base/utf8.hpp"
@@ -119,62 +114,28 @@ Result<std::string> GgufHeader::to_bytes() const {
   return placed.encode();
 }
 
-Result<GgufWriter> GgufWriter::create(const std::filesystem::path& path, GgufHeader header) {
-  GgufWriter writer;
-  writer.path_ = path;
+Result<GgufWriter> GgufWriter::create(const std::filesystem::path& path, GgufHeader header,
+                                      OutputFile::Existing existing) {
   if (const Status placed = header.place_tensors(); !placed.ok()) {
-    return writer.failed(placed.error().message);
+    return bad(fmt::format("{}: {}", path.string(), placed.error().message));
   }
-  writer.header_ = std::move(header);
-  const std::filesystem::path partial = fmt::format("{}.partial.{}", path.string(), ::getpid());
-  writer.file_ = ::open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (writer.file_ < 0) {
-    return writer.failed(
-        fmt::format("cannot create {}: {}", partial.filename().string(), std::strerror(errno)));
-  }
-  writer.partial_ = partial;
-  const std::string encoded = writer.header_.encode();
-  PUMICE_TRY_STATUS(writer.write_raw(std::as_bytes(std::span(encoded))));
-  if (!writer.header_.tensors_.empty()) writer.left_in_tensor_ = writer.header_.tensors_[0].n_bytes;
+  PUMICE_TRY(OutputFile file, OutputFile::create(path, existing));
+  GgufWriter writer(path, std::move(header), std::move(file));
+  PUMICE_TRY_STATUS(writer.file_.write(writer.header_.encode()));
+  const std::vector<GgufHeader::Tensor>& tensors = writer.header_.tensors_;
+  if (!tensors.empty()) writer.left_in_tensor_ = tensors[0].n_bytes;
   return writer;
-}
-
-GgufWriter::GgufWriter(GgufWriter&& other) noexcept { *this = std::move(other); }
-
-GgufWriter& GgufWriter::operator=(GgufWriter&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(partial_, other.partial_);
-  std::swap(file_, other.file_);
-  std::swap(header_, other.header_);
-  std::swap(tensor_, other.tensor_);
-  std::swap(left_in_tensor_, other.left_in_tensor_);
-  return *this;
-}
-
-GgufWriter::~GgufWriter() {
-  if (file_ >= 0) ::close(file_);
-  if (!partial_.empty()) ::unlink(partial_.c_str());
 }
 
 Error GgufWriter::failed(std::string_view what) const {
   return bad(fmt::format("{}: {}", path_.string(), what));
 }
 
-Status GgufWriter::write_raw(std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t n = ::write(file_, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return failed(std::strerror(errno));
-    bytes = bytes.subspan(static_cast<size_t>(n));
-  }
-  return {};
-}
-
 Status GgufWriter::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     if (tensor_ == header_.tensors_.size()) return failed("more data than the tensors hold");
     const size_t n = std::min<uint64_t>(bytes.size(), left_in_tensor_);
-    PUMICE_TRY_STATUS(write_raw(bytes.first(n)));
+    PUMICE_TRY_STATUS(file_.write(bytes.first(n)));
     bytes = bytes.subspan(n);
     left_in_tensor_ -= n;
     if (left_in_tensor_ == 0) PUMICE_TRY_STATUS(start_next_tensor());
@@ -185,7 +146,7 @@ Status GgufWriter::write(std::span<const std::byte> bytes) {
 Status GgufWriter::start_next_tensor() {
   const uint64_t n_bytes = header_.tensors_[tensor_].n_bytes;
   const std::vector<std::byte> padding(round_up(n_bytes, header_.alignment_) - n_bytes);
-  PUMICE_TRY_STATUS(write_raw(padding));
+  PUMICE_TRY_STATUS(file_.write(padding));
   ++tensor_;
   if (tensor_ < header_.tensors_.size()) left_in_tensor_ = header_.tensors_[tensor_].n_bytes;
   return {};
@@ -196,13 +157,7 @@ Status GgufWriter::finish() {
     return failed(
         fmt::format("data of tensor '{}' is missing", printable(header_.tensors_[tensor_].name)));
   }
-  const bool written = ::fsync(file_) == 0;
-  const bool closed = ::close(std::exchange(file_, -1)) == 0;
-  if (!written || !closed || ::rename(partial_.c_str(), path_.c_str()) != 0) {
-    return failed(std::strerror(errno));
-  }
-  partial_.clear();
-  return {};
+  return file_.finish();
 }
 
 }  // namespace pumice

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/output_file.hpp"
 #include "base/result.hpp"
 #include "format/gguf_value.hpp"
 #include "format/weight_type.hpp"
@@ -86,16 +87,14 @@ class GgufHeader {
   std::vector<Tensor> tensors_;
 };
 
-/// Writes to "<path>.partial.<process>" and renames it to the path when finished; destroyed before
-/// that, it removes what it wrote. Move-only, one thread. Errors are kBadFile with the path.
+/// Writes an OutputFile, which takes its place at the path when finished; destroyed before that, it
+/// leaves nothing. Move-only, one thread. Errors: OutputFile's, and kBadFile with the path for what
+/// no file can hold.
 class GgufWriter {
  public:
   /// Writes everything up to the tensor data.
-  static Result<GgufWriter> create(const std::filesystem::path& path, GgufHeader header);
-
-  GgufWriter(GgufWriter&& other) noexcept;
-  GgufWriter& operator=(GgufWriter&& other) noexcept;
-  ~GgufWriter();
+  static Result<GgufWriter> create(const std::filesystem::path& path, GgufHeader header,
+                                   OutputFile::Existing existing = OutputFile::Existing::kReplace);
 
   /// The next bytes of tensor data, all tensors one after the other; padding between them is
   /// written by the writer. More than the tensors hold is an error.
@@ -105,14 +104,13 @@ class GgufWriter {
   Status finish();
 
  private:
-  GgufWriter() = default;
+  GgufWriter(std::filesystem::path path, GgufHeader header, OutputFile file)
+      : path_(std::move(path)), file_(std::move(file)), header_(std::move(header)) {}
   Error failed(std::string_view what) const;
-  Status write_raw(std::span<const std::byte> bytes);
   Status start_next_tensor();
 
   std::filesystem::path path_;
-  std::filesystem::path partial_;
-  int file_ = -1;
+  OutputFile file_;
   GgufHeader header_;
   size_t tensor_ = 0;            // being written
   uint64_t left_in_tensor_ = 0;  // bytes

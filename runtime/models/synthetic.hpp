@@ -115,8 +115,9 @@ class SyntheticModel {
 using SyntheticProgress = std::function<Status(uint64_t done, uint64_t total)>;
 
 /// Write a GGUF file, filling blocks on several threads in a fixed few MiB of memory. Errors leave
-/// nothing behind: kDoesNotFit (the disk, asked before anything is written), kBadFile.
+/// nothing behind: kDoesNotFit (the disk, asked before anything is written), else OutputFile's.
 Status write_synthetic_model(const SyntheticModel& model, const std::filesystem::path& path,
-                             const SyntheticProgress& progress = {});
+                             const SyntheticProgress& progress = {},
+                             OutputFile::Existing existing = OutputFile::Existing::kReplace);
 
 }  // namespace pumice

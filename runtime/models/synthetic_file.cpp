@@ -80,9 +80,9 @@ class Batch {
 }  // namespace
 
 Status write_synthetic_model(const SyntheticModel& model, const std::filesystem::path& path,
-                             const SyntheticProgress& progress) {
+                             const SyntheticProgress& progress, OutputFile::Existing existing) {
   PUMICE_TRY_STATUS(check_disk(model, path));
-  PUMICE_TRY(GgufWriter writer, GgufWriter::create(path, model.header()));
+  PUMICE_TRY(GgufWriter writer, GgufWriter::create(path, model.header(), existing));
   const std::vector<Piece> pieces = pieces_of(model);
   const size_t n_threads = std::clamp(std::thread::hardware_concurrency(), 1u, kMaxThreads);
   uint64_t done_bytes = 0;

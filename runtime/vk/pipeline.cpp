@@ -9,7 +9,7 @@
 #include <fstream>
 #include <thread>
 
-#include "base/replace_file.hpp"
+#include "base/output_file.hpp"
 #include "vk/recorder.hpp"
 #include "vk/shader_info.hpp"
 #include "vk/shader_requirements.hpp"
@@ -351,7 +351,7 @@ void PipelineLibrary::save() {
   const CacheHeader header{.data_bytes = size, .data_hash = XXH3_64bits(data.data(), size)};
   std::string content(reinterpret_cast<const char*>(&header), sizeof header);
   content.append(data.data(), size);
-  if (const Status saved = replace_file(cache_file_, content); !saved.ok()) {
+  if (const Status saved = write_cache_file(cache_file_, content); !saved.ok()) {
     device_->logger().warning("pipeline cache not saved: {}", saved.error().message);
     return;
   }

@@ -64,6 +64,12 @@ class Layers(CommandLineTest):
                                 event["ts"] + event["dur"] <= step["ts"] + step["dur"] + 0.01
                                 for step in steps), event)
 
+    def test_the_trace_never_takes_the_place_of_the_model(self):
+        model = self.write("model.gguf", "not even a model")
+        self.refuses(USAGE, "bench", "--layers", "-m", model, "--trace", "model.gguf",
+                     says="is read too")
+        self.assertEqual(model.read_text(), "not even a model")
+
     def test_what_cannot_be_looked_at_says_so(self):
         self.refuses(USAGE, *LAYERS, "-np", "2", says="-np")
         self.refuses(USAGE, *LAYERS, "-pg", "8,8", says="-pg")

@@ -2,6 +2,7 @@
 """pumice run: what was computed once is not computed again, within a session and from run to run."""
 
 import json
+import os
 import unittest
 
 from command_line import BAD_FILE, DOES_NOT_FIT, STORIES, USAGE, CommandLineTest
@@ -50,6 +51,30 @@ class PromptCache(CacheTest):
         self.assertEqual(second["cache"]["cached_tokens"], first["timings"]["prompt_n"] - 1)
         self.assertGreater(second["cache"]["file_tokens"], 0)
         self.assertEqual(first["tokens"], second["tokens"])
+
+    def test_the_file_is_written_through_links_and_keeps_its_permissions(self):
+        file = self.folder / "prompts.kv"
+        (self.folder / "link.kv").symlink_to(file)
+        self.run_json("-p", PROMPT, "-n", 2, "--prompt-cache", "link.kv")
+        self.assertTrue((self.folder / "link.kv").is_symlink())
+        file.chmod(0o640)
+        before = file.stat().st_ino
+        self.run_json("-p", PROMPT, "-n", 8, "--prompt-cache", "link.kv")
+        self.assertNotEqual(file.stat().st_ino, before)
+        self.assertEqual(file.stat().st_mode & 0o777, 0o640)
+        self.assertEqual(self.left_behind(), ["link.kv", "prompts.kv"])
+
+    def test_what_is_no_regular_file_is_no_prompt_cache(self):
+        os.mkfifo(self.folder / "pipe")
+        self.refuses(BAD_FILE, "run", "-m", STORIES, "-p", PROMPT, "-n", 2, "--prompt-cache", "pipe",
+                     says="not a regular file")
+        self.assertTrue((self.folder / "pipe").is_fifo())
+
+    def test_an_input_is_never_the_cache(self):
+        prompt = self.write("prompt.txt", PROMPT)
+        self.refuses(USAGE, "run", "-m", STORIES, "-f", prompt, "--prompt-cache", "prompt.txt",
+                     says="is read too")
+        self.assertEqual(prompt.read_text(), PROMPT)
 
     def test_a_damaged_or_foreign_file_is_refused_with_a_reason_and_kept(self):
         run = ("run", "-m", STORIES, "-p", PROMPT, "-n", 4, "--prompt-cache")

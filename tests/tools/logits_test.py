@@ -116,6 +116,27 @@ class Output(CommandLineTest):
         self.assertEqual([len(data) for data in received], [2 * 512 * 4])
         self.assertTrue((self.folder / "pipe").is_fifo())
 
+    def test_an_input_is_never_the_output(self):
+        model = self.write("model.gguf", STORIES.read_bytes())
+        (self.folder / "link").symlink_to(model)
+        prompt = self.write("prompt.txt", "Once")
+        for output in ("model.gguf", "link"):
+            self.refuses(USAGE, "logits", "-m", model, "--tokens", "1", "-o", output, says="is read too")
+        self.refuses(USAGE, "logits", "-m", model, "-f", prompt, "-o", "prompt.txt", says="is read too")
+        reference = self.write("reference.f32", bytes(4 * 512))
+        self.refuses(USAGE, "logits", "-m", model, "--tokens", "1", "--compare", reference,
+                     "-o", "reference.f32", says="is read too")
+        self.assertEqual(model.read_bytes(), STORIES.read_bytes())
+
+    def test_two_at_once_onto_one_path_leave_a_whole_file(self):
+        runs = [self.start("logits", "-m", STORIES, "--tokens", tokens, "-o", "out.f32")
+                for tokens in ("1,403,407", "1,5,6,7")]
+        for run in runs:
+            _, err = run.communicate(timeout=60)
+            self.assertEqual(run.returncode, 0, err)
+        self.assertEqual(self.left_behind(), ["out.f32"])
+        self.assertIn((self.folder / "out.f32").stat().st_size, (3 * 512 * 4, 4 * 512 * 4))
+
     def start_and_interrupt(self, interrupt):
         process = self.start("logits", "-m", STORIES, "--tokens", ",".join(["1"] * 20000), "-c", 20000,
                              "-ub", 1, "-b", 16, "-o", "out.f32")
@@ -134,6 +155,9 @@ class Output(CommandLineTest):
     def test_killed_it_leaves_no_file_of_that_name(self):
         self.assertEqual(self.start_and_interrupt(signal.SIGKILL), (-signal.SIGKILL, ""))
         self.assertFalse((self.folder / "out.f32").exists())
+        self.assertEqual(len(self.left_behind()), 1)
+        self.ok("logits", "-m", STORIES, "--tokens", "1", "-o", "out.f32")  # cleans up
+        self.assertEqual(self.left_behind(), ["out.f32"])
 
 
 if __name__ == "__main__":

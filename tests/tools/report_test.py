@@ -7,9 +7,11 @@ import html.parser
 import json
 import os
 import pathlib
+import stat
+import threading
 import unittest
 
-from command_line import BAD_FILE, USAGE, CommandLineTest
+from command_line import BAD_FILE, DOES_NOT_FIT, USAGE, CommandLineTest
 from headless_browser import Browser, find_browser
 
 # Whoever runs a string of a file as script or markup sets this.
@@ -159,6 +161,47 @@ class Page(ReportTest):
             self.assertNotRegex(script.read_text(),
                                 r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|"
                                 r"new Function|srcdoc", script.name)
+
+    def test_what_is_no_regular_file_is_written_to_and_links_lead_on(self):
+        results = self.write("a.json", json.dumps(ops_report(device("GPU", "driver"), 1)))
+        (self.folder / "page.html").write_text("old")
+        (self.folder / "page.html").chmod(0o640)
+        (self.folder / "link.html").symlink_to("page.html")
+        self.ok("report", results, "-o", "link.html")
+        self.assertTrue((self.folder / "link.html").is_symlink())
+        self.assertIn("<html", (self.folder / "page.html").read_text())
+        self.assertEqual((self.folder / "page.html").stat().st_mode & 0o777, 0o640)
+        self.assertIn(b"<html", self.ok("report", results, "-o", "/dev/stdout").stdout)
+        os.mkfifo(self.folder / "pipe")
+        received = []
+        reader = threading.Thread(
+            target=lambda: received.append((self.folder / "pipe").read_text()), daemon=True)
+        reader.start()
+        self.ok("report", results, "-o", "pipe")
+        reader.join(timeout=10)
+        self.assertTrue((self.folder / "pipe").is_fifo())
+        self.assertIn("<html", received[0])
+        self.assertEqual(self.left_behind(), ["a.json", "link.html", "page.html", "pipe"])
+
+    def test_a_device_node_stays_one(self):
+        results = self.write("a.json", json.dumps(ops_report(device("GPU", "driver"), 1)))
+        full = self.folder / "full"  # our own: a mistake here must not cost the machine's
+        try:
+            os.mknod(full, stat.S_IFCHR | 0o600, os.makedev(1, 7))
+            full.open("wb").close()
+        except OSError as error:
+            self.skipTest(f"no device nodes here: {error}")
+        self.refuses(DOES_NOT_FIT, "report", results, "-o", full, says="No space left on device")
+        self.assertTrue(full.is_char_device())
+
+    def test_a_page_never_takes_the_place_of_its_results(self):
+        text = json.dumps(ops_report(device("GPU", "driver"), 1))
+        results = self.write("a.json", text)
+        (self.folder / "soft").symlink_to("a.json")
+        os.link(results, self.folder / "hard")
+        for output in ("a.json", "soft", "hard", "./a.json"):
+            self.refuses(USAGE, "report", "a.json", "-o", output, says="is read too")
+        self.assertEqual(results.read_text(), text)
 
     def test_standard_output_and_mistakes(self):
         path = self.write("a.json", json.dumps([model_record(device("A", "b"), "m", 8, 0, 0, 5)]))

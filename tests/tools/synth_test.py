@@ -147,6 +147,22 @@ class Synth(CommandLineTest):
         self.synth("--force")
         self.assertEqual(self.left_behind(), ["x.gguf"])
 
+    def test_of_several_at_once_one_writes_the_file_and_the_others_say_it_is_there(self):
+        started = [self.start("synth", "--preset", "small-0.1b", "--layers", 1, "-o", "x.gguf")
+                   for _ in range(3)]
+        # All have begun before any is done: each writes a file of its own name.
+        ended = [(process.communicate(timeout=120)[1].decode(), process.returncode)
+                 for process in started]
+        codes = sorted(code for _, code in ended)
+        self.assertEqual(codes[0], 0, ended)
+        for message, code in ended:
+            if code != 0:
+                self.assertEqual(code, USAGE, message)
+                self.assertIn("x.gguf: exists already", message)
+        self.assertEqual(codes, [0, USAGE, USAGE], ended)
+        self.assertEqual(self.left_behind(), ["x.gguf"])
+        self.ok("info", "-m", "x.gguf")
+
     def test_a_path_that_cannot_be_written_leaves_nothing(self):
         self.refuses(BAD_FILE, "synth", "--preset", "tiny", "-o", "nosuch/x.gguf", says="nosuch/x.gguf")
         self.refuses(BAD_FILE, "synth", "--preset", "tiny", "-o", self.folder, says="no regular file")
@@ -158,7 +174,7 @@ class Synth(CommandLineTest):
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 
-        self.refuses(BAD_FILE, "synth", "--preset", "tiny", "-o", "x.gguf", says="too large",
+        self.refuses(DOES_NOT_FIT, "synth", "--preset", "tiny", "-o", "x.gguf", says="too large",
                      preexec_fn=small_files)
         self.refuses(DOES_NOT_FIT, "synth", "--preset", "moe-8x7b", "--layers", 1024, "--type", "f32",
                      "-o", "x.gguf", says="the disk has")
