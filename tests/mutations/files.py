@@ -1,0 +1,22 @@
+"""Bugs to seed into reading and writing files: see run.py."""
+
+OUTPUT = "test_base:OutputFileTest.*"
+
+MUTATIONS = [
+    ("temporary left after an error", "runtime/base/output_file.cpp",
+     "if (!temporary_.empty()) ::unlink(temporary_.c_str());", "", OUTPUT),
+    ("a device or pipe is replaced by a file", "runtime/base/output_file.cpp",
+     "if (exists && (is_descriptor || !S_ISREG(status.st_mode))) {", "if (exists && is_descriptor) {", OUTPUT),
+    ("a link is replaced by a file", "runtime/base/output_file.cpp",
+     "PUMICE_TRY(file.target_, follow_links(path));", "file.target_ = path;", OUTPUT),
+    ("permissions are not kept", "runtime/base/output_file.cpp",
+     "if (::fchmod(file.descriptor_, status.st_mode & 07777) != 0)", "if (false)", OUTPUT),
+    ("what a killed writer left stays", "runtime/base/output_file.cpp",
+     "  file.remove_leftovers();\n", "", OUTPUT),
+    ("a live writer's temporary is taken for a left-over", "runtime/base/output_file.cpp",
+     "::flock(left, LOCK_EX | LOCK_NB) == 0", "::flock(left, LOCK_EX | LOCK_NB) >= -1", OUTPUT),
+    ("of two writers who may not replace, both do", "runtime/base/output_file.cpp",
+     "existing_ == Existing::kRefuse ? rename_to_new", "existing_ != Existing::kRefuse ? rename_to_new", OUTPUT),
+    ("an input under another name is overwritten", "runtime/base/output_file.cpp",
+     "if (!fs::equivalent(output, input, error) || error) continue;", "if (output != input) continue;", OUTPUT),
+]
