@@ -1,5 +1,6 @@
 // The KV cache as the scheduler sees it: which blocks hold a sequence, which prefix need not be
-// computed, and what the engine must move before a step. Pure C++: no device, no clock, no bytes.
+// computed, and what the engine must move before a step. No device and no clock; it moves
+// no bytes itself (cache/move_bytes.hpp does), but owns the host memory and the file they go to.
 //
 // Life of a sequence (calls in this order; `?` may be left out, `*` repeated):
 //

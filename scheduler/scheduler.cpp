@@ -39,7 +39,8 @@ Result<Scheduler> Scheduler::create(const SchedulerOptions& options, KvCacheOpti
   }
   if (options.chunk_tokens == 0 || options.max_running == 0 || options.max_partial_prefills == 0) {
     return make_error(ErrorCode::kInvalidArgument,
-                      "chunk size, requests at once and prompts half read must be positive");
+                      "the chunk size, the number of requests at once and that of prompts read at "
+                      "once must be positive");
   }
   if (!(options.tpot_target_s >= 0) || !std::isfinite(options.tpot_target_s)) {
     return make_error(ErrorCode::kInvalidArgument, "the target time between tokens is no number");

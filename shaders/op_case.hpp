@@ -1,6 +1,6 @@
 // Op cases: shapes, inputs, fp64 reference and error bound of one op, written once next to the op.
 // Two lists of them: all_op_cases() are awkward shapes for tests, all_bench_cases() the shapes of
-// real models for `pumice bench --ops` and the tuner, whose references are a sample of the output.
+// real models for `pumice bench --ops`, whose references are a sample of the output.
 #pragma once
 
 #include <cstdint>

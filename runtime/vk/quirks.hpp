@@ -1,5 +1,6 @@
 // Correctness workarounds, by name. This is the only place that looks at vendor and driver IDs;
-// what a quirk changes is decided where it is read. Speed belongs in tuning rows, not here.
+// what a quirk changes is decided where it is read. Speed belongs in the `tuned` functions of ops,
+// not here.
 #pragma once
 
 #include <cstdint>

@@ -188,7 +188,7 @@ struct QueueFamily {
 
 struct DeviceSnapshot {
   std::string name;        ///< marketing name
-  uint32_t vendor_id = 0;  ///< PCI or Khronos vendor; only quirks and tuning rows read it
+  uint32_t vendor_id = 0;  ///< PCI or Khronos vendor; only quirks read it
   uint32_t device_id = 0;  ///< vendor's product number
   DeviceType type = DeviceType::kOther;
   Uuid device_uuid = {};                    ///< the same device in every process and API

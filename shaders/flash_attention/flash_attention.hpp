@@ -30,7 +30,7 @@ class FlashAttention {
     kMatrix,     ///< cooperative matrices of f16 with f32 sums (matrix_tuning.hpp)
   };
 
-  /// What a tuner may change. Rows of a tile are (token, head) pairs.
+  /// What may be tuned. Rows of a tile are (token, head) pairs.
   struct Tuning {
     Path path = Path::kPortable;
     uint32_t workgroup_size = 64;  ///< keys of a KV tile; kPortable: 64 or 128

@@ -4,7 +4,8 @@
     check_structure.py [REPOSITORY]
 
 Also: third-party libraries stay where they belong, headers from outside the tree are of packages that
-scripts/install_packages.sh installs, and no file names a path of somebody's machine.
+scripts/install_packages.sh installs, names in the docs exist (doc_names.py), and no file names a path of somebody's
+machine.
 Prints one line per violation; exit 1 if there is any.
 """
 
@@ -12,6 +13,8 @@ import pathlib
 import re
 import subprocess
 import sys
+
+import doc_names
 
 # Module → the modules it may include, itself understood. Nothing else is allowed.
 ALLOWED = {
@@ -204,13 +207,19 @@ def machine_path_violations(path, content):
 
 def violations(root, owners=owners):
     sources = []
-    for path in repository_files(root):
-        content = (root / path).read_bytes()
+    contents = {path: (root / path).read_bytes() for path in repository_files(root)}
+    for path, content in contents.items():
         yield from machine_path_violations(path, content)
         if path.suffix in SOURCES:
             sources.append((path, content.decode(errors="replace")))
             yield from include_violations(root, *sources[-1])
     yield from package_violations(root, sources, owners)
+
+    def read(path):
+        content = contents[path]
+        return None if b"\0" in content[:8192] or len(content) > 2**20 else content.decode(errors="replace")
+
+    yield from doc_names.violations(list(contents), read)
 
 
 def main():

@@ -91,6 +91,37 @@ class Structure(unittest.TestCase):
         self.write("docs/guide.md", "see ./home/x, $D/home/x, ../root/x, https://a.b/home/x\n")
         self.assertEqual(self.found(), "")
 
+    def docs(self, text):
+        """What is found where the docs say this of a small tree."""
+        self.write("Makefile", "run: install\ntest:\n")
+        self.write("runtime/vk/device.cpp", "")
+        self.write("tools/run.cpp", 'add_option("--chunk", BlockPool::take, n_free_blocks);\n')
+        self.write("tests/cache/CMakeLists.txt", "pumice_test(test_cache LABELS unit)\npumice_cli_test(run LABELS gpu)\n")
+        self.write("tests/matrix/run.sh", "default_rows=(shell gpu-lavapipe-22\n  asan)\nother_rows=(tsan)\n")
+        self.write("docs/TESTING.md", text)
+        return self.found()
+
+    def test_names_in_docs_that_exist_pass(self):
+        self.assertEqual(self.docs(
+            "`BlockPool::take` `n_free_blocks()` `--chunk N` `tools/run.cpp` `vk/device.{hpp,cpp}` `shaders/*/rope.h` "
+            "`run.cpp` `make run` `test_cache` `cli_run` [here](../tools/run.cpp), [there](../Makefile#x)\n"
+            "```cpp\nNewType new_type;\n```\nplain NewType is no code\n"), "")
+
+    def test_names_in_docs_that_do_not_exist_are_named_with_their_line(self):
+        for name, code in {"NewType": "`NewType::take`", "new_function": "`new_function()`", "--new": "`--new`",
+                           "tools/new.cpp": "`tools/new.cpp`", "new.hpp": "`new.hpp`", "make new": "`make new`",
+                           "test_new": "`test_new`", "cli_new": "```\nctest -R cli_new\n```"}.items():
+            found = self.docs(f"one\n{code}\n")
+            self.assertIn(f"`{name}` is nothing in this repository", found)
+            self.assertIn("docs/TESTING.md:3:" if "```" in code else "docs/TESTING.md:2:", found)
+        self.assertIn("the link to new.md leads nowhere", self.docs("[x](new.md)"))
+
+    def test_rows_of_the_matrix_and_of_its_table_are_the_same(self):
+        table = "## The matrix\n\n| row | what |\n|---|---|\n| `shell` | |\n| `gpu-<driver>` | |\n"
+        self.assertEqual(self.docs(table + "| `asan` `tsan` | |\n"), "")
+        self.assertIn("the row `tsan` of the matrix is not in the table", self.docs(table + "| `asan` | |\n"))
+        self.assertIn("the matrix has no row `new`", self.docs(table + "| `asan` `tsan` `new` | |\n"))
+
 
 if __name__ == "__main__":
     unittest.main()
