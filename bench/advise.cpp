@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <set>
 
-#include "bench/generation.hpp"
 #include "bench/statistics.hpp"
+#include "bench/timed_request.hpp"
 #include "shaders/spirv.hpp"
 
 namespace pumice::bench {

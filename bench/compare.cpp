@@ -28,7 +28,8 @@ using Values = std::map<std::string, std::set<std::string>>;
 std::set<std::string> varying_facets(std::span<const ResultFile> files) {
   std::set<std::string> varying;
   for (const ResultFile& file : files) {
-    std::map<ResultRow::Kind, Values> values;  // ops have no model: that is no other model
+    std::map<ResultRow::Kind, Values>
+        values;  // of ops there is no model, which is not a difference
     for (const ResultRow& row : file.rows) {
       for (const auto& [name, value] : facets_of(row)) {
         if (!value.empty()) values[row.kind][name].insert(value);

@@ -19,7 +19,7 @@ struct PhaseCost {
   uint64_t n_steps = 0;
   uint32_t rows = 0;        ///< of its largest step
   uint32_t logit_rows = 0;  ///< likewise
-  StepCost cost;            ///< of all its steps
+  StepWork cost;            ///< of all its steps
 };
 
 /// Steps as the engine would plan them at best: prompts share a step's budget as far as it goes.

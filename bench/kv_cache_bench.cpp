@@ -4,8 +4,8 @@
 
 #include <chrono>
 
-#include "bench/generation.hpp"
 #include "bench/statistics.hpp"
+#include "bench/timed_request.hpp"
 
 namespace pumice::bench {
 namespace {

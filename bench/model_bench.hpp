@@ -11,7 +11,7 @@
 
 #include "base/result.hpp"
 #include "bench/evidence.hpp"
-#include "bench/model_test.hpp"
+#include "bench/test_grid.hpp"
 #include "engine/engine.hpp"
 
 namespace pumice::bench {

@@ -141,13 +141,13 @@ Amount& Amount::operator+=(const Amount& other) {
   return *this;
 }
 
-Amount StepCost::total() const {
+Amount StepWork::total() const {
   Amount sum;
   for (const Amount& part : parts) sum += part;
   return sum;
 }
 
-StepCost& StepCost::operator+=(const StepCost& other) {
+StepWork& StepWork::operator+=(const StepWork& other) {
   for (size_t i = 0; i < kComponentCount; ++i) parts[i] += other.parts[i];
   return *this;
 }
@@ -174,15 +174,17 @@ Result<ModelShape> model_shape(const GgufFile& file, KvType kv_type) {
   constexpr uint64_t kMaxExperts = 1 << 16;
   if (n_experts > kMaxExperts || n_experts_used > n_experts ||
       (n_experts > 0 && n_experts_used == 0)) {
-    return make_error(ErrorCode::kBadFile, "{}.expert_used_count: {} of {} experts make no model",
+    return make_error(ErrorCode::kBadFile,
+                      "{}.expert_used_count: {} of {} experts, expected 1 to all of them",
                       architecture, n_experts_used, n_experts);
   }
   uint64_t n_ff = config.n_ff;
   if (n_experts > 0) {
     PUMICE_TRY(n_ff, metadata.get_or<uint64_t>("expert_feed_forward_length", n_ff));
     if (n_ff == 0 || n_ff > UINT32_MAX) {
-      return make_error(ErrorCode::kBadFile, "{}.expert_feed_forward_length: {} is no width",
-                        architecture, n_ff);
+      return make_error(ErrorCode::kBadFile,
+                        "{}.expert_feed_forward_length: {} is not a valid width", architecture,
+                        n_ff);
     }
   }
   if (rope_dims > config.head_dim) {
@@ -234,7 +236,7 @@ Result<ModelShape> model_shape(const SyntheticModel& model, KvType kv_type) {
   return shape;
 }
 
-StepCost step_cost(const ModelShape& shape, std::span<const StepRows> batch,
+StepWork step_cost(const ModelShape& shape, std::span<const StepRows> batch,
                    uint32_t n_logit_rows) {
   uint64_t rows = 0;
   uint64_t pairs = 0;  // (row, key it sees)
@@ -250,7 +252,7 @@ StepCost step_cost(const ModelShape& shape, std::span<const StepRows> batch,
   const uint64_t width = shape.n_embd;
   const uint64_t norms = 2 * layers;
   const uint64_t logits = n_logit_rows;
-  StepCost cost;
+  StepWork cost;
   cost[Component::kEmbedding] = {.weight_bytes = rows * shape.embedding_row_bytes,
                                  .activation_bytes = rows * width * kFloat};
   // A norm is four flops a value, the addition before all but the first another. It reads and
@@ -292,10 +294,10 @@ StepCost step_cost(const ModelShape& shape, std::span<const StepRows> batch,
   return cost;
 }
 
-StepCost prefill_cost(const ModelShape& shape, uint32_t n_prompt, uint32_t depth,
+StepWork prefill_cost(const ModelShape& shape, uint32_t n_prompt, uint32_t depth,
                       uint32_t step_tokens) {
   PUMICE_CHECK(step_tokens > 0, "steps of no tokens");
-  StepCost cost;
+  StepWork cost;
   for (uint32_t done = 0; done < n_prompt; done += step_tokens) {
     const StepRows rows{depth + done, std::min(step_tokens, n_prompt - done)};
     cost += step_cost(shape, {&rows, 1}, done + rows.n_rows == n_prompt ? 1 : 0);
@@ -303,8 +305,8 @@ StepCost prefill_cost(const ModelShape& shape, uint32_t n_prompt, uint32_t depth
   return cost;
 }
 
-StepCost decode_cost(const ModelShape& shape, uint32_t n_gen, uint32_t depth) {
-  StepCost cost;
+StepWork decode_cost(const ModelShape& shape, uint32_t n_gen, uint32_t depth) {
+  StepWork cost;
   for (uint32_t i = 0; i < n_gen; ++i) {
     const StepRows row{depth + i, 1};
     cost += step_cost(shape, {&row, 1}, 1);
@@ -318,7 +320,7 @@ std::vector<Crossing> crossings(const ModelShape& shape) {
     return projections > feed_forward ? 1 : (feed_forward - projections) / growth + 1;
   };
   const StepRows row{0, 1};
-  const StepCost token = step_cost(shape, {&row, 1}, 0);
+  const StepWork token = step_cost(shape, {&row, 1}, 0);
   const auto sum = [&](auto field, std::initializer_list<Component> parts) {
     uint64_t amount = 0;
     for (const Component part : parts) amount += token[part].*field;

@@ -61,13 +61,13 @@ struct Amount {
   Amount& operator+=(const Amount& other);
 };
 
-struct StepCost {
+struct StepWork {
   std::array<Amount, kComponentCount> parts;
 
   Amount& operator[](Component c) { return parts.at(static_cast<size_t>(c)); }
   const Amount& operator[](Component c) const { return parts.at(static_cast<size_t>(c)); }
   Amount total() const;
-  StepCost& operator+=(const StepCost& other);
+  StepWork& operator+=(const StepWork& other);
 };
 
 /// Matrices of one kind, summed over layers. With experts: flops and values are of the experts that
@@ -118,14 +118,14 @@ struct StepRows {
 };
 
 /// One step over a ragged batch.
-StepCost step_cost(const ModelShape& shape, std::span<const StepRows> batch, uint32_t n_logit_rows);
+StepWork step_cost(const ModelShape& shape, std::span<const StepRows> batch, uint32_t n_logit_rows);
 
 /// Reading `n_prompt` tokens after `depth` tokens that are in the cache, in steps of at most
 /// `step_tokens`; logits of the last row.
-StepCost prefill_cost(const ModelShape& shape, uint32_t n_prompt, uint32_t depth,
+StepWork prefill_cost(const ModelShape& shape, uint32_t n_prompt, uint32_t depth,
                       uint32_t step_tokens);
 /// `n_gen` steps of one row each, the first at position `depth`.
-StepCost decode_cost(const ModelShape& shape, uint32_t n_gen, uint32_t depth);
+StepWork decode_cost(const ModelShape& shape, uint32_t n_gen, uint32_t depth);
 
 /// The length from which on attention outweighs the feed-forward network, by one counting.
 struct Crossing {

@@ -11,7 +11,7 @@ namespace pumice::bench {
 /// What -o may say.
 inline constexpr std::string_view kRecordFormats[] = {"md", "csv", "json", "jsonl", "sql"};
 
-/// A record on a line, without the end of line. Text that is not UTF-8 is replaced.
+/// A record as one line, without the end of line. Text that is not UTF-8 is replaced.
 std::string to_jsonl(const nlohmann::json& record);
 
 /// A line with the columns' names, then a line a record (RFC 4180). Records may lack keys; what is

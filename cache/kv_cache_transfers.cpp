@@ -86,7 +86,7 @@ void KvCache::leave_host(NodeId id, uint32_t slot) {
   forget_slot(id, Tier::kHost);
 }
 
-/// The node's bytes are no more in this tier, whose slot has been given to another or dropped.
+/// The node's bytes are no longer in this tier, whose slot has been given to another or dropped.
 void KvCache::forget_slot(NodeId id, Tier tier) {
   const PrefixNode& node = index_.node(id);
   const uint32_t elsewhere = tier == Tier::kHost ? node.file_slot : node.host_slot;

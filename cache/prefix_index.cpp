@@ -329,7 +329,7 @@ Status PrefixIndex::check_integrity() const {
     if (entry.parent == kNoNode) {
       const auto key = root_keys_.find(id);
       if (entry.n_words != 0 || key == root_keys_.end() || roots_.at(*key->second) != id) {
-        return wrong(id, "it is no known root");
+        return wrong(id, "it is not a known root");
       }
     } else {
       if (entry.parent >= nodes_.size() || !nodes_[entry.parent].alive) {

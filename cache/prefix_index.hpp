@@ -97,14 +97,14 @@ class PrefixIndex {
 
   /// A block of the device holds the node's bytes. One block holds one node at most.
   void attach(NodeId id, BlockId block);
-  /// It does no more. May end the node.
+  /// It no longer does. May end the node.
   void detach(BlockId block);
   NodeId node_of(BlockId block) const {
     return block < copies_.size() ? copies_[block].node : kNoNode;
   }
   /// Another block with the same content, kNoBlock after the last.
   BlockId next_copy(BlockId block) const { return copies_[block].next; }
-  /// kNowhere: no more there. May end the node.
+  /// kNowhere: no longer there. May end the node.
   void set_host_slot(NodeId id, uint32_t slot);
   void set_file_slot(NodeId id, uint32_t slot);
 

@@ -1,5 +1,5 @@
 // Which nodes have their bytes in a tier of equal slots. The least recently used slot is given up
-// first, except while something reads it. Knows no bytes.
+// first, except while something reads it. Holds no bytes itself.
 #pragma once
 
 #include <vector>
@@ -28,7 +28,7 @@ class SlotTier {
   };
   /// A slot for a node's bytes.
   Placed put(NodeId node);
-  /// The slot's bytes are worth nothing any more.
+  /// The slot's bytes are no longer of use.
   void drop(uint32_t slot);
   /// The slot was useful: give it up last.
   void touch(uint32_t slot);

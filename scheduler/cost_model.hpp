@@ -58,8 +58,8 @@ class CostModel {
   /// Start from a calibration kept from an earlier run (it counts as a handful of steps).
   explicit CostModel(const StepCost& known);
 
-  /// Learn from a step that took `seconds`. A hiccup of the machine, or of its clock, does not
-  /// change the chunks after it; a time that is not positive and finite is ignored.
+  /// Learn from a step that took `seconds`. A hiccup of the machine or of its clock hardly
+  /// changes the chunks after it; a time that is not positive and finite is ignored.
   void observe(const StepShape& shape, double seconds);
 
   double predict(const StepShape& shape) const { return cost_.seconds(shape); }

@@ -43,7 +43,8 @@ Result<Scheduler> Scheduler::create(const SchedulerOptions& options, KvCacheOpti
                       "once must be positive");
   }
   if (!(options.tpot_target_s >= 0) || !std::isfinite(options.tpot_target_s)) {
-    return make_error(ErrorCode::kInvalidArgument, "the target time between tokens is no number");
+    return make_error(ErrorCode::kInvalidArgument,
+                      "the target time between tokens must be finite and not negative");
   }
   Scheduler scheduler(options, cache, cost);
   PUMICE_TRY_STATUS(scheduler.check_target());
@@ -399,7 +400,7 @@ void Scheduler::plan_prefills(StepPlan& plan, OpenStep& open, double now_s) {
     if (!reads_prompt(request)) --n_partial;
     return true;
   };
-  // A request of a better class does not wait behind prompts half read.
+  // A request of a better class does not wait behind partly read prompts.
   const auto next_goes_first = [&] {
     return !waiting_.empty() && !partial.empty() &&
            (*waiting_.begin())->service_class < partial.front()->service_class;
@@ -459,7 +460,7 @@ StepPlan Scheduler::plan_step(double now_s) {
   if (plan.chunks.empty() && outstanding_.empty()) fail_stuck(plan, now_s);
   plan.transfers = cache_.take_transfers();
   if (plan.empty()) {
-    PUMICE_CHECK(plan.started.empty(), "a request was started for nothing");
+    PUMICE_CHECK(plan.started.empty(), "a plan without work started a request");
     return plan;
   }
   open.shape = plan.shape;

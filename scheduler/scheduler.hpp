@@ -66,10 +66,10 @@ struct SchedulerOptions {
   /// shrink, down to a block, so that a step is predicted to take no longer. 0: none.
   double tpot_target_s = 0;
   uint32_t max_running = 1;           ///< most requests that hold blocks
-  uint32_t max_partial_prefills = 4;  ///< most of them with a prompt half read
+  uint32_t max_partial_prefills = 4;  ///< most of them whose prompt is partly read
   uint32_t window_tokens = 0;         ///< most positions of a sequence; 0: what the blocks hold
   /// Tokens of a step that the decoding rows of other classes leave to each class while it has
-  /// anything to do, so that a full house of one class does not shut out another.
+  /// anything to do, so that many requests of one class do not shut out another.
   std::array<uint32_t, kServiceClasses> reserved_decode_tokens = {};
   /// Whether a request that has filled its window ends; otherwise it waits for `restart`.
   bool stop_at_window = true;

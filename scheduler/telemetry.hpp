@@ -20,10 +20,11 @@ struct Telemetry {
   uint64_t preemptions = 0;
   uint64_t target_misses = 0;     ///< steps predicted beyond the target even at the smallest chunk
   uint64_t discarded_tokens = 0;  ///< computed ahead for a request that had ended
-  uint64_t cancelled_kv_tokens = 0;  ///< positions computed of prompts cancelled half read
-  uint64_t prompt_tokens = 0;        ///< of started requests
-  uint64_t cached_tokens = 0;        ///< of those, not computed
-  uint64_t computed_tokens = 0;      ///< positions that steps wrote
+  uint64_t cancelled_kv_tokens =
+      0;                         ///< computed for requests cancelled before their prompt was read
+  uint64_t prompt_tokens = 0;    ///< of started requests
+  uint64_t cached_tokens = 0;    ///< of those, not computed
+  uint64_t computed_tokens = 0;  ///< positions that steps wrote
   uint64_t generated_tokens = 0;
 
   Histogram chunk_tokens;  ///< prompt tokens in a chunk

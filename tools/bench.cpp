@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "bench/model_test.hpp"
 #include "bench/records.hpp"
+#include "bench/test_grid.hpp"
 #include "tools/command.hpp"
 #include "tools/flag_values.hpp"
 #include "tools/terminal.hpp"

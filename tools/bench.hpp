@@ -9,7 +9,7 @@
 
 #include "base/result.hpp"
 #include "bench/evidence.hpp"
-#include "bench/model_test.hpp"
+#include "bench/test_grid.hpp"
 #include "tools/bench_levers.hpp"
 #include "tools/session.hpp"
 

@@ -31,7 +31,7 @@ enum class GgufValueType : uint32_t {
   kFloat64 = 12,
 };
 
-/// "uint32", "string", …; "unknown type" for a number that is none.
+/// "uint32", "string", …; "unknown type" for any other number.
 std::string_view name_of(GgufValueType type);
 
 /// Bytes of one value, or 0 for strings and arrays (and unknown types), whose size varies.

@@ -15,8 +15,10 @@ constexpr WeightType usable(uint32_t ggml_id, std::string_view name, uint32_t bl
   static_assert(Codec::kLayout.n_units <= TileRow::kMaxUnits);
   static_assert(Codec::kLayout.n_words <= TileRow::kMaxWords);
   static_assert(Codec::kLayout.tile_cols % kWeightBlockCols == 0);
-  return {ggml_id,        name,          block_elements, block_bytes,
+  // clang-format off
+  return {ggml_id, name, block_elements, block_bytes,
           Codec::kLayout, &*Codec::pack, &*Codec::unpack};
+  // clang-format on
 }
 constexpr WeightType listed(uint32_t ggml_id, std::string_view name, uint32_t block_elements,
                             uint32_t block_bytes) {

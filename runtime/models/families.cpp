@@ -45,13 +45,19 @@ Status check_tensors(const ModelSource& source, const ModelDescription& model) {
     uint64_t n_cols;
     uint64_t n_rows;
   };
+  // clang-format off
   const Expected per_layer[] = {
-      {names.attn_norm, c.n_embd, 1},           {names.attn_q, c.n_embd, c.q_dim()},
-      {names.attn_k, c.n_embd, c.kv_dim()},     {names.attn_v, c.n_embd, c.kv_dim()},
-      {names.attn_output, c.q_dim(), c.n_embd}, {names.ffn_norm, c.n_embd, 1},
-      {names.ffn_gate, c.n_embd, c.n_ff},       {names.ffn_up, c.n_embd, c.n_ff},
+      {names.attn_norm, c.n_embd, 1},
+      {names.attn_q, c.n_embd, c.q_dim()},
+      {names.attn_k, c.n_embd, c.kv_dim()},
+      {names.attn_v, c.n_embd, c.kv_dim()},
+      {names.attn_output, c.q_dim(), c.n_embd},
+      {names.ffn_norm, c.n_embd, 1},
+      {names.ffn_gate, c.n_embd, c.n_ff},
+      {names.ffn_up, c.n_embd, c.n_ff},
       {names.ffn_down, c.n_ff, c.n_embd},
   };
+  // clang-format on
   for (uint32_t layer = 0; layer < c.n_layers; ++layer) {
     for (const Expected& tensor : per_layer) {
       PUMICE_TRY_STATUS(

@@ -103,9 +103,24 @@ uint32_t file_type_of(const WeightType& type) {
   constexpr struct {
     std::string_view type;
     uint32_t number;
-  } kFileTypes[] = {{"F32", 0},   {"F16", 1},   {"Q4_0", 2},    {"Q4_1", 3},  {"Q8_0", 7},
-                    {"Q5_0", 8},  {"Q5_1", 9},  {"Q2_K", 10},   {"Q3_K", 11}, {"Q4_K", 14},
-                    {"Q5_K", 16}, {"Q6_K", 18}, {"IQ4_NL", 25}, {"BF16", 32}};
+    // clang-format off
+  } kFileTypes[] = {
+      {"F32", 0},
+      {"F16", 1},
+      {"Q4_0", 2},
+      {"Q4_1", 3},
+      {"Q8_0", 7},
+      {"Q5_0", 8},
+      {"Q5_1", 9},
+      {"Q2_K", 10},
+      {"Q3_K", 11},
+      {"Q4_K", 14},
+      {"Q5_K", 16},
+      {"Q6_K", 18},
+      {"IQ4_NL", 25},
+      {"BF16", 32},
+  };
+  // clang-format on
   for (const auto& row : kFileTypes) {
     if (row.type == type.name) return row.number;
   }

@@ -1,7 +1,7 @@
 // Byte-level byte-pair tokenizer (tokenizer.ggml.model "gpt2"): a pre-tokenizer cuts words, bytes
 // are written as the 256 printable characters that GPT-2 chose for them, and in each word the
 // adjacent pair that comes first in the list of merges is merged, the leftmost of equals, until
-// none is left.
+// none remains.
 #pragma once
 
 #include <array>
@@ -17,8 +17,8 @@ namespace pumice {
 class BpeModel final : public TokenizerModel {
  public:
   /// Fails with kBadFile when the merges are missing or malformed or the pre-tokenizer is unknown.
-  /// Merges of or into what is no token are ignored. `vocabulary` must outlive the model; `data`
-  /// need not.
+  /// Merges of or into something that is not a token are ignored. `vocabulary` must outlive the
+  /// model; `data` need not.
   static Result<std::unique_ptr<TokenizerModel>> create(const VocabularyData& data,
                                                         const Vocabulary& vocabulary);
 

@@ -50,13 +50,20 @@ Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
 std::vector<OpCase> attention_reference_cases() {
   using enum KvType;
   // Rows and keys around tiles of 8 and 64, blocks of 16, every kind of head.
+  // clang-format off
   const Case tests[] = {
-      {{1, 1, 8, kF32}, {0, 1}},      {{4, 4, 64, kF32}, {0, 17}},
-      {{4, 2, 64, kF16}, {63, 1}},    {{4, 2, 64, kF16}, {60, 9}},
-      {{3, 1, 16, kF16}, {199, 8}},   {{6, 2, 24, kF32}, {5, 131}},
-      {{5, 5, 80, kF16}, {100, 20}},  {{8, 2, 128, kF16}, {0, 40}, 30.0f},
-      {{2, 1, 256, kF16}, {1010, 1}}, {{4, 1, 256, kF32}, {20, 3}},
+      {{1, 1, 8, kF32}, {0, 1}},
+      {{4, 4, 64, kF32}, {0, 17}},
+      {{4, 2, 64, kF16}, {63, 1}},
+      {{4, 2, 64, kF16}, {60, 9}},
+      {{3, 1, 16, kF16}, {199, 8}},
+      {{6, 2, 24, kF32}, {5, 131}},
+      {{5, 5, 80, kF16}, {100, 20}},
+      {{8, 2, 128, kF16}, {0, 40}, 30.0f},
+      {{2, 1, 256, kF16}, {1010, 1}},
+      {{4, 1, 256, kF32}, {20, 3}},
   };
+  // clang-format on
   std::vector<OpCase> cases;
   for (const Case& test : tests) {
     const FlashAttention::Shape& s = test.shape;

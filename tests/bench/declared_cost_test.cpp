@@ -64,7 +64,7 @@ class DeclaredCost : public pumice::test::EngineTest {
   }
 
   /// `tiles`: whether attention may read keys several times, once for each tile of rows.
-  static void expect_declared(const Declared& declared, const StepCost& paper, bool tiles) {
+  static void expect_declared(const Declared& declared, const StepWork& paper, bool tiles) {
     const auto equal = [&](Component part, std::initializer_list<std::string_view> names) {
       EXPECT_EQ(declared[names].flops, paper[part].flops) << component_name(part);
       EXPECT_EQ(declared[names].bytes, paper[part].bytes()) << component_name(part);
@@ -95,7 +95,7 @@ TEST_F(DeclaredCost, AStepDeclaresWhatThePaperSays) {
     ASSERT_GE(steps.size(), 4u);  // two chunks of the prompt, then single rows
 
     const StepRows first{0, 64};
-    const StepCost without_logits = step_cost(shape, {&first, 1}, 0);
+    const StepWork without_logits = step_cost(shape, {&first, 1}, 0);
     expect_declared(steps[0], without_logits, true);
     EXPECT_FALSE(steps[0].parts.contains("output")) << type;
     const vk::Cost norms = steps[0][{"attn_norm", "ffn_norm"}];
@@ -105,7 +105,7 @@ TEST_F(DeclaredCost, AStepDeclaresWhatThePaperSays) {
     const StepRows rest{64, 36};
     const StepRows row{100, 1};
     for (const auto& [declared, rows] : {std::pair(&steps[1], rest), std::pair(&steps[2], row)}) {
-      const StepCost paper = step_cost(shape, {&rows, 1}, 1);
+      const StepWork paper = step_cost(shape, {&rows, 1}, 1);
       expect_declared(*declared, paper, rows.n_rows > 1);
       EXPECT_EQ((*declared)[{"output"}].flops, paper[Component::kOutput].flops);
       EXPECT_EQ((*declared)[{"output"}].bytes, paper[Component::kOutput].bytes());
@@ -120,7 +120,7 @@ TEST_F(DeclaredCost, SplittingALongContextAddsCombiningOnly) {
   const SyntheticModel synthetic = *SyntheticModel::create(kShape, {.pure = true});
   const std::vector<Declared> steps = steps_of(synthetic, 300, 3);
   const StepRows row{301, 1};
-  const StepCost paper = step_cost(*model_shape(synthetic, KvType::kF16), {&row, 1}, 1);
+  const StepWork paper = step_cost(*model_shape(synthetic, KvType::kF16), {&row, 1}, 1);
   const Declared& last = steps.at(6);  // after five chunks and one token
   EXPECT_EQ(last.n_splits, kShape.n_layers);
   expect_declared(last, paper, false);

@@ -48,7 +48,7 @@ void expect_equal(const Amount& got, const Amount& counted, std::string_view wha
 void expect_counted(const SyntheticModel& model, KvType kv_type, std::span<const StepRows> batch,
                     uint32_t n_logit_rows) {
   const ModelShape shape = *model_shape(model, kv_type);
-  const StepCost cost = step_cost(shape, batch, n_logit_rows);
+  const StepWork cost = step_cost(shape, batch, n_logit_rows);
   for (size_t i = 0; i < kComponentCount; ++i) {
     const auto part = static_cast<Component>(i);
     expect_equal(cost[part], counted_part(part, model, kv_type, batch, n_logit_rows),
@@ -113,8 +113,8 @@ TEST(ModelCost, AFileSaysWhatItsSyntheticModelDoes) {
     EXPECT_EQ(shape->n_params, model.n_parameters());
     EXPECT_EQ(shape->file_bytes, model.data_bytes());
     const StepRows prompt{2, 5};
-    const StepCost from_file = step_cost(*shape, {&prompt, 1}, 1);
-    const StepCost from_model = step_cost(*model_shape(model, KvType::kF16), {&prompt, 1}, 1);
+    const StepWork from_file = step_cost(*shape, {&prompt, 1}, 1);
+    const StepWork from_model = step_cost(*model_shape(model, KvType::kF16), {&prompt, 1}, 1);
     for (size_t i = 0; i < kComponentCount; ++i) {
       expect_equal(from_file.parts.at(i), from_model.parts.at(i), s.name);
     }
@@ -137,8 +137,8 @@ TEST(ModelCost, AnotherShapeThanTheMetadataSayIsAnError) {
 
 TEST(ModelCost, PrefillIsTheSumOfItsStepsAndReadsWeightsOnceForEach) {
   const ModelShape shape = *model_shape(model_of(kDense), KvType::kF16);
-  const StepCost whole = prefill_cost(shape, 40, 8, 16);
-  StepCost sum;
+  const StepWork whole = prefill_cost(shape, 40, 8, 16);
+  StepWork sum;
   const StepRows chunks[] = {{8, 16}, {24, 16}, {40, 8}};
   for (const StepRows& chunk : chunks) {
     sum += step_cost(shape, {&chunk, 1}, chunk.first_position == 40 ? 1 : 0);
@@ -152,7 +152,7 @@ TEST(ModelCost, PrefillIsTheSumOfItsStepsAndReadsWeightsOnceForEach) {
 
 TEST(ModelCost, DecodingReadsTheWeightsAndOneMoreKeyEachStep) {
   const ModelShape shape = *model_shape(model_of(kDense), KvType::kF16);
-  const StepCost steps = decode_cost(shape, 3, 10);
+  const StepWork steps = decode_cost(shape, 3, 10);
   EXPECT_EQ(steps[Component::kAttention].kv_bytes, (11 + 12 + 13) * shape.kv_bytes_per_token());
   EXPECT_EQ(steps[Component::kOutput].weight_bytes, 3 * shape.output.weight_bytes);
 }
@@ -163,7 +163,7 @@ TEST(ModelCost, KnownModelsHaveTheFiguresOfTheirPapers) {
   EXPECT_EQ(shape.kv_bytes_per_token(), 131072u);  // 32 layers * 2 * 8 heads * 128 * 2 bytes
   // Kaplan et al.: 2 flops a parameter and token besides attention, without the embedding.
   const StepRows row{0, 1};
-  const StepCost token = step_cost(shape, {&row, 1}, 1);
+  const StepWork token = step_cost(shape, {&row, 1}, 1);
   const double matrices = static_cast<double>(token.total().flops);
   const double embedding = 128256.0 * 4096;
   EXPECT_NEAR(matrices / (2 * (static_cast<double>(shape.n_params) - embedding)), 1, 1e-3);
@@ -184,7 +184,7 @@ TEST(ModelCost, CrossingsAreWhereAttentionFirstOutweighsTheFeedForward) {
     const ModelShape shape = *model_shape(model_of(s), KvType::kF16);
     const std::vector<Crossing> lines = crossings(shape);
     ASSERT_EQ(lines.size(), 3u);
-    const auto wins = [](const StepCost& cost, uint64_t Amount::*field, bool projections) {
+    const auto wins = [](const StepWork& cost, uint64_t Amount::*field, bool projections) {
       const auto of = [&](Component part) { return cost[part].*field; };
       uint64_t attention = field == &Amount::flops ? of(Component::kAttention)
                                                    : cost[Component::kAttention].kv_bytes;

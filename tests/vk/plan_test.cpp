@@ -223,11 +223,20 @@ TEST(Plan, ARefusalListsEverythingThatIsMissing) {
 }
 
 TEST(Plan, KernelsRunAt32LanesWhereADeviceCanAndAtTheNearestSizeWhereNot) {
+  // clang-format off
   const std::pair<const char*, uint32_t> expected[] = {
-      {"nvidia_rtx_4090", 32},     {"amd_rx_6700_xt_radv", 32}, {"amd_rx_6800_xt_windows", 32},
-      {"amd_780m_radv", 32},       {"intel_arc_a770_mesa", 32}, {"intel_arc_a770_windows", 32},
-      {"qualcomm_adreno_750", 64}, {"arm_mali_g715", 16},       {"lavapipe_22", 8},
-      {"swiftshader", 4}};
+      {"nvidia_rtx_4090", 32},
+      {"amd_rx_6700_xt_radv", 32},
+      {"amd_rx_6800_xt_windows", 32},
+      {"amd_780m_radv", 32},
+      {"intel_arc_a770_mesa", 32},
+      {"intel_arc_a770_windows", 32},
+      {"qualcomm_adreno_750", 64},
+      {"arm_mali_g715", 16},
+      {"lavapipe_22", 8},
+      {"swiftshader", 4},
+  };
+  // clang-format on
   for (const auto& [name, size] : expected) {
     const DevicePlan plan = planned(snapshot(name));
     EXPECT_EQ(plan.subgroup_size, size) << name;

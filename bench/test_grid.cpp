@@ -1,4 +1,4 @@
-#include "bench/model_test.hpp"
+#include "bench/test_grid.hpp"
 
 #include <fmt/format.h>
 

@@ -22,7 +22,7 @@ struct ModelTest {
 
   /// "pp512", "tg128", "pp512+tg128", then " @ d4096" and " x4" where there is depth or company.
   std::string name() const;
-  /// That are timed, of all requests.
+  /// Timed tokens, of all requests.
   uint64_t n_tokens() const { return uint64_t{n_parallel} * (n_prompt + n_gen); }
   /// Positions that one request fills.
   uint64_t context_tokens() const;
@@ -52,12 +52,12 @@ struct TestGroup {
 /// Views into `tests`.
 std::vector<TestGroup> group_tests(std::span<const ModelTest> tests);
 
-/// The synthetic model ("preset:type") for someone who asked for none: the largest of Llama 8B, 1B
+/// The synthetic model ("preset:type") used when none was asked for: the largest of Llama 8B, 1B
 /// and a small one whose weights take at most half of the device's memory; the small one on CPU
 /// drivers.
 std::string default_model(const DevicePlan& plan);
 
-/// Sizes for someone who asked for none.
+/// Sizes used when none were asked for.
 struct DefaultSizes {
   uint32_t n_prompt = 512;
   uint32_t n_gen = 128;

@@ -1,4 +1,4 @@
-#include "bench/generation.hpp"
+#include "bench/timed_request.hpp"
 
 #include <chrono>
 #include <random>
