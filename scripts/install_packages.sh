@@ -22,7 +22,7 @@ packages=(
   # test
   libgtest-dev libgmock-dev libbenchmark-dev python3 spirv-tools vulkan-validationlayers
 )
-lint_packages=(clang-format clang-tidy shellcheck clang libclang-rt-dev)
+lint_packages=(clang-format clang-tidy shellcheck clang libclang-rt-dev patch xz-utils)
 # A browser for the tests of `pumice report`; Ubuntu has it as a snap only.
 if grep -qs '^ID=debian' /etc/os-release; then lint_packages+=(chromium); fi
 

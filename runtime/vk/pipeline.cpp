@@ -149,6 +149,10 @@ Result<const Pipeline*> PipelineLibrary::declare(const PipelineRequest& request)
     return make_error(rejected ? ErrorCode::kSelfTestFailed : ErrorCode::kInvalidArgument,
                       "{} cannot run on this device: {}", label, obstacle);
   }
+  const DevicePlan& plan = device_->plan();
+  PUMICE_CHECK(request.subgroup_size == 0 || plan.require_subgroup_size ||
+                   request.subgroup_size == plan.subgroup_size,
+               "no other size can be had where none can be required");
   PUMICE_TRY(const ShaderInfo info, read_shader_info(module.words));
   PUMICE_CHECK(request.push_bytes <= Recorder::kMaxPushBytes, "push constants exceed the floor");
   // C++ rounds a struct with addresses up to their alignment, SPIR-V does not.
@@ -222,7 +226,9 @@ Status PipelineLibrary::compile_one(Pipeline& pipeline) {
   if (pipeline.full_subgroups_) {
     info.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
   }
-  info.stage.pNext = pipeline.subgroup_size_ != 0 ? &subgroup : nullptr;
+  // Where no size may be required, plan_device knows the only one there is.
+  const bool require_size = pipeline.subgroup_size_ != 0 && device_->plan().require_subgroup_size;
+  info.stage.pNext = require_size ? &subgroup : nullptr;
   info.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
   info.stage.module = module;
   info.stage.pName = "main";

@@ -61,7 +61,7 @@ struct PipelineRequest {
   std::string label;                                     ///< profile name; module.name if empty
   std::vector<std::pair<uint32_t, uint32_t>> constants;  ///< specialisation (id, value)
   uint32_t push_bytes = 0;
-  uint32_t subgroup_size = 0;   ///< required subgroup size; 0 lets the driver choose
+  uint32_t subgroup_size = 0;   ///< the plan's, or another where one can be required; 0: any
   bool full_subgroups = false;  ///< require full ones; workgroups are multiples of subgroup_size
 };
 

@@ -434,10 +434,11 @@ Result<DevicePlan> plan_device(const DeviceSnapshot& snapshot, const PlanOptions
     std::copy_if(snapshot.matrix_shapes.begin(), snapshot.matrix_shapes.end(),
                  std::back_inserter(plan.matrix_shapes),
                  [](const MatrixShape& shape) { return shape.subgroup_scope; });
-    if (plan.require_subgroup_size) {
-      plan.matrix_subgroup_size =
-          options.subgroup_size != 0 ? options.subgroup_size : snapshot.subgroup.min_size;
-    }
+    // Where the driver has one size, nothing has to be required (Mesa's for NVIDIA allows no stage
+    // to).
+    plan.matrix_subgroup_size = plan.require_subgroup_size && options.subgroup_size == 0
+                                    ? snapshot.subgroup.min_size
+                                    : plan.subgroup_size;
   }
   if (plan.features.matrix2_workgroup_scope) plan.matrix2 = snapshot.matrix2;
   if (plan.features.matrix2_workgroup_scope && plan.features.matrix2_flexible_dimensions) {

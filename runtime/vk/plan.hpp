@@ -79,7 +79,7 @@ struct DevicePlan {
   uint32_t subgroup_size = 0;
   /// Pass it in VkPipelineShaderStageRequiredSubgroupSizeCreateInfo, and full subgroups if enabled.
   bool require_subgroup_size = false;
-  /// The size for kernels with cooperative matrices to require, 0 if none can be. The narrowest of
+  /// The size that kernels with cooperative matrices run at, 0 if it is not known. The narrowest of
   /// the device: matrix units are made for it (Intel's for 8 or 16, AMD's for 32).
   uint32_t matrix_subgroup_size = 0;
   SubgroupFacts subgroup;  ///< operations kernels may use, after withdrawals

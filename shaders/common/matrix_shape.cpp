@@ -30,7 +30,7 @@ std::string half_matrix_obstacle(const DevicePlan& plan) {
     return "it needs cooperativeMatrix and shaderFloat16";
   }
   if (plan.matrix_subgroup_size == 0 || !plan.features.full_subgroups) {
-    return "it needs subgroups of a required size";
+    return "it needs full subgroups of a known size";
   }
   if (half_matrix_shape(plan) == nullptr) {
     return "no cooperative matrix shape has fp16 inputs and fp32 sums";

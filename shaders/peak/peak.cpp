@@ -134,10 +134,13 @@ void PeakArithmetic::record(vk::Recorder& recorder, const Args& args) const {
                      .arithmetic = arithmetic_of(kind_)});
 }
 
+std::string_view PeakMatrix::module_name(Type type) { return matrix_type(type).module; }
+
 std::vector<MatrixShape> PeakMatrix::shapes(const DevicePlan& plan, Type type) {
   const MatrixType& types = matrix_type(type);
   std::vector<MatrixShape> shapes;
   if (!find_spirv(types.module).ok() || !plan.features.cooperative_matrix) return shapes;
+  if (plan.matrix_subgroup_size == 0 || !plan.features.full_subgroups) return shapes;
   for (const MatrixShape& shape : plan.matrix_shapes) {
     if (shape.a == types.factor && shape.b == types.factor && shape.c == types.sum &&
         shape.result == types.sum && !shape.saturating) {
@@ -152,7 +155,7 @@ vk::Arithmetic PeakMatrix::arithmetic(Type type) { return matrix_type(type).arit
 Result<PeakMatrix> PeakMatrix::plan(vk::PipelineLibrary& pipelines, Type type,
                                     const MatrixShape& shape) {
   PUMICE_TRY(const vk::ShaderModule module, find_spirv(matrix_type(type).module));
-  const uint32_t subgroup_size = pipelines.device()->plan().subgroup_size;
+  const uint32_t subgroup_size = pipelines.device()->plan().matrix_subgroup_size;
   const PeakMatrixSpec spec{.workgroup_size = kSubgroups * subgroup_size,
                             .matrix_m = shape.m,
                             .matrix_n = shape.n,
@@ -163,7 +166,8 @@ Result<PeakMatrix> PeakMatrix::plan(vk::PipelineLibrary& pipelines, Type type,
   PUMICE_TRY(op.pipeline_, pipelines.declare({.module = module,
                                               .constants = vk::constants_of(spec),
                                               .push_bytes = sizeof(PeakMatrixPush),
-                                              .subgroup_size = subgroup_size}));
+                                              .subgroup_size = subgroup_size,
+                                              .full_subgroups = true}));
   return op;
 }
 

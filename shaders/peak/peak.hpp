@@ -89,6 +89,7 @@ class PeakMatrix {
     uint32_t n_iterations = 0;
   };
 
+  static std::string_view module_name(Type type);
   /// The device's shapes of a type, if this build can multiply them; factors alike, not saturating.
   static std::vector<MatrixShape> shapes(const DevicePlan& plan, Type type);
   static vk::Arithmetic arithmetic(Type type);

@@ -4,15 +4,19 @@
 cache=${PUMICE_DRIVER_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/pumice/drivers}
 # shellcheck disable=SC2034  # used where this file is sourced
 driver_names=(lavapipe-22 lavapipe-25 lavapipe-26 swiftshader)
-# AMD's compiler on a device that does not exist: pipelines can be created, nothing can be submitted.
-# Mesa 25.0 only, hence the driver beside lavapipe-25's; newer Mesa has removed RADV_FORCE_FAMILY.
-# shellcheck disable=SC2034
-compiler_names=(radv-vega10 radv-navi21 radv-navi31 radv-gfx1201)
+# GPUs whose shader compilers run here without them (platforms.sh): nothing can be submitted.
+# shellcheck source=tests/matrix/platforms.sh
+. "$(dirname "${BASH_SOURCE[0]}")/platforms.sh"
 
-is_driver() { [[ " ${driver_names[*]} ${compiler_names[*]} " == *" $1 "* ]]; }
-# The folder whose packages hold a driver, under $cache.
-driver_home() { case $1 in radv-*) echo lavapipe-25 ;; *) echo "$1" ;; esac; }
-driver_present() { [[ -e $cache/$(driver_home "$1")/version ]]; }
+is_platform() { [[ " ${platform_names[*]} " == *" $1 "* ]]; }
+is_driver() { [[ " ${driver_names[*]} " == *" $1 "* ]] || is_platform "$1"; }
+# The folders, under $cache, of what a driver needs; the first one holds the driver.
+driver_folders() { if is_platform "$1"; then echo lavapipe-26 shims; else echo "$1"; fi; }
+driver_home() { if is_platform "$1"; then echo lavapipe-26; else echo "$1"; fi; }
+driver_present() {
+  local folder
+  for folder in $(driver_folders "$1"); do [[ -e $cache/$folder/version ]] || return 1; done
+}
 driver_version() { cat "$cache/$(driver_home "$1")/version"; }
 
 # Fetches the toolchain where it is missing and prints the path of its glslc.
@@ -24,14 +28,19 @@ fetched_glslc() {
 driver_manifest() { # DRIVER
   local folder source library manifest
   folder=$cache/$(driver_home "$1")
+  manifest=$folder/icd.json
   case $1 in
-    swiftshader) source=vk_swiftshader_icd.json library=libvk_swiftshader.so manifest=$folder/icd.json ;;
-    radv-*) source='radeon_icd*.json' library=libvulkan_radeon.so manifest=$folder/radeon.json ;;
-    *) source='lvp_icd*.json' library=libvulkan_lvp.so manifest=$folder/icd.json ;;
+    swiftshader) source=vk_swiftshader_icd.json library=libvk_swiftshader.so ;;
+    lavapipe-*) source='lvp_icd*.json' library=libvulkan_lvp.so ;;
+    *)
+      source="$(platform_driver "$1")_icd*.json"
+      library=libvulkan_$(platform_driver "$1").so manifest=$folder/$(platform_driver "$1").json ;;
   esac
   if [[ ! -e $manifest ]]; then
     source=$(find "$folder/tree" -name "$source" | head -n 1)
     library=$(find "$folder/tree" -name "$library" | head -n 1)
+    [[ -n $source && -n $library ]] ||
+      { echo "SKIPPED $1: its driver is not among the fetched packages" >&2; return 1; }
     sed "s#\"library_path\": *\"[^\"]*\"#\"library_path\": \"$library\"#" "$source" >"$manifest.$$"
     mv "$manifest.$$" "$manifest"
   fi

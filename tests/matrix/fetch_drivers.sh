@@ -6,7 +6,8 @@
 #   lavapipe-22  Mesa 22.3 of Debian 12          lavapipe-26  Mesa 26 of trixie-backports, with a newer
 #   lavapipe-25  Mesa 25.0 of bookworm-backports              loader and validation layers
 #   swiftshader  the one inside Debian 12's chromium-common
-#   radv-FAMILY  AMD's compiler without a GPU: part of what lavapipe-25 fetches
+#   intel-dg2, nvidia-ad102, amd-navi31, … (platforms.sh): compilers of GPUs that are not here. These are
+#                lavapipe-26's packages and the shims, built from Mesa's source (needs gcc and patch)
 #   toolchain    glslc and spirv-val that know every GLSL extension used here (not by default):
 #                <driver>/bin/glslc for -DVulkan_GLSLC_EXECUTABLE=
 #
@@ -16,18 +17,25 @@
 # PUMICE_DEBIAN_MIRROR. What cannot be fetched is printed as SKIPPED with the reason; exit 1 then.
 set -euo pipefail
 
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=tests/matrix/drivers.sh
-. "$(dirname "${BASH_SOURCE[0]}")/drivers.sh"
-scripts=$(dirname "${BASH_SOURCE[0]}")/../../scripts
+. "$here/drivers.sh"
+scripts=$here/../../scripts
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 
-# private_apt FOLDER SUITE…: an apt with sources, lists and state of its own, through APT_CONFIG.
+# private_apt FOLDER SUITE…: an apt with sources, lists and state of its own, through APT_CONFIG. A suite
+# is of binary packages, source:SUITE of source packages.
 private_apt() {
   local folder=$1 suite
   shift
   mkdir -p "$folder/lists/partial" "$folder/archives/partial"
   : >"$folder/status"
-  for suite in "$@"; do echo "deb [signed-by=$keyring] $mirror $suite main"; done >"$folder/sources.list"
+  for suite in "$@"; do
+    case $suite in
+      source:*) echo "deb-src [signed-by=$keyring] $mirror ${suite#source:} main" ;;
+      *) echo "deb [signed-by=$keyring] $mirror $suite main" ;;
+    esac
+  done >"$folder/sources.list"
   cat >"$folder/apt.conf" <<CONFIG
 Dir::State "$folder"; Dir::State::lists "$folder/lists"; Dir::State::status "$folder/status";
 Dir::Cache "$folder"; Dir::Cache::archives "$folder/archives";
@@ -132,6 +140,41 @@ fetch() { # DRIVER MAIN_PACKAGE TARGET_SUITE SUITES PACKAGES
   mv "$folder" "$cache/$driver"
 }
 
+# Fetches parts of Mesa's source and libdrm's headers, and builds the shims from them.
+fetch_shims() {
+  local folder=$cache/shims.partial source reason='' tool
+  for tool in gcc patch xz; do
+    command -v "$tool" >/dev/null || reason="needs $tool to build Mesa's drm-shim"
+  done
+  [[ -z $reason ]] || { echo "SKIPPED shims: $reason"; return 1; }
+  rm -rf "$folder" "$folder.log"
+  mkdir -p "$folder"
+  # Errors end this subshell by hand, because `set -e` does not hold where a status is tested.
+  if ! (
+    private_apt "$folder" trixie source:trixie || exit
+    cd "$folder/archives" || exit
+    apt-get -qq download libdrm-dev && dpkg-deb -x libdrm-dev_*.deb "$folder/drm" || exit
+    # The source of one release whatever suite the drivers come from: its shims are what is patched.
+    apt-get -qq source --download-only mesa || exit
+    source=$(echo mesa_*.orig.tar.xz)
+    mkdir "$folder/mesa"
+    tar -C "$folder/mesa" --strip-components 1 -xJf "$source" --wildcards '*/include/*' '*/src/util/*' \
+      '*/src/c11/*' '*/src/drm-shim/*' '*/src/nouveau/*' '*/src/gallium/drivers/nouveau/*.h' \
+      '*/src/intel/tools/intel_noop*' '*/src/freedreno/drm-shim/*' \
+      '*/src/amd/drm-shim/*' '*/src/amd/common/amd_family.h' || exit
+    "$here/shims/build.sh" "$folder/mesa" "$folder/drm/usr/include" "$folder" || exit
+    source=${source#mesa_}
+    echo "${source%.orig.tar.xz}" >"$folder/version"
+    rm -rf "$folder"/{archives,lists,status,sources.list,apt.conf,mesa,drm}
+  ) >"$folder.log" 2>&1 </dev/null; then
+    echo "SKIPPED shims: $(grep -m 1 -E "^(E|Err)|error|FAILED|not found" "$folder.log" || tail -n 1 "$folder.log")"
+    rm -rf "$folder"
+    return 1
+  fi
+  rm -rf "$folder.log" "${cache:?}/shims"
+  mv "$folder" "$cache/shims"
+}
+
 mkdir -p "$cache"
 exec 9>"$cache/.lock"
 flock 9
@@ -139,10 +182,15 @@ mirror=
 architecture=$(dpkg --print-architecture 2>/dev/null || true)
 status=0
 [[ $# -gt 0 ]] || set -- "${driver_names[@]}"
+folders=()
 for driver in "$@"; do
   [[ $driver == toolchain ]] || is_driver "$driver" ||
-    { echo "fetch_drivers: unknown driver '$driver' (${driver_names[*]} ${compiler_names[*]} toolchain)" >&2; exit 2; }
-  driver=$(driver_home "$driver")
+    { echo "fetch_drivers: unknown driver '$driver' (${driver_names[*]} ${platform_names[*]} toolchain)" >&2; exit 2; }
+  for folder in $(driver_folders "$driver"); do
+    [[ " ${folders[*]} " == *" $folder "* ]] || folders+=("$folder")
+  done
+done
+for driver in "${folders[@]}"; do
   if driver_present "$driver"; then
     echo "present $driver $(driver_version "$driver")"
     continue
@@ -164,6 +212,7 @@ for driver in "$@"; do
     lavapipe-26) fetch "$driver" $mesa trixie-backports "trixie trixie-backports" \
       "$mesa libvulkan1 vulkan-validationlayers" ;;
     swiftshader) fetch "$driver" chromium-common bookworm bookworm chromium-common ;;
+    shims) fetch_shims ;;
     toolchain) fetch "$driver" glslc sid sid "glslc spirv-tools" ;;
   esac || { status=1; continue; }
   echo "fetched $driver $(driver_version "$driver")"

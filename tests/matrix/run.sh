@@ -11,8 +11,8 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 default_rows=(format shell gpu-lavapipe-22 gpu-lavapipe-25 gpu-lavapipe-26 gpu-swiftshader floor withdrawn
-  subgroup-16 validation matrix-cores amd-compile asan fuzz slow)
-other_rows=(mutations subgroup-4 validation-26 tidy tidy-tests tsan)
+  subgroup-16 validation matrix-cores compile asan fuzz slow)
+other_rows=(mutations subgroup-4 validation-26 compile-more tidy tidy-tests tsan)
 jobs=$(nproc)
 logs=build/matrix
 # shellcheck source=tests/matrix/drivers.sh
@@ -96,9 +96,11 @@ run_row() {
       build_all_shaders pumice_shaders
       tests/matrix/fetch_drivers.sh lavapipe-26 || exit 77
       PUMICE_VALIDATION=1 test_on lavapipe-26 matrix-cores -R '^(test_(ops|reference|variants)|spirv_val)$' ;;
-    amd-compile)
+    compile | compile-more)
       build_all_shaders pipeline_statistics
-      tests/compile_gate/compile_gate.py build/matrix-cores/tests/compile_gate/pipeline_statistics ;;
+      local platforms=()
+      [[ $1 == compile ]] || platforms=(--platform amd-{vega10,navi21,gfx1201} intel-bmg apple-13g)
+      tests/compile_gate/compile_gate.py build/matrix-cores/tests/compile_gate/pipeline_statistics "${platforms[@]}" ;;
     asan)
       sanitizer_environment
       # On a device, the two tests that take every path of the engine; the rest would say it again.

@@ -2,7 +2,7 @@
 # Run a program on one Vulkan driver.
 #
 #   tests/matrix/run_on.sh lavapipe-22|lavapipe-25|lavapipe-26|swiftshader|system program args…
-#   tests/matrix/run_on.sh radv-vega10|radv-navi21|radv-navi31|radv-gfx1201 program args…   compiles only
+#   tests/matrix/run_on.sh intel-dg2|nvidia-ad102|amd-navi31|… program args…   compiles only: platforms.sh
 #   tests/matrix/run_on.sh --from-env program args…      the driver named by PUMICE_TEST_DRIVER
 #
 # `system` (also an empty PUMICE_TEST_DRIVER) is whatever the machine offers. Given `ctest`, the driver
@@ -22,16 +22,15 @@ shift
 [[ $driver != --from-env ]] || driver=${PUMICE_TEST_DRIVER:-system}
 [[ $driver != system ]] || exec "$@"
 is_driver "$driver" ||
-  { echo "run_on: unknown driver '$driver' (system ${driver_names[*]} ${compiler_names[*]})" >&2; exit 2; }
+  { echo "run_on: unknown driver '$driver' (system ${driver_names[*]} ${platform_names[*]})" >&2; exit 2; }
 driver_present "$driver" || "$here/fetch_drivers.sh" "$driver" >&2
 
 export PUMICE_TEST_DRIVER=$driver
 if [[ $(basename "$1") == ctest ]]; then exec "$@"; fi
 
 folder=$cache/$(driver_home "$driver")
-manifest=$(driver_manifest "$driver")
+manifest=$(driver_manifest "$driver") || exit 77
 export VK_DRIVER_FILES=$manifest VK_ICD_FILENAMES=$manifest  # new and old name
-[[ $driver != radv-* ]] || export RADV_FORCE_FAMILY=${driver#radv-}
 # Compiled shaders stay per driver: lavapipe compiles at the first dispatch, every time without this.
 export MESA_SHADER_CACHE_DIR=${MESA_SHADER_CACHE_DIR:-$folder/shader-cache}
 mkdir -p "$MESA_SHADER_CACHE_DIR"
@@ -41,6 +40,13 @@ layers=$folder/tree/usr/share/vulkan/explicit_layer.d
 [[ ! -e $layers/VkLayer_khronos_validation.json ]] || export VK_LAYER_PATH=$layers
 export VK_LOADER_LAYERS_DISABLE='~implicit~'
 
+preload=()
+if is_platform "$driver"; then
+  platform_environment "$driver"
+  preload=(--preload "$cache/shims/libshim_${driver%%-*}.so")
+  # Code that comes from a cache has no statistics.
+  export MESA_SHADER_CACHE_DISABLE=${MESA_SHADER_CACHE_DISABLE:-true}
+fi
 libraries=$(find "$folder/tree/usr/lib" -maxdepth 1 -type d -name '*-linux-gnu*' 2>/dev/null | head -n 1)
 if [[ -s $folder/loader ]]; then
   program=$(command -v "$1") || { echo "run_on: no program '$1'" >&2; exit 127; }
@@ -49,7 +55,8 @@ if [[ -s $folder/loader ]]; then
   # A script starts its interpreter, which ld.so does not: what it runs takes the launcher.
   [[ $(head -c 4 "$program") == $'\x7fELF' ]] || exec "$program" "$@"
   exec "$folder/$(cat "$folder/loader")" \
-    --library-path "$libraries:/usr/lib/$(basename "$libraries")" "$program" "$@"
+    --library-path "$libraries:/usr/lib/$(basename "$libraries")" "${preload[@]}" "$program" "$@"
 fi
+[[ ${#preload[@]} == 0 ]] || export LD_PRELOAD=${preload[1]}
 export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 exec "$@"

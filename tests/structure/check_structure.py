@@ -74,7 +74,8 @@ PACKAGES = {
     "xxhash.h": "libxxhash-dev",
 }
 # Headers that every compiler here brings; those of C++ have no suffix.
-POSIX = {"dlfcn.h", "fcntl.h", "poll.h", "pthread.h", "signal.h", "sys", "termios.h", "unistd.h"}
+POSIX = {"dlfcn.h", "fcntl.h", "poll.h", "pthread.h", "signal.h", "strings.h", "sys", "termios.h", "unistd.h"}
+C = {"assert.h", "errno.h", "stdarg.h", "stdbool.h", "stdint.h", "stdio.h", "stdlib.h", "string.h"}
 WRITTEN_BY_THE_BUILD = {"pumice_commit.h"}
 
 SOURCES = {".cpp", ".hpp", ".c", ".h", ".comp", ".glsl"}
@@ -180,7 +181,7 @@ def package_violations(root, sources, owners=owners):
         for match in INCLUDE.finditer(text):
             kind, name = match.groups()
             first = name.split("/")[0]
-            outside = kind == "<" and "." in name and first not in POSIX and name not in WRITTEN_BY_THE_BUILD
+            outside = kind == "<" and "." in name and first not in C | POSIX and name not in WRITTEN_BY_THE_BUILD
             if outside and included_module(root, path, name) is None:
                 first_use.setdefault(name, f"{path}:{text.count(chr(10), 0, match.start()) + 1}")
     if not first_use:
