@@ -20,8 +20,8 @@ struct Hash128 {
 };
 
 using BlockHash = Hash128;
-/// What cached bytes depend on besides tokens: weights, KV type and layout, with --invariant the
-/// variant set. Computed by the engine.
+/// What cached bytes depend on besides tokens: weights, KV type and layout, arithmetic, with
+/// --invariant the kernels and the device. Computed by the engine.
 using ModelFingerprint = Hash128;
 
 class BlockHasher {

@@ -29,7 +29,7 @@ enum class MissReason : uint8_t {
   kEvicted,  ///< the next block was cached until its memory was needed
   kSalt,     ///< seen under another salt
   kTail,     ///< every full block matched; the rest of the last one was not cached
-  kModel,    ///< seen under another model, KV type or variant set
+  kModel,    ///< seen under another model, KV type or arithmetic
 };
 inline constexpr size_t kMissReasonCount = 6;
 

@@ -68,7 +68,10 @@ Status check_header(const std::string& name, const Header& header,
                       name, header.version, kVersion);
   }
   if (!(header.model == binding.model)) {
-    return bad_file(name, "written with another model, KV type or variant set");
+    return bad_file(name,
+                    "written with another model, KV type or arithmetic (--math, --invariant), "
+                    "or with --invariant on another device; name another file, or delete this "
+                    "one");
   }
   if (header.layout != binding.layout || header.block_tokens != binding.block_tokens ||
       header.block_bytes != binding.block_bytes || header.block_bytes == 0) {

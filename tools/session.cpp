@@ -16,9 +16,10 @@ void ModelOptions::add_to(CLI::App& app, const std::string& default_math,
                  "Context in tokens (default: as much as this run needs)")
       ->envname("PUMICE_CTX_SIZE")
       ->check(CLI::Range(1u, 1u << 24));
-  app.add_option("--math", math,
-                 "Arithmetic of matrix products: auto (the fastest of this device), f32, f16 (fp16 "
-                 "inputs, fp32 sums) or i8 (8-bit activations)")
+  app.add_option(
+         "--math", math,
+         "Arithmetic of matrix products: f32, f16 (fp16 inputs, fp32 sums, on matrix cores), auto "
+         "(f16 on GPUs with matrix cores, else f32) or i8 (8-bit activations, coarser)")
       ->envname("PUMICE_MATH")
       ->capture_default_str()
       ->check(

@@ -6,12 +6,10 @@
 #include <numeric>
 
 #include "engine/engine_limits.hpp"
-#include "shaders/spirv.hpp"
 
 namespace pumice {
 namespace {
 
-constexpr size_t kTraceSteps = 4096;
 constexpr uint32_t kMaxDepth = 2;
 constexpr uint64_t kKvLayoutVersion = 1;  // of KvLayout's arrangement, for prompt cache files
 
@@ -27,11 +25,16 @@ SchedulerOptions scheduler_options(const EngineOptions& options) {
 }
 
 /// What cached KV bytes depend on besides tokens.
-ModelFingerprint cache_fingerprint(const Model& model, const KvLayout& layout, bool invariant) {
-  const uint64_t facts[] = {
-      model.fingerprint[0],        model.fingerprint[1], static_cast<uint64_t>(layout.type),
-      layout.block_bytes(),        layout.n_kv_heads,    layout.head_dim,
-      invariant ? spirv_hash() : 0};
+ModelFingerprint cache_fingerprint(const Model& model, const KvLayout& layout,
+                                   const Decoder& decoder) {
+  const std::string arithmetic = decoder.arithmetic();
+  const uint64_t facts[] = {model.fingerprint[0],
+                            model.fingerprint[1],
+                            static_cast<uint64_t>(layout.type),
+                            layout.block_bytes(),
+                            layout.n_kv_heads,
+                            layout.head_dim,
+                            XXH3_64bits(arithmetic.data(), arithmetic.size())};
   const XXH128_hash_t hash = XXH3_128bits(facts, sizeof facts);
   return {hash.low64, hash.high64};
 }
@@ -126,10 +129,12 @@ Status Engine::allocate() {
           device_bytes,
       fmt::format("a context of {} tokens and its buffers", options_.context_tokens)));
 
+  PUMICE_TRY(decoder_, Decoder::plan(device_, *pipelines_, config, model_->weights,
+                                     options_.kv_type, options_.math, limits));
   KvCacheOptions cache{.n_blocks = n_kv_blocks(),
                        .block_tokens = kKvBlockTokens,
                        .reuse = options_.prefix_cache,
-                       .model = cache_fingerprint(*model_, kv_layout, options_.invariant),
+                       .model = cache_fingerprint(*model_, kv_layout, *decoder_),
                        .layout = kKvLayoutVersion,
                        .block_bytes = kv_layout.block_bytes(),
                        .host_bytes = options_.cache_host_bytes};
@@ -141,8 +146,6 @@ Status Engine::allocate() {
   }
   PUMICE_TRY(kv_, KvMemory::create(device_, kv_layout, n_kv_blocks()));
   block_store_.emplace(device_, *kv_);
-  PUMICE_TRY(decoder_, Decoder::plan(device_, *pipelines_, config, model_->weights,
-                                     options_.kv_type, options_.math, limits));
   PUMICE_TRY(greedy_sampling_, ops::Sampling::plan(*pipelines_, ops::Sampling::Variant::kGreedy));
   if (!options_.greedy_only) {
     PUMICE_TRY(full_sampling_, ops::Sampling::plan(*pipelines_, ops::Sampling::Variant::kFull));
@@ -225,9 +228,17 @@ Result<RequestId> Engine::submit(GenerationRequest request) {
 }
 
 std::optional<RequestReport> Engine::cancel(RequestId id) {
-  if (!requests_.contains(id)) return std::nullopt;
-  scheduler_->cancel(id, now());
-  return release(id);
+  std::optional<RequestReport> report;
+  if (requests_.contains(id)) {
+    scheduler_->cancel(id, now());
+    report = release(id);
+  }
+  std::erase_if(events_, [&](const StepEvent& event) {
+    if (event.request != id) return false;
+    if (event.report) report = event.report;
+    return true;
+  });
+  return report;
 }
 
 RequestReport Engine::report_of(RequestId id) const {
@@ -242,16 +253,6 @@ RequestReport Engine::report_of(RequestId id) const {
           .preemptions = request.preemptions,
           .shifts = active.shifts,
           .truncated_tokens = active.truncated_tokens};
-}
-
-void Engine::free_slot(ActiveRequest& active) {
-  if (!active.slot) return;
-  if (flights_.empty()) {
-    free_slots_.push_back(*active.slot);
-  } else {
-    cooling_slots_.emplace_back(flights_.back().plan.id, *active.slot);
-  }
-  active.slot.reset();
 }
 
 RequestReport Engine::release(RequestId id) {
@@ -278,169 +279,7 @@ void Engine::make_room(RequestId id, ActiveRequest& active) {
   scheduler_->restart(id, active.tokens);
 }
 
-// ---- steps
-
-/// A step failed: give back what planning it took.
-Error Engine::fail(Error error) {
-  for (auto& [id, active] : requests_) {
-    const Request& scheduled = scheduler_->request(id);
-    if (active.slot && (!scheduled.running() || scheduled.epoch != active.epoch)) free_slot(active);
-  }
-  return error;
-}
-
-Result<bool> Engine::launch(std::vector<StepEvent>& events) {
-  Flight flight;
-  while (true) {
-    flight = {};
-    flight.trace.planned_s = now();
-    flight.plan = scheduler_->plan_step(flight.trace.planned_s);
-    for (const RequestId id : flight.plan.ended) {
-      const uint32_t computed = scheduler_->request(id).computed_tokens;
-      events.push_back(
-          {.request = id, .computed_tokens = computed, .finished = true, .report = release(id)});
-    }
-    for (const RequestId id : flight.plan.preempted) free_slot(requests_.at(id));
-    if (flight.plan.empty()) return false;
-    if (flight.plan.transfers.empty()) break;
-    TransferFailures failures;
-    const Status moved = move_blocks(flight, failures);
-    failures.all = !moved.ok();
-    const bool valid = scheduler_->finish_transfers(flight.plan, failures);
-    if (!moved.ok()) {
-      if (valid) scheduler_->rollback(flight.plan.id);
-      return fail(moved.error());
-    }
-    if (valid) break;
-    fail({});
-  }
-  const uint64_t plan_id = flight.plan.id;
-  flight.ring = free_rings_.back();
-  Status status = prepare(flight);
-  if (status.ok()) status = submit(flight);
-  if (!status.ok()) {
-    scheduler_->rollback(plan_id);
-    return fail(status.error());
-  }
-  free_rings_.pop_back();
-  flights_.push_back(std::move(flight));
-  return true;
-}
-
-/// Blocks that the plan moves between tiers and copies. What comes later on the device's queue sees
-/// them in place.
-Status Engine::move_blocks(Flight& flight, TransferFailures& failures) {
-  const Transfers& transfers = flight.plan.transfers;
-  failures = move_bytes(scheduler_->cache(), transfers, *block_store_, options_.logger);
-  if (transfers.copies.empty()) return {};
-  PUMICE_TRY(flight.copies, block_store_->record_copies(transfers.copies));
-  PUMICE_TRY_STATUS(submitter_.submit(*flight.copies));
-  return {};
-}
-
-Status Engine::submit(Flight& flight) {
-  if (fault_) PUMICE_TRY_STATUS(fault_());
-  const ReplayKey key{flight.ring, flight.n_rows, flight.n_logit_rows,
-                      !flight.attention.reduce_items.empty(), flight.greedy_only};
-  // A replay's declared costs are those of the step that was recorded.
-  const bool replayable = flight.replayable && flight.samples && !options_.profile && !observer_;
-  const auto known = replays_.find(key);
-  const vk::RecordedWork* work = replayable && known != replays_.end() ? &known->second : nullptr;
-  if (work == nullptr) {
-    flight.trace.prepared_s = now();
-    PUMICE_TRY(vk::RecordedWork recorded, record(flight));
-    flight.trace.recorded_s = now();
-    for (const vk::CommandInfo& command : recorded.commands()) variants_.emplace(command.label);
-    last_barrier_count_ = recorded.barrier_count();
-    work = replayable ? &replays_.emplace(key, std::move(recorded)).first->second
-                      : &flight.work.emplace(std::move(recorded));
-  }
-  PUMICE_TRY(flight.ticket, submitter_.submit(*work));
-  flight.trace.id = flight.plan.id;
-  flight.trace.decode_rows = flight.plan.shape.decode_rows;
-  flight.trace.prefill_tokens = flight.plan.shape.prefill_tokens;
-  flight.trace.submitted_s = now();
-  dispatched_rows_ += flight.n_rows;
-  return {};
-}
-
-Status Engine::land(std::vector<StepEvent>& events) {
-  Flight& landing = flights_.front();
-  const uint64_t plan_id = landing.plan.id;
-  const Result<double> waited = submitter_.wait(landing.ticket);
-  Status status;
-  if (!waited.ok()) status = waited.error();
-  if (status.ok() && options_.profile && landing.work) status = profiler_.add(*landing.work);
-  if (!status.ok()) {
-    scheduler_->rollback(plan_id);
-    for (const Flight& lost : flights_) free_rings_.push_back(lost.ring);
-    flights_.clear();
-    for (const auto& [id, slot] : cooling_slots_) free_slots_.push_back(slot);
-    cooling_slots_.clear();
-    return fail(status.error());
-  }
-  Flight flight = std::move(flights_.front());
-  flights_.pop_front();
-  free_rings_.push_back(flight.ring);
-  while (!cooling_slots_.empty() && cooling_slots_.front().first <= plan_id) {
-    free_slots_.push_back(cooling_slots_.front().second);
-    cooling_slots_.pop_front();
-  }
-  flight.trace.ended_s = now();
-  trace_.push_back(flight.trace);
-  if (observer_ && flight.work) observer_(flight.trace, *flight.work);
-  if (trace_.size() > kTraceSteps) trace_.pop_front();
-
-  deliver_logits(flight);
-  const auto sampled = StepArgs::host<uint32_t>(rings_[flight.ring].sampled_readback);
-  std::vector<uint32_t> tokens;
-  for (size_t i = 0; i < flight.plan.chunks.size(); ++i) {
-    if (flight.plan.chunks[i].samples) tokens.push_back(sampled[flight.slots[i]]);
-  }
-  const std::vector<ChunkOutcome> outcomes =
-      scheduler_->commit(plan_id, tokens, flight.trace.ended_s, *waited);
-  size_t next_token = 0;
-  for (size_t i = 0; i < outcomes.size(); ++i) {
-    const StepChunk& chunk = flight.plan.chunks[i];
-    const uint32_t token = chunk.samples ? tokens[next_token++] : 0;
-    if (!outcomes[i].counts) continue;
-    const auto it = requests_.find(chunk.request);
-    PUMICE_CHECK(it != requests_.end(), "an outcome of a request nobody knows");
-    ActiveRequest& active = it->second;
-    StepEvent event{.request = chunk.request,
-                    .computed_tokens = chunk.first_position + chunk.n_tokens};
-    if (outcomes[i].sampled) {
-      event.token = token;
-      active.tokens.push_back(token);
-      ++active.n_generated;
-      if (active.request.ends && active.request.ends(token)) {
-        scheduler_->end(chunk.request, EndReason::kStop, flight.trace.ended_s);
-      }
-    }
-    event.finished = scheduler_->request(chunk.request).ended();
-    if (event.finished) {
-      event.report = release(chunk.request);
-    } else if (active.tokens.size() > options_.context_tokens) {
-      make_room(chunk.request, active);
-    }
-    events.push_back(event);
-  }
-  return {};
-}
-
-Result<std::vector<StepEvent>> Engine::step() {
-  std::vector<StepEvent> events;
-  while (true) {
-    while (flights_.size() < depth()) {
-      PUMICE_TRY(const bool launched, launch(events));
-      if (!launched) break;
-    }
-    if (flights_.empty()) return events;
-    PUMICE_TRY_STATUS(land(events));
-    // A step whose requests have all ended meanwhile brings nothing.
-    if (!events.empty()) return events;
-  }
-}
+// ---- the whole
 
 Status Engine::calibrate() {
   PUMICE_CHECK(idle(), "calibrating while requests run");

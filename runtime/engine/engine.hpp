@@ -22,6 +22,7 @@
 #include "base/result.hpp"
 #include "engine/kv_block_store.hpp"
 #include "engine/kv_memory.hpp"
+#include "engine/replays.hpp"
 #include "engine/step_args.hpp"
 #include "engine/submitter.hpp"
 #include "models/decoder.hpp"
@@ -129,7 +130,7 @@ class Engine {
  public:
   /// Compile pipelines (progress: done, total) and allocate everything steps need. Errors:
   /// kDoesNotFit, kInvalidArgument (also `profile` without timestamps), kBadFile (a prompt cache
-  /// file that cannot be used).
+  /// file that cannot be used, also one of another model, KV type or arithmetic).
   static Result<std::unique_ptr<Engine>> create(std::shared_ptr<vk::PipelineLibrary> pipelines,
                                                 std::shared_ptr<const Model> model,
                                                 const EngineOptions& options,
@@ -142,13 +143,23 @@ class Engine {
   Result<RequestId> submit(GenerationRequest request);
 
   /// The events of the next step: at most `token_budget` tokens of as many requests as it holds. No
-  /// event means that nothing is left to do. On an error no request has lost or gained anything.
+  /// event means that nothing is left to do.
+  ///
+  /// On an error no request has lost or gained anything, and the next call tries again. A request
+  /// that ended while the failed step was planned (past its deadline, say) has ended: the next call
+  /// delivers its event, before it tries anything that could fail. One that was preempted for that
+  /// step waits, as after any preemption: it keeps its tokens, its KV is computed again or found in
+  /// the cache, and no event tells of it, only RequestReport::preemptions. If the device did run
+  /// the step, or one behind it, their tokens were not delivered and are sampled again, the same
+  /// ones.
   Result<std::vector<StepEvent>> step();
 
-  /// End a request in any state and free all it holds. Nothing if it has ended.
+  /// End a request in any state and free all it holds. No event of it follows, not even one that a
+  /// failed step left. Nothing if its last event was delivered.
   std::optional<RequestReport> cancel(RequestId id);
 
-  bool idle() const { return scheduler_->idle(); }
+  /// Nothing is left to do, nor any event to be delivered.
+  bool idle() const { return scheduler_->idle() && events_.empty(); }
   /// Seconds since the engine was made.
   double now() const;
 
@@ -179,8 +190,17 @@ class Engine {
 
   /// For tests: how steps are recorded from now on. Only while nothing is under way.
   void set_recorder_options(const vk::RecorderOptions& options);
-  /// For tests: called before a step is submitted; an error makes the step fail there.
-  void set_fault(std::function<Status()> fault) { fault_ = std::move(fault); }
+  enum class StepStage {
+    kSubmit,  ///< before a step is recorded and submitted
+    kLand,    ///< after the device has run it, before its tokens count
+  };
+  /// For tests: called at each of these stages; an error makes the step fail there.
+  using Fault = std::function<Status(StepStage)>;
+  void set_fault(Fault fault) { fault_ = std::move(fault); }
+  /// For tests. Errors: kInternal when requests, slots, steps under way and scheduler disagree.
+  Status check_integrity() const;
+  /// For tests: recorded steps kept to be submitted again.
+  size_t n_replays() const { return replays_.size(); }
 
  private:
   struct ActiveRequest {
@@ -216,10 +236,6 @@ class Engine {
     Submitter::Ticket ticket;
     StepTrace trace;
   };
-  /// What a recording depends on besides the contents of its StepArgs.
-  using ReplayKey =
-      std::tuple<uint32_t, uint32_t, uint32_t, bool, bool>;  // ring, rows, logit rows,
-                                                             // has_reduce, greedy_only
   /// Memory of one step under way.
   struct Ring {
     StepArgs args;
@@ -235,12 +251,13 @@ class Engine {
   uint32_t depth() const;
 
   // A step: launched (planned, recorded, submitted), then landed (waited for, committed).
-  Result<bool> launch(std::vector<StepEvent>& events);
+  Result<bool> launch();
   Status move_blocks(Flight& flight, TransferFailures& failures);
   Status prepare(Flight& flight);
   Status submit(Flight& flight);
-  Status land(std::vector<StepEvent>& events);
-  Error fail(Error error);
+  Result<double> wait(const Flight& flight);
+  Status land();
+  void abandon_flights();
 
   Status start(ActiveRequest& active, const Request& scheduled);
   void write_block_table(const ActiveRequest& active, const StepChunk& chunk);
@@ -254,6 +271,7 @@ class Engine {
   RequestReport report_of(RequestId id) const;
   RequestReport release(RequestId id);
   void free_slot(ActiveRequest& active);
+  void free_stale_slots();
 
   std::shared_ptr<vk::PipelineLibrary> pipelines_;
   std::shared_ptr<vk::Device> device_;
@@ -289,14 +307,15 @@ class Engine {
   std::vector<Ring> rings_;
   std::vector<uint32_t> free_rings_;
   std::deque<Flight> flights_;
-  std::map<ReplayKey, vk::RecordedWork> replays_;
+  Replays replays_;
+  std::vector<StepEvent> events_;  // not delivered yet
   vk::RecorderOptions recorder_options_;
   vk::Profiler profiler_;
   std::set<std::string> variants_;
   size_t last_barrier_count_ = 0;
   uint64_t dispatched_rows_ = 0;
   std::deque<StepTrace> trace_;
-  std::function<Status()> fault_;
+  Fault fault_;
   Observer observer_;
 };
 

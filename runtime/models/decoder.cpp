@@ -1,9 +1,12 @@
 #include "models/decoder.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 
 #include "shaders/rope_kv/rope_table.hpp"
+#include "shaders/spirv.hpp"
 
 namespace pumice {
 namespace {
@@ -39,10 +42,11 @@ Result<Decoder> Decoder::plan(const std::shared_ptr<vk::Device>& device,
                       limits.rows, most);
   }
   Decoder decoder(
-      config, weights, kv_type,
+      device, config, weights, kv_type,
       vk::Arena(device, MemoryDomain::kDevice, "activations", buffer_bytes(config, limits)));
   PUMICE_TRY(decoder.embedding_, ops::Embedding::plan(pipelines, *weights.token_embd().type));
   PUMICE_TRY(decoder.rms_norm_, ops::RmsNorm::plan(pipelines));
+  decoder.invariant_ = limits.invariant;
   if (limits.invariant) math = ops::Math::kF32;  // the same kernels for every number of rows
   PUMICE_TRY(decoder.linear_, ops::Linear::plan(pipelines, weights.matrix_types(), math));
   if (limits.invariant) decoder.linear_.use_gemm_only();
@@ -64,6 +68,27 @@ Result<Decoder> Decoder::plan(const std::shared_ptr<vk::Device>& device,
   PUMICE_TRY_STATUS(decoder.allocate(limits));
   PUMICE_TRY_STATUS(decoder.fill_rope_table(device, limits.context_tokens));
   return decoder;
+}
+
+std::string Decoder::arithmetic() const {
+  constexpr uint32_t kManyRows = ops::Gemv::kMaxRows + 1;
+  std::string text;
+  for (const WeightType* type : weights_->matrix_types()) {
+    text += fmt::format("{} {} ", type->name, ops::math_name(linear_.math_of(*type, kManyRows)));
+  }
+  text += fmt::format("attention {}", ops::math_name(attention_.tile_math()));
+  if (!invariant_) return text;
+  const auto add = [&](const vk::Pipeline* pipeline) {
+    text += fmt::format(" {}", pipeline->label());
+    for (const auto& [id, value] : pipeline->constants()) text += fmt::format(" {}={}", id, value);
+  };
+  // The other operations have one kernel each.
+  std::ranges::for_each(linear_.gemm_pipelines(), add);
+  std::ranges::for_each(attention_.pipelines(), add);
+  const DeviceSnapshot& device = device_->snapshot();
+  return text + fmt::format(" shaders {:x} device {:02x} driver {:02x} subgroups of {}",
+                            spirv_hash(), fmt::join(device.device_uuid, ""),
+                            fmt::join(device.driver_uuid, ""), device_->plan().subgroup_size);
 }
 
 Status Decoder::allocate(const DecoderLimits& limits) {

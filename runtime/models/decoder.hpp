@@ -69,12 +69,20 @@ class Decoder {
   const vk::BufferRange& logits() const { return logits_; }
   const ops::FlashAttention& attention() const { return attention_; }
 
+  /// What keys and values depend on besides tokens, weights, KV type and the engine's options: the
+  /// arithmetic of each kind of product ("Q8_0 f16 attention f32"), as chosen for this device. With
+  /// DecoderLimits::invariant, which promises bits, also which kernels they are, and whose compiler
+  /// built them for which device.
+  std::string arithmetic() const;
+
   /// Device bytes `plan` will allocate at most.
   static uint64_t buffer_bytes(const ModelConfig& config, const DecoderLimits& limits);
 
  private:
-  Decoder(ModelConfig config, const ModelWeights& weights, KvType kv_type, vk::Arena arena)
-      : config_(std::move(config)),
+  Decoder(std::shared_ptr<vk::Device> device, ModelConfig config, const ModelWeights& weights,
+          KvType kv_type, vk::Arena arena)
+      : device_(std::move(device)),
+        config_(std::move(config)),
         weights_(&weights),
         kv_layout_(config_.kv_layout(kv_type)),
         arena_(std::move(arena)) {}
@@ -86,10 +94,12 @@ class Decoder {
   void record_stack(vk::Recorder& recorder, const StackedMatrices& stack, const vk::BufferRange& x,
                     const vk::BufferRange& y, uint32_t n_rows) const;
 
+  std::shared_ptr<vk::Device> device_;
   ModelConfig config_;
   const ModelWeights* weights_;
   KvLayout kv_layout_;
   vk::Arena arena_;
+  bool invariant_ = false;
 
   ops::Embedding embedding_;
   ops::RmsNorm rms_norm_;

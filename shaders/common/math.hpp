@@ -8,10 +8,10 @@
 namespace pumice::ops {
 
 enum class Math {
-  kAuto,  ///< the fastest of the device: kF16 with matrix cores, else what is fastest there
+  kAuto,  ///< the fastest as precise as kF16: that on a GPU's matrix cores, else kF32
   kF32,   ///< fp32 throughout
   kF16,   ///< fp16 inputs, fp32 sums
-  kI8,    ///< inputs quantised to 8 bits in blocks, exact integer sums within a block
+  kI8,  ///< inputs quantised to 8 bits in blocks, exact integer sums within a block; only if asked
 };
 
 /// What users call them, in the order of the enumeration.

@@ -97,6 +97,11 @@ class FlashAttention {
   Math tile_math() const { return tile_.math; }
   Math row_math() const { return row_.math; }
 
+  /// Of tiles, single rows and the reduction.
+  std::array<const vk::Pipeline*, 3> pipelines() const {
+    return {tile_.pipeline, row_.pipeline, reduce_};
+  }
+
   using GridWords = std::array<uint32_t, 3>;  // VkDispatchIndirectCommand
   GridWords tile_grid_of(uint32_t n_items) const { return grid_of(tile_, n_items); }
   GridWords row_grid_of(uint32_t n_items) const { return grid_of(row_, n_items); }

@@ -23,6 +23,8 @@ class Gemm {
 
   /// The arithmetic of the chosen variant.
   Math math() const { return math_; }
+  /// One for each of its tiles.
+  std::span<const vk::Pipeline* const> pipelines() const { return pipelines_; }
 
  private:
   Math math_ = Math::kF32;

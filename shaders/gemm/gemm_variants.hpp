@@ -32,7 +32,7 @@ struct GemmVariant {
 };
 
 /// Variants that compute as precisely as `math` asks, best first. With kAuto and kF32 the last one
-/// runs everywhere; the others name only variants of that arithmetic. `path` is the best way for
+/// runs everywhere; kF16 and kI8 name only variants of that arithmetic. `path` is the best way for
 /// activations to reach fp32 kernels.
 std::vector<GemmVariant> gemm_variants(const DevicePlan& plan, Math math, XPath path);
 

@@ -33,6 +33,15 @@ const Linear::Kernels& Linear::kernels_of(const WeightType& type) const {
   return kernels->second;
 }
 
+std::vector<const vk::Pipeline*> Linear::gemm_pipelines() const {
+  std::vector<const vk::Pipeline*> all;
+  for (const auto& [type, kernels] : kernels_) {
+    const auto some = kernels.gemm.pipelines();
+    all.insert(all.end(), some.begin(), some.end());
+  }
+  return all;
+}
+
 bool Linear::wants_integers(const Args& args) const {
   return uses_gemm(args.rows) && kernels_of(*args.weights.type).gemm.math() == Math::kI8;
 }

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "base/result.hpp"
 #include "shaders/common/linear_args.hpp"
@@ -19,11 +20,11 @@ class Linear {
   using Args = LinearArgs;
 
   /// Declare the pipelines for these weight types (repeats are fine): four of gemv each and one of
-  /// gemm for each of its tile sizes. Products of gemm are computed as `math` says; gemv is fp32,
-  /// whatever it says, and so are weights of a float type with kI8. `path` is tuned_x_path() of the
-  /// device except in tests. Errors: kInvalidArgument for a type without shaders, a path the device
-  /// lacks, or an arithmetic that was asked for and that no kernel of gemm has here; never for lack
-  /// of one with kAuto.
+  /// gemm for each of its tile sizes. Products of gemm are computed as `math` says, with
+  /// kI8 as kAuto says for weights of a float type; gemv is fp32 whatever it says. `path` is
+  /// tuned_x_path() of the device except in tests. Errors: kInvalidArgument for a type without
+  /// shaders, a path the device lacks, or an arithmetic that was asked for and that no kernel of
+  /// gemm has here; never for lack of one with kAuto.
   static Result<Linear> plan(vk::PipelineLibrary& pipelines,
                              std::span<const WeightType* const> types, Math math, XPath path);
   static Result<Linear> plan(vk::PipelineLibrary& pipelines,
@@ -45,6 +46,9 @@ class Linear {
   Math math_of(const WeightType& type, uint32_t rows) const {
     return uses_gemm(rows) ? kernels_of(type).gemm.math() : Math::kF32;
   }
+
+  /// Every pipeline of gemm.
+  std::vector<const vk::Pipeline*> gemm_pipelines() const;
 
   /// What Args::scratch must hold for products of up to `rows` rows with `n_cols` columns. 0: none.
   uint64_t scratch_bytes(uint64_t rows, uint64_t n_cols) const {

@@ -75,7 +75,7 @@ std::vector<StepEvent> EngineTest::step(Engine& engine) {
     ADD_FAILURE() << events.error().message;
     return {};
   }
-  EXPECT_TRUE(engine.scheduler().check_integrity().ok());
+  EXPECT_TRUE(engine.check_integrity().ok());
   return std::move(events).value();
 }
 

@@ -3,13 +3,12 @@
 #include <random>
 
 #include "format/gguf_writer.hpp"
-#include "tests/engine/engine_fixture.hpp"
-#include "tests/engine/synthetic_model.hpp"
+#include "tests/engine/arithmetic.hpp"
 
 namespace pumice {
 namespace {
 
-constexpr double kBound = 1e-9;
+constexpr double kBound = test::kF32Arithmetic.bound;
 
 class Invariance : public test::EngineTest {
  protected:
@@ -26,17 +25,50 @@ class Invariance : public test::EngineTest {
   }
 };
 
-TEST_F(Invariance, LogitsDoNotDependOnTheChunk) {
-  const auto model = synthetic({});
+/// In each arithmetic, at its bound.
+class Partitioning : public Invariance, public ::testing::WithParamInterface<test::Arithmetic> {
+ protected:
+  void SetUp() override {
+    Invariance::SetUp();
+    if (IsSkipped()) return;
+    model_ = synthetic({.type = &weight_type(GetParam().weight_type)});
+    const std::string obstacle = test::arithmetic_obstacle(pipelines_, model_, GetParam());
+    if (!obstacle.empty()) GTEST_SKIP() << obstacle;
+  }
+  void TearDown() override { model_.reset(); }
+
+  std::vector<float> logits_of(const std::vector<TokenId>& prompt, EngineOptions options) {
+    options.kv_type = KvType::kF32;
+    options.math = GetParam().math;
+    return logits(model_, prompt, options);
+  }
+  void expect_close(const std::vector<float>& got, const std::vector<float>& expected,
+                    const std::string& what) {
+    const double error = test::nmse(got, expected);
+    EXPECT_LE(error, GetParam().bound) << what;
+    worst_ = std::max(worst_, error);
+    RecordProperty("worst_nmse", fmt::format("{:.2e}", worst_));
+  }
+
+  std::shared_ptr<const Model> model_;
+  double worst_ = 0;
+};
+
+INSTANTIATE_TEST_SUITE_P(Arithmetics, Partitioning,
+                         ::testing::Values(test::kF32Arithmetic, test::kF16Arithmetic,
+                                           test::kI8Arithmetic),
+                         [](const auto& given) { return test::arithmetic_name(given.param); });
+
+TEST_P(Partitioning, LogitsDoNotDependOnTheChunk) {
   constexpr uint32_t kEdges[] = {15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129};
   const auto all_tokens = tokens(129, 5);
   for (const uint32_t length : kEdges) {
     const std::vector<TokenId> prompt(all_tokens.begin(), all_tokens.begin() + length);
-    const auto whole = logits(model, prompt, {.kv_type = KvType::kF32});
+    const auto whole = logits_of(prompt, {});
     for (const uint32_t chunk : kEdges) {
       if (chunk >= length) continue;
-      const auto chunked = logits(model, prompt, {.kv_type = KvType::kF32, .chunk_tokens = chunk});
-      EXPECT_LE(test::nmse(chunked, whole), kBound) << length << " tokens in chunks of " << chunk;
+      expect_close(logits_of(prompt, {.chunk_tokens = chunk}), whole,
+                   fmt::format("{} tokens in chunks of {}", length, chunk));
     }
   }
 }
@@ -58,16 +90,16 @@ TEST_F(Invariance, PositionsOfALongPromptNeverRestart) {
   EXPECT_GT(test::nmse(alone, whole_tail), 1e-3);
 }
 
-TEST_F(Invariance, BatchMatesOfOtherLengthsChangeNothing) {
-  const auto model = synthetic({});
+TEST_P(Partitioning, BatchMatesOfOtherLengthsChangeNothing) {
   const EngineOptions options{.kv_type = KvType::kF32,
+                              .math = GetParam().math,
                               .context_tokens = 200,
                               .n_sequences = 3,
                               .token_budget = 48,
                               .chunk_tokens = 24,
                               .prompt_logits = true,
                               .greedy_only = true};
-  const auto engine = make_engine(model, options);
+  const auto engine = make_engine(model_, options);
   const std::vector<TokenId> prompts[] = {tokens(100, 1), tokens(37, 2), tokens(5, 3)};
   std::vector<std::vector<float>> together(3);
   for (size_t i = 0; i < 3; ++i) {
@@ -79,8 +111,7 @@ TEST_F(Invariance, BatchMatesOfOtherLengthsChangeNothing) {
   }
   while (!engine->idle()) ASSERT_TRUE(engine->step().ok());
   for (size_t i = 0; i < 3; ++i) {
-    EXPECT_LE(test::nmse(together[i], logits(model, prompts[i], {.kv_type = KvType::kF32})), kBound)
-        << i;
+    expect_close(together[i], logits_of(prompts[i], {}), fmt::format("request {}", i));
   }
 }
 
@@ -100,16 +131,14 @@ TEST_F(Invariance, TiledSingleRowAndSplitPathsReallyRun) {
   }
 }
 
-TEST_F(Invariance, SplittingTheContextChangesNothing) {
-  const auto model = synthetic({});
+TEST_P(Partitioning, SplittingTheContextChangesNothing) {
   const auto prompt = tokens(100, 4);
   std::vector<std::vector<float>> results;
   for (const uint32_t split : {16u, 48u, 256u}) {
     // Chunks of one and three tokens: rows and tiles that are split.
     for (const uint32_t chunk : {1u, 3u}) {
-      results.push_back(logits(
-          model, prompt, {.kv_type = KvType::kF32, .chunk_tokens = chunk, .split_tokens = split}));
-      EXPECT_LE(test::nmse(results.back(), results.front()), kBound) << "split " << split;
+      results.push_back(logits_of(prompt, {.chunk_tokens = chunk, .split_tokens = split}));
+      expect_close(results.back(), results.front(), fmt::format("split {}", split));
     }
   }
 }

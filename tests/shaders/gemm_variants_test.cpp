@@ -45,25 +45,30 @@ DeviceSnapshot matrix2_device() {
   return device;
 }
 
-TEST(GemmVariants, IntegersAreChosenWhereTheirDotProductsAreFast) {
-  EXPECT_TRUE(contains(usable(planned(test::snapshot("amd_rx_6700_xt_radv")), Math::kAuto), "i8"));
-  EXPECT_TRUE(contains(usable(planned(test::snapshot("qualcomm_adreno_750")), Math::kAuto), "i8"));
-  for (const char* slow : {"apple_m3_max_moltenvk", "lavapipe_26", "swiftshader"}) {
-    EXPECT_FALSE(contains(usable(planned(test::snapshot(slow)), Math::kAuto), "i8")) << slow;
+TEST(GemmVariants, AutoIsFp32OnDevicesWithFastIntegerDotsAndNoMatrices) {
+  for (const char* fast : {"amd_rx_6700_xt_radv", "qualcomm_adreno_750"}) {
+    const DevicePlan plan = planned(test::snapshot(fast));
+    ASSERT_TRUE(plan.integer_dot.packed_signed_accelerated) << fast;
+    ASSERT_TRUE(plan.matrix_shapes.empty()) << fast;
+    for (const GemmVariant& variant : gemm_variants(plan, Math::kAuto, tuned_x_path(plan))) {
+      if (!variant.obstacle.empty()) continue;
+      EXPECT_EQ(variant.math, Math::kF32) << fast;
+    }
   }
 }
 
-TEST(GemmVariants, IntegersAreNeverFp32AndComeBeforeIt) {
+TEST(GemmVariants, IntegersAreForWhoAsksForThemOnly) {
   for (const std::string& name : test::snapshot_names()) {
     const Result<DevicePlan> plan = plan_device(test::snapshot(name));
     if (!plan.ok()) continue;
-    EXPECT_FALSE(contains(usable(*plan, Math::kF32), "i8")) << name;
-    EXPECT_EQ(usable(*plan, Math::kI8), std::vector<std::string>{"i8"}) << name;
-    const auto names = usable(*plan, Math::kAuto);
-    ASSERT_TRUE(contains(names, "shared")) << name;
-    if (contains(names, "i8")) {
-      EXPECT_LT(std::ranges::find(names, "i8"), std::ranges::find(names, "shared")) << name;
+    for (const Math math : {Math::kAuto, Math::kF32, Math::kF16}) {
+      for (const GemmVariant& variant : gemm_variants(*plan, math, tuned_x_path(*plan))) {
+        EXPECT_NE(variant.math, Math::kI8) << name;
+        EXPECT_TRUE(math == Math::kAuto || variant.math == math) << name;
+      }
     }
+    EXPECT_EQ(usable(*plan, Math::kI8), std::vector<std::string>{"i8"}) << name;
+    EXPECT_TRUE(contains(usable(*plan, Math::kAuto), "shared")) << name;
   }
 }
 
