@@ -29,8 +29,9 @@ def main():
                              check=True, capture_output=True, text=True).stdout
     known = {line.partition(": ")[0] for line in targets.splitlines() if ": phony" not in line}
     named = {word for test in json.loads(listing)["tests"] for word in words(test)}
-    print("\n".join(sorted(word.removeprefix(f"{build}/") for word in named
-                           if word.removeprefix(f"{build}/") in known)))
+    for word in sorted(word.removeprefix(f"{build}/") for word in named):
+        if word in known:
+            print(word)
 
 
 if __name__ == "__main__":
