@@ -264,7 +264,7 @@ RequestReport Engine::release(RequestId id) {
 }
 
 /// A request's window is full: drop its older tokens and go on with the rest, recomputed.
-void Engine::make_room(RequestId id, ActiveRequest& active) {
+void Engine::shift_window(RequestId id, ActiveRequest& active) {
   const size_t kept = options_.overflow == OverflowPolicy::kShift
                           ? std::min<size_t>(options_.keep_tokens, options_.context_tokens / 2)
                           : 0;

@@ -267,7 +267,7 @@ class Engine {
   void fill_attention(Flight& flight);
   Result<vk::RecordedWork> record(const Flight& flight) const;
   void deliver_logits(const Flight& flight);
-  void make_room(RequestId id, ActiveRequest& active);
+  void shift_window(RequestId id, ActiveRequest& active);
   RequestReport report_of(RequestId id) const;
   RequestReport release(RequestId id);
   void free_slot(ActiveRequest& active);

@@ -179,7 +179,7 @@ Status Engine::land() {
     if (event.finished) {
       event.report = release(chunk.request);
     } else if (active.tokens.size() > options_.context_tokens) {
-      make_room(chunk.request, active);
+      shift_window(chunk.request, active);
     }
     events_.push_back(event);
   }
