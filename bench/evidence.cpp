@@ -95,18 +95,6 @@ Best best_of(std::span<const T> logits) {
   return {static_cast<TokenId>(best - logits.begin()), static_cast<double>(*best)};
 }
 
-/// Logits are hashed in steps of 2^-10, far above what the order of a sum changes, so that the
-/// digest tells other kernels and devices from the same ones, not a good one from a bad one.
-uint64_t digest_of(std::span<const float> logits) {
-  std::vector<int32_t> rounded;
-  rounded.reserve(logits.size());
-  for (const float logit : logits) {
-    const double steps = std::clamp(static_cast<double>(logit) * 1024, -2e9, 2e9);
-    rounded.push_back(std::isfinite(logit) ? static_cast<int32_t>(std::lround(steps)) : INT32_MIN);
-  }
-  return XXH3_64bits(rounded.data(), rounded.size() * sizeof(int32_t));
-}
-
 void compare(EvidencePass& pass, std::span<const float> got, std::span<const double> expected,
              size_t n_vocab) {
   double error = 0;
@@ -120,7 +108,7 @@ void compare(EvidencePass& pass, std::span<const float> got, std::span<const dou
   for (size_t first = 0; first < got.size(); first += n_vocab) {
     pass.top1.push_back(best_of(got.subspan(first, n_vocab)).token);
   }
-  pass.digest = digest_of(got);
+  pass.digest = logits_digest(got);
 }
 
 /// A margin is clear above what the bound allows a pair of logits to move: six deviations, and the
@@ -149,6 +137,16 @@ void compare_top1(EvidencePass& pass, std::span<const double> expected, size_t n
 }
 
 }  // namespace
+
+uint64_t logits_digest(std::span<const float> logits) {
+  std::vector<int32_t> rounded;
+  rounded.reserve(logits.size());
+  for (const float logit : logits) {
+    const double steps = std::clamp(static_cast<double>(logit) * 1024, -2e9, 2e9);
+    rounded.push_back(std::isfinite(logit) ? static_cast<int32_t>(std::lround(steps)) : INT32_MIN);
+  }
+  return XXH3_64bits(rounded.data(), rounded.size() * sizeof(int32_t));
+}
 
 std::vector<TokenId> evidence_prompt(uint32_t n_vocab, uint32_t n_tokens) {
   std::mt19937 random(20261120);

@@ -23,6 +23,10 @@ inline constexpr uint32_t kEvidenceDecodeTokens = 8;
 /// The prompt of every model with such a vocabulary, on every machine.
 std::vector<TokenId> evidence_prompt(uint32_t n_vocab, uint32_t n_tokens = kEvidenceTokens);
 
+/// Of all of them, in steps of 2^-10, far above what the order of a sum changes: so it tells other
+/// kernels and devices from the same ones, not a good one from a bad one.
+uint64_t logits_digest(std::span<const float> logits);
+
 /// One way of computing the prompt.
 struct EvidencePass {
   /// "prefill" (all tokens at once), "decode" (the last ones, each by itself), "batch" (behind

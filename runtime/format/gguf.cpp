@@ -12,7 +12,8 @@
 namespace pumice {
 namespace {
 
-constexpr uint64_t kMaxNameBytes = 65535;  // of keys, by the specification; also of tensor names
+constexpr size_t kMaxKeyBytes = 65535;  // both by the specification
+constexpr size_t kMaxTensorNameBytes = 64;
 constexpr int kMaxArrayDepth = 4;
 constexpr uint64_t kMinMetadataBytes = 8 + 1 + 4 + 1;        // key of one byte, type, value
 constexpr uint64_t kMinTensorBytes = 8 + 1 + 4 + 8 + 4 + 8;  // name, n_dims, one dim, type, offset
@@ -86,11 +87,11 @@ class GgufFile::Parser {
   }
 
   /// A key or tensor name.
-  Result<std::string_view> read_name(const std::string& field) {
+  Result<std::string_view> read_name(const std::string& field, size_t max_bytes) {
     PUMICE_TRY(const std::string_view name, read_string(field));
     if (name.empty()) return bad("{}: is empty", field);
-    if (name.size() > kMaxNameBytes) {
-      return bad("{}: {} bytes long, at most {} are allowed", field, name.size(), kMaxNameBytes);
+    if (name.size() > max_bytes) {
+      return bad("{}: {} bytes long, at most {} are allowed", field, name.size(), max_bytes);
     }
     if (!is_valid_utf8(name)) return bad("{}: '{}' is not valid UTF-8", field, printable(name));
     return name;
@@ -126,7 +127,7 @@ class GgufFile::Parser {
     file_.metadata_.reserve(n_metadata_);
     for (uint64_t i = 0; i < n_metadata_; ++i) {
       GgufValue value;
-      PUMICE_TRY(value.key, read_name(fmt::format("metadata key {}", i)));
+      PUMICE_TRY(value.key, read_name(fmt::format("metadata key {}", i), kMaxKeyBytes));
       const std::string field = printable(value.key);
       PUMICE_TRY(const auto type, read<uint32_t>(field));
       value.type = GgufValueType{type};
@@ -185,7 +186,7 @@ class GgufFile::Parser {
     file_.tensors_.reserve(n_tensors_);
     for (uint64_t i = 0; i < n_tensors_; ++i) {
       GgufTensor tensor;
-      PUMICE_TRY(tensor.name, read_name(fmt::format("tensor name {}", i)));
+      PUMICE_TRY(tensor.name, read_name(fmt::format("tensor name {}", i), kMaxTensorNameBytes));
       PUMICE_TRY_STATUS(parse_tensor(fmt::format("tensor '{}'", printable(tensor.name)), tensor));
       file_.tensors_.push_back(tensor);
     }

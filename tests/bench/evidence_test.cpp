@@ -54,6 +54,17 @@ TEST_F(EvidenceTest, OfRightKernelsPasses) {
   }
 }
 
+TEST(LogitsDigest, IsOfEveryLogitAndOfNoRoundingError) {
+  const std::vector<float> logits(4096, 1.5f);
+  for (const size_t changed : {size_t{0}, size_t{1}, logits.size() / 2, logits.size() - 1}) {
+    std::vector<float> others = logits;
+    others[changed] += 0.01f;
+    EXPECT_NE(logits_digest(others), logits_digest(logits)) << changed;
+    others[changed] = 1.5f + 1e-5f;
+    EXPECT_EQ(logits_digest(others), logits_digest(logits)) << changed;
+  }
+}
+
 TEST_F(EvidenceTest, IsTheSameTwice) {
   const Evidence one = gather();
   const Evidence two = gather();

@@ -103,6 +103,11 @@ TEST(GgufTensors, DimensionsMustBePossible) {
   EXPECT_EQ(with({4, 0}), "tensor 't': dimension 1 is zero");
   EXPECT_EQ(with({uint64_t{1} << 32, uint64_t{1} << 32}), "tensor 't': the dimensions overflow");
   EXPECT_EQ(with({uint64_t{1} << 63}), "tensor 't': the dimensions overflow");
+  // Products that are small again when they have wrapped: 2^33 and 2^32.
+  EXPECT_EQ(with({uint64_t{1} << 33, (uint64_t{1} << 31) + 1}),
+            "tensor 't': the dimensions overflow");
+  EXPECT_EQ(with({uint64_t{1} << 32, 1, (uint64_t{1} << 32) + 1}),
+            "tensor 't': the dimensions overflow");
   EXPECT_EQ(with({100}, 12), "tensor 't': rows of 100 values are not whole blocks of 256 (Q4_K)");
   EXPECT_EQ(with({4}, 4), "tensor 't': unknown type number 4");
   EXPECT_EQ(with({4}, ~0u), "tensor 't': unknown type number 4294967295");
@@ -124,6 +129,11 @@ TEST(GgufTensors, NamesAreUniqueUtf8AndNotEmpty) {
   EXPECT_EQ(error_of(GgufBytes(1, 0).tensor("", {8}, 0, 0).zeros(64)), "tensor name 0: is empty");
   EXPECT_EQ(error_of(GgufBytes(1, 0).tensor("\xC0\x80", {8}, 0, 0).zeros(64)),
             "tensor name 0: '\\xc0\\x80' is not valid UTF-8");
+  // The specification allows 64 bytes.
+  const std::string longest(64, 'n');
+  EXPECT_EQ(error_of(GgufBytes(1, 0).tensor(longest, {8}, 0, 0).pad().zeros(64)), "");
+  EXPECT_EQ(error_of(GgufBytes(1, 0).tensor(longest + "n", {8}, 0, 0).pad().zeros(64)),
+            "tensor name 0: 65 bytes long, at most 64 are allowed");
 }
 
 TEST(GgufTensors, DataLiesInsideTheFileAndDoesNotOverlap) {

@@ -90,6 +90,12 @@ TEST(Bpe, MergesByRankAndOfEqualsTheLeftmost) {
   EXPECT_EQ(pieces(BytePairs({"a a"}).tokenizer(), "aaaaa"), (Pieces{"aa", "aa", "a"}));
 }
 
+TEST(Bpe, OfEqualMergesTheFirstCounts) {
+  BytePairs pairs({"a b", "b c"});
+  pairs.merges.push_back("a b");
+  EXPECT_EQ(pieces(pairs.tokenizer(), "abc"), (Pieces{"ab", "c"}));
+}
+
 TEST(Bpe, NeverMergesAcrossWords) {
   EXPECT_EQ(pieces(BytePairs({"a Ġ", "Ġ a"}).tokenizer(), "a a"), (Pieces{"a", "Ġa"}));
 }

@@ -81,6 +81,19 @@ TEST(Vocabulary, SpecialIdsOfSentencePieceAreTheDefaults) {
   EXPECT_TRUE(vocabulary.add_space_prefix());
 }
 
+TEST(Vocabulary, BytesMayBeSpelledInLowerCase) {
+  SyntheticVocabulary synthetic;
+  for (int byte = 0; byte < 256; ++byte) {
+    synthetic.tokens[SyntheticVocabulary::kFirstByte + static_cast<size_t>(byte)].text =
+        fmt::format("<0x{:02x}>", byte);
+  }
+  const auto tokenizer = synthetic.tokenizer();
+  for (int byte = 0; byte < 256; ++byte) {
+    EXPECT_EQ(tokenizer.vocabulary().byte_token(static_cast<uint8_t>(byte)),
+              SyntheticVocabulary::kFirstByte + static_cast<TokenId>(byte));
+  }
+}
+
 TEST(Vocabulary, AnIdOutsideTheVocabularyCountsAsAbsent) {
   const SyntheticVocabulary synthetic;
   VocabularyData data = synthetic.data();
