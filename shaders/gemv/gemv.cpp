@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "shaders/gemv/gemv.h"
+#include "shaders/gemv/gemv_broadcast.h"
 #include "shaders/spirv.hpp"
 
 namespace pumice::ops {
@@ -11,23 +12,40 @@ namespace {
 constexpr uint32_t kSliceLanes = 32;
 constexpr std::array<uint32_t, 4> kTileRows = {1, 2, 4, 8};
 
-GemvSpec tuned(const DevicePlan& plan, const WeightType& type, XPath path, uint32_t tile_rows) {
-  if (path == XPath::kBroadcast) {
-    // Weight rows of a lane share the loads and shuffles of x. Tokens/s of one stream, 128 M
-    // parameters Q4_K, lavapipe 25.0.7 / 26.1.6 / 26.2.6: 4 57 / 69 / 69, 2 51 / 60 / 62; the
-    // bundled model, whose matrices are one to three workgroups of 4, is as fast with either.
-    return {.workgroup_size = kSliceLanes, .tile_rows = tile_rows, .lane_cols = 4};
+/// A pipeline for up to `tile_rows` rows of x.
+struct Tuned {
+  std::vector<std::pair<uint32_t, uint32_t>> constants;
+  uint32_t tile_cols = 0;      // columns of y of a workgroup
+  uint32_t subgroup_size = 0;  // to require
+};
+
+Tuned tuned_broadcast(const DevicePlan& plan, uint32_t tile_rows) {
+  // Columns of a lane share the loads and shuffles of x. Tokens/s of one stream, 128 M parameters
+  // Q4_K, lavapipe 25.0.7 / 26.1.6 / 26.2.6: 4 57 / 69 / 69, 2 51 / 60 / 62; the bundled model,
+  // whose matrices are one to three workgroups of 4, is as fast with either.
+  const GemvBroadcastSpec spec{.workgroup_size = 32, .tile_rows = tile_rows, .lane_cols = 4};
+  return {.constants = linear_constants(plan, XPath::kBroadcast, spec),
+          .tile_cols = spec.workgroup_size * spec.lane_cols,
+          .subgroup_size = plan.subgroup_size};
+}
+
+Tuned tuned_portable(const DevicePlan& plan, const WeightType& type, uint32_t tile_rows) {
+  GemvSpec spec{.workgroup_size = 128, .tile_rows = tile_rows};
+  if (plan.device_class != DeviceClass::kCpu) {
+    // Not measured yet. 4096 weight rows are 128 workgroups, so 16 slices of K make 2048 subgroups;
+    // several blocks at once put several 16-byte loads of each lane in flight. The sums of 8 rows
+    // and 16 slices are 16 KiB of shared memory, the floor.
+    const uint32_t tile_blocks = type.layout.tile_cols / kWeightBlockCols;
+    spec.workgroup_size = std::min(512u, plan.max_workgroup_invocations / kSliceLanes * kSliceLanes);
+    spec.unroll = std::min(tile_blocks, tile_rows <= 2 ? 8u : 4u);
   }
-  if (plan.device_class == DeviceClass::kCpu)
-    return {.workgroup_size = 128, .tile_rows = tile_rows};
-  // Not measured yet. 4096 weight rows are 128 workgroups, so 16 slices of K make 2048 subgroups;
-  // several blocks at once put several 16-byte loads of each lane in flight. The sums of 8 rows and
-  // 16 slices are 16 KiB of shared memory, the floor.
-  const uint32_t tile_blocks = type.layout.tile_cols / kWeightBlockCols;
-  return {
-      .workgroup_size = std::min(512u, plan.max_workgroup_invocations / kSliceLanes * kSliceLanes),
-      .tile_rows = tile_rows,
-      .unroll = std::min(tile_blocks, tile_rows <= 2 ? 8u : 4u)};
+  return {.constants = linear_constants(plan, XPath::kPortable, spec),
+          .tile_cols = kSliceLanes * spec.lane_cols};
+}
+
+Tuned tuned(const DevicePlan& plan, const WeightType& type, XPath path, uint32_t tile_rows) {
+  return path == XPath::kBroadcast ? tuned_broadcast(plan, tile_rows)
+                                   : tuned_portable(plan, type, tile_rows);
 }
 
 std::string module_name(const WeightType& type, XPath path) {
@@ -48,24 +66,23 @@ XPath Gemv::usable_path(const vk::PipelineLibrary& pipelines, const WeightType& 
 
 Result<Gemv> Gemv::plan(vk::PipelineLibrary& pipelines, const WeightType& type, XPath path) {
   const DevicePlan& device = pipelines.device()->plan();
-  const bool broadcast = path == XPath::kBroadcast;
-  if (broadcast && !broadcast_supported(device)) {
+  if (path == XPath::kBroadcast && !broadcast_supported(device)) {
     return make_error(ErrorCode::kInvalidArgument,
                       "gemv: this device has no broadcast path; use the portable one");
   }
   PUMICE_TRY(const vk::ShaderModule module, find_spirv(module_name(type, path)));
   Gemv op;
   for (size_t i = 0; i < kTileRows.size(); ++i) {
-    const GemvSpec spec = tuned(device, type, path, kTileRows[i]);
+    const Tuned spec = tuned(device, type, path, kTileRows[i]);
     Variant& variant = op.variants_[i];
     PUMICE_TRY(variant.pipeline,
                pipelines.declare({.module = module,
                                   .label = {},
-                                  .constants = linear_constants(device, path, spec),
+                                  .constants = spec.constants,
                                   .push_bytes = sizeof(GemvPush),
-                                  .subgroup_size = broadcast ? device.subgroup_size : 0}));
-    variant.tile_rows = spec.tile_rows;
-    variant.tile_cols = kSliceLanes * spec.lane_cols;
+                                  .subgroup_size = spec.subgroup_size}));
+    variant.tile_rows = kTileRows[i];
+    variant.tile_cols = spec.tile_cols;
   }
   return op;
 }

@@ -1,0 +1,161 @@
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#extension GL_KHR_shader_subgroup_shuffle : require
+
+#define X_BROADCAST 1  // units of 64-bit integers, see common/weights.glsl
+#include "common/weights.glsl"
+#if !defined(WEIGHT_F32) && !defined(WEIGHT_F16) && !defined(WEIGHT_BF16)
+#define WEIGHT_INTEGERS 1
+#include "common/weights_int8.glsl"
+#endif
+#include "common/x_quads.glsl"
+#include "gemv/gemv_broadcast.h"
+
+// For CPU drivers, whose subgroups are the lanes of a vector register. A subgroup computes
+// lane_cols * subgroup_size neighbouring columns of y for all rows: its lanes' columns are
+// neighbours, so that the columns of one step read a row of units (512 bytes with subgroups of 8 and
+// four columns a lane) in order. A block of x is loaded once by the lanes of a subgroup and
+// shuffled.
+// Lanes past the last column compute the last one again and store nothing.
+layout(local_size_x_id = 0) in;
+
+const uint kBlock = 32;
+const uint kBlockQuads = kBlock / 4;
+const uint kLoads = (tile_rows * kBlockQuads + subgroup_size - 1) / subgroup_size;
+
+float acc[lane_cols][tile_rows];
+
+/// A block of every row of x, spread over the lanes of a subgroup.
+void load_x(uint block, out vec4 x[kLoads]) {
+  [[unroll]] for (uint i = 0; i < kLoads; ++i) {
+    const uint quad = i * subgroup_size + gl_SubgroupInvocationID;
+    const uint row = min(quad / kBlockQuads, pc.rows - 1);
+    const uint column = min(block * kBlockQuads + quad % kBlockQuads, pc.k / 4 - 1);
+    x[i] = load_quad(pc.x, row * (pc.x_stride / 4) + column);
+  }
+}
+
+float x_value(vec4 x[kLoads], uint row, uint k) {
+  const uint quad = row * kBlockQuads + k / 4;
+  return subgroupShuffle(x[quad / subgroup_size][k % 4], quad % subgroup_size);
+}
+
+#ifdef WEIGHT_INTEGERS
+
+// Bytes are multiplied as they are, and their sums with the scales: half the operations a weight.
+#define Codes WeightBytes
+#define read_codes read_weight_bytes
+const uint kPart = kHalfScales ? kBlock / 2 : kBlock;  // columns of one scale
+
+/// Code k times kCodeScale: a signed byte is moved to the top of its word, where nothing has to be
+/// done about its sign.
+float code_of(Codes w, uint k) {
+  const int word = k % 4 == 3 ? w.q[k / 4] : w.q[k / 4] << (24 - 8 * (k % 4));
+  return float(k % 4 == 0 ? word : word & 0xFF000000);
+}
+const float kCodeScale = 16777216.0;  // 2^24
+
+#else
+
+struct Codes {
+  float values[kBlock];
+};
+void read_codes(WeightTile t, uint block_of_tile, out Codes w) {
+  read_weight_block(t, block_of_tile, w.values);
+}
+float code_of(Codes w, uint k) { return w.values[k]; }
+const uint kPart = kBlock;
+
+#endif
+
+// Sums of few rows alternate, since an addition waits for the one before.
+const uint kChains = tile_rows == 1 ? 4 : tile_rows == 2 ? 2 : 1;
+
+/// Add the products of columns [first, first + kPart) of the block.
+void multiply_part(Codes w[lane_cols], vec4 x[kLoads], uint first) {
+  float sums[lane_cols][tile_rows][kChains];
+  [[unroll]] for (uint i = 0; i < kPart; ++i) {
+    const uint k = first + i;
+    float code[lane_cols];
+    [[unroll]] for (uint c = 0; c < lane_cols; ++c) code[c] = code_of(w[c], k);
+    [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
+      const float value = x_value(x, r, k);
+      [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
+        const float sum = i < kChains ? 0.0 : sums[c][r][i % kChains];
+        sums[c][r][i % kChains] = fma(code[c], value, sum);
+      }
+    }
+  }
+  [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
+    [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
+      float sum = sums[c][r][0];
+      [[unroll]] for (uint i = 1; i < kChains; ++i) sum += sums[c][r][i];
+#ifdef WEIGHT_INTEGERS
+      acc[c][r] = fma(w[c].scale[first * 2 / kBlock] * (1 / kCodeScale), sum, acc[c][r]);
+#else
+      acc[c][r] += sum;
+#endif
+    }
+  }
+}
+
+void multiply(WeightTile tiles[lane_cols], uint block_of_tile, uint block) {
+  vec4 x[kLoads];
+  load_x(block, x);
+  Codes w[lane_cols];
+  [[unroll]] for (uint c = 0; c < lane_cols; ++c) read_codes(tiles[c], block_of_tile, w[c]);
+  multiply_part(w, x, 0);
+  if (kPart < kBlock) multiply_part(w, x, kPart);
+
+#ifdef WEIGHT_INTEGERS
+  if (!kOffsets) return;
+  [[unroll]] for (uint i = 0; i < kLoads; ++i) x[i].x = (x[i].x + x[i].y) + (x[i].z + x[i].w);
+  [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
+    [[unroll]] for (uint half_block = 0; half_block < 2; ++half_block) {
+      const uint k = half_block * kBlock / 2;
+      const float sum = (x_value(x, r, k) + x_value(x, r, k + 4)) +
+                        (x_value(x, r, k + 8) + x_value(x, r, k + 12));
+      [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
+        acc[c][r] = fma(w[c].offset[half_block], sum, acc[c][r]);
+      }
+    }
+  }
+#endif
+}
+
+void main() {
+  const uint subgroup = gl_WorkGroupID.x * (workgroup_size / subgroup_size) + gl_SubgroupID;
+  const uint first_col = subgroup * (subgroup_size * lane_cols) + gl_SubgroupInvocationID;
+  if (first_col - gl_SubgroupInvocationID >= pc.n) return;
+
+  [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
+    [[unroll]] for (uint r = 0; r < tile_rows; ++r) acc[c][r] = 0.0;
+  }
+  // A tile's header is decoded once for all its blocks where tiles are large (see gemm.comp).
+  const uint n_blocks = (pc.k + kBlock - 1) / kBlock;
+  const uint kOpenBlocks = kTileBlocks > 2 ? kTileBlocks : 1;
+  for (uint block = 0; block < n_blocks;) {
+    WeightTile tiles[lane_cols];
+    [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
+      const uint col = min(first_col + c * subgroup_size, pc.n - 1);
+      tiles[c] = open_weight_tile(pc.weights, pc.n_col_tiles, col, block / kTileBlocks);
+    }
+    if (kOpenBlocks == 1) {
+      multiply(tiles, block % kTileBlocks, block);
+      ++block;
+    } else {
+      const uint tile_end = min((block / kTileBlocks + 1) * kTileBlocks, n_blocks);
+      [[dont_unroll]] for (; block < tile_end; ++block) {
+        multiply(tiles, block % kTileBlocks, block);
+      }
+    }
+  }
+
+  Floats y = Floats(pc.y);
+  [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
+    [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
+      const uint col = first_col + c * subgroup_size;
+      if (r < pc.rows && col < pc.n) y.v[r * pc.y_stride + col] = acc[c][r];
+    }
+  }
+}
