@@ -12,6 +12,9 @@
 //   WeightTile t = open_weight_tile(base, n_col_tiles, row, tile);
 //   for (uint b = 0; b < kTileBlocks; ++b) { read_weight_block(t, b, w); … }
 //
+// With WEIGHT_TILE_LOADED a tile is loaded as a whole, so that its loads are in flight together, and
+// blocks must be constants after unrolling. load_weight_tile then takes the place of open_weight_tile.
+//
 // With X_BROADCAST and its constant wide_loads units are read as 64-bit integers (which the device
 // must have): older lavapipe loads one component at a time, so that halves the loads.
 //
@@ -73,12 +76,24 @@ layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer We
 
 /// One row of one tile.
 struct WeightTile {
+#ifdef WEIGHT_TILE_LOADED
+  uvec4 units[kTileUnits];
+  uint words[kTileWords + 1];  // GLSL has no empty arrays
+#else
   uvec2 base;
-  uint unit;     // index of the row's unit 0, in units
-  uint word;     // index of the row's word 0, in words
+  uint unit;  // index of the row's unit 0, in units
+  uint word;  // index of the row's word 0, in words
+#endif
   uvec4 header;  // the unit of scales, of types that have one
   vec2 scale;    // the halves of word 0 or of K scales
 };
+
+#ifdef WEIGHT_TILE_LOADED
+
+uvec4 weight_unit(WeightTile t, uint unit) { return t.units[unit]; }
+uint weight_word(WeightTile t, uint word) { return t.words[word]; }
+
+#else
 
 uvec4 weight_unit(WeightTile t, uint unit) {
 #ifdef X_BROADCAST
@@ -91,6 +106,13 @@ uvec4 weight_unit(WeightTile t, uint unit) {
 }
 
 uint weight_word(WeightTile t, uint word) { return WeightWords(t.base).at[t.word + word * 32]; }
+
+#endif
+
+#if defined(WEIGHT_IQ4_NL)
+/// The table as bytes of four words: an array indexed by data would live in memory.
+const uvec4 kTableBytes = uvec4(0xBFAD9881u, 0xF6EADDCFu, 0x26190D01u, 0x71594535u);
+#endif
 
 /// Half of the low 16 bits, exact for subnormals on every driver; not for infinity and NaN.
 float exact_half(uint bits) {
@@ -125,13 +147,8 @@ uint high_bit_bytes(uint bits, int half_block, int k, int to) {
   return shifted(bits, to - k - 4 * half_block) & (0x01010101u << to);
 }
 
-WeightTile open_weight_tile(uvec2 base, uint n_col_tiles, uint row, uint tile) {
-  WeightTile t;
-  t.base = base;
-  const uint lane = row & 31u;
-  const uint start = ((row >> 5) * n_col_tiles + tile) * kTileStride;
-  t.unit = start + lane;
-  t.word = (start + kTileUnits * 32) * 4 + lane;
+/// Read a tile's header and scales.
+void read_weight_header(inout WeightTile t) {
   t.header = uvec4(0);
   t.scale = vec2(0);
 #if defined(WEIGHT_Q4_K) || defined(WEIGHT_Q5_K)
@@ -147,8 +164,41 @@ WeightTile open_weight_tile(uvec2 base, uint n_col_tiles, uint row, uint tile) {
 #elif defined(WEIGHT_Q8_0) || defined(WEIGHT_Q4_0) || defined(WEIGHT_IQ4_NL) || defined(WEIGHT_Q5_0)
   t.scale = exact_halves(weight_word(t, 0));
 #endif
+}
+
+#ifdef WEIGHT_TILE_LOADED
+
+layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer WholeTile {
+  uvec4 units[kTileUnits][32];
+  uint words[][32];
+};
+
+/// The row `lane` of 32. Where the group of rows is uniform, so is all of the address but the lane.
+WeightTile load_weight_tile(uvec2 base, uint n_col_tiles, uint group, uint lane, uint tile) {
+  const uint start = (group * n_col_tiles + tile) * kTileStride;
+  const uint low = base.x + (start << 4);
+  WholeTile whole = WholeTile(uvec2(low, base.y + (start >> 28) + uint(low < base.x)));
+  WeightTile t;
+  [[unroll]] for (uint i = 0; i < kTileUnits; ++i) t.units[i] = whole.units[i][lane];
+  [[unroll]] for (uint i = 0; i < kTileWords; ++i) t.words[i] = whole.words[i][lane];
+  read_weight_header(t);
   return t;
 }
+
+#else
+
+WeightTile open_weight_tile(uvec2 base, uint n_col_tiles, uint row, uint tile) {
+  WeightTile t;
+  t.base = base;
+  const uint lane = row & 31u;
+  const uint start = ((row >> 5) * n_col_tiles + tile) * kTileStride;
+  t.unit = start + lane;
+  t.word = (start + kTileUnits * 32) * 4 + lane;
+  read_weight_header(t);
+  return t;
+}
+
+#endif
 
 #if defined(WEIGHT_Q4_K) || defined(WEIGHT_Q5_K)
 /// Scale and minimum of a sub-block.
@@ -207,12 +257,10 @@ void read_weight_block(WeightTile t, uint block, out float w[32]) {
 #elif defined(WEIGHT_IQ4_NL)
   const float d = block == 0 ? t.scale.x : t.scale.y;
   const uvec4 unit = weight_unit(t, block);
-  // The table as bytes of four words: an array indexed by data would live in memory.
-  const uvec4 table = uvec4(0xBFAD9881u, 0xF6EADDCFu, 0x26190D01u, 0x71594535u);
   [[unroll]] for (int i = 0; i < 32; ++i) {
     const uint index = nibble(unit, i);
-    const uint low = (index & 4u) != 0 ? table.y : table.x;
-    const uint high = (index & 4u) != 0 ? table.w : table.z;
+    const uint low = (index & 4u) != 0 ? kTableBytes.y : kTableBytes.x;
+    const uint high = (index & 4u) != 0 ? kTableBytes.w : kTableBytes.z;
     const int four = int((index & 8u) != 0 ? high : low);
     precise float value = float(bitfieldExtract(four, int(index & 3u) * 8, 8)) * d;
     w[i] = value;
@@ -327,9 +375,11 @@ void read_weight_block(WeightTile t, uint block, out float w[32]) {
 #endif
 }
 
+#ifndef WEIGHT_TILE_LOADED
 void load_weights32(uvec2 base, uint n_col_tiles, uint row, uint block, out float w[32]) {
   const WeightTile t = open_weight_tile(base, n_col_tiles, row, block / kTileBlocks);
   read_weight_block(t, block % kTileBlocks, w);
 }
+#endif
 
 #endif

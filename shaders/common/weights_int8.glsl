@@ -40,12 +40,11 @@ struct WeightBytes {
 #if defined(WEIGHT_IQ4_NL)
 /// The four values that the nibbles of a word select (bytes of 0 to 15).
 uint table_bytes(uint nibbles) {
-  const uvec4 table = uvec4(0xBFAD9881u, 0xF6EADDCFu, 0x26190D01u, 0x71594535u);
   uint word = 0;
   [[unroll]] for (int i = 0; i < 4; ++i) {
     const uint index = bitfieldExtract(nibbles, 8 * i, 4);
-    const uint low = (index & 4u) != 0 ? table.y : table.x;
-    const uint high = (index & 4u) != 0 ? table.w : table.z;
+    const uint low = (index & 4u) != 0 ? kTableBytes.y : kTableBytes.x;
+    const uint high = (index & 4u) != 0 ? kTableBytes.w : kTableBytes.z;
     const uint four = (index & 8u) != 0 ? high : low;
     word |= bitfieldExtract(four, int(index & 3u) * 8, 8) << (8 * i);
   }

@@ -4,6 +4,7 @@
 
 #include "shaders/gemv/gemv.h"
 #include "shaders/gemv/gemv_broadcast.h"
+#include "shaders/gemv/gemv_subgroup.h"
 #include "shaders/spirv.hpp"
 
 namespace pumice::ops {
@@ -17,6 +18,7 @@ struct Tuned {
   std::vector<std::pair<uint32_t, uint32_t>> constants;
   uint32_t tile_cols = 0;      // columns of y of a workgroup
   uint32_t subgroup_size = 0;  // to require
+  bool full_subgroups = false;
 };
 
 Tuned tuned_broadcast(const DevicePlan& plan, uint32_t tile_rows) {
@@ -29,39 +31,104 @@ Tuned tuned_broadcast(const DevicePlan& plan, uint32_t tile_rows) {
           .subgroup_size = plan.subgroup_size};
 }
 
+/// The largest workgroup of whole slices. 4096 weight rows are 128 workgroups, so that 16 slices of
+/// K make 2048 subgroups of 32. The sums of 8 rows and 16 slices are 16 KiB of shared memory, the
+/// floor. Not measured yet.
+uint32_t gpu_workgroup_size(const DevicePlan& plan) {
+  return std::min(512u, plan.max_workgroup_invocations / kSliceLanes * kSliceLanes);
+}
+
 Tuned tuned_portable(const DevicePlan& plan, const WeightType& type, uint32_t tile_rows) {
   GemvSpec spec{.workgroup_size = 128, .tile_rows = tile_rows};
   if (plan.device_class != DeviceClass::kCpu) {
-    // Not measured yet. 4096 weight rows are 128 workgroups, so 16 slices of K make 2048 subgroups;
-    // several blocks at once put several 16-byte loads of each lane in flight. The sums of 8 rows
-    // and 16 slices are 16 KiB of shared memory, the floor.
+    // Several blocks at once put several 16-byte loads of each lane in flight. Not measured yet.
     const uint32_t tile_blocks = type.layout.tile_cols / kWeightBlockCols;
-    spec.workgroup_size = std::min(512u, plan.max_workgroup_invocations / kSliceLanes * kSliceLanes);
+    spec.workgroup_size = gpu_workgroup_size(plan);
     spec.unroll = std::min(tile_blocks, tile_rows <= 2 ? 8u : 4u);
   }
   return {.constants = linear_constants(plan, XPath::kPortable, spec),
           .tile_cols = kSliceLanes * spec.lane_cols};
 }
 
-Tuned tuned(const DevicePlan& plan, const WeightType& type, XPath path, uint32_t tile_rows) {
-  return path == XPath::kBroadcast ? tuned_broadcast(plan, tile_rows)
-                                   : tuned_portable(plan, type, tile_rows);
+/// The narrowest of the device: where a thread's registers are shared by its lanes (Intel), that
+/// leaves each the most. gemv.q4_k, 8 rows, Mesa's compiler for Intel dg2: 0 spills with 8 lanes,
+/// 67 with 16, 745 with 32. AMD's and NVIDIA's narrowest is 32. 0: none that the kernel can run
+/// with.
+uint32_t slice_subgroup_size(const DevicePlan& plan) {
+  const uint32_t size = std::max(plan.subgroup.min_size, 8u);
+  return size <= std::min(plan.subgroup.max_size, kSliceLanes) ? size : 0;
 }
 
-std::string module_name(const WeightType& type, XPath path) {
-  return linear_module_name("gemv", type, path == XPath::kBroadcast ? "broadcast" : "uniform");
+Tuned tuned_subgroup(const DevicePlan& plan, uint32_t tile_rows) {
+  GemvSubgroupSpec spec{.workgroup_size = gpu_workgroup_size(plan),
+                        .tile_rows = tile_rows,
+                        .subgroup_size = slice_subgroup_size(plan)};
+  if (plan.subgroup.max_workgroup_subgroups != 0) {
+    const uint32_t most = plan.subgroup.max_workgroup_subgroups * spec.subgroup_size;
+    spec.workgroup_size = std::min(spec.workgroup_size, most / kSliceLanes * kSliceLanes);
+  }
+  return {.constants = vk::constants_of(spec),
+          .tile_cols = kSliceLanes,
+          .subgroup_size = spec.subgroup_size,
+          .full_subgroups = true};
+}
+
+Tuned tuned(const DevicePlan& plan, const WeightType& type, GemvKernel kernel, uint32_t tile_rows) {
+  switch (kernel) {
+    case GemvKernel::kPortable:
+      return tuned_portable(plan, type, tile_rows);
+    case GemvKernel::kSubgroup:
+      return tuned_subgroup(plan, tile_rows);
+    case GemvKernel::kBroadcast:
+      return tuned_broadcast(plan, tile_rows);
+  }
+  PUMICE_CHECK(false, "no such kernel");
+}
+
+std::string module_name(const WeightType& type, GemvKernel kernel) {
+  return linear_module_name("gemv", type, gemv_kernel_name(kernel));
 }
 
 }  // namespace
 
-XPath Gemv::usable_path(const vk::PipelineLibrary& pipelines, const WeightType& type,
-                        XPath preferred) {
-  const XPath other = preferred == XPath::kBroadcast ? XPath::kPortable : XPath::kBroadcast;
-  const bool other_runs =
-      other == XPath::kPortable || broadcast_supported(pipelines.device()->plan());
-  const bool swap = pipelines.is_rejected(module_name(type, preferred)) && other_runs &&
-                    !pipelines.is_rejected(module_name(type, other));
-  return swap ? other : preferred;
+std::string_view gemv_kernel_name(GemvKernel kernel) {
+  switch (kernel) {
+    case GemvKernel::kPortable:
+      return "uniform";
+    case GemvKernel::kSubgroup:
+      return "subgroup";
+    case GemvKernel::kBroadcast:
+      return "broadcast";
+  }
+  return "?";
+}
+
+bool gemv_kernel_supported(const DevicePlan& plan, GemvKernel kernel) {
+  switch (kernel) {
+    case GemvKernel::kPortable:
+      return true;
+    case GemvKernel::kSubgroup:
+      // Full subgroups make gl_SubgroupID a slice's number. Operations are only known to work where
+      // the plan knows a size.
+      return plan.require_subgroup_size && plan.features.full_subgroups && plan.subgroup.basic &&
+             plan.subgroup.shuffle && plan.subgroup.ballot && slice_subgroup_size(plan) != 0;
+    case GemvKernel::kBroadcast:
+      return broadcast_supported(plan);
+  }
+  return false;
+}
+
+std::vector<GemvKernel> gemv_kernels(const DevicePlan& plan, XPath path) {
+  std::vector<GemvKernel> kernels;
+  if (path == XPath::kBroadcast) {
+    kernels = {GemvKernel::kBroadcast, GemvKernel::kPortable};
+  } else if (plan.device_class == DeviceClass::kCpu) {
+    kernels = {GemvKernel::kPortable, GemvKernel::kBroadcast};
+  } else {
+    kernels = {GemvKernel::kSubgroup, GemvKernel::kPortable};
+  }
+  std::erase_if(kernels, [&](GemvKernel k) { return !gemv_kernel_supported(plan, k); });
+  return kernels;
 }
 
 Result<Gemv> Gemv::plan(vk::PipelineLibrary& pipelines, const WeightType& type, XPath path) {
@@ -70,17 +137,30 @@ Result<Gemv> Gemv::plan(vk::PipelineLibrary& pipelines, const WeightType& type, 
     return make_error(ErrorCode::kInvalidArgument,
                       "gemv: this device has no broadcast path; use the portable one");
   }
-  PUMICE_TRY(const vk::ShaderModule module, find_spirv(module_name(type, path)));
+  const auto kernels = gemv_kernels(device, path);
+  const auto kernel = std::ranges::find_if(kernels, [&](GemvKernel candidate) {
+    return !pipelines.is_rejected(module_name(type, candidate));
+  });
+  return plan(pipelines, type, kernel != kernels.end() ? *kernel : kernels.front());
+}
+
+Result<Gemv> Gemv::plan(vk::PipelineLibrary& pipelines, const WeightType& type, GemvKernel kernel) {
+  const DevicePlan& device = pipelines.device()->plan();
+  if (!gemv_kernel_supported(device, kernel)) {
+    return make_error(ErrorCode::kInvalidArgument, "gemv: this device cannot run the {} kernel",
+                      gemv_kernel_name(kernel));
+  }
+  PUMICE_TRY(const vk::ShaderModule module, find_spirv(module_name(type, kernel)));
   Gemv op;
   for (size_t i = 0; i < kTileRows.size(); ++i) {
-    const Tuned spec = tuned(device, type, path, kTileRows[i]);
+    const Tuned spec = tuned(device, type, kernel, kTileRows[i]);
     Variant& variant = op.variants_[i];
-    PUMICE_TRY(variant.pipeline,
-               pipelines.declare({.module = module,
-                                  .label = {},
-                                  .constants = spec.constants,
-                                  .push_bytes = sizeof(GemvPush),
-                                  .subgroup_size = spec.subgroup_size}));
+    PUMICE_TRY(variant.pipeline, pipelines.declare({.module = module,
+                                                    .label = {},
+                                                    .constants = spec.constants,
+                                                    .push_bytes = sizeof(GemvPush),
+                                                    .subgroup_size = spec.subgroup_size,
+                                                    .full_subgroups = spec.full_subgroups}));
     variant.tile_rows = kTileRows[i];
     variant.tile_cols = spec.tile_cols;
   }

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <array>
+#include <string_view>
+#include <vector>
 
 #include "base/result.hpp"
 #include "shaders/common/linear_args.hpp"
@@ -9,17 +11,31 @@
 
 namespace pumice::ops {
 
+enum class GemvKernel {
+  kPortable,   ///< gemv.comp: needs nothing of subgroups
+  kSubgroup,   ///< gemv_subgroup.comp: for GPUs, subgroups of a required size
+  kBroadcast,  ///< gemv_broadcast.comp: XPath::kBroadcast
+};
+/// As in module names: "uniform", "subgroup", "broadcast".
+std::string_view gemv_kernel_name(GemvKernel kernel);
+
+/// Whether the device can run a kernel.
+bool gemv_kernel_supported(const DevicePlan& plan, GemvKernel kernel);
+
+/// Those that it can run where x is to take a path, best first; never empty.
+std::vector<GemvKernel> gemv_kernels(const DevicePlan& plan, XPath path);
+
 class Gemv {
  public:
   static constexpr uint32_t kMaxRows = 8;
 
   /// Declare the pipelines of a weight type: rows are padded to 1, 2, 4 or 8. Errors:
-  /// kInvalidArgument when this build or device lacks the path.
+  /// kInvalidArgument when this build or device lacks the kernel, kSelfTestFailed when its module
+  /// is rejected.
+  static Result<Gemv> plan(vk::PipelineLibrary& pipelines, const WeightType& type,
+                           GemvKernel kernel);
+  /// The first of gemv_kernels whose module is not rejected.
   static Result<Gemv> plan(vk::PipelineLibrary& pipelines, const WeightType& type, XPath path);
-
-  /// `preferred`, or the other path where only that one's module is not rejected.
-  static XPath usable_path(const vk::PipelineLibrary& pipelines, const WeightType& type,
-                           XPath preferred);
 
   /// One dispatch for each part of the matrix, which must be of the planned type. At most kMaxRows
   /// rows.

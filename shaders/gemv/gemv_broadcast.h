@@ -4,9 +4,9 @@
 
 #include "gemv/gemv_push.h"
 
-#define GEMV_BROADCAST_SPEC(CONSTANT)                                       \
-  CONSTANT(0, uint, workgroup_size, 32) /* a multiple of subgroup_size */  \
-  CONSTANT(1, uint, tile_rows, 1)       /* rows of x in registers */        \
+#define GEMV_BROADCAST_SPEC(CONSTANT)                                     \
+  CONSTANT(0, uint, workgroup_size, 32) /* a multiple of subgroup_size */ \
+  CONSTANT(1, uint, tile_rows, 1)       /* rows of x in registers */      \
   CONSTANT(2, uint, lane_cols, 1)       /* weight rows a lane owns */
 PUMICE_SPEC_CONSTANTS(GemvBroadcastSpec, GEMV_BROADCAST_SPEC)
 

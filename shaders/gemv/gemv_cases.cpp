@@ -8,20 +8,19 @@ std::vector<OpCase> gemv_cases() {
                                      {3, 33, 256},  {4, 100, 512},  {5, 32, 64},  {6, 33, 2816},
                                      {7, 100, 300}, {8, 257, 512}};
   std::vector<LinearVariant> variants;
-  for (const XPath path : {XPath::kPortable, XPath::kBroadcast}) {
+  for (const GemvKernel kernel :
+       {GemvKernel::kPortable, GemvKernel::kSubgroup, GemvKernel::kBroadcast}) {
     LinearVariant variant;
-    variant.name = path == XPath::kBroadcast ? "broadcast" : "portable";
-    variant.planner = [path](OpBed& bed, const WeightType& type)
+    variant.name = kernel == GemvKernel::kPortable ? "portable" : gemv_kernel_name(kernel);
+    variant.planner = [kernel](OpBed& bed, const WeightType& type)
         -> Result<std::function<void(vk::Recorder&, const LinearArgs&)>> {
-      PUMICE_TRY(const Gemv op, Gemv::plan(bed.pipelines(), type, path));
+      PUMICE_TRY(const Gemv op, Gemv::plan(bed.pipelines(), type, kernel));
       return std::function(
           [op](vk::Recorder& recorder, const LinearArgs& args) { op.record(recorder, args); });
     };
-    if (path == XPath::kBroadcast) {
-      variant.supported = [](const DevicePlan& plan, const WeightType&) {
-        return broadcast_supported(plan);
-      };
-    }
+    variant.supported = [kernel](const DevicePlan& plan, const WeightType&) {
+      return gemv_kernel_supported(plan, kernel);
+    };
     variants.push_back(std::move(variant));
   }
   return linear_cases_of("gemv", kShapes, variants);

@@ -17,8 +17,7 @@ Result<Linear> Linear::plan(vk::PipelineLibrary& pipelines,
     if (!gemm.ok()) {
       return make_error(gemm.error().code, "--math {}: {}", math_name(math), gemm.error().message);
     }
-    PUMICE_TRY(const Gemv gemv,
-               Gemv::plan(pipelines, *type, Gemv::usable_path(pipelines, *type, path)));
+    PUMICE_TRY(const Gemv gemv, Gemv::plan(pipelines, *type, path));
     if (gemm->math() == Math::kI8 && !op.quantize_x_) {
       PUMICE_TRY(op.quantize_x_, QuantizeX::plan(pipelines));
     }

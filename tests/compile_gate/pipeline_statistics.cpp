@@ -51,6 +51,11 @@ Status declare_all(vk::PipelineLibrary& pipelines) {
     if (type.has_codec()) types.push_back(&type);
   }
   for (const WeightType* type : types) {
+    // Also those that are only taken where a self-test rejects the first.
+    for (const ops::GemvKernel kernel :
+         ops::gemv_kernels(pipelines.device()->plan(), ops::XPath::kPortable)) {
+      PUMICE_TRY_STATUS(ops::Gemv::plan(pipelines, *type, kernel));
+    }
     PUMICE_TRY_STATUS(ops::Embedding::plan(pipelines, *type));
   }
   PUMICE_TRY_STATUS(ops::Linear::plan(pipelines, types));

@@ -140,5 +140,49 @@ TEST(XPathChoice, TakesBroadcastOnlyOnCpuDriversThatCanShuffle) {
   EXPECT_EQ(tuned_x_path(wide), XPath::kPortable);
 }
 
+std::vector<std::string_view> kernel_names(const DevicePlan& plan, XPath path) {
+  std::vector<std::string_view> names;
+  for (const GemvKernel kernel : gemv_kernels(plan, path))
+    names.push_back(gemv_kernel_name(kernel));
+  return names;
+}
+
+TEST(GemvChoice, TakesSubgroupsOnGpusWhereANarrowSizeCanBeRequired) {
+  using Names = std::vector<std::string_view>;
+  DevicePlan gpu;
+  gpu.device_class = DeviceClass::kGpu;
+  gpu.subgroup_size = 32;
+  gpu.require_subgroup_size = true;
+  gpu.features.full_subgroups = true;
+  gpu.subgroup.min_size = 32;
+  gpu.subgroup.max_size = 64;
+  gpu.subgroup.basic = gpu.subgroup.shuffle = gpu.subgroup.ballot = true;
+  EXPECT_EQ(kernel_names(gpu, XPath::kPortable), (Names{"subgroup", "uniform"}));
+
+  DevicePlan chosen_by_driver = gpu;
+  chosen_by_driver.require_subgroup_size = false;
+  EXPECT_EQ(kernel_names(chosen_by_driver, XPath::kPortable), Names{"uniform"});
+  DevicePlan partly_filled = gpu;
+  partly_filled.features.full_subgroups = false;
+  EXPECT_EQ(kernel_names(partly_filled, XPath::kPortable), Names{"uniform"});
+  DevicePlan withdrawn = gpu;
+  withdrawn.subgroup.shuffle = false;
+  EXPECT_EQ(kernel_names(withdrawn, XPath::kPortable), Names{"uniform"});
+  DevicePlan wide = gpu;
+  wide.subgroup.min_size = 64;
+  EXPECT_EQ(kernel_names(wide, XPath::kPortable), Names{"uniform"});
+  DevicePlan four_lanes = gpu;
+  four_lanes.subgroup.min_size = four_lanes.subgroup.max_size = 4;
+  EXPECT_EQ(kernel_names(four_lanes, XPath::kPortable), Names{"uniform"});
+
+  DevicePlan cpu = gpu;
+  cpu.device_class = DeviceClass::kCpu;
+  cpu.subgroup_size = 8;
+  cpu.subgroup.min_size = cpu.subgroup.max_size = 8;
+  cpu.features.shader_int64 = true;
+  EXPECT_EQ(kernel_names(cpu, XPath::kBroadcast), (Names{"broadcast", "uniform"}));
+  EXPECT_EQ(kernel_names(cpu, XPath::kPortable), (Names{"uniform", "broadcast"}));
+}
+
 }  // namespace
 }  // namespace pumice::ops

@@ -1,0 +1,212 @@
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#extension GL_KHR_shader_subgroup_basic : require
+
+#define WEIGHT_TILE_LOADED 1
+#include "common/weights.glsl"
+#if defined(WEIGHT_F32) || defined(WEIGHT_F16) || defined(WEIGHT_BF16)
+const bool kOffsets = false;
+#else
+#define WEIGHT_INTEGERS 1
+#include "common/weights_int8.glsl"
+#endif
+#include "common/buffers.glsl"
+#include "gemv/gemv_subgroup.h"
+#if defined(WEIGHT_Q4_1) || defined(WEIGHT_Q5_1) || defined(WEIGHT_Q2_K) || \
+    defined(WEIGHT_Q4_K) || defined(WEIGHT_Q5_K)
+#extension GL_KHR_shader_subgroup_ballot : require
+#extension GL_KHR_shader_subgroup_shuffle : require
+#define WEIGHT_OFFSETS 1
+#endif
+
+// For GPUs, where a subgroup's size can be required and its slice of K is then the same for all its
+// lanes: what is read of x has a uniform address, which compilers turn into scalar loads. A lane
+// owns a column of y; a step takes a whole tile of weights, whose loads are all issued before the
+// first is used, and multiplies bytes as they are, sums of blocks with the scale.
+// The 32 columns of a workgroup are one subgroup of 32, two of 16 or four of 8. Slices take turns at
+// the tiles; their sums are added in order at the end. Lanes past the last column multiply zeros.
+layout(local_size_x_id = 0) in;
+
+const uint kBlock = 32;
+const uint kSliceLanes = 32;
+const uint kSlices = workgroup_size / kSliceLanes;
+const uint kSliceSubgroups = kSliceLanes / subgroup_size;
+
+/// A block of a row of x: constant offsets from one address.
+layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer XBlock { vec4 q[8]; };
+
+shared float partial[kSlices * tile_rows * kSliceLanes];
+
+float acc[tile_rows];
+
+/// Where a block of a row begins, the same for all lanes.
+XBlock x_block(uint row, uint block) {
+  return XBlock(address_add(pc.x, (min(row, pc.rows - 1) * pc.x_stride + block * kBlock) * 4));
+}
+
+// Sums of few rows alternate, since an addition waits for the one before.
+const uint kChains = tile_rows <= 2 ? 2 : 1;
+
+float sum_of(float chains[kChains]) { return kChains == 1 ? chains[0] : chains[0] + chains[kChains - 1]; }
+
+#ifdef WEIGHT_INTEGERS
+
+#ifdef WEIGHT_OFFSETS
+
+// Sums of x over the columns of an offset: every lane adds a few columns, and lanes exchange.
+const uint kPartQuads = kHalfScales ? 4 : 8;
+const uint kTileQuads = kTileCols / 4;
+const uint kSumLoads = (kTileQuads + subgroup_size - 1) / subgroup_size;
+
+void sum_x(uint row, uint tile, out float sums[kSumLoads]) {
+  const uint first = min(row, pc.rows - 1) * (pc.x_stride / 4);
+  [[unroll]] for (uint i = 0; i < kSumLoads; ++i) {
+    const uint quad = tile * kTileQuads + i * subgroup_size + gl_SubgroupInvocationID;
+    const vec4 x = Vec4s(pc.x).v[first + min(quad, pc.k / 4 - 1)];
+    float sum = (x.x + x.y) + (x.z + x.w);
+    [[unroll]] for (uint d = 1; d < kPartQuads; d *= 2) sum += subgroupShuffleXor(sum, d);
+    sums[i] = sum;
+  }
+}
+
+void add_offsets(WeightTile t, uint tile) {
+  float sums[tile_rows][kSumLoads];
+  [[unroll]] for (uint r = 0; r < tile_rows; ++r) sum_x(r, tile, sums[r]);
+  [[unroll]] for (uint b = 0; b < kTileBlocks; ++b) {
+    vec2 scale, offset;
+    read_weight_scales(t, b, scale, offset);
+    [[unroll]] for (uint h = 0; h < 8 / kPartQuads; ++h) {
+      const uint quad = b * kBlock / 4 + h * kPartQuads;
+      [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
+        const float sum = subgroupBroadcast(sums[r][quad / subgroup_size], quad % subgroup_size);
+        acc[r] = fma(offset[h], sum, acc[r]);
+      }
+    }
+  }
+}
+
+/// Bytes of these types are not negative.
+float code_of(int word, int i) { return float(bitfieldExtract(uint(word), 8 * i, 8)); }
+
+#else
+
+float code_of(int word, int i) { return float(bitfieldExtract(word, 8 * i, 8)); }
+
+#endif
+
+#ifdef WEIGHT_IQ4_NL
+
+// The table of values lies where sums go when it is no longer needed: with 8 rows and 16 slices they
+// take all the shared memory that every device has.
+void fill_table() {
+  if (gl_LocalInvocationIndex < 16) {
+    const uint four = kTableBytes[gl_LocalInvocationIndex / 4];
+    partial[gl_LocalInvocationIndex] = signed_byte(four, int(gl_LocalInvocationIndex % 4));
+  }
+  barrier();
+}
+
+void read_codes(WeightTile t, uint block, uint h, out float codes[kBlock / 2]) {
+  const uvec4 unit = weight_unit(t, block);
+  [[unroll]] for (int i = 0; i < kBlock / 2; ++i) codes[i] = partial[nibble(unit, int(16 * h) + i)];
+}
+
+#else
+
+
+void read_codes(WeightTile t, uint block, uint h, out float codes[kBlock / 2]) {
+  WeightBytes w;
+  read_weight_bytes(t, block, w);
+  [[unroll]] for (uint i = 0; i < kBlock / 2; ++i) codes[i] = code_of(w.q[4 * h + i / 4], int(i % 4));
+}
+
+#endif
+
+void multiply(WeightTile t, uint tile) {
+  const uint last_block = pc.k / kBlock - 1;
+  [[unroll]] for (uint b = 0; b < kTileBlocks; ++b) {
+    vec2 scale, offset;
+    read_weight_scales(t, b, scale, offset);
+    // Blocks past the last are of weight zero.
+    const uint block = min(tile * kTileBlocks + b, last_block);
+    float sums[tile_rows][kChains];
+    [[unroll]] for (uint h = 0; h < 2; ++h) {
+      float codes[kBlock / 2];
+      read_codes(t, b, h, codes);
+      [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
+        XBlock x = x_block(r, block);
+        [[unroll]] for (uint i = 0; i < kBlock / 2; ++i) {
+          const float before = (kHalfScales || h == 0) && i < kChains ? 0.0 : sums[r][i % kChains];
+          sums[r][i % kChains] = fma(codes[i], x.q[4 * h + i / 4][i % 4], before);
+        }
+        if (kHalfScales || h == 1) acc[r] = fma(scale[h], sum_of(sums[r]), acc[r]);
+      }
+    }
+  }
+#ifdef WEIGHT_OFFSETS
+  add_offsets(t, tile);
+#endif
+}
+
+#else
+
+/// A tile is a block. The last one may be cut short: `whole` says that this one is not.
+void multiply(WeightTile t, uint block, bool whole) {
+  float w[kBlock];
+  read_weight_block(t, 0, w);
+  [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
+    XBlock block_of_x = x_block(r, block);
+    const uint row = min(r, pc.rows - 1) * (pc.x_stride / 4);
+    float sums[kChains];
+    [[unroll]] for (uint q = 0; q < kBlock / 4; ++q) {
+      const vec4 x = whole ? block_of_x.q[q]
+                           : Vec4s(pc.x).v[row + min(block * (kBlock / 4) + q, pc.k / 4 - 1)];
+      [[unroll]] for (uint i = 0; i < 4; ++i) {
+        sums[i % kChains] = fma(w[4 * q + i], x[i], q == 0 && i < kChains ? 0.0 : sums[i % kChains]);
+      }
+    }
+    acc[r] += sum_of(sums);
+  }
+}
+
+#endif
+
+void main() {
+  const uint slice = gl_SubgroupID / kSliceSubgroups;
+  const uint lane = gl_SubgroupID % kSliceSubgroups * subgroup_size + gl_SubgroupInvocationID;
+  const uint group = gl_WorkGroupID.x;
+
+  [[unroll]] for (uint r = 0; r < tile_rows; ++r) acc[r] = 0.0;
+#ifdef WEIGHT_INTEGERS
+#ifdef WEIGHT_IQ4_NL
+  fill_table();
+#endif
+  for (uint tile = slice; tile < pc.n_col_tiles; tile += kSlices) {
+    multiply(load_weight_tile(pc.weights, pc.n_col_tiles, group, lane, tile), tile);
+  }
+#ifdef WEIGHT_IQ4_NL
+  barrier();
+#endif
+#else
+  const uint n_whole = pc.k / kBlock;
+  for (uint tile = slice; tile < n_whole; tile += kSlices) {
+    multiply(load_weight_tile(pc.weights, pc.n_col_tiles, group, lane, tile), tile, true);
+  }
+  if (n_whole < pc.n_col_tiles && slice == n_whole % kSlices) {
+    multiply(load_weight_tile(pc.weights, pc.n_col_tiles, group, lane, n_whole), n_whole, false);
+  }
+#endif
+
+  [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
+    partial[(slice * tile_rows + r) * kSliceLanes + lane] = acc[r];
+  }
+  barrier();
+  const uint kSums = tile_rows * kSliceLanes;
+  for (uint i = slice * kSliceLanes + lane; i < kSums; i += workgroup_size) {
+    const uint row = i / kSliceLanes;
+    const uint col = group * kSliceLanes + i % kSliceLanes;
+    float sum = partial[i];
+    for (uint s = 1; s < kSlices; ++s) sum += partial[s * kSums + i];
+    if (row < pc.rows && col < pc.n) Floats(pc.y).v[row * pc.y_stride + col] = sum;
+  }
+}
