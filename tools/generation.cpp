@@ -17,6 +17,19 @@ double milliseconds_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
+/// Ends a request however its function returns: its closures are about that function's variables.
+class RequestGuard {
+ public:
+  RequestGuard(Engine& engine, RequestId id) : engine_(engine), id_(id) {}
+  ~RequestGuard() { engine_.cancel(id_); }
+  RequestGuard(const RequestGuard&) = delete;
+  RequestGuard& operator=(const RequestGuard&) = delete;
+
+ private:
+  Engine& engine_;
+  RequestId id_;
+};
+
 }  // namespace
 
 double Timings::prefill_rate() const {
@@ -42,6 +55,7 @@ Result<Generation> generate(Engine& engine, GenerationRequest request, const Tok
   ProgressBar bar("reading the prompt");
   const auto start = Clock::now();
   PUMICE_TRY(const RequestId id, engine.submit(std::move(request)));
+  const RequestGuard guard(engine, id);
   bool listening = true;
   const auto add_text = [&](const std::string& text) {
     generation.text += text;

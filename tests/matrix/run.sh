@@ -97,7 +97,7 @@ run_row() {
       # Debian 12's glslc leaves out what the newer driver can run and the newer layers can check.
       build_all_shaders pumice_shaders
       tests/matrix/fetch_drivers.sh lavapipe-26 || exit 77
-      PUMICE_VALIDATION=1 test_on lavapipe-26 matrix-cores -R '^(test_(ops|reference|variants)|spirv_val)$' ;;
+      PUMICE_VALIDATION=1 test_on lavapipe-26 matrix-cores -R '^(test_(ops|reference|variants|invariance|reuse|engine)|spirv_val)$' ;;
     compile | compile-more)
       build_all_shaders pipeline_statistics
       local platforms=()
