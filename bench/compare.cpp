@@ -115,11 +115,15 @@ std::vector<HeadLine> head_of(const Comparison& comparison) {
   return head;
 }
 
-/// Text of others inside a table.
+/// Text of others inside a table: no HTML, no markup.
 std::string escaped(const std::string& text) {
   std::string out;
   for (const char c : text) {
-    if (c == '|' || c == '\\' || c == '<') out += '\\';
+    if (c == '&') out += "&amp;";
+    if (c == '<') out += "&lt;";
+    if (c == '>') out += "&gt;";
+    if (c == '&' || c == '<' || c == '>') continue;
+    if (std::string_view("|\\`*[").find(c) != std::string_view::npos) out += '\\';
     out += c;
   }
   return out;

@@ -185,7 +185,7 @@ def measure(programs, arguments, options):
         "started": options.started,
         "rounds": len(rounds),
         "programs": [{"name": program.name, "command": program.shown(), "failures": program.failures,
-                      "commit": next((record.get("build_commit") for record in merged
+                      "commit": next((commit_of(record) for record in merged
                                       if record["peer"] == program.name), None),
                       "devices": sorted({device_of(record) for record in merged
                                          if record["peer"] == program.name} - {""})}
@@ -193,6 +193,12 @@ def measure(programs, arguments, options):
         "ratios": ratios,
         "records": merged,
     }
+
+
+def commit_of(record):
+    """The commit it was built from; of a work tree that differed from it, marked."""
+    commit = record.get("build_commit")
+    return f"{commit} (dirty)" if commit and record.get("build_dirty") else commit
 
 
 def to_markdown(result):

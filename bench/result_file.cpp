@@ -70,6 +70,7 @@ class Rows {
 Result<ResultRow> Rows::origin(const RecordReader& record) {
   ResultRow row;
   PUMICE_TRY(row.commit, record.text("build_commit"));
+  if (record.has("build_dirty") && record["build_dirty"] == true) row.commit += " (dirty)";
   for (const char* const key : {"command", "test_time", "shader_hash", "clock"}) {
     if (record.has(key)) {
       PUMICE_TRY(row.facts[key], record.text(key));

@@ -37,6 +37,17 @@ TEST(ResultFile, ReadsTheRecordsOfLlamaBench) {
   EXPECT_EQ(rows[0].problem, "");
 }
 
+TEST(ResultFile, ACommitWhoseWorkTreeDifferedIsMarked) {
+  const auto commit_of = [](const std::string& dirty) {
+    return rows_of(R"({"n_prompt": 1, "n_gen": 0, "samples_ns": [1], "build_commit": "abc")" +
+                   dirty + "}")[0]
+        .commit;
+  };
+  EXPECT_EQ(commit_of(""), "abc");
+  EXPECT_EQ(commit_of(R"(, "build_dirty": false)"), "abc");
+  EXPECT_EQ(commit_of(R"(, "build_dirty": true)"), "abc (dirty)");
+}
+
 TEST(ResultFile, ComputesSpeedsFromTimesWhereOnlyThoseAreRecorded) {
   const auto rows =
       rows_of(R"({"n_prompt": 0, "n_gen": 10, "n_parallel": 2, "samples_ns": [1e9]})");

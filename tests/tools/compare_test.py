@@ -73,10 +73,14 @@ class Compare(CommandLineTest):
         self.refuses(USAGE, *self.compare(good), says="at least one file")
 
     def test_text_of_a_file_cannot_leave_its_cell_or_reach_the_terminal(self):
-        text = self.ok(*self.compare([record()], [record(build_commit="x|y\x1b[31m\n<b>")]))
+        text = self.ok(*self.compare([record()], [record(build_commit="x|y\x1b[31m\n<b>&amp;*[a](b)")]))
         shown = text.stdout.decode()
         self.assertNotIn("\x1b", shown)
-        self.assertIn(r"x\|y\\x1b[31m\\x0a\<b>", shown)
+        self.assertIn(r"x\|y\\x1b\[31m\\x0a&lt;b&gt;&amp;amp;\*\[a](b)", shown)
+
+    def test_results_of_a_changed_work_tree_are_marked(self):
+        arguments = self.compare([record()], [record(build_dirty=True)], [record(build_dirty=False)])
+        self.assertIn("| commit | abc | abc (dirty) | abc | differs |", self.ok(*arguments).stdout.decode())
 
 
 if __name__ == "__main__":

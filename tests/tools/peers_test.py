@@ -28,7 +28,7 @@ if "GARBAGE" in os.environ:
     sys.exit(0)
 speeds = json.loads(os.environ.get("SPEEDS", "[100]"))
 speed = speeds[(n - 1) % len(speeds)]
-print(json.dumps([{{"n_prompt": 512, "n_gen": 0, "n_depth": 0, "build_commit": name, "gpu_info": "G",
+print(json.dumps([{{"n_prompt": 512, "n_gen": 0, "n_depth": 0, "build_commit": name, "build_dirty": name == "ours", "gpu_info": "G",
                    "model_filename": "m.gguf", "avg_ts": 1, "stddev_ts": 0,
                    "samples_ns": [512e9 / speed], "samples_ts": [speed]}},
                   {{"n_prompt": 0, "n_gen": 8, "n_depth": 64, "samples_ns": [8e9 / speed]}}]))
@@ -76,6 +76,8 @@ class Peers(CommandLineTest):
         self.assertEqual((pp["ratio"], pp["low"], pp["high"]), (2, 1, 4))
         self.assertAlmostEqual(pp["coverage"], 1 - 2 / 2**6)
         self.assertEqual(result["ratios"][1]["test"], "tg8 @ d64")
+        self.assertIn("| pumice | ours (dirty) | G |", done.stdout)
+        self.assertIn("| a | a | G |", done.stdout)
         self.assertIn("| pp512 | a | 100 | 50 | 2.000 | 1.000 – 4.000 (97 %) | 6 |", done.stdout)
         ours = result["records"][0]
         self.assertEqual(ours["samples_ts"], [100, 100, 100, 110, 90, 100])
