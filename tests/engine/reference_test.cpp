@@ -15,6 +15,7 @@ constexpr double kF16KvBound = 1e-6;
 constexpr double kI8Bound = 5e-4;
 constexpr double kF16MathBound = 2e-6;
 constexpr double kMarginThatCounts = 0.01;
+constexpr size_t kLeastAgreed = 28;  // greedy tokens of 32
 
 class Reference : public test::EngineTest, public ::testing::WithParamInterface<const char*> {
  protected:
@@ -139,12 +140,26 @@ TEST_P(Reference, GreedyTokensAgreeWhereTheMarginIsClear) {
       make_engine(model_, {.context_tokens = static_cast<uint32_t>(prompt.size() + expected.size()),
                            .greedy_only = true});
   ASSERT_NE(engine, nullptr);
-  const auto got = greedy(*engine, prompt, static_cast<uint32_t>(expected.size()));
-  for (size_t i = 0; i < expected.size(); ++i) {
-    if (got[i] == expected[i]) continue;
-    EXPECT_LE(margins[i], kMarginThatCounts) << "token " << i;
-    break;  // after an excused difference the texts have nothing in common
+  // After a token whose margin excuses another one the texts have nothing in common: go on from the
+  // reference's own token, so that every one is compared.
+  size_t n_excused = 0;
+  for (size_t first = 0; first < expected.size();) {
+    std::vector<TokenId> known = prompt;
+    known.insert(known.end(), expected.begin(), expected.begin() + static_cast<ptrdiff_t>(first));
+    const auto got = greedy(*engine, known, static_cast<uint32_t>(expected.size() - first));
+    ASSERT_EQ(got.size(), expected.size() - first);
+    size_t i = 0;
+    while (i < got.size() && got[i] == expected[first + i]) ++i;
+    first += i;
+    if (first == expected.size()) break;
+    EXPECT_LE(margins[first], kMarginThatCounts) << "token " << first;
+    ++n_excused;
+    ++first;
   }
+  const size_t n_agreed = expected.size() - n_excused;
+  fmt::print("{} of {} greedy tokens agree, {} excused by an unclear margin\n", n_agreed,
+             expected.size(), n_excused);
+  EXPECT_GE(n_agreed, kLeastAgreed);
 }
 
 std::string test_name(const ::testing::TestParamInfo<const char*>& info) {
@@ -164,8 +179,8 @@ INSTANTIATE_TEST_SUITE_P(Quants, Reference,
                          ::testing::Values("quants/F16", "quants/BF16", "quants/Q8_0",
                                            "quants/Q4_0", "quants/Q4_1", "quants/Q5_0",
                                            "quants/Q5_1", "quants/IQ4_NL", "quants/Q2_K",
-                                           "quants/Q4_K", "quants/Q5_K", "quants/Q6_K",
-                                           "quants/mix-Q4_K_M"),
+                                           "quants/Q3_K", "quants/Q4_K", "quants/Q5_K",
+                                           "quants/Q6_K", "quants/mix-Q4_K_M"),
                          test_name);
 
 }  // namespace
