@@ -28,10 +28,16 @@ struct Quirks {
   /// Cooperative matrix reductions give wrong numbers; their variants are withdrawn.
   bool matrix_reductions_are_wrong = false;
 
+  /// Listing the cooperative matrices crashes: take_snapshot does not ask, and none are used.
+  bool matrix_query_crashes = false;
+  /// The GPU has no matrix units and the driver advertises matrices all the same; none are used.
+  bool matrices_are_emulated = false;
+
   std::vector<QuirkNote> notes;  ///< one for each quirk that is set, in the order above
 };
 
-/// Pure. The device layer logs the notes.
+/// Pure; reads identities, extensions and features only, so that take_snapshot can ask before it
+/// makes a call that a quirk forbids. The device layer logs the notes.
 Quirks find_quirks(const DeviceSnapshot& snapshot);
 
 }  // namespace pumice

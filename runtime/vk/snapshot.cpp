@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "vk/feature_chain.hpp"
+#include "vk/quirks.hpp"
 
 namespace pumice {
 namespace {
@@ -341,6 +342,7 @@ Result<DeviceSnapshot> take_snapshot(const InstanceFunctions& functions, VkPhysi
   snapshot.features = chain.read();
   read_memory(functions, device, snapshot);
   read_queues(functions, device, snapshot);
+  if (find_quirks(snapshot).matrix_query_crashes) return snapshot;
   PUMICE_TRY_STATUS(read_matrix_shapes(functions, device, snapshot));
   PUMICE_TRY_STATUS(read_flexible_matrix_shapes(functions, device, snapshot));
   return snapshot;

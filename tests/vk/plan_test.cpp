@@ -266,6 +266,16 @@ TEST(Plan, ASingleSubgroupSizeNeedsNoControlToBeKnown) {
   EXPECT_TRUE(plan.subgroup.arithmetic);
 }
 
+TEST(Plan, ASingleSubgroupSizeIsAlsoTheSizeOfMatrixKernels) {
+  DeviceSnapshot device =
+      snapshot("nvidia_rtx_4090");  // Mesa's driver lets no stage require a size
+  ASSERT_EQ(device.subgroup.min_size, device.subgroup.max_size);
+  device.subgroup.compute_size_control = false;
+  EXPECT_EQ(planned(device).matrix_subgroup_size, device.subgroup.max_size);
+  device.subgroup.min_size = 8;  // now the driver may choose another for each pipeline
+  EXPECT_EQ(planned(device).matrix_subgroup_size, 0u);
+}
+
 TEST(Plan, WorkgroupsHoldNoMoreSubgroupsThanTheDeviceAllows) {
   const DeviceSnapshot device = snapshot("intel_arc_a770_mesa");
   const DevicePlan narrow = planned(device, {.subgroup_size = 8});
@@ -468,6 +478,26 @@ TEST(Plan, Lavapipe26HasCooperativeMatricesButNotTheirReductions) {
                            false,
                            true};
   EXPECT_EQ(std::count(plan.matrix_shapes.begin(), plan.matrix_shapes.end(), f16), 1);
+}
+
+TEST(Plan, MatricesThatAmdsDriverEmulatesAreNotUsed) {
+  DeviceSnapshot device = snapshot("amd_rx_6800_xt_windows");
+  ASSERT_TRUE(device.features.cooperative_matrix);
+  const DevicePlan plan = planned(device);
+  EXPECT_FALSE(plan.features.cooperative_matrix);
+  EXPECT_TRUE(plan.matrix_shapes.empty());
+  EXPECT_TRUE(has_quirk(plan, "matrices_are_emulated"));
+  EXPECT_TRUE(contains(capability(plan, "cooperativeMatrix").reason, "quirk"));
+  device.name = "AMD Radeon RX 9070 XT";  // has matrix units, as newer products will
+  EXPECT_TRUE(planned(device).features.cooperative_matrix);
+}
+
+TEST(Plan, MatricesOfAmdsIntegratedGpusAreUsedOnDriversThatCanListThem) {
+  DeviceSnapshot device = snapshot("amd_780m_radv");
+  EXPECT_TRUE(planned(device).features.cooperative_matrix);
+  device.driver_id = VK_DRIVER_ID_AMD_PROPRIETARY;
+  EXPECT_FALSE(planned(device).features.cooperative_matrix);
+  EXPECT_TRUE(has_quirk(planned(device), "matrix_query_crashes"));
 }
 
 TEST(Plan, ABrokenSnapshotIsRefusedAndNeverIndexedOutOfBounds) {
