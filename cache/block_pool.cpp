@@ -2,10 +2,16 @@
 
 namespace pumice {
 
-BlockPool::BlockPool(uint32_t n_blocks) : unlimited_(n_blocks == kUnlimitedBlocks) {
-  if (unlimited_) return;
+BlockPool::BlockPool(uint32_t n_blocks) : limit_(n_blocks) {
+  if (unlimited()) return;
   blocks_.resize(n_blocks);
   for (BlockId block = n_blocks; block-- > 0;) link(block);
+}
+
+BlockPool BlockPool::up_to(uint32_t limit) {
+  BlockPool pool;
+  pool.limit_ = limit;
+  return pool;
 }
 
 BlockId BlockPool::add_block() {
@@ -33,7 +39,7 @@ void BlockPool::unlink(BlockId block) {
 }
 
 BlockId BlockPool::take() {
-  if (unlimited_ && (head_ == kNoBlock || blocks_[head_].cached)) add_block();
+  if (n_blocks() < limit_ && (head_ == kNoBlock || blocks_[head_].cached)) add_block();
   PUMICE_CHECK(head_ != kNoBlock, "no block is free");
   const BlockId block = head_;
   unlink(block);

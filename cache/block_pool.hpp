@@ -19,18 +19,25 @@ namespace pumice {
 using BlockId = uint32_t;
 inline constexpr BlockId kNoBlock = UINT32_MAX;
 
-/// As a number of blocks: make another whenever none is free without giving up a cached one.
+/// As a number of blocks: no limit.
 inline constexpr uint32_t kUnlimitedBlocks = UINT32_MAX;
 
 class BlockPool {
  public:
+  /// All blocks from the beginning; kUnlimitedBlocks is as `up_to`.
   explicit BlockPool(uint32_t n_blocks);
+  /// Another block is made, up to `limit`, whenever none is free without giving up a cached one: a
+  /// limit costs nothing until it is used.
+  static BlockPool up_to(uint32_t limit);
 
-  bool unlimited() const { return unlimited_; }
-  /// Blocks there are; of an unlimited pool, so far.
+  bool unlimited() const { return limit_ == kUnlimitedBlocks; }
+  uint32_t limit() const { return limit_; }
+  /// Blocks there are, so far.
   uint32_t n_blocks() const { return static_cast<uint32_t>(blocks_.size()); }
   uint32_t n_free() const { return n_free_; }
-  bool can_take(uint64_t count) const { return unlimited_ || count <= n_free_; }
+  bool can_take(uint64_t count) const {
+    return unlimited() || count <= uint64_t{n_free_} + (limit_ - n_blocks());
+  }
 
   uint32_t references(BlockId block) const { return blocks_[block].references; }
   bool cached(BlockId block) const { return blocks_[block].cached; }
@@ -60,11 +67,12 @@ class BlockPool {
     bool cached = false;
   };
 
+  BlockPool() = default;
   BlockId add_block();
   void link(BlockId block);
   void unlink(BlockId block);
 
-  bool unlimited_;
+  uint32_t limit_ = 0;
   std::vector<Block> blocks_;
   BlockId head_ = kNoBlock;  // reused next
   BlockId tail_ = kNoBlock;

@@ -221,6 +221,12 @@ Result<SequenceId> KvCache::begin(HashedPrompt& prompt, uint32_t reserve_tokens)
   }
   take_blocks(id, match, n_wanted);
 
+  count_begun(begun);
+  return id;
+}
+
+void KvCache::count_begun(const Sequence& begun) {
+  const CacheReport& report = begun.report;
   ++stats_.queries;
   ++stats_.misses[static_cast<size_t>(report.miss)];
   stats_.queried_tokens += report.prompt_tokens;
@@ -229,8 +235,22 @@ Result<SequenceId> KvCache::begin(HashedPrompt& prompt, uint32_t reserve_tokens)
   stats_.file_tokens += report.file_tokens;
   stats_.copied_tokens += report.copied_tokens;
   stats_.queried_blocks += report.prompt_tokens / options_.block_tokens;
-  stats_.matched_blocks += match.chain.size();
-  return id;
+  stats_.matched_blocks += begun.n_indexed;
+}
+
+/// It was begun on blocks that could not be brought: nothing of it was reused. Until its transfers
+/// have ended nothing of it is committed, so its numbers are those it began with.
+void KvCache::uncount_begun(const Sequence& lost) {
+  const CacheReport& report = lost.report;
+  --stats_.queries;
+  --stats_.misses[static_cast<size_t>(report.miss)];
+  stats_.queried_tokens -= report.prompt_tokens;
+  stats_.cached_tokens -= report.cached_tokens;
+  stats_.host_tokens -= report.host_tokens;
+  stats_.file_tokens -= report.file_tokens;
+  stats_.copied_tokens -= report.copied_tokens;
+  stats_.queried_blocks -= report.prompt_tokens / options_.block_tokens;
+  stats_.matched_blocks -= lost.n_indexed;
 }
 
 void KvCache::take_blocks(SequenceId id, const Match& match, uint32_t n_blocks) {

@@ -145,10 +145,10 @@ class KvCache {
   /// empty one needs no answer.
   Transfers take_transfers();
   /// The batch was carried out but for `failures`. The sequences returned hold blocks without
-  /// content: suspend or release them.
+  /// content: suspend or release them. What they were to reuse is taken out of `stats` again.
   std::vector<SequenceId> finish_transfers(TransferBatch batch,
                                            const TransferFailures& failures = {});
-  /// Memory of a host slot, block_bytes long.
+  /// Memory of a host slot, block_bytes long. Empty: the system has no more.
   std::span<std::byte> host_slot(uint32_t slot);
 
   // ---- the prompt cache file (prompts without a salt, of the cache's model)
@@ -219,6 +219,8 @@ class KvCache {
   Match find(const HashedPrompt& prompt) const;
   MissReason explain(const HashedPrompt& prompt, const Match& match) const;
   CacheReport report_of(const HashedPrompt& prompt, const Match& match) const;
+  void count_begun(const Sequence& begun);
+  void uncount_begun(const Sequence& lost);
   void take_blocks(SequenceId id, const Match& match, uint32_t n_blocks);
   Status check_room(const Match& match, uint32_t n_blocks) const;
   BlockId best_copy(NodeId node) const;

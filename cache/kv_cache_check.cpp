@@ -30,8 +30,8 @@ Status KvCache::check_integrity() const {
 /// Every reference to a block, host slot or node has an owner.
 Status KvCache::check_references() const {
   std::vector<uint32_t> of_block(pool_.n_blocks(), 0);
-  std::array<std::vector<uint32_t>, 2> of_slot = {std::vector<uint32_t>(host_.slots.n_slots(), 0),
-                                                  std::vector<uint32_t>(file_.slots.n_slots(), 0)};
+  std::array<std::vector<uint32_t>, 2> of_slot = {std::vector<uint32_t>(host_.slots.n_begun(), 0),
+                                                  std::vector<uint32_t>(file_.slots.n_begun(), 0)};
   std::vector<uint32_t> of_node(index_.n_node_slots(), 0);
   std::vector<uint32_t> transfers(sequences_.size(), 0);
   for (const Sequence& owner : sequences_) {

@@ -1,5 +1,6 @@
 // KvCache: giving up blocks, and the bytes to move because of it.
 #include <algorithm>
+#include <new>
 
 #include "cache/kv_cache.hpp"
 
@@ -195,6 +196,7 @@ std::vector<SequenceId> KvCache::finish(const Batch& batch, const TransferFailur
   const auto answer = [&](SequenceId sequence, bool good) {
     --sequences_[sequence].n_transfers;
     if (good) return;
+    if (!sequences_[sequence].lost) uncount_begun(sequences_[sequence]);
     sequences_[sequence].lost = true;
     if (std::find(lost.begin(), lost.end(), sequence) == lost.end()) lost.push_back(sequence);
   };
@@ -221,7 +223,8 @@ std::vector<SequenceId> KvCache::finish(const Batch& batch, const TransferFailur
 std::span<std::byte> KvCache::host_slot(uint32_t slot) {
   if (slot >= host_.memory.size()) host_.memory.resize(slot + 1);
   std::unique_ptr<std::byte[]>& memory = host_.memory[slot];
-  if (!memory) memory = std::make_unique_for_overwrite<std::byte[]>(options_.block_bytes);
+  if (!memory) memory.reset(new (std::nothrow) std::byte[options_.block_bytes]);
+  if (!memory) return {};
   return {memory.get(), options_.block_bytes};
 }
 

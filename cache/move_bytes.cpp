@@ -32,8 +32,8 @@ class Mover {
   void demote() {
     for (size_t i = 0; i < transfers_.demotions.size(); ++i) {
       const SlotDemotion& demotion = transfers_.demotions[i];
-      if (!good(
-              cache_.file_tier().write(demotion.file_slot, cache_.host_slot(demotion.host_slot)))) {
+      const std::span<const std::byte> bytes = cache_.host_slot(demotion.host_slot);
+      if (bytes.empty() || !good(cache_.file_tier().write(demotion.file_slot, bytes))) {
         failures_.demotions.push_back(i);
       }
     }
@@ -51,10 +51,17 @@ class Mover {
     for (size_t i = 0; i < transfers_.saves.size(); ++i) {
       const BlockSave& save = transfers_.saves[i];
       if (save.tier != Tier::kHost) continue;
-      items.push_back({save.source, cache_.host_slot(save.slot)});
+      const std::span<std::byte> bytes = cache_.host_slot(save.slot);
+      if (bytes.empty()) {
+        log_.warning("no host memory is left for cached context");
+        failures_.saves.push_back(i);
+        continue;
+      }
+      items.push_back({save.source, bytes});
       indices.push_back(i);
     }
-    if (!items.empty() && !good(store_.read(items))) failures_.saves = indices;
+    if (items.empty() || good(store_.read(items))) return;
+    failures_.saves.insert(failures_.saves.end(), indices.begin(), indices.end());
   }
 
   void save_to_file() {

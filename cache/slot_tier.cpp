@@ -12,7 +12,7 @@ uint32_t SlotTier::slots_for(uint64_t block_bytes, uint64_t limit_bytes) {
 SlotTier::Placed SlotTier::put(NodeId node) {
   if (!slots_.can_take(1)) return {};
   const uint32_t slot = slots_.take();
-  if (slot >= nodes_.size()) nodes_.resize(slots_.n_blocks(), kNoNode);
+  if (slot >= nodes_.size()) nodes_.resize(slot + 1, kNoNode);
   const Placed placed{slot, nodes_[slot]};
   if (placed.given_up == kNoNode) ++n_used_;
   nodes_[slot] = node;

@@ -11,15 +11,17 @@ namespace pumice {
 
 class SlotTier {
  public:
-  /// kUnlimitedBlocks: never gives anything up.
-  explicit SlotTier(uint32_t n_slots = 0) : slots_(n_slots) {}
+  /// kUnlimitedBlocks: never gives anything up. Slots take memory as they come into use.
+  explicit SlotTier(uint32_t n_slots = 0) : slots_(BlockPool::up_to(n_slots)) {}
 
   /// As many slots of `block_bytes` as fit into `limit_bytes`.
   static uint32_t slots_for(uint64_t block_bytes, uint64_t limit_bytes);
 
   bool unlimited() const { return slots_.unlimited(); }
-  bool exists() const { return slots_.unlimited() || slots_.n_blocks() > 0; }
-  uint32_t n_slots() const { return slots_.n_blocks(); }
+  bool exists() const { return slots_.limit() > 0; }
+  uint32_t n_slots() const { return slots_.limit(); }
+  /// Slots that have ever been in use: those below this number.
+  uint32_t n_begun() const { return slots_.n_blocks(); }
   uint32_t n_used() const { return n_used_; }
 
   struct Placed {

@@ -135,6 +135,58 @@ TEST_F(Tiers, EvictedBlocksGoToTheFileWhereThereIsNoHostMemory) {
   EXPECT_EQ(n_files(), 0u) << "evicted blocks leave no file behind";
 }
 
+TEST_F(Tiers, AnEvictedBlockDamagedOnDiskIsAnError) {
+  const PromptCacheBinding binding{.block_tokens = kBlockTokens, .block_bytes = kBlockBytes};
+  FileTier tier = *FileTier::open(path(), binding, kMuch);
+  std::vector<std::byte> bytes(kBlockBytes, std::byte{7});
+  for (const uint32_t slot : {0u, 1u, 2u}) ASSERT_TRUE(tier.write(slot, bytes).ok());
+  // The file has no name any more; it is still reached through the process's descriptors.
+  size_t n_damaged = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code error;
+    const std::string target = std::filesystem::read_symlink(entry.path(), error).string();
+    if (error || !target.starts_with(path().string())) continue;
+    std::fstream file(entry.path(), std::ios::binary | std::ios::in | std::ios::out);
+    file.seekp(kBlockBytes + 3).put(8);
+    ++n_damaged;
+  }
+  ASSERT_EQ(n_damaged, 1u);
+  EXPECT_TRUE(tier.read(0, bytes).ok());
+  EXPECT_TRUE(tier.read(2, bytes).ok());
+  const Status damaged = tier.read(1, bytes);
+  ASSERT_FALSE(damaged.ok());
+  EXPECT_EQ(damaged.error().code, ErrorCode::kBadFile);
+}
+
+TEST_F(Tiers, WhatCouldNotBeRestoredWasNotReused) {
+  Rig rig(options(6, 8));
+  rig.run(counting(18));
+  rig.run(counting(24, 100));
+  const CacheStats before = rig.cache.stats();
+  HashedPrompt prompt = rig.cache.hash_prompt(counting(18));
+  const SequenceId id = *rig.cache.begin(prompt);
+  EXPECT_EQ(rig.cache.stats().cached_tokens, before.cached_tokens + 17);
+  rig.device.broken = true;
+  EXPECT_EQ(rig.device.transfer(), std::vector<SequenceId>{id});
+  rig.cache.release(id);
+  const CacheStats& after = rig.cache.stats();
+  EXPECT_EQ(after.queries, before.queries);
+  EXPECT_EQ(after.queried_tokens, before.queried_tokens);
+  EXPECT_EQ(after.cached_tokens, before.cached_tokens);
+  EXPECT_EQ(after.host_tokens, before.host_tokens);
+  EXPECT_EQ(after.matched_blocks, before.matched_blocks);
+}
+
+TEST_F(Tiers, ALimitOfHostMemoryCostsNothingUntilItIsUsed) {
+  Rig rig(options(6, uint64_t{1} << 31));  // two thousand million slots
+  EXPECT_EQ(rig.cache.ledger().host_limit_bytes, kBlockBytes << 31);
+  EXPECT_EQ(rig.cache.ledger().host_bytes, 0u);
+  rig.run(counting(18));
+  rig.run(counting(24, 100));
+  EXPECT_EQ(rig.cache.ledger().host_bytes, 5 * kBlockBytes);
+  EXPECT_EQ(rig.run(counting(18)).host_tokens, 17u);
+}
+
 TEST_F(Tiers, WhatHostMemoryGivesUpGoesToTheFile) {
   Rig rig(options(4, 2));
   ASSERT_TRUE(rig.cache.open_prompt_cache(path(), kMuch).ok());

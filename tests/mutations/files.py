@@ -19,4 +19,6 @@ MUTATIONS = [
      "existing_ == Existing::kRefuse ? rename_to_new", "existing_ != Existing::kRefuse ? rename_to_new", OUTPUT),
     ("an input under another name is overwritten", "runtime/base/output_file.cpp",
      "if (!fs::equivalent(output, input, error) || error) continue;", "if (output != input) continue;", OUTPUT),
+    ("a protected file is replaced", "runtime/base/output_file.cpp",
+     "if (exists && ::access(file.target_.c_str(), W_OK) != 0) return file.failed(errno);", "", OUTPUT),
 ]

@@ -75,4 +75,8 @@ MUTATIONS = [
      "scale = std::max(scale, predict(shape));", "scale = seconds;", "test_scheduler:CostModel.*"),
     ("one step far too long decides what steps cost", "scheduler/cost_model.cpp",
      "scale = std::max(scale, predict(shape));", "scale = predict(shape);", "test_scheduler:CostModel.*"),
+    ("damage to evicted blocks on disk goes unnoticed", "cache/file_tier.cpp",
+     "if (block_checksum(bytes) == content.checksum) return {};", "return {};", "test_cache:Tiers.*"),
+    ("what could not be restored counts as reused", "cache/kv_cache_transfers.cpp",
+     "if (!sequences_[sequence].lost) uncount_begun(sequences_[sequence]);", "", "test_cache:Tiers.*"),
 ]
