@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "tools/driver_cache.hpp"
 #include "vk/device_choice.hpp"
 
 namespace pumice::tools {
@@ -25,6 +26,7 @@ void DeviceOptions::add_to(CLI::App& app) {
 }
 
 Result<std::shared_ptr<Instance>> open_instance(const Logger& logger) {
+  keep_driver_cache_off_full_disks(logger);
   InstanceOptions options;
   const char* validation = std::getenv("PUMICE_VALIDATION");
   options.validation = options.sync_validation =

@@ -5,7 +5,8 @@
 // and submitted behind it, and takes the tokens of step N from the device's memory. What it
 // computes for a request that step N turns out to have ended is discarded.
 //
-// Threads: one thread at a time may call an engine. Engines share pipelines and weights freely.
+// Threads: one thread at a time may call an engine. Engines on different threads may share a
+// device, its pipelines and a model.
 #pragma once
 
 #include <chrono>

@@ -1,6 +1,12 @@
-// Submits recorded work in slices of bounded time, so that no driver watchdog fires and a host
-// application is never shut out of its GPU for long. How long a segment will take is predicted from
-// what it must move and compute and from how long earlier work really took.
+// Submits the recorded work of steps in slices, each a submission of its own of bounded predicted
+// time: a driver's watchdog times one submission, and a slice is where a driver may let another
+// program in. How long a segment will take is predicted from what it must move and compute and from
+// how long earlier work really took; a segment that alone takes longer is a slice by itself.
+//
+// It bounds submissions, not the queue: all slices of a step are queued at once, and the engine
+// queues the next step's behind them, so who shares the queue waits for up to two whole steps.
+// Uploads of weights, transfers of KV blocks and pipelines' first dispatches do not pass through
+// here: each is one submission of whatever length (vk::run), waited for.
 #pragma once
 
 #include <chrono>
@@ -24,7 +30,8 @@ class Submitter {
   explicit Submitter(std::shared_ptr<vk::Device> device,
                      std::chrono::milliseconds slice = std::chrono::milliseconds(100));
 
-  /// Submit all segments in order, cut into slices. Errors: kDeviceLost.
+  /// Submit all segments in order, cut into slices, without waiting. Errors: kDeviceLost,
+  /// kDoesNotFit; slices before the one that failed are then under way.
   Result<Ticket> submit(const vk::RecordedWork& work);
 
   /// Wait for submitted work, in the order of submission. Returns the seconds it took by itself

@@ -1,8 +1,7 @@
 // The logical device: one VkDevice, one compute queue, one timeline. Everything that talks to the
 // GPU holds a shared_ptr to it, so it outlives every allocation and command buffer.
 //
-// Threads: submit, wait and allocation may be called from any thread; the queue is used behind one
-// lock.
+// Threads: any number may call a device; the queue is used behind one lock.
 #pragma once
 
 #include <atomic>

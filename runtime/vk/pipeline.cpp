@@ -7,9 +7,9 @@
 #include <atomic>
 #include <cstring>
 #include <fstream>
-#include <thread>
 
 #include "base/output_file.hpp"
+#include "base/parallel.hpp"
 #include "vk/recorder.hpp"
 #include "vk/shader_info.hpp"
 #include "vk/shader_requirements.hpp"
@@ -26,10 +26,15 @@ struct CacheHeader {
   uint64_t data_hash = 0;
 };
 
+// Nothing for what is no file or cannot be read whole: a cache is never a reason to fail.
 std::vector<char> read_file(const std::filesystem::path& path) {
+  std::error_code error;
+  const uintmax_t n_bytes = std::filesystem::file_size(path, error);
+  if (error) return {};
   std::ifstream file(path, std::ios::binary);
-  if (!file) return {};
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  std::vector<char> bytes(n_bytes);
+  file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  return file ? bytes : std::vector<char>();
 }
 
 }  // namespace
@@ -89,41 +94,61 @@ PipelineLibrary::~PipelineLibrary() {
   if (cache_) fn.vkDestroyPipelineCache(device_->handle(), cache_, nullptr);
 }
 
-void PipelineLibrary::reject(ModuleNames module_names) { rejected_.merge(module_names); }
-
-void PipelineLibrary::override_module(std::string name, std::vector<uint32_t> words) {
-  overrides_.insert_or_assign(std::move(name), std::move(words));
+void PipelineLibrary::reject(ModuleNames module_names) {
+  const std::lock_guard lock(mutex_);
+  rejected_.merge(module_names);
 }
 
-ShaderModule PipelineLibrary::effective(const ShaderModule& module) const {
+bool PipelineLibrary::is_rejected(std::string_view module_name) const {
+  const std::lock_guard lock(mutex_);
+  return rejected_.contains(module_name);
+}
+
+void PipelineLibrary::override_module(std::string name, std::vector<uint32_t> words) {
+  const std::lock_guard lock(mutex_);
+  const bool is_new = overrides_.emplace(std::move(name), std::move(words)).second;
+  PUMICE_CHECK(is_new, "a module is overridden twice");  // declared pipelines view the first words
+}
+
+ShaderModule PipelineLibrary::effective_locked(const ShaderModule& module) const {
   const auto found = overrides_.find(module.name);
   return found == overrides_.end() ? module
                                    : ShaderModule{module.name, found->second, module.unproven};
 }
 
-bool PipelineLibrary::is_pending(const Pipeline& pipeline) const {
-  return !pipeline.handle_ && !is_rejected(pipeline.module_.name);
+bool PipelineLibrary::is_pending_locked(const Pipeline& pipeline) const {
+  return !pipeline.handle_ && !rejected_.contains(pipeline.module_.name);
 }
 
 PipelineLibrary::ModuleNames PipelineLibrary::declared_modules() const {
+  const std::lock_guard lock(mutex_);
   ModuleNames names;
   for (const Pipeline& pipeline : pipelines_) names.emplace(pipeline.module_.name);
   return names;
 }
 
 PipelineLibrary::ModuleNames PipelineLibrary::pending_modules() const {
+  const std::lock_guard lock(mutex_);
   ModuleNames names;
   for (const Pipeline& pipeline : pipelines_) {
-    if (is_pending(pipeline)) names.emplace(pipeline.module_.name);
+    if (is_pending_locked(pipeline)) names.emplace(pipeline.module_.name);
   }
   return names;
 }
 
-void PipelineLibrary::accept(ModuleNames module_names) { accepted_.merge(module_names); }
+void PipelineLibrary::accept(ModuleNames module_names) {
+  const std::lock_guard lock(mutex_);
+  accepted_.merge(module_names);
+}
 
 std::string PipelineLibrary::obstacle(const ShaderModule& module) const {
+  const std::lock_guard lock(mutex_);
+  return obstacle_locked(module);
+}
+
+std::string PipelineLibrary::obstacle_locked(const ShaderModule& module) const {
   if (rejected_.contains(module.name)) return "it failed this device's self-test";
-  const Result<ShaderInfo> info = read_shader_info(effective(module).words);
+  const Result<ShaderInfo> info = read_shader_info(effective_locked(module).words);
   if (!info.ok()) return info.error().message;
   const auto missing = missing_capabilities(info->capabilities, device_->plan());
   if (!missing.empty()) return fmt::format("it needs {}", fmt::join(missing, ", "));
@@ -136,8 +161,9 @@ std::string PipelineLibrary::obstacle(const ShaderModule& module) const {
 Result<const Pipeline*> PipelineLibrary::declare(const PipelineRequest& request) {
   const std::string label =
       request.label.empty() ? std::string(request.module.name) : request.label;
-  const ShaderModule module = effective(request.module);
-  const bool rejected = is_rejected(module.name);
+  const std::lock_guard lock(mutex_);
+  const ShaderModule module = effective_locked(request.module);
+  const bool rejected = rejected_.contains(module.name);
   for (const Pipeline& known : pipelines_) {
     if (!rejected && known.module_.words.data() == module.words.data() && known.label_ == label &&
         known.constants_ == request.constants && known.subgroup_size_ == request.subgroup_size &&
@@ -145,7 +171,7 @@ Result<const Pipeline*> PipelineLibrary::declare(const PipelineRequest& request)
       return &known;
     }
   }
-  if (const std::string obstacle = this->obstacle(module); !obstacle.empty()) {
+  if (const std::string obstacle = obstacle_locked(module); !obstacle.empty()) {
     return make_error(rejected ? ErrorCode::kSelfTestFailed : ErrorCode::kInvalidArgument,
                       "{} cannot run on this device: {}", label, obstacle);
   }
@@ -168,7 +194,7 @@ Result<const Pipeline*> PipelineLibrary::declare(const PipelineRequest& request)
                         label, id);
     }
   }
-  PUMICE_TRY(VkPipelineLayout layout, layout_for(request.push_bytes));
+  PUMICE_TRY(VkPipelineLayout layout, layout_locked(request.push_bytes));
   Pipeline& pipeline = pipelines_.emplace_back();
   pipeline.label_ = label;
   pipeline.module_ = module;
@@ -180,7 +206,7 @@ Result<const Pipeline*> PipelineLibrary::declare(const PipelineRequest& request)
   return &pipeline;
 }
 
-Result<VkPipelineLayout> PipelineLibrary::layout_for(uint32_t push_bytes) {
+Result<VkPipelineLayout> PipelineLibrary::layout_locked(uint32_t push_bytes) {
   for (const auto& [bytes, layout] : layouts_) {
     if (bytes == push_bytes) return layout;
   }
@@ -197,7 +223,18 @@ Result<VkPipelineLayout> PipelineLibrary::layout_for(uint32_t push_bytes) {
   return layout;
 }
 
-Status PipelineLibrary::compile_one(Pipeline& pipeline) {
+void PipelineLibrary::capture_statistics() {
+  const std::lock_guard lock(mutex_);
+  capture_statistics_ = true;
+}
+
+size_t PipelineLibrary::compiled_count() const {
+  const std::lock_guard lock(mutex_);
+  return compiled_count_;
+}
+
+Result<VkPipeline> PipelineLibrary::compile_one(const Pipeline& pipeline,
+                                                bool capture_statistics) const {
   const DeviceFunctions& fn = device_->fn();
   VkShaderModuleCreateInfo module_info{};
   module_info.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
@@ -221,7 +258,7 @@ Status PipelineLibrary::compile_one(Pipeline& pipeline) {
   subgroup.requiredSubgroupSize = pipeline.subgroup_size_;
   VkComputePipelineCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO;
-  if (capture_statistics_) info.flags = VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR;
+  if (capture_statistics) info.flags = VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR;
   info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
   if (pipeline.full_subgroups_) {
     info.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
@@ -234,43 +271,39 @@ Status PipelineLibrary::compile_one(Pipeline& pipeline) {
   info.stage.pName = "main";
   info.stage.pSpecializationInfo = &specialization;
   info.layout = pipeline.layout_;
-  result =
-      fn.vkCreateComputePipelines(device_->handle(), cache_, 1, &info, nullptr, &pipeline.handle_);
+  VkPipeline handle = VK_NULL_HANDLE;
+  result = fn.vkCreateComputePipelines(device_->handle(), cache_, 1, &info, nullptr, &handle);
   fn.vkDestroyShaderModule(device_->handle(), module, nullptr);
   if (result != VK_SUCCESS) return device_->error_of(result, "compiling " + pipeline.label_);
-  return {};
+  return handle;
 }
 
 Status PipelineLibrary::compile(const Progress& progress) {
+  const std::lock_guard compiling(compile_mutex_);
   std::vector<Pipeline*> pending;
-  for (Pipeline& pipeline : pipelines_) {
-    if (is_pending(pipeline)) pending.push_back(&pipeline);
+  bool capture_statistics = false;
+  {
+    const std::lock_guard lock(mutex_);
+    for (Pipeline& pipeline : pipelines_) {
+      if (is_pending_locked(pipeline)) pending.push_back(&pipeline);
+    }
+    capture_statistics = capture_statistics_;
   }
   if (pending.empty()) return {};
 
   const bool compiles_at_dispatch = device_->plan().quirks.compiles_at_first_dispatch;
   const size_t total = pending.size() * (compiles_at_dispatch ? 2 : 1);
-  std::atomic<size_t> next{0};
   std::atomic<size_t> done{0};
-  std::mutex failure_mutex;
-  std::optional<Error> failure;
-  const auto work = [&] {
-    for (size_t i = next++; i < pending.size(); i = next++) {
-      if (Status status = compile_one(*pending[i]); !status.ok()) {
-        const std::lock_guard lock(failure_mutex);
-        if (!failure) failure = status.error();
-      }
-      if (progress) progress(++done, total);
+  PUMICE_TRY_STATUS(for_each_on_threads(pending.size(), 0, [&](size_t i) -> Status {
+    PUMICE_TRY(const VkPipeline handle, compile_one(*pending[i], capture_statistics));
+    {
+      const std::lock_guard lock(mutex_);
+      pending[i]->handle_ = handle;
+      ++compiled_count_;
     }
-  };
-  const size_t n_threads =
-      std::min<size_t>(pending.size(), std::max(1u, std::thread::hardware_concurrency()));
-  std::vector<std::jthread> threads;
-  for (size_t i = 1; i < n_threads; ++i) threads.emplace_back(work);
-  work();
-  threads.clear();
-  if (failure) return *failure;
-  compiled_count_ += pending.size();
+    if (progress) progress(++done, total);
+    return {};
+  }));
   if (!compiles_at_dispatch) return {};
   return prewarm(pending, [&](size_t n, size_t) {
     if (progress) progress(pending.size() + n, total);
@@ -278,6 +311,7 @@ Status PipelineLibrary::compile(const Progress& progress) {
 }
 
 std::vector<const Pipeline*> PipelineLibrary::declared() const {
+  const std::lock_guard lock(mutex_);
   std::vector<const Pipeline*> result;
   for (const Pipeline& pipeline : pipelines_) result.push_back(&pipeline);
   return result;
@@ -329,19 +363,21 @@ Result<std::vector<PipelineStatistic>> PipelineLibrary::statistics(const Pipelin
 
 Status PipelineLibrary::prewarm(std::span<Pipeline* const> pipelines, const Progress& progress) {
   constexpr std::array<std::byte, Recorder::kMaxPushBytes> kZeros{};
-  for (size_t i = 0; i < pipelines.size(); ++i) {
+  return for_each_on_threads(pipelines.size(), 1, [&](size_t i) -> Status {
     Recorder recorder(device_);
     recorder.dispatch_bytes(*pipelines[i], std::span(kZeros).first(pipelines[i]->push_bytes()),
                             Grid{0, 1, 1}, {}, {}, {});
     PUMICE_TRY(const RecordedWork work, recorder.finish());
     PUMICE_TRY_STATUS(run(*device_, work));
     progress(i + 1, pipelines.size());
-  }
-  return {};
+    return {};
+  });
 }
 
 void PipelineLibrary::save() {
-  if (cache_file_.empty() || !cache_ || saved_count_ == compiled_count_) return;
+  const std::lock_guard compiling(compile_mutex_);
+  const size_t compiled = compiled_count();
+  if (cache_file_.empty() || !cache_ || saved_count_ == compiled) return;
   const DeviceFunctions& fn = device_->fn();
   size_t size = 0;
   std::vector<char> data;
@@ -361,7 +397,7 @@ void PipelineLibrary::save() {
     device_->logger().warning("pipeline cache not saved: {}", saved.error().message);
     return;
   }
-  saved_count_ = compiled_count_;
+  saved_count_ = compiled;
 }
 
 }  // namespace pumice::vk

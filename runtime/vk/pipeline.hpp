@@ -83,8 +83,10 @@ std::vector<std::pair<uint32_t, uint32_t>> constants_of(const Spec& spec) {
   return constants;
 }
 
-/// Owns the pipelines of one device and their persistent cache. `declare` and `compile` are called
-/// by one thread at a time.
+/// Owns the pipelines of one device and their persistent cache. Any number of threads may call it,
+/// so that engines on threads of their own share one: what one has compiled the others use. A
+/// pipeline may be recorded by a thread after a `compile` that this thread called, or synchronised
+/// with, has returned.
 class PipelineLibrary {
  public:
   using ModuleNames = std::set<std::string, std::less<>>;
@@ -101,9 +103,10 @@ class PipelineLibrary {
   /// From now on these modules are neither declared nor compiled: a self-test found them wrong on
   /// this device. What was compiled of them stays usable.
   void reject(ModuleNames module_names);
-  bool is_rejected(std::string_view module_name) const { return rejected_.contains(module_name); }
+  bool is_rejected(std::string_view module_name) const;
 
-  /// For tests: requests for the module of that name get these words instead, from now on.
+  /// For tests: requests for the module of that name get these words instead, from now on. Once a
+  /// name.
   void override_module(std::string name, std::vector<uint32_t> words);
 
   /// From now on unproven modules of these names may be declared: they passed a self-test on this
@@ -122,7 +125,7 @@ class PipelineLibrary {
 
   /// Pipelines compiled from now on keep the compiler's statistics. Needs the feature
   /// pipeline_executable_info.
-  void capture_statistics() { capture_statistics_ = true; }
+  void capture_statistics();
   /// Those of a compiled pipeline. Errors: kInternal when the driver gives none.
   Result<std::vector<PipelineStatistic>> statistics(const Pipeline& pipeline) const;
 
@@ -132,12 +135,14 @@ class PipelineLibrary {
   using Progress = std::function<void(size_t done, size_t total)>;
 
   /// Compile everything declared and not compiled, on up to one thread per core, and let drivers
-  /// that compile at the first dispatch do so (one empty dispatch per pipeline). `progress` may be
-  /// called from any thread.
+  /// that compile at the first dispatch do so (one empty dispatch per pipeline). Waits for a
+  /// compile that another thread has begun. `progress` may be called from any thread and must not
+  /// compile or save. Errors: those of the device; kDoesNotFit or kInternal when `progress` throws.
+  /// What was compiled before an error stays so.
   Status compile(const Progress& progress = {});
 
   /// Pipelines compiled so far: constant after prewarming.
-  size_t compiled_count() const { return compiled_count_; }
+  size_t compiled_count() const;
 
   /// Modules of everything declared; of what the next `compile` will compile.
   ModuleNames declared_modules() const;
@@ -150,16 +155,22 @@ class PipelineLibrary {
   const std::shared_ptr<Device>& device() const { return device_; }
 
  private:
-  ShaderModule effective(const ShaderModule& module) const;
-  bool is_pending(const Pipeline& pipeline) const;
-  Status compile_one(Pipeline& pipeline);
+  // Those ending in _locked are called with mutex_ held.
+  ShaderModule effective_locked(const ShaderModule& module) const;
+  bool is_pending_locked(const Pipeline& pipeline) const;
+  std::string obstacle_locked(const ShaderModule& module) const;
+  Result<VkPipelineLayout> layout_locked(uint32_t push_bytes);
+  Result<VkPipeline> compile_one(const Pipeline& pipeline, bool capture_statistics) const;
   Status prewarm(std::span<Pipeline* const> pipelines, const Progress& progress);
   std::vector<char> load_cache() const;
-  Result<VkPipelineLayout> layout_for(uint32_t push_bytes);
 
   std::shared_ptr<Device> device_;
   std::filesystem::path cache_file_;
   VkPipelineCache cache_ = VK_NULL_HANDLE;
+  std::mutex compile_mutex_;  // held while compiling and saving; taken before mutex_
+  size_t saved_count_ = 0;    // compiled_count_ when the cache was last saved
+
+  mutable std::mutex mutex_;  // of all below; not held while compiling
   ModuleNames rejected_;
   std::map<std::string, std::vector<uint32_t>, std::less<>> overrides_;
   ModuleNames accepted_;
@@ -167,7 +178,6 @@ class PipelineLibrary {
   std::vector<std::pair<uint32_t, VkPipelineLayout>> layouts_;
   bool capture_statistics_ = false;
   size_t compiled_count_ = 0;
-  size_t saved_count_ = 0;  // compiled_count_ when the cache was last saved
 };
 
 }  // namespace pumice::vk

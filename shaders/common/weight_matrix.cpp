@@ -1,9 +1,9 @@
 #include "shaders/common/weight_matrix.hpp"
 
 #include <algorithm>
-#include <future>
 #include <thread>
 
+#include "base/parallel.hpp"
 #include "format/resident_layout.hpp"
 
 namespace pumice {
@@ -80,21 +80,18 @@ void repack_stack(std::span<const WeightSource> sources, uint64_t first, uint64_
 }
 
 /// The same, each of several threads a share of the groups.
-void repack_on_threads(std::span<const WeightSource> sources, uint64_t first, uint64_t count,
-                       uint64_t group_bytes, std::byte* destination) {
+Status repack_on_threads(std::span<const WeightSource> sources, uint64_t first, uint64_t count,
+                         uint64_t group_bytes, std::byte* destination) {
   const uint64_t most = std::min<uint64_t>(kMaxThreads, count * group_bytes / kThreadBytes);
   const uint64_t n_threads =
       std::clamp<uint64_t>(std::thread::hardware_concurrency(), 1, std::max<uint64_t>(most, 1));
   const uint64_t share = (count + n_threads - 1) / n_threads;
-  std::vector<std::future<void>> others;
-  for (uint64_t done = share; done < count; done += share) {
-    others.push_back(std::async(std::launch::async, [=] {
-      repack_stack(sources, first + done, std::min(share, count - done),
-                   destination + done * group_bytes);
-    }));
-  }
-  repack_stack(sources, first, std::min(share, count), destination);
-  for (std::future<void>& other : others) other.get();
+  return for_each_on_threads((count + share - 1) / share, n_threads, [&](size_t i) {
+    const uint64_t done = i * share;
+    repack_stack(sources, first + done, std::min(share, count - done),
+                 destination + done * group_bytes);
+    return Status();
+  });
 }
 
 }  // namespace
@@ -144,11 +141,14 @@ Result<WeightMatrix> WeightMatrix::upload(vk::Uploader& uploader, vk::Arena& are
     PUMICE_TRY(part.range, arena.allocate(count * group_bytes));
     for (uint64_t done = 0; done < count; done += write_groups) {
       const uint64_t now = std::min(write_groups, count - done);
+      Status repacked;
       PUMICE_TRY_STATUS(uploader.write(part.range.subrange(done * group_bytes, now * group_bytes),
                                        [&](std::span<std::byte> destination) {
-                                         repack_on_threads(sources, first + done, now, group_bytes,
-                                                           destination.data());
+                                         repacked =
+                                             repack_on_threads(sources, first + done, now,
+                                                               group_bytes, destination.data());
                                        }));
+      PUMICE_TRY_STATUS(repacked);
     }
     matrix.parts.push_back(part);
   }

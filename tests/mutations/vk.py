@@ -31,4 +31,11 @@ MUTATIONS = [
     ("freed allocations count", "runtime/vk/device.cpp",
      "fn_.vkFreeMemory(device_, slab.memory, nullptr);\n  --n_allocations_;",
      "fn_.vkFreeMemory(device_, slab.memory, nullptr);", "test_vk_memory"),
+    ("an exception leaves a thread", "runtime/base/parallel.cpp",
+     "Status status = without_exceptions(body, i);", "Status status = body(i);", "test_base:ForEachOnThreads.*"),
+    ("a failure is forgotten", "runtime/base/parallel.cpp",
+     "if (first_failure.ok()) first_failure = std::move(status);", "", "test_base:ForEachOnThreads.*"),
+    ("work goes on after a failure", "runtime/base/parallel.cpp", "      next = n;\n", "", "test_base:ForEachOnThreads.*"),
+    ("a cache file that is a folder ends the program", "runtime/vk/pipeline.cpp",
+     "  if (error) return {};\n", "", "test_pipeline_cache"),
 ]

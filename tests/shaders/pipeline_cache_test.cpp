@@ -2,8 +2,10 @@
 // only if it is what was written. What drivers put into it is theirs: CPU drivers a bare header,
 // which the quirk that keeps the file away is switched off for here.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 
@@ -87,6 +89,34 @@ TEST_F(PipelineCache, ADamagedFileIsIgnoredWithAWordAndReplaced) {
   EXPECT_EQ(compile(), "");
   std::filesystem::resize_file(file, 10);
   EXPECT_NE(compile().find("damaged"), std::string::npos);
+}
+
+TEST_F(PipelineCache, AFolderThatCannotBeWrittenIsAWarning) {
+  std::ofstream(directory_) << "a file";
+  EXPECT_NE(compile().find("pipeline cache not saved"), std::string::npos) << log_;
+}
+
+TEST_F(PipelineCache, AFolderInTheFilesPlaceIsAWarning) {
+  compile();
+  const std::filesystem::path file = files().at(0);
+  std::filesystem::remove(file);
+  std::filesystem::create_directory(file);
+  EXPECT_NE(compile().find("pipeline cache not saved"), std::string::npos) << log_;
+  EXPECT_TRUE(std::filesystem::is_directory(file));
+}
+
+TEST_F(PipelineCache, AFullDiskIsAWarningAndLeavesNothing) {
+  std::filesystem::create_directory(directory_);
+  rlimit before{};
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  const auto previous = ::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{.rlim_cur = 16, .rlim_max = before.rlim_max};
+  ::setrlimit(RLIMIT_FSIZE, &small);
+  const std::string log = compile();
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  ::signal(SIGXFSZ, previous);
+  EXPECT_NE(log.find("pipeline cache not saved"), std::string::npos) << log;
+  EXPECT_TRUE(files().empty());
 }
 
 }  // namespace

@@ -74,7 +74,7 @@ PACKAGES = {
     "xxhash.h": "libxxhash-dev",
 }
 # Headers that every compiler here brings; those of C++ have no suffix.
-POSIX = {"dlfcn.h", "fcntl.h", "poll.h", "pthread.h", "signal.h", "strings.h", "sys", "termios.h", "unistd.h"}
+POSIX = {"dlfcn.h", "fcntl.h", "poll.h", "pthread.h", "pwd.h", "signal.h", "strings.h", "sys", "termios.h", "unistd.h"}
 C = {"assert.h", "errno.h", "stdarg.h", "stdbool.h", "stdint.h", "stdio.h", "stdlib.h", "string.h"}
 WRITTEN_BY_THE_BUILD = {"pumice_commit.h"}
 

@@ -46,12 +46,13 @@ class CommandLineTest(unittest.TestCase):
             self.skipTest(f"no {path.name} in the shared data ({SHARED})")
         return path
 
-    def start(self, *arguments, env=None, launcher=True, **popen):
+    def start(self, *arguments, env=None, launcher=True, before=(), **popen):
+        """`before`: a command that runs the program given behind it."""
         words = shlex.split(os.environ.get("PUMICE_TEST_LAUNCHER", "")) if launcher else []
         popen.setdefault("stdin", subprocess.DEVNULL)
         popen.setdefault("stdout", subprocess.PIPE)
         process = subprocess.Popen(
-            [*words, BINARY, *map(str, arguments)], stderr=subprocess.PIPE, cwd=self.folder,
+            [*before, *words, BINARY, *map(str, arguments)], stderr=subprocess.PIPE, cwd=self.folder,
             env=user_environment(self.folder / "config", env or {}), **popen)
         self.addCleanup(self.finish, process)
         return process

@@ -2,6 +2,7 @@
 """Devices: listed for people and as JSON; a missing or unknown one is exit 3 with what was found."""
 
 import json
+import subprocess
 import unittest
 
 from command_line import NO_DEVICE, STORIES, CommandLineTest
@@ -68,6 +69,22 @@ class Devices(CommandLineTest):
             self.refuses(NO_DEVICE, *arguments, env=WITHOUT_DRIVER, launcher=False,
                          says="no Vulkan driver")
         self.assertEqual(self.left_behind(), [])
+
+    def test_the_drivers_shader_cache_is_off_where_its_disk_is_full(self):
+        # Mesa maps its cache's index, and 22.3 was killed by the first write to a full disk.
+        folder = self.folder / "full"
+        folder.mkdir()
+        mounted = ["unshare", "--map-root-user", "--mount", "sh", "-c",
+                   'mount -t tmpfs -o size=64k tmpfs "$1" && head -c 1M /dev/zero >"$1/full" 2>/dev/null; '
+                   'df "$1" | grep -q "100%" || exit 99; shift; exec "$@"', "sh", str(folder)]
+        if subprocess.run([*mounted, "true"], capture_output=True).returncode != 0:
+            self.skipTest("this user may not mount a tmpfs")
+        flags = ["run", "-m", self.need(STORIES), "-p", "Once upon a time", "-n", 3, "--temp", 0, "-v"]
+        usual = self.ok(*flags)
+        self.assertNotIn(b"shader cache is off", usual.stderr)
+        done = self.ok(*flags, env={"MESA_SHADER_CACHE_DIR": str(folder)}, before=mounted)
+        self.assertIn(b"shader cache is off", done.stderr)
+        self.assertEqual(done.stdout, usual.stdout)
 
 
 if __name__ == "__main__":

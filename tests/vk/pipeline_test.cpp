@@ -1,0 +1,92 @@
+// A library of pipelines: shared by threads, and unharmed by what is thrown while it compiles.
+#include "vk/pipeline.hpp"
+
+#include <gtest/gtest.h>
+
+#include <new>
+#include <stdexcept>
+#include <thread>
+
+#include "tests/gpu_fixture.hpp"
+#include "vk/recorder.hpp"
+
+namespace pumice {
+namespace {
+
+const uint32_t kNothing[] =
+#include "no_interface.inc"
+    ;
+
+class Pipelines : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    device_ = test::GpuEnvironment::device();
+    if (!device_) GTEST_SKIP() << "no usable Vulkan device";
+    library_ = std::make_unique<vk::PipelineLibrary>(device_, "", 0);
+  }
+
+  /// Pipelines differ by their label alone.
+  const vk::Pipeline* declare(size_t number) {
+    return *library_->declare(
+        {.module = {"nothing", kNothing}, .label = "nothing." + std::to_string(number)});
+  }
+
+  std::shared_ptr<vk::Device> device_;
+  std::unique_ptr<vk::PipelineLibrary> library_;
+};
+
+TEST_F(Pipelines, WhatProgressThrowsIsAnErrorAndTheNextCompileDoesTheRest) {
+  for (size_t i = 0; i < 8; ++i) declare(i);
+  const Status thrown =
+      library_->compile([](size_t, size_t) { throw std::runtime_error("a host's bug"); });
+  ASSERT_FALSE(thrown.ok());
+  EXPECT_EQ(thrown.error().code, ErrorCode::kInternal);
+  EXPECT_EQ(thrown.error().message, "a host's bug");
+  declare(8);
+  const Status no_memory = library_->compile([](size_t, size_t) { throw std::bad_alloc(); });
+  ASSERT_FALSE(no_memory.ok());
+  EXPECT_EQ(no_memory.error().code, ErrorCode::kDoesNotFit);
+  EXPECT_TRUE(library_->compile().ok());
+  EXPECT_EQ(library_->compiled_count(), 9u);
+  for (const vk::Pipeline* pipeline : library_->declared()) {
+    EXPECT_NE(pipeline->handle(), VK_NULL_HANDLE);
+  }
+}
+
+// ThreadSanitizer (the matrix's row tsan) sees here what a lock does not cover.
+TEST_F(Pipelines, ThreadsShareThem) {
+  constexpr size_t kThreads = 4;
+  constexpr size_t kPipelines = 24;
+  std::vector<std::vector<const vk::Pipeline*>> declared(kThreads);
+  {
+    std::vector<std::jthread> threads;
+    for (size_t t = 0; t < kThreads; ++t) {
+      threads.emplace_back([&, t] {
+        for (size_t i = 0; i < kPipelines; ++i) {
+          declared[t].push_back(declare(i));
+          const std::string wrong = fmt::format("wrong.{}.{}", t, i);
+          library_->accept({fmt::format("new.{}.{}", t, i)});
+          library_->reject({wrong});
+          EXPECT_EQ(library_->obstacle({"nothing", kNothing}), "");
+          EXPECT_TRUE(library_->is_rejected(wrong));
+          EXPECT_TRUE(library_->declared_modules().contains("nothing"));
+          library_->pending_modules();
+          EXPECT_GE(library_->declared().size(), i + 1);
+          if (i % 4 != t) continue;
+          ASSERT_TRUE(library_->compile().ok());
+          EXPECT_GE(library_->compiled_count(), i + 1);
+          vk::Recorder recorder(device_);
+          for (const vk::Pipeline* pipeline : declared[t]) {
+            recorder.dispatch_bytes(*pipeline, {}, {1, 1, 1}, {}, {}, {});
+          }
+          ASSERT_TRUE(vk::run(*device_, *recorder.finish()).ok());
+        }
+      });
+    }
+  }
+  EXPECT_EQ(library_->compiled_count(), kPipelines);
+  for (const auto& pipelines : declared) EXPECT_EQ(pipelines, declared[0]);
+}
+
+}  // namespace
+}  // namespace pumice
