@@ -77,7 +77,7 @@ struct Request {
 
   std::optional<SequenceId> sequence;  ///< while running
   HashedPrompt prompt;                 ///< while waiting
-  CacheReport cache;                   ///< of the first start
+  CacheReport cache;                   ///< of the first start that was not rolled back
   uint32_t preemptions = 0;
   uint32_t prefill_iterations = 0;
   uint64_t last_planned = 0;  ///< step in which it last got a chunk

@@ -376,10 +376,13 @@ bool Scheduler::admit(StepPlan& plan, OpenStep& open, double now_s) {
   plan.started.push_back(request.id);
   if (std::isnan(request.times.first_scheduled)) {
     request.times.first_scheduled = now_s;
-    request.cache = report;
     telemetry_.wait_seconds.add(now_s - request.times.arrived);
     telemetry_.prompt_tokens += request.prompt_tokens;
+  }
+  if (request.prefill_iterations == 0) {  // an earlier start was rolled back and reused nothing
+    telemetry_.cached_tokens -= request.cache.cached_tokens;
     telemetry_.cached_tokens += report.cached_tokens;
+    request.cache = report;
   }
   return true;
 }

@@ -182,6 +182,7 @@ Status Runner::repl(const GgufFile& file) {
 Status Runner::run(RunOptions options) {
   if (options.model.device.list) return print_devices(stderr_logger(options.model.verbose));
   PUMICE_TRY_STATUS(options.model.validate());
+  PUMICE_TRY_STATUS(options.serving.validate());
   PUMICE_TRY_STATUS(
       check_not_an_input(options.serving.prompt_cache,
                          std::vector<std::filesystem::path>{options.model.model, options.file}));

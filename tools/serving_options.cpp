@@ -1,6 +1,7 @@
 #include "tools/serving_options.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -95,6 +96,15 @@ void ServingOptions::add_to(CLI::App& app) {
       ->default_str("text")
       ->check(CLI::IsMember({"text", "json"}))
       ->group(group);
+}
+
+Status ServingOptions::validate() const {
+  const auto memory_mib = (static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
+                           static_cast<uint64_t>(::sysconf(_SC_PAGESIZE))) >>
+                          20;
+  if (cache_ram_mib <= memory_mib) return {};
+  return make_error(ErrorCode::kDoesNotFit, "--cache-ram {} MiB: this machine has {} MiB of memory",
+                    cache_ram_mib, memory_mib);
 }
 
 void ServingOptions::apply_to(EngineOptions& options) const {

@@ -21,6 +21,8 @@ struct ServingOptions {
   std::string stats;
 
   void add_to(CLI::App& app);
+  /// Errors (kDoesNotFit): more host memory than the machine has.
+  Status validate() const;
   void apply_to(EngineOptions& options) const;
 };
 

@@ -77,6 +77,8 @@ MUTATIONS = [
      "scale = std::max(scale, predict(shape));", "scale = predict(shape);", "test_scheduler:CostModel.*"),
     ("damage to evicted blocks on disk goes unnoticed", "cache/file_tier.cpp",
      "if (block_checksum(bytes) == content.checksum) return {};", "return {};", "test_cache:Tiers.*"),
+    ("the report is that of a start that was rolled back", "scheduler/scheduler.cpp",
+     "if (request.prefill_iterations == 0) {", "if (request.cache.prompt_tokens == 0) {", "test_scheduler:Scheduler.*"),
     ("what could not be restored counts as reused", "cache/kv_cache_transfers.cpp",
      "if (!sequences_[sequence].lost) uncount_begun(sequences_[sequence]);", "", "test_cache:Tiers.*"),
 ]

@@ -22,7 +22,10 @@ struct SchedulerBed {
   double now = 0;
 
   SchedulerBed(const SchedulerOptions& options, uint32_t n_blocks, const CostModel& cost = {})
-      : scheduler(*Scheduler::create(options, {.n_blocks = n_blocks, .block_tokens = 16}, cost)) {}
+      : SchedulerBed(options, KvCacheOptions{.n_blocks = n_blocks, .block_tokens = 16}, cost) {}
+  SchedulerBed(const SchedulerOptions& options, const KvCacheOptions& cache,
+               const CostModel& cost = {})
+      : scheduler(*Scheduler::create(options, cache, cost)) {}
 
   RequestId add(std::vector<uint32_t> prompt, uint32_t max_new, RequestSpec spec = {}) {
     spec.prompt = std::move(prompt);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <random>
 
 #include "tests/scheduler/scheduler_fixture.hpp"
@@ -298,6 +299,26 @@ TEST(Scheduler, ASecondRequestWithTheSamePromptComputesOneToken) {
   EXPECT_EQ(plan.chunks.at(0).first_position, 99u);
   EXPECT_EQ(plan.n_tokens(), 1u);
   EXPECT_EQ(bed.scheduler.request(again).cache.cached_tokens, 99u);
+}
+
+TEST(Scheduler, WhatCouldNotBeRestoredIsNotReportedAsReused) {
+  SchedulerBed bed({}, KvCacheOptions{.n_blocks = 7, .block_tokens = 16, .block_bytes = 8});
+  const auto file = std::filesystem::temp_directory_path() / "pumice-no-such-prompt-cache";
+  ASSERT_TRUE(bed.scheduler.cache().open_prompt_cache(file, 1 << 20).ok());
+  bed.add(tokens_from(0, 100), 1);
+  bed.run_to_idle();
+  bed.add(tokens_from(1000, 100), 1);  // evicts the first prompt
+  bed.run_to_idle();
+  const RequestId id = bed.add(tokens_from(0, 100), 4);
+  const StepPlan plan = bed.scheduler.plan_step(bed.now);
+  ASSERT_GE(plan.transfers.restores.size(), 3u);
+  EXPECT_FALSE(
+      bed.scheduler.finish_transfers(plan, {.restores = {2}}));  // the third block is damaged
+  bed.step();
+  EXPECT_EQ(bed.scheduler.request(id).cache.cached_tokens, 32u);
+  EXPECT_EQ(bed.scheduler.telemetry().cached_tokens, 32u);
+  EXPECT_EQ(bed.scheduler.telemetry().prompt_tokens, 300u);
+  bed.run_to_idle();
 }
 
 TEST(Scheduler, WhoDidNotFitStartsOnceTheSamePromptIsReadAndCanBeShared) {

@@ -3,6 +3,8 @@
 
 import json
 import os
+import resource
+import struct
 import unittest
 
 from command_line import BAD_FILE, DOES_NOT_FIT, STORIES, USAGE, CommandLineTest
@@ -87,6 +89,43 @@ class PromptCache(CacheTest):
         damaged = self.write("damaged.kv", bytes(content))
         self.refuses(BAD_FILE, *run, damaged)
         self.assertEqual(damaged.read_bytes(), bytes(content))
+
+    def test_damaged_blocks_are_computed_again_and_not_said_to_be_reused(self):
+        file = self.folder / "prompts.kv"
+        first = self.run_json("-p", PROMPT, "-n", 4, "--prompt-cache", file)
+        whole = file.read_bytes()
+        block_bytes, = struct.unpack_from("<Q", whole, 16)
+        bytes_offset, = struct.unpack_from("<Q", whole, 56)
+        n = first["timings"]["prompt_n"]
+        for block, reused in ((0, 0), (1, 16)):  # of 16 tokens each
+            damaged = bytearray(whole)
+            damaged[bytes_offset + block * block_bytes + 5] ^= 1
+            file.write_bytes(damaged)
+            done = self.ok("run", "-m", STORIES, "--temp", "0", "--json", "-p", PROMPT, "-n", 4,
+                           "--prompt-cache", file, "--stats", "json")
+            again = json.loads(done.stdout)
+            self.assertEqual(again["tokens"], first["tokens"])
+            self.assertEqual(again["cache"]["cached_tokens"], reused)
+            self.assertEqual(again["timings"]["cache_n"], reused)
+            text = done.stderr.decode()
+            self.assertIn(f"prompt {n} tokens" + (f" ({reused} cached" if reused else ""), text)
+            stats = json.loads(text[text.index("{\n"):])
+            self.assertEqual(stats["cache"]["cached_tokens"], reused)
+            self.assertEqual(stats["cache"]["queries"], 1)
+            self.assertEqual(stats["scheduler"]["cached_tokens"], reused)
+
+
+class HostMemory(CacheTest):
+    def test_what_is_allowed_costs_nothing_until_it_is_used(self):
+        half = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2 >> 20
+        self.ok("run", "-m", STORIES, "-p", "Once", "-n", 2, "--cache-ram", half,
+                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (60, 60)))
+
+    def test_more_than_the_machine_has_is_refused_with_numbers(self):
+        has = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
+        for asked in (has + 1, 1 << 24):
+            self.refuses(DOES_NOT_FIT, "run", "-m", STORIES, "-p", "Once", "-n", 2, "--cache-ram", asked,
+                         says=["--cache-ram", f"{asked} MiB", f"{has} MiB"])
 
 
 class Overflow(CacheTest):
