@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <future>
+#include <mutex>
 #include <thread>
 
 #include "shaders/rope_kv/rope_table.hpp"
@@ -37,29 +38,15 @@ void for_each_on_threads(size_t n, const std::function<void(size_t)>& body) {
   for (std::future<void>& other : others) other.get();
 }
 
-/// Rows [first, first + n) of a matrix as floats.
-std::vector<float> rows_of(const WeightSource& matrix, size_t first, size_t n) {
-  const WeightType& type = *matrix.type;
-  const size_t n_bytes = type.file_bytes(n * matrix.n_cols);
-  const size_t first_block = first * matrix.n_cols / type.block_elements;
-  std::vector<float> values(n * matrix.n_cols);
-  if (matrix.fill) {
-    std::vector<std::byte> blocks(n_bytes);
-    matrix.fill(first_block, blocks);
-    dequantize(type, blocks.data(), values.size(), values.data());
-  } else {
-    const auto blocks = matrix.bytes.subspan(first_block * type.block_bytes, n_bytes);
-    dequantize(type, blocks.data(), values.size(), values.data());
-  }
-  return values;
-}
-
 class Pass {
  public:
   Pass(const ModelSource& source, const ModelDescription& model, size_t n_tokens)
       : source_(source), model_(model), config_(model.config), n_tokens_(n_tokens) {}
 
-  Values embed(std::span<const TokenId> tokens) const {
+  /// What could not be read of the model; the values are then worth nothing.
+  const Status& status() const { return status_; }
+
+  Values embed(std::span<const TokenId> tokens) {
     const WeightSource table = matrix_named(model_.names.token_embd);
     Values x;
     for (const TokenId token : tokens) {
@@ -110,8 +97,28 @@ class Pass {
     for (size_t i = 0; i < x.size(); ++i) x[i] += delta[i];
   }
 
-  Values norm(const Values& x, const std::string& weight_name) const {
-    const std::vector<float> weight = source_.values(*source_.file().find_tensor(weight_name));
+  void note(const Status& read) {
+    const std::scoped_lock lock(status_mutex_);
+    if (status_.ok()) status_ = read;
+  }
+
+  /// Rows [first, first + n) of a matrix as floats. Thread-safe.
+  std::vector<float> rows_of(const WeightSource& matrix, size_t first, size_t n) {
+    const WeightType& type = *matrix.type;
+    std::vector<std::byte> blocks(type.file_bytes(n * matrix.n_cols));
+    note(matrix.fill(first * matrix.n_cols / type.block_elements, blocks));
+    std::vector<float> values(n * matrix.n_cols);
+    dequantize(type, blocks.data(), values.size(), values.data());
+    return values;
+  }
+
+  Values norm(const Values& x, const std::string& weight_name) {
+    const auto read = source_.values(*source_.file().find_tensor(weight_name));
+    if (!read.ok()) {
+      note(read.error());
+      return Values(x.size());
+    }
+    const std::vector<float>& weight = *read;
     const size_t width = weight.size();
     Values y(x.size());
     for (size_t t = 0; t < n_tokens_; ++t) {
@@ -218,6 +225,8 @@ class Pass {
   size_t n_tokens_;
   double n_weights_ = 0;  // multiplied so far
   double product_seconds_ = 0;
+  std::mutex status_mutex_;
+  Status status_;
 };
 
 }  // namespace
@@ -234,12 +243,14 @@ Result<ReferenceLogits> reference_logits(const ModelSource& source, const ModelD
   while (result.n_layers < n_layers) {
     const auto layer_start = Clock::now();
     pass.add_layer(x, result.n_layers++, rope);
+    PUMICE_TRY_STATUS(pass.status());
     if (limits.stop && limits.stop()) return make_error(ErrorCode::kCancelled, "interrupted");
     const double with_another =
         seconds_since(start) + seconds_since(layer_start) + pass.output_seconds();
     if (with_another > limits.seconds) break;
   }
   result.logits = pass.output(x);
+  PUMICE_TRY_STATUS(pass.status());
   result.seconds = seconds_since(start);
   return result;
 }

@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <new>
+#include <system_error>
 #include <vector>
 
 #include "tools/command.hpp"
@@ -141,9 +143,18 @@ int run(int argc, char** argv) {
 }  // namespace pumice::tools
 
 int main(int argc, char** argv) {
+  using pumice::ErrorCode;
   try {
     pumice::tools::end_on_interrupt();
     return pumice::tools::run(argc, argv);
+  } catch (const std::bad_alloc&) {
+    return pumice::tools::fail({ErrorCode::kDoesNotFit, "host memory is exhausted"});
+  } catch (const std::system_error& error) {
+    const bool is_limit = error.code() == std::errc::resource_unavailable_try_again ||
+                          error.code() == std::errc::not_enough_memory;
+    return pumice::tools::fail(
+        {is_limit ? ErrorCode::kDoesNotFit : ErrorCode::kInternal,
+         fmt::format("a thread or another resource of the system: {}", error.what())});
   } catch (const std::exception& error) {
     fmt::print(stderr, "pumice: internal error: {}\n", error.what());
     return 1;

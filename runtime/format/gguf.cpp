@@ -15,6 +15,7 @@ namespace {
 constexpr size_t kMaxKeyBytes = 65535;  // both by the specification
 constexpr size_t kMaxTensorNameBytes = 64;
 constexpr int kMaxArrayDepth = 4;
+constexpr uint64_t kFirstBytes = uint64_t{1} << 16;          // of a file, read at once
 constexpr uint64_t kMinMetadataBytes = 8 + 1 + 4 + 1;        // key of one byte, type, value
 constexpr uint64_t kMinTensorBytes = 8 + 1 + 4 + 8 + 4 + 8;  // name, n_dims, one dim, type, offset
 
@@ -42,12 +43,12 @@ const Item* find_sorted(const std::vector<Item>& items, const std::vector<uint32
 
 }  // namespace
 
-/// Fills a GgufFile from its bytes. Every read is checked against the end of the file; `field` says
-/// what is being read, for the error.
+/// Fills a GgufFile from the first bytes of one, which need not be all of its header. Every read is
+/// checked against the end of the file; `field` says what is being read, for the error.
 class GgufFile::Parser {
  public:
-  Parser(GgufFile& file, std::string path)
-      : file_(file), path_(std::move(path)), bytes_(file.bytes_) {}
+  Parser(GgufFile& file, std::string path, std::span<const std::byte> first_bytes)
+      : file_(file), path_(std::move(path)), bytes_(first_bytes) {}
 
   Status parse() {
     PUMICE_TRY_STATUS(parse_header());
@@ -55,6 +56,8 @@ class GgufFile::Parser {
     PUMICE_TRY_STATUS(parse_tensors());
     return place_tensors();
   }
+  /// Whether parsing ended because the header goes on behind the bytes given.
+  bool needs_more() const { return needs_more_; }
 
  private:
   template <typename... Args>
@@ -63,13 +66,21 @@ class GgufFile::Parser {
                       fmt::format(format, std::forward<Args>(args)...));
   }
   Error truncated(std::string_view field) const {
-    return bad("{}: the file ends too early ({} bytes)", field, bytes_.size());
+    return bad("{}: the file ends too early ({} bytes)", field, file_.size_bytes_);
   }
-  uint64_t left() const { return bytes_.size() - at_; }
+  /// In the file.
+  uint64_t left() const { return file_.size_bytes_ - at_; }
+  /// `n_bytes`, which the file has, are among the bytes given.
+  Status need(uint64_t n_bytes) {
+    if (n_bytes <= bytes_.size() - at_) return {};
+    needs_more_ = n_bytes <= kMaxHeaderBytes - std::min(at_, kMaxHeaderBytes);
+    return bad("the header is larger than {} MiB", kMaxHeaderBytes >> 20);
+  }
 
   template <typename T>
   Result<T> read(std::string_view field) {
     if (left() < sizeof(T)) return truncated(field);
+    PUMICE_TRY_STATUS(need(sizeof(T)));
     T value;
     std::memcpy(&value, bytes_.data() + at_, sizeof value);
     at_ += sizeof value;
@@ -81,6 +92,7 @@ class GgufFile::Parser {
     if (length > left()) {
       return bad("{}: a string of {} bytes, but {} are left in the file", field, length, left());
     }
+    PUMICE_TRY_STATUS(need(length));
     const std::string_view text(reinterpret_cast<const char*>(bytes_.data() + at_), length);
     at_ += length;
     return text;
@@ -117,7 +129,7 @@ class GgufFile::Parser {
 
   Status check_count(std::string_view field, uint64_t count, uint64_t limit, uint64_t min_bytes) {
     if (count > left() / min_bytes) {
-      return bad("{}: {} do not fit in a file of {} bytes", field, count, bytes_.size());
+      return bad("{}: {} do not fit in a file of {} bytes", field, count, file_.size_bytes_);
     }
     if (count > limit) return bad("{}: {} is more than the supported {}", field, count, limit);
     return {};
@@ -153,6 +165,7 @@ class GgufFile::Parser {
     const size_t size = fixed_size_bytes(type);
     if (size == 0) return bad("{}: unknown value type {}", field, static_cast<uint32_t>(type));
     if (count > left() / size) return truncated(field);
+    PUMICE_TRY_STATUS(need(count * size));
     at_ += count * size;
     return {};
   }
@@ -226,13 +239,15 @@ class GgufFile::Parser {
 
   Status place_tensors() {
     PUMICE_TRY_STATUS(read_alignment());
+    file_.header_bytes_ = file_.size_bytes_;
     if (file_.tensors_.empty()) return {};
     const uint64_t alignment = file_.alignment_;
     const uint64_t data_start = (at_ + alignment - 1) / alignment * alignment;
-    if (data_start > bytes_.size()) return truncated("tensor data");
-    file_.has_data_ = data_start < bytes_.size();
-    const uint64_t data_bytes = bytes_.size() - data_start;
-    for (GgufTensor& tensor : file_.tensors_) {
+    if (data_start > file_.size_bytes_) return truncated("tensor data");
+    file_.header_bytes_ = data_start;
+    file_.has_data_ = data_start < file_.size_bytes_;
+    const uint64_t data_bytes = file_.size_bytes_ - data_start;
+    for (const GgufTensor& tensor : file_.tensors_) {
       if (tensor.offset % alignment != 0) {
         return bad("tensor '{}': offset {} is not a multiple of the alignment {}",
                    printable(tensor.name), tensor.offset, alignment);
@@ -250,7 +265,6 @@ class GgufFile::Parser {
             "file has {}",
             printable(tensor.name), end, data_bytes);
       }
-      tensor.data = bytes_.data() + data_start + tensor.offset;
     }
     return check_overlap();
   }
@@ -284,22 +298,49 @@ class GgufFile::Parser {
   std::string path_;
   std::span<const std::byte> bytes_;
   uint64_t at_ = 0;
+  bool needs_more_ = false;
   uint64_t n_tensors_ = 0;
   uint64_t n_metadata_ = 0;
 };
 
 Result<GgufFile> GgufFile::open(const std::filesystem::path& path) {
-  PUMICE_TRY(MappedFile mapping, MappedFile::open(path));
-  const std::span<const std::byte> bytes = mapping.bytes();
-  GgufFile file(std::move(mapping), bytes);
-  PUMICE_TRY_STATUS(Parser(file, path.string()).parse());
-  return file;
+  PUMICE_TRY(InputFile input, InputFile::open(path));
+  // Where the header ends is known when it has been parsed: as long as it goes on behind what has
+  // been read, more is.
+  std::vector<std::byte> header;
+  for (uint64_t n_bytes = kFirstBytes;; n_bytes *= 4) {
+    const size_t n_before = header.size();
+    header.resize(std::min({n_bytes, kMaxHeaderBytes, input.size_bytes()}));
+    PUMICE_TRY_STATUS(input.read(n_before, std::span(header).subspan(n_before)));
+    GgufFile file;
+    file.size_bytes_ = input.size_bytes();
+    Parser parser(file, path.string(), header);
+    const Status parsed = parser.parse();
+    if (parser.needs_more()) continue;
+    PUMICE_TRY_STATUS(parsed);
+    file.header_ = std::move(header);
+    file.input_ = std::move(input);
+    return file;
+  }
 }
 
 Result<GgufFile> GgufFile::from_memory(std::span<const std::byte> bytes, std::string_view name) {
-  GgufFile file(std::nullopt, bytes);
-  PUMICE_TRY_STATUS(Parser(file, std::string(name)).parse());
+  GgufFile file;
+  file.memory_ = bytes;
+  file.size_bytes_ = bytes.size();
+  PUMICE_TRY_STATUS(Parser(file, std::string(name), bytes).parse());
   return file;
+}
+
+Status GgufFile::read(const GgufTensor& tensor, uint64_t first_byte,
+                      std::span<std::byte> out) const {
+  PUMICE_CHECK(
+      has_data_ && first_byte <= tensor.n_bytes && out.size() <= tensor.n_bytes - first_byte,
+      "reading beyond a tensor");
+  const uint64_t at = header_bytes_ + tensor.offset + first_byte;
+  if (input_) return input_->read(at, out);
+  std::ranges::copy(memory_.subspan(at, out.size()), out.begin());
+  return {};
 }
 
 const GgufValue* GgufFile::find(std::string_view key) const {

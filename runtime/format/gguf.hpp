@@ -1,6 +1,6 @@
-// Reading GGUF v2 and v3 (little-endian). The file is mapped, checked completely when it is opened,
-// and never copied: keys, strings and tensor data are views into the mapping, valid as long as the
-// GgufFile (moving it keeps them valid).
+// Reading GGUF v2 and v3 (little-endian). Opening reads the header (everything before the tensor
+// data) into memory and checks it completely; keys and strings are views into it, valid as long as
+// the GgufFile (moving it keeps them valid). Tensor data are read when they are asked for.
 //
 // What opening checks, so that users need not: counts and lengths against the file's size before
 // anything is allocated; keys and tensor names (UTF-8, unique, not empty); value types; dimensions,
@@ -21,7 +21,7 @@
 
 #include "base/result.hpp"
 #include "format/gguf_value.hpp"
-#include "format/mapped_file.hpp"
+#include "format/input_file.hpp"
 #include "format/weight_type.hpp"
 
 namespace pumice {
@@ -34,11 +34,9 @@ struct GgufTensor {
   /// Unused dimensions are 1.
   std::array<uint64_t, 4> dims = {1, 1, 1, 1};
   uint64_t n_bytes = 0;
-  uint64_t offset = 0;              ///< in the data section
-  const std::byte* data = nullptr;  ///< n_bytes of them; null if the file is a header only
+  uint64_t offset = 0;  ///< in the data section
 
   uint64_t n_elements() const { return dims[0] * dims[1] * dims[2] * dims[3]; }
-  std::span<const std::byte> bytes() const { return {data, data == nullptr ? 0 : n_bytes}; }
 };
 
 /// Move-only; safe to read from several threads.
@@ -47,6 +45,8 @@ class GgufFile {
   /// A file may have this many; beyond, it is refused, which bounds the memory spent on a file.
   static constexpr uint64_t kMaxMetadata = uint64_t{1} << 16;
   static constexpr uint64_t kMaxTensors = uint64_t{1} << 18;
+  /// All that is before the tensor data. The largest vocabularies take a tenth of it.
+  static constexpr uint64_t kMaxHeaderBytes = uint64_t{1} << 28;
 
   /// Errors (kBadFile) are one line that names the path and the field.
   static Result<GgufFile> open(const std::filesystem::path& path);
@@ -56,9 +56,14 @@ class GgufFile {
 
   uint32_t version() const { return version_; }
   uint64_t alignment() const { return alignment_; }
-  uint64_t size_bytes() const { return bytes_.size(); }
+  uint64_t size_bytes() const { return size_bytes_; }
+  /// Where the tensor data begin; the size of a file that has no tensors.
+  uint64_t header_bytes() const { return header_bytes_; }
   /// False only for a file that has tensors but ends before their data.
   bool has_tensor_data() const { return has_data_; }
+  /// Bytes of one of tensors() from `first_byte` on; any number of threads at once. Errors
+  /// (kBadFile): the file has been cut since it was opened, or cannot be read.
+  Status read(const GgufTensor& tensor, uint64_t first_byte, std::span<std::byte> out) const;
 
   /// In file order.
   std::span<const GgufValue> metadata() const { return metadata_; }
@@ -95,12 +100,14 @@ class GgufFile {
 
  private:
   class Parser;
-  GgufFile(std::optional<MappedFile> file, std::span<const std::byte> bytes)
-      : file_(std::move(file)), bytes_(bytes) {}
+  GgufFile() = default;
   static Error missing(std::string_view key);
 
-  std::optional<MappedFile> file_;  // empty for a file in memory
-  std::span<const std::byte> bytes_;
+  std::optional<InputFile> input_;     // empty for a file in memory
+  std::span<const std::byte> memory_;  // of a file in memory
+  std::vector<std::byte> header_;      // of one that is not; keys and strings lie in it
+  uint64_t size_bytes_ = 0;
+  uint64_t header_bytes_ = 0;
   uint32_t version_ = 0;
   uint64_t alignment_ = 32;
   bool has_data_ = true;

@@ -120,7 +120,8 @@ Status Metadata::read_rope(ModelConfig& config) const {
       return make_error(ErrorCode::kBadFile, "{}: expected {} F32 values", freqs->name,
                         rope.dims / 2);
     }
-    for (const float value : source_.values(*freqs)) {
+    PUMICE_TRY(const std::vector<float> divisors, source_.values(*freqs));
+    for (const float value : divisors) {
       if (!(value > 0.0f) || !std::isfinite(value)) {
         return make_error(ErrorCode::kBadFile, "{}: divisor {} is not positive", freqs->name,
                           value);

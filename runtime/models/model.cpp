@@ -3,15 +3,18 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <memory>
 
 #include "vk/device.hpp"
 
 namespace pumice {
 namespace {
 
-std::array<uint64_t, 2> fingerprint_of(const ModelSource& source) {
+Result<std::array<uint64_t, 2>> fingerprint_of(const ModelSource& source) {
   constexpr size_t kSampleBytes = 4096;  // of each end of a tensor: whole files take long to read
-  XXH3_state_t* const state = XXH3_createState();
+  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> owned(XXH3_createState(),
+                                                                       &XXH3_freeState);
+  XXH3_state_t* const state = owned.get();
   XXH3_128bits_reset(state);
   const auto add = [&](std::string_view bytes) {
     const uint64_t length = bytes.size();
@@ -23,26 +26,26 @@ std::array<uint64_t, 2> fingerprint_of(const ModelSource& source) {
     add(value.describe());
   }
   std::vector<std::byte> blocks;
-  const auto add_sample = [&](const GgufTensor& tensor, bool from_end) {
+  const auto add_sample = [&](const GgufTensor& tensor, bool from_end) -> Status {
     const WeightType& type = *tensor.type;
     const uint64_t n_blocks = tensor.n_bytes / type.block_bytes;
     const uint64_t n =
         std::min<uint64_t>((kSampleBytes + type.block_bytes - 1) / type.block_bytes, n_blocks);
     blocks.resize(n * type.block_bytes);
-    source.read(tensor, from_end ? n_blocks - n : 0, blocks);
+    PUMICE_TRY_STATUS(source.read(tensor, from_end ? n_blocks - n : 0, blocks));
     const size_t n_bytes = std::min(blocks.size(), kSampleBytes);
     XXH3_128bits_update(state, blocks.data() + (from_end ? blocks.size() - n_bytes : 0), n_bytes);
+    return {};
   };
   for (const GgufTensor& tensor : source.file().tensors()) {
     add(tensor.name);
     add(tensor.type->name);
     XXH3_128bits_update(state, tensor.dims.data(), sizeof tensor.dims);
-    add_sample(tensor, false);
-    add_sample(tensor, true);
+    PUMICE_TRY_STATUS(add_sample(tensor, false));
+    PUMICE_TRY_STATUS(add_sample(tensor, true));
   }
   const XXH128_hash_t hash = XXH3_128bits_digest(state);
-  XXH3_freeState(state);
-  return {hash.low64, hash.high64};
+  return std::array<uint64_t, 2>{hash.low64, hash.high64};
 }
 
 }  // namespace
@@ -54,8 +57,9 @@ Result<std::shared_ptr<const Model>> Model::load(const std::shared_ptr<vk::Devic
   const uint64_t needed = resident_weight_bytes(source, description);
   PUMICE_TRY_STATUS(device->check_fits(needed, "the weights"));
   PUMICE_TRY(ModelWeights weights, ModelWeights::load(device, source, description, progress));
+  PUMICE_TRY(const auto fingerprint, fingerprint_of(source));
   return std::make_shared<const Model>(
-      Model{std::move(description), std::move(weights), fingerprint_of(source)});
+      Model{std::move(description), std::move(weights), fingerprint});
 }
 
 std::shared_ptr<const Model> Model::first_layers(uint32_t n_layers) const {

@@ -1,7 +1,5 @@
 #include "models/model_source.hpp"
 
-#include <algorithm>
-
 namespace pumice {
 
 Result<ModelSource> ModelSource::open(const std::filesystem::path& path) {
@@ -32,16 +30,16 @@ const SyntheticTensor& ModelSource::made(const GgufTensor& tensor) const {
   return synthetic_->tensors()[static_cast<size_t>(&tensor - file_->tensors().data())];
 }
 
-void ModelSource::read(const GgufTensor& tensor, uint64_t first_block,
-                       std::span<std::byte> out) const {
-  if (synthetic_) return synthetic_->fill(made(tensor), first_block, out);
-  std::ranges::copy(tensor.bytes().subspan(first_block * tensor.type->block_bytes, out.size()),
-                    out.begin());
+Status ModelSource::read(const GgufTensor& tensor, uint64_t first_block,
+                         std::span<std::byte> out) const {
+  if (!synthetic_) return file_->read(tensor, first_block * tensor.type->block_bytes, out);
+  synthetic_->fill(made(tensor), first_block, out);
+  return {};
 }
 
-std::vector<float> ModelSource::values(const GgufTensor& tensor) const {
+Result<std::vector<float>> ModelSource::values(const GgufTensor& tensor) const {
   std::vector<std::byte> blocks(tensor.n_bytes);
-  read(tensor, 0, blocks);
+  PUMICE_TRY_STATUS(read(tensor, 0, blocks));
   std::vector<float> values(tensor.n_elements());
   dequantize(*tensor.type, blocks.data(), values.size(), values.data());
   return values;
@@ -49,10 +47,19 @@ std::vector<float> ModelSource::values(const GgufTensor& tensor) const {
 
 WeightSource ModelSource::matrix(const GgufTensor& tensor) const {
   WeightSource source{.type = tensor.type,
-                      .bytes = tensor.bytes(),
                       .n_rows = static_cast<uint32_t>(tensor.dims[1]),
                       .n_cols = static_cast<uint32_t>(tensor.dims[0])};
-  if (synthetic_) source.fill = synthetic_->filler(made(tensor));
+  if (synthetic_) {
+    source.fill = [fill = synthetic_->filler(made(tensor))](uint64_t first_block,
+                                                            std::span<std::byte> out) -> Status {
+      fill(first_block, out);
+      return {};
+    };
+  } else {
+    source.fill = [file = file_, &tensor](uint64_t first_block, std::span<std::byte> out) {
+      return file->read(tensor, first_block * tensor.type->block_bytes, out);
+    };
+  }
   return source;
 }
 

@@ -27,15 +27,15 @@ class ModelSource {
   /// its header in memory, and no weights.
   static Result<ModelSource> synthetic(const SyntheticModel& model);
 
-  /// Metadata, and tensors by name. Their `data` is null where it is made: use `read`.
+  /// Metadata, and tensors by name.
   const GgufFile& file() const { return *file_; }
   bool has_tensor_data() const { return synthetic_ != nullptr || file_->has_tensor_data(); }
 
   /// The blocks of one of file().tensors() from `first_block` on; `out` holds a whole number of
-  /// them.
-  void read(const GgufTensor& tensor, uint64_t first_block, std::span<std::byte> out) const;
-  /// All of a small tensor as floats. Its type must have a codec.
-  std::vector<float> values(const GgufTensor& tensor) const;
+  /// them. Errors: GgufFile::read's.
+  Status read(const GgufTensor& tensor, uint64_t first_block, std::span<std::byte> out) const;
+  /// All of a small tensor as floats. Its type must have a codec. Errors: as `read`.
+  Result<std::vector<float>> values(const GgufTensor& tensor) const;
   /// A matrix of dims[1] rows, for WeightMatrix::upload. Valid as long as this source.
   WeightSource matrix(const GgufTensor& tensor) const;
 

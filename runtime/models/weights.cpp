@@ -72,7 +72,7 @@ class ModelWeights::Loader {
   /// A vector, as floats.
   Result<vk::BufferRange> vector(const std::string& name) {
     const GgufTensor& tensor = *source_.file().find_tensor(name);
-    const std::vector<float> values = source_.values(tensor);
+    PUMICE_TRY(const std::vector<float> values, source_.values(tensor));
     PUMICE_TRY(const vk::BufferRange range, arena_.allocate(values.size() * sizeof(float)));
     PUMICE_TRY_STATUS(uploader_.write(range, std::span<const float>(values)));
     advance(tensor.n_bytes);

@@ -43,12 +43,12 @@ Status check(std::span<const WeightSource> sources) {
 }
 
 /// Repack row groups [first, first + count) of a source.
-void repack_source(const WeightSource& source, uint64_t first, uint64_t count,
-                   std::byte* destination) {
+Status repack_source(const WeightSource& source, uint64_t first, uint64_t count,
+                     std::byte* destination) {
   const WeightType& type = *source.type;
   if (!source.fill) {
     repack(type, source.bytes.data(), source.n_rows, source.n_cols, first, count, destination);
-    return;
+    return {};
   }
   const uint64_t row_blocks = source.n_cols / type.block_elements;
   std::vector<std::byte> blocks;  // of one group, which the nearest caches hold
@@ -56,27 +56,29 @@ void repack_source(const WeightSource& source, uint64_t first, uint64_t count,
     const uint64_t first_row = group * kRowGroup;
     const uint64_t n_rows = std::min<uint64_t>(kRowGroup, source.n_rows - first_row);
     blocks.resize(n_rows * row_blocks * type.block_bytes);
-    source.fill(first_row * row_blocks, blocks);
+    PUMICE_TRY_STATUS(source.fill(first_row * row_blocks, blocks));
     repack(type, blocks.data(), n_rows, source.n_cols, 0, 1, destination);
     destination += row_group_bytes(type, source.n_cols);
   }
+  return {};
 }
 
 /// Repack row groups [first, first + count) of the stack to `destination`.
-void repack_stack(std::span<const WeightSource> sources, uint64_t first, uint64_t count,
-                  std::byte* destination) {
+Status repack_stack(std::span<const WeightSource> sources, uint64_t first, uint64_t count,
+                    std::byte* destination) {
   for (const WeightSource& source : sources) {
     const uint64_t groups = n_row_groups(source.n_rows);
     if (first < groups) {
       const uint64_t here = std::min(count, groups - first);
-      repack_source(source, first, here, destination);
+      PUMICE_TRY_STATUS(repack_source(source, first, here, destination));
       destination += here * row_group_bytes(*source.type, source.n_cols);
       first += here;
       count -= here;
-      if (count == 0) return;
+      if (count == 0) break;
     }
     first -= groups;
   }
+  return {};
 }
 
 /// The same, each of several threads a share of the groups.
@@ -88,9 +90,8 @@ Status repack_on_threads(std::span<const WeightSource> sources, uint64_t first, 
   const uint64_t share = (count + n_threads - 1) / n_threads;
   return for_each_on_threads((count + share - 1) / share, n_threads, [&](size_t i) {
     const uint64_t done = i * share;
-    repack_stack(sources, first + done, std::min(share, count - done),
-                 destination + done * group_bytes);
-    return Status();
+    return repack_stack(sources, first + done, std::min(share, count - done),
+                        destination + done * group_bytes);
   });
 }
 
@@ -141,14 +142,13 @@ Result<WeightMatrix> WeightMatrix::upload(vk::Uploader& uploader, vk::Arena& are
     PUMICE_TRY(part.range, arena.allocate(count * group_bytes));
     for (uint64_t done = 0; done < count; done += write_groups) {
       const uint64_t now = std::min(write_groups, count - done);
-      Status repacked;
-      PUMICE_TRY_STATUS(uploader.write(part.range.subrange(done * group_bytes, now * group_bytes),
-                                       [&](std::span<std::byte> destination) {
-                                         repacked =
-                                             repack_on_threads(sources, first + done, now,
-                                                               group_bytes, destination.data());
-                                       }));
-      PUMICE_TRY_STATUS(repacked);
+      Status read;
+      const auto produce = [&](std::span<std::byte> destination) {
+        read = repack_on_threads(sources, first + done, now, group_bytes, destination.data());
+      };
+      const vk::BufferRange target = part.range.subrange(done * group_bytes, now * group_bytes);
+      PUMICE_TRY_STATUS(uploader.write(target, produce));
+      PUMICE_TRY_STATUS(read);
     }
     matrix.parts.push_back(part);
   }

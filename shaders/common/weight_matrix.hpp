@@ -15,15 +15,16 @@
 
 namespace pumice {
 
-/// A matrix in file blocks, n_rows output features of n_cols inputs each: as it lies in a file, or
-/// made as it is read.
+/// A matrix in file blocks, n_rows output features of n_cols inputs each: in memory, or read or
+/// made as it is uploaded.
 struct WeightSource {
   const WeightType* type = nullptr;
   std::span<const std::byte> bytes;  ///< n_rows * type->file_bytes(n_cols), at any alignment
   uint32_t n_rows = 0;
   uint32_t n_cols = 0;
-  /// Instead of `bytes`: writes the blocks from `first_block` on. Called on several threads.
-  std::function<void(uint64_t first_block, std::span<std::byte> out)> fill = {};
+  /// Instead of `bytes`: writes the blocks from `first_block` on. Called on several threads. An
+  /// error ends the upload.
+  std::function<Status(uint64_t first_block, std::span<std::byte> out)> fill = {};
 
   uint64_t file_bytes() const { return n_rows * type->file_bytes(n_cols); }
 };
@@ -57,7 +58,7 @@ struct WeightMatrix {
   /// `part_bytes` (DevicePlan::slab_bytes), on several threads. Host memory besides the mapped
   /// destination is bounded by a few MiB or one group of 32 rows, whichever is more. Blocking.
   /// Errors: kInvalidArgument when can_stack is false, the type has no codec or the sizes disagree;
-  /// kDoesNotFit when 32 rows exceed a part or memory runs out.
+  /// kDoesNotFit when 32 rows exceed a part or memory runs out; a source's own.
   static Result<WeightMatrix> upload(vk::Uploader& uploader, vk::Arena& arena,
                                      std::span<const WeightSource> sources, uint64_t part_bytes);
 };

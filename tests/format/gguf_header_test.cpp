@@ -1,4 +1,8 @@
 // Every way in which a header can be wrong is an error that names the field.
+#include <algorithm>
+#include <cstring>
+
+#include "format/gguf_writer.hpp"
 #include "test_files.hpp"
 
 namespace pumice {
@@ -165,7 +169,62 @@ TEST(GgufTensors, AHeaderAloneCanBeDescribedButHasNoData) {
   EXPECT_FALSE(opened->has_tensor_data());
   EXPECT_EQ(opened->tensors()[0].dims[1], 2u);
   EXPECT_EQ(opened->tensors()[0].n_bytes, 64u);
-  EXPECT_TRUE(opened->tensors()[0].bytes().empty());
+}
+
+TEST(GgufTensors, HeadersOfAnySizeAreReadWhole) {
+  for (const size_t n_strings : {1u, 1000u, 100'000u, 300'000u}) {  // up to 13 MB
+    GgufHeader header;
+    std::vector<std::string> strings;
+    for (size_t i = 0; i < n_strings; ++i)
+      strings.push_back(fmt::format("string number {:>20}", i));
+    header.set_array("strings", strings);
+    header.add_tensor("t", weight_type("F32"), {8});
+    const test::TemporaryFile file(header.to_bytes().value() + std::string(32, 'd'));
+    const Result<GgufFile> opened = GgufFile::open(file.path());
+    ASSERT_TRUE(opened.ok()) << opened.error().message;
+    const GgufStrings read = *opened->get_strings("strings");
+    EXPECT_TRUE(std::equal(read.begin(), read.end(), strings.begin(), strings.end()));
+    EXPECT_EQ(test::bytes_of(*opened, opened->tensors()[0]),
+              std::vector<std::byte>(32, std::byte{'d'}));
+  }
+}
+
+TEST(GgufTensors, AHeaderBeyondTheLimitIsRefusedAndTakesNoMemoryFirst) {
+  // Strings without end, in a file that has room for them but takes none on disk.
+  GgufHeader header;
+  header.set("a", "b");
+  std::string bytes = header.to_bytes().value();
+  const uint64_t length = uint64_t{1} << 40;
+  std::memcpy(bytes.data() + bytes.find('b') - 8, &length, sizeof length);
+  const test::TemporaryFile file(bytes);
+  std::error_code error;
+  std::filesystem::resize_file(file.path(), length * 2, error);
+  if (error) GTEST_SKIP() << "no sparse files here: " << error.message();
+  const Result<GgufFile> opened = GgufFile::open(file.path());
+  ASSERT_FALSE(opened.ok());
+  EXPECT_EQ(opened.error().code, ErrorCode::kBadFile);
+  EXPECT_NE(opened.error().message.find("the header is larger than 256 MiB"), std::string::npos)
+      << opened.error().message;
+}
+
+TEST(GgufTensors, AFileCutAfterItWasOpenedIsAnErrorWhenItIsRead) {
+  GgufHeader header;
+  header.add_tensor("a", weight_type("F32"), {8});
+  header.add_tensor("b", weight_type("F32"), {1 << 20});
+  const std::string bytes = header.to_bytes().value();
+  const test::TemporaryFile file(bytes + std::string(32 + (4 << 20), 'd'));
+  const Result<GgufFile> opened = GgufFile::open(file.path());
+  ASSERT_TRUE(opened.ok()) << opened.error().message;
+  std::filesystem::resize_file(file.path(), bytes.size() + 32 + 100);
+  std::vector<std::byte> out(4 << 20);
+  EXPECT_TRUE(opened->read(opened->tensors()[0], 0, std::span(out).first(32)).ok());
+  EXPECT_TRUE(opened->read(opened->tensors()[1], 0, std::span(out).first(100)).ok());
+  for (const uint64_t first : {uint64_t{0}, uint64_t{3} << 20}) {
+    const Status cut = opened->read(opened->tensors()[1], first, std::span(out).first(1 << 20));
+    ASSERT_FALSE(cut.ok());
+    EXPECT_EQ(cut.error().code, ErrorCode::kBadFile);
+    EXPECT_EQ(cut.error().message.substr(0, file.path().string().size()), file.path().string());
+  }
 }
 
 }  // namespace

@@ -47,7 +47,8 @@ TEST(GgufWriter, WhatIsWrittenInOddChunksIsReadBack) {
     ASSERT_EQ(file->tensors().size(), 3u);
     std::vector<std::byte> read;
     for (const GgufTensor& tensor : file->tensors()) {
-      read.insert(read.end(), tensor.bytes().begin(), tensor.bytes().end());
+      const std::vector<std::byte> bytes = test::bytes_of(*file, tensor);
+      read.insert(read.end(), bytes.begin(), bytes.end());
       EXPECT_EQ(tensor.offset % alignment, 0u);
     }
     EXPECT_EQ(read, data);

@@ -34,6 +34,14 @@ class TemporaryFile {
   std::filesystem::path path_;
 };
 
+/// All bytes of a tensor; errors fail the test.
+inline std::vector<std::byte> bytes_of(const GgufFile& file, const GgufTensor& tensor) {
+  std::vector<std::byte> bytes(tensor.n_bytes);
+  const Status status = file.read(tensor, 0, bytes);
+  EXPECT_TRUE(status.ok()) << status.error().message;
+  return bytes;
+}
+
 inline std::string read_file(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};

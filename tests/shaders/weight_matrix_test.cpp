@@ -91,12 +91,13 @@ TEST_P(WeightUpload, OfWeightsMadeAsTheyAreReadHoldsAGroupAThreadAtATime) {
   size_t most_bytes = 0;
   size_t total_bytes = 0;
   WeightSource made{.type = &type, .n_rows = a.n_rows, .n_cols = a.n_cols};
-  made.fill = [&](uint64_t first_block, std::span<std::byte> out) {
+  made.fill = [&](uint64_t first_block, std::span<std::byte> out) -> Status {
     const auto blocks = std::span(a.blocks).subspan(first_block * type.block_bytes, out.size());
     std::ranges::copy(blocks, out.begin());
     const std::scoped_lock lock(mutex);
     most_bytes = std::max(most_bytes, out.size());
     total_bytes += out.size();
+    return {};
   };
   const auto bytes_of = [&](const WeightSource& source) {
     vk::Arena arena(device, MemoryDomain::kDevice, "test", 4 << 20);
@@ -107,6 +108,23 @@ TEST_P(WeightUpload, OfWeightsMadeAsTheyAreReadHoldsAGroupAThreadAtATime) {
   EXPECT_TRUE(bytes_of(made) == bytes_of(a.source()));
   EXPECT_EQ(most_bytes, kRowGroup * type.file_bytes(512));
   EXPECT_EQ(total_bytes, a.blocks.size());
+}
+
+TEST_P(WeightUpload, EndsWithTheErrorOfASourceThatCannotBeRead) {
+  PUMICE_REQUIRE_DEVICE(device);
+  const WeightType& type = weight_type("Q8_0");
+  const ops::RandomWeights a(type, 4096, 512, 1);
+  WeightSource cut{.type = &type, .n_rows = a.n_rows, .n_cols = a.n_cols};
+  cut.fill = [&](uint64_t first_block, std::span<std::byte> out) -> Status {
+    if (first_block > 3000 * 512 / 32) return make_error(ErrorCode::kBadFile, "the file ends");
+    std::ranges::fill(out, std::byte{0});
+    return {};
+  };
+  vk::Arena arena(device, MemoryDomain::kDevice, "test", 4 << 20);
+  const auto matrix = upload(device, arena, {cut}, 4 << 20, GetParam());
+  ASSERT_FALSE(matrix.ok());
+  EXPECT_EQ(matrix.error().code, ErrorCode::kBadFile);
+  EXPECT_EQ(matrix.error().message, "the file ends");
 }
 
 TEST(WeightUpload, RefusesWhatDoesNotAddUp) {

@@ -128,6 +128,18 @@ class Output(CommandLineTest):
                      "-o", "reference.f32", says="is read too")
         self.assertEqual(model.read_bytes(), STORIES.read_bytes())
 
+    def test_a_model_cut_while_it_loads_is_a_bad_file(self):
+        model = self.write("model.gguf", STORIES.read_bytes())
+        os.mkfifo(self.folder / "prompt")
+        process = self.start("logits", "-m", model, "-f", "prompt", "-o", "out.f32")
+        with (self.folder / "prompt").open("wb") as prompt:  # opened once the model has been
+            os.truncate(model, model.stat().st_size // 2)
+            prompt.write(b"Once")
+        _, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, BAD_FILE, err)
+        self.assertRegex(err.decode(), r"\Apumice: [^\n]*model.gguf: ends at byte [^\n]*\n\Z")
+        self.assertEqual(self.left_behind(), ["model.gguf", "prompt"])
+
     def test_two_at_once_onto_one_path_leave_a_whole_file(self):
         runs = [self.start("logits", "-m", STORIES, "--tokens", tokens, "-o", "out.f32")
                 for tokens in ("1,403,407", "1,5,6,7")]
