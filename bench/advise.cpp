@@ -228,12 +228,11 @@ class Adviser {
                              .tpot_target_s = options_.tpot_target_s,
                              .chunk_tokens = {16, 64, 256},
                              .kv_type = options_.engine.kv_type,
-                             .math = options_.engine.math};
-    Result<ServeReport> report =
-        run_arrivals(pipelines_, model_, serve, [&](std::string_view what) {
-          begins(fmt::format("streams beside a prompt: {}", what));
-          return !options_.stop();
-        });
+                             .math = options_.engine.math,
+                             .stop = options_.stop};
+    Result<ServeReport> report = run_arrivals(
+        pipelines_, model_, serve,
+        [&](std::string_view what) { begins(fmt::format("streams beside a prompt: {}", what)); });
     if (report.ok()) {
       advice_.arrivals = std::move(report->arrivals);
       return {};

@@ -103,6 +103,7 @@ class ShapeBench {
 
   Status measure(const Record& record, const vk::BufferRange& y, ops::Math math,
                  AttentionSide& side) {
+    if (options_.stop && options_.stop()) return make_error(ErrorCode::kCancelled, "interrupted");
     PUMICE_TRY_STATUS(pipelines_.compile());
     std::vector<Run> rotation;
     for (size_t copy = 0; copy < inputs_->n_copies(); ++copy) {
@@ -206,6 +207,12 @@ AttentionReport bench_attention(vk::PipelineLibrary& pipelines, const TimingOpti
       break;
     }
     Result<AttentionRow> row = ShapeBench(pipelines, tests[i], options).run();
+    if (row.ok()) {
+      for (const AttentionSide* side : sides(*row)) {
+        if (side->error && side->error->code == ErrorCode::kCancelled) row = *side->error;
+        if (!row.ok()) break;
+      }
+    }
     if (!row.ok()) {
       report.ended = row.error();
       break;

@@ -25,6 +25,19 @@ std::string utc_now() {
   return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
 }
 
+/// Asks `stop` many times a second. Errors: kCancelled.
+Status wait(double seconds, const std::function<bool()>& stop) {
+  constexpr std::chrono::duration<double> kAtOnce = std::chrono::milliseconds(50);
+  const auto start = Clock::now();
+  for (;;) {
+    if (stop()) return make_error(ErrorCode::kCancelled, "interrupted");
+    const std::chrono::duration<double> left =
+        std::chrono::duration<double>(seconds) - (Clock::now() - start);
+    if (left.count() <= 0) return {};
+    std::this_thread::sleep_for(std::min(left, kAtOnce));
+  }
+}
+
 double ns_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double, std::nano>(to - from).count();
 }
@@ -293,7 +306,10 @@ std::vector<ModelRow> bench_models(std::span<const ModelTest> tests, const Model
         continue;
       }
       if (bench.begins) bench.begins(test);
-      std::this_thread::sleep_for(std::chrono::duration<double>(bench.delay_s));
+      if (const Status waited = wait(bench.delay_s, bench.stop); !waited.ok()) {
+        end({.test = test, .started = utc_now(), .error = waited.error()});
+        continue;
+      }
       const auto first_sample = static_cast<uint32_t>(rows.size()) * (bench.repetitions + 1);
       const auto read_machine = [&] { return bench.read_machine ? bench.read_machine() : Json(); };
       const Json before = read_machine();

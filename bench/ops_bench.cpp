@@ -10,9 +10,16 @@ namespace {
 
 Result<Timing> check_and_time(vk::PipelineLibrary& pipelines, const ops::OpCase& op_case,
                               const TimingOptions& options) {
+  const auto go_on = [&]() -> Status {
+    if (!options.stop || !options.stop()) return {};
+    return make_error(ErrorCode::kCancelled, "interrupted");
+  };
   ops::OpBed bed(pipelines.device(), pipelines);
+  PUMICE_TRY_STATUS(go_on());
   PUMICE_TRY(const ops::PreparedOp op, op_case.prepare(bed));
+  PUMICE_TRY_STATUS(go_on());
   PUMICE_TRY_STATUS(pipelines.compile());
+  PUMICE_TRY_STATUS(go_on());
   PUMICE_TRY_STATUS(ops::run_and_check(bed, op));
   if (op.rotation.empty()) return time_runs(pipelines.device(), std::span(&op.record, 1), options);
   return time_runs(pipelines.device(), op.rotation, options);
@@ -72,6 +79,7 @@ OpsReport bench_ops(vk::PipelineLibrary& pipelines, std::span<const ops::OpCase>
   std::stable_partition(chosen.begin(), chosen.end(), [](const ops::OpCase* op_case) {
     return op_case->op != "gemv" && op_case->op != "gemm";
   });
+  if (chosen.empty()) return report;
   const auto start = std::chrono::steady_clock::now();
   const auto out_of_time = [&] {
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
@@ -89,18 +97,16 @@ OpsReport bench_ops(vk::PipelineLibrary& pipelines, std::span<const ops::OpCase>
   report.peaks = std::move(*peaks);
   const Roofline roofline = report.peaks.roofline();
   for (const ops::OpCase* op_case : chosen) {
-    if (options.interrupted && options.interrupted()) {
-      report.ended = make_error(ErrorCode::kCancelled, "interrupted");
-      break;
-    }
     if (out_of_time()) {
       report.n_left_out = chosen.size() - report.rows.size();
       break;
     }
     progress(report.rows.size(), op_case->op + " " + op_case->name);
-    report.rows.push_back(bench_op(pipelines, *op_case, roofline, options.timing));
-    const std::optional<Error>& error = report.rows.back().error;
-    if (error && error->code == ErrorCode::kDeviceLost) {
+    OpRow row = bench_op(pipelines, *op_case, roofline, options.timing);
+    const std::optional<Error> error = row.error;
+    const bool cancelled = error && error->code == ErrorCode::kCancelled;
+    if (!cancelled) report.rows.push_back(std::move(row));
+    if (cancelled || (error && error->code == ErrorCode::kDeviceLost)) {
       report.ended = error;
       break;
     }

@@ -38,10 +38,9 @@ struct OpsReport {
 };
 
 struct OpsOptions {
-  TimingOptions timing;
-  std::string filter;                      ///< only rows with this in "op name"; empty: all
-  double time_limit_s = 0;                 ///< no row is begun later than this; 0: no limit
-  std::function<bool()> interrupted = {};  ///< asked before each row
+  TimingOptions timing;     ///< `stop` is also asked between the parts of a row
+  std::string filter;       ///< only rows with this in "op name"; empty: all
+  double time_limit_s = 0;  ///< no row is begun later than this; 0: no limit
   /// Told before each part: how much is done of how much, and what comes next.
   std::function<void(size_t done, size_t total, const std::string& next)> progress = {};
 };
@@ -54,8 +53,8 @@ double default_time_limit_s(const DevicePlan& plan);
 OpRow bench_op(vk::PipelineLibrary& pipelines, const ops::OpCase& op_case, const Roofline& roofline,
                const TimingOptions& options);
 
-/// Measure the peaks, then the cases that match, matrix products last: there are many. Never fails:
-/// errors are in the report.
+/// Measure the peaks, then the cases that match, matrix products last: there are many. Where none
+/// matches nothing is measured. Never fails: errors are in the report.
 OpsReport bench_ops(vk::PipelineLibrary& pipelines, std::span<const ops::OpCase> cases,
                     const OpsOptions& options);
 

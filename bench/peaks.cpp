@@ -71,7 +71,8 @@ Status measure_memory(Bench& bench) {
 Result<uint32_t> long_iterations(Bench& bench, const Run& run, uint32_t probe) {
   constexpr double kDispatchNs = 4e6;
   PUMICE_TRY(const Timing timing,
-             time_runs(bench.device, std::span(&run, 1), {.repetitions = 1, .min_sample_ns = 1e5}));
+             time_runs(bench.device, std::span(&run, 1),
+                       {.repetitions = 1, .min_sample_ns = 1e5, .stop = bench.options.stop}));
   const double wanted = probe * kDispatchNs / std::max(timing.samples_ns[0], 1.0);
   return static_cast<uint32_t>(std::clamp(wanted, static_cast<double>(probe), 1e6));
 }

@@ -41,7 +41,7 @@ struct Peaks {
 uint64_t working_set_bytes(const vk::Device& device);
 
 /// Measure all that this build and device can. `progress` is told what comes next. Errors: device
-/// loss, out of memory.
+/// loss, out of memory, kCancelled.
 Result<Peaks> measure_peaks(vk::PipelineLibrary& pipelines, const TimingOptions& options,
                             const std::function<void(const std::string&)>& progress = {});
 

@@ -22,8 +22,8 @@ constexpr uint32_t kStreamWarmUp = 24;  // tokens of a stream before a prompt ar
 /// One engine and the clients of a workload.
 class Clients {
  public:
-  Clients(std::unique_ptr<Engine> engine, uint32_t n_vocab, uint64_t seed)
-      : engine_(std::move(engine)), n_vocab_(n_vocab), random_(seed) {}
+  Clients(std::unique_ptr<Engine> engine, uint32_t n_vocab, const ServeOptions& options)
+      : engine_(std::move(engine)), n_vocab_(n_vocab), random_(options.seed), stop_(options.stop) {}
 
   Engine& engine() { return *engine_; }
 
@@ -39,6 +39,7 @@ class Clients {
 
   /// One step; what came is kept by request.
   Status step() {
+    if (stop_ && stop_()) return make_error(ErrorCode::kCancelled, "interrupted");
     PUMICE_TRY(const std::vector<StepEvent> events, engine_->step());
     const double now = engine_->now();
     for (const StepEvent& event : events) {
@@ -70,6 +71,7 @@ class Clients {
   std::unique_ptr<Engine> engine_;
   uint32_t n_vocab_;
   std::mt19937_64 random_;
+  std::function<bool()> stop_;
   std::map<RequestId, std::vector<double>> times_;
   std::map<RequestId, std::vector<TokenId>> output_;
   std::map<RequestId, RequestReport> reports_;
@@ -82,9 +84,8 @@ double percentile(std::vector<double> values, double p) {
   return values[std::max<size_t>(rank, 1) - 1];
 }
 
-Status begin(const ServeProgress& progress, const std::string& name) {
-  if (progress && !progress(name)) return make_error(ErrorCode::kCancelled, "interrupted");
-  return {};
+void begin(const ServeProgress& progress, const std::string& name) {
+  if (progress) progress(name);
 }
 
 class ServeBench {
@@ -121,7 +122,7 @@ Result<Clients> ServeBench::clients(EngineOptions engine) const {
   engine.greedy_only = true;
   engine.cost = cost_;
   PUMICE_TRY(std::unique_ptr<Engine> made, Engine::create(pipelines_, model_, engine));
-  return Clients(std::move(made), model_->config().n_vocab, options_.seed);
+  return Clients(std::move(made), model_->config().n_vocab, options_);
 }
 
 /// What steps cost here, and from that the long prompt.
@@ -298,22 +299,22 @@ Result<RepeatResult> ServeBench::repeat() const {
 }
 
 Status ServeBench::arrivals(const ServeProgress& progress, ServeReport& report) {
-  PUMICE_TRY_STATUS(begin(progress, "calibration"));
+  begin(progress, "calibration");
   PUMICE_TRY_STATUS(measure_device());
   report.long_prompt_tokens = long_tokens_;
 
-  PUMICE_TRY_STATUS(begin(progress, "a long prompt in one piece"));
+  begin(progress, "a long prompt in one piece");
   PUMICE_TRY(const ArrivalRow monolithic, arrival("monolithic", long_tokens_, 0, report));
   report.arrivals = {monolithic};
   for (const uint32_t chunk : options_.chunk_tokens) {
     if (chunk >= long_tokens_) continue;
-    PUMICE_TRY_STATUS(begin(progress, fmt::format("chunks of {}", chunk)));
+    begin(progress, fmt::format("chunks of {}", chunk));
     PUMICE_TRY(const ArrivalRow row, arrival(std::to_string(chunk), chunk, 0, report));
     report.arrivals.push_back(row);
   }
   const double target =
       options_.tpot_target_s > 0 ? options_.tpot_target_s : default_tpot_target(report.arrivals);
-  PUMICE_TRY_STATUS(begin(progress, "adaptive chunks"));
+  begin(progress, "adaptive chunks");
   PUMICE_TRY(const ArrivalRow adaptive, arrival("adaptive", long_tokens_, target, report));
   report.arrivals.insert(report.arrivals.begin(), adaptive);
   return {};
@@ -322,13 +323,13 @@ Status ServeBench::arrivals(const ServeProgress& progress, ServeReport& report) 
 Result<ServeReport> ServeBench::run(const ServeProgress& progress) {
   ServeReport report;
   PUMICE_TRY_STATUS(arrivals(progress, report));
-  PUMICE_TRY_STATUS(begin(progress, "a shared system prompt"));
+  begin(progress, "a shared system prompt");
   PUMICE_TRY(report.shared, shared_prompt());
-  PUMICE_TRY_STATUS(begin(progress, "an agent's growing context"));
+  begin(progress, "an agent's growing context");
   PUMICE_TRY(report.agent, agent());
-  PUMICE_TRY_STATUS(begin(progress, "random cancels"));
+  begin(progress, "random cancels");
   PUMICE_TRY(report.cancels, cancels());
-  PUMICE_TRY_STATUS(begin(progress, "a repeated long prompt"));
+  begin(progress, "a repeated long prompt");
   PUMICE_TRY(report.repeat, repeat());
   return report;
 }

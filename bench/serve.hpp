@@ -21,6 +21,7 @@ struct ServeOptions {
   KvType kv_type = KvType::kF16;
   ops::Math math = ops::Math::kAuto;
   uint64_t seed = 1;
+  std::function<bool()> stop = {};  ///< asked between steps; true ends it with kCancelled
 };
 
 /// Streams that decode while a long prompt arrives, cut in one way.
@@ -78,8 +79,8 @@ struct ServeReport {
   nlohmann::json telemetry;  ///< of the adaptive run
 };
 
-/// Called before each workload with its name; false stops with kCancelled.
-using ServeProgress = std::function<bool(std::string_view workload)>;
+/// Called before each workload with its name.
+using ServeProgress = std::function<void(std::string_view workload)>;
 
 /// Errors: those of Engine; kCancelled.
 Result<ServeReport> run_serve_bench(const std::shared_ptr<vk::PipelineLibrary>& pipelines,

@@ -15,7 +15,9 @@ Result<vk::RecordedWork> record_runs(const std::shared_ptr<vk::Device>& device,
   return recorder.finish();
 }
 
-Result<double> elapsed_ns(vk::Device& device, const vk::RecordedWork& work) {
+Result<double> elapsed_ns(vk::Device& device, const vk::RecordedWork& work,
+                          const TimingOptions& options) {
+  if (options.stop && options.stop()) return make_error(ErrorCode::kCancelled, "interrupted");
   const auto start = std::chrono::steady_clock::now();
   PUMICE_TRY_STATUS(vk::run(device, work));
   const std::chrono::duration<double, std::nano> host = std::chrono::steady_clock::now() - start;
@@ -50,7 +52,7 @@ Result<Timing> time_runs(const std::shared_ptr<vk::Device>& device, std::span<co
   }
   // The first runs are slow (cold caches, low clocks), so the number of runs is found in steps that
   // warm up as well.
-  PUMICE_TRY(double one_run_ns, elapsed_ns(*device, work));
+  PUMICE_TRY(double one_run_ns, elapsed_ns(*device, work, options));
   timing.runs_per_sample = 1;
   for (int attempt = 0; attempt < 4; ++attempt) {
     const uint32_t n_runs = runs_for(one_run_ns, rotation.size(), options);
@@ -59,11 +61,11 @@ Result<Timing> time_runs(const std::shared_ptr<vk::Device>& device, std::span<co
       PUMICE_TRY(work, record_runs(device, rotation, n_runs));
       timing.runs_per_sample = n_runs;
     }
-    PUMICE_TRY(const double all_ns, elapsed_ns(*device, work));
+    PUMICE_TRY(const double all_ns, elapsed_ns(*device, work, options));
     one_run_ns = all_ns / n_runs;
   }
   for (uint32_t i = 0; i < options.repetitions; ++i) {
-    PUMICE_TRY(const double all_ns, elapsed_ns(*device, work));
+    PUMICE_TRY(const double all_ns, elapsed_ns(*device, work, options));
     timing.samples_ns.push_back(all_ns / timing.runs_per_sample);
   }
   return timing;

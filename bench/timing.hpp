@@ -19,9 +19,10 @@ namespace pumice::bench {
 using Run = std::function<void(vk::Recorder&)>;
 
 struct TimingOptions {
-  uint32_t repetitions = 5;      ///< samples
-  double min_sample_ns = 5e6;    ///< a sample has runs enough to last so long
-  double max_sample_ns = 100e6;  ///< unless one run is longer, no sample lasts longer
+  uint32_t repetitions = 5;         ///< samples
+  double min_sample_ns = 5e6;       ///< a sample has runs enough to last so long
+  double max_sample_ns = 100e6;     ///< unless one run is longer, no sample lasts longer
+  std::function<bool()> stop = {};  ///< asked between submissions; true ends it with kCancelled
 };
 
 struct Timing {
@@ -39,7 +40,7 @@ bool has_device_clock(const vk::Device& device);
 /// Time runs, which cycle through `rotation` (not empty; its entries do the same on different
 /// memory). A sample is one submission of many runs, ordered by the barriers that their accesses
 /// need, so what a dispatch costs besides its kernel is in the time, as it is in a model. Pipelines
-/// must be compiled. Errors: device loss, out of memory.
+/// must be compiled. Errors: device loss, out of memory, kCancelled.
 Result<Timing> time_runs(const std::shared_ptr<vk::Device>& device, std::span<const Run> rotation,
                          const TimingOptions& options);
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "bench/build_info.hpp"
 #include "bench/records.hpp"
 #include "bench/test_grid.hpp"
 #include "tools/command.hpp"
@@ -112,12 +113,12 @@ void add_tests(CLI::App& command, BenchOptions& options) {
               "Tokens in the context before the clock starts");
   add_numbers(command, "--np,--n-parallel", options.n_parallel, 1, kMostParallel,
               "-np: requests at once");
-  add_numbers(command, "-b,--batch-size", options.n_batch, 1, kMostBatch,
+  add_numbers(command, "-b,--batch-size", options.n_batch, kKvBlockTokens, kMostBatch,
               "Most tokens computed in one step");
   add_numbers(command, "--ub,--ubatch-size", options.n_ubatch, 1, kMostBatch,
               "-ub: most tokens of one prompt computed in one step");
   command.add_option("--delay", options.delay_s, "Seconds to wait before each test")
-      ->check(CLI::Range(0.0, 3600.0));
+      ->check(number_in(0, 3600));
 }
 
 void add_serve(CLI::App& command, BenchOptions& options) {
@@ -141,7 +142,7 @@ void add_serve(CLI::App& command, BenchOptions& options) {
                   "With --serve: milliseconds between tokens that adaptive chunks aim at (default: "
                   "three times the idle gap, or what the best fixed chunks reach); with --advise: "
                   "the target")
-      ->check(CLI::PositiveNumber);
+      ->check(number_in(kLeastNumber, kMostNumber));
 }
 
 void add_ops(CLI::App& command, BenchOptions& options) {
@@ -152,7 +153,7 @@ void add_ops(CLI::App& command, BenchOptions& options) {
   command
       .add_option("--seconds", options.seconds,
                   "With --ops: begin no row later (0: no limit; default: 50 on CPU drivers, 120)")
-      ->check(CLI::Range(0.0, 1e6));
+      ->check(number_in(0, 1e6));
 }
 
 void add_explain(CLI::App& command, BenchOptions& options) {
@@ -206,24 +207,29 @@ void add_output(CLI::App& command, BenchOptions& options) {
 
 void print_report(const BenchOptions& options, const std::function<nlohmann::json()>& json,
                   const std::function<std::string()>& markdown) {
-  const auto print = [&](const std::string& format, std::FILE* stream) {
+  const auto text_in = [&](const std::string& format) -> std::string {
     using Json = nlohmann::json;
-    if (format == "md") fmt::print(stream, "{}", markdown());
-    if (format == "md" || format == "none") return;
+    if (format == "none") return {};
+    if (format == "md") {
+      const std::string text = markdown();
+      // Results that are read are marked by those who read them.
+      if (!options.compare.empty() || !bench::build_is_dirty()) return text;
+      return fmt::format("{}\nBuilt from a work tree that differs from commit {} (dirty)\n", text,
+                         bench::build_commit());
+    }
     const Json report = json();
     if (format == "json") {
-      fmt::print(stream, "{}\n", report.dump(2, ' ', false, Json::error_handler_t::replace));
-      return;
+      return report.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
     }
     const std::vector<Json> records(report.begin(), report.end());
-    if (format == "csv") fmt::print(stream, "{}", bench::to_csv(records));
-    if (format == "sql") fmt::print(stream, "{}", bench::to_sql(records));
-    if (format == "jsonl") {
-      for (const Json& record : records) fmt::print(stream, "{}\n", bench::to_jsonl(record));
-    }
+    if (format == "csv") return bench::to_csv(records);
+    if (format == "sql") return bench::to_sql(records);
+    std::string lines;
+    for (const Json& record : records) lines += bench::to_jsonl(record) + "\n";
+    return lines;
   };
-  print(options.output, stdout);
-  print(options.error_output, stderr);
+  fmt::print("{}", text_in(options.output));
+  print_message(std::string_view(text_in(options.error_output)));
 }
 
 Status require_md_or_json(const BenchOptions& options) {

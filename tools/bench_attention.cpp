@@ -1,8 +1,10 @@
 // pumice bench --attention and --no-kv-cache: what flash attention and the KV cache save.
 #include "bench/attention_bench.hpp"
+#include "bench/build_info.hpp"
 #include "bench/device_record.hpp"
 #include "bench/kv_cache_bench.hpp"
 #include "tools/bench.hpp"
+#include "tools/interrupt.hpp"
 #include "tools/terminal.hpp"
 
 namespace pumice::tools {
@@ -24,7 +26,8 @@ Status bench_attention(const BenchOptions& options) {
     const InterruptGuard interrupt;
     ProgressBar bar("measuring");
     report = bench::bench_attention(*pipelines,
-                                    {.repetitions = options.repetitions.value_or(is_cpu ? 3 : 5)},
+                                    {.repetitions = options.repetitions.value_or(is_cpu ? 3 : 5),
+                                     .stop = InterruptGuard::interrupted},
                                     [&](size_t done, size_t total) {
                                       bar.update(done, total);
                                       return !InterruptGuard::interrupted();
@@ -36,6 +39,8 @@ Status bench_attention(const BenchOptions& options) {
       [&] {
         nlohmann::json json = to_json(report);
         json["device"] = bench::device_to_json(*device);
+        json["build_commit"] = bench::build_commit();
+        json["build_dirty"] = bench::build_is_dirty();
         return json;
       },
       [&] { return to_markdown(report); });

@@ -1,6 +1,7 @@
 // pumice bench --explain: what a model costs on paper, and beside it what this device needs.
 #include "bench/explain.hpp"
 #include "tools/bench.hpp"
+#include "tools/interrupt.hpp"
 #include "tools/terminal.hpp"
 
 namespace pumice::tools {
@@ -73,9 +74,11 @@ Status measure(const BenchOptions& options, const ModelSource& source, const Log
   }
   session.model.reset();
   bar.emplace("measuring the device");
-  PUMICE_TRY(report.peaks,
-             bench::measure_peaks(*session.pipelines, {.repetitions = bench.repetitions},
-                                  [&](const std::string& what) { logger.debug("{}", what); }));
+  PUMICE_TRY(
+      report.peaks,
+      bench::measure_peaks(*session.pipelines,
+                           {.repetitions = bench.repetitions, .stop = InterruptGuard::interrupted},
+                           [&](const std::string& what) { logger.debug("{}", what); }));
   speeds.roofline = bench::reading_roofline(*report.peaks);
   report.speeds = speeds;
   return bench::verdict(rows);

@@ -2,6 +2,7 @@
 #include "base/output_file.hpp"
 #include "bench/layers.hpp"
 #include "tools/bench.hpp"
+#include "tools/interrupt.hpp"
 #include "tools/terminal.hpp"
 
 namespace pumice::tools {
@@ -77,7 +78,10 @@ Status measure(const BenchOptions& options, const ModelSource& source, const Log
   PUMICE_TRY_STATUS(bench::verdict(rows));
   session.model.reset();
   bar.emplace("measuring the device");
-  PUMICE_TRY(report.peaks, bench::measure_peaks(*session.pipelines, {.repetitions = repetitions}));
+  PUMICE_TRY(report.peaks,
+             bench::measure_peaks(*session.pipelines,
+                                  {.repetitions = repetitions, .stop = InterruptGuard::interrupted},
+                                  [&](const std::string& what) { logger.debug("{}", what); }));
   return {};
 }
 

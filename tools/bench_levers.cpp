@@ -1,6 +1,7 @@
 #include "tools/bench_levers.hpp"
 
 #include "tools/bench.hpp"
+#include "tools/flag_values.hpp"
 
 namespace pumice::tools {
 
@@ -19,7 +20,7 @@ void LeverOptions::add_to(CLI::App& command) {
                        "arithmetic, kernels, KV type, chunks, prefix reuse, a smaller window");
   command
       .add_option("--ttft-target", ttft_target_ms, "With --advise: milliseconds to the first token")
-      ->check(CLI::PositiveNumber)
+      ->check(number_in(kLeastNumber, kMostNumber))
       ->needs(advised);
   command.add_flag("--attention", attention,
                    "Flash attention beside attention that keeps all scores in memory: time and "

@@ -5,6 +5,7 @@
 #include "bench/model_bench.hpp"
 #include "bench/records.hpp"
 #include "tools/bench.hpp"
+#include "tools/interrupt.hpp"
 #include "tools/terminal.hpp"
 
 namespace pumice::tools {
@@ -125,7 +126,7 @@ Status bench_model(const BenchOptions& options) {
   };
   if (options.model.profile) {
     bench.engine_done = [](const Engine& engine) {
-      fmt::print(stderr, "{}", engine.profiler().table());
+      print_message(std::string_view(engine.profiler().table()));
     };
   }
   const std::vector<bench::ModelRow> rows = bench::bench_models(tests, bench);

@@ -3,6 +3,7 @@
 #include "bench/ops_report.hpp"
 #include "shaders/spirv.hpp"
 #include "tools/bench.hpp"
+#include "tools/interrupt.hpp"
 #include "tools/terminal.hpp"
 
 namespace pumice::tools {
@@ -17,26 +18,28 @@ Status bench_ops(const BenchOptions& options) {
   const nlohmann::json before = bench::read_machine(*device);
   bench::OpsReport report;
   {
+    const bench::TimingOptions timing{.repetitions = options.repetitions.value_or(5),
+                                      .stop = InterruptGuard::interrupted};
     const InterruptGuard interrupt;
     ProgressBar bar("measuring");
     report = bench::bench_ops(
         *pipelines, cases,
-        {.timing = {.repetitions = options.repetitions.value_or(5)},
+        {.timing = timing,
          .filter = options.op_filter,
          .time_limit_s =
              options.seconds < 0 ? bench::default_time_limit_s(device->plan()) : options.seconds,
-         .interrupted = InterruptGuard::interrupted,
          .progress = [&](size_t done, size_t total, const std::string& next) {
            bar.update(done, total);
            logger.debug("{}/{} {}", done, total, next);
          }});
   }
   report.scale = scale;
-  pipelines->save();
   if (report.rows.empty() && report.n_left_out == 0 && !report.ended) {
-    return make_error(ErrorCode::kInvalidArgument, "--op '{}': no op or case has that in its name",
+    return make_error(ErrorCode::kInvalidArgument,
+                      "--op '{}': no op or case of this device has that in its name",
                       options.op_filter);
   }
+  pipelines->save();
   print_report(
       options,
       [&] {

@@ -6,6 +6,7 @@
 #include "bench/machine_state.hpp"
 #include "shaders/spirv.hpp"
 #include "tools/bench.hpp"
+#include "tools/interrupt.hpp"
 #include "tools/terminal.hpp"
 
 namespace pumice::tools {

@@ -1,6 +1,7 @@
 // pumice bench --serve: several requests at once on the real engine.
 #include "bench/serve.hpp"
 #include "tools/bench.hpp"
+#include "tools/interrupt.hpp"
 #include "tools/terminal.hpp"
 
 namespace pumice::tools {
@@ -15,14 +16,13 @@ Status bench_serve(const BenchOptions& options) {
                      .long_prompt_tokens = options.long_prompt_tokens,
                      .tpot_target_s = options.tpot_target_ms / 1e3,
                      .kv_type = options.model.kv_type(),
-                     .math = options.model.math_kind()};
+                     .math = options.model.math_kind(),
+                     .stop = InterruptGuard::interrupted};
   PUMICE_TRY(const nlohmann::json run, checked_run(options, session, source, logger));
   const InterruptGuard interrupt;
-  PUMICE_TRY(const ServeReport report, run_serve_bench(session.pipelines, session.model, serve,
-                                                       [&](std::string_view workload) {
-                                                         logger.info("{}", workload);
-                                                         return !InterruptGuard::interrupted();
-                                                       }));
+  PUMICE_TRY(const ServeReport report,
+             run_serve_bench(session.pipelines, session.model, serve,
+                             [&](std::string_view workload) { logger.info("{}", workload); }));
   const auto json = [&] {
     nlohmann::json record = serve_report_json(report);
     record.update(run);

@@ -105,6 +105,15 @@ Result<std::optional<uint32_t>> parse_limit_or_inf(std::string_view flag, std::s
   return number;
 }
 
+std::string number_problem(const std::string& text, double least, double most) {
+  std::string_view digits = text;
+  if (digits.starts_with('+')) digits.remove_prefix(1);
+  const std::optional<double> number = number_of<double>(digits);
+  if (number && *number >= least && *number <= most) return {};  // NaN is neither
+  return fmt::format("'{}' is not a number from {:g} to {:g}", printable(text, kShownBytes), least,
+                     most);
+}
+
 Result<Goodput> parse_goodput(std::string_view text) {
   Goodput goodput;
   while (!text.empty()) {
@@ -112,7 +121,7 @@ Result<Goodput> parse_goodput(std::string_view text) {
     const size_t value = part.find(':') + 1;  // 0 if there is none
     const double ms = number_of<double>(part.substr(value)).value_or(0);
     const std::string_view name = part.substr(0, value);
-    if (!(ms > 0) || (name != "ttft:" && name != "tpot:")) {
+    if (!(ms > 0 && ms <= kMostNumber) || (name != "ttft:" && name != "tpot:")) {
       return make_error(ErrorCode::kInvalidArgument,
                         "--goodput takes milliseconds like 'ttft:500 tpot:50', not '{}'",
                         printable(part, kShownBytes));

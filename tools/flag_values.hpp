@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -20,6 +21,19 @@ Result<std::pair<uint32_t, uint32_t>> parse_pair(std::string_view flag, std::str
 
 /// A positive number, or nothing for "inf".
 Result<std::optional<uint32_t>> parse_limit_or_inf(std::string_view flag, std::string_view text);
+
+/// What is wrong with `text` as a finite number from `least` to `most`; empty if nothing is. The
+/// check of every option that takes a fraction: CLI11's own let NaN pass.
+std::string number_problem(const std::string& text, double least, double most);
+
+/// The same as CLI11 asks for it: `->check(number_in(0, 3600))`.
+inline auto number_in(double least, double most) {
+  return [=](const std::string& text) { return number_problem(text, least, most); };
+}
+
+/// Limits of options in milliseconds, rates and factors.
+inline constexpr double kLeastNumber = 1e-6;
+inline constexpr double kMostNumber = 1e9;
 
 struct Goodput {
   double ttft_s = 0;  ///< 0: not given

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "text/detokenizer.hpp"
+#include "tools/interrupt.hpp"
 #include "tools/terminal.hpp"
 
 namespace pumice::tools {
@@ -33,7 +34,9 @@ class RequestGuard {
 }  // namespace
 
 double Timings::prefill_rate() const {
-  return ttft_ms > 0 ? 1e3 * static_cast<double>(prompt_tokens - cached_tokens) / ttft_ms : 0;
+  const size_t not_computed = truncated_tokens + cached_tokens;
+  if (ttft_ms <= 0 || not_computed >= prompt_tokens) return 0;
+  return 1e3 * static_cast<double>(prompt_tokens - not_computed) / ttft_ms;
 }
 
 double Timings::decode_rate() const {
@@ -87,6 +90,7 @@ Result<Generation> generate(Engine& engine, GenerationRequest request, const Tok
   if (!finished) generation.report = engine.cancel(id).value_or(RequestReport{});
   add_text(detokenizer.flush());
   timings.cached_tokens = generation.report.cache.cached_tokens;
+  timings.truncated_tokens = generation.report.truncated_tokens;
   timings.new_tokens = generation.tokens.size();
   return generation;
 }
@@ -105,22 +109,26 @@ void print_rates(const Generation& generation) {
   std::string cached;
   if (t.cached_tokens > 0 || report.cache.miss == MissReason::kEvicted ||
       report.cache.miss == MissReason::kModel) {
-    cached = fmt::format(" ({} cached; {})", t.cached_tokens, miss_reason_name(report.cache.miss));
+    cached = fmt::format(" ({} cached", t.cached_tokens);
+    if (report.cache.miss != MissReason::kNone) {
+      cached += fmt::format("; {}", miss_reason_name(report.cache.miss));
+    }
+    cached += ")";
   }
-  fmt::print(stderr,
-             "\nprompt {} tokens{}, TTFT {:.1f} ms, prefill {:.1f} tok/s, decode {} tokens {:.1f} "
-             "tok/s\n",
-             t.prompt_tokens, cached, t.ttft_ms, t.prefill_rate(), t.new_tokens, t.decode_rate());
+  print_message(
+      "\nprompt {} tokens{}, TTFT {:.1f} ms, prefill {:.1f} tok/s, decode {} tokens {:.1f} "
+      "tok/s\n",
+      t.prompt_tokens, cached, t.ttft_ms, t.prefill_rate(), t.new_tokens, t.decode_rate());
   if (report.truncated_tokens > 0) {
-    fmt::print(stderr, "the prompt's first {} tokens did not fit and were left out\n",
-               report.truncated_tokens);
+    print_message("the prompt's first {} tokens did not fit and were left out\n",
+                  report.truncated_tokens);
   }
   if (report.shifts > 0) {
-    fmt::print(stderr, "the context was full {} times and made room by dropping older tokens\n",
-               report.shifts);
+    print_message("the context was full {} times and made room by dropping older tokens\n",
+                  report.shifts);
   }
   if (report.end_reason == EndReason::kWindow) {
-    fmt::print(stderr, "stopped: the context is full (-c for more, --overflow shift to go on)\n");
+    print_message("stopped: the context is full (-c for more, --overflow shift to go on)\n");
   }
 }
 

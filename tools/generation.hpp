@@ -14,7 +14,8 @@ namespace pumice::tools {
 
 struct Timings {
   size_t prompt_tokens = 0;
-  size_t cached_tokens = 0;  ///< of the prompt, not computed
+  size_t cached_tokens = 0;     ///< of the prompt, not computed
+  size_t truncated_tokens = 0;  ///< of the prompt, left out
   size_t new_tokens = 0;
   double ttft_ms = 0;    ///< request to first token
   double decode_ms = 0;  ///< first token to last

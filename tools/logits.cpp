@@ -10,6 +10,7 @@
 #include "models/vocabulary_loader.hpp"
 #include "tools/command.hpp"
 #include "tools/flag_values.hpp"
+#include "tools/interrupt.hpp"
 #include "tools/session.hpp"
 #include "tools/terminal.hpp"
 
@@ -26,6 +27,7 @@ struct LogitsOptions {
   std::string reference;
   double max_nmse = 0;
   CLI::Option* max_nmse_option = nullptr;
+  bool invariant = false;
   CLI::Option* prompt_option = nullptr;
 };
 
@@ -117,6 +119,7 @@ Status logits(const LogitsOptions& options) {
                                      .context_tokens = context_tokens,
                                      .token_budget = options.model.token_budget,
                                      .chunk_tokens = options.model.chunk_tokens,
+                                     .invariant = options.invariant,
                                      .prompt_logits = true,
                                      .greedy_only = true,
                                      .profile = options.model.profile};
@@ -147,10 +150,10 @@ Status logits(const LogitsOptions& options) {
   engine->cancel(id);
   if (output) {
     PUMICE_TRY_STATUS(output->finish());
-    fmt::print(stderr, "{}: {} positions x {} logits\n", options.output, n_tokens,
-               session.model->config().n_vocab);
+    print_message("{}: {} positions x {} logits\n", options.output, n_tokens,
+                  session.model->config().n_vocab);
   }
-  if (options.model.profile) fmt::print(stderr, "{}", engine->profiler().table());
+  if (options.model.profile) print_message(std::string_view(engine->profiler().table()));
   if (!comparison) return {};
   return comparison->finish(options.max_nmse_option->count() > 0 ? &options.max_nmse : nullptr);
 }
@@ -179,8 +182,9 @@ Command add_logits(CLI::App& app) {
       command
           ->add_option("--max-nmse", options->max_nmse,
                        "With --compare: a normalised mean-square error beyond this is exit code 6")
-          ->check(CLI::NonNegativeNumber)
+          ->check(number_in(0, kMostNumber))
           ->needs(compare);
+  add_invariant(*command, options->invariant);
   command->footer("Example: pumice logits -m model.gguf --tokens 1,403,407 -o out.f32");
   return {command, [options] { return logits(*options); }};
 }

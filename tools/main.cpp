@@ -6,10 +6,14 @@
 #include <cstdlib>
 #include <filesystem>
 #include <new>
+#include <sstream>
 #include <system_error>
 #include <vector>
 
+#include "base/file_error.hpp"
 #include "tools/command.hpp"
+#include "tools/interrupt.hpp"
+#include "tools/settings_file.hpp"
 #include "tools/terminal.hpp"
 
 namespace pumice::tools {
@@ -52,41 +56,11 @@ std::string command_line(int argc, char** argv) {
   return fmt::format("{}", fmt::join(words, " "));
 }
 
-/// The settings file, without what the environment sets: CLI11 would let the file win.
-class SettingsFile : public CLI::ConfigTOML {
- public:
-  explicit SettingsFile(const CLI::App& app) : app_(app) {}
-
-  std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
-    std::vector<CLI::ConfigItem> settings = CLI::ConfigTOML::from_config(input);
-    std::erase_if(settings, [this](const CLI::ConfigItem& item) { return in_environment(item); });
-    return settings;
-  }
-
- private:
-  bool in_environment(const CLI::ConfigItem& item) const {
-    const CLI::App* app = &app_;
-    for (const std::string& parent : item.parents) {
-      const auto found = app->get_subcommands(
-          [&parent](const CLI::App* command) { return command->get_name() == parent; });
-      if (found.empty()) return false;
-      app = found.front();
-    }
-    const CLI::Option* option =
-        app->get_option_no_throw((item.name.size() == 1 ? "-" : "--") + item.name);
-    if (option == nullptr || option->get_envname().empty()) return false;
-    const char* const value = std::getenv(option->get_envname().c_str());
-    return value != nullptr && *value != '\0';
-  }
-
-  const CLI::App& app_;
-};
-
 /// A flag problem in one line, with where to look. A settings file that cannot be read is a file's.
-Error usage_error(const CLI::App& app, const CLI::ParseError& error) {
+Error usage_error(const CLI::App& app, const SettingsFile& settings, const CLI::ParseError& error) {
   std::string command = "pumice";
   for (const CLI::App* chosen : app.get_subcommands()) command += " " + chosen->get_name();
-  std::string message = error.what();
+  std::string message = settings.with_place(error.what());
   const std::vector<std::string> unknown = app.remaining();
   if (app.get_subcommands().empty() && !unknown.empty()) {
     message = fmt::format("unknown subcommand or flag '{}'", unknown.front());
@@ -96,19 +70,34 @@ Error usage_error(const CLI::App& app, const CLI::ParseError& error) {
                     "{} (see {} --help)", message, command);
 }
 
-int fail(const Error& error) {
-  print_error(error);
-  return exit_code(error.code);
+/// Whatever `status` says, output that did not arrive and an interrupt are no success.
+int end(Status status) {
+  Status output = finish_output();
+  if (status.ok()) status = output;
+  end_without_interrupts();
+  if (status.ok() && InterruptGuard::interrupted()) {
+    status = make_error(ErrorCode::kCancelled, "interrupted");
+  }
+  if (status.ok()) return 0;
+  print_error(status.error());
+  return exit_code(status.error().code);
 }
 
-int run(int argc, char** argv) {
+/// What CLI11 prints by itself: help and version.
+Status print_help(const CLI::App& app, const CLI::ParseError& request) {
+  std::ostringstream text;
+  app.exit(request, text, text);
+  return print_output(text.str());
+}
+
+Status run(int argc, char** argv) {
   CLI::App app("Pumice runs GGUF language models on any Vulkan 1.3 device.", "pumice");
   app.footer(
       "Flags may also come from PUMICE_* environment variables or a config file; a flag beats\n"
       "the environment, which beats the file.\n"
-      "Exit codes: 0 ok, 1 internal error, 2 usage, 3 no usable device, 4 bad model or input "
-      "file,\n"
-      "5 does not fit, 6 self-test failed, 75 device lost, 130 interrupted.");
+      "Exit codes: 0 ok, 1 internal error, 2 usage, 3 no usable device, 4 bad file (read or\n"
+      "written), 5 does not fit (memory, context, disk), 6 self-test failed, 75 device lost,\n"
+      "130 interrupted. Without a subcommand this help is printed.");
   app.set_version_flag("--version", PUMICE_VERSION);
   app.allow_config_extras(CLI::config_extras_mode::error);
   // CLI11 2.1 does not look at the environment for the settings file.
@@ -116,47 +105,46 @@ int run(int argc, char** argv) {
   const bool config_chosen = chosen_config != nullptr && *chosen_config != '\0';
   app.set_config("--config", config_chosen ? chosen_config : config_file().string(),
                  "Settings file (TOML), also PUMICE_CONFIG", config_chosen);
-  app.config_formatter(std::make_shared<SettingsFile>(app));
+  const auto settings = std::make_shared<SettingsFile>(app);
+  app.config_formatter(settings);
   app.require_subcommand(1);
   const Command commands[] = {add_run(app),      add_bench(app, command_line(argc, argv)),
                               add_report(app),   add_info(app),
                               add_tokenize(app), add_logits(app),
                               add_sim(app),      add_synth(app)};
+  if (argc <= 1) return print_output(app.help());
   try {
     app.parse(arguments_of(argc, argv));
   } catch (const CLI::ParseError& error) {
-    return error.get_exit_code() == 0 ? app.exit(error) : fail(usage_error(app, error));
+    if (error.get_exit_code() == 0) return print_help(app, error);
+    return usage_error(app, *settings, error);
   }
   for (const Command& command : commands) {
-    if (!command.app->parsed()) continue;
-    const Status status = command.run();
-    if (!status.ok()) return fail(status.error());
-    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-      return fail(make_error(ErrorCode::kInternal, "standard output cannot be written"));
-    }
-    return 0;
+    if (command.app->parsed()) return command.run();
   }
-  return 0;
+  return {};
 }
 
 }  // namespace
 }  // namespace pumice::tools
 
 int main(int argc, char** argv) {
-  using pumice::ErrorCode;
+  using namespace pumice;
+  tools::open_missing_streams();
+  tools::watch_interrupts();
   try {
-    pumice::tools::end_on_interrupt();
-    return pumice::tools::run(argc, argv);
+    return tools::end(tools::run(argc, argv));
   } catch (const std::bad_alloc&) {
-    return pumice::tools::fail({ErrorCode::kDoesNotFit, "host memory is exhausted"});
+    return tools::end(make_error(ErrorCode::kDoesNotFit, "host memory is exhausted"));
   } catch (const std::system_error& error) {
+    // fmt::print throws when standard output cannot be written.
+    if (std::ferror(stdout) != 0)
+      return tools::end(cannot_write("standard output", error.code().value()));
     const bool is_limit = error.code() == std::errc::resource_unavailable_try_again ||
                           error.code() == std::errc::not_enough_memory;
-    return pumice::tools::fail(
-        {is_limit ? ErrorCode::kDoesNotFit : ErrorCode::kInternal,
-         fmt::format("a thread or another resource of the system: {}", error.what())});
+    return tools::end(make_error(is_limit ? ErrorCode::kDoesNotFit : ErrorCode::kInternal,
+                                 "a thread or another resource of the system: {}", error.what()));
   } catch (const std::exception& error) {
-    fmt::print(stderr, "pumice: internal error: {}\n", error.what());
-    return 1;
+    return tools::end(make_error(ErrorCode::kInternal, "internal error: {}", error.what()));
   }
 }

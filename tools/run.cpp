@@ -11,6 +11,7 @@
 #include "models/vocabulary_loader.hpp"
 #include "tools/command.hpp"
 #include "tools/generation.hpp"
+#include "tools/interrupt.hpp"
 #include "tools/line_reader.hpp"
 #include "tools/serving_options.hpp"
 #include "tools/session.hpp"
@@ -75,6 +76,7 @@ class Runner {
   TokenCache token_cache_{kTokenCacheBytes};
   Session session_;
   std::unique_ptr<Engine> engine_;
+  Status output_;  ///< of what was printed last
 };
 
 Status Runner::open(const GgufFile& file, size_t prompt_tokens) {
@@ -116,9 +118,8 @@ Result<std::vector<TokenId>> Runner::encode(const std::string& text) {
 
 Result<Generation> Runner::generate_one(std::vector<TokenId> prompt) {
   const auto sink = [&](std::string_view piece) {
-    if (options_.json) return true;
-    return std::fwrite(piece.data(), 1, piece.size(), stdout) == piece.size() &&
-           std::fflush(stdout) == 0;
+    if (!options_.json) output_ = print_output(piece);
+    return output_.ok();
   };
   uint32_t n_predict = options_.n_predict;
   const uint32_t window = engine_->options().context_tokens;
@@ -136,10 +137,10 @@ Result<Generation> Runner::generate_one(std::vector<TokenId> prompt) {
     using Json = nlohmann::json;
     const Json json =
         to_json(generation, *engine_, session_.device->plan(), options_.sampling.seed);
-    fmt::print("{}\n", json.dump(-1, ' ', false, Json::error_handler_t::replace));
-    std::fflush(stdout);
+    output_ = print_output(json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
   }
   print_rates(generation);
+  PUMICE_TRY_STATUS(output_);
   return generation;
 }
 
@@ -150,7 +151,7 @@ Status Runner::once(const GgufFile& file) {
   PUMICE_TRY(std::vector<TokenId> prompt, encode(text));
   PUMICE_TRY_STATUS(open(file, prompt.size()));
   PUMICE_TRY(const Generation generation, generate_one(std::move(prompt)));
-  if (options_.model.profile) fmt::print(stderr, "{}", engine_->profiler().table());
+  if (options_.model.profile) print_message(std::string_view(engine_->profiler().table()));
   if (generation.interrupted) return make_error(ErrorCode::kCancelled, "interrupted");
   return {};
 }
@@ -168,13 +169,15 @@ Status Runner::repl(const GgufFile& file) {
     }
     const Result<Generation> generation = generate_one(std::move(prompt).value());
     if (!generation.ok()) {
-      if (generation.error().code == ErrorCode::kDeviceLost) return generation.error();
+      if (generation.error().code == ErrorCode::kDeviceLost || !output_.ok()) {
+        return generation.error();
+      }
       print_error(generation.error());
       continue;
     }
-    if (generation->interrupted && !lines.interactive()) {
-      return make_error(ErrorCode::kCancelled, "interrupted");
-    }
+    if (!generation->interrupted) continue;
+    if (!lines.interactive()) return make_error(ErrorCode::kCancelled, "interrupted");
+    InterruptGuard::forgive();
   }
   return {};
 }

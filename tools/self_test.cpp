@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <map>
+#include <mutex>
 
 #include "shaders/passport.hpp"
 #include "shaders/spirv.hpp"
+#include "tools/interrupt.hpp"
 #include "tools/terminal.hpp"
 #include "vk/shader_info.hpp"
 #include "vk/shader_requirements.hpp"
@@ -110,13 +112,24 @@ Status run_self_test_command(const DeviceOptions& options, const std::string& op
   const auto start = std::chrono::steady_clock::now();
   SelfTestResult result;
   {
-    const InterruptGuard interrupt;
+    // A case that an interrupt cuts short has not failed: the verdict must not blame its kernels.
+    std::mutex mutex;
+    std::optional<SelfTestVerdict> known;  // none before the first case
+    const InterruptGuard interrupt([&] {
+      const std::lock_guard lock(mutex);
+      if (!known || is_limited) return;
+      known->running.clear();
+      known->running_modules.clear();
+      remember(*device, *known, logger);
+    });
     ProgressBar bar("self-test");
     // Saved before each case: a driver may take the process down, and the machine with it.
     result = run_self_test(pipelines, std::move(cases), earlier.value_or(SelfTestVerdict{}),
                            {.on_case =
                                 [&](const SelfTestVerdict& verdict, size_t done, size_t total) {
                                   bar.update(done, total);
+                                  const std::lock_guard lock(mutex);
+                                  known = verdict;
                                   if (!is_limited) remember(*device, verdict, logger);
                                 },
                             .interrupted = InterruptGuard::interrupted});

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/output_file.hpp"
+#include "tools/flag_values.hpp"
 #include "tools/terminal.hpp"
 
 namespace pumice::tools {
@@ -26,9 +26,11 @@ std::filesystem::path cost_file(const Session& session, const EngineOptions& opt
 }
 
 CostModel read_cost(const std::filesystem::path& path, const Logger& logger) {
-  std::ifstream file(path);
-  if (path.empty() || !file) return {};
-  const Result<StepCost> cost = step_cost_from_json(Json::parse(file, nullptr, false));
+  std::error_code error;
+  if (path.empty() || !std::filesystem::exists(path, error)) return {};
+  const Result<std::string> text = read_text_file(path);
+  Result<StepCost> cost = text.ok() ? step_cost_from_json(Json::parse(*text, nullptr, false))
+                                    : Result<StepCost>(text.error());
   if (!cost.ok()) {
     logger.warning("{} is not used: {}", path.string(), cost.error().message);
     return {};
@@ -58,7 +60,7 @@ void ServingOptions::add_to(CLI::App& app) {
          "beside decoding requests (0: chunks stay as large as -ub)")
       ->envname("PUMICE_TPOT_TARGET")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber)
+      ->check(number_in(0, kMostNumber))
       ->group(group);
   app.add_option(
          "--overflow", overflow,
@@ -87,10 +89,7 @@ void ServingOptions::add_to(CLI::App& app) {
   app.add_flag("--no-prefix-cache", no_prefix_cache, "Compute every prompt from its start")
       ->envname("PUMICE_NO_PREFIX_CACHE")
       ->group(group);
-  app.add_flag("--invariant", invariant,
-               "Results identical to the bit however the work is cut, batched and cached (slower)")
-      ->envname("PUMICE_INVARIANT")
-      ->group(group);
+  add_invariant(app, invariant)->group(group);
   app.add_option("--stats", stats, "Print what the scheduler and the cache counted: text or json")
       ->expected(0, 1)
       ->default_str("text")
@@ -169,19 +168,19 @@ Json stats_json(const Engine& engine) {
 void print_stats(const std::string& stats, const Engine& engine) {
   if (stats.empty()) return;
   if (stats == "json") {
-    fmt::print(stderr, "{}\n", stats_json(engine).dump(2));
+    print_message("{}\n", stats_json(engine).dump(2));
     return;
   }
   const Telemetry& t = engine.scheduler().telemetry();
-  fmt::print(stderr,
-             "{} steps, {} requests finished, {} cancelled, {} failed, {} preemptions\n"
-             "{} prompt tokens, {} of them cached; {} generated, {} computed ahead for nothing\n",
-             t.steps, t.finished, t.cancelled, t.failed, t.preemptions, t.prompt_tokens,
-             t.cached_tokens, t.generated_tokens, t.discarded_tokens);
+  print_message(
+      "{} steps, {} requests finished, {} cancelled, {} failed, {} preemptions\n"
+      "{} prompt tokens, {} of them cached; {} generated, {} computed ahead for nothing\n",
+      t.steps, t.finished, t.cancelled, t.failed, t.preemptions, t.prompt_tokens, t.cached_tokens,
+      t.generated_tokens, t.discarded_tokens);
   const auto row = [](const char* name, const Histogram& histogram, double scale) {
-    fmt::print(stderr, "{:<18} p50 {:>9.2f}  p90 {:>9.2f}  p99 {:>9.2f}\n", name,
-               histogram.percentile(0.5) * scale, histogram.percentile(0.9) * scale,
-               histogram.percentile(0.99) * scale);
+    print_message("{:<18} p50 {:>9.2f}  p90 {:>9.2f}  p99 {:>9.2f}\n", name,
+                  histogram.percentile(0.5) * scale, histogram.percentile(0.9) * scale,
+                  histogram.percentile(0.99) * scale);
   };
   row("TTFT ms", t.ttft_seconds, 1e3);
   row("TPOT ms", t.tpot_seconds, 1e3);

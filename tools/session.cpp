@@ -41,11 +41,18 @@ void ModelOptions::add_batch_sizes(CLI::App& app) {
   app.add_option("-b,--batch-size", token_budget, "Most tokens computed in one step")
       ->envname("PUMICE_BATCH_SIZE")
       ->capture_default_str()
-      ->check(CLI::Range(1u, 1u << 16));
+      ->check(CLI::Range(kKvBlockTokens, 1u << 16));
   app.add_option("--ubatch-size,--ub", chunk_tokens, "-ub: most prompt tokens computed in one step")
       ->envname("PUMICE_UBATCH_SIZE")
       ->capture_default_str()
       ->check(CLI::Range(1u, 1u << 16));
+}
+
+CLI::Option* add_invariant(CLI::App& app, bool& invariant) {
+  return app
+      .add_flag("--invariant", invariant,
+                "Results identical to the bit however the work is cut, batched and cached (slower)")
+      ->envname("PUMICE_INVARIANT");
 }
 
 void ModelOptions::add_synthetic_to(CLI::App& app) {

@@ -41,6 +41,9 @@ struct ModelOptions {
   ops::Math math_kind() const;
 };
 
+/// --invariant, the same wherever it is offered.
+CLI::Option* add_invariant(CLI::App& app, bool& invariant);
+
 /// A model on a device, with its pipelines.
 struct Session {
   std::shared_ptr<vk::Device> device;

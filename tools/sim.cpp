@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "scheduler/simulator.hpp"
 #include "tools/command.hpp"
@@ -12,6 +13,20 @@ namespace pumice::tools {
 namespace {
 
 using Json = nlohmann::json;
+
+// What a simulation remembers grows with these: about 10 KB a stream, 1 KB a request.
+constexpr uint32_t kMostStreams = 1u << 14;
+constexpr uint32_t kMostSynthetic = 1'000'000;
+constexpr uint32_t kMostChunk = 1u << 20;
+
+Status check_all(std::string_view flag, std::span<const uint32_t> numbers, uint32_t most) {
+  for (const uint32_t number : numbers) {
+    if (number > most) {
+      return make_error(ErrorCode::kInvalidArgument, "{}: {} is more than {}", flag, number, most);
+    }
+  }
+  return {};
+}
 
 struct SimOptions {
   std::string trace;
@@ -135,6 +150,8 @@ Status sweep(const SimOptions& options) {
   PUMICE_TRY(sweep.device, read_device_model(options.device_model));
   PUMICE_TRY(sweep.chunk_tokens, parse_numbers("--chunks", options.sweep_chunks));
   PUMICE_TRY(sweep.active_decodes, parse_numbers("--decodes", options.sweep_decodes));
+  PUMICE_TRY_STATUS(check_all("--chunks", sweep.chunk_tokens, kMostChunk));
+  PUMICE_TRY_STATUS(check_all("--decodes", sweep.active_decodes, kMostStreams));
   sweep.prompt_tokens = options.sweep_prompt;
   sweep.tpot_target_s = options.tpot_target_ms / 1e3;
   if (options.block_size != 0) sweep.block_tokens = options.block_size;
@@ -186,12 +203,11 @@ Status sim(const SimOptions& options) {
   simulation.goodput_tpot_s = goodput.tpot_s;
   const double hit_rate = prefix_hit_rate(trace, simulation.n_blocks);
   ProgressBar bar("simulating");
-  const InterruptGuard interrupt;
-  PUMICE_TRY(const SimulationReport report,
-             simulate(trace, simulation, [&](size_t done, size_t total) {
-               bar.update(done, total);
-               return !InterruptGuard::interrupted();
-             }));
+  PUMICE_TRY(
+      const SimulationReport report, simulate(trace, simulation, [&](size_t done, size_t total) {
+        bar.update(done, total);
+        return true;  // nothing is kept of half a simulation, so an interrupt ends it at once
+      }));
   if (options.json) {
     fmt::print("{}\n", to_json(report, hit_rate, simulation.device).dump(2));
   } else {
@@ -208,11 +224,13 @@ Command add_sim(CLI::App& app) {
       app.add_subcommand("sim", "Simulate scheduling and caching over a trace, with no device");
   command->add_option("--trace", options->trace,
                       "Azure's CSV (arrivals, lengths) or Mooncake's JSONL (with block ids)");
-  command->add_option("--synthetic", options->n_synthetic,
-                      "Instead: this many requests with shared system prompts");
+  command
+      ->add_option("--synthetic", options->n_synthetic,
+                   "Instead: this many requests with shared system prompts")
+      ->check(CLI::Range(1u, kMostSynthetic));
   command->add_option("--rate", options->rate, "Arrivals a second of --synthetic")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(number_in(kLeastNumber, kMostNumber));
   command->add_option("-s,--seed", options->seed, "Seed of --synthetic")->capture_default_str();
   command->add_option("--requests", options->n_requests, "Only the first requests of the trace");
   command->add_option("--blocks", options->blocks, "KV blocks of the device, or inf")
@@ -237,13 +255,13 @@ Command add_sim(CLI::App& app) {
       ->check(CLI::Range(1u, 1u << 20));
   command->add_option("--tpot-target", options->tpot_target_ms, "Milliseconds between tokens")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(number_in(kLeastNumber, kMostNumber));
   command->add_option("--np,--parallel", options->parallel, "-np: requests that run at once")
       ->capture_default_str()
       ->check(CLI::Range(1u, 1u << 20));
   command->add_option("--speed-up", options->speed_up, "Arrivals come this much faster")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(number_in(kLeastNumber, kMostNumber));
   command->add_option("--goodput", options->goodput,
                       "Objectives a request must meet to count: 'ttft:MS tpot:MS'");
   command->add_flag("--uncalibrated", options->uncalibrated,

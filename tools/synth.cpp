@@ -7,6 +7,7 @@
 #include <map>
 
 #include "tools/command.hpp"
+#include "tools/interrupt.hpp"
 #include "tools/terminal.hpp"
 
 namespace pumice::tools {
@@ -101,9 +102,9 @@ Status synth(const SynthOptions& options) {
       options.force ? OutputFile::Existing::kReplace : OutputFile::Existing::kRefuse));
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   const double mega_bytes = static_cast<double>(model.data_bytes()) / 1e6;
-  fmt::print(stderr, "{}: {} parameters, {}, {:.0f} MB in {:.1f} s ({:.0f} MB/s)\n", options.output,
-             parameters_of(model), types_of(model), mega_bytes, elapsed.count(),
-             mega_bytes / elapsed.count());
+  print_message("{}: {} parameters, {}, {:.0f} MB in {:.1f} s ({:.0f} MB/s)\n", options.output,
+                parameters_of(model), types_of(model), mega_bytes, elapsed.count(),
+                mega_bytes / elapsed.count());
   return {};
 }
 

@@ -1,21 +1,29 @@
 #include "tools/terminal.hpp"
 
-#include <fmt/format.h>
+#include <fcntl.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <system_error>
+
+#include "base/file_error.hpp"
+#include "base/utf8.hpp"
 
 namespace pumice::tools {
 namespace {
 
 constexpr uint64_t kMaxPromptBytes = 64ull << 20;
 
-volatile std::sig_atomic_t g_interrupted = 0;  // the only thing a signal handler may touch
+// Of the first writes to standard output and standard error that failed.
+int g_output_errno = 0;
+int g_message_errno = 0;
 
 std::filesystem::path xdg_directory(const char* variable, const char* below_home) {
   if (const char* directory = std::getenv(variable); directory != nullptr && *directory != '\0') {
@@ -43,12 +51,44 @@ Result<std::string> read_stream(std::istream& stream, const std::string& name) {
 
 }  // namespace
 
+void open_missing_streams() {
+  constexpr int kFlags[] = {O_WRONLY, O_RDONLY, O_WRONLY};  // the wrong way round, but for the last
+  for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; ++descriptor) {
+    if (fcntl(descriptor, F_GETFD) != -1 || errno != EBADF) continue;
+    open("/dev/null", kFlags[descriptor]);  // takes the lowest number that is free: this one
+  }
+}
+
+void print_message(std::string_view text) {
+  const bool written =
+      std::fwrite(text.data(), 1, text.size(), stderr) == text.size() && std::fflush(stderr) == 0;
+  if (!written && g_message_errno == 0) g_message_errno = errno;
+}
+
+Status print_output(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) {
+    return {};
+  }
+  if (g_output_errno == 0) g_output_errno = errno;
+  return cannot_write("standard output", g_output_errno);
+}
+
+Status finish_output() {
+  PUMICE_TRY_STATUS(print_output(""));
+  if (std::ferror(stdout) != 0) {
+    return cannot_write("standard output", g_output_errno != 0 ? g_output_errno : EIO);
+  }
+  print_message("");
+  if (std::ferror(stderr) == 0) return {};
+  return cannot_write("standard error", g_message_errno != 0 ? g_message_errno : EIO);
+}
+
 void print_error(const Error& error) {
   std::string line = error.message;
   for (char& c : line) {
     if (c == '\n' || c == '\r') c = ' ';
   }
-  fmt::print(stderr, "pumice: {}\n", line);
+  print_message("pumice: {}\n", line);
 }
 
 Logger stderr_logger(bool verbose) {
@@ -56,6 +96,9 @@ Logger stderr_logger(bool verbose) {
   auto log = std::make_shared<spdlog::logger>("pumice", sink);
   log->set_pattern("%^%H:%M:%S.%e %v%$");
   log->set_level(spdlog::level::debug);
+  log->set_error_handler([](const std::string&) {
+    if (g_message_errno == 0) g_message_errno = errno;  // finish_output tells
+  });
   const auto forward = [log](LogLevel level, std::string_view line) {
     constexpr spdlog::level::level_enum kLevels[] = {spdlog::level::debug, spdlog::level::info,
                                                      spdlog::level::warn, spdlog::level::err};
@@ -68,7 +111,7 @@ ProgressBar::ProgressBar(std::string title)
     : title_(std::move(title)), started_(std::chrono::steady_clock::now()) {}
 
 ProgressBar::~ProgressBar() {
-  if (drawn_) fmt::print(stderr, "\r\033[K");
+  if (drawn_) print_message("\r\033[K");
 }
 
 void ProgressBar::update(uint64_t done, uint64_t total) {
@@ -83,40 +126,8 @@ void ProgressBar::update(uint64_t done, uint64_t total) {
   last_percent_ = percent;
   drawn_ = true;
   const int filled = kWidth * percent / 100;
-  fmt::print(stderr, "\r{} [{:#<{}}{:.<{}}] {:3}%", title_, "", filled, "", kWidth - filled,
-             percent);
-  std::fflush(stderr);
+  print_message("\r{} [{:#<{}}{:.<{}}] {:3}%", title_, "", filled, "", kWidth - filled, percent);
 }
-
-void end_on_interrupt() {
-  struct sigaction previous {};
-  sigaction(SIGINT, nullptr, &previous);
-  if (previous.sa_handler == SIG_IGN) return;
-  struct sigaction action {};
-  action.sa_handler = [](int) {
-    constexpr char kMessage[] = "pumice: interrupted\n";
-    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kMessage, sizeof kMessage - 1);
-    _exit(exit_code(ErrorCode::kCancelled));
-  };
-  sigaction(SIGINT, &action, nullptr);
-}
-
-InterruptGuard::InterruptGuard() {
-  struct sigaction action {};
-  action.sa_handler = [](int) { g_interrupted = 1; };
-  action.sa_flags = static_cast<int>(SA_RESETHAND);
-  for (size_t i = 0; i < std::size(kSignals); ++i) {
-    sigaction(kSignals[i], nullptr, &previous_[i]);
-    // What the parent ignores for us (nohup) stays ignored.
-    if (previous_[i].sa_handler != SIG_IGN) sigaction(kSignals[i], &action, nullptr);
-  }
-}
-
-InterruptGuard::~InterruptGuard() {
-  for (size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &previous_[i], nullptr);
-}
-
-bool InterruptGuard::interrupted() { return g_interrupted != 0; }
 
 std::filesystem::path config_file() {
   const std::filesystem::path directory = xdg_directory("XDG_CONFIG_HOME", ".config");
@@ -150,6 +161,7 @@ Result<std::string> read_prompt(const std::string* text, const std::string& file
       return make_error(ErrorCode::kBadFile, "standard input: cannot be read");
     }
   }
+  if (text == nullptr) prompt.erase(0, prompt.size() - without_byte_order_mark(prompt).size());
   if (prompt.empty()) return make_error(ErrorCode::kInvalidArgument, "the prompt is empty");
   return prompt;
 }

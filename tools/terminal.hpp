@@ -2,10 +2,10 @@
 // are.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <chrono>
-#include <csignal>
 #include <filesystem>
-#include <iterator>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -14,6 +14,24 @@
 #include "base/result.hpp"
 
 namespace pumice::tools {
+
+/// Standard streams that are closed are opened where they can do no harm: files opened later must
+/// not take their numbers. Reading then fails, writing to standard output does too, standard error
+/// is thrown away. To be called before anything is opened.
+void open_missing_streams();
+
+/// To standard error. That it cannot be written stops nothing; `finish_output` tells.
+void print_message(std::string_view text);
+template <typename... Args>
+void print_message(fmt::format_string<Args...> format, Args&&... args) {
+  print_message(std::string_view(fmt::format(format, std::forward<Args>(args)...)));
+}
+
+/// To standard output, at once. Errors: cannot_write's.
+Status print_output(std::string_view text);
+
+/// Errors if anything written to standard output or standard error did not arrive.
+Status finish_output();
 
 /// "pumice: message" on stderr, in one line.
 void print_error(const Error& error);
@@ -40,25 +58,6 @@ class ProgressBar {
   bool drawn_ = false;
 };
 
-/// Where no InterruptGuard lives, Ctrl-C ends the program at once, with the documented exit code.
-void end_on_interrupt();
-
-/// While one lives, Ctrl-C (also a termination request or a hang-up) asks the loop to stop; a
-/// second one ends the program at once. One at a time.
-class InterruptGuard {
- public:
-  InterruptGuard();
-  ~InterruptGuard();
-  InterruptGuard(const InterruptGuard&) = delete;
-  InterruptGuard& operator=(const InterruptGuard&) = delete;
-
-  static bool interrupted();
-
- private:
-  static constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
-  struct sigaction previous_[std::size(kSignals)] = {};
-};
-
 /// ~/.config/pumice/config.toml, or where XDG_CONFIG_HOME says.
 std::filesystem::path config_file();
 /// ~/.cache/pumice, or where XDG_CACHE_HOME says; empty if there is no home.
@@ -67,7 +66,8 @@ std::filesystem::path cache_directory();
 /// A whole file. Errors: kBadFile.
 Result<std::string> read_text_file(const std::filesystem::path& path);
 
-/// The prompt: `text` if given, else the file, else standard input. Errors: kInvalidArgument when
+/// The prompt: `text` if given, else the file, else standard input; of those without a byte order
+/// mark. Errors: kInvalidArgument when
 /// it is empty or nothing was given on a terminal, kBadFile when unreadable.
 Result<std::string> read_prompt(const std::string* text, const std::string& file);
 

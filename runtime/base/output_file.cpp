@@ -9,9 +9,14 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
+#include <mutex>
 #include <random>
+#include <set>
 #include <system_error>
 #include <utility>
+
+#include "base/file_error.hpp"
+#include "base/unfinished_files.hpp"
 
 namespace pumice {
 namespace {
@@ -92,7 +97,31 @@ int rename_to_new(const fs::path& from, const fs::path& to) {
   return 0;
 }
 
+/// The temporaries that exist, of all threads. Never destroyed: a thread may outlive main's
+/// objects.
+struct Unfinished {
+  std::mutex mutex;
+  std::set<fs::path> temporaries;
+};
+Unfinished& unfinished() {
+  static Unfinished* const all = new Unfinished;
+  return *all;
+}
+
 }  // namespace
+
+Error cannot_write(std::string_view name, int error_number) {
+  if (error_number == EINTR) return make_error(ErrorCode::kCancelled, "interrupted");
+  const bool full = error_number == ENOSPC || error_number == EDQUOT || error_number == EFBIG;
+  return make_error(full ? ErrorCode::kDoesNotFit : ErrorCode::kBadFile,
+                    "{}: cannot be written: {}", name,
+                    std::generic_category().message(error_number));
+}
+
+void remove_unfinished_files() {
+  unfinished().mutex.lock();  // for good
+  for (const fs::path& temporary : unfinished().temporaries) ::unlink(temporary.c_str());
+}
 
 Result<OutputFile> OutputFile::create(const fs::path& path, Existing existing) {
   OutputFile file;
@@ -131,19 +160,19 @@ OutputFile& OutputFile::operator=(OutputFile&& other) noexcept {
 }
 
 OutputFile::~OutputFile() {
-  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  if (!temporary_.empty()) {
+    const std::lock_guard lock(unfinished().mutex);
+    ::unlink(temporary_.c_str());
+    unfinished().temporaries.erase(temporary_);
+  }
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
 Error OutputFile::failed(int error) const {
-  ErrorCode code = ErrorCode::kBadFile;
-  if (error == ENOSPC || error == EDQUOT || error == EFBIG) code = ErrorCode::kDoesNotFit;
-  if (error == EINTR) return make_error(ErrorCode::kCancelled, "interrupted");
   if (error == EEXIST) {
     return make_error(ErrorCode::kInvalidArgument, "{}: exists already", path_.string());
   }
-  return make_error(code, "{}: cannot be written: {}", path_.string(),
-                    std::generic_category().message(error));
+  return cannot_write(path_.string(), error);
 }
 
 /// A descriptor of this process (/dev/stdout) is continued where it stands.
@@ -158,11 +187,13 @@ Status OutputFile::open_in_place() {
 Status OutputFile::open_temporary() {
   for (;;) {
     const fs::path name = folder_of(target_) / random_name(target_);
+    const std::lock_guard lock(unfinished().mutex);
     descriptor_ = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (descriptor_ < 0 && errno == EEXIST) continue;
     if (descriptor_ < 0) return failed(errno);
     if (lock_and_still_there(descriptor_)) {
       temporary_ = name;
+      unfinished().temporaries.insert(name);
       return {};
     }
     ::close(std::exchange(descriptor_, -1));
@@ -225,6 +256,10 @@ Status OutputFile::finish() {
                     : ::rename(temporary_.c_str(), target_.c_str()) != 0 ? errno
                                                                          : 0;
   if (error != 0) return failed(error);
+  {
+    const std::lock_guard lock(unfinished().mutex);
+    unfinished().temporaries.erase(temporary_);
+  }
   temporary_.clear();
   // The lock goes with the descriptor, so it is closed last; fsync has said what there is to say.
   ::close(std::exchange(descriptor_, -1));

@@ -1,4 +1,5 @@
-// UTF-8 validation (RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF).
+// UTF-8 validation (RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF), and the
+// byte order mark.
 #pragma once
 
 #include <cstddef>
@@ -26,6 +27,13 @@ inline bool is_valid_utf8(std::string_view text) {
     at += n_more;
   }
   return true;
+}
+
+/// What follows the mark that some editors put in front of UTF-8.
+inline std::string_view without_byte_order_mark(std::string_view text) {
+  constexpr std::string_view kMark = "\xEF\xBB\xBF";
+  if (text.starts_with(kMark)) text.remove_prefix(kMark.size());
+  return text;
 }
 
 }  // namespace pumice

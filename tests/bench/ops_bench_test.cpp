@@ -92,9 +92,13 @@ TEST_F(OpsBench, WhatDoesNotFitIsARowAndNoFailure) {
 
 TEST_F(OpsBench, ATimeLimitOrAnInterruptKeepsTheRowsAlreadyMeasured) {
   std::vector<ops::OpCase> cases = {touching(7), touching(7), touching(7)};
-  size_t asked = 0;
+  size_t n_done = 0;
+  TimingOptions until_two_are_done = kQuick;
+  until_two_are_done.stop = [&] { return n_done == 2; };
   const OpsReport interrupted =
-      bench_ops(*pipelines_, cases, {.timing = kQuick, .interrupted = [&] { return ++asked > 2; }});
+      bench_ops(*pipelines_, cases,
+                {.timing = until_two_are_done,
+                 .progress = [&](size_t done, size_t, const std::string&) { n_done = done; }});
   EXPECT_EQ(interrupted.rows.size(), 2u);
   ASSERT_TRUE(interrupted.ended.has_value());
   EXPECT_EQ(exit_code(verdict(interrupted).error().code), 130);

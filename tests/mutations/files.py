@@ -4,7 +4,7 @@ OUTPUT = "test_base:OutputFileTest.*"
 
 MUTATIONS = [
     ("temporary left after an error", "runtime/base/output_file.cpp",
-     "if (!temporary_.empty()) ::unlink(temporary_.c_str());", "", OUTPUT),
+     "    ::unlink(temporary_.c_str());\n    unfinished", "    unfinished", OUTPUT),
     ("a device or pipe is replaced by a file", "runtime/base/output_file.cpp",
      "if (exists && (is_descriptor || !S_ISREG(status.st_mode))) {", "if (exists && is_descriptor) {", OUTPUT),
     ("a link is replaced by a file", "runtime/base/output_file.cpp",

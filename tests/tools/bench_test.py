@@ -49,7 +49,7 @@ class Ops(CommandLineTest):
         self.assertIn("timed by host clock", self.ok(*arguments).stdout.decode())
 
     def test_what_cannot_be_measured_is_a_usage_error(self):
-        self.refuses(USAGE, *QUICK, "--op", "nosuch", says="nosuch")
+        self.refuses(USAGE, *QUICK, "--op", "nosuch", says="nosuch")  # before anything is measured
         self.refuses(USAGE, "bench", "--ops", "-r", "0", says="repetitions")
         self.refuses(USAGE, "bench", "--ops", "-o", "xml", says="xml")
         self.refuses(USAGE, "bench", "--ops", "-o", "csv", says="csv")

@@ -32,6 +32,8 @@ def user_environment(home, changes):
     environment = {name: value for name, value in os.environ.items()
                    if name in keep or not name.startswith("PUMICE_")}
     environment["XDG_CONFIG_HOME"] = str(home)
+    # An interrupted run has this long to end on its own; a slow machine needs more than users like.
+    environment["PUMICE_GRACE_SECONDS"] = "60"
     environment.update(changes)
     return {name: value for name, value in environment.items() if value is not None}
 
@@ -51,8 +53,9 @@ class CommandLineTest(unittest.TestCase):
         words = shlex.split(os.environ.get("PUMICE_TEST_LAUNCHER", "")) if launcher else []
         popen.setdefault("stdin", subprocess.DEVNULL)
         popen.setdefault("stdout", subprocess.PIPE)
+        popen.setdefault("stderr", subprocess.PIPE)
         process = subprocess.Popen(
-            [*before, *words, BINARY, *map(str, arguments)], stderr=subprocess.PIPE, cwd=self.folder,
+            [*before, *words, BINARY, *map(str, arguments)], cwd=self.folder,
             env=user_environment(self.folder / "config", env or {}), **popen)
         self.addCleanup(self.finish, process)
         return process

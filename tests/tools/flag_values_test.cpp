@@ -18,6 +18,17 @@ std::string refused(const Result<T>& result) {
   return result.error().message;
 }
 
+TEST(FlagValues, FractionsAreFiniteAndInTheirRange) {
+  for (const char* text : {"0", "1", "0.5", "+1", "1e-3", "1.", ".25"}) {
+    EXPECT_EQ(number_problem(text, 0, 1), "") << text;
+  }
+  for (const char* text : {"nan", "NaN", "-nan", "inf", "-inf", "infinity", "1e999", "-1e999",
+                           "1.5", "-0.1", "", " 1", "1 ", "1x", "0x1", "++1", "1,5", "\x1b"}) {
+    EXPECT_NE(number_problem(text, 0, 1), "") << text;
+  }
+  EXPECT_EQ(number_in(0, 3600)("nan"), "'nan' is not a number from 0 to 3600");
+}
+
 TEST(FlagValues, ListsAreNumbersBetweenCommas) {
   EXPECT_EQ(*parse_numbers("--tokens", "1,2,3"), (Numbers{1, 2, 3}));
   EXPECT_EQ(*parse_numbers("--tokens", "4294967295"), Numbers{UINT32_MAX});

@@ -61,6 +61,23 @@ class Logits(CommandLineTest):
         self.refuses(BAD_FILE, "logits", *flags, "nosuch.f32", says="nosuch.f32")
         self.assertEqual(self.left_behind(), ["short.f32", "wrong.f32"])
 
+    def test_a_reference_of_no_numbers_is_beyond_every_bound(self):
+        self.need(STORIES)
+        nothing = self.write("nan.f32", array.array("f", [float("nan")] * 512).tobytes())
+        done = self.pumice("logits", "-m", STORIES, "--tokens", "1", "--compare", nothing,
+                           "--max-nmse", "1e9")
+        self.assertEqual(done.returncode, SELF_TEST_FAILED, done.stderr)
+        self.refuses(USAGE, "logits", "-m", STORIES, "--tokens", "1", "--compare", nothing,
+                     "--max-nmse", "nan", says=["--max-nmse", "nan"])
+
+    def test_invariant_they_are_the_same_to_the_bit_at_any_chunk(self):
+        self.need(STORIES)
+        tokens = ",".join(str(3 + i % 500) for i in range(70))
+        for chunk in (70, 7):
+            self.ok("logits", "-m", STORIES, "--tokens", tokens, "--invariant", "-ub", chunk,
+                    "-o", f"{chunk}.f32")
+        self.assertEqual((self.folder / "70.f32").read_bytes(), (self.folder / "7.f32").read_bytes())
+
     def test_half_precision_kv_is_worse_so_the_default_is_single(self):
         model = self.need(FAMILY.with_suffix(".gguf"))
         tokens = json.loads(FAMILY.with_suffix(".json").read_text())["tokens"]

@@ -79,6 +79,21 @@ class Json(RunTest):
         self.assertIn("rope_kv.f16", self.run_json("-p", "Once", "-n", 2)["variants"])
 
 
+class Rates(RunTest):
+    def test_tokens_that_were_left_out_or_cached_are_not_in_the_rate(self):
+        prompt = self.write("prompt", "Lily went to the park. " * 2000)
+        timings = self.run_json("-f", prompt, "-c", 64, "-n", 2, "-s", 1, "--overflow",
+                                "truncate-oldest")["timings"]
+        self.assertGreater(timings["prompt_n"], 4000)
+        self.assertLessEqual(timings["prompt_per_second"] * timings["ttft_ms"] / 1e3, 64.001)
+
+    def test_a_prompt_that_was_cached_whole_has_missed_nothing(self):
+        line = b"Once upon a time\n"
+        done = self.ok("run", "-m", STORIES, "--repl", "-n", 2, "--temp", 0, stdin=2 * line)
+        self.assertRegex(done.stderr.decode(), r"\(\d+ cached(; [a-z][^)]*)?\)")
+        self.assertNotIn("none", done.stderr.decode())
+
+
 class Sampling(RunTest):
     def test_the_same_seed_gives_the_same_text_and_another_seed_another(self):
         flags = ["-p", "Once upon a time", "-n", 40, "--temp", 1]
@@ -169,8 +184,26 @@ class Interrupted(RunTest):
             for flags in ([], ["--json"]):
                 done = self.pumice("run", "-m", STORIES, "-p", "Once", "-n", 3, "-s", 3, *flags,
                                    stdout=full)
-                self.assertEqual(done.returncode, 1)
-                self.assertTrue(done.stderr.endswith(b"pumice: standard output cannot be written\n"))
+                self.assertEqual(done.returncode, DOES_NOT_FIT)
+                self.assertTrue(done.stderr.endswith(
+                    b"pumice: standard output: cannot be written: No space left on device\n"))
+
+    def test_messages_that_cannot_be_written_are_an_error_after_the_work(self):
+        with open("/dev/full", "wb") as full:
+            done = self.pumice("run", "-m", STORIES, "-p", "Once", "-n", 3, "-s", 3, "-v", stderr=full)
+        self.assertEqual(done.returncode, DOES_NOT_FIT)
+        self.assertGreater(len(done.stdout), 0)
+
+    def test_a_file_of_costs_that_cannot_be_read_is_a_warning(self):
+        cache = self.folder / "cache"
+        run = ("run", "-m", STORIES, "-p", "Once", "-n", 8, "-s", 3)
+        self.ok(*run, env={"XDG_CACHE_HOME": str(cache)})
+        costs = list(cache.rglob("cost-*.json"))
+        for path in costs:
+            path.unlink()
+            path.mkdir()
+        done = self.ok(*run, env={"XDG_CACHE_HOME": str(cache)})
+        self.assertEqual(b"is a directory" in done.stderr, bool(costs))
 
 
 class Verbose(RunTest):

@@ -64,6 +64,15 @@ class Sim(CommandLineTest):
         self.refuses(BAD_FILE, "sim", "--synthetic", 5, "--device-model", self.write("m.json", "[]"))
         self.refuses(USAGE, "sim", "--synthetic", 5, "-b", 8, says="below one block")
 
+    def test_what_is_no_finite_number_is_refused_and_so_is_what_takes_all_memory(self):
+        for flag in ("--rate", "--tpot-target", "--speed-up"):
+            for value in ("nan", "inf", "-inf", "1e999", "0", "-1"):
+                self.refuses(USAGE, "sim", "--synthetic", 5, f"{flag}={value}", says=[flag, value])
+        self.refuses(USAGE, "sim", "--synthetic", 5, "--goodput", "ttft:inf", says="ttft:500")
+        self.refuses(USAGE, "sim", "--sweep", "--decodes", 100000000, says=["--decodes", "100000000"])
+        self.refuses(USAGE, "sim", "--sweep", "--chunks", 4000000000, says="--chunks")
+        self.refuses(USAGE, "sim", "--synthetic", 4000000000, says="--synthetic")
+
 
 if __name__ == "__main__":
     unittest.main()

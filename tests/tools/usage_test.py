@@ -28,13 +28,15 @@ class Help(CommandLineTest):
             for flag in flags.split():
                 self.assertRegex(text, rf"(?<![\w-]){flag}(?![\w-])", command)
 
+    def test_without_a_subcommand_the_help_is_printed(self):
+        self.assertEqual(self.ok().stdout, self.ok("--help").stdout)
+
     def test_the_version_is_one_line_on_stdout(self):
         self.assertRegex(self.ok("--version").stdout, rb"\A\d+\.\d+\.\d+\n\Z")
 
 
 class BadFlags(CommandLineTest):
-    def test_no_subcommand_or_an_unknown_one_points_to_the_help(self):
-        self.refuses(USAGE, says="see pumice --help")
+    def test_an_unknown_subcommand_points_to_the_help(self):
         self.refuses(USAGE, "nosuch", says=["'nosuch'", "see pumice --help"])
         self.refuses(USAGE, "--nosuch", says="'--nosuch'")
         self.refuses(USAGE, "run", "info", says="info")
@@ -47,12 +49,21 @@ class BadFlags(CommandLineTest):
     def test_a_bad_value_is_refused_with_the_flag_and_what_it_takes(self):
         cases = [("-n abc", "1 to 16777216"), ("-n 0", "1 to"), ("-n -1", "1 to"), ("-n 1.5", "1 to"),
                  ("-n 99999999999999999999", "1 to"), ("-c 0", "1 to"), ("-ub 0", "1 to"),
-                 ("-b 70000", "65536"), ("-s abc", "abc"), ("--math f33", "auto,f32,f16,i8"),
+                 ("-b 70000", "65536"), ("-b 15", "16 to"), ("--tpot-target nan", "nan"), ("-s abc", "abc"), ("--math f33", "auto,f32,f16,i8"),
                  ("-ctk q9", "f16,f32"), ("--temp x", "x"), ("--top-k -1", "-1"),
                  ("-ctk f32", "one type"), ("-n", "--predict")]
         for flags, words in cases:
             with self.subTest(flags):
                 self.refuses(USAGE, "run", "-m", "x", "-p", "x", *flags.split(), says=words)
+
+    def test_no_fraction_may_be_infinite_or_no_number(self):
+        cases = [("bench", "--delay"), ("bench", "--seconds"), ("bench", "--tpot-target"),
+                 ("bench", "--advise --ttft-target"), ("run", "--tpot-target"),
+                 ("logits", "--compare x --max-nmse")]
+        for command, flag in cases:
+            for value in ("nan", "inf"):
+                with self.subTest(flag):
+                    self.refuses(USAGE, command, "-m", "x", *flag.split(), value, says=value)
 
     def test_a_sampling_value_that_makes_no_sense_is_refused_before_a_device_is_opened(self):
         self.need(STORIES)
@@ -131,6 +142,29 @@ class Settings(CommandLineTest):
             with self.subTest(text):
                 self.write("config/pumice/config.toml", text)
                 self.refuses(USAGE, "run", "-m", "x", "-p", "x", says=words)
+
+    def test_an_error_names_the_file_and_the_line(self):
+        cases = [("# mine\n\n[run]\nmodl = 'x'\n", "line 4: 'modl' is no setting of pumice run"),
+                 ("[run]\nverbose = on\npredict = abc\n", "line 3: "), ("[\n", "line 1: '['"),
+                 ("[]\n", "line 1"), ("[rum]\n", "line 1: 'rum' is no subcommand"),
+                 ("[run]\n=\n", "line 2"), ("[run]\nx\n", "line 2"), ("[run]\npredict =\n", "line 2"),
+                 ("rum.model = 1\n", "line 1: 'rum'"), ("[run]\nmath = [1,\n2\n", "line 2: the list"),
+                 ("[run\nmodel = 'x'\n", "line 1: '[run'")]
+        for text, words in cases:
+            with self.subTest(text):
+                path = self.write("config/pumice/config.toml", text)
+                self.refuses(USAGE, "run", "-m", "x", "-p", "x", says=f"{path} {words}")
+
+    def test_a_flag_that_beats_a_wrong_setting_is_not_blamed_on_the_file(self):
+        path = self.write("config/pumice/config.toml", "[run]\npredict = 5\n")
+        message = self.refuses(USAGE, "run", "-m", "x", "-p", "x", "-n", "abc", says="abc")
+        self.assertNotIn(str(path), message)
+
+    def test_a_byte_order_mark_is_no_part_of_the_settings(self):
+        self.write("config/pumice/config.toml", "\ufeff[run]\nmodel = 'of-config'\n")
+        self.assertEqual(self.model_named(), "of-config")
+        self.write("config/pumice/config.toml", "run.model = 'of-config'  # by its full name\n")
+        self.assertEqual(self.model_named(), "of-config")
 
 
 if __name__ == "__main__":
