@@ -12,7 +12,7 @@
 namespace pumice::bench {
 namespace {
 
-constexpr TimingOptions kQuick{.repetitions = 3, .min_sample_ns = 1e5, .max_sample_ns = 1e6};
+const TimingOptions kQuick{.repetitions = 3, .min_sample_ns = 1e5, .max_sample_ns = 1e6};
 constexpr ops::BenchScale kScale{.small = true, .rotation_bytes = 8 << 20};
 
 /// Writes 7 to a word, and is expected to have written `expected`.
