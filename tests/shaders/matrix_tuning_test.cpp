@@ -64,7 +64,7 @@ TEST(MatrixTuning, NamesWhatTheDeviceLacks) {
   };
   EXPECT_EQ(without("cooperativeMatrix"), "it needs cooperativeMatrix and shaderFloat16");
   EXPECT_EQ(without("subgroupShuffle"), "it needs shuffles in subgroups");
-  EXPECT_EQ(without("computeFullSubgroups"), "it needs subgroups of a required size");
+  EXPECT_EQ(without("computeFullSubgroups"), "it needs full subgroups of a known size");
 
   DevicePlan plan = plan_of("lavapipe_26");
   std::erase_if(plan.matrix_shapes, [](const MatrixShape& shape) {

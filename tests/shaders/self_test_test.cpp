@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "shaders/flash_attention/flash_attention.hpp"
-#include "shaders/gemv/gemv.hpp"
 #include "shaders/spirv.hpp"
+#include "shaders/swiglu/swiglu.hpp"
 #include "tests/gpu_fixture.hpp"
 #include "tests/shaders/wrong_kernel.hpp"
 
@@ -151,14 +151,14 @@ TEST_F(SelfTestTest, AnUnprovenModuleIsNotUsedBeforeItIsAccepted) {
 }
 
 TEST_F(SelfTestTest, ARejectedModuleIsNeitherDeclaredNorCompiled) {
-  ASSERT_TRUE(ops::Gemv::plan(*pipelines_, weight_type("F32"), ops::XPath::kPortable).ok());
-  EXPECT_EQ(pipelines_->pending_modules(), Names{"gemv.f32.uniform"});
-  pipelines_->reject({"gemv.f32.uniform"});
+  ASSERT_TRUE(ops::Swiglu::plan(*pipelines_).ok());
+  EXPECT_EQ(pipelines_->pending_modules(), Names{"swiglu"});
+  pipelines_->reject({"swiglu"});
   EXPECT_TRUE(pipelines_->pending_modules().empty());
-  const auto again = ops::Gemv::plan(*pipelines_, weight_type("F32"), ops::XPath::kPortable);
+  const auto again = ops::Swiglu::plan(*pipelines_);
   ASSERT_FALSE(again.ok());
   EXPECT_EQ(again.error().code, ErrorCode::kSelfTestFailed);
-  EXPECT_NE(again.error().message.find("gemv.f32.uniform"), std::string::npos);
+  EXPECT_NE(again.error().message.find("swiglu"), std::string::npos);
   EXPECT_TRUE(pipelines_->compile().ok());
   EXPECT_EQ(pipelines_->compiled_count(), 0u);
 }

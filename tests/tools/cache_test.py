@@ -35,7 +35,7 @@ class Repl(CacheTest):
         log = done.stderr.decode()
         self.assertIn("token cache: miss", log)
         self.assertIn("token cache: hit", log)
-        self.assertIn(f"prompt {n} tokens ({n - 1} cached; none)", log)
+        self.assertIn(f"prompt {n} tokens ({n - 1} cached)", log)
 
     def test_a_line_that_fails_does_not_end_the_session(self):
         lines = (PROMPT * 30 + "\nOnce upon a time\n").encode()
