@@ -45,11 +45,13 @@ TEST(WeightType, RealWeightsDequantiseBitForBitLikeTheReference) {
 
 TEST(WeightType, RandomBlocksDequantiseBitForBitLikeTheReference) {
   PUMICE_REQUIRE_SHARED(folder, "reference/quants");
-  EXPECT_EQ(check_against_reference(folder, "fuzz-"), 11u);  // the K types, Q3_K too, and the older ones
+  EXPECT_EQ(check_against_reference(folder, "fuzz-"),
+            11u);  // the K types, Q3_K too, and the older ones
 }
 
-/// Q3_K has no reference of real weights: its definition, a value at a time. The value at column c takes bit
-/// pair (c % 128) / 32 of byte c % 32 of its half's quants, and bit c / 32 of hmask byte c % 32.
+/// Q3_K has no reference of real weights: its definition, a value at a time. The value at column c
+/// takes bit pair (c % 128) / 32 of byte c % 32 of its half's quants, and bit c / 32 of hmask byte
+/// c % 32.
 float q3_k_value(const uint8_t* block, uint32_t c) {
   const uint8_t* hmask = block;
   const uint8_t* quants = block + 32 + c / 128 * 32;
