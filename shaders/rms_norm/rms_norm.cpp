@@ -1,17 +1,59 @@
 #include "shaders/rms_norm/rms_norm.hpp"
 
+#include <algorithm>
+
 #include "shaders/rms_norm/rms_norm.h"
+#include "shaders/rms_norm/rms_norm_wide.h"
 #include "shaders/spirv.hpp"
 
 namespace pumice::ops {
+namespace {
+
+constexpr const char* kWideModule = "rms_norm.wide";
+
+}  // namespace
+
+bool RmsNorm::supported(const DevicePlan& plan, Variant variant) {
+  return variant == Variant::kPortable || (plan.subgroup.basic && plan.subgroup.arithmetic);
+}
 
 Result<RmsNorm> RmsNorm::plan(vk::PipelineLibrary& pipelines) {
-  PUMICE_TRY(const vk::ShaderModule module, find_spirv("rms_norm"));
+  // CPU drivers run a row in one thread, so wide workgroups only cost them barriers.
+  const DevicePlan& plan = pipelines.device()->plan();
+  const bool wide = plan.device_class == DeviceClass::kGpu && supported(plan, Variant::kWide) &&
+                    !pipelines.is_rejected(kWideModule);
+  return RmsNorm::plan(pipelines, wide ? Variant::kWide : Variant::kPortable);
+}
+
+Result<RmsNorm> RmsNorm::plan(vk::PipelineLibrary& pipelines, Variant variant) {
+  const DevicePlan& plan = pipelines.device()->plan();
   RmsNorm op;
-  PUMICE_TRY(op.pipeline_, pipelines.declare({.module = module,
+  PUMICE_TRY(const vk::ShaderModule portable, find_spirv("rms_norm"));
+  PUMICE_TRY(op.portable_, pipelines.declare({.module = portable,
                                               .constants = vk::constants_of(RmsNormSpec{}),
                                               .push_bytes = sizeof(RmsNormPush)}));
+  if (variant == Variant::kPortable) return op;
+  if (!supported(plan, variant)) {
+    return make_error(ErrorCode::kInvalidArgument, "{} needs subgroupArithmetic", kWideModule);
+  }
+  PUMICE_TRY(const vk::ShaderModule module, find_spirv(kWideModule));
+  const uint32_t most = std::min(plan.max_workgroup_invocations, plan.max_workgroup_size[0]);
+  const uint32_t workgroup_size = most >= 512 ? 512 : most >= 256 ? 256 : 128;
+  for (const uint32_t quads : {1u, 2u, 4u, 8u}) {
+    const RmsNormWideSpec spec{.workgroup_size = workgroup_size, .quads = quads};
+    Wide& wide = op.wide_.emplace_back();
+    wide.most_n = workgroup_size * quads * 4;
+    PUMICE_TRY(wide.pipeline, pipelines.declare({.module = module,
+                                                 .constants = vk::constants_of(spec),
+                                                 .push_bytes = sizeof(RmsNormPush)}));
+  }
   return op;
+}
+
+const vk::Pipeline* RmsNorm::pipeline_for(uint32_t n) const {
+  const auto fitting =
+      std::find_if(wide_.begin(), wide_.end(), [n](const Wide& wide) { return n <= wide.most_n; });
+  return n % 4 != 0 || fitting == wide_.end() ? portable_ : fitting->pipeline;
 }
 
 void RmsNorm::record(vk::Recorder& recorder, const Args& args) const {
@@ -32,7 +74,7 @@ void RmsNorm::record(vk::Recorder& recorder, const Args& args) const {
   const uint64_t elements = uint64_t{args.rows} * args.n;
   const vk::Cost cost{.bytes = elements * (add ? 16 : 8) + uint64_t{args.n} * 4,
                       .flops = elements * (add ? 5 : 4)};
-  recorder.dispatch(*pipeline_, push, {args.rows},
+  recorder.dispatch(*pipeline_for(args.n), push, {args.rows},
                     {add ? vk::updates(args.x) : vk::reads(args.x), vk::reads(args.residual),
                      vk::reads(args.weight), vk::writes(args.y), vk::reads(args.row_index)},
                     cost);

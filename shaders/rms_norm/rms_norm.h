@@ -3,18 +3,7 @@
 #define PUMICE_SHADERS_RMS_NORM_H
 
 #include "common/interface.h"
-
-#define RMS_NORM_PUSH(FIELD)                                                      \
-  FIELD(ADDRESS, x)         /* float [*][n]: the residual stream */               \
-  FIELD(ADDRESS, residual)  /* float [*][n]: added to x first, if add_residual */ \
-  FIELD(ADDRESS, weight)    /* float [n] */                                       \
-  FIELD(ADDRESS, y)         /* float [rows][n] */                                 \
-  FIELD(ADDRESS, row_index) /* uint [rows]: row of x for row of y, if gather */   \
-  FIELD(uint, n)                                                                  \
-  FIELD(uint, add_residual)                                                       \
-  FIELD(uint, gather)                                                             \
-  FIELD(float, eps)
-PUMICE_PUSH_CONSTANTS(RmsNormPush, RMS_NORM_PUSH)
+#include "rms_norm/rms_norm_push.h"
 
 #define RMS_NORM_SPEC(CONSTANT) CONSTANT(0, uint, workgroup_size, 64)
 PUMICE_SPEC_CONSTANTS(RmsNormSpec, RMS_NORM_SPEC)

@@ -2,6 +2,8 @@
 // Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.
 #pragma once
 
+#include <vector>
+
 #include "base/result.hpp"
 #include "vk/memory.hpp"
 #include "vk/pipeline.hpp"
@@ -23,12 +25,28 @@ class RmsNorm {
     float eps = 0;
   };
 
+  enum class Variant {
+    kPortable,  ///< "rms_norm": any n, no subgroup operations
+    kWide,      ///< "rms_norm.wide" for n it can hold in registers, else as kPortable
+  };
+
+  /// Declare the variant that suits the device.
   static Result<RmsNorm> plan(vk::PipelineLibrary& pipelines);
+  /// Declare one variant. Errors: kInvalidArgument if the device cannot run it.
+  static Result<RmsNorm> plan(vk::PipelineLibrary& pipelines, Variant variant);
+  static bool supported(const DevicePlan& plan, Variant variant);
 
   void record(vk::Recorder& recorder, const Args& args) const;
 
  private:
-  const vk::Pipeline* pipeline_ = nullptr;
+  struct Wide {
+    uint32_t most_n = 0;  ///< it can hold
+    const vk::Pipeline* pipeline = nullptr;
+  };
+  const vk::Pipeline* pipeline_for(uint32_t n) const;
+
+  const vk::Pipeline* portable_ = nullptr;
+  std::vector<Wide> wide_;  ///< by rising most_n
 };
 
 }  // namespace pumice::ops

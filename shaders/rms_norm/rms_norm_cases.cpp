@@ -10,6 +10,7 @@ struct Shape {
   uint32_t n;
   bool residual;
   bool gather;
+  RmsNorm::Variant variant = RmsNorm::Variant::kPortable;
 };
 
 Result<PreparedOp> prepare(OpBed& bed, const Shape& shape) {
@@ -33,7 +34,7 @@ Result<PreparedOp> prepare(OpBed& bed, const Shape& shape) {
   if (shape.gather) {
     PUMICE_TRY(args.row_index, bed.input(row_index));
   }
-  PUMICE_TRY(const RmsNorm op, RmsNorm::plan(bed.pipelines()));
+  PUMICE_TRY(const RmsNorm op, RmsNorm::plan(bed.pipelines(), shape.variant));
 
   std::vector<double> expected_x(x.begin(), x.end());
   std::vector<double> expected_y(size_t{shape.rows} * shape.n);
@@ -58,14 +59,28 @@ Result<PreparedOp> prepare(OpBed& bed, const Shape& shape) {
 
 std::vector<OpCase> rms_norm_cases() {
   std::vector<OpCase> cases;
+  const auto add = [&](const Shape& shape, const char* variant) {
+    cases.push_back(
+        {.op = "rms_norm",
+         .name = fmt::format("{}rows={} n={}{}{}", variant, shape.rows, shape.n,
+                             shape.residual ? " residual" : "", shape.gather ? " gather" : ""),
+         .prepare = [shape](OpBed& bed) { return prepare(bed, shape); },
+         .supported =
+             [shape](const DevicePlan& plan) { return RmsNorm::supported(plan, shape.variant); }});
+  };
   for (const Shape& shape :
        {Shape{1, 1, false, false}, Shape{1, 64, false, false}, Shape{3, 257, true, false},
         Shape{5, 63, true, true}, Shape{2, 4096, false, true}, Shape{7, 4099, true, false}}) {
-    cases.push_back(
-        {.op = "rms_norm",
-         .name = fmt::format("rows={} n={}{}{}", shape.rows, shape.n,
-                             shape.residual ? " residual" : "", shape.gather ? " gather" : ""),
-         .prepare = [shape](OpBed& bed) { return prepare(bed, shape); }});
+    add(shape, "");
+  }
+  // Of each number of values a lane holds one that fills it and one that does not; what is no
+  // multiple of 4 or too long takes the portable kernel.
+  for (Shape shape :
+       {Shape{1, 4, false, false}, Shape{3, 2048, true, false}, Shape{2, 2052, true, true},
+        Shape{2, 4096, false, true}, Shape{3, 5120, true, false}, Shape{1, 8192, true, false},
+        Shape{2, 12288, true, true}, Shape{2, 4099, true, false}, Shape{1, 16388, true, false}}) {
+    shape.variant = RmsNorm::Variant::kWide;
+    add(shape, "wide ");
   }
   return cases;
 }

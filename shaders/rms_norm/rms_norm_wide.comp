@@ -1,0 +1,53 @@
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#extension GL_KHR_shader_subgroup_arithmetic : require
+
+#include "common/buffers.glsl"
+#include "rms_norm/rms_norm_push.h"
+#include "rms_norm/rms_norm_wide.h"
+
+// One workgroup per row, which it holds in registers, so that x is read once:
+// x += residual; y = x / sqrt(mean(x^2) + eps) * weight. n is a multiple of 4 and fits the workgroup's
+// `quads`; lanes past the end load the last quad again and use nothing of it.
+layout(local_size_x_id = 0) in;
+
+shared float partial[512];  // a subgroup; there may be subgroups of one invocation
+
+void main() {
+  const uint row = gl_WorkGroupID.x;
+  const uint source_row = pc.gather != 0 ? Uints(pc.row_index).v[row] : row;
+  const uint n_quads = pc.n / 4;
+  const uint first = source_row * n_quads;
+  Vec4s x = Vec4s(pc.x);
+
+  vec4 held[quads];
+  [[unroll]] for (uint i = 0; i < quads; ++i) {
+    held[i] = x.v[first + min(gl_LocalInvocationIndex + i * workgroup_size, n_quads - 1)];
+  }
+  if (pc.add_residual != 0) {
+    Vec4s residual = Vec4s(pc.residual);
+    [[unroll]] for (uint i = 0; i < quads; ++i) {
+      held[i] += residual.v[first + min(gl_LocalInvocationIndex + i * workgroup_size, n_quads - 1)];
+    }
+  }
+  float sum = 0.0;
+  [[unroll]] for (uint i = 0; i < quads; ++i) {
+    if (gl_LocalInvocationIndex + i * workgroup_size < n_quads) sum += dot(held[i], held[i]);
+  }
+  sum = subgroupAdd(sum);
+  if (subgroupElect()) partial[gl_SubgroupID] = sum;
+  barrier();
+  float total = 0.0;
+  for (uint i = 0; i < gl_NumSubgroups; ++i) total += partial[i];
+
+  const float scale = 1.0 / sqrt(total / float(pc.n) + pc.eps);
+  Vec4s weight = Vec4s(pc.weight);
+  Vec4s y = Vec4s(pc.y);
+  [[unroll]] for (uint i = 0; i < quads; ++i) {
+    const uint quad = gl_LocalInvocationIndex + i * workgroup_size;
+    if (quad < n_quads) {
+      if (pc.add_residual != 0) x.v[first + quad] = held[i];
+      y.v[row * n_quads + quad] = held[i] * scale * weight.v[quad];
+    }
+  }
+}
