@@ -101,8 +101,8 @@ Status measure_arithmetic(Bench& bench, ops::PeakArithmetic::Kind kind, std::str
   return measure(bench, std::move(name), Peak::Unit::kTeraflops, run);
 }
 
-/// Factors whose product is zero without being so: pairs of columns of a are alike, those of rows
-/// of b opposite. So the chains stay where they start, however long they run.
+/// Two a and two b whose products are zero without being so: pairs of columns of a are alike, those
+/// of rows of b opposite. So the chains stay where they start, however long they run.
 std::vector<std::byte> balanced_factors(const MatrixShape& shape) {
   std::vector<std::byte> factors;
   const auto append = [&](bool negative) {  // 1 or -1
@@ -122,13 +122,13 @@ std::vector<std::byte> balanced_factors(const MatrixShape& shape) {
   std::mt19937 engine(1);
   std::vector<bool> signs(std::max(shape.m, shape.n));
   const auto draw = [&] { return engine() % 2 == 1; };
-  for (uint32_t row = 0; row < shape.m; ++row) {
+  for (uint32_t row = 0; row < 2 * shape.m; ++row) {
     for (uint32_t i = 0; i < shape.k; ++i) {
       if (i % 2 == 0) signs[0] = draw();
       append(signs[0]);
     }
   }
-  for (uint32_t i = 0; i < shape.k; ++i) {
+  for (uint32_t i = 0; i < 2 * shape.k; ++i) {
     for (uint32_t column = 0; column < shape.n; ++column) {
       signs[column] = i % 2 == 0 ? draw() : !signs[column];
       append(signs[column]);

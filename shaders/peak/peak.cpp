@@ -172,7 +172,7 @@ Result<PeakMatrix> PeakMatrix::plan(vk::PipelineLibrary& pipelines, Type type,
 }
 
 uint64_t PeakMatrix::factors_bytes() const {
-  return uint64_t{shape_.k} * (shape_.m + shape_.n) * matrix_type(type_).factor_bytes;
+  return uint64_t{2} * shape_.k * (shape_.m + shape_.n) * matrix_type(type_).factor_bytes;
 }
 
 uint64_t PeakMatrix::y_bytes(uint32_t n_workgroups) const {

@@ -115,23 +115,25 @@ std::vector<std::byte> encoded(const std::vector<int>& values, PeakMatrix::Type 
   return bytes;
 }
 
-/// Small whole numbers, exact in every type. The chains start at 0 to 3.
+/// Small whole numbers, exact in every type. The chains start at 0 to 3 and multiply different
+/// factors.
 Result<PreparedOp> prepare_matrix(OpBed& bed, PeakMatrix::Type type) {
   constexpr uint32_t kWorkgroups = 2;
   const MatrixShape shape = PeakMatrix::shapes(bed.device()->plan(), type).front();
   const auto& [m, n, k] = std::tie(shape.m, shape.n, shape.k);
   std::mt19937 engine(1);
-  std::vector<int> factors(size_t{k} * (m + n));
+  std::vector<int> factors(size_t{2} * k * (m + n));
   for (int& factor : factors) factor = static_cast<int>(engine() % 3) - 1;
   Expectation y{.name = "y", .halves = type == PeakMatrix::Type::kF16F16};
   for (uint32_t subgroup = 0; subgroup < kWorkgroups * PeakMatrix::kSubgroups; ++subgroup) {
     for (uint32_t at = 0; at < m * n; ++at) {
-      int product = 0;
+      int products = 0;  // of all chains
       for (uint32_t i = 0; i < k; ++i) {
-        product += factors[at / n * k + i] * factors[m * k + i * n + at % n];
+        const uint32_t a = at / n * k + i;
+        const uint32_t b = 2 * m * k + i * n + at % n;
+        products += (factors[a] + factors[m * k + a]) * (factors[b] + factors[k * n + b]);
       }
-      const int sum =
-          0 + 1 + 2 + 3 + int{PeakMatrix::kChains * PeakMatrix::kStepsPerIteration} * product;
+      const int sum = 0 + 1 + 2 + 3 + int{PeakMatrix::kStepsPerIteration} * products;
       if (type == PeakMatrix::Type::kS8S32) {
         y.words.push_back(static_cast<uint32_t>(sum));
       } else {

@@ -13,8 +13,9 @@
 #include "common/buffers.glsl"
 #include "peak/peak_matrix.h"
 
-// Four chains of c = a * b + c a subgroup, in registers. FACTOR and SUM are the elements' types; factors come
-// from memory and sums go there, so no compiler can leave any out.
+// Four chains of c = a * b + c a subgroup, in registers: the products of two a and two b, as in a GEMM, so that
+// no two chains are alike and none can be derived from another. FACTOR and SUM are the elements' types; factors
+// come from memory and sums go there, so no compiler can leave any out.
 layout(local_size_x_id = 0) in;
 
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Factors { FACTOR v[]; };
@@ -25,18 +26,21 @@ layout(buffer_reference, std430, buffer_reference_align = 16) writeonly buffer S
 #define C coopmat<SUM, gl_ScopeSubgroup, matrix_m, matrix_n, gl_MatrixUseAccumulator>
 
 void main() {
-  A a;
-  B b;
+  A a0, a1;
+  B b0, b1;
   Factors factors = Factors(pc.factors);
-  coopMatLoad(a, factors.v, 0, matrix_k, gl_CooperativeMatrixLayoutRowMajor);
-  coopMatLoad(b, factors.v, matrix_m * matrix_k, matrix_n, gl_CooperativeMatrixLayoutRowMajor);
+  const uint a_elements = matrix_m * matrix_k, b_elements = matrix_k * matrix_n;
+  coopMatLoad(a0, factors.v, 0, matrix_k, gl_CooperativeMatrixLayoutRowMajor);
+  coopMatLoad(a1, factors.v, a_elements, matrix_k, gl_CooperativeMatrixLayoutRowMajor);
+  coopMatLoad(b0, factors.v, 2 * a_elements, matrix_n, gl_CooperativeMatrixLayoutRowMajor);
+  coopMatLoad(b1, factors.v, 2 * a_elements + b_elements, matrix_n, gl_CooperativeMatrixLayoutRowMajor);
   C c0 = C(SUM(0)), c1 = C(SUM(1)), c2 = C(SUM(2)), c3 = C(SUM(3));
   for (uint i = 0; i < pc.n_iterations; ++i) {
     [[unroll]] for (uint step = 0; step < 4; ++step) {
-      c0 = coopMatMulAdd(a, b, c0);
-      c1 = coopMatMulAdd(a, b, c1);
-      c2 = coopMatMulAdd(a, b, c2);
-      c3 = coopMatMulAdd(a, b, c3);
+      c0 = coopMatMulAdd(a0, b0, c0);
+      c1 = coopMatMulAdd(a0, b1, c1);
+      c2 = coopMatMulAdd(a1, b0, c2);
+      c3 = coopMatMulAdd(a1, b1, c3);
     }
   }
   const uint subgroup = gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID;

@@ -5,7 +5,7 @@
 #include "common/interface.h"
 
 #define PEAK_MATRIX_PUSH(FIELD)                                                                \
-  FIELD(ADDRESS, factors) /* a [m][k], then b [k][n], of the factors' type */                  \
+  FIELD(ADDRESS, factors) /* a [2][m][k], then b [2][k][n], of the factors' type */            \
   FIELD(ADDRESS, y)       /* [workgroup][subgroup][m][n] of the sum's type: the chains' sum */ \
   FIELD(uint, n_iterations)
 PUMICE_PUSH_CONSTANTS(PeakMatrixPush, PEAK_MATRIX_PUSH)
