@@ -30,8 +30,20 @@ struct MatrixTile {
 // product come first: 2 row tiles by 4 key columns. RADV (navi31) compiles every head_dim without
 // spills.
 constexpr MatrixTile kGpuTiles[] = {{32, 64}, {32, 32}, {16, 32}, {16, 16}, {8, 16}};
+// Subgroups of 8 or 16 have invocations of 128 registers (Intel). Mesa's compiler spilled up to
+// 1178 of the tiles above; of 16 x 16, with subgroups of 16 and head_dim 256, 107, and of 8 x
+// 16 12.
+constexpr MatrixTile kNarrowTiles[] = {{16, 16}, {8, 16}};
+constexpr MatrixTile kNarrowestTiles[] = {{8, 16}, {16, 16}};
 // CPU drivers compile for as long as there are products in the code.
 constexpr MatrixTile kCpuTiles[] = {{16, 32}, {16, 16}, {8, 16}};
+
+std::span<const MatrixTile> tiles_for(const DevicePlan& plan, uint32_t head_dim) {
+  if (plan.device_class == DeviceClass::kCpu) return kCpuTiles;
+  if (plan.matrix_subgroup_size > 16) return kGpuTiles;
+  const bool narrowest = plan.matrix_subgroup_size <= 8 || head_dim > 128;
+  return narrowest ? std::span<const MatrixTile>(kNarrowestTiles) : kNarrowTiles;
+}
 
 }  // namespace
 
@@ -73,10 +85,9 @@ Result<FlashAttention::Tuning> matrix_attention_tuning(const DevicePlan& plan,
   const MatrixShape& matrix = *half_matrix_shape(plan);
   const uint32_t key_step = std::max({kKvBlockTokens, matrix.n, matrix.k});
   // Narrow subgroups would hold too much of the next K and V in registers.
-  const uint32_t n_subgroups = plan.matrix_subgroup_size >= 32 ? 4 : 8;
-  const bool cpu = plan.device_class == DeviceClass::kCpu;
-  for (const MatrixTile& tile :
-       cpu ? std::span<const MatrixTile>(kCpuTiles) : std::span<const MatrixTile>(kGpuTiles)) {
+  const bool narrowest = plan.matrix_subgroup_size <= 8 && plan.device_class != DeviceClass::kCpu;
+  const uint32_t n_subgroups = plan.matrix_subgroup_size >= 32 ? 4 : narrowest ? 16 : 8;
+  for (const MatrixTile& tile : tiles_for(plan, shape.head_dim)) {
     const FlashAttention::Tuning tuning{.path = FlashAttention::Path::kMatrix,
                                         .workgroup_size = n_subgroups * plan.matrix_subgroup_size,
                                         .max_tile_rows = round_up(tile.rows, matrix.m),

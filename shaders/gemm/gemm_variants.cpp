@@ -43,6 +43,12 @@ GemmVariant uniform_variant(const DevicePlan& plan) {
                  {.workgroup_size = 64, .tile_rows = 16, .lane_cols = 2});
 }
 
+/// A subgroup of 8 or 16 has one vector register of its width for each value, of which Intel's GPUs
+/// have 128 an invocation; GPUs of wider ones have 255 or 256.
+bool has_few_registers(const DevicePlan& plan) {
+  return plan.subgroup.min_size != 0 && plan.subgroup.min_size <= 16;
+}
+
 GemmVariant shared_variant(const DevicePlan& plan) {
   // On lavapipe 25.0 compile time is quadratic in tile_rows (16: 7 s, 4: 0.6 s) and speed is the
   // same. Four columns a lane share what one reads of x, which on SwiftShader costs more than the
@@ -52,7 +58,9 @@ GemmVariant shared_variant(const DevicePlan& plan) {
   return of_spec(plan, "shared", XPath::kPortable,
                  plan.device_class == DeviceClass::kCpu
                      ? GemmSpec{.workgroup_size = 16, .tile_rows = 4, .lane_cols = 4}
-                     : GemmSpec{.workgroup_size = 128, .tile_rows = 16, .lane_cols = 2});
+                     : GemmSpec{.workgroup_size = 128,
+                                .tile_rows = 16,
+                                .lane_cols = has_few_registers(plan) ? 1u : 2u});
 }
 
 /// What the plan lacks for matrices shared by a workgroup, whatever their size.
@@ -118,9 +126,15 @@ GemmVariant i8_variant(const DevicePlan& plan) {
   // to 2.6 times as fast as 64 x 4 x 1 on 25 and 26, and 8 rows take twice as long to compile. Not
   // measured on a GPU yet; there RADV compiles 32 x 2 to 120-128 registers without spills (navi21,
   // navi31) and half of the vector instructions of a block are dot products.
-  const GemmI8Spec spec = plan.device_class == DeviceClass::kCpu
-                              ? GemmI8Spec{.workgroup_size = 16, .tile_rows = 4, .lane_cols = 4}
-                              : GemmI8Spec{.workgroup_size = 128, .tile_rows = 32, .lane_cols = 2};
+  // Dot products that are emulated hold unpacked bytes in registers: with 32 x 2 Apple's compiler
+  // (Mesa's) spilled 93 to 123, with 16 x 2 49.
+  const bool emulated = !plan.integer_dot.packed_signed_accelerated;
+  const GemmI8Spec spec =
+      plan.device_class == DeviceClass::kCpu
+          ? GemmI8Spec{.workgroup_size = 16, .tile_rows = 4, .lane_cols = 4}
+          : GemmI8Spec{.workgroup_size = 128,
+                       .tile_rows = emulated || has_few_registers(plan) ? 16u : 32u,
+                       .lane_cols = emulated ? 1u : 2u};
   GemmVariant variant{.name = "i8", .math = Math::kI8};
   variant.tiles.push_back({.rows = spec.tile_rows,
                            .cols = spec.workgroup_size * spec.lane_cols,

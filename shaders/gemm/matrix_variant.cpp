@@ -31,6 +31,14 @@ constexpr std::array<MatrixTile, 4> kSmallTiles = {
     {{32, 16, 1, 4, 64, 1}, {32, 16, 1, 4, 32, 1}, {16, 16, 1, 2, 32, 2}, {16, 16, 1, 1, 32, 2}}};
 // For CPU drivers, which compile every unrolled run of weights: one an invocation.
 constexpr std::array<MatrixTile, 1> kCpuTiles = {{{16, 16, 2, 2, 32, 2}}};
+// For subgroups of 16 or 8, an invocation of which has 128 registers (Intel): 16 sums each, and one
+// run of 32 weights or none. With 32 sums Mesa's compiler spilled 100 on dg2 and none on bmg.
+constexpr std::array<MatrixTile, 2> kNarrowLargeTiles = {
+    {{16, 16, 2, 4, 32, 1}, {16, 16, 2, 2, 32, 1}}};
+constexpr std::array<MatrixTile, 2> kNarrowSmallTiles = {
+    {{16, 16, 1, 4, 32, 1}, {16, 16, 1, 2, 32, 1}}};
+constexpr std::array<MatrixTile, 1> kNarrowestLargeTiles = {{{8, 16, 4, 4, 32, 1}}};
+constexpr std::array<MatrixTile, 1> kNarrowestSmallTiles = {{{8, 16, 2, 4, 32, 1}}};
 // A part's sums in registers of each invocation.
 constexpr uint32_t kMaxSums = 64;
 
@@ -89,6 +97,12 @@ GemmVariant matrix_variant(const DevicePlan& plan) {
   };
   if (plan.device_class == DeviceClass::kCpu) {
     add_first_fitting(kCpuTiles);
+  } else if (plan.matrix_subgroup_size <= 8) {
+    add_first_fitting(kNarrowestSmallTiles);
+    add_first_fitting(kNarrowestLargeTiles);
+  } else if (plan.matrix_subgroup_size <= 16) {
+    add_first_fitting(kNarrowSmallTiles);
+    add_first_fitting(kNarrowLargeTiles);
   } else {
     add_first_fitting(kSmallTiles);
     add_first_fitting(kLargeTiles);

@@ -31,11 +31,16 @@ Tuned tuned_broadcast(const DevicePlan& plan, uint32_t tile_rows) {
           .subgroup_size = plan.subgroup_size};
 }
 
+/// Of 128 (Adreno), whose registers are shared by so many that a workgroup of 512 leaves an
+/// invocation 24: Mesa's compiler for adreno-750 then spilled 85 to 439 of gemv.q4_k.
+bool has_wide_subgroups(const DevicePlan& plan) { return plan.subgroup.max_size >= 128; }
+
 /// The largest workgroup of whole slices. 4096 weight rows are 128 workgroups, so that 16 slices of
 /// K make 2048 subgroups of 32. The sums of 8 rows and 16 slices are 16 KiB of shared memory, the
 /// floor. Not measured yet.
 uint32_t gpu_workgroup_size(const DevicePlan& plan) {
-  return std::min(512u, plan.max_workgroup_invocations / kSliceLanes * kSliceLanes);
+  const uint32_t most = has_wide_subgroups(plan) ? 128 : 512;
+  return std::min(most, plan.max_workgroup_invocations / kSliceLanes * kSliceLanes);
 }
 
 Tuned tuned_portable(const DevicePlan& plan, const WeightType& type, uint32_t tile_rows) {
@@ -44,7 +49,9 @@ Tuned tuned_portable(const DevicePlan& plan, const WeightType& type, uint32_t ti
     // Several blocks at once put several 16-byte loads of each lane in flight. Not measured yet.
     const uint32_t tile_blocks = type.layout.tile_cols / kWeightBlockCols;
     spec.workgroup_size = gpu_workgroup_size(plan);
-    spec.unroll = std::min(tile_blocks, tile_rows <= 2 ? 8u : 4u);
+    spec.unroll = has_wide_subgroups(plan) && tile_rows > 1
+                      ? 1
+                      : std::min(tile_blocks, tile_rows <= 2 ? 8u : 4u);
   }
   return {.constants = linear_constants(plan, XPath::kPortable, spec),
           .tile_cols = kSliceLanes * spec.lane_cols};
@@ -108,10 +115,11 @@ bool gemv_kernel_supported(const DevicePlan& plan, GemvKernel kernel) {
     case GemvKernel::kPortable:
       return true;
     case GemvKernel::kSubgroup:
-      // Full subgroups make gl_SubgroupID a slice's number. Operations are only known to work where
-      // the plan knows a size.
-      return plan.require_subgroup_size && plan.features.full_subgroups && plan.subgroup.basic &&
-             plan.subgroup.shuffle && plan.subgroup.ballot && slice_subgroup_size(plan) != 0;
+      // Full subgroups make gl_SubgroupID a slice's number. Where a driver has one size, nothing
+      // has to be required (Mesa's for NVIDIA allows no stage to).
+      return (plan.require_subgroup_size || plan.subgroup.min_size == plan.subgroup.max_size) &&
+             plan.features.full_subgroups && plan.subgroup.basic && plan.subgroup.shuffle &&
+             plan.subgroup.ballot && slice_subgroup_size(plan) != 0;
     case GemvKernel::kBroadcast:
       return broadcast_supported(plan);
   }

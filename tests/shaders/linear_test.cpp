@@ -147,7 +147,7 @@ std::vector<std::string_view> kernel_names(const DevicePlan& plan, XPath path) {
   return names;
 }
 
-TEST(GemvChoice, TakesSubgroupsOnGpusWhereANarrowSizeCanBeRequired) {
+TEST(GemvChoice, TakesSubgroupsOnGpusWhereANarrowSizeIsSure) {
   using Names = std::vector<std::string_view>;
   DevicePlan gpu;
   gpu.device_class = DeviceClass::kGpu;
@@ -162,6 +162,9 @@ TEST(GemvChoice, TakesSubgroupsOnGpusWhereANarrowSizeCanBeRequired) {
   DevicePlan chosen_by_driver = gpu;
   chosen_by_driver.require_subgroup_size = false;
   EXPECT_EQ(kernel_names(chosen_by_driver, XPath::kPortable), Names{"uniform"});
+  DevicePlan only_size = chosen_by_driver;
+  only_size.subgroup.max_size = 32;
+  EXPECT_EQ(kernel_names(only_size, XPath::kPortable), (Names{"subgroup", "uniform"}));
   DevicePlan partly_filled = gpu;
   partly_filled.features.full_subgroups = false;
   EXPECT_EQ(kernel_names(partly_filled, XPath::kPortable), Names{"uniform"});
