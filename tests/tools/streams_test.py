@@ -10,7 +10,8 @@ from command_line import BAD_FILE, DOES_NOT_FIT, VOCABULARY, CommandLineTest
 
 class Streams(CommandLineTest):
     def without(self, descriptor, *arguments, **options):
-        return self.pumice(*arguments, preexec_fn=lambda: os.close(descriptor), **options)
+        # Not by a launcher: what is closed would be taken by the files that it opens.
+        return self.pumice(*arguments, launcher=False, preexec_fn=lambda: os.close(descriptor), **options)
 
     def test_standard_output_that_is_full_is_an_error_of_every_command(self):
         self.ok("synth", "--preset", "tiny", "-o", "tiny.gguf")
