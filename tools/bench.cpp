@@ -236,7 +236,7 @@ Status require_md_or_json(const BenchOptions& options) {
   for (const std::string& format : {options.output, options.error_output}) {
     if (format == "md" || format == "json" || format == "none") continue;
     return make_error(ErrorCode::kInvalidArgument,
-                      "-o {}: this report is no list of records; it can be md or json", format);
+                      "-o {}: this report is written as md or json only", format);
   }
   return {};
 }

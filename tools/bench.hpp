@@ -68,7 +68,7 @@ Result<nlohmann::json> checked_run(const BenchOptions& options, const Session& s
                                    const ModelSource& source, const Logger& logger,
                                    std::optional<bench::Evidence>* evidence = nullptr);
 
-/// Errors unless -o and -oe are md or json, or none: for reports that are no list of records.
+/// Errors unless -o and -oe are md or json, or none: for reports that are not lists of records.
 Status require_md_or_json(const BenchOptions& options);
 
 /// --ops. The report is printed whatever happened. Errors: kSelfTestFailed if a row was wrong.

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <mutex>
 #include <optional>
@@ -69,6 +70,11 @@ std::optional<char> next_told(double seconds) {
   if (watch().abandon) watch().abandon();
   remove_unfinished_files();
   if (watch().terminal) tcsetattr(STDIN_FILENO, TCSANOW, &*watch().terminal);
+  // From here on nobody else writes there, so that this is the last line. Whoever does just now may
+  // be stuck for ever: a pipe that is full.
+  for (int i = 0; i < 10 && ftrylockfile(stderr) != 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
   constexpr std::string_view kMessage = "pumice: interrupted\n";
   constexpr std::string_view kClearLine = "\r\033[K";  // a progress bar may stand there
   [[maybe_unused]] ssize_t written = 0;

@@ -2,6 +2,7 @@
 // stderr and the documented exit code.
 #include <fmt/format.h>
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -132,6 +133,7 @@ int main(int argc, char** argv) {
   using namespace pumice;
   tools::open_missing_streams();
   tools::watch_interrupts();
+  std::signal(SIGXFSZ, SIG_IGN);  // a file over the limit of its size is an error to report
   try {
     return tools::end(tools::run(argc, argv));
   } catch (const std::bad_alloc&) {

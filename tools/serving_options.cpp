@@ -174,7 +174,7 @@ void print_stats(const std::string& stats, const Engine& engine) {
   const Telemetry& t = engine.scheduler().telemetry();
   print_message(
       "{} steps, {} requests finished, {} cancelled, {} failed, {} preemptions\n"
-      "{} prompt tokens, {} of them cached; {} generated, {} computed ahead for nothing\n",
+      "{} prompt tokens, {} of them cached; {} generated, {} more computed ahead and discarded\n",
       t.steps, t.finished, t.cancelled, t.failed, t.preemptions, t.prompt_tokens, t.cached_tokens,
       t.generated_tokens, t.discarded_tokens);
   const auto row = [](const char* name, const Histogram& histogram, double scale) {

@@ -72,12 +72,12 @@ void SettingsFile::add(size_t line, const std::string& section, const std::strin
   const std::string command_name = dotted ? name.substr(0, dot) : section;
   const CLI::App* const command = find_command(app_, command_name);
   if (command == nullptr) {
-    throw error(line, fmt::format("'{}' is no subcommand", printable(command_name)));
+    throw error(line, fmt::format("there is no subcommand '{}'", printable(command_name)));
   }
   const CLI::Option* const option = find_option(*command, dotted ? name.substr(dot + 1) : name);
   if (option == nullptr) {
-    throw error(line, fmt::format("'{}' is no setting of pumice{}{}", printable(name),
-                                  command == &app_ ? "" : " ", command_name));
+    throw error(line, fmt::format("pumice{}{} has no setting '{}'", command == &app_ ? "" : " ",
+                                  command_name, printable(name)));
   }
   if (option->count() == 0 && !in_environment(*option)) settings_.push_back({line, option});
 }
@@ -102,10 +102,10 @@ std::vector<CLI::ConfigItem> SettingsFile::from_config(std::istream& input) cons
       section = section_name(line);
       if (section.empty()) {
         throw error(number,
-                    fmt::format("'{}' is no section; one looks like [run]", printable(line)));
+                    fmt::format("'{}' is not a section; one looks like [run]", printable(line)));
       }
       if (find_command(app_, section) == nullptr) {
-        throw error(number, fmt::format("'{}' is no subcommand", printable(section)));
+        throw error(number, fmt::format("there is no subcommand '{}'", printable(section)));
       }
       continue;
     }
@@ -118,8 +118,8 @@ std::vector<CLI::ConfigItem> SettingsFile::from_config(std::istream& input) cons
     CLI::detail::trim(value);
     // CLI11 takes lines of less than three characters for nothing.
     if (name.empty() || value.empty() || line.size() < 3) {
-      throw error(number,
-                  fmt::format("'{}' is no setting; one looks like predict = 100", printable(line)));
+      throw error(number, fmt::format("'{}' is not a setting; one looks like predict = 100",
+                                      printable(line)));
     }
     add(start, section == "default" ? "" : section, name);
     if (value.size() < 2 || value.front() != '[') continue;

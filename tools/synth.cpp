@@ -82,7 +82,7 @@ Status synth(const SynthOptions& options) {
   const std::filesystem::file_status status = std::filesystem::status(options.output, error);
   if (std::filesystem::exists(status)) {
     if (!is_regular_file(status)) {
-      return make_error(ErrorCode::kBadFile, "{}: is no regular file", options.output);
+      return make_error(ErrorCode::kBadFile, "{}: not a regular file", options.output);
     }
     if (!options.force) {
       return make_error(ErrorCode::kInvalidArgument, "{}: exists already; --force replaces it",

@@ -4,7 +4,7 @@
 #   tests/fuzz/run.sh [SECONDS] [NAME…]      60 seconds each; gguf tokenizer command_line
 #
 # A finding is an input that crashes, breaks a promise, leaks, or takes over ten seconds or too much
-# memory. It is kept in build/fuzz/findings; `build/fuzz/tests/fuzz/fuzz_NAME FILE` shows it again. New inputs are not
+# memory. It is kept in build/asan/findings; `build/asan/tests/fuzz/fuzz_NAME FILE` shows it again. New inputs are not
 # kept: the corpus in the tree stays small. Exit 77 where there is no clang with libFuzzer.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -23,8 +23,8 @@ if ! clang++ -fsanitize=fuzzer,address,undefined "$probe/probe.cpp" -o "$probe/p
   exit 77
 fi
 
-[[ -e build/fuzz/build.ninja ]] || cmake --preset fuzz
-cmake --build build/fuzz --target "${names[@]/#/fuzz_}"
+[[ -e build/asan/build.ninja ]] || cmake --preset asan
+cmake --build build/asan --target "${names[@]/#/fuzz_}"
 
 fuzz() { # NAME SECONDS
   local name=$1 work status=0
@@ -35,14 +35,14 @@ fuzz() { # NAME SECONDS
     find "$shared/gguf-malformed" -name '*.gguf' -size -64k -exec cp -t "$work.more" {} +
     arguments+=("$work.more" "-dict=$shared/gguf-malformed/gguf.dict")
   fi
-  mkdir -p build/fuzz/findings
+  mkdir -p build/asan/findings
   ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1 \
-    "build/fuzz/tests/fuzz/fuzz_$name" "${arguments[@]}" -max_total_time="$2" -timeout=10 \
+    "build/asan/tests/fuzz/fuzz_$name" "${arguments[@]}" -max_total_time="$2" -timeout=10 \
     -rss_limit_mb=2048 -malloc_limit_mb=128 -print_final_stats=1 \
-    -artifact_prefix="build/fuzz/findings/$name-" >"$work.log" 2>&1 || status=$?
+    -artifact_prefix="build/asan/findings/$name-" >"$work.log" 2>&1 || status=$?
   if [[ $status -ne 0 ]]; then
     tail -n 60 "$work.log"
-    echo "fuzz: $name: FINDING (exit $status), kept in build/fuzz/findings"
+    echo "fuzz: $name: FINDING (exit $status), kept in build/asan/findings"
     return 1
   fi
   echo "fuzz: $name: $(awk '/number_of_executed_units/ {n = $2} /average_exec/ {r = $2}

@@ -18,6 +18,8 @@ logs=build/matrix
 # shellcheck source=tests/matrix/drivers.sh
 . tests/matrix/drivers.sh
 on=tests/matrix/run_on.sh
+# ctest's arguments: what depends on the driver.
+on_a_driver=(-L 'gpu|model' -LE 'unit|slow|matrix|once')
 
 # A row exits 77 to say that it was skipped; the last line of its output is the reason.
 skip() { echo "$*"; exit 77; }
@@ -73,13 +75,16 @@ run_row() {
     slow) test_on lavapipe-25 release -L slow ;;
     mutations) test_on system release -R '^mutations$' ;;
     gpu-swiftshader)
-      # Slow: without what tests nothing that depends on the driver, and without the two tests that cut long texts
-      # in many ways, which took half of this row's time; the other drivers run them.
+      # Slow: without the tests that cut long texts in many ways, which took half of this row's time; the other
+      # drivers run them.
       export GTEST_FILTER='-*Stories.AreTheReferenceAtEveryChunkSize*:*Invariance.PositionsOfALongPromptNeverRestart*'
-      test_on swiftshader release -L 'gpu|model' -LE 'slow|matrix' -E '^(test_reuse|test_bench|cli_bench|cli_bench_levers)$' ;;
-    gpu-*) test_on "${1#gpu-}" release -L 'gpu|model' -LE 'slow|matrix' ;;
-    floor)
-      PUMICE_LIMIT=floor test_on lavapipe-26 release -L 'gpu|model' -LE 'slow|matrix' ;;
+      test_on swiftshader release "${on_a_driver[@]}" -E '^test_reuse$' ;;
+    gpu-lavapipe-22)
+      [[ $(dpkg-query -W -f='${Version}' mesa-vulkan-drivers 2>/dev/null) != 22.3.* ]] ||
+        skip "it is this machine's own driver, on which make test runs more"
+      test_on lavapipe-22 release "${on_a_driver[@]}" ;;
+    gpu-*) test_on "${1#gpu-}" release "${on_a_driver[@]}" ;;
+    floor) PUMICE_LIMIT=floor test_on lavapipe-26 release "${on_a_driver[@]}" ;;
     withdrawn)
       # This driver has the most to withdraw, and its layers know all that a shader may not use then.
       PUMICE_VALIDATION=1 test_on lavapipe-26 release -R '^test_withdrawal$' ;;

@@ -113,27 +113,27 @@ TEST_F(SelfTestTest, KeepsEarlierVerdictsOfWhatItDoesNotTest) {
 
 TEST_F(SelfTestTest, NamesTheCaseAndItsModulesBeforeEachRun) {
   std::vector<SelfTestVerdict> seen;
-  const auto tests = cases("rms_norm", "rows=1");
+  const auto tests = cases("swiglu", "rows=1");
   run_self_test(*pipelines_, tests, {},
                 {.on_case = [&](const SelfTestVerdict& verdict, size_t, size_t total) {
                   seen.push_back(verdict);
                   EXPECT_EQ(total, tests.size());
                 }});
   ASSERT_GE(seen.size(), 2 * tests.size());
-  EXPECT_EQ(seen[0].running, "rms_norm " + tests[0].name);
-  EXPECT_EQ(seen.back().running, "rms_norm " + tests.back().name);
-  EXPECT_EQ(seen.back().running_modules, Names{"rms_norm"});
-  EXPECT_EQ(seen.back().rejected(), Names{"rms_norm"}) << "until it is known to pass";
+  EXPECT_EQ(seen[0].running, "swiglu " + tests[0].name);
+  EXPECT_EQ(seen.back().running, "swiglu " + tests.back().name);
+  EXPECT_EQ(seen.back().running_modules, Names{"swiglu"});
+  EXPECT_EQ(seen.back().rejected(), Names{"swiglu"}) << "until it is known to pass";
 }
 
 TEST_F(SelfTestTest, ThatIsInterruptedKeepsWhatItKnowsAndBlamesNobody) {
   size_t n = 0;
-  const SelfTestResult result = run_self_test(*pipelines_, cases("rms_norm", ""), {},
+  const SelfTestResult result = run_self_test(*pipelines_, cases("swiglu", ""), {},
                                               {.interrupted = [&] { return n++ == 2; }});
   ASSERT_FALSE(result.status.ok());
   EXPECT_EQ(result.status.error().code, ErrorCode::kCancelled);
   EXPECT_EQ(result.n_cases, 2u);
-  EXPECT_EQ(result.verdict.modules.at("rms_norm"), (ModuleVerdict{State::kPassed, 2, ""}));
+  EXPECT_EQ(result.verdict.modules.at("swiglu"), (ModuleVerdict{State::kPassed, 2, ""}));
   EXPECT_TRUE(result.verdict.rejected().empty());
 }
 

@@ -144,9 +144,9 @@ class Settings(CommandLineTest):
                 self.refuses(USAGE, "run", "-m", "x", "-p", "x", says=words)
 
     def test_an_error_names_the_file_and_the_line(self):
-        cases = [("# mine\n\n[run]\nmodl = 'x'\n", "line 4: 'modl' is no setting of pumice run"),
+        cases = [("# mine\n\n[run]\nmodl = 'x'\n", "line 4: pumice run has no setting 'modl'"),
                  ("[run]\nverbose = on\npredict = abc\n", "line 3: "), ("[\n", "line 1: '['"),
-                 ("[]\n", "line 1"), ("[rum]\n", "line 1: 'rum' is no subcommand"),
+                 ("[]\n", "line 1"), ("[rum]\n", "line 1: there is no subcommand 'rum'"),
                  ("[run]\n=\n", "line 2"), ("[run]\nx\n", "line 2"), ("[run]\npredict =\n", "line 2"),
                  ("rum.model = 1\n", "line 1: 'rum'"), ("[run]\nmath = [1,\n2\n", "line 2: the list"),
                  ("[run\nmodel = 'x'\n", "line 1: '[run'")]
