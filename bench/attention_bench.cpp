@@ -67,7 +67,7 @@ class ShapeBench {
     PUMICE_TRY(const auto op, ops::AttentionReference::plan(
                                   pipelines_, test_.shape,
                                   test_.rows == 1 ? 1 : ops::AttentionReference::kTileRows));
-    vk::Arena scratch(pipelines_.device(), MemoryDomain::kDevice, "attention scratch");
+    vk::Arena scratch(pipelines_.device(), vk::MemoryDomain::kDevice, "attention scratch");
     ops::AttentionReference::Args args{.n_rows = test_.rows, .n_keys = test_.context()};
     side.scratch_bytes = op.scores_bytes(args.n_rows, args.n_keys);
     PUMICE_TRY(args.scores, scratch.allocate(side.scratch_bytes));
@@ -86,7 +86,7 @@ class ShapeBench {
   }
 
   Status flash(const ops::FlashAttention& op, AttentionSide& side) {
-    vk::Arena scratch(pipelines_.device(), MemoryDomain::kDevice, "attention scratch");
+    vk::Arena scratch(pipelines_.device(), vk::MemoryDomain::kDevice, "attention scratch");
     PUMICE_TRY(const vk::BufferRange y, bed_.output(inputs_->y_bytes()));
     const auto allocate = [&](uint64_t bytes) {
       side.scratch_bytes += bytes;
@@ -186,7 +186,7 @@ double AttentionSide::median_ns() const { return summarize(timing.samples_ns).me
 
 AttentionReport bench_attention(vk::PipelineLibrary& pipelines, const TimingOptions& options,
                                 const std::function<bool(size_t done, size_t total)>& progress) {
-  const bool is_cpu = pipelines.device()->plan().device_class == DeviceClass::kCpu;
+  const bool is_cpu = pipelines.device()->plan().device_class == vk::DeviceClass::kCpu;
   AttentionReport report{.shape = {.n_heads = 32,
                                    .n_kv_heads = 8,
                                    .head_dim = is_cpu ? 64u : 128u,

@@ -65,7 +65,7 @@ Status set(Configuration& into, std::string_view key, std::string_view value) {
     if (value.empty() || value == "-") return unreadable(key, value, "the name of a kernel");
     into.variants.emplace_back(value);
   } else if (key == "limit") {
-    PUMICE_TRY_STATUS(parse_plan_options(value));
+    PUMICE_TRY_STATUS(vk::parse_plan_options(value));
     if (!into.limit.empty()) into.limit += ',';
     into.limit += value;
   } else {

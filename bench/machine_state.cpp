@@ -105,10 +105,10 @@ class Nvml {
   Nvml& operator=(const Nvml&) = delete;
 
   /// Null if it does not know this device.
-  Json read(const Uuid& uuid) const {
+  Json read(const vk::Uuid& uuid) const {
     const auto find = function<int(const char*, void**)>("nvmlDeviceGetHandleByUUID");
     void* device = nullptr;
-    const std::string name = "GPU-" + format_uuid(uuid);
+    const std::string name = "GPU-" + vk::format_uuid(uuid);
     if (!ready_ || find == nullptr || find(name.c_str(), &device) != 0) return nullptr;
     Json reading{{"source", "NVML"}};
     constexpr int kGraphicsClock = 0;
@@ -142,12 +142,12 @@ class Nvml {
 /// Budget and usage of each heap now; budgets are 0 where the driver has no VK_EXT_memory_budget.
 Json read_heaps(const vk::Device& device) {
   Json heaps = Json::array();
-  const Result<std::vector<DeviceSnapshot>> snapshots = device.instance()->snapshots();
+  const Result<std::vector<vk::DeviceSnapshot>> snapshots = device.instance()->snapshots();
   if (!snapshots.ok()) return heaps;
-  const auto same =
-      std::ranges::find(*snapshots, device.snapshot().device_uuid, &DeviceSnapshot::device_uuid);
+  const auto same = std::ranges::find(*snapshots, device.snapshot().device_uuid,
+                                      &vk::DeviceSnapshot::device_uuid);
   if (same == snapshots->end()) return heaps;
-  for (const MemoryHeap& heap : same->heaps) {
+  for (const vk::MemoryHeap& heap : same->heaps) {
     if (heap.budget_bytes == 0) continue;
     heaps.push_back({{"budget_bytes", heap.budget_bytes}, {"usage_bytes", heap.usage_bytes}});
   }
@@ -216,14 +216,14 @@ Json read_sysfs_gpu(uint32_t vendor_id, uint32_t device_id, const fs::path& root
 }
 
 Json read_machine(const vk::Device& device) {
-  const DeviceSnapshot& snapshot = device.snapshot();
+  const vk::DeviceSnapshot& snapshot = device.snapshot();
   Json reading{{"time", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))},
                {"processor", read_processor()},
                {"heaps", read_heaps(device)}};
   if (reading["heaps"].empty()) {
     reading["absent"]["heaps"] = "the driver has no VK_EXT_memory_budget";
   }
-  if (snapshot.type == DeviceType::kCpu) {
+  if (snapshot.type == vk::DeviceType::kCpu) {
     reading["absent"]["gpu"] = "the device is the processor";
     return reading;
   }

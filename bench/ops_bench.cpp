@@ -62,14 +62,14 @@ OpRow bench_op(vk::PipelineLibrary& pipelines, const ops::OpCase& op_case, const
   return row;
 }
 
-double default_time_limit_s(const DevicePlan& plan) {
-  return plan.device_class == DeviceClass::kCpu ? 50 : 120;
+double default_time_limit_s(const vk::DevicePlan& plan) {
+  return plan.device_class == vk::DeviceClass::kCpu ? 50 : 120;
 }
 
 OpsReport bench_ops(vk::PipelineLibrary& pipelines, std::span<const ops::OpCase> cases,
                     const OpsOptions& options) {
   OpsReport report;
-  const DevicePlan& plan = pipelines.device()->plan();
+  const vk::DevicePlan& plan = pipelines.device()->plan();
   std::vector<const ops::OpCase*> chosen;
   for (const ops::OpCase& op_case : cases) {
     const std::string title = op_case.op + " " + op_case.name;

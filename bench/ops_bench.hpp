@@ -46,7 +46,7 @@ struct OpsOptions {
 };
 
 /// The time that measuring everything may take by default: a minute on CPU drivers, two on GPUs.
-double default_time_limit_s(const DevicePlan& plan);
+double default_time_limit_s(const vk::DevicePlan& plan);
 
 /// Check one case against its reference and, if it is right, time it. What goes wrong is in the
 /// row.

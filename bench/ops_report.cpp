@@ -100,11 +100,11 @@ Json to_json(const OpsReport& report, const vk::Device& device) {
 }
 
 std::string to_markdown(const OpsReport& report, const vk::Device& device) {
-  const DeviceSnapshot& snapshot = device.snapshot();
+  const vk::DeviceSnapshot& snapshot = device.snapshot();
   std::string text =
       fmt::format("{} ({}, {} {}, Vulkan {}), timed by {}\n", snapshot.name,
-                  device_type_name(snapshot.type), snapshot.driver_name, snapshot.driver_info,
-                  format_api_version(snapshot.api_version), clock_name(device));
+                  vk::device_type_name(snapshot.type), snapshot.driver_name, snapshot.driver_info,
+                  vk::format_api_version(snapshot.api_version), clock_name(device));
   if (report.scale.small) {
     text += "A CPU driver: the set of shapes was scaled down, see docs/BENCHMARKING.md\n";
   }

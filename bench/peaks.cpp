@@ -80,7 +80,7 @@ Result<uint32_t> long_iterations(Bench& bench, const Run& run, uint32_t probe) {
 Status measure_arithmetic(Bench& bench, ops::PeakArithmetic::Kind kind, std::string name) {
   using ops::PeakArithmetic;
   constexpr uint32_t kProbe = 16;
-  const bool cpu = bench.device->plan().device_class == DeviceClass::kCpu;
+  const bool cpu = bench.device->plan().device_class == vk::DeviceClass::kCpu;
   PeakArithmetic::Args args{.n_workgroups = cpu ? 64u : 8192u, .n_iterations = kProbe};
   PUMICE_TRY(args.factors, bench.arena.allocate(8));
   PUMICE_TRY(args.y, bench.arena.allocate(uint64_t{args.n_workgroups} *
@@ -103,14 +103,14 @@ Status measure_arithmetic(Bench& bench, ops::PeakArithmetic::Kind kind, std::str
 
 /// Two a and two b whose products are zero without being so: pairs of columns of a are alike, those
 /// of rows of b opposite. So the chains stay where they start, however long they run.
-std::vector<std::byte> balanced_factors(const MatrixShape& shape) {
+std::vector<std::byte> balanced_factors(const vk::MatrixShape& shape) {
   std::vector<std::byte> factors;
   const auto append = [&](bool negative) {  // 1 or -1
     switch (shape.a) {
-      case ComponentType::kS8:
+      case vk::ComponentType::kS8:
         factors.push_back(std::byte{negative ? uint8_t{0xFF} : uint8_t{1}});
         break;
-      case ComponentType::kBf16:
+      case vk::ComponentType::kBf16:
         factors.insert(factors.end(),
                        {std::byte{0x80}, negative ? std::byte{0xBF} : std::byte{0x3F}});
         break;
@@ -137,9 +137,9 @@ std::vector<std::byte> balanced_factors(const MatrixShape& shape) {
   return factors;
 }
 
-Status measure_matrix(Bench& bench, ops::PeakMatrix::Type type, const MatrixShape& shape) {
+Status measure_matrix(Bench& bench, ops::PeakMatrix::Type type, const vk::MatrixShape& shape) {
   constexpr uint32_t kProbe = 16;
-  const bool cpu = bench.device->plan().device_class == DeviceClass::kCpu;
+  const bool cpu = bench.device->plan().device_class == vk::DeviceClass::kCpu;
   PUMICE_TRY(const ops::PeakMatrix op, ops::PeakMatrix::plan(bench.pipelines, type, shape));
   PUMICE_TRY_STATUS(bench.pipelines.compile());
   ops::PeakMatrix::Args args{.n_workgroups = cpu ? 64u : 4096u, .n_iterations = kProbe};
@@ -239,9 +239,9 @@ Roofline Peaks::roofline() const {
 }
 
 uint64_t working_set_bytes(const vk::Device& device) {
-  const DevicePlan& plan = device.plan();
+  const vk::DevicePlan& plan = device.plan();
   const uint64_t wanted =
-      plan.device_class == DeviceClass::kCpu ? 4 * last_level_cache_bytes() : uint64_t{1} << 30;
+      plan.device_class == vk::DeviceClass::kCpu ? 4 * last_level_cache_bytes() : uint64_t{1} << 30;
   return std::min({wanted, plan.slab_bytes, plan.device_budget_bytes / 4});
 }
 
@@ -255,11 +255,11 @@ Result<Peaks> measure_peaks(vk::PipelineLibrary& pipelines, const TimingOptions&
   {
     say("bandwidth");
     Bench bench{pipelines, pipelines.device(),
-                vk::Arena(pipelines.device(), MemoryDomain::kDevice, "peaks"), options, peaks};
+                vk::Arena(pipelines.device(), vk::MemoryDomain::kDevice, "peaks"), options, peaks};
     PUMICE_TRY_STATUS(measure_memory(bench));
   }
   Bench bench{pipelines, pipelines.device(),
-              vk::Arena(pipelines.device(), MemoryDomain::kDevice, "peaks", 8 << 20), options,
+              vk::Arena(pipelines.device(), vk::MemoryDomain::kDevice, "peaks", 8 << 20), options,
               peaks};
   // What this build or device lacks, or its self-test has rejected, is named and left out.
   const auto optional = [&](const std::string& name, const Status& status) -> Status {
@@ -276,7 +276,7 @@ Result<Peaks> measure_peaks(vk::PipelineLibrary& pipelines, const TimingOptions&
     const auto shapes = ops::PeakMatrix::shapes(pipelines.device()->plan(), type);
     const std::string name(vk::arithmetic_name(ops::PeakMatrix::arithmetic(type)));
     if (shapes.empty()) peaks.absent.push_back(name + ": not in this build or on this device");
-    for (const MatrixShape& shape : shapes) {
+    for (const vk::MatrixShape& shape : shapes) {
       say(name);
       PUMICE_TRY_STATUS(optional(name, measure_matrix(bench, type, shape)));
     }

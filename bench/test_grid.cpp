@@ -74,14 +74,14 @@ std::vector<TestGroup> group_tests(std::span<const ModelTest> tests) {
   return groups;
 }
 
-std::string default_model(const DevicePlan& plan) {
+std::string default_model(const vk::DevicePlan& plan) {
   struct Candidate {
     const char* name;
     double weight_bytes;  // about, in Q4_K with a Q6_K output
   };
   constexpr Candidate kLargestFirst[] = {{"llama-8b:q4_k", 4.9e9}, {"llama-1b:q4_k", 0.81e9}};
   for (const Candidate& candidate : kLargestFirst) {
-    if (plan.device_class != DeviceClass::kCpu &&
+    if (plan.device_class != vk::DeviceClass::kCpu &&
         candidate.weight_bytes * 2 <= static_cast<double>(plan.device_budget_bytes)) {
       return candidate.name;
     }

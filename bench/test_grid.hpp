@@ -55,7 +55,7 @@ std::vector<TestGroup> group_tests(std::span<const ModelTest> tests);
 /// The synthetic model ("preset:type") used when none was asked for: the largest of Llama 8B, 1B
 /// and a small one whose weights take at most half of the device's memory; the small one on CPU
 /// drivers.
-std::string default_model(const DevicePlan& plan);
+std::string default_model(const vk::DevicePlan& plan);
 
 /// Sizes used when none were asked for.
 struct DefaultSizes {

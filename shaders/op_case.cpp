@@ -55,7 +55,7 @@ Status compare(const std::shared_ptr<vk::Device>& device, const Expectation& exp
 OpBed::OpBed(std::shared_ptr<vk::Device> device, vk::PipelineLibrary& pipelines)
     : device_(device),
       pipelines_(pipelines),
-      arena_(device, MemoryDomain::kDevice, "op cases", 16 << 20),
+      arena_(device, vk::MemoryDomain::kDevice, "op cases", 16 << 20),
       uploader_(device) {}
 
 Result<vk::BufferRange> OpBed::allocate(uint64_t size_bytes) { return arena_.allocate(size_bytes); }
@@ -137,8 +137,8 @@ std::vector<float> OpBed::uniform_floats(size_t n, uint32_t seed, float scale) {
   return values;
 }
 
-BenchScale BenchScale::of(const DevicePlan& plan) {
-  const bool small = plan.device_class == DeviceClass::kCpu;
+BenchScale BenchScale::of(const vk::DevicePlan& plan) {
+  const bool small = plan.device_class == vk::DeviceClass::kCpu;
   // Beyond the last-level caches of GPUs (to 256 MiB); copies must also fit one slab.
   const uint64_t wanted = uint64_t{small ? 128u : 512u} << 20;
   return {.small = small,

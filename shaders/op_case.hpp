@@ -98,7 +98,7 @@ struct OpCase {
   std::string op;    ///< the folder's name
   std::string name;  ///< shape and variant, "rows=3 n=257"
   std::function<Result<PreparedOp>(OpBed&)> prepare;
-  std::function<bool(const DevicePlan&)> supported = {};  ///< everywhere if empty
+  std::function<bool(const vk::DevicePlan&)> supported = {};  ///< everywhere if empty
 };
 
 /// A prepared op's commands. Pipelines must be compiled. `options` lets tests reorder or drop
@@ -118,7 +118,7 @@ struct BenchScale {
   bool small = false;           ///< a few small shapes: CPU drivers
   uint64_t rotation_bytes = 0;  ///< what the copies of streamed operands should come to
 
-  static BenchScale of(const DevicePlan& plan);
+  static BenchScale of(const vk::DevicePlan& plan);
   /// Copies of `bytes` to rotate through: at least one, at most 64.
   uint32_t copies(uint64_t bytes) const;
 };

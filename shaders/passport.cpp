@@ -28,10 +28,10 @@ std::string dump(const Json& json) {
 
 constexpr State kStates[] = {State::kNotRun, State::kPassed, State::kFailed, State::kNotSupported};
 
-Json device_json(const DeviceSnapshot& device) {
+Json device_json(const vk::DeviceSnapshot& device) {
   return {{"name", device.name},
-          {"device_uuid", format_uuid(device.device_uuid)},
-          {"driver_uuid", format_uuid(device.driver_uuid)},
+          {"device_uuid", vk::format_uuid(device.device_uuid)},
+          {"driver_uuid", vk::format_uuid(device.driver_uuid)},
           {"driver_version", device.driver_version},
           {"driver_info", device.driver_info}};
 }
@@ -117,14 +117,16 @@ std::string shortened(std::string text) {
 }  // namespace
 
 std::filesystem::path passport_file(const std::filesystem::path& cache_directory,
-                                    const DeviceSnapshot& device) {
+                                    const vk::DeviceSnapshot& device) {
   if (cache_directory.empty()) return {};
-  return cache_directory / fmt::format("passport-{}-{:x}-{}.json", format_uuid(device.device_uuid),
-                                       device.driver_version, hash_text());
+  return cache_directory / fmt::format("passport-{}-{:x}-{}.json",
+                                       vk::format_uuid(device.device_uuid), device.driver_version,
+                                       hash_text());
 }
 
 std::optional<SelfTestVerdict> load_passport(const std::filesystem::path& cache_directory,
-                                             const DeviceSnapshot& device, const Logger& logger) {
+                                             const vk::DeviceSnapshot& device,
+                                             const Logger& logger) {
   const std::filesystem::path path = passport_file(cache_directory, device);
   std::error_code error;
   if (path.empty() || !std::filesystem::exists(path, error)) return std::nullopt;
@@ -146,7 +148,7 @@ std::optional<SelfTestVerdict> load_passport(const std::filesystem::path& cache_
   return verdict;
 }
 
-Status save_passport(const std::filesystem::path& cache_directory, const DeviceSnapshot& device,
+Status save_passport(const std::filesystem::path& cache_directory, const vk::DeviceSnapshot& device,
                      const SelfTestVerdict& verdict) {
   if (cache_directory.empty()) {
     return make_error(ErrorCode::kInternal, "there is no cache directory to keep the verdict in");

@@ -26,15 +26,16 @@ namespace pumice {
 
 /// Where the passport of a device is, for the shaders of this build. Empty if `cache_directory` is.
 std::filesystem::path passport_file(const std::filesystem::path& cache_directory,
-                                    const DeviceSnapshot& device);
+                                    const vk::DeviceSnapshot& device);
 
 /// Nothing if there is none. A file that is damaged, or made up, is ignored with a warning; one of
 /// another driver build with a debug line.
 std::optional<SelfTestVerdict> load_passport(const std::filesystem::path& cache_directory,
-                                             const DeviceSnapshot& device, const Logger& logger);
+                                             const vk::DeviceSnapshot& device,
+                                             const Logger& logger);
 
 /// Errors: kInternal when it cannot be written.
-Status save_passport(const std::filesystem::path& cache_directory, const DeviceSnapshot& device,
+Status save_passport(const std::filesystem::path& cache_directory, const vk::DeviceSnapshot& device,
                      const SelfTestVerdict& verdict);
 
 /// One line for each rejected module of a family that `pipelines` has declared from: what is wrong

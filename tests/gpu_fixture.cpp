@@ -12,15 +12,15 @@ std::shared_ptr<vk::Device>& device_slot() {
 }
 
 struct Choice {
-  std::shared_ptr<Instance> instance;
+  std::shared_ptr<vk::Instance> instance;
   size_t index = 0;
-  DeviceSnapshot snapshot;
+  vk::DeviceSnapshot snapshot;
 };
 
-Result<Choice> choose(std::shared_ptr<Instance> instance) {
-  PUMICE_TRY(const std::vector<DeviceSnapshot> snapshots, instance->snapshots());
+Result<Choice> choose(std::shared_ptr<vk::Instance> instance) {
+  PUMICE_TRY(const std::vector<vk::DeviceSnapshot> snapshots, instance->snapshots());
   const char* selector = std::getenv("PUMICE_DEVICE");
-  PUMICE_TRY(const size_t index, choose_device(snapshots, selector != nullptr ? selector : ""));
+  PUMICE_TRY(const size_t index, vk::choose_device(snapshots, selector != nullptr ? selector : ""));
   return Choice{std::move(instance), index, snapshots[index]};
 }
 
@@ -30,14 +30,14 @@ Logger warnings() {
 }
 
 Result<std::shared_ptr<vk::Device>> open_environment_device() {
-  InstanceOptions options;
+  vk::InstanceOptions options;
   options.validation = options.sync_validation = validation_requested();
   options.logger = warnings();
-  PUMICE_TRY(Instance created, Instance::create(options));
-  PUMICE_TRY(const Choice choice, choose(std::make_shared<Instance>(std::move(created))));
+  PUMICE_TRY(vk::Instance created, vk::Instance::create(options));
+  PUMICE_TRY(const Choice choice, choose(std::make_shared<vk::Instance>(std::move(created))));
   const char* limit = std::getenv("PUMICE_LIMIT");
-  PUMICE_TRY(const PlanOptions limits, parse_plan_options(limit != nullptr ? limit : ""));
-  PUMICE_TRY(DevicePlan plan, plan_device(choice.snapshot, limits));
+  PUMICE_TRY(const vk::PlanOptions limits, vk::parse_plan_options(limit != nullptr ? limit : ""));
+  PUMICE_TRY(vk::DevicePlan plan, vk::plan_device(choice.snapshot, limits));
   return vk::Device::create(choice.instance, choice.index, choice.snapshot, std::move(plan),
                             options.logger);
 }
@@ -56,7 +56,7 @@ std::shared_ptr<vk::Device> GpuEnvironment::device() {
     device_slot() = std::move(result).value();
     std::cerr << "device: " << device_slot()->snapshot().name << ", "
               << device_slot()->snapshot().driver_info << ' '
-              << format_plan_options(device_slot()->plan().limits) << '\n';
+              << vk::format_plan_options(device_slot()->plan().limits) << '\n';
   }
   return device_slot();
 }
@@ -64,14 +64,14 @@ std::shared_ptr<vk::Device> GpuEnvironment::device() {
 Result<std::shared_ptr<vk::Device>> GpuEnvironment::open(const MakePlan& make_plan,
                                                          vk::Device::Intercept intercept) {
   PUMICE_TRY(const Choice choice, choose(device()->instance()));
-  PUMICE_TRY(DevicePlan plan, make_plan(choice.snapshot));
+  PUMICE_TRY(vk::DevicePlan plan, make_plan(choice.snapshot));
   return vk::Device::create(choice.instance, choice.index, choice.snapshot, std::move(plan),
                             warnings(), std::move(intercept));
 }
 
 void GpuEnvironment::TearDown() {
   if (!device_slot()) return;
-  const std::shared_ptr<Instance> instance = device_slot()->instance();
+  const std::shared_ptr<vk::Instance> instance = device_slot()->instance();
   EXPECT_EQ(device_slot()->ledger().total_bytes(), 0u) << "device memory was leaked";
   EXPECT_EQ(device_slot().use_count(), 1) << "something outlives the tests";
   device_slot().reset();

@@ -1,6 +1,6 @@
-// The device tests run on: whatever `choose_device` picks, or PUMICE_DEVICE, less what PUMICE_LIMIT
-// withdraws (vk/plan_options.hpp). Validation layers are on with PUMICE_VALIDATION=1, and any
-// message then fails the test program.
+// The device tests run on: whatever `vk::choose_device` picks, or PUMICE_DEVICE, less what
+// PUMICE_LIMIT withdraws (vk/plan_options.hpp). Validation layers are on with PUMICE_VALIDATION=1,
+// and any message then fails the test program.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ class GpuEnvironment : public ::testing::Environment {
   /// Another device on the hardware of device(), which must not be null, planned by the test and
   /// not as PUMICE_LIMIT says. What validation layers report counts with the environment's.
   /// `intercept` sees what the driver is told (vk::Device::create).
-  using MakePlan = std::function<Result<DevicePlan>(const DeviceSnapshot&)>;
+  using MakePlan = std::function<Result<vk::DevicePlan>(const vk::DeviceSnapshot&)>;
   static Result<std::shared_ptr<vk::Device>> open(const MakePlan& make_plan,
                                                   vk::Device::Intercept intercept = {});
   void TearDown() override;

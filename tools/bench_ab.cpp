@@ -158,7 +158,7 @@ Status bench_ab(const BenchOptions& options) {
   Side b{std::move(sides.second)};
   PUMICE_TRY_STATUS(open(a, nullptr, options, source, logger));
   PUMICE_TRY_STATUS(open(b, &a, options, source, logger));
-  const bool is_cpu = a.session.device->plan().device_class == DeviceClass::kCpu;
+  const bool is_cpu = a.session.device->plan().device_class == vk::DeviceClass::kCpu;
   const std::vector<bench::ModelTest> tests =
       grid_of(options, is_cpu ? kCpuSizes : bench::DefaultSizes{}).tests();
   if (tests.empty()) {

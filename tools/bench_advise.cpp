@@ -32,7 +32,7 @@ Status bench_advise(const BenchOptions& options) {
   const Logger logger = stderr_logger(options.model.verbose);
   PUMICE_TRY(const ModelSource source, options.model.open_source());
   PUMICE_TRY(const Session session, Session::open(options.model, source, logger));
-  const bool is_cpu = session.device->plan().device_class == DeviceClass::kCpu;
+  const bool is_cpu = session.device->plan().device_class == vk::DeviceClass::kCpu;
   bench::AdviseOptions wanted{
       .ttft_target_s = options.levers.ttft_target_ms * 1e-3,
       .tpot_target_s = options.tpot_target_ms * 1e-3,

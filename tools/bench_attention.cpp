@@ -20,7 +20,7 @@ Status bench_attention(const BenchOptions& options) {
   const Logger logger = stderr_logger(options.model.verbose);
   PUMICE_TRY(const std::shared_ptr<vk::Device> device, open_device(options.model.device, logger));
   const auto [pipelines, verdict] = open_pipelines(device, logger);
-  const bool is_cpu = device->plan().device_class == DeviceClass::kCpu;
+  const bool is_cpu = device->plan().device_class == vk::DeviceClass::kCpu;
   bench::AttentionReport report;
   {
     const InterruptGuard interrupt;
@@ -62,7 +62,7 @@ Status bench_no_kv_cache(const BenchOptions& options) {
           : wanted.contexts.back();
   PUMICE_TRY(wanted.most_tokens,
              context_for(options.model, session.model->config(), longest, wanted.tokens + 1));
-  if (session.device->plan().device_class == DeviceClass::kCpu) wanted.seconds = kCpuSeconds;
+  if (session.device->plan().device_class == vk::DeviceClass::kCpu) wanted.seconds = kCpuSeconds;
   const EngineOptions engine_options{.kv_type = options.model.kv_type(),
                                      .math = options.model.math_kind(),
                                      .context_tokens = wanted.most_tokens,

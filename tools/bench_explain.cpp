@@ -30,7 +30,7 @@ Status measure(const BenchOptions& options, const ModelSource& source, const Log
                bench::ExplainReport& report) {
   PUMICE_TRY(Session session, Session::open(options.model, source, logger));
   PUMICE_TRY(report.model.run, checked_run(options, session, source, logger));
-  const bool small = session.device->plan().device_class == DeviceClass::kCpu;
+  const bool small = session.device->plan().device_class == vk::DeviceClass::kCpu;
   PUMICE_TRY_STATUS(count(options, small, report));
 
   const EngineOptions base{.kv_type = options.model.kv_type(),

@@ -35,11 +35,11 @@ Status check(const BenchOptions& options) {
 Status measure(const BenchOptions& options, const ModelSource& source, const Logger& logger,
                bench::LayersReport& report) {
   PUMICE_TRY(Session session, Session::open(options.model, source, logger));
-  const DevicePlan& plan = session.device->plan();
+  const vk::DevicePlan& plan = session.device->plan();
   report.n_layers = session.model->config().n_layers;
   report.timestamp_period_ns = plan.timestamp_period_ns;
   PUMICE_TRY(report.model.run, checked_run(options, session, source, logger));
-  const bool small = plan.device_class == DeviceClass::kCpu;
+  const bool small = plan.device_class == vk::DeviceClass::kCpu;
   const uint32_t n_vocab = session.model->config().n_vocab;
   const uint32_t repetitions = options.repetitions.value_or(3);
   const EngineOptions base{.kv_type = options.model.kv_type(),

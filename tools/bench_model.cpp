@@ -38,10 +38,10 @@ Result<bench::DefaultSizes> probe(const BenchOptions& options, const bench::Mode
 }
 
 std::string head_of(const vk::Device& device, const std::string& note) {
-  const DeviceSnapshot& snapshot = device.snapshot();
+  const vk::DeviceSnapshot& snapshot = device.snapshot();
   return fmt::format("{} ({}, {} {}, Vulkan {})\n{}\n", snapshot.name,
-                     device_type_name(snapshot.type), snapshot.driver_name, snapshot.driver_info,
-                     format_api_version(snapshot.api_version), note);
+                     vk::device_type_name(snapshot.type), snapshot.driver_name,
+                     snapshot.driver_info, vk::format_api_version(snapshot.api_version), note);
 }
 
 }  // namespace

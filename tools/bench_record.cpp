@@ -36,7 +36,7 @@ Result<bench::Evidence> check_logits(const Session& session, const ModelSource& 
                                      const bench::Evidence* earlier) {
   ProgressBar bar("checking logits against fp64");
   bar.update(0, 1);
-  const bool is_cpu = session.device->snapshot().type == DeviceType::kCpu;
+  const bool is_cpu = session.device->snapshot().type == vk::DeviceType::kCpu;
   PUMICE_TRY(bench::Evidence evidence,
              bench::gather_evidence(session.pipelines, session.model, source,
                                     {.kv_type = kv_type,

@@ -13,7 +13,7 @@ namespace pumice::tools {
 
 struct DeviceOptions {
   std::string selector;
-  std::string limit;  ///< what parse_plan_options takes; checked when flags are parsed
+  std::string limit;  ///< what vk::parse_plan_options takes; checked when flags are parsed
   bool list = false;
 
   /// --device/-dev, --limit and --list-devices.
@@ -21,14 +21,14 @@ struct DeviceOptions {
 };
 
 /// Validation layers are on when PUMICE_VALIDATION=1.
-Result<std::shared_ptr<Instance>> open_instance(const Logger& logger);
+Result<std::shared_ptr<vk::Instance>> open_instance(const Logger& logger);
 
 /// A device that was chosen and what would be used of it, without opening it.
 struct ChosenDevice {
-  std::shared_ptr<Instance> instance;
+  std::shared_ptr<vk::Instance> instance;
   size_t index = 0;
-  DeviceSnapshot snapshot;
-  DevicePlan plan;
+  vk::DeviceSnapshot snapshot;
+  vk::DevicePlan plan;
 };
 Result<ChosenDevice> choose_device(const DeviceOptions& options, const Logger& logger);
 

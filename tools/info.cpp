@@ -32,39 +32,39 @@ void print_json(const Json& json) {
   fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
-Json describe_device(const DeviceSnapshot& snapshot, const PlanOptions& limits,
+Json describe_device(const vk::DeviceSnapshot& snapshot, const vk::PlanOptions& limits,
                      const Logger& logger) {
   Json json{{"snapshot", snapshot_to_json(snapshot)},
-            {"missing_requirements", missing_requirements(snapshot)}};
-  const Result<DevicePlan> plan = plan_device(snapshot, limits);
+            {"missing_requirements", vk::missing_requirements(snapshot)}};
+  const Result<vk::DevicePlan> plan = vk::plan_device(snapshot, limits);
   if (!plan.ok()) {
     json["reason"] = plan.error().message;
     return json;
   }
-  json["limit"] = format_plan_options(limits);
-  json["class"] = device_class_name(plan->device_class);
+  json["limit"] = vk::format_plan_options(limits);
+  json["class"] = vk::device_class_name(plan->device_class);
   json["subgroup_size"] = plan->subgroup_size;
   json["budget_bytes"] = plan->device_budget_bytes;
   json["slab_bytes"] = plan->slab_bytes;
-  for (const OptionalCapability& capability : plan->optional) {
+  for (const vk::OptionalCapability& capability : plan->optional) {
     json["optional"].push_back({{"name", capability.name},
                                 {"enabled", capability.enabled},
                                 {"reason", capability.reason}});
   }
-  for (const QuirkNote& note : plan->quirks.notes) {
+  for (const vk::QuirkNote& note : plan->quirks.notes) {
     json["quirks"].push_back({{"name", note.name}, {"reason", note.reason}});
   }
   json["kernels"] = describe_kernels(*plan, load_passport(cache_directory(), snapshot, logger));
   return json;
 }
 
-void print_device(size_t index, const DeviceSnapshot& snapshot, const PlanOptions& limits,
+void print_device(size_t index, const vk::DeviceSnapshot& snapshot, const vk::PlanOptions& limits,
                   const Logger& logger) {
   fmt::print("{}  {} ({}, {} {}, Vulkan {})\n", index, snapshot.name,
-             device_type_name(snapshot.type), snapshot.driver_name, snapshot.driver_info,
-             format_api_version(snapshot.api_version));
-  fmt::print("   UUID {}\n", format_uuid(snapshot.device_uuid));
-  const Result<DevicePlan> plan = plan_device(snapshot, limits);
+             vk::device_type_name(snapshot.type), snapshot.driver_name, snapshot.driver_info,
+             vk::format_api_version(snapshot.api_version));
+  fmt::print("   UUID {}\n", vk::format_uuid(snapshot.device_uuid));
+  const Result<vk::DevicePlan> plan = vk::plan_device(snapshot, limits);
   if (!plan.ok()) {
     fmt::print("   not usable: {}\n", plan.error().message);
     return;
@@ -72,19 +72,20 @@ void print_device(size_t index, const DeviceSnapshot& snapshot, const PlanOption
   fmt::print(
       "   class {}, subgroups of {}, {} KiB shared memory, {:.1f} GiB budget in slabs of {:.0f} "
       "MiB\n",
-      device_class_name(plan->device_class), plan->subgroup_size, plan->max_shared_bytes >> 10,
+      vk::device_class_name(plan->device_class), plan->subgroup_size, plan->max_shared_bytes >> 10,
       static_cast<double>(plan->device_budget_bytes) / (1 << 30),
       static_cast<double>(plan->slab_bytes) / (1 << 20));
-  if (limits != PlanOptions{}) fmt::print("   limited to {}\n", format_plan_options(limits));
+  if (limits != vk::PlanOptions{})
+    fmt::print("   limited to {}\n", vk::format_plan_options(limits));
   std::string used;
-  for (const OptionalCapability& capability : plan->optional) {
+  for (const vk::OptionalCapability& capability : plan->optional) {
     if (capability.enabled) used += (used.empty() ? "" : " ") + capability.name;
   }
   fmt::print("   optional features in use: {}\n", used.empty() ? "none" : used);
-  for (const OptionalCapability& capability : plan->optional) {
+  for (const vk::OptionalCapability& capability : plan->optional) {
     if (!capability.enabled) fmt::print("   without {}: {}\n", capability.name, capability.reason);
   }
-  for (const QuirkNote& note : plan->quirks.notes) {
+  for (const vk::QuirkNote& note : plan->quirks.notes) {
     fmt::print("   quirk {}: {}\n", note.name, note.reason);
   }
   print_kernels(*plan, load_passport(cache_directory(), snapshot, logger));
@@ -92,9 +93,9 @@ void print_device(size_t index, const DeviceSnapshot& snapshot, const PlanOption
 
 Status show_devices(const InfoOptions& options) {
   const Logger logger = stderr_logger(options.verbose);
-  PUMICE_TRY(const PlanOptions limits, parse_plan_options(options.device.limit));
-  PUMICE_TRY(const std::shared_ptr<Instance> instance, open_instance(logger));
-  PUMICE_TRY(const std::vector<DeviceSnapshot> snapshots, instance->snapshots());
+  PUMICE_TRY(const vk::PlanOptions limits, vk::parse_plan_options(options.device.limit));
+  PUMICE_TRY(const std::shared_ptr<vk::Instance> instance, open_instance(logger));
+  PUMICE_TRY(const std::vector<vk::DeviceSnapshot> snapshots, instance->snapshots());
   Json devices = Json::array();
   for (size_t i = 0; i < snapshots.size(); ++i) {
     if (options.json) {

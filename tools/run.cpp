@@ -36,8 +36,8 @@ struct RunOptions {
   ServingOptions serving;
 };
 
-nlohmann::json to_json(const Generation& generation, const Engine& engine, const DevicePlan& plan,
-                       uint64_t seed) {
+nlohmann::json to_json(const Generation& generation, const Engine& engine,
+                       const vk::DevicePlan& plan, uint64_t seed) {
   const RequestReport& report = generation.report;
   return {{"text", generation.text},
           {"tokens", generation.tokens},
@@ -53,7 +53,7 @@ nlohmann::json to_json(const Generation& generation, const Engine& engine, const
           {"truncated_tokens", report.truncated_tokens},
           {"timings", timings_json(generation)},
           {"variants", engine.variants()},
-          {"limit", format_plan_options(plan.limits)}};
+          {"limit", vk::format_plan_options(plan.limits)}};
 }
 
 class Runner {

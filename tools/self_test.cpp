@@ -29,10 +29,10 @@ std::string row_of(std::string_view module) {
 }
 
 /// What the module needs and the device has not enabled; empty: it runs here.
-std::string obstacle_of(const vk::ShaderModule& module, const DevicePlan& plan) {
-  const Result<ShaderInfo> info = read_shader_info(module.words);
+std::string obstacle_of(const vk::ShaderModule& module, const vk::DevicePlan& plan) {
+  const Result<vk::ShaderInfo> info = vk::read_shader_info(module.words);
   if (!info.ok()) return info.error().message;
-  return fmt::format("{}", fmt::join(missing_capabilities(info->capabilities, plan), ", "));
+  return fmt::format("{}", fmt::join(vk::missing_capabilities(info->capabilities, plan), ", "));
 }
 
 ModuleVerdict verdict_of(const std::optional<SelfTestVerdict>& verdict, std::string_view module) {
@@ -158,7 +158,7 @@ Status run_self_test_command(const DeviceOptions& options, const std::string& op
   return status;
 }
 
-void print_kernels(const DevicePlan& plan, const std::optional<SelfTestVerdict>& verdict) {
+void print_kernels(const vk::DevicePlan& plan, const std::optional<SelfTestVerdict>& verdict) {
   struct Row {
     size_t n = 0;
     std::string obstacle;
@@ -210,7 +210,7 @@ void print_kernels(const DevicePlan& plan, const std::optional<SelfTestVerdict>&
   for (const std::string& failure : failures) fmt::print("   FAILED {}\n", failure);
 }
 
-Json describe_kernels(const DevicePlan& plan, const std::optional<SelfTestVerdict>& verdict) {
+Json describe_kernels(const vk::DevicePlan& plan, const std::optional<SelfTestVerdict>& verdict) {
   Json kernels = Json::array();
   for (const vk::ShaderModule& module : spirv_modules()) {
     const std::string obstacle = obstacle_of(module, plan);

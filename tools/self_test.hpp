@@ -28,8 +28,8 @@ Status run_self_test_command(const DeviceOptions& options, const std::string& op
                              const Logger& logger);
 
 /// What `info` says about the kernels of a device: in this build, runs here, self-tested.
-void print_kernels(const DevicePlan& plan, const std::optional<SelfTestVerdict>& verdict);
-nlohmann::json describe_kernels(const DevicePlan& plan,
+void print_kernels(const vk::DevicePlan& plan, const std::optional<SelfTestVerdict>& verdict);
+nlohmann::json describe_kernels(const vk::DevicePlan& plan,
                                 const std::optional<SelfTestVerdict>& verdict);
 
 }  // namespace pumice::tools

@@ -18,9 +18,9 @@ using Json = nlohmann::json;
 std::filesystem::path cost_file(const Session& session, const EngineOptions& options) {
   const std::filesystem::path directory = cache_directory();
   if (directory.empty()) return {};
-  const DeviceSnapshot& snapshot = session.device->snapshot();
+  const vk::DeviceSnapshot& snapshot = session.device->snapshot();
   return directory / fmt::format("cost-{}-{:x}-{:016x}-{}-{}.json",
-                                 format_uuid(snapshot.device_uuid), snapshot.driver_version,
+                                 vk::format_uuid(snapshot.device_uuid), snapshot.driver_version,
                                  session.model->fingerprint[0], static_cast<int>(options.kv_type),
                                  static_cast<int>(options.math));
 }

@@ -151,16 +151,16 @@ Status Engine::allocate() {
     PUMICE_TRY(full_sampling_, ops::Sampling::plan(*pipelines_, ops::Sampling::Variant::kFull));
   }
 
-  upload_arena_.emplace(device_, MemoryDomain::kUpload, "block tables",
+  upload_arena_.emplace(device_, vk::MemoryDomain::kUpload, "block tables",
                         table_bytes + bias_bytes + 512);
   PUMICE_TRY(block_table_, upload_arena_->allocate(table_bytes));
   PUMICE_TRY(logit_bias_, upload_arena_->allocate(bias_bytes));
-  device_arena_.emplace(device_, MemoryDomain::kDevice, "sampling", device_bytes);
+  device_arena_.emplace(device_, vk::MemoryDomain::kDevice, "sampling", device_bytes);
   PUMICE_TRY(token_counts_, device_arena_->allocate(counts_bytes));
   PUMICE_TRY(sampling_scratch_, device_arena_->allocate(scratch_bytes));
   PUMICE_TRY(sampled_, device_arena_->allocate(uint64_t{n_slots_} * 4));
   const uint64_t logits_bytes = options_.prompt_logits ? scratch_bytes : 0;
-  readback_arena_.emplace(device_, MemoryDomain::kReadback, "readback",
+  readback_arena_.emplace(device_, vk::MemoryDomain::kReadback, "readback",
                           depth() * (logits_bytes + 4096));
   for (uint32_t i = 0; i < depth(); ++i) {
     PUMICE_TRY(StepArgs args, StepArgs::create(device_, capacity));

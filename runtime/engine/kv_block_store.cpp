@@ -5,7 +5,7 @@
 namespace pumice {
 
 template <typename Move>
-Status KvBlockStore::in_batches(std::span<const Item> items, MemoryDomain domain,
+Status KvBlockStore::in_batches(std::span<const Item> items, vk::MemoryDomain domain,
                                 const Move& move) {
   const uint64_t block_bytes = kv_->layout().block_bytes();
   const size_t batch = std::max<size_t>(1, kStagingBytes / block_bytes);
@@ -24,20 +24,21 @@ Status KvBlockStore::in_batches(std::span<const Item> items, MemoryDomain domain
 }
 
 Status KvBlockStore::read(std::span<const Item> items) {
-  return in_batches(items, MemoryDomain::kReadback, [&](auto now, const auto& staging) -> Status {
-    vk::Recorder recorder(device_);
-    for (size_t i = 0; i < now.size(); ++i) recorder.copy(kv_->block(now[i].block), staging[i]);
-    PUMICE_TRY(const vk::RecordedWork work, recorder.finish());
-    PUMICE_TRY_STATUS(vk::run(*device_, work));
-    for (size_t i = 0; i < now.size(); ++i) {
-      std::ranges::copy(staging[i].template mapped<std::byte>(), now[i].bytes.begin());
-    }
-    return {};
-  });
+  return in_batches(
+      items, vk::MemoryDomain::kReadback, [&](auto now, const auto& staging) -> Status {
+        vk::Recorder recorder(device_);
+        for (size_t i = 0; i < now.size(); ++i) recorder.copy(kv_->block(now[i].block), staging[i]);
+        PUMICE_TRY(const vk::RecordedWork work, recorder.finish());
+        PUMICE_TRY_STATUS(vk::run(*device_, work));
+        for (size_t i = 0; i < now.size(); ++i) {
+          std::ranges::copy(staging[i].template mapped<std::byte>(), now[i].bytes.begin());
+        }
+        return {};
+      });
 }
 
 Status KvBlockStore::write(std::span<const Item> items) {
-  return in_batches(items, MemoryDomain::kUpload, [&](auto now, const auto& staging) -> Status {
+  return in_batches(items, vk::MemoryDomain::kUpload, [&](auto now, const auto& staging) -> Status {
     vk::Recorder recorder(device_);
     for (size_t i = 0; i < now.size(); ++i) {
       std::ranges::copy(now[i].bytes, staging[i].template mapped<std::byte>().begin());

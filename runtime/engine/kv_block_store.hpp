@@ -29,7 +29,7 @@ class KvBlockStore final : public BlockStore {
 
   /// Calls `move(items, staging)` for as many items at a time as staging holds.
   template <typename Move>
-  Status in_batches(std::span<const Item> items, MemoryDomain domain, const Move& move);
+  Status in_batches(std::span<const Item> items, vk::MemoryDomain domain, const Move& move);
 
   std::shared_ptr<vk::Device> device_;
   const KvMemory* kv_;

@@ -21,7 +21,7 @@ Result<KvMemory> KvMemory::create(const std::shared_ptr<vk::Device>& device, con
     const uint64_t bytes =
         std::min(memory.blocks_per_slab_, n_blocks - first) * layout.block_bytes();
     vk::Arena& arena =
-        memory.arenas_.emplace_back(device, MemoryDomain::kDevice, "KV cache", bytes);
+        memory.arenas_.emplace_back(device, vk::MemoryDomain::kDevice, "KV cache", bytes);
     PUMICE_TRY(memory.slabs_.emplace_back(), arena.allocate(bytes));
   }
   return memory;

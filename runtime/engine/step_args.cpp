@@ -21,7 +21,7 @@ Result<StepArgs> StepArgs::create(const std::shared_ptr<vk::Device>& device,
       3 * rows * 4 + logit_rows * (4 + sizeof(ops::SamplingRow)) +
       items * (2 * sizeof(ops::AttentionItem) + sizeof(ops::AttentionReduceItem)) + 3 * kGridBytes +
       12 * kAlignment;
-  StepArgs args(vk::Arena(device, MemoryDomain::kUpload, "step arguments", expected));
+  StepArgs args(vk::Arena(device, vk::MemoryDomain::kUpload, "step arguments", expected));
   const struct {
     vk::BufferRange* range;
     uint64_t bytes;

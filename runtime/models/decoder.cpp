@@ -43,7 +43,7 @@ Result<Decoder> Decoder::plan(const std::shared_ptr<vk::Device>& device,
   }
   Decoder decoder(
       device, config, weights, kv_type,
-      vk::Arena(device, MemoryDomain::kDevice, "activations", buffer_bytes(config, limits)));
+      vk::Arena(device, vk::MemoryDomain::kDevice, "activations", buffer_bytes(config, limits)));
   PUMICE_TRY(decoder.embedding_, ops::Embedding::plan(pipelines, *weights.token_embd().type));
   PUMICE_TRY(decoder.rms_norm_, ops::RmsNorm::plan(pipelines));
   decoder.invariant_ = limits.invariant;
@@ -85,7 +85,7 @@ std::string Decoder::arithmetic() const {
   // The other operations have one kernel each.
   std::ranges::for_each(linear_.gemm_pipelines(), add);
   std::ranges::for_each(attention_.pipelines(), add);
-  const DeviceSnapshot& device = device_->snapshot();
+  const vk::DeviceSnapshot& device = device_->snapshot();
   return text + fmt::format(" shaders {:x} device {:02x} driver {:02x} subgroups of {}",
                             spirv_hash(), fmt::join(device.device_uuid, ""),
                             fmt::join(device.driver_uuid, ""), device_->plan().subgroup_size);

@@ -121,7 +121,7 @@ class ModelWeights::Loader {
 Result<ModelWeights> ModelWeights::load(const std::shared_ptr<vk::Device>& device,
                                         const ModelSource& source, const ModelDescription& model,
                                         const Progress& progress) {
-  ModelWeights weights(std::make_shared<vk::Arena>(device, MemoryDomain::kDevice, "weights",
+  ModelWeights weights(std::make_shared<vk::Arena>(device, vk::MemoryDomain::kDevice, "weights",
                                                    resident_weight_bytes(source, model)));
   Loader loader(device, source, model, *weights.arena_, progress);
   PUMICE_TRY(weights.token_embd_, loader.matrix(model.names.token_embd));

@@ -11,7 +11,7 @@
 #include "base/printable.hpp"
 #include "vk/plan.hpp"
 
-namespace pumice {
+namespace pumice::vk {
 namespace {
 
 int type_rank(DeviceType type) {
@@ -126,4 +126,4 @@ Result<size_t> choose_device(std::span<const DeviceSnapshot> devices, std::strin
   return no_match(devices, selector);
 }
 
-}  // namespace pumice
+}  // namespace pumice::vk

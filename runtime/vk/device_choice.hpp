@@ -8,7 +8,7 @@
 #include "base/result.hpp"
 #include "vk/snapshot.hpp"
 
-namespace pumice {
+namespace pumice::vk {
 
 /// Index into `devices`. An empty selector takes the best usable one: discrete over integrated over
 /// virtual over CPU, then more device memory, then the first. Otherwise the selector is an index
@@ -17,4 +17,4 @@ namespace pumice {
 /// kNoDevice lists what was found and what each lacks.
 Result<size_t> choose_device(std::span<const DeviceSnapshot> devices, std::string_view selector);
 
-}  // namespace pumice
+}  // namespace pumice::vk

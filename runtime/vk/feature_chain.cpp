@@ -1,6 +1,6 @@
 #include "vk/feature_chain.hpp"
 
-namespace pumice {
+namespace pumice::vk {
 
 struct FeatureChain::Structures {
   VkPhysicalDeviceFeatures2 core{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, nullptr, {}};
@@ -115,4 +115,4 @@ void FeatureChain::write(const DeviceFeatures& features) {
                    [](VkBool32& to, const bool& from) { to = from ? VK_TRUE : VK_FALSE; });
 }
 
-}  // namespace pumice
+}  // namespace pumice::vk

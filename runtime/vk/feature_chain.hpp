@@ -8,7 +8,7 @@
 
 #include "vk/snapshot.hpp"
 
-namespace pumice {
+namespace pumice::vk {
 
 class FeatureChain {
  public:
@@ -31,4 +31,4 @@ class FeatureChain {
   std::unique_ptr<Structures> structures_;
 };
 
-}  // namespace pumice
+}  // namespace pumice::vk

@@ -4,7 +4,7 @@
 
 #include <mutex>
 
-namespace pumice {
+namespace pumice::vk {
 namespace {
 
 // Of volk's globals only this pointer, which opening the library leaves behind, is ever read.
@@ -101,4 +101,4 @@ std::string vk_result_name(VkResult result) {
 #undef PUMICE_VK_NAME
 }
 
-}  // namespace pumice
+}  // namespace pumice::vk

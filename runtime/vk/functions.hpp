@@ -9,7 +9,7 @@
 #include "base/result.hpp"
 #include "vk/compat.hpp"
 
-namespace pumice {
+namespace pumice::vk {
 
 #define PUMICE_VK_LOADER_FUNCTIONS(F)       \
   F(vkCreateInstance)                       \
@@ -139,4 +139,4 @@ Result<DeviceFunctions> load_device_functions(const InstanceFunctions& instance,
 /// "VK_ERROR_OUT_OF_DEVICE_MEMORY", or "VkResult(-1234)" for a code unknown here.
 std::string vk_result_name(VkResult result);
 
-}  // namespace pumice
+}  // namespace pumice::vk

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <cstring>
 
-namespace pumice {
+namespace pumice::vk {
 
 // Its address is the debug callback's user data, so it must not move.
 struct Instance::State {
@@ -199,4 +199,4 @@ uint64_t Instance::validation_error_count() const {
   return state_->error_count.load(std::memory_order_relaxed);
 }
 
-}  // namespace pumice
+}  // namespace pumice::vk

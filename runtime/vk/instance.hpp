@@ -11,7 +11,7 @@
 #include "vk/functions.hpp"
 #include "vk/snapshot.hpp"
 
-namespace pumice {
+namespace pumice::vk {
 
 struct InstanceOptions {
   bool validation = false;       ///< core validation; kNoDevice if the layer is not installed
@@ -49,4 +49,4 @@ class Instance {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace pumice
+}  // namespace pumice::vk

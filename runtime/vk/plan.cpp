@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <optional>
 
-namespace pumice {
+namespace pumice::vk {
 namespace {
 
 using F = DeviceFeatures;
@@ -474,4 +474,4 @@ void log_plan(const DeviceSnapshot& snapshot, const DevicePlan& plan, const Logg
   }
 }
 
-}  // namespace pumice
+}  // namespace pumice::vk

@@ -16,7 +16,7 @@
 #include "vk/quirks.hpp"
 #include "vk/snapshot.hpp"
 
-namespace pumice {
+namespace pumice::vk {
 
 enum class DeviceClass { kGpu, kCpu };
 std::string_view device_class_name(DeviceClass device_class);  ///< "gpu", "cpu"
@@ -110,4 +110,4 @@ Status plan_memory(const DeviceSnapshot& snapshot, uint32_t allowed_types, Devic
 /// One line on the device, one for each quirk, debug lines for optional capabilities.
 void log_plan(const DeviceSnapshot& snapshot, const DevicePlan& plan, const Logger& logger);
 
-}  // namespace pumice
+}  // namespace pumice::vk

@@ -9,7 +9,7 @@
 
 #include "base/printable.hpp"
 
-namespace pumice {
+namespace pumice::vk {
 namespace {
 
 /// What people call features; a name of several rows means all of them. Vulkan's names are known
@@ -180,4 +180,4 @@ std::string format_plan_options(const PlanOptions& options) {
   return fmt::format("{}", fmt::join(words, ","));
 }
 
-}  // namespace pumice
+}  // namespace pumice::vk

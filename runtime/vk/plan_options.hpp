@@ -9,7 +9,7 @@
 
 #include "base/result.hpp"
 
-namespace pumice {
+namespace pumice::vk {
 
 /// Zero: no clamp. Clamps never raise what a device has.
 struct PlanOptions {
@@ -50,4 +50,4 @@ Result<PlanOptions> parse_plan_options(std::string_view text);
 /// Text that parses back to these options; empty if nothing is clamped.
 std::string format_plan_options(const PlanOptions& options);
 
-}  // namespace pumice
+}  // namespace pumice::vk

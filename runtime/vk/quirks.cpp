@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
-namespace pumice {
+namespace pumice::vk {
 namespace {
 
 /// Products of AMD's before RDNA 3, which has the first matrix units. A newer product is none of
@@ -66,4 +66,4 @@ Quirks find_quirks(const DeviceSnapshot& snapshot) {
   return quirks;
 }
 
-}  // namespace pumice
+}  // namespace pumice::vk

@@ -11,7 +11,7 @@
 
 #include "vk/snapshot.hpp"
 
-namespace pumice {
+namespace pumice::vk {
 
 struct QuirkNote {
   std::string_view name;    ///< the member of Quirks
@@ -40,4 +40,4 @@ struct Quirks {
 /// makes a call that a quirk forbids. The device layer logs the notes.
 Quirks find_quirks(const DeviceSnapshot& snapshot);
 
-}  // namespace pumice
+}  // namespace pumice::vk

@@ -4,7 +4,7 @@
 #include <bit>
 #include <unordered_map>
 
-namespace pumice {
+namespace pumice::vk {
 namespace {
 
 // The numbers below are the SPIR-V specification's.
@@ -346,4 +346,4 @@ Result<ShaderInfo> read_shader_info(std::span<const uint32_t> words) {
   return Reader(words).read();
 }
 
-}  // namespace pumice
+}  // namespace pumice::vk

@@ -11,7 +11,7 @@
 
 #include "base/result.hpp"
 
-namespace pumice {
+namespace pumice::vk {
 
 struct ShaderInfo {
   uint32_t version = 0;                     ///< SPIR-V version word: 0x00010600 is 1.6
@@ -33,4 +33,4 @@ struct ShaderInfo {
 /// proportional to them.
 Result<ShaderInfo> read_shader_info(std::span<const uint32_t> words);
 
-}  // namespace pumice
+}  // namespace pumice::vk

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace pumice {
+namespace pumice::vk {
 namespace {
 
 using F = DeviceFeatures;
@@ -91,4 +91,4 @@ std::vector<std::string> missing_capabilities(std::span<const uint32_t> capabili
   return missing;
 }
 
-}  // namespace pumice
+}  // namespace pumice::vk

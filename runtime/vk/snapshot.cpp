@@ -6,7 +6,7 @@
 #include "vk/feature_chain.hpp"
 #include "vk/quirks.hpp"
 
-namespace pumice {
+namespace pumice::vk {
 namespace {
 
 using F = DeviceFeatures;
@@ -348,4 +348,4 @@ Result<DeviceSnapshot> take_snapshot(const InstanceFunctions& functions, VkPhysi
   return snapshot;
 }
 
-}  // namespace pumice
+}  // namespace pumice::vk

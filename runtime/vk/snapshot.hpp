@@ -13,7 +13,7 @@
 #include "base/result.hpp"
 #include "vk/functions.hpp"
 
-namespace pumice {
+namespace pumice::vk {
 
 enum class DeviceType { kOther = 0, kIntegrated = 1, kDiscrete = 2, kVirtual = 3, kCpu = 4 };
 std::string_view device_type_name(DeviceType type);  ///< "discrete", "integrated", …
@@ -223,4 +223,4 @@ std::string format_api_version(uint32_t version);
 /// defaults. Errors: kInternal if an enumeration fails. Any thread.
 Result<DeviceSnapshot> take_snapshot(const InstanceFunctions& functions, VkPhysicalDevice device);
 
-}  // namespace pumice
+}  // namespace pumice::vk

@@ -8,7 +8,7 @@
 #include <set>
 #include <type_traits>
 
-namespace pumice {
+namespace pumice::vk {
 namespace {
 
 using nlohmann::json;
@@ -418,4 +418,4 @@ Result<DeviceSnapshot> snapshot_from_json(const nlohmann::json& json) {
   return snapshot;
 }
 
-}  // namespace pumice
+}  // namespace pumice::vk

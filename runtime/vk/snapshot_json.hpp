@@ -7,7 +7,7 @@
 #include "base/result.hpp"
 #include "vk/snapshot.hpp"
 
-namespace pumice {
+namespace pumice::vk {
 
 /// Complete: reading it back gives the same snapshot (Vulkan's API variant, always 0, is dropped).
 nlohmann::json snapshot_to_json(const DeviceSnapshot& snapshot);
@@ -17,4 +17,4 @@ nlohmann::json snapshot_to_json(const DeviceSnapshot& snapshot);
 /// "absent" (notes on where a fixture comes from) are ignored.
 Result<DeviceSnapshot> snapshot_from_json(const nlohmann::json& json);
 
-}  // namespace pumice
+}  // namespace pumice::vk

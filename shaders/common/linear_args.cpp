@@ -7,18 +7,18 @@
 
 namespace pumice::ops {
 
-bool broadcast_supported(const DevicePlan& plan) {
+bool broadcast_supported(const vk::DevicePlan& plan) {
   const uint32_t size = plan.subgroup_size;
   return plan.subgroup.shuffle && plan.features.shader_int64 && plan.require_subgroup_size &&
          (size == 4 || size == 8 || size == 16 || size == 32);
 }
 
-XPath tuned_x_path(const DevicePlan& plan) {
-  return plan.device_class == DeviceClass::kCpu && broadcast_supported(plan) ? XPath::kBroadcast
-                                                                             : XPath::kPortable;
+XPath tuned_x_path(const vk::DevicePlan& plan) {
+  return plan.device_class == vk::DeviceClass::kCpu && broadcast_supported(plan) ? XPath::kBroadcast
+                                                                                 : XPath::kPortable;
 }
 
-bool wants_wide_loads(const DevicePlan& plan) {
+bool wants_wide_loads(const vk::DevicePlan& plan) {
   return plan.api_version < VK_MAKE_API_VERSION(0, 1, 4, 0);
 }
 

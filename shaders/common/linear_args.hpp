@@ -37,17 +37,17 @@ enum class XPath {
 
 /// Whether the device can run XPath::kBroadcast: subgroup shuffles at a known size of 4, 8, 16 or
 /// 32 and 64-bit integers.
-bool broadcast_supported(const DevicePlan& plan);
+bool broadcast_supported(const vk::DevicePlan& plan);
 
 /// The faster path of the device. Broadcast over portable, 128 M parameters Q4_K, pp64 and tg16:
 /// lavapipe 25.0.7 4.0x and 3.1x, 26.2.6 2.0x and 2.3x. On GPUs portable is expected to win (a
 /// shuffle costs what a read of shared memory does) but has not been measured.
-XPath tuned_x_path(const DevicePlan& plan);
+XPath tuned_x_path(const vk::DevicePlan& plan);
 
 /// Whether 64-bit loads are faster than twice as many of 32 bits. 128 M parameters Q4_K, pp64 and
 /// tg16 with them over without: lavapipe 22.3.6 1.5 and 1.7, which loads lane by lane; 25.0.7 0.84
 /// and 0.94, which gathers, as 26 does (tg 0.92).
-bool wants_wide_loads(const DevicePlan& plan);
+bool wants_wide_loads(const vk::DevicePlan& plan);
 
 /// "gemm.q4_k.shared" of ("gemm", Q4_K, "shared").
 std::string linear_module_name(std::string_view op, const WeightType& type,
@@ -55,7 +55,7 @@ std::string linear_module_name(std::string_view op, const WeightType& type,
 
 /// Specialisation constants of a module of that path.
 template <typename Spec>
-std::vector<std::pair<uint32_t, uint32_t>> linear_constants(const DevicePlan& plan, XPath path,
+std::vector<std::pair<uint32_t, uint32_t>> linear_constants(const vk::DevicePlan& plan, XPath path,
                                                             const Spec& spec) {
   auto constants = vk::constants_of(spec);
   if (path == XPath::kBroadcast) {

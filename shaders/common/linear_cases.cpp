@@ -112,7 +112,7 @@ Result<std::shared_ptr<UploadedWeights>> upload_weights(OpBed& bed,
                                                         std::span<const WeightSource> sources,
                                                         uint64_t part_bytes) {
   auto uploaded = std::make_shared<UploadedWeights>(
-      UploadedWeights{vk::Arena(bed.device(), MemoryDomain::kDevice, "op case weights",
+      UploadedWeights{vk::Arena(bed.device(), vk::MemoryDomain::kDevice, "op case weights",
                                 WeightMatrix::resident_bytes(sources)),
                       {}});
   vk::Uploader uploader(bed.device());
@@ -191,7 +191,7 @@ std::vector<OpCase> linear_cases_of(std::string_view op, std::span<const LinearS
                                              shape.rows, shape.n, shape.k),
                          .prepare = [=](OpBed& bed) { return prepare(bed, *type, shape, variant); },
                          .supported =
-                             [=](const DevicePlan& plan) {
+                             [=](const vk::DevicePlan& plan) {
                                return !variant.supported || variant.supported(plan, *type);
                              }});
       }

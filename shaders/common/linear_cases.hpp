@@ -82,7 +82,8 @@ struct LinearVariant {
   std::string name;
   Math math = Math::kF32;
   LinearPlanner planner;
-  std::function<bool(const DevicePlan&, const WeightType&)> supported = {};  ///< empty: everywhere
+  std::function<bool(const vk::DevicePlan&, const WeightType&)> supported =
+      {};  ///< empty: everywhere
 };
 
 /// Cases of every type and variant for shapes [i] of every type.

@@ -4,28 +4,28 @@
 
 namespace pumice::ops {
 
-const MatrixShape* half_matrix_shape(const DevicePlan& plan) {
-  const auto usable = [](const MatrixShape& shape) {
+const vk::MatrixShape* half_matrix_shape(const vk::DevicePlan& plan) {
+  const auto usable = [](const vk::MatrixShape& shape) {
     const auto power_of_two_to = [](uint32_t value, uint32_t most) {
       return value >= 4 && value <= most && std::has_single_bit(value);
     };
-    return shape.a == ComponentType::kF16 && shape.b == ComponentType::kF16 &&
-           shape.c == ComponentType::kF32 && shape.result == ComponentType::kF32 &&
+    return shape.a == vk::ComponentType::kF16 && shape.b == vk::ComponentType::kF16 &&
+           shape.c == vk::ComponentType::kF32 && shape.result == vk::ComponentType::kF32 &&
            !shape.saturating && power_of_two_to(shape.m, 64) && power_of_two_to(shape.n, 64) &&
            power_of_two_to(shape.k, 32);
   };
-  const auto closeness = [](const MatrixShape& shape) {
+  const auto closeness = [](const vk::MatrixShape& shape) {
     const auto close = [](uint32_t value) { return value <= 16 ? value : 16 * 16 / value; };
     return close(shape.m) * close(shape.n) * close(shape.k);
   };
-  const MatrixShape* best = nullptr;
-  for (const MatrixShape& shape : plan.matrix_shapes) {
+  const vk::MatrixShape* best = nullptr;
+  for (const vk::MatrixShape& shape : plan.matrix_shapes) {
     if (usable(shape) && (best == nullptr || closeness(shape) > closeness(*best))) best = &shape;
   }
   return best;
 }
 
-std::string half_matrix_obstacle(const DevicePlan& plan) {
+std::string half_matrix_obstacle(const vk::DevicePlan& plan) {
   if (!plan.features.cooperative_matrix || !plan.features.shader_float16) {
     return "it needs cooperativeMatrix and shaderFloat16";
   }

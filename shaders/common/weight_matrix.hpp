@@ -55,7 +55,7 @@ struct WeightMatrix {
   static uint64_t groups_of_part(const WeightType& type, uint32_t n_cols, uint64_t part_bytes);
 
   /// Stack `sources` by rows and repack them into memory of `arena`, in parts of at most
-  /// `part_bytes` (DevicePlan::slab_bytes), on several threads. Host memory besides the mapped
+  /// `part_bytes` (vk::DevicePlan::slab_bytes), on several threads. Host memory besides the mapped
   /// destination is bounded by a few MiB or one group of 32 rows, whichever is more. Blocking.
   /// Errors: kInvalidArgument when can_stack is false, the type has no codec or the sizes disagree;
   /// kDoesNotFit when 32 rows exceed a part or memory runs out; a source's own.

@@ -44,7 +44,7 @@ std::string module_name(FlashAttention::Path path) {
   }
 }
 
-Status check(const DevicePlan& device, const FlashAttention::Shape& shape,
+Status check(const vk::DevicePlan& device, const FlashAttention::Shape& shape,
              const FlashAttention::Tuning& tuning) {
   PUMICE_TRY_STATUS(FlashAttention::check_shape(shape));
   if (tuning.path == FlashAttention::Path::kMatrix) {
@@ -83,7 +83,7 @@ Status FlashAttention::check_shape(const Shape& shape) {
   return {};
 }
 
-bool FlashAttention::broadcast_supported(const DevicePlan& device) {
+bool FlashAttention::broadcast_supported(const vk::DevicePlan& device) {
   const uint32_t lanes = device.subgroup_size;
   return device.subgroup.ballot && (lanes == 8 || lanes == 16 || lanes == 32);
 }
@@ -95,8 +95,8 @@ bool FlashAttention::broadcast_supported(const DevicePlan& device) {
 //   16: 1.5, 1.2 s
 // CPU drivers from before Vulkan 1.4 search for the lane in every broadcast, hence the version.
 FlashAttention::Tuning FlashAttention::tuned(const vk::PipelineLibrary& pipelines) {
-  const DevicePlan& plan = pipelines.device()->plan();
-  if (plan.device_class != DeviceClass::kCpu) return {};
+  const vk::DevicePlan& plan = pipelines.device()->plan();
+  if (plan.device_class != vk::DeviceClass::kCpu) return {};
   if (broadcast_supported(plan) && !pipelines.is_rejected(kBroadcastModule) &&
       plan.api_version >= VK_MAKE_API_VERSION(0, 1, 4, 0)) {
     return {.path = Path::kBroadcast, .workgroup_size = plan.subgroup_size, .max_tile_rows = 4};
@@ -107,7 +107,7 @@ FlashAttention::Tuning FlashAttention::tuned(const vk::PipelineLibrary& pipeline
 Result<FlashAttention::Tile> FlashAttention::declare(vk::PipelineLibrary& pipelines,
                                                      const Shape& shape, const Tuning& tuning,
                                                      bool single_rows) {
-  const DevicePlan& device = pipelines.device()->plan();
+  const vk::DevicePlan& device = pipelines.device()->plan();
   const bool matrix = tuning.path == Path::kMatrix;
   const bool f16 = shape.kv_type == KvType::kF16;
   FlashAttentionSpec spec{.workgroup_size = tuning.workgroup_size,
@@ -174,8 +174,8 @@ Result<FlashAttention> FlashAttention::plan(vk::PipelineLibrary& pipelines, cons
 Result<FlashAttention> FlashAttention::plan(vk::PipelineLibrary& pipelines, const Shape& shape,
                                             Math math) {
   const vk::Device& device = *pipelines.device();
-  const bool wanted =
-      math == Math::kF16 || (math != Math::kF32 && device.plan().device_class == DeviceClass::kGpu);
+  const bool wanted = math == Math::kF16 ||
+                      (math != Math::kF32 && device.plan().device_class == vk::DeviceClass::kGpu);
   if (!wanted) return plan(pipelines, shape, tuned(pipelines));
   const std::string name = module_name(Path::kMatrix);
   const Result<vk::ShaderModule> module = choose_spirv(pipelines, {&name, 1});

@@ -38,7 +38,7 @@ class FlashAttention {
     // Of kMatrix only. Rows and keys of a tile are whole matrices.
     uint32_t key_tile = 0;
     uint32_t n_subgroups = 0;  ///< workgroup_size / subgroup size
-    MatrixShape matrix = {};
+    vk::MatrixShape matrix = {};
     /// Single rows go through this kernel too, which makes a row's bits the same in tiles and
     /// alone. Else they are computed in fp32, as the device is tuned without matrices.
     bool matrix_rows = false;
@@ -76,7 +76,7 @@ class FlashAttention {
   /// Errors: kInvalidArgument for a shape out of range, on any path.
   static Status check_shape(const Shape& shape);
   /// Whether the device can run Path::kBroadcast: broadcasts in subgroups of a known 8, 16 or 32.
-  static bool broadcast_supported(const DevicePlan& device);
+  static bool broadcast_supported(const vk::DevicePlan& device);
   /// The fastest way to compute in fp32 whose module is not rejected.
   static Tuning tuned(const vk::PipelineLibrary& pipelines);
 

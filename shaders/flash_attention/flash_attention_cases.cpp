@@ -116,7 +116,7 @@ const char* path_name(FlashAttention::Path path) {
   }
 }
 
-bool is_supported(const Case& test, const DevicePlan& plan) {
+bool is_supported(const Case& test, const vk::DevicePlan& plan) {
   switch (test.path.value_or(FlashAttention::Path::kPortable)) {
     case FlashAttention::Path::kBroadcast:
       return FlashAttention::broadcast_supported(plan);
@@ -197,7 +197,7 @@ std::vector<OpCase> flash_attention_cases() {
         {.op = "flash_attention",
          .name = name_of(test),
          .prepare = [test](OpBed& bed) { return prepare(bed, test); },
-         .supported = [test](const DevicePlan& plan) { return is_supported(test, plan); }});
+         .supported = [test](const vk::DevicePlan& plan) { return is_supported(test, plan); }});
   };
   for (const Case& test : tests) add(test);
   for (Case test : on_paths) {

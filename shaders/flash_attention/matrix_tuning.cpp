@@ -13,12 +13,12 @@ constexpr uint32_t kSlices = 4;  // lanes that share a row in flash_attention_ma
 
 uint32_t round_up(uint32_t value, uint32_t step) { return (value + step - 1) / step * step; }
 
-std::string device_obstacle(const DevicePlan& plan) {
+std::string device_obstacle(const vk::DevicePlan& plan) {
   if (std::string obstacle = half_matrix_obstacle(plan); !obstacle.empty()) return obstacle;
   if (!plan.subgroup.shuffle || plan.matrix_subgroup_size < kSlices) {
     return "it needs shuffles in subgroups";
   }
-  const MatrixShape* matrix = half_matrix_shape(plan);
+  const vk::MatrixShape* matrix = half_matrix_shape(plan);
   return matrix->k < 8 ? "it needs cooperative matrices of at least 8 products" : "";
 }
 
@@ -38,8 +38,8 @@ constexpr MatrixTile kNarrowestTiles[] = {{8, 16}, {16, 16}};
 // CPU drivers compile for as long as there are products in the code.
 constexpr MatrixTile kCpuTiles[] = {{16, 32}, {16, 16}, {8, 16}};
 
-std::span<const MatrixTile> tiles_for(const DevicePlan& plan, uint32_t head_dim) {
-  if (plan.device_class == DeviceClass::kCpu) return kCpuTiles;
+std::span<const MatrixTile> tiles_for(const vk::DevicePlan& plan, uint32_t head_dim) {
+  if (plan.device_class == vk::DeviceClass::kCpu) return kCpuTiles;
   if (plan.matrix_subgroup_size > 16) return kGpuTiles;
   const bool narrowest = plan.matrix_subgroup_size <= 8 || head_dim > 128;
   return narrowest ? std::span<const MatrixTile>(kNarrowestTiles) : kNarrowTiles;
@@ -48,7 +48,7 @@ std::span<const MatrixTile> tiles_for(const DevicePlan& plan, uint32_t head_dim)
 }  // namespace
 
 uint32_t matrix_attention_shared_bytes(uint32_t head_dim, const FlashAttention::Tuning& tuning) {
-  const MatrixShape& matrix = tuning.matrix;
+  const vk::MatrixShape& matrix = tuning.matrix;
   const uint32_t rows = tuning.max_tile_rows;
   const uint32_t dim_bytes = round_up(head_dim, std::max(matrix.k, matrix.n)) * 2 + 16;
   const uint32_t scores = rows * (tuning.key_tile * 4 + 16);
@@ -57,10 +57,11 @@ uint32_t matrix_attention_shared_bytes(uint32_t head_dim, const FlashAttention::
          rows * (tuning.key_tile * 2 + 16) + rows * matrix.n * 4 + rows * 8;
 }
 
-std::string matrix_attention_obstacle(const DevicePlan& plan, const FlashAttention::Shape& shape,
+std::string matrix_attention_obstacle(const vk::DevicePlan& plan,
+                                      const FlashAttention::Shape& shape,
                                       const FlashAttention::Tuning& tuning) {
   if (std::string obstacle = device_obstacle(plan); !obstacle.empty()) return obstacle;
-  const MatrixShape& matrix = tuning.matrix;
+  const vk::MatrixShape& matrix = tuning.matrix;
   if (matrix != *half_matrix_shape(plan)) return "it needs a shape of matrices that the device has";
   const uint32_t key_step = std::max({kKvBlockTokens, matrix.n, matrix.k});
   if (tuning.max_tile_rows == 0 || tuning.max_tile_rows % matrix.m != 0 || tuning.key_tile == 0 ||
@@ -78,14 +79,15 @@ std::string matrix_attention_obstacle(const DevicePlan& plan, const FlashAttenti
   return {};
 }
 
-Result<FlashAttention::Tuning> matrix_attention_tuning(const DevicePlan& plan,
+Result<FlashAttention::Tuning> matrix_attention_tuning(const vk::DevicePlan& plan,
                                                        const FlashAttention::Shape& shape) {
   std::string obstacle = device_obstacle(plan);
   if (!obstacle.empty()) return make_error(ErrorCode::kInvalidArgument, "{}", obstacle);
-  const MatrixShape& matrix = *half_matrix_shape(plan);
+  const vk::MatrixShape& matrix = *half_matrix_shape(plan);
   const uint32_t key_step = std::max({kKvBlockTokens, matrix.n, matrix.k});
   // Narrow subgroups would hold too much of the next K and V in registers.
-  const bool narrowest = plan.matrix_subgroup_size <= 8 && plan.device_class != DeviceClass::kCpu;
+  const bool narrowest =
+      plan.matrix_subgroup_size <= 8 && plan.device_class != vk::DeviceClass::kCpu;
   const uint32_t n_subgroups = plan.matrix_subgroup_size >= 32 ? 4 : narrowest ? 16 : 8;
   for (const MatrixTile& tile : tiles_for(plan, shape.head_dim)) {
     const FlashAttention::Tuning tuning{.path = FlashAttention::Path::kMatrix,

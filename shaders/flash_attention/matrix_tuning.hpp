@@ -11,12 +11,13 @@ namespace pumice::ops {
 uint32_t matrix_attention_shared_bytes(uint32_t head_dim, const FlashAttention::Tuning& tuning);
 
 /// What forbids that tuning (of Path::kMatrix) here; empty if nothing does.
-std::string matrix_attention_obstacle(const DevicePlan& plan, const FlashAttention::Shape& shape,
+std::string matrix_attention_obstacle(const vk::DevicePlan& plan,
+                                      const FlashAttention::Shape& shape,
                                       const FlashAttention::Tuning& tuning);
 
 /// The best tuning of Path::kMatrix. Errors: kInvalidArgument naming what the device lacks, such as
 /// "it needs shuffles in subgroups".
-Result<FlashAttention::Tuning> matrix_attention_tuning(const DevicePlan& plan,
+Result<FlashAttention::Tuning> matrix_attention_tuning(const vk::DevicePlan& plan,
                                                        const FlashAttention::Shape& shape);
 
 }  // namespace pumice::ops

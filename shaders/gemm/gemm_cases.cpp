@@ -17,9 +17,9 @@ struct Tested {
 };
 
 /// The variant with only that tile; without tiles where the device has not.
-GemmVariant only(DevicePlan plan, const Tested& tested) {
+GemmVariant only(vk::DevicePlan plan, const Tested& tested) {
   const XPath path = broadcast_supported(plan) ? XPath::kBroadcast : XPath::kPortable;
-  if (tested.gpu_tiles) plan.device_class = DeviceClass::kGpu;
+  if (tested.gpu_tiles) plan.device_class = vk::DeviceClass::kGpu;
   for (GemmVariant& variant : gemm_variants(plan, tested.math, path)) {
     if (variant.name != tested.name) continue;
     const bool has = tested.tile < variant.tiles.size();
@@ -44,9 +44,9 @@ LinearVariant case_variant(const Tested& tested) {
             [op](vk::Recorder& recorder, const LinearArgs& args) { op.record(recorder, args); });
       },
       .supported =
-          [=](const DevicePlan& plan, const WeightType& type) {
-            const bool wanted =
-                !tested.gpu_tiles || (plan.device_class == DeviceClass::kCpu && type.name == "F16");
+          [=](const vk::DevicePlan& plan, const WeightType& type) {
+            const bool wanted = !tested.gpu_tiles ||
+                                (plan.device_class == vk::DeviceClass::kCpu && type.name == "F16");
             return wanted && !only(plan, tested).tiles.empty() &&
                    find_spirv(linear_module_name("gemm", type, tested.name)).ok();
           },

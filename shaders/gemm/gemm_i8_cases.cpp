@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint32_t kBlock = QuantizedX::kBlockCols;
 
-std::vector<GemmVariant> variants_of(const DevicePlan& plan) {
+std::vector<GemmVariant> variants_of(const vk::DevicePlan& plan) {
   return gemm_variants(plan, Math::kI8, XPath::kPortable);
 }
 
@@ -91,7 +91,7 @@ std::vector<OpCase> gemm_i8_cases() {
           {.op = "gemm",
            .name = fmt::format("{} i8 rows={} n={} k={}", type->name, shape.rows, shape.n, shape.k),
            .prepare = [=](OpBed& bed) { return prepare(bed, *type, shape); },
-           .supported = [](const DevicePlan& plan) { return plan.features.integer_dot; }});
+           .supported = [](const vk::DevicePlan& plan) { return plan.features.integer_dot; }});
     }
   }
   return cases;

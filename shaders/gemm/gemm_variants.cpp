@@ -10,7 +10,7 @@
 namespace pumice::ops {
 namespace {
 
-GemmVariant of_spec(const DevicePlan& plan, std::string_view name, XPath path,
+GemmVariant of_spec(const vk::DevicePlan& plan, std::string_view name, XPath path,
                     const GemmSpec& spec) {
   GemmVariant variant{.name = name};
   if (path == XPath::kBroadcast) variant.subgroup_size = plan.subgroup_size;
@@ -21,7 +21,7 @@ GemmVariant of_spec(const DevicePlan& plan, std::string_view name, XPath path,
   return variant;
 }
 
-GemmVariant broadcast_variant(const DevicePlan& plan) {
+GemmVariant broadcast_variant(const vk::DevicePlan& plan) {
   // lavapipe 25.0.7, GFLOP/s a core (of 23 for dependent multiplications and additions) by
   // tile_rows x lane_cols: 16x2 22.4, 8x4 22.4, 8x2 19.8, 16x1 18.2; Q4_K 19.4, 18.7, 15.9, 15.7.
   // Compile time 0.2 s for 16x2, 0.1 s for half of it.
@@ -31,11 +31,11 @@ GemmVariant broadcast_variant(const DevicePlan& plan) {
 
 /// lavapipe 26 loads what is uniform once for all lanes and has cooperative matrices, which older
 /// ones lack.
-bool loads_uniform_once(const DevicePlan& plan) {
-  return plan.device_class == DeviceClass::kCpu && plan.features.cooperative_matrix;
+bool loads_uniform_once(const vk::DevicePlan& plan) {
+  return plan.device_class == vk::DeviceClass::kCpu && plan.features.cooperative_matrix;
 }
 
-GemmVariant uniform_variant(const DevicePlan& plan) {
+GemmVariant uniform_variant(const vk::DevicePlan& plan) {
   // Tokens/s of pp64, 128 M parameters Q4_K, lavapipe 26.1.6 / 26.2.6; broadcast 212 / 288:
   // tile_rows x lane_cols 16x2 330 / 396, 16x3 318 / 419, 32x2 256 / 474, 8x4 245 / 327, 16x1 263 /
   // 319. On 25.0.7 16x2 takes 1.8 times as long as broadcast.
@@ -45,18 +45,18 @@ GemmVariant uniform_variant(const DevicePlan& plan) {
 
 /// A subgroup of 8 or 16 has one vector register of its width for each value, of which Intel's GPUs
 /// have 128 an invocation; GPUs of wider ones have 255 or 256.
-bool has_few_registers(const DevicePlan& plan) {
+bool has_few_registers(const vk::DevicePlan& plan) {
   return plan.subgroup.min_size != 0 && plan.subgroup.min_size <= 16;
 }
 
-GemmVariant shared_variant(const DevicePlan& plan) {
+GemmVariant shared_variant(const vk::DevicePlan& plan) {
   // On lavapipe 25.0 compile time is quadratic in tile_rows (16: 7 s, 4: 0.6 s) and speed is the
   // same. Four columns a lane share what one reads of x, which on SwiftShader costs more than the
   // arithmetic: twice as fast as one column there, 1.6 to 2.5 times on lavapipe 25 and 26; eight
   // take 23 s to compile. Not measured on a GPU yet; there RADV compiles 16x2 to 128-144 registers
   // without spills (navi21, navi31, vega10).
   return of_spec(plan, "shared", XPath::kPortable,
-                 plan.device_class == DeviceClass::kCpu
+                 plan.device_class == vk::DeviceClass::kCpu
                      ? GemmSpec{.workgroup_size = 16, .tile_rows = 4, .lane_cols = 4}
                      : GemmSpec{.workgroup_size = 128,
                                 .tile_rows = 16,
@@ -64,8 +64,8 @@ GemmVariant shared_variant(const DevicePlan& plan) {
 }
 
 /// What the plan lacks for matrices shared by a workgroup, whatever their size.
-std::string matrix2_obstacle(const DevicePlan& plan) {
-  const DeviceFeatures& features = plan.features;
+std::string matrix2_obstacle(const vk::DevicePlan& plan) {
+  const vk::DeviceFeatures& features = plan.features;
   if (!features.matrix2_workgroup_scope) return "it needs cooperativeMatrixWorkgroupScope";
   if (!features.matrix2_flexible_dimensions) return "it needs cooperativeMatrixFlexibleDimensions";
   if (!features.matrix2_tensor_addressing) return "it needs cooperativeMatrixTensorAddressing";
@@ -78,7 +78,7 @@ std::string matrix2_obstacle(const DevicePlan& plan) {
 }
 
 /// Invocations of the largest workgroup that may share matrices of these dimensions; 0: none.
-uint32_t matrix2_workgroup_size(const DevicePlan& plan, const GemmMatrix2Spec& spec) {
+uint32_t matrix2_workgroup_size(const vk::DevicePlan& plan, const GemmMatrix2Spec& spec) {
   constexpr uint32_t kMostInvocations = 256;
   const uint32_t most =
       std::min({kMostInvocations, plan.matrix2.max_workgroup_size, plan.max_workgroup_invocations});
@@ -89,9 +89,9 @@ uint32_t matrix2_workgroup_size(const DevicePlan& plan, const GemmMatrix2Spec& s
     return granularity != 0 && size % granularity == 0;
   };
   uint32_t best = 0;
-  for (const FlexibleMatrixShape& shape : plan.flexible_matrix_shapes) {
-    if (shape.a == ComponentType::kF16 && shape.b == ComponentType::kF16 &&
-        shape.c == ComponentType::kF32 && shape.result == ComponentType::kF32 &&
+  for (const vk::FlexibleMatrixShape& shape : plan.flexible_matrix_shapes) {
+    if (shape.a == vk::ComponentType::kF16 && shape.b == vk::ComponentType::kF16 &&
+        shape.c == vk::ComponentType::kF32 && shape.result == vk::ComponentType::kF32 &&
         !shape.saturating && shape.workgroup_invocations <= most &&
         whole(spec.tile_rows, shape.m_granularity) && whole(spec.tile_cols, shape.n_granularity) &&
         whole(spec.tile_k, shape.k_granularity)) {
@@ -101,7 +101,7 @@ uint32_t matrix2_workgroup_size(const DevicePlan& plan, const GemmMatrix2Spec& s
   return best;
 }
 
-GemmVariant matrix2_variant(const DevicePlan& plan) {
+GemmVariant matrix2_variant(const vk::DevicePlan& plan) {
   GemmVariant variant{.name = "matrix2", .math = Math::kF16};
   variant.obstacle = matrix2_obstacle(plan);
   if (!variant.obstacle.empty()) return variant;
@@ -121,7 +121,7 @@ GemmVariant matrix2_variant(const DevicePlan& plan) {
   return variant;
 }
 
-GemmVariant i8_variant(const DevicePlan& plan) {
+GemmVariant i8_variant(const vk::DevicePlan& plan) {
   // On lavapipe, where these dot products are emulated, half the speed of fp32; 16 x 4 x 4 is 1.2
   // to 2.6 times as fast as 64 x 4 x 1 on 25 and 26, and 8 rows take twice as long to compile. Not
   // measured on a GPU yet; there RADV compiles 32 x 2 to 120-128 registers without spills (navi21,
@@ -130,7 +130,7 @@ GemmVariant i8_variant(const DevicePlan& plan) {
   // (Mesa's) spilled 93 to 123, with 16 x 2 49.
   const bool emulated = !plan.integer_dot.packed_signed_accelerated;
   const GemmI8Spec spec =
-      plan.device_class == DeviceClass::kCpu
+      plan.device_class == vk::DeviceClass::kCpu
           ? GemmI8Spec{.workgroup_size = 16, .tile_rows = 4, .lane_cols = 4}
           : GemmI8Spec{.workgroup_size = 128,
                        .tile_rows = emulated || has_few_registers(plan) ? 16u : 32u,
@@ -145,12 +145,12 @@ GemmVariant i8_variant(const DevicePlan& plan) {
 
 }  // namespace
 
-std::vector<GemmVariant> gemm_variants(const DevicePlan& plan, Math math, XPath path) {
+std::vector<GemmVariant> gemm_variants(const vk::DevicePlan& plan, Math math, XPath path) {
   std::vector<GemmVariant> variants;
   if (math == Math::kAuto || math == Math::kF16) variants.push_back(matrix2_variant(plan));
   // CPU drivers emulate fp16: lavapipe 26.1 multiplies F16 weights at 0.8 GFLOP/s with matrices and
   // at 4.3 in fp32 (723 tokens of the bundled model, both on a busy machine).
-  if (math == Math::kF16 || (math == Math::kAuto && plan.device_class == DeviceClass::kGpu)) {
+  if (math == Math::kF16 || (math == Math::kAuto && plan.device_class == vk::DeviceClass::kGpu)) {
     variants.push_back(matrix_variant(plan));
   }
   // Its error is hundreds of times that of fp16 inputs: never kAuto's, however fast.

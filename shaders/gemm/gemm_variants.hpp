@@ -34,7 +34,7 @@ struct GemmVariant {
 /// Variants that compute as precisely as `math` asks, best first. With kAuto and kF32 the last one
 /// runs everywhere; kF16 and kI8 name only variants of that arithmetic. `path` is the best way for
 /// activations to reach fp32 kernels.
-std::vector<GemmVariant> gemm_variants(const DevicePlan& plan, Math math, XPath path);
+std::vector<GemmVariant> gemm_variants(const vk::DevicePlan& plan, Math math, XPath path);
 
 /// Which of a variant's tiles to use for y of `rows` × `n`.
 size_t choose_gemm_tile(std::span<const GemmTile> tiles, uint32_t rows, uint32_t n);

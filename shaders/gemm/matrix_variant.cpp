@@ -42,7 +42,8 @@ constexpr std::array<MatrixTile, 1> kNarrowestSmallTiles = {{{8, 16, 2, 4, 32, 1
 // A part's sums in registers of each invocation.
 constexpr uint32_t kMaxSums = 64;
 
-GemmMatrixSpec spec_of(const MatrixTile& tile, const MatrixShape& shape, uint32_t subgroup_size) {
+GemmMatrixSpec spec_of(const MatrixTile& tile, const vk::MatrixShape& shape,
+                       uint32_t subgroup_size) {
   GemmMatrixSpec spec;
   // A matrix may be larger than the part a table entry means.
   spec.part_rows = std::max(tile.part_rows, shape.m);
@@ -66,7 +67,7 @@ uint32_t shared_bytes(const GemmMatrixSpec& spec) {
   return tiles + y;
 }
 
-bool fits(const GemmMatrixSpec& spec, const DevicePlan& plan) {
+bool fits(const GemmMatrixSpec& spec, const vk::DevicePlan& plan) {
   return spec.part_rows * spec.part_cols <= kMaxSums * spec.subgroup_size &&
          spec.workgroup_size <=
              std::min(plan.max_workgroup_invocations, plan.max_workgroup_size[0]) &&
@@ -75,14 +76,14 @@ bool fits(const GemmMatrixSpec& spec, const DevicePlan& plan) {
 
 }  // namespace
 
-GemmVariant matrix_variant(const DevicePlan& plan) {
+GemmVariant matrix_variant(const vk::DevicePlan& plan) {
   GemmVariant variant{.name = "matrix",
                       .math = Math::kF16,
                       .subgroup_size = plan.matrix_subgroup_size,
                       .full_subgroups = true};
   variant.obstacle = half_matrix_obstacle(plan);
   if (!variant.obstacle.empty()) return variant;
-  const MatrixShape* shape = half_matrix_shape(plan);
+  const vk::MatrixShape* shape = half_matrix_shape(plan);
   const auto add_first_fitting = [&](std::span<const MatrixTile> tiles) {
     for (const MatrixTile& tile : tiles) {
       const GemmMatrixSpec spec = spec_of(tile, *shape, plan.matrix_subgroup_size);
@@ -95,7 +96,7 @@ GemmVariant matrix_variant(const DevicePlan& plan) {
       return;
     }
   };
-  if (plan.device_class == DeviceClass::kCpu) {
+  if (plan.device_class == vk::DeviceClass::kCpu) {
     add_first_fitting(kCpuTiles);
   } else if (plan.matrix_subgroup_size <= 8) {
     add_first_fitting(kNarrowestSmallTiles);

@@ -7,6 +7,6 @@ namespace pumice::ops {
 
 /// The variant "matrix": a tile for few rows and one for many, within the device's shared memory,
 /// workgroups and registers; or the obstacle.
-GemmVariant matrix_variant(const DevicePlan& plan);
+GemmVariant matrix_variant(const vk::DevicePlan& plan);
 
 }  // namespace pumice::ops

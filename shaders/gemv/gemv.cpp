@@ -21,7 +21,7 @@ struct Tuned {
   bool full_subgroups = false;
 };
 
-Tuned tuned_broadcast(const DevicePlan& plan, uint32_t tile_rows) {
+Tuned tuned_broadcast(const vk::DevicePlan& plan, uint32_t tile_rows) {
   // Columns of a lane share the loads and shuffles of x. Tokens/s of one stream, 128 M parameters
   // Q4_K, lavapipe 25.0.7 / 26.1.6 / 26.2.6: 4 57 / 69 / 69, 2 51 / 60 / 62; the bundled model,
   // whose matrices are one to three workgroups of 4, is as fast with either.
@@ -33,19 +33,19 @@ Tuned tuned_broadcast(const DevicePlan& plan, uint32_t tile_rows) {
 
 /// Of 128 (Adreno), whose registers are shared by so many that a workgroup of 512 leaves an
 /// invocation 24: Mesa's compiler for adreno-750 then spilled 85 to 439 of gemv.q4_k.
-bool has_wide_subgroups(const DevicePlan& plan) { return plan.subgroup.max_size >= 128; }
+bool has_wide_subgroups(const vk::DevicePlan& plan) { return plan.subgroup.max_size >= 128; }
 
 /// The largest workgroup of whole slices. 4096 weight rows are 128 workgroups, so that 16 slices of
 /// K make 2048 subgroups of 32. The sums of 8 rows and 16 slices are 16 KiB of shared memory, the
 /// floor. Not measured yet.
-uint32_t gpu_workgroup_size(const DevicePlan& plan) {
+uint32_t gpu_workgroup_size(const vk::DevicePlan& plan) {
   const uint32_t most = has_wide_subgroups(plan) ? 128 : 512;
   return std::min(most, plan.max_workgroup_invocations / kSliceLanes * kSliceLanes);
 }
 
-Tuned tuned_portable(const DevicePlan& plan, const WeightType& type, uint32_t tile_rows) {
+Tuned tuned_portable(const vk::DevicePlan& plan, const WeightType& type, uint32_t tile_rows) {
   GemvSpec spec{.workgroup_size = 128, .tile_rows = tile_rows};
-  if (plan.device_class != DeviceClass::kCpu) {
+  if (plan.device_class != vk::DeviceClass::kCpu) {
     // Several blocks at once put several 16-byte loads of each lane in flight. Not measured yet.
     const uint32_t tile_blocks = type.layout.tile_cols / kWeightBlockCols;
     spec.workgroup_size = gpu_workgroup_size(plan);
@@ -61,12 +61,12 @@ Tuned tuned_portable(const DevicePlan& plan, const WeightType& type, uint32_t ti
 /// leaves each the most. gemv.q4_k, 8 rows, Mesa's compiler for Intel dg2: 0 spills with 8 lanes,
 /// 67 with 16, 745 with 32. AMD's and NVIDIA's narrowest is 32. 0: none that the kernel can run
 /// with.
-uint32_t slice_subgroup_size(const DevicePlan& plan) {
+uint32_t slice_subgroup_size(const vk::DevicePlan& plan) {
   const uint32_t size = std::max(plan.subgroup.min_size, 8u);
   return size <= std::min(plan.subgroup.max_size, kSliceLanes) ? size : 0;
 }
 
-Tuned tuned_subgroup(const DevicePlan& plan, uint32_t tile_rows) {
+Tuned tuned_subgroup(const vk::DevicePlan& plan, uint32_t tile_rows) {
   GemvSubgroupSpec spec{.workgroup_size = gpu_workgroup_size(plan),
                         .tile_rows = tile_rows,
                         .subgroup_size = slice_subgroup_size(plan)};
@@ -80,7 +80,8 @@ Tuned tuned_subgroup(const DevicePlan& plan, uint32_t tile_rows) {
           .full_subgroups = true};
 }
 
-Tuned tuned(const DevicePlan& plan, const WeightType& type, GemvKernel kernel, uint32_t tile_rows) {
+Tuned tuned(const vk::DevicePlan& plan, const WeightType& type, GemvKernel kernel,
+            uint32_t tile_rows) {
   switch (kernel) {
     case GemvKernel::kPortable:
       return tuned_portable(plan, type, tile_rows);
@@ -110,7 +111,7 @@ std::string_view gemv_kernel_name(GemvKernel kernel) {
   return "?";
 }
 
-bool gemv_kernel_supported(const DevicePlan& plan, GemvKernel kernel) {
+bool gemv_kernel_supported(const vk::DevicePlan& plan, GemvKernel kernel) {
   switch (kernel) {
     case GemvKernel::kPortable:
       return true;
@@ -126,11 +127,11 @@ bool gemv_kernel_supported(const DevicePlan& plan, GemvKernel kernel) {
   return false;
 }
 
-std::vector<GemvKernel> gemv_kernels(const DevicePlan& plan, XPath path) {
+std::vector<GemvKernel> gemv_kernels(const vk::DevicePlan& plan, XPath path) {
   std::vector<GemvKernel> kernels;
   if (path == XPath::kBroadcast) {
     kernels = {GemvKernel::kBroadcast, GemvKernel::kPortable};
-  } else if (plan.device_class == DeviceClass::kCpu) {
+  } else if (plan.device_class == vk::DeviceClass::kCpu) {
     kernels = {GemvKernel::kPortable, GemvKernel::kBroadcast};
   } else {
     kernels = {GemvKernel::kSubgroup, GemvKernel::kPortable};
@@ -140,7 +141,7 @@ std::vector<GemvKernel> gemv_kernels(const DevicePlan& plan, XPath path) {
 }
 
 Result<Gemv> Gemv::plan(vk::PipelineLibrary& pipelines, const WeightType& type, XPath path) {
-  const DevicePlan& device = pipelines.device()->plan();
+  const vk::DevicePlan& device = pipelines.device()->plan();
   if (path == XPath::kBroadcast && !broadcast_supported(device)) {
     return make_error(ErrorCode::kInvalidArgument,
                       "gemv: this device has no broadcast path; use the portable one");
@@ -153,7 +154,7 @@ Result<Gemv> Gemv::plan(vk::PipelineLibrary& pipelines, const WeightType& type, 
 }
 
 Result<Gemv> Gemv::plan(vk::PipelineLibrary& pipelines, const WeightType& type, GemvKernel kernel) {
-  const DevicePlan& device = pipelines.device()->plan();
+  const vk::DevicePlan& device = pipelines.device()->plan();
   if (!gemv_kernel_supported(device, kernel)) {
     return make_error(ErrorCode::kInvalidArgument, "gemv: this device cannot run the {} kernel",
                       gemv_kernel_name(kernel));

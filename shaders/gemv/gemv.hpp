@@ -20,10 +20,10 @@ enum class GemvKernel {
 std::string_view gemv_kernel_name(GemvKernel kernel);
 
 /// Whether the device can run a kernel.
-bool gemv_kernel_supported(const DevicePlan& plan, GemvKernel kernel);
+bool gemv_kernel_supported(const vk::DevicePlan& plan, GemvKernel kernel);
 
 /// Those that it can run where x is to take a path, best first; never empty.
-std::vector<GemvKernel> gemv_kernels(const DevicePlan& plan, XPath path);
+std::vector<GemvKernel> gemv_kernels(const vk::DevicePlan& plan, XPath path);
 
 class Gemv {
  public:

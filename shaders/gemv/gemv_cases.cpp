@@ -18,7 +18,7 @@ std::vector<OpCase> gemv_cases() {
       return std::function(
           [op](vk::Recorder& recorder, const LinearArgs& args) { op.record(recorder, args); });
     };
-    variant.supported = [kernel](const DevicePlan& plan, const WeightType&) {
+    variant.supported = [kernel](const vk::DevicePlan& plan, const WeightType&) {
       return gemv_kernel_supported(plan, kernel);
     };
     variants.push_back(std::move(variant));

@@ -6,7 +6,7 @@ namespace pumice::ops {
 
 Result<Linear> Linear::plan(vk::PipelineLibrary& pipelines,
                             std::span<const WeightType* const> types, Math math, XPath path) {
-  const DevicePlan& device = pipelines.device()->plan();
+  const vk::DevicePlan& device = pipelines.device()->plan();
   const auto variants = gemm_variants(device, math, path);
   const auto float_variants = gemm_variants(device, math == Math::kI8 ? Math::kAuto : math, path);
   Linear op;

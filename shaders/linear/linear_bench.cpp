@@ -37,7 +37,7 @@ Result<std::vector<WeightMatrix>> repeated_matrices(OpBed& bed, const RandomWeig
 }
 
 /// Whether gemm has a kernel of that arithmetic here; the rest is planned at run time.
-bool math_supported(const DevicePlan& plan, const WeightType& type, Math math) {
+bool math_supported(const vk::DevicePlan& plan, const WeightType& type, Math math) {
   if (math == Math::kAuto) return true;
   return std::ranges::any_of(
       gemm_variants(plan, math, tuned_x_path(plan)), [&](const GemmVariant& variant) {
@@ -103,14 +103,15 @@ std::vector<OpCase> linear_bench_cases(const BenchScale& scale) {
   }
   std::vector<OpCase> cases;
   const auto add = [&](const WeightType& type, const LinearShape& shape, Math math) {
-    cases.push_back(
-        {.op = shape.rows <= Gemv::kMaxRows ? "gemv" : "gemm",
-         .name = fmt::format("{} rows={} n={} k={}{}", type.name, shape.rows, shape.n, shape.k,
-                             math == Math::kI8 ? " i8" : ""),
-         .prepare = [=,
-                     type = &type](OpBed& bed) { return prepare(bed, *type, math, shape, scale); },
-         .supported = [=, type = &type](
-                          const DevicePlan& plan) { return math_supported(plan, *type, math); }});
+    cases.push_back({.op = shape.rows <= Gemv::kMaxRows ? "gemv" : "gemm",
+                     .name = fmt::format("{} rows={} n={} k={}{}", type.name, shape.rows, shape.n,
+                                         shape.k, math == Math::kI8 ? " i8" : ""),
+                     .prepare = [=, type = &type](
+                                    OpBed& bed) { return prepare(bed, *type, math, shape, scale); },
+                     .supported =
+                         [=, type = &type](const vk::DevicePlan& plan) {
+                           return math_supported(plan, *type, math);
+                         }});
   };
   for (const LinearShape& shape : shapes) {
     for (const WeightType* type : linear_types()) {

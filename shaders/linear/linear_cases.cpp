@@ -74,7 +74,7 @@ std::vector<OpCase> linear_cases() {
                                  part_bytes == kWhole ? "whole" : "split by rows"),
              .prepare = [=](OpBed& bed) { return prepare(bed, math, rows, part_bytes); },
              .supported =
-                 [=](const DevicePlan& plan) {
+                 [=](const vk::DevicePlan& plan) {
                    return math == Math::kF32 || plan.features.integer_dot;
                  }});
       }

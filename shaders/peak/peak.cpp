@@ -47,15 +47,15 @@ uint64_t step_flops(PeakArithmetic::Kind kind) {
 
 struct MatrixType {
   const char* module;
-  ComponentType factor;
-  ComponentType sum;
+  vk::ComponentType factor;
+  vk::ComponentType sum;
   uint32_t factor_bytes;
   uint32_t sum_bytes;
   vk::Arithmetic arithmetic;
 };
 
 const MatrixType& matrix_type(PeakMatrix::Type type) {
-  using enum ComponentType;
+  using enum vk::ComponentType;
   using vk::Arithmetic;
   static constexpr MatrixType kMatrixTypes[] = {
       {"peak.matrix.f16.f16", kF16, kF16, 2, 2, Arithmetic::kMatrixF16F16},
@@ -98,7 +98,7 @@ void PeakMemory::record(vk::Recorder& recorder, const Args& args) const {
                     {.bytes = bytes + written});
 }
 
-bool PeakArithmetic::supported(const DevicePlan& plan, Kind kind) {
+bool PeakArithmetic::supported(const vk::DevicePlan& plan, Kind kind) {
   if (!find_spirv(name_of(kind)).ok()) return false;
   if (kind == Kind::kF16) return plan.features.shader_float16;
   if (kind == Kind::kInt8Dot) return plan.features.integer_dot;
@@ -136,12 +136,12 @@ void PeakArithmetic::record(vk::Recorder& recorder, const Args& args) const {
 
 std::string_view PeakMatrix::module_name(Type type) { return matrix_type(type).module; }
 
-std::vector<MatrixShape> PeakMatrix::shapes(const DevicePlan& plan, Type type) {
+std::vector<vk::MatrixShape> PeakMatrix::shapes(const vk::DevicePlan& plan, Type type) {
   const MatrixType& types = matrix_type(type);
-  std::vector<MatrixShape> shapes;
+  std::vector<vk::MatrixShape> shapes;
   if (!find_spirv(types.module).ok() || !plan.features.cooperative_matrix) return shapes;
   if (plan.matrix_subgroup_size == 0 || !plan.features.full_subgroups) return shapes;
-  for (const MatrixShape& shape : plan.matrix_shapes) {
+  for (const vk::MatrixShape& shape : plan.matrix_shapes) {
     if (shape.a == types.factor && shape.b == types.factor && shape.c == types.sum &&
         shape.result == types.sum && !shape.saturating) {
       shapes.push_back(shape);
@@ -153,7 +153,7 @@ std::vector<MatrixShape> PeakMatrix::shapes(const DevicePlan& plan, Type type) {
 vk::Arithmetic PeakMatrix::arithmetic(Type type) { return matrix_type(type).arithmetic; }
 
 Result<PeakMatrix> PeakMatrix::plan(vk::PipelineLibrary& pipelines, Type type,
-                                    const MatrixShape& shape) {
+                                    const vk::MatrixShape& shape) {
   PUMICE_TRY(const vk::ShaderModule module, find_spirv(matrix_type(type).module));
   const uint32_t subgroup_size = pipelines.device()->plan().matrix_subgroup_size;
   const PeakMatrixSpec spec{.workgroup_size = kSubgroups * subgroup_size,

@@ -60,7 +60,7 @@ class PeakArithmetic {
   };
 
   /// Whether this build and device can run it.
-  static bool supported(const DevicePlan& plan, Kind kind);
+  static bool supported(const vk::DevicePlan& plan, Kind kind);
 
   /// Declare "peak.f32", "peak.f16" or "peak.i8". Errors: kInvalidArgument if unsupported.
   static Result<PeakArithmetic> plan(vk::PipelineLibrary& pipelines, Kind kind);
@@ -91,13 +91,13 @@ class PeakMatrix {
 
   static std::string_view module_name(Type type);
   /// The device's shapes of a type, if this build can multiply them; factors alike, not saturating.
-  static std::vector<MatrixShape> shapes(const DevicePlan& plan, Type type);
+  static std::vector<vk::MatrixShape> shapes(const vk::DevicePlan& plan, Type type);
   static vk::Arithmetic arithmetic(Type type);
 
   /// Declare "peak.matrix.f16.f32" and so on for one of shapes(). Errors: kInvalidArgument if this
   /// build or device cannot run it.
   static Result<PeakMatrix> plan(vk::PipelineLibrary& pipelines, Type type,
-                                 const MatrixShape& shape);
+                                 const vk::MatrixShape& shape);
 
   void record(vk::Recorder& recorder, const Args& args) const;
 
@@ -110,7 +110,7 @@ class PeakMatrix {
 
  private:
   Type type_ = Type::kF16F16;
-  MatrixShape shape_;
+  vk::MatrixShape shape_;
   const vk::Pipeline* pipeline_ = nullptr;
 };
 

@@ -119,7 +119,7 @@ std::vector<std::byte> encoded(const std::vector<int>& values, PeakMatrix::Type 
 /// factors.
 Result<PreparedOp> prepare_matrix(OpBed& bed, PeakMatrix::Type type) {
   constexpr uint32_t kWorkgroups = 2;
-  const MatrixShape shape = PeakMatrix::shapes(bed.device()->plan(), type).front();
+  const vk::MatrixShape shape = PeakMatrix::shapes(bed.device()->plan(), type).front();
   const auto& [m, n, k] = std::tie(shape.m, shape.n, shape.k);
   std::mt19937 engine(1);
   std::vector<int> factors(size_t{2} * k * (m + n));
@@ -172,7 +172,7 @@ std::vector<OpCase> peak_cases() {
                      .prepare = std::move(prepare),
                      .supported = std::move(supported)});
   };
-  const auto everywhere = [](const DevicePlan&) { return true; };
+  const auto everywhere = [](const vk::DevicePlan&) { return true; };
   for (const uint32_t n : {1u, 3u}) {
     add(
         fmt::format("read workgroups={}", n),
@@ -185,16 +185,16 @@ std::vector<OpCase> peak_cases() {
     add(
         kind == PeakArithmetic::Kind::kF16 ? "f16" : "f32",
         [kind](OpBed& bed) { return prepare_float(bed, kind); },
-        [kind](const DevicePlan& plan) { return PeakArithmetic::supported(plan, kind); });
+        [kind](const vk::DevicePlan& plan) { return PeakArithmetic::supported(plan, kind); });
   }
-  add("i8", prepare_dot, [](const DevicePlan& plan) {
+  add("i8", prepare_dot, [](const vk::DevicePlan& plan) {
     return PeakArithmetic::supported(plan, PeakArithmetic::Kind::kInt8Dot);
   });
   for (const auto type : PeakMatrix::kTypes) {
     add(
         std::string(vk::arithmetic_name(PeakMatrix::arithmetic(type))),
         [type](OpBed& bed) { return prepare_matrix(bed, type); },
-        [type](const DevicePlan& plan) { return !PeakMatrix::shapes(plan, type).empty(); });
+        [type](const vk::DevicePlan& plan) { return !PeakMatrix::shapes(plan, type).empty(); });
   }
   add("touch", prepare_touch, everywhere);
   return cases;

@@ -13,20 +13,20 @@ constexpr const char* kWideModule = "rms_norm.wide";
 
 }  // namespace
 
-bool RmsNorm::supported(const DevicePlan& plan, Variant variant) {
+bool RmsNorm::supported(const vk::DevicePlan& plan, Variant variant) {
   return variant == Variant::kPortable || (plan.subgroup.basic && plan.subgroup.arithmetic);
 }
 
 Result<RmsNorm> RmsNorm::plan(vk::PipelineLibrary& pipelines) {
   // CPU drivers run a row in one thread, so wide workgroups only cost them barriers.
-  const DevicePlan& plan = pipelines.device()->plan();
-  const bool wide = plan.device_class == DeviceClass::kGpu && supported(plan, Variant::kWide) &&
+  const vk::DevicePlan& plan = pipelines.device()->plan();
+  const bool wide = plan.device_class == vk::DeviceClass::kGpu && supported(plan, Variant::kWide) &&
                     !pipelines.is_rejected(kWideModule);
   return RmsNorm::plan(pipelines, wide ? Variant::kWide : Variant::kPortable);
 }
 
 Result<RmsNorm> RmsNorm::plan(vk::PipelineLibrary& pipelines, Variant variant) {
-  const DevicePlan& plan = pipelines.device()->plan();
+  const vk::DevicePlan& plan = pipelines.device()->plan();
   RmsNorm op;
   PUMICE_TRY(const vk::ShaderModule portable, find_spirv("rms_norm"));
   PUMICE_TRY(op.portable_, pipelines.declare({.module = portable,

@@ -34,7 +34,7 @@ class RmsNorm {
   static Result<RmsNorm> plan(vk::PipelineLibrary& pipelines);
   /// Declare one variant. Errors: kInvalidArgument if the device cannot run it.
   static Result<RmsNorm> plan(vk::PipelineLibrary& pipelines, Variant variant);
-  static bool supported(const DevicePlan& plan, Variant variant);
+  static bool supported(const vk::DevicePlan& plan, Variant variant);
 
   void record(vk::Recorder& recorder, const Args& args) const;
 

@@ -66,7 +66,9 @@ std::vector<OpCase> rms_norm_cases() {
                              shape.residual ? " residual" : "", shape.gather ? " gather" : ""),
          .prepare = [shape](OpBed& bed) { return prepare(bed, shape); },
          .supported =
-             [shape](const DevicePlan& plan) { return RmsNorm::supported(plan, shape.variant); }});
+             [shape](const vk::DevicePlan& plan) {
+               return RmsNorm::supported(plan, shape.variant);
+             }});
   };
   for (const Shape& shape :
        {Shape{1, 1, false, false}, Shape{1, 64, false, false}, Shape{3, 257, true, false},

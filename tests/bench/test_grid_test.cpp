@@ -48,15 +48,15 @@ TEST(ModelTest, TestsShareAnEngineWhileBatchesCompanyAndDepthAgree) {
 }
 
 TEST(ModelTest, TheDefaultModelIsTheLargestThatFillsHalfTheMemory) {
-  DevicePlan plan;
-  plan.device_class = DeviceClass::kGpu;
+  vk::DevicePlan plan;
+  plan.device_class = vk::DeviceClass::kGpu;
   plan.device_budget_bytes = uint64_t{24} << 30;
   EXPECT_EQ(default_model(plan), "llama-8b:q4_k");
   plan.device_budget_bytes = uint64_t{8} << 30;
   EXPECT_EQ(default_model(plan), "llama-1b:q4_k");
   plan.device_budget_bytes = uint64_t{1} << 30;
   EXPECT_EQ(default_model(plan), "small-0.1b:q4_k");
-  plan = {.device_class = DeviceClass::kCpu, .device_budget_bytes = uint64_t{64} << 30};
+  plan = {.device_class = vk::DeviceClass::kCpu, .device_budget_bytes = uint64_t{64} << 30};
   EXPECT_EQ(default_model(plan), "small-0.1b:q4_k");
 }
 

@@ -38,11 +38,11 @@ struct Heads {
 constexpr Heads kHeads[] = {{32, 8, 128}, {32, 8, 64}, {32, 32, 96}, {32, 32, 80}, {8, 1, 256}};
 
 Result<std::shared_ptr<vk::Device>> open_device() {
-  PUMICE_TRY(Instance created, Instance::create());
-  auto instance = std::make_shared<Instance>(std::move(created));
-  PUMICE_TRY(std::vector<DeviceSnapshot> snapshots, instance->snapshots());
+  PUMICE_TRY(vk::Instance created, vk::Instance::create());
+  auto instance = std::make_shared<vk::Instance>(std::move(created));
+  PUMICE_TRY(std::vector<vk::DeviceSnapshot> snapshots, instance->snapshots());
   if (snapshots.empty()) return make_error(ErrorCode::kNoDevice, "the driver shows no device");
-  PUMICE_TRY(DevicePlan plan, plan_device(snapshots[0]));
+  PUMICE_TRY(vk::DevicePlan plan, vk::plan_device(snapshots[0]));
   plan.compile_only = true;
   return vk::Device::create(instance, 0, snapshots[0], std::move(plan), {});
 }
@@ -83,7 +83,7 @@ Status declare_all(vk::PipelineLibrary& pipelines, std::string_view only_type) {
     PUMICE_TRY_STATUS(ops::PeakArithmetic::plan(pipelines, kind));
   }
   for (const auto type : ops::PeakMatrix::kTypes) {
-    for (const MatrixShape& shape : ops::PeakMatrix::shapes(pipelines.device()->plan(), type)) {
+    for (const vk::MatrixShape& shape : ops::PeakMatrix::shapes(pipelines.device()->plan(), type)) {
       PUMICE_TRY_STATUS(ops::PeakMatrix::plan(pipelines, type, shape));
     }
   }
@@ -117,7 +117,7 @@ bool only_for_cpu_drivers(std::string_view module) {
 }
 
 /// A device may have cooperative matrices and none of the shapes that a module multiplies.
-bool lacks_matrix_shapes(const DevicePlan& plan, std::string_view module) {
+bool lacks_matrix_shapes(const vk::DevicePlan& plan, std::string_view module) {
   if (module.ends_with(".matrix2")) return plan.flexible_matrix_shapes.empty();
   if (module.ends_with(".matrix")) return !ops::half_matrix_obstacle(plan).empty();
   return std::any_of(std::begin(ops::PeakMatrix::kTypes), std::end(ops::PeakMatrix::kTypes),
@@ -134,7 +134,7 @@ Status check_complete(const vk::PipelineLibrary& pipelines) {
     declared.insert(pipeline->module_name());
   for (const vk::ShaderModule& module : spirv_modules()) {
     if (only_for_cpu_drivers(module.name) || declared.contains(module.name)) continue;
-    const DevicePlan& plan = pipelines.device()->plan();
+    const vk::DevicePlan& plan = pipelines.device()->plan();
     if (lacks_matrix_shapes(plan, module.name)) continue;
     // Subgroups may be of no size that the kernel is made for.
     if (module.name.starts_with("gemv.") && module.name.ends_with(".subgroup") &&

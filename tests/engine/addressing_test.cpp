@@ -29,10 +29,10 @@ TEST_F(Addressing, ManySmallSlabsGiveTheBitsOfFewLargeOnes) {
   const auto whole = logits(whole_model, tokens(), options());
   ASSERT_EQ(whole.size(), tokens().size() * 512);
 
-  PlanOptions limits = pipelines_->device()->plan().limits;
+  vk::PlanOptions limits = pipelines_->device()->plan().limits;
   limits.slab_bytes = kSlabBytes;
   const auto device = test::GpuEnvironment::open(
-      [&](const DeviceSnapshot& snapshot) { return plan_device(snapshot, limits); });
+      [&](const vk::DeviceSnapshot& snapshot) { return vk::plan_device(snapshot, limits); });
   ASSERT_TRUE(device.ok()) << device.error().message;
   const OnDevice on(*device);
   const auto model = load(file.path());
@@ -45,10 +45,10 @@ TEST_F(Addressing, ManySmallSlabsGiveTheBitsOfFewLargeOnes) {
 }
 
 TEST_F(Addressing, WhatFitsNoSlabIsRefusedByName) {
-  PlanOptions limits;
+  vk::PlanOptions limits;
   limits.slab_bytes = kSlabBytes;
   const auto device = test::GpuEnvironment::open(
-      [&](const DeviceSnapshot& snapshot) { return plan_device(snapshot, limits); });
+      [&](const vk::DeviceSnapshot& snapshot) { return vk::plan_device(snapshot, limits); });
   ASSERT_TRUE(device.ok()) << device.error().message;
   const test::TemporaryFile file = test::write_synthetic_model({.n_ff = 20000});
   const auto gguf = GgufFile::open(file.path());

@@ -76,7 +76,7 @@ TEST_F(PassportedStories, AreToldByTheOtherVariantOfAKernelThatIsWrong) {
   });
   const SelfTestResult result = run_self_test(*tested, cases, {});
   ASSERT_TRUE(result.status.ok()) << result.status.error().message;
-  const DeviceSnapshot& device = own_->device()->snapshot();
+  const vk::DeviceSnapshot& device = own_->device()->snapshot();
   ASSERT_TRUE(save_passport(directory_, device, result.verdict).ok());
   const auto passport = load_passport(directory_, device, {});
   ASSERT_TRUE(passport);

@@ -73,7 +73,7 @@ TEST_F(PromptCache, IsRefusedByAnotherArithmetic) {
 
 TEST_F(PromptCache, IsAboutTheArithmeticThatAutoCameToBe) {
   const bool matrices =
-      pipelines_->device()->plan().device_class == DeviceClass::kGpu && has(ops::Math::kF16);
+      pipelines_->device()->plan().device_class == vk::DeviceClass::kGpu && has(ops::Math::kF16);
   write({.math = ops::Math::kAuto});
   expect_reused({.math = matrices ? ops::Math::kF16 : ops::Math::kF32});
 }
@@ -83,10 +83,10 @@ TEST_F(PromptCache, IsBoundToKernelsOnlyWhereBitsArePromised) {
   if (ops::tuned_x_path(device.plan()) == ops::XPath::kPortable) {
     GTEST_SKIP() << "without subgroups this device computes the same way";
   }
-  const auto limits = parse_plan_options("no-subgroup");
+  const auto limits = vk::parse_plan_options("no-subgroup");
   ASSERT_TRUE(limits.ok()) << limits.error().message;
   const auto limited = test::GpuEnvironment::open(
-      [&](const DeviceSnapshot& snapshot) { return plan_device(snapshot, *limits); });
+      [&](const vk::DeviceSnapshot& snapshot) { return vk::plan_device(snapshot, *limits); });
   ASSERT_TRUE(limited.ok()) << limited.error().message;
   const test::TemporaryFile model = test::write_synthetic_model({});
   for (const bool invariant : {false, true}) {

@@ -11,12 +11,12 @@ class Withdrawal : public test::EngineTest, public ::testing::WithParamInterface
     EngineTest::SetUp();
     if (IsSkipped()) return;
     if (!std::filesystem::exists(test::shared_path("reference"))) GTEST_SKIP() << "no shared data";
-    const auto limits = parse_plan_options(GetParam());
+    const auto limits = vk::parse_plan_options(GetParam());
     ASSERT_TRUE(limits.ok()) << limits.error().message;
     std::string unchanged;
-    const auto device = test::GpuEnvironment::open([&](const DeviceSnapshot& snapshot) {
+    const auto device = test::GpuEnvironment::open([&](const vk::DeviceSnapshot& snapshot) {
       unchanged = why_unchanged(snapshot, *limits);
-      return plan_device(snapshot, unchanged.empty() ? *limits : PlanOptions{});
+      return vk::plan_device(snapshot, unchanged.empty() ? *limits : vk::PlanOptions{});
     });
     ASSERT_TRUE(device.ok()) << device.error().message;
     if (!unchanged.empty()) GTEST_SKIP() << unchanged;
@@ -25,9 +25,10 @@ class Withdrawal : public test::EngineTest, public ::testing::WithParamInterface
   void TearDown() override { limited_.reset(); }
 
   /// Where the device already is what the limit would make of it there is nothing to run.
-  static std::string why_unchanged(const DeviceSnapshot& snapshot, const PlanOptions& limits) {
-    const auto whole = plan_device(snapshot);
-    const auto limited = plan_device(snapshot, limits);
+  static std::string why_unchanged(const vk::DeviceSnapshot& snapshot,
+                                   const vk::PlanOptions& limits) {
+    const auto whole = vk::plan_device(snapshot);
+    const auto limited = vk::plan_device(snapshot, limits);
     if (!limited.ok()) return limited.error().message;
     const bool same = limited->features == whole->features &&
                       limited->subgroup == whole->subgroup &&
@@ -72,7 +73,7 @@ TEST_P(Withdrawal, ChangesNoTextAndNoLogits) {
 std::vector<std::string> limits() {
   std::vector<std::string> all{"no-all",     "floor",      "binding=256k",
                                "subgroup=4", "subgroup=8", "subgroup=16"};
-  for (const std::string& feature : withdrawable_features()) all.push_back("no-" + feature);
+  for (const std::string& feature : vk::withdrawable_features()) all.push_back("no-" + feature);
   return all;
 }
 

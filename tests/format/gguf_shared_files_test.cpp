@@ -10,14 +10,15 @@ namespace {
 std::atomic<size_t> heap_bytes{0};  // ever allocated with operator new
 }
 
-void* operator new(size_t n) {
+// Not inlined: GCC 12 takes memory of one that was, freed by one that was not, for mismatched.
+[[gnu::noinline]] void* operator new(size_t n) {
   heap_bytes += n;
   void* memory = std::malloc(n);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace pumice {
 namespace {

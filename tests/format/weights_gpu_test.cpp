@@ -38,7 +38,7 @@ class GpuReader {
     EXPECT_TRUE(pipelines_.compile().ok());
     const auto n_groups = static_cast<uint32_t>(resident.size() / row_group_bytes(type, n_cols));
     const auto n_blocks = static_cast<uint32_t>((n_cols + 31) / 32);
-    vk::Arena arena(device_, MemoryDomain::kDevice, "test");
+    vk::Arena arena(device_, vk::MemoryDomain::kDevice, "test");
     const vk::BufferRange weights = *arena.allocate(resident.size());
     const vk::BufferRange out = *arena.allocate(uint64_t{n_groups} * kRowGroup * n_blocks * 128);
     EXPECT_TRUE(uploader_.write<std::byte>(weights, resident).ok());

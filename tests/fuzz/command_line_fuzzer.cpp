@@ -10,9 +10,9 @@ namespace pumice::fuzz {
 namespace {
 
 void parse_limit(std::string_view text) {
-  const Result<PlanOptions> options = parse_plan_options(text);
+  const Result<vk::PlanOptions> options = vk::parse_plan_options(text);
   if (!options.ok()) return check_error(options.error());
-  const Result<PlanOptions> again = parse_plan_options(format_plan_options(*options));
+  const Result<vk::PlanOptions> again = vk::parse_plan_options(vk::format_plan_options(*options));
   promise(again.ok() && *again == *options, "limits written are limits read");
 }
 
@@ -43,9 +43,9 @@ void parse_amounts(std::string_view text) {
 }
 
 void choose(std::string_view text) {
-  std::vector<DeviceSnapshot> devices(2);
+  std::vector<vk::DeviceSnapshot> devices(2);
   devices[0].name = "Fuzzed 4090";
-  const Result<size_t> chosen = choose_device(devices, text);
+  const Result<size_t> chosen = vk::choose_device(devices, text);
   promise(!chosen.ok(), "a device that lacks everything is never chosen");
   check_error(chosen.error());
 }

@@ -56,7 +56,7 @@ TEST(FixedPoint, IsTheSameOnTheDevice) {
                                            .push_bytes = sizeof(FixedPointTestPush)});
   ASSERT_TRUE(pipeline.ok()) << pipeline.error().message;
   ASSERT_TRUE(pipelines.compile().ok());
-  vk::Arena arena(device, MemoryDomain::kDevice, "test");
+  vk::Arena arena(device, vk::MemoryDomain::kDevice, "test");
   const vk::BufferRange input = *arena.allocate(words.size() * 4);
   const vk::BufferRange output = *arena.allocate(words.size() * 36);
   vk::Uploader uploader(device);

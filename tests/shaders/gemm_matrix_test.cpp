@@ -11,19 +11,20 @@
 namespace pumice::ops {
 namespace {
 
-MatrixShape shape(uint32_t m, uint32_t n, uint32_t k, ComponentType sum = ComponentType::kF32) {
+vk::MatrixShape shape(uint32_t m, uint32_t n, uint32_t k,
+                      vk::ComponentType sum = vk::ComponentType::kF32) {
   return {.m = m,
           .n = n,
           .k = k,
-          .a = ComponentType::kF16,
-          .b = ComponentType::kF16,
+          .a = vk::ComponentType::kF16,
+          .b = vk::ComponentType::kF16,
           .c = sum,
           .result = sum,
           .saturating = false,
           .subgroup_scope = true};
 }
 
-GemmVariant matrix_variant(const DevicePlan& plan, Math math = Math::kF16) {
+GemmVariant matrix_variant(const vk::DevicePlan& plan, Math math = Math::kF16) {
   for (GemmVariant& variant : gemm_variants(plan, math, XPath::kPortable)) {
     if (variant.name == "matrix") return variant;
   }
@@ -38,14 +39,14 @@ uint32_t constant(const GemmTile& tile, uint32_t id) {
   return 1;
 }
 
-DeviceSnapshot with_shapes(const std::string& name, std::vector<MatrixShape> shapes) {
-  DeviceSnapshot device = test::snapshot(name);
+vk::DeviceSnapshot with_shapes(const std::string& name, std::vector<vk::MatrixShape> shapes) {
+  vk::DeviceSnapshot device = test::snapshot(name);
   device.matrix_shapes = std::move(shapes);
   return device;
 }
 
 /// What the kernel assumes of its constants and what the device promises.
-void expect_runs(const GemmTile& tile, const DevicePlan& plan) {
+void expect_runs(const GemmTile& tile, const vk::DevicePlan& plan) {
   GemmMatrixSpec spec;
   ASSERT_EQ(tile.constants.size(), std::size(GemmMatrixSpec::kEntries));
   auto* members = reinterpret_cast<uint32_t*>(&spec);
@@ -70,7 +71,7 @@ void expect_runs(const GemmTile& tile, const DevicePlan& plan) {
 }
 
 TEST(GemmMatrix, EveryDeviceWithMatricesGetsTilesWithinItsLimits) {
-  const std::vector<std::vector<MatrixShape>> makers = {
+  const std::vector<std::vector<vk::MatrixShape>> makers = {
       {shape(16, 16, 16), shape(16, 8, 16), shape(16, 8, 8)},
       {shape(16, 16, 16)},
       {shape(8, 8, 8)},
@@ -86,8 +87,8 @@ TEST(GemmMatrix, EveryDeviceWithMatricesGetsTilesWithinItsLimits) {
       for (const uint32_t shared_bytes : {0u, 49152u, 32768u, 16384u}) {
         SCOPED_TRACE(name + " " + std::to_string(shapes[0].m) + "x" + std::to_string(shapes[0].n) +
                      " shared " + std::to_string(shared_bytes));
-        const Result<DevicePlan> plan =
-            plan_device(with_shapes(name, shapes), {.max_shared_bytes = shared_bytes});
+        const Result<vk::DevicePlan> plan =
+            vk::plan_device(with_shapes(name, shapes), {.max_shared_bytes = shared_bytes});
         if (!plan.ok()) continue;
         if (!plan->features.cooperative_matrix) continue;
         ++devices;
@@ -109,8 +110,8 @@ TEST(GemmMatrix, EveryDeviceWithMatricesGetsTilesWithinItsLimits) {
 }
 
 TEST(GemmMatrix, ATileOf128By128IsForDevicesThatHoldIt) {
-  const auto largest = [](const std::string& name, const PlanOptions& options = {}) {
-    const DevicePlan plan = *plan_device(with_shapes(name, {shape(16, 16, 16)}), options);
+  const auto largest = [](const std::string& name, const vk::PlanOptions& options = {}) {
+    const vk::DevicePlan plan = *vk::plan_device(with_shapes(name, {shape(16, 16, 16)}), options);
     return matrix_variant(plan).tiles.back();
   };
   for (const char* name : {"nvidia_rtx_4090", "amd_780m_radv"}) {
@@ -123,32 +124,32 @@ TEST(GemmMatrix, ATileOf128By128IsForDevicesThatHoldIt) {
 
 TEST(GemmMatrix, SubgroupsAreTheNarrowestThatMatrixUnitsAreMadeFor) {
   const auto size = [](const std::string& name) {
-    return matrix_variant(*plan_device(with_shapes(name, {shape(8, 8, 16)}))).subgroup_size;
+    return matrix_variant(*vk::plan_device(with_shapes(name, {shape(8, 8, 16)}))).subgroup_size;
   };
   EXPECT_EQ(size("intel_arc_a770_mesa"), 8u);
   EXPECT_EQ(size("amd_780m_radv"), 32u);
   EXPECT_EQ(size("nvidia_rtx_4090"), 32u);
-  const DevicePlan wide =
-      *plan_device(with_shapes("amd_780m_radv", {shape(16, 16, 16)}), {.subgroup_size = 64});
+  const vk::DevicePlan wide =
+      *vk::plan_device(with_shapes("amd_780m_radv", {shape(16, 16, 16)}), {.subgroup_size = 64});
   EXPECT_EQ(matrix_variant(wide).subgroup_size, 64u);
 }
 
 TEST(GemmMatrix, AccumulatesInFp32OnlyAndNeverWithSaturation) {
-  MatrixShape saturating = shape(16, 16, 16);
+  vk::MatrixShape saturating = shape(16, 16, 16);
   saturating.saturating = true;
-  for (const MatrixShape& unusable :
-       {shape(16, 16, 16, ComponentType::kF16), saturating, shape(16, 16, 64), shape(12, 16, 16)}) {
-    const DevicePlan plan = *plan_device(with_shapes("nvidia_rtx_4090", {unusable}));
+  for (const vk::MatrixShape& unusable : {shape(16, 16, 16, vk::ComponentType::kF16), saturating,
+                                          shape(16, 16, 64), shape(12, 16, 16)}) {
+    const vk::DevicePlan plan = *vk::plan_device(with_shapes("nvidia_rtx_4090", {unusable}));
     EXPECT_NE(matrix_variant(plan).obstacle, "");
     EXPECT_TRUE(matrix_variant(plan).tiles.empty());
   }
-  const DevicePlan both = *plan_device(
-      with_shapes("nvidia_rtx_4090", {shape(16, 16, 16, ComponentType::kF16), shape(16, 8, 8)}));
+  const vk::DevicePlan both = *vk::plan_device(with_shapes(
+      "nvidia_rtx_4090", {shape(16, 16, 16, vk::ComponentType::kF16), shape(16, 8, 8)}));
   EXPECT_EQ(constant(matrix_variant(both).tiles[0], 8), 8u);
 }
 
 TEST(GemmMatrix, IsFirstOfAutoOnGpusWithMatricesAndNeverComputesF32) {
-  const DevicePlan plan = *plan_device(with_shapes("nvidia_rtx_4090", {shape(16, 16, 16)}));
+  const vk::DevicePlan plan = *vk::plan_device(with_shapes("nvidia_rtx_4090", {shape(16, 16, 16)}));
   const auto variants = gemm_variants(plan, Math::kAuto, XPath::kPortable);
   const auto proven = [](const GemmVariant& variant) { return variant.name != "matrix2"; };
   EXPECT_EQ(std::ranges::find_if(variants, proven)->name, "matrix");
@@ -158,7 +159,7 @@ TEST(GemmMatrix, IsFirstOfAutoOnGpusWithMatricesAndNeverComputesF32) {
 }
 
 TEST(GemmMatrix, SmallProductsUseSmallTilesAndLargeOnesLargeTiles) {
-  const DevicePlan plan = *plan_device(with_shapes("nvidia_rtx_4090", {shape(16, 16, 16)}));
+  const vk::DevicePlan plan = *vk::plan_device(with_shapes("nvidia_rtx_4090", {shape(16, 16, 16)}));
   const std::vector<GemmTile> tiles = matrix_variant(plan).tiles;
   ASSERT_EQ(tiles.size(), 2u);
   EXPECT_EQ(choose_gemm_tile(tiles, 9, 4096), 0u);

@@ -10,10 +10,10 @@
 namespace pumice::ops {
 namespace {
 
-DevicePlan planned(const DeviceSnapshot& device) { return *plan_device(device); }
+vk::DevicePlan planned(const vk::DeviceSnapshot& device) { return *vk::plan_device(device); }
 
 /// Names of the variants without an obstacle, best first.
-std::vector<std::string> usable(const DevicePlan& plan, Math math) {
+std::vector<std::string> usable(const vk::DevicePlan& plan, Math math) {
   std::vector<std::string> names;
   for (const GemmVariant& variant : gemm_variants(plan, math, XPath::kPortable)) {
     if (variant.obstacle.empty()) names.emplace_back(variant.name);
@@ -25,7 +25,7 @@ bool contains(const std::vector<std::string>& names, std::string_view name) {
   return std::ranges::find(names, name) != names.end();
 }
 
-GemmVariant variant_of(const DevicePlan& plan, std::string_view name) {
+GemmVariant variant_of(const vk::DevicePlan& plan, std::string_view name) {
   for (GemmVariant& variant : gemm_variants(plan, Math::kF16, XPath::kPortable)) {
     if (variant.name == name) return variant;
   }
@@ -33,9 +33,9 @@ GemmVariant variant_of(const DevicePlan& plan, std::string_view name) {
 }
 
 /// A device as one with NV cooperative matrix 2 might describe itself.
-DeviceSnapshot matrix2_device() {
-  DeviceSnapshot device = test::snapshot("nvidia_rtx_4090");
-  constexpr ComponentType kHalf = ComponentType::kF16, kFloat = ComponentType::kF32;
+vk::DeviceSnapshot matrix2_device() {
+  vk::DeviceSnapshot device = test::snapshot("nvidia_rtx_4090");
+  constexpr vk::ComponentType kHalf = vk::ComponentType::kF16, kFloat = vk::ComponentType::kF32;
   device.matrix2 = {.max_workgroup_size = 256, .max_dimension = 512, .reserved_shared_bytes = 4096};
   device.flexible_matrix_shapes = {
       {16, 16, 16, kHalf, kHalf, kFloat, kFloat, false, true, 128},
@@ -47,7 +47,7 @@ DeviceSnapshot matrix2_device() {
 
 TEST(GemmVariants, AutoIsFp32OnDevicesWithFastIntegerDotsAndNoMatrices) {
   for (const char* fast : {"amd_rx_6700_xt_radv", "qualcomm_adreno_750"}) {
-    const DevicePlan plan = planned(test::snapshot(fast));
+    const vk::DevicePlan plan = planned(test::snapshot(fast));
     ASSERT_TRUE(plan.integer_dot.packed_signed_accelerated) << fast;
     ASSERT_TRUE(plan.matrix_shapes.empty()) << fast;
     for (const GemmVariant& variant : gemm_variants(plan, Math::kAuto, tuned_x_path(plan))) {
@@ -59,7 +59,7 @@ TEST(GemmVariants, AutoIsFp32OnDevicesWithFastIntegerDotsAndNoMatrices) {
 
 TEST(GemmVariants, IntegersAreForWhoAsksForThemOnly) {
   for (const std::string& name : test::snapshot_names()) {
-    const Result<DevicePlan> plan = plan_device(test::snapshot(name));
+    const Result<vk::DevicePlan> plan = vk::plan_device(test::snapshot(name));
     if (!plan.ok()) continue;
     for (const Math math : {Math::kAuto, Math::kF32, Math::kF16}) {
       for (const GemmVariant& variant : gemm_variants(*plan, math, tuned_x_path(*plan))) {
@@ -74,7 +74,7 @@ TEST(GemmVariants, IntegersAreForWhoAsksForThemOnly) {
 
 TEST(GemmVariants, CpuDriversLoadUniformlyWhereThatIsOneLoad) {
   const auto best = [](const char* name) {
-    const DevicePlan plan = planned(test::snapshot(name));
+    const vk::DevicePlan plan = planned(test::snapshot(name));
     return gemm_variants(plan, Math::kF32, tuned_x_path(plan)).front().name;
   };
   EXPECT_EQ(best("lavapipe_26"), "uniform");
@@ -94,24 +94,28 @@ TEST(GemmVariants, MatricesOfAWorkgroupTakeTheLargestWorkgroupThatMayShareThem) 
 
 TEST(GemmVariants, MatricesOfAWorkgroupAreNotUsedWhereOneThingIsMissing) {
   const auto obstacle = [](const auto& change) {
-    DeviceSnapshot device = matrix2_device();
+    vk::DeviceSnapshot device = matrix2_device();
     change(device);
     const GemmVariant variant = variant_of(planned(device), "matrix2");
     EXPECT_TRUE(variant.tiles.empty());
     return variant.obstacle;
   };
-  for (bool DeviceFeatures::*feature :
-       {&DeviceFeatures::matrix2_workgroup_scope, &DeviceFeatures::matrix2_flexible_dimensions,
-        &DeviceFeatures::matrix2_tensor_addressing, &DeviceFeatures::matrix2_block_loads,
-        &DeviceFeatures::shader_float16}) {
-    EXPECT_NE(obstacle([&](DeviceSnapshot& device) { device.features.*feature = false; }), "");
+  for (bool vk::DeviceFeatures::*feature :
+       {&vk::DeviceFeatures::matrix2_workgroup_scope,
+        &vk::DeviceFeatures::matrix2_flexible_dimensions,
+        &vk::DeviceFeatures::matrix2_tensor_addressing, &vk::DeviceFeatures::matrix2_block_loads,
+        &vk::DeviceFeatures::shader_float16}) {
+    EXPECT_NE(obstacle([&](vk::DeviceSnapshot& device) { device.features.*feature = false; }), "");
   }
-  EXPECT_NE(obstacle([](DeviceSnapshot& device) { device.flexible_matrix_shapes.clear(); }), "");
-  EXPECT_NE(obstacle([](DeviceSnapshot& device) { device.matrix2.max_dimension = 32; }), "");
-  EXPECT_NE(obstacle([](DeviceSnapshot& device) { device.matrix2.max_workgroup_size = 64; }), "");
+  EXPECT_NE(obstacle([](vk::DeviceSnapshot& device) { device.flexible_matrix_shapes.clear(); }),
+            "");
+  EXPECT_NE(obstacle([](vk::DeviceSnapshot& device) { device.matrix2.max_dimension = 32; }), "");
+  EXPECT_NE(obstacle([](vk::DeviceSnapshot& device) { device.matrix2.max_workgroup_size = 64; }),
+            "");
   EXPECT_NE(
-      obstacle([](DeviceSnapshot& device) { device.matrix2.reserved_shared_bytes = 1 << 20; }), "");
-  EXPECT_NE(obstacle([](DeviceSnapshot& device) {
+      obstacle([](vk::DeviceSnapshot& device) { device.matrix2.reserved_shared_bytes = 1 << 20; }),
+      "");
+  EXPECT_NE(obstacle([](vk::DeviceSnapshot& device) {
               for (auto& shape : device.flexible_matrix_shapes) shape.k_granularity = 64;
             }),
             "");

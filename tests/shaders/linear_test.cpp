@@ -122,25 +122,25 @@ TEST(LinearPlan, F16SaturatesWhereInputsExceedItsRange) {
 }
 
 TEST(XPathChoice, TakesBroadcastOnlyOnCpuDriversThatCanShuffle) {
-  DevicePlan plan;
-  plan.device_class = DeviceClass::kCpu;
+  vk::DevicePlan plan;
+  plan.device_class = vk::DeviceClass::kCpu;
   plan.subgroup_size = 8;
   plan.require_subgroup_size = true;
   plan.subgroup.shuffle = true;
   plan.features.shader_int64 = true;
   EXPECT_EQ(tuned_x_path(plan), XPath::kBroadcast);
-  DevicePlan gpu = plan;
-  gpu.device_class = DeviceClass::kGpu;
+  vk::DevicePlan gpu = plan;
+  gpu.device_class = vk::DeviceClass::kGpu;
   EXPECT_EQ(tuned_x_path(gpu), XPath::kPortable);
-  DevicePlan narrow = plan;
+  vk::DevicePlan narrow = plan;
   narrow.features.shader_int64 = false;
   EXPECT_EQ(tuned_x_path(narrow), XPath::kPortable);
-  DevicePlan wide = plan;
+  vk::DevicePlan wide = plan;
   wide.subgroup_size = 64;
   EXPECT_EQ(tuned_x_path(wide), XPath::kPortable);
 }
 
-std::vector<std::string_view> kernel_names(const DevicePlan& plan, XPath path) {
+std::vector<std::string_view> kernel_names(const vk::DevicePlan& plan, XPath path) {
   std::vector<std::string_view> names;
   for (const GemvKernel kernel : gemv_kernels(plan, path))
     names.push_back(gemv_kernel_name(kernel));
@@ -149,8 +149,8 @@ std::vector<std::string_view> kernel_names(const DevicePlan& plan, XPath path) {
 
 TEST(GemvChoice, TakesSubgroupsOnGpusWhereANarrowSizeIsSure) {
   using Names = std::vector<std::string_view>;
-  DevicePlan gpu;
-  gpu.device_class = DeviceClass::kGpu;
+  vk::DevicePlan gpu;
+  gpu.device_class = vk::DeviceClass::kGpu;
   gpu.subgroup_size = 32;
   gpu.require_subgroup_size = true;
   gpu.features.full_subgroups = true;
@@ -159,27 +159,27 @@ TEST(GemvChoice, TakesSubgroupsOnGpusWhereANarrowSizeIsSure) {
   gpu.subgroup.basic = gpu.subgroup.shuffle = gpu.subgroup.ballot = true;
   EXPECT_EQ(kernel_names(gpu, XPath::kPortable), (Names{"subgroup", "uniform"}));
 
-  DevicePlan chosen_by_driver = gpu;
+  vk::DevicePlan chosen_by_driver = gpu;
   chosen_by_driver.require_subgroup_size = false;
   EXPECT_EQ(kernel_names(chosen_by_driver, XPath::kPortable), Names{"uniform"});
-  DevicePlan only_size = chosen_by_driver;
+  vk::DevicePlan only_size = chosen_by_driver;
   only_size.subgroup.max_size = 32;
   EXPECT_EQ(kernel_names(only_size, XPath::kPortable), (Names{"subgroup", "uniform"}));
-  DevicePlan partly_filled = gpu;
+  vk::DevicePlan partly_filled = gpu;
   partly_filled.features.full_subgroups = false;
   EXPECT_EQ(kernel_names(partly_filled, XPath::kPortable), Names{"uniform"});
-  DevicePlan withdrawn = gpu;
+  vk::DevicePlan withdrawn = gpu;
   withdrawn.subgroup.shuffle = false;
   EXPECT_EQ(kernel_names(withdrawn, XPath::kPortable), Names{"uniform"});
-  DevicePlan wide = gpu;
+  vk::DevicePlan wide = gpu;
   wide.subgroup.min_size = 64;
   EXPECT_EQ(kernel_names(wide, XPath::kPortable), Names{"uniform"});
-  DevicePlan four_lanes = gpu;
+  vk::DevicePlan four_lanes = gpu;
   four_lanes.subgroup.min_size = four_lanes.subgroup.max_size = 4;
   EXPECT_EQ(kernel_names(four_lanes, XPath::kPortable), Names{"uniform"});
 
-  DevicePlan cpu = gpu;
-  cpu.device_class = DeviceClass::kCpu;
+  vk::DevicePlan cpu = gpu;
+  cpu.device_class = vk::DeviceClass::kCpu;
   cpu.subgroup_size = 8;
   cpu.subgroup.min_size = cpu.subgroup.max_size = 8;
   cpu.features.shader_int64 = true;

@@ -10,22 +10,22 @@
 namespace pumice::ops {
 namespace {
 
-DevicePlan plan_of(const std::string& device, const PlanOptions& options = {}) {
-  return *plan_device(test::snapshot(device), options);
+vk::DevicePlan plan_of(const std::string& device, const vk::PlanOptions& options = {}) {
+  return *vk::plan_device(test::snapshot(device), options);
 }
 
 /// The reports of GPUs here are silent on cooperative matrices: these are an NVIDIA GPU's.
-DevicePlan gpu_plan(const PlanOptions& options = {}) {
-  DevicePlan plan = plan_of("nvidia_rtx_4090", options);
+vk::DevicePlan gpu_plan(const vk::PlanOptions& options = {}) {
+  vk::DevicePlan plan = plan_of("nvidia_rtx_4090", options);
   plan.features.cooperative_matrix = plan.features.shader_float16 = true;
   plan.matrix_subgroup_size = plan.subgroup_size;
   for (const auto& [n, k] : {std::pair(8u, 8u), std::pair(8u, 16u), std::pair(16u, 16u)}) {
-    for (const ComponentType sum : {ComponentType::kF16, ComponentType::kF32}) {
+    for (const vk::ComponentType sum : {vk::ComponentType::kF16, vk::ComponentType::kF32}) {
       plan.matrix_shapes.push_back({.m = 16,
                                     .n = n,
                                     .k = k,
-                                    .a = ComponentType::kF16,
-                                    .b = ComponentType::kF16,
+                                    .a = vk::ComponentType::kF16,
+                                    .b = vk::ComponentType::kF16,
                                     .c = sum,
                                     .result = sum,
                                     .subgroup_scope = true});
@@ -38,14 +38,14 @@ FlashAttention::Shape heads_of(uint32_t head_dim) {
   return {.n_heads = 32, .n_kv_heads = 8, .head_dim = head_dim, .kv_type = KvType::kF16};
 }
 
-std::string obstacle_of(const DevicePlan& plan, uint32_t head_dim) {
+std::string obstacle_of(const vk::DevicePlan& plan, uint32_t head_dim) {
   const auto tuning = matrix_attention_tuning(plan, heads_of(head_dim));
   return tuning.ok() ? "" : tuning.error().message;
 }
 
 TEST(MatrixTuning, TakesTheLargestProductAndFitsTheSharedMemory) {
-  for (const DevicePlan& plan : {gpu_plan(), plan_of("lavapipe_26")}) {
-    const uint32_t size = plan.device_class == DeviceClass::kGpu ? 16 : 8;
+  for (const vk::DevicePlan& plan : {gpu_plan(), plan_of("lavapipe_26")}) {
+    const uint32_t size = plan.device_class == vk::DeviceClass::kGpu ? 16 : 8;
     for (const uint32_t head_dim : {8u, 24u, 64u, 80u, 96u, 128u, 256u}) {
       const auto tuning = matrix_attention_tuning(plan, heads_of(head_dim));
       ASSERT_TRUE(tuning.ok()) << head_dim << ": " << tuning.error().message;
@@ -66,15 +66,15 @@ TEST(MatrixTuning, NamesWhatTheDeviceLacks) {
   EXPECT_EQ(without("subgroupShuffle"), "it needs shuffles in subgroups");
   EXPECT_EQ(without("computeFullSubgroups"), "it needs full subgroups of a known size");
 
-  DevicePlan plan = plan_of("lavapipe_26");
-  std::erase_if(plan.matrix_shapes, [](const MatrixShape& shape) {
-    return shape.a == ComponentType::kF16 && shape.result == ComponentType::kF32;
+  vk::DevicePlan plan = plan_of("lavapipe_26");
+  std::erase_if(plan.matrix_shapes, [](const vk::MatrixShape& shape) {
+    return shape.a == vk::ComponentType::kF16 && shape.result == vk::ComponentType::kF32;
   });
   EXPECT_EQ(obstacle_of(plan, 64), "no cooperative matrix shape has fp16 inputs and fp32 sums");
 }
 
 TEST(MatrixTuning, LittleSharedMemoryMakesSmallerTilesAndThenAnObstacle) {
-  const PlanOptions floor{.max_shared_bytes = 16384};
+  const vk::PlanOptions floor{.max_shared_bytes = 16384};
   const auto small = matrix_attention_tuning(gpu_plan(floor), heads_of(128));
   const auto large = matrix_attention_tuning(gpu_plan(), heads_of(128));
   ASSERT_TRUE(small.ok() && large.ok());
@@ -83,7 +83,7 @@ TEST(MatrixTuning, LittleSharedMemoryMakesSmallerTilesAndThenAnObstacle) {
 }
 
 TEST(MatrixTuning, ATileOfBrokenMatricesIsRefused) {
-  const DevicePlan plan = gpu_plan();
+  const vk::DevicePlan plan = gpu_plan();
   const auto tuning = *matrix_attention_tuning(plan, heads_of(64));
   for (const auto change : {+[](FlashAttention::Tuning& t) { t.max_tile_rows += 1; },
                             +[](FlashAttention::Tuning& t) { t.key_tile = 24; },

@@ -62,21 +62,21 @@ void expect_every_op_plans(const std::string& what, const test::GpuEnvironment::
 
 TEST(OpPlans, HoldWithEveryOptionalFeatureWithdrawnSinglyAndAllTogether) {
   PUMICE_REQUIRE_DEVICE(device);
-  std::vector<PlanOptions> limits{{}, floor_options()};
-  for (const std::string& feature : withdrawable_features())
+  std::vector<vk::PlanOptions> limits{{}, vk::floor_options()};
+  for (const std::string& feature : vk::withdrawable_features())
     limits.push_back({.disable = {feature}});
-  for (const PlanOptions& limit : limits) {
-    expect_every_op_plans(format_plan_options(limit), [&](const DeviceSnapshot& snapshot) {
-      return plan_device(snapshot, limit);
+  for (const vk::PlanOptions& limit : limits) {
+    expect_every_op_plans(vk::format_plan_options(limit), [&](const vk::DeviceSnapshot& snapshot) {
+      return vk::plan_device(snapshot, limit);
     });
   }
 }
 
 /// The plan of a recorded device, less what the device of this machine does not have.
-Result<DevicePlan> plan_as(const DeviceSnapshot& recorded, const DeviceSnapshot& here) {
-  PUMICE_TRY(const DevicePlan real, plan_device(here));
-  PUMICE_TRY(DevicePlan plan, plan_device(recorded));
-  for (const FeatureName& feature : feature_names()) {
+Result<vk::DevicePlan> plan_as(const vk::DeviceSnapshot& recorded, const vk::DeviceSnapshot& here) {
+  PUMICE_TRY(const vk::DevicePlan real, vk::plan_device(here));
+  PUMICE_TRY(vk::DevicePlan plan, vk::plan_device(recorded));
+  for (const vk::FeatureName& feature : vk::feature_names()) {
     bool& enabled = plan.features.*feature.member;
     enabled = enabled && real.features.*feature.member;
   }
@@ -89,10 +89,10 @@ Result<DevicePlan> plan_as(const DeviceSnapshot& recorded, const DeviceSnapshot&
 TEST(OpPlans, HoldForEveryRecordedDevice) {
   PUMICE_REQUIRE_DEVICE(device);
   for (const std::string& name : test::snapshot_names()) {
-    const DeviceSnapshot recorded = test::snapshot(name);
-    if (!missing_requirements(recorded).empty()) continue;
+    const vk::DeviceSnapshot recorded = test::snapshot(name);
+    if (!vk::missing_requirements(recorded).empty()) continue;
     expect_every_op_plans(
-        name, [&](const DeviceSnapshot& snapshot) { return plan_as(recorded, snapshot); });
+        name, [&](const vk::DeviceSnapshot& snapshot) { return plan_as(recorded, snapshot); });
   }
 }
 

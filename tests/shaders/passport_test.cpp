@@ -36,7 +36,7 @@ class Passport : public ::testing::Test {
     std::filesystem::remove_all(directory_, error);
   }
 
-  std::optional<SelfTestVerdict> load(const DeviceSnapshot& device) {
+  std::optional<SelfTestVerdict> load(const vk::DeviceSnapshot& device) {
     log_.clear();
     const Logger logger([this](LogLevel, std::string_view line) { log_ += line; },
                         LogLevel::kWarning);
@@ -54,7 +54,7 @@ class Passport : public ::testing::Test {
   }
 
   std::filesystem::path directory_;
-  DeviceSnapshot device_;
+  vk::DeviceSnapshot device_;
   SelfTestVerdict verdict_;
   std::string log_;
 };
@@ -76,14 +76,14 @@ TEST_F(Passport, RemembersTheVerdictOfADevice) {
 TEST_F(Passport, IsForOneDeviceAndDriverOnly) {
   saved();
   const auto other = [&](auto change) {
-    DeviceSnapshot device = device_;
+    vk::DeviceSnapshot device = device_;
     change(device);
     return load(device);
   };
-  EXPECT_FALSE(other([](DeviceSnapshot& d) { d.device_uuid[0] = 9; }));
-  EXPECT_FALSE(other([](DeviceSnapshot& d) { d.driver_uuid[0] = 9; }));
-  EXPECT_FALSE(other([](DeviceSnapshot& d) { d.driver_version = 8; }));
-  EXPECT_FALSE(other([](DeviceSnapshot& d) { d.driver_info = "driver 7.1"; }));
+  EXPECT_FALSE(other([](vk::DeviceSnapshot& d) { d.device_uuid[0] = 9; }));
+  EXPECT_FALSE(other([](vk::DeviceSnapshot& d) { d.driver_uuid[0] = 9; }));
+  EXPECT_FALSE(other([](vk::DeviceSnapshot& d) { d.driver_version = 8; }));
+  EXPECT_FALSE(other([](vk::DeviceSnapshot& d) { d.driver_info = "driver 7.1"; }));
   EXPECT_EQ(log_, "");
 }
 

@@ -22,13 +22,13 @@ class PipelineCache : public ::testing::Test {
   void SetUp() override {
     directory_ = std::filesystem::temp_directory_path() /
                  ("pumice-cache-test-" + std::to_string(::getpid()));
-    Result<Instance> instance = Instance::create();
+    Result<vk::Instance> instance = vk::Instance::create();
     if (!instance.ok()) GTEST_SKIP() << instance.error().message;
-    auto shared = std::make_shared<Instance>(std::move(instance).value());
-    const std::vector<DeviceSnapshot> snapshots = *shared->snapshots();
-    const Result<size_t> index = choose_device(snapshots, "");
+    auto shared = std::make_shared<vk::Instance>(std::move(instance).value());
+    const std::vector<vk::DeviceSnapshot> snapshots = *shared->snapshots();
+    const Result<size_t> index = vk::choose_device(snapshots, "");
     if (!index.ok()) GTEST_SKIP() << index.error().message;
-    DevicePlan plan = *plan_device(snapshots[*index]);
+    vk::DevicePlan plan = *vk::plan_device(snapshots[*index]);
     plan.quirks.pipeline_cache_is_empty = false;
     const Logger logger([this](LogLevel, std::string_view line) { log_ += line; },
                         LogLevel::kWarning);

@@ -32,13 +32,13 @@ std::string family_of(std::string_view name) {
 struct Module {
   std::string name;
   std::string family;
-  ShaderInfo info;
+  vk::ShaderInfo info;
 };
 
 std::vector<Module> modules() {
   std::vector<Module> all;
   for (const vk::ShaderModule& module : spirv_modules()) {
-    auto info = read_shader_info(module.words);
+    auto info = vk::read_shader_info(module.words);
     PUMICE_CHECK(info.ok(), std::string(module.name) + ": " + info.error().message);
     all.push_back({std::string(module.name), family_of(module.name), std::move(*info)});
   }
@@ -46,17 +46,17 @@ std::vector<Module> modules() {
 }
 
 /// Devices as they are, without one feature each, and with nothing but the floor.
-void for_each_plan(const std::function<void(const std::string&, const DevicePlan&)>& visit) {
-  std::vector<PlanOptions> limits{{}, floor_options()};
-  for (const std::string& feature : withdrawable_features())
+void for_each_plan(const std::function<void(const std::string&, const vk::DevicePlan&)>& visit) {
+  std::vector<vk::PlanOptions> limits{{}, vk::floor_options()};
+  for (const std::string& feature : vk::withdrawable_features())
     limits.push_back({.disable = {feature}});
   for (const std::string& name : test::snapshot_names()) {
-    const DeviceSnapshot device = test::snapshot(name);
-    if (!missing_requirements(device).empty()) continue;
-    for (const PlanOptions& limit : limits) {
-      const auto plan = plan_device(device, limit);
+    const vk::DeviceSnapshot device = test::snapshot(name);
+    if (!vk::missing_requirements(device).empty()) continue;
+    for (const vk::PlanOptions& limit : limits) {
+      const auto plan = vk::plan_device(device, limit);
       ASSERT_TRUE(plan.ok()) << name << ": " << plan.error().message;
-      visit(name + " with limit '" + format_plan_options(limit) + "'", *plan);
+      visit(name + " with limit '" + vk::format_plan_options(limit) + "'", *plan);
     }
   }
 }
@@ -71,11 +71,11 @@ TEST(Variants, AFamilyIsAnOpOrItsModulesOfOneWeightType) {
 TEST(Variants, EveryFamilyHasAModuleThatRunsOnEveryDeviceWhateverIsWithdrawn) {
   const std::vector<Module> all = modules();
   ASSERT_GT(all.size(), 50u);
-  for_each_plan([&](const std::string& device, const DevicePlan& plan) {
+  for_each_plan([&](const std::string& device, const vk::DevicePlan& plan) {
     std::map<std::string, std::string> obstacles;  // of a family; "" once a module runs
     for (const Module& module : all) {
       if (module.family.starts_with("peak.")) continue;  // measures what there is
-      const auto missing = missing_capabilities(module.info.capabilities, plan);
+      const auto missing = vk::missing_capabilities(module.info.capabilities, plan);
       const auto [at, first] = obstacles.try_emplace(module.family, "?");
       if (missing.empty()) at->second.clear();
       if (!at->second.empty()) at->second = module.name + " needs " + missing[0];
@@ -87,16 +87,17 @@ TEST(Variants, EveryFamilyHasAModuleThatRunsOnEveryDeviceWhateverIsWithdrawn) {
 }
 
 TEST(Variants, NothingNeedsWhatThisProjectNeverEnables) {
-  DevicePlan everything;
-  for (const FeatureName& feature : feature_names()) everything.features.*feature.member = true;
-  SubgroupFacts& subgroup = everything.subgroup;
+  vk::DevicePlan everything;
+  for (const vk::FeatureName& feature : vk::feature_names())
+    everything.features.*feature.member = true;
+  vk::SubgroupFacts& subgroup = everything.subgroup;
   subgroup.basic = subgroup.vote = subgroup.arithmetic = subgroup.ballot = true;
   subgroup.shuffle = subgroup.shuffle_relative = subgroup.clustered = subgroup.quad = true;
   for (const Module& module : modules()) {
-    EXPECT_EQ(missing_capabilities(module.info.capabilities, everything),
+    EXPECT_EQ(vk::missing_capabilities(module.info.capabilities, everything),
               std::vector<std::string>{})
         << module.name;
-    EXPECT_LE(module.info.push_constant_bytes, kFloorPushConstantBytes) << module.name;
+    EXPECT_LE(module.info.push_constant_bytes, vk::kFloorPushConstantBytes) << module.name;
     EXPECT_LE(module.info.version, 0x00010600u) << module.name;
   }
 }

@@ -40,7 +40,7 @@ TEST_P(WeightUpload, SplitsAStackByRowGroupsAndKeepsEveryRow) {
   const WeightType& type = weight_type("Q4_K");
   const ops::RandomWeights a(type, 96, 512, 1);
   const ops::RandomWeights b(type, 64, 512, 2);
-  vk::Arena arena(device, MemoryDomain::kDevice, "test", kSlabBytes);
+  vk::Arena arena(device, vk::MemoryDomain::kDevice, "test", kSlabBytes);
   const uint64_t group_bytes = row_group_bytes(type, 512);
   const auto matrix =
       upload(device, arena, {a.source(), b.source()}, 2 * group_bytes + 1, GetParam());
@@ -66,7 +66,7 @@ INSTANTIATE_TEST_SUITE_P(EitherWay, WeightUpload, ::testing::Bool());
 TEST(WeightUpload, LastPartHoldsTheRowsThatAreLeft) {
   PUMICE_REQUIRE_DEVICE(device);
   const ops::RandomWeights a(weight_type("F32"), 70, 32, 1);
-  vk::Arena arena(device, MemoryDomain::kDevice, "test", kSlabBytes);
+  vk::Arena arena(device, vk::MemoryDomain::kDevice, "test", kSlabBytes);
   const auto matrix = upload(device, arena, {a.source()}, row_group_bytes(*a.type, 32));
   ASSERT_TRUE(matrix.ok()) << matrix.error().message;
   ASSERT_EQ(matrix->parts.size(), 3u);
@@ -100,7 +100,7 @@ TEST_P(WeightUpload, OfWeightsMadeAsTheyAreReadHoldsAGroupAThreadAtATime) {
     return {};
   };
   const auto bytes_of = [&](const WeightSource& source) {
-    vk::Arena arena(device, MemoryDomain::kDevice, "test", 4 << 20);
+    vk::Arena arena(device, vk::MemoryDomain::kDevice, "test", 4 << 20);
     const auto matrix = upload(device, arena, {source}, 4 << 20, GetParam());
     EXPECT_TRUE(matrix.ok()) << matrix.error().message;
     return vk::download(device, matrix->parts.at(0).range).value();
@@ -120,7 +120,7 @@ TEST_P(WeightUpload, EndsWithTheErrorOfASourceThatCannotBeRead) {
     std::ranges::fill(out, std::byte{0});
     return {};
   };
-  vk::Arena arena(device, MemoryDomain::kDevice, "test", 4 << 20);
+  vk::Arena arena(device, vk::MemoryDomain::kDevice, "test", 4 << 20);
   const auto matrix = upload(device, arena, {cut}, 4 << 20, GetParam());
   ASSERT_FALSE(matrix.ok());
   EXPECT_EQ(matrix.error().code, ErrorCode::kBadFile);
@@ -129,7 +129,7 @@ TEST_P(WeightUpload, EndsWithTheErrorOfASourceThatCannotBeRead) {
 
 TEST(WeightUpload, RefusesWhatDoesNotAddUp) {
   PUMICE_REQUIRE_DEVICE(device);
-  vk::Arena arena(device, MemoryDomain::kDevice, "test", kSlabBytes);
+  vk::Arena arena(device, vk::MemoryDomain::kDevice, "test", kSlabBytes);
   const ops::RandomWeights good(weight_type("Q8_0"), 32, 64, 1);
   const auto code = [&](const WeightSource& source, uint64_t part_bytes) {
     const auto matrix = upload(device, arena, {source}, part_bytes);

@@ -23,12 +23,12 @@ constexpr VkAccessFlags2 kReads = VK_ACCESS_2_SHADER_READ_BIT | VK_ACCESS_2_TRAN
 /// What the driver was told, in order: "barrier", "fill", "copy", "dispatch", "indirect". Entry
 /// points carry no state, so it lies here.
 struct Told {
-  DeviceFunctions driver;
+  vk::DeviceFunctions driver;
   std::vector<std::string> commands;
   std::vector<VkMemoryBarrier2> barriers;
 } told;
 
-void listen(DeviceFunctions& fn) {
+void listen(vk::DeviceFunctions& fn) {
   told = {.driver = fn};
   fn.vkCmdPipelineBarrier2 = [](VkCommandBuffer commands, const VkDependencyInfo* info) {
     told.commands.emplace_back("barrier");
@@ -60,9 +60,9 @@ class RecordedBarriers : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!test::GpuEnvironment::device()) GTEST_SKIP() << "no usable Vulkan device";
-    const auto plan = [](const DeviceSnapshot& snapshot) { return plan_device(snapshot); };
+    const auto plan = [](const vk::DeviceSnapshot& snapshot) { return vk::plan_device(snapshot); };
     device_ = *test::GpuEnvironment::open(plan, listen);
-    arena_ = std::make_unique<vk::Arena>(device_, MemoryDomain::kDevice, "test", 64 * 1024);
+    arena_ = std::make_unique<vk::Arena>(device_, vk::MemoryDomain::kDevice, "test", 64 * 1024);
     for (vk::BufferRange& range : ranges_) range = *arena_->allocate(1024);
     pipelines_ = std::make_unique<vk::PipelineLibrary>(device_, "", 0);
     nothing_ = *pipelines_->declare({.module = {"nothing", kNothing}});

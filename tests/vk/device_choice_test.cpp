@@ -9,15 +9,15 @@ namespace {
 
 using test::snapshot;
 
-using Devices = std::vector<DeviceSnapshot>;
+using Devices = std::vector<vk::DeviceSnapshot>;
 
 std::string chosen(const Devices& devices, std::string_view selector) {
-  const auto index = choose_device(devices, selector);
+  const auto index = vk::choose_device(devices, selector);
   return index.ok() ? devices[*index].name : "error: " + index.error().message;
 }
 
 std::string error_of(const Devices& devices, std::string_view selector) {
-  const auto index = choose_device(devices, selector);
+  const auto index = vk::choose_device(devices, selector);
   EXPECT_FALSE(index.ok()) << selector;
   if (index.ok()) return "";
   EXPECT_EQ(index.error().code, ErrorCode::kNoDevice);
@@ -41,8 +41,8 @@ TEST_F(DeviceChoice, ADiscreteDeviceIsPreferredOverAnIntegratedOneWithMoreMemory
 }
 
 TEST_F(DeviceChoice, AnIntegratedDeviceIsPreferredOverAVirtualOneAndThatOverACpu) {
-  DeviceSnapshot virtual_gpu = snapshot("amd_rx_6700_xt_radv");
-  virtual_gpu.type = DeviceType::kVirtual;
+  vk::DeviceSnapshot virtual_gpu = snapshot("amd_rx_6700_xt_radv");
+  virtual_gpu.type = vk::DeviceType::kVirtual;
   EXPECT_EQ(chosen({mixed_[0], virtual_gpu, mixed_[1]}, ""), mixed_[1].name);
   EXPECT_EQ(chosen({mixed_[0], virtual_gpu}, ""), virtual_gpu.name);
 }
@@ -53,7 +53,7 @@ TEST_F(DeviceChoice, OfTwoDiscreteDevicesTheOneWithMoreMemoryWins) {
 }
 
 TEST_F(DeviceChoice, ACpuThatWorksIsPreferredOverAGpuThatDoesNot) {
-  DeviceSnapshot old_gpu = mixed_[3];
+  vk::DeviceSnapshot old_gpu = mixed_[3];
   old_gpu.features.timeline_semaphore = false;
   EXPECT_EQ(chosen({old_gpu, mixed_[0]}, ""), mixed_[0].name);
 }
@@ -71,10 +71,10 @@ TEST_F(DeviceChoice, AnAmbiguousNameTakesTheBestOfItsMatches) {
 }
 
 TEST_F(DeviceChoice, AWholeNameBeatsPartOfAnother) {
-  DeviceSnapshot card = mixed_[3], laptop = mixed_[3];
+  vk::DeviceSnapshot card = mixed_[3], laptop = mixed_[3];
   card.name = "GPU 4090";
   laptop.name = "GPU 4090 Laptop";
-  EXPECT_EQ(*choose_device(Devices{laptop, card}, "gpu 4090"), 1u);
+  EXPECT_EQ(*vk::choose_device(Devices{laptop, card}, "gpu 4090"), 1u);
 }
 
 TEST_F(DeviceChoice, ANumberThatIsNoIndexIsLookedForInNames) {

@@ -12,12 +12,12 @@ namespace pumice {
 namespace {
 
 TEST(Instance, SnapshotsEveryDevicePresent) {
-  auto instance = Instance::create();
+  auto instance = vk::Instance::create();
   ASSERT_TRUE(instance.ok()) << instance.error().message;
   auto snapshots = instance->snapshots();
   ASSERT_TRUE(snapshots.ok()) << snapshots.error().message;
   ASSERT_EQ(snapshots->size(), instance->physical_devices().size());
-  for (const DeviceSnapshot& snapshot : *snapshots) {
+  for (const vk::DeviceSnapshot& snapshot : *snapshots) {
     EXPECT_FALSE(snapshot.name.empty());
     EXPECT_GE(snapshot.api_version, VK_API_VERSION_1_0);
     EXPECT_FALSE(snapshot.heaps.empty());
@@ -27,13 +27,13 @@ TEST(Instance, SnapshotsEveryDevicePresent) {
 }
 
 TEST(Instance, TheDeviceChosenByDefaultCanBePlanned) {
-  auto instance = Instance::create();
+  auto instance = vk::Instance::create();
   ASSERT_TRUE(instance.ok()) << instance.error().message;
   auto snapshots = instance->snapshots();
   ASSERT_TRUE(snapshots.ok());
-  auto index = choose_device(*snapshots, "");
+  auto index = vk::choose_device(*snapshots, "");
   ASSERT_TRUE(index.ok()) << index.error().message;
-  auto plan = plan_device((*snapshots)[*index]);
+  auto plan = vk::plan_device((*snapshots)[*index]);
   ASSERT_TRUE(plan.ok()) << plan.error().message;
   EXPECT_GT(plan->slab_bytes, 0u);
 }
@@ -46,11 +46,11 @@ struct Validating {
     const std::lock_guard lock(mutex);
     lines.emplace_back(line);
   }};
-  Result<Instance> instance = Instance::create({.validation = true, .logger = logger});
+  Result<vk::Instance> instance = vk::Instance::create({.validation = true, .logger = logger});
 };
 
 // Asks for properties with a structure that does not say what it is.
-void provoke_validation_error(const Instance& instance) {
+void provoke_validation_error(const vk::Instance& instance) {
   VkPhysicalDeviceProperties2 properties{};
   instance.functions().vkGetPhysicalDeviceProperties2(instance.physical_devices().at(0),
                                                       &properties);
@@ -73,24 +73,24 @@ TEST(Instance, AValidationErrorIsCountedAndLoggedByTheInstanceThatSawIt) {
 }
 
 TEST(Instance, SynchronisationValidationCanBeEnabled) {
-  const auto instance = Instance::create({.sync_validation = true});
+  const auto instance = vk::Instance::create({.sync_validation = true});
   if (!instance.ok()) GTEST_SKIP() << instance.error().message;
   EXPECT_EQ(instance->validation_error_count(), 0u);
 }
 
 TEST(Instance, WithoutValidationNothingIsCounted) {
-  const auto instance = Instance::create();
+  const auto instance = vk::Instance::create();
   ASSERT_TRUE(instance.ok()) << instance.error().message;
   EXPECT_FALSE(instance->has_debug_utils());
   EXPECT_EQ(instance->validation_error_count(), 0u);
 }
 
 TEST(Instance, SeveralInstancesLiveInOneProcessAndDieInAnyOrder) {
-  auto first = Instance::create();
-  auto second = Instance::create();
+  auto first = vk::Instance::create();
+  auto second = vk::Instance::create();
   ASSERT_TRUE(first.ok() && second.ok());
   EXPECT_NE(first->handle(), second->handle());
-  { Instance gone = std::move(*first); }
+  { vk::Instance gone = std::move(*first); }
   EXPECT_TRUE(second->snapshots().ok());
 }
 

@@ -15,14 +15,14 @@ namespace {
 
 /// What the driver is told and how it answers. Entry points carry no state, so it lies here.
 struct Driver {
-  DeviceFunctions real;
+  vk::DeviceFunctions real;
   uint32_t allowed_types = ~0u;
   uint32_t n_types = 32;          // a type beyond them is the same as the one so many before it
   std::vector<uint32_t> types;    // of allocations
   std::vector<float> priorities;  // of those that have one
 } driver;
 
-void intercept(DeviceFunctions& fn) {
+void intercept(vk::DeviceFunctions& fn) {
   driver.real = fn;
   driver.types.clear();
   driver.priorities.clear();
@@ -60,15 +60,15 @@ class DeviceMemory : public ::testing::Test {
   /// only those in driver.allowed_types.
   static Result<std::shared_ptr<vk::Device>> open_with_types_twice() {
     const vk::Device& real = *test::GpuEnvironment::device();
-    DeviceSnapshot snapshot = real.snapshot();
+    vk::DeviceSnapshot snapshot = real.snapshot();
     snapshot.memory_types.insert(snapshot.memory_types.end(), real.snapshot().memory_types.begin(),
                                  real.snapshot().memory_types.end());
-    PUMICE_TRY(const std::vector<DeviceSnapshot> all, real.instance()->snapshots());
-    const auto same = [&](const DeviceSnapshot& other) {
+    PUMICE_TRY(const std::vector<vk::DeviceSnapshot> all, real.instance()->snapshots());
+    const auto same = [&](const vk::DeviceSnapshot& other) {
       return other.device_uuid == snapshot.device_uuid && other.driver_id == snapshot.driver_id;
     };
     const auto index = std::find_if(all.begin(), all.end(), same) - all.begin();
-    PUMICE_TRY(DevicePlan plan, plan_device(snapshot));
+    PUMICE_TRY(vk::DevicePlan plan, vk::plan_device(snapshot));
     return vk::Device::create(real.instance(), static_cast<size_t>(index), snapshot,
                               std::move(plan), {}, intercept);
   }
@@ -84,8 +84,8 @@ TEST_F(DeviceMemory, IsOfATypeThatBuffersMayHave) {
     if (upper_half) driver.allowed_types <<= n;
     const auto device = open_with_types_twice();
     ASSERT_TRUE(device.ok()) << device.error().message;
-    for (const MemoryDomain domain :
-         {MemoryDomain::kDevice, MemoryDomain::kUpload, MemoryDomain::kReadback}) {
+    for (const vk::MemoryDomain domain :
+         {vk::MemoryDomain::kDevice, vk::MemoryDomain::kUpload, vk::MemoryDomain::kReadback}) {
       vk::Arena arena(*device, domain, "test");
       ASSERT_TRUE(arena.allocate(100).ok());
     }
@@ -107,17 +107,17 @@ TEST_F(DeviceMemory, ADeviceWhoseBuffersMayHaveNoUsableTypeIsRefused) {
 }
 
 TEST_F(DeviceMemory, HasNoMoreAllocationsThanTheDriverAllows) {
-  const auto device = *test::GpuEnvironment::open([](const DeviceSnapshot& snapshot) {
-    Result<DevicePlan> plan = plan_device(snapshot);
+  const auto device = *test::GpuEnvironment::open([](const vk::DeviceSnapshot& snapshot) {
+    Result<vk::DevicePlan> plan = vk::plan_device(snapshot);
     if (plan.ok()) plan->max_allocation_count = 2;
     return plan;
   });
-  vk::Arena first(device, MemoryDomain::kDevice, "weights");
+  vk::Arena first(device, vk::MemoryDomain::kDevice, "weights");
   ASSERT_TRUE(first.allocate(100).ok());
   {
-    vk::Arena second(device, MemoryDomain::kUpload, "arrays");
+    vk::Arena second(device, vk::MemoryDomain::kUpload, "arrays");
     ASSERT_TRUE(second.allocate(100).ok());
-    vk::Arena third(device, MemoryDomain::kDevice, "kv");
+    vk::Arena third(device, vk::MemoryDomain::kDevice, "kv");
     const auto refused = third.allocate(100);
     ASSERT_FALSE(refused.ok());
     EXPECT_EQ(refused.error().code, ErrorCode::kDoesNotFit);
@@ -126,39 +126,39 @@ TEST_F(DeviceMemory, HasNoMoreAllocationsThanTheDriverAllows) {
     EXPECT_NE(refused.error().message.find("all 2"), std::string::npos) << refused.error().message;
     EXPECT_EQ(device->ledger().entries()["kv"].current_bytes, 0u);
   }
-  vk::Arena again(device, MemoryDomain::kDevice, "kv");
+  vk::Arena again(device, vk::MemoryDomain::kDevice, "kv");
   EXPECT_TRUE(again.allocate(100).ok()) << "what was freed can be had again";
 }
 
 TEST_F(DeviceMemory, WeightsAndKvStayOnTheDeviceBeforeStaging) {
   const auto device = *test::GpuEnvironment::open(
-      [](const DeviceSnapshot& snapshot) {
-        Result<DevicePlan> plan = plan_device(snapshot);
+      [](const vk::DeviceSnapshot& snapshot) {
+        Result<vk::DevicePlan> plan = vk::plan_device(snapshot);
         // A driver without the extension ignores the priority; the layers would object.
         if (plan.ok() && !test::validation_requested()) plan->features.memory_priority = true;
         return plan;
       },
       intercept);
   if (!device->plan().features.memory_priority) GTEST_SKIP() << "no VK_EXT_memory_priority";
-  const auto priority = [&](MemoryDomain domain) {
+  const auto priority = [&](vk::MemoryDomain domain) {
     driver.priorities.clear();
     vk::Arena arena(device, domain, "test");
     EXPECT_TRUE(arena.allocate(100).ok());
     return driver.priorities.size() == 1 ? driver.priorities[0] : NAN;
   };
   constexpr float kDefault = 0.5f;  // Vulkan's
-  EXPECT_GT(priority(MemoryDomain::kDevice), kDefault);
-  EXPECT_LT(priority(MemoryDomain::kUpload), kDefault);
-  EXPECT_LT(priority(MemoryDomain::kReadback), kDefault);
+  EXPECT_GT(priority(vk::MemoryDomain::kDevice), kDefault);
+  EXPECT_LT(priority(vk::MemoryDomain::kUpload), kDefault);
+  EXPECT_LT(priority(vk::MemoryDomain::kReadback), kDefault);
 }
 
 TEST_F(DeviceMemory, HasNoPriorityWhereTheExtensionIsOff) {
   const auto device = *test::GpuEnvironment::open(
-      [](const DeviceSnapshot& snapshot) {
-        return plan_device(snapshot, {.disable = {"memoryPriority"}});
+      [](const vk::DeviceSnapshot& snapshot) {
+        return vk::plan_device(snapshot, {.disable = {"memoryPriority"}});
       },
       intercept);
-  vk::Arena arena(device, MemoryDomain::kDevice, "test");
+  vk::Arena arena(device, vk::MemoryDomain::kDevice, "test");
   EXPECT_TRUE(arena.allocate(100).ok());
   EXPECT_TRUE(driver.priorities.empty());
 }

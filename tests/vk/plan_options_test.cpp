@@ -9,14 +9,14 @@
 namespace pumice {
 namespace {
 
-PlanOptions parsed(std::string_view text) {
-  const auto options = parse_plan_options(text);
+vk::PlanOptions parsed(std::string_view text) {
+  const auto options = vk::parse_plan_options(text);
   EXPECT_TRUE(options.ok()) << options.error().message;
-  return options.ok() ? *options : PlanOptions{};
+  return options.ok() ? *options : vk::PlanOptions{};
 }
 
 std::string refused(std::string_view text) {
-  const auto options = parse_plan_options(text);
+  const auto options = vk::parse_plan_options(text);
   EXPECT_FALSE(options.ok()) << text;
   if (options.ok()) return "";
   EXPECT_EQ(options.error().code, ErrorCode::kInvalidArgument);
@@ -24,7 +24,7 @@ std::string refused(std::string_view text) {
 }
 
 TEST(PlanOptionsText, LimitsAreNumbersWithUnits) {
-  const PlanOptions options =
+  const vk::PlanOptions options =
       parsed("shared=16k,workgroup=128,subgroup=4,binding=128M,budget=2G,no-fp16");
   EXPECT_EQ(options.max_shared_bytes, 16384u);
   EXPECT_EQ(options.max_workgroup_invocations, 128u);
@@ -50,29 +50,29 @@ TEST(PlanOptionsText, FeaturesHaveVulkansNamesAndShortOnes) {
             (std::set<std::string>{"shaderFloat16", "shaderInt8", "storageBuffer16BitAccess"}));
   EXPECT_EQ(parsed("no-subgroup").disable, std::set<std::string>{"subgroupOperations"});
   EXPECT_EQ(parsed("no-coopmat2").disable.size(), 7u);
-  for (const std::string& name : withdrawable_features()) {
+  for (const std::string& name : vk::withdrawable_features()) {
     EXPECT_EQ(parsed("no-" + name).disable, std::set<std::string>{name});
   }
 }
 
 TEST(PlanOptionsText, TheFloorWithdrawsEverythingAndLaterWordsCount) {
-  const PlanOptions floor = parsed("floor");
-  EXPECT_EQ(floor, floor_options());
-  EXPECT_EQ(floor.disable.size(), withdrawable_features().size());
+  const vk::PlanOptions floor = parsed("floor");
+  EXPECT_EQ(floor, vk::floor_options());
+  EXPECT_EQ(floor.disable.size(), vk::withdrawable_features().size());
   EXPECT_EQ(parsed("no-all").disable, floor.disable);
   EXPECT_EQ(parsed("floor,shared=32k").max_shared_bytes, 32768u);
-  EXPECT_EQ(parsed("floor,none"), PlanOptions{});
-  EXPECT_EQ(parsed(""), PlanOptions{});
+  EXPECT_EQ(parsed("floor,none"), vk::PlanOptions{});
+  EXPECT_EQ(parsed(""), vk::PlanOptions{});
   EXPECT_EQ(parsed(",no-fp16,,").disable.size(), 1u);
 }
 
 TEST(PlanOptionsText, TheFloorIsADeviceThatCanBeUsed) {
   for (const std::string& name : test::snapshot_names()) {
-    const DeviceSnapshot device = test::snapshot(name);
-    if (!missing_requirements(device).empty()) continue;
-    const auto plan = plan_device(device, floor_options());
+    const vk::DeviceSnapshot device = test::snapshot(name);
+    if (!vk::missing_requirements(device).empty()) continue;
+    const auto plan = vk::plan_device(device, vk::floor_options());
     ASSERT_TRUE(plan.ok()) << name << ": " << plan.error().message;
-    for (const OptionalCapability& capability : plan->optional) {
+    for (const vk::OptionalCapability& capability : plan->optional) {
       EXPECT_FALSE(capability.enabled) << name << " " << capability.name;
     }
     EXPECT_EQ(plan->max_shared_bytes, 16384u) << name;
@@ -80,18 +80,18 @@ TEST(PlanOptionsText, TheFloorIsADeviceThatCanBeUsed) {
     EXPECT_EQ(plan->slab_bytes, uint64_t{128} << 20) << name;
     EXPECT_FALSE(plan->subgroup.arithmetic || plan->subgroup.shuffle || plan->subgroup.ballot);
     EXPECT_EQ(plan->timestamp_valid_bits, 0u) << name;
-    EXPECT_EQ(plan->limits, floor_options());
+    EXPECT_EQ(plan->limits, vk::floor_options());
   }
 }
 
 TEST(PlanOptionsText, IsWrittenAsItIsRead) {
   for (const char* text : {"", "floor", "no-all", "shared=17000,no-coopmat", "subgroup=16",
                            "binding=64M,budget=3G,no-timestamps,no-int64"}) {
-    const PlanOptions options = parsed(text);
-    EXPECT_EQ(parsed(format_plan_options(options)), options) << text;
+    const vk::PlanOptions options = parsed(text);
+    EXPECT_EQ(parsed(vk::format_plan_options(options)), options) << text;
   }
-  EXPECT_EQ(format_plan_options(PlanOptions{}), "");
-  EXPECT_EQ(format_plan_options(parsed("no-fp16,shared=32768")), "shared=32k,no-shaderFloat16");
+  EXPECT_EQ(vk::format_plan_options(vk::PlanOptions{}), "");
+  EXPECT_EQ(vk::format_plan_options(parsed("no-fp16,shared=32768")), "shared=32k,no-shaderFloat16");
 }
 
 TEST(PlanOptionsText, AnythingElseIsRefusedInALineThatSaysWhatIsKnown) {

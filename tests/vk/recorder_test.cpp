@@ -14,7 +14,7 @@ class RecorderTest : public ::testing::Test {
   void SetUp() override {
     device_ = test::GpuEnvironment::device();
     if (!device_) GTEST_SKIP() << "no usable Vulkan device";
-    arena_ = std::make_unique<vk::Arena>(device_, MemoryDomain::kDevice, "test", 64 * 1024);
+    arena_ = std::make_unique<vk::Arena>(device_, vk::MemoryDomain::kDevice, "test", 64 * 1024);
     for (vk::BufferRange& range : ranges_) range = *arena_->allocate(1024);
   }
 
@@ -111,7 +111,7 @@ TEST_F(RecorderTest, WorkAndMemoryDestroyedWhileTheyRunAreRetired) {
   uint64_t value = 0;
   const auto in_use = [&] { return device_->ledger().entries()["retired"].current_bytes; };
   {
-    vk::Arena source(device_, MemoryDomain::kDevice, "retired");
+    vk::Arena source(device_, vk::MemoryDomain::kDevice, "retired");
     const vk::BufferRange range = *source.allocate(1024);
     vk::Recorder recorder(device_);
     recorder.fill(range, 21);
@@ -173,7 +173,7 @@ TEST_F(RecorderTest, StagedUploadsArriveToo) {
 
 TEST(Arena, AnAllocationAboveTheSlabIsAnErrorAndTheLedgerKnowsEveryByte) {
   PUMICE_REQUIRE_DEVICE(device);
-  vk::Arena arena(device, MemoryDomain::kDevice, "too much");
+  vk::Arena arena(device, vk::MemoryDomain::kDevice, "too much");
   const auto result = arena.allocate(device->plan().slab_bytes + 1);
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.error().code, ErrorCode::kDoesNotFit);

@@ -20,7 +20,7 @@ constexpr uint32_t kCapabilityGroupNonUniformArithmetic = 63;
 constexpr uint32_t kCapabilityPhysicalStorageBuffer = 5347;
 
 std::string error_of(const std::vector<uint32_t>& words) {
-  const auto info = read_shader_info(words);
+  const auto info = vk::read_shader_info(words);
   return info.ok() ? "" : info.error().message;
 }
 
@@ -29,24 +29,25 @@ std::vector<uint32_t> words_of(std::span<const uint32_t> words) {
 }
 
 TEST(ShaderInfo, ReadsCapabilitiesExtensionsAndEntryPoint) {
-  const auto info = read_shader_info(kPushConstants);
+  const auto info = vk::read_shader_info(kPushConstants);
   ASSERT_TRUE(info.ok()) << info.error().message;
   EXPECT_EQ(info->version, 0x00010600u);
   EXPECT_EQ(info->entry_point, "main");
   EXPECT_TRUE(info->has_capability(kCapabilityShader));
   EXPECT_TRUE(info->has_capability(kCapabilityGroupNonUniformArithmetic));
   EXPECT_TRUE(info->has_capability(kCapabilityPhysicalStorageBuffer));
-  EXPECT_FALSE(read_shader_info(kNoInterface)->has_capability(kCapabilityPhysicalStorageBuffer));
+  EXPECT_FALSE(
+      vk::read_shader_info(kNoInterface)->has_capability(kCapabilityPhysicalStorageBuffer));
 }
 
 TEST(ShaderInfo, PushConstantsEndWithTheirLastMember) {
-  EXPECT_EQ(read_shader_info(kPushConstants)->push_constant_bytes, 36u);
-  EXPECT_EQ(read_shader_info(kFixedSize)->push_constant_bytes, 60u) << "mat3 of 48, then vec3";
-  EXPECT_EQ(read_shader_info(kNoInterface)->push_constant_bytes, 0u);
+  EXPECT_EQ(vk::read_shader_info(kPushConstants)->push_constant_bytes, 36u);
+  EXPECT_EQ(vk::read_shader_info(kFixedSize)->push_constant_bytes, 60u) << "mat3 of 48, then vec3";
+  EXPECT_EQ(vk::read_shader_info(kNoInterface)->push_constant_bytes, 0u);
 }
 
 TEST(ShaderInfo, FindsTheSpecialisationConstantsAndWhichIsTheWorkgroupSize) {
-  const auto info = read_shader_info(kPushConstants);
+  const auto info = vk::read_shader_info(kPushConstants);
   EXPECT_EQ(info->spec_constant_ids, (std::vector<uint32_t>{0, 3, 7}));
   EXPECT_TRUE(info->has_spec_constant(7));
   EXPECT_FALSE(info->has_spec_constant(1));
@@ -56,7 +57,7 @@ TEST(ShaderInfo, FindsTheSpecialisationConstantsAndWhichIsTheWorkgroupSize) {
 }
 
 TEST(ShaderInfo, ReadsAFixedWorkgroupSize) {
-  const auto info = read_shader_info(kFixedSize);
+  const auto info = vk::read_shader_info(kFixedSize);
   ASSERT_TRUE(info.ok()) << info.error().message;
   EXPECT_EQ(info->workgroup_size, (std::array<uint32_t, 3>{64, 4, 2}));
   EXPECT_FALSE(info->workgroup_spec_ids[0].has_value());
@@ -78,7 +79,7 @@ TEST(ShaderInfo, ATruncatedModuleIsRefusedOrReadButNeverOverrun) {
   for (const auto& module : {words_of(kPushConstants), words_of(kFixedSize)}) {
     for (size_t length = 0; length < module.size(); ++length) {
       // A heap copy of exactly this length, so that a sanitizer sees every overrun.
-      (void)read_shader_info(std::vector<uint32_t>(module.begin(), module.begin() + length));
+      (void)vk::read_shader_info(std::vector<uint32_t>(module.begin(), module.begin() + length));
     }
   }
 }
@@ -90,7 +91,7 @@ TEST(ShaderInfo, ADamagedWordIsRefusedOrReadButNeverFollowedForever) {
                                    i + 1 < module.size() ? module[i + 1] : 7u}) {
         std::vector<uint32_t> damaged = module;
         damaged[i] = value;
-        (void)read_shader_info(damaged);
+        (void)vk::read_shader_info(damaged);
       }
     }
   }

@@ -13,26 +13,26 @@ constexpr uint32_t kArithmetic = 63;
 constexpr uint32_t kCooperativeMatrix = 6022;
 
 TEST(MissingCapabilities, AreThoseWhoseFeatureIsOff) {
-  DevicePlan plan;
-  EXPECT_EQ(missing_capabilities(std::vector{kShader, kFloat16, kCooperativeMatrix}, plan),
+  vk::DevicePlan plan;
+  EXPECT_EQ(vk::missing_capabilities(std::vector{kShader, kFloat16, kCooperativeMatrix}, plan),
             (Names{"shaderFloat16", "cooperativeMatrix"}));
   plan.features.shader_float16 = true;
-  EXPECT_EQ(missing_capabilities(std::vector{kShader, kFloat16, kCooperativeMatrix}, plan),
+  EXPECT_EQ(vk::missing_capabilities(std::vector{kShader, kFloat16, kCooperativeMatrix}, plan),
             (Names{"cooperativeMatrix"}));
   plan.features.cooperative_matrix = true;
-  EXPECT_EQ(missing_capabilities(std::vector{kShader, kFloat16, kCooperativeMatrix}, plan),
+  EXPECT_EQ(vk::missing_capabilities(std::vector{kShader, kFloat16, kCooperativeMatrix}, plan),
             Names{});
 }
 
 TEST(MissingCapabilities, SubgroupOperationsNeedWhatThePlanAllows) {
-  DevicePlan plan;
-  EXPECT_EQ(missing_capabilities(std::vector{kArithmetic}, plan), Names{"subgroupArithmetic"});
+  vk::DevicePlan plan;
+  EXPECT_EQ(vk::missing_capabilities(std::vector{kArithmetic}, plan), Names{"subgroupArithmetic"});
   plan.subgroup.arithmetic = true;
-  EXPECT_EQ(missing_capabilities(std::vector{kArithmetic}, plan), Names{});
+  EXPECT_EQ(vk::missing_capabilities(std::vector{kArithmetic}, plan), Names{});
 }
 
 TEST(MissingCapabilities, NameWhatIsNeverEnabledByNumber) {
-  EXPECT_EQ(missing_capabilities(std::vector{kFloat64, kFloat64}, DevicePlan{}),
+  EXPECT_EQ(vk::missing_capabilities(std::vector{kFloat64, kFloat64}, vk::DevicePlan{}),
             Names{"SPIR-V capability 10"});
 }
 

@@ -11,7 +11,7 @@ using nlohmann::json;
 using test::snapshot;
 
 std::string error_of(const json& value) {
-  const auto read = snapshot_from_json(value);
+  const auto read = vk::snapshot_from_json(value);
   EXPECT_FALSE(read.ok()) << value.dump();
   if (read.ok()) return "";
   EXPECT_EQ(read.error().code, ErrorCode::kBadFile);
@@ -20,34 +20,35 @@ std::string error_of(const json& value) {
 
 TEST(SnapshotJson, EveryRecordedDeviceSurvivesWritingAndReading) {
   for (const std::string& name : test::snapshot_names()) {
-    const DeviceSnapshot original = snapshot(name);
-    const auto read = snapshot_from_json(json::parse(snapshot_to_json(original).dump()));
+    const vk::DeviceSnapshot original = snapshot(name);
+    const auto read = vk::snapshot_from_json(json::parse(snapshot_to_json(original).dump()));
     ASSERT_TRUE(read.ok()) << name << ": " << read.error().message;
     EXPECT_EQ(*read, original) << name;
   }
 }
 
 TEST(SnapshotJson, EveryFieldSurvivesEvenWhereNoRecordedDeviceSetsIt) {
-  DeviceSnapshot s;
+  vk::DeviceSnapshot s;
   s.name = "x";
-  s.type = DeviceType::kVirtual;
+  s.type = vk::DeviceType::kVirtual;
   s.device_uuid = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 255};
   s.driver_uuid = {255, 1};
   s.api_version = VK_MAKE_API_VERSION(0, 1, 4, 4095);
   s.conformance = {1, 2, 3, 255};
   s.limits.timestamp_period_ns = 52.0833321f;
   s.limits.max_buffer_bytes = UINT64_MAX;
-  for (const FeatureName& feature : feature_names()) s.features.*feature.member = true;
-  s.matrix_shapes = {{16, 8, 32, ComponentType::kBf16, ComponentType::kU8, ComponentType::kS64,
-                      static_cast<ComponentType>(1000491002), true, true}};
+  for (const vk::FeatureName& feature : vk::feature_names()) s.features.*feature.member = true;
+  s.matrix_shapes = {{16, 8, 32, vk::ComponentType::kBf16, vk::ComponentType::kU8,
+                      vk::ComponentType::kS64, static_cast<vk::ComponentType>(1000491002), true,
+                      true}};
   s.matrix2 = {1024, 2048, 4096};
-  s.flexible_matrix_shapes = {{32, 16, 8, ComponentType::kF16, ComponentType::kBf16,
-                               ComponentType::kF32, ComponentType::kU32, true, true, 256}};
+  s.flexible_matrix_shapes = {{32, 16, 8, vk::ComponentType::kF16, vk::ComponentType::kBf16,
+                               vk::ComponentType::kF32, vk::ComponentType::kU32, true, true, 256}};
   s.heaps = {{5, true, 4, 3}};
   s.memory_types = {{0, UINT32_MAX}};
   s.queue_families = {{3, 2, 36}};
   s.extensions = {"VK_A", "VK_B"};
-  const auto read = snapshot_from_json(snapshot_to_json(s));
+  const auto read = vk::snapshot_from_json(snapshot_to_json(s));
   ASSERT_TRUE(read.ok()) << read.error().message;
   EXPECT_EQ(*read, s);
 }
@@ -61,9 +62,9 @@ TEST(SnapshotJson, EveryRecordedDeviceNamesItsSource) {
 }
 
 TEST(SnapshotJson, AnAbsentFieldIsTheLeastVulkanGuarantees) {
-  const auto read = snapshot_from_json(json::object());
+  const auto read = vk::snapshot_from_json(json::object());
   ASSERT_TRUE(read.ok()) << read.error().message;
-  EXPECT_EQ(*read, DeviceSnapshot{});
+  EXPECT_EQ(*read, vk::DeviceSnapshot{});
   EXPECT_EQ(read->limits.max_shared_bytes, 16384u);
   EXPECT_EQ(read->subgroup.default_size, 0u);
   EXPECT_FALSE(read->features.buffer_device_address);

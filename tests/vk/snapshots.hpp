@@ -30,8 +30,8 @@ inline nlohmann::json snapshot_json(const std::string& name) {
   return nlohmann::json::parse(file);
 }
 
-inline DeviceSnapshot snapshot(const std::string& name) {
-  auto snapshot = snapshot_from_json(snapshot_json(name));
+inline vk::DeviceSnapshot snapshot(const std::string& name) {
+  auto snapshot = vk::snapshot_from_json(snapshot_json(name));
   PUMICE_CHECK(snapshot.ok(), name + ": " + snapshot.error().message);
   return *snapshot;
 }

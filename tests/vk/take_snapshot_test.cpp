@@ -1,4 +1,4 @@
-// take_snapshot on a device made of functions that answer, so that calls can be counted.
+// vk::take_snapshot on a device made of functions that answer, so that calls can be counted.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -64,9 +64,9 @@ VkResult VKAPI_CALL list_matrices(VkPhysicalDevice, uint32_t* count,
   return VK_SUCCESS;
 }
 
-Result<DeviceSnapshot> snapshot_of(const FakeDevice& device) {
+Result<vk::DeviceSnapshot> snapshot_of(const FakeDevice& device) {
   fake = device;
-  InstanceFunctions fn{};
+  vk::InstanceFunctions fn{};
   fn.vkGetPhysicalDeviceProperties = get_properties;
   fn.vkGetPhysicalDeviceProperties2 = get_properties2;
   fn.vkEnumerateDeviceExtensionProperties = list_extensions;
@@ -74,7 +74,7 @@ Result<DeviceSnapshot> snapshot_of(const FakeDevice& device) {
   fn.vkGetPhysicalDeviceMemoryProperties2 = get_memory;
   fn.vkGetPhysicalDeviceQueueFamilyProperties2 = get_queues;
   fn.vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR = list_matrices;
-  return take_snapshot(fn, VK_NULL_HANDLE);
+  return vk::take_snapshot(fn, VK_NULL_HANDLE);
 }
 
 TEST(TakeSnapshot, MatricesAreListedWhereTheDeviceHasThem) {
