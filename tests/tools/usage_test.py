@@ -148,7 +148,7 @@ class Settings(CommandLineTest):
                  ("[run]\nverbose = on\npredict = abc\n", "line 3: "), ("[\n", "line 1: '['"),
                  ("[]\n", "line 1"), ("[rum]\n", "line 1: there is no subcommand 'rum'"),
                  ("[run]\n=\n", "line 2"), ("[run]\nx\n", "line 2"), ("[run]\npredict =\n", "line 2"),
-                 ("rum.model = 1\n", "line 1: 'rum'"), ("[run]\nmath = [1,\n2\n", "line 2: the list"),
+                 ("rum.model = 1\n", "line 1: there is no subcommand 'rum'"), ("[run]\nmath = [1,\n2\n", "line 2: the list"),
                  ("[run\nmodel = 'x'\n", "line 1: '[run'")]
         for text, words in cases:
             with self.subTest(text):
