@@ -46,7 +46,7 @@ struct SelfTestVerdict {
   /// Modules that passed and are not rejected.
   vk::PipelineLibrary::ModuleNames passed() const;
   /// Families (module_family) with a module that failed and none that passed: without them no model
-  /// runs that needs the op.
+  /// runs that needs the op. Not gemv_reduce, which gemv does without.
   std::vector<std::string> broken_families() const;
 
   bool operator==(const SelfTestVerdict&) const = default;

@@ -16,6 +16,28 @@ constexpr uint64_t kFloat = sizeof(float);
 /// Columns of the widest input of a matrix.
 uint64_t widest_input(const ModelConfig& c) { return std::max({c.n_embd, c.q_dim(), c.n_ff}); }
 
+/// What a step's products need of scratch, one after another.
+uint64_t linear_scratch_bytes(const ops::Linear& linear, const ModelWeights& weights,
+                              uint64_t rows) {
+  uint64_t most = 0;
+  const auto add = [&](std::span<const WeightMatrix> matrices) {
+    most = std::max(most, linear.scratch_bytes(rows, matrices));
+  };
+  const auto add_stack = [&](const StackedMatrices& stack) {
+    std::vector<WeightMatrix> matrices;
+    for (const StackedMatrices::Member& member : stack.members) matrices.push_back(member.matrix);
+    add(matrices);
+  };
+  for (const LayerWeights& layer : weights.layers()) {
+    add_stack(layer.qkv);
+    add({&layer.attn_output, 1});
+    add_stack(layer.gate_up);
+    add({&layer.ffn_down, 1});
+  }
+  add({&weights.output(), 1});
+  return most;
+}
+
 }  // namespace
 
 uint64_t Decoder::buffer_bytes(const ModelConfig& c, const DecoderLimits& limits) {
@@ -110,7 +132,7 @@ Status Decoder::allocate(const DecoderLimits& limits) {
       {&logits_, kFloat * limits.logit_rows * c.n_vocab},
       {&partial_stats_, attention_.partial_stats_bytes(limits.attention_partials)},
       {&partial_y_, attention_.partial_y_bytes(limits.attention_partials)},
-      {&linear_scratch_, linear_.scratch_bytes(most_rows, widest_input(c))},
+      {&linear_scratch_, linear_scratch_bytes(linear_, *weights_, most_rows)},
   };
   for (const auto& buffer : buffers) {
     PUMICE_TRY(*buffer.range, arena_.allocate(buffer.bytes));

@@ -44,8 +44,8 @@ vk::Access linear_reads_x(const LinearArgs& args) {
   return vk::reads(args.x.subrange(0, floats * 4));
 }
 
-vk::Access linear_writes_y(const LinearArgs& args, const WeightMatrixPart& part) {
-  return vk::writes_columns(args.y.from(uint64_t{part.first_row} * 4), args.rows,
+vk::Access linear_writes_y(const LinearArgs& args, const WeightMatrixPart& part, uint32_t copies) {
+  return vk::writes_columns(args.y.from(uint64_t{part.first_row} * 4), uint64_t{copies} * args.rows,
                             uint64_t{args.y_stride} * 4, uint64_t{part.n_rows} * 4);
 }
 

@@ -91,9 +91,11 @@ Push linear_push(const LinearArgs& args, const WeightMatrixPart& part) {
   return push;
 }
 
-/// The ranges a part's dispatch touches, and its cost.
+/// The ranges a part's dispatch touches, and its cost. `copies`: of all rows of y, one after the
+/// other.
 vk::Access linear_reads_x(const LinearArgs& args);
-vk::Access linear_writes_y(const LinearArgs& args, const WeightMatrixPart& part);
+vk::Access linear_writes_y(const LinearArgs& args, const WeightMatrixPart& part,
+                           uint32_t copies = 1);
 vk::Cost linear_cost(const LinearArgs& args, const WeightMatrixPart& part,
                      vk::Arithmetic arithmetic = vk::Arithmetic::kF32);
 

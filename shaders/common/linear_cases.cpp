@@ -64,6 +64,10 @@ Result<PreparedOp> prepare(OpBed& bed, const WeightType& type, const LinearShape
              upload_weights(bed, std::span(&source, 1), bed.device()->plan().slab_bytes));
   PUMICE_TRY(const vk::BufferRange x_range, bed.input(x.values));
   PUMICE_TRY(const vk::BufferRange y_range, bed.output(uint64_t{shape.rows} * shape.n * 4));
+  vk::BufferRange scratch;
+  if (variant.scratch_bytes) {
+    PUMICE_TRY(scratch, bed.output(variant.scratch_bytes(shape)));
+  }
   PUMICE_TRY(const auto record, variant.planner(bed, type));
 
   Expectation y{.name = "y", .output = y_range, .reference = {}, .bound = {}, .words = {}};
@@ -78,7 +82,8 @@ Result<PreparedOp> prepare(OpBed& bed, const WeightType& type, const LinearShape
                               .x_stride = x_stride,
                               .y = y_range,
                               .y_stride = n,
-                              .rows = rows});
+                              .rows = rows,
+                              .scratch = scratch});
           },
       .expected = {y}};
 }

@@ -83,7 +83,8 @@ struct LinearVariant {
   Math math = Math::kF32;
   LinearPlanner planner;
   std::function<bool(const vk::DevicePlan&, const WeightType&)> supported =
-      {};  ///< empty: everywhere
+      {};                                                          ///< empty: everywhere
+  std::function<uint64_t(const LinearShape&)> scratch_bytes = {};  ///< empty: none
 };
 
 /// Cases of every type and variant for shapes [i] of every type.

@@ -1,9 +1,12 @@
 #include "shaders/gemv/gemv.hpp"
 
 #include <algorithm>
+#include <bit>
 
+#include "format/resident_layout.hpp"
 #include "shaders/gemv/gemv.h"
 #include "shaders/gemv/gemv_broadcast.h"
+#include "shaders/gemv/gemv_reduce.h"
 #include "shaders/gemv/gemv_subgroup.h"
 #include "shaders/spirv.hpp"
 
@@ -97,6 +100,34 @@ std::string module_name(const WeightType& type, GemvKernel kernel) {
   return linear_module_name("gemv", type, gemv_kernel_name(kernel));
 }
 
+constexpr std::string_view kReduceModule = "gemv_reduce";
+constexpr GemvReduceSpec kReduceSpec{.max_splits = Gemv::kMaxSplits};
+
+/// Workgroups that keep every core of a device busy. What Vulkan says of a device does not tell how
+/// many cores it has: large GPUs have 60 to 140 of what runs a workgroup, those that share their
+/// memory with the host 4 to 40.
+constexpr uint32_t kMostBusyWorkgroups = 128;
+uint32_t busy_workgroups(const vk::DevicePlan& plan) {
+  return plan.unified_memory ? 32 : kMostBusyWorkgroups;
+}
+
+/// The least weights of a split. Two splits save a workgroup half of its weights and cost a
+/// dispatch and a barrier, about 2 us; by the instructions of compiled kernels a core gets through
+/// 16 to 32 bytes of 4-bit weights in a nanosecond. Not measured yet.
+constexpr uint64_t kLeastSplitBytes = uint64_t{32} << 10;
+
+/// What a split matrix is multiplied into: partial sums [splits][rows][n], its scratch.
+LinearArgs into_partials(const LinearArgs& args) {
+  LinearArgs partials = args;
+  partials.y = args.scratch;
+  partials.y_stride = args.weights.n_rows;
+  return partials;
+}
+
+uint64_t partial_bytes(const LinearArgs& args, uint32_t splits) {
+  return uint64_t{splits} * args.rows * args.weights.n_rows * 4;
+}
+
 }  // namespace
 
 std::string_view gemv_kernel_name(GemvKernel kernel) {
@@ -125,6 +156,16 @@ bool gemv_kernel_supported(const vk::DevicePlan& plan, GemvKernel kernel) {
       return broadcast_supported(plan);
   }
   return false;
+}
+
+uint32_t gemv_splits(const vk::DevicePlan& plan, GemvKernel kernel, const WeightType& type,
+                     uint32_t n_rows, uint32_t n_cols) {
+  if (kernel != GemvKernel::kSubgroup || plan.device_class == vk::DeviceClass::kCpu) return 1;
+  const uint64_t groups = n_row_groups(n_rows);
+  const uint64_t wanted = (busy_workgroups(plan) + groups - 1) / groups;
+  const uint64_t worth = row_group_bytes(type, n_cols) / kLeastSplitBytes;
+  const uint64_t splits = std::min({wanted, worth, uint64_t{Gemv::kMaxSplits}});
+  return static_cast<uint32_t>(std::bit_floor(std::max(splits, uint64_t{1})));
 }
 
 std::vector<GemvKernel> gemv_kernels(const vk::DevicePlan& plan, XPath path) {
@@ -161,6 +202,8 @@ Result<Gemv> Gemv::plan(vk::PipelineLibrary& pipelines, const WeightType& type, 
   }
   PUMICE_TRY(const vk::ShaderModule module, find_spirv(module_name(type, kernel)));
   Gemv op;
+  op.kernel_ = kernel;
+  op.plan_ = &device;
   for (size_t i = 0; i < kTileRows.size(); ++i) {
     const Tuned spec = tuned(device, type, kernel, kTileRows[i]);
     Variant& variant = op.variants_[i];
@@ -173,21 +216,87 @@ Result<Gemv> Gemv::plan(vk::PipelineLibrary& pipelines, const WeightType& type, 
     variant.tile_rows = kTileRows[i];
     variant.tile_cols = spec.tile_cols;
   }
+  if (kernel == GemvKernel::kSubgroup && !pipelines.is_rejected(kReduceModule)) {
+    PUMICE_TRY(const vk::ShaderModule reduce, find_spirv(kReduceModule));
+    PUMICE_TRY(op.reduce_, pipelines.declare({.module = reduce,
+                                              .label = {},
+                                              .constants = vk::constants_of(kReduceSpec),
+                                              .push_bytes = sizeof(GemvReducePush)}));
+  }
   return op;
 }
 
-void Gemv::record(vk::Recorder& recorder, const LinearArgs& args) const {
+Status Gemv::force_splits(uint32_t splits) {
+  PUMICE_CHECK(std::has_single_bit(splits) && splits <= kMaxSplits, "gemv cannot split K so often");
+  if (splits > 1 && kernel_ != GemvKernel::kSubgroup) {
+    return make_error(ErrorCode::kInvalidArgument, "gemv: the {} kernel cannot split K",
+                      gemv_kernel_name(kernel_));
+  }
+  if (splits > 1 && reduce_ == nullptr) {
+    return make_error(ErrorCode::kSelfTestFailed, "gemv cannot split K: {} is rejected",
+                      kReduceModule);
+  }
+  forced_splits_ = splits;
+  return {};
+}
+
+uint32_t Gemv::splits_of(const WeightMatrix& matrix) const {
+  if (reduce_ == nullptr) return 1;
+  if (forced_splits_ != 0) return forced_splits_;
+  return gemv_splits(*plan_, kernel_, *matrix.type, matrix.n_rows, matrix.n_cols);
+}
+
+uint64_t Gemv::scratch_bytes(const WeightMatrix& matrix, uint64_t rows) const {
+  const uint64_t splits = splits_of(matrix);
+  return splits > 1 ? splits * std::min<uint64_t>(rows, kMaxRows) * matrix.n_rows * 4 : 0;
+}
+
+uint64_t Gemv::max_scratch_bytes(uint64_t rows) {
+  // Fewer workgroups than keep the device busy, and split until they are at most so many more.
+  constexpr uint64_t kMostOutputs = 2 * kMostBusyWorkgroups * kRowGroup;
+  return kMostOutputs * std::min<uint64_t>(rows, kMaxRows) * 4;
+}
+
+void Gemv::record_products(vk::Recorder& recorder, const LinearArgs& args) const {
   check_linear_args(args);
   PUMICE_CHECK(args.rows <= kMaxRows, "too many rows for gemv");
   const Variant& variant = *std::find_if(variants_.begin(), variants_.end(), [&](const Variant& v) {
     return v.tile_rows >= args.rows;
   });
+  const uint32_t splits = splits_of(args.weights);
+  const LinearArgs out = splits > 1 ? into_partials(args) : args;
+  PUMICE_CHECK(splits == 1 || args.scratch.size_bytes >= partial_bytes(args, splits),
+               "gemv lacks scratch for its partial sums");
   for (const WeightMatrixPart& part : args.weights.parts) {
-    recorder.dispatch(*variant.pipeline, linear_push<GemvPush>(args, part),
-                      {(part.n_rows + variant.tile_cols - 1) / variant.tile_cols},
-                      {vk::reads(part.range), linear_reads_x(args), linear_writes_y(args, part)},
-                      linear_cost(args, part));
+    auto push = linear_push<GemvPush>(out, part);
+    push.splits = splits;
+    vk::Cost cost = linear_cost(args, part);
+    cost.bytes += uint64_t{splits - 1} * args.rows * part.n_rows * 4;
+    recorder.dispatch(
+        *variant.pipeline, push,
+        {(part.n_rows + variant.tile_cols - 1) / variant.tile_cols, splits},
+        {vk::reads(part.range), linear_reads_x(args), linear_writes_y(out, part, splits)}, cost);
   }
+}
+
+void Gemv::record_sums(vk::Recorder& recorder, const LinearArgs& args) const {
+  const uint32_t splits = splits_of(args.weights);
+  if (splits == 1) return;
+  const uint32_t n = args.weights.n_rows;
+  GemvReducePush push;
+  push.partials = args.scratch.address();
+  push.y = args.y.address();
+  push.rows = args.rows;
+  push.n = n;
+  push.y_stride = args.y_stride;
+  push.splits = splits;
+  const uint64_t bytes = partial_bytes(args, splits);
+  // The additions are among the flops of the products.
+  recorder.dispatch(*reduce_, push,
+                    {(n + kReduceSpec.workgroup_size - 1) / kReduceSpec.workgroup_size, args.rows},
+                    {vk::reads(args.scratch.subrange(0, bytes)),
+                     linear_writes_y(args, {.range = {}, .first_row = 0, .n_rows = n})},
+                    {.bytes = bytes + uint64_t{args.rows} * n * 4, .flops = 0});
 }
 
 }  // namespace pumice::ops

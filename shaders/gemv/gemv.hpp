@@ -25,9 +25,16 @@ bool gemv_kernel_supported(const vk::DevicePlan& plan, GemvKernel kernel);
 /// Those that it can run where x is to take a path, best first; never empty.
 std::vector<GemvKernel> gemv_kernels(const vk::DevicePlan& plan, XPath path);
 
+/// Over how many workgroups each K of a matrix is split, so that one of few rows does not leave
+/// most of a GPU idle: a power of two, and a function of the device and the shape alone. 1: not at
+/// all, and always so on CPU drivers and for kernels other than kSubgroup.
+uint32_t gemv_splits(const vk::DevicePlan& plan, GemvKernel kernel, const WeightType& type,
+                     uint32_t n_rows, uint32_t n_cols);
+
 class Gemv {
  public:
   static constexpr uint32_t kMaxRows = 8;
+  static constexpr uint32_t kMaxSplits = 8;
 
   /// Declare the pipelines of a weight type: rows are padded to 1, 2, 4 or 8. Errors:
   /// kInvalidArgument when this build or device lacks the kernel, kSelfTestFailed when its module
@@ -37,9 +44,29 @@ class Gemv {
   /// The first of gemv_kernels whose module is not rejected.
   static Result<Gemv> plan(vk::PipelineLibrary& pipelines, const WeightType& type, XPath path);
 
-  /// One dispatch for each part of the matrix, which must be of the planned type. At most kMaxRows
-  /// rows.
-  void record(vk::Recorder& recorder, const LinearArgs& args) const;
+  /// From now on K of every matrix is split so often, a power of two up to kMaxSplits. For tests.
+  /// Errors, unless 1: kInvalidArgument for kernels other than kSubgroup, kSelfTestFailed when what
+  /// adds the sums is rejected.
+  Status force_splits(uint32_t splits);
+
+  /// Over how many workgroups each K of this matrix is split. 1 too where a self-test has rejected
+  /// what adds the sums.
+  uint32_t splits_of(const WeightMatrix& matrix) const;
+
+  /// What args.scratch must hold for a matrix and so many rows. 0: none.
+  uint64_t scratch_bytes(const WeightMatrix& matrix, uint64_t rows) const;
+  /// The same whatever the matrix and the device.
+  static uint64_t max_scratch_bytes(uint64_t rows);
+
+  /// One dispatch for each part of the matrix, which must be of the planned type; where K is split,
+  /// then one that adds the sums. At most kMaxRows rows.
+  void record(vk::Recorder& recorder, const LinearArgs& args) const {
+    record_products(recorder, args);
+    record_sums(recorder, args);
+  }
+  /// The two halves of `record`, so that several matrices wait for their sums together.
+  void record_products(vk::Recorder& recorder, const LinearArgs& args) const;
+  void record_sums(vk::Recorder& recorder, const LinearArgs& args) const;
 
  private:
   struct Variant {
@@ -48,6 +75,10 @@ class Gemv {
     uint32_t tile_cols = 0;
   };
   std::array<Variant, 4> variants_;  // by tile_rows
+  GemvKernel kernel_ = GemvKernel::kPortable;
+  const vk::DevicePlan* plan_ = nullptr;  // of the library's device
+  const vk::Pipeline* reduce_ = nullptr;  // null: K is never split
+  uint32_t forced_splits_ = 0;            // 0: as gemv_splits says
 };
 
 }  // namespace pumice::ops

@@ -25,6 +25,8 @@ const bool kOffsets = false;
 // first is used, and multiplies bytes as they are, sums of blocks with the scale.
 // The 32 columns of a workgroup are one subgroup of 32, two of 16 or four of 8. Slices take turns at
 // the tiles; their sums are added in order at the end. Lanes past the last column multiply zeros.
+// Where columns are few, several workgroups share theirs (the grid's y): each writes rows of its own
+// sums, which gemv_reduce adds. Neighbouring tiles go to different workgroups, so that all have some.
 layout(local_size_x_id = 0) in;
 
 const uint kBlock = 32;
@@ -39,9 +41,14 @@ shared float partial[kSlices * tile_rows * kSliceLanes];
 
 float acc[tile_rows];
 
+// More than half of a tile's rows are rows of x; the others repeat the last one.
+const bool kFullTile = tile_rows <= 2;
+
+uint row_of_x(uint row) { return kFullTile ? row : min(row, pc.rows - 1); }
+
 /// Where a block of a row begins, the same for all lanes.
 XBlock x_block(uint row, uint block) {
-  return XBlock(address_add(pc.x, (min(row, pc.rows - 1) * pc.x_stride + block * kBlock) * 4));
+  return XBlock(address_add(pc.x, (row_of_x(row) * pc.x_stride + block * kBlock) * 4));
 }
 
 // Sums of few rows alternate, since an addition waits for the one before.
@@ -59,7 +66,7 @@ const uint kTileQuads = kTileCols / 4;
 const uint kSumLoads = (kTileQuads + subgroup_size - 1) / subgroup_size;
 
 void sum_x(uint row, uint tile, out float sums[kSumLoads]) {
-  const uint first = min(row, pc.rows - 1) * (pc.x_stride / 4);
+  const uint first = row_of_x(row) * (pc.x_stride / 4);
   [[unroll]] for (uint i = 0; i < kSumLoads; ++i) {
     const uint quad = tile * kTileQuads + i * subgroup_size + gl_SubgroupInvocationID;
     const vec4 x = Vec4s(pc.x).v[first + min(quad, pc.k / 4 - 1)];
@@ -135,9 +142,13 @@ void multiply(WeightTile t, uint tile) {
       read_codes(t, b, h, codes);
       [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
         XBlock x = x_block(r, block);
-        [[unroll]] for (uint i = 0; i < kBlock / 2; ++i) {
-          const float before = (kHalfScales || h == 0) && i < kChains ? 0.0 : sums[r][i % kChains];
-          sums[r][i % kChains] = fma(codes[i], x.q[4 * h + i / 4][i % 4], before);
+        [[unroll]] for (uint q = 0; q < kBlock / 8; ++q) {
+          const vec4 quad = x.q[4 * h + q];  // one load: not every compiler joins components
+          [[unroll]] for (uint c = 0; c < 4; ++c) {
+            const uint i = 4 * q + c;
+            const bool first = (kHalfScales || h == 0) && i < kChains;
+            sums[r][i % kChains] = fma(codes[i], quad[c], first ? 0.0 : sums[r][i % kChains]);
+          }
         }
         if (kHalfScales || h == 1) acc[r] = fma(scale[h], sum_of(sums[r]), acc[r]);
       }
@@ -156,7 +167,7 @@ void multiply(WeightTile t, uint block, bool whole) {
   read_weight_block(t, 0, w);
   [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
     XBlock block_of_x = x_block(r, block);
-    const uint row = min(r, pc.rows - 1) * (pc.x_stride / 4);
+    const uint row = row_of_x(r) * (pc.x_stride / 4);
     float sums[kChains];
     [[unroll]] for (uint q = 0; q < kBlock / 4; ++q) {
       const vec4 x = whole ? block_of_x.q[q]
@@ -177,11 +188,12 @@ void main() {
   const uint group = gl_WorkGroupID.x;
 
   [[unroll]] for (uint r = 0; r < tile_rows; ++r) acc[r] = 0.0;
+  uint tile = slice * pc.splits + gl_WorkGroupID.y;
 #ifdef WEIGHT_INTEGERS
 #ifdef WEIGHT_IQ4_NL
   fill_table();
 #endif
-  for (uint tile = slice; tile < pc.n_col_tiles; tile += kSlices) {
+  for (; tile < pc.n_col_tiles; tile += kSlices * pc.splits) {
     multiply(load_weight_tile(pc.weights, pc.n_col_tiles, group, lane, tile), tile);
   }
 #ifdef WEIGHT_IQ4_NL
@@ -189,10 +201,10 @@ void main() {
 #endif
 #else
   const uint n_whole = pc.k / kBlock;
-  for (uint tile = slice; tile < n_whole; tile += kSlices) {
+  for (; tile < n_whole; tile += kSlices * pc.splits) {
     multiply(load_weight_tile(pc.weights, pc.n_col_tiles, group, lane, tile), tile, true);
   }
-  if (n_whole < pc.n_col_tiles && slice == n_whole % kSlices) {
+  if (tile == n_whole && n_whole < pc.n_col_tiles) {
     multiply(load_weight_tile(pc.weights, pc.n_col_tiles, group, lane, n_whole), n_whole, false);
   }
 #endif
@@ -201,12 +213,18 @@ void main() {
     partial[(slice * tile_rows + r) * kSliceLanes + lane] = acc[r];
   }
   barrier();
+  // `tile` kept its remainder; a variable of its own would take a register through the loop.
+  const uint split = tile & (pc.splits - 1);
   const uint kSums = tile_rows * kSliceLanes;
-  for (uint i = slice * kSliceLanes + lane; i < kSums; i += workgroup_size) {
-    const uint row = i / kSliceLanes;
+  [[unroll]] for (uint first = 0; first < kSums; first += workgroup_size) {
+    const uint i = first + slice * kSliceLanes + lane;
+    if (i >= kSums) break;
+    const uint row = tile_rows == 1 ? 0 : i / kSliceLanes;
     const uint col = group * kSliceLanes + i % kSliceLanes;
     float sum = partial[i];
     for (uint s = 1; s < kSlices; ++s) sum += partial[s * kSums + i];
-    if (row < pc.rows && col < pc.n) Floats(pc.y).v[row * pc.y_stride + col] = sum;
+    if ((kFullTile || row < pc.rows) && col < pc.n) {
+      Floats(pc.y).v[(split * pc.rows + row) * pc.y_stride + col] = sum;
+    }
   }
 }

@@ -45,7 +45,43 @@ bool Linear::wants_integers(const Args& args) const {
   return uses_gemm(args.rows) && kernels_of(*args.weights.type).gemm.math() == Math::kI8;
 }
 
+uint64_t Linear::scratch_bytes(uint64_t rows, std::span<const WeightMatrix> matrices) const {
+  PUMICE_CHECK(matrices.size() <= kMaxMatrices, "too many matrices of one x");
+  uint64_t partial_sums = 0;
+  uint64_t quantized = 0;
+  for (const WeightMatrix& matrix : matrices) {
+    if (!gemm_only_) partial_sums += kernels_of(*matrix.type).gemv.scratch_bytes(matrix, rows);
+    if (quantize_x_) quantized = QuantizedX::size_bytes(rows, matrix.n_cols);
+  }
+  return std::max(partial_sums, quantized);
+}
+
+uint64_t Linear::max_scratch_bytes(uint64_t rows, uint64_t n_cols) {
+  return std::max(QuantizedX::size_bytes(rows, n_cols),
+                  kMaxMatrices * Gemv::max_scratch_bytes(rows));
+}
+
+void Linear::record_gemv(vk::Recorder& recorder, std::span<const Args> matrices) const {
+  const auto for_each = [&](auto record_half) {
+    uint64_t offset = 0;  // each matrix has partial sums of its own
+    for (const Args& args : matrices) {
+      const Gemv& gemv = kernels_of(*args.weights.type).gemv;
+      const uint64_t bytes = gemv.scratch_bytes(args.weights, args.rows);
+      Args placed = args;
+      placed.scratch = bytes > 0 ? args.scratch.subrange(offset, bytes) : vk::BufferRange{};
+      offset += bytes;
+      record_half(gemv, placed);
+    }
+  };
+  for_each([&](const Gemv& gemv, const Args& args) { gemv.record_products(recorder, args); });
+  for_each([&](const Gemv& gemv, const Args& args) { gemv.record_sums(recorder, args); });
+}
+
 void Linear::record(vk::Recorder& recorder, std::span<const Args> matrices) const {
+  if (!matrices.empty() && !uses_gemm(matrices.front().rows)) {
+    record_gemv(recorder, matrices);
+    return;
+  }
   const auto integers =
       std::ranges::find_if(matrices, [&](const Args& args) { return wants_integers(args); });
   if (integers != matrices.end()) {
@@ -57,9 +93,7 @@ void Linear::record(vk::Recorder& recorder, std::span<const Args> matrices) cons
   }
   for (const Args& args : matrices) {
     const Kernels& kernels = kernels_of(*args.weights.type);
-    if (!uses_gemm(args.rows)) {
-      kernels.gemv.record(recorder, args);
-    } else if (wants_integers(args)) {
+    if (wants_integers(args)) {
       Args quantized = args;
       quantized.x = args.scratch;
       kernels.gemm.record(recorder, quantized);

@@ -19,12 +19,12 @@ class Linear {
  public:
   using Args = LinearArgs;
 
-  /// Declare the pipelines for these weight types (repeats are fine): four of gemv each and one of
-  /// gemm for each of its tile sizes. Products of gemm are computed as `math` says, with
-  /// kI8 as kAuto says for weights of a float type; gemv is fp32 whatever it says. `path` is
-  /// tuned_x_path() of the device except in tests. Errors: kInvalidArgument for a type without
-  /// shaders, a path the device lacks, or an arithmetic that was asked for and that no kernel of
-  /// gemm has here; never for lack of one with kAuto.
+  /// Declare the pipelines for these weight types (repeats are fine): four of gemv each, one for
+  /// all where gemv may split K, and one of gemm for each of its tile sizes. Products of gemm are
+  /// computed as `math` says, with kI8 as kAuto says for weights of a float type; gemv is fp32
+  /// whatever it says. `path` is tuned_x_path() of the device except in tests. Errors:
+  /// kInvalidArgument for a type without shaders, a path the device lacks, or an arithmetic that
+  /// was asked for and that no kernel of gemm has here; never for lack of one with kAuto.
   static Result<Linear> plan(vk::PipelineLibrary& pipelines,
                              std::span<const WeightType* const> types, Math math, XPath path);
   static Result<Linear> plan(vk::PipelineLibrary& pipelines,
@@ -36,10 +36,11 @@ class Linear {
   /// there are, to the last bit.
   void use_gemm_only() { gemm_only_ = true; }
 
-  /// One dispatch for each part of the matrix, after one that quantises x where gemm wants that.
-  /// Its type must be among the planned ones.
+  /// One dispatch for each part of the matrix, after one that quantises x where gemm wants that and
+  /// before one that adds sums where gemv splits K. Its type must be among the planned ones.
   void record(vk::Recorder& recorder, const Args& args) const { record(recorder, {&args, 1}); }
-  /// Several matrices of one x: their x, x_stride, rows, columns and scratch are the same.
+  /// Several matrices of one x: their x, x_stride, rows, columns and scratch are the same. At most
+  /// kMaxMatrices.
   void record(vk::Recorder& recorder, std::span<const Args> matrices) const;
 
   /// The arithmetic of products of so many rows with weights of a planned type.
@@ -50,14 +51,18 @@ class Linear {
   /// Every pipeline of gemm.
   std::vector<const vk::Pipeline*> gemm_pipelines() const;
 
-  /// What Args::scratch must hold for products of up to `rows` rows with `n_cols` columns. 0: none.
-  uint64_t scratch_bytes(uint64_t rows, uint64_t n_cols) const {
-    return quantize_x_ ? max_scratch_bytes(rows, n_cols) : 0;
+  /// Over how many workgroups each K of a matrix is split in products of so many rows.
+  uint32_t splits_of(const WeightMatrix& matrix, uint32_t rows) const {
+    return uses_gemm(rows) ? 1 : kernels_of(*matrix.type).gemv.splits_of(matrix);
   }
-  /// The same whatever the device and the arithmetic.
-  static uint64_t max_scratch_bytes(uint64_t rows, uint64_t n_cols) {
-    return QuantizedX::size_bytes(rows, n_cols);
-  }
+
+  static constexpr size_t kMaxMatrices = 3;  ///< of one x: query, key and value
+
+  /// What Args::scratch must hold for products of up to `rows` rows with these matrices of one x.
+  /// 0: none.
+  uint64_t scratch_bytes(uint64_t rows, std::span<const WeightMatrix> matrices) const;
+  /// The same whatever the matrices of `n_cols` columns, the device and the arithmetic.
+  static uint64_t max_scratch_bytes(uint64_t rows, uint64_t n_cols);
 
  private:
   struct Kernels {
@@ -67,6 +72,7 @@ class Linear {
   const Kernels& kernels_of(const WeightType& type) const;
   bool uses_gemm(uint32_t rows) const { return gemm_only_ || rows > Gemv::kMaxRows; }
   bool wants_integers(const Args& args) const;
+  void record_gemv(vk::Recorder& recorder, std::span<const Args> matrices) const;
 
   std::map<const WeightType*, Kernels> kernels_;
   bool gemm_only_ = false;

@@ -136,9 +136,10 @@ Status check_complete(const vk::PipelineLibrary& pipelines) {
     if (only_for_cpu_drivers(module.name) || declared.contains(module.name)) continue;
     const vk::DevicePlan& plan = pipelines.device()->plan();
     if (lacks_matrix_shapes(plan, module.name)) continue;
-    // Subgroups may be of no size that the kernel is made for.
-    if (module.name.starts_with("gemv.") && module.name.ends_with(".subgroup") &&
-        !ops::gemv_kernel_supported(plan, ops::GemvKernel::kSubgroup)) {
+    // Subgroups may be of no size that the kernel is made for, and then nothing adds its sums.
+    const bool of_subgroups = module.name == "gemv_reduce" || (module.name.starts_with("gemv.") &&
+                                                               module.name.ends_with(".subgroup"));
+    if (of_subgroups && !ops::gemv_kernel_supported(plan, ops::GemvKernel::kSubgroup)) {
       continue;
     }
     if (pipelines.obstacle(module).empty()) {

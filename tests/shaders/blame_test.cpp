@@ -75,6 +75,10 @@ TEST(SelfTestVerdict, RejectsWhatFailedAndWhatATestEndedIn) {
   EXPECT_EQ(verdict.rejected(), Names{"gemm.q4_k.broadcast"});
   EXPECT_TRUE(verdict.broken_families().empty());
 
+  verdict.modules["gemv_reduce"] = {ModuleVerdict::State::kFailed, 0, "wrong"};
+  EXPECT_TRUE(verdict.broken_families().empty()) << "gemv does without";
+  verdict.modules.erase("gemv_reduce");
+
   verdict.running = "gemm Q4_K";
   verdict.running_modules = {"gemm.q4_k.shared"};
   EXPECT_EQ(verdict.rejected(), (Names{"gemm.q4_k.broadcast", "gemm.q4_k.shared"}));
