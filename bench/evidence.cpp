@@ -7,7 +7,7 @@
 #include <cmath>
 #include <random>
 
-#include "bench/reference_model.hpp"
+#include "models/families.hpp"
 
 namespace pumice::bench {
 namespace {
@@ -168,8 +168,9 @@ Result<Evidence> gather_evidence(const std::shared_ptr<vk::PipelineLibrary>& pip
   const std::vector<TokenId> tokens = evidence_prompt(n_vocab);
   std::shared_ptr<const ReferenceLogits> known = options.reference;
   if (!known) {
+    PUMICE_TRY(const Program program, build_program(source));
     PUMICE_TRY(ReferenceLogits computed,
-               reference_logits(source, model->description, tokens,
+               reference_logits(source, program, tokens,
                                 {.seconds = options.seconds, .stop = options.stop}));
     known = std::make_shared<const ReferenceLogits>(std::move(computed));
   }

@@ -14,6 +14,7 @@
 #include "base/result.hpp"
 #include "engine/engine.hpp"
 #include "models/model_source.hpp"
+#include "models/reference.hpp"
 
 namespace pumice::bench {
 
@@ -40,8 +41,6 @@ struct EvidencePass {
   uint64_t digest = 0;        ///< of the logits, rounded: equal for equal kernels and devices
   std::vector<TokenId> top1;  ///< of each of them
 };
-
-struct ReferenceLogits;
 
 struct Evidence {
   std::shared_ptr<const ReferenceLogits> reference;  ///< what was compared with

@@ -165,8 +165,7 @@ Result<ModelShape> model_shape(const GgufFile& file, KvType kv_type) {
   PUMICE_TRY(const std::string_view architecture,
              file.get<std::string_view>("general.architecture"));
   const Metadata metadata(file, architecture);
-  ModelConfig config;
-  PUMICE_TRY_STATUS(metadata.read_dimensions(config));
+  PUMICE_TRY(const ModelDimensions config, metadata.read_dimensions());
   PUMICE_TRY(const uint64_t rope_dims,
              metadata.get_or<uint64_t>("rope.dimension_count", config.head_dim));
   PUMICE_TRY(const uint64_t n_experts, metadata.get_or<uint64_t>("expert_count", 0));

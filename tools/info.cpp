@@ -6,6 +6,7 @@
 #include "engine/engine.hpp"
 #include "format/gguf.hpp"
 #include "models/families.hpp"
+#include "models/program_text.hpp"
 #include "shaders/passport.hpp"
 #include "shaders/spirv.hpp"
 #include "tools/command.hpp"
@@ -24,6 +25,7 @@ struct InfoOptions {
   DeviceOptions device;
   std::string self_test;  ///< ops, separated by commas; empty: all
   CLI::Option* self_test_option = nullptr;
+  bool program = false;
   bool json = false;
   bool verbose = false;
 };
@@ -199,6 +201,40 @@ void print_model_json(const InfoOptions& options, const GgufFile& file) {
   print_json(json);
 }
 
+Json program_json(const Program& program) {
+  Json json{{"architecture", program.architecture}, {"n_layers", program.layers.size()}};
+  for (const StateGroup& group : program.state_groups) {
+    json["state_groups"].push_back({{"name", group.name},
+                                    {"n_slots", group.n_slots},
+                                    {"n_kv_heads", group.n_kv_heads},
+                                    {"head_dim", group.head_dim},
+                                    {"window", group.window}});
+  }
+  size_t layer = 0;
+  for (size_t i = 0; i < program.ops.size(); ++i) {
+    const OpText text = describe_op(program, program.ops[i]);
+    Json op{{"result", text.result},       {"op", text.kind},
+            {"inputs", text.inputs},       {"tensors", text.tensors},
+            {"constants", text.constants}, {"width", program.values[program.ops[i].result].width}};
+    while (layer < program.layers.size() && i >= program.layers[layer].end_op) ++layer;
+    const bool inside = layer < program.layers.size() && i >= program.layers[layer].first_op;
+    op["layer"] = inside ? Json(layer) : Json(nullptr);
+    json["ops"].push_back(std::move(op));
+  }
+  return json;
+}
+
+Status print_program(const InfoOptions& options) {
+  PUMICE_TRY(const ModelSource source, ModelSource::open(options.model));
+  PUMICE_TRY(const Program program, build_program(source));
+  if (options.json) {
+    print_json({{"file", options.model}, {"program", program_json(program)}});
+  } else {
+    fmt::print("{}", program_text(program));
+  }
+  return {};
+}
+
 Status info(const InfoOptions& options) {
   if (options.device.list) return print_devices(stderr_logger(options.verbose));
   if (options.self_test_option->count() > 0) {
@@ -206,6 +242,7 @@ Status info(const InfoOptions& options) {
                                  stderr_logger(options.verbose));
   }
   if (options.model.empty()) return show_devices(options);
+  if (options.program) return print_program(options);
   PUMICE_TRY(const GgufFile file, GgufFile::open(options.model));
   options.json ? print_model_json(options, file) : print_model(options, file);
   return {};
@@ -218,6 +255,10 @@ Command add_info(CLI::App& app) {
   CLI::App* command = app.add_subcommand("info", "Describe this machine's devices, or a GGUF file");
   command->add_option("-m,--model", options->model,
                       "Describe this GGUF file instead of the devices");
+  command
+      ->add_flag("--program", options->program,
+                 "Of the GGUF file: what the model computes, operation by operation")
+      ->needs("--model");
   options->device.add_to(*command);
   options->self_test_option =
       command
@@ -232,6 +273,7 @@ Command add_info(CLI::App& app) {
       ->envname("PUMICE_VERBOSE");
   command->footer(
       "Examples:\n  pumice info\n  pumice info -m model.gguf --json\n"
+      "  pumice info -m model.gguf --program\n"
       "  pumice info --self-test --device 0");
   return {command, [options] { return info(*options); }};
 }

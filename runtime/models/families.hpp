@@ -1,4 +1,4 @@
-// Model families: how each architecture's metadata becomes a ModelConfig. Adding one: a file in
+// Model families: how each architecture's metadata becomes a Program. Adding one: a file in
 // families/, a line in the list in families.cpp, a golden test (docs/ADDING_A_MODEL.md).
 #pragma once
 
@@ -6,25 +6,41 @@
 #include <string_view>
 
 #include "base/result.hpp"
+#include "models/metadata.hpp"
 #include "models/model_config.hpp"
 #include "models/model_source.hpp"
+#include "models/program_builder.hpp"
 
 namespace pumice {
 
+struct ProgramOptions {
+  /// What a session is configured for; 0: what the model was trained for. LongRoPE depends on it.
+  uint32_t context_tokens = 0;
+};
+
 struct ModelFamily {
   std::string_view architecture;  ///< value of general.architecture
-  Result<ModelDescription> (*describe)(const ModelSource& source);
+  Result<Program> (*build)(const ModelSource& source, const ProgramOptions& options);
 };
 
 std::span<const ModelFamily> model_families();
 
-/// The description of a model, checked: every dimension is in range and consistent with the
-/// tensors' shapes. Errors (kBadFile) name the key or tensor; an unknown architecture is named
-/// together with the known ones.
+/// What a model computes, checked: every dimension is in range, the file has every tensor in its
+/// shape, and no other (program_tensors.hpp). Errors (kBadFile) name the key or tensor; an unknown
+/// architecture is named together with the known ones.
+Result<Program> build_program(const ModelSource& source, const ProgramOptions& options = {});
+
+/// The description of a model that the decoder can run (decodable.hpp). Errors (kBadFile): those of
+/// build_program and of `decodable`.
 Result<ModelDescription> describe_model(const ModelSource& source);
 
 namespace families {
-Result<ModelDescription> describe_llama(const ModelSource& source);
+Result<Program> build_gemma2(const ModelSource& source, const ProgramOptions& options);
+Result<Program> build_gemma3(const ModelSource& source, const ProgramOptions& options);
+Result<Program> build_llama(const ModelSource& source, const ProgramOptions& options);
+Result<Program> build_phi3(const ModelSource& source, const ProgramOptions& options);
+Result<Program> build_qwen2(const ModelSource& source, const ProgramOptions& options);
+Result<Program> build_qwen3(const ModelSource& source, const ProgramOptions& options);
 }  // namespace families
 
 }  // namespace pumice

@@ -12,6 +12,12 @@ constexpr uint32_t kMaxWidth = 1u << 20;
 constexpr uint32_t kMaxHeads = 1024;
 constexpr uint32_t kMaxHeadDim = 256;
 constexpr uint32_t kMaxContext = 1u << 24;
+constexpr uint32_t kMaxExperts = 1024;
+
+constexpr std::string_view kTokenEmbd = "token_embd.weight";
+constexpr std::string_view kRopeFreqs = "rope_freqs.weight";
+constexpr std::string_view kLongFactors = "rope_factors_long.weight";
+constexpr std::string_view kShortFactors = "rope_factors_short.weight";
 
 }  // namespace
 
@@ -23,7 +29,8 @@ Result<uint32_t> Metadata::count(std::string_view key, uint32_t limit) const {
   return static_cast<uint32_t>(value);
 }
 
-Status Metadata::read_dimensions(ModelConfig& config) const {
+Result<ModelDimensions> Metadata::read_dimensions() const {
+  ModelDimensions config;
   config.architecture = prefix_;
   PUMICE_TRY(const std::string_view name, file_.get_or<std::string_view>("general.name", ""));
   config.name = name;
@@ -54,21 +61,77 @@ Status Metadata::read_dimensions(ModelConfig& config) const {
     return make_error(ErrorCode::kBadFile, "{}: head_dim {} is not a multiple of 8 up to {}",
                       full("attention.key_length"), config.head_dim, kMaxHeadDim);
   }
-  const GgufTensor* embedding = file_.find_tensor(TensorNames{}.token_embd);
+  const GgufTensor* embedding = file_.find_tensor(kTokenEmbd);
   if (embedding == nullptr) {
-    return make_error(ErrorCode::kBadFile, "the file has no tensor {}: not a model",
-                      TensorNames{}.token_embd);
+    return make_error(ErrorCode::kBadFile, "the file has no tensor {}: not a model", kTokenEmbd);
   }
   if (embedding->dims[1] > kMaxWidth) {
-    return make_error(ErrorCode::kBadFile, "{}: {} vocabulary entries exceed {}",
-                      TensorNames{}.token_embd, embedding->dims[1], kMaxWidth);
+    return make_error(ErrorCode::kBadFile, "{}: {} vocabulary entries exceed {}", kTokenEmbd,
+                      embedding->dims[1], kMaxWidth);
   }
   config.n_vocab = static_cast<uint32_t>(embedding->dims[1]);
+  return config;
+}
+
+Result<ExpertCounts> Metadata::read_experts() const {
+  PUMICE_TRY(const uint64_t n_experts, get_or<uint64_t>("expert_count", 0));
+  PUMICE_TRY(const uint64_t n_used, get_or<uint64_t>("expert_used_count", 0));
+  if (n_experts > kMaxExperts || n_used > n_experts || (n_experts > 0 && n_used == 0)) {
+    return make_error(ErrorCode::kBadFile, "{}: {} of {} experts, expected 1 to all of at most {}",
+                      full("expert_used_count"), n_used, n_experts, kMaxExperts);
+  }
+  return ExpertCounts{static_cast<uint32_t>(n_experts), static_cast<uint32_t>(n_used)};
+}
+
+Result<float> Metadata::read_rms_eps() const {
+  return get<float>("attention.layer_norm_rms_epsilon");
+}
+
+Result<uint32_t> Metadata::read_window(uint32_t fallback) const {
+  return file_.find(full("attention.sliding_window")) != nullptr
+             ? count("attention.sliding_window", kMaxContext)
+             : fallback;
+}
+
+Result<double> Metadata::read_cap(std::string_view key, float fallback) const {
+  PUMICE_TRY(const float cap, get_or<float>(key, fallback));
+  if (!(cap > 0.0f) || !std::isfinite(cap)) {
+    return make_error(ErrorCode::kBadFile, "{}: a cap of {} is not positive", full(key), cap);
+  }
+  return double{cap};
+}
+
+Result<uint32_t> Metadata::original_context(const ModelDimensions& dimensions) const {
+  PUMICE_TRY(const uint64_t original,
+             get_or<uint64_t>("rope.scaling.original_context_length", dimensions.context_length));
+  if (original == 0 || original > kMaxContext) {
+    return make_error(ErrorCode::kBadFile, "{}: {} is not in 1..{}",
+                      full("rope.scaling.original_context_length"), original, kMaxContext);
+  }
+  return static_cast<uint32_t>(original);
+}
+
+Status Metadata::read_divisors(std::string_view tensor, RopeSource& rope) const {
+  const uint32_t n = rope.config.dims / 2;
+  const GgufTensor* const found = file_.find_tensor(tensor);
+  if (found == nullptr || found->type->name != "F32" || found->n_elements() != n ||
+      !source_.has_tensor_data()) {
+    return make_error(ErrorCode::kBadFile, "{}: expected {} F32 values", tensor, n);
+  }
+  PUMICE_TRY(rope.config.freq_divisors, source_.values(*found));
+  for (const float value : rope.config.freq_divisors) {
+    if (!(value > 0.0f) || !std::isfinite(value)) {
+      return make_error(ErrorCode::kBadFile, "{}: divisor {} is not positive", tensor, value);
+    }
+  }
+  rope.tensors.push_back({.name = std::string(tensor), .dims = {n, 1, 1, 1}});
   return {};
 }
 
-Status Metadata::read_rope(ModelConfig& config) const {
-  ops::RopeConfig& rope = config.rope;
+Result<RopeSource> Metadata::read_rope(const ModelDimensions& config,
+                                       uint32_t context_tokens) const {
+  RopeSource result;
+  ops::RopeConfig& rope = result.config;
   PUMICE_TRY(const uint64_t dims, get_or<uint64_t>("rope.dimension_count", config.head_dim));
   if (dims == 0 || dims % 2 != 0 || dims > config.head_dim) {
     return make_error(ErrorCode::kBadFile, "{}: {} is not an even number up to head_dim {}",
@@ -88,19 +151,22 @@ Status Metadata::read_rope(ModelConfig& config) const {
                       full("rope.freq_base"), base, factor);
   }
   rope.factor = factor;
-  if (type == "none") {
+  const bool long_rope = type == "longrope" || (type.empty() && has_tensor(kLongFactors));
+  if (long_rope) {
+    PUMICE_TRY(const uint32_t original, original_context(config));
+    PUMICE_TRY(const float attention, get_or<float>("rope.scaling.attn_factor", 1.0f));
+    rope.attn_factor = attention;
+    // Both are the model's, though one is used.
+    const bool extended = (context_tokens == 0 ? config.context_length : context_tokens) > original;
+    PUMICE_TRY_STATUS(read_divisors(extended ? kShortFactors : kLongFactors, result));
+    PUMICE_TRY_STATUS(read_divisors(extended ? kLongFactors : kShortFactors, result));
+  } else if (type == "none") {
     rope.scaling = ops::RopeScaling::kNone;
   } else if (type.empty() || type == "linear") {
     rope.scaling = factor == 1.0f ? ops::RopeScaling::kNone : ops::RopeScaling::kLinear;
   } else if (type == "yarn") {
     rope.scaling = ops::RopeScaling::kYarn;
-    PUMICE_TRY(const uint64_t original,
-               get_or<uint64_t>("rope.scaling.original_context_length", config.context_length));
-    if (original == 0 || original > kMaxContext) {
-      return make_error(ErrorCode::kBadFile, "{}: {} is not in 1..{}",
-                        full("rope.scaling.original_context_length"), original, kMaxContext);
-    }
-    rope.original_context = static_cast<uint32_t>(original);
+    PUMICE_TRY(rope.original_context, original_context(config));
     PUMICE_TRY(const float attention, get_or<float>("rope.scaling.attn_factor", 1.0f));
     PUMICE_TRY(const float ext, get_or<float>("rope.scaling.yarn_ext_factor", 1.0f));
     PUMICE_TRY(const float fast, get_or<float>("rope.scaling.yarn_beta_fast", 32.0f));
@@ -110,31 +176,20 @@ Status Metadata::read_rope(ModelConfig& config) const {
     rope.beta_fast = fast;
     rope.beta_slow = slow;
   } else {
-    return make_error(ErrorCode::kBadFile, "{}: '{}' is not supported (none, linear, yarn)",
+    return make_error(ErrorCode::kBadFile,
+                      "{}: '{}' is not supported (none, linear, yarn, longrope)",
                       full("rope.scaling.type"), printable(type));
   }
 
-  if (const GgufTensor* freqs = file_.find_tensor(TensorNames{}.rope_freqs)) {
-    if (freqs->type->name != "F32" || freqs->n_elements() != rope.dims / 2 ||
-        !source_.has_tensor_data()) {
-      return make_error(ErrorCode::kBadFile, "{}: expected {} F32 values", freqs->name,
-                        rope.dims / 2);
-    }
-    PUMICE_TRY(const std::vector<float> divisors, source_.values(*freqs));
-    for (const float value : divisors) {
-      if (!(value > 0.0f) || !std::isfinite(value)) {
-        return make_error(ErrorCode::kBadFile, "{}: divisor {} is not positive", freqs->name,
-                          value);
-      }
-      rope.freq_divisors.push_back(value);
-    }
+  if (!long_rope && has_tensor(kRopeFreqs)) {
+    PUMICE_TRY_STATUS(read_divisors(kRopeFreqs, result));
   }
   // What remains to be checked of the scaling is checked where its formulas are.
   const Result<ops::RopeFrequencies> frequencies = ops::rope_frequencies(rope);
   if (!frequencies.ok()) {
     return make_error(ErrorCode::kBadFile, "{}: {}", full("rope"), frequencies.error().message);
   }
-  return {};
+  return result;
 }
 
 }  // namespace pumice

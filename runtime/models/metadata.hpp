@@ -3,12 +3,41 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.hpp"
-#include "models/model_config.hpp"
 #include "models/model_source.hpp"
+#include "models/program.hpp"
 
 namespace pumice {
+
+/// Sizes that nearly every family has.
+struct ModelDimensions {
+  std::string architecture;  ///< general.architecture
+  std::string name;          ///< general.name; may be empty
+  uint32_t n_layers = 0;
+  uint32_t n_embd = 0;
+  uint32_t n_heads = 0;  ///< a multiple of n_kv_heads
+  uint32_t n_kv_heads = 0;
+  uint32_t head_dim = 0;  ///< a multiple of 8, at most 256
+  uint32_t n_ff = 0;
+  uint32_t n_vocab = 0;
+  uint32_t context_length = 0;
+
+  uint32_t q_dim() const { return n_heads * head_dim; }
+  uint32_t kv_dim() const { return n_kv_heads * head_dim; }
+};
+
+struct ExpertCounts {
+  uint32_t n_experts = 0;  ///< 0: a dense feed-forward
+  uint32_t n_used = 0;
+};
+
+/// A rotary embedding, and the tensors that were read for it.
+struct RopeSource {
+  ops::RopeConfig config;
+  std::vector<TensorSpec> tensors = {};
+};
 
 class Metadata {
  public:
@@ -25,17 +54,38 @@ class Metadata {
     return file_.get_or<T>(full(key), fallback);
   }
 
-  /// Layers, widths, heads, vocabulary and context length; checks ranges. The vocabulary size comes
-  /// from the embedding tensor, which the file must have.
-  Status read_dimensions(ModelConfig& config) const;
+  /// Whether the file has that tensor.
+  bool has_tensor(std::string_view name) const { return file_.find_tensor(name) != nullptr; }
 
-  /// Rotary dimensions, base and scaling (none, linear, yarn) and rope_freqs.
-  Status read_rope(ModelConfig& config) const;
+  /// Stem of the output matrix: the embedding's where they are tied.
+  std::string_view output_stem() const {
+    return has_tensor("output.weight") ? "output" : "token_embd";
+  }
+
+  /// Checks ranges. The vocabulary size comes from the embedding tensor, which the file must have.
+  Result<ModelDimensions> read_dimensions() const;
+  /// expert_count and expert_used_count.
+  Result<ExpertCounts> read_experts() const;
+  /// attention.layer_norm_rms_epsilon
+  Result<float> read_rms_eps() const;
+  /// attention.sliding_window, in keys that a query sees with its own.
+  Result<uint32_t> read_window(uint32_t fallback) const;
+  /// A soft cap, above 0.
+  Result<double> read_cap(std::string_view key, float fallback) const;
+
+  /// Rotary dimensions, base and scaling: none, linear, yarn, the divisors of rope_freqs, or
+  /// LongRoPE's (Ding et al., "LongRoPE", 2024), of which a context of more than the original
+  /// length takes the long ones. The context is what a session is configured for (0:
+  /// context_length), whatever the length of its sequences.
+  Result<RopeSource> read_rope(const ModelDimensions& dimensions, uint32_t context_tokens) const;
 
  private:
   std::string full(std::string_view key) const { return prefix_ + "." + std::string(key); }
   /// A positive count of at most `limit`.
   Result<uint32_t> count(std::string_view key, uint32_t limit) const;
+  Result<uint32_t> original_context(const ModelDimensions& dimensions) const;
+  /// Divisors of the rotary frequencies, [dims / 2].
+  Status read_divisors(std::string_view tensor, RopeSource& rope) const;
 
   const ModelSource& source_;
   const GgufFile& file_;

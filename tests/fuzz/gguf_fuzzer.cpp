@@ -1,7 +1,9 @@
 // A GGUF file of any bytes: opened, described as a model and as a vocabulary. Memory stays below
 // the file's size and 64 MiB.
 #include "format/gguf.hpp"
+#include "models/decodable.hpp"
 #include "models/families.hpp"
+#include "models/program_text.hpp"
 #include "models/vocabulary_loader.hpp"
 #include "models/weights.hpp"
 #include "tests/fuzz/fuzz.hpp"
@@ -41,7 +43,10 @@ void read_tensors(const GgufFile& file) {
 }
 
 void read_model(const GgufFile& file) {
-  const Result<ModelDescription> model = describe_model(file);
+  const Result<Program> program = build_program(file);
+  if (!program.ok()) return check_error(program.error());
+  promise(!program_text(*program).empty(), "a program has a text");
+  const Result<ModelDescription> model = decodable(*program);
   if (!model.ok()) return check_error(model.error());
   (void)resident_weight_bytes(file, *model);
   (void)model->config.kv_layout(KvType::kF16).block_bytes();

@@ -2,20 +2,76 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/format/test_files.hpp"
+#include <map>
+
+#include "tests/models/small_file.hpp"
 
 namespace pumice {
 namespace {
 
 TEST(Families, AnUnknownArchitectureIsAnErrorOfOnePlainLine) {
-  test::GgufBytes bytes(0, 1);
-  bytes.key("general.architecture", GgufValueType::kString).text("ma\nmba").pad();
-  const test::TemporaryFile temporary(bytes.str());
-  const Result<GgufFile> file = GgufFile::open(temporary.path());
-  ASSERT_TRUE(file.ok()) << file.error().message;
-  const Result<ModelDescription> model = describe_model(*file);
-  ASSERT_FALSE(model.ok());
-  EXPECT_EQ(model.error().message, "architecture 'ma\\x0amba' is not supported yet (known: llama)");
+  GgufHeader header;
+  header.set("general.architecture", "ma\nmba");
+  const test::SmallFile file({}, header);
+  const Result<Program> program = build_program(file.file());
+  ASSERT_FALSE(program.ok());
+  EXPECT_EQ(program.error().message,
+            "architecture 'ma\\x0amba' is not supported yet (known: gemma2, gemma3, llama, phi3, "
+            "qwen2, qwen3)");
+}
+
+/// A phi3 of one layer whose heads of 16 turn by LongRoPE beyond 32 tokens; trained for 128.
+class LongRope : public ::testing::Test {
+ protected:
+  static GgufHeader header() {
+    GgufHeader made;
+    made.set("general.architecture", "phi3");
+    for (const auto& [key, value] :
+         std::map<std::string, uint32_t>{{"block_count", 1},
+                                         {"embedding_length", 32},
+                                         {"feed_forward_length", 48},
+                                         {"attention.head_count", 2},
+                                         {"context_length", 128},
+                                         {"rope.scaling.original_context_length", 32}}) {
+      made.set("phi3." + key, value);
+    }
+    made.set("phi3.attention.layer_norm_rms_epsilon", 1e-5f);
+    made.set("phi3.rope.scaling.attn_factor", 1.25f);
+    return made;
+  }
+  static std::vector<test::SmallTensor> tensors() {
+    return {{"token_embd.weight", {32, 64}},
+            {"output_norm.weight", {32}},
+            {"rope_factors_long.weight", {8}, std::vector<float>(8, 4.0f)},
+            {"rope_factors_short.weight", {8}, std::vector<float>(8, 1.5f)},
+            {"blk.0.attn_norm.weight", {32}},
+            {"blk.0.attn_qkv.weight", {32, 96}},
+            {"blk.0.attn_output.weight", {32, 32}},
+            {"blk.0.ffn_norm.weight", {32}},
+            {"blk.0.ffn_up.weight", {32, 96}},
+            {"blk.0.ffn_down.weight", {48, 32}}};
+  }
+  static float divisor(const test::SmallFile& file, const ProgramOptions& options) {
+    const Program program = build_program(file.file(), options).value();
+    EXPECT_EQ(program.ropes[0].freq_divisors.size(), 8u);
+    EXPECT_EQ(program.ropes[0].attn_factor, 1.25);
+    return program.ropes[0].freq_divisors[0];
+  }
+};
+
+TEST_F(LongRope, FollowsTheConfiguredContext) {
+  const test::SmallFile file(tensors(), header());
+  EXPECT_EQ(divisor(file, {.context_tokens = 32}), 1.5f);
+  EXPECT_EQ(divisor(file, {.context_tokens = 33}), 4.0f);
+  EXPECT_EQ(divisor(file, {}), 4.0f);  // what the model was trained for
+}
+
+TEST_F(LongRope, NeedsBothItsTensors) {
+  std::vector<test::SmallTensor> without_short = tensors();
+  without_short.erase(without_short.begin() + 3);
+  const test::SmallFile file(without_short, header());
+  EXPECT_EQ(build_program(file.file()).error().message,
+            "rope_factors_short.weight: expected 8 F32 values");
 }
 
 }  // namespace

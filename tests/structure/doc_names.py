@@ -28,7 +28,7 @@ ELSEWHERE = {
     "OPENBLAS_CORETYPE",                            # OpenBLAS
     "runtime/api", "runtime/include/pumice",        # to come, and ARCHITECTURE.md says so
 }
-EXAMPLE = re.compile(r"add_?bias|describe_|^NAME", re.IGNORECASE)  # the op and the family that guides make up
+EXAMPLE = re.compile(r"add_?bias|build_<|^NAME", re.IGNORECASE)  # the op and the family that guides make up
 FOLDERS_OF_INCLUDES = ("", "runtime/", "shaders/", "tests/")
 
 

@@ -56,6 +56,21 @@ class ModelFile(CommandLineTest):
                 self.refused_by_all(self.write("cut.gguf", whole[:size]))
         self.assertEqual(self.left_behind(), ["cut.gguf"])
 
+    def test_a_model_that_cannot_run_yet_can_be_described(self):
+        path = self.need(SHARED / "reference/families/gemma3.gguf")
+        text = self.ok("info", "-m", path, "--program").stdout.decode()
+        self.assertIn("attention = attention(attn_q_norm.rope, kv; 4 heads of 64", text)
+        listed = json.loads(self.ok("info", "-m", path, "--program", "--json").stdout)["program"]
+        self.assertEqual([group["window"] for group in listed["state_groups"]], [32, 0])
+        attention = [op for op in listed["ops"] if op["op"] == "attention"]
+        self.assertEqual([op["layer"] for op in attention], list(range(6)))
+        self.assertEqual(listed["ops"][0]["layer"], None)
+        self.assertEqual(listed["ops"][2]["tensors"], ["blk.0.attn_norm.weight"])
+        self.assertEqual(listed["ops"][-1]["tensors"], ["token_embd.weight"])
+        self.assertIn("there is no kernel for", self.ok("info", "-m", path).stdout.decode())
+        self.refuses(BAD_FILE, "info", "-m", self.need(VOCABULARY), "--program", says="not a model")
+        self.refuses(USAGE, "info", "--program", says="--model")
+
     def test_every_valid_gguf_is_listed_with_its_metadata_and_tensors(self):
         files = [path for folder in ("models", "reference/families", "reference/quants", "tokenizers")
                  for path in sorted(self.need(SHARED / folder).glob("*.gguf"))]

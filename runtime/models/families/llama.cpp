@@ -1,25 +1,53 @@
-// Llama 1, 2 and 3, Mistral 7B and Nemo, TinyLlama and everything else that calls itself "llama".
+// Llama 1, 2 and 3, Mistral 7B and Nemo, Mixtral, TinyLlama and everything else that calls itself
+// "llama": Touvron et al., "LLaMA", 2023; Jiang et al., "Mixtral of Experts", 2024.
+#include <cmath>
+
 #include "models/families.hpp"
-#include "models/metadata.hpp"
 
 namespace pumice::families {
 
-Result<ModelDescription> describe_llama(const ModelSource& source) {
-  ModelDescription model;
+Result<Program> build_llama(const ModelSource& source, const ProgramOptions& options) {
   const Metadata metadata(source, "llama");
-  PUMICE_TRY(const uint64_t n_experts, metadata.get_or<uint64_t>("expert_count", 0));
-  if (n_experts != 0) {
-    return make_error(
-        ErrorCode::kBadFile,
-        "llama.expert_count: mixture-of-experts models ({} experts) are not supported "
-        "yet",
-        n_experts);
-  }
-  PUMICE_TRY_STATUS(metadata.read_dimensions(model.config));
-  PUMICE_TRY_STATUS(metadata.read_rope(model.config));
-  PUMICE_TRY(model.config.norm_eps, metadata.get<float>("attention.layer_norm_rms_epsilon"));
+  PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions());
+  PUMICE_TRY(const ExpertCounts experts, metadata.read_experts());
+  PUMICE_TRY(const RopeSource rope, metadata.read_rope(d, options.context_tokens));
+  PUMICE_TRY(const float eps, metadata.read_rms_eps());
   // attention.sliding_window is ignored, as llama.cpp does for this architecture.
-  return model;
+
+  ProgramBuilder p(d);
+  const auto positions = p.rotation(rope, d.head_dim, ProgramBuilder::Pairs::kNeighbours);
+  const uint32_t cache = p.state_group("full", d.n_kv_heads, d.head_dim);
+  const double scale = 1 / std::sqrt(d.head_dim);
+
+  ValueId x = p.embed("token_embd", d.n_embd, d.n_vocab);
+  for (uint32_t i = 0; i < d.n_layers; ++i) {
+    p.begin_layer(x);
+    const ValueId h = p.rms_norm(x, "attn_norm", eps);
+    const ValueId q = p.rope(p.linear(h, "attn_q", d.q_dim()), positions);
+    const ValueId k = p.rope(p.linear(h, "attn_k", d.kv_dim()), positions);
+    const ValueId v = p.linear(h, "attn_v", d.kv_dim());
+    const ValueId kv = p.append(cache, k, v);
+    const ValueId a = p.attention(q, kv, {.n_heads = d.n_heads, .scale = scale});
+    x = p.add(x, p.linear(a, "attn_output", d.n_embd));
+
+    const ValueId f = p.rms_norm(x, "ffn_norm", eps);
+    if (experts.n_experts == 0) {
+      const ValueId gate = p.silu(p.linear(f, "ffn_gate", d.n_ff));
+      const ValueId up = p.linear(f, "ffn_up", d.n_ff);
+      x = p.add(x, p.linear(p.mul(gate, up), "ffn_down", d.n_embd));
+    } else {
+      const uint32_t n = experts.n_experts;
+      const ValueId to = p.route(p.linear(f, "ffn_gate_inp", n), experts.n_used);
+      const ValueId gate = p.silu(p.expert_linear(f, to, "ffn_gate_exps", {d.n_embd, d.n_ff, n}));
+      const ValueId up = p.expert_linear(f, to, "ffn_up_exps", {d.n_embd, d.n_ff, n});
+      const ValueId gated = p.mul(gate, up);
+      const ValueId down = p.expert_linear(gated, to, "ffn_down_exps", {d.n_ff, d.n_embd, n});
+      x = p.add(x, p.combine(down, to));
+    }
+    p.end_layer(x);
+  }
+  x = p.rms_norm(x, "output_norm", eps);
+  return p.finish(p.linear(x, metadata.output_stem(), d.n_vocab));
 }
 
 }  // namespace pumice::families

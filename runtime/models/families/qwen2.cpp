@@ -1,0 +1,41 @@
+// Qwen 1.5, 2 and 2.5: Yang et al., "Qwen2 Technical Report", 2024. Llama with biases on q, k, v.
+#include <cmath>
+
+#include "models/families.hpp"
+
+namespace pumice::families {
+
+Result<Program> build_qwen2(const ModelSource& source, const ProgramOptions& options) {
+  const Metadata metadata(source, "qwen2");
+  PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions());
+  PUMICE_TRY(const RopeSource rope, metadata.read_rope(d, options.context_tokens));
+  PUMICE_TRY(const float eps, metadata.read_rms_eps());
+
+  ProgramBuilder p(d);
+  constexpr auto kBias = ProgramBuilder::Bias::kAdded;
+  const auto positions = p.rotation(rope, d.head_dim, ProgramBuilder::Pairs::kHalves);
+  const uint32_t cache = p.state_group("full", d.n_kv_heads, d.head_dim);
+  const double scale = 1 / std::sqrt(d.head_dim);
+
+  ValueId x = p.embed("token_embd", d.n_embd, d.n_vocab);
+  for (uint32_t i = 0; i < d.n_layers; ++i) {
+    p.begin_layer(x);
+    const ValueId h = p.rms_norm(x, "attn_norm", eps);
+    const ValueId q = p.rope(p.linear(h, "attn_q", d.q_dim(), kBias), positions);
+    const ValueId k = p.rope(p.linear(h, "attn_k", d.kv_dim(), kBias), positions);
+    const ValueId v = p.linear(h, "attn_v", d.kv_dim(), kBias);
+    const ValueId kv = p.append(cache, k, v);
+    const ValueId a = p.attention(q, kv, {.n_heads = d.n_heads, .scale = scale});
+    x = p.add(x, p.linear(a, "attn_output", d.n_embd));
+
+    const ValueId f = p.rms_norm(x, "ffn_norm", eps);
+    const ValueId gate = p.silu(p.linear(f, "ffn_gate", d.n_ff));
+    const ValueId up = p.linear(f, "ffn_up", d.n_ff);
+    x = p.add(x, p.linear(p.mul(gate, up), "ffn_down", d.n_embd));
+    p.end_layer(x);
+  }
+  x = p.rms_norm(x, "output_norm", eps);
+  return p.finish(p.linear(x, metadata.output_stem(), d.n_vocab));
+}
+
+}  // namespace pumice::families

@@ -1,0 +1,42 @@
+// Qwen 3, dense: Yang et al., "Qwen3 Technical Report", 2025. Each head of q and k is normalised.
+#include <cmath>
+
+#include "models/families.hpp"
+
+namespace pumice::families {
+
+Result<Program> build_qwen3(const ModelSource& source, const ProgramOptions& options) {
+  const Metadata metadata(source, "qwen3");
+  PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions());
+  PUMICE_TRY(const RopeSource rope, metadata.read_rope(d, options.context_tokens));
+  PUMICE_TRY(const float eps, metadata.read_rms_eps());
+
+  ProgramBuilder p(d);
+  const auto positions = p.rotation(rope, d.head_dim, ProgramBuilder::Pairs::kHalves);
+  const uint32_t cache = p.state_group("full", d.n_kv_heads, d.head_dim);
+  const double scale = 1 / std::sqrt(d.head_dim);
+
+  ValueId x = p.embed("token_embd", d.n_embd, d.n_vocab);
+  for (uint32_t i = 0; i < d.n_layers; ++i) {
+    p.begin_layer(x);
+    const ValueId h = p.rms_norm(x, "attn_norm", eps);
+    ValueId q = p.linear(h, "attn_q", d.q_dim());
+    q = p.rope(p.head_norm(q, "attn_q_norm", d.head_dim, eps), positions);
+    ValueId k = p.linear(h, "attn_k", d.kv_dim());
+    k = p.rope(p.head_norm(k, "attn_k_norm", d.head_dim, eps), positions);
+    const ValueId v = p.linear(h, "attn_v", d.kv_dim());
+    const ValueId kv = p.append(cache, k, v);
+    const ValueId a = p.attention(q, kv, {.n_heads = d.n_heads, .scale = scale});
+    x = p.add(x, p.linear(a, "attn_output", d.n_embd));
+
+    const ValueId f = p.rms_norm(x, "ffn_norm", eps);
+    const ValueId gate = p.silu(p.linear(f, "ffn_gate", d.n_ff));
+    const ValueId up = p.linear(f, "ffn_up", d.n_ff);
+    x = p.add(x, p.linear(p.mul(gate, up), "ffn_down", d.n_embd));
+    p.end_layer(x);
+  }
+  x = p.rms_norm(x, "output_norm", eps);
+  return p.finish(p.linear(x, metadata.output_stem(), d.n_vocab));
+}
+
+}  // namespace pumice::families

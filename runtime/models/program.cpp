@@ -1,0 +1,67 @@
+#include "models/program.hpp"
+
+#include "base/check.hpp"
+
+namespace pumice {
+namespace {
+
+/// Lists the operands of each kind; what is new in program.hpp does not compile without a line
+/// here.
+struct Operands {
+  std::string_view name;
+  std::vector<ValueId> inputs = {};
+  std::vector<TensorId> tensors = {};
+};
+
+std::vector<TensorId> with(std::vector<TensorId> tensors, std::optional<TensorId> another) {
+  if (another) tensors.push_back(*another);
+  return tensors;
+}
+
+std::string_view activation_name(ActivationKind kind) {
+  switch (kind) {
+    case ActivationKind::kSilu:
+      return "silu";
+    case ActivationKind::kGelu:
+      return "gelu";
+    case ActivationKind::kGeluTanh:
+      return "gelu_tanh";
+  }
+  PUMICE_CHECK(false, "an activation without a name");
+  return {};
+}
+
+Operands operands(const op::Embed& o) { return {"embed", {}, {o.table}}; }
+Operands operands(const op::Linear& o) {
+  return {"linear", {o.x}, with({o.weight.tensor}, o.bias)};
+}
+Operands operands(const op::RmsNorm& o) { return {"rms_norm", {o.x}, {o.weight}}; }
+Operands operands(const op::LayerNorm& o) {
+  return {"layer_norm", {o.x}, with({o.weight}, o.bias)};
+}
+Operands operands(const op::Rope& o) { return {"rope", {o.x}}; }
+Operands operands(const op::Append& o) { return {"append", {o.k, o.v}}; }
+Operands operands(const op::Attention& o) { return {"attention", {o.q, o.kv}, with({}, o.sinks)}; }
+Operands operands(const op::Activation& o) { return {activation_name(o.kind), {o.x}}; }
+Operands operands(const op::Mul& o) { return {"mul", {o.a, o.b}}; }
+Operands operands(const op::Add& o) { return {"add", {o.a, o.b}}; }
+Operands operands(const op::Scale& o) { return {"scale", {o.x}}; }
+Operands operands(const op::SoftCap& o) { return {"soft_cap", {o.x}}; }
+Operands operands(const op::Split& o) { return {"split", {o.x}}; }
+Operands operands(const op::Route& o) { return {"route", {o.scores}}; }
+Operands operands(const op::ExpertLinear& o) {
+  return {"expert_linear", {o.x, o.routes}, {o.weight}};
+}
+Operands operands(const op::Combine& o) { return {"combine", {o.x, o.routes}}; }
+
+Operands operands_of(const Operation& what) {
+  return std::visit([](const auto& o) { return operands(o); }, what);
+}
+
+}  // namespace
+
+std::string_view op_name(const Operation& what) { return operands_of(what).name; }
+std::vector<ValueId> op_inputs(const Operation& what) { return operands_of(what).inputs; }
+std::vector<TensorId> op_tensors(const Operation& what) { return operands_of(what).tensors; }
+
+}  // namespace pumice

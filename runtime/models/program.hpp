@@ -1,0 +1,212 @@
+// What a model computes, as data: a flat list of typed operations over named values, in an order in
+// which they can be computed, without control flow. A family (families/*.cpp) builds it through a
+// ProgramBuilder (program_builder.hpp); everything else reads it and knows no family: which tensors
+// a file must have (program_tensors.hpp), the evaluation in fp64 (reference.hpp), what the decoder
+// can run (decodable.hpp), a text for people (program_text.hpp).
+//
+// Shapes. A value has `width` numbers for each token of a step; heads lie side by side in it. A
+// matrix is a tensor of the file with dims {n_cols, n_rows}: n_rows outputs of n_cols inputs each.
+// What a sequence keeps between steps is a value too: `append` gives the keys and values of all
+// positions up to each token, which any later operation may read, of the same layer or not.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "shaders/rope_kv/rope_table.hpp"
+
+namespace pumice {
+
+using ValueId = uint32_t;   ///< index into Program::values
+using TensorId = uint32_t;  ///< index into Program::tensors
+
+enum class ValueKind {
+  kRows,    ///< numbers, [tokens][width]
+  kState,   ///< keys and values of a slot, of all positions so far; no width
+  kRoutes,  ///< for each token `width` experts in rank order, each with its weight
+};
+
+struct Value {
+  std::string name;  ///< unique among the values of a layer
+  ValueKind kind = ValueKind::kRows;
+  uint32_t width = 0;
+};
+
+/// A tensor that the file must have, of this shape.
+struct TensorSpec {
+  std::string name;
+  std::array<uint64_t, 4> dims = {1, 1, 1, 1};  ///< as in GgufTensor
+};
+
+/// What a sequence keeps between steps for some of the layers: n_slots times keys and values.
+struct StateGroup {
+  std::string name;
+  uint32_t n_kv_heads = 0;
+  uint32_t head_dim = 0;
+  uint32_t window = 0;   ///< positions that are read again, the newest included; 0: all
+  uint32_t n_slots = 0;  ///< layers with a slot of their own
+};
+
+/// Rows [first_row, first_row + n_rows) of a matrix: all of it, or a part of a fused one.
+struct MatrixRows {
+  TensorId tensor = 0;
+  uint32_t first_row = 0;
+  uint32_t n_rows = 0;
+};
+
+enum class ActivationKind {
+  kSilu,      ///< x / (1 + exp(-x))
+  kGelu,      ///< x (1 + erf(x / √2)) / 2
+  kGeluTanh,  ///< x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2
+};
+
+/// Operands are values named x, y, a, b … and tensors; all else is a constant of the operation.
+namespace op {
+
+/// The token's row of a matrix [n_vocab][width].
+struct Embed {
+  TensorId table;
+};
+/// x Wᵀ + bias
+struct Linear {
+  ValueId x;
+  MatrixRows weight;
+  std::optional<TensorId> bias;
+};
+/// x / √(mean(x²) + eps) · weight, over each `group` numbers: a row, or a head of it, all with the
+/// same weight [group].
+struct RmsNorm {
+  ValueId x;
+  TensorId weight;
+  float eps;
+  uint32_t group;
+};
+/// (x − mean) / √(variance + eps) · weight + bias
+struct LayerNorm {
+  ValueId x;
+  TensorId weight;
+  std::optional<TensorId> bias;
+  float eps;
+};
+/// The first ropes[rope].dims numbers of each head turned by its angles at the token's position.
+struct Rope {
+  ValueId x;
+  uint32_t rope;  ///< index into Program::ropes
+  uint32_t head_dim;
+  bool halves;  ///< pairs are (i, i + dims/2) rather than (2i, 2i + 1)
+};
+/// The slot's keys and values with the step's own.
+struct Append {
+  ValueId k;
+  ValueId v;
+  uint32_t group;  ///< index into Program::state_groups
+  uint32_t slot;
+};
+/// Causal attention, head_dim numbers a head; n_heads / n_kv_heads heads of q share one of k and v.
+/// softmax over the visible keys of soft_cap(scale q·k), times v.
+struct Attention {
+  ValueId q;
+  ValueId kv;
+  uint32_t n_heads;
+  uint32_t n_kv_heads;
+  uint32_t head_dim;
+  double scale;
+  uint32_t window;  ///< a query sees so many keys, its own position's included; 0: all
+  double soft_cap;  ///< scores become cap · tanh(score / cap); 0: none
+  std::optional<TensorId> sinks;  ///< [n_heads] scores of a key without value
+};
+struct Activation {
+  ValueId x;
+  ActivationKind kind;
+};
+struct Mul {
+  ValueId a;
+  ValueId b;
+};
+struct Add {
+  ValueId a;
+  ValueId b;
+};
+struct Scale {
+  ValueId x;
+  double factor;
+};
+/// cap · tanh(x / cap)
+struct SoftCap {
+  ValueId x;
+  double cap;
+};
+/// Numbers [first, first + the result's width) of each row.
+struct Split {
+  ValueId x;
+  uint32_t first;
+};
+/// The n_used experts with the highest scores, ties to the lowest id, weighted by a softmax over
+/// theirs.
+struct Route {
+  ValueId scores;
+  uint32_t n_used;
+};
+/// x Wᵀ for each of a token's experts, in rank order, of a tensor {n_cols, n_rows, n_experts}. x is
+/// one row for all of them, or one for each.
+struct ExpertLinear {
+  ValueId x;
+  ValueId routes;
+  TensorId weight;
+};
+/// The experts' rows of x, weighted and summed in rank order.
+struct Combine {
+  ValueId x;
+  ValueId routes;
+};
+
+}  // namespace op
+
+using Operation =
+    std::variant<op::Embed, op::Linear, op::RmsNorm, op::LayerNorm, op::Rope, op::Append,
+                 op::Attention, op::Activation, op::Mul, op::Add, op::Scale, op::SoftCap, op::Split,
+                 op::Route, op::ExpertLinear, op::Combine>;
+
+/// One step of the list. It gives exactly one value.
+struct Op {
+  Operation what;
+  ValueId result = 0;
+};
+
+/// Consecutive operations that repeat, more or less, with other weights. Nothing but `output` of
+/// one, and states, is read outside of it.
+struct Layer {
+  uint32_t first_op = 0;
+  uint32_t end_op = 0;
+  ValueId input = 0;
+  ValueId output = 0;
+};
+
+struct Program {
+  std::string architecture;  ///< general.architecture
+  std::string name;          ///< general.name; may be empty
+  uint32_t n_vocab = 0;
+  uint32_t context_length = 0;  ///< what the model was trained for, in tokens
+
+  std::vector<TensorSpec> tensors;  ///< in the order of their first use, each once
+  std::vector<ops::RopeConfig> ropes;
+  std::vector<StateGroup> state_groups;
+  std::vector<Value> values;
+  std::vector<Op> ops;
+  std::vector<Layer> layers;
+  ValueId logits = 0;  ///< [tokens][n_vocab]
+};
+
+/// "rms_norm", "append", "silu"
+std::string_view op_name(const Operation& what);
+/// Values that it reads, in the order of its operands.
+std::vector<ValueId> op_inputs(const Operation& what);
+/// Tensors that it reads.
+std::vector<TensorId> op_tensors(const Operation& what);
+
+}  // namespace pumice

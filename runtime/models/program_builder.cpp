@@ -1,0 +1,242 @@
+#include "models/program_builder.hpp"
+
+#include <algorithm>
+
+namespace pumice {
+
+ProgramBuilder::ProgramBuilder(const ModelDimensions& dimensions) {
+  program_.architecture = dimensions.architecture;
+  program_.name = dimensions.name;
+  program_.n_vocab = dimensions.n_vocab;
+  program_.context_length = dimensions.context_length;
+}
+
+ProgramBuilder::Rotation ProgramBuilder::rotation(const RopeSource& rope, uint32_t head_dim,
+                                                  Pairs pairs) {
+  for (const TensorSpec& spec : rope.tensors) tensor(spec);
+  const auto frequencies = ops::rope_frequencies(rope.config);
+  expect(frequencies.ok(), "{}", frequencies.ok() ? "" : frequencies.error().message);
+  expect(rope.config.dims <= head_dim, "rope: {} dimensions of heads of {}", rope.config.dims,
+         head_dim);
+  program_.ropes.push_back(rope.config);
+  return {.rope = static_cast<uint32_t>(program_.ropes.size() - 1),
+          .head_dim = head_dim,
+          .halves = pairs == Pairs::kHalves};
+}
+
+uint32_t ProgramBuilder::state_group(std::string_view name, uint32_t n_kv_heads, uint32_t head_dim,
+                                     uint32_t window) {
+  program_.state_groups.push_back({.name = std::string(name),
+                                   .n_kv_heads = n_kv_heads,
+                                   .head_dim = head_dim,
+                                   .window = window});
+  return static_cast<uint32_t>(program_.state_groups.size() - 1);
+}
+
+void ProgramBuilder::begin_layer(ValueId x) {
+  PUMICE_CHECK(!in_layer_, "a layer within a layer");
+  in_layer_ = true;
+  prefix_ = fmt::format("blk.{}.", program_.layers.size());
+  used_ = {{"x", 1}};
+  program_.values[x].name.assign(1, 'x');
+  program_.layers.push_back(
+      {.first_op = static_cast<uint32_t>(program_.ops.size()), .input = x, .output = x});
+}
+
+void ProgramBuilder::end_layer(ValueId x) {
+  PUMICE_CHECK(in_layer_, "the end of no layer");
+  Layer& layer = program_.layers.back();
+  expect(width(x) == width(layer.input), "{}: gives {} numbers, reads {}", prefix_, width(x),
+         width(layer.input));
+  layer.end_op = static_cast<uint32_t>(program_.ops.size());
+  layer.output = x;
+  program_.values[x].name.assign(1, 'x');
+  in_layer_ = false;
+  prefix_.clear();
+  used_.clear();
+}
+
+ValueId ProgramBuilder::embed(std::string_view stem, uint32_t width, uint32_t n_vocab) {
+  return add_op(op::Embed{tensor(stem, "weight", {width, n_vocab, 1, 1})}, stem, width);
+}
+
+ValueId ProgramBuilder::linear(ValueId x, std::string_view stem, uint32_t n_outputs, Bias bias) {
+  op::Linear linear{.x = x,
+                    .weight = {.tensor = tensor(stem, "weight", {width(x), n_outputs, 1, 1}),
+                               .n_rows = n_outputs}};
+  if (bias == Bias::kAdded) linear.bias = tensor(stem, "bias", {n_outputs, 1, 1, 1});
+  return add_op(linear, stem, n_outputs);
+}
+
+ValueId ProgramBuilder::linear_rows(ValueId x, std::string_view stem, uint32_t n_rows,
+                                    uint32_t first_row, uint32_t n_outputs) {
+  expect(uint64_t{first_row} + n_outputs <= n_rows, "{}{}: rows {} to {} of {}", prefix_, stem,
+         first_row, uint64_t{first_row} + n_outputs, n_rows);
+  const MatrixRows rows{.tensor = tensor(stem, "weight", {width(x), n_rows, 1, 1}),
+                        .first_row = first_row,
+                        .n_rows = n_outputs};
+  return add_op(op::Linear{.x = x, .weight = rows}, stem, n_outputs);
+}
+
+ValueId ProgramBuilder::rms_norm(ValueId x, std::string_view stem, float eps) {
+  return head_norm(x, stem, width(x), eps);
+}
+
+ValueId ProgramBuilder::head_norm(ValueId x, std::string_view stem, uint32_t head_dim, float eps) {
+  expect(head_dim > 0 && width(x) % head_dim == 0, "{}{}: {} numbers are not heads of {}", prefix_,
+         stem, width(x), head_dim);
+  return add_op(op::RmsNorm{.x = x,
+                            .weight = tensor(stem, "weight", {head_dim, 1, 1, 1}),
+                            .eps = eps,
+                            .group = head_dim},
+                stem, width(x));
+}
+
+ValueId ProgramBuilder::layer_norm(ValueId x, std::string_view stem, float eps, Bias bias) {
+  op::LayerNorm norm{.x = x, .weight = tensor(stem, "weight", {width(x), 1, 1, 1}), .eps = eps};
+  if (bias == Bias::kAdded) norm.bias = tensor(stem, "bias", {width(x), 1, 1, 1});
+  return add_op(norm, stem, width(x));
+}
+
+ValueId ProgramBuilder::rope(ValueId x, const Rotation& rotation) {
+  expect(width(x) % rotation.head_dim == 0, "{}rope: {} numbers are not heads of {}", prefix_,
+         width(x), rotation.head_dim);
+  return add_op_on(
+      x,
+      op::Rope{
+          .x = x, .rope = rotation.rope, .head_dim = rotation.head_dim, .halves = rotation.halves},
+      width(x));
+}
+
+ValueId ProgramBuilder::append(uint32_t state_group, ValueId k, ValueId v) {
+  StateGroup& group = program_.state_groups.at(state_group);
+  const uint64_t expected = uint64_t{group.n_kv_heads} * group.head_dim;
+  expect(width(k) == expected && width(v) == expected,
+         "{}append: keys of {} and values of {} numbers where state group {} has {}", prefix_,
+         width(k), width(v), group.name, expected);
+  return add_op(op::Append{.k = k, .v = v, .group = state_group, .slot = group.n_slots++}, "kv", 0,
+                ValueKind::kState);
+}
+
+ValueId ProgramBuilder::attention(ValueId q, ValueId kv, const AttentionOptions& options) {
+  PUMICE_CHECK(program_.values.at(kv).kind == ValueKind::kState, "attention to no state");
+  const auto maker = std::ranges::find(program_.ops, kv, &Op::result);
+  const StateGroup& group = program_.state_groups[std::get<op::Append>(maker->what).group];
+  const uint64_t q_dim = uint64_t{options.n_heads} * group.head_dim;
+  expect(width(q) == q_dim && options.n_heads % group.n_kv_heads == 0,
+         "{}attention: {} numbers are not {} heads of {} on {} kv heads", prefix_, width(q),
+         options.n_heads, group.head_dim, group.n_kv_heads);
+  expect(group.window == 0 || (options.window != 0 && options.window <= group.window),
+         "{}attention: a window of {} keys in a state group that keeps {}", prefix_, options.window,
+         group.window);
+  op::Attention attention{.q = q,
+                          .kv = kv,
+                          .n_heads = options.n_heads,
+                          .n_kv_heads = group.n_kv_heads,
+                          .head_dim = group.head_dim,
+                          .scale = options.scale,
+                          .window = options.window,
+                          .soft_cap = options.soft_cap};
+  if (!options.sinks.empty()) {
+    attention.sinks = tensor(options.sinks, "weight", {options.n_heads, 1, 1, 1});
+  }
+  return add_op(attention, "attention", width(q));
+}
+
+ValueId ProgramBuilder::activation(ValueId x, ActivationKind kind) {
+  return add_op_on(x, op::Activation{.x = x, .kind = kind}, width(x));
+}
+
+ValueId ProgramBuilder::mul(ValueId a, ValueId b) {
+  expect(width(a) == width(b), "{}mul: {} numbers times {}", prefix_, width(a), width(b));
+  return add_op(op::Mul{a, b}, "mul", width(a));
+}
+
+ValueId ProgramBuilder::add(ValueId a, ValueId b) {
+  expect(width(a) == width(b), "{}add: {} numbers and {}", prefix_, width(a), width(b));
+  return add_op(op::Add{a, b}, "add", width(a));
+}
+
+ValueId ProgramBuilder::scale(ValueId x, double factor) {
+  return add_op_on(x, op::Scale{x, factor}, width(x));
+}
+
+ValueId ProgramBuilder::soft_cap(ValueId x, double cap) {
+  expect(cap > 0, "{}soft_cap: a cap of {}", prefix_, cap);
+  return add_op_on(x, op::SoftCap{x, cap}, width(x));
+}
+
+ValueId ProgramBuilder::split(ValueId x, uint32_t first, uint32_t n) {
+  expect(uint64_t{first} + n <= width(x), "{}split: numbers {} to {} of {}", prefix_, first,
+         uint64_t{first} + n, width(x));
+  return add_op_on(x, op::Split{x, first}, n);
+}
+
+ValueId ProgramBuilder::route(ValueId scores, uint32_t n_used) {
+  expect(n_used > 0 && n_used <= width(scores), "{}route: {} of {} experts", prefix_, n_used,
+         width(scores));
+  return add_op(op::Route{scores, n_used}, "routes", n_used, ValueKind::kRoutes);
+}
+
+ValueId ProgramBuilder::expert_linear(ValueId x, ValueId routes, std::string_view stem,
+                                      const ExpertDims& dims) {
+  const uint32_t n_used = width(routes, ValueKind::kRoutes);
+  expect(width(x) == dims.n_cols || width(x) == uint64_t{n_used} * dims.n_cols,
+         "{}{}: {} numbers are not one row of {}, nor {} of them", prefix_, stem, width(x),
+         dims.n_cols, n_used);
+  const TensorId weight = tensor(stem, "weight", {dims.n_cols, dims.n_rows, dims.n_experts, 1});
+  return add_op(op::ExpertLinear{x, routes, weight}, stem, n_used * dims.n_rows);
+}
+
+ValueId ProgramBuilder::combine(ValueId x, ValueId routes) {
+  const uint32_t n_used = std::max(width(routes, ValueKind::kRoutes), 1u);
+  expect(width(x) % n_used == 0, "{}combine: {} numbers of {} experts", prefix_, width(x), n_used);
+  return add_op(op::Combine{x, routes}, "combine", width(x) / n_used);
+}
+
+Result<Program> ProgramBuilder::finish(ValueId logits) {
+  PUMICE_CHECK(!in_layer_, "a layer without an end");
+  expect(width(logits) == program_.n_vocab, "logits: {} numbers for a vocabulary of {}",
+         width(logits), program_.n_vocab);
+  PUMICE_TRY_STATUS(status_);
+  program_.logits = logits;
+  program_.values[logits].name = "logits";
+  return std::move(program_);
+}
+
+ValueId ProgramBuilder::add_op(Operation what, std::string_view base_name, uint32_t width,
+                               ValueKind kind) {
+  const auto id = static_cast<ValueId>(program_.values.size());
+  const uint32_t n_before = used_[std::string(base_name)]++;
+  std::string name(base_name);
+  if (n_before > 0) name += fmt::format(".{}", n_before + 1);
+  program_.values.push_back({.name = std::move(name), .kind = kind, .width = width});
+  program_.ops.push_back({.what = what, .result = id});
+  return id;
+}
+
+ValueId ProgramBuilder::add_op_on(ValueId x, Operation what, uint32_t n) {
+  const std::string name = fmt::format("{}.{}", program_.values.at(x).name, op_name(what));
+  return add_op(what, name, n);
+}
+
+TensorId ProgramBuilder::tensor(std::string_view stem, std::string_view suffix,
+                                std::array<uint64_t, 4> dims) {
+  return tensor({.name = fmt::format("{}{}.{}", prefix_, stem, suffix), .dims = dims});
+}
+
+TensorId ProgramBuilder::tensor(const TensorSpec& spec) {
+  const auto [known, is_new] =
+      tensor_ids_.try_emplace(spec.name, static_cast<TensorId>(program_.tensors.size()));
+  if (is_new) program_.tensors.push_back(spec);
+  expect(program_.tensors[known->second].dims == spec.dims, "{}: read in two shapes", spec.name);
+  return known->second;
+}
+
+uint32_t ProgramBuilder::width(ValueId x, ValueKind kind) const {
+  const Value& value = program_.values.at(x);
+  PUMICE_CHECK(value.kind == kind, value.name + " is a value of another kind");
+  return value.width;
+}
+
+}  // namespace pumice

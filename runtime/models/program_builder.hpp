@@ -1,0 +1,109 @@
+// Building a Program, an operation a call, in the order of the calls. Each returns the value it
+// gives; its width follows from its operands. Calls that are arguments of one call happen in an
+// order that the compiler chooses, so where two operations feed a third each has a line of its own.
+//
+// Tensors are named by stem: "attn_q" is attn_q.weight, with bias also attn_q.bias, and within
+// begin_layer … end_layer they are the layer's, "blk.3.attn_q.weight". What does not fit together
+// (a residual of another width, heads that do not divide) is kept until `finish` and returned
+// there, the first one only; until then values have the widths they should have.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "base/result.hpp"
+#include "models/metadata.hpp"
+#include "models/program.hpp"
+
+namespace pumice {
+
+class ProgramBuilder {
+ public:
+  /// How a rope turns heads; from `rotation`.
+  struct Rotation {
+    uint32_t rope;
+    uint32_t head_dim;
+    bool halves;
+  };
+  enum class Pairs { kNeighbours, kHalves };
+  enum class Bias { kNone, kAdded };
+
+  struct AttentionOptions {
+    uint32_t n_heads;
+    double scale;
+    uint32_t window = 0;
+    double soft_cap = 0;
+    std::string_view sinks = {};  ///< stem of their tensor
+  };
+  /// Of one matrix an expert.
+  struct ExpertDims {
+    uint32_t n_cols;
+    uint32_t n_rows;
+    uint32_t n_experts;
+  };
+
+  explicit ProgramBuilder(const ModelDimensions& dimensions);
+
+  Rotation rotation(const RopeSource& rope, uint32_t head_dim, Pairs pairs);
+  /// The index of a new group of keys and values; each `append` takes another slot of it.
+  uint32_t state_group(std::string_view name, uint32_t n_kv_heads, uint32_t head_dim,
+                       uint32_t window = 0);
+
+  /// `x` is what the layer reads of those before it.
+  void begin_layer(ValueId x);
+  /// `x` is what those after it read.
+  void end_layer(ValueId x);
+
+  ValueId embed(std::string_view stem, uint32_t width, uint32_t n_vocab);
+  ValueId linear(ValueId x, std::string_view stem, uint32_t n_outputs, Bias bias = Bias::kNone);
+  /// The same with `n_outputs` rows from `first_row` on of a fused matrix of `n_rows`.
+  ValueId linear_rows(ValueId x, std::string_view stem, uint32_t n_rows, uint32_t first_row,
+                      uint32_t n_outputs);
+  ValueId rms_norm(ValueId x, std::string_view stem, float eps);
+  /// An RMSNorm of each head by itself.
+  ValueId head_norm(ValueId x, std::string_view stem, uint32_t head_dim, float eps);
+  ValueId layer_norm(ValueId x, std::string_view stem, float eps, Bias bias = Bias::kAdded);
+  ValueId rope(ValueId x, const Rotation& rotation);
+  ValueId append(uint32_t state_group, ValueId k, ValueId v);
+  ValueId attention(ValueId q, ValueId kv, const AttentionOptions& options);
+  ValueId silu(ValueId x) { return activation(x, ActivationKind::kSilu); }
+  ValueId gelu(ValueId x) { return activation(x, ActivationKind::kGelu); }
+  ValueId gelu_tanh(ValueId x) { return activation(x, ActivationKind::kGeluTanh); }
+  ValueId mul(ValueId a, ValueId b);
+  ValueId add(ValueId a, ValueId b);
+  ValueId scale(ValueId x, double factor);
+  ValueId soft_cap(ValueId x, double cap);
+  ValueId split(ValueId x, uint32_t first, uint32_t width);
+  ValueId route(ValueId scores, uint32_t n_used);
+  ValueId expert_linear(ValueId x, ValueId routes, std::string_view stem, const ExpertDims& dims);
+  ValueId combine(ValueId x, ValueId routes);
+
+  /// The program whose result is `logits`. Errors (kBadFile): what did not fit together.
+  Result<Program> finish(ValueId logits);
+
+ private:
+  ValueId activation(ValueId x, ActivationKind kind);
+  ValueId add_op(Operation what, std::string_view base_name, uint32_t width,
+                 ValueKind kind = ValueKind::kRows);
+  /// For an operation without tensors on one value: "attn_q.rope".
+  ValueId add_op_on(ValueId x, Operation what, uint32_t width);
+  TensorId tensor(std::string_view stem, std::string_view suffix, std::array<uint64_t, 4> dims);
+  TensorId tensor(const TensorSpec& spec);
+  uint32_t width(ValueId x, ValueKind kind = ValueKind::kRows) const;
+  template <typename... Args>
+  void expect(bool fits, fmt::format_string<Args...> format, Args&&... args) {
+    if (!fits && status_.ok()) {
+      status_ = make_error(ErrorCode::kBadFile, format, std::forward<Args>(args)...);
+    }
+  }
+
+  Program program_;
+  std::string prefix_;                    // of the layer's tensors
+  std::map<std::string, uint32_t> used_;  // names of values of the layer, with how often
+  std::map<std::string, TensorId> tensor_ids_;
+  bool in_layer_ = false;
+  Status status_;
+};
+
+}  // namespace pumice

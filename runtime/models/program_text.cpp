@@ -1,0 +1,148 @@
+#include "models/program_text.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace pumice {
+namespace {
+
+std::string rope_text(const ops::RopeConfig& rope) {
+  std::string text = fmt::format("{} dims, base {}", rope.dims, rope.base);
+  switch (rope.scaling) {
+    case ops::RopeScaling::kNone:
+      break;
+    case ops::RopeScaling::kLinear:
+      text += fmt::format(", linear {}", rope.factor);
+      break;
+    case ops::RopeScaling::kYarn:
+      text += fmt::format(", yarn {} from {}", rope.factor, rope.original_context);
+      break;
+  }
+  if (!rope.freq_divisors.empty()) text += ", divisors";
+  if (rope.attn_factor != 1) text += fmt::format(", magnitude {}", rope.attn_factor);
+  return text;
+}
+
+/// The constants of each kind of operation.
+class Constants {
+ public:
+  explicit Constants(const Program& program) : program_(program) {}
+
+  std::string operator()(const op::Embed&) const { return ""; }
+  std::string operator()(const op::Linear& o) const {
+    const uint64_t all = program_.tensors[o.weight.tensor].dims[1];
+    if (o.weight.n_rows == all) return "";
+    return fmt::format("rows {} to {} of {}", o.weight.first_row,
+                       o.weight.first_row + o.weight.n_rows, all);
+  }
+  std::string operator()(const op::RmsNorm& o) const {
+    const bool heads = o.group != program_.values[o.x].width;
+    return fmt::format("{}eps {:.6g}", heads ? fmt::format("heads of {}, ", o.group) : "", o.eps);
+  }
+  std::string operator()(const op::LayerNorm& o) const { return fmt::format("eps {:.6g}", o.eps); }
+  std::string operator()(const op::Rope& o) const {
+    return fmt::format("heads of {}, {}, {}", o.head_dim, rope_text(program_.ropes[o.rope]),
+                       o.halves ? "halves" : "neighbours");
+  }
+  std::string operator()(const op::Append& o) const {
+    return fmt::format("state {}", program_.state_groups[o.group].name);
+  }
+  std::string operator()(const op::Attention& o) const {
+    std::string text = fmt::format("{} heads of {}, {} kv heads, scale {:.6g}", o.n_heads,
+                                   o.head_dim, o.n_kv_heads, o.scale);
+    if (o.window != 0) text += fmt::format(", window {}", o.window);
+    if (o.soft_cap != 0) text += fmt::format(", soft cap {:.6g}", o.soft_cap);
+    return text;
+  }
+  std::string operator()(const op::Activation&) const { return ""; }
+  std::string operator()(const op::Mul&) const { return ""; }
+  std::string operator()(const op::Add&) const { return ""; }
+  std::string operator()(const op::Scale& o) const { return fmt::format("{:.6g}", o.factor); }
+  std::string operator()(const op::SoftCap& o) const { return fmt::format("{:.6g}", o.cap); }
+  std::string operator()(const op::Split& o) const { return fmt::format("from {}", o.first); }
+  std::string operator()(const op::Route& o) const {
+    return fmt::format("{} of {}", o.n_used, program_.values[o.scores].width);
+  }
+  std::string operator()(const op::ExpertLinear& o) const {
+    return fmt::format("{} experts", program_.tensors[o.weight].dims[2]);
+  }
+  std::string operator()(const op::Combine&) const { return ""; }
+
+ private:
+  const Program& program_;
+};
+
+/// Without "blk.N.".
+std::string within_layer(const std::string& tensor) {
+  const size_t number = tensor.rfind("blk.", 0) == 0 ? tensor.find('.', 4) : std::string::npos;
+  return number == std::string::npos ? tensor : tensor.substr(number + 1);
+}
+
+std::string line_of(const Program& program, const Op& op) {
+  const OpText text = describe_op(program, op);
+  std::string operands =
+      text.kind == "embed" ? "tokens" : fmt::format("{}", fmt::join(text.inputs, ", "));
+  for (const std::string& tensor : text.tensors) operands += "; " + within_layer(tensor);
+  if (!text.constants.empty()) operands += "; " + text.constants;
+  const Value& value = program.values[op.result];
+  const std::string width = value.width == 0 ? "" : fmt::format("  {}", value.width);
+  return fmt::format("{} = {}({}){}\n", text.result, text.kind, operands, width);
+}
+
+std::string lines_of(const Program& program, uint32_t first, uint32_t end) {
+  std::string lines;
+  for (uint32_t i = first; i < end; ++i) lines += "  " + line_of(program, program.ops[i]);
+  return lines;
+}
+
+}  // namespace
+
+OpText describe_op(const Program& program, const Op& op) {
+  OpText text{.result = program.values[op.result].name,
+              .kind = std::string(op_name(op.what)),
+              .constants = std::visit(Constants(program), op.what)};
+  for (const ValueId input : op_inputs(op.what)) text.inputs.push_back(program.values[input].name);
+  for (const TensorId tensor : op_tensors(op.what)) {
+    text.tensors.push_back(program.tensors[tensor].name);
+  }
+  return text;
+}
+
+std::vector<AlikeLayers> alike_layers(const Program& program) {
+  std::vector<AlikeLayers> groups;
+  std::string last;
+  for (uint32_t i = 0; i < program.layers.size(); ++i) {
+    std::string lines = lines_of(program, program.layers[i].first_op, program.layers[i].end_op);
+    if (groups.empty() || lines != last) {
+      groups.push_back({i, i});
+      last = std::move(lines);
+    }
+    groups.back().end = i + 1;
+  }
+  return groups;
+}
+
+std::string program_text(const Program& program) {
+  std::string text = fmt::format("{}, {} layers, {} operations, {} tensors\n", program.architecture,
+                                 program.layers.size(), program.ops.size(), program.tensors.size());
+  for (const StateGroup& group : program.state_groups) {
+    text += fmt::format("state {}: {} slots, {} kv heads of {}{}\n", group.name, group.n_slots,
+                        group.n_kv_heads, group.head_dim,
+                        group.window == 0 ? "" : fmt::format(", window {}", group.window));
+  }
+  uint32_t next = 0;
+  for (const AlikeLayers& group : alike_layers(program)) {
+    const Layer& layer = program.layers[group.first];
+    text += lines_of(program, next, layer.first_op);
+    text += group.end == group.first + 1
+                ? fmt::format("layer {}\n", group.first)
+                : fmt::format("layers {} to {}\n", group.first, group.end - 1);
+    text += lines_of(program, layer.first_op, layer.end_op);
+    next = program.layers[group.end - 1].end_op;
+  }
+  const auto n_ops = static_cast<uint32_t>(program.ops.size());
+  if (!program.layers.empty()) text += "after the layers\n";
+  return text + lines_of(program, next, n_ops);
+}
+
+}  // namespace pumice

@@ -1,0 +1,450 @@
+#include "models/reference.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <numbers>
+#include <numeric>
+
+#include "base/parallel.hpp"
+
+namespace pumice {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Values = std::vector<double>;  // [tokens][width]
+
+constexpr size_t kRowsAtOnce = 32;  // of a matrix, by one thread
+constexpr size_t kLanes = 8;        // tokens that share a weight in registers, or parts of a sum
+using Lanes = std::array<double, kLanes>;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// Σ a[i] b[i]
+double dot(const double* a, const double* b, size_t n) {
+  Lanes sums{};
+  size_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) sums[lane] += a[i + lane] * b[i + lane];
+  }
+  double sum = std::accumulate(sums.begin(), sums.end(), 0.0);
+  for (; i < n; ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+double activate(ActivationKind kind, double x) {
+  switch (kind) {
+    case ActivationKind::kSilu:
+      return x / (1 + std::exp(-x));
+    case ActivationKind::kGelu:
+      return x * (1 + std::erf(x / std::numbers::sqrt2)) / 2;
+    case ActivationKind::kGeluTanh: {
+      const double inner = std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x);
+      return x * (1 + std::tanh(inner)) / 2;
+    }
+  }
+  PUMICE_CHECK(false, "an activation without a formula");
+  return 0;
+}
+
+/// For each value the last operation that needs it: keys and values as long as their state.
+std::vector<size_t> last_uses(const Program& program) {
+  std::vector<size_t> last(program.values.size());
+  for (size_t i = 0; i < program.ops.size(); ++i) {
+    last[program.ops[i].result] = i;
+    for (const ValueId input : op_inputs(program.ops[i].what)) last[input] = i;
+  }
+  for (size_t i = program.ops.size(); i-- > 0;) {
+    if (!std::holds_alternative<op::Append>(program.ops[i].what)) continue;
+    for (const ValueId input : op_inputs(program.ops[i].what)) {
+      last[input] = std::max(last[input], last[program.ops[i].result]);
+    }
+  }
+  last[program.logits] = program.ops.size();
+  return last;
+}
+
+class Evaluation {
+ public:
+  Evaluation(const ModelSource& source, const Program& program, std::span<const TokenId> tokens,
+             size_t max_threads)
+      : source_(source),
+        program_(program),
+        tokens_(tokens),
+        max_threads_(max_threads),
+        last_uses_(last_uses(program)),
+        rows_(program.values.size()),
+        routes_(program.values.size()),
+        states_(program.values.size()) {
+    for (const TensorSpec& spec : program.tensors) {
+      tensors_.push_back(source.file().find_tensor(spec.name));
+    }
+  }
+
+  /// Operations [first, end).
+  Status run(size_t first, size_t end) {
+    for (size_t i = first; i < end; ++i) {
+      const Op& op = program_.ops[i];
+      PUMICE_TRY(rows_[op.result],
+                 std::visit([&](const auto& what) { return compute(what, op.result); }, op.what));
+      for (const ValueId input : op_inputs(op.what)) release(input, i);
+      if (const auto* attention = std::get_if<op::Attention>(&op.what)) {
+        release(states_[attention->kv].k, i);
+        release(states_[attention->kv].v, i);
+      }
+    }
+    return {};
+  }
+
+  /// What follows the last layer reads this one's output.
+  void leave_out_layers_after(const Layer& layer) {
+    if (layer.output == program_.layers.back().output) return;
+    rows_[program_.layers.back().output] = std::move(rows_[layer.output]);
+  }
+
+  Values take(ValueId value) { return std::move(rows_[value]); }
+
+  /// What the operations from `first` on will take, from the products so far.
+  double seconds_of(size_t first) const {
+    if (n_weights_ == 0) return 0;
+    double n = 0;
+    for (size_t i = first; i < program_.ops.size(); ++i) {
+      if (const auto* linear = std::get_if<op::Linear>(&program_.ops[i].what)) {
+        n += static_cast<double>(width(linear->x)) * linear->weight.n_rows;
+      }
+    }
+    return n * product_seconds_ / n_weights_;
+  }
+
+ private:
+  struct State {
+    ValueId k = 0;
+    ValueId v = 0;
+  };
+  struct Routes {  // [tokens][n_used]
+    std::vector<uint32_t> experts;
+    Values weights;
+  };
+  using Computed = Result<Values>;
+
+  size_t n_tokens() const { return tokens_.size(); }
+  size_t width(ValueId value) const { return program_.values[value].width; }
+
+  void release(ValueId value, size_t op) {
+    if (last_uses_[value] == op) Values().swap(rows_[value]);
+  }
+
+  /// Rows [first, first + n) of a matrix as floats; those of an expert follow the expert before.
+  Result<std::vector<float>> matrix_rows(const WeightSource& matrix, size_t first, size_t n) const {
+    const WeightType& type = *matrix.type;
+    std::vector<std::byte> blocks(type.file_bytes(n * matrix.n_cols));
+    PUMICE_TRY_STATUS(matrix.fill(first * matrix.n_cols / type.block_elements, blocks));
+    std::vector<float> values(n * matrix.n_cols);
+    dequantize(type, blocks.data(), values.size(), values.data());
+    return values;
+  }
+
+  Result<std::vector<float>> vector(TensorId tensor) const {
+    return source_.values(*tensors_[tensor]);
+  }
+
+  /// x Wᵀ for `n` rows of x, by rows [first_row, first_row + n_rows) of a matrix.
+  Computed product(const Values& x, size_t n, TensorId tensor, size_t first_row, size_t n_rows) {
+    const auto start = Clock::now();
+    const WeightSource matrix = source_.matrix(*tensors_[tensor]);
+    const size_t n_cols = matrix.n_cols;
+    const size_t n_groups = (n + kLanes - 1) / kLanes;
+    std::vector<Lanes> columns(n_groups * n_cols, Lanes{});
+    for (size_t t = 0; t < n; ++t) {
+      for (size_t c = 0; c < n_cols; ++c) {
+        columns[t / kLanes * n_cols + c][t % kLanes] = x[t * n_cols + c];
+      }
+    }
+    Values y(n * n_rows);
+    const auto chunk = [&](size_t index) -> Status {
+      const size_t first = index * kRowsAtOnce;
+      const size_t count = std::min(kRowsAtOnce, n_rows - first);
+      PUMICE_TRY(const std::vector<float> weights, matrix_rows(matrix, first_row + first, count));
+      for (size_t group = 0; group < n_groups; ++group) {
+        const Lanes* const inputs = &columns[group * n_cols];
+        const size_t n_lanes = std::min(kLanes, n - group * kLanes);
+        for (size_t row = 0; row < count; ++row) {
+          Lanes sum{};
+          for (size_t c = 0; c < n_cols; ++c) {
+            const double weight = weights[row * n_cols + c];
+            for (size_t lane = 0; lane < kLanes; ++lane) sum[lane] += weight * inputs[c][lane];
+          }
+          for (size_t lane = 0; lane < n_lanes; ++lane) {
+            y[(group * kLanes + lane) * n_rows + first + row] = sum[lane];
+          }
+        }
+      }
+      return {};
+    };
+    PUMICE_TRY_STATUS(
+        for_each_on_threads((n_rows + kRowsAtOnce - 1) / kRowsAtOnce, max_threads_, chunk));
+    n_weights_ += static_cast<double>(n_rows * n_cols);
+    product_seconds_ += seconds_since(start);
+    return y;
+  }
+
+  Computed compute(const op::Embed& op, ValueId) const {
+    const WeightSource table = source_.matrix(*tensors_[op.table]);
+    Values y;
+    for (const TokenId token : tokens_) {
+      PUMICE_TRY(const std::vector<float> row, matrix_rows(table, token, 1));
+      y.insert(y.end(), row.begin(), row.end());
+    }
+    return y;
+  }
+
+  Computed compute(const op::Linear& op, ValueId) {
+    PUMICE_TRY(Values y, product(rows_[op.x], n_tokens(), op.weight.tensor, op.weight.first_row,
+                                 op.weight.n_rows));
+    if (op.bias) {
+      PUMICE_TRY(const std::vector<float> bias, vector(*op.bias));
+      for (size_t i = 0; i < y.size(); ++i) y[i] += bias[i % bias.size()];
+    }
+    return y;
+  }
+
+  Computed compute(const op::RmsNorm& op, ValueId) const {
+    PUMICE_TRY(const std::vector<float> weight, vector(op.weight));
+    Values y = rows_[op.x];
+    for (size_t first = 0; first < y.size(); first += op.group) {
+      double* const group = &y[first];
+      const double mean = dot(group, group, op.group) / op.group;
+      const double scale = 1 / std::sqrt(mean + double{op.eps});
+      for (size_t i = 0; i < op.group; ++i) group[i] *= scale * weight[i];
+    }
+    return y;
+  }
+
+  Computed compute(const op::LayerNorm& op, ValueId) const {
+    PUMICE_TRY(const std::vector<float> weight, vector(op.weight));
+    std::vector<float> bias(weight.size());
+    if (op.bias) {
+      PUMICE_TRY(bias, vector(*op.bias));
+    }
+    Values y = rows_[op.x];
+    const size_t n = weight.size();
+    for (size_t first = 0; first < y.size(); first += n) {
+      double* const row = &y[first];
+      const double mean = std::accumulate(row, row + n, 0.0) / static_cast<double>(n);
+      for (size_t i = 0; i < n; ++i) row[i] -= mean;
+      const double variance = dot(row, row, n) / static_cast<double>(n);
+      const double scale = 1 / std::sqrt(variance + double{op.eps});
+      for (size_t i = 0; i < n; ++i) row[i] = row[i] * scale * weight[i] + bias[i];
+    }
+    return y;
+  }
+
+  Computed compute(const op::Rope& op, ValueId) const {
+    PUMICE_TRY(const ops::RopeFrequencies rope, ops::rope_frequencies(program_.ropes[op.rope]));
+    const size_t n_pairs = rope.radians_per_position.size();
+    const size_t row = width(op.x);
+    Values y = rows_[op.x];
+    for (size_t t = 0; t < n_tokens(); ++t) {
+      for (size_t i = 0; i < n_pairs; ++i) {
+        const double angle = static_cast<double>(t) * rope.radians_per_position[i];
+        const double cosine = std::cos(angle) * rope.magnitude;
+        const double sine = std::sin(angle) * rope.magnitude;
+        for (size_t head = 0; head < row; head += op.head_dim) {
+          double* const values = &y[t * row + head];
+          double& a = values[op.halves ? i : 2 * i];
+          double& b = values[op.halves ? i + n_pairs : 2 * i + 1];
+          const double first = a;
+          a = first * cosine - b * sine;
+          b = first * sine + b * cosine;
+        }
+      }
+    }
+    return y;
+  }
+
+  Computed compute(const op::Append& op, ValueId result) {
+    states_[result] = {.k = op.k, .v = op.v};
+    return Values();
+  }
+
+  Computed compute(const op::Attention& op, ValueId) const {
+    const Values& q = rows_[op.q];
+    const Values& k = rows_[states_[op.kv].k];
+    const Values& v = rows_[states_[op.kv].v];
+    const size_t dim = op.head_dim;
+    const size_t kv_row = op.n_kv_heads * dim;
+    std::vector<float> sinks;
+    if (op.sinks) {
+      PUMICE_TRY(sinks, vector(*op.sinks));
+    }
+    Values y(q.size());
+    const auto attend = [&](size_t t) -> Status {
+      const size_t first_key = op.window != 0 && t >= op.window ? t + 1 - op.window : 0;
+      Values scores(t + 1 - first_key);
+      for (size_t head = 0; head < op.n_heads; ++head) {
+        const size_t at = (t * op.n_heads + head) * dim;
+        const size_t kv_head = head / (op.n_heads / op.n_kv_heads) * dim;
+        double largest = op.sinks ? double{sinks[head]} : -INFINITY;
+        for (size_t i = 0; i < scores.size(); ++i) {
+          double score = op.scale * dot(&q[at], &k[(first_key + i) * kv_row + kv_head], dim);
+          if (op.soft_cap != 0) score = op.soft_cap * std::tanh(score / op.soft_cap);
+          largest = std::max(largest, score);
+          scores[i] = score;
+        }
+        double total = op.sinks ? std::exp(double{sinks[head]} - largest) : 0;
+        for (double& score : scores) total += score = std::exp(score - largest);
+        for (size_t i = 0; i < scores.size(); ++i) {
+          const double share = scores[i] / total;
+          const double* const value = &v[(first_key + i) * kv_row + kv_head];
+          for (size_t c = 0; c < dim; ++c) y[at + c] += share * value[c];
+        }
+      }
+      return {};
+    };
+    PUMICE_TRY_STATUS(for_each_on_threads(n_tokens(), max_threads_, attend));
+    return y;
+  }
+
+  Computed compute(const op::Activation& op, ValueId) const {
+    Values y = rows_[op.x];
+    for (double& value : y) value = activate(op.kind, value);
+    return y;
+  }
+
+  Computed compute(const op::Mul& op, ValueId) const {
+    Values y = rows_[op.a];
+    for (size_t i = 0; i < y.size(); ++i) y[i] *= rows_[op.b][i];
+    return y;
+  }
+
+  Computed compute(const op::Add& op, ValueId) const {
+    Values y = rows_[op.a];
+    for (size_t i = 0; i < y.size(); ++i) y[i] += rows_[op.b][i];
+    return y;
+  }
+
+  Computed compute(const op::Scale& op, ValueId) const {
+    Values y = rows_[op.x];
+    for (double& value : y) value *= op.factor;
+    return y;
+  }
+
+  Computed compute(const op::SoftCap& op, ValueId) const {
+    Values y = rows_[op.x];
+    for (double& value : y) value = op.cap * std::tanh(value / op.cap);
+    return y;
+  }
+
+  Computed compute(const op::Split& op, ValueId result) const {
+    Values y;
+    for (size_t t = 0; t < n_tokens(); ++t) {
+      const double* const first = &rows_[op.x][t * width(op.x) + op.first];
+      y.insert(y.end(), first, first + width(result));
+    }
+    return y;
+  }
+
+  Computed compute(const op::Route& op, ValueId result) {
+    const size_t n_experts = width(op.scores);
+    Routes& routes = routes_[result];
+    std::vector<uint32_t> order(n_experts);
+    for (size_t t = 0; t < n_tokens(); ++t) {
+      const double* const scores = &rows_[op.scores][t * n_experts];
+      std::iota(order.begin(), order.end(), 0u);
+      std::ranges::stable_sort(order, std::greater<>(), [&](uint32_t e) { return scores[e]; });
+      double total = 0;
+      for (size_t rank = 0; rank < op.n_used; ++rank) {
+        total += std::exp(scores[order[rank]] - scores[order[0]]);
+      }
+      for (size_t rank = 0; rank < op.n_used; ++rank) {
+        routes.experts.push_back(order[rank]);
+        routes.weights.push_back(std::exp(scores[order[rank]] - scores[order[0]]) / total);
+      }
+    }
+    return Values();
+  }
+
+  Computed compute(const op::ExpertLinear& op, ValueId) {
+    const auto& dims = program_.tensors[op.weight].dims;
+    const size_t n_cols = dims[0];
+    const size_t n_rows = dims[1];
+    const std::vector<uint32_t>& experts = routes_[op.routes].experts;
+    const size_t n_used = width(op.routes);
+    const bool one_row_each = width(op.x) == n_used * n_cols;
+    Values y(experts.size() * n_rows);
+    for (uint32_t expert = 0; expert < dims[2]; ++expert) {
+      std::vector<size_t> chosen;  // token * n_used + rank
+      Values x;
+      for (size_t i = 0; i < experts.size(); ++i) {
+        if (experts[i] != expert) continue;
+        chosen.push_back(i);
+        const double* const row = &rows_[op.x][(one_row_each ? i : i / n_used) * n_cols];
+        x.insert(x.end(), row, row + n_cols);
+      }
+      if (chosen.empty()) continue;
+      PUMICE_TRY(const Values part, product(x, chosen.size(), op.weight, expert * n_rows, n_rows));
+      for (size_t i = 0; i < chosen.size(); ++i) {
+        std::copy_n(&part[i * n_rows], n_rows, &y[chosen[i] * n_rows]);
+      }
+    }
+    return y;
+  }
+
+  Computed compute(const op::Combine& op, ValueId result) const {
+    const Values& weights = routes_[op.routes].weights;
+    const size_t n_used = width(op.routes);
+    const size_t n = width(result);
+    Values y(n_tokens() * n);
+    for (size_t i = 0; i < weights.size(); ++i) {
+      for (size_t c = 0; c < n; ++c) y[i / n_used * n + c] += weights[i] * rows_[op.x][i * n + c];
+    }
+    return y;
+  }
+
+  const ModelSource& source_;
+  const Program& program_;
+  std::span<const TokenId> tokens_;
+  size_t max_threads_;
+  std::vector<const GgufTensor*> tensors_;
+  std::vector<size_t> last_uses_;
+  std::vector<Values> rows_;  // of the values computed and still needed
+  std::vector<Routes> routes_;
+  std::vector<State> states_;
+  double n_weights_ = 0;  // multiplied so far
+  double product_seconds_ = 0;
+};
+
+}  // namespace
+
+Result<ReferenceLogits> reference_logits(const ModelSource& source, const Program& program,
+                                         std::span<const TokenId> tokens,
+                                         const ReferenceLimits& limits) {
+  const auto start = Clock::now();
+  Evaluation evaluation(source, program, tokens, limits.max_threads);
+  ReferenceLogits result;
+  size_t next_op = 0;
+  for (const Layer& layer : program.layers) {
+    const auto layer_start = Clock::now();
+    PUMICE_TRY_STATUS(evaluation.run(next_op, layer.end_op));
+    next_op = layer.end_op;
+    ++result.n_layers;
+    if (limits.stop && limits.stop()) return make_error(ErrorCode::kCancelled, "interrupted");
+    const size_t after_layers = program.layers.back().end_op;
+    const double with_another =
+        seconds_since(start) + seconds_since(layer_start) + evaluation.seconds_of(after_layers);
+    if (result.n_layers >= limits.n_layers || with_another > limits.seconds) {
+      evaluation.leave_out_layers_after(layer);
+      next_op = after_layers;
+      break;
+    }
+  }
+  PUMICE_TRY_STATUS(evaluation.run(next_op, program.ops.size()));
+  result.logits = evaluation.take(program.logits);
+  result.seconds = seconds_since(start);
+  return result;
+}
+
+}  // namespace pumice
