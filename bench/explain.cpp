@@ -71,7 +71,7 @@ Result<TestCost> test_cost(const ModelShape& shape, const ModelTest& test) {
   const double positions = static_cast<double>(test.n_depth) + test.n_prompt + test.n_gen;
   const StepRows row{0, 1};
   const Amount token = step_cost(shape, {&row, 1}, 1).total();
-  const double attention = 4.0 * static_cast<double>(shape.q_dim()) * shape.n_layers * positions;
+  const double attention = static_cast<double>(shape.flops_per_pair()) * positions;
   const double bytes = static_cast<double>(shape.file_bytes) + static_cast<double>(token.bytes()) +
                        positions * static_cast<double>(shape.kv_bytes_per_token());
   constexpr double kMost = 9e18;

@@ -2,121 +2,245 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
-#include "models/metadata.hpp"
-#include "models/model_config.hpp"
+#include "models/families.hpp"
 
 namespace pumice::bench {
 namespace {
 
 constexpr uint64_t kFloat = 4;
 
-struct TensorShape {
-  std::string_view name;
-  const WeightType* type = nullptr;
-  std::array<uint64_t, 4> dims = {1, 1, 1, 1};
-
-  uint64_t n_elements() const { return dims[0] * dims[1] * dims[2] * dims[3]; }
-  uint64_t n_bytes() const { return type->file_bytes(n_elements()); }
-};
-
-/// Adds up the matrices of a model by name.
-class Counter {
+/// Prices the operations of a program. What an operation is for is told by what it reads and what
+/// reads it.
+class Pricing {
  public:
-  Counter(ModelShape& shape, std::span<const TensorShape> tensors)
-      : shape_(shape), tensors_(tensors.begin(), tensors.end()) {
-    std::sort(tensors_.begin(), tensors_.end(),
-              [](const auto& a, const auto& b) { return a.name < b.name; });
-  }
-
-  Status count() {
-    const TensorNames names;
-    for (const TensorShape& tensor : tensors_) {
-      shape_.n_params += tensor.n_elements();
-      shape_.file_bytes += tensor.n_bytes();
-    }
-    for (uint32_t layer = 0; layer < shape_.n_layers; ++layer) {
-      const auto name = [&](const std::string& tensor) { return names.layer(layer, tensor); };
-      PUMICE_TRY_STATUS(add(shape_.qkv, shape_.n_embd, shape_.q_dim(), name(names.attn_q), true));
-      PUMICE_TRY_STATUS(add(shape_.qkv, shape_.n_embd, shape_.kv_dim(), name(names.attn_k)));
-      PUMICE_TRY_STATUS(add(shape_.qkv, shape_.n_embd, shape_.kv_dim(), name(names.attn_v)));
-      PUMICE_TRY_STATUS(
-          add(shape_.attn_output, shape_.q_dim(), shape_.n_embd, name(names.attn_output), true));
-      if (shape_.n_experts == 0) {
-        PUMICE_TRY_STATUS(
-            add(shape_.gate_up, shape_.n_embd, shape_.n_ff, name(names.ffn_gate), true));
-        PUMICE_TRY_STATUS(add(shape_.gate_up, shape_.n_embd, shape_.n_ff, name(names.ffn_up)));
-        PUMICE_TRY_STATUS(add(shape_.down, shape_.n_ff, shape_.n_embd, name(names.ffn_down), true));
-      } else {
-        PUMICE_TRY_STATUS(
-            add(shape_.router, shape_.n_embd, shape_.n_experts, name("ffn_gate_inp.weight"), true));
-        PUMICE_TRY_STATUS(
-            add_experts(shape_.gate_up, shape_.n_embd, shape_.n_ff, name("ffn_gate_exps.weight")));
-        PUMICE_TRY_STATUS(
-            add_experts(shape_.gate_up, shape_.n_embd, shape_.n_ff, name("ffn_up_exps.weight")));
-        PUMICE_TRY_STATUS(
-            add_experts(shape_.down, shape_.n_ff, shape_.n_embd, name("ffn_down_exps.weight")));
-        shape_.gate_up.values_per_row += shape_.n_embd;  // all experts read one x
-        shape_.down.values_per_row += uint64_t{shape_.n_experts_used} * shape_.n_ff;
+  Pricing(const Program& program, const GgufFile& file, KvType kv_type)
+      : program_(program),
+        file_(file),
+        kv_element_bytes_(kv_type == KvType::kF32 ? 4 : 2),
+        makers_(program.values.size()),
+        readers_(program.values.size()) {
+    for (size_t i = 0; i < program.ops.size(); ++i) {
+      makers_[program.ops[i].result] = &program.ops[i];
+      for (const ValueId input : op_inputs(program.ops[i].what)) {
+        readers_[input].push_back(&program.ops[i]);
       }
     }
-    PUMICE_TRY(const TensorShape* embedding,
-               matrix(names.token_embd, {shape_.n_embd, shape_.n_vocab, 1, 1}));
-    shape_.embedding_row_bytes = embedding->type->file_bytes(shape_.n_embd);
-    const bool tied = find(names.output) == nullptr;
-    return add(shape_.output, shape_.n_embd, shape_.n_vocab, tied ? names.token_embd : names.output,
-               true);
+  }
+
+  /// Sums of the operations that have part, rows and window in common.
+  std::vector<PartCost> costs() {
+    std::vector<PartCost> sums;
+    for (const Op& op : program_.ops) {
+      PartCost cost = std::visit([&](const auto& what) { return price(what, op); }, op.what);
+      cost.part = part_of(op);
+      cost.logit_rows = at_logit_rows(op);
+      add(sums, cost);
+    }
+    return sums;
+  }
+
+  Component part_of(const Op& op) const {
+    if (std::holds_alternative<op::Embed>(op.what)) return Component::kEmbedding;
+    if (is<op::RmsNorm, op::LayerNorm, op::Add>(op)) return Component::kNorms;
+    if (is<op::Rope, op::Append>(op)) return Component::kRopeKv;
+    if (is<op::Attention>(op)) return Component::kAttention;
+    if (is<op::Activation, op::Mul, op::Combine>(op)) return Component::kActivation;
+    if (is<op::Route>(op)) return Component::kRouter;
+    if (is<op::Linear, op::ExpertLinear>(op)) return part_of_matrix(op);
+    return part_of(*makers_[op_inputs(op.what)[0]]);  // scaled, capped, split
   }
 
  private:
-  const TensorShape* find(std::string_view name) const {
-    const auto it = std::lower_bound(tensors_.begin(), tensors_.end(), name,
-                                     [](const auto& a, auto& b) { return a.name < b; });
-    return it != tensors_.end() && it->name == name ? &*it : nullptr;
+  template <typename... Kinds>
+  static bool is(const Op& op) {
+    return (std::holds_alternative<Kinds>(op.what) || ...);
+  }
+  /// What changes numbers on their way from one of the others to the next.
+  static bool is_passed_through(const Op& op) {
+    return is<op::RmsNorm, op::LayerNorm, op::Rope, op::Scale, op::SoftCap, op::Split>(op);
   }
 
-  Result<const TensorShape*> matrix(const std::string& name,
-                                    const std::array<uint64_t, 4>& dims) const {
-    const TensorShape* tensor = find(name);
-    if (tensor == nullptr) {
-      return make_error(ErrorCode::kBadFile, "the model has no tensor {}", name);
+  Component part_of_matrix(const Op& op) const {
+    ValueId value = op.result;
+    const Op* reader = nullptr;
+    do {
+      if (value == program_.logits || readers_[value].empty()) return Component::kOutput;
+      reader = readers_[value].front();
+      value = reader->result;
+    } while (is_passed_through(*reader));
+    if (is<op::Append, op::Attention>(*reader)) return Component::kQkv;
+    if (is<op::Route>(*reader)) return Component::kRouter;
+    if (!is<op::Add, op::Combine>(*reader)) return Component::kGateUp;
+    const Op* maker = makers_[op_inputs(op.what)[0]];
+    while (is_passed_through(*maker)) maker = makers_[op_inputs(maker->what)[0]];
+    return is<op::Attention>(*maker) ? Component::kAttentionOutput : Component::kDown;
+  }
+
+  /// After the last layer, and the sum that only what comes there reads.
+  bool at_logit_rows(const Op& op) const {
+    const auto after_layers = [&](const Op* one) {
+      const uint32_t end = program_.layers.empty() ? 0 : program_.layers.back().end_op;
+      return one - program_.ops.data() >= end;
+    };
+    if (after_layers(&op)) return true;
+    const std::vector<const Op*>& readers = readers_[op.result];
+    return is<op::Add>(op) && !readers.empty() && std::ranges::all_of(readers, after_layers);
+  }
+
+  static void add(std::vector<PartCost>& sums, const PartCost& cost) {
+    auto sum = std::ranges::find_if(sums, [&](const PartCost& one) {
+      return one.part == cost.part && one.logit_rows == cost.logit_rows &&
+             one.window == cost.window;
+    });
+    if (sum == sums.end()) {
+      sums.push_back(cost);
+      return;
     }
-    if (tensor->dims != dims) {
-      return make_error(
-          ErrorCode::kBadFile, "{}: shape {} x {} x {} where the metadata say {} x {} x {}", name,
-          tensor->dims[0], tensor->dims[1], tensor->dims[2], dims[0], dims[1], dims[2]);
+    for (const auto field :
+         {&PartCost::flops, &PartCost::values, &PartCost::row_weight_bytes,
+          &PartCost::step_weight_bytes, &PartCost::expert_weight_bytes, &PartCost::written_kv_bytes,
+          &PartCost::pair_flops, &PartCost::key_bytes}) {
+      (*sum).*field += cost.*field;
     }
-    return tensor;
   }
 
-  /// `reads_x`: not for matrices that share their input with the one before.
-  Status add(MatrixSum& sum, uint64_t n_inputs, uint64_t n_outputs, const std::string& name,
-             bool reads_x = false) {
-    PUMICE_TRY(const TensorShape* tensor, matrix(name, {n_inputs, n_outputs, 1, 1}));
-    sum.flops_per_row += 2 * n_inputs * n_outputs;
-    sum.weight_bytes += tensor->n_bytes();
-    sum.values_per_row += (reads_x ? n_inputs : 0) + n_outputs;
-    return {};
+  uint64_t width(ValueId value) const { return program_.values[value].width; }
+  /// Bytes in the file of so many of a tensor's numbers.
+  uint64_t bytes(TensorId tensor, uint64_t n_elements) const {
+    return file_.find_tensor(program_.tensors[tensor].name)->type->file_bytes(n_elements);
+  }
+  /// Vectors are read as floats.
+  uint64_t vector_bytes(std::optional<TensorId> tensor) const {
+    return tensor ? program_.tensors[*tensor].dims[0] * kFloat : 0;
+  }
+  /// Matrices of one part that follow each other read a value together.
+  uint64_t values_read(ValueId x, const Op& op) {
+    return read_.emplace(x, part_of(op)).second ? width(x) : 0;
   }
 
-  Status add_experts(MatrixSum& sum, uint64_t n_inputs, uint64_t n_outputs,
-                     const std::string& name) {
-    PUMICE_TRY(const TensorShape* tensor, matrix(name, {n_inputs, n_outputs, shape_.n_experts, 1}));
-    sum.flops_per_row += 2 * n_inputs * n_outputs * shape_.n_experts_used;
-    sum.weight_bytes += tensor->n_bytes();
-    sum.values_per_row += n_outputs * shape_.n_experts_used;
-    return {};
+  PartCost price(const op::Embed& o, const Op& op) {
+    return {.values = width(op.result), .row_weight_bytes = bytes(o.table, width(op.result))};
+  }
+  PartCost price(const op::Linear& o, const Op& op) {
+    const uint64_t n = width(op.result);
+    return {.flops = 2 * width(o.x) * n + (o.bias ? n : 0),
+            .values = values_read(o.x, op) + n,
+            .step_weight_bytes = bytes(o.weight.tensor, width(o.x) * n) + vector_bytes(o.bias)};
+  }
+  PartCost price(const op::RmsNorm& o, const Op&) {
+    return {.flops = 4 * width(o.x),
+            .values = 2 * width(o.x),
+            .step_weight_bytes = vector_bytes(o.weight)};
+  }
+  PartCost price(const op::LayerNorm& o, const Op&) {
+    return {.flops = (o.bias ? 7 : 6) * width(o.x),
+            .values = 2 * width(o.x),
+            .step_weight_bytes = vector_bytes(o.weight) + vector_bytes(o.bias)};
+  }
+  /// Six flops a pair. q is read and written in place, with a row of the table; k is on its way to
+  /// the cache.
+  PartCost price(const op::Rope& o, const Op& op) {
+    const uint64_t dims = program_.ropes[o.rope].dims;
+    const uint64_t rotated = width(o.x) / o.head_dim * dims;
+    const std::vector<const Op*>& readers = readers_[op.result];
+    const bool is_key = !readers.empty() && is<op::Append>(*readers.front());
+    return {.flops = 3 * rotated, .values = is_key ? 0 : 2 * rotated + dims};
+  }
+  PartCost price(const op::Append& o, const Op&) {
+    const uint64_t n = width(o.k) + width(o.v);
+    return {.values = n, .written_kv_bytes = n * kv_element_bytes_};
+  }
+  PartCost price(const op::Attention& o, const Op&) {
+    return {.window = o.window,
+            .values = 2 * width(o.q),
+            .step_weight_bytes = vector_bytes(o.sinks),
+            .pair_flops = 4 * width(o.q),
+            .key_bytes = 2 * uint64_t{o.n_kv_heads} * o.head_dim * kv_element_bytes_};
+  }
+  PartCost price(const op::Activation& o, const Op&) {
+    const uint64_t flops = o.kind == ActivationKind::kSilu   ? 3
+                           : o.kind == ActivationKind::kGelu ? 4
+                                                             : 8;
+    return {.flops = flops * width(o.x), .values = width(o.x)};
+  }
+  PartCost price(const op::Mul& o, const Op&) {
+    return {.flops = width(o.a), .values = 2 * width(o.a)};
+  }
+  PartCost price(const op::Add& o, const Op&) {
+    return {.flops = width(o.a), .values = 2 * width(o.a)};
+  }
+  PartCost price(const op::Scale& o, const Op&) {
+    return {.flops = width(o.x), .values = 2 * width(o.x)};
+  }
+  PartCost price(const op::SoftCap& o, const Op&) {
+    return {.flops = 2 * width(o.x), .values = 2 * width(o.x)};
+  }
+  PartCost price(const op::Split&, const Op&) { return {}; }
+  PartCost price(const op::Route&, const Op&) { return {}; }
+  PartCost price(const op::ExpertLinear& o, const Op& op) {
+    const auto& dims = program_.tensors[o.weight].dims;
+    return {.flops = 2 * dims[0] * width(op.result),
+            .values = values_read(o.x, op) + width(op.result),
+            .expert_weight_bytes = bytes(o.weight, dims[0] * dims[1] * dims[2])};
+  }
+  PartCost price(const op::Combine& o, const Op& op) {
+    return {.flops = 2 * width(o.x), .values = width(o.x) + width(op.result)};
   }
 
-  ModelShape& shape_;
-  std::vector<TensorShape> tensors_;
+  const Program& program_;
+  const GgufFile& file_;
+  uint64_t kv_element_bytes_;
+  std::vector<const Op*> makers_;
+  std::vector<std::vector<const Op*>> readers_;
+  std::set<std::pair<ValueId, Component>> read_;
 };
 
-Amount matrices(const MatrixSum& sum, uint64_t n_rows) {
-  if (n_rows == 0) return {};
-  return {.flops = n_rows * sum.flops_per_row,
-          .weight_bytes = sum.weight_bytes,
-          .activation_bytes = n_rows * sum.values_per_row * kFloat};
+/// Widths and heads, each of the first operation that has it.
+void read_widths(const Program& program, const Pricing& pricing, ModelShape& shape) {
+  for (const Op& op : program.ops) {
+    if (const auto* attention = std::get_if<op::Attention>(&op.what);
+        shape.n_heads == 0 && attention) {
+      shape.n_heads = attention->n_heads;
+      shape.n_kv_heads = attention->n_kv_heads;
+      shape.head_dim = attention->head_dim;
+    }
+    const auto* experts = std::get_if<op::ExpertLinear>(&op.what);
+    if (shape.n_experts == 0 && experts != nullptr) {
+      shape.n_experts = static_cast<uint32_t>(program.tensors[experts->weight].dims[2]);
+      shape.n_experts_used = program.values[experts->routes].width;
+    }
+    const bool is_matrix = experts != nullptr || std::holds_alternative<op::Linear>(op.what);
+    if (shape.n_ff == 0 && is_matrix && pricing.part_of(op) == Component::kDown) {
+      shape.n_ff = static_cast<uint32_t>(program.tensors[op_tensors(op.what)[0]].dims[0]);
+    }
+  }
+}
+
+/// Keys that a sequence's rows see: with how many rows each, and how many there are.
+struct SeenKeys {
+  uint64_t pairs = 0;
+  uint64_t keys = 0;
+};
+SeenKeys seen_keys(std::span<const StepRows> batch, uint32_t window) {
+  SeenKeys seen;
+  for (const StepRows& chunk : batch) {
+    if (chunk.n_rows == 0) continue;
+    const uint64_t n = chunk.n_rows;
+    const uint64_t end = chunk.first_position + n;
+    if (window == 0) {
+      seen.pairs += n * chunk.first_position + n * (n + 1) / 2;
+      seen.keys += end;
+      continue;
+    }
+    // Rows that see fewer keys than the window, then those that see as many.
+    const uint64_t first = chunk.first_position;
+    const uint64_t full = std::clamp<uint64_t>(window, first, end);
+    seen.pairs += (full - first) * (first + 1 + full) / 2 + (end - full) * window;
+    seen.keys += std::min<uint64_t>(end, n + window - 1);
+  }
+  return seen;
 }
 
 }  // namespace
@@ -153,7 +277,15 @@ StepWork& StepWork::operator+=(const StepWork& other) {
 }
 
 uint64_t ModelShape::kv_bytes_per_token() const {
-  return 2 * kv_dim() * (kv_type == KvType::kF32 ? 4 : 2) * n_layers;
+  uint64_t bytes = 0;
+  for (const PartCost& cost : costs) bytes += cost.written_kv_bytes;
+  return bytes;
+}
+
+uint64_t ModelShape::flops_per_pair() const {
+  uint64_t flops = 0;
+  for (const PartCost& cost : costs) flops += cost.pair_flops;
+  return flops;
 }
 
 double ModelShape::experts_read(uint64_t n_rows) const {
@@ -161,136 +293,53 @@ double ModelShape::experts_read(uint64_t n_rows) const {
   return all * (1 - std::pow(1 - n_experts_used / all, static_cast<double>(n_rows)));
 }
 
-Result<ModelShape> model_shape(const GgufFile& file, KvType kv_type) {
-  PUMICE_TRY(const std::string_view architecture,
-             file.get<std::string_view>("general.architecture"));
-  const Metadata metadata(file, architecture);
-  PUMICE_TRY(const ModelDimensions config, metadata.read_dimensions());
-  PUMICE_TRY(const uint64_t rope_dims,
-             metadata.get_or<uint64_t>("rope.dimension_count", config.head_dim));
-  PUMICE_TRY(const uint64_t n_experts, metadata.get_or<uint64_t>("expert_count", 0));
-  PUMICE_TRY(const uint64_t n_experts_used, metadata.get_or<uint64_t>("expert_used_count", 0));
-  constexpr uint64_t kMaxExperts = 1 << 16;
-  if (n_experts > kMaxExperts || n_experts_used > n_experts ||
-      (n_experts > 0 && n_experts_used == 0)) {
-    return make_error(ErrorCode::kBadFile,
-                      "{}.expert_used_count: {} of {} experts, expected 1 to all of them",
-                      architecture, n_experts_used, n_experts);
-  }
-  uint64_t n_ff = config.n_ff;
-  if (n_experts > 0) {
-    PUMICE_TRY(n_ff, metadata.get_or<uint64_t>("expert_feed_forward_length", n_ff));
-    if (n_ff == 0 || n_ff > UINT32_MAX) {
-      return make_error(ErrorCode::kBadFile,
-                        "{}.expert_feed_forward_length: {} is not a valid width", architecture,
-                        n_ff);
-    }
-  }
-  if (rope_dims > config.head_dim) {
-    return make_error(ErrorCode::kBadFile, "{}.rope.dimension_count: {} exceeds head_dim {}",
-                      architecture, rope_dims, config.head_dim);
-  }
-  ModelShape shape{.name = config.name.empty() ? std::string(architecture) : config.name,
-                   .n_layers = config.n_layers,
-                   .n_embd = config.n_embd,
-                   .n_heads = config.n_heads,
-                   .n_kv_heads = config.n_kv_heads,
-                   .head_dim = config.head_dim,
-                   .rope_dims = static_cast<uint32_t>(rope_dims),
-                   .n_ff = static_cast<uint32_t>(n_ff),
-                   .n_vocab = config.n_vocab,
-                   .n_experts = static_cast<uint32_t>(n_experts),
-                   .n_experts_used = static_cast<uint32_t>(n_experts_used),
+Result<ModelShape> model_shape(const ModelSource& source, KvType kv_type) {
+  PUMICE_TRY(const Program program, build_program(source));
+  ModelShape shape{.name = program.name.empty() ? program.architecture : program.name,
+                   .n_layers = static_cast<uint32_t>(program.layers.size()),
+                   .n_embd = program.values[program.ops.front().result].width,
+                   .n_vocab = program.n_vocab,
                    .kv_type = kv_type};
-  std::vector<TensorShape> tensors;
-  for (const GgufTensor& tensor : file.tensors()) {
-    tensors.push_back({tensor.name, tensor.type, tensor.dims});
+  for (const GgufTensor& tensor : source.file().tensors()) {
+    shape.n_params += tensor.n_elements();
+    shape.file_bytes += tensor.n_bytes;
   }
-  PUMICE_TRY_STATUS(Counter(shape, tensors).count());
+  Pricing pricing(program, source.file(), kv_type);
+  read_widths(program, pricing, shape);
+  shape.costs = pricing.costs();
   return shape;
 }
 
 Result<ModelShape> model_shape(const SyntheticModel& model, KvType kv_type) {
-  const SyntheticShape& s = model.shape();
-  const uint32_t head_dim = s.n_embd / s.n_heads;
-  ModelShape shape{.name = std::string(s.name),
-                   .n_layers = s.n_layers,
-                   .n_embd = s.n_embd,
-                   .n_heads = s.n_heads,
-                   .n_kv_heads = s.n_kv_heads,
-                   .head_dim = head_dim,
-                   .rope_dims = head_dim,
-                   .n_ff = s.n_ff,
-                   .n_vocab = s.n_vocab,
-                   .n_experts = s.n_experts,
-                   .n_experts_used = s.n_experts_used,
-                   .kv_type = kv_type};
-  std::vector<TensorShape> tensors;
-  for (const SyntheticTensor& tensor : model.tensors()) {
-    TensorShape t{.name = tensor.name, .type = tensor.type};
-    std::copy(tensor.dims.begin(), tensor.dims.end(), t.dims.begin());
-    tensors.push_back(t);
-  }
-  PUMICE_TRY_STATUS(Counter(shape, tensors).count());
-  return shape;
+  PUMICE_TRY(const ModelSource source, ModelSource::synthetic(model));
+  return model_shape(source, kv_type);
 }
 
 StepWork step_cost(const ModelShape& shape, std::span<const StepRows> batch,
                    uint32_t n_logit_rows) {
-  uint64_t rows = 0;
-  uint64_t pairs = 0;  // (row, key it sees)
-  uint64_t keys = 0;   // read by each sequence
-  for (const StepRows& chunk : batch) {
-    if (chunk.n_rows == 0) continue;
-    const uint64_t n = chunk.n_rows;
-    rows += n;
-    pairs += n * chunk.first_position + n * (n + 1) / 2;
-    keys += chunk.first_position + n;
-  }
-  const uint64_t layers = shape.n_layers;
-  const uint64_t width = shape.n_embd;
-  const uint64_t norms = 2 * layers;
-  const uint64_t logits = n_logit_rows;
-  StepWork cost;
-  cost[Component::kEmbedding] = {.weight_bytes = rows * shape.embedding_row_bytes,
-                                 .activation_bytes = rows * width * kFloat};
-  // A norm is four flops a value, the addition before all but the first another. It reads and
-  // writes a row, and with the addition two of each.
-  const uint64_t added_rows = (norms - 1) * rows + logits;
-  cost[Component::kNorms] = {.flops = width * (4 * (norms * rows + logits) + added_rows),
-                             .weight_bytes = (norms + (logits > 0 ? 1 : 0)) * width * kFloat,
-                             .activation_bytes = width * kFloat * (2 * rows + 4 * added_rows)};
-  cost[Component::kQkv] = matrices(shape.qkv, rows);
-  // A rotation is six flops a pair. It reads and writes q in place, reads k and v and a row of the
-  // table.
-  const uint64_t rotated = uint64_t{shape.n_heads} * shape.rope_dims;
-  cost[Component::kRopeKv] = {
-      .flops = layers * rows * 3 * (rotated + uint64_t{shape.n_kv_heads} * shape.rope_dims),
-      .kv_bytes = rows * shape.kv_bytes_per_token(),
-      .activation_bytes =
-          layers * rows * kFloat * (2 * rotated + 2 * shape.kv_dim() + shape.rope_dims)};
-  cost[Component::kAttention] = {.flops = layers * pairs * 4 * shape.q_dim(),
-                                 .kv_bytes = keys * shape.kv_bytes_per_token(),
-                                 .activation_bytes = layers * rows * 2 * shape.q_dim() * kFloat};
-  cost[Component::kAttentionOutput] = matrices(shape.attn_output, rows);
-  cost[Component::kRouter] = matrices(shape.router, rows);
-  cost[Component::kGateUp] = matrices(shape.gate_up, rows);
-  cost[Component::kDown] = matrices(shape.down, rows);
-  const uint64_t experts = std::max(shape.n_experts_used, 1u);
-  cost[Component::kActivation] = {
-      .flops = layers * rows * experts * 4 * shape.n_ff,
-      .activation_bytes = layers * rows * experts * 3 * shape.n_ff * kFloat};
-  if (shape.n_experts > 0) {
-    const double share = shape.experts_read(rows) / shape.n_experts;
-    for (const Component part : {Component::kGateUp, Component::kDown}) {
-      uint64_t& bytes = cost[part].weight_bytes;
-      bytes = static_cast<uint64_t>(std::llround(static_cast<double>(bytes) * share));
+  uint64_t all_rows = 0;
+  for (const StepRows& chunk : batch) all_rows += chunk.n_rows;
+  StepWork work;
+  for (const PartCost& cost : shape.costs) {
+    const uint64_t rows = cost.logit_rows ? n_logit_rows : all_rows;
+    if (rows == 0) continue;
+    Amount& amount = work[cost.part];
+    amount.flops += rows * cost.flops;
+    amount.weight_bytes += cost.step_weight_bytes + rows * cost.row_weight_bytes;
+    amount.activation_bytes += rows * cost.values * kFloat;
+    amount.kv_bytes += rows * cost.written_kv_bytes;
+    if (cost.expert_weight_bytes > 0) {
+      const double share = shape.experts_read(rows) / shape.n_experts;
+      amount.weight_bytes += static_cast<uint64_t>(
+          std::llround(static_cast<double>(cost.expert_weight_bytes) * share));
     }
-    cost[Component::kActivation].flops += layers * rows * experts * 2 * width;
-    cost[Component::kActivation].activation_bytes += layers * rows * (experts + 1) * width * kFloat;
+    if (cost.pair_flops > 0) {
+      const SeenKeys seen = seen_keys(batch, cost.window);
+      amount.flops += seen.pairs * cost.pair_flops;
+      amount.kv_bytes += seen.keys * cost.key_bytes;
+    }
   }
-  cost[Component::kOutput] = matrices(shape.output, logits);
-  return cost;
+  return work;
 }
 
 StepWork prefill_cost(const ModelShape& shape, uint32_t n_prompt, uint32_t depth,
@@ -329,7 +378,7 @@ std::vector<Crossing> crossings(const ModelShape& shape) {
   const auto projections = {Component::kQkv, Component::kAttentionOutput};
   const uint64_t ff_flops = sum(&Amount::flops, feed_forward);
   const uint64_t projection_flops = sum(&Amount::flops, projections);
-  const uint64_t key_flops = 4 * shape.q_dim() * shape.n_layers;
+  const uint64_t key_flops = shape.flops_per_pair();
   // A causal prompt of n tokens has n (n + 1) / 2 pairs, (n + 1) / 2 a token.
   const auto first_causal = [&](uint64_t of_projections) {
     return std::max<uint64_t>(first_above(2 * ff_flops, 2 * of_projections, key_flops), 2) - 1;

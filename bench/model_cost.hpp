@@ -1,5 +1,6 @@
-// What a transformer must compute and move, counted on paper from the shapes of its tensors: no
-// device, no weights. docs/BENCHMARKING.md ("The cost model") derives and cites the formulas.
+// What a model must compute and move, counted on paper from its program and the types of its
+// tensors: no device, no weights. docs/BENCHMARKING.md ("The cost model") derives and cites the
+// formulas.
 //
 // Conventions. One multiply-add is 2 flops. Attention counts the keys that each row sees, itself
 // included: of a prompt read from an empty context that is P (P + 1) / 2 pairs, half of the square.
@@ -23,7 +24,7 @@
 #include <vector>
 
 #include "base/result.hpp"
-#include "format/gguf.hpp"
+#include "models/model_source.hpp"
 #include "models/synthetic.hpp"
 #include "shaders/common/kv_layout.hpp"
 
@@ -70,15 +71,25 @@ struct StepWork {
   StepWork& operator+=(const StepWork& other);
 };
 
-/// Matrices of one kind, summed over layers. With experts: flops and values are of the experts that
-/// a token goes through, bytes of all.
-struct MatrixSum {
-  uint64_t flops_per_row = 0;
-  uint64_t weight_bytes = 0;
-  uint64_t values_per_row = 0;  ///< activations read and written
+/// What operations of one part cost together, a row and a step. Rows are the step's, or those whose
+/// logits are asked for: of what follows the last layer.
+struct PartCost {
+  Component part = Component::kEmbedding;
+  bool logit_rows = false;
+  uint32_t window = 0;  ///< of attention: a row sees so many keys; 0: all
+
+  uint64_t flops = 0;                ///< a row; with experts: of those a token goes through
+  uint64_t values = 0;               ///< activations read and written, a row
+  uint64_t row_weight_bytes = 0;     ///< of weights, a row
+  uint64_t step_weight_bytes = 0;    ///< of weights, once a step
+  uint64_t expert_weight_bytes = 0;  ///< of all experts together
+  uint64_t written_kv_bytes = 0;     ///< a row
+  uint64_t pair_flops = 0;           ///< for each key that a row sees
+  uint64_t key_bytes = 0;            ///< for each key that rows of a sequence see
 };
 
-/// What the cost model knows of a model.
+/// What the cost model knows of a model: its program, priced. Widths and heads are of the first
+/// operation that has them, for reports.
 struct ModelShape {
   std::string name;
   uint32_t n_layers = 0;
@@ -86,7 +97,6 @@ struct ModelShape {
   uint32_t n_heads = 0;
   uint32_t n_kv_heads = 0;
   uint32_t head_dim = 0;
-  uint32_t rope_dims = 0;
   uint32_t n_ff = 0;  ///< of one expert
   uint32_t n_vocab = 0;
   uint32_t n_experts = 0;  ///< 0: a dense feed-forward
@@ -94,21 +104,19 @@ struct ModelShape {
   KvType kv_type = KvType::kF16;
   uint64_t n_params = 0;    ///< of every tensor
   uint64_t file_bytes = 0;  ///< of every tensor
-  uint64_t embedding_row_bytes = 0;
-  MatrixSum qkv, attn_output, router, gate_up, down, output;
+  std::vector<PartCost> costs;
 
-  uint64_t q_dim() const { return uint64_t{n_heads} * head_dim; }
-  uint64_t kv_dim() const { return uint64_t{n_kv_heads} * head_dim; }
   /// Keys and values of one position, all layers.
   uint64_t kv_bytes_per_token() const;
+  /// Of one row and one key that it sees, all layers.
+  uint64_t flops_per_pair() const;
   /// Of n_experts, how many a step of so many rows is expected to read when every choice of
   /// n_experts_used is as likely as any other: E (1 - (1 - k/E)^rows).
   double experts_read(uint64_t n_rows) const;
 };
 
-/// Errors (kBadFile): a tensor or key is missing or does not fit, layers differ in having experts.
-/// Tensor data need not be there.
-Result<ModelShape> model_shape(const GgufFile& file, KvType kv_type);
+/// Prices what `build_program` makes of the model; errors are that one's.
+Result<ModelShape> model_shape(const ModelSource& source, KvType kv_type);
 Result<ModelShape> model_shape(const SyntheticModel& model, KvType kv_type);
 
 /// Consecutive rows (tokens) of one sequence in a step.

@@ -98,7 +98,7 @@ Status bench_explain(const BenchOptions& options) {
       .peaks = {},
       .speeds = {},
       .ended = {}};
-  PUMICE_TRY(report.shape, bench::model_shape(source.file(), options.model.kv_type()));
+  PUMICE_TRY(report.shape, bench::model_shape(source, options.model.kv_type()));
   PUMICE_TRY_STATUS(count(options, false, report));
   Status measured = options.no_measure ? Status() : measure(options, source, logger, report);
   if (!measured.ok()) report.ended = measured.error();

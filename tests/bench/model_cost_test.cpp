@@ -5,9 +5,11 @@
 
 #include <bit>
 #include <functional>
+#include <set>
 
 #include "tests/bench/counted_cost.hpp"
 #include "tests/format/test_files.hpp"
+#include "tests/shared_data.hpp"
 
 namespace pumice::bench {
 namespace {
@@ -154,7 +156,59 @@ TEST(ModelCost, DecodingReadsTheWeightsAndOneMoreKeyEachStep) {
   const ModelShape shape = *model_shape(model_of(kDense), KvType::kF16);
   const StepWork steps = decode_cost(shape, 3, 10);
   EXPECT_EQ(steps[Component::kAttention].kv_bytes, (11 + 12 + 13) * shape.kv_bytes_per_token());
-  EXPECT_EQ(steps[Component::kOutput].weight_bytes, 3 * shape.output.weight_bytes);
+  EXPECT_EQ(steps[Component::kOutput].weight_bytes,
+            3 * decode_cost(shape, 1, 10)[Component::kOutput].weight_bytes);
+}
+
+TEST(ModelCost, AWindowLimitsTheKeysThatARowSees) {
+  PUMICE_REQUIRE_SHARED(path, "reference/families/gemma2.gguf");
+  const ModelSource source = ModelSource::open(path).value();
+  const ModelShape shape = *model_shape(source, KvType::kF16);
+  constexpr uint64_t kQDim = 4 * 64;
+  constexpr uint64_t kKeyBytes = 2 * 2 * 64 * 2;
+  constexpr uint64_t kWindow = 32;
+  for (const StepRows rows : {StepRows{0, 5}, {0, 70}, {20, 30}, {40, 1}, {31, 2}}) {
+    uint64_t pairs = 0;  // of a layer with a window and one without
+    std::set<uint64_t> seen;
+    std::set<uint64_t> all;
+    for (uint64_t q = rows.first_position; q < rows.first_position + rows.n_rows; ++q) {
+      for (uint64_t k = 0; k <= q; ++k) {
+        all.insert(k);
+        ++pairs;
+        if (q - k >= kWindow) continue;
+        seen.insert(k);
+        ++pairs;
+      }
+    }
+    const Amount attention = step_cost(shape, {&rows, 1}, 1)[Component::kAttention];
+    EXPECT_EQ(attention.flops, 2 * pairs * 4 * kQDim) << rows.first_position;
+    EXPECT_EQ(attention.kv_bytes, 2 * (seen.size() + all.size()) * kKeyBytes);
+  }
+}
+
+TEST(ModelCost, EveryFamilysPartsAreWhatTheirNamesSay) {
+  PUMICE_REQUIRE_SHARED(folder, "reference/families");
+  for (const char* family : {"gemma2", "gemma3", "llama", "mixtral", "phi3", "qwen2", "qwen3"}) {
+    const ModelSource source = ModelSource::open(folder / (std::string(family) + ".gguf")).value();
+    const ModelShape shape = *model_shape(source, KvType::kF16);
+    const StepRows row{0, 1};
+    const StepWork token = step_cost(shape, {&row, 1}, 1);
+    const uint64_t q_dim = uint64_t{shape.n_heads} * shape.head_dim;
+    const uint64_t kv_dim = uint64_t{shape.n_kv_heads} * shape.head_dim;
+    const uint64_t used = std::max(shape.n_experts_used, 1u);
+    const uint64_t bias = std::string_view(family) == "qwen2" ? q_dim + 2 * kv_dim : 0;
+    const uint64_t cap = std::string_view(family) == "gemma2" ? 2 * shape.n_vocab : 0;
+    const uint64_t n = shape.n_layers;
+    EXPECT_EQ(token[Component::kQkv].flops,
+              n * (2 * uint64_t{shape.n_embd} * (q_dim + 2 * kv_dim) + bias))
+        << family;
+    EXPECT_EQ(token[Component::kAttentionOutput].flops, n * 2 * q_dim * shape.n_embd) << family;
+    EXPECT_EQ(token[Component::kGateUp].flops, n * used * 4 * shape.n_embd * shape.n_ff) << family;
+    EXPECT_EQ(token[Component::kDown].flops, n * used * 2 * shape.n_embd * shape.n_ff) << family;
+    EXPECT_EQ(token[Component::kRouter].flops, n * 2 * shape.n_embd * shape.n_experts) << family;
+    EXPECT_EQ(token[Component::kOutput].flops, 2 * uint64_t{shape.n_embd} * shape.n_vocab + cap)
+        << family;
+  }
 }
 
 TEST(ModelCost, KnownModelsHaveTheFiguresOfTheirPapers) {
