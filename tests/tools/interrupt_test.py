@@ -90,7 +90,7 @@ class AtOnce(InterruptTest):
         self.ended(process)
         [path] = cache.rglob("passport-*.json")
         passport = json.loads(path.read_text())
-        self.assertEqual(passport["running"], "")
+        self.assertEqual((passport["running"], passport["running_modules"]), ("", []))
         self.assertNotIn("failed", {module["state"] for module in passport["modules"].values()})
 
 
