@@ -1,9 +1,16 @@
 #include <iterator>
 
 #include "shaders/common/linear_cases.hpp"
-#include "shaders/gemv/gemv.hpp"
+#include "shaders/gemv/gemv_cases.hpp"
 
 namespace pumice::ops {
+
+bool gemv_compiles_quickly(const vk::DevicePlan& plan, GemvKernel kernel, const WeightType& type) {
+  const bool old_cpu_driver = plan.device_class == vk::DeviceClass::kCpu &&
+                              plan.api_version < VK_MAKE_API_VERSION(0, 1, 4, 0);
+  return kernel != GemvKernel::kSubgroup || !old_cpu_driver || type.block_elements < 256;
+}
+
 namespace {
 
 LinearVariant variant_of(GemvKernel kernel, uint32_t splits) {
@@ -17,8 +24,8 @@ LinearVariant variant_of(GemvKernel kernel, uint32_t splits) {
     return std::function(
         [op](vk::Recorder& recorder, const LinearArgs& args) { op.record(recorder, args); });
   };
-  variant.supported = [=](const vk::DevicePlan& plan, const WeightType&) {
-    return gemv_kernel_supported(plan, kernel);
+  variant.supported = [=](const vk::DevicePlan& plan, const WeightType& type) {
+    return gemv_kernel_supported(plan, kernel) && gemv_compiles_quickly(plan, kernel, type);
   };
   if (splits > 1) {
     variant.name += fmt::format(" splits={}", splits);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "shaders/gemv/gemv_cases.hpp"
 #include "shaders/linear/linear.hpp"
 #include "shaders/op_case.hpp"
 #include "shaders/self_test.hpp"
@@ -16,7 +17,11 @@ namespace {
 class GemvSplit : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!test::GpuEnvironment::device()) GTEST_SKIP() << "no usable Vulkan device";
+    const auto shared = test::GpuEnvironment::device();
+    if (!shared) GTEST_SKIP() << "no usable Vulkan device";
+    if (!gemv_compiles_quickly(shared->plan(), GemvKernel::kSubgroup, weight_type("Q4_K"))) {
+      GTEST_SKIP() << "this driver compiles the kernels for minutes";
+    }
     const auto device = test::GpuEnvironment::open(
         [](const vk::DeviceSnapshot& snapshot) -> Result<vk::DevicePlan> {
           PUMICE_TRY(vk::DevicePlan plan, vk::plan_device(snapshot));
