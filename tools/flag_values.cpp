@@ -1,5 +1,6 @@
 #include "tools/flag_values.hpp"
 
+#include <algorithm>
 #include <charconv>
 
 #include "base/printable.hpp"

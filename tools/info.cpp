@@ -1,6 +1,8 @@
 // pumice info: the devices of this machine, or what is in a GGUF file.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 #include "engine/engine.hpp"

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <ctime>
+#include <memory>
 
 #include "base/output_file.hpp"
 #include "bench/report_page.hpp"

@@ -1,6 +1,7 @@
 // pumice run: continue a prompt, streaming text to stdout.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cstdio>
 #include <nlohmann/json.hpp>

@@ -1,5 +1,6 @@
 #include "tools/session.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "shaders/passport.hpp"

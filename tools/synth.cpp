@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 
 #include "tools/command.hpp"
 #include "tools/interrupt.hpp"

@@ -1,6 +1,7 @@
 // Moving bytes between the host and device memory that the host may not be able to map.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <span>

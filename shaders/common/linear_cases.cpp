@@ -1,5 +1,6 @@
 #include "shaders/common/linear_cases.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 

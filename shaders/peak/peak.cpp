@@ -1,5 +1,7 @@
 #include "shaders/peak/peak.hpp"
 
+#include <algorithm>
+
 #include "shaders/peak/peak_arithmetic.h"
 #include "shaders/peak/peak_matrix.h"
 #include "shaders/peak/peak_memory.h"

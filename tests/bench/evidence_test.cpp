@@ -1,6 +1,8 @@
 // Evidence: right kernels pass it, a wrong one leaves a benchmark without a score.
 #include "bench/evidence.hpp"
 
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "bench/model_bench.hpp"

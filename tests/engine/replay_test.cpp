@@ -1,4 +1,5 @@
 // Recorded steps that are submitted again: what tells them apart, and how many are kept.
+#include <algorithm>
 #include <map>
 
 #include "engine/replays.hpp"

@@ -1,6 +1,8 @@
 // Models with random weights compute like models: logits are finite, spread and about the prompt.
 #include <unistd.h>
 
+#include <cmath>
+
 #include "models/synthetic.hpp"
 #include "tests/engine/engine_fixture.hpp"
 #include "tests/engine/synthetic_model.hpp"

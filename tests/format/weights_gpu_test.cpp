@@ -1,6 +1,7 @@
 // The shaders dequantise to the same bits as the CPU, which does to the same as other
 // implementations.
 #include <algorithm>
+#include <bit>
 
 #include "random_matrix.hpp"
 #include "test_files.hpp"

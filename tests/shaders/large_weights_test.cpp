@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <cstring>
 #include <fstream>
 
 #include "shaders/common/linear_cases.hpp"

@@ -2,6 +2,8 @@
 // ops go on without them.
 #include "shaders/self_test.hpp"
 
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "shaders/flash_attention/flash_attention.hpp"

@@ -2,6 +2,7 @@
 // against every recorded device, whole and with its optional features withdrawn.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 
 #include "shaders/spirv.hpp"

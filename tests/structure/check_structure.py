@@ -4,8 +4,8 @@
     check_structure.py [REPOSITORY]
 
 Also: third-party libraries stay where they belong, headers from outside the tree are of packages that
-scripts/install_packages.sh installs, names in the docs exist (doc_names.py), and no file names a path of somebody's
-machine.
+scripts/install_packages.sh installs, what is used of the standard library is included (a newer compiler's headers
+bring fewer others), names in the docs exist (doc_names.py), and no file names a path of somebody's machine.
 Prints one line per violation; exit 1 if there is any.
 """
 
@@ -78,6 +78,30 @@ POSIX = {"dlfcn.h", "fcntl.h", "poll.h", "pthread.h", "pwd.h", "signal.h", "stri
 C = {"assert.h", "errno.h", "stdarg.h", "stdbool.h", "stdint.h", "stdio.h", "stdlib.h", "string.h"}
 WRITTEN_BY_THE_BUILD = {"pumice_commit.h"}
 
+# Header of the standard library → what needs it, of the names that others' headers tend to bring.
+STANDARD = {
+    "algorithm": r"std::(?:(?:sort|stable_sort|min|max|clamp|find|find_if|copy|fill|fill_n|transform|equal|reverse"
+                 r"|any_of|all_of|none_of|count|count_if|max_element|min_element|minmax_element|lower_bound"
+                 r"|upper_bound|shuffle|generate|is_sorted|unique|mismatch|rotate|swap_ranges)\(|ranges::(?:\w*sort|find"
+                 r"|find_if|any_of|all_of|none_of|copy|max|min|count|count_if|equal|for_each|fill|lower_bound)\b)",
+    "array": r"std::array<",
+    "bit": r"std::(?:bit_cast|popcount|countr_zero|countl_zero|has_single_bit)\b",
+    "cmath": r"std::(?:sqrt|exp|log|log2|pow|tanh|erf|isfinite|isnan|cos|sin|floor|ceil|round|llround|lround|ldexp)\(",
+    "cstring": r"std::(?:memcpy|memcmp|memset|strlen|strerror)\(",
+    "filesystem": r"std::filesystem::",
+    "fstream": r"std::[io]fstream\b",
+    "functional": r"std::function<",
+    "map": r"std::map<",
+    "memory": r"std::(?:unique_ptr|shared_ptr|make_unique|make_shared)<",
+    "numeric": r"std::(?:accumulate|iota|inner_product|gcd|lcm)\(",
+    "optional": r"std::(?:optional<|nullopt\b)",
+    "random": r"std::mt19937",
+    "set": r"std::set<",
+    "thread": r"std::thread\b",
+    "variant": r"std::(?:variant<|visit\(|get_if<)",
+}
+STANDARD = {header: re.compile(names) for header, names in STANDARD.items()}
+
 SOURCES = {".cpp", ".hpp", ".c", ".h", ".comp", ".glsl"}
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">]+)[">]', re.MULTILINE)
 # Written so that this line does not match itself.
@@ -106,14 +130,21 @@ def module_of(path):
     return parts[0] if parts[0] in ALLOWED or parts[0] == "tests" else None
 
 
+def included_file(root, path, name):
+    """The repository's file that `#include "name"` in `path` reaches, or None."""
+    for base in (path.parent, pathlib.PurePosixPath("runtime"), pathlib.PurePosixPath("."),
+                 pathlib.PurePosixPath("runtime/include"), pathlib.PurePosixPath("shaders")):
+        if (root / base / name).is_file():
+            return base / name
+    return None
+
+
 def included_module(root, path, name):
     """The module that `#include "name"` in `path` reaches, or None if it is not ours. Whether a file of
     ours exists is the compiler's business."""
-    folder = path.parent
-    for base in (folder, pathlib.PurePosixPath("runtime"), pathlib.PurePosixPath("."),
-                 pathlib.PurePosixPath("runtime/include"), pathlib.PurePosixPath("shaders")):
-        if (root / base / name).is_file():
-            return module_of(base / name)
+    file = included_file(root, path, name)
+    if file is not None:
+        return module_of(file)
     first = name.split("/")[0]
     return first if first in ALLOWED else None
 
@@ -148,6 +179,30 @@ def include_violations(root, path, text):
                 yield f"{where}: tests of {path.parts[1]} must not need {target} (\"{name}\")"
         elif target != module and target not in ALLOWED[module]:
             yield f"{where}: {module} must not depend on {target} (\"{name}\")"
+
+
+def standard_header_violations(root, texts):
+    """C++ files that use a name whose header neither they nor our headers that they include name."""
+    known = {}
+
+    def system_headers(path):
+        if path not in known:
+            known[path] = set()  # ends a circle
+            for kind, name in INCLUDE.findall(texts.get(path, "")):
+                if kind == "<":
+                    known[path].add(name)
+                elif (file := included_file(root, path, name)) is not None:
+                    known[path] |= system_headers(file)
+        return known[path]
+
+    for path, text in texts.items():
+        if path.suffix not in {".cpp", ".hpp"}:
+            continue
+        for header, names in STANDARD.items():
+            match = names.search(text)
+            if match and header not in system_headers(path):
+                line = text.count(chr(10), 0, match.start()) + 1
+                yield f"{path}:{line}: {match.group().rstrip('(<')} needs <{header}>"
 
 
 def installed_packages(root):
@@ -215,6 +270,7 @@ def violations(root, owners=owners):
             sources.append((path, content.decode(errors="replace")))
             yield from include_violations(root, *sources[-1])
     yield from package_violations(root, sources, owners)
+    yield from standard_header_violations(root, dict(sources))
 
     def read(path):
         content = contents[path]

@@ -50,6 +50,13 @@ class Structure(unittest.TestCase):
         self.write("tests/vk/shader_test.cpp", '#include "compiled.inc"\n')
         self.assertEqual(self.found(), "")
 
+    def test_what_is_used_of_the_standard_library_is_included(self):
+        self.write("cache/lru.hpp", "#include <algorithm>\n#include <memory>\n")
+        self.write("cache/lru.cpp", '#include "cache/lru.hpp"\nstd::sort(a, b);\nstd::unique_ptr<int> p;\n')
+        self.assertEqual(self.found(), "")
+        self.write("cache/tier.cpp", "#include <memory>\n\nint n = std::max(a, b);\n")
+        self.assertEqual(self.found(), "cache/tier.cpp:3: std::max needs <algorithm>")
+
     def test_an_own_header_in_angle_brackets_is_refused(self):
         self.write("runtime/vk/plan.cpp", "#include <base/result.hpp>\n")
         self.assertIn("goes in quotes", self.found())

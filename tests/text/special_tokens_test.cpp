@@ -1,5 +1,6 @@
 #include "text/special_tokens.hpp"
 
+#include <algorithm>
 #include <random>
 
 #include "tests/text/synthetic_vocabulary.hpp"

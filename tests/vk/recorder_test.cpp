@@ -1,6 +1,8 @@
 // The recorder on a real device: barriers where a hazard is and nowhere else.
 #include "vk/recorder.hpp"
 
+#include <cstring>
+
 #include <gtest/gtest.h>
 
 #include "tests/gpu_fixture.hpp"
