@@ -80,10 +80,11 @@ WRITTEN_BY_THE_BUILD = {"pumice_commit.h"}
 
 # Header of the standard library → what needs it, of the names that others' headers tend to bring.
 STANDARD = {
-    "algorithm": r"std::(?:(?:sort|stable_sort|min|max|clamp|find|find_if|copy|fill|fill_n|transform|equal|reverse"
-                 r"|any_of|all_of|none_of|count|count_if|max_element|min_element|minmax_element|lower_bound"
-                 r"|upper_bound|shuffle|generate|is_sorted|unique|mismatch|rotate|swap_ranges)\(|ranges::(?:\w*sort|find"
-                 r"|find_if|any_of|all_of|none_of|copy|max|min|count|count_if|equal|for_each|fill|lower_bound)\b)",
+    "algorithm": r"(?:std|ranges)::(?:\w*sort\w*|adjacent_find|(?:all|any|none)_of|binary_search|clamp|copy(?:_\w+)?"
+                 r"|equal|count(?:_if)?|equal_range|fill(?:_n)?|find(?:_\w+)?|for_each(?:_n)?|generate(?:_n)?|\w+_heap"
+                 r"|lexicographical_compare|(?:lower|upper)_bound|m(?:ax|in|inmax)(?:_element)?|mismatch|nth_element"
+                 r"|partition|remove_(?:if|copy)|replace(?:_if)?|reverse|rotate|search|set_\w+|shuffle|stable_\w+"
+                 r"|swap_ranges|transform|unique)(?:<\w+>)?\(",
     "array": r"std::array<",
     "bit": r"std::(?:bit_cast|popcount|countr_zero|countl_zero|has_single_bit)\b",
     "cmath": r"std::(?:sqrt|exp|log|log2|pow|tanh|erf|isfinite|isnan|cos|sin|floor|ceil|round|llround|lround|ldexp)\(",
