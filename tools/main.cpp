@@ -117,6 +117,7 @@ Status run(int argc, char** argv) {
   if (argc <= 1) return print_output(app.help());
   try {
     app.parse(arguments_of(argc, argv));
+    check_environment(app);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return print_help(app, error);
     return usage_error(app, *settings, error);

@@ -29,11 +29,14 @@ std::string section_name(const std::string& line) {
   return name.find_first_of("[]") == name.npos ? CLI::detail::trim(name) : std::string();
 }
 
-bool in_environment(const CLI::Option& option) {
-  if (option.get_envname().empty()) return false;
+/// What the environment says of an option; empty if nothing.
+std::string environment_of(const CLI::Option& option) {
+  if (option.get_envname().empty()) return {};
   const char* const value = std::getenv(option.get_envname().c_str());
-  return value != nullptr && *value != '\0';
+  return value == nullptr ? "" : value;
 }
+
+bool in_environment(const CLI::Option& option) { return !environment_of(option).empty(); }
 
 const CLI::Option* find_option(const CLI::App& app, const std::string& name) {
   return app.get_option_no_throw((name.size() == 1 ? "-" : "--") + name);
@@ -59,6 +62,16 @@ bool names(const std::string& message, const CLI::Option& option) {
 }
 
 }  // namespace
+
+void check_environment(const CLI::App& app) {
+  for (CLI::App* const command : app.get_subcommands()) {
+    for (CLI::Option* const option : command->get_options()) {
+      if (option->count() > 0 || !in_environment(*option)) continue;
+      option->add_result(environment_of(*option));
+      option->run_callback();
+    }
+  }
+}
 
 std::string SettingsFile::path() const { return app_.get_config_ptr()->as<std::string>(); }
 

@@ -33,4 +33,8 @@ class SettingsFile : public CLI::ConfigTOML {
   mutable std::vector<Setting> settings_;  ///< of the last file, those that count
 };
 
+/// After parsing: CLI11 2.5 leaves out values of the environment that an option does not take, as
+/// if they were not there. Throws CLI::ParseError for the first of them.
+void check_environment(const CLI::App& app);
+
 }  // namespace pumice::tools
