@@ -18,7 +18,7 @@ std::optional<Component> component_of(std::string_view part) {
       {"attention", Component::kAttention},
       {"attn_output", Component::kAttentionOutput},
       {"gate_up", Component::kGateUp},
-      {"swiglu", Component::kActivation},
+      {"activation", Component::kActivation},
       {"ffn_down", Component::kDown},
       {"output", Component::kOutput}};
   const auto* const found =

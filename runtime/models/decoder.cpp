@@ -86,7 +86,8 @@ Result<Decoder> Decoder::plan(const std::shared_ptr<vk::Device>& device,
                                                             .head_dim = config.head_dim,
                                                             .kv_type = kv_type},
                                                            math));
-  PUMICE_TRY(decoder.swiglu_, ops::Swiglu::plan(pipelines));
+  PUMICE_TRY(decoder.gated_activation_,
+             ops::GatedActivation::plan(pipelines, ops::GatedActivation::Kind::kSilu));
   PUMICE_TRY_STATUS(decoder.allocate(limits));
   PUMICE_TRY_STATUS(decoder.fill_rope_table(device, limits.context_tokens));
   return decoder;
@@ -247,9 +248,9 @@ void Decoder::record_layer(vk::Recorder& recorder, const DecoderStep& step, uint
   rms_norm_.record(recorder, norm);
   recorder.enter({"gate_up", layer});
   record_stack(recorder, weights.gate_up, normed_, gate_up_, step.n_rows);
-  recorder.enter({"swiglu", layer});
-  swiglu_.record(recorder,
-                 {.gate_up = gate_up_, .y = gated_, .rows = step.n_rows, .n = config_.n_ff});
+  recorder.enter({"activation", layer});
+  gated_activation_.record(
+      recorder, {.gate_up = gate_up_, .y = gated_, .rows = step.n_rows, .n = config_.n_ff});
   recorder.enter({"ffn_down", layer});
   linear_.record(recorder, {.weights = weights.ffn_down,
                             .x = gated_,

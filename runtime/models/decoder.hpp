@@ -9,10 +9,10 @@
 #include "models/weights.hpp"
 #include "shaders/embedding/embedding.hpp"
 #include "shaders/flash_attention/flash_attention.hpp"
+#include "shaders/gated_activation/gated_activation.hpp"
 #include "shaders/linear/linear.hpp"
 #include "shaders/rms_norm/rms_norm.hpp"
 #include "shaders/rope_kv/rope_kv.hpp"
-#include "shaders/swiglu/swiglu.hpp"
 #include "vk/recorder.hpp"
 
 namespace pumice {
@@ -106,7 +106,7 @@ class Decoder {
   ops::Linear linear_;
   ops::RopeKv rope_kv_;
   ops::FlashAttention attention_;
-  ops::Swiglu swiglu_;
+  ops::GatedActivation gated_activation_;
 
   vk::BufferRange rope_table_;
   vk::BufferRange x_;                          // float [rows][n_embd]: the residual stream

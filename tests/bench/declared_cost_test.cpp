@@ -74,7 +74,7 @@ class DeclaredCost : public pumice::test::EngineTest {
     equal(Component::kRopeKv, {"rope_kv"});
     equal(Component::kAttentionOutput, {"attn_output"});
     equal(Component::kGateUp, {"gate_up"});
-    equal(Component::kActivation, {"swiglu"});
+    equal(Component::kActivation, {"activation"});
     equal(Component::kDown, {"ffn_down"});
     const vk::Cost attention = declared[{"attention"}];
     EXPECT_EQ(attention.flops, paper[Component::kAttention].flops);

@@ -131,11 +131,11 @@ TEST_F(OpsBench, CostsAreThoseCountedFromTheShape) {
 }
 
 TEST_F(OpsBench, TheLimitIsTheDeclaredWorkAtTheMeasuredSpeed) {
-  const OpRow row = row_of("swiglu rows=1 n=8192");  // at one byte a nanosecond
+  const OpRow row = row_of("gated_activation rows=1 n=8192");  // at one byte a nanosecond
   EXPECT_EQ(row.limit.what, "bandwidth");
   EXPECT_EQ(row.limit.ns, static_cast<double>(row.timing.cost().bytes));
   EXPECT_NEAR(row.percent_of_limit(), 100 * row.limit.ns / row.median_ns(), 1e-9);
-  EXPECT_EQ(row.labels(), std::vector<std::string>{"swiglu"});
+  EXPECT_EQ(row.labels(), std::vector<std::string>{"gated_activation"});
 }
 
 TEST_F(OpsBench, EveryOpIsRightOnTheShapesThatAreTimed) {

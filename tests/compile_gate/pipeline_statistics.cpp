@@ -18,6 +18,7 @@
 #include "shaders/common/matrix_shape.hpp"
 #include "shaders/embedding/embedding.hpp"
 #include "shaders/flash_attention/flash_attention.hpp"
+#include "shaders/gated_activation/gated_activation.hpp"
 #include "shaders/linear/linear.hpp"
 #include "shaders/peak/peak.hpp"
 #include "shaders/quantize_x/quantize_x.hpp"
@@ -25,7 +26,6 @@
 #include "shaders/rope_kv/rope_kv.hpp"
 #include "shaders/sampling/sampling.hpp"
 #include "shaders/spirv.hpp"
-#include "shaders/swiglu/swiglu.hpp"
 #include "vk/device.hpp"
 
 namespace pumice {
@@ -71,7 +71,10 @@ Status declare_all(vk::PipelineLibrary& pipelines, std::string_view only_type) {
   }
   PUMICE_TRY_STATUS(ops::QuantizeX::plan(pipelines));
   PUMICE_TRY_STATUS(ops::RmsNorm::plan(pipelines));
-  PUMICE_TRY_STATUS(ops::Swiglu::plan(pipelines));
+  using Gated = ops::GatedActivation::Kind;
+  for (const auto kind : {Gated::kSilu, Gated::kGelu, Gated::kGeluTanh}) {
+    PUMICE_TRY_STATUS(ops::GatedActivation::plan(pipelines, kind));
+  }
   for (const auto variant : {ops::Sampling::Variant::kGreedy, ops::Sampling::Variant::kFull}) {
     PUMICE_TRY_STATUS(ops::Sampling::plan(pipelines, variant));
   }

@@ -125,7 +125,7 @@ TEST_F(Invariance, TiledSingleRowAndSplitPathsReallyRun) {
                        [&](const std::string& label) { return label.starts_with(prefix); });
   };
   for (const char* label :
-       {"embedding.", "rms_norm", "gemm.", "gemv.", "rope_kv.f16", "swiglu",
+       {"embedding.", "rms_norm", "gemm.", "gemv.", "rope_kv.f16", "gated_activation",
         "flash_attention.tile.f16", "flash_attention.row.f16", "attention_reduce", "sampling"}) {
     EXPECT_TRUE(ran(label)) << label;
   }

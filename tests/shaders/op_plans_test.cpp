@@ -5,12 +5,12 @@
 #include "shaders/common/linear_cases.hpp"
 #include "shaders/embedding/embedding.hpp"
 #include "shaders/flash_attention/flash_attention.hpp"
+#include "shaders/gated_activation/gated_activation.hpp"
 #include "shaders/linear/linear.hpp"
 #include "shaders/rms_norm/rms_norm.hpp"
 #include "shaders/rope_kv/rope_kv.hpp"
 #include "shaders/sampling/sampling.hpp"
 #include "shaders/spirv.hpp"
-#include "shaders/swiglu/swiglu.hpp"
 #include "tests/gpu_fixture.hpp"
 #include "tests/vk/snapshots.hpp"
 
@@ -42,7 +42,10 @@ Status plan_every_op(const std::shared_ptr<vk::Device>& device) {
     PUMICE_TRY_STATUS(ops::Embedding::plan(pipelines, *type));
   }
   PUMICE_TRY_STATUS(ops::RmsNorm::plan(pipelines));
-  PUMICE_TRY_STATUS(ops::Swiglu::plan(pipelines));
+  using Gated = ops::GatedActivation::Kind;
+  for (const auto kind : {Gated::kSilu, Gated::kGelu, Gated::kGeluTanh}) {
+    PUMICE_TRY_STATUS(ops::GatedActivation::plan(pipelines, kind));
+  }
   for (const auto variant : {ops::Sampling::Variant::kGreedy, ops::Sampling::Variant::kFull}) {
     PUMICE_TRY_STATUS(ops::Sampling::plan(pipelines, variant));
   }

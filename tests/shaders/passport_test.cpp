@@ -29,7 +29,7 @@ class Passport : public ::testing::Test {
       verdict_.modules[std::string(module.name)] = {State::kPassed, 3, ""};
     }
     verdict_.modules["rms_norm"] = {State::kFailed, 0, "rms_norm n=3: y[0]: got 1, expected 2"};
-    verdict_.modules["swiglu"] = {State::kNotSupported, 0, "shaderFloat16"};
+    verdict_.modules["gated_activation"] = {State::kNotSupported, 0, "shaderFloat16"};
   }
   void TearDown() override {
     std::error_code error;
@@ -68,7 +68,7 @@ TEST_F(Passport, RemembersTheVerdictOfADevice) {
   EXPECT_EQ(*loaded, verdict_);
 
   verdict_.running = "gemm Q4_K";
-  verdict_.running_modules = {"swiglu"};
+  verdict_.running_modules = {"gated_activation"};
   ASSERT_TRUE(save_passport(directory_, device_, verdict_).ok());
   EXPECT_EQ(load(device_), verdict_);
 }
@@ -115,15 +115,15 @@ TEST_F(Passport, ThatIsDamagedOrMadeUpIsIgnoredWithAWord) {
         with([](Json& j) { j["running_modules"] = {"nosuch"}; }),
         with([](Json& j) { j["running_modules"] = {1}; }),
         with([](Json& j) { j["modules"] = Json::array(); }),
-        with([](Json& j) { j["modules"].erase("swiglu"); }),
-        with([](Json& j) { j["modules"]["nosuch"] = j["modules"]["swiglu"]; }),
-        with([](Json& j) { j["modules"]["swiglu"] = "passed"; }),
-        with([](Json& j) { j["modules"]["swiglu"]["state"] = "parsed"; }),
-        with([](Json& j) { j["modules"]["swiglu"]["n_passed"] = -1; }),
-        with([](Json& j) { j["modules"]["swiglu"]["n_passed"] = 1e300; }),
-        with([](Json& j) { j["modules"]["swiglu"]["n_passed"] = uint64_t{1} << 40; }),
-        with([](Json& j) { j["modules"]["swiglu"]["note"] = std::string(2000, 'x'); }),
-        with([](Json& j) { j["modules"]["swiglu"]["note"] = "a\nb"; })}) {
+        with([](Json& j) { j["modules"].erase("gated_activation"); }),
+        with([](Json& j) { j["modules"]["nosuch"] = j["modules"]["gated_activation"]; }),
+        with([](Json& j) { j["modules"]["gated_activation"] = "passed"; }),
+        with([](Json& j) { j["modules"]["gated_activation"]["state"] = "parsed"; }),
+        with([](Json& j) { j["modules"]["gated_activation"]["n_passed"] = -1; }),
+        with([](Json& j) { j["modules"]["gated_activation"]["n_passed"] = 1e300; }),
+        with([](Json& j) { j["modules"]["gated_activation"]["n_passed"] = uint64_t{1} << 40; }),
+        with([](Json& j) { j["modules"]["gated_activation"]["note"] = std::string(2000, 'x'); }),
+        with([](Json& j) { j["modules"]["gated_activation"]["note"] = "a\nb"; })}) {
     EXPECT_TRUE(is_refused(text)) << text.substr(0, 80);
   }
   std::ofstream(passport_file(directory_, device_)) << good;

@@ -9,8 +9,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "shaders/gated_activation/gated_activation.hpp"
 #include "shaders/spirv.hpp"
-#include "shaders/swiglu/swiglu.hpp"
 #include "vk/device.hpp"
 #include "vk/device_choice.hpp"
 
@@ -49,7 +49,7 @@ class PipelineCache : public ::testing::Test {
   std::string compile(uint64_t shader_hash = 1, void (*save_cache)(vk::PipelineLibrary&) = save) {
     log_.clear();
     vk::PipelineLibrary pipelines(device_, directory_, shader_hash);
-    EXPECT_TRUE(ops::Swiglu::plan(pipelines).ok());
+    EXPECT_TRUE(ops::GatedActivation::plan(pipelines, ops::GatedActivation::Kind::kSilu).ok());
     const Status status = pipelines.compile();
     EXPECT_TRUE(status.ok()) << status.error().message;
     EXPECT_EQ(pipelines.compiled_count(), 1u);

@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 
 #include "shaders/flash_attention/flash_attention.hpp"
+#include "shaders/gated_activation/gated_activation.hpp"
 #include "shaders/spirv.hpp"
-#include "shaders/swiglu/swiglu.hpp"
 #include "tests/gpu_fixture.hpp"
 #include "tests/shaders/wrong_kernel.hpp"
 
@@ -53,11 +53,11 @@ class SelfTestTest : public ::testing::Test {
 };
 
 TEST_F(SelfTestTest, PassesWhatIsRightAndSaysWhatItDidNotRun) {
-  const SelfTestResult result = run_self_test(*pipelines_, cases("swiglu", ""), {});
+  const SelfTestResult result = run_self_test(*pipelines_, cases("gated_activation", ""), {});
   ASSERT_TRUE(result.status.ok()) << result.status.error().message;
   EXPECT_TRUE(result.errors.empty());
-  EXPECT_EQ(result.n_cases, cases("swiglu", "").size());
-  EXPECT_EQ(result.verdict.modules.at("swiglu"),
+  EXPECT_EQ(result.n_cases, cases("gated_activation", "").size());
+  EXPECT_EQ(result.verdict.modules.at("gated_activation"),
             (ModuleVerdict{State::kPassed, static_cast<uint32_t>(result.n_cases), ""}));
   EXPECT_EQ(result.verdict.modules.at("rms_norm").state, State::kNotRun);
   EXPECT_EQ(result.verdict.modules.size(), spirv_modules().size());
@@ -102,12 +102,12 @@ TEST_F(SelfTestTest, TestsWhatAnOpChoosesInstead) {
 
 TEST_F(SelfTestTest, KeepsEarlierVerdictsOfWhatItDoesNotTest) {
   SelfTestVerdict earlier;
-  earlier.modules["swiglu"] = {State::kPassed, 5, ""};
+  earlier.modules["gated_activation"] = {State::kPassed, 5, ""};
   earlier.modules["rms_norm"] = {State::kFailed, 0, "long ago"};
   earlier.running = "rope_kv rows=1";
   earlier.running_modules = {"rope_kv"};
   const SelfTestResult result = run_self_test(*pipelines_, cases("rms_norm", ""), earlier);
-  EXPECT_EQ(result.verdict.modules.at("swiglu"), (ModuleVerdict{State::kPassed, 5, ""}));
+  EXPECT_EQ(result.verdict.modules.at("gated_activation"), (ModuleVerdict{State::kPassed, 5, ""}));
   EXPECT_EQ(result.verdict.modules.at("rms_norm").state, State::kPassed);
   EXPECT_EQ(result.verdict.modules.at("rope_kv").state, State::kFailed);
   EXPECT_NE(result.verdict.modules.at("rope_kv").note.find("rope_kv rows=1"), std::string::npos);
@@ -115,52 +115,53 @@ TEST_F(SelfTestTest, KeepsEarlierVerdictsOfWhatItDoesNotTest) {
 
 TEST_F(SelfTestTest, NamesTheCaseAndItsModulesBeforeEachRun) {
   std::vector<SelfTestVerdict> seen;
-  const auto tests = cases("swiglu", "rows=1");
+  const auto tests = cases("gated_activation", "rows=1");
   run_self_test(*pipelines_, tests, {},
                 {.on_case = [&](const SelfTestVerdict& verdict, size_t, size_t total) {
                   seen.push_back(verdict);
                   EXPECT_EQ(total, tests.size());
                 }});
   ASSERT_GE(seen.size(), 2 * tests.size());
-  EXPECT_EQ(seen[0].running, "swiglu " + tests[0].name);
-  EXPECT_EQ(seen.back().running, "swiglu " + tests.back().name);
-  EXPECT_EQ(seen.back().running_modules, Names{"swiglu"});
-  EXPECT_EQ(seen.back().rejected(), Names{"swiglu"}) << "until it is known to pass";
+  EXPECT_EQ(seen[0].running, "gated_activation " + tests[0].name);
+  EXPECT_EQ(seen.back().running, "gated_activation " + tests.back().name);
+  EXPECT_EQ(seen.back().running_modules, Names{"gated_activation"});
+  EXPECT_EQ(seen.back().rejected(), Names{"gated_activation"}) << "until it is known to pass";
 }
 
 TEST_F(SelfTestTest, ThatIsInterruptedKeepsWhatItKnowsAndBlamesNobody) {
   size_t n = 0;
-  const SelfTestResult result = run_self_test(*pipelines_, cases("swiglu", ""), {},
+  const SelfTestResult result = run_self_test(*pipelines_, cases("gated_activation", ""), {},
                                               {.interrupted = [&] { return n++ == 2; }});
   ASSERT_FALSE(result.status.ok());
   EXPECT_EQ(result.status.error().code, ErrorCode::kCancelled);
   EXPECT_EQ(result.n_cases, 2u);
-  EXPECT_EQ(result.verdict.modules.at("swiglu"), (ModuleVerdict{State::kPassed, 2, ""}));
+  EXPECT_EQ(result.verdict.modules.at("gated_activation"), (ModuleVerdict{State::kPassed, 2, ""}));
   EXPECT_TRUE(result.verdict.rejected().empty());
 }
 
 TEST_F(SelfTestTest, AnUnprovenModuleIsNotUsedBeforeItIsAccepted) {
-  vk::ShaderModule module = *find_spirv("swiglu");
+  vk::ShaderModule module = *find_spirv("gated_activation");
   EXPECT_EQ(pipelines_->obstacle(module), "");
   module.unproven = true;
   EXPECT_TRUE(pipelines_->obstacle(module).starts_with("never run"));
-  const SelfTestVerdict passed{{{"swiglu", {State::kPassed, 1, ""}}, {"rms_norm", {}}}, "", {}};
-  EXPECT_EQ(passed.passed(), Names{"swiglu"});
+  const SelfTestVerdict passed{
+      {{"gated_activation", {State::kPassed, 1, ""}}, {"rms_norm", {}}}, "", {}};
+  EXPECT_EQ(passed.passed(), Names{"gated_activation"});
   pipelines_->accept(passed.passed());
   EXPECT_EQ(pipelines_->obstacle(module), "");
-  pipelines_->reject({"swiglu"});
+  pipelines_->reject({"gated_activation"});
   EXPECT_NE(pipelines_->obstacle(module), "");
 }
 
 TEST_F(SelfTestTest, ARejectedModuleIsNeitherDeclaredNorCompiled) {
-  ASSERT_TRUE(ops::Swiglu::plan(*pipelines_).ok());
-  EXPECT_EQ(pipelines_->pending_modules(), Names{"swiglu"});
-  pipelines_->reject({"swiglu"});
+  ASSERT_TRUE(ops::GatedActivation::plan(*pipelines_, ops::GatedActivation::Kind::kSilu).ok());
+  EXPECT_EQ(pipelines_->pending_modules(), Names{"gated_activation"});
+  pipelines_->reject({"gated_activation"});
   EXPECT_TRUE(pipelines_->pending_modules().empty());
-  const auto again = ops::Swiglu::plan(*pipelines_);
+  const auto again = ops::GatedActivation::plan(*pipelines_, ops::GatedActivation::Kind::kSilu);
   ASSERT_FALSE(again.ok());
   EXPECT_EQ(again.error().code, ErrorCode::kSelfTestFailed);
-  EXPECT_NE(again.error().message.find("swiglu"), std::string::npos);
+  EXPECT_NE(again.error().message.find("gated_activation"), std::string::npos);
   EXPECT_TRUE(pipelines_->compile().ok());
   EXPECT_EQ(pipelines_->compiled_count(), 0u);
 }

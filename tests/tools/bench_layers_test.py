@@ -21,7 +21,7 @@ class Layers(CommandLineTest):
         for test in tests.values():
             rows = {row["part"]: row for row in test["rows"]}
             for part in ("attn_norm", "qkv", "rope_kv", "attention", "attn_output", "ffn_norm",
-                         "gate_up", "swiglu", "ffn_down"):
+                         "gate_up", "activation", "ffn_down"):
                 self.assertEqual(rows[part]["dispatches_per_layer"] * report["n_layers"],
                                  rows[part]["dispatches"], part)
             self.assertAlmostEqual(sum(row["dispatches"] for row in test["rows"]),

@@ -39,13 +39,13 @@ class Ops(CommandLineTest):
             self.assertAlmostEqual(row["percent_of_limit"], 100 * row["limit_ns"] / median_ns)
 
     def test_the_table_names_device_clock_and_kernels(self):
-        text = self.ok(*QUICK, "--op", "swiglu rows=1").stdout.decode()
+        text = self.ok(*QUICK, "--op", "gated_activation rows=1").stdout.decode()
         self.assertIn("timed by device timestamps", text)
         self.assertIn("| read bandwidth |", text)
-        self.assertRegex(text, r"\| swiglu \| rows=1 n=8192 \| swiglu \| [0-9.]+ \|")
+        self.assertRegex(text, r"\| gated_activation \| rows=1 n=8192 \| gated_activation \| [0-9.]+ \|")
 
     def test_a_device_without_timestamps_is_timed_by_the_host_and_says_so(self):
-        arguments = [*QUICK[:-1], "budget=512M,no-timestamps", "--op", "swiglu rows=1"]
+        arguments = [*QUICK[:-1], "budget=512M,no-timestamps", "--op", "gated_activation rows=1"]
         self.assertIn("timed by host clock", self.ok(*arguments).stdout.decode())
 
     def test_what_cannot_be_measured_is_a_usage_error(self):

@@ -50,7 +50,7 @@ def ops_report(gpu, scale):
                     op("gemm", "Q4_K rows=512 n=4096", 20e6, 17e9, 5e4, 0.41),
                     op("attention", "8k causal", 60e6, 60e9, 2e5, 0.1),
                     op("copy", "64 MiB", 128e6, 0, 3e4, 0.99),
-                    {"op": "swiglu", "case": "rows=1", "error": "off by 3", "wrong": True}]}
+                    {"op": "gated_activation", "case": "rows=1", "error": "off by 3", "wrong": True}]}
 
 
 def serve_report(gpu, scale):

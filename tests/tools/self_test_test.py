@@ -31,7 +31,7 @@ class SelfTest(CommandLineTest):
     def kernels(self):
         return {kernel["name"]: kernel for kernel in self.device()["kernels"] if kernel["in_build"]}
 
-    def passport(self, op="swiglu"):
+    def passport(self, op="gated_activation"):
         """A passport that says that everything passed, to change."""
         self.ok("info", f"--self-test={op}", env=self.env)
         [path] = self.passports()
@@ -46,29 +46,29 @@ class SelfTest(CommandLineTest):
 
     def test_a_self_test_is_remembered_and_shown(self):
         self.device()
-        self.assertIsNone(self.kernels()["swiglu"]["self_test"])
-        self.assertRegex(self.ok("info", env=self.env).stdout.decode(), r"swiglu +1  never run")
-        done = self.ok("info", "--self-test=swiglu,rms_norm", env=self.env)
-        self.assertRegex(done.stdout.decode(), r"swiglu +1  passed")
+        self.assertIsNone(self.kernels()["gated_activation"]["self_test"])
+        self.assertRegex(self.ok("info", env=self.env).stdout.decode(), r"gated_activation +1  never run")
+        done = self.ok("info", "--self-test=gated_activation,rms_norm", env=self.env)
+        self.assertRegex(done.stdout.decode(), r"gated_activation +1  passed")
         self.assertEqual(done.stderr, b"")
         self.assertEqual(len(self.passports()), 1)
-        self.assertRegex(self.ok("info", env=self.env).stdout.decode(), r"swiglu +1  passed")
+        self.assertRegex(self.ok("info", env=self.env).stdout.decode(), r"gated_activation +1  passed")
 
-        again = json.loads(self.ok("info", "--self-test", "swiglu", "--json", env=self.env).stdout)
+        again = json.loads(self.ok("info", "--self-test", "gated_activation", "--json", env=self.env).stdout)
         kernels = {kernel["name"]: kernel["self_test"] for kernel in again["kernels"]}
-        self.assertEqual(kernels["swiglu"]["state"], "passed")
-        self.assertGreater(kernels["swiglu"]["n_passed"], 0)
+        self.assertEqual(kernels["gated_activation"]["state"], "passed")
+        self.assertGreater(kernels["gated_activation"]["n_passed"], 0)
         self.assertEqual(kernels["rms_norm"]["state"], "passed", "known from before")
         self.assertEqual(kernels["rope_kv"]["state"], "not run")
         self.assertEqual(again["broken"], [])
 
     def test_a_limited_device_is_tested_and_not_remembered(self):
         self.device()
-        self.ok("info", "--self-test=swiglu", "--limit", "floor", env=self.env)
+        self.ok("info", "--self-test=gated_activation", "--limit", "floor", env=self.env)
         self.assertEqual(self.passports(), [])
 
     def test_an_unknown_op_is_refused_with_those_there_are(self):
-        self.refuses(USAGE, "info", "--self-test=swiglu,nosuch", says=["'nosuch'", "rms_norm"])
+        self.refuses(USAGE, "info", "--self-test=gated_activation,nosuch", says=["'nosuch'", "rms_norm"])
 
     def test_run_says_nothing_of_a_self_test_that_was_never_run_unless_asked(self):
         self.need(STORIES)

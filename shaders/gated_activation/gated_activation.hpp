@@ -1,4 +1,4 @@
-// The gated activation of a feed-forward block, silu(gate) * up, where silu(x) = x / (1 + exp(-x)).
+// The gated activation of a feed-forward block, activation(gate) * up: SwiGLU, GEGLU.
 // Shazeer, "GLU Variants Improve Transformer", 2020.
 #pragma once
 
@@ -9,8 +9,14 @@
 
 namespace pumice::ops {
 
-class Swiglu {
+class GatedActivation {
  public:
+  enum class Kind {
+    kSilu,      ///< x / (1 + exp(-x))
+    kGelu,      ///< x (1 + erf(x / √2)) / 2
+    kGeluTanh,  ///< x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2
+  };
+
   struct Args {
     vk::BufferRange
         gate_up;        ///< float [rows][2n]: a row's n gates, then its n ups; 16-byte aligned
@@ -19,11 +25,12 @@ class Swiglu {
     uint32_t n = 0;
   };
 
-  static Result<Swiglu> plan(vk::PipelineLibrary& pipelines);
+  static Result<GatedActivation> plan(vk::PipelineLibrary& pipelines, Kind kind);
 
   void record(vk::Recorder& recorder, const Args& args) const;
 
  private:
+  Kind kind_ = Kind::kSilu;
   const vk::Pipeline* pipeline_ = nullptr;
   uint32_t columns_per_workgroup_ = 0;
 };

@@ -1,17 +1,15 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
 
+#include "common/activation.glsl"
 #include "common/buffers.glsl"
-#include "swiglu/swiglu.h"
+#include "gated_activation/gated_activation.h"
 
-// y = silu(gate) * up. A workgroup takes 4 * workgroup_size columns of one row, a lane four of them.
+// y = activation(gate) * up. A workgroup takes 4 * workgroup_size columns of one row, a lane four of
+// them.
 layout(local_size_x_id = 0) in;
 
-// The exponent is never positive, so nothing overflows, whatever the gate.
-float silu(float x) {
-  const float e = exp(-abs(x));
-  return (x >= 0.0 ? x : x * e) / (1.0 + e);
-}
+float act(float x) { return activation(kind, x); }
 
 void main() {
   const uint col = 4 * (gl_WorkGroupID.x * workgroup_size + gl_LocalInvocationIndex);
@@ -22,11 +20,11 @@ void main() {
   if (pc.n % 4 == 0) {  // then every row is aligned to 16 bytes
     const vec4 g = Vec4s(pc.gate_up).v[gate / 4];
     const vec4 up = Vec4s(pc.gate_up).v[(gate + pc.n) / 4];
-    Vec4s(pc.y).v[out_first / 4] = vec4(silu(g.x), silu(g.y), silu(g.z), silu(g.w)) * up;
+    Vec4s(pc.y).v[out_first / 4] = vec4(act(g.x), act(g.y), act(g.z), act(g.w)) * up;
   } else {
     for (uint i = 0; i < min(4u, pc.n - col); ++i) {
       const float g = Floats(pc.gate_up).v[gate + i];
-      Floats(pc.y).v[out_first + i] = silu(g) * Floats(pc.gate_up).v[gate + pc.n + i];
+      Floats(pc.y).v[out_first + i] = act(g) * Floats(pc.gate_up).v[gate + pc.n + i];
     }
   }
 }
