@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "shaders/common/linear_cases.hpp"
+#include "shaders/elementwise/elementwise.hpp"
 #include "shaders/embedding/embedding.hpp"
 #include "shaders/flash_attention/flash_attention.hpp"
 #include "shaders/gated_activation/gated_activation.hpp"
@@ -45,6 +46,12 @@ Status plan_every_op(const std::shared_ptr<vk::Device>& device) {
   using Gated = ops::GatedActivation::Kind;
   for (const auto kind : {Gated::kSilu, Gated::kGelu, Gated::kGeluTanh}) {
     PUMICE_TRY_STATUS(ops::GatedActivation::plan(pipelines, kind));
+  }
+  using Elementwise = ops::Elementwise::Kind;
+  for (const auto kind : {Elementwise::kAdd, Elementwise::kMul, Elementwise::kAddBias,
+                          Elementwise::kSilu, Elementwise::kGelu, Elementwise::kGeluTanh,
+                          Elementwise::kScale, Elementwise::kSoftCap, Elementwise::kCopy}) {
+    PUMICE_TRY_STATUS(ops::Elementwise::plan(pipelines, kind));
   }
   for (const auto variant : {ops::Sampling::Variant::kGreedy, ops::Sampling::Variant::kFull}) {
     PUMICE_TRY_STATUS(ops::Sampling::plan(pipelines, variant));

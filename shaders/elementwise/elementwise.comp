@@ -1,0 +1,65 @@
+#version 460
+#extension GL_GOOGLE_include_directive : require
+
+#include "common/activation.glsl"
+#include "common/buffers.glsl"
+#include "elementwise/elementwise.h"
+
+// y = f(a, b). A workgroup takes 4 * workgroup_size columns of one row, a lane four of them.
+layout(local_size_x_id = 0) in;
+
+const bool kHasB = kind == ELEMENTWISE_ADD || kind == ELEMENTWISE_MUL;
+
+/// cap tanh(a / cap). The exponential of a negative exponent cannot overflow; a small argument, where
+/// 1 - exp(-2z) would cancel, takes a polynomial instead: tanh(z) = z + z s p(s) with s = z², p
+/// interpolated at Chebyshev points of s in [0, 0.36], relative error 1.1e-8 before rounding.
+float soft_cap(float a, float cap) {
+  const float z = a / cap;
+  const float s = z * z;
+  float p = -0.00626911973;
+  p = fma(p, s, 0.0211109591);
+  p = fma(p, s, -0.0538739489);
+  p = fma(p, s, 0.133329154);
+  p = fma(p, s, -0.333333303);
+  const float small = fma(z * s, p, z);
+  const float e = exp(-2.0 * min(abs(z), 0.5 * kMostExponent));
+  const float large = (1.0 - e) / (1.0 + e);
+  return cap * (s < 0.36 ? small : z < 0.0 ? -large : large);
+}
+
+float value_of(float a, float b) {
+  precise float value = a;
+  if (kind == ELEMENTWISE_ADD) {
+    value = a + b;
+  } else if (kind == ELEMENTWISE_MUL) {
+    value = a * b;
+  } else if (kind == ELEMENTWISE_SCALE) {
+    value = a * pc.factor;
+  } else if (kind == ELEMENTWISE_SOFT_CAP) {
+    value = soft_cap(a, pc.factor);
+  } else if (kind != ELEMENTWISE_COPY) {
+    value = activation(kind, a);
+  }
+  return value;
+}
+
+void main() {
+  const uint col = 4 * (gl_WorkGroupID.x * workgroup_size + gl_LocalInvocationIndex);
+  if (col >= pc.n) return;
+  const uint row = gl_WorkGroupID.y;
+  const uint source = pc.gather != 0 ? Uints(pc.row_index).v[row] : row;
+  const uint a_first = source * pc.a_stride + col;
+  const uint b_first = source * pc.b_stride + col;
+  const uint y_first = row * pc.y_stride + col;
+  if (pc.quads != 0) {
+    const vec4 a = Vec4s(pc.a).v[a_first / 4];
+    const vec4 b = kHasB ? Vec4s(pc.b).v[b_first / 4] : vec4(0.0);
+    Vec4s(pc.y).v[y_first / 4] = vec4(value_of(a.x, b.x), value_of(a.y, b.y), value_of(a.z, b.z),
+                                      value_of(a.w, b.w));
+  } else {
+    for (uint i = 0; i < min(4u, pc.n - col); ++i) {
+      const float b = kHasB ? Floats(pc.b).v[b_first + i] : 0.0;
+      Floats(pc.y).v[y_first + i] = value_of(Floats(pc.a).v[a_first + i], b);
+    }
+  }
+}

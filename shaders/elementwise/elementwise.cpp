@@ -1,0 +1,105 @@
+#include "shaders/elementwise/elementwise.hpp"
+
+#include <initializer_list>
+
+#include "shaders/elementwise/elementwise.h"
+#include "shaders/spirv.hpp"
+
+namespace pumice::ops {
+namespace {
+
+using Kind = Elementwise::Kind;
+
+bool has_b(Kind kind) { return kind == Kind::kAdd || kind == Kind::kMul || kind == Kind::kAddBias; }
+
+/// A kind's value for the kernel, and the operations of one element.
+struct KernelKind {
+  uint32_t value;
+  uint32_t flops;
+};
+
+KernelKind kernel_kind(Kind kind) {
+  switch (kind) {
+    case Kind::kAdd:
+    case Kind::kAddBias:
+      return {ELEMENTWISE_ADD, 1};
+    case Kind::kMul:
+      return {ELEMENTWISE_MUL, 1};
+    case Kind::kSilu:
+      return {ACTIVATION_SILU, 3};
+    case Kind::kGelu:
+      return {ACTIVATION_GELU, 4};
+    case Kind::kGeluTanh:
+      return {ACTIVATION_GELU_TANH, 8};
+    case Kind::kScale:
+      return {ELEMENTWISE_SCALE, 1};
+    case Kind::kSoftCap:
+      return {ELEMENTWISE_SOFT_CAP, 2};
+    case Kind::kCopy:
+      return {ELEMENTWISE_COPY, 0};
+  }
+  PUMICE_CHECK(false, "no such kind of elementwise");
+  return {};
+}
+
+bool in_quads(const vk::BufferRange& range, uint32_t stride) {
+  return stride % 4 == 0 && range.address() % 16 == 0;
+}
+
+/// The columns that are read. Which rows they are of an index may say, so all of the range counts.
+vk::Access reads_columns(const vk::BufferRange& range, uint32_t stride,
+                         const Elementwise::Args& args) {
+  if (!args.row_index.empty()) return vk::reads(range);
+  const uint64_t width = uint64_t{args.n} * 4;
+  if (stride == 0) return vk::reads(range.subrange(0, width));
+  vk::Access access = vk::writes_columns(range, args.rows, uint64_t{stride} * 4, width);
+  access.mode = vk::AccessMode::kRead;
+  return access;
+}
+
+}  // namespace
+
+Result<Elementwise> Elementwise::plan(vk::PipelineLibrary& pipelines, Kind kind) {
+  PUMICE_TRY(const vk::ShaderModule module, find_spirv("elementwise"));
+  const ElementwiseSpec spec{.kind = kernel_kind(kind).value};
+  Elementwise op;
+  op.kind_ = kind;
+  op.columns_per_workgroup_ = 4 * spec.workgroup_size;
+  PUMICE_TRY(op.pipeline_, pipelines.declare({.module = module,
+                                              .constants = vk::constants_of(spec),
+                                              .push_bytes = sizeof(ElementwisePush)}));
+  return op;
+}
+
+void Elementwise::record(vk::Recorder& recorder, const Args& args) const {
+  const bool two = has_b(kind_);
+  const bool gather = !args.row_index.empty();
+  PUMICE_CHECK(args.rows > 0 && args.n > 0, "elementwise of nothing");
+  PUMICE_CHECK(kind_ != Kind::kAddBias || args.b_stride == 0, "a bias is one row");
+  PUMICE_CHECK(args.rows == 1 || args.y_stride >= args.n, "rows of y overlap");
+  const vk::BufferRange b = two ? args.b : vk::BufferRange{};
+  const uint32_t b_stride = two ? args.b_stride : 0;
+  ElementwisePush push;
+  push.a = args.a.address();
+  push.b = (two ? b : args.a).address();
+  push.y = args.y.address();
+  push.row_index = (gather ? args.row_index : args.a).address();
+  push.a_stride = args.a_stride;
+  push.b_stride = b_stride;
+  push.y_stride = args.y_stride;
+  push.n = args.n;
+  push.factor = args.factor;
+  push.gather = gather;
+  push.quads = args.n % 4 == 0 && in_quads(args.a, args.a_stride) &&
+               (!two || in_quads(b, b_stride)) && in_quads(args.y, args.y_stride);
+  const uint64_t elements = uint64_t{args.rows} * args.n;
+  const uint64_t b_elements = !two ? 0 : b_stride == 0 ? args.n : elements;
+  recorder.dispatch(
+      *pipeline_, push, {(args.n + columns_per_workgroup_ - 1) / columns_per_workgroup_, args.rows},
+      {reads_columns(args.a, args.a_stride, args),
+       two ? reads_columns(b, b_stride, args) : vk::Access{}, vk::reads(args.row_index),
+       vk::writes_columns(args.y, args.rows, uint64_t{args.y_stride} * 4, uint64_t{args.n} * 4)},
+      {.bytes = 8 * elements + 4 * b_elements, .flops = elements * kernel_kind(kind_).flops});
+}
+
+}  // namespace pumice::ops

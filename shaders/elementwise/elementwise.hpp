@@ -1,0 +1,53 @@
+// One number of y from one of a, or of a and b: what a model computes between its matrix products
+// and that no other op has fused in.
+#pragma once
+
+#include "base/result.hpp"
+#include "vk/memory.hpp"
+#include "vk/pipeline.hpp"
+#include "vk/recorder.hpp"
+
+namespace pumice::ops {
+
+class Elementwise {
+ public:
+  enum class Kind {
+    kAdd,       ///< a + b
+    kMul,       ///< a * b
+    kAddBias,   ///< a + b, where b is one row for all
+    kSilu,      ///< a / (1 + exp(-a))
+    kGelu,      ///< a (1 + erf(a / √2)) / 2
+    kGeluTanh,  ///< a (1 + tanh(√(2/π) (a + 0.044715 a³))) / 2
+    kScale,     ///< a * factor
+    kSoftCap,   ///< factor * tanh(a / factor)
+    kCopy,      ///< a, bit for bit
+  };
+
+  /// Strides are in floats. Loads are of 16 bytes where n, the strides and the arrays' addresses
+  /// are multiples of that.
+  struct Args {
+    vk::BufferRange a;  ///< float [*][a_stride], n of each row are read
+    uint32_t a_stride = 0;
+    vk::BufferRange b = {};  ///< float [*][b_stride], likewise; of the kinds that name it
+    uint32_t b_stride = 0;   ///< 0: one row for all, as kAddBias must have it
+    vk::BufferRange y;       ///< float [rows][y_stride], n of each row are written. May be a
+                             ///< or b with the same stride, if there is no row_index
+    uint32_t y_stride = 0;
+    uint32_t rows = 0;  ///< at most 65535; rows times each stride below 2^32
+    uint32_t n = 0;
+    float factor = 1;                ///< of kScale and kSoftCap; there above 0
+    vk::BufferRange row_index = {};  ///< uint32 [rows]: the row of a and b behind each row of y;
+                                     ///< empty for the identity
+  };
+
+  static Result<Elementwise> plan(vk::PipelineLibrary& pipelines, Kind kind);
+
+  void record(vk::Recorder& recorder, const Args& args) const;
+
+ private:
+  Kind kind_ = Kind::kCopy;
+  const vk::Pipeline* pipeline_ = nullptr;
+  uint32_t columns_per_workgroup_ = 0;
+};
+
+}  // namespace pumice::ops
