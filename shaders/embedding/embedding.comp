@@ -5,8 +5,8 @@
 #include "common/weights.glsl"
 #include "embedding/embedding.h"
 
-// y[row] = dequantised row tokens[row] of the table. A lane takes 32 columns of one row; rows whose
-// token lies in another part of the table are left to that part's dispatch.
+// y[row] = scale times the dequantised row tokens[row] of the table. A lane takes 32 columns of one row;
+// rows whose token lies in another part of the table are left to that part's dispatch.
 layout(local_size_x_id = 0) in;
 
 void main() {
@@ -21,6 +21,9 @@ void main() {
 
   float w[32];
   load_weights32(pc.table, pc.n_col_tiles, token - pc.first_row, block, w);
+  if (pc.scale != 1.0) {  // a product with 1 might still flush what is subnormal
+    [[unroll]] for (uint i = 0; i < 32; ++i) w[i] *= pc.scale;
+  }
   const uint first = row * pc.n + col;
   if (pc.n % 32 == 0) {
     [[unroll]] for (uint i = 0; i < 32; i += 4) {

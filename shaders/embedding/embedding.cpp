@@ -27,8 +27,10 @@ void Embedding::record(vk::Recorder& recorder, const Args& args) const {
   push.n = table.n_cols;
   push.n_col_tiles = static_cast<uint32_t>(n_col_tiles(*table.type, table.n_cols));
   push.last_token = table.n_rows - 1;
+  push.scale = args.scale;
   const uint64_t weight_bytes = row_group_bytes(*table.type, table.n_cols) / kRowGroup;
-  vk::Cost cost{.bytes = args.rows * (weight_bytes + uint64_t{table.n_cols} * 4)};
+  vk::Cost cost{.bytes = args.rows * (weight_bytes + uint64_t{table.n_cols} * 4),
+                .flops = args.scale == 1 ? 0 : uint64_t{args.rows} * table.n_cols};
   bool first = true;
   for (const WeightMatrixPart& part : table.parts) {
     push.table = part.range.address();

@@ -13,7 +13,8 @@
   FIELD(uint, n_col_tiles)                                                         \
   FIELD(uint, last_token) /* of the whole table; greater ids count as this one */  \
   FIELD(uint, first_row)  /* of the part */                                        \
-  FIELD(uint, n_rows)     /* of the part */
+  FIELD(uint, n_rows)     /* of the part */                                        \
+  FIELD(float, scale)     /* of all rows */
 PUMICE_PUSH_CONSTANTS(EmbeddingPush, EMBEDDING_PUSH)
 
 #define EMBEDDING_SPEC(CONSTANT) CONSTANT(0, uint, workgroup_size, 32)

@@ -1,4 +1,4 @@
-// Token embedding: rows of a weight matrix, dequantised.
+// Token embedding: rows of a weight matrix, dequantised and, in some families, scaled.
 #pragma once
 
 #include "base/result.hpp"
@@ -23,14 +23,15 @@ class Embedding {
     const WeightMatrix* table = nullptr;  ///< n_rows tokens of n columns, of the planned type
     vk::BufferRange y;                    ///< float [rows][n]; 16-byte aligned
     uint32_t rows = 0;                    ///< at most 65535; rows * n below 2^32
+    float scale = 1;                      ///< of every row
   };
 
   /// Declare the pipeline for tables of `type`. Errors: kInvalidArgument when this build has no
   /// shader for the type.
   static Result<Embedding> plan(vk::PipelineLibrary& pipelines, const WeightType& type);
 
-  /// One dispatch per part of the table; together they write every row of y, bit-equal to
-  /// pumice::dequantize.
+  /// One dispatch per part of the table; together they write every row of y, with a scale of 1
+  /// bit-equal to pumice::dequantize.
   void record(vk::Recorder& recorder, const Args& args) const;
 
  private:

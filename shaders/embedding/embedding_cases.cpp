@@ -15,6 +15,7 @@ struct Shape {
   uint32_t n;
   uint32_t rows;
   uint32_t part_rows;  ///< the table is split after every so many rows, a multiple of kRowGroup
+  float scale = 1;
 };
 
 /// Random file blocks of any type whose values are finite.
@@ -63,13 +64,20 @@ Result<PreparedOp> prepare(OpBed& bed, const Shape& shape) {
     sampled[shape.rows - 1 - row] = token;
     tokens[row] = row % 3 == 2 ? Embedding::kFromSampled | (shape.rows - 1 - row) : token;
     dequantize(type, &blocks[read * type.file_bytes(shape.n)], shape.n, row_values.data());
-    for (const float value : row_values) y.words.push_back(std::bit_cast<uint32_t>(value));
+    for (const float value : row_values) {
+      if (shape.scale == 1) {
+        y.words.push_back(std::bit_cast<uint32_t>(value));
+      } else {  // one rounding; what is subnormal may be flushed
+        y.reference.push_back(double{value} * shape.scale);
+        y.bound.push_back(0x1p-24 * std::abs(y.reference.back()) + 0x1p-126);
+      }
+    }
   }
 
-  Embedding::Args args{.rows = shape.rows};
+  Embedding::Args args{.rows = shape.rows, .scale = shape.scale};
   PUMICE_TRY(args.tokens, bed.input(tokens));
   PUMICE_TRY(args.sampled, bed.input(sampled));
-  PUMICE_TRY(args.y, bed.output(y.words.size() * 4));
+  PUMICE_TRY(args.y, bed.output(uint64_t{shape.rows} * shape.n * 4));
   PUMICE_TRY(const Embedding op, Embedding::plan(bed.pipelines(), type));
   y.output = args.y;
   return PreparedOp{.record =
@@ -90,10 +98,12 @@ std::vector<OpCase> embedding_cases() {
     const uint32_t block = type.block_elements;
     for (const Shape& shape :
          {Shape{&type, 1, block, 5, 32}, Shape{&type, 131, 3 * block, 29, 256},
-          Shape{&type, 97, 7 * std::max(block, 37u) / block * block, 13, 64}}) {
+          Shape{&type, 97, 7 * std::max(block, 37u) / block * block, 13, 64},
+          Shape{&type, 67, 2 * std::max(block, 36u) / block * block, 7, 32, 0.8134f}}) {
       cases.push_back({.op = "embedding",
                        .name = fmt::format("{} tokens={} n={} rows={} part={}", type.name,
-                                           shape.n_tokens, shape.n, shape.rows, shape.part_rows),
+                                           shape.n_tokens, shape.n, shape.rows, shape.part_rows) +
+                               (shape.scale == 1 ? "" : fmt::format(" scale={}", shape.scale)),
                        .prepare = [shape](OpBed& bed) { return prepare(bed, shape); }});
     }
   }
