@@ -2,17 +2,14 @@
 #extension GL_GOOGLE_include_directive : require
 
 #include "common/buffers.glsl"
-#include "common/half.glsl"
 #include "rope_kv/rope_kv.h"
+#include "rope_kv/kv_write.glsl"
 
 // One row per gl_WorkGroupID.x. Its tasks, spread over lanes and gl_WorkGroupID.y: one per rotated
 // pair of q, then one per two neighbours of k and of v.
 layout(local_size_x_id = 0) in;
 
 const uint half_dims = rope_dims / 2;
-const uint element_bytes = kv_f16 != 0 ? 2 : 4;
-const uint unit_elements = 16 / element_bytes;
-const uint units = head_dim / unit_elements;
 const uint kNoAngle = 0xFFFFFFFFu;
 
 /// Element `d` of a head at `first`, rotated unless there is no angle.
@@ -39,7 +36,6 @@ void main() {
   const uint q_tasks = pc.n_heads * half_dims;
   const uint n_tasks = q_tasks + kv_elements;
 
-  const uint plane_bytes = 16 * kv_elements * element_bytes;
   const uint table_index = Uints(pc.row_seq).v[row] * pc.table_stride + position / 16;
   const uvec2 block = address_add(Uvec2s(pc.block_table).v[table_index], pc.layer_offset);
   const uint token = position % 16;
@@ -67,15 +63,6 @@ void main() {
     const uint angles = is_v ? kNoAngle : first_angle;
     const float low = rotated(head, d, angles);
     const float high = rotated(head, d + 1, angles);
-    // K is [kv_head][unit][token] with 16 bytes a unit, V is [kv_head][token][head_dim].
-    const uint k_byte = (kv_head * units + d / unit_elements) * 256 + token * 16 +
-                        d % unit_elements * element_bytes;
-    const uint v_byte = plane_bytes + ((kv_head * 16 + token) * head_dim + d) * element_bytes;
-    const uvec2 target = address_add(block, is_v ? v_byte : k_byte);
-    if (kv_f16 != 0) {
-      Uints(target).v[0] = half2_bits(low, high);
-    } else {
-      Vec2s(target).v[0] = vec2(low, high);
-    }
+    write_kv(block, pc.n_kv_heads, token, is_v, kv_head, d, low, high);
   }
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "shaders/rope_kv/rope_kv.h"
+#include "shaders/rope_kv/rope_kv_heads.h"
 #include "shaders/spirv.hpp"
 
 namespace pumice::ops {
@@ -29,14 +30,31 @@ Result<RopeKv> RopeKv::plan(vk::PipelineLibrary& pipelines, const Shape& shape) 
                       shape.n_heads, shape.n_kv_heads);
   }
   const bool f16 = shape.kv_type == KvType::kF16;
+  const uint32_t halves = shape.pairs == RopePairs::kHalves ? 1 : 0;
+  RopeKv op;
+  op.shape_ = shape;
+  if (op.by_heads()) {
+    const RopeKvHeadsSpec spec{.workgroup_size = shape.head_dim <= 64 ? 32u : 64u,
+                               .head_dim = shape.head_dim,
+                               .rope_dims = shape.rope_dims,
+                               .halves = halves,
+                               .kv_f16 = f16,
+                               .head_norms = shape.head_norms,
+                               .biases = shape.biases};
+    PUMICE_TRY(const vk::ShaderModule module, find_spirv("rope_kv_heads"));
+    PUMICE_TRY(op.pipeline_,
+               pipelines.declare({.module = module,
+                                  .label = f16 ? "rope_kv_heads.f16" : "rope_kv_heads.f32",
+                                  .constants = vk::constants_of(spec),
+                                  .push_bytes = sizeof(RopeKvHeadsPush)}));
+    return op;
+  }
   const RopeKvSpec spec{.workgroup_size = kWorkgroupSize,
                         .head_dim = shape.head_dim,
                         .rope_dims = shape.rope_dims,
-                        .halves = shape.pairs == RopePairs::kHalves ? 1u : 0u,
-                        .kv_f16 = f16 ? 1u : 0u};
+                        .halves = halves,
+                        .kv_f16 = f16};
   PUMICE_TRY(const vk::ShaderModule module, find_spirv("rope_kv"));
-  RopeKv op;
-  op.shape_ = shape;
   PUMICE_TRY(op.pipeline_, pipelines.declare({.module = module,
                                               .label = f16 ? "rope_kv.f16" : "rope_kv.f32",
                                               .constants = vk::constants_of(spec),
@@ -44,10 +62,55 @@ Result<RopeKv> RopeKv::plan(vk::PipelineLibrary& pipelines, const Shape& shape) 
   return op;
 }
 
+vk::Cost RopeKv::cost(uint32_t rows) const {
+  const uint64_t q = uint64_t{shape_.n_heads} * shape_.head_dim;
+  const uint64_t k = uint64_t{shape_.n_kv_heads} * shape_.head_dim;
+  const uint64_t turned_q = uint64_t{shape_.n_heads} * shape_.rope_dims;
+  const uint64_t turned = turned_q + uint64_t{shape_.n_kv_heads} * shape_.rope_dims;
+  const uint64_t q_bytes = (by_heads() ? q : turned_q) * 8;
+  const uint64_t kv_bytes = 2 * k * (shape_.kv_type == KvType::kF16 ? 6 : 8);
+  vk::Cost cost{.bytes = rows * (q_bytes + kv_bytes + shape_.rope_dims * 4),
+                .flops = rows * 3 * turned};
+  if (shape_.biases) cost += {.bytes = (q + 2 * k) * 4, .flops = rows * (q + 2 * k)};
+  if (shape_.head_norms) {
+    cost += {.bytes = uint64_t{shape_.head_dim} * 8, .flops = rows * 4 * (q + k)};
+  }
+  return cost;
+}
+
+void RopeKv::record_heads(vk::Recorder& recorder, const Args& args) const {
+  RopeKvHeadsPush push;
+  // Absent arrays point at qkv.
+  const auto address = [&](bool used, const vk::BufferRange& range) {
+    return used ? range.address() : args.qkv.address();
+  };
+  push.qkv = args.qkv.address();
+  push.rope_table = address(shape_.rope_dims > 0, args.rope_table);
+  push.positions = args.positions.address();
+  push.row_seq = args.row_seq.address();
+  push.block_table = args.block_table.address();
+  push.q_norm = address(shape_.head_norms, args.q_norm);
+  push.k_norm = address(shape_.head_norms, args.k_norm);
+  push.bias = address(shape_.biases, args.bias);
+  push.n_heads = shape_.n_heads;
+  push.n_kv_heads = shape_.n_kv_heads;
+  push.row_stride = args.row_stride;
+  push.table_stride = args.table_stride;
+  push.layer_offset = args.layer_offset_bytes;
+  push.norm_eps = args.norm_eps;
+  recorder.dispatch(*pipeline_, push, {args.rows, shape_.n_heads + 2 * shape_.n_kv_heads},
+                    {vk::updates(args.qkv), vk::reads(args.rope_table), vk::reads(args.positions),
+                     vk::reads(args.row_seq), vk::reads(args.block_table), vk::reads(args.q_norm),
+                     vk::reads(args.k_norm), vk::reads(args.bias), vk::writes(args.kv)},
+                    cost(args.rows));
+}
+
 void RopeKv::record(vk::Recorder& recorder, const Args& args) const {
+  if (by_heads()) return record_heads(recorder, args);
   RopeKvPush push;
   push.qkv = args.qkv.address();
-  push.rope_table = shape_.rope_dims > 0 ? args.rope_table.address() : 0;
+  // Without a table qkv stands for it: an address must be of memory even where nothing is read.
+  push.rope_table = (shape_.rope_dims > 0 ? args.rope_table : args.qkv).address();
   push.positions = args.positions.address();
   push.row_seq = args.row_seq.address();
   push.block_table = args.block_table.address();
@@ -60,16 +123,11 @@ void RopeKv::record(vk::Recorder& recorder, const Args& args) const {
   const uint32_t kv_elements = 2 * shape_.n_kv_heads * shape_.head_dim;
   const uint32_t n_tasks = shape_.n_heads * shape_.rope_dims / 2 + kv_elements / 2;
   const uint32_t tasks_per_group = kWorkgroupSize * kTasksPerLane;
-  const uint64_t turned = uint64_t{shape_.n_heads} * shape_.rope_dims;
-  const uint64_t kv_bytes = kv_elements * (shape_.kv_type == KvType::kF16 ? 6 : 8);
-  const vk::Cost cost{
-      .bytes = args.rows * (turned * 8 + kv_bytes + shape_.rope_dims * 4),
-      .flops = args.rows * 3 * (turned + uint64_t{shape_.n_kv_heads} * shape_.rope_dims)};
   recorder.dispatch(*pipeline_, push,
                     {args.rows, (n_tasks + tasks_per_group - 1) / tasks_per_group},
                     {vk::updates(args.qkv), vk::reads(args.rope_table), vk::reads(args.positions),
                      vk::reads(args.row_seq), vk::reads(args.block_table), vk::writes(args.kv)},
-                    cost);
+                    cost(args.rows));
 }
 
 }  // namespace pumice::ops

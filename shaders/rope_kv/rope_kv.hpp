@@ -1,5 +1,6 @@
-// Rotary position embedding of q and k, and the write of k and v into the KV cache, in one pass
-// over the rows a QKV product left.
+// What comes between a QKV product and attention, in one pass over the rows: biases and norms of
+// heads where a family has them, the rotary position embedding of q and k, and the write of k and v
+// into the KV cache.
 #pragma once
 
 #include "base/result.hpp"
@@ -21,16 +22,21 @@ class RopeKv {
   struct Shape {
     uint32_t n_heads = 0;
     uint32_t n_kv_heads = 0;
-    uint32_t head_dim = 0;   ///< a multiple of 8, at most 256
-    uint32_t rope_dims = 0;  ///< even, at most head_dim; the elements after them are copied
+    uint32_t head_dim = 0;  ///< a multiple of 8, at most 256
+    uint32_t rope_dims =
+        0;  ///< even, at most head_dim, 0: no rotation; the elements after them stay
     RopePairs pairs = RopePairs::kAdjacent;
     KvType kv_type = KvType::kF16;
+    bool biases = false;      ///< Args::bias is added to q, k and v before all else
+    bool head_norms = false;  ///< each head of q and k becomes x / sqrt(mean(x²) + norm_eps) ·
+                              ///< weight before it is rotated
   };
 
   struct Args {
     vk::BufferRange qkv;  ///< float [rows][row_stride]: q of all heads, then k, then v of the kv
-                          ///< heads. q is rotated in place, k and v stay.
-    vk::BufferRange rope_table;   ///< vec2 [n_positions][rope_dims / 2] (rope_table.hpp)
+                          ///< heads. q is updated in place, k and v stay.
+    vk::BufferRange rope_table;   ///< vec2 [n_positions][rope_dims / 2] (rope_table.hpp); may be
+                                  ///< empty without rope_dims
     vk::BufferRange positions;    ///< uint32 [rows]; the KV index of the row in its sequence too
     vk::BufferRange row_seq;      ///< uint32 [rows]: the row of the block table
     vk::BufferRange block_table;  ///< uint64 [seq][table_stride]: addresses of KV blocks
@@ -39,15 +45,24 @@ class RopeKv {
     uint32_t row_stride = 0;  ///< floats
     uint32_t table_stride = 0;
     uint32_t layer_offset_bytes = 0;  ///< KvLayout::layer_offset_bytes
+    vk::BufferRange bias = {};        ///< float [(n_heads + 2 n_kv_heads) head_dim], with biases
+    vk::BufferRange q_norm = {};      ///< float [head_dim], with head_norms
+    vk::BufferRange k_norm = {};      ///< float [head_dim], with head_norms
+    float norm_eps = 0;
   };
 
-  /// Declare "rope_kv.f16" or "rope_kv.f32". In F16, values round to nearest even on every device
-  /// and saturate at +-65504. Errors: kInvalidArgument for a shape out of range.
+  /// Declare "rope_kv.f16" or "rope_kv.f32"; with biases or head_norms "rope_kv_heads.f16" or
+  /// "rope_kv_heads.f32", a kernel of one workgroup a head. In F16, values round to nearest even on
+  /// every device and saturate at +-65504. Errors: kInvalidArgument for a shape out of range.
   static Result<RopeKv> plan(vk::PipelineLibrary& pipelines, const Shape& shape);
 
   void record(vk::Recorder& recorder, const Args& args) const;
 
  private:
+  bool by_heads() const { return shape_.biases || shape_.head_norms; }
+  vk::Cost cost(uint32_t rows) const;
+  void record_heads(vk::Recorder& recorder, const Args& args) const;
+
   Shape shape_;
   const vk::Pipeline* pipeline_ = nullptr;
 };

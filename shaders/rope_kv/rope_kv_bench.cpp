@@ -43,7 +43,8 @@ Result<PreparedOp> prepare(OpBed& bed, const RopeKv::Shape& shape, uint32_t rows
     const auto column = static_cast<uint32_t>(at % stride);
     RotatedElement x{.value = qkv[at], .bound = 0};
     if (column < q_columns) {
-      x = rotate_element(shape, &qkv[at - column % shape.head_dim], column % shape.head_dim,
+      const std::span head(&qkv[at - column % shape.head_dim], shape.head_dim);
+      x = rotate_element(shape, head_to_rotate(head, nullptr, nullptr, 0), column % shape.head_dim,
                          &table[row * shape.rope_dims]);
     }
     expected.reference.push_back(x.value);

@@ -46,10 +46,24 @@ Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
                            .head_dim = shape.head_dim},
                           contexts);
 
+  // An epsilon that can be seen; weights and biases that differ for every head and of q and k.
+  constexpr float kEps = 0.25f;
+  const uint32_t columns = (shape.n_heads + 2 * shape.n_kv_heads) * shape.head_dim;
+  const auto bias = OpBed::normal_floats(columns, 3);
+  const auto q_norm = OpBed::normal_floats(shape.head_dim, 4);
+  const auto k_norm = OpBed::normal_floats(shape.head_dim, 5);
   RopeKv::Args args{.rows = rows,
                     .row_stride = stride,
                     .table_stride = paged.table_stride(),
-                    .layer_offset_bytes = paged.layout().layer_offset_bytes(kLayer)};
+                    .layer_offset_bytes = paged.layout().layer_offset_bytes(kLayer),
+                    .norm_eps = kEps};
+  if (shape.biases) {
+    PUMICE_TRY(args.bias, bed.input(bias));
+  }
+  if (shape.head_norms) {
+    PUMICE_TRY(args.q_norm, bed.input(q_norm));
+    PUMICE_TRY(args.k_norm, bed.input(k_norm));
+  }
   PUMICE_TRY(const vk::BufferRange pristine, bed.input(qkv));
   PUMICE_TRY(args.qkv, bed.output(qkv.size() * 4));
   if (!table.empty()) {
@@ -72,6 +86,13 @@ Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
                           .reference = std::vector<double>(kv_elements, kNaN),
                           .bound = std::vector<double>(kv_elements, 0),
                           .halves = halves};
+  // Head `index` of a row's q, k and v, before it is rotated.
+  const auto head_of = [&](size_t first, uint32_t index, const float* norm) {
+    const size_t column = size_t{index} * shape.head_dim;
+    return head_to_rotate(std::span(qkv).subspan(first + column, shape.head_dim),
+                          shape.biases ? &bias[column] : nullptr, shape.head_norms ? norm : nullptr,
+                          kEps);
+  };
   for (uint32_t row = 0; row < rows; ++row) {
     const float* angles = table.data() + size_t{test.positions[row]} * shape.rope_dims;
     const size_t first = size_t{row} * stride;
@@ -81,21 +102,23 @@ Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
       kv_expected.bound[at] = kept.bound;
     };
     for (uint32_t head = 0; head < shape.n_heads; ++head) {
+      const std::vector<RotatedElement> q = head_of(first, head, q_norm.data());
       for (uint32_t d = 0; d < shape.head_dim; ++d) {
-        const size_t head_first = first + size_t{head} * shape.head_dim;
-        const RotatedElement x = rotate_element(shape, &qkv[head_first], d, angles);
-        q_expected.reference[head_first + d] = x.value;
-        q_expected.bound[head_first + d] = x.bound;
+        const size_t at = first + size_t{head} * shape.head_dim + d;
+        const RotatedElement x = rotate_element(shape, q, d, angles);
+        q_expected.reference[at] = x.value;
+        q_expected.bound[at] = x.bound;
       }
     }
     for (uint32_t head = 0; head < shape.n_kv_heads; ++head) {
-      const float* k = &qkv[first + (size_t{shape.n_heads} + head) * shape.head_dim];
-      const float* v = k + size_t{shape.n_kv_heads} * shape.head_dim;
+      const std::vector<RotatedElement> k = head_of(first, shape.n_heads + head, k_norm.data());
+      const std::vector<RotatedElement> v =
+          head_of(first, shape.n_heads + shape.n_kv_heads + head, nullptr);
       for (uint32_t d = 0; d < shape.head_dim; ++d) {
         const uint32_t position = test.positions[row];
         expect_kv(paged.k_index(kLayer, test.row_seq[row], position, head, d),
                   rotate_element(shape, k, d, angles));
-        expect_kv(paged.v_index(kLayer, test.row_seq[row], position, head, d), {v[d], 0});
+        expect_kv(paged.v_index(kLayer, test.row_seq[row], position, head, d), v[d]);
       }
     }
   }
@@ -125,16 +148,30 @@ std::vector<OpCase> rope_kv_cases() {
       {{32, 8, 128, 128, kAdjacent, kF16}, {130, 255, 5}, {0, 1, 2}},
       {{3, 3, 256, 256, kHalves, kF32}, {33}, {0}},
       {{2, 1, 64, 0, kAdjacent, kF16}, {2, 3}, {0, 0}},
+      {{1, 1, 8, 8, kAdjacent, kF32, false, true}, {3}, {0}},
+      {{3, 1, 64, 64, kHalves, kF16, false, true}, chunk, {0, 0, 0, 0, 0}},
+      {{4, 2, 128, 128, kHalves, kF32, false, true}, {15, 16, 2}, {0, 0, 1}},
+      {{2, 2, 256, 256, kAdjacent, kF32, false, true}, {17, 4}, {0, 1}},
+      {{5, 1, 72, 24, kHalves, kF16, false, true}, {31, 32}, {0, 0}},
+      {{2, 1, 64, 64, kHalves, kF16, true, false}, chunk, {1, 1, 1, 1, 1}},
+      {{7, 7, 40, 40, kAdjacent, kF32, true, false}, {0, 33}, {0, 0}},
+      {{3, 3, 80, 32, kHalves, kF32, true, true}, {3, 1000, 4}, {0, 1, 0}},
+      {{8, 2, 128, 128, kHalves, kF16, true, true}, {130, 255, 5}, {0, 1, 2}},
+      {{3, 1, 96, 0, kAdjacent, kF16, true, true}, {2, 3}, {0, 0}},
+      {{3, 1, 32, 0, kHalves, kF32, false, true}, {2, 19}, {0, 0}},
+      {{2, 2, 48, 0, kHalves, kF32, true, false}, {2, 19}, {0, 1}},
   };
   std::vector<OpCase> cases;
   for (const Case& test : tests) {
     const RopeKv::Shape& s = test.shape;
-    cases.push_back({.op = "rope_kv",
-                     .name = fmt::format("heads={}/{} head_dim={} dims={} {} {} rows={}", s.n_heads,
-                                         s.n_kv_heads, s.head_dim, s.rope_dims,
-                                         s.pairs == kHalves ? "halves" : "adjacent",
-                                         s.kv_type == kF16 ? "f16" : "f32", test.positions.size()),
-                     .prepare = [test](OpBed& bed) { return prepare(bed, test); }});
+    cases.push_back(
+        {.op = "rope_kv",
+         .name = fmt::format("heads={}/{} head_dim={} dims={} {} {}{}{} rows={}", s.n_heads,
+                             s.n_kv_heads, s.head_dim, s.rope_dims,
+                             s.pairs == kHalves ? "halves" : "adjacent",
+                             s.kv_type == kF16 ? "f16" : "f32", s.biases ? " biases" : "",
+                             s.head_norms ? " norms" : "", test.positions.size()),
+         .prepare = [test](OpBed& bed) { return prepare(bed, test); }});
   }
   return cases;
 }

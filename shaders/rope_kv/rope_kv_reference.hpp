@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
+#include <vector>
 
 #include "base/float16.hpp"
 #include "shaders/rope_kv/rope_kv.hpp"
@@ -15,11 +17,33 @@ struct RotatedElement {
   double bound;
 };
 
-/// Element `d` of a head, rotated. The bound is of three roundings: two products and a sum.
-inline RotatedElement rotate_element(const RopeKv::Shape& shape, const float* head, uint32_t d,
+/// A head as it is rotated: with its bias (if not null) and its norm (if `weight` is not null).
+inline std::vector<RotatedElement> head_to_rotate(std::span<const float> head, const float* bias,
+                                                  const float* weight, double eps) {
+  std::vector<RotatedElement> elements;
+  double squares = 0;
+  for (size_t d = 0; d < head.size(); ++d) {
+    const double value = double{head[d]} + (bias != nullptr ? bias[d] : 0.0f);
+    elements.push_back({value, bias != nullptr ? 0x1p-24 * std::abs(value) : 0});
+    squares += value * value;
+  }
+  if (weight == nullptr) return elements;
+  const double scale = 1 / std::sqrt(squares / static_cast<double>(head.size()) + eps);
+  for (size_t d = 0; d < head.size(); ++d) {
+    elements[d].value *= scale * weight[d];
+    // A sum of squares, so nothing cancels; a division, a square root and three roundings.
+    elements[d].bound = 2e-6 * std::abs(elements[d].value);
+  }
+  return elements;
+}
+
+/// Element `d` of a head, rotated. The bound adds three roundings, two products and a sum, to those
+/// of the elements.
+inline RotatedElement rotate_element(const RopeKv::Shape& shape,
+                                     std::span<const RotatedElement> head, uint32_t d,
                                      const float* angles) {
   constexpr double kRounding = 0x1p-24;  // half an ulp of a float, relative
-  if (d >= shape.rope_dims) return {head[d], 0};
+  if (d >= shape.rope_dims) return head[d];
   const bool halves = shape.pairs == RopePairs::kHalves;
   const uint32_t half = shape.rope_dims / 2;
   const uint32_t pair = halves ? d % half : d / 2;
@@ -27,9 +51,11 @@ inline RotatedElement rotate_element(const RopeKv::Shape& shape, const float* he
   const uint32_t second = halves ? pair + half : 2 * pair + 1;
   const double c = angles[2 * pair];
   const double s = angles[2 * pair + 1];
-  const double straight = head[d] * c;
-  const double crossed = d == first ? -head[second] * s : head[first] * s;
-  return {straight + crossed, 3 * kRounding * (std::abs(straight) + std::abs(crossed))};
+  const uint32_t other = d == first ? second : first;
+  const double straight = head[d].value * c;
+  const double crossed = head[other].value * (d == first ? -s : s);
+  return {straight + crossed, 3 * kRounding * (std::abs(straight) + std::abs(crossed)) +
+                                  head[d].bound * std::abs(c) + head[other].bound * std::abs(s)};
 }
 
 /// What a cache of halves keeps of a value: the nearest, or the largest.

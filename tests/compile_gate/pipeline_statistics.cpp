@@ -100,11 +100,13 @@ Status declare_all(vk::PipelineLibrary& pipelines, std::string_view only_type) {
   PUMICE_TRY_STATUS(ops::PeakTouch::plan(pipelines));
   for (const Heads& heads : kHeads) {
     for (const KvType kv_type : {KvType::kF16, KvType::kF32}) {
-      const ops::RopeKv::Shape rope{.n_heads = heads.n_heads,
-                                    .n_kv_heads = heads.n_kv_heads,
-                                    .head_dim = heads.head_dim,
-                                    .rope_dims = heads.head_dim,
-                                    .kv_type = kv_type};
+      ops::RopeKv::Shape rope{.n_heads = heads.n_heads,
+                              .n_kv_heads = heads.n_kv_heads,
+                              .head_dim = heads.head_dim,
+                              .rope_dims = heads.head_dim,
+                              .kv_type = kv_type};
+      PUMICE_TRY_STATUS(ops::RopeKv::plan(pipelines, rope));
+      rope.biases = rope.head_norms = true;
       PUMICE_TRY_STATUS(ops::RopeKv::plan(pipelines, rope));
       const ops::FlashAttention::Shape attention{.n_heads = heads.n_heads,
                                                  .n_kv_heads = heads.n_kv_heads,

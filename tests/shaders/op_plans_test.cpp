@@ -19,11 +19,14 @@ namespace pumice {
 namespace {
 
 Status plan_attention_ops(vk::PipelineLibrary& pipelines, KvType kv_type, uint32_t head_dim) {
-  PUMICE_TRY_STATUS(ops::RopeKv::plan(pipelines, {.n_heads = 8,
-                                                  .n_kv_heads = 2,
-                                                  .head_dim = head_dim,
-                                                  .rope_dims = head_dim,
-                                                  .kv_type = kv_type}));
+  for (const bool norms : {false, true}) {
+    PUMICE_TRY_STATUS(ops::RopeKv::plan(pipelines, {.n_heads = 8,
+                                                    .n_kv_heads = 2,
+                                                    .head_dim = head_dim,
+                                                    .rope_dims = head_dim,
+                                                    .kv_type = kv_type,
+                                                    .head_norms = norms}));
+  }
   const ops::FlashAttention::Shape heads{
       .n_heads = 8, .n_kv_heads = 2, .head_dim = head_dim, .kv_type = kv_type};
   for (const ops::Math math : {ops::Math::kAuto, ops::Math::kF32, ops::Math::kF16}) {

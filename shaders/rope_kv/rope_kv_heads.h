@@ -1,0 +1,34 @@
+// Interface of rope_kv_heads.comp.
+#ifndef PUMICE_SHADERS_ROPE_KV_HEADS_H
+#define PUMICE_SHADERS_ROPE_KV_HEADS_H
+
+#include "common/interface.h"
+
+#define ROPE_KV_HEADS_PUSH(FIELD)                                                         \
+  FIELD(ADDRESS, qkv)         /* float [rows][row_stride]: q, k, v; q updated in place */ \
+  FIELD(ADDRESS, rope_table)  /* vec2 [position][rope_dims / 2]: (cos, sin) */            \
+  FIELD(ADDRESS, positions)   /* uint [rows] */                                           \
+  FIELD(ADDRESS, row_seq)     /* uint [rows] */                                           \
+  FIELD(ADDRESS, block_table) /* address [seq][table_stride] */                           \
+  FIELD(ADDRESS, q_norm)      /* float [head_dim], if head_norms */                       \
+  FIELD(ADDRESS, k_norm)      /* float [head_dim], if head_norms */                       \
+  FIELD(ADDRESS, bias)        /* float [(n_heads + 2 n_kv_heads) head_dim], if biases */  \
+  FIELD(uint, n_heads)                                                                    \
+  FIELD(uint, n_kv_heads)                                                                 \
+  FIELD(uint, row_stride)                                                                 \
+  FIELD(uint, table_stride)                                                               \
+  FIELD(uint, layer_offset) /* bytes from a block's start to this layer's K */            \
+  FIELD(float, norm_eps)
+PUMICE_PUSH_CONSTANTS(RopeKvHeadsPush, ROPE_KV_HEADS_PUSH)
+
+#define ROPE_KV_HEADS_SPEC(CONSTANT)                                                 \
+  CONSTANT(0, uint, workgroup_size, 64) /* a power of two */                         \
+  CONSTANT(1, uint, head_dim, 64)                                                    \
+  CONSTANT(2, uint, rope_dims, 64)                                                   \
+  CONSTANT(3, uint, halves, 0) /* rotate (i, i + rope_dims / 2), not (2i, 2i + 1) */ \
+  CONSTANT(4, uint, kv_f16, 1)                                                       \
+  CONSTANT(5, uint, head_norms, 1)                                                   \
+  CONSTANT(6, uint, biases, 0)
+PUMICE_SPEC_CONSTANTS(RopeKvHeadsSpec, ROPE_KV_HEADS_SPEC)
+
+#endif
