@@ -20,6 +20,7 @@
 #include "shaders/embedding/embedding.hpp"
 #include "shaders/flash_attention/flash_attention.hpp"
 #include "shaders/gated_activation/gated_activation.hpp"
+#include "shaders/layer_norm/layer_norm.hpp"
 #include "shaders/linear/linear.hpp"
 #include "shaders/peak/peak.hpp"
 #include "shaders/quantize_x/quantize_x.hpp"
@@ -72,6 +73,7 @@ Status declare_all(vk::PipelineLibrary& pipelines, std::string_view only_type) {
   }
   PUMICE_TRY_STATUS(ops::QuantizeX::plan(pipelines));
   PUMICE_TRY_STATUS(ops::RmsNorm::plan(pipelines));
+  PUMICE_TRY_STATUS(ops::LayerNorm::plan(pipelines));
   using Gated = ops::GatedActivation::Kind;
   for (const auto kind : {Gated::kSilu, Gated::kGelu, Gated::kGeluTanh}) {
     PUMICE_TRY_STATUS(ops::GatedActivation::plan(pipelines, kind));

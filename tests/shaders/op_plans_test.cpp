@@ -7,6 +7,7 @@
 #include "shaders/embedding/embedding.hpp"
 #include "shaders/flash_attention/flash_attention.hpp"
 #include "shaders/gated_activation/gated_activation.hpp"
+#include "shaders/layer_norm/layer_norm.hpp"
 #include "shaders/linear/linear.hpp"
 #include "shaders/rms_norm/rms_norm.hpp"
 #include "shaders/rope_kv/rope_kv.hpp"
@@ -46,6 +47,7 @@ Status plan_every_op(const std::shared_ptr<vk::Device>& device) {
     PUMICE_TRY_STATUS(ops::Embedding::plan(pipelines, *type));
   }
   PUMICE_TRY_STATUS(ops::RmsNorm::plan(pipelines));
+  PUMICE_TRY_STATUS(ops::LayerNorm::plan(pipelines));
   using Gated = ops::GatedActivation::Kind;
   for (const auto kind : {Gated::kSilu, Gated::kGelu, Gated::kGeluTanh}) {
     PUMICE_TRY_STATUS(ops::GatedActivation::plan(pipelines, kind));

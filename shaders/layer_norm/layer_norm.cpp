@@ -1,0 +1,47 @@
+#include "shaders/layer_norm/layer_norm.hpp"
+
+#include "shaders/layer_norm/layer_norm.h"
+#include "shaders/spirv.hpp"
+
+namespace pumice::ops {
+
+Result<LayerNorm> LayerNorm::plan(vk::PipelineLibrary& pipelines) {
+  PUMICE_TRY(const vk::ShaderModule module, find_spirv("layer_norm"));
+  LayerNorm op;
+  // CPU drivers run a row in one thread, so wide workgroups only cost them barriers.
+  const bool gpu = pipelines.device()->plan().device_class == vk::DeviceClass::kGpu;
+  const LayerNormSpec spec{.workgroup_size = gpu ? 128u : 64u};
+  PUMICE_TRY(op.pipeline_, pipelines.declare({.module = module,
+                                              .constants = vk::constants_of(spec),
+                                              .push_bytes = sizeof(LayerNormPush)}));
+  return op;
+}
+
+void LayerNorm::record(vk::Recorder& recorder, const Args& args) const {
+  const bool residual = !args.residual.empty();
+  const bool bias = !args.bias.empty();
+  const bool gather = !args.row_index.empty();
+  LayerNormPush push;
+  push.x = args.x.address();
+  // Optional arrays that are absent point at x, as in rms_norm.
+  push.residual = (residual ? args.residual : args.x).address();
+  push.weight = args.weight.address();
+  push.bias = (bias ? args.bias : args.x).address();
+  push.y = args.y.address();
+  push.row_index = (gather ? args.row_index : args.x).address();
+  push.n = args.n;
+  push.add_residual = residual;
+  push.add_bias = bias;
+  push.gather = gather;
+  push.eps = args.eps;
+  const uint64_t elements = uint64_t{args.rows} * args.n;
+  const vk::Cost cost{.bytes = elements * (residual ? 16 : 8) + uint64_t{args.n} * (bias ? 8 : 4),
+                      .flops = elements * (6 + residual + bias)};
+  recorder.dispatch(
+      *pipeline_, push, {args.rows},
+      {residual ? vk::updates(args.x) : vk::reads(args.x), vk::reads(args.residual),
+       vk::reads(args.weight), vk::reads(args.bias), vk::writes(args.y), vk::reads(args.row_index)},
+      cost);
+}
+
+}  // namespace pumice::ops

@@ -1,0 +1,24 @@
+// Interface of layer_norm.comp.
+#ifndef PUMICE_SHADERS_LAYER_NORM_H
+#define PUMICE_SHADERS_LAYER_NORM_H
+
+#include "common/interface.h"
+
+#define LAYER_NORM_PUSH(FIELD)                                                    \
+  FIELD(ADDRESS, x)         /* float [*][n]: the residual stream */               \
+  FIELD(ADDRESS, residual)  /* float [*][n]: added to x first, if add_residual */ \
+  FIELD(ADDRESS, weight)    /* float [n] */                                       \
+  FIELD(ADDRESS, bias)      /* float [n], if add_bias */                          \
+  FIELD(ADDRESS, y)         /* float [rows][n] */                                 \
+  FIELD(ADDRESS, row_index) /* uint [rows]: row of x for row of y, if gather */   \
+  FIELD(uint, n)                                                                  \
+  FIELD(uint, add_residual)                                                       \
+  FIELD(uint, add_bias)                                                           \
+  FIELD(uint, gather)                                                             \
+  FIELD(float, eps)
+PUMICE_PUSH_CONSTANTS(LayerNormPush, LAYER_NORM_PUSH)
+
+#define LAYER_NORM_SPEC(CONSTANT) CONSTANT(0, uint, workgroup_size, 64) /* a power of two */
+PUMICE_SPEC_CONSTANTS(LayerNormSpec, LAYER_NORM_SPEC)
+
+#endif

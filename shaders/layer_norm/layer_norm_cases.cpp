@@ -1,0 +1,116 @@
+#include <cmath>
+
+#include "shaders/layer_norm/layer_norm.hpp"
+#include "shaders/op_case.hpp"
+
+namespace pumice::ops {
+namespace {
+
+struct Shape {
+  uint32_t rows;
+  uint32_t n;
+  bool bias = true;
+  bool residual = false;
+  bool gather = false;
+  bool in_place = false;
+  float mean = 0.5f;
+};
+
+Result<PreparedOp> prepare(OpBed& bed, const Shape& shape) {
+  constexpr float kEps = 0.125f;  // one that can be seen
+  const uint32_t x_rows = shape.gather ? shape.rows + 3 : shape.rows;
+  auto x = OpBed::normal_floats(size_t{x_rows} * shape.n, 1);
+  for (float& value : x) value += shape.mean;
+  const auto residual = OpBed::normal_floats(x.size(), 2);
+  const auto weight = OpBed::normal_floats(shape.n, 3);
+  const auto bias = OpBed::normal_floats(shape.n, 4);
+  std::vector<uint32_t> row_index(shape.rows);
+  for (uint32_t row = 0; row < shape.rows; ++row) row_index[row] = x_rows - 1 - row;
+
+  LayerNorm::Args args{.rows = shape.rows, .n = shape.n, .eps = kEps};
+  // x may be updated in place, so a pristine copy is restored before each run.
+  PUMICE_TRY(const vk::BufferRange pristine, bed.input(x));
+  PUMICE_TRY(args.x, bed.output(x.size() * 4));
+  if (shape.residual) {
+    PUMICE_TRY(args.residual, bed.input(residual));
+  }
+  PUMICE_TRY(args.weight, bed.input(weight));
+  if (shape.bias) {
+    PUMICE_TRY(args.bias, bed.input(bias));
+  }
+  if (shape.gather) {
+    PUMICE_TRY(args.row_index, bed.input(row_index));
+  }
+  if (shape.in_place) {
+    args.y = args.x;
+  } else {
+    PUMICE_TRY(args.y, bed.output(uint64_t{shape.rows} * shape.n * 4));
+  }
+  PUMICE_TRY(const LayerNorm op, LayerNorm::plan(bed.pipelines()));
+
+  Expectation expected_x{.name = "x", .output = args.x};
+  Expectation y{.name = "y", .output = args.y};
+  std::vector<double> sums(x.begin(), x.end());
+  expected_x.reference = sums;
+  expected_x.bound.resize(x.size());
+  for (uint32_t row = 0; row < shape.rows; ++row) {
+    const size_t first = size_t{shape.gather ? row_index[row] : row} * shape.n;
+    double* const values = &sums[first];
+    double mean = 0;
+    double largest_rounding = 0;  // of x + residual
+    for (uint32_t i = 0; i < shape.n; ++i) {
+      if (shape.residual) {
+        values[i] += residual[first + i];
+        expected_x.bound[first + i] = 0x1p-24 * std::abs(values[i]);
+        largest_rounding = std::max(largest_rounding, expected_x.bound[first + i]);
+      }
+      expected_x.reference[first + i] = values[i];
+      mean += values[i] / shape.n;
+    }
+    double variance = 0;
+    for (uint32_t i = 0; i < shape.n; ++i) {
+      variance += (values[i] - mean) * (values[i] - mean) / shape.n;
+    }
+    const double scale = 1 / std::sqrt(variance + kEps);
+    for (uint32_t i = 0; i < shape.n; ++i) {
+      const double normed = (values[i] - mean) * scale * weight[i];
+      const double reference = normed + (shape.bias ? bias[i] : 0.0f);
+      y.reference.push_back(reference);
+      // Roundings relative to deviations of about one, whatever the mean: those of the two means,
+      // of the sum of squares, of a division, a square root and five products and sums. A rounded
+      // x + residual moves its own deviation, and all of them the mean.
+      y.bound.push_back(3e-6 * std::abs(normed) + 0x1p-23 * std::abs(reference) +
+                        (1e-6 / scale + 2 * largest_rounding) * scale * std::abs(weight[i]));
+    }
+  }
+  std::vector<Expectation> expected = {std::move(y)};
+  if (!shape.in_place) expected.push_back(std::move(expected_x));
+  return PreparedOp{.record =
+                        [=](vk::Recorder& recorder) {
+                          recorder.copy(pristine, args.x);
+                          op.record(recorder, args);
+                        },
+                    .expected = std::move(expected)};
+}
+
+}  // namespace
+
+std::vector<OpCase> layer_norm_cases() {
+  std::vector<OpCase> cases;
+  for (const Shape& shape : {Shape{1, 1}, Shape{1, 64, false}, Shape{3, 257, true, true},
+                             Shape{5, 63, false, true, true}, Shape{2, 4096, true, false, true},
+                             Shape{7, 4099, true, true}, Shape{3, 768, true, false, false, true},
+                             Shape{3, 1024, true, false, false, false, 1000},
+                             Shape{2, 4099, true, true, false, false, -1000},
+                             Shape{3, 1024, false, false, false, false, 1e6f}}) {
+    cases.push_back(
+        {.op = "layer_norm",
+         .name = fmt::format("rows={} n={} mean={}{}{}{}{}", shape.rows, shape.n, shape.mean,
+                             shape.bias ? "" : " no bias", shape.residual ? " residual" : "",
+                             shape.gather ? " gather" : "", shape.in_place ? " in place" : ""),
+         .prepare = [shape](OpBed& bed) { return prepare(bed, shape); }});
+  }
+  return cases;
+}
+
+}  // namespace pumice::ops
