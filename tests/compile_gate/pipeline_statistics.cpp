@@ -18,6 +18,7 @@
 #include "shaders/common/matrix_shape.hpp"
 #include "shaders/elementwise/elementwise.hpp"
 #include "shaders/embedding/embedding.hpp"
+#include "shaders/experts/experts.hpp"
 #include "shaders/flash_attention/flash_attention.hpp"
 #include "shaders/gated_activation/gated_activation.hpp"
 #include "shaders/layer_norm/layer_norm.hpp"
@@ -65,6 +66,7 @@ Status declare_all(vk::PipelineLibrary& pipelines, std::string_view only_type) {
       PUMICE_TRY_STATUS(ops::Gemv::plan(pipelines, *type, kernel));
     }
     PUMICE_TRY_STATUS(ops::Embedding::plan(pipelines, *type));
+    PUMICE_TRY_STATUS(ops::ExpertLinear::plan(pipelines, *type));
   }
   PUMICE_TRY_STATUS(ops::Linear::plan(pipelines, types));
   for (const ops::Math math : {ops::Math::kF32, ops::Math::kF16, ops::Math::kI8}) {
@@ -84,6 +86,8 @@ Status declare_all(vk::PipelineLibrary& pipelines, std::string_view only_type) {
                           Elementwise::kScale, Elementwise::kSoftCap, Elementwise::kCopy}) {
     PUMICE_TRY_STATUS(ops::Elementwise::plan(pipelines, kind));
   }
+  PUMICE_TRY_STATUS(ops::Route::plan(pipelines));
+  PUMICE_TRY_STATUS(ops::Combine::plan(pipelines));
   for (const auto variant : {ops::Sampling::Variant::kGreedy, ops::Sampling::Variant::kFull}) {
     PUMICE_TRY_STATUS(ops::Sampling::plan(pipelines, variant));
   }

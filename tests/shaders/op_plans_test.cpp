@@ -5,6 +5,7 @@
 #include "shaders/common/linear_cases.hpp"
 #include "shaders/elementwise/elementwise.hpp"
 #include "shaders/embedding/embedding.hpp"
+#include "shaders/experts/experts.hpp"
 #include "shaders/flash_attention/flash_attention.hpp"
 #include "shaders/gated_activation/gated_activation.hpp"
 #include "shaders/layer_norm/layer_norm.hpp"
@@ -45,6 +46,7 @@ Status plan_every_op(const std::shared_ptr<vk::Device>& device) {
   }
   for (const WeightType* type : types) {
     PUMICE_TRY_STATUS(ops::Embedding::plan(pipelines, *type));
+    PUMICE_TRY_STATUS(ops::ExpertLinear::plan(pipelines, *type));
   }
   PUMICE_TRY_STATUS(ops::RmsNorm::plan(pipelines));
   PUMICE_TRY_STATUS(ops::LayerNorm::plan(pipelines));
@@ -58,6 +60,8 @@ Status plan_every_op(const std::shared_ptr<vk::Device>& device) {
                           Elementwise::kScale, Elementwise::kSoftCap, Elementwise::kCopy}) {
     PUMICE_TRY_STATUS(ops::Elementwise::plan(pipelines, kind));
   }
+  PUMICE_TRY_STATUS(ops::Route::plan(pipelines));
+  PUMICE_TRY_STATUS(ops::Combine::plan(pipelines));
   for (const auto variant : {ops::Sampling::Variant::kGreedy, ops::Sampling::Variant::kFull}) {
     PUMICE_TRY_STATUS(ops::Sampling::plan(pipelines, variant));
   }
