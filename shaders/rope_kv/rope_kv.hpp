@@ -22,14 +22,14 @@ class RopeKv {
   struct Shape {
     uint32_t n_heads = 0;
     uint32_t n_kv_heads = 0;
-    uint32_t head_dim = 0;  ///< a multiple of 8, at most 256
-    uint32_t rope_dims =
-        0;  ///< even, at most head_dim, 0: no rotation; the elements after them stay
+    uint32_t head_dim = 0;   ///< a multiple of 8, at most 256
+    uint32_t rope_dims = 0;  ///< even, at most head_dim; the elements after them stay. 0: no
+                             ///< rotation
     RopePairs pairs = RopePairs::kAdjacent;
     KvType kv_type = KvType::kF16;
-    bool biases = false;      ///< Args::bias is added to q, k and v before all else
     bool head_norms = false;  ///< each head of q and k becomes x / sqrt(mean(x²) + norm_eps) ·
                               ///< weight before it is rotated
+    bool biases = false;      ///< Args::bias is added to q, k and v before all else
   };
 
   struct Args {
@@ -45,10 +45,10 @@ class RopeKv {
     uint32_t row_stride = 0;  ///< floats
     uint32_t table_stride = 0;
     uint32_t layer_offset_bytes = 0;  ///< KvLayout::layer_offset_bytes
-    vk::BufferRange bias = {};        ///< float [(n_heads + 2 n_kv_heads) head_dim], with biases
     vk::BufferRange q_norm = {};      ///< float [head_dim], with head_norms
     vk::BufferRange k_norm = {};      ///< float [head_dim], with head_norms
     float norm_eps = 0;
+    vk::BufferRange bias = {};  ///< float [(n_heads + 2 n_kv_heads) head_dim], with biases
   };
 
   /// Declare "rope_kv.f16" or "rope_kv.f32"; with biases or head_norms "rope_kv_heads.f16" or
