@@ -4,7 +4,7 @@
 #include "common/buffers.glsl"
 #include "rms_norm/rms_norm.h"
 
-// One workgroup per row: x += residual; y = x / sqrt(mean(x^2) + eps) * weight.
+// One workgroup per row and group: x += residual; y = x / sqrt(mean(x^2) + eps) * weight.
 layout(local_size_x_id = 0) in;
 
 shared float partial[workgroup_size];
@@ -15,7 +15,9 @@ void main() {
   const uint source_row = pc.gather != 0 ? Uints(pc.row_index).v[row] : row;
   Floats x = Floats(pc.x);
   Floats residual = Floats(pc.residual);
-  const uint first = source_row * pc.n;
+  const uint group = gl_WorkGroupID.y * pc.n;
+  const uint first = source_row * pc.x_stride + group;
+  const uint y_first = row * pc.y_stride + group;
 
   float sum = 0.0;
   for (uint i = lane; i < pc.n; i += workgroup_size) {
@@ -38,6 +40,6 @@ void main() {
   Floats weight = Floats(pc.weight);
   Floats y = Floats(pc.y);
   for (uint i = lane; i < pc.n; i += workgroup_size) {
-    y.v[row * pc.n + i] = x.v[first + i] * scale * weight.v[i];
+    y.v[y_first + i] = x.v[first + i] * scale * weight.v[i];
   }
 }

@@ -50,15 +50,21 @@ Result<RmsNorm> RmsNorm::plan(vk::PipelineLibrary& pipelines, Variant variant) {
   return op;
 }
 
-const vk::Pipeline* RmsNorm::pipeline_for(uint32_t n) const {
+const vk::Pipeline* RmsNorm::pipeline_for(uint32_t n, bool in_quads) const {
   const auto fitting =
       std::find_if(wide_.begin(), wide_.end(), [n](const Wide& wide) { return n <= wide.most_n; });
-  return n % 4 != 0 || fitting == wide_.end() ? portable_ : fitting->pipeline;
+  return !in_quads || fitting == wide_.end() ? portable_ : fitting->pipeline;
 }
 
 void RmsNorm::record(vk::Recorder& recorder, const Args& args) const {
   const bool add = !args.residual.empty();
   const bool gather = !args.row_index.empty();
+  const uint32_t width = args.n_groups * args.n;
+  const uint32_t x_stride = args.x_stride != 0 ? args.x_stride : width;
+  const uint32_t y_stride = args.y_stride != 0 ? args.y_stride : width;
+  PUMICE_CHECK(x_stride >= width && y_stride >= width, "groups of one row in another");
+  const bool in_quads = args.n % 4 == 0 && x_stride % 4 == 0 && y_stride % 4 == 0 &&
+                        args.x.address() % 16 == 0 && args.y.address() % 16 == 0;
   RmsNormPush push;
   push.x = args.x.address();
   // Optional arrays that are absent point at x: lavapipe 26 performs loads from uniform addresses
@@ -70,14 +76,19 @@ void RmsNorm::record(vk::Recorder& recorder, const Args& args) const {
   push.add_residual = add;
   push.gather = gather;
   push.n = args.n;
+  push.x_stride = x_stride;
+  push.y_stride = y_stride;
   push.eps = args.eps;
-  const uint64_t elements = uint64_t{args.rows} * args.n;
+  const uint64_t elements = uint64_t{args.rows} * width;
   const vk::Cost cost{.bytes = elements * (add ? 16 : 8) + uint64_t{args.n} * 4,
                       .flops = elements * (add ? 5 : 4)};
-  recorder.dispatch(*pipeline_for(args.n), push, {args.rows},
-                    {add ? vk::updates(args.x) : vk::reads(args.x), vk::reads(args.residual),
-                     vk::reads(args.weight), vk::writes(args.y), vk::reads(args.row_index)},
-                    cost);
+  recorder.dispatch(
+      *pipeline_for(args.n, in_quads), push, {args.rows, args.n_groups},
+      {add ? vk::updates(args.x) : vk::reads(args.x), vk::reads(args.residual),
+       vk::reads(args.weight),
+       vk::writes_columns(args.y, args.rows, uint64_t{y_stride} * 4, uint64_t{width} * 4),
+       vk::reads(args.row_index)},
+      cost);
 }
 
 }  // namespace pumice::ops

@@ -14,15 +14,19 @@ namespace pumice::ops {
 class RmsNorm {
  public:
   struct Args {
-    vk::BufferRange x;          ///< float [*][n]; updated in place when `residual` is given
-    vk::BufferRange residual;   ///< float [*][n], added to x first; empty for none
-    vk::BufferRange weight;     ///< float [n]
-    vk::BufferRange y;          ///< float [rows][n]
+    vk::BufferRange x;          ///< float [*][x_stride]; updated in place when `residual` is given
+    vk::BufferRange residual;   ///< like x, added to it first; empty for none
+    vk::BufferRange weight;     ///< float [n], the same for all groups
+    vk::BufferRange y;          ///< float [rows][y_stride]; may be x with its stride, if there is
+                                ///< no residual and no row_index
     vk::BufferRange row_index;  ///< uint32 [rows]: the row of x (and residual) behind each row
                                 ///< of y, no row twice; empty for the identity
     uint32_t rows = 0;
     uint32_t n = 0;
     float eps = 0;
+    uint32_t n_groups = 1;  ///< of n each, side by side in a row, each normalised by itself: heads
+    uint32_t x_stride = 0;  ///< floats from row to row of x; 0: n_groups * n
+    uint32_t y_stride = 0;  ///< of y, likewise
   };
 
   enum class Variant {
@@ -43,7 +47,7 @@ class RmsNorm {
     uint32_t most_n = 0;  ///< it can hold
     const vk::Pipeline* pipeline = nullptr;
   };
-  const vk::Pipeline* pipeline_for(uint32_t n) const;
+  const vk::Pipeline* pipeline_for(uint32_t n, bool in_quads) const;
 
   const vk::Pipeline* portable_ = nullptr;
   std::vector<Wide> wide_;  ///< by rising most_n

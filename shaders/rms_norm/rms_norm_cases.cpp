@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "shaders/op_case.hpp"
 #include "shaders/rms_norm/rms_norm.hpp"
 #include "shaders/rms_norm/rms_norm_reference.hpp"
@@ -8,21 +10,30 @@ namespace {
 struct Shape {
   uint32_t rows;
   uint32_t n;
-  bool residual;
-  bool gather;
+  bool residual = false;
+  bool gather = false;
   RmsNorm::Variant variant = RmsNorm::Variant::kPortable;
+  uint32_t n_groups = 1;
+  uint32_t padding = 0;  ///< floats between the rows of x, and of y
+  bool in_place = false;
 };
 
 Result<PreparedOp> prepare(OpBed& bed, const Shape& shape) {
   constexpr float kEps = 1e-5f;
   const uint32_t x_rows = shape.gather ? shape.rows + 3 : shape.rows;
-  const auto x = OpBed::normal_floats(size_t{x_rows} * shape.n, 1);
+  const uint32_t stride = shape.n_groups * shape.n + shape.padding;
+  const auto x = OpBed::normal_floats(size_t{x_rows} * stride, 1);
   const auto residual = OpBed::normal_floats(x.size(), 2);
   const auto weight = OpBed::normal_floats(shape.n, 3);
   std::vector<uint32_t> row_index(shape.rows);
   for (uint32_t row = 0; row < shape.rows; ++row) row_index[row] = x_rows - 1 - row;
 
-  RmsNorm::Args args{.rows = shape.rows, .n = shape.n, .eps = kEps};
+  RmsNorm::Args args{.rows = shape.rows,
+                     .n = shape.n,
+                     .eps = kEps,
+                     .n_groups = shape.n_groups,
+                     .x_stride = shape.padding > 0 ? stride : 0,
+                     .y_stride = shape.padding > 0 ? stride : 0};
   // x is updated in place, so a pristine copy is restored before each run.
   PUMICE_TRY(const vk::BufferRange pristine, bed.input(x));
   PUMICE_TRY(args.x, bed.output(x.size() * 4));
@@ -30,29 +41,40 @@ Result<PreparedOp> prepare(OpBed& bed, const Shape& shape) {
     PUMICE_TRY(args.residual, bed.input(residual));
   }
   PUMICE_TRY(args.weight, bed.input(weight));
-  PUMICE_TRY(args.y, bed.output(uint64_t{shape.rows} * shape.n * 4));
+  if (shape.in_place) {
+    args.y = args.x;
+  } else {
+    PUMICE_TRY(args.y, bed.output(uint64_t{shape.rows} * stride * 4));
+  }
   if (shape.gather) {
     PUMICE_TRY(args.row_index, bed.input(row_index));
   }
   PUMICE_TRY(const RmsNorm op, RmsNorm::plan(bed.pipelines(), shape.variant));
 
   std::vector<double> expected_x(x.begin(), x.end());
-  std::vector<double> expected_y(size_t{shape.rows} * shape.n);
+  std::vector<double> expected_y(size_t{shape.rows} * stride, std::nan(""));  // not to be written
+  if (shape.in_place) expected_y = expected_x;
   std::vector<double> bound(expected_y.size());
   for (uint32_t row = 0; row < shape.rows; ++row) {
-    const size_t first = size_t{shape.gather ? row_index[row] : row} * shape.n;
-    rms_norm_row(std::span(expected_x).subspan(first, shape.n),
-                 shape.residual ? &residual[first] : nullptr, weight.data(), kEps,
-                 &expected_y[size_t{row} * shape.n], &bound[size_t{row} * shape.n]);
+    for (uint32_t group = 0; group < shape.n_groups; ++group) {
+      const size_t source = size_t{shape.gather ? row_index[row] : row} * stride + group * shape.n;
+      const size_t target = size_t{row} * stride + group * shape.n;
+      rms_norm_row(std::span(expected_x).subspan(source, shape.n),
+                   shape.residual ? &residual[source] : nullptr, weight.data(), kEps,
+                   &expected_y[target], &bound[target]);
+    }
   }
-  return PreparedOp{
-      .record =
-          [=](vk::Recorder& recorder) {
-            recorder.copy(pristine, args.x);
-            op.record(recorder, args);
-          },
-      .expected = {{.name = "y", .output = args.y, .reference = expected_y, .bound = bound},
-                   {.name = "x", .output = args.x, .reference = expected_x, .bound = {1e-6}}}};
+  std::vector<Expectation> expected = {
+      {.name = "y", .output = args.y, .reference = expected_y, .bound = bound}};
+  if (!shape.in_place) {
+    expected.push_back({.name = "x", .output = args.x, .reference = expected_x, .bound = {1e-6}});
+  }
+  return PreparedOp{.record =
+                        [=](vk::Recorder& recorder) {
+                          recorder.copy(pristine, args.x);
+                          op.record(recorder, args);
+                        },
+                    .expected = std::move(expected)};
 }
 
 }  // namespace
@@ -63,7 +85,10 @@ std::vector<OpCase> rms_norm_cases() {
     cases.push_back(
         {.op = "rms_norm",
          .name = fmt::format("{}rows={} n={}{}{}", variant, shape.rows, shape.n,
-                             shape.residual ? " residual" : "", shape.gather ? " gather" : ""),
+                             shape.residual ? " residual" : "", shape.gather ? " gather" : "") +
+                 (shape.n_groups == 1 ? "" : fmt::format(" groups={}", shape.n_groups)) +
+                 (shape.padding == 0 ? "" : fmt::format(" padding={}", shape.padding)) +
+                 (shape.in_place ? " in place" : ""),
          .prepare = [shape](OpBed& bed) { return prepare(bed, shape); },
          .supported =
              [shape](const vk::DevicePlan& plan) {
@@ -81,6 +106,16 @@ std::vector<OpCase> rms_norm_cases() {
        {Shape{1, 4, false, false}, Shape{3, 2048, true, false}, Shape{2, 2052, true, true},
         Shape{2, 4096, false, true}, Shape{3, 5120, true, false}, Shape{1, 8192, true, false},
         Shape{2, 12288, true, true}, Shape{2, 4099, true, false}, Shape{1, 16388, true, false}}) {
+    shape.variant = RmsNorm::Variant::kWide;
+    add(shape, "wide ");
+  }
+  // Heads; the wide kernel takes those whose groups and rows start at multiples of four floats.
+  for (Shape shape : {Shape{.rows = 3, .n = 64, .n_groups = 5},
+                      Shape{.rows = 4, .n = 128, .n_groups = 3, .padding = 132},
+                      Shape{.rows = 2, .n = 80, .residual = true, .n_groups = 2, .padding = 3},
+                      Shape{.rows = 3, .n = 61, .gather = true, .n_groups = 7, .padding = 1},
+                      Shape{.rows = 5, .n = 96, .n_groups = 4, .padding = 8, .in_place = true}}) {
+    add(shape, "");
     shape.variant = RmsNorm::Variant::kWide;
     add(shape, "wide ");
   }

@@ -4,15 +4,17 @@
 
 #include "common/interface.h"
 
-#define RMS_NORM_PUSH(FIELD)                                                      \
-  FIELD(ADDRESS, x)         /* float [*][n]: the residual stream */               \
-  FIELD(ADDRESS, residual)  /* float [*][n]: added to x first, if add_residual */ \
-  FIELD(ADDRESS, weight)    /* float [n] */                                       \
-  FIELD(ADDRESS, y)         /* float [rows][n] */                                 \
-  FIELD(ADDRESS, row_index) /* uint [rows]: row of x for row of y, if gather */   \
-  FIELD(uint, n)                                                                  \
-  FIELD(uint, add_residual)                                                       \
-  FIELD(uint, gather)                                                             \
+#define RMS_NORM_PUSH(FIELD)                                                         \
+  FIELD(ADDRESS, x)         /* float [*][x_stride]: the residual stream, or heads */ \
+  FIELD(ADDRESS, residual)  /* like x: added to it first, if add_residual */         \
+  FIELD(ADDRESS, weight)    /* float [n] */                                          \
+  FIELD(ADDRESS, y)         /* float [rows][y_stride] */                             \
+  FIELD(ADDRESS, row_index) /* uint [rows]: row of x for row of y, if gather */      \
+  FIELD(uint, n)            /* of a group */                                         \
+  FIELD(uint, x_stride)                                                              \
+  FIELD(uint, y_stride)                                                              \
+  FIELD(uint, add_residual)                                                          \
+  FIELD(uint, gather)                                                                \
   FIELD(float, eps)
 PUMICE_PUSH_CONSTANTS(RmsNormPush, RMS_NORM_PUSH)
 

@@ -6,9 +6,9 @@
 #include "rms_norm/rms_norm_push.h"
 #include "rms_norm/rms_norm_wide.h"
 
-// One workgroup per row, which it holds in registers, so that x is read once:
-// x += residual; y = x / sqrt(mean(x^2) + eps) * weight. n is a multiple of 4 and fits the workgroup's
-// `quads`; lanes past the end load the last quad again and use nothing of it.
+// One workgroup per row and group, which it holds in registers, so that x is read once:
+// x += residual; y = x / sqrt(mean(x^2) + eps) * weight. n and the strides are multiples of 4, and n
+// fits the workgroup's `quads`; lanes past the end load the last quad again and use nothing of it.
 layout(local_size_x_id = 0) in;
 
 shared float partial[512];  // a subgroup; there may be subgroups of one invocation
@@ -17,7 +17,9 @@ void main() {
   const uint row = gl_WorkGroupID.x;
   const uint source_row = pc.gather != 0 ? Uints(pc.row_index).v[row] : row;
   const uint n_quads = pc.n / 4;
-  const uint first = source_row * n_quads;
+  const uint group = gl_WorkGroupID.y * n_quads;
+  const uint first = source_row * (pc.x_stride / 4) + group;
+  const uint y_first = row * (pc.y_stride / 4) + group;
   Vec4s x = Vec4s(pc.x);
 
   vec4 held[quads];
@@ -47,7 +49,7 @@ void main() {
     const uint quad = gl_LocalInvocationIndex + i * workgroup_size;
     if (quad < n_quads) {
       if (pc.add_residual != 0) x.v[first + quad] = held[i];
-      y.v[row * n_quads + quad] = held[i] * scale * weight.v[quad];
+      y.v[y_first + quad] = held[i] * scale * weight.v[quad];
     }
   }
 }
