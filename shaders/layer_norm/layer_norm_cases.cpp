@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "shaders/layer_norm/layer_norm.hpp"
+#include "shaders/layer_norm/layer_norm_reference.hpp"
 #include "shaders/op_case.hpp"
 
 namespace pumice::ops {
@@ -48,43 +49,25 @@ Result<PreparedOp> prepare(OpBed& bed, const Shape& shape) {
   }
   PUMICE_TRY(const LayerNorm op, LayerNorm::plan(bed.pipelines()));
 
-  Expectation expected_x{.name = "x", .output = args.x};
-  Expectation y{.name = "y", .output = args.y};
-  std::vector<double> sums(x.begin(), x.end());
-  expected_x.reference = sums;
-  expected_x.bound.resize(x.size());
+  std::vector<double> expected_x(x.begin(), x.end());
+  std::vector<double> expected_y(size_t{shape.rows} * shape.n);
+  std::vector<double> bound(expected_y.size());
   for (uint32_t row = 0; row < shape.rows; ++row) {
     const size_t first = size_t{shape.gather ? row_index[row] : row} * shape.n;
-    double* const values = &sums[first];
-    double mean = 0;
-    double largest_rounding = 0;  // of x + residual
-    for (uint32_t i = 0; i < shape.n; ++i) {
-      if (shape.residual) {
-        values[i] += residual[first + i];
-        expected_x.bound[first + i] = 0x1p-24 * std::abs(values[i]);
-        largest_rounding = std::max(largest_rounding, expected_x.bound[first + i]);
-      }
-      expected_x.reference[first + i] = values[i];
-      mean += values[i] / shape.n;
-    }
-    double variance = 0;
-    for (uint32_t i = 0; i < shape.n; ++i) {
-      variance += (values[i] - mean) * (values[i] - mean) / shape.n;
-    }
-    const double scale = 1 / std::sqrt(variance + kEps);
-    for (uint32_t i = 0; i < shape.n; ++i) {
-      const double normed = (values[i] - mean) * scale * weight[i];
-      const double reference = normed + (shape.bias ? bias[i] : 0.0f);
-      y.reference.push_back(reference);
-      // Roundings relative to deviations of about one, whatever the mean: those of the two means,
-      // of the sum of squares, of a division, a square root and five products and sums. A rounded
-      // x + residual moves its own deviation, and all of them the mean.
-      y.bound.push_back(3e-6 * std::abs(normed) + 0x1p-23 * std::abs(reference) +
-                        (1e-6 / scale + 2 * largest_rounding) * scale * std::abs(weight[i]));
-    }
+    layer_norm_row(std::span(expected_x).subspan(first, shape.n),
+                   shape.residual ? &residual[first] : nullptr, weight.data(),
+                   shape.bias ? bias.data() : nullptr, kEps, &expected_y[size_t{row} * shape.n],
+                   &bound[size_t{row} * shape.n]);
   }
-  std::vector<Expectation> expected = {std::move(y)};
-  if (!shape.in_place) expected.push_back(std::move(expected_x));
+  std::vector<Expectation> expected = {
+      {.name = "y", .output = args.y, .reference = expected_y, .bound = bound}};
+  if (!shape.in_place) {
+    Expectation sums{.name = "x", .output = args.x, .reference = expected_x};
+    for (const double value : expected_x) {
+      sums.bound.push_back(shape.residual ? 0x1p-24 * std::abs(value) : 0);
+    }
+    expected.push_back(std::move(sums));
+  }
   return PreparedOp{.record =
                         [=](vk::Recorder& recorder) {
                           recorder.copy(pristine, args.x);

@@ -24,10 +24,17 @@ Result<PreparedOp> prepare(OpBed& bed, const RopeKv::Shape& shape, uint32_t rows
                            .head_dim = shape.head_dim},
                           std::span(&rows, 1));
 
-  RopeKv::Args args{.rows = rows, .row_stride = stride, .table_stride = paged.table_stride()};
+  constexpr float kEps = 1e-6f;
+  const auto q_norm = OpBed::uniform_floats(shape.head_dim, 3);
+  RopeKv::Args args{
+      .rows = rows, .row_stride = stride, .table_stride = paged.table_stride(), .norm_eps = kEps};
   PUMICE_TRY(const vk::BufferRange pristine, bed.input(qkv));
   PUMICE_TRY(args.qkv, bed.output(qkv.size() * 4));
   PUMICE_TRY(args.rope_table, bed.input(table));
+  if (shape.head_norms) {
+    PUMICE_TRY(args.q_norm, bed.input(q_norm));
+    PUMICE_TRY(args.k_norm, bed.input(OpBed::uniform_floats(shape.head_dim, 4)));
+  }
   PUMICE_TRY(args.positions, bed.input(positions));
   PUMICE_TRY(args.row_seq, bed.input(std::vector<uint32_t>(rows, 0)));
   const std::vector<std::byte> no_kv(paged.size_bytes());
@@ -44,8 +51,9 @@ Result<PreparedOp> prepare(OpBed& bed, const RopeKv::Shape& shape, uint32_t rows
     RotatedElement x{.value = qkv[at], .bound = 0};
     if (column < q_columns) {
       const std::span head(&qkv[at - column % shape.head_dim], shape.head_dim);
-      x = rotate_element(shape, head_to_rotate(head, nullptr, nullptr, 0), column % shape.head_dim,
-                         &table[row * shape.rope_dims]);
+      const auto q =
+          head_to_rotate(head, nullptr, shape.head_norms ? q_norm.data() : nullptr, kEps);
+      x = rotate_element(shape, q, column % shape.head_dim, &table[row * shape.rope_dims]);
     }
     expected.reference.push_back(x.value);
     expected.bound.push_back(x.bound);
@@ -63,18 +71,23 @@ Result<PreparedOp> prepare(OpBed& bed, const RopeKv::Shape& shape, uint32_t rows
 
 std::vector<OpCase> rope_kv_bench_cases(const BenchScale& scale) {
   std::vector<OpCase> cases;
+  const auto add = [&](uint32_t head_dim, bool norms, uint32_t rows) {
+    const RopeKv::Shape shape{.n_heads = 32,
+                              .n_kv_heads = 8,
+                              .head_dim = head_dim,
+                              .rope_dims = head_dim,
+                              .pairs = norms ? RopePairs::kHalves : RopePairs::kAdjacent,
+                              .kv_type = KvType::kF16,
+                              .head_norms = norms};
+    cases.push_back({.op = "rope_kv",
+                     .name = fmt::format("heads=32/8 head_dim={} f16{} rows={}", head_dim,
+                                         norms ? " norms" : "", rows),
+                     .prepare = [=](OpBed& bed) { return prepare(bed, shape, rows); }});
+  };
   for (const uint32_t rows : {1u, scale.small ? 64u : 512u}) {
-    for (const uint32_t head_dim : {64u, 128u}) {
-      const RopeKv::Shape shape{.n_heads = 32,
-                                .n_kv_heads = 8,
-                                .head_dim = head_dim,
-                                .rope_dims = head_dim,
-                                .pairs = RopePairs::kAdjacent,
-                                .kv_type = KvType::kF16};
-      cases.push_back({.op = "rope_kv",
-                       .name = fmt::format("heads=32/8 head_dim={} f16 rows={}", head_dim, rows),
-                       .prepare = [=](OpBed& bed) { return prepare(bed, shape, rows); }});
-    }
+    add(64, false, rows);
+    add(128, false, rows);
+    add(128, true, rows);
   }
   return cases;
 }
