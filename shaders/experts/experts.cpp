@@ -38,11 +38,13 @@ void Route::record(vk::Recorder& recorder, const Args& args) const {
       {.bytes = rows * (args.n_experts * uint64_t{4} + args.n_used * uint64_t{kRouteBytes})});
 }
 
-Result<ExpertLinear> ExpertLinear::plan(vk::PipelineLibrary& pipelines, const WeightType& type) {
+Result<ExpertLinear> ExpertLinear::plan(vk::PipelineLibrary& pipelines, const WeightType& type,
+                                        uint32_t n_slices) {
   PUMICE_TRY(const vk::ShaderModule module, find_spirv("expert_linear", type));
-  // On a CPU driver cutting K only adds barriers.
-  const bool gpu = pipelines.device()->plan().device_class == vk::DeviceClass::kGpu;
-  const ExpertLinearSpec spec{.workgroup_size = gpu ? 4 * kRowGroup : kRowGroup};
+  if (n_slices == 0) {  // on a CPU driver they only add barriers
+    n_slices = pipelines.device()->plan().device_class == vk::DeviceClass::kGpu ? 4 : 1;
+  }
+  const ExpertLinearSpec spec{.workgroup_size = n_slices * kRowGroup};
   ExpertLinear op;
   PUMICE_TRY(op.pipeline_, pipelines.declare({.module = module,
                                               .constants = vk::constants_of(spec),

@@ -56,9 +56,10 @@ class ExpertLinear {
     uint32_t n_used = 0;
   };
 
-  /// Declare the pipeline for weights of `type`. Errors: kInvalidArgument when this build has no
-  /// shader for the type.
-  static Result<ExpertLinear> plan(vk::PipelineLibrary& pipelines, const WeightType& type);
+  /// Declare the pipeline for weights of `type`, with K cut into `n_slices`, at most 4; 0: as suits
+  /// the device. Errors: kInvalidArgument when this build has no shader for the type.
+  static Result<ExpertLinear> plan(vk::PipelineLibrary& pipelines, const WeightType& type,
+                                   uint32_t n_slices = 0);
 
   /// One dispatch per part of the weights.
   void record(vk::Recorder& recorder, const Args& args) const;

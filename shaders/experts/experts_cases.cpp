@@ -97,6 +97,7 @@ struct ProductShape {
   uint32_t k;  ///< rounded up to what the type's blocks allow
   bool x_of_ranks = false;
   uint32_t part_groups = 0;  ///< the weights are split after so many row groups; 0: not
+  uint32_t n_slices = 1;
 };
 
 /// The first, the last and other experts, each at most once a row.
@@ -136,7 +137,7 @@ Result<PreparedOp> prepare_product(OpBed& bed, const WeightType& type, const Pro
   const uint32_t y_stride = shape.n + 3;
   const size_t y_floats = size_t{n_routes - 1} * y_stride + shape.n;
   PUMICE_TRY(const vk::BufferRange y_range, bed.output(y_floats * 4));
-  PUMICE_TRY(const ExpertLinear op, ExpertLinear::plan(bed.pipelines(), type));
+  PUMICE_TRY(const ExpertLinear op, ExpertLinear::plan(bed.pipelines(), type, shape.n_slices));
 
   Expectation y{.name = "y", .output = y_range};
   y.reference.assign(y_floats, std::numeric_limits<double>::quiet_NaN());  // not to be written
@@ -216,13 +217,15 @@ std::vector<OpCase> experts_cases() {
   for (const WeightType* type : linear_types()) {
     for (const ProductShape& shape :
          {ProductShape{3, 2, 5, 33, 76, false}, ProductShape{2, 4, 7, 64, 516, true, 3},
-          ProductShape{1, 16, 131, 3, 32, true}, ProductShape{5, 1, 2, 96, 1025 * 4, false, 1}}) {
+          ProductShape{1, 16, 131, 3, 32, true}, ProductShape{5, 1, 2, 96, 1025 * 4, false, 1},
+          ProductShape{3, 2, 3, 67, 1000, true, 2, 4}}) {
       cases.push_back(
           {.op = "experts",
            .name = fmt::format("{} rows={} used={} experts={} n={} k={}{}{}", type->name,
                                shape.rows, shape.n_used, shape.n_experts, shape.n, shape.k,
                                shape.x_of_ranks ? " x of ranks" : "",
-                               shape.part_groups > 0 ? " parts" : ""),
+                               shape.part_groups > 0 ? " parts" : "") +
+                   (shape.n_slices == 1 ? "" : fmt::format(" slices={}", shape.n_slices)),
            .prepare = [type, shape](OpBed& bed) { return prepare_product(bed, *type, shape); }});
     }
   }

@@ -53,8 +53,10 @@ class RopeKv {
 
   /// Declare "rope_kv.f16" or "rope_kv.f32"; with biases or head_norms "rope_kv_heads.f16" or
   /// "rope_kv_heads.f32", a kernel of one workgroup a head. In F16, values round to nearest even on
-  /// every device and saturate at +-65504. Errors: kInvalidArgument for a shape out of range.
-  static Result<RopeKv> plan(vk::PipelineLibrary& pipelines, const Shape& shape);
+  /// every device and saturate at +-65504. `head_lanes`: of the latter's workgroups, a power of
+  /// two; 0: what suits the device. Errors: kInvalidArgument for a shape out of range.
+  static Result<RopeKv> plan(vk::PipelineLibrary& pipelines, const Shape& shape,
+                             uint32_t head_lanes = 0);
 
   void record(vk::Recorder& recorder, const Args& args) const;
 

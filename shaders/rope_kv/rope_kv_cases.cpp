@@ -17,6 +17,7 @@ struct Case {
   RopeKv::Shape shape;
   std::vector<uint32_t> positions;  // of each row
   std::vector<uint32_t> row_seq;
+  uint32_t head_lanes = 0;
 };
 
 Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
@@ -73,7 +74,7 @@ Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
   PUMICE_TRY(args.row_seq, bed.input(test.row_seq));
   PUMICE_TRY(args.kv, bed.output(paged.size_bytes()));
   PUMICE_TRY(args.block_table, bed.input(paged.table(args.kv.address())));
-  PUMICE_TRY(const RopeKv op, RopeKv::plan(bed.pipelines(), shape));
+  PUMICE_TRY(const RopeKv op, RopeKv::plan(bed.pipelines(), shape, test.head_lanes));
 
   Expectation q_expected{.name = "qkv",
                          .output = args.qkv,
@@ -156,6 +157,8 @@ std::vector<OpCase> rope_kv_cases() {
       {{2, 1, 64, 64, kHalves, kF16, false, true}, chunk, {1, 1, 1, 1, 1}},
       {{7, 7, 40, 40, kAdjacent, kF32, false, true}, {0, 33}, {0, 0}},
       {{3, 3, 80, 32, kHalves, kF32, true, true}, {3, 1000, 4}, {0, 1, 0}},
+      {{3, 3, 80, 32, kHalves, kF32, true, true}, {3, 1000, 4}, {0, 1, 0}, 64},
+      {{3, 2, 64, 64, kAdjacent, kF16, true, true}, {3, 9, 4}, {0, 1, 0}, 32},
       {{8, 2, 128, 128, kHalves, kF16, true, true}, {130, 255, 5}, {0, 1, 2}},
       {{3, 1, 96, 0, kAdjacent, kF16, true, true}, {2, 3}, {0, 0}},
       {{3, 1, 32, 0, kHalves, kF32, true, false}, {2, 19}, {0, 0}},
@@ -170,7 +173,8 @@ std::vector<OpCase> rope_kv_cases() {
                              s.n_kv_heads, s.head_dim, s.rope_dims,
                              s.pairs == kHalves ? "halves" : "adjacent",
                              s.kv_type == kF16 ? "f16" : "f32", s.biases ? " biases" : "",
-                             s.head_norms ? " norms" : "", test.positions.size()),
+                             s.head_norms ? " norms" : "", test.positions.size()) +
+                 (test.head_lanes == 0 ? "" : fmt::format(" lanes={}", test.head_lanes)),
          .prepare = [test](OpBed& bed) { return prepare(bed, test); }});
   }
   return cases;
