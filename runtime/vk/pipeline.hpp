@@ -5,7 +5,9 @@
 // SPIR-V when a pipeline is declared, so a shader and its C++ struct cannot drift apart.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <cstring>
 #include <deque>
 #include <filesystem>
 #include <functional>
@@ -75,10 +77,11 @@ struct PipelineStatistic {
 template <typename Spec>
 std::vector<std::pair<uint32_t, uint32_t>> constants_of(const Spec& spec) {
   std::vector<std::pair<uint32_t, uint32_t>> constants;
-  const auto* members = reinterpret_cast<const uint32_t*>(&spec);
-  for (const auto& entry : Spec::kEntries) {
-    static_assert(sizeof(Spec) == sizeof(uint32_t) * std::size(Spec::kEntries));
-    constants.emplace_back(entry.id, *members++);
+  std::array<uint32_t, std::size(Spec::kEntries)> members;
+  static_assert(sizeof(Spec) == sizeof(members));
+  std::memcpy(members.data(), &spec, sizeof(members));  // floats too, as their bits
+  for (size_t i = 0; i < members.size(); ++i) {
+    constants.emplace_back(Spec::kEntries[i].id, members[i]);
   }
   return constants;
 }
