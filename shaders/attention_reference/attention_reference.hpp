@@ -35,7 +35,7 @@ class AttentionReference {
   static constexpr uint32_t kTileRows = 8;
 
   /// `tile_rows`: of a workgroup, at most 8; 1 wastes nothing on single rows. Errors:
-  /// kInvalidArgument for a shape out of FlashAttention's range.
+  /// kInvalidArgument for a shape out of FlashAttention's range, or with a window or soft cap.
   static Result<AttentionReference> plan(vk::PipelineLibrary& pipelines, const Shape& shape,
                                          uint32_t tile_rows = kTileRows);
 

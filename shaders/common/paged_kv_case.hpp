@@ -31,6 +31,7 @@ class PagedKvCase {
     std::iota(order.begin(), order.end(), 0u);
     std::shuffle(order.begin(), order.end(), std::mt19937(7));
     n_blocks_ = static_cast<uint32_t>(order.size());
+    unused_block_ = order.front();
     for (size_t seq = 0; seq < contexts.size(); ++seq) {
       blocks_.emplace_back();
       for (uint32_t token = 0; token < contexts[seq]; token += kKvBlockTokens) {
@@ -44,12 +45,19 @@ class PagedKvCase {
   uint32_t table_stride() const { return table_stride_; }
   uint64_t size_bytes() const { return n_blocks_ * layout_.block_bytes(); }
 
-  /// The block table for KV memory at `address`.
-  std::vector<uint64_t> table(uint64_t address) const {
+  /// The block table for KV memory at `address`. What a kernel must not read is null: the padding,
+  /// and the first n_behind[seq] blocks of a sequence, though of even ones the last of those is the
+  /// block that nothing uses.
+  std::vector<uint64_t> table(uint64_t address, std::span<const uint32_t> n_behind = {}) const {
     std::vector<uint64_t> entries(blocks_.size() * table_stride_, 0);
     for (size_t seq = 0; seq < blocks_.size(); ++seq) {
       for (size_t i = 0; i < blocks_[seq].size(); ++i) {
         entries[seq * table_stride_ + i] = address + blocks_[seq][i] * layout_.block_bytes();
+      }
+      for (size_t i = 0; seq < n_behind.size() && i < n_behind[seq]; ++i) {
+        entries[seq * table_stride_ + i] = seq % 2 == 0 && i + 1 == n_behind[seq]
+                                               ? address + unused_block_ * layout_.block_bytes()
+                                               : 0;
       }
     }
     return entries;
@@ -92,6 +100,7 @@ class PagedKvCase {
   KvLayout layout_;
   uint32_t table_stride_ = 0;
   uint32_t n_blocks_ = 0;
+  uint32_t unused_block_ = 0;
   std::vector<std::vector<uint32_t>> blocks_;  // of each sequence
 };
 

@@ -1,5 +1,6 @@
 #include "shaders/flash_attention/attention_bench_case.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -64,19 +65,22 @@ uint64_t AttentionBenchInputs::y_bytes() const {
 }
 
 Expectation AttentionBenchInputs::expect(Math math) const {
-  const auto& [n_heads, n_kv_heads, head_dim, kv_type] = test_.shape;
+  const auto [n_heads, n_kv_heads, head_dim, kv_type, window, soft_cap] = test_.shape;
   Expectation expected{.name = "y"};
   for (const uint64_t pair : sample_elements(uint64_t{test_.rows} * n_heads, 4, 5)) {
     const uint64_t row = pair / n_heads;
     const auto head = static_cast<uint32_t>(pair % n_heads);
     const uint32_t kv_head = head / (n_heads / n_kv_heads);
-    const uint64_t n_keys = test_.before + row + 1;
+    const uint64_t n_seen = test_.before + row + 1;
+    const uint64_t n_keys = window == 0 ? n_seen : std::min<uint64_t>(n_seen, window);
+    const auto first_key = static_cast<uint32_t>(n_seen - n_keys);
     std::vector<float> k(n_keys * head_dim);
     std::vector<float> v(k.size());
     std::vector<const float*> k_rows;
     std::vector<const float*> v_rows;
-    for (uint32_t position = 0; position < n_keys; ++position) {
-      const size_t first = size_t{position} * head_dim;
+    for (uint32_t i = 0; i < n_keys; ++i) {
+      const uint32_t position = first_key + i;
+      const size_t first = size_t{i} * head_dim;
       for (uint32_t d = 0; d < head_dim; ++d) {
         const size_t n = kv_values_.size();
         k[first + d] = kv_values_[paged_.k_index(0, 0, position, kv_head, d) % n];
@@ -86,7 +90,7 @@ Expectation AttentionBenchInputs::expect(Math math) const {
       v_rows.push_back(&v[first]);
     }
     expect_attention_row(&q_values_[row * common_.q_stride + size_t{head} * head_dim], k_rows,
-                         v_rows, head_dim, common_.scale, math, kv_type, expected);
+                         v_rows, head_dim, common_.scale, soft_cap, math, kv_type, expected);
     for (uint32_t d = 0; d < head_dim; ++d) expected.elements.push_back(pair * head_dim + d);
   }
   return expected;
@@ -99,8 +103,10 @@ Result<FlashAttentionRun> FlashAttentionRun::make(OpBed& bed, const AttentionBen
                                                   const Allocate& allocate) {
   const SequenceChunk chunk{.n_rows = test.rows, .first_position = test.before};
   AttentionPlan plan;
-  plan_attention(std::span(&chunk, 1),
-                 {.tile_tokens = op.tile_tokens(), .split_tokens = kSplitTokens}, plan);
+  plan_attention(
+      std::span(&chunk, 1),
+      {.tile_tokens = op.tile_tokens(), .split_tokens = kSplitTokens, .window = test.shape.window},
+      plan);
   FlashAttentionRun run(op);
   run.tiles_ = !plan.tile_items.empty();
   const auto& items = run.tiles_ ? plan.tile_items : plan.row_items;

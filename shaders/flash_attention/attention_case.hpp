@@ -73,6 +73,16 @@ inline Result<vk::BufferRange> fill_attention_kv(OpBed& bed, const PagedKvCase& 
   });
 }
 
+/// Blocks of each sequence that lie wholly behind the window of its chunk's first row.
+inline std::vector<uint32_t> blocks_behind(uint32_t window, const AttentionInputs& in) {
+  std::vector<uint32_t> blocks;
+  for (const SequenceChunk& chunk : in.chunks) {
+    const uint32_t seen = chunk.first_position + 1;
+    blocks.push_back(window != 0 && seen > window ? (seen - window) / kKvBlockTokens : 0);
+  }
+  return blocks;
+}
+
 /// All of y. `tile_math` and `row_math` are of chunks of several rows and of one.
 inline Expectation expect_attention(const FlashAttention::Shape& shape, Math tile_math,
                                     Math row_math, const AttentionInputs& in,
@@ -86,15 +96,18 @@ inline Expectation expect_attention(const FlashAttention::Shape& shape, Math til
       for (uint32_t head = 0; head < shape.n_heads; ++head) {
         std::vector<const float*> k;
         std::vector<const float*> v;
-        for (uint32_t position = 0; position <= chunk.first_position + i; ++position) {
+        const uint32_t last = chunk.first_position + i;
+        const uint32_t first =
+            shape.window != 0 && last >= shape.window ? last + 1 - shape.window : 0;
+        for (uint32_t position = first; position <= last; ++position) {
           const size_t at = position * token_elements + head / group * shape.head_dim;
           k.push_back(&kv.k[chunk.seq][at]);
           v.push_back(&kv.v[chunk.seq][at]);
         }
         const size_t row = chunk.first_row + i;
         expect_attention_row(&q[row * q_stride + head * shape.head_dim], k, v, shape.head_dim,
-                             scale, chunk.n_rows > 1 ? tile_math : row_math, shape.kv_type,
-                             expected);
+                             scale, shape.soft_cap, chunk.n_rows > 1 ? tile_math : row_math,
+                             shape.kv_type, expected);
       }
     }
   }

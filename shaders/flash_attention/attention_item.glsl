@@ -1,8 +1,9 @@
-// What the variants of flash_attention share: the work list, and K and V.
+// What the variants of flash_attention share: the work list, windows, soft caps, and K and V.
 #ifndef PUMICE_SHADERS_FLASH_ATTENTION_ATTENTION_ITEM_GLSL
 #define PUMICE_SHADERS_FLASH_ATTENTION_ATTENTION_ITEM_GLSL
 
 #include "flash_attention/kv_elements.glsl"
+#include "flash_attention/online_softmax.glsl"
 
 struct Item {  // AttentionItem
   uint first_row, n_rows, seq, kv_begin, kv_end, partial;
@@ -13,6 +14,31 @@ Item load_item(uint index) {
   const uint first = index * 6;
   return Item(words.v[first], words.v[first + 1], words.v[first + 2], words.v[first + 3],
               words.v[first + 4], words.v[first + 5]);
+}
+
+/// The first key of the item that a row at `position` may see; 0 without a window, which hides none.
+uint first_visible_key(Item item, uint position) {
+  return window != 0 ? max(item.kv_begin, position >= window ? position + 1 - window : 0) : 0;
+}
+
+/// Where the first KV tile of `tile_keys` keys begins. A window may begin at any block: tiles then lie
+/// at multiples of their size, so that a row's keys share tiles in the same way whatever other rows
+/// its item has. Keys of a tile before kv_begin may have no KV and no entry in the block table.
+uint first_tile_key(Item item, uint tile_keys) {
+  return window != 0 ? item.kv_begin / tile_keys * tile_keys : item.kv_begin;
+}
+
+/// How many keys of the tile at `first_key` lie before kv_begin: whole blocks.
+uint keys_before(Item item, uint first_key) {
+  return window != 0 && item.kv_begin > first_key ? item.kv_begin - first_key : 0;
+}
+
+/// Whether `key` is below `bound`, which is where a window begins; no key is without one.
+bool is_behind(uint key, uint bound) { return window != 0 && key < bound; }
+
+/// What the softmax is of: `score`, in base 2, under the soft cap.
+float capped_score(float score) {
+  return soft_cap != 0.0 ? soft_capped(score, soft_cap * kLog2E) : score;
 }
 
 #endif

@@ -8,9 +8,17 @@
 namespace pumice::ops {
 namespace {
 
-/// Keys of positions below `position`, summed over rows at positions [first, first + n).
-uint64_t visible_pairs(uint32_t first, uint32_t n) {
-  return uint64_t{n} * (uint64_t{first} + 1) + uint64_t{n} * (n - 1) / 2;
+/// Keys that are visible, summed over rows at positions [first, first + n).
+uint64_t visible_pairs(uint32_t first, uint32_t n, uint32_t window) {
+  uint64_t all = n;  // rows that see every key up to their own
+  if (window != 0) all = first < window ? std::min(n, window - first) : 0;
+  const uint64_t pairs = all * (uint64_t{first} + 1) + (all == 0 ? 0 : all * (all - 1) / 2);
+  return pairs + (n - all) * window;
+}
+
+/// The first key that a row at `position` sees.
+uint32_t first_visible_key(uint32_t position, uint32_t window) {
+  return window != 0 && position >= window ? position + 1 - window : 0;
 }
 
 }  // namespace
@@ -30,23 +38,29 @@ void plan_attention(std::span<const SequenceChunk> chunks, const AttentionPlanOp
     const bool single = chunk.n_rows == 1;
     auto& items = single ? plan.row_items : plan.tile_items;
     (single ? plan.row_scores : plan.tile_scores) +=
-        visible_pairs(chunk.first_position, chunk.n_rows);
+        visible_pairs(chunk.first_position, chunk.n_rows, options.window);
     for (uint32_t done = 0; done < chunk.n_rows; done += options.tile_tokens) {
       AttentionItem item{.first_row = chunk.first_row + done,
                          .n_rows = std::min(options.tile_tokens, chunk.n_rows - done),
                          .seq = chunk.seq};
-      const uint32_t kv_end = chunk.first_position + done + item.n_rows;
-      (single ? plan.row_keys : plan.tile_keys) += kv_end;
+      const uint32_t first_position = chunk.first_position + done;
+      const uint32_t first_key = first_visible_key(first_position, options.window);
+      const uint32_t kv_begin = first_key / kKvBlockTokens * kKvBlockTokens;
+      const uint32_t kv_end = first_position + item.n_rows;
+      (single ? plan.row_keys : plan.tile_keys) += kv_end - first_key;
       const uint32_t split = options.split_tokens;
-      if (split == 0 || kv_end <= split || chunk.n_rows > options.max_split_rows) {
+      const uint32_t first_split = split == 0 ? 0 : kv_begin / split;
+      const uint32_t n_splits = split == 0 ? 1 : (kv_end - 1) / split + 1 - first_split;
+      if (n_splits == 1 || chunk.n_rows > options.max_split_rows) {
+        item.kv_begin = kv_begin;
         item.kv_end = kv_end;
         items.push_back(item);
         continue;
       }
-      const uint32_t n_splits = (kv_end + split - 1) / split;
       for (uint32_t i = 0; i < n_splits; ++i) {
-        item.kv_begin = i * split;
-        item.kv_end = std::min(kv_end, item.kv_begin + split);
+        const uint32_t split_begin = (first_split + i) * split;
+        item.kv_begin = std::max(kv_begin, split_begin);
+        item.kv_end = std::min(kv_end, split_begin + split);
         item.partial = plan.n_partials + i * item.n_rows;
         items.push_back(item);
       }
@@ -64,9 +78,15 @@ void plan_attention(std::span<const SequenceChunk> chunks, const AttentionPlanOp
 uint64_t max_attention_partials(uint32_t n_rows, uint32_t context_tokens,
                                 const AttentionPlanOptions& options) {
   if (options.split_tokens == 0 || context_tokens <= options.split_tokens) return 0;
-  const uint64_t splits =
-      (uint64_t{context_tokens} + options.split_tokens - 1) / options.split_tokens;
-  return n_rows * splits;
+  const uint64_t split = options.split_tokens;
+  uint64_t splits = (uint64_t{context_tokens} + split - 1) / split;
+  if (options.window != 0) {
+    // One more than n - 1 keys can fill, of the n that the rows of an item see together.
+    const uint64_t item_rows = std::min({n_rows, options.tile_tokens, options.max_split_rows});
+    const uint64_t n_keys = uint64_t{options.window} + std::max<uint64_t>(item_rows, 1) - 1;
+    splits = std::min(splits, 1 + (n_keys - 1 + split - 1) / split);
+  }
+  return splits == 1 ? 0 : n_rows * splits;
 }
 
 }  // namespace pumice::ops

@@ -16,14 +16,16 @@ struct SequenceChunk {
 };
 
 /// One workgroup's work for every kv head: rows against keys [kv_begin, kv_end) of their sequence,
-/// each row seeing keys up to its own position.
+/// each row seeing keys up to its own position, and with a window only the last of them.
 struct AttentionItem {
   static constexpr uint32_t kNoPartial = 0xFFFFFFFFu;
 
   uint32_t first_row = 0;
   uint32_t n_rows = 0;
   uint32_t seq = 0;
-  uint32_t kv_begin = 0;  ///< a multiple of kKvBlockTokens
+  /// A multiple of kKvBlockTokens. Some row sees a key of its block, so nothing is read of blocks
+  /// that lie wholly behind a window.
+  uint32_t kv_begin = 0;
   uint32_t kv_end = 0;
   uint32_t partial = kNoPartial;  ///< slot of the first row (the next rows follow), or write y
 };
@@ -45,6 +47,8 @@ struct AttentionPlanOptions {
   /// partials of theirs would be large. UINT32_MAX makes every row's result independent of its
   /// chunk, bit for bit.
   uint32_t max_split_rows = 16;
+  /// Keys that a row sees, its own included; 0: all (FlashAttention::Shape::window).
+  uint32_t window = 0;
 };
 
 struct AttentionPlan {
@@ -65,7 +69,8 @@ struct AttentionPlan {
 void plan_attention(std::span<const SequenceChunk> chunks, const AttentionPlanOptions& options,
                     AttentionPlan& plan);
 
-/// The most slots a plan can need for `n_rows` rows in all, none beyond `context_tokens`.
+/// The most slots a plan with these options can need for `n_rows` rows in all, none beyond
+/// `context_tokens`. With a window that depends on the tokens of a tile.
 uint64_t max_attention_partials(uint32_t n_rows, uint32_t context_tokens,
                                 const AttentionPlanOptions& options);
 

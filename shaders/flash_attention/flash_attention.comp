@@ -4,7 +4,6 @@
 #include "common/buffers.glsl"
 #include "flash_attention/flash_attention.h"
 #include "flash_attention/attention_item.glsl"
-#include "flash_attention/online_softmax.glsl"
 
 // One workgroup per (item, tile of heads of one kv head). A tile has `tile_rows` rows, row = token *
 // tile_heads + head. For each KV tile of one key per lane:
@@ -13,8 +12,9 @@
 //   output   lane = (4 columns, key group)   y += weight * v, key groups summed at the end
 // workgroup_size is a power of two, at least 16, head_dim / 4 and 4 * tile_rows.
 //
-// A row's result depends only on its q, its keys and where kv_begin lies: not on the other rows, on
-// tile_rows or on kv_end beyond its own last key. Hence --invariant costs nothing here.
+// A row's result depends only on its q, its keys and where kv_begin lies (with a window not on that
+// either): not on the other rows, on tile_rows or on kv_end beyond its own last key. Hence --invariant
+// costs nothing here.
 layout(local_size_x_id = 0) in;
 
 const uint column_quads = head_dim / 4;
@@ -58,14 +58,17 @@ void main() {
     q_tile[i] = q * (pc.scale * kLog2E);
   }
 
-  // This lane's row in the softmax: keys [.., row_end) of the tile's are visible to it.
+  // This lane's row in the softmax: keys [row_begin, row_end) are visible to it.
   const uint softmax_row = lane / slices;
   const uint slice = lane % slices;
   const uint softmax_token = softmax_row / tile_heads;
   const bool in_softmax = softmax_row < tile_rows;
+  uint row_begin = 0;
   uint row_end = 0;
   if (in_softmax && softmax_token < item.n_rows) {
-    row_end = min(item.kv_end, Uints(pc.positions).v[item.first_row + softmax_token] + 1);
+    const uint position = Uints(pc.positions).v[item.first_row + softmax_token];
+    row_begin = first_visible_key(item, position);
+    row_end = min(item.kv_end, position + 1);
   }
   float row_max = kNoKey;
   precise float row_sum = 0.0;  // of this lane's slice
@@ -76,10 +79,12 @@ void main() {
   [[unroll]] for (uint r = 0; r < tile_rows; ++r) y[r] = vec4(0.0);
   barrier();
 
-  for (uint first_key = item.kv_begin; first_key < item.kv_end; first_key += workgroup_size) {
+  for (uint first_key = first_tile_key(item, workgroup_size); first_key < item.kv_end;
+       first_key += workgroup_size) {
     const uint n_keys = min(workgroup_size, item.kv_end - first_key);
+    const uint n_absent = keys_before(item, first_key);
 
-    if (lane < n_keys) {
+    if (!is_behind(lane, n_absent) && lane < n_keys) {
       const uint key = first_key + lane;
       const uvec2 block = address_add(
           Uvec2s(pc.block_table).v[item.seq * pc.table_stride + key / 16], pc.layer_offset);
@@ -106,14 +111,16 @@ void main() {
       }
       [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
         weight_tile[r * weight_quads + lane / 4][lane % 4] =
-            clamp(score[r], -kScoreLimit, kScoreLimit);
+            capped_score(clamp(score[r], -kScoreLimit, kScoreLimit));
       }
     }
     barrier();
 
+    const uint hidden = row_begin > first_key ? row_begin - first_key : 0;
     const uint visible = row_end > first_key ? min(row_end - first_key, workgroup_size) : 0;
     float slice_max = kNoKey;
     for (uint key = slice; key < visible; key += slices) {
+      if (is_behind(key, hidden)) continue;
       slice_max = max(slice_max, weight_tile[softmax_row * weight_quads + key / 4][key % 4]);
     }
     slice_stats[lane] = slice_max;
@@ -130,7 +137,7 @@ void main() {
       // Up to the end of the last quad, so that the output loop need not look.
       for (uint key = slice; key < (n_keys + 3 & ~3u); key += slices) {
         float weight = 0.0;
-        if (key < visible) {
+        if (!is_behind(key, hidden) && key < visible) {
           weight = softmax_weight(weight_tile[softmax_row * weight_quads + key / 4][key % 4], row_max);
         }
         weight_tile[softmax_row * weight_quads + key / 4][key % 4] = weight;
@@ -142,6 +149,7 @@ void main() {
     if (key_group < key_groups) {
       [[unroll]] for (uint r = 0; r < tile_rows; ++r) y[r] *= row_rescale[r];
       for (uint quad = key_group; quad * 4 < n_keys; quad += key_groups) {
+        if (is_behind(quad * 4, n_absent)) continue;
         const uvec2 block = tile_blocks[quad / 4];
         const uvec2 v_address = address_add(block, v_offset);
         vec4 v[4];

@@ -80,6 +80,12 @@ Status FlashAttention::check_shape(const Shape& shape) {
                       "attention: {} heads cannot share {} kv heads evenly", shape.n_heads,
                       shape.n_kv_heads);
   }
+  // No model's comes near these; far beyond them reciprocals leave the range of a float.
+  if (shape.soft_cap != 0 && !(shape.soft_cap >= 1e-3f && shape.soft_cap <= 1e6f)) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "attention: soft_cap is {}; it must be 0 or from 0.001 to 1000000",
+                      shape.soft_cap);
+  }
   return {};
 }
 
@@ -114,7 +120,9 @@ Result<FlashAttention::Tile> FlashAttention::declare(vk::PipelineLibrary& pipeli
                           .head_dim = shape.head_dim,
                           .tile_rows = tuning.max_tile_rows,
                           .group = shape.n_heads / shape.n_kv_heads,
-                          .kv_f16 = f16 ? 1u : 0u};
+                          .kv_f16 = f16 ? 1u : 0u,
+                          .window = shape.window,
+                          .soft_cap = shape.soft_cap};
   while (!matrix && !tile_fits(spec, tuning.path)) spec.tile_rows /= 2;
   // Heads of a group beyond one tile are spread evenly over several.
   const uint32_t head_tiles = (spec.group + spec.tile_rows - 1) / spec.tile_rows;
@@ -124,8 +132,9 @@ Result<FlashAttention::Tile> FlashAttention::declare(vk::PipelineLibrary& pipeli
     spec.tile_rows = matrix ? (spec.tile_heads + m - 1) / m * m : std::bit_ceil(spec.tile_heads);
   }
   vk::PipelineRequest request{
-      .label = fmt::format("flash_attention.{}.{}{}", single_rows ? "row" : "tile",
-                           f16 ? "f16" : "f32", matrix ? ".matrix" : ""),
+      .label = fmt::format("flash_attention.{}.{}{}{}", single_rows ? "row" : "tile",
+                           f16 ? "f16" : "f32", shape.window != 0 ? ".window" : "",
+                           matrix ? ".matrix" : ""),
       .constants = vk::constants_of(spec),
       .push_bytes = sizeof(FlashAttentionPush)};
   if (matrix) {

@@ -1,6 +1,8 @@
-// Attention with online softmax over paged KV, causal over the whole context, for ragged batches.
+// Attention with online softmax over paged KV, causal over the whole context or a window of it, for
+// ragged batches.
 // Dao et al., "FlashAttention", 2022; split KV as in "Flash-Decoding", 2023; query heads that share
-// a kv head go through one tile, so K and V are read once for them all.
+// a kv head go through one tile, so K and V are read once for them all. Windows as in Beltagy et
+// al., "Longformer", 2020, on the past only; soft caps as in Gemma Team, "Gemma 2", 2024.
 #pragma once
 
 #include <array>
@@ -22,6 +24,12 @@ class FlashAttention {
     uint32_t n_kv_heads = 0;
     uint32_t head_dim = 0;  ///< a multiple of 8, at most 256
     KvType kv_type = KvType::kF16;
+    /// Keys that a row sees, the one at its own position included; 0: all. The plan of the items
+    /// says the same (AttentionPlanOptions::window).
+    uint32_t window = 0;
+    /// Scores, once scaled, become soft_cap * tanh(score / soft_cap); from 1e-3 to 1e6, or 0: they
+    /// do not.
+    float soft_cap = 0;
   };
 
   enum class Path {
@@ -45,9 +53,11 @@ class FlashAttention {
   };
 
   struct Args {
-    vk::BufferRange q;              ///< float [row][q_stride], heads in order from column 0
-    vk::BufferRange positions;      ///< uint32 [row]
-    vk::BufferRange block_table;    ///< uint64 [seq][table_stride]: addresses of KV blocks
+    vk::BufferRange q;          ///< float [row][q_stride], heads in order from column 0
+    vk::BufferRange positions;  ///< uint32 [row]
+    /// uint64 [seq][table_stride]: addresses of KV blocks. Entries of blocks in which no row of an
+    /// item sees a key are not read for it, so behind a window they may hold anything.
+    vk::BufferRange block_table;
     vk::BufferRange kv;             ///< KV memory, or any part of it that rope_kv declares written
     vk::BufferRange items;          ///< AttentionItem [n_items]
     vk::BufferRange grid;           ///< grid_of(number of items), read by the GPU; empty: n_items
@@ -81,8 +91,8 @@ class FlashAttention {
   static Tuning tuned(const vk::PipelineLibrary& pipelines);
 
   /// Declare the three pipelines of a shape: "flash_attention.tile.f16", "flash_attention.row.f16"
-  /// (or .f32, the type of KV; ".matrix" follows on that path) and "attention_reduce". Errors:
-  /// kInvalidArgument for a shape or tuning out of range.
+  /// (or .f32, the type of KV; ".window" follows where there is one, ".matrix" on that path) and
+  /// "attention_reduce". Errors: kInvalidArgument for a shape or tuning out of range.
   static Result<FlashAttention> plan(vk::PipelineLibrary& pipelines, const Shape& shape,
                                      const Tuning& tuning);
 

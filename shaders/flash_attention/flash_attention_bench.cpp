@@ -27,7 +27,8 @@ Result<PreparedOp> prepare(OpBed& bed, const AttentionBenchCase& test, const Ben
 }  // namespace
 
 std::vector<OpCase> flash_attention_bench_cases(const BenchScale& scale) {
-  // The last chunk of prompts of 512 and 4096 tokens, and one token after 512, 4096 and 32768.
+  // The last chunk of prompts of 512 and 4096 tokens, and one token after 512, 4096 and 32768; the
+  // last with a window and a soft cap too.
   std::vector<AttentionBenchCase> tests;
   for (const uint32_t head_dim : {64u, 128u}) {
     const FlashAttention::Shape shape{
@@ -41,14 +42,21 @@ std::vector<OpCase> flash_attention_bench_cases(const BenchScale& scale) {
     tests.push_back({shape, 3584, 512});
     for (const uint32_t before : {512u, 4096u, 32768u}) tests.push_back({shape, before, 1});
   }
+  FlashAttention::Shape local = tests.back().shape;
+  local.window = scale.small ? 100 : 4096;
+  local.soft_cap = 50;
+  tests.push_back({local, tests.back().before, 1});
   std::vector<OpCase> cases;
   for (const AttentionBenchCase& test : tests) {
-    cases.push_back(
-        {.op = "flash_attention",
-         .name = fmt::format("heads={}/{} head_dim={} f16 {} rows={} depth={}", test.shape.n_heads,
-                             test.shape.n_kv_heads, test.shape.head_dim,
-                             test.rows > 1 ? "prefill" : "decode", test.rows, test.before),
-         .prepare = [=](OpBed& bed) { return prepare(bed, test, scale); }});
+    cases.push_back({.op = "flash_attention",
+                     .name = fmt::format(
+                         "heads={}/{} head_dim={} f16 {} rows={} depth={}{}", test.shape.n_heads,
+                         test.shape.n_kv_heads, test.shape.head_dim,
+                         test.rows > 1 ? "prefill" : "decode", test.rows, test.before,
+                         test.shape.window > 0 ? fmt::format(" window={} cap={}", test.shape.window,
+                                                             test.shape.soft_cap)
+                                               : ""),
+                     .prepare = [=](OpBed& bed) { return prepare(bed, test, scale); }});
   }
   return cases;
 }

@@ -6,7 +6,6 @@
 #include "common/buffers.glsl"
 #include "flash_attention/flash_attention.h"
 #include "flash_attention/attention_item.glsl"
-#include "flash_attention/online_softmax.glsl"
 
 // flash_attention.comp for devices whose shared memory and barriers are slow (CPU drivers): a workgroup
 // is one subgroup of 8, 16 or 32 lanes, everything stays in registers, and what all lanes need is
@@ -57,6 +56,7 @@ void main() {
 
   // A row past the end of the item does the work of its first row, sees no key and is not written.
   uint q_first[tile_rows];
+  uint row_begin[tile_rows];
   uint row_end[tile_rows];
   float row_max[tile_rows];
   precise float row_sum[tile_rows];  // over this lane's keys
@@ -67,17 +67,22 @@ void main() {
     const bool valid = token < item.n_rows && head < n_tile_heads;
     const uint row = item.first_row + (valid ? token : 0);
     q_first[r] = row * pc.q_stride + (first_head + (valid ? head : 0)) * head_dim + lane % 8;
-    row_end[r] = valid ? min(item.kv_end, Uints(pc.positions).v[row] + 1) : 0;
+    const uint position = Uints(pc.positions).v[row];
+    row_begin[r] = first_visible_key(item, position);
+    row_end[r] = valid ? min(item.kv_end, position + 1) : 0;
     row_max[r] = kNoKey;
     row_sum[r] = 0.0;
     [[unroll]] for (uint c = 0; c < column_chunks; ++c) y[r * column_chunks + c] = vec4(0.0);
   }
 
-  for (uint first_key = item.kv_begin; first_key < item.kv_end; first_key += tile_keys) {
+  // In place of a key that the item does not have, one that it has is read, and weighs 0.
+  const uint first_present = window != 0 ? item.kv_begin : 0;
+  for (uint first_key = first_tile_key(item, tile_keys); first_key < item.kv_end;
+       first_key += tile_keys) {
     uvec2 k_address[kKeysPerLane];
     [[unroll]] for (uint i = 0; i < kKeysPerLane; ++i) {
       const uint key = first_key + i * workgroup_size + lane;
-      const uint block = first_table + min(key, item.kv_end - 1) / 16;
+      const uint block = first_table + clamp(key, first_present, item.kv_end - 1) / 16;
       k_address[i] = address_add(Uvec2s(pc.block_table).v[block], k_offset + key % 16 * 16);
     }
 
@@ -103,8 +108,10 @@ void main() {
     [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
       float lane_max = row_max[r];
       [[unroll]] for (uint i = 0; i < kKeysPerLane; ++i) {
-        const bool visible = first_key + i * workgroup_size + lane < row_end[r];
-        const float score = clamp(weight[r * kKeysPerLane + i], -kScoreLimit, kScoreLimit);
+        const uint key = first_key + i * workgroup_size + lane;
+        const bool visible = !is_behind(key, row_begin[r]) && key < row_end[r];
+        const float score =
+            capped_score(clamp(weight[r * kKeysPerLane + i], -kScoreLimit, kScoreLimit));
         weight[r * kKeysPerLane + i] = visible ? score : kNoKey;
         lane_max = max(lane_max, weight[r * kKeysPerLane + i]);
       }
@@ -126,12 +133,12 @@ void main() {
     for (uint first = 0; first < n_keys; first += workgroup_size) {
       uvec2 v_address[blocks_at_once];
       [[unroll]] for (uint b = 0; b < blocks_at_once; ++b) {
-        const uint key = first_key + min(first + b * 16, n_keys - 1);
+        const uint key = max(first_key + min(first + b * 16, n_keys - 1), first_present);
         v_address[b] = address_add(Uvec2s(pc.block_table).v[first_table + key / 16], v_offset);
       }
       [[unroll]] for (uint j = 0; j < workgroup_size; ++j) {
         // A key past the end has weight 0; memory past it may hold anything, so read the last.
-        const uint key = first_key + min(first + j, n_keys - 1);
+        const uint key = max(first_key + min(first + j, n_keys - 1), first_present);
         const uint token = key % 16;
         vec4 v[column_chunks];
         [[unroll]] for (uint c = 0; c < column_chunks; ++c) {

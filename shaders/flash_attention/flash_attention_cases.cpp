@@ -44,7 +44,8 @@ Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
   plan_attention(in.chunks,
                  {.tile_tokens = op.tile_tokens(),
                   .split_tokens = test.split_tokens,
-                  .max_split_rows = test.max_split_rows},
+                  .max_split_rows = test.max_split_rows,
+                  .window = shape.window},
                  plan);
 
   FlashAttention::Args args{
@@ -56,7 +57,8 @@ Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
   AttentionKv kv;
   PUMICE_TRY(args.q, bed.input(q));
   PUMICE_TRY(args.kv, fill_attention_kv(bed, paged, in, kv));
-  PUMICE_TRY(args.block_table, bed.input(paged.table(args.kv.address())));
+  PUMICE_TRY(args.block_table,
+             bed.input(paged.table(args.kv.address(), blocks_behind(shape.window, in))));
   PUMICE_TRY(args.positions, bed.input(in.positions));
   PUMICE_TRY(args.y, bed.output(uint64_t{in.rows} * shape.n_heads * shape.head_dim * 4));
   FlashAttention::ReduceArgs reduce{.y = args.y, .n_partials = plan.n_partials};
@@ -137,7 +139,12 @@ std::string name_of(const Case& test) {
   return fmt::format("heads={}/{} head_dim={} {} context={}{}{}{}", s.n_heads, s.n_kv_heads,
                      s.head_dim, s.kv_type == KvType::kF16 ? "f16" : "f32", chunks,
                      test.split_tokens > 0 ? fmt::format(" split={}", test.split_tokens) : "",
-                     test.indirect ? " indirect" : "", test.q_scale != 1 ? " peaked" : "") +
+                     test.indirect ? " indirect" : "",
+                     test.q_scale == 1    ? ""
+                     : test.q_scale > 100 ? " huge"
+                                          : " peaked") +
+         (s.window > 0 ? fmt::format(" window={}", s.window) : "") +
+         (s.soft_cap > 0 ? fmt::format(" cap={}", s.soft_cap) : "") +
          (test.path ? std::string(" ") + path_name(*test.path) : "") +
          (test.matrix_rows ? " rows" : "");
 }
@@ -152,6 +159,9 @@ std::vector<OpCase> flash_attention_cases() {
   // Chunks that begin and end anywhere, with decode rows among them.
   const std::vector<AttentionChunk> ragged = {{0, 17},  {63, 1}, {5, 33}, {200, 3},
                                               {15, 16}, {64, 1}, {47, 2}};
+  // Chunks around a window of 100: within it, across its end, and beyond.
+  const std::vector<AttentionChunk> straddling = {{60, 5},  {90, 40}, {99, 1},
+                                                  {100, 1}, {203, 3}, {1010, 1}};
   const Case tests[] = {
       {.shape = {4, 4, 64, kF32}, .chunks = rows},
       {.shape = {4, 4, 64, kF32}, .chunks = ragged},
@@ -169,11 +179,33 @@ std::vector<OpCase> flash_attention_cases() {
       {.shape = {32, 1, 128, kF32}, .chunks = {{100, 1}, {0, 5}}},
       {.shape = {2, 1, 256, kF16}, .chunks = {{70, 1}, {10, 9}}, .split_tokens = 32},
       {.shape = {32, 1, 256, kF32}, .chunks = {{20, 2}, {64, 1}}},
+      // Windows of one key, less than a block, a block, a little more, more than a KV tile; soft
+      // caps that bend scores, that most scores reach, and that all do.
+      {.shape = {4, 4, 64, kF32, 1}, .chunks = ragged},
+      {.shape = {8, 2, 64, kF16, 5}, .chunks = ragged, .indirect = true},
+      {.shape = {8, 2, 64, kF16, 16}, .chunks = ragged, .split_tokens = 16, .max_split_rows = 40},
+      {.shape = {4, 2, 24, kF32, 17}, .chunks = ragged, .split_tokens = 32, .max_split_rows = 40},
+      {.shape = {8, 2, 128, kF16, 100}, .chunks = straddling, .split_tokens = 64},
+      {.shape = {4, 2, 64, kF32, 0, 50.0f}, .chunks = ragged, .q_scale = 30.0f},
+      {.shape = {8, 2, 64, kF16, 0, 5.0f}, .chunks = rows, .split_tokens = 64, .q_scale = 4.0f},
+      {.shape = {4, 2, 8, kF32, 0, 5.0f}, .chunks = ragged, .q_scale = 3.0f},
+      {.shape = {4, 4, 16, kF32, 0, 5.0f}, .chunks = ragged, .q_scale = 1e30f},
+      {.shape = {8, 1, 80, kF32, 17, 50.0f},
+       .chunks = ragged,
+       .split_tokens = 48,
+       .q_scale = 30.0f},
+      {.shape = {2, 1, 256, kF16, 100, 50.0f}, .chunks = straddling, .q_scale = 8.0f},
   };
   // Every shape runs as the device is tuned; these on either path, whatever it is tuned to.
   const Case on_paths[] = {
       {.shape = {6, 2, 24, kF32}, .chunks = rows, .split_tokens = 128},
       {.shape = {2, 2, 64, kF16}, .chunks = ragged, .split_tokens = 16, .max_split_rows = 40},
+      {.shape = {6, 2, 24, kF32, 5}, .chunks = ragged, .split_tokens = 16, .max_split_rows = 40},
+      {.shape = {2, 2, 64, kF16, 100, 50.0f},
+       .chunks = straddling,
+       .split_tokens = 64,
+       .q_scale = 30.0f},
+      {.shape = {6, 2, 24, kF32, 17, 5.0f}, .chunks = rows, .q_scale = 30.0f},
   };
   // On matrix cores: every common head_dim and some that are no whole matrices, tiles of single
   // rows, more heads than a tile has rows, rows that see none of a split.
@@ -190,6 +222,14 @@ std::vector<OpCase> flash_attention_cases() {
       {.shape = {2, 1, 256, kF16}, .chunks = {{70, 1}, {10, 9}}, .split_tokens = 32},
       {.shape = {2, 2, 8, kF16}, .chunks = ragged, .matrix_rows = true},
       {.shape = {6, 2, 24, kF32}, .chunks = {{0, 130}, {1000, 17}}, .split_tokens = 256},
+      {.shape = {2, 2, 8, kF16, 1}, .chunks = ragged, .matrix_rows = true},
+      {.shape = {8, 2, 64, kF16, 5}, .chunks = ragged, .indirect = true},
+      {.shape = {8, 2, 64, kF32, 16}, .chunks = ragged, .split_tokens = 16, .max_split_rows = 40},
+      {.shape = {5, 5, 80, kF16, 17}, .chunks = ragged, .split_tokens = 32, .matrix_rows = true},
+      {.shape = {8, 2, 128, kF16, 100}, .chunks = straddling, .split_tokens = 64},
+      {.shape = {4, 2, 64, kF32, 0, 50.0f}, .chunks = ragged, .q_scale = 30.0f},
+      {.shape = {6, 2, 24, kF16, 0, 5.0f}, .chunks = rows, .q_scale = 30.0f, .matrix_rows = true},
+      {.shape = {2, 1, 256, kF16, 100, 50.0f}, .chunks = straddling, .q_scale = 8.0f},
   };
   std::vector<OpCase> cases;
   const auto add = [&](const Case& test) {

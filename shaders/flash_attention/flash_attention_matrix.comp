@@ -9,7 +9,6 @@
 #include "common/buffers.glsl"
 #include "flash_attention/flash_attention_matrix.h"
 #include "flash_attention/attention_item.glsl"
-#include "flash_attention/online_softmax.glsl"
 
 // flash_attention.comp on matrix cores: q, K, the weights and V as fp16, sums in fp32. One workgroup
 // per (item, tile of heads of one kv head); a tile has `tile_rows` rows, row = token * tile_heads +
@@ -22,7 +21,8 @@
 // What memory holds of the next K or V is loaded into registers before it is wanted.
 //
 // A row's result depends only on its q, its keys and where kv_begin lies, as in flash_attention.comp:
-// weights of keys it cannot see are 0, and V past kv_end is read as 0, not as what lies there.
+// weights of keys it cannot see are 0, and V outside [kv_begin, kv_end) is read as 0, not as what lies
+// there.
 layout(local_size_x_id = 0) in;
 
 const uint subgroups = workgroup_size / subgroup_size;
@@ -79,6 +79,7 @@ void fetch(Item item, uint first_key, uint plane_offset, bool is_v, uint lane) {
     const uint at = unit % (16 * head_units);
     const uint key = first_key + block * 16 + (is_v ? at / head_units : at % 16);
     next_units[i] = uvec4(0);
+    if (is_behind(key, item.kv_begin)) continue;
     if (key >= item.kv_end || tile_units % workgroup_size != 0 && unit >= tile_units) continue;
     const uvec2 address = address_add(
         Uvec2s(pc.block_table).v[item.seq * pc.table_stride + first_key / 16 + block], plane_offset);
@@ -146,8 +147,9 @@ void score_keys() {
 }
 
 float row_max[row_rounds];
-float row_sum[row_rounds];  // of this lane's slice
-uint row_end[row_rounds];   // keys before it are visible to the row
+float row_sum[row_rounds];   // of this lane's slice
+uint row_begin[row_rounds];  // keys from here
+uint row_end[row_rounds];    // to here are visible to the row
 
 void softmax(uint first_key, uint lane) {
   const float score_scale = pc.scale * kLog2E;
@@ -155,6 +157,7 @@ void softmax(uint first_key, uint lane) {
     const uint row = (i * workgroup_size + lane) / slices;
     const uint slice = lane % slices;
     const bool is_row = row < tile_rows;
+    const uint hidden = row_begin[i] > first_key ? row_begin[i] - first_key : 0;
     const uint visible = row_end[i] > first_key ? row_end[i] - first_key : 0;
     vec4 scores[slice_quads];
     float tile_max = kNoKey;
@@ -162,7 +165,9 @@ void softmax(uint first_key, uint lane) {
       const uint quad = j * slices + slice;
       if (is_row) scores[j] = score_tile[row * score_stride + quad] * score_scale;
       [[unroll]] for (uint c = 0; c < 4; ++c) {
-        scores[j][c] = quad * 4 + c < visible ? scores[j][c] : kNoKey;
+        const uint key = quad * 4 + c;
+        const bool is_visible = !is_behind(key, hidden) && key < visible;
+        scores[j][c] = is_visible ? capped_score(scores[j][c]) : kNoKey;
         tile_max = max(tile_max, scores[j][c]);
       }
     }
@@ -273,7 +278,8 @@ void main() {
   const uint k_offset = pc.layer_offset + kv_head * kv_head_bytes;
   const uint v_offset = pc.layer_offset + (pc.n_kv_heads + kv_head) * kv_head_bytes;
 
-  fetch(item, item.kv_begin, k_offset, false, lane);
+  const uint first_tile = first_tile_key(item, key_tile);
+  fetch(item, first_tile, k_offset, false, lane);
   for (uint i = lane; i < tile_rows * padded_dim / 4; i += workgroup_size) {
     const uint row = i / (padded_dim / 4);
     const uint quad = i % (padded_dim / 4);
@@ -295,16 +301,19 @@ void main() {
     const uint token = (i * workgroup_size + lane) / slices / tile_heads;
     row_max[i] = kNoKey;
     row_sum[i] = 0.0;
+    row_begin[i] = 0;
     row_end[i] = 0;
     if (token < item.n_rows) {
-      row_end[i] = min(item.kv_end, Uints(pc.positions).v[item.first_row + token] + 1);
+      const uint position = Uints(pc.positions).v[item.first_row + token];
+      row_begin[i] = first_visible_key(item, position);
+      row_end[i] = min(item.kv_end, position + 1);
     }
   }
   [[unroll]] for (uint i = 0; i < columns_each * row_tiles; ++i) {
     y[i] = coopmat<float, gl_ScopeSubgroup, matrix_m, matrix_n, gl_MatrixUseAccumulator>(0.0);
   }
 
-  for (uint first_key = item.kv_begin; first_key < item.kv_end; first_key += key_tile) {
+  for (uint first_key = first_tile; first_key < item.kv_end; first_key += key_tile) {
     store(false, lane);
     barrier();
     fetch(item, first_key, v_offset, true, lane);

@@ -23,14 +23,25 @@ inline double kv_half_error(double value, KvType kv_type) {
   return kv_type == KvType::kF16 && std::abs(value) >= 0x1p-14 ? 0 : half_error(value);
 }
 
+inline double capped(double score, double soft_cap) {
+  return soft_cap == 0 ? score : soft_cap * std::tanh(score / soft_cap);
+}
+
+/// The most that a capped score moves when the score errs by at most `error`.
+inline double capped_error(double score, double error, double soft_cap) {
+  if (soft_cap == 0) return error;
+  const double value = capped(score, soft_cap);
+  return std::max(capped(score + error, soft_cap) - value, value - capped(score - error, soft_cap));
+}
+
 /// What rounding to fp16 changes of one row and head, added to the bounds of the last elements of
 /// `expected`, which hold its reference. Errors of at most c_i that have nothing to do with each
 /// other add up to no more than 6 sqrt(sum c_i^2) (Hoeffding). A weight that errs by a factor 1 + e
-/// moves y by e w (v - y), since the weights are divided by their sum.
+/// moves y by e w (v - y), since the weights are divided by their sum. `scores` are not capped yet.
 inline void allow_halves(const float* q, const std::vector<const float*>& k,
                          const std::vector<const float*>& v, uint32_t head_dim, double scale,
-                         KvType kv_type, const std::vector<double>& weights,
-                         Expectation& expected) {
+                         double soft_cap, KvType kv_type, const std::vector<double>& scores,
+                         const std::vector<double>& weights, Expectation& expected) {
   double sum = 0;
   for (const double weight : weights) sum += weight;
   std::vector<double> error(weights.size(), 0);
@@ -42,7 +53,8 @@ inline void allow_halves(const float* q, const std::vector<const float*>& k,
                           2);
     }
     if (weights[j] == 0) continue;
-    error[j] = std::expm1(6 * std::sqrt(squares)) + half_error(weights[j]) / weights[j];
+    error[j] = std::expm1(capped_error(scores[j], 6 * std::sqrt(squares), soft_cap)) +
+               half_error(weights[j]) / weights[j];
   }
   const size_t first = expected.reference.size() - head_dim;
   for (uint32_t d = 0; d < head_dim; ++d) {
@@ -64,14 +76,19 @@ inline void allow_halves(const float* q, const std::vector<const float*>& k,
 /// 3 + 2|x| ulp by Vulkan's rules; the sums over keys add theirs. Sums of n terms are taken to err
 /// by 6 sqrt(n) roundings rather than n (Higham and Mary, 2019). With Math::kF16, on matrix cores,
 /// q, K, V and weights are rounded to fp16, and sums may cut off bits where an addition would
-/// round.
+/// round. A soft cap never widens the error of a score; it adds 20 roundings of its result: where
+/// tanh is taken from e = exp2(-a), a of three roundings and exp2 move e by (6 + 6a) roundings and
+/// the quotient by 2 e / (1 + e)^2 of that, at most 6 (11 of a tanh above 5/8's), and the quotient
+/// adds 7, the product with the cap 2.
 inline void expect_attention_row(const float* q, const std::vector<const float*>& k,
                                  const std::vector<const float*>& v, uint32_t head_dim,
-                                 double scale, Math math, KvType kv_type, Expectation& expected) {
+                                 double scale, double soft_cap, Math math, KvType kv_type,
+                                 Expectation& expected) {
   constexpr double kEpsilon = 0x1p-24;  // half an ulp of a float, relative
   const double sum_epsilon = math == Math::kF16 ? 4 * kEpsilon : kEpsilon;
   const size_t n = k.size();
   std::vector<double> score(n, 0);
+  std::vector<double> weight_of(n, 0);  // not yet divided by their sum
   std::vector<double> magnitude(n, 0);
   double maximum = -1e300;
   for (size_t j = 0; j < n; ++j) {
@@ -80,32 +97,37 @@ inline void expect_attention_row(const float* q, const std::vector<const float*>
       score[j] += product;
       magnitude[j] += std::abs(product);
     }
-    maximum = std::max(maximum, score[j]);
+    maximum = std::max(maximum, capped(score[j], soft_cap));
   }
   std::vector<double> weight_error(n);
   double sum = 0;
   for (size_t j = 0; j < n; ++j) {
-    const double below = maximum - score[j];
-    weight_error[j] = sum_epsilon * 6 * std::sqrt(head_dim + 2.0) * magnitude[j] +
+    const double value = capped(score[j], soft_cap);
+    const double below = maximum - value;
+    const double score_error = sum_epsilon * 6 * std::sqrt(head_dim + 2.0) * magnitude[j];
+    weight_error[j] = capped_error(score[j], score_error, soft_cap) +
+                      (soft_cap == 0 ? 0 : 20 * kEpsilon * (std::abs(value) + std::abs(maximum))) +
                       kEpsilon * (2 * std::abs(maximum) + 2 * (3 + 2 * below / std::log(2.0)));
-    score[j] = std::exp(-below);
-    sum += score[j];
+    weight_of[j] = std::exp(-below);
+    sum += weight_of[j];
   }
   const double sum_error = 6 * std::sqrt(static_cast<double>(n) + 8) * sum_epsilon;
   double mean_error = 0;
-  for (size_t j = 0; j < n; ++j) mean_error += score[j] / sum * (weight_error[j] + sum_error);
+  for (size_t j = 0; j < n; ++j) mean_error += weight_of[j] / sum * (weight_error[j] + sum_error);
   for (uint32_t d = 0; d < head_dim; ++d) {
     double y = 0;
     double bound = 0;
     for (size_t j = 0; j < n; ++j) {
-      const double weight = score[j] / sum;
+      const double weight = weight_of[j] / sum;
       y += weight * v[j][d];
       bound += weight * std::abs(v[j][d]) * (weight_error[j] + sum_error);
     }
     expected.reference.push_back(y);
     expected.bound.push_back(bound + std::abs(y) * (mean_error + 4 * kEpsilon) + 1e-30);
   }
-  if (math == Math::kF16) allow_halves(q, k, v, head_dim, scale, kv_type, score, expected);
+  if (math == Math::kF16) {
+    allow_halves(q, k, v, head_dim, scale, soft_cap, kv_type, score, weight_of, expected);
+  }
 }
 
 }  // namespace pumice::ops

@@ -14,4 +14,20 @@ float softmax_weight(float score, float maximum) {
   return score < -kScoreLimit ? 0.0 : exp2(score - maximum);
 }
 
+/// cap * tanh(score / cap) for any finite score. Vulkan's tanh may be worth what sinh / cosh is, which
+/// overflows; here tanh x = (1 - e) / (1 + e), where e = exp(-2x) is at most 1. For small x that
+/// cancels, and x + x^3 P(x^2), within 2^-25 of tanh below 5/8 (relative; P interpolates at the five
+/// Chebyshev nodes), is taken.
+float soft_capped(float score, float cap) {
+  const float x = min(abs(score) * (1.0 / cap), 16.0);  // tanh 16 is 1 in fp32
+  const float e = exp2(x * (-2.0 * kLog2E));
+  const float z = x * x;
+  float p = fma(z, -0.00609671418, 0.0209971797);
+  p = fma(z, p, -0.0538509078);
+  p = fma(z, p, 0.133327693);
+  p = fma(z, p, -0.333333284);
+  const float y = cap * (x < 0.625 ? fma(x * z, p, x) : (1.0 - e) / (1.0 + e));
+  return score < 0.0 ? -y : y;
+}
+
 #endif

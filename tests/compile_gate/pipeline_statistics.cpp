@@ -36,9 +36,17 @@ namespace {
 
 struct Heads {
   uint32_t n_heads, n_kv_heads, head_dim;
+  uint32_t window = 0;
+  float soft_cap = 0;
 };
-// Llama 3 8B and 1B, Phi-3 mini, StableLM and Phi-2, Gemma 2B.
-constexpr Heads kHeads[] = {{32, 8, 128}, {32, 8, 64}, {32, 32, 96}, {32, 32, 80}, {8, 1, 256}};
+// Llama 3 8B and 1B, Phi-3 mini, StableLM and Phi-2, Gemma 2B, Gemma 2 9B and 27B (local layers).
+constexpr Heads kHeads[] = {{32, 8, 128},
+                            {32, 8, 64},
+                            {32, 32, 96},
+                            {32, 32, 80},
+                            {8, 1, 256},
+                            {16, 8, 256, 4096, 50.0f},
+                            {32, 16, 128, 4096, 50.0f}};
 
 Result<std::shared_ptr<vk::Device>> open_device() {
   PUMICE_TRY(vk::Instance created, vk::Instance::create());
@@ -117,10 +125,13 @@ Status declare_all(vk::PipelineLibrary& pipelines, std::string_view only_type) {
       const ops::FlashAttention::Shape attention{.n_heads = heads.n_heads,
                                                  .n_kv_heads = heads.n_kv_heads,
                                                  .head_dim = heads.head_dim,
-                                                 .kv_type = kv_type};
+                                                 .kv_type = kv_type,
+                                                 .window = heads.window,
+                                                 .soft_cap = heads.soft_cap};
       for (const ops::Math math : {ops::Math::kF16, ops::Math::kF32}) {
         PUMICE_TRY_STATUS(ops::FlashAttention::plan(pipelines, attention, math));
       }
+      if (heads.window != 0 || heads.soft_cap != 0) continue;  // the reference has neither
       for (const uint32_t tile_rows : {1u, ops::AttentionReference::kTileRows}) {
         PUMICE_TRY_STATUS(ops::AttentionReference::plan(pipelines, attention, tile_rows));
       }

@@ -13,12 +13,20 @@ namespace {
 constexpr uint32_t kTokens = 150;
 constexpr FlashAttention::Shape kShape{
     .n_heads = 6, .n_kv_heads = 2, .head_dim = 24, .kv_type = KvType::kF32};
+// A window that begins anywhere in blocks, KV tiles and splits.
+constexpr FlashAttention::Shape kWindowed{.n_heads = 6,
+                                          .n_kv_heads = 2,
+                                          .head_dim = 24,
+                                          .kv_type = KvType::kF32,
+                                          .window = 41,
+                                          .soft_cap = 2.0f};
 
 /// y of `kTokens` tokens of one sequence that arrive in chunks of these sizes, all in one call.
-std::vector<std::byte> attention_in_chunks(OpBed& bed, const std::vector<uint32_t>& chunk_sizes,
+std::vector<std::byte> attention_in_chunks(OpBed& bed, const FlashAttention::Shape& shape,
+                                           const std::vector<uint32_t>& chunk_sizes,
                                            uint32_t split_tokens,
                                            const FlashAttention::Tuning& tuning) {
-  Result<FlashAttention> op = FlashAttention::plan(bed.pipelines(), kShape, tuning);
+  Result<FlashAttention> op = FlashAttention::plan(bed.pipelines(), shape, tuning);
   EXPECT_TRUE(op.ok() && bed.pipelines().compile().ok());
   std::vector<SequenceChunk> chunks;
   uint32_t rows = 0;
@@ -31,15 +39,16 @@ std::vector<std::byte> attention_in_chunks(OpBed& bed, const std::vector<uint32_
   plan_attention(chunks,
                  {.tile_tokens = op->tile_tokens(),
                   .split_tokens = split_tokens,
-                  .max_split_rows = UINT32_MAX},
+                  .max_split_rows = UINT32_MAX,
+                  .window = shape.window},
                  plan);
 
-  const KvLayout layout{.type = kShape.kv_type,
+  const KvLayout layout{.type = shape.kv_type,
                         .n_layers = 1,
-                        .n_kv_heads = kShape.n_kv_heads,
-                        .head_dim = kShape.head_dim};
+                        .n_kv_heads = shape.n_kv_heads,
+                        .head_dim = shape.head_dim};
   const uint32_t n_blocks = (kTokens + kKvBlockTokens - 1) / kKvBlockTokens;
-  const uint32_t row_elements = kShape.n_heads * kShape.head_dim;
+  const uint32_t row_elements = shape.n_heads * shape.head_dim;
   std::vector<uint32_t> positions(kTokens);
   for (uint32_t i = 0; i < kTokens; ++i) positions[i] = i;
   FlashAttention::Args args{.q_stride = row_elements, .table_stride = n_blocks, .scale = 0.2f};
@@ -86,10 +95,13 @@ void expect_chunks_change_nothing(const std::shared_ptr<vk::Device>& device,
   vk::PipelineLibrary pipelines(device, "", spirv_hash());
   OpBed bed(device, pipelines);
   const std::vector<uint32_t> one_by_one(kTokens, 1);
-  for (const uint32_t split : {0u, 64u}) {
-    const auto whole = attention_in_chunks(bed, {kTokens}, split, tuning);
-    for (const auto& chunks : {one_by_one, {1, 63, 2, 1, 60, 23}}) {
-      EXPECT_EQ(whole, attention_in_chunks(bed, chunks, split, tuning)) << "split " << split;
+  for (const FlashAttention::Shape& shape : {kShape, kWindowed}) {
+    for (const uint32_t split : {0u, 64u}) {
+      const auto whole = attention_in_chunks(bed, shape, {kTokens}, split, tuning);
+      for (const auto& chunks : {one_by_one, {1, 63, 2, 1, 60, 23}}) {
+        EXPECT_EQ(whole, attention_in_chunks(bed, shape, chunks, split, tuning))
+            << "split " << split << ", window " << shape.window;
+      }
     }
   }
 }

@@ -2,8 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
+
+#include "shaders/flash_attention/flash_attention.hpp"
 
 namespace pumice::ops {
 
@@ -62,8 +66,49 @@ TEST(AttentionPlan, ChunksAboveTheLimitAreNotSplit) {
   EXPECT_EQ(plan_of({{.n_rows = 8, .first_position = 100}}, options).n_partials, 4u * 7 + 4u * 7);
 }
 
-/// Every (row, key) pair that causality allows is covered by exactly one item that writes the row's
-/// y or a partial which the row's reduce item combines.
+TEST(AttentionPlan, ItemsBeginAtTheBlockOfTheFirstKeyThatARowSees) {
+  const AttentionPlan plan =
+      plan_of({{.seq = 4, .first_row = 0, .n_rows = 1, .first_position = 99},
+               {.seq = 2, .first_row = 1, .n_rows = 5, .first_position = 50}},
+              {.tile_tokens = 4, .window = 20});
+  ASSERT_EQ(plan.row_items.size(), 1u);
+  EXPECT_EQ(plan.row_items[0], (AttentionItem{0, 1, 4, 80, 100, kWhole}));  // keys 80 to 99
+  ASSERT_EQ(plan.tile_items.size(), 2u);
+  EXPECT_EQ(plan.tile_items[0], (AttentionItem{1, 4, 2, 16, 54, kWhole}));  // from 31
+  EXPECT_EQ(plan.tile_items[1], (AttentionItem{5, 1, 2, 32, 55, kWhole}));  // from 35
+  EXPECT_EQ(plan.row_keys, 20u);
+  EXPECT_EQ(plan.row_scores, 20u);
+  EXPECT_EQ(plan.tile_keys, 23u + 20u);
+  EXPECT_EQ(plan.tile_scores, 5u * 20);
+}
+
+TEST(AttentionPlan, SplitsBehindAWindowAreLeftOut) {
+  const AttentionPlanOptions options{.tile_tokens = 4, .split_tokens = 32, .window = 40};
+  const AttentionPlan plan =
+      plan_of({{.seq = 1, .first_row = 7, .n_rows = 1, .first_position = 127},
+               {.seq = 3, .first_row = 8, .n_rows = 1, .first_position = 128}},
+              options);
+  ASSERT_EQ(plan.row_items.size(), 5u);
+  EXPECT_EQ(plan.row_items[0], (AttentionItem{7, 1, 1, 80, 96, 0}));  // keys 88 to 127
+  EXPECT_EQ(plan.row_items[1], (AttentionItem{7, 1, 1, 96, 128, 1}));
+  EXPECT_EQ(plan.row_items[2], (AttentionItem{8, 1, 3, 80, 96, 2}));  // keys 89 to 128
+  EXPECT_EQ(plan.row_items[3], (AttentionItem{8, 1, 3, 96, 128, 3}));
+  EXPECT_EQ(plan.row_items[4], (AttentionItem{8, 1, 3, 128, 129, 4}));
+  ASSERT_EQ(plan.reduce_items.size(), 2u);
+  EXPECT_EQ(plan.reduce_items[0].n_partials, 2u);
+  EXPECT_EQ(plan.reduce_items[1].first_partial, 2u);
+  EXPECT_EQ(plan.reduce_items[1].n_partials, 3u);
+
+  // A window within one split is not split, wherever it lies.
+  EXPECT_TRUE(plan_of({{.n_rows = 1, .first_position = 127}},
+                      {.tile_tokens = 4, .split_tokens = 32, .window = 32})
+                  .reduce_items.empty());
+}
+
+/// Every (row, key) pair that causality and the window allow is covered by exactly one item that
+/// writes the row's y or a partial which the row's reduce item combines; items have no block of
+/// which their rows see no key; no item crosses a multiple of split_tokens, but for chunks that are
+/// never split; keys and scores are what is visible.
 void expect_exact_cover(const std::vector<SequenceChunk>& chunks,
                         const AttentionPlanOptions& options) {
   const AttentionPlan plan = plan_of(chunks, options);
@@ -75,6 +120,21 @@ void expect_exact_cover(const std::vector<SequenceChunk>& chunks,
       EXPECT_TRUE(slots[item.row].insert(slot).second);
     }
   }
+  const auto first_visible = [&](uint32_t position) {
+    return options.window == 0 || position < options.window ? 0 : position + 1 - options.window;
+  };
+  std::map<uint32_t, uint32_t> position_of, chunk_rows_of;  // of each row
+  uint64_t scores = 0;
+  for (const SequenceChunk& chunk : chunks) {
+    for (uint32_t i = 0; i < chunk.n_rows; ++i) {
+      const uint32_t position = chunk.first_position + i;
+      position_of[chunk.first_row + i] = position;
+      chunk_rows_of[chunk.first_row + i] = chunk.n_rows;
+      scores += position + 1 - first_visible(position);
+    }
+  }
+  EXPECT_EQ(plan.tile_scores + plan.row_scores, scores);
+  uint64_t keys = 0;
   std::map<uint32_t, std::map<uint32_t, uint32_t>> covered;  // row -> key -> times
   std::set<uint32_t> written;
   std::vector<AttentionItem> items = plan.tile_items;
@@ -83,6 +143,13 @@ void expect_exact_cover(const std::vector<SequenceChunk>& chunks,
     EXPECT_LE(item.n_rows, options.tile_tokens);
     EXPECT_LT(item.kv_begin, item.kv_end);
     EXPECT_EQ(item.kv_begin % 16, 0u);
+    const uint32_t first_seen = first_visible(position_of[item.first_row]);
+    EXPECT_GT(item.kv_begin + 16, first_seen) << "a block that no row sees";
+    EXPECT_LE(item.kv_end, position_of[item.first_row] + item.n_rows);
+    keys += item.kv_end - std::max(item.kv_begin, first_seen);
+    if (options.split_tokens > 0 && chunk_rows_of[item.first_row] <= options.max_split_rows) {
+      EXPECT_EQ(item.kv_begin / options.split_tokens, (item.kv_end - 1) / options.split_tokens);
+    }
     for (uint32_t i = 0; i < item.n_rows; ++i) {
       const uint32_t row = item.first_row + i;
       if (item.partial == kWhole) {
@@ -95,9 +162,11 @@ void expect_exact_cover(const std::vector<SequenceChunk>& chunks,
     }
   }
   EXPECT_EQ(written.size(), plan.n_partials) << "a slot read but not written";
+  EXPECT_EQ(plan.tile_keys + plan.row_keys, keys);
   for (const SequenceChunk& chunk : chunks) {
     for (uint32_t i = 0; i < chunk.n_rows; ++i) {
-      for (uint32_t key = 0; key <= chunk.first_position + i; ++key) {
+      const uint32_t position = chunk.first_position + i;
+      for (uint32_t key = first_visible(position); key <= position; ++key) {
         ASSERT_EQ(covered[chunk.first_row + i][key], 1u) << "row " << i << " key " << key;
       }
     }
@@ -110,8 +179,12 @@ TEST(AttentionPlan, CoversEveryVisibleKeyOnce) {
   for (const uint32_t tile : {1u, 5u, 16u}) {
     for (const uint32_t split : {0u, 16u, 64u}) {
       for (const uint32_t limit : {1u, 8u, UINT32_MAX}) {
-        expect_exact_cover(chunks,
-                           {.tile_tokens = tile, .split_tokens = split, .max_split_rows = limit});
+        for (const uint32_t window : {0u, 1u, 5u, 16u, 17u, 100u, 1000u}) {
+          expect_exact_cover(chunks, {.tile_tokens = tile,
+                                      .split_tokens = split,
+                                      .max_split_rows = limit,
+                                      .window = window});
+        }
       }
     }
   }
@@ -125,12 +198,48 @@ TEST(AttentionPlan, PartialsStayBelowTheirBound) {
   EXPECT_EQ(max_attention_partials(41, 64, options), 0u);
 }
 
+TEST(AttentionPlan, PartialsOfWindowsStayBelowTheirBoundAndReachIt) {
+  for (const uint32_t window : {1u, 5u, 16u, 17u, 100u}) {
+    for (const uint32_t rows : {1u, 3u, 16u, 40u}) {
+      for (const uint32_t limit : {8u, UINT32_MAX}) {
+        const AttentionPlanOptions options{
+            .tile_tokens = 16, .split_tokens = 32, .max_split_rows = limit, .window = window};
+        uint32_t most = 0;
+        for (uint32_t position = 0; position < 300; ++position) {
+          const AttentionPlan plan = plan_of({{0, 0, rows, position}}, options);
+          EXPECT_LE(plan.n_partials, max_attention_partials(rows, position + rows, options))
+              << "window " << window << ", " << rows << " rows at " << position;
+          most = std::max(most, plan.n_partials);
+        }
+        // Of tiles of a chunk, not all can lie where they are split most.
+        if (rows <= 16 && rows <= limit) {
+          EXPECT_EQ(most, max_attention_partials(rows, 1000, options)) << "window " << window;
+        }
+      }
+    }
+  }
+}
+
 TEST(AttentionPlan, IsReusedWithoutLeftovers) {
   AttentionPlan plan =
       plan_of({{.n_rows = 3, .first_position = 500}}, {.tile_tokens = 2, .split_tokens = 16});
   plan_attention({}, {}, plan);
   EXPECT_TRUE(plan.tile_items.empty() && plan.row_items.empty() && plan.reduce_items.empty());
   EXPECT_EQ(plan.n_partials + plan.tile_keys + plan.tile_scores + plan.row_keys, 0u);
+}
+
+TEST(AttentionShape, SoftCapsOutOfRangeAreRefused) {
+  FlashAttention::Shape shape{.n_heads = 2, .n_kv_heads = 1, .head_dim = 64};
+  for (const float cap : {0.0f, 0.001f, 50.0f, 1e6f}) {
+    shape.soft_cap = cap;
+    EXPECT_TRUE(FlashAttention::check_shape(shape).ok()) << cap;
+  }
+  for (const float cap : {-50.0f, 1e-40f, 1e30f, INFINITY, NAN}) {
+    shape.soft_cap = cap;
+    const Status status = FlashAttention::check_shape(shape);
+    ASSERT_FALSE(status.ok()) << cap;
+    EXPECT_NE(status.error().message.find("soft_cap"), std::string::npos);
+  }
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // checks its SPIR-V against what is enabled.
 #include <gtest/gtest.h>
 
+#include "shaders/attention_reference/attention_reference.hpp"
 #include "shaders/common/linear_cases.hpp"
 #include "shaders/elementwise/elementwise.hpp"
 #include "shaders/embedding/embedding.hpp"
@@ -70,6 +71,18 @@ Status plan_every_op(const std::shared_ptr<vk::Device>& device) {
     PUMICE_TRY_STATUS(plan_attention_ops(pipelines, KvType::kF32, head_dim));
   }
   return {};
+}
+
+TEST(OpPlans, TheReferenceAttentionRefusesWindowsAndSoftCaps) {
+  PUMICE_REQUIRE_DEVICE(device);
+  vk::PipelineLibrary pipelines(device, "", spirv_hash());
+  ops::AttentionReference::Shape shape{.n_heads = 2, .n_kv_heads = 1, .head_dim = 64};
+  EXPECT_TRUE(ops::AttentionReference::plan(pipelines, shape).ok());
+  shape.window = 5;
+  EXPECT_FALSE(ops::AttentionReference::plan(pipelines, shape).ok());
+  shape.window = 0;
+  shape.soft_cap = 50;
+  EXPECT_FALSE(ops::AttentionReference::plan(pipelines, shape).ok());
 }
 
 void expect_every_op_plans(const std::string& what, const test::GpuEnvironment::MakePlan& plan) {
