@@ -87,7 +87,7 @@ class Adviser {
   }
 
   Result<Generated> request(Engine& engine, uint32_t n_prompt, uint32_t seed) const {
-    return generate(engine, random_prompt(n_prompt, model_->config().n_vocab, seed),
+    return generate(engine, random_prompt(n_prompt, model_->program.n_vocab, seed),
                     options_.n_gen + 1, options_.stop);
   }
 

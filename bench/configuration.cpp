@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kShownBytes = 40;  // of what cannot be read
 constexpr std::string_view kKeys =
-    "math, kv, chunk, batch, split, prefix_cache, run_ahead, invariant, variant, limit";
+    "math, kv, chunk, batch, split, prefix_cache, run_ahead, invariant, fuse, variant, limit";
 
 Error unreadable(std::string_view key, std::string_view value, std::string_view expected) {
   return make_error(ErrorCode::kInvalidArgument, "{}={}: expected {}", key,
@@ -61,6 +61,10 @@ Status set(Configuration& into, std::string_view key, std::string_view value) {
     PUMICE_TRY(into.run_ahead, parse_switch(key, value));
   } else if (key == "invariant") {
     PUMICE_TRY(into.invariant, parse_switch(key, value));
+  } else if (key == "fuse") {
+    const Result<FusionRules> rules = FusionRules::parse(value);
+    if (!rules.ok()) return unreadable(key, value, rules.error().message);
+    into.fusion = *rules;
   } else if (key == "variant") {
     if (value.empty() || value == "-") return unreadable(key, value, "the name of a kernel");
     into.variants.emplace_back(value);
@@ -129,6 +133,7 @@ EngineOptions Configuration::applied_to(EngineOptions options) const {
   options.prefix_cache = prefix_cache.value_or(options.prefix_cache);
   options.run_ahead = run_ahead.value_or(options.run_ahead);
   options.invariant = invariant.value_or(options.invariant);
+  options.fusion = fusion.value_or(options.fusion);
   return options;
 }
 
@@ -178,7 +183,8 @@ nlohmann::json options_to_json(const EngineOptions& options) {
           {"split", options.split_tokens},
           {"prefix_cache", options.prefix_cache},
           {"run_ahead", options.run_ahead},
-          {"invariant", options.invariant}};
+          {"invariant", options.invariant},
+          {"fuse", options.fusion.text()}};
 }
 
 }  // namespace pumice::bench

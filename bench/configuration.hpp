@@ -18,6 +18,8 @@ namespace pumice::bench {
 ///   chunk=N  batch=N                         prompt tokens, all tokens of a step
 ///   split=N                                  tokens of an attention split, a multiple of 16
 ///   prefix_cache= run_ahead= invariant=      on|off
+///   fuse=RULE                                of the fusion rules (lowering.hpp) this one alone
+///   fuse=-RULE                               all but this one; also fuse=none
 ///   variant=NAME                             kernels of this name and no other of their family
 ///   variant=-NAME                            not these; NAME may hold *, as in gemm.*.i8
 ///   limit=WORD                               what --limit takes
@@ -32,6 +34,7 @@ struct Configuration {
   std::optional<bool> prefix_cache = {};
   std::optional<bool> run_ahead = {};
   std::optional<bool> invariant = {};
+  std::optional<FusionRules> fusion = {};
   std::vector<std::string> variants = {};  ///< with the "-" of those to go without
   std::string limit = {};                  ///< words separated by commas
 

@@ -164,7 +164,7 @@ std::set<std::string> Evidence::unchecked(const std::set<std::string>& measured)
 Result<Evidence> gather_evidence(const std::shared_ptr<vk::PipelineLibrary>& pipelines,
                                  const std::shared_ptr<const Model>& model,
                                  const ModelSource& source, const EvidenceOptions& options) {
-  const uint32_t n_vocab = model->config().n_vocab;
+  const uint32_t n_vocab = model->program.n_vocab;
   const std::vector<TokenId> tokens = evidence_prompt(n_vocab);
   std::shared_ptr<const ReferenceLogits> known = options.reference;
   if (!known) {
@@ -178,7 +178,7 @@ Result<Evidence> gather_evidence(const std::shared_ptr<vk::PipelineLibrary>& pip
   Evidence evidence{.reference = known,
                     .n_tokens = kEvidenceTokens,
                     .layers_checked = reference.n_layers,
-                    .n_layers = model->config().n_layers,
+                    .n_layers = model->n_layers(),
                     .reference_seconds = reference.seconds};
   const std::shared_ptr<const Model> checked =
       reference.n_layers == evidence.n_layers ? model : model->first_layers(reference.n_layers);

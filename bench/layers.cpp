@@ -43,8 +43,8 @@ Result<TracedTest> trace_test(Engine& engine, uint32_t n_vocab, const ModelTest&
     step.n_barriers = work.barrier_count();
     for (size_t i = 0; i < times->size(); ++i) {
       const vk::CommandInfo& command = work.commands()[i];
-      step.commands.push_back(
-          {std::string(command.label), command.scope, command.cost, (*times)[i]});
+      step.commands.push_back({std::string(command.label), std::string(command.scope.part),
+                               command.scope.layer, command.cost, (*times)[i]});
     }
   });
   const ModelRow row = bench_model(engine, n_vocab, test, repetitions, stop);
@@ -70,10 +70,10 @@ std::vector<LayerRow> layer_rows(const TracedTest& test, uint32_t n_layers,
   for (size_t i = 0; i < test.steps.size(); ++i) {
     for (const TracedCommand& command : test.steps[i].commands) {
       auto row = std::ranges::find_if(rows, [&](const LayerRow& known) {
-        return known.part == command.scope.part && known.label == command.label;
+        return known.part == command.part && known.label == command.label;
       });
       if (row == rows.end()) {
-        rows.push_back({.part = std::string(command.scope.part),
+        rows.push_back({.part = command.part,
                         .label = command.label,
                         .cost = {.arithmetic = command.cost.arithmetic},
                         .samples_ns = std::vector<double>(test.steps.size(), 0),
@@ -81,7 +81,7 @@ std::vector<LayerRow> layer_rows(const TracedTest& test, uint32_t n_layers,
         row = rows.end() - 1;
       }
       row->n_dispatches += 1 / n_steps;
-      if (command.scope.layer != vk::Scope::kNoLayer) row->n_per_layer += 1 / n_steps / n_layers;
+      if (command.layer != vk::Scope::kNoLayer) row->n_per_layer += 1 / n_steps / n_layers;
       row->samples_ns[i] += command.time.end_ns - command.time.begin_ns;
       row->cost += command.cost;
       const Limit limit = limit_of(roofline, command.cost);

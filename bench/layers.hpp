@@ -16,7 +16,8 @@ namespace pumice::bench {
 
 struct TracedCommand {
   std::string label;  ///< of its kernel, or "copy", "fill"
-  vk::Scope scope;
+  std::string part;   ///< as in vk::Scope
+  uint32_t layer = vk::Scope::kNoLayer;
   vk::Cost cost;
   vk::CommandTime time;  ///< since the step's first command began
 };

@@ -194,13 +194,13 @@ void trace_step(Trace& trace, const TracedStep& step, const std::string& name, d
   for (const TracedCommand& command : step.commands) {
     Json args{
         {"kernel", command.label}, {"bytes", command.cost.bytes}, {"flops", command.cost.flops}};
-    if (command.scope.layer != vk::Scope::kNoLayer) {
-      args["layer"] = command.scope.layer;
-      const auto [layer, added] = layers.emplace(command.scope.layer, command.time);
+    if (command.layer != vk::Scope::kNoLayer) {
+      args["layer"] = command.layer;
+      const auto [layer, added] = layers.emplace(command.layer, command.time);
       if (!added) layer->second.end_ns = command.time.end_ns;
     }
-    trace.add(Trace::kDevice, Trace::kDispatches, std::string(command.scope.part),
-              device_at(command.time.begin_ns), device_at(command.time.end_ns), std::move(args));
+    trace.add(Trace::kDevice, Trace::kDispatches, command.part, device_at(command.time.begin_ns),
+              device_at(command.time.end_ns), std::move(args));
   }
   for (const auto& [layer, time] : layers) {
     trace.add(Trace::kDevice, Trace::kLayers, fmt::format("layer {}", layer),

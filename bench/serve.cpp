@@ -122,7 +122,7 @@ Result<Clients> ServeBench::clients(EngineOptions engine) const {
   engine.greedy_only = true;
   engine.cost = cost_;
   PUMICE_TRY(std::unique_ptr<Engine> made, Engine::create(pipelines_, model_, engine));
-  return Clients(std::move(made), model_->config().n_vocab, options_);
+  return Clients(std::move(made), model_->program.n_vocab, options_);
 }
 
 /// What steps cost here, and from that the long prompt.

@@ -129,7 +129,7 @@ Status measure(Side& a, Side& b, std::span<const bench::ModelTest> tests, uint32
     ProgressBar bar("measuring");
     for (const bench::ModelTest& test : group.tests) {
       bar.update(rows.size(), tests.size());
-      rows.push_back(bench::bench_ab(engines, a.session.model->config().n_vocab, test, rounds,
+      rows.push_back(bench::bench_ab(engines, a.session.model->program.n_vocab, test, rounds,
                                      InterruptGuard::interrupted,
                                      static_cast<uint32_t>(rows.size()) * (rounds + 1)));
       a.note();

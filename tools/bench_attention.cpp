@@ -60,10 +60,10 @@ Status bench_no_kv_cache(const BenchOptions& options) {
   std::ranges::sort(wanted.contexts);
   const uint32_t longest =
       wanted.contexts.empty()
-          ? std::min(kMostContext, session.model->config().context_length) - wanted.tokens - 1
+          ? std::min(kMostContext, session.model->program.context_length) - wanted.tokens - 1
           : wanted.contexts.back();
   PUMICE_TRY(wanted.most_tokens,
-             context_for(options.model, session.model->config(), longest, wanted.tokens + 1));
+             context_for(options.model, *session.model, longest, wanted.tokens + 1));
   if (session.device->plan().device_class == vk::DeviceClass::kCpu) wanted.seconds = kCpuSeconds;
   const EngineOptions engine_options{.kv_type = options.model.kv_type(),
                                      .math = options.model.math_kind(),
@@ -76,7 +76,7 @@ Status bench_no_kv_cache(const BenchOptions& options) {
   PUMICE_TRY(const std::unique_ptr<Engine> engine, session.make_engine(engine_options, logger));
   const InterruptGuard interrupt;
   const bench::KvCacheReport report =
-      bench::bench_kv_cache(*engine, session.model->config().n_vocab, wanted);
+      bench::bench_kv_cache(*engine, session.model->program.n_vocab, wanted);
   print_report(
       options,
       [&] {

@@ -44,7 +44,7 @@ Status measure(const BenchOptions& options, const ModelSource& source, const Log
           [&](const bench::TestGroup& group) {
             return session.make_engine(bench::engine_options(group, base), logger);
           },
-      .n_vocab = session.model->config().n_vocab,
+      .n_vocab = session.model->program.n_vocab,
       .repetitions = options.repetitions.value_or(small ? 3 : 5),
       .delay_s = options.delay_s,
       .stop = InterruptGuard::interrupted,

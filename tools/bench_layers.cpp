@@ -36,11 +36,11 @@ Status measure(const BenchOptions& options, const ModelSource& source, const Log
                bench::LayersReport& report) {
   PUMICE_TRY(Session session, Session::open(options.model, source, logger));
   const vk::DevicePlan& plan = session.device->plan();
-  report.n_layers = session.model->config().n_layers;
+  report.n_layers = session.model->n_layers();
   report.timestamp_period_ns = plan.timestamp_period_ns;
   PUMICE_TRY(report.model.run, checked_run(options, session, source, logger));
   const bool small = plan.device_class == vk::DeviceClass::kCpu;
-  const uint32_t n_vocab = session.model->config().n_vocab;
+  const uint32_t n_vocab = session.model->program.n_vocab;
   const uint32_t repetitions = options.repetitions.value_or(3);
   const EngineOptions base{.kv_type = options.model.kv_type(),
                            .math = options.model.math_kind(),

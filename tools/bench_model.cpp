@@ -91,7 +91,7 @@ Status bench_model(const BenchOptions& options) {
         if (!checked.ok()) return checked.error();
         return session.make_engine(bench::engine_options(group, base), logger);
       },
-      .n_vocab = session.model->config().n_vocab,
+      .n_vocab = session.model->program.n_vocab,
       .delay_s = options.delay_s,
       .stop = InterruptGuard::interrupted,
       .read_machine = [&] { return bench::read_machine(*session.device); },

@@ -128,21 +128,25 @@ Status show_devices(const InfoOptions& options) {
 struct MemoryEstimate {
   uint64_t weights_bytes;
   uint64_t kv_bytes_per_token;
+  uint32_t n_tokens;
   uint64_t kv_bytes;
   uint64_t buffer_bytes;
 };
 
-MemoryEstimate estimate_memory(const GgufFile& file, const ModelDescription& model) {
-  const KvLayout layout = model.config.kv_layout(KvType::kF16);
-  const uint64_t per_token = layout.block_bytes() / kKvBlockTokens;
+/// Errors say why the model cannot be run.
+Result<MemoryEstimate> estimate_memory(const GgufFile& file) {
+  PUMICE_TRY(const Program program, build_program(file));
+  PUMICE_TRY(const Lowered lowered, lower(program));
+  const uint64_t per_token = state_layout(program, KvType::kF16).block_bytes / kKvBlockTokens;
   const EngineOptions defaults;
-  const DecoderLimits limits{.rows = std::min(defaults.token_budget, model.config.context_length),
+  const DecoderLimits limits{.rows = std::min(defaults.token_budget, program.context_length),
                              .logit_rows = 1,
-                             .context_tokens = model.config.context_length};
-  return {.weights_bytes = resident_weight_bytes(file, model),
-          .kv_bytes_per_token = per_token,
-          .kv_bytes = per_token * model.config.context_length,
-          .buffer_bytes = Decoder::buffer_bytes(model.config, limits)};
+                             .context_tokens = program.context_length};
+  return MemoryEstimate{.weights_bytes = resident_weight_bytes(file, program, lowered),
+                        .kv_bytes_per_token = per_token,
+                        .n_tokens = program.context_length,
+                        .kv_bytes = per_token * program.context_length,
+                        .buffer_bytes = Decoder::buffer_bytes(program, limits)};
 }
 
 std::string shape_of(const GgufTensor& tensor) {
@@ -161,18 +165,17 @@ void print_model(const InfoOptions& options, const GgufFile& file) {
   for (const GgufTensor& tensor : file.tensors()) {
     fmt::print("  {:<40} {:>8}  {}\n", printable(tensor.name), tensor.type->name, shape_of(tensor));
   }
-  const Result<ModelDescription> model = describe_model(file);
-  if (!model.ok()) {
-    fmt::print("\nnot a model Pumice can run: {}\n", model.error().message);
+  const Result<MemoryEstimate> memory = estimate_memory(file);
+  if (!memory.ok()) {
+    fmt::print("\nnot a model Pumice can run: {}\n", memory.error().message);
     return;
   }
-  const MemoryEstimate memory = estimate_memory(file, *model);
   const auto mebibytes = [](uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
   fmt::print("\nmemory estimate (one sequence, F16 KV)\n");
-  fmt::print("  weights      {:>10.1f} MiB\n", mebibytes(memory.weights_bytes));
+  fmt::print("  weights      {:>10.1f} MiB\n", mebibytes(memory->weights_bytes));
   fmt::print("  KV cache     {:>10.1f} MiB for {} tokens, {} bytes a token\n",
-             mebibytes(memory.kv_bytes), model->config.context_length, memory.kv_bytes_per_token);
-  fmt::print("  buffers      {:>10.1f} MiB\n", mebibytes(memory.buffer_bytes));
+             mebibytes(memory->kv_bytes), memory->n_tokens, memory->kv_bytes_per_token);
+  fmt::print("  buffers      {:>10.1f} MiB\n", mebibytes(memory->buffer_bytes));
 }
 
 void print_model_json(const InfoOptions& options, const GgufFile& file) {
@@ -189,16 +192,15 @@ void print_model_json(const InfoOptions& options, const GgufFile& file) {
          {"shape", std::vector<uint64_t>(tensor.dims.begin(), tensor.dims.begin() + tensor.n_dims)},
          {"bytes", tensor.n_bytes}});
   }
-  const Result<ModelDescription> model = describe_model(file);
-  json["runnable"] = model.ok();
-  if (model.ok()) {
-    const MemoryEstimate memory = estimate_memory(file, *model);
-    json["memory"] = {{"weights_bytes", memory.weights_bytes},
-                      {"kv_bytes_per_token", memory.kv_bytes_per_token},
-                      {"kv_bytes", memory.kv_bytes},
-                      {"buffer_bytes", memory.buffer_bytes}};
+  const Result<MemoryEstimate> memory = estimate_memory(file);
+  json["runnable"] = memory.ok();
+  if (memory.ok()) {
+    json["memory"] = {{"weights_bytes", memory->weights_bytes},
+                      {"kv_bytes_per_token", memory->kv_bytes_per_token},
+                      {"kv_bytes", memory->kv_bytes},
+                      {"buffer_bytes", memory->buffer_bytes}};
   } else {
-    json["reason"] = model.error().message;
+    json["reason"] = memory.error().message;
   }
   print_json(json);
 }

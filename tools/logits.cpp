@@ -113,7 +113,7 @@ Status logits(const LogitsOptions& options) {
   const auto n_tokens = static_cast<uint32_t>(tokens.size());
   PUMICE_TRY(const Session session, Session::open(options.model, file, logger));
   PUMICE_TRY(const uint32_t context_tokens,
-             context_for(options.model, session.model->config(), n_tokens, 0));
+             context_for(options.model, *session.model, n_tokens, 0));
   const EngineOptions engine_options{.kv_type = options.model.kv_type(),
                                      .math = options.model.math_kind(),
                                      .context_tokens = context_tokens,
@@ -128,7 +128,7 @@ Status logits(const LogitsOptions& options) {
   std::unique_ptr<Comparison> comparison;
   if (!options.reference.empty()) {
     PUMICE_TRY(comparison,
-               Comparison::open(options.reference, n_tokens, session.model->config().n_vocab));
+               Comparison::open(options.reference, n_tokens, session.model->program.n_vocab));
   }
   std::optional<OutputFile> output;
   if (!options.output.empty()) {
@@ -151,7 +151,7 @@ Status logits(const LogitsOptions& options) {
   if (output) {
     PUMICE_TRY_STATUS(output->finish());
     print_message("{}: {} positions x {} logits\n", options.output, n_tokens,
-                  session.model->config().n_vocab);
+                  session.model->program.n_vocab);
   }
   if (options.model.profile) print_message(std::string_view(engine->profiler().table()));
   if (!comparison) return {};

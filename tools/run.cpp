@@ -96,8 +96,8 @@ Status Runner::open(const GgufFile& file, size_t prompt_tokens) {
     engine_options.kv_blocks = kv_blocks_for_reuse(session_, engine_options);
   } else {
     PUMICE_TRY(engine_options.context_tokens,
-               context_for(options_.model, session_.model->config(), prompt_tokens,
-                           options_.n_predict, engine_options.overflow));
+               context_for(options_.model, *session_.model, prompt_tokens, options_.n_predict,
+                           engine_options.overflow));
   }
   PUMICE_TRY(engine_, make_serving_engine(session_, engine_options, logger_));
   return {};

@@ -105,11 +105,11 @@ Result<Session> Session::open(const ModelOptions& options, const ModelSource& so
                bar.update(done, total);
              }));
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  const ModelConfig& config = session.model->config();
-  const uint64_t bytes = resident_weight_bytes(source, session.model->description);
+  const Program& program = session.model->program;
+  const uint64_t bytes = session.model->weights.resident_bytes();
   logger.info("loaded {}: {} layers, {} wide, {} vocabulary; {:.2f} GB in {:.2f} s, {:.2f} GB/s",
-              options.model_name(), config.n_layers, config.n_embd, config.n_vocab,
-              static_cast<double>(bytes) * 1e-9, seconds.count(),
+              options.model_name(), session.model->n_layers(), embedding_width(program),
+              program.n_vocab, static_cast<double>(bytes) * 1e-9, seconds.count(),
               static_cast<double>(bytes) * 1e-9 / seconds.count());
   return session;
 }
@@ -133,19 +133,19 @@ Result<std::unique_ptr<Engine>> Session::make_engine(const EngineOptions& option
   return engine;
 }
 
-Result<uint32_t> context_for(const ModelOptions& options, const ModelConfig& model,
-                             size_t prompt_tokens, uint32_t new_tokens, OverflowPolicy overflow) {
+Result<uint32_t> context_for(const ModelOptions& options, const Model& model, size_t prompt_tokens,
+                             uint32_t new_tokens, OverflowPolicy overflow) {
   if (options.context_tokens != 0) return options.context_tokens;
   const uint64_t needed = uint64_t{prompt_tokens} + new_tokens;
-  if (needed > model.context_length && overflow != OverflowPolicy::kStop) {
-    return model.context_length;
+  if (needed > model.program.context_length && overflow != OverflowPolicy::kStop) {
+    return model.program.context_length;
   }
-  if (needed > model.context_length) {
+  if (needed > model.program.context_length) {
     return make_error(ErrorCode::kDoesNotFit,
                       "{} prompt + {} new tokens exceed the model's context of {} by {} tokens "
                       "(-c {} goes beyond it all the same)",
-                      prompt_tokens, new_tokens, model.context_length,
-                      needed - model.context_length, needed);
+                      prompt_tokens, new_tokens, model.program.context_length,
+                      needed - model.program.context_length, needed);
   }
   return static_cast<uint32_t>(needed);
 }
@@ -156,15 +156,15 @@ namespace {
 /// allocates.
 uint64_t tokens_that_fit(const Session& session, const EngineOptions& engine,
                          uint32_t context_tokens) {
-  const ModelConfig& config = session.model->config();
+  const Program& program = session.model->program;
   const uint32_t rows = std::min(engine.token_budget, context_tokens);
   const uint64_t others = session.device->ledger().total_bytes() +
-                          Decoder::buffer_bytes(config, {.rows = rows,
-                                                         .logit_rows = engine.n_sequences,
-                                                         .context_tokens = context_tokens}) +
+                          Decoder::buffer_bytes(program, {.rows = rows,
+                                                          .logit_rows = engine.n_sequences,
+                                                          .context_tokens = context_tokens}) +
                           (uint64_t{64} << 20);  // step arguments, sampling, block tables
   const uint64_t budget = session.device->plan().device_budget_bytes;
-  const uint64_t block_bytes = config.kv_layout(engine.kv_type).block_bytes();
+  const uint64_t block_bytes = state_layout(program, engine.kv_type).block_bytes;
   return budget > others ? (budget - others) / block_bytes * kKvBlockTokens : 0;
 }
 
@@ -173,7 +173,7 @@ uint64_t tokens_that_fit(const Session& session, const EngineOptions& engine,
 Result<uint32_t> context_of_machine(const ModelOptions& options, const Session& session,
                                     const EngineOptions& engine, const Logger& logger) {
   if (options.context_tokens != 0) return options.context_tokens;
-  const uint32_t wanted = session.model->config().context_length;
+  const uint32_t wanted = session.model->program.context_length;
   const uint64_t fit = tokens_that_fit(session, engine, wanted);
   if (fit >= wanted) return wanted;
   if (fit < kKvBlockTokens) {

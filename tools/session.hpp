@@ -64,9 +64,8 @@ struct Session {
 
 /// The context to run with: -c, else exactly these tokens, which then must be within the length
 /// that the model was made for (beyond it text turns to noise). Errors: kDoesNotFit.
-Result<uint32_t> context_for(const ModelOptions& options, const ModelConfig& model,
-                             size_t prompt_tokens, uint32_t new_tokens,
-                             OverflowPolicy overflow = OverflowPolicy::kStop);
+Result<uint32_t> context_for(const ModelOptions& options, const Model& model, size_t prompt_tokens,
+                             uint32_t new_tokens, OverflowPolicy overflow = OverflowPolicy::kStop);
 
 /// The context for prompts not known yet: -c, else the length that the model was made for or what
 /// this device's memory holds, whichever is less. Errors: kDoesNotFit.

@@ -25,17 +25,15 @@ SchedulerOptions scheduler_options(const EngineOptions& options) {
 }
 
 /// What cached KV bytes depend on besides tokens.
-ModelFingerprint cache_fingerprint(const Model& model, const KvLayout& layout,
+ModelFingerprint cache_fingerprint(const Model& model, const StateLayout& layout,
                                    const Decoder& decoder) {
-  const std::string arithmetic = decoder.arithmetic();
-  const uint64_t facts[] = {model.fingerprint[0],
-                            model.fingerprint[1],
-                            static_cast<uint64_t>(layout.type),
-                            layout.block_bytes(),
-                            layout.n_kv_heads,
-                            layout.head_dim,
-                            XXH3_64bits(arithmetic.data(), arithmetic.size())};
-  const XXH128_hash_t hash = XXH3_128bits(facts, sizeof facts);
+  std::string facts =
+      fmt::format("{:x} {:x} {}", model.fingerprint[0], model.fingerprint[1], decoder.arithmetic());
+  for (const KvLayout& group : layout.groups) {
+    facts += fmt::format(" {} {} {} {}", static_cast<int>(group.type), group.n_layers,
+                         group.n_kv_heads, group.head_dim);
+  }
+  const XXH128_hash_t hash = XXH3_128bits(facts.data(), facts.size());
   return {hash.low64, hash.high64};
 }
 
@@ -46,7 +44,7 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<vk::PipelineLibra
                                                const EngineOptions& options,
                                                const vk::PipelineLibrary::Progress& progress) {
   EngineOptions checked = options;
-  if (checked.context_tokens == 0) checked.context_tokens = model->config().context_length;
+  if (checked.context_tokens == 0) checked.context_tokens = model->program.context_length;
   if (checked.n_sequences == 0 || checked.token_budget == 0 || checked.chunk_tokens == 0) {
     return make_error(ErrorCode::kInvalidArgument,
                       "sequences, token budget and chunk size must be positive");
@@ -94,15 +92,15 @@ uint32_t Engine::n_kv_blocks() const {
                                  : options_.n_sequences * kv_blocks_of(options_.context_tokens);
 }
 
-uint64_t Engine::kv_bytes_per_token() const { return kv_->layout().block_bytes() / kKvBlockTokens; }
+uint64_t Engine::kv_bytes_per_token() const { return kv_->block_bytes() / kKvBlockTokens; }
 
 Status Engine::allocate() {
-  const ModelConfig& config = model_->config();
-  const KvLayout kv_layout = config.kv_layout(options_.kv_type);
+  const Program& program = model_->program;
+  const StateLayout kv_layout = state_layout(program, options_.kv_type);
   const uint32_t max_rows =
       std::min(options_.token_budget, options_.n_sequences * options_.context_tokens);
   // Split rows: those of short chunks, of which each sequence has one in a step.
-  const ops::AttentionPlanOptions attention = attention_options(1);
+  const ops::AttentionPlanOptions attention = attention_options(1, 0);
   const uint64_t most_split = uint64_t{options_.n_sequences} * attention.max_split_rows;
   const auto split_rows = static_cast<uint32_t>(std::min<uint64_t>(max_rows, most_split));
   const uint32_t n_splits = options_.context_tokens / options_.split_tokens + 1;
@@ -113,30 +111,26 @@ Status Engine::allocate() {
       .attention_partials =
           ops::max_attention_partials(split_rows, options_.context_tokens, attention),
       .invariant = options_.invariant};
-  const StepCapacity capacity{.rows = limits.rows,
-                              .logit_rows = limits.logit_rows,
-                              .attention_items = limits.rows + split_rows * n_splits};
 
   table_stride_ = kv_blocks_of(options_.context_tokens);
-  const uint64_t vocab_bytes = uint64_t{config.n_vocab} * 4;
+  const uint64_t vocab_bytes = uint64_t{program.n_vocab} * 4;
   const uint64_t table_bytes = uint64_t{n_slots_} * table_stride_ * 8;
   const uint64_t scratch_bytes = uint64_t{limits.logit_rows} * vocab_bytes;
   const uint64_t counts_bytes = options_.greedy_only ? 4 : n_slots_ * vocab_bytes;
   const uint64_t bias_bytes = uint64_t{n_slots_} * kMaxLogitBias * 8;
   const uint64_t device_bytes = counts_bytes + scratch_bytes + uint64_t{n_slots_} * 4 + 4096;
   PUMICE_TRY_STATUS(device_->check_fits(
-      n_kv_blocks() * kv_layout.block_bytes() + Decoder::buffer_bytes(config, limits) +
-          device_bytes,
+      n_kv_blocks() * kv_layout.block_bytes + Decoder::buffer_bytes(program, limits) + device_bytes,
       fmt::format("a context of {} tokens and its buffers", options_.context_tokens)));
 
-  PUMICE_TRY(decoder_, Decoder::plan(device_, *pipelines_, config, model_->weights,
-                                     options_.kv_type, options_.math, limits));
+  PUMICE_TRY(decoder_, Decoder::plan(device_, *pipelines_, program, model_->weights,
+                                     options_.kv_type, options_.math, options_.fusion, limits));
   KvCacheOptions cache{.n_blocks = n_kv_blocks(),
                        .block_tokens = kKvBlockTokens,
                        .reuse = options_.prefix_cache,
                        .model = cache_fingerprint(*model_, kv_layout, *decoder_),
                        .layout = kKvLayoutVersion,
-                       .block_bytes = kv_layout.block_bytes(),
+                       .block_bytes = kv_layout.block_bytes,
                        .host_bytes = options_.cache_host_bytes};
   PUMICE_TRY(scheduler_, Scheduler::create(scheduler_options(options_), cache, options_.cost));
 
@@ -144,7 +138,7 @@ Status Engine::allocate() {
     PUMICE_TRY_STATUS(
         scheduler_->cache().open_prompt_cache(options_.cache_file, options_.cache_file_bytes));
   }
-  PUMICE_TRY(kv_, KvMemory::create(device_, kv_layout, n_kv_blocks()));
+  PUMICE_TRY(kv_, KvMemory::create(device_, kv_layout.block_bytes, n_kv_blocks()));
   block_store_.emplace(device_, *kv_);
   PUMICE_TRY(greedy_sampling_, ops::Sampling::plan(*pipelines_, ops::Sampling::Variant::kGreedy));
   if (!options_.greedy_only) {
@@ -162,6 +156,11 @@ Status Engine::allocate() {
   const uint64_t logits_bytes = options_.prompt_logits ? scratch_bytes : 0;
   readback_arena_.emplace(device_, vk::MemoryDomain::kReadback, "readback",
                           depth() * (logits_bytes + 4096));
+  const StepCapacity capacity{
+      .rows = limits.rows,
+      .logit_rows = limits.logit_rows,
+      .attention_items = limits.rows + split_rows * n_splits,
+      .attention_classes = static_cast<uint32_t>(decoder_->attention_classes().size())};
   for (uint32_t i = 0; i < depth(); ++i) {
     PUMICE_TRY(StepArgs args, StepArgs::create(device_, capacity));
     Ring ring{.args = std::move(args), .sampled_readback = {}, .logits_readback = {}};
@@ -178,8 +177,8 @@ Status Engine::allocate() {
 // ---- requests
 
 Result<RequestId> Engine::submit(GenerationRequest request) {
-  const ModelConfig& config = model_->config();
-  PUMICE_TRY_STATUS(request.sampling.validate(config.n_vocab));
+  const uint32_t n_vocab = model_->program.n_vocab;
+  PUMICE_TRY_STATUS(request.sampling.validate(n_vocab));
   if (options_.greedy_only && !is_plain_greedy(request.sampling)) {
     return make_error(ErrorCode::kInvalidArgument, "this engine was made for greedy requests only");
   }
@@ -188,9 +187,9 @@ Result<RequestId> Engine::submit(GenerationRequest request) {
                       request.sampling.logit_bias.size(), kMaxLogitBias);
   }
   for (const TokenId token : request.prompt) {
-    if (token >= config.n_vocab) {
+    if (token >= n_vocab) {
       return make_error(ErrorCode::kInvalidArgument, "token {} is outside the vocabulary of {}",
-                        token, config.n_vocab);
+                        token, n_vocab);
     }
   }
   if (request.on_logits && !options_.prompt_logits) {
@@ -294,7 +293,7 @@ Status Engine::calibrate() {
         request.max_new_tokens = std::min(6u, window / 4);
         request.prompt.resize(std::clamp(length, 1u, window - request.max_new_tokens));
         for (size_t t = 0; t < request.prompt.size(); ++t) {
-          request.prompt[t] = static_cast<TokenId>(t % model_->config().n_vocab);
+          request.prompt[t] = static_cast<TokenId>(t % model_->program.n_vocab);
         }
         PUMICE_TRY_STATUS(submit(std::move(request)));
       }

@@ -47,6 +47,7 @@ enum class OverflowPolicy {
 struct EngineOptions {
   KvType kv_type = KvType::kF16;
   ops::Math math = ops::Math::kAuto;  ///< arithmetic of matrix products
+  FusionRules fusion = {};
   uint32_t context_tokens = 0;  ///< positions of one sequence; 0: what the model was trained for
   uint32_t n_sequences = 1;     ///< requests that run at once
   uint32_t kv_blocks = 0;       ///< blocks of KV; 0: enough for all sequences at full length
@@ -231,7 +232,7 @@ class Engine {
       uint32_t logit_row;
     };
     std::vector<LogitsWanted> logits_wanted;
-    ops::AttentionPlan attention;
+    std::vector<ops::AttentionPlan> attention;  ///< by attention class
     std::optional<vk::RecordedWork> copies;
     std::optional<vk::RecordedWork> work;  ///< unless it is a replay
     Submitter::Ticket ticket;
@@ -247,7 +248,7 @@ class Engine {
   Engine(std::shared_ptr<vk::PipelineLibrary> pipelines, std::shared_ptr<const Model> model,
          const EngineOptions& options);
   Status allocate();
-  ops::AttentionPlanOptions attention_options(uint32_t tile_tokens) const;
+  ops::AttentionPlanOptions attention_options(uint32_t tile_tokens, uint32_t window) const;
   uint32_t n_kv_blocks() const;
   uint32_t depth() const;
 
@@ -265,7 +266,8 @@ class Engine {
   void add_chunk(Flight& flight, const StepChunk& chunk);
   void add_logit_row(Flight& flight, uint32_t row, const ActiveRequest& active,
                      const StepChunk* sampling_chunk);
-  void fill_attention(Flight& flight);
+  void fill_attention(Flight& flight, size_t attention_class);
+  static uint32_t classes_that_reduce(const Flight& flight);
   Result<vk::RecordedWork> record(const Flight& flight) const;
   void deliver_logits(const Flight& flight);
   void shift_window(RequestId id, ActiveRequest& active);

@@ -80,12 +80,21 @@ Status Engine::move_blocks(Flight& flight, TransferFailures& failures) {
   return {};
 }
 
+/// A bit for each attention class some rows of which are split.
+uint32_t Engine::classes_that_reduce(const Flight& flight) {
+  uint32_t bits = 0;
+  for (size_t i = 0; i < flight.attention.size(); ++i) {
+    if (!flight.attention[i].reduce_items.empty()) bits |= 1u << i;
+  }
+  return bits;
+}
+
 Status Engine::submit(Flight& flight) {
   if (fault_) PUMICE_TRY_STATUS(fault_(StepStage::kSubmit));
   const Replays::Key key{.ring = flight.ring,
                          .n_rows = flight.n_rows,
                          .n_logit_rows = flight.n_logit_rows,
-                         .has_reduce = !flight.attention.reduce_items.empty(),
+                         .reduces = classes_that_reduce(flight),
                          .greedy_only = flight.greedy_only};
   // A replay's declared costs are those of the step that was recorded.
   const bool replayable = flight.replayable && flight.samples && !options_.profile && !observer_;

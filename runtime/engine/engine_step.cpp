@@ -8,8 +8,9 @@
 
 namespace pumice {
 
-ops::AttentionPlanOptions Engine::attention_options(uint32_t tile_tokens) const {
-  ops::AttentionPlanOptions plan{.tile_tokens = tile_tokens, .split_tokens = options_.split_tokens};
+ops::AttentionPlanOptions Engine::attention_options(uint32_t tile_tokens, uint32_t window) const {
+  ops::AttentionPlanOptions plan{
+      .tile_tokens = tile_tokens, .split_tokens = options_.split_tokens, .window = window};
   if (options_.invariant) plan.max_split_rows = UINT32_MAX;
   return plan;
 }
@@ -19,7 +20,7 @@ Status Engine::start(ActiveRequest& active, const Request& scheduled) {
   PUMICE_CHECK(!free_slots_.empty(), "more sequences under way than there are slots");
   const uint32_t slot = free_slots_.back();
   if (has_penalties(active.request.sampling)) {
-    std::vector<uint32_t> counts(model_->config().n_vocab, 0);
+    std::vector<uint32_t> counts(model_->program.n_vocab, 0);
     for (size_t i = 0; i < active.tokens.size(); ++i) {
       i < active.n_prompt ? count_prompt_token(counts, active.tokens[i])
                           : count_output_token(counts, active.tokens[i]);
@@ -72,7 +73,7 @@ void Engine::add_logit_row(Flight& flight, uint32_t row, const ActiveRequest& ac
   const size_t next = sampling_chunk->first_position + sampling_chunk->n_tokens;
   const size_t token_index = active.n_generated + (next - active.tokens.size());
   sampling = ops::sampling_row(sampler_constants(options), token_index, *active.slot);
-  const uint64_t vocab_bytes = uint64_t{model_->config().n_vocab} * 4;
+  const uint64_t vocab_bytes = uint64_t{model_->program.n_vocab} * 4;
   if (has_penalties(options))
     sampling.counts = token_counts_.address() + *active.slot * vocab_bytes;
   if (!options.logit_bias.empty()) {
@@ -108,10 +109,14 @@ void Engine::add_chunk(Flight& flight, const StepChunk& chunk) {
   }
 }
 
-void Engine::fill_attention(Flight& flight) {
-  const StepArgs& args = rings_[flight.ring].args;
-  ops::AttentionPlan& plan = flight.attention;
-  ops::plan_attention(flight.chunks, attention_options(decoder_->attention().tile_tokens()), plan);
+void Engine::fill_attention(Flight& flight, size_t attention_class) {
+  const StepArgs::Attention& args = rings_[flight.ring].args.attention[attention_class];
+  const ops::FlashAttention& attention = decoder_->attention()[attention_class];
+  ops::AttentionPlan& plan = flight.attention[attention_class];
+  ops::plan_attention(flight.chunks,
+                      attention_options(attention.tile_tokens(),
+                                        decoder_->attention_classes()[attention_class].window),
+                      plan);
   const auto copy_to = [](const auto& items, const vk::BufferRange& range) {
     using Item = typename std::decay_t<decltype(items)>::value_type;
     const auto target = StepArgs::host<Item>(range);
@@ -125,7 +130,6 @@ void Engine::fill_attention(Flight& flight) {
                            const ops::FlashAttention::GridWords& grid) {
     std::copy(grid.begin(), grid.end(), StepArgs::host<uint32_t>(range).begin());
   };
-  const ops::FlashAttention& attention = decoder_->attention();
   set_grid(args.tile_grid, attention.tile_grid_of(static_cast<uint32_t>(plan.tile_items.size())));
   set_grid(args.row_grid, attention.row_grid_of(static_cast<uint32_t>(plan.row_items.size())));
   set_grid(args.reduce_grid,
@@ -141,7 +145,8 @@ Status Engine::prepare(Flight& flight) {
     write_block_table(active, chunk);
     add_chunk(flight, chunk);
   }
-  fill_attention(flight);
+  flight.attention.resize(decoder_->attention_classes().size());
+  for (size_t i = 0; i < flight.attention.size(); ++i) fill_attention(flight, i);
   return {};
 }
 
@@ -151,6 +156,21 @@ Result<vk::RecordedWork> Engine::record(const Flight& flight) const {
   vk::RecorderOptions options = recorder_options_;
   options.timestamps = options_.profile;
   vk::Recorder recorder(device_, options);
+  std::vector<AttentionLists> attention;
+  for (size_t i = 0; i < flight.attention.size(); ++i) {
+    const StepArgs::Attention& lists = args.attention[i];
+    const ops::AttentionPlan& plan = flight.attention[i];
+    attention.push_back({.has_tiles = !plan.tile_items.empty(),
+                         .has_rows = !plan.row_items.empty(),
+                         .has_reduce = !plan.reduce_items.empty(),
+                         .tile_items = lists.tile_items,
+                         .row_items = lists.row_items,
+                         .reduce_items = lists.reduce_items,
+                         .tile_grid = lists.tile_grid,
+                         .row_grid = lists.row_grid,
+                         .reduce_grid = lists.reduce_grid,
+                         .plan = &plan});
+  }
   decoder_->record(recorder, {.n_rows = flight.n_rows,
                               .n_logit_rows = flight.n_logit_rows,
                               .tokens = args.tokens,
@@ -161,19 +181,10 @@ Result<vk::RecordedWork> Engine::record(const Flight& flight) const {
                               .block_table = block_table_,
                               .table_stride = table_stride_,
                               .kv = kv_->range(),
-                              .has_tiles = !flight.attention.tile_items.empty(),
-                              .has_rows = !flight.attention.row_items.empty(),
-                              .has_reduce = !flight.attention.reduce_items.empty(),
-                              .tile_items = args.tile_items,
-                              .row_items = args.row_items,
-                              .reduce_items = args.reduce_items,
-                              .tile_grid = args.tile_grid,
-                              .row_grid = args.row_grid,
-                              .reduce_grid = args.reduce_grid,
-                              .attention = &flight.attention});
+                              .attention = attention});
   recorder.enter({"sampling"});
   if (!flight.logits_wanted.empty()) {
-    const uint64_t bytes = uint64_t{flight.n_logit_rows} * model_->config().n_vocab * 4;
+    const uint64_t bytes = uint64_t{flight.n_logit_rows} * model_->program.n_vocab * 4;
     recorder.copy(decoder_->logits().subrange(0, bytes), ring.logits_readback);
   }
   if (flight.samples) {
@@ -185,14 +196,14 @@ Result<vk::RecordedWork> Engine::record(const Flight& flight) const {
                                .counts = token_counts_,
                                .tables = logit_bias_,
                                .n_rows = flight.n_logit_rows,
-                               .n_vocab = model_->config().n_vocab});
+                               .n_vocab = model_->program.n_vocab});
     recorder.copy(sampled_, ring.sampled_readback);
   }
   return recorder.finish();
 }
 
 void Engine::deliver_logits(const Flight& flight) {
-  const uint32_t n_vocab = model_->config().n_vocab;
+  const uint32_t n_vocab = model_->program.n_vocab;
   for (const Flight::LogitsWanted& wanted : flight.logits_wanted) {
     const auto it = requests_.find(wanted.request);
     if (it == requests_.end()) continue;  // cancelled meanwhile

@@ -7,7 +7,7 @@ namespace pumice {
 template <typename Move>
 Status KvBlockStore::in_batches(std::span<const Item> items, vk::MemoryDomain domain,
                                 const Move& move) {
-  const uint64_t block_bytes = kv_->layout().block_bytes();
+  const uint64_t block_bytes = kv_->block_bytes();
   const size_t batch = std::max<size_t>(1, kStagingBytes / block_bytes);
   vk::Arena arena(device_, domain, "cache transfers", std::min(batch, items.size()) * block_bytes);
   std::vector<vk::BufferRange> staging;

@@ -6,20 +6,19 @@
 
 namespace pumice {
 
-Result<KvMemory> KvMemory::create(const std::shared_ptr<vk::Device>& device, const KvLayout& layout,
+Result<KvMemory> KvMemory::create(const std::shared_ptr<vk::Device>& device, uint64_t block_bytes,
                                   uint32_t n_blocks) {
-  const uint64_t per_slab = device->plan().slab_bytes / layout.block_bytes();
+  const uint64_t per_slab = device->plan().slab_bytes / block_bytes;
   if (per_slab == 0) {
     return make_error(ErrorCode::kDoesNotFit, "one KV block of {} bytes exceeds a slab of {} bytes",
-                      layout.block_bytes(), device->plan().slab_bytes);
+                      block_bytes, device->plan().slab_bytes);
   }
   KvMemory memory;
-  memory.layout_ = layout;
+  memory.block_bytes_ = block_bytes;
   memory.n_blocks_ = n_blocks;
   memory.blocks_per_slab_ = static_cast<uint32_t>(std::min<uint64_t>(per_slab, n_blocks));
   for (uint32_t first = 0; first < n_blocks; first += memory.blocks_per_slab_) {
-    const uint64_t bytes =
-        std::min(memory.blocks_per_slab_, n_blocks - first) * layout.block_bytes();
+    const uint64_t bytes = std::min(memory.blocks_per_slab_, n_blocks - first) * block_bytes;
     vk::Arena& arena =
         memory.arenas_.emplace_back(device, vk::MemoryDomain::kDevice, "KV cache", bytes);
     PUMICE_TRY(memory.slabs_.emplace_back(), arena.allocate(bytes));

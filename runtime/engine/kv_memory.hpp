@@ -6,7 +6,6 @@
 
 #include "base/result.hpp"
 #include "cache/block_pool.hpp"
-#include "shaders/common/kv_layout.hpp"
 #include "vk/memory.hpp"
 
 namespace pumice {
@@ -14,28 +13,27 @@ namespace pumice {
 class KvMemory {
  public:
   /// Room for `n_blocks` blocks. Errors: kDoesNotFit, with nothing kept.
-  static Result<KvMemory> create(const std::shared_ptr<vk::Device>& device, const KvLayout& layout,
+  static Result<KvMemory> create(const std::shared_ptr<vk::Device>& device, uint64_t block_bytes,
                                  uint32_t n_blocks);
 
-  const KvLayout& layout() const { return layout_; }
+  uint64_t block_bytes() const { return block_bytes_; }
   uint32_t n_blocks() const { return n_blocks_; }
 
   vk::BufferRange block(BlockId id) const {
-    return slabs_[id / blocks_per_slab_].subrange(
-        uint64_t{id % blocks_per_slab_} * layout_.block_bytes(), layout_.block_bytes());
+    return slabs_[id / blocks_per_slab_].subrange(uint64_t{id % blocks_per_slab_} * block_bytes_,
+                                                  block_bytes_);
   }
 
   /// Device address of a block's first byte.
   uint64_t address(BlockId id) const {
-    return slabs_[id / blocks_per_slab_].address() +
-           uint64_t{id % blocks_per_slab_} * layout_.block_bytes();
+    return slabs_[id / blocks_per_slab_].address() + uint64_t{id % blocks_per_slab_} * block_bytes_;
   }
 
   /// What ops declare when they touch the cache: one range stands for all of it.
   const vk::BufferRange& range() const { return slabs_.front(); }
 
  private:
-  KvLayout layout_;
+  uint64_t block_bytes_ = 0;
   uint32_t n_blocks_ = 0;
   uint32_t blocks_per_slab_ = 1;
   std::vector<vk::Arena> arenas_;

@@ -21,7 +21,7 @@ class Replays {
     uint32_t ring = 0;
     uint32_t n_rows = 0;
     uint32_t n_logit_rows = 0;
-    bool has_reduce = false;
+    uint32_t reduces = 0;  ///< a bit for each attention class some rows of which are split
     bool greedy_only = false;
 
     auto operator<=>(const Key&) const = default;

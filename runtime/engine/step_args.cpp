@@ -17,28 +17,36 @@ Result<StepArgs> StepArgs::create(const std::shared_ptr<vk::Device>& device,
   const uint64_t items = capacity.attention_items;
   constexpr uint64_t kGridBytes = sizeof(ops::FlashAttention::GridWords);
   constexpr uint64_t kAlignment = 256;
-  const uint64_t expected =
-      3 * rows * 4 + logit_rows * (4 + sizeof(ops::SamplingRow)) +
+  const uint64_t class_bytes =
       items * (2 * sizeof(ops::AttentionItem) + sizeof(ops::AttentionReduceItem)) + 3 * kGridBytes +
-      12 * kAlignment;
+      6 * kAlignment;
+  const uint64_t expected = 3 * rows * 4 + logit_rows * (4 + sizeof(ops::SamplingRow)) +
+                            capacity.attention_classes * class_bytes + 6 * kAlignment;
   StepArgs args(vk::Arena(device, vk::MemoryDomain::kUpload, "step arguments", expected));
-  const struct {
+  args.attention.resize(capacity.attention_classes);
+  struct Array {
     vk::BufferRange* range;
     uint64_t bytes;
-  } arrays[] = {
+  };
+  std::vector<Array> arrays = {
       {&args.tokens, rows * 4},
       {&args.positions, rows * 4},
       {&args.row_seq, rows * 4},
       {&args.logit_rows, logit_rows * 4},
-      {&args.tile_items, items * sizeof(ops::AttentionItem)},
-      {&args.row_items, items * sizeof(ops::AttentionItem)},
-      {&args.reduce_items, items * sizeof(ops::AttentionReduceItem)},
-      {&args.tile_grid, kGridBytes},
-      {&args.row_grid, kGridBytes},
-      {&args.reduce_grid, kGridBytes},
       {&args.sampling, logit_rows * sizeof(ops::SamplingRow)},
   };
-  for (const auto& array : arrays) {
+  for (Attention& attention : args.attention) {
+    const Array lists[] = {
+        {&attention.tile_items, items * sizeof(ops::AttentionItem)},
+        {&attention.row_items, items * sizeof(ops::AttentionItem)},
+        {&attention.reduce_items, items * sizeof(ops::AttentionReduceItem)},
+        {&attention.tile_grid, kGridBytes},
+        {&attention.row_grid, kGridBytes},
+        {&attention.reduce_grid, kGridBytes},
+    };
+    arrays.insert(arrays.end(), std::begin(lists), std::end(lists));
+  }
+  for (const Array& array : arrays) {
     PUMICE_TRY(*array.range, args.arena_.allocate(array.bytes));
   }
   return args;

@@ -3,7 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
+#include <set>
 
 #include "shaders/rope_kv/rope_table.hpp"
 #include "shaders/spirv.hpp"
@@ -12,50 +12,150 @@ namespace pumice {
 namespace {
 
 constexpr uint64_t kFloat = sizeof(float);
+constexpr uint64_t kAlignment = 256;
 
-/// Columns of the widest input of a matrix.
-uint64_t widest_input(const ModelConfig& c) { return std::max({c.n_embd, c.q_dim(), c.n_ff}); }
+uint64_t aligned(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-/// What a step's products need of scratch, one after another.
-uint64_t linear_scratch_bytes(const ops::Linear& linear, const ModelWeights& weights,
-                              uint64_t rows) {
-  uint64_t most = 0;
-  const auto add = [&](std::span<const WeightMatrix> matrices) {
-    most = std::max(most, linear.scratch_bytes(rows, matrices));
-  };
-  const auto add_stack = [&](const StackedMatrices& stack) {
-    std::vector<WeightMatrix> matrices;
-    for (const StackedMatrices::Member& member : stack.members) matrices.push_back(member.matrix);
-    add(matrices);
-  };
-  for (const LayerWeights& layer : weights.layers()) {
-    add_stack(layer.qkv);
-    add({&layer.attn_output, 1});
-    add_stack(layer.gate_up);
-    add({&layer.ffn_down, 1});
+uint64_t rope_table_bytes(const Program& program, const DecoderLimits& limits) {
+  uint64_t bytes = 0;
+  for (const ops::RopeConfig& rope : program.ropes) {
+    bytes += aligned(kFloat * limits.context_tokens * rope.dims);
   }
-  add({&weights.output(), 1});
-  return most;
+  return bytes;
+}
+
+/// Columns of the widest input of a product.
+uint64_t widest_input(const Program& program) {
+  uint64_t widest = 0;
+  for (const Op& op : program.ops) {
+    if (const auto* linear = std::get_if<op::Linear>(&op.what)) {
+      widest = std::max<uint64_t>(widest, program.values[linear->x].width);
+    }
+  }
+  return widest;
 }
 
 }  // namespace
 
-uint64_t Decoder::buffer_bytes(const ModelConfig& c, const DecoderLimits& limits) {
-  const uint64_t row_floats =
-      3ull * c.n_embd + c.q_dim() + 2ull * c.kv_dim() + c.q_dim() + 3ull * c.n_ff;
-  const uint64_t partial_floats = uint64_t{c.n_heads} * (2 + c.head_dim);
-  constexpr uint64_t kAlignmentSlack = 16 * 256;
-  const uint64_t most_rows = std::max(limits.rows, limits.logit_rows);
-  return kFloat * (limits.rows * row_floats + uint64_t{limits.logit_rows} * c.n_vocab +
-                   limits.attention_partials * partial_floats +
-                   uint64_t{limits.context_tokens} * c.rope.dims) +
-         ops::Linear::max_scratch_bytes(most_rows, widest_input(c)) + kAlignmentSlack;
+/// Declares the pipelines that a program's dispatches need, each once.
+class Decoder::Declaring {
+ public:
+  Declaring(Decoder& decoder, vk::PipelineLibrary& pipelines, const Program& program,
+            KvType kv_type, ops::Math math)
+      : decoder_(decoder),
+        pipelines_(pipelines),
+        program_(program),
+        kv_type_(kv_type),
+        math_(math) {}
+
+  Status run() {
+    PUMICE_TRY(decoder_.linear_, ops::Linear::plan(pipelines_, decoder_.types_, math_));
+    if (decoder_.invariant_) decoder_.linear_.use_gemm_only();
+    for (const AttentionClass& one : decoder_.lowered_.attention_classes) {
+      PUMICE_TRY(decoder_.attention_.emplace_back(),
+                 ops::FlashAttention::plan(pipelines_,
+                                           {.n_heads = one.n_heads,
+                                            .n_kv_heads = one.n_kv_heads,
+                                            .head_dim = one.head_dim,
+                                            .kv_type = kv_type_,
+                                            .window = one.window,
+                                            .soft_cap = static_cast<float>(one.soft_cap)},
+                                           math_));
+    }
+    for (size_t i = 0; i < decoder_.lowered_.dispatches.size(); ++i) {
+      resolved_ = &decoder_.resolved_[i];
+      PUMICE_TRY_STATUS(std::visit([&](const auto& c) { return declare(c); },
+                                   decoder_.lowered_.dispatches[i].what));
+    }
+    return {};
+  }
+
+ private:
+  Status declare(const call::Embed&) {
+    PUMICE_TRY(decoder_.embedding_, ops::Embedding::plan(pipelines_, *resolved_->matrix.type));
+    return {};
+  }
+  Status declare(const call::Linear&) { return {}; }
+  Status declare(const call::RmsNorm&) {
+    PUMICE_TRY(decoder_.rms_norm_, ops::RmsNorm::plan(pipelines_));
+    return {};
+  }
+  Status declare(const call::LayerNorm&) {
+    PUMICE_TRY(decoder_.layer_norm_, ops::LayerNorm::plan(pipelines_));
+    return {};
+  }
+  Status declare(const call::RopeKv& c) {
+    const ops::RopeKv::Shape shape{
+        .n_heads = c.n_heads,
+        .n_kv_heads = c.n_kv_heads,
+        .head_dim = c.head_dim,
+        .rope_dims = c.rope ? program_.ropes[*c.rope].dims : 0,
+        .pairs = c.halves ? ops::RopePairs::kHalves : ops::RopePairs::kAdjacent,
+        .kv_type = kv_type_,
+        .head_norms = c.q_norm.has_value(),
+        .biases = c.bias.has_value()};
+    const auto found = std::ranges::find(shapes_, shape);
+    resolved_->rope_kv = static_cast<uint32_t>(found - shapes_.begin());
+    if (found != shapes_.end()) return {};
+    shapes_.push_back(shape);
+    PUMICE_TRY(decoder_.rope_kv_.emplace_back(), ops::RopeKv::plan(pipelines_, shape));
+    return {};
+  }
+  Status declare(const call::Attention&) { return {}; }
+  Status declare(const call::Gated& c) {
+    if (decoder_.gated_.contains(c.kind)) return {};
+    PUMICE_TRY(decoder_.gated_[c.kind], ops::GatedActivation::plan(pipelines_, c.kind));
+    return {};
+  }
+  Status declare(const call::Elementwise& c) {
+    if (decoder_.elementwise_.contains(c.kind)) return {};
+    PUMICE_TRY(decoder_.elementwise_[c.kind], ops::Elementwise::plan(pipelines_, c.kind));
+    return {};
+  }
+  Status declare(const call::Route&) {
+    PUMICE_TRY(decoder_.route_, ops::Route::plan(pipelines_));
+    return {};
+  }
+  Status declare(const call::ExpertLinear&) {
+    const WeightType* const type = resolved_->matrix.type;
+    if (decoder_.expert_linear_.contains(type)) return {};
+    PUMICE_TRY(ops::ExpertLinear op, ops::ExpertLinear::plan(pipelines_, *type));
+    decoder_.expert_linear_.emplace(type, op);
+    return {};
+  }
+  Status declare(const call::Combine&) {
+    PUMICE_TRY(decoder_.combine_, ops::Combine::plan(pipelines_));
+    return {};
+  }
+
+  Decoder& decoder_;
+  vk::PipelineLibrary& pipelines_;
+  const Program& program_;
+  const KvType kv_type_;
+  const ops::Math math_;
+  Resolved* resolved_ = nullptr;  // of the dispatch at hand
+  std::vector<ops::RopeKv::Shape> shapes_;
+};
+
+uint64_t Decoder::buffer_bytes(const Program& program, const DecoderLimits& limits) {
+  const Result<Lowered> lowered = lower(program);
+  PUMICE_CHECK(lowered.ok(), "sizes of a program that cannot be lowered");
+  uint64_t partial_floats = 0;
+  for (const AttentionClass& one : lowered->attention_classes) {
+    partial_floats = std::max(partial_floats, uint64_t{one.n_heads} * (2 + one.head_dim));
+  }
+  constexpr uint64_t kAlignmentSlack = 8 * kAlignment;
+  return plan_activations(*lowered, limits.rows, limits.logit_rows).bytes +
+         rope_table_bytes(program, limits) + kFloat * limits.attention_partials * partial_floats +
+         ops::Linear::max_scratch_bytes(std::max(limits.rows, limits.logit_rows),
+                                        widest_input(program)) +
+         kAlignmentSlack;
 }
 
 Result<Decoder> Decoder::plan(const std::shared_ptr<vk::Device>& device,
-                              vk::PipelineLibrary& pipelines, const ModelConfig& config,
+                              vk::PipelineLibrary& pipelines, const Program& program,
                               const ModelWeights& weights, KvType kv_type, ops::Math math,
-                              const DecoderLimits& limits) {
+                              const FusionRules& rules, const DecoderLimits& limits) {
   const auto& workgroups = device->plan().max_workgroup_count;
   if (const uint32_t most = std::min(workgroups[0], workgroups[1]); limits.rows > most) {
     return make_error(ErrorCode::kInvalidArgument,
@@ -63,43 +163,51 @@ Result<Decoder> Decoder::plan(const std::shared_ptr<vk::Device>& device,
                       "lower the batch size (-b)",
                       limits.rows, most);
   }
+  PUMICE_TRY(Lowered lowered, lower(program, rules));
   Decoder decoder(
-      device, config, weights, kv_type,
-      vk::Arena(device, vk::MemoryDomain::kDevice, "activations", buffer_bytes(config, limits)));
-  PUMICE_TRY(decoder.embedding_, ops::Embedding::plan(pipelines, *weights.token_embd().type));
-  PUMICE_TRY(decoder.rms_norm_, ops::RmsNorm::plan(pipelines));
+      device, std::move(lowered), state_layout(program, kv_type),
+      vk::Arena(device, vk::MemoryDomain::kDevice, "activations", buffer_bytes(program, limits)));
   decoder.invariant_ = limits.invariant;
+  decoder.rules_ = rules.text();
+  decoder.resolve_weights(weights);
   if (limits.invariant) math = ops::Math::kF32;  // the same kernels for every number of rows
-  PUMICE_TRY(decoder.linear_, ops::Linear::plan(pipelines, weights.matrix_types(), math));
-  if (limits.invariant) decoder.linear_.use_gemm_only();
-  PUMICE_TRY(decoder.rope_kv_,
-             ops::RopeKv::plan(pipelines, {.n_heads = config.n_heads,
-                                           .n_kv_heads = config.n_kv_heads,
-                                           .head_dim = config.head_dim,
-                                           .rope_dims = config.rope.dims,
-                                           .pairs = config.rope_halves ? ops::RopePairs::kHalves
-                                                                       : ops::RopePairs::kAdjacent,
-                                           .kv_type = kv_type}));
-  PUMICE_TRY(decoder.attention_, ops::FlashAttention::plan(pipelines,
-                                                           {.n_heads = config.n_heads,
-                                                            .n_kv_heads = config.n_kv_heads,
-                                                            .head_dim = config.head_dim,
-                                                            .kv_type = kv_type},
-                                                           math));
-  PUMICE_TRY(decoder.gated_activation_,
-             ops::GatedActivation::plan(pipelines, ops::GatedActivation::Kind::kSilu));
-  PUMICE_TRY_STATUS(decoder.allocate(limits));
-  PUMICE_TRY_STATUS(decoder.fill_rope_table(device, limits.context_tokens));
+  PUMICE_TRY_STATUS(Declaring(decoder, pipelines, program, kv_type, math).run());
+  PUMICE_TRY_STATUS(decoder.allocate(program, limits));
   return decoder;
+}
+
+void Decoder::resolve_weights(const ModelWeights& weights) {
+  std::set<const WeightType*> types;
+  for (const Dispatch& dispatch : lowered_.dispatches) {
+    Resolved& resolved = resolved_.emplace_back();
+    if (const auto* embed = std::get_if<call::Embed>(&dispatch.what)) {
+      resolved.matrix = weights.matrix(lowered_.matrices[embed->table][0]);
+    } else if (const auto* linear = std::get_if<call::Linear>(&dispatch.what)) {
+      const std::vector<MatrixRows>& group = lowered_.matrices[linear->matrices];
+      resolved.matrices =
+          linear->member ? weights.stack({&group[*linear->member], 1}) : weights.stack(group);
+      for (const auto& member : resolved.matrices.members) types.insert(member.matrix.type);
+    } else if (const auto* experts = std::get_if<call::ExpertLinear>(&dispatch.what)) {
+      resolved.matrix = weights.matrix(lowered_.matrices[experts->matrices][0]);
+    }
+  }
+  types_.assign(types.begin(), types.end());
+  for (const std::vector<TensorId>& tensors : lowered_.vectors) {
+    vectors_.push_back(weights.vector(tensors));
+  }
 }
 
 std::string Decoder::arithmetic() const {
   constexpr uint32_t kManyRows = ops::Gemv::kMaxRows + 1;
   std::string text;
-  for (const WeightType* type : weights_->matrix_types()) {
+  for (const WeightType* type : types_) {
     text += fmt::format("{} {} ", type->name, ops::math_name(linear_.math_of(*type, kManyRows)));
   }
-  text += fmt::format("attention {}", ops::math_name(attention_.tile_math()));
+  text += "attention";
+  for (const ops::FlashAttention& attention : attention_) {
+    text += fmt::format(" {}", ops::math_name(attention.tile_math()));
+  }
+  if (rules_ != FusionRules().text()) text += fmt::format(" fuse {}", rules_);
   if (!invariant_) return text;
   const auto add = [&](const vk::Pipeline* pipeline) {
     text += fmt::format(" {}", pipeline->label());
@@ -107,189 +215,269 @@ std::string Decoder::arithmetic() const {
   };
   // The other operations have one kernel each.
   std::ranges::for_each(linear_.gemm_pipelines(), add);
-  std::ranges::for_each(attention_.pipelines(), add);
+  for (const ops::FlashAttention& attention : attention_) {
+    std::ranges::for_each(attention.pipelines(), add);
+  }
   const vk::DeviceSnapshot& device = device_->snapshot();
   return text + fmt::format(" shaders {:x} device {:02x} driver {:02x} subgroups of {}",
                             spirv_hash(), fmt::join(device.device_uuid, ""),
                             fmt::join(device.driver_uuid, ""), device_->plan().subgroup_size);
 }
 
-Status Decoder::allocate(const DecoderLimits& limits) {
-  const ModelConfig& c = config_;
-  const uint64_t rows = limits.rows;
-  const uint64_t most_rows = std::max(limits.rows, limits.logit_rows);
-  const struct {
-    vk::BufferRange* range;
-    uint64_t bytes;
-  } buffers[] = {
-      {&rope_table_, kFloat * limits.context_tokens * c.rope.dims},
-      {&x_, kFloat * rows * c.n_embd},
-      {&delta_, kFloat * rows * c.n_embd},
-      {&normed_, kFloat * rows * c.n_embd},
-      {&qkv_, kFloat * rows * (c.q_dim() + 2 * c.kv_dim())},
-      {&context_, kFloat * rows * c.q_dim()},
-      {&gate_up_, kFloat * rows * 2 * c.n_ff},
-      {&gated_, kFloat * rows * c.n_ff},
-      {&logits_, kFloat * limits.logit_rows * c.n_vocab},
-      {&partial_stats_, attention_.partial_stats_bytes(limits.attention_partials)},
-      {&partial_y_, attention_.partial_y_bytes(limits.attention_partials)},
-      {&linear_scratch_, linear_scratch_bytes(linear_, *weights_, most_rows)},
-  };
-  for (const auto& buffer : buffers) {
-    PUMICE_TRY(*buffer.range, arena_.allocate(buffer.bytes));
+uint64_t Decoder::linear_scratch_bytes(const DecoderLimits& limits) const {
+  uint64_t most = 0;
+  for (size_t i = 0; i < lowered_.dispatches.size(); ++i) {
+    std::vector<WeightMatrix> matrices;
+    for (const auto& member : resolved_[i].matrices.members) matrices.push_back(member.matrix);
+    if (matrices.empty()) continue;
+    const bool all = lowered_.dispatches[i].rows == RowSet::kAll;
+    most = std::max(most, linear_.scratch_bytes(all ? limits.rows : limits.logit_rows, matrices));
+  }
+  return most;
+}
+
+Status Decoder::allocate(const Program& program, const DecoderLimits& limits) {
+  const ActivationPlan plan = plan_activations(lowered_, limits.rows, limits.logit_rows);
+  PUMICE_TRY(const vk::BufferRange activations, arena_.allocate(plan.bytes));
+  for (size_t i = 0; i < lowered_.buffers.size(); ++i) {
+    const Buffer& buffer = lowered_.buffers[i];
+    const uint64_t rows = buffer.rows == RowSet::kAll ? limits.rows : limits.logit_rows;
+    buffers_.push_back(activations.subrange(plan.offsets[i], kFloat * rows * buffer.width));
+  }
+  uint64_t stats_bytes = 0;
+  uint64_t y_bytes = 0;
+  for (const ops::FlashAttention& attention : attention_) {
+    stats_bytes = std::max(stats_bytes, attention.partial_stats_bytes(limits.attention_partials));
+    y_bytes = std::max(y_bytes, attention.partial_y_bytes(limits.attention_partials));
+  }
+  PUMICE_TRY(partial_stats_, arena_.allocate(stats_bytes));
+  PUMICE_TRY(partial_y_, arena_.allocate(y_bytes));
+  PUMICE_TRY(linear_scratch_, arena_.allocate(linear_scratch_bytes(limits)));
+
+  vk::Uploader uploader(device_);
+  for (const ops::RopeConfig& rope : program.ropes) {
+    PUMICE_TRY(const ops::RopeFrequencies frequencies, ops::rope_frequencies(rope));
+    std::vector<float> table(size_t{limits.context_tokens} * rope.dims);
+    ops::fill_rope_table(frequencies, 0, table);
+    PUMICE_TRY(rope_tables_.emplace_back(), arena_.allocate(kFloat * table.size()));
+    PUMICE_TRY_STATUS(uploader.write(rope_tables_.back(), std::span<const float>(table)));
   }
   return {};
 }
 
-Status Decoder::fill_rope_table(const std::shared_ptr<vk::Device>& device, uint32_t n_positions) {
-  PUMICE_TRY(const ops::RopeFrequencies frequencies, ops::rope_frequencies(config_.rope));
-  vk::Uploader uploader(device);
-  std::vector<float> table(size_t{n_positions} * config_.rope.dims);
-  ops::fill_rope_table(frequencies, 0, table);
-  return uploader.write(rope_table_, std::span<const float>(table));
-}
+/// Records the dispatches of one step, one after the other.
+class Decoder::Recording {
+ public:
+  Recording(const Decoder& decoder, vk::Recorder& recorder, const DecoderStep& step)
+      : decoder_(decoder), lowered_(decoder.lowered_), recorder_(recorder), step_(step) {}
 
-void Decoder::record_stack(vk::Recorder& recorder, const StackedMatrices& stack,
-                           const vk::BufferRange& x, const vk::BufferRange& y,
-                           uint32_t n_rows) const {
-  std::vector<ops::LinearArgs> matrices;
-  for (const StackedMatrices::Member& member : stack.members) {
-    matrices.push_back({.weights = member.matrix,
-                        .x = x,
-                        .x_stride = member.matrix.n_cols,
-                        .y = y.from(kFloat * member.first_column),
-                        .y_stride = stack.n_outputs,
-                        .rows = n_rows,
-                        .scratch = linear_scratch_});
+  void run() {
+    std::optional<uint32_t> layer;
+    for (size_t i = 0; i < lowered_.dispatches.size(); ++i) {
+      const Dispatch& dispatch = lowered_.dispatches[i];
+      if (layer && dispatch.layer != layer) recorder_.cut();
+      layer = dispatch.layer;
+      n_rows_ = dispatch.rows == RowSet::kAll ? step_.n_rows : step_.n_logit_rows;
+      if (n_rows_ == 0) continue;
+      resolved_ = &decoder_.resolved_[i];
+      recorder_.enter({dispatch.part, layer.value_or(vk::Scope::kNoLayer)});
+      std::visit([&](const auto& c) { record(c); }, dispatch.what);
+    }
   }
-  linear_.record(recorder, matrices);
-}
 
-void Decoder::record_attention(vk::Recorder& recorder, const DecoderStep& step,
-                               uint32_t layer) const {
-  const uint32_t row_stride = config_.q_dim() + 2 * config_.kv_dim();
-  const uint32_t layer_offset = kv_layout_.layer_offset_bytes(layer);
-  recorder.enter({"rope_kv", layer});
-  rope_kv_.record(recorder, {.qkv = qkv_,
-                             .rope_table = rope_table_,
-                             .positions = step.positions,
-                             .row_seq = step.row_seq,
-                             .block_table = step.block_table,
-                             .kv = step.kv,
-                             .rows = step.n_rows,
-                             .row_stride = row_stride,
-                             .table_stride = step.table_stride,
-                             .layer_offset_bytes = layer_offset});
-  ops::FlashAttention::Args args{.q = qkv_,
-                                 .positions = step.positions,
-                                 .block_table = step.block_table,
-                                 .kv = step.kv,
-                                 .y = context_,
-                                 .partial_stats = partial_stats_,
-                                 .partial_y = partial_y_,
-                                 .q_stride = row_stride,
-                                 .table_stride = step.table_stride,
-                                 .layer_offset_bytes = layer_offset,
-                                 .scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim))};
-  recorder.enter({"attention", layer});
-  if (step.has_tiles) {
-    args.items = step.tile_items;
-    args.grid = step.tile_grid;
-    args.n_items = static_cast<uint32_t>(step.attention->tile_items.size());
-    args.keys = step.attention->tile_keys;
-    args.scores = step.attention->tile_scores;
-    attention_.record_tiles(recorder, args);
+ private:
+  /// From a view's first column on.
+  vk::BufferRange at(const View& view) const {
+    return decoder_.buffers_[view.buffer].from(kFloat * view.first);
   }
-  if (step.has_rows) {
-    args.items = step.row_items;
-    args.grid = step.row_grid;
-    args.n_items = static_cast<uint32_t>(step.attention->row_items.size());
-    args.keys = step.attention->row_keys;
-    args.scores = step.attention->row_scores;
-    attention_.record_rows(recorder, args);
+  vk::BufferRange at(const std::optional<View>& view) const {
+    return view ? at(*view) : vk::BufferRange{};
   }
-  if (step.has_reduce) {
-    attention_.record_reduce(recorder,
-                             {.items = step.reduce_items,
-                              .grid = step.reduce_grid,
-                              .partial_stats = partial_stats_,
-                              .partial_y = partial_y_,
-                              .y = context_,
-                              .n_items = static_cast<uint32_t>(step.attention->reduce_items.size()),
-                              .n_partials = step.attention->n_partials});
+  vk::BufferRange vector(std::optional<VectorId> id) const {
+    return id ? decoder_.vectors_[*id] : vk::BufferRange{};
   }
-}
+  uint32_t stride(const View& view) const { return lowered_.buffers[view.buffer].width; }
+  vk::BufferRange row_index(bool gathers) const {
+    return gathers ? step_.logit_rows : vk::BufferRange{};
+  }
 
-void Decoder::record_layer(vk::Recorder& recorder, const DecoderStep& step, uint32_t layer) const {
-  const LayerWeights& weights = weights_->layers()[layer];
-  ops::RmsNorm::Args norm{.x = x_,
-                          .residual = layer > 0 ? delta_ : vk::BufferRange{},
-                          .weight = weights.attn_norm,
-                          .y = normed_,
-                          .rows = step.n_rows,
-                          .n = config_.n_embd,
-                          .eps = config_.norm_eps};
-  recorder.enter({"attn_norm", layer});
-  rms_norm_.record(recorder, norm);
-  recorder.enter({"qkv", layer});
-  record_stack(recorder, weights.qkv, normed_, qkv_, step.n_rows);
-  record_attention(recorder, step, layer);
-  recorder.enter({"attn_output", layer});
-  linear_.record(recorder, {.weights = weights.attn_output,
-                            .x = context_,
-                            .x_stride = config_.q_dim(),
-                            .y = delta_,
-                            .y_stride = config_.n_embd,
-                            .rows = step.n_rows,
-                            .scratch = linear_scratch_});
-  norm.residual = delta_;
-  norm.weight = weights.ffn_norm;
-  recorder.enter({"ffn_norm", layer});
-  rms_norm_.record(recorder, norm);
-  recorder.enter({"gate_up", layer});
-  record_stack(recorder, weights.gate_up, normed_, gate_up_, step.n_rows);
-  recorder.enter({"activation", layer});
-  gated_activation_.record(
-      recorder, {.gate_up = gate_up_, .y = gated_, .rows = step.n_rows, .n = config_.n_ff});
-  recorder.enter({"ffn_down", layer});
-  linear_.record(recorder, {.weights = weights.ffn_down,
-                            .x = gated_,
-                            .x_stride = config_.n_ff,
-                            .y = delta_,
-                            .y_stride = config_.n_embd,
-                            .rows = step.n_rows,
-                            .scratch = linear_scratch_});
-}
+  void record(const call::Embed& c) {
+    decoder_.embedding_.record(recorder_, {.tokens = step_.tokens,
+                                           .sampled = step_.sampled,
+                                           .table = &resolved_->matrix,
+                                           .y = at(c.y),
+                                           .rows = n_rows_,
+                                           .scale = c.scale});
+  }
+
+  void record(const call::Linear& c) {
+    std::vector<ops::Linear::Args> args;
+    for (const StackedMatrices::Member& member : resolved_->matrices.members) {
+      args.push_back({.weights = member.matrix,
+                      .x = at(c.x),
+                      .x_stride = stride(c.x),
+                      .y = at({c.y.buffer, c.y.first + member.first_column}),
+                      .y_stride = stride(c.y),
+                      .rows = n_rows_,
+                      .scratch = decoder_.linear_scratch_});
+    }
+    decoder_.linear_.record(recorder_, args);
+  }
+
+  void record(const call::RmsNorm& c) {
+    decoder_.rms_norm_.record(recorder_, {.x = at(c.x),
+                                          .residual = at(c.residual),
+                                          .weight = decoder_.vectors_[c.weight],
+                                          .y = at(c.y),
+                                          .row_index = row_index(c.gathers),
+                                          .rows = n_rows_,
+                                          .n = c.n,
+                                          .eps = c.eps,
+                                          .n_groups = c.n_groups,
+                                          .x_stride = stride(c.x),
+                                          .y_stride = stride(c.y)});
+  }
+
+  void record(const call::LayerNorm& c) {
+    decoder_.layer_norm_.record(recorder_, {.x = at(c.x),
+                                            .weight = decoder_.vectors_[c.weight],
+                                            .bias = vector(c.bias),
+                                            .y = at(c.y),
+                                            .row_index = row_index(c.gathers),
+                                            .rows = n_rows_,
+                                            .n = c.n,
+                                            .eps = c.eps});
+  }
+
+  void record(const call::RopeKv& c) {
+    decoder_.rope_kv_[resolved_->rope_kv].record(
+        recorder_, {.qkv = at(c.qkv),
+                    .rope_table = c.rope ? decoder_.rope_tables_[*c.rope] : vk::BufferRange{},
+                    .positions = step_.positions,
+                    .row_seq = step_.row_seq,
+                    .block_table = step_.block_table,
+                    .kv = step_.kv,
+                    .rows = n_rows_,
+                    .row_stride = stride(c.qkv),
+                    .table_stride = step_.table_stride,
+                    .layer_offset_bytes = offset(c.state),
+                    .q_norm = vector(c.q_norm),
+                    .k_norm = vector(c.k_norm),
+                    .norm_eps = c.norm_eps,
+                    .bias = vector(c.bias)});
+  }
+
+  void record(const call::Attention& c) {
+    const AttentionLists& lists = step_.attention[c.attention_class];
+    const ops::FlashAttention& attention = decoder_.attention_[c.attention_class];
+    ops::FlashAttention::Args args{.q = at(c.q),
+                                   .positions = step_.positions,
+                                   .block_table = step_.block_table,
+                                   .kv = step_.kv,
+                                   .y = at(c.y),
+                                   .partial_stats = decoder_.partial_stats_,
+                                   .partial_y = decoder_.partial_y_,
+                                   .q_stride = stride(c.q),
+                                   .table_stride = step_.table_stride,
+                                   .layer_offset_bytes = offset(c.state),
+                                   .scale = static_cast<float>(c.scale)};
+    if (lists.has_tiles) {
+      args.items = lists.tile_items;
+      args.grid = lists.tile_grid;
+      args.n_items = static_cast<uint32_t>(lists.plan->tile_items.size());
+      args.keys = lists.plan->tile_keys;
+      args.scores = lists.plan->tile_scores;
+      attention.record_tiles(recorder_, args);
+    }
+    if (lists.has_rows) {
+      args.items = lists.row_items;
+      args.grid = lists.row_grid;
+      args.n_items = static_cast<uint32_t>(lists.plan->row_items.size());
+      args.keys = lists.plan->row_keys;
+      args.scores = lists.plan->row_scores;
+      attention.record_rows(recorder_, args);
+    }
+    if (lists.has_reduce) {
+      attention.record_reduce(recorder_,
+                              {.items = lists.reduce_items,
+                               .grid = lists.reduce_grid,
+                               .partial_stats = decoder_.partial_stats_,
+                               .partial_y = decoder_.partial_y_,
+                               .y = at(c.y),
+                               .n_items = static_cast<uint32_t>(lists.plan->reduce_items.size()),
+                               .n_partials = lists.plan->n_partials});
+    }
+  }
+
+  void record(const call::Gated& c) {
+    decoder_.gated_.at(c.kind).record(
+        recorder_, {.gate_up = at(c.gate_up), .y = at(c.y), .rows = n_rows_, .n = c.n});
+  }
+
+  void record(const call::Elementwise& c) {
+    ops::Elementwise::Args args{.a = at(c.a),
+                                .a_stride = stride(c.a),
+                                .y = at(c.y),
+                                .y_stride = stride(c.y),
+                                .rows = n_rows_,
+                                .n = c.n,
+                                .factor = static_cast<float>(c.factor),
+                                .row_index = row_index(c.gathers)};
+    if (c.b) {
+      args.b = at(*c.b);
+      args.b_stride = stride(*c.b);
+    } else if (c.bias) {
+      args.b = decoder_.vectors_[c.bias->vector].from(kFloat * c.bias->first);
+    }
+    decoder_.elementwise_.at(c.kind).record(recorder_, args);
+  }
+
+  void record(const call::Route& c) {
+    decoder_.route_.record(recorder_, {.scores = at(c.scores),
+                                       .routes = at(c.routes),
+                                       .rows = n_rows_,
+                                       .n_experts = c.n_experts,
+                                       .n_used = c.n_used});
+  }
+
+  void record(const call::ExpertLinear& c) {
+    const WeightMatrix& weights = resolved_->matrix;
+    decoder_.expert_linear_.at(weights.type)
+        .record(recorder_, {.weights = weights,
+                            .n_experts = c.n_experts,
+                            .x = at(c.x),
+                            .x_stride = stride(c.x),
+                            .x_rank_stride = c.row_each ? weights.n_cols : 0,
+                            .routes = at(c.routes),
+                            .y = at(c.y),
+                            .y_stride = weights.n_rows / c.n_experts,
+                            .rows = n_rows_,
+                            .n_used = c.n_used});
+  }
+
+  void record(const call::Combine& c) {
+    decoder_.combine_.record(recorder_, {.x = at(c.x),
+                                         .routes = at(c.routes),
+                                         .y = at(c.y),
+                                         .rows = n_rows_,
+                                         .n_used = c.n_used,
+                                         .n = c.n});
+  }
+
+  uint32_t offset(const StateSlot& slot) const {
+    return static_cast<uint32_t>(decoder_.state_.slot_offset_bytes(slot));
+  }
+
+  const Decoder& decoder_;
+  const Lowered& lowered_;
+  vk::Recorder& recorder_;
+  const DecoderStep& step_;
+  const Resolved* resolved_ = nullptr;  // of the dispatch at hand
+  uint32_t n_rows_ = 0;
+};
 
 void Decoder::record(vk::Recorder& recorder, const DecoderStep& step) const {
-  recorder.enter({"embedding"});
-  embedding_.record(recorder, {.tokens = step.tokens,
-                               .sampled = step.sampled,
-                               .table = &weights_->token_embd(),
-                               .y = x_,
-                               .rows = step.n_rows});
-  for (uint32_t layer = 0; layer < config_.n_layers; ++layer) {
-    record_layer(recorder, step, layer);
-    recorder.cut();
-  }
-  if (step.n_logit_rows == 0) return;
-  recorder.enter({"output_norm"});
-  rms_norm_.record(recorder, {.x = x_,
-                              .residual = delta_,
-                              .weight = weights_->output_norm(),
-                              .y = normed_,
-                              .row_index = step.logit_rows,
-                              .rows = step.n_logit_rows,
-                              .n = config_.n_embd,
-                              .eps = config_.norm_eps});
-  recorder.enter({"output"});
-  linear_.record(recorder, {.weights = weights_->output(),
-                            .x = normed_,
-                            .x_stride = config_.n_embd,
-                            .y = logits_,
-                            .y_stride = config_.n_vocab,
-                            .rows = step.n_logit_rows,
-                            .scratch = linear_scratch_});
+  Recording(*this, recorder, step).run();
 }
 
 }  // namespace pumice

@@ -1,15 +1,22 @@
-// The decoder: one transformer step over a ragged batch, recorded from a ModelConfig. Every family
-// runs through it.
+// The decoder: one step of a model over a ragged batch, recorded from its lowered program. Knows no
+// family.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "base/result.hpp"
-#include "models/model_config.hpp"
+#include "models/lowering.hpp"
 #include "models/weights.hpp"
+#include "shaders/elementwise/elementwise.hpp"
 #include "shaders/embedding/embedding.hpp"
+#include "shaders/experts/experts.hpp"
 #include "shaders/flash_attention/flash_attention.hpp"
 #include "shaders/gated_activation/gated_activation.hpp"
+#include "shaders/layer_norm/layer_norm.hpp"
 #include "shaders/linear/linear.hpp"
 #include "shaders/rms_norm/rms_norm.hpp"
 #include "shaders/rope_kv/rope_kv.hpp"
@@ -28,6 +35,18 @@ struct DecoderLimits {
   bool invariant = false;
 };
 
+/// Attention's work lists of a step (ops::plan_attention), of one attention class. A list with
+/// `has_…` false is not recorded at all. Grids are read by the GPU, so that a recording can be
+/// replayed with other lists.
+struct AttentionLists {
+  bool has_tiles = false;
+  bool has_rows = false;
+  bool has_reduce = false;
+  vk::BufferRange tile_items, row_items, reduce_items;
+  vk::BufferRange tile_grid, row_grid, reduce_grid;
+  const ops::AttentionPlan* plan = nullptr;  ///< the lists' sizes, for declared costs
+};
+
 /// What one step works on. Ranges are device memory; see StepArgs for their contents.
 struct DecoderStep {
   uint32_t n_rows = 0;
@@ -39,84 +58,85 @@ struct DecoderStep {
   vk::BufferRange logit_rows;
   vk::BufferRange block_table;
   uint32_t table_stride = 0;
-  vk::BufferRange kv;  ///< stands for all of the KV memory
-
-  // Attention work lists (ops::plan_attention). A list with `has_…` false is not recorded at all.
-  // Grids are read by the GPU, so that a recording can be replayed with other lists.
-  bool has_tiles = false;
-  bool has_rows = false;
-  bool has_reduce = false;
-  vk::BufferRange tile_items, row_items, reduce_items;
-  vk::BufferRange tile_grid, row_grid, reduce_grid;
-  ops::AttentionPlan const* attention = nullptr;  ///< the lists' sizes, for declared costs
+  vk::BufferRange kv;                         ///< stands for all of the KV memory
+  std::span<const AttentionLists> attention;  ///< by attention class
 };
 
 class Decoder {
  public:
-  /// Declare pipelines and allocate activations and the rope table. `weights` must outlive the
-  /// decoder. Errors: kDoesNotFit, kInvalidArgument (a shape no kernel takes, an arithmetic this
-  /// device has no kernel for).
+  /// Lower the program, declare pipelines and allocate activations and rope tables. `weights` must
+  /// be the program's and outlive the decoder. Errors: kDoesNotFit, kInvalidArgument (a shape no
+  /// kernel takes, an arithmetic this device has no kernel for), those of `lower`.
   static Result<Decoder> plan(const std::shared_ptr<vk::Device>& device,
-                              vk::PipelineLibrary& pipelines, const ModelConfig& config,
+                              vk::PipelineLibrary& pipelines, const Program& program,
                               const ModelWeights& weights, KvType kv_type, ops::Math math,
-                              const DecoderLimits& limits);
+                              const FusionRules& rules, const DecoderLimits& limits);
 
   /// Record a step: KV of its rows is written, and logits() holds n_logit_rows rows. The recorder
-  /// is cut at layer edges, and every command has its part of the model and its layer as scope.
+  /// is cut at layer edges, and every command has its part of the model and its layer as scope,
+  /// whose names live as long as the decoder.
   void record(vk::Recorder& recorder, const DecoderStep& step) const;
 
   /// float [logit_rows][n_vocab]
-  const vk::BufferRange& logits() const { return logits_; }
-  const ops::FlashAttention& attention() const { return attention_; }
+  const vk::BufferRange& logits() const { return buffers_[lowered_.logits]; }
+  /// Kernels by attention class, and the classes.
+  std::span<const ops::FlashAttention> attention() const { return attention_; }
+  std::span<const AttentionClass> attention_classes() const { return lowered_.attention_classes; }
 
   /// What keys and values depend on besides tokens, weights, KV type and the engine's options: the
-  /// arithmetic of each kind of product ("Q8_0 f16 attention f32"), as chosen for this device. With
-  /// DecoderLimits::invariant, which promises bits, also which kernels they are, and whose compiler
-  /// built them for which device.
+  /// arithmetic of each kind of product ("Q8_0 f16 attention f32"), as chosen for this device, and
+  /// fusion rules that were left out. With DecoderLimits::invariant, which promises bits, also
+  /// which kernels they are, and whose compiler built them for which device.
   std::string arithmetic() const;
 
-  /// Device bytes `plan` will allocate at most.
-  static uint64_t buffer_bytes(const ModelConfig& config, const DecoderLimits& limits);
+  /// Device bytes `plan` will allocate at most for a program that can be lowered.
+  static uint64_t buffer_bytes(const Program& program, const DecoderLimits& limits);
 
  private:
-  Decoder(std::shared_ptr<vk::Device> device, ModelConfig config, const ModelWeights& weights,
-          KvType kv_type, vk::Arena arena)
+  class Declaring;
+  class Recording;
+  /// What a dispatch is recorded with.
+  struct Resolved {
+    StackedMatrices matrices;  ///< of call::Linear
+    WeightMatrix matrix;       ///< of call::Embed and call::ExpertLinear
+    uint32_t rope_kv = 0;      ///< of call::RopeKv: index into rope_kv_
+  };
+
+  Decoder(std::shared_ptr<vk::Device> device, Lowered lowered, StateLayout state, vk::Arena arena)
       : device_(std::move(device)),
-        config_(std::move(config)),
-        weights_(&weights),
-        kv_layout_(config_.kv_layout(kv_type)),
+        lowered_(std::move(lowered)),
+        state_(std::move(state)),
         arena_(std::move(arena)) {}
 
-  Status allocate(const DecoderLimits& limits);
-  Status fill_rope_table(const std::shared_ptr<vk::Device>& device, uint32_t n_positions);
-  void record_layer(vk::Recorder& recorder, const DecoderStep& step, uint32_t layer) const;
-  void record_attention(vk::Recorder& recorder, const DecoderStep& step, uint32_t layer) const;
-  void record_stack(vk::Recorder& recorder, const StackedMatrices& stack, const vk::BufferRange& x,
-                    const vk::BufferRange& y, uint32_t n_rows) const;
+  void resolve_weights(const ModelWeights& weights);
+  Status allocate(const Program& program, const DecoderLimits& limits);
+  uint64_t linear_scratch_bytes(const DecoderLimits& limits) const;
 
   std::shared_ptr<vk::Device> device_;
-  ModelConfig config_;
-  const ModelWeights* weights_;
-  KvLayout kv_layout_;
+  Lowered lowered_;
+  StateLayout state_;
   vk::Arena arena_;
   bool invariant_ = false;
+  std::string rules_;
+
+  std::vector<Resolved> resolved_;        // by dispatch
+  std::vector<vk::BufferRange> vectors_;  // by VectorId
+  std::vector<const WeightType*> types_;  // of products
 
   ops::Embedding embedding_;
   ops::RmsNorm rms_norm_;
   ops::Linear linear_;
-  ops::RopeKv rope_kv_;
-  ops::FlashAttention attention_;
-  ops::GatedActivation gated_activation_;
+  std::vector<ops::RopeKv> rope_kv_;
+  std::vector<ops::FlashAttention> attention_;  // by attention class
+  std::map<ops::GatedActivation::Kind, ops::GatedActivation> gated_;
+  std::map<ops::Elementwise::Kind, ops::Elementwise> elementwise_;
+  ops::LayerNorm layer_norm_;
+  ops::Route route_;
+  std::map<const WeightType*, ops::ExpertLinear> expert_linear_;
+  ops::Combine combine_;
 
-  vk::BufferRange rope_table_;
-  vk::BufferRange x_;                          // float [rows][n_embd]: the residual stream
-  vk::BufferRange delta_;                      // float [rows][n_embd]: what a block adds to it
-  vk::BufferRange normed_;                     // float [rows][n_embd]
-  vk::BufferRange qkv_;                        // float [rows][q_dim + 2 kv_dim]
-  vk::BufferRange context_;                    // float [rows][q_dim]: attention's output
-  vk::BufferRange gate_up_;                    // float [rows][2 n_ff]
-  vk::BufferRange gated_;                      // float [rows][n_ff]
-  vk::BufferRange logits_;                     // float [logit_rows][n_vocab]
+  std::vector<vk::BufferRange> buffers_;       // by BufferId
+  std::vector<vk::BufferRange> rope_tables_;   // by rope
   vk::BufferRange partial_stats_, partial_y_;  // attention's split-KV scratch
   vk::BufferRange linear_scratch_;             // empty if linear_ needs none
 };

@@ -1,7 +1,6 @@
 #include "models/families.hpp"
 
 #include "base/printable.hpp"
-#include "models/decodable.hpp"
 #include "models/program_tensors.hpp"
 
 namespace pumice {
@@ -36,11 +35,6 @@ Result<Program> build_program(const ModelSource& source, const ProgramOptions& o
   }
   return make_error(ErrorCode::kBadFile, "architecture '{}' is not supported yet (known: {})",
                     printable(architecture), known);
-}
-
-Result<ModelDescription> describe_model(const ModelSource& source) {
-  PUMICE_TRY(const Program program, build_program(source));
-  return decodable(program);
 }
 
 }  // namespace pumice

@@ -7,7 +7,6 @@
 
 #include "base/result.hpp"
 #include "models/metadata.hpp"
-#include "models/model_config.hpp"
 #include "models/model_source.hpp"
 #include "models/program_builder.hpp"
 
@@ -29,10 +28,6 @@ std::span<const ModelFamily> model_families();
 /// shape, and no other (program_tensors.hpp). Errors (kBadFile) name the key or tensor; an unknown
 /// architecture is named together with the known ones.
 Result<Program> build_program(const ModelSource& source, const ProgramOptions& options = {});
-
-/// The description of a model that the decoder can run (decodable.hpp). Errors (kBadFile): those of
-/// build_program and of `decodable`.
-Result<ModelDescription> describe_model(const ModelSource& source);
 
 namespace families {
 Result<Program> build_gemma2(const ModelSource& source, const ProgramOptions& options);

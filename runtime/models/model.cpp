@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "models/families.hpp"
 #include "vk/device.hpp"
 
 namespace pumice {
@@ -53,21 +54,18 @@ Result<std::array<uint64_t, 2>> fingerprint_of(const ModelSource& source) {
 Result<std::shared_ptr<const Model>> Model::load(const std::shared_ptr<vk::Device>& device,
                                                  const ModelSource& source,
                                                  const ModelWeights::Progress& progress) {
-  PUMICE_TRY(ModelDescription description, describe_model(source));
-  const uint64_t needed = resident_weight_bytes(source, description);
-  PUMICE_TRY_STATUS(device->check_fits(needed, "the weights"));
-  PUMICE_TRY(ModelWeights weights, ModelWeights::load(device, source, description, progress));
+  PUMICE_TRY(Program program, build_program(source));
+  PUMICE_TRY(const Lowered lowered, lower(program));
+  PUMICE_TRY_STATUS(
+      device->check_fits(resident_weight_bytes(source, program, lowered), "the weights"));
+  PUMICE_TRY(ModelWeights weights, ModelWeights::load(device, source, program, lowered, progress));
   PUMICE_TRY(const auto fingerprint, fingerprint_of(source));
-  return std::make_shared<const Model>(
-      Model{std::move(description), std::move(weights), fingerprint});
+  return std::make_shared<const Model>(Model{std::move(program), std::move(weights), fingerprint});
 }
 
-std::shared_ptr<const Model> Model::first_layers(uint32_t n_layers) const {
-  Model shorter{description, weights.first_layers(n_layers), fingerprint};
-  const uint32_t missing =
-      config().n_layers - static_cast<uint32_t>(shorter.weights.layers().size());
-  shorter.description.config.n_layers -= missing;
-  shorter.fingerprint[1] += missing;
+std::shared_ptr<const Model> Model::first_layers(uint32_t n) const {
+  Model shorter{pumice::first_layers(program, n), weights, fingerprint};
+  shorter.fingerprint[1] += n_layers() - shorter.n_layers();
   return std::make_shared<const Model>(std::move(shorter));
 }
 

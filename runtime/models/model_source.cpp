@@ -45,19 +45,21 @@ Result<std::vector<float>> ModelSource::values(const GgufTensor& tensor) const {
   return values;
 }
 
-WeightSource ModelSource::matrix(const GgufTensor& tensor) const {
-  WeightSource source{.type = tensor.type,
-                      .n_rows = static_cast<uint32_t>(tensor.dims[1]),
-                      .n_cols = static_cast<uint32_t>(tensor.dims[0])};
+WeightSource ModelSource::matrix(const GgufTensor& tensor, uint32_t first_row,
+                                 uint32_t n_rows) const {
+  WeightSource source{
+      .type = tensor.type, .n_rows = n_rows, .n_cols = static_cast<uint32_t>(tensor.dims[0])};
+  const uint64_t skipped =
+      first_row * (tensor.type->file_bytes(tensor.dims[0]) / tensor.type->block_bytes);
   if (synthetic_) {
-    source.fill = [fill = synthetic_->filler(made(tensor))](uint64_t first_block,
-                                                            std::span<std::byte> out) -> Status {
-      fill(first_block, out);
+    source.fill = [fill = synthetic_->filler(made(tensor)), skipped](
+                      uint64_t first_block, std::span<std::byte> out) -> Status {
+      fill(skipped + first_block, out);
       return {};
     };
   } else {
-    source.fill = [file = file_, &tensor](uint64_t first_block, std::span<std::byte> out) {
-      return file->read(tensor, first_block * tensor.type->block_bytes, out);
+    source.fill = [file = file_, &tensor, skipped](uint64_t first_block, std::span<std::byte> out) {
+      return file->read(tensor, (skipped + first_block) * tensor.type->block_bytes, out);
     };
   }
   return source;

@@ -36,8 +36,9 @@ class ModelSource {
   Status read(const GgufTensor& tensor, uint64_t first_block, std::span<std::byte> out) const;
   /// All of a small tensor as floats. Its type must have a codec. Errors: as `read`.
   Result<std::vector<float>> values(const GgufTensor& tensor) const;
-  /// A matrix of dims[1] rows, for WeightMatrix::upload. Valid as long as this source.
-  WeightSource matrix(const GgufTensor& tensor) const;
+  /// Rows [first_row, first_row + n_rows) of a matrix, for WeightMatrix::upload. A tensor of
+  /// several matrices counts as one of all their rows. Valid as long as this source.
+  WeightSource matrix(const GgufTensor& tensor, uint32_t first_row, uint32_t n_rows) const;
 
  private:
   const SyntheticTensor& made(const GgufTensor& tensor) const;

@@ -60,6 +60,11 @@ Operands operands_of(const Operation& what) {
 
 }  // namespace
 
+uint32_t embedding_width(const Program& program) {
+  return program.values[program.layers.empty() ? program.logits : program.layers.front().input]
+      .width;
+}
+
 std::string_view op_name(const Operation& what) { return operands_of(what).name; }
 std::vector<ValueId> op_inputs(const Operation& what) { return operands_of(what).inputs; }
 std::vector<TensorId> op_tensors(const Operation& what) { return operands_of(what).tensors; }

@@ -1,8 +1,8 @@
 // What a model computes, as data: a flat list of typed operations over named values, in an order in
 // which they can be computed, without control flow. A family (families/*.cpp) builds it through a
 // ProgramBuilder (program_builder.hpp); everything else reads it and knows no family: which tensors
-// a file must have (program_tensors.hpp), the evaluation in fp64 (reference.hpp), what the decoder
-// can run (decodable.hpp), a text for people (program_text.hpp).
+// a file must have (program_tensors.hpp), the evaluation in fp64 (reference.hpp), the dispatches
+// of a step (lowering.hpp), a text for people (program_text.hpp).
 //
 // Shapes. A value has `width` numbers for each token of a step; heads lie side by side in it. A
 // matrix is a tensor of the file with dims {n_cols, n_rows}: n_rows outputs of n_cols inputs each.
@@ -201,6 +201,9 @@ struct Program {
   std::vector<Layer> layers;
   ValueId logits = 0;  ///< [tokens][n_vocab]
 };
+
+/// Of what the first layer reads, or of the logits without layers.
+uint32_t embedding_width(const Program& program);
 
 /// "rms_norm", "append", "silu"
 std::string_view op_name(const Operation& what);

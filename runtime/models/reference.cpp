@@ -154,7 +154,8 @@ class Evaluation {
   /// x Wᵀ for `n` rows of x, by rows [first_row, first_row + n_rows) of a matrix.
   Computed product(const Values& x, size_t n, TensorId tensor, size_t first_row, size_t n_rows) {
     const auto start = Clock::now();
-    const WeightSource matrix = source_.matrix(*tensors_[tensor]);
+    const WeightSource matrix = source_.matrix(*tensors_[tensor], static_cast<uint32_t>(first_row),
+                                               static_cast<uint32_t>(n_rows));
     const size_t n_cols = matrix.n_cols;
     const size_t n_groups = (n + kLanes - 1) / kLanes;
     std::vector<Lanes> columns(n_groups * n_cols, Lanes{});
@@ -167,7 +168,7 @@ class Evaluation {
     const auto chunk = [&](size_t index) -> Status {
       const size_t first = index * kRowsAtOnce;
       const size_t count = std::min(kRowsAtOnce, n_rows - first);
-      PUMICE_TRY(const std::vector<float> weights, matrix_rows(matrix, first_row + first, count));
+      PUMICE_TRY(const std::vector<float> weights, matrix_rows(matrix, first, count));
       for (size_t group = 0; group < n_groups; ++group) {
         const Lanes* const inputs = &columns[group * n_cols];
         const size_t n_lanes = std::min(kLanes, n - group * kLanes);
@@ -192,7 +193,7 @@ class Evaluation {
   }
 
   Computed compute(const op::Embed& op, ValueId) const {
-    const WeightSource table = source_.matrix(*tensors_[op.table]);
+    const WeightSource table = source_.matrix(*tensors_[op.table], 0, program_.n_vocab);
     Values y;
     for (const TokenId token : tokens_) {
       PUMICE_TRY(const std::vector<float> row, matrix_rows(table, token, 1));

@@ -7,7 +7,6 @@
 #include <numbers>
 
 #include "base/printable.hpp"
-#include "models/model_config.hpp"
 #include "models/synthetic_vocabulary.hpp"
 
 namespace pumice {
@@ -145,6 +144,10 @@ std::vector<float> rope_divisors(const SyntheticShape& shape) {
   return divisors;
 }
 
+std::string layer_tensor(uint32_t layer, const std::string& tensor) {
+  return fmt::format("blk.{}.{}", layer, tensor);
+}
+
 }  // namespace
 
 std::span<const SyntheticShape> synthetic_presets() { return kPresets; }
@@ -236,38 +239,37 @@ void SyntheticModel::add_norm(const std::string& name) {
 
 void SyntheticModel::add_tensors() {
   const SyntheticShape& s = shape_;
-  const TensorNames names;
   const WeightType& type = *options_.type;
   const uint64_t kv_dim = s.n_embd / s.n_heads * s.n_kv_heads;
-  add_matrix(names.token_embd, s.tied ? output_type(options_) : type, {s.n_embd, s.n_vocab});
+  add_matrix("token_embd.weight", s.tied ? output_type(options_) : type, {s.n_embd, s.n_vocab});
   for (uint32_t i = 0; i < s.n_layers; ++i) {
     const auto matrix = [&](const std::string& tensor, std::vector<uint64_t> dims) {
-      add_matrix(names.layer(i, tensor), type, std::move(dims));
+      add_matrix(layer_tensor(i, tensor), type, std::move(dims));
     };
-    add_norm(names.layer(i, names.attn_norm));
-    matrix(names.attn_q, {s.n_embd, s.n_embd});
-    matrix(names.attn_k, {s.n_embd, kv_dim});
-    matrix(names.attn_v, {s.n_embd, kv_dim});
-    matrix(names.attn_output, {s.n_embd, s.n_embd});
-    add_norm(names.layer(i, names.ffn_norm));
+    add_norm(layer_tensor(i, "attn_norm.weight"));
+    matrix("attn_q.weight", {s.n_embd, s.n_embd});
+    matrix("attn_k.weight", {s.n_embd, kv_dim});
+    matrix("attn_v.weight", {s.n_embd, kv_dim});
+    matrix("attn_output.weight", {s.n_embd, s.n_embd});
+    add_norm(layer_tensor(i, "ffn_norm.weight"));
     if (s.n_experts == 0) {
-      matrix(names.ffn_gate, {s.n_embd, s.n_ff});
-      matrix(names.ffn_up, {s.n_embd, s.n_ff});
-      matrix(names.ffn_down, {s.n_ff, s.n_embd});
+      matrix("ffn_gate.weight", {s.n_embd, s.n_ff});
+      matrix("ffn_up.weight", {s.n_embd, s.n_ff});
+      matrix("ffn_down.weight", {s.n_ff, s.n_embd});
     } else {
-      add_matrix(names.layer(i, "ffn_gate_inp.weight"), weight_type("F32"),
+      add_matrix(layer_tensor(i, "ffn_gate_inp.weight"), weight_type("F32"),
                  {s.n_embd, s.n_experts});
       matrix("ffn_gate_exps.weight", {s.n_embd, s.n_ff, s.n_experts});
       matrix("ffn_up_exps.weight", {s.n_embd, s.n_ff, s.n_experts});
       matrix("ffn_down_exps.weight", {s.n_ff, s.n_embd, s.n_experts});
     }
   }
-  add_norm(names.output_norm);
-  if (!s.tied) add_matrix(names.output, output_type(options_), {s.n_embd, s.n_vocab});
+  add_norm("output_norm.weight");
+  if (!s.tied) add_matrix("output.weight", output_type(options_), {s.n_embd, s.n_vocab});
   if (s.rope_factor > 1) {
     std::vector<float> divisors = rope_divisors(s);
     tensors_.push_back(
-        {names.rope_freqs, &weight_type("F32"), {divisors.size()}, 0, 0, std::move(divisors)});
+        {"rope_freqs.weight", &weight_type("F32"), {divisors.size()}, 0, 0, std::move(divisors)});
   }
 }
 

@@ -1,105 +1,116 @@
 #include "models/weights.hpp"
 
 #include <algorithm>
+#include <set>
 
 namespace pumice {
 namespace {
 
-/// A matrix of the model; describe_model has checked that it exists and fits the config.
-WeightSource source_of(const ModelSource& model, const std::string& name) {
-  const GgufTensor* tensor = model.file().find_tensor(name);
-  PUMICE_CHECK(tensor != nullptr, "unchecked tensor " + name);
-  return model.matrix(*tensor);
+constexpr uint64_t kAlignment = 256;
+
+uint64_t aligned(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+/// check_tensors has checked that it exists and has its shape.
+const GgufTensor& tensor_of(const ModelSource& source, const Program& program, TensorId id) {
+  const GgufTensor* const tensor = source.file().find_tensor(program.tensors[id].name);
+  PUMICE_CHECK(tensor != nullptr, "unchecked tensor " + program.tensors[id].name);
+  return *tensor;
 }
 
-/// Consecutive sources that share a dispatch.
-std::vector<std::vector<WeightSource>> stacks_of(const std::vector<WeightSource>& sources) {
-  std::vector<std::vector<WeightSource>> stacks;
-  for (const WeightSource& source : sources) {
-    if (!stacks.empty()) {
-      std::vector<WeightSource> together = stacks.back();
-      together.push_back(source);
-      if (can_stack(together)) {
-        stacks.back() = std::move(together);
-        continue;
-      }
+std::vector<WeightSource> sources_of(const ModelSource& source, const Program& program,
+                                     std::span<const MatrixRows> group) {
+  std::vector<WeightSource> sources;
+  for (const MatrixRows& rows : group) {
+    sources.push_back(
+        source.matrix(tensor_of(source, program, rows.tensor), rows.first_row, rows.n_rows));
+  }
+  return sources;
+}
+
+/// Consecutive sources that share a dispatch, as (first, end).
+std::vector<std::pair<size_t, size_t>> stacks_of(std::span<const WeightSource> sources) {
+  std::vector<std::pair<size_t, size_t>> stacks;
+  for (size_t i = 0; i < sources.size(); ++i) {
+    const bool joins = !stacks.empty() &&
+                       can_stack(sources.subspan(stacks.back().first, i + 1 - stacks.back().first));
+    if (joins) {
+      stacks.back().second = i + 1;
+    } else {
+      stacks.emplace_back(i, i + 1);
     }
-    stacks.push_back({source});
   }
   return stacks;
 }
 
-/// Every group of matrices that is uploaded as one, in the order the decoder uses them.
-std::vector<std::vector<WeightSource>> layer_groups(const ModelSource& model,
-                                                    const TensorNames& names, uint32_t layer) {
-  const auto source = [&](const std::string& tensor) {
-    return source_of(model, names.layer(layer, tensor));
-  };
-  return {{source(names.attn_q), source(names.attn_k), source(names.attn_v)},
-          {source(names.attn_output)},
-          {source(names.ffn_gate), source(names.ffn_up)},
-          {source(names.ffn_down)}};
+/// Groups but those of matrices that earlier ones have all: what is read twice is loaded once.
+std::vector<std::span<const MatrixRows>> different_groups(const Lowered& lowered) {
+  std::set<std::pair<TensorId, uint32_t>> seen;
+  std::vector<std::span<const MatrixRows>> groups;
+  for (const std::vector<MatrixRows>& group : lowered.matrices) {
+    bool is_new = false;
+    for (const MatrixRows& rows : group) {
+      is_new = seen.emplace(rows.tensor, rows.first_row).second || is_new;
+    }
+    if (is_new) groups.emplace_back(group);
+  }
+  return groups;
 }
-
-constexpr uint64_t kAlignment = 256;
-
-uint64_t aligned(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 }  // namespace
 
 class ModelWeights::Loader {
  public:
   Loader(const std::shared_ptr<vk::Device>& device, const ModelSource& source,
-         const ModelDescription& model, vk::Arena& arena, const Progress& progress)
+         const Program& program, ModelWeights& weights, const Progress& progress)
       : source_(source),
-        names_(model.names),
-        arena_(arena),
+        program_(program),
+        weights_(weights),
         uploader_(device),
         part_bytes_(device->plan().slab_bytes),
         progress_(progress) {
     for (const GgufTensor& tensor : source.file().tensors()) total_bytes_ += tensor.n_bytes;
   }
 
-  Result<WeightMatrix> matrix(const std::vector<WeightSource>& sources) {
-    PUMICE_TRY(WeightMatrix matrix, WeightMatrix::upload(uploader_, arena_, sources, part_bytes_));
-    for (const WeightSource& source : sources) advance(source.file_bytes());
-    return matrix;
-  }
-  Result<WeightMatrix> matrix(const std::string& name) {
-    return matrix(std::vector<WeightSource>{source_of(source_, name)});
-  }
-
-  /// A vector, as floats.
-  Result<vk::BufferRange> vector(const std::string& name) {
-    const GgufTensor& tensor = *source_.file().find_tensor(name);
-    PUMICE_TRY(const std::vector<float> values, source_.values(tensor));
-    PUMICE_TRY(const vk::BufferRange range, arena_.allocate(values.size() * sizeof(float)));
-    PUMICE_TRY_STATUS(uploader_.write(range, std::span<const float>(values)));
-    advance(tensor.n_bytes);
-    return range;
-  }
-
-  Result<StackedMatrices> stack(const std::vector<WeightSource>& sources) {
-    StackedMatrices result;
-    for (const std::vector<WeightSource>& together : stacks_of(sources)) {
-      PUMICE_TRY(WeightMatrix member, matrix(together));
-      const uint32_t n_rows = member.n_rows;
-      result.members.push_back({std::move(member), result.n_outputs});
-      result.n_outputs += n_rows;
+  Status group(std::span<const MatrixRows> group) {
+    const std::vector<WeightSource> sources = sources_of(source_, program_, group);
+    Stack stack;
+    for (const MatrixRows& rows : group) stack.keys.push_back(key(rows));
+    for (const auto& [first, end] : stacks_of(sources)) {
+      const auto together = std::span(sources).subspan(first, end - first);
+      PUMICE_TRY(WeightMatrix matrix,
+                 WeightMatrix::upload(uploader_, *weights_.arena_, together, part_bytes_));
+      uint32_t row = 0;
+      for (size_t i = first; i < end; ++i) {
+        weights_.matrices_.emplace(key(group[i]), matrix.rows(row, group[i].n_rows));
+        row += group[i].n_rows;
+        advance(sources[i].file_bytes());
+      }
+      stack.matrices.members.push_back({std::move(matrix), stack.matrices.n_outputs});
+      stack.matrices.n_outputs += row;
     }
-    return result;
+    const Key first = stack.keys[0];
+    weights_.stacks_.emplace(first, std::move(stack));
+    return {};
   }
 
-  Result<LayerWeights> layer(uint32_t index) {
-    const auto groups = layer_groups(source_, names_, index);
-    LayerWeights weights;
-    PUMICE_TRY(weights.attn_norm, vector(names_.layer(index, names_.attn_norm)));
-    PUMICE_TRY(weights.qkv, stack(groups[0]));
-    PUMICE_TRY(weights.attn_output, matrix(groups[1]));
-    PUMICE_TRY(weights.ffn_norm, vector(names_.layer(index, names_.ffn_norm)));
-    PUMICE_TRY(weights.gate_up, stack(groups[2]));
-    PUMICE_TRY(weights.ffn_down, matrix(groups[3]));
-    return weights;
+  Status vector(const std::vector<TensorId>& tensors) {
+    std::vector<float> all;
+    for (const TensorId id : tensors) {
+      const GgufTensor& tensor = tensor_of(source_, program_, id);
+      PUMICE_TRY(const std::vector<float> values, source_.values(tensor));
+      all.insert(all.end(), values.begin(), values.end());
+      advance(tensor.n_bytes);
+    }
+    PUMICE_TRY(const vk::BufferRange range, weights_.arena_->allocate(all.size() * sizeof(float)));
+    PUMICE_TRY_STATUS(uploader_.write(range, std::span<const float>(all)));
+    weights_.vectors_.emplace(tensors, range);
+    uint64_t done = 0;
+    for (const TensorId id : tensors) {
+      const uint64_t bytes = program_.tensors[id].dims[0] * sizeof(float);
+      weights_.vectors_.emplace(std::vector{id}, range.subrange(done, bytes));
+      done += bytes;
+    }
+    return {};
   }
 
  private:
@@ -109,8 +120,8 @@ class ModelWeights::Loader {
   }
 
   const ModelSource& source_;
-  const TensorNames& names_;
-  vk::Arena& arena_;
+  const Program& program_;
+  ModelWeights& weights_;
   vk::Uploader uploader_;
   uint64_t part_bytes_;
   const Progress& progress_;
@@ -119,55 +130,63 @@ class ModelWeights::Loader {
 };
 
 Result<ModelWeights> ModelWeights::load(const std::shared_ptr<vk::Device>& device,
-                                        const ModelSource& source, const ModelDescription& model,
-                                        const Progress& progress) {
-  ModelWeights weights(std::make_shared<vk::Arena>(device, vk::MemoryDomain::kDevice, "weights",
-                                                   resident_weight_bytes(source, model)));
-  Loader loader(device, source, model, *weights.arena_, progress);
-  PUMICE_TRY(weights.token_embd_, loader.matrix(model.names.token_embd));
-  for (uint32_t layer = 0; layer < model.config.n_layers; ++layer) {
-    PUMICE_TRY(weights.layers_.emplace_back(), loader.layer(layer));
+                                        const ModelSource& source, const Program& program,
+                                        const Lowered& lowered, const Progress& progress) {
+  const uint64_t bytes = resident_weight_bytes(source, program, lowered);
+  ModelWeights weights(
+      std::make_shared<vk::Arena>(device, vk::MemoryDomain::kDevice, "weights", bytes));
+  weights.resident_bytes_ = bytes;
+  Loader loader(device, source, program, weights, progress);
+  for (const std::span<const MatrixRows> group : different_groups(lowered)) {
+    PUMICE_TRY_STATUS(loader.group(group));
   }
-  PUMICE_TRY(weights.output_norm_, loader.vector(model.names.output_norm));
-  weights.tied_ = source.file().find_tensor(model.names.output) == nullptr;
-  if (!weights.tied_) {
-    PUMICE_TRY(weights.output_, loader.matrix(model.names.output));
+  for (const std::vector<TensorId>& tensors : lowered.vectors) {
+    PUMICE_TRY_STATUS(loader.vector(tensors));
   }
   return weights;
 }
 
-ModelWeights ModelWeights::first_layers(uint32_t n_layers) const {
-  ModelWeights shorter = *this;
-  shorter.layers_.resize(std::min<size_t>(n_layers, layers_.size()));
-  return shorter;
+const WeightMatrix& ModelWeights::matrix(const MatrixRows& rows) const {
+  const auto found = matrices_.find(key(rows));
+  PUMICE_CHECK(found != matrices_.end() && found->second.n_rows == rows.n_rows,
+               "a matrix that was not loaded");
+  return found->second;
 }
 
-std::vector<const WeightType*> ModelWeights::matrix_types() const {
-  std::set<const WeightType*> types{output().type};
-  for (const LayerWeights& layer : layers_) {
-    types.insert({layer.attn_output.type, layer.ffn_down.type});
-    for (const StackedMatrices* stack : {&layer.qkv, &layer.gate_up}) {
-      for (const StackedMatrices::Member& member : stack->members) types.insert(member.matrix.type);
-    }
+StackedMatrices ModelWeights::stack(std::span<const MatrixRows> group) const {
+  const auto found = stacks_.find(key(group[0]));
+  if (found != stacks_.end() &&
+      std::ranges::equal(found->second.keys, group, {}, {}, [](auto& rows) { return key(rows); })) {
+    return found->second.matrices;
   }
-  return {types.begin(), types.end()};
+  StackedMatrices stack;
+  for (const MatrixRows& rows : group) {
+    stack.members.push_back({matrix(rows), stack.n_outputs});
+    stack.n_outputs += rows.n_rows;
+  }
+  return stack;
 }
 
-uint64_t resident_weight_bytes(const ModelSource& source, const ModelDescription& model) {
-  const TensorNames& names = model.names;
-  const auto matrix_bytes = [](const std::vector<WeightSource>& sources) {
-    return aligned(WeightMatrix::resident_bytes(sources));
-  };
-  const uint64_t norm_bytes = aligned(model.config.n_embd * sizeof(float));
-  uint64_t bytes = matrix_bytes({source_of(source, names.token_embd)}) + norm_bytes;
-  if (source.file().find_tensor(names.output) != nullptr) {
-    bytes += matrix_bytes({source_of(source, names.output)});
-  }
-  for (uint32_t layer = 0; layer < model.config.n_layers; ++layer) {
-    bytes += 2 * norm_bytes;
-    for (const auto& group : layer_groups(source, names, layer)) {
-      for (const auto& stack : stacks_of(group)) bytes += matrix_bytes(stack);
+vk::BufferRange ModelWeights::vector(std::span<const TensorId> tensors) const {
+  const auto found = vectors_.find({tensors.begin(), tensors.end()});
+  PUMICE_CHECK(found != vectors_.end(), "a vector that was not loaded");
+  return found->second;
+}
+
+uint64_t resident_weight_bytes(const ModelSource& source, const Program& program,
+                               const Lowered& lowered) {
+  uint64_t bytes = 0;
+  for (const std::span<const MatrixRows> group : different_groups(lowered)) {
+    const std::vector<WeightSource> sources = sources_of(source, program, group);
+    for (const auto& [first, end] : stacks_of(sources)) {
+      bytes +=
+          aligned(WeightMatrix::resident_bytes(std::span(sources).subspan(first, end - first)));
     }
+  }
+  for (const std::vector<TensorId>& tensors : lowered.vectors) {
+    uint64_t n = 0;
+    for (const TensorId id : tensors) n += program.tensors[id].dims[0];
+    bytes += aligned(n * sizeof(float));
   }
   return bytes;
 }

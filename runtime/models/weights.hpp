@@ -2,20 +2,22 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
-#include <set>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "base/result.hpp"
-#include "models/model_config.hpp"
+#include "models/lowering.hpp"
 #include "models/model_source.hpp"
 #include "shaders/common/weight_matrix.hpp"
 #include "vk/memory.hpp"
 
 namespace pumice {
 
-/// Matrices that read the same input and write side by side: stacked into one where their types
-/// agree, so that one dispatch serves them all.
+/// Matrices that read the same input and write side by side. Neighbours whose types agree are one
+/// matrix, so that one dispatch serves them all.
 struct StackedMatrices {
   struct Member {
     WeightMatrix matrix;
@@ -25,53 +27,48 @@ struct StackedMatrices {
   uint32_t n_outputs = 0;
 };
 
-struct LayerWeights {
-  vk::BufferRange attn_norm;
-  StackedMatrices qkv;
-  WeightMatrix attn_output;
-  vk::BufferRange ffn_norm;
-  StackedMatrices gate_up;
-  WeightMatrix ffn_down;
-};
-
 /// Copies share the device memory.
 class ModelWeights {
  public:
   /// Called with bytes of the source done and in all.
   using Progress = std::function<void(uint64_t done, uint64_t total)>;
 
-  /// Repack and upload every tensor the decoder reads. The source may go afterwards.
+  /// Repack and upload all that the dispatches of a program read. The source may go afterwards.
   /// Host memory is bounded by a few MiB and the largest vector. Errors: kDoesNotFit (memory),
   /// kDeviceLost.
   static Result<ModelWeights> load(const std::shared_ptr<vk::Device>& device,
-                                   const ModelSource& source, const ModelDescription& model,
-                                   const Progress& progress = {});
+                                   const ModelSource& source, const Program& program,
+                                   const Lowered& lowered, const Progress& progress = {});
 
-  const WeightMatrix& token_embd() const { return token_embd_; }
-  /// The matrix behind the logits; the embedding itself where they are tied.
-  const WeightMatrix& output() const { return tied_ ? token_embd_ : output_; }
-  const vk::BufferRange& output_norm() const { return output_norm_; }
-  const std::vector<LayerWeights>& layers() const { return layers_; }
-
-  /// These without the layers from `n_layers` on.
-  ModelWeights first_layers(uint32_t n_layers) const;
-
-  /// Types of the matrices that GEMMs read: each needs its pipelines.
-  std::vector<const WeightType*> matrix_types() const;
+  /// A group of matrices, as it was loaded, or from those it was loaded with.
+  StackedMatrices stack(std::span<const MatrixRows> group) const;
+  /// One matrix; where it was stacked, the rows that are its own.
+  const WeightMatrix& matrix(const MatrixRows& rows) const;
+  /// Of device memory.
+  uint64_t resident_bytes() const { return resident_bytes_; }
+  /// Floats of these tensors, one after the other, as they were loaded, or of one of them.
+  vk::BufferRange vector(std::span<const TensorId> tensors) const;
 
  private:
   class Loader;
+  using Key = std::pair<TensorId, uint32_t>;  // and first row
+  static Key key(const MatrixRows& rows) { return {rows.tensor, rows.first_row}; }
+
   explicit ModelWeights(std::shared_ptr<vk::Arena> arena) : arena_(std::move(arena)) {}
 
+  struct Stack {
+    std::vector<Key> keys;
+    StackedMatrices matrices;
+  };
   std::shared_ptr<vk::Arena> arena_;
-  WeightMatrix token_embd_;
-  WeightMatrix output_;
-  bool tied_ = false;
-  vk::BufferRange output_norm_;
-  std::vector<LayerWeights> layers_;
+  uint64_t resident_bytes_ = 0;
+  std::map<Key, Stack> stacks_;           // by their first matrix
+  std::map<Key, WeightMatrix> matrices_;  // each, where it lies in its stack
+  std::map<std::vector<TensorId>, vk::BufferRange> vectors_;
 };
 
 /// Bytes of device memory that `load` will take.
-uint64_t resident_weight_bytes(const ModelSource& source, const ModelDescription& model);
+uint64_t resident_weight_bytes(const ModelSource& source, const Program& program,
+                               const Lowered& lowered);
 
 }  // namespace pumice

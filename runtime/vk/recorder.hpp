@@ -96,7 +96,7 @@ struct RecorderOptions {
 /// Which part of a model's step commands belong to, for profiles and tests.
 struct Scope {
   static constexpr uint32_t kNoLayer = static_cast<uint32_t>(-1);
-  std::string_view part = {};  ///< "qkv", "rope_kv"; of static lifetime
+  std::string_view part = {};  ///< "qkv", "rope_kv"; outlives what is recorded
   uint32_t layer = kNoLayer;
 };
 

@@ -104,6 +104,25 @@ bool can_stack(std::span<const WeightSource> sources) {
   });
 }
 
+WeightMatrix WeightMatrix::rows(uint32_t first, uint32_t n) const {
+  PUMICE_CHECK(first % kRowGroup == 0 && uint64_t{first} + n <= n_rows &&
+                   (n % kRowGroup == 0 || first + n == n_rows),
+               "rows of a matrix are whole groups");
+  const uint64_t group_bytes = row_group_bytes(*type, n_cols);
+  WeightMatrix view{.type = type, .n_rows = n, .n_cols = n_cols};
+  for (const WeightMatrixPart& part : parts) {
+    const uint32_t begin = std::max(part.first_row, first);
+    const uint32_t end = std::min(part.first_row + part.n_rows, first + n);
+    if (begin >= end) continue;
+    const uint64_t first_group = (begin - part.first_row) / kRowGroup;
+    view.parts.push_back({.range = part.range.subrange(first_group * group_bytes,
+                                                       n_row_groups(end - begin) * group_bytes),
+                          .first_row = begin - first,
+                          .n_rows = end - begin});
+  }
+  return view;
+}
+
 uint64_t WeightMatrix::resident_bytes(std::span<const WeightSource> sources) {
   uint64_t bytes = 0;
   for (const WeightSource& source : sources) {

@@ -47,6 +47,10 @@ struct WeightMatrix {
   uint32_t n_cols = 0;                  ///< input features
   std::vector<WeightMatrixPart> parts;  ///< by rising row, together all rows
 
+  /// A view of some rows; `first` is a multiple of kRowGroup, and so is `n` unless they are the
+  /// last.
+  WeightMatrix rows(uint32_t first, uint32_t n) const;
+
   /// Bytes that uploading such sources takes, without the arena's own alignment.
   static uint64_t resident_bytes(std::span<const WeightSource> sources);
 

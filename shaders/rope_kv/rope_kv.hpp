@@ -30,6 +30,8 @@ class RopeKv {
     bool head_norms = false;  ///< each head of q and k becomes x / sqrt(mean(x²) + norm_eps) ·
                               ///< weight before it is rotated
     bool biases = false;      ///< Args::bias is added to q, k and v before all else
+
+    bool operator==(const Shape&) const = default;
   };
 
   struct Args {

@@ -7,7 +7,8 @@ namespace {
 
 TEST(Configuration, EveryKeyReachesTheEnginesOptions) {
   const auto parsed = Configuration::parse(
-      "math=i8,kv=f32,chunk=64,batch=96,split=128,prefix_cache=on,run_ahead=off,invariant=on");
+      "math=i8,kv=f32,chunk=64,batch=96,split=128,prefix_cache=on,run_ahead=off,invariant=on,"
+      "fuse=-gate");
   ASSERT_TRUE(parsed.ok()) << parsed.error().message;
   const EngineOptions options = parsed->applied_to({.context_tokens = 77, .prefix_cache = false});
   EXPECT_EQ(options.math, ops::Math::kI8);
@@ -18,6 +19,8 @@ TEST(Configuration, EveryKeyReachesTheEnginesOptions) {
   EXPECT_TRUE(options.prefix_cache);
   EXPECT_FALSE(options.run_ahead);
   EXPECT_TRUE(options.invariant);
+  EXPECT_FALSE(options.fusion.has(FusionRule::kGate));
+  EXPECT_TRUE(options.fusion.has(FusionRule::kStack));
   EXPECT_EQ(options.context_tokens, 77u) << "what is not named stays";
 }
 
@@ -56,6 +59,7 @@ TEST(Configuration, WhatCannotBeReadIsNamed) {
   refuses("batch=99999999999", "batch=99999999999");
   refuses("split=40", "multiple of 16");
   refuses("run_ahead=yes", "on or off");
+  refuses("fuse=gates", "embed_scale");
   refuses("variant=-", "name of a kernel");
   refuses("limit=wat", "wat");
   refuses("\x1b[31m", "\\x1b");

@@ -24,7 +24,7 @@ TracedStep step_at(double planned_s) {
   const vk::Cost cost{.bytes = 1000, .flops = 4000};
   double at = 0;
   const auto add = [&](const char* label, vk::Scope scope) {
-    step.commands.push_back({label, scope, cost, {at, at + 1000}});
+    step.commands.push_back({label, std::string(scope.part), scope.layer, cost, {at, at + 1000}});
     at += 1500;
   };
   for (const uint32_t layer : {0u, 1u}) {

@@ -1,8 +1,8 @@
 // A GGUF file of any bytes: opened, described as a model and as a vocabulary. Memory stays below
 // the file's size and 64 MiB.
 #include "format/gguf.hpp"
-#include "models/decodable.hpp"
 #include "models/families.hpp"
+#include "models/lowering.hpp"
 #include "models/program_text.hpp"
 #include "models/vocabulary_loader.hpp"
 #include "models/weights.hpp"
@@ -46,10 +46,12 @@ void read_model(const GgufFile& file) {
   const Result<Program> program = build_program(file);
   if (!program.ok()) return check_error(program.error());
   promise(!program_text(*program).empty(), "a program has a text");
-  const Result<ModelDescription> model = decodable(*program);
-  if (!model.ok()) return check_error(model.error());
-  (void)resident_weight_bytes(file, *model);
-  (void)model->config.kv_layout(KvType::kF16).block_bytes();
+  const Result<Lowered> lowered = lower(*program);
+  if (!lowered.ok()) return check_error(lowered.error());
+  promise(lower(*program, FusionRules::none()).ok(), "rules do not decide what can be run");
+  (void)resident_weight_bytes(file, *program, *lowered);
+  (void)plan_activations(*lowered, 512, 1);
+  (void)state_layout(*program, KvType::kF16).block_bytes;
 }
 
 void read_vocabulary(const GgufFile& file) {

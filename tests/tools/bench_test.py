@@ -173,7 +173,6 @@ class Models(CommandLineTest):
         self.refuses(USAGE, "bench", "--synthetic", "llama-2b", says="llama-1b, llama-3b, llama-8b")
         self.refuses(USAGE, "bench", "--synthetic", "tiny:q9", says="Q4_K")
         self.refuses(USAGE, "bench", "--synthetic", "tiny", "-m", "tiny.gguf", says="one model")
-        self.refuses(BAD_FILE, "bench", "--synthetic", "moe-tiny", says="mixture-of-experts")
 
     def test_what_cannot_be_measured_says_so(self):
         self.refuses(USAGE, "bench", "-m", "tiny.gguf", "-p", "0", "-n", "0", says="-p and -n")

@@ -56,7 +56,7 @@ class ModelFile(CommandLineTest):
                 self.refused_by_all(self.write("cut.gguf", whole[:size]))
         self.assertEqual(self.left_behind(), ["cut.gguf"])
 
-    def test_a_model_that_cannot_run_yet_can_be_described(self):
+    def test_a_models_program_can_be_read(self):
         path = self.need(SHARED / "reference/families/gemma3.gguf")
         text = self.ok("info", "-m", path, "--program").stdout.decode()
         self.assertIn("attention = attention(attn_q_norm.rope, kv; 4 heads of 64", text)
@@ -67,7 +67,6 @@ class ModelFile(CommandLineTest):
         self.assertEqual(listed["ops"][0]["layer"], None)
         self.assertEqual(listed["ops"][2]["tensors"], ["blk.0.attn_norm.weight"])
         self.assertEqual(listed["ops"][-1]["tensors"], ["token_embd.weight"])
-        self.assertIn("there is no kernel for", self.ok("info", "-m", path).stdout.decode())
         self.refuses(BAD_FILE, "info", "-m", self.need(VOCABULARY), "--program", says="not a model")
         self.refuses(USAGE, "info", "--program", says="--model")
 

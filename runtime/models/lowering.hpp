@@ -1,0 +1,255 @@
+// A program as a list of dispatches: which kernel computes what, from where to where in a step's
+// memory. Plain data, made without a device: what a step needs of weights (weights.hpp), of memory
+// (plan_activations) and of attention's work lists follows from it, and the decoder (decoder.hpp)
+// records it.
+//
+// Matrices that feed one kernel write side by side, whether or not they are one product: q, k and v
+// for rope_kv, gate and up for the gated activation. After the last layer only the rows whose
+// logits are asked for are computed.
+#pragma once
+
+#include <bitset>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/result.hpp"
+#include "models/program.hpp"
+#include "shaders/common/kv_layout.hpp"
+#include "shaders/elementwise/elementwise.hpp"
+#include "shaders/gated_activation/gated_activation.hpp"
+
+namespace pumice {
+
+/// Rules by which one dispatch does the work of several operations. Without a rule results differ
+/// by rounding only.
+enum class FusionRule : uint32_t {
+  kStack,       ///< "stack": matrices that write side by side are one product
+  kEmbedScale,  ///< "embed_scale": a factor of the embedding, as it is read
+  kResidual,    ///< "residual": a sum that a norm reads, by the norm
+  kBias,        ///< "bias": biases of q, k and v, by rope_kv
+  kHeadNorm,    ///< "head_norm": norms of the heads of q and k, by rope_kv
+  kGate,        ///< "gate": activation(gate) times up, in one pass
+};
+inline constexpr size_t kFusionRuleCount = 6;
+std::string_view fusion_rule_name(FusionRule rule);
+
+/// A set of rules, all of them by default.
+class FusionRules {
+ public:
+  FusionRules() { rules_.set(); }
+  static FusionRules none() {
+    FusionRules rules;
+    rules.rules_.reset();
+    return rules;
+  }
+  /// "all", "none", "RULE" (that one alone) or "-RULE" (all but that one). Errors
+  /// (kInvalidArgument) name the rules.
+  static Result<FusionRules> parse(std::string_view text);
+
+  bool has(FusionRule rule) const { return rules_.test(static_cast<size_t>(rule)); }
+  void set(FusionRule rule, bool on) { rules_.set(static_cast<size_t>(rule), on); }
+  /// Names with commas; "all" or "none".
+  std::string text() const;
+  bool operator==(const FusionRules&) const = default;
+
+ private:
+  std::bitset<kFusionRuleCount> rules_;
+};
+
+using BufferId = uint32_t;  ///< index into Lowered::buffers
+using GroupId = uint32_t;   ///< index into Lowered::matrices
+using VectorId = uint32_t;  ///< index into Lowered::vectors
+
+/// Rows of a step that a buffer has.
+enum class RowSet {
+  kAll,
+  kLogits,  ///< those whose logits are computed
+};
+
+/// Floats [rows][width]. Used by dispatches [first_use, last_use].
+struct Buffer {
+  uint32_t width = 0;
+  RowSet rows = RowSet::kAll;
+  uint32_t first_use = 0;
+  uint32_t last_use = 0;
+};
+
+/// Columns of a buffer from `first` on.
+struct View {
+  BufferId buffer = 0;
+  uint32_t first = 0;
+};
+
+/// Elements of a vector from `first` on.
+struct VectorPart {
+  VectorId vector = 0;
+  uint32_t first = 0;
+};
+
+inline constexpr size_t kMostAttentionClasses = 32;
+
+/// What attention's work lists and pipelines depend on.
+struct AttentionClass {
+  uint32_t n_heads = 0;
+  uint32_t n_kv_heads = 0;
+  uint32_t head_dim = 0;
+  uint32_t window = 0;
+  double soft_cap = 0;
+
+  bool operator==(const AttentionClass&) const = default;
+};
+
+/// Where a layer's keys and values are.
+struct StateSlot {
+  uint32_t group = 0;  ///< index into Program::state_groups
+  uint32_t slot = 0;
+};
+
+namespace call {
+
+struct Embed {
+  GroupId table;
+  View y;
+  float scale;
+};
+/// Matrices of a group side by side: all of them, or one.
+struct Linear {
+  GroupId matrices;
+  std::optional<uint32_t> member;
+  View x;
+  View y;
+};
+struct RmsNorm {
+  View x;
+  std::optional<View> residual;  ///< added to x first, in place
+  VectorId weight;
+  View y;
+  uint32_t n;
+  float eps;
+  uint32_t n_groups;  ///< of n numbers each, side by side in a row
+  bool gathers;       ///< x has all rows, y those of logits
+};
+struct LayerNorm {
+  View x;
+  VectorId weight;
+  std::optional<VectorId> bias;
+  View y;
+  uint32_t n;
+  float eps;
+  bool gathers;
+};
+/// Biases, norms of heads and rotation of q and k, and k and v into the state.
+struct RopeKv {
+  View qkv;
+  uint32_t n_heads;
+  uint32_t n_kv_heads;
+  uint32_t head_dim;
+  std::optional<uint32_t> rope;  ///< index into Program::ropes
+  bool halves;
+  std::optional<VectorId> bias;  ///< of q, k and v, one after the other
+  std::optional<VectorId> q_norm;
+  std::optional<VectorId> k_norm;
+  float norm_eps;
+  StateSlot state;
+};
+struct Attention {
+  View q;
+  View y;
+  uint32_t attention_class;  ///< index into Lowered::attention_classes
+  double scale;
+  StateSlot state;
+};
+/// activation(gate) * up of a row's gates and ups, side by side.
+struct Gated {
+  View gate_up;
+  View y;
+  ops::GatedActivation::Kind kind;
+  uint32_t n;
+};
+struct Elementwise {
+  ops::Elementwise::Kind kind;
+  View a;
+  std::optional<View> b;           ///< kAdd, kMul
+  std::optional<VectorPart> bias;  ///< kAddBias
+  View y;                          ///< may be a
+  uint32_t n;
+  double factor;  ///< kScale, kSoftCap
+  bool gathers;   ///< a has all rows, y those of logits
+};
+struct Route {
+  View scores;
+  View routes;  ///< n_used times an expert's number and the bits of its weight
+  uint32_t n_experts;
+  uint32_t n_used;
+};
+struct ExpertLinear {
+  View x;
+  View routes;
+  GroupId matrices;  ///< one, the experts' rows one after the other
+  View y;
+  uint32_t n_experts;
+  uint32_t n_used;
+  bool row_each;  ///< x has a row for each expert of a token, rather than one for all
+};
+struct Combine {
+  View x;
+  View routes;
+  View y;
+  uint32_t n;
+  uint32_t n_used;
+};
+
+}  // namespace call
+
+using Call = std::variant<call::Embed, call::Linear, call::RmsNorm, call::LayerNorm, call::RopeKv,
+                          call::Attention, call::Gated, call::Elementwise, call::Route,
+                          call::ExpertLinear, call::Combine>;
+
+/// One call of an op; some ops record several commands.
+struct Dispatch {
+  Call what;
+  RowSet rows = RowSet::kAll;  ///< that it computes
+  std::string part;            ///< "qkv", "rope_kv", "ffn_norm": for profiles
+  std::optional<uint32_t> layer;
+};
+
+struct Lowered {
+  std::vector<Buffer> buffers;
+  std::vector<Dispatch> dispatches;
+  std::vector<std::vector<MatrixRows>> matrices;  ///< groups that write side by side
+  std::vector<std::vector<TensorId>> vectors;     ///< each one after the other
+  std::vector<AttentionClass> attention_classes;
+  BufferId logits = 0;  ///< [logit rows][n_vocab]
+};
+
+/// Errors: kBadFile, naming the operations that no kernel computes, or the arrangement that none
+/// does.
+Result<Lowered> lower(const Program& program, const FusionRules& rules = {});
+
+/// Where each buffer lies in one piece of memory: buffers that are never in use at once may share.
+struct ActivationPlan {
+  std::vector<uint64_t> offsets;  ///< bytes, multiples of 256, by BufferId
+  uint64_t bytes = 0;
+};
+ActivationPlan plan_activations(const Lowered& lowered, uint64_t rows, uint64_t logit_rows);
+
+/// How the state groups' slots lie in a KV block, one group after the other.
+struct StateLayout {
+  std::vector<KvLayout> groups;      ///< n_layers: the group's slots
+  std::vector<uint64_t> first_byte;  ///< of each group in the block
+  uint64_t block_bytes = 0;
+
+  uint64_t slot_offset_bytes(const StateSlot& slot) const {
+    return first_byte[slot.group] + groups[slot.group].layer_offset_bytes(slot.slot);
+  }
+};
+StateLayout state_layout(const Program& program, KvType type);
+
+/// The program of its first layers and what follows the last one.
+Program first_layers(const Program& program, uint32_t n_layers);
+
+}  // namespace pumice

@@ -1,0 +1,204 @@
+// Programs become dispatches: which, between which buffers, in how much memory.
+#include "models/lowering.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <random>
+
+#include "models/families.hpp"
+#include "tests/shared_data.hpp"
+
+namespace pumice {
+namespace {
+
+Program llama(const SyntheticShape& shape = {.n_layers = 2}) {
+  const SyntheticModel made = SyntheticModel::create(shape, {}).value();
+  return build_program(ModelSource::synthetic(made).value()).value();
+}
+
+/// Parts of the dispatches, in their order.
+std::vector<std::string> parts(const Lowered& lowered) {
+  std::vector<std::string> names;
+  for (const Dispatch& dispatch : lowered.dispatches) names.push_back(dispatch.part);
+  return names;
+}
+
+FusionRules without(const char* rule) {
+  return FusionRules::parse(std::string("-") + rule).value();
+}
+
+/// The n-th operation of a kind.
+template <typename T>
+T& nth(Program& program, size_t n) {
+  for (Op& op : program.ops) {
+    T* const found = std::get_if<T>(&op.what);
+    if (found != nullptr && n-- == 0) return *found;
+  }
+  throw std::out_of_range("no such operation");
+}
+
+TEST(Lowering, ALlamasLayerIsNineDispatches) {
+  const Lowered lowered = lower(llama()).value();
+  const std::vector<std::string> layer = {"attn_norm", "qkv",         "rope_kv",
+                                          "attention", "attn_output", "ffn_norm",
+                                          "gate_up",   "activation",  "ffn_down"};
+  std::vector<std::string> expected = {"embedding"};
+  for (int i = 0; i < 2; ++i) expected.insert(expected.end(), layer.begin(), layer.end());
+  expected.insert(expected.end(), {"output_norm", "output"});
+  EXPECT_EQ(parts(lowered), expected);
+  for (size_t i = 0; i < lowered.dispatches.size(); ++i) {
+    const Dispatch& dispatch = lowered.dispatches[i];
+    const bool inside = i >= 1 && i < 19;
+    EXPECT_EQ(dispatch.layer, inside ? std::optional<uint32_t>((i - 1) / 9) : std::nullopt) << i;
+    EXPECT_EQ(dispatch.rows == RowSet::kLogits, i >= 19) << i;
+  }
+  EXPECT_EQ(lowered.buffers[lowered.logits].width, 512u);
+  EXPECT_EQ(lowered.attention_classes.size(), 1u);
+}
+
+TEST(Lowering, TheStreamStaysWhereItIsAndTheLastNormGathers) {
+  const Lowered lowered = lower(llama()).value();
+  const auto norm = [&](size_t i) { return std::get<call::RmsNorm>(lowered.dispatches[i].what); };
+  const BufferId x = std::get<call::Embed>(lowered.dispatches[0].what).y.buffer;
+  EXPECT_FALSE(norm(1).residual);
+  for (const size_t i : {1u, 6u, 10u, 15u, 19u}) {
+    EXPECT_EQ(norm(i).x.buffer, x) << i;
+    EXPECT_EQ(norm(i).gathers, i == 19) << i;
+    if (i > 1) {
+      ASSERT_TRUE(norm(i).residual) << i;
+      EXPECT_EQ(norm(i).residual->buffer,
+                std::get<call::Linear>(lowered.dispatches[i - 1].what).y.buffer);
+    }
+  }
+}
+
+TEST(Lowering, EachRuleLeftOutIsWorkOfItsOwn) {
+  const Program program = llama({.n_layers = 1});
+  const size_t all = lower(program).value().dispatches.size();
+  const auto n = [&](const FusionRules& rules) {
+    return lower(program, rules).value().dispatches.size();
+  };
+  EXPECT_EQ(n(without("stack")), all + 3);     // k, v, up
+  EXPECT_EQ(n(without("residual")), all + 2);  // after attention and the feed-forward
+  EXPECT_EQ(n(without("gate")), all + 1);      // the activation, then the product
+  for (const char* unused : {"embed_scale", "bias", "head_norm"}) {
+    EXPECT_EQ(n(without(unused)), all) << unused;
+  }
+  EXPECT_EQ(n(FusionRules::none()), all + 6);
+}
+
+TEST(Lowering, RulesAreNamed) {
+  EXPECT_EQ(FusionRules().text(), "all");
+  EXPECT_EQ(FusionRules::none().text(), "none");
+  EXPECT_EQ(FusionRules::parse("gate").value().text(), "gate");
+  EXPECT_EQ(FusionRules::parse("-gate").value().text(),
+            "stack,embed_scale,residual,bias,head_norm");
+  for (size_t i = 0; i < kFusionRuleCount; ++i) {
+    const auto rule = static_cast<FusionRule>(i);
+    EXPECT_TRUE(FusionRules::parse(fusion_rule_name(rule)).value().has(rule));
+  }
+  for (const char* wrong : {"", "-", "gates", "-all", "gate,stack"}) {
+    EXPECT_FALSE(FusionRules::parse(wrong).ok()) << wrong;
+  }
+  EXPECT_NE(FusionRules::parse("x").error().message.find("embed_scale"), std::string::npos);
+}
+
+/// Buffers that are in use at once lie apart.
+void expect_apart(const Lowered& lowered, const ActivationPlan& plan, uint64_t rows,
+                  uint64_t logit_rows) {
+  const auto end = [&](BufferId id) {
+    const Buffer& b = lowered.buffers[id];
+    return plan.offsets[id] + 4 * b.width * (b.rows == RowSet::kAll ? rows : logit_rows);
+  };
+  for (BufferId a = 0; a < lowered.buffers.size(); ++a) {
+    EXPECT_EQ(plan.offsets[a] % 256, 0u);
+    EXPECT_LE(end(a), plan.bytes);
+    for (BufferId b = 0; b < a; ++b) {
+      const bool at_once = lowered.buffers[a].first_use <= lowered.buffers[b].last_use &&
+                           lowered.buffers[b].first_use <= lowered.buffers[a].last_use;
+      EXPECT_TRUE(!at_once || end(a) <= plan.offsets[b] || end(b) <= plan.offsets[a]) << a << b;
+    }
+  }
+}
+
+TEST(Lowering, MemoryIsSharedByWhatIsNeverInUseAtOnce) {
+  std::mt19937 random(1);
+  for (int i = 0; i < 200; ++i) {
+    Lowered lowered;
+    for (int b = 0; b < 20; ++b) {
+      const uint32_t first = random() % 30;
+      lowered.buffers.push_back({.width = 1 + static_cast<uint32_t>(random() % 300),
+                                 .rows = random() % 4 == 0 ? RowSet::kLogits : RowSet::kAll,
+                                 .first_use = first,
+                                 .last_use = first + static_cast<uint32_t>(random() % 6)});
+    }
+    expect_apart(lowered, plan_activations(lowered, 7, 2), 7, 2);
+  }
+}
+
+TEST(Lowering, MoreLayersNeedNoMoreMemory) {
+  const auto bytes = [](uint32_t n_layers) {
+    const Lowered lowered = lower(llama({.n_layers = n_layers})).value();
+    const ActivationPlan plan = plan_activations(lowered, 512, 1);
+    expect_apart(lowered, plan, 512, 1);
+    return plan.bytes;
+  };
+  EXPECT_EQ(bytes(3), bytes(30));
+  // x, what is normed, gates with ups, what they give: no more than is in use at once.
+  EXPECT_LE(bytes(3), 512u * 4 * (256 + 256 + 2 * 512 + 512));
+}
+
+TEST(Lowering, ACutProgramEndsAsTheWholeOne) {
+  const Program program = llama({.n_layers = 5});
+  const Program cut = first_layers(program, 2);
+  EXPECT_EQ(cut.layers.size(), 2u);
+  const Lowered lowered = lower(cut).value();
+  EXPECT_EQ(parts(lowered), parts(lower(llama({.n_layers = 2})).value()));
+  // Its matrices are those of the whole, which are in memory.
+  const Lowered whole = lower(program).value();
+  for (const auto& group : lowered.matrices) {
+    const auto same = [&](const std::vector<MatrixRows>& other) {
+      return other.size() == group.size() && other[0].tensor == group[0].tensor;
+    };
+    EXPECT_TRUE(std::ranges::any_of(whole.matrices, same));
+  }
+  EXPECT_EQ(first_layers(program, 5).ops.size(), program.ops.size());
+  EXPECT_EQ(first_layers(program, 9).layers.size(), 5u);
+}
+
+TEST(Lowering, StatesLieOneGroupAfterTheOther) {
+  Program program = llama({.n_layers = 3});
+  program.state_groups.push_back(
+      {.name = "another", .n_kv_heads = 1, .head_dim = 16, .n_slots = 2});
+  const StateLayout layout = state_layout(program, KvType::kF16);
+  constexpr uint64_t kFirst = 3 * 2 * 16 * 2 * 64 * 2;  // slots, k and v, tokens, heads, bytes
+  constexpr uint64_t kSecond = 2 * 2 * 16 * 16 * 2;
+  EXPECT_EQ(layout.block_bytes, kFirst + kSecond);
+  EXPECT_EQ(layout.slot_offset_bytes({0, 2}), kFirst / 3 * 2);
+  EXPECT_EQ(layout.slot_offset_bytes({1, 1}), kFirst + kSecond / 2);
+}
+
+TEST(Lowering, WhatNoKernelDoesIsNamed) {
+  const std::pair<const char*, std::function<void(Program&)>> changes[] = {
+      {"q and k that turn differently", [](Program& p) { nth<op::Rope>(p, 1).halves = true; }},
+      {"keys and values that several operations read",
+       [](Program& p) { nth<op::Attention>(p, 1).kv = nth<op::Attention>(p, 0).kv; }},
+      {"attention with sinks", [](Program& p) { nth<op::Attention>(p, 0).sinks = 0; }},
+  };
+  for (const auto& [reason, change] : changes) {
+    Program program = llama();
+    change(program);
+    const Result<Lowered> lowered = lower(program);
+    ASSERT_FALSE(lowered.ok()) << reason;
+    EXPECT_EQ(lowered.error().code, ErrorCode::kBadFile);
+    EXPECT_EQ(lowered.error().message,
+              std::string("architecture llama: Pumice can describe and check this model, not run "
+                          "it yet: there is no kernel for ") +
+                  reason);
+  }
+}
+
+}  // namespace
+}  // namespace pumice
