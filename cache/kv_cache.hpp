@@ -7,20 +7,41 @@
 //     HashedPrompt prompt = cache.hash_prompt(tokens, salt)   once, when the request arrives
 //     begin(prompt)                        when first scheduled: looks up, takes blocks
 //     ( reserve(id, n)?                    blocks for the positions of the next step
+//       plan(id, n)?                       a step will compute positions up to n
 //       take_transfers / finish_transfers  the engine moves bytes, before the step
 //       append(id, sampled tokens)?
-//       commit(id, n) )*                   a step has computed positions [0, n)
+//       commit(id, n)                      a step has computed positions [0, n)
+//       rewind(id, n)? )*                  positions from n on are forgotten: refused drafts
 //     release(id)  or  prompt = suspend(id)  end at any point; suspend gives everything back for a
 //                                            later begin (preemption, a failed step)
 //
 // A step is a transaction. What it plans (`begin`, `reserve`) is undone by `suspend` for sequences
-// it began and `shrink` for blocks it added; what it computed becomes visible to others only by
-// `commit`. A call that fails changes nothing at all. Undoing does not bring back blocks whose
-// cached content was given up to make room, nor their place in the order of use.
+// it began, `shrink` for blocks it added and `unplan` for what it planned; what it computed becomes
+// visible to others only by `commit`. A call that fails changes nothing at all. Undoing does not
+// bring back blocks whose cached content was given up to make room, nor their place in the order of
+// use.
 //
 // Content is named by chained hashes and always compared before it is used: a collision costs time,
 // never truth. Of a prompt of n tokens at most n − 1 are taken from the cache, so that there is a
 // row to sample from.
+//
+// What a sequence keeps is one or more state groups (cache/cache_group.hpp), all in pages
+// ("blocks") of one pool. A hit is the longest length that every group can restore:
+//   - full groups need the blocks of [0, L); a window the blocks of positions that position L sees;
+//     a recurrent group a state kept at L. A last block that is filled partly is copied in paged
+//     groups; with a recurrent group it must end at L, where its state was kept.
+//   - A window's entry is kNoBlock once no position that is still to be computed sees it (and none
+//     that `rewind` may go back to): `commit` gives the block back, and it stays findable. So a
+//     window needs `reserve` before every step, prefill too.
+//   - A recurrent step reads the state at its first position and writes another page, so that a
+//     state once written never changes: undoing a step drops a page, and keeping a state copies
+//     nothing. States are kept at the last block edge before a prompt's end, at the edge where it
+//     left what was known (`next_kept_state`), and where a sequence ends or is suspended. They are
+//     never taken from running sequences' needs: they wait in the order of use like blocks.
+// What to give up: pages are of equal size, so the value of one is the tokens it saves times how
+// often. The order of use stands for it: everything of a sequence is given up from its end, a state
+// just before the blocks that only it made worth keeping; a kept state moves up with the blocks
+// of its prefix whenever a sequence that used them ends.
 //
 // Not thread-safe; one owner. Nothing here blocks.
 #pragma once
@@ -38,6 +59,7 @@
 #include "base/result.hpp"
 #include "cache/block_hash.hpp"
 #include "cache/block_pool.hpp"
+#include "cache/cache_group.hpp"
 #include "cache/file_tier.hpp"
 #include "cache/hashed_prompt.hpp"
 #include "cache/miss_memory.hpp"
@@ -50,14 +72,24 @@ namespace pumice {
 struct KvCacheOptions {
   uint32_t n_blocks = 0;  ///< of the device; kUnlimitedBlocks for simulations
   uint32_t block_tokens = 16;
+  std::vector<CacheGroup> groups = {};  ///< none: one full group
+  uint32_t rewind_tokens = 0;           ///< most positions that `rewind` takes back
   /// Prompts are given as one 64-bit key a block (`hash_keys`) instead of tokens.
   bool keyed = false;
   bool reuse = true;  ///< false: nothing is ever found again
   ModelFingerprint model = {};
   uint64_t layout = 0;       ///< of KV bytes in a block; opaque, for the prompt cache file
   uint32_t hash_bits = 128;  ///< fewer, to test collisions
-  uint64_t block_bytes = 0;  ///< of one block; needed with tiers
+  uint64_t block_bytes = 0;  ///< of one block, of any group; needed with tiers
   uint64_t host_bytes = 0;   ///< host memory for evicted blocks; 0: none
+};
+
+/// What one state group cost and brought.
+struct GroupStats {
+  uint64_t shortened = 0;         ///< hits that were shorter because of it
+  uint64_t shortened_tokens = 0;  ///< by so much
+  uint64_t evicted_blocks = 0;
+  uint64_t kept_states = 0;  ///< of a recurrent group
 };
 
 struct CacheStats {
@@ -72,14 +104,16 @@ struct CacheStats {
   uint64_t evicted_blocks = 0;             ///< cached contents that left the device
   uint64_t saved_blocks = 0;               ///< of those, to host memory
   uint64_t misses[kMissReasonCount] = {};  ///< by MissReason
+  std::vector<GroupStats> groups;
 };
 
 /// All bytes the cache answers for.
 struct CacheLedger {
-  uint64_t device_bytes = 0;         ///< of the pool
-  uint64_t device_used_bytes = 0;    ///< of those, in use by sequences
-  uint64_t device_cached_bytes = 0;  ///< of those, findable, in use or not
-  uint64_t host_bytes = 0;           ///< taken from the system for evicted blocks
+  uint64_t device_bytes = 0;                      ///< of the pool
+  uint64_t device_used_bytes = 0;                 ///< of those, in use by sequences
+  uint64_t device_cached_bytes = 0;               ///< of those, findable, in use or not
+  std::vector<uint64_t> group_cached_bytes = {};  ///< the same by group
+  uint64_t host_bytes = 0;                        ///< taken from the system for evicted blocks
   uint64_t host_limit_bytes = 0;
   uint64_t file_bytes = 0;  ///< of evicted and loaded blocks on disk
   uint64_t file_limit_bytes = 0;
@@ -91,6 +125,7 @@ class KvCache {
   explicit KvCache(const KvCacheOptions& options);
 
   const KvCacheOptions& options() const { return options_; }
+  const CacheGroups& groups() const { return groups_; }
 
   // ---- prompts: pure, may be called at any time
 
@@ -108,22 +143,41 @@ class KvCache {
   // ---- sequences
 
   /// Find the longest cached prefix and take blocks for positions [0, max(cached + 1,
-  /// reserve_tokens)). On success `prompt` is moved from. Errors: kDoesNotFit when too few blocks
-  /// are free.
+  /// reserve_tokens)); of windows and recurrent groups for [0, cached + 1) only, since they are
+  /// given back and taken step by step. On success `prompt` is moved from. Errors: kDoesNotFit when
+  /// too few blocks are free.
   Result<SequenceId> begin(HashedPrompt& prompt, uint32_t reserve_tokens = 0);
 
-  /// Have blocks for positions [0, n_tokens). Errors: kDoesNotFit.
+  /// Have blocks for positions [0, n_tokens), and a page for the state behind them. Errors:
+  /// kDoesNotFit.
   Status reserve(SequenceId id, uint32_t n_tokens);
+  /// The most positions for which `reserve` has nothing to take.
+  uint32_t reserved_tokens(SequenceId id) const;
   /// Blocks that `reserve` would have to take, to ask before acting.
   uint32_t blocks_lacking(SequenceId id, uint32_t n_tokens) const;
   /// Give back blocks that positions [0, max(n_tokens, computed)) do not need.
   void shrink(SequenceId id, uint32_t n_tokens);
+  /// A step will compute positions up to `n_tokens`, from where the last planned one ends. Needed
+  /// where there are recurrent groups; `reserve` has been called for it.
+  void plan(SequenceId id, uint32_t n_tokens);
+  /// Steps that were to compute positions behind `n_tokens` will not.
+  void unplan(SequenceId id, uint32_t n_tokens);
+  /// Where a step should end so that a state can be kept: the next such position behind
+  /// `position`, UINT32_MAX if there is none.
+  uint32_t next_kept_state(SequenceId id, uint32_t position) const;
 
   /// Tokens that are known now, behind those known before: sampled ones.
   void append(SequenceId id, std::span<const uint32_t> tokens);
   /// A step has written positions [0, computed_tokens); full blocks among them whose tokens are
   /// known can be shared from now on. The sequence's transfers must be finished.
   void commit(SequenceId id, uint32_t computed_tokens);
+  /// Forget tokens and positions from `n_tokens` on, computed ones included; no step of the
+  /// sequence may be under way. What was shared stays findable. Copies may have to be made before
+  /// the next commit. Errors, with nothing changed: kInvalidArgument, naming the group, where a
+  /// window's blocks have been given back (at most rewind_tokens are kept for certain) or a
+  /// recurrent group has no state at `n_tokens` (it has that of the commit before, with
+  /// rewind_tokens, and those that were kept); kDoesNotFit.
+  Status rewind(SequenceId id, uint32_t n_tokens);
 
   /// End a sequence at any point. What was committed stays findable until the memory is needed,
   /// a last partly filled block included.
@@ -131,9 +185,13 @@ class KvCache {
   /// End it and get its prompt back, with all tokens known so far and no hash computed twice.
   HashedPrompt suspend(SequenceId id);
 
-  /// Position p is in blocks(id)[p / block_tokens]. Grows at its end only, while the sequence
-  /// lives, and shrinks by `shrink` only. Valid until the next call that changes the sequence.
-  std::span<const BlockId> blocks(SequenceId id) const;
+  /// Position p is in blocks(id, group)[p / block_tokens]; kNoBlock behind a window. Grows at its
+  /// end only, while the sequence lives, and shrinks by `shrink` and `rewind` only. Empty for a
+  /// recurrent group. Valid until the next call that changes the sequence.
+  std::span<const BlockId> blocks(SequenceId id, uint32_t group = 0) const;
+  /// The page of a recurrent group that holds, or will hold, the state behind `position` positions:
+  /// a committed or planned end of a step. kNoBlock at 0: the state in which everything begins.
+  BlockId state(SequenceId id, uint32_t group, uint32_t position) const;
   uint32_t computed_tokens(SequenceId id) const;
   const CacheReport& report(SequenceId id) const;
 
@@ -164,11 +222,10 @@ class KvCache {
     static constexpr size_t kNone = SIZE_MAX;
     size_t parent = kNone;             ///< earlier in the list
     std::span<const uint32_t> tokens;  ///< fewer than block_tokens: a partial block
-    BlockId block = kNoBlock;          ///< where its bytes are: in any that is not kNo…
-    uint32_t host_slot = kNowhere;
-    uint32_t file_slot = kNowhere;
+    std::vector<PagePlaces> pages;     ///< by group: in any place that is not kNo…
   };
-  /// All that is findable under no salt, parents first. Valid until the next call.
+  /// All that is findable under no salt, parents first, and what leads to it. Valid until the next
+  /// call.
   std::vector<CachedBlock> cached_blocks() const;
 
   // ---- the whole
@@ -185,22 +242,53 @@ class KvCache {
   Status check_integrity() const;
 
  private:
+  struct State {
+    uint32_t position = 0;
+    BlockId page = kNoBlock;
+  };
+  /// What a sequence has of one group.
+  struct Held {
+    std::vector<BlockId> blocks;  // of a paged group
+    uint32_t first = 0;           // those before are kNoBlock
+    // Of a recurrent group: rising positions; one is computed_tokens, at most one before it is kept
+    // for `rewind`, those behind it are planned.
+    std::vector<State> states;
+    BlockId spare = kNoBlock;  // for the next step to write
+  };
   struct Sequence {
     bool live = false;
-    HashedPrompt prompt;  // and what was generated
-    std::vector<BlockId> blocks;
+    HashedPrompt prompt;     // and what was generated
+    std::vector<Held> held;  // by group
     NodeId tip = kNoNode;    // of the last full block that is in the index; referenced
     uint32_t n_indexed = 0;  // full blocks in the index
     uint32_t computed_tokens = 0;
     uint32_t n_transfers = 0;  // unfinished
     bool lost = false;         // a transfer failed: blocks without content
+    bool settled = false;      // what it began with was brought
+    uint32_t branch = 0;       // edge where it left what was known
+    uint32_t prompt_edge = 0;  // the last before its prompt's end
     CacheReport report;
   };
   struct Match {
     NodeId root = kNoNode;
     std::vector<NodeId> chain;
     PrefixIndex::ChildMatch tail;
+    size_t n_known = 0;  // full blocks whose content is known, restorable or not
+    uint32_t shortened_by = kNoGroup;
+    uint32_t others_tokens = 0;
     MissReason miss = MissReason::kNoMatch;
+  };
+  /// What is known of a prompt's beginning.
+  struct Known {
+    const HashedPrompt& prompt;
+    NodeId root = kNoNode;
+    std::span<const NodeId> chain;
+    bool want_tail = true;
+  };
+  struct Hit {
+    size_t n_blocks = 0;
+    PrefixIndex::ChildMatch tail;
+    uint32_t n_tokens = 0;
   };
   struct Batch {
     Transfers transfers;
@@ -216,31 +304,49 @@ class KvCache {
   const Sequence& sequence(SequenceId id) const;
 
   void hash_blocks(HashedPrompt& prompt) const;
-  Match find(const HashedPrompt& prompt) const;
+  Match find(const HashedPrompt& prompt, bool want_tail = true) const;
+  void shorten(const Known& known, Match& match) const;
+  Hit longest(const Known& known, GroupMask groups) const;
+  PrefixIndex::ChildMatch tail_of(const Known& known, size_t n_blocks, GroupMask groups) const;
+  uint32_t matched_tokens(const Match& match) const;
   MissReason explain(const HashedPrompt& prompt, const Match& match) const;
   CacheReport report_of(const HashedPrompt& prompt, const Match& match) const;
   void count_begun(const Sequence& begun);
   void uncount_begun(const Sequence& lost);
-  void take_blocks(SequenceId id, const Match& match, uint32_t n_blocks);
-  Status check_room(const Match& match, uint32_t n_blocks) const;
-  BlockId best_copy(NodeId node) const;
+  void count_shortened(const CacheReport& report, bool begun);
+  void take_blocks(SequenceId id, const Match& match, uint32_t reserve_tokens);
+  uint32_t end_block(uint32_t group, uint32_t cached_tokens, uint32_t reserve_tokens) const;
+  Status check_room(const Match& match, uint32_t reserve_tokens) const;
+  BlockId best_copy(PageId page) const;
+  bool in_use(BlockId block) const { return block != kNoBlock && pool_.references(block) > 0; }
 
   BlockId take_block();
   void evict(BlockId block);
-  bool save_to_host(NodeId id, BlockId block);
-  void save_to_file(NodeId id, BlockId block);
-  uint32_t place_in_file(NodeId id);
-  void leave_host(NodeId id, uint32_t slot);
-  void forget_slot(NodeId id, Tier tier);
-  void remember_evicted(const PrefixNode& node);
+  bool save_to_host(PageId page, BlockId block);
+  void save_to_file(PageId page, BlockId block);
+  uint32_t place_in_file(PageId page);
+  void leave_host(PageId page, uint32_t slot);
+  void forget_slot(PageId page, Tier tier);
+  void remember_evicted(PageId page);
   SlotTier& slots(Tier tier) { return tier == Tier::kHost ? host_.slots : file_.slots; }
-  std::pair<Tier, uint32_t> nearest_slot(NodeId id) const;
-  void restore(SequenceId id, NodeId node, BlockId target, bool whole);
-  void copy(SequenceId id, BlockId source, BlockId target, uint32_t n_tokens);
+  std::pair<Tier, uint32_t> nearest_slot(PageId page) const;
+  void restore(SequenceId id, PageId page, BlockId target, bool whole);
+  void copy(SequenceId id, uint32_t group, BlockId source, BlockId target, uint32_t n_tokens);
 
   void index_filled_blocks(Sequence& filled);
-  void index_partial_block(const Sequence& ended);
-  void drop_copies(const Sequence& ended);
+  void index_end(Sequence& ended);
+  NodeId index_partial_block(Sequence& ended, std::span<const uint32_t> content);
+  void keep_states(Sequence& kept, NodeId node);
+  void flip(Sequence& committed, uint32_t group);
+  void slide(Sequence& committed, uint32_t group);
+  void give_back_state(Held& held, BlockId page);
+  void drop_planned(Held& held, uint32_t n_tokens);
+  Result<BlockId> state_to_rewind(const Sequence& rewound, uint32_t group, uint32_t n_tokens) const;
+  NodeId node_of_block(const Sequence& owner, uint32_t n_blocks) const;
+  void rewind_blocks(SequenceId id, uint32_t group, uint32_t n_tokens, BlockId target);
+  void drop_copies(BlockId block);
+  void give_back_all(const Sequence& ended);
+  void touch_states(NodeId node);
   HashedPrompt end(SequenceId id);
   void drop_transfers(SequenceId id);
   void uncache(BlockId block);
@@ -251,8 +357,11 @@ class KvCache {
   Status check_references() const;
   Status check_nodes() const;
   Status check_sequence(SequenceId id) const;
+  Status check_blocks(SequenceId id, uint32_t group) const;
+  Status check_states(SequenceId id, uint32_t group) const;
 
   KvCacheOptions options_;
+  CacheGroups groups_;
   uint32_t block_words_;
   BlockHasher hasher_;
   BlockPool pool_;

@@ -35,7 +35,13 @@ Status KvCache::check_references() const {
   std::vector<uint32_t> of_node(index_.n_node_slots(), 0);
   std::vector<uint32_t> transfers(sequences_.size(), 0);
   for (const Sequence& owner : sequences_) {
-    for (const BlockId block : owner.blocks) ++of_block[block];
+    for (const Held& held : owner.held) {
+      for (size_t i = held.first; i < held.blocks.size(); ++i) ++of_block[held.blocks[i]];
+      for (const State& state : held.states) {
+        if (state.page != kNoBlock) ++of_block[state.page];
+      }
+      if (held.spare != kNoBlock) ++of_block[held.spare];
+    }
     if (owner.live && owner.tip != kNoNode) ++of_node[owner.tip];
   }
   for (const Batch& batch : batches_) {
@@ -55,7 +61,7 @@ Status KvCache::check_references() const {
       return wrong("block {} has {} references and {} owners", block, pool_.references(block),
                    of_block[block]);
     }
-    if (pool_.cached(block) != (index_.node_of(block) != kNoNode)) {
+    if (pool_.cached(block) != (index_.page_of(block) != kNoPage)) {
       return wrong("block {} is {}cached without agreeing with the index", block,
                    pool_.cached(block) ? "" : "not ");
     }
@@ -66,11 +72,11 @@ Status KvCache::check_references() const {
     const std::string_view name = tier == Tier::kHost ? "host" : "file";
     for (uint32_t slot = 0; slot < owners.size(); ++slot) {
       if (all.n_holds(slot) != owners[slot]) return wrong("{} slot {} is held wrongly", name, slot);
-      const NodeId id = all.node(slot);
-      if (id == kNoNode) continue;
-      const PrefixNode& node = index_.node(id);
-      if ((tier == Tier::kHost ? node.host_slot : node.file_slot) != slot) {
-        return wrong("{} slot {} belongs to a node that is not there", name, slot);
+      const PageId page = all.page(slot);
+      if (page == kNoPage) continue;
+      const PagePlaces& places = index_.places(page);
+      if ((tier == Tier::kHost ? places.host_slot : places.file_slot) != slot) {
+        return wrong("{} slot {} belongs to a page that is not there", name, slot);
       }
     }
   }
@@ -93,15 +99,20 @@ Status KvCache::check_nodes() const {
     const PrefixNode& node = index_.node(id);
     if (!node.alive) continue;
     if (node.n_words == 0 && node.has_bytes()) return wrong("root node {} has bytes", id);
-    if ((node.host_slot != kNowhere && host_.slots.node(node.host_slot) != id) ||
-        (node.file_slot != kNowhere && file_.slots.node(node.file_slot) != id)) {
-      return wrong("prefix node {} is not in its slot", id);
+    for (uint32_t g = 0; g < groups_.size(); ++g) {
+      const PageId page = index_.page(id, g);
+      const PagePlaces& places = index_.places(page);
+      if ((places.host_slot != kNowhere && host_.slots.page(places.host_slot) != page) ||
+          (places.file_slot != kNowhere && file_.slots.page(places.file_slot) != page)) {
+        return wrong("prefix node {} is not in its slot", id);
+      }
     }
-    if (node.parent == kNoNode || !node.has_bytes()) continue;
-    // Without tiers, nothing outlasts its parent: tails are evicted first.
+    if (node.parent == kNoNode) continue;
+    // Without tiers, nothing of a full group outlasts its parent: tails are evicted first.
     const PrefixNode& parent = index_.node(node.parent);
     const bool tiers = host_.slots.exists() || file_.slots.exists();
-    if (!tiers && parent.n_words > 0 && !parent.has_bytes()) {
+    const GroupMask outlasts = node.held & ~parent.held & groups_.full();
+    if (!tiers && parent.n_words > 0 && outlasts != 0) {
       return wrong("prefix node {} outlasted its parent", id);
     }
   }
@@ -110,33 +121,90 @@ Status KvCache::check_nodes() const {
 
 Status KvCache::check_sequence(SequenceId id) const {
   const Sequence& checked = sequences_[id];
-  if (checked.blocks.size() < blocks_for(checked.computed_tokens)) {
+  if (options_.reuse) {
+    NodeId node = checked.tip;
+    for (uint32_t i = checked.n_indexed; i-- > 0; node = index_.node(node).parent) {
+      const auto known = index_.content(node);
+      const auto own =
+          std::span<const uint32_t>(checked.prompt.content).subspan(i * block_words_, block_words_);
+      if (!std::equal(known.begin(), known.end(), own.begin(), own.end())) {
+        return wrong("block {} of sequence {} has other tokens than its node", i, id);
+      }
+    }
+    if (node == kNoNode || index_.node(node).parent != kNoNode ||
+        index_.root_salt(node) != checked.prompt.salt ||
+        !(index_.root_model(node) == checked.prompt.model)) {
+      return wrong("sequence {} hangs under a wrong root", id);
+    }
+  }
+  for (uint32_t g = 0; g < groups_.size(); ++g) {
+    PUMICE_TRY_STATUS(groups_.is_recurrent(g) ? check_states(id, g) : check_blocks(id, g));
+  }
+  return {};
+}
+
+Status KvCache::check_blocks(SequenceId id, uint32_t group) const {
+  const Sequence& checked = sequences_[id];
+  const Held& held = checked.held[group];
+  if (held.blocks.size() < blocks_for(checked.computed_tokens)) {
     return wrong("sequence {} has computed {} tokens in {} blocks", id, checked.computed_tokens,
-                 checked.blocks.size());
+                 held.blocks.size());
+  }
+  if (held.first > groups_.first_block(group, checked.computed_tokens)) {
+    return wrong("sequence {} has given back what its next position sees", id);
+  }
+  for (size_t i = 0; i < held.blocks.size(); ++i) {
+    if ((held.blocks[i] == kNoBlock) != (i < held.first)) {
+      return wrong("block {} of sequence {} is on the wrong side of its window", i, id);
+    }
   }
   if (!options_.reuse) return {};
   NodeId node = checked.tip;
-  for (uint32_t i = checked.n_indexed; i-- > 0; node = index_.node(node).parent) {
-    const auto known = index_.content(node);
-    const auto own =
-        std::span<const uint32_t>(checked.prompt.content).subspan(i * block_words_, block_words_);
-    if (!std::equal(known.begin(), known.end(), own.begin(), own.end())) {
-      return wrong("block {} of sequence {} has other tokens than its node", i, id);
-    }
-    const NodeId held = index_.node_of(checked.blocks[i]);
-    if (held != node && !(held == kNoNode && (checked.n_transfers > 0 || checked.lost))) {
+  for (uint32_t i = checked.n_indexed; i-- > held.first; node = index_.node(node).parent) {
+    const PageId page = index_.page_of(held.blocks[i]);
+    const bool unfinished = checked.n_transfers > 0 || checked.lost;
+    if (page != index_.page(node, group) && !(page == kNoPage && unfinished)) {
       return wrong("block {} of sequence {} holds another node", i, id);
     }
   }
-  if (node == kNoNode || index_.node(node).parent != kNoNode ||
-      index_.root_salt(node) != checked.prompt.salt ||
-      !(index_.root_model(node) == checked.prompt.model)) {
-    return wrong("sequence {} hangs under a wrong root", id);
-  }
-  for (size_t i = checked.n_indexed; i < checked.blocks.size(); ++i) {
-    if (pool_.cached(checked.blocks[i]) || pool_.references(checked.blocks[i]) != 1) {
+  for (size_t i = std::max(checked.n_indexed, held.first); i < held.blocks.size(); ++i) {
+    if (pool_.cached(held.blocks[i]) || pool_.references(held.blocks[i]) != 1) {
       return wrong("block {} of sequence {} is shared before it is committed", i, id);
     }
+  }
+  return {};
+}
+
+Status KvCache::check_states(SequenceId id, uint32_t group) const {
+  const Sequence& checked = sequences_[id];
+  const Held& held = checked.held[group];
+  size_t n_before = 0;
+  bool has_own = false;
+  for (size_t i = 0; i < held.states.size(); ++i) {
+    const State& state = held.states[i];
+    if (i > 0 && state.position <= held.states[i - 1].position) {
+      return wrong("sequence {} has states out of order", id);
+    }
+    has_own |= state.position == checked.computed_tokens;
+    n_before += state.position < checked.computed_tokens ? 1 : 0;
+    if ((state.page == kNoBlock) != (state.position == 0)) {
+      return wrong("sequence {} has no page for its state at {}", id, state.position);
+    }
+    if (state.page == kNoBlock) continue;
+    const PageId page = index_.page_of(state.page);
+    if (page != kNoPage &&
+        (index_.group_of_page(page) != group || state.position > checked.computed_tokens)) {
+      return wrong("sequence {} has a state that is another's", id);
+    }
+    if (page == kNoPage && pool_.references(state.page) != 1) {
+      return wrong("sequence {} shares a state that is not kept", id);
+    }
+  }
+  if (!has_own || n_before > (options_.rewind_tokens > 0 ? 1u : 0u)) {
+    return wrong("sequence {} has states of other positions than it should", id);
+  }
+  if (held.spare != kNoBlock && pool_.cached(held.spare)) {
+    return wrong("sequence {} would write over a kept state", id);
   }
   return {};
 }

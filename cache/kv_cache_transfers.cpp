@@ -8,50 +8,51 @@ namespace pumice {
 
 BlockId KvCache::take_block() {
   const BlockId block = pool_.take();
-  if (index_.node_of(block) != kNoNode) evict(block);
+  if (index_.page_of(block) != kNoPage) evict(block);
   return block;
 }
 
 void KvCache::evict(BlockId block) {
-  const NodeId id = index_.node_of(block);
-  const PrefixNode& node = index_.node(id);
-  if (node.block == block && index_.next_copy(block) == kNoBlock) {  // the only copy
+  const PageId page = index_.page_of(block);
+  const PagePlaces& places = index_.places(page);
+  if (places.block == block && index_.next_copy(block) == kNoBlock) {  // the only copy
     ++stats_.evicted_blocks;
-    if (node.host_slot != kNowhere) {
-      host_.slots.touch(node.host_slot);
-    } else if (!save_to_host(id, block)) {
-      save_to_file(id, block);
+    ++stats_.groups[index_.group_of_page(page)].evicted_blocks;
+    if (places.host_slot != kNowhere) {
+      host_.slots.touch(places.host_slot);
+    } else if (!save_to_host(page, block)) {
+      save_to_file(page, block);
     }
-    if (node.host_slot == kNowhere && node.file_slot == kNowhere) remember_evicted(node);
+    if (places.host_slot == kNowhere && places.file_slot == kNowhere) remember_evicted(page);
   }
   uncache(block);
 }
 
-bool KvCache::save_to_host(NodeId id, BlockId block) {
-  const SlotTier::Placed placed = host_.slots.put(id);
+bool KvCache::save_to_host(PageId page, BlockId block) {
+  const SlotTier::Placed placed = host_.slots.put(page);
   if (placed.slot == kNowhere) return false;
-  if (placed.given_up != kNoNode) leave_host(placed.given_up, placed.slot);
-  index_.set_host_slot(id, placed.slot);
-  open_batch().transfers.saves.push_back({block, Tier::kHost, placed.slot, id});
+  if (placed.given_up != kNoPage) leave_host(placed.given_up, placed.slot);
+  index_.set_host_slot(page, placed.slot);
+  open_batch().transfers.saves.push_back({block, Tier::kHost, placed.slot, page});
   ++stats_.saved_blocks;
   return true;
 }
 
-void KvCache::save_to_file(NodeId id, BlockId block) {
-  if (index_.node(id).file_slot != kNowhere) {
-    file_.slots.touch(index_.node(id).file_slot);
+void KvCache::save_to_file(PageId page, BlockId block) {
+  if (index_.places(page).file_slot != kNowhere) {
+    file_.slots.touch(index_.places(page).file_slot);
     return;
   }
-  const uint32_t slot = place_in_file(id);
+  const uint32_t slot = place_in_file(page);
   if (slot == kNowhere) return;
-  open_batch().transfers.saves.push_back({block, Tier::kFile, slot, id});
+  open_batch().transfers.saves.push_back({block, Tier::kFile, slot, page});
   ++stats_.saved_blocks;
 }
 
-uint32_t KvCache::place_in_file(NodeId id) {
-  const SlotTier::Placed placed = file_.slots.put(id);
+uint32_t KvCache::place_in_file(PageId page) {
+  const SlotTier::Placed placed = file_.slots.put(page);
   if (placed.slot == kNowhere) return kNowhere;
-  if (placed.given_up != kNoNode) {
+  if (placed.given_up != kNoPage) {
     Transfers& open = open_batch().transfers;
     std::erase_if(open.saves, [&](const BlockSave& save) {
       return save.tier == Tier::kFile && save.slot == placed.slot;
@@ -60,12 +61,12 @@ uint32_t KvCache::place_in_file(NodeId id) {
                   [&](const SlotDemotion& demotion) { return demotion.file_slot == placed.slot; });
     forget_slot(placed.given_up, Tier::kFile);
   }
-  index_.set_file_slot(id, placed.slot);
+  index_.set_file_slot(page, placed.slot);
   return placed.slot;
 }
 
-/// Another node gets this node's host slot: its bytes go to the file, if they are nowhere else.
-void KvCache::leave_host(NodeId id, uint32_t slot) {
+/// Another page gets this page's host slot: its bytes go to the file, if they are nowhere else.
+void KvCache::leave_host(PageId page, uint32_t slot) {
   std::vector<BlockSave>& saves = open_batch().transfers.saves;
   // Saves that have begun are done before whatever is planned now; this one would come too late.
   const auto pending = std::find_if(saves.begin(), saves.end(), [&](const BlockSave& save) {
@@ -74,32 +75,33 @@ void KvCache::leave_host(NodeId id, uint32_t slot) {
   const bool is_pending = pending != saves.end();
   const BlockId source = is_pending ? pending->source : kNoBlock;
   if (is_pending) saves.erase(pending);
-  const PrefixNode& node = index_.node(id);
-  if (node.block == kNoBlock && node.file_slot == kNowhere) {
-    const uint32_t file_slot = place_in_file(id);
+  const PagePlaces& places = index_.places(page);
+  if (places.block == kNoBlock && places.file_slot == kNowhere) {
+    const uint32_t file_slot = place_in_file(page);
     Transfers& open = open_batch().transfers;
     if (file_slot != kNowhere && is_pending) {
-      open.saves.push_back({source, Tier::kFile, file_slot, id});
+      open.saves.push_back({source, Tier::kFile, file_slot, page});
     } else if (file_slot != kNowhere) {
-      open.demotions.push_back({slot, file_slot, id});
+      open.demotions.push_back({slot, file_slot, page});
     }
   }
-  forget_slot(id, Tier::kHost);
+  forget_slot(page, Tier::kHost);
 }
 
-/// The node's bytes are no longer in this tier, whose slot has been given to another or dropped.
-void KvCache::forget_slot(NodeId id, Tier tier) {
-  const PrefixNode& node = index_.node(id);
-  const uint32_t elsewhere = tier == Tier::kHost ? node.file_slot : node.host_slot;
-  if (node.block == kNoBlock && elsewhere == kNowhere) remember_evicted(node);
+/// The page's bytes are no longer in this tier, whose slot has been given to another or dropped.
+void KvCache::forget_slot(PageId page, Tier tier) {
+  const PagePlaces& places = index_.places(page);
+  const uint32_t elsewhere = tier == Tier::kHost ? places.file_slot : places.host_slot;
+  if (places.block == kNoBlock && elsewhere == kNowhere) remember_evicted(page);
   if (tier == Tier::kHost) {
-    index_.set_host_slot(id, kNowhere);
+    index_.set_host_slot(page, kNowhere);
   } else {
-    index_.set_file_slot(id, kNowhere);
+    index_.set_file_slot(page, kNowhere);
   }
 }
 
-void KvCache::remember_evicted(const PrefixNode& node) {
+void KvCache::remember_evicted(PageId page) {
+  const PrefixNode& node = index_.node(index_.node_of_page(page));
   if (node.n_words == block_words_) memory_.remember_evicted(node.hash);
 }
 
@@ -111,22 +113,23 @@ KvCache::Batch& KvCache::open_batch() {
   return batches_.back();
 }
 
-std::pair<Tier, uint32_t> KvCache::nearest_slot(NodeId id) const {
-  const PrefixNode& node = index_.node(id);
-  if (node.host_slot != kNowhere) return {Tier::kHost, node.host_slot};
-  return {Tier::kFile, node.file_slot};
+std::pair<Tier, uint32_t> KvCache::nearest_slot(PageId page) const {
+  const PagePlaces& places = index_.places(page);
+  if (places.host_slot != kNowhere) return {Tier::kHost, places.host_slot};
+  return {Tier::kFile, places.file_slot};
 }
 
-/// The slot is held already. `whole`: `target` will hold all of the node, to be shared.
-void KvCache::restore(SequenceId id, NodeId node, BlockId target, bool whole) {
-  const auto [tier, slot] = nearest_slot(node);
-  open_batch().transfers.restores.push_back({id, tier, slot, target, node, whole});
+/// The slot is held already. `whole`: `target` will hold all of the page, to be shared.
+void KvCache::restore(SequenceId id, PageId page, BlockId target, bool whole) {
+  const auto [tier, slot] = nearest_slot(page);
+  open_batch().transfers.restores.push_back({id, tier, slot, target, page, whole});
   ++sequences_[id].n_transfers;
 }
 
 /// The source is held already.
-void KvCache::copy(SequenceId id, BlockId source, BlockId target, uint32_t n_tokens) {
-  open_batch().transfers.copies.push_back({id, source, target, n_tokens});
+void KvCache::copy(SequenceId id, uint32_t group, BlockId source, BlockId target,
+                   uint32_t n_tokens) {
+  open_batch().transfers.copies.push_back({id, group, source, target, n_tokens});
   ++sequences_[id].n_transfers;
 }
 
@@ -179,25 +182,26 @@ std::vector<SequenceId> KvCache::finish(const Batch& batch, const TransferFailur
   const auto failed = [&](const std::vector<size_t>& indices, size_t i) {
     return failures.all || std::find(indices.begin(), indices.end(), i) != indices.end();
   };
-  const auto drop = [&](Tier tier, uint32_t slot, NodeId node) {
-    if (slots(tier).node(slot) != node) return;  // another's since
+  const auto drop = [&](Tier tier, uint32_t slot, PageId page) {
+    if (slots(tier).page(slot) != page) return;  // another's since
     slots(tier).drop(slot);
-    forget_slot(node, tier);
+    forget_slot(page, tier);
   };
   for (size_t i = 0; i < transfers.demotions.size(); ++i) {
     const SlotDemotion& done = transfers.demotions[i];
-    if (failed(failures.demotions, i)) drop(Tier::kFile, done.file_slot, done.node);
+    if (failed(failures.demotions, i)) drop(Tier::kFile, done.file_slot, done.page);
   }
   for (size_t i = 0; i < transfers.saves.size(); ++i) {
     const BlockSave& done = transfers.saves[i];
-    if (failed(failures.saves, i)) drop(done.tier, done.slot, done.node);
+    if (failed(failures.saves, i)) drop(done.tier, done.slot, done.page);
   }
   std::vector<SequenceId> lost;
   const auto answer = [&](SequenceId sequence, bool good) {
     --sequences_[sequence].n_transfers;
     if (good) return;
-    if (!sequences_[sequence].lost) uncount_begun(sequences_[sequence]);
-    sequences_[sequence].lost = true;
+    Sequence& owner = sequences_[sequence];
+    if (!owner.lost && !owner.settled) uncount_begun(owner);
+    owner.lost = true;
     if (std::find(lost.begin(), lost.end(), sequence) == lost.end()) lost.push_back(sequence);
   };
   for (size_t i = 0; i < transfers.restores.size(); ++i) {
@@ -207,10 +211,10 @@ std::vector<SequenceId> KvCache::finish(const Batch& batch, const TransferFailur
     const bool good = !failed(failures.restores, i);
     answer(done.sequence, good);
     if (good && done.whole) {
-      index_.attach(done.node, done.target);
+      index_.attach(done.page, done.target);
       pool_.set_cached(done.target, true);
     }
-    if (!good && done.tier == Tier::kFile) drop(done.tier, done.slot, done.node);
+    if (!good && done.tier == Tier::kFile) drop(done.tier, done.slot, done.page);
   }
   for (const BlockCopy& done : transfers.copies) {
     if (done.sequence == kNoSequence) continue;

@@ -145,11 +145,27 @@ Status save_prompt_cache(KvCache& cache, BlockStore& store) {
     return make_error(ErrorCode::kInvalidArgument, "there is no prompt cache file to save to");
   }
   const std::vector<KvCache::CachedBlock> blocks = cache.cached_blocks();
-  const uint64_t limit = file.limit_bytes() / file.binding().block_bytes;
-  const size_t n_blocks = static_cast<size_t>(std::min<uint64_t>(blocks.size(), limit));
+  const uint64_t page_bytes = file.binding().block_bytes;
+  const uint64_t max_pages = file.limit_bytes() / page_bytes;
+  size_t n_blocks = 0;
+  for (uint64_t n_pages = 0; n_blocks < blocks.size(); ++n_blocks) {
+    n_pages +=
+        static_cast<uint64_t>(std::ranges::count_if(blocks[n_blocks].pages, &PagePlaces::any));
+    if (n_pages > max_pages) break;
+  }
   PUMICE_TRY(auto writer, PromptCacheWriter::create(file.path(), file.binding(),
                                                     static_cast<uint32_t>(n_blocks)));
-  std::vector<std::byte> bytes(file.binding().block_bytes);
+  const auto read = [&](const PagePlaces& places, std::span<std::byte> bytes) -> Status {
+    if (places.block != kNoBlock) {
+      const BlockStore::Item item{places.block, bytes};
+      return store.read({&item, 1});
+    }
+    if (places.host_slot == kNowhere) return file.read(places.file_slot, bytes);
+    std::ranges::copy(cache.host_slot(places.host_slot), bytes.begin());
+    return {};
+  };
+  const CacheGroups& groups = cache.groups();
+  std::vector<std::byte> bytes(groups.size() * page_bytes);
   std::vector<uint32_t> records(n_blocks, PromptCacheFile::kNoParent);  // kNoParent: left out
   for (size_t i = 0; i < n_blocks; ++i) {
     const KvCache::CachedBlock& block = blocks[i];
@@ -158,18 +174,18 @@ Status save_prompt_cache(KvCache& cache, BlockStore& store) {
       parent = records[block.parent];
       if (parent == PromptCacheFile::kNoParent) continue;
     }
-    Status read = {};
-    if (block.block != kNoBlock) {
-      const BlockStore::Item item{block.block, bytes};
-      read = store.read({&item, 1});
-    } else if (block.host_slot != kNowhere) {
-      std::ranges::copy(cache.host_slot(block.host_slot), bytes.begin());
-    } else {
-      read = file.read(block.file_slot, bytes);
+    GroupMask written = 0;
+    size_t end = 0;
+    for (uint32_t g = 0; g < groups.size(); ++g) {
+      const std::span<std::byte> page = std::span(bytes).subspan(end, page_bytes);
+      if (!block.pages[g].any() || !read(block.pages[g], page).ok()) continue;
+      written |= GroupMask{1} << g;
+      end += page_bytes;
     }
-    if (!read.ok()) continue;  // a damaged block is left out, and what follows it
+    // A damaged page is left out; without those of full groups, all that follows it.
+    if ((written & groups.full()) != groups.full()) continue;
     records[i] = writer.n_records();
-    PUMICE_TRY_STATUS(writer.add(parent, block.tokens, bytes));
+    PUMICE_TRY_STATUS(writer.add(parent, block.tokens, written, std::span(bytes).first(end)));
   }
   return writer.finish();
 }

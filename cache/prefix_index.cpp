@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <numeric>
 
 namespace pumice {
 namespace {
@@ -17,11 +18,18 @@ uint32_t common_words(std::span<const uint32_t> a, std::span<const uint32_t> b) 
 
 }  // namespace
 
-PrefixIndex::PrefixIndex(uint32_t block_words, uint32_t expected_nodes)
+PrefixIndex::PrefixIndex(uint32_t block_words, uint32_t expected_nodes, uint32_t n_groups)
     : block_words_(block_words),
+      n_groups_(n_groups),
+      n_attached_(n_groups, 0),
       table_(std::bit_ceil(std::max<size_t>(size_t{expected_nodes} * 2, 64))) {
   nodes_.reserve(expected_nodes);
   content_.reserve(size_t{expected_nodes} * block_words);
+  other_pages_.reserve(size_t{expected_nodes} * (n_groups - 1));
+}
+
+uint32_t PrefixIndex::n_attached() const {
+  return std::accumulate(n_attached_.begin(), n_attached_.end(), 0u);
 }
 
 NodeId PrefixIndex::find_root(const ModelFingerprint& model, std::string_view salt) const {
@@ -75,7 +83,8 @@ NodeId PrefixIndex::find(const BlockHash& hash, NodeId parent,
 }
 
 void PrefixIndex::find_chain(NodeId root, std::span<const BlockHash> hashes,
-                             std::span<const uint32_t> content, std::vector<NodeId>& chain) const {
+                             std::span<const uint32_t> content, std::vector<NodeId>& chain,
+                             GroupMask groups) const {
   // Three passes over a few blocks at a time, each touching what the one before asked for: the
   // table, then node and content, then the comparison. One by one, every block waits three times
   // and takes five times as long. Tried: a rolling pipeline without windows, a sixth slower, since
@@ -110,7 +119,7 @@ void PrefixIndex::find_chain(NodeId root, std::span<const BlockHash> hashes,
         found = find(hashes[first + i], parent, {wanted, block_words_});
         if (found == kNoNode) return;
       }
-      if (!nodes_[found].has_bytes()) return;
+      if (!nodes_[found].holds(groups)) return;
       chain.push_back(found);
       parent = found;
     }
@@ -124,8 +133,8 @@ bool PrefixIndex::before(NodeId id, std::span<const uint32_t> other) const {
   return std::lexicographical_compare(own.begin(), own.end(), other.begin(), other.end());
 }
 
-PrefixIndex::ChildMatch PrefixIndex::best_child(NodeId parent,
-                                                std::span<const uint32_t> wanted) const {
+PrefixIndex::ChildMatch PrefixIndex::best_child(NodeId parent, std::span<const uint32_t> wanted,
+                                                GroupMask groups) const {
   const PrefixNode& entry = nodes_[parent];
   if (entry.n_children == 0 || wanted.empty()) return {};
   const auto match_of = [&](NodeId id) {
@@ -133,7 +142,7 @@ PrefixIndex::ChildMatch PrefixIndex::best_child(NodeId parent,
   };
   if (entry.n_children == 1) {
     const ChildMatch match = match_of(entry.only_child);
-    return match.n_words > 0 && nodes_[match.node].has_bytes() ? match : ChildMatch{};
+    return match.n_words > 0 && nodes_[match.node].holds(groups) ? match : ChildMatch{};
   }
   const std::vector<NodeId>& family = families_.at(parent);
   const auto at = std::lower_bound(family.begin(), family.end(), wanted,
@@ -143,7 +152,7 @@ PrefixIndex::ChildMatch PrefixIndex::best_child(NodeId parent,
   const auto consider = [&](NodeId id) {
     const ChildMatch match = match_of(id);
     if (match.n_words <= best.n_words) return true;
-    if (!nodes_[id].has_bytes()) return false;
+    if (!nodes_[id].holds(groups)) return false;
     best = match;
     return true;
   };
@@ -153,12 +162,35 @@ PrefixIndex::ChildMatch PrefixIndex::best_child(NodeId parent,
   return best;
 }
 
+NodeId PrefixIndex::child(NodeId parent, std::span<const uint32_t> wanted) const {
+  const PrefixNode& entry = nodes_[parent];
+  const auto is_wanted = [&](NodeId id) { return std::ranges::equal(content(id), wanted); };
+  if (entry.n_children == 0) return kNoNode;
+  if (entry.n_children == 1) return is_wanted(entry.only_child) ? entry.only_child : kNoNode;
+  const std::vector<NodeId>& family = families_.at(parent);
+  const auto at = std::lower_bound(family.begin(), family.end(), wanted,
+                                   [&](NodeId id, const auto& value) { return before(id, value); });
+  return at != family.end() && is_wanted(*at) ? *at : kNoNode;
+}
+
+PrefixIndex::ChildMatch PrefixIndex::best_whole_child(NodeId parent,
+                                                      std::span<const uint32_t> wanted,
+                                                      GroupMask groups) const {
+  if (nodes_[parent].n_children == 0) return {};
+  for (size_t n = wanted.size(); n > 0; --n) {
+    const NodeId id = child(parent, wanted.first(n));
+    if (id != kNoNode && nodes_[id].holds(groups)) return {id, static_cast<uint32_t>(n)};
+  }
+  return {};
+}
+
 NodeId PrefixIndex::add(const BlockHash& hash, NodeId parent, std::span<const uint32_t> words) {
   NodeId id = n_node_slots();
   if (unused_nodes_.empty()) {
-    PUMICE_CHECK(id != kNoNode, "more nodes than numbers");
+    PUMICE_CHECK(id < kNoPage / n_groups_, "more nodes than numbers");
     nodes_.emplace_back();
     content_.resize(content_.size() + block_words_);
+    if (n_groups_ > 1) other_pages_.resize(other_pages_.size() + n_groups_ - 1);
   } else {
     id = unused_nodes_.back();
     unused_nodes_.pop_back();
@@ -181,33 +213,44 @@ void PrefixIndex::unrefer(NodeId id) {
   end_if_unused(id);
 }
 
-void PrefixIndex::attach(NodeId id, BlockId block) {
+/// The page is somewhere now, or nowhere any more.
+void PrefixIndex::note_places(PageId page) {
+  const NodeId id = node_of_page(page);
+  const auto bit = static_cast<uint16_t>(1u << group_of_page(page));
+  uint16_t& held = nodes_[id].held;
+  held = static_cast<uint16_t>(places(page).any() ? held | bit : held & ~bit);
+  if (held == 0) end_if_unused(id);
+}
+
+void PrefixIndex::attach(PageId page, BlockId block) {
   if (block >= copies_.size()) copies_.resize(std::max<size_t>(block + 1, copies_.size() * 2));
-  PUMICE_CHECK(copies_[block].node == kNoNode, "a block gets a second content");
-  copies_[block] = {id, nodes_[id].block};
-  nodes_[id].block = block;
-  ++n_attached_;
+  PUMICE_CHECK(copies_[block].page == kNoPage, "a block gets a second content");
+  PagePlaces& where = places_to_change(page);
+  copies_[block] = {page, where.block};
+  where.block = block;
+  ++n_attached_[group_of_page(page)];
+  note_places(page);
 }
 
 void PrefixIndex::detach(BlockId block) {
-  const NodeId id = node_of(block);
-  PUMICE_CHECK(id != kNoNode, "a block without content is detached");
-  BlockId* link = &nodes_[id].block;
+  const PageId page = page_of(block);
+  PUMICE_CHECK(page != kNoPage, "a block without content is detached");
+  BlockId* link = &places_to_change(page).block;
   while (*link != block) link = &copies_[*link].next;
   *link = copies_[block].next;
   copies_[block] = {};
-  --n_attached_;
-  end_if_unused(id);
+  --n_attached_[group_of_page(page)];
+  note_places(page);
 }
 
-void PrefixIndex::set_host_slot(NodeId id, uint32_t slot) {
-  nodes_[id].host_slot = slot;
-  end_if_unused(id);
+void PrefixIndex::set_host_slot(PageId page, uint32_t slot) {
+  places_to_change(page).host_slot = slot;
+  note_places(page);
 }
 
-void PrefixIndex::set_file_slot(NodeId id, uint32_t slot) {
-  nodes_[id].file_slot = slot;
-  end_if_unused(id);
+void PrefixIndex::set_file_slot(PageId page, uint32_t slot) {
+  places_to_change(page).file_slot = slot;
+  note_places(page);
 }
 
 void PrefixIndex::end_if_unused(NodeId id) {
@@ -305,8 +348,8 @@ void PrefixIndex::table_grow() {
 
 uint64_t PrefixIndex::memory_bytes() const {
   uint64_t bytes = nodes_.capacity() * sizeof(PrefixNode) + content_.capacity() * 4 +
-                   table_.size() * sizeof(Slot) + copies_.capacity() * sizeof(Copy) +
-                   unused_nodes_.capacity() * sizeof(NodeId);
+                   other_pages_.capacity() * sizeof(PagePlaces) + table_.size() * sizeof(Slot) +
+                   copies_.capacity() * sizeof(Copy) + unused_nodes_.capacity() * sizeof(NodeId);
   for (const auto& [id, family] : families_) bytes += 64 + family.capacity() * sizeof(NodeId);
   for (const auto& [key, id] : roots_) bytes += 128 + key.salt.size();
   return bytes;
@@ -319,6 +362,7 @@ Status PrefixIndex::check_integrity() const {
   uint32_t n_alive = 0;
   uint32_t n_full = 0;
   std::vector<uint32_t> n_children(nodes_.size(), 0);
+  std::vector<uint32_t> n_attached(n_groups_, 0);
   for (NodeId id = 0; id < nodes_.size(); ++id) {
     const PrefixNode& entry = nodes_[id];
     if (!entry.alive) continue;
@@ -348,8 +392,15 @@ Status PrefixIndex::check_integrity() const {
         return wrong(id, "its hash does not lead to it");
       }
     }
-    for (BlockId block = entry.block; block != kNoBlock; block = copies_[block].next) {
-      if (node_of(block) != id) return wrong(id, "a copy belongs to another node");
+    for (uint32_t group = 0; group < n_groups_; ++group) {
+      const PagePlaces& where = places(page(id, group));
+      if (where.any() != entry.holds(GroupMask{1} << group)) {
+        return wrong(id, "it does not know which groups' pages it has");
+      }
+      for (BlockId block = where.block; block != kNoBlock; block = copies_[block].next) {
+        if (page_of(block) != page(id, group)) return wrong(id, "a copy belongs to another page");
+        ++n_attached[group];
+      }
     }
   }
   for (NodeId id = 0; id < nodes_.size(); ++id) {
@@ -366,10 +417,14 @@ Status PrefixIndex::check_integrity() const {
     }
   }
   for (BlockId block = 0; block < copies_.size(); ++block) {
-    const NodeId id = copies_[block].node;
-    if (id != kNoNode && (id >= nodes_.size() || !nodes_[id].alive)) {
+    if (copies_[block].page == kNoPage) continue;
+    const NodeId id = node_of_page(copies_[block].page);
+    if (id >= nodes_.size() || !nodes_[id].alive) {
       return make_error(ErrorCode::kInternal, "block {} holds a node that is gone", block);
     }
+  }
+  if (n_attached != n_attached_) {
+    return make_error(ErrorCode::kInternal, "the prefix index counts its blocks wrong");
   }
   if (n_alive != n_alive_ || n_full != n_in_table_ || root_keys_.size() != roots_.size() ||
       n_alive + unused_nodes_.size() != nodes_.size()) {

@@ -1,14 +1,16 @@
-// The prompt cache file: blocks of KV with the tokens they stand for, bound to one model and
-// layout.
+// The prompt cache file: blocks with the tokens they stand for and their pages of each state group,
+// bound to one model, layout and list of groups.
 //
-//     offset 0   header, 96 bytes: "PUMICEKV", version, block_tokens, block_bytes, model (16),
+//     offset 0   header, 112 bytes: "PUMICEKV", version, block_tokens, block_bytes, model (16),
 //                layout, number of records, offset of the bytes, checksum of header and table
-//                (this field as 0)
+//                (this field as 0), number of pages, signature of the groups, number of groups
 //     then       table: per record parent (a record before it, or 2^32 − 1), n_tokens (fewer than
-//                block_tokens: a partial block, nobody's parent), checksum of its bytes,
+//                block_tokens: a partial block, nobody's parent), groups (a bit for each whose page
+//                is there), 0; a checksum of each group's page, 0 where there is none;
 //                token ids [block_tokens], 0 behind n_tokens
-//     at that offset, on or after the end of the table: bytes of the records, block_bytes each, in
-//                order; the file ends there
+//     at that offset, on or after the end of the table: pages, block_bytes each, in order of
+//     records
+//                and of groups; the file ends there
 //
 // Little-endian; checksums are XXH3-64. Only prefixes without a salt are stored: a salt is a
 // secret between users. A file is replaced as a whole (OutputFile), so a reader sees an old or a
@@ -16,6 +18,7 @@
 // and memory is bounded by the size the file really has.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -34,7 +37,9 @@ struct PromptCacheBinding {
   ModelFingerprint model;
   uint64_t layout = 0;  ///< of KV bytes in a block; opaque
   uint32_t block_tokens = 0;
-  uint64_t block_bytes = 0;
+  uint64_t block_bytes = 0;  ///< of a page
+  uint32_t n_groups = 1;
+  uint64_t groups = 0;  ///< CacheGroups::signature
 };
 
 /// A file descriptor that closes itself.
@@ -70,26 +75,33 @@ class PromptCacheFile {
   struct Record {
     uint32_t parent = kNoParent;
     uint32_t n_tokens = 0;
-    uint64_t checksum = 0;
+    uint32_t groups = 0;  ///< a bit for each group whose page is there
+    uint32_t zero = 0;
   };
 
-  /// Read header and table, and keep at most `max_records` (the first ones). Errors: kBadFile
-  /// saying what is wrong: not a prompt cache, a version, model, layout or block size that is not
-  /// `binding`'s, damage.
+  /// Read header and table, and keep the first records, of at most `max_pages` together. Errors:
+  /// kBadFile saying what is wrong: not a prompt cache, a version, model, layout, groups or block
+  /// size that are not `binding`'s, damage.
   static Result<PromptCacheFile> open(const std::filesystem::path& path,
                                       const PromptCacheBinding& binding,
-                                      uint32_t max_records = UINT32_MAX);
+                                      uint32_t max_pages = UINT32_MAX);
 
   uint32_t n_records() const { return static_cast<uint32_t>(records_.size()); }
   const Record& record(uint32_t i) const { return records_[i]; }
   std::span<const uint32_t> tokens(uint32_t i) const {
     return {tokens_.data() + size_t{i} * binding_.block_tokens, records_[i].n_tokens};
   }
-  /// A record's bytes, block_bytes of them, verified. Errors: kBadFile.
-  Status read(uint32_t i, std::span<std::byte> bytes) const;
+  /// Number of a record's page of one of its groups.
+  uint32_t page(uint32_t i, uint32_t group) const {
+    const uint32_t before = records_[i].groups & ((1u << group) - 1);
+    return first_pages_[i] + static_cast<uint32_t>(std::popcount(before));
+  }
+  /// A page's bytes, block_bytes of them, verified. Errors: kBadFile.
+  Status read(uint32_t page, std::span<std::byte> bytes) const;
 
  private:
-  Status read_table(uint64_t n_records, uint64_t seed, uint64_t checksum, uint32_t max_records);
+  Status read_table(uint64_t n_records, uint64_t n_pages, uint64_t seed, uint64_t checksum,
+                    uint32_t max_pages);
   bool well_formed(const Record& record) const;
 
   FileHandle file_;
@@ -97,6 +109,8 @@ class PromptCacheFile {
   PromptCacheBinding binding_;
   uint64_t bytes_offset_ = 0;
   std::vector<Record> records_;
+  std::vector<uint32_t> first_pages_;  // by record
+  std::vector<uint64_t> checksums_;    // by page
   std::vector<uint32_t> tokens_;
 };
 
@@ -110,8 +124,10 @@ class PromptCacheWriter {
   PromptCacheWriter(PromptCacheWriter&&) noexcept = default;
   PromptCacheWriter& operator=(PromptCacheWriter&&) = delete;
 
-  /// Append a record; its number is the count of those before.
-  Status add(uint32_t parent, std::span<const uint32_t> tokens, std::span<const std::byte> bytes);
+  /// Append a record with the pages of these groups, one behind the other; its number is the count
+  /// of those before.
+  Status add(uint32_t parent, std::span<const uint32_t> tokens, uint32_t groups,
+             std::span<const std::byte> bytes);
   uint32_t n_records() const { return static_cast<uint32_t>(records_.size()); }
   Status finish();
 
@@ -123,6 +139,7 @@ class PromptCacheWriter {
   uint32_t max_records_ = 0;
   uint64_t bytes_offset_ = 0;
   std::vector<PromptCacheFile::Record> records_;
+  std::vector<uint64_t> checksums_;  // by page
   std::vector<uint32_t> tokens_;
 };
 

@@ -1,4 +1,4 @@
-// Which nodes have their bytes in a tier of equal slots. The least recently used slot is given up
+// Which pages have their bytes in a tier of equal slots. The least recently used slot is given up
 // first, except while something reads it. Holds no bytes itself.
 #pragma once
 
@@ -26,10 +26,10 @@ class SlotTier {
 
   struct Placed {
     uint32_t slot = kNowhere;   ///< kNowhere: all slots are being read, or there are none
-    NodeId given_up = kNoNode;  ///< whose bytes were there
+    PageId given_up = kNoPage;  ///< whose bytes were there
   };
-  /// A slot for a node's bytes.
-  Placed put(NodeId node);
+  /// A slot for a page's bytes.
+  Placed put(PageId page);
   /// The slot's bytes are no longer of use.
   void drop(uint32_t slot);
   /// The slot was useful: give it up last.
@@ -38,8 +38,8 @@ class SlotTier {
   void hold(uint32_t slot) { slots_.share(slot); }
   void let_go(uint32_t slot) { slots_.release({&slot, 1}); }
 
-  /// kNoNode: the slot is unused.
-  NodeId node(uint32_t slot) const { return slot < nodes_.size() ? nodes_[slot] : kNoNode; }
+  /// kNoPage: the slot is unused.
+  PageId page(uint32_t slot) const { return slot < pages_.size() ? pages_[slot] : kNoPage; }
   uint32_t n_holds(uint32_t slot) const { return slots_.references(slot); }
 
   /// Errors: kInternal.
@@ -47,7 +47,7 @@ class SlotTier {
 
  private:
   BlockPool slots_;
-  std::vector<NodeId> nodes_;
+  std::vector<PageId> pages_;
   uint32_t n_used_ = 0;
 };
 

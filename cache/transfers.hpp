@@ -20,14 +20,14 @@ enum class Tier : uint8_t { kHost, kFile };
 struct SlotDemotion {
   uint32_t host_slot = 0;
   uint32_t file_slot = 0;
-  uint32_t node = 0;  ///< the cache's own
+  uint32_t page = 0;  ///< the cache's own
 };
 /// The bytes of a block of the device go to a slot.
 struct BlockSave {
   BlockId source = kNoBlock;
   Tier tier = Tier::kHost;
   uint32_t slot = 0;
-  uint32_t node = 0;  ///< the cache's own
+  uint32_t page = 0;  ///< the cache's own
 };
 /// The bytes in a slot go to a block of the device.
 struct BlockRestore {
@@ -35,12 +35,13 @@ struct BlockRestore {
   Tier tier = Tier::kHost;
   uint32_t slot = 0;
   BlockId target = kNoBlock;
-  uint32_t node = 0;   ///< the cache's own
+  uint32_t page = 0;   ///< the cache's own
   bool whole = false;  ///< the cache's own: the target may be shared
 };
 /// The first `n_tokens` positions of `source` go to `target` (copying all of it is as good).
 struct BlockCopy {
   SequenceId sequence = 0;
+  uint32_t group = 0;
   BlockId source = kNoBlock;
   BlockId target = kNoBlock;
   uint32_t n_tokens = 0;

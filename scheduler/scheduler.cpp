@@ -1,6 +1,7 @@
 #include "scheduler/scheduler.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -46,6 +47,7 @@ Result<Scheduler> Scheduler::create(const SchedulerOptions& options, KvCacheOpti
     return make_error(ErrorCode::kInvalidArgument,
                       "the target time between tokens must be finite and not negative");
   }
+  PUMICE_TRY_STATUS(CacheGroups::check(cache.groups));
   Scheduler scheduler(options, cache, cost);
   PUMICE_TRY_STATUS(scheduler.check_target());
   return scheduler;
@@ -90,11 +92,20 @@ Result<RequestId> Scheduler::add(RequestSpec spec, double now_s) {
     }
     most = std::min<uint64_t>(most, options_.window_tokens);
   }
-  if (cache_.options().n_blocks != kUnlimitedBlocks && blocks_for(most) > cache_.n_blocks()) {
-    const uint64_t capacity = uint64_t{cache_.n_blocks()} * cache_.options().block_tokens;
+  // What it needs when it runs alone, a token at a time.
+  const uint64_t n_pages = cache_.groups().pages_for(most, 1);
+  if (cache_.options().n_blocks != kUnlimitedBlocks && n_pages > cache_.n_blocks()) {
+    if (cache_.groups().plain()) {
+      const uint64_t capacity = uint64_t{cache_.n_blocks()} * cache_.options().block_tokens;
+      return make_error(ErrorCode::kDoesNotFit,
+                        "{} prompt + {} new tokens exceed the cache of {} tokens by {}",
+                        prompt_tokens, spec.max_new_tokens, capacity, most - capacity);
+    }
     return make_error(ErrorCode::kDoesNotFit,
-                      "{} prompt + {} new tokens exceed the cache of {} tokens by {}",
-                      prompt_tokens, spec.max_new_tokens, capacity, most - capacity);
+                      "{} prompt + {} new tokens need {} blocks of {} state groups at once, the "
+                      "cache has {}",
+                      prompt_tokens, spec.max_new_tokens, n_pages, cache_.groups().size(),
+                      cache_.n_blocks());
   }
   while (!spec.id && requests_.contains(next_id_)) ++next_id_;
   auto request = std::make_unique<Request>();
@@ -212,8 +223,12 @@ void Scheduler::retire_removed() {
 
 const Request& Scheduler::request(RequestId id) const { return *requests_.at(id); }
 
-std::span<const BlockId> Scheduler::blocks(RequestId id) const {
-  return cache_.blocks(*requests_.at(id)->sequence);
+std::span<const BlockId> Scheduler::blocks(RequestId id, uint32_t group) const {
+  return cache_.blocks(*requests_.at(id)->sequence, group);
+}
+
+BlockId Scheduler::state(RequestId id, uint32_t group, uint32_t position) const {
+  return cache_.state(*requests_.at(id)->sequence, group, position);
 }
 
 // ---- planning
@@ -238,10 +253,10 @@ Request* Scheduler::worst_unplanned(const Request* spare) const {
   return nullptr;
 }
 
-/// Blocks for one more position, if need be taken from whoever is served after it.
-bool Scheduler::make_room(Request& request, StepPlan& plan) {
+/// Blocks for positions up to `end`, if need be taken from whoever is served after it.
+bool Scheduler::make_room(Request& request, uint32_t end, StepPlan& plan) {
   while (true) {
-    if (cache_.reserve(*request.sequence, request.scheduled_tokens + 1).ok()) return true;
+    if (cache_.reserve(*request.sequence, end).ok()) return true;
     Request* victim = worst_unplanned(&request);
     if (victim == nullptr || ServedBefore{}(victim, &request)) return false;
     preempt(*victim, plan);
@@ -264,6 +279,7 @@ void Scheduler::add_chunk(Request& request, uint32_t n_tokens, bool decodes, Ste
     ++request.prefill_iterations;
     telemetry_.chunk_tokens.add(n_tokens);
   }
+  cache_.plan(*request.sequence, end);
   request.scheduled_tokens = end;
   request.pending_samples += samples ? 1 : 0;
   request.last_planned = next_plan_;
@@ -287,7 +303,10 @@ void Scheduler::plan_decodes(StepPlan& plan, OpenStep& open) {
   for (Request* request : rows) {
     uint32_t& own = reserved[static_cast<size_t>(request->service_class)];
     const uint32_t others = std::accumulate(reserved.begin(), reserved.end(), 0u) - own;
-    if (left <= others || !can_decode(*request) || !make_room(*request, plan)) continue;
+    if (left <= others || !can_decode(*request) ||
+        !make_room(*request, request->scheduled_tokens + 1, plan)) {
+      continue;
+    }
     add_chunk(*request, 1, true, plan, open);
     --left;
     own -= own > 0 ? 1 : 0;
@@ -316,17 +335,42 @@ uint32_t Scheduler::prefill_tokens(const Request& request, const StepPlan& plan)
     }
     most = within;
   }
+  // A state is kept where a chunk ends.
+  const uint32_t kept = cache_.next_kept_state(*request.sequence, first);
+  if (kept - first < most) return kept - first;
   if (most == left) return most;
   const uint32_t end = first + most;
   const uint32_t on_edge = end - end % block_tokens;
   return on_edge > first ? on_edge - first : most;
 }
 
+/// False: nothing is left of the budget.
 bool Scheduler::plan_prefill(Request& request, StepPlan& plan, OpenStep& open) {
-  const uint32_t n_tokens = prefill_tokens(request, plan);
+  uint32_t n_tokens = prefill_tokens(request, plan);
   if (n_tokens == 0) return false;
+  const uint32_t first = request.scheduled_tokens;
+  if (!cache_.reserve(*request.sequence, first + n_tokens).ok()) {
+    // As far as it has blocks; where it has none, hold_room sees to it when its turn comes.
+    const uint32_t end = cache_.reserved_tokens(*request.sequence);
+    n_tokens = std::min(n_tokens, std::max(end, first) - first);
+    if (n_tokens == 0) return true;
+  }
   add_chunk(request, n_tokens, false, plan, open);
   return true;
+}
+
+/// Windows and states are taken while a prompt is read. A prompt whose earlier steps have landed,
+/// and so gave back what they will, gets room for its next block before rows that are served after
+/// it go on: they might keep what it needs for as long as they run.
+void Scheduler::hold_room(StepPlan& plan) {
+  if (cache_.groups().windows() == 0 && cache_.groups().recurrent() == 0) return;
+  const uint32_t block_tokens = cache_.options().block_tokens;
+  for (Request* request : std::vector<Request*>(running_)) {
+    if (!request->running() || !reads_prompt(*request)) continue;
+    if (request->scheduled_tokens != request->computed_tokens) continue;
+    const uint32_t next_edge = (request->scheduled_tokens / block_tokens + 1) * block_tokens;
+    (void)make_room(*request, std::min(next_edge, request->sequence_tokens), plan);
+  }
 }
 
 /// Start the request at the head of the queue, if it fits.
@@ -349,9 +393,12 @@ bool Scheduler::admit(StepPlan& plan, OpenStep& open, double now_s) {
   }
   while (true) {
     // Each running request is left a block to grow into, or they would soon take these back.
-    const uint32_t shared =
+    const CacheGroups& groups = cache_.groups();
+    const uint64_t shared =
         cache_.look_up(request.prompt).shared_tokens / cache_.options().block_tokens;
-    const uint64_t needed = blocks_for(request.sequence_tokens) - shared + running_.size();
+    const uint64_t needed = groups.pages_for(request.sequence_tokens, options_.chunk_tokens) -
+                            shared * static_cast<uint64_t>(std::popcount(groups.full())) +
+                            running_.size() * static_cast<uint64_t>(std::popcount(groups.paged()));
     if (running_.empty() || cache_.n_free_blocks() >= needed) {
       Result<SequenceId> sequence = cache_.begin(request.prompt, request.sequence_tokens);
       if (sequence.ok()) {
@@ -458,6 +505,7 @@ StepPlan Scheduler::plan_step(double now_s) {
   OpenStep open;
   plan.id = open.id = next_plan_;
   expire(plan, now_s);
+  hold_room(plan);
   plan_decodes(plan, open);
   plan_prefills(plan, open, now_s);
   if (plan.chunks.empty() && outstanding_.empty()) fail_stuck(plan, now_s);
@@ -568,7 +616,9 @@ void Scheduler::rollback(uint64_t plan_id) {
       request.scheduled_tokens = it->chunk.first_position;
       request.pending_samples -= it->chunk.samples ? 1 : 0;
       if (!it->chunk.decodes) --request.prefill_iterations;
-      // A prompt's blocks were taken when it started, a decoding row's with the row.
+      cache_.unplan(*request.sequence, request.scheduled_tokens);
+      // A prompt's blocks were taken when it started or are its next chunk's, a decoding row's with
+      // the row.
       if (it->chunk.decodes) cache_.shrink(*request.sequence, request.scheduled_tokens);
     }
     for (const auto& [request, epoch] : open.started) {
@@ -638,8 +688,11 @@ Status Scheduler::check_integrity() const {
     if (request.state == RequestState::kDecoding && request.generated_tokens == 0) {
       return bad(request, "decodes before its prompt is read");
     }
-    if (runs && cache_.blocks(*request.sequence).size() < blocks_for(request.scheduled_tokens)) {
-      return bad(request, "has fewer blocks than positions");
+    for (uint32_t g = 0; runs && g < cache_.groups().size(); ++g) {
+      const size_t n_blocks = cache_.blocks(*request.sequence, g).size();
+      if (!cache_.groups().is_recurrent(g) && n_blocks < blocks_for(request.scheduled_tokens)) {
+        return bad(request, "has fewer blocks than positions");
+      }
     }
     if (runs && cache_.computed_tokens(*request.sequence) != request.computed_tokens) {
       return bad(request, "disagrees with the cache on what is computed");

@@ -113,7 +113,9 @@ class Scheduler {
 
   /// Valid until it is removed.
   const Request& request(RequestId id) const;
-  std::span<const BlockId> blocks(RequestId id) const;
+  /// As in KvCache, of a running request.
+  std::span<const BlockId> blocks(RequestId id, uint32_t group = 0) const;
+  BlockId state(RequestId id, uint32_t group, uint32_t position) const;
 
   // ---- steps
 
@@ -189,7 +191,8 @@ class Scheduler {
   bool admit(StepPlan& plan, OpenStep& open, double now_s);
   uint32_t prefill_tokens(const Request& request, const StepPlan& plan);
   void add_chunk(Request& request, uint32_t n_tokens, bool decodes, StepPlan& plan, OpenStep& open);
-  bool make_room(Request& request, StepPlan& plan);
+  bool make_room(Request& request, uint32_t end, StepPlan& plan);
+  void hold_room(StepPlan& plan);
   bool can_decode(const Request& request) const;
   bool reads_prompt(const Request& request) const;
   void suspend(Request& request);

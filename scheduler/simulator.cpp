@@ -45,8 +45,10 @@ bool meets_objectives(const Request& request, const SimulationOptions& options) 
 Result<SimulationReport> simulate(const Trace& trace, const SimulationOptions& options,
                                   const SimulationProgress& progress) {
   const auto start = std::chrono::steady_clock::now();
-  const KvCacheOptions cache{
-      .n_blocks = options.n_blocks, .block_tokens = trace.block_tokens, .keyed = true};
+  const KvCacheOptions cache{.n_blocks = options.n_blocks,
+                             .block_tokens = trace.block_tokens,
+                             .groups = options.groups,
+                             .keyed = true};
   PUMICE_TRY(Scheduler scheduler,
              Scheduler::create(options.scheduler, cache,
                                options.calibrated ? CostModel(options.device) : CostModel()));

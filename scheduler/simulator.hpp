@@ -14,7 +14,8 @@ namespace pumice {
 
 struct SimulationOptions {
   SchedulerOptions scheduler = {};
-  uint32_t n_blocks = 0;  ///< kUnlimitedBlocks: as many as are asked for
+  uint32_t n_blocks = 0;                ///< kUnlimitedBlocks: as many as are asked for
+  std::vector<CacheGroup> groups = {};  ///< none: one full group; all share the blocks
   StepCost device = {};
   /// Whether the scheduler knows the device from the start or learns it on the way.
   bool calibrated = true;

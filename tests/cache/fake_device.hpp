@@ -1,5 +1,6 @@
 // A device that a test of the cache can see into: each position of each block holds a value that
-// depends on all tokens up to there, as KV does.
+// depends on all tokens up to there, as KV does; a recurrent group's page begins with that of the
+// last position.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -29,8 +30,9 @@ class FakeDevice : public BlockStore {
   explicit FakeDevice(KvCache& cache) : cache_(cache) {}
 
   /// The value at `position` after these tokens under this salt.
-  static uint64_t value(std::span<const uint32_t> tokens, std::string_view salt, size_t position) {
-    uint64_t value = std::hash<std::string_view>()(salt);
+  static uint64_t value(std::span<const uint32_t> tokens, std::string_view salt, size_t position,
+                        uint32_t group = 0) {
+    uint64_t value = std::hash<std::string_view>()(salt) + group;
     for (size_t i = 0; i <= position; ++i) {
       value = (value ^ tokens[i]) * 0x9e3779b97f4a7c15u;
       value ^= value >> 29;
@@ -67,8 +69,16 @@ class FakeDevice : public BlockStore {
   /// Compute positions [computed, end) of a sequence and commit them.
   void compute(SequenceId id, std::span<const uint32_t> tokens, std::string_view salt,
                uint32_t end) {
-    for (uint32_t p = cache_.computed_tokens(id); p < end; ++p) {
-      write(cache_.blocks(id), p, value(tokens, salt, p));
+    const uint32_t first = cache_.computed_tokens(id);
+    if (end > first) cache_.plan(id, end);
+    for (uint32_t g = 0; g < cache_.groups().size(); ++g) {
+      if (!cache_.groups().is_recurrent(g)) {
+        for (uint32_t p = first; p < end; ++p)
+          write(cache_.blocks(id, g), p, value(tokens, salt, p, g));
+      } else if (end > first) {
+        EXPECT_NE(cache_.state(id, g, first), cache_.state(id, g, end));
+        block(cache_.state(id, g, end))[0] = value(tokens, salt, end - 1, g);
+      }
     }
     cache_.commit(id, end);
   }
@@ -78,13 +88,25 @@ class FakeDevice : public BlockStore {
     block(blocks[position / block_tokens])[position % block_tokens] = value;
   }
 
-  /// How many of the positions that count as computed hold something else.
+  /// How many of the positions that count as computed, and that the next one sees, hold something
+  /// else; states that are wrong count too.
   uint32_t wrong_positions(SequenceId id, std::span<const uint32_t> tokens, std::string_view salt) {
     const uint32_t block_tokens = cache_.options().block_tokens;
     uint32_t n_wrong = 0;
-    for (uint32_t p = 0; p < cache_.computed_tokens(id); ++p) {
-      const BlockId held = cache_.blocks(id)[p / block_tokens];
-      if (block(held)[p % block_tokens] != value(tokens, salt, p)) ++n_wrong;
+    const uint32_t computed = cache_.computed_tokens(id);
+    for (uint32_t g = 0; g < cache_.groups().size(); ++g) {
+      if (cache_.groups().is_recurrent(g)) {
+        const BlockId state = cache_.state(id, g, computed);
+        if (computed > 0 && block(state)[0] != value(tokens, salt, computed - 1, g)) ++n_wrong;
+        continue;
+      }
+      const uint32_t window = cache_.groups()[g].window_tokens;
+      for (uint32_t p = 0; p < computed; ++p) {
+        if (window > 0 && p + window <= computed) continue;  // out of sight
+        const BlockId held = cache_.blocks(id, g)[p / block_tokens];
+        if (held == kNoBlock || block(held)[p % block_tokens] != value(tokens, salt, p, g))
+          ++n_wrong;
+      }
     }
     return n_wrong;
   }

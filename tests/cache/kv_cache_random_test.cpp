@@ -13,6 +13,9 @@ namespace {
 
 constexpr uint64_t kSlotBytes = 4 * 8;
 
+const std::vector<CacheGroup> kMixed = {
+    {"full", GroupKind::kFull}, {"local", GroupKind::kWindow, 7}, {"state", GroupKind::kRecurrent}};
+
 struct RandomUse {
   const char* name;
   KvCacheOptions options;
@@ -40,6 +43,7 @@ TEST_P(KvCacheRandom, StaysWholeAndNeverTellsAnUntruth) {
   std::vector<Running> running;
   std::vector<HashedPrompt> suspended;
   uint64_t n_cached = 0;
+  const bool rewinds = GetParam().options.rewind_tokens > 0;
 
   const auto random_prompt = [&] {
     // Few different tokens and a few shared beginnings, so that prefixes of every length coincide.
@@ -103,6 +107,14 @@ TEST_P(KvCacheRandom, StaysWholeAndNeverTellsAnUntruth) {
       EXPECT_TRUE(device.transfer().empty());
       if (below(8) == 0) {
         cache.shrink(one.id, computed);  // the step failed
+      } else if (rewinds && below(6) == 0) {
+        const uint32_t n_tokens = computed - below(std::min(computed, 4u) + 1);
+        if (cache.rewind(one.id, n_tokens).ok()) {
+          EXPECT_TRUE(device.transfer().empty());
+          one.tokens.resize(n_tokens);
+          one.tokens.push_back(below(3));
+          cache.append(one.id, {&one.tokens.back(), 1});
+        }
       } else {
         device.compute(one.id, one.tokens, one.salt, end);
         if (end == known) {
@@ -149,6 +161,29 @@ INSTANTIATE_TEST_SUITE_P(
                    .block_bytes = kSlotBytes,
                    .host_bytes = kSlotBytes * 4},
                   9},
+        RandomUse{"Groups", {.n_blocks = 60, .block_tokens = 4, .groups = kMixed}},
+        RandomUse{"GroupsRewind",
+                  {.n_blocks = 100, .block_tokens = 4, .groups = kMixed, .rewind_tokens = 3}},
+        RandomUse{"GroupsInTiers",
+                  {.n_blocks = 48,
+                   .block_tokens = 4,
+                   .groups = kMixed,
+                   .rewind_tokens = 2,
+                   .block_bytes = kSlotBytes,
+                   .host_bytes = kSlotBytes * 12},
+                  30},
+        RandomUse{"WindowsInHostMemory",
+                  {.n_blocks = 40,
+                   .block_tokens = 4,
+                   .groups = {{"local", GroupKind::kWindow, 6}, {"wide", GroupKind::kWindow, 11}},
+                   .block_bytes = kSlotBytes,
+                   .host_bytes = kSlotBytes * 20}},
+        RandomUse{"StatesInAFile",
+                  {.n_blocks = 40,
+                   .block_tokens = 4,
+                   .groups = {{"state", GroupKind::kRecurrent}},
+                   .block_bytes = kSlotBytes},
+                  20},
         RandomUse{"Unlimited", {.n_blocks = kUnlimitedBlocks, .block_tokens = 8}},
         RandomUse{"NoReuse", {.n_blocks = 24, .block_tokens = 4, .reuse = false}}),
     [](const auto& test) { return test.param.name; });

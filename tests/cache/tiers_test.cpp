@@ -275,21 +275,21 @@ TEST_F(DamagedFile, OfAnotherModelLayoutOrVersionIsRefusedWithTheReason) {
   other.block_bytes *= 2;
   refuses(good_, other, "another KV layout");
   std::string bytes = good_;
-  bytes[8] = 2;
-  refuses(bytes, options(16), "version 2");
+  bytes[8] = 1;
+  refuses(bytes, options(16), "version 1");
   refuses("", options(16), "not a prompt cache");
   refuses(std::string(5000, 'x'), options(16), "not a prompt cache");
 }
 
 TEST_F(DamagedFile, CutAnywhereIsRefused) {
   for (size_t n = 0; n < good_.size(); n += n < 300 ? 7 : 211) {
-    refuses(good_.substr(0, n), options(16), n < 96 ? "not a prompt cache" : "do not make");
+    refuses(good_.substr(0, n), options(16), n < 112 ? "not a prompt cache" : "do not make");
   }
   refuses(good_ + "x", options(16), "do not make");
 }
 
 TEST_F(DamagedFile, WithAnyByteChangedNeverHarms) {
-  const size_t table_end = 96 + 5 * (16 + 4 * kBlockTokens);
+  const size_t table_end = 112 + 5 * (16 + 8 + 4 * kBlockTokens);
   constexpr size_t kBytesBegin = 4096;
   ASSERT_EQ(good_.size(), kBytesBegin + 5 * kBlockBytes);
   for (size_t i = 0; i < good_.size(); i += i < table_end ? 1 : i < kBytesBegin ? 80 : 5) {
@@ -309,7 +309,7 @@ TEST_F(DamagedFile, WithAnyByteChangedNeverHarms) {
 
 TEST_F(DamagedFile, ThatClaimsMoreThanItHasTakesNoMemory) {
   std::string bytes = good_;
-  for (const size_t field : {48u, 56u}) {  // the number of records, where their bytes begin
+  for (const size_t field : {48u, 56u, 72u}) {  // records, where their bytes begin, pages
     for (const unsigned char high : {0x01, 0x7f, 0xff}) {
       bytes = good_;
       bytes[field + 7] = static_cast<char>(high);

@@ -23,18 +23,6 @@ SchedulerOptions random_options(Random& random, uint32_t block_tokens) {
   return options;
 }
 
-template <typename Random>
-KvCacheOptions random_cache(Random& random) {
-  const auto pick = [&](uint32_t n) { return static_cast<uint32_t>(random() % n); };
-  constexpr uint32_t kBlockTokens[] = {1, 2, 4, 4, 4, 5, 8};
-  constexpr uint32_t kHashBits[] = {128, 8, 8, 1};
-  KvCacheOptions options;
-  options.block_tokens = kBlockTokens[pick(7)];
-  options.hash_bits = kHashBits[pick(4)];
-  options.n_blocks = pick(5) == 0 ? kUnlimitedBlocks : 3 + pick(80 / options.block_tokens);
-  return options;
-}
-
 Scheduler made(const SchedulerOptions& options, const KvCacheOptions& cache) {
   return std::move(*Scheduler::create(options, cache));
 }
@@ -47,18 +35,15 @@ World::World(uint64_t seed)
       scheduler_(
           made(options_ = random_options(random_, cache_options_.block_tokens), cache_options_)),
       naive_(options_, cache_options_),
-      device_(cache_options_.block_tokens) {
+      device_(cache_options_.block_tokens, naive_groups(cache_options_.groups)) {
   options_.chunk_tokens = std::min(options_.chunk_tokens, options_.token_budget);
 }
 
 std::string World::description() const {
-  return fmt::format(
-      "blocks of {}: {}, hash bits {}, budget {}, chunk {}, running {}, partial {}, "
-      "window {}{}",
-      cache_options_.block_tokens, cache_options_.n_blocks, cache_options_.hash_bits,
-      options_.token_budget, options_.chunk_tokens, options_.max_running,
-      options_.max_partial_prefills, options_.window_tokens,
-      options_.stop_at_window ? "" : ", restarts");
+  return fmt::format("{}, budget {}, chunk {}, running {}, partial {}, window {}{}",
+                     described(cache_options_), options_.token_budget, options_.chunk_tokens,
+                     options_.max_running, options_.max_partial_prefills, options_.window_tokens,
+                     options_.stop_at_window ? "" : ", restarts");
 }
 
 void World::diverged(const std::string& what) const { throw Divergence(what); }
@@ -178,9 +163,13 @@ void World::ask() {
   const KvCache& cache = scheduler_.cache();
   const CacheReport report = cache.look_up(cache.hash_prompt(tokens, salt));
   const NaiveCache::Found found = naive_.cache().find_for(tokens, salt);
-  same(report.shared_tokens, found.full.size() * cache_options_.block_tokens, "shared tokens");
-  same(report.copied_tokens, found.tail_tokens, "copied tokens");
-  same(report.cached_tokens, found.tokens(cache_options_.block_tokens), "cached tokens");
+  const uint32_t block_tokens = cache_options_.block_tokens;
+  same(report.shared_tokens, found.full_blocks(block_tokens) * block_tokens, "shared tokens");
+  same(report.copied_tokens, found.tail_tokens(block_tokens), "copied tokens");
+  same(report.cached_tokens, found.tokens, "cached tokens");
+  const NaiveCache::Blame blame = naive_.cache().blame(tokens, salt);
+  same(report.shortened_by, blame.group ? *blame.group : kNoGroup, "the group to blame");
+  same(report.others_tokens, blame.others, "what the others have");
   same(report.miss == MissReason::kNone, report.cached_tokens + 1 == tokens.size(),
        "missing nothing");
 }
@@ -195,8 +184,18 @@ void World::plan() {
   if (flight.plan.empty()) return;
   for (const StepChunk& chunk : flight.plan.chunks) {
     const NaiveRequest& request = naive_.request(chunk.request);
-    const std::span<const BlockId> blocks = scheduler_.blocks(chunk.request);
-    flight.rows.push_back({chunk, {blocks.begin(), blocks.end()}, request.tokens, request.salt});
+    NaiveDevice::Row row{chunk, {}, {}, request.tokens, request.salt};
+    const CacheGroups& groups = scheduler_.cache().groups();
+    for (uint32_t g = 0; g < groups.size(); ++g) {
+      const std::span<const BlockId> blocks = scheduler_.blocks(chunk.request, g);
+      row.blocks.emplace_back(blocks.begin(), blocks.end());
+      row.states.emplace_back(kNoBlock, kNoBlock);
+      if (!groups.is_recurrent(g)) continue;
+      row.states.back() = {
+          scheduler_.state(chunk.request, g, chunk.first_position),
+          scheduler_.state(chunk.request, g, chunk.first_position + chunk.n_tokens)};
+    }
+    flight.rows.push_back(std::move(row));
   }
   flight.answered = flight.plan.transfers.empty();
   check_started(flight.plan);
@@ -271,7 +270,10 @@ void World::check_started(const StepPlan& plan) {
     const size_t cached = scheduler_.cache().report(*scheduler_.request(id).sequence).cached_tokens;
     if (cached > ever_committed(naive_.request(id)))
       diverged("more is cached than was ever committed");
-    if (cache_options_.n_blocks == kUnlimitedBlocks && cached < before_the_plan[i]) {
+    // States are not kept everywhere.
+    const bool all_is_kept =
+        cache_options_.n_blocks == kUnlimitedBlocks && !naive_.cache().any_recurrent();
+    if (all_is_kept && cached < before_the_plan[i]) {
       diverged("less is cached than was committed");
     }
   }
@@ -383,8 +385,14 @@ void World::compare(const NaiveRequest& expected) {
   same(request.scheduled_tokens, expected.scheduled, "scheduled tokens", id);
   same(request.pending_samples, expected.sampling, "tokens being sampled", id);
   if (!expected.running()) return;
-  same(scheduler_.blocks(id).size(), naive_.cache().sequence(*expected.sequence).blocks.size(),
-       "blocks", id);
+  const NaiveCache::Sequence& sequence = naive_.cache().sequence(*expected.sequence);
+  for (uint32_t g = 0; g < scheduler_.cache().groups().size(); ++g) {
+    const std::span<const BlockId> blocks = scheduler_.blocks(id, g);
+    same(blocks.size(), sequence.blocks[g].size(), "blocks", id);
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      same(blocks[i] != kNoBlock, sequence.blocks[g][i].has_value(), "a block", id);
+    }
+  }
   same(scheduler_.cache().report(*request.sequence).cached_tokens,
        naive_.cache().sequence(*expected.sequence).cached, "cached tokens", id);
 }

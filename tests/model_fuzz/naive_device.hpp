@@ -1,6 +1,7 @@
 // A device that keeps at each position of each block what KV is there: a number that depends on
-// salt and tokens up to that position. A row looks at all positions before its own, as attention
-// does, so a block that was shared, copied or given away wrongly is seen by whoever reads it.
+// salt, group and tokens up to that position; and in a recurrent group's page the same as its
+// state. A row looks at all positions before its own that its groups see, as attention does, so a
+// block that was shared, copied or given away wrongly is seen by whoever reads it.
 #pragma once
 
 #include <map>
@@ -36,12 +37,14 @@ inline uint32_t token_after(const Tokens& tokens, const std::string& salt) {
 
 class NaiveDevice {
  public:
-  explicit NaiveDevice(uint32_t block_tokens) : block_tokens_(block_tokens) {}
+  NaiveDevice(uint32_t block_tokens, std::vector<NaiveGroup> groups)
+      : block_tokens_(block_tokens), groups_(std::move(groups)) {}
 
-  /// A chunk as it is submitted: the block table of that moment and the tokens known by then.
+  /// A chunk as it is submitted: the tables of that moment and the tokens known by then.
   struct Row {
     StepChunk chunk;
-    std::vector<BlockId> blocks;
+    std::vector<std::vector<BlockId>> blocks;         // by group
+    std::vector<std::pair<BlockId, BlockId>> states;  // by group: read and written
     Tokens tokens;
     std::string salt;
   };
@@ -53,18 +56,18 @@ class NaiveDevice {
 
   /// Computes a chunk; gives the next token if it samples.
   uint32_t run(const Row& row) {
-    const size_t end = size_t{row.chunk.first_position} + row.chunk.n_tokens;
-    if (row.blocks.size() * block_tokens_ < end) throw Divergence("a row without a block");
+    const size_t first = row.chunk.first_position;
+    const size_t end = first + row.chunk.n_tokens;
     uint64_t value = first_value(row.salt);
     for (size_t p = 0; p < end; ++p) {
+      if (p == first) read_states(row, value);
       value = chained(value, p < row.tokens.size() ? row.tokens[p] : fed_back(row, p));
-      uint64_t& held = block(row.blocks[p / block_tokens_])[p % block_tokens_];
-      if (p >= row.chunk.first_position) {
-        held = value;
-      } else if (held != value) {
-        throw Divergence("request " + std::to_string(row.chunk.request) +
-                         " reads wrong content at " + std::to_string(p));
+      for (size_t g = 0; g < groups_.size(); ++g) {
+        if (!groups_[g].recurrent) run_position(row, g, p, of_group(value, g));
       }
+    }
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      if (groups_[g].recurrent) block(row.states[g].second)[0] = of_group(value, g);
     }
     if (!row.chunk.samples) return 0;
     sampled_[{row.chunk.request, end}] = token_after(value);
@@ -72,6 +75,38 @@ class NaiveDevice {
   }
 
  private:
+  static uint64_t of_group(uint64_t value, size_t group) { return value + group * 0x1234567; }
+  [[noreturn]] static void wrong(const Row& row, const char* what, size_t position, size_t group) {
+    throw Divergence("request " + std::to_string(row.chunk.request) + " " + what + " at " +
+                     std::to_string(position) + " of group " + std::to_string(group));
+  }
+
+  void run_position(const Row& row, size_t group, size_t position, uint64_t value) {
+    const size_t first = row.chunk.first_position;
+    const size_t window = groups_[group].window;
+    if (position < first && window != 0 && position + window <= first) return;  // out of sight
+    if (row.blocks[group].size() <= position / block_tokens_) {
+      wrong(row, "has no block", position, group);
+    }
+    const BlockId at = row.blocks[group][position / block_tokens_];
+    if (at == kNoBlock) wrong(row, "sees no block", position, group);
+    uint64_t& held = block(at)[position % block_tokens_];
+    if (position < first && held != value) wrong(row, "reads wrong content", position, group);
+    held = value;
+  }
+
+  void read_states(const Row& row, uint64_t value) {
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      if (!groups_[g].recurrent || row.chunk.first_position == 0) continue;
+      if (row.states[g].first == row.states[g].second) {
+        wrong(row, "writes the state that it reads", row.chunk.first_position, g);
+      }
+      if (block(row.states[g].first)[0] != of_group(value, g)) {
+        wrong(row, "reads a wrong state", row.chunk.first_position, g);
+      }
+    }
+  }
+
   /// The token that the step before has sampled, which only the device knows.
   uint32_t fed_back(const Row& row, size_t position) const {
     const auto it = sampled_.find({row.chunk.request, position});
@@ -88,6 +123,7 @@ class NaiveDevice {
   }
 
   uint32_t block_tokens_;
+  std::vector<NaiveGroup> groups_;
   std::map<BlockId, std::vector<uint64_t>> blocks_;
   std::map<std::pair<RequestId, size_t>, uint32_t> sampled_;  // by position
 };

@@ -9,6 +9,7 @@
 
 #include "scheduler/scheduler.hpp"
 #include "tests/model_fuzz/naive_cache.hpp"
+#include "tests/model_fuzz/random_cache.hpp"
 
 namespace pumice::model_fuzz {
 
@@ -75,9 +76,9 @@ struct NaiveCounts {
 class NaiveScheduler {
  public:
   NaiveScheduler(const SchedulerOptions& options, const KvCacheOptions& cache)
-      : options_(options),
-        block_tokens_(cache.block_tokens),
-        cache_(cache.n_blocks, cache.n_blocks == kUnlimitedBlocks, cache.block_tokens) {}
+      : options_(options), block_tokens_(cache.block_tokens), cache_(naive_cache(cache)) {
+    options_.chunk_tokens = std::min(options_.chunk_tokens, options_.token_budget);
+  }
 
   NaiveCache& cache() { return cache_; }
   const NaiveCounts& counts() const { return counts_; }
@@ -91,7 +92,7 @@ class NaiveScheduler {
     if (prompt_tokens == 0 || (window != 0 && prompt_tokens > window)) return false;
     const size_t most =
         window == 0 ? prompt_tokens + max_new : std::min(window, prompt_tokens + max_new);
-    return cache_.unlimited() || cache_.blocks_for(most) <= cache_.n_blocks();
+    return cache_.unlimited() || cache_.pages_for(most, 1) <= cache_.n_blocks();
   }
 
   void add(NaiveRequest request) {
@@ -131,13 +132,12 @@ class NaiveScheduler {
   NaivePlan plan(double now_s) {
     NaivePlan plan{.id = next_plan_};
     expire(plan, now_s);
+    hold_room(plan);
     plan_decodes(plan);
     plan_prefills(plan);
     if (plan.chunks.empty() && open_.empty()) fail_stuck(plan);
     for (const auto& [id, life] : plan.started) {
-      const bool copies = still_runs(id, life) &&
-                          cache_.sequence(*requests_.at(id).sequence).copied_from.has_value();
-      plan.n_copies += copies ? 1 : 0;
+      if (still_runs(id, life)) plan.n_copies += cache_.n_copies(*requests_.at(id).sequence);
     }
     if (plan.empty()) return plan;
     ++next_plan_;
@@ -154,7 +154,7 @@ class NaiveScheduler {
       for (const auto& [id, life] : plan.started) {
         if (!still_runs(id, life)) continue;
         const NaiveRequest& request = requests_.at(id);
-        if (!cache_.sequence(*request.sequence).copied_from) continue;
+        if (!cache_.waits_for_copies(*request.sequence)) continue;
         cache_.copied(*request.sequence, good);
         lost |= !good;
       }
@@ -193,6 +193,7 @@ class NaiveScheduler {
         NaiveRequest& request = requests_.at(chunk.request);
         request.scheduled = chunk.first;
         request.sampling -= chunk.samples ? 1 : 0;
+        cache_.unplan(*request.sequence, chunk.first);
         if (chunk.decodes) cache_.shrink(*request.sequence, chunk.first);
       }
       for (const auto& [id, life] : plan.started) {
@@ -279,8 +280,8 @@ class NaiveScheduler {
     return nullptr;
   }
 
-  bool make_room(NaiveRequest& request, NaivePlan& plan) {
-    while (!cache_.reserve(*request.sequence, request.scheduled + 1)) {
+  bool make_room(NaiveRequest& request, size_t end, NaivePlan& plan) {
+    while (!cache_.reserve(*request.sequence, end)) {
       NaiveRequest* victim = last_unplanned(&request);
       if (victim == nullptr || victim->rank() < request.rank()) return false;
       preempt(*victim, plan);
@@ -288,10 +289,27 @@ class NaiveScheduler {
     return true;
   }
 
+  /// Room for the next block of each prompt of which nothing is under way, where groups take it
+  /// step by step, before others can have it.
+  void hold_room(NaivePlan& plan) {
+    const bool stepwise = std::ranges::any_of(cache_.groups(), [](const NaiveGroup& group) {
+      return group.recurrent || group.window > 0;
+    });
+    if (!stepwise) return;
+    for (NaiveRequest* request : running()) {
+      if (!request->running() || !reads_prompt(*request)) continue;  // preempted just now
+      if (request->scheduled != request->computed) continue;
+      size_t end = request->scheduled + 1;
+      while (end % block_tokens_ != 0) ++end;
+      make_room(*request, std::min(end, request->tokens.size()), plan);
+    }
+  }
+
   void add_chunk(NaiveRequest& request, size_t n, bool decodes, NaivePlan& plan) {
     const bool to_the_end = request.scheduled + n == request.tokens.size() + request.sampling;
     const bool samples = to_the_end && request.generated + request.sampling < request.max_new;
     plan.chunks.push_back({request.id, request.life, request.scheduled, n, samples, decodes});
+    cache_.plan(*request.sequence, request.scheduled + n);
     request.scheduled += n;
     request.sampling += samples ? 1 : 0;
     request.last_planned = next_plan_;
@@ -313,7 +331,7 @@ class NaiveScheduler {
         if (c != static_cast<size_t>(request->service_class)) others += promised[c];
       }
       if (plan.n_tokens() + others >= options_.token_budget) continue;
-      if (!can_decode(*request) || !make_room(*request, plan)) continue;
+      if (!can_decode(*request) || !make_room(*request, request->scheduled + 1, plan)) continue;
       add_chunk(*request, 1, true, plan);
       size_t& own = promised[static_cast<size_t>(request->service_class)];
       if (own > 0) --own;
@@ -326,13 +344,20 @@ class NaiveScheduler {
     size_t n =
         std::min<size_t>({left, options_.chunk_tokens, options_.token_budget - plan.n_tokens()});
     if (n == 0) return false;
-    if (n < left) {  // back to a block's edge, if one is passed
+    const auto kept = cache_.next_kept(*request.sequence, first);
+    if (kept && *kept < first + n) {  // a state is kept here
+      n = *kept - first;
+    } else if (n < left) {  // back to a block's edge, if one is passed
       for (size_t end = first + n; end > first; --end) {
         if (end % block_tokens_ == 0) {
           n = end - first;
           break;
         }
       }
+    }
+    if (!cache_.reserve(*request.sequence, first + n)) {
+      n = cache_.reserved(*request.sequence, first + n) - first;
+      if (n == 0) return true;
     }
     add_chunk(request, n, false, plan);
     return true;
@@ -359,8 +384,13 @@ class NaiveScheduler {
     }
     while (true) {
       const size_t n_running = running().size();
-      const size_t shared = cache_.find_for(request.tokens, request.salt).full.size();
-      const size_t needed = cache_.blocks_for(request.tokens.size()) - shared + n_running;
+      size_t needed = cache_.pages_for(request.tokens.size(), options_.chunk_tokens);
+      for (const NaiveGroup& group : cache_.groups()) {
+        if (group.recurrent) continue;
+        needed += n_running;
+        if (group.window > 0) continue;
+        needed -= cache_.find_for(request.tokens, request.salt).full_blocks(block_tokens_);
+      }
       if (n_running == 0 || cache_.can_take(needed)) {
         request.sequence = cache_.begin(request.tokens, request.salt, request.tokens.size());
         if (request.sequence) break;
