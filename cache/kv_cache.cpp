@@ -182,6 +182,10 @@ Result<SequenceId> KvCache::begin(HashedPrompt& prompt, uint32_t reserve_tokens)
                                     : match.chain.back();
     index_.refer(begun.tip);
   }
+  if (groups_.recurrent() != 0 && match.tail.node != kNoNode) {
+    begun.resumed = match.tail.node;
+    index_.refer(begun.resumed);
+  }
   take_blocks(id, match, reserve_tokens);
 
   count_begun(begun);

@@ -264,6 +264,7 @@ class KvCache {
     uint32_t computed_tokens = 0;
     uint32_t n_transfers = 0;  // unfinished
     bool lost = false;         // a transfer failed: blocks without content
+    NodeId resumed = kNoNode;  // partial block whose state it goes on from; referenced until it has
     bool settled = false;      // what it began with was brought
     uint32_t branch = 0;       // edge where it left what was known
     uint32_t prompt_edge = 0;  // the last before its prompt's end
@@ -336,6 +337,7 @@ class KvCache {
   void index_filled_blocks(Sequence& filled);
   void index_end(Sequence& ended);
   NodeId index_partial_block(Sequence& ended, std::span<const uint32_t> content);
+  void settle(Sequence& begun);
   void keep_states(Sequence& kept, NodeId node);
   void flip(Sequence& committed, uint32_t group);
   void slide(Sequence& committed, uint32_t group);

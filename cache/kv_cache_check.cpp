@@ -43,6 +43,7 @@ Status KvCache::check_references() const {
       if (held.spare != kNoBlock) ++of_block[held.spare];
     }
     if (owner.live && owner.tip != kNoNode) ++of_node[owner.tip];
+    if (owner.live && owner.resumed != kNoNode) ++of_node[owner.resumed];
   }
   for (const Batch& batch : batches_) {
     for (const BlockCopy& copy : batch.transfers.copies) {

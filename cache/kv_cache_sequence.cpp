@@ -119,13 +119,19 @@ void KvCache::commit(SequenceId id, uint32_t computed_tokens) {
                  "more tokens committed than blocks hold");
   }
   committed.computed_tokens = computed_tokens;
-  committed.settled = true;
+  settle(committed);
   index_filled_blocks(committed);
   if (groups_.plain()) return;
   for (uint32_t g = 0; g < groups_.size(); ++g) {
     if (groups_.is_recurrent(g)) flip(committed, g);
     if (groups_.is_window(g)) slide(committed, g);
   }
+}
+
+/// What it began with is there, and its own.
+void KvCache::settle(Sequence& begun) {
+  begun.settled = true;
+  if (begun.resumed != kNoNode) index_.unrefer(std::exchange(begun.resumed, kNoNode));
 }
 
 /// The state that the step has written is the sequence's; the one it read is given back, or stays
@@ -280,7 +286,7 @@ Status KvCache::rewind(SequenceId id, uint32_t n_tokens) {
   for (uint32_t g = 0; g < groups_.size(); ++g) {
     if (copies && !groups_.is_recurrent(g)) targets[g] = take_block();
   }
-  rewound.settled = true;
+  settle(rewound);
   rewound.computed_tokens = n_tokens;
   if (rewound.n_indexed > n_full) {
     const NodeId tip = node_of_block(rewound, n_full);
@@ -436,6 +442,7 @@ HashedPrompt KvCache::end(SequenceId id) {
     }
   }
   give_back_all(ended);
+  settle(ended);
   if (ended.tip != kNoNode) index_.unrefer(ended.tip);
   HashedPrompt prompt = std::move(ended.prompt);
   ended = Sequence{};

@@ -215,6 +215,12 @@ void PrefixIndex::unrefer(NodeId id) {
 
 /// The page is somewhere now, or nowhere any more.
 void PrefixIndex::note_places(PageId page) {
+  if (n_groups_ == 1) {  // a page is its node's: no division
+    PrefixNode& node = nodes_[page];
+    node.held = node.first_page.any() ? 1 : 0;
+    if (node.held == 0) end_if_unused(page);
+    return;
+  }
   const NodeId id = node_of_page(page);
   const auto bit = static_cast<uint16_t>(1u << group_of_page(page));
   uint16_t& held = nodes_[id].held;

@@ -340,6 +340,32 @@ TEST_F(GroupsInAFile, AreFoundWhereNothingElseLeadsToAState) {
   EXPECT_EQ(next.run_and_release(counting(31)).cached_tokens, 30u);
 }
 
+TEST_F(GroupsInAFile, AStateThatOneCouldNotReadIsStillAnothersWhoCould) {
+  {
+    Rig rig(options({kState}));
+    ASSERT_TRUE(open(rig).ok());
+    rig.run_and_release(counting(11));
+    ASSERT_TRUE(save_prompt_cache(rig.cache, rig.device).ok());
+  }
+  Rig next(options({kState}));
+  ASSERT_TRUE(open(next).ok());
+  HashedPrompt prompt = next.cache.hash_prompt(counting(12));
+  const SequenceId one = *next.cache.begin(prompt);
+  prompt = next.cache.hash_prompt(counting(12));
+  const SequenceId other = *next.cache.begin(prompt);
+  const Transfers transfers = next.cache.take_transfers();
+  ASSERT_EQ(transfers.restores.size(), 2u);
+  (void)move_bytes(next.cache, transfers, next.device);
+  EXPECT_EQ(next.cache.finish_transfers(transfers.batch, {.restores = {0}}),
+            std::vector<SequenceId>{one});
+  EXPECT_WHOLE(next.cache);
+  next.cache.release(one);
+  EXPECT_EQ(next.look_up(counting(12)).cached_tokens, 11u) << "the other has it";
+  next.compute(other, counting(12), 12);
+  next.cache.release(other);
+  EXPECT_WHOLE(next.cache);
+}
+
 TEST_F(GroupsInAFile, OfOthersAreRefusedWithTheReason) {
   {
     Rig rig(options({kFull, window(5)}));

@@ -65,6 +65,41 @@ TEST(Simulator, ADeviceTenTimesSlowerGetsOtherChunks) {
             fast->telemetry.chunk_tokens.percentile(0.5) / 2);
 }
 
+/// The same pages, three of four of them for windows: what models with local layers gain.
+TEST(Simulator, ServesMoreAtOnceWhereMostGroupsAreWindows) {
+  const Trace trace = make_synthetic_trace(
+      {.n_requests = 200, .requests_per_s = 40, .median_prompt_tokens = 2048}, 16);
+  SimulationOptions options = busy_server();
+  options.n_blocks = 8000;
+  const CacheGroup full{"full", GroupKind::kFull};
+  const CacheGroup local{"local", GroupKind::kWindow, 256};
+  options.groups = {full, full, full, full};
+  const auto all_full = simulate(trace, options);
+  options.groups = {full, local, local, local};
+  const auto windows = simulate(trace, options);
+  ASSERT_TRUE(all_full.ok() && windows.ok());
+  EXPECT_EQ(windows->telemetry.finished + windows->n_refused, 200u);
+  EXPECT_LE(windows->n_refused, all_full->n_refused);
+  EXPECT_LT(windows->telemetry.wait_seconds.percentile(0.9),
+            all_full->telemetry.wait_seconds.percentile(0.9));
+  EXPECT_LT(windows->cache.groups[0].evicted_blocks, all_full->cache.groups[0].evicted_blocks);
+}
+
+TEST(Simulator, FindsSharedPromptsByTheirKeptStates) {
+  const Trace trace = make_synthetic_trace({.n_requests = 300, .requests_per_s = 20}, 16);
+  SimulationOptions options = busy_server();
+  const auto full = simulate(trace, options);
+  options.groups = {{"full", GroupKind::kFull}, {"state", GroupKind::kRecurrent}};
+  const auto hybrid = simulate(trace, options);
+  ASSERT_TRUE(full.ok() && hybrid.ok());
+  EXPECT_EQ(hybrid->telemetry.finished, 300u);
+  // The second request of a system prompt leaves a state where it branches off, for the third.
+  EXPECT_GT(hybrid->hit_rate, 0.8 * full->hit_rate);
+  EXPECT_LT(hybrid->hit_rate, full->hit_rate);
+  EXPECT_GT(hybrid->cache.groups[1].shortened, 0u);
+  EXPECT_GT(hybrid->cache.misses[static_cast<size_t>(MissReason::kGroup)], 0u);
+}
+
 TEST(Simulator, LearnsADeviceItDoesNotKnow) {
   const Trace trace = make_synthetic_trace({.n_requests = 200, .requests_per_s = 10}, 16);
   SimulationOptions options = busy_server();
