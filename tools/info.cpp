@@ -137,16 +137,18 @@ struct MemoryEstimate {
 Result<MemoryEstimate> estimate_memory(const GgufFile& file) {
   PUMICE_TRY(const Program program, build_program(file));
   PUMICE_TRY(const Lowered lowered, lower(program));
-  const uint64_t per_token = state_layout(program, KvType::kF16).block_bytes / kKvBlockTokens;
+  const StateLayout layout = state_layout(program, KvType::kF16);
   const EngineOptions defaults;
   const DecoderLimits limits{.rows = std::min(defaults.token_budget, program.context_length),
                              .logit_rows = 1,
                              .context_tokens = program.context_length};
-  return MemoryEstimate{.weights_bytes = resident_weight_bytes(file, program, lowered),
-                        .kv_bytes_per_token = per_token,
-                        .n_tokens = program.context_length,
-                        .kv_bytes = per_token * program.context_length,
-                        .buffer_bytes = Decoder::buffer_bytes(program, limits)};
+  return MemoryEstimate{
+      .weights_bytes = resident_weight_bytes(file, program, lowered),
+      .kv_bytes_per_token = layout.block_bytes() / kKvBlockTokens,
+      .n_tokens = program.context_length,
+      .kv_bytes = layout.page_bytes * pages_of_context(cache_groups(program, layout),
+                                                       program.context_length, limits.rows),
+      .buffer_bytes = Decoder::buffer_bytes(program, limits)};
 }
 
 std::string shape_of(const GgufTensor& tensor) {

@@ -164,8 +164,18 @@ uint64_t tokens_that_fit(const Session& session, const EngineOptions& engine,
                                                           .context_tokens = context_tokens}) +
                           (uint64_t{64} << 20);  // step arguments, sampling, block tables
   const uint64_t budget = session.device->plan().device_budget_bytes;
-  const uint64_t block_bytes = state_layout(program, engine.kv_type).block_bytes;
-  return budget > others ? (budget - others) / block_bytes * kKvBlockTokens : 0;
+  const StateLayout layout = state_layout(program, engine.kv_type);
+  const std::vector<CacheGroup> groups = cache_groups(program, layout);
+  const uint64_t most_pages = budget > others ? (budget - others) / layout.page_bytes : 0;
+  // Pages rise with tokens: the most blocks that fit, by bisection.
+  uint64_t fits = 0;
+  uint64_t too_many = most_pages + 1;
+  while (too_many - fits > 1) {
+    const uint64_t middle = fits + (too_many - fits) / 2;
+    const uint64_t pages = pages_of_context(groups, middle * kKvBlockTokens, engine.token_budget);
+    (pages <= most_pages ? fits : too_many) = middle;
+  }
+  return fits * kKvBlockTokens;
 }
 
 }  // namespace

@@ -11,7 +11,8 @@ namespace pumice {
 namespace {
 
 constexpr uint32_t kMaxDepth = 2;
-constexpr uint64_t kKvLayoutVersion = 1;  // of KvLayout's arrangement, for prompt cache files
+constexpr uint64_t kMostKvPages = UINT32_MAX - 1;
+constexpr uint64_t kKvLayoutVersion = 2;  // of KvLayout's arrangement, for prompt cache files
 
 SchedulerOptions scheduler_options(const EngineOptions& options) {
   return {.token_budget = options.token_budget,
@@ -29,9 +30,9 @@ ModelFingerprint cache_fingerprint(const Model& model, const StateLayout& layout
                                    const Decoder& decoder) {
   std::string facts =
       fmt::format("{:x} {:x} {}", model.fingerprint[0], model.fingerprint[1], decoder.arithmetic());
-  for (const KvLayout& group : layout.groups) {
-    facts += fmt::format(" {} {} {} {}", static_cast<int>(group.type), group.n_layers,
-                         group.n_kv_heads, group.head_dim);
+  for (const StateLayout::Page& page : layout.pages) {
+    facts += fmt::format(" {} {} {} {} {}", page.group, static_cast<int>(page.layout.type),
+                         page.layout.n_layers, page.layout.n_kv_heads, page.layout.head_dim);
   }
   const XXH128_hash_t hash = XXH3_128bits(facts.data(), facts.size());
   return {hash.low64, hash.high64};
@@ -87,16 +88,24 @@ uint32_t Engine::depth() const {
   return options_.run_ahead && !options_.prompt_logits && !options_.profile ? kMaxDepth : 1;
 }
 
-uint32_t Engine::n_kv_blocks() const {
-  return options_.kv_blocks != 0 ? options_.kv_blocks
-                                 : options_.n_sequences * kv_blocks_of(options_.context_tokens);
+uint64_t Engine::kv_bytes_per_token() const {
+  return decoder_->state().block_bytes() / kKvBlockTokens;
 }
-
-uint64_t Engine::kv_bytes_per_token() const { return kv_->block_bytes() / kKvBlockTokens; }
 
 Status Engine::allocate() {
   const Program& program = model_->program;
   const StateLayout kv_layout = state_layout(program, options_.kv_type);
+  const std::vector<CacheGroup> groups = cache_groups(program, kv_layout);
+  PUMICE_TRY_STATUS(CacheGroups::check(groups));
+  const uint64_t n_pages =
+      options_.kv_blocks != 0
+          ? uint64_t{options_.kv_blocks} * groups.size()
+          : options_.n_sequences *
+                pages_of_context(groups, options_.context_tokens, options_.token_budget);
+  if (n_pages > kMostKvPages) {
+    return make_error(ErrorCode::kDoesNotFit, "{} pages of keys and values exceed {}", n_pages,
+                      kMostKvPages);
+  }
   const uint32_t max_rows =
       std::min(options_.token_budget, options_.n_sequences * options_.context_tokens);
   // Split rows: those of short chunks, of which each sequence has one in a step.
@@ -114,23 +123,24 @@ Status Engine::allocate() {
 
   table_stride_ = kv_blocks_of(options_.context_tokens);
   const uint64_t vocab_bytes = uint64_t{program.n_vocab} * 4;
-  const uint64_t table_bytes = uint64_t{n_slots_} * table_stride_ * 8;
+  const uint64_t table_bytes = uint64_t{n_slots_} * table_stride_ * 8;  // of a group
   const uint64_t scratch_bytes = uint64_t{limits.logit_rows} * vocab_bytes;
   const uint64_t counts_bytes = options_.greedy_only ? 4 : n_slots_ * vocab_bytes;
   const uint64_t bias_bytes = uint64_t{n_slots_} * kMaxLogitBias * 8;
   const uint64_t device_bytes = counts_bytes + scratch_bytes + uint64_t{n_slots_} * 4 + 4096;
   PUMICE_TRY_STATUS(device_->check_fits(
-      n_kv_blocks() * kv_layout.block_bytes + Decoder::buffer_bytes(program, limits) + device_bytes,
+      n_pages * kv_layout.page_bytes + Decoder::buffer_bytes(program, limits) + device_bytes,
       fmt::format("a context of {} tokens and its buffers", options_.context_tokens)));
 
   PUMICE_TRY(decoder_, Decoder::plan(device_, *pipelines_, program, model_->weights,
                                      options_.kv_type, options_.math, options_.fusion, limits));
-  KvCacheOptions cache{.n_blocks = n_kv_blocks(),
+  KvCacheOptions cache{.n_blocks = static_cast<uint32_t>(n_pages),
                        .block_tokens = kKvBlockTokens,
+                       .groups = groups,
                        .reuse = options_.prefix_cache,
                        .model = cache_fingerprint(*model_, kv_layout, *decoder_),
                        .layout = kKvLayoutVersion,
-                       .block_bytes = kv_layout.block_bytes,
+                       .block_bytes = kv_layout.page_bytes,
                        .host_bytes = options_.cache_host_bytes};
   PUMICE_TRY(scheduler_, Scheduler::create(scheduler_options(options_), cache, options_.cost));
 
@@ -138,7 +148,7 @@ Status Engine::allocate() {
     PUMICE_TRY_STATUS(
         scheduler_->cache().open_prompt_cache(options_.cache_file, options_.cache_file_bytes));
   }
-  PUMICE_TRY(kv_, KvMemory::create(device_, kv_layout.block_bytes, n_kv_blocks()));
+  PUMICE_TRY(kv_, KvMemory::create(device_, kv_layout.page_bytes, static_cast<uint32_t>(n_pages)));
   block_store_.emplace(device_, *kv_);
   PUMICE_TRY(greedy_sampling_, ops::Sampling::plan(*pipelines_, ops::Sampling::Variant::kGreedy));
   if (!options_.greedy_only) {
@@ -146,8 +156,10 @@ Status Engine::allocate() {
   }
 
   upload_arena_.emplace(device_, vk::MemoryDomain::kUpload, "block tables",
-                        table_bytes + bias_bytes + 512);
-  PUMICE_TRY(block_table_, upload_arena_->allocate(table_bytes));
+                        groups.size() * (table_bytes + 256) + bias_bytes + 512);
+  for (size_t i = 0; i < groups.size(); ++i) {
+    PUMICE_TRY(block_tables_.emplace_back(), upload_arena_->allocate(table_bytes));
+  }
   PUMICE_TRY(logit_bias_, upload_arena_->allocate(bias_bytes));
   device_arena_.emplace(device_, vk::MemoryDomain::kDevice, "sampling", device_bytes);
   PUMICE_TRY(token_counts_, device_arena_->allocate(counts_bytes));

@@ -50,7 +50,8 @@ struct EngineOptions {
   FusionRules fusion = {};
   uint32_t context_tokens = 0;  ///< positions of one sequence; 0: what the model was trained for
   uint32_t n_sequences = 1;     ///< requests that run at once
-  uint32_t kv_blocks = 0;       ///< blocks of KV; 0: enough for all sequences at full length
+  uint32_t kv_blocks = 0;       ///< of KV, each a page of every state group; 0: enough for all
+                                ///< sequences at full length
   uint32_t token_budget = 512;  ///< tokens in a step
   uint32_t chunk_tokens = 512;  ///< tokens of one prompt in a step
   double tpot_target_s = 0;     ///< shrinks chunks beside decoding requests; 0: never
@@ -249,7 +250,6 @@ class Engine {
          const EngineOptions& options);
   Status allocate();
   ops::AttentionPlanOptions attention_options(uint32_t tile_tokens, uint32_t window) const;
-  uint32_t n_kv_blocks() const;
   uint32_t depth() const;
 
   // A step: launched (planned, recorded, submitted), then landed (waited for, committed).
@@ -262,7 +262,7 @@ class Engine {
   void abandon_flights();
 
   Status start(ActiveRequest& active, const Request& scheduled);
-  void write_block_table(const ActiveRequest& active, const StepChunk& chunk);
+  void write_block_tables(uint32_t slot, RequestId id, uint32_t first, uint32_t end);
   void add_chunk(Flight& flight, const StepChunk& chunk);
   void add_logit_row(Flight& flight, uint32_t row, const ActiveRequest& active,
                      const StepChunk* sampling_chunk);
@@ -301,9 +301,10 @@ class Engine {
   std::optional<vk::Arena> readback_arena_;
   uint32_t n_slots_ = 0;
   uint32_t table_stride_ = 0;
-  vk::BufferRange block_table_;   // uint64 [n_slots_][table_stride_]
-  vk::BufferRange token_counts_;  // uint32 [n_slots_][n_vocab]: for penalties
-  vk::BufferRange logit_bias_;    // uint32 pairs [n_slots_][kMaxBias]
+  std::vector<vk::BufferRange> block_tables_;  // by page of the state's layout: uint64
+                                               // [n_slots_][table_stride_]
+  vk::BufferRange token_counts_;               // uint32 [n_slots_][n_vocab]: for penalties
+  vk::BufferRange logit_bias_;                 // uint32 pairs [n_slots_][kMaxBias]
   vk::BufferRange sampling_scratch_;
   vk::BufferRange sampled_;  // uint32 [n_slots_]
 

@@ -40,20 +40,20 @@ Status Engine::start(ActiveRequest& active, const Request& scheduled) {
   free_slots_.pop_back();
   active.slot = slot;
   active.epoch = scheduled.epoch;
-  const auto blocks = scheduler_->blocks(scheduled.id);
-  const auto table = StepArgs::host<uint64_t>(block_table_).subspan(size_t{slot} * table_stride_);
-  for (size_t i = 0; i < blocks.size(); ++i) table[i] = kv_->address(blocks[i]);
+  write_block_tables(slot, scheduled.id, 0, table_stride_);
   return {};
 }
 
-/// Blocks that the chunk's positions lie in; steps under way read none that change.
-void Engine::write_block_table(const ActiveRequest& active, const StepChunk& chunk) {
-  const auto blocks = scheduler_->blocks(chunk.request);
-  const auto table =
-      StepArgs::host<uint64_t>(block_table_).subspan(size_t{*active.slot} * table_stride_);
-  const uint32_t end = kv_blocks_of(chunk.first_position + chunk.n_tokens);
-  for (uint32_t i = chunk.first_position / kKvBlockTokens; i < end; ++i) {
-    table[i] = kv_->address(blocks[i]);
+/// Entries [first, end) as far as there are blocks. Behind a window they stay what they are: no
+/// kernel reads them.
+void Engine::write_block_tables(uint32_t slot, RequestId id, uint32_t first, uint32_t end) {
+  for (uint32_t group = 0; group < block_tables_.size(); ++group) {
+    const auto blocks = scheduler_->blocks(id, group);
+    const auto table =
+        StepArgs::host<uint64_t>(block_tables_[group]).subspan(size_t{slot} * table_stride_);
+    for (size_t i = first; i < std::min<size_t>(end, blocks.size()); ++i) {
+      if (blocks[i] != kNoBlock) table[i] = kv_->address(blocks[i]);
+    }
   }
 }
 
@@ -142,7 +142,9 @@ Status Engine::prepare(Flight& flight) {
     const Request& scheduled = scheduler_->request(chunk.request);
     if (active.slot && active.epoch != scheduled.epoch) free_slot(active);
     if (!active.slot) PUMICE_TRY_STATUS(start(active, scheduled));
-    write_block_table(active, chunk);
+    // Blocks that the chunk's positions lie in; steps under way read none that change.
+    write_block_tables(*active.slot, chunk.request, chunk.first_position / kKvBlockTokens,
+                       kv_blocks_of(chunk.first_position + chunk.n_tokens));
     add_chunk(flight, chunk);
   }
   flight.attention.resize(decoder_->attention_classes().size());
@@ -178,7 +180,7 @@ Result<vk::RecordedWork> Engine::record(const Flight& flight) const {
                               .positions = args.positions,
                               .row_seq = args.row_seq,
                               .logit_rows = args.logit_rows,
-                              .block_table = block_table_,
+                              .block_tables = block_tables_,
                               .table_stride = table_stride_,
                               .kv = kv_->range(),
                               .attention = attention});

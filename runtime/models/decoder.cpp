@@ -350,17 +350,18 @@ class Decoder::Recording {
   }
 
   void record(const call::RopeKv& c) {
+    const StateLayout::Place place = decoder_.state_.place(c.state);
     decoder_.rope_kv_[resolved_->rope_kv].record(
         recorder_, {.qkv = at(c.qkv),
                     .rope_table = c.rope ? decoder_.rope_tables_[*c.rope] : vk::BufferRange{},
                     .positions = step_.positions,
                     .row_seq = step_.row_seq,
-                    .block_table = step_.block_table,
+                    .block_table = step_.block_tables[place.page],
                     .kv = step_.kv,
                     .rows = n_rows_,
                     .row_stride = stride(c.qkv),
                     .table_stride = step_.table_stride,
-                    .layer_offset_bytes = offset(c.state),
+                    .layer_offset_bytes = place.offset_bytes,
                     .q_norm = vector(c.q_norm),
                     .k_norm = vector(c.k_norm),
                     .norm_eps = c.norm_eps,
@@ -368,18 +369,19 @@ class Decoder::Recording {
   }
 
   void record(const call::Attention& c) {
+    const StateLayout::Place place = decoder_.state_.place(c.state);
     const AttentionLists& lists = step_.attention[c.attention_class];
     const ops::FlashAttention& attention = decoder_.attention_[c.attention_class];
     ops::FlashAttention::Args args{.q = at(c.q),
                                    .positions = step_.positions,
-                                   .block_table = step_.block_table,
+                                   .block_table = step_.block_tables[place.page],
                                    .kv = step_.kv,
                                    .y = at(c.y),
                                    .partial_stats = decoder_.partial_stats_,
                                    .partial_y = decoder_.partial_y_,
                                    .q_stride = stride(c.q),
                                    .table_stride = step_.table_stride,
-                                   .layer_offset_bytes = offset(c.state),
+                                   .layer_offset_bytes = place.offset_bytes,
                                    .scale = static_cast<float>(c.scale)};
     if (lists.has_tiles) {
       args.items = lists.tile_items;
@@ -462,10 +464,6 @@ class Decoder::Recording {
                                          .rows = n_rows_,
                                          .n_used = c.n_used,
                                          .n = c.n});
-  }
-
-  uint32_t offset(const StateSlot& slot) const {
-    return static_cast<uint32_t>(decoder_.state_.slot_offset_bytes(slot));
   }
 
   const Decoder& decoder_;

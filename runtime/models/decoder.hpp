@@ -56,7 +56,7 @@ struct DecoderStep {
   vk::BufferRange positions;
   vk::BufferRange row_seq;
   vk::BufferRange logit_rows;
-  vk::BufferRange block_table;
+  std::span<const vk::BufferRange> block_tables;  ///< by page of the state's layout
   uint32_t table_stride = 0;
   vk::BufferRange kv;                         ///< stands for all of the KV memory
   std::span<const AttentionLists> attention;  ///< by attention class
@@ -81,6 +81,7 @@ class Decoder {
   const vk::BufferRange& logits() const { return buffers_[lowered_.logits]; }
   /// Kernels by attention class, and the classes.
   std::span<const ops::FlashAttention> attention() const { return attention_; }
+  const StateLayout& state() const { return state_; }
   std::span<const AttentionClass> attention_classes() const { return lowered_.attention_classes; }
 
   /// What keys and values depend on besides tokens, weights, KV type and the engine's options: the

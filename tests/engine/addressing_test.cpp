@@ -44,7 +44,7 @@ TEST_F(Addressing, ManySmallSlabsGiveTheBitsOfFewLargeOnes) {
     }
   }
   EXPECT_GT(
-      tokens().size() / kKvBlockTokens * state_layout(model->program, KvType::kF32).block_bytes,
+      tokens().size() / kKvBlockTokens * state_layout(model->program, KvType::kF32).block_bytes(),
       2 * kSlabBytes);
   EXPECT_EQ(logits(model, tokens(), options()), whole);
 }

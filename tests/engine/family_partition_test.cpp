@@ -132,6 +132,37 @@ TEST_P(FamilyPartition, FusionRulesChangeRoundingOnly) {
   EXPECT_LE(test::nmse(logits_of({.fusion = FusionRules::none()}), fused), kBound);
 }
 
+/// Windows give back what is behind them, so that far fewer pages than the context has are enough.
+class Windows : public FamilyPartition {};
+
+TEST_P(Windows, BoundTheMemoryOfAContext) {
+  constexpr uint32_t kLong = 500;
+  while (tokens_.size() < kLong) tokens_.push_back(tokens_[tokens_.size() - kTokens]);
+  const StateLayout layout = state_layout(model_->program, KvType::kF32);
+  const uint64_t all = layout.pages.size() * ((kLong + 16) / kKvBlockTokens + 1);
+  const std::vector<float> whole = logits_of({.kv_blocks = 64});
+  const EngineOptions options{.kv_type = KvType::kF32,
+                              .math = ops::Math::kF32,
+                              .context_tokens = kLong + 16,
+                              .token_budget = 32,
+                              .chunk_tokens = 32,
+                              .prompt_logits = true,
+                              .greedy_only = true};
+  const auto engine = make_engine(model_, options);
+  EXPECT_LT(engine->scheduler().cache().n_blocks(), all * 3 / 4);
+  EXPECT_LE(test::nmse(logits(*engine, tokens_), whole), kBound);
+  // What another prompt had and was given back is found, or computed again.
+  for (const uint32_t shared : {20u, 100u, 300u, 499u}) {
+    std::vector<TokenId> other(tokens_.begin(), tokens_.begin() + shared);
+    greedy(*engine, other, 4);
+    const auto reused = make_engine(model_, options);
+    EXPECT_EQ(greedy(*engine, tokens_, 12), greedy(*reused, tokens_, 12)) << shared;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, Windows, ::testing::Values("gemma2", "gemma3"),
+                         [](const auto& given) { return std::string(given.param); });
+
 INSTANTIATE_TEST_SUITE_P(Families, FamilyPartition,
                          ::testing::Values("llama", "qwen2", "qwen3", "gemma2", "gemma3", "phi3",
                                            "mixtral"),

@@ -51,7 +51,7 @@ void read_model(const GgufFile& file) {
   promise(lower(*program, FusionRules::none()).ok(), "rules do not decide what can be run");
   (void)resident_weight_bytes(file, *program, *lowered);
   (void)plan_activations(*lowered, 512, 1);
-  (void)state_layout(*program, KvType::kF16).block_bytes;
+  (void)cache_groups(*program, state_layout(*program, KvType::kF16));
 }
 
 void read_vocabulary(const GgufFile& file) {

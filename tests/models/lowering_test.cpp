@@ -168,16 +168,37 @@ TEST(Lowering, ACutProgramEndsAsTheWholeOne) {
   EXPECT_EQ(first_layers(program, 9).layers.size(), 5u);
 }
 
-TEST(Lowering, StatesLieOneGroupAfterTheOther) {
-  Program program = llama({.n_layers = 3});
-  program.state_groups.push_back(
-      {.name = "another", .n_kv_heads = 1, .head_dim = 16, .n_slots = 2});
+TEST(Lowering, OneGroupOfStateIsOnePage) {
+  const Program program = llama({.n_layers = 3});
   const StateLayout layout = state_layout(program, KvType::kF16);
-  constexpr uint64_t kFirst = 3 * 2 * 16 * 2 * 64 * 2;  // slots, k and v, tokens, heads, bytes
-  constexpr uint64_t kSecond = 2 * 2 * 16 * 16 * 2;
-  EXPECT_EQ(layout.block_bytes, kFirst + kSecond);
-  EXPECT_EQ(layout.slot_offset_bytes({0, 2}), kFirst / 3 * 2);
-  EXPECT_EQ(layout.slot_offset_bytes({1, 1}), kFirst + kSecond / 2);
+  constexpr uint32_t kSlot = 2 * 16 * 2 * 64 * 2;  // k and v, tokens, heads, numbers, bytes
+  ASSERT_EQ(layout.pages.size(), 1u);
+  EXPECT_EQ(layout.page_bytes, 3 * kSlot);
+  EXPECT_EQ(layout.place({0, 2}).offset_bytes, 2 * kSlot);
+  EXPECT_EQ(cache_groups(program, layout)[0].kind, GroupKind::kFull);
+}
+
+TEST(Lowering, GroupsAreCutIntoPagesAboutAsLargeAsTheSmallest) {
+  Program program = llama({.n_layers = 4});
+  program.state_groups.push_back(
+      {.name = "window", .n_kv_heads = 2, .head_dim = 64, .window = 128, .n_slots = 22});
+  const StateLayout layout = state_layout(program, KvType::kF32);
+  constexpr uint32_t kSlot = 2 * 16 * 2 * 64 * 4;
+  ASSERT_EQ(layout.pages.size(), 1u + 6u);  // 4 | 4 4 4 4 4 2
+  EXPECT_EQ(layout.page_bytes, 4 * kSlot);
+  EXPECT_EQ(layout.place({0, 3}).page, 0u);
+  EXPECT_EQ(layout.place({1, 0}).page, 1u);
+  EXPECT_EQ(layout.place({1, 21}).page, 6u);
+  EXPECT_EQ(layout.place({1, 21}).offset_bytes, kSlot);
+  const std::vector<CacheGroup> groups = cache_groups(program, layout);
+  EXPECT_EQ(groups[0].kind, GroupKind::kFull);
+  EXPECT_EQ(groups[6].kind, GroupKind::kWindow);
+  EXPECT_EQ(groups[6].window_tokens, 128u);
+  // A long context: the full group all of it, each window its own.
+  EXPECT_EQ(pages_of_context(groups, 16000, 64), 1000 + 6 * ((127 + 127 + 15) / 16 + 1u));
+  // Slots of other widths.
+  program.state_groups[1].n_kv_heads = 1;
+  EXPECT_EQ(state_layout(program, KvType::kF32).pages.size(), 1u + 3u);
 }
 
 TEST(Lowering, WhatNoKernelDoesIsNamed) {

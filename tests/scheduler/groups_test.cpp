@@ -1,4 +1,6 @@
 // The scheduler over caches of several state groups: room, where chunks end, what is resumed.
+#include <algorithm>
+
 #include "tests/scheduler/scheduler_fixture.hpp"
 
 namespace pumice {
