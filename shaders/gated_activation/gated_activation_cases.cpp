@@ -49,7 +49,7 @@ std::vector<OpCase> gated_activation_cases() {
       cases.push_back(
           {.op = "gated_activation",
            .name = fmt::format("{} rows={} n={} scale={}", name, shape.rows, shape.n, shape.scale),
-           .prepare = [kind, shape](OpBed& bed) { return prepare(bed, kind, shape); }});
+           .prepare = [kind = kind, shape](OpBed& bed) { return prepare(bed, kind, shape); }});
     }
   }
   return cases;

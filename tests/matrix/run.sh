@@ -79,7 +79,7 @@ run_row() {
       # drivers run them.
       local -r long='*AreTheReferenceAtEveryChunkSize*:*PositionsOfALongPromptNeverRestart*:*LongSequences*'
       export GTEST_FILTER="-$long:Quants/*LogitsAgreeWithF16Kv*"
-      test_on swiftshader release "${on_a_driver[@]}" -E '^(test_reuse|cli_run)$' ;;
+      test_on swiftshader release "${on_a_driver[@]}" -E '^(test_reuse|test_families|cli_run)$' ;;
     gpu-lavapipe-22)
       [[ $(dpkg-query -W -f='${Version}' mesa-vulkan-drivers 2>/dev/null) != 22.3.* ]] ||
         skip "it is this machine's own driver, on which make test runs more"
