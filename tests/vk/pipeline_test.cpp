@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <new>
 #include <stdexcept>
 #include <thread>
@@ -53,7 +54,41 @@ TEST_F(Pipelines, WhatProgressThrowsIsAnErrorAndTheNextCompileDoesTheRest) {
   }
 }
 
-// ThreadSanitizer (the matrix's row tsan) sees here what a lock does not cover.
+// ThreadSanitizer (the matrix's row tsan) sees here what a lock does not cover. Between two calls
+// of one kind in a thread there is no other lock, which would order them by chance.
+TEST_F(Pipelines, EachCallLocksByItself) {
+  constexpr size_t kCalls = 32;
+  using Call = std::function<void(size_t)>;
+  const std::vector<Call> writers = {
+      [&](size_t i) { library_->reject({fmt::format("wrong.{}", i)}); },
+      [&](size_t i) { library_->accept({fmt::format("new.{}", i)}); },
+      [&](size_t i) { declare(i); },
+  };
+  const std::vector<Call> readers = {
+      [&](size_t i) { library_->is_rejected(fmt::format("wrong.{}", i)); },
+      [&](size_t) {
+        (void)library_->obstacle({"nothing", kNothing});
+      },
+      [&](size_t) { (void)library_->declared_modules(); },
+      [&](size_t) { (void)library_->pending_modules(); },
+      [&](size_t) { (void)library_->declared(); },
+      [&](size_t) { (void)library_->compiled_count(); },
+  };
+  for (const Call& writer : writers) {
+    std::vector<std::jthread> threads;
+    const auto run = [&](const Call& call) {
+      threads.emplace_back([&call] {
+        for (size_t i = 0; i < kCalls; ++i) call(i);
+      });
+    };
+    run(writer);
+    for (const Call& reader : readers) run(reader);
+  }
+  EXPECT_TRUE(library_->is_rejected("wrong.0"));
+  EXPECT_EQ(library_->declared().size(), kCalls);
+}
+
+// The same with all of them at once, and what they give.
 TEST_F(Pipelines, ThreadsShareThem) {
   constexpr size_t kThreads = 4;
   constexpr size_t kPipelines = 24;
