@@ -152,10 +152,29 @@ Result<uint32_t> context_for(const ModelOptions& options, const Model& model, si
 
 namespace {
 
-/// Tokens of KV that fit into the device's memory beside everything else an engine of this context
-/// allocates.
-uint64_t tokens_that_fit(const Session& session, const EngineOptions& engine,
-                         uint32_t context_tokens) {
+/// The pages of a model's keys and values, and how many of them the device's memory holds.
+struct KvRoom {
+  std::vector<CacheGroup> groups;
+  uint64_t n_pages = 0;
+  uint32_t step_tokens = 0;
+
+  uint64_t pages_of(uint64_t n_tokens) const {
+    return pages_of_context(groups, n_tokens, step_tokens);
+  }
+  /// The longest sequence that fits: pages rise with tokens.
+  uint64_t tokens() const {
+    uint64_t fits = 0;
+    uint64_t too_many = n_pages + 1;
+    while (too_many - fits > 1) {
+      const uint64_t middle = fits + (too_many - fits) / 2;
+      (pages_of(middle * kKvBlockTokens) <= n_pages ? fits : too_many) = middle;
+    }
+    return fits * kKvBlockTokens;
+  }
+};
+
+/// Beside everything else that an engine of this context allocates.
+KvRoom room_for_kv(const Session& session, const EngineOptions& engine, uint32_t context_tokens) {
   const Program& program = session.model->program;
   const uint32_t rows = std::min(engine.token_budget, context_tokens);
   const uint64_t others = session.device->ledger().total_bytes() +
@@ -165,17 +184,9 @@ uint64_t tokens_that_fit(const Session& session, const EngineOptions& engine,
                           (uint64_t{64} << 20);  // step arguments, sampling, block tables
   const uint64_t budget = session.device->plan().device_budget_bytes;
   const StateLayout layout = state_layout(program, engine.kv_type);
-  const std::vector<CacheGroup> groups = cache_groups(program, layout);
-  const uint64_t most_pages = budget > others ? (budget - others) / layout.page_bytes : 0;
-  // Pages rise with tokens: the most blocks that fit, by bisection.
-  uint64_t fits = 0;
-  uint64_t too_many = most_pages + 1;
-  while (too_many - fits > 1) {
-    const uint64_t middle = fits + (too_many - fits) / 2;
-    const uint64_t pages = pages_of_context(groups, middle * kKvBlockTokens, engine.token_budget);
-    (pages <= most_pages ? fits : too_many) = middle;
-  }
-  return fits * kKvBlockTokens;
+  return {.groups = cache_groups(program, layout),
+          .n_pages = budget > others ? (budget - others) / layout.page_bytes : 0,
+          .step_tokens = engine.token_budget};
 }
 
 }  // namespace
@@ -184,7 +195,7 @@ Result<uint32_t> context_of_machine(const ModelOptions& options, const Session& 
                                     const EngineOptions& engine, const Logger& logger) {
   if (options.context_tokens != 0) return options.context_tokens;
   const uint32_t wanted = session.model->program.context_length;
-  const uint64_t fit = tokens_that_fit(session, engine, wanted);
+  const uint64_t fit = room_for_kv(session, engine, wanted).tokens();
   if (fit >= wanted) return wanted;
   if (fit < kKvBlockTokens) {
     return make_error(ErrorCode::kDoesNotFit,
@@ -196,10 +207,12 @@ Result<uint32_t> context_of_machine(const ModelOptions& options, const Session& 
 }
 
 uint32_t kv_blocks_for_reuse(const Session& session, const EngineOptions& engine) {
-  const uint64_t fit = tokens_that_fit(session, engine, engine.context_tokens);
-  const uint64_t wanted = uint64_t{4} * engine.context_tokens;
-  const uint64_t tokens = std::max<uint64_t>(engine.context_tokens, std::min(fit, wanted));
-  return static_cast<uint32_t>((tokens + kKvBlockTokens - 1) / kKvBlockTokens);
+  const KvRoom room = room_for_kv(session, engine, engine.context_tokens);
+  const uint64_t n_groups = room.groups.size();
+  const uint64_t needed = (room.pages_of(engine.context_tokens) + n_groups - 1) / n_groups;
+  const uint64_t wanted =
+      (uint64_t{4} * engine.context_tokens + kKvBlockTokens - 1) / kKvBlockTokens;
+  return static_cast<uint32_t>(std::max(needed, std::min(room.n_pages / n_groups, wanted)));
 }
 
 }  // namespace pumice::tools
