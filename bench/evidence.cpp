@@ -169,9 +169,10 @@ Result<Evidence> gather_evidence(const std::shared_ptr<vk::PipelineLibrary>& pip
   std::shared_ptr<const ReferenceLogits> known = options.reference;
   if (!known) {
     PUMICE_TRY(const Program program, build_program(source));
-    PUMICE_TRY(ReferenceLogits computed,
-               reference_logits(source, program, tokens,
-                                {.seconds = options.seconds, .stop = options.stop}));
+    PUMICE_TRY(ReferenceLogits computed, reference_logits(source, program, tokens,
+                                                          {.seconds = options.seconds,
+                                                           .stop = options.stop,
+                                                           .context_tokens = kEvidenceTokens}));
     known = std::make_shared<const ReferenceLogits>(std::move(computed));
   }
   const ReferenceLogits& reference = *known;

@@ -169,6 +169,9 @@ Result<Decoder> Decoder::plan(const std::shared_ptr<vk::Device>& device,
       vk::Arena(device, vk::MemoryDomain::kDevice, "activations", buffer_bytes(program, limits)));
   decoder.invariant_ = limits.invariant;
   decoder.rules_ = rules.text();
+  decoder.long_rope_ = std::ranges::any_of(program.ropes, [&](const ops::RopeConfig& rope) {
+    return !rope.long_divisors.empty() && limits.context_tokens > rope.original_context;
+  });
   decoder.resolve_weights(weights);
   if (limits.invariant) math = ops::Math::kF32;  // the same kernels for every number of rows
   PUMICE_TRY_STATUS(Declaring(decoder, pipelines, program, kv_type, math).run());
@@ -207,6 +210,7 @@ std::string Decoder::arithmetic() const {
   for (const ops::FlashAttention& attention : attention_) {
     text += fmt::format(" {}", ops::math_name(attention.tile_math()));
   }
+  if (long_rope_) text += " long rope";
   if (rules_ != FusionRules().text()) text += fmt::format(" fuse {}", rules_);
   if (!invariant_) return text;
   const auto add = [&](const vk::Pipeline* pipeline) {
@@ -256,7 +260,8 @@ Status Decoder::allocate(const Program& program, const DecoderLimits& limits) {
 
   vk::Uploader uploader(device_);
   for (const ops::RopeConfig& rope : program.ropes) {
-    PUMICE_TRY(const ops::RopeFrequencies frequencies, ops::rope_frequencies(rope));
+    PUMICE_TRY(const ops::RopeFrequencies frequencies,
+               ops::rope_frequencies(rope.for_context(limits.context_tokens)));
     std::vector<float> table(size_t{limits.context_tokens} * rope.dims);
     ops::fill_rope_table(frequencies, 0, table);
     PUMICE_TRY(rope_tables_.emplace_back(), arena_.allocate(kFloat * table.size()));

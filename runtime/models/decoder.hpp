@@ -85,9 +85,10 @@ class Decoder {
   std::span<const AttentionClass> attention_classes() const { return lowered_.attention_classes; }
 
   /// What keys and values depend on besides tokens, weights, KV type and the engine's options: the
-  /// arithmetic of each kind of product ("Q8_0 f16 attention f32"), as chosen for this device, and
-  /// fusion rules that were left out. With DecoderLimits::invariant, which promises bits, also
-  /// which kernels they are, and whose compiler built them for which device.
+  /// arithmetic of each kind of product ("Q8_0 f16 attention f32"), as chosen for this device,
+  /// whether ropes are those of long contexts, and fusion rules that were left out. With
+  /// DecoderLimits::invariant, which promises bits, also which kernels they are, and whose compiler
+  /// built them for which device.
   std::string arithmetic() const;
 
   /// Device bytes `plan` will allocate at most for a program that can be lowered.
@@ -119,6 +120,7 @@ class Decoder {
   vk::Arena arena_;
   bool invariant_ = false;
   std::string rules_;
+  bool long_rope_ = false;  // a rope takes its long_divisors
 
   std::vector<Resolved> resolved_;        // by dispatch
   std::vector<vk::BufferRange> vectors_;  // by VectorId

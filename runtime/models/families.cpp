@@ -21,13 +21,13 @@ constexpr ModelFamily kFamilies[] = {
 
 std::span<const ModelFamily> model_families() { return kFamilies; }
 
-Result<Program> build_program(const ModelSource& source, const ProgramOptions& options) {
+Result<Program> build_program(const ModelSource& source) {
   PUMICE_TRY(const std::string_view architecture,
              source.file().get<std::string_view>("general.architecture"));
   std::string known;
   for (const ModelFamily& family : kFamilies) {
     if (family.architecture == architecture) {
-      PUMICE_TRY(Program program, family.build(source, options));
+      PUMICE_TRY(Program program, family.build(source));
       PUMICE_TRY_STATUS(check_tensors(source, program));
       return program;
     }

@@ -12,14 +12,9 @@
 
 namespace pumice {
 
-struct ProgramOptions {
-  /// What a session is configured for; 0: what the model was trained for. LongRoPE depends on it.
-  uint32_t context_tokens = 0;
-};
-
 struct ModelFamily {
   std::string_view architecture;  ///< value of general.architecture
-  Result<Program> (*build)(const ModelSource& source, const ProgramOptions& options);
+  Result<Program> (*build)(const ModelSource& source);
 };
 
 std::span<const ModelFamily> model_families();
@@ -27,15 +22,15 @@ std::span<const ModelFamily> model_families();
 /// What a model computes, checked: every dimension is in range, the file has every tensor in its
 /// shape, and no other (program_tensors.hpp). Errors (kBadFile) name the key or tensor; an unknown
 /// architecture is named together with the known ones.
-Result<Program> build_program(const ModelSource& source, const ProgramOptions& options = {});
+Result<Program> build_program(const ModelSource& source);
 
 namespace families {
-Result<Program> build_gemma2(const ModelSource& source, const ProgramOptions& options);
-Result<Program> build_gemma3(const ModelSource& source, const ProgramOptions& options);
-Result<Program> build_llama(const ModelSource& source, const ProgramOptions& options);
-Result<Program> build_phi3(const ModelSource& source, const ProgramOptions& options);
-Result<Program> build_qwen2(const ModelSource& source, const ProgramOptions& options);
-Result<Program> build_qwen3(const ModelSource& source, const ProgramOptions& options);
+Result<Program> build_gemma2(const ModelSource& source);
+Result<Program> build_gemma3(const ModelSource& source);
+Result<Program> build_llama(const ModelSource& source);
+Result<Program> build_phi3(const ModelSource& source);
+Result<Program> build_qwen2(const ModelSource& source);
+Result<Program> build_qwen3(const ModelSource& source);
 }  // namespace families
 
 }  // namespace pumice

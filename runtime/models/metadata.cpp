@@ -111,25 +111,25 @@ Result<uint32_t> Metadata::original_context(const ModelDimensions& dimensions) c
   return static_cast<uint32_t>(original);
 }
 
-Status Metadata::read_divisors(std::string_view tensor, RopeSource& rope) const {
+Result<std::vector<float>> Metadata::read_divisors(std::string_view tensor,
+                                                   RopeSource& rope) const {
   const uint32_t n = rope.config.dims / 2;
   const GgufTensor* const found = file_.find_tensor(tensor);
   if (found == nullptr || found->type->name != "F32" || found->n_elements() != n ||
       !source_.has_tensor_data()) {
     return make_error(ErrorCode::kBadFile, "{}: expected {} F32 values", tensor, n);
   }
-  PUMICE_TRY(rope.config.freq_divisors, source_.values(*found));
-  for (const float value : rope.config.freq_divisors) {
+  PUMICE_TRY(std::vector<float> divisors, source_.values(*found));
+  for (const float value : divisors) {
     if (!(value > 0.0f) || !std::isfinite(value)) {
       return make_error(ErrorCode::kBadFile, "{}: divisor {} is not positive", tensor, value);
     }
   }
   rope.tensors.push_back({.name = std::string(tensor), .dims = {n, 1, 1, 1}});
-  return {};
+  return divisors;
 }
 
-Result<RopeSource> Metadata::read_rope(const ModelDimensions& config,
-                                       uint32_t context_tokens) const {
+Result<RopeSource> Metadata::read_rope(const ModelDimensions& config) const {
   RopeSource result;
   ops::RopeConfig& rope = result.config;
   PUMICE_TRY(const uint64_t dims, get_or<uint64_t>("rope.dimension_count", config.head_dim));
@@ -153,13 +153,11 @@ Result<RopeSource> Metadata::read_rope(const ModelDimensions& config,
   rope.factor = factor;
   const bool long_rope = type == "longrope" || (type.empty() && has_tensor(kLongFactors));
   if (long_rope) {
-    PUMICE_TRY(const uint32_t original, original_context(config));
+    PUMICE_TRY(rope.original_context, original_context(config));
     PUMICE_TRY(const float attention, get_or<float>("rope.scaling.attn_factor", 1.0f));
     rope.attn_factor = attention;
-    // Both are the model's, though one is used.
-    const bool extended = (context_tokens == 0 ? config.context_length : context_tokens) > original;
-    PUMICE_TRY_STATUS(read_divisors(extended ? kShortFactors : kLongFactors, result));
-    PUMICE_TRY_STATUS(read_divisors(extended ? kLongFactors : kShortFactors, result));
+    PUMICE_TRY(rope.freq_divisors, read_divisors(kShortFactors, result));
+    PUMICE_TRY(rope.long_divisors, read_divisors(kLongFactors, result));
   } else if (type == "none") {
     rope.scaling = ops::RopeScaling::kNone;
   } else if (type.empty() || type == "linear") {
@@ -182,10 +180,10 @@ Result<RopeSource> Metadata::read_rope(const ModelDimensions& config,
   }
 
   if (!long_rope && has_tensor(kRopeFreqs)) {
-    PUMICE_TRY_STATUS(read_divisors(kRopeFreqs, result));
+    PUMICE_TRY(rope.freq_divisors, read_divisors(kRopeFreqs, result));
   }
   // What remains to be checked of the scaling is checked where its formulas are.
-  const Result<ops::RopeFrequencies> frequencies = ops::rope_frequencies(rope);
+  const auto frequencies = ops::rope_frequencies(rope.for_context(config.context_length));
   if (!frequencies.ok()) {
     return make_error(ErrorCode::kBadFile, "{}: {}", full("rope"), frequencies.error().message);
   }

@@ -74,18 +74,16 @@ class Metadata {
   Result<double> read_cap(std::string_view key, float fallback) const;
 
   /// Rotary dimensions, base and scaling: none, linear, yarn, the divisors of rope_freqs, or
-  /// LongRoPE's (Ding et al., "LongRoPE", 2024), of which a context of more than the original
-  /// length takes the long ones. The context is what a session is configured for (0:
-  /// context_length), whatever the length of its sequences.
-  Result<RopeSource> read_rope(const ModelDimensions& dimensions, uint32_t context_tokens) const;
+  /// LongRoPE's, both.
+  Result<RopeSource> read_rope(const ModelDimensions& dimensions) const;
 
  private:
   std::string full(std::string_view key) const { return prefix_ + "." + std::string(key); }
   /// A positive count of at most `limit`.
   Result<uint32_t> count(std::string_view key, uint32_t limit) const;
   Result<uint32_t> original_context(const ModelDimensions& dimensions) const;
-  /// Divisors of the rotary frequencies, [dims / 2].
-  Status read_divisors(std::string_view tensor, RopeSource& rope) const;
+  /// Divisors of the rotary frequencies, [dims / 2]; their tensor is added to the rope's.
+  Result<std::vector<float>> read_divisors(std::string_view tensor, RopeSource& rope) const;
 
   const ModelSource& source_;
   const GgufFile& file_;

@@ -14,7 +14,7 @@ ProgramBuilder::ProgramBuilder(const ModelDimensions& dimensions) {
 ProgramBuilder::Rotation ProgramBuilder::rotation(const RopeSource& rope, uint32_t head_dim,
                                                   Pairs pairs) {
   for (const TensorSpec& spec : rope.tensors) tensor(spec);
-  const auto frequencies = ops::rope_frequencies(rope.config);
+  const auto frequencies = ops::rope_frequencies(rope.config.for_context(0));
   expect(frequencies.ok(), "{}", frequencies.ok() ? "" : frequencies.error().message);
   expect(rope.config.dims <= head_dim, "rope: {} dimensions of heads of {}", rope.config.dims,
          head_dim);

@@ -19,6 +19,9 @@ std::string rope_text(const ops::RopeConfig& rope) {
       break;
   }
   if (!rope.freq_divisors.empty()) text += ", divisors";
+  if (!rope.long_divisors.empty()) {
+    text += fmt::format(", others in contexts above {}", rope.original_context);
+  }
   if (rope.attn_factor != 1) text += fmt::format(", magnitude {}", rope.attn_factor);
   return text;
 }

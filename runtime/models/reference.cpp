@@ -70,11 +70,12 @@ std::vector<size_t> last_uses(const Program& program) {
 class Evaluation {
  public:
   Evaluation(const ModelSource& source, const Program& program, std::span<const TokenId> tokens,
-             size_t max_threads)
+             size_t max_threads, uint32_t context_tokens)
       : source_(source),
         program_(program),
         tokens_(tokens),
         max_threads_(max_threads),
+        context_tokens_(context_tokens == 0 ? program.context_length : context_tokens),
         last_uses_(last_uses(program)),
         rows_(program.values.size()),
         routes_(program.values.size()),
@@ -244,7 +245,8 @@ class Evaluation {
   }
 
   Computed compute(const op::Rope& op, ValueId) const {
-    PUMICE_TRY(const ops::RopeFrequencies rope, ops::rope_frequencies(program_.ropes[op.rope]));
+    PUMICE_TRY(const ops::RopeFrequencies rope,
+               ops::rope_frequencies(program_.ropes[op.rope].for_context(context_tokens_)));
     const size_t n_pairs = rope.radians_per_position.size();
     const size_t row = width(op.x);
     Values y = rows_[op.x];
@@ -409,6 +411,7 @@ class Evaluation {
   const Program& program_;
   std::span<const TokenId> tokens_;
   size_t max_threads_;
+  uint32_t context_tokens_;
   std::vector<const GgufTensor*> tensors_;
   std::vector<size_t> last_uses_;
   std::vector<Values> rows_;  // of the values computed and still needed
@@ -424,7 +427,7 @@ Result<ReferenceLogits> reference_logits(const ModelSource& source, const Progra
                                          std::span<const TokenId> tokens,
                                          const ReferenceLimits& limits) {
   const auto start = Clock::now();
-  Evaluation evaluation(source, program, tokens, limits.max_threads);
+  Evaluation evaluation(source, program, tokens, limits.max_threads, limits.context_tokens);
   ReferenceLogits result;
   size_t next_op = 0;
   for (const Layer& layer : program.layers) {

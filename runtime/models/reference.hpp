@@ -23,6 +23,7 @@ struct ReferenceLimits {
   double seconds = std::numeric_limits<double>::infinity();
   size_t max_threads = 0;           ///< 0: one per core. The result does not depend on it.
   std::function<bool()> stop = {};  ///< asked after each layer
+  uint32_t context_tokens = 0;      ///< of the session (LongRoPE); 0: the program's context_length
 };
 
 struct ReferenceLogits {

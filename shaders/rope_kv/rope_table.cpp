@@ -18,6 +18,9 @@ Status check(const RopeConfig& config) {
                       "rope: base {}, factor {} and attention factor {} must be positive",
                       config.base, config.factor, config.attn_factor);
   }
+  if (!config.long_divisors.empty()) {
+    return make_error(ErrorCode::kInvalidArgument, "rope: angles depend on the context");
+  }
   if (!config.freq_divisors.empty() && config.freq_divisors.size() != config.dims / 2) {
     return make_error(ErrorCode::kInvalidArgument,
                       "rope: {} frequency divisors for {} pairs of dimensions",
@@ -46,6 +49,15 @@ double pair_turning(const RopeConfig& config, double turns) {
 }
 
 }  // namespace
+
+RopeConfig RopeConfig::for_context(uint32_t context_tokens) const {
+  RopeConfig config = *this;
+  if (!long_divisors.empty() && context_tokens > original_context) {
+    config.freq_divisors = long_divisors;
+  }
+  config.long_divisors.clear();
+  return config;
+}
 
 Result<RopeFrequencies> rope_frequencies(const RopeConfig& config) {
   PUMICE_TRY_STATUS(check(config));

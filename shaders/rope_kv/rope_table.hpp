@@ -21,7 +21,7 @@ struct RopeConfig {
 
   // YaRN: pairs that turn more than beta_fast times over the original context keep their frequency,
   // those that turn less than beta_slow times are slowed by `factor`, a ramp lies between.
-  uint32_t original_context = 0;
+  uint32_t original_context = 0;  ///< LongRoPE's too
   double beta_fast = 32.0;
   double beta_slow = 1.0;
   double ext_factor = 1.0;  ///< weight of the kept frequencies; 0 gives linear scaling
@@ -30,6 +30,12 @@ struct RopeConfig {
 
   /// Divisor of each pair's frequency (Llama 3's rope_freqs tensor); empty for none.
   std::vector<float> freq_divisors;
+  /// LongRoPE: those of sessions whose context is longer than the original one, whatever the length
+  /// of a sequence; empty for none. Ding et al., "LongRoPE", 2024.
+  std::vector<float> long_divisors;
+
+  /// What holds in sessions of such a context: without long_divisors.
+  RopeConfig for_context(uint32_t context_tokens) const;
 };
 
 /// What a position contributes to the angle of each pair, and the common factor of cos and sin.
@@ -38,7 +44,8 @@ struct RopeFrequencies {
   double magnitude = 1.0;
 };
 
-/// Errors: kInvalidArgument naming the field that is out of range.
+/// Of a config without long_divisors. Errors: kInvalidArgument naming the field that is out of
+/// range.
 Result<RopeFrequencies> rope_frequencies(const RopeConfig& config);
 
 /// Write (cos, sin) of positions [first_position, first_position + n) to `table`, float

@@ -51,19 +51,22 @@ class LongRope : public ::testing::Test {
             {"blk.0.ffn_up.weight", {32, 96}},
             {"blk.0.ffn_down.weight", {48, 32}}};
   }
-  static float divisor(const test::SmallFile& file, const ProgramOptions& options) {
-    const Program program = build_program(file.file(), options).value();
-    EXPECT_EQ(program.ropes[0].freq_divisors.size(), 8u);
-    EXPECT_EQ(program.ropes[0].attn_factor, 1.25);
-    return program.ropes[0].freq_divisors[0];
+  static float divisor(const test::SmallFile& file, uint32_t context_tokens) {
+    const Program program = build_program(file.file()).value();
+    const ops::RopeConfig rope = program.ropes[0].for_context(context_tokens);
+    EXPECT_EQ(rope.freq_divisors.size(), 8u);
+    EXPECT_EQ(rope.attn_factor, 1.25);
+    EXPECT_TRUE(ops::rope_frequencies(rope).ok());
+    return rope.freq_divisors[0];
   }
 };
 
 TEST_F(LongRope, FollowsTheConfiguredContext) {
   const test::SmallFile file(tensors(), header());
-  EXPECT_EQ(divisor(file, {.context_tokens = 32}), 1.5f);
-  EXPECT_EQ(divisor(file, {.context_tokens = 33}), 4.0f);
-  EXPECT_EQ(divisor(file, {}), 4.0f);  // what the model was trained for
+  EXPECT_EQ(divisor(file, 32), 1.5f);
+  EXPECT_EQ(divisor(file, 33), 4.0f);
+  const Program program = build_program(file.file()).value();
+  EXPECT_FALSE(ops::rope_frequencies(program.ropes[0]).ok()) << "before a context is chosen";
 }
 
 TEST_F(LongRope, NeedsBothItsTensors) {

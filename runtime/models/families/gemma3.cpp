@@ -6,10 +6,10 @@
 
 namespace pumice::families {
 
-Result<Program> build_gemma3(const ModelSource& source, const ProgramOptions& options) {
+Result<Program> build_gemma3(const ModelSource& source) {
   const Metadata metadata(source, "gemma3");
   PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions());
-  PUMICE_TRY(const RopeSource rope, metadata.read_rope(d, options.context_tokens));
+  PUMICE_TRY(const RopeSource rope, metadata.read_rope(d));
   PUMICE_TRY(const float local_base, metadata.get_or<float>("rope.freq_base_swa", 10000));
   PUMICE_TRY(const float eps, metadata.read_rms_eps());
   PUMICE_TRY(const uint32_t window, metadata.read_window(1024));

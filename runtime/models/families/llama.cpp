@@ -6,11 +6,11 @@
 
 namespace pumice::families {
 
-Result<Program> build_llama(const ModelSource& source, const ProgramOptions& options) {
+Result<Program> build_llama(const ModelSource& source) {
   const Metadata metadata(source, "llama");
   PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions());
   PUMICE_TRY(const ExpertCounts experts, metadata.read_experts());
-  PUMICE_TRY(const RopeSource rope, metadata.read_rope(d, options.context_tokens));
+  PUMICE_TRY(const RopeSource rope, metadata.read_rope(d));
   PUMICE_TRY(const float eps, metadata.read_rms_eps());
   // attention.sliding_window is ignored, as llama.cpp does for this architecture.
 

@@ -6,10 +6,10 @@
 
 namespace pumice::families {
 
-Result<Program> build_phi3(const ModelSource& source, const ProgramOptions& options) {
+Result<Program> build_phi3(const ModelSource& source) {
   const Metadata metadata(source, "phi3");
   PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions());
-  PUMICE_TRY(const RopeSource rope, metadata.read_rope(d, options.context_tokens));
+  PUMICE_TRY(const RopeSource rope, metadata.read_rope(d));
   PUMICE_TRY(const float eps, metadata.read_rms_eps());
   // attention.sliding_window is ignored, as llama.cpp does for this architecture.
 

@@ -5,10 +5,10 @@
 
 namespace pumice::families {
 
-Result<Program> build_qwen3(const ModelSource& source, const ProgramOptions& options) {
+Result<Program> build_qwen3(const ModelSource& source) {
   const Metadata metadata(source, "qwen3");
   PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions());
-  PUMICE_TRY(const RopeSource rope, metadata.read_rope(d, options.context_tokens));
+  PUMICE_TRY(const RopeSource rope, metadata.read_rope(d));
   PUMICE_TRY(const float eps, metadata.read_rms_eps());
 
   ProgramBuilder p(d);
