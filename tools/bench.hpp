@@ -11,7 +11,7 @@
 #include "bench/evidence.hpp"
 #include "bench/test_grid.hpp"
 #include "tools/bench_levers.hpp"
-#include "tools/session.hpp"
+#include "tools/model_options.hpp"
 
 namespace pumice::tools {
 

@@ -57,7 +57,7 @@ Status open(Side& side, const Side* base, const BenchOptions& options, const Mod
     side.session = base->session;
     if (base->configuration.variants == side.configuration.variants) return {};
     std::tie(side.session.pipelines, side.session.verdict) =
-        open_pipelines(side.session.device, logger);
+        open_pipelines(side.session.device, cache_directory(), logger);
   } else {
     if (base != nullptr) {
       logger.warning("the limits differ, so there are two devices and the model is loaded twice");
@@ -67,7 +67,7 @@ Status open(Side& side, const Side* base, const BenchOptions& options, const Mod
       if (!model.device.limit.empty()) model.device.limit += ',';
       model.device.limit += side.configuration.limit;
     }
-    PUMICE_TRY(side.session, Session::open(model, source, logger));
+    PUMICE_TRY(side.session, open_session(model, source, logger));
   }
   return bench::choose_variants(*side.session.pipelines, side.configuration);
 }
@@ -81,10 +81,9 @@ Error error_of(const Side& side, const Error& error) {
                     side.configuration.name(), error.message);
 }
 
-Result<std::unique_ptr<Engine>> engine_for(const Side& side, const EngineOptions& base,
-                                           const Logger& logger) {
+Result<std::unique_ptr<Engine>> engine_for(const Side& side, const EngineOptions& base) {
   Result<std::unique_ptr<Engine>> engine =
-      side.session.make_engine(side.configuration.applied_to(base), logger);
+      make_engine(side.session, side.configuration.applied_to(base));
   if (engine.ok()) return engine;
   return error_of(side, engine.error());
 }
@@ -109,7 +108,7 @@ Result<nlohmann::json> evidence_of(const Side& side, const BenchOptions& options
 
 /// Rows come one by one; what was measured before an error stays.
 Status measure(Side& a, Side& b, std::span<const bench::ModelTest> tests, uint32_t rounds,
-               const BenchOptions& options, const Logger& logger, std::vector<bench::AbRow>& rows) {
+               const BenchOptions& options, std::vector<bench::AbRow>& rows) {
   const EngineOptions base = base_options(options);
   const InterruptGuard interrupt;
   for (const bench::TestGroup& group : bench::group_tests(tests)) {
@@ -121,9 +120,9 @@ Status measure(Side& a, Side& b, std::span<const bench::ModelTest> tests, uint32
     const EngineOptions options_of_group = bench::engine_options(group, base);
     a.engine.reset();
     b.engine.reset();
-    PUMICE_TRY(a.engine, engine_for(a, options_of_group, logger));
-    PUMICE_TRY(b.engine, engine_for(b, options_of_group, logger));
-    PUMICE_TRY(const std::unique_ptr<Engine> a_again, engine_for(a, options_of_group, logger));
+    PUMICE_TRY(a.engine, engine_for(a, options_of_group));
+    PUMICE_TRY(b.engine, engine_for(b, options_of_group));
+    PUMICE_TRY(const std::unique_ptr<Engine> a_again, engine_for(a, options_of_group));
     const std::array<Engine*, bench::kAbSides> engines = {a.engine.get(), b.engine.get(),
                                                           a_again.get()};
     ProgressBar bar("measuring");
@@ -171,7 +170,7 @@ Status bench_ab(const BenchOptions& options) {
     PUMICE_TRY(run["evidence"][name], evidence_of(*side, options, source, logger));
   }
   std::vector<bench::AbRow> rows;
-  Status status = measure(a, b, tests, rounds, options, logger, rows);
+  Status status = measure(a, b, tests, rounds, options, rows);
   if (rows.empty()) return status;
   print_report(
       options,

@@ -31,7 +31,7 @@ Status bench_advise(const BenchOptions& options) {
   }
   const Logger logger = stderr_logger(options.model.verbose);
   PUMICE_TRY(const ModelSource source, options.model.open_source());
-  PUMICE_TRY(const Session session, Session::open(options.model, source, logger));
+  PUMICE_TRY(const Session session, open_session(options.model, source, logger));
   const bool is_cpu = session.device->plan().device_class == vk::DeviceClass::kCpu;
   bench::AdviseOptions wanted{
       .ttft_target_s = options.levers.ttft_target_ms * 1e-3,
@@ -62,7 +62,8 @@ Status bench_advise(const BenchOptions& options) {
   wanted.begins = [&](const std::string& what) { logger.info("{}", what); };
   const InterruptGuard interrupt;
   const bench::Advice advice = bench::advise(
-      session.pipelines, [&] { return open_pipelines(session.device, logger).first; },
+      session.pipelines,
+      [&] { return open_pipelines(session.device, cache_directory(), logger).first; },
       session.model, wanted);
   const std::string command = run_command(options.model);
   print_report(

@@ -21,7 +21,7 @@ Status bench_attention(const BenchOptions& options) {
   PUMICE_TRY_STATUS(require_md_or_json(options));
   const Logger logger = stderr_logger(options.model.verbose);
   PUMICE_TRY(const std::shared_ptr<vk::Device> device, open_device(options.model.device, logger));
-  const auto [pipelines, verdict] = open_pipelines(device, logger);
+  const auto [pipelines, verdict] = open_pipelines(device, cache_directory(), logger);
   const bool is_cpu = device->plan().device_class == vk::DeviceClass::kCpu;
   bench::AttentionReport report;
   {
@@ -54,7 +54,7 @@ Status bench_no_kv_cache(const BenchOptions& options) {
   PUMICE_TRY_STATUS(options.model.validate());
   const Logger logger = stderr_logger(options.model.verbose);
   PUMICE_TRY(const ModelSource source, options.model.open_source());
-  PUMICE_TRY(const Session session, Session::open(options.model, source, logger));
+  PUMICE_TRY(const Session session, open_session(options.model, source, logger));
   bench::KvCacheOptions wanted{.contexts = options.n_prompt, .stop = InterruptGuard::interrupted};
   std::erase(wanted.contexts, 0u);
   std::ranges::sort(wanted.contexts);
@@ -73,7 +73,7 @@ Status bench_no_kv_cache(const BenchOptions& options) {
                                      .prefix_cache = false,
                                      .greedy_only = true};
   PUMICE_TRY(const nlohmann::json run, checked_run(options, session, source, logger));
-  PUMICE_TRY(const std::unique_ptr<Engine> engine, session.make_engine(engine_options, logger));
+  PUMICE_TRY(const std::unique_ptr<Engine> engine, make_engine(session, engine_options));
   const InterruptGuard interrupt;
   const bench::KvCacheReport report =
       bench::bench_kv_cache(*engine, session.model->program.n_vocab, wanted);

@@ -28,7 +28,7 @@ Status count(const BenchOptions& options, bool small, bench::ExplainReport& repo
 /// Times of the tests, then the device's speeds, when the model has left its memory.
 Status measure(const BenchOptions& options, const ModelSource& source, const Logger& logger,
                bench::ExplainReport& report) {
-  PUMICE_TRY(Session session, Session::open(options.model, source, logger));
+  PUMICE_TRY(Session session, open_session(options.model, source, logger));
   PUMICE_TRY(report.model.run, checked_run(options, session, source, logger));
   const bool small = session.device->plan().device_class == vk::DeviceClass::kCpu;
   PUMICE_TRY_STATUS(count(options, small, report));
@@ -42,7 +42,7 @@ Status measure(const BenchOptions& options, const ModelSource& source, const Log
   bench::ModelBench bench{
       .make_engine =
           [&](const bench::TestGroup& group) {
-            return session.make_engine(bench::engine_options(group, base), logger);
+            return make_engine(session, bench::engine_options(group, base));
           },
       .n_vocab = session.model->program.n_vocab,
       .repetitions = options.repetitions.value_or(small ? 3 : 5),
@@ -69,7 +69,7 @@ Status measure(const BenchOptions& options, const ModelSource& source, const Log
     EngineOptions short_engine = base;
     short_engine.context_tokens = kShortContext;
     short_engine.greedy_only = true;
-    PUMICE_TRY(const std::unique_ptr<Engine> engine, session.make_engine(short_engine, logger));
+    PUMICE_TRY(const std::unique_ptr<Engine> engine, make_engine(session, short_engine));
     PUMICE_TRY(speeds.arithmetic, bench::arithmetic_in_use(*engine));
   }
   session.model.reset();

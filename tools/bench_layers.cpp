@@ -34,7 +34,7 @@ Status check(const BenchOptions& options) {
 /// memory.
 Status measure(const BenchOptions& options, const ModelSource& source, const Logger& logger,
                bench::LayersReport& report) {
-  PUMICE_TRY(Session session, Session::open(options.model, source, logger));
+  PUMICE_TRY(Session session, open_session(options.model, source, logger));
   const vk::DevicePlan& plan = session.device->plan();
   report.n_layers = session.model->n_layers();
   report.timestamp_period_ns = plan.timestamp_period_ns;
@@ -53,7 +53,7 @@ Status measure(const BenchOptions& options, const ModelSource& source, const Log
   std::optional<ProgressBar> bar;
   for (const bench::TestGroup& group : bench::group_tests(tests)) {
     PUMICE_TRY(const std::unique_ptr<Engine> engine,
-               session.make_engine(bench::engine_options(group, profiling), logger));
+               make_engine(session, bench::engine_options(group, profiling)));
     for (const bench::ModelTest& test : group.tests) {
       bar.emplace(test.name());
       bar->update(report.tests.size(), tests.size());
@@ -65,7 +65,7 @@ Status measure(const BenchOptions& options, const ModelSource& source, const Log
   bench::ModelBench untraced{
       .make_engine =
           [&](const bench::TestGroup& group) {
-            return session.make_engine(bench::engine_options(group, base), logger);
+            return make_engine(session, bench::engine_options(group, base));
           },
       .n_vocab = n_vocab,
       .repetitions = repetitions,

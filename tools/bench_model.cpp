@@ -69,7 +69,7 @@ Status bench_model(const BenchOptions& options) {
                       "nothing to measure: -p and -n are both 0; give one, as in -p 512 -n 128");
   }
   PUMICE_TRY(const ModelSource source, options.model.open_source());
-  PUMICE_TRY(const Session session, Session::open(options.model, source, logger));
+  PUMICE_TRY(const Session session, open_session(options.model, source, logger));
   bench::ModelRecord record = bench::model_record(options.model.model_name(), source.file());
   record.run = describe_run(options, session);
 
@@ -89,7 +89,7 @@ Status bench_model(const BenchOptions& options) {
   bench::ModelBench bench{
       .make_engine = [&](const bench::TestGroup& group) -> Result<std::unique_ptr<Engine>> {
         if (!checked.ok()) return checked.error();
-        return session.make_engine(bench::engine_options(group, base), logger);
+        return make_engine(session, bench::engine_options(group, base));
       },
       .n_vocab = session.model->program.n_vocab,
       .delay_s = options.delay_s,

@@ -11,7 +11,7 @@ Status bench_serve(const BenchOptions& options) {
   PUMICE_TRY_STATUS(options.model.validate());
   const Logger logger = stderr_logger(options.model.verbose);
   PUMICE_TRY(const ModelSource source, options.model.open_source());
-  PUMICE_TRY(const Session session, Session::open(options.model, source, logger));
+  PUMICE_TRY(const Session session, open_session(options.model, source, logger));
   ServeOptions serve{.n_streams = options.n_streams,
                      .long_prompt_tokens = options.long_prompt_tokens,
                      .tpot_target_s = options.tpot_target_ms / 1e3,

@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <string_view>
 
 #include "tools/driver_cache.hpp"
-#include "vk/device_choice.hpp"
+#include "vk/plan_options.hpp"
 
 namespace pumice::tools {
 
@@ -25,38 +26,29 @@ void DeviceOptions::add_to(CLI::App& app) {
   app.add_flag("--list-devices", list, "List the Vulkan devices and exit");
 }
 
-Result<std::shared_ptr<vk::Instance>> open_instance(const Logger& logger) {
+Result<DeviceRequest> DeviceOptions::request(const Logger& logger) const {
   keep_driver_cache_off_full_disks(logger);
-  vk::InstanceOptions options;
   const char* validation = std::getenv("PUMICE_VALIDATION");
-  options.validation = options.sync_validation =
-      validation != nullptr && std::string_view(validation) == "1";
-  options.logger = logger;
-  PUMICE_TRY(vk::Instance instance, vk::Instance::create(options));
-  return std::make_shared<vk::Instance>(std::move(instance));
+  DeviceRequest request{.selector = selector,
+                        .validation = validation != nullptr && std::string_view(validation) == "1"};
+  PUMICE_TRY(request.limits, vk::parse_plan_options(limit));
+  return request;
 }
 
 Result<ChosenDevice> choose_device(const DeviceOptions& options, const Logger& logger) {
-  ChosenDevice chosen;
-  PUMICE_TRY(chosen.instance, open_instance(logger));
-  PUMICE_TRY(const std::vector<vk::DeviceSnapshot> snapshots, chosen.instance->snapshots());
-  PUMICE_TRY(chosen.index, vk::choose_device(snapshots, options.selector));
-  PUMICE_TRY(const vk::PlanOptions limits, vk::parse_plan_options(options.limit));
-  chosen.snapshot = snapshots[chosen.index];
-  PUMICE_TRY(chosen.plan, vk::plan_device(chosen.snapshot, limits));
-  return chosen;
+  PUMICE_TRY(const DeviceRequest request, options.request(logger));
+  return pumice::choose_device(request, logger);
 }
 
 Result<std::shared_ptr<vk::Device>> open_device(const DeviceOptions& options,
                                                 const Logger& logger) {
-  PUMICE_TRY(ChosenDevice chosen, choose_device(options, logger));
-  vk::log_plan(chosen.snapshot, chosen.plan, logger);
-  return vk::Device::create(chosen.instance, chosen.index, chosen.snapshot, std::move(chosen.plan),
-                            logger);
+  PUMICE_TRY(const DeviceRequest request, options.request(logger));
+  return pumice::open_device(request, logger);
 }
 
 Status print_devices(const Logger& logger) {
-  PUMICE_TRY(const std::shared_ptr<vk::Instance> instance, open_instance(logger));
+  PUMICE_TRY(const DeviceRequest any, DeviceOptions().request(logger));
+  PUMICE_TRY(const std::shared_ptr<vk::Instance> instance, open_instance(any, logger));
   PUMICE_TRY(const std::vector<vk::DeviceSnapshot> snapshots, instance->snapshots());
   for (size_t i = 0; i < snapshots.size(); ++i) {
     const vk::DeviceSnapshot& device = snapshots[i];

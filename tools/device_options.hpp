@@ -1,4 +1,4 @@
-// The flags that choose a device, and opening it.
+// The flags that choose a device.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -7,6 +7,7 @@
 
 #include "base/log.hpp"
 #include "base/result.hpp"
+#include "engine/open_device.hpp"
 #include "vk/device.hpp"
 
 namespace pumice::tools {
@@ -18,20 +19,13 @@ struct DeviceOptions {
 
   /// --device/-dev, --limit and --list-devices.
   void add_to(CLI::App& app);
+  /// What to open; with PUMICE_VALIDATION=1 under Vulkan's validation layer. Ask before anything is
+  /// opened: this also keeps the driver's cache off full disks (tools/driver_cache.hpp).
+  Result<DeviceRequest> request(const Logger& logger) const;
 };
 
-/// Validation layers are on when PUMICE_VALIDATION=1.
-Result<std::shared_ptr<vk::Instance>> open_instance(const Logger& logger);
-
-/// A device that was chosen and what would be used of it, without opening it.
-struct ChosenDevice {
-  std::shared_ptr<vk::Instance> instance;
-  size_t index = 0;
-  vk::DeviceSnapshot snapshot;
-  vk::DevicePlan plan;
-};
+/// pumice::choose_device and pumice::open_device for what the flags say.
 Result<ChosenDevice> choose_device(const DeviceOptions& options, const Logger& logger);
-
 Result<std::shared_ptr<vk::Device>> open_device(const DeviceOptions& options, const Logger& logger);
 
 /// One line a device on stdout: index, name, type, driver, memory, and what it lacks.

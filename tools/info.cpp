@@ -97,15 +97,15 @@ void print_device(size_t index, const vk::DeviceSnapshot& snapshot, const vk::Pl
 
 Status show_devices(const InfoOptions& options) {
   const Logger logger = stderr_logger(options.verbose);
-  PUMICE_TRY(const vk::PlanOptions limits, vk::parse_plan_options(options.device.limit));
-  PUMICE_TRY(const std::shared_ptr<vk::Instance> instance, open_instance(logger));
+  PUMICE_TRY(const DeviceRequest request, options.device.request(logger));
+  PUMICE_TRY(const std::shared_ptr<vk::Instance> instance, open_instance(request, logger));
   PUMICE_TRY(const std::vector<vk::DeviceSnapshot> snapshots, instance->snapshots());
   Json devices = Json::array();
   for (size_t i = 0; i < snapshots.size(); ++i) {
     if (options.json) {
-      devices.push_back(describe_device(snapshots[i], limits, logger));
+      devices.push_back(describe_device(snapshots[i], request.limits, logger));
     } else {
-      print_device(i, snapshots[i], limits, logger);
+      print_device(i, snapshots[i], request.limits, logger);
     }
   }
   if (options.json) {

@@ -11,7 +11,7 @@
 #include "tools/command.hpp"
 #include "tools/flag_values.hpp"
 #include "tools/interrupt.hpp"
-#include "tools/session.hpp"
+#include "tools/model_options.hpp"
 #include "tools/terminal.hpp"
 
 namespace pumice::tools {
@@ -111,7 +111,7 @@ Status logits(const LogitsOptions& options) {
   PUMICE_TRY(std::vector<TokenId> tokens, tokens_of(options, file));
   if (tokens.empty()) return make_error(ErrorCode::kInvalidArgument, "the prompt has no tokens");
   const auto n_tokens = static_cast<uint32_t>(tokens.size());
-  PUMICE_TRY(const Session session, Session::open(options.model, file, logger));
+  PUMICE_TRY(const Session session, open_session(options.model, file, logger));
   PUMICE_TRY(const uint32_t context_tokens,
              context_for(options.model, *session.model, n_tokens, 0));
   const EngineOptions engine_options{.kv_type = options.model.kv_type(),
@@ -123,7 +123,7 @@ Status logits(const LogitsOptions& options) {
                                      .prompt_logits = true,
                                      .greedy_only = true,
                                      .profile = options.model.profile};
-  PUMICE_TRY(const std::unique_ptr<Engine> engine, session.make_engine(engine_options, logger));
+  PUMICE_TRY(const std::unique_ptr<Engine> engine, make_engine(session, engine_options));
   const InterruptGuard interrupt;  // before the file exists: an interrupted run removes it
   std::unique_ptr<Comparison> comparison;
   if (!options.reference.empty()) {

@@ -1,4 +1,5 @@
-// What `run` and `logits` share: flags of model and engine, and everything opened from them.
+// The flags of model and engine that `run`, `logits` and `bench` share, and what is opened from
+// them.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -6,10 +7,9 @@
 #include <string>
 
 #include "engine/engine.hpp"
-#include "format/gguf.hpp"
-#include "text/tokenizer.hpp"
+#include "engine/session.hpp"
+#include "models/model_source.hpp"
 #include "tools/device_options.hpp"
-#include "tools/self_test.hpp"
 
 namespace pumice::tools {
 
@@ -26,6 +26,7 @@ struct ModelOptions {
   std::string kv_type_v;
   bool verbose = false;
   bool profile = false;
+  bool remember_costs = false;  ///< no flag: SessionOptions::remember_costs of the subcommand
 
   /// `default_math`, `default_kv`: what the subcommand uses unless told otherwise.
   void add_to(CLI::App& app, const std::string& default_math, const std::string& default_kv);
@@ -44,36 +45,15 @@ struct ModelOptions {
 /// --invariant, the same wherever it is offered.
 CLI::Option* add_invariant(CLI::App& app, bool& invariant);
 
-/// A model on a device, with its pipelines.
-struct Session {
-  std::shared_ptr<vk::Device> device;
-  std::shared_ptr<vk::PipelineLibrary> pipelines;
-  std::optional<SelfTestVerdict> verdict;  ///< of the device's passport
-  std::shared_ptr<const Model> model;
+/// Session::open for what the flags say, with a progress bar.
+Result<Session> open_session(const ModelOptions& options, const ModelSource& source,
+                             const Logger& logger);
 
-  /// Opens the device and loads the model with a progress bar.
-  static Result<Session> open(const ModelOptions& options, const ModelSource& source,
-                              const Logger& logger);
+/// Session::make_engine with a progress bar.
+Result<std::unique_ptr<Engine>> make_engine(const Session& session, const EngineOptions& options);
 
-  /// An engine for what `options` says; compiles pipelines with a progress bar. Warns of kernels
-  /// that replace one that failed the device's self-test. Errors: kSelfTestFailed when an op is
-  /// left without any.
-  Result<std::unique_ptr<Engine>> make_engine(const EngineOptions& options,
-                                              const Logger& logger) const;
-};
-
-/// The context to run with: -c, else exactly these tokens, which then must be within the length
-/// that the model was made for (beyond it text turns to noise). Errors: kDoesNotFit.
+/// The context to run with: -c, else pumice::context_for's. Errors: kDoesNotFit.
 Result<uint32_t> context_for(const ModelOptions& options, const Model& model, size_t prompt_tokens,
                              uint32_t new_tokens, OverflowPolicy overflow = OverflowPolicy::kStop);
-
-/// The context for prompts not known yet: -c, else the length that the model was made for or what
-/// this device's memory holds, whichever is less. Errors: kDoesNotFit.
-Result<uint32_t> context_of_machine(const ModelOptions& options, const Session& session,
-                                    const EngineOptions& engine, const Logger& logger);
-
-/// Blocks for one running request and for the prompts of earlier ones: up to four contexts in what
-/// memory is left.
-uint32_t kv_blocks_for_reuse(const Session& session, const EngineOptions& engine);
 
 }  // namespace pumice::tools

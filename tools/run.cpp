@@ -9,13 +9,14 @@
 
 #include "base/output_file.hpp"
 #include "cache/token_cache.hpp"
+#include "engine/sizing.hpp"
 #include "models/vocabulary_loader.hpp"
 #include "tools/command.hpp"
 #include "tools/generation.hpp"
 #include "tools/interrupt.hpp"
 #include "tools/line_reader.hpp"
+#include "tools/model_options.hpp"
 #include "tools/serving_options.hpp"
-#include "tools/session.hpp"
 #include "tools/terminal.hpp"
 
 namespace pumice::tools {
@@ -88,18 +89,23 @@ Status Runner::open(const GgufFile& file, size_t prompt_tokens) {
                                .greedy_only = is_plain_greedy(options_.sampling),
                                .profile = options_.model.profile};
   options_.serving.apply_to(engine_options);
-  PUMICE_TRY(session_, Session::open(options_.model, file, logger_));
+  PUMICE_TRY(session_, open_session(options_.model, file, logger_));
   if (options_.repl) {
-    PUMICE_TRY(engine_options.context_tokens,
-               context_of_machine(options_.model, session_, engine_options, logger_));
+    const Program& program = session_.model->program;
+    const uint64_t free_bytes = free_device_bytes(*session_.device);
+    engine_options.context_tokens = options_.model.context_tokens;
+    if (engine_options.context_tokens == 0) {
+      PUMICE_TRY(engine_options.context_tokens,
+                 context_of_machine(program, engine_options, free_bytes, logger_));
+    }
     // Room for the prompts of earlier lines beside the one that runs.
-    engine_options.kv_blocks = kv_blocks_for_reuse(session_, engine_options);
+    engine_options.kv_blocks = kv_blocks_for_reuse(program, engine_options, free_bytes);
   } else {
     PUMICE_TRY(engine_options.context_tokens,
                context_for(options_.model, *session_.model, prompt_tokens, options_.n_predict,
                            engine_options.overflow));
   }
-  PUMICE_TRY(engine_, make_serving_engine(session_, engine_options, logger_));
+  PUMICE_TRY(engine_, make_engine(session_, engine_options));
   return {};
 }
 
@@ -202,7 +208,7 @@ Status Runner::run(RunOptions options) {
   Status status = repl ? runner.repl(file) : runner.once(file);
   if (runner.engine_) {
     print_stats(stats, *runner.engine_);
-    keep_for_next_run(runner.session_, *runner.engine_, logger);
+    runner.session_.keep_for_next_run(*runner.engine_);
   }
   return status;
 }
@@ -213,6 +219,7 @@ Command add_run(CLI::App& app) {
   auto options = std::make_shared<RunOptions>();
   CLI::App* command = app.add_subcommand("run", "Continue a prompt");
   options->model.add_to(*command, "auto", "f16");
+  options->model.remember_costs = true;
   options->model.add_batch_sizes(*command);
   options->prompt_option =
       command->add_option("-p,--prompt", options->prompt, "The prompt (or -f, or standard input)");

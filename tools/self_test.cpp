@@ -88,18 +88,6 @@ Status status_of(const vk::Device& device, const SelfTestResult& result) {
 
 }  // namespace
 
-TestedPipelines open_pipelines(const std::shared_ptr<vk::Device>& device, const Logger& logger) {
-  auto library = std::make_shared<vk::PipelineLibrary>(device, cache_directory(), spirv_hash());
-  auto verdict = load_passport(cache_directory(), device->snapshot(), logger);
-  if (verdict) {
-    library->reject(verdict->rejected());
-    library->accept(verdict->passed());
-  } else {
-    logger.info("no self-test has been run on this device and driver: pumice info --self-test");
-  }
-  return {std::move(library), std::move(verdict)};
-}
-
 Status run_self_test_command(const DeviceOptions& options, const std::string& ops, bool json,
                              const Logger& logger) {
   PUMICE_TRY(std::vector<ops::OpCase> cases, cases_of(ops));

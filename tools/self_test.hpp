@@ -1,4 +1,4 @@
-// Pipelines without what a device's self-test found wrong, and the self-test itself.
+// The self-test of a device, and what is known of its kernels.
 #pragma once
 
 #include <memory>
@@ -14,12 +14,6 @@
 #include "vk/pipeline.hpp"
 
 namespace pumice::tools {
-
-/// The pipelines of a device, with the persistent cache and without what its passport rejects, and
-/// that verdict: none if no self-test has been run here.
-using TestedPipelines =
-    std::pair<std::shared_ptr<vk::PipelineLibrary>, std::optional<SelfTestVerdict>>;
-TestedPipelines open_pipelines(const std::shared_ptr<vk::Device>& device, const Logger& logger);
 
 /// Run the cases of `ops` (names separated by commas; all if empty) on the chosen device, remember
 /// the verdict and print it. Errors: kSelfTestFailed when an op is left without a variant,

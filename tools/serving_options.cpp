@@ -1,52 +1,14 @@
 #include "tools/serving_options.hpp"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
 
-#include "base/output_file.hpp"
 #include "tools/flag_values.hpp"
+#include "tools/model_options.hpp"
 #include "tools/terminal.hpp"
 
 namespace pumice::tools {
-namespace {
-
-using Json = nlohmann::json;
-
-/// Where the cost model of this device and model is kept; empty: nowhere.
-std::filesystem::path cost_file(const Session& session, const EngineOptions& options) {
-  const std::filesystem::path directory = cache_directory();
-  if (directory.empty()) return {};
-  const vk::DeviceSnapshot& snapshot = session.device->snapshot();
-  return directory / fmt::format("cost-{}-{:x}-{:016x}-{}-{}.json",
-                                 vk::format_uuid(snapshot.device_uuid), snapshot.driver_version,
-                                 session.model->fingerprint[0], static_cast<int>(options.kv_type),
-                                 static_cast<int>(options.math));
-}
-
-CostModel read_cost(const std::filesystem::path& path, const Logger& logger) {
-  std::error_code error;
-  if (path.empty() || !std::filesystem::exists(path, error)) return {};
-  const Result<std::string> text = read_text_file(path);
-  Result<StepCost> cost = text.ok() ? step_cost_from_json(Json::parse(*text, nullptr, false))
-                                    : Result<StepCost>(text.error());
-  if (!cost.ok()) {
-    logger.warning("{} is not used: {}", path.string(), cost.error().message);
-    return {};
-  }
-  logger.info("cost model of earlier runs from {}", path.string());
-  return CostModel(*cost);
-}
-
-void write_cost(const std::filesystem::path& path, const CostModel& cost, const Logger& logger) {
-  if (path.empty() || !cost.calibrated()) return;
-  const Status written = write_cache_file(path, Json(cost.cost()).dump(2) + "\n");
-  if (!written.ok()) logger.warning("cost model is not kept: {}", written.error().message);
-}
-
-}  // namespace
-
 void ServingOptions::add_to(CLI::App& app) {
   const char* const group = "Scheduling and cache";
   app.add_option("--chunk", fixed_chunk,
@@ -119,32 +81,9 @@ void ServingOptions::apply_to(EngineOptions& options) const {
   options.invariant = invariant;
 }
 
-Result<std::unique_ptr<Engine>> make_serving_engine(const Session& session, EngineOptions options,
-                                                    const Logger& logger) {
-  options.logger = logger;
-  options.cost = read_cost(cost_file(session, options), logger);
-  PUMICE_TRY(std::unique_ptr<Engine> engine, session.make_engine(options, logger));
-  if (options.tpot_target_s > 0 && !options.cost.calibrated()) {
-    PUMICE_TRY_STATUS(engine->calibrate());
-    PUMICE_TRY_STATUS(engine->scheduler().check_target());
-    write_cost(cost_file(session, options), engine->scheduler().cost(), logger);
-  }
-  return engine;
-}
-
-void keep_for_next_run(const Session& session, Engine& engine, const Logger& logger) {
-  write_cost(cost_file(session, engine.options()), engine.scheduler().cost(), logger);
-  if (engine.options().cache_file.empty()) return;
-  const Status saved = engine.save_prompt_cache();
-  if (!saved.ok()) {
-    logger.warning("prompt cache {} not saved: {}", engine.options().cache_file.string(),
-                   saved.error().message);
-  }
-}
-
-Json stats_json(const Engine& engine) {
+nlohmann::json stats_json(const Engine& engine) {
   const CacheStats& cache = engine.scheduler().cache().stats();
-  Json misses = Json::object();
+  nlohmann::json misses = nlohmann::json::object();
   for (size_t i = 0; i < kMissReasonCount; ++i) {
     misses[std::string(miss_reason_name(static_cast<MissReason>(i)))] = cache.misses[i];
   }

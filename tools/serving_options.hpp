@@ -1,11 +1,11 @@
-// The flags that say how an engine schedules and caches, and the files where it remembers.
+// The flags that say how an engine schedules and caches, and what it counted.
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "engine/engine.hpp"
-#include "tools/session.hpp"
 
 namespace pumice::tools {
 
@@ -25,16 +25,6 @@ struct ServingOptions {
   Status validate() const;
   void apply_to(EngineOptions& options) const;
 };
-
-/// An engine whose cost model continues where the last run on this device and model left off; with
-/// a target for the time between tokens and nothing known, it is calibrated first. Errors: those of
-/// Session::make_engine; kInvalidArgument for a target this device cannot meet with one row.
-Result<std::unique_ptr<Engine>> make_serving_engine(const Session& session, EngineOptions options,
-                                                    const Logger& logger);
-
-/// At the end of a run: keep what the engine learned, and the prompt cache file if it has one. What
-/// fails is logged.
-void keep_for_next_run(const Session& session, Engine& engine, const Logger& logger);
 
 /// Everything the engine counted, as `--stats json` prints it: scheduler, cache, scheduling
 /// profile.

@@ -1,6 +1,19 @@
 """Bugs to seed into runtime/engine/ and the choice of arithmetic: see run.py."""
 
 MUTATIONS = [
+    ("kernels that the passport rejects are used", "runtime/engine/session.cpp",
+     "    library->reject(verdict->rejected());\n", "", "test_session:SessionTest.*"),
+    ("costs are remembered where they should not be", "runtime/engine/session.cpp",
+     "if (!session.options.remember_costs) return {};", "", "test_session:SessionTest.*"),
+    ("a calibration is not kept", "runtime/engine/session.cpp",
+     "    write_cost(costs, engine->scheduler().cost(), logger);\n", "", "test_session:SessionTest.*"),
+    ("costs of another driver version are read", "runtime/engine/cost_file.cpp",
+     "device.driver_version,", "0u,", "test_session_files:CostFile.*"),
+    ("a window beside others' buffers", "runtime/engine/sizing.cpp",
+     "(free_bytes - others) / layout.page_bytes", "free_bytes / layout.page_bytes", "test_session_files:Sizing.*"),
+    ("a pool smaller than a request", "runtime/engine/sizing.cpp",
+     "std::max(needed, std::min(room.n_pages / n_groups, wanted))", "std::min(room.n_pages / n_groups, wanted)",
+     "test_session_files:Sizing.*"),
     ("a replay is taken though the context outgrew its first split", "runtime/engine/engine_flight.cpp",
      ".reduces = classes_that_reduce(flight),", ".reduces = 0,", "test_engine:Replay.*"),
     ("a replay for greedy rows is taken for sampled ones", "runtime/engine/engine_flight.cpp",

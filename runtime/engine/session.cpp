@@ -1,0 +1,95 @@
+#include "engine/session.hpp"
+
+#include <chrono>
+#include <string>
+#include <tuple>
+
+#include "engine/cost_file.hpp"
+#include "models/program.hpp"
+#include "shaders/passport.hpp"
+#include "shaders/spirv.hpp"
+
+namespace pumice {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+std::filesystem::path cost_file_of(const Session& session, const EngineOptions& engine_options) {
+  if (!session.options.remember_costs) return {};
+  return cost_file(session.options.cache_directory, session.device->snapshot(),
+                   session.model->fingerprint, engine_options);
+}
+
+}  // namespace
+
+TestedPipelines open_pipelines(const std::shared_ptr<vk::Device>& device,
+                               const std::filesystem::path& cache_directory, const Logger& logger) {
+  auto library = std::make_shared<vk::PipelineLibrary>(device, cache_directory, spirv_hash());
+  auto verdict = load_passport(cache_directory, device->snapshot(), logger);
+  if (verdict) {
+    library->reject(verdict->rejected());
+    library->accept(verdict->passed());
+  } else {
+    logger.info("no self-test has been run on this device and driver: pumice info --self-test");
+  }
+  return {std::move(library), std::move(verdict)};
+}
+
+Result<Session> Session::open(const SessionOptions& options, const ModelSource& source,
+                              const ModelWeights::Progress& loading) {
+  const Logger& logger = options.logger;
+  Session session{.options = options};
+  PUMICE_TRY(session.device, open_device(options.device, logger));
+  std::tie(session.pipelines, session.verdict) =
+      open_pipelines(session.device, options.cache_directory, logger);
+  const auto start = Clock::now();
+  PUMICE_TRY(session.model, Model::load(session.device, source, loading));
+  const double seconds = seconds_since(start);
+  const Program& program = session.model->program;
+  const double gigabytes = static_cast<double>(session.model->weights.resident_bytes()) * 1e-9;
+  logger.info("loaded {} layers, {} wide, {} vocabulary; {:.2f} GB in {:.2f} s, {:.2f} GB/s",
+              session.model->n_layers(), embedding_width(program), program.n_vocab, gigabytes,
+              seconds, gigabytes / seconds);
+  return session;
+}
+
+Result<std::unique_ptr<Engine>> Session::make_engine(
+    EngineOptions engine_options, const vk::PipelineLibrary::Progress& compiling) const {
+  const Logger& logger = options.logger;
+  engine_options.logger = logger;
+  const std::filesystem::path costs = cost_file_of(*this, engine_options);
+  if (!engine_options.cost.calibrated()) engine_options.cost = read_cost(costs, logger);
+  const auto start = Clock::now();
+  PUMICE_TRY(std::unique_ptr<Engine> engine,
+             Engine::create(pipelines, model, engine_options, compiling));
+  if (verdict) {
+    for (const std::string& line : replacements(*pipelines, *verdict)) logger.warning("{}", line);
+  }
+  logger.info("{} kernels ready in {:.2f} s", pipelines->compiled_count(), seconds_since(start));
+  for (const auto& [purpose, entry] : device->ledger().entries()) {
+    logger.debug("{:>16}: {:.1f} MiB", purpose,
+                 static_cast<double>(entry.current_bytes) / (1 << 20));
+  }
+  if (engine_options.tpot_target_s > 0 && !engine_options.cost.calibrated()) {
+    PUMICE_TRY_STATUS(engine->calibrate());
+    PUMICE_TRY_STATUS(engine->scheduler().check_target());
+    write_cost(costs, engine->scheduler().cost(), logger);
+  }
+  return engine;
+}
+
+void Session::keep_for_next_run(Engine& engine) const {
+  write_cost(cost_file_of(*this, engine.options()), engine.scheduler().cost(), options.logger);
+  if (engine.options().cache_file.empty()) return;
+  const Status saved = engine.save_prompt_cache();
+  if (!saved.ok()) {
+    options.logger.warning("prompt cache {} not saved: {}", engine.options().cache_file.string(),
+                           saved.error().message);
+  }
+}
+
+}  // namespace pumice

@@ -1,0 +1,67 @@
+// A model opened on a device, ready to make engines: what every program that embeds the runtime
+// does first.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "base/log.hpp"
+#include "base/result.hpp"
+#include "engine/engine.hpp"
+#include "engine/open_device.hpp"
+#include "models/model.hpp"
+#include "models/model_source.hpp"
+#include "shaders/self_test.hpp"
+#include "vk/device.hpp"
+#include "vk/pipeline.hpp"
+
+namespace pumice {
+
+struct SessionOptions {
+  DeviceRequest device = {};
+  /// Where the driver's pipelines, the device's passport and the costs of steps are kept from run
+  /// to run; empty: nothing is remembered, or read.
+  std::filesystem::path cache_directory = {};
+  /// Whether engines begin with what earlier runs learned of the costs of steps, and what they
+  /// learn is kept. Not for benchmarks: a run would depend on those before it.
+  bool remember_costs = true;
+  Logger logger = {};
+};
+
+/// The pipelines of a device, kept in `cache_directory` and without what its passport there
+/// rejects, and that verdict: none if no self-test has been run here.
+using TestedPipelines =
+    std::pair<std::shared_ptr<vk::PipelineLibrary>, std::optional<SelfTestVerdict>>;
+TestedPipelines open_pipelines(const std::shared_ptr<vk::Device>& device,
+                               const std::filesystem::path& cache_directory, const Logger& logger);
+
+/// A model on a device, with its pipelines. Copies share all of it, and so do engines, which keep
+/// alive what they need. Threads: as engines (engine.hpp); the members are not to change meanwhile.
+struct Session {
+  SessionOptions options;
+  std::shared_ptr<vk::Device> device;
+  std::shared_ptr<vk::PipelineLibrary> pipelines;
+  std::optional<SelfTestVerdict> verdict;  ///< of the device's passport
+  std::shared_ptr<const Model> model;
+
+  /// Opens the device and loads the model. Errors: those of open_device and of Model::load.
+  static Result<Session> open(const SessionOptions& options, const ModelSource& source,
+                              const ModelWeights::Progress& loading = {});
+
+  /// An engine with every pipeline compiled, which logs where the session does. Its cost model is
+  /// that of `engine_options` or, if that knows nothing, what is remembered; if nothing is and
+  /// there is a target for the time between tokens, it is calibrated first. Warns of kernels that
+  /// replace ones that failed the device's self-test. Errors: Engine::create's; kSelfTestFailed
+  /// when an op is left without any kernel; kInvalidArgument for a target that this device cannot
+  /// meet with one row.
+  Result<std::unique_ptr<Engine>> make_engine(
+      EngineOptions engine_options, const vk::PipelineLibrary::Progress& compiling = {}) const;
+
+  /// At the end of a run: keep what the engine learned of costs, and its prompt cache file if it
+  /// has one. What fails is logged.
+  void keep_for_next_run(Engine& engine) const;
+};
+
+}  // namespace pumice

@@ -1,0 +1,255 @@
+// Sessions as an embedding program opens them: a device by name, a model, engines that remember.
+#include "engine/session.hpp"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "models/synthetic.hpp"
+#include "shaders/gemv/gemv.hpp"
+#include "shaders/passport.hpp"
+#include "shaders/spirv.hpp"
+#include "tests/gpu_fixture.hpp"
+
+namespace pumice {
+namespace {
+
+constexpr double kAnyTarget = 1000;  // seconds between tokens
+
+class SessionTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    PUMICE_REQUIRE_DEVICE(device);
+    const char* selector = std::getenv("PUMICE_DEVICE");
+    const char* limit = std::getenv("PUMICE_LIMIT");
+    options_.device = {.selector = selector != nullptr ? selector : "",
+                       .limits = vk::parse_plan_options(limit != nullptr ? limit : "").value(),
+                       .validation = test::validation_requested()};
+    options_.cache_directory =
+        std::filesystem::temp_directory_path() / ("pumice-session-" + std::to_string(::getpid()));
+    options_.logger = Logger([this](LogLevel, std::string_view line) { (said_ += line) += '\n'; },
+                             LogLevel::kWarning);
+  }
+  void TearDown() override {
+    std::error_code error;
+    std::filesystem::remove_all(options_.cache_directory, error);
+  }
+
+  Session open() const {
+    Result<Session> session = Session::open(options_, source_);
+    if (!session.ok()) throw std::runtime_error(session.error().message);
+    return *std::move(session);
+  }
+  static std::unique_ptr<Engine> make(const Session& session, EngineOptions options) {
+    options.context_tokens = 64;
+    options.greedy_only = true;  // fewer kernels to compile
+    Result<std::unique_ptr<Engine>> engine = session.make_engine(options);
+    if (!engine.ok()) throw std::runtime_error(engine.error().message);
+    return *std::move(engine);
+  }
+  /// Reads a prompt and generates, so that there is something to learn and to keep.
+  static void generate(Engine& engine) {
+    std::vector<TokenId> prompt(40);
+    std::iota(prompt.begin(), prompt.end(), 1);
+    const Result<RequestId> id = engine.submit({.prompt = prompt, .max_new_tokens = 8});
+    ASSERT_TRUE(id.ok()) << id.error().message;
+    while (!engine.idle()) {
+      const auto events = engine.step();
+      ASSERT_TRUE(events.ok()) << events.error().message;
+    }
+  }
+  std::vector<std::filesystem::path> kept(std::string_view prefix) const {
+    std::vector<std::filesystem::path> paths;
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator(options_.cache_directory, error)) {
+      if (entry.path().filename().string().starts_with(prefix)) paths.push_back(entry.path());
+    }
+    return paths;
+  }
+
+  SessionOptions options_;
+  ModelSource source_ =
+      ModelSource::synthetic(SyntheticModel::create({}, {.type = &weight_type("F32")}).value())
+          .value();
+  std::string said_;
+};
+
+TEST_F(SessionTest, ANameThatNoDeviceHasIsAnErrorThatListsThem) {
+  options_.device.selector = "no such device";
+  const Result<Session> session = Session::open(options_, source_);
+  ASSERT_FALSE(session.ok());
+  EXPECT_EQ(session.error().code, ErrorCode::kNoDevice);
+  const std::string name = test::GpuEnvironment::device()->snapshot().name;
+  EXPECT_NE(session.error().message.find(name), std::string::npos) << session.error().message;
+}
+
+TEST_F(SessionTest, LoadingAndCompilingTellHowFarTheyAre) {
+  uint64_t loaded = 0, to_load = 0;
+  const Result<Session> session =
+      Session::open(options_, source_, [&](uint64_t done, uint64_t total) {
+        loaded = done;
+        to_load = total;
+      });
+  ASSERT_TRUE(session.ok()) << session.error().message;
+  EXPECT_GT(to_load, 0u);
+  EXPECT_EQ(loaded, to_load);
+  std::atomic<size_t> to_compile = 0;
+  const auto engine = session->make_engine({.context_tokens = 64, .greedy_only = true},
+                                           [&](size_t, size_t total) { to_compile = total; });
+  ASSERT_TRUE(engine.ok()) << engine.error().message;
+  EXPECT_GT(to_compile, 0u);
+  const size_t n_compiled = session->pipelines->compiled_count();
+  generate(**engine);
+  EXPECT_EQ(session->pipelines->compiled_count(), n_compiled) << "an engine is ready when made";
+  EXPECT_EQ(session->device->instance()->validation_error_count(), 0u);
+}
+
+TEST_F(SessionTest, TheLimitsAskedForAreTheDevices) {
+  options_.device.limits = vk::parse_plan_options("no-fp16").value();
+  const Session session = open();
+  EXPECT_EQ(session.device->plan().limits, options_.device.limits);
+}
+
+TEST_F(SessionTest, WithATargetAnEngineIsCalibratedOnceForAllRuns) {
+  const EngineOptions wanted{.tpot_target_s = kAnyTarget};
+  {
+    const Session session = open();
+    const auto engine = make(session, wanted);
+    EXPECT_TRUE(engine->scheduler().cost().calibrated());
+    EXPECT_GT(engine->dispatched_rows(), 0u);
+  }
+  ASSERT_EQ(kept("cost-").size(), 1u);
+  const Session session = open();
+  EXPECT_TRUE(make(session, wanted)->options().cost.calibrated());
+  EXPECT_EQ(make(session, wanted)->dispatched_rows(), 0u);
+  EXPECT_EQ(said_, "");
+}
+
+TEST_F(SessionTest, WhatRunsTeachIsKeptForTheNext) {
+  {
+    const Session session = open();
+    const auto engine = make(session, {});
+    EXPECT_EQ(engine->dispatched_rows(), 0u) << "without a target nothing is calibrated";
+    generate(*engine);
+    EXPECT_TRUE(kept("cost-").empty());
+    session.keep_for_next_run(*engine);
+  }
+  ASSERT_EQ(kept("cost-").size(), 1u);
+  EXPECT_TRUE(make(open(), {})->options().cost.calibrated());
+  // With another KV type steps cost something else.
+  EXPECT_FALSE(make(open(), {.kv_type = KvType::kF32})->options().cost.calibrated());
+}
+
+TEST_F(SessionTest, CostsOfAnotherDeviceOrDamagedOnesAreNotUsed) {
+  {
+    const Session session = open();
+    make(session, {.tpot_target_s = kAnyTarget});
+  }
+  ASSERT_EQ(kept("cost-").size(), 1u);
+  const std::filesystem::path file = kept("cost-")[0];
+  std::string name = file.filename().string();
+  name[5] = name[5] == '0' ? '1' : '0';  // of the UUID
+  std::filesystem::rename(file, options_.cache_directory / name);
+  EXPECT_FALSE(make(open(), {})->options().cost.calibrated());
+  EXPECT_EQ(said_, "");
+  std::ofstream(file) << "{\"fixed\": ";
+  EXPECT_FALSE(make(open(), {})->options().cost.calibrated());
+  EXPECT_NE(said_.find("is not used"), std::string::npos) << said_;
+}
+
+TEST_F(SessionTest, ASessionThatRemembersNoCostsNeitherReadsNorKeepsThem) {
+  const EngineOptions wanted{.tpot_target_s = kAnyTarget};
+  make(open(), wanted);
+  const std::vector<std::filesystem::path> before = kept("cost-");
+  ASSERT_EQ(before.size(), 1u);
+  const auto written = std::filesystem::last_write_time(before[0]);
+  options_.remember_costs = false;
+  const Session session = open();
+  const auto engine = make(session, wanted);
+  EXPECT_FALSE(engine->options().cost.calibrated());
+  EXPECT_GT(engine->dispatched_rows(), 0u) << "the target needs what steps cost all the same";
+  session.keep_for_next_run(*engine);
+  EXPECT_EQ(std::filesystem::last_write_time(before[0]), written);
+}
+
+TEST_F(SessionTest, WithoutACacheDirectoryNothingIsRemembered) {
+  const std::filesystem::path here = std::filesystem::current_path();
+  std::filesystem::create_directories(options_.cache_directory);
+  std::filesystem::current_path(options_.cache_directory);  // where a bare name would end up
+  const std::filesystem::path directory = std::exchange(options_.cache_directory, {});
+  {
+    const Session session = open();
+    EXPECT_FALSE(session.verdict);
+    const auto engine = make(session, {.tpot_target_s = kAnyTarget});
+    session.keep_for_next_run(*engine);
+  }
+  options_.cache_directory = directory;
+  std::filesystem::current_path(here);
+  EXPECT_TRUE(kept("").empty());
+  EXPECT_EQ(said_, "");
+}
+
+TEST_F(SessionTest, ATargetThatOneRowMissesIsAnError) {
+  const Session session = open();
+  const auto engine =
+      session.make_engine({.context_tokens = 64, .tpot_target_s = 1e-9, .greedy_only = true});
+  ASSERT_FALSE(engine.ok());
+  EXPECT_EQ(engine.error().code, ErrorCode::kInvalidArgument);
+}
+
+TEST_F(SessionTest, ThePromptCacheFileIsKeptOrAWarningSaysWhyNot) {
+  const Session session = open();
+  const std::filesystem::path file = options_.cache_directory / "prompts.bin";
+  std::filesystem::create_directories(options_.cache_directory);
+  const auto engine = make(session, {.cache_file = file});
+  generate(*engine);
+  session.keep_for_next_run(*engine);
+  EXPECT_TRUE(std::filesystem::is_regular_file(file));
+  EXPECT_EQ(said_, "");
+  std::filesystem::remove(file);
+  std::filesystem::create_directories(file / "a folder in its place");
+  session.keep_for_next_run(*engine);
+  EXPECT_NE(said_.find("not saved"), std::string::npos) << said_;
+}
+
+TEST_F(SessionTest, AKernelThatThePassportRejectsIsReplacedWithAWarning) {
+  const vk::Device& device = *test::GpuEnvironment::device();
+  const bool broadcast = ops::tuned_x_path(device.plan()) == ops::XPath::kBroadcast;
+  const std::string preferred = broadcast ? "gemv.f32.broadcast" : "gemv.f32.uniform";
+  const EngineOptions wanted{.math = ops::Math::kF32};
+  {
+    const Session session = open();
+    EXPECT_FALSE(session.verdict);
+    make(session, wanted);
+    if (!session.pipelines->declared_modules().contains(preferred)) {
+      GTEST_SKIP() << "this device does not use " << preferred;
+    }
+  }
+  SelfTestVerdict verdict;
+  for (const vk::ShaderModule& module : spirv_modules()) {
+    verdict.modules[std::string(module.name)] = {ModuleVerdict::State::kPassed, 1, ""};
+  }
+  verdict.modules[preferred] = {ModuleVerdict::State::kFailed, 0, "made up by a test"};
+  ASSERT_TRUE(save_passport(options_.cache_directory, device.snapshot(), verdict).ok());
+  const Session session = open();
+  ASSERT_TRUE(session.verdict);
+  EXPECT_TRUE(session.pipelines->is_rejected(preferred));
+  EXPECT_EQ(said_, "");
+  make(session, wanted);
+  EXPECT_FALSE(session.pipelines->declared_modules().contains(preferred));
+  EXPECT_NE(said_.find("gemv.f32 uses"), std::string::npos) << said_;
+  EXPECT_NE(said_.find(preferred), std::string::npos) << said_;
+}
+
+}  // namespace
+}  // namespace pumice
