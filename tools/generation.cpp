@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
 
-#include "text/detokenizer.hpp"
+#include "text/text_stream.hpp"
 #include "tools/interrupt.hpp"
 #include "tools/terminal.hpp"
 
@@ -45,7 +47,8 @@ double Timings::decode_rate() const {
 }
 
 Result<Generation> generate(Engine& engine, GenerationRequest request, const Tokenizer& tokenizer,
-                            bool ignore_end, const TextSink& sink) {
+                            bool ignore_end, const TextSink& sink,
+                            std::vector<std::string> stop_strings) {
   Generation generation;
   Timings& timings = generation.timings;
   timings.prompt_tokens = request.prompt.size();
@@ -53,7 +56,9 @@ Result<Generation> generate(Engine& engine, GenerationRequest request, const Tok
     return !ignore_end && tokenizer.vocabulary().ends_generation(token);
   };
   request.ends = ends;
-  Detokenizer detokenizer(tokenizer);
+  // A view: this function outlives the stream.
+  TextStream stream(std::shared_ptr<const Tokenizer>(std::shared_ptr<void>(), &tokenizer),
+                    std::move(stop_strings));
   const InterruptGuard interrupt;
   ProgressBar bar("reading the prompt");
   const auto start = Clock::now();
@@ -65,7 +70,7 @@ Result<Generation> generate(Engine& engine, GenerationRequest request, const Tok
     if (!text.empty()) listening = sink(text);
   };
   bool finished = false;
-  while (!finished && listening) {
+  while (!finished && listening && !stream.stopped()) {
     if (InterruptGuard::interrupted()) {
       generation.interrupted = true;
       break;
@@ -84,11 +89,14 @@ Result<Generation> generate(Engine& engine, GenerationRequest request, const Tok
       if (ends(*event.token)) continue;
       timings.decode_ms = milliseconds_since(start) - timings.ttft_ms;
       generation.tokens.push_back(*event.token);
-      add_text(detokenizer.feed(*event.token));
+      add_text(stream.feed(*event.token));
+      if (stream.stopped()) break;
     }
   }
   if (!finished) generation.report = engine.cancel(id).value_or(RequestReport{});
-  add_text(detokenizer.flush());
+  add_text(stream.flush());
+  generation.end_reason =
+      stream.stopped() ? "stop_string" : end_reason_name(generation.report.end_reason);
   timings.cached_tokens = generation.report.cache.cached_tokens;
   timings.truncated_tokens = generation.report.truncated_tokens;
   timings.new_tokens = generation.tokens.size();

@@ -11,6 +11,7 @@
 #include "cache/token_cache.hpp"
 #include "engine/sizing.hpp"
 #include "models/vocabulary_loader.hpp"
+#include "text/text_stream.hpp"
 #include "tools/command.hpp"
 #include "tools/generation.hpp"
 #include "tools/interrupt.hpp"
@@ -33,6 +34,7 @@ struct RunOptions {
   int64_t seed = -1;
   SamplerOptions sampling{.temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f};
   bool ignore_eos = false;
+  std::vector<std::string> stop_strings;
   bool json = false;
   bool repl = false;
   ServingOptions serving;
@@ -44,7 +46,7 @@ nlohmann::json to_json(const Generation& generation, const Engine& engine,
   return {{"text", generation.text},
           {"tokens", generation.tokens},
           {"seed", seed},
-          {"end_reason", end_reason_name(report.end_reason)},
+          {"end_reason", generation.end_reason},
           {"cache",
            {{"cached_tokens", report.cache.cached_tokens},
             {"host_tokens", report.cache.host_tokens},
@@ -135,11 +137,12 @@ Result<Generation> Runner::generate_one(std::vector<TokenId> prompt) {
     const auto left = window - std::min<size_t>(window, prompt.size());
     n_predict = std::min(n_predict, static_cast<uint32_t>(std::max<size_t>(left, 1)));
   }
-  PUMICE_TRY(Generation generation, generate(*engine_,
-                                             {.prompt = std::move(prompt),
-                                              .max_new_tokens = n_predict,
-                                              .sampling = options_.sampling},
-                                             tokenizer_, options_.ignore_eos, sink));
+  PUMICE_TRY(
+      Generation generation,
+      generate(
+          *engine_,
+          {.prompt = std::move(prompt), .max_new_tokens = n_predict, .sampling = options_.sampling},
+          tokenizer_, options_.ignore_eos, sink, options_.stop_strings));
   if (options_.json) {
     using Json = nlohmann::json;
     const Json json =
@@ -193,6 +196,9 @@ Status Runner::run(RunOptions options) {
   if (options.model.device.list) return print_devices(stderr_logger(options.model.verbose));
   PUMICE_TRY_STATUS(options.model.validate());
   PUMICE_TRY_STATUS(options.serving.validate());
+  if (const Status stops = validate_stop_strings(options.stop_strings); !stops.ok()) {
+    return make_error(stops.error().code, "--stop: {}", stops.error().message);
+  }
   PUMICE_TRY_STATUS(
       check_not_an_input(options.serving.prompt_cache,
                          std::vector<std::filesystem::path>{options.model.model, options.file}));
@@ -258,6 +264,14 @@ Command add_run(CLI::App& app) {
   sampler("--presence-penalty", sampling.presence_penalty,
           "Subtract this from tokens already generated");
   command->add_flag("--ignore-eos", options->ignore_eos, "Go on after the end-of-text token")
+      ->group("Sampling");
+  command
+      ->add_option("--stop", options->stop_strings,
+                   "End the text before this string (may be given several times)")
+      ->expected(1)
+      ->take_all()
+      ->allow_extra_args(false)
+      ->type_name("TEXT")
       ->group("Sampling");
   command->add_flag(
       "--json", options->json,

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import unittest
 
-from command_line import CANCELLED, DOES_NOT_FIT, SHARED, STORIES, CommandLineTest
+from command_line import CANCELLED, DOES_NOT_FIT, SHARED, STORIES, USAGE, CommandLineTest
 
 REFERENCE = SHARED / "reference/stories260K.greedy.json"
 RATES = re.compile(r"prompt (\d+) tokens, TTFT [\d.]+ ms, prefill [\d.]+ tok/s, "
@@ -204,6 +204,45 @@ class Interrupted(RunTest):
             path.mkdir()
         done = self.ok(*run, env={"XDG_CACHE_HOME": str(cache)})
         self.assertEqual(b"is a directory" in done.stderr, bool(costs))
+
+
+class Stop(RunTest):
+    def setUp(self):
+        super().setUp()
+        story = json.loads(self.need(REFERENCE).read_text())[0]
+        self.prompt, self.text = story["prompt"], story["text"]
+        self.stop = self.text[30:45]  # several tokens, from and to the middle of words
+        self.before = self.text[:self.text.index(self.stop)]
+        self.assertTrue(self.before)
+        self.flags = ("--temp", "0", "-n", len(story["tokens"]))
+
+    def test_the_text_ends_before_the_string_and_nothing_of_it_is_printed(self):
+        run = ("run", "-m", STORIES, "-p", self.prompt, *self.flags)
+        self.assertEqual(self.ok(*run, "--stop", self.stop).stdout, self.before.encode())
+        first = self.text[10:14]
+        done = self.ok(*run, "--stop", self.stop, "--stop", "[no, such]", "--stop", first)
+        self.assertEqual(done.stdout, self.text[:self.text.index(first)].encode())
+
+    def test_json_names_it_as_the_reason(self):
+        answer = self.run_json("-p", self.prompt, *self.flags, "--stop", self.stop)
+        self.assertEqual((answer["text"], answer["end_reason"]), (self.before, "stop_string"))
+        self.assertEqual(answer["timings"]["predicted_n"], len(answer["tokens"]))
+
+    def test_every_line_of_a_repl_ends_there(self):
+        run = ("run", "-m", STORIES, "--repl", *self.flags, "--stop", self.stop)
+        lines = f"{self.prompt}\n{self.prompt}\n".encode()
+        self.assertEqual(self.ok(*run, stdin=lines).stdout, 2 * self.before.encode())
+        answers = [json.loads(line) for line in self.ok(*run, "--json", stdin=lines).stdout.splitlines()]
+        self.assertEqual([(answer["text"], answer["end_reason"]) for answer in answers],
+                         2 * [(self.before, "stop_string")])
+
+    def test_a_string_that_only_begins_holds_nothing_back_for_good(self):
+        answer = self.run_json("-p", self.prompt, *self.flags, "--stop", self.text[-3:] + "and never this")
+        self.assertEqual((answer["text"], answer["end_reason"]), (self.text, "length"))
+
+    def test_what_no_text_or_every_text_has_is_a_usage_error(self):
+        for stop in ("", "\udcff", "x" * 5000):
+            self.refuses(USAGE, "run", "-m", STORIES, "-p", "Once", "--stop", stop, says="--stop")
 
 
 class Verbose(RunTest):
