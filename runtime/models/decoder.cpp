@@ -277,15 +277,12 @@ class Decoder::Recording {
       : decoder_(decoder), lowered_(decoder.lowered_), recorder_(recorder), step_(step) {}
 
   void run() {
-    std::optional<uint32_t> layer;
     for (size_t i = 0; i < lowered_.dispatches.size(); ++i) {
       const Dispatch& dispatch = lowered_.dispatches[i];
-      if (layer && dispatch.layer != layer) recorder_.cut();
-      layer = dispatch.layer;
       n_rows_ = dispatch.rows == RowSet::kAll ? step_.n_rows : step_.n_logit_rows;
       if (n_rows_ == 0) continue;
       resolved_ = &decoder_.resolved_[i];
-      recorder_.enter({dispatch.part, layer.value_or(vk::Scope::kNoLayer)});
+      recorder_.enter({dispatch.part, dispatch.layer.value_or(vk::Scope::kNoLayer)});
       std::visit([&](const auto& c) { record(c); }, dispatch.what);
     }
   }

@@ -72,9 +72,8 @@ class Decoder {
                               const ModelWeights& weights, KvType kv_type, ops::Math math,
                               const FusionRules& rules, const DecoderLimits& limits);
 
-  /// Record a step: KV of its rows is written, and logits() holds n_logit_rows rows. The recorder
-  /// is cut at layer edges, and every command has its part of the model and its layer as scope,
-  /// whose names live as long as the decoder.
+  /// Record a step: KV of its rows is written, and logits() holds n_logit_rows rows. Every command
+  /// has its part of the model and its layer as scope, whose names live as long as the decoder.
   void record(vk::Recorder& recorder, const DecoderStep& step) const;
 
   /// float [logit_rows][n_vocab]

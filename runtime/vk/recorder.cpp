@@ -1,7 +1,9 @@
 #include "vk/recorder.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
+#include <utility>
 
 namespace pumice::vk {
 namespace {
@@ -51,6 +53,7 @@ RecordedWork& RecordedWork::operator=(RecordedWork&& other) noexcept {
     device_ = std::move(other.device_);
     pool_ = std::exchange(other.pool_, VK_NULL_HANDLE);
     queries_ = std::exchange(other.queries_, VK_NULL_HANDLE);
+    timed_ = other.timed_;
     segments_ = std::move(other.segments_);
     commands_ = std::move(other.commands_);
     barrier_count_ = other.barrier_count_;
@@ -71,6 +74,7 @@ void RecordedWork::release() {
 }
 
 Result<std::vector<CommandTime>> RecordedWork::command_times() const {
+  PUMICE_CHECK(timed_ == Timed::kCommands, "recorded without timestamps");
   return query_pairs(commands_.size());
 }
 
@@ -82,29 +86,46 @@ Result<std::vector<double>> RecordedWork::command_times_ns() const {
 }
 
 Result<double> RecordedWork::span_ns() const {
+  PUMICE_CHECK(timed_ == Timed::kSpan, "recorded without its span");
   PUMICE_TRY(const std::vector<CommandTime> times, query_pairs(1));
   return times[0].end_ns - times[0].begin_ns;
 }
 
-Result<std::vector<CommandTime>> RecordedWork::query_pairs(size_t n_pairs) const {
-  PUMICE_CHECK(queries_ != VK_NULL_HANDLE, "recorded without timestamps");
+Result<std::vector<double>> RecordedWork::segment_times_ns() const {
+  PUMICE_CHECK(timed_ == Timed::kSegments, "recorded without times of segments");
+  PUMICE_TRY(const std::vector<uint64_t> ticks, query_ticks(segments_.size(), 0));
+  std::vector<double> durations;
+  for (size_t i = 0; i < ticks.size(); i += 2) {
+    durations.push_back(ns_between(ticks[i], ticks[i + 1]));
+  }
+  return durations;
+}
+
+Result<std::vector<uint64_t>> RecordedWork::query_ticks(size_t n_pairs,
+                                                        VkQueryResultFlags wait) const {
   std::vector<uint64_t> ticks(n_pairs * 2);
   const VkResult result = device_->fn().vkGetQueryPoolResults(
       device_->handle(), queries_, 0, static_cast<uint32_t>(ticks.size()),
       ticks.size() * sizeof(uint64_t), ticks.data(), sizeof(uint64_t),
-      VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT);
+      VK_QUERY_RESULT_64_BIT | wait);
   if (result != VK_SUCCESS) return device_->error_of(result, "reading timestamps");
+  return ticks;
+}
+
+double RecordedWork::ns_between(uint64_t earlier_ticks, uint64_t later_ticks) const {
   const uint32_t valid_bits = device_->plan().timestamp_valid_bits;
   const uint64_t mask = valid_bits >= 64 ? ~0ull : (1ull << valid_bits) - 1;
-  const double period_ns = device_->plan().timestamp_period_ns;
+  // Differences are taken of whole ticks: a double does not hold the nanoseconds of a clock that
+  // has run for months.
+  return static_cast<double>((later_ticks - earlier_ticks) & mask) *
+         device_->plan().timestamp_period_ns;
+}
+
+Result<std::vector<CommandTime>> RecordedWork::query_pairs(size_t n_pairs) const {
+  PUMICE_TRY(const std::vector<uint64_t> ticks, query_ticks(n_pairs, VK_QUERY_RESULT_WAIT_BIT));
   std::vector<CommandTime> times(n_pairs);
   for (size_t i = 0; i < times.size(); ++i) {
-    // Differences are taken of whole ticks: a double does not hold the nanoseconds of a clock that
-    // has run for months.
-    const auto since_first = [&](uint64_t tick) {
-      return static_cast<double>((tick - ticks[0]) & mask) * period_ns;
-    };
-    times[i] = {since_first(ticks[2 * i]), since_first(ticks[2 * i + 1])};
+    times[i] = {ns_between(ticks[0], ticks[2 * i]), ns_between(ticks[0], ticks[2 * i + 1])};
   }
   return times;
 }
@@ -153,11 +174,6 @@ void Recorder::fill(const BufferRange& target, uint32_t word) {
   command.cost.bytes = target.size_bytes;
   const Access accesses[] = {writes(target)};
   add(command, accesses);
-}
-
-void Recorder::cut() {
-  if (commands_.empty() || commands_.back().kind == Kind::kCut) return;
-  commands_.push_back({.kind = Kind::kCut});
 }
 
 void Recorder::add(Command command, std::span<const Access> accesses) {
@@ -225,109 +241,143 @@ void Recorder::emit(const Command& command, VkCommandBuffer commands) const {
       fn.vkCmdFillBuffer(commands, command.target.slab->buffer, command.target.offset,
                          command.target.size_bytes, command.fill_word);
       break;
-    case Kind::kCut:
-      break;
   }
 }
 
-Result<RecordedWork> Recorder::finish() {
-  const DeviceFunctions& fn = device_->fn();
-  RecordedWork work;
-  work.device_ = device_;
+void Recorder::emit(const Emission& emission, RecordedWork& work) const {
+  const Command& command = *emission.command;
+  RecordedWork::Segment& segment = work.segments_.back();
+  if (emission.barrier_before) emit_barrier(segment.commands);
+  const size_t query = 2 * work.commands_.size();
+  if (options_.timestamps) write_timestamp(work, query);
+  emit(command, segment.commands);
+  if (options_.timestamps) write_timestamp(work, query + 1);
+  CommandInfo info{.label = command.kind == Kind::kCopy ? "copy" : "fill",
+                   .module = {},
+                   .cost = command.cost,
+                   .scope = command.scope};
+  if (command.kind == Kind::kDispatch) {
+    info.label = command.pipeline->label();
+    info.module = command.pipeline->module_name();
+  }
+  work.commands_.push_back(info);
+  segment.cost += command.cost;
+  ++segment.n_commands;
+}
 
-  // The order of emission: commands as recorded, or each run between barriers reversed.
-  std::vector<const Command*> order;
-  std::vector<bool> barrier_before;
+std::vector<Recorder::Emission> Recorder::emission_order(size_t& barrier_count) const {
+  std::vector<Emission> order;
   size_t run_start = 0;
   const auto close_run = [&] {
-    if (options_.reverse_unordered) {
+    if (options_.reverse_unordered && run_start < order.size()) {
       std::reverse(order.begin() + static_cast<ptrdiff_t>(run_start), order.end());
+      std::swap(order[run_start].barrier_before,
+                order.back().barrier_before);  // stays at the start
     }
     run_start = order.size();
   };
   for (const Command& command : commands_) {
-    if (command.kind == Kind::kCut && options_.reverse_unordered) continue;  // runs may span cuts
-    const bool barrier = command.barrier_before && work.barrier_count_++ != options_.drop_barrier;
+    const bool barrier = command.barrier_before && barrier_count++ != options_.drop_barrier;
     if (barrier) close_run();
-    order.push_back(&command);
-    barrier_before.push_back(barrier);  // stays at the start of its run when the run is reversed
+    order.push_back({&command, barrier});
   }
   close_run();
+  return order;
+}
 
+RecordedWork::Timed Recorder::timed() const {
+  using Timed = RecordedWork::Timed;
+  const int kinds =
+      int{options_.timestamps} + int{options_.time_span} + int{options_.time_segments};
+  PUMICE_CHECK(kinds <= 1, "time commands, segments or their span");
+  PUMICE_CHECK(kinds == 0 || device_->plan().timestamp_valid_bits > 0, "the device has no clock");
+  if (options_.timestamps) return Timed::kCommands;
+  if (options_.time_span) return Timed::kSpan;
+  return options_.time_segments ? Timed::kSegments : Timed::kNothing;
+}
+
+Status Recorder::create_pools(RecordedWork& work) const {
+  const DeviceFunctions& fn = device_->fn();
   VkCommandPoolCreateInfo pool_info{};
   pool_info.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO;
   pool_info.queueFamilyIndex = device_->plan().queue_family;
   VkResult result = fn.vkCreateCommandPool(device_->handle(), &pool_info, nullptr, &work.pool_);
   if (result != VK_SUCCESS) return device_->error_of(result, "creating a command pool");
 
-  const auto n_commands = static_cast<uint32_t>(
-      std::count_if(order.begin(), order.end(), [](auto* c) { return c->kind != Kind::kCut; }));
-  PUMICE_CHECK(!options_.timestamps || !options_.time_span, "time commands or their span");
-  const uint32_t n_queries = options_.time_span ? 2 : options_.timestamps ? 2 * n_commands : 0;
-  if (n_queries > 0) {
-    VkQueryPoolCreateInfo query_info{};
-    query_info.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO;
-    query_info.queryType = VK_QUERY_TYPE_TIMESTAMP;
-    query_info.queryCount = n_queries;
-    result = fn.vkCreateQueryPool(device_->handle(), &query_info, nullptr, &work.queries_);
-    if (result != VK_SUCCESS) return device_->error_of(result, "creating a query pool");
-  }
+  if (work.timed_ == RecordedWork::Timed::kNothing) return {};
+  const bool span = work.timed_ == RecordedWork::Timed::kSpan;
+  const size_t n_pairs = span ? 1 : std::max<size_t>(commands_.size(), 1);  // or fewer segments
+  VkQueryPoolCreateInfo query_info{};
+  query_info.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO;
+  query_info.queryType = VK_QUERY_TYPE_TIMESTAMP;
+  query_info.queryCount = static_cast<uint32_t>(2 * n_pairs);
+  result = fn.vkCreateQueryPool(device_->handle(), &query_info, nullptr, &work.queries_);
+  if (result != VK_SUCCESS) return device_->error_of(result, "creating a query pool");
+  return {};
+}
 
-  const auto begin_segment = [&]() -> VkResult {
-    VkCommandBufferAllocateInfo info{};
-    info.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO;
-    info.commandPool = work.pool_;
-    info.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
-    info.commandBufferCount = 1;
-    VkCommandBuffer commands = VK_NULL_HANDLE;
-    const VkResult allocated = fn.vkAllocateCommandBuffers(device_->handle(), &info, &commands);
-    if (allocated != VK_SUCCESS) return allocated;
-    work.segments_.push_back({commands, {}});
-    VkCommandBufferBeginInfo begin{};
-    begin.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
-    return fn.vkBeginCommandBuffer(commands, &begin);
-  };
-
-  result = begin_segment();
+Status Recorder::begin_segment(RecordedWork& work) const {
+  const DeviceFunctions& fn = device_->fn();
+  VkCommandBufferAllocateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO;
+  info.commandPool = work.pool_;
+  info.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
+  info.commandBufferCount = 1;
+  VkCommandBuffer commands = VK_NULL_HANDLE;
+  VkResult result = fn.vkAllocateCommandBuffers(device_->handle(), &info, &commands);
+  if (result != VK_SUCCESS) return device_->error_of(result, "allocating a command buffer");
+  work.segments_.push_back({.commands = commands});
+  VkCommandBufferBeginInfo begin{};
+  begin.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
+  result = fn.vkBeginCommandBuffer(commands, &begin);
   if (result != VK_SUCCESS) return device_->error_of(result, "starting a command buffer");
-  if (work.queries_) {
-    fn.vkCmdResetQueryPool(work.segments_.back().commands, work.queries_, 0, n_queries);
+  if (options_.time_segments) {
+    // Its own, so that it can be submitted without the others.
+    const size_t query = 2 * (work.segments_.size() - 1);
+    fn.vkCmdResetQueryPool(commands, work.queries_, static_cast<uint32_t>(query), 2);
+    write_timestamp(work, query);
+  }
+  return {};
+}
+
+Status Recorder::end_segment(RecordedWork& work) const {
+  if (options_.time_segments) write_timestamp(work, 2 * work.segments_.size() - 1);
+  const VkResult result = device_->fn().vkEndCommandBuffer(work.segments_.back().commands);
+  if (result != VK_SUCCESS) return device_->error_of(result, "ending a command buffer");
+  return {};
+}
+
+void Recorder::write_timestamp(const RecordedWork& work, size_t query) const {
+  device_->fn().vkCmdWriteTimestamp2(work.segments_.back().commands,
+                                     VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, work.queries_,
+                                     static_cast<uint32_t>(query));
+}
+
+Result<RecordedWork> Recorder::finish() {
+  RecordedWork work;
+  work.device_ = device_;
+  work.timed_ = timed();
+  const std::vector<Emission> order = emission_order(work.barrier_count_);
+  PUMICE_TRY_STATUS(create_pools(work));
+  PUMICE_TRY_STATUS(begin_segment(work));
+  if (options_.timestamps || options_.time_span) {
+    const auto n_queries = static_cast<uint32_t>(options_.time_span ? 2 : 2 * order.size());
+    device_->fn().vkCmdResetQueryPool(work.segments_.back().commands, work.queries_, 0, n_queries);
   }
   emit_barrier(work.segments_.back().commands);  // order after earlier submissions
-  const auto timestamp = [&](uint32_t query) {
-    fn.vkCmdWriteTimestamp2(work.segments_.back().commands, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT,
-                            work.queries_, query);
-  };
-  if (options_.time_span) timestamp(0);
-  for (size_t i = 0; i < order.size(); ++i) {
-    const Command& command = *order[i];
-    if (command.kind == Kind::kCut) {
-      result = fn.vkEndCommandBuffer(work.segments_.back().commands);
-      if (result == VK_SUCCESS) result = begin_segment();
-      if (result != VK_SUCCESS) return device_->error_of(result, "cutting a command buffer");
-      continue;
+  if (options_.time_span) write_timestamp(work, 0);
+  for (const Emission& emission : order) {
+    Cost cost = work.segments_.back().cost;
+    cost += emission.command->cost;
+    if (work.segments_.back().n_commands > 0 && !options_.segment.holds(cost)) {
+      PUMICE_TRY_STATUS(end_segment(work));
+      PUMICE_TRY_STATUS(begin_segment(work));
     }
-    VkCommandBuffer commands = work.segments_.back().commands;
-    if (barrier_before[i]) emit_barrier(commands);
-    const auto query = static_cast<uint32_t>(2 * work.commands_.size());
-    if (options_.timestamps) timestamp(query);
-    emit(command, commands);
-    if (options_.timestamps) timestamp(query + 1);
-    CommandInfo info{.label = command.kind == Kind::kCopy ? "copy" : "fill",
-                     .module = {},
-                     .cost = command.cost,
-                     .scope = command.scope};
-    if (command.kind == Kind::kDispatch) {
-      info.label = command.pipeline->label();
-      info.module = command.pipeline->module_name();
-    }
-    work.commands_.push_back(info);
-    work.segments_.back().cost += command.cost;
+    emit(emission, work);
   }
-  if (options_.time_span) timestamp(1);
+  if (options_.time_span) write_timestamp(work, 1);
   emit_barrier(work.segments_.back().commands);  // results visible to the host
-  result = fn.vkEndCommandBuffer(work.segments_.back().commands);
-  if (result != VK_SUCCESS) return device_->error_of(result, "ending a command buffer");
+  PUMICE_TRY_STATUS(end_segment(work));
   commands_.clear();
   since_barrier_.clear();
   return work;

@@ -84,13 +84,27 @@ struct Grid {
   uint32_t z = 1;
 };
 
-/// How commands are put into the command buffer. Anything but the defaults is for tests.
+/// The most that the commands of a segment may cost together. A command that alone costs more is a
+/// segment by itself.
+struct SegmentLimit {
+  static constexpr uint64_t kNone = UINT64_MAX;
+  uint64_t bytes = kNone;
+  uint64_t flops = kNone;
+
+  bool holds(const Cost& cost) const { return cost.bytes <= bytes && cost.flops <= flops; }
+};
+
+/// How commands are put into command buffers. At most one of the three kinds of times, none on a
+/// device whose plan has no timestamp_valid_bits.
 struct RecorderOptions {
   static constexpr size_t kKeepAll = static_cast<size_t>(-1);
-  bool reverse_unordered = false;  ///< emit commands that no barrier separates in reverse order
-  size_t drop_barrier = kKeepAll;  ///< leave out the barrier of this index
+  /// Emit commands that no barrier separates in reverse order. For tests.
+  bool reverse_unordered = false;
+  size_t drop_barrier = kKeepAll;  ///< leave out the barrier of this index; for tests
   bool timestamps = false;         ///< time every command by itself (see profiler.hpp)
   bool time_span = false;          ///< time from the first command's start to the last one's end
+  bool time_segments = false;      ///< time every segment by itself
+  SegmentLimit segment = {};
 };
 
 /// Which part of a model's step commands belong to, for profiles and tests.
@@ -114,13 +128,15 @@ struct CommandTime {
   double end_ns = 0;
 };
 
-/// Command buffers ready to submit, one per segment. May be submitted any number of times, but not
-/// again before the earlier submission is done. Move-only; destroyed while it runs, it is retired.
+/// Command buffers ready to submit, one per segment: all at once, or one after the other in their
+/// order, at any time. May be submitted any number of times, each segment not again before its
+/// earlier submission is done. Move-only; destroyed while it runs, it is retired.
 class RecordedWork {
  public:
   struct Segment {
     VkCommandBuffer commands = VK_NULL_HANDLE;
-    Cost cost;
+    Cost cost = {};         ///< of all its commands
+    size_t n_commands = 0;  ///< the next of `commands()`
   };
 
   RecordedWork() = default;
@@ -143,15 +159,28 @@ class RecordedWork {
   /// RecorderOptions::time_span and after the work is done.
   Result<double> span_ns() const;
 
+  /// Nanoseconds each segment took when it ran last: from when it was reached and all submitted
+  /// before it was done, until it was done itself. So segments that overlap are not counted twice.
+  /// Only with RecorderOptions::time_segments. Never waits: kInternal if a segment that was
+  /// submitted is not done. Each must have been submitted once at least.
+  Result<std::vector<double>> segment_times_ns() const;
+
  private:
   friend class Recorder;
+  /// What pairs of timestamps are of.
+  enum class Timed { kNothing, kCommands, kSpan, kSegments };
+
   void release();
-  /// Timestamps 2i and 2i + 1, since timestamp 0.
+  /// 2 * n_pairs timestamps.
+  Result<std::vector<uint64_t>> query_ticks(size_t n_pairs, VkQueryResultFlags wait) const;
+  /// Pairs of timestamps, since the first of them.
   Result<std::vector<CommandTime>> query_pairs(size_t n_pairs) const;
+  double ns_between(uint64_t earlier_ticks, uint64_t later_ticks) const;
 
   std::shared_ptr<Device> device_;
   VkCommandPool pool_ = VK_NULL_HANDLE;
   VkQueryPool queries_ = VK_NULL_HANDLE;
+  Timed timed_ = Timed::kNothing;
   std::vector<Segment> segments_;
   std::vector<CommandInfo> commands_;
   size_t barrier_count_ = 0;
@@ -192,16 +221,17 @@ class Recorder {
   /// What commands from now on belong to.
   void enter(const Scope& scope) { scope_ = scope; }
 
-  /// The work so far may be submitted by itself: a new segment starts here.
-  void cut();
+  /// What a segment may cost, for operations that can do their work in several dispatches.
+  const SegmentLimit& segment_limit() const { return options_.segment; }
 
-  /// Put everything into command buffers and start afresh. The work waits for all submitted before
-  /// it, and what it wrote is visible to the host when it is done. Errors: out of memory, device
-  /// loss.
+  /// Put everything into command buffers, a new one before each command with which the one before
+  /// would exceed the segment limit, and start afresh. The work waits for all submitted before it,
+  /// and what it wrote is visible to the host when its last segment is done. Errors: out of memory,
+  /// device loss.
   Result<RecordedWork> finish();
 
  private:
-  enum class Kind { kDispatch, kCopy, kFill, kCut };
+  enum class Kind { kDispatch, kCopy, kFill };
   struct Command {
     Kind kind = Kind::kDispatch;
     const Pipeline* pipeline = nullptr;
@@ -216,9 +246,25 @@ class Recorder {
     bool barrier_before = false;
   };
 
+  /// A command in its place, and whether a barrier is before that place.
+  struct Emission {
+    const Command* command = nullptr;
+    bool barrier_before = false;
+  };
+
   /// Append a command; a barrier goes before it if it conflicts with anything since the last one.
   void add(Command command, std::span<const Access> accesses);
+
+  /// Commands as recorded, or each run between barriers reversed.
+  std::vector<Emission> emission_order(size_t& barrier_count) const;
+  RecordedWork::Timed timed() const;
+  Status create_pools(RecordedWork& work) const;
+  Status begin_segment(RecordedWork& work) const;
+  Status end_segment(RecordedWork& work) const;
+  void write_timestamp(const RecordedWork& work, size_t query) const;
   void emit_barrier(VkCommandBuffer commands) const;
+  /// Into the last segment.
+  void emit(const Emission& emission, RecordedWork& work) const;
   void emit(const Command& command, VkCommandBuffer commands) const;
 
   std::shared_ptr<Device> device_;

@@ -1,36 +1,17 @@
 // The recorder on a real device: barriers where a hazard is and nowhere else.
 #include "vk/recorder.hpp"
 
-#include <cstring>
-
 #include <gtest/gtest.h>
 
-#include "tests/gpu_fixture.hpp"
+#include <vector>
+
+#include "tests/vk/recorder_fixture.hpp"
 #include "vk/transfer.hpp"
 
 namespace pumice {
 namespace {
 
-class RecorderTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    device_ = test::GpuEnvironment::device();
-    if (!device_) GTEST_SKIP() << "no usable Vulkan device";
-    arena_ = std::make_unique<vk::Arena>(device_, vk::MemoryDomain::kDevice, "test", 64 * 1024);
-    for (vk::BufferRange& range : ranges_) range = *arena_->allocate(1024);
-  }
-
-  std::vector<uint32_t> words(const vk::BufferRange& range) {
-    const auto bytes = *vk::download(device_, range);
-    std::vector<uint32_t> result(bytes.size() / 4);
-    std::memcpy(result.data(), bytes.data(), bytes.size());
-    return result;
-  }
-
-  std::shared_ptr<vk::Device> device_;
-  std::unique_ptr<vk::Arena> arena_;
-  vk::BufferRange ranges_[3];
-};
+using test::RecorderTest;
 
 TEST_F(RecorderTest, IndependentCommandsHaveNoBarrier) {
   vk::Recorder recorder(device_);
@@ -79,21 +60,6 @@ TEST_F(RecorderTest, DroppingABarrierInReverseOrderShowsTheHazard) {
                        words(ranges_[0]) == std::vector<uint32_t>(256, 6);
     EXPECT_EQ(right, dropped == vk::RecorderOptions::kKeepAll) << "dropped barrier " << dropped;
   }
-}
-
-TEST_F(RecorderTest, CutsMakeSegmentsThatKeepTheirOrder) {
-  vk::Recorder recorder(device_);
-  recorder.cut();  // nothing yet: no empty segment
-  recorder.fill(ranges_[0], 7);
-  recorder.cut();
-  recorder.copy(ranges_[0], ranges_[1]);
-  const vk::RecordedWork work = *recorder.finish();
-  ASSERT_EQ(work.segments().size(), 2u);
-  for (const auto& segment : work.segments()) {
-    ASSERT_TRUE(device_->submit({&segment.commands, 1}).ok());
-  }
-  device_->wait_idle();
-  EXPECT_EQ(words(ranges_[1])[0], 7u);
 }
 
 TEST_F(RecorderTest, RecordedWorkCanBeSubmittedAgain) {
