@@ -271,8 +271,8 @@ std::vector<Recorder::Emission> Recorder::emission_order(size_t& barrier_count) 
   const auto close_run = [&] {
     if (options_.reverse_unordered && run_start < order.size()) {
       std::reverse(order.begin() + static_cast<ptrdiff_t>(run_start), order.end());
-      std::swap(order[run_start].barrier_before,
-                order.back().barrier_before);  // stays at the start
+      // The barrier stays at the start.
+      std::swap(order[run_start].barrier_before, order.back().barrier_before);
     }
     run_start = order.size();
   };

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <cctype>
+#include <numeric>
+
+#include "format/resident_layout.hpp"
 
 namespace pumice::ops {
 
@@ -49,13 +52,41 @@ vk::Access linear_writes_y(const LinearArgs& args, const WeightMatrixPart& part,
                             uint64_t{args.y_stride} * 4, uint64_t{part.n_rows} * 4);
 }
 
-vk::Cost linear_cost(const LinearArgs& args, const WeightMatrixPart& part,
-                     vk::Arithmetic arithmetic) {
+std::vector<LinearShare> linear_shares(const LinearArgs& args, const WeightMatrixPart& part,
+                                       const vk::SegmentLimit& limit, uint32_t tile_cols,
+                                       vk::Arithmetic arithmetic, uint32_t copies) {
   const uint64_t rows = args.rows;
   const uint64_t k = args.weights.n_cols;
-  return {.bytes = part.range.size_bytes + rows * (k + part.n_rows) * 4,
-          .flops = 2 * rows * k * part.n_rows,
-          .arithmetic = arithmetic};
+  const uint64_t x_bytes = rows * k * 4;
+  const auto share = [&](uint64_t begin, uint64_t end) {
+    const auto n = static_cast<uint32_t>(end - begin);
+    const auto first = static_cast<uint32_t>(part.first_row + begin);
+    const WeightMatrixPart some = args.weights.rows_of(part, first, n);
+    const uint64_t x = x_bytes * end / part.n_rows - x_bytes * begin / part.n_rows;
+    return LinearShare{.part = some,
+                       .cost = {.bytes = some.range.size_bytes + x + copies * rows * n * 4,
+                                .flops = 2 * rows * k * n,
+                                .arithmetic = arithmetic}};
+  };
+  const LinearShare whole = share(0, part.n_rows);
+  if (limit.holds(whole.cost)) return {whole};
+
+  const uint64_t granule = std::lcm(tile_cols, kRowGroup);
+  const uint64_t n_granules = (part.n_rows + granule - 1) / granule;
+  const uint64_t granule_bytes = granule / kRowGroup * row_group_bytes(*args.weights.type, k) +
+                                 copies * rows * granule * 4 +
+                                 (x_bytes * granule + part.n_rows - 1) / part.n_rows;
+  const uint64_t most =
+      std::min(limit.bytes / granule_bytes, limit.flops / (2 * rows * k * granule));
+  const uint64_t share_granules = std::max<uint64_t>(most, 1);
+  const uint64_t n_shares = (n_granules + share_granules - 1) / share_granules;
+  std::vector<LinearShare> shares;
+  for (uint64_t i = 0; i < n_shares; ++i) {
+    const uint64_t end = (i + 1) * n_granules / n_shares * granule;
+    shares.push_back(
+        share(i * n_granules / n_shares * granule, std::min<uint64_t>(end, part.n_rows)));
+  }
+  return shares;
 }
 
 }  // namespace pumice::ops

@@ -91,12 +91,25 @@ Push linear_push(const LinearArgs& args, const WeightMatrixPart& part) {
   return push;
 }
 
-/// The ranges a part's dispatch touches, and its cost. `copies`: of all rows of y, one after the
-/// other.
+/// The ranges a part's dispatch touches. `copies`: of all rows of y, one after the other.
 vk::Access linear_reads_x(const LinearArgs& args);
 vk::Access linear_writes_y(const LinearArgs& args, const WeightMatrixPart& part,
                            uint32_t copies = 1);
-vk::Cost linear_cost(const LinearArgs& args, const WeightMatrixPart& part,
-                     vk::Arithmetic arithmetic = vk::Arithmetic::kF32);
+
+/// A dispatch: outputs of a part of the matrix, and what computing `copies` of them costs.
+struct LinearShare {
+  WeightMatrixPart part;
+  vk::Cost cost;
+};
+
+/// The dispatches that a part of a matrix is computed in, by rising output. All of it if `limit`
+/// holds its cost; else as few shares as it holds, about equal, of as many outputs as are whole
+/// workgroups of `tile_cols` and whole groups of kRowGroup: one such granule may cost more than the
+/// limit. An output comes out the same in any of them, to the last bit. Costs add up to that of the
+/// whole; x is shared out like y, since workgroups read it again and again in any case.
+std::vector<LinearShare> linear_shares(const LinearArgs& args, const WeightMatrixPart& part,
+                                       const vk::SegmentLimit& limit, uint32_t tile_cols,
+                                       vk::Arithmetic arithmetic = vk::Arithmetic::kF32,
+                                       uint32_t copies = 1);
 
 }  // namespace pumice::ops

@@ -108,19 +108,24 @@ WeightMatrix WeightMatrix::rows(uint32_t first, uint32_t n) const {
   PUMICE_CHECK(first % kRowGroup == 0 && uint64_t{first} + n <= n_rows &&
                    (n % kRowGroup == 0 || first + n == n_rows),
                "rows of a matrix are whole groups");
-  const uint64_t group_bytes = row_group_bytes(*type, n_cols);
   WeightMatrix view{.type = type, .n_rows = n, .n_cols = n_cols};
   for (const WeightMatrixPart& part : parts) {
     const uint32_t begin = std::max(part.first_row, first);
     const uint32_t end = std::min(part.first_row + part.n_rows, first + n);
     if (begin >= end) continue;
-    const uint64_t first_group = (begin - part.first_row) / kRowGroup;
-    view.parts.push_back({.range = part.range.subrange(first_group * group_bytes,
-                                                       n_row_groups(end - begin) * group_bytes),
-                          .first_row = begin - first,
-                          .n_rows = end - begin});
+    view.parts.push_back(rows_of(part, begin, end - begin));
+    view.parts.back().first_row -= first;
   }
   return view;
+}
+
+WeightMatrixPart WeightMatrix::rows_of(const WeightMatrixPart& part, uint32_t first,
+                                       uint32_t n) const {
+  const uint64_t group_bytes = row_group_bytes(*type, n_cols);
+  const uint64_t first_group = (first - part.first_row) / kRowGroup;
+  return {.range = part.range.subrange(first_group * group_bytes, n_row_groups(n) * group_bytes),
+          .first_row = first,
+          .n_rows = n};
 }
 
 uint64_t WeightMatrix::resident_bytes(std::span<const WeightSource> sources) {

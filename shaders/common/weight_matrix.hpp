@@ -51,6 +51,9 @@ struct WeightMatrix {
   /// last.
   WeightMatrix rows(uint32_t first, uint32_t n) const;
 
+  /// The same rows of the matrix as a part, smaller than `part`, in which they lie.
+  WeightMatrixPart rows_of(const WeightMatrixPart& part, uint32_t first, uint32_t n) const;
+
   /// Bytes that uploading such sources takes, without the arena's own alignment.
   static uint64_t resident_bytes(std::span<const WeightSource> sources);
 

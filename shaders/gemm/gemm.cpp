@@ -64,17 +64,20 @@ Result<Gemm> Gemm::plan(vk::PipelineLibrary& pipelines, const WeightType& type,
 void Gemm::record(vk::Recorder& recorder, const LinearArgs& args) const {
   check_linear_args(args);
   const uint64_t quantized_bytes = QuantizedX::size_bytes(args.rows, args.weights.n_cols);
+  const vk::Access reads_x =
+      math_ == Math::kI8 ? vk::reads(args.x.subrange(0, quantized_bytes)) : linear_reads_x(args);
   for (const WeightMatrixPart& part : args.weights.parts) {
+    // Of the whole part: another tile may round differently.
     const size_t choice = choose_gemm_tile(tiles_, args.rows, part.n_rows);
     const GemmTile& tile = tiles_[choice];
-    const vk::Grid grid{(args.rows + tile.rows - 1) / tile.rows,
-                        (part.n_rows + tile.cols - 1) / tile.cols};
-    recorder.dispatch(
-        *pipelines_[choice], linear_push<GemmPush>(args, part), grid,
-        {vk::reads(part.range),
-         math_ == Math::kI8 ? vk::reads(args.x.subrange(0, quantized_bytes)) : linear_reads_x(args),
-         linear_writes_y(args, part)},
-        linear_cost(args, part, arithmetic_of(math_)));
+    for (const LinearShare& share :
+         linear_shares(args, part, recorder.segment_limit(), tile.cols, arithmetic_of(math_))) {
+      const vk::Grid grid{(args.rows + tile.rows - 1) / tile.rows,
+                          (share.part.n_rows + tile.cols - 1) / tile.cols};
+      recorder.dispatch(*pipelines_[choice], linear_push<GemmPush>(args, share.part), grid,
+                        {vk::reads(share.part.range), reads_x, linear_writes_y(args, share.part)},
+                        share.cost);
+    }
   }
 }
 

@@ -17,8 +17,9 @@ class Gemm {
   static Result<Gemm> plan(vk::PipelineLibrary& pipelines, const WeightType& type,
                            std::span<const GemmVariant> candidates);
 
-  /// One dispatch for each part of the matrix, which must be of the planned type. With kI8 as
-  /// math(), args.x is not floats but QuantizedX of the rows.
+  /// One dispatch for each part of the matrix, which must be of the planned type, or several where
+  /// one would exceed the recorder's segment limit (linear_shares). With kI8 as math(), args.x is
+  /// not floats but QuantizedX of the rows.
   void record(vk::Recorder& recorder, const LinearArgs& args) const;
 
   /// The arithmetic of the chosen variant.

@@ -268,14 +268,17 @@ void Gemv::record_products(vk::Recorder& recorder, const LinearArgs& args) const
   PUMICE_CHECK(splits == 1 || args.scratch.size_bytes >= partial_bytes(args, splits),
                "gemv lacks scratch for its partial sums");
   for (const WeightMatrixPart& part : args.weights.parts) {
-    auto push = linear_push<GemvPush>(out, part);
-    push.splits = splits;
-    vk::Cost cost = linear_cost(args, part);
-    cost.bytes += uint64_t{splits - 1} * args.rows * part.n_rows * 4;
-    recorder.dispatch(
-        *variant.pipeline, push,
-        {(part.n_rows + variant.tile_cols - 1) / variant.tile_cols, splits},
-        {vk::reads(part.range), linear_reads_x(args), linear_writes_y(out, part, splits)}, cost);
+    for (const LinearShare& share :
+         linear_shares(args, part, recorder.segment_limit(), variant.tile_cols,
+                       vk::Arithmetic::kF32, splits)) {
+      auto push = linear_push<GemvPush>(out, share.part);
+      push.splits = splits;
+      recorder.dispatch(*variant.pipeline, push,
+                        {(share.part.n_rows + variant.tile_cols - 1) / variant.tile_cols, splits},
+                        {vk::reads(share.part.range), linear_reads_x(args),
+                         linear_writes_y(out, share.part, splits)},
+                        share.cost);
+    }
   }
 }
 

@@ -58,8 +58,9 @@ class Gemv {
   /// The same whatever the matrix and the device.
   static uint64_t max_scratch_bytes(uint64_t rows);
 
-  /// One dispatch for each part of the matrix, which must be of the planned type; where K is split,
-  /// then one that adds the sums. At most kMaxRows rows.
+  /// One dispatch for each part of the matrix, which must be of the planned type, or several where
+  /// one would exceed the recorder's segment limit (linear_shares); where K is split, then one that
+  /// adds the sums: gemv_splits leaves it too little to cut. At most kMaxRows rows.
   void record(vk::Recorder& recorder, const LinearArgs& args) const {
     record_products(recorder, args);
     record_sums(recorder, args);

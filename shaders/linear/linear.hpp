@@ -37,7 +37,10 @@ class Linear {
   void use_gemm_only() { gemm_only_ = true; }
 
   /// One dispatch for each part of the matrix, after one that quantises x where gemm wants that and
-  /// before one that adds sums where gemv splits K. Its type must be among the planned ones.
+  /// before one that adds sums where gemv splits K. Its type must be among the planned ones. Parts
+  /// whose products would exceed the recorder's segment limit are cut further, by outputs, whatever
+  /// the kernel (linear_shares); the results are the same bits. What quantises x is not cut, being
+  /// small beside its products, nor is what adds sums, which is at most a few hundred KiB.
   void record(vk::Recorder& recorder, const Args& args) const { record(recorder, {&args, 1}); }
   /// Several matrices of one x: their x, x_stride, rows, columns and scratch are the same. At most
   /// kMaxMatrices.

@@ -185,6 +185,9 @@ TEST_F(Barriers, ReversingWhatNoneSeparatesGivesTheSameBitsAndDroppingAnyShows) 
   const auto baseline = mixed_step(*engine, {});
   EXPECT_EQ(mixed_step(*engine, {}), baseline) << "a step is not deterministic";
   EXPECT_EQ(mixed_step(*engine, {.reverse_unordered = true}), baseline);
+  EXPECT_EQ(mixed_step(*engine, {.segment = {.bytes = 1}}), baseline) << "a command a segment";
+  EXPECT_EQ(mixed_step(*engine, {.reverse_unordered = true, .segment = {.flops = 1 << 20}}),
+            baseline);
   const size_t n_barriers = engine->last_barrier_count();
   EXPECT_GE(n_barriers, 2 * 9u);
   for (size_t dropped = 0; dropped < n_barriers; ++dropped) {

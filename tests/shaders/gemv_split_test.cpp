@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <string>
+#include <vector>
 
 #include "shaders/gemv/gemv_cases.hpp"
 #include "shaders/linear/linear.hpp"
@@ -76,6 +79,31 @@ TEST_F(GemvSplit, OfTwoMatricesWaitsOnceForBothAndForNothingElse) {
     ASSERT_TRUE(bed.poison().ok());
     EXPECT_FALSE(run_and_check(bed, *op, {.reverse_unordered = true, .drop_barrier = 0}).ok())
         << "sums of what is not there yet";
+  }
+}
+
+TEST_F(GemvSplit, ComesToTheSameBitsWhereOutputsAreCutToFitASegment) {
+  for (const OpCase& test : cases("linear", "k=4096 whole")) {
+    OpBed bed(pipelines_->device(), *pipelines_);
+    Result<PreparedOp> op = test.prepare(bed);
+    ASSERT_TRUE(op.ok()) << op.error().message;
+    ASSERT_TRUE(pipelines_->compile().ok());
+    ASSERT_TRUE(run_and_check(bed, *op).ok());
+    const auto y = [&] { return *vk::download(pipelines_->device(), op->expected[0].output); };
+    const std::vector<std::byte> whole = y();
+    for (const bool reversed : {false, true}) {
+      const auto work = record(bed, *op, {.reverse_unordered = reversed, .segment = {.bytes = 1}});
+      ASSERT_TRUE(work.ok());
+      EXPECT_EQ(work->barrier_count(), 1u);
+      const size_t n_products = 3 + 2;  // groups of 32 outputs
+      ASSERT_EQ(work->commands().size(), n_products + 2);
+      EXPECT_EQ(labels(*work)[n_products], "gemv_reduce");
+      EXPECT_EQ(work->segments().size(), n_products + 2);
+      ASSERT_TRUE(bed.poison().ok());
+      const Status right = run_and_check(bed, *op, *work);
+      EXPECT_TRUE(right.ok()) << right.error().message;
+      EXPECT_TRUE(y() == whole) << test.name;
+    }
   }
 }
 

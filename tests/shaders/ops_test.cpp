@@ -1,5 +1,5 @@
 // Every case of every op: right within its bound, and the same bits when commands that no barrier
-// separates run in reverse.
+// separates run in reverse, and when each is a submission, as small as the op can make it.
 #include <gtest/gtest.h>
 
 #include "shaders/op_case.hpp"
@@ -50,6 +50,15 @@ TEST_P(Ops, MatchesItsReferenceInAnyOrderItsBarriersAllow) {
   const Status reversed = ops::run_and_check(bed, *op, {.reverse_unordered = true});
   EXPECT_TRUE(reversed.ok()) << reversed.error().message;
   EXPECT_EQ(first, outputs()) << "the order of independent commands changed the result";
+
+  ASSERT_TRUE(bed.poison().ok());
+  const Result<vk::RecordedWork> pieces = ops::record(bed, *op, {.segment = {.bytes = 1}});
+  ASSERT_TRUE(pieces.ok()) << pieces.error().message;
+  for (const vk::RecordedWork::Segment& segment : pieces->segments()) {
+    ASSERT_TRUE(device->wait(*device->submit({&segment.commands, 1})).ok());
+  }
+  EXPECT_TRUE(bed.check_guards().ok());
+  EXPECT_EQ(first, outputs()) << "smaller dispatches and submissions changed the result";
 }
 
 std::string test_name(const ::testing::TestParamInfo<ops::OpCase>& info) {

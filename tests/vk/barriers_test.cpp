@@ -117,6 +117,16 @@ TEST_F(RecordedBarriers, OfAHazardAcrossSegmentsIsAtTheStartOfTheLaterOne) {
   EXPECT_EQ(told.commands, expected);
 }
 
+TEST_F(RecordedBarriers, StayWhereTheyAreWhenWhatTheySeparateIsReversed) {
+  vk::Recorder recorder(device_, {.reverse_unordered = true});
+  recorder.fill(ranges_[0], 1);
+  recorder.copy(ranges_[0].subrange(0, 512), ranges_[1].subrange(0, 512));
+  recorder.copy(ranges_[0].subrange(512, 512), ranges_[1].subrange(512, 512));
+  ASSERT_TRUE(vk::run(*device_, *recorder.finish()).ok());
+  EXPECT_EQ(told.commands,
+            (std::vector<std::string>{"barrier", "fill", "barrier", "copy", "copy", "barrier"}));
+}
+
 TEST_F(RecordedBarriers, EachOrdersAllStagesAndAccessesOfTheRecordersCommands) {
   vk::Recorder recorder(device_);
   record(recorder);
