@@ -303,6 +303,12 @@ BlockId KvCache::state(SequenceId id, uint32_t group, uint32_t position) const {
 
 uint32_t KvCache::computed_tokens(SequenceId id) const { return sequence(id).computed_tokens; }
 
+std::span<const uint32_t> KvCache::tokens(SequenceId id) const {
+  const Sequence& asked = sequence(id);
+  if (options_.keyed) return {};
+  return asked.prompt.content;
+}
+
 const CacheReport& KvCache::report(SequenceId id) const { return sequence(id).report; }
 
 uint32_t KvCache::n_free_blocks() const {

@@ -193,6 +193,9 @@ class KvCache {
   /// a committed or planned end of a step. kNoBlock at 0: the state in which everything begins.
   BlockId state(SequenceId id, uint32_t group, uint32_t position) const;
   uint32_t computed_tokens(SequenceId id) const;
+  /// The tokens known of it: its prompt's and what was appended. Empty in a keyed cache. Valid
+  /// until the next call that changes the sequence.
+  std::span<const uint32_t> tokens(SequenceId id) const;
   const CacheReport& report(SequenceId id) const;
 
   // ---- moving bytes

@@ -1,5 +1,6 @@
-// A request as the scheduler sees it: lengths, order and state; what tokens say is the cache's and
-// the engine's business.
+// A request as the scheduler sees it: lengths, order and state. Its tokens are in its prompt while
+// it waits and with the cache while it runs (Scheduler::tokens); what they say is the engine's
+// business.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +25,8 @@ constexpr size_t kServiceClasses = 3;
 std::string_view service_class_name(ServiceClass service_class);  ///< "interactive", …
 
 /// Why a request ended.
-enum class EndReason { kNone, kLength, kStop, kWindow, kCancelled, kDeadline, kError };
-std::string_view end_reason_name(EndReason reason);  ///< "length", "stop", "window", …
+enum class EndReason { kNone, kLength, kStop, kStopString, kWindow, kCancelled, kDeadline, kError };
+std::string_view end_reason_name(EndReason reason);  ///< "length", "stop", "stop_string", …
 
 /// What a client asks for. Times are seconds on the caller's clock, as in Scheduler::plan_step.
 struct RequestSpec {
@@ -76,6 +77,7 @@ struct Request {
   uint32_t epoch = 0;
 
   std::optional<SequenceId> sequence;  ///< while running
+  std::optional<uint32_t> slot;        ///< while running: Scheduler::n_slots
   HashedPrompt prompt;                 ///< while waiting
   CacheReport cache;                   ///< of the first start that was not rolled back
   uint32_t preemptions = 0;

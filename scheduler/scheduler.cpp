@@ -20,8 +20,8 @@ std::string_view service_class_name(ServiceClass service_class) {
 }
 
 std::string_view end_reason_name(EndReason reason) {
-  constexpr std::string_view kNames[] = {"none",      "length",   "stop", "window",
-                                         "cancelled", "deadline", "error"};
+  constexpr std::string_view kNames[] = {"none",   "length",    "stop",     "stop_string",
+                                         "window", "cancelled", "deadline", "error"};
   return kNames[static_cast<size_t>(reason)];
 }
 
@@ -43,6 +43,10 @@ Result<Scheduler> Scheduler::create(const SchedulerOptions& options, KvCacheOpti
                       "the chunk size, the number of requests at once and that of prompts read at "
                       "once must be positive");
   }
+  if (options.max_running > UINT32_MAX / kMaxOutstanding) {
+    return make_error(ErrorCode::kInvalidArgument, "{} requests at once are more than {}",
+                      options.max_running, UINT32_MAX / kMaxOutstanding);
+  }
   if (!(options.tpot_target_s >= 0) || !std::isfinite(options.tpot_target_s)) {
     return make_error(ErrorCode::kInvalidArgument,
                       "the target time between tokens must be finite and not negative");
@@ -54,7 +58,10 @@ Result<Scheduler> Scheduler::create(const SchedulerOptions& options, KvCacheOpti
 }
 
 Scheduler::Scheduler(const SchedulerOptions& options, KvCacheOptions cache, const CostModel& cost)
-    : options_(options), cache_(cache), cost_(cost) {
+    : options_(options),
+      cache_(cache),
+      cost_(cost),
+      slots_(options.max_running * static_cast<uint32_t>(kMaxOutstanding)) {
   options_.chunk_tokens = std::min(options_.chunk_tokens, options_.token_budget);
 }
 
@@ -138,8 +145,7 @@ void Scheduler::end(RequestId id, EndReason reason, double now_s) {
   }
   if (request.running()) {
     cache_.release(*request.sequence);
-    request.sequence.reset();
-    std::erase(running_, &request);
+    stop_running(request);
   } else {
     waiting_.erase(&request);
   }
@@ -173,10 +179,17 @@ void Scheduler::end(RequestId id, EndReason reason, double now_s) {
   }
 }
 
+/// The cache has ended its sequence.
+void Scheduler::stop_running(Request& request) {
+  request.sequence.reset();
+  slots_.drop_use(*request.slot);
+  request.slot.reset();
+  std::erase(running_, &request);
+}
+
 void Scheduler::suspend(Request& request) {
   request.prompt = cache_.suspend(*request.sequence);
-  request.sequence.reset();
-  std::erase(running_, &request);
+  stop_running(request);
   request.state = RequestState::kWaiting;
   request.computed_tokens = request.scheduled_tokens = request.pending_samples = 0;
   ++request.epoch;
@@ -214,7 +227,9 @@ void Scheduler::remove(RequestId id) {
   requests_.erase(it);
 }
 
-void Scheduler::retire_removed() {
+/// The step is under way no more.
+void Scheduler::close(const OpenStep& open) {
+  for (const OpenChunk& chunk : open.chunks) slots_.drop_use(chunk.chunk.slot);
   while (!removed_.empty() &&
          (outstanding_.empty() || removed_.front().first < outstanding_.front().id)) {
     removed_.pop_front();
@@ -222,6 +237,12 @@ void Scheduler::retire_removed() {
 }
 
 const Request& Scheduler::request(RequestId id) const { return *requests_.at(id); }
+
+std::span<const uint32_t> Scheduler::tokens(RequestId id) const {
+  const Request& request = *requests_.at(id);
+  if (cache_.options().keyed) return {};
+  return request.running() ? cache_.tokens(*request.sequence) : request.prompt.content;
+}
 
 std::span<const BlockId> Scheduler::blocks(RequestId id, uint32_t group) const {
   return cache_.blocks(*requests_.at(id)->sequence, group);
@@ -269,7 +290,8 @@ void Scheduler::add_chunk(Request& request, uint32_t n_tokens, bool decodes, Ste
   const uint32_t end = first + n_tokens;
   const bool samples = end == request.known_tokens() &&
                        request.generated_tokens + request.pending_samples < request.max_new_tokens;
-  const StepChunk chunk{request.id, first, n_tokens, samples, decodes};
+  const StepChunk chunk{request.id, *request.slot, first, n_tokens, samples, decodes};
+  slots_.add_use(chunk.slot);
   plan.chunks.push_back(chunk);
   open.chunks.push_back({&request, request.epoch, chunk});
   if (decodes) {
@@ -414,6 +436,7 @@ bool Scheduler::admit(StepPlan& plan, OpenStep& open, double now_s) {
     preempt(*victim, plan);
   }
   blocked_.reset();
+  request.slot = slots_.take();
   waiting_.erase(waiting_.begin());
   const CacheReport& report = cache_.report(*request.sequence);
   request.computed_tokens = request.scheduled_tokens = report.cached_tokens;
@@ -601,7 +624,7 @@ std::vector<ChunkOutcome> Scheduler::commit(uint64_t plan_id, std::span<const ui
     telemetry_.step_seconds.add(seconds);
     cost_.observe(open.shape, seconds);
   }
-  retire_removed();
+  close(open);
   return outcomes;
 }
 
@@ -624,8 +647,8 @@ void Scheduler::rollback(uint64_t plan_id) {
     for (const auto& [request, epoch] : open.started) {
       if (request->epoch == epoch && request->running()) suspend(*request);
     }
+    close(open);
   }
-  retire_removed();
 }
 
 // ---- the whole
@@ -654,54 +677,6 @@ nlohmann::json Scheduler::profile_json() const {
           {"decode_tokens_per_s_one_stream", rate({.decode_rows = 1}, 1)},
           {"decode_tokens_per_s_all_streams",
            rate({.decode_rows = options_.max_running}, options_.max_running)}};
-}
-
-Status Scheduler::check_integrity() const {
-  PUMICE_TRY_STATUS(cache_.check_integrity());
-  const auto bad = [](const Request& request, std::string_view what) {
-    return make_error(ErrorCode::kInternal, "request {} ({}): {}", request.id,
-                      request_state_name(request.state), what);
-  };
-  if (!std::ranges::is_sorted(running_, ServedBefore{})) {
-    return make_error(ErrorCode::kInternal, "running requests are not in order of service");
-  }
-  if (running_.size() > options_.max_running) {
-    return make_error(ErrorCode::kInternal, "{} requests run, {} may", running_.size(),
-                      options_.max_running);
-  }
-  for (const auto& [id, owned] : requests_) {
-    const Request& request = *owned;
-    Request* const pointer = owned.get();
-    const bool in_running = std::ranges::find(running_, pointer) != running_.end();
-    const bool in_waiting = waiting_.contains(pointer);
-    const bool runs =
-        request.state == RequestState::kPrefilling || request.state == RequestState::kDecoding;
-    if (in_running != runs || request.running() != runs)
-      return bad(request, "wrongly (not) running");
-    if (in_waiting != (request.state == RequestState::kWaiting)) {
-      return bad(request, "wrongly (not) in the queue");
-    }
-    if (request.computed_tokens > request.scheduled_tokens ||
-        request.scheduled_tokens > request.known_tokens()) {
-      return bad(request, "computed, scheduled and known tokens are out of order");
-    }
-    if (request.state == RequestState::kDecoding && request.generated_tokens == 0) {
-      return bad(request, "decodes before its prompt is read");
-    }
-    for (uint32_t g = 0; runs && g < cache_.groups().size(); ++g) {
-      const size_t n_blocks = cache_.blocks(*request.sequence, g).size();
-      if (!cache_.groups().is_recurrent(g) && n_blocks < blocks_for(request.scheduled_tokens)) {
-        return bad(request, "has fewer blocks than positions");
-      }
-    }
-    if (runs && cache_.computed_tokens(*request.sequence) != request.computed_tokens) {
-      return bad(request, "disagrees with the cache on what is computed");
-    }
-    if (!runs && (request.pending_samples != 0 && !request.ended())) {
-      return bad(request, "waits with tokens being sampled");
-    }
-  }
-  return {};
 }
 
 }  // namespace pumice

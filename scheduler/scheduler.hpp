@@ -28,6 +28,7 @@
 #include "cache/kv_cache.hpp"
 #include "scheduler/cost_model.hpp"
 #include "scheduler/request.hpp"
+#include "scheduler/request_slots.hpp"
 #include "scheduler/telemetry.hpp"
 
 namespace pumice {
@@ -35,6 +36,7 @@ namespace pumice {
 /// A run of consecutive positions of one request.
 struct StepChunk {
   RequestId request = 0;
+  uint32_t slot = 0;  ///< the request's
   uint32_t first_position = 0;
   uint32_t n_tokens = 0;
   /// The chunk ends with the last known token: a next token is sampled.
@@ -86,7 +88,7 @@ struct ChunkOutcome {
 class Scheduler {
  public:
   /// Errors: kInvalidArgument, naming the option: a budget below one block, a target below what one
-  /// row alone takes on a calibrated device, no requests at once.
+  /// row alone takes on a calibrated device, no requests at once, or more than there are numbers.
   static Result<Scheduler> create(const SchedulerOptions& options, KvCacheOptions cache,
                                   const CostModel& cost = {});
 
@@ -113,6 +115,10 @@ class Scheduler {
 
   /// Valid until it is removed.
   const Request& request(RequestId id) const;
+  /// The tokens known of its sequence: the prompt, or what a restart put in its place, and what was
+  /// sampled since. Empty once it has ended, and with a keyed cache. Valid until the next call that
+  /// changes the request.
+  std::span<const uint32_t> tokens(RequestId id) const;
   /// As in KvCache, of a running request.
   std::span<const BlockId> blocks(RequestId id, uint32_t group = 0) const;
   BlockId state(RequestId id, uint32_t group, uint32_t position) const;
@@ -139,6 +145,11 @@ class Scheduler {
   void rollback(uint64_t plan_id);
 
   size_t outstanding() const { return outstanding_.size(); }
+
+  /// Slots are numbers below this. A request has one of its own from its start until it stops
+  /// running: preempted, restarted, rolled back or ended. One that an open step names goes to no
+  /// other request before that step is committed or rolled back; any other is free at once.
+  uint32_t n_slots() const { return slots_.n_slots(); }
 
   // ---- the whole
 
@@ -195,18 +206,22 @@ class Scheduler {
   void hold_room(StepPlan& plan);
   bool can_decode(const Request& request) const;
   bool reads_prompt(const Request& request) const;
+  void stop_running(Request& request);
   void suspend(Request& request);
   void preempt(Request& request, StepPlan& plan);
   Request* worst_unplanned(const Request* spare) const;
   bool commit_chunk(const OpenChunk& open, uint32_t token, double now_s, ChunkOutcome& outcome);
   void count_token(Request& request, double now_s);
-  void retire_removed();
+  void close(const OpenStep& open);
   uint32_t blocks_for(uint64_t n_tokens) const;
+  Status check_request(const Request& request) const;
+  Status check_slots() const;
 
   SchedulerOptions options_;
   KvCache cache_;
   CostModel cost_;
   Telemetry telemetry_;
+  RequestSlots slots_;
 
   RequestId next_id_ = 1;
   uint64_t next_arrival_ = 1;

@@ -130,8 +130,9 @@ void World::end_one() {
   if (naive_.requests().empty()) return;
   auto it = naive_.requests().begin();
   std::advance(it, pick(static_cast<uint32_t>(naive_.requests().size())));
-  constexpr EndReason kReasons[] = {EndReason::kCancelled, EndReason::kStop, EndReason::kError};
-  const EndReason reason = kReasons[pick(3)];
+  constexpr EndReason kReasons[] = {EndReason::kCancelled, EndReason::kStop, EndReason::kStopString,
+                                    EndReason::kError};
+  const EndReason reason = kReasons[pick(4)];
   if (reason == EndReason::kCancelled) {
     scheduler_.cancel(it->first, now_);
   } else {
@@ -216,6 +217,7 @@ void World::check_plan(const StepPlan& plan, const NaivePlan& expected) {
     prefills |= !chunk.decodes;
     if (!seen.insert(chunk.request).second) diverged("a request has two chunks in a step");
     if (!scheduler_.request(chunk.request).running()) diverged("a chunk without a sequence");
+    if (scheduler_.request(chunk.request).slot != chunk.slot) diverged("a chunk of another slot");
   }
   if (n_tokens > options_.token_budget) diverged("a step exceeds its budget");
   if (expected.fails_what_fits) diverged("a request fails that had room");
@@ -379,6 +381,9 @@ void World::compare(const NaiveRequest& expected) {
        id);
   same(request.generated_tokens, expected.generated, "generated tokens", id);
   same(request.preemptions, expected.preemptions, "preemptions", id);
+  const std::span<const uint32_t> tokens = scheduler_.tokens(id);
+  const Tokens known = expected.ended() ? Tokens{} : expected.tokens;
+  if (!std::ranges::equal(tokens, known)) diverged(fmt::format("request {} has other tokens", id));
   if (expected.ended()) return;
   same(request.sequence_tokens, expected.tokens.size(), "known tokens", id);
   same(request.computed_tokens, expected.computed, "computed tokens", id);
@@ -397,6 +402,26 @@ void World::compare(const NaiveRequest& expected) {
        naive_.cache().sequence(*expected.sequence).cached, "cached tokens", id);
 }
 
+/// One life of one request has a slot, from its start until no step under way names it.
+void World::check_slots() const {
+  std::map<uint32_t, std::pair<RequestId, uint64_t>> owners;
+  const auto own = [&](std::optional<uint32_t> slot, RequestId id, uint64_t life) {
+    if (!slot || *slot >= scheduler_.n_slots()) diverged(fmt::format("request {} has no slot", id));
+    const auto [it, added] = owners.try_emplace(*slot, id, life);
+    if (it->second == std::pair(id, life)) return;
+    diverged(fmt::format("slot {} is of requests {} and {}", *slot, it->second.first, id));
+  };
+  for (const auto& [id, request] : naive_.requests()) {
+    if (request.running()) own(scheduler_.request(id).slot, id, request.life);
+  }
+  for (size_t i = 0; i < flights_.size(); ++i) {
+    for (size_t c = 0; c < flights_[i].plan.chunks.size(); ++c) {
+      const NaiveChunk& chunk = naive_.open()[i].chunks[c];
+      own(flights_[i].plan.chunks[c].slot, chunk.request, chunk.life);
+    }
+  }
+}
+
 void World::compare() {
   const Status integrity = scheduler_.check_integrity();
   if (!integrity.ok()) diverged(integrity.error().message);
@@ -411,6 +436,7 @@ void World::compare() {
   same(scheduler_.n_waiting(), n_waiting, "waiting requests");
   same(scheduler_.outstanding(), naive_.open().size(), "open steps");
   same(scheduler_.outstanding(), flights_.size(), "flights");
+  check_slots();
   same(scheduler_.cache().pool().n_free(), naive_.cache().n_free(), "free blocks");
   same(scheduler_.cache().n_blocks(), naive_.cache().n_blocks(), "blocks");
   note_ends();

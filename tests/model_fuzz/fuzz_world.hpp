@@ -57,6 +57,7 @@ class World {
   void fail(size_t index);
   void compare();
   void compare(const NaiveRequest& expected);
+  void check_slots() const;
 
   std::mt19937_64 random_;
   SchedulerOptions options_;
