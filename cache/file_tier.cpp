@@ -30,7 +30,10 @@ void FileTier::adopt(uint32_t slot, uint32_t record) {
 }
 
 Status FileTier::read(uint32_t slot, std::span<std::byte> bytes) const {
-  PUMICE_CHECK(slot < contents_.size(), "a slot of the file is read before it is written");
+  if (slot >= contents_.size()) {
+    return make_error(ErrorCode::kBadFile, "prompt cache {}: block {} could not be written",
+                      path_.string(), slot);
+  }
   const Content& content = contents_[slot];
   if (content.record != kNotOpened) return opened_->read(content.record, bytes);
   PUMICE_TRY_STATUS(unnamed_.read(uint64_t{slot} * binding_.block_bytes, bytes));

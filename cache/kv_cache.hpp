@@ -357,7 +357,7 @@ class KvCache {
   void uncache(BlockId block);
 
   Batch& open_batch();
-  std::vector<SequenceId> finish(const Batch& batch, const TransferFailures& failures);
+  std::vector<SequenceId> finish(Transfers transfers, const TransferFailures& failures);
 
   Status check_references() const;
   Status check_nodes() const;

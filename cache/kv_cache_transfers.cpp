@@ -5,6 +5,19 @@
 #include "cache/kv_cache.hpp"
 
 namespace pumice {
+namespace {
+
+/// A page's bytes never came to this slot: what was planned to read them there has failed too.
+void note_unfilled(Transfers& planned, Tier tier, uint32_t slot, PageId page) {
+  for (SlotDemotion& demotion : planned.demotions) {
+    demotion.empty |= tier == Tier::kHost && demotion.host_slot == slot && demotion.page == page;
+  }
+  for (BlockRestore& restore : planned.restores) {
+    restore.empty |= restore.tier == tier && restore.slot == slot && restore.page == page;
+  }
+}
+
+}  // namespace
 
 BlockId KvCache::take_block() {
   const BlockId block = pool_.take();
@@ -172,13 +185,12 @@ std::vector<SequenceId> KvCache::finish_transfers(TransferBatch id,
   PUMICE_CHECK(
       !batches_.empty() && batches_.front().taken && batches_.front().transfers.batch == id,
       "transfers finished out of order");
-  const Batch batch = std::move(batches_.front());
+  Batch batch = std::move(batches_.front());
   batches_.pop_front();
-  return finish(batch, failures);
+  return finish(std::move(batch.transfers), failures);
 }
 
-std::vector<SequenceId> KvCache::finish(const Batch& batch, const TransferFailures& failures) {
-  const Transfers& transfers = batch.transfers;
+std::vector<SequenceId> KvCache::finish(Transfers transfers, const TransferFailures& failures) {
   const auto failed = [&](const std::vector<size_t>& indices, size_t i) {
     return failures.all || std::find(indices.begin(), indices.end(), i) != indices.end();
   };
@@ -187,13 +199,20 @@ std::vector<SequenceId> KvCache::finish(const Batch& batch, const TransferFailur
     slots(tier).drop(slot);
     forget_slot(page, tier);
   };
+  const auto drop_unfilled = [&](Tier tier, uint32_t slot, PageId page) {
+    note_unfilled(transfers, tier, slot, page);
+    for (Batch& later : batches_) note_unfilled(later.transfers, tier, slot, page);
+    drop(tier, slot, page);
+  };
   for (size_t i = 0; i < transfers.demotions.size(); ++i) {
     const SlotDemotion& done = transfers.demotions[i];
-    if (failed(failures.demotions, i)) drop(Tier::kFile, done.file_slot, done.page);
+    if (done.empty || failed(failures.demotions, i)) {
+      drop_unfilled(Tier::kFile, done.file_slot, done.page);
+    }
   }
   for (size_t i = 0; i < transfers.saves.size(); ++i) {
     const BlockSave& done = transfers.saves[i];
-    if (failed(failures.saves, i)) drop(done.tier, done.slot, done.page);
+    if (failed(failures.saves, i)) drop_unfilled(done.tier, done.slot, done.page);
   }
   std::vector<SequenceId> lost;
   const auto answer = [&](SequenceId sequence, bool good) {
@@ -208,7 +227,7 @@ std::vector<SequenceId> KvCache::finish(const Batch& batch, const TransferFailur
     const BlockRestore& done = transfers.restores[i];
     if (done.sequence == kNoSequence) continue;
     slots(done.tier).let_go(done.slot);
-    const bool good = !failed(failures.restores, i);
+    const bool good = !failed(failures.restores, i) && !done.empty;
     answer(done.sequence, good);
     if (good && done.whole) {
       index_.attach(done.page, done.target);

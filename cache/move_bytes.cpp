@@ -1,142 +1,115 @@
 #include "cache/move_bytes.hpp"
 
 #include <algorithm>
-#include <vector>
+#include <utility>
 
 namespace pumice {
 namespace {
 
-/// Blocks in flight between device and file at once.
-constexpr size_t kFileBlocks = 8;
-
-class Mover {
- public:
-  Mover(KvCache& cache, const Transfers& transfers, BlockStore& store, const Logger& log)
-      : cache_(cache), transfers_(transfers), store_(store), log_(log) {}
-
-  TransferFailures run() {
-    demote();
-    save_to_host();
-    save_to_file();
-    restore_from_host();
-    restore_from_file();
-    return std::move(failures_);
-  }
-
- private:
-  bool good(const Status& status) const {
-    if (!status.ok()) log_.warning("{}", status.error().message);
-    return status.ok();
-  }
-
-  void demote() {
-    for (size_t i = 0; i < transfers_.demotions.size(); ++i) {
-      const SlotDemotion& demotion = transfers_.demotions[i];
-      const std::span<const std::byte> bytes = cache_.host_slot(demotion.host_slot);
-      if (bytes.empty() || !good(cache_.file_tier().write(demotion.file_slot, bytes))) {
-        failures_.demotions.push_back(i);
-      }
-    }
-  }
-
-  std::span<std::byte> buffer(size_t i) {
-    const size_t block_bytes = cache_.options().block_bytes;
-    buffers_.resize(kFileBlocks * block_bytes);
-    return std::span(buffers_).subspan(i * block_bytes, block_bytes);
-  }
-
-  void save_to_host() {
-    std::vector<BlockStore::Item> items;
-    std::vector<size_t> indices;
-    for (size_t i = 0; i < transfers_.saves.size(); ++i) {
-      const BlockSave& save = transfers_.saves[i];
-      if (save.tier != Tier::kHost) continue;
-      const std::span<std::byte> bytes = cache_.host_slot(save.slot);
-      if (bytes.empty()) {
-        log_.warning("no host memory is left for cached context");
-        failures_.saves.push_back(i);
-        continue;
-      }
-      items.push_back({save.source, bytes});
-      indices.push_back(i);
-    }
-    if (items.empty() || good(store_.read(items))) return;
-    failures_.saves.insert(failures_.saves.end(), indices.begin(), indices.end());
-  }
-
-  void save_to_file() {
-    for_file_blocks(transfers_.saves, [&](std::span<const size_t> indices) {
-      std::vector<BlockStore::Item> items;
-      for (const size_t i : indices) {
-        items.push_back({transfers_.saves[i].source, buffer(items.size())});
-      }
-      const bool read = good(store_.read(items));
-      for (size_t i = 0; i < items.size(); ++i) {
-        if (read &&
-            good(cache_.file_tier().write(transfers_.saves[indices[i]].slot, items[i].bytes))) {
-          continue;
-        }
-        failures_.saves.push_back(indices[i]);
-      }
-    });
-  }
-
-  void restore_from_host() {
-    std::vector<BlockStore::Item> items;
-    std::vector<size_t> indices;
-    for (size_t i = 0; i < transfers_.restores.size(); ++i) {
-      const BlockRestore& restore = transfers_.restores[i];
-      if (restore.tier != Tier::kHost) continue;
-      items.push_back({restore.target, cache_.host_slot(restore.slot)});
-      indices.push_back(i);
-    }
-    if (!items.empty() && !good(store_.write(items))) failures_.restores = indices;
-  }
-
-  void restore_from_file() {
-    for_file_blocks(transfers_.restores, [&](std::span<const size_t> indices) {
-      std::vector<BlockStore::Item> items;
-      std::vector<size_t> sent;
-      for (const size_t i : indices) {
-        const BlockRestore& restore = transfers_.restores[i];
-        const std::span<std::byte> bytes = buffer(items.size());
-        if (good(cache_.file_tier().read(restore.slot, bytes))) {
-          items.push_back({restore.target, bytes});
-          sent.push_back(i);
-        } else {
-          failures_.restores.push_back(i);
-        }
-      }
-      if (items.empty() || good(store_.write(items))) return;
-      failures_.restores.insert(failures_.restores.end(), sent.begin(), sent.end());
-    });
-  }
-
-  /// Those of `all` that are about the file, a few indices at a time.
-  template <typename T, typename F>
-  void for_file_blocks(const std::vector<T>& all, const F& f) {
-    std::vector<size_t> indices;
-    for (size_t i = 0; i <= all.size(); ++i) {
-      if (i < all.size() && all[i].tier == Tier::kFile) indices.push_back(i);
-      if (indices.size() < kFileBlocks && i < all.size()) continue;
-      if (!indices.empty()) f(std::span<const size_t>(indices));
-      indices.clear();
-    }
-  }
-
-  KvCache& cache_;
-  const Transfers& transfers_;
-  BlockStore& store_;
-  const Logger& log_;
-  TransferFailures failures_;
-  std::vector<std::byte> buffers_;
-};
+/// Pages that `move_bytes` moves at once.
+constexpr size_t kMovedPages = 32;
 
 }  // namespace
 
+ByteMover::ByteMover(KvCache& cache, const Transfers& transfers, size_t max_items, Logger log)
+    : cache_(&cache),
+      demotions_(transfers.demotions),
+      saves_(transfers.saves),
+      restores_(transfers.restores),
+      max_items_(max_items),
+      log_(std::move(log)) {
+  PUMICE_CHECK(max_items > 0, "pieces of no pages");
+}
+
+bool ByteMover::good(const Status& status) const {
+  if (!status.ok()) log_.warning("{}", status.error().message);
+  return status.ok();
+}
+
+ByteMover::Piece ByteMover::next() {
+  PUMICE_CHECK(items_.empty(), "the piece before this one is not finished");
+  while (n_demoted_ < demotions_.size()) demote(n_demoted_++);
+  kind_ = Piece::Kind::kRead;
+  while (n_saved_ < saves_.size() && items_.size() < max_items_) add_save(n_saved_++);
+  if (items_.empty()) {
+    kind_ = Piece::Kind::kWrite;
+    while (n_restored_ < restores_.size() && items_.size() < max_items_) add_restore(n_restored_++);
+  }
+  if (items_.empty()) kind_ = Piece::Kind::kDone;
+  return {kind_, items_};
+}
+
+void ByteMover::finish_piece(const Status& status) {
+  PUMICE_CHECK(!items_.empty(), "no piece is to be finished");
+  const bool moved = good(status);
+  for (size_t i = 0; i < items_.size(); ++i) {
+    const size_t index = indices_[i];
+    if (kind_ == Piece::Kind::kWrite) {
+      if (!moved) failures_.restores.push_back(index);
+    } else if (!moved || !store_saved(saves_[index], items_[i].bytes)) {
+      failures_.saves.push_back(index);
+    }
+  }
+  items_.clear();
+  indices_.clear();
+}
+
+void ByteMover::demote(size_t index) {
+  const SlotDemotion& demotion = demotions_[index];
+  const std::span<const std::byte> bytes = cache_->host_slot(demotion.host_slot);
+  if (bytes.empty() || !good(cache_->file_tier().write(demotion.file_slot, bytes))) {
+    failures_.demotions.push_back(index);
+  }
+}
+
+/// The bytes of the next item, where they are not in host memory.
+std::span<std::byte> ByteMover::buffer() {
+  const size_t block_bytes = cache_->options().block_bytes;
+  if (buffers_.empty()) {
+    buffers_.resize(std::min(max_items_, std::max(saves_.size(), restores_.size())) * block_bytes);
+  }
+  return std::span(buffers_).subspan(items_.size() * block_bytes, block_bytes);
+}
+
+void ByteMover::add_save(size_t index) {
+  const BlockSave& save = saves_[index];
+  const std::span<std::byte> bytes =
+      save.tier == Tier::kHost ? cache_->host_slot(save.slot) : buffer();
+  if (bytes.empty()) {
+    log_.warning("no host memory is left for cached context");
+    failures_.saves.push_back(index);
+    return;
+  }
+  items_.push_back({save.source, bytes});
+  indices_.push_back(index);
+}
+
+/// What was read of the device is where it shall be.
+bool ByteMover::store_saved(const BlockSave& save, std::span<const std::byte> bytes) {
+  return save.tier == Tier::kHost || good(cache_->file_tier().write(save.slot, bytes));
+}
+
+void ByteMover::add_restore(size_t index) {
+  const BlockRestore& restore = restores_[index];
+  const bool in_host = restore.tier == Tier::kHost;
+  const std::span<std::byte> bytes = in_host ? cache_->host_slot(restore.slot) : buffer();
+  if (bytes.empty() || (!in_host && !good(cache_->file_tier().read(restore.slot, bytes)))) {
+    failures_.restores.push_back(index);
+    return;
+  }
+  items_.push_back({restore.target, bytes});
+  indices_.push_back(index);
+}
+
 TransferFailures move_bytes(KvCache& cache, const Transfers& transfers, BlockStore& store,
                             const Logger& log) {
-  return Mover(cache, transfers, store, log).run();
+  ByteMover mover(cache, transfers, kMovedPages, log);
+  while (true) {
+    const ByteMover::Piece piece = mover.next();
+    if (piece.kind == ByteMover::Piece::Kind::kDone) return mover.take_failures();
+    mover.finish_piece(piece.kind == ByteMover::Piece::Kind::kRead ? store.read(piece.items)
+                                                                   : store.write(piece.items));
+  }
 }
 
 Status save_prompt_cache(KvCache& cache, BlockStore& store) {

@@ -20,7 +20,8 @@ enum class Tier : uint8_t { kHost, kFile };
 struct SlotDemotion {
   uint32_t host_slot = 0;
   uint32_t file_slot = 0;
-  uint32_t page = 0;  ///< the cache's own
+  uint32_t page = 0;   ///< the cache's own
+  bool empty = false;  ///< the cache's own: what was to fill the host slot failed
 };
 /// The bytes of a block of the device go to a slot.
 struct BlockSave {
@@ -37,6 +38,7 @@ struct BlockRestore {
   BlockId target = kNoBlock;
   uint32_t page = 0;   ///< the cache's own
   bool whole = false;  ///< the cache's own: the target may be shared
+  bool empty = false;  ///< the cache's own: what was to fill the slot failed
 };
 /// The first `n_tokens` positions of `source` go to `target` (copying all of it is as good).
 struct BlockCopy {

@@ -1,6 +1,7 @@
 """Bugs to seed into cache/ and scheduler/: see run.py."""
 
 FUZZ = "test_model_fuzz"
+MOVER = "test_cache:ByteMoverTest.*"
 
 MUTATIONS = [
     ("content is not compared on a hit", "cache/prefix_index.cpp",
@@ -95,4 +96,19 @@ MUTATIONS = [
      "  return std::span(asked.prompt.content).first(asked.report.prompt_tokens);\n", FUZZ),
     ("an end has the next one's name", "scheduler/scheduler.cpp",
      '"stop",     "stop_string",', '"stop_string", "stop",', "test_scheduler:EndReasons.*"),
+    ("a piece is one page too large", "cache/move_bytes.cpp",
+     "while (n_saved_ < saves_.size() && items_.size() < max_items_)", "while (n_saved_ < saves_.size() && items_.size() <= max_items_)", MOVER),
+    ("a piece that fails leaves its first page unnamed", "cache/move_bytes.cpp",
+     "for (size_t i = 0; i < items_.size(); ++i) {\n    const size_t index", "for (size_t i = 1; i < items_.size(); ++i) {\n    const size_t index", MOVER),
+    ("restores begin before saves are done", "cache/move_bytes.cpp",
+     "  if (items_.empty()) {\n    kind_ = Piece::Kind::kWrite;", "  if (items_.empty() || n_saved_ < saves_.size()) {\n    items_.clear(); indices_.clear();\n    kind_ = Piece::Kind::kWrite;", MOVER),
+    ("a restore takes bytes that were never saved", "cache/kv_cache_transfers.cpp",
+     "!failed(failures.restores, i) && !done.empty;", "!failed(failures.restores, i);", MOVER),
+    ("a demotion takes bytes that were never saved", "cache/kv_cache_transfers.cpp",
+     "if (done.empty || failed(failures.demotions, i)) {", "if (failed(failures.demotions, i)) {", MOVER),
+    ("a later batch does not hear of what was not saved", "cache/kv_cache_transfers.cpp",
+     "for (Batch& later : batches_) note_unfilled(later.transfers, tier, slot, page);", "", MOVER),
+    ("a save without host memory counts", "cache/move_bytes.cpp",
+     'log_.warning("no host memory is left for cached context");\n    failures_.saves.push_back(index);',
+     'log_.warning("no host memory is left for cached context");', MOVER),
 ]
