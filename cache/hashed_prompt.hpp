@@ -27,7 +27,7 @@ struct HashedPrompt {
 enum class MissReason : uint8_t {
   kNone,     ///< nothing was missed: all but the last token came from the cache
   kNoMatch,  ///< not seen before, as far as is known
-  kEvicted,  ///< the next block was cached until its memory was needed
+  kEvicted,  ///< the next block was cached until its memory was needed, or lost
   kSalt,     ///< seen under another salt
   kTail,     ///< every full block matched; the rest of the last one was not cached
   kModel,    ///< seen under another model, KV type or arithmetic

@@ -212,6 +212,11 @@ class KvCache {
   /// Memory of a host slot, block_bytes long. Empty: the system has no more.
   std::span<std::byte> host_slot(uint32_t slot);
 
+  /// The device's memory is gone: what is cached there and nowhere else is forgotten, what host
+  /// memory or the prompt cache file has stays findable. No sequence may be live. Transfers that
+  /// were not reported done have failed and are not answered any more.
+  void forget_device();
+
   // ---- the prompt cache file (prompts without a salt, of the cache's model)
 
   /// Make the file a tier: find what it holds, if it exists, and let evicted blocks go to disk, as

@@ -243,6 +243,23 @@ std::vector<SequenceId> KvCache::finish(Transfers transfers, const TransferFailu
   return lost;
 }
 
+void KvCache::forget_device() {
+  PUMICE_CHECK(unused_sequences_.size() == sequences_.size(),
+               "the device is forgotten while sequences live");
+  while (!batches_.empty()) {
+    Transfers unfinished = std::move(batches_.front().transfers);
+    batches_.pop_front();
+    (void)finish(std::move(unfinished), {.all = true});
+  }
+  for (BlockId block = 0; block < pool_.n_blocks(); ++block) {
+    const PageId page = index_.page_of(block);
+    if (page == kNoPage) continue;
+    const PagePlaces& places = index_.places(page);
+    if (places.host_slot == kNowhere && places.file_slot == kNowhere) remember_evicted(page);
+    uncache(block);
+  }
+}
+
 std::span<std::byte> KvCache::host_slot(uint32_t slot) {
   if (slot >= host_.memory.size()) host_.memory.resize(slot + 1);
   std::unique_ptr<std::byte[]>& memory = host_.memory[slot];

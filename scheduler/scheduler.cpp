@@ -651,6 +651,12 @@ void Scheduler::rollback(uint64_t plan_id) {
   }
 }
 
+void Scheduler::lose_device() {
+  if (!outstanding_.empty()) rollback(outstanding_.front().id);
+  while (!running_.empty()) suspend(*running_.back());
+  cache_.forget_device();
+}
+
 // ---- the whole
 
 nlohmann::json Scheduler::profile_json() const {

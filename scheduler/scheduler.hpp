@@ -144,6 +144,12 @@ class Scheduler {
   /// Requests that they started wait again; those preempted to make room still wait.
   void rollback(uint64_t plan_id);
 
+  /// The device's memory is gone (KvCache::forget_device): open steps are rolled back and running
+  /// requests wait again with the tokens they know, to be read once more from the first position or
+  /// from what host memory and the prompt cache file have. That counts as failed steps, and as
+  /// preemptions nowhere: nobody made room. No open step is answered any more.
+  void lose_device();
+
   size_t outstanding() const { return outstanding_.size(); }
 
   /// Slots are numbers below this. A request has one of its own from its start until it stops

@@ -113,6 +113,9 @@ class FakeDevice : public BlockStore {
 
   bool broken = false;
 
+  /// Its memory is another.
+  void lose() { blocks_.clear(); }
+
   std::vector<uint64_t>& block(BlockId id) {
     std::vector<uint64_t>& values = blocks_[id];
     values.resize(cache_.options().block_tokens);

@@ -76,6 +76,11 @@ TEST_P(KvCacheRandom, StaysWholeAndNeverTellsAnUntruth) {
   };
 
   for (int step = 0; step < 3000; ++step) {
+    if (below(150) == 0) {
+      while (!running.empty()) suspended.push_back(cache.suspend(take_out(running.size() - 1).id));
+      cache.forget_device();
+      device.lose();
+    }
     const uint32_t action = below(14);
     if (action < 4) {
       begin(random_prompt());

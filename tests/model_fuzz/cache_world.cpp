@@ -28,8 +28,10 @@ void CacheWorld::step() {
     compute(any());
   } else if (choice < 85) {
     commit(any());
-  } else {
+  } else if (choice < 99 || chance(94)) {
     rewind(any());
+  } else {
+    lose_device();
   }
   compare();
 }
@@ -164,6 +166,14 @@ void CacheWorld::end(size_t index) {
   HashedPrompt prompt = cache_.suspend(ended.id);
   if (prompt.content != ended.tokens) diverged("a suspended sequence has other tokens");
   suspended_.emplace_back(std::move(prompt), ended.tokens);
+}
+
+void CacheWorld::lose_device() {
+  while (!running_.empty()) end(running_.size() - 1);
+  cache_.forget_device();
+  naive_.forget_all();
+  device_ = NaiveDevice(options_.block_tokens, naive_groups(options_.groups));
+  ++counts_.losses;
 }
 
 void CacheWorld::transfer(bool good) {

@@ -29,6 +29,7 @@ class CacheWorld {
     uint64_t behind = 0;  ///< blocks behind windows
     uint64_t rewound = 0;
     uint64_t not_rewound = 0;  ///< refused
+    uint64_t losses = 0;       ///< of the device
   };
   const Counts& counts() const { return counts_; }
 
@@ -54,6 +55,7 @@ class CacheWorld {
   void rewind(Running& one);
   void end(size_t index);
   void transfer(bool good);
+  void lose_device();
   void compare();
   void compare(const Running& one);
 

@@ -72,8 +72,10 @@ void World::step() {
     run(true);
   } else if (choice < 76) {
     run(false);
-  } else {
+  } else if (choice < 99 || chance(70)) {
     commit();
+  } else {
+    lose_device();
   }
   now_ += 0.01;
   compare();
@@ -326,6 +328,14 @@ void World::fail(size_t index) {
     if (!flights_[i].answered) answer(flights_[i], false);
   }
   flights_.resize(index);
+}
+
+void World::lose_device() {
+  scheduler_.lose_device();
+  naive_.lose_device();
+  device_ = NaiveDevice(cache_options_.block_tokens, naive_groups(cache_options_.groups));
+  flights_.clear();
+  committed_.clear();
 }
 
 void World::commit() {

@@ -55,6 +55,7 @@ class World {
   bool run(bool fails);
   void commit();
   void fail(size_t index);
+  void lose_device();
   void compare();
   void compare(const NaiveRequest& expected);
   void check_slots() const;

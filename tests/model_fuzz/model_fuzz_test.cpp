@@ -52,16 +52,19 @@ TEST(ModelFuzz, AgreesWithANaiveCacheAndScheduler) {
     total.preemptions += counts.preemptions;
     total.steps += counts.steps;
     total.failed_steps += counts.failed_steps;
+    total.losses += counts.losses;
   });
   if (HasFatalFailure()) return;
   fmt::print(
-      "{} requests, {} finished, {} cancelled, {} preemptions, {} steps computed, {} rolled back\n",
+      "{} requests, {} finished, {} cancelled, {} preemptions, {} steps computed, {} rolled back, "
+      "{} devices lost\n",
       total.arrived, total.finished, total.cancelled, total.preemptions, total.steps,
-      total.failed_steps);
+      total.failed_steps, total.losses);
   // The dice reach what they are thrown for.
   EXPECT_GT(total.finished, total.steps / 8);
   EXPECT_GT(total.preemptions, total.steps / 100);
   EXPECT_GT(total.failed_steps, total.steps / 20);
+  EXPECT_GE(total.losses, total.steps / 500);
 }
 
 TEST(ModelFuzz, TheCacheAloneAgreesWithANaiveOne) {
@@ -74,18 +77,20 @@ TEST(ModelFuzz, TheCacheAloneAgreesWithANaiveOne) {
     total.behind += counts.behind;
     total.rewound += counts.rewound;
     total.not_rewound += counts.not_rewound;
+    total.losses += counts.losses;
   });
   if (HasFatalFailure()) return;
   fmt::print(
       "{} sequences, {} cached tokens, {} hits shortened by a group, {} steps committed, {} "
-      "entries behind windows, {} times gone back, {} times refused\n",
+      "entries behind windows, {} times gone back, {} times refused, {} devices lost\n",
       total.begun, total.cached_tokens, total.shortened, total.committed, total.behind,
-      total.rewound, total.not_rewound);
+      total.rewound, total.not_rewound, total.losses);
   EXPECT_GT(total.cached_tokens, total.begun);
   EXPECT_GT(total.shortened, total.begun / 20);
   EXPECT_GT(total.committed, total.begun);
   EXPECT_GT(total.rewound, total.begun / 4);
   EXPECT_GT(total.not_rewound, total.begun / 20);
+  EXPECT_GE(total.losses, total.begun / 500);
 }
 
 }  // namespace

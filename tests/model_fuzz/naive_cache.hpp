@@ -353,6 +353,11 @@ class NaiveCache {
     return true;
   }
 
+  /// There are no sequences.
+  void forget_all() {
+    for (size_t i = 0; i < blocks_.size(); ++i) forget(i);
+  }
+
   void end(Id id) {
     Sequence& sequence = sequences_.at(id);
     if (!waits_for_copies(id) && !sequence.lost) keep_end(sequence);

@@ -71,6 +71,7 @@ struct NaivePlan {
 struct NaiveCounts {
   uint64_t arrived = 0, finished = 0, cancelled = 0, failed = 0, preemptions = 0, steps = 0;
   uint64_t failed_steps = 0, computed = 0, discarded = 0, generated = 0;
+  uint64_t losses = 0;  // of the device
 };
 
 class NaiveScheduler {
@@ -200,6 +201,14 @@ class NaiveScheduler {
         if (still_runs(id, life)) wait_again(requests_.at(id));
       }
     }
+  }
+
+  /// Nothing is under way any more, nothing runs, nothing is cached.
+  void lose_device() {
+    if (!open_.empty()) rollback(open_.front().id);
+    for (NaiveRequest* request : running()) wait_again(*request);
+    cache_.forget_all();
+    ++counts_.losses;
   }
 
   std::vector<NaiveRequest*> running() {

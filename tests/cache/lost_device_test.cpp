@@ -1,0 +1,117 @@
+// The device's memory is gone: what of the cache is left.
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tests/cache/fake_device.hpp"
+
+namespace pumice {
+namespace {
+
+constexpr uint32_t kBlockTokens = 4;
+constexpr uint64_t kBlockBytes = 8 * kBlockTokens;
+
+KvCacheOptions options(uint32_t n_blocks, uint64_t host_blocks) {
+  return {.n_blocks = n_blocks,
+          .block_tokens = kBlockTokens,
+          .block_bytes = kBlockBytes,
+          .host_bytes = host_blocks * kBlockBytes};
+}
+
+struct Rig {
+  KvCache cache;
+  FakeDevice device{cache};
+
+  explicit Rig(const KvCacheOptions& options) : cache(options) {}
+
+  SequenceId begin(const std::vector<uint32_t>& tokens) {
+    HashedPrompt prompt = cache.hash_prompt(tokens);
+    return *cache.begin(prompt, prompt.n_tokens);
+  }
+  CacheReport run(const std::vector<uint32_t>& tokens) {
+    const SequenceId id = begin(tokens);
+    EXPECT_TRUE(device.transfer().empty());
+    const CacheReport report = cache.report(id);
+    device.compute(id, tokens, {}, static_cast<uint32_t>(tokens.size()));
+    EXPECT_EQ(device.wrong_positions(id, tokens, {}), 0u);
+    cache.release(id);
+    return report;
+  }
+  CacheReport look_up(const std::vector<uint32_t>& tokens) const {
+    return cache.look_up(cache.hash_prompt(tokens));
+  }
+  void lose() {
+    cache.forget_device();
+    device.lose();
+    EXPECT_WHOLE(cache);
+  }
+};
+
+TEST(LostDevice, TakesWhatWasNowhereElse) {
+  Rig rig(options(16, 0));
+  rig.run(counting(30));
+  rig.lose();
+  EXPECT_EQ(rig.cache.n_free_blocks(), 16u);
+  EXPECT_EQ(rig.cache.ledger().device_cached_bytes, 0u);
+  EXPECT_EQ(rig.look_up(counting(30)).cached_tokens, 0u);
+  EXPECT_EQ(rig.look_up(counting(30)).miss, MissReason::kEvicted);
+  EXPECT_EQ(rig.run(counting(30)).cached_tokens, 0u);
+  EXPECT_EQ(rig.run(counting(30)).cached_tokens, 29u) << "the cache goes on";
+}
+
+TEST(LostDevice, LeavesWhatHostMemoryHasAlsoWhereTheDeviceHadACopy) {
+  Rig rig(options(6, 12));
+  rig.run(counting(20));
+  rig.run(counting(24, 100));  // evicts the first to host memory
+  rig.run(counting(20));       // which is on the device again now, and evicts the second
+  rig.lose();
+  const CacheReport report = rig.run(counting(20));
+  EXPECT_EQ(report.cached_tokens, 19u);
+  EXPECT_EQ(report.host_tokens, 19u);
+}
+
+TEST(LostDevice, LeavesWhatThePromptCacheFileHas) {
+  std::string folder = (std::filesystem::temp_directory_path() / "pumice-lost-XXXXXX").string();
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  {
+    Rig rig(options(6, 0));
+    ASSERT_TRUE(rig.cache.open_prompt_cache(folder + "/file", 100 * kBlockBytes).ok());
+    rig.run(counting(20));
+    rig.run(counting(24, 100));
+    rig.lose();
+    const CacheReport report = rig.run(counting(20));
+    EXPECT_EQ(report.cached_tokens, 19u);
+    EXPECT_EQ(report.file_tokens, 19u);
+  }
+  std::filesystem::remove_all(folder);
+}
+
+TEST(LostDevice, LosesSavesThatWereNotReportedDone) {
+  for (const bool taken : {false, true}) {
+    Rig rig(options(6, 12));
+    rig.run(counting(20));
+    const SequenceId id = rig.begin(counting(24, 100));  // evicts all of it
+    if (taken) {
+      EXPECT_EQ(rig.cache.take_transfers().saves.size(), 5u);
+    }
+    rig.cache.release(id);
+    rig.lose();
+    EXPECT_EQ(rig.look_up(counting(20)).cached_tokens, 0u);
+    EXPECT_TRUE(rig.cache.take_transfers().empty());
+  }
+}
+
+TEST(LostDevice, IsNoneOfTheCachesBusinessWhileSequencesLive) {
+  Rig rig(options(6, 0));
+  const SequenceId id = rig.begin(counting(8));
+  EXPECT_THROW(rig.cache.forget_device(), CheckFailure);
+  rig.cache.release(id);
+  rig.lose();
+}
+
+}  // namespace
+}  // namespace pumice
