@@ -91,7 +91,7 @@ vk::Arithmetic ArithmeticInUse::of(const PhaseCost& phase, Component component) 
 Result<ArithmeticInUse> arithmetic_in_use(Engine& engine) {
   constexpr uint32_t kRows = 24;
   ArithmeticInUse result;
-  engine.set_observer([&](const StepTrace& step, const vk::RecordedWork& work) {
+  engine.set_hooks({.observer = [&](const StepTrace& step, const vk::RecordedWork& work) {
     auto& arithmetic = step.prefill_tokens > 1 ? result.many_rows : result.few_rows;
     for (const vk::CommandInfo& command : work.commands()) {
       const std::optional<Component> component = component_of(command.scope.part);
@@ -100,7 +100,7 @@ Result<ArithmeticInUse> arithmetic_in_use(Engine& engine) {
       }
       arithmetic.at(static_cast<size_t>(*component)) = command.cost.arithmetic;
     }
-  });
+  }});
   const auto run = [&]() -> Status {
     PUMICE_TRY_STATUS(engine.submit({.prompt = std::vector<TokenId>(kRows, 0),
                                      .max_new_tokens = 3,
@@ -109,7 +109,7 @@ Result<ArithmeticInUse> arithmetic_in_use(Engine& engine) {
     return {};
   };
   const Status status = run();
-  engine.set_observer({});
+  engine.set_hooks({});
   // A prompt has one row of logits, however long it is; many are a matrix product like any other.
   result.many_rows.at(static_cast<size_t>(Component::kOutput)) =
       result.many_rows.at(static_cast<size_t>(Component::kDown));

@@ -32,7 +32,7 @@ Result<TracedTest> trace_test(Engine& engine, uint32_t n_vocab, const ModelTest&
       "traces are of one request that reads or generates, on an engine that profiles");
   TracedTest traced{.test = test, .steps = {}, .untraced = {}};
   Status status;
-  engine.set_observer([&](const StepTrace& host, const vk::RecordedWork& work) {
+  engine.set_hooks({.observer = [&](const StepTrace& host, const vk::RecordedWork& work) {
     const Result<std::vector<vk::CommandTime>> times = work.command_times();
     if (!times.ok()) {
       status = times.error();
@@ -46,9 +46,9 @@ Result<TracedTest> trace_test(Engine& engine, uint32_t n_vocab, const ModelTest&
       step.commands.push_back({std::string(command.label), std::string(command.scope.part),
                                command.scope.layer, command.cost, (*times)[i]});
     }
-  });
+  }});
   const ModelRow row = bench_model(engine, n_vocab, test, repetitions, stop);
-  engine.set_observer({});
+  engine.set_hooks({});
   if (!status.ok()) return status.error();
   if (row.error) return *row.error;
   // Before the repetitions the context was filled and the engine warmed up.

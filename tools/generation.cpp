@@ -3,11 +3,9 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "text/text_stream.hpp"
 #include "tools/interrupt.hpp"
 #include "tools/terminal.hpp"
 
@@ -20,7 +18,7 @@ double milliseconds_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-/// Ends a request however its function returns: its closures are about that function's variables.
+/// Ends a request however the call that made it returns.
 class RequestGuard {
  public:
   RequestGuard(Engine& engine, RequestId id) : engine_(engine), id_(id) {}
@@ -46,19 +44,10 @@ double Timings::decode_rate() const {
                                          : 0;
 }
 
-Result<Generation> generate(Engine& engine, GenerationRequest request, const Tokenizer& tokenizer,
-                            bool ignore_end, const TextSink& sink,
-                            std::vector<std::string> stop_strings) {
+Result<Generation> generate(Engine& engine, GenerationRequest request, const TextSink& sink) {
   Generation generation;
   Timings& timings = generation.timings;
   timings.prompt_tokens = request.prompt.size();
-  const auto ends = [&](TokenId token) {
-    return !ignore_end && tokenizer.vocabulary().ends_generation(token);
-  };
-  request.ends = ends;
-  // A view: this function outlives the stream.
-  TextStream stream(std::shared_ptr<const Tokenizer>(std::shared_ptr<void>(), &tokenizer),
-                    std::move(stop_strings));
   const InterruptGuard interrupt;
   ProgressBar bar("reading the prompt");
   const auto start = Clock::now();
@@ -70,7 +59,7 @@ Result<Generation> generate(Engine& engine, GenerationRequest request, const Tok
     if (!text.empty()) listening = sink(text);
   };
   bool finished = false;
-  while (!finished && listening && !stream.stopped()) {
+  while (!finished && listening) {
     if (InterruptGuard::interrupted()) {
       generation.interrupted = true;
       break;
@@ -79,24 +68,24 @@ Result<Generation> generate(Engine& engine, GenerationRequest request, const Tok
     PUMICE_CHECK(!events.empty(), "the engine is not idle and did nothing");
     for (const StepEvent& event : events) {
       if (event.request != id) continue;
-      finished = finished || event.finished;
-      if (event.report) generation.report = *event.report;
-      if (!event.token) {
+      finished = event.finished;
+      if (finished) generation.report = *event.report;
+      if (event.token) {
+        if (timings.ttft_ms == 0) timings.ttft_ms = milliseconds_since(start);
+        if (generation.report.end_reason != EndReason::kStop) {
+          timings.decode_ms = milliseconds_since(start) - timings.ttft_ms;
+          generation.tokens.push_back(*event.token);
+        }
+      } else {
         bar.update(event.computed_tokens, timings.prompt_tokens);
-        continue;
       }
-      if (timings.ttft_ms == 0) timings.ttft_ms = milliseconds_since(start);
-      if (ends(*event.token)) continue;
-      timings.decode_ms = milliseconds_since(start) - timings.ttft_ms;
-      generation.tokens.push_back(*event.token);
-      add_text(stream.feed(*event.token));
-      if (stream.stopped()) break;
+      add_text(event.text);
     }
   }
-  if (!finished) generation.report = engine.cancel(id).value_or(RequestReport{});
-  add_text(stream.flush());
-  generation.end_reason =
-      stream.stopped() ? "stop_string" : end_reason_name(generation.report.end_reason);
+  if (!finished) {
+    generation.report = engine.cancel(id).value_or(RequestReport{});
+    add_text(generation.report.held_text);
+  }
   timings.cached_tokens = generation.report.cache.cached_tokens;
   timings.truncated_tokens = generation.report.truncated_tokens;
   timings.new_tokens = generation.tokens.size();

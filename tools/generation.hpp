@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "engine/engine.hpp"
-#include "text/tokenizer.hpp"
 
 namespace pumice::tools {
 
@@ -31,19 +30,15 @@ struct Generation {
   std::vector<TokenId> tokens;
   Timings timings;
   RequestReport report;
-  std::string_view end_reason;  ///< the report's, or "stop_string"
   bool interrupted = false;
 };
 
 /// Gets text as it becomes complete and says whether anyone still listens.
 using TextSink = std::function<bool(std::string_view)>;
 
-/// Step the engine until the request ends, or its text has one of `stop_strings` (valid ones, see
-/// text/text_stream.hpp). Neither that nor the end-of-generation token is part of the text;
-/// `ignore_end` goes on after the token.
-Result<Generation> generate(Engine& engine, GenerationRequest request, const Tokenizer& tokenizer,
-                            bool ignore_end, const TextSink& sink,
-                            std::vector<std::string> stop_strings = {});
+/// Step the engine until the request ends, which has a tokenizer. The token that ends a text is
+/// neither among the tokens nor part of the text.
+Result<Generation> generate(Engine& engine, GenerationRequest request, const TextSink& sink);
 
 /// {"prompt_n", "cache_n", "prompt_ms", …}
 nlohmann::json timings_json(const Generation& generation);

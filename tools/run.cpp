@@ -46,7 +46,7 @@ nlohmann::json to_json(const Generation& generation, const Engine& engine,
   return {{"text", generation.text},
           {"tokens", generation.tokens},
           {"seed", seed},
-          {"end_reason", generation.end_reason},
+          {"end_reason", end_reason_name(report.end_reason)},
           {"cache",
            {{"cached_tokens", report.cache.cached_tokens},
             {"host_tokens", report.cache.host_tokens},
@@ -65,8 +65,10 @@ class Runner {
   static Status run(RunOptions options);
 
  private:
-  Runner(RunOptions options, Logger logger, const Tokenizer& tokenizer)
-      : options_(std::move(options)), logger_(std::move(logger)), tokenizer_(tokenizer) {}
+  Runner(RunOptions options, Logger logger, std::shared_ptr<const Tokenizer> tokenizer)
+      : options_(std::move(options)),
+        logger_(std::move(logger)),
+        tokenizer_(std::move(tokenizer)) {}
 
   Status open(const GgufFile& file, size_t prompt_tokens);
   Result<std::vector<TokenId>> encode(const std::string& text);
@@ -76,7 +78,7 @@ class Runner {
 
   RunOptions options_;
   Logger logger_;
-  const Tokenizer& tokenizer_;
+  std::shared_ptr<const Tokenizer> tokenizer_;
   TokenCache token_cache_{kTokenCacheBytes};
   Session session_;
   std::unique_ptr<Engine> engine_;
@@ -117,7 +119,7 @@ Result<std::vector<TokenId>> Runner::encode(const std::string& text) {
                  known->size(), token_cache_.stats().hits, token_cache_.stats().misses);
     return *known;
   }
-  PUMICE_TRY(std::vector<TokenId> tokens, tokenizer_.encode(text, {.parse_special = true}));
+  PUMICE_TRY(std::vector<TokenId> tokens, tokenizer_->encode(text, {.parse_special = true}));
   if (tokens.empty()) return make_error(ErrorCode::kInvalidArgument, "the prompt has no tokens");
   token_cache_.put(options_.model.model, text, tokens);
   logger_.info("token cache: miss, {} bytes are {} tokens ({} hits, {} misses)", text.size(),
@@ -137,12 +139,14 @@ Result<Generation> Runner::generate_one(std::vector<TokenId> prompt) {
     const auto left = window - std::min<size_t>(window, prompt.size());
     n_predict = std::min(n_predict, static_cast<uint32_t>(std::max<size_t>(left, 1)));
   }
-  PUMICE_TRY(
-      Generation generation,
-      generate(
-          *engine_,
-          {.prompt = std::move(prompt), .max_new_tokens = n_predict, .sampling = options_.sampling},
-          tokenizer_, options_.ignore_eos, sink, options_.stop_strings));
+  PUMICE_TRY(Generation generation, generate(*engine_,
+                                             {.prompt = std::move(prompt),
+                                              .max_new_tokens = n_predict,
+                                              .sampling = options_.sampling,
+                                              .tokenizer = tokenizer_,
+                                              .ignore_end = options_.ignore_eos,
+                                              .stop_strings = options_.stop_strings},
+                                             sink));
   if (options_.json) {
     using Json = nlohmann::json;
     const Json json =
@@ -203,8 +207,9 @@ Status Runner::run(RunOptions options) {
       check_not_an_input(options.serving.prompt_cache,
                          std::vector<std::filesystem::path>{options.model.model, options.file}));
   PUMICE_TRY(const GgufFile file, GgufFile::open(options.model.model));
-  PUMICE_TRY(const Tokenizer tokenizer, load_tokenizer(file));
-  PUMICE_TRY_STATUS(options.sampling.validate(tokenizer.vocabulary().size()));
+  PUMICE_TRY(Tokenizer loaded, load_tokenizer(file));
+  const auto tokenizer = std::make_shared<const Tokenizer>(std::move(loaded));
+  PUMICE_TRY_STATUS(options.sampling.validate(tokenizer->vocabulary().size()));
   options.sampling.seed =
       options.seed >= 0 ? static_cast<uint64_t>(options.seed) : std::random_device{}();
   const bool repl = options.repl;

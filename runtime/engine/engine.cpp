@@ -1,18 +1,14 @@
 #include "engine/engine.hpp"
 
-#include <xxhash.h>
+#include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
+#include <utility>
 
 #include "engine/engine_limits.hpp"
 
 namespace pumice {
 namespace {
-
-constexpr uint32_t kMaxDepth = 2;
-constexpr uint64_t kMostKvPages = UINT32_MAX - 1;
-constexpr uint64_t kKvLayoutVersion = 2;  // of KvLayout's arrangement, for prompt cache files
 
 SchedulerOptions scheduler_options(const EngineOptions& options) {
   return {.token_budget = options.token_budget,
@@ -25,269 +21,120 @@ SchedulerOptions scheduler_options(const EngineOptions& options) {
           .stop_at_window = options.overflow == OverflowPolicy::kStop};
 }
 
-/// What cached KV bytes depend on besides tokens.
-ModelFingerprint cache_fingerprint(const Model& model, const StateLayout& layout,
-                                   const Decoder& decoder) {
-  std::string facts =
-      fmt::format("{:x} {:x} {}", model.fingerprint[0], model.fingerprint[1], decoder.arithmetic());
-  for (const StateLayout::Page& page : layout.pages) {
-    facts += fmt::format(" {} {} {} {} {}", page.group, static_cast<int>(page.layout.type),
-                         page.layout.n_layers, page.layout.n_kv_heads, page.layout.head_dim);
+Requests::Limits request_limits(const EngineOptions& options, const Program& program) {
+  return {.n_vocab = program.n_vocab,
+          .window_tokens = options.context_tokens,
+          .overflow = options.overflow,
+          .keep_tokens = options.keep_tokens,
+          .greedy_only = options.greedy_only,
+          .logits = options.prompt_logits};
+}
+
+Result<EngineOptions> checked(EngineOptions options, const Model& model) {
+  if (options.context_tokens == 0) options.context_tokens = model.program.context_length;
+  if (options.n_sequences == 0 || options.token_budget == 0 || options.chunk_tokens == 0) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "sequences, token budget and chunk size must be positive");
   }
-  const XXH128_hash_t hash = XXH3_128bits(facts.data(), facts.size());
-  return {hash.low64, hash.high64};
+  if (options.split_tokens == 0 || options.split_tokens % kKvBlockTokens != 0) {
+    return make_error(ErrorCode::kInvalidArgument, "split_tokens must be a multiple of {}",
+                      kKvBlockTokens);
+  }
+  options.chunk_tokens = std::min(options.chunk_tokens, options.token_budget);
+  return options;
 }
 
 }  // namespace
+
+// ---- its parts
 
 Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<vk::PipelineLibrary> pipelines,
                                                std::shared_ptr<const Model> model,
                                                const EngineOptions& options,
                                                const vk::PipelineLibrary::Progress& progress) {
-  EngineOptions checked = options;
-  if (checked.context_tokens == 0) checked.context_tokens = model->program.context_length;
-  if (checked.n_sequences == 0 || checked.token_budget == 0 || checked.chunk_tokens == 0) {
-    return make_error(ErrorCode::kInvalidArgument,
-                      "sequences, token budget and chunk size must be positive");
+  PUMICE_TRY(const EngineOptions all, checked(options, *model));
+  std::unique_ptr<Engine> engine(new Engine(all));
+  PUMICE_TRY(engine->device_,
+             DeviceState::create(std::move(pipelines), std::move(model), all, progress));
+  const DeviceState& device = *engine->device_;
+  PUMICE_TRY(Scheduler scheduler,
+             Scheduler::create(scheduler_options(all), device.cache_options(), all.cost));
+  if (!all.cache_file.empty()) {
+    PUMICE_TRY_STATUS(scheduler.cache().open_prompt_cache(all.cache_file, all.cache_file_bytes));
   }
-  if (checked.split_tokens == 0 || checked.split_tokens % kKvBlockTokens != 0) {
-    return make_error(ErrorCode::kInvalidArgument, "split_tokens must be a multiple of {}",
-                      kKvBlockTokens);
-  }
-  if (checked.profile && pipelines->device()->plan().timestamp_valid_bits == 0) {
-    return make_error(ErrorCode::kInvalidArgument,
-                      "kernels cannot be timed: this device has no timestamps");
-  }
-  checked.chunk_tokens = std::min(checked.chunk_tokens, checked.token_budget);
-  std::unique_ptr<Engine> engine(new Engine(std::move(pipelines), std::move(model), checked));
-  PUMICE_TRY_STATUS(engine->allocate());
-  PUMICE_TRY_STATUS(engine->pipelines_->compile(progress));
-  engine->pipelines_->save();
+  engine->requests_.emplace(std::move(scheduler), request_limits(all, device.program()));
+  engine->start_stepper();
   return engine;
 }
 
-Engine::Engine(std::shared_ptr<vk::PipelineLibrary> pipelines, std::shared_ptr<const Model> model,
-               const EngineOptions& options)
-    : pipelines_(std::move(pipelines)),
-      device_(pipelines_->device()),
-      model_(std::move(model)),
-      options_(options),
-      submitter_(device_),
-      n_slots_(options.n_sequences * kMaxDepth) {
-  free_slots_.resize(n_slots_);
-  std::iota(free_slots_.rbegin(), free_slots_.rend(), 0u);
+void Engine::start_stepper() {
+  stepper_ =
+      std::make_unique<Stepper>(*requests_, *device_, options_, [this] { return this->now(); });
 }
 
-Engine::~Engine() { device_->wait_idle(); }
+Status Engine::rebuild(std::shared_ptr<vk::PipelineLibrary> pipelines,
+                       std::shared_ptr<const Model> model,
+                       const vk::PipelineLibrary::Progress& progress) {
+  StepHooks hooks;
+  if (stepper_ != nullptr) {
+    hooks = stepper_->hooks();
+    stepper_->abandon();
+    requests_->lose_device();
+  }
+  stepper_.reset();
+  device_.reset();
+  PUMICE_TRY(std::unique_ptr<DeviceState> device,
+             DeviceState::create(std::move(pipelines), std::move(model), options_, progress));
+  if (device->cache_options().model != scheduler().cache().options().model) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "an engine goes on with the model and the arithmetic that it began with");
+  }
+  device_ = std::move(device);
+  start_stepper();
+  stepper_->set_hooks(std::move(hooks));
+  return {};
+}
+
+Status Engine::check_device() const {
+  if (stepper_ != nullptr) return {};
+  return make_error(ErrorCode::kDeviceLost, "this engine has no device: rebuild it");
+}
 
 double Engine::now() const {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - created_).count();
 }
 
-uint32_t Engine::depth() const {
-  return options_.run_ahead && !options_.prompt_logits && !options_.profile ? kMaxDepth : 1;
-}
-
 uint64_t Engine::kv_bytes_per_token() const {
-  return decoder_->state().block_bytes() / kKvBlockTokens;
+  const KvCacheOptions& cache = scheduler().cache().options();
+  return cache.groups.size() * cache.block_bytes / kKvBlockTokens;
 }
 
-Status Engine::allocate() {
-  const Program& program = model_->program;
-  const StateLayout kv_layout = state_layout(program, options_.kv_type);
-  const std::vector<CacheGroup> groups = cache_groups(program, kv_layout);
-  PUMICE_TRY_STATUS(CacheGroups::check(groups));
-  const uint64_t n_pages =
-      options_.kv_blocks != 0
-          ? uint64_t{options_.kv_blocks} * groups.size()
-          : options_.n_sequences *
-                pages_of_context(groups, options_.context_tokens, options_.token_budget);
-  if (n_pages > kMostKvPages) {
-    return make_error(ErrorCode::kDoesNotFit, "{} pages of keys and values exceed {}", n_pages,
-                      kMostKvPages);
-  }
-  const uint32_t max_rows =
-      std::min(options_.token_budget, options_.n_sequences * options_.context_tokens);
-  // Split rows: those of short chunks, of which each sequence has one in a step.
-  const ops::AttentionPlanOptions attention = attention_options(1, 0);
-  const uint64_t most_split = uint64_t{options_.n_sequences} * attention.max_split_rows;
-  const auto split_rows = static_cast<uint32_t>(std::min<uint64_t>(max_rows, most_split));
-  const uint32_t n_splits = options_.context_tokens / options_.split_tokens + 1;
-  const DecoderLimits limits{
-      .rows = max_rows,
-      .logit_rows = options_.prompt_logits ? max_rows : std::min(max_rows, options_.n_sequences),
-      .context_tokens = options_.context_tokens,
-      .attention_partials =
-          ops::max_attention_partials(split_rows, options_.context_tokens, attention),
-      .invariant = options_.invariant};
-
-  table_stride_ = kv_blocks_of(options_.context_tokens);
-  const uint64_t vocab_bytes = uint64_t{program.n_vocab} * 4;
-  const uint64_t table_bytes = uint64_t{n_slots_} * table_stride_ * 8;  // of a group
-  const uint64_t scratch_bytes = uint64_t{limits.logit_rows} * vocab_bytes;
-  const uint64_t counts_bytes = options_.greedy_only ? 4 : n_slots_ * vocab_bytes;
-  const uint64_t bias_bytes = uint64_t{n_slots_} * kMaxLogitBias * 8;
-  const uint64_t device_bytes = counts_bytes + scratch_bytes + uint64_t{n_slots_} * 4 + 4096;
-  PUMICE_TRY_STATUS(device_->check_fits(
-      n_pages * kv_layout.page_bytes + Decoder::buffer_bytes(program, limits) + device_bytes,
-      fmt::format("a context of {} tokens and its buffers", options_.context_tokens)));
-
-  PUMICE_TRY(decoder_, Decoder::plan(device_, *pipelines_, program, model_->weights,
-                                     options_.kv_type, options_.math, options_.fusion, limits));
-  KvCacheOptions cache{.n_blocks = static_cast<uint32_t>(n_pages),
-                       .block_tokens = kKvBlockTokens,
-                       .groups = groups,
-                       .reuse = options_.prefix_cache,
-                       .model = cache_fingerprint(*model_, kv_layout, *decoder_),
-                       .layout = kKvLayoutVersion,
-                       .block_bytes = kv_layout.page_bytes,
-                       .host_bytes = options_.cache_host_bytes};
-  PUMICE_TRY(scheduler_, Scheduler::create(scheduler_options(options_), cache, options_.cost));
-
-  if (!options_.cache_file.empty()) {
-    PUMICE_TRY_STATUS(
-        scheduler_->cache().open_prompt_cache(options_.cache_file, options_.cache_file_bytes));
-  }
-  PUMICE_TRY(kv_, KvMemory::create(device_, kv_layout.page_bytes, static_cast<uint32_t>(n_pages)));
-  block_store_.emplace(device_, *kv_);
-  PUMICE_TRY(greedy_sampling_, ops::Sampling::plan(*pipelines_, ops::Sampling::Variant::kGreedy));
-  if (!options_.greedy_only) {
-    PUMICE_TRY(full_sampling_, ops::Sampling::plan(*pipelines_, ops::Sampling::Variant::kFull));
-  }
-
-  upload_arena_.emplace(device_, vk::MemoryDomain::kUpload, "block tables",
-                        groups.size() * (table_bytes + 256) + bias_bytes + 512);
-  for (size_t i = 0; i < groups.size(); ++i) {
-    PUMICE_TRY(block_tables_.emplace_back(), upload_arena_->allocate(table_bytes));
-  }
-  PUMICE_TRY(logit_bias_, upload_arena_->allocate(bias_bytes));
-  device_arena_.emplace(device_, vk::MemoryDomain::kDevice, "sampling", device_bytes);
-  PUMICE_TRY(token_counts_, device_arena_->allocate(counts_bytes));
-  PUMICE_TRY(sampling_scratch_, device_arena_->allocate(scratch_bytes));
-  PUMICE_TRY(sampled_, device_arena_->allocate(uint64_t{n_slots_} * 4));
-  const uint64_t logits_bytes = options_.prompt_logits ? scratch_bytes : 0;
-  readback_arena_.emplace(device_, vk::MemoryDomain::kReadback, "readback",
-                          depth() * (logits_bytes + 4096));
-  const StepCapacity capacity{
-      .rows = limits.rows,
-      .logit_rows = limits.logit_rows,
-      .attention_items = limits.rows + split_rows * n_splits,
-      .attention_classes = static_cast<uint32_t>(decoder_->attention_classes().size())};
-  for (uint32_t i = 0; i < depth(); ++i) {
-    PUMICE_TRY(StepArgs args, StepArgs::create(device_, capacity));
-    Ring ring{.args = std::move(args), .sampled_readback = {}, .logits_readback = {}};
-    PUMICE_TRY(ring.sampled_readback, readback_arena_->allocate(sampled_.size_bytes));
-    if (options_.prompt_logits) {
-      PUMICE_TRY(ring.logits_readback, readback_arena_->allocate(logits_bytes));
-    }
-    rings_.push_back(std::move(ring));
-    free_rings_.push_back(i);
-  }
-  return {};
-}
-
-// ---- requests
+// ---- requests and steps
 
 Result<RequestId> Engine::submit(GenerationRequest request) {
-  const uint32_t n_vocab = model_->program.n_vocab;
-  PUMICE_TRY_STATUS(request.sampling.validate(n_vocab));
-  if (options_.greedy_only && !is_plain_greedy(request.sampling)) {
-    return make_error(ErrorCode::kInvalidArgument, "this engine was made for greedy requests only");
-  }
-  if (request.sampling.logit_bias.size() > kMaxLogitBias) {
-    return make_error(ErrorCode::kInvalidArgument, "{} logit biases exceed {}",
-                      request.sampling.logit_bias.size(), kMaxLogitBias);
-  }
-  for (const TokenId token : request.prompt) {
-    if (token >= n_vocab) {
-      return make_error(ErrorCode::kInvalidArgument, "token {} is outside the vocabulary of {}",
-                        token, n_vocab);
-    }
-  }
-  if (request.on_logits && !options_.prompt_logits) {
-    return make_error(ErrorCode::kInvalidArgument, "this engine was not made for prompt logits");
-  }
-  const uint32_t window = options_.context_tokens;
-  const uint64_t wanted = request.prompt.size() + uint64_t{request.max_new_tokens};
-  if (wanted > window && options_.overflow == OverflowPolicy::kStop) {
-    return make_error(ErrorCode::kDoesNotFit,
-                      "{} prompt + {} new tokens exceed the context of {} by {} tokens",
-                      request.prompt.size(), request.max_new_tokens, window, wanted - window);
-  }
-  ActiveRequest active;
-  if (request.prompt.size() > window && options_.overflow == OverflowPolicy::kTruncateOldest) {
-    const uint32_t room = std::min(request.max_new_tokens, window / 2);
-    active.truncated_tokens = static_cast<uint32_t>(request.prompt.size()) - (window - room);
-    request.prompt.erase(request.prompt.begin(),
-                         request.prompt.begin() + static_cast<ptrdiff_t>(active.truncated_tokens));
-  }
-  RequestSpec spec{.prompt = request.prompt,
-                   .max_new_tokens = request.max_new_tokens,
-                   .service_class = request.service_class,
-                   .priority = request.priority,
-                   .deadline_s = now() + request.timeout_s,
-                   .salt = request.salt};
-  // Every position of it has to be computed: it shares nothing.
-  if (request.on_logits && request.logits == GenerationRequest::Logits::kPrompt)
-    spec.salt = fmt::format("logits {}", n_private_salts_++);
-  PUMICE_TRY(const RequestId id, scheduler_->add(std::move(spec), now()));
-  active.tokens = request.prompt;
-  active.n_prompt = static_cast<uint32_t>(request.prompt.size());
-  active.request = std::move(request);
-  requests_.emplace(id, std::move(active));
-  return id;
+  return requests_->submit(std::move(request), now());
 }
 
-std::optional<RequestReport> Engine::cancel(RequestId id) {
-  std::optional<RequestReport> report;
-  if (requests_.contains(id)) {
-    scheduler_->cancel(id, now());
-    report = release(id);
+std::optional<RequestReport> Engine::cancel(RequestId id) { return requests_->cancel(id, now()); }
+
+Result<std::vector<StepEvent>> Engine::poll(double budget_s) {
+  // Events that a call before this one left when it failed go first.
+  if (!requests_->has_events()) {
+    PUMICE_TRY_STATUS(check_device());
+    PUMICE_TRY_STATUS(stepper_->poll(budget_s));
   }
-  std::erase_if(events_, [&](const StepEvent& event) {
-    if (event.request != id) return false;
-    if (event.report) report = event.report;
-    return true;
-  });
-  return report;
+  return requests_->take_events();
 }
 
-RequestReport Engine::report_of(RequestId id) const {
-  const Request& request = scheduler_->request(id);
-  const ActiveRequest& active = requests_.at(id);
-  return {.end_reason = request.end_reason,
-          .prompt_tokens = request.prompt_tokens,
-          .generated_tokens = request.generated_tokens,
-          .cache = request.cache,
-          .times = request.times,
-          .prefill_iterations = request.prefill_iterations,
-          .preemptions = request.preemptions,
-          .shifts = active.shifts,
-          .truncated_tokens = active.truncated_tokens};
-}
-
-RequestReport Engine::release(RequestId id) {
-  RequestReport report = report_of(id);
-  free_slot(requests_.at(id));
-  requests_.erase(id);
-  scheduler_->remove(id);
-  return report;
-}
-
-/// A request's window is full: drop its older tokens and go on with the rest, recomputed.
-void Engine::shift_window(RequestId id, ActiveRequest& active) {
-  const size_t kept = options_.overflow == OverflowPolicy::kShift
-                          ? std::min<size_t>(options_.keep_tokens, options_.context_tokens / 2)
-                          : 0;
-  const size_t n_dropped = (active.tokens.size() - kept + 1) / 2;
-  const auto first = active.tokens.begin() + static_cast<ptrdiff_t>(kept);
-  active.tokens.erase(first, first + static_cast<ptrdiff_t>(n_dropped));
-  const size_t from_prompt =
-      std::min(n_dropped, active.n_prompt > kept ? active.n_prompt - kept : 0);
-  active.n_prompt -= static_cast<uint32_t>(from_prompt);
-  ++active.shifts;
-  free_slot(active);
-  scheduler_->restart(id, active.tokens);
+Result<std::vector<StepEvent>> Engine::step() {
+  // A step whose requests have all ended meanwhile brings nothing.
+  while (!requests_->has_events()) {
+    PUMICE_TRY_STATUS(check_device());
+    PUMICE_TRY_STATUS(stepper_->poll(Submitter::kNoBudget, 1));
+    if (requests_->has_events() || stepper_->idle()) break;
+    PUMICE_TRY_STATUS(stepper_->wait());
+  }
+  return requests_->take_events();
 }
 
 // ---- the whole
@@ -301,11 +148,11 @@ Status Engine::calibrate() {
       streams = std::min(streams, options_.n_sequences);
       for (uint32_t i = 0; i < streams; ++i) {
         GenerationRequest request;
-        request.salt = fmt::format("calibration {}", n_private_salts_++);
+        request.salt = requests_->private_salt();
         request.max_new_tokens = std::min(6u, window / 4);
         request.prompt.resize(std::clamp(length, 1u, window - request.max_new_tokens));
         for (size_t t = 0; t < request.prompt.size(); ++t) {
-          request.prompt[t] = static_cast<TokenId>(t % model_->program.n_vocab);
+          request.prompt[t] = static_cast<TokenId>(t % device_->program().n_vocab);
         }
         PUMICE_TRY_STATUS(submit(std::move(request)));
       }
@@ -313,7 +160,7 @@ Status Engine::calibrate() {
     }
     if (std::chrono::steady_clock::now() - start > std::chrono::seconds(1)) break;
   }
-  scheduler_->reset_telemetry();
+  requests_->scheduler().reset_telemetry();
   return {};
 }
 
@@ -321,12 +168,13 @@ Status Engine::save_prompt_cache() {
   if (options_.cache_file.empty()) {
     return make_error(ErrorCode::kInvalidArgument, "this engine has no prompt cache file");
   }
-  return ::pumice::save_prompt_cache(scheduler_->cache(), *block_store_);
+  PUMICE_TRY_STATUS(check_device());
+  return ::pumice::save_prompt_cache(requests_->scheduler().cache(), device_->blocks());
 }
 
-void Engine::set_recorder_options(const vk::RecorderOptions& options) {
-  recorder_options_ = options;
-  replays_.clear();
+Status Engine::check_integrity() const {
+  PUMICE_TRY_STATUS(requests_->check_integrity());
+  return stepper_ != nullptr ? stepper_->check_integrity() : Status();
 }
 
 }  // namespace pumice

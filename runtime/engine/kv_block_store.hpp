@@ -3,6 +3,8 @@
 #pragma once
 
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "cache/move_bytes.hpp"
 #include "engine/kv_memory.hpp"
@@ -16,20 +18,31 @@ class KvBlockStore final : public BlockStore {
   KvBlockStore(std::shared_ptr<vk::Device> device, const KvMemory& kv)
       : device_(std::move(device)), kv_(&kv) {}
 
-  /// After all submitted work, through staging of at most kStagingBytes. Errors: kDoesNotFit,
-  /// kDeviceLost.
+  /// After all submitted work, through staging of at most kStagingBytes; they wait for the device.
+  /// Errors: kDoesNotFit, kDeviceLost.
   Status read(std::span<const Item> items) override;
   Status write(std::span<const Item> items) override;
 
-  /// Copies for a step to come, in their order.
-  Result<vk::RecordedWork> record_copies(std::span<const BlockCopy> copies) const;
+  /// A move of at most max_items() blocks, through memory of its own.
+  struct Move {
+    vk::Arena staging_arena;
+    std::vector<vk::BufferRange> staging;  ///< by item
+    std::shared_ptr<const vk::RecordedWork> work;
+  };
+  size_t max_items() const;
+  /// Blocks to the host: `take` brings the bytes once the work has run.
+  Result<Move> record_read(std::span<const Item> items) const;
+  static void take(const Move& move, std::span<const Item> items);
+  /// The bytes, as they are now, to blocks.
+  Result<Move> record_write(std::span<const Item> items) const;
+
+  /// Copies from block to block, in their order.
+  void record_copies(vk::Recorder& recorder, std::span<const BlockCopy> copies) const;
 
  private:
   static constexpr uint64_t kStagingBytes = uint64_t{64} << 20;
 
-  /// Calls `move(items, staging)` for as many items at a time as staging holds.
-  template <typename Move>
-  Status in_batches(std::span<const Item> items, vk::MemoryDomain domain, const Move& move);
+  Result<Move> stage(vk::MemoryDomain domain, size_t n_items) const;
 
   std::shared_ptr<vk::Device> device_;
   const KvMemory* kv_;

@@ -4,19 +4,19 @@
 
 namespace pumice {
 
-const vk::RecordedWork* Replays::find(const Key& key) {
+const Replays::Recording* Replays::find(const Key& key) {
   const auto it = entries_.find(key);
   if (it == entries_.end()) return nullptr;
   it->second.last_use = ++uses_;
-  return &it->second.work;
+  return &it->second.recording;
 }
 
-const vk::RecordedWork& Replays::add(const Key& key, vk::RecordedWork work) {
-  if (entries_.size() >= kMost) {
+void Replays::add(const Key& key, Recording recording) {
+  if (entries_.size() >= kMost && !entries_.contains(key)) {
     entries_.erase(std::ranges::min_element(
         entries_, {}, [](const auto& entry) { return entry.second.last_use; }));
   }
-  return entries_.emplace(key, Entry{std::move(work), ++uses_}).first->second.work;
+  entries_.insert_or_assign(key, Entry{std::move(recording), ++uses_});
 }
 
 }  // namespace pumice

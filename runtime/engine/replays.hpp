@@ -4,6 +4,7 @@
 #include <compare>
 #include <cstdint>
 #include <map>
+#include <memory>
 
 #include "vk/recorder.hpp"
 
@@ -21,22 +22,34 @@ class Replays {
     uint32_t ring = 0;
     uint32_t n_rows = 0;
     uint32_t n_logit_rows = 0;
-    uint32_t reduces = 0;  ///< a bit for each attention class some rows of which are split
+    uint32_t split_classes = 0;  ///< Decoder::split_classes
     bool greedy_only = false;
 
     auto operator<=>(const Key&) const = default;
   };
 
-  /// nullptr if there is none. Valid until it is given up: not by the next kMost - 1 additions.
-  const vk::RecordedWork* find(const Key& key);
-  /// There is none of that key. Steps under way may still run the one that is given up.
-  const vk::RecordedWork& add(const Key& key, vk::RecordedWork work);
+  struct Recording {
+    std::shared_ptr<const vk::RecordedWork> work;
+    double in_segments = 0;  ///< Submitter::in_segments when it was recorded
+  };
+  /// Whether a recording of `n_segments` that was predicted to be of the length `then`, in
+  /// segments, may stay as it is now that it is predicted to be of the length `now`: not if that
+  /// doubled or halved, where other cuts would help.
+  static bool stays(double then, double now, size_t n_segments) {
+    const bool too_long = now > 1 && now > 2 * then;
+    const bool too_short = n_segments > 1 && now < then / 2;
+    return !too_long && !too_short;
+  }
+  /// nullptr if there is none. Valid until the next addition.
+  const Recording* find(const Key& key);
+  /// Takes the place of the one of that key, if there is one.
+  void add(const Key& key, Recording recording);
   void clear() { entries_.clear(); }
   size_t size() const { return entries_.size(); }
 
  private:
   struct Entry {
-    vk::RecordedWork work;
+    Recording recording;
     uint64_t last_use = 0;
   };
   std::map<Key, Entry> entries_;

@@ -1,63 +1,140 @@
 #include "engine/submitter.hpp"
 
 #include <algorithm>
-#include <limits>
+#include <cmath>
+#include <numeric>
+#include <utility>
 #include <vector>
 
 namespace pumice {
-namespace {
 
-// A slow device to begin with; `slowness_` corrects it after the first step.
-constexpr double kNominalBytesPerNs = 5;
-constexpr double kNominalFlopsPerNs = 20;
+Submitter::Submitter(std::shared_ptr<vk::Device> device, double slice_s)
+    : device_(std::move(device)),
+      slice_ns_(slice_s * 1e9),
+      pace_(device_->plan().device_class == vk::DeviceClass::kCpu ? Pace::kCpu : Pace::kGpu) {}
 
-double nominal_ns(const vk::Cost& cost) {
-  return std::max(static_cast<double>(cost.bytes) / kNominalBytesPerNs,
-                  static_cast<double>(cost.flops) / kNominalFlopsPerNs);
+void Submitter::set_segments(vk::RecorderOptions& options) const {
+  options.segment = pace_.limit(slice_ns_ / 2);
+  options.time_segments = times_segments() && !options.timestamps && !options.time_span;
 }
 
-}  // namespace
+bool Submitter::times_segments() const {
+  return has_budget_ && device_->plan().timestamp_valid_bits > 0;
+}
 
-Submitter::Submitter(std::shared_ptr<vk::Device> device, std::chrono::milliseconds slice)
-    : device_(std::move(device)), slice_ns_(static_cast<double>(slice.count()) * 1e6) {}
+double Submitter::in_segments(const vk::RecordedWork& work) const {
+  double predicted_ns = 0;
+  for (const vk::RecordedWork::Segment& segment : work.segments()) {
+    predicted_ns += pace_.predict_ns(segment.cost);
+  }
+  return predicted_ns / (slice_ns_ / 2);
+}
 
-double Submitter::predicted_ns(const vk::Cost& cost) const { return slowness_ * nominal_ns(cost); }
+Submitter::Ticket Submitter::add(std::shared_ptr<const vk::RecordedWork> work) {
+  works_.push_back({.ticket = next_ticket_, .work = std::move(work)});
+  return next_ticket_++;
+}
 
-Result<Submitter::Ticket> Submitter::submit(const vk::RecordedWork& work) {
-  Ticket ticket{.submitted = std::chrono::steady_clock::now()};
+/// Predicted, of what the device has.
+Result<double> Submitter::unfinished_ns() {
+  double sum = 0;
+  if (unfinished_.empty()) return sum;
+  PUMICE_TRY(const uint64_t reached, device_->completed());
+  std::erase_if(unfinished_, [&](const Submission& s) { return s.value <= reached; });
+  for (const Submission& submission : unfinished_) sum += submission.predicted_ns;
+  return sum;
+}
+
+Status Submitter::submit(double budget_s) {
+  if (budget_s < kNoBudget) {
+    has_budget_ = true;
+    slice_ns_ = std::min(slice_ns_, 1e9 * std::max(budget_s, kShortestSlice_s));
+  }
+  PUMICE_TRY(double unfinished, unfinished_ns());
   std::vector<VkCommandBuffer> slice;
+  std::vector<Work*> in_slice;
   double slice_predicted_ns = 0;
   const auto submit_slice = [&]() -> Status {
-    PUMICE_TRY(ticket.value, device_->submit(slice));
+    if (slice.empty()) return {};
+    PUMICE_TRY(const uint64_t value, device_->submit(slice));
+    for (Work* work : in_slice) work->value = value;
+    unfinished_.push_back({value, slice_predicted_ns});
     slice.clear();
+    in_slice.clear();
     slice_predicted_ns = 0;
     return {};
   };
-  for (const vk::RecordedWork::Segment& segment : work.segments()) {
-    const double predicted = predicted_ns(segment.cost);
-    if (!slice.empty() && slice_predicted_ns + predicted > slice_ns_) {
-      PUMICE_TRY_STATUS(submit_slice());
+  for (Work& work : works_) {
+    const auto segments = work.work->segments();
+    for (; work.n_submitted < segments.size(); ++work.n_submitted) {
+      const vk::RecordedWork::Segment& segment = segments[work.n_submitted];
+      const double predicted = pace_.predict_ns(segment.cost);
+      const bool is_first = slice.empty() && unfinished_.empty();
+      if (!is_first && unfinished + predicted > budget_s * 1e9) return submit_slice();
+      if (!slice.empty() && slice_predicted_ns + predicted > slice_ns_) {
+        PUMICE_TRY_STATUS(submit_slice());
+      }
+      if (work.n_submitted == 0) work.submitted = Clock::now();
+      if (in_slice.empty() || in_slice.back() != &work) in_slice.push_back(&work);
+      slice.push_back(segment.commands);
+      slice_predicted_ns += predicted;
+      unfinished += predicted;
     }
-    slice.push_back(segment.commands);
-    slice_predicted_ns += predicted;
-    ticket.nominal_ns += nominal_ns(segment.cost);
   }
-  PUMICE_TRY_STATUS(submit_slice());
-  return ticket;
+  return submit_slice();
 }
 
-Result<double> Submitter::wait(const Ticket& ticket) {
-  PUMICE_TRY(const uint64_t reached, device_->completed());
-  const bool too_late = reached >= ticket.value;
-  PUMICE_TRY_STATUS(device_->wait(ticket.value));
-  const auto now = std::chrono::steady_clock::now();
-  const std::chrono::duration<double> elapsed = now - std::max(ticket.submitted, last_ended_);
-  last_ended_ = now;
-  if (too_late) return std::numeric_limits<double>::quiet_NaN();
-  if (ticket.nominal_ns > 0) {
-    slowness_ = 0.5 * slowness_ + 0.5 * elapsed.count() * 1e9 / ticket.nominal_ns;
+Submitter::Work& Submitter::find(Ticket ticket) {
+  const auto it = std::ranges::find(works_, ticket, &Work::ticket);
+  PUMICE_CHECK(it != works_.end(), "work that was never added, or is forgotten");
+  return *it;
+}
+
+/// This work and what came before it; the seconds it took.
+double Submitter::forget(Ticket ticket) {
+  const Work work = find(ticket);
+  while (!works_.empty() && works_.front().ticket <= ticket) works_.pop_front();
+  const Clock::time_point ended = work.ended.value_or(Clock::now());
+  const std::chrono::duration<double> elapsed = ended - std::max(work.submitted, last_ended_);
+  last_ended_ = ended;
+  return learn(work, work.ended ? elapsed.count() : std::numeric_limits<double>::quiet_NaN());
+}
+
+/// The seconds that work took, if not by this clock then by the device's.
+double Submitter::learn(const Work& work, double seconds) {
+  std::vector<vk::Cost> costs;
+  for (const vk::RecordedWork::Segment& segment : work.work->segments()) {
+    costs.push_back(segment.cost);
   }
-  return elapsed.count();
+  std::vector<double> ns = {seconds * 1e9};
+  if (work.work->times_segments()) {
+    Result<std::vector<double>> times = work.work->segment_times_ns();
+    if (times.ok()) ns = std::move(times).value();
+  }
+  pace_.observe(costs, ns);
+  return std::isnan(seconds) ? 1e-9 * std::accumulate(ns.begin(), ns.end(), 0.0) : seconds;
+}
+
+Result<std::optional<double>> Submitter::ended(Ticket ticket) {
+  const Work& work = find(ticket);
+  if (!work.is_submitted()) return std::optional<double>();
+  PUMICE_TRY(const uint64_t reached, device_->completed());
+  if (reached < work.value) return std::optional<double>();
+  return std::optional(forget(ticket));
+}
+
+Status Submitter::wait(Ticket ticket) {
+  Work& work = find(ticket);
+  PUMICE_CHECK(work.is_submitted(), "waiting for work that was not submitted");
+  PUMICE_TRY(const uint64_t reached, device_->completed());
+  PUMICE_TRY_STATUS(device_->wait(work.value));
+  if (reached < work.value) work.ended = Clock::now();
+  return {};
+}
+
+void Submitter::clear() {
+  works_.clear();
+  unfinished_.clear();
 }
 
 }  // namespace pumice

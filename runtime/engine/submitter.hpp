@@ -1,51 +1,92 @@
-// Submits the recorded work of steps in slices, each a submission of its own of bounded predicted
-// time: a driver's watchdog times one submission, and a slice is where a driver may let another
-// program in. How long a segment will take is predicted from what it must move and compute and from
-// how long earlier work really took; a segment that alone takes longer is a slice by itself.
-//
-// It bounds submissions, not the queue: all slices of a step are queued at once, and the engine
-// queues the next step's behind them, so who shares the queue waits for up to two whole steps.
-// Uploads of weights, transfers of KV blocks and pipelines' first dispatches do not pass through
-// here: each is one submission of whatever length (vk::run), waited for.
+// Submits recorded work segment by segment, in the order in which it was added: as much at a time
+// as a caller allows, in slices of bounded predicted time. A driver's watchdog times one
+// submission, and a slice is where a driver may let another program in. A segment that alone is
+// predicted to take longer is a slice by itself. Predictions learn from what work took: by the
+// device's clock where segments are timed, else by when its end was waited for.
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <deque>
+#include <limits>
 #include <memory>
+#include <optional>
 
 #include "base/result.hpp"
+#include "engine/pace.hpp"
 #include "vk/recorder.hpp"
 
 namespace pumice {
 
+/// Not thread-safe.
 class Submitter {
  public:
-  /// Work that was submitted and not yet waited for.
-  struct Ticket {
-    uint64_t value = 0;  ///< the device's timeline reaches it when the work is done
-    std::chrono::steady_clock::time_point submitted;
-    double nominal_ns = 0;
-  };
+  using Ticket = uint64_t;
+  static constexpr double kNoBudget = std::numeric_limits<double>::infinity();
 
-  /// `slice`: the longest a single submission should take.
-  explicit Submitter(std::shared_ptr<vk::Device> device,
-                     std::chrono::milliseconds slice = std::chrono::milliseconds(100));
+  /// `slice_s`: the longest a single submission should take.
+  explicit Submitter(std::shared_ptr<vk::Device> device, double slice_s = 0.1);
 
-  /// Submit all segments in order, cut into slices, without waiting. Errors: kDeviceLost,
-  /// kDoesNotFit; slices before the one that failed are then under way.
-  Result<Ticket> submit(const vk::RecordedWork& work);
+  /// Slices are as long as the smallest budget so far, but not shorter than this.
+  static constexpr double kShortestSlice_s = 0.5e-3;
 
-  /// Wait for submitted work, in the order of submission. Returns the seconds it took by itself
-  /// (since it was submitted or since the work before it ended), NaN if it had ended before anyone
-  /// looked. Errors: kDeviceLost.
-  Result<double> wait(const Ticket& ticket);
+  /// How work is to be recorded: segments of about half the smallest slice, with times once
+  /// somebody has a budget (who does not look all the time cannot time them).
+  void set_segments(vk::RecorderOptions& options) const;
+  bool times_segments() const;
+  /// The predicted time of work in such segments. Where it doubles or halves, they are to be cut
+  /// anew.
+  double in_segments(const vk::RecordedWork& work) const;
+
+  /// Queue work behind all that was added before. It is held until it has ended.
+  Ticket add(std::shared_ptr<const vk::RecordedWork> work);
+
+  /// Submit the next segments, without waiting, as long as all that the device has and has not
+  /// finished is predicted to take no more than `budget_s`; at least one where it has nothing.
+  /// Errors: kDeviceLost, kDoesNotFit; earlier slices are then under way, and `clear` comes next.
+  Status submit(double budget_s);
+
+  /// The seconds that work took by itself (since its first submission or since the work before it
+  /// ended), NaN if it had ended before anyone looked; nothing while it has not ended. Does not
+  /// wait. Once told, it and what was added before it are forgotten. Errors: kDeviceLost.
+  Result<std::optional<double>> ended(Ticket ticket);
+
+  /// Wait for the end of work all of which was submitted. Errors: kDeviceLost.
+  Status wait(Ticket ticket);
+
+  /// Forget all work. The device is idle.
+  void clear();
 
  private:
-  double predicted_ns(const vk::Cost& cost) const;
+  using Clock = std::chrono::steady_clock;
+  struct Work {
+    Ticket ticket = 0;
+    std::shared_ptr<const vk::RecordedWork> work;
+    size_t n_submitted = 0;  // segments
+    uint64_t value = 0;      // of the device's timeline, when what was submitted of it is done
+    Clock::time_point submitted = {};
+    std::optional<Clock::time_point> ended = {};  // if that was seen
+
+    bool is_submitted() const { return n_submitted == work->segments().size(); }
+  };
+  struct Submission {
+    uint64_t value = 0;
+    double predicted_ns = 0;
+  };
+
+  Work& find(Ticket ticket);
+  Result<double> unfinished_ns();
+  double forget(Ticket ticket);
+  double learn(const Work& work, double seconds);
 
   std::shared_ptr<vk::Device> device_;
   double slice_ns_;
-  double slowness_ = 1;  ///< measured over nominal time; learned
-  std::chrono::steady_clock::time_point last_ended_;
+  bool has_budget_ = false;  // somebody had one
+  Pace pace_;
+  Ticket next_ticket_ = 1;
+  std::deque<Work> works_;             // not known to have ended, oldest first
+  std::deque<Submission> unfinished_;  // likewise
+  Clock::time_point last_ended_;
 };
 
 }  // namespace pumice

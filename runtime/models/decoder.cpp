@@ -273,8 +273,13 @@ Status Decoder::allocate(const Program& program, const DecoderLimits& limits) {
 /// Records the dispatches of one step, one after the other.
 class Decoder::Recording {
  public:
-  Recording(const Decoder& decoder, vk::Recorder& recorder, const DecoderStep& step)
-      : decoder_(decoder), lowered_(decoder.lowered_), recorder_(recorder), step_(step) {}
+  Recording(const Decoder& decoder, vk::Recorder& recorder, const StepArgs& step,
+            const SequenceMemory& memory)
+      : decoder_(decoder),
+        lowered_(decoder.lowered_),
+        recorder_(recorder),
+        step_(step),
+        memory_(memory) {}
 
   void run() {
     for (size_t i = 0; i < lowered_.dispatches.size(); ++i) {
@@ -305,7 +310,7 @@ class Decoder::Recording {
 
   void record(const call::Embed& c) {
     decoder_.embedding_.record(recorder_, {.tokens = step_.tokens,
-                                           .sampled = step_.sampled,
+                                           .sampled = memory_.sampled,
                                            .table = &resolved_->matrix,
                                            .y = at(c.y),
                                            .rows = n_rows_,
@@ -358,11 +363,11 @@ class Decoder::Recording {
                     .rope_table = c.rope ? decoder_.rope_tables_[*c.rope] : vk::BufferRange{},
                     .positions = step_.positions,
                     .row_seq = step_.row_seq,
-                    .block_table = step_.block_tables[place.page],
-                    .kv = step_.kv,
+                    .block_table = memory_.block_tables[place.page],
+                    .kv = memory_.kv,
                     .rows = n_rows_,
                     .row_stride = stride(c.qkv),
-                    .table_stride = step_.table_stride,
+                    .table_stride = memory_.table_stride,
                     .layer_offset_bytes = place.offset_bytes,
                     .q_norm = vector(c.q_norm),
                     .k_norm = vector(c.k_norm),
@@ -376,40 +381,41 @@ class Decoder::Recording {
     const ops::FlashAttention& attention = decoder_.attention_[c.attention_class];
     ops::FlashAttention::Args args{.q = at(c.q),
                                    .positions = step_.positions,
-                                   .block_table = step_.block_tables[place.page],
-                                   .kv = step_.kv,
+                                   .block_table = memory_.block_tables[place.page],
+                                   .kv = memory_.kv,
                                    .y = at(c.y),
                                    .partial_stats = decoder_.partial_stats_,
                                    .partial_y = decoder_.partial_y_,
                                    .q_stride = stride(c.q),
-                                   .table_stride = step_.table_stride,
+                                   .table_stride = memory_.table_stride,
                                    .layer_offset_bytes = place.offset_bytes,
                                    .scale = static_cast<float>(c.scale)};
-    if (lists.has_tiles) {
+    const ops::AttentionPlan& plan = lists.plan;
+    if (!plan.tile_items.empty()) {
       args.items = lists.tile_items;
       args.grid = lists.tile_grid;
-      args.n_items = static_cast<uint32_t>(lists.plan->tile_items.size());
-      args.keys = lists.plan->tile_keys;
-      args.scores = lists.plan->tile_scores;
+      args.n_items = static_cast<uint32_t>(plan.tile_items.size());
+      args.keys = plan.tile_keys;
+      args.scores = plan.tile_scores;
       attention.record_tiles(recorder_, args);
     }
-    if (lists.has_rows) {
+    if (!plan.row_items.empty()) {
       args.items = lists.row_items;
       args.grid = lists.row_grid;
-      args.n_items = static_cast<uint32_t>(lists.plan->row_items.size());
-      args.keys = lists.plan->row_keys;
-      args.scores = lists.plan->row_scores;
+      args.n_items = static_cast<uint32_t>(plan.row_items.size());
+      args.keys = plan.row_keys;
+      args.scores = plan.row_scores;
       attention.record_rows(recorder_, args);
     }
-    if (lists.has_reduce) {
+    if (!plan.reduce_items.empty()) {
       attention.record_reduce(recorder_,
                               {.items = lists.reduce_items,
                                .grid = lists.reduce_grid,
                                .partial_stats = decoder_.partial_stats_,
                                .partial_y = decoder_.partial_y_,
                                .y = at(c.y),
-                               .n_items = static_cast<uint32_t>(lists.plan->reduce_items.size()),
-                               .n_partials = lists.plan->n_partials});
+                               .n_items = static_cast<uint32_t>(plan.reduce_items.size()),
+                               .n_partials = plan.n_partials});
     }
   }
 
@@ -471,13 +477,46 @@ class Decoder::Recording {
   const Decoder& decoder_;
   const Lowered& lowered_;
   vk::Recorder& recorder_;
-  const DecoderStep& step_;
+  const StepArgs& step_;
+  const SequenceMemory& memory_;
   const Resolved* resolved_ = nullptr;  // of the dispatch at hand
   uint32_t n_rows_ = 0;
 };
 
-void Decoder::record(vk::Recorder& recorder, const DecoderStep& step) const {
-  Recording(*this, recorder, step).run();
+void Decoder::write_attention(std::span<const ops::SequenceChunk> chunks,
+                              const ops::AttentionPlanOptions& options, StepArgs& step) const {
+  const auto write = [](const auto& values, const vk::BufferRange& range) {
+    using Item = typename std::decay_t<decltype(values)>::value_type;
+    const auto target = range.mapped<Item>();
+    PUMICE_CHECK(values.size() <= target.size(), "more attention work than the step has room for");
+    std::ranges::copy(values, target.begin());
+    return static_cast<uint32_t>(values.size());
+  };
+  for (size_t i = 0; i < attention_.size(); ++i) {
+    AttentionLists& lists = step.attention[i];
+    ops::AttentionPlanOptions own = options;
+    own.tile_tokens = attention_[i].tile_tokens();
+    own.window = lowered_.attention_classes[i].window;
+    ops::plan_attention(chunks, own, lists.plan);
+    write(attention_[i].tile_grid_of(write(lists.plan.tile_items, lists.tile_items)),
+          lists.tile_grid);
+    write(attention_[i].row_grid_of(write(lists.plan.row_items, lists.row_items)), lists.row_grid);
+    write(attention_[i].reduce_grid_of(write(lists.plan.reduce_items, lists.reduce_items)),
+          lists.reduce_grid);
+  }
+}
+
+uint32_t Decoder::split_classes(const StepArgs& step) {
+  uint32_t bits = 0;
+  for (size_t i = 0; i < step.attention.size(); ++i) {
+    if (!step.attention[i].plan.reduce_items.empty()) bits |= 1u << i;
+  }
+  return bits;
+}
+
+void Decoder::record(vk::Recorder& recorder, const StepArgs& step,
+                     const SequenceMemory& memory) const {
+  Recording(*this, recorder, step, memory).run();
 }
 
 }  // namespace pumice

@@ -10,6 +10,7 @@
 
 #include "base/result.hpp"
 #include "models/lowering.hpp"
+#include "models/step_args.hpp"
 #include "models/weights.hpp"
 #include "shaders/elementwise/elementwise.hpp"
 #include "shaders/embedding/embedding.hpp"
@@ -35,31 +36,12 @@ struct DecoderLimits {
   bool invariant = false;
 };
 
-/// Attention's work lists of a step (ops::plan_attention), of one attention class. A list with
-/// `has_…` false is not recorded at all. Grids are read by the GPU, so that a recording can be
-/// replayed with other lists.
-struct AttentionLists {
-  bool has_tiles = false;
-  bool has_rows = false;
-  bool has_reduce = false;
-  vk::BufferRange tile_items, row_items, reduce_items;
-  vk::BufferRange tile_grid, row_grid, reduce_grid;
-  const ops::AttentionPlan* plan = nullptr;  ///< the lists' sizes, for declared costs
-};
-
-/// What one step works on. Ranges are device memory; see StepArgs for their contents.
-struct DecoderStep {
-  uint32_t n_rows = 0;
-  uint32_t n_logit_rows = 0;
-  vk::BufferRange tokens;
-  vk::BufferRange sampled;
-  vk::BufferRange positions;
-  vk::BufferRange row_seq;
-  vk::BufferRange logit_rows;
+/// What sequences keep in device memory.
+struct SequenceMemory {
+  vk::BufferRange sampled;                        ///< see ops::Embedding::Args
   std::span<const vk::BufferRange> block_tables;  ///< by page of the state's layout
   uint32_t table_stride = 0;
-  vk::BufferRange kv;                         ///< stands for all of the KV memory
-  std::span<const AttentionLists> attention;  ///< by attention class
+  vk::BufferRange kv;  ///< stands for all of the KV memory
 };
 
 class Decoder {
@@ -72,14 +54,20 @@ class Decoder {
                               const ModelWeights& weights, KvType kv_type, ops::Math math,
                               const FusionRules& rules, const DecoderLimits& limits);
 
+  /// Write attention's work lists for the rows of a step. `options` for all classes: tile size and
+  /// window are the classes' own.
+  void write_attention(std::span<const ops::SequenceChunk> chunks,
+                       const ops::AttentionPlanOptions& options, StepArgs& step) const;
+  /// What a recorded step depends on besides the numbers of rows: a bit for each attention class
+  /// some rows of which are split.
+  static uint32_t split_classes(const StepArgs& step);
+
   /// Record a step: KV of its rows is written, and logits() holds n_logit_rows rows. Every command
   /// has its part of the model and its layer as scope, whose names live as long as the decoder.
-  void record(vk::Recorder& recorder, const DecoderStep& step) const;
+  void record(vk::Recorder& recorder, const StepArgs& step, const SequenceMemory& memory) const;
 
   /// float [logit_rows][n_vocab]
   const vk::BufferRange& logits() const { return buffers_[lowered_.logits]; }
-  /// Kernels by attention class, and the classes.
-  std::span<const ops::FlashAttention> attention() const { return attention_; }
   const StateLayout& state() const { return state_; }
   std::span<const AttentionClass> attention_classes() const { return lowered_.attention_classes; }
 

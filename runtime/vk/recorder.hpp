@@ -164,6 +164,7 @@ class RecordedWork {
   /// Only with RecorderOptions::time_segments. Never waits: kInternal if a segment that was
   /// submitted is not done. Each must have been submitted once at least.
   Result<std::vector<double>> segment_times_ns() const;
+  bool times_segments() const { return timed_ == Timed::kSegments; }
 
  private:
   friend class Recorder;

@@ -49,7 +49,7 @@ class DeclaredCost : public pumice::test::EngineTest {
                                             .prefix_cache = false,
                                             .greedy_only = true});
     std::vector<Declared> steps;
-    engine->set_observer([&](const StepTrace&, const vk::RecordedWork& work) {
+    engine->set_hooks({.observer = [&](const StepTrace&, const vk::RecordedWork& work) {
       Declared& step = steps.emplace_back();
       for (const vk::CommandInfo& command : work.commands()) {
         if (command.label == "attention_reduce") {
@@ -58,7 +58,7 @@ class DeclaredCost : public pumice::test::EngineTest {
           step.parts[std::string(command.scope.part)] += command.cost;
         }
       }
-    });
+    }});
     greedy(*engine, std::vector<TokenId>(n_prompt, 7), n_new);
     return steps;
   }
@@ -133,7 +133,7 @@ TEST_F(DeclaredCost, EveryCommandOfALayerSaysSo) {
   ASSERT_TRUE(write_synthetic_model(synthetic, file.path()).ok());
   const auto engine = make_engine(load(file.path()), {.context_tokens = 64, .greedy_only = true});
   std::vector<uint32_t> layers;
-  engine->set_observer([&](const StepTrace&, const vk::RecordedWork& work) {
+  engine->set_hooks({.observer = [&](const StepTrace&, const vk::RecordedWork& work) {
     for (const vk::CommandInfo& command : work.commands()) {
       EXPECT_FALSE(command.scope.part.empty()) << command.label;
       if (command.scope.part == "ffn_down") layers.push_back(command.scope.layer);
@@ -141,7 +141,7 @@ TEST_F(DeclaredCost, EveryCommandOfALayerSaysSo) {
         EXPECT_EQ(command.scope.layer, vk::Scope::kNoLayer);
       }
     }
-  });
+  }});
   greedy(*engine, {1, 2, 3}, 1);
   EXPECT_EQ(layers, (std::vector<uint32_t>{0, 1}));
 }

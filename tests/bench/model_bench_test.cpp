@@ -115,11 +115,11 @@ TEST_F(ModelBenchTest, ALostDeviceEndsTheRunAndKeepsTheRowsAlreadyMeasured) {
   lossy.make_engine = [&](const TestGroup& group) {
     Result<std::unique_ptr<Engine>> engine = make(group);
     if (engine.ok()) {
-      (*engine)->set_fault([&](Engine::StepStage stage) -> Status {
-        if (stage != Engine::StepStage::kSubmit) return {};
+      (*engine)->set_hooks({.fault = [&](StepStage stage) -> Status {
+        if (stage != StepStage::kSubmit) return {};
         if (--steps_left >= 0) return {};
         return make_error(ErrorCode::kDeviceLost, "the device was lost");
-      });
+      }});
     }
     return engine;
   };

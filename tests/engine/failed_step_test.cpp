@@ -1,5 +1,6 @@
 // A step that fails, before the device had it or after: no request loses or gains anything.
 #include <map>
+#include <utility>
 
 #include "tests/engine/synthetic_fixture.hpp"
 
@@ -58,12 +59,29 @@ class FailedStep : public test::SyntheticEngineTest {
 TEST_F(FailedStep, AfterTheDeviceRanItChangesNoToken) {
   const auto disturbed = engine();
   int n_lands = 0;
-  disturbed->set_fault([&](Engine::StepStage stage) -> Status {
-    if (stage != Engine::StepStage::kLand) return {};
+  disturbed->set_hooks({.fault = [&](StepStage stage) -> Status {
+    if (stage != StepStage::kLand) return {};
     const int phase = n_lands++ % 8;
     if (phase >= 3 && phase < 6) return kFault;  // several in a row
     return {};
-  });
+  }});
+  submit_two(*disturbed);
+  Told told;
+  EXPECT_GT(finish(*disturbed, told), 6);
+  EXPECT_EQ(told, expected());
+}
+
+TEST_F(FailedStep, AgainWhileItsRequestsAreSetUpAnewChangesNoToken) {
+  const auto disturbed = engine();
+  int n_lands = 0;
+  bool fails_again = false;
+  disturbed->set_hooks({.fault = [&](StepStage stage) -> Status {
+    if (stage == StepStage::kSubmit)
+      return std::exchange(fails_again, false) ? Status(kFault) : Status();
+    if (++n_lands % 7 != 0) return {};
+    fails_again = true;
+    return kFault;
+  }});
   submit_two(*disturbed);
   Told told;
   EXPECT_GT(finish(*disturbed, told), 6);
@@ -73,12 +91,12 @@ TEST_F(FailedStep, AfterTheDeviceRanItChangesNoToken) {
 TEST_F(FailedStep, ForWhichOthersWerePreemptedChangesNoToken) {
   const auto disturbed = engine(7);
   uint64_t n_preemptions = 0;
-  disturbed->set_fault([&](Engine::StepStage stage) -> Status {
+  disturbed->set_hooks({.fault = [&](StepStage stage) -> Status {
     const uint64_t now = disturbed->scheduler().telemetry().preemptions;
-    if (stage != Engine::StepStage::kSubmit || now == n_preemptions) return {};
+    if (stage != StepStage::kSubmit || now == n_preemptions) return {};
     n_preemptions = now;
     return kFault;
-  });
+  }});
   submit_two(*disturbed);
   Told told;
   EXPECT_GT(finish(*disturbed, told), 0);
@@ -98,7 +116,7 @@ class FailedStepAfterAnEnd : public FailedStep {
       for (const StepEvent& event : step(*engine_)) before_.push_back(*event.token);
     }
     ended_ = *engine_->submit({.prompt = tokens(30, 2), .max_new_tokens = 40, .timeout_s = 0});
-    engine_->set_fault([](Engine::StepStage) -> Status { return kFault; });
+    engine_->set_hooks({.fault = [](StepStage) -> Status { return kFault; }});
     EXPECT_FALSE(engine_->step().ok());
   }
   void TearDown() override {
@@ -108,7 +126,7 @@ class FailedStepAfterAnEnd : public FailedStep {
 
   /// The other request goes on as if nothing had happened.
   void expect_rest() {
-    engine_->set_fault({});
+    engine_->set_hooks({});
     Told told;
     EXPECT_EQ(finish(*engine_, told), 0);
     ASSERT_EQ(told.size(), 1u);

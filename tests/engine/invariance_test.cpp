@@ -154,7 +154,7 @@ class Barriers : public Invariance {
     const auto append = [&](uint32_t, std::span<const float> row) {
       result.insert(result.end(), row.begin(), row.end());
     };
-    engine.set_recorder_options({});
+    engine.set_hooks({});
     EXPECT_TRUE(
         engine.submit({.prompt = tokens(kChunk + 1, 1), .max_new_tokens = 1, .on_logits = append})
             .ok());
@@ -162,7 +162,7 @@ class Barriers : public Invariance {
     result.clear();
     EXPECT_TRUE(
         engine.submit({.prompt = tokens(23, 2), .max_new_tokens = 1, .on_logits = append}).ok());
-    engine.set_recorder_options(options);
+    engine.set_hooks({.recorder = options});
     float sampled = 0;
     for (const StepEvent& event : step(engine))
       sampled = static_cast<float>(*event.token) + 1000 * sampled;

@@ -43,7 +43,8 @@ class Replay : public test::SyntheticEngineTest {
 TEST_F(Replay, AContextThatOutgrowsItsFirstSplitIsReadWhole) {
   const EngineOptions options{.context_tokens = 128, .split_tokens = 16, .greedy_only = true};
   const auto recorded = make_engine(model_, options);
-  recorded->set_observer([](const StepTrace&, const vk::RecordedWork&) {});  // replays nothing
+  recorded->set_hooks(
+      {.observer = [](const StepTrace&, const vk::RecordedWork&) {}});  // replays nothing
   const auto replayed = make_engine(model_, options);
   const auto prompt = tokens(6, 1);
   EXPECT_EQ(greedy(*replayed, prompt, 60), greedy(*recorded, prompt, 60));

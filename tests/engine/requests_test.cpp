@@ -46,13 +46,38 @@ TEST_F(Requests, EndWhenTheirTimeIsUp) {
   EXPECT_EQ(in_time.end_reason, EndReason::kLength);
 }
 
+TEST_F(Requests, HaveCountsAndBiasesOfTheirOwn) {
+  // More of them, one after the other, than there are slots.
+  const EngineOptions options{.context_tokens = 128};
+  const auto request = [](uint32_t seed) {
+    GenerationRequest asked{
+        .prompt = tokens(20, seed), .max_new_tokens = 30, .sampling = with_penalties(seed)};
+    asked.sampling.logit_bias = {{seed, -5.0f}, {seed + 40, 2.0f}};
+    return asked;
+  };
+  const auto told = [](Engine& engine, GenerationRequest asked) {
+    std::vector<TokenId> all;
+    EXPECT_TRUE(engine.submit(std::move(asked)).ok());
+    while (!engine.idle()) {
+      for (const StepEvent& event : step(engine)) {
+        if (event.token) all.push_back(*event.token);
+      }
+    }
+    return all;
+  };
+  const auto shared = make_engine(model_, options);
+  for (uint32_t seed = 1; seed <= 5; ++seed) {
+    EXPECT_EQ(told(*shared, request(seed)), told(*make_engine(model_, options), request(seed)));
+  }
+}
+
 TEST_F(Requests, GetNoSlotThatADiscardedRowMayStillWrite) {
   // The stop token is seen while the next row of that request runs already.
   const auto engine = make_engine(model_, {.context_tokens = 128, .greedy_only = true});
-  const auto stop_at_once = [](TokenId) { return true; };
   const auto expected = greedy(*engine, tokens(20, 2), 10);
+  const auto first = greedy(*engine, tokens(20, 1), 1);
   ASSERT_TRUE(
-      engine->submit({.prompt = tokens(20, 1), .max_new_tokens = 30, .ends = stop_at_once}).ok());
+      engine->submit({.prompt = tokens(20, 1), .max_new_tokens = 30, .end_tokens = first}).ok());
   const auto next = engine->submit({.prompt = tokens(20, 2), .max_new_tokens = 10});
   ASSERT_TRUE(next.ok());
   std::vector<TokenId> told;

@@ -202,12 +202,12 @@ TEST_P(Reuse, BlocksRestoredFromAFileChangeNothingAndAreNotComputed) {
 TEST_P(Reuse, AFailedStepLosesNothing) {
   const auto engine = this->engine({.n_sequences = 2, .token_budget = 32, .chunk_tokens = 32});
   int until_fault = 0;
-  engine->set_fault([&](Engine::StepStage stage) -> Status {
-    if (stage != Engine::StepStage::kSubmit) return {};
+  engine->set_hooks({.fault = [&](StepStage stage) -> Status {
+    if (stage != StepStage::kSubmit) return {};
     if (until_fault-- > 0) return {};
     until_fault = 3;
     return make_error(ErrorCode::kInternal, "a fault for the test");
-  });
+  }});
   Told run;
   const auto id = submit(*engine, prompt_, run);
   int faults = 0;
@@ -280,11 +280,7 @@ TEST_F(RunAhead, ChangesNoTokenAndIsDiscardedAfterAStop) {
   const TokenId stop = expected[7];
   const auto first = std::find(expected.begin(), expected.end(), stop) - expected.begin();
   std::vector<TokenId> got;
-  ASSERT_TRUE(ahead
-                  ->submit({.prompt = prompt,
-                            .max_new_tokens = 30,
-                            .ends = [&](TokenId token) { return token == stop; }})
-                  .ok());
+  ASSERT_TRUE(ahead->submit({.prompt = prompt, .max_new_tokens = 30, .end_tokens = {stop}}).ok());
   std::optional<RequestReport> report;
   while (!ahead->idle()) {
     for (const StepEvent& event : step(*ahead)) {

@@ -14,17 +14,19 @@ TEST_F(Generate, AfterAFailedStepNothingOfTheRequestIsLeftAndTheNextOneIsAnswere
   if (!std::filesystem::exists(path)) GTEST_SKIP() << "no shared data: " << path;
   const Result<GgufFile> file = GgufFile::open(path);
   ASSERT_TRUE(file.ok()) << file.error().message;
-  const Result<Tokenizer> tokenizer = load_tokenizer(*file);
-  ASSERT_TRUE(tokenizer.ok()) << tokenizer.error().message;
+  Result<Tokenizer> loaded = load_tokenizer(*file);
+  ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+  const auto tokenizer = std::make_shared<const Tokenizer>(std::move(loaded).value());
   const auto engine = make_engine(load(path), {.context_tokens = 64, .greedy_only = true});
   ASSERT_NE(engine, nullptr);
   const auto answer = [&](int steps_before_fault) {
-    engine->set_fault([=](Engine::StepStage) mutable -> Status {
+    engine->set_hooks({.fault = [=](StepStage) mutable -> Status {
       if (steps_before_fault-- != 0) return {};
       return make_error(ErrorCode::kInternal, "a fault for the test");
-    });
-    return generate(*engine, {.prompt = {1, 403, 407, 261}, .max_new_tokens = 12}, *tokenizer,
-                    false, [](std::string_view) { return true; });
+    }});
+    return generate(*engine,
+                    {.prompt = {1, 403, 407, 261}, .max_new_tokens = 12, .tokenizer = tokenizer},
+                    [](std::string_view) { return true; });
   };
   const auto undisturbed = answer(-1);
   ASSERT_TRUE(undisturbed.ok()) << undisturbed.error().message;

@@ -1,0 +1,294 @@
+#include "engine/device_state.hpp"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <bit>
+#include <string>
+#include <utility>
+
+#include "engine/engine_limits.hpp"
+
+namespace pumice {
+namespace {
+
+constexpr uint64_t kMostKvPages = UINT32_MAX - 1;
+constexpr uint64_t kKvLayoutVersion = 2;  // of KvLayout's arrangement, for prompt cache files
+constexpr uint64_t kAlignment = 256;
+
+/// What cached KV bytes depend on besides tokens.
+ModelFingerprint cache_fingerprint(const Model& model, const StateLayout& layout,
+                                   const Decoder& decoder) {
+  std::string facts =
+      fmt::format("{:x} {:x} {}", model.fingerprint[0], model.fingerprint[1], decoder.arithmetic());
+  for (const StateLayout::Page& page : layout.pages) {
+    facts += fmt::format(" {} {} {} {} {}", page.group, static_cast<int>(page.layout.type),
+                         page.layout.n_layers, page.layout.n_kv_heads, page.layout.head_dim);
+  }
+  const XXH128_hash_t hash = XXH3_128bits(facts.data(), facts.size());
+  return {hash.low64, hash.high64};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<DeviceState>> DeviceState::create(
+    std::shared_ptr<vk::PipelineLibrary> pipelines, std::shared_ptr<const Model> model,
+    const EngineOptions& options, const vk::PipelineLibrary::Progress& progress) {
+  if (options.profile && pipelines->device()->plan().timestamp_valid_bits == 0) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "kernels cannot be timed: this device has no timestamps");
+  }
+  std::unique_ptr<DeviceState> state(
+      new DeviceState(std::move(pipelines), std::move(model), options));
+  PUMICE_TRY_STATUS(state->plan_limits());
+  PUMICE_TRY_STATUS(state->allocate());
+  PUMICE_TRY_STATUS(state->pipelines_->compile(progress));
+  state->pipelines_->save();
+  return state;
+}
+
+DeviceState::DeviceState(std::shared_ptr<vk::PipelineLibrary> pipelines,
+                         std::shared_ptr<const Model> model, const EngineOptions& options)
+    : pipelines_(std::move(pipelines)),
+      device_(pipelines_->device()),
+      model_(std::move(model)),
+      options_(options),
+      slots_(options.n_sequences * Scheduler::kMaxOutstanding, SlotState::kUnknown) {}
+
+DeviceState::~DeviceState() { device_->wait_idle(); }
+
+Status DeviceState::plan_limits() {
+  layout_ = state_layout(program(), options_.kv_type);
+  groups_ = cache_groups(program(), layout_);
+  PUMICE_TRY_STATUS(CacheGroups::check(groups_));
+  const uint64_t n_pages =
+      options_.kv_blocks != 0
+          ? uint64_t{options_.kv_blocks} * groups_.size()
+          : options_.n_sequences *
+                pages_of_context(groups_, options_.context_tokens, options_.token_budget);
+  if (n_pages > kMostKvPages) {
+    return make_error(ErrorCode::kDoesNotFit, "{} pages of keys and values exceed {}", n_pages,
+                      kMostKvPages);
+  }
+  n_pages_ = static_cast<uint32_t>(n_pages);
+  const uint32_t max_rows =
+      std::min(options_.token_budget, options_.n_sequences * options_.context_tokens);
+  // Split rows: those of short chunks, of which each sequence has one in a step.
+  const ops::AttentionPlanOptions attention = attention_options(options_);
+  const uint64_t most_split = uint64_t{options_.n_sequences} * attention.max_split_rows;
+  const auto split_rows = static_cast<uint32_t>(std::min<uint64_t>(max_rows, most_split));
+  limits_ = {
+      .rows = max_rows,
+      .logit_rows = options_.prompt_logits ? max_rows : std::min(max_rows, options_.n_sequences),
+      .context_tokens = options_.context_tokens,
+      .attention_partials =
+          ops::max_attention_partials(split_rows, options_.context_tokens, attention),
+      .invariant = options_.invariant};
+  attention_items_ = max_rows + split_rows * (options_.context_tokens / options_.split_tokens + 1);
+  table_stride_ = kv_blocks_of(options_.context_tokens);
+  return {};
+}
+
+Status DeviceState::allocate() {
+  const uint64_t vocab_bytes = uint64_t{program().n_vocab} * 4;
+  const uint64_t scratch_bytes = limits_.logit_rows * vocab_bytes;
+  const uint64_t counts_bytes = options_.greedy_only ? 4 : slots_.size() * vocab_bytes;
+  const uint64_t device_bytes = counts_bytes + scratch_bytes + slots_.size() * 4 + 4096;
+  PUMICE_TRY_STATUS(device_->check_fits(
+      n_pages_ * layout_.page_bytes + Decoder::buffer_bytes(program(), limits_) + device_bytes,
+      fmt::format("a context of {} tokens and its buffers", options_.context_tokens)));
+  PUMICE_TRY(decoder_, Decoder::plan(device_, *pipelines_, program(), model_->weights,
+                                     options_.kv_type, options_.math, options_.fusion, limits_));
+  PUMICE_TRY(kv_, KvMemory::create(device_, layout_.page_bytes, n_pages_));
+  block_store_.emplace(device_, *kv_);
+  PUMICE_TRY(greedy_sampling_, ops::Sampling::plan(*pipelines_, ops::Sampling::Variant::kGreedy));
+  if (!options_.greedy_only) {
+    PUMICE_TRY(full_sampling_, ops::Sampling::plan(*pipelines_, ops::Sampling::Variant::kFull));
+  }
+  device_arena_.emplace(device_, vk::MemoryDomain::kDevice, "sampling", device_bytes);
+  PUMICE_TRY(token_counts_, device_arena_->allocate(counts_bytes));
+  PUMICE_TRY(sampling_scratch_, device_arena_->allocate(scratch_bytes));
+  PUMICE_TRY(sampled_, device_arena_->allocate(slots_.size() * 4));
+  PUMICE_TRY_STATUS(allocate_tables());
+  return allocate_rings();
+}
+
+Status DeviceState::allocate_tables() {
+  const uint64_t table_bytes = slots_.size() * table_stride_ * 8;
+  const uint64_t bias_bytes = slots_.size() * kMaxLogitBias * 8;
+  const uint64_t sampling_bytes = limits_.logit_rows * sizeof(ops::SamplingRow) + kAlignment;
+  upload_arena_.emplace(device_, vk::MemoryDomain::kUpload, "block tables",
+                        groups_.size() * (table_bytes + kAlignment) + bias_bytes + kAlignment +
+                            steps_under_way(options_) * sampling_bytes);
+  for (size_t i = 0; i < groups_.size(); ++i) {
+    PUMICE_TRY(block_tables_.emplace_back(), upload_arena_->allocate(table_bytes));
+  }
+  PUMICE_TRY(logit_bias_, upload_arena_->allocate(bias_bytes));
+  return {};
+}
+
+Status DeviceState::allocate_rings() {
+  const uint32_t n_rings = steps_under_way(options_);
+  const uint64_t vocab_bytes = uint64_t{program().n_vocab} * 4;
+  const uint64_t logits_bytes = options_.prompt_logits ? limits_.logit_rows * vocab_bytes : 0;
+  const uint64_t sampling_bytes = limits_.logit_rows * sizeof(ops::SamplingRow);
+  readback_arena_.emplace(device_, vk::MemoryDomain::kReadback, "readback",
+                          n_rings * (logits_bytes + sampled_.size_bytes + 2 * kAlignment));
+  const StepCapacity capacity{
+      .rows = limits_.rows,
+      .logit_rows = limits_.logit_rows,
+      .attention_items = attention_items_,
+      .attention_classes = static_cast<uint32_t>(decoder_->attention_classes().size())};
+  for (uint32_t i = 0; i < n_rings; ++i) {
+    PUMICE_TRY(StepArgs args, StepArgs::create(device_, capacity));
+    Ring ring{
+        .args = std::move(args), .sampling = {}, .sampled_readback = {}, .logits_readback = {}};
+    PUMICE_TRY(ring.sampling, upload_arena_->allocate(sampling_bytes));
+    PUMICE_TRY(ring.sampled_readback, readback_arena_->allocate(sampled_.size_bytes));
+    if (options_.prompt_logits) {
+      PUMICE_TRY(ring.logits_readback, readback_arena_->allocate(logits_bytes));
+    }
+    rings_.push_back(std::move(ring));
+  }
+  return {};
+}
+
+KvCacheOptions DeviceState::cache_options() const {
+  return {.n_blocks = n_pages_,
+          .block_tokens = kKvBlockTokens,
+          .groups = groups_,
+          .reuse = options_.prefix_cache,
+          .model = cache_fingerprint(*model_, layout_, *decoder_),
+          .layout = kKvLayoutVersion,
+          .block_bytes = layout_.page_bytes,
+          .host_bytes = options_.cache_host_bytes};
+}
+
+// ---- slots
+
+vk::BufferRange DeviceState::counts_of(uint32_t slot) const {
+  const uint64_t bytes = uint64_t{program().n_vocab} * 4;
+  return token_counts_.subrange(slot * bytes, bytes);
+}
+
+void DeviceState::set_up(uint32_t slot, const SamplerOptions& sampling,
+                         std::span<const TokenId> tokens, size_t n_prompt) {
+  if (has_penalties(sampling)) {
+    TokenCounts& added = new_counts_.emplace_back();
+    added.slot = slot;
+    added.counts.resize(program().n_vocab, 0);
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      i < n_prompt ? count_prompt_token(added.counts, tokens[i])
+                   : count_output_token(added.counts, tokens[i]);
+    }
+  }
+  const auto words = logit_bias_.mapped<uint32_t>().subspan(size_t{slot} * kMaxLogitBias * 2);
+  for (size_t i = 0; i < sampling.logit_bias.size(); ++i) {
+    words[2 * i] = sampling.logit_bias[i].first;
+    words[2 * i + 1] = std::bit_cast<uint32_t>(sampling.logit_bias[i].second);
+  }
+  slots_[slot] = SlotState::kWritten;
+}
+
+void DeviceState::commit_slots() {
+  std::ranges::replace(slots_, SlotState::kWritten, SlotState::kReady);
+  new_counts_.clear();
+}
+
+void DeviceState::drop_slots() {
+  std::ranges::replace(slots_, SlotState::kWritten, SlotState::kUnknown);
+  new_counts_.clear();
+}
+
+void DeviceState::forget_all() {
+  std::ranges::fill(slots_, SlotState::kUnknown);
+  new_counts_.clear();
+}
+
+void DeviceState::write_blocks(uint32_t slot, uint32_t page, std::span<const BlockId> blocks,
+                               uint32_t first, uint32_t end) {
+  const auto table =
+      block_tables_[page].mapped<uint64_t>().subspan(size_t{slot} * table_stride_, table_stride_);
+  for (size_t i = first; i < std::min<size_t>(end, blocks.size()); ++i) {
+    if (blocks[i] != kNoBlock) table[i] = kv_->address(blocks[i]);
+  }
+}
+
+// ---- steps
+
+void DeviceState::set_sampling(uint32_t ring, uint32_t logit_row,
+                               const std::optional<RowSampling>& sampling) {
+  ops::SamplingRow row{};
+  if (!sampling) {
+    row.skip = 1;
+  } else {
+    const SamplerOptions& options = *sampling->options;
+    row = ops::sampling_row(sampler_constants(options), sampling->output_index, sampling->slot);
+    if (has_penalties(options)) row.counts = counts_of(sampling->slot).address();
+    if (!options.logit_bias.empty()) {
+      row.bias = logit_bias_.address() + uint64_t{sampling->slot} * kMaxLogitBias * 8;
+      row.n_bias = static_cast<uint32_t>(options.logit_bias.size());
+    }
+  }
+  rings_[ring].sampling.mapped<ops::SamplingRow>()[logit_row] = row;
+}
+
+Result<std::optional<DeviceState::Prologue>> DeviceState::record_prologue(
+    std::span<const BlockCopy> copies) {
+  if (new_counts_.empty() && copies.empty()) return std::optional<Prologue>();
+  const uint64_t bytes = uint64_t{program().n_vocab} * 4;
+  Prologue prologue{.staging = vk::Arena(device_, vk::MemoryDomain::kUpload, "token counts",
+                                         new_counts_.size() * (bytes + kAlignment)),
+                    .work = {}};
+  vk::Recorder recorder(device_);
+  for (const TokenCounts& added : new_counts_) {
+    PUMICE_TRY(const vk::BufferRange staged, prologue.staging.allocate(bytes));
+    std::ranges::copy(added.counts, staged.mapped<uint32_t>().begin());
+    recorder.copy(staged, counts_of(added.slot));
+  }
+  block_store_->record_copies(recorder, copies);
+  PUMICE_TRY(vk::RecordedWork work, recorder.finish());
+  prologue.work = std::make_shared<const vk::RecordedWork>(std::move(work));
+  return std::optional(std::move(prologue));
+}
+
+Result<vk::RecordedWork> DeviceState::record(uint32_t ring, const StepWork& step,
+                                             const vk::RecorderOptions& options) const {
+  const Ring& memory = rings_[ring];
+  vk::Recorder recorder(device_, options);
+  decoder_->record(recorder, memory.args,
+                   {.sampled = sampled_,
+                    .block_tables = block_tables_,
+                    .table_stride = table_stride_,
+                    .kv = kv_->range()});
+  recorder.enter({"sampling"});
+  if (step.reads_logits) {
+    const uint64_t bytes = uint64_t{memory.args.n_logit_rows} * program().n_vocab * 4;
+    recorder.copy(decoder_->logits().subrange(0, bytes), memory.logits_readback);
+  }
+  if (step.samples) {
+    const ops::Sampling& sampling = step.greedy_only ? greedy_sampling_ : full_sampling_;
+    sampling.record(recorder, {.logits = decoder_->logits(),
+                               .rows = memory.sampling,
+                               .sampled = sampled_,
+                               .scratch = sampling_scratch_,
+                               .counts = token_counts_,
+                               .tables = logit_bias_,
+                               .n_rows = memory.args.n_logit_rows,
+                               .n_vocab = program().n_vocab});
+    recorder.copy(sampled_, memory.sampled_readback);
+  }
+  return recorder.finish();
+}
+
+TokenId DeviceState::sampled(uint32_t ring, uint32_t slot) const {
+  return rings_[ring].sampled_readback.mapped<uint32_t>()[slot];
+}
+
+std::span<const float> DeviceState::logits(uint32_t ring, uint32_t logit_row) const {
+  const size_t n_vocab = program().n_vocab;
+  return rings_[ring].logits_readback.mapped<float>().subspan(logit_row * n_vocab, n_vocab);
+}
+
+}  // namespace pumice

@@ -1,0 +1,158 @@
+// All that an engine has on a device: kernels, pages for what sequences keep, tables, and the
+// arguments and results of steps. Nothing in it is the truth: it is made from a model and options,
+// and can be dropped and made again, after which requests begin again from their tokens.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/result.hpp"
+#include "cache/kv_cache.hpp"
+#include "engine/engine_options.hpp"
+#include "engine/kv_block_store.hpp"
+#include "engine/kv_memory.hpp"
+#include "models/decoder.hpp"
+#include "models/model.hpp"
+#include "models/step_args.hpp"
+#include "sampling/options.hpp"
+#include "scheduler/scheduler.hpp"
+#include "shaders/sampling/sampling.hpp"
+#include "text/vocabulary.hpp"
+#include "vk/pipeline.hpp"
+
+namespace pumice {
+
+/// Not thread-safe. Steps use a ring of memory each; a slot is a row of the tables of what running
+/// requests have on the device, given out by the scheduler.
+class DeviceState {
+ public:
+  /// Allocates everything that steps need and compiles pipelines (progress: done, total). The
+  /// options are checked ones. Errors: kDoesNotFit, kInvalidArgument.
+  static Result<std::unique_ptr<DeviceState>> create(std::shared_ptr<vk::PipelineLibrary> pipelines,
+                                                     std::shared_ptr<const Model> model,
+                                                     const EngineOptions& options,
+                                                     const vk::PipelineLibrary::Progress& progress);
+  /// Waits for the device.
+  ~DeviceState();
+  DeviceState(const DeviceState&) = delete;
+  DeviceState& operator=(const DeviceState&) = delete;
+
+  const std::shared_ptr<vk::Device>& device() const { return device_; }
+  const Program& program() const { return model_->program; }
+  const Decoder& decoder() const { return *decoder_; }
+  /// What a cache must be to stand for these pages.
+  KvCacheOptions cache_options() const;
+  KvBlockStore& blocks() { return *block_store_; }
+  uint32_t n_rings() const { return static_cast<uint32_t>(rings_.size()); }
+
+  // ---- slots
+
+  /// Whether the slot's sampling state is that of the request that has it.
+  bool is_set_up(uint32_t slot) const { return slots_[slot] != SlotState::kUnknown; }
+  /// Write what sampling needs to know of a request: biases, and with penalties how often it has
+  /// which token, the first `n_prompt` being its prompt's. No step under way uses the slot. Holds
+  /// once the prologue of the step being prepared was queued (`commit_slots`).
+  void set_up(uint32_t slot, const SamplerOptions& sampling, std::span<const TokenId> tokens,
+              size_t n_prompt);
+  void forget(uint32_t slot) { slots_[slot] = SlotState::kUnknown; }
+  /// What `set_up` wrote since the last of these two is queued for the device, or will not be.
+  void commit_slots();
+  void drop_slots();
+  /// No slot is set up any more.
+  void forget_all();
+
+  /// Entries [first, end) of the block table, as far as there are blocks; `page` of the state's
+  /// layout. Behind a window (kNoBlock) they stay what they are: no kernel reads them.
+  void write_blocks(uint32_t slot, uint32_t page, std::span<const BlockId> blocks, uint32_t first,
+                    uint32_t end);
+
+  // ---- steps
+
+  StepArgs& args(uint32_t ring) { return rings_[ring].args; }
+  /// How a row of logits is sampled; none: it is not.
+  struct RowSampling {
+    const SamplerOptions* options = nullptr;
+    uint64_t output_index = 0;
+    uint32_t slot = 0;
+  };
+  void set_sampling(uint32_t ring, uint32_t logit_row, const std::optional<RowSampling>& sampling);
+
+  /// What comes before a step on the queue: what `set_up` wrote, then copies of blocks.
+  struct Prologue {
+    vk::Arena staging;
+    std::shared_ptr<const vk::RecordedWork> work;
+  };
+  /// None if there is nothing to do. Errors: kDoesNotFit.
+  Result<std::optional<Prologue>> record_prologue(std::span<const BlockCopy> copies);
+
+  /// What is recorded of a step besides its rows.
+  struct StepWork {
+    bool samples = false;
+    bool greedy_only = true;  ///< all rows that sample are
+    bool reads_logits = false;
+  };
+  Result<vk::RecordedWork> record(uint32_t ring, const StepWork& step,
+                                  const vk::RecorderOptions& options) const;
+
+  /// Results of a step that has run.
+  TokenId sampled(uint32_t ring, uint32_t slot) const;
+  std::span<const float> logits(uint32_t ring, uint32_t logit_row) const;
+
+ private:
+  enum class SlotState : uint8_t { kUnknown, kWritten, kReady };
+  /// Of one step under way.
+  struct Ring {
+    StepArgs args;
+    vk::BufferRange sampling;          // ops::SamplingRow [logit_rows]
+    vk::BufferRange sampled_readback;  // uint32 [n_slots]
+    vk::BufferRange logits_readback;   // float [logit_rows][n_vocab]; only with prompt_logits
+  };
+  /// How often a request has which token, on its way to the device.
+  struct TokenCounts {
+    uint32_t slot = 0;
+    std::vector<uint32_t> counts;  // [n_vocab]
+  };
+
+  DeviceState(std::shared_ptr<vk::PipelineLibrary> pipelines, std::shared_ptr<const Model> model,
+              const EngineOptions& options);
+  Status plan_limits();
+  Status allocate();
+  Status allocate_tables();
+  Status allocate_rings();
+  vk::BufferRange counts_of(uint32_t slot) const;
+
+  std::shared_ptr<vk::PipelineLibrary> pipelines_;
+  std::shared_ptr<vk::Device> device_;
+  std::shared_ptr<const Model> model_;
+  EngineOptions options_;
+
+  StateLayout layout_;
+  std::vector<CacheGroup> groups_;
+  uint32_t n_pages_ = 0;
+  DecoderLimits limits_;
+  uint32_t attention_items_ = 0;  // of a step and class
+
+  std::optional<Decoder> decoder_;
+  std::optional<KvMemory> kv_;
+  std::optional<KvBlockStore> block_store_;
+  ops::Sampling greedy_sampling_;
+  ops::Sampling full_sampling_;  // not with greedy_only
+
+  std::optional<vk::Arena> upload_arena_;
+  std::optional<vk::Arena> device_arena_;
+  std::optional<vk::Arena> readback_arena_;
+  std::vector<SlotState> slots_;
+  std::vector<TokenCounts> new_counts_;
+  uint32_t table_stride_ = 0;
+  std::vector<vk::BufferRange> block_tables_;  // by page of the layout: uint64
+                                               // [n_slots][table_stride_]
+  vk::BufferRange token_counts_;               // uint32 [n_slots][n_vocab]: for penalties
+  vk::BufferRange logit_bias_;                 // uint32 pairs [n_slots][kMaxLogitBias]
+  vk::BufferRange sampling_scratch_;
+  vk::BufferRange sampled_;  // uint32 [n_slots]
+  std::vector<Ring> rings_;
+};
+
+}  // namespace pumice

@@ -1,0 +1,69 @@
+// How an engine works: plain data.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+
+#include "base/log.hpp"
+#include "models/lowering.hpp"
+#include "scheduler/cost_model.hpp"
+#include "scheduler/request.hpp"
+#include "shaders/common/kv_layout.hpp"
+#include "shaders/common/math.hpp"
+#include "shaders/flash_attention/attention_plan.hpp"
+
+namespace pumice {
+
+/// What happens to a request that fills its window while it generates.
+enum class OverflowPolicy {
+  kStop,            ///< it ends, for reason kWindow
+  kShift,           ///< the first `keep_tokens` stay, the older half of the rest goes
+  kTruncateOldest,  ///< like kShift with nothing kept; prompts beyond the window lose their start
+};
+
+struct EngineOptions {
+  KvType kv_type = KvType::kF16;
+  ops::Math math = ops::Math::kAuto;  ///< arithmetic of matrix products
+  FusionRules fusion = {};
+  uint32_t context_tokens = 0;  ///< positions of one sequence; 0: what the model was trained for
+  uint32_t n_sequences = 1;     ///< requests that run at once
+  uint32_t kv_blocks = 0;       ///< of KV, each a page of every state group; 0: enough for all
+                                ///< sequences at full length
+  uint32_t token_budget = 512;  ///< tokens in a step
+  uint32_t chunk_tokens = 512;  ///< tokens of one prompt in a step
+  double tpot_target_s = 0;     ///< shrinks chunks beside decoding requests; 0: never
+  uint32_t max_partial_prefills = 4;
+  std::array<uint32_t, kServiceClasses> reserved_decode_tokens = {};
+  OverflowPolicy overflow = OverflowPolicy::kStop;
+  uint32_t keep_tokens = 1;       ///< of kShift
+  bool prefix_cache = true;       ///< reuse the KV of prefixes seen before
+  uint64_t cache_host_bytes = 0;  ///< host memory for KV that leaves the device
+  std::filesystem::path cache_file =
+      {};  ///< prompt cache file to read, and to keep KV in; empty: none
+  uint64_t cache_file_bytes = uint64_t{4} << 30;  ///< most to keep in it
+  CostModel cost = {};                            ///< what steps cost, if known from an earlier run
+  /// Results identical to the bit for every chunking, batch and cache hit on one device; slower,
+  /// and always fp32.
+  bool invariant = false;
+  bool run_ahead = true;        ///< keep two steps under way; never with prompt_logits or profile
+  bool prompt_logits = false;   ///< requests may ask for the logits of every position
+  uint32_t split_tokens = 256;  ///< contexts longer than this are attended to in parallel splits
+  bool greedy_only = false;     ///< compile no more of sampling than greedy requests need
+  bool profile = false;  ///< time every kernel by itself, replay nothing (slower; see `profiler`)
+  Logger logger = {};
+};
+
+/// Steps that are planned and not finished at most.
+inline uint32_t steps_under_way(const EngineOptions& options) {
+  return options.run_ahead && !options.prompt_logits && !options.profile ? 2 : 1;
+}
+
+/// How attention's work is split, for every class.
+inline ops::AttentionPlanOptions attention_options(const EngineOptions& options) {
+  ops::AttentionPlanOptions plan{.split_tokens = options.split_tokens};
+  if (options.invariant) plan.max_split_rows = UINT32_MAX;
+  return plan;
+}
+
+}  // namespace pumice

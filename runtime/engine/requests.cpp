@@ -1,0 +1,232 @@
+#include "engine/requests.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/engine_limits.hpp"
+
+namespace pumice {
+
+// ---- what a client does
+
+Status Requests::check(const GenerationRequest& request) const {
+  PUMICE_TRY_STATUS(request.sampling.validate(limits_.n_vocab));
+  if (limits_.greedy_only && !is_plain_greedy(request.sampling)) {
+    return make_error(ErrorCode::kInvalidArgument, "this engine was made for greedy requests only");
+  }
+  if (request.sampling.logit_bias.size() > kMaxLogitBias) {
+    return make_error(ErrorCode::kInvalidArgument, "{} logit biases exceed {}",
+                      request.sampling.logit_bias.size(), kMaxLogitBias);
+  }
+  for (const TokenId token : request.prompt) {
+    if (token >= limits_.n_vocab) {
+      return make_error(ErrorCode::kInvalidArgument, "token {} is outside the vocabulary of {}",
+                        token, limits_.n_vocab);
+    }
+  }
+  if (request.on_logits && !limits_.logits) {
+    return make_error(ErrorCode::kInvalidArgument, "this engine was not made for prompt logits");
+  }
+  PUMICE_TRY_STATUS(validate_stop_strings(request.stop_strings));
+  if (!request.stop_strings.empty() && request.tokenizer == nullptr) {
+    return make_error(ErrorCode::kInvalidArgument, "stop strings need a tokenizer");
+  }
+  const uint64_t wanted = request.prompt.size() + uint64_t{request.max_new_tokens};
+  if (wanted > limits_.window_tokens && limits_.overflow == OverflowPolicy::kStop) {
+    return make_error(ErrorCode::kDoesNotFit,
+                      "{} prompt + {} new tokens exceed the context of {} by {} tokens",
+                      request.prompt.size(), request.max_new_tokens, limits_.window_tokens,
+                      wanted - limits_.window_tokens);
+  }
+  return {};
+}
+
+Result<RequestId> Requests::submit(GenerationRequest request, double now_s) {
+  PUMICE_TRY_STATUS(check(request));
+  Active active;
+  std::vector<TokenId> prompt = std::exchange(request.prompt, {});
+  const uint32_t window = limits_.window_tokens;
+  if (prompt.size() > window && limits_.overflow == OverflowPolicy::kTruncateOldest) {
+    const uint32_t room = std::min(request.max_new_tokens, window / 2);
+    active.truncated_tokens = static_cast<uint32_t>(prompt.size()) - (window - room);
+    prompt.erase(prompt.begin(), prompt.begin() + static_cast<ptrdiff_t>(active.truncated_tokens));
+  }
+  active.n_prompt = static_cast<uint32_t>(prompt.size());
+  RequestSpec spec{.prompt = std::move(prompt),
+                   .max_new_tokens = request.max_new_tokens,
+                   .service_class = request.service_class,
+                   .priority = request.priority,
+                   .deadline_s = now_s + request.timeout_s,
+                   .salt = request.salt};
+  // Every position of it has to be computed: it shares nothing.
+  if (request.on_logits && request.logits == GenerationRequest::Logits::kPrompt) {
+    spec.salt = private_salt();
+  }
+  PUMICE_TRY(const RequestId id, scheduler_.add(std::move(spec), now_s));
+  if (request.tokenizer != nullptr) active.stream.emplace(request.tokenizer, request.stop_strings);
+  active.request = std::move(request);
+  requests_.emplace(id, std::move(active));
+  return id;
+}
+
+std::optional<RequestReport> Requests::cancel(RequestId id, double now_s) {
+  std::optional<RequestReport> report;
+  std::string held;
+  std::erase_if(events_, [&](const StepEvent& event) {
+    if (event.request != id) return false;
+    held += event.text;
+    if (event.report) report = event.report;
+    return true;
+  });
+  if (const auto it = requests_.find(id); it != requests_.end()) {
+    if (it->second.stream) held += it->second.stream->flush();
+    scheduler_.cancel(id, now_s);
+    report = release(id);
+  }
+  if (report) report->held_text = std::move(held);
+  return report;
+}
+
+RequestReport Requests::release(RequestId id) {
+  const Request& request = scheduler_.request(id);
+  const Active& active = requests_.at(id);
+  const bool ended_by_token = active.ended_by != EndReason::kNone;
+  RequestReport report{.end_reason = ended_by_token ? active.ended_by : request.end_reason,
+                       .prompt_tokens = request.prompt_tokens,
+                       .generated_tokens = request.generated_tokens,
+                       .cache = request.cache,
+                       .times = request.times,
+                       .prefill_iterations = request.prefill_iterations,
+                       .preemptions = request.preemptions,
+                       .shifts = active.shifts,
+                       .truncated_tokens = active.truncated_tokens};
+  requests_.erase(id);
+  scheduler_.remove(id);
+  return report;
+}
+
+// ---- what a step does
+
+StepPlan Requests::plan(double now_s) {
+  StepPlan plan = scheduler_.plan_step(now_s);
+  for (const RequestId id : plan.ended) {
+    StepEvent event{.request = id, .computed_tokens = scheduler_.request(id).computed_tokens};
+    finish(event);
+    events_.push_back(std::move(event));
+  }
+  return plan;
+}
+
+void Requests::commit(const StepPlan& plan, std::span<const TokenId> sampled, double now_s,
+                      double seconds) {
+  const std::vector<ChunkOutcome> outcomes = scheduler_.commit(plan.id, sampled, now_s, seconds);
+  size_t n_sampled = 0;
+  for (size_t i = 0; i < outcomes.size(); ++i) {
+    const StepChunk& chunk = plan.chunks[i];
+    const TokenId token = chunk.samples ? sampled[n_sampled++] : 0;
+    if (!outcomes[i].counts) continue;
+    StepEvent event{.request = chunk.request,
+                    .computed_tokens = chunk.first_position + chunk.n_tokens};
+    if (outcomes[i].sampled) {
+      Active& active = requests_.at(chunk.request);
+      active.ended_by = add_token(active, token, event);
+      if (active.ended_by != EndReason::kNone)
+        scheduler_.end(chunk.request, active.ended_by, now_s);
+    }
+    if (scheduler_.request(chunk.request).ended()) {
+      finish(event);
+    } else if (scheduler_.tokens(chunk.request).size() > limits_.window_tokens) {
+      shift_window(chunk.request);
+    }
+    events_.push_back(std::move(event));
+  }
+}
+
+namespace {
+
+bool ends_request(const GenerationRequest& request, TokenId token) {
+  if (std::ranges::find(request.end_tokens, token) != request.end_tokens.end()) return true;
+  return request.tokenizer != nullptr && !request.ignore_end &&
+         request.tokenizer->vocabulary().ends_generation(token);
+}
+
+}  // namespace
+
+/// Why it is the last one, if it is for what it says.
+EndReason Requests::add_token(Active& active, TokenId token, StepEvent& event) {
+  event.token = token;
+  if (ends_request(active.request, token)) return EndReason::kStop;
+  if (!active.stream) return EndReason::kNone;
+  event.text = active.stream->feed(token);
+  return active.stream->stopped() ? EndReason::kStopString : EndReason::kNone;
+}
+
+/// The event is the last of its request, which has ended.
+void Requests::finish(StepEvent& event) {
+  Active& active = requests_.at(event.request);
+  if (active.stream) event.text += active.stream->flush();
+  event.finished = true;
+  event.report = release(event.request);
+}
+
+/// A request's window is full: drop its older tokens and go on with the rest, recomputed.
+void Requests::shift_window(RequestId id) {
+  Active& active = requests_.at(id);
+  const std::span<const TokenId> all = scheduler_.tokens(id);
+  std::vector<TokenId> tokens(all.begin(), all.end());
+  const size_t kept = limits_.overflow == OverflowPolicy::kShift
+                          ? std::min<size_t>(limits_.keep_tokens, limits_.window_tokens / 2)
+                          : 0;
+  const size_t n_dropped = (tokens.size() - kept + 1) / 2;
+  const auto first = tokens.begin() + static_cast<ptrdiff_t>(kept);
+  tokens.erase(first, first + static_cast<ptrdiff_t>(n_dropped));
+  const size_t from_prompt =
+      std::min(n_dropped, active.n_prompt > kept ? active.n_prompt - kept : 0);
+  active.n_prompt -= static_cast<uint32_t>(from_prompt);
+  ++active.shifts;
+  scheduler_.restart(id, tokens);
+}
+
+// ---- what a step reads
+
+uint64_t Requests::output_index(const StepChunk& chunk) const {
+  const uint64_t next = uint64_t{chunk.first_position} + chunk.n_tokens;
+  return scheduler_.request(chunk.request).generated_tokens +
+         (next - scheduler_.tokens(chunk.request).size());
+}
+
+bool Requests::wants_logits(RequestId id, uint32_t position) const {
+  const Active& active = requests_.at(id);
+  return active.request.on_logits &&
+         (position < active.n_prompt ||
+          active.request.logits == GenerationRequest::Logits::kComputed);
+}
+
+void Requests::deliver_logits(RequestId id, uint32_t position,
+                              std::span<const float> logits) const {
+  const auto it = requests_.find(id);
+  if (it != requests_.end()) it->second.request.on_logits(position, logits);
+}
+
+Status Requests::check_integrity() const {
+  PUMICE_TRY_STATUS(scheduler_.check_integrity());
+  for (const auto& [id, active] : requests_) {
+    const Request& request = scheduler_.request(id);
+    if (request.ended()) {
+      return make_error(ErrorCode::kInternal, "request {} has ended and is still here", id);
+    }
+    if (scheduler_.tokens(id).size() != request.sequence_tokens) {
+      return make_error(ErrorCode::kInternal, "request {} has {} tokens of {}", id,
+                        scheduler_.tokens(id).size(), request.sequence_tokens);
+    }
+  }
+  if (requests_.size() != scheduler_.n_waiting() + scheduler_.n_running()) {
+    return make_error(ErrorCode::kInternal, "{} requests, {} wait and {} run", requests_.size(),
+                      scheduler_.n_waiting(), scheduler_.n_running());
+  }
+  return {};
+}
+
+}  // namespace pumice

@@ -1,0 +1,164 @@
+// What an engine knows of its requests: the host's truth. No device: with it alone everything on a
+// device can be computed again.
+//
+// Each action on a request (submission, cancellation, a token, preemption, failure) goes through
+// here, once. What it does to order, blocks, slots and tokens is the scheduler's, which owns the
+// tokens; what it does to text, stop conditions and events is done here.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "engine/engine_options.hpp"
+#include "sampling/options.hpp"
+#include "scheduler/scheduler.hpp"
+#include "text/text_stream.hpp"
+#include "text/tokenizer.hpp"
+
+namespace pumice {
+
+/// What to generate.
+struct GenerationRequest {
+  std::vector<TokenId> prompt;
+  uint32_t max_new_tokens = 0;
+  SamplerOptions sampling = {};
+  /// Turns tokens into StepEvent::text, and says which of them end a text; none: tokens only.
+  std::shared_ptr<const Tokenizer> tokenizer = {};
+  bool ignore_end = false;  ///< the tokenizer's end-of-text tokens do not end the request
+  /// Tokens that end the request too; the one that did is the last one reported, and not text.
+  std::vector<TokenId> end_tokens = {};
+  /// Texts that end the request; neither they nor what follows is given as text. Need a tokenizer.
+  std::vector<std::string> stop_strings = {};
+  ServiceClass service_class = ServiceClass::kNormal;
+  int32_t priority = 0;
+  double timeout_s = std::numeric_limits<double>::infinity();  ///< from now
+  std::string salt = {};  ///< prefixes are shared only between requests of one salt
+  /// Receives the logits of positions, in order, while the engine works. Needs
+  /// EngineOptions::prompt_logits.
+  std::function<void(uint32_t position, std::span<const float> logits)> on_logits = {};
+  /// Which: of every prompt position, none of which then comes from the cache; or of whatever is
+  /// computed, generated positions and those computed again after a preemption included.
+  enum class Logits { kPrompt, kComputed } logits = Logits::kPrompt;
+};
+
+/// What is known of a request once it has ended. Times in seconds on Engine::now().
+struct RequestReport {
+  EndReason end_reason = EndReason::kNone;
+  uint32_t prompt_tokens = 0;
+  uint32_t generated_tokens = 0;
+  CacheReport cache;
+  RequestTimes times;
+  uint32_t prefill_iterations = 0;
+  uint32_t preemptions = 0;
+  uint32_t shifts = 0;            ///< times the window was full and made room
+  uint32_t truncated_tokens = 0;  ///< of the prompt's start, dropped on submission
+  std::string held_text = {};     ///< of a cancelled request: text that no event brought
+};
+
+/// What a step brought for one request.
+struct StepEvent {
+  RequestId request = 0;
+  std::optional<TokenId> token = {};  ///< the next token; none while the prompt is still being read
+  std::string text = {};              ///< what became final with it, all of it when finished
+  uint32_t computed_tokens = 0;       ///< positions computed so far
+  bool finished = false;              ///< the last event of this request
+  std::optional<RequestReport> report = {};  ///< when finished
+};
+
+/// Not thread-safe.
+class Requests {
+ public:
+  /// What an engine takes.
+  struct Limits {
+    uint32_t n_vocab = 0;
+    uint32_t window_tokens = 0;
+    OverflowPolicy overflow = OverflowPolicy::kStop;
+    uint32_t keep_tokens = 1;  ///< of kShift
+    bool greedy_only = false;
+    bool logits = false;  ///< on_logits
+  };
+
+  Requests(Scheduler scheduler, const Limits& limits)
+      : scheduler_(std::move(scheduler)), limits_(limits) {}
+
+  // ---- what a client does
+
+  /// See Engine::submit.
+  Result<RequestId> submit(GenerationRequest request, double now_s);
+  /// See Engine::cancel.
+  std::optional<RequestReport> cancel(RequestId id, double now_s);
+  /// What happened since the last call, in order.
+  std::vector<StepEvent> take_events() { return std::exchange(events_, {}); }
+  bool has_events() const { return !events_.empty(); }
+  /// Nothing is left to do, nor any event to be taken.
+  bool idle() const { return scheduler_.idle() && events_.empty(); }
+
+  // ---- what a step does, in this order (Scheduler says more)
+
+  /// Requests that ended meanwhile (a deadline) have an event, which no failure takes back.
+  StepPlan plan(double now_s);
+  bool finish_transfers(const StepPlan& plan, const TransferFailures& failures) {
+    return scheduler_.finish_transfers(plan, failures);
+  }
+  /// The oldest step under way ran. `sampled`: the tokens of its sampling chunks, in order.
+  void commit(const StepPlan& plan, std::span<const TokenId> sampled, double now_s, double seconds);
+  /// This step and those planned after it did not run: nothing of them happened.
+  void rollback(uint64_t plan_id) { scheduler_.rollback(plan_id); }
+  /// The device's memory is gone: every request begins again from its tokens.
+  void lose_device() { scheduler_.lose_device(); }
+
+  // ---- what a step reads of a request that it has a chunk of
+
+  const SamplerOptions& sampling(RequestId id) const { return requests_.at(id).request.sampling; }
+  std::span<const TokenId> tokens(RequestId id) const { return scheduler_.tokens(id); }
+  /// Of its tokens, from the start, those that are the prompt's.
+  uint32_t n_prompt(RequestId id) const { return requests_.at(id).n_prompt; }
+  /// Which of its output tokens a chunk samples, counted over all restarts. Those that are still
+  /// being sampled by the step before count too.
+  uint64_t output_index(const StepChunk& chunk) const;
+  bool wants_logits(RequestId id) const { return bool{requests_.at(id).request.on_logits}; }
+  bool wants_logits(RequestId id, uint32_t position) const;
+  /// Nothing for a request that has ended.
+  void deliver_logits(RequestId id, uint32_t position, std::span<const float> logits) const;
+
+  const Scheduler& scheduler() const { return scheduler_; }
+  Scheduler& scheduler() { return scheduler_; }
+  /// A salt that no other request has.
+  std::string private_salt() { return fmt::format("private {}", n_private_salts_++); }
+
+  /// For tests. Errors: kInternal when requests and scheduler disagree.
+  Status check_integrity() const;
+
+ private:
+  struct Active {
+    GenerationRequest request;         // its prompt moved to the scheduler
+    std::optional<TextStream> stream;  // with a tokenizer
+    uint32_t n_prompt = 0;
+    uint32_t shifts = 0;
+    uint32_t truncated_tokens = 0;
+    /// Of its last token: it counts though the request had as many as it asked for.
+    EndReason ended_by = EndReason::kNone;
+  };
+
+  Status check(const GenerationRequest& request) const;
+  static EndReason add_token(Active& active, TokenId token, StepEvent& event);
+  void finish(StepEvent& event);
+  void shift_window(RequestId id);
+  RequestReport release(RequestId id);
+
+  Scheduler scheduler_;
+  Limits limits_;
+  std::map<RequestId, Active> requests_;
+  std::vector<StepEvent> events_;  // not taken yet
+  uint64_t n_private_salts_ = 0;
+};
+
+}  // namespace pumice

@@ -1,0 +1,353 @@
+#include "engine/stepper.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "engine/engine_limits.hpp"
+#include "shaders/embedding/embedding.hpp"
+
+namespace pumice {
+namespace {
+
+constexpr size_t kTraceSteps = 4096;
+
+}  // namespace
+
+Stepper::Stepper(Requests& requests, DeviceState& device, const EngineOptions& options,
+                 std::function<double()> clock)
+    : requests_(requests),
+      device_(device),
+      options_(options),
+      clock_(std::move(clock)),
+      submitter_(device.device()) {
+  for (uint32_t ring = 0; ring < device_.n_rings(); ++ring) free_rings_.push_back(ring);
+}
+
+Stepper::~Stepper() { device_.device()->wait_idle(); }
+
+void Stepper::set_hooks(StepHooks hooks) {
+  hooks_ = std::move(hooks);
+  replays_.clear();  // recorded otherwise, perhaps
+}
+
+Status Stepper::poll(double budget_s, uint32_t max_steps) {
+  for (uint32_t n = 0;; ++n) {
+    bool landed = false;
+    if (n < max_steps) {
+      PUMICE_TRY(landed, land_oldest());
+    }
+    PUMICE_TRY_STATUS(plan_steps(budget_s));
+    if (!landed) return {};
+  }
+}
+
+Status Stepper::submit(double budget_s) {
+  const Status submitted = submitter_.submit(budget_s);
+  if (!submitted.ok()) abandon();
+  return submitted;
+}
+
+// ---- from a plan to queued work
+
+/// Each is submitted before the next is planned: the device should not wait for both.
+Status Stepper::plan_steps(double budget_s) {
+  if (moving()) PUMICE_TRY_STATUS(move_on());
+  PUMICE_TRY_STATUS(submit(budget_s));
+  // Behind a step whose transfers are under way nothing is planned: it may yet come to nothing.
+  while (!moving() && !free_rings_.empty()) {
+    PUMICE_TRY(const bool planned, plan_step());
+    if (!planned) break;
+    PUMICE_TRY_STATUS(submit(budget_s));
+  }
+  return {};
+}
+
+/// False: there is nothing to do.
+Result<bool> Stepper::plan_step() {
+  PendingStep& step = steps_.emplace_back();
+  step.ring = free_rings_.back();
+  free_rings_.pop_back();
+  step.trace.planned_s = clock_();
+  step.plan = requests_.plan(step.trace.planned_s);
+  if (step.plan.empty()) {
+    drop_last();
+    return false;
+  }
+  if (step.plan.transfers.empty()) {
+    PUMICE_TRY_STATUS(start(step));
+    return true;
+  }
+  step.moving =
+      std::make_unique<Moving>(ByteMover(requests_.scheduler().cache(), step.plan.transfers,
+                                         device_.blocks().max_items(), options_.logger));
+  PUMICE_TRY_STATUS(move_on());
+  return true;
+}
+
+/// The last step is none any more.
+void Stepper::drop_last() {
+  free_rings_.push_back(steps_.back().ring);
+  steps_.pop_back();
+}
+
+/// Carry the last step's transfers on as far as that needs no waiting; when they are done, start
+/// it, or drop it where requests lost what was to be restored.
+Status Stepper::move_on() {
+  PendingStep& step = steps_.back();
+  Moving& moving = *step.moving;
+  using Kind = ByteMover::Piece::Kind;
+  while (true) {
+    if (moving.move) {
+      const Result<std::optional<double>> ended = submitter_.ended(moving.ticket);
+      if (!ended.ok()) {
+        abandon();
+        return ended.error();
+      }
+      if (!ended->has_value()) return {};
+      if (moving.piece.kind == Kind::kRead) KvBlockStore::take(*moving.move, moving.piece.items);
+      moving.move.reset();
+      moving.mover.finish_piece({});
+    }
+    moving.piece = moving.mover.next();
+    if (moving.piece.kind == Kind::kDone) break;
+    Result<KvBlockStore::Move> move = moving.piece.kind == Kind::kRead
+                                          ? device_.blocks().record_read(moving.piece.items)
+                                          : device_.blocks().record_write(moving.piece.items);
+    if (!move.ok()) {
+      moving.mover.finish_piece(move.error());
+      continue;
+    }
+    moving.move = std::move(move).value();
+    moving.ticket = submitter_.add(moving.move->work);
+  }
+  const TransferFailures failures = moving.mover.take_failures();
+  step.moving.reset();
+  if (!requests_.finish_transfers(step.plan, failures)) {
+    drop_last();
+    return {};
+  }
+  return start(step);
+}
+
+/// The last step's transfers are done: record it and queue it. On an error it is undone.
+Status Stepper::start(PendingStep& step) {
+  set_up_slots(step);
+  const DeviceState::StepWork work = write(step);
+  Status status = queue(step, work);
+  if (status.ok()) {
+    device_.commit_slots();
+    return {};
+  }
+  device_.drop_slots();
+  requests_.rollback(step.plan.id);
+  drop_last();
+  return status;
+}
+
+void Stepper::set_up_slots(const PendingStep& step) {
+  for (const RequestId id : step.plan.started) {
+    const std::optional<uint32_t> slot = requests_.scheduler().request(id).slot;
+    if (slot) device_.forget(*slot);
+  }
+  for (const StepChunk& chunk : step.plan.chunks) {
+    const RequestId id = chunk.request;
+    const bool is_new = !device_.is_set_up(chunk.slot);
+    if (is_new) {
+      device_.set_up(chunk.slot, requests_.sampling(id), requests_.tokens(id),
+                     requests_.n_prompt(id));
+    }
+    // Blocks that the chunk's positions lie in, of a new slot all: steps under way read none that
+    // change.
+    const uint32_t first = is_new ? 0 : chunk.first_position / kKvBlockTokens;
+    const uint32_t end = kv_blocks_of(chunk.first_position + chunk.n_tokens);
+    const uint32_t n_groups = requests_.scheduler().cache().groups().size();
+    for (uint32_t group = 0; group < n_groups; ++group) {
+      device_.write_blocks(chunk.slot, group, requests_.scheduler().blocks(id, group), first, end);
+    }
+  }
+}
+
+/// The step's arguments.
+DeviceState::StepWork Stepper::write(PendingStep& step) {
+  StepArgs& args = device_.args(step.ring);
+  args.clear();
+  DeviceState::StepWork work;
+  std::vector<ops::SequenceChunk> chunks;
+  for (const StepChunk& chunk : step.plan.chunks) {
+    chunks.push_back({chunk.slot, args.n_rows, chunk.n_tokens, chunk.first_position});
+    write_chunk(step, chunk, work);
+  }
+  device_.decoder().write_attention(chunks, attention_options(options_), args);
+  work.reads_logits = !step.logits_wanted.empty();
+  return work;
+}
+
+void Stepper::write_chunk(PendingStep& step, const StepChunk& chunk, DeviceState::StepWork& work) {
+  StepArgs& args = device_.args(step.ring);
+  const std::span<const TokenId> tokens = requests_.tokens(chunk.request);
+  for (uint32_t i = 0; i < chunk.n_tokens; ++i) {
+    const uint32_t position = chunk.first_position + i;
+    const uint32_t token =
+        position < tokens.size() ? tokens[position] : ops::Embedding::kFromSampled | chunk.slot;
+    const uint32_t row = args.add_row(token, position, chunk.slot);
+    const bool samples = chunk.samples && i + 1 == chunk.n_tokens;
+    const bool wanted = requests_.wants_logits(chunk.request, position);
+    if (!samples && !wanted) continue;
+    const uint32_t logit_row = args.add_logit_row(row);
+    if (wanted) step.logits_wanted.push_back({chunk.request, position, logit_row});
+    if (!samples) {
+      device_.set_sampling(step.ring, logit_row, std::nullopt);
+      continue;
+    }
+    const SamplerOptions& sampling = requests_.sampling(chunk.request);
+    device_.set_sampling(step.ring, logit_row,
+                         DeviceState::RowSampling{.options = &sampling,
+                                                  .output_index = requests_.output_index(chunk),
+                                                  .slot = chunk.slot});
+    work.samples = true;
+    work.greedy_only = work.greedy_only && is_plain_greedy(sampling);
+  }
+}
+
+/// Steps of single rows are recorded once. A replay's declared costs are those of the step that
+/// was recorded.
+bool Stepper::replayable(const PendingStep& step, const DeviceState::StepWork& work) const {
+  const auto is_single_row = [&](const StepChunk& chunk) {
+    return chunk.n_tokens == 1 && !requests_.wants_logits(chunk.request);
+  };
+  return work.samples && !options_.profile && !hooks_.observer &&
+         std::ranges::all_of(step.plan.chunks, is_single_row);
+}
+
+/// Nothing if there is none, or if it would be recorded otherwise by now.
+std::shared_ptr<const vk::RecordedWork> Stepper::replay_of(const Replays::Key& key) {
+  const Replays::Recording* recording = replays_.find(key);
+  if (recording == nullptr) return nullptr;
+  if (submitter_.times_segments() && !recording->work->times_segments()) return nullptr;
+  const bool stays =
+      Replays::stays(recording->in_segments, submitter_.in_segments(*recording->work),
+                     recording->work->segments().size());
+  return stays ? recording->work : nullptr;
+}
+
+Result<std::shared_ptr<const vk::RecordedWork>> Stepper::record(PendingStep& step,
+                                                                const DeviceState::StepWork& work) {
+  step.trace.prepared_s = clock_();
+  vk::RecorderOptions options = hooks_.recorder;
+  options.timestamps = options_.profile;
+  submitter_.set_segments(options);
+  PUMICE_TRY(vk::RecordedWork recorded, device_.record(step.ring, work, options));
+  step.trace.recorded_s = clock_();
+  for (const vk::CommandInfo& command : recorded.commands()) variants_.emplace(command.label);
+  last_barrier_count_ = recorded.barrier_count();
+  return std::make_shared<const vk::RecordedWork>(std::move(recorded));
+}
+
+Status Stepper::queue(PendingStep& step, const DeviceState::StepWork& work) {
+  if (hooks_.fault) PUMICE_TRY_STATUS(hooks_.fault(StepStage::kSubmit));
+  PUMICE_TRY(step.prologue, device_.record_prologue(step.plan.transfers.copies));
+  const StepArgs& args = device_.args(step.ring);
+  const Replays::Key key{.ring = step.ring,
+                         .n_rows = args.n_rows,
+                         .n_logit_rows = args.n_logit_rows,
+                         .split_classes = Decoder::split_classes(args),
+                         .greedy_only = work.greedy_only};
+  const bool may_replay = replayable(step, work);
+  if (may_replay) step.work = replay_of(key);
+  step.is_replay = step.work != nullptr;
+  if (!step.is_replay) {
+    PUMICE_TRY(step.work, record(step, work));
+    if (may_replay) replays_.add(key, {step.work, submitter_.in_segments(*step.work)});
+  }
+  if (step.prologue) submitter_.add(step.prologue->work);
+  step.ticket = submitter_.add(step.work);
+  step.trace.id = step.plan.id;
+  step.trace.decode_rows = step.plan.shape.decode_rows;
+  step.trace.prefill_tokens = step.plan.shape.prefill_tokens;
+  step.trace.submitted_s = clock_();
+  dispatched_rows_ += args.n_rows;
+  return {};
+}
+
+// ---- what has run
+
+/// Whether it had run.
+Result<bool> Stepper::land_oldest() {
+  if (steps_.empty() || steps_.front().moving) return false;
+  const Result<std::optional<double>> ended = submitter_.ended(steps_.front().ticket);
+  if (!ended.ok()) {
+    abandon();
+    return ended.error();
+  }
+  if (!ended->has_value()) return false;
+  PUMICE_TRY_STATUS(land(**ended));
+  return true;
+}
+
+Status Stepper::wait() {
+  PUMICE_CHECK(!steps_.empty(), "nothing is under way");
+  const PendingStep& oldest = steps_.front();
+  const Status waited = submitter_.wait(oldest.moving ? oldest.moving->ticket : oldest.ticket);
+  if (!waited.ok()) {
+    abandon();
+    return waited;
+  }
+  PUMICE_TRY_STATUS(land_oldest());
+  return {};
+}
+
+/// The oldest step has run: its tokens count.
+Status Stepper::land(double seconds) {
+  Status status;
+  if (options_.profile) status = profiler_.add(*steps_.front().work);
+  if (status.ok() && hooks_.fault) status = hooks_.fault(StepStage::kLand);
+  if (!status.ok()) {
+    abandon();
+    return status;
+  }
+  PendingStep step = std::move(steps_.front());
+  steps_.pop_front();
+  free_rings_.push_back(step.ring);
+  step.trace.ended_s = clock_();
+  trace_.push_back(step.trace);
+  if (trace_.size() > kTraceSteps) trace_.pop_front();
+  if (hooks_.observer && !step.is_replay) hooks_.observer(step.trace, *step.work);
+  for (const LogitsWanted& wanted : step.logits_wanted) {
+    requests_.deliver_logits(wanted.request, wanted.position,
+                             device_.logits(step.ring, wanted.logit_row));
+  }
+  std::vector<TokenId> sampled;
+  for (const StepChunk& chunk : step.plan.chunks) {
+    if (chunk.samples) sampled.push_back(device_.sampled(step.ring, chunk.slot));
+  }
+  requests_.commit(step.plan, sampled, step.trace.ended_s, seconds);
+  return {};
+}
+
+void Stepper::abandon() {
+  device_.device()->wait_idle();  // part of them may run
+  submitter_.clear();
+  if (steps_.empty()) return;
+  if (moving()) {
+    TransferFailures failures;
+    failures.all = true;
+    (void)requests_.finish_transfers(steps_.back().plan, failures);
+  }
+  requests_.rollback(steps_.front().plan.id);
+  while (!steps_.empty()) drop_last();
+  // What they sampled may have been counted for penalties: every slot is set up anew.
+  device_.forget_all();
+}
+
+Status Stepper::check_integrity() const {
+  std::vector<uint32_t> owners(device_.n_rings());
+  for (const uint32_t ring : free_rings_) ++owners[ring];
+  for (const PendingStep& step : steps_) ++owners[step.ring];
+  if (!std::ranges::all_of(owners, [](uint32_t n) { return n == 1; })) {
+    return make_error(ErrorCode::kInternal, "a ring has no owner, or several");
+  }
+  return {};
+}
+
+}  // namespace pumice

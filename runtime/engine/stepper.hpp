@@ -1,0 +1,157 @@
+// Steps on a device, as a state machine that a host may drive in whatever pieces it likes: each is
+// planned, its transfers and uploads are made, it is recorded (or a recording is found), its
+// segments are submitted as budgets allow, and once it has run its tokens count.
+//
+// Two steps are under way at a time: while the device runs step N, step N + 1 is planned, recorded
+// and queued behind it, and takes the tokens of step N from the device's memory. What it computes
+// for a request that step N turns out to have ended is discarded.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "cache/move_bytes.hpp"
+#include "engine/device_state.hpp"
+#include "engine/engine_options.hpp"
+#include "engine/replays.hpp"
+#include "engine/requests.hpp"
+#include "engine/submitter.hpp"
+#include "vk/profiler.hpp"
+
+namespace pumice {
+
+/// What a step was and when its stages ended, on Engine::now().
+struct StepTrace {
+  uint64_t id = 0;
+  uint32_t decode_rows = 0;
+  uint32_t prefill_tokens = 0;
+  double planned_s = 0;   ///< when planning began
+  double prepared_s = 0;  ///< 0 of a replayed step; likewise the next
+  double recorded_s = 0;
+  double submitted_s = 0;  ///< when it was queued
+  double ended_s = 0;
+};
+
+/// Where a test may make a step fail.
+enum class StepStage {
+  kSubmit,  ///< before a step is recorded and queued
+  kLand,    ///< after the device has run it, before its tokens count
+};
+
+/// What looks on, for profiles and tests.
+struct StepHooks {
+  vk::RecorderOptions recorder = {};  ///< how steps are recorded
+  /// Called at each stage of each step; an error makes the step fail there.
+  std::function<Status(StepStage)> fault = {};
+  /// Told of each step that has ended, with its commands; none is replayed from now on.
+  std::function<void(const StepTrace&, const vk::RecordedWork&)> observer = {};
+};
+
+/// Not thread-safe.
+class Stepper {
+ public:
+  /// All must outlive it. `clock`: Engine::now.
+  Stepper(Requests& requests, DeviceState& device, const EngineOptions& options,
+          std::function<double()> clock);
+  /// Waits for the device.
+  ~Stepper();
+  Stepper(const Stepper&) = delete;
+  Stepper& operator=(const Stepper&) = delete;
+
+  /// Go on without ever waiting for the device: of steps that have run, up to `max_steps` count, as
+  /// many as can be under way are planned, and the next segments are submitted as far as `budget_s`
+  /// allows (Submitter::submit). Errors: those of the device; every step under way is then undone.
+  Status poll(double budget_s, uint32_t max_steps = Scheduler::kMaxOutstanding);
+  /// Wait until the oldest step, all of which was submitted, has run, and land it, or until a piece
+  /// of its transfers is done. Something is under way. Errors: as of `poll`.
+  Status wait();
+  /// Undo every step under way.
+  void abandon();
+
+  bool idle() const { return steps_.empty(); }
+
+  /// For the steps that are planned from now on.
+  void set_hooks(StepHooks hooks);
+  const StepHooks& hooks() const { return hooks_; }
+  size_t n_replays() const { return replays_.size(); }
+  const std::set<std::string>& variants() const { return variants_; }
+  const vk::Profiler& profiler() const { return profiler_; }
+  size_t last_barrier_count() const { return last_barrier_count_; }
+  uint64_t dispatched_rows() const { return dispatched_rows_; }
+  const std::deque<StepTrace>& trace() const { return trace_; }
+
+  /// For tests. Errors: kInternal when a ring has no owner, or several.
+  Status check_integrity() const;
+
+ private:
+  /// A step's transfers between tiers, which must be done before it is recorded: bytes that cannot
+  /// be restored cost a plan, not a step.
+  struct Moving {
+    explicit Moving(ByteMover bytes) : mover(std::move(bytes)) {}
+
+    ByteMover mover;
+    ByteMover::Piece piece = {};
+    std::optional<KvBlockStore::Move> move;  // of the piece, if it is under way
+    Submitter::Ticket ticket = 0;
+  };
+  struct LogitsWanted {
+    RequestId request;
+    uint32_t position;
+    uint32_t logit_row;
+  };
+  /// A step under way.
+  struct PendingStep {
+    uint32_t ring = 0;
+    StepPlan plan;
+    std::unique_ptr<Moving> moving;  // until its transfers are done; only of the last one
+    std::optional<DeviceState::Prologue> prologue;
+    std::shared_ptr<const vk::RecordedWork> work;
+    bool is_replay = false;
+    Submitter::Ticket ticket = 0;
+    std::vector<LogitsWanted> logits_wanted;
+    StepTrace trace;
+  };
+
+  Status plan_steps(double budget_s);
+  Status submit(double budget_s);
+  Result<bool> plan_step();
+  Status move_on();
+  Status start(PendingStep& step);
+  void set_up_slots(const PendingStep& step);
+  DeviceState::StepWork write(PendingStep& step);
+  void write_chunk(PendingStep& step, const StepChunk& chunk, DeviceState::StepWork& work);
+  Status queue(PendingStep& step, const DeviceState::StepWork& work);
+  std::shared_ptr<const vk::RecordedWork> replay_of(const Replays::Key& key);
+  Result<std::shared_ptr<const vk::RecordedWork>> record(PendingStep& step,
+                                                         const DeviceState::StepWork& work);
+  bool replayable(const PendingStep& step, const DeviceState::StepWork& work) const;
+  Status land(double seconds);
+  Result<bool> land_oldest();
+  void drop_last();
+  bool moving() const { return !steps_.empty() && steps_.back().moving != nullptr; }
+
+  Requests& requests_;
+  DeviceState& device_;
+  const EngineOptions& options_;
+  std::function<double()> clock_;
+  StepHooks hooks_;
+
+  Submitter submitter_;
+  Replays replays_;
+  std::vector<uint32_t> free_rings_;
+  std::deque<PendingStep> steps_;  // oldest first
+
+  vk::Profiler profiler_;
+  std::set<std::string> variants_;
+  size_t last_barrier_count_ = 0;
+  uint64_t dispatched_rows_ = 0;
+  std::deque<StepTrace> trace_;
+};
+
+}  // namespace pumice

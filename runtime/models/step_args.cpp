@@ -1,0 +1,69 @@
+#include "models/step_args.hpp"
+
+#include <array>
+
+#include "shaders/flash_attention/flash_attention.hpp"
+#include "vk/device.hpp"
+
+namespace pumice {
+namespace {
+
+constexpr uint64_t kAlignment = 256;
+constexpr uint64_t kGridBytes = sizeof(ops::FlashAttention::GridWords);
+
+}  // namespace
+
+uint64_t StepCapacity::bytes() const {
+  const uint64_t class_bytes = uint64_t{attention_items} * (2 * sizeof(ops::AttentionItem) +
+                                                            sizeof(ops::AttentionReduceItem)) +
+                               3 * kGridBytes + 6 * kAlignment;
+  return 3 * uint64_t{rows} * 4 + uint64_t{logit_rows} * 4 + attention_classes * class_bytes +
+         4 * kAlignment;
+}
+
+Result<StepArgs> StepArgs::create(const std::shared_ptr<vk::Device>& device,
+                                  const StepCapacity& capacity) {
+  // Attention gives a workgroup to each item.
+  if (const uint32_t most = device->plan().max_workgroup_count[0];
+      capacity.attention_items > most) {
+    return make_error(ErrorCode::kDoesNotFit,
+                      "the longest context and batch are {} pieces of attention, and this device "
+                      "dispatches {}; lower the context (-c) or the batch size (-b)",
+                      capacity.attention_items, most);
+  }
+  StepArgs args(vk::Arena(device, vk::MemoryDomain::kUpload, "step arguments", capacity.bytes()));
+  const auto allocate = [&](uint64_t bytes, vk::BufferRange& range) -> Status {
+    PUMICE_TRY(range, args.arena_.allocate(bytes));
+    return {};
+  };
+  for (vk::BufferRange* range : {&args.tokens, &args.positions, &args.row_seq}) {
+    PUMICE_TRY_STATUS(allocate(uint64_t{capacity.rows} * 4, *range));
+  }
+  PUMICE_TRY_STATUS(allocate(uint64_t{capacity.logit_rows} * 4, args.logit_rows));
+  const uint64_t items = capacity.attention_items;
+  args.attention.resize(capacity.attention_classes);
+  for (AttentionLists& lists : args.attention) {
+    PUMICE_TRY_STATUS(allocate(items * sizeof(ops::AttentionItem), lists.tile_items));
+    PUMICE_TRY_STATUS(allocate(items * sizeof(ops::AttentionItem), lists.row_items));
+    PUMICE_TRY_STATUS(allocate(items * sizeof(ops::AttentionReduceItem), lists.reduce_items));
+    for (vk::BufferRange* grid : {&lists.tile_grid, &lists.row_grid, &lists.reduce_grid}) {
+      PUMICE_TRY_STATUS(allocate(kGridBytes, *grid));
+    }
+  }
+  return args;
+}
+
+uint32_t StepArgs::add_row(uint32_t token, uint32_t position, uint32_t slot) {
+  const uint32_t row = n_rows++;
+  tokens.mapped<uint32_t>()[row] = token;
+  positions.mapped<uint32_t>()[row] = position;
+  row_seq.mapped<uint32_t>()[row] = slot;
+  return row;
+}
+
+uint32_t StepArgs::add_logit_row(uint32_t row) {
+  logit_rows.mapped<uint32_t>()[n_logit_rows] = row;
+  return n_logit_rows++;
+}
+
+}  // namespace pumice

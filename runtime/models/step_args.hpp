@@ -1,0 +1,67 @@
+// What changes from step to step, in memory that the host writes and kernels read: token ids,
+// positions, attention's work lists and grids. Every array has a fixed place, so that a recorded
+// step can be run again with new contents.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/result.hpp"
+#include "shaders/flash_attention/attention_plan.hpp"
+#include "vk/memory.hpp"
+
+namespace pumice {
+
+/// The most a step holds.
+struct StepCapacity {
+  uint32_t rows = 0;             ///< tokens in a step
+  uint32_t logit_rows = 0;       ///< rows whose logits are computed
+  uint32_t attention_items = 0;  ///< tile items, row items and reduce items, each, of a class
+  uint32_t attention_classes = 0;
+
+  /// Device-visible bytes of StepArgs at most.
+  uint64_t bytes() const;
+};
+
+/// Attention's work lists of a step, of one attention class; Decoder::write_attention fills them.
+/// Grids are read by the GPU, so that a recording can be replayed with other lists.
+struct AttentionLists {
+  ops::AttentionPlan plan;       ///< the lists as the host has them
+  vk::BufferRange tile_items;    ///< ops::AttentionItem [attention_items]
+  vk::BufferRange row_items;     ///< ops::AttentionItem [attention_items]
+  vk::BufferRange reduce_items;  ///< ops::AttentionReduceItem [attention_items]
+  vk::BufferRange tile_grid;     ///< ops::FlashAttention::GridWords, like the next two
+  vk::BufferRange row_grid;
+  vk::BufferRange reduce_grid;
+};
+
+/// Arguments of one step under way. Move-only.
+class StepArgs {
+ public:
+  /// Errors: kDoesNotFit, also for more work items than the device dispatches.
+  static Result<StepArgs> create(const std::shared_ptr<vk::Device>& device,
+                                 const StepCapacity& capacity);
+
+  /// Begin a step: no rows.
+  void clear() { n_rows = n_logit_rows = 0; }
+  /// A token (or ops::Embedding::kFromSampled | slot) of the sequence of a slot. Returns its row.
+  uint32_t add_row(uint32_t token, uint32_t position, uint32_t slot);
+  /// The logits of a row are wanted. Returns their row among the logits.
+  uint32_t add_logit_row(uint32_t row);
+
+  uint32_t n_rows = 0;
+  uint32_t n_logit_rows = 0;
+  vk::BufferRange tokens;                 ///< uint32 [rows]; see ops::Embedding::Args
+  vk::BufferRange positions;              ///< uint32 [rows]
+  vk::BufferRange row_seq;                ///< uint32 [rows]
+  vk::BufferRange logit_rows;             ///< uint32 [logit_rows]: row of each row of logits
+  std::vector<AttentionLists> attention;  ///< by class
+
+ private:
+  explicit StepArgs(vk::Arena arena) : arena_(std::move(arena)) {}
+
+  vk::Arena arena_;
+};
+
+}  // namespace pumice
