@@ -23,9 +23,9 @@ MUTATIONS = [
      "return gathers ? step_.logit_rows : vk::BufferRange{};", "(void)gathers; return {};",
      "test_reference:*Greedy*families_llama"),
     ("block tables are those of the first page", "runtime/models/decoder.cpp",
-     "                    .block_table = step_.block_tables[place.page],\n                    .kv = step_.kv,\n"
+     "                    .block_table = memory_.block_tables[place.page],\n                    .kv = memory_.kv,\n"
      "                    .rows = n_rows_,",
-     "                    .block_table = step_.block_tables[0],\n                    .kv = step_.kv,\n"
+     "                    .block_table = memory_.block_tables[0],\n                    .kv = memory_.kv,\n"
      "                    .rows = n_rows_,", "test_families:*gemma2"),
     ("long contexts begin a token early", "shaders/rope_kv/rope_table.cpp",
      "context_tokens > original_context", "context_tokens >= original_context", "test_models:LongRope.*"),

@@ -1,0 +1,96 @@
+// Segments go to the device in order, and no more of them than a budget allows.
+#include "engine/submitter.hpp"
+
+#include <cmath>
+
+#include "tests/vk/recorder_fixture.hpp"
+
+namespace pumice {
+namespace {
+
+class Submitter : public test::RecorderTest {
+ protected:
+  static constexpr uint32_t kSegments = 6;
+
+  /// Word i becomes i + 1, a segment each.
+  std::shared_ptr<const vk::RecordedWork> work() {
+    vk::Recorder recorder(device_, {.segment = {.bytes = 1, .flops = 1}});
+    recorder.fill(ranges_[0].subrange(0, 4 * kSegments), 0);
+    for (uint32_t i = 1; i < kSegments; ++i) recorder.fill(ranges_[0].subrange(4 * i, 4), i + 1);
+    auto recorded = recorder.finish();
+    EXPECT_TRUE(recorded.ok());
+    EXPECT_EQ(recorded->segments().size(), kSegments);
+    return std::make_shared<const vk::RecordedWork>(std::move(recorded).value());
+  }
+  uint32_t n_done() {
+    const std::vector<uint32_t> now = words(ranges_[0]);  // waits for what was submitted
+    uint32_t n = 0;
+    while (n + 1 < kSegments && now[n + 1] == n + 2) ++n;
+    return n;
+  }
+};
+
+TEST_F(Submitter, WithoutABudgetSubmitsOneSegmentWhenTheDeviceHasNone) {
+  pumice::Submitter submitter(device_);
+  const auto ticket = submitter.add(work());
+  for (uint32_t i = 0; i < kSegments; ++i) {
+    EXPECT_FALSE(submitter.ended(ticket)->has_value());
+    ASSERT_TRUE(submitter.submit(0).ok());
+    EXPECT_EQ(n_done(), i);
+  }
+  EXPECT_TRUE(submitter.ended(ticket)->has_value());
+}
+
+TEST_F(Submitter, CountsWhatTheDeviceHasNotFinishedAgainstTheBudget) {
+  pumice::Submitter submitter(device_);
+  const auto ticket = submitter.add(work());
+  ASSERT_TRUE(submitter.submit(1e-12).ok());
+  EXPECT_EQ(n_done(), 0u);
+  ASSERT_TRUE(submitter.submit(pumice::Submitter::kNoBudget).ok());
+  ASSERT_TRUE(submitter.wait(ticket).ok());
+  EXPECT_EQ(n_done(), kSegments - 1);
+  const auto seconds = submitter.ended(ticket);
+  ASSERT_TRUE(seconds.ok() && seconds->has_value());
+  EXPECT_FALSE(**seconds < 0);
+}
+
+TEST_F(Submitter, CutsSegmentsForTheSmallestBudgetAndTimesThem) {
+  pumice::Submitter submitter(device_);
+  vk::RecorderOptions without, with;
+  submitter.set_segments(without);
+  EXPECT_FALSE(without.time_segments);
+  ASSERT_TRUE(submitter.submit(2e-3).ok());
+  submitter.set_segments(with);
+  EXPECT_EQ(with.time_segments, device_->plan().timestamp_valid_bits > 0);
+  EXPECT_NEAR(static_cast<double>(with.segment.bytes),
+              static_cast<double>(without.segment.bytes) * 2e-3 / 0.1, 2);
+  ASSERT_TRUE(submitter.submit(0).ok());
+  submitter.set_segments(with);
+  EXPECT_NEAR(
+      static_cast<double>(with.segment.bytes),
+      static_cast<double>(without.segment.bytes) * pumice::Submitter::kShortestSlice_s / 0.1, 2);
+}
+
+TEST_F(Submitter, LearnsFromTheDeviceWhoseEndsNobodyWaitsFor) {
+  if (device_->plan().timestamp_valid_bits == 0) GTEST_SKIP() << "no timestamps";
+  pumice::Submitter submitter(device_);
+  ASSERT_TRUE(submitter.submit(1).ok());
+  const auto record = [&] {
+    vk::RecorderOptions options;
+    submitter.set_segments(options);
+    vk::Recorder recorder(device_, options);
+    recorder.fill(ranges_[0], 1);
+    return std::make_shared<const vk::RecordedWork>(recorder.finish().value());
+  };
+  const double before = submitter.in_segments(*record());
+  const auto ticket = submitter.add(record());
+  ASSERT_TRUE(submitter.submit(1).ok());
+  device_->wait_idle();
+  const auto seconds = submitter.ended(ticket);
+  ASSERT_TRUE(seconds.ok() && seconds->has_value());
+  EXPECT_GT(**seconds, 0);
+  EXPECT_NE(submitter.in_segments(*record()), before);
+}
+
+}  // namespace
+}  // namespace pumice
