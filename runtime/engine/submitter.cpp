@@ -35,22 +35,16 @@ Submitter::Ticket Submitter::add(std::shared_ptr<const vk::RecordedWork> work) {
   return next_ticket_++;
 }
 
-/// Predicted, of what the device has.
-Result<double> Submitter::unfinished_ns() {
-  double sum = 0;
-  if (unfinished_.empty()) return sum;
-  PUMICE_TRY(const uint64_t reached, device_->completed());
-  std::erase_if(unfinished_, [&](const Submission& s) { return s.value <= reached; });
-  for (const Submission& submission : unfinished_) sum += submission.predicted_ns;
-  return sum;
-}
-
 Status Submitter::submit(double budget_s) {
   if (budget_s < kNoBudget) {
     has_budget_ = true;
     slice_ns_ = std::min(slice_ns_, 1e9 * std::max(budget_s, kShortestSlice_s));
   }
-  PUMICE_TRY(double unfinished, unfinished_ns());
+  if (!backlog_.empty()) {
+    PUMICE_TRY(const uint64_t reached, device_->completed());
+    backlog_.reach(reached);
+  }
+  double unfinished_ns = backlog_.predicted_ns();
   std::vector<VkCommandBuffer> slice;
   std::vector<Work*> in_slice;
   double slice_predicted_ns = 0;
@@ -58,7 +52,7 @@ Status Submitter::submit(double budget_s) {
     if (slice.empty()) return {};
     PUMICE_TRY(const uint64_t value, device_->submit(slice));
     for (Work* work : in_slice) work->value = value;
-    unfinished_.push_back({value, slice_predicted_ns});
+    backlog_.add(value, slice_predicted_ns);
     slice.clear();
     in_slice.clear();
     slice_predicted_ns = 0;
@@ -69,8 +63,8 @@ Status Submitter::submit(double budget_s) {
     for (; work.n_submitted < segments.size(); ++work.n_submitted) {
       const vk::RecordedWork::Segment& segment = segments[work.n_submitted];
       const double predicted = pace_.predict_ns(segment.cost);
-      const bool is_first = slice.empty() && unfinished_.empty();
-      if (!is_first && unfinished + predicted > budget_s * 1e9) return submit_slice();
+      const bool is_first = slice.empty() && backlog_.empty();
+      if (!is_first && unfinished_ns + predicted > budget_s * 1e9) return submit_slice();
       if (!slice.empty() && slice_predicted_ns + predicted > slice_ns_) {
         PUMICE_TRY_STATUS(submit_slice());
       }
@@ -78,7 +72,7 @@ Status Submitter::submit(double budget_s) {
       if (in_slice.empty() || in_slice.back() != &work) in_slice.push_back(&work);
       slice.push_back(segment.commands);
       slice_predicted_ns += predicted;
-      unfinished += predicted;
+      unfinished_ns += predicted;
     }
   }
   return submit_slice();
@@ -134,7 +128,7 @@ Status Submitter::wait(Ticket ticket) {
 
 void Submitter::clear() {
   works_.clear();
-  unfinished_.clear();
+  backlog_ = {};
 }
 
 }  // namespace pumice

@@ -18,6 +18,30 @@
 
 namespace pumice {
 
+/// Submissions that the device has not finished, as far as is known, and their predicted time.
+class Backlog {
+ public:
+  /// The device's timeline reaches `value` when it is done.
+  void add(uint64_t value, double predicted_ns) { submissions_.push_back({value, predicted_ns}); }
+  /// Forget what is done.
+  void reach(uint64_t value) {
+    while (!submissions_.empty() && submissions_.front().value <= value) submissions_.pop_front();
+  }
+  bool empty() const { return submissions_.empty(); }
+  double predicted_ns() const {
+    double sum = 0;
+    for (const Submission& submission : submissions_) sum += submission.predicted_ns;
+    return sum;
+  }
+
+ private:
+  struct Submission {
+    uint64_t value = 0;
+    double predicted_ns = 0;
+  };
+  std::deque<Submission> submissions_;
+};
+
 /// Not thread-safe.
 class Submitter {
  public:
@@ -69,13 +93,8 @@ class Submitter {
 
     bool is_submitted() const { return n_submitted == work->segments().size(); }
   };
-  struct Submission {
-    uint64_t value = 0;
-    double predicted_ns = 0;
-  };
 
   Work& find(Ticket ticket);
-  Result<double> unfinished_ns();
   double forget(Ticket ticket);
   double learn(const Work& work, double seconds);
 
@@ -84,8 +103,8 @@ class Submitter {
   bool has_budget_ = false;  // somebody had one
   Pace pace_;
   Ticket next_ticket_ = 1;
-  std::deque<Work> works_;             // not known to have ended, oldest first
-  std::deque<Submission> unfinished_;  // likewise
+  std::deque<Work> works_;  // not known to have ended, oldest first
+  Backlog backlog_;
   Clock::time_point last_ended_;
 };
 

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "engine/replays.hpp"
+#include "engine/submitter.hpp"
 
 namespace pumice {
 namespace {
@@ -64,6 +65,22 @@ TEST(Pace, LimitsAreWhatIsPredictedToTakeThatLong) {
   EXPECT_NEAR(pace.predict_ns({.flops = limit.flops}), 1e6, 1);
   EXPECT_EQ(pace.limit(INFINITY).bytes, vk::SegmentLimit::kNone);
   EXPECT_GE(pace.limit(0).flops, 1u);
+}
+
+TEST(Backlog, IsWhatTheTimelineHasNotReached) {
+  Backlog backlog;
+  EXPECT_TRUE(backlog.empty());
+  backlog.add(3, 10);
+  backlog.add(5, 20);
+  backlog.add(6, 40);
+  backlog.reach(2);
+  EXPECT_EQ(backlog.predicted_ns(), 70);
+  backlog.reach(5);
+  EXPECT_EQ(backlog.predicted_ns(), 40);
+  EXPECT_FALSE(backlog.empty());
+  backlog.reach(9);
+  EXPECT_TRUE(backlog.empty());
+  EXPECT_EQ(backlog.predicted_ns(), 0);
 }
 
 TEST(Replays, AreRecordedAnewWherePredictionsDriftByTwo) {
