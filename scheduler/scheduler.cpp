@@ -628,6 +628,14 @@ std::vector<ChunkOutcome> Scheduler::commit(uint64_t plan_id, std::span<const ui
   return outcomes;
 }
 
+bool Scheduler::counts(uint64_t plan_id) const {
+  const auto open = std::ranges::find(outstanding_, plan_id, &OpenStep::id);
+  PUMICE_CHECK(open != outstanding_.end(), "a step that is not under way");
+  return std::ranges::all_of(open->chunks, [](const OpenChunk& chunk) {
+    return chunk.request->epoch == chunk.epoch && !chunk.request->ended();
+  });
+}
+
 void Scheduler::rollback(uint64_t plan_id) {
   while (!outstanding_.empty() && outstanding_.back().id >= plan_id) {
     const OpenStep open = std::move(outstanding_.back());

@@ -150,6 +150,10 @@ class Scheduler {
   /// preemptions nowhere: nobody made room. No open step is answered any more.
   void lose_device();
 
+  /// Whether all of this open step would still count: none of its requests has ended or begun again
+  /// since it was planned.
+  bool counts(uint64_t plan_id) const;
+
   size_t outstanding() const { return outstanding_.size(); }
 
   /// Slots are numbers below this. A request has one of its own from its start until it stops

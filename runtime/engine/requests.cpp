@@ -119,6 +119,13 @@ StepPlan Requests::plan(double now_s) {
   return plan;
 }
 
+bool Requests::finish_transfers(const StepPlan& plan, const TransferFailures& failures) {
+  if (!scheduler_.finish_transfers(plan, failures)) return false;
+  if (scheduler_.counts(plan.id)) return true;
+  scheduler_.rollback(plan.id);
+  return false;
+}
+
 void Requests::commit(const StepPlan& plan, std::span<const TokenId> sampled, double now_s,
                       double seconds) {
   const std::vector<ChunkOutcome> outcomes = scheduler_.commit(plan.id, sampled, now_s, seconds);

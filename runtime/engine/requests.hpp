@@ -105,9 +105,9 @@ class Requests {
 
   /// Requests that ended meanwhile (a deadline) have an event, which no failure takes back.
   StepPlan plan(double now_s);
-  bool finish_transfers(const StepPlan& plan, const TransferFailures& failures) {
-    return scheduler_.finish_transfers(plan, failures);
-  }
+  /// The plan's transfers were made but for `failures`. False: it is rolled back, as requests lost
+  /// what was to be restored, or have ended or begun again meanwhile; plan again.
+  bool finish_transfers(const StepPlan& plan, const TransferFailures& failures);
   /// The oldest step under way ran. `sampled`: the tokens of its sampling chunks, in order.
   void commit(const StepPlan& plan, std::span<const TokenId> sampled, double now_s, double seconds);
   /// This step and those planned after it did not run: nothing of them happened.

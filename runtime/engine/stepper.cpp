@@ -92,7 +92,7 @@ void Stepper::drop_last() {
 }
 
 /// Carry the last step's transfers on as far as that needs no waiting; when they are done, start
-/// it, or drop it where requests lost what was to be restored.
+/// it, or drop it where it is none any more.
 Status Stepper::move_on() {
   PendingStep& step = steps_.back();
   Moving& moving = *step.moving;

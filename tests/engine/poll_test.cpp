@@ -105,6 +105,29 @@ TEST_F(Poll, MovesBlocksBetweenTiersWithoutWaiting) {
   EXPECT_GE(tiered->scheduler().cache().stats().host_tokens, 140u);
 }
 
+TEST_F(Poll, MayBeFollowedByACancellationAtAnyPoint) {
+  const auto tiered = make_engine(model_, {.context_tokens = 128,
+                                           .n_sequences = 2,
+                                           .kv_blocks = 7,
+                                           .token_budget = 32,
+                                           .chunk_tokens = 32,
+                                           .cache_host_bytes = uint64_t{8} << 20});
+  const auto expected = greedy(*make_engine(model_, {.context_tokens = 128}), tokens(90, 1), 2);
+  for (size_t n_polls = 0; n_polls < 24; ++n_polls) {
+    // What it restores went to host memory when the other one ran.
+    const auto cancelled = tiered->submit({.prompt = tokens(90, 4), .max_new_tokens = 5});
+    ASSERT_TRUE(cancelled.ok());
+    for (size_t i = 0; i < n_polls; ++i) ASSERT_TRUE(tiered->poll(kTiny).ok());
+    tiered->cancel(*cancelled);
+    const auto lasting = tiered->submit({.prompt = tokens(90, 1), .max_new_tokens = 2});
+    ASSERT_TRUE(lasting.ok());
+    Told told;
+    poll_all(*tiered, kTiny, told);
+    EXPECT_EQ(told[*lasting], expected) << n_polls;
+  }
+  EXPECT_GT(tiered->scheduler().cache().stats().host_tokens, 200u);
+}
+
 TEST_F(Poll, AfterAFailureLosesNothing) {
   const auto disturbed = engine();
   int n = 0;

@@ -122,6 +122,23 @@ TEST_F(Actions, SaltsKeepPrefixesApart) {
   EXPECT_EQ(cached_tokens("a"), 39u);
 }
 
+TEST_F(Actions, AStepWhoseRequestEndedDuringItsTransfersIsNone) {
+  submit(1, 20, {.max_new_tokens = 4});
+  finish();
+  // It begins with the head of a block that is copied.
+  const RequestId again = submit(1, 20, {.max_new_tokens = 4});
+  const RequestId other = submit(2, 20, {.max_new_tokens = 4});
+  const StepPlan plan = requests_->plan(now_);
+  ASSERT_FALSE(plan.transfers.empty());
+  ASSERT_TRUE(requests_->cancel(again, now_));
+  EXPECT_FALSE(requests_->finish_transfers(plan, {}));
+  EXPECT_TRUE(requests_->check_integrity().ok());
+  const std::vector<StepEvent> events = finish();
+  ASSERT_FALSE(events.empty());
+  for (const StepEvent& event : events) EXPECT_EQ(event.request, other);
+  EXPECT_TRUE(events.back().finished);
+}
+
 TEST_F(Actions, ATokenThatEndsARequestIsItsLastAndWhatRanAheadIsDiscarded) {
   const TokenId third = sampled_token(1, 2);
   const RequestId id = submit(1, 10, {.max_new_tokens = 50, .end_tokens = {kEnd, third}});

@@ -24,6 +24,8 @@ MUTATIONS = [
      "ended_by_token ? active.ended_by : request.end_reason", "request.end_reason", "test_engine_host:*RandomActions*"),
     ("a shifted window forgets how much of it is the prompt", REQUESTS,
      "active.n_prompt -= static_cast<uint32_t>(from_prompt);", "(void)from_prompt;", "test_engine_host:Actions.*"),
+    ("a step goes on though a request of it ended during its transfers", REQUESTS,
+     "if (scheduler_.counts(plan.id)) return true;", "return true;", "test_engine_host:Actions.*"),
     ("text that was held back is lost at the end", REQUESTS,
      "if (active.stream) event.text += active.stream->flush();", "", "test_engine_host:Texts.*"),
     ("text that was held back is lost when a request is cancelled", REQUESTS,
