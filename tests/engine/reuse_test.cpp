@@ -1,15 +1,16 @@
 // Reusing KV changes nothing: hits of every length, preemption, copies of partial blocks, host
-// memory and the prompt cache file give the logits and tokens of one monolithic run. What was not
-// computed is counted from the rows that were dispatched.
+// memory and the prompt cache file, on a model whose only state group keeps all.
 #include <unistd.h>
 
 #include <map>
 #include <random>
 
-#include "tests/engine/arithmetic.hpp"
+#include "tests/engine/law_fixture.hpp"
 
 namespace pumice {
 namespace {
+
+using test::Told;
 
 constexpr uint32_t kNew = 12;
 
@@ -19,108 +20,20 @@ struct Computed {
   bool invariant = false;
 };
 
-/// Tokens of a run and the logits of every position it computed.
-struct Told {
-  std::vector<TokenId> tokens;
-  std::map<uint32_t, std::vector<float>> logits;
-  RequestReport report;
-  uint64_t rows = 0;  ///< dispatched
-};
-
-class Reuse : public test::EngineTest, public ::testing::WithParamInterface<Computed> {
+class Reuse : public test::LawTest, public ::testing::WithParamInterface<Computed> {
  protected:
   void SetUp() override {
     EngineTest::SetUp();
     if (IsSkipped()) return;
+    const auto& [arithmetic, invariant] = GetParam();
     const test::TemporaryFile file =
-        test::write_synthetic_model({.type = &weight_type(arithmetic().weight_type)});
-    model_ = load(file.path());
-    const std::string obstacle = test::arithmetic_obstacle(pipelines_, model_, arithmetic());
-    if (!obstacle.empty()) GTEST_SKIP() << obstacle;
-    prompt_ = tokens(83, 1);
-    whole_ = run(*engine({.token_budget = 128, .chunk_tokens = 128}), prompt_);
-    ASSERT_EQ(whole_.rows, prompt_.size() + kNew - 1);
+        test::write_synthetic_model({.type = &weight_type(arithmetic.weight_type)});
+    set_up(load(file.path()), {.arithmetic = arithmetic,
+                               .invariant = invariant,
+                               .prompt_tokens = 83,
+                               .new_tokens = kNew,
+                               .context_tokens = 112});
   }
-  void TearDown() override { model_.reset(); }
-
-  static bool invariant() { return GetParam().invariant; }
-  static test::Arithmetic arithmetic() { return GetParam().arithmetic; }
-
-  static std::vector<TokenId> tokens(size_t n, uint32_t seed) {
-    std::mt19937 random(seed);
-    std::vector<TokenId> result(n);
-    for (TokenId& token : result) token = static_cast<TokenId>(random() % 96);
-    return result;
-  }
-
-  std::unique_ptr<Engine> engine(EngineOptions options) {
-    options.kv_type = KvType::kF32;
-    options.context_tokens = 112;
-    options.invariant = invariant();
-    options.math = arithmetic().math;
-    options.prompt_logits = true;
-    options.greedy_only = true;
-    return make_engine(model_, options);
-  }
-
-  static Result<RequestId> submit(Engine& engine, const std::vector<TokenId>& prompt, Told& run,
-                                  uint32_t max_new = kNew) {
-    const auto keep = [&run](uint32_t position, std::span<const float> row) {
-      run.logits[position].assign(row.begin(), row.end());
-    };
-    return engine.submit({.prompt = prompt,
-                          .max_new_tokens = max_new,
-                          .on_logits = keep,
-                          .logits = GenerationRequest::Logits::kComputed});
-  }
-
-  static void finish(Engine& engine, std::map<RequestId, Told*> runs) {
-    while (!engine.idle()) {
-      for (const StepEvent& event : step(engine)) {
-        Told& run = *runs.at(event.request);
-        if (event.token) run.tokens.push_back(*event.token);
-        if (event.report) run.report = *event.report;
-      }
-    }
-  }
-
-  static Told run(Engine& engine, const std::vector<TokenId>& prompt) {
-    Told run;
-    const uint64_t rows_before = engine.dispatched_rows();
-    const Result<RequestId> id = submit(engine, prompt, run);
-    EXPECT_TRUE(id.ok()) << id.error().message;
-    finish(engine, {{*id, &run}});
-    run.rows = engine.dispatched_rows() - rows_before;
-    return run;
-  }
-
-  /// Same tokens, and the same logits wherever something was computed. Without fp32 a token may
-  /// differ whose margin was unclear, and then texts have nothing more in common.
-  void expect_whole(const Told& run, const std::string& what) const {
-    const size_t n_equal = static_cast<size_t>(
-        std::ranges::mismatch(run.tokens, whole_.tokens).in1 - run.tokens.begin());
-    if (arithmetic().math == ops::Math::kF32) {
-      EXPECT_EQ(run.tokens, whole_.tokens) << what;
-    } else if (n_equal < whole_.tokens.size()) {
-      ASSERT_LT(n_equal, run.tokens.size()) << what;
-      const auto& logits = whole_.logits.at(static_cast<uint32_t>(prompt_.size() + n_equal - 1));
-      EXPECT_LE(test::margin_of(logits), test::clear_margin(logits, arithmetic()))
-          << what << ", token " << n_equal;
-    }
-    std::vector<float> got, expected;
-    for (const auto& [position, row] : run.logits) {
-      if (position >= prompt_.size() + n_equal) break;
-      const std::vector<float>& whole_row = whole_.logits.at(position);
-      ASSERT_TRUE(!invariant() || row == whole_row) << what << ", position " << position;
-      got.insert(got.end(), row.begin(), row.end());
-      expected.insert(expected.end(), whole_row.begin(), whole_row.end());
-    }
-    EXPECT_LE(test::nmse(got, expected), arithmetic().bound) << what;
-  }
-
-  std::shared_ptr<const Model> model_;
-  std::vector<TokenId> prompt_;
-  Told whole_;
 };
 
 TEST_P(Reuse, HitsOfEveryLengthChangeNothingAndComputeTheRestOnly) {
@@ -133,7 +46,7 @@ TEST_P(Reuse, HitsOfEveryLengthChangeNothingAndComputeTheRestOnly) {
     expect_whole(again, std::to_string(shared) + " tokens shared");
     const uint32_t expected = std::min<uint32_t>(shared, static_cast<uint32_t>(prompt_.size()) - 1);
     EXPECT_EQ(again.report.cache.cached_tokens, expected);
-    EXPECT_EQ(again.rows, prompt_.size() - expected + kNew - 1);
+    EXPECT_EQ(again.rows, rows_after(expected));
   }
 }
 
@@ -176,7 +89,7 @@ TEST_P(Reuse, BlocksRestoredFromHostMemoryChangeNothingAndAreNotComputed) {
   const Told again = run(*engine, prompt_);
   expect_whole(again, "from host memory");
   EXPECT_GE(again.report.cache.host_tokens, 64u);
-  EXPECT_EQ(again.rows, prompt_.size() - again.report.cache.cached_tokens + kNew - 1);
+  EXPECT_EQ(again.rows, rows_after(again.report.cache.cached_tokens));
 }
 
 TEST_P(Reuse, BlocksRestoredFromAFileChangeNothingAndAreNotComputed) {
@@ -196,7 +109,7 @@ TEST_P(Reuse, BlocksRestoredFromAFileChangeNothingAndAreNotComputed) {
   EXPECT_EQ(again.report.cache.file_tokens + again.report.cache.copied_tokens,
             again.report.cache.cached_tokens);
   EXPECT_GE(again.report.cache.file_tokens, 80u);
-  EXPECT_EQ(again.rows, prompt_.size() - again.report.cache.cached_tokens + kNew - 1);
+  EXPECT_EQ(again.rows, rows_after(again.report.cache.cached_tokens));
 }
 
 TEST_P(Reuse, AFailedStepLosesNothing) {
