@@ -41,8 +41,6 @@ MUTATIONS = [
      "    recorder.copy(kv_->block(copy.source), kv_->block(copy.target));",
      "    if (copy.group == 0) recorder.copy(kv_->block(copy.source), kv_->block(copy.target));",
      "test_windows:*Hits*gemma2_f32"),
-    ("a window is half as long to the cache as to attention", "runtime/models/state_layout.cpp",
-     ".window_tokens = group.window});", ".window_tokens = (group.window + 1) / 2});", "test_windows:*Preempt*gemma2_f32"),
     ("a window's first block is not restored", "cache/kv_cache.cpp",
      "      restore(id, index_.page(match.chain[i], g), held.blocks[i], true);",
      "      if (i == 0 || i != held.first) restore(id, index_.page(match.chain[i], g), held.blocks[i], true);",
