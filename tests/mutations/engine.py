@@ -52,7 +52,7 @@ MUTATIONS = [
     ("a piece of a transfer counts before the device has made it", STEPPER,
      "if (!ended->has_value()) return {};", "", "test_engine:Poll.*"),
     ("budgets are ignored", "runtime/engine/submitter.cpp",
-     "if (!is_first && unfinished + predicted > budget_s * 1e9) return submit_slice();", "", "test_engine:Submitter.*"),
+     "if (!is_first && unfinished_ns + predicted > budget_s * 1e9) return submit_slice();", "", "test_engine:Submitter.*"),
     ("an engine goes on with another model", "runtime/engine/engine.cpp",
      "if (device->cache_options().model != scheduler().cache().options().model) {", "if (device == nullptr) {",
      "test_engine:Rebuild.*"),
