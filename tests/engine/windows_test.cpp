@@ -2,62 +2,21 @@
 // request runs, and what is reused is the part of it that the next position sees.
 #include <unistd.h>
 
-#include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/engine_limits.hpp"
-#include "tests/engine/law_fixture.hpp"
+#include "tests/engine/windows_fixture.hpp"
 
 namespace pumice {
 namespace {
 
+using test::Family;
+using test::family_name;
+using test::kNew;
+using test::kPrompt;
 using test::Told;
-
-constexpr uint32_t kWindow = 32;  // of the models here
-constexpr uint32_t kPrompt = 4 * kWindow + 2;
-constexpr uint32_t kNew = 3;
-constexpr uint32_t kContext = 160;
-
-struct Family {
-  const char* name;
-  test::Arithmetic arithmetic = test::kF32Arithmetic;
-  bool invariant = false;
-};
-
-std::string family_name(const ::testing::TestParamInfo<Family>& given) {
-  return given.param.name + std::string(given.param.invariant ? "_invariant" : "") + "_" +
-         test::arithmetic_name(given.param.arithmetic);
-}
-
-class Windows : public test::LawTest, public ::testing::WithParamInterface<Family> {
- protected:
-  void SetUp() override {
-    EngineTest::SetUp();
-    if (IsSkipped()) return;
-    const Family& family = GetParam();
-    const auto path = test::shared_path(std::string("reference/families/") + family.name + ".gguf");
-    if (!std::filesystem::exists(path)) GTEST_SKIP() << "no shared data: " << path;
-    set_up(load(path), {.arithmetic = family.arithmetic,
-                        .invariant = family.invariant,
-                        .prompt_tokens = kPrompt,
-                        .new_tokens = kNew,
-                        .context_tokens = kContext});
-  }
-
-  /// The first tokens of the prompt, and one that is not its next.
-  std::vector<TokenId> beginning(uint32_t n_tokens) const {
-    std::vector<TokenId> result(prompt_.begin(), prompt_.begin() + n_tokens);
-    result.push_back((prompt_[n_tokens] + 1) % model_->program.n_vocab);
-    return result;
-  }
-
-  /// Pages that sequences use now.
-  static uint32_t used_pages(const Engine& engine) {
-    return engine.scheduler().cache().n_blocks() - engine.scheduler().cache().n_free_blocks();
-  }
-};
+using test::Windows;
 
 TEST_P(Windows, WhatIsBehindThemIsGivenBackWhileARequestRuns) {
   constexpr uint32_t kChunk = 16;
@@ -168,38 +127,6 @@ TEST_P(Windows, PolledInTheSmallestPiecesNothingChanges) {
 INSTANTIATE_TEST_SUITE_P(Families, Windows,
                          ::testing::Values(Family{"gemma2"}, Family{"gemma3"},
                                            Family{"gemma2", test::kF16Arithmetic},
-                                           Family{"gemma2", test::kF32Arithmetic, true}),
-                         family_name);
-
-/// All ways to cut and to share.
-class EveryCut : public Windows {};
-
-TEST_P(EveryCut, ChunksOfEverySizeChangeNothing) {
-  for (uint32_t chunk = 1; chunk < kPrompt; ++chunk) {
-    const auto engine = this->engine(
-        {.token_budget = std::max(chunk, 16u), .chunk_tokens = chunk, .prefix_cache = false});
-    const Told cut = run(*engine, prompt_);
-    expect_whole(cut, "chunks of " + std::to_string(chunk));
-    EXPECT_GE(cut.report.prefill_iterations, (kPrompt + chunk - 1) / chunk);
-  }
-}
-
-TEST_P(EveryCut, HitsOfEveryLengthChangeNothingAndComputeTheRestOnly) {
-  const auto engine = this->engine({.kv_blocks = 48});
-  for (uint32_t shared = 0; shared < kPrompt; ++shared) {
-    const std::string salt = "so much is shared: " + std::to_string(shared);
-    Told other;
-    ASSERT_TRUE(submit(*engine, beginning(shared), other, 1, salt).ok());
-    while (!engine->idle()) step(*engine);
-    const Told again = run(*engine, prompt_, salt);
-    expect_whole(again, std::to_string(shared) + " tokens shared");
-    EXPECT_EQ(again.report.cache.cached_tokens, shared);
-    EXPECT_EQ(again.rows, rows_after(shared));
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Families, EveryCut,
-                         ::testing::Values(Family{"gemma2"},
                                            Family{"gemma2", test::kF32Arithmetic, true}),
                          family_name);
 

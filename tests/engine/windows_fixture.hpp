@@ -1,0 +1,55 @@
+// Models with a full group and a window, for law 1.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tests/engine/law_fixture.hpp"
+
+namespace pumice::test {
+
+inline constexpr uint32_t kWindow = 32;  // of the models here
+inline constexpr uint32_t kPrompt = 4 * kWindow + 2;
+inline constexpr uint32_t kNew = 3;
+inline constexpr uint32_t kContext = 160;
+
+struct Family {
+  const char* name;
+  Arithmetic arithmetic = kF32Arithmetic;
+  bool invariant = false;
+};
+
+inline std::string family_name(const ::testing::TestParamInfo<Family>& given) {
+  return given.param.name + std::string(given.param.invariant ? "_invariant" : "") + "_" +
+         arithmetic_name(given.param.arithmetic);
+}
+
+class Windows : public LawTest, public ::testing::WithParamInterface<Family> {
+ protected:
+  void SetUp() override {
+    EngineTest::SetUp();
+    if (IsSkipped()) return;
+    const Family& family = GetParam();
+    const auto path = shared_path(std::string("reference/families/") + family.name + ".gguf");
+    if (!std::filesystem::exists(path)) GTEST_SKIP() << "no shared data: " << path;
+    set_up(load(path), {.arithmetic = family.arithmetic,
+                        .invariant = family.invariant,
+                        .prompt_tokens = kPrompt,
+                        .new_tokens = kNew,
+                        .context_tokens = kContext});
+  }
+
+  /// The first tokens of the prompt, and one that is not its next.
+  std::vector<TokenId> beginning(uint32_t n_tokens) const {
+    std::vector<TokenId> result(prompt_.begin(), prompt_.begin() + n_tokens);
+    result.push_back((prompt_[n_tokens] + 1) % model_->program.n_vocab);
+    return result;
+  }
+
+  /// Pages that sequences use now.
+  static uint32_t used_pages(const Engine& engine) {
+    return engine.scheduler().cache().n_blocks() - engine.scheduler().cache().n_free_blocks();
+  }
+};
+
+}  // namespace pumice::test
