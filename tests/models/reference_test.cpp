@@ -8,6 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 #include "models/families.hpp"
 #include "tests/shared_data.hpp"
@@ -53,7 +54,9 @@ class Reference : public ::testing::TestWithParam<Golden> {
     std::ifstream file(stem_ + ".json");
     json_ = nlohmann::json::parse(file);
     source_ = ModelSource::open(stem_ + ".gguf").value();
-    program_ = build_program(*source_).value();
+    Result<Program> program = build_program(*source_);
+    ASSERT_TRUE(program.ok()) << program.error().message;
+    program_ = std::move(*program);
   }
 
   std::vector<double> logits_of(const std::vector<TokenId>& tokens) const {
