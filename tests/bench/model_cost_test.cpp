@@ -187,7 +187,7 @@ TEST(ModelCost, AWindowLimitsTheKeysThatARowSees) {
   }
 }
 
-TEST(ModelCost, EveryFamilysPartsAreWhatTheirNamesSay) {
+TEST(ModelCost, PartsOfFamiliesAreWhatTheirNamesSay) {
   PUMICE_REQUIRE_SHARED(folder, "reference/families");
   for (const char* family : {"gemma2", "gemma3", "llama", "mixtral", "phi3", "qwen2", "qwen3"}) {
     const ModelSource source = ModelSource::open(folder / (std::string(family) + ".gguf")).value();
