@@ -8,6 +8,7 @@ namespace {
 
 constexpr ModelFamily kFamilies[] = {
     // clang-format off
+    {"gemma", families::build_gemma},
     {"gemma2", families::build_gemma2},
     {"gemma3", families::build_gemma3},
     {"llama", families::build_llama},

@@ -25,6 +25,7 @@ std::span<const ModelFamily> model_families();
 Result<Program> build_program(const ModelSource& source);
 
 namespace families {
+Result<Program> build_gemma(const ModelSource& source);
 Result<Program> build_gemma2(const ModelSource& source);
 Result<Program> build_gemma3(const ModelSource& source);
 Result<Program> build_llama(const ModelSource& source);
