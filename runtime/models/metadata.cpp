@@ -93,12 +93,13 @@ Result<uint32_t> Metadata::read_window(uint32_t fallback) const {
              : fallback;
 }
 
-Result<double> Metadata::read_cap(std::string_view key, float fallback) const {
-  PUMICE_TRY(const float cap, get_or<float>(key, fallback));
-  if (!(cap > 0.0f) || !std::isfinite(cap)) {
-    return make_error(ErrorCode::kBadFile, "{}: a cap of {} is not positive", full(key), cap);
+Result<double> Metadata::read_positive(std::string_view key, double fallback) const {
+  if (file_.find(full(key)) == nullptr) return fallback;
+  PUMICE_TRY(const float value, get<float>(key));
+  if (!(value > 0.0f) || !std::isfinite(value)) {
+    return make_error(ErrorCode::kBadFile, "{}: {} is not positive", full(key), value);
   }
-  return double{cap};
+  return double{value};
 }
 
 Result<uint32_t> Metadata::original_context(const ModelDimensions& dimensions) const {

@@ -70,8 +70,8 @@ class Metadata {
   Result<float> read_rms_eps() const;
   /// attention.sliding_window, in keys that a query sees with its own.
   Result<uint32_t> read_window(uint32_t fallback) const;
-  /// A soft cap, above 0.
-  Result<double> read_cap(std::string_view key, float fallback) const;
+  /// A soft cap or another factor, above 0.
+  Result<double> read_positive(std::string_view key, double fallback) const;
 
   /// Rotary dimensions, base and scaling: none, linear, yarn, the divisors of rope_freqs, or
   /// LongRoPE's, both.

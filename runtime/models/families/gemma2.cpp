@@ -12,8 +12,8 @@ Result<Program> build_gemma2(const ModelSource& source) {
   PUMICE_TRY(const RopeSource rope, metadata.read_rope(d));
   PUMICE_TRY(const float eps, metadata.read_rms_eps());
   PUMICE_TRY(const uint32_t window, metadata.read_window(4096));
-  PUMICE_TRY(const double score_cap, metadata.read_cap("attn_logit_softcapping", 50));
-  PUMICE_TRY(const double logit_cap, metadata.read_cap("final_logit_softcapping", 30));
+  PUMICE_TRY(const double score_cap, metadata.read_positive("attn_logit_softcapping", 50));
+  PUMICE_TRY(const double logit_cap, metadata.read_positive("final_logit_softcapping", 30));
   // No key says that the 27B, of 46 layers, divides by the width of a head in its embedding.
   const double scale = 1 / std::sqrt(d.n_layers == 46 ? d.n_embd / d.n_heads : d.head_dim);
 
