@@ -11,6 +11,7 @@ constexpr ModelFamily kFamilies[] = {
     {"gemma", families::build_gemma},
     {"gemma2", families::build_gemma2},
     {"gemma3", families::build_gemma3},
+    {"granite", families::build_granite},
     {"llama", families::build_llama},
     {"phi3", families::build_phi3},
     {"qwen2", families::build_qwen2},

@@ -28,6 +28,7 @@ namespace families {
 Result<Program> build_gemma(const ModelSource& source);
 Result<Program> build_gemma2(const ModelSource& source);
 Result<Program> build_gemma3(const ModelSource& source);
+Result<Program> build_granite(const ModelSource& source);
 Result<Program> build_llama(const ModelSource& source);
 Result<Program> build_phi3(const ModelSource& source);
 Result<Program> build_qwen2(const ModelSource& source);

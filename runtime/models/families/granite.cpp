@@ -1,0 +1,46 @@
+// Granite 3, dense: Granite Team, "Granite 3.0 Language Models", 2024. Llama with factors: of
+// embeddings, of scores, of what a block adds to the residual, and logits are divided by one.
+#include <cmath>
+
+#include "models/families.hpp"
+
+namespace pumice::families {
+
+Result<Program> build_granite(const ModelSource& source) {
+  const Metadata metadata(source, "granite");
+  PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions());
+  PUMICE_TRY(const RopeSource rope, metadata.read_rope(d));
+  PUMICE_TRY(const float eps, metadata.read_rms_eps());
+  PUMICE_TRY(const double embedding_scale, metadata.read_positive("embedding_scale", 1));
+  PUMICE_TRY(const double residual_scale, metadata.read_positive("residual_scale", 1));
+  PUMICE_TRY(const double logit_divisor, metadata.read_positive("logit_scale", 1));
+  PUMICE_TRY(const double scale,
+             metadata.read_positive("attention.scale", 1 / std::sqrt(d.head_dim)));
+
+  ProgramBuilder p(d);
+  const auto positions = p.rotation(rope, d.head_dim, ProgramBuilder::Pairs::kNeighbours);
+  const uint32_t cache = p.state_group("full", d.n_kv_heads, d.head_dim);
+
+  ValueId x = p.scale(p.embed("token_embd", d.n_embd, d.n_vocab), embedding_scale);
+  for (uint32_t i = 0; i < d.n_layers; ++i) {
+    p.begin_layer(x);
+    const ValueId h = p.rms_norm(x, "attn_norm", eps);
+    const ValueId q = p.rope(p.linear(h, "attn_q", d.q_dim()), positions);
+    const ValueId k = p.rope(p.linear(h, "attn_k", d.kv_dim()), positions);
+    const ValueId v = p.linear(h, "attn_v", d.kv_dim());
+    const ValueId kv = p.append(cache, k, v);
+    const ValueId a = p.attention(q, kv, {.n_heads = d.n_heads, .scale = scale});
+    x = p.add(x, p.scale(p.linear(a, "attn_output", d.n_embd), residual_scale));
+
+    const ValueId f = p.rms_norm(x, "ffn_norm", eps);
+    const ValueId gate = p.silu(p.linear(f, "ffn_gate", d.n_ff));
+    const ValueId up = p.linear(f, "ffn_up", d.n_ff);
+    const ValueId down = p.linear(p.mul(gate, up), "ffn_down", d.n_embd);
+    x = p.add(x, p.scale(down, residual_scale));
+    p.end_layer(x);
+  }
+  x = p.rms_norm(x, "output_norm", eps);
+  return p.finish(p.scale(p.linear(x, metadata.output_stem(), d.n_vocab), 1 / logit_divisor));
+}
+
+}  // namespace pumice::families
