@@ -130,7 +130,7 @@ Result<std::vector<StepEvent>> Engine::step() {
   // A step whose requests have all ended meanwhile brings nothing.
   while (!requests_->has_events()) {
     PUMICE_TRY_STATUS(check_device());
-    PUMICE_TRY_STATUS(stepper_->poll(Submitter::kNoBudget, 1));
+    PUMICE_TRY_STATUS(stepper_->poll(Submitter::kNoBudget, 0));
     if (requests_->has_events() || stepper_->idle()) break;
     PUMICE_TRY_STATUS(stepper_->wait());
   }

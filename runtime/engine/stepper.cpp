@@ -31,15 +31,16 @@ void Stepper::set_hooks(StepHooks hooks) {
   replays_.clear();  // recorded otherwise, perhaps
 }
 
+/// Steps are planned before those that have run are looked at: the device should have work while
+/// the host is busy with their tokens.
 Status Stepper::poll(double budget_s, uint32_t max_steps) {
-  for (uint32_t n = 0;; ++n) {
-    bool landed = false;
-    if (n < max_steps) {
-      PUMICE_TRY(landed, land_oldest());
-    }
+  PUMICE_TRY_STATUS(plan_steps(budget_s));
+  for (uint32_t n = 0; n < max_steps; ++n) {
+    PUMICE_TRY(const bool landed, land_oldest());
+    if (!landed) break;
     PUMICE_TRY_STATUS(plan_steps(budget_s));
-    if (!landed) return {};
   }
+  return {};
 }
 
 Status Stepper::submit(double budget_s) {

@@ -43,8 +43,8 @@ MUTATIONS = [
     ("what a step that failed set up is taken to be there", STEPPER,
      "device_.drop_slots();", "device_.commit_slots();", "test_engine:FailedStep.*"),
     ("a failed step loses events", "runtime/engine/engine.cpp",
-     "PUMICE_TRY_STATUS(stepper_->poll(Submitter::kNoBudget, 1));",
-     "if (const Status polled = stepper_->poll(Submitter::kNoBudget, 1); !polled.ok()) {\n"
+     "PUMICE_TRY_STATUS(stepper_->poll(Submitter::kNoBudget, 0));",
+     "if (const Status polled = stepper_->poll(Submitter::kNoBudget, 0); !polled.ok()) {\n"
      "      requests_->take_events();\n      return polled.error();\n    }", "test_engine:FailedStepAfterAnEnd.*"),
     ("cancelling leaves an event behind", REQUESTS,
      "    return true;\n  });\n  if (const auto it", "    return false;\n  });\n  if (const auto it",
