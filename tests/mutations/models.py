@@ -33,7 +33,7 @@ MUTATIONS = [
      "rope.for_context(limits.context_tokens)", "rope.for_context(0)", "test_families:LongRope.*"),
     ("a new slot's table begins where its chunk does", "runtime/engine/stepper.cpp",
      "const uint32_t first = is_new ? 0 : chunk.first_position / kKvBlockTokens;",
-     "const uint32_t first = chunk.first_position / kKvBlockTokens;", "test_every_cut:*Hits*gemma2_f32"),
+     "const uint32_t first = chunk.first_position / kKvBlockTokens;", "test_windows:*HostMemory*gemma2_f32"),
     ("a window reads the other group's blocks", "runtime/engine/stepper.cpp",
      "requests_.scheduler().blocks(id, group), first, end);", "requests_.scheduler().blocks(id, 0), first, end);",
      "test_every_cut:*Chunks*gemma2_f32"),
