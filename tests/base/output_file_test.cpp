@@ -14,6 +14,8 @@
 #include <thread>
 #include <vector>
 
+#include "tests/temporary_folder.hpp"
+
 namespace pumice {
 namespace {
 
@@ -21,13 +23,7 @@ namespace fs = std::filesystem;
 
 class OutputFileTest : public ::testing::Test {
  protected:
-  OutputFileTest() {
-    std::string name = (fs::temp_directory_path() / "pumice-output-XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
-  }
-  ~OutputFileTest() override { fs::remove_all(folder_); }
-
-  fs::path path(const std::string& name) const { return folder_ / name; }
+  fs::path path(const std::string& name) const { return folder_.path() / name; }
   fs::path given(const std::string& name, std::string_view content) const {
     std::ofstream(path(name), std::ios::binary) << content;
     return path(name);
@@ -43,7 +39,7 @@ class OutputFileTest : public ::testing::Test {
   }
   std::vector<std::string> names() const {
     std::vector<std::string> names;
-    for (const auto& entry : fs::directory_iterator(folder_)) {
+    for (const auto& entry : fs::directory_iterator(folder_.path())) {
       names.push_back(entry.path().filename().string());
     }
     std::ranges::sort(names);
@@ -51,7 +47,7 @@ class OutputFileTest : public ::testing::Test {
   }
   using Names = std::vector<std::string>;
 
-  fs::path folder_;
+  test::TemporaryFolder folder_;
 };
 
 TEST_F(OutputFileTest, TheOldFileStaysUntilTheNewOneIsWhole) {
@@ -123,7 +119,7 @@ TEST_F(OutputFileTest, PermissionsStayAndNewFilesHaveTheUsersOwn) {
 TEST_F(OutputFileTest, AFileThatMayNotBeWrittenIsNotReplaced) {
   const fs::path target = given("x", "old");
   ASSERT_EQ(::chmod(target.c_str(), 0444), 0);
-  ASSERT_EQ(::chmod(folder_.c_str(), 0777), 0);
+  ASSERT_EQ(::chmod(folder_.path().c_str(), 0777), 0);
   const pid_t child = ::fork();
   if (child == 0) {
     if (::geteuid() == 0 && ::setuid(65534) != 0) _exit(2);  // root may write everything

@@ -1,8 +1,6 @@
 // Transfers carried out in pieces: how large they are, in which order, and what fails with what.
 #include <gtest/gtest.h>
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -10,6 +8,7 @@
 #include <vector>
 
 #include "tests/cache/fake_device.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace pumice {
 namespace {
@@ -22,44 +21,20 @@ constexpr uint64_t kMuch = kBlockBytes * 1000;
 
 class ByteMoverTest : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (std::filesystem::temp_directory_path() / "pumice-mover-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   static KvCacheOptions options(uint32_t n_blocks, uint64_t host_blocks) {
     return {.n_blocks = n_blocks,
             .block_tokens = kBlockTokens,
             .block_bytes = kBlockBytes,
             .host_bytes = host_blocks * kBlockBytes};
   }
-  std::filesystem::path path() const { return folder_ / "prompts.cache"; }
+  std::filesystem::path path() const { return folder_.path() / "prompts.cache"; }
 
-  std::filesystem::path folder_;
+  test::TemporaryFolder folder_;
 };
 
-struct Rig {
-  KvCache cache;
-  FakeDevice device{cache};
+struct Rig : CacheRig {
+  using CacheRig::CacheRig;
 
-  explicit Rig(const KvCacheOptions& options) : cache(options) {}
-
-  SequenceId begin(const std::vector<uint32_t>& tokens) {
-    HashedPrompt prompt = cache.hash_prompt(tokens);
-    return *cache.begin(prompt, prompt.n_tokens);
-  }
-  /// It is computed, and stays findable.
-  void run(const std::vector<uint32_t>& tokens) {
-    const SequenceId id = begin(tokens);
-    EXPECT_TRUE(device.transfer().empty());
-    device.compute(id, tokens, {}, static_cast<uint32_t>(tokens.size()));
-    cache.release(id);
-  }
-  uint32_t cached(const std::vector<uint32_t>& tokens) const {
-    return cache.look_up(cache.hash_prompt(tokens)).cached_tokens;
-  }
   Status carry_out(const ByteMover::Piece& piece) {
     return piece.kind == Kind::kRead ? device.read(piece.items) : device.write(piece.items);
   }
@@ -239,7 +214,7 @@ TEST_F(ByteMoverTest, WhatNeverCameToHostMemoryIsNotFoundInTheFileItWasToGoOnTo)
 
 TEST_F(ByteMoverTest, AFileThatCannotBeWrittenIsAnErrorAndNotReadEither) {
   EvictedAndFound rig(options(9, 0));
-  ASSERT_TRUE(rig.cache.open_prompt_cache(folder_ / "no" / "such" / "folder", kMuch).ok());
+  ASSERT_TRUE(rig.cache.open_prompt_cache(folder_.path() / "no" / "such" / "folder", kMuch).ok());
   rig.evict();
   const SequenceId found = rig.find();
   const Transfers transfers = rig.cache.take_transfers();

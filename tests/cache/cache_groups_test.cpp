@@ -2,12 +2,10 @@
 // back.
 #include <gtest/gtest.h>
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <filesystem>
 
 #include "tests/cache/fake_device.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace pumice {
 namespace {
@@ -298,17 +296,11 @@ TEST(Rewind, WithoutABlockToCopyToIsAnErrorThatChangesNothing) {
 
 class GroupsInAFile : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (std::filesystem::temp_directory_path() / "pumice-cache-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
   Status open(Rig& rig) const {
-    return rig.cache.open_prompt_cache(folder_ / "file", 1000 * kBytes);
+    return rig.cache.open_prompt_cache(folder_.path() / "file", 1000 * kBytes);
   }
 
-  std::filesystem::path folder_;
+  test::TemporaryFolder folder_;
 };
 
 TEST_F(GroupsInAFile, AreFoundByTheNextProcess) {

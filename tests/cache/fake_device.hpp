@@ -133,4 +133,39 @@ class FakeDevice : public BlockStore {
     ASSERT_TRUE(status_.ok()) << status_.error().message;       \
   } while (false)
 
+/// A cache with such a device.
+struct CacheRig {
+  KvCache cache;
+  FakeDevice device{cache};
+
+  explicit CacheRig(const KvCacheOptions& options) : cache(options) {}
+
+  SequenceId begin(const std::vector<uint32_t>& tokens) {
+    HashedPrompt prompt = cache.hash_prompt(tokens);
+    return *cache.begin(prompt, prompt.n_tokens);
+  }
+  /// It is computed, and stays findable.
+  CacheReport run(const std::vector<uint32_t>& tokens, std::string_view salt = {}) {
+    HashedPrompt prompt = cache.hash_prompt(tokens, salt);
+    SequenceId id = *cache.begin(prompt, prompt.n_tokens);
+    while (!device.transfer().empty()) {  // what is damaged is not found a second time
+      prompt = cache.suspend(id);
+      id = *cache.begin(prompt, prompt.n_tokens);
+    }
+    const CacheReport report = cache.report(id);
+    device.compute(id, tokens, salt, static_cast<uint32_t>(tokens.size()));
+    EXPECT_EQ(device.wrong_positions(id, tokens, salt), 0u);
+    cache.release(id);
+    const Status whole = cache.check_integrity();
+    EXPECT_TRUE(whole.ok()) << whole.error().message;
+    return report;
+  }
+  CacheReport look_up(const std::vector<uint32_t>& tokens, std::string_view salt = {}) const {
+    return cache.look_up(cache.hash_prompt(tokens, salt));
+  }
+  uint32_t cached(const std::vector<uint32_t>& tokens, std::string_view salt = {}) const {
+    return look_up(tokens, salt).cached_tokens;
+  }
+};
+
 }  // namespace pumice

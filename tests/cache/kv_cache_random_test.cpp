@@ -1,12 +1,10 @@
 // Random use of the cache, whole and truthful after every step.
 #include <gtest/gtest.h>
 
-#include <unistd.h>
-
-#include <filesystem>
 #include <random>
 
 #include "tests/cache/fake_device.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace pumice {
 namespace {
@@ -33,10 +31,10 @@ struct Running {
 TEST_P(KvCacheRandom, StaysWholeAndNeverTellsAnUntruth) {
   KvCache cache(GetParam().options);
   FakeDevice device(cache);
-  std::string folder = (std::filesystem::temp_directory_path() / "pumice-cache-XXXXXX").string();
-  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  const test::TemporaryFolder folder;
   if (GetParam().file_slots > 0) {
-    ASSERT_TRUE(cache.open_prompt_cache(folder + "/file", GetParam().file_slots * kSlotBytes).ok());
+    ASSERT_TRUE(
+        cache.open_prompt_cache(folder.path() / "file", GetParam().file_slots * kSlotBytes).ok());
   }
   std::mt19937 random(5);
   const auto below = [&](uint32_t n) { return static_cast<uint32_t>(random() % n); };
@@ -137,7 +135,6 @@ TEST_P(KvCacheRandom, StaysWholeAndNeverTellsAnUntruth) {
   for (const Running& each : running) cache.release(each.id);
   EXPECT_WHOLE(cache);
   EXPECT_EQ(cache.pool().n_free(), cache.n_blocks());
-  std::filesystem::remove_all(folder);
   EXPECT_EQ(n_cached > 300, GetParam().options.reuse) << n_cached;
 }
 

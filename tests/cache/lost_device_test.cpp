@@ -1,13 +1,11 @@
 // The device's memory is gone: what of the cache is left.
 #include <gtest/gtest.h>
 
-#include <unistd.h>
-
-#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "tests/cache/fake_device.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace pumice {
 namespace {
@@ -22,28 +20,9 @@ KvCacheOptions options(uint32_t n_blocks, uint64_t host_blocks) {
           .host_bytes = host_blocks * kBlockBytes};
 }
 
-struct Rig {
-  KvCache cache;
-  FakeDevice device{cache};
+struct Rig : CacheRig {
+  using CacheRig::CacheRig;
 
-  explicit Rig(const KvCacheOptions& options) : cache(options) {}
-
-  SequenceId begin(const std::vector<uint32_t>& tokens) {
-    HashedPrompt prompt = cache.hash_prompt(tokens);
-    return *cache.begin(prompt, prompt.n_tokens);
-  }
-  CacheReport run(const std::vector<uint32_t>& tokens) {
-    const SequenceId id = begin(tokens);
-    EXPECT_TRUE(device.transfer().empty());
-    const CacheReport report = cache.report(id);
-    device.compute(id, tokens, {}, static_cast<uint32_t>(tokens.size()));
-    EXPECT_EQ(device.wrong_positions(id, tokens, {}), 0u);
-    cache.release(id);
-    return report;
-  }
-  CacheReport look_up(const std::vector<uint32_t>& tokens) const {
-    return cache.look_up(cache.hash_prompt(tokens));
-  }
   void lose() {
     cache.forget_device();
     device.lose();
@@ -75,19 +54,15 @@ TEST(LostDevice, LeavesWhatHostMemoryHasAlsoWhereTheDeviceHadACopy) {
 }
 
 TEST(LostDevice, LeavesWhatThePromptCacheFileHas) {
-  std::string folder = (std::filesystem::temp_directory_path() / "pumice-lost-XXXXXX").string();
-  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
-  {
-    Rig rig(options(6, 0));
-    ASSERT_TRUE(rig.cache.open_prompt_cache(folder + "/file", 100 * kBlockBytes).ok());
-    rig.run(counting(20));
-    rig.run(counting(24, 100));
-    rig.lose();
-    const CacheReport report = rig.run(counting(20));
-    EXPECT_EQ(report.cached_tokens, 19u);
-    EXPECT_EQ(report.file_tokens, 19u);
-  }
-  std::filesystem::remove_all(folder);
+  const test::TemporaryFolder folder;
+  Rig rig(options(6, 0));
+  ASSERT_TRUE(rig.cache.open_prompt_cache(folder.path() / "file", 100 * kBlockBytes).ok());
+  rig.run(counting(20));
+  rig.run(counting(24, 100));
+  rig.lose();
+  const CacheReport report = rig.run(counting(20));
+  EXPECT_EQ(report.cached_tokens, 19u);
+  EXPECT_EQ(report.file_tokens, 19u);
 }
 
 TEST(LostDevice, LosesSavesThatWereNotReportedDone) {

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "tests/cache/fake_device.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace pumice {
 namespace {
@@ -17,13 +18,6 @@ constexpr uint64_t kBlockBytes = 8 * kBlockTokens;
 
 class Tiers : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (std::filesystem::temp_directory_path() / "pumice-cache-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   static KvCacheOptions options(uint32_t n_blocks, uint64_t host_blocks = 0) {
     return {.n_blocks = n_blocks,
             .block_tokens = kBlockTokens,
@@ -32,7 +26,7 @@ class Tiers : public testing::Test {
             .block_bytes = kBlockBytes,
             .host_bytes = host_blocks * kBlockBytes};
   }
-  std::filesystem::path path() const { return folder_ / "prompts.cache"; }
+  std::filesystem::path path() const { return folder_.path() / "prompts.cache"; }
 
   std::string file_bytes() const {
     std::ifstream file(path(), std::ios::binary);
@@ -42,39 +36,16 @@ class Tiers : public testing::Test {
     std::ofstream(path(), std::ios::binary | std::ios::trunc) << bytes;
   }
   size_t n_files() const {
-    return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(folder_), {}));
+    return static_cast<size_t>(
+        std::distance(std::filesystem::directory_iterator(folder_.path()), {}));
   }
 
-  std::filesystem::path folder_;
+  test::TemporaryFolder folder_;
 };
 
 constexpr uint64_t kMuch = kBlockBytes * 1000;
 
-struct Rig {
-  KvCache cache;
-  FakeDevice device{cache};
-
-  explicit Rig(const KvCacheOptions& options) : cache(options) {}
-
-  CacheReport run(const std::vector<uint32_t>& tokens, std::string_view salt = {}) {
-    HashedPrompt prompt = cache.hash_prompt(tokens, salt);
-    SequenceId id = *cache.begin(prompt, prompt.n_tokens);
-    while (!device.transfer().empty()) {  // what is damaged is not found a second time
-      prompt = cache.suspend(id);
-      id = *cache.begin(prompt, prompt.n_tokens);
-    }
-    const CacheReport report = cache.report(id);
-    device.compute(id, tokens, salt, static_cast<uint32_t>(tokens.size()));
-    EXPECT_EQ(device.wrong_positions(id, tokens, salt), 0u);
-    cache.release(id);
-    const Status status = cache.check_integrity();
-    EXPECT_TRUE(status.ok()) << status.error().message;
-    return report;
-  }
-  uint32_t cached(const std::vector<uint32_t>& tokens, std::string_view salt = {}) const {
-    return cache.look_up(cache.hash_prompt(tokens, salt)).cached_tokens;
-  }
-};
+using Rig = CacheRig;
 
 TEST_F(Tiers, AnEvictedPrefixComesBackFromHostMemory) {
   Rig rig(options(6, 8));
@@ -320,9 +291,9 @@ TEST_F(DamagedFile, ThatClaimsMoreThanItHasTakesNoMemory) {
 
 TEST_F(DamagedFile, ThatIsAFolderOrCannotBeReplacedIsAnError) {
   Rig rig(options(16));
-  EXPECT_FALSE(rig.cache.open_prompt_cache(folder_, kMuch).ok());
+  EXPECT_FALSE(rig.cache.open_prompt_cache(folder_.path(), kMuch).ok());
   Rig other(options(16));
-  ASSERT_TRUE(other.cache.open_prompt_cache(folder_ / "no" / "such", kMuch).ok());
+  ASSERT_TRUE(other.cache.open_prompt_cache(folder_.path() / "no" / "such", kMuch).ok());
   other.run(counting(18));
   EXPECT_FALSE(save_prompt_cache(other.cache, other.device).ok());
 }
