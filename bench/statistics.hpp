@@ -17,6 +17,10 @@ struct Summary {
   double spread_percent() const { return median > 0 ? 100 * (high - low) / median : 0; }
 };
 
+/// The value below which a share `q` of the samples is, which are in order and not none; between
+/// two of them it is interpolated.
+double quantile(std::span<const double> sorted, double q);
+
 /// Quantiles between two samples are interpolated. All zero without samples.
 Summary summarize(std::span<const double> samples);
 

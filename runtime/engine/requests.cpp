@@ -206,7 +206,7 @@ uint64_t Requests::output_index(const StepChunk& chunk) const {
 
 bool Requests::wants_logits(RequestId id, uint32_t position) const {
   const Active& active = requests_.at(id);
-  return active.request.on_logits &&
+  return active.request.on_logits && position >= active.request.first_logits &&
          (position < active.n_prompt ||
           active.request.logits == GenerationRequest::Logits::kComputed);
 }

@@ -47,6 +47,7 @@ struct GenerationRequest {
   /// Which: of every prompt position, none of which then comes from the cache; or of whatever is
   /// computed, generated positions and those computed again after a preemption included.
   enum class Logits { kPrompt, kComputed } logits = Logits::kPrompt;
+  uint32_t first_logits = 0;  ///< positions before it have none
 };
 
 /// What is known of a request once it has ended. Times in seconds on Engine::now().
