@@ -4,63 +4,25 @@
 #include <pcre2.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
+#include <limits>
+#include <string>
+#include <utility>
 
 #include "base/printable.hpp"
+#include "text/pre_tokenizer_recipes.hpp"
+#include "text/utf8.hpp"
 
 namespace pumice {
 namespace {
 
-// Unicode's White_Space. PCRE2's own \s also has U+180E, which Unicode dropped.
-#define SPACE                                                                              \
-  "\\t-\\r \\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}" \
-  "\\x{3000}"
-#define BLANKS "[" SPACE "]+(?![^" SPACE "])|[" SPACE "]+"
-// In any case, but not (?i:…), which would also take U+017F for an s.
-#define CONTRACTIONS "'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD]"
-
-constexpr const char* kGpt2 =
-    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^" SPACE "\\p{L}\\p{N}]+|" BLANKS;
-constexpr const char* kSingleDigits = "\\p{N}";
-constexpr const char* kLlama3 =
-    CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^" SPACE
-                 "\\p{L}\\p{N}]+[\\r\\n]*|[" SPACE "]*[\\r\\n]+|" BLANKS;
-constexpr const char* kQwen2 = CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^" SPACE
-                                            "\\p{L}\\p{N}]+[\\r\\n]*|[" SPACE "]*[\\r\\n]+|" BLANKS;
-#undef CONTRACTIONS
-#undef BLANKS
-#undef SPACE
-
-// Several expressions cut one after the other, each what the one before has left in one piece.
-struct Recipe {
-  std::string_view name;
-  std::array<const char*, 2> expressions;
-  bool whole_words = false;
-  bool adds_bos = false;
-};
-constexpr Recipe kRecipes[] = {
-    {"gpt-2", {kGpt2}},
-    {"mpt", {kGpt2}},
-    {"olmo", {kGpt2}},
-    {"jais", {kGpt2}},
-    {"phi-2", {kGpt2}},
-    {"llama-bpe", {kLlama3}, true, true},
-    {"llama3", {kLlama3}, true, true},
-    {"llama-v3", {kLlama3}, true, true},
-    {"qwen2", {kQwen2}},
-    {"deepseek-r1-qwen", {kQwen2}},
-    {"stablelm2", {kQwen2}},
-    {"command-r", {kSingleDigits, kGpt2}},
-    {"refact", {kSingleDigits, kGpt2}},
-    {"smollm", {kSingleDigits, kGpt2}},
-    {"starcoder", {kSingleDigits, kGpt2}},
-};
-
-const Recipe* find_recipe(std::string_view name) {
-  const auto* found = std::find_if(std::begin(kRecipes), std::end(kRecipes),
-                                   [name](const Recipe& recipe) { return recipe.name == name; });
-  return found == std::end(kRecipes) ? nullptr : found;
+const PreTokenizerRecipe* find_recipe(std::string_view name) {
+  // Files from before there were names have none.
+  if (name.empty()) name = "default";
+  for (const PreTokenizerRecipe& recipe : pre_tokenizer_recipes()) {
+    if (recipe.name == name) return &recipe;
+  }
+  return nullptr;
 }
 
 struct CodeDeleter {
@@ -69,21 +31,70 @@ struct CodeDeleter {
 struct MatchDeleter {
   void operator()(pcre2_match_data* match) const { pcre2_match_data_free(match); }
 };
+struct ContextDeleter {
+  void operator()(pcre2_match_context* context) const { pcre2_match_context_free(context); }
+};
 using Code = std::unique_ptr<pcre2_code, CodeDeleter>;
 using Match = std::unique_ptr<pcre2_match_data, MatchDeleter>;
+using Context = std::unique_ptr<pcre2_match_context, ContextDeleter>;
+using Words = std::vector<std::string_view>;
 
-void split_by(const Code& code, std::string_view text, std::vector<std::string_view>& words) {
-  const Match match(pcre2_match_data_create_from_pattern(code.get(), nullptr));
+struct CompiledStep {
+  Code code;
+  bool in_thirds;
+};
+
+size_t complete_bytes(std::string_view text) {
+  size_t end = 0;
+  while (end < text.size()) {
+    const Utf8Step step = utf8_step(text.substr(end));
+    if (step.kind != Utf8Kind::kComplete) break;
+    end += step.length;
+  }
+  return end;
+}
+
+size_t malformed_bytes(std::string_view text) {
+  size_t end = 0;
+  while (end < text.size()) {
+    const Utf8Step step = utf8_step(text.substr(end));
+    if (step.kind == Utf8Kind::kComplete) break;
+    end += step.length;
+  }
+  return end;
+}
+
+// In groups of three characters, the first of which may have less.
+void push_thirds(std::string_view digits, Words& words) {
+  const auto is_first_byte = [](char c) { return (static_cast<uint8_t>(c) & 0xC0) != 0x80; };
+  auto left = static_cast<size_t>(std::count_if(digits.begin(), digits.end(), is_first_byte));
+  size_t begin = 0;
+  for (size_t i = 1; i < digits.size(); ++i) {
+    if (!is_first_byte(digits[i]) || --left % 3 != 0) continue;
+    words.push_back(digits.substr(begin, i - begin));
+    begin = i;
+  }
+  words.push_back(digits.substr(begin));
+}
+
+// `text` is well-formed.
+void split_by(const CompiledStep& step, std::string_view text, const Match& match,
+              const Context& context, Words& words) {
+  const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(match.get());
   size_t done = 0;
   while (done < text.size()) {
-    const int found = pcre2_match(code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()),
-                                  text.size(), done, 0, match.get(), nullptr);
-    // No match, or PCRE2 gave up at one of its limits: the rest is one word.
-    if (found < 0) break;
-    const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(match.get());
-    if (ends[1] <= done) break;
+    const int found =
+        pcre2_match(step.code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), done,
+                    PCRE2_NO_UTF_CHECK, match.get(), context.get());
+    // No match, or PCRE2 had no memory: the rest is one word.
+    if (found < 0 || ends[1] <= done) break;
     if (ends[0] > done) words.push_back(text.substr(done, ends[0] - done));
-    words.push_back(text.substr(ends[0], ends[1] - ends[0]));
+    const std::string_view word = text.substr(ends[0], ends[1] - ends[0]);
+    if (step.in_thirds) {
+      push_thirds(word, words);
+    } else {
+      words.push_back(word);
+    }
     done = ends[1];
   }
   if (done < text.size()) words.push_back(text.substr(done));
@@ -92,8 +103,11 @@ void split_by(const Code& code, std::string_view text, std::vector<std::string_v
 }  // namespace
 
 struct PreTokenizer::State {
-  std::vector<Code> codes;
+  std::vector<CompiledStep> steps;
+  Context context;
   bool whole_words = false;
+
+  void split_well_formed(std::string_view text, Words& words) const;
 };
 
 PreTokenizer::PreTokenizer(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -102,10 +116,10 @@ PreTokenizer& PreTokenizer::operator=(PreTokenizer&&) noexcept = default;
 PreTokenizer::~PreTokenizer() = default;
 
 Result<PreTokenizer> PreTokenizer::create(std::string_view name) {
-  const Recipe* recipe = find_recipe(name);
+  const PreTokenizerRecipe* recipe = find_recipe(name);
   if (recipe == nullptr) {
     std::string known;
-    for (const Recipe& each : kRecipes)
+    for (const PreTokenizerRecipe& each : pre_tokenizer_recipes())
       known += fmt::format("{}{}", known.empty() ? "" : ", ", each.name);
     return make_error(ErrorCode::kBadFile,
                       "pre-tokenizer '{}' is not supported yet (tokenizer.ggml.pre; supported: {})",
@@ -113,19 +127,22 @@ Result<PreTokenizer> PreTokenizer::create(std::string_view name) {
   }
   auto state = std::make_unique<State>();
   state->whole_words = recipe->whole_words;
-  for (const char* expression : recipe->expressions) {
-    if (expression == nullptr) continue;
+  // The expressions take linear time, so a long text may take as many steps as it needs.
+  state->context.reset(pcre2_match_context_create(nullptr));
+  pcre2_set_match_limit(state->context.get(), std::numeric_limits<uint32_t>::max());
+  pcre2_set_depth_limit(state->context.get(), std::numeric_limits<uint32_t>::max());
+  for (const PreTokenizerStep& step : recipe->steps) {
     int error = 0;
     PCRE2_SIZE offset = 0;
-    Code code(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expression), PCRE2_ZERO_TERMINATED,
-                            PCRE2_UTF | PCRE2_MATCH_INVALID_UTF, &error, &offset, nullptr));
+    Code code(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(step.expression), PCRE2_ZERO_TERMINATED,
+                            PCRE2_UTF, &error, &offset, nullptr));
     if (code == nullptr) {
       return make_error(ErrorCode::kInternal,
-                        "PCRE2 refuses the expression of pre-tokenizer '{}' (error {} at {})", name,
-                        error, offset);
+                        "PCRE2 refuses an expression of pre-tokenizer '{}' (error {} at {}): {}",
+                        recipe->name, error, offset, step.expression);
     }
     pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE);  // only speed depends on it
-    state->codes.push_back(std::move(code));
+    state->steps.push_back({std::move(code), step.in_thirds});
   }
   return PreTokenizer(std::move(state));
 }
@@ -133,17 +150,30 @@ Result<PreTokenizer> PreTokenizer::create(std::string_view name) {
 bool PreTokenizer::whole_words() const { return state_->whole_words; }
 
 bool PreTokenizer::adds_bos(std::string_view name) {
-  const Recipe* recipe = find_recipe(name);
+  const PreTokenizerRecipe* recipe = find_recipe(name);
   return recipe != nullptr && recipe->adds_bos;
 }
 
+void PreTokenizer::State::split_well_formed(std::string_view text, Words& words) const {
+  Words pieces = {text};
+  for (const CompiledStep& step : steps) {
+    const Match match(pcre2_match_data_create_from_pattern(step.code.get(), nullptr));
+    Words cut;
+    for (std::string_view piece : pieces) split_by(step, piece, match, context, cut);
+    pieces = std::move(cut);
+  }
+  words.insert(words.end(), pieces.begin(), pieces.end());
+}
+
 std::vector<std::string_view> PreTokenizer::split(std::string_view text) const {
-  std::vector<std::string_view> words;
-  if (!text.empty()) words.push_back(text);
-  for (const Code& code : state_->codes) {
-    std::vector<std::string_view> cut;
-    for (std::string_view word : words) split_by(code, word, cut);
-    words = std::move(cut);
+  Words words;
+  while (!text.empty()) {
+    const size_t n_complete = complete_bytes(text);
+    if (n_complete > 0) state_->split_well_formed(text.substr(0, n_complete), words);
+    text.remove_prefix(n_complete);
+    const size_t n_malformed = malformed_bytes(text);
+    if (n_malformed > 0) words.push_back(text.substr(0, n_malformed));
+    text.remove_prefix(n_malformed);
   }
   return words;
 }

@@ -13,14 +13,15 @@ namespace pumice {
 /// Move-only and immutable; split from any thread at once.
 class PreTokenizer {
  public:
-  /// kBadFile, naming it, for a name that Pumice does not know.
+  /// kBadFile, naming it, for a name that Pumice does not know. Without a name it is "default",
+  /// which older files of any model mean.
   static Result<PreTokenizer> create(std::string_view name);
 
   PreTokenizer(PreTokenizer&&) noexcept;
   PreTokenizer& operator=(PreTokenizer&&) noexcept;
   ~PreTokenizer();
 
-  /// Whether a word that is a token stays whole, whatever the merges say (Llama 3).
+  /// Whether a word that is a token stays whole, whatever the merges say (Llama 3, Tekken).
   bool whole_words() const;
   /// Whether BOS is added unless the vocabulary says otherwise.
   static bool adds_bos(std::string_view name);

@@ -2,6 +2,7 @@
 
 #include "tests/text/synthetic_vocabulary.hpp"
 #include "text/detokenizer.hpp"
+#include "text/pre_tokenizer_recipes.hpp"
 
 namespace pumice {
 namespace {
@@ -62,6 +63,56 @@ TEST(PreTokenizer, CutsWordsDigitsAndBlanksAsTheFamilyDoes) {
             (Words{"I", "'M", " ", "123", "45", " ", " ok", "!\n"}));
   EXPECT_EQ(split("qwen2", "a12 b"), (Words{"a", "1", "2", " b"}));
   EXPECT_EQ(split("command-r", "ab 12"), (Words{"ab", " ", "1", "2"}));
+}
+
+TEST(PreTokenizer, EveryRecipeCompilesAndLosesNothing) {
+  const std::string text =
+      "Ab's 12345 ½ \u4F60\u597D,\u3002 \u0915\u093F\t \n\r\n e\u0301X\u0E01 $+!? "
+      "<sentinel:7>IMGIMGABZ \xFF\xE4 ";
+  for (const PreTokenizerRecipe& recipe : pre_tokenizer_recipes()) {
+    std::string joined;
+    for (std::string_view word : split(recipe.name, text)) {
+      EXPECT_FALSE(word.empty()) << recipe.name;
+      joined += word;
+    }
+    EXPECT_EQ(joined, text) << recipe.name;
+  }
+}
+
+TEST(PreTokenizer, GroupsOfThreeDigitsCountFromTheEndWhereTheModelWasTrainedSo) {
+  EXPECT_EQ(split("afmoe", "x1234567"), (Words{"x", "1", "234", "567"}));
+  EXPECT_EQ(split("superbpe", "12345 \u0663\u0664\u0665\u0666"),
+            (Words{"12", "345", " ", "\u0663", "\u0664\u0665\u0666"}));
+  EXPECT_EQ(split("tiny_aya", "12345 123456 12345a"),
+            (Words{"12", "345", " ", "123", "456", " ", "123", "45", "a"}));
+  EXPECT_EQ(split("deepseek-v3", "12345"), (Words{"123", "45"}));
+  EXPECT_EQ(split("falcon", "12345"), (Words{"123", "45"}));
+}
+
+TEST(PreTokenizer, CapitalsBeginWordsInGpt4oAndItsKin) {
+  EXPECT_EQ(split("gpt-4o", "camelCaseHTTPServer's"), (Words{"camel", "Case", "HTTPServer's"}));
+  EXPECT_EQ(split("tekken", "camelCase's 12"), (Words{"camel", "Case", "'s", " ", "1", "2"}));
+  EXPECT_EQ(split("gpt-4o", "\u041F\u0440\u0418\u0432"), (Words{"\u041F\u0440", "\u0418\u0432"}));
+  EXPECT_EQ(split("gpt-4o", "a/b//\n/c"), (Words{"a", "/b", "//\n/", "c"}));
+  EXPECT_EQ(split("kimi-k2", "ab\u4F60\u597Dcd  \u4F60"),
+            (Words{"ab", "\u4F60\u597D", "cd", " ", " ", "\u4F60"}));
+}
+
+TEST(PreTokenizer, WordsMayHoldMarksAndSpacesWhereTheModelWasTrainedSo) {
+  EXPECT_EQ(split("qwen35", "\u0915\u093F a"), (Words{"\u0915\u093F", " a"}));
+  EXPECT_EQ(split("qwen2", "\u0915\u093F a"), (Words{"\u0915", "\u093F", " a"}));
+  EXPECT_EQ(split("exaone-moe", "to be  or, \n\nno"),
+            (Words{"to be", " ", " or", ",", " \n\n", "no"}));
+  EXPECT_EQ(split("bloom", "a b, c"), (Words{"a", " b", ",", " c"}));
+  EXPECT_EQ(split("viking", "a12 b"), (Words{"a", "1", "2", " b"}));
+  EXPECT_EQ(split("deepseek-llm", "ab \u0561c\n ok  "),
+            (Words{"ab", " \u0561", "c", "\n", " ok", "  "}));
+  EXPECT_EQ(split("jais-2", std::string(7, ' ') + "x"), (Words{"    ", "  ", " x"}));
+  EXPECT_EQ(split("gemma4", "a b\n\nc"), (Words{"a b", "\n\n", "c"}));
+}
+
+TEST(PreTokenizer, WithoutANameItIsTheDefault) {
+  EXPECT_EQ(split("", "a$$ 12345"), (Words{"a", "$$", " ", "123", "45"}));
 }
 
 TEST(PreTokenizer, ContractionsAreAsciiAndSpacesAreUnicodes) {

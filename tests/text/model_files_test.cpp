@@ -1,7 +1,9 @@
 // Tokenizers of real models against what llama.cpp and the models' own tokenizers say.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <sstream>
@@ -39,11 +41,19 @@ std::vector<TokenId> parse_ids(const std::string& line) {
   return {std::istream_iterator<TokenId>(stream), {}};
 }
 
+// Read once for all tests.
+const Tokenizer& shared_tokenizer(const std::filesystem::path& path) {
+  static std::map<std::filesystem::path, Tokenizer> tokenizers;
+  const auto found = tokenizers.find(path);
+  if (found != tokenizers.end()) return found->second;
+  return tokenizers.emplace(path, load_tokenizer(path)).first->second;
+}
+
 struct VocabularyFile : ::testing::TestWithParam<const char*> {};
 
 TEST_P(VocabularyFile, TokenisesItsTestTextsAsPublishedAndBack) {
   PUMICE_REQUIRE_SHARED(path, fmt::format("tokenizers/{}", GetParam()));
-  const Tokenizer tokenizer = load_tokenizer(path);
+  const Tokenizer& tokenizer = shared_tokenizer(path);
   const auto texts = split_at(read_file(path.string() + ".inp"), "\n__ggml_vocab_test__\n");
   const auto lines = split_at(read_file(path.string() + ".out"), "\n");
   ASSERT_GE(texts.size(), 40u);
@@ -60,14 +70,7 @@ TEST(ReferenceFamilies, TokeniseAsLlamaCppDoesWithAndWithoutSpecialTokens) {
   size_t n_tested = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() != ".gguf") continue;
-    const GgufFile file = GgufFile::open(entry.path()).value();
-    const VocabularyData data = test::vocabulary_data(file);
-    const auto created = Tokenizer::create(data);
-    if (!created.ok()) {  // pre-tokenizers that are not there yet
-      EXPECT_THAT(created.error().message, ::testing::HasSubstr(data.pre_tokenizer));
-      continue;
-    }
-    const Tokenizer& tokenizer = *created;
+    const Tokenizer tokenizer = load_tokenizer(entry.path());
     auto description = entry.path();
     const json reference = json::parse(read_file(description.replace_extension(".json")));
     for (const json& example : reference.at("tokenize")) {
@@ -81,7 +84,7 @@ TEST(ReferenceFamilies, TokeniseAsLlamaCppDoesWithAndWithoutSpecialTokens) {
     }
     ++n_tested;
   }
-  EXPECT_GE(n_tested, 17u);
+  EXPECT_GE(n_tested, 50u);
 }
 
 TEST(Stories, PromptsAndContinuationsAreThoseOfTheReference) {
@@ -101,7 +104,7 @@ TEST(Stories, PromptsAndContinuationsAreThoseOfTheReference) {
 TEST_P(VocabularyFile, ShakespeareComesBack) {
   PUMICE_REQUIRE_SHARED(vocabulary, fmt::format("tokenizers/{}", GetParam()));
   PUMICE_REQUIRE_SHARED(text_path, "text/tinyshakespeare.txt");
-  const Tokenizer tokenizer = load_tokenizer(vocabulary);
+  const Tokenizer& tokenizer = shared_tokenizer(vocabulary);
   const std::string text = read_file(text_path).substr(0, 200000);
   EXPECT_EQ(detokenize(tokenizer, encode(tokenizer, text)), text);
 }
@@ -127,19 +130,32 @@ std::string random_utf8(std::mt19937& random) {
   return text;
 }
 
+// Falcon's vocabulary has no tokens for some control characters.
+bool can_spell(const Tokenizer& tokenizer, const std::string& text) {
+  return std::all_of(text.begin(), text.end(),
+                     [&](char c) { return !encode(tokenizer, std::string_view(&c, 1)).empty(); });
+}
+
 TEST_P(VocabularyFile, AnyUnicodeTextComesBack) {
   PUMICE_REQUIRE_SHARED(vocabulary, fmt::format("tokenizers/{}", GetParam()));
-  const Tokenizer tokenizer = load_tokenizer(vocabulary);
+  const Tokenizer& tokenizer = shared_tokenizer(vocabulary);
   std::mt19937 random(13);
-  for (int round = 0; round < 5000; ++round) {
+  int n_spelled = 0;
+  for (int round = 0; round < 2000; ++round) {
     const std::string text = random_utf8(random);
-    ASSERT_EQ(detokenize(tokenizer, encode(tokenizer, text)), text);
+    const auto ids = encode(tokenizer, text);
+    const std::string back = detokenize(tokenizer, ids);
+    if (back != text && !can_spell(tokenizer, text)) continue;
+    ASSERT_EQ(back, text);
+    ++n_spelled;
   }
+  EXPECT_GT(n_spelled, 500);
 }
 
 INSTANTIATE_TEST_SUITE_P(, VocabularyFile,
                          ::testing::Values("ggml-vocab-llama-spm.gguf", "ggml-vocab-phi-3.gguf",
-                                           "ggml-vocab-gpt-2.gguf", "rebuilt-llama-bpe.gguf",
+                                           "ggml-vocab-gpt-2.gguf", "ggml-vocab-falcon.gguf",
+                                           "ggml-vocab-deepseek-llm.gguf", "rebuilt-llama-bpe.gguf",
                                            "rebuilt-qwen2.gguf"),
                          [](const auto& file) {
                            std::string name = file.param;
