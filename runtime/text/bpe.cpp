@@ -2,6 +2,7 @@
 
 #include "text/pair_merger.hpp"
 #include "text/utf8.hpp"
+#include "text/word_cache.hpp"
 
 namespace pumice {
 namespace {
@@ -82,24 +83,27 @@ void BpeModel::encode(std::string_view text, bool /*after_special*/,
   };
   PairMerger<int32_t> merger;
   std::string written;
+  WordCache cache(text.size());
   for (std::string_view word : pre_tokenizer_.split(text)) {
-    if (pre_tokenizer_.whole_words()) {
-      written.clear();
-      for (char c : word) written += byte_text_[static_cast<uint8_t>(c)];
-      const auto whole = vocabulary_.find(written);
-      if (whole && vocabulary_.type(*whole) == TokenType::kNormal) {
-        tokens.push_back(*whole);
-        continue;
+    cache.append(word, tokens, [&] {
+      if (pre_tokenizer_.whole_words()) {
+        written.clear();
+        for (char c : word) written += byte_text_[static_cast<uint8_t>(c)];
+        const auto whole = vocabulary_.find(written);
+        if (whole && vocabulary_.type(*whole) == TokenType::kNormal) {
+          tokens.push_back(*whole);
+          return;
+        }
       }
-    }
-    merger.clear();
-    for (uint32_t i = 0; i < word.size(); ++i) {
-      auto token = byte_token_[static_cast<uint8_t>(word[i])];
-      if (!token) token = vocabulary_.unknown();
-      if (token) merger.add(i, 1, *token);
-    }
-    merger.merge(find);
-    merger.for_each([&](const MergeSymbol& symbol) { tokens.push_back(symbol.token); });
+      merger.clear();
+      for (uint32_t i = 0; i < word.size(); ++i) {
+        auto token = byte_token_[static_cast<uint8_t>(word[i])];
+        if (!token) token = vocabulary_.unknown();
+        if (token) merger.add(i, 1, *token);
+      }
+      merger.merge(find);
+      merger.for_each([&](const MergeSymbol& symbol) { tokens.push_back(symbol.token); });
+    });
   }
 }
 

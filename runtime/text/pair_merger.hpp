@@ -46,7 +46,8 @@ class PairMerger {
       symbols_[i].next = i + 1 == count ? MergeSymbol::kNone : i + 1;
     }
     queue_.clear();
-    for (uint32_t i = 1; i < count; ++i) consider(i - 1, i, find);
+    for (uint32_t i = 1; i < count; ++i) add_candidate(i - 1, i, find);
+    std::make_heap(queue_.begin(), queue_.end());
     while (!queue_.empty()) {
       std::pop_heap(queue_.begin(), queue_.end());
       const Candidate best = queue_.back();
@@ -89,13 +90,18 @@ class PairMerger {
   };
 
   template <typename Find>
-  void consider(uint32_t left, uint32_t right, Find&& find) {
-    if (left == MergeSymbol::kNone || right == MergeSymbol::kNone) return;
+  bool add_candidate(uint32_t left, uint32_t right, Find&& find) {
+    if (left == MergeSymbol::kNone || right == MergeSymbol::kNone) return false;
     const std::optional<Merged> merged = find(symbols_[left], symbols_[right]);
-    if (!merged) return;
+    if (!merged) return false;
     queue_.push_back({merged->priority, left, right, symbols_[left].length + symbols_[right].length,
                       merged->token});
-    std::push_heap(queue_.begin(), queue_.end());
+    return true;
+  }
+
+  template <typename Find>
+  void consider(uint32_t left, uint32_t right, Find&& find) {
+    if (add_candidate(left, right, find)) std::push_heap(queue_.begin(), queue_.end());
   }
 
   std::vector<MergeSymbol> symbols_;

@@ -2,8 +2,7 @@
 
 #include <algorithm>
 
-#include "text/pair_merger.hpp"
-#include "text/utf8.hpp"
+#include "text/word_cache.hpp"
 
 namespace pumice {
 namespace {
@@ -40,20 +39,29 @@ Result<std::unique_ptr<TokenizerModel>> SpmModel::create(const Vocabulary& vocab
   return std::unique_ptr<TokenizerModel>(new SpmModel(vocabulary));
 }
 
-std::optional<TokenId> SpmModel::find_piece(std::string_view text) const {
-  const auto id = vocabulary_.find(text);
-  if (!id) return std::nullopt;
-  switch (vocabulary_.type(*id)) {
+SpmModel::SpmModel(const Vocabulary& vocabulary) : vocabulary_(vocabulary) {
+  for (TokenId id = 0; id < vocabulary.size(); ++id) {
+    if (is_piece(id)) pairs_.add(vocabulary.text(id));
+  }
+}
+
+bool SpmModel::is_piece(TokenId id) const {
+  switch (vocabulary_.type(id)) {
     case TokenType::kNormal:
     case TokenType::kUserDefined:
     case TokenType::kUnused:
-      return id;
+      return true;
     case TokenType::kUnknown:
     case TokenType::kControl:
     case TokenType::kByte:
-      return std::nullopt;
+      return false;
   }
-  return std::nullopt;
+  return false;
+}
+
+std::optional<TokenId> SpmModel::find_piece(std::string_view text) const {
+  const auto id = vocabulary_.find(text);
+  return id && is_piece(*id) ? id : std::nullopt;
 }
 
 void SpmModel::encode_bytes(std::string_view text, std::vector<TokenId>& tokens) const {
@@ -66,21 +74,30 @@ void SpmModel::encode_bytes(std::string_view text, std::vector<TokenId>& tokens)
 void SpmModel::encode(std::string_view text, bool after_special,
                       std::vector<TokenId>& tokens) const {
   const std::string escaped = escape_spaces(text, after_special && vocabulary_.add_space_prefix());
-  const std::string_view view = escaped;
+  WordCache cache(escaped.size());
   PairMerger<float> merger;
-  for (size_t begin = 0; begin < view.size();) {
+  for (std::string_view rest = escaped; !rest.empty();) {
+    const std::string_view piece = rest.substr(0, pairs_.piece_bytes(rest));
+    cache.append(piece, tokens, [&] { merge(piece, merger, tokens); });
+    rest.remove_prefix(piece.size());
+  }
+}
+
+void SpmModel::merge(std::string_view text, PairMerger<float>& merger,
+                     std::vector<TokenId>& tokens) const {
+  merger.clear();
+  for (size_t begin = 0; begin < text.size();) {
     // Malformed UTF-8 is cut into single bytes. (llama.cpp trusts lead bytes, so that a broken one
     // before a space swallows part of the U+2581 and the space does not come back.)
-    const Utf8Step step = utf8_step(view.substr(begin));
-    const size_t length = step.kind == Utf8Kind::kComplete ? step.length : 1;
-    const auto id = find_piece(view.substr(begin, length));
+    const size_t length = character_bytes(text.substr(begin));
+    const auto id = find_piece(text.substr(begin, length));
     merger.add(static_cast<uint32_t>(begin), static_cast<uint32_t>(length),
                id.value_or(MergeSymbol::kNoToken));
     begin += length;
   }
   using Merged = PairMerger<float>::Merged;
   merger.merge([&](const MergeSymbol& left, const MergeSymbol& right) -> std::optional<Merged> {
-    const auto id = find_piece(view.substr(left.begin, left.length + right.length));
+    const auto id = find_piece(text.substr(left.begin, left.length + right.length));
     if (!id) return std::nullopt;
     return Merged{vocabulary_.score(*id), *id};
   });
@@ -88,7 +105,7 @@ void SpmModel::encode(std::string_view text, bool after_special,
     if (symbol.token != MergeSymbol::kNoToken) {
       tokens.push_back(symbol.token);
     } else {
-      encode_bytes(view.substr(symbol.begin, symbol.length), tokens);
+      encode_bytes(text.substr(symbol.begin, symbol.length), tokens);
     }
   });
 }

@@ -7,11 +7,19 @@
 // Control, unknown and byte tokens are never the result of a merge (as in SentencePiece itself; in
 // llama.cpp they can be, so that there a text may spell "</s>" against the caller's will).
 //
+// A text is cut where no token reaches across, mostly between words, before it is merged.
+//
 // O(n log n) for n bytes, in time and a few words per byte in memory.
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
+#include "text/character_pairs.hpp"
+#include "text/pair_merger.hpp"
 #include "text/tokenizer_model.hpp"
 
 namespace pumice {
@@ -27,11 +35,14 @@ class SpmModel final : public TokenizerModel {
   void append_bytes(TokenId id, std::string& bytes) const override;
 
  private:
-  explicit SpmModel(const Vocabulary& vocabulary) : vocabulary_(vocabulary) {}
+  explicit SpmModel(const Vocabulary& vocabulary);
+  bool is_piece(TokenId id) const;
   std::optional<TokenId> find_piece(std::string_view text) const;
+  void merge(std::string_view text, PairMerger<float>& merger, std::vector<TokenId>& tokens) const;
   void encode_bytes(std::string_view text, std::vector<TokenId>& tokens) const;
 
   const Vocabulary& vocabulary_;
+  CharacterPairs pairs_;
 };
 
 }  // namespace pumice

@@ -1,5 +1,7 @@
 #include "text/bpe.hpp"
 
+#include <random>
+
 #include "tests/text/synthetic_vocabulary.hpp"
 #include "text/detokenizer.hpp"
 #include "text/pre_tokenizer_recipes.hpp"
@@ -196,6 +198,22 @@ TEST(Bpe, MalformedMergesAreErrorsThatSayWhich) {
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.error().message,
             "tokenizer.ggml.merges is missing; tokenizer model 'gpt2' needs it");
+}
+
+// Longer than what is tokenised without a cache of words.
+TEST(Bpe, ALongTextHasTheTokensOfItsWords) {
+  const Tokenizer tokenizer = BytePairs({"a b", "ab c", "b c", "Ġ ab"}).tokenizer();
+  std::mt19937 random(17);
+  std::string text;
+  std::vector<TokenId> expected;
+  for (int n_words = 0; n_words < 3000; ++n_words) {
+    std::string word = " ";
+    for (uint32_t n = 1 + random() % 6; n > 0; --n) word += "abc"[random() % 3];
+    const auto ids = encode(tokenizer, word);
+    expected.insert(expected.end(), ids.begin(), ids.end());
+    text += word;
+  }
+  EXPECT_EQ(encode(tokenizer, text), expected);
 }
 
 TEST(Bpe, HostileTextsTakeSecondsAndComeBack) {
