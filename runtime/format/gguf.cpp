@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/utf8.hpp"
+#include "format/gguf_parts.hpp"
 
 namespace pumice {
 namespace {
@@ -39,6 +40,10 @@ const Item* find_sorted(const std::vector<Item>& items, const std::vector<uint32
   const auto found = std::ranges::lower_bound(order, wanted, {}, name_of_index);
   if (found == order.end() || name_of_index(*found) != wanted) return nullptr;
   return &items[*found];
+}
+
+Error bad(const std::filesystem::path& path, std::string_view what) {
+  return make_error(ErrorCode::kBadFile, "{}: {}", path.string(), what);
 }
 
 }  // namespace
@@ -303,7 +308,7 @@ class GgufFile::Parser {
   uint64_t n_metadata_ = 0;
 };
 
-Result<GgufFile> GgufFile::open(const std::filesystem::path& path) {
+Result<GgufFile> GgufFile::open_one(const std::filesystem::path& path) {
   PUMICE_TRY(InputFile input, InputFile::open(path));
   // Where the header ends is known when it has been parsed: as long as it goes on behind what has
   // been read, more is.
@@ -324,6 +329,70 @@ Result<GgufFile> GgufFile::open(const std::filesystem::path& path) {
   }
 }
 
+Result<GgufFile> GgufFile::open(const std::filesystem::path& path) {
+  PUMICE_TRY(GgufFile file, open_one(path));
+  PUMICE_TRY_STATUS(file.open_others(path));
+  return file;
+}
+
+Status GgufFile::open_others(const std::filesystem::path& path) {
+  const Result<GgufPart> own = part_of(*this);
+  if (!own.ok()) return bad(path, own.error().message);
+  if (own->count == 1) return {};
+  PUMICE_TRY(const std::filesystem::path first, path_of_part(path, *own, 1));
+  if (own->number != 1) {
+    return bad(path, fmt::format("is part {} of {} of a model; open the first, {}", own->number,
+                                 own->count, first.string()));
+  }
+  std::vector<std::filesystem::path> paths{path};
+  for (uint32_t number = 2; number <= own->count; ++number) {
+    PUMICE_TRY(paths.emplace_back(), path_of_part(path, *own, number));
+    const Status added = add_part(paths.back(), {.number = number, .count = own->count});
+    if (!added.ok()) {
+      return make_error(ErrorCode::kBadFile, "{} (part {} of {})", added.error().message, number,
+                        path.string());
+    }
+  }
+  return check_parts(paths);
+}
+
+Status GgufFile::add_part(const std::filesystem::path& path, const GgufPart& expected) {
+  PUMICE_TRY(GgufFile file, open_one(path));
+  const Result<GgufPart> part = part_of(file);
+  if (!part.ok()) return bad(path, part.error().message);
+  if (*part != expected) {
+    return bad(path, fmt::format("is part {} of {} by its metadata, not by its name", part->number,
+                                 part->count));
+  }
+  if (file.tensors_.size() > kMaxTensors - tensors_.size()) {
+    return bad(path, fmt::format("more than the supported {} tensors in all parts", kMaxTensors));
+  }
+  for (GgufTensor& tensor : file.tensors_) {
+    tensor.part = expected.number - 1;
+    tensors_.push_back(tensor);
+  }
+  others_.push_back(std::move(file));
+  return {};
+}
+
+Status GgufFile::check_parts(std::span<const std::filesystem::path> paths) {
+  std::string_view duplicate;
+  tensors_by_name_ = sorted_index(tensors_, &GgufTensor::name, &duplicate);
+  if (!duplicate.empty()) {
+    const auto last =
+        std::ranges::find(tensors_.rbegin(), tensors_.rend(), duplicate, &GgufTensor::name);
+    return bad(paths[last->part], fmt::format("tensor '{}': a part before it has one of that name",
+                                              printable(duplicate)));
+  }
+  const Result<uint64_t> n_tensors = get<uint64_t>("split.tensors.count");
+  if (!n_tensors.ok()) return bad(paths[0], n_tensors.error().message);
+  if (*n_tensors != tensors_.size()) {
+    return bad(paths[0], fmt::format("split.tensors.count: {}, but the {} parts have {}",
+                                     *n_tensors, paths.size(), tensors_.size()));
+  }
+  return {};
+}
+
 Result<GgufFile> GgufFile::from_memory(std::span<const std::byte> bytes, std::string_view name) {
   GgufFile file;
   file.memory_ = bytes;
@@ -332,8 +401,24 @@ Result<GgufFile> GgufFile::from_memory(std::span<const std::byte> bytes, std::st
   return file;
 }
 
+uint64_t GgufFile::size_bytes() const {
+  uint64_t bytes = size_bytes_;
+  for (const GgufFile& other : others_) bytes += other.size_bytes_;
+  return bytes;
+}
+
+bool GgufFile::has_tensor_data() const {
+  return has_data_ && std::ranges::all_of(others_, &GgufFile::has_data_);
+}
+
 Status GgufFile::read(const GgufTensor& tensor, uint64_t first_byte,
                       std::span<std::byte> out) const {
+  const GgufFile& part = tensor.part == 0 ? *this : others_[tensor.part - 1];
+  return part.read_own(tensor, first_byte, out);
+}
+
+Status GgufFile::read_own(const GgufTensor& tensor, uint64_t first_byte,
+                          std::span<std::byte> out) const {
   PUMICE_CHECK(
       has_data_ && first_byte <= tensor.n_bytes && out.size() <= tensor.n_bytes - first_byte,
       "reading beyond a tensor");

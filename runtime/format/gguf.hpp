@@ -26,6 +26,8 @@
 
 namespace pumice {
 
+struct GgufPart;
+
 struct GgufTensor {
   std::string_view name;
   const WeightType* type = nullptr;
@@ -35,6 +37,7 @@ struct GgufTensor {
   std::array<uint64_t, 4> dims = {1, 1, 1, 1};
   uint64_t n_bytes = 0;
   uint64_t offset = 0;  ///< in the data section
+  uint32_t part = 0;    ///< of a model in several files: which, from 0
 
   uint64_t n_elements() const { return dims[0] * dims[1] * dims[2] * dims[3]; }
 };
@@ -48,24 +51,29 @@ class GgufFile {
   /// All that is before the tensor data. The largest vocabularies take a tenth of it.
   static constexpr uint64_t kMaxHeaderBytes = uint64_t{1} << 28;
 
-  /// Errors (kBadFile) are one line that names the path and the field.
+  /// Errors (kBadFile) are one line that names the path and the field. The first part of a model
+  /// in several files opens all of them (gguf_parts.hpp), with the tensors of all and its own
+  /// metadata; another part is an error that says which to open.
   static Result<GgufFile> open(const std::filesystem::path& path);
-  /// The same for a file that is in memory already; `bytes` must outlive the GgufFile. `name`
-  /// stands for the path in errors.
+  /// The same for one file that is in memory already; `bytes` must outlive the GgufFile. `name`
+  /// stands for the path in errors. A part of several has its own tensors only.
   static Result<GgufFile> from_memory(std::span<const std::byte> bytes, std::string_view name);
 
   uint32_t version() const { return version_; }
   uint64_t alignment() const { return alignment_; }
-  uint64_t size_bytes() const { return size_bytes_; }
-  /// Where the tensor data begin; the size of a file that has no tensors.
+  /// Files that it is read from.
+  size_t n_parts() const { return 1 + others_.size(); }
+  /// Of all parts.
+  uint64_t size_bytes() const;
+  /// Where the tensor data begin in the first part; the size of a file that has no tensors.
   uint64_t header_bytes() const { return header_bytes_; }
-  /// False only for a file that has tensors but ends before their data.
-  bool has_tensor_data() const { return has_data_; }
+  /// False only if there are tensors but a file ends before their data.
+  bool has_tensor_data() const;
   /// Bytes of one of tensors() from `first_byte` on; any number of threads at once. Errors
   /// (kBadFile): the file has been cut since it was opened, or cannot be read.
   Status read(const GgufTensor& tensor, uint64_t first_byte, std::span<std::byte> out) const;
 
-  /// In file order.
+  /// In file order, part after part.
   std::span<const GgufValue> metadata() const { return metadata_; }
   std::span<const GgufTensor> tensors() const { return tensors_; }
   /// Null if there is none.
@@ -101,8 +109,14 @@ class GgufFile {
  private:
   class Parser;
   GgufFile() = default;
+  static Result<GgufFile> open_one(const std::filesystem::path& path);
+  Status open_others(const std::filesystem::path& path);
+  Status add_part(const std::filesystem::path& path, const GgufPart& expected);
+  Status check_parts(std::span<const std::filesystem::path> paths);
+  Status read_own(const GgufTensor& tensor, uint64_t first_byte, std::span<std::byte> out) const;
   static Error missing(std::string_view key);
 
+  std::vector<GgufFile> others_;       // parts behind the first
   std::optional<InputFile> input_;     // empty for a file in memory
   std::span<const std::byte> memory_;  // of a file in memory
   std::vector<std::byte> header_;      // of one that is not; keys and strings lie in it

@@ -25,4 +25,10 @@ MUTATIONS = [
      "    if (n == 0) {", "    if (n == 0) return {};\n    if (n == 0) {", "test_gguf:GgufTensors.*"),
     ("a header is taken for whole after its first piece", "runtime/format/gguf.cpp",
      "if (parser.needs_more()) continue;", "", "test_gguf:GgufTensors.*"),
+    ("a tensor is read from the first part, wherever it lies", "runtime/format/gguf.cpp",
+     "tensor.part == 0 ? *this", "tensor.part < 3 ? *this", "test_gguf:GgufParts.*"),
+    ("a part under another's name is taken", "runtime/format/gguf.cpp",
+     "if (*part != expected) {", "if (part->count != expected.count) {", "test_gguf:GgufParts.*"),
+    ("a model whose parts lack tensors is opened", "runtime/format/gguf.cpp",
+     "if (*n_tensors != tensors_.size()) {", "if (*n_tensors < tensors_.size()) {", "test_gguf:GgufParts.*"),
 ]
