@@ -158,8 +158,10 @@ std::string shape_of(const GgufTensor& tensor) {
 }
 
 void print_model(const InfoOptions& options, const GgufFile& file) {
-  fmt::print("{}: GGUF v{}, {} bytes, {} tensors\n\nmetadata\n", options.model, file.version(),
-             file.size_bytes(), file.tensors().size());
+  const std::string in_files =
+      file.n_parts() == 1 ? "" : fmt::format(" in {} files", file.n_parts());
+  fmt::print("{}: GGUF v{}, {} bytes{}, {} tensors\n\nmetadata\n", options.model, file.version(),
+             file.size_bytes(), in_files, file.tensors().size());
   for (const GgufValue& value : file.metadata()) {
     fmt::print("  {} = {}\n", printable(value.key), value.describe());
   }
@@ -181,8 +183,10 @@ void print_model(const InfoOptions& options, const GgufFile& file) {
 }
 
 void print_model_json(const InfoOptions& options, const GgufFile& file) {
-  Json json{
-      {"file", options.model}, {"gguf_version", file.version()}, {"size_bytes", file.size_bytes()}};
+  Json json{{"file", options.model},
+            {"files", file.n_parts()},
+            {"gguf_version", file.version()},
+            {"size_bytes", file.size_bytes()}};
   json["metadata"] = Json::object();
   for (const GgufValue& value : file.metadata())
     json["metadata"][std::string(value.key)] = value.describe();

@@ -3,6 +3,7 @@
 
 import json
 import os
+import struct
 import unittest
 
 from command_line import (BAD_FILE, DOES_NOT_FIT, SHARED, STORIES, USAGE, VOCABULARY,
@@ -26,6 +27,21 @@ class ModelFile(CommandLineTest):
 
     def test_a_file_of_another_kind_is_no_gguf(self):
         self.refused_by_all(self.write("text.gguf", "Once upon a time, there was a file.\n" * 99))
+
+    def part(self, number, count):
+        """A file that says it is a part, with nothing in it."""
+        content = struct.pack("<4sIQQ", b"GGUF", 3, 0, 3)
+        for key, value in (("split.no", number - 1), ("split.count", count), ("split.tensors.count", 0)):
+            content += struct.pack("<Q", len(key)) + key.encode() + struct.pack("<II", 4, value)
+        return self.write(f"x-{number:05}-of-{count:05}.gguf", content)
+
+    def test_parts_of_a_model_are_opened_by_the_first_and_named_when_they_are_missing(self):
+        first, second = self.part(1, 3), self.part(2, 3)
+        self.refused_by_all(second, says=("part 2 of 3", "open the first", "x-00001-of-00003.gguf"))
+        self.refused_by_all(first, says=("x-00003-of-00003.gguf: No such file", "part 3 of"))
+        self.part(3, 3)
+        self.assertIn("in 3 files", self.ok("info", "-m", first).stdout.decode())
+        self.assertEqual(json.loads(self.ok("info", "-m", first, "--json").stdout)["files"], 3)
 
     @unittest.skipIf(os.geteuid() == 0, "root may read everything")
     def test_a_file_without_permission_says_so(self):
