@@ -1,5 +1,5 @@
 // The codecs of the types that models may use; included by weight_type.cpp only. What the packed
-// fields are is said in resident_layout.hpp; `unpack` is mirrored by shaders/common/weights.glsl.
+// fields are is said in resident_layout.hpp; `unpack` is mirrored by shaders/weights.
 //
 // Products such as scale × quant are exact in fp32 (11 + 6 + 5 bits at most), so a type's one
 // rounding is where ggml has it, whatever the order of the multiplications before it.

@@ -2,8 +2,8 @@
 // how its blocks are packed into the resident layout (resident_layout.hpp) and read back. Every
 // other type is listed by name and size only, so that a file holding it can still be described.
 //
-// Adding a type: a codec, a row in weight_type.cpp, a block in each of shaders/common/weights*.glsl
-// and a name in shaders/common/weight_types.cmake.
+// Adding a type: a codec, a row in weight_type.cpp, its twin shaders/weights/TYPE.glsl and its name
+// in shaders/common/weights.glsl and weight_types.cmake.
 #pragma once
 
 #include <cstddef>

@@ -6,7 +6,6 @@
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
 
 #include "common/buffers.glsl"
-#include "common/weights.glsl"
 #include "common/weights_element.glsl"
 #include "gemm/gemm_matrix2.h"
 

@@ -2,10 +2,9 @@
 #extension GL_GOOGLE_include_directive : require
 #extension GL_KHR_shader_subgroup_shuffle : require
 
-#define X_BROADCAST 1  // units of 64-bit integers, see common/weights.glsl
+#define X_BROADCAST 1  // units of 64-bit integers, see common/weight_tile.glsl
 #include "common/weights.glsl"
-#if !defined(WEIGHT_F32) && !defined(WEIGHT_F16) && !defined(WEIGHT_BF16)
-#define WEIGHT_INTEGERS 1
+#ifndef WEIGHT_FLOATS
 #include "common/weights_int8.glsl"
 #endif
 #include "common/x_quads.glsl"
@@ -40,7 +39,7 @@ float x_value(vec4 x[kLoads], uint row, uint k) {
   return subgroupShuffle(x[quad / subgroup_size][k % 4], quad % subgroup_size);
 }
 
-#ifdef WEIGHT_INTEGERS
+#ifndef WEIGHT_FLOATS
 
 // Bytes are multiplied as they are, and their sums with the scales: half the operations a weight.
 #define Codes WeightBytes
@@ -90,7 +89,7 @@ void multiply_part(Codes w[lane_cols], vec4 x[kLoads], uint first) {
     [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
       float sum = sums[c][r][0];
       [[unroll]] for (uint i = 1; i < kChains; ++i) sum += sums[c][r][i];
-#ifdef WEIGHT_INTEGERS
+#ifndef WEIGHT_FLOATS
       acc[c][r] = fma(w[c].scale[first * 2 / kBlock] * (1 / kCodeScale), sum, acc[c][r]);
 #else
       acc[c][r] += sum;
@@ -107,7 +106,7 @@ void multiply(WeightTile tiles[lane_cols], uint block_of_tile, uint block) {
   multiply_part(w, x, 0);
   if (kPart < kBlock) multiply_part(w, x, kPart);
 
-#ifdef WEIGHT_INTEGERS
+#ifndef WEIGHT_FLOATS
   if (!kOffsets) return;
   [[unroll]] for (uint i = 0; i < kLoads; ++i) x[i].x = (x[i].x + x[i].y) + (x[i].z + x[i].w);
   [[unroll]] for (uint r = 0; r < tile_rows; ++r) {

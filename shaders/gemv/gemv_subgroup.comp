@@ -4,19 +4,11 @@
 
 #define WEIGHT_TILE_LOADED 1
 #include "common/weights.glsl"
-#if defined(WEIGHT_F32) || defined(WEIGHT_F16) || defined(WEIGHT_BF16)
-const bool kOffsets = false;
-#else
-#define WEIGHT_INTEGERS 1
-#include "common/weights_int8.glsl"
-#endif
 #include "common/buffers.glsl"
 #include "gemv/gemv_subgroup.h"
-#if defined(WEIGHT_Q4_1) || defined(WEIGHT_Q5_1) || defined(WEIGHT_Q2_K) || \
-    defined(WEIGHT_Q4_K) || defined(WEIGHT_Q5_K)
+#ifdef WEIGHT_OFFSETS
 #extension GL_KHR_shader_subgroup_ballot : require
 #extension GL_KHR_shader_subgroup_shuffle : require
-#define WEIGHT_OFFSETS 1
 #endif
 
 // For GPUs, where a subgroup's size can be required and its slice of K is then the same for all its
@@ -56,7 +48,7 @@ const uint kChains = tile_rows <= 2 ? 2 : 1;
 
 float sum_of(float chains[kChains]) { return kChains == 1 ? chains[0] : chains[0] + chains[kChains - 1]; }
 
-#ifdef WEIGHT_INTEGERS
+#ifndef WEIGHT_FLOATS
 
 #ifdef WEIGHT_OFFSETS
 
@@ -92,16 +84,9 @@ void add_offsets(WeightTile t, uint tile) {
   }
 }
 
-/// Bytes of these types are not negative.
-float code_of(int word, int i) { return float(bitfieldExtract(uint(word), 8 * i, 8)); }
-
-#else
-
-float code_of(int word, int i) { return float(bitfieldExtract(word, 8 * i, 8)); }
-
 #endif
 
-#ifdef WEIGHT_IQ4_NL
+#ifdef WEIGHT_NIBBLE_TABLE
 
 // The table of values lies where sums go when it is no longer needed: with 8 rows and 16 slices they
 // take all the shared memory that every device has.
@@ -114,17 +99,19 @@ void fill_table() {
 }
 
 void read_codes(WeightTile t, uint block, uint h, out float codes[kBlock / 2]) {
-  const uvec4 unit = weight_unit(t, block);
-  [[unroll]] for (int i = 0; i < kBlock / 2; ++i) codes[i] = partial[nibble(unit, int(16 * h) + i)];
+  const uvec4 unit = open_weight_block(t, block).unit;
+  [[unroll]] for (int i = 0; i < kBlock / 2; ++i) {
+    codes[i] = partial[bitfieldExtract(unit[i / 4], int(8 * (i % 4) + 4 * h), 4)];
+  }
 }
 
 #else
 
-
 void read_codes(WeightTile t, uint block, uint h, out float codes[kBlock / 2]) {
-  WeightBytes w;
-  read_weight_bytes(t, block, w);
-  [[unroll]] for (uint i = 0; i < kBlock / 2; ++i) codes[i] = code_of(w.q[4 * h + i / 4], int(i % 4));
+  const WeightBlock b = open_weight_block(t, block);
+  [[unroll]] for (int i = 0; i < kBlock / 2; ++i) {
+    codes[i] = weight_code(weight_codes(b, int(h), i / 4), i % 4);
+  }
 }
 
 #endif
@@ -189,14 +176,14 @@ void main() {
 
   [[unroll]] for (uint r = 0; r < tile_rows; ++r) acc[r] = 0.0;
   uint tile = slice * pc.splits + gl_WorkGroupID.y;
-#ifdef WEIGHT_INTEGERS
-#ifdef WEIGHT_IQ4_NL
+#ifndef WEIGHT_FLOATS
+#ifdef WEIGHT_NIBBLE_TABLE
   fill_table();
 #endif
   for (; tile < pc.n_col_tiles; tile += kSlices * pc.splits) {
     multiply(load_weight_tile(pc.weights, pc.n_col_tiles, group, lane, tile), tile);
   }
-#ifdef WEIGHT_IQ4_NL
+#ifdef WEIGHT_NIBBLE_TABLE
   barrier();
 #endif
 #else

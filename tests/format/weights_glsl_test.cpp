@@ -2,6 +2,8 @@
 // bits is for the tests of the ops that read weights.)
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cstdio>
 #include <set>
 #include <sstream>
@@ -11,10 +13,10 @@
 namespace pumice {
 namespace {
 
-const std::filesystem::path kFolder = std::filesystem::path(PUMICE_SOURCE_DIR) / "shaders/common";
+const std::filesystem::path kFolder = std::filesystem::path(PUMICE_SOURCE_DIR) / "shaders";
 
 TEST(WeightsGlsl, EveryTypeWithACodecHasShadersAndNoOther) {
-  const std::string list = test::read_file(kFolder / "weight_types.cmake");
+  const std::string list = test::read_file(kFolder / "common/weight_types.cmake");
   const std::string_view opening = "set(PUMICE_WEIGHT_TYPES ";
   const size_t first = list.find(opening);
   ASSERT_NE(first, std::string::npos);
@@ -29,12 +31,13 @@ TEST(WeightsGlsl, EveryTypeWithACodecHasShadersAndNoOther) {
 }
 
 TEST(WeightsGlsl, TilesHaveTheShapeTheTableSays) {
-  const std::string source = test::read_file(kFolder / "weights.glsl");
   for (const WeightType& type : weight_types()) {
     if (!type.has_codec()) continue;
-    const size_t block = source.find(fmt::format("defined(WEIGHT_{})", type.name));
-    ASSERT_NE(block, std::string::npos) << type.name;
-    const size_t line = source.find("const uint", block);
+    std::string name(type.name);
+    std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+    const std::string source = test::read_file(kFolder / "weights" / (name + ".glsl"));
+    const size_t line = source.find("const uint kTileCols");
+    ASSERT_NE(line, std::string::npos) << type.name;
     ResidentLayout found;
     ASSERT_EQ(std::sscanf(source.c_str() + line,
                           "const uint kTileCols = %u, kTileUnits = %u, kTileWords = %u;",

@@ -2,11 +2,13 @@
 #extension GL_GOOGLE_include_directive : require
 
 #include "common/buffers.glsl"
+#if defined(READ_ELEMENTS)
+#include "common/weights_element.glsl"
+#else
 #include "common/weights.glsl"
+#endif
 #if defined(READ_BYTES)
 #include "common/weights_int8.glsl"
-#elif defined(READ_ELEMENTS)
-#include "common/weights_element.glsl"
 #endif
 #include "weights_test.h"
 

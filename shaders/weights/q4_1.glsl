@@ -1,0 +1,22 @@
+// Q4_1: nibbles; half scale and half offset of each block.
+#define WEIGHT_OFFSETS 1
+const uint kTileCols = 64, kTileUnits = 2, kTileWords = 2;
+#include "common/weight_tile.glsl"
+const bool kHalfScales = false;
+const bool kSignedCodes = false;
+
+void read_weight_header(inout WeightTile t) {}
+
+void read_weight_scales(WeightTile t, uint block, out vec2 scale, out vec2 offset) {
+  const vec2 both = exact_halves(weight_word(t, block));
+  scale = both.xx;
+  offset = both.yy;
+}
+
+struct WeightBlock {
+  WeightUnit unit;
+};
+WeightBlock open_weight_block(WeightTile t, uint block) {
+  return WeightBlock(weight_unit(t, block));
+}
+uint weight_codes(WeightBlock b, int h, int k) { return nibble_bytes(unit_word(b.unit, k), h, 0); }
