@@ -8,14 +8,20 @@ namespace {
 
 constexpr ModelFamily kFamilies[] = {
     // clang-format off
+    {"ernie4_5", families::build_ernie4_5},
+    {"exaone4", families::build_exaone4},
     {"gemma", families::build_gemma},
     {"gemma2", families::build_gemma2},
     {"gemma3", families::build_gemma3},
     {"granite", families::build_granite},
     {"llama", families::build_llama},
+    {"olmo2", families::build_olmo2},
     {"phi3", families::build_phi3},
     {"qwen2", families::build_qwen2},
     {"qwen3", families::build_qwen3},
+    {"qwen3vl", families::build_qwen3vl},
+    {"seed_oss", families::build_seed_oss},
+    {"smollm3", families::build_smollm3},
     // clang-format on
 };
 

@@ -25,14 +25,20 @@ std::span<const ModelFamily> model_families();
 Result<Program> build_program(const ModelSource& source);
 
 namespace families {
+Result<Program> build_ernie4_5(const ModelSource& source);
+Result<Program> build_exaone4(const ModelSource& source);
 Result<Program> build_gemma(const ModelSource& source);
 Result<Program> build_gemma2(const ModelSource& source);
 Result<Program> build_gemma3(const ModelSource& source);
 Result<Program> build_granite(const ModelSource& source);
 Result<Program> build_llama(const ModelSource& source);
+Result<Program> build_olmo2(const ModelSource& source);
 Result<Program> build_phi3(const ModelSource& source);
 Result<Program> build_qwen2(const ModelSource& source);
 Result<Program> build_qwen3(const ModelSource& source);
+Result<Program> build_qwen3vl(const ModelSource& source);
+Result<Program> build_seed_oss(const ModelSource& source);
+Result<Program> build_smollm3(const ModelSource& source);
 }  // namespace families
 
 }  // namespace pumice

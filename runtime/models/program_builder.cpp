@@ -194,6 +194,12 @@ ValueId ProgramBuilder::combine(ValueId x, ValueId routes) {
   return add_op(op::Combine{x, routes}, "combine", width(x) / n_used);
 }
 
+ValueId ProgramBuilder::gated_ffn(ValueId x, ActivationKind kind, uint32_t n_ff) {
+  const ValueId gate = activation(linear(x, "ffn_gate", n_ff), kind);
+  const ValueId up = linear(x, "ffn_up", n_ff);
+  return linear(mul(gate, up), "ffn_down", width(x));
+}
+
 Result<Program> ProgramBuilder::finish(ValueId logits) {
   PUMICE_CHECK(!in_layer_, "a layer without an end");
   expect(width(logits) == program_.n_vocab, "logits: {} numbers for a vocabulary of {}",

@@ -79,6 +79,9 @@ class ProgramBuilder {
   ValueId expert_linear(ValueId x, ValueId routes, std::string_view stem, const ExpertDims& dims);
   ValueId combine(ValueId x, ValueId routes);
 
+  /// The usual feed-forward, of ffn_gate, ffn_up and ffn_down: as wide as x.
+  ValueId gated_ffn(ValueId x, ActivationKind kind, uint32_t n_ff);
+
   /// The program whose result is `logits`. Errors (kBadFile): what did not fit together.
   Result<Program> finish(ValueId logits);
 

@@ -142,8 +142,10 @@ INSTANTIATE_TEST_SUITE_P(
                       Golden{"families/mixtral"}, Golden{"families/qwen2"},
                       Golden{"families/qwen3", 5e-11}, Golden{"families/gemma", 5e-11},
                       Golden{"families/gemma2", 5e-11}, Golden{"families/gemma3", 5e-11},
-                      Golden{"families/granite"}, Golden{"families/phi3"}, Golden{"quants/F16"},
-                      Golden{"quants/Q4_K"}, Golden{"quants/mix-Q4_K_M"},
+                      Golden{"families/granite"}, Golden{"families/phi3"},
+                      Golden{"families/seed-oss"}, Golden{"families/smollm3"},
+                      Golden{"families/exaone4"}, Golden{"families/qwen3vl", 5e-10},
+                      Golden{"quants/F16"}, Golden{"quants/Q4_K"}, Golden{"quants/mix-Q4_K_M"},
                       Golden{"quants/mixtral-Q8_0"}, Golden{"quants/qwen2-Q4_K_M"}),
     test_name);
 

@@ -1,12 +1,16 @@
 // Qwen 3, dense: Yang et al., "Qwen3 Technical Report", 2025. Each head of q and k is normalised.
+// Qwen 3 VL is the same where there is text only: the components of a position are equal then, so
+// its rope turns as any, and its deep layers get nothing of an image.
 #include <cmath>
+#include <string_view>
 
 #include "models/families.hpp"
 
 namespace pumice::families {
+namespace {
 
-Result<Program> build_qwen3(const ModelSource& source) {
-  const Metadata metadata(source, "qwen3");
+Result<Program> build(const ModelSource& source, std::string_view architecture) {
+  const Metadata metadata(source, architecture);
   PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions());
   PUMICE_TRY(const RopeSource rope, metadata.read_rope(d));
   PUMICE_TRY(const float eps, metadata.read_rms_eps());
@@ -30,13 +34,16 @@ Result<Program> build_qwen3(const ModelSource& source) {
     x = p.add(x, p.linear(a, "attn_output", d.n_embd));
 
     const ValueId f = p.rms_norm(x, "ffn_norm", eps);
-    const ValueId gate = p.silu(p.linear(f, "ffn_gate", d.n_ff));
-    const ValueId up = p.linear(f, "ffn_up", d.n_ff);
-    x = p.add(x, p.linear(p.mul(gate, up), "ffn_down", d.n_embd));
+    x = p.add(x, p.gated_ffn(f, ActivationKind::kSilu, d.n_ff));
     p.end_layer(x);
   }
   x = p.rms_norm(x, "output_norm", eps);
   return p.finish(p.linear(x, metadata.output_stem(), d.n_vocab));
 }
+
+}  // namespace
+
+Result<Program> build_qwen3(const ModelSource& source) { return build(source, "qwen3"); }
+Result<Program> build_qwen3vl(const ModelSource& source) { return build(source, "qwen3vl"); }
 
 }  // namespace pumice::families

@@ -1,0 +1,40 @@
+// Seed-OSS: ByteDance Seed Team, 2025. Llama with biases on q, k, v; the norm before the
+// feed-forward has the name that others give to one after attention.
+#include <cmath>
+
+#include "models/families.hpp"
+
+namespace pumice::families {
+
+Result<Program> build_seed_oss(const ModelSource& source) {
+  const Metadata metadata(source, "seed_oss");
+  PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions());
+  PUMICE_TRY(const RopeSource rope, metadata.read_rope(d));
+  PUMICE_TRY(const float eps, metadata.read_rms_eps());
+
+  ProgramBuilder p(d);
+  constexpr auto kBias = ProgramBuilder::Bias::kAdded;
+  const auto positions = p.rotation(rope, d.head_dim, ProgramBuilder::Pairs::kHalves);
+  const uint32_t cache = p.state_group("full", d.n_kv_heads, d.head_dim);
+  const double scale = 1 / std::sqrt(d.head_dim);
+
+  ValueId x = p.embed("token_embd", d.n_embd, d.n_vocab);
+  for (uint32_t i = 0; i < d.n_layers; ++i) {
+    p.begin_layer(x);
+    const ValueId h = p.rms_norm(x, "attn_norm", eps);
+    const ValueId q = p.rope(p.linear(h, "attn_q", d.q_dim(), kBias), positions);
+    const ValueId k = p.rope(p.linear(h, "attn_k", d.kv_dim(), kBias), positions);
+    const ValueId v = p.linear(h, "attn_v", d.kv_dim(), kBias);
+    const ValueId kv = p.append(cache, k, v);
+    const ValueId a = p.attention(q, kv, {.n_heads = d.n_heads, .scale = scale});
+    x = p.add(x, p.linear(a, "attn_output", d.n_embd));
+
+    const ValueId f = p.rms_norm(x, "post_attention_norm", eps);
+    x = p.add(x, p.gated_ffn(f, ActivationKind::kSilu, d.n_ff));
+    p.end_layer(x);
+  }
+  x = p.rms_norm(x, "output_norm", eps);
+  return p.finish(p.linear(x, metadata.output_stem(), d.n_vocab));
+}
+
+}  // namespace pumice::families

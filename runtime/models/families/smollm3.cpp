@@ -1,0 +1,44 @@
+// SmolLM3: Hugging Face, "SmolLM3: smol, multilingual, long-context reasoner", 2025. Llama whose
+// every fourth layer has no rope: Yang et al., "Rope to Nope and Back Again", 2025.
+#include <cmath>
+
+#include "models/families.hpp"
+
+namespace pumice::families {
+
+Result<Program> build_smollm3(const ModelSource& source) {
+  const Metadata metadata(source, "smollm3");
+  PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions());
+  PUMICE_TRY(const RopeSource rope, metadata.read_rope(d));
+  PUMICE_TRY(const float eps, metadata.read_rms_eps());
+
+  ProgramBuilder p(d);
+  const auto positions = p.rotation(rope, d.head_dim, ProgramBuilder::Pairs::kNeighbours);
+  const uint32_t cache = p.state_group("full", d.n_kv_heads, d.head_dim);
+  const double scale = 1 / std::sqrt(d.head_dim);
+
+  ValueId x = p.embed("token_embd", d.n_embd, d.n_vocab);
+  for (uint32_t i = 0; i < d.n_layers; ++i) {
+    p.begin_layer(x);
+    const bool turns = i % 4 != 3;
+    const ValueId h = p.rms_norm(x, "attn_norm", eps);
+    ValueId q = p.linear(h, "attn_q", d.q_dim());
+    ValueId k = p.linear(h, "attn_k", d.kv_dim());
+    if (turns) {
+      q = p.rope(q, positions);
+      k = p.rope(k, positions);
+    }
+    const ValueId v = p.linear(h, "attn_v", d.kv_dim());
+    const ValueId kv = p.append(cache, k, v);
+    const ValueId a = p.attention(q, kv, {.n_heads = d.n_heads, .scale = scale});
+    x = p.add(x, p.linear(a, "attn_output", d.n_embd));
+
+    const ValueId f = p.rms_norm(x, "ffn_norm", eps);
+    x = p.add(x, p.gated_ffn(f, ActivationKind::kSilu, d.n_ff));
+    p.end_layer(x);
+  }
+  x = p.rms_norm(x, "output_norm", eps);
+  return p.finish(p.linear(x, metadata.output_stem(), d.n_vocab));
+}
+
+}  // namespace pumice::families
