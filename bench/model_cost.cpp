@@ -42,7 +42,7 @@ class Pricing {
   }
 
   Component part_of(const Op& op) const {
-    if (std::holds_alternative<op::Embed>(op.what)) return Component::kEmbedding;
+    if (is<op::Embed, op::EmbedPosition>(op)) return Component::kEmbedding;
     if (is<op::RmsNorm, op::LayerNorm, op::Add>(op)) return Component::kNorms;
     if (is<op::Rope, op::Append>(op)) return Component::kRopeKv;
     if (is<op::Attention>(op)) return Component::kAttention;
@@ -123,11 +123,15 @@ class Pricing {
   PartCost price(const op::Embed& o, const Op& op) {
     return {.values = width(op.result), .row_weight_bytes = bytes(o.table, width(op.result))};
   }
+  PartCost price(const op::EmbedPosition& o, const Op& op) {
+    return {.values = width(op.result), .row_weight_bytes = bytes(o.table, width(op.result))};
+  }
   PartCost price(const op::Linear& o, const Op& op) {
     const uint64_t n = width(op.result);
-    return {.flops = 2 * width(o.x) * n + (o.bias ? n : 0),
-            .values = values_read(o.x, op) + n,
-            .step_weight_bytes = bytes(o.weight.tensor, width(o.x) * n) + vector_bytes(o.bias)};
+    return {
+        .flops = 2 * width(o.x) * n + (o.bias ? n : 0),
+        .values = values_read(o.x, op) + n,
+        .step_weight_bytes = bytes(o.weight.tensor, width(o.x) * n) + (o.bias ? n * kFloat : 0)};
   }
   PartCost price(const op::RmsNorm& o, const Op&) {
     return {.flops = 4 * width(o.x),

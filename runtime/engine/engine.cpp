@@ -32,6 +32,11 @@ Requests::Limits request_limits(const EngineOptions& options, const Program& pro
 
 Result<EngineOptions> checked(EngineOptions options, const Model& model) {
   if (options.context_tokens == 0) options.context_tokens = model.program.context_length;
+  if (const auto most = position_limit(model.program); most && options.context_tokens > *most) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "a context of {} tokens: the model has position embeddings for {}",
+                      options.context_tokens, *most);
+  }
   if (options.n_sequences == 0 || options.token_budget == 0 || options.chunk_tokens == 0) {
     return make_error(ErrorCode::kInvalidArgument,
                       "sequences, token budget and chunk size must be positive");

@@ -72,7 +72,9 @@ class Decoder::Declaring {
 
  private:
   Status declare(const call::Embed&) {
-    PUMICE_TRY(decoder_.embedding_, ops::Embedding::plan(pipelines_, *resolved_->matrix.type));
+    const WeightType* const type = resolved_->matrix.type;
+    if (decoder_.embedding_.contains(type)) return {};
+    PUMICE_TRY(decoder_.embedding_[type], ops::Embedding::plan(pipelines_, *type));
     return {};
   }
   Status declare(const call::Linear&) { return {}; }
@@ -309,12 +311,13 @@ class Decoder::Recording {
   }
 
   void record(const call::Embed& c) {
-    decoder_.embedding_.record(recorder_, {.tokens = step_.tokens,
-                                           .sampled = memory_.sampled,
-                                           .table = &resolved_->matrix,
-                                           .y = at(c.y),
-                                           .rows = n_rows_,
-                                           .scale = c.scale});
+    decoder_.embedding_.at(resolved_->matrix.type)
+        .record(recorder_, {.tokens = c.by_position ? step_.positions : step_.tokens,
+                            .sampled = c.by_position ? vk::BufferRange{} : memory_.sampled,
+                            .table = &resolved_->matrix,
+                            .y = at(c.y),
+                            .rows = n_rows_,
+                            .scale = c.scale});
   }
 
   void record(const call::Linear& c) {

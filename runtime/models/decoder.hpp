@@ -113,7 +113,7 @@ class Decoder {
   std::vector<vk::BufferRange> vectors_;  // by VectorId
   std::vector<const WeightType*> types_;  // of products
 
-  ops::Embedding embedding_;
+  std::map<const WeightType*, ops::Embedding> embedding_;
   ops::RmsNorm rms_norm_;
   ops::Linear linear_;
   std::vector<ops::RopeKv> rope_kv_;

@@ -13,6 +13,7 @@ constexpr ModelFamily kFamilies[] = {
     {"gemma", families::build_gemma},
     {"gemma2", families::build_gemma2},
     {"gemma3", families::build_gemma3},
+    {"gpt2", families::build_gpt2},
     {"granite", families::build_granite},
     {"llama", families::build_llama},
     {"olmo2", families::build_olmo2},

@@ -30,6 +30,7 @@ Result<Program> build_exaone4(const ModelSource& source);
 Result<Program> build_gemma(const ModelSource& source);
 Result<Program> build_gemma2(const ModelSource& source);
 Result<Program> build_gemma3(const ModelSource& source);
+Result<Program> build_gpt2(const ModelSource& source);
 Result<Program> build_granite(const ModelSource& source);
 Result<Program> build_llama(const ModelSource& source);
 Result<Program> build_olmo2(const ModelSource& source);

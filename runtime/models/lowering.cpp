@@ -254,7 +254,6 @@ class Lowering {
   std::optional<size_t> bundle(std::string part, const std::vector<ValueId>& values) {
     Bundle found{.part = std::move(part)};
     std::vector<MatrixRows> matrices;
-    std::vector<TensorId> biases;
     std::optional<ValueId> x;
     for (const ValueId value : values) {
       const auto* linear = made_by<op::Linear>(value);
@@ -265,16 +264,29 @@ class Lowering {
       x = linear->x;
       found.linears.push_back(makers_[value]);
       matrices.push_back(linear->weight);
-      if (linear->bias) biases.push_back(*linear->bias);
     }
     if (std::set(found.linears.begin(), found.linears.end()).size() != values.size()) {
       return std::nullopt;
     }
     found.group = group_of(std::move(matrices));
-    if (biases.size() == values.size()) found.bias = vector_of(std::move(biases));
+    found.bias = biases_of(found.linears);
     for (const size_t linear : found.linears) bundle_of_[linear] = bundles_.size();
     bundles_.push_back(std::move(found));
     return bundles_.size() - 1;
+  }
+
+  /// Their biases as one vector; nothing if some have none, or it would have other numbers too.
+  std::optional<VectorId> biases_of(const std::vector<size_t>& linears) {
+    std::vector<TensorId> tensors;
+    uint64_t next = 0;  // of the last tensor; 0: it is used up
+    for (const size_t index : linears) {
+      const auto& linear = std::get<op::Linear>(program_.ops[index].what);
+      if (!linear.bias) return std::nullopt;
+      if (next == 0) tensors.push_back(*linear.bias);
+      if (*linear.bias != tensors.back() || linear.weight.first_row != next) return std::nullopt;
+      next = (next + linear.weight.n_rows) % program_.tensors[*linear.bias].dims[0];
+    }
+    return next == 0 ? std::optional(vector_of(std::move(tensors))) : std::nullopt;
   }
 
   void find_heads(size_t index, const op::Attention& attention) {
@@ -343,7 +355,10 @@ class Lowering {
 
   // ---- operations, in their order
 
-  void lower(const op::Embed& o) {
+  void lower(const op::Embed& o) { embed(o.table, false); }
+  void lower(const op::EmbedPosition& o) { embed(o.table, true); }
+
+  void embed(TensorId table, bool by_position) {
     float scale = 1;
     const auto* factor = has_one_reader(result_)
                              ? std::get_if<op::Scale>(&program_.ops[readers_[result_][0]].what)
@@ -356,7 +371,7 @@ class Lowering {
     }
     const View y = new_view(width(result_));
     views_[value] = y;
-    emit(call::Embed{group_of({all_rows(o.table)}), y, scale}, "embedding");
+    emit(call::Embed{group_of({all_rows(table)}), by_position, y, scale}, "embedding");
   }
 
   void lower(const op::Linear& o) {
@@ -371,7 +386,7 @@ class Lowering {
     const View y = new_view(width(result_));
     views_[result_] = y;
     emit(call::Linear{group_of({o.weight}), std::nullopt, x, y}, part);
-    if (o.bias) add_bias({vector_of({*o.bias}), 0}, y, width(result_), part);
+    if (o.bias) add_bias(bias_of(o), y, width(result_), part);
   }
 
   void lower_bundled(const op::Linear& o, Bundle& bundle) {
@@ -398,12 +413,14 @@ class Lowering {
         if (bundle.bias && !bundle.bias_is_fused) {
           add_bias({*bundle.bias, column}, y, width(value), bundle.part);
         } else if (!bundle.bias && o.bias) {
-          add_bias({vector_of({*o.bias}), 0}, y, width(value), bundle.part);
+          add_bias(bias_of(o), y, width(value), bundle.part);
         }
       }
       column += width(value);
     }
   }
+
+  VectorPart bias_of(const op::Linear& o) { return {vector_of({*o.bias}), o.weight.first_row}; }
 
   void add_bias(VectorPart bias, View y, uint32_t n, const std::string& part) {
     emit(call::Elementwise{.kind = ops::Elementwise::Kind::kAddBias,

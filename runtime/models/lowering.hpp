@@ -107,6 +107,7 @@ namespace call {
 
 struct Embed {
   GroupId table;
+  bool by_position;  ///< its rows are positions' rather than tokens'
   View y;
   float scale;
 };

@@ -87,6 +87,10 @@ Result<float> Metadata::read_rms_eps() const {
   return get<float>("attention.layer_norm_rms_epsilon");
 }
 
+Result<float> Metadata::read_layer_norm_eps() const {
+  return get<float>("attention.layer_norm_epsilon");
+}
+
 Result<uint32_t> Metadata::read_window(uint32_t fallback) const {
   return file_.find(full("attention.sliding_window")) != nullptr
              ? count("attention.sliding_window", kMaxContext)

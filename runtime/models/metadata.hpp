@@ -68,6 +68,8 @@ class Metadata {
   Result<ExpertCounts> read_experts() const;
   /// attention.layer_norm_rms_epsilon
   Result<float> read_rms_eps() const;
+  /// attention.layer_norm_epsilon
+  Result<float> read_layer_norm_eps() const;
   /// attention.sliding_window, in keys that a query sees with its own.
   Result<uint32_t> read_window(uint32_t fallback) const;
   /// A soft cap or another factor, above 0.

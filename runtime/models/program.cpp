@@ -1,5 +1,7 @@
 #include "models/program.hpp"
 
+#include <algorithm>
+
 #include "base/check.hpp"
 
 namespace pumice {
@@ -32,6 +34,7 @@ std::string_view activation_name(ActivationKind kind) {
 }
 
 Operands operands(const op::Embed& o) { return {"embed", {}, {o.table}}; }
+Operands operands(const op::EmbedPosition& o) { return {"embed_position", {}, {o.table}}; }
 Operands operands(const op::Linear& o) {
   return {"linear", {o.x}, with({o.weight.tensor}, o.bias)};
 }
@@ -63,6 +66,17 @@ Operands operands_of(const Operation& what) {
 uint32_t embedding_width(const Program& program) {
   return program.values[program.layers.empty() ? program.logits : program.layers.front().input]
       .width;
+}
+
+std::optional<uint32_t> position_limit(const Program& program) {
+  std::optional<uint32_t> limit;
+  for (const Op& op : program.ops) {
+    const auto* const embed = std::get_if<op::EmbedPosition>(&op.what);
+    if (embed == nullptr) continue;
+    const auto n_positions = static_cast<uint32_t>(program.tensors[embed->table].dims[1]);
+    limit = std::min(limit.value_or(n_positions), n_positions);
+  }
+  return limit;
 }
 
 std::string_view op_name(const Operation& what) { return operands_of(what).name; }

@@ -72,11 +72,15 @@ namespace op {
 struct Embed {
   TensorId table;
 };
+/// The position's row of a matrix [n_positions][width]; no context is longer than that.
+struct EmbedPosition {
+  TensorId table;
+};
 /// x Wᵀ + bias
 struct Linear {
   ValueId x;
   MatrixRows weight;
-  std::optional<TensorId> bias;
+  std::optional<TensorId> bias;  ///< a number for each row of the tensor, whose part is the rows'
 };
 /// x / √(mean(x²) + eps) · weight, over each `group` numbers: a row, or a head of it, all with the
 /// same weight [group].
@@ -168,9 +172,9 @@ struct Combine {
 }  // namespace op
 
 using Operation =
-    std::variant<op::Embed, op::Linear, op::RmsNorm, op::LayerNorm, op::Rope, op::Append,
-                 op::Attention, op::Activation, op::Mul, op::Add, op::Scale, op::SoftCap, op::Split,
-                 op::Route, op::ExpertLinear, op::Combine>;
+    std::variant<op::Embed, op::EmbedPosition, op::Linear, op::RmsNorm, op::LayerNorm, op::Rope,
+                 op::Append, op::Attention, op::Activation, op::Mul, op::Add, op::Scale,
+                 op::SoftCap, op::Split, op::Route, op::ExpertLinear, op::Combine>;
 
 /// One step of the list. It gives exactly one value.
 struct Op {
@@ -204,6 +208,9 @@ struct Program {
 
 /// Of what the first layer reads, or of the logits without layers.
 uint32_t embedding_width(const Program& program);
+
+/// The most positions that its position embeddings have rows for; without any, no limit.
+std::optional<uint32_t> position_limit(const Program& program);
 
 /// "rms_norm", "append", "silu"
 std::string_view op_name(const Operation& what);

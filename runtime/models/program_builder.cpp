@@ -60,22 +60,25 @@ ValueId ProgramBuilder::embed(std::string_view stem, uint32_t width, uint32_t n_
   return add_op(op::Embed{tensor(stem, "weight", {width, n_vocab, 1, 1})}, stem, width);
 }
 
+ValueId ProgramBuilder::embed_position(std::string_view stem, uint32_t width,
+                                       uint32_t n_positions) {
+  return add_op(op::EmbedPosition{tensor(stem, "weight", {width, n_positions, 1, 1})}, stem, width);
+}
+
 ValueId ProgramBuilder::linear(ValueId x, std::string_view stem, uint32_t n_outputs, Bias bias) {
-  op::Linear linear{.x = x,
-                    .weight = {.tensor = tensor(stem, "weight", {width(x), n_outputs, 1, 1}),
-                               .n_rows = n_outputs}};
-  if (bias == Bias::kAdded) linear.bias = tensor(stem, "bias", {n_outputs, 1, 1, 1});
-  return add_op(linear, stem, n_outputs);
+  return linear_rows(x, stem, n_outputs, 0, n_outputs, bias);
 }
 
 ValueId ProgramBuilder::linear_rows(ValueId x, std::string_view stem, uint32_t n_rows,
-                                    uint32_t first_row, uint32_t n_outputs) {
+                                    uint32_t first_row, uint32_t n_outputs, Bias bias) {
   expect(uint64_t{first_row} + n_outputs <= n_rows, "{}{}: rows {} to {} of {}", prefix_, stem,
          first_row, uint64_t{first_row} + n_outputs, n_rows);
-  const MatrixRows rows{.tensor = tensor(stem, "weight", {width(x), n_rows, 1, 1}),
-                        .first_row = first_row,
-                        .n_rows = n_outputs};
-  return add_op(op::Linear{.x = x, .weight = rows}, stem, n_outputs);
+  op::Linear linear{.x = x,
+                    .weight = {.tensor = tensor(stem, "weight", {width(x), n_rows, 1, 1}),
+                               .first_row = first_row,
+                               .n_rows = n_outputs}};
+  if (bias == Bias::kAdded) linear.bias = tensor(stem, "bias", {n_rows, 1, 1, 1});
+  return add_op(linear, stem, n_outputs);
 }
 
 ValueId ProgramBuilder::rms_norm(ValueId x, std::string_view stem, float eps) {

@@ -56,10 +56,12 @@ class ProgramBuilder {
   void end_layer(ValueId x);
 
   ValueId embed(std::string_view stem, uint32_t width, uint32_t n_vocab);
+  /// A row for each position, which bounds the context.
+  ValueId embed_position(std::string_view stem, uint32_t width, uint32_t n_positions);
   ValueId linear(ValueId x, std::string_view stem, uint32_t n_outputs, Bias bias = Bias::kNone);
   /// The same with `n_outputs` rows from `first_row` on of a fused matrix of `n_rows`.
   ValueId linear_rows(ValueId x, std::string_view stem, uint32_t n_rows, uint32_t first_row,
-                      uint32_t n_outputs);
+                      uint32_t n_outputs, Bias bias = Bias::kNone);
   ValueId rms_norm(ValueId x, std::string_view stem, float eps);
   /// An RMSNorm of each head by itself.
   ValueId head_norm(ValueId x, std::string_view stem, uint32_t head_dim, float eps);

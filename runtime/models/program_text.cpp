@@ -32,6 +32,9 @@ class Constants {
   explicit Constants(const Program& program) : program_(program) {}
 
   std::string operator()(const op::Embed&) const { return ""; }
+  std::string operator()(const op::EmbedPosition& o) const {
+    return fmt::format("of {}", program_.tensors[o.table].dims[1]);
+  }
   std::string operator()(const op::Linear& o) const {
     const uint64_t all = program_.tensors[o.weight.tensor].dims[1];
     if (o.weight.n_rows == all) return "";
@@ -83,8 +86,10 @@ std::string within_layer(const std::string& tensor) {
 
 std::string line_of(const Program& program, const Op& op) {
   const OpText text = describe_op(program, op);
-  std::string operands =
-      text.kind == "embed" ? "tokens" : fmt::format("{}", fmt::join(text.inputs, ", "));
+  std::string operands = text.kind == "embed" ? "tokens"
+                         : text.kind == "embed_position"
+                             ? "positions"
+                             : fmt::format("{}", fmt::join(text.inputs, ", "));
   for (const std::string& tensor : text.tensors) operands += "; " + within_layer(tensor);
   if (!text.constants.empty()) operands += "; " + text.constants;
   const Value& value = program.values[op.result];

@@ -203,12 +203,22 @@ class Evaluation {
     return y;
   }
 
+  Computed compute(const op::EmbedPosition& op, ValueId) const {
+    const GgufTensor& tensor = *tensors_[op.table];
+    const auto n_positions = static_cast<uint32_t>(tensor.dims[1]);
+    PUMICE_CHECK(n_tokens() <= n_positions, "positions without an embedding");
+    const WeightSource table = source_.matrix(tensor, 0, n_positions);
+    PUMICE_TRY(const std::vector<float> rows, matrix_rows(table, 0, n_tokens()));
+    return Values(rows.begin(), rows.end());
+  }
+
   Computed compute(const op::Linear& op, ValueId) {
     PUMICE_TRY(Values y, product(rows_[op.x], n_tokens(), op.weight.tensor, op.weight.first_row,
                                  op.weight.n_rows));
     if (op.bias) {
       PUMICE_TRY(const std::vector<float> bias, vector(*op.bias));
-      for (size_t i = 0; i < y.size(); ++i) y[i] += bias[i % bias.size()];
+      const size_t n = op.weight.n_rows;
+      for (size_t i = 0; i < y.size(); ++i) y[i] += bias[op.weight.first_row + i % n];
     }
     return y;
   }
@@ -427,6 +437,10 @@ Result<ReferenceLogits> reference_logits(const ModelSource& source, const Progra
                                          std::span<const TokenId> tokens,
                                          const ReferenceLimits& limits) {
   const auto start = Clock::now();
+  if (const auto most = position_limit(program); most && tokens.size() > *most) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "{} tokens: the model has position embeddings for {}", tokens.size(), *most);
+  }
   Evaluation evaluation(source, program, tokens, limits.max_threads, limits.context_tokens);
   ReferenceLogits result;
   size_t next_op = 0;

@@ -214,16 +214,30 @@ TEST_P(Experts, AreTheSameInF16ButAtFewPositions) {
 
 INSTANTIATE_TEST_SUITE_P(Families, Experts, ::testing::Values("families/mixtral"), test_name);
 
+// clang-format off
 INSTANTIATE_TEST_SUITE_P(Families, Reference,
-                         ::testing::Values("families/llama", "families/llama3-rope",
-                                           "families/llama-tied", "families/llama-linear",
-                                           "families/llama-yarn", "families/llama-nemo",
-                                           "families/qwen2", "families/qwen3", "families/gemma",
-                                           "families/gemma2", "families/gemma3", "families/granite",
-                                           "families/phi3", "families/mixtral",
-                                           "families/seed-oss", "families/smollm3",
-                                           "families/exaone4", "families/qwen3vl"),
-                         test_name);
+    ::testing::Values(
+        "families/exaone4",
+        "families/gemma",
+        "families/gemma2",
+        "families/gemma3",
+        "families/gpt2",
+        "families/granite",
+        "families/llama",
+        "families/llama-linear",
+        "families/llama-nemo",
+        "families/llama-tied",
+        "families/llama-yarn",
+        "families/llama3-rope",
+        "families/mixtral",
+        "families/phi3",
+        "families/qwen2",
+        "families/qwen3",
+        "families/qwen3vl",
+        "families/seed-oss",
+        "families/smollm3"),
+    test_name);
+// clang-format on
 INSTANTIATE_TEST_SUITE_P(Quants, Reference,
                          ::testing::Values("quants/F16", "quants/BF16", "quants/Q8_0",
                                            "quants/Q4_0", "quants/Q4_1", "quants/Q5_0",

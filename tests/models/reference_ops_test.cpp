@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
+#include <span>
 
 #include "models/program_builder.hpp"
 #include "models/reference.hpp"
@@ -89,6 +91,31 @@ TEST(ReferenceOps, AWindowCountsTheTokenItself) {
     return p.attention(q, kv, {.n_heads = 3, .scale = 1, .window = 2});
   };
   expect_near(evaluate({{1, 0, 0}, {3, 2, 0}, {5, 4, 8}}, build), {1, 0, 0, 2, 1, 0, 4, 3, 4});
+}
+
+TEST(ReferenceOps, PositionsHaveRowsAndNoMoreThanTheirTable) {
+  const test::SmallFile file({{"token_embd.weight", {2, 2}, {1, 2, 10, 20}},
+                              {"position_embd.weight", {2, 3}, {0.5f, 0.25f, 3, 4, 5, 6}}});
+  ProgramBuilder p({.architecture = "test", .n_vocab = 2, .context_length = 3});
+  const ValueId token = p.embed("token_embd", 2, 2);
+  const Program program = p.finish(p.add(token, p.embed_position("position_embd", 2, 3))).value();
+  EXPECT_EQ(position_limit(program), 3u);
+  const std::vector<TokenId> tokens{1, 0, 0, 1};
+  const auto logits = [&](size_t n) {
+    return reference_logits(file.file(), program, std::span(tokens).first(n), {.max_threads = 1});
+  };
+  expect_near(logits(3).value().logits, {10.5, 20.25, 4, 6, 6, 8});
+  EXPECT_EQ(logits(4).error().message, "4 tokens: the model has position embeddings for 3");
+}
+
+TEST(ReferenceOps, APartOfAFusedMatrixHasItsPartOfTheBias) {
+  const Build build = [](auto& p, auto x) {
+    return p.linear_rows(x, "fused", 4, 1, 2, ProgramBuilder::Bias::kAdded);
+  };
+  expect_near(evaluate({{1, 2}, {3, 5}}, build,
+                       {{"fused.weight", {2, 4}, {9, 9, 1, 0, 0, 1, 9, 9}},
+                        {"fused.bias", {4}, {9, 10, 20, 9}}}),
+              {11, 22, 13, 25});
 }
 
 TEST(ReferenceOps, ALaterLayerMayReadAStateAgain) {

@@ -134,20 +134,35 @@ std::string test_name(const ::testing::TestParamInfo<Golden>& info) {
   return name;
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Families, Reference,
-    ::testing::Values(Golden{"families/llama"}, Golden{"families/llama3-rope"},
-                      Golden{"families/llama-tied", 2e-11}, Golden{"families/llama-linear"},
-                      Golden{"families/llama-yarn"}, Golden{"families/llama-nemo"},
-                      Golden{"families/mixtral"}, Golden{"families/qwen2"},
-                      Golden{"families/qwen3", 5e-11}, Golden{"families/gemma", 5e-11},
-                      Golden{"families/gemma2", 5e-11}, Golden{"families/gemma3", 5e-11},
-                      Golden{"families/granite"}, Golden{"families/phi3"},
-                      Golden{"families/seed-oss"}, Golden{"families/smollm3"},
-                      Golden{"families/exaone4"}, Golden{"families/qwen3vl", 5e-10},
-                      Golden{"quants/F16"}, Golden{"quants/Q4_K"}, Golden{"quants/mix-Q4_K_M"},
-                      Golden{"quants/mixtral-Q8_0"}, Golden{"quants/qwen2-Q4_K_M"}),
+// clang-format off
+INSTANTIATE_TEST_SUITE_P(Families, Reference,
+    ::testing::Values(
+        Golden{"families/exaone4"},
+        Golden{"families/gemma", 5e-11},
+        Golden{"families/gemma2", 5e-11},
+        Golden{"families/gemma3", 5e-11},
+        Golden{"families/gpt2"},
+        Golden{"families/granite"},
+        Golden{"families/llama"},
+        Golden{"families/llama-linear"},
+        Golden{"families/llama-nemo"},
+        Golden{"families/llama-tied", 2e-11},
+        Golden{"families/llama-yarn"},
+        Golden{"families/llama3-rope"},
+        Golden{"families/mixtral"},
+        Golden{"families/phi3"},
+        Golden{"families/qwen2"},
+        Golden{"families/qwen3", 5e-11},
+        Golden{"families/qwen3vl", 5e-10},
+        Golden{"families/seed-oss"},
+        Golden{"families/smollm3"},
+        Golden{"quants/F16"},
+        Golden{"quants/Q4_K"},
+        Golden{"quants/mix-Q4_K_M"},
+        Golden{"quants/mixtral-Q8_0"},
+        Golden{"quants/qwen2-Q4_K_M"}),
     test_name);
+// clang-format on
 
 TEST(ReferenceInTime, LeavesLayersOutFromTheLast) {
   const SyntheticModel tiny = SyntheticModel::create({.n_layers = 5}, {}).value();

@@ -54,4 +54,8 @@ MUTATIONS = [
      "test_every_cut:*Hits*gemma2_f32"),
     ("a window gives nothing back", "cache/kv_cache_sequence.cpp",
      "    if (groups_.is_window(g)) slide(committed, g);", "", "test_windows:*Behind*gemma2_f32"),
+    ("GPT-2's GELU is the exact one", "runtime/models/families/gpt2.cpp", "p.gelu_tanh(", "p.gelu(",
+     "test_models_reference:*LogitsAgree*gpt2"),
+    ("rows of positions are tokens'", "runtime/models/decoder.cpp",
+     "c.by_position ? step_.positions : step_.tokens", "step_.tokens", "test_reference:*WithF32Kv*gpt2"),
 ]
