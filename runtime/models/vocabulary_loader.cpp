@@ -45,6 +45,11 @@ Result<Tokenizer> load_tokenizer(const GgufFile& file) {
   PUMICE_TRY(data.eos_id, optional<uint32_t>(file, "tokenizer.ggml.eos_token_id"));
   PUMICE_TRY(data.unknown_id, optional<uint32_t>(file, "tokenizer.ggml.unknown_token_id"));
   PUMICE_TRY(data.eot_id, optional<uint32_t>(file, "tokenizer.ggml.eot_token_id"));
+  PUMICE_TRY(data.eom_id, optional<uint32_t>(file, "tokenizer.ggml.eom_token_id"));
+  PUMICE_TRY(data.separator_id, optional<uint32_t>(file, "tokenizer.ggml.seperator_token_id"));
+  PUMICE_TRY(data.add_separator, optional<bool>(file, "tokenizer.ggml.add_sep_token"));
+  PUMICE_TRY(data.model_name, file.get_or<std::string_view>("general.name", ""));
+  PUMICE_TRY(data.architecture, file.get_or<std::string_view>("general.architecture", ""));
   PUMICE_TRY(data.add_bos, optional<bool>(file, "tokenizer.ggml.add_bos_token"));
   PUMICE_TRY(data.add_eos, optional<bool>(file, "tokenizer.ggml.add_eos_token"));
   PUMICE_TRY(data.add_space_prefix, optional<bool>(file, "tokenizer.ggml.add_space_prefix"));

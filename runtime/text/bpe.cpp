@@ -1,5 +1,8 @@
 #include "text/bpe.hpp"
 
+#include <cstdint>
+#include <utility>
+
 #include "text/pair_merger.hpp"
 #include "text/utf8.hpp"
 #include "text/word_cache.hpp"
@@ -21,14 +24,13 @@ std::array<std::string, 256> byte_characters() {
   return characters;
 }
 
-uint64_t pair_key(TokenId left, TokenId right) { return uint64_t{left} << 32 | right; }
-
 }  // namespace
 
-BpeModel::BpeModel(const Vocabulary& vocabulary, PreTokenizer pre_tokenizer)
+BpeModel::BpeModel(const Vocabulary& vocabulary, PreTokenizer pre_tokenizer, MergeTable merges)
     : vocabulary_(vocabulary),
       pre_tokenizer_(std::move(pre_tokenizer)),
-      byte_text_(byte_characters()) {
+      byte_text_(byte_characters()),
+      merges_(std::move(merges)) {
   for (size_t byte = 0; byte < 256; ++byte) {
     bytes_.emplace(byte_text_[byte], static_cast<char>(byte));
     byte_token_[byte] = vocabulary.find(byte_text_[byte]);
@@ -37,39 +39,10 @@ BpeModel::BpeModel(const Vocabulary& vocabulary, PreTokenizer pre_tokenizer)
 
 Result<std::unique_ptr<TokenizerModel>> BpeModel::create(const VocabularyData& data,
                                                          const Vocabulary& vocabulary) {
-  if (data.merges.empty()) {
-    return make_error(ErrorCode::kBadFile,
-                      "tokenizer.ggml.merges is missing; tokenizer model 'gpt2' needs it");
-  }
   PUMICE_TRY(PreTokenizer pre_tokenizer, PreTokenizer::create(data.pre_tokenizer));
-  std::unique_ptr<BpeModel> model(new BpeModel(vocabulary, std::move(pre_tokenizer)));
-  PUMICE_TRY_STATUS(model->load_merges(data.merges));
-  return std::unique_ptr<TokenizerModel>(std::move(model));
-}
-
-Status BpeModel::load_merges(const std::vector<std::string_view>& merges) {
-  if (merges.size() > static_cast<size_t>(std::numeric_limits<int32_t>::max())) {
-    return make_error(ErrorCode::kBadFile, "tokenizer.ggml.merges has {} entries, at most 2^31 - 1",
-                      merges.size());
-  }
-  merges_.reserve(merges.size());
-  std::string joined;
-  for (size_t rank = 0; rank < merges.size(); ++rank) {
-    const std::string_view text = merges[rank];
-    const size_t space = text.find(' ', 1);  // the left half may begin with one
-    if (space == text.npos || space + 1 == text.size()) {
-      return make_error(ErrorCode::kBadFile,
-                        "tokenizer.ggml.merges[{}] is not two tokens with a space between them",
-                        rank);
-    }
-    const auto left = vocabulary_.find(text.substr(0, space));
-    const auto right = vocabulary_.find(text.substr(space + 1));
-    joined.assign(text.substr(0, space)).append(text.substr(space + 1));
-    const auto merged = vocabulary_.find(joined);
-    if (!left || !right || !merged || vocabulary_.type(*merged) == TokenType::kControl) continue;
-    merges_.try_emplace(pair_key(*left, *right), Merge{static_cast<int32_t>(rank), *merged});
-  }
-  return {};
+  PUMICE_TRY(MergeTable merges, MergeTable::create(vocabulary, data.merges));
+  return std::unique_ptr<TokenizerModel>(
+      new BpeModel(vocabulary, std::move(pre_tokenizer), std::move(merges)));
 }
 
 void BpeModel::encode(std::string_view text, bool /*after_special*/,
@@ -77,9 +50,9 @@ void BpeModel::encode(std::string_view text, bool /*after_special*/,
   using Merged = PairMerger<int32_t>::Merged;
   const auto find = [this](const MergeSymbol& left,
                            const MergeSymbol& right) -> std::optional<Merged> {
-    const auto found = merges_.find(pair_key(left.token, right.token));
-    if (found == merges_.end()) return std::nullopt;
-    return Merged{-found->second.rank, found->second.merged};
+    const MergeTable::Merge* merge = merges_.find(left.token, right.token);
+    if (merge == nullptr) return std::nullopt;
+    return Merged{-merge->rank, merge->merged};
   };
   PairMerger<int32_t> merger;
   std::string written;

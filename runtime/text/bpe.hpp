@@ -6,9 +6,13 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
+#include <vector>
 
+#include "text/merge_table.hpp"
 #include "text/pre_tokenizer.hpp"
 #include "text/tokenizer_model.hpp"
 
@@ -16,9 +20,8 @@ namespace pumice {
 
 class BpeModel final : public TokenizerModel {
  public:
-  /// Fails with kBadFile when the merges are missing or malformed or the pre-tokenizer is unknown.
-  /// Merges of or into something that is not a token are ignored. `vocabulary` must outlive the
-  /// model; `data` need not.
+  /// Fails with kBadFile when the pre-tokenizer is unknown, and as MergeTable does. `vocabulary`
+  /// must outlive the model; `data` need not.
   static Result<std::unique_ptr<TokenizerModel>> create(const VocabularyData& data,
                                                         const Vocabulary& vocabulary);
 
@@ -28,20 +31,14 @@ class BpeModel final : public TokenizerModel {
   void append_bytes(TokenId id, std::string& bytes) const override;
 
  private:
-  struct Merge {
-    int32_t rank;
-    TokenId merged;
-  };
-
-  BpeModel(const Vocabulary& vocabulary, PreTokenizer pre_tokenizer);
-  Status load_merges(const std::vector<std::string_view>& merges);
+  BpeModel(const Vocabulary& vocabulary, PreTokenizer pre_tokenizer, MergeTable merges);
 
   const Vocabulary& vocabulary_;
   PreTokenizer pre_tokenizer_;
   std::array<std::string, 256> byte_text_;            // the character that stands for a byte
   std::unordered_map<std::string_view, char> bytes_;  // and back
   std::array<std::optional<TokenId>, 256> byte_token_;
-  std::unordered_map<uint64_t, Merge> merges_;  // by left << 32 | right
+  MergeTable merges_;
 };
 
 }  // namespace pumice

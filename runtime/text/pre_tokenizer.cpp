@@ -154,6 +154,11 @@ bool PreTokenizer::adds_bos(std::string_view name) {
   return recipe != nullptr && recipe->adds_bos;
 }
 
+bool PreTokenizer::of_characters(std::string_view name) {
+  const PreTokenizerRecipe* recipe = find_recipe(name);
+  return recipe != nullptr && recipe->of_characters;
+}
+
 void PreTokenizer::State::split_well_formed(std::string_view text, Words& words) const {
   Words pieces = {text};
   for (const CompiledStep& step : steps) {

@@ -25,6 +25,8 @@ class PreTokenizer {
   bool whole_words() const;
   /// Whether BOS is added unless the vocabulary says otherwise.
   static bool adds_bos(std::string_view name);
+  /// Whether its words are merged from characters, with U+2581 for spaces, and not from bytes.
+  static bool of_characters(std::string_view name);
 
   /// The words of `text` in order, none empty; together they are the text. Malformed UTF-8 is in
   /// words of its own. Linear in the text for the expressions used here.

@@ -17,7 +17,6 @@ namespace {
 constexpr const char* kGpt2 = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+|" SYMBOLS "|" BLANKS;
 constexpr const char* kDigits = "\\p{N}";
 constexpr const char* kThreeDigits = "\\p{N}{1,3}";
-constexpr const char* kLines = "[^\\n]+|\\n+";
 constexpr const char* kLlama3 =
     CONTRACTIONS "|" LETTERS "|\\p{N}{1,3}|" SYMBOLS "[\\r\\n]*|" LINE_ENDS "|" BLANKS;
 constexpr const char* kQwen2 =
@@ -37,7 +36,7 @@ constexpr PreTokenizerStep kSeedCoderSteps[] = {
     {CONTRACTIONS "|" LETTERS "|\\p{N}| ?[^" SPACE "\\p{L}\\p{N}\\r\\n]+|" LINE_ENDS "|" BLANKS}};
 constexpr PreTokenizerStep kUfakzekaSteps[] = {
     {LETTERS "|\\p{N}|" SYMBOLS "[\\r\\n]*|" LINE_ENDS "|" BLANKS}};
-constexpr PreTokenizerStep kLagunaSteps[] = {{kLines}, {kQwen2}};
+constexpr PreTokenizerStep kLagunaSteps[] = {{"[^\\n]+|\\n+"}, {kQwen2}};
 constexpr PreTokenizerStep kBailingMoeSteps[] = {
     {"'(?:[sSdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE])|" LETTERS "|\\p{N}|" SYMBOLS "[\\r\\n]*|[" SPACE
      "]*[\\r\\n]|" BLANKS}};
@@ -144,7 +143,8 @@ constexpr PreTokenizerStep kSuperBpeSteps[] = {{"\\p{N}+"}, {"\\p{Nd}+", true}};
 constexpr PreTokenizerStep kChameleonSteps[] = {{"<sentinel:[0-9]+>"},      {"IMGIMG[A-I]{1,4}Z"},
                                                 {"[\\t\\n]|    |  "},       {kDigits},
                                                 {"[\\p{P}!-/:-@\\[-`{-~]"}, {kGpt2}};
-constexpr PreTokenizerStep kLineSteps[] = {{kLines}};
+// What merges characters cuts nothing but lines, and that itself.
+constexpr std::span<const PreTokenizerStep> kNoSteps;
 
 constexpr PreTokenizerRecipe kRecipes[] = {
     {"default", kDefaultSteps},
@@ -233,9 +233,9 @@ constexpr PreTokenizerRecipe kRecipes[] = {
     {"viking", kVikingSteps},
     {"superbpe", kSuperBpeSteps},
     {"chameleon", kChameleonSteps, false, true},
-    {"gemma4", kLineSteps, false, true},
-    {"granite-embed-multi-311m", kLineSteps, false, true},
-    {"sarvam-moe", kLineSteps},
+    {"gemma4", kNoSteps, false, true, true},
+    {"granite-embed-multi-311m", kNoSteps, false, true, true},
+    {"sarvam-moe", kNoSteps, false, false, true},
 };
 
 }  // namespace

@@ -22,6 +22,8 @@ struct PreTokenizerRecipe {
   std::span<const PreTokenizerStep> steps;
   bool whole_words = false;  ///< a word that is a token stays whole, whatever the merges say
   bool adds_bos = false;     ///< unless the vocabulary says otherwise
+  /// Words are merged from characters, with U+2581 for spaces, and not from bytes (text_bpe.hpp).
+  bool of_characters = false;
 };
 
 /// Every recipe that Pumice knows; names are unique.

@@ -1,26 +1,50 @@
 #include "text/special_tokens.hpp"
 
 #include <algorithm>
-#include <map>
+#include <bit>
+#include <cstdint>
+#include <functional>
+#include <numeric>
 #include <queue>
+#include <span>
 
 namespace pumice {
 namespace {
 
-struct Match {
-  size_t begin;
-  std::string_view text;
-  TokenId id;
+constexpr std::string_view kBlanks = " \t\n\v\f\r";
+
+// A token that stands at `begin`, as one number: the lowest comes first.
+uint64_t match_key(uint32_t rank, size_t begin) { return uint64_t{rank} << 32 | begin; }
+
+// Which bytes of a text are part of an accepted token.
+class Taken {
+ public:
+  explicit Taken(size_t n_bytes) : words_(n_bytes / 64 + 1) {}
+
+  void take(size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) words_[i / 64] |= uint64_t{1} << i % 64;
+  }
+  /// The first taken byte of [begin, end), or `end`.
+  size_t first(size_t begin, size_t end) const {
+    for (size_t i = begin; i < end; i = (i / 64 + 1) * 64) {
+      const uint64_t rest = words_[i / 64] >> i % 64;
+      if (rest != 0) return std::min(end, i + static_cast<size_t>(std::countr_zero(rest)));
+    }
+    return end;
+  }
+
+ private:
+  std::vector<uint64_t> words_;
 };
 
-// Top of the queue: longest, then lowest id, then leftmost.
-struct MatchOrder {
-  bool operator()(const Match& a, const Match& b) const {
-    if (a.text.size() != b.text.size()) return a.text.size() < b.text.size();
-    if (a.id != b.id) return a.id > b.id;
-    return a.begin > b.begin;
-  }
-};
+std::string_view without_blanks_before(std::string_view text) {
+  const size_t begin = text.find_first_not_of(kBlanks);
+  return begin == text.npos ? std::string_view() : text.substr(begin);
+}
+
+std::string_view without_blanks_behind(std::string_view text) {
+  return text.substr(0, text.find_last_not_of(kBlanks) + 1);
+}
 
 }  // namespace
 
@@ -37,8 +61,10 @@ Result<SpecialTokens> SpecialTokens::create(const Vocabulary& vocabulary) {
                         "tokenizer.ggml.tokens[{}] is a special token of {} bytes, at most {}", id,
                         text.size(), kMaxSpecialBytes);
     }
-    result.all_.entries.push_back({text, id});
-    if (user_defined) result.user_defined_.entries.push_back({text, id});
+    const Entry entry = {text, id, vocabulary.takes_blanks_before(id),
+                         vocabulary.takes_blanks_behind(id)};
+    result.all_.entries.push_back(entry);
+    if (user_defined) result.user_defined_.entries.push_back(entry);
   }
   result.all_.build();
   result.user_defined_.build();
@@ -51,6 +77,15 @@ void SpecialTokens::Index::build() {
   });
   const auto same_text = [](const Entry& a, const Entry& b) { return a.text == b.text; };
   entries.erase(std::unique(entries.begin(), entries.end(), same_text), entries.end());
+  by_rank.resize(entries.size());
+  std::iota(by_rank.begin(), by_rank.end(), 0u);
+  std::sort(by_rank.begin(), by_rank.end(), [this](uint32_t a, uint32_t b) {
+    const Entry& left = entries[a];
+    const Entry& right = entries[b];
+    return left.text.size() != right.text.size() ? left.text.size() > right.text.size()
+                                                 : left.id < right.id;
+  });
+  for (uint32_t rank = 0; rank < by_rank.size(); ++rank) entries[by_rank[rank]].rank = rank;
   for (const Entry& entry : entries) ++first[static_cast<uint8_t>(entry.text[0]) + 1];
   for (size_t b = 0; b < 256; ++b) first[b + 1] += first[b];
 }
@@ -80,43 +115,63 @@ std::vector<Fragment> SpecialTokens::split(std::string_view text, bool parse_spe
 
   // One candidate a position, so memory stays linear; a candidate that overlaps an accepted token
   // comes back as the longest one that still fits.
-  std::vector<Match> candidates;
+  std::vector<uint64_t> candidates;
   if (!index.entries.empty()) {
     for (size_t begin = 0; begin < text.size(); ++begin) {
       const auto lead = static_cast<uint8_t>(text[begin]);
       if (index.first[lead] == index.first[lead + 1]) continue;
       const Entry* entry = index.longest_prefix(text.substr(begin));
-      if (entry != nullptr) candidates.push_back({begin, entry->text, entry->id});
+      if (entry != nullptr) candidates.push_back(match_key(entry->rank, begin));
     }
   }
-  std::priority_queue<Match, std::vector<Match>, MatchOrder> queue(MatchOrder{},
-                                                                   std::move(candidates));
-  std::map<size_t, Match> accepted;  // by begin
-  while (!queue.empty()) {
-    const Match match = queue.top();
-    queue.pop();
-    const auto next = accepted.upper_bound(match.begin);
-    if (next != accepted.begin()) {
-      const Match& previous = std::prev(next)->second;
-      if (previous.begin + previous.text.size() > match.begin) continue;
+  std::sort(candidates.begin(), candidates.end());
+  std::priority_queue<uint64_t, std::vector<uint64_t>, std::greater<>> shortened;
+  Taken taken(text.size());
+  std::vector<uint64_t> accepted;  // begin << 32 | rank
+  for (size_t next = 0; next < candidates.size() || !shortened.empty();) {
+    uint64_t key = 0;
+    if (shortened.empty() || (next < candidates.size() && candidates[next] < shortened.top())) {
+      key = candidates[next++];
+    } else {
+      key = shortened.top();
+      shortened.pop();
     }
-    const size_t limit = next == accepted.end() ? text.size() : next->first;
-    if (match.begin + match.text.size() <= limit) {
-      accepted.emplace(match.begin, match);
-      continue;
+    const auto rank = static_cast<uint32_t>(key >> 32);
+    const size_t begin = key & 0xFFFFFFFF;
+    const size_t end = begin + index.at_rank(rank).text.size();
+    const size_t limit = taken.first(begin, end);
+    if (limit == end) {
+      taken.take(begin, end);
+      accepted.push_back(uint64_t{begin} << 32 | rank);
+    } else if (limit > begin) {
+      const Entry* shorter = index.longest_prefix(text.substr(begin, limit - begin));
+      if (shorter != nullptr) shortened.push(match_key(shorter->rank, begin));
     }
-    const Entry* shorter = index.longest_prefix(text.substr(match.begin, limit - match.begin));
-    if (shorter != nullptr) queue.push({match.begin, shorter->text, shorter->id});
   }
+  std::sort(accepted.begin(), accepted.end());
+  return fragments_of(text, index, accepted);
+}
 
+std::vector<Fragment> SpecialTokens::fragments_of(std::string_view text, const Index& index,
+                                                  std::span<const uint64_t> accepted) {
   std::vector<Fragment> fragments;
   size_t done = 0;
-  for (const auto& [begin, match] : accepted) {
-    if (begin > done) fragments.push_back({text.substr(done, begin - done), std::nullopt});
-    fragments.push_back({match.text, match.id});
-    done = begin + match.text.size();
+  bool takes_behind = false;
+  const auto push_text = [&](size_t end, bool takes_before) {
+    std::string_view between = text.substr(done, end - done);
+    if (takes_behind) between = without_blanks_before(between);
+    if (takes_before) between = without_blanks_behind(between);
+    if (!between.empty()) fragments.push_back({between, std::nullopt});
+  };
+  for (uint64_t match : accepted) {
+    const Entry& entry = index.at_rank(static_cast<uint32_t>(match));
+    const size_t begin = match >> 32;
+    push_text(begin, entry.takes_before);
+    fragments.push_back({entry.text, entry.id});
+    done = begin + entry.text.size();
+    takes_behind = entry.takes_behind;
   }
-  if (done < text.size()) fragments.push_back({text.substr(done), std::nullopt});
+  push_text(text.size(), false);
   return fragments;
 }
 

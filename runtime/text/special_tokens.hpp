@@ -2,7 +2,9 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -25,24 +27,35 @@ class SpecialTokens {
 
   static Result<SpecialTokens> create(const Vocabulary& vocabulary);
 
-  /// The fragments of `text` in order; none is empty. User-defined tokens are always found, control
-  /// and unknown tokens only with `parse_special`. Where occurrences overlap the longer wins, then
-  /// the lower id, then the one further left (llama.cpp looks for the tokens one after the other,
-  /// longest first; this is the same in one pass).
+  /// The fragments of `text` in order; none is empty. Together they are the text, but for blanks
+  /// that a token takes along (Vocabulary::takes_blanks_before). User-defined tokens are always
+  /// found, control and unknown tokens only with `parse_special`. Where occurrences overlap the
+  /// longer wins, then the lower id, then the one further left (llama.cpp looks for the tokens one
+  /// after the other, longest first; this is the same in one pass). `text` has less than 2^32
+  /// bytes.
   std::vector<Fragment> split(std::string_view text, bool parse_special) const;
 
  private:
   struct Entry {
     std::string_view text;
     TokenId id;
+    bool takes_before;
+    bool takes_behind;
+    uint32_t rank = 0;  // among all by length, the longest first, then by id
   };
   using Entries = std::vector<Entry>;  // sorted by text
   struct Index {
     Entries entries;
     std::array<uint32_t, 257> first = {};  // entries[first[b] .. first[b + 1]) begin with byte b
+    std::vector<uint32_t> by_rank;         // indices of entries
     void build();
+    const Entry& at_rank(uint32_t rank) const { return entries[by_rank[rank]]; }
     const Entry* longest_prefix(std::string_view text) const;
   };
+
+  /// `accepted`: begin << 32 | rank of each token found, in order.
+  static std::vector<Fragment> fragments_of(std::string_view text, const Index& index,
+                                            std::span<const uint64_t> accepted);
 
   Index all_;           // user-defined, control and unknown tokens
   Index user_defined_;  // user-defined only

@@ -1,30 +1,9 @@
 #include "text/spm.hpp"
 
-#include <algorithm>
-
+#include "text/spaces.hpp"
 #include "text/word_cache.hpp"
 
 namespace pumice {
-namespace {
-
-constexpr std::string_view kSpace = "\xE2\x96\x81";  // U+2581
-std::string escape_spaces(std::string_view text, bool prefix) {
-  const auto n_spaces = static_cast<size_t>(std::count(text.begin(), text.end(), ' '));
-  std::string escaped;
-  escaped.reserve(text.size() + kSpace.size() * (n_spaces + 1));
-  if (prefix) escaped += kSpace;
-  for (char c : text) {
-    if (c == ' ') {
-      escaped += kSpace;
-    } else {
-      escaped += c;
-    }
-  }
-  return escaped;
-}
-
-}  // namespace
-
 Result<std::unique_ptr<TokenizerModel>> SpmModel::create(const Vocabulary& vocabulary) {
   if (!vocabulary.has_scores()) {
     return make_error(ErrorCode::kBadFile,
@@ -73,10 +52,10 @@ void SpmModel::encode_bytes(std::string_view text, std::vector<TokenId>& tokens)
 
 void SpmModel::encode(std::string_view text, bool after_special,
                       std::vector<TokenId>& tokens) const {
-  const std::string escaped = escape_spaces(text, after_special && vocabulary_.add_space_prefix());
-  WordCache cache(escaped.size());
+  const std::string marked = mark_spaces(text, after_special && vocabulary_.add_space_prefix());
+  WordCache cache(marked.size());
   PairMerger<float> merger;
-  for (std::string_view rest = escaped; !rest.empty();) {
+  for (std::string_view rest = marked; !rest.empty();) {
     const std::string_view piece = rest.substr(0, pairs_.piece_bytes(rest));
     cache.append(piece, tokens, [&] { merge(piece, merger, tokens); });
     rest.remove_prefix(piece.size());
@@ -115,13 +94,7 @@ void SpmModel::append_bytes(TokenId id, std::string& bytes) const {
     bytes += static_cast<char>(vocabulary_.byte_of(id));
     return;
   }
-  std::string_view text = vocabulary_.text(id);
-  for (size_t at = text.find(kSpace); at != text.npos; at = text.find(kSpace)) {
-    bytes += text.substr(0, at);
-    bytes += ' ';
-    text.remove_prefix(at + kSpace.size());
-  }
-  bytes += text;
+  append_with_spaces(vocabulary_.text(id), bytes);
 }
 
 }  // namespace pumice

@@ -3,7 +3,9 @@
 #include "base/printable.hpp"
 
 #include "text/bpe.hpp"
+#include "text/pre_tokenizer.hpp"
 #include "text/spm.hpp"
+#include "text/text_bpe.hpp"
 
 namespace pumice {
 namespace {
@@ -11,14 +13,17 @@ namespace {
 Result<std::unique_ptr<TokenizerModel>> create_model(const VocabularyData& data,
                                                      const Vocabulary& vocabulary) {
   if (data.model == "llama") return SpmModel::create(vocabulary);
-  if (data.model == "gpt2") return BpeModel::create(data, vocabulary);
+  if (data.model == "gpt2" && !PreTokenizer::of_characters(data.pre_tokenizer)) {
+    return BpeModel::create(data, vocabulary);
+  }
+  if (data.model == "gpt2" || data.model == "gemma4") return TextBpeModel::create(data, vocabulary);
   if (data.model.empty()) {
     return make_error(ErrorCode::kBadFile,
                       "tokenizer.ggml.model is missing; the file has no tokenizer");
   }
   return make_error(ErrorCode::kBadFile,
                     "tokenizer model '{}' is not supported yet (tokenizer.ggml.model; supported: "
-                    "llama, gpt2)",
+                    "llama, gpt2, gemma4)",
                     printable(data.model));
 }
 
@@ -53,6 +58,9 @@ Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text,
     after_special = fragment.token.has_value();
   }
   if (options.add_special && vocabulary_->add_eos()) tokens.push_back(*vocabulary_->eos());
+  if (options.add_special && vocabulary_->add_separator()) {
+    tokens.push_back(*vocabulary_->separator());
+  }
   return tokens;
 }
 

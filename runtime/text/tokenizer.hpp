@@ -14,7 +14,7 @@
 namespace pumice {
 
 struct EncodeOptions {
-  bool add_special = true;     ///< BOS and EOS where the vocabulary asks for them
+  bool add_special = true;     ///< BOS and EOS or a separator where the vocabulary asks for it
   bool parse_special = false;  ///< "</s>" in the text is the control token, not four characters
 };
 

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <limits>
+#include <string>
 
 #include "text/pre_tokenizer.hpp"
 
@@ -24,11 +26,75 @@ std::optional<uint8_t> parse_byte_token(std::string_view text) {
   return static_cast<uint8_t>(*high << 4 | *low);
 }
 
-// Llama 3, ChatML, Phi-3, Gemma, GPT-2 and DeepSeek, in this order.
+// Of chats, of reasoning, of tool calls, and of files to fill in.
 constexpr std::string_view kTurnEnds[] = {
-    "<|eot_id|>", "<|eom_id|>",    "<|end_of_text|>", "<|im_end|>",
-    "<|end|>",    "<end_of_turn>", "<|endoftext|>",   "<｜end▁of▁sentence｜>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|end_of_text|>",
+    "<|im_end|>",
+    "<|end|>",
+    "<end_of_turn>",
+    "<|endoftext|>",
+    "<｜end▁of▁sentence｜>",
+    "<|return|>",
+    "<|call|>",
+    "<|calls|>",
+    "<|flush|>",
+    "<EOT>",
+    "_<EOT>",
+    "[EOT]",
+    "[EOS]",
+    "<eos>",
+    "<turn|>",
+    "<|tool_response>",
+    "<end_of_utterance>",
+    "[e~[",
+    "<|fim_pad|>",
+    "<|fim_repo|>",
+    "<|repo_name|>",
+    "<|file_sep|>",
 };
+
+// What a tokenizer model has where a file says nothing.
+struct ModelDefaults {
+  std::string_view model;
+  std::optional<uint32_t> unknown, bos, eos, separator;
+  bool add_bos = false;
+  bool add_eos = false;
+  bool add_separator = false;
+  bool add_space_prefix = false;
+};
+constexpr ModelDefaults kModelDefaults[] = {
+    {.model = "llama", .unknown = 0, .bos = 1, .eos = 2, .add_bos = true, .add_space_prefix = true},
+    {.model = "bert",
+     .unknown = 100,
+     .bos = 101,
+     .separator = 102,
+     .add_bos = true,
+     .add_separator = true},
+    {.model = "t5", .unknown = 2, .eos = 1, .add_eos = true},
+    {.model = "gemma4", .add_bos = true},
+};
+
+ModelDefaults defaults_of(const VocabularyData& data) {
+  for (const ModelDefaults& defaults : kModelDefaults) {
+    if (defaults.model == data.model) return defaults;
+  }
+  return {.model = data.model, .add_bos = PreTokenizer::adds_bos(data.pre_tokenizer)};
+}
+
+std::string lower_case(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return lower;
+}
+
+bool has_any(std::string_view text, std::initializer_list<std::string_view> parts) {
+  return std::any_of(parts.begin(), parts.end(),
+                     [text](std::string_view part) { return text.find(part) != text.npos; });
+}
 
 }  // namespace
 
@@ -38,6 +104,8 @@ Result<std::unique_ptr<const Vocabulary>> Vocabulary::create(const VocabularyDat
   vocabulary->load_special_ids(data);
   if (data.types.empty()) vocabulary->infer_types();
   vocabulary->index();
+  vocabulary->load_end_tokens();
+  vocabulary->load_blank_takers(data);
   return std::unique_ptr<const Vocabulary>(std::move(vocabulary));
 }
 
@@ -91,24 +159,27 @@ Status Vocabulary::load_tokens(const VocabularyData& data) {
 }
 
 void Vocabulary::load_special_ids(const VocabularyData& data) {
-  const bool sentence_piece = data.model == "llama";
+  const ModelDefaults defaults = defaults_of(data);
   const auto known = [this](std::optional<uint32_t> id, std::optional<uint32_t> fallback) {
     if (id && !contains(*id)) id.reset();
     if (!id) id = fallback;
     if (id && !contains(*id)) id.reset();
     return id;
   };
-  const auto spm_default = [sentence_piece](uint32_t id) {
-    return sentence_piece ? std::optional<uint32_t>(id) : std::nullopt;
-  };
-  unknown_ = known(data.unknown_id, spm_default(0));
-  bos_ = known(data.bos_id, spm_default(1));
-  eos_ = known(data.eos_id, spm_default(2));
+  unknown_ = known(data.unknown_id, defaults.unknown);
+  bos_ = known(data.bos_id, defaults.bos);
+  eos_ = known(data.eos_id, defaults.eos);
+  separator_ = known(data.separator_id, defaults.separator);
   eot_ = known(data.eot_id, std::nullopt);
-  add_bos_ =
-      data.add_bos.value_or(sentence_piece || PreTokenizer::adds_bos(data.pre_tokenizer)) && bos_;
-  add_eos_ = data.add_eos.value_or(false) && eos_;
-  add_space_prefix_ = data.add_space_prefix.value_or(sentence_piece);
+  eom_ = known(data.eom_id, std::nullopt);
+  add_bos_ = data.add_bos.value_or(defaults.add_bos) && bos_;
+  // The first files of Gemma 4 say no, and mean yes.
+  if (data.model == "gemma4") add_bos_ = bos_.has_value();
+  add_eos_ = data.add_eos.value_or(defaults.add_eos) && eos_;
+  add_separator_ = defaults.add_separator && data.add_separator.value_or(true) && separator_;
+  // Where a separator ends a text nothing else does.
+  if (add_separator_) add_eos_ = false;
+  add_space_prefix_ = data.add_space_prefix.value_or(defaults.add_space_prefix);
 }
 
 void Vocabulary::infer_types() {
@@ -126,15 +197,41 @@ void Vocabulary::index() {
     ids_[text(id)] = id;
     if (type(id) == TokenType::kByte) byte_tokens_[byte_of(id)] = id;
   }
-  if (eos_) end_tokens_.push_back(*eos_);
-  if (eot_) end_tokens_.push_back(*eot_);
+}
+
+void Vocabulary::load_end_tokens() {
+  for (const auto& id : {eos_, eot_, eom_}) {
+    if (id) end_tokens_.push_back(*id);
+  }
+  // Where a message ends and the turn goes on: gpt-oss's harmony, Solar.
+  const bool has_messages = find("<|call|>") && find("<|return|>");
+  const bool has_flush = find("<|calls|>") && find("<|flush|>");
   for (std::string_view name : kTurnEnds) {
+    if (name == "<|end|>" && (has_messages || has_flush)) continue;
     const auto id = find(name);
     if (id && (type(*id) == TokenType::kControl || type(*id) == TokenType::kUserDefined)) {
       end_tokens_.push_back(*id);
     }
   }
   std::sort(end_tokens_.begin(), end_tokens_.end());
+}
+
+void Vocabulary::load_blank_takers(const VocabularyData& data) {
+  const std::string name = lower_case(data.model_name);
+  if (has_any(data.pre_tokenizer, {"jina-v2-de", "jina-v2-es", "jina-v2-code"}) ||
+      has_any(data.architecture, {"nomic-bert-moe", "jina-bert-v3"})) {
+    takes_before_ = find("<mask>");
+  } else if (has_any(name, {"phi-3", "phi3"})) {
+    for (TokenId id = 0; id < size(); ++id) {
+      const bool special = type(id) == TokenType::kControl || type(id) == TokenType::kUnknown ||
+                           type(id) == TokenType::kUserDefined;
+      const std::string_view spelling = text(id);
+      const bool keeps = spelling == "<unk>" || spelling == "<s>" || spelling == "<|endoftext|>";
+      if (special && !keeps) take_behind_.push_back(id);
+    }
+  } else if (has_any(name, {"modern-bert"})) {
+    takes_before_ = find("[MASK]");
+  }
 }
 
 std::optional<TokenId> Vocabulary::find(std::string_view text) const {

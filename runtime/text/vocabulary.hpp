@@ -2,6 +2,7 @@
 // a file reader fills; Vocabulary is the checked, owned and indexed form.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -40,10 +41,17 @@ struct VocabularyData {
   std::optional<uint32_t> bos_id = {};
   std::optional<uint32_t> eos_id = {};
   std::optional<uint32_t> unknown_id = {};
-  std::optional<uint32_t> eot_id = {};  ///< end of turn
+  std::optional<uint32_t> eot_id = {};        ///< end of turn
+  std::optional<uint32_t> eom_id = {};        ///< end of message
+  std::optional<uint32_t> separator_id = {};  ///< tokenizer.ggml.seperator_token_id
   std::optional<bool> add_bos = {};
   std::optional<bool> add_eos = {};
+  std::optional<bool> add_separator = {};  ///< tokenizer.ggml.add_sep_token
   std::optional<bool> add_space_prefix = {};
+  /// general.name and general.architecture: files do not say which special tokens take the spaces
+  /// around them along, so that it hangs on the model.
+  std::string_view model_name = {};
+  std::string_view architecture = {};
 };
 
 /// Immutable; safe to read from any thread. Copying and moving are disabled because the index
@@ -82,11 +90,20 @@ class Vocabulary {
   std::optional<TokenId> eot() const { return eot_; }
   bool add_bos() const { return add_bos_; }
   bool add_eos() const { return add_eos_; }
+  /// The token that ends a text of "bert" where another model has EOS.
+  std::optional<TokenId> separator() const { return separator_; }
+  bool add_separator() const { return add_separator_; }
   bool add_space_prefix() const { return add_space_prefix_; }
 
-  /// Whether generation stops at `id`: EOS, end of turn, and the control tokens that chat models
-  /// are known to end a turn with ("<|im_end|>", "<end_of_turn>", …) although their files do not
-  /// say so.
+  /// Whether the blanks before or behind a special token vanish with it.
+  bool takes_blanks_before(TokenId id) const { return id == takes_before_; }
+  bool takes_blanks_behind(TokenId id) const {
+    return std::binary_search(take_behind_.begin(), take_behind_.end(), id);
+  }
+
+  /// Whether generation stops at `id`: EOS, end of turn or message, and the control tokens that
+  /// models are known to end a turn with ("<|im_end|>", "<end_of_turn>", …) although their files do
+  /// not say so.
   bool ends_generation(TokenId id) const;
 
  private:
@@ -95,6 +112,8 @@ class Vocabulary {
   void load_special_ids(const VocabularyData& data);
   void infer_types();
   void index();
+  void load_end_tokens();
+  void load_blank_takers(const VocabularyData& data);
 
   std::string pool_;            // every token's text, one after the other
   std::vector<uint64_t> ends_;  // size() + 1 offsets into pool_
@@ -102,10 +121,13 @@ class Vocabulary {
   std::vector<float> scores_;
   std::unordered_map<std::string_view, TokenId> ids_;
   std::array<std::optional<TokenId>, 256> byte_tokens_;
-  std::vector<TokenId> end_tokens_;  // sorted
-  std::optional<TokenId> bos_, eos_, unknown_, eot_;
+  std::vector<TokenId> end_tokens_;   // sorted
+  std::vector<TokenId> take_behind_;  // sorted
+  std::optional<TokenId> takes_before_;
+  std::optional<TokenId> bos_, eos_, unknown_, eot_, eom_, separator_;
   bool add_bos_ = false;
   bool add_eos_ = false;
+  bool add_separator_ = false;
   bool add_space_prefix_ = false;
 };
 

@@ -45,6 +45,11 @@ inline VocabularyData vocabulary_data(const GgufFile& file) {
   data.eos_id = optional_value<uint32_t>(file, "tokenizer.ggml.eos_token_id");
   data.unknown_id = optional_value<uint32_t>(file, "tokenizer.ggml.unknown_token_id");
   data.eot_id = optional_value<uint32_t>(file, "tokenizer.ggml.eot_token_id");
+  data.eom_id = optional_value<uint32_t>(file, "tokenizer.ggml.eom_token_id");
+  data.separator_id = optional_value<uint32_t>(file, "tokenizer.ggml.seperator_token_id");
+  data.add_separator = optional_value<bool>(file, "tokenizer.ggml.add_sep_token");
+  data.model_name = optional_value<std::string_view>(file, "general.name").value_or("");
+  data.architecture = optional_value<std::string_view>(file, "general.architecture").value_or("");
   data.add_bos = optional_value<bool>(file, "tokenizer.ggml.add_bos_token");
   data.add_eos = optional_value<bool>(file, "tokenizer.ggml.add_eos_token");
   data.add_space_prefix = optional_value<bool>(file, "tokenizer.ggml.add_space_prefix");

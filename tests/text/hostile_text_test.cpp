@@ -55,6 +55,17 @@ TEST(HostileText, OverlappingSpecialTokensStayLinearInTheText) {
   EXPECT_LT(test::cpu_seconds() - start, test::kSlowSeconds);
 }
 
+TEST(HostileText, RunsOfUserDefinedTokensTakeSeconds) {
+  SyntheticVocabulary synthetic;
+  for (size_t n = 1; n < 32; ++n) {
+    synthetic.add(std::string(n, '\n'), 0, TokenType::kUserDefined);
+  }
+  const Tokenizer tokenizer = synthetic.tokenizer();
+  const double start = test::cpu_seconds();
+  EXPECT_EQ(encode(tokenizer, std::string(31 * 20000 + 1, '\n')).size(), 20001u);
+  EXPECT_LT(test::cpu_seconds() - start, test::kSlowSeconds);
+}
+
 TEST(HostileText, RandomBytesNeitherCrashNorLoseAByte) {
   const Tokenizer tokenizer = runs_of_a().tokenizer();
   std::mt19937 random(3);

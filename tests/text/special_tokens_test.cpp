@@ -106,5 +106,26 @@ TEST(SpecialTokens, TextAfterOneGetsTheSpacePrefixAgain) {
   EXPECT_EQ(pieces(tokenizer, "h<s>h", kParsed), (Pieces{"▁h", "<s>", "▁h"}));
 }
 
+TEST(SpecialTokens, TakeBlanksAlongWhereTheModelWasTrainedSo) {
+  SyntheticVocabulary synthetic;
+  synthetic.add("<mask>", 0, TokenType::kControl);
+  synthetic.add("<|end|>", 0, TokenType::kControl);
+  VocabularyData data = synthetic.data();
+  const auto texts = [&data](std::string_view text) {
+    const auto vocabulary = Vocabulary::create(data).value();
+    const auto special = SpecialTokens::create(*vocabulary).value();
+    std::string result;
+    for (const Fragment& fragment : special.split(text, true)) result += fragment.text;
+    return result;
+  };
+  EXPECT_EQ(texts("a <mask> b <|end|>\n c <s> d"), "a <mask> b <|end|>\n c <s> d");
+  data.architecture = "nomic-bert-moe";
+  EXPECT_EQ(texts("a \t<mask> b <|end|> c"), "a<mask> b <|end|> c");
+  EXPECT_EQ(texts(" <mask>"), "<mask>");
+  data.architecture = "phi3";
+  data.model_name = "Phi-3 mini";
+  EXPECT_EQ(texts("a <|end|>\n c <s> d <|end|> "), "a <|end|>c <s> d <|end|>");
+}
+
 }  // namespace
 }  // namespace pumice

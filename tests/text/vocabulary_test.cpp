@@ -50,9 +50,9 @@ TEST(Vocabulary, AnUnknownTokenizerModelIsAnErrorThatNamesIt) {
   const SyntheticVocabulary synthetic;
   VocabularyData data = synthetic.data();
   data.model = "rwkv";
-  EXPECT_EQ(
-      error_of(data),
-      "tokenizer model 'rwkv' is not supported yet (tokenizer.ggml.model; supported: llama, gpt2)");
+  EXPECT_EQ(error_of(data),
+            "tokenizer model 'rwkv' is not supported yet (tokenizer.ggml.model; supported: llama, "
+            "gpt2, gemma4)");
   data.model = "a\nb";
   EXPECT_EQ(error_of(data).rfind("tokenizer model 'a\\x0ab' is not supported yet", 0), 0u);
   data.model = "";
@@ -118,6 +118,18 @@ TEST(Vocabulary, GenerationEndsAtEosEndOfTurnAndKnownChatMarkers) {
   EXPECT_FALSE(tokenizer.vocabulary().ends_generation(word));
   EXPECT_FALSE(tokenizer.vocabulary().ends_generation(1));
   EXPECT_FALSE(tokenizer.vocabulary().ends_generation(1u << 31));
+}
+
+TEST(Vocabulary, TheEndOfAMessageIsNotThatOfATurnWhereThereAreCalls) {
+  SyntheticVocabulary synthetic;
+  const TokenId end = synthetic.add("<|end|>", 0, TokenType::kControl);
+  EXPECT_TRUE(synthetic.tokenizer().vocabulary().ends_generation(end));
+  const TokenId call = synthetic.add("<|call|>", 0, TokenType::kControl);
+  const TokenId done = synthetic.add("<|return|>", 0, TokenType::kControl);
+  const Tokenizer tokenizer = synthetic.tokenizer();
+  EXPECT_FALSE(tokenizer.vocabulary().ends_generation(end));
+  EXPECT_TRUE(tokenizer.vocabulary().ends_generation(call));
+  EXPECT_TRUE(tokenizer.vocabulary().ends_generation(done));
 }
 
 TEST(Vocabulary, WithoutTypesTheSpellingOfBytesTells) {
