@@ -1,0 +1,61 @@
+// Chat templates: Jinja as GGUF files carry it, rendered as Hugging Face's transformers do, that is
+// by Jinja2 3.1's ImmutableSandboxedEnvironment with trim_blocks, lstrip_blocks and loop controls.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <ctime>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/result.hpp"
+
+namespace pumice {
+
+namespace jinja {
+struct Template;
+}
+
+struct RenderOptions {
+  std::optional<std::tm> now;            ///< what strftime_now shows; local time where not given
+  uint64_t max_steps = 20'000'000;       ///< seconds at most, whatever the template
+  size_t max_bytes = size_t{256} << 20;  ///< of values alive at once and the text, about
+};
+
+/// A compiled template; immutable, render from any thread.
+///
+/// Statements: for (if, else, recursive), if, set (also blocks), macro, call, filter, with, raw,
+/// break, continue, generation (whose body is rendered). Templates that need others (include,
+/// import, from, extends, block) are refused. Functions: range, dict, namespace, cycler, joiner,
+/// raise_exception, strftime_now. Filters: abs attr batch capitalize center count d default
+/// dictsort e escape filesizeformat first float forceescape format groupby indent int items join
+/// last length list lower map max min reject rejectattr replace reverse round safe select
+/// selectattr slice sort string sum title tojson trim truncate unique upper urlencode wordcount.
+/// Every test of Jinja2's; methods of strings, lists and dicts that change nothing.
+///
+/// Unlike Python: integers have 64 bits, beyond which is an error; upper and lower case map one
+/// character to one; `safe` and `escape` return plain text, which later operations do not escape.
+class ChatTemplate {
+ public:
+  static constexpr size_t kMaxSourceBytes = size_t{4} << 20;
+
+  /// Errors: kBadFile with the line and what is wrong there; `source` must be UTF-8.
+  static Result<ChatTemplate> parse(std::string_view source);
+
+  /// `context`: an object with messages, tools, add_generation_prompt, bos_token, eos_token and
+  /// whatever else a template asks for. Errors: kInvalidArgument with the line and the template's
+  /// own words (raise_exception) or what a value cannot do; kDoesNotFit beyond a limit.
+  Result<std::string> render(const nlohmann::ordered_json& context,
+                             const RenderOptions& options = {}) const;
+
+ private:
+  explicit ChatTemplate(std::shared_ptr<const jinja::Template> compiled)
+      : compiled_(std::move(compiled)) {}
+
+  std::shared_ptr<const jinja::Template> compiled_;
+};
+
+}  // namespace pumice

@@ -1,0 +1,429 @@
+// "…" % values and "…".format(values).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/printable.hpp"
+#include "text/jinja/code_points.hpp"
+#include "text/jinja/operations.hpp"
+
+namespace pumice::jinja {
+namespace {
+
+/// The widest field and longest fraction: enough for any text, too little to exhaust a host.
+constexpr int64_t kMaxWidth = 4096;
+constexpr int64_t kMaxPrecision = 100;
+
+/// What stands between ":" and "}", or "%" and the letter.
+struct Spec {
+  std::string_view fill = " ";  ///< of the format
+  char align = '\0';            ///< '<', '>', '^', '=' (after the sign) or the type's own
+  char sign = '-';
+  bool alternate = false;
+  bool comma = false;
+  int64_t width = 0;
+  int64_t precision = -1;
+  char type = '\0';
+};
+
+std::string padded(const Spec& spec, const std::string& text, char own_align) {
+  const auto length = static_cast<int64_t>(count_code_points(text));
+  if (spec.width <= length) return text;
+  const int64_t n = spec.width - length;
+  const char align = spec.align == '\0' ? own_align : spec.align;
+  int64_t before = align == '<' ? 0 : align == '^' ? n / 2 : n;
+  const bool has_sign = align == '=' && (text[0] == '-' || text[0] == '+' || text[0] == ' ');
+  std::string result = has_sign ? text.substr(0, 1) : "";
+  for (int64_t i = 0; i < before; ++i) result += spec.fill;
+  result += text.substr(has_sign ? 1 : 0);
+  for (; before < n; ++before) result += spec.fill;
+  return result;
+}
+
+std::string with_commas(std::string digits) {
+  const size_t end = std::min(digits.find_first_not_of("0123456789"), digits.size());
+  for (size_t at = end; at > 3; at -= 3) digits.insert(at - 3, 1, ',');
+  return digits;
+}
+
+std::string signed_text(const Spec& spec, bool negative, std::string digits) {
+  if (spec.comma) digits = with_commas(std::move(digits));
+  if (negative) return fmt::format("-{}", digits);
+  return spec.sign == '-' ? digits : fmt::format("{}{}", spec.sign, digits);
+}
+
+std::string integer_text(const Spec& spec, int64_t value) {
+  const uint64_t magnitude =
+      value < 0 ? 0 - static_cast<uint64_t>(value) : static_cast<uint64_t>(value);
+  std::string digits;
+  switch (spec.type) {
+    case 'x':
+      digits = fmt::format("{}{:x}", spec.alternate ? "0x" : "", magnitude);
+      break;
+    case 'X':
+      digits = fmt::format("{}{:X}", spec.alternate ? "0X" : "", magnitude);
+      break;
+    case 'o':
+      digits = fmt::format("{}{:o}", spec.alternate ? "0o" : "", magnitude);
+      break;
+    case 'b':
+      digits = fmt::format("{}{:b}", spec.alternate ? "0b" : "", magnitude);
+      break;
+    default:
+      digits = fmt::format("{}", magnitude);
+  }
+  return signed_text(spec, value < 0, std::move(digits));
+}
+
+std::string float_text(const Spec& spec, double value) {
+  const auto precision = static_cast<int>(spec.precision < 0 ? 6 : spec.precision);
+  const double magnitude = std::fabs(value);
+  std::string digits;
+  switch (spec.type) {
+    case 'e':
+      digits = fmt::format("{:.{}e}", magnitude, precision);
+      break;
+    case 'E':
+      digits = fmt::format("{:.{}E}", magnitude, precision);
+      break;
+    case 'g':
+    case 'G':
+      digits = fmt::format("{:.{}g}", magnitude, std::max(precision, 1));
+      break;
+    case '%':
+      digits = fmt::format("{:.{}f}%", magnitude * 100, precision);
+      break;
+    default:
+      digits = fmt::format("{:.{}f}", magnitude, precision);
+  }
+  return signed_text(spec, std::signbit(value) && !std::isnan(value), std::move(digits));
+}
+
+Result<int64_t> take_number(std::string_view& text, int64_t limit) {
+  int64_t number = 0;
+  while (!text.empty() && text.front() >= '0' && text.front() <= '9') {
+    number = number * 10 + (text.front() - '0');
+    if (number > limit) return fail("a field of a format is at most {} wide", limit);
+    text.remove_prefix(1);
+  }
+  return number;
+}
+
+/// A value by the rules of format(): those of its type, or what the letter asks for.
+Result<std::string> formatted(Budget& budget, Spec spec, const Value& value) {
+  constexpr std::string_view kInteger = "dxXob";
+  constexpr std::string_view kFloat = "eEfFgG%";
+  const bool as_float = kFloat.find(spec.type) != kFloat.npos;
+  if (value.number() && spec.type != 's') {
+    const bool as_integer = kInteger.find(spec.type) != kInteger.npos;
+    if (as_integer && !value.integer()) {
+      return fail("unknown format code '{}' for object of type 'float'", spec.type);
+    }
+    if (value.integer() && !as_float && (as_integer || !value.is_bool())) {
+      return padded(spec, integer_text(spec, *value.integer()), '>');
+    }
+    if (as_float) return padded(spec, float_text(spec, *value.number()), '>');
+    if (value.is_float() && spec.precision >= 0) {
+      spec.type = 'g';
+      return padded(spec, float_text(spec, *value.number()), '>');
+    }
+    if (value.is_float()) {
+      return padded(spec,
+                    signed_text(spec, std::signbit(*value.number()),
+                                str(budget, Value(std::fabs(*value.number())))),
+                    '>');
+    }
+  } else if (as_float || (spec.type != '\0' && spec.type != 's')) {
+    return fail("unknown format code '{}' for object of type '{}'", spec.type, type_name(value));
+  }
+  std::string text = str(budget, value);
+  if (spec.precision >= 0) {
+    text = std::string(code_points(text, 0, static_cast<size_t>(spec.precision)));
+  }
+  return padded(spec, text, '<');
+}
+
+/// [[fill]align][sign][#][0][width][,][.precision][type]
+Result<Spec> parse_spec(std::string_view text) {
+  constexpr std::string_view kAligns = "<>^=";
+  Spec spec;
+  const size_t first = text.empty() ? 0 : code_point_bytes(text);
+  if (text.size() > first && kAligns.find(text[first]) != kAligns.npos) {
+    spec.fill = text.substr(0, first);
+    spec.align = text[first];
+    text.remove_prefix(first + 1);
+  } else if (!text.empty() && kAligns.find(text[0]) != kAligns.npos) {
+    spec.align = text[0];
+    text.remove_prefix(1);
+  }
+  const auto skip = [&](char c) {
+    if (!text.starts_with(c)) return false;
+    text.remove_prefix(1);
+    return true;
+  };
+  for (const char sign : {'+', ' ', '-'}) {
+    if (skip(sign)) spec.sign = sign;
+  }
+  spec.alternate = skip('#');
+  if (skip('0') && spec.align == '\0') {
+    spec.fill = "0";
+    spec.align = '=';
+  }
+  PUMICE_TRY(spec.width, take_number(text, kMaxWidth));
+  spec.comma = skip(',');
+  if (skip('.')) {
+    PUMICE_TRY(spec.precision, take_number(text, kMaxPrecision));
+  }
+  if (!text.empty()) {
+    spec.type = text.front();
+    text.remove_prefix(1);
+  }
+  if (!text.empty() || std::string_view("\0dxXobeEfFgG%s", 14).find(spec.type) == text.npos) {
+    return fail("invalid format specifier");
+  }
+  return spec;
+}
+
+/// The values that a % format takes, one after the other.
+class PercentValues {
+ public:
+  explicit PercentValues(const Value& given) : given_(given) {
+    const ListData* list = given.list();
+    if (list != nullptr && list->kind == ListKind::kTuple) tuple_ = list;
+  }
+
+  Result<Value> next() {
+    if (tuple_ == nullptr && at_ == 0) return ++at_, given_;
+    if (tuple_ == nullptr || at_ == tuple_->items.size()) {
+      return fail("not enough arguments for format string");
+    }
+    return tuple_->items[at_++];
+  }
+
+  Result<Value> named(std::string_view name) {
+    if (given_.dict() == nullptr) return fail("format requires a mapping");
+    const Value* found = given_.dict()->find(name);
+    if (found == nullptr) return fail("the format's key '{}' is missing", printable(name, 40));
+    at_ = 1;
+    return *found;
+  }
+
+  bool all_taken() const {
+    return tuple_ != nullptr ? at_ == tuple_->items.size() : at_ > 0 || given_.dict() != nullptr;
+  }
+
+ private:
+  const Value& given_;
+  const ListData* tuple_ = nullptr;
+  size_t at_ = 0;
+};
+
+/// What follows "%": flags, width, precision; `text` is then at the letter.
+Result<Spec> percent_spec(std::string_view& text, PercentValues& values) {
+  Spec spec;
+  for (; !text.empty() && std::string_view("-+ 0#").find(text.front()) != text.npos;
+       text.remove_prefix(1)) {
+    const char flag = text.front();
+    if (flag == '-') spec.align = '<';
+    if (flag == '+' || (flag == ' ' && spec.sign != '+')) spec.sign = flag;
+    if (flag == '#') spec.alternate = true;
+    if (flag == '0' && spec.align == '\0') {
+      spec.fill = "0";
+      spec.align = '=';
+    }
+  }
+  if (spec.align == '<') spec.fill = " ";
+  const auto number = [&](int64_t limit) -> Result<int64_t> {
+    if (!text.starts_with('*')) return take_number(text, limit);
+    text.remove_prefix(1);
+    PUMICE_TRY(const Value value, values.next());
+    if (!value.integer() || *value.integer() < 0 || *value.integer() > limit) {
+      return fail("* wants an integer from 0 to {}", limit);
+    }
+    return *value.integer();
+  };
+  PUMICE_TRY(spec.width, number(kMaxWidth));
+  if (text.starts_with('.')) {
+    text.remove_prefix(1);
+    PUMICE_TRY(spec.precision, number(kMaxPrecision));
+  }
+  return spec;
+}
+
+Result<std::string> percent_field(Budget& budget, Spec spec, char letter, const Value& value) {
+  if (spec.align == '\0') spec.align = '>';
+  if (letter == 's' || letter == 'r' || letter == 'a' || letter == 'c') {
+    if (spec.align == '=') spec.align = '>', spec.fill = " ";
+    spec.type = 's';
+    if (letter == 'c' && value.integer()) {
+      const int64_t code_point = *value.integer();
+      if (code_point < 0 || code_point > 0x10FFFF) return fail("%c arg not in range(0x110000)");
+      std::string character;
+      append_code_point(character, static_cast<uint32_t>(code_point));
+      return padded(spec, character, '>');
+    }
+    const bool quotes = letter == 'r' || letter == 'a';
+    return formatted(budget, spec, quotes ? make_string(budget, repr(budget, value)) : value);
+  }
+  if (!value.number()) {
+    if (value.is_undefined()) return fail("{}", *value.undefined()->why);
+    return fail("%{} format: a number is required, not {}", letter, type_name(value));
+  }
+  if (std::string_view("diu").find(letter) != std::string_view::npos) {
+    const double number = *value.number();
+    if (!value.integer() && !(std::fabs(number) < 9.2e18)) return fail("cannot convert to integer");
+    spec.type = 'd';
+    return formatted(budget, spec,
+                     Value(value.integer() ? *value.integer() : static_cast<int64_t>(number)));
+  }
+  if (std::string_view("xXoeEfFgG").find(letter) == std::string_view::npos) {
+    return fail("unsupported format character '{}'", printable({&letter, 1}));
+  }
+  spec.type = letter;
+  return formatted(budget, spec, value);
+}
+
+}  // namespace
+
+Result<std::string> percent_format(Budget& budget, std::string_view format,
+                                   const Value& arguments) {
+  TextBuilder out(budget);
+  PercentValues values(arguments);
+  while (!format.empty()) {
+    const size_t at = std::min(format.find('%'), format.size());
+    out.append(format.substr(0, at));
+    format.remove_prefix(at);
+    if (format.empty()) break;
+    format.remove_prefix(1);
+    PUMICE_TRY_STATUS(budget.status());
+    std::optional<std::string_view> name;
+    if (format.starts_with('(')) {
+      const size_t end = format.find(')');
+      if (end == format.npos) return fail("incomplete format key");
+      name = format.substr(1, end - 1);
+      format.remove_prefix(end + 1);
+    }
+    PUMICE_TRY(const Spec spec, percent_spec(format, values));
+    if (format.empty()) return fail("incomplete format");
+    const char letter = format.front();
+    format.remove_prefix(1);
+    if (letter == '%') {
+      out.append("%");
+      continue;
+    }
+    PUMICE_TRY(const Value value, name ? values.named(*name) : values.next());
+    PUMICE_TRY(const std::string field, percent_field(budget, spec, letter, value));
+    out.append(field);
+  }
+  if (!values.all_taken()) return fail("not all arguments converted during string formatting");
+  return out.take_text();
+}
+
+namespace {
+
+/// "name.attribute[item]" or a position, or nothing: the next.
+class BraceFields {
+ public:
+  BraceFields(Interpreter& interpreter, const Arguments& arguments)
+      : interpreter_(interpreter), arguments_(arguments) {}
+
+  Result<Value> value(std::string_view field) {
+    const size_t end = std::min(field.find_first_of(".["), field.size());
+    PUMICE_TRY(Value value, first(field.substr(0, end)));
+    field.remove_prefix(end);
+    while (!field.empty()) {
+      const bool is_item = field.front() == '[';
+      field.remove_prefix(1);
+      const size_t last =
+          is_item ? field.find(']') : std::min(field.find_first_of(".["), field.size());
+      if (last == field.npos) return fail("expected ']' in a format string");
+      const std::string_view name = field.substr(0, last);
+      if (!is_item) {
+        PUMICE_TRY(value, get_attribute(interpreter_, value, name));
+      } else {
+        PUMICE_TRY(value, get_item(interpreter_, value, key(name)));
+      }
+      field.remove_prefix(last + (is_item ? 1 : 0));
+      if (is_item && !field.empty() && field.front() != '.' && field.front() != '[') {
+        return fail("only '.' or '[' may follow ']' in a format string");
+      }
+    }
+    return value;
+  }
+
+ private:
+  static bool is_number(std::string_view text) {
+    return !text.empty() && text.size() < 10 && text.find_first_not_of("0123456789") == text.npos;
+  }
+  static int64_t number(std::string_view text) {
+    int64_t value = 0;
+    for (const char c : text) value = value * 10 + (c - '0');
+    return value;
+  }
+  Value key(std::string_view text) {
+    return is_number(text) ? Value(number(text)) : interpreter_.string(std::string(text));
+  }
+
+  Result<Value> first(std::string_view name) {
+    if (name.empty() || is_number(name)) {
+      const size_t i = name.empty() ? next_++ : static_cast<size_t>(number(name));
+      if (i < arguments_.positional.size()) return arguments_.positional[i];
+      return fail("replacement index {} out of range for positional args tuple", i);
+    }
+    for (const auto& [own, value] : arguments_.named) {
+      if (own == name) return value;
+    }
+    return fail("the format's key '{}' is missing", printable(name, 40));
+  }
+
+  Interpreter& interpreter_;
+  const Arguments& arguments_;
+  size_t next_ = 0;
+};
+
+}  // namespace
+
+Result<std::string> brace_format(Interpreter& interpreter, std::string_view format,
+                                 const Arguments& arguments) {
+  Budget& budget = interpreter.budget();
+  TextBuilder out(budget);
+  BraceFields fields(interpreter, arguments);
+  while (!format.empty()) {
+    PUMICE_TRY_STATUS(budget.status());
+    const size_t at = std::min(format.find_first_of("{}"), format.size());
+    out.append(format.substr(0, at));
+    format.remove_prefix(at);
+    if (format.empty()) break;
+    const char brace = format.front();
+    format.remove_prefix(1);
+    if (format.starts_with(brace)) {  // doubled: itself
+      out.append({&brace, 1});
+      format.remove_prefix(1);
+      continue;
+    }
+    const size_t end = format.find('}');
+    if (brace == '}' || end == format.npos) return fail("single '{}' in a format string", brace);
+    std::string_view field = format.substr(0, end);
+    format.remove_prefix(end + 1);
+    if (field.find('{') != field.npos) return fail("nested fields in a format string");
+    const size_t colon = std::min(field.find(':'), field.size());
+    PUMICE_TRY(const Spec spec, parse_spec(field.substr(std::min(colon + 1, field.size()))));
+    field = field.substr(0, colon);
+    const size_t mark = field.find('!');
+    PUMICE_TRY(Value value, fields.value(field.substr(0, mark)));
+    const std::string_view conversion = mark == field.npos ? "" : field.substr(mark + 1);
+    if (conversion == "r" || conversion == "a") {
+      value = interpreter.string(repr(budget, value));
+    } else if (conversion == "s") {
+      value = interpreter.string(str(budget, value));
+    } else if (!conversion.empty()) {
+      return fail("unknown conversion specifier in a format string");
+    }
+    PUMICE_TRY(const std::string text, formatted(budget, spec, value));
+    out.append(text);
+  }
+  return out.take_text();
+}
+
+}  // namespace pumice::jinja

@@ -1,0 +1,573 @@
+#include "text/jinja/interpreter.hpp"
+
+#include <algorithm>
+
+#include "base/printable.hpp"
+#include "text/jinja/filters.hpp"
+#include "text/jinja/objects.hpp"
+#include "text/jinja/operations.hpp"
+
+namespace pumice::jinja {
+namespace {
+
+// Statements, expressions and calls inside each other. Python's own limit lets templates go less
+// deep; a level takes about a kilobyte of the stack.
+constexpr int kMaxRunDepth = 800;
+constexpr size_t kScopeBytes = 128;
+
+/// A macro, or what a call block passes as `caller`. Its scope is kept by the interpreter.
+class Macro : public Object {
+ public:
+  Macro(const Signature& signature, const Body& body, std::weak_ptr<Scope> scope)
+      : signature_(signature), body_(body), scope_(std::move(scope)) {}
+
+  std::string_view type_name() const override { return "Macro"; }
+  Result<Value> call(Interpreter& interpreter, const Arguments& arguments) override {
+    return interpreter.call_macro(signature_, body_, scope_.lock(), arguments);
+  }
+  std::optional<Value> attribute(Interpreter& interpreter, std::string_view name) override {
+    if (name == "name") return interpreter.string(signature_.name);
+    if (name == "caller") return Value(signature_.uses_caller);
+    if (name == "catch_kwargs") return Value(signature_.uses_kwargs);
+    if (name == "catch_varargs") return Value(signature_.uses_varargs);
+    if (name != "arguments") return std::nullopt;
+    std::vector<Value> names;
+    for (const std::string& parameter : signature_.parameters) {
+      names.push_back(interpreter.string(parameter));
+    }
+    return make_list(interpreter.budget(), std::move(names), ListKind::kTuple);
+  }
+
+ private:
+  const Signature& signature_;
+  const Body& body_;
+  std::weak_ptr<Scope> scope_;
+};
+
+const Value* named(const Arguments& arguments, std::string_view name) {
+  for (const auto& argument : arguments.named) {
+    if (argument.first == name) return &argument.second;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+const Value* Scope::find(std::string_view name) const {
+  for (const Scope* scope = this; scope != nullptr; scope = scope->parent.get()) {
+    for (const auto& variable : scope->variables) {
+      if (variable.first == name) return &variable.second;
+    }
+  }
+  return nullptr;
+}
+
+void Scope::set(std::string_view name, Value value) {
+  for (auto& variable : variables) {
+    if (variable.first == name) {
+      variable.second = std::move(value);
+      return;
+    }
+  }
+  variables.emplace_back(name, std::move(value));
+}
+
+class Interpreter::Level {
+ public:
+  explicit Level(Interpreter& interpreter) : interpreter_(interpreter) {
+    interpreter_.budget_.step();
+    if (++interpreter_.depth_ > kMaxRunDepth)
+      interpreter_.budget_.exceed("calls itself too deeply");
+  }
+  ~Level() { --interpreter_.depth_; }
+  Level(const Level&) = delete;
+  Level& operator=(const Level&) = delete;
+
+ private:
+  Interpreter& interpreter_;
+};
+
+Interpreter::Interpreter(const Template& program, Budget& budget, Value context,
+                         std::optional<std::tm> now)
+    : program_(program), budget_(budget), context_(std::move(context)), now_(now) {}
+
+Interpreter::~Interpreter() {
+  for (const std::shared_ptr<Object>& object : retained_) object->release();
+}
+
+Result<std::string> Interpreter::run() {
+  TextBuilder text(budget_);
+  out_ = &text;
+  const Result<Flow> flow = run_body(program_.body, child(nullptr));
+  out_ = nullptr;
+  if (flow.ok()) return text.take_text();
+  return make_error(flow.error().code, "chat template, line {}: {}", error_line_,
+                    printable(flow.error().message, 600));
+}
+
+std::tm Interpreter::now() const {
+  if (now_) return *now_;
+  const std::time_t seconds = std::time(nullptr);
+  std::tm local{};
+  ::localtime_r(&seconds, &local);
+  return local;
+}
+
+void Interpreter::keep(const std::shared_ptr<Scope>& scope) {
+  if (!std::exchange(scope->kept, true)) kept_.push_back(scope);
+}
+
+std::shared_ptr<Scope> Interpreter::child(const std::shared_ptr<Scope>& parent) {
+  return std::shared_ptr<Scope>(
+      new Scope{.parent = parent, .variables = {}, .charge = Charge(&budget_, kScopeBytes)});
+}
+
+Value Interpreter::look_up(const Scope& scope, const std::string& name) {
+  if (const Value* variable = scope.find(name)) return *variable;
+  if (const Value* given = context_.dict()->find(name)) return *given;
+  if (const Value* global = find_global(name)) return *global;
+  return Value::undefined(fmt::format("'{}' is undefined", printable(name)));
+}
+
+// --- Statements.
+
+Result<Interpreter::Flow> Interpreter::run_body(const Body& body,
+                                                const std::shared_ptr<Scope>& scope) {
+  for (const auto& statement : body) {
+    PUMICE_TRY(const Flow flow, run_statement(*statement, scope));
+    if (flow != Flow::kNext) return flow;
+  }
+  return Flow::kNext;
+}
+
+Result<Interpreter::Flow> Interpreter::run_statement(const Statement& statement,
+                                                     const std::shared_ptr<Scope>& scope) {
+  const Level level(*this);
+  Result<Flow> flow =
+      budget_.exhausted()
+          ? Result<Flow>(budget_.status().error())
+          : std::visit([&](const auto& node) { return run(node, scope); }, statement.node);
+  if (flow.ok() && budget_.exhausted()) flow = budget_.status().error();
+  if (!flow.ok() && error_line_ == 0) error_line_ = statement.line;
+  return flow;
+}
+
+Result<Interpreter::Flow> Interpreter::run(const TextStatement& text,
+                                           const std::shared_ptr<Scope>&) {
+  out_->append(text.text);
+  return Flow::kNext;
+}
+
+Result<Interpreter::Flow> Interpreter::run(const PrintStatement& print,
+                                           const std::shared_ptr<Scope>& scope) {
+  PUMICE_TRY(const Value value, evaluate(*print.value, scope));
+  append_str(*out_, value);
+  return Flow::kNext;
+}
+
+Result<Interpreter::Flow> Interpreter::run(const IfStatement& choice,
+                                           const std::shared_ptr<Scope>& scope) {
+  for (const auto& branch : choice.branches) {
+    PUMICE_TRY(const Value condition, evaluate(*branch.first, scope));
+    if (is_true(condition)) return run_body(branch.second, scope);
+  }
+  return run_body(choice.otherwise, scope);
+}
+
+Result<Interpreter::Flow> Interpreter::run(const ForStatement& loop,
+                                           const std::shared_ptr<Scope>& scope) {
+  PUMICE_TRY(const Value items, evaluate(*loop.items, scope));
+  return run_loop(loop, scope, items, 1);
+}
+
+Result<std::vector<Value>> Interpreter::loop_items(const ForStatement& loop,
+                                                   const std::shared_ptr<Scope>& scope,
+                                                   const Value& given) {
+  PUMICE_TRY(std::vector<Value> items, items_of(budget_, given));
+  if (loop.condition == nullptr) return items;
+  std::vector<Value> kept;
+  for (Value& item : items) {
+    const std::shared_ptr<Scope> inner = child(scope);
+    PUMICE_TRY_STATUS(assign(loop.target, *inner, item));
+    PUMICE_TRY(const Value condition, evaluate(*loop.condition, inner));
+    if (is_true(condition)) kept.push_back(std::move(item));
+  }
+  return kept;
+}
+
+Result<Interpreter::Flow> Interpreter::run_loop(const ForStatement& loop,
+                                                const std::shared_ptr<Scope>& scope,
+                                                const Value& given, int64_t depth) {
+  PUMICE_TRY(std::vector<Value> items, loop_items(loop, scope, given));
+  if (items.empty()) return run_body(loop.otherwise, child(scope));
+  if (loop.recursive) keep(scope);
+  const Value list = make_list(budget_, std::move(items));
+  LoopInUse state(*this, std::make_shared<Loop>(loop, scope, list, depth));
+  for (const Value& item : list.list()->items) {
+    const std::shared_ptr<Scope> inner = child(scope);
+    inner->set("loop", state.value());
+    PUMICE_TRY_STATUS(assign(loop.target, *inner, item));
+    PUMICE_TRY(const Flow flow, run_body(loop.body, inner));
+    if (flow == Flow::kBreak) break;
+    state.advance();
+  }
+  return Flow::kNext;
+}
+
+Result<Value> Interpreter::call_loop(const ForStatement& loop, const std::shared_ptr<Scope>& scope,
+                                     const Value& items, int64_t depth) {
+  const Level level(*this);
+  PUMICE_TRY_STATUS(budget_.status());
+  TextBuilder text(budget_);
+  TextBuilder* const outer = std::exchange(out_, &text);
+  const Result<Flow> flow = run_loop(loop, scope, items, depth);
+  out_ = outer;
+  if (!flow.ok()) return flow.error();
+  return string(text.take_text());
+}
+
+Status Interpreter::assign(const Target& target, Scope& scope, const Value& value) {
+  if (!target.attribute.empty()) {
+    const Value object = look_up(scope, target.name);
+    auto* space = dynamic_cast<Namespace*>(object.object());
+    if (space == nullptr) return fail("cannot assign attribute on non-namespace object");
+    space->set(budget_, target.attribute, value);
+    return {};
+  }
+  if (!target.is_tuple) {
+    scope.set(target.name, value);
+    return {};
+  }
+  PUMICE_TRY(const std::vector<Value> items, items_of(budget_, value));
+  if (items.size() != target.items.size()) {
+    return fail("{} values to unpack, expected {}", items.size(), target.items.size());
+  }
+  for (size_t i = 0; i < items.size(); ++i) {
+    PUMICE_TRY_STATUS(assign(target.items[i], scope, items[i]));
+  }
+  return {};
+}
+
+Result<Interpreter::Flow> Interpreter::run(const SetStatement& set,
+                                           const std::shared_ptr<Scope>& scope) {
+  PUMICE_TRY(const Value value, evaluate(*set.value, scope));
+  PUMICE_TRY_STATUS(assign(set.target, *scope, value));
+  return Flow::kNext;
+}
+
+Result<Value> Interpreter::captured(const Body& body, const std::shared_ptr<Scope>& scope) {
+  TextBuilder text(budget_);
+  TextBuilder* const outer = std::exchange(out_, &text);
+  const Result<Flow> flow = run_body(body, scope);
+  out_ = outer;
+  if (!flow.ok()) return flow.error();
+  return string(text.take_text());
+}
+
+Result<Value> Interpreter::filtered(const Expr& filter, const std::shared_ptr<Scope>& scope,
+                                    const Value& input) {
+  const Value* const outer = std::exchange(filter_input_, &input);
+  Result<Value> result = evaluate(filter, scope);
+  filter_input_ = outer;
+  return result;
+}
+
+Result<Interpreter::Flow> Interpreter::run(const SetBlockStatement& set,
+                                           const std::shared_ptr<Scope>& scope) {
+  PUMICE_TRY(Value value, captured(set.body, child(scope)));
+  if (set.filter != nullptr) {
+    PUMICE_TRY(value, filtered(*set.filter, scope, value));
+  }
+  PUMICE_TRY_STATUS(assign(set.target, *scope, value));
+  return Flow::kNext;
+}
+
+Result<Interpreter::Flow> Interpreter::run(const FilterStatement& filter,
+                                           const std::shared_ptr<Scope>& scope) {
+  PUMICE_TRY(const Value text, captured(filter.body, child(scope)));
+  PUMICE_TRY(const Value value, filtered(*filter.filter, scope, text));
+  append_str(*out_, value);
+  return Flow::kNext;
+}
+
+Value Interpreter::macro(const Signature& signature, const Body& body,
+                         const std::shared_ptr<Scope>& scope) {
+  keep(scope);
+  return Value(std::shared_ptr<Object>(std::make_shared<Macro>(signature, body, scope)));
+}
+
+Result<Interpreter::Flow> Interpreter::run(const MacroStatement& definition,
+                                           const std::shared_ptr<Scope>& scope) {
+  scope->set(definition.signature.name, macro(definition.signature, definition.body, scope));
+  return Flow::kNext;
+}
+
+Result<Interpreter::Flow> Interpreter::run(const CallStatement& statement,
+                                           const std::shared_ptr<Scope>& scope) {
+  const auto& call = std::get<CallExpr>(statement.call->node);
+  PUMICE_TRY(const Value callee, evaluate(*call.callee, scope));
+  PUMICE_TRY(Arguments arguments, evaluate(call.arguments, scope));
+  arguments.named.emplace_back("caller", macro(statement.caller, statement.body, scope));
+  PUMICE_TRY(const Value value, this->call(callee, arguments));
+  append_str(*out_, value);
+  return Flow::kNext;
+}
+
+Result<Interpreter::Flow> Interpreter::run(const WithStatement& with,
+                                           const std::shared_ptr<Scope>& scope) {
+  const std::shared_ptr<Scope> inner = child(scope);
+  for (const auto& [target, expression] : with.values) {
+    PUMICE_TRY(const Value value, evaluate(*expression, scope));
+    PUMICE_TRY_STATUS(assign(target, *inner, value));
+  }
+  return run_body(with.body, inner);
+}
+
+Result<Interpreter::Flow> Interpreter::run(LoopControl control, const std::shared_ptr<Scope>&) {
+  return control == LoopControl::kBreak ? Flow::kBreak : Flow::kContinue;
+}
+
+Result<Value> Interpreter::call_macro(const Signature& signature, const Body& body,
+                                      const std::shared_ptr<Scope>& closure,
+                                      const Arguments& arguments) {
+  const std::shared_ptr<Scope> scope = child(closure);
+  const std::vector<std::string>& parameters = signature.parameters;
+  const size_t n_given = std::min(arguments.positional.size(), parameters.size());
+  if (n_given < arguments.positional.size() && !signature.uses_varargs) {
+    return fail("macro '{}' takes not more than {} argument(s)", signature.name, parameters.size());
+  }
+  const size_t n_plain = parameters.size() - signature.defaults.size();
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const Value* by_name = named(arguments, parameters[i]);
+    if (i < n_given && by_name != nullptr) {
+      return fail("macro '{}' got two values for '{}'", signature.name, parameters[i]);
+    }
+    if (i < n_given || by_name != nullptr) {
+      scope->set(parameters[i], i < n_given ? arguments.positional[i] : *by_name);
+    } else if (i >= n_plain) {
+      PUMICE_TRY(Value value, evaluate(*signature.defaults[i - n_plain], scope));
+      scope->set(parameters[i], std::move(value));
+    } else {
+      scope->set(parameters[i],
+                 Value::undefined(fmt::format("parameter '{}' was not provided", parameters[i])));
+    }
+  }
+  DictEntries more;
+  for (const auto& [name, value] : arguments.named) {
+    if (std::find(parameters.begin(), parameters.end(), name) != parameters.end()) continue;
+    if (name == "caller" && signature.uses_caller) continue;
+    if (!signature.uses_kwargs) {
+      return fail("macro '{}' takes no keyword argument '{}'", signature.name, printable(name, 40));
+    }
+    more.emplace_back(string(name), value);
+  }
+  if (signature.uses_kwargs) scope->set("kwargs", make_dict(budget_, std::move(more)));
+  if (signature.uses_varargs) {
+    scope->set("varargs", make_list(budget_,
+                                    {arguments.positional.begin() + static_cast<ptrdiff_t>(n_given),
+                                     arguments.positional.end()},
+                                    ListKind::kTuple));
+  }
+  const bool has_caller =
+      std::find(parameters.begin(), parameters.end(), "caller") != parameters.end();
+  if (signature.uses_caller && !has_caller) {
+    const Value* caller = named(arguments, "caller");
+    scope->set("caller", caller != nullptr ? *caller : Value::undefined("No caller defined"));
+  }
+  return captured(body, scope);
+}
+
+// --- Expressions.
+
+Result<Value> Interpreter::evaluate(const Expr& expression, const std::shared_ptr<Scope>& scope) {
+  const Level level(*this);
+  Result<Value> value =
+      budget_.exhausted()
+          ? Result<Value>(budget_.status().error())
+          : std::visit([&](const auto& node) { return evaluate(node, scope); }, expression.node);
+  if (value.ok() && budget_.exhausted()) value = budget_.status().error();
+  if (!value.ok() && error_line_ == 0) error_line_ = expression.line;
+  return value;
+}
+
+Result<Value> Interpreter::evaluate(const ConstExpr& constant, const std::shared_ptr<Scope>&) {
+  return constant.value;
+}
+
+Result<Value> Interpreter::evaluate(const NameExpr& name, const std::shared_ptr<Scope>& scope) {
+  return look_up(*scope, name.name);
+}
+
+Result<Value> Interpreter::evaluate(const ListExpr& list, const std::shared_ptr<Scope>& scope) {
+  std::vector<Value> items;
+  for (const ExprPtr& item : list.items) {
+    PUMICE_TRY(Value value, evaluate(*item, scope));
+    items.push_back(std::move(value));
+  }
+  return make_list(budget_, std::move(items), list.kind);
+}
+
+Result<Value> Interpreter::evaluate(const DictExpr& dict, const std::shared_ptr<Scope>& scope) {
+  DictEntries entries;
+  for (const auto& [key_expression, value_expression] : dict.entries) {
+    PUMICE_TRY(Value key, evaluate(*key_expression, scope));
+    PUMICE_TRY(Value value, evaluate(*value_expression, scope));
+    if (!is_hashable(key)) return fail("unhashable type: '{}'", type_name(key));
+    entries.emplace_back(std::move(key), std::move(value));
+  }
+  return make_dict(budget_, std::move(entries));
+}
+
+Result<Value> Interpreter::evaluate(const ConditionalExpr& choice,
+                                    const std::shared_ptr<Scope>& scope) {
+  PUMICE_TRY(const Value condition, evaluate(*choice.condition, scope));
+  if (is_true(condition)) return evaluate(*choice.then, scope);
+  if (choice.otherwise != nullptr) return evaluate(*choice.otherwise, scope);
+  return Value::undefined("the inline if-expression evaluated to false and no else was given");
+}
+
+Result<Value> Interpreter::evaluate(const UnaryExpr& unary, const std::shared_ptr<Scope>& scope) {
+  PUMICE_TRY(const Value value, evaluate(*unary.operand, scope));
+  return unary_operation(unary.op, value);
+}
+
+Result<Value> Interpreter::evaluate(const BinaryExpr& binary, const std::shared_ptr<Scope>& scope) {
+  PUMICE_TRY(const Value left, evaluate(*binary.left, scope));
+  PUMICE_TRY(const Value right, evaluate(*binary.right, scope));
+  return binary_operation(budget_, binary.op, left, right);
+}
+
+Result<Value> Interpreter::evaluate(const LogicExpr& logic, const std::shared_ptr<Scope>& scope) {
+  PUMICE_TRY(Value left, evaluate(*logic.left, scope));
+  if (is_true(left) != logic.is_and) return left;
+  return evaluate(*logic.right, scope);
+}
+
+Result<Value> Interpreter::evaluate(const ConcatExpr& concat, const std::shared_ptr<Scope>& scope) {
+  TextBuilder text(budget_);
+  for (const ExprPtr& part : concat.parts) {
+    PUMICE_TRY(const Value value, evaluate(*part, scope));
+    append_str(text, value);
+  }
+  return string(text.take_text());
+}
+
+Result<Value> Interpreter::evaluate(const CompareExpr& comparison,
+                                    const std::shared_ptr<Scope>& scope) {
+  PUMICE_TRY(Value left, evaluate(*comparison.first, scope));
+  for (const auto& [op, expression] : comparison.rest) {
+    PUMICE_TRY(Value right, evaluate(*expression, scope));
+    PUMICE_TRY(const bool holds, compare(budget_, op, left, right));
+    if (!holds) return Value(false);
+    left = std::move(right);
+  }
+  return Value(true);
+}
+
+Result<Value> Interpreter::evaluate(const AttributeExpr& attribute,
+                                    const std::shared_ptr<Scope>& scope) {
+  PUMICE_TRY(const Value object, evaluate(*attribute.object, scope));
+  return get_attribute(*this, object, attribute.name);
+}
+
+Result<Value> Interpreter::evaluate(const ItemExpr& item, const std::shared_ptr<Scope>& scope) {
+  PUMICE_TRY(const Value object, evaluate(*item.object, scope));
+  PUMICE_TRY(const Value key, evaluate(*item.key, scope));
+  return get_item(*this, object, key);
+}
+
+Result<Value> Interpreter::evaluate(const SliceExpr& slice, const std::shared_ptr<Scope>& scope) {
+  PUMICE_TRY(const Value object, evaluate(*slice.object, scope));
+  Value bounds[3];
+  const ExprPtr* const parts[3] = {&slice.start, &slice.stop, &slice.step};
+  for (size_t i = 0; i < 3; ++i) {
+    if (*parts[i] == nullptr) continue;
+    PUMICE_TRY(bounds[i], evaluate(**parts[i], scope));
+  }
+  return get_slice(*this, object, bounds[0], bounds[1], bounds[2]);
+}
+
+Result<Arguments> Interpreter::evaluate(const CallArguments& given,
+                                        const std::shared_ptr<Scope>& scope) {
+  Arguments arguments;
+  for (const ExprPtr& argument : given.positional) {
+    PUMICE_TRY(Value value, evaluate(*argument, scope));
+    arguments.positional.push_back(std::move(value));
+  }
+  if (given.unpacked != nullptr) {
+    PUMICE_TRY(const Value value, evaluate(*given.unpacked, scope));
+    PUMICE_TRY(const std::vector<Value> items, items_of(budget_, value));
+    arguments.positional.insert(arguments.positional.end(), items.begin(), items.end());
+  }
+  for (const auto& [name, expression] : given.named) {
+    PUMICE_TRY(Value value, evaluate(*expression, scope));
+    arguments.named.emplace_back(name, std::move(value));
+  }
+  if (given.unpacked_named != nullptr) {
+    PUMICE_TRY(const Value value, evaluate(*given.unpacked_named, scope));
+    if (value.dict() == nullptr) return fail("argument after ** must be a mapping");
+    for (const auto& [key, item] : value.dict()->entries) {
+      if (key.string() == nullptr) return fail("keywords must be strings");
+      arguments.named.emplace_back(*key.string(), item);
+    }
+  }
+  return arguments;
+}
+
+Result<Value> Interpreter::evaluate(const CallExpr& call_expression,
+                                    const std::shared_ptr<Scope>& scope) {
+  PUMICE_TRY(const Value callee, evaluate(*call_expression.callee, scope));
+  PUMICE_TRY(const Arguments arguments, evaluate(call_expression.arguments, scope));
+  return call(callee, arguments);
+}
+
+Result<Value> Interpreter::call(const Value& callee, const Arguments& arguments) {
+  const Level level(*this);
+  PUMICE_TRY_STATUS(budget_.status());
+  if (callee.is_undefined()) return fail("{}", *callee.undefined()->why);
+  if (callee.object() == nullptr) {
+    return fail("'{}' object is not callable", type_name(callee));
+  }
+  const std::shared_ptr<Object> kept = std::get<std::shared_ptr<Object>>(callee.data());
+  return kept->call(*this, arguments);
+}
+
+Result<Value> Interpreter::evaluate(const FilterExpr& filter_expression,
+                                    const std::shared_ptr<Scope>& scope) {
+  Value input;
+  if (filter_expression.input == nullptr) {
+    input = *filter_input_;
+  } else {
+    PUMICE_TRY(input, evaluate(*filter_expression.input, scope));
+  }
+  PUMICE_TRY(const Arguments arguments, evaluate(filter_expression.arguments, scope));
+  return filter(filter_expression.name, input, arguments);
+}
+
+Result<Value> Interpreter::evaluate(const TestExpr& test_expression,
+                                    const std::shared_ptr<Scope>& scope) {
+  PUMICE_TRY(const Value input, evaluate(*test_expression.input, scope));
+  PUMICE_TRY(const Arguments arguments, evaluate(test_expression.arguments, scope));
+  PUMICE_TRY(const bool holds, test(test_expression.name, input, arguments));
+  return Value(holds);
+}
+
+Result<Value> Interpreter::filter(std::string_view name, const Value& input,
+                                  const Arguments& arguments) {
+  const Level level(*this);
+  PUMICE_TRY_STATUS(budget_.status());
+  const Filter* found = find_filter(name);
+  if (found == nullptr) return fail("no filter named '{}'", printable(name, 40));
+  return found->apply(*this, input, arguments);
+}
+
+Result<bool> Interpreter::test(std::string_view name, const Value& input,
+                               const Arguments& arguments) {
+  const Level level(*this);
+  PUMICE_TRY_STATUS(budget_.status());
+  const Test* found = find_test(name);
+  if (found == nullptr) return fail("no test named '{}'", printable(name, 40));
+  return found->holds(*this, input, arguments);
+}
+
+}  // namespace pumice::jinja

@@ -1,0 +1,125 @@
+// Runs a parsed template once. Not thread-safe; nothing it makes outlives it.
+#pragma once
+
+#include <cstddef>
+#include <ctime>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/result.hpp"
+#include "text/jinja/ast.hpp"
+#include "text/jinja/budget.hpp"
+#include "text/jinja/value.hpp"
+
+namespace pumice::jinja {
+
+/// Variables of a template, a body of a loop, a macro's call.
+struct Scope {
+  std::shared_ptr<Scope> parent;
+  std::vector<std::pair<std::string_view, Value>> variables;  ///< names are those of the template
+  Charge charge;
+  bool kept = false;  ///< by the interpreter, for macros that are defined in it
+
+  const Value* find(std::string_view name) const;
+  void set(std::string_view name, Value value);
+};
+
+class Interpreter {
+ public:
+  Interpreter(const Template& program, Budget& budget, Value context, std::optional<std::tm> now);
+  ~Interpreter();
+  Interpreter(const Interpreter&) = delete;
+  Interpreter& operator=(const Interpreter&) = delete;
+
+  Result<std::string> run();
+
+  // For functions, filters, tests and methods.
+  Budget& budget() { return budget_; }
+  Value string(std::string text) { return make_string(budget_, std::move(text)); }
+  std::string str(const Value& value) { return jinja::str(budget_, value); }
+  Result<std::vector<Value>> items(const Value& value) { return items_of(budget_, value); }
+  /// The caller's time, or the host's.
+  std::tm now() const;
+  Result<Value> call(const Value& callee, const Arguments& arguments);
+  Result<Value> filter(std::string_view name, const Value& input, const Arguments& arguments);
+  Result<bool> test(std::string_view name, const Value& input, const Arguments& arguments);
+  /// What may come to hold itself lives as long as this, which lets go of what it holds.
+  void retain(std::shared_ptr<Object> object) { retained_.push_back(std::move(object)); }
+
+  // For macros and loops.
+  Result<Value> call_macro(const Signature& signature, const Body& body,
+                           const std::shared_ptr<Scope>& closure, const Arguments& arguments);
+  /// The text of a recursive loop over other items.
+  Result<Value> call_loop(const ForStatement& loop, const std::shared_ptr<Scope>& scope,
+                          const Value& items, int64_t depth);
+
+ private:
+  enum class Flow { kNext, kBreak, kContinue };
+  class Level;
+
+  void keep(const std::shared_ptr<Scope>& scope);
+  std::shared_ptr<Scope> child(const std::shared_ptr<Scope>& parent);
+  Value look_up(const Scope& scope, const std::string& name);
+
+  Result<Flow> run_body(const Body& body, const std::shared_ptr<Scope>& scope);
+  Result<Flow> run_statement(const Statement& statement, const std::shared_ptr<Scope>& scope);
+  Result<Flow> run(const TextStatement& text, const std::shared_ptr<Scope>& scope);
+  Result<Flow> run(const PrintStatement& print, const std::shared_ptr<Scope>& scope);
+  Result<Flow> run(const IfStatement& choice, const std::shared_ptr<Scope>& scope);
+  Result<Flow> run(const ForStatement& loop, const std::shared_ptr<Scope>& scope);
+  Result<Flow> run(const SetStatement& set, const std::shared_ptr<Scope>& scope);
+  Result<Flow> run(const SetBlockStatement& set, const std::shared_ptr<Scope>& scope);
+  Result<Flow> run(const MacroStatement& macro, const std::shared_ptr<Scope>& scope);
+  Result<Flow> run(const CallStatement& call, const std::shared_ptr<Scope>& scope);
+  Result<Flow> run(const FilterStatement& filter, const std::shared_ptr<Scope>& scope);
+  Result<Flow> run(const WithStatement& with, const std::shared_ptr<Scope>& scope);
+  Result<Flow> run(LoopControl control, const std::shared_ptr<Scope>& scope);
+
+  Result<Flow> run_loop(const ForStatement& loop, const std::shared_ptr<Scope>& scope,
+                        const Value& items, int64_t depth);
+  Result<std::vector<Value>> loop_items(const ForStatement& loop,
+                                        const std::shared_ptr<Scope>& scope, const Value& items);
+  Status assign(const Target& target, Scope& scope, const Value& value);
+  /// The body's text.
+  Result<Value> captured(const Body& body, const std::shared_ptr<Scope>& scope);
+  Value macro(const Signature& signature, const Body& body, const std::shared_ptr<Scope>& scope);
+  Result<Value> filtered(const Expr& filter, const std::shared_ptr<Scope>& scope,
+                         const Value& input);
+
+  Result<Value> evaluate(const Expr& expression, const std::shared_ptr<Scope>& scope);
+  Result<Value> evaluate(const ConstExpr& constant, const std::shared_ptr<Scope>& scope);
+  Result<Value> evaluate(const NameExpr& name, const std::shared_ptr<Scope>& scope);
+  Result<Value> evaluate(const ListExpr& list, const std::shared_ptr<Scope>& scope);
+  Result<Value> evaluate(const DictExpr& dict, const std::shared_ptr<Scope>& scope);
+  Result<Value> evaluate(const ConditionalExpr& choice, const std::shared_ptr<Scope>& scope);
+  Result<Value> evaluate(const UnaryExpr& unary, const std::shared_ptr<Scope>& scope);
+  Result<Value> evaluate(const BinaryExpr& binary, const std::shared_ptr<Scope>& scope);
+  Result<Value> evaluate(const LogicExpr& logic, const std::shared_ptr<Scope>& scope);
+  Result<Value> evaluate(const ConcatExpr& concat, const std::shared_ptr<Scope>& scope);
+  Result<Value> evaluate(const CompareExpr& compare, const std::shared_ptr<Scope>& scope);
+  Result<Value> evaluate(const AttributeExpr& attribute, const std::shared_ptr<Scope>& scope);
+  Result<Value> evaluate(const ItemExpr& item, const std::shared_ptr<Scope>& scope);
+  Result<Value> evaluate(const SliceExpr& slice, const std::shared_ptr<Scope>& scope);
+  Result<Value> evaluate(const CallExpr& call, const std::shared_ptr<Scope>& scope);
+  Result<Value> evaluate(const FilterExpr& filter, const std::shared_ptr<Scope>& scope);
+  Result<Value> evaluate(const TestExpr& test, const std::shared_ptr<Scope>& scope);
+  Result<Arguments> evaluate(const CallArguments& arguments, const std::shared_ptr<Scope>& scope);
+
+  const Template& program_;
+  Budget& budget_;
+  Value context_;
+  std::optional<std::tm> now_;
+  TextBuilder* out_ = nullptr;
+  const Value* filter_input_ = nullptr;  ///< of a filter or set block whose chain is evaluated
+  int depth_ = 0;
+  int error_line_ = 0;
+  std::vector<std::shared_ptr<Object>> retained_;
+  std::vector<std::shared_ptr<Scope>>
+      kept_;  ///< of macros and recursive loops, which do not own them
+};
+
+}  // namespace pumice::jinja

@@ -1,0 +1,449 @@
+// Methods of strings, lists and dicts, and which of them the sandbox forbids.
+#include <algorithm>
+#include <array>
+
+#include "base/printable.hpp"
+#include "text/jinja/arguments.hpp"
+#include "text/jinja/code_points.hpp"
+#include "text/jinja/objects.hpp"
+#include "text/jinja/operations.hpp"
+
+namespace pumice::jinja {
+namespace {
+
+struct Method {
+  std::string_view name;
+  BoundMethod::Body body;
+};
+
+const std::string& text_of(const Value& self) { return *self.string(); }
+
+Value string_list(Interpreter& interpreter, const std::vector<std::string_view>& parts,
+                  ListKind kind = ListKind::kList) {
+  std::vector<Value> items;
+  for (const std::string_view part : parts) {
+    if (interpreter.budget().exhausted()) break;
+    items.push_back(interpreter.string(std::string(part)));
+  }
+  return make_list(interpreter.budget(), std::move(items), kind);
+}
+
+template <std::string (*kChange)(std::string_view)>
+Result<Value> changed(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
+  PUMICE_TRY(const Bound bound, Bound::bind("method", arguments, {}));
+  interpreter.budget().scan(text_of(self).size());
+  return interpreter.string(kChange(text_of(self)));
+}
+
+template <Side kSide>
+Result<Value> stripped(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
+  PUMICE_TRY(const Bound bound, Bound::bind("strip", arguments, {"chars"}));
+  PUMICE_TRY(const std::string characters, bound.text(0, ""));
+  const std::string_view text = text_of(self);
+  // Each character is looked for among all.
+  interpreter.budget().step(1 + text.size() / 64 * (1 + characters.size()));
+  const auto kept =
+      strip(text, kSide, bound.has(0) ? std::optional<std::string_view>(characters) : std::nullopt);
+  return interpreter.string(std::string(kept));
+}
+
+std::vector<std::string_view> split_at_spaces(std::string_view text, int64_t max_splits) {
+  std::vector<std::string_view> parts;
+  text = strip(text, Side::kLeft);
+  while (!text.empty()) {
+    if (max_splits >= 0 && static_cast<int64_t>(parts.size()) == max_splits) {
+      parts.push_back(text);
+      break;
+    }
+    size_t at = 0;
+    for (size_t length = 0; at < text.size(); at += length) {
+      if (is_space(decode_code_point(text.substr(at), length))) break;
+    }
+    parts.push_back(text.substr(0, at));
+    text = strip(text.substr(at), Side::kLeft);
+  }
+  return parts;
+}
+
+std::vector<std::string_view> split_right_at_spaces(std::string_view text, int64_t max_splits) {
+  std::vector<std::string_view> parts = split_at_spaces(text, -1);
+  const auto n_parts = static_cast<int64_t>(parts.size());
+  if (max_splits < 0 || n_parts <= max_splits) return parts;
+  // What is not split off is one part, its spaces inside and before it.
+  const std::string_view last = parts[static_cast<size_t>(n_parts - 1 - max_splits)];
+  parts.erase(parts.begin(), parts.begin() + (n_parts - max_splits));
+  parts.insert(parts.begin(),
+               text.substr(0, static_cast<size_t>(last.data() + last.size() - text.data())));
+  return parts;
+}
+
+std::vector<std::string_view> split_at_text(std::string_view text, std::string_view separator,
+                                            int64_t max_splits, bool from_right) {
+  std::vector<std::string_view> parts;
+  while (max_splits < 0 || static_cast<int64_t>(parts.size()) < max_splits) {
+    const size_t at = from_right ? text.rfind(separator) : text.find(separator);
+    if (at == text.npos) break;
+    const std::string_view before = text.substr(0, at);
+    const std::string_view after = text.substr(at + separator.size());
+    parts.push_back(from_right ? after : before);
+    text = from_right ? before : after;
+  }
+  parts.push_back(text);
+  if (from_right) std::reverse(parts.begin(), parts.end());
+  return parts;
+}
+
+template <bool kFromRight>
+Result<Value> split(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
+  PUMICE_TRY(const Bound bound, Bound::bind("split", arguments, {"sep", "maxsplit"}));
+  PUMICE_TRY(const std::string separator, bound.text(0, ""));
+  PUMICE_TRY(const int64_t max_splits, bound.integer(1, -1));
+  const std::string& text = text_of(self);
+  if (bound.has(0) && separator.empty()) return fail("empty separator");
+  if (!interpreter.budget().allows(text.size())) return interpreter.budget().status().error();
+  interpreter.budget().scan(text.size() * 4);
+  if (bound.has(0)) {
+    return string_list(interpreter, split_at_text(text, separator, max_splits, kFromRight));
+  }
+  return string_list(interpreter, kFromRight ? split_right_at_spaces(text, max_splits)
+                                             : split_at_spaces(text, max_splits));
+}
+
+template <bool kFromRight>
+Result<Value> partition(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
+  PUMICE_TRY(const Bound bound, Bound::bind("partition", arguments, {"sep"}, 1));
+  PUMICE_TRY(const std::string separator, bound.text(0, ""));
+  if (separator.empty()) return fail("empty separator");
+  const std::string_view text = text_of(self);
+  const size_t at = kFromRight ? text.rfind(separator) : text.find(separator);
+  std::vector<std::string_view> parts = {text, "", ""};
+  if (at != text.npos) {
+    parts = {text.substr(0, at), separator, text.substr(at + separator.size())};
+  } else if (kFromRight) {
+    parts = {"", "", text};
+  }
+  return string_list(interpreter, parts, ListKind::kTuple);
+}
+
+Result<Value> splitlines(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
+  PUMICE_TRY(const Bound bound, Bound::bind("splitlines", arguments, {"keepends"}));
+  std::string_view text = text_of(self);
+  interpreter.budget().scan(text.size() * 4);
+  std::vector<std::string_view> lines;
+  const auto ends_line = [](uint32_t c) {
+    return (c >= 0x0A && c <= 0x0D) || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 ||
+           c == 0x2029;
+  };
+  while (!text.empty()) {
+    size_t at = 0;
+    size_t length = 0;
+    while (at < text.size() && !ends_line(decode_code_point(text.substr(at), length))) at += length;
+    if (at == text.size()) length = 0;
+    if (text.substr(at).starts_with("\r\n")) length = 2;
+    lines.push_back(text.substr(0, at + (bound.truth(0, false) ? length : 0)));
+    text.remove_prefix(at + length);
+  }
+  return string_list(interpreter, lines);
+}
+
+template <bool kAtEnd>
+Result<Value> begins_or_ends(Interpreter&, const Value& self, const Arguments& arguments) {
+  PUMICE_TRY(const Bound bound, Bound::bind("startswith", arguments, {"prefix"}, 1));
+  const std::string& text = text_of(self);
+  const auto matches_one = [&](const Value& value) {
+    const std::string* part = value.string();
+    return part != nullptr && (kAtEnd ? text.ends_with(*part) : text.starts_with(*part));
+  };
+  const ListData* several = bound[0]->list();
+  if (several != nullptr && several->kind == ListKind::kTuple) {
+    return Value(std::any_of(several->items.begin(), several->items.end(), matches_one));
+  }
+  if (bound[0]->string() == nullptr) {
+    return fail("the first argument must be str or a tuple of str, not {}", type_name(*bound[0]));
+  }
+  return Value(matches_one(*bound[0]));
+}
+
+template <bool kAtEnd>
+Result<Value> remove_affix(Interpreter& interpreter, const Value& self,
+                           const Arguments& arguments) {
+  PUMICE_TRY(const Bound bound, Bound::bind("removeprefix", arguments, {"prefix"}, 1));
+  PUMICE_TRY(const std::string affix, bound.text(0, ""));
+  std::string_view text = text_of(self);
+  if (kAtEnd ? text.ends_with(affix) : text.starts_with(affix)) {
+    text = kAtEnd ? text.substr(0, text.size() - affix.size()) : text.substr(affix.size());
+  }
+  return interpreter.string(std::string(text));
+}
+
+Result<Value> replace(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
+  PUMICE_TRY(const Bound bound, Bound::bind("replace", arguments, {"old", "new", "count"}, 2));
+  PUMICE_TRY(const std::string before, bound.text(0, ""));
+  PUMICE_TRY(const std::string after, bound.text(1, ""));
+  PUMICE_TRY(const int64_t count, bound.integer(2, -1));
+  std::string_view text = text_of(self);
+  TextBuilder out(interpreter.budget());
+  for (int64_t n = 0; (count < 0 || n < count) && !out.full(); ++n) {
+    if (before.empty()) {  // before every character and at the end
+      out.append(after);
+      if (text.empty()) return interpreter.string(out.take_text());
+      out.append(code_points(text, 0, 1));
+      text.remove_prefix(code_point_bytes(text));
+      continue;
+    }
+    const size_t at = text.find(before);
+    if (at == text.npos) break;
+    out.append(text.substr(0, at));
+    out.append(after);
+    text.remove_prefix(at + before.size());
+  }
+  out.append(text);
+  return interpreter.string(out.take_text());
+}
+
+/// What find, index and count take: where to look, in bytes of the text.
+struct Search {
+  std::string needle;
+  std::string_view text;
+  size_t first;  ///< code points before `text`
+};
+
+Result<Search> search_of(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
+  PUMICE_TRY(const Bound bound, Bound::bind("find", arguments, {"sub", "start", "end"}, 1));
+  PUMICE_TRY(std::string needle, bound.text(0, ""));
+  const std::string_view text = text_of(self);
+  interpreter.budget().scan(text.size() * 2);
+  const auto length = static_cast<int64_t>(count_code_points(text));
+  PUMICE_TRY(int64_t start, bound.integer(1, 0));
+  PUMICE_TRY(int64_t end, bound.integer(2, length));
+  start = std::clamp<int64_t>(start < 0 ? start + length : start, 0, length);
+  end = std::clamp<int64_t>(end < 0 ? end + length : end, start, length);
+  return Search{std::move(needle),
+                code_points(text, static_cast<size_t>(start), static_cast<size_t>(end - start)),
+                static_cast<size_t>(start)};
+}
+
+template <bool kFromRight, bool kMustBe>
+Result<Value> find(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
+  PUMICE_TRY(const Search search, search_of(interpreter, self, arguments));
+  const size_t at = kFromRight ? search.text.rfind(search.needle) : search.text.find(search.needle);
+  if (at == search.text.npos) {
+    if (kMustBe) return fail("substring not found");
+    return Value(int64_t{-1});
+  }
+  return Value(static_cast<int64_t>(search.first + count_code_points(search.text.substr(0, at))));
+}
+
+Result<Value> count(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
+  PUMICE_TRY(const Search search, search_of(interpreter, self, arguments));
+  if (search.needle.empty()) {
+    return Value(static_cast<int64_t>(count_code_points(search.text) + 1));
+  }
+  int64_t n = 0;
+  for (size_t at = 0; (at = search.text.find(search.needle, at)) != search.text.npos; ++n) {
+    at += search.needle.size();
+  }
+  return Value(n);
+}
+
+enum class Align { kLeft, kRight, kCenter, kZeros };
+
+template <Align kAlign>
+Result<Value> pad(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
+  PUMICE_TRY(const Bound bound, Bound::bind("ljust", arguments, {"width", "fillchar"}, 1));
+  PUMICE_TRY(const int64_t width, bound.integer(0, 0));
+  PUMICE_TRY(const std::string given, bound.text(1, " "));
+  const std::string_view text = text_of(self);
+  if (count_code_points(given) != 1) return fail("the fill character must be one character long");
+  const std::string fill = kAlign == Align::kZeros ? "0" : given;
+  const auto length = static_cast<int64_t>(count_code_points(text));
+  if (width <= length) return self;
+  const int64_t n = width - length;
+  if (!interpreter.budget().allows(static_cast<size_t>(n))) {
+    return interpreter.budget().status().error();
+  }
+  int64_t before = kAlign == Align::kLeft ? 0 : n;
+  if (kAlign == Align::kCenter) before = n / 2 + (n & width & 1);
+  TextBuilder out(interpreter.budget());
+  const bool has_sign = kAlign == Align::kZeros && (text.starts_with('-') || text.starts_with('+'));
+  if (has_sign) out.append(text.substr(0, 1));
+  for (int64_t i = 0; i < before && !out.full(); ++i) out.append(fill);
+  out.append(text.substr(has_sign ? 1 : 0));
+  for (int64_t i = before; i < n && !out.full(); ++i) out.append(fill);
+  return interpreter.string(out.take_text());
+}
+
+Result<Value> join(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
+  PUMICE_TRY(const Bound bound, Bound::bind("join", arguments, {"iterable"}, 1));
+  PUMICE_TRY(const std::vector<Value> items, interpreter.items(*bound[0]));
+  TextBuilder out(interpreter.budget());
+  for (size_t i = 0; i < items.size() && !out.full(); ++i) {
+    if (items[i].string() == nullptr) {
+      return fail("sequence item {}: expected str instance, {} found", i, type_name(items[i]));
+    }
+    if (i > 0) out.append(text_of(self));
+    out.append(*items[i].string());
+  }
+  return interpreter.string(out.take_text());
+}
+
+Result<Value> format(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
+  PUMICE_TRY(std::string text, brace_format(interpreter, text_of(self), arguments));
+  return interpreter.string(std::move(text));
+}
+
+// Whether all characters are of a kind, by their Unicode properties.
+constexpr char kAlphabetic[] = "\\p{L}+";
+constexpr char kAlphanumeric[] = "[\\p{L}\\p{N}]+";
+constexpr char kDecimal[] = "\\p{Nd}+";
+constexpr char kNumeric[] = "\\p{N}+";
+constexpr char kAscii[] = "[\\x00-\\x7f]*";
+constexpr char kLower[] = "[^\\p{Lu}\\p{Lt}]*\\p{Ll}[^\\p{Lu}\\p{Lt}]*";
+constexpr char kUpper[] = "[^\\p{Ll}\\p{Lt}]*\\p{Lu}[^\\p{Ll}\\p{Lt}]*";
+
+template <const char* kPattern>
+Result<Value> is_all(Interpreter& interpreter, const Value& self, const Arguments&) {
+  interpreter.budget().scan(text_of(self).size() * 4);
+  return Value(matches(kPattern, text_of(self)));
+}
+
+Result<Value> is_all_space(Interpreter&, const Value& self, const Arguments&) {
+  return Value(!text_of(self).empty() && strip(text_of(self), Side::kLeft).empty());
+}
+
+constexpr std::array kStringMethods = {
+    Method{"capitalize", changed<capitalize>},
+    Method{"casefold", changed<lower>},
+    Method{"center", pad<Align::kCenter>},
+    Method{"count", count},
+    Method{"endswith", begins_or_ends<true>},
+    Method{"find", find<false, false>},
+    Method{"format", format},
+    Method{"index", find<false, true>},
+    Method{"isalnum", is_all<kAlphanumeric>},
+    Method{"isalpha", is_all<kAlphabetic>},
+    Method{"isascii", is_all<kAscii>},
+    Method{"isdecimal", is_all<kDecimal>},
+    Method{"isdigit", is_all<kDecimal>},
+    Method{"islower", is_all<kLower>},
+    Method{"isnumeric", is_all<kNumeric>},
+    Method{"isspace", is_all_space},
+    Method{"isupper", is_all<kUpper>},
+    Method{"join", join},
+    Method{"ljust", pad<Align::kLeft>},
+    Method{"lower", changed<lower>},
+    Method{"lstrip", stripped<Side::kLeft>},
+    Method{"partition", partition<false>},
+    Method{"removeprefix", remove_affix<false>},
+    Method{"removesuffix", remove_affix<true>},
+    Method{"replace", replace},
+    Method{"rfind", find<true, false>},
+    Method{"rindex", find<true, true>},
+    Method{"rjust", pad<Align::kRight>},
+    Method{"rpartition", partition<true>},
+    Method{"rsplit", split<true>},
+    Method{"rstrip", stripped<Side::kRight>},
+    Method{"split", split<false>},
+    Method{"splitlines", splitlines},
+    Method{"startswith", begins_or_ends<false>},
+    Method{"strip", stripped<Side::kBoth>},
+    Method{"title", changed<title_words>},
+    Method{"upper", changed<upper>},
+    Method{"zfill", pad<Align::kZeros>},
+};
+
+Result<Value> list_count(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
+  PUMICE_TRY(const Bound bound, Bound::bind("count", arguments, {"value"}, 1));
+  int64_t n = 0;
+  for (const Value& item : self.list()->items) {
+    n += equal(interpreter.budget(), item, *bound[0]) ? 1 : 0;
+  }
+  return Value(n);
+}
+
+Result<Value> list_index(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
+  PUMICE_TRY(const Bound bound, Bound::bind("index", arguments, {"value"}, 1));
+  const std::vector<Value>& items = self.list()->items;
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (equal(interpreter.budget(), items[i], *bound[0])) return Value(static_cast<int64_t>(i));
+  }
+  return fail("the value is not in the list");
+}
+
+Result<Value> copy(Interpreter&, const Value& self, const Arguments&) { return self; }
+
+constexpr std::array kListMethods = {Method{"copy", copy}, Method{"count", list_count},
+                                     Method{"index", list_index}};
+
+Result<Value> dict_get(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
+  PUMICE_TRY(const Bound bound, Bound::bind("get", arguments, {"key", "default"}, 1));
+  if (!is_hashable(*bound[0])) return fail("unhashable type: '{}'", type_name(*bound[0]));
+  const Value* found = self.dict()->find(interpreter.budget(), *bound[0]);
+  return found != nullptr ? *found : bound.value(1, Value());
+}
+
+Result<Value> dict_items(Interpreter& interpreter, const Value& self, const Arguments&) {
+  std::vector<Value> items;
+  for (const auto& [key, value] : self.dict()->entries) {
+    items.push_back(make_list(interpreter.budget(), {key, value}, ListKind::kTuple));
+  }
+  return make_list(interpreter.budget(), std::move(items), ListKind::kView, "dict_items");
+}
+
+Result<Value> dict_keys(Interpreter& interpreter, const Value& self, const Arguments&) {
+  std::vector<Value> items;
+  for (const auto& entry : self.dict()->entries) items.push_back(entry.first);
+  return make_list(interpreter.budget(), std::move(items), ListKind::kView, "dict_keys");
+}
+
+Result<Value> dict_values(Interpreter& interpreter, const Value& self, const Arguments&) {
+  std::vector<Value> items;
+  for (const auto& entry : self.dict()->entries) items.push_back(entry.second);
+  return make_list(interpreter.budget(), std::move(items), ListKind::kView, "dict_values");
+}
+
+constexpr std::array kDictMethods = {Method{"copy", copy}, Method{"get", dict_get},
+                                     Method{"items", dict_items}, Method{"keys", dict_keys},
+                                     Method{"values", dict_values}};
+
+// What changes values, and what every Python object has and no template may touch.
+constexpr std::array<std::string_view, 9> kChangesList = {
+    "append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort", "__setitem__"};
+constexpr std::array<std::string_view, 5> kChangesDict = {"clear", "pop", "popitem", "setdefault",
+                                                          "update"};
+constexpr std::array<std::string_view, 12> kInternal = {
+    "__class__", "__delattr__", "__dict__", "__doc__",    "__getattribute__", "__init__",
+    "__len__",   "__new__",     "__repr__", "__reduce__", "__str__",          "__subclasshook__"};
+
+template <size_t kSize>
+bool has(const std::array<std::string_view, kSize>& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+template <size_t kSize>
+BoundMethod::Body find_in(const std::array<Method, kSize>& methods, std::string_view name) {
+  const auto* found = std::find_if(methods.begin(), methods.end(),
+                                   [&](const Method& method) { return method.name == name; });
+  return found == methods.end() ? nullptr : found->body;
+}
+
+}  // namespace
+
+std::optional<Value> find_method(Interpreter&, const Value& object, std::string_view name) {
+  const ListData* list = object.list();
+  const bool is_list = list != nullptr && list->kind == ListKind::kList;
+  const bool is_tuple = list != nullptr && list->kind == ListKind::kTuple;
+  if (has(kInternal, name) || (is_list && has(kChangesList, name)) ||
+      (object.dict() != nullptr && has(kChangesDict, name))) {
+    return Value::undefined(
+        fmt::format("access to attribute '{}' of '{}' object is unsafe.", name, type_name(object)));
+  }
+  BoundMethod::Body body = nullptr;
+  if (object.string() != nullptr) body = find_in(kStringMethods, name);
+  if (object.dict() != nullptr) body = find_in(kDictMethods, name);
+  if (is_list || (is_tuple && name != "copy")) body = find_in(kListMethods, name);
+  if (body == nullptr) return std::nullopt;
+  return bound_method(object, body);
+}
+
+}  // namespace pumice::jinja

@@ -1,0 +1,151 @@
+// Tests: what may follow "is".
+#include <algorithm>
+#include <array>
+
+#include "text/jinja/arguments.hpp"
+#include "text/jinja/code_points.hpp"
+#include "text/jinja/filters.hpp"
+#include "text/jinja/operations.hpp"
+
+namespace pumice::jinja {
+namespace {
+
+/// One without arguments that cannot fail.
+template <bool (*kHolds)(const Value&)>
+Result<bool> simple(Interpreter&, const Value& input, const Arguments& arguments) {
+  if (!arguments.positional.empty() || !arguments.named.empty()) {
+    return fail("the test takes no arguments");
+  }
+  return kHolds(input);
+}
+
+template <CompareOp kOp>
+Result<bool> compared(Interpreter& interpreter, const Value& input, const Arguments& arguments) {
+  PUMICE_TRY(const Bound bound, Bound::bind("test", arguments, {"other"}, 1));
+  return compare(interpreter.budget(), kOp, input, *bound[0]);
+}
+
+Result<bool> same_as(Interpreter&, const Value& input, const Arguments& arguments) {
+  PUMICE_TRY(const Bound bound, Bound::bind("sameas", arguments, {"other"}, 1));
+  return input.same_as(*bound[0]);
+}
+
+Result<bool> divisible(Interpreter& interpreter, const Value& input, const Value& by) {
+  PUMICE_TRY(const Value rest,
+             binary_operation(interpreter.budget(), BinaryOp::kModulo, input, by));
+  return rest.number() && *rest.number() == 0;
+}
+
+Result<bool> divisible_by(Interpreter& interpreter, const Value& input,
+                          const Arguments& arguments) {
+  PUMICE_TRY(const Bound bound, Bound::bind("divisibleby", arguments, {"num"}, 1));
+  return divisible(interpreter, input, *bound[0]);
+}
+
+Result<bool> even(Interpreter& interpreter, const Value& input, const Arguments&) {
+  return divisible(interpreter, input, Value(int64_t{2}));
+}
+
+Result<bool> odd(Interpreter& interpreter, const Value& input, const Arguments&) {
+  PUMICE_TRY(const Value rest,
+             binary_operation(interpreter.budget(), BinaryOp::kModulo, input, Value(int64_t{2})));
+  return rest.number() && *rest.number() == 1;
+}
+
+template <bool kFilter>
+Result<bool> is_known(Interpreter&, const Value& input, const Arguments&) {
+  const std::string* name = input.string();
+  if (name == nullptr) return false;
+  return kFilter ? find_filter(*name) != nullptr : find_test(*name) != nullptr;
+}
+
+template <bool kUpper>
+Result<bool> cased(Interpreter& interpreter, const Value& input, const Arguments&) {
+  const std::string text = interpreter.str(input);
+  interpreter.budget().scan(text.size() * 4);
+  return matches(kUpper ? "[^\\p{Ll}\\p{Lt}]*\\p{Lu}[^\\p{Ll}\\p{Lt}]*"
+                        : "[^\\p{Lu}\\p{Lt}]*\\p{Ll}[^\\p{Lu}\\p{Lt}]*",
+                 text);
+}
+
+bool is_boolean(const Value& value) { return value.is_bool(); }
+bool is_callable(const Value& value) {
+  return value.is_undefined() || (value.object() != nullptr && value.object()->is_callable());
+}
+bool is_defined(const Value& value) { return !value.is_undefined(); }
+bool is_undefined(const Value& value) { return value.is_undefined(); }
+bool is_escaped(const Value&) { return false; }
+bool is_exactly_false(const Value& value) { return value.is_bool() && !is_true(value); }
+bool is_exactly_true(const Value& value) { return value.is_bool() && is_true(value); }
+bool is_float(const Value& value) { return value.is_float(); }
+bool is_integer(const Value& value) { return value.is_int(); }
+bool is_number(const Value& value) { return value.number().has_value(); }
+bool is_none(const Value& value) { return value.is_none(); }
+bool is_mapping(const Value& value) { return value.dict() != nullptr; }
+bool is_string(const Value& value) { return value.string() != nullptr; }
+bool is_iterable(const Value& value) {
+  return value.is_undefined() || value.string() != nullptr || value.list() != nullptr ||
+         value.dict() != nullptr;
+}
+bool is_sequence(const Value& value) {
+  return is_iterable(value) && (value.list() == nullptr || value.list()->has_index());
+}
+
+constexpr auto kEqual = compared<CompareOp::kEqual>;
+constexpr auto kNotEqual = compared<CompareOp::kNotEqual>;
+constexpr auto kLess = compared<CompareOp::kLess>;
+constexpr auto kLessEqual = compared<CompareOp::kLessEqual>;
+constexpr auto kGreater = compared<CompareOp::kGreater>;
+constexpr auto kGreaterEqual = compared<CompareOp::kGreaterEqual>;
+
+constexpr std::array kTests = {
+    Test{"!=", kNotEqual},
+    Test{"<", kLess},
+    Test{"<=", kLessEqual},
+    Test{"==", kEqual},
+    Test{">", kGreater},
+    Test{">=", kGreaterEqual},
+    Test{"boolean", simple<is_boolean>},
+    Test{"callable", simple<is_callable>},
+    Test{"defined", simple<is_defined>},
+    Test{"divisibleby", divisible_by},
+    Test{"eq", kEqual},
+    Test{"equalto", kEqual},
+    Test{"escaped", simple<is_escaped>},
+    Test{"even", even},
+    Test{"false", simple<is_exactly_false>},
+    Test{"filter", is_known<true>},
+    Test{"float", simple<is_float>},
+    Test{"ge", kGreaterEqual},
+    Test{"greaterthan", kGreater},
+    Test{"gt", kGreater},
+    Test{"in", compared<CompareOp::kIn>},
+    Test{"integer", simple<is_integer>},
+    Test{"iterable", simple<is_iterable>},
+    Test{"le", kLessEqual},
+    Test{"lessthan", kLess},
+    Test{"lower", cased<false>},
+    Test{"lt", kLess},
+    Test{"mapping", simple<is_mapping>},
+    Test{"ne", kNotEqual},
+    Test{"none", simple<is_none>},
+    Test{"number", simple<is_number>},
+    Test{"odd", odd},
+    Test{"sameas", same_as},
+    Test{"sequence", simple<is_sequence>},
+    Test{"string", simple<is_string>},
+    Test{"test", is_known<false>},
+    Test{"true", simple<is_exactly_true>},
+    Test{"undefined", simple<is_undefined>},
+    Test{"upper", cased<true>},
+};
+
+}  // namespace
+
+const Test* find_test(std::string_view name) {
+  const auto* found = std::find_if(kTests.begin(), kTests.end(),
+                                   [&](const Test& test) { return test.name == name; });
+  return found == kTests.end() ? nullptr : found;
+}
+
+}  // namespace pumice::jinja
