@@ -63,7 +63,7 @@ Status bench_no_kv_cache(const BenchOptions& options) {
           ? std::min(kMostContext, session.model->program.context_length) - wanted.tokens - 1
           : wanted.contexts.back();
   PUMICE_TRY(wanted.most_tokens,
-             context_for(options.model, *session.model, longest, wanted.tokens + 1));
+             context_for(options.model, session.model->program, longest, wanted.tokens + 1));
   if (session.device->plan().device_class == vk::DeviceClass::kCpu) wanted.seconds = kCpuSeconds;
   const EngineOptions engine_options{.kv_type = options.model.kv_type(),
                                      .math = options.model.math_kind(),

@@ -148,7 +148,7 @@ Result<MemoryEstimate> estimate_memory(const GgufFile& file) {
       .n_tokens = program.context_length,
       .kv_bytes = layout.page_bytes * pages_of_context(cache_groups(program, layout),
                                                        program.context_length, limits.rows),
-      .buffer_bytes = Decoder::buffer_bytes(program, limits)};
+      .buffer_bytes = Decoder::buffer_bytes(lowered, program, limits)};
 }
 
 std::string shape_of(const GgufTensor& tensor) {

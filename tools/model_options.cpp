@@ -95,11 +95,12 @@ ops::Math ModelOptions::math_kind() const { return ops::parse_math(math).value()
 KvType ModelOptions::kv_type() const { return kv_type_k == "f32" ? KvType::kF32 : KvType::kF16; }
 
 Result<Session> open_session(const ModelOptions& options, const ModelSource& source,
-                             const Logger& logger) {
+                             const Logger& logger, std::optional<EngineOptions> engine) {
   PUMICE_TRY(DeviceRequest device, options.device.request(logger));
   const SessionOptions session{.device = std::move(device),
                                .cache_directory = cache_directory(),
                                .remember_costs = options.remember_costs,
+                               .engine = std::move(engine),
                                .logger = logger};
   logger.info("opening {}", options.model_name());
   ProgressBar bar("loading the model");
@@ -112,11 +113,11 @@ Result<std::unique_ptr<Engine>> make_engine(const Session& session, const Engine
   return session.make_engine(options, [&](size_t done, size_t total) { bar.update(done, total); });
 }
 
-Result<uint32_t> context_for(const ModelOptions& options, const Model& model, size_t prompt_tokens,
-                             uint32_t new_tokens, OverflowPolicy overflow) {
+Result<uint32_t> context_for(const ModelOptions& options, const Program& program,
+                             size_t prompt_tokens, uint32_t new_tokens, OverflowPolicy overflow) {
   if (options.context_tokens != 0) return options.context_tokens;
   const Result<uint32_t> context =
-      pumice::context_for(model.program, prompt_tokens, new_tokens, overflow);
+      pumice::context_for(program, prompt_tokens, new_tokens, overflow);
   if (context.ok()) return *context;
   return make_error(context.error().code, "{} (-c {} goes beyond it all the same)",
                     context.error().message, uint64_t{prompt_tokens} + new_tokens);

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "engine/engine.hpp"
@@ -45,15 +46,16 @@ struct ModelOptions {
 /// --invariant, the same wherever it is offered.
 CLI::Option* add_invariant(CLI::App& app, bool& invariant);
 
-/// Session::open for what the flags say, with a progress bar.
+/// Session::open for what the flags say, with a progress bar. `engine` is SessionOptions::engine.
 Result<Session> open_session(const ModelOptions& options, const ModelSource& source,
-                             const Logger& logger);
+                             const Logger& logger, std::optional<EngineOptions> engine = {});
 
 /// Session::make_engine with a progress bar.
 Result<std::unique_ptr<Engine>> make_engine(const Session& session, const EngineOptions& options);
 
 /// The context to run with: -c, else pumice::context_for's. Errors: kDoesNotFit.
-Result<uint32_t> context_for(const ModelOptions& options, const Model& model, size_t prompt_tokens,
-                             uint32_t new_tokens, OverflowPolicy overflow = OverflowPolicy::kStop);
+Result<uint32_t> context_for(const ModelOptions& options, const Program& program,
+                             size_t prompt_tokens, uint32_t new_tokens,
+                             OverflowPolicy overflow = OverflowPolicy::kStop);
 
 }  // namespace pumice::tools

@@ -10,6 +10,7 @@
 #include "base/output_file.hpp"
 #include "cache/token_cache.hpp"
 #include "engine/sizing.hpp"
+#include "models/families.hpp"
 #include "models/vocabulary_loader.hpp"
 #include "text/text_stream.hpp"
 #include "tools/command.hpp"
@@ -93,21 +94,27 @@ Status Runner::open(const GgufFile& file, size_t prompt_tokens) {
                                .greedy_only = is_plain_greedy(options_.sampling),
                                .profile = options_.model.profile};
   options_.serving.apply_to(engine_options);
-  PUMICE_TRY(session_, open_session(options_.model, file, logger_));
-  if (options_.repl) {
-    const Program& program = session_.model->program;
-    const uint64_t free_bytes = free_device_bytes(*session_.device);
+  const bool finds_context = options_.repl && options_.model.context_tokens == 0;
+  if (finds_context) {
+    engine_options.context_tokens = kKvBlockTokens;  // without as much, nothing is loaded
+  } else if (options_.repl) {
     engine_options.context_tokens = options_.model.context_tokens;
-    if (engine_options.context_tokens == 0) {
+  } else {
+    PUMICE_TRY(const Program program, build_program(file));
+    PUMICE_TRY(engine_options.context_tokens,
+               context_for(options_.model, program, prompt_tokens, options_.n_predict,
+                           engine_options.overflow));
+  }
+  PUMICE_TRY(session_, open_session(options_.model, file, logger_, engine_options));
+  if (options_.repl) {
+    PUMICE_TRY(const MemoryPlanner planner,
+               MemoryPlanner::of_loaded(*session_.model, *session_.device));
+    if (finds_context) {
       PUMICE_TRY(engine_options.context_tokens,
-                 context_of_machine(program, engine_options, free_bytes, logger_));
+                 context_of_machine(planner, engine_options, logger_));
     }
     // Room for the prompts of earlier lines beside the one that runs.
-    engine_options.kv_blocks = kv_blocks_for_reuse(program, engine_options, free_bytes);
-  } else {
-    PUMICE_TRY(engine_options.context_tokens,
-               context_for(options_.model, *session_.model, prompt_tokens, options_.n_predict,
-                           engine_options.overflow));
+    engine_options.kv_blocks = kv_blocks_for_reuse(planner, engine_options);
   }
   PUMICE_TRY(engine_, make_engine(session_, engine_options));
   return {};

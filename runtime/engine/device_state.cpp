@@ -9,11 +9,11 @@
 #include <utility>
 
 #include "engine/engine_limits.hpp"
+#include "engine/memory_plan.hpp"
 
 namespace pumice {
 namespace {
 
-constexpr uint64_t kMostKvPages = UINT32_MAX - 1;
 constexpr uint64_t kKvLayoutVersion = 2;  // of KvLayout's arrangement, for prompt cache files
 constexpr uint64_t kAlignment = 256;
 
@@ -41,7 +41,7 @@ Result<std::unique_ptr<DeviceState>> DeviceState::create(
   }
   std::unique_ptr<DeviceState> state(
       new DeviceState(std::move(pipelines), std::move(model), options));
-  PUMICE_TRY_STATUS(state->plan_limits());
+  PUMICE_TRY_STATUS(state->plan_memory());
   PUMICE_TRY_STATUS(state->allocate());
   PUMICE_TRY_STATUS(state->pipelines_->compile(progress));
   state->pipelines_->save();
@@ -58,96 +58,54 @@ DeviceState::DeviceState(std::shared_ptr<vk::PipelineLibrary> pipelines,
 
 DeviceState::~DeviceState() { device_->wait_idle(); }
 
-Status DeviceState::plan_limits() {
-  layout_ = state_layout(program(), options_.kv_type);
-  groups_ = cache_groups(program(), layout_);
-  PUMICE_TRY_STATUS(CacheGroups::check(groups_));
-  const uint64_t n_pages =
-      options_.kv_blocks != 0
-          ? uint64_t{options_.kv_blocks} * groups_.size()
-          : options_.n_sequences *
-                pages_of_context(groups_, options_.context_tokens, options_.token_budget);
-  if (n_pages > kMostKvPages) {
-    return make_error(ErrorCode::kDoesNotFit, "{} pages of keys and values exceed {}", n_pages,
-                      kMostKvPages);
-  }
-  n_pages_ = static_cast<uint32_t>(n_pages);
-  const uint32_t max_rows =
-      std::min(options_.token_budget, options_.n_sequences * options_.context_tokens);
-  // Split rows: those of short chunks, of which each sequence has one in a step.
-  const ops::AttentionPlanOptions attention = attention_options(options_);
-  const uint64_t most_split = uint64_t{options_.n_sequences} * attention.max_split_rows;
-  const auto split_rows = static_cast<uint32_t>(std::min<uint64_t>(max_rows, most_split));
-  limits_ = {
-      .rows = max_rows,
-      .logit_rows = options_.prompt_logits ? max_rows : std::min(max_rows, options_.n_sequences),
-      .context_tokens = options_.context_tokens,
-      .attention_partials =
-          ops::max_attention_partials(split_rows, options_.context_tokens, attention),
-      .invariant = options_.invariant};
-  attention_items_ = max_rows + split_rows * (options_.context_tokens / options_.split_tokens + 1);
-  table_stride_ = kv_blocks_of(options_.context_tokens);
+Status DeviceState::plan_memory() {
+  PUMICE_TRY(const MemoryPlanner planner,
+             MemoryPlanner::of_loaded(*model_, *device_, options_.fusion));
+  PUMICE_TRY_STATUS(planner.check(options_));
+  PUMICE_TRY(sizes_, planner.sizes(options_));
   return {};
 }
 
 Status DeviceState::allocate() {
-  const uint64_t vocab_bytes = uint64_t{program().n_vocab} * 4;
-  const uint64_t scratch_bytes = limits_.logit_rows * vocab_bytes;
-  const uint64_t counts_bytes = options_.greedy_only ? 4 : slots_.size() * vocab_bytes;
-  const uint64_t device_bytes = counts_bytes + scratch_bytes + slots_.size() * 4 + 4096;
-  PUMICE_TRY_STATUS(device_->check_fits(
-      n_pages_ * layout_.page_bytes + Decoder::buffer_bytes(program(), limits_) + device_bytes,
-      fmt::format("a context of {} tokens and its buffers", options_.context_tokens)));
-  PUMICE_TRY(decoder_, Decoder::plan(device_, *pipelines_, program(), model_->weights,
-                                     options_.kv_type, options_.math, options_.fusion, limits_));
-  PUMICE_TRY(kv_, KvMemory::create(device_, layout_.page_bytes, n_pages_));
+  PUMICE_TRY(decoder_,
+             Decoder::plan(device_, *pipelines_, program(), model_->weights, options_.kv_type,
+                           options_.math, options_.fusion, sizes_.limits));
+  PUMICE_TRY(kv_, KvMemory::create(device_, sizes_.layout.page_bytes, sizes_.n_pages));
   block_store_.emplace(device_, *kv_);
   PUMICE_TRY(greedy_sampling_, ops::Sampling::plan(*pipelines_, ops::Sampling::Variant::kGreedy));
   if (!options_.greedy_only) {
     PUMICE_TRY(full_sampling_, ops::Sampling::plan(*pipelines_, ops::Sampling::Variant::kFull));
   }
-  device_arena_.emplace(device_, vk::MemoryDomain::kDevice, "sampling", device_bytes);
-  PUMICE_TRY(token_counts_, device_arena_->allocate(counts_bytes));
-  PUMICE_TRY(sampling_scratch_, device_arena_->allocate(scratch_bytes));
-  PUMICE_TRY(sampled_, device_arena_->allocate(slots_.size() * 4));
+  device_arena_.emplace(device_, vk::MemoryDomain::kDevice, "sampling",
+                        expected_bytes(sizes_.device_ranges()));
+  PUMICE_TRY(token_counts_, device_arena_->allocate(sizes_.counts_bytes));
+  PUMICE_TRY(sampling_scratch_, device_arena_->allocate(sizes_.scratch_bytes));
+  PUMICE_TRY(sampled_, device_arena_->allocate(sizes_.sampled_bytes));
   PUMICE_TRY_STATUS(allocate_tables());
   return allocate_rings();
 }
 
 Status DeviceState::allocate_tables() {
-  const uint64_t table_bytes = slots_.size() * table_stride_ * 8;
-  const uint64_t bias_bytes = slots_.size() * kMaxLogitBias * 8;
-  const uint64_t sampling_bytes = limits_.logit_rows * sizeof(ops::SamplingRow) + kAlignment;
   upload_arena_.emplace(device_, vk::MemoryDomain::kUpload, "block tables",
-                        groups_.size() * (table_bytes + kAlignment) + bias_bytes + kAlignment +
-                            steps_under_way(options_) * sampling_bytes);
-  for (size_t i = 0; i < groups_.size(); ++i) {
-    PUMICE_TRY(block_tables_.emplace_back(), upload_arena_->allocate(table_bytes));
+                        expected_bytes(sizes_.upload_ranges()));
+  for (size_t i = 0; i < sizes_.groups.size(); ++i) {
+    PUMICE_TRY(block_tables_.emplace_back(), upload_arena_->allocate(sizes_.table_bytes));
   }
-  PUMICE_TRY(logit_bias_, upload_arena_->allocate(bias_bytes));
+  PUMICE_TRY(logit_bias_, upload_arena_->allocate(sizes_.bias_bytes));
   return {};
 }
 
 Status DeviceState::allocate_rings() {
-  const uint32_t n_rings = steps_under_way(options_);
-  const uint64_t vocab_bytes = uint64_t{program().n_vocab} * 4;
-  const uint64_t logits_bytes = options_.prompt_logits ? limits_.logit_rows * vocab_bytes : 0;
-  const uint64_t sampling_bytes = limits_.logit_rows * sizeof(ops::SamplingRow);
   readback_arena_.emplace(device_, vk::MemoryDomain::kReadback, "readback",
-                          n_rings * (logits_bytes + sampled_.size_bytes + 2 * kAlignment));
-  const StepCapacity capacity{
-      .rows = limits_.rows,
-      .logit_rows = limits_.logit_rows,
-      .attention_items = attention_items_,
-      .attention_classes = static_cast<uint32_t>(decoder_->attention_classes().size())};
-  for (uint32_t i = 0; i < n_rings; ++i) {
-    PUMICE_TRY(StepArgs args, StepArgs::create(device_, capacity));
+                          expected_bytes(sizes_.readback_ranges()));
+  for (uint32_t i = 0; i < sizes_.n_rings; ++i) {
+    PUMICE_TRY(StepArgs args, StepArgs::create(device_, sizes_.step));
     Ring ring{
         .args = std::move(args), .sampling = {}, .sampled_readback = {}, .logits_readback = {}};
-    PUMICE_TRY(ring.sampling, upload_arena_->allocate(sampling_bytes));
+    PUMICE_TRY(ring.sampling, upload_arena_->allocate(sizes_.sampling_bytes));
     PUMICE_TRY(ring.sampled_readback, readback_arena_->allocate(sampled_.size_bytes));
     if (options_.prompt_logits) {
-      PUMICE_TRY(ring.logits_readback, readback_arena_->allocate(logits_bytes));
+      PUMICE_TRY(ring.logits_readback, readback_arena_->allocate(sizes_.logits_bytes));
     }
     rings_.push_back(std::move(ring));
   }
@@ -155,13 +113,13 @@ Status DeviceState::allocate_rings() {
 }
 
 KvCacheOptions DeviceState::cache_options() const {
-  return {.n_blocks = n_pages_,
+  return {.n_blocks = sizes_.n_pages,
           .block_tokens = kKvBlockTokens,
-          .groups = groups_,
+          .groups = sizes_.groups,
           .reuse = options_.prefix_cache,
-          .model = cache_fingerprint(*model_, layout_, *decoder_),
+          .model = cache_fingerprint(*model_, sizes_.layout, *decoder_),
           .layout = kKvLayoutVersion,
-          .block_bytes = layout_.page_bytes,
+          .block_bytes = sizes_.layout.page_bytes,
           .host_bytes = options_.cache_host_bytes};
 }
 
@@ -208,8 +166,8 @@ void DeviceState::forget_all() {
 
 void DeviceState::write_blocks(uint32_t slot, uint32_t page, std::span<const BlockId> blocks,
                                uint32_t first, uint32_t end) {
-  const auto table =
-      block_tables_[page].mapped<uint64_t>().subspan(size_t{slot} * table_stride_, table_stride_);
+  const auto table = block_tables_[page].mapped<uint64_t>().subspan(
+      size_t{slot} * sizes_.table_stride, sizes_.table_stride);
   for (size_t i = first; i < std::min<size_t>(end, blocks.size()); ++i) {
     if (blocks[i] != kNoBlock) table[i] = kv_->address(blocks[i]);
   }
@@ -260,7 +218,7 @@ Result<vk::RecordedWork> DeviceState::record(uint32_t ring, const StepWork& step
   decoder_->record(recorder, memory.args,
                    {.sampled = sampled_,
                     .block_tables = block_tables_,
-                    .table_stride = table_stride_,
+                    .table_stride = sizes_.table_stride,
                     .kv = kv_->range()});
   recorder.enter({"sampling"});
   if (step.reads_logits) {

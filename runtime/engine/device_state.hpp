@@ -11,6 +11,7 @@
 #include "base/result.hpp"
 #include "cache/kv_cache.hpp"
 #include "engine/engine_options.hpp"
+#include "engine/engine_sizes.hpp"
 #include "engine/kv_block_store.hpp"
 #include "engine/kv_memory.hpp"
 #include "models/decoder.hpp"
@@ -117,7 +118,7 @@ class DeviceState {
 
   DeviceState(std::shared_ptr<vk::PipelineLibrary> pipelines, std::shared_ptr<const Model> model,
               const EngineOptions& options);
-  Status plan_limits();
+  Status plan_memory();
   Status allocate();
   Status allocate_tables();
   Status allocate_rings();
@@ -128,11 +129,7 @@ class DeviceState {
   std::shared_ptr<const Model> model_;
   EngineOptions options_;
 
-  StateLayout layout_;
-  std::vector<CacheGroup> groups_;
-  uint32_t n_pages_ = 0;
-  DecoderLimits limits_;
-  uint32_t attention_items_ = 0;  // of a step and class
+  EngineSizes sizes_;
 
   std::optional<Decoder> decoder_;
   std::optional<KvMemory> kv_;
@@ -145,9 +142,8 @@ class DeviceState {
   std::optional<vk::Arena> readback_arena_;
   std::vector<SlotState> slots_;
   std::vector<TokenCounts> new_counts_;
-  uint32_t table_stride_ = 0;
   std::vector<vk::BufferRange> block_tables_;  // by page of the layout: uint64
-                                               // [n_slots][table_stride_]
+                                               // [n_slots][table_stride]
   vk::BufferRange token_counts_;               // uint32 [n_slots][n_vocab]: for penalties
   vk::BufferRange logit_bias_;                 // uint32 pairs [n_slots][kMaxLogitBias]
   vk::BufferRange sampling_scratch_;

@@ -2,6 +2,9 @@
 // device from block to block.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
@@ -30,6 +33,10 @@ class KvBlockStore final : public BlockStore {
     std::shared_ptr<const vk::RecordedWork> work;
   };
   size_t max_items() const;
+  /// Bytes of such memory at most.
+  static uint64_t max_staging_bytes(uint64_t block_bytes) {
+    return std::max(kStagingBytes, block_bytes);
+  }
   /// Blocks to the host: `take` brings the bytes once the work has run.
   Result<Move> record_read(std::span<const Item> items) const;
   static void take(const Move& move, std::span<const Item> items);

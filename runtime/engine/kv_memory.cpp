@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "vk/arena_sizes.hpp"
 #include "vk/device.hpp"
 
 namespace pumice {
@@ -24,6 +25,17 @@ Result<KvMemory> KvMemory::create(const std::shared_ptr<vk::Device>& device, uin
     PUMICE_TRY(memory.slabs_.emplace_back(), arena.allocate(bytes));
   }
   return memory;
+}
+
+uint64_t KvMemory::allocated_bytes(uint64_t block_bytes, uint32_t n_blocks, uint64_t slab_bytes) {
+  const uint64_t per_slab = std::max<uint64_t>(1, slab_bytes / block_bytes);
+  const auto arena_bytes = [&](uint64_t n) {
+    vk::ArenaSizes sizes(slab_bytes, n * block_bytes);
+    sizes.allocate(n * block_bytes);
+    return sizes.allocated_bytes();
+  };
+  const uint64_t rest = n_blocks % per_slab;
+  return n_blocks / per_slab * arena_bytes(per_slab) + (rest > 0 ? arena_bytes(rest) : 0);
 }
 
 }  // namespace pumice

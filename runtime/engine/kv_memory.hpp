@@ -16,6 +16,9 @@ class KvMemory {
   static Result<KvMemory> create(const std::shared_ptr<vk::Device>& device, uint64_t block_bytes,
                                  uint32_t n_blocks);
 
+  /// The slabs that `create` will take, on a device with such slabs.
+  static uint64_t allocated_bytes(uint64_t block_bytes, uint32_t n_blocks, uint64_t slab_bytes);
+
   uint64_t block_bytes() const { return block_bytes_; }
   uint32_t n_blocks() const { return n_blocks_; }
 

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "engine/cost_file.hpp"
+#include "engine/memory_plan.hpp"
 #include "models/program.hpp"
 #include "shaders/passport.hpp"
 #include "shaders/spirv.hpp"
@@ -46,6 +47,12 @@ Result<Session> Session::open(const SessionOptions& options, const ModelSource& 
   PUMICE_TRY(session.device, open_device(options.device, logger));
   std::tie(session.pipelines, session.verdict) =
       open_pipelines(session.device, options.cache_directory, logger);
+  if (options.engine) {
+    PUMICE_TRY(
+        const MemoryPlanner planner,
+        MemoryPlanner::of_source(source, device_memory(*session.device), options.engine->fusion));
+    PUMICE_TRY_STATUS(planner.check(*options.engine));
+  }
   const auto start = Clock::now();
   PUMICE_TRY(session.model, Model::load(session.device, source, loading));
   const double seconds = seconds_since(start);

@@ -27,6 +27,9 @@ struct SessionOptions {
   /// Whether engines begin with what earlier runs learned of the costs of steps, and what they
   /// learn is kept. Not for benchmarks: a run would depend on those before it.
   bool remember_costs = true;
+  /// What make_engine will be asked for, if it is known: what does not fit is then refused before
+  /// anything is loaded.
+  std::optional<EngineOptions> engine = {};
   Logger logger = {};
 };
 
@@ -46,7 +49,8 @@ struct Session {
   std::optional<SelfTestVerdict> verdict;  ///< of the device's passport
   std::shared_ptr<const Model> model;
 
-  /// Opens the device and loads the model. Errors: those of open_device and of Model::load.
+  /// Opens the device and loads the model. Errors: those of open_device, of Model::load and of
+  /// MemoryPlanner::check.
   static Result<Session> open(const SessionOptions& options, const ModelSource& source,
                               const ModelWeights::Progress& loading = {});
 

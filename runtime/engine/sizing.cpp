@@ -4,48 +4,9 @@
 #include <vector>
 
 #include "cache/cache_group.hpp"
-#include "models/decoder.hpp"
 #include "models/state_layout.hpp"
 
 namespace pumice {
-namespace {
-
-/// The pages of a model's state, and how many of them memory holds.
-struct KvRoom {
-  std::vector<CacheGroup> groups;
-  uint64_t n_pages = 0;
-  uint32_t step_tokens = 0;
-
-  uint64_t pages_of(uint64_t n_tokens) const {
-    return pages_of_context(groups, n_tokens, step_tokens);
-  }
-  /// The longest sequence that fits: pages rise with tokens.
-  uint64_t tokens() const {
-    uint64_t fits = 0;
-    uint64_t too_many = n_pages + 1;
-    while (too_many - fits > 1) {
-      const uint64_t middle = fits + (too_many - fits) / 2;
-      (pages_of(middle * kKvBlockTokens) <= n_pages ? fits : too_many) = middle;
-    }
-    return fits * kKvBlockTokens;
-  }
-};
-
-/// Beside everything else that an engine of this context allocates.
-KvRoom room_for_kv(const Program& program, const EngineOptions& engine, uint32_t context_tokens,
-                   uint64_t free_bytes) {
-  const uint32_t rows = std::min(engine.token_budget, context_tokens);
-  const uint64_t others = Decoder::buffer_bytes(program, {.rows = rows,
-                                                          .logit_rows = engine.n_sequences,
-                                                          .context_tokens = context_tokens}) +
-                          (uint64_t{64} << 20);  // step arguments, sampling, block tables
-  const StateLayout layout = state_layout(program, engine.kv_type);
-  return {.groups = cache_groups(program, layout),
-          .n_pages = free_bytes > others ? (free_bytes - others) / layout.page_bytes : 0,
-          .step_tokens = engine.token_budget};
-}
-
-}  // namespace
 
 Result<uint32_t> context_for(const Program& program, size_t prompt_tokens, uint32_t new_tokens,
                              OverflowPolicy overflow) {
@@ -58,33 +19,35 @@ Result<uint32_t> context_for(const Program& program, size_t prompt_tokens, uint3
                     needed - program.context_length);
 }
 
-uint64_t free_device_bytes(vk::Device& device) {
-  const uint64_t budget = device.plan().device_budget_bytes;
-  return budget - std::min(budget, device.ledger().total_bytes());
-}
-
-Result<uint32_t> context_of_machine(const Program& program, const EngineOptions& engine,
-                                    uint64_t free_bytes, const Logger& logger) {
-  const uint32_t wanted = program.context_length;
-  const uint64_t fit = room_for_kv(program, engine, wanted, free_bytes).tokens();
-  if (fit >= wanted) return wanted;
-  if (fit < kKvBlockTokens) {
-    return make_error(ErrorCode::kDoesNotFit,
-                      "no memory is left for a context beside the model's weights");
+Result<uint32_t> context_of_machine(const MemoryPlanner& planner, EngineOptions engine,
+                                    const Logger& logger) {
+  const uint32_t wanted = planner.program().context_length;
+  const uint32_t fit = planner.largest_context(engine, wanted);
+  if (fit == wanted) return wanted;
+  if (fit == 0) {
+    engine.context_tokens = std::min(wanted, kKvBlockTokens);
+    PUMICE_TRY_STATUS(planner.check(engine));
   }
   logger.warning("a context of {} tokens, of the model's {}: more does not fit into this device",
                  fit, wanted);
-  return static_cast<uint32_t>(fit);
+  return fit;
 }
 
-uint32_t kv_blocks_for_reuse(const Program& program, const EngineOptions& engine,
-                             uint64_t free_bytes) {
-  const KvRoom room = room_for_kv(program, engine, engine.context_tokens, free_bytes);
-  const uint64_t n_groups = room.groups.size();
-  const uint64_t needed = (room.pages_of(engine.context_tokens) + n_groups - 1) / n_groups;
+uint32_t kv_blocks_for_reuse(const MemoryPlanner& planner, EngineOptions engine) {
+  const StateLayout layout = state_layout(planner.program(), engine.kv_type);
+  const std::vector<CacheGroup> groups = cache_groups(planner.program(), layout);
+  const uint64_t n_groups = groups.size();
+  const uint64_t of_request = pages_of_context(groups, engine.context_tokens, engine.token_budget);
+  const uint64_t needed = (of_request + n_groups - 1) / n_groups;
   const uint64_t wanted =
       (uint64_t{4} * engine.context_tokens + kKvBlockTokens - 1) / kKvBlockTokens;
-  return static_cast<uint32_t>(std::max(needed, std::min(room.n_pages / n_groups, wanted)));
+  engine.kv_blocks = 1;
+  const Result<MemoryPlan> plan = planner.plan(engine);
+  if (!plan.ok()) return static_cast<uint32_t>(needed);  // the engine will say what is wrong
+  const uint64_t others = plan->budgeted_bytes - plan->bytes(MemoryUse::kKv);
+  const uint64_t free_bytes = planner.device().free_bytes;
+  const uint64_t n_pages = (free_bytes - std::min(free_bytes, others)) / layout.page_bytes;
+  return static_cast<uint32_t>(std::max(needed, std::min(n_pages / n_groups, wanted)));
 }
 
 }  // namespace pumice

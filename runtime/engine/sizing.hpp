@@ -7,9 +7,9 @@
 
 #include "base/log.hpp"
 #include "base/result.hpp"
-#include "engine/engine.hpp"
+#include "engine/engine_options.hpp"
+#include "engine/memory_plan.hpp"
 #include "models/program.hpp"
-#include "vk/device.hpp"
 
 namespace pumice {
 
@@ -19,18 +19,14 @@ namespace pumice {
 Result<uint32_t> context_for(const Program& program, size_t prompt_tokens, uint32_t new_tokens,
                              OverflowPolicy overflow = OverflowPolicy::kStop);
 
-/// Bytes of a device's budget that nothing has taken yet.
-uint64_t free_device_bytes(vk::Device& device);
-
-/// The window for prompts not known yet: the length that the model was made for or what fits into
-/// `free_bytes` beside everything else that such an engine allocates, whichever is less, with a
-/// warning then. `engine.context_tokens` is not read. Errors: kDoesNotFit.
-Result<uint32_t> context_of_machine(const Program& program, const EngineOptions& engine,
-                                    uint64_t free_bytes, const Logger& logger);
+/// The window for prompts not known yet: the length that the model was made for or what fits beside
+/// everything else that such an engine allocates, whichever is less, with a warning then.
+/// `engine.context_tokens` is not read. Errors: kDoesNotFit.
+Result<uint32_t> context_of_machine(const MemoryPlanner& planner, EngineOptions engine,
+                                    const Logger& logger);
 
 /// EngineOptions::kv_blocks for one running request of `engine.context_tokens` and for the prompts
-/// of earlier ones: up to four contexts in `free_bytes`, never less than the request needs.
-uint32_t kv_blocks_for_reuse(const Program& program, const EngineOptions& engine,
-                             uint64_t free_bytes);
+/// of earlier ones: up to four contexts where they fit, never less than the request needs.
+uint32_t kv_blocks_for_reuse(const MemoryPlanner& planner, EngineOptions engine);
 
 }  // namespace pumice

@@ -16,14 +16,6 @@ constexpr uint64_t kAlignment = 256;
 
 uint64_t aligned(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-uint64_t rope_table_bytes(const Program& program, const DecoderLimits& limits) {
-  uint64_t bytes = 0;
-  for (const ops::RopeConfig& rope : program.ropes) {
-    bytes += aligned(kFloat * limits.context_tokens * rope.dims);
-  }
-  return bytes;
-}
-
 /// Columns of the widest input of a product.
 uint64_t widest_input(const Program& program) {
   uint64_t widest = 0;
@@ -33,6 +25,28 @@ uint64_t widest_input(const Program& program) {
     }
   }
   return widest;
+}
+
+/// What `allocate` asks for, in its order: of the scratch of products the most that kernels of any
+/// device want.
+std::vector<uint64_t> range_bytes(const Lowered& lowered, const Program& program,
+                                  const DecoderLimits& limits) {
+  uint64_t stats_floats = 0;
+  uint64_t y_floats = 0;
+  for (const AttentionClass& one : lowered.attention_classes) {
+    stats_floats = std::max(stats_floats, uint64_t{one.n_heads} * 2);
+    y_floats = std::max(y_floats, uint64_t{one.n_heads} * one.head_dim);
+  }
+  std::vector<uint64_t> ranges = {
+      plan_activations(lowered, limits.rows, limits.logit_rows).bytes,
+      kFloat * limits.attention_partials * stats_floats,
+      kFloat * limits.attention_partials * y_floats,
+      ops::Linear::max_scratch_bytes(std::max(limits.rows, limits.logit_rows),
+                                     widest_input(program))};
+  for (const ops::RopeConfig& rope : program.ropes) {
+    ranges.push_back(kFloat * limits.context_tokens * rope.dims);
+  }
+  return ranges;
 }
 
 }  // namespace
@@ -139,19 +153,18 @@ class Decoder::Declaring {
   std::vector<ops::RopeKv::Shape> shapes_;
 };
 
-uint64_t Decoder::buffer_bytes(const Program& program, const DecoderLimits& limits) {
-  const Result<Lowered> lowered = lower(program);
-  PUMICE_CHECK(lowered.ok(), "sizes of a program that cannot be lowered");
-  uint64_t partial_floats = 0;
-  for (const AttentionClass& one : lowered->attention_classes) {
-    partial_floats = std::max(partial_floats, uint64_t{one.n_heads} * (2 + one.head_dim));
-  }
-  constexpr uint64_t kAlignmentSlack = 8 * kAlignment;
-  return plan_activations(*lowered, limits.rows, limits.logit_rows).bytes +
-         rope_table_bytes(program, limits) + kFloat * limits.attention_partials * partial_floats +
-         ops::Linear::max_scratch_bytes(std::max(limits.rows, limits.logit_rows),
-                                        widest_input(program)) +
-         kAlignmentSlack;
+uint64_t Decoder::buffer_bytes(const Lowered& lowered, const Program& program,
+                               const DecoderLimits& limits) {
+  uint64_t bytes = 0;
+  for (const uint64_t range : range_bytes(lowered, program, limits)) bytes += aligned(range);
+  return bytes;
+}
+
+vk::ArenaSizes Decoder::memory(const Lowered& lowered, const Program& program,
+                               const DecoderLimits& limits, uint64_t slab_bytes) {
+  vk::ArenaSizes sizes(slab_bytes, buffer_bytes(lowered, program, limits));
+  for (const uint64_t range : range_bytes(lowered, program, limits)) sizes.allocate(range);
+  return sizes;
 }
 
 Result<Decoder> Decoder::plan(const std::shared_ptr<vk::Device>& device,
@@ -166,9 +179,9 @@ Result<Decoder> Decoder::plan(const std::shared_ptr<vk::Device>& device,
                       limits.rows, most);
   }
   PUMICE_TRY(Lowered lowered, lower(program, rules));
-  Decoder decoder(
-      device, std::move(lowered), state_layout(program, kv_type),
-      vk::Arena(device, vk::MemoryDomain::kDevice, "activations", buffer_bytes(program, limits)));
+  vk::Arena arena(device, vk::MemoryDomain::kDevice, "activations",
+                  buffer_bytes(lowered, program, limits));
+  Decoder decoder(device, std::move(lowered), state_layout(program, kv_type), std::move(arena));
   decoder.invariant_ = limits.invariant;
   decoder.rules_ = rules.text();
   decoder.long_rope_ = std::ranges::any_of(program.ropes, [&](const ops::RopeConfig& rope) {

@@ -21,6 +21,7 @@
 #include "shaders/linear/linear.hpp"
 #include "shaders/rms_norm/rms_norm.hpp"
 #include "shaders/rope_kv/rope_kv.hpp"
+#include "vk/arena_sizes.hpp"
 #include "vk/recorder.hpp"
 
 namespace pumice {
@@ -78,8 +79,12 @@ class Decoder {
   /// built them for which device.
   std::string arithmetic() const;
 
-  /// Device bytes `plan` will allocate at most for a program that can be lowered.
-  static uint64_t buffer_bytes(const Program& program, const DecoderLimits& limits);
+  /// Device bytes that `plan` will ask for at most.
+  static uint64_t buffer_bytes(const Lowered& lowered, const Program& program,
+                               const DecoderLimits& limits);
+  /// The slabs that it will take for them on a device with such slabs.
+  static vk::ArenaSizes memory(const Lowered& lowered, const Program& program,
+                               const DecoderLimits& limits, uint64_t slab_bytes);
 
  private:
   class Declaring;

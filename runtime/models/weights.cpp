@@ -1,7 +1,10 @@
 #include "models/weights.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <set>
+
+#include "format/resident_layout.hpp"
 
 namespace pumice {
 namespace {
@@ -54,6 +57,24 @@ std::vector<std::span<const MatrixRows>> different_groups(const Lowered& lowered
     if (is_new) groups.emplace_back(group);
   }
   return groups;
+}
+
+/// Calls `matrix` with the sources of each matrix that is loaded and `vector` with the bytes
+/// of each vector, in the order in which they are.
+void for_each_weight(const ModelSource& source, const Program& program, const Lowered& lowered,
+                     const std::function<void(std::span<const WeightSource>)>& matrix,
+                     const std::function<void(uint64_t n_bytes)>& vector) {
+  for (const std::span<const MatrixRows> group : different_groups(lowered)) {
+    const std::vector<WeightSource> sources = sources_of(source, program, group);
+    for (const auto& [first, end] : stacks_of(sources)) {
+      matrix(std::span(sources).subspan(first, end - first));
+    }
+  }
+  for (const std::vector<TensorId>& tensors : lowered.vectors) {
+    uint64_t n = 0;
+    for (const TensorId id : tensors) n += program.tensors[id].dims[0];
+    vector(n * sizeof(float));
+  }
 }
 
 }  // namespace
@@ -176,19 +197,32 @@ vk::BufferRange ModelWeights::vector(std::span<const TensorId> tensors) const {
 uint64_t resident_weight_bytes(const ModelSource& source, const Program& program,
                                const Lowered& lowered) {
   uint64_t bytes = 0;
-  for (const std::span<const MatrixRows> group : different_groups(lowered)) {
-    const std::vector<WeightSource> sources = sources_of(source, program, group);
-    for (const auto& [first, end] : stacks_of(sources)) {
-      bytes +=
-          aligned(WeightMatrix::resident_bytes(std::span(sources).subspan(first, end - first)));
-    }
-  }
-  for (const std::vector<TensorId>& tensors : lowered.vectors) {
-    uint64_t n = 0;
-    for (const TensorId id : tensors) n += program.tensors[id].dims[0];
-    bytes += aligned(n * sizeof(float));
-  }
+  for_each_weight(
+      source, program, lowered,
+      [&](std::span<const WeightSource> stack) {
+        bytes += aligned(WeightMatrix::resident_bytes(stack));
+      },
+      [&](uint64_t n_bytes) { bytes += aligned(n_bytes); });
   return bytes;
+}
+
+vk::ArenaSizes weight_memory(const ModelSource& source, const Program& program,
+                             const Lowered& lowered, uint64_t slab_bytes) {
+  vk::ArenaSizes sizes(slab_bytes, resident_weight_bytes(source, program, lowered));
+  for_each_weight(
+      source, program, lowered,
+      [&](std::span<const WeightSource> stack) {
+        // In parts, as WeightMatrix::upload makes them.
+        const WeightType& type = *stack[0].type;
+        const uint32_t n_cols = stack[0].n_cols;
+        const uint64_t part =
+            std::max<uint64_t>(1, WeightMatrix::groups_of_part(type, n_cols, slab_bytes)) *
+            row_group_bytes(type, n_cols);
+        uint64_t left = WeightMatrix::resident_bytes(stack);
+        for (; left > 0; left -= std::min(left, part)) sizes.allocate(std::min(left, part));
+      },
+      [&](uint64_t n_bytes) { sizes.allocate(n_bytes); });
+  return sizes;
 }
 
 }  // namespace pumice

@@ -12,6 +12,7 @@
 #include "models/lowering.hpp"
 #include "models/model_source.hpp"
 #include "shaders/common/weight_matrix.hpp"
+#include "vk/arena_sizes.hpp"
 #include "vk/memory.hpp"
 
 namespace pumice {
@@ -46,6 +47,8 @@ class ModelWeights {
   const WeightMatrix& matrix(const MatrixRows& rows) const;
   /// Of device memory.
   uint64_t resident_bytes() const { return resident_bytes_; }
+  /// The same with what is left over at the ends of slabs.
+  uint64_t allocated_bytes() const { return arena_->allocated_bytes(); }
   /// Floats of these tensors, one after the other, as they were loaded, or of one of them.
   vk::BufferRange vector(std::span<const TensorId> tensors) const;
 
@@ -67,8 +70,11 @@ class ModelWeights {
   std::map<std::vector<TensorId>, vk::BufferRange> vectors_;
 };
 
-/// Bytes of device memory that `load` will take.
+/// Bytes of device memory that `load` will fill.
 uint64_t resident_weight_bytes(const ModelSource& source, const Program& program,
                                const Lowered& lowered);
+/// The slabs that `load` will take on a device with such slabs.
+vk::ArenaSizes weight_memory(const ModelSource& source, const Program& program,
+                             const Lowered& lowered, uint64_t slab_bytes);
 
 }  // namespace pumice

@@ -1,19 +1,12 @@
 #include "vk/memory.hpp"
 
 #include <algorithm>
+#include <optional>
 
+#include "vk/arena_sizes.hpp"
 #include "vk/device.hpp"
 
 namespace pumice::vk {
-namespace {
-
-constexpr uint64_t kMinimumSlabBytes = uint64_t{64} * 1024;
-
-uint64_t align_up(uint64_t value, uint64_t alignment) {
-  return (value + alignment - 1) & ~(alignment - 1);
-}
-
-}  // namespace
 
 void MemoryLedger::add(const std::string& purpose, uint64_t bytes) {
   const std::lock_guard lock(mutex_);
@@ -86,21 +79,21 @@ Result<BufferRange> Arena::allocate(uint64_t size_bytes, uint64_t alignment) {
                       "{}: one allocation of {} bytes exceeds this device's slab of {} bytes",
                       purpose_, size_bytes, limit);
   }
-  uint64_t offset = align_up(used_in_last_, alignment);
-  if (slabs_.empty() || offset > slabs_.back()->size_bytes ||
-      slabs_.back()->size_bytes - offset < size_bytes) {
+  std::optional<uint64_t> offset;
+  if (!slabs_.empty()) {
+    offset = place_in_slab(slabs_.back()->size_bytes, used_in_last_, size_bytes, alignment);
+  }
+  if (!offset) {
     PUMICE_TRY_STATUS(add_slab(size_bytes));
     offset = 0;
   }
-  used_in_last_ = offset + size_bytes;
-  return BufferRange{slabs_.back().get(), offset, size_bytes};
+  used_in_last_ = *offset + size_bytes;
+  return BufferRange{slabs_.back().get(), *offset, size_bytes};
 }
 
 Status Arena::add_slab(uint64_t minimum_bytes) {
-  const uint64_t remaining =
-      expected_bytes_ > allocated_bytes_ ? expected_bytes_ - allocated_bytes_ : 0;
-  const uint64_t wanted = std::max({minimum_bytes, remaining, kMinimumSlabBytes});
-  const uint64_t size = std::min(align_up(wanted, 256), device_->plan().slab_bytes);
+  const uint64_t size =
+      next_slab_bytes(minimum_bytes, expected_bytes_, allocated_bytes_, device_->plan().slab_bytes);
   PUMICE_TRY(Slab slab, device_->allocate_slab(domain_, size, purpose_));
   slabs_.push_back(std::make_unique<Slab>(slab));
   device_->ledger().add(purpose_, size);

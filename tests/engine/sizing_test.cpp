@@ -3,12 +3,16 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
-#include "models/decoder.hpp"
+#include "engine/engine_sizes.hpp"
+#include "engine/memory_plan.hpp"
 #include "models/families.hpp"
+#include "models/lowering.hpp"
+#include "models/model_source.hpp"
 #include "models/state_layout.hpp"
 #include "models/synthetic.hpp"
 
@@ -17,24 +21,28 @@ namespace {
 
 class Sizing : public ::testing::Test {
  protected:
-  /// What an engine takes beside KV when its window is the model's.
-  uint64_t others() const {
-    const DecoderLimits limits{.rows = engine_.token_budget,
-                               .logit_rows = engine_.n_sequences,
-                               .context_tokens = program_.context_length};
-    return Decoder::buffer_bytes(program_, limits) + (uint64_t{64} << 20);
+  MemoryPlanner with_free(uint64_t free_bytes) const {
+    return MemoryPlanner::of_source(
+               source_, {.name = "device", .free_bytes = free_bytes, .slab_bytes = 1 << 30})
+        .value();
+  }
+  /// What such an engine takes beside KV with this window, its weights included.
+  uint64_t others(uint32_t context_tokens) const {
+    EngineOptions engine = engine_;
+    engine.context_tokens = context_tokens;
+    const MemoryPlan plan = with_free(0).plan(engine).value();
+    return plan.budgeted_bytes - plan.bytes(MemoryUse::kKv);
   }
   uint64_t page_bytes() const { return state_layout(program_, engine_.kv_type).page_bytes; }
   Result<uint32_t> fit(uint64_t free_bytes) {
     said_.clear();
     const Logger logger([this](LogLevel, std::string_view line) { said_ += line; },
                         LogLevel::kWarning);
-    return context_of_machine(program_, engine_, free_bytes, logger);
+    return context_of_machine(with_free(free_bytes), engine_, logger);
   }
 
-  Program program_ =
-      build_program(ModelSource::synthetic(SyntheticModel::create({}, {}).value()).value())
-          .value();  // a context of 2048
+  ModelSource source_ = ModelSource::synthetic(SyntheticModel::create({}, {}).value()).value();
+  Program program_ = build_program(source_).value();  // a context of 2048
   EngineOptions engine_{.token_budget = 64};
   std::string said_;
 };
@@ -56,13 +64,16 @@ TEST_F(Sizing, BeyondTheModelsLengthIsAnErrorUnlessTheWindowMakesRoom) {
 }
 
 TEST_F(Sizing, TheWindowOfAMachineIsTheModelsOrWhatFits) {
-  EXPECT_EQ(fit(others() + 128 * page_bytes()).value(), 2048u);
+  const uint64_t enough = others(2048) + 128 * page_bytes();
+  EXPECT_EQ(fit(enough).value(), 2048u);
   EXPECT_EQ(fit(UINT64_MAX / 2).value(), 2048u);
   EXPECT_EQ(said_, "");
-  EXPECT_EQ(fit(others() + 128 * page_bytes() - 1).value(), 127u * 16);
+  EXPECT_EQ(fit(enough - 1).value(), 2032u);
   EXPECT_NE(said_.find("2032 tokens, of the model's 2048"), std::string::npos) << said_;
-  EXPECT_EQ(fit(others() + page_bytes()).value(), 16u);
-  for (const uint64_t too_little : {others() + page_bytes() - 1, others(), uint64_t{0}}) {
+  // A pool's slab is 64 KiB at least.
+  const uint64_t least = others(16) + std::max(page_bytes(), uint64_t{64} << 10);
+  EXPECT_GE(fit(least).value(), 16u);
+  for (const uint64_t too_little : {least - 1, others(16), uint64_t{0}}) {
     const Result<uint32_t> none = fit(too_little);
     ASSERT_FALSE(none.ok());
     EXPECT_EQ(none.error().code, ErrorCode::kDoesNotFit);
@@ -71,10 +82,12 @@ TEST_F(Sizing, TheWindowOfAMachineIsTheModelsOrWhatFits) {
 
 TEST_F(Sizing, HalfPrecisionHoldsTwiceTheContext) {
   engine_.kv_type = KvType::kF32;
-  const uint64_t bytes = others() + 40 * page_bytes();
+  const uint64_t bytes = others(40 * 16) + 40 * page_bytes();
   EXPECT_EQ(fit(bytes).value(), 40u * 16);
   engine_.kv_type = KvType::kF16;
-  EXPECT_EQ(fit(bytes).value(), 80u * 16);
+  const uint64_t half_bytes = others(80 * 16) + 80 * page_bytes();
+  EXPECT_EQ(fit(half_bytes).value(), 80u * 16);
+  EXPECT_LT(half_bytes - bytes, others(80 * 16) - others(40 * 16) + 1);
 }
 
 TEST_F(Sizing, LayersWithAWindowTakeNoMoreThanIt) {
@@ -82,23 +95,23 @@ TEST_F(Sizing, LayersWithAWindowTakeNoMoreThanIt) {
   StateGroup windowed = program_.state_groups.at(0);
   windowed.window = 128;
   program_.state_groups.push_back(windowed);
-  const uint64_t of_window =
-      pages_of_context(cache_groups(program_, state_layout(program_, engine_.kv_type)), 1600,
-                       engine_.token_budget) -
-      100;
-  ASSERT_LT(of_window, 100u);
-  EXPECT_EQ(fit(others() + (100 + of_window) * page_bytes()).value(), 1600u);
+  const auto pages_of_window = [&](uint32_t tokens) {
+    engine_.context_tokens = tokens;
+    return engine_sizes(program_, lower(program_).value(), engine_).value().n_pages - tokens / 16;
+  };
+  EXPECT_LT(pages_of_window(1600), 50u);
+  EXPECT_EQ(pages_of_window(3200), pages_of_window(1600));
 }
 
 TEST_F(Sizing, ThePoolHoldsFourContextsOrWhatFitsButAlwaysOne) {
   engine_.context_tokens = 100;  // seven blocks
-  const uint64_t others_of_it =
-      Decoder::buffer_bytes(program_, {.rows = 64, .logit_rows = 1, .context_tokens = 100}) +
-      (uint64_t{64} << 20);
-  EXPECT_EQ(kv_blocks_for_reuse(program_, engine_, UINT64_MAX / 2), 25u);
-  EXPECT_EQ(kv_blocks_for_reuse(program_, engine_, others_of_it + 20 * page_bytes()), 20u);
-  EXPECT_EQ(kv_blocks_for_reuse(program_, engine_, others_of_it + 3 * page_bytes()), 7u);
-  EXPECT_EQ(kv_blocks_for_reuse(program_, engine_, 0), 7u);
+  const auto blocks = [&](uint64_t free_bytes) {
+    return kv_blocks_for_reuse(with_free(free_bytes), engine_);
+  };
+  EXPECT_EQ(blocks(UINT64_MAX / 2), 25u);
+  EXPECT_EQ(blocks(others(100) + 20 * page_bytes()), 20u);
+  EXPECT_EQ(blocks(others(100) + 3 * page_bytes()), 7u);
+  EXPECT_EQ(blocks(0), 7u);
 }
 
 }  // namespace

@@ -1,0 +1,98 @@
+#include "engine/engine_sizes.hpp"
+
+#include <algorithm>
+
+#include "engine/engine_limits.hpp"
+#include "scheduler/scheduler.hpp"
+#include "shaders/sampling/sampling.hpp"
+
+namespace pumice {
+namespace {
+
+constexpr uint64_t kMostKvPages = UINT32_MAX - 1;
+constexpr uint64_t kAlignment = 256;
+
+}  // namespace
+
+Result<EngineSizes> engine_sizes(const Program& program, const Lowered& lowered,
+                                 const EngineOptions& options) {
+  EngineSizes sizes{.layout = state_layout(program, options.kv_type)};
+  sizes.groups = cache_groups(program, sizes.layout);
+  PUMICE_TRY_STATUS(CacheGroups::check(sizes.groups));
+  const uint64_t n_pages =
+      options.kv_blocks != 0
+          ? uint64_t{options.kv_blocks} * sizes.groups.size()
+          : options.n_sequences *
+                pages_of_context(sizes.groups, options.context_tokens, options.token_budget);
+  if (n_pages > kMostKvPages) {
+    return make_error(ErrorCode::kDoesNotFit, "{} pages of keys and values exceed {}", n_pages,
+                      kMostKvPages);
+  }
+  sizes.n_pages = static_cast<uint32_t>(n_pages);
+  const uint32_t max_rows =
+      std::min(options.token_budget, options.n_sequences * options.context_tokens);
+  // Split rows: those of short chunks, of which each sequence has one in a step.
+  const ops::AttentionPlanOptions attention = attention_options(options);
+  const uint64_t most_split = uint64_t{options.n_sequences} * attention.max_split_rows;
+  const auto split_rows = static_cast<uint32_t>(std::min<uint64_t>(max_rows, most_split));
+  const uint32_t logit_rows =
+      options.prompt_logits ? max_rows : std::min(max_rows, options.n_sequences);
+  sizes.limits = {.rows = max_rows,
+                  .logit_rows = logit_rows,
+                  .context_tokens = options.context_tokens,
+                  .attention_partials =
+                      ops::max_attention_partials(split_rows, options.context_tokens, attention),
+                  .invariant = options.invariant};
+  sizes.step = {.rows = max_rows,
+                .logit_rows = logit_rows,
+                .attention_items =
+                    max_rows + split_rows * (options.context_tokens / options.split_tokens + 1),
+                .attention_classes = static_cast<uint32_t>(lowered.attention_classes.size())};
+  sizes.n_slots = options.n_sequences * Scheduler::kMaxOutstanding;
+  sizes.n_rings = steps_under_way(options);
+  sizes.table_stride = kv_blocks_of(options.context_tokens);
+
+  const uint64_t vocab_bytes = uint64_t{program.n_vocab} * 4;
+  sizes.counts_bytes = options.greedy_only ? 4 : sizes.n_slots * vocab_bytes;
+  sizes.scratch_bytes = logit_rows * vocab_bytes;
+  sizes.sampled_bytes = uint64_t{sizes.n_slots} * 4;
+  sizes.table_bytes = uint64_t{sizes.n_slots} * sizes.table_stride * 8;
+  sizes.bias_bytes = uint64_t{sizes.n_slots} * kMaxLogitBias * 8;
+  sizes.sampling_bytes = logit_rows * sizeof(ops::SamplingRow);
+  sizes.logits_bytes = options.prompt_logits ? logit_rows * vocab_bytes : 0;
+  return sizes;
+}
+
+std::vector<uint64_t> EngineSizes::device_ranges() const {
+  return {counts_bytes, scratch_bytes, sampled_bytes};
+}
+
+std::vector<uint64_t> EngineSizes::upload_ranges() const {
+  std::vector<uint64_t> ranges(groups.size(), table_bytes);
+  ranges.push_back(bias_bytes);
+  ranges.insert(ranges.end(), n_rings, sampling_bytes);
+  return ranges;
+}
+
+std::vector<uint64_t> EngineSizes::readback_ranges() const {
+  std::vector<uint64_t> ranges;
+  for (uint32_t i = 0; i < n_rings; ++i) {
+    ranges.push_back(sampled_bytes);
+    if (logits_bytes > 0) ranges.push_back(logits_bytes);
+  }
+  return ranges;
+}
+
+uint64_t expected_bytes(const std::vector<uint64_t>& ranges) {
+  uint64_t bytes = 0;
+  for (const uint64_t range : ranges) bytes += (range + kAlignment - 1) / kAlignment * kAlignment;
+  return bytes;
+}
+
+vk::ArenaSizes arena_of(const std::vector<uint64_t>& ranges, uint64_t slab_bytes) {
+  vk::ArenaSizes sizes(slab_bytes, expected_bytes(ranges));
+  for (const uint64_t range : ranges) sizes.allocate(range);
+  return sizes;
+}
+
+}  // namespace pumice

@@ -1,0 +1,213 @@
+#include "engine/memory_plan.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/kv_block_store.hpp"
+#include "engine/kv_memory.hpp"
+#include "models/families.hpp"
+#include "models/weights.hpp"
+
+namespace pumice {
+namespace {
+
+constexpr KvChoice kKvChoices[] = {{"f32", KvType::kF32}, {"f16", KvType::kF16}};
+
+uint64_t largest_rope_table(const Program& program, uint32_t context_tokens) {
+  uint64_t bytes = 0;
+  for (const ops::RopeConfig& rope : program.ropes) {
+    bytes = std::max(bytes, sizeof(float) * context_tokens * rope.dims);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+DeviceMemory device_memory(const vk::DeviceSnapshot& snapshot, const vk::DevicePlan& plan,
+                           uint64_t used_bytes) {
+  const vk::MemoryChoice& device = plan.domain(vk::MemoryDomain::kDevice);
+  DeviceMemory memory{
+      .name = snapshot.name,
+      .free_bytes = plan.device_budget_bytes - std::min(plan.device_budget_bytes, used_bytes),
+      .slab_bytes = plan.slab_bytes,
+      .max_items = plan.max_workgroup_count[0],
+      .maps_all = device.host_visible && device.coherent};
+  for (size_t i = 0; i < memory.is_budgeted.size(); ++i) {
+    memory.is_budgeted[i] = plan.memory[i].heap == device.heap;
+  }
+  return memory;
+}
+
+DeviceMemory device_memory(vk::Device& device) {
+  return device_memory(device.snapshot(), device.plan(), device.ledger().total_bytes());
+}
+
+uint64_t MemoryPlan::bytes(MemoryUse use) const {
+  uint64_t bytes = 0;
+  for (const MemoryLine& line : lines) bytes += line.use == use ? line.bytes : 0;
+  return bytes;
+}
+
+uint64_t MemoryPlan::total_bytes(bool with_passing) const {
+  uint64_t bytes = 0;
+  for (const MemoryLine& line : lines) bytes += with_passing || !line.passing ? line.bytes : 0;
+  return bytes;
+}
+
+std::span<const KvChoice> kv_choices() { return kKvChoices; }
+
+std::string_view kv_choice_name(decltype(EngineOptions::kv_type) type) {
+  return std::ranges::find(kKvChoices, type, &KvChoice::type)->name;
+}
+
+Result<MemoryPlanner> MemoryPlanner::of_source(const ModelSource& source, DeviceMemory device,
+                                               const FusionRules& fusion) {
+  PUMICE_TRY(Program program, build_program(source));
+  PUMICE_TRY(const Lowered loaded, lower(program));  // weights are loaded for any rules
+  PUMICE_TRY(Lowered lowered, lower(program, fusion));
+  const vk::ArenaSizes weights = weight_memory(source, program, loaded, device.slab_bytes);
+  MemoryPlanner planner(std::make_shared<const Program>(std::move(program)), std::move(lowered),
+                        std::move(device), weights.allocated_bytes());
+  planner.largest_weight_bytes_ = weights.largest_bytes();
+  return planner;
+}
+
+Result<MemoryPlanner> MemoryPlanner::of_loaded(const Model& model, vk::Device& device,
+                                               const FusionRules& fusion) {
+  PUMICE_TRY(Lowered lowered, lower(model.program, fusion));
+  const uint64_t weights_bytes = model.weights.allocated_bytes();
+  const uint64_t used_bytes = device.ledger().total_bytes() - weights_bytes;
+  return MemoryPlanner(std::make_shared<const Program>(model.program), std::move(lowered),
+                       device_memory(device.snapshot(), device.plan(), used_bytes), weights_bytes);
+}
+
+EngineOptions MemoryPlanner::with_context(EngineOptions options) const {
+  if (options.context_tokens == 0) options.context_tokens = program_->context_length;
+  return options;
+}
+
+Result<EngineSizes> MemoryPlanner::sizes(EngineOptions options) const {
+  return engine_sizes(*program_, lowered_, with_context(std::move(options)));
+}
+
+Result<MemoryPlan> MemoryPlanner::plan(const EngineOptions& options) const {
+  PUMICE_TRY(const EngineSizes sizes, this->sizes(options));
+  using Domain = vk::MemoryDomain;
+  const uint64_t slab_bytes = device_.slab_bytes;
+  const uint64_t page_bytes = sizes.layout.page_bytes;
+  MemoryPlan plan{.context_tokens = sizes.limits.context_tokens};
+  uint64_t largest = std::max(largest_weight_bytes_, page_bytes);
+  const auto arena = [&](const vk::ArenaSizes& of) {
+    largest = std::max(largest, of.largest_bytes());
+    return of.allocated_bytes();
+  };
+  const bool has_tiers = options.cache_host_bytes > 0 || !options.cache_file.empty();
+  vk::ArenaSizes step(slab_bytes, sizes.step.bytes());
+  step.allocate(sizes.step.bytes());
+  plan.lines = {
+      {"weights", MemoryUse::kWeights, Domain::kDevice, weights_bytes_},
+      {"KV cache", MemoryUse::kKv, Domain::kDevice,
+       KvMemory::allocated_bytes(page_bytes, sizes.n_pages, slab_bytes)},
+      {"activations", MemoryUse::kActivations, Domain::kDevice,
+       arena(Decoder::memory(lowered_, *program_, sizes.limits, slab_bytes))},
+      {"sampling", MemoryUse::kReserve, Domain::kDevice,
+       arena(arena_of(sizes.device_ranges(), slab_bytes))},
+      {"block tables", MemoryUse::kReserve, Domain::kUpload,
+       arena(arena_of(sizes.upload_ranges(), slab_bytes))},
+      {"step arguments", MemoryUse::kReserve, Domain::kUpload, sizes.n_rings * arena(step)},
+      {"readback", MemoryUse::kReserve, Domain::kReadback,
+       arena(arena_of(sizes.readback_ranges(), slab_bytes))},
+      // What loading stages is gone before anything but the weights is allocated.
+      {"staging", MemoryUse::kReserve, Domain::kUpload,
+       device_.maps_all ? 0 : largest_rope_table(*program_, plan.context_tokens), true},
+      {"cache transfers", MemoryUse::kReserve, Domain::kUpload,
+       has_tiers ? KvBlockStore::max_staging_bytes(page_bytes) : 0, true},
+      {"token counts", MemoryUse::kReserve, Domain::kUpload,
+       options.greedy_only ? 0 : uint64_t{options.n_sequences} * program_->n_vocab * 4, true}};
+  std::erase_if(plan.lines, [](const MemoryLine& line) { return line.bytes == 0; });
+  for (const MemoryLine& line : plan.lines) {
+    if (device_.is_budgeted[static_cast<size_t>(line.domain)]) plan.budgeted_bytes += line.bytes;
+  }
+  if (largest > slab_bytes) {
+    plan.obstacle = fmt::format("needs {} in one piece, and {} has pieces of {}",
+                                memory_text(largest), device_.name, memory_text(slab_bytes));
+  } else if (sizes.step.attention_items > device_.max_items) {
+    plan.obstacle = fmt::format("is {} pieces of attention, and {} dispatches {}",
+                                sizes.step.attention_items, device_.name, device_.max_items);
+  }
+  return plan;
+}
+
+uint32_t MemoryPlanner::largest_context(EngineOptions options, uint32_t most) const {
+  const auto holds = [&](uint32_t tokens) {
+    options.context_tokens = tokens;
+    const Result<MemoryPlan> plan = this->plan(options);
+    return plan.ok() && fits(*plan);
+  };
+  if (most > 0 && holds(most)) return most;
+  uint32_t fitting = 0;  // blocks; a longer context takes no less of anything
+  uint32_t too_many = (most + kKvBlockTokens - 1) / kKvBlockTokens;
+  while (too_many - fitting > 1) {
+    const uint32_t middle = fitting + (too_many - fitting) / 2;
+    (holds(middle * kKvBlockTokens) ? fitting : too_many) = middle;
+  }
+  return fitting * kKvBlockTokens;
+}
+
+std::string MemoryPlanner::what_would_fit(const EngineOptions& options) const {
+  EngineOptions other = options;
+  other.kv_blocks = 0;
+  const uint32_t asked = options.context_tokens;
+  std::vector<std::string> hints;
+  if (const uint32_t shorter = largest_context(other, asked); shorter > 0) {
+    hints.push_back(fmt::format("-c {}", shorter));
+  }
+  const uint64_t own_bytes = state_layout(*program_, options.kv_type).page_bytes;
+  for (const KvChoice& choice : kKvChoices) {
+    if (state_layout(*program_, choice.type).page_bytes >= own_bytes) continue;
+    other.kv_type = choice.type;
+    const uint32_t fitting = largest_context(other, asked);
+    if (fitting == 0) continue;
+    hints.push_back(fmt::format("-ctk {} -ctv {}{}", choice.name, choice.name,
+                                fitting < asked ? fmt::format(" -c {}", fitting) : ""));
+    if (fitting == asked) break;  // smaller types would lose more for nothing
+  }
+  if (hints.empty()) {
+    return weights_bytes_ > device_.free_bytes ? "the weights alone are too large"
+                                               : "no context fits beside the weights";
+  }
+  return fmt::format("{} would fit", fmt::join(hints, ", or "));
+}
+
+Status MemoryPlanner::check(const EngineOptions& given) const {
+  const EngineOptions options = with_context(given);
+  PUMICE_TRY(const MemoryPlan plan, this->plan(options));
+  if (fits(plan)) return {};
+  const std::string what =
+      options.n_sequences == 1
+          ? fmt::format("a context of {} tokens", options.context_tokens)
+          : fmt::format("{} contexts of {} tokens", options.n_sequences, options.context_tokens);
+  if (plan.budgeted_bytes <= device_.free_bytes) {
+    return make_error(ErrorCode::kDoesNotFit, "{} {}: {}", what, plan.obstacle,
+                      what_would_fit(options));
+  }
+  return make_error(
+      ErrorCode::kDoesNotFit,
+      "{} needs {} with the model: weights {}, KV {}, activations {}, reserve {}; {} has {} free, "
+      "{} too little: {}",
+      what, memory_text(plan.budgeted_bytes), memory_text(plan.bytes(MemoryUse::kWeights)),
+      memory_text(plan.bytes(MemoryUse::kKv)), memory_text(plan.bytes(MemoryUse::kActivations)),
+      memory_text(plan.bytes(MemoryUse::kReserve)), device_.name, memory_text(device_.free_bytes),
+      memory_text(plan.budgeted_bytes - device_.free_bytes), what_would_fit(options));
+}
+
+std::string memory_text(uint64_t bytes) {
+  const double mebibytes = static_cast<double>(bytes) / (1 << 20);
+  return mebibytes < 1024 ? fmt::format("{:.1f} MiB", mebibytes)
+                          : fmt::format("{:.2f} GiB", mebibytes / 1024);
+}
+
+}  // namespace pumice

@@ -1,0 +1,118 @@
+// What running a model takes of a device's memory, all of it together and before any of it is
+// allocated: weights, keys and values, activations, and what steps need beside them. Plans are made
+// of a model's shape, options and numbers of a device; nothing is opened or loaded.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.hpp"
+#include "engine/engine_options.hpp"
+#include "engine/engine_sizes.hpp"
+#include "models/model.hpp"
+#include "models/model_source.hpp"
+#include "vk/device.hpp"
+#include "vk/plan.hpp"
+#include "vk/snapshot.hpp"
+
+namespace pumice {
+
+/// What a plan must know of a device.
+struct DeviceMemory {
+  std::string name;
+  uint64_t free_bytes = 0;  ///< of the budget, of which others' and this process's are taken off
+  uint64_t slab_bytes = 0;
+  uint32_t max_items = UINT32_MAX;  ///< of attention in a step; StepArgs::create
+  bool maps_all = false;            ///< the host writes device memory in place
+  /// By MemoryDomain: whether it lies in the heap that the budget is of.
+  std::array<bool, vk::kMemoryDomainCount> is_budgeted = {true, true, true};
+};
+/// Of a device that is not open, or has `used_bytes` allocated.
+DeviceMemory device_memory(const vk::DeviceSnapshot& snapshot, const vk::DevicePlan& plan,
+                           uint64_t used_bytes = 0);
+DeviceMemory device_memory(vk::Device& device);
+
+enum class MemoryUse { kWeights, kKv, kActivations, kReserve };
+inline constexpr std::array<std::string_view, 4> kMemoryUseNames = {"weights", "kv", "activations",
+                                                                    "reserve"};
+
+struct MemoryLine {
+  std::string_view purpose;  ///< as in the device's ledger
+  MemoryUse use = MemoryUse::kReserve;
+  vk::MemoryDomain domain = vk::MemoryDomain::kDevice;
+  uint64_t bytes = 0;
+  bool passing = false;  ///< staging, at most: allocated only while something moves
+};
+
+struct MemoryPlan {
+  uint32_t context_tokens = 0;
+  std::vector<MemoryLine> lines;
+  uint64_t budgeted_bytes = 0;  ///< of the lines that count against the device's budget
+  /// What keeps it from the device besides its bytes; empty: nothing.
+  std::string obstacle;
+
+  uint64_t bytes(MemoryUse use) const;
+  /// With what passes; without, what the ledger has while nothing moves.
+  uint64_t total_bytes(bool with_passing = true) const;
+};
+
+/// A KV type and its name as users write it, largest first.
+struct KvChoice {
+  std::string_view name;
+  decltype(EngineOptions::kv_type) type;
+};
+std::span<const KvChoice> kv_choices();
+/// The name of one of them.
+std::string_view kv_choice_name(decltype(EngineOptions::kv_type) type);
+
+/// Plans for one model on one device. Options are those of an engine; a context of 0 is the
+/// model's.
+class MemoryPlanner {
+ public:
+  /// Of a model that is still to be loaded. Errors: those of build_program and `lower`.
+  static Result<MemoryPlanner> of_source(const ModelSource& source, DeviceMemory device,
+                                         const FusionRules& fusion = {});
+  /// Of one that has been: its weights' bytes count as free before the plan, and as part of it.
+  static Result<MemoryPlanner> of_loaded(const Model& model, vk::Device& device,
+                                         const FusionRules& fusion = {});
+
+  const Program& program() const { return *program_; }
+  const DeviceMemory& device() const { return device_; }
+
+  /// Errors: those of engine_sizes, of which only options are the cause.
+  Result<EngineSizes> sizes(EngineOptions options) const;
+  Result<MemoryPlan> plan(const EngineOptions& options) const;
+  bool fits(const MemoryPlan& plan) const {
+    return plan.obstacle.empty() && plan.budgeted_bytes <= device_.free_bytes;
+  }
+  /// The longest context up to `most` that fits; a multiple of a block, or `most`. 0: none does.
+  uint32_t largest_context(EngineOptions options, uint32_t most) const;
+  /// Errors (kDoesNotFit): it does not fit, with the numbers and what would.
+  Status check(const EngineOptions& options) const;
+
+ private:
+  MemoryPlanner(std::shared_ptr<const Program> program, Lowered lowered, DeviceMemory device,
+                uint64_t weights_bytes)
+      : program_(std::move(program)),
+        lowered_(std::move(lowered)),
+        device_(std::move(device)),
+        weights_bytes_(weights_bytes) {}
+  EngineOptions with_context(EngineOptions options) const;
+  std::string what_would_fit(const EngineOptions& options) const;
+
+  std::shared_ptr<const Program> program_;
+  Lowered lowered_;
+  DeviceMemory device_;
+  uint64_t weights_bytes_;
+  uint64_t largest_weight_bytes_ = 0;  // of one allocation
+};
+
+/// "812.0 MiB", "4.58 GiB"
+std::string memory_text(uint64_t bytes);
+
+}  // namespace pumice
