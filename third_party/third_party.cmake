@@ -11,6 +11,12 @@ pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(libedit REQUIRED IMPORTED_TARGET libedit)
 
+# libcurl: headers only. The library is opened at run time, by the commands that download.
+find_path(CURL_HEADERS_DIR curl/curl.h REQUIRED)
+add_library(pumice_curl_headers INTERFACE)
+target_include_directories(pumice_curl_headers SYSTEM INTERFACE ${CURL_HEADERS_DIR})
+target_link_libraries(pumice_curl_headers INTERFACE ${CMAKE_DL_LIBS})
+
 # Vulkan: headers and volk only. The loader is opened at run time by volk and never linked.
 find_path(VULKAN_HEADERS_DIR vulkan/vulkan.h REQUIRED)
 find_path(VOLK_DIR volk.c REQUIRED DOC "Folder of volk.h and volk.c (libvulkan-volk-dev)")

@@ -22,6 +22,7 @@ ALLOWED = {
     "vk": {"base"},
     "format": {"base"},
     "text": {"base"},
+    "hub": {"base"},
     "sampling": {"base"},
     "cache": {"base"},
     "scheduler": {"base", "cache"},
@@ -35,7 +36,7 @@ ALLOWED = {
     "bench": {"base", "vk", "shaders", "format", "text", "sampling", "cache", "scheduler", "models",
               "engine"},
     "tools": {"base", "vk", "shaders", "format", "text", "sampling", "cache", "scheduler", "models",
-              "engine", "bench"},
+              "engine", "bench", "hub"},
     "examples": {"pumice"},
 }
 
@@ -50,6 +51,7 @@ TESTS_WITHOUT = {
 THIRD_PARTY = {
     "volk.h": {"vk", "tests"},
     "vulkan": {"vk", "api", "pumice", "tests"},
+    "curl": {"hub"},
     "CLI": {"tools", "bench", "tests"},
     "spdlog": {"tools", "bench", "examples", "tests"},
     "gtest": {"tests"},
@@ -61,6 +63,7 @@ THIRD_PARTY = {
 PACKAGES = {
     "CLI": "libcli11-dev",
     "benchmark": "libbenchmark-dev",
+    "curl": "libcurl4-openssl-dev",
     "editline": "libedit-dev",
     "fmt": "libfmt-dev",
     "gmock": "libgmock-dev",
