@@ -45,7 +45,8 @@ Status bench_advise(const BenchOptions& options) {
                  .token_budget = options.n_batch[0],
                  .chunk_tokens = options.n_ubatch[0]},
       .stop = InterruptGuard::interrupted};
-  PUMICE_TRY_STATUS(context_for(options.model, session.model->program, wanted.n_prompt, wanted.n_gen + 1));
+  PUMICE_TRY_STATUS(
+      context_for(options.model, session.model->program, wanted.n_prompt, wanted.n_gen + 1));
   std::optional<bench::Evidence> evidence;
   PUMICE_TRY(const nlohmann::json run, checked_run(options, session, source, logger, &evidence));
   if (evidence) {

@@ -15,6 +15,7 @@ struct Command {
 };
 
 Command add_run(CLI::App& app);
+Command add_chat(CLI::App& app);
 Command add_info(CLI::App& app);
 Command add_tokenize(CLI::App& app);
 Command add_logits(CLI::App& app);

@@ -34,6 +34,7 @@ constexpr char kForgiven = 'f';
 // thread wakes, a guarded loop may have come to its end.
 std::atomic<bool> g_interrupted = false;
 std::atomic<bool> g_guarded = false;
+std::atomic<bool> g_final = false;  // not by Ctrl-C
 static_assert(std::atomic<bool>::is_always_lock_free);
 int g_pipe[2] = {-1, -1};
 
@@ -110,7 +111,8 @@ void watch_signals() {
 /// take the signal for an error before. Without, they fail with EINTR, so that a guarded loop sees.
 void handle(int flags) {
   struct sigaction action {};
-  action.sa_handler = [](int) {
+  action.sa_handler = [](int number) {
+    if (number != SIGINT) g_final = true;
     g_interrupted = true;
     tell(g_guarded ? kGuarded : kSignalled);
   };
@@ -166,9 +168,12 @@ InterruptGuard::~InterruptGuard() {
 
 bool InterruptGuard::interrupted() { return g_interrupted; }
 
-void InterruptGuard::forgive() {
+bool InterruptGuard::forgive() {
+  if (g_final) return false;
   g_interrupted = false;
+  if (g_final) g_interrupted = true;  // it came meanwhile
   tell(kForgiven);
+  return !g_final;
 }
 
 }  // namespace pumice::tools

@@ -33,8 +33,9 @@ class InterruptGuard {
 
   /// Whether a signal asks for the end. What loops ask between steps.
   static bool interrupted();
-  /// The program goes on after all, as interactive ones do. A later signal is a new one.
-  static void forgive();
+  /// After Ctrl-C the program goes on after all, as interactive ones do; a later signal is a new
+  /// one. False, and nothing changes, where another signal asked for the end.
+  static bool forgive();
 };
 
 }  // namespace pumice::tools

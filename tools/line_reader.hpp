@@ -6,19 +6,22 @@
 
 namespace pumice::tools {
 
+/// One lives at a time: libedit has one state a program.
 class LineReader {
  public:
-  /// `prompt` is shown on a terminal only.
-  explicit LineReader(std::string prompt);
+  LineReader();
 
-  /// The next line without its end; nothing at the end of input.
-  std::optional<std::string> next();
+  /// The next line without its end; nothing at the end of input. `prompt` is shown on a terminal
+  /// only. There Ctrl-C takes back what was typed: the line is empty then, and `cancelled` says so;
+  /// other signals end the input. No InterruptGuard may live meanwhile.
+  std::optional<std::string> next(const std::string& prompt);
+  bool cancelled() const { return cancelled_; }
 
   bool interactive() const { return interactive_; }
 
  private:
-  std::string prompt_;
   bool interactive_;
+  bool cancelled_ = false;
 };
 
 }  // namespace pumice::tools

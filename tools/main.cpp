@@ -110,11 +110,21 @@ Status run(int argc, char** argv) {
   const auto settings = std::make_shared<SettingsFile>(app);
   app.config_formatter(settings);
   app.require_subcommand(1);
-  const Command commands[] = {add_run(app),        add_bench(app, command_line(argc, argv)),
-                              add_report(app),     add_info(app),
-                              add_tokenize(app),   add_logits(app),
-                              add_perplexity(app), add_sim(app),
-                              add_synth(app)};
+  const std::string typed = command_line(argc, argv);
+  // clang-format off
+  const Command commands[] = {
+      add_run(app),
+      add_chat(app),
+      add_bench(app, typed),
+      add_report(app),
+      add_info(app),
+      add_tokenize(app),
+      add_logits(app),
+      add_perplexity(app),
+      add_sim(app),
+      add_synth(app),
+  };
+  // clang-format on
   if (argc <= 1) return print_output(app.help());
   try {
     app.parse(arguments_of(argc, argv));

@@ -113,6 +113,23 @@ Result<std::unique_ptr<Engine>> make_engine(const Session& session, const Engine
   return session.make_engine(options, [&](size_t done, size_t total) { bar.update(done, total); });
 }
 
+Result<OpenEngine> open_for_prompts(const ModelOptions& options, const ModelSource& source,
+                                    const Logger& logger, EngineOptions engine_options) {
+  // Without as much nothing is loaded.
+  const bool finds_context = options.context_tokens == 0;
+  engine_options.context_tokens = finds_context ? kKvBlockTokens : options.context_tokens;
+  OpenEngine open;
+  PUMICE_TRY(open.session, open_session(options, source, logger, engine_options));
+  PUMICE_TRY(const MemoryPlanner planner,
+             MemoryPlanner::of_loaded(*open.session.model, *open.session.device));
+  if (finds_context) {
+    PUMICE_TRY(engine_options.context_tokens, context_of_machine(planner, engine_options, logger));
+  }
+  engine_options.kv_blocks = kv_blocks_for_reuse(planner, engine_options);
+  PUMICE_TRY(open.engine, make_engine(open.session, engine_options));
+  return open;
+}
+
 Result<uint32_t> context_for(const ModelOptions& options, const Program& program,
                              size_t prompt_tokens, uint32_t new_tokens, OverflowPolicy overflow) {
   if (options.context_tokens != 0) return options.context_tokens;

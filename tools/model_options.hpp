@@ -53,6 +53,15 @@ Result<Session> open_session(const ModelOptions& options, const ModelSource& sou
 /// Session::make_engine with a progress bar.
 Result<std::unique_ptr<Engine>> make_engine(const Session& session, const EngineOptions& options);
 
+struct OpenEngine {
+  Session session;
+  std::unique_ptr<Engine> engine;
+};
+/// For prompts that are not known yet: the window is -c or what the machine holds, with room for
+/// the prompts of earlier requests beside the one that runs.
+Result<OpenEngine> open_for_prompts(const ModelOptions& options, const ModelSource& source,
+                                    const Logger& logger, EngineOptions engine_options);
+
 /// The context to run with: -c, else pumice::context_for's. Errors: kDoesNotFit.
 Result<uint32_t> context_for(const ModelOptions& options, const Program& program,
                              size_t prompt_tokens, uint32_t new_tokens,

@@ -2,22 +2,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstdio>
 #include <nlohmann/json.hpp>
-#include <random>
 
 #include "base/output_file.hpp"
 #include "cache/token_cache.hpp"
 #include "engine/sizing.hpp"
 #include "models/families.hpp"
 #include "models/vocabulary_loader.hpp"
-#include "text/text_stream.hpp"
 #include "tools/command.hpp"
 #include "tools/generation.hpp"
 #include "tools/interrupt.hpp"
 #include "tools/line_reader.hpp"
 #include "tools/model_options.hpp"
+#include "tools/sampling_options.hpp"
 #include "tools/serving_options.hpp"
 #include "tools/terminal.hpp"
 
@@ -32,10 +30,7 @@ struct RunOptions {
   std::string file;
   CLI::Option* prompt_option = nullptr;
   uint32_t n_predict = 128;
-  int64_t seed = -1;
-  SamplerOptions sampling{.temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f};
-  bool ignore_eos = false;
-  std::vector<std::string> stop_strings;
+  SamplingOptions generation;
   bool json = false;
   bool repl = false;
   ServingOptions serving;
@@ -91,31 +86,20 @@ Status Runner::open(const GgufFile& file, size_t prompt_tokens) {
                                .math = options_.model.math_kind(),
                                .token_budget = options_.model.token_budget,
                                .chunk_tokens = options_.model.chunk_tokens,
-                               .greedy_only = is_plain_greedy(options_.sampling),
+                               .greedy_only = is_plain_greedy(options_.generation.sampler),
                                .profile = options_.model.profile};
   options_.serving.apply_to(engine_options);
-  const bool finds_context = options_.repl && options_.model.context_tokens == 0;
-  if (finds_context) {
-    engine_options.context_tokens = kKvBlockTokens;  // without as much, nothing is loaded
-  } else if (options_.repl) {
-    engine_options.context_tokens = options_.model.context_tokens;
-  } else {
-    PUMICE_TRY(const Program program, build_program(file));
-    PUMICE_TRY(engine_options.context_tokens,
-               context_for(options_.model, program, prompt_tokens, options_.n_predict,
-                           engine_options.overflow));
-  }
-  PUMICE_TRY(session_, open_session(options_.model, file, logger_, engine_options));
   if (options_.repl) {
-    PUMICE_TRY(const MemoryPlanner planner,
-               MemoryPlanner::of_loaded(*session_.model, *session_.device));
-    if (finds_context) {
-      PUMICE_TRY(engine_options.context_tokens,
-                 context_of_machine(planner, engine_options, logger_));
-    }
-    // Room for the prompts of earlier lines beside the one that runs.
-    engine_options.kv_blocks = kv_blocks_for_reuse(planner, engine_options);
+    PUMICE_TRY(OpenEngine open, open_for_prompts(options_.model, file, logger_, engine_options));
+    session_ = std::move(open.session);
+    engine_ = std::move(open.engine);
+    return {};
   }
+  PUMICE_TRY(const Program program, build_program(file));
+  PUMICE_TRY(engine_options.context_tokens,
+             context_for(options_.model, program, prompt_tokens, options_.n_predict,
+                         engine_options.overflow));
+  PUMICE_TRY(session_, open_session(options_.model, file, logger_, engine_options));
   PUMICE_TRY(engine_, make_engine(session_, engine_options));
   return {};
 }
@@ -149,15 +133,15 @@ Result<Generation> Runner::generate_one(std::vector<TokenId> prompt) {
   PUMICE_TRY(Generation generation, generate(*engine_,
                                              {.prompt = std::move(prompt),
                                               .max_new_tokens = n_predict,
-                                              .sampling = options_.sampling,
+                                              .sampling = options_.generation.sampler,
                                               .tokenizer = tokenizer_,
-                                              .ignore_end = options_.ignore_eos,
-                                              .stop_strings = options_.stop_strings},
+                                              .ignore_end = options_.generation.ignore_eos,
+                                              .stop_strings = options_.generation.stop_strings},
                                              sink));
   if (options_.json) {
     using Json = nlohmann::json;
     const Json json =
-        to_json(generation, *engine_, session_.device->plan(), options_.sampling.seed);
+        to_json(generation, *engine_, session_.device->plan(), options_.generation.sampler.seed);
     output_ = print_output(json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
   }
   print_rates(generation);
@@ -180,8 +164,9 @@ Status Runner::once(const GgufFile& file) {
 /// One prompt a line, typed or piped. A line that fails says why and the next one is read.
 Status Runner::repl(const GgufFile& file) {
   PUMICE_TRY_STATUS(open(file, 0));
-  LineReader lines("> ");
-  while (const std::optional<std::string> line = lines.next()) {
+  LineReader lines;
+  while (const std::optional<std::string> line = lines.next("> ")) {
+    if (lines.cancelled()) return make_error(ErrorCode::kCancelled, "interrupted");
     if (line->empty()) continue;
     Result<std::vector<TokenId>> prompt = encode(*line);
     if (!prompt.ok()) {
@@ -198,7 +183,7 @@ Status Runner::repl(const GgufFile& file) {
     }
     if (!generation->interrupted) continue;
     if (!lines.interactive()) return make_error(ErrorCode::kCancelled, "interrupted");
-    InterruptGuard::forgive();
+    if (!InterruptGuard::forgive()) return make_error(ErrorCode::kCancelled, "interrupted");
   }
   return {};
 }
@@ -207,18 +192,13 @@ Status Runner::run(RunOptions options) {
   if (options.model.device.list) return print_devices(stderr_logger(options.model.verbose));
   PUMICE_TRY_STATUS(options.model.validate());
   PUMICE_TRY_STATUS(options.serving.validate());
-  if (const Status stops = validate_stop_strings(options.stop_strings); !stops.ok()) {
-    return make_error(stops.error().code, "--stop: {}", stops.error().message);
-  }
   PUMICE_TRY_STATUS(
       check_not_an_input(options.serving.prompt_cache,
                          std::vector<std::filesystem::path>{options.model.model, options.file}));
   PUMICE_TRY(const GgufFile file, GgufFile::open(options.model.model));
   PUMICE_TRY(Tokenizer loaded, load_tokenizer(file));
   const auto tokenizer = std::make_shared<const Tokenizer>(std::move(loaded));
-  PUMICE_TRY_STATUS(options.sampling.validate(tokenizer->vocabulary().size()));
-  options.sampling.seed =
-      options.seed >= 0 ? static_cast<uint64_t>(options.seed) : std::random_device{}();
+  PUMICE_TRY_STATUS(options.generation.validate(tokenizer->vocabulary()));
   const bool repl = options.repl;
   const std::string stats = options.serving.stats;
   const Logger logger = stderr_logger(options.model.verbose);
@@ -247,44 +227,7 @@ Command add_run(CLI::App& app) {
       ->envname("PUMICE_PREDICT")
       ->capture_default_str()
       ->check(CLI::Range(1u, 1u << 24));
-  command
-      ->add_option("-s,--seed", options->seed,
-                   "Seed; the same seed gives the same text (-1: random)")
-      ->envname("PUMICE_SEED")
-      ->capture_default_str()
-      ->check(CLI::Range(int64_t{-1}, int64_t{1} << 62));
-  SamplerOptions& sampling = options->sampling;
-  const auto sampler = [&](const std::string& name, auto& value, const char* help) {
-    std::string variable = "PUMICE_";  // --top-k is PUMICE_TOP_K
-    for (const char c : name.substr(2)) {
-      variable += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-    }
-    command->add_option(name, value, help)
-        ->envname(variable)
-        ->capture_default_str()
-        ->group("Sampling");
-  };
-  sampler("--temp", sampling.temperature, "Temperature; 0 always takes the likeliest token");
-  sampler("--top-k", sampling.top_k, "Keep the k likeliest tokens (0: all)");
-  sampler("--top-p", sampling.top_p, "Keep the likeliest tokens up to this mass (1: all)");
-  sampler("--min-p", sampling.min_p,
-          "Drop tokens less likely than this times the likeliest (0: none)");
-  sampler("--repeat-penalty", sampling.repeat_penalty,
-          "Divide the logits of tokens seen before (1: off)");
-  sampler("--frequency-penalty", sampling.frequency_penalty,
-          "Subtract this for each earlier occurrence");
-  sampler("--presence-penalty", sampling.presence_penalty,
-          "Subtract this from tokens already generated");
-  command->add_flag("--ignore-eos", options->ignore_eos, "Go on after the end-of-text token")
-      ->group("Sampling");
-  command
-      ->add_option("--stop", options->stop_strings,
-                   "End the text before this string (may be given several times)")
-      ->expected(1)
-      ->take_all()
-      ->allow_extra_args(false)
-      ->type_name("TEXT")
-      ->group("Sampling");
+  options->generation.add_to(*command);
   command->add_flag(
       "--json", options->json,
       "Print one JSON object (text, tokens, timings, variants, limit) instead of streaming");

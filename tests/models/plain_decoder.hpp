@@ -3,6 +3,7 @@
 // token, knowing nothing of programs.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <map>

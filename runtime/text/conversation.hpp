@@ -1,0 +1,121 @@
+// A conversation with a model: messages, and how they become the text that a model reads.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.hpp"
+#include "text/chat_template.hpp"
+#include "text/tokenizer.hpp"
+
+namespace pumice {
+
+struct ChatMessage {
+  std::string role;  ///< "system", "user" or "assistant"
+  std::string content;
+
+  bool operator==(const ChatMessage&) const = default;
+};
+
+/// How messages become tokens: by a chat template or, plainly, one after the other, which a model
+/// that was never taught to converse goes on with. Copyable; any number of threads may encode.
+class ChatFormat {
+ public:
+  /// The plain one.
+  ChatFormat() = default;
+  /// `source`: a template; it sees the texts of the vocabulary's BOS and EOS. Errors: those of
+  /// ChatTemplate::parse.
+  static Result<ChatFormat> create(std::string_view source, const Vocabulary& vocabulary);
+
+  bool is_plain() const { return !template_; }
+
+  /// The text up to where the assistant's answer begins. The system's message comes first if there
+  /// is one; where a template refuses it, it stands at the start of the first message of the user.
+  /// Errors: those of ChatTemplate::render.
+  Result<std::string> render(std::span<const ChatMessage> messages) const;
+
+  /// Of a rendered text, with one BOS where the vocabulary asks for it, whether or not the template
+  /// wrote it. Errors: those of Tokenizer::encode.
+  static Result<std::vector<TokenId>> encode(const Tokenizer& tokenizer, std::string_view text);
+
+ private:
+  Result<std::string> render_by_template(std::span<const ChatMessage> messages) const;
+
+  std::optional<ChatTemplate> template_;
+  std::string bos_;
+  std::string eos_;
+};
+
+/// Messages in turns: perhaps one of the system's, then the user's and the assistant's. One thread.
+class Conversation {
+ public:
+  /// As the file of `to_json` has it. Errors (kBadFile): what is wrong with it.
+  static Result<Conversation> parse(std::string_view json);
+  std::string to_json() const;
+
+  const std::vector<ChatMessage>& messages() const { return messages_; }
+  /// The system's message; empty: none.
+  std::string system() const;
+  void set_system(std::string text);
+
+  void ask(std::string text) { messages_.push_back({"user", std::move(text)}); }
+  void answer(std::string text) { messages_.push_back({"assistant", std::move(text)}); }
+  /// Without the last question and what followed it. False: there is none.
+  bool undo();
+  /// Without what followed the last question. False: there is no question.
+  bool take_back_answer();
+  void clear();
+  size_t n_questions() const;
+
+  /// Without the oldest question and its answer; false where only one is left.
+  bool forget_oldest();
+
+ private:
+  std::vector<ChatMessage> messages_;
+};
+
+/// What `conversation` is to a model whose prompts have `max_tokens` at most: all of it or, with
+/// `forget`, without as many of its oldest exchanges as do not fit, which the conversation itself
+/// keeps.
+struct FittedPrompt {
+  std::string text;
+  std::vector<TokenId> tokens;
+  size_t n_forgotten = 0;  ///< questions left out
+};
+/// Errors: kDoesNotFit, with the numbers; those of `render` and `encode`.
+Result<FittedPrompt> fit_prompt(const Conversation& conversation, const ChatFormat& format,
+                                const Tokenizer& tokenizer, size_t max_tokens, bool forget);
+
+/// Tells the reasoning that some models begin with, between <think> and </think>, from the answer,
+/// as text comes. One thread.
+class ReasoningSplitter {
+ public:
+  struct Piece {
+    std::string text;
+    bool is_reasoning = false;
+  };
+
+  /// `open`: the prompt ended with <think> already.
+  explicit ReasoningSplitter(bool open) : state_(open ? State::kReasoning : State::kStart) {}
+  /// Whether a rendered prompt ends so.
+  static bool is_open(std::string_view prompt);
+
+  /// What is known of the text so far; the tags and blanks around them belong to nothing.
+  std::vector<Piece> feed(std::string_view text);
+  /// What was held back, at the end.
+  std::vector<Piece> flush();
+
+ private:
+  enum class State { kStart, kReasoning, kGap, kAnswer };
+
+  std::string held_;  // may be the start of a tag
+  State state_;
+};
+
+}  // namespace pumice

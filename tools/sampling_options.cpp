@@ -1,0 +1,52 @@
+#include "tools/sampling_options.hpp"
+
+#include <cctype>
+#include <cstdint>
+#include <random>
+
+#include "text/text_stream.hpp"
+
+namespace pumice::tools {
+
+void SamplingOptions::add_to(CLI::App& app) {
+  app.add_option("-s,--seed", seed_, "Seed; the same seed gives the same text (-1: random)")
+      ->envname("PUMICE_SEED")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{-1}, int64_t{1} << 62));
+  const auto add = [&](const std::string& name, auto& value, const char* help) {
+    std::string variable = "PUMICE_";  // --top-k is PUMICE_TOP_K
+    for (const char c : name.substr(2)) {
+      variable += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+    }
+    app.add_option(name, value, help)->envname(variable)->capture_default_str()->group("Sampling");
+  };
+  add("--temp", sampler.temperature, "Temperature; 0 always takes the likeliest token");
+  add("--top-k", sampler.top_k, "Keep the k likeliest tokens (0: all)");
+  add("--top-p", sampler.top_p, "Keep the likeliest tokens up to this mass (1: all)");
+  add("--min-p", sampler.min_p, "Drop tokens less likely than this times the likeliest (0: none)");
+  add("--repeat-penalty", sampler.repeat_penalty,
+      "Divide the logits of tokens seen before (1: off)");
+  add("--frequency-penalty", sampler.frequency_penalty,
+      "Subtract this for each earlier occurrence");
+  add("--presence-penalty", sampler.presence_penalty,
+      "Subtract this from tokens already generated");
+  app.add_flag("--ignore-eos", ignore_eos, "Go on after the end-of-text token")->group("Sampling");
+  app.add_option("--stop", stop_strings,
+                 "End the text before this string (may be given several times)")
+      ->expected(1)
+      ->take_all()
+      ->allow_extra_args(false)
+      ->type_name("TEXT")
+      ->group("Sampling");
+}
+
+Status SamplingOptions::validate(const Vocabulary& vocabulary) {
+  if (const Status stops = validate_stop_strings(stop_strings); !stops.ok()) {
+    return make_error(stops.error().code, "--stop: {}", stops.error().message);
+  }
+  PUMICE_TRY_STATUS(sampler.validate(vocabulary.size()));
+  sampler.seed = seed_ >= 0 ? static_cast<uint64_t>(seed_) : std::random_device{}();
+  return {};
+}
+
+}  // namespace pumice::tools

@@ -1,0 +1,27 @@
+// The flags that say how tokens are chosen and where a text ends, which `run` and `chat` share.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "sampling/options.hpp"
+#include "text/vocabulary.hpp"
+
+namespace pumice::tools {
+
+struct SamplingOptions {
+  SamplerOptions sampler{.temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f};
+  bool ignore_eos = false;
+  std::vector<std::string> stop_strings;
+
+  void add_to(CLI::App& app);
+  /// Checks them and draws a seed where none was chosen. Errors: kInvalidArgument.
+  Status validate(const Vocabulary& vocabulary);
+
+ private:
+  int64_t seed_ = -1;
+};
+
+}  // namespace pumice::tools
