@@ -13,6 +13,7 @@
 #include "shaders/spirv.hpp"
 #include "tools/command.hpp"
 #include "tools/device_options.hpp"
+#include "tools/info_fit.hpp"
 #include "tools/self_test.hpp"
 #include "tools/terminal.hpp"
 #include "vk/snapshot_json.hpp"
@@ -28,6 +29,8 @@ struct InfoOptions {
   std::string self_test;  ///< ops, separated by commas; empty: all
   CLI::Option* self_test_option = nullptr;
   bool program = false;
+  bool fit = false;
+  FitOptions fit_options;
   bool json = false;
   bool verbose = false;
 };
@@ -251,6 +254,10 @@ Status info(const InfoOptions& options) {
     return run_self_test_command(options.device, options.self_test, options.json,
                                  stderr_logger(options.verbose));
   }
+  if (options.fit) {
+    return print_fit(options.fit_options, options.model, options.device, options.json,
+                     stderr_logger(options.verbose));
+  }
   if (options.model.empty()) return show_devices(options);
   if (options.program) return print_program(options);
   PUMICE_TRY(const GgufFile file, GgufFile::open(options.model));
@@ -269,6 +276,11 @@ Command add_info(CLI::App& app) {
       ->add_flag("--program", options->program,
                  "Of the GGUF file: what the model computes, operation by operation")
       ->needs("--model");
+  CLI::Option* const fit =
+      command->add_flag("--fit", options->fit,
+                        "What running the model takes of the device's memory, and what would fit; "
+                        "nothing is loaded");
+  options->fit_options.add_to(*command, fit);
   options->device.add_to(*command);
   options->self_test_option =
       command
@@ -284,6 +296,7 @@ Command add_info(CLI::App& app) {
   command->footer(
       "Examples:\n  pumice info\n  pumice info -m model.gguf --json\n"
       "  pumice info -m model.gguf --program\n"
+      "  pumice info -m model.gguf --fit -c 32768\n"
       "  pumice info --self-test --device 0");
   return {command, [options] { return info(*options); }};
 }

@@ -59,10 +59,6 @@ uint64_t MemoryPlan::total_bytes(bool with_passing) const {
 
 std::span<const KvChoice> kv_choices() { return kKvChoices; }
 
-std::string_view kv_choice_name(decltype(EngineOptions::kv_type) type) {
-  return std::ranges::find(kKvChoices, type, &KvChoice::type)->name;
-}
-
 Result<MemoryPlanner> MemoryPlanner::of_source(const ModelSource& source, DeviceMemory device,
                                                const FusionRules& fusion) {
   PUMICE_TRY(Program program, build_program(source));

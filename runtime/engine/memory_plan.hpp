@@ -67,8 +67,6 @@ struct KvChoice {
   decltype(EngineOptions::kv_type) type;
 };
 std::span<const KvChoice> kv_choices();
-/// The name of one of them.
-std::string_view kv_choice_name(decltype(EngineOptions::kv_type) type);
 
 /// Plans for one model on one device. Options are those of an engine; a context of 0 is the
 /// model's.

@@ -132,7 +132,7 @@ class Context(RunTest):
         if needed_bytes < max(device.get("budget_bytes", 0) for device in devices):
             self.skipTest("this device holds the longest context that can be asked for")
         self.refuses(DOES_NOT_FIT, "run", "-m", STORIES, "-p", "Once", "-n", 4, "-c", 1 << 24,
-                     "-ctk", "f32", "-ctv", "f32", says=["context of 16777216", "MiB more than"])
+                     "-ctk", "f32", "-ctv", "f32", says=["context of 16777216", "weights", "KV", "too little: -c "])
 
 
 class Interrupted(RunTest):

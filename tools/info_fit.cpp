@@ -1,0 +1,217 @@
+#include "tools/info_fit.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/memory_plan.hpp"
+#include "models/model_source.hpp"
+#include "models/state_layout.hpp"
+
+namespace pumice::tools {
+namespace {
+
+using Json = nlohmann::json;
+
+/// One KV type beside the one that was asked for.
+struct Alternative {
+  std::string_view kv_type;
+  bool is_current = false;
+  uint64_t bytes = 0;  ///< at the context asked for
+  bool fits = false;
+  uint32_t longest_tokens = 0;  ///< that fits; 0: none
+};
+
+struct Fit {
+  MemoryPlanner planner;
+  EngineOptions engine;
+  MemoryPlan plan;
+  uint32_t most_tokens = 0;  ///< looked at
+  std::vector<Alternative> alternatives;
+
+  bool fits() const { return planner.fits(plan); }
+};
+
+Result<ModelSource> open_source(const FitOptions& options, const std::string& model) {
+  if (options.synthetic.empty()) return ModelSource::open(model);
+  PUMICE_TRY(const SyntheticModel made, SyntheticModel::parse(options.synthetic));
+  return ModelSource::synthetic(made);
+}
+
+Result<EngineOptions> engine_options(const FitOptions& options, uint32_t model_tokens) {
+  if (options.kv_type_k != options.kv_type_v) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "-ctk {} and -ctv {}: keys and values must have one type", options.kv_type_k,
+                      options.kv_type_v);
+  }
+  return EngineOptions{
+      .kv_type = std::ranges::find(kv_choices(), options.kv_type_k, &KvChoice::name)->type,
+      .context_tokens = options.context_tokens != 0 ? options.context_tokens : model_tokens,
+      .token_budget = options.token_budget,
+      .chunk_tokens = options.chunk_tokens};
+}
+
+Result<Fit> find_fit(const FitOptions& options, const ModelSource& source, DeviceMemory device) {
+  PUMICE_TRY(MemoryPlanner planner, MemoryPlanner::of_source(source, std::move(device)));
+  PUMICE_TRY(const EngineOptions engine, engine_options(options, planner.program().context_length));
+  PUMICE_TRY(MemoryPlan plan, planner.plan(engine));
+  Fit fit{.planner = std::move(planner), .engine = engine, .plan = std::move(plan)};
+  fit.most_tokens = std::max(fit.planner.program().context_length, engine.context_tokens);
+  for (const KvChoice& choice : kv_choices()) {
+    EngineOptions other = engine;
+    other.kv_type = choice.type;
+    PUMICE_TRY(const MemoryPlan its_plan, fit.planner.plan(other));
+    fit.alternatives.push_back(
+        {.kv_type = choice.name,
+         .is_current = choice.type == engine.kv_type,
+         .bytes = its_plan.total_bytes(),
+         .fits = fit.planner.fits(its_plan),
+         .longest_tokens = fit.planner.largest_context(other, fit.most_tokens)});
+  }
+  return fit;
+}
+
+uint64_t kv_bytes_per_token(const Fit& fit) {
+  return state_layout(fit.planner.program(), fit.engine.kv_type).block_bytes() / kKvBlockTokens;
+}
+
+std::string reserve_text(const MemoryPlan& plan) {
+  std::string text;
+  for (const MemoryLine& line : plan.lines) {
+    if (line.use != MemoryUse::kReserve) continue;
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", line.purpose, memory_text(line.bytes));
+  }
+  return text;
+}
+
+std::string verdict(const Fit& fit) {
+  const uint64_t free_bytes = fit.planner.device().free_bytes;
+  const uint64_t bytes = fit.plan.budgeted_bytes;
+  if (bytes > free_bytes) {
+    return fmt::format("does not fit: {} too little", memory_text(bytes - free_bytes));
+  }
+  if (!fit.fits()) return fmt::format("does not fit: it {}", fit.plan.obstacle);
+  return fmt::format("fits, {} to spare", memory_text(free_bytes - bytes));
+}
+
+void print_text(const Fit& fit, const std::string& name, const FitOptions& options) {
+  const DeviceMemory& device = fit.planner.device();
+  const MemoryPlan& plan = fit.plan;
+  fmt::print("{}: {} free\n", device.name, memory_text(device.free_bytes));
+  fmt::print("{} with -c {} -ctk {} -ctv {} -b {}\n\n", name, plan.context_tokens,
+             options.kv_type_k, options.kv_type_v, options.token_budget);
+  const auto row = [](std::string_view what, uint64_t bytes, const std::string& note) {
+    fmt::print("  {:<12} {:>11}{}\n", what, memory_text(bytes), note.empty() ? "" : "  " + note);
+  };
+  row("weights", plan.bytes(MemoryUse::kWeights), "");
+  row("KV", plan.bytes(MemoryUse::kKv), fmt::format("{} bytes a token", kv_bytes_per_token(fit)));
+  row("activations", plan.bytes(MemoryUse::kActivations), "");
+  row("reserve", plan.bytes(MemoryUse::kReserve), reserve_text(plan));
+  row("total", plan.total_bytes(), verdict(fit));
+  if (plan.budgeted_bytes < plan.total_bytes()) {
+    row("of it", plan.total_bytes() - plan.budgeted_bytes, "in the host's memory");
+  }
+  fmt::print("\n  -ctk -ctv  {:>20}  longest -c that fits, up to {}\n",
+             fmt::format("at -c {}", plan.context_tokens), fit.most_tokens);
+  for (const Alternative& one : fit.alternatives) {
+    fmt::print("{} {:<9}  {:>12} {:>7}  {:>8}\n", one.is_current ? '*' : ' ', one.kv_type,
+               memory_text(one.bytes), one.fits ? "fits" : "-",
+               one.longest_tokens == 0 ? "none" : std::to_string(one.longest_tokens));
+  }
+}
+
+Json fit_json(const Fit& fit, const std::string& name, const FitOptions& options) {
+  const MemoryPlan& plan = fit.plan;
+  Json json{{"model", name},
+            {"device", fit.planner.device().name},
+            {"free_bytes", fit.planner.device().free_bytes},
+            {"fits", fit.fits()},
+            {"obstacle", plan.obstacle.empty() ? Json(nullptr) : Json(plan.obstacle)},
+            {"context_tokens", plan.context_tokens},
+            {"kv_type_k", options.kv_type_k},
+            {"kv_type_v", options.kv_type_v},
+            {"batch_tokens", options.token_budget},
+            {"kv_bytes_per_token", kv_bytes_per_token(fit)},
+            {"total_bytes", plan.total_bytes()},
+            {"budgeted_bytes", plan.budgeted_bytes}};
+  for (size_t i = 0; i < kMemoryUseNames.size(); ++i) {
+    json[fmt::format("{}_bytes", kMemoryUseNames[i])] = plan.bytes(static_cast<MemoryUse>(i));
+  }
+  for (const MemoryLine& line : plan.lines) {
+    json["lines"].push_back({{"purpose", line.purpose},
+                             {"use", kMemoryUseNames[static_cast<size_t>(line.use)]},
+                             {"bytes", line.bytes},
+                             {"passing", line.passing}});
+  }
+  for (const Alternative& one : fit.alternatives) {
+    json["alternatives"].push_back({{"kv_type", one.kv_type},
+                                    {"current", one.is_current},
+                                    {"total_bytes", one.bytes},
+                                    {"fits", one.fits},
+                                    {"longest_context_tokens", one.longest_tokens}});
+  }
+  return json;
+}
+
+}  // namespace
+
+void FitOptions::add_to(CLI::App& app, CLI::Option* fit) {
+  const char* const group = "With --fit";
+  std::vector<std::string> kv_types;
+  for (const KvChoice& choice : kv_choices()) kv_types.emplace_back(choice.name);
+  app.add_option("--synthetic", synthetic,
+                 "Instead of -m: the shape of a real model, PRESET[:TYPE] (pumice synth --list)")
+      ->needs(fit)
+      ->excludes("--model")
+      ->group(group);
+  app.add_option("-c,--ctx-size", context_tokens, "Context in tokens (default: the model's)")
+      ->needs(fit)
+      ->check(CLI::Range(1u, 1u << 24))
+      ->group(group);
+  app.add_option("--cache-type-k,--ctk", kv_type_k, "-ctk: type of cached keys")
+      ->needs(fit)
+      ->capture_default_str()
+      ->check(CLI::IsMember(kv_types))
+      ->group(group);
+  app.add_option("--cache-type-v,--ctv", kv_type_v, "-ctv: type of cached values")
+      ->needs(fit)
+      ->capture_default_str()
+      ->check(CLI::IsMember(kv_types))
+      ->group(group);
+  app.add_option("-b,--batch-size", token_budget, "Most tokens computed in one step")
+      ->needs(fit)
+      ->capture_default_str()
+      ->check(CLI::Range(kKvBlockTokens, 1u << 16))
+      ->group(group);
+  app.add_option("--ubatch-size,--ub", chunk_tokens,
+                 "-ub: most prompt tokens computed in one step; takes no memory of its own")
+      ->needs(fit)
+      ->capture_default_str()
+      ->check(CLI::Range(1u, 1u << 16))
+      ->group(group);
+}
+
+Status print_fit(const FitOptions& options, const std::string& model, const DeviceOptions& device,
+                 bool json, const Logger& logger) {
+  if (model.empty() && options.synthetic.empty()) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "--fit: no model; give one with -m FILE or --synthetic PRESET");
+  }
+  PUMICE_TRY(const ModelSource source, open_source(options, model));
+  PUMICE_TRY(const ChosenDevice chosen, choose_device(device, logger));
+  PUMICE_TRY(const Fit fit, find_fit(options, source, device_memory(chosen.snapshot, chosen.plan)));
+  const std::string name = model.empty() ? "synthetic:" + options.synthetic : model;
+  if (json) {
+    fmt::print("{}\n",
+               fit_json(fit, name, options).dump(2, ' ', false, Json::error_handler_t::replace));
+  } else {
+    print_text(fit, name, options);
+  }
+  return {};
+}
+
+}  // namespace pumice::tools
