@@ -165,8 +165,9 @@ TEST_F(GgufParts, PartsThatDoNotBelongTogetherAreErrors) {
   const std::string one = "model-00001-of-00003.gguf: ";
   EXPECT_EQ(error_with(3, {.tensors = {"d"}, .index = 2}),
             one + "split.tensors.count: 4, but the 3 parts have 3");
-  EXPECT_EQ(error_with(1, {.tensors = {}, .index = 0, .n_tensors = -1}),
-            one + "split.tensors.count: -1 is out of range (expected an unsigned integer of 64 bits)");
+  EXPECT_EQ(
+      error_with(1, {.tensors = {}, .index = 0, .n_tensors = -1}),
+      one + "split.tensors.count: -1 is out of range (expected an unsigned integer of 64 bits)");
   EXPECT_EQ(error_with(1, {.tensors = {}, .index = 0, .n_tensors = {}}),
             one + "split.tensors.count: the key is missing");
   EXPECT_EQ(error_with(1, {.tensors = {}, .index = 0, .count = 513}),

@@ -8,6 +8,7 @@ import unittest
 
 from command_line import (BAD_FILE, DOES_NOT_FIT, SHARED, STORIES, USAGE, VOCABULARY,
                           CommandLineTest)
+from gguf_split import split_gguf
 
 MALFORMED = SHARED / "gguf-malformed"
 
@@ -42,6 +43,14 @@ class ModelFile(CommandLineTest):
         self.part(3, 3)
         self.assertIn("in 3 files", self.ok("info", "-m", first).stdout.decode())
         self.assertEqual(json.loads(self.ok("info", "-m", first, "--json").stdout)["files"], 3)
+
+    def test_a_model_in_parts_is_described_as_the_whole_one(self):
+        for number, content in enumerate(split_gguf(self.need(STORIES).read_bytes(), 3), 1):
+            self.write(f"s-{number:05}-of-00003.gguf", content)
+        whole, split = (json.loads(self.ok("info", "-m", path, "--json").stdout)
+                        for path in (STORIES, self.folder / "s-00001-of-00003.gguf"))
+        self.assertEqual(split["tensors"], whole["tensors"])
+        self.assertEqual(split["memory"], whole["memory"])
 
     @unittest.skipIf(os.geteuid() == 0, "root may read everything")
     def test_a_file_without_permission_says_so(self):

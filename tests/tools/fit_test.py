@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+"""What fits: plans of models that nobody loads, and refusals that say what would fit; models in several files."""
+
+import json
+import re
+import unittest
+
+from command_line import DOES_NOT_FIT, STORIES, USAGE, CommandLineTest
+from gguf_split import split_gguf
+
+HUGE = ["info", "--fit", "--synthetic", "llama-70b:q4_k", "--limit", "budget=2G"]
+
+
+class Fit(CommandLineTest):
+    def test_a_model_larger_than_the_memory_is_planned_without_being_loaded(self):
+        plan = json.loads(self.ok(*HUGE, "-c", 4096, "--json").stdout)
+        self.assertIs(plan["fits"], False)
+        self.assertEqual(plan["context_tokens"], 4096)
+        self.assertLessEqual(plan["free_bytes"], 2 << 30)
+        self.assertGreater(plan["weights_bytes"], 35e9)
+        uses = ("weights", "kv", "activations", "reserve")
+        self.assertEqual(plan["total_bytes"], sum(plan[f"{use}_bytes"] for use in uses))
+        self.assertEqual(plan["total_bytes"], sum(line["bytes"] for line in plan["lines"]))
+        self.assertEqual(plan["kv_bytes"], 4096 * plan["kv_bytes_per_token"])
+        self.assertEqual([one["kv_type"] for one in plan["alternatives"] if one["current"]], ["f16"])
+        self.assertEqual({one["longest_context_tokens"] for one in plan["alternatives"]}, {0})
+        text = self.ok(*HUGE).stdout.decode()
+        self.assertIn("does not fit: ", text)
+        self.assertRegex(text, r"\* f16 .* none\n")
+
+    def test_flags_of_the_engine_count(self):
+        def plan(*flags):
+            return json.loads(self.ok(*HUGE, "-c", 1024, "--json", *flags).stdout)
+        self.assertEqual(plan("-ctk", "f32", "-ctv", "f32")["kv_bytes"], 2 * plan()["kv_bytes"])
+        self.assertGreater(plan("-b", 2048)["activations_bytes"], plan()["activations_bytes"])
+
+    def test_mistakes_are_usage_errors(self):
+        self.refuses(USAGE, "info", "--fit", says="no model")
+        self.refuses(USAGE, "info", "-c", 100, says="--fit")
+        self.refuses(USAGE, *HUGE, "-m", "x.gguf")
+        self.refuses(USAGE, "info", "--fit", "--synthetic", "nosuch", says="nosuch")
+
+    def test_a_refusal_names_a_context_that_does_fit(self):
+        run = ["run", "-m", self.need(STORIES), "-p", "Once upon a time", "-n", 2, "--temp", 0,
+               "--limit", "budget=8M"]
+        said = self.refuses(DOES_NOT_FIT, *run, "-c", 65536,
+                            says=["a context of 65536 tokens needs", "weights", "KV", "activations", "reserve"])
+        fitting = int(re.search(r"-c (\d+) would fit", said).group(1))
+        self.ok(*run, "-c", fitting)
+        self.refuses(DOES_NOT_FIT, *run, "-c", fitting + 16, says="too little")
+        plan = json.loads(self.ok("info", "-m", STORIES, "--fit", "-c", 65536, "--limit", "budget=8M",
+                                  "--json").stdout)
+        self.assertIs(plan["fits"], False)
+        self.assertGreater(plan["alternatives"][-1]["longest_context_tokens"], 0)
+
+    def test_a_model_in_parts_says_what_the_whole_one_says(self):
+        for number, content in enumerate(split_gguf(self.need(STORIES).read_bytes(), 3), 1):
+            self.write(f"s-{number:05}-of-00003.gguf", content)
+        run = ["-p", "Once upon a time", "-n", 20, "--temp", 0]
+        self.assertEqual(self.ok("run", "-m", self.folder / "s-00001-of-00003.gguf", *run).stdout,
+                         self.ok("run", "-m", STORIES, *run).stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
