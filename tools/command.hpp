@@ -18,6 +18,7 @@ Command add_run(CLI::App& app);
 Command add_chat(CLI::App& app);
 Command add_info(CLI::App& app);
 Command add_tokenize(CLI::App& app);
+Command add_template(CLI::App& app);
 Command add_logits(CLI::App& app);
 Command add_perplexity(CLI::App& app);
 Command add_sim(CLI::App& app);

@@ -119,6 +119,7 @@ Status run(int argc, char** argv) {
       add_report(app),
       add_info(app),
       add_tokenize(app),
+      add_template(app),
       add_logits(app),
       add_perplexity(app),
       add_sim(app),

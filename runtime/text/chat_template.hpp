@@ -21,7 +21,7 @@ struct Template;
 
 struct RenderOptions {
   std::optional<std::tm> now;            ///< what strftime_now shows; local time where not given
-  uint64_t max_steps = 20'000'000;       ///< seconds at most, whatever the template
+  uint64_t max_steps = 10'000'000;     ///< a second or two, whatever the template
   size_t max_bytes = size_t{256} << 20;  ///< of values alive at once and the text, about
 };
 
@@ -40,7 +40,7 @@ struct RenderOptions {
 /// character to one; `safe` and `escape` return plain text, which later operations do not escape.
 class ChatTemplate {
  public:
-  static constexpr size_t kMaxSourceBytes = size_t{4} << 20;
+  static constexpr size_t kMaxSourceBytes = size_t{1} << 20;
 
   /// Errors: kBadFile with the line and what is wrong there; `source` must be UTF-8.
   static Result<ChatTemplate> parse(std::string_view source);

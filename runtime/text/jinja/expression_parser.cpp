@@ -337,6 +337,10 @@ Result<CallArguments> ExpressionParser::arguments(int& depth) {
                        stream_.next().kind == TokenKind::kOperator && stream_.next().text == "=";
     if (named) {
       name = stream_.take().text;
+      if (std::any_of(arguments.named.begin(), arguments.named.end(),
+                      [&](const auto& other) { return other.first == name; })) {
+        return bad_template(stream_.line(), "the argument '{}' is repeated", printable(name, 40));
+      }
       stream_.take();
     }
     const bool out_of_order =

@@ -276,7 +276,8 @@ class Lexer {
     if (error == std::errc::result_out_of_range) {
       return bad_template(line_, "an integer of more than 64 bits");
     }
-    if (error != std::errc() || last != text.data() + text.size()) {
+    const bool leading_zero = base == 10 && text.starts_with('0') && value != 0;
+    if (error != std::errc() || last != text.data() + text.size() || leading_zero) {
       return bad_template(line_, "a malformed number");
     }
     add(TokenKind::kInteger).integer = value;

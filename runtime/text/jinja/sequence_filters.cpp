@@ -33,15 +33,15 @@ struct Key {
   }
 };
 
-/// "a,b": several attributes, of which a later one counts where the earlier are equal.
+/// By "a,b" several attributes, of which a later one counts where the earlier are equal.
 Result<Value> sort_key(Interpreter& interpreter, const Key& key, const Value& item) {
-  const std::string* names = key.attribute == nullptr ? nullptr : key.attribute->string();
-  if (names == nullptr || names->find(',') == names->npos) return key.of(interpreter, item);
+  if (key.attribute == nullptr || key.attribute->is_none()) return key.of(interpreter, item);
   std::vector<Value> parts;
-  std::string_view rest = *names;
-  while (true) {
+  const std::string* names = key.attribute->string();
+  for (std::string_view rest = names == nullptr ? "" : *names;;) {
     const size_t end = std::min(rest.find(','), rest.size());
-    const Value attribute = interpreter.string(std::string(rest.substr(0, end)));
+    const Value attribute =
+        names == nullptr ? *key.attribute : interpreter.string(std::string(rest.substr(0, end)));
     PUMICE_TRY(Value part, (Key{&attribute, key.case_sensitive}.of(interpreter, item)));
     parts.push_back(std::move(part));
     if (end == rest.size()) break;
@@ -151,7 +151,7 @@ Result<Value> unique(Interpreter& interpreter, const Value& input, const Argumen
     if (found != nullptr && *found->integer() == static_cast<int64_t>(i))
       result.push_back(items[i]);
   }
-  return generator(interpreter, std::move(result), "do_unique");
+  return generator(interpreter, std::move(result), "sync_do_unique");
 }
 
 template <bool kMax>
@@ -347,7 +347,7 @@ Result<Value> slices(Interpreter& interpreter, const Value& input, const Argumen
     result.push_back(make_list(interpreter.budget(), std::move(part)));
     at = end;
   }
-  return generator(interpreter, std::move(result), "do_slice");
+  return generator(interpreter, std::move(result), "sync_do_slice");
 }
 
 constexpr std::array kFilters = {
