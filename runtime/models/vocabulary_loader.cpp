@@ -48,6 +48,8 @@ Result<Tokenizer> load_tokenizer(const GgufFile& file) {
   PUMICE_TRY(data.eom_id, optional<uint32_t>(file, "tokenizer.ggml.eom_token_id"));
   PUMICE_TRY(data.separator_id, optional<uint32_t>(file, "tokenizer.ggml.seperator_token_id"));
   PUMICE_TRY(data.add_separator, optional<bool>(file, "tokenizer.ggml.add_sep_token"));
+  PUMICE_TRY(data.lower_case, optional<bool>(file, "tokenizer.ggml.normalizer.lowercase"));
+  PUMICE_TRY(data.strip_accents, optional<bool>(file, "tokenizer.ggml.normalizer.strip_accents"));
   PUMICE_TRY(data.model_name, file.get_or<std::string_view>("general.name", ""));
   PUMICE_TRY(data.architecture, file.get_or<std::string_view>("general.architecture", ""));
   PUMICE_TRY(data.add_bos, optional<bool>(file, "tokenizer.ggml.add_bos_token"));

@@ -28,4 +28,25 @@ Utf8Step utf8_step(std::string_view text) {
   return {Utf8Kind::kComplete, length};
 }
 
+char32_t decode_utf8(std::string_view text) {
+  const auto lead = static_cast<uint8_t>(text[0]);
+  if (text.size() == 1) return lead;
+  char32_t character = lead & (0x7Fu >> text.size());
+  for (char c : text.substr(1)) character = character << 6 | (static_cast<uint8_t>(c) & 0x3F);
+  return character;
+}
+
+void append_utf8(char32_t character, std::string& text) {
+  if (character < 0x80) {
+    text += static_cast<char>(character);
+    return;
+  }
+  const int n_more = character < 0x800 ? 1 : character < 0x10000 ? 2 : 3;
+  const uint32_t lead = 0xFF00u >> (n_more + 1) & 0xFF;
+  text += static_cast<char>(lead | character >> 6 * n_more);
+  for (int i = n_more - 1; i >= 0; --i) {
+    text += static_cast<char>(0x80 | (character >> 6 * i & 0x3F));
+  }
+}
+
 }  // namespace pumice

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 namespace pumice {
@@ -20,5 +21,9 @@ struct Utf8Step {
 /// Looks at the beginning of `text`, which is not empty. Overlong forms, surrogates and values
 /// above U+10FFFF are malformed (Unicode 15, table 3-7).
 Utf8Step utf8_step(std::string_view text);
+
+/// The character that `text`, all of one well-formed sequence, stands for.
+char32_t decode_utf8(std::string_view text);
+void append_utf8(char32_t character, std::string& text);
 
 }  // namespace pumice

@@ -71,7 +71,8 @@ constexpr ModelDefaults kModelDefaults[] = {
      .bos = 101,
      .separator = 102,
      .add_bos = true,
-     .add_separator = true},
+     .add_separator = true,
+     .add_space_prefix = true},
     {.model = "t5", .unknown = 2, .eos = 1, .add_eos = true},
     {.model = "gemma4", .add_bos = true},
 };

@@ -48,6 +48,8 @@ struct VocabularyData {
   std::optional<bool> add_eos = {};
   std::optional<bool> add_separator = {};  ///< tokenizer.ggml.add_sep_token
   std::optional<bool> add_space_prefix = {};
+  std::optional<bool> lower_case = {};     ///< tokenizer.ggml.normalizer.lowercase ("bert")
+  std::optional<bool> strip_accents = {};  ///< tokenizer.ggml.normalizer.strip_accents ("bert")
   /// general.name and general.architecture: files do not say which special tokens take the spaces
   /// around them along, so that it hangs on the model.
   std::string_view model_name = {};

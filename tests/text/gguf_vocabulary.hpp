@@ -48,6 +48,8 @@ inline VocabularyData vocabulary_data(const GgufFile& file) {
   data.eom_id = optional_value<uint32_t>(file, "tokenizer.ggml.eom_token_id");
   data.separator_id = optional_value<uint32_t>(file, "tokenizer.ggml.seperator_token_id");
   data.add_separator = optional_value<bool>(file, "tokenizer.ggml.add_sep_token");
+  data.lower_case = optional_value<bool>(file, "tokenizer.ggml.normalizer.lowercase");
+  data.strip_accents = optional_value<bool>(file, "tokenizer.ggml.normalizer.strip_accents");
   data.model_name = optional_value<std::string_view>(file, "general.name").value_or("");
   data.architecture = optional_value<std::string_view>(file, "general.architecture").value_or("");
   data.add_bos = optional_value<bool>(file, "tokenizer.ggml.add_bos_token");

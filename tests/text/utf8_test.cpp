@@ -44,5 +44,16 @@ TEST(Utf8, AMalformedCharacterEndsBeforeTheByteThatSpoilsIt) {
   EXPECT_EQ(step.length, 3u);
 }
 
+TEST(Utf8, CharactersAreWrittenAsTheyAreRead) {
+  for (char32_t c : {U'a', U'\u007F', U'\u0080', U'\u07FF', U'\u0800', U'\uFFFF', U'\U00010000',
+                     U'\U0010FFFF'}) {
+    std::string text;
+    append_utf8(c, text);
+    EXPECT_EQ(utf8_step(text).kind, Utf8Kind::kComplete);
+    EXPECT_EQ(utf8_step(text).length, text.size());
+    EXPECT_EQ(decode_utf8(text), c);
+  }
+}
+
 }  // namespace
 }  // namespace pumice

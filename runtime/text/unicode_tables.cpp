@@ -1,0 +1,558 @@
+// Unicode 14.0.0, written by scripts/make_unicode_tables.py.
+#include "text/unicode_tables.hpp"
+
+namespace pumice {
+namespace {
+
+constexpr UnicodeRange kPunctuation[] = {
+    {0x21, 0x23},       {0x25, 0x2a},       {0x2c, 0x2f},       {0x3a, 0x3b},
+    {0x3f, 0x40},       {0x5b, 0x5d},       {0x5f, 0x5f},       {0x7b, 0x7b},
+    {0x7d, 0x7d},       {0xa1, 0xa1},       {0xa7, 0xa7},       {0xab, 0xab},
+    {0xb6, 0xb7},       {0xbb, 0xbb},       {0xbf, 0xbf},       {0x37e, 0x37e},
+    {0x387, 0x387},     {0x55a, 0x55f},     {0x589, 0x58a},     {0x5be, 0x5be},
+    {0x5c0, 0x5c0},     {0x5c3, 0x5c3},     {0x5c6, 0x5c6},     {0x5f3, 0x5f4},
+    {0x609, 0x60a},     {0x60c, 0x60d},     {0x61b, 0x61b},     {0x61d, 0x61f},
+    {0x66a, 0x66d},     {0x6d4, 0x6d4},     {0x700, 0x70d},     {0x7f7, 0x7f9},
+    {0x830, 0x83e},     {0x85e, 0x85e},     {0x964, 0x965},     {0x970, 0x970},
+    {0x9fd, 0x9fd},     {0xa76, 0xa76},     {0xaf0, 0xaf0},     {0xc77, 0xc77},
+    {0xc84, 0xc84},     {0xdf4, 0xdf4},     {0xe4f, 0xe4f},     {0xe5a, 0xe5b},
+    {0xf04, 0xf12},     {0xf14, 0xf14},     {0xf3a, 0xf3d},     {0xf85, 0xf85},
+    {0xfd0, 0xfd4},     {0xfd9, 0xfda},     {0x104a, 0x104f},   {0x10fb, 0x10fb},
+    {0x1360, 0x1368},   {0x1400, 0x1400},   {0x166e, 0x166e},   {0x169b, 0x169c},
+    {0x16eb, 0x16ed},   {0x1735, 0x1736},   {0x17d4, 0x17d6},   {0x17d8, 0x17da},
+    {0x1800, 0x180a},   {0x1944, 0x1945},   {0x1a1e, 0x1a1f},   {0x1aa0, 0x1aa6},
+    {0x1aa8, 0x1aad},   {0x1b5a, 0x1b60},   {0x1b7d, 0x1b7e},   {0x1bfc, 0x1bff},
+    {0x1c3b, 0x1c3f},   {0x1c7e, 0x1c7f},   {0x1cc0, 0x1cc7},   {0x1cd3, 0x1cd3},
+    {0x2010, 0x2027},   {0x2030, 0x2043},   {0x2045, 0x2051},   {0x2053, 0x205e},
+    {0x207d, 0x207e},   {0x208d, 0x208e},   {0x2308, 0x230b},   {0x2329, 0x232a},
+    {0x2768, 0x2775},   {0x27c5, 0x27c6},   {0x27e6, 0x27ef},   {0x2983, 0x2998},
+    {0x29d8, 0x29db},   {0x29fc, 0x29fd},   {0x2cf9, 0x2cfc},   {0x2cfe, 0x2cff},
+    {0x2d70, 0x2d70},   {0x2e00, 0x2e2e},   {0x2e30, 0x2e4f},   {0x2e52, 0x2e5d},
+    {0x3001, 0x3003},   {0x3008, 0x3011},   {0x3014, 0x301f},   {0x3030, 0x3030},
+    {0x303d, 0x303d},   {0x30a0, 0x30a0},   {0x30fb, 0x30fb},   {0xa4fe, 0xa4ff},
+    {0xa60d, 0xa60f},   {0xa673, 0xa673},   {0xa67e, 0xa67e},   {0xa6f2, 0xa6f7},
+    {0xa874, 0xa877},   {0xa8ce, 0xa8cf},   {0xa8f8, 0xa8fa},   {0xa8fc, 0xa8fc},
+    {0xa92e, 0xa92f},   {0xa95f, 0xa95f},   {0xa9c1, 0xa9cd},   {0xa9de, 0xa9df},
+    {0xaa5c, 0xaa5f},   {0xaade, 0xaadf},   {0xaaf0, 0xaaf1},   {0xabeb, 0xabeb},
+    {0xfd3e, 0xfd3f},   {0xfe10, 0xfe19},   {0xfe30, 0xfe52},   {0xfe54, 0xfe61},
+    {0xfe63, 0xfe63},   {0xfe68, 0xfe68},   {0xfe6a, 0xfe6b},   {0xff01, 0xff03},
+    {0xff05, 0xff0a},   {0xff0c, 0xff0f},   {0xff1a, 0xff1b},   {0xff1f, 0xff20},
+    {0xff3b, 0xff3d},   {0xff3f, 0xff3f},   {0xff5b, 0xff5b},   {0xff5d, 0xff5d},
+    {0xff5f, 0xff65},   {0x10100, 0x10102}, {0x1039f, 0x1039f}, {0x103d0, 0x103d0},
+    {0x1056f, 0x1056f}, {0x10857, 0x10857}, {0x1091f, 0x1091f}, {0x1093f, 0x1093f},
+    {0x10a50, 0x10a58}, {0x10a7f, 0x10a7f}, {0x10af0, 0x10af6}, {0x10b39, 0x10b3f},
+    {0x10b99, 0x10b9c}, {0x10ead, 0x10ead}, {0x10f55, 0x10f59}, {0x10f86, 0x10f89},
+    {0x11047, 0x1104d}, {0x110bb, 0x110bc}, {0x110be, 0x110c1}, {0x11140, 0x11143},
+    {0x11174, 0x11175}, {0x111c5, 0x111c8}, {0x111cd, 0x111cd}, {0x111db, 0x111db},
+    {0x111dd, 0x111df}, {0x11238, 0x1123d}, {0x112a9, 0x112a9}, {0x1144b, 0x1144f},
+    {0x1145a, 0x1145b}, {0x1145d, 0x1145d}, {0x114c6, 0x114c6}, {0x115c1, 0x115d7},
+    {0x11641, 0x11643}, {0x11660, 0x1166c}, {0x116b9, 0x116b9}, {0x1173c, 0x1173e},
+    {0x1183b, 0x1183b}, {0x11944, 0x11946}, {0x119e2, 0x119e2}, {0x11a3f, 0x11a46},
+    {0x11a9a, 0x11a9c}, {0x11a9e, 0x11aa2}, {0x11c41, 0x11c45}, {0x11c70, 0x11c71},
+    {0x11ef7, 0x11ef8}, {0x11fff, 0x11fff}, {0x12470, 0x12474}, {0x12ff1, 0x12ff2},
+    {0x16a6e, 0x16a6f}, {0x16af5, 0x16af5}, {0x16b37, 0x16b3b}, {0x16b44, 0x16b44},
+    {0x16e97, 0x16e9a}, {0x16fe2, 0x16fe2}, {0x1bc9f, 0x1bc9f}, {0x1da87, 0x1da8b},
+    {0x1e95e, 0x1e95f}};
+
+constexpr UnicodeRange kNonspacingMarks[] = {
+    {0x300, 0x36f},     {0x483, 0x487},     {0x591, 0x5bd},     {0x5bf, 0x5bf},
+    {0x5c1, 0x5c2},     {0x5c4, 0x5c5},     {0x5c7, 0x5c7},     {0x610, 0x61a},
+    {0x64b, 0x65f},     {0x670, 0x670},     {0x6d6, 0x6dc},     {0x6df, 0x6e4},
+    {0x6e7, 0x6e8},     {0x6ea, 0x6ed},     {0x711, 0x711},     {0x730, 0x74a},
+    {0x7a6, 0x7b0},     {0x7eb, 0x7f3},     {0x7fd, 0x7fd},     {0x816, 0x819},
+    {0x81b, 0x823},     {0x825, 0x827},     {0x829, 0x82d},     {0x859, 0x85b},
+    {0x898, 0x89f},     {0x8ca, 0x8e1},     {0x8e3, 0x902},     {0x93a, 0x93a},
+    {0x93c, 0x93c},     {0x941, 0x948},     {0x94d, 0x94d},     {0x951, 0x957},
+    {0x962, 0x963},     {0x981, 0x981},     {0x9bc, 0x9bc},     {0x9c1, 0x9c4},
+    {0x9cd, 0x9cd},     {0x9e2, 0x9e3},     {0x9fe, 0x9fe},     {0xa01, 0xa02},
+    {0xa3c, 0xa3c},     {0xa41, 0xa42},     {0xa47, 0xa48},     {0xa4b, 0xa4d},
+    {0xa51, 0xa51},     {0xa70, 0xa71},     {0xa75, 0xa75},     {0xa81, 0xa82},
+    {0xabc, 0xabc},     {0xac1, 0xac5},     {0xac7, 0xac8},     {0xacd, 0xacd},
+    {0xae2, 0xae3},     {0xafa, 0xaff},     {0xb01, 0xb01},     {0xb3c, 0xb3c},
+    {0xb3f, 0xb3f},     {0xb41, 0xb44},     {0xb4d, 0xb4d},     {0xb55, 0xb56},
+    {0xb62, 0xb63},     {0xb82, 0xb82},     {0xbc0, 0xbc0},     {0xbcd, 0xbcd},
+    {0xc00, 0xc00},     {0xc04, 0xc04},     {0xc3c, 0xc3c},     {0xc3e, 0xc40},
+    {0xc46, 0xc48},     {0xc4a, 0xc4d},     {0xc55, 0xc56},     {0xc62, 0xc63},
+    {0xc81, 0xc81},     {0xcbc, 0xcbc},     {0xcbf, 0xcbf},     {0xcc6, 0xcc6},
+    {0xccc, 0xccd},     {0xce2, 0xce3},     {0xd00, 0xd01},     {0xd3b, 0xd3c},
+    {0xd41, 0xd44},     {0xd4d, 0xd4d},     {0xd62, 0xd63},     {0xd81, 0xd81},
+    {0xdca, 0xdca},     {0xdd2, 0xdd4},     {0xdd6, 0xdd6},     {0xe31, 0xe31},
+    {0xe34, 0xe3a},     {0xe47, 0xe4e},     {0xeb1, 0xeb1},     {0xeb4, 0xebc},
+    {0xec8, 0xecd},     {0xf18, 0xf19},     {0xf35, 0xf35},     {0xf37, 0xf37},
+    {0xf39, 0xf39},     {0xf71, 0xf7e},     {0xf80, 0xf84},     {0xf86, 0xf87},
+    {0xf8d, 0xf97},     {0xf99, 0xfbc},     {0xfc6, 0xfc6},     {0x102d, 0x1030},
+    {0x1032, 0x1037},   {0x1039, 0x103a},   {0x103d, 0x103e},   {0x1058, 0x1059},
+    {0x105e, 0x1060},   {0x1071, 0x1074},   {0x1082, 0x1082},   {0x1085, 0x1086},
+    {0x108d, 0x108d},   {0x109d, 0x109d},   {0x135d, 0x135f},   {0x1712, 0x1714},
+    {0x1732, 0x1733},   {0x1752, 0x1753},   {0x1772, 0x1773},   {0x17b4, 0x17b5},
+    {0x17b7, 0x17bd},   {0x17c6, 0x17c6},   {0x17c9, 0x17d3},   {0x17dd, 0x17dd},
+    {0x180b, 0x180d},   {0x180f, 0x180f},   {0x1885, 0x1886},   {0x18a9, 0x18a9},
+    {0x1920, 0x1922},   {0x1927, 0x1928},   {0x1932, 0x1932},   {0x1939, 0x193b},
+    {0x1a17, 0x1a18},   {0x1a1b, 0x1a1b},   {0x1a56, 0x1a56},   {0x1a58, 0x1a5e},
+    {0x1a60, 0x1a60},   {0x1a62, 0x1a62},   {0x1a65, 0x1a6c},   {0x1a73, 0x1a7c},
+    {0x1a7f, 0x1a7f},   {0x1ab0, 0x1abd},   {0x1abf, 0x1ace},   {0x1b00, 0x1b03},
+    {0x1b34, 0x1b34},   {0x1b36, 0x1b3a},   {0x1b3c, 0x1b3c},   {0x1b42, 0x1b42},
+    {0x1b6b, 0x1b73},   {0x1b80, 0x1b81},   {0x1ba2, 0x1ba5},   {0x1ba8, 0x1ba9},
+    {0x1bab, 0x1bad},   {0x1be6, 0x1be6},   {0x1be8, 0x1be9},   {0x1bed, 0x1bed},
+    {0x1bef, 0x1bf1},   {0x1c2c, 0x1c33},   {0x1c36, 0x1c37},   {0x1cd0, 0x1cd2},
+    {0x1cd4, 0x1ce0},   {0x1ce2, 0x1ce8},   {0x1ced, 0x1ced},   {0x1cf4, 0x1cf4},
+    {0x1cf8, 0x1cf9},   {0x1dc0, 0x1dff},   {0x20d0, 0x20dc},   {0x20e1, 0x20e1},
+    {0x20e5, 0x20f0},   {0x2cef, 0x2cf1},   {0x2d7f, 0x2d7f},   {0x2de0, 0x2dff},
+    {0x302a, 0x302d},   {0x3099, 0x309a},   {0xa66f, 0xa66f},   {0xa674, 0xa67d},
+    {0xa69e, 0xa69f},   {0xa6f0, 0xa6f1},   {0xa802, 0xa802},   {0xa806, 0xa806},
+    {0xa80b, 0xa80b},   {0xa825, 0xa826},   {0xa82c, 0xa82c},   {0xa8c4, 0xa8c5},
+    {0xa8e0, 0xa8f1},   {0xa8ff, 0xa8ff},   {0xa926, 0xa92d},   {0xa947, 0xa951},
+    {0xa980, 0xa982},   {0xa9b3, 0xa9b3},   {0xa9b6, 0xa9b9},   {0xa9bc, 0xa9bd},
+    {0xa9e5, 0xa9e5},   {0xaa29, 0xaa2e},   {0xaa31, 0xaa32},   {0xaa35, 0xaa36},
+    {0xaa43, 0xaa43},   {0xaa4c, 0xaa4c},   {0xaa7c, 0xaa7c},   {0xaab0, 0xaab0},
+    {0xaab2, 0xaab4},   {0xaab7, 0xaab8},   {0xaabe, 0xaabf},   {0xaac1, 0xaac1},
+    {0xaaec, 0xaaed},   {0xaaf6, 0xaaf6},   {0xabe5, 0xabe5},   {0xabe8, 0xabe8},
+    {0xabed, 0xabed},   {0xfb1e, 0xfb1e},   {0xfe00, 0xfe0f},   {0xfe20, 0xfe2f},
+    {0x101fd, 0x101fd}, {0x102e0, 0x102e0}, {0x10376, 0x1037a}, {0x10a01, 0x10a03},
+    {0x10a05, 0x10a06}, {0x10a0c, 0x10a0f}, {0x10a38, 0x10a3a}, {0x10a3f, 0x10a3f},
+    {0x10ae5, 0x10ae6}, {0x10d24, 0x10d27}, {0x10eab, 0x10eac}, {0x10f46, 0x10f50},
+    {0x10f82, 0x10f85}, {0x11001, 0x11001}, {0x11038, 0x11046}, {0x11070, 0x11070},
+    {0x11073, 0x11074}, {0x1107f, 0x11081}, {0x110b3, 0x110b6}, {0x110b9, 0x110ba},
+    {0x110c2, 0x110c2}, {0x11100, 0x11102}, {0x11127, 0x1112b}, {0x1112d, 0x11134},
+    {0x11173, 0x11173}, {0x11180, 0x11181}, {0x111b6, 0x111be}, {0x111c9, 0x111cc},
+    {0x111cf, 0x111cf}, {0x1122f, 0x11231}, {0x11234, 0x11234}, {0x11236, 0x11237},
+    {0x1123e, 0x1123e}, {0x112df, 0x112df}, {0x112e3, 0x112ea}, {0x11300, 0x11301},
+    {0x1133b, 0x1133c}, {0x11340, 0x11340}, {0x11366, 0x1136c}, {0x11370, 0x11374},
+    {0x11438, 0x1143f}, {0x11442, 0x11444}, {0x11446, 0x11446}, {0x1145e, 0x1145e},
+    {0x114b3, 0x114b8}, {0x114ba, 0x114ba}, {0x114bf, 0x114c0}, {0x114c2, 0x114c3},
+    {0x115b2, 0x115b5}, {0x115bc, 0x115bd}, {0x115bf, 0x115c0}, {0x115dc, 0x115dd},
+    {0x11633, 0x1163a}, {0x1163d, 0x1163d}, {0x1163f, 0x11640}, {0x116ab, 0x116ab},
+    {0x116ad, 0x116ad}, {0x116b0, 0x116b5}, {0x116b7, 0x116b7}, {0x1171d, 0x1171f},
+    {0x11722, 0x11725}, {0x11727, 0x1172b}, {0x1182f, 0x11837}, {0x11839, 0x1183a},
+    {0x1193b, 0x1193c}, {0x1193e, 0x1193e}, {0x11943, 0x11943}, {0x119d4, 0x119d7},
+    {0x119da, 0x119db}, {0x119e0, 0x119e0}, {0x11a01, 0x11a0a}, {0x11a33, 0x11a38},
+    {0x11a3b, 0x11a3e}, {0x11a47, 0x11a47}, {0x11a51, 0x11a56}, {0x11a59, 0x11a5b},
+    {0x11a8a, 0x11a96}, {0x11a98, 0x11a99}, {0x11c30, 0x11c36}, {0x11c38, 0x11c3d},
+    {0x11c3f, 0x11c3f}, {0x11c92, 0x11ca7}, {0x11caa, 0x11cb0}, {0x11cb2, 0x11cb3},
+    {0x11cb5, 0x11cb6}, {0x11d31, 0x11d36}, {0x11d3a, 0x11d3a}, {0x11d3c, 0x11d3d},
+    {0x11d3f, 0x11d45}, {0x11d47, 0x11d47}, {0x11d90, 0x11d91}, {0x11d95, 0x11d95},
+    {0x11d97, 0x11d97}, {0x11ef3, 0x11ef4}, {0x16af0, 0x16af4}, {0x16b30, 0x16b36},
+    {0x16f4f, 0x16f4f}, {0x16f8f, 0x16f92}, {0x16fe4, 0x16fe4}, {0x1bc9d, 0x1bc9e},
+    {0x1cf00, 0x1cf2d}, {0x1cf30, 0x1cf46}, {0x1d167, 0x1d169}, {0x1d17b, 0x1d182},
+    {0x1d185, 0x1d18b}, {0x1d1aa, 0x1d1ad}, {0x1d242, 0x1d244}, {0x1da00, 0x1da36},
+    {0x1da3b, 0x1da6c}, {0x1da75, 0x1da75}, {0x1da84, 0x1da84}, {0x1da9b, 0x1da9f},
+    {0x1daa1, 0x1daaf}, {0x1e000, 0x1e006}, {0x1e008, 0x1e018}, {0x1e01b, 0x1e021},
+    {0x1e023, 0x1e024}, {0x1e026, 0x1e02a}, {0x1e130, 0x1e136}, {0x1e2ae, 0x1e2ae},
+    {0x1e2ec, 0x1e2ef}, {0x1e8d0, 0x1e8d6}, {0x1e944, 0x1e94a}, {0xe0100, 0xe01ef}};
+
+constexpr UnicodeRange kControls[] = {
+    {0x0, 0x1f},        {0x7f, 0x9f},        {0xad, 0xad},       {0x600, 0x605},
+    {0x61c, 0x61c},     {0x6dd, 0x6dd},      {0x70f, 0x70f},     {0x890, 0x891},
+    {0x8e2, 0x8e2},     {0x180e, 0x180e},    {0x200b, 0x200f},   {0x202a, 0x202e},
+    {0x2060, 0x2064},   {0x2066, 0x206f},    {0xe000, 0xf8ff},   {0xfeff, 0xfeff},
+    {0xfff9, 0xfffb},   {0x110bd, 0x110bd},  {0x110cd, 0x110cd}, {0x13430, 0x13438},
+    {0x1bca0, 0x1bca3}, {0x1d173, 0x1d17a},  {0xe0001, 0xe0001}, {0xe0020, 0xe007f},
+    {0xf0000, 0xffffd}, {0x100000, 0x10fffd}};
+
+constexpr LowerCaseRun kLowerCase[] = {
+    {0x41, 0x5a, 1, 32},         {0xc0, 0xd6, 1, 32},         {0xd8, 0xde, 1, 32},
+    {0x100, 0x12e, 2, 1},        {0x132, 0x136, 2, 1},        {0x139, 0x147, 2, 1},
+    {0x14a, 0x176, 2, 1},        {0x178, 0x178, 1, -121},     {0x179, 0x17d, 2, 1},
+    {0x181, 0x181, 1, 210},      {0x182, 0x184, 2, 1},        {0x186, 0x186, 1, 206},
+    {0x187, 0x187, 1, 1},        {0x189, 0x18a, 1, 205},      {0x18b, 0x18b, 1, 1},
+    {0x18e, 0x18e, 1, 79},       {0x18f, 0x18f, 1, 202},      {0x190, 0x190, 1, 203},
+    {0x191, 0x191, 1, 1},        {0x193, 0x193, 1, 205},      {0x194, 0x194, 1, 207},
+    {0x196, 0x196, 1, 211},      {0x197, 0x197, 1, 209},      {0x198, 0x198, 1, 1},
+    {0x19c, 0x19c, 1, 211},      {0x19d, 0x19d, 1, 213},      {0x19f, 0x19f, 1, 214},
+    {0x1a0, 0x1a4, 2, 1},        {0x1a6, 0x1a6, 1, 218},      {0x1a7, 0x1a7, 1, 1},
+    {0x1a9, 0x1a9, 1, 218},      {0x1ac, 0x1ac, 1, 1},        {0x1ae, 0x1ae, 1, 218},
+    {0x1af, 0x1af, 1, 1},        {0x1b1, 0x1b2, 1, 217},      {0x1b3, 0x1b5, 2, 1},
+    {0x1b7, 0x1b7, 1, 219},      {0x1b8, 0x1b8, 1, 1},        {0x1bc, 0x1bc, 1, 1},
+    {0x1c4, 0x1c4, 1, 2},        {0x1c5, 0x1c5, 1, 1},        {0x1c7, 0x1c7, 1, 2},
+    {0x1c8, 0x1c8, 1, 1},        {0x1ca, 0x1ca, 1, 2},        {0x1cb, 0x1db, 2, 1},
+    {0x1de, 0x1ee, 2, 1},        {0x1f1, 0x1f1, 1, 2},        {0x1f2, 0x1f4, 2, 1},
+    {0x1f6, 0x1f6, 1, -97},      {0x1f7, 0x1f7, 1, -56},      {0x1f8, 0x21e, 2, 1},
+    {0x220, 0x220, 1, -130},     {0x222, 0x232, 2, 1},        {0x23a, 0x23a, 1, 10795},
+    {0x23b, 0x23b, 1, 1},        {0x23d, 0x23d, 1, -163},     {0x23e, 0x23e, 1, 10792},
+    {0x241, 0x241, 1, 1},        {0x243, 0x243, 1, -195},     {0x244, 0x244, 1, 69},
+    {0x245, 0x245, 1, 71},       {0x246, 0x24e, 2, 1},        {0x370, 0x372, 2, 1},
+    {0x376, 0x376, 1, 1},        {0x37f, 0x37f, 1, 116},      {0x386, 0x386, 1, 38},
+    {0x388, 0x38a, 1, 37},       {0x38c, 0x38c, 1, 64},       {0x38e, 0x38f, 1, 63},
+    {0x391, 0x3a1, 1, 32},       {0x3a3, 0x3ab, 1, 32},       {0x3cf, 0x3cf, 1, 8},
+    {0x3d8, 0x3ee, 2, 1},        {0x3f4, 0x3f4, 1, -60},      {0x3f7, 0x3f7, 1, 1},
+    {0x3f9, 0x3f9, 1, -7},       {0x3fa, 0x3fa, 1, 1},        {0x3fd, 0x3ff, 1, -130},
+    {0x400, 0x40f, 1, 80},       {0x410, 0x42f, 1, 32},       {0x460, 0x480, 2, 1},
+    {0x48a, 0x4be, 2, 1},        {0x4c0, 0x4c0, 1, 15},       {0x4c1, 0x4cd, 2, 1},
+    {0x4d0, 0x52e, 2, 1},        {0x531, 0x556, 1, 48},       {0x10a0, 0x10c5, 1, 7264},
+    {0x10c7, 0x10c7, 1, 7264},   {0x10cd, 0x10cd, 1, 7264},   {0x13a0, 0x13ef, 1, 38864},
+    {0x13f0, 0x13f5, 1, 8},      {0x1c90, 0x1cba, 1, -3008},  {0x1cbd, 0x1cbf, 1, -3008},
+    {0x1e00, 0x1e94, 2, 1},      {0x1e9e, 0x1e9e, 1, -7615},  {0x1ea0, 0x1efe, 2, 1},
+    {0x1f08, 0x1f0f, 1, -8},     {0x1f18, 0x1f1d, 1, -8},     {0x1f28, 0x1f2f, 1, -8},
+    {0x1f38, 0x1f3f, 1, -8},     {0x1f48, 0x1f4d, 1, -8},     {0x1f59, 0x1f5f, 2, -8},
+    {0x1f68, 0x1f6f, 1, -8},     {0x1f88, 0x1f8f, 1, -8},     {0x1f98, 0x1f9f, 1, -8},
+    {0x1fa8, 0x1faf, 1, -8},     {0x1fb8, 0x1fb9, 1, -8},     {0x1fba, 0x1fbb, 1, -74},
+    {0x1fbc, 0x1fbc, 1, -9},     {0x1fc8, 0x1fcb, 1, -86},    {0x1fcc, 0x1fcc, 1, -9},
+    {0x1fd8, 0x1fd9, 1, -8},     {0x1fda, 0x1fdb, 1, -100},   {0x1fe8, 0x1fe9, 1, -8},
+    {0x1fea, 0x1feb, 1, -112},   {0x1fec, 0x1fec, 1, -7},     {0x1ff8, 0x1ff9, 1, -128},
+    {0x1ffa, 0x1ffb, 1, -126},   {0x1ffc, 0x1ffc, 1, -9},     {0x2126, 0x2126, 1, -7517},
+    {0x212a, 0x212a, 1, -8383},  {0x212b, 0x212b, 1, -8262},  {0x2132, 0x2132, 1, 28},
+    {0x2160, 0x216f, 1, 16},     {0x2183, 0x2183, 1, 1},      {0x24b6, 0x24cf, 1, 26},
+    {0x2c00, 0x2c2f, 1, 48},     {0x2c60, 0x2c60, 1, 1},      {0x2c62, 0x2c62, 1, -10743},
+    {0x2c63, 0x2c63, 1, -3814},  {0x2c64, 0x2c64, 1, -10727}, {0x2c67, 0x2c6b, 2, 1},
+    {0x2c6d, 0x2c6d, 1, -10780}, {0x2c6e, 0x2c6e, 1, -10749}, {0x2c6f, 0x2c6f, 1, -10783},
+    {0x2c70, 0x2c70, 1, -10782}, {0x2c72, 0x2c72, 1, 1},      {0x2c75, 0x2c75, 1, 1},
+    {0x2c7e, 0x2c7f, 1, -10815}, {0x2c80, 0x2ce2, 2, 1},      {0x2ceb, 0x2ced, 2, 1},
+    {0x2cf2, 0x2cf2, 1, 1},      {0xa640, 0xa66c, 2, 1},      {0xa680, 0xa69a, 2, 1},
+    {0xa722, 0xa72e, 2, 1},      {0xa732, 0xa76e, 2, 1},      {0xa779, 0xa77b, 2, 1},
+    {0xa77d, 0xa77d, 1, -35332}, {0xa77e, 0xa786, 2, 1},      {0xa78b, 0xa78b, 1, 1},
+    {0xa78d, 0xa78d, 1, -42280}, {0xa790, 0xa792, 2, 1},      {0xa796, 0xa7a8, 2, 1},
+    {0xa7aa, 0xa7aa, 1, -42308}, {0xa7ab, 0xa7ab, 1, -42319}, {0xa7ac, 0xa7ac, 1, -42315},
+    {0xa7ad, 0xa7ad, 1, -42305}, {0xa7ae, 0xa7ae, 1, -42308}, {0xa7b0, 0xa7b0, 1, -42258},
+    {0xa7b1, 0xa7b1, 1, -42282}, {0xa7b2, 0xa7b2, 1, -42261}, {0xa7b3, 0xa7b3, 1, 928},
+    {0xa7b4, 0xa7c2, 2, 1},      {0xa7c4, 0xa7c4, 1, -48},    {0xa7c5, 0xa7c5, 1, -42307},
+    {0xa7c6, 0xa7c6, 1, -35384}, {0xa7c7, 0xa7c9, 2, 1},      {0xa7d0, 0xa7d0, 1, 1},
+    {0xa7d6, 0xa7d8, 2, 1},      {0xa7f5, 0xa7f5, 1, 1},      {0xff21, 0xff3a, 1, 32},
+    {0x10400, 0x10427, 1, 40},   {0x104b0, 0x104d3, 1, 40},   {0x10570, 0x1057a, 1, 39},
+    {0x1057c, 0x1058a, 1, 39},   {0x1058c, 0x10592, 1, 39},   {0x10594, 0x10595, 1, 39},
+    {0x10c80, 0x10cb2, 1, 64},   {0x118a0, 0x118bf, 1, 32},   {0x16e40, 0x16e5f, 1, 32},
+    {0x1e900, 0x1e921, 1, 34}};
+
+constexpr BaseRun kBases[] = {
+    {0xc0, U"AAAAAA"},
+    {0xc7, U"CEEEEIIII"},
+    {0xd1, U"NOOOOO"},
+    {0xd9, U"UUUUY"},
+    {0xe0, U"aaaaaa"},
+    {0xe7, U"ceeeeiiii"},
+    {0xf1, U"nooooo"},
+    {0xf9, U"uuuuy"},
+    {0xff, U"yAaAaAaCcCcCcCcDd"},
+    {0x112, U"EeEeEeEeEeGgGgGgGgHh"},
+    {0x128, U"IiIiIiIiI"},
+    {0x134, U"JjKk"},
+    {0x139, U"LlLlLl"},
+    {0x143, U"NnNnNn"},
+    {0x14c, U"OoOoOo"},
+    {0x154, U"RrRrRrSsSsSsSsTtTt"},
+    {0x168, U"UuUuUuUuUuUuWwYyYZzZzZz"},
+    {0x1a0, U"Oo"},
+    {0x1af, U"Uu"},
+    {0x1cd, U"AaIiOoUuUuUuUuUu"},
+    {0x1de, U"AaAa\u00c6\u00e6"},
+    {0x1e6, U"GgKkOoOo\u01b7\u0292j"},
+    {0x1f4, U"Gg"},
+    {0x1f8, U"NnAa\u00c6\u00e6\u00d8\u00f8AaAaEeEeIiIiOoOoRrRrUuUuSsTt"},
+    {0x21e, U"Hh"},
+    {0x226, U"AaEeOoOoOoOoYy"},
+    {0x374, U"\u02b9"},
+    {0x37e, U"\u003b"},
+    {0x385, U"\u00a8\u0391\u00b7\u0395\u0397\u0399"},
+    {0x38c, U"\u039f"},
+    {0x38e, U"\u03a5\u03a9\u03b9"},
+    {0x3aa, U"\u0399\u03a5\u03b1\u03b5\u03b7\u03b9\u03c5"},
+    {0x3ca, U"\u03b9\u03c5\u03bf\u03c5\u03c9"},
+    {0x3d3, U"\u03d2\u03d2"},
+    {0x400, U"\u0415\u0415"},
+    {0x403, U"\u0413"},
+    {0x407, U"\u0406"},
+    {0x40c, U"\u041a\u0418\u0423"},
+    {0x419, U"\u0418"},
+    {0x439, U"\u0438"},
+    {0x450, U"\u0435\u0435"},
+    {0x453, U"\u0433"},
+    {0x457, U"\u0456"},
+    {0x45c, U"\u043a\u0438\u0443"},
+    {0x476, U"\u0474\u0475"},
+    {0x4c1, U"\u0416\u0436"},
+    {0x4d0, U"\u0410\u0430\u0410\u0430"},
+    {0x4d6, U"\u0415\u0435"},
+    {0x4da, U"\u04d8\u04d9\u0416\u0436\u0417\u0437"},
+    {0x4e2, U"\u0418\u0438\u0418\u0438\u041e\u043e"},
+    {0x4ea, U"\u04e8\u04e9\u042d\u044d\u0423\u0443\u0423\u0443\u0423\u0443\u0427\u0447"},
+    {0x4f8, U"\u042b\u044b"},
+    {0x622, U"\u0627\u0627\u0648\u0627\u064a"},
+    {0x6c0, U"\u06d5"},
+    {0x6c2, U"\u06c1"},
+    {0x6d3, U"\u06d2"},
+    {0x929, U"\u0928"},
+    {0x931, U"\u0930"},
+    {0x934, U"\u0933"},
+    {0x958, U"\u0915\u0916\u0917\u091c\u0921\u0922\u092b\u092f"},
+    {0x9dc, U"\u09a1\u09a2"},
+    {0x9df, U"\u09af"},
+    {0xa33, U"\u0a32"},
+    {0xa36, U"\u0a38"},
+    {0xa59, U"\u0a16\u0a17\u0a1c"},
+    {0xa5e, U"\u0a2b"},
+    {0xb48, U"\u0b47"},
+    {0xb5c, U"\u0b21\u0b22"},
+    {0xcc0, U"\u0cd5"},
+    {0xcc7, U"\u0cd5\u0cd6"},
+    {0xcca, U"\u0cc2"},
+    {0xdda, U"\u0dd9"},
+    {0xf43, U"\u0f42"},
+    {0xf4d, U"\u0f4c"},
+    {0xf52, U"\u0f51"},
+    {0xf57, U"\u0f56"},
+    {0xf5c, U"\u0f5b"},
+    {0xf69, U"\u0f40"},
+    {0x1026, U"\u1025"},
+    {0x1b3b, U"\u1b35"},
+    {0x1b3d, U"\u1b35"},
+    {0x1b43, U"\u1b35"},
+    {0x1e00,
+     U"AaBbBbBbCcDdDdDdDdDdEeEeEeEeEeFfGgHhHhHhHhHhIiIiKkKkKkLlLlLlLlMmMmMmNnNnNnNnOoOoOoOoPpPpRrRr"
+     U"RrRrSsSsSsSsSsTtTtTtTtUuUuUuUuUuVvVvWwWwWwWwWwXxXxYyZzZzZzhtwy"},
+    {0x1e9b, U"\u017f"},
+    {0x1ea0,
+     U"AaAaAaAaAaAaAaAaAaAaAaAaEeEeEeEeEeEeEeEeIiIiOoOoOoOoOoOoOoOoOoOoOoOoUuUuUuUuUuUuUuYyYyYyYy"},
+    {0x1f00,
+     U"\u03b1\u03b1\u03b1\u03b1\u03b1\u03b1\u03b1\u03b1\u0391\u0391\u0391\u0391\u0391\u0391\u0391"
+     U"\u0391\u03b5\u03b5\u03b5\u03b5\u03b5\u03b5"},
+    {0x1f18, U"\u0395\u0395\u0395\u0395\u0395\u0395"},
+    {0x1f20,
+     U"\u03b7\u03b7\u03b7\u03b7\u03b7\u03b7\u03b7\u03b7\u0397\u0397\u0397\u0397\u0397\u0397\u0397"
+     U"\u0397\u03b9\u03b9\u03b9\u03b9\u03b9\u03b9\u03b9\u03b9\u0399\u0399\u0399\u0399\u0399\u0399"
+     U"\u0399\u0399\u03bf\u03bf\u03bf\u03bf\u03bf\u03bf"},
+    {0x1f48, U"\u039f\u039f\u039f\u039f\u039f\u039f"},
+    {0x1f50, U"\u03c5\u03c5\u03c5\u03c5\u03c5\u03c5\u03c5\u03c5"},
+    {0x1f59, U"\u03a5"},
+    {0x1f5b, U"\u03a5"},
+    {0x1f5d, U"\u03a5"},
+    {0x1f5f,
+     U"\u03a5\u03c9\u03c9\u03c9\u03c9\u03c9\u03c9\u03c9\u03c9\u03a9\u03a9\u03a9\u03a9\u03a9\u03a9"
+     U"\u03a9\u03a9\u03b1\u03b1\u03b5\u03b5\u03b7\u03b7\u03b9\u03b9\u03bf\u03bf\u03c5\u03c5\u03c9"
+     U"\u03c9"},
+    {0x1f80,
+     U"\u03b1\u03b1\u03b1\u03b1\u03b1\u03b1\u03b1\u03b1\u0391\u0391\u0391\u0391\u0391\u0391\u0391"
+     U"\u0391\u03b7\u03b7\u03b7\u03b7\u03b7\u03b7\u03b7\u03b7\u0397\u0397\u0397\u0397\u0397\u0397"
+     U"\u0397\u0397\u03c9\u03c9\u03c9\u03c9\u03c9\u03c9\u03c9\u03c9\u03a9\u03a9\u03a9\u03a9\u03a9"
+     U"\u03a9\u03a9\u03a9\u03b1\u03b1\u03b1\u03b1\u03b1"},
+    {0x1fb6, U"\u03b1\u03b1\u0391\u0391\u0391\u0391\u0391"},
+    {0x1fbe, U"\u03b9"},
+    {0x1fc1, U"\u00a8\u03b7\u03b7\u03b7"},
+    {0x1fc6,
+     U"\u03b7\u03b7\u0395\u0395\u0397\u0397\u0397\u1fbf\u1fbf\u1fbf\u03b9\u03b9\u03b9\u03b9"},
+    {0x1fd6, U"\u03b9\u03b9\u0399\u0399\u0399\u0399"},
+    {0x1fdd,
+     U"\u1ffe\u1ffe\u1ffe\u03c5\u03c5\u03c5\u03c5\u03c1\u03c1\u03c5\u03c5\u03a5\u03a5\u03a5\u03a5"
+     U"\u03a1\u00a8\u00a8\u0060"},
+    {0x1ff2, U"\u03c9\u03c9\u03c9"},
+    {0x1ff6, U"\u03c9\u03c9\u039f\u039f\u03a9\u03a9\u03a9\u00b4"},
+    {0x2000, U"\u2002\u2003"},
+    {0x2126, U"\u03a9"},
+    {0x212a, U"KA"},
+    {0x219a, U"\u2190\u2192"},
+    {0x21ae, U"\u2194"},
+    {0x21cd, U"\u21d0\u21d4\u21d2"},
+    {0x2204, U"\u2203"},
+    {0x2209, U"\u2208"},
+    {0x220c, U"\u220b"},
+    {0x2224, U"\u2223"},
+    {0x2226, U"\u2225"},
+    {0x2241, U"\u223c"},
+    {0x2244, U"\u2243"},
+    {0x2247, U"\u2245"},
+    {0x2249, U"\u2248"},
+    {0x2260, U"\u003d"},
+    {0x2262, U"\u2261"},
+    {0x226d, U"\u224d\u003c\u003e\u2264\u2265"},
+    {0x2274, U"\u2272\u2273"},
+    {0x2278, U"\u2276\u2277"},
+    {0x2280, U"\u227a\u227b"},
+    {0x2284, U"\u2282\u2283"},
+    {0x2288, U"\u2286\u2287"},
+    {0x22ac, U"\u22a2\u22a8\u22a9\u22ab"},
+    {0x22e0, U"\u227c\u227d\u2291\u2292"},
+    {0x22ea, U"\u22b2\u22b3\u22b4\u22b5"},
+    {0x2329, U"\u3008\u3009"},
+    {0x2adc, U"\u2add"},
+    {0x304c, U"\u304b"},
+    {0x304e, U"\u304d"},
+    {0x3050, U"\u304f"},
+    {0x3052, U"\u3051"},
+    {0x3054, U"\u3053"},
+    {0x3056, U"\u3055"},
+    {0x3058, U"\u3057"},
+    {0x305a, U"\u3059"},
+    {0x305c, U"\u305b"},
+    {0x305e, U"\u305d"},
+    {0x3060, U"\u305f"},
+    {0x3062, U"\u3061"},
+    {0x3065, U"\u3064"},
+    {0x3067, U"\u3066"},
+    {0x3069, U"\u3068"},
+    {0x3070, U"\u306f\u306f"},
+    {0x3073, U"\u3072\u3072"},
+    {0x3076, U"\u3075\u3075"},
+    {0x3079, U"\u3078\u3078"},
+    {0x307c, U"\u307b\u307b"},
+    {0x3094, U"\u3046"},
+    {0x309e, U"\u309d"},
+    {0x30ac, U"\u30ab"},
+    {0x30ae, U"\u30ad"},
+    {0x30b0, U"\u30af"},
+    {0x30b2, U"\u30b1"},
+    {0x30b4, U"\u30b3"},
+    {0x30b6, U"\u30b5"},
+    {0x30b8, U"\u30b7"},
+    {0x30ba, U"\u30b9"},
+    {0x30bc, U"\u30bb"},
+    {0x30be, U"\u30bd"},
+    {0x30c0, U"\u30bf"},
+    {0x30c2, U"\u30c1"},
+    {0x30c5, U"\u30c4"},
+    {0x30c7, U"\u30c6"},
+    {0x30c9, U"\u30c8"},
+    {0x30d0, U"\u30cf\u30cf"},
+    {0x30d3, U"\u30d2\u30d2"},
+    {0x30d6, U"\u30d5\u30d5"},
+    {0x30d9, U"\u30d8\u30d8"},
+    {0x30dc, U"\u30db\u30db"},
+    {0x30f4, U"\u30a6"},
+    {0x30f7, U"\u30ef\u30f0\u30f1\u30f2"},
+    {0x30fe, U"\u30fd"},
+    {0xf900,
+     U"\u8c48\u66f4\u8eca\u8cc8\u6ed1\u4e32\u53e5\u9f9c\u9f9c\u5951\u91d1\u5587\u5948\u61f6\u7669"
+     U"\u7f85\u863f\u87ba\u88f8\u908f\u6a02\u6d1b\u70d9\u73de\u843d\u916a\u99f1\u4e82\u5375\u6b04"
+     U"\u721b\u862d\u9e1e\u5d50\u6feb\u85cd\u8964\u62c9\u81d8\u881f\u5eca\u6717\u6d6a\u72fc\u90ce"
+     U"\u4f86\u51b7\u52de\u64c4\u6ad3\u7210\u76e7\u8001\u8606\u865c\u8def\u9732\u9b6f\u9dfa\u788c"
+     U"\u797f\u7da0\u83c9\u9304\u9e7f\u8ad6\u58df\u5f04\u7c60\u807e\u7262\u78ca\u8cc2\u96f7\u58d8"
+     U"\u5c62\u6a13\u6dda\u6f0f\u7d2f\u7e37\u964b\u52d2\u808b\u51dc\u51cc\u7a1c\u7dbe\u83f1\u9675"
+     U"\u8b80\u62cf\u6a02\u8afe\u4e39\u5be7\u6012\u7387\u7570\u5317\u78fb\u4fbf\u5fa9\u4e0d\u6ccc"
+     U"\u6578\u7d22\u53c3\u585e\u7701\u8449\u8aaa\u6bba\u8fb0\u6c88\u62fe\u82e5\u63a0\u7565\u4eae"
+     U"\u5169\u51c9\u6881\u7ce7\u826f\u8ad2\u91cf\u52f5\u5442\u5973\u5eec\u65c5\u6ffe\u792a\u95ad"
+     U"\u9a6a\u9e97\u9ece\u529b\u66c6\u6b77\u8f62\u5e74\u6190\u6200\u649a\u6f23\u7149\u7489\u79ca"
+     U"\u7df4\u806f\u8f26\u84ee\u9023\u934a\u5217\u52a3\u54bd\u70c8\u88c2\u8aaa\u5ec9\u5ff5\u637b"
+     U"\u6bae\u7c3e\u7375\u4ee4\u56f9\u5be7\u5dba\u601c\u73b2\u7469\u7f9a\u8046\u9234\u96f6\u9748"
+     U"\u9818\u4f8b\u79ae\u91b4\u96b8\u60e1\u4e86\u50da\u5bee\u5c3f\u6599\u6a02\u71ce\u7642\u84fc"
+     U"\u907c\u9f8d\u6688\u962e\u5289\u677b\u67f3\u6d41\u6e9c\u7409\u7559\u786b\u7d10\u985e\u516d"
+     U"\u622e\u9678\u502b\u5d19\u6dea\u8f2a\u5f8b\u6144\u6817\u7387\u9686\u5229\u540f\u5c65\u6613"
+     U"\u674e\u68a8\u6ce5\u7406\u75e2\u7f79\u88cf\u88e1\u91cc\u96e2\u533f\u6eba\u541d\u71d0\u7498"
+     U"\u85fa\u96a3\u9c57\u9e9f\u6797\u6dcb\u81e8\u7acb\u7b20\u7c92\u72c0\u7099\u8b58\u4ec0\u8336"
+     U"\u523a\u5207\u5ea6\u62d3\u7cd6\u5b85\u6d1e\u66b4\u8f3b\u884c\u964d\u898b\u5ed3\u5140\u55c0"},
+    {0xfa10, U"\u585a"},
+    {0xfa12, U"\u6674"},
+    {0xfa15, U"\u51de\u732a\u76ca\u793c\u795e\u7965\u798f\u9756\u7cbe\u7fbd"},
+    {0xfa20, U"\u8612"},
+    {0xfa22, U"\u8af8"},
+    {0xfa25, U"\u9038\u90fd"},
+    {0xfa2a,
+     U"\u98ef\u98fc\u9928\u9db4\u90de\u96b7\u4fae\u50e7\u514d\u52c9\u52e4\u5351\u559d\u5606\u5668"
+     U"\u5840\u58a8\u5c64\u5c6e\u6094\u6168\u618e\u61f2\u654f\u65e2\u6691\u6885\u6d77\u6e1a\u6f22"
+     U"\u716e\u722b\u7422\u7891\u793e\u7949\u7948\u7950\u7956\u795d\u798d\u798e\u7a40\u7a81\u7bc0"
+     U"\u7df4\u7e09\u7e41\u7f72\u8005\u81ed\u8279\u8279\u8457\u8910\u8996\u8b01\u8b39\u8cd3\u8d08"
+     U"\u8fb6\u9038\u96e3\u97ff\u983b\u6075\U000242ee\u8218"},
+    {0xfa70,
+     U"\u4e26\u51b5\u5168\u4f80\u5145\u5180\u52c7\u52fa\u559d\u5555\u5599\u55e2\u585a\u58b3\u5944"
+     U"\u5954\u5a62\u5b28\u5ed2\u5ed9\u5f69\u5fad\u60d8\u614e\u6108\u618e\u6160\u61f2\u6234\u63c4"
+     U"\u641c\u6452\u6556\u6674\u6717\u671b\u6756\u6b79\u6bba\u6d41\u6edb\u6ecb\u6f22\u701e\u716e"
+     U"\u77a7\u7235\u72af\u732a\u7471\u7506\u753b\u761d\u761f\u76ca\u76db\u76f4\u774a\u7740\u78cc"
+     U"\u7ab1\u7bc0\u7c7b\u7d5b\u7df4\u7f3e\u8005\u8352\u83ef\u8779\u8941\u8986\u8996\u8abf\u8af8"
+     U"\u8acb\u8b01\u8afe\u8aed\u8b39\u8b8a\u8d08\u8f38\u9072\u9199\u9276\u967c\u96e3\u9756\u97db"
+     U"\u97ff\u980b\u983b\u9b12\u9f9c\U0002284a\U00022844\U000233d5\u3b9d\u4018\u4039\U00025249"
+     U"\U00025cd0\U00027ed3\u9f43\u9f8e"},
+    {0xfb1d, U"\u05d9"},
+    {0xfb1f, U"\u05f2"},
+    {0xfb2a, U"\u05e9\u05e9\u05e9\u05e9\u05d0\u05d0\u05d0\u05d1\u05d2\u05d3\u05d4\u05d5\u05d6"},
+    {0xfb38, U"\u05d8\u05d9\u05da\u05db\u05dc"},
+    {0xfb3e, U"\u05de"},
+    {0xfb40, U"\u05e0\u05e1"},
+    {0xfb43, U"\u05e3\u05e4"},
+    {0xfb46, U"\u05e6\u05e7\u05e8\u05e9\u05ea\u05d5\u05d1\u05db\u05e4"},
+    {0x1109a, U"\U00011099"},
+    {0x1109c, U"\U0001109b"},
+    {0x110ab, U"\U000110a5"},
+    {0x114bb, U"\U000114b9"},
+    {0x2f800,
+     U"\u4e3d\u4e38\u4e41\U00020122\u4f60\u4fae\u4fbb\u5002\u507a\u5099\u50e7\u50cf\u349e\U0002063a"
+     U"\u514d\u5154\u5164\u5177\U0002051c\u34b9\u5167\u518d\U0002054b\u5197\u51a4\u4ecc\u51ac\u51b5"
+     U"\U000291df\u51f5\u5203\u34df\u523b\u5246\u5272\u5277\u3515\u52c7\u52c9\u52e4\u52fa\u5305"
+     U"\u5306\u5317\u5349\u5351\u535a\u5373\u537d\u537f\u537f\u537f\U00020a2c\u7070\u53ca\u53df"
+     U"\U00020b63\u53eb\u53f1\u5406\u549e\u5438\u5448\u5468\u54a2\u54f6\u5510\u5553\u5563\u5584"
+     U"\u5584\u5599\u55ab\u55b3\u55c2\u5716\u5606\u5717\u5651\u5674\u5207\u58ee\u57ce\u57f4\u580d"
+     U"\u578b\u5832\u5831\u58ac\U000214e4\u58f2\u58f7\u5906\u591a\u5922\u5962\U000216a8\U000216ea"
+     U"\u59ec\u5a1b\u5a27\u59d8\u5a66\u36ee\u36fc\u5b08\u5b3e\u5b3e\U000219c8\u5bc3\u5bd8\u5be7"
+     U"\u5bf3\U00021b18\u5bff\u5c06\u5f53\u5c22\u3781\u5c60\u5c6e\u5cc0\u5c8d\U00021de4\u5d43"
+     U"\U00021de6\u5d6e\u5d6b\u5d7c\u5de1\u5de2\u382f\u5dfd\u5e28\u5e3d\u5e69\u3862\U00022183\u387c"
+     U"\u5eb0\u5eb3\u5eb6\u5eca\U0002a392\u5efe\U00022331\U00022331\u8201\u5f22\u5f22\u38c7"
+     U"\U000232b8\U000261da\u5f62\u5f6b\u38e3\u5f9a\u5fcd\u5fd7\u5ff9\u6081\u393a\u391c\u6094"
+     U"\U000226d4\u60c7\u6148\u614c\u614e\u614c\u617a\u618e\u61b2\u61a4\u61af\u61de\u61f2\u61f6"
+     U"\u6210\u621b\u625d\u62b1\u62d4\u6350\U00022b0c\u633d\u62fc\u6368\u6383\u63e4\U00022bf1\u6422"
+     U"\u63c5\u63a9\u3a2e\u6469\u647e\u649d\u6477\u3a6c\u654f\u656c\U0002300a\u65e3\u66f8\u6649"
+     U"\u3b19\u6691\u3b08\u3ae4\u5192\u5195\u6700\u669c\u80ad\u43d9\u6717\u671b\u6721\u675e\u6753"
+     U"\U000233c3\u3b49\u67fa\u6785\u6852\u6885\U0002346d\u688e\u681f\u6914\u3b9d\u6942\u69a3\u69ea"
+     U"\u6aa8\U000236a3\u6adb\u3c18\u6b21\U000238a7\u6b54\u3c4e\u6b72\u6b9f\u6bba\u6bbb\U00023a8d"
+     U"\U00021d0b\U00023afa\u6c4e\U00023cbc\u6cbf\u6ccd\u6c67\u6d16\u6d3e\u6d77\u6d41\u6d69\u6d78"
+     U"\u6d85\U00023d1e\u6d34\u6e2f\u6e6e\u3d33\u6ecb\u6ec7\U00023ed1\u6df9\u6f6e\U00023f5e"
+     U"\U00023f8e\u6fc6\u7039\u701e\u701b\u3d96\u704a\u707d\u7077\u70ad\U00020525\u7145\U00024263"
+     U"\u719c\U000243ab\u7228\u7235\u7250\U00024608\u7280\u7295\U00024735\U00024814\u737a\u738b"
+     U"\u3eac\u73a5\u3eb8\u3eb8\u7447\u745c\u7471\u7485\u74ca\u3f1b\u7524\U00024c36\u753e\U00024c92"
+     U"\u7570\U0002219f\u7610\U00024fa1\U00024fb8\U00025044\u3ffc\u4008\u76f4\U000250f3\U000250f2"
+     U"\U00025119\U00025133\u771e\u771f\u771f\u774a\u4039\u778b\u4046\u4096\U0002541d\u784e\u788c"
+     U"\u78cc\u40e3\U00025626\u7956\U0002569a\U000256c5\u798f\u79eb\u412f\u7a40\u7a4a\u7a4f"
+     U"\U0002597c\U00025aa7\U00025aa7\u7aee\u4202\U00025bab\u7bc6\u7bc9\u4227\U00025c80\u7cd2\u42a0"
+     U"\u7ce8\u7ce3\u7d00\U00025f86\u7d63\u4301\u7dc7\u7e02\u7e45\u4334\U00026228\U00026247\u4359"
+     U"\U000262d9\u7f7a\U0002633e\u7f95\u7ffa\u8005\U000264da\U00026523\u8060\U000265a8\u8070"
+     U"\U0002335f\u43d5\u80b2\u8103\u440b\u813e\u5ab5\U000267a7\U000267b5\U00023393\U0002339c\u8201"
+     U"\u8204\u8f9e\u446b\u8291\u828b\u829d\u52b3\u82b1\u82b3\u82bd\u82e6\U00026b3c\u82e5\u831d"
+     U"\u8363\u83ad\u8323\u83bd\u83e7\u8457\u8353\u83ca\u83cc\u83dc\U00026c36\U00026d6b\U00026cd5"
+     U"\u452b\u84f1\u84f3\u8516\U000273ca\u8564\U00026f2c\u455d\u4561\U00026fb1\U000270d2\u456b"
+     U"\u8650\u865c\u8667\u8669\u86a9\u8688\u870e\u86e2\u8779\u8728\u876b\u8786\u45d7\u87e1\u8801"
+     U"\u45f9\u8860\u8863\U00027667\u88d7\u88de\u4635\u88fa\u34bb\U000278ae\U00027966\u46be\u46c7"
+     U"\u8aa0\u8aed\u8b8a\u8c55\U00027ca8\u8cab\u8cc1\u8d1b\u8d77\U00027f2f\U00020804\u8dcb\u8dbc"
+     U"\u8df0\U000208de\u8ed4\u8f38\U000285d2\U000285ed\u9094\u90f1\u9111\U0002872e\u911b\u9238"
+     U"\u92d7\u92d8\u927c\u93f9\u9415\U00028bfa\u958b\u4995\u95b7\U00028d77\u49e6\u96c3\u5db2\u9723"
+     U"\U00029145\U0002921a\u4a6e\u4a76\u97e0\U0002940a\u4ab2\U00029496\u980b\u980b\u9829\U000295b6"
+     U"\u98e2\u4b33\u9929\u99a7\u99c2\u99fe\u4bce\U00029b30\u9b12\u9c40\u9cfd\u4cce\u4ced\u9d67"
+     U"\U0002a0ce\u4cf8\U0002a105\U0002a20e\U0002a291\u9ebb\u4d56\u9ef9\u9efe\u9f05\u9f0f\u9f16"
+     U"\u9f3b\U0002a600"}};
+
+constexpr BaseSequence kBaseSequences[] = {{0x9cb, U"\u09c7\u09be"},
+                                           {0x9cc, U"\u09c7\u09d7"},
+                                           {0xb4b, U"\u0b47\u0b3e"},
+                                           {0xb4c, U"\u0b47\u0b57"},
+                                           {0xb94, U"\u0b92\u0bd7"},
+                                           {0xbca, U"\u0bc6\u0bbe"},
+                                           {0xbcb, U"\u0bc7\u0bbe"},
+                                           {0xbcc, U"\u0bc6\u0bd7"},
+                                           {0xccb, U"\u0cc2\u0cd5"},
+                                           {0xd4a, U"\u0d46\u0d3e"},
+                                           {0xd4b, U"\u0d47\u0d3e"},
+                                           {0xd4c, U"\u0d46\u0d57"},
+                                           {0xddc, U"\u0dd9\u0dcf"},
+                                           {0xddd, U"\u0dd9\u0dcf"},
+                                           {0xdde, U"\u0dd9\u0ddf"},
+                                           {0x1b06, U"\u1b05\u1b35"},
+                                           {0x1b08, U"\u1b07\u1b35"},
+                                           {0x1b0a, U"\u1b09\u1b35"},
+                                           {0x1b0c, U"\u1b0b\u1b35"},
+                                           {0x1b0e, U"\u1b0d\u1b35"},
+                                           {0x1b12, U"\u1b11\u1b35"},
+                                           {0x1b40, U"\u1b3e\u1b35"},
+                                           {0x1b41, U"\u1b3f\u1b35"},
+                                           {0x1134b, U"\U00011347\U0001133e"},
+                                           {0x1134c, U"\U00011347\U00011357"},
+                                           {0x114bc, U"\U000114b9\U000114b0"},
+                                           {0x114be, U"\U000114b9\U000114bd"},
+                                           {0x115ba, U"\U000115b8\U000115af"},
+                                           {0x115bb, U"\U000115b9\U000115af"},
+                                           {0x11938, U"\U00011935\U00011930"},
+                                           {0x1d15e, U"\U0001d157\U0001d165"},
+                                           {0x1d15f, U"\U0001d158\U0001d165"},
+                                           {0x1d160, U"\U0001d158\U0001d165\U0001d16e"},
+                                           {0x1d161, U"\U0001d158\U0001d165\U0001d16f"},
+                                           {0x1d162, U"\U0001d158\U0001d165\U0001d170"},
+                                           {0x1d163, U"\U0001d158\U0001d165\U0001d171"},
+                                           {0x1d164, U"\U0001d158\U0001d165\U0001d172"},
+                                           {0x1d1bb, U"\U0001d1b9\U0001d165"},
+                                           {0x1d1bc, U"\U0001d1ba\U0001d165"},
+                                           {0x1d1bd, U"\U0001d1b9\U0001d165\U0001d16e"},
+                                           {0x1d1be, U"\U0001d1ba\U0001d165\U0001d16e"},
+                                           {0x1d1bf, U"\U0001d1b9\U0001d165\U0001d16f"},
+                                           {0x1d1c0, U"\U0001d1ba\U0001d165\U0001d16f"}};
+
+}  // namespace
+
+const UnicodeTables& unicode_tables() {
+  static constexpr UnicodeTables kTables = {kPunctuation, kNonspacingMarks, kControls,
+                                            kLowerCase,   kBases,           kBaseSequences};
+  return kTables;
+}
+
+}  // namespace pumice
