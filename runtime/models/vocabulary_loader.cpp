@@ -50,6 +50,10 @@ Result<Tokenizer> load_tokenizer(const GgufFile& file) {
   PUMICE_TRY(data.add_separator, optional<bool>(file, "tokenizer.ggml.add_sep_token"));
   PUMICE_TRY(data.lower_case, optional<bool>(file, "tokenizer.ggml.normalizer.lowercase"));
   PUMICE_TRY(data.strip_accents, optional<bool>(file, "tokenizer.ggml.normalizer.strip_accents"));
+  PUMICE_TRY(data.merge_spaces, optional<bool>(file, "tokenizer.ggml.remove_extra_whitespaces"));
+  PUMICE_TRY(const std::vector<int32_t> charsmap,
+             numbers<int32_t>(file, "tokenizer.ggml.precompiled_charsmap"));
+  for (int32_t byte : charsmap) data.charsmap.push_back(static_cast<uint8_t>(byte));
   PUMICE_TRY(data.model_name, file.get_or<std::string_view>("general.name", ""));
   PUMICE_TRY(data.architecture, file.get_or<std::string_view>("general.architecture", ""));
   PUMICE_TRY(data.add_bos, optional<bool>(file, "tokenizer.ggml.add_bos_token"));

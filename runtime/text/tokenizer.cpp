@@ -6,6 +6,7 @@
 #include "text/pre_tokenizer.hpp"
 #include "text/spm.hpp"
 #include "text/text_bpe.hpp"
+#include "text/unigram.hpp"
 #include "text/word_piece.hpp"
 
 namespace pumice {
@@ -19,13 +20,14 @@ Result<std::unique_ptr<TokenizerModel>> create_model(const VocabularyData& data,
   }
   if (data.model == "gpt2" || data.model == "gemma4") return TextBpeModel::create(data, vocabulary);
   if (data.model == "bert") return WordPieceModel::create(data, vocabulary);
+  if (data.model == "t5") return UnigramModel::create(data, vocabulary);
   if (data.model.empty()) {
     return make_error(ErrorCode::kBadFile,
                       "tokenizer.ggml.model is missing; the file has no tokenizer");
   }
   return make_error(ErrorCode::kBadFile,
                     "tokenizer model '{}' is not supported yet (tokenizer.ggml.model; supported: "
-                    "llama, gpt2, gemma4, bert)",
+                    "llama, gpt2, gemma4, bert, t5)",
                     printable(data.model));
 }
 

@@ -50,6 +50,9 @@ struct VocabularyData {
   std::optional<bool> add_space_prefix = {};
   std::optional<bool> lower_case = {};     ///< tokenizer.ggml.normalizer.lowercase ("bert")
   std::optional<bool> strip_accents = {};  ///< tokenizer.ggml.normalizer.strip_accents ("bert")
+  /// tokenizer.ggml.remove_extra_whitespaces and tokenizer.ggml.precompiled_charsmap ("t5")
+  std::optional<bool> merge_spaces = {};
+  std::vector<uint8_t> charsmap = {};
   /// general.name and general.architecture: files do not say which special tokens take the spaces
   /// around them along, so that it hangs on the model.
   std::string_view model_name = {};

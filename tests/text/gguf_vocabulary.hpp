@@ -50,6 +50,10 @@ inline VocabularyData vocabulary_data(const GgufFile& file) {
   data.add_separator = optional_value<bool>(file, "tokenizer.ggml.add_sep_token");
   data.lower_case = optional_value<bool>(file, "tokenizer.ggml.normalizer.lowercase");
   data.strip_accents = optional_value<bool>(file, "tokenizer.ggml.normalizer.strip_accents");
+  data.merge_spaces = optional_value<bool>(file, "tokenizer.ggml.remove_extra_whitespaces");
+  for (int32_t byte : optional_vector<int32_t>(file, "tokenizer.ggml.precompiled_charsmap")) {
+    data.charsmap.push_back(static_cast<uint8_t>(byte));
+  }
   data.model_name = optional_value<std::string_view>(file, "general.name").value_or("");
   data.architecture = optional_value<std::string_view>(file, "general.architecture").value_or("");
   data.add_bos = optional_value<bool>(file, "tokenizer.ggml.add_bos_token");

@@ -52,7 +52,7 @@ TEST(Vocabulary, AnUnknownTokenizerModelIsAnErrorThatNamesIt) {
   data.model = "rwkv";
   EXPECT_EQ(error_of(data),
             "tokenizer model 'rwkv' is not supported yet (tokenizer.ggml.model; supported: llama, "
-            "gpt2, gemma4, bert)");
+            "gpt2, gemma4, bert, t5)");
   data.model = "a\nb";
   EXPECT_EQ(error_of(data).rfind("tokenizer model 'a\\x0ab' is not supported yet", 0), 0u);
   data.model = "";

@@ -1,0 +1,27 @@
+"""Bugs to seed into runtime/text/: see run.py."""
+
+MUTATIONS = [
+    ("groups of three digits count from the beginning", "runtime/text/pre_tokenizer.cpp",
+     "if (!is_first_byte(digits[i]) || --left % 3 != 0) continue;",
+     "if (!is_first_byte(digits[i]) || ++left % 3 != 0) continue;", "test_text:PreTokenizer.*"),
+    ("what lies between two matches is lost", "runtime/text/pre_tokenizer.cpp",
+     "if (ends[0] > done) words.push_back(text.substr(done, ends[0] - done));", "", "test_text:PreTokenizer.*"),
+    ("a text is cut within tokens", "runtime/text/spm.cpp",
+     "if (is_piece(id)) pairs_.add(vocabulary.text(id));", "if (id % 2 == 0) pairs_.add(vocabulary.text(id));",
+     "test_text:Spm.*"),
+    ("a run of line ends is merged although it is a token", "runtime/text/text_bpe.cpp",
+     "const auto whole = is_line_end ? vocabulary_.find(word) : std::nullopt;",
+     "const auto whole = std::optional<TokenId>();", "test_text:TextBpe.*"),
+    ("of equal merges the last counts", "runtime/text/merge_table.cpp",
+     "table.merges_.try_emplace(", "table.merges_.insert_or_assign(", "test_text:Bpe.*"),
+    ("a special token that overlaps is dropped and not shortened", "runtime/text/special_tokens.cpp",
+     "if (shorter != nullptr) shortened.push(", "if (shorter == nullptr) shortened.push(", "test_text:SpecialTokens.*"),
+    ("a word that does not come out keeps its beginning", "runtime/text/word_piece.cpp",
+     "tokens.resize(n_before);", "", "test_text:WordPiece.*"),
+    ("neighbours that are no tokens are unknown each", "runtime/text/unigram.cpp",
+     "return left == right && left == vocabulary_.unknown();", "return left != left && right != right;",
+     "test_text:Unigram.*"),
+    ("the shortest beginning is replaced", "runtime/text/charsmap.cpp",
+     "longest = {rest.substr(0, rest.find('\\0')), i + 1};", "return Replacement{rest.substr(0, rest.find('\\0')), i + 1};",
+     "test_text:Charsmap.*"),
+]
