@@ -113,7 +113,7 @@ class Pricing {
   }
   /// Vectors are read as floats.
   uint64_t vector_bytes(std::optional<TensorId> tensor) const {
-    return tensor ? program_.tensors[*tensor].dims[0] * kFloat : 0;
+    return tensor ? program_.tensors[*tensor].n_elements() * kFloat : 0;
   }
   /// Matrices of one part that follow each other read a value together.
   uint64_t values_read(ValueId x, const Op& op) {

@@ -363,13 +363,17 @@ class Decoder::Recording {
 
   void record(const call::LayerNorm& c) {
     decoder_.layer_norm_.record(recorder_, {.x = at(c.x),
+                                            .residual = at(c.residual),
                                             .weight = decoder_.vectors_[c.weight],
                                             .bias = vector(c.bias),
                                             .y = at(c.y),
                                             .row_index = row_index(c.gathers),
                                             .rows = n_rows_,
                                             .n = c.n,
-                                            .eps = c.eps});
+                                            .eps = c.eps,
+                                            .n_groups = c.n_groups,
+                                            .x_stride = stride(c.x),
+                                            .y_stride = stride(c.y)});
   }
 
   void record(const call::RopeKv& c) {

@@ -70,7 +70,7 @@ class Touched {
   void add(const call::Embed& c) { use(c.y); }
   void add(const call::Linear& c) { use(c.x), use(c.y); }
   void add(const call::RmsNorm& c) { use(c.x), use(c.residual), use(c.y); }
-  void add(const call::LayerNorm& c) { use(c.x), use(c.y); }
+  void add(const call::LayerNorm& c) { use(c.x), use(c.residual), use(c.y); }
   void add(const call::RopeKv& c) { use(c.qkv); }
   void add(const call::Attention& c) { use(c.q), use(c.y); }
   void add(const call::Gated& c) { use(c.gate_up), use(c.y); }
@@ -319,8 +319,16 @@ class Lowering {
     };
     const op::RmsNorm* const q_norm = head_norm_of(heads.q);
     const op::RmsNorm* const k_norm = head_norm_of(heads.k);
-    heads.bundle = bundle("qkv", {q_norm == nullptr ? heads.q : q_norm->x,
-                                  k_norm == nullptr ? heads.k : k_norm->x, heads.v});
+    const auto normed = [&](ValueId value, const op::RmsNorm* norm) {
+      const auto* other = made_by<op::LayerNorm>(value);
+      return norm != nullptr                             ? norm->x
+             : other != nullptr && has_one_reader(value) ? other->x
+                                                         : value;
+    };
+    const ValueId q_product = normed(heads.q, q_norm);
+    const ValueId k_product = normed(heads.k, k_norm);
+    const bool is_normed = q_product != heads.q || k_product != heads.k;
+    heads.bundle = bundle("qkv", {q_product, k_product, heads.v});
     if (rules_.has(FusionRule::kHeadNorm) && q_norm != nullptr && k_norm != nullptr &&
         q_norm->eps == k_norm->eps) {
       absorbed_[makers_[heads.q]] = absorbed_[makers_[heads.k]] = true;
@@ -332,7 +340,7 @@ class Lowering {
     if (heads.bundle) {
       Bundle& found = bundles_[*heads.bundle];
       // Biases come before norms of heads.
-      const bool norms_before = (q_norm != nullptr || k_norm != nullptr) && heads.q_norm == nullptr;
+      const bool norms_before = is_normed && heads.q_norm == nullptr;
       found.bias_is_fused = found.bias && rules_.has(FusionRule::kBias) && !norms_before;
     }
     heads_.emplace(index, heads);
@@ -448,42 +456,48 @@ class Lowering {
   }
 
   void lower(const op::RmsNorm& o) {
-    const std::string part = stem_of(o.weight);
-    const uint32_t n_groups = width(o.x) / o.group;
-    const View x = *views_[o.x];
-    std::optional<View> residual;
-    if (const auto sum = sums_.find(o.x); sum != sums_.end()) {
-      residual = *views_[sum->second];
-      sums_.erase(sum);
-    }
-    const bool in_place = n_groups > 1;  // heads stay side by side for what reads them
-    const View y = in_place ? place_of_result(o.x) : new_view(width(result_));
-    views_[result_] = y;
-    emit(call::RmsNorm{.x = x,
-                       .residual = residual,
+    const NormPlaces at = place_norm(o.x, o.group);
+    emit(call::RmsNorm{.x = at.x,
+                       .residual = at.residual,
                        .weight = vector_of({o.weight}),
-                       .y = y,
+                       .y = at.y,
                        .n = o.group,
                        .eps = o.eps,
-                       .n_groups = n_groups,
-                       .gathers = rows_of(x) != row_set()},
-         part);
+                       .n_groups = width(o.x) / o.group,
+                       .gathers = rows_of(at.x) != row_set()},
+         stem_of(o.weight));
   }
 
   void lower(const op::LayerNorm& o) {
-    const std::string part = stem_of(o.weight);
-    const View x = is_whole(o.x) ? *views_[o.x] : whole(o.x, part);
-    const View y = new_view(width(result_));
-    views_[result_] = y;
-    const auto bias = o.bias ? std::optional(vector_of({*o.bias})) : std::nullopt;
-    emit(call::LayerNorm{.x = x,
+    const NormPlaces at = place_norm(o.x, o.group);
+    emit(call::LayerNorm{.x = at.x,
+                         .residual = at.residual,
                          .weight = vector_of({o.weight}),
-                         .bias = bias,
-                         .y = y,
-                         .n = width(o.x),
+                         .bias = o.bias ? std::optional(vector_of({*o.bias})) : std::nullopt,
+                         .y = at.y,
+                         .n = o.group,
                          .eps = o.eps,
-                         .gathers = rows_of(x) != row_set()},
-         part);
+                         .n_groups = width(o.x) / o.group,
+                         .gathers = rows_of(at.x) != row_set()},
+         stem_of(o.weight));
+  }
+
+  /// What a norm reads, a sum that it computes first, and where its result goes.
+  struct NormPlaces {
+    View x;
+    std::optional<View> residual;
+    View y;
+  };
+  NormPlaces place_norm(ValueId x, uint32_t group) {
+    NormPlaces at{.x = *views_[x]};
+    if (const auto sum = sums_.find(x); sum != sums_.end()) {
+      at.residual = *views_[sum->second];
+      sums_.erase(sum);
+    }
+    const bool in_place = group != width(x);  // heads stay side by side for what reads them
+    at.y = in_place ? place_of_result(x) : new_view(width(result_));
+    views_[result_] = at.y;
+    return at;
   }
 
   void lower(const op::Rope&) { fail("there is no kernel for a rope outside of attention"); }
@@ -568,14 +582,21 @@ class Lowering {
     if (rules_.has(FusionRule::kResidual) && o.a != o.b && dies_here(o.a) && is_whole(o.a) &&
         is_whole(o.b) && rows_of(*views_[o.a]) == rows_of(*views_[o.b]) &&
         !readers_[result_].empty()) {
-      const auto* norm = std::get_if<op::RmsNorm>(&program_.ops[readers_[result_].front()].what);
-      if (norm != nullptr && norm->group == width(result_) && result_ != program_.logits) {
+      if (norms_rows(readers_[result_].front()) && result_ != program_.logits) {
         views_[result_] = views_[o.a];
         sums_.emplace(result_, o.b);
         return;
       }
     }
     binary(ops::Elementwise::Kind::kAdd, o.a, o.b, "residual");
+  }
+
+  /// Whether it is a norm of whole rows, which can compute a sum first.
+  bool norms_rows(size_t index) const {
+    const Operation& what = program_.ops[index].what;
+    if (const auto* norm = std::get_if<op::RmsNorm>(&what)) return norm->group == width(norm->x);
+    const auto* norm = std::get_if<op::LayerNorm>(&what);
+    return norm != nullptr && norm->group == width(norm->x);
   }
 
   void binary(ops::Elementwise::Kind kind, ValueId a, ValueId b, const std::string& part) {

@@ -130,12 +130,14 @@ struct RmsNorm {
 };
 struct LayerNorm {
   View x;
+  std::optional<View> residual;  ///< added to x first, in place
   VectorId weight;
   std::optional<VectorId> bias;
   View y;
   uint32_t n;
   float eps;
-  bool gathers;
+  uint32_t n_groups;  ///< of n numbers each, side by side in a row, with weights of their own
+  bool gathers;       ///< x has all rows, y those of logits
 };
 /// Biases, norms of heads and rotation of q and k, and k and v into the state.
 struct RopeKv {

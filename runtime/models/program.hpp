@@ -41,6 +41,8 @@ struct Value {
 struct TensorSpec {
   std::string name;
   std::array<uint64_t, 4> dims = {1, 1, 1, 1};  ///< as in GgufTensor
+
+  uint64_t n_elements() const { return dims[0] * dims[1] * dims[2] * dims[3]; }
 };
 
 /// What a sequence keeps between steps for some of the layers: n_slots times keys and values.
@@ -90,12 +92,14 @@ struct RmsNorm {
   float eps;
   uint32_t group;
 };
-/// (x − mean) / √(variance + eps) · weight + bias
+/// (x − mean) / √(variance + eps) · weight + bias, mean and variance over each `group` numbers: a
+/// row, or a head of it. Weight and bias are as wide as a row.
 struct LayerNorm {
   ValueId x;
   TensorId weight;
   std::optional<TensorId> bias;
   float eps;
+  uint32_t group;
 };
 /// The first ropes[rope].dims numbers of each head turned by its angles at the token's position.
 struct Rope {

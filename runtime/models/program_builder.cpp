@@ -86,8 +86,7 @@ ValueId ProgramBuilder::rms_norm(ValueId x, std::string_view stem, float eps) {
 }
 
 ValueId ProgramBuilder::head_norm(ValueId x, std::string_view stem, uint32_t head_dim, float eps) {
-  expect(head_dim > 0 && width(x) % head_dim == 0, "{}{}: {} numbers are not heads of {}", prefix_,
-         stem, width(x), head_dim);
+  expect_heads(x, stem, head_dim);
   return add_op(op::RmsNorm{.x = x,
                             .weight = tensor(stem, "weight", {head_dim, 1, 1, 1}),
                             .eps = eps,
@@ -96,9 +95,26 @@ ValueId ProgramBuilder::head_norm(ValueId x, std::string_view stem, uint32_t hea
 }
 
 ValueId ProgramBuilder::layer_norm(ValueId x, std::string_view stem, float eps, Bias bias) {
-  op::LayerNorm norm{.x = x, .weight = tensor(stem, "weight", {width(x), 1, 1, 1}), .eps = eps};
+  op::LayerNorm norm{
+      .x = x, .weight = tensor(stem, "weight", {width(x), 1, 1, 1}), .eps = eps, .group = width(x)};
   if (bias == Bias::kAdded) norm.bias = tensor(stem, "bias", {width(x), 1, 1, 1});
   return add_op(norm, stem, width(x));
+}
+
+ValueId ProgramBuilder::head_layer_norm(ValueId x, std::string_view stem, uint32_t head_dim,
+                                        float eps) {
+  expect_heads(x, stem, head_dim);
+  const uint32_t n_heads = width(x) / std::max(head_dim, 1u);
+  return add_op(op::LayerNorm{.x = x,
+                              .weight = tensor(stem, "weight", {head_dim, n_heads, 1, 1}),
+                              .eps = eps,
+                              .group = head_dim},
+                stem, width(x));
+}
+
+void ProgramBuilder::expect_heads(ValueId x, std::string_view stem, uint32_t head_dim) {
+  expect(head_dim > 0 && width(x) % head_dim == 0, "{}{}: {} numbers are not heads of {}", prefix_,
+         stem, width(x), head_dim);
 }
 
 ValueId ProgramBuilder::rope(ValueId x, const Rotation& rotation) {

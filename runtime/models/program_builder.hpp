@@ -66,6 +66,8 @@ class ProgramBuilder {
   /// An RMSNorm of each head by itself.
   ValueId head_norm(ValueId x, std::string_view stem, uint32_t head_dim, float eps);
   ValueId layer_norm(ValueId x, std::string_view stem, float eps, Bias bias = Bias::kAdded);
+  /// A layer norm of each head by itself, with weights [head_dim, heads] and no bias.
+  ValueId head_layer_norm(ValueId x, std::string_view stem, uint32_t head_dim, float eps);
   ValueId rope(ValueId x, const Rotation& rotation);
   ValueId append(uint32_t state_group, ValueId k, ValueId v);
   ValueId attention(ValueId q, ValueId kv, const AttentionOptions& options);
@@ -96,6 +98,7 @@ class ProgramBuilder {
   TensorId tensor(std::string_view stem, std::string_view suffix, std::array<uint64_t, 4> dims);
   TensorId tensor(const TensorSpec& spec);
   uint32_t width(ValueId x, ValueKind kind = ValueKind::kRows) const;
+  void expect_heads(ValueId x, std::string_view stem, uint32_t head_dim);
   template <typename... Args>
   void expect(bool fits, fmt::format_string<Args...> format, Args&&... args) {
     if (!fits && status_.ok()) {

@@ -41,11 +41,8 @@ class Constants {
     return fmt::format("rows {} to {} of {}", o.weight.first_row,
                        o.weight.first_row + o.weight.n_rows, all);
   }
-  std::string operator()(const op::RmsNorm& o) const {
-    const bool heads = o.group != program_.values[o.x].width;
-    return fmt::format("{}eps {:.6g}", heads ? fmt::format("heads of {}, ", o.group) : "", o.eps);
-  }
-  std::string operator()(const op::LayerNorm& o) const { return fmt::format("eps {:.6g}", o.eps); }
+  std::string operator()(const op::RmsNorm& o) const { return norm_text(o); }
+  std::string operator()(const op::LayerNorm& o) const { return norm_text(o); }
   std::string operator()(const op::Rope& o) const {
     return fmt::format("heads of {}, {}, {}", o.head_dim, rope_text(program_.ropes[o.rope]),
                        o.halves ? "halves" : "neighbours");
@@ -75,6 +72,12 @@ class Constants {
   std::string operator()(const op::Combine&) const { return ""; }
 
  private:
+  std::string norm_text(const auto& norm) const {
+    const bool heads = norm.group != program_.values[norm.x].width;
+    return fmt::format("{}eps {:.6g}", heads ? fmt::format("heads of {}, ", norm.group) : "",
+                       norm.eps);
+  }
+
   const Program& program_;
 };
 

@@ -242,14 +242,17 @@ class Evaluation {
       PUMICE_TRY(bias, vector(*op.bias));
     }
     Values y = rows_[op.x];
-    const size_t n = weight.size();
+    const size_t n = op.group;
     for (size_t first = 0; first < y.size(); first += n) {
-      double* const row = &y[first];
-      const double mean = std::accumulate(row, row + n, 0.0) / static_cast<double>(n);
-      for (size_t i = 0; i < n; ++i) row[i] -= mean;
-      const double variance = dot(row, row, n) / static_cast<double>(n);
+      double* const group = &y[first];
+      const double mean = std::accumulate(group, group + n, 0.0) / static_cast<double>(n);
+      for (size_t i = 0; i < n; ++i) group[i] -= mean;
+      const double variance = dot(group, group, n) / static_cast<double>(n);
       const double scale = 1 / std::sqrt(variance + double{op.eps});
-      for (size_t i = 0; i < n; ++i) row[i] = row[i] * scale * weight[i] + bias[i];
+      const size_t column = first % weight.size();
+      for (size_t i = 0; i < n; ++i) {
+        group[i] = group[i] * scale * weight[column + i] + bias[column + i];
+      }
     }
     return y;
   }

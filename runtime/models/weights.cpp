@@ -72,7 +72,7 @@ void for_each_weight(const ModelSource& source, const Program& program, const Lo
   }
   for (const std::vector<TensorId>& tensors : lowered.vectors) {
     uint64_t n = 0;
-    for (const TensorId id : tensors) n += program.tensors[id].dims[0];
+    for (const TensorId id : tensors) n += program.tensors[id].n_elements();
     vector(n * sizeof(float));
   }
 }
@@ -127,7 +127,7 @@ class ModelWeights::Loader {
     weights_.vectors_.emplace(tensors, range);
     uint64_t done = 0;
     for (const TensorId id : tensors) {
-      const uint64_t bytes = program_.tensors[id].dims[0] * sizeof(float);
+      const uint64_t bytes = program_.tensors[id].n_elements() * sizeof(float);
       weights_.vectors_.emplace(std::vector{id}, range.subrange(done, bytes));
       done += bytes;
     }

@@ -4,7 +4,7 @@
 #include "common/buffers.glsl"
 #include "layer_norm/layer_norm.h"
 
-// One workgroup per row: x += residual; y = (x - mean) / sqrt(variance + eps) * weight + bias.
+// One workgroup per group of a row: x += residual; y = (x - mean) / sqrt(variance + eps) * weight + bias.
 //
 // Two passes with a correction (Chan, Golub and LeVeque, "Algorithms for computing the sample variance",
 // 1983): the second takes sums of x - mean, exact but for one rounding where the mean is large, and what
@@ -31,7 +31,9 @@ void main() {
   const uint source_row = pc.gather != 0 ? Uints(pc.row_index).v[row] : row;
   Floats x = Floats(pc.x);
   Floats residual = Floats(pc.residual);
-  const uint first = source_row * pc.n;
+  const uint column = gl_WorkGroupID.y * pc.n;
+  const uint first = source_row * pc.x_stride + column;
+  const uint y_first = row * pc.y_stride + column;
   const float n = float(pc.n);
 
   vec2 sums = vec2(0.0);
@@ -60,7 +62,7 @@ void main() {
   Floats y = Floats(pc.y);
   for (uint i = lane; i < pc.n; i += workgroup_size) {
     precise const float away = x.v[first + i] - mean;
-    const float normed = (away - correction) * scale * weight.v[i];
-    y.v[row * pc.n + i] = pc.add_bias != 0 ? normed + bias.v[i] : normed;
+    const float normed = (away - correction) * scale * weight.v[column + i];
+    y.v[y_first + i] = pc.add_bias != 0 ? normed + bias.v[column + i] : normed;
   }
 }

@@ -30,15 +30,18 @@ void LayerNorm::record(vk::Recorder& recorder, const Args& args) const {
   push.y = args.y.address();
   push.row_index = (gather ? args.row_index : args.x).address();
   push.n = args.n;
+  const uint32_t width = args.n_groups * args.n;
+  push.x_stride = args.x_stride == 0 ? width : args.x_stride;
+  push.y_stride = args.y_stride == 0 ? width : args.y_stride;
   push.add_residual = residual;
   push.add_bias = bias;
   push.gather = gather;
   push.eps = args.eps;
-  const uint64_t elements = uint64_t{args.rows} * args.n;
-  const vk::Cost cost{.bytes = elements * (residual ? 16 : 8) + uint64_t{args.n} * (bias ? 8 : 4),
+  const uint64_t elements = uint64_t{args.rows} * width;
+  const vk::Cost cost{.bytes = elements * (residual ? 16 : 8) + uint64_t{width} * (bias ? 8 : 4),
                       .flops = elements * (6 + residual + bias)};
   recorder.dispatch(
-      *pipeline_, push, {args.rows},
+      *pipeline_, push, {args.rows, args.n_groups},
       {residual ? vk::updates(args.x) : vk::reads(args.x), vk::reads(args.residual),
        vk::reads(args.weight), vk::reads(args.bias), vk::writes(args.y), vk::reads(args.row_index)},
       cost);

@@ -5,13 +5,15 @@
 #include "common/interface.h"
 
 #define LAYER_NORM_PUSH(FIELD)                                                    \
-  FIELD(ADDRESS, x)         /* float [*][n]: the residual stream */               \
-  FIELD(ADDRESS, residual)  /* float [*][n]: added to x first, if add_residual */ \
-  FIELD(ADDRESS, weight)    /* float [n] */                                       \
-  FIELD(ADDRESS, bias)      /* float [n], if add_bias */                          \
-  FIELD(ADDRESS, y)         /* float [rows][n] */                                 \
+  FIELD(ADDRESS, x)         /* float [*][x_stride]: the residual stream */        \
+  FIELD(ADDRESS, residual)  /* like x: added to it first, if add_residual */      \
+  FIELD(ADDRESS, weight)    /* float [groups][n] */                               \
+  FIELD(ADDRESS, bias)      /* float [groups][n], if add_bias */                  \
+  FIELD(ADDRESS, y)         /* float [rows][y_stride] */                          \
   FIELD(ADDRESS, row_index) /* uint [rows]: row of x for row of y, if gather */   \
-  FIELD(uint, n)                                                                  \
+  FIELD(uint, n)            /* of each group */                                   \
+  FIELD(uint, x_stride)                                                           \
+  FIELD(uint, y_stride)                                                           \
   FIELD(uint, add_residual)                                                       \
   FIELD(uint, add_bias)                                                           \
   FIELD(uint, gather)                                                             \

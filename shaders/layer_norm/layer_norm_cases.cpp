@@ -15,20 +15,30 @@ struct Shape {
   bool gather = false;
   bool in_place = false;
   float mean = 0.5f;
+  uint32_t n_groups = 1;
+  uint32_t gap = 0;  // floats behind each row of x
 };
 
 Result<PreparedOp> prepare(OpBed& bed, const Shape& shape) {
   constexpr float kEps = 0.125f;  // one that can be seen
   const uint32_t x_rows = shape.gather ? shape.rows + 3 : shape.rows;
-  auto x = OpBed::normal_floats(size_t{x_rows} * shape.n, 1);
+  const uint32_t width = shape.n_groups * shape.n;
+  const size_t x_stride = width + shape.gap;
+  const size_t y_stride = shape.in_place ? x_stride : width;
+  auto x = OpBed::normal_floats(x_rows * x_stride, 1);
   for (float& value : x) value += shape.mean;
   const auto residual = OpBed::normal_floats(x.size(), 2);
-  const auto weight = OpBed::normal_floats(shape.n, 3);
-  const auto bias = OpBed::normal_floats(shape.n, 4);
+  const auto weight = OpBed::normal_floats(width, 3);
+  const auto bias = OpBed::normal_floats(width, 4);
   std::vector<uint32_t> row_index(shape.rows);
   for (uint32_t row = 0; row < shape.rows; ++row) row_index[row] = x_rows - 1 - row;
 
-  LayerNorm::Args args{.rows = shape.rows, .n = shape.n, .eps = kEps};
+  LayerNorm::Args args{.rows = shape.rows,
+                       .n = shape.n,
+                       .eps = kEps,
+                       .n_groups = shape.n_groups,
+                       .x_stride = static_cast<uint32_t>(x_stride),
+                       .y_stride = static_cast<uint32_t>(y_stride)};
   // x may be updated in place, so a pristine copy is restored before each run.
   PUMICE_TRY(const vk::BufferRange pristine, bed.input(x));
   PUMICE_TRY(args.x, bed.output(x.size() * 4));
@@ -45,19 +55,22 @@ Result<PreparedOp> prepare(OpBed& bed, const Shape& shape) {
   if (shape.in_place) {
     args.y = args.x;
   } else {
-    PUMICE_TRY(args.y, bed.output(uint64_t{shape.rows} * shape.n * 4));
+    PUMICE_TRY(args.y, bed.output(uint64_t{shape.rows} * width * 4));
   }
   PUMICE_TRY(const LayerNorm op, LayerNorm::plan(bed.pipelines()));
 
   std::vector<double> expected_x(x.begin(), x.end());
-  std::vector<double> expected_y(size_t{shape.rows} * shape.n);
+  std::vector<double> expected_y(shape.rows * y_stride);
+  if (shape.in_place) expected_y = expected_x;  // what lies between rows stays
   std::vector<double> bound(expected_y.size());
   for (uint32_t row = 0; row < shape.rows; ++row) {
-    const size_t first = size_t{shape.gather ? row_index[row] : row} * shape.n;
-    layer_norm_row(std::span(expected_x).subspan(first, shape.n),
-                   shape.residual ? &residual[first] : nullptr, weight.data(),
-                   shape.bias ? bias.data() : nullptr, kEps, &expected_y[size_t{row} * shape.n],
-                   &bound[size_t{row} * shape.n]);
+    for (uint32_t column = 0; column < width; column += shape.n) {
+      const size_t first = (shape.gather ? row_index[row] : row) * x_stride + column;
+      layer_norm_row(std::span(expected_x).subspan(first, shape.n),
+                     shape.residual ? &residual[first] : nullptr, &weight[column],
+                     shape.bias ? &bias[column] : nullptr, kEps,
+                     &expected_y[row * y_stride + column], &bound[row * y_stride + column]);
+    }
   }
   std::vector<Expectation> expected = {
       {.name = "y", .output = args.y, .reference = expected_y, .bound = bound}};
@@ -85,12 +98,16 @@ std::vector<OpCase> layer_norm_cases() {
                              Shape{7, 4099, true, true}, Shape{3, 768, true, false, false, true},
                              Shape{3, 1024, true, false, false, false, 1000},
                              Shape{2, 4099, true, true, false, false, -1000},
-                             Shape{3, 1024, false, false, false, false, 1e6f}}) {
+                             Shape{3, 1024, false, false, false, false, 1e6f},
+                             Shape{3, 16, false, false, false, true, 0.5f, 5, 24},
+                             Shape{2, 67, true, true, true, false, 0.5f, 3, 1}}) {
     cases.push_back(
         {.op = "layer_norm",
-         .name = fmt::format("rows={} n={} mean={}{}{}{}{}", shape.rows, shape.n, shape.mean,
-                             shape.bias ? "" : " no bias", shape.residual ? " residual" : "",
-                             shape.gather ? " gather" : "", shape.in_place ? " in place" : ""),
+         .name = fmt::format("rows={} n={}{} mean={}{}{}{}{}", shape.rows, shape.n,
+                             shape.n_groups == 1 ? "" : fmt::format(" groups={}", shape.n_groups),
+                             shape.mean, shape.bias ? "" : " no bias",
+                             shape.residual ? " residual" : "", shape.gather ? " gather" : "",
+                             shape.in_place ? " in place" : ""),
          .prepare = [shape](OpBed& bed) { return prepare(bed, shape); }});
   }
   return cases;

@@ -67,6 +67,16 @@ TEST(ReferenceOps, LayerNormSubtractsTheMeanAndAddsTheBias) {
               {-2 / one, 3 / one, 2 * 3 / other, -3 * 3 / other});
 }
 
+TEST(ReferenceOps, LayerNormsOfHeadsHaveWeightsOfTheirOwn) {
+  const Build build = [](auto& p, auto x) {
+    return p.split(p.head_layer_norm(x, "norm", 2, 0.75f), 1, 2);
+  };
+  // Heads 1, 3 and 8, 2: means 2 and 5, variances 1 and 9. The second token's are all 0.
+  expect_near(
+      evaluate({{1, 3, 8, 2}, {4, 4, 4, 4}}, build, {{"norm.weight", {2, 2}, {2, 3, 5, 7}}}),
+      {3 / std::sqrt(1.75), 5 * 3 / std::sqrt(9.75), 0, 0});
+}
+
 TEST(ReferenceOps, SplitTakesNumbersOfEachRow) {
   expect_near(
       evaluate({{1, 2, 3, 4}, {5, 6, 7, 8}}, [](auto& p, auto x) { return p.split(x, 1, 2); }),
