@@ -8,21 +8,28 @@ namespace {
 
 constexpr ModelFamily kFamilies[] = {
     // clang-format off
+    {"cohere2", families::build_cohere2},
+    {"command-r", families::build_command_r},
     {"ernie4_5", families::build_ernie4_5},
     {"exaone4", families::build_exaone4},
     {"gemma", families::build_gemma},
     {"gemma2", families::build_gemma2},
     {"gemma3", families::build_gemma3},
     {"gpt2", families::build_gpt2},
+    {"gptneo", families::build_gptneo},
+    {"gptneox", families::build_gptneox},
     {"granite", families::build_granite},
     {"llama", families::build_llama},
     {"olmo2", families::build_olmo2},
+    {"phi2", families::build_phi2},
     {"phi3", families::build_phi3},
     {"qwen2", families::build_qwen2},
     {"qwen3", families::build_qwen3},
     {"qwen3vl", families::build_qwen3vl},
     {"seed_oss", families::build_seed_oss},
     {"smollm3", families::build_smollm3},
+    {"stablelm", families::build_stablelm},
+    {"starcoder2", families::build_starcoder2},
     // clang-format on
 };
 

@@ -165,8 +165,13 @@ INSTANTIATE_TEST_SUITE_P(Families, Windows, ::testing::Values("gemma2", "gemma3"
 
 INSTANTIATE_TEST_SUITE_P(Families, FamilyPartition,
                          ::testing::Values("llama", "qwen2", "qwen3", "gemma", "gemma2", "gemma3",
-                                           "gpt2", "granite", "phi3", "mixtral"),
-                         [](const auto& given) { return std::string(given.param); });
+                                           "gpt2", "gptneox", "stablelm", "command-r", "granite",
+                                           "phi3", "mixtral"),
+                         [](const auto& given) {
+                           std::string name = given.param;
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace pumice

@@ -217,11 +217,13 @@ INSTANTIATE_TEST_SUITE_P(Families, Experts, ::testing::Values("families/mixtral"
 // clang-format off
 INSTANTIATE_TEST_SUITE_P(Families, Reference,
     ::testing::Values(
+        "families/command-r",
         "families/exaone4",
         "families/gemma",
         "families/gemma2",
         "families/gemma3",
         "families/gpt2",
+        "families/gptneox",
         "families/granite",
         "families/llama",
         "families/llama-linear",
@@ -235,7 +237,8 @@ INSTANTIATE_TEST_SUITE_P(Families, Reference,
         "families/qwen3",
         "families/qwen3vl",
         "families/seed-oss",
-        "families/smollm3"),
+        "families/smollm3",
+        "families/stablelm"),
     test_name);
 // clang-format on
 INSTANTIATE_TEST_SUITE_P(Quants, Reference,

@@ -1,0 +1,57 @@
+// GPT-Neo and TinyStories: Black et al., "GPT-Neo: Large Scale Autoregressive Language Modeling
+// with Mesh-Tensorflow", 2021. GPT-2 whose scores are not scaled and some of whose layers see a
+// window. No other program writes such files; tools/convert_gpt_neo.py does.
+#include "models/families.hpp"
+
+namespace pumice::families {
+namespace {
+
+constexpr std::string_view kPattern = "gptneo.attention.sliding_window_pattern";
+
+/// Whether each layer has the window.
+Result<std::vector<bool>> read_pattern(const ModelSource& source, uint32_t n_layers) {
+  PUMICE_TRY(std::vector<bool> pattern, source.file().get_vector<bool>(kPattern, n_layers));
+  if (pattern.size() != n_layers) {
+    return make_error(ErrorCode::kBadFile, "{}: {} values for {} layers", kPattern, pattern.size(),
+                      n_layers);
+  }
+  return pattern;
+}
+
+}  // namespace
+
+Result<Program> build_gptneo(const ModelSource& source) {
+  const Metadata metadata(source, "gptneo");
+  PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions());
+  PUMICE_TRY(const float eps, metadata.read_layer_norm_eps());
+  PUMICE_TRY(const uint32_t window, metadata.read_window(256));
+  PUMICE_TRY(const std::vector<bool> windowed, read_pattern(source, d.n_layers));
+
+  ProgramBuilder p(d);
+  constexpr auto kBias = ProgramBuilder::Bias::kAdded;
+  const uint32_t recent = p.state_group("window", d.n_kv_heads, d.head_dim, window);
+  const uint32_t full = p.state_group("full", d.n_kv_heads, d.head_dim);
+
+  const ValueId token = p.embed("token_embd", d.n_embd, d.n_vocab);
+  ValueId x = p.add(token, p.embed_position("position_embd", d.n_embd, d.context_length));
+  for (uint32_t i = 0; i < d.n_layers; ++i) {
+    p.begin_layer(x);
+    const ValueId h = p.layer_norm(x, "attn_norm", eps);
+    const ValueId q = p.linear(h, "attn_q", d.q_dim());
+    const ValueId k = p.linear(h, "attn_k", d.kv_dim());
+    const ValueId v = p.linear(h, "attn_v", d.kv_dim());
+    const ValueId kv = p.append(windowed[i] ? recent : full, k, v);
+    const ValueId a =
+        p.attention(q, kv, {.n_heads = d.n_heads, .scale = 1, .window = windowed[i] ? window : 0});
+    x = p.add(x, p.linear(a, "attn_output", d.n_embd, kBias));
+
+    const ValueId f = p.layer_norm(x, "ffn_norm", eps);
+    const ValueId up = p.gelu_tanh(p.linear(f, "ffn_up", d.n_ff, kBias));
+    x = p.add(x, p.linear(up, "ffn_down", d.n_embd, kBias));
+    p.end_layer(x);
+  }
+  x = p.layer_norm(x, "output_norm", eps);
+  return p.finish(p.linear(x, metadata.output_stem(), d.n_vocab));
+}
+
+}  // namespace pumice::families

@@ -1,0 +1,41 @@
+// StarCoder 2: Lozhkov et al., "StarCoder 2 and The Stack v2", 2024. GPT-2 with a rope and kv heads
+// that queries share. Its window of 4096 keys is in no key of its files, and left out by llama.cpp.
+#include <cmath>
+
+#include "models/families.hpp"
+
+namespace pumice::families {
+
+Result<Program> build_starcoder2(const ModelSource& source) {
+  const Metadata metadata(source, "starcoder2");
+  PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions());
+  PUMICE_TRY(const RopeSource rope, metadata.read_rope(d));
+  PUMICE_TRY(const float eps, metadata.read_layer_norm_eps());
+
+  ProgramBuilder p(d);
+  constexpr auto kBias = ProgramBuilder::Bias::kAdded;
+  const auto positions = p.rotation(rope, d.head_dim, ProgramBuilder::Pairs::kHalves);
+  const uint32_t cache = p.state_group("full", d.n_kv_heads, d.head_dim);
+  const double scale = 1 / std::sqrt(d.head_dim);
+
+  ValueId x = p.embed("token_embd", d.n_embd, d.n_vocab);
+  for (uint32_t i = 0; i < d.n_layers; ++i) {
+    p.begin_layer(x);
+    const ValueId h = p.layer_norm(x, "attn_norm", eps);
+    const ValueId q = p.rope(p.linear(h, "attn_q", d.q_dim(), kBias), positions);
+    const ValueId k = p.rope(p.linear(h, "attn_k", d.kv_dim(), kBias), positions);
+    const ValueId v = p.linear(h, "attn_v", d.kv_dim(), kBias);
+    const ValueId kv = p.append(cache, k, v);
+    const ValueId a = p.attention(q, kv, {.n_heads = d.n_heads, .scale = scale});
+    x = p.add(x, p.linear(a, "attn_output", d.n_embd, kBias));
+
+    const ValueId f = p.layer_norm(x, "ffn_norm", eps);
+    const ValueId up = p.gelu_tanh(p.linear(f, "ffn_up", d.n_ff, kBias));
+    x = p.add(x, p.linear(up, "ffn_down", d.n_embd, kBias));
+    p.end_layer(x);
+  }
+  x = p.layer_norm(x, "output_norm", eps);
+  return p.finish(p.linear(x, metadata.output_stem(), d.n_vocab));
+}
+
+}  // namespace pumice::families

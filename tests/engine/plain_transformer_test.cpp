@@ -1,0 +1,66 @@
+// The engine on forms of families that the shared data has no file for, against a plain forward
+// pass; and where positions have embeddings, no context is longer than those.
+#include "tests/models/plain_transformer.hpp"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "tests/engine/engine_fixture.hpp"
+
+namespace pumice {
+namespace {
+
+constexpr double kF32Bound = 1e-9;
+constexpr double kF16KvBound = 1e-6;
+
+class PlainTransformers : public test::EngineTest {
+ protected:
+  static std::vector<float> logits_of(const std::shared_ptr<const Model>& model,
+                                      const std::vector<TokenId>& tokens, EngineOptions options) {
+    options.math = ops::Math::kF32;
+    return logits(model, tokens, options);
+  }
+};
+
+TEST_F(PlainTransformers, SayTheSameInAnyChunks) {
+  std::vector<TokenId> tokens(40);
+  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<TokenId>(i * 31 % 67);
+  for (const test::PlainShape& shape : test::forms_without_a_file()) {
+    SCOPED_TRACE(shape.architecture);
+    const test::PlainTransformer plain(shape);
+    const auto file = plain.file();
+    const auto model = Model::load(pipelines_->device(), file->file());
+    ASSERT_TRUE(model.ok()) << model.error().message;
+    const std::vector<double> exact = plain.logits(tokens);
+    const std::vector<float> expected(exact.begin(), exact.end());
+    EXPECT_LE(test::nmse(logits_of(*model, tokens, {.kv_type = KvType::kF32}), expected),
+              kF32Bound);
+    EXPECT_LE(test::nmse(logits_of(*model, tokens, {.kv_type = KvType::kF32, .chunk_tokens = 7}),
+                         expected),
+              kF32Bound);
+    EXPECT_LE(test::nmse(logits_of(*model, tokens, {.kv_type = KvType::kF16}), expected),
+              kF16KvBound);
+    EXPECT_LE(test::nmse(logits_of(*model, tokens,
+                                   {.kv_type = KvType::kF32, .fusion = FusionRules::none()}),
+                         expected),
+              kF32Bound);
+  }
+}
+
+TEST_F(PlainTransformers, NoContextIsLongerThanTheTableOfPositions) {
+  constexpr uint32_t kMost = test::PlainTransformer::kContext;
+  const std::vector<test::PlainShape> forms = test::forms_without_a_file();
+  const auto learned = std::ranges::find_if(forms, &test::PlainShape::learned_positions);
+  const auto file = test::PlainTransformer(*learned).file();
+  const auto model = Model::load(pipelines_->device(), file->file()).value();
+  EXPECT_TRUE(Engine::create(pipelines_, model, {.context_tokens = kMost}).ok());
+  const auto engine = Engine::create(pipelines_, model, {.context_tokens = kMost + 1});
+  ASSERT_FALSE(engine.ok());
+  EXPECT_EQ(engine.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(engine.error().message,
+            "a context of 65 tokens: the model has position embeddings for 64");
+}
+
+}  // namespace
+}  // namespace pumice
