@@ -134,15 +134,16 @@ std::string test_name(const ::testing::TestParamInfo<Golden>& info) {
   return name;
 }
 
-<<<<<<< HEAD
 // clang-format off
 INSTANTIATE_TEST_SUITE_P(Families, Reference,
     ::testing::Values(
+        Golden{"families/command-r"},
         Golden{"families/exaone4"},
         Golden{"families/gemma", 5e-11},
         Golden{"families/gemma2", 5e-11},
         Golden{"families/gemma3", 5e-11},
         Golden{"families/gpt2"},
+        Golden{"families/gptneox"},
         Golden{"families/granite"},
         Golden{"families/llama"},
         Golden{"families/llama-linear"},
@@ -157,26 +158,12 @@ INSTANTIATE_TEST_SUITE_P(Families, Reference,
         Golden{"families/qwen3vl", 5e-10},
         Golden{"families/seed-oss"},
         Golden{"families/smollm3"},
+        Golden{"families/stablelm"},
         Golden{"quants/F16"},
         Golden{"quants/Q4_K"},
         Golden{"quants/mix-Q4_K_M"},
         Golden{"quants/mixtral-Q8_0"},
         Golden{"quants/qwen2-Q4_K_M"}),
-=======
-INSTANTIATE_TEST_SUITE_P(
-    Families, Reference,
-    ::testing::Values(Golden{"families/llama"}, Golden{"families/llama3-rope"},
-                      Golden{"families/llama-tied", 2e-11}, Golden{"families/llama-linear"},
-                      Golden{"families/llama-yarn"}, Golden{"families/llama-nemo"},
-                      Golden{"families/mixtral"}, Golden{"families/qwen2"},
-                      Golden{"families/qwen3", 5e-11}, Golden{"families/gemma", 5e-11},
-                      Golden{"families/gemma2", 5e-11}, Golden{"families/gemma3", 5e-11},
-                      Golden{"families/gpt2"}, Golden{"families/gptneox"},
-                      Golden{"families/stablelm"}, Golden{"families/command-r"},
-                      Golden{"families/granite"}, Golden{"families/phi3"}, Golden{"quants/F16"},
-                      Golden{"quants/Q4_K"}, Golden{"quants/mix-Q4_K_M"},
-                      Golden{"quants/mixtral-Q8_0"}, Golden{"quants/qwen2-Q4_K_M"}),
->>>>>>> 5350892 (GPT-NeoX, StableLM, Phi-2, StarCoder 2, Command R, R+ and R7B, GPT-Neo; forms without a golden against a plain forward pass)
     test_name);
 // clang-format on
 

@@ -62,7 +62,7 @@ MUTATIONS = [
      "at.residual = *views_[sum->second];", "", "test_reference:*WithF32Kv*gptneox"),
     ("a context is longer than the table of positions", "runtime/engine/engine.cpp",
      "most && options.context_tokens > *most", "most && options.context_tokens > *most + 1",
-     "test_families:PlainTransformers.NoContext*"),
+     "test_plain_transformers:*NoContext*"),
     ("GPT-NeoX's feed-forward comes after attention", "runtime/models/families/gptneox.cpp",
      "parallel ? x : attended", "attended", "test_models_reference:*LogitsAgree*gptneox"),
     ("StableLM's pairs are neighbours", "runtime/models/families/stablelm.cpp", "Pairs::kHalves", "Pairs::kNeighbours",
