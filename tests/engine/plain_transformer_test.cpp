@@ -41,7 +41,7 @@ TEST_F(PlainTransformers, SayTheSameInChunksAndWithoutFusion) {
     EXPECT_LE(
         test::nmse(
             logits_of(*model, tokens,
-                      {.kv_type = KvType::kF32, .chunk_tokens = 7, .fusion = FusionRules::none()}),
+                      {.kv_type = KvType::kF32, .fusion = FusionRules::none(), .chunk_tokens = 7}),
             expected),
         kF32Bound);
   }

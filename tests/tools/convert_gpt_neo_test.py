@@ -124,14 +124,15 @@ def forward(tensors, tokens, output="wte.weight"):
 
 class ConvertGptNeo(CommandLineTest):
     def folder_of(self, files):
-        for name, content in {"config.json": json.dumps(CONFIG), "merges.txt": "\n".join(["#version: 0.2", *MERGES, ""]),
-                              "vocab.json": json.dumps({text: i for i, text in enumerate(TOKENS)}), **files}.items():
+        usual = {"config.json": json.dumps(CONFIG), "merges.txt": "\n".join(["#version: 0.2", *MERGES, ""]),
+                 "vocab.json": json.dumps({text: i for i, text in enumerate(TOKENS)})}
+        for name, content in {**usual, **files}.items():
             self.write(f"model/{name}", content)
         return self.folder / "model"
 
     def convert(self, *flags, output="out.gguf"):
-        return subprocess.run([sys.executable, "-B", CONVERTER, self.folder / "model", "-o", self.folder / output, *flags],
-                              capture_output=True, text=True)
+        command = [sys.executable, "-B", CONVERTER, self.folder / "model", "-o", self.folder / output, *flags]
+        return subprocess.run(command, capture_output=True, text=True)
 
     def expect_logits(self, tensors, **options):
         done = self.convert("--force")
@@ -186,7 +187,8 @@ class ConvertGptNeo(CommandLineTest):
             ({"model.safetensors": b"\xff" * 64}, "not a safetensors file"),
             ({"model.safetensors": safetensors(less)}, "there is no tensor h.1.ln_2.bias"),
             ({"model.safetensors": safetensors(more)}, "nothing of a GPT-Neo reads the tensor h.0.attn.rotary"),
-            ({"model.safetensors": safetensors(wrong)}, "wpe.weight has the shape [31, 32], where config.json says [32, 32]"),
+            ({"model.safetensors": safetensors(wrong)},
+             "wpe.weight has the shape [31, 32], where config.json says [32, 32]"),
             ({"config.json": json.dumps({**CONFIG, "model_type": "gpt2"})}, "model_type 'gpt2' is not supported"),
             ({"config.json": json.dumps({**CONFIG, "num_layers": 3})}, "the attention of 3 layers"),
             ({"config.json": json.dumps({**CONFIG, "num_heads": 5})}, "5 heads do not divide"),
