@@ -45,6 +45,7 @@ Status bench(BenchOptions options) {
   PUMICE_TRY_STATUS(check_modes(options));
   if (!options.compare.empty()) return bench_compare(options);
   if (options.ops) return bench_ops(options);
+  PUMICE_TRY_STATUS(options.model.resolve());
   if (options.model.model_name().empty()) {
     PUMICE_TRY(const ChosenDevice chosen,
                choose_device(options.model.device, stderr_logger(options.model.verbose)));

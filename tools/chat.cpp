@@ -427,6 +427,7 @@ Status Chat::run(ChatOptions options) {
   if (options.model.device.list) return print_devices(logger);
   PUMICE_TRY_STATUS(options.model.validate());
   PUMICE_TRY_STATUS(options.serving.validate());
+  PUMICE_TRY_STATUS(options.model.resolve());
   PUMICE_TRY_STATUS(check_not_an_input(options.serving.prompt_cache,
                                        std::vector<std::filesystem::path>{options.model.model}));
   PUMICE_TRY(const GgufFile file, GgufFile::open(options.model.model));
@@ -473,6 +474,7 @@ Command add_chat(CLI::App& app) {
       "by line. When the context is full the oldest messages are left out, and it says so;\n"
       "--overflow stop refuses further messages, shift lets an answer go on.\n"
       "Examples:\n"
+      "  pumice chat -hf Qwen/Qwen3-0.6B-GGUF\n"
       "  pumice chat -m model.gguf -sys \"Answer in one sentence.\"\n"
       "  echo \"Why is the sky blue?\" | pumice chat -m model.gguf --temp 0");
   return {command, [options] { return Chat::run(*options); }};

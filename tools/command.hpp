@@ -22,6 +22,9 @@ Command add_template(CLI::App& app);
 Command add_logits(CLI::App& app);
 Command add_perplexity(CLI::App& app);
 Command add_sim(CLI::App& app);
+Command add_pull(CLI::App& app);
+Command add_list(CLI::App& app);
+Command add_rm(CLI::App& app);
 Command add_synth(CLI::App& app);
 /// `command_line`: as it was typed, for the records.
 Command add_report(CLI::App& app);

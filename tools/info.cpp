@@ -13,6 +13,7 @@
 #include "shaders/spirv.hpp"
 #include "tools/command.hpp"
 #include "tools/device_options.hpp"
+#include "tools/hub_options.hpp"
 #include "tools/info_fit.hpp"
 #include "tools/self_test.hpp"
 #include "tools/terminal.hpp"
@@ -25,6 +26,7 @@ using Json = nlohmann::json;
 
 struct InfoOptions {
   std::string model;
+  HubModelFlags hub;
   DeviceOptions device;
   std::string self_test;  ///< ops, separated by commas; empty: all
   CLI::Option* self_test_option = nullptr;
@@ -248,15 +250,20 @@ Status print_program(const InfoOptions& options) {
   return {};
 }
 
-Status info(const InfoOptions& options) {
+Status info(InfoOptions options) {
   if (options.device.list) return print_devices(stderr_logger(options.verbose));
   if (options.self_test_option->count() > 0) {
     return run_self_test_command(options.device, options.self_test, options.json,
                                  stderr_logger(options.verbose));
   }
+  PUMICE_TRY_STATUS(options.hub.resolve(options.model));
   if (options.fit) {
     return print_fit(options.fit_options, options.model, options.device, options.json,
                      stderr_logger(options.verbose));
+  }
+  if (options.program && options.model.empty()) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "--program is of a model: give one with --model FILE or -hf user/repo");
   }
   if (options.model.empty()) return show_devices(options);
   if (options.program) return print_program(options);
@@ -272,10 +279,9 @@ Command add_info(CLI::App& app) {
   CLI::App* command = app.add_subcommand("info", "Describe this machine's devices, or a GGUF file");
   command->add_option("-m,--model", options->model,
                       "Describe this GGUF file instead of the devices");
-  command
-      ->add_flag("--program", options->program,
-                 "Of the GGUF file: what the model computes, operation by operation")
-      ->needs("--model");
+  options->hub.add_to(*command);
+  command->add_flag("--program", options->program,
+                    "Of the GGUF file: what the model computes, operation by operation");
   CLI::Option* const fit =
       command->add_flag("--fit", options->fit,
                         "What running the model takes of the device's memory, and what would fit; "
@@ -289,7 +295,8 @@ Command add_info(CLI::App& app) {
                        "of them to use")
           ->type_name("[OP,...]")
           ->expected(0, 1)
-          ->excludes("--model");
+          ->excludes("--model")
+          ->excludes("--hf");
   command->add_flag("--json", options->json, "Print JSON");
   command->add_flag("-v,--verbose", options->verbose, "Log every stage to stderr")
       ->envname("PUMICE_VERBOSE");

@@ -96,7 +96,7 @@ class Comparison {
   size_t n_same_ = 0;
 };
 
-Status logits(const LogitsOptions& options) {
+Status logits(LogitsOptions options) {
   static_assert(std::endian::native == std::endian::little, "the file is little-endian");
   const Logger logger = stderr_logger(options.model.verbose);
   if (options.model.device.list) return print_devices(logger);
@@ -105,6 +105,7 @@ Status logits(const LogitsOptions& options) {
     return make_error(ErrorCode::kInvalidArgument,
                       "no output: give a file with -o FILE, or one to --compare with");
   }
+  PUMICE_TRY_STATUS(options.model.resolve());
   PUMICE_TRY_STATUS(check_not_an_input(
       options.output,
       std::vector<std::filesystem::path>{options.model.model, options.file, options.reference}));

@@ -23,8 +23,8 @@ namespace {
 
 // Names people know from other runtimes with one dash and several letters, which CLI11 would read
 // as a group of one-letter flags.
-constexpr std::string_view kSingleDashNames[] = {"-ub",  "-ctk", "-ctv", "-dev",
-                                                 "-sys", "-np",  "-oe",  "-pg"};
+constexpr std::string_view kSingleDashNames[] = {"-ub", "-ctk", "-ctv", "-dev", "-sys",
+                                                 "-np", "-oe",  "-pg",  "-hf"};
 
 std::vector<std::string> arguments_of(int argc, char** argv) {
   std::vector<std::string> arguments;
@@ -124,6 +124,9 @@ Status run(int argc, char** argv) {
       add_perplexity(app),
       add_sim(app),
       add_synth(app),
+      add_pull(app),
+      add_list(app),
+      add_rm(app),
   };
   // clang-format on
   if (argc <= 1) return print_output(app.help());

@@ -13,6 +13,7 @@ void ModelOptions::add_to(CLI::App& app, const std::string& default_math,
   math = default_math;
   kv_type_k = kv_type_v = default_kv;
   app.add_option("-m,--model", model, "GGUF model file")->envname("PUMICE_MODEL");
+  hub.add_to(app);
   app.add_option("-c,--ctx-size", context_tokens,
                  "Context in tokens (default: as much as this run needs)")
       ->envname("PUMICE_CTX_SIZE")
@@ -79,8 +80,13 @@ Status ModelOptions::validate() const {
     return make_error(ErrorCode::kInvalidArgument,
                       "--synthetic and -m: there can be one model at a time; leave one out");
   }
-  if (model.empty() && synthetic.empty()) {
-    return make_error(ErrorCode::kInvalidArgument, "no model: give one with -m FILE");
+  if (!synthetic.empty() && !hub.name.empty()) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "--synthetic and -hf: there can be one model at a time; leave one out");
+  }
+  if (model.empty() && synthetic.empty() && hub.name.empty()) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "no model: give one with -m FILE or -hf user/repo");
   }
   if (kv_type_k != kv_type_v) {
     return make_error(ErrorCode::kInvalidArgument,
@@ -88,6 +94,12 @@ Status ModelOptions::validate() const {
                       kv_type_v);
   }
   return {};
+}
+
+Status ModelOptions::resolve() {
+  if (device.list || hub.name.empty()) return {};
+  PUMICE_TRY_STATUS(validate());
+  return hub.resolve(model);
 }
 
 ops::Math ModelOptions::math_kind() const { return ops::parse_math(math).value(); }

@@ -11,11 +11,13 @@
 #include "engine/session.hpp"
 #include "models/model_source.hpp"
 #include "tools/device_options.hpp"
+#include "tools/hub_options.hpp"
 
 namespace pumice::tools {
 
 struct ModelOptions {
   std::string model;
+  HubModelFlags hub;
   std::string
       synthetic;  ///< "preset:type" instead of a file; only where add_synthetic_to is called
   DeviceOptions device;
@@ -35,6 +37,10 @@ struct ModelOptions {
   void add_batch_sizes(CLI::App& app);
   void add_synthetic_to(CLI::App& app);
   Status validate() const;
+  /// validate, and with -hf pulls the model, whose file `model` then is. What else could be wrong
+  /// with the flags is better said before. Nothing to be done with --list-devices. Errors: those of
+  /// HubModelFlags::resolve.
+  Status resolve();
   /// The file, or "synthetic:preset:type".
   std::string model_name() const;
   /// Opens the file, or describes the synthetic model.

@@ -175,10 +175,11 @@ Status print_result(const PerplexityOptions& options, const TextWindows& windows
   return print_output(text);
 }
 
-Status perplexity(const PerplexityOptions& options) {
+Status perplexity(PerplexityOptions options) {
   const Logger logger = stderr_logger(options.model.verbose);
   if (options.model.device.list) return print_devices(logger);
   PUMICE_TRY_STATUS(options.model.validate());
+  PUMICE_TRY_STATUS(options.model.resolve());
   PUMICE_TRY(const GgufFile file, GgufFile::open(options.model.model));
   PUMICE_TRY(const Tokenizer tokenizer, load_tokenizer(file));
   std::error_code ignored;

@@ -192,6 +192,7 @@ Status Runner::run(RunOptions options) {
   if (options.model.device.list) return print_devices(stderr_logger(options.model.verbose));
   PUMICE_TRY_STATUS(options.model.validate());
   PUMICE_TRY_STATUS(options.serving.validate());
+  PUMICE_TRY_STATUS(options.model.resolve());
   PUMICE_TRY_STATUS(
       check_not_an_input(options.serving.prompt_cache,
                          std::vector<std::filesystem::path>{options.model.model, options.file}));
@@ -242,7 +243,8 @@ Command add_run(CLI::App& app) {
       "  pumice run -m model.gguf -p \"Once upon a time\" -n 100\n"
       "  pumice run -m model.gguf -f story.txt --temp 0 --json\n"
       "  echo \"The little dog\" | pumice run -m model.gguf\n"
-      "  pumice run -m model.gguf --repl < prompts.txt");
+      "  pumice run -m model.gguf --repl < prompts.txt\n"
+      "  pumice run -hf ggml-org/gemma-3-1b-it-GGUF:Q4_K_M -p \"Once upon a time\"");
   return {command, [options] { return Runner::run(*options); }};
 }
 

@@ -6,6 +6,7 @@
 #include "format/gguf.hpp"
 #include "models/vocabulary_loader.hpp"
 #include "tools/command.hpp"
+#include "tools/hub_options.hpp"
 #include "tools/terminal.hpp"
 
 namespace pumice::tools {
@@ -13,6 +14,7 @@ namespace {
 
 struct TokenizeOptions {
   std::string model;
+  HubModelFlags hub;
   std::string prompt;
   std::string file;
   bool ids = false;
@@ -21,7 +23,12 @@ struct TokenizeOptions {
   CLI::Option* prompt_option = nullptr;
 };
 
-Status tokenize(const TokenizeOptions& options) {
+Status tokenize(TokenizeOptions options) {
+  PUMICE_TRY_STATUS(options.hub.resolve(options.model));
+  if (options.model.empty()) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "no model: give one with --model FILE or -hf user/repo");
+  }
   PUMICE_TRY(const GgufFile file, GgufFile::open(options.model));
   PUMICE_TRY(const Tokenizer tokenizer, load_tokenizer(file));
   PUMICE_TRY(
@@ -49,8 +56,8 @@ Command add_tokenize(CLI::App& app) {
   auto options = std::make_shared<TokenizeOptions>();
   CLI::App* command = app.add_subcommand("tokenize", "Show the tokens of a text");
   command->add_option("-m,--model", options->model, "GGUF file; a vocabulary-only one will do")
-      ->envname("PUMICE_MODEL")
-      ->required();
+      ->envname("PUMICE_MODEL");
+  options->hub.add_to(*command);
   options->prompt_option = command->add_option("-p,--prompt", options->prompt, "The text");
   command->add_option("-f,--file", options->file, "Read the text from a file")
       ->excludes(options->prompt_option);

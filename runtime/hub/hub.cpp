@@ -126,6 +126,15 @@ Status Hub::download(const DownloadSource& source, const ModelName& name, const 
   return {};
 }
 
+Result<std::vector<CachedModel>> Hub::remove(const ModelName& name,
+                                             const std::function<void()>& waiting) const {
+  if (!cache_.contains(name)) {  // nothing is made only to be locked
+    return make_error(ErrorCode::kBadFile, "{} is not in the cache; see pumice list", name.text());
+  }
+  PUMICE_TRY(const RepositoryLock lock, cache_.lock(name, waiting));
+  return cache_.remove(name);
+}
+
 Result<CachedModel> Hub::pull(const ModelName& name, const PullEvents& events) const {
   if (options_.offline) return find_offline(name);
   PUMICE_TRY(HttpClient client, HttpClient::open());

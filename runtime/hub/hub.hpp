@@ -5,7 +5,8 @@
 #include <filesystem>
 #include <functional>
 #include <string>
-#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/result.hpp"
 #include "hub/model_cache.hpp"
@@ -46,6 +47,10 @@ class Hub {
   /// Errors: kBadFile (no such model, no permission, no network, wrong checksum: each says what to
   /// do), kDoesNotFit (disk), kInternal (no libcurl).
   Result<CachedModel> pull(const ModelName& name, const PullEvents& events) const;
+
+  /// ModelCache::remove, when no other process changes the repository. Errors: its.
+  Result<std::vector<CachedModel>> remove(const ModelName& name,
+                                          const std::function<void()>& waiting) const;
 
   const ModelCache& cache() const { return cache_; }
 

@@ -63,6 +63,8 @@ class ModelCache {
   /// That `model` is what `name` asks for. Needs the lock. Errors: cannot_write's.
   Status note(const ModelName& name, const ModelFiles& model) const;
 
+  /// Whether anything of its repository is there.
+  bool contains(const ModelName& name) const { return !list_repository(name).empty(); }
   /// By name. Unfinished downloads are among them.
   std::vector<CachedModel> list() const;
   /// Removes the model that `name` selects, complete or not; without a tag all of its repository,

@@ -7,11 +7,14 @@ import unittest
 from command_line import BAD_FILE, STORIES, USAGE, CommandLineTest
 
 FLAGS = {
-    "run": "-m -p -f -n -c -b -ub -s -ctk -ctv -v --math --device --limit --list-devices --temp --top-k"
+    "run": "-m -hf --offline -p -f -n -c -b -ub -s -ctk -ctv -v --math --device --limit --list-devices --temp --top-k"
            " --top-p --min-p --repeat-penalty --frequency-penalty --presence-penalty --json",
-    "info": "-m -v --json --self-test --device --limit --list-devices",
-    "tokenize": "-m -p -f --ids --no-bos",
-    "logits": "-m -p -f -c -b -ub -ctk -ctv -v -o --tokens --math --device --limit --list-devices",
+    "info": "-m -hf --offline -v --json --self-test --device --limit --list-devices",
+    "tokenize": "-m -hf -p -f --ids --no-bos",
+    "pull": "--offline --json",
+    "list": "--json",
+    "rm": "--json",
+    "logits": "-m -hf -p -f -c -b -ub -ctk -ctv -v -o --tokens --math --device --limit --list-devices",
 }
 
 
