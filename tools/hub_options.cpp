@@ -69,7 +69,6 @@ void HubModelFlags::add_to(CLI::App& app) {
   app.add_option("--hf,--hf-repo", name,
                  "-hf: a model of Hugging Face instead of a file, pulled when it is not in the "
                  "cache: user/repo[:quant]")
-      ->envname("PUMICE_HF_REPO")
       ->type_name("NAME");
   hub.add_to(app);
 }

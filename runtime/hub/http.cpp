@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <csignal>
+#include <ctime>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -146,6 +148,28 @@ struct Transfer {
   }
 };
 
+/// While one lives, writing to a connection that the server has closed is an error and no signal
+/// that ends the program: libcurl leaves that to its host.
+class WithoutBrokenPipes {
+ public:
+  WithoutBrokenPipes() {
+    sigemptyset(&pipe_);
+    sigaddset(&pipe_, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+  }
+  ~WithoutBrokenPipes() {
+    constexpr timespec kNow = {};
+    if (sigismember(&before_, SIGPIPE) == 0) sigtimedwait(&pipe_, nullptr, &kNow);
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  WithoutBrokenPipes(const WithoutBrokenPipes&) = delete;
+  WithoutBrokenPipes& operator=(const WithoutBrokenPipes&) = delete;
+
+ private:
+  sigset_t pipe_;
+  sigset_t before_;
+};
+
 size_t on_header(char* data, size_t size, size_t n, void* transfer) {
   static_cast<Transfer*>(transfer)->add_header({data, size * n});
   return size * n;
@@ -215,6 +239,7 @@ struct HttpClient::Curl {
       if (longer != nullptr) list = longer;
     }
     set(CURLOPT_HTTPHEADER, list);
+    const WithoutBrokenPipes no_signal;
     const CURLcode code = f.easy_perform(handle);
     f.slist_free_all(list);
     return code;
