@@ -82,6 +82,7 @@ TEST(Selection, says_what_there_is_where_nothing_or_too_much_fits) {
       selected({"1b-Q8_0.gguf", "8b-Q8_0.gguf"}, "Q8_0"),
       "u/r:Q8_0 has several such models; name one as u/r:FILE, of 1b-Q8_0.gguf, 8b-Q8_0.gguf");
   EXPECT_EQ(selected({"1b-Q8_0.gguf", "8b-Q8_0.gguf"}, "8b-q8_0"), "8b-Q8_0.gguf");
+  EXPECT_EQ(selected({"a-Q4_K_M.gguf"}, "Q4_K"), "u/r has no 'Q4_K'; it has Q4_K_M");
   EXPECT_EQ(selected({"1b-Q8_0.gguf", "8b-Q8_0.gguf"}, "1b-Q8_0.gguf"), "1b-Q8_0.gguf");
 }
 
