@@ -46,7 +46,7 @@ class Pricing {
     if (is<op::RmsNorm, op::LayerNorm, op::Add>(op)) return Component::kNorms;
     if (is<op::Rope, op::Append>(op)) return Component::kRopeKv;
     if (is<op::Attention>(op)) return Component::kAttention;
-    if (is<op::Activation, op::Mul, op::Combine>(op)) return Component::kActivation;
+    if (is<op::Activation, op::Xielu, op::Mul, op::Combine>(op)) return Component::kActivation;
     if (is<op::Route>(op)) return Component::kRouter;
     if (is<op::Linear, op::ExpertLinear>(op)) return part_of_matrix(op);
     return part_of(*makers_[op_inputs(op.what)[0]]);  // scaled, capped, split
@@ -63,6 +63,9 @@ class Pricing {
   }
 
   Component part_of_matrix(const Op& op) const {
+    if (!program_.layers.empty() && &op < &program_.ops[program_.layers.front().first_op]) {
+      return Component::kEmbedding;
+    }
     ValueId value = op.result;
     const Op* reader = nullptr;
     do {
@@ -168,6 +171,9 @@ class Pricing {
                            : o.kind == ActivationKind::kGelu ? 4
                                                              : 8;
     return {.flops = flops * width(o.x), .values = width(o.x)};
+  }
+  PartCost price(const op::Xielu& o, const Op&) {
+    return {.flops = 5 * width(o.x), .values = 2 * width(o.x)};
   }
   PartCost price(const op::Mul& o, const Op&) {
     return {.flops = width(o.a), .values = 2 * width(o.a)};

@@ -100,6 +100,18 @@ class Decoder::Declaring {
     PUMICE_TRY(decoder_.layer_norm_, ops::LayerNorm::plan(pipelines_));
     return {};
   }
+  Status declare(const call::Rope& c) {
+    const ops::Rope::Shape shape{
+        .head_dim = c.head_dim,
+        .rope_dims = program_.ropes[c.rope].dims,
+        .pairs = c.halves ? ops::RopePairs::kHalves : ops::RopePairs::kAdjacent};
+    const auto found = std::ranges::find(rope_shapes_, shape);
+    resolved_->rope = static_cast<uint32_t>(found - rope_shapes_.begin());
+    if (found != rope_shapes_.end()) return {};
+    rope_shapes_.push_back(shape);
+    PUMICE_TRY(decoder_.rope_.emplace_back(), ops::Rope::plan(pipelines_, shape));
+    return {};
+  }
   Status declare(const call::RopeKv& c) {
     const ops::RopeKv::Shape shape{
         .n_heads = c.n_heads,
@@ -151,6 +163,7 @@ class Decoder::Declaring {
   const ops::Math math_;
   Resolved* resolved_ = nullptr;  // of the dispatch at hand
   std::vector<ops::RopeKv::Shape> shapes_;
+  std::vector<ops::Rope::Shape> rope_shapes_;
 };
 
 uint64_t Decoder::buffer_bytes(const Lowered& lowered, const Program& program,
@@ -350,7 +363,7 @@ class Decoder::Recording {
   void record(const call::RmsNorm& c) {
     decoder_.rms_norm_.record(recorder_, {.x = at(c.x),
                                           .residual = at(c.residual),
-                                          .weight = decoder_.vectors_[c.weight],
+                                          .weight = vector(c.weight),
                                           .y = at(c.y),
                                           .row_index = row_index(c.gathers),
                                           .rows = n_rows_,
@@ -374,6 +387,15 @@ class Decoder::Recording {
                                             .n_groups = c.n_groups,
                                             .x_stride = stride(c.x),
                                             .y_stride = stride(c.y)});
+  }
+
+  void record(const call::Rope& c) {
+    decoder_.rope_[resolved_->rope].record(recorder_, {.x = at(c.x),
+                                                       .rope_table = decoder_.rope_tables_[c.rope],
+                                                       .positions = step_.positions,
+                                                       .rows = n_rows_,
+                                                       .n_heads = c.n_heads,
+                                                       .x_stride = stride(c.x)});
   }
 
   void record(const call::RopeKv& c) {
@@ -452,6 +474,7 @@ class Decoder::Recording {
                                 .rows = n_rows_,
                                 .n = c.n,
                                 .factor = static_cast<float>(c.factor),
+                                .xielu = c.xielu,
                                 .row_index = row_index(c.gathers)};
     if (c.b) {
       args.b = at(*c.b);

@@ -20,6 +20,7 @@
 #include "shaders/layer_norm/layer_norm.hpp"
 #include "shaders/linear/linear.hpp"
 #include "shaders/rms_norm/rms_norm.hpp"
+#include "shaders/rope/rope.hpp"
 #include "shaders/rope_kv/rope_kv.hpp"
 #include "vk/arena_sizes.hpp"
 #include "vk/recorder.hpp"
@@ -94,6 +95,7 @@ class Decoder {
     StackedMatrices matrices;  ///< of call::Linear
     WeightMatrix matrix;       ///< of call::Embed and call::ExpertLinear
     uint32_t rope_kv = 0;      ///< of call::RopeKv: index into rope_kv_
+    uint32_t rope = 0;         ///< of call::Rope: index into rope_
   };
 
   Decoder(std::shared_ptr<vk::Device> device, Lowered lowered, StateLayout state, vk::Arena arena)
@@ -122,6 +124,7 @@ class Decoder {
   ops::RmsNorm rms_norm_;
   ops::Linear linear_;
   std::vector<ops::RopeKv> rope_kv_;
+  std::vector<ops::Rope> rope_;
   std::vector<ops::FlashAttention> attention_;  // by attention class
   std::map<ops::GatedActivation::Kind, ops::GatedActivation> gated_;
   std::map<ops::Elementwise::Kind, ops::Elementwise> elementwise_;

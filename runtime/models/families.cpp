@@ -8,6 +8,7 @@ namespace {
 
 constexpr ModelFamily kFamilies[] = {
     // clang-format off
+    {"apertus", families::build_apertus},
     {"cohere2", families::build_cohere2},
     {"command-r", families::build_command_r},
     {"ernie4_5", families::build_ernie4_5},
@@ -15,11 +16,14 @@ constexpr ModelFamily kFamilies[] = {
     {"gemma", families::build_gemma},
     {"gemma2", families::build_gemma2},
     {"gemma3", families::build_gemma3},
+    {"gemma4", families::build_gemma4},
     {"gpt2", families::build_gpt2},
     {"gptneo", families::build_gptneo},
     {"gptneox", families::build_gptneox},
     {"granite", families::build_granite},
+    {"hunyuan-dense", families::build_hunyuan_dense},
     {"llama", families::build_llama},
+    {"mistral3", families::build_mistral3},
     {"olmo2", families::build_olmo2},
     {"phi2", families::build_phi2},
     {"phi3", families::build_phi3},

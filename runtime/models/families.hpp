@@ -25,6 +25,7 @@ std::span<const ModelFamily> model_families();
 Result<Program> build_program(const ModelSource& source);
 
 namespace families {
+Result<Program> build_apertus(const ModelSource& source);
 Result<Program> build_cohere2(const ModelSource& source);
 Result<Program> build_command_r(const ModelSource& source);
 Result<Program> build_ernie4_5(const ModelSource& source);
@@ -32,11 +33,14 @@ Result<Program> build_exaone4(const ModelSource& source);
 Result<Program> build_gemma(const ModelSource& source);
 Result<Program> build_gemma2(const ModelSource& source);
 Result<Program> build_gemma3(const ModelSource& source);
+Result<Program> build_gemma4(const ModelSource& source);
 Result<Program> build_gpt2(const ModelSource& source);
 Result<Program> build_gptneo(const ModelSource& source);
 Result<Program> build_gptneox(const ModelSource& source);
 Result<Program> build_granite(const ModelSource& source);
+Result<Program> build_hunyuan_dense(const ModelSource& source);
 Result<Program> build_llama(const ModelSource& source);
+Result<Program> build_mistral3(const ModelSource& source);
 Result<Program> build_olmo2(const ModelSource& source);
 Result<Program> build_phi2(const ModelSource& source);
 Result<Program> build_phi3(const ModelSource& source);

@@ -71,6 +71,7 @@ class Touched {
   void add(const call::Linear& c) { use(c.x), use(c.y); }
   void add(const call::RmsNorm& c) { use(c.x), use(c.residual), use(c.y); }
   void add(const call::LayerNorm& c) { use(c.x), use(c.residual), use(c.y); }
+  void add(const call::Rope& c) { use(c.x); }
   void add(const call::RopeKv& c) { use(c.qkv); }
   void add(const call::Attention& c) { use(c.q), use(c.y); }
   void add(const call::Gated& c) { use(c.gate_up), use(c.y); }
@@ -94,10 +95,11 @@ struct Bundle {
 
 /// What attention reads, traced back to the products.
 struct Heads {
+  bool appends = false;          ///< it is the first to read its keys and values
   std::optional<size_t> bundle;  ///< of q, k and v, if they are products of one value
   const op::Attention* attention = nullptr;
   const op::Append* append = nullptr;
-  const op::Rope* rope = nullptr;  ///< of q and k; null: none
+  const op::Rope* rope = nullptr;  ///< of q and k, that rope_kv computes
   // What rope_kv is given: before its own norms.
   ValueId q = 0;
   ValueId k = 0;
@@ -289,46 +291,57 @@ class Lowering {
     return next == 0 ? std::optional(vector_of(std::move(tensors))) : std::nullopt;
   }
 
+  /// Whether one operation reads a value and only it reads what it is made of.
+  bool is_only_for(ValueId value) const {
+    return has_one_reader(value) && has_one_reader(op_inputs(program_.ops[makers_[value]].what)[0]);
+  }
+  /// What a value of heads begins as, before what is computed in place.
+  ValueId product_under(ValueId value) const {
+    while (has_one_reader(value)) {
+      if (const auto* norm = made_by<op::RmsNorm>(value)) {
+        value = norm->x;
+      } else if (const auto* layer_norm = made_by<op::LayerNorm>(value)) {
+        value = layer_norm->x;
+      } else if (const auto* rope = made_by<op::Rope>(value)) {
+        value = rope->x;
+      } else {
+        break;
+      }
+    }
+    return value;
+  }
+
   void find_heads(size_t index, const op::Attention& attention) {
     Heads heads{.attention = &attention};
     if (attention.sinks) return fail("there is no kernel for attention with sinks");
     heads.append = made_by<op::Append>(attention.kv);
-    if (heads.append == nullptr || !has_one_reader(attention.kv)) {
-      return fail("there is no kernel for keys and values that several operations read");
+    if (heads.append == nullptr) return fail("there is no kernel for attention to such a state");
+    heads.appends = readers_[attention.kv].front() == index;
+    if (!heads.appends) {  // its q comes by itself
+      heads_.emplace(index, heads);
+      return;
     }
+    absorbed_[makers_[attention.kv]] = true;
     const auto* q_rope = made_by<op::Rope>(attention.q);
     const auto* k_rope = made_by<op::Rope>(heads.append->k);
-    if ((q_rope == nullptr) != (k_rope == nullptr) ||
-        (q_rope != nullptr && (q_rope->rope != k_rope->rope || q_rope->halves != k_rope->halves ||
-                               !has_one_reader(attention.q) || !has_one_reader(heads.append->k)))) {
-      return fail("there is no kernel for q and k that turn differently");
-    }
-    heads.rope = q_rope;
-    heads.q = q_rope == nullptr ? attention.q : q_rope->x;
-    heads.k = q_rope == nullptr ? heads.append->k : k_rope->x;
+    const bool turn_alike = q_rope != nullptr && k_rope != nullptr &&
+                            q_rope->rope == k_rope->rope && q_rope->halves == k_rope->halves &&
+                            is_only_for(attention.q) && is_only_for(heads.append->k);
+    heads.rope = turn_alike ? q_rope : nullptr;
+    heads.q = turn_alike ? q_rope->x : attention.q;
+    heads.k = turn_alike ? k_rope->x : heads.append->k;
     heads.v = heads.append->v;
-    absorbed_[makers_[attention.kv]] = true;
-    if (q_rope != nullptr) {
-      absorbed_[makers_[attention.q]] = absorbed_[makers_[heads.append->k]] = true;
-    }
+    if (turn_alike) absorbed_[makers_[attention.q]] = absorbed_[makers_[heads.append->k]] = true;
+    heads.bundle =
+        bundle("qkv", {product_under(heads.q), product_under(heads.k), product_under(heads.v)});
     const auto head_norm_of = [&](ValueId value) -> const op::RmsNorm* {
       const auto* norm = made_by<op::RmsNorm>(value);
-      const bool of_heads = norm != nullptr && norm->group == attention.head_dim &&
-                            norm->group != width(value) && has_one_reader(value);
+      const bool of_heads = norm != nullptr && norm->weight && norm->group == attention.head_dim &&
+                            is_only_for(value);
       return of_heads ? norm : nullptr;
     };
     const op::RmsNorm* const q_norm = head_norm_of(heads.q);
     const op::RmsNorm* const k_norm = head_norm_of(heads.k);
-    const auto normed = [&](ValueId value, const op::RmsNorm* norm) {
-      const auto* other = made_by<op::LayerNorm>(value);
-      return norm != nullptr                             ? norm->x
-             : other != nullptr && has_one_reader(value) ? other->x
-                                                         : value;
-    };
-    const ValueId q_product = normed(heads.q, q_norm);
-    const ValueId k_product = normed(heads.k, k_norm);
-    const bool is_normed = q_product != heads.q || k_product != heads.k;
-    heads.bundle = bundle("qkv", {q_product, k_product, heads.v});
     if (rules_.has(FusionRule::kHeadNorm) && q_norm != nullptr && k_norm != nullptr &&
         q_norm->eps == k_norm->eps) {
       absorbed_[makers_[heads.q]] = absorbed_[makers_[heads.k]] = true;
@@ -339,9 +352,11 @@ class Lowering {
     }
     if (heads.bundle) {
       Bundle& found = bundles_[*heads.bundle];
-      // Biases come before norms of heads.
-      const bool norms_before = is_normed && heads.q_norm == nullptr;
-      found.bias_is_fused = found.bias && rules_.has(FusionRule::kBias) && !norms_before;
+      // Biases come before all else.
+      const bool are_products = product_under(heads.q) == heads.q &&
+                                product_under(heads.k) == heads.k &&
+                                product_under(heads.v) == heads.v;
+      found.bias_is_fused = found.bias && rules_.has(FusionRule::kBias) && are_products;
     }
     heads_.emplace(index, heads);
   }
@@ -459,13 +474,13 @@ class Lowering {
     const NormPlaces at = place_norm(o.x, o.group);
     emit(call::RmsNorm{.x = at.x,
                        .residual = at.residual,
-                       .weight = vector_of({o.weight}),
+                       .weight = o.weight ? std::optional(vector_of({*o.weight})) : std::nullopt,
                        .y = at.y,
                        .n = o.group,
                        .eps = o.eps,
                        .n_groups = width(o.x) / o.group,
                        .gathers = rows_of(at.x) != row_set()},
-         stem_of(o.weight));
+         o.weight ? stem_of(*o.weight) : "rms_norm");
   }
 
   void lower(const op::LayerNorm& o) {
@@ -494,19 +509,48 @@ class Lowering {
       at.residual = *views_[sum->second];
       sums_.erase(sum);
     }
-    const bool in_place = group != width(x);  // heads stay side by side for what reads them
+    // Heads stay side by side for what reads them.
+    const bool in_place = group != width(x) || (!is_whole(x) && rows_of(at.x) == row_set());
     at.y = in_place ? place_of_result(x) : new_view(width(result_));
     views_[result_] = at.y;
     return at;
   }
 
-  void lower(const op::Rope&) { fail("there is no kernel for a rope outside of attention"); }
+  void lower(const op::Rope& o) {
+    const View x = at_rows(o.x, "rope");
+    const View y = place_of_result(o.x);
+    if (y.buffer != x.buffer || y.first != x.first) copy(x, y, width(o.x), "rope");
+    views_[result_] = y;
+    emit(call::Rope{.x = y,
+                    .n_heads = width(o.x) / o.head_dim,
+                    .head_dim = o.head_dim,
+                    .rope = o.rope,
+                    .halves = o.halves},
+         "rope");
+  }
   void lower(const op::Append&) { fail("there is no kernel for a state outside of attention"); }
 
   void lower(const op::Attention& o) {
     const auto entry = heads_.find(op_);
     if (entry == heads_.end()) return fail("there is no kernel for its attention");
     const Heads& heads = entry->second;
+    const View q = heads.appends ? append(o, heads) : at_rows(o.q, "attention");
+    const View y = new_view(width(result_));
+    views_[result_] = y;
+    emit(call::Attention{.q = q,
+                         .y = y,
+                         .attention_class = class_of({.n_heads = o.n_heads,
+                                                      .n_kv_heads = o.n_kv_heads,
+                                                      .head_dim = o.head_dim,
+                                                      .window = o.window,
+                                                      .soft_cap = o.soft_cap}),
+                         .scale = o.scale,
+                         .state = {heads.append->group, heads.append->slot}},
+         "attention");
+  }
+
+  /// k and v go to the state; returns where q is.
+  View append(const op::Attention& o, const Heads& heads) {
     const uint32_t q_dim = width(heads.q);
     const uint32_t kv_dim = width(heads.k);
     const std::array<std::pair<ValueId, uint32_t>, 3> operands = {
@@ -524,10 +568,9 @@ class Lowering {
       }
     }
     const auto vector_if = [&](const op::RmsNorm* norm) {
-      return norm == nullptr ? std::nullopt : std::optional(vector_of({norm->weight}));
+      return norm == nullptr ? std::nullopt : std::optional(vector_of({*norm->weight}));
     };
     const bool bias = heads.bundle && bundles_[*heads.bundle].bias_is_fused;
-    const StateSlot state{heads.append->group, heads.append->slot};
     emit(
         call::RopeKv{.qkv = {qkv, 0},
                      .n_heads = o.n_heads,
@@ -539,20 +582,9 @@ class Lowering {
                      .q_norm = vector_if(heads.q_norm),
                      .k_norm = vector_if(heads.k_norm),
                      .norm_eps = heads.q_norm == nullptr ? 0 : heads.q_norm->eps,
-                     .state = state},
+                     .state = {heads.append->group, heads.append->slot}},
         "rope_kv");
-    const View y = new_view(width(result_));
-    views_[result_] = y;
-    emit(call::Attention{.q = {qkv, 0},
-                         .y = y,
-                         .attention_class = class_of({.n_heads = o.n_heads,
-                                                      .n_kv_heads = o.n_kv_heads,
-                                                      .head_dim = o.head_dim,
-                                                      .window = o.window,
-                                                      .soft_cap = o.soft_cap}),
-                         .scale = o.scale,
-                         .state = state},
-         "attention");
+    return {qkv, 0};
   }
 
   uint32_t class_of(const AttentionClass& wanted) {
@@ -614,17 +646,26 @@ class Lowering {
          part);
   }
 
-  void unary(ops::Elementwise::Kind kind, ValueId x, double factor, const std::string& part) {
+  void unary(ops::Elementwise::Kind kind, ValueId x, double factor, const std::string& part,
+             const ops::Elementwise::Xielu& xielu = {}) {
     const View at = at_rows(x, part);
     const View y = place_of_result(x);
     views_[result_] = y;
-    emit(
-        call::Elementwise{
-            .kind = kind, .a = at, .y = y, .n = width(result_), .factor = factor, .gathers = false},
-        part);
+    emit(call::Elementwise{.kind = kind,
+                           .a = at,
+                           .y = y,
+                           .n = width(result_),
+                           .factor = factor,
+                           .gathers = false,
+                           .xielu = xielu},
+         part);
   }
 
   void lower(const op::Activation& o) { unary(elementwise_kind(o.kind), o.x, 0, "activation"); }
+  void lower(const op::Xielu& o) {
+    unary(ops::Elementwise::Kind::kXielu, o.x, o.beta, "activation",
+          {.alpha_p = o.alpha_p, .alpha_n = o.alpha_n, .eps = o.eps});
+  }
   void lower(const op::Scale& o) {
     unary(ops::Elementwise::Kind::kScale, o.x, o.factor,
           leads_to_logits(result_) ? "output" : "scale");

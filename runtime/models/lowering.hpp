@@ -121,7 +121,7 @@ struct Linear {
 struct RmsNorm {
   View x;
   std::optional<View> residual;  ///< added to x first, in place
-  VectorId weight;
+  std::optional<VectorId> weight;
   View y;
   uint32_t n;
   float eps;
@@ -138,6 +138,14 @@ struct LayerNorm {
   float eps;
   uint32_t n_groups;  ///< of n numbers each, side by side in a row, with weights of their own
   bool gathers;       ///< x has all rows, y those of logits
+};
+/// Rotation of heads in place.
+struct Rope {
+  View x;
+  uint32_t n_heads;
+  uint32_t head_dim;
+  uint32_t rope;  ///< index into Program::ropes
+  bool halves;
 };
 /// Biases, norms of heads and rotation of q and k, and k and v into the state.
 struct RopeKv {
@@ -174,8 +182,9 @@ struct Elementwise {
   std::optional<VectorPart> bias;  ///< kAddBias
   View y;                          ///< may be a
   uint32_t n;
-  double factor;  ///< kScale, kSoftCap
+  double factor;  ///< kScale, kSoftCap, kXielu
   bool gathers;   ///< a has all rows, y those of logits
+  ops::Elementwise::Xielu xielu = {};
 };
 struct Route {
   View scores;
@@ -202,9 +211,9 @@ struct Combine {
 
 }  // namespace call
 
-using Call = std::variant<call::Embed, call::Linear, call::RmsNorm, call::LayerNorm, call::RopeKv,
-                          call::Attention, call::Gated, call::Elementwise, call::Route,
-                          call::ExpertLinear, call::Combine>;
+using Call = std::variant<call::Embed, call::Linear, call::RmsNorm, call::LayerNorm, call::Rope,
+                          call::RopeKv, call::Attention, call::Gated, call::Elementwise,
+                          call::Route, call::ExpertLinear, call::Combine>;
 
 /// One call of an op; some ops record several commands.
 struct Dispatch {

@@ -1,5 +1,6 @@
 #include "models/metadata.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/printable.hpp"
@@ -7,7 +8,6 @@
 namespace pumice {
 namespace {
 
-constexpr uint32_t kMaxLayers = 1024;
 constexpr uint32_t kMaxWidth = 1u << 20;
 constexpr uint32_t kMaxHeads = 1024;
 constexpr uint32_t kMaxHeadDim = 256;
@@ -29,19 +29,69 @@ Result<uint32_t> Metadata::count(std::string_view key, uint32_t limit) const {
   return static_cast<uint32_t>(value);
 }
 
-Result<ModelDimensions> Metadata::read_dimensions() const {
+Result<std::vector<uint32_t>> Metadata::read_layer_counts(std::string_view key,
+                                                          uint32_t n_layers) const {
+  PUMICE_TRY(const std::vector<uint32_t> counts, file_.get_vector<uint32_t>(full(key), kMaxLayers));
+  if (counts.size() != 1 && counts.size() != n_layers) {
+    return make_error(ErrorCode::kBadFile, "{}: {} numbers for {} layers", full(key), counts.size(),
+                      n_layers);
+  }
+  for (const uint32_t value : counts) {
+    if (value == 0 || value > kMaxWidth) {
+      return make_error(ErrorCode::kBadFile, "{}: {} is not in 1..{}", full(key), value, kMaxWidth);
+    }
+  }
+  return counts.size() == n_layers ? counts : std::vector<uint32_t>(n_layers, counts[0]);
+}
+
+Result<uint32_t> Metadata::largest_count(std::string_view key, uint32_t limit) const {
+  PUMICE_TRY(const uint32_t n_layers, count("block_count", kMaxLayers));
+  PUMICE_TRY(const std::vector<uint32_t> counts, read_layer_counts(key, n_layers));
+  const uint32_t largest = *std::ranges::max_element(counts);
+  if (largest > limit) {
+    return make_error(ErrorCode::kBadFile, "{}: {} is not in 1..{}", full(key), largest, limit);
+  }
+  return largest;
+}
+
+Result<uint32_t> Metadata::read_head_dim(std::string_view key, uint32_t fallback) const {
+  PUMICE_TRY(const uint64_t value, get_or<uint64_t>(key, fallback));
+  if (value == 0 || value % 8 != 0 || value > kMaxHeadDim) {
+    return make_error(ErrorCode::kBadFile, "{}: {} is not a multiple of 8 up to {}", full(key),
+                      value, kMaxHeadDim);
+  }
+  return static_cast<uint32_t>(value);
+}
+
+Result<ScalarSource> Metadata::read_scalar(std::string_view tensor) const {
+  const GgufTensor* const found = file_.find_tensor(tensor);
+  if (found == nullptr || found->type->name != "F32" || found->n_elements() != 1 ||
+      !source_.has_tensor_data()) {
+    return make_error(ErrorCode::kBadFile, "{}: expected one F32 value", tensor);
+  }
+  PUMICE_TRY(const std::vector<float> values, source_.values(*found));
+  if (!std::isfinite(values[0])) {
+    return make_error(ErrorCode::kBadFile, "{}: {} is not finite", tensor, values[0]);
+  }
+  return ScalarSource{values[0], {.name = std::string(tensor)}};
+}
+
+Result<ModelDimensions> Metadata::read_dimensions(Layers layers) const {
+  const auto of_layers = [&](std::string_view key, uint32_t limit) {
+    return layers == Layers::kDiffer ? largest_count(key, limit) : count(key, limit);
+  };
   ModelDimensions config;
   config.architecture = prefix_;
   PUMICE_TRY(const std::string_view name, file_.get_or<std::string_view>("general.name", ""));
   config.name = name;
   PUMICE_TRY(config.n_layers, count("block_count", kMaxLayers));
   PUMICE_TRY(config.n_embd, count("embedding_length", kMaxWidth));
-  PUMICE_TRY(config.n_ff, count("feed_forward_length", kMaxWidth));
+  PUMICE_TRY(config.n_ff, of_layers("feed_forward_length", kMaxWidth));
   PUMICE_TRY(config.n_heads, count("attention.head_count", kMaxHeads));
   PUMICE_TRY(config.context_length, count("context_length", kMaxContext));
   config.n_kv_heads = config.n_heads;
   if (file_.find(full("attention.head_count_kv")) != nullptr) {
-    PUMICE_TRY(config.n_kv_heads, count("attention.head_count_kv", kMaxHeads));
+    PUMICE_TRY(config.n_kv_heads, of_layers("attention.head_count_kv", kMaxHeads));
   }
   if (config.n_heads % config.n_kv_heads != 0) {
     return make_error(ErrorCode::kBadFile, "{}: {} heads cannot share {} kv heads",

@@ -39,8 +39,18 @@ struct RopeSource {
   std::vector<TensorSpec> tensors = {};
 };
 
+/// A tensor of one number, read.
+struct ScalarSource {
+  double value = 1;
+  TensorSpec tensor;
+};
+
 class Metadata {
  public:
+  /// Whether keys may say another number for each layer.
+  enum class Layers { kAlike, kDiffer };
+  static constexpr uint32_t kMaxLayers = 1024;
+
   Metadata(const ModelSource& source, std::string_view prefix)
       : source_(source), file_(source.file()), prefix_(prefix) {}
 
@@ -54,6 +64,12 @@ class Metadata {
     return file_.get_or<T>(full(key), fallback);
   }
 
+  template <typename T>
+  Result<std::vector<T>> get_vector(std::string_view key) const {
+    return file_.get_vector<T>(full(key), kMaxLayers);
+  }
+  bool has(std::string_view key) const { return file_.find(full(key)) != nullptr; }
+
   /// Whether the file has that tensor.
   bool has_tensor(std::string_view name) const { return file_.find_tensor(name) != nullptr; }
 
@@ -63,7 +79,13 @@ class Metadata {
   }
 
   /// Checks ranges. The vocabulary size comes from the embedding tensor, which the file must have.
-  Result<ModelDimensions> read_dimensions() const;
+  /// Where layers differ, n_ff and n_kv_heads are the largest.
+  Result<ModelDimensions> read_dimensions(Layers layers = Layers::kAlike) const;
+  /// A positive count for each layer, of a key with one for all or as many as layers.
+  Result<std::vector<uint32_t>> read_layer_counts(std::string_view key, uint32_t n_layers) const;
+  /// A size of heads: a multiple of 8 that kernels compute.
+  Result<uint32_t> read_head_dim(std::string_view key, uint32_t fallback) const;
+  Result<ScalarSource> read_scalar(std::string_view tensor) const;
   /// expert_count and expert_used_count.
   Result<ExpertCounts> read_experts() const;
   /// attention.layer_norm_rms_epsilon
@@ -83,6 +105,7 @@ class Metadata {
   std::string full(std::string_view key) const { return prefix_ + "." + std::string(key); }
   /// A positive count of at most `limit`.
   Result<uint32_t> count(std::string_view key, uint32_t limit) const;
+  Result<uint32_t> largest_count(std::string_view key, uint32_t limit) const;
   Result<uint32_t> original_context(const ModelDimensions& dimensions) const;
   /// Divisors of the rotary frequencies, [dims / 2]; their tensor is added to the rope's.
   Result<std::vector<float>> read_divisors(std::string_view tensor, RopeSource& rope) const;

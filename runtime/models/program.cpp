@@ -38,7 +38,7 @@ Operands operands(const op::EmbedPosition& o) { return {"embed_position", {}, {o
 Operands operands(const op::Linear& o) {
   return {"linear", {o.x}, with({o.weight.tensor}, o.bias)};
 }
-Operands operands(const op::RmsNorm& o) { return {"rms_norm", {o.x}, {o.weight}}; }
+Operands operands(const op::RmsNorm& o) { return {"rms_norm", {o.x}, with({}, o.weight)}; }
 Operands operands(const op::LayerNorm& o) {
   return {"layer_norm", {o.x}, with({o.weight}, o.bias)};
 }
@@ -46,6 +46,7 @@ Operands operands(const op::Rope& o) { return {"rope", {o.x}}; }
 Operands operands(const op::Append& o) { return {"append", {o.k, o.v}}; }
 Operands operands(const op::Attention& o) { return {"attention", {o.q, o.kv}, with({}, o.sinks)}; }
 Operands operands(const op::Activation& o) { return {activation_name(o.kind), {o.x}}; }
+Operands operands(const op::Xielu& o) { return {"xielu", {o.x}}; }
 Operands operands(const op::Mul& o) { return {"mul", {o.a, o.b}}; }
 Operands operands(const op::Add& o) { return {"add", {o.a, o.b}}; }
 Operands operands(const op::Scale& o) { return {"scale", {o.x}}; }

@@ -85,10 +85,10 @@ struct Linear {
   std::optional<TensorId> bias;  ///< a number for each row of the tensor, whose part is the rows'
 };
 /// x / √(mean(x²) + eps) · weight, over each `group` numbers: a row, or a head of it, all with the
-/// same weight [group].
+/// same weight [group], or none.
 struct RmsNorm {
   ValueId x;
-  TensorId weight;
+  std::optional<TensorId> weight;
   float eps;
   uint32_t group;
 };
@@ -131,6 +131,14 @@ struct Attention {
 struct Activation {
   ValueId x;
   ActivationKind kind;
+};
+/// alpha_p x² + beta x where x is above 0, alpha_n (exp(min(x, eps)) − 1 − x) + beta x elsewhere.
+struct Xielu {
+  ValueId x;
+  float alpha_p;
+  float alpha_n;
+  float beta;
+  float eps;
 };
 struct Mul {
   ValueId a;
@@ -177,7 +185,7 @@ struct Combine {
 
 using Operation =
     std::variant<op::Embed, op::EmbedPosition, op::Linear, op::RmsNorm, op::LayerNorm, op::Rope,
-                 op::Append, op::Attention, op::Activation, op::Mul, op::Add, op::Scale,
+                 op::Append, op::Attention, op::Activation, op::Xielu, op::Mul, op::Add, op::Scale,
                  op::SoftCap, op::Split, op::Route, op::ExpertLinear, op::Combine>;
 
 /// One step of the list. It gives exactly one value.

@@ -18,6 +18,8 @@ ProgramBuilder::Rotation ProgramBuilder::rotation(const RopeSource& rope, uint32
   expect(frequencies.ok(), "{}", frequencies.ok() ? "" : frequencies.error().message);
   expect(rope.config.dims <= head_dim, "rope: {} dimensions of heads of {}", rope.config.dims,
          head_dim);
+  expect(rope.config.temperature == 0 || rope.config.dims == head_dim,
+         "rope: a temperature of heads of {}, of which {} turn", head_dim, rope.config.dims);
   program_.ropes.push_back(rope.config);
   return {.rope = static_cast<uint32_t>(program_.ropes.size() - 1),
           .head_dim = head_dim,
@@ -94,6 +96,12 @@ ValueId ProgramBuilder::head_norm(ValueId x, std::string_view stem, uint32_t hea
                 stem, width(x));
 }
 
+ValueId ProgramBuilder::plain_head_norm(ValueId x, uint32_t head_dim, float eps) {
+  expect(head_dim > 0 && width(x) % head_dim == 0, "{}norm: {} numbers are not heads of {}",
+         prefix_, width(x), head_dim);
+  return add_op_on(x, op::RmsNorm{.x = x, .weight = {}, .eps = eps, .group = head_dim}, width(x));
+}
+
 ValueId ProgramBuilder::layer_norm(ValueId x, std::string_view stem, float eps, Bias bias) {
   op::LayerNorm norm{
       .x = x, .weight = tensor(stem, "weight", {width(x), 1, 1, 1}), .eps = eps, .group = width(x)};
@@ -166,6 +174,16 @@ ValueId ProgramBuilder::activation(ValueId x, ActivationKind kind) {
   return add_op_on(x, op::Activation{.x = x, .kind = kind}, width(x));
 }
 
+ValueId ProgramBuilder::xielu(ValueId x, const Xielu& constants) {
+  return add_op_on(x,
+                   op::Xielu{.x = x,
+                             .alpha_p = constants.alpha_p,
+                             .alpha_n = constants.alpha_n,
+                             .beta = constants.beta,
+                             .eps = constants.eps},
+                   width(x));
+}
+
 ValueId ProgramBuilder::mul(ValueId a, ValueId b) {
   expect(width(a) == width(b), "{}mul: {} numbers times {}", prefix_, width(a), width(b));
   return add_op(op::Mul{a, b}, "mul", width(a));
@@ -178,6 +196,11 @@ ValueId ProgramBuilder::add(ValueId a, ValueId b) {
 
 ValueId ProgramBuilder::scale(ValueId x, double factor) {
   return add_op_on(x, op::Scale{x, factor}, width(x));
+}
+
+ValueId ProgramBuilder::scale(ValueId x, const ScalarSource& factor) {
+  tensor(factor.tensor);
+  return scale(x, factor.value);
 }
 
 ValueId ProgramBuilder::soft_cap(ValueId x, double cap) {

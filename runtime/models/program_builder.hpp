@@ -36,6 +36,12 @@ class ProgramBuilder {
     double soft_cap = 0;
     std::string_view sinks = {};  ///< stem of their tensor
   };
+  struct Xielu {
+    float alpha_p;
+    float alpha_n;
+    float beta;
+    float eps;
+  };
   /// Of one matrix an expert.
   struct ExpertDims {
     uint32_t n_cols;
@@ -65,6 +71,8 @@ class ProgramBuilder {
   ValueId rms_norm(ValueId x, std::string_view stem, float eps);
   /// An RMSNorm of each head by itself.
   ValueId head_norm(ValueId x, std::string_view stem, uint32_t head_dim, float eps);
+  /// The same without weights.
+  ValueId plain_head_norm(ValueId x, uint32_t head_dim, float eps);
   ValueId layer_norm(ValueId x, std::string_view stem, float eps, Bias bias = Bias::kAdded);
   /// A layer norm of each head by itself, with weights [head_dim, heads] and no bias.
   ValueId head_layer_norm(ValueId x, std::string_view stem, uint32_t head_dim, float eps);
@@ -74,9 +82,12 @@ class ProgramBuilder {
   ValueId silu(ValueId x) { return activation(x, ActivationKind::kSilu); }
   ValueId gelu(ValueId x) { return activation(x, ActivationKind::kGelu); }
   ValueId gelu_tanh(ValueId x) { return activation(x, ActivationKind::kGeluTanh); }
+  ValueId xielu(ValueId x, const Xielu& constants);
   ValueId mul(ValueId a, ValueId b);
   ValueId add(ValueId a, ValueId b);
   ValueId scale(ValueId x, double factor);
+  /// By a tensor of one number, which the file must have.
+  ValueId scale(ValueId x, const ScalarSource& factor);
   ValueId soft_cap(ValueId x, double cap);
   ValueId split(ValueId x, uint32_t first, uint32_t width);
   ValueId route(ValueId scores, uint32_t n_used);

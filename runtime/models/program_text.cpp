@@ -22,6 +22,9 @@ std::string rope_text(const ops::RopeConfig& rope) {
   if (!rope.long_divisors.empty()) {
     text += fmt::format(", others in contexts above {}", rope.original_context);
   }
+  if (rope.temperature != 0) {
+    text += fmt::format(", temperature {:.6g} every {}", rope.temperature, rope.temperature_tokens);
+  }
   if (rope.attn_factor != 1) text += fmt::format(", magnitude {}", rope.attn_factor);
   return text;
 }
@@ -58,6 +61,9 @@ class Constants {
     return text;
   }
   std::string operator()(const op::Activation&) const { return ""; }
+  std::string operator()(const op::Xielu& o) const {
+    return fmt::format("{:.6g} x² above 0, {:.6g} below, {:.6g} x", o.alpha_p, o.alpha_n, o.beta);
+  }
   std::string operator()(const op::Mul&) const { return ""; }
   std::string operator()(const op::Add&) const { return ""; }
   std::string operator()(const op::Scale& o) const { return fmt::format("{:.6g}", o.factor); }

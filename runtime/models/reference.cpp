@@ -224,7 +224,10 @@ class Evaluation {
   }
 
   Computed compute(const op::RmsNorm& op, ValueId) const {
-    PUMICE_TRY(const std::vector<float> weight, vector(op.weight));
+    std::vector<float> weight(op.group, 1.0f);
+    if (op.weight) {
+      PUMICE_TRY(weight, vector(*op.weight));
+    }
     Values y = rows_[op.x];
     for (size_t first = 0; first < y.size(); first += op.group) {
       double* const group = &y[first];
@@ -266,8 +269,8 @@ class Evaluation {
     for (size_t t = 0; t < n_tokens(); ++t) {
       for (size_t i = 0; i < n_pairs; ++i) {
         const double angle = static_cast<double>(t) * rope.radians_per_position[i];
-        const double cosine = std::cos(angle) * rope.magnitude;
-        const double sine = std::sin(angle) * rope.magnitude;
+        const double cosine = std::cos(angle) * rope.magnitude_at(t);
+        const double sine = std::sin(angle) * rope.magnitude_at(t);
         for (size_t head = 0; head < row; head += op.head_dim) {
           double* const values = &y[t * row + head];
           double& a = values[op.halves ? i : 2 * i];
@@ -327,6 +330,16 @@ class Evaluation {
   Computed compute(const op::Activation& op, ValueId) const {
     Values y = rows_[op.x];
     for (double& value : y) value = activate(op.kind, value);
+    return y;
+  }
+
+  Computed compute(const op::Xielu& op, ValueId) const {
+    Values y = rows_[op.x];
+    for (double& x : y) {
+      const double curved =
+          x > 0 ? op.alpha_p * x * x : op.alpha_n * (std::expm1(std::min(x, double{op.eps})) - x);
+      x = curved + op.beta * x;
+    }
     return y;
   }
 

@@ -37,6 +37,9 @@ float value_of(float a, float b) {
     value = a * pc.factor;
   } else if (kind == ELEMENTWISE_SOFT_CAP) {
     value = soft_cap(a, pc.factor);
+  } else if (kind == ELEMENTWISE_XIELU) {
+    const float curved = a > 0.0 ? pc.alpha_p * a * a : pc.alpha_n * (exp(min(a, pc.eps)) - 1.0 - a);
+    value = fma(pc.factor, a, curved);
   } else if (kind != ELEMENTWISE_COPY) {
     value = activation(kind, a);
   }

@@ -35,6 +35,8 @@ KernelKind kernel_kind(Kind kind) {
       return {ELEMENTWISE_SCALE, 1};
     case Kind::kSoftCap:
       return {ELEMENTWISE_SOFT_CAP, 2};
+    case Kind::kXielu:
+      return {ELEMENTWISE_XIELU, 5};
     case Kind::kCopy:
       return {ELEMENTWISE_COPY, 0};
   }
@@ -89,6 +91,9 @@ void Elementwise::record(vk::Recorder& recorder, const Args& args) const {
   push.y_stride = args.y_stride;
   push.n = args.n;
   push.factor = args.factor;
+  push.alpha_p = args.xielu.alpha_p;
+  push.alpha_n = args.xielu.alpha_n;
+  push.eps = args.xielu.eps;
   push.gather = gather;
   push.quads = args.n % 4 == 0 && in_quads(args.a, args.a_stride) &&
                (!two || in_quads(b, b_stride)) && in_quads(args.y, args.y_stride);

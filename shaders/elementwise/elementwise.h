@@ -11,6 +11,7 @@
 #define ELEMENTWISE_SCALE 5
 #define ELEMENTWISE_SOFT_CAP 6
 #define ELEMENTWISE_COPY 7
+#define ELEMENTWISE_XIELU 8
 
 #define ELEMENTWISE_PUSH(FIELD)                                                       \
   FIELD(ADDRESS, a)         /* float [*][a_stride] */                                 \
@@ -23,6 +24,9 @@
   FIELD(uint, n)                                                                      \
   FIELD(float, factor)                                                                \
   FIELD(uint, gather)                                                                 \
+  FIELD(float, alpha_p)                                                               \
+  FIELD(float, alpha_n)                                                               \
+  FIELD(float, eps)                                                                   \
   FIELD(uint, quads) /* n and all strides are multiples of 4, all arrays aligned to 16 bytes */
 PUMICE_PUSH_CONSTANTS(ElementwisePush, ELEMENTWISE_PUSH)
 

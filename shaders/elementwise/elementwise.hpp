@@ -21,6 +21,14 @@ class Elementwise {
     kScale,     ///< a * factor
     kSoftCap,   ///< factor * tanh(a / factor)
     kCopy,      ///< a, bit for bit
+    kXielu,     ///< alpha_p a² + factor a where a > 0, else alpha_n (exp(min(a, eps)) - 1 - a) +
+                ///< factor a
+  };
+  /// Constants of kXielu besides its factor.
+  struct Xielu {
+    float alpha_p = 0;
+    float alpha_n = 0;
+    float eps = 0;
   };
 
   /// Strides are in floats. Loads are of 16 bytes where n, the strides and the arrays' addresses
@@ -35,7 +43,8 @@ class Elementwise {
     uint32_t y_stride = 0;
     uint32_t rows = 0;  ///< at most 65535; rows times each stride below 2^32
     uint32_t n = 0;
-    float factor = 1;                ///< of kScale and kSoftCap; there above 0
+    float factor = 1;  ///< of kScale, kSoftCap (above 0) and kXielu
+    Xielu xielu = {};
     vk::BufferRange row_index = {};  ///< uint32 [rows]: the row of a and b behind each row of y;
                                      ///< empty for the identity
   };

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
@@ -27,10 +28,12 @@ struct NamedKind {
   const char* name;
   bool has_b;
 };
-constexpr NamedKind kKinds[] = {
-    {kAdd, "add", true},      {kMul, "mul", true},           {kAddBias, "bias", true},
-    {kSilu, "silu", false},   {kGelu, "gelu", false},        {kGeluTanh, "gelu_tanh", false},
-    {kScale, "scale", false}, {kSoftCap, "soft_cap", false}, {kCopy, "copy", false}};
+constexpr NamedKind kKinds[] = {{kAdd, "add", true},      {kMul, "mul", true},
+                                {kAddBias, "bias", true}, {kSilu, "silu", false},
+                                {kGelu, "gelu", false},   {kGeluTanh, "gelu_tanh", false},
+                                {kScale, "scale", false}, {kSoftCap, "soft_cap", false},
+                                {kCopy, "copy", false},   {kXielu, "xielu", false}};
+constexpr Elementwise::Xielu kXieluConstants{.alpha_p = 0.8f, .alpha_n = 1.1f, .eps = -1e-6f};
 
 struct Element {
   double value;
@@ -65,6 +68,19 @@ Element element(Kind kind, float a, float b, float factor) {
       const double value = factor * std::tanh(double{a} / factor);
       return {value, 16 * 0x1p-23 * std::abs(value) + 0x1p-126 * (1 + factor)};
     }
+    case kXielu: {
+      if (a > 0) {
+        const double curved = kXieluConstants.alpha_p * double{a} * a;
+        return {curved + factor * double{a}, 4 * 0x1p-24 * (curved + std::abs(factor * double{a}))};
+      }
+      // The exponential's 3 + 2|a| units, of 1 at most; the others are roundings.
+      const double e = std::exp(std::min(double{a}, double{kXieluConstants.eps}));
+      const double value = kXieluConstants.alpha_n * (e - 1 - a) + factor * double{a};
+      const double exponential = e * (3 + 2 * std::abs(double{a})) + 1 + 2 * std::abs(double{a});
+      return {value,
+              0x1p-23 * (kXieluConstants.alpha_n * exponential + 2 * std::abs(factor * double{a})) +
+                  0x1p-126};
+    }
     case kCopy:
       break;
   }
@@ -86,6 +102,9 @@ Result<PreparedOp> prepare(OpBed& bed, const NamedKind& named, const Shape& shap
     for (size_t i = 12; i < 16; ++i)
       a[i] = shape.factor * (0.59f + 0.005f * static_cast<float>(i - 12));
   }
+  if (kind == kXielu) {  // squares are finite
+    for (float& x : a) x = std::clamp(x, -1e15f, 1e15f);
+  }
   if (kind == kCopy) a[0] = std::bit_cast<float>(0x7FC12345u);  // a NaN is copied too
   std::vector<uint32_t> row_index(shape.rows);
   for (uint32_t row = 0; row < shape.rows; ++row) row_index[row] = in_rows - 1 - row;
@@ -95,7 +114,8 @@ Result<PreparedOp> prepare(OpBed& bed, const NamedKind& named, const Shape& shap
                          .y_stride = stride,
                          .rows = shape.rows,
                          .n = shape.n,
-                         .factor = shape.factor};
+                         .factor = shape.factor,
+                         .xielu = kXieluConstants};
   const std::vector<float>& own = shape.target == Target::kB ? b : a;
   PUMICE_TRY(const vk::BufferRange pristine, bed.input(own));
   const size_t y_floats = size_t{shape.rows - 1} * stride + shape.n;
@@ -161,7 +181,7 @@ std::vector<OpCase> elementwise_cases() {
   };
   for (const NamedKind& kind : kKinds) {
     const bool uses_factor = kind.kind == kScale || kind.kind == kSoftCap;
-    const float factor = uses_factor ? 30.5f : 1;
+    const float factor = uses_factor ? 30.5f : kind.kind == kXielu ? 0.5f : 1;
     add(kind, {1, 1, 0, false, Target::kApart, factor});
     add(kind, {3, 257, 2, false, Target::kApart, factor});
     add(kind, {5, 260, 8, true, Target::kApart, factor});

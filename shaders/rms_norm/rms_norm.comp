@@ -40,6 +40,6 @@ void main() {
   Floats weight = Floats(pc.weight);
   Floats y = Floats(pc.y);
   for (uint i = lane; i < pc.n; i += workgroup_size) {
-    y.v[y_first + i] = x.v[first + i] * scale * weight.v[i];
+    y.v[y_first + i] = x.v[first + i] * scale * (pc.weighted != 0 ? weight.v[i] : 1.0);
   }
 }

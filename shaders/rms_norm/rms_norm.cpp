@@ -70,11 +70,12 @@ void RmsNorm::record(vk::Recorder& recorder, const Args& args) const {
   // Optional arrays that are absent point at x: lavapipe 26 performs loads from uniform addresses
   // in branches that no invocation takes.
   push.residual = (add ? args.residual : args.x).address();
-  push.weight = args.weight.address();
+  push.weight = (args.weight.empty() ? args.x : args.weight).address();
   push.y = args.y.address();
   push.row_index = (gather ? args.row_index : args.x).address();
   push.add_residual = add;
   push.gather = gather;
+  push.weighted = !args.weight.empty();
   push.n = args.n;
   push.x_stride = x_stride;
   push.y_stride = y_stride;

@@ -16,7 +16,7 @@ class RmsNorm {
   struct Args {
     vk::BufferRange x;          ///< float [*][x_stride]; updated in place when `residual` is given
     vk::BufferRange residual;   ///< like x, added to it first; empty for none
-    vk::BufferRange weight;     ///< float [n], the same for all groups
+    vk::BufferRange weight;     ///< float [n], the same for all groups; empty: ones
     vk::BufferRange y;          ///< float [rows][y_stride]; may be x with its stride, if there is
                                 ///< no residual and no row_index
     vk::BufferRange row_index;  ///< uint32 [rows]: the row of x (and residual) behind each row

@@ -16,6 +16,7 @@ struct Shape {
   uint32_t n_groups = 1;
   uint32_t padding = 0;  ///< floats between the rows of x, and of y
   bool in_place = false;
+  bool weighted = true;
 };
 
 Result<PreparedOp> prepare(OpBed& bed, const Shape& shape) {
@@ -24,7 +25,8 @@ Result<PreparedOp> prepare(OpBed& bed, const Shape& shape) {
   const uint32_t stride = shape.n_groups * shape.n + shape.padding;
   const auto x = OpBed::normal_floats(size_t{x_rows} * stride, 1);
   const auto residual = OpBed::normal_floats(x.size(), 2);
-  const auto weight = OpBed::normal_floats(shape.n, 3);
+  const auto weight =
+      shape.weighted ? OpBed::normal_floats(shape.n, 3) : std::vector<float>(shape.n, 1.0f);
   std::vector<uint32_t> row_index(shape.rows);
   for (uint32_t row = 0; row < shape.rows; ++row) row_index[row] = x_rows - 1 - row;
 
@@ -40,7 +42,9 @@ Result<PreparedOp> prepare(OpBed& bed, const Shape& shape) {
   if (shape.residual) {
     PUMICE_TRY(args.residual, bed.input(residual));
   }
-  PUMICE_TRY(args.weight, bed.input(weight));
+  if (shape.weighted) {
+    PUMICE_TRY(args.weight, bed.input(weight));
+  }
   if (shape.in_place) {
     args.y = args.x;
   } else {
@@ -88,7 +92,7 @@ std::vector<OpCase> rms_norm_cases() {
                              shape.residual ? " residual" : "", shape.gather ? " gather" : "") +
                  (shape.n_groups == 1 ? "" : fmt::format(" groups={}", shape.n_groups)) +
                  (shape.padding == 0 ? "" : fmt::format(" padding={}", shape.padding)) +
-                 (shape.in_place ? " in place" : ""),
+                 (shape.in_place ? " in place" : "") + (shape.weighted ? "" : " no weights"),
          .prepare = [shape](OpBed& bed) { return prepare(bed, shape); },
          .supported =
              [shape](const vk::DevicePlan& plan) {
@@ -114,7 +118,8 @@ std::vector<OpCase> rms_norm_cases() {
                       Shape{.rows = 4, .n = 128, .n_groups = 3, .padding = 132},
                       Shape{.rows = 2, .n = 80, .residual = true, .n_groups = 2, .padding = 3},
                       Shape{.rows = 3, .n = 61, .gather = true, .n_groups = 7, .padding = 1},
-                      Shape{.rows = 5, .n = 96, .n_groups = 4, .padding = 8, .in_place = true}}) {
+                      Shape{.rows = 5, .n = 96, .n_groups = 4, .padding = 8, .in_place = true},
+                      Shape{.rows = 3, .n = 32, .n_groups = 2, .weighted = false}}) {
     add(shape, "");
     shape.variant = RmsNorm::Variant::kWide;
     add(shape, "wide ");

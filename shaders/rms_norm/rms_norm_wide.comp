@@ -49,7 +49,7 @@ void main() {
     const uint quad = gl_LocalInvocationIndex + i * workgroup_size;
     if (quad < n_quads) {
       if (pc.add_residual != 0) x.v[first + quad] = held[i];
-      y.v[y_first + quad] = held[i] * scale * weight.v[quad];
+      y.v[y_first + quad] = held[i] * scale * (pc.weighted != 0 ? weight.v[quad] : vec4(1.0));
     }
   }
 }

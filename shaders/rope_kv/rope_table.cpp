@@ -39,6 +39,11 @@ Status check(const RopeConfig& config) {
                       "({}) above 0 and a base other than 1",
                       config.original_context, config.beta_fast, config.beta_slow);
   }
+  if (config.temperature != 0 && (!std::isfinite(config.temperature) || config.temperature < 0 ||
+                                  config.temperature_tokens == 0)) {
+    return make_error(ErrorCode::kInvalidArgument, "rope: a temperature of {} every {} tokens",
+                      config.temperature, config.temperature_tokens);
+  }
   return {};
 }
 
@@ -63,6 +68,8 @@ Result<RopeFrequencies> rope_frequencies(const RopeConfig& config) {
   PUMICE_TRY_STATUS(check(config));
   RopeFrequencies frequencies;
   frequencies.magnitude = config.attn_factor;
+  frequencies.temperature = config.temperature;
+  frequencies.temperature_tokens = config.temperature_tokens;
   const double slowed = config.scaling == RopeScaling::kNone ? 1.0 : 1.0 / config.factor;
   const bool yarn = config.scaling == RopeScaling::kYarn && config.ext_factor != 0.0;
   double ramp_begin = 0;
@@ -86,15 +93,22 @@ Result<RopeFrequencies> rope_frequencies(const RopeConfig& config) {
   return frequencies;
 }
 
+double RopeFrequencies::magnitude_at(uint64_t position) const {
+  if (temperature == 0) return magnitude;
+  const auto periods = static_cast<double>(position / temperature_tokens);
+  return magnitude * (1 + temperature * std::log(1 + periods));
+}
+
 void fill_rope_table(const RopeFrequencies& frequencies, uint32_t first_position,
                      std::span<float> table) {
   const auto& radians = frequencies.radians_per_position;
   uint32_t position = first_position;
   for (size_t at = 0; at + 2 * radians.size() <= table.size() && !radians.empty(); ++position) {
+    const double magnitude = frequencies.magnitude_at(position);
     for (const double per_position : radians) {
       const double angle = per_position * position;
-      table[at++] = static_cast<float>(std::cos(angle) * frequencies.magnitude);
-      table[at++] = static_cast<float>(std::sin(angle) * frequencies.magnitude);
+      table[at++] = static_cast<float>(std::cos(angle) * magnitude);
+      table[at++] = static_cast<float>(std::sin(angle) * magnitude);
     }
   }
 }

@@ -26,6 +26,11 @@ struct RopeConfig {
   double beta_slow = 1.0;
   double ext_factor = 1.0;  ///< weight of the kept frequencies; 0 gives linear scaling
 
+  /// Attention's temperature, of a rope of q alone that turns whole heads: cos and sin are
+  /// multiplied by 1 + temperature · ln(1 + floor(position / temperature_tokens)). 0: none.
+  double temperature = 0.0;
+  uint32_t temperature_tokens = 0;
+
   double attn_factor = 1.0;  ///< multiplies cos and sin, besides YaRN's own 1 + 0.1 ln(factor)
 
   /// Divisor of each pair's frequency (Llama 3's rope_freqs tensor); empty for none.
@@ -42,6 +47,11 @@ struct RopeConfig {
 struct RopeFrequencies {
   std::vector<double> radians_per_position;  ///< [dims / 2]
   double magnitude = 1.0;
+  double temperature = 0.0;
+  uint32_t temperature_tokens = 0;
+
+  /// The common factor at a position.
+  double magnitude_at(uint64_t position) const;
 };
 
 /// Of a config without long_divisors. Errors: kInvalidArgument naming the field that is out of

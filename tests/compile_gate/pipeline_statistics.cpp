@@ -26,6 +26,7 @@
 #include "shaders/peak/peak.hpp"
 #include "shaders/quantize_x/quantize_x.hpp"
 #include "shaders/rms_norm/rms_norm.hpp"
+#include "shaders/rope/rope.hpp"
 #include "shaders/rope_kv/rope_kv.hpp"
 #include "shaders/sampling/sampling.hpp"
 #include "shaders/spirv.hpp"
@@ -89,9 +90,10 @@ Status declare_all(vk::PipelineLibrary& pipelines, std::string_view only_type) {
     PUMICE_TRY_STATUS(ops::GatedActivation::plan(pipelines, kind));
   }
   using Elementwise = ops::Elementwise::Kind;
-  for (const auto kind : {Elementwise::kAdd, Elementwise::kMul, Elementwise::kAddBias,
-                          Elementwise::kSilu, Elementwise::kGelu, Elementwise::kGeluTanh,
-                          Elementwise::kScale, Elementwise::kSoftCap, Elementwise::kCopy}) {
+  for (const auto kind :
+       {Elementwise::kAdd, Elementwise::kMul, Elementwise::kAddBias, Elementwise::kSilu,
+        Elementwise::kGelu, Elementwise::kGeluTanh, Elementwise::kScale, Elementwise::kSoftCap,
+        Elementwise::kCopy, Elementwise::kXielu}) {
     PUMICE_TRY_STATUS(ops::Elementwise::plan(pipelines, kind));
   }
   PUMICE_TRY_STATUS(ops::Route::plan(pipelines));
@@ -120,6 +122,8 @@ Status declare_all(vk::PipelineLibrary& pipelines, std::string_view only_type) {
                               .rope_dims = heads.head_dim,
                               .kv_type = kv_type};
       PUMICE_TRY_STATUS(ops::RopeKv::plan(pipelines, rope));
+      PUMICE_TRY_STATUS(
+          ops::Rope::plan(pipelines, {.head_dim = heads.head_dim, .rope_dims = heads.head_dim}));
       rope.biases = rope.head_norms = true;
       PUMICE_TRY_STATUS(ops::RopeKv::plan(pipelines, rope));
       const ops::FlashAttention::Shape attention{.n_heads = heads.n_heads,

@@ -125,7 +125,7 @@ TEST_P(Windows, PolledInTheSmallestPiecesNothingChanges) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, Windows,
-                         ::testing::Values(Family{"gemma2"}, Family{"gemma3"},
+                         ::testing::Values(Family{"gemma2"}, Family{"gemma3"}, Family{"gemma4"},
                                            Family{"gemma2", test::kF16Arithmetic},
                                            Family{"gemma2", test::kF32Arithmetic, true}),
                          family_name);

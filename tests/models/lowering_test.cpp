@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <functional>
 #include <random>
 
@@ -56,6 +57,32 @@ TEST(Lowering, ALlamasLayerIsNineDispatches) {
   }
   EXPECT_EQ(lowered.buffers[lowered.logits].width, 512u);
   EXPECT_EQ(lowered.attention_classes.size(), 1u);
+}
+
+TEST(Lowering, WhatTurnsDifferentlyTurnsByItselfInPlace) {
+  Program program = llama({.n_layers = 1});
+  nth<op::Rope>(program, 1).halves = true;
+  const Lowered lowered = lower(program).value();
+  const std::vector<std::string> expected = {"embedding", "attn_norm", "qkv",       "rope",
+                                             "rope",      "rope_kv",   "attention", "attn_output"};
+  const std::vector<std::string> all = parts(lowered);
+  EXPECT_EQ(std::vector(all.begin(), all.begin() + 8), expected);
+  EXPECT_EQ(std::get<call::Rope>(lowered.dispatches[3].what).n_heads, 4u);
+  EXPECT_EQ(std::get<call::Rope>(lowered.dispatches[4].what).x.first, 256u);
+  EXPECT_FALSE(std::get<call::RopeKv>(lowered.dispatches[5].what).rope);
+}
+
+TEST(Lowering, LayersThatShareAStateOnlyReadIt) {
+  const auto path = test::shared_path("reference/families/gemma4.gguf");
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << "no shared data: " << path;
+  const Program program = build_program(ModelSource::open(path).value()).value();
+  const Lowered lowered = lower(program).value();
+  const auto count = [&](const char* part) { return std::ranges::count(parts(lowered), part); };
+  EXPECT_EQ(program.layers.size(), 6u);
+  EXPECT_EQ(count("attention"), 6);
+  EXPECT_EQ(count("rope_kv"), 3);
+  EXPECT_EQ(count("qkv"), 3);
+  EXPECT_EQ(program.state_groups[0].n_slots + program.state_groups[1].n_slots, 3u);
 }
 
 TEST(Lowering, TheStreamStaysWhereItIsAndTheLastNormGathers) {
@@ -203,8 +230,7 @@ TEST(Lowering, GroupsAreCutIntoPagesAboutAsLargeAsTheSmallest) {
 
 TEST(Lowering, WhatNoKernelDoesIsNamed) {
   const std::pair<const char*, std::function<void(Program&)>> changes[] = {
-      {"q and k that turn differently", [](Program& p) { nth<op::Rope>(p, 1).halves = true; }},
-      {"keys and values that several operations read",
+      {"a state outside of attention",
        [](Program& p) { nth<op::Attention>(p, 1).kv = nth<op::Attention>(p, 0).kv; }},
       {"attention with sinks", [](Program& p) { nth<op::Attention>(p, 0).sinks = 0; }},
   };

@@ -94,9 +94,14 @@ struct PlainDecoder {
     return tensors;
   }
 
+  static std::vector<SmallTensor> list(const Tensors& tensors) {
+    std::vector<SmallTensor> all;
+    for (const auto& [name, tensor] : tensors) all.push_back(tensor);
+    return all;
+  }
+
   /// `keys` are further ones of the architecture.
-  std::unique_ptr<SmallFile> file(const Tensors& tensors,
-                                  const std::map<std::string, uint32_t>& keys = {}) const {
+  GgufHeader header(const std::map<std::string, uint32_t>& keys = {}) const {
     GgufHeader header;
     header.set("general.architecture", architecture);
     std::map<std::string, uint32_t> all{{"block_count", static_cast<uint32_t>(layers.size())},
@@ -111,9 +116,11 @@ struct PlainDecoder {
     for (const auto& [key, value] : all) header.set(architecture + "." + key, value);
     header.set(architecture + ".attention.layer_norm_rms_epsilon", static_cast<float>(eps));
     header.set(architecture + ".rope.freq_base", static_cast<float>(rope_base));
-    std::vector<SmallTensor> list;
-    for (const auto& [name, tensor] : tensors) list.push_back(tensor);
-    return std::make_unique<SmallFile>(list, std::move(header));
+    return header;
+  }
+  std::unique_ptr<SmallFile> file(const Tensors& tensors,
+                                  const std::map<std::string, uint32_t>& keys = {}) const {
+    return std::make_unique<SmallFile>(list(tensors), header(keys));
   }
 
   /// [tokens][n_vocab]

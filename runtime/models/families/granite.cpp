@@ -1,5 +1,6 @@
 // Granite 3, dense: Granite Team, "Granite 3.0 Language Models", 2024. Llama with factors: of
-// embeddings, of scores, of what a block adds to the residual, and logits are divided by one.
+// embeddings, of scores, of what a block adds to the residual, and logits are divided by one. Some
+// have no rope.
 #include <cmath>
 
 #include "models/families.hpp"
@@ -16,6 +17,7 @@ Result<Program> build_granite(const ModelSource& source) {
   PUMICE_TRY(const double logit_divisor, metadata.read_positive("logit_scale", 1));
   PUMICE_TRY(const double scale,
              metadata.read_positive("attention.scale", 1 / std::sqrt(d.head_dim)));
+  PUMICE_TRY(const bool turns, metadata.get_or<bool>("rope.scaling.finetuned", true));
 
   ProgramBuilder p(d);
   const auto positions = p.rotation(rope, d.head_dim, ProgramBuilder::Pairs::kNeighbours);
@@ -25,8 +27,12 @@ Result<Program> build_granite(const ModelSource& source) {
   for (uint32_t i = 0; i < d.n_layers; ++i) {
     p.begin_layer(x);
     const ValueId h = p.rms_norm(x, "attn_norm", eps);
-    const ValueId q = p.rope(p.linear(h, "attn_q", d.q_dim()), positions);
-    const ValueId k = p.rope(p.linear(h, "attn_k", d.kv_dim()), positions);
+    ValueId q = p.linear(h, "attn_q", d.q_dim());
+    ValueId k = p.linear(h, "attn_k", d.kv_dim());
+    if (turns) {
+      q = p.rope(q, positions);
+      k = p.rope(k, positions);
+    }
     const ValueId v = p.linear(h, "attn_v", d.kv_dim());
     const ValueId kv = p.append(cache, k, v);
     const ValueId a = p.attention(q, kv, {.n_heads = d.n_heads, .scale = scale});

@@ -1,0 +1,87 @@
+// Apertus: Swiss AI Initiative, "Apertus: Democratizing Open and Compliant LLMs for Global Language
+// Environments", 2025. A feed-forward without gate whose activation, xIELU, each layer has learned:
+// Huang and Schlag, "Deriving Activation Functions Using Integration", 2024.
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+#include <vector>
+
+#include "models/families.hpp"
+
+namespace pumice::families {
+namespace {
+
+/// One for all layers, or one for each.
+Result<std::vector<float>> of_layers(const ModelSource& source, std::string_view key,
+                                     uint32_t n_layers) {
+  PUMICE_TRY(std::vector<float> values, source.file().get_vector<float>(key, n_layers));
+  if (values.size() == 1) values.resize(n_layers, values[0]);
+  if (values.size() != n_layers) {
+    return make_error(ErrorCode::kBadFile, "{}: {} numbers for {} layers", key, values.size(),
+                      n_layers);
+  }
+  return values;
+}
+
+float softplus(float x) {
+  return static_cast<float>(std::max(double{x}, 0.0) + std::log1p(std::exp(-std::abs(double{x}))));
+}
+
+/// Files have alphas before they are made positive.
+Result<std::vector<ProgramBuilder::Xielu>> read_xielu(const ModelSource& source,
+                                                      uint32_t n_layers) {
+  PUMICE_TRY(const std::vector<float> alpha_p, of_layers(source, "xielu.alpha_p", n_layers));
+  PUMICE_TRY(const std::vector<float> alpha_n, of_layers(source, "xielu.alpha_n", n_layers));
+  PUMICE_TRY(const std::vector<float> beta, of_layers(source, "xielu.beta", n_layers));
+  PUMICE_TRY(const std::vector<float> eps, of_layers(source, "xielu.eps", n_layers));
+  std::vector<ProgramBuilder::Xielu> layers;
+  for (uint32_t i = 0; i < n_layers; ++i) {
+    layers.push_back({.alpha_p = softplus(alpha_p[i]),
+                      .alpha_n = beta[i] + softplus(alpha_n[i]),
+                      .beta = beta[i],
+                      .eps = eps[i]});
+    const ProgramBuilder::Xielu& l = layers.back();
+    if (!std::isfinite(l.alpha_p) || !std::isfinite(l.alpha_n) || !std::isfinite(l.eps)) {
+      return make_error(ErrorCode::kBadFile, "xielu: constants of layer {} are not finite", i);
+    }
+  }
+  return layers;
+}
+
+}  // namespace
+
+Result<Program> build_apertus(const ModelSource& source) {
+  const Metadata metadata(source, "apertus");
+  PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions());
+  PUMICE_TRY(const RopeSource rope, metadata.read_rope(d));
+  PUMICE_TRY(const float eps, metadata.read_rms_eps());
+  PUMICE_TRY(const auto xielu, read_xielu(source, d.n_layers));
+
+  ProgramBuilder p(d);
+  const auto positions = p.rotation(rope, d.head_dim, ProgramBuilder::Pairs::kHalves);
+  const uint32_t cache = p.state_group("full", d.n_kv_heads, d.head_dim);
+  const double scale = 1 / std::sqrt(d.head_dim);
+
+  ValueId x = p.embed("token_embd", d.n_embd, d.n_vocab);
+  for (uint32_t i = 0; i < d.n_layers; ++i) {
+    p.begin_layer(x);
+    const ValueId h = p.rms_norm(x, "attn_norm", eps);
+    ValueId q = p.linear(h, "attn_q", d.q_dim());
+    q = p.rope(p.head_norm(q, "attn_q_norm", d.head_dim, eps), positions);
+    ValueId k = p.linear(h, "attn_k", d.kv_dim());
+    k = p.rope(p.head_norm(k, "attn_k_norm", d.head_dim, eps), positions);
+    const ValueId v = p.linear(h, "attn_v", d.kv_dim());
+    const ValueId kv = p.append(cache, k, v);
+    const ValueId a = p.attention(q, kv, {.n_heads = d.n_heads, .scale = scale});
+    x = p.add(x, p.linear(a, "attn_output", d.n_embd));
+
+    const ValueId f = p.rms_norm(x, "ffn_norm", eps);
+    const ValueId up = p.xielu(p.linear(f, "ffn_up", d.n_ff), xielu[i]);
+    x = p.add(x, p.linear(up, "ffn_down", d.n_embd));
+    p.end_layer(x);
+  }
+  x = p.rms_norm(x, "output_norm", eps);
+  return p.finish(p.linear(x, metadata.output_stem(), d.n_vocab));
+}
+
+}  // namespace pumice::families

@@ -1,0 +1,50 @@
+// Ministral 3 and other Mistral 3: Mistral AI, 2025. Llama with YaRN and, beyond the context that
+// it was trained for first, an attention temperature on q.
+#include <cmath>
+
+#include "models/families.hpp"
+
+namespace pumice::families {
+
+Result<Program> build_mistral3(const ModelSource& source) {
+  const Metadata metadata(source, "mistral3");
+  PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions());
+  PUMICE_TRY(RopeSource rope, metadata.read_rope(d));
+  PUMICE_TRY(const float eps, metadata.read_rms_eps());
+  PUMICE_TRY(const float temperature, metadata.get_or<float>("attention.temperature_scale", 0));
+  PUMICE_TRY(const float multiplier, metadata.get_or<float>("rope.scaling.yarn_log_multiplier", 0));
+  if (rope.config.scaling == ops::RopeScaling::kYarn && rope.config.ext_factor != 0) {
+    rope.config.attn_factor /= 1 + 0.1 * multiplier * std::log(rope.config.factor);
+  }
+  RopeSource q_rope = rope;
+  q_rope.config.temperature = temperature;
+  q_rope.config.temperature_tokens = rope.config.original_context;
+
+  ProgramBuilder p(d);
+  constexpr auto kNeighbours = ProgramBuilder::Pairs::kNeighbours;
+  const auto positions = p.rotation(rope, d.head_dim, kNeighbours);
+  const auto q_positions =
+      temperature == 0 ? positions : p.rotation(q_rope, d.head_dim, kNeighbours);
+  const uint32_t cache = p.state_group("full", d.n_kv_heads, d.head_dim);
+  const double scale = 1 / std::sqrt(d.head_dim);
+
+  ValueId x = p.embed("token_embd", d.n_embd, d.n_vocab);
+  for (uint32_t i = 0; i < d.n_layers; ++i) {
+    p.begin_layer(x);
+    const ValueId h = p.rms_norm(x, "attn_norm", eps);
+    const ValueId q = p.rope(p.linear(h, "attn_q", d.q_dim()), q_positions);
+    const ValueId k = p.rope(p.linear(h, "attn_k", d.kv_dim()), positions);
+    const ValueId v = p.linear(h, "attn_v", d.kv_dim());
+    const ValueId kv = p.append(cache, k, v);
+    const ValueId a = p.attention(q, kv, {.n_heads = d.n_heads, .scale = scale});
+    x = p.add(x, p.linear(a, "attn_output", d.n_embd));
+
+    const ValueId f = p.rms_norm(x, "ffn_norm", eps);
+    x = p.add(x, p.gated_ffn(f, ActivationKind::kSilu, d.n_ff));
+    p.end_layer(x);
+  }
+  x = p.rms_norm(x, "output_norm", eps);
+  return p.finish(p.linear(x, metadata.output_stem(), d.n_vocab));
+}
+
+}  // namespace pumice::families
