@@ -53,6 +53,38 @@ constexpr SyntheticShape kPresets[] = {
      .rope_base = 500000.0f,
      .rope_factor = 32.0f,
      .tied = true},
+    {.name = "phi4-mini",
+     .stands_for = "Phi-4 mini",
+     .n_layers = 32,
+     .n_embd = 3072,
+     .n_heads = 24,
+     .n_kv_heads = 8,
+     .n_ff = 8192,
+     .n_vocab = 200064,
+     .context_length = 131072,
+     .tied = true,
+     .architecture = "phi3",
+     .fused = true,
+     .rope_dims = 96,
+     .original_context = 4096},
+    {.name = "gemma3-4b",
+     .stands_for = "Gemma 3 4B",
+     .n_layers = 34,
+     .n_embd = 2560,
+     .n_heads = 8,
+     .n_kv_heads = 4,
+     .n_ff = 10240,
+     .n_vocab = 262208,
+     .context_length = 131072,
+     .rope_base = 1000000.0f,
+     .tied = true,
+     .architecture = "gemma3",
+     .head_dim = 256,
+     .head_norms = true,
+     .norms_after = true,
+     .window = 1024,
+     .rope_linear = 8.0f,
+     .eps = 1e-6f},
     {.name = "llama-8b",
      .stands_for = "Llama 3.1 8B",
      .n_layers = 32,
@@ -64,6 +96,20 @@ constexpr SyntheticShape kPresets[] = {
      .context_length = 131072,
      .rope_base = 500000.0f,
      .rope_factor = 8.0f},
+    {.name = "qwen3-8b",
+     .stands_for = "Qwen 3 8B",
+     .n_layers = 36,
+     .n_embd = 4096,
+     .n_heads = 32,
+     .n_kv_heads = 8,
+     .n_ff = 12288,
+     .n_vocab = 151936,
+     .context_length = 40960,
+     .rope_base = 1000000.0f,
+     .architecture = "qwen3",
+     .head_dim = 128,
+     .head_norms = true,
+     .eps = 1e-6f},
     {.name = "moe-8x7b",
      .stands_for = "Mixtral 8x7B",
      .n_layers = 32,
@@ -133,13 +179,25 @@ std::vector<float> rope_divisors(const SyntheticShape& shape) {
   constexpr double kOriginalContext = 8192;
   constexpr double kLow = 1;
   constexpr double kHigh = 4;
-  const uint32_t dims = shape.n_embd / shape.n_heads;
+  const uint32_t dims = shape.rotated();
   std::vector<float> divisors;
   for (uint32_t i = 0; i < dims; i += 2) {
     const double frequency = std::pow(static_cast<double>(shape.rope_base), -double(i) / dims);
     const double turns = kOriginalContext * frequency / (2 * std::numbers::pi);
     const double smooth = std::clamp((turns - kLow) / (kHigh - kLow), 0.0, 1.0);
     divisors.push_back(static_cast<float>(1 / ((1 - smooth) / shape.rope_factor + smooth)));
+  }
+  return divisors;
+}
+
+constexpr double kLongest = 32;  // of LongRoPE's divisors
+
+/// In place of the divisors that models of LongRoPE have learned: from 1 to the longest.
+std::vector<float> long_divisors(const SyntheticShape& shape) {
+  const uint32_t n = shape.rotated() / 2;
+  std::vector<float> divisors;
+  for (uint32_t i = 0; i < n; ++i) {
+    divisors.push_back(static_cast<float>(std::pow(kLongest, double(i) / std::max(n - 1, 1u))));
   }
   return divisors;
 }
@@ -191,8 +249,9 @@ Result<SyntheticModel> SyntheticModel::create(const SyntheticShape& shape,
   const SyntheticShape& s = shape;
   const bool positive = s.n_layers > 0 && s.n_embd > 0 && s.n_heads > 0 && s.n_kv_heads > 0 &&
                         s.n_ff > 0 && s.n_vocab > 0 && s.context_length > 0;
-  if (!positive || s.n_embd % s.n_heads != 0 || s.n_heads % s.n_kv_heads != 0 ||
-      s.n_experts_used > s.n_experts || (s.n_experts > 0 && s.n_experts_used == 0)) {
+  if (!positive || (s.head_dim == 0 && s.n_embd % s.n_heads != 0) ||
+      s.n_heads % s.n_kv_heads != 0 || s.n_experts_used > s.n_experts ||
+      (s.n_experts > 0 && s.n_experts_used == 0)) {
     return make_error(ErrorCode::kInvalidArgument,
                       "shape '{}': {} layers, width {}, {} heads on {} kv heads, {} of {} experts "
                       "make no model",
@@ -233,44 +292,68 @@ void SyntheticModel::add_matrix(const std::string& name, const WeightType& type,
   tensors_.push_back({name, &fitting, std::move(dims), deviation});
 }
 
-void SyntheticModel::add_norm(const std::string& name) {
-  tensors_.push_back({name, &weight_type("F32"), {shape_.n_embd}, 0.1f, 1.0f});
+void SyntheticModel::add_norm(const std::string& name, uint64_t n) {
+  tensors_.push_back({name, &weight_type("F32"), {n}, 0.1f, 1.0f});
+}
+
+void SyntheticModel::add_layer(uint32_t layer) {
+  const SyntheticShape& s = shape_;
+  const uint64_t q_dim = uint64_t{s.heads_of()} * s.n_heads;
+  const uint64_t kv_dim = uint64_t{s.heads_of()} * s.n_kv_heads;
+  const auto matrix = [&](const std::string& tensor, std::vector<uint64_t> dims) {
+    add_matrix(layer_tensor(layer, tensor), *options_.type, std::move(dims));
+  };
+  const auto norm = [&](const std::string& tensor, uint64_t n) {
+    add_norm(layer_tensor(layer, tensor), n);
+  };
+  norm("attn_norm.weight", s.n_embd);
+  if (s.fused) {
+    matrix("attn_qkv.weight", {s.n_embd, q_dim + 2 * kv_dim});
+  } else {
+    matrix("attn_q.weight", {s.n_embd, q_dim});
+    matrix("attn_k.weight", {s.n_embd, kv_dim});
+    matrix("attn_v.weight", {s.n_embd, kv_dim});
+  }
+  if (s.head_norms) {
+    norm("attn_q_norm.weight", s.heads_of());
+    norm("attn_k_norm.weight", s.heads_of());
+  }
+  matrix("attn_output.weight", {q_dim, s.n_embd});
+  if (s.norms_after) norm("post_attention_norm.weight", s.n_embd);
+  norm("ffn_norm.weight", s.n_embd);
+  if (s.n_experts > 0) {
+    add_matrix(layer_tensor(layer, "ffn_gate_inp.weight"), weight_type("F32"),
+               {s.n_embd, s.n_experts});
+    matrix("ffn_gate_exps.weight", {s.n_embd, s.n_ff, s.n_experts});
+    matrix("ffn_up_exps.weight", {s.n_embd, s.n_ff, s.n_experts});
+    matrix("ffn_down_exps.weight", {s.n_ff, s.n_embd, s.n_experts});
+    return;
+  }
+  if (!s.fused) matrix("ffn_gate.weight", {s.n_embd, s.n_ff});
+  matrix("ffn_up.weight", {s.n_embd, uint64_t{s.fused ? 2u : 1u} * s.n_ff});
+  matrix("ffn_down.weight", {s.n_ff, s.n_embd});
+  if (s.norms_after) norm("post_ffw_norm.weight", s.n_embd);
+}
+
+void SyntheticModel::add_rope_divisors() {
+  const auto add = [&](const char* name, std::vector<float> divisors) {
+    tensors_.push_back({name, &weight_type("F32"), {divisors.size()}, 0, 0, std::move(divisors)});
+  };
+  if (shape_.rope_factor > 1) add("rope_freqs.weight", rope_divisors(shape_));
+  if (shape_.original_context > 0) {
+    add("rope_factors_long.weight", long_divisors(shape_));
+    add("rope_factors_short.weight", std::vector<float>(shape_.rotated() / 2, 1.0f));
+  }
 }
 
 void SyntheticModel::add_tensors() {
   const SyntheticShape& s = shape_;
   const WeightType& type = *options_.type;
-  const uint64_t kv_dim = s.n_embd / s.n_heads * s.n_kv_heads;
   add_matrix("token_embd.weight", s.tied ? output_type(options_) : type, {s.n_embd, s.n_vocab});
-  for (uint32_t i = 0; i < s.n_layers; ++i) {
-    const auto matrix = [&](const std::string& tensor, std::vector<uint64_t> dims) {
-      add_matrix(layer_tensor(i, tensor), type, std::move(dims));
-    };
-    add_norm(layer_tensor(i, "attn_norm.weight"));
-    matrix("attn_q.weight", {s.n_embd, s.n_embd});
-    matrix("attn_k.weight", {s.n_embd, kv_dim});
-    matrix("attn_v.weight", {s.n_embd, kv_dim});
-    matrix("attn_output.weight", {s.n_embd, s.n_embd});
-    add_norm(layer_tensor(i, "ffn_norm.weight"));
-    if (s.n_experts == 0) {
-      matrix("ffn_gate.weight", {s.n_embd, s.n_ff});
-      matrix("ffn_up.weight", {s.n_embd, s.n_ff});
-      matrix("ffn_down.weight", {s.n_ff, s.n_embd});
-    } else {
-      add_matrix(layer_tensor(i, "ffn_gate_inp.weight"), weight_type("F32"),
-                 {s.n_embd, s.n_experts});
-      matrix("ffn_gate_exps.weight", {s.n_embd, s.n_ff, s.n_experts});
-      matrix("ffn_up_exps.weight", {s.n_embd, s.n_ff, s.n_experts});
-      matrix("ffn_down_exps.weight", {s.n_ff, s.n_embd, s.n_experts});
-    }
-  }
-  add_norm("output_norm.weight");
+  for (uint32_t i = 0; i < s.n_layers; ++i) add_layer(i);
+  add_norm("output_norm.weight", s.n_embd);
   if (!s.tied) add_matrix("output.weight", output_type(options_), {s.n_embd, s.n_vocab});
-  if (s.rope_factor > 1) {
-    std::vector<float> divisors = rope_divisors(s);
-    tensors_.push_back(
-        {"rope_freqs.weight", &weight_type("F32"), {divisors.size()}, 0, 0, std::move(divisors)});
-  }
+  add_rope_divisors();
 }
 
 uint64_t SyntheticModel::n_parameters() const {
@@ -287,30 +370,44 @@ uint64_t SyntheticModel::data_bytes() const {
 
 GgufHeader SyntheticModel::header() const {
   const SyntheticShape& s = shape_;
-  const uint32_t head_dim = s.n_embd / s.n_heads;
+  const std::string prefix = std::string(s.architecture) + ".";
   GgufHeader header;
-  header.set("general.architecture", "llama");
+  const auto set = [&](std::string_view key, auto value) {
+    header.set(prefix + std::string(key), value);
+  };
+  header.set("general.architecture", s.architecture);
   header.set("general.type", "model");
   header.set("general.name",
              fmt::format("synthetic {} {} seed {}", s.name, options_.type->name, options_.seed));
   header.set("general.description", "random weights written by pumice synth");
   header.set("general.file_type", file_type_of(*options_.type));
   header.set("general.quantization_version", uint32_t{2});
-  header.set("llama.vocab_size", s.n_vocab);
-  header.set("llama.context_length", s.context_length);
-  header.set("llama.embedding_length", s.n_embd);
-  header.set("llama.block_count", s.n_layers);
-  header.set("llama.feed_forward_length", s.n_ff);
-  header.set("llama.attention.head_count", s.n_heads);
-  header.set("llama.attention.head_count_kv", s.n_kv_heads);
-  header.set("llama.attention.key_length", head_dim);
-  header.set("llama.attention.value_length", head_dim);
-  header.set("llama.attention.layer_norm_rms_epsilon", 1e-5f);
-  header.set("llama.rope.dimension_count", head_dim);
-  header.set("llama.rope.freq_base", s.rope_base);
+  set("vocab_size", s.n_vocab);
+  set("context_length", s.context_length);
+  set("embedding_length", s.n_embd);
+  set("block_count", s.n_layers);
+  set("feed_forward_length", s.n_ff);
+  set("attention.head_count", s.n_heads);
+  set("attention.head_count_kv", s.n_kv_heads);
+  set("attention.key_length", s.heads_of());
+  set("attention.value_length", s.heads_of());
+  set("attention.layer_norm_rms_epsilon", s.eps);
+  if (s.window > 0) set("attention.sliding_window", s.window);
+  set("rope.dimension_count", s.rotated());
+  set("rope.freq_base", s.rope_base);
+  if (s.rope_linear > 1) {
+    set("rope.scaling.type", "linear");
+    set("rope.scaling.factor", s.rope_linear);
+  }
+  if (s.original_context > 0) {
+    const double longer = static_cast<double>(s.context_length) / s.original_context;
+    set("rope.scaling.original_context_length", s.original_context);
+    set("rope.scaling.attn_factor",
+        static_cast<float>(std::sqrt(1 + std::log(longer) / std::log(s.original_context))));
+  }
   if (s.n_experts > 0) {
-    header.set("llama.expert_count", s.n_experts);
-    header.set("llama.expert_used_count", s.n_experts_used);
+    set("expert_count", s.n_experts);
+    set("expert_used_count", s.n_experts_used);
   }
   add_synthetic_vocabulary(header, s.n_vocab);
   for (const SyntheticTensor& tensor : tensors_) {

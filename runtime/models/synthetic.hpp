@@ -22,7 +22,8 @@
 
 namespace pumice {
 
-/// A Llama-like model: dimensions as in the GGUF keys of architecture "llama".
+/// A model of usual layers: dimensions as in the GGUF keys of its architecture, and what its layers
+/// have that Llama's have not.
 struct SyntheticShape {
   std::string_view name;
   std::string_view stands_for;  ///< the model with these dimensions; may be empty
@@ -39,6 +40,19 @@ struct SyntheticShape {
   uint32_t n_experts = 0;    ///< 0: a dense feed-forward
   uint32_t n_experts_used = 0;
   float gain = 1.0f;
+  std::string_view architecture = "llama";
+  uint32_t head_dim = 0;          ///< 0: n_embd / n_heads
+  bool head_norms = false;        ///< norms of the heads of q and k
+  bool norms_after = false;       ///< of attention and of the feed-forward, too
+  bool fused = false;             ///< q, k and v are one matrix, gate and up another
+  uint32_t window = 0;            ///< keys that layers with a window see; 0: no key says so
+  uint32_t rope_dims = 0;         ///< 0: head_dim
+  float rope_linear = 1.0f;       ///< above 1: positions are divided by it
+  uint32_t original_context = 0;  ///< above 0: LongRoPE's divisors in longer contexts
+  float eps = 1e-5f;
+
+  uint32_t heads_of() const { return head_dim != 0 ? head_dim : n_embd / n_heads; }
+  uint32_t rotated() const { return rope_dims != 0 ? rope_dims : heads_of(); }
 };
 
 /// Smallest first.
@@ -104,7 +118,9 @@ class SyntheticModel {
       : shape_(shape), options_(options) {}
   void add_tensors();
   void add_matrix(const std::string& name, const WeightType& type, std::vector<uint64_t> dims);
-  void add_norm(const std::string& name);
+  void add_layer(uint32_t layer);
+  void add_norm(const std::string& name, uint64_t n);
+  void add_rope_divisors();
 
   SyntheticShape shape_;
   SyntheticOptions options_;

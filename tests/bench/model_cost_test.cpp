@@ -59,6 +59,46 @@ void expect_counted(const SyntheticModel& model, KvType kv_type, std::span<const
   }
 }
 
+/// Worked out by hand from the published dimensions.
+struct ByHand {
+  const char* preset;
+  uint64_t n_params;
+  uint64_t kv_bytes;      ///< of a position, F16
+  uint64_t matrix_flops;  ///< of a row with logits: two for each weight of a matrix but embeddings
+  uint64_t attention_flops;  ///< of a row that sees 4096 keys
+};
+
+TEST(ModelCost, PresetsCostWhatTheirDimensionsSay) {
+  const ByHand all[] = {
+      // 36 layers: 8 kv heads of 128; 192,937,984 weights each, and 4096 x 151936.
+      {"qwen3-8b", 8'190'735'360, 147'456, 15'136'194'560, uint64_t{4} * 32 * 128 * 36 * 4096},
+      // 34 layers: 4 kv heads of 256; 94,371,840 weights each, and 2560 x 262208. Five see all
+      // keys,
+      // the others 1024.
+      {"gemma3-4b", 3'880'263'168, 139'264, 7'759'790'080,
+       uint64_t{4} * 8 * 256 * (5 * 4096 + 29 * 1024)},
+      // 32 layers: 8 kv heads of 128; 100,663,296 weights each, and 3072 x 200064. Two tensors of
+      // 48
+      // divisors are no parameters.
+      {"phi4-mini", 3'836'021'760 + 96, 131'072, 7'671'644'160,
+       uint64_t{4} * 24 * 128 * 32 * 4096}};
+  for (const ByHand& expected : all) {
+    const ModelShape shape =
+        *model_shape(model_of(find_synthetic_preset(expected.preset).value()), KvType::kF16);
+    EXPECT_EQ(shape.n_params, expected.n_params) << expected.preset;
+    EXPECT_EQ(shape.kv_bytes_per_token(), expected.kv_bytes) << expected.preset;
+    const StepRows row{4095, 1};
+    const StepWork work = step_cost(shape, {&row, 1}, 1);
+    uint64_t flops = 0;
+    for (const Component part : {Component::kQkv, Component::kAttentionOutput, Component::kGateUp,
+                                 Component::kDown, Component::kOutput}) {
+      flops += work[part].flops;
+    }
+    EXPECT_EQ(flops, expected.matrix_flops) << expected.preset;
+    EXPECT_EQ(work[Component::kAttention].flops, expected.attention_flops) << expected.preset;
+  }
+}
+
 TEST(ModelCost, APromptIsWhatItsRowsHeadsAndVisibleKeysAddUpTo) {
   const StepRows prompt{0, 13};
   expect_counted(model_of(kDense), KvType::kF16, {&prompt, 1}, 1);

@@ -2,9 +2,16 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
+#include <span>
 #include <string>
+#include <utility>
+#include <variant>
+#include <vector>
 
+#include "models/lowering.hpp"
+#include "tests/models/plain_decoder.hpp"
 #include "tests/models/small_file.hpp"
 
 namespace pumice {
@@ -79,6 +86,46 @@ TEST_F(LongRope, NeedsBothItsTensors) {
   const test::SmallFile file(without_short, header());
   EXPECT_EQ(build_program(file.file()).error().message,
             "rope_factors_short.weight: expected 8 F32 values");
+}
+
+TEST(Granite, HasNoRopeWhereItsFileSaysSo) {
+  const test::PlainDecoder form{.architecture = "granite", .halves = false};
+  auto header = form.header();
+  header.set("granite.rope.scaling.finetuned", false);
+  const auto tensors = form.random_tensors(1);
+  const test::SmallFile turned(form.list(tensors), form.header());
+  const test::SmallFile still(form.list(tensors), std::move(header));
+  const auto n_ropes = [](const test::SmallFile& file) {
+    const Program program = build_program(file.file()).value();
+    return std::ranges::count_if(
+        program.ops, [](const Op& op) { return std::holds_alternative<op::Rope>(op.what); });
+  };
+  EXPECT_EQ(n_ropes(turned), 4);
+  EXPECT_EQ(n_ropes(still), 0);
+}
+
+TEST(Apertus, WantsConstantsForEachLayer) {
+  const test::PlainDecoder form{.architecture = "apertus"};
+  auto header = form.header();
+  const std::vector<float> three(3, 0.5f);
+  header.set_array("xielu.alpha_p", std::span<const float>(three));
+  const test::SmallFile file(form.list(form.random_tensors(1)), std::move(header));
+  EXPECT_EQ(build_program(file.file()).error().message,
+            "xielu.alpha_p: holds 3 values, expected at most 2");
+}
+
+/// Phi-4 mini: part of each head turns, by LongRoPE, and the embedding is the output matrix.
+TEST(Phi4, LoadsAsItIsPublished) {
+  SyntheticShape shape = find_synthetic_preset("phi4-mini").value();
+  shape.n_layers = 1;
+  const SyntheticModel made = SyntheticModel::create(shape, {}).value();
+  const Program program = build_program(ModelSource::synthetic(made).value()).value();
+  ASSERT_EQ(program.ropes.size(), 1u);
+  EXPECT_EQ(program.ropes[0].dims, 96u);
+  EXPECT_EQ(program.state_groups[0].head_dim, 128u);
+  EXPECT_EQ(program.ropes[0].long_divisors.size(), 48u);
+  EXPECT_NEAR(program.ropes[0].attn_factor, 1.190238, 1e-6);
+  EXPECT_TRUE(lower(program).ok());
 }
 
 }  // namespace
