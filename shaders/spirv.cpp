@@ -15,7 +15,7 @@ Result<vk::ShaderModule> find_spirv(std::string_view name) {
 }
 
 Result<vk::ShaderModule> find_spirv(std::string_view op, const WeightType& type) {
-  std::string name = fmt::format("{}.{}", op, type.name);
+  std::string name = fmt::format("{}.{}", op, type.shaders);
   std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
   return find_spirv(name);
 }

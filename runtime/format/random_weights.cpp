@@ -92,6 +92,28 @@ void put_q6_scales(std::byte* at) {
   }
 }
 
+/// IQ1_M: a half in four pieces, on top of each 16 bits of scales.
+void put_scattered_scale(std::byte* at, const std::array<uint32_t, 256>& scales) {
+  const uint32_t half = scales[std::to_integer<size_t>(*at)];
+  for (size_t i = 0; i < 4; ++i) {
+    const uint32_t rest = load<uint16_t>(at + 2 * i) & 0x0FFFu;
+    store(at + 2 * i, static_cast<uint16_t>(rest | (half >> (4 * i) & 15u) << 12));
+  }
+}
+
+/// TQ2_0: of the pairs 0 to 2, which stand for -1 to 1, the middle one twice as often.
+void put_trits(std::byte* at) {
+  for (size_t i = 0; i < 64; i += 8) {
+    const auto bits = load<uint64_t>(at + i);
+    store(at + i, bits & ~((bits & bits >> 1 & 0x5555555555555555u) << 1));
+  }
+}
+
+/// MXFP4's exponent.
+void put_exponent(std::byte* at, const std::array<uint32_t, 256>& scales) {
+  store(at, static_cast<uint8_t>(scales[std::to_integer<size_t>(*at)]));
+}
+
 /// How a quantised type's blocks become sane weights of deviation one.
 struct BlockShape {
   std::string_view type;
@@ -106,8 +128,12 @@ struct BlockShape {
 
 using Scales = std::array<uint32_t, 256>;
 
+constexpr std::string_view kMxfp4 = "MXFP4";  // its scales are powers of two, not halves
+
 // Mean squares: n equally likely consecutive values have (n² - 1) / 12 around their mean; the
-// scales 8..15 have 137.5, 32..63 have 2341.5, -32..31 have 341.5.
+// scales 8..15 have 137.5, 32..63 have 2341.5, -32..31 have 341.5, 0.5..15.5 have 85.25 and odd
+// ones up to 15 have 85. Those of grids are their points'. Values of IQ1 are an eighth more or
+// less.
 constexpr BlockShape kShapes[] = {
     {"Q4_0", 21.5, true, 0, [](std::byte* b, const Scales& s) { put_scale(b, s); }},
     {"Q4_1", 21.25, false, -7.5,
@@ -138,6 +164,25 @@ constexpr BlockShape kShapes[] = {
        put_q6_scales(b + 192);
        put_scale(b + 208, s);
      }},
+    {"IQ1_S", 85 * 0.6098, true, 0, [](std::byte* b, const Scales& s) { put_scale(b, s); }},
+    {"IQ1_M", 85 * 0.6098, true, 0,
+     [](std::byte* b, const Scales& s) { put_scattered_scale(b + 48, s); }},
+    {"IQ2_XXS", 85.25 / 16 * 534.43, true, 0,
+     [](std::byte* b, const Scales& s) { put_scale(b, s); }},
+    {"IQ2_XS", 85.25 / 16 * 586.48, true, 0,
+     [](std::byte* b, const Scales& s) { put_scale(b, s); }},
+    {"IQ2_S", 85.25 / 16 * 596.84, true, 0, [](std::byte* b, const Scales& s) { put_scale(b, s); }},
+    {"IQ3_XXS", 85.25 / 4 * 951.64, true, 0,
+     [](std::byte* b, const Scales& s) { put_scale(b, s); }},
+    {"IQ3_S", 85.25 * 4 * 57.672, true, 0, [](std::byte* b, const Scales& s) { put_scale(b, s); }},
+    {"IQ4_XS", 341.5 * 4548.0, true, 0, [](std::byte* b, const Scales& s) { put_scale(b, s); }},
+    {"TQ1_0", 0.66797, true, 0, [](std::byte* b, const Scales& s) { put_scale(b + 52, s); }},
+    {"TQ2_0", 0.5, true, 0,
+     [](std::byte* b, const Scales& s) {
+       put_trits(b);
+       put_scale(b + 64, s);
+     }},
+    {kMxfp4, 34.25, false, 0, [](std::byte* b, const Scales& s) { put_exponent(b, s); }},
 };
 
 const BlockShape* shape_of(const WeightType& type) {
@@ -180,7 +225,12 @@ RandomWeights::RandomWeights(const WeightType& type, uint64_t key, float deviati
     : type_(type), key_(key) {
   if (const BlockShape* shape = shape_of(type)) {
     PUMICE_CHECK(mean == 0, "quantised random weights have mean 0");
-    make_scales(deviation / std::sqrt(shape->quant_square), shape->either_sign, shape->minimum);
+    const double quant_deviation = deviation / std::sqrt(shape->quant_square);
+    if (type.name == kMxfp4) {
+      make_exponents(quant_deviation);
+    } else {
+      make_scales(quant_deviation, shape->either_sign, shape->minimum);
+    }
     return;
   }
   for (const double value : normal_sample()) {
@@ -206,6 +256,17 @@ void RandomWeights::make_scales(double deviation, bool either_sign, double minim
     const uint16_t minimum =
         float_to_half(static_cast<float>(minimum_over_scale) * half_to_float(scale));
     scales_[i] = scale | uint32_t{minimum} << 16;
+  }
+}
+
+void RandomWeights::make_exponents(double deviation) {
+  int exponent = 0;  // of the smaller of two neighbouring powers; 128 is that of 1
+  const double half = 2 * std::frexp(deviation, &exponent);
+  const auto small = static_cast<uint32_t>(std::clamp(exponent - 1 + 128, 0, 253));
+  // As many of the larger as give the mean square.
+  const double large = 256 * (half * half - 1) / 3;
+  for (size_t i = 0; i < scales_.size(); ++i) {
+    scales_[i] = static_cast<double>(i) + 0.5 < large ? small + 1 : small;
   }
 }
 

@@ -34,11 +34,13 @@ class RandomWeights {
  private:
   void fill_values(std::span<std::byte> out) const;
   void make_scales(double quant_deviation, bool either_sign, double minimum_over_scale);
+  void make_exponents(double quant_deviation);
 
   const WeightType& type_;
   uint64_t key_;
-  std::vector<uint32_t> values_;        // of F32, F16, BF16: bits of a sample of the distribution
-  std::array<uint32_t, 256> scales_{};  // of the others: half d, and half m or dmin above it
+  std::vector<uint32_t> values_;  // of F32, F16, BF16: bits of a sample of the distribution
+  // Of the others: half d, and half m or dmin above it; of MXFP4 an exponent.
+  std::array<uint32_t, 256> scales_{};
 };
 
 }  // namespace pumice

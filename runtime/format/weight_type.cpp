@@ -5,24 +5,28 @@
 
 #include "base/check.hpp"
 #include "format/weight_codecs.hpp"
+#include "format/weight_codecs_iq.hpp"
+#include "format/weight_grids.hpp"
 
 namespace pumice {
 namespace {
 
 template <typename Codec>
 constexpr WeightType usable(uint32_t ggml_id, std::string_view name, uint32_t block_elements,
-                            uint32_t block_bytes) {
+                            uint32_t block_bytes, std::span<const uint32_t> grid = {},
+                            std::string_view shaders = {}) {
   static_assert(Codec::kLayout.n_units <= TileRow::kMaxUnits);
   static_assert(Codec::kLayout.n_words <= TileRow::kMaxWords);
   static_assert(Codec::kLayout.tile_cols % kWeightBlockCols == 0);
   // clang-format off
   return {ggml_id, name, block_elements, block_bytes,
-          Codec::kLayout, &*Codec::pack, &*Codec::unpack};
+          Codec::kLayout, &*Codec::pack, &*Codec::unpack,
+          grid, shaders.empty() ? name : shaders};
   // clang-format on
 }
 constexpr WeightType listed(uint32_t ggml_id, std::string_view name, uint32_t block_elements,
                             uint32_t block_bytes) {
-  return {ggml_id, name, block_elements, block_bytes, {}, nullptr, nullptr};
+  return {ggml_id, name, block_elements, block_bytes, {}, nullptr, nullptr, {}, {}};
 }
 
 // 31–33 and 36–38 left ggml but are in files of 2024; 4 and 5 left before GGUF existed.
@@ -41,30 +45,30 @@ constexpr WeightType kTypes[] = {
     usable<codecs::Q5_K>(13, "Q5_K", 256, 176),
     usable<codecs::Q6_K>(14, "Q6_K", 256, 210),
     listed(15, "Q8_K", 256, 292),
-    listed(16, "IQ2_XXS", 256, 66),
-    listed(17, "IQ2_XS", 256, 74),
-    listed(18, "IQ3_XXS", 256, 98),
-    listed(19, "IQ1_S", 256, 50),
+    usable<codecs::IQ2_XXS>(16, "IQ2_XXS", 256, 66, kIq2XXSGrid),
+    usable<codecs::IQ2_XS>(17, "IQ2_XS", 256, 74, kIq2XSGrid),
+    usable<codecs::IQ3_XXS>(18, "IQ3_XXS", 256, 98, kIq3XXSGrid),
+    usable<codecs::IQ1_S>(19, "IQ1_S", 256, 50, kIq1SGrid),
     usable<codecs::IQ4_NL>(20, "IQ4_NL", 32, 18),
-    listed(21, "IQ3_S", 256, 110),
-    listed(22, "IQ2_S", 256, 82),
-    listed(23, "IQ4_XS", 256, 136),
+    usable<codecs::IQ3_S>(21, "IQ3_S", 256, 110, kIq3SGrid),
+    usable<codecs::IQ2_S>(22, "IQ2_S", 256, 82, kIq2SGrid),
+    usable<codecs::IQ4_XS>(23, "IQ4_XS", 256, 136),
     listed(24, "I8", 1, 1),
     listed(25, "I16", 1, 2),
     listed(26, "I32", 1, 4),
     listed(27, "I64", 1, 8),
     listed(28, "F64", 1, 8),
-    listed(29, "IQ1_M", 256, 56),
+    usable<codecs::IQ1_M>(29, "IQ1_M", 256, 56, kIq1SGrid),
     usable<codecs::BF16>(30, "BF16", 1, 2),
     listed(31, "Q4_0_4_4", 32, 18),
     listed(32, "Q4_0_4_8", 32, 18),
     listed(33, "Q4_0_8_8", 32, 18),
-    listed(34, "TQ1_0", 256, 54),
-    listed(35, "TQ2_0", 256, 66),
+    usable<codecs::TQ1_0>(34, "TQ1_0", 256, 54, {}, "TQ2_0"),
+    usable<codecs::TQ2_0>(35, "TQ2_0", 256, 66),
     listed(36, "IQ4_NL_4_4", 32, 18),
     listed(37, "IQ4_NL_4_8", 32, 18),
     listed(38, "IQ4_NL_8_8", 32, 18),
-    listed(39, "MXFP4", 32, 17),
+    usable<codecs::MXFP4>(39, "MXFP4", 32, 17),
     listed(40, "NVFP4", 64, 36),
     listed(41, "Q1_0", 128, 18),
 };

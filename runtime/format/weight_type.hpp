@@ -47,6 +47,12 @@ struct WeightType {
   /// load_weights32 does the same arithmetic in the same order.
   void (*unpack)(const TileRow& row, uint32_t block, float* out);
 
+  /// The points that blocks hold the numbers of (weight_grids.hpp), which shaders read too; else
+  /// empty.
+  std::span<const uint32_t> grid;
+  /// The type whose shaders read this one: its own name unless it is laid out like another.
+  std::string_view shaders;
+
   /// Whether models may use it: it can be dequantised, repacked and read by the shaders.
   bool has_codec() const { return pack != nullptr; }
   /// Whether weights are integers with scales of blocks; otherwise they are floats.

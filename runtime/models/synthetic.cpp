@@ -128,7 +128,10 @@ constexpr SyntheticShape kPresets[] = {
 const WeightType& type_for(const WeightType& wanted, uint64_t n_cols) {
   if (n_cols % wanted.block_elements == 0) return wanted;
   constexpr std::string_view kFallbacks[][2] = {
-      {"Q2_K", "Q4_0"}, {"Q3_K", "Q4_0"}, {"Q4_K", "Q5_0"}, {"Q5_K", "Q5_1"}, {"Q6_K", "Q8_0"}};
+      {"Q2_K", "Q4_0"},      {"Q3_K", "Q4_0"},      {"Q4_K", "Q5_0"},     {"Q5_K", "Q5_1"},
+      {"Q6_K", "Q8_0"},      {"TQ1_0", "Q4_0"},     {"TQ2_0", "Q4_0"},    {"IQ1_S", "IQ4_NL"},
+      {"IQ1_M", "IQ4_NL"},   {"IQ2_XXS", "IQ4_NL"}, {"IQ2_XS", "IQ4_NL"}, {"IQ2_S", "IQ4_NL"},
+      {"IQ3_XXS", "IQ4_NL"}, {"IQ3_S", "IQ4_NL"},   {"IQ4_XS", "IQ4_NL"}};
   for (const auto& [type, fallback] : kFallbacks) {
     if (type == wanted.name && n_cols % 32 == 0) return weight_type(fallback);
   }
@@ -162,7 +165,18 @@ uint32_t file_type_of(const WeightType& type) {
       {"Q4_K", 14},
       {"Q5_K", 16},
       {"Q6_K", 18},
+      {"IQ2_XXS", 19},
+      {"IQ2_XS", 20},
+      {"IQ3_XXS", 23},
+      {"IQ1_S", 24},
       {"IQ4_NL", 25},
+      {"IQ3_S", 26},
+      {"IQ2_S", 28},
+      {"IQ4_XS", 30},
+      {"IQ1_M", 31},
+      {"TQ1_0", 36},
+      {"TQ2_0", 37},
+      {"MXFP4", 38},
       {"BF16", 32},
   };
   // clang-format on

@@ -27,7 +27,7 @@ bool wants_wide_loads(const vk::DevicePlan& plan) {
 
 std::string linear_module_name(std::string_view op, const WeightType& type,
                                std::string_view variant) {
-  std::string name(type.name);
+  std::string name(type.shaders);
   std::transform(name.begin(), name.end(), name.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return fmt::format("{}.{}.{}", op, name, variant);

@@ -82,6 +82,7 @@ Push linear_push(const LinearArgs& args, const WeightMatrixPart& part) {
   push.weights = part.range.address();
   push.x = args.x.address();
   push.y = args.y.address() + uint64_t{part.first_row} * 4;
+  push.grid = args.weights.grid.address();
   push.rows = args.rows;
   push.n = part.n_rows;
   push.k = args.weights.n_cols;

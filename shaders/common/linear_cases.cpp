@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 
 #include "format/resident_layout.hpp"
@@ -94,9 +95,15 @@ Result<PreparedOp> prepare(OpBed& bed, const WeightType& type, const LinearShape
 std::vector<const WeightType*> linear_types() {
   std::vector<const WeightType*> types;
   for (const WeightType& type : weight_types()) {
-    if (type.has_codec()) types.push_back(&type);
+    if (type.has_codec() && type.shaders == type.name) types.push_back(&type);
   }
   return types;
+}
+
+bool takes_all_shapes(const WeightType& type) {
+  constexpr std::string_view kTypes[] = {"F32",    "F16",  "Q8_0", "Q4_0",  "Q4_1",
+                                         "IQ4_NL", "Q4_K", "Q6_K", "IQ2_XS"};
+  return std::ranges::find(kTypes, type.name) != std::end(kTypes);
 }
 
 RandomWeights::RandomWeights(const WeightType& weight_type, uint32_t rows, uint32_t cols,
@@ -125,6 +132,11 @@ Result<std::shared_ptr<UploadedWeights>> upload_weights(OpBed& bed,
   PUMICE_TRY(uploaded->matrix,
              WeightMatrix::upload(uploader, uploaded->arena, sources, part_bytes));
   return uploaded;
+}
+
+Result<vk::BufferRange> upload_grid(OpBed& bed, const WeightType& type) {
+  if (type.grid.empty()) return vk::BufferRange{};
+  return bed.input(type.grid);
 }
 
 PaddedInput::PaddedInput(uint32_t n_rows, uint32_t n_cols)
@@ -191,6 +203,7 @@ std::vector<OpCase> linear_cases_of(std::string_view op, std::span<const LinearS
   for (const WeightType* type : linear_types()) {
     for (const LinearVariant& variant : variants) {
       for (LinearShape shape : shapes) {
+        if (!shape.every_type && !takes_all_shapes(*type)) continue;
         shape.k = round_up(shape.k, type->block_elements);
         cases.push_back({.op = std::string(op),
                          .name = fmt::format("{} {} rows={} n={} k={}", type->name, variant.name,

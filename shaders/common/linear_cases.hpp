@@ -13,7 +13,7 @@
 
 namespace pumice::ops {
 
-/// Types the shaders read, in the order of weight_types().
+/// Types that have shaders, in the order of weight_types().
 std::vector<const WeightType*> linear_types();
 
 /// A matrix of random file blocks and what they decode to. Nothing here knows a type's fields:
@@ -34,8 +34,14 @@ struct RandomWeights {
 struct LinearShape {
   uint32_t rows = 0;
   uint32_t n = 0;
-  uint32_t k = 0;  ///< rounded up to what the type's blocks allow
+  uint32_t k = 0;           ///< rounded up to what the type's blocks allow
+  bool every_type = false;  ///< also of types for which takes_all_shapes is false
 };
+
+/// Whether kernels meet weights of the type in every shape: one type of each kind, by the shape of
+/// tiles and what else kernels look at. The others are read through the same derived functions
+/// (each type bit for bit in test_weights_gpu) and need only meet each pipeline.
+bool takes_all_shapes(const WeightType& type);
 
 /// Device copies of weights, kept alive by whoever records with them.
 struct UploadedWeights {
@@ -45,6 +51,9 @@ struct UploadedWeights {
 Result<std::shared_ptr<UploadedWeights>> upload_weights(OpBed& bed,
                                                         std::span<const WeightSource> sources,
                                                         uint64_t part_bytes);
+
+/// The grid of a type for WeightMatrix; empty if it has none.
+Result<vk::BufferRange> upload_grid(OpBed& bed, const WeightType& type);
 
 /// Normal x of `rows` rows, `k` columns and NaN between k and the stride, which nothing may read.
 struct PaddedInput {
@@ -87,7 +96,7 @@ struct LinearVariant {
   std::function<uint64_t(const LinearShape&)> scratch_bytes = {};  ///< empty: none
 };
 
-/// Cases of every type and variant for shapes [i] of every type.
+/// Cases of every type and variant, for the shapes that the type takes.
 std::vector<OpCase> linear_cases_of(std::string_view op, std::span<const LinearShape> shapes,
                                     std::span<const LinearVariant> variants);
 

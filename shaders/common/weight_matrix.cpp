@@ -108,7 +108,7 @@ WeightMatrix WeightMatrix::rows(uint32_t first, uint32_t n) const {
   PUMICE_CHECK(first % kRowGroup == 0 && uint64_t{first} + n <= n_rows &&
                    (n % kRowGroup == 0 || first + n == n_rows),
                "rows of a matrix are whole groups");
-  WeightMatrix view{.type = type, .n_rows = n, .n_cols = n_cols};
+  WeightMatrix view{.type = type, .n_rows = n, .n_cols = n_cols, .grid = grid};
   for (const WeightMatrixPart& part : parts) {
     const uint32_t begin = std::max(part.first_row, first);
     const uint32_t end = std::min(part.first_row + part.n_rows, first + n);
@@ -129,7 +129,7 @@ WeightMatrixPart WeightMatrix::rows_of(const WeightMatrixPart& part, uint32_t fi
 }
 
 uint64_t WeightMatrix::resident_bytes(std::span<const WeightSource> sources) {
-  uint64_t bytes = 0;
+  uint64_t bytes = sources.empty() ? 0 : sources[0].type->grid.size_bytes();
   for (const WeightSource& source : sources) {
     bytes += pumice::resident_bytes(*source.type, source.n_rows, source.n_cols);
   }
@@ -154,6 +154,10 @@ Result<WeightMatrix> WeightMatrix::upload(vk::Uploader& uploader, vk::Arena& are
     return make_error(ErrorCode::kDoesNotFit,
                       "{} rows of {} {} weights are {} bytes, above the device's {} an allocation",
                       kRowGroup, matrix.n_cols, matrix.type->name, group_bytes, part_bytes);
+  }
+  if (!matrix.type->grid.empty()) {
+    PUMICE_TRY(matrix.grid, arena.allocate(matrix.type->grid.size_bytes()));
+    PUMICE_TRY_STATUS(uploader.write(matrix.grid, matrix.type->grid));
   }
   const uint64_t write_groups = std::max<uint64_t>(1, kWriteBytes / group_bytes);
   const uint64_t groups = n_row_groups(matrix.n_rows);

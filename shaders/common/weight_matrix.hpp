@@ -46,6 +46,7 @@ struct WeightMatrix {
   uint32_t n_rows = 0;                  ///< output features
   uint32_t n_cols = 0;                  ///< input features
   std::vector<WeightMatrixPart> parts;  ///< by rising row, together all rows
+  vk::BufferRange grid = {};            ///< type->grid; empty where the type has none
 
   /// A view of some rows; `first` is a multiple of kRowGroup, and so is `n` unless they are the
   /// last.
@@ -54,7 +55,7 @@ struct WeightMatrix {
   /// The same rows of the matrix as a part, smaller than `part`, in which they lie.
   WeightMatrixPart rows_of(const WeightMatrixPart& part, uint32_t first, uint32_t n) const;
 
-  /// Bytes that uploading such sources takes, without the arena's own alignment.
+  /// Bytes that uploading such sources takes, the grid's too, without the arena's own alignment.
   static uint64_t resident_bytes(std::span<const WeightSource> sources);
 
   /// Row groups that a part of at most `part_bytes` holds: no more than what kernels that give a

@@ -26,6 +26,8 @@
 // A weight is scale * code + offset. Codes hold values as far up as suits extracting them (Q4_0's times
 // 16), with scales divided by as much: any int8 but no intermediate below -128.
 //
+// Types with a grid (weight_grid.glsl) need use_weight_grid(its address) before anything is read.
+//
 // Values are bit-equal to pumice::dequantize: `precise` forbids contraction, and products written as
 // fma are exact before the addition. Half scales are converted with integers, since drivers may flush
 // half subnormals, which scales of small weights are. (Scales must be finite.)
@@ -60,9 +62,35 @@
 #include "weights/q5_k.glsl"
 #elif defined(WEIGHT_Q6_K)
 #include "weights/q6_k.glsl"
+#elif defined(WEIGHT_IQ4_XS)
+#include "weights/iq4_xs.glsl"
+#elif defined(WEIGHT_MXFP4)
+#include "weights/mxfp4.glsl"
+#elif defined(WEIGHT_TQ2_0)
+#include "weights/tq2_0.glsl"
+#elif defined(WEIGHT_IQ1_S)
+#include "weights/iq1_s.glsl"
+#elif defined(WEIGHT_IQ1_M)
+#include "weights/iq1_m.glsl"
+#elif defined(WEIGHT_IQ2_XXS)
+#include "weights/iq2_xxs.glsl"
+#elif defined(WEIGHT_IQ2_XS)
+#include "weights/iq2_xs.glsl"
+#elif defined(WEIGHT_IQ2_S)
+#include "weights/iq2_s.glsl"
+#elif defined(WEIGHT_IQ3_XXS)
+#include "weights/iq3_xxs.glsl"
+#elif defined(WEIGHT_IQ3_S)
+#include "weights/iq3_s.glsl"
 #else
 #error "compile with -DWEIGHT_<type>=1"
 #endif
+
+void use_weight_grid(uvec2 grid) {
+#ifdef WEIGHT_GRID
+  weight_grid = grid;
+#endif
+}
 
 #ifdef WEIGHT_FLOATS
 void read_weight_header(inout WeightTile t) {}

@@ -10,6 +10,7 @@
 layout(local_size_x_id = 0) in;
 
 void main() {
+  use_weight_grid(pc.grid);
   const uint block = gl_WorkGroupID.x * workgroup_size + gl_LocalInvocationIndex;
   const uint col = 32 * block;
   if (col >= pc.n) return;

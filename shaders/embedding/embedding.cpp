@@ -24,6 +24,7 @@ void Embedding::record(vk::Recorder& recorder, const Args& args) const {
   push.tokens = args.tokens.address();
   push.sampled = args.sampled.empty() ? 0 : args.sampled.address();
   push.y = args.y.address();
+  push.grid = table.grid.address();
   push.n = table.n_cols;
   push.n_col_tiles = static_cast<uint32_t>(n_col_tiles(*table.type, table.n_cols));
   push.last_token = table.n_rows - 1;

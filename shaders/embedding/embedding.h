@@ -9,6 +9,7 @@
   FIELD(ADDRESS, sampled) /* uint [*]: the ids that words with bit 31 stand for */ \
   FIELD(ADDRESS, table)   /* part of the table, resident layout */                 \
   FIELD(ADDRESS, y)       /* float [rows][n] */                                    \
+  FIELD(ADDRESS, grid)    /* of the table's type */                                \
   FIELD(uint, n)                                                                   \
   FIELD(uint, n_col_tiles)                                                         \
   FIELD(uint, last_token) /* of the whole table; greater ids count as this one */  \

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "format/resident_layout.hpp"
+#include "shaders/common/linear_cases.hpp"
 #include "shaders/embedding/embedding.hpp"
 #include "shaders/op_case.hpp"
 
@@ -36,6 +37,7 @@ Result<PreparedOp> prepare(OpBed& bed, const Shape& shape) {
   const WeightType& type = *shape.type;
   const auto blocks = random_blocks(type, size_t{shape.n_tokens} * shape.n, shape.n_tokens);
   WeightMatrix table{.type = &type, .n_rows = shape.n_tokens, .n_cols = shape.n};
+  PUMICE_TRY(table.grid, upload_grid(bed, type));
   // From last to first, so that no part is followed in memory by the one it is followed by in rows.
   const uint32_t n_parts = (shape.n_tokens + shape.part_rows - 1) / shape.part_rows;
   table.parts.resize(n_parts);

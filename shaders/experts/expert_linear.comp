@@ -18,6 +18,7 @@ const uint kSlices = workgroup_size / kLanes;
 shared float partial[workgroup_size];
 
 void main() {
+  use_weight_grid(pc.grid);
   const uint local = gl_LocalInvocationIndex;
   const uint lane = local % kLanes;
   const uint slice = local / kLanes;

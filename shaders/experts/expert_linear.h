@@ -9,6 +9,7 @@
   FIELD(ADDRESS, x)       /* float: row of a token's rank at strides of both */           \
   FIELD(ADDRESS, routes)  /* ExpertRoute [rows][n_used] */                                \
   FIELD(ADDRESS, y)       /* float [rows][n_used][y_stride] */                            \
+  FIELD(ADDRESS, grid)    /* of the weights' type */                                      \
   FIELD(uint, n)          /* rows of an expert */                                         \
   FIELD(uint, k)          /* columns, a multiple of 4 */                                  \
   FIELD(uint, n_col_tiles)                                                                \

@@ -64,6 +64,7 @@ void ExpertLinear::record(vk::Recorder& recorder, const Args& args) const {
   push.x = args.x.address();
   push.routes = args.routes.address();
   push.y = args.y.address();
+  push.grid = weights.grid.address();
   push.n = n;
   push.k = weights.n_cols;
   push.n_col_tiles = static_cast<uint32_t>(n_col_tiles(*weights.type, weights.n_cols));

@@ -98,6 +98,7 @@ struct ProductShape {
   bool x_of_ranks = false;
   uint32_t part_groups = 0;  ///< the weights are split after so many row groups; 0: not
   uint32_t n_slices = 1;
+  bool every_type = false;  ///< see LinearShape
 };
 
 /// The first, the last and other experts, each at most once a row.
@@ -216,9 +217,10 @@ std::vector<OpCase> experts_cases() {
   }
   for (const WeightType* type : linear_types()) {
     for (const ProductShape& shape :
-         {ProductShape{3, 2, 5, 33, 76, false}, ProductShape{2, 4, 7, 64, 516, true, 3},
+         {ProductShape{3, 2, 5, 33, 76, false}, ProductShape{2, 4, 7, 64, 516, true, 3, 1, true},
           ProductShape{1, 16, 131, 3, 32, true}, ProductShape{5, 1, 2, 96, 1025 * 4, false, 1},
-          ProductShape{3, 2, 3, 67, 1000, true, 2, 4}}) {
+          ProductShape{3, 2, 3, 67, 1000, true, 2, 4, true}}) {
+      if (!shape.every_type && !takes_all_shapes(*type)) continue;
       cases.push_back(
           {.op = "experts",
            .name = fmt::format("{} rows={} used={} experts={} n={} k={}{}{}", type->name,

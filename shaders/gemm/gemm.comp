@@ -136,6 +136,7 @@ void accumulate(WeightTile tiles[lane_cols], uint first_row, uint block) {
 }
 
 void main() {
+  use_weight_grid(pc.grid);
 #ifdef X_BROADCAST
   const uint local = gl_SubgroupID * subgroup_size + gl_SubgroupInvocationID;
 #else

@@ -30,9 +30,11 @@ Result<Gemm> Gemm::plan(vk::PipelineLibrary& pipelines, const WeightType& type,
     const std::string name = linear_module_name("gemm", type, variant.name);
     rejected = rejected || pipelines.is_rejected(name);
     const Result<vk::ShaderModule> module = find_spirv(name);
-    const std::string obstacle = !variant.obstacle.empty() ? variant.obstacle
-                                 : module.ok()             ? pipelines.obstacle(*module)
-                                                           : "it is not in this build";
+    std::string obstacle = variant.obstacle;
+    if (obstacle.empty() && !type.grid.empty()) obstacle = variant.grid_obstacle;
+    if (obstacle.empty()) {
+      obstacle = module.ok() ? pipelines.obstacle(*module) : "it is not in this build";
+    }
     if (!obstacle.empty()) {
       obstacles.push_back(fmt::format("{}: {}", name, obstacle));
       continue;

@@ -56,9 +56,9 @@ LinearVariant case_variant(const Tested& tested) {
 }  // namespace
 
 std::vector<OpCase> gemm_cases() {
-  constexpr LinearShape kShapes[] = {{1, 1, 32},     {3, 7, 64},     {5, 32, 100},  {9, 33, 96},
-                                     {15, 100, 512}, {16, 512, 256}, {17, 65, 172}, {31, 33, 4096},
-                                     {33, 7, 512},   {129, 257, 256}};
+  constexpr LinearShape kShapes[] = {
+      {1, 1, 32},     {3, 7, 64},    {5, 32, 100},   {9, 33, 96, true},  {15, 100, 512},
+      {16, 512, 256}, {17, 65, 172}, {31, 33, 4096}, {33, 7, 512, true}, {129, 257, 256}};
   std::vector<LinearVariant> variants;
   for (const Tested& tested :
        {Tested{"shared"}, Tested{"broadcast"}, Tested{"uniform"}, Tested{"matrix", Math::kF16},

@@ -79,13 +79,14 @@ Result<PreparedOp> prepare(OpBed& bed, const WeightType& type, const LinearShape
 }  // namespace
 
 std::vector<OpCase> gemm_i8_cases() {
-  constexpr LinearShape kShapes[] = {{1, 1, 256},     {3, 7, 512},     {9, 33, 768},
-                                     {31, 65, 4096},  {33, 100, 1024}, {129, 257, 256},
+  constexpr LinearShape kShapes[] = {{1, 1, 256},     {3, 7, 512},           {9, 33, 768, true},
+                                     {31, 65, 4096},  {33, 100, 1024, true}, {129, 257, 256},
                                      {17, 512, 1280}, {40, 130, 32}};
   std::vector<OpCase> cases;
   for (const WeightType* type : linear_types()) {
     if (!find_spirv(linear_module_name("gemm", *type, "i8")).ok()) continue;
     for (LinearShape shape : kShapes) {
+      if (!shape.every_type && !takes_all_shapes(*type)) continue;
       shape.k = (shape.k + type->block_elements - 1) / type->block_elements * type->block_elements;
       cases.push_back(
           {.op = "gemm",

@@ -8,6 +8,7 @@
   FIELD(ADDRESS, weights) /* resident tiles of n weight rows */               \
   FIELD(ADDRESS, x)       /* float [rows][x_stride], 16-byte aligned */       \
   FIELD(ADDRESS, y)       /* float [rows][y_stride], n columns are written */ \
+  FIELD(ADDRESS, grid)    /* of the weights' type */                          \
   FIELD(uint, rows)                                                           \
   FIELD(uint, n)                                                              \
   FIELD(uint, k)        /* a multiple of 4 */                                 \

@@ -103,6 +103,7 @@ uint32_t matrix2_workgroup_size(const vk::DevicePlan& plan, const GemmMatrix2Spe
 
 GemmVariant matrix2_variant(const vk::DevicePlan& plan) {
   GemmVariant variant{.name = "matrix2", .math = Math::kF16};
+  variant.grid_obstacle = "it decodes weights one by one, and points hold several";
   variant.obstacle = matrix2_obstacle(plan);
   if (!variant.obstacle.empty()) return variant;
   // Not measured, nor run anywhere yet.

@@ -24,11 +24,12 @@ struct GemmTile {
 /// An algorithm: the modules "gemm.<type>.<name>" of every weight type.
 struct GemmVariant {
   std::string_view name;
-  Math math = Math::kF32;            ///< its arithmetic; never kAuto
-  uint32_t subgroup_size = 0;        ///< to require; 0: any
-  bool full_subgroups = false;       ///< to require
-  std::vector<GemmTile> tiles = {};  ///< by rising size; none if there is an obstacle
-  std::string obstacle = {};         ///< what of the plan forbids it, "it needs …"
+  Math math = Math::kF32;               ///< its arithmetic; never kAuto
+  uint32_t subgroup_size = 0;           ///< to require; 0: any
+  bool full_subgroups = false;          ///< to require
+  std::vector<GemmTile> tiles = {};     ///< by rising size; none if there is an obstacle
+  std::string obstacle = {};            ///< what of the plan forbids it, "it needs …"
+  std::string_view grid_obstacle = {};  ///< what forbids it for types with a grid
 };
 
 /// Variants that compute as precisely as `math` asks, best first. With kAuto and kF32 the last one

@@ -46,6 +46,7 @@ void accumulate(WeightTile tiles[lane_cols], uint step) {
 }
 
 void main() {
+  use_weight_grid(pc.grid);
   const uint local = gl_LocalInvocationIndex;
   const uint lane = local % kSliceLanes;
   const uint slice = local / kSliceLanes;

@@ -123,6 +123,7 @@ void multiply(WeightTile tiles[lane_cols], uint block_of_tile, uint block) {
 }
 
 void main() {
+  use_weight_grid(pc.grid);
   const uint subgroup = gl_WorkGroupID.x * (workgroup_size / subgroup_size) + gl_SubgroupID;
   const uint first_col = subgroup * (subgroup_size * lane_cols) + gl_SubgroupInvocationID;
   if (first_col - gl_SubgroupInvocationID >= pc.n) return;

@@ -39,9 +39,10 @@ LinearVariant variant_of(GemvKernel kernel, uint32_t splits) {
 }  // namespace
 
 std::vector<OpCase> gemv_cases() {
-  constexpr LinearShape kShapes[] = {{1, 1, 32},    {1, 512, 4096}, {1, 65, 172}, {2, 7, 96},
-                                     {3, 33, 256},  {4, 100, 512},  {5, 32, 64},  {6, 33, 2816},
-                                     {7, 100, 300}, {8, 257, 512}};
+  constexpr LinearShape kShapes[] = {{1, 1, 32},         {1, 512, 4096}, {1, 65, 172, true},
+                                     {2, 7, 96, true},   {3, 33, 256},   {4, 100, 512, true},
+                                     {5, 32, 64},        {6, 33, 2816},  {7, 100, 300},
+                                     {8, 257, 512, true}};
   std::vector<LinearVariant> variants;
   for (const GemvKernel kernel :
        {GemvKernel::kPortable, GemvKernel::kSubgroup, GemvKernel::kBroadcast}) {
@@ -50,8 +51,8 @@ std::vector<OpCase> gemv_cases() {
   std::vector<OpCase> cases = linear_cases_of("gemv", kShapes, variants);
   // More and fewer tiles than there are slices of K, not as many for each, the last one cut short.
   // At least two: of one tile even wrong sums would be right.
-  constexpr LinearShape kSplitShapes[] = {{1, 1, 512},  {1, 65, 1280}, {2, 7, 300},
-                                          {3, 33, 684}, {5, 100, 768}, {8, 33, 5632}};
+  constexpr LinearShape kSplitShapes[] = {{1, 1, 512},  {1, 65, 1280, true}, {2, 7, 300},
+                                          {3, 33, 684}, {5, 100, 768, true}, {8, 33, 5632}};
   const LinearVariant split[] = {variant_of(GemvKernel::kSubgroup, 2),
                                  variant_of(GemvKernel::kSubgroup, 4),
                                  variant_of(GemvKernel::kSubgroup, Gemv::kMaxSplits)};

@@ -170,6 +170,7 @@ void multiply(WeightTile t, uint block, bool whole) {
 #endif
 
 void main() {
+  use_weight_grid(pc.grid);
   const uint slice = gl_SubgroupID / kSliceSubgroups;
   const uint lane = gl_SubgroupID % kSliceSubgroups * subgroup_size + gl_SubgroupInvocationID;
   const uint group = gl_WorkGroupID.x;

@@ -24,6 +24,7 @@ Result<std::vector<WeightMatrix>> repeated_matrices(OpBed& bed, const RandomWeig
                                 n_row_groups(weights.n_rows), target.data());
                        }));
   PUMICE_TRY(const vk::BufferRange memory, bed.repeat(pattern, n * matrix_bytes));
+  PUMICE_TRY(const vk::BufferRange grid, upload_grid(bed, type));
   std::vector<WeightMatrix> matrices;
   for (uint32_t i = 0; i < n; ++i) {
     matrices.push_back({.type = &type,
@@ -31,7 +32,8 @@ Result<std::vector<WeightMatrix>> repeated_matrices(OpBed& bed, const RandomWeig
                         .n_cols = weights.n_cols,
                         .parts = {{.range = memory.subrange(i * matrix_bytes, matrix_bytes),
                                    .first_row = 0,
-                                   .n_rows = n_rows}}});
+                                   .n_rows = n_rows}},
+                        .grid = grid});
   }
   return matrices;
 }

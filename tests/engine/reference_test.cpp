@@ -250,7 +250,8 @@ INSTANTIATE_TEST_SUITE_P(Quants, Reference,
                                            "quants/Q4_0", "quants/Q4_1", "quants/Q5_0",
                                            "quants/Q5_1", "quants/IQ4_NL", "quants/Q2_K",
                                            "quants/Q3_K", "quants/Q4_K", "quants/Q5_K",
-                                           "quants/Q6_K", "quants/mix-Q4_K_M"),
+                                           "quants/Q6_K", "quants/mix-Q4_K_M", "quants/IQ2_XS",
+                                           "quants/IQ3_S", "quants/TQ2_0", "quants/MXFP4"),
                          test_name);
 
 }  // namespace

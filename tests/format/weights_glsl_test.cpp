@@ -25,7 +25,7 @@ TEST(WeightsGlsl, EveryTypeWithACodecHasShadersAndNoOther) {
   const std::set<std::string> named(std::istream_iterator<std::string>(words), {});
   std::set<std::string> expected;
   for (const WeightType& type : weight_types()) {
-    if (type.has_codec()) expected.emplace(type.name);
+    if (type.has_codec()) expected.emplace(type.shaders);
   }
   EXPECT_EQ(named, expected);
 }
@@ -33,7 +33,7 @@ TEST(WeightsGlsl, EveryTypeWithACodecHasShadersAndNoOther) {
 TEST(WeightsGlsl, TilesHaveTheShapeTheTableSays) {
   for (const WeightType& type : weight_types()) {
     if (!type.has_codec()) continue;
-    std::string name(type.name);
+    std::string name(type.shaders);
     std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
     const std::string source = test::read_file(kFolder / "weights" / (name + ".glsl"));
     const size_t line = source.find("const uint kTileCols");

@@ -42,6 +42,7 @@ void read_block(WeightTile t, uint lane, uint block, out float w[32]) {
 }
 
 void main() {
+  use_weight_grid(pc.grid);
   const uint row = gl_GlobalInvocationID.x;
   float w[32];
   if (by_tile == 0) {

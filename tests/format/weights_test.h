@@ -7,6 +7,7 @@
 #define WEIGHTS_TEST_PUSH(FIELD)                                                  \
   FIELD(ADDRESS, weights)     /* resident layout */                               \
   FIELD(ADDRESS, out_weights) /* float [rows, a multiple of 32][32 * n_blocks] */ \
+  FIELD(ADDRESS, grid)        /* of the type */                                   \
   FIELD(uint, n_col_tiles)                                                        \
   FIELD(uint, n_blocks)
 PUMICE_PUSH_CONSTANTS(WeightsTestPush, WEIGHTS_TEST_PUSH)

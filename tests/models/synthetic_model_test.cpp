@@ -135,7 +135,8 @@ TEST_F(Synthetic, RowsThatAreNoMultipleOfABlockGetTheFallbackType) {
         "blk.0.attn_q.weight");
   };
   const std::map<std::string_view, std::string_view> fallbacks = {
-      {"Q2_K", "Q4_0"}, {"Q3_K", "Q4_0"}, {"Q4_K", "Q5_0"}, {"Q5_K", "Q5_1"}, {"Q6_K", "Q8_0"}};
+      {"Q2_K", "Q4_0"}, {"Q3_K", "Q4_0"},  {"Q4_K", "Q5_0"},    {"Q5_K", "Q5_1"},
+      {"Q6_K", "Q8_0"}, {"TQ2_0", "Q4_0"}, {"IQ2_S", "IQ4_NL"}, {"IQ4_XS", "IQ4_NL"}};
   for (const auto& [type, fallback] : fallbacks) {
     EXPECT_EQ(type_at_width(512, type), type);
     EXPECT_EQ(type_at_width(96, type), fallback);

@@ -18,4 +18,12 @@ MUTATIONS = [
     ("gemv does not split its products", "shaders/gemv/gemv.cpp",
      "linear_shares(args, part, recorder.segment_limit(),", "linear_shares(args, part, {},",
      "test_ops:*SegmentLimit*Q8_0"),
+    ("rows of a matrix lose the grid", "shaders/common/weight_matrix.cpp",
+     ".n_cols = n_cols, .grid = grid}", ".n_cols = n_cols}", "test_reference:Quants/Reference*IQ2_XS*"),
+    ("the largest magnitude of IQ3_XXS is that of a rule", "runtime/format/weight_grids.cpp",
+     "level == 7 ? 62 : 8 * level + 4", "8 * level + 4", "test_weights:*Reference*"),
+    ("a point of a grid is another", "runtime/format/weight_grids.cpp",
+     "0x5a68,\n    0x5a6a", "0x5a69,\n    0x5a6a", "test_weights:*GridsAreThoseOfTheFormat"),
+    ("as many weights of the larger exponent as of the deviation", "runtime/format/random_weights.cpp",
+     "256 * (half * half - 1) / 3", "256 * (half - 1)", "test_weights:RandomWeights*"),
 ]

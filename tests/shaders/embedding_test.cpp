@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "format/resident_layout.hpp"
+#include "shaders/common/linear_cases.hpp"
 #include "shaders/op_case.hpp"
 #include "shaders/spirv.hpp"
 #include "tests/gpu_fixture.hpp"
@@ -40,6 +41,7 @@ Result<ops::PreparedOp> embed_all(ops::OpBed& bed, const WeightType& type,
                repack(type, reinterpret_cast<const std::byte*>(blocks.data()), n_rows, kColumns, 0,
                       n_row_groups(n_rows), target.data());
              }));
+  PUMICE_TRY(table.grid, ops::upload_grid(bed, type));
   table.parts = {{.range = resident, .first_row = 0, .n_rows = n_rows}};
   ops::Embedding::Args args{.rows = n_rows};
   PUMICE_TRY(args.tokens, bed.input(tokens));
