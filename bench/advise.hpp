@@ -27,7 +27,7 @@ struct AdviseOptions {
   std::function<void(const std::string& what)> begins = {};  ///< told before each part
   /// Whether a configuration computes what it should, before it is measured; what was found goes
   /// into its row. Errors: kSelfTestFailed if it does not.
-  std::function<Result<nlohmann::json>(const std::shared_ptr<vk::PipelineLibrary>&, KvType,
+  std::function<Result<nlohmann::json>(const std::shared_ptr<vk::PipelineLibrary>&, KvTypes,
                                        ops::Math)>
       check = {};
 };

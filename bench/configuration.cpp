@@ -47,8 +47,12 @@ Status set(Configuration& into, std::string_view key, std::string_view value) {
     if (!into.math)
       return unreadable(key, value, fmt::format("{}", fmt::join(ops::kMathNames, ", ")));
   } else if (key == "kv") {
-    if (value != "f16" && value != "f32") return unreadable(key, value, "f16 or f32");
-    into.kv_type = value == "f32" ? KvType::kF32 : KvType::kF16;
+    into.kv_type = KvTypes::parse(value);
+    if (!into.kv_type) {
+      return unreadable(key, value,
+                        fmt::format("{}, or two for keys and values, as q8_0-f16",
+                                    fmt::join(kKvTypeNames, ", ")));
+    }
   } else if (key == "chunk") {
     PUMICE_TRY(into.chunk_tokens, parse_tokens(key, value, 1));
   } else if (key == "batch") {
@@ -176,14 +180,10 @@ Status choose_variants(vk::PipelineLibrary& pipelines, const Configuration& conf
 }
 
 nlohmann::json options_to_json(const EngineOptions& options) {
-  return {{"math", ops::math_name(options.math)},
-          {"kv", options.kv_type == KvType::kF32 ? "f32" : "f16"},
-          {"chunk", options.chunk_tokens},
-          {"batch", options.token_budget},
-          {"split", options.split_tokens},
-          {"prefix_cache", options.prefix_cache},
-          {"run_ahead", options.run_ahead},
-          {"invariant", options.invariant},
+  return {{"math", ops::math_name(options.math)}, {"kv", options.kv_type.name()},
+          {"chunk", options.chunk_tokens},        {"batch", options.token_budget},
+          {"split", options.split_tokens},        {"prefix_cache", options.prefix_cache},
+          {"run_ahead", options.run_ahead},       {"invariant", options.invariant},
           {"fuse", options.fusion.text()}};
 }
 

@@ -14,7 +14,8 @@
 namespace pumice::bench {
 
 /// What differs from the options of the command line. KEY=VALUE, separated by commas:
-///   math=auto|f32|f16|i8  kv=f16|f32         arithmetic, type of cached keys and values
+///   math=auto|f32|f16|i8                     arithmetic
+///   kv=f16, kv=q8_0-f16                      type of cached keys and values, or of each
 ///   chunk=N  batch=N                         prompt tokens, all tokens of a step
 ///   split=N                                  tokens of an attention split, a multiple of 16
 ///   prefix_cache= run_ahead= invariant=      on|off
@@ -27,7 +28,7 @@ namespace pumice::bench {
 struct Configuration {
   std::string text;  ///< as it was given
   std::optional<ops::Math> math = {};
-  std::optional<KvType> kv_type = {};
+  std::optional<KvTypes> kv_type = {};
   std::optional<uint32_t> chunk_tokens = {};
   std::optional<uint32_t> token_budget = {};
   std::optional<uint32_t> split_tokens = {};

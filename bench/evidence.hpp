@@ -58,7 +58,7 @@ struct Evidence {
 };
 
 struct EvidenceOptions {
-  KvType kv_type = KvType::kF16;
+  KvTypes kv_type;
   ops::Math math = ops::Math::kAuto;
   double seconds = 20;  ///< of the fp64 pass: layers that would take it longer are left out
   /// Rows before the prompt's in "batch", so that kernels for many rows run; 0: no such pass.

@@ -92,7 +92,7 @@ Json shape_to_json(const ModelShape& shape) {
           {"n_experts_used", shape.n_experts_used},
           {"n_params", shape.n_params},
           {"size_bytes", shape.file_bytes},
-          {"kv_type", shape.kv_type == KvType::kF32 ? "f32" : "f16"},
+          {"kv_type", shape.kv_type.name()},
           {"kv_bytes_per_token", shape.kv_bytes_per_token()}};
 }
 
@@ -261,7 +261,7 @@ std::string to_markdown(const ExplainReport& report) {
       shape.n_experts > 0 ? fmt::format(", {} of {} experts", shape.n_experts_used, shape.n_experts)
                           : "");
   text += fmt::format("{} MB of weights, {} bytes of KV a token ({})\n{}\n", mega(shape.file_bytes),
-                      shape.kv_bytes_per_token(), shape.kv_type == KvType::kF32 ? "f32" : "f16",
+                      shape.kv_bytes_per_token(), shape.kv_type.name(),
                       kConventions);
   if (report.speeds) text += speeds_text(report);
   if (report.ended) text += "\nMeasuring ended early: " + report.ended->message + "\n";

@@ -354,7 +354,7 @@ ModelRecord model_record(const std::string& filename, const GgufFile& file) {
 }
 
 Json to_json(const ModelRow& row, const ModelRecord& model) {
-  const char* const kv_name = row.kv_type == KvType::kF32 ? "f32" : "f16";
+  const std::string kv_name = row.kv_type.name();
   std::vector<double> samples_ns;
   for (const Sample& sample : row.samples) samples_ns.push_back(sample.ns);
   const Summary ns = summarize(samples_ns);

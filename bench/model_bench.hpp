@@ -34,7 +34,7 @@ struct ModelRow {
   std::optional<Error> error;  ///< why there are no or fewer samples
   bool checked_after = false;  ///< the device was found to compute right after it, too
   // Of the engine that ran it.
-  KvType kv_type = KvType::kF16;
+  KvTypes kv_type;
   std::set<std::string> variants;
   nlohmann::json machine;  ///< its sensors "before" and "after", if they were read
 

@@ -15,10 +15,10 @@ constexpr uint64_t kFloat = 4;
 /// reads it.
 class Pricing {
  public:
-  Pricing(const Program& program, const GgufFile& file, KvType kv_type)
+  Pricing(const Program& program, const GgufFile& file, KvTypes kv_type)
       : program_(program),
         file_(file),
-        kv_element_bytes_(kv_type == KvType::kF32 ? 4 : 2),
+        kv_type_(kv_type),
         makers_(program.values.size()),
         readers_(program.values.size()) {
     for (size_t i = 0; i < program.ops.size(); ++i) {
@@ -157,14 +157,16 @@ class Pricing {
   }
   PartCost price(const op::Append& o, const Op&) {
     const uint64_t n = width(o.k) + width(o.v);
-    return {.values = n, .written_kv_bytes = n * kv_element_bytes_};
+    const StateGroup& group = program_.state_groups[o.group];
+    return {.values = n,
+            .written_kv_bytes = uint64_t{group.n_kv_heads} * kv_type_.row_bytes(group.head_dim)};
   }
   PartCost price(const op::Attention& o, const Op&) {
     return {.window = o.window,
             .values = 2 * width(o.q),
             .step_weight_bytes = vector_bytes(o.sinks),
             .pair_flops = 4 * width(o.q),
-            .key_bytes = 2 * uint64_t{o.n_kv_heads} * o.head_dim * kv_element_bytes_};
+            .key_bytes = uint64_t{o.n_kv_heads} * kv_type_.row_bytes(o.head_dim)};
   }
   PartCost price(const op::Activation& o, const Op&) {
     const uint64_t flops = o.kind == ActivationKind::kSilu   ? 3
@@ -201,7 +203,7 @@ class Pricing {
 
   const Program& program_;
   const GgufFile& file_;
-  uint64_t kv_element_bytes_;
+  KvTypes kv_type_;
   std::vector<const Op*> makers_;
   std::vector<std::vector<const Op*>> readers_;
   std::set<std::pair<ValueId, Component>> read_;
@@ -303,7 +305,7 @@ double ModelShape::experts_read(uint64_t n_rows) const {
   return all * (1 - std::pow(1 - n_experts_used / all, static_cast<double>(n_rows)));
 }
 
-Result<ModelShape> model_shape(const ModelSource& source, KvType kv_type) {
+Result<ModelShape> model_shape(const ModelSource& source, KvTypes kv_type) {
   PUMICE_TRY(const Program program, build_program(source));
   ModelShape shape{.name = program.name.empty() ? program.architecture : program.name,
                    .n_layers = static_cast<uint32_t>(program.layers.size()),
@@ -320,7 +322,7 @@ Result<ModelShape> model_shape(const ModelSource& source, KvType kv_type) {
   return shape;
 }
 
-Result<ModelShape> model_shape(const SyntheticModel& model, KvType kv_type) {
+Result<ModelShape> model_shape(const SyntheticModel& model, KvTypes kv_type) {
   PUMICE_TRY(const ModelSource source, ModelSource::synthetic(model));
   return model_shape(source, kv_type);
 }

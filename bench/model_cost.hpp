@@ -101,7 +101,7 @@ struct ModelShape {
   uint32_t n_vocab = 0;
   uint32_t n_experts = 0;  ///< 0: a dense feed-forward
   uint32_t n_experts_used = 0;
-  KvType kv_type = KvType::kF16;
+  KvTypes kv_type;
   uint64_t n_params = 0;    ///< of every tensor
   uint64_t file_bytes = 0;  ///< of every tensor
   std::vector<PartCost> costs;
@@ -116,8 +116,8 @@ struct ModelShape {
 };
 
 /// Prices what `build_program` makes of the model; errors are that one's.
-Result<ModelShape> model_shape(const ModelSource& source, KvType kv_type);
-Result<ModelShape> model_shape(const SyntheticModel& model, KvType kv_type);
+Result<ModelShape> model_shape(const ModelSource& source, KvTypes kv_type);
+Result<ModelShape> model_shape(const SyntheticModel& model, KvTypes kv_type);
 
 /// Consecutive rows (tokens) of one sequence in a step.
 struct StepRows {

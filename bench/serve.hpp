@@ -18,7 +18,7 @@ struct ServeOptions {
   double tpot_target_s = 0;         ///< of adaptive chunks; 0: see default_tpot_target
   std::vector<uint32_t> chunk_tokens = {16, 64, 256, 1024};  ///< beside adaptive and monolithic
   uint32_t n_requests = 24;                                  ///< of the cancelling workload
-  KvType kv_type = KvType::kF16;
+  KvTypes kv_type;
   ops::Math math = ops::Math::kAuto;
   uint64_t seed = 1;
   std::function<bool()> stop = {};  ///< asked between steps; true ends it with kCancelled

@@ -17,13 +17,18 @@ Status compare(const std::shared_ptr<vk::Device>& device, const Expectation& exp
   std::vector<uint32_t> words(bytes.size() / 4);
   std::memcpy(words.data(), bytes.data(), words.size() * 4);
   const size_t n = expected.words.empty() ? expected.reference.size() : expected.words.size();
-  const size_t n_elements = words.size() * (expected.halves ? 2 : 1);
+  const std::vector<double> decoded =
+      expected.decode ? expected.decode(bytes) : std::vector<double>();
+  const size_t n_elements =
+      expected.decode ? decoded.size() : words.size() * (expected.halves ? 2 : 1);
   PUMICE_CHECK(n == (expected.elements.empty() ? n_elements : expected.elements.size()),
                "expectation of another size: " + expected.name);
   const auto untouched = [&](size_t i) {
+    if (expected.decode) return std::isnan(decoded[i]);
     return (expected.halves ? words[i / 2] >> (i % 2 * 16) | 0xFFFF0000u : words[i]) == kPoison;
   };
   const auto value = [&](size_t i) -> double {
+    if (expected.decode) return decoded[i];
     if (!expected.halves) return std::bit_cast<float>(words[i]);
     return half_to_float(static_cast<uint16_t>(words[i / 2] >> (i % 2 * 16)));
   };

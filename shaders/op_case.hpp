@@ -27,6 +27,9 @@ struct Expectation {
   std::vector<double> bound;      ///< allowed |got - reference| per element, or one for all
   std::vector<uint32_t> words;    ///< expected bits, when the op is exact
   bool halves = false;            ///< `reference` is of fp16 values, not fp32
+  /// The values that the output's bytes stand for, if they are neither; NaN where it was not
+  /// written.
+  std::function<std::vector<double>(std::span<const std::byte>)> decode = {};
   /// The elements that `reference`, `bound` or `words` are of, rising; the others must only have
   /// been written. Empty: all elements.
   std::vector<uint64_t> elements;

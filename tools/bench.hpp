@@ -58,7 +58,7 @@ nlohmann::json describe_run(const BenchOptions& options, const Session& session)
 /// The model's logits against fp64 on the CPU, with a progress bar, or against the same fp64 logits
 /// as an earlier check. That they are wrong is no error. An InterruptGuard must live.
 Result<bench::Evidence> check_logits(const Session& session, const ModelSource& source,
-                                     KvType kv_type, ops::Math math, const Logger& logger,
+                                     KvTypes kv_type, ops::Math math, const Logger& logger,
                                      const bench::Evidence* earlier = nullptr);
 
 /// describe_run with evidence and the state of the machine. With --no-check nothing is compared,

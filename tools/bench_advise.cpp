@@ -12,7 +12,9 @@ std::string run_command(const ModelOptions& model) {
   std::string command = "pumice run -m ";
   command += model.model.empty() ? "MODEL" : model.model;
   if (model.math != "auto") command += " --math " + model.math;
-  if (model.kv_type() != KvType::kF16) command += " -ctk f32 -ctv f32";
+  if (model.kv_type() != KvTypes()) {
+    command += fmt::format(" -ctk {} -ctv {}", model.kv_type_k, model.kv_type_v);
+  }
   return command;
 }
 
@@ -50,7 +52,7 @@ Status bench_advise(const BenchOptions& options) {
   std::optional<bench::Evidence> evidence;
   PUMICE_TRY(const nlohmann::json run, checked_run(options, session, source, logger, &evidence));
   if (evidence) {
-    wanted.check = [&](const std::shared_ptr<vk::PipelineLibrary>& pipelines, KvType kv_type,
+    wanted.check = [&](const std::shared_ptr<vk::PipelineLibrary>& pipelines, KvTypes kv_type,
                        ops::Math math) -> Result<nlohmann::json> {
       Session of_lever = session;
       of_lever.pipelines = pipelines;

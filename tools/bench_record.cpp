@@ -32,7 +32,7 @@ nlohmann::json describe_run(const BenchOptions& options, const Session& session)
 }
 
 Result<bench::Evidence> check_logits(const Session& session, const ModelSource& source,
-                                     KvType kv_type, ops::Math math, const Logger& logger,
+                                     KvTypes kv_type, ops::Math math, const Logger& logger,
                                      const bench::Evidence* earlier) {
   ProgressBar bar("checking logits against fp64");
   bar.update(0, 1);

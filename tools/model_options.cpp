@@ -26,14 +26,16 @@ void ModelOptions::add_to(CLI::App& app, const std::string& default_math,
       ->capture_default_str()
       ->check(
           CLI::IsMember(std::vector<std::string>(ops::kMathNames.begin(), ops::kMathNames.end())));
-  app.add_option("--cache-type-k,--ctk", kv_type_k, "-ctk: type of cached keys")
+  const std::vector<std::string> kv_types(kKvTypeNames.begin(), kKvTypeNames.end());
+  app.add_option("--cache-type-k,--ctk", kv_type_k,
+                 "-ctk: type of cached keys; q8_0 takes half of f16's memory, q4_0 a quarter")
       ->envname("PUMICE_CACHE_TYPE_K")
       ->capture_default_str()
-      ->check(CLI::IsMember({"f16", "f32"}));
+      ->check(CLI::IsMember(kv_types));
   app.add_option("--cache-type-v,--ctv", kv_type_v, "-ctv: type of cached values")
       ->envname("PUMICE_CACHE_TYPE_V")
       ->capture_default_str()
-      ->check(CLI::IsMember({"f16", "f32"}));
+      ->check(CLI::IsMember(kv_types));
   device.add_to(app);
   app.add_flag("-v,--verbose", verbose, "Log every stage to stderr")->envname("PUMICE_VERBOSE");
   app.add_flag("--profile", profile, "Time every kernel and print a table to stderr (slower)");
@@ -88,11 +90,6 @@ Status ModelOptions::validate() const {
     return make_error(ErrorCode::kInvalidArgument,
                       "no model: give one with -m FILE or -hf user/repo");
   }
-  if (kv_type_k != kv_type_v) {
-    return make_error(ErrorCode::kInvalidArgument,
-                      "-ctk {} and -ctv {}: keys and values must have one type", kv_type_k,
-                      kv_type_v);
-  }
   return {};
 }
 
@@ -104,7 +101,9 @@ Status ModelOptions::resolve() {
 
 ops::Math ModelOptions::math_kind() const { return ops::parse_math(math).value(); }
 
-KvType ModelOptions::kv_type() const { return kv_type_k == "f32" ? KvType::kF32 : KvType::kF16; }
+KvTypes ModelOptions::kv_type() const {
+  return {parse_kv_type(kv_type_k).value(), parse_kv_type(kv_type_v).value()};
+}
 
 Result<Session> open_session(const ModelOptions& options, const ModelSource& source,
                              const Logger& logger, std::optional<EngineOptions> engine) {

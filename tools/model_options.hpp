@@ -45,7 +45,7 @@ struct ModelOptions {
   std::string model_name() const;
   /// Opens the file, or describes the synthetic model.
   Result<ModelSource> open_source() const;
-  KvType kv_type() const;
+  KvTypes kv_type() const;
   ops::Math math_kind() const;
 };
 

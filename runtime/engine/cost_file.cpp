@@ -38,7 +38,7 @@ std::filesystem::path cost_file(const std::filesystem::path& cache_directory,
   if (cache_directory.empty()) return {};
   return cache_directory / fmt::format("cost-{}-{:x}-{:016x}-{}-{}.json",
                                        vk::format_uuid(device.device_uuid), device.driver_version,
-                                       model_fingerprint[0], static_cast<int>(options.kv_type),
+                                       model_fingerprint[0], options.kv_type.name(),
                                        static_cast<int>(options.math));
 }
 

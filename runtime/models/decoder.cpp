@@ -55,7 +55,7 @@ std::vector<uint64_t> range_bytes(const Lowered& lowered, const Program& program
 class Decoder::Declaring {
  public:
   Declaring(Decoder& decoder, vk::PipelineLibrary& pipelines, const Program& program,
-            KvType kv_type, ops::Math math)
+            KvTypes kv_type, ops::Math math)
       : decoder_(decoder),
         pipelines_(pipelines),
         program_(program),
@@ -159,7 +159,7 @@ class Decoder::Declaring {
   Decoder& decoder_;
   vk::PipelineLibrary& pipelines_;
   const Program& program_;
-  const KvType kv_type_;
+  const KvTypes kv_type_;
   const ops::Math math_;
   Resolved* resolved_ = nullptr;  // of the dispatch at hand
   std::vector<ops::RopeKv::Shape> shapes_;
@@ -182,7 +182,7 @@ vk::ArenaSizes Decoder::memory(const Lowered& lowered, const Program& program,
 
 Result<Decoder> Decoder::plan(const std::shared_ptr<vk::Device>& device,
                               vk::PipelineLibrary& pipelines, const Program& program,
-                              const ModelWeights& weights, KvType kv_type, ops::Math math,
+                              const ModelWeights& weights, KvTypes kv_type, ops::Math math,
                               const FusionRules& rules, const DecoderLimits& limits) {
   const auto& workgroups = device->plan().max_workgroup_count;
   if (const uint32_t most = std::min(workgroups[0], workgroups[1]); limits.rows > most) {

@@ -53,7 +53,7 @@ class Decoder {
   /// kernel takes, an arithmetic this device has no kernel for), those of `lower`.
   static Result<Decoder> plan(const std::shared_ptr<vk::Device>& device,
                               vk::PipelineLibrary& pipelines, const Program& program,
-                              const ModelWeights& weights, KvType kv_type, ops::Math math,
+                              const ModelWeights& weights, KvTypes kv_type, ops::Math math,
                               const FusionRules& rules, const DecoderLimits& limits);
 
   /// Write attention's work lists for the rows of a step. `options` for all classes: tile size and

@@ -18,7 +18,7 @@ StateLayout::Place StateLayout::place(const StateSlot& slot) const {
   return {i, pages[i].layout.layer_offset_bytes(slot.slot - pages[i].first_slot)};
 }
 
-StateLayout state_layout(const Program& program, KvType type) {
+StateLayout state_layout(const Program& program, KvTypes type) {
   const auto layout_of = [&](const StateGroup& group, uint32_t n_slots) {
     return KvLayout{.type = type,
                     .n_layers = n_slots,

@@ -36,7 +36,7 @@ struct StateLayout {
   /// Of 16 positions of every slot.
   uint64_t block_bytes() const { return pages.size() * page_bytes; }
 };
-StateLayout state_layout(const Program& program, KvType type);
+StateLayout state_layout(const Program& program, KvTypes type);
 /// What the cache is told of each page of a layout.
 std::vector<CacheGroup> cache_groups(const Program& program, const StateLayout& layout);
 /// Pages that a sequence of `n_tokens` needs at most at once, two steps of `step_tokens` under way.

@@ -16,7 +16,7 @@ Spec spec_of(const AttentionReference::Shape& shape, uint32_t tile_rows) {
   spec.head_dim = shape.head_dim;
   spec.tile_rows = tile_rows;
   spec.group = shape.n_heads / shape.n_kv_heads;
-  spec.kv_f16 = shape.kv_type == KvType::kF16 ? 1 : 0;
+  spec.k_type = static_cast<uint32_t>(shape.kv_type.k);
   return spec;
 }
 
@@ -34,7 +34,8 @@ Result<AttentionReference> AttentionReference::plan(vk::PipelineLibrary& pipelin
   PUMICE_TRY(const vk::ShaderModule softmax, find_spirv("attention_softmax"));
   PUMICE_TRY(const vk::ShaderModule values, find_spirv("attention_values"));
   const auto score_spec = spec_of<AttentionScoresSpec>(shape, tile_rows);
-  const auto value_spec = spec_of<AttentionValuesSpec>(shape, tile_rows);
+  auto value_spec = spec_of<AttentionValuesSpec>(shape, tile_rows);
+  value_spec.v_type = static_cast<uint32_t>(shape.kv_type.v);
   AttentionReference op;
   op.shape_ = shape;
   op.key_tile_ = score_spec.workgroup_size;
@@ -53,8 +54,9 @@ Result<AttentionReference> AttentionReference::plan(vk::PipelineLibrary& pipelin
 
 void AttentionReference::record(vk::Recorder& recorder, const Args& args) const {
   const uint64_t scores = uint64_t{shape_.n_heads} * args.n_rows * args.n_keys;
-  const uint64_t plane_bytes = uint64_t{args.n_keys} * shape_.n_kv_heads * shape_.head_dim *
-                               (shape_.kv_type == KvType::kF16 ? 2 : 4);
+  const auto plane_bytes = [&](KvType type) {
+    return uint64_t{args.n_keys} * shape_.n_kv_heads * kv_row_bytes(type, shape_.head_dim);
+  };
   const uint64_t y_bytes = uint64_t{args.n_rows} * shape_.n_heads * shape_.head_dim * 4;
 
   AttentionScoresPush score_push;
@@ -67,12 +69,12 @@ void AttentionReference::record(vk::Recorder& recorder, const Args& args) const 
   score_push.n_rows = args.n_rows;
   score_push.n_keys = args.n_keys;
   score_push.scale = args.scale;
-  recorder.dispatch(
-      *scores_, score_push,
-      {tiles(args.n_keys, key_tile_), tiles(args.n_rows, tile_rows_), shape_.n_heads},
-      {vk::reads(args.q), vk::reads(args.positions), vk::reads(args.block_table),
-       vk::reads(args.kv), vk::writes(args.scores)},
-      {.bytes = y_bytes + plane_bytes + scores * 4, .flops = 2 * scores * shape_.head_dim});
+  recorder.dispatch(*scores_, score_push,
+                    {tiles(args.n_keys, key_tile_), tiles(args.n_rows, tile_rows_), shape_.n_heads},
+                    {vk::reads(args.q), vk::reads(args.positions), vk::reads(args.block_table),
+                     vk::reads(args.kv), vk::writes(args.scores)},
+                    {.bytes = y_bytes + plane_bytes(shape_.kv_type.k) + scores * 4,
+                     .flops = 2 * scores * shape_.head_dim});
 
   AttentionSoftmaxPush softmax_push;
   softmax_push.scores = args.scores.address();
@@ -90,11 +92,11 @@ void AttentionReference::record(vk::Recorder& recorder, const Args& args) const 
   value_push.n_heads = shape_.n_heads;
   value_push.n_rows = args.n_rows;
   value_push.n_keys = args.n_keys;
-  recorder.dispatch(
-      *values_, value_push, {tiles(args.n_rows, tile_rows_), shape_.n_heads},
-      {vk::reads(args.scores), vk::reads(args.positions), vk::reads(args.block_table),
-       vk::reads(args.kv), vk::writes(args.y)},
-      {.bytes = scores * 4 + plane_bytes + y_bytes, .flops = 2 * scores * shape_.head_dim});
+  recorder.dispatch(*values_, value_push, {tiles(args.n_rows, tile_rows_), shape_.n_heads},
+                    {vk::reads(args.scores), vk::reads(args.positions), vk::reads(args.block_table),
+                     vk::reads(args.kv), vk::writes(args.y)},
+                    {.bytes = scores * 4 + plane_bytes(shape_.kv_type.v) + y_bytes,
+                     .flops = 2 * scores * shape_.head_dim});
 }
 
 }  // namespace pumice::ops

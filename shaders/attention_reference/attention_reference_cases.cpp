@@ -62,6 +62,8 @@ std::vector<OpCase> attention_reference_cases() {
       {{8, 2, 128, kF16}, {0, 40}, 30.0f},
       {{2, 1, 256, kF16}, {1010, 1}},
       {{4, 1, 256, kF32}, {20, 3}},
+      {{4, 2, 96, {kQ8_0, kQ4_0}}, {60, 9}},
+      {{2, 1, 64, {kQ4_0, kBF16}}, {100, 20}},
   };
   // clang-format on
   std::vector<OpCase> cases;
@@ -70,8 +72,8 @@ std::vector<OpCase> attention_reference_cases() {
     cases.push_back(
         {.op = "attention_reference",
          .name = fmt::format("heads={}/{} head_dim={} {} context={}+{}{}", s.n_heads, s.n_kv_heads,
-                             s.head_dim, s.kv_type == kF16 ? "f16" : "f32", test.chunk.before,
-                             test.chunk.rows, test.q_scale != 1 ? " peaked" : ""),
+                             s.head_dim, s.kv_type.name(), test.chunk.before, test.chunk.rows,
+                             test.q_scale != 1 ? " peaked" : ""),
          .prepare = [test](OpBed& bed) { return prepare(bed, test); }});
   }
   return cases;

@@ -34,13 +34,12 @@ void main() {
   [[unroll]] for (uint r = 0; r < tile_rows; ++r) score[r] = 0.0;
   const uint last_position = Uints(pc.positions).v[first_row + n_tile_rows - 1];
   if (gl_WorkGroupID.x * workgroup_size <= last_position) {
-    const uint element_bytes = kv_f16 != 0 ? 2 : 4;
     const uvec2 k_address =
         address_add(Uvec2s(pc.block_table).v[key / 16],
-                    pc.layer_offset + head / group * 16 * head_dim * element_bytes + key % 16 * 16);
+                    pc.layer_offset + k_head_offset(head / group, k_type) + key % 16 * 16);
     for (uint octet = 0; octet < head_dim / 8; ++octet) {
       vec4 low, high;
-      load_k(k_address, octet, low, high);
+      load_k(k_type, k_address, key % 16, octet, low, high);
       [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
         const vec4 q_low = q_tile[r * column_quads + octet * 2];
         const vec4 q_high = q_tile[r * column_quads + octet * 2 + 1];

@@ -20,8 +20,8 @@ PUMICE_PUSH_CONSTANTS(AttentionScoresPush, ATTENTION_SCORES_PUSH)
   CONSTANT(0, uint, workgroup_size, 64) /* keys of a tile: one a lane */ \
   CONSTANT(1, uint, head_dim, 64)                                        \
   CONSTANT(2, uint, tile_rows, 8)                                        \
-  CONSTANT(3, uint, group, 1) /* query heads that share a kv head */     \
-  CONSTANT(4, uint, kv_f16, 1)
+  CONSTANT(3, uint, group, 1)  /* query heads that share a kv head */    \
+  CONSTANT(4, uint, k_type, 1) /* common/kv_types.h */
 PUMICE_SPEC_CONSTANTS(AttentionScoresSpec, ATTENTION_SCORES_SPEC)
 
 #endif

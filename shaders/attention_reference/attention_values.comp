@@ -28,10 +28,8 @@ void main() {
   const uint column_quad = lane % column_quads;
   const uint key_group = lane / column_quads;
 
-  const uint element_bytes = kv_f16 != 0 ? 2 : 4;
-  const uint n_kv_heads = pc.n_heads / group;
   const uint v_offset =
-      pc.layer_offset + (n_kv_heads + head / group) * 16 * head_dim * element_bytes;
+      pc.layer_offset + v_head_offset(head / group, pc.n_heads / group, k_type, v_type);
   Floats weights = Floats(address_add(pc.weights, head * pc.n_rows * pc.n_keys * 4));
 
   vec4 y[tile_rows];
@@ -53,7 +51,7 @@ void main() {
         [[unroll]] for (uint i = 0; i < 4; ++i) {
           // A key past the end has weight 0; memory past it may hold anything, so read the last.
           const uint token = min(quad * 4 + i, n_tile_keys - 1) % 16;
-          v[i] = load_v(v_address, token * column_quads + column_quad);
+          v[i] = load_v(v_type, v_address, token, column_quad);
         }
         [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
           const vec4 weight = weight_tile[r * weight_quads + quad];

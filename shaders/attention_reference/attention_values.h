@@ -15,12 +15,13 @@
   FIELD(uint, n_keys)
 PUMICE_PUSH_CONSTANTS(AttentionValuesPush, ATTENTION_VALUES_PUSH)
 
-#define ATTENTION_VALUES_SPEC(CONSTANT)                              \
-  CONSTANT(0, uint, workgroup_size, 64) /* keys read at once */      \
-  CONSTANT(1, uint, head_dim, 64)                                    \
-  CONSTANT(2, uint, tile_rows, 8)                                    \
-  CONSTANT(3, uint, group, 1) /* query heads that share a kv head */ \
-  CONSTANT(4, uint, kv_f16, 1)
+#define ATTENTION_VALUES_SPEC(CONSTANT)                               \
+  CONSTANT(0, uint, workgroup_size, 64) /* keys read at once */       \
+  CONSTANT(1, uint, head_dim, 64)                                     \
+  CONSTANT(2, uint, tile_rows, 8)                                     \
+  CONSTANT(3, uint, group, 1)  /* query heads that share a kv head */ \
+  CONSTANT(4, uint, k_type, 1) /* common/kv_types.h */                \
+  CONSTANT(5, uint, v_type, 1)
 PUMICE_SPEC_CONSTANTS(AttentionValuesSpec, ATTENTION_VALUES_SPEC)
 
 #endif

@@ -3,15 +3,15 @@
 #pragma once
 
 #include <algorithm>
-#include <cstring>
-#include <limits>
+#include <cstddef>
+#include <cstdint>
 #include <numeric>
 #include <random>
 #include <span>
 #include <vector>
 
-#include "base/float16.hpp"
 #include "shaders/common/kv_layout.hpp"
+#include "shaders/common/kv_row.hpp"
 
 namespace pumice::ops {
 
@@ -63,38 +63,71 @@ class PagedKvCase {
     return entries;
   }
 
-  /// Where an element lies, counted in elements from the start of the memory.
-  uint64_t k_index(uint32_t layer, uint32_t seq, uint32_t position, uint32_t head,
-                   uint32_t d) const {
-    const uint32_t unit = 16 / layout_.element_bytes();
-    return plane(layer, seq, position) +
-           ((uint64_t{head} * (layout_.head_dim / unit) + d / unit) * kKvBlockTokens +
-            position % kKvBlockTokens) *
-               unit +
-           d % unit;
+  /// Where a token's row of a head lies: head_dim elements of K or V.
+  struct Row {
+    KvType type;
+    bool is_v;
+    uint64_t head_byte;  ///< of the head's first token
+    uint32_t token;      ///< in the block
+  };
+  Row k_row(uint32_t layer, uint32_t seq, uint32_t position, uint32_t head) const {
+    return row(layer, blocks_[seq][position / kKvBlockTokens], head, position % kKvBlockTokens,
+               false);
   }
-  uint64_t v_index(uint32_t layer, uint32_t seq, uint32_t position, uint32_t head,
-                   uint32_t d) const {
-    return plane(layer, seq, position) + layout_.plane_bytes() / layout_.element_bytes() +
-           (uint64_t{head} * kKvBlockTokens + position % kKvBlockTokens) * layout_.head_dim + d;
+  Row v_row(uint32_t layer, uint32_t seq, uint32_t position, uint32_t head) const {
+    return row(layer, blocks_[seq][position / kKvBlockTokens], head, position % kKvBlockTokens,
+               true);
   }
 
-  /// Put `value` at an index of `memory`; the value as stored comes back.
-  float store(std::span<std::byte> memory, uint64_t index, float value) const {
-    if (layout_.type == KvType::kF32) {
-      std::memcpy(memory.data() + index * 4, &value, 4);
-      return value;
+  /// Put a row's values into `memory`; they become what is stored.
+  void store(std::span<std::byte> memory, const Row& row, std::span<float> values) const {
+    store_kv_row(memory.subspan(row.head_byte), row.type, row.is_v, row.token, values);
+  }
+  /// What `memory` holds of a row.
+  std::vector<double> load(std::span<const std::byte> memory, const Row& row) const {
+    return load_kv_row(memory.subspan(row.head_byte), row.type, row.is_v, row.token,
+                       layout_.head_dim);
+  }
+
+  /// All rows of the memory, those of no sequence included, each at row_index * head_dim.
+  std::vector<double> load_all(std::span<const std::byte> memory) const {
+    std::vector<double> values;
+    for (uint64_t i = 0; i < n_rows(); ++i) {
+      const std::vector<double> one = load(memory, row_of_block(i / rows_per_block(), i));
+      values.insert(values.end(), one.begin(), one.end());
     }
-    const uint16_t half = float_to_half(value);
-    std::memcpy(memory.data() + index * 2, &half, 2);
-    return half_to_float(half);
+    return values;
+  }
+  /// Row i, counted from any block's first, of a block.
+  Row row_of_block(uint64_t block, uint64_t i) const {
+    const auto in_block = static_cast<uint32_t>(i % rows_per_block());
+    const uint32_t plane = in_block / kKvBlockTokens / layout_.n_kv_heads;
+    return row(plane / 2, block, in_block / kKvBlockTokens % layout_.n_kv_heads,
+               in_block % kKvBlockTokens, plane % 2 == 1);
+  }
+  uint64_t n_rows() const { return uint64_t{n_blocks_} * rows_per_block(); }
+  uint64_t row_index(uint32_t layer, uint32_t seq, uint32_t position, uint32_t head,
+                     bool is_v) const {
+    const uint64_t block = blocks_[seq][position / kKvBlockTokens];
+    const uint32_t plane = layer * 2 + (is_v ? 1 : 0);
+    return block * rows_per_block() + (plane * layout_.n_kv_heads + head) * kKvBlockTokens +
+           position % kKvBlockTokens;
   }
 
  private:
-  uint64_t plane(uint32_t layer, uint32_t seq, uint32_t position) const {
-    const uint64_t block = blocks_[seq][position / kKvBlockTokens];
-    return (block * layout_.block_bytes() + layout_.layer_offset_bytes(layer)) /
-           layout_.element_bytes();
+  uint32_t rows_per_block() const {
+    return layout_.n_layers * 2 * layout_.n_kv_heads * kKvBlockTokens;
+  }
+
+  Row row(uint32_t layer, uint64_t block, uint32_t head, uint32_t token, bool is_v) const {
+    const uint32_t k_bytes = kKvBlockTokens * kv_row_bytes(layout_.type.k, layout_.head_dim);
+    const uint32_t v_bytes = kKvBlockTokens * kv_row_bytes(layout_.type.v, layout_.head_dim);
+    const uint32_t in_layer = is_v ? layout_.n_kv_heads * k_bytes + head * v_bytes : head * k_bytes;
+    return {
+        .type = is_v ? layout_.type.v : layout_.type.k,
+        .is_v = is_v,
+        .head_byte = block * layout_.block_bytes() + layout_.layer_offset_bytes(layer) + in_layer,
+        .token = token};
   }
 
   KvLayout layout_;

@@ -12,6 +12,22 @@ namespace {
 constexpr uint32_t kDistinctBlocks = 64;  // KV blocks that differ; they repeat after that
 constexpr uint32_t kSplitTokens = 256;    // the engine's default
 
+/// KV memory of so many blocks of one layer, all rows random.
+std::vector<std::byte> random_blocks(const PagedKvCase& paged, uint32_t n_blocks) {
+  const KvLayout& layout = paged.layout();
+  std::vector<std::byte> memory(n_blocks * layout.block_bytes());
+  std::vector<float> values = OpBed::uniform_floats(
+      size_t{n_blocks} * 2 * layout.n_kv_heads * kKvBlockTokens * layout.head_dim, 2);
+  std::span<float> rest = values;
+  for (uint32_t block = 0; block < n_blocks; ++block) {
+    for (uint32_t i = 0; i < 2 * layout.n_kv_heads * kKvBlockTokens; ++i) {
+      paged.store(memory, paged.row_of_block(block, i), rest.first(layout.head_dim));
+      rest = rest.subspan(layout.head_dim);
+    }
+  }
+  return memory;
+}
+
 }  // namespace
 
 Result<AttentionBenchInputs> AttentionBenchInputs::make(OpBed& bed, const AttentionBenchCase& test,
@@ -34,15 +50,9 @@ Result<AttentionBenchInputs> AttentionBenchInputs::make(OpBed& bed, const Attent
   PUMICE_TRY(common.q, bed.input(inputs.q_values_));
   PUMICE_TRY(common.positions, bed.input(positions));
 
-  const size_t n = kDistinctBlocks * paged.layout().block_bytes() / 2;
-  inputs.kv_values_ = OpBed::uniform_floats(n, 2);
-  std::vector<uint16_t> halves(n);
-  for (size_t i = 0; i < n; ++i) {
-    halves[i] = float_to_half(inputs.kv_values_[i]);
-    inputs.kv_values_[i] = half_to_float(halves[i]);
-  }
+  inputs.kv_pattern_ = random_blocks(paged, kDistinctBlocks);
   // The layers of a model, each with its own KV.
-  PUMICE_TRY(const vk::BufferRange pattern, bed.input(halves));
+  PUMICE_TRY(const vk::BufferRange pattern, bed.input(inputs.kv_pattern_));
   const uint32_t n_copies = scale.copies(paged.size_bytes());
   PUMICE_TRY(const vk::BufferRange memory, bed.repeat(pattern, n_copies * paged.size_bytes()));
   for (uint32_t copy = 0; copy < n_copies; ++copy) {
@@ -60,6 +70,13 @@ AttentionBenchInputs::Call AttentionBenchInputs::call(size_t copy) const {
   return call;
 }
 
+void AttentionBenchInputs::append_row(PagedKvCase::Row row, std::vector<float>& values) const {
+  row.head_byte %= kv_pattern_.size();  // whole blocks
+  for (const double value : paged_.load(kv_pattern_, row)) {
+    values.push_back(static_cast<float>(value));
+  }
+}
+
 uint64_t AttentionBenchInputs::y_bytes() const {
   return uint64_t{test_.rows} * test_.shape.n_heads * test_.shape.head_dim * 4;
 }
@@ -74,20 +91,18 @@ Expectation AttentionBenchInputs::expect(Math math) const {
     const uint64_t n_seen = test_.before + row + 1;
     const uint64_t n_keys = window == 0 ? n_seen : std::min<uint64_t>(n_seen, window);
     const auto first_key = static_cast<uint32_t>(n_seen - n_keys);
-    std::vector<float> k(n_keys * head_dim);
-    std::vector<float> v(k.size());
+    std::vector<float> k;
+    std::vector<float> v;
+    k.reserve(n_keys * head_dim);  // rows stay where they are
+    v.reserve(n_keys * head_dim);
     std::vector<const float*> k_rows;
     std::vector<const float*> v_rows;
     for (uint32_t i = 0; i < n_keys; ++i) {
       const uint32_t position = first_key + i;
-      const size_t first = size_t{i} * head_dim;
-      for (uint32_t d = 0; d < head_dim; ++d) {
-        const size_t n = kv_values_.size();
-        k[first + d] = kv_values_[paged_.k_index(0, 0, position, kv_head, d) % n];
-        v[first + d] = kv_values_[paged_.v_index(0, 0, position, kv_head, d) % n];
-      }
-      k_rows.push_back(&k[first]);
-      v_rows.push_back(&v[first]);
+      append_row(paged_.k_row(0, 0, position, kv_head), k);
+      append_row(paged_.v_row(0, 0, position, kv_head), v);
+      k_rows.push_back(&k[size_t{i} * head_dim]);
+      v_rows.push_back(&v[size_t{i} * head_dim]);
     }
     expect_attention_row(&q_values_[row * common_.q_stride + size_t{head} * head_dim], k_rows,
                          v_rows, head_dim, common_.scale, soft_cap, math, kv_type, expected);

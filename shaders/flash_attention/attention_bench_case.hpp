@@ -2,6 +2,7 @@
 // several copies of KV, and a sample of the expected output. Equal arguments give equal inputs.
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "shaders/common/paged_kv_case.hpp"
@@ -45,9 +46,11 @@ class AttentionBenchInputs {
   AttentionBenchInputs(const AttentionBenchCase& test, PagedKvCase paged)
       : test_(test), paged_(std::move(paged)) {}
 
+  void append_row(PagedKvCase::Row row, std::vector<float>& values) const;
+
   AttentionBenchCase test_;
   PagedKvCase paged_;
-  std::vector<float> kv_values_;  ///< element i of KV memory is kv_values_[i % its size]
+  std::vector<std::byte> kv_pattern_;  ///< blocks that KV memory repeats
   std::vector<float> q_values_;
   Call common_;
   std::vector<vk::BufferRange> kv_;

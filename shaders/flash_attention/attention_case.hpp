@@ -59,13 +59,11 @@ inline Result<vk::BufferRange> fill_attention_kv(OpBed& bed, const PagedKvCase& 
       auto& v = values.v.emplace_back(OpBed::normal_floats(n, 101 + 2 * seq));
       size_t at = 0;
       for (uint32_t position = 0; position < in.contexts[seq]; ++position) {
-        for (uint32_t head = 0; head < layout.n_kv_heads; ++head) {
-          for (uint32_t d = 0; d < layout.head_dim; ++d, ++at) {
-            k[at] =
-                paged.store(image, paged.k_index(kAttentionLayer, seq, position, head, d), k[at]);
-            v[at] =
-                paged.store(image, paged.v_index(kAttentionLayer, seq, position, head, d), v[at]);
-          }
+        for (uint32_t head = 0; head < layout.n_kv_heads; ++head, at += layout.head_dim) {
+          paged.store(image, paged.k_row(kAttentionLayer, seq, position, head),
+                      std::span(k).subspan(at, layout.head_dim));
+          paged.store(image, paged.v_row(kAttentionLayer, seq, position, head),
+                      std::span(v).subspan(at, layout.head_dim));
         }
       }
     }

@@ -41,10 +41,8 @@ void main() {
   const uint n_tile_heads = min(tile_heads, group - head_in_group);
   const uint n_heads = pc.n_kv_heads * group;
 
-  const uint element_bytes = kv_f16 != 0 ? 2 : 4;
-  const uint kv_head_bytes = 16 * head_dim * element_bytes;
-  const uint k_offset = kv_head * kv_head_bytes;
-  const uint v_offset = (pc.n_kv_heads + kv_head) * kv_head_bytes;
+  const uint k_offset = k_head_offset(kv_head, k_type);
+  const uint v_offset = v_head_offset(kv_head, pc.n_kv_heads, k_type, v_type);
 
   for (uint i = lane; i < tile_rows * column_quads; i += workgroup_size) {
     const uint token = i / column_quads / tile_heads;
@@ -94,7 +92,7 @@ void main() {
       [[unroll]] for (uint r = 0; r < tile_rows; ++r) score[r] = 0.0;
       for (uint octet = 0; octet < head_dim / 8; ++octet) {
         vec4 low, high;
-        load_k(k_address, octet, low, high);
+        load_k(k_type, k_address, key % 16, octet, low, high);
         [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
           const vec4 q_low = q_tile[r * column_quads + octet * 2];
           const vec4 q_high = q_tile[r * column_quads + octet * 2 + 1];
@@ -156,7 +154,7 @@ void main() {
         [[unroll]] for (uint i = 0; i < 4; ++i) {
           // A key past the end has weight 0; memory past it may hold anything, so read the last.
           const uint token = min(quad * 4 + i, n_keys - 1) % 16;
-          v[i] = load_v(v_address, token * column_quads + column_quad);
+          v[i] = load_v(v_type, v_address, token, column_quad);
         }
         [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
           const vec4 weight = weight_tile[r * weight_quads + quad];

@@ -80,6 +80,7 @@ Status FlashAttention::check_shape(const Shape& shape) {
                       "attention: {} heads cannot share {} kv heads evenly", shape.n_heads,
                       shape.n_kv_heads);
   }
+  PUMICE_TRY_STATUS(check_kv_types("attention", shape.kv_type, shape.head_dim));
   // No model's comes near these; far beyond them reciprocals leave the range of a float.
   if (shape.soft_cap != 0 && !(shape.soft_cap >= 1e-3f && shape.soft_cap <= 1e6f)) {
     return make_error(ErrorCode::kInvalidArgument,
@@ -115,14 +116,14 @@ Result<FlashAttention::Tile> FlashAttention::declare(vk::PipelineLibrary& pipeli
                                                      bool single_rows) {
   const vk::DevicePlan& device = pipelines.device()->plan();
   const bool matrix = tuning.path == Path::kMatrix;
-  const bool f16 = shape.kv_type == KvType::kF16;
   FlashAttentionSpec spec{.workgroup_size = tuning.workgroup_size,
                           .head_dim = shape.head_dim,
                           .tile_rows = tuning.max_tile_rows,
                           .group = shape.n_heads / shape.n_kv_heads,
-                          .kv_f16 = f16 ? 1u : 0u,
+                          .k_type = static_cast<uint32_t>(shape.kv_type.k),
                           .window = shape.window,
-                          .soft_cap = shape.soft_cap};
+                          .soft_cap = shape.soft_cap,
+                          .v_type = static_cast<uint32_t>(shape.kv_type.v)};
   while (!matrix && !tile_fits(spec, tuning.path)) spec.tile_rows /= 2;
   // Heads of a group beyond one tile are spread evenly over several.
   const uint32_t head_tiles = (spec.group + spec.tile_rows - 1) / spec.tile_rows;
@@ -133,7 +134,7 @@ Result<FlashAttention::Tile> FlashAttention::declare(vk::PipelineLibrary& pipeli
   }
   vk::PipelineRequest request{
       .label = fmt::format("flash_attention.{}.{}{}{}", single_rows ? "row" : "tile",
-                           f16 ? "f16" : "f32", shape.window != 0 ? ".window" : "",
+                           shape.kv_type.name(), shape.window != 0 ? ".window" : "",
                            matrix ? ".matrix" : ""),
       .constants = vk::constants_of(spec),
       .push_bytes = sizeof(FlashAttentionPush)};
@@ -225,7 +226,7 @@ void FlashAttention::record(vk::Recorder& recorder, const Tile& tile, const Args
   push.scale = args.scale;
 
   const uint64_t key_bytes =
-      uint64_t{2} * shape_.n_kv_heads * shape_.head_dim * (shape_.kv_type == KvType::kF16 ? 2 : 4);
+      uint64_t{shape_.n_kv_heads} * shape_.kv_type.row_bytes(shape_.head_dim);
   const vk::Cost cost{
       .bytes = args.keys * key_bytes,
       .flops = args.scores * shape_.n_heads * shape_.head_dim * 4,

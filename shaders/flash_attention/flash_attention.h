@@ -19,15 +19,16 @@
   FIELD(float, scale)
 PUMICE_PUSH_CONSTANTS(FlashAttentionPush, FLASH_ATTENTION_PUSH)
 
-#define FLASH_ATTENTION_SPEC(CONSTANT)                                            \
-  CONSTANT(0, uint, workgroup_size, 64) /* keys of a KV tile: one a lane */       \
-  CONSTANT(1, uint, head_dim, 64)                                                 \
-  CONSTANT(2, uint, tile_rows, 16) /* (token, head) pairs of a tile */            \
-  CONSTANT(3, uint, tile_heads, 1) /* heads of a tile, at most group */           \
-  CONSTANT(4, uint, group, 1)      /* query heads that share a kv head */         \
-  CONSTANT(5, uint, kv_f16, 1)                                                    \
-  CONSTANT(6, uint, window, 0)    /* keys a row sees, its own included; 0: all */ \
-  CONSTANT(7, float, soft_cap, 0) /* scores become cap * tanh(score / cap); 0: they do not */
+#define FLASH_ATTENTION_SPEC(CONSTANT)                                                         \
+  CONSTANT(0, uint, workgroup_size, 64) /* keys of a KV tile: one a lane */                    \
+  CONSTANT(1, uint, head_dim, 64)                                                              \
+  CONSTANT(2, uint, tile_rows, 16) /* (token, head) pairs of a tile */                         \
+  CONSTANT(3, uint, tile_heads, 1) /* heads of a tile, at most group */                        \
+  CONSTANT(4, uint, group, 1)      /* query heads that share a kv head */                      \
+  CONSTANT(5, uint, k_type, 1)     /* common/kv_types.h */                                     \
+  CONSTANT(6, uint, window, 0)     /* keys a row sees, its own included; 0: all */             \
+  CONSTANT(7, float, soft_cap, 0)  /* scores become cap * tanh(score / cap); 0: they do not */ \
+  CONSTANT(14, uint, v_type, 1)    /* 8 to 13 are of flash_attention_matrix.h */
 PUMICE_SPEC_CONSTANTS(FlashAttentionSpec, FLASH_ATTENTION_SPEC)
 
 #endif

@@ -21,22 +21,20 @@ const uint column_chunks = (column_quads + workgroup_size - 1) / workgroup_size;
 const uint blocks_at_once = (workgroup_size + 15) / 16;  // that the keys of one broadcast lie in
 const uint head_tiles = (group + tile_heads - 1) / tile_heads;
 
-/// Elements [8 * octet, 8 * octet + 8) of the key at `address` (its first unit).
-void load_k(uvec2 address, uint octet, out float k[8]) {
+/// Elements [8 * octet, 8 * octet + 8) of the key of `token`, whose first unit is at `address`.
+void load_k(uvec2 address, uint token, uint octet, out float k[8]) {
   Uvec2s halves = Uvec2s(address);  // a token's 16-byte units lie 16 units apart
-  [[unroll]] for (uint i = 0; i < 2; ++i) {
-    vec4 quad;
-    if (kv_f16 != 0) {
-      const uvec2 words = halves.v[octet * 32 + i];
-      quad = vec4(unpackHalf2x16(words.x), unpackHalf2x16(words.y));
-    } else {
-      quad = uintBitsToFloat(uvec4(halves.v[octet * 64 + i * 32], halves.v[octet * 64 + i * 32 + 1]));
+  vec4 quads[2];
+  if (kv_quantised(k_type)) {
+    load_quantised_k(k_type, address, token, octet, quads[0], quads[1]);
+  } else {
+    [[unroll]] for (uint i = 0; i < 2; ++i) {
+      quads[i] = k_type == KV_F32 ? uintBitsToFloat(uvec4(halves.v[octet * 64 + i * 32],
+                                                          halves.v[octet * 64 + i * 32 + 1]))
+                                  : kv_quad(k_type, halves.v[octet * 32 + i]);
     }
-    k[i * 4] = quad.x;
-    k[i * 4 + 1] = quad.y;
-    k[i * 4 + 2] = quad.z;
-    k[i * 4 + 3] = quad.w;
   }
+  [[unroll]] for (uint d = 0; d < 8; ++d) k[d] = quads[d / 4][d % 4];
 }
 
 void main() {
@@ -48,11 +46,9 @@ void main() {
   const uint n_tile_heads = min(tile_heads, group - head_in_group);
   const uint n_heads = pc.n_kv_heads * group;
 
-  const uint element_bytes = kv_f16 != 0 ? 2 : 4;
-  const uint kv_head_bytes = 16 * head_dim * element_bytes;
-  const uint k_offset = pc.layer_offset + kv_head * kv_head_bytes;
+  const uint k_offset = pc.layer_offset + k_head_offset(kv_head, k_type);
   const uint first_table = item.seq * pc.table_stride;
-  const uint v_offset = pc.layer_offset + (pc.n_kv_heads + kv_head) * kv_head_bytes;
+  const uint v_offset = pc.layer_offset + v_head_offset(kv_head, pc.n_kv_heads, k_type, v_type);
 
   // A row past the end of the item does the work of its first row, sees no key and is not written.
   uint q_first[tile_rows];
@@ -95,7 +91,7 @@ void main() {
       }
       [[unroll]] for (uint i = 0; i < kKeysPerLane; ++i) {
         float k[8];
-        load_k(k_address[i], octet, k);
+        load_k(k_address[i], (first_key + i * workgroup_size + lane) % 16, octet, k);
         [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
           [[unroll]] for (uint d = 0; d < 8; ++d) {
             weight[r * kKeysPerLane + i] =
@@ -142,8 +138,8 @@ void main() {
         const uint token = key % 16;
         vec4 v[column_chunks];
         [[unroll]] for (uint c = 0; c < column_chunks; ++c) {
-          v[c] = load_v(v_address[j / 16],
-                        token * column_quads + min(c * workgroup_size + lane, column_quads - 1));
+          v[c] = load_v(v_type, v_address[j / 16], token,
+                        min(c * workgroup_size + lane, column_quads - 1));
         }
         [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
           const float w = subgroupBroadcast(weight[r * kKeysPerLane], j);

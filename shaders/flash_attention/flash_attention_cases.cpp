@@ -137,7 +137,7 @@ std::string name_of(const Case& test) {
     chunks += fmt::format("{}{}+{}", chunks.empty() ? "" : ",", chunk.before, chunk.rows);
   }
   return fmt::format("heads={}/{} head_dim={} {} context={}{}{}{}", s.n_heads, s.n_kv_heads,
-                     s.head_dim, s.kv_type == KvType::kF16 ? "f16" : "f32", chunks,
+                     s.head_dim, s.kv_type.name(), chunks,
                      test.split_tokens > 0 ? fmt::format(" split={}", test.split_tokens) : "",
                      test.indirect ? " indirect" : "",
                      test.q_scale == 1    ? ""
@@ -195,6 +195,9 @@ std::vector<OpCase> flash_attention_cases() {
        .split_tokens = 48,
        .q_scale = 30.0f},
       {.shape = {2, 1, 256, kF16, 100, 50.0f}, .chunks = straddling, .q_scale = 8.0f},
+      {.shape = {8, 2, 64, kQ8_0}, .chunks = ragged},
+      {.shape = {8, 2, 128, {kQ8_0, kQ4_0}, 100}, .chunks = straddling, .split_tokens = 64},
+      {.shape = {2, 1, 256, {kQ4_0, kF16}}, .chunks = {{70, 1}, {10, 9}}, .split_tokens = 32},
   };
   // Every shape runs as the device is tuned; these on either path, whatever it is tuned to.
   const Case on_paths[] = {
@@ -206,6 +209,9 @@ std::vector<OpCase> flash_attention_cases() {
        .split_tokens = 64,
        .q_scale = 30.0f},
       {.shape = {6, 2, 24, kF32, 17, 5.0f}, .chunks = rows, .q_scale = 30.0f},
+      {.shape = {2, 2, 40, {kBF16, kF32}}, .chunks = ragged},
+      {.shape = {6, 2, 96, {kQ8_0, kQ4_0}}, .chunks = ragged, .split_tokens = 48},
+      {.shape = {4, 2, 32, {kQ4_0, kQ8_0}, 17}, .chunks = rows},
   };
   // On matrix cores: every common head_dim and some that are no whole matrices, tiles of single
   // rows, more heads than a tile has rows, rows that see none of a split.
@@ -230,6 +236,9 @@ std::vector<OpCase> flash_attention_cases() {
       {.shape = {4, 2, 64, kF32, 0, 50.0f}, .chunks = ragged, .q_scale = 30.0f},
       {.shape = {6, 2, 24, kF16, 0, 5.0f}, .chunks = rows, .q_scale = 30.0f, .matrix_rows = true},
       {.shape = {2, 1, 256, kF16, 100, 50.0f}, .chunks = straddling, .q_scale = 8.0f},
+      {.shape = {6, 2, 96, {kQ8_0, kQ4_0}}, .chunks = ragged, .matrix_rows = true},
+      {.shape = {4, 2, 64, {kQ4_0, kBF16}, 17}, .chunks = ragged},
+      {.shape = {2, 2, 40, {kBF16, kF16}}, .chunks = ragged},
   };
   std::vector<OpCase> cases;
   const auto add = [&](const Case& test) {

@@ -70,9 +70,9 @@ uvec2 half_bits_of(vec4 value) {
   return uvec2(packFloat2x16(halves.xy), packFloat2x16(halves.zw));
 }
 
-/// K (`is_v` false) or V of a tile's keys into next_units. Planes hold units in the order of lanes:
+/// K (`is_v` false) or V of a tile's keys into next_units. Lanes take octets in the order of those in F16:
 /// K [head_dim / 8][token], V [token][head_dim / 8].
-void fetch(Item item, uint first_key, uint plane_offset, bool is_v, uint lane) {
+void fetch(Item item, uint first_key, uint head_offset, bool is_v, uint lane) {
   [[unroll]] for (uint i = 0; i < units_each; ++i) {
     const uint unit = i * workgroup_size + lane;
     const uint block = unit / (16 * head_units);
@@ -82,14 +82,19 @@ void fetch(Item item, uint first_key, uint plane_offset, bool is_v, uint lane) {
     if (is_behind(key, item.kv_begin)) continue;
     if (key >= item.kv_end || tile_units % workgroup_size != 0 && unit >= tile_units) continue;
     const uvec2 address = address_add(
-        Uvec2s(pc.block_table).v[item.seq * pc.table_stride + first_key / 16 + block], plane_offset);
-    if (kv_f16 != 0) {
+        Uvec2s(pc.block_table).v[item.seq * pc.table_stride + first_key / 16 + block], head_offset);
+    if ((is_v ? v_type : k_type) == KV_F16) {
       next_units[i] = Uvec4s(address).v[at];
-    } else {
-      const uint quad = is_v ? at * 2 : at / 16 * 32 + at % 16;
-      next_units[i] = uvec4(half_bits_of(Vec4s(address).v[quad]),
-                            half_bits_of(Vec4s(address).v[quad + (is_v ? 1 : 16)]));
+      continue;
     }
+    vec4 low, high;
+    if (is_v) {
+      low = load_v(v_type, address, at / head_units, at % head_units * 2);
+      high = load_v(v_type, address, at / head_units, at % head_units * 2 + 1);
+    } else {
+      load_k(k_type, address_add(address, at % 16 * 16), at % 16, at / 16, low, high);
+    }
+    next_units[i] = uvec4(half_bits_of(low), half_bits_of(high));
   }
 }
 
@@ -274,9 +279,8 @@ void main() {
   const uint head_in_group = gl_WorkGroupID.y % head_tiles * tile_heads;
   const uint first_head = kv_head * group + head_in_group;
   const uint n_tile_heads = min(tile_heads, group - head_in_group);
-  const uint kv_head_bytes = 16 * head_dim * (kv_f16 != 0 ? 2 : 4);
-  const uint k_offset = pc.layer_offset + kv_head * kv_head_bytes;
-  const uint v_offset = pc.layer_offset + (pc.n_kv_heads + kv_head) * kv_head_bytes;
+  const uint k_offset = pc.layer_offset + k_head_offset(kv_head, k_type);
+  const uint v_offset = pc.layer_offset + v_head_offset(kv_head, pc.n_kv_heads, k_type, v_type);
 
   const uint first_tile = first_tile_key(item, key_tile);
   fetch(item, first_tile, k_offset, false, lane);

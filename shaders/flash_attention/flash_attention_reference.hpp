@@ -40,7 +40,7 @@ inline double capped_error(double score, double error, double soft_cap) {
 /// moves y by e w (v - y), since the weights are divided by their sum. `scores` are not capped yet.
 inline void allow_halves(const float* q, const std::vector<const float*>& k,
                          const std::vector<const float*>& v, uint32_t head_dim, double scale,
-                         double soft_cap, KvType kv_type, const std::vector<double>& scores,
+                         double soft_cap, KvTypes kv_type, const std::vector<double>& scores,
                          const std::vector<double>& weights, Expectation& expected) {
   double sum = 0;
   for (const double weight : weights) sum += weight;
@@ -49,7 +49,7 @@ inline void allow_halves(const float* q, const std::vector<const float*>& k,
     double squares = 0;
     for (uint32_t d = 0; d < head_dim; ++d) {
       squares += std::pow(scale * (std::abs(k[j][d]) * half_error(q[d]) +
-                                   std::abs(q[d]) * kv_half_error(k[j][d], kv_type)),
+                                   std::abs(q[d]) * kv_half_error(k[j][d], kv_type.k)),
                           2);
     }
     if (weights[j] == 0) continue;
@@ -62,7 +62,7 @@ inline void allow_halves(const float* q, const std::vector<const float*>& k,
     for (size_t j = 0; j < weights.size(); ++j) {
       const double weight = weights[j] / sum;
       const double moved = weight * error[j] * (v[j][d] - expected.reference[first + d]);
-      const double rounded = weight * kv_half_error(v[j][d], kv_type);
+      const double rounded = weight * kv_half_error(v[j][d], kv_type.v);
       squares += moved * moved + rounded * rounded;
     }
     expected.bound[first + d] += 6 * std::sqrt(squares);
@@ -82,7 +82,7 @@ inline void allow_halves(const float* q, const std::vector<const float*>& k,
 /// adds 7, the product with the cap 2.
 inline void expect_attention_row(const float* q, const std::vector<const float*>& k,
                                  const std::vector<const float*>& v, uint32_t head_dim,
-                                 double scale, double soft_cap, Math math, KvType kv_type,
+                                 double scale, double soft_cap, Math math, KvTypes kv_type,
                                  Expectation& expected) {
   constexpr double kEpsilon = 0x1p-24;  // half an ulp of a float, relative
   const double sum_epsilon = math == Math::kF16 ? 4 * kEpsilon : kEpsilon;

@@ -63,6 +63,8 @@ void main() {
     const uint angles = is_v ? kNoAngle : first_angle;
     const float low = rotated(head, d, angles);
     const float high = rotated(head, d + 1, angles);
-    write_kv(block, pc.n_kv_heads, token, is_v, kv_head, d, low, high);
+    const uint offset = is_v ? v_head_offset(kv_head, pc.n_kv_heads, k_type, v_type)
+                             : k_head_offset(kv_head, k_type);
+    write_kv(is_v ? v_type : k_type, address_add(block, offset), token, is_v, d, low, high);
   }
 }

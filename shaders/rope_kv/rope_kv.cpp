@@ -30,7 +30,9 @@ Result<RopeKv> RopeKv::plan(vk::PipelineLibrary& pipelines, const Shape& shape,
     return make_error(ErrorCode::kInvalidArgument, "rope_kv: {} heads and {} kv heads",
                       shape.n_heads, shape.n_kv_heads);
   }
-  const bool f16 = shape.kv_type == KvType::kF16;
+  PUMICE_TRY_STATUS(check_kv_types("rope_kv", shape.kv_type, shape.head_dim));
+  const auto k_type = static_cast<uint32_t>(shape.kv_type.k);
+  const auto v_type = static_cast<uint32_t>(shape.kv_type.v);
   const uint32_t halves = shape.pairs == RopePairs::kHalves ? 1 : 0;
   RopeKv op;
   op.shape_ = shape;
@@ -45,25 +47,26 @@ Result<RopeKv> RopeKv::plan(vk::PipelineLibrary& pipelines, const Shape& shape,
                                .head_dim = shape.head_dim,
                                .rope_dims = shape.rope_dims,
                                .halves = halves,
-                               .kv_f16 = f16,
+                               .k_type = k_type,
                                .head_norms = shape.head_norms,
-                               .biases = shape.biases};
+                               .biases = shape.biases,
+                               .v_type = v_type};
     PUMICE_TRY(const vk::ShaderModule module, find_spirv("rope_kv_heads"));
-    PUMICE_TRY(op.pipeline_,
-               pipelines.declare({.module = module,
-                                  .label = f16 ? "rope_kv_heads.f16" : "rope_kv_heads.f32",
-                                  .constants = vk::constants_of(spec),
-                                  .push_bytes = sizeof(RopeKvHeadsPush)}));
+    PUMICE_TRY(op.pipeline_, pipelines.declare({.module = module,
+                                                .label = "rope_kv_heads." + shape.kv_type.name(),
+                                                .constants = vk::constants_of(spec),
+                                                .push_bytes = sizeof(RopeKvHeadsPush)}));
     return op;
   }
   const RopeKvSpec spec{.workgroup_size = kWorkgroupSize,
                         .head_dim = shape.head_dim,
                         .rope_dims = shape.rope_dims,
                         .halves = halves,
-                        .kv_f16 = f16};
+                        .k_type = k_type,
+                        .v_type = v_type};
   PUMICE_TRY(const vk::ShaderModule module, find_spirv("rope_kv"));
   PUMICE_TRY(op.pipeline_, pipelines.declare({.module = module,
-                                              .label = f16 ? "rope_kv.f16" : "rope_kv.f32",
+                                              .label = "rope_kv." + shape.kv_type.name(),
                                               .constants = vk::constants_of(spec),
                                               .push_bytes = sizeof(RopeKvPush)}));
   return op;
@@ -75,7 +78,8 @@ vk::Cost RopeKv::cost(uint32_t rows) const {
   const uint64_t turned_q = uint64_t{shape_.n_heads} * shape_.rope_dims;
   const uint64_t turned = turned_q + uint64_t{shape_.n_kv_heads} * shape_.rope_dims;
   const uint64_t q_bytes = (by_heads() ? q : turned_q) * 8;
-  const uint64_t kv_bytes = 2 * k * (shape_.kv_type == KvType::kF16 ? 6 : 8);
+  const uint64_t kv_bytes =
+      2 * k * 4 + uint64_t{shape_.n_kv_heads} * shape_.kv_type.row_bytes(shape_.head_dim);
   vk::Cost cost{.bytes = rows * (q_bytes + kv_bytes + shape_.rope_dims * 4),
                 .flops = rows * 3 * turned};
   if (shape_.biases) cost += {.bytes = (q + 2 * k) * 4, .flops = rows * (q + 2 * k)};

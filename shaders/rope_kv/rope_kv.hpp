@@ -26,7 +26,7 @@ class RopeKv {
     uint32_t rope_dims = 0;  ///< even, at most head_dim; the elements after them stay. 0: no
                              ///< rotation
     RopePairs pairs = RopePairs::kAdjacent;
-    KvType kv_type = KvType::kF16;
+    KvTypes kv_type;
     bool head_norms = false;  ///< each head of q and k becomes x / sqrt(mean(x²) + norm_eps) ·
                               ///< weight before it is rotated
     bool biases = false;      ///< Args::bias is added to q, k and v before all else
@@ -53,17 +53,18 @@ class RopeKv {
     vk::BufferRange bias = {};  ///< float [(n_heads + 2 n_kv_heads) head_dim], with biases
   };
 
-  /// Declare "rope_kv.f16" or "rope_kv.f32"; with biases or head_norms "rope_kv_heads.f16" or
-  /// "rope_kv_heads.f32", a kernel of one workgroup a head. In F16, values round to nearest even on
-  /// every device and saturate at +-65504. `head_lanes`: of the latter's workgroups, a power of
-  /// two; 0: what suits the device. Errors: kInvalidArgument for a shape out of range.
+  /// Declare "rope_kv.f16", of whatever types; with biases, head_norms or quantised types
+  /// "rope_kv_heads.f16", a kernel of one workgroup a head. In F16 and BF16, values round to
+  /// nearest even on every device and saturate at the largest finite one, as do scales.
+  /// `head_lanes`: of the latter's workgroups, a power of two; 0: what suits the device. Errors:
+  /// kInvalidArgument for a shape out of range, and for heads that the types cannot hold.
   static Result<RopeKv> plan(vk::PipelineLibrary& pipelines, const Shape& shape,
                              uint32_t head_lanes = 0);
 
   void record(vk::Recorder& recorder, const Args& args) const;
 
  private:
-  bool by_heads() const { return shape_.biases || shape_.head_norms; }
+  bool by_heads() const { return shape_.biases || shape_.head_norms || shape_.kv_type.quantised(); }
   vk::Cost cost(uint32_t rows) const;
   void record_heads(vk::Recorder& recorder, const Args& args) const;
 

@@ -25,7 +25,7 @@ Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
   const auto rows = static_cast<uint32_t>(test.positions.size());
   const uint32_t stride = (shape.n_heads + 2 * shape.n_kv_heads) * shape.head_dim + 4;
   auto qkv = OpBed::normal_floats(size_t{rows} * stride, 1);
-  if (shape.kv_type == KvType::kF16) {  // in v: beyond the range of a half, below it, and ties
+  if (shape.kv_type.v != KvType::kF32) {  // beyond the range of a half, below it, and ties
     const float values[] = {1e6f,  -65519.0f,  1.3e-6f,    -3e-8f,
                             -0.0f, 0x1.002p0f, 0x1.006p0f, -0x1.0022p0f};
     std::copy(std::begin(values), std::end(values),
@@ -80,13 +80,13 @@ Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
                          .output = args.qkv,
                          .reference = {qkv.begin(), qkv.end()},
                          .bound = std::vector<double>(qkv.size(), 0)};
-  const bool halves = shape.kv_type == KvType::kF16;
-  const size_t kv_elements = paged.size_bytes() / paged.layout().element_bytes();
-  Expectation kv_expected{.name = "kv",
-                          .output = args.kv,
-                          .reference = std::vector<double>(kv_elements, kNaN),
-                          .bound = std::vector<double>(kv_elements, 0),
-                          .halves = halves};
+  const size_t kv_elements = paged.n_rows() * shape.head_dim;
+  Expectation kv_expected{
+      .name = "kv",
+      .output = args.kv,
+      .reference = std::vector<double>(kv_elements, kNaN),
+      .bound = std::vector<double>(kv_elements, 0),
+      .decode = [paged](std::span<const std::byte> memory) { return paged.load_all(memory); }};
   // Head `index` of a row's q, k and v, before it is rotated.
   const auto head_of = [&](size_t first, uint32_t index, const float* norm) {
     const size_t column = size_t{index} * shape.head_dim;
@@ -97,10 +97,14 @@ Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
   for (uint32_t row = 0; row < rows; ++row) {
     const float* angles = table.data() + size_t{test.positions[row]} * shape.rope_dims;
     const size_t first = size_t{row} * stride;
-    const auto expect_kv = [&](uint64_t at, const RotatedElement& x) {
-      const RotatedElement kept = halves ? stored_as_half(x) : x;
-      kv_expected.reference[at] = kept.value;
-      kv_expected.bound[at] = kept.bound;
+    const auto expect_kv = [&](uint32_t head, bool is_v, std::vector<RotatedElement> elements) {
+      store_row(is_v ? shape.kv_type.v : shape.kv_type.k, elements);
+      uint64_t at = shape.head_dim *
+                    paged.row_index(kLayer, test.row_seq[row], test.positions[row], head, is_v);
+      for (const RotatedElement& x : elements) {
+        kv_expected.reference[at] = x.value;
+        kv_expected.bound[at++] = x.bound;
+      }
     };
     for (uint32_t head = 0; head < shape.n_heads; ++head) {
       const std::vector<RotatedElement> q = head_of(first, head, q_norm.data());
@@ -113,14 +117,12 @@ Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
     }
     for (uint32_t head = 0; head < shape.n_kv_heads; ++head) {
       const std::vector<RotatedElement> k = head_of(first, shape.n_heads + head, k_norm.data());
-      const std::vector<RotatedElement> v =
-          head_of(first, shape.n_heads + shape.n_kv_heads + head, nullptr);
+      std::vector<RotatedElement> rotated;
       for (uint32_t d = 0; d < shape.head_dim; ++d) {
-        const uint32_t position = test.positions[row];
-        expect_kv(paged.k_index(kLayer, test.row_seq[row], position, head, d),
-                  rotate_element(shape, k, d, angles));
-        expect_kv(paged.v_index(kLayer, test.row_seq[row], position, head, d), v[d]);
+        rotated.push_back(rotate_element(shape, k, d, angles));
       }
+      expect_kv(head, false, std::move(rotated));
+      expect_kv(head, true, head_of(first, shape.n_heads + shape.n_kv_heads + head, nullptr));
     }
   }
   return PreparedOp{.record =
@@ -163,6 +165,14 @@ std::vector<OpCase> rope_kv_cases() {
       {{3, 1, 96, 0, kAdjacent, kF16, true, true}, {2, 3}, {0, 0}},
       {{3, 1, 32, 0, kHalves, kF32, true, false}, {2, 19}, {0, 0}},
       {{2, 2, 48, 0, kHalves, kF32, false, true}, {2, 19}, {0, 1}},
+      // Each type beside another, and heads of an odd number of scales.
+      {{4, 2, 40, 40, kHalves, {kBF16, kF32}}, chunk, {0, 0, 0, 0, 0}},
+      {{2, 1, 64, 64, kAdjacent, {kF16, kBF16}, true, true}, {7, 8}, {0, 1}},
+      {{4, 2, 64, 64, kAdjacent, kQ8_0}, chunk, {0, 0, 0, 0, 0}},
+      {{3, 1, 96, 32, kHalves, {kQ4_0, kQ8_0}, true, true}, {31, 32, 5}, {0, 0, 1}},
+      {{2, 2, 32, 32, kAdjacent, kQ4_0}, {40, 0, 15, 16}, {2, 0, 1, 1}},
+      {{8, 2, 256, 256, kHalves, {kQ8_0, kQ4_0}}, {130, 255, 5}, {0, 1, 2}, 64},
+      {{4, 1, 128, 128, kAdjacent, {kQ8_0, kF16}, false, true}, {14, 33}, {0, 0}},
   };
   std::vector<OpCase> cases;
   for (const Case& test : tests) {
@@ -171,9 +181,9 @@ std::vector<OpCase> rope_kv_cases() {
         {.op = "rope_kv",
          .name = fmt::format("heads={}/{} head_dim={} dims={} {} {}{}{} rows={}", s.n_heads,
                              s.n_kv_heads, s.head_dim, s.rope_dims,
-                             s.pairs == kHalves ? "halves" : "adjacent",
-                             s.kv_type == kF16 ? "f16" : "f32", s.biases ? " biases" : "",
-                             s.head_norms ? " norms" : "", test.positions.size()) +
+                             s.pairs == kHalves ? "halves" : "adjacent", s.kv_type.name(),
+                             s.biases ? " biases" : "", s.head_norms ? " norms" : "",
+                             test.positions.size()) +
                  (test.head_lanes == 0 ? "" : fmt::format(" lanes={}", test.head_lanes)),
          .prepare = [test](OpBed& bed) { return prepare(bed, test); }});
   }

@@ -24,6 +24,16 @@ TEST(Configuration, EveryKeyReachesTheEnginesOptions) {
   EXPECT_EQ(options.context_tokens, 77u) << "what is not named stays";
 }
 
+TEST(Configuration, KeysAndValuesMayHaveTypesOfTheirOwn) {
+  EXPECT_EQ(Configuration::parse("kv=q8_0")->applied_to({}).kv_type, KvType::kQ8_0);
+  EXPECT_EQ(Configuration::parse("kv=q8_0-bf16")->applied_to({}).kv_type,
+            KvTypes(KvType::kQ8_0, KvType::kBF16));
+  const auto unknown = Configuration::parse("kv=q9");
+  ASSERT_FALSE(unknown.ok());
+  EXPECT_NE(unknown.error().message.find("q8_0, q4_0"), std::string::npos)
+      << unknown.error().message;
+}
+
 TEST(Configuration, NothingChangesNothing) {
   for (const char* text : {"", "null"}) {
     const auto parsed = Configuration::parse(text);

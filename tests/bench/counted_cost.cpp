@@ -10,12 +10,12 @@ namespace {
 
 class Count {
  public:
-  Count(const SyntheticModel& model, KvType kv_type, std::span<const StepRows> batch,
+  Count(const SyntheticModel& model, KvTypes kv_type, std::span<const StepRows> batch,
         uint32_t n_logit_rows)
       : model_(model),
         s_(model.shape()),
         batch_(batch),
-        kv_element_bytes_(kv_type == KvType::kF32 ? 4 : 2),
+        kv_token_bytes_(uint64_t{s_.n_kv_heads} * kv_type.row_bytes(head_dim())),
         n_logit_rows_(n_logit_rows) {
     for (const StepRows& chunk : batch) n_rows_ += chunk.n_rows;
   }
@@ -143,7 +143,7 @@ class Count {
       sum.activation_bytes += uint64_t{s_.n_heads} * head_dim() * 2 * 4;     // q, in place
       sum.activation_bytes += uint64_t{s_.n_kv_heads} * head_dim() * 2 * 4;  // k and v
       sum.activation_bytes += uint64_t{head_dim()} * 4;                      // of the table
-      sum.kv_bytes += uint64_t{s_.n_kv_heads} * head_dim() * 2 * kv_element_bytes_;
+      sum.kv_bytes += kv_token_bytes_;
     }
     return sum;
   }
@@ -163,7 +163,7 @@ class Count {
             }
           }
         }
-        sum.kv_bytes += keys_read.size() * s_.n_kv_heads * head_dim() * 2 * kv_element_bytes_;
+        sum.kv_bytes += keys_read.size() * kv_token_bytes_;
       }
     }
     return sum;
@@ -188,14 +188,14 @@ class Count {
   const SyntheticModel& model_;
   const SyntheticShape& s_;
   std::span<const StepRows> batch_;
-  uint64_t kv_element_bytes_;
+  uint64_t kv_token_bytes_;
   uint64_t n_logit_rows_;
   uint64_t n_rows_ = 0;
 };
 
 }  // namespace
 
-Amount counted_part(Component part, const SyntheticModel& model, KvType kv_type,
+Amount counted_part(Component part, const SyntheticModel& model, KvTypes kv_type,
                     std::span<const StepRows> batch, uint32_t n_logit_rows) {
   return Count(model, kv_type, batch, n_logit_rows).of(part);
 }

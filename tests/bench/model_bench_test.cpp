@@ -143,7 +143,7 @@ TEST_F(ModelBenchTest, ALeverWithWrongLogitsIsNotMeasured) {
       .ttft_target_s = 1e-9, .n_prompt = 32, .n_gen = 2, .n_streams = 1, .stop = [] {
         return false;
       }};
-  options.check = [](const auto&, KvType kv_type, ops::Math) -> Result<nlohmann::json> {
+  options.check = [](const auto&, KvTypes kv_type, ops::Math) -> Result<nlohmann::json> {
     if (kv_type == KvType::kF32) {
       return make_error(ErrorCode::kSelfTestFailed, "logits are off");
     }

@@ -48,7 +48,7 @@ void expect_equal(const Amount& got, const Amount& counted, std::string_view wha
   EXPECT_EQ(got.activation_bytes, counted.activation_bytes) << what;
 }
 
-void expect_counted(const SyntheticModel& model, KvType kv_type, std::span<const StepRows> batch,
+void expect_counted(const SyntheticModel& model, KvTypes kv_type, std::span<const StepRows> batch,
                     uint32_t n_logit_rows) {
   const ModelShape shape = *model_shape(model, kv_type);
   const StepWork cost = step_cost(shape, batch, n_logit_rows);
@@ -103,6 +103,12 @@ TEST(ModelCost, APromptIsWhatItsRowsHeadsAndVisibleKeysAddUpTo) {
   const StepRows prompt{0, 13};
   expect_counted(model_of(kDense), KvType::kF16, {&prompt, 1}, 1);
   expect_counted(model_of(kDense, "F16"), KvType::kF32, {&prompt, 1}, 13);
+  expect_counted(model_of(kDense), {KvType::kBF16, KvType::kF32}, {&prompt, 1}, 1);
+  SyntheticShape scaled = kDense;
+  scaled.n_heads = 2;
+  scaled.n_kv_heads = 1;
+  scaled.n_embd = 64;
+  expect_counted(model_of(scaled, "F16"), {KvType::kQ8_0, KvType::kQ4_0}, {&prompt, 1}, 1);
 }
 
 TEST(ModelCost, ARowAfterAContextSeesAllOfIt) {

@@ -110,8 +110,9 @@ TEST_F(CostFile, EachDeviceDriverModelKvTypeAndArithmeticHasItsOwn) {
   paths.insert(cost_file(directory_, other, {11, 12}, {}));
   paths.insert(cost_file(directory_, device_, {13, 12}, {}));
   paths.insert(cost_file(directory_, device_, {11, 12}, {.kv_type = KvType::kF32}));
+  paths.insert(cost_file(directory_, device_, {11, 12}, {.kv_type = {KvType::kF32, KvType::kF16}}));
   paths.insert(cost_file(directory_, device_, {11, 12}, {.math = ops::Math::kF32}));
-  EXPECT_EQ(paths.size(), 6u);
+  EXPECT_EQ(paths.size(), 7u);
   EXPECT_EQ(cost_file("", device_, {11, 12}, {}), "");
 }
 

@@ -38,9 +38,14 @@ TEST_P(EveryCut, HitsOfEveryLengthChangeNothingAndComputeTheRestOnly) {
   }
 }
 
+/// Fp32 with keys and values in Q8_0: what rounds another way in another cut moves an element by a
+/// step of its type.
+constexpr test::Arithmetic kQ8Arithmetic{ops::Math::kF32, 1e-6, "F32"};
+
 INSTANTIATE_TEST_SUITE_P(Families, EveryCut,
                          ::testing::Values(Family{"gemma2"},
-                                           Family{"gemma2", test::kF32Arithmetic, true}),
+                                           Family{"gemma2", test::kF32Arithmetic, true},
+                                           Family{"gemma2", kQ8Arithmetic, false, KvType::kQ8_0}),
                          test::family_name);
 
 }  // namespace

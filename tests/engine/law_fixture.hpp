@@ -29,6 +29,7 @@ class LawTest : public EngineTest {
   struct Law {
     Arithmetic arithmetic = kF32Arithmetic;
     bool invariant = false;
+    KvTypes kv_type = KvType::kF32;
     uint32_t prompt_tokens = 0;
     uint32_t new_tokens = 0;
     uint32_t context_tokens = 0;
@@ -57,7 +58,7 @@ class LawTest : public EngineTest {
   }
 
   std::unique_ptr<Engine> engine(EngineOptions options) const {
-    options.kv_type = KvType::kF32;
+    options.kv_type = law_.kv_type;
     options.context_tokens = law_.context_tokens;
     options.invariant = law_.invariant;
     options.math = law_.arithmetic.math;

@@ -82,12 +82,16 @@ TEST_F(Sizing, TheWindowOfAMachineIsTheModelsOrWhatFits) {
 
 TEST_F(Sizing, HalfPrecisionHoldsTwiceTheContext) {
   engine_.kv_type = KvType::kF32;
-  const uint64_t bytes = others(40 * 16) + 40 * page_bytes();
+  const uint64_t f32_page = page_bytes();
+  const uint64_t bytes = others(40 * 16) + 40 * f32_page;
   EXPECT_EQ(fit(bytes).value(), 40u * 16);
   engine_.kv_type = KvType::kF16;
   const uint64_t half_bytes = others(80 * 16) + 80 * page_bytes();
   EXPECT_EQ(fit(half_bytes).value(), 80u * 16);
   EXPECT_LT(half_bytes - bytes, others(80 * 16) - others(40 * 16) + 1);
+  engine_.kv_type = {KvType::kF16, KvType::kF32};
+  EXPECT_EQ(page_bytes() * 4, f32_page * 3);
+  EXPECT_EQ(fit(others(50 * 16) + 50 * page_bytes()).value(), 50u * 16);
 }
 
 TEST_F(Sizing, LayersWithAWindowTakeNoMoreThanIt) {

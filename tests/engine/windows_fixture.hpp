@@ -17,11 +17,16 @@ struct Family {
   const char* name;
   Arithmetic arithmetic = kF32Arithmetic;
   bool invariant = false;
+  KvTypes kv_type = KvType::kF32;
 };
 
 inline std::string family_name(const ::testing::TestParamInfo<Family>& given) {
+  std::string kv;
+  for (const KvType type : {given.param.kv_type.k, given.param.kv_type.v}) {
+    if (given.param.kv_type != KvType::kF32) kv += "_" + std::string(kv_type_name(type));
+  }
   return given.param.name + std::string(given.param.invariant ? "_invariant" : "") + "_" +
-         arithmetic_name(given.param.arithmetic);
+         arithmetic_name(given.param.arithmetic) + kv;
 }
 
 class Windows : public LawTest, public ::testing::WithParamInterface<Family> {
@@ -34,6 +39,7 @@ class Windows : public LawTest, public ::testing::WithParamInterface<Family> {
     if (!std::filesystem::exists(path)) GTEST_SKIP() << "no shared data: " << path;
     set_up(load(path), {.arithmetic = family.arithmetic,
                         .invariant = family.invariant,
+                        .kv_type = family.kv_type,
                         .prompt_tokens = kPrompt,
                         .new_tokens = kNew,
                         .context_tokens = kContext});

@@ -203,6 +203,9 @@ TEST(Lowering, OneGroupOfStateIsOnePage) {
   EXPECT_EQ(layout.page_bytes, 3 * kSlot);
   EXPECT_EQ(layout.place({0, 2}).offset_bytes, 2 * kSlot);
   EXPECT_EQ(cache_groups(program, layout)[0].kind, GroupKind::kFull);
+  // Keys of 64 bytes and two scales, values of 32 bytes and two scales.
+  EXPECT_EQ(state_layout(program, {KvType::kQ8_0, KvType::kQ4_0}).page_bytes,
+            3 * 16 * 2 * (64 + 4 + 32 + 4));
 }
 
 TEST(Lowering, GroupsAreCutIntoPagesAboutAsLargeAsTheSmallest) {

@@ -4,6 +4,9 @@ STEPPER = "runtime/engine/stepper.cpp"
 REQUESTS = "runtime/engine/requests.cpp"
 
 MUTATIONS = [
+    ("a prompt cache of other values is read", "runtime/engine/device_state.cpp",
+     "page.layout.type.name()", "kv_type_name(page.layout.type.k)",
+     "cli_cache:PromptCache.test_a_damaged_or_foreign_file_is_refused_with_a_reason_and_kept"),
     ("a replay is taken though the context outgrew its first split", STEPPER,
      ".split_classes = Decoder::split_classes(args),", ".split_classes = 0,", "test_engine:Replay.*"),
     ("a replay for greedy rows is taken for sampled ones", STEPPER,

@@ -21,7 +21,7 @@
 namespace pumice {
 namespace {
 
-Status plan_attention_ops(vk::PipelineLibrary& pipelines, KvType kv_type, uint32_t head_dim) {
+Status plan_attention_ops(vk::PipelineLibrary& pipelines, KvTypes kv_type, uint32_t head_dim) {
   for (const bool norms : {false, true}) {
     PUMICE_TRY_STATUS(ops::RopeKv::plan(pipelines, {.n_heads = 8,
                                                     .n_kv_heads = 2,
@@ -69,6 +69,8 @@ Status plan_every_op(const std::shared_ptr<vk::Device>& device) {
   for (const uint32_t head_dim : {8u, 64u, 128u, 256u}) {
     PUMICE_TRY_STATUS(plan_attention_ops(pipelines, KvType::kF16, head_dim));
     PUMICE_TRY_STATUS(plan_attention_ops(pipelines, KvType::kF32, head_dim));
+    if (head_dim % 32 != 0) continue;
+    PUMICE_TRY_STATUS(plan_attention_ops(pipelines, {KvType::kQ8_0, KvType::kQ4_0}, head_dim));
   }
   return {};
 }
@@ -83,6 +85,18 @@ TEST(OpPlans, TheReferenceAttentionRefusesWindowsAndSoftCaps) {
   shape.window = 0;
   shape.soft_cap = 50;
   EXPECT_FALSE(ops::AttentionReference::plan(pipelines, shape).ok());
+}
+
+TEST(OpPlans, HeadsThatAQuantisedTypeCannotHoldAreRefusedByEveryOp) {
+  PUMICE_REQUIRE_DEVICE(device);
+  vk::PipelineLibrary pipelines(device, "", spirv_hash());
+  const ops::FlashAttention::Shape shape{
+      .n_heads = 2, .n_kv_heads = 1, .head_dim = 80, .kv_type = {KvType::kF16, KvType::kQ8_0}};
+  const ops::RopeKv::Shape rope{
+      .n_heads = 2, .n_kv_heads = 1, .head_dim = 80, .kv_type = {KvType::kQ4_0, KvType::kF16}};
+  EXPECT_FALSE(ops::FlashAttention::plan(pipelines, shape, ops::Math::kF32).ok());
+  EXPECT_FALSE(ops::AttentionReference::plan(pipelines, shape).ok());
+  EXPECT_FALSE(ops::RopeKv::plan(pipelines, rope).ok());
 }
 
 void expect_every_op_plans(const std::string& what, const test::GpuEnvironment::MakePlan& plan) {

@@ -84,6 +84,7 @@ class PromptCache(CacheTest):
         file = self.folder / "prompts.kv"
         self.ok(*run, file)
         self.refuses(BAD_FILE, *run, file, "-ctk", "f32", "-ctv", "f32", says="another")
+        self.refuses(BAD_FILE, *run, file, "-ctv", "bf16", says="another")
         content = bytearray(file.read_bytes())
         content[100] ^= 1
         damaged = self.write("damaged.kv", bytes(content))

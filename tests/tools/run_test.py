@@ -77,6 +77,12 @@ class Json(RunTest):
         variants = self.run_json("-p", "Once", "-n", 2, "-ctk", "f32", "-ctv", "f32")["variants"]
         self.assertIn("rope_kv.f32", variants)
         self.assertIn("rope_kv.f16", self.run_json("-p", "Once", "-n", 2)["variants"])
+        variants = self.run_json("-p", "Once", "-n", 2, "-ctk", "bf16")["variants"]
+        self.assertIn("rope_kv.bf16-f16", variants)
+
+    def test_heads_too_small_for_a_quantised_type_are_refused_by_name(self):
+        self.refuses(USAGE, "run", "-m", STORIES, "-p", "Once", "-n", 2, "-ctv", "q8_0",
+                     says=["values of 8 elements", "q8_0", "-ctk f16 -ctv f16"])
 
 
 class Rates(RunTest):

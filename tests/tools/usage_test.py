@@ -54,8 +54,8 @@ class BadFlags(CommandLineTest):
                  ("-n 99999999999999999999", "range"), ("-c 0", "range"), ("-ub 0", "range"),
                  ("-b 70000", "65536"), ("-b 15", "range"), ("--tpot-target nan", "nan"), ("-s abc", "abc"),
                  ("--math f33", "auto,f32,f16,i8"),
-                 ("-ctk q9", "f16,f32"), ("--temp x", "x"), ("--top-k -1", "-1"),
-                 ("-ctk f32", "one type"), ("-n", "--predict")]
+                 ("-ctk q9", "f32,f16,bf16,q8_0,q4_0"), ("--temp x", "x"), ("--top-k -1", "-1"),
+                 ("-n", "--predict")]
         for flags, words in cases:
             with self.subTest(flags):
                 self.refuses(USAGE, "run", "-m", "x", "-p", "x", *flags.split(), says=words)
