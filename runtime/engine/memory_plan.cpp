@@ -158,15 +158,15 @@ std::string MemoryPlanner::what_would_fit(const EngineOptions& options) const {
   other.kv_blocks = 0;
   const uint32_t asked = options.context_tokens;
   std::vector<std::string> hints;
-  if (const uint32_t shorter = largest_context(other, asked); shorter > 0) {
-    hints.push_back(fmt::format("-c {}", shorter));
-  }
+  uint32_t longest = largest_context(other, asked);
+  if (longest > 0) hints.push_back(fmt::format("-c {}", longest));
   const uint64_t own_bytes = state_layout(*program_, options.kv_type).page_bytes;
   for (const KvChoice& choice : kKvChoices) {
     if (state_layout(*program_, choice.type).page_bytes >= own_bytes) continue;
     other.kv_type = choice.type;
     const uint32_t fitting = largest_context(other, asked);
-    if (fitting == 0) continue;
+    if (fitting <= longest) continue;
+    longest = fitting;
     hints.push_back(fmt::format("-ctk {} -ctv {}{}", choice.name, choice.name,
                                 fitting < asked ? fmt::format(" -c {}", fitting) : ""));
     if (fitting == asked) break;  // smaller types would lose more for nothing

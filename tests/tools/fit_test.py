@@ -8,7 +8,7 @@ import unittest
 from command_line import DOES_NOT_FIT, STORIES, USAGE, CommandLineTest
 from gguf_split import split_gguf
 
-HUGE = ["info", "--fit", "--synthetic", "llama-70b:q4_k", "--limit", "budget=2G"]
+HUGE = ["info", "--fit", "--synthetic", "moe-8x7b:q4_k", "--limit", "budget=2G"]
 
 
 class Fit(CommandLineTest):
@@ -17,7 +17,7 @@ class Fit(CommandLineTest):
         self.assertIs(plan["fits"], False)
         self.assertEqual(plan["context_tokens"], 4096)
         self.assertLessEqual(plan["free_bytes"], 2 << 30)
-        self.assertGreater(plan["weights_bytes"], 35e9)
+        self.assertGreater(plan["weights_bytes"], 20e9)
         uses = ("weights", "kv", "activations", "reserve")
         self.assertEqual(plan["total_bytes"], sum(plan[f"{use}_bytes"] for use in uses))
         self.assertEqual(plan["total_bytes"], sum(line["bytes"] for line in plan["lines"]))
