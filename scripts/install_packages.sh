@@ -16,7 +16,7 @@ packages=(
   libvulkan-dev libvulkan-volk-dev libfmt-dev libspdlog-dev libcli11-dev nlohmann-json3-dev
   libxxhash-dev libpcre2-dev libedit-dev
   # downloads of models
-  libcurl4-openssl-dev ca-certificates
+  libcurl4-openssl-dev ca-certificates libmd-dev
   # charts of `pumice report`
   libjs-chart.js
   # run: the loader, and drivers that include a software one

@@ -10,6 +10,7 @@ find_package(PkgConfig REQUIRED)
 pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(libedit REQUIRED IMPORTED_TARGET libedit)
+pkg_check_modules(libmd REQUIRED IMPORTED_TARGET libmd)
 
 # libcurl: headers only. The library is opened at run time, by the commands that download.
 find_path(CURL_HEADERS_DIR curl/curl.h REQUIRED)

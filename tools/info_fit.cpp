@@ -19,7 +19,7 @@ using Json = nlohmann::json;
 
 /// One KV type beside the one that was asked for.
 struct Alternative {
-  std::string_view kv_type;
+  KvTypes kv_type;
   bool is_current = false;
   uint64_t bytes = 0;  ///< at the context asked for
   bool fits = false;
@@ -42,14 +42,10 @@ Result<ModelSource> open_source(const FitOptions& options, const std::string& mo
   return ModelSource::synthetic(made);
 }
 
-Result<EngineOptions> engine_options(const FitOptions& options, uint32_t model_tokens) {
-  if (options.kv_type_k != options.kv_type_v) {
-    return make_error(ErrorCode::kInvalidArgument,
-                      "-ctk {} and -ctv {}: keys and values must have one type", options.kv_type_k,
-                      options.kv_type_v);
-  }
+EngineOptions engine_options(const FitOptions& options, uint32_t model_tokens) {
   return EngineOptions{
-      .kv_type = std::ranges::find(kv_choices(), options.kv_type_k, &KvChoice::name)->type,
+      .kv_type = {parse_kv_type(options.kv_type_k).value(),
+                  parse_kv_type(options.kv_type_v).value()},
       .context_tokens = options.context_tokens != 0 ? options.context_tokens : model_tokens,
       .token_budget = options.token_budget,
       .chunk_tokens = options.chunk_tokens};
@@ -57,17 +53,20 @@ Result<EngineOptions> engine_options(const FitOptions& options, uint32_t model_t
 
 Result<Fit> find_fit(const FitOptions& options, const ModelSource& source, DeviceMemory device) {
   PUMICE_TRY(MemoryPlanner planner, MemoryPlanner::of_source(source, std::move(device)));
-  PUMICE_TRY(const EngineOptions engine, engine_options(options, planner.program().context_length));
+  const EngineOptions engine = engine_options(options, planner.program().context_length);
   PUMICE_TRY(MemoryPlan plan, planner.plan(engine));
   Fit fit{.planner = std::move(planner), .engine = engine, .plan = std::move(plan)};
   fit.most_tokens = std::max(fit.planner.program().context_length, engine.context_tokens);
-  for (const KvChoice& choice : kv_choices()) {
+  std::vector<KvTypes> choices;
+  for (const KvType type : kv_choices(fit.planner.program())) choices.emplace_back(type);
+  if (engine.kv_type.k != engine.kv_type.v) choices.push_back(engine.kv_type);
+  for (const KvTypes& choice : choices) {
     EngineOptions other = engine;
-    other.kv_type = choice.type;
+    other.kv_type = choice;
     PUMICE_TRY(const MemoryPlan its_plan, fit.planner.plan(other));
     fit.alternatives.push_back(
-        {.kv_type = choice.name,
-         .is_current = choice.type == engine.kv_type,
+        {.kv_type = choice,
+         .is_current = choice == engine.kv_type,
          .bytes = its_plan.total_bytes(),
          .fits = fit.planner.fits(its_plan),
          .longest_tokens = fit.planner.largest_context(other, fit.most_tokens)});
@@ -118,7 +117,7 @@ void print_text(const Fit& fit, const std::string& name, const FitOptions& optio
   fmt::print("\n  -ctk -ctv  {:>20}  longest -c that fits, up to {}\n",
              fmt::format("at -c {}", plan.context_tokens), fit.most_tokens);
   for (const Alternative& one : fit.alternatives) {
-    fmt::print("{} {:<9}  {:>12} {:>7}  {:>8}\n", one.is_current ? '*' : ' ', one.kv_type,
+    fmt::print("{} {:<9}  {:>12} {:>7}  {:>8}\n", one.is_current ? '*' : ' ', one.kv_type.name(),
                memory_text(one.bytes), one.fits ? "fits" : "-",
                one.longest_tokens == 0 ? "none" : std::to_string(one.longest_tokens));
   }
@@ -148,7 +147,7 @@ Json fit_json(const Fit& fit, const std::string& name, const FitOptions& options
                              {"passing", line.passing}});
   }
   for (const Alternative& one : fit.alternatives) {
-    json["alternatives"].push_back({{"kv_type", one.kv_type},
+    json["alternatives"].push_back({{"kv_type", one.kv_type.name()},
                                     {"current", one.is_current},
                                     {"total_bytes", one.bytes},
                                     {"fits", one.fits},
@@ -161,8 +160,7 @@ Json fit_json(const Fit& fit, const std::string& name, const FitOptions& options
 
 void FitOptions::add_to(CLI::App& app, CLI::Option* fit) {
   const char* const group = "With --fit";
-  std::vector<std::string> kv_types;
-  for (const KvChoice& choice : kv_choices()) kv_types.emplace_back(choice.name);
+  const std::vector<std::string> kv_types(kKvTypeNames.begin(), kKvTypeNames.end());
   app.add_option("--synthetic", synthetic,
                  "Instead of -m: the shape of a real model, PRESET[:TYPE] (pumice synth --list)")
       ->needs(fit)

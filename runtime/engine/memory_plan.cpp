@@ -14,8 +14,6 @@
 namespace pumice {
 namespace {
 
-constexpr KvChoice kKvChoices[] = {{"f32", KvType::kF32}, {"f16", KvType::kF16}};
-
 uint64_t largest_rope_table(const Program& program, uint32_t context_tokens) {
   uint64_t bytes = 0;
   for (const ops::RopeConfig& rope : program.ropes) {
@@ -57,7 +55,17 @@ uint64_t MemoryPlan::total_bytes(bool with_passing) const {
   return bytes;
 }
 
-std::span<const KvChoice> kv_choices() { return kKvChoices; }
+std::vector<KvType> kv_choices(const Program& program) {
+  std::vector<KvType> choices;
+  for (size_t i = 0; i < kKvTypeNames.size(); ++i) {
+    const auto type = static_cast<KvType>(i);
+    const bool holds_all = std::ranges::all_of(program.state_groups, [&](const StateGroup& group) {
+      return check_kv_types("", type, group.head_dim).ok();
+    });
+    if (holds_all) choices.push_back(type);
+  }
+  return choices;
+}
 
 Result<MemoryPlanner> MemoryPlanner::of_source(const ModelSource& source, DeviceMemory device,
                                                const FusionRules& fusion) {
@@ -161,13 +169,13 @@ std::string MemoryPlanner::what_would_fit(const EngineOptions& options) const {
   uint32_t longest = largest_context(other, asked);
   if (longest > 0) hints.push_back(fmt::format("-c {}", longest));
   const uint64_t own_bytes = state_layout(*program_, options.kv_type).page_bytes;
-  for (const KvChoice& choice : kKvChoices) {
-    if (state_layout(*program_, choice.type).page_bytes >= own_bytes) continue;
-    other.kv_type = choice.type;
+  for (const KvType type : kv_choices(*program_)) {
+    if (state_layout(*program_, type).page_bytes >= own_bytes) continue;
+    other.kv_type = type;
     const uint32_t fitting = largest_context(other, asked);
     if (fitting <= longest) continue;
     longest = fitting;
-    hints.push_back(fmt::format("-ctk {} -ctv {}{}", choice.name, choice.name,
+    hints.push_back(fmt::format("-ctk {} -ctv {}{}", kv_type_name(type), kv_type_name(type),
                                 fitting < asked ? fmt::format(" -c {}", fitting) : ""));
     if (fitting == asked) break;  // smaller types would lose more for nothing
   }

@@ -61,12 +61,9 @@ struct MemoryPlan {
   uint64_t total_bytes(bool with_passing = true) const;
 };
 
-/// A KV type and its name as users write it, largest first.
-struct KvChoice {
-  std::string_view name;
-  decltype(EngineOptions::kv_type) type;
-};
-std::span<const KvChoice> kv_choices();
+/// One type for keys and values, of those in which all heads of the model can be kept, the largest
+/// first.
+std::vector<KvType> kv_choices(const Program& program);
 
 /// Plans for one model on one device. Options are those of an engine; a context of 0 is the
 /// model's.

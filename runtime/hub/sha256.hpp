@@ -1,7 +1,8 @@
-// SHA-256 (FIPS 180-4), for checksums of downloads.
+// SHA-256, libmd's, for checksums of downloads.
 #pragma once
 
-#include <array>
+#include <sha2.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -12,17 +13,20 @@ namespace pumice {
 /// The hash of what was added, in any pieces. Copyable; one thread at a time.
 class Sha256 {
  public:
-  void add(std::span<const std::byte> bytes);
+  Sha256() { SHA256Init(&context_); }
+  void add(std::span<const std::byte> bytes) {
+    SHA256Update(&context_, reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
+  }
   /// 64 lower-case hexadecimal digits. The last call.
-  std::string finish();
+  std::string finish() {
+    std::string digits(SHA256_DIGEST_STRING_LENGTH, '\0');
+    SHA256End(&context_, digits.data());
+    digits.pop_back();  // the zero at its end
+    return digits;
+  }
 
  private:
-  void add_block(const std::byte* block);
-
-  std::array<uint32_t, 8> state_ = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
-                                    0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
-  std::array<std::byte, 64> pending_ = {};
-  uint64_t n_bytes_ = 0;
+  SHA2_CTX context_;
 };
 
 }  // namespace pumice
