@@ -44,11 +44,14 @@ constexpr PreTokenizerStep kBailingMoeSteps[] = {
 constexpr PreTokenizerStep kExaoneMoeSteps[] = {
     {CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}[\\p{L}\\p{M}]*+(?: \\p{L}[\\p{L}\\p{M}]*+)*+"
                   "|\\p{N}|" SYMBOLS "[\\r\\n/]?|[" SPACE "]*[\\r\\n]|" BLANKS}};
+// Of blanks without a line end no more than 512 are one word, so the look for a line end, again for
+// each, is bounded: from 4096 blanks on words may begin elsewhere than in the model's own.
 constexpr PreTokenizerStep kJais2Steps[] = {
-    {CONTRACTIONS "|" LETTERS "|\\p{N}{1,3}|" SYMBOLS "[\\r\\n]*|" LINE_ENDS "|(?:[" SPACE
-                  "]{512}|[" SPACE "]{256}|[" SPACE "]{128}|[" SPACE "]{64}|[" SPACE "]{32}|[" SPACE
-                  "]{16}|[" SPACE "]{8}|[" SPACE "]{4}|[" SPACE "]{1,2})(?![^" SPACE "])|[" SPACE
-                  "]"}};
+    {CONTRACTIONS "|" LETTERS "|\\p{N}{1,3}|" SYMBOLS "[\\r\\n]*|"
+                  "[" SPACE "]{0,4096}[\\r\\n]+"
+                  "|(?:[" SPACE "]{512}|[" SPACE "]{256}|[" SPACE "]{128}|[" SPACE "]{64}|[" SPACE
+                  "]{32}|[" SPACE "]{16}|[" SPACE "]{8}|[" SPACE "]{4}|[" SPACE "]{1,2})(?![^" SPACE
+                  "])|[" SPACE "]"}};
 
 // Words end where small letters are followed by capitals; letters without case are both.
 #define CAPITALS "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"

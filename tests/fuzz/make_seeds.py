@@ -20,6 +20,21 @@ BPE = {"tokenizer.ggml.model": "gpt2",
        "tokenizer.ggml.merges": ["a b", "\u0120 ab"],
        "tokenizer.ggml.eos_token_id": 5}
 
+UNIGRAM = {"tokenizer.ggml.model": "t5",
+           "tokenizer.ggml.tokens": ["<pad>", "</s>", "<unk>", "\u2581", "a", "\u2581a"],
+           "tokenizer.ggml.scores": [0.0, 0.0, 0.0, -1.0, -2.0, -1.5],
+           "tokenizer.ggml.token_type": [3, 3, 2, 1, 1, 1],
+           # A table of one unit, and the replacement "a".
+           "tokenizer.ggml.precompiled_charsmap": [4, 0, 0, 0, 0, 0, 0, 0, 97, 0],
+           "tokenizer.ggml.add_space_prefix": True}
+WORDS = {"tokenizer.ggml.model": "bert",
+         "tokenizer.ggml.tokens": ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "\u2581a", "b"],
+         "tokenizer.ggml.token_type": [3, 3, 3, 3, 1, 1],
+         "tokenizer.ggml.unknown_token_id": 1,
+         "tokenizer.ggml.bos_token_id": 2,
+         "tokenizer.ggml.seperator_token_id": 3,
+         "tokenizer.ggml.normalizer.lowercase": False}
+
 
 def model(architecture, vocabulary, **more):
     keys = {"block_count": 1, "embedding_length": WIDTH, "feed_forward_length": WIDTH,
@@ -95,3 +110,5 @@ GEMMA_NORMS = ("attn_norm", "attn_q_norm", "attn_k_norm", "post_attention_norm",
                  more={"blk.0.attn_qkv": (F16, (WIDTH, 3 * WIDTH)), "blk.0.ffn_up": (F16, (WIDTH, 2 * WIDTH)),
                        "rope_factors_long": (F32, (WIDTH // 2,)), "rope_factors_short": (F32, (WIDTH // 2,))})))
 (folder / "vocabulary").write_bytes(gguf(BPE, {}))
+(folder / "vocabulary-unigram").write_bytes(gguf(UNIGRAM, {}))
+(folder / "vocabulary-words").write_bytes(gguf(WORDS, {}))
