@@ -110,7 +110,7 @@ Result<MemoryPlan> MemoryPlanner::plan(const EngineOptions& options) const {
   };
   const bool has_tiers = options.cache_host_bytes > 0 || !options.cache_file.empty();
   vk::ArenaSizes step(slab_bytes, sizes.step.bytes());
-  step.allocate(sizes.step.bytes());
+  step.allocate(sizes.step.bytes());  // many small ranges: none is an obstacle
   plan.lines = {
       {"weights", MemoryUse::kWeights, Domain::kDevice, weights_bytes_},
       {"KV cache", MemoryUse::kKv, Domain::kDevice,
@@ -121,7 +121,8 @@ Result<MemoryPlan> MemoryPlanner::plan(const EngineOptions& options) const {
        arena(arena_of(sizes.device_ranges(), slab_bytes))},
       {"block tables", MemoryUse::kReserve, Domain::kUpload,
        arena(arena_of(sizes.upload_ranges(), slab_bytes))},
-      {"step arguments", MemoryUse::kReserve, Domain::kUpload, sizes.n_rings * arena(step)},
+      {"step arguments", MemoryUse::kReserve, Domain::kUpload,
+       sizes.n_rings * step.allocated_bytes()},
       {"readback", MemoryUse::kReserve, Domain::kReadback,
        arena(arena_of(sizes.readback_ranges(), slab_bytes))},
       // What loading stages is gone before anything but the weights is allocated.

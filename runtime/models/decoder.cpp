@@ -28,9 +28,10 @@ uint64_t widest_input(const Program& program) {
 }
 
 /// What `allocate` asks for, in its order: of the scratch of products the most that kernels of any
-/// device want.
+/// device want, or `most_scratch_bytes`.
 std::vector<uint64_t> range_bytes(const Lowered& lowered, const Program& program,
-                                  const DecoderLimits& limits) {
+                                  const DecoderLimits& limits,
+                                  uint64_t most_scratch_bytes = UINT64_MAX) {
   uint64_t stats_floats = 0;
   uint64_t y_floats = 0;
   for (const AttentionClass& one : lowered.attention_classes) {
@@ -41,8 +42,9 @@ std::vector<uint64_t> range_bytes(const Lowered& lowered, const Program& program
       plan_activations(lowered, limits.rows, limits.logit_rows).bytes,
       kFloat * limits.attention_partials * stats_floats,
       kFloat * limits.attention_partials * y_floats,
-      ops::Linear::max_scratch_bytes(std::max(limits.rows, limits.logit_rows),
-                                     widest_input(program))};
+      std::min(ops::Linear::max_scratch_bytes(std::max(limits.rows, limits.logit_rows),
+                                              widest_input(program)),
+               most_scratch_bytes)};
   for (const ops::RopeConfig& rope : program.ropes) {
     ranges.push_back(kFloat * limits.context_tokens * rope.dims);
   }
@@ -176,7 +178,10 @@ uint64_t Decoder::buffer_bytes(const Lowered& lowered, const Program& program,
 vk::ArenaSizes Decoder::memory(const Lowered& lowered, const Program& program,
                                const DecoderLimits& limits, uint64_t slab_bytes) {
   vk::ArenaSizes sizes(slab_bytes, buffer_bytes(lowered, program, limits));
-  for (const uint64_t range : range_bytes(lowered, program, limits)) sizes.allocate(range);
+  // Kernels of this device may want less scratch than the most: too much is found by `allocate`.
+  for (const uint64_t range : range_bytes(lowered, program, limits, slab_bytes)) {
+    sizes.allocate(range);
+  }
   return sizes;
 }
 

@@ -72,7 +72,7 @@ MUTATIONS = [
     ("a piece that no slab holds is no obstacle", "runtime/engine/memory_plan.cpp",
      "if (largest > slab_bytes) {", "if (false) {", "test_session_files:MemoryPlans.*"),
     ("a plan has one step's arguments", "runtime/engine/memory_plan.cpp",
-     "sizes.n_rings * arena(step)", "arena(step)", "test_memory_ledger:MemoryLedger.*"),
+     "sizes.n_rings * step.allocated_bytes()", "step.allocated_bytes()", "test_memory_ledger:MemoryLedger.*"),
     ("a plan stacks no weights into parts", "runtime/models/weights.cpp",
      "for (; left > 0; left -= std::min(left, part)) sizes.allocate(std::min(left, part));", "sizes.allocate(left);",
      "test_memory_ledger:MemoryLedger.*"),
