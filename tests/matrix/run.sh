@@ -114,7 +114,7 @@ run_row() {
       # On a device, the two tests that take every path of the engine; the rest would say it again.
       test_on lavapipe-25 asan -L unit
       test_on lavapipe-25 asan -R '^test_(reuse|invariance)$' ;;
-    fuzz) tests/fuzz/run.sh 40 ;;
+    fuzz) tests/fuzz/run.sh 60 ;;
     tsan)
       sanitizer_environment
       test_on system tsan -L unit
