@@ -23,6 +23,11 @@
 //   open_weight_block    what a block's codes are made of, loaded
 //   weight_codes         the codes of values 16h + 4k … 16h + 4k + 3 as the bytes of a word
 //
+// A type may also have, where a code alone is cheaper than out of a word of four,
+//
+//   WEIGHT_SINGLE_CODES  defined; then
+//   single_code          code 16h + 4k + i divided by kSingleCodes
+//
 // A weight is scale * code + offset. Codes hold values as far up as suits extracting them (Q4_0's times
 // 16), with scales divided by as much: any int8 but no intermediate below -128.
 //
@@ -174,10 +179,17 @@ void read_weight_block(WeightTile t, uint block, out float w[32]) {
   const WeightBlock b = open_weight_block(t, block);
   [[unroll]] for (int h = 0; h < 2; ++h) {
     [[unroll]] for (int k = 0; k < 4; ++k) {
+#ifdef WEIGHT_SINGLE_CODES
+      [[unroll]] for (int i = 0; i < 4; ++i) {
+        const float code = float(single_code(b, h, k, i));
+        w[16 * h + 4 * k + i] = scaled_code(code, scale[h] * kSingleCodes, offset[h]);
+      }
+#else
       const uint codes = weight_codes(b, h, k);
       [[unroll]] for (int i = 0; i < 4; ++i) {
         w[16 * h + 4 * k + i] = scaled_code(weight_code(codes, i), scale[h], offset[h]);
       }
+#endif
     }
   }
 }

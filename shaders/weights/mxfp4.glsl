@@ -27,3 +27,9 @@ WeightBlock open_weight_block(WeightTile t, uint block) {
 uint weight_codes(WeightBlock b, int h, int k) {
   return table_bytes(nibble_bytes(unit_word(b.unit, k), h, 0));
 }
+
+#define WEIGHT_SINGLE_CODES 1
+const float kSingleCodes = 1.0;
+int single_code(WeightBlock b, int h, int k, int i) {
+  return table_value(bitfieldExtract(unit_word(b.unit, k), 8 * i + 4 * h, 4));
+}

@@ -18,3 +18,9 @@ WeightBlock open_weight_block(WeightTile t, uint block) {
   return WeightBlock(weight_unit(t, block));
 }
 uint weight_codes(WeightBlock b, int h, int k) { return nibble_bytes(unit_word(b.unit, k), h, 4); }
+
+#define WEIGHT_SINGLE_CODES 1
+const float kSingleCodes = 16.0;
+int single_code(WeightBlock b, int h, int k, int i) {
+  return bitfieldExtract(int(unit_word(b.unit, k)), 8 * i + 4 * h, 4);
+}
