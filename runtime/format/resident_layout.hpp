@@ -29,6 +29,12 @@
 //   Q4_K   256 cols   9 units  K scales; nibbles of a sub-block each
 //   Q5_K   256 cols  11 units  K scales; low nibbles; high bits
 //   Q6_K   256 cols  13 units  low nibbles; pairs; 16 int8 scales  1 word   half d
+//   IQ4_XS 256 cols   8 units  nibbles of a sub-block each         2 words  half d, high bits of
+//                                                                           scales; their low bits
+//   MXFP4  128 cols   4 units  nibbles of a block each             1 word   four exponents
+//   TQ2_0  256 cols   4 units  pairs                               1 word   half d; TQ1_0 likewise
+//   IQ1 to IQ3 hold the file's fields in units, in an order said in weight_codecs_iq.hpp: numbers
+//   of points, high bits, signs, scales; their grids lie beside the matrix (WeightMatrix::grid).
 //
 // Signed values are stored in two's complement of as many bits: Q4_0 nibble − 8, Q5_0 − 16, Q3_K −
 // 4, Q6_K − 32. A sub-block is 32 columns and "half" says its first or last 16; b counts
