@@ -30,7 +30,7 @@ MUTATIONS = [
      "if (head_dim % kv_quant_elements(type) == 0) continue;", "if (head_dim > 0) continue;", "test_attention_host:KvTypes*"),
     ("values are read in the keys' type", "shaders/flash_attention/flash_attention.cpp",
      ".v_type = static_cast<uint32_t>(shape.kv_type.v)", ".v_type = static_cast<uint32_t>(shape.kv_type.k)",
-     "test_ops:*flash_attention*q8_0_q4_0*"),
+     "test_ops:*flash_attention*head_dim_128_q8_0_q4_0*"),
     ("values are written in the keys' type", "shaders/rope_kv/rope_kv.cpp",
      "static_cast<uint32_t>(shape.kv_type.v)", "static_cast<uint32_t>(shape.kv_type.k)", "test_ops:*rope_kv*q8_0_q4_0*"),
     ("the reference reads values in the keys' type", "shaders/attention_reference/attention_reference.cpp",
