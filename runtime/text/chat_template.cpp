@@ -74,10 +74,10 @@ Result<std::string> ChatTemplate::render(const Json& context, const RenderOption
   if (!context.is_object()) {
     return make_error(ErrorCode::kInvalidArgument, "a template's context must be a JSON object");
   }
+  // What the caller gives is not the template's to pay for.
+  jinja::Budget callers(std::numeric_limits<uint64_t>::max(), std::numeric_limits<size_t>::max());
   jinja::Budget budget(options.max_steps, options.max_bytes);
-  PUMICE_TRY(jinja::Value values, value_of(budget, context, 1));
-  budget.exempt_taken();
-  PUMICE_TRY_STATUS(budget.status());
+  PUMICE_TRY(jinja::Value values, value_of(callers, context, 1));
   return jinja::Interpreter(*compiled_, budget, std::move(values), options.now).run();
 }
 

@@ -47,7 +47,8 @@ class ChatTemplate {
 
   /// `context`: an object with messages, tools, add_generation_prompt, bos_token, eos_token and
   /// whatever else a template asks for. Errors: kInvalidArgument with the line and the template's
-  /// own words (raise_exception) or what a value cannot do; kDoesNotFit beyond a limit.
+  /// own words (raise_exception) or what a value cannot do; kDoesNotFit beyond a limit. Takes a
+  /// megabyte of stack at most.
   Result<std::string> render(const nlohmann::ordered_json& context,
                              const RenderOptions& options = {}) const;
 

@@ -14,8 +14,8 @@ MUTATIONS = [
      "return binary(&ExpressionParser::operand, {{\"**\", BinaryOp::kPower}});",
      "return binary(&ExpressionParser::operand, {{\"***\", BinaryOp::kPower}});", RENDERS),
     ("variables of a loop's body outlive it", FOLDER + "interpreter.cpp",
-     "    const std::shared_ptr<Scope> inner = child(scope);\n    inner->set(\"loop\", state.value());",
-     "    const std::shared_ptr<Scope> inner = scope;\n    inner->set(\"loop\", state.value());", RENDERS),
+     "    const std::shared_ptr<Scope> inner = child(scope);\n    inner->set(budget_, \"loop\", state.value());",
+     "    const std::shared_ptr<Scope> inner = scope;\n    inner->set(budget_, \"loop\", state.value());", RENDERS),
     ("lists can be appended to", FOLDER + "methods.cpp",
      "    \"append\",", "    \"append_\",", RENDERS),
     ("division rounds towards zero", FOLDER + "operators.cpp",
@@ -39,5 +39,5 @@ MUTATIONS = [
     ("expressions nest without end", FOLDER + "expression_parser.cpp",
      "PUMICE_TRY_STATUS(stream_.check_depth(children_depth + 1));", "", HOSTILE),
     ("the caller's values count as the template's", "runtime/text/chat_template.cpp",
-     "  budget.exempt_taken();\n", "", HOSTILE),
+     "value_of(callers, context, 1)", "value_of(budget, context, 1)", HOSTILE),
 ]

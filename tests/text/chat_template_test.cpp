@@ -119,7 +119,7 @@ TEST(ChatTemplate, ComputesAsPythonDoes) {
   expect_texts(
       {{"{{ 7 // 2 }} {{ -7 // 2 }} {{ -7 % 3 }} {{ 7 % -3 }} {{ 7.5 // 2 }} {{ 4 / 2 }}",
         "3 -4 2 -2 3.0 2.0"},
-       {"{{ 2 ** 3 ** 2 }} {{ 2 ** -1 }} {{ true + 1 }} {{ 1 + 2 * 3 ~ 4 }}", "64 0.5 2 64"},
+       {"{{ 2 ** 3 ** 2 }} {{ 2 ** -1 }} {{ true + 1 }} {{ (1 + 2) * 3 ~ 4 }}", "64 0.5 2 94"},
        {"{{ 1 == 1.0 }}{{ 1 == '1' }}{{ [1] == (1,) }}{{ 1 < 2 < 3 }}{{ 2 in l }}{{ 'a' in d }}",
         "TrueFalseFalseTrueTrueTrue"},
        {"{{ l and [] or 'x' }}{{ not n is string }}{{ -1 | abs }}", "xTrue1"},
@@ -230,7 +230,7 @@ TEST(ChatTemplate, RefusesToParseWhatIsNoTemplate) {
       {"a\n{% if %}", "line 2"},
       {"{% if n %}", "expected 'endif'"},
       {"{% endfor %}", "unknown tag 'endfor'"},
-      {"{{ (1 }}", "'}}'"},
+      {"{{ (1 }}", "unexpected '}'"},
       {"{{ 'a }}", "string without its end"},
       {"{{ a b }}", "found 'b'"},
       {"{{ 99999999999999999999 }}", "64 bits"},
@@ -322,7 +322,7 @@ TEST(HostileTemplate, IsRefusedWhereItIsNestedTooDeeply) {
       "{{ a" + repeated("|e", 9999) + " }}",
       "{{ " + repeated("1 if 1 else ", 9999) + "1 }}",
       repeated("{% if 1 %}", 9999),
-      "{% for " + repeated("(", 9999) + "a in b %}",
+      "{% for " + repeated("(", 9999) + "a" + repeated(")", 9999) + " in b %}",
   };
   for (const std::string& source : sources) {
     const Result<ChatTemplate> parsed = ChatTemplate::parse(source);

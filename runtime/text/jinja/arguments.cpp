@@ -40,9 +40,11 @@ Result<int64_t> Bound::integer(size_t i, int64_t fallback) const {
   return fail("{}() takes an integer, not '{}'", what_, type_name(*values_[i]));
 }
 
-Result<std::string> Bound::text(size_t i, std::string_view fallback) const {
-  if (!has(i)) return std::string(fallback);
-  if (const std::string* text = values_[i]->string()) return *text;
+Result<std::string_view> Bound::text(size_t i, std::string_view fallback) const {
+  if (!has(i)) return fallback;
+  if (const std::string* text = values_[i]->string()) {
+    return std::string_view(*text);
+  }
   return fail("{}() takes a string, not '{}'", what_, type_name(*values_[i]));
 }
 

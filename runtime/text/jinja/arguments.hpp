@@ -29,7 +29,8 @@ class Bound {
   }
   /// Errors where it is given and no integer (no string). None counts as not given.
   Result<int64_t> integer(size_t i, int64_t fallback) const;
-  Result<std::string> text(size_t i, std::string_view fallback) const;
+  /// A view of the argument.
+  Result<std::string_view> text(size_t i, std::string_view fallback) const;
 
  private:
   std::string_view what_;

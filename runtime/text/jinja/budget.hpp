@@ -24,7 +24,9 @@ class Budget {
     steps_left_ -= n > steps_left_ ? steps_left_ : n;
   }
   /// The work of looking at so many bytes.
-  void scan(size_t n_bytes) { step(1 + n_bytes / 64); }
+  void scan(size_t n_bytes) { step(1 + n_bytes / 16); }
+  /// The work of going through so many names.
+  void search(size_t n_names) { step(1 + n_names / 16); }
 
   void take(size_t n_bytes) {
     bytes_ += n_bytes;
@@ -36,8 +38,6 @@ class Budget {
     if (bytes_ > max_bytes_ || n_bytes > max_bytes_ - bytes_) exceed("needs too much memory");
     return !exhausted();
   }
-  /// What has been taken so far is the caller's, not the template's.
-  void exempt_taken() { max_bytes_ += bytes_; }
 
   void exceed(const char* what) {
     if (exceeded_ == nullptr) exceeded_ = what;

@@ -4,6 +4,7 @@
 #include <pcre2.h>
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 
 #include "base/check.hpp"
@@ -32,6 +33,10 @@ Code compile(std::string_view pattern) {
                           &where, nullptr));
   PUMICE_CHECK(code != nullptr, "a pattern of ours compiles");
   return code;
+}
+
+bool is_ascii(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return (c & 0x80) == 0; });
 }
 
 /// The one source of Unicode's cases here: PCRE2 changes them while it substitutes.
@@ -128,8 +133,19 @@ std::string_view strip(std::string_view text, Side side,
   return text;
 }
 
-std::string upper(std::string_view text) { return change_case(text, ".+", "\\U$0"); }
-std::string lower(std::string_view text) { return change_case(text, ".+", "\\L$0"); }
+std::string upper(std::string_view text) {
+  if (!is_ascii(text)) return change_case(text, ".+", "\\U$0");
+  std::string result(text);
+  for (char& c : result) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 0x20) : c;
+  return result;
+}
+
+std::string lower(std::string_view text) {
+  if (!is_ascii(text)) return change_case(text, ".+", "\\L$0");
+  std::string result(text);
+  for (char& c : result) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 0x20) : c;
+  return result;
+}
 
 std::string capitalize(std::string_view text) {
   return change_case(text, "\\A(.)(.*)", "\\U$1\\E\\L$2");
@@ -141,6 +157,33 @@ std::string title_words(std::string_view text) {
 
 std::string title_sentence(std::string_view text) {
   return change_case(text, "([^-\\s({\\[<])([^-\\s({\\[<]*)", "\\U$1\\E\\L$2");
+}
+
+size_t find_text(std::string_view text, std::string_view needle) {
+  if (needle.empty()) return 0;
+  const void* found = ::memmem(text.data(), text.size(), needle.data(), needle.size());
+  return found == nullptr ? text.npos
+                          : static_cast<size_t>(static_cast<const char*>(found) - text.data());
+}
+
+size_t rfind_text(std::string_view text, std::string_view needle) {
+  const std::string backwards(text.rbegin(), text.rend());
+  const size_t at = find_text(backwards, std::string(needle.rbegin(), needle.rend()));
+  return at == text.npos ? at : text.size() - at - needle.size();
+}
+
+bool is_printable(uint32_t c) {
+  if (c < 0x7F) return c >= 0x20;
+  if (c >= 0xD800 && c < 0xE000) return false;  // a byte that is no UTF-8
+  std::string text;
+  append_code_point(text, c);
+  return has_only_printable(text);
+}
+
+bool has_only_printable(std::string_view text) {
+  static const Code kOther = compile("[^ \\P{C}]|[^ \\P{Z}]");  // never changes
+  const Match match(pcre2_match_data_create_from_pattern(kOther.get(), nullptr));
+  return pcre2_match(kOther.get(), bytes_of(text), text.size(), 0, 0, match.get(), nullptr) < 0;
 }
 
 bool matches(std::string_view pattern, std::string_view text) {

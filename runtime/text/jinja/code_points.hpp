@@ -30,6 +30,19 @@ std::string lower(std::string_view text);
 std::string capitalize(std::string_view text);      ///< the first letter of the text
 std::string title_words(std::string_view text);     ///< str.title(): after whatever is no letter
 std::string title_sentence(std::string_view text);  ///< the filter: after spaces, "-" and brackets
+/// The first or last place of `needle`, npos if there is none; time linear in both.
+size_t find_text(std::string_view text, std::string_view needle);
+size_t rfind_text(std::string_view text, std::string_view needle);
+
+/// What repr() shows as it is, not as an escape.
+bool is_printable(uint32_t code_point);
+bool has_only_printable(std::string_view text);
+
+/// What the functions of cases and patterns cost beyond their text: as much as so many bytes.
+constexpr size_t kPatternBytes = 1024;
+/// Of str.islower() and str.isupper(); linear in the text.
+inline constexpr char kAllLower[] = "(?=.*?\\p{Ll})[^\\p{Lu}\\p{Lt}]*+";
+inline constexpr char kAllUpper[] = "(?=.*?\\p{Lu})[^\\p{Ll}\\p{Lt}]*+";
 /// Whether all of `text` matches a pattern of PCRE2.
 bool matches(std::string_view pattern, std::string_view text);
 

@@ -420,6 +420,9 @@ Result<std::string> brace_format(Interpreter& interpreter, std::string_view form
     } else if (!conversion.empty()) {
       return fail("unknown conversion specifier in a format string");
     }
+    if (spec.type == 's' && value.number()) {
+      return fail("unknown format code 's' for object of type '{}'", type_name(value));
+    }
     PUMICE_TRY(const std::string text, formatted(budget, spec, value));
     out.append(text);
   }

@@ -150,9 +150,9 @@ class Joiner : public Object {
 
 Result<Value> joiner(Interpreter& interpreter, const Arguments& arguments) {
   PUMICE_TRY(const Bound bound, Bound::bind("joiner", arguments, {"sep"}));
-  PUMICE_TRY(std::string separator, bound.text(0, ", "));
-  return Value(
-      std::shared_ptr<Object>(std::make_shared<Joiner>(interpreter.string(std::move(separator)))));
+  PUMICE_TRY(const std::string_view separator, bound.text(0, ", "));
+  return Value(std::shared_ptr<Object>(
+      std::make_shared<Joiner>(interpreter.string(std::string(separator)))));
 }
 
 Result<Value> raise_exception(Interpreter& interpreter, const Arguments& arguments) {
@@ -162,12 +162,12 @@ Result<Value> raise_exception(Interpreter& interpreter, const Arguments& argumen
 
 Result<Value> strftime_now(Interpreter& interpreter, const Arguments& arguments) {
   PUMICE_TRY(const Bound bound, Bound::bind("strftime_now", arguments, {"format"}, 1));
-  PUMICE_TRY(const std::string format, bound.text(0, ""));
+  PUMICE_TRY(const std::string_view format, bound.text(0, ""));
   const std::tm now = interpreter.now();
   // One conversion at a time, none of which is long: a format of any length cannot overflow.
   TextBuilder text(interpreter.budget());
   for (size_t i = 0; i < format.size(); ++i) {
-    const std::string conversion = format.substr(i, 2);
+    const std::string conversion(format.substr(i, 2));
     if (format[i] != '%' || conversion.size() < 2) {
       text.append(format.substr(i, 1));
       continue;

@@ -53,8 +53,9 @@ const Value* named(const Arguments& arguments, std::string_view name) {
 
 }  // namespace
 
-const Value* Scope::find(std::string_view name) const {
+const Value* Scope::find(Budget& budget, std::string_view name) const {
   for (const Scope* scope = this; scope != nullptr; scope = scope->parent.get()) {
+    budget.search(scope->variables.size());
     for (const auto& variable : scope->variables) {
       if (variable.first == name) return &variable.second;
     }
@@ -62,7 +63,8 @@ const Value* Scope::find(std::string_view name) const {
   return nullptr;
 }
 
-void Scope::set(std::string_view name, Value value) {
+void Scope::set(Budget& budget, std::string_view name, Value value) {
+  budget.search(variables.size());
   for (auto& variable : variables) {
     if (variable.first == name) {
       variable.second = std::move(value);
@@ -123,7 +125,7 @@ std::shared_ptr<Scope> Interpreter::child(const std::shared_ptr<Scope>& parent) 
 }
 
 Value Interpreter::look_up(const Scope& scope, const std::string& name) {
-  if (const Value* variable = scope.find(name)) return *variable;
+  if (const Value* variable = scope.find(budget_, name)) return *variable;
   if (const Value* given = context_.dict()->find(name)) return *given;
   if (const Value* global = find_global(name)) return *global;
   return Value::undefined(fmt::format("'{}' is undefined", printable(name)));
@@ -205,7 +207,7 @@ Result<Interpreter::Flow> Interpreter::run_loop(const ForStatement& loop,
   LoopInUse state(*this, std::make_shared<Loop>(loop, scope, list, depth));
   for (const Value& item : list.list()->items) {
     const std::shared_ptr<Scope> inner = child(scope);
-    inner->set("loop", state.value());
+    inner->set(budget_, "loop", state.value());
     PUMICE_TRY_STATUS(assign(loop.target, *inner, item));
     PUMICE_TRY(const Flow flow, run_body(loop.body, inner));
     if (flow == Flow::kBreak) break;
@@ -235,7 +237,7 @@ Status Interpreter::assign(const Target& target, Scope& scope, const Value& valu
     return {};
   }
   if (!target.is_tuple) {
-    scope.set(target.name, value);
+    scope.set(budget_, target.name, value);
     return {};
   }
   PUMICE_TRY(const std::vector<Value> items, items_of(budget_, value));
@@ -298,7 +300,8 @@ Value Interpreter::macro(const Signature& signature, const Body& body,
 
 Result<Interpreter::Flow> Interpreter::run(const MacroStatement& definition,
                                            const std::shared_ptr<Scope>& scope) {
-  scope->set(definition.signature.name, macro(definition.signature, definition.body, scope));
+  scope->set(budget_, definition.signature.name,
+             macro(definition.signature, definition.body, scope));
   return Flow::kNext;
 }
 
@@ -336,6 +339,7 @@ Result<Value> Interpreter::call_macro(const Signature& signature, const Body& bo
   if (n_given < arguments.positional.size() && !signature.uses_varargs) {
     return fail("macro '{}' takes not more than {} argument(s)", signature.name, parameters.size());
   }
+  budget_.step(parameters.size() * (1 + arguments.named.size()));
   const size_t n_plain = parameters.size() - signature.defaults.size();
   for (size_t i = 0; i < parameters.size(); ++i) {
     const Value* by_name = named(arguments, parameters[i]);
@@ -343,12 +347,12 @@ Result<Value> Interpreter::call_macro(const Signature& signature, const Body& bo
       return fail("macro '{}' got two values for '{}'", signature.name, parameters[i]);
     }
     if (i < n_given || by_name != nullptr) {
-      scope->set(parameters[i], i < n_given ? arguments.positional[i] : *by_name);
+      scope->set(budget_, parameters[i], i < n_given ? arguments.positional[i] : *by_name);
     } else if (i >= n_plain) {
       PUMICE_TRY(Value value, evaluate(*signature.defaults[i - n_plain], scope));
-      scope->set(parameters[i], std::move(value));
+      scope->set(budget_, parameters[i], std::move(value));
     } else {
-      scope->set(parameters[i],
+      scope->set(budget_, parameters[i],
                  Value::undefined(fmt::format("parameter '{}' was not provided", parameters[i])));
     }
   }
@@ -361,18 +365,20 @@ Result<Value> Interpreter::call_macro(const Signature& signature, const Body& bo
     }
     more.emplace_back(string(name), value);
   }
-  if (signature.uses_kwargs) scope->set("kwargs", make_dict(budget_, std::move(more)));
+  if (signature.uses_kwargs) scope->set(budget_, "kwargs", make_dict(budget_, std::move(more)));
   if (signature.uses_varargs) {
-    scope->set("varargs", make_list(budget_,
-                                    {arguments.positional.begin() + static_cast<ptrdiff_t>(n_given),
-                                     arguments.positional.end()},
-                                    ListKind::kTuple));
+    scope->set(budget_, "varargs",
+               make_list(budget_,
+                         {arguments.positional.begin() + static_cast<ptrdiff_t>(n_given),
+                          arguments.positional.end()},
+                         ListKind::kTuple));
   }
   const bool has_caller =
       std::find(parameters.begin(), parameters.end(), "caller") != parameters.end();
   if (signature.uses_caller && !has_caller) {
     const Value* caller = named(arguments, "caller");
-    scope->set("caller", caller != nullptr ? *caller : Value::undefined("No caller defined"));
+    scope->set(budget_, "caller",
+               caller != nullptr ? *caller : Value::undefined("No caller defined"));
   }
   return captured(body, scope);
 }
@@ -508,6 +514,7 @@ Result<Arguments> Interpreter::evaluate(const CallArguments& given,
     if (value.dict() == nullptr) return fail("argument after ** must be a mapping");
     for (const auto& [key, item] : value.dict()->entries) {
       if (key.string() == nullptr) return fail("keywords must be strings");
+      budget_.scan(key.string()->size());
       arguments.named.emplace_back(*key.string(), item);
     }
   }

@@ -24,8 +24,8 @@ struct Scope {
   Charge charge;
   bool kept = false;  ///< by the interpreter, for macros that are defined in it
 
-  const Value* find(std::string_view name) const;
-  void set(std::string_view name, Value value);
+  const Value* find(Budget& budget, std::string_view name) const;
+  void set(Budget& budget, std::string_view name, Value value);
 };
 
 class Interpreter {

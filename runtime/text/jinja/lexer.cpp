@@ -10,6 +10,8 @@
 namespace pumice::jinja {
 namespace {
 
+constexpr size_t kMaxNameBytes = 1000;
+
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_name_character(char c) {
   return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
@@ -187,6 +189,7 @@ class Lexer {
       const std::string_view text = rest();
       const auto end = std::find_if_not(text.begin(), text.end(), is_name_character);
       const std::string_view name = text.substr(0, static_cast<size_t>(end - text.begin()));
+      if (name.size() > kMaxNameBytes) return bad_template(line_, "a name that is too long");
       add(TokenKind::kName, std::string(name));
       skip(name.size());
       return {};

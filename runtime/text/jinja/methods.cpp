@@ -31,14 +31,14 @@ Value string_list(Interpreter& interpreter, const std::vector<std::string_view>&
 template <std::string (*kChange)(std::string_view)>
 Result<Value> changed(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
   PUMICE_TRY(const Bound bound, Bound::bind("method", arguments, {}));
-  interpreter.budget().scan(text_of(self).size());
+  interpreter.budget().scan(text_of(self).size() + kPatternBytes);
   return interpreter.string(kChange(text_of(self)));
 }
 
 template <Side kSide>
 Result<Value> stripped(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
   PUMICE_TRY(const Bound bound, Bound::bind("strip", arguments, {"chars"}));
-  PUMICE_TRY(const std::string characters, bound.text(0, ""));
+  PUMICE_TRY(const std::string_view characters, bound.text(0, ""));
   const std::string_view text = text_of(self);
   // Each character is looked for among all.
   interpreter.budget().step(1 + text.size() / 64 * (1 + characters.size()));
@@ -78,32 +78,44 @@ std::vector<std::string_view> split_right_at_spaces(std::string_view text, int64
 }
 
 std::vector<std::string_view> split_at_text(std::string_view text, std::string_view separator,
-                                            int64_t max_splits, bool from_right) {
+                                            int64_t max_splits) {
   std::vector<std::string_view> parts;
   while (max_splits < 0 || static_cast<int64_t>(parts.size()) < max_splits) {
-    const size_t at = from_right ? text.rfind(separator) : text.find(separator);
+    const size_t at = find_text(text, separator);
     if (at == text.npos) break;
-    const std::string_view before = text.substr(0, at);
-    const std::string_view after = text.substr(at + separator.size());
-    parts.push_back(from_right ? after : before);
-    text = from_right ? before : after;
+    parts.push_back(text.substr(0, at));
+    text.remove_prefix(at + separator.size());
   }
   parts.push_back(text);
-  if (from_right) std::reverse(parts.begin(), parts.end());
+  return parts;
+}
+
+/// The same from the end, by splitting what it reads backwards.
+std::vector<std::string_view> split_right_at_text(std::string_view text, std::string_view separator,
+                                                  int64_t max_splits) {
+  const std::string backwards(text.rbegin(), text.rend());
+  const std::string reversed(separator.rbegin(), separator.rend());
+  std::vector<std::string_view> parts;
+  for (const std::string_view part : split_at_text(backwards, reversed, max_splits)) {
+    const auto before = static_cast<size_t>(part.data() - backwards.data());
+    parts.push_back(text.substr(text.size() - before - part.size(), part.size()));
+  }
+  std::reverse(parts.begin(), parts.end());
   return parts;
 }
 
 template <bool kFromRight>
 Result<Value> split(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
   PUMICE_TRY(const Bound bound, Bound::bind("split", arguments, {"sep", "maxsplit"}));
-  PUMICE_TRY(const std::string separator, bound.text(0, ""));
+  PUMICE_TRY(const std::string_view separator, bound.text(0, ""));
   PUMICE_TRY(const int64_t max_splits, bound.integer(1, -1));
   const std::string& text = text_of(self);
   if (bound.has(0) && separator.empty()) return fail("empty separator");
   if (!interpreter.budget().allows(text.size())) return interpreter.budget().status().error();
   interpreter.budget().scan(text.size() * 4);
   if (bound.has(0)) {
-    return string_list(interpreter, split_at_text(text, separator, max_splits, kFromRight));
+    return string_list(interpreter, kFromRight ? split_right_at_text(text, separator, max_splits)
+                                               : split_at_text(text, separator, max_splits));
   }
   return string_list(interpreter, kFromRight ? split_right_at_spaces(text, max_splits)
                                              : split_at_spaces(text, max_splits));
@@ -112,10 +124,11 @@ Result<Value> split(Interpreter& interpreter, const Value& self, const Arguments
 template <bool kFromRight>
 Result<Value> partition(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
   PUMICE_TRY(const Bound bound, Bound::bind("partition", arguments, {"sep"}, 1));
-  PUMICE_TRY(const std::string separator, bound.text(0, ""));
+  PUMICE_TRY(const std::string_view separator, bound.text(0, ""));
   if (separator.empty()) return fail("empty separator");
   const std::string_view text = text_of(self);
-  const size_t at = kFromRight ? text.rfind(separator) : text.find(separator);
+  const size_t at = kFromRight ? rfind_text(text, separator) : find_text(text, separator);
+  interpreter.budget().scan(text.size() * 2);
   std::vector<std::string_view> parts = {text, "", ""};
   if (at != text.npos) {
     parts = {text.substr(0, at), separator, text.substr(at + separator.size())};
@@ -168,7 +181,7 @@ template <bool kAtEnd>
 Result<Value> remove_affix(Interpreter& interpreter, const Value& self,
                            const Arguments& arguments) {
   PUMICE_TRY(const Bound bound, Bound::bind("removeprefix", arguments, {"prefix"}, 1));
-  PUMICE_TRY(const std::string affix, bound.text(0, ""));
+  PUMICE_TRY(const std::string_view affix, bound.text(0, ""));
   std::string_view text = text_of(self);
   if (kAtEnd ? text.ends_with(affix) : text.starts_with(affix)) {
     text = kAtEnd ? text.substr(0, text.size() - affix.size()) : text.substr(affix.size());
@@ -178,8 +191,8 @@ Result<Value> remove_affix(Interpreter& interpreter, const Value& self,
 
 Result<Value> replace(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
   PUMICE_TRY(const Bound bound, Bound::bind("replace", arguments, {"old", "new", "count"}, 2));
-  PUMICE_TRY(const std::string before, bound.text(0, ""));
-  PUMICE_TRY(const std::string after, bound.text(1, ""));
+  PUMICE_TRY(const std::string_view before, bound.text(0, ""));
+  PUMICE_TRY(const std::string_view after, bound.text(1, ""));
   PUMICE_TRY(const int64_t count, bound.integer(2, -1));
   std::string_view text = text_of(self);
   TextBuilder out(interpreter.budget());
@@ -191,7 +204,7 @@ Result<Value> replace(Interpreter& interpreter, const Value& self, const Argumen
       text.remove_prefix(code_point_bytes(text));
       continue;
     }
-    const size_t at = text.find(before);
+    const size_t at = find_text(text, before);
     if (at == text.npos) break;
     out.append(text.substr(0, at));
     out.append(after);
@@ -203,14 +216,14 @@ Result<Value> replace(Interpreter& interpreter, const Value& self, const Argumen
 
 /// What find, index and count take: where to look, in bytes of the text.
 struct Search {
-  std::string needle;
+  std::string_view needle;
   std::string_view text;
   size_t first;  ///< code points before `text`
 };
 
 Result<Search> search_of(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
   PUMICE_TRY(const Bound bound, Bound::bind("find", arguments, {"sub", "start", "end"}, 1));
-  PUMICE_TRY(std::string needle, bound.text(0, ""));
+  PUMICE_TRY(const std::string_view needle, bound.text(0, ""));
   const std::string_view text = text_of(self);
   interpreter.budget().scan(text.size() * 2);
   const auto length = static_cast<int64_t>(count_code_points(text));
@@ -218,7 +231,7 @@ Result<Search> search_of(Interpreter& interpreter, const Value& self, const Argu
   PUMICE_TRY(int64_t end, bound.integer(2, length));
   start = std::clamp<int64_t>(start < 0 ? start + length : start, 0, length);
   end = std::clamp<int64_t>(end < 0 ? end + length : end, start, length);
-  return Search{std::move(needle),
+  return Search{needle,
                 code_points(text, static_cast<size_t>(start), static_cast<size_t>(end - start)),
                 static_cast<size_t>(start)};
 }
@@ -226,7 +239,8 @@ Result<Search> search_of(Interpreter& interpreter, const Value& self, const Argu
 template <bool kFromRight, bool kMustBe>
 Result<Value> find(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
   PUMICE_TRY(const Search search, search_of(interpreter, self, arguments));
-  const size_t at = kFromRight ? search.text.rfind(search.needle) : search.text.find(search.needle);
+  const size_t at =
+      kFromRight ? rfind_text(search.text, search.needle) : find_text(search.text, search.needle);
   if (at == search.text.npos) {
     if (kMustBe) return fail("substring not found");
     return Value(int64_t{-1});
@@ -240,8 +254,9 @@ Result<Value> count(Interpreter& interpreter, const Value& self, const Arguments
     return Value(static_cast<int64_t>(count_code_points(search.text) + 1));
   }
   int64_t n = 0;
-  for (size_t at = 0; (at = search.text.find(search.needle, at)) != search.text.npos; ++n) {
-    at += search.needle.size();
+  std::string_view rest = search.text;
+  for (size_t at = 0; (at = find_text(rest, search.needle)) != rest.npos; ++n) {
+    rest.remove_prefix(at + search.needle.size());
   }
   return Value(n);
 }
@@ -252,10 +267,10 @@ template <Align kAlign>
 Result<Value> pad(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
   PUMICE_TRY(const Bound bound, Bound::bind("ljust", arguments, {"width", "fillchar"}, 1));
   PUMICE_TRY(const int64_t width, bound.integer(0, 0));
-  PUMICE_TRY(const std::string given, bound.text(1, " "));
+  PUMICE_TRY(const std::string_view given, bound.text(1, " "));
   const std::string_view text = text_of(self);
   if (count_code_points(given) != 1) return fail("the fill character must be one character long");
-  const std::string fill = kAlign == Align::kZeros ? "0" : given;
+  const std::string_view fill = kAlign == Align::kZeros ? "0" : given;
   const auto length = static_cast<int64_t>(count_code_points(text));
   if (width <= length) return self;
   const int64_t n = width - length;
@@ -298,12 +313,10 @@ constexpr char kAlphanumeric[] = "[\\p{L}\\p{N}]+";
 constexpr char kDecimal[] = "\\p{Nd}+";
 constexpr char kNumeric[] = "\\p{N}+";
 constexpr char kAscii[] = "[\\x00-\\x7f]*";
-constexpr char kLower[] = "[^\\p{Lu}\\p{Lt}]*\\p{Ll}[^\\p{Lu}\\p{Lt}]*";
-constexpr char kUpper[] = "[^\\p{Ll}\\p{Lt}]*\\p{Lu}[^\\p{Ll}\\p{Lt}]*";
 
 template <const char* kPattern>
 Result<Value> is_all(Interpreter& interpreter, const Value& self, const Arguments&) {
-  interpreter.budget().scan(text_of(self).size() * 4);
+  interpreter.budget().scan(text_of(self).size() * 4 + kPatternBytes);
   return Value(matches(kPattern, text_of(self)));
 }
 
@@ -325,10 +338,10 @@ constexpr std::array kStringMethods = {
     Method{"isascii", is_all<kAscii>},
     Method{"isdecimal", is_all<kDecimal>},
     Method{"isdigit", is_all<kDecimal>},
-    Method{"islower", is_all<kLower>},
+    Method{"islower", is_all<kAllLower>},
     Method{"isnumeric", is_all<kNumeric>},
     Method{"isspace", is_all_space},
-    Method{"isupper", is_all<kUpper>},
+    Method{"isupper", is_all<kAllUpper>},
     Method{"join", join},
     Method{"ljust", pad<Align::kLeft>},
     Method{"lower", changed<lower>},

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "base/printable.hpp"
 #include "text/jinja/arguments.hpp"
 #include "text/jinja/code_points.hpp"
 #include "text/jinja/filters.hpp"
@@ -76,10 +77,15 @@ Result<Value> to_int(Interpreter&, const Value& input, const Arguments& argument
   if (base < 2 || base > 36) return fail("int() base must be >= 2 and <= 36");
   if (input.is_undefined()) return fail("{}", *input.undefined()->why);
   std::optional<int64_t> value = input.integer();
-  if (input.is_float()) value = truncated(*input.number());
+  std::optional<double> number;
+  if (input.is_float()) number = input.number();
   if (const std::string* text = input.string()) {
     value = parse_integer(*text, static_cast<int>(base));
-    if (const auto number = parse_float(*text); !value && number) value = truncated(*number);
+    if (!value) number = parse_float(*text);
+  }
+  if (number && std::isfinite(*number)) {
+    value = truncated(*number);
+    if (!value) return fail("an integer beyond 64 bits");
   }
   return value ? Value(*value) : bound.value(0, Value(int64_t{0}));
 }
@@ -95,6 +101,7 @@ Result<Value> to_float(Interpreter&, const Value& input, const Arguments& argume
 /// To `precision` decimals, halves to the even digit as Python's round() does with the exact value.
 double rounded(double value, int64_t precision) {
   if (precision > 20 || !std::isfinite(value)) return value;
+  if (precision < -300) return 0;
   if (precision < 0) {
     const double scale = std::pow(10.0, static_cast<double>(-precision));
     return std::nearbyint(value / scale) * scale;
@@ -105,7 +112,7 @@ double rounded(double value, int64_t precision) {
 Result<Value> round_number(Interpreter&, const Value& input, const Arguments& arguments) {
   PUMICE_TRY(const Bound bound, Bound::bind("round", arguments, {"precision", "method"}));
   PUMICE_TRY(const int64_t precision, bound.integer(0, 0));
-  PUMICE_TRY(const std::string method, bound.text(1, "common"));
+  PUMICE_TRY(const std::string_view method, bound.text(1, "common"));
   if (input.is_undefined()) return fail("{}", *input.undefined()->why);
   if (!input.number()) return fail("type {} doesn't define __round__ method", type_name(input));
   if (method == "common") {
@@ -120,6 +127,7 @@ Result<Value> round_number(Interpreter&, const Value& input, const Arguments& ar
   }
   const double scale = std::pow(10.0, static_cast<double>(precision));
   const double scaled = *input.number() * scale;
+  if (scale == 0 || !std::isfinite(scaled)) return fail("result too large");
   return Value((method == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / scale);
 }
 
@@ -165,11 +173,11 @@ Result<Value> to_string(Interpreter& interpreter, const Value& input, const Argu
 
 Result<Value> attr(Interpreter& interpreter, const Value& input, const Arguments& arguments) {
   PUMICE_TRY(const Bound bound, Bound::bind("attr", arguments, {"name"}, 1));
-  PUMICE_TRY(const std::string name, bound.text(0, ""));
+  PUMICE_TRY(const std::string_view name, bound.text(0, ""));
   if (input.dict() == nullptr) return get_attribute(interpreter, input, name);
   // Attributes alone, not items.
   if (auto method = find_method(interpreter, input, name)) return *std::move(method);
-  return Value::undefined(fmt::format("'dict object' has no attribute '{}'", name));
+  return Value::undefined(fmt::format("'dict object' has no attribute '{}'", printable(name)));
 }
 
 Result<Value> file_size(Interpreter& interpreter, const Value& input, const Arguments& arguments) {

@@ -16,7 +16,8 @@ Result<Value> call_changed(Interpreter& interpreter, const Value& self,
 
 }  // namespace
 
-std::optional<Value> Namespace::attribute(Interpreter&, std::string_view name) {
+std::optional<Value> Namespace::attribute(Interpreter& interpreter, std::string_view name) {
+  interpreter.budget().search(attributes_.size());
   for (const auto& attribute : attributes_) {
     if (attribute.first == name) return attribute.second;
   }
@@ -24,6 +25,7 @@ std::optional<Value> Namespace::attribute(Interpreter&, std::string_view name) {
 }
 
 void Namespace::set(Budget& budget, std::string_view name, Value value) {
+  budget.search(attributes_.size());
   for (auto& attribute : attributes_) {
     if (attribute.first == name) {
       attribute.second = std::move(value);

@@ -147,7 +147,7 @@ Result<bool> contains(Budget& budget, const Value& item, const Value& container)
       return fail("'in <string>' requires string as left operand, not {}", type_name(item));
     }
     budget.scan(text->size());
-    return text->find(*item.string()) != text->npos;
+    return find_text(*text, *item.string()) != text->npos;
   }
   if (const DictData* dict = container.dict()) {
     if (!is_hashable(item)) return fail("unhashable type: '{}'", type_name(item));

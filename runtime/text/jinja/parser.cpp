@@ -8,6 +8,8 @@
 namespace pumice::jinja {
 namespace {
 
+constexpr size_t kMaxParameters = 255;
+
 class Parser {
  public:
   explicit Parser(std::vector<Token> tokens) : stream_(std::move(tokens)), expressions_(stream_) {}
@@ -188,6 +190,9 @@ class Parser {
       if (!first) PUMICE_TRY_STATUS(stream_.expect_operator(","));
       PUMICE_TRY(Target parameter, single_target());
       if (parameter.is_tuple) return stream_.unexpected("a parameter's name before");
+      if (result.parameters.size() == kMaxParameters) {
+        return bad_template(stream_.line(), "more than {} parameters", kMaxParameters);
+      }
       result.parameters.push_back(std::move(parameter.name));
       if (stream_.skip_operator("=")) {
         PUMICE_TRY(ExprPtr value, expressions_.expression());

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/utf8.hpp"
 #include "text/jinja/code_points.hpp"
 #include "text/jinja/value.hpp"
 
@@ -29,17 +30,11 @@ std::string float_text(double value) {
   return text;
 }
 
-bool is_printable(uint32_t c) {
-  if (c < 0x7F) return c >= 0x20;
-  std::string text;
-  append_code_point(text, c);
-  return c >= 0xA1 && c != 0xAD && !(c >= 0xD800 && c < 0xE000) && !is_space(c) &&
-         !matches("[\\p{C}\\p{Z}]", text);
-}
-
 void append_quoted(TextBuilder& out, std::string_view text) {
   const bool has_single = text.find('\'') != text.npos;
   const char quote = has_single && text.find('"') == text.npos ? '"' : '\'';
+  // Characters one by one are looked up only where some text needs it.
+  const bool plain = is_valid_utf8(text) && has_only_printable(text);
   std::string quoted(1, quote);
   for (size_t length = 0; !text.empty() && !out.full(); text.remove_prefix(length)) {
     const uint32_t c = decode_code_point(text, length);
@@ -51,7 +46,7 @@ void append_quoted(TextBuilder& out, std::string_view text) {
       quoted += "\\t";
     } else if (c == '\\' || c == static_cast<unsigned char>(quote)) {
       quoted += {'\\', static_cast<char>(c)};
-    } else if (is_printable(c)) {
+    } else if (plain || is_printable(c)) {
       quoted += text.substr(0, length);
     } else {
       quoted += c < 0x100     ? fmt::format("\\x{:02x}", c)

@@ -38,7 +38,7 @@ Result<Value> sort_key(Interpreter& interpreter, const Key& key, const Value& it
   if (key.attribute == nullptr || key.attribute->is_none()) return key.of(interpreter, item);
   std::vector<Value> parts;
   const std::string* names = key.attribute->string();
-  for (std::string_view rest = names == nullptr ? "" : *names;;) {
+  for (auto rest = names == nullptr ? std::string_view() : std::string_view(*names);;) {
     const size_t end = std::min(rest.find(','), rest.size());
     const Value attribute =
         names == nullptr ? *key.attribute : interpreter.string(std::string(rest.substr(0, end)));
@@ -82,7 +82,7 @@ Result<Value> sort(Interpreter& interpreter, const Value& input, const Arguments
 Result<Value> dictsort(Interpreter& interpreter, const Value& input, const Arguments& arguments) {
   PUMICE_TRY(const Bound bound,
              Bound::bind("dictsort", arguments, {"case_sensitive", "by", "reverse"}));
-  PUMICE_TRY(const std::string by, bound.text(1, "key"));
+  PUMICE_TRY(const std::string_view by, bound.text(1, "key"));
   if (by != "key" && by != "value") {
     return fail("you can only sort by either \"key\" or \"value\"");
   }
@@ -253,7 +253,8 @@ Result<Value> join(Interpreter& interpreter, const Value& input, const Arguments
 }
 
 /// The arguments behind the first `n`, for the filter or test that they name.
-Arguments behind(const Arguments& arguments, size_t n) {
+Arguments behind(Interpreter& interpreter, const Arguments& arguments, size_t n) {
+  interpreter.budget().step(arguments.positional.size() + arguments.named.size());
   Arguments rest{.positional = {}, .named = arguments.named};
   rest.positional.assign(arguments.positional.begin() + static_cast<ptrdiff_t>(n),
                          arguments.positional.end());
@@ -273,7 +274,7 @@ Result<Value> map(Interpreter& interpreter, const Value& input, const Arguments&
   }
   const std::string* name = by_attribute ? nullptr : arguments.positional[0].string();
   if (!by_attribute && name == nullptr) return fail("map requires a filter's name");
-  const Arguments rest = by_attribute ? Arguments() : behind(arguments, 1);
+  const Arguments rest = by_attribute ? Arguments() : behind(interpreter, arguments, 1);
   const bool has_fallback = by_attribute && arguments.named.size() > 1;
   for (const Value& item : items) {
     PUMICE_TRY(Value value, by_attribute ? reach(interpreter, item, attribute)
@@ -292,7 +293,7 @@ Result<Value> choose(Interpreter& interpreter, const Value& input, const Argumen
   const bool has_test = arguments.positional.size() > kTest;
   const std::string* name = has_test ? arguments.positional[kTest].string() : nullptr;
   if (has_test && name == nullptr) return fail("a test's name must be a string");
-  const Arguments rest = has_test ? behind(arguments, kTest + 1) : Arguments();
+  const Arguments rest = has_test ? behind(interpreter, arguments, kTest + 1) : Arguments();
   std::vector<Value> chosen;
   for (const Value& item : items) {
     Value subject = item;

@@ -62,10 +62,8 @@ Result<bool> is_known(Interpreter&, const Value& input, const Arguments&) {
 template <bool kUpper>
 Result<bool> cased(Interpreter& interpreter, const Value& input, const Arguments&) {
   const std::string text = interpreter.str(input);
-  interpreter.budget().scan(text.size() * 4);
-  return matches(kUpper ? "[^\\p{Ll}\\p{Lt}]*\\p{Lu}[^\\p{Ll}\\p{Lt}]*"
-                        : "[^\\p{Lu}\\p{Lt}]*\\p{Ll}[^\\p{Lu}\\p{Lt}]*",
-                 text);
+  interpreter.budget().scan(text.size() * 4 + kPatternBytes);
+  return matches(kUpper ? kAllUpper : kAllLower, text);
 }
 
 bool is_boolean(const Value& value) { return value.is_bool(); }

@@ -14,7 +14,7 @@ template <std::string (*kChange)(std::string_view)>
 Result<Value> changed(Interpreter& interpreter, const Value& input, const Arguments& arguments) {
   PUMICE_TRY(const Bound bound, Bound::bind("filter", arguments, {}));
   const std::string text = interpreter.str(input);
-  interpreter.budget().scan(text.size());
+  interpreter.budget().scan(text.size() + kPatternBytes);
   return interpreter.string(kChange(text));
 }
 
@@ -110,7 +110,7 @@ Result<Value> truncate(Interpreter& interpreter, const Value& input, const Argum
   PUMICE_TRY(const Bound bound,
              Bound::bind("truncate", arguments, {"length", "killwords", "end", "leeway"}));
   PUMICE_TRY(const int64_t length, bound.integer(0, 255));
-  PUMICE_TRY(const std::string end, bound.text(2, "..."));
+  PUMICE_TRY(const std::string_view end, bound.text(2, "..."));
   PUMICE_TRY(const int64_t leeway, bound.integer(3, 5));
   const auto end_length = static_cast<int64_t>(count_code_points(end));
   if (length < end_length) return fail("expected length >= {}, got {}", end_length, length);
@@ -120,7 +120,7 @@ Result<Value> truncate(Interpreter& interpreter, const Value& input, const Argum
   if (own <= length || own - length <= leeway) return interpreter.string(text);
   std::string_view kept = code_points(text, 0, static_cast<size_t>(length - end_length));
   if (!bound.truth(1, false)) kept = kept.substr(0, kept.rfind(' '));
-  return interpreter.string(std::string(kept) + end);
+  return interpreter.string(fmt::format("{}{}", kept, end));
 }
 
 Result<Value> word_count(Interpreter& interpreter, const Value& input, const Arguments&) {

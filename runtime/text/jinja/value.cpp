@@ -111,6 +111,7 @@ const Value* DictData::find(Budget& budget, const Value& key) const {
     }
     return nullptr;
   }
+  if (key.string() != nullptr) budget.scan(key.string()->size());
   const auto [first, last] = by_hash.equal_range(hash_of(key));
   for (auto at = first; at != last; ++at) {
     if (equal(budget, entries[at->second].first, key)) return &entries[at->second].second;
