@@ -292,7 +292,6 @@ std::vector<PlainShape> forms_without_a_file() {
        .parallel = true,
        .second_norm = false,
        .head_norms = true,
-       .qkv_bias = false,
        .output_bias = false,
        .gated = true},
       phi2,
