@@ -258,6 +258,22 @@ TEST(ModelCost, PartsOfFamiliesAreWhatTheirNamesSay) {
   }
 }
 
+TEST(ModelCost, PartsOfAModelWithBiasesAndPositionsCountThemOnce) {
+  PUMICE_REQUIRE_SHARED(path, "reference/families/gpt2.gguf");
+  const ModelShape shape = *model_shape(ModelSource::open(path).value(), KvType::kF16);
+  const StepRows row{0, 1};
+  const StepWork token = step_cost(shape, {&row, 1}, 1);
+  const uint64_t n = shape.n_layers;
+  const uint64_t width = shape.n_embd;
+  const uint64_t n_ff = shape.n_ff;
+  EXPECT_EQ(token[Component::kEmbedding].weight_bytes, 2 * width * 4);
+  EXPECT_EQ(token[Component::kQkv].flops, n * (2 * width + 1) * 3 * width);
+  EXPECT_EQ(token[Component::kQkv].weight_bytes, n * (width + 1) * 3 * width * 4);
+  EXPECT_EQ(token[Component::kAttentionOutput].flops, n * (2 * width + 1) * width);
+  EXPECT_EQ(token[Component::kGateUp].flops, n * (2 * width + 1) * n_ff);
+  EXPECT_EQ(token[Component::kDown].flops, n * (2 * n_ff + 1) * width);
+}
+
 TEST(ModelCost, KnownModelsHaveTheFiguresOfTheirPapers) {
   const ModelShape shape = *model_shape(model_of(*find_synthetic_preset("llama-8b")), KvType::kF16);
   EXPECT_NEAR(static_cast<double>(shape.n_params), 8.03e9, 1e7);
