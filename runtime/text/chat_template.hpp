@@ -21,7 +21,7 @@ struct Template;
 
 struct RenderOptions {
   std::optional<std::tm> now;            ///< what strftime_now shows; local time where not given
-  uint64_t max_steps = 10'000'000;     ///< a second or two, whatever the template
+  uint64_t max_steps = 10'000'000;       ///< a second or two, whatever the template
   size_t max_bytes = size_t{256} << 20;  ///< of values alive at once and the text, about
 };
 
