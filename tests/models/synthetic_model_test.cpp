@@ -270,7 +270,7 @@ TEST_F(Synthetic, ShapesThatMakeNoModelAreRefused) {
   EXPECT_TRUE(refused({.n_embd = 250}));
   EXPECT_TRUE(refused({.n_kv_heads = 3}));
   EXPECT_TRUE(refused({.n_experts = 4}));
-  EXPECT_TRUE(refused({}, weight_type("IQ1_S")));
+  EXPECT_TRUE(refused({}, weight_type("NVFP4")));
   EXPECT_FALSE(find_synthetic_preset("llama-2b").ok());
 }
 

@@ -143,9 +143,9 @@ TEST(WeightUpload, RefusesWhatDoesNotAddUp) {
   source.n_cols = 33;
   EXPECT_NE(code(source, kSlabBytes).find("multiple of 32"), std::string::npos);
   source = good.source();
-  source.type = find_weight_type("IQ2_XS");
+  source.type = find_weight_type("NVFP4");
   ASSERT_NE(source.type, nullptr);
-  EXPECT_NE(code(source, kSlabBytes).find("IQ2_XS are not supported"), std::string::npos);
+  EXPECT_NE(code(source, kSlabBytes).find("NVFP4 are not supported"), std::string::npos);
   EXPECT_NE(code(good.source(), 100).find("above the device's 100"), std::string::npos);
   EXPECT_EQ(upload(device, arena, {good.source()}, 100).error().code, ErrorCode::kDoesNotFit);
 }

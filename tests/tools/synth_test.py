@@ -135,7 +135,7 @@ class Synth(CommandLineTest):
         self.refuses(USAGE, "synth", "--preset", "tiny", says="-o FILE")
         self.refuses(USAGE, "synth", "--preset", "llama-2b", "-o", "x.gguf", says="llama-3b")
         self.refuses(USAGE, "synth", "--preset", "tiny", "--type", "q9", "-o", "x.gguf", says="Q8_0")
-        self.refuses(USAGE, "synth", "--preset", "tiny", "--type", "iq1_s", "-o", "x.gguf",
+        self.refuses(USAGE, "synth", "--preset", "tiny", "--type", "nvfp4", "-o", "x.gguf",
                      says="IQ4_NL")
         self.refuses(USAGE, "synth", "--preset", "tiny", "--layers", 0, "-o", "x.gguf")
         self.assertEqual(self.left_behind(), [])
