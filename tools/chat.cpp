@@ -427,13 +427,14 @@ Status Chat::run(ChatOptions options) {
   if (options.model.device.list) return print_devices(logger);
   PUMICE_TRY_STATUS(options.model.validate());
   PUMICE_TRY_STATUS(options.serving.validate());
+  PUMICE_TRY_STATUS(options.generation.validate());
   PUMICE_TRY_STATUS(options.model.resolve());
   PUMICE_TRY_STATUS(check_not_an_input(options.serving.prompt_cache,
                                        std::vector<std::filesystem::path>{options.model.model}));
   PUMICE_TRY(const GgufFile file, GgufFile::open(options.model.model));
   PUMICE_TRY(Tokenizer loaded, load_tokenizer(file));
   const auto tokenizer = std::make_shared<const Tokenizer>(std::move(loaded));
-  PUMICE_TRY_STATUS(options.generation.validate(tokenizer->vocabulary()));
+  PUMICE_TRY_STATUS(options.generation.complete(tokenizer->vocabulary()));
   PUMICE_TRY(ChatFormat format, format_of(options, file, tokenizer->vocabulary()));
   const std::string stats = options.serving.stats;
   Chat chat(std::move(options), tokenizer, std::move(format));

@@ -192,6 +192,7 @@ Status Runner::run(RunOptions options) {
   if (options.model.device.list) return print_devices(stderr_logger(options.model.verbose));
   PUMICE_TRY_STATUS(options.model.validate());
   PUMICE_TRY_STATUS(options.serving.validate());
+  PUMICE_TRY_STATUS(options.generation.validate());
   PUMICE_TRY_STATUS(options.model.resolve());
   PUMICE_TRY_STATUS(
       check_not_an_input(options.serving.prompt_cache,
@@ -199,7 +200,7 @@ Status Runner::run(RunOptions options) {
   PUMICE_TRY(const GgufFile file, GgufFile::open(options.model.model));
   PUMICE_TRY(Tokenizer loaded, load_tokenizer(file));
   const auto tokenizer = std::make_shared<const Tokenizer>(std::move(loaded));
-  PUMICE_TRY_STATUS(options.generation.validate(tokenizer->vocabulary()));
+  PUMICE_TRY_STATUS(options.generation.complete(tokenizer->vocabulary()));
   const bool repl = options.repl;
   const std::string stats = options.serving.stats;
   const Logger logger = stderr_logger(options.model.verbose);

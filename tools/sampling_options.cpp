@@ -40,10 +40,13 @@ void SamplingOptions::add_to(CLI::App& app) {
       ->group("Sampling");
 }
 
-Status SamplingOptions::validate(const Vocabulary& vocabulary) {
-  if (const Status stops = validate_stop_strings(stop_strings); !stops.ok()) {
-    return make_error(stops.error().code, "--stop: {}", stops.error().message);
-  }
+Status SamplingOptions::validate() const {
+  const Status stops = validate_stop_strings(stop_strings);
+  if (stops.ok()) return stops;
+  return make_error(stops.error().code, "--stop: {}", stops.error().message);
+}
+
+Status SamplingOptions::complete(const Vocabulary& vocabulary) {
   PUMICE_TRY_STATUS(sampler.validate(vocabulary.size()));
   sampler.seed = seed_ >= 0 ? static_cast<uint64_t>(seed_) : std::random_device{}();
   return {};

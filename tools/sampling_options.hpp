@@ -17,8 +17,10 @@ struct SamplingOptions {
   std::vector<std::string> stop_strings;
 
   void add_to(CLI::App& app);
-  /// Checks them and draws a seed where none was chosen. Errors: kInvalidArgument.
-  Status validate(const Vocabulary& vocabulary);
+  /// What can be told before there is a model. Errors: kInvalidArgument.
+  Status validate() const;
+  /// The rest; draws a seed where none was chosen. Errors: kInvalidArgument.
+  Status complete(const Vocabulary& vocabulary);
 
  private:
   int64_t seed_ = -1;

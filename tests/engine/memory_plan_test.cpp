@@ -112,7 +112,7 @@ TEST_F(MemoryPlans, ARefusalHasTheNumbersAndTheLongestContextThatFits) {
   EXPECT_TRUE(has(said, "KV " + memory_text(plan.bytes(MemoryUse::kKv)))) << said;
   EXPECT_TRUE(has(said, "a device has " + memory_text(needed() - kMiB) + " free, 1.0 MiB too"))
       << said;
-  EXPECT_TRUE(has(said, "-c " + std::to_string(longest) + " would fit")) << said;
+  EXPECT_TRUE(has(said, "too little: -c " + std::to_string(longest))) << said;
   const auto holds = [&](uint32_t tokens) {
     EngineOptions other = engine_;
     other.context_tokens = tokens;
