@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <cmath>
 #include <cstring>
 #include <fstream>
 #include <numeric>
@@ -29,9 +31,15 @@ Result<ops::PreparedOp> embed_all(ops::OpBed& bed, const WeightType& type,
                                   const std::vector<char>& blocks,
                                   const std::vector<char>& expected) {
   ops::Expectation y{.name = std::string(type.name)};
-  y.words.resize(expected.size() / 4);
-  std::memcpy(y.words.data(), expected.data(), expected.size());
-  const auto n_rows = static_cast<uint32_t>(y.words.size() / kColumns);
+  for (size_t i = 0; i < expected.size() / 4; ++i) {
+    float value = 0;
+    std::memcpy(&value, &expected[4 * i], 4);
+    // Below this MXFP4's scale may be subnormal, which devices may flush.
+    if (value != 0 && std::abs(value) < 0x1p-123f) continue;
+    y.elements.push_back(i);
+    y.words.push_back(std::bit_cast<uint32_t>(value));
+  }
+  const auto n_rows = static_cast<uint32_t>(expected.size() / 4 / kColumns);
   std::vector<uint32_t> tokens(n_rows);
   std::iota(tokens.begin(), tokens.end(), 0);
 
@@ -45,7 +53,7 @@ Result<ops::PreparedOp> embed_all(ops::OpBed& bed, const WeightType& type,
   table.parts = {{.range = resident, .first_row = 0, .n_rows = n_rows}};
   ops::Embedding::Args args{.rows = n_rows};
   PUMICE_TRY(args.tokens, bed.input(tokens));
-  PUMICE_TRY(args.y, bed.output(y.words.size() * 4));
+  PUMICE_TRY(args.y, bed.output(expected.size()));
   PUMICE_TRY(const ops::Embedding op, ops::Embedding::plan(bed.pipelines(), type));
   y.output = args.y;
   return ops::PreparedOp{.record =
