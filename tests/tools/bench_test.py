@@ -170,7 +170,7 @@ class Models(CommandLineTest):
             self.assertEqual(record["model_filename"], "synthetic:small-0.1b:q4_k")
             self.assertEqual(record["model_type"], "llama 128.40 M Q4_K")
             self.assertEqual(record["model_n_params"], 128404224)
-        self.refuses(USAGE, "bench", "--synthetic", "llama-2b", says="llama-1b, llama-3b, llama-8b")
+        self.refuses(USAGE, "bench", "--synthetic", "llama-2b", says=["llama-1b", "llama-8b"])
         self.refuses(USAGE, "bench", "--synthetic", "tiny:q9", says="Q4_K")
         self.refuses(USAGE, "bench", "--synthetic", "tiny", "-m", "tiny.gguf", says="one model")
 
