@@ -1,7 +1,6 @@
 #include "engine/stepper.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "engine/engine_limits.hpp"
