@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "models/activation_plan.hpp"
 #include "shaders/rope_kv/rope_table.hpp"
 #include "shaders/spirv.hpp"
 

@@ -1,64 +1,27 @@
 // A program as a list of dispatches: which kernel computes what, from where to where in a step's
 // memory. Plain data, made without a device: what a step needs of weights (weights.hpp), of memory
-// (plan_activations) and of attention's work lists follows from it, and the decoder (decoder.hpp)
-// records it.
+// (activation_plan.hpp) and of attention's work lists follows from it, and the decoder
+// (decoder.hpp) records it.
 //
 // Matrices that feed one kernel write side by side, whether or not they are one product: q, k and v
 // for rope_kv, gate and up for the gated activation. After the last layer only the rows whose
 // logits are asked for are computed.
 #pragma once
 
-#include <bitset>
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <variant>
 #include <vector>
 
 #include "base/result.hpp"
+#include "models/fusion_rules.hpp"
 #include "models/program.hpp"
 #include "models/state_layout.hpp"
 #include "shaders/elementwise/elementwise.hpp"
 #include "shaders/gated_activation/gated_activation.hpp"
 
 namespace pumice {
-
-/// Rules by which one dispatch does the work of several operations. Without a rule results differ
-/// by rounding only.
-enum class FusionRule : uint32_t {
-  kStack,       ///< "stack": matrices that write side by side are one product
-  kEmbedScale,  ///< "embed_scale": a factor of the embedding, as it is read
-  kResidual,    ///< "residual": a sum that a norm reads, by the norm
-  kBias,        ///< "bias": biases of q, k and v, by rope_kv
-  kHeadNorm,    ///< "head_norm": norms of the heads of q and k, by rope_kv
-  kGate,        ///< "gate": activation(gate) times up, in one pass
-};
-inline constexpr size_t kFusionRuleCount = 6;
-std::string_view fusion_rule_name(FusionRule rule);
-
-/// A set of rules, all of them by default.
-class FusionRules {
- public:
-  FusionRules() { rules_.set(); }
-  static FusionRules none() {
-    FusionRules rules;
-    rules.rules_.reset();
-    return rules;
-  }
-  /// "all", "none", "RULE" (that one alone) or "-RULE" (all but that one). Errors
-  /// (kInvalidArgument) name the rules.
-  static Result<FusionRules> parse(std::string_view text);
-
-  bool has(FusionRule rule) const { return rules_.test(static_cast<size_t>(rule)); }
-  void set(FusionRule rule, bool on) { rules_.set(static_cast<size_t>(rule), on); }
-  /// Names with commas; "all" or "none".
-  std::string text() const;
-  bool operator==(const FusionRules&) const = default;
-
- private:
-  std::bitset<kFusionRuleCount> rules_;
-};
 
 using BufferId = uint32_t;  ///< index into Lowered::buffers
 using GroupId = uint32_t;   ///< index into Lowered::matrices
@@ -235,15 +198,5 @@ struct Lowered {
 /// Errors: kBadFile, naming the operations that no kernel computes, or the arrangement that none
 /// does.
 Result<Lowered> lower(const Program& program, const FusionRules& rules = {});
-
-/// Where each buffer lies in one piece of memory: buffers that are never in use at once may share.
-struct ActivationPlan {
-  std::vector<uint64_t> offsets;  ///< bytes, multiples of 256, by BufferId
-  uint64_t bytes = 0;
-};
-ActivationPlan plan_activations(const Lowered& lowered, uint64_t rows, uint64_t logit_rows);
-
-/// The program of its first layers and what follows the last one.
-Program first_layers(const Program& program, uint32_t n_layers);
 
 }  // namespace pumice

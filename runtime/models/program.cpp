@@ -84,4 +84,20 @@ std::string_view op_name(const Operation& what) { return operands_of(what).name;
 std::vector<ValueId> op_inputs(const Operation& what) { return operands_of(what).inputs; }
 std::vector<TensorId> op_tensors(const Operation& what) { return operands_of(what).tensors; }
 
+Program first_layers(const Program& program, uint32_t n_layers) {
+  if (n_layers == 0 || n_layers >= program.layers.size()) return program;
+  Program cut = program;
+  const Layer& last = program.layers[n_layers - 1];
+  const uint32_t end = program.layers.back().end_op;
+  cut.layers.resize(n_layers);
+  cut.ops.erase(cut.ops.begin() + last.end_op, cut.ops.begin() + end);
+  // What follows reads the result of the last layer that is left as that of the last of all.
+  const ValueId output = program.layers.back().output;
+  for (uint32_t i = last.first_op; i < last.end_op; ++i) {
+    if (cut.ops[i].result == last.output) cut.ops[i].result = output;
+  }
+  cut.layers.back().output = output;
+  return cut;
+}
+
 }  // namespace pumice

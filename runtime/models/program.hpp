@@ -231,4 +231,7 @@ std::vector<ValueId> op_inputs(const Operation& what);
 /// Tensors that it reads.
 std::vector<TensorId> op_tensors(const Operation& what);
 
+/// The program of its first layers and what follows the last one.
+Program first_layers(const Program& program, uint32_t n_layers);
+
 }  // namespace pumice

@@ -8,6 +8,7 @@
 #include <functional>
 #include <random>
 
+#include "models/activation_plan.hpp"
 #include "models/families.hpp"
 #include "tests/shared_data.hpp"
 

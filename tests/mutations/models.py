@@ -1,7 +1,7 @@
 """Programs, their lowering and what the engine makes of them."""
 
 MUTATIONS = [
-    ("buffers in use at once share memory", "runtime/models/lowering.cpp",
+    ("buffers in use at once share memory", "runtime/models/activation_plan.cpp",
      "b.first_use <= buffer.last_use && buffer.first_use <= b.last_use", "b.first_use == buffer.last_use",
      "test_models:Lowering.*"),
     ("layers of other windows share work lists", "runtime/models/lowering.cpp",
@@ -11,12 +11,12 @@ MUTATIONS = [
      "layer_offset_bytes(slot.slot - pages[i].first_slot)", "layer_offset_bytes(slot.slot)", "test_models:Lowering.*"),
     ("every state group keeps all", "runtime/models/state_layout.cpp",
      "group.window == 0 ? GroupKind::kFull : GroupKind::kWindow", "GroupKind::kFull", "test_models:Lowering.*"),
-    ("what follows a cut reads a layer that is gone", "runtime/models/lowering.cpp",
+    ("what follows a cut reads a layer that is gone", "runtime/models/program.cpp",
      "if (cut.ops[i].result == last.output) cut.ops[i].result = output;", "(void)output;", "test_models:Lowering.*"),
     ("a factor of the embedding is lost", "runtime/models/lowering.cpp",
      "scale = static_cast<float>(factor->factor);", "scale = 1;", "test_reference:*WithF32Kv*gemma2"),
     ("every bias of a bundle is the first", "runtime/models/lowering.cpp",
-     "add_bias({*bundle.bias, column}, y", "add_bias({*bundle.bias, 0}, y", "test_families:*Fusion*qwen2"),
+     "add_bias({*place.bias, column}, y", "add_bias({*place.bias, 0}, y", "test_families:*Fusion*qwen2"),
     ("keys are as wide as queries", "runtime/models/lowering.cpp",
      "const uint32_t kv_dim = width(heads.k);", "const uint32_t kv_dim = width(heads.q);", "test_families:*Chunk*llama"),
     ("logits are those of the step's first rows", "runtime/models/decoder.cpp",
@@ -113,7 +113,7 @@ MUTATIONS = [
     ("Granite always turns", "runtime/models/families/granite.cpp",
      'get_or<bool>("rope.scaling.finetuned", true)', 'get_or<bool>("rope.scaling.none", true)',
      "test_models:Granite.*"),
-    ("every reader of a state writes it", "runtime/models/lowering.cpp",
+    ("every reader of a state writes it", "runtime/models/fusion_patterns.cpp",
      "readers_[attention.kv].front() == index", "true",
      "test_models:Lowering.*"),
 ]
