@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint32_t kMaxWidth = 1u << 20;
 constexpr uint32_t kMaxHeads = 1024;
-constexpr uint32_t kMaxHeadDim = 256;
+constexpr uint32_t kMaxHeadDim = 512;
 constexpr uint32_t kMaxContext = 1u << 24;
 constexpr uint32_t kMaxExperts = 1024;
 

@@ -19,7 +19,7 @@ struct ModelDimensions {
   uint32_t n_embd = 0;
   uint32_t n_heads = 0;  ///< a multiple of n_kv_heads
   uint32_t n_kv_heads = 0;
-  uint32_t head_dim = 0;  ///< a multiple of 8, at most 256
+  uint32_t head_dim = 0;  ///< a multiple of 8, at most 512
   uint32_t n_ff = 0;
   uint32_t n_vocab = 0;
   uint32_t context_length = 0;

@@ -70,9 +70,9 @@ Status check(const vk::DevicePlan& device, const FlashAttention::Shape& shape,
 }  // namespace
 
 Status FlashAttention::check_shape(const Shape& shape) {
-  if (shape.head_dim == 0 || shape.head_dim % 8 != 0 || shape.head_dim > 256) {
+  if (shape.head_dim == 0 || shape.head_dim % 8 != 0 || shape.head_dim > 512) {
     return make_error(ErrorCode::kInvalidArgument,
-                      "attention: head_dim is {}; it must be a multiple of 8 up to 256",
+                      "attention: head_dim is {}; it must be a multiple of 8 up to 512",
                       shape.head_dim);
   }
   if (shape.n_kv_heads == 0 || shape.n_heads == 0 || shape.n_heads % shape.n_kv_heads != 0) {
@@ -124,6 +124,10 @@ Result<FlashAttention::Tile> FlashAttention::declare(vk::PipelineLibrary& pipeli
                           .window = shape.window,
                           .soft_cap = shape.soft_cap,
                           .v_type = static_cast<uint32_t>(shape.kv_type.v)};
+  // A lane has four columns of y.
+  if (tuning.path == Path::kPortable) {
+    spec.workgroup_size = std::max(spec.workgroup_size, std::bit_ceil(shape.head_dim / 4));
+  }
   while (!matrix && !tile_fits(spec, tuning.path)) spec.tile_rows /= 2;
   // Heads of a group beyond one tile are spread evenly over several.
   const uint32_t head_tiles = (spec.group + spec.tile_rows - 1) / spec.tile_rows;

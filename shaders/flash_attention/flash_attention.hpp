@@ -22,7 +22,7 @@ class FlashAttention {
   struct Shape {
     uint32_t n_heads = 0;  ///< a multiple of n_kv_heads
     uint32_t n_kv_heads = 0;
-    uint32_t head_dim = 0;  ///< a multiple of 8, at most 256
+    uint32_t head_dim = 0;  ///< a multiple of 8, at most 512
     KvTypes kv_type;
     /// Keys that a row sees, the one at its own position included; 0: all. The plan of the items
     /// says the same (AttentionPlanOptions::window).

@@ -198,6 +198,9 @@ std::vector<OpCase> flash_attention_cases() {
       {.shape = {8, 2, 64, kQ8_0}, .chunks = ragged},
       {.shape = {8, 2, 128, {kQ8_0, kQ4_0}, 100}, .chunks = straddling, .split_tokens = 64},
       {.shape = {2, 1, 256, {kQ4_0, kF16}}, .chunks = {{70, 1}, {10, 9}}, .split_tokens = 32},
+      {.shape = {8, 1, 512, kF16}, .chunks = {{70, 1}, {10, 9}}, .split_tokens = 32},
+      {.shape = {2, 2, 328, kF32, 17}, .chunks = {{40, 3}, {21, 1}}},
+      {.shape = {2, 1, 512, kQ8_0}, .chunks = {{20, 2}, {64, 1}}},
   };
   // Every shape runs as the device is tuned; these on either path, whatever it is tuned to.
   const Case on_paths[] = {
@@ -212,6 +215,7 @@ std::vector<OpCase> flash_attention_cases() {
       {.shape = {2, 2, 40, {kBF16, kF32}}, .chunks = ragged},
       {.shape = {6, 2, 96, {kQ8_0, kQ4_0}}, .chunks = ragged, .split_tokens = 48},
       {.shape = {4, 2, 32, {kQ4_0, kQ8_0}, 17}, .chunks = rows},
+      {.shape = {4, 1, 512, kF16}, .chunks = {{33, 1}, {10, 9}}, .split_tokens = 32},
   };
   // On matrix cores: every common head_dim and some that are no whole matrices, tiles of single
   // rows, more heads than a tile has rows, rows that see none of a split.

@@ -71,7 +71,7 @@ std::vector<OpCase> rope_cases() {
       {{64, 64, kHalves}, 3, {14, 15, 16, 17}},
       {{80, 20, kAdjacent}, 5, {3, 1000, 4}},
       {{128, 96, kHalves}, 7, {130, 5}},
-      {{256, 256, kHalves}, 1, {33}},
+      {{512, 512, kHalves}, 1, {33}},
   };
   std::vector<OpCase> cases;
   for (const Case& test : tests) {

@@ -16,9 +16,9 @@ constexpr uint32_t kTasksPerLane = 4;  // of a full row: enough workgroups for o
 
 Result<RopeKv> RopeKv::plan(vk::PipelineLibrary& pipelines, const Shape& shape,
                             uint32_t head_lanes) {
-  if (shape.head_dim == 0 || shape.head_dim % 8 != 0 || shape.head_dim > 256) {
+  if (shape.head_dim == 0 || shape.head_dim % 8 != 0 || shape.head_dim > 512) {
     return make_error(ErrorCode::kInvalidArgument,
-                      "rope_kv: head_dim is {}; it must be a multiple of 8 up to 256",
+                      "rope_kv: head_dim is {}; it must be a multiple of 8 up to 512",
                       shape.head_dim);
   }
   if (shape.rope_dims % 2 != 0 || shape.rope_dims > shape.head_dim) {

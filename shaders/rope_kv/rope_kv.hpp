@@ -22,7 +22,7 @@ class RopeKv {
   struct Shape {
     uint32_t n_heads = 0;
     uint32_t n_kv_heads = 0;
-    uint32_t head_dim = 0;   ///< a multiple of 8, at most 256
+    uint32_t head_dim = 0;   ///< a multiple of 8, at most 512
     uint32_t rope_dims = 0;  ///< even, at most head_dim; the elements after them stay. 0: no
                              ///< rotation
     RopePairs pairs = RopePairs::kAdjacent;

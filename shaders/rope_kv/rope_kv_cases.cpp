@@ -150,6 +150,8 @@ std::vector<OpCase> rope_kv_cases() {
       {{2, 2, 40, 40, kHalves, kF16}, {7, 8}, {0, 1}},
       {{32, 8, 128, 128, kAdjacent, kF16}, {130, 255, 5}, {0, 1, 2}},
       {{3, 3, 256, 256, kHalves, kF32}, {33}, {0}},
+      {{2, 1, 512, 512, kHalves, kF16}, {33, 2}, {0, 0}},
+      {{2, 1, 512, 128, kHalves, {kQ8_0, kQ4_0}, true, false}, {33}, {0}},
       {{2, 1, 64, 0, kAdjacent, kF16}, {2, 3}, {0, 0}},
       {{1, 1, 8, 8, kAdjacent, kF32, true, false}, {3}, {0}},
       {{3, 1, 64, 64, kHalves, kF16, true, false}, chunk, {0, 0, 0, 0, 0}},

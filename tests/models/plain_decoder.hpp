@@ -262,6 +262,8 @@ inline std::vector<PlainFamily> plain_families() {
             .norms_before = false,
             .norms_after = true,
             .qk_norm = PlainDecoder::QkNorm::kRow}},
+          {"llama_wide_heads",
+           {.architecture = "llama", .n_kv_heads = 1, .head_dim = 512, .halves = false}},
           {"ernie4_5", {.architecture = "ernie4_5", .halves = false, .tied = true}},
           {"ernie4_5_biases", {.architecture = "ernie4_5", .halves = false, .biases = true}},
           {"exaone4_windows",
