@@ -261,8 +261,7 @@ std::string to_markdown(const ExplainReport& report) {
       shape.n_experts > 0 ? fmt::format(", {} of {} experts", shape.n_experts_used, shape.n_experts)
                           : "");
   text += fmt::format("{} MB of weights, {} bytes of KV a token ({})\n{}\n", mega(shape.file_bytes),
-                      shape.kv_bytes_per_token(), shape.kv_type.name(),
-                      kConventions);
+                      shape.kv_bytes_per_token(), shape.kv_type.name(), kConventions);
   if (report.speeds) text += speeds_text(report);
   if (report.ended) text += "\nMeasuring ended early: " + report.ended->message + "\n";
   text += summary_table(report);

@@ -23,7 +23,7 @@ enum class OverflowPolicy {
 };
 
 struct EngineOptions {
-  KvTypes kv_type;  ///< what keys and values are cached in
+  KvTypes kv_type;                    ///< what keys and values are cached in
   ops::Math math = ops::Math::kAuto;  ///< arithmetic of matrix products
   FusionRules fusion = {};
   uint32_t context_tokens = 0;  ///< positions of one sequence; 0: what the model was trained for

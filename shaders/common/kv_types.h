@@ -1,5 +1,5 @@
-// Types of cached keys and values, as kernels and the host number them (KvType). Those from KV_Q8_0 on
-// are quantised.
+// Types of cached keys and values, as kernels and the host number them (KvType). Those from KV_Q8_0
+// on are quantised.
 #ifndef PUMICE_SHADERS_COMMON_KV_TYPES_H
 #define PUMICE_SHADERS_COMMON_KV_TYPES_H
 

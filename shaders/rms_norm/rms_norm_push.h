@@ -7,7 +7,7 @@
 #define RMS_NORM_PUSH(FIELD)                                                         \
   FIELD(ADDRESS, x)         /* float [*][x_stride]: the residual stream, or heads */ \
   FIELD(ADDRESS, residual)  /* like x: added to it first, if add_residual */         \
-  FIELD(ADDRESS, weight)    /* float [n], if weighted */                                       \
+  FIELD(ADDRESS, weight)    /* float [n], if weighted */                             \
   FIELD(ADDRESS, y)         /* float [rows][y_stride] */                             \
   FIELD(ADDRESS, row_index) /* uint [rows]: row of x for row of y, if gather */      \
   FIELD(uint, n)            /* of a group */                                         \

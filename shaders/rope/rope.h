@@ -4,11 +4,11 @@
 
 #include "common/interface.h"
 
-#define ROPE_PUSH(FIELD)                                                       \
-  FIELD(ADDRESS, x)          /* float [rows][x_stride], rotated in place */    \
-  FIELD(ADDRESS, rope_table) /* vec2 [position][rope_dims / 2]: (cos, sin) */  \
-  FIELD(ADDRESS, positions)  /* uint [rows] */                                 \
-  FIELD(uint, n_heads)                                                         \
+#define ROPE_PUSH(FIELD)                                                      \
+  FIELD(ADDRESS, x)          /* float [rows][x_stride], rotated in place */   \
+  FIELD(ADDRESS, rope_table) /* vec2 [position][rope_dims / 2]: (cos, sin) */ \
+  FIELD(ADDRESS, positions)  /* uint [rows] */                                \
+  FIELD(uint, n_heads)                                                        \
   FIELD(uint, x_stride)
 PUMICE_PUSH_CONSTANTS(RopePush, ROPE_PUSH)
 

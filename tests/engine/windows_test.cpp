@@ -124,15 +124,13 @@ TEST_P(Windows, PolledInTheSmallestPiecesNothingChanges) {
   expect_whole(told, "polled");
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, Windows,
-                         ::testing::Values(Family{"gemma2"}, Family{"gemma3"}, Family{"gemma4"},
-                                           Family{"gemma2", test::kF16Arithmetic},
-                                           Family{"gemma2", test::kF32Arithmetic, true},
-                                           Family{"gemma2",
-                                                  test::kF32Arithmetic,
-                                                  true,
-                                                  {KvType::kQ8_0, KvType::kQ4_0}}),
-                         family_name);
+INSTANTIATE_TEST_SUITE_P(
+    Families, Windows,
+    ::testing::Values(Family{"gemma2"}, Family{"gemma3"}, Family{"gemma4"},
+                      Family{"gemma2", test::kF16Arithmetic},
+                      Family{"gemma2", test::kF32Arithmetic, true},
+                      Family{"gemma2", test::kF32Arithmetic, true, {KvType::kQ8_0, KvType::kQ4_0}}),
+    family_name);
 
 /// Few tokens, for devices on which a second is a thousandth of a second elsewhere: one model whose
 /// state group keeps all, one that also has a window, which the text outgrows.
