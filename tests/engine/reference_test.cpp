@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 
 #include "shaders/spirv.hpp"
 #include "tests/engine/engine_fixture.hpp"
@@ -14,6 +15,9 @@ constexpr double kF32Bound = 1e-9;
 constexpr double kF16KvBound = 1e-6;
 constexpr double kI8Bound = 5e-4;
 constexpr double kF16MathBound = 2e-6;
+/// Gemma 4 does not divide its scores by the root of head_dim, so that what rounding does to q and
+/// k weighs eight times as much in them.
+constexpr double kF16MathBoundOfLargeScores = 1e-5;
 constexpr double kMarginThatCounts = 0.01;
 constexpr size_t kLeastAgreed = 28;  // greedy tokens of 32
 
@@ -108,7 +112,8 @@ TEST_P(Reference, LogitsAgreeWithF16InputsOnMatrixCores) {
   const auto expected = test::read_floats(stem_.string() + ".f32");
   std::set<std::string> used;
   const double error = test::nmse(logits_in(ops::Math::kF16, used), expected);
-  EXPECT_LE(error, kF16MathBound);
+  const bool large_scores = std::string_view(GetParam()) == "families/gemma4";
+  EXPECT_LE(error, large_scores ? kF16MathBoundOfLargeScores : kF16MathBound);
   RecordProperty("nmse_f16", fmt::format("{:.2e}", error));
   EXPECT_GT(count_gemm(used, ".matrix"), 0u);
   EXPECT_EQ(count_gemm(used, ".matrix"), count_gemm(used, ""));
