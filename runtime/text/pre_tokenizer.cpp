@@ -118,12 +118,9 @@ PreTokenizer::~PreTokenizer() = default;
 Result<PreTokenizer> PreTokenizer::create(std::string_view name) {
   const PreTokenizerRecipe* recipe = find_recipe(name);
   if (recipe == nullptr) {
-    std::string known;
-    for (const PreTokenizerRecipe& each : pre_tokenizer_recipes())
-      known += fmt::format("{}{}", known.empty() ? "" : ", ", each.name);
     return make_error(ErrorCode::kBadFile,
-                      "pre-tokenizer '{}' is not supported yet (tokenizer.ggml.pre; supported: {})",
-                      printable(name), known);
+                      "pre-tokenizer '{}' is none of the {} known (tokenizer.ggml.pre)",
+                      printable(name), pre_tokenizer_recipes().size());
   }
   auto state = std::make_unique<State>();
   state->whole_words = recipe->whole_words;

@@ -145,8 +145,10 @@ class OnATerminal(CommandLineTest):
         self.wait_for("> ")
         self.type("/system caf\u00e9\n")
         self.wait_for("(from the next")
+        self.wait_for("> ")
         self.type("/system\n")
         self.wait_for("caf\u00e9")
+        self.wait_for("> ")  # a Ctrl-D typed before it is the terminal's, which the editor does not see
         self.type("\x04")
         self.assertEqual(self.process.wait(60), 0)
 
