@@ -5,16 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <string>
 
-namespace pumice::test {
-
-/// Path of `relative` below the shared folder; it need not exist.
-inline std::filesystem::path shared_path(const std::string& relative) {
-  return std::filesystem::path(PUMICE_SHARED_DIR) / relative;
-}
-
-}  // namespace pumice::test
+#include "tests/paths.hpp"
 
 /// Declare `variable`, a path, and skip the running test, saying why, if there is nothing there.
 #define PUMICE_REQUIRE_SHARED(variable, relative)                               \

@@ -9,11 +9,12 @@
 #include <sstream>
 
 #include "test_files.hpp"
+#include "tests/paths.hpp"
 
 namespace pumice {
 namespace {
 
-const std::filesystem::path kFolder = std::filesystem::path(PUMICE_SOURCE_DIR) / "shaders";
+const std::filesystem::path kFolder = test::source_path("shaders");
 
 TEST(WeightsGlsl, EveryTypeWithACodecHasShadersAndNoOther) {
   const std::string list = test::read_file(kFolder / "common/weight_types.cmake");

@@ -8,13 +8,12 @@
 #include <string>
 
 #include "base/check.hpp"
+#include "tests/paths.hpp"
 #include "vk/snapshot_json.hpp"
 
 namespace pumice::test {
 
-inline std::filesystem::path snapshot_folder() {
-  return std::filesystem::path(PUMICE_SOURCE_DIR) / "tests/vk/snapshots";
-}
+inline std::filesystem::path snapshot_folder() { return source_path("tests/vk/snapshots"); }
 
 /// The names of every recorded device.
 inline std::set<std::string> snapshot_names() {
