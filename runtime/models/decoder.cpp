@@ -77,7 +77,7 @@ class Decoder::Declaring {
                                             .kv_type = kv_type_,
                                             .window = one.window,
                                             .soft_cap = static_cast<float>(one.soft_cap)},
-                                           math_));
+                                           attention_math(one, math_)));
     }
     for (size_t i = 0; i < decoder_.lowered_.dispatches.size(); ++i) {
       resolved_ = &decoder_.resolved_[i];

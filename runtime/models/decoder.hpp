@@ -27,6 +27,12 @@
 
 namespace pumice {
 
+/// The arithmetic of one class's attention where `math` is the model's: of large scores (Gemma 4's)
+/// fp16 would not be as precise as kAuto promises.
+inline ops::Math attention_math(const AttentionClass& one, ops::Math math) {
+  return math == ops::Math::kAuto && one.large_scores ? ops::Math::kF32 : math;
+}
+
 /// The most a decoder's buffers hold.
 struct DecoderLimits {
   uint32_t rows = 0;            ///< tokens in a step

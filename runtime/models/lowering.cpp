@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 #include <utility>
 
@@ -12,6 +13,7 @@
 namespace pumice {
 namespace {
 
+constexpr double kLargeScores = 2;     // times what division by the root of head_dim gives
 constexpr uint32_t kVectorFloats = 4;  // rows that matrices read are read so many floats at once
 
 ops::GatedActivation::Kind gate_kind(ActivationKind kind) {
@@ -372,11 +374,13 @@ class Lowering {
     views_[result_] = y;
     emit(call::Attention{.q = q,
                          .y = y,
-                         .attention_class = class_of({.n_heads = o.n_heads,
-                                                      .n_kv_heads = o.n_kv_heads,
-                                                      .head_dim = o.head_dim,
-                                                      .window = o.window,
-                                                      .soft_cap = o.soft_cap}),
+                         .attention_class = class_of(
+                             {.n_heads = o.n_heads,
+                              .n_kv_heads = o.n_kv_heads,
+                              .head_dim = o.head_dim,
+                              .window = o.window,
+                              .soft_cap = o.soft_cap,
+                              .large_scores = o.scale * std::sqrt(o.head_dim) > kLargeScores}),
                          .scale = o.scale,
                          .state = {heads.append->group, heads.append->slot}},
          "attention");

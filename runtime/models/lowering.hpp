@@ -62,6 +62,9 @@ struct AttentionClass {
   uint32_t head_dim = 0;
   uint32_t window = 0;
   double soft_cap = 0;
+  /// They are not divided by the root of head_dim, or by far less: what q and k were rounded to
+  /// weighs that much more.
+  bool large_scores = false;
 
   bool operator==(const AttentionClass&) const = default;
 };

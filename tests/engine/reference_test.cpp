@@ -16,7 +16,7 @@ constexpr double kF16KvBound = 1e-6;
 constexpr double kI8Bound = 5e-4;
 constexpr double kF16MathBound = 2e-6;
 /// Gemma 4 does not divide its scores by the root of head_dim, so that what rounding does to q and
-/// k weighs eight times as much in them.
+/// k weighs eight times as much in them; kAuto leaves them to fp32.
 constexpr double kF16MathBoundOfLargeScores = 1e-5;
 constexpr double kMarginThatCounts = 0.01;
 constexpr size_t kLeastAgreed = 28;  // greedy tokens of 32

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "models/activation_plan.hpp"
+#include "models/decoder.hpp"
 #include "models/families.hpp"
 #include "tests/shared_data.hpp"
 
@@ -58,6 +59,19 @@ TEST(Lowering, ALlamasLayerIsNineDispatches) {
   }
   EXPECT_EQ(lowered.buffers[lowered.logits].width, 512u);
   EXPECT_EQ(lowered.attention_classes.size(), 1u);
+}
+
+TEST(Lowering, ScoresThatNothingDividesAreAClassOfTheirOwn) {
+  Program program = llama({.n_layers = 2});
+  EXPECT_FALSE(lower(program).value().attention_classes.front().large_scores);
+  nth<op::Attention>(program, 1).scale = 1;
+  const Lowered lowered = lower(program).value();
+  ASSERT_EQ(lowered.attention_classes.size(), 2u);
+  EXPECT_FALSE(lowered.attention_classes[0].large_scores);
+  EXPECT_TRUE(lowered.attention_classes[1].large_scores);
+  EXPECT_EQ(attention_math(lowered.attention_classes[0], ops::Math::kAuto), ops::Math::kAuto);
+  EXPECT_EQ(attention_math(lowered.attention_classes[1], ops::Math::kAuto), ops::Math::kF32);
+  EXPECT_EQ(attention_math(lowered.attention_classes[1], ops::Math::kF16), ops::Math::kF16);
 }
 
 TEST(Lowering, WhatTurnsDifferentlyTurnsByItselfInPlace) {
