@@ -47,6 +47,13 @@ BlockId BlockPool::take() {
   return block;
 }
 
+void BlockPool::take(BlockId block) {
+  PUMICE_CHECK(block < n_blocks() && blocks_[block].references == 0 && !blocks_[block].cached,
+               "a block is taken that is in use");
+  unlink(block);
+  blocks_[block].references = 1;
+}
+
 void BlockPool::share(BlockId block) {
   PUMICE_CHECK(block < n_blocks(), "sharing a block that is not there");
   Block& entry = blocks_[block];
@@ -69,6 +76,33 @@ void BlockPool::set_cached(BlockId block, bool cached) {
   if (is_free) unlink(block);
   entry.cached = cached;
   if (is_free) link(block);
+}
+
+void BlockPool::replace(BlockId from, BlockId to) {
+  PUMICE_CHECK(from != to && blocks_[to].references == 1 && !blocks_[to].cached,
+               "a block is replaced by one in use");
+  Block& entry = blocks_[to];
+  entry = blocks_[from];
+  if (entry.references == 0) {
+    (entry.previous == kNoBlock ? head_ : blocks_[entry.previous].next) = to;
+    (entry.next == kNoBlock ? tail_ : blocks_[entry.next].previous) = to;
+  }
+  blocks_[from] = {};
+  link(from);
+}
+
+void BlockPool::resize(uint32_t n_wanted) {
+  PUMICE_CHECK(!unlimited() && n_wanted < kUnlimitedBlocks, "an unlimited pool has no size");
+  limit_ = n_wanted;
+  for (BlockId block = n_blocks(); block-- > n_wanted;) {
+    PUMICE_CHECK(blocks_[block].references == 0 && !blocks_[block].cached,
+                 "a block goes that is in use");
+    unlink(block);
+    blocks_.pop_back();
+  }
+  const BlockId first_new = n_blocks();
+  blocks_.resize(n_wanted);
+  for (BlockId block = n_wanted; block-- > first_new;) link(block);
 }
 
 Status BlockPool::check_integrity() const {

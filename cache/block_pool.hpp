@@ -46,6 +46,9 @@ class BlockPool {
   /// still cached: whoever takes it forgets its content.
   BlockId take();
 
+  /// The same of this block, which is free and not cached.
+  void take(BlockId block);
+
   /// Add a reference to a block in use or to a free cached block, which is then free no more.
   void share(BlockId block);
 
@@ -54,6 +57,14 @@ class BlockPool {
 
   /// Say whether a block's content can be found again. A free block moves to its new place.
   void set_cached(BlockId block, bool cached);
+
+  /// `to`, which the caller alone has and which is not cached, gets all that `from` has:
+  /// references, content, and its turn among free blocks. `from` is then free and not cached.
+  void replace(BlockId from, BlockId to);
+
+  /// Have so many blocks. Those that go, the last ones, must be free and not cached. Not of an
+  /// unlimited pool.
+  void resize(uint32_t n_blocks);
 
   /// Every block is in the free list or referenced, never both, and the list is whole. Errors:
   /// kInternal naming the first bad block.

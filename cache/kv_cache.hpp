@@ -70,7 +70,7 @@
 namespace pumice {
 
 struct KvCacheOptions {
-  uint32_t n_blocks = 0;  ///< of the device; kUnlimitedBlocks for simulations
+  uint32_t n_blocks = 0;  ///< of the device, at first; kUnlimitedBlocks for simulations
   uint32_t block_tokens = 16;
   std::vector<CacheGroup> groups = {};  ///< none: one full group
   uint32_t rewind_tokens = 0;           ///< most positions that `rewind` takes back
@@ -217,6 +217,26 @@ class KvCache {
   /// were not reported done have failed and are not answered any more.
   void forget_device();
 
+  // ---- its size; not of an unlimited cache
+  //
+  // Blocks can be added at any time. To take the last ones away, while no step is planned and no
+  // transfers are open, and no sequence begins or takes blocks (any may end):
+  //   give_up(n)                           what was used least recently goes
+  //   take_transfers / finish_transfers    to the tiers, where there are any
+  //   ( take_moves(n) / finish_moves )*    until there are none: the engine copies what stays
+  //   resize(n)
+
+  /// Give up contents until `n_blocks` blocks could hold all that is left. False, with nothing
+  /// changed: more are in use by sequences.
+  bool give_up(uint32_t n_blocks);
+  /// Blocks behind the first `n_blocks` whose bytes are to be copied into those, at most
+  /// `most` of them. No two have a block in common.
+  std::vector<BlockMove> take_moves(uint32_t n_blocks, size_t most);
+  /// What was taken last was copied, all of it, or was not.
+  void finish_moves(bool copied);
+  /// False, with nothing changed: a block that would go is in use or has a content.
+  bool resize(uint32_t n_blocks);
+
   // ---- the prompt cache file (prompts without a salt, of the cache's model)
 
   /// Make the file a tier: find what it holds, if it exists, and let evicted blocks go to disk, as
@@ -327,6 +347,9 @@ class KvCache {
   uint32_t end_block(uint32_t group, uint32_t cached_tokens, uint32_t reserve_tokens) const;
   Status check_room(const Match& match, uint32_t reserve_tokens) const;
   BlockId best_copy(PageId page) const;
+  bool is_empty(BlockId block) const {
+    return pool_.references(block) == 0 && !pool_.cached(block);
+  }
   bool in_use(BlockId block) const { return block != kNoBlock && pool_.references(block) > 0; }
 
   BlockId take_block();
@@ -383,6 +406,7 @@ class KvCache {
   std::vector<SequenceId> unused_sequences_;
   std::deque<Batch> batches_;  // oldest first; only the last may be open
   TransferBatch next_batch_ = 1;
+  std::vector<BlockMove> moves_;  // under way; their targets are held
   CacheStats stats_;
 };
 

@@ -45,6 +45,7 @@ Status KvCache::check_references() const {
     if (owner.live && owner.tip != kNoNode) ++of_node[owner.tip];
     if (owner.live && owner.resumed != kNoNode) ++of_node[owner.resumed];
   }
+  for (const BlockMove& move : moves_) ++of_block[move.target];
   for (const Batch& batch : batches_) {
     for (const BlockCopy& copy : batch.transfers.copies) {
       if (copy.sequence == kNoSequence) continue;

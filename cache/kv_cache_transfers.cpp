@@ -246,6 +246,7 @@ std::vector<SequenceId> KvCache::finish(Transfers transfers, const TransferFailu
 void KvCache::forget_device() {
   PUMICE_CHECK(unused_sequences_.size() == sequences_.size(),
                "the device is forgotten while sequences live");
+  finish_moves(false);
   while (!batches_.empty()) {
     Transfers unfinished = std::move(batches_.front().transfers);
     batches_.pop_front();

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 #include <numeric>
+#include <utility>
 
 namespace pumice {
 namespace {
@@ -247,6 +248,16 @@ void PrefixIndex::detach(BlockId block) {
   copies_[block] = {};
   --n_attached_[group_of_page(page)];
   note_places(page);
+}
+
+void PrefixIndex::replace(BlockId from, BlockId to) {
+  const PageId page = page_of(from);
+  PUMICE_CHECK(page != kNoPage && page_of(to) == kNoPage, "a block is replaced that holds nothing");
+  if (to >= copies_.size()) copies_.resize(to + size_t{1});
+  BlockId* link = &places_to_change(page).block;
+  while (*link != from) link = &copies_[*link].next;
+  *link = to;
+  copies_[to] = std::exchange(copies_[from], {});
 }
 
 void PrefixIndex::set_host_slot(PageId page, uint32_t slot) {

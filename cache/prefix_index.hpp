@@ -133,6 +133,8 @@ class PrefixIndex {
   void attach(PageId page, BlockId block);
   /// It no longer does. May end the node.
   void detach(BlockId block);
+  /// Another block, without content, holds them now in this one's place.
+  void replace(BlockId from, BlockId to);
   PageId page_of(BlockId block) const {
     return block < copies_.size() ? copies_[block].page : kNoPage;
   }

@@ -49,6 +49,12 @@ struct BlockCopy {
   uint32_t n_tokens = 0;
 };
 
+/// The bytes of a block of the device go to another, because the first will be gone.
+struct BlockMove {
+  BlockId source = kNoBlock;
+  BlockId target = kNoBlock;
+};
+
 /// What must happen between the step planned before and the step being planned: all demotions, then
 /// all saves, then all restores (cache/move_bytes.hpp does these three), then all copies, each in
 /// their order.

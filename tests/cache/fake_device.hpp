@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <vector>
 
@@ -64,6 +65,23 @@ class FakeDevice : public BlockStore {
       std::copy_n(source.begin(), copy.n_tokens, block(copy.target).begin());
     }
     return cache_.finish_transfers(transfers.batch, failures);
+  }
+
+  /// Have `n_blocks` blocks, as an engine would. False: more are in use. Of `most` moves at a time
+  /// each batch asks `moved` whether its copies were made.
+  bool resize(uint32_t n_blocks, size_t most, const std::function<bool()>& moved) {
+    EXPECT_TRUE(transfer().empty());
+    if (!cache_.give_up(n_blocks)) return false;
+    EXPECT_TRUE(transfer().empty());
+    while (true) {
+      const std::vector<BlockMove> moves = cache_.take_moves(n_blocks, most);
+      if (moves.empty()) break;
+      for (const BlockMove& move : moves) block(move.target) = block(move.source);
+      cache_.finish_moves(moved());
+    }
+    EXPECT_TRUE(cache_.resize(n_blocks));
+    blocks_.erase(blocks_.lower_bound(n_blocks), blocks_.end());
+    return true;
   }
 
   /// Compute positions [computed, end) of a sequence and commit them.

@@ -73,7 +73,30 @@ TEST_P(KvCacheRandom, StaysWholeAndNeverTellsAnUntruth) {
     return taken;
   };
 
+  // Whoever runs goes on where its blocks are then; some end while they move.
+  const auto resize = [&] {
+    const uint32_t n_blocks = 4 + below(GetParam().options.n_blocks - 3);
+    const auto moved = [&] {
+      EXPECT_TRUE(cache.check_integrity().ok());
+      if (!running.empty() && below(8) == 0) {
+        cache.release(take_out(below(static_cast<uint32_t>(running.size()))).id);
+      }
+      return below(4) > 0;
+    };
+    while (!device.resize(n_blocks, 1 + below(5), moved)) {
+      suspended.push_back(cache.suspend(take_out(running.size() - 1).id));
+    }
+    EXPECT_EQ(cache.n_blocks(), n_blocks);
+    for (const Running& each : running) {
+      EXPECT_EQ(device.wrong_positions(each.id, each.tokens, each.salt), 0u);
+    }
+  };
+
   for (int step = 0; step < 3000; ++step) {
+    if (GetParam().options.n_blocks != kUnlimitedBlocks && below(40) == 0) {
+      resize();
+      EXPECT_WHOLE(cache);
+    }
     if (below(150) == 0) {
       while (!running.empty()) suspended.push_back(cache.suspend(take_out(running.size() - 1).id));
       cache.forget_device();
