@@ -1,8 +1,12 @@
 #include "vk/device.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
 
 #include "vk/feature_chain.hpp"
+#include "vk/requirements.hpp"
 
 namespace pumice::vk {
 namespace {
@@ -21,6 +25,34 @@ VkBufferCreateInfo slab_buffer(uint64_t size_bytes) {
 // What a driver keeps on the device when programs want more than it has: weights and KV, which
 // every step reads whole, rather than staging.
 float priority_of(MemoryDomain domain) { return domain == MemoryDomain::kDevice ? 1.0f : 0.25f; }
+
+// How long to leave a host's queue to the host before asking for it again.
+constexpr std::chrono::microseconds kQueueRetry{50};
+
+VkSemaphoreSubmitInfo submit_info(const TimelinePoint& point) {
+  VkSemaphoreSubmitInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO;
+  info.semaphore = point.semaphore;
+  info.value = point.value;
+  info.stageMask = VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT;
+  return info;
+}
+
+Status check_host(const HostDevice& host) {
+  if (host.device == VK_NULL_HANDLE || host.queue == VK_NULL_HANDLE) {
+    return make_error(ErrorCode::kInvalidArgument, "the host's {} is null",
+                      host.device == VK_NULL_HANDLE ? "device" : "queue");
+  }
+  if ((host.queue_lock.try_lock == nullptr) != (host.queue_lock.unlock == nullptr)) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "the host's queue lock needs both try_lock and unlock, or neither");
+  }
+  if ((host.allocator.allocate == nullptr) != (host.allocator.free == nullptr)) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "the host's allocator needs both allocate and free, or neither");
+  }
+  return {};
+}
 
 }  // namespace
 
@@ -56,19 +88,48 @@ Result<std::shared_ptr<Device>> Device::create(std::shared_ptr<Instance> instanc
   info.enabledExtensionCount = static_cast<uint32_t>(extension_names.size());
   info.ppEnabledExtensionNames = extension_names.data();
   const InstanceFunctions& instance_fn = device->instance_->functions();
-  VkResult result = instance_fn.vkCreateDevice(device->instance_->physical_devices()[index], &info,
-                                               nullptr, &device->device_);
+  const VkResult result = instance_fn.vkCreateDevice(device->instance_->physical_devices()[index],
+                                                     &info, nullptr, &device->device_);
   if (result != VK_SUCCESS) {
     return make_error(ErrorCode::kNoDevice,
                       "{}: the driver could not create a device (VkResult {})", snapshot.name,
                       static_cast<int>(result));
   }
-  PUMICE_TRY(device->fn_, load_device_functions(instance_fn, device->device_));
-  if (intercept) intercept(device->fn_);
-  device->fn_.vkGetDeviceQueue(device->device_, device->plan_.queue_family, 0, &device->queue_);
+  PUMICE_TRY_STATUS(device->start(intercept));
+  return device;
+}
 
-  if (device->plan_.compile_only) return device;
-  PUMICE_TRY_STATUS(device->choose_memory());
+Result<std::shared_ptr<Device>> Device::adopt(const HostDevice& host, const PlanOptions& limits,
+                                              Logger logger, const Intercept& intercept) {
+  PUMICE_TRY_STATUS(check_host(host));
+  PUMICE_TRY(Instance instance,
+             Instance::adopt(host.get_instance_proc_addr, host.instance, host.physical_device));
+  std::shared_ptr<Device> device(new Device);
+  device->instance_ = std::make_shared<Instance>(std::move(instance));
+  PUMICE_TRY(const std::vector<DeviceSnapshot> snapshots, device->instance_->snapshots());
+  PUMICE_TRY(device->snapshot_, restrict_to(snapshots[0], {.api_version = host.api_version,
+                                                           .queue_family = host.queue_family,
+                                                           .extensions = host.extensions,
+                                                           .features = host.features}));
+  PUMICE_TRY(device->plan_, plan_device(device->snapshot_, limits));
+  device->logger_ = std::move(logger);
+  log_plan(device->snapshot_, device->plan_, device->logger_);
+  device->device_ = host.device;
+  device->is_guest_ = true;
+  device->queue_ = host.queue;
+  device->queue_lock_ = host.queue_lock;
+  device->allocator_ = host.allocator;
+  PUMICE_TRY_STATUS(device->start(intercept));
+  return device;
+}
+
+Status Device::start(const Intercept& intercept) {
+  PUMICE_TRY(fn_, load_device_functions(instance_->functions(), device_));
+  if (intercept) intercept(fn_);
+  if (!is_guest_) fn_.vkGetDeviceQueue(device_, plan_.queue_family, 0, &queue_);
+
+  if (plan_.compile_only) return {};
+  PUMICE_TRY_STATUS(choose_memory());
 
   VkSemaphoreTypeCreateInfo type{};
   type.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO;
@@ -76,10 +137,9 @@ Result<std::shared_ptr<Device>> Device::create(std::shared_ptr<Instance> instanc
   VkSemaphoreCreateInfo semaphore_info{};
   semaphore_info.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO;
   semaphore_info.pNext = &type;
-  result =
-      device->fn_.vkCreateSemaphore(device->device_, &semaphore_info, nullptr, &device->timeline_);
-  if (result != VK_SUCCESS) return device->error_of(result, "creating the timeline semaphore");
-  return device;
+  const VkResult result = fn_.vkCreateSemaphore(device_, &semaphore_info, nullptr, &timeline_);
+  if (result != VK_SUCCESS) return error_of(result, "creating the timeline semaphore");
+  return {};
 }
 
 Device::~Device() {
@@ -87,7 +147,7 @@ Device::~Device() {
   if (!plan_.compile_only) wait_idle();
   for (Retired& retired : retired_) retired.destroy();
   if (timeline_) fn_.vkDestroySemaphore(device_, timeline_, nullptr);
-  fn_.vkDestroyDevice(device_, nullptr);
+  if (!is_guest_) fn_.vkDestroyDevice(device_, nullptr);
   if (const uint64_t leaked = ledger_.total_bytes(); leaked > 0) {
     logger_.warning("{} bytes of device memory were never freed", leaked);
   }
@@ -113,6 +173,21 @@ Status Device::choose_memory() {
 }
 
 Result<uint64_t> Device::submit(std::span<const VkCommandBuffer> command_buffers) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point end = Clock::now() + std::chrono::nanoseconds(kHangTimeout_ns);
+  while (true) {
+    PUMICE_TRY(const std::optional<uint64_t> value, try_submit(command_buffers));
+    if (value) return *value;
+    if (Clock::now() > end) {
+      return make_error(ErrorCode::kInternal, "{}: the host held its queue for {} seconds",
+                        snapshot_.name, kHangTimeout_ns / 1'000'000'000);
+    }
+    std::this_thread::sleep_for(kQueueRetry);
+  }
+}
+
+Result<std::optional<uint64_t>> Device::try_submit(
+    std::span<const VkCommandBuffer> command_buffers) {
   PUMICE_CHECK(!plan_.compile_only, "a device without hardware only compiles");
   std::vector<VkCommandBufferSubmitInfo> buffers(command_buffers.size());
   for (size_t i = 0; i < buffers.size(); ++i) {
@@ -120,20 +195,35 @@ Result<uint64_t> Device::submit(std::span<const VkCommandBuffer> command_buffers
     buffers[i].commandBuffer = command_buffers[i];
   }
   const std::lock_guard lock(queue_mutex_);
-  VkSemaphoreSubmitInfo signal{};
-  signal.sType = VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO;
-  signal.semaphore = timeline_;
-  signal.value = last_submitted_ + 1;
-  signal.stageMask = VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT;
+  std::vector<VkSemaphoreSubmitInfo> waits;
+  for (const TimelinePoint& point : begin_after_) waits.push_back(submit_info(point));
+  const VkSemaphoreSubmitInfo signal = submit_info({timeline_, last_submitted_ + 1});
   VkSubmitInfo2 info{};
   info.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO_2;
+  info.waitSemaphoreInfoCount = static_cast<uint32_t>(waits.size());
+  info.pWaitSemaphoreInfos = waits.data();
   info.commandBufferInfoCount = static_cast<uint32_t>(buffers.size());
   info.pCommandBufferInfos = buffers.data();
   info.signalSemaphoreInfoCount = 1;
   info.pSignalSemaphoreInfos = &signal;
+  if (queue_lock_.try_lock != nullptr && !queue_lock_.try_lock(queue_lock_.user)) {
+    return std::optional<uint64_t>();
+  }
   const VkResult result = fn_.vkQueueSubmit2(queue_, 1, &info, VK_NULL_HANDLE);
+  if (queue_lock_.try_lock != nullptr) queue_lock_.unlock(queue_lock_.user);
   if (result != VK_SUCCESS) return error_of(result, "submitting work");
-  return ++last_submitted_;
+  begin_after_.clear();
+  return std::optional(++last_submitted_);
+}
+
+void Device::begin_after(const TimelinePoint& point) {
+  const std::lock_guard lock(queue_mutex_);
+  begin_after_.push_back(point);
+}
+
+TimelinePoint Device::submitted() {
+  const std::lock_guard lock(queue_mutex_);
+  return {timeline_, last_submitted_};
 }
 
 Status Device::wait(uint64_t value) {
@@ -169,6 +259,10 @@ void Device::retire(std::function<void()> destroy) {
 }
 
 void Device::wait_idle() {
+  if (is_guest_) {
+    if (timeline_ != VK_NULL_HANDLE) (void)wait(submitted().value);  // a lost device is idle
+    return;
+  }
   const std::lock_guard lock(queue_mutex_);
   fn_.vkDeviceWaitIdle(device_);
 }
@@ -205,16 +299,6 @@ Result<Slab> Device::allocate_slab(MemoryDomain domain, uint64_t size_bytes,
     return error_of(result, "creating a buffer for " + purpose);
   }
 
-  VkMemoryPriorityAllocateInfoEXT priority{};
-  priority.sType = VK_STRUCTURE_TYPE_MEMORY_PRIORITY_ALLOCATE_INFO_EXT;
-  priority.priority = priority_of(domain);
-  VkMemoryAllocateFlagsInfo flags{};
-  flags.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO;
-  flags.flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT;
-  if (plan_.features.memory_priority) flags.pNext = &priority;
-  VkMemoryAllocateInfo memory_info{};
-  memory_info.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO;
-  memory_info.pNext = &flags;
   // Drivers may round a buffer up; the slab's own alignment (256) keeps this at the asked size.
   VkBufferMemoryRequirementsInfo2 requirements_info{};
   requirements_info.sType = VK_STRUCTURE_TYPE_BUFFER_MEMORY_REQUIREMENTS_INFO_2;
@@ -222,14 +306,16 @@ Result<Slab> Device::allocate_slab(MemoryDomain domain, uint64_t size_bytes,
   VkMemoryRequirements2 requirements{};
   requirements.sType = VK_STRUCTURE_TYPE_MEMORY_REQUIREMENTS_2;
   fn_.vkGetBufferMemoryRequirements2(device_, &requirements_info, &requirements);
-  memory_info.allocationSize = requirements.memoryRequirements.size;
-  memory_info.memoryTypeIndex = choice.type;
-  result = fn_.vkAllocateMemory(device_, &memory_info, nullptr, &slab.memory);
-  if (result == VK_SUCCESS) result = fn_.vkBindBufferMemory(device_, slab.buffer, slab.memory, 0);
-  if (result == VK_SUCCESS && choice.host_visible && choice.coherent) {
-    void* mapped = nullptr;
-    result = fn_.vkMapMemory(device_, slab.memory, 0, VK_WHOLE_SIZE, 0, &mapped);
-    slab.mapped = static_cast<std::byte*>(mapped);
+  result =
+      allocate_memory(choice, requirements.memoryRequirements, priority_of(domain), slab.memory);
+  slab.mapped = static_cast<std::byte*>(slab.memory.mapped);
+  if (result == VK_SUCCESS) {
+    result = fn_.vkBindBufferMemory(device_, slab.buffer, slab.memory.memory, slab.memory.offset);
+  }
+  if (result == VK_SUCCESS && domain != MemoryDomain::kDevice && slab.mapped == nullptr) {
+    free_slab(slab);
+    return make_error(ErrorCode::kInvalidArgument,
+                      "the host's allocator did not map {} bytes for {}", size_bytes, purpose);
   }
   if (result != VK_SUCCESS) {
     free_slab(slab);
@@ -242,9 +328,48 @@ Result<Slab> Device::allocate_slab(MemoryDomain domain, uint64_t size_bytes,
   return slab;
 }
 
+VkResult Device::allocate_memory(const MemoryChoice& choice,
+                                 const VkMemoryRequirements& requirements, float priority,
+                                 HostMemory& memory) const {
+  const bool maps = choice.host_visible && choice.coherent;
+  if (allocator_.allocate != nullptr) {
+    HostMemory lent;
+    const VkResult result = allocator_.allocate(allocator_.user,
+                                                {.size_bytes = requirements.size,
+                                                 .alignment = requirements.alignment,
+                                                 .memory_type = choice.type,
+                                                 .priority = priority,
+                                                 .mapped = maps},
+                                                lent);
+    if (result == VK_SUCCESS) memory = lent;
+    return result;
+  }
+  VkMemoryPriorityAllocateInfoEXT priority_info{};
+  priority_info.sType = VK_STRUCTURE_TYPE_MEMORY_PRIORITY_ALLOCATE_INFO_EXT;
+  priority_info.priority = priority;
+  VkMemoryAllocateFlagsInfo flags{};
+  flags.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO;
+  flags.flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT;
+  if (plan_.features.memory_priority) flags.pNext = &priority_info;
+  VkMemoryAllocateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO;
+  info.pNext = &flags;
+  info.allocationSize = requirements.size;
+  info.memoryTypeIndex = choice.type;
+  VkResult result = fn_.vkAllocateMemory(device_, &info, nullptr, &memory.memory);
+  if (result == VK_SUCCESS && maps) {
+    result = fn_.vkMapMemory(device_, memory.memory, 0, VK_WHOLE_SIZE, 0, &memory.mapped);
+  }
+  return result;
+}
+
 void Device::free_slab(const Slab& slab) {
   fn_.vkDestroyBuffer(device_, slab.buffer, nullptr);
-  fn_.vkFreeMemory(device_, slab.memory, nullptr);
+  if (allocator_.allocate == nullptr) {
+    fn_.vkFreeMemory(device_, slab.memory.memory, nullptr);
+  } else if (slab.memory.memory != VK_NULL_HANDLE) {
+    allocator_.free(allocator_.user, slab.memory);
+  }
   --n_allocations_;
 }
 

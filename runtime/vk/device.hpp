@@ -1,7 +1,9 @@
 // The logical device: one VkDevice, one compute queue, one timeline. Everything that talks to the
-// GPU holds a shared_ptr to it, so it outlives every allocation and command buffer.
+// GPU holds a shared_ptr to it, so it outlives every allocation and command buffer. The VkDevice is
+// our own, or a host's (host_device.hpp), on which only what is ours is ever waited for.
 //
-// Threads: any number may call a device; the queue is used behind one lock.
+// Threads: any number may call a device; the queue is used behind one lock, and a host's behind the
+// host's as well.
 #pragma once
 
 #include <atomic>
@@ -9,12 +11,15 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/log.hpp"
 #include "base/result.hpp"
 #include "vk/functions.hpp"
+#include "vk/host_device.hpp"
 #include "vk/instance.hpp"
 #include "vk/memory.hpp"
 #include "vk/plan.hpp"
@@ -35,6 +40,12 @@ class Device {
   static Result<std::shared_ptr<Device>> create(std::shared_ptr<Instance> instance, size_t index,
                                                 const DeviceSnapshot& snapshot, DevicePlan plan,
                                                 Logger logger, const Intercept& intercept = {});
+
+  /// Use a host's device, of which the snapshot and the plan have only what the host enabled
+  /// (requirements.hpp); its instance and device must outlive this. Errors: kInvalidArgument for a
+  /// null handle or half a pair of callbacks; those of restrict_to and of plan_device.
+  static Result<std::shared_ptr<Device>> adopt(const HostDevice& host, const PlanOptions& limits,
+                                               Logger logger, const Intercept& intercept = {});
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -48,8 +59,20 @@ class Device {
   const std::shared_ptr<Instance>& instance() const { return instance_; }
 
   /// Submit command buffers in order as one batch; the returned timeline value is reached when they
-  /// are done. Errors: kDeviceLost, kDoesNotFit (out of memory).
+  /// are done. Waits while the host holds its queue. Errors: kDeviceLost, kDoesNotFit (out of
+  /// memory); kInternal when the host holds its queue for kHangTimeout_ns.
   Result<uint64_t> submit(std::span<const VkCommandBuffer> command_buffers);
+
+  /// The same without waiting: nothing was submitted if the host holds its queue.
+  Result<std::optional<uint64_t>> try_submit(std::span<const VkCommandBuffer> command_buffers);
+
+  /// What is submitted from now on begins when the host's semaphore, of this VkDevice and of type
+  /// timeline, has reached its value. What is to reach it must not be queued behind our work.
+  void begin_after(const TimelinePoint& point);
+
+  /// Reached when all that was submitted so far is done: for the host to wait for, which must not
+  /// signal or destroy the semaphore. It lives as long as this device.
+  TimelinePoint submitted();
 
   /// Block until the timeline reaches `value`. Errors: kDeviceLost, also when the device makes no
   /// progress for `kHangTimeout_ns`.
@@ -63,7 +86,7 @@ class Device {
   /// back into this class except free_slab and ledger, nor keep the device alive.
   void retire(std::function<void()> destroy);
 
-  /// Block until the device is idle (teardown).
+  /// Block until the device is idle, or on a host's until all that was submitted here is done.
   void wait_idle();
 
   /// Whether the memory budget has room for `bytes` more. Errors: kDoesNotFit, saying what is
@@ -84,7 +107,11 @@ class Device {
   static constexpr uint64_t kHangTimeout_ns = 600ull * 1'000'000'000ull;
 
   Device() = default;
+  /// With device_ made or lent: what every device needs besides.
+  Status start(const Intercept& intercept);
   Status choose_memory();
+  VkResult allocate_memory(const MemoryChoice& choice, const VkMemoryRequirements& requirements,
+                           float priority, HostMemory& memory) const;
 
   std::shared_ptr<Instance> instance_;
   DeviceSnapshot snapshot_;
@@ -94,14 +121,18 @@ class Device {
   std::atomic<uint32_t> n_allocations_ = 0;
   DeviceFunctions fn_{};
   VkDevice device_ = VK_NULL_HANDLE;
+  bool is_guest_ = false;  // device_ is a host's, as are the next three
   VkQueue queue_ = VK_NULL_HANDLE;
+  HostQueueLock queue_lock_;
+  HostAllocator allocator_;
   VkSemaphore timeline_ = VK_NULL_HANDLE;
   std::mutex queue_mutex_;
   struct Retired {
     uint64_t value = 0;  // timeline value after which it may go
     std::function<void()> destroy;
   };
-  uint64_t last_submitted_ = 0;  // guarded by queue_mutex_, like retired_
+  uint64_t last_submitted_ = 0;  // guarded by queue_mutex_, like the next two
+  std::vector<TimelinePoint> begin_after_;
   std::deque<Retired> retired_;  // in order of value
 };
 

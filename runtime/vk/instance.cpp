@@ -13,6 +13,7 @@ struct Instance::State {
   LoaderFunctions loader;
   InstanceFunctions functions;
   VkInstance instance = VK_NULL_HANDLE;
+  bool is_owned = true;
   VkDebugUtilsMessengerEXT messenger = VK_NULL_HANDLE;
   std::vector<VkPhysicalDevice> devices;
 
@@ -23,7 +24,7 @@ struct Instance::State {
     if (messenger != VK_NULL_HANDLE) {
       functions.vkDestroyDebugUtilsMessengerEXT(instance, messenger, nullptr);
     }
-    if (instance != VK_NULL_HANDLE && functions.vkDestroyInstance != nullptr) {
+    if (is_owned && instance != VK_NULL_HANDLE && functions.vkDestroyInstance != nullptr) {
       functions.vkDestroyInstance(instance, nullptr);
     }
   }
@@ -173,6 +174,23 @@ Result<Instance> Instance::create(const InstanceOptions& options) {
     return make_error(ErrorCode::kInternal, "creating the validation messenger failed");
   }
   PUMICE_TRY(state->devices, list_devices(state->functions, state->instance));
+  return Instance(std::move(state));
+}
+
+Result<Instance> Instance::adopt(PFN_vkGetInstanceProcAddr get_proc, VkInstance instance,
+                                 VkPhysicalDevice device) {
+  const char* missing = get_proc == nullptr          ? "vkGetInstanceProcAddr"
+                        : instance == VK_NULL_HANDLE ? "instance"
+                        : device == VK_NULL_HANDLE   ? "physical device"
+                                                     : nullptr;
+  if (missing != nullptr) {
+    return make_error(ErrorCode::kInvalidArgument, "the host's {} is null", missing);
+  }
+  auto state = std::make_unique<State>();
+  state->is_owned = false;
+  state->instance = instance;
+  PUMICE_TRY(state->functions, load_instance_functions(get_proc, instance));
+  state->devices = {device};
   return Instance(std::move(state));
 }
 

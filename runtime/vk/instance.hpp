@@ -1,4 +1,5 @@
-// A Vulkan instance of our own. Several may live in one process and share nothing.
+// A Vulkan instance: our own, or one that a host lends. Several may live in one process and share
+// nothing.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +27,11 @@ class Instance {
   /// Opens the loader, creates an instance and lists its devices (there may be none).
   /// kNoDevice: no loader, no driver, or no validation layer, each named.
   static Result<Instance> create(const InstanceOptions& options = {});
+
+  /// A host's, which must outlive this, with that one device. Not destroyed. kInvalidArgument for
+  /// a null handle, kNoDevice for an entry point that lacks a function of Vulkan 1.1.
+  static Result<Instance> adopt(PFN_vkGetInstanceProcAddr get_proc, VkInstance instance,
+                                VkPhysicalDevice device);
 
   Instance(Instance&&) noexcept;
   Instance& operator=(Instance&&) noexcept;

@@ -17,6 +17,7 @@
 
 #include "base/result.hpp"
 #include "vk/functions.hpp"
+#include "vk/host_device.hpp"
 #include "vk/plan.hpp"
 
 namespace pumice::vk {
@@ -41,9 +42,10 @@ class MemoryLedger {
   std::map<std::string, Entry> entries_;
 };
 
-/// One VkDeviceMemory with one VkBuffer over all of it. At most `DevicePlan::slab_bytes`.
+/// A VkBuffer over a VkDeviceMemory, or over a part of one that a host's allocator gave. At most
+/// `DevicePlan::slab_bytes`.
 struct Slab {
-  VkDeviceMemory memory = VK_NULL_HANDLE;
+  HostMemory memory;
   VkBuffer buffer = VK_NULL_HANDLE;
   uint64_t size_bytes = 0;
   uint64_t address = 0;         ///< device address of byte 0

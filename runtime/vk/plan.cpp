@@ -16,11 +16,6 @@ constexpr bool F::*kRequiredFeatures[] = {
     &F::synchronization2,      &F::subgroup_size_control, &F::maintenance4,
 };
 
-// Faster variants of things that work without, each with the extension it comes from (none: core).
-struct OptionalFeature {
-  bool F::*member;
-  const char* extension;
-};
 constexpr OptionalFeature kOptionalFeatures[] = {
     {&F::shader_float16, nullptr},
     {&F::shader_int8, nullptr},
@@ -355,6 +350,9 @@ Status check_options(const PlanOptions& options) {
 std::string_view device_class_name(DeviceClass device_class) {
   return device_class == DeviceClass::kCpu ? "cpu" : "gpu";
 }
+
+std::span<bool F::*const> required_features() { return kRequiredFeatures; }
+std::span<const OptionalFeature> optional_features() { return kOptionalFeatures; }
 
 std::vector<std::string> withdrawable_features() {
   std::vector<std::string> names;

@@ -92,6 +92,16 @@ struct DevicePlan {
   const MemoryChoice& domain(MemoryDomain d) const { return memory[static_cast<size_t>(d)]; }
 };
 
+/// What every usable device has, and is enabled on it.
+std::span<bool DeviceFeatures::*const> required_features();
+
+/// A faster variant of something that works without, and the extension it comes from (null: core).
+struct OptionalFeature {
+  bool DeviceFeatures::*member;
+  const char* extension;
+};
+std::span<const OptionalFeature> optional_features();
+
 /// What the device lacks of the floor: Vulkan 1.3, buffer device addresses, timeline semaphores,
 /// synchronization2, subgroup-size control, maintenance4, push constants of 128 bytes, 16 KiB of
 /// shared memory, workgroups of 128, a compute queue, mappable and device memory. Empty: usable.
