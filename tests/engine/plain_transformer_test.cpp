@@ -14,43 +14,38 @@ namespace {
 constexpr double kF32Bound = 1e-9;
 constexpr double kF16KvBound = 1e-6;
 
-class PlainTransformers : public test::EngineTest {
- protected:
-  static std::vector<float> logits_of(const std::shared_ptr<const Model>& model,
-                                      const std::vector<TokenId>& tokens, EngineOptions options) {
-    options.math = ops::Math::kF32;
-    return logits(model, tokens, options);
-  }
-};
+class PlainTransformers : public test::EngineTest {};
 
-TEST_F(PlainTransformers, SayTheSameInChunksAndWithoutFusion) {
+class PlainForms : public test::EngineTest,
+                   public ::testing::WithParamInterface<test::PlainForm> {};
+
+TEST_P(PlainForms, SayTheSameInChunksAndWithoutFusion) {
   std::vector<TokenId> tokens(40);
   for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<TokenId>(i * 31 % 67);
-  for (const test::PlainShape& shape : test::forms_without_a_file()) {
-    SCOPED_TRACE(shape.architecture);
-    const test::PlainTransformer plain(shape);
-    const auto file = plain.file();
-    const auto model = Model::load(pipelines_->device(), file->file());
-    ASSERT_TRUE(model.ok()) << model.error().message;
-    const std::vector<double> exact = plain.logits(tokens);
-    const std::vector<float> expected(exact.begin(), exact.end());
-    EXPECT_LE(test::nmse(logits_of(*model, tokens, {.kv_type = KvType::kF32}), expected),
-              kF32Bound);
-    EXPECT_LE(test::nmse(logits_of(*model, tokens, {.kv_type = KvType::kF16}), expected),
-              kF16KvBound);
-    EXPECT_LE(
-        test::nmse(
-            logits_of(*model, tokens,
-                      {.kv_type = KvType::kF32, .fusion = FusionRules::none(), .chunk_tokens = 7}),
-            expected),
-        kF32Bound);
-  }
+  const test::PlainTransformer plain(GetParam());
+  const auto file = plain.file();
+  const auto model = Model::load(pipelines_->device(), file->file());
+  ASSERT_TRUE(model.ok()) << model.error().message;
+  const std::vector<double> exact = plain.logits(tokens);
+  const std::vector<float> expected(exact.begin(), exact.end());
+  const auto error = [&](EngineOptions options) {
+    options.math = ops::Math::kF32;
+    return test::nmse(logits(*model, tokens, options), expected);
+  };
+  EXPECT_LE(error({.kv_type = KvType::kF32}), kF32Bound);
+  EXPECT_LE(error({.kv_type = KvType::kF32, .chunk_tokens = 17}), kF32Bound);
+  EXPECT_LE(error({.kv_type = KvType::kF32, .fusion = FusionRules::none(), .chunk_tokens = 7}),
+            kF32Bound);
+  EXPECT_LE(error({.kv_type = KvType::kF16}), kF16KvBound);
 }
+
+INSTANTIATE_TEST_SUITE_P(Forms, PlainForms, ::testing::ValuesIn(test::forms_without_a_file()),
+                         [](const auto& given) { return given.param.name; });
 
 TEST_F(PlainTransformers, NoContextIsLongerThanTheTableOfPositions) {
   constexpr uint32_t kMost = test::PlainTransformer::kContext;
-  const std::vector<test::PlainShape> forms = test::forms_without_a_file();
-  const auto learned = std::ranges::find_if(forms, &test::PlainShape::learned_positions);
+  const std::vector<test::PlainForm> forms = test::forms_without_a_file();
+  const auto learned = std::ranges::find_if(forms, &test::PlainForm::learned_positions);
   const auto file = test::PlainTransformer(*learned).file();
   const auto model = Model::load(pipelines_->device(), file->file()).value();
   EXPECT_TRUE(Engine::create(pipelines_, model, {.context_tokens = kMost}).ok());

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "models/lowering.hpp"
-#include "tests/models/plain_decoder.hpp"
+#include "tests/models/plain_transformer.hpp"
 #include "tests/models/small_file.hpp"
 
 namespace pumice {
@@ -89,12 +89,11 @@ TEST_F(LongRope, NeedsBothItsTensors) {
 }
 
 TEST(Granite, HasNoRopeWhereItsFileSaysSo) {
-  const test::PlainDecoder form{.architecture = "granite", .halves = false};
-  auto header = form.header();
+  const test::PlainTransformer model({.architecture = "granite"});
+  auto header = model.header();
   header.set("granite.rope.scaling.finetuned", false);
-  const auto tensors = form.random_tensors(1);
-  const test::SmallFile turned(form.list(tensors), form.header());
-  const test::SmallFile still(form.list(tensors), std::move(header));
+  const test::SmallFile turned(model.tensors(), model.header());
+  const test::SmallFile still(model.tensors(), std::move(header));
   const auto n_ropes = [](const test::SmallFile& file) {
     const Program program = build_program(file.file()).value();
     return std::ranges::count_if(
@@ -105,11 +104,11 @@ TEST(Granite, HasNoRopeWhereItsFileSaysSo) {
 }
 
 TEST(Apertus, WantsConstantsForEachLayer) {
-  const test::PlainDecoder form{.architecture = "apertus"};
-  auto header = form.header();
+  const test::PlainTransformer model({.architecture = "apertus"});
+  auto header = model.header();
   const std::vector<float> three(3, 0.5f);
   header.set_array("xielu.alpha_p", std::span<const float>(three));
-  const test::SmallFile file(form.list(form.random_tensors(1)), std::move(header));
+  const test::SmallFile file(model.tensors(), std::move(header));
   EXPECT_EQ(build_program(file.file()).error().message,
             "xielu.alpha_p: holds 3 values, expected at most 2");
 }

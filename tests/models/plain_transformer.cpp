@@ -1,5 +1,6 @@
 #include "tests/models/plain_transformer.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <numbers>
@@ -10,24 +11,22 @@
 namespace pumice::test {
 namespace {
 
-constexpr uint32_t kWidth = 64;
-constexpr uint32_t kHeadDim = 16;
-constexpr uint32_t kFeedForward = 96;
 constexpr float kEps = 0.01f;  // one that can be seen
+constexpr float kRopeBase = 5000;
 
 std::vector<double> sum(std::vector<double> a, const std::vector<double>& b) {
   for (size_t i = 0; i < a.size(); ++i) a[i] += b[i];
   return a;
 }
 
-/// (x - mean) / √(variance + eps), in place.
-void normalise(std::span<double> x) {
+/// x / √(mean square + eps), of x without its mean or as it is, in place.
+void normalise(std::span<double> x, bool without_mean) {
   const auto n = static_cast<double>(x.size());
   double mean = 0;
-  for (const double value : x) mean += value / n;
-  double variance = 0;
-  for (const double value : x) variance += (value - mean) * (value - mean) / n;
-  for (double& value : x) value = (value - mean) / std::sqrt(variance + double{kEps});
+  for (const double value : x) mean += without_mean ? value / n : 0;
+  double square = 0;
+  for (const double value : x) square += (value - mean) * (value - mean) / n;
+  for (double& value : x) value = (value - mean) / std::sqrt(square + double{kEps});
 }
 
 double gelu(double x) {
@@ -36,40 +35,53 @@ double gelu(double x) {
 
 }  // namespace
 
-PlainTransformer::PlainTransformer(PlainShape shape) : shape_(std::move(shape)) {
-  const uint32_t n_q = shape_.n_heads * kHeadDim;
-  const uint32_t n_kv = shape_.n_kv_heads * kHeadDim;
-  add("token_embd.weight", {kWidth, kVocab});
-  if (shape_.learned_positions) add("position_embd.weight", {kWidth, kContext});
-  for (uint32_t i = 0; i < shape_.n_layers; ++i) {
-    const std::string layer = "blk." + std::to_string(i) + ".";
-    add_norm(layer + "attn_norm");
-    if (shape_.fused_qkv) {
-      add_linear(layer + "attn_qkv", kWidth, n_q + 2 * n_kv, shape_.qkv_bias);
-    } else {
-      add_linear(layer + "attn_q", kWidth, n_q, shape_.qkv_bias);
-      add_linear(layer + "attn_k", kWidth, n_kv, shape_.qkv_bias);
-      add_linear(layer + "attn_v", kWidth, n_kv, shape_.qkv_bias);
-    }
-    if (shape_.head_norms) {
-      add(layer + "attn_q_norm.weight", {kHeadDim, shape_.n_heads}, 1);
-      add(layer + "attn_k_norm.weight", {kHeadDim, shape_.n_kv_heads}, 1);
-    }
-    add_linear(layer + "attn_output", n_q, kWidth, shape_.output_bias);
-    if (shape_.second_norm) add_norm(layer + "ffn_norm");
-    if (shape_.gated) add_linear(layer + "ffn_gate", kWidth, kFeedForward, false);
-    add_linear(layer + "ffn_up", kWidth, kFeedForward, !shape_.gated);
-    add_linear(layer + "ffn_down", kFeedForward, kWidth, !shape_.gated);
-  }
+PlainTransformer::PlainTransformer(PlainForm form) : form_(std::move(form)) {
+  add("token_embd.weight", {form_.n_embd, kVocab});
+  if (form_.learned_positions) add("position_embd.weight", {form_.n_embd, kContext});
+  for (uint32_t i = 0; i < form_.n_layers; ++i) add_layer("blk." + std::to_string(i) + ".");
   add_norm("output_norm");
-  if (shape_.own_output) add_linear("output", kWidth, kVocab, true);
+  if (form_.output != PlainForm::Output::kTied) {
+    add_linear("output", form_.n_embd, kVocab, form_.output == PlainForm::Output::kOwnWithBias);
+  }
+}
+
+void PlainTransformer::add_layer(const std::string& layer) {
+  if (form_.norms_before) add_norm(layer + "attn_norm");
+  add_attention(layer);
+  if (form_.norms_after) add_norm(layer + "post_attention_norm");
+  if (form_.norms_before && form_.feed_forward_norm) add_norm(layer + "ffn_norm");
+  if (form_.gated) add_linear(layer + "ffn_gate", form_.n_embd, form_.n_ff, false);
+  add_linear(layer + "ffn_up", form_.n_embd, form_.n_ff, !form_.gated);
+  add_linear(layer + "ffn_down", form_.n_ff, form_.n_embd, !form_.gated);
+  if (form_.norms_after) add_norm(layer + "post_ffw_norm");
+}
+
+void PlainTransformer::add_attention(const std::string& layer) {
+  if (form_.fused_qkv) {
+    add_linear(layer + "attn_qkv", form_.n_embd, q_dim() + 2 * kv_dim(), form_.qkv_bias);
+  } else {
+    add_linear(layer + "attn_q", form_.n_embd, q_dim(), form_.qkv_bias);
+    add_linear(layer + "attn_k", form_.n_embd, kv_dim(), form_.qkv_bias);
+    add_linear(layer + "attn_v", form_.n_embd, kv_dim(), form_.qkv_bias);
+  }
+  const auto add_heads_norm = [&](const char* stem, uint32_t n_heads) {
+    const uint64_t head_dim = form_.head_dim;
+    const std::string name = layer + stem + ".weight";
+    if (form_.qk_norm == PlainForm::QkNorm::kHeads) add(name, {head_dim}, 1);
+    if (form_.qk_norm == PlainForm::QkNorm::kRow) add(name, {n_heads * head_dim}, 1);
+    if (form_.qk_norm == PlainForm::QkNorm::kEachHead) add(name, {head_dim, n_heads}, 1);
+  };
+  add_heads_norm("attn_q_norm", form_.n_heads);
+  add_heads_norm("attn_k_norm", form_.n_kv_heads);
+  add_linear(layer + "attn_output", q_dim(), form_.n_embd, form_.output_bias);
 }
 
 void PlainTransformer::add(const std::string& name, std::vector<uint64_t> dims, float mean) {
   std::mt19937 random(static_cast<uint32_t>(tensors_.size()));
   uint64_t n = 1;
   for (const uint64_t dim : dims) n *= dim;
-  const float spread = dims.size() == 2 && mean == 0 ? 0.25f : 0.5f;
+  const bool is_matrix = dims.size() == 2 && mean == 0;
+  const float spread = is_matrix ? std::sqrt(3 / static_cast<float>(dims[0])) : 0.5f;
   std::vector<float> values(n);
   for (float& value : values) {
     value = mean + spread * (static_cast<float>(random() >> 8) * 0x1p-23f - 1);
@@ -85,39 +97,54 @@ void PlainTransformer::add_linear(const std::string& stem, uint32_t n_inputs, ui
 }
 
 void PlainTransformer::add_norm(const std::string& stem) {
-  add(stem + ".weight", {kWidth}, 1);
-  if (shape_.norm_bias) add(stem + ".bias", {kWidth});
+  add(stem + ".weight", {form_.n_embd}, 1);
+  if (form_.norm == PlainForm::Norm::kMean) add(stem + ".bias", {form_.n_embd});
 }
 
 const std::vector<float>& PlainTransformer::values(const std::string& name) const {
   return tensors_[index_.at(name)].values;
 }
 
-std::unique_ptr<SmallFile> PlainTransformer::file() const {
+GgufHeader PlainTransformer::header() const {
   GgufHeader header;
-  const std::string prefix = shape_.architecture + ".";
-  header.set("general.architecture", shape_.architecture);
-  for (const auto& [key, value] :
-       std::map<std::string, uint32_t>{{"block_count", shape_.n_layers},
-                                       {"embedding_length", kWidth},
-                                       {"feed_forward_length", kFeedForward},
-                                       {"attention.head_count", shape_.n_heads},
-                                       {"attention.head_count_kv", shape_.n_kv_heads},
-                                       {"context_length", kContext}}) {
-    header.set(prefix + key, value);
+  const std::string prefix = form_.architecture + ".";
+  header.set("general.architecture", form_.architecture);
+  std::map<std::string, uint32_t> counts{{"block_count", form_.n_layers},
+                                         {"embedding_length", form_.n_embd},
+                                         {"feed_forward_length", form_.n_ff},
+                                         {"attention.head_count", form_.n_heads},
+                                         {"attention.head_count_kv", form_.n_kv_heads},
+                                         {"context_length", kContext}};
+  if (q_dim() != form_.n_embd) {
+    counts["attention.key_length"] = form_.head_dim;
+    counts["attention.value_length"] = form_.head_dim;
   }
-  header.set(prefix + "attention.layer_norm_epsilon", kEps);
-  if (shape_.turn != PlainShape::Turn::kNone) {
-    header.set(prefix + "rope.dimension_count", shape_.rope_dims);
+  if (form_.turn != PlainForm::Turn::kNone) {
+    counts["rope.dimension_count"] = form_.rope_dims;
+    header.set(prefix + "rope.freq_base", kRopeBase);
   }
-  std::array<bool, 8> windowed{};
-  for (size_t i = 0; i < shape_.windows.size(); ++i) windowed.at(i) = shape_.windows[i] != 0;
-  header.set_array(prefix + "attention.sliding_window_pattern",
-                   std::span<const bool>(windowed).first(shape_.n_layers));
-  for (const auto& [key, value] : shape_.floats) header.set(prefix + key, value);
-  for (const auto& [key, value] : shape_.bools) header.set(prefix + key, value);
-  for (const auto& [key, value] : shape_.counts) header.set(prefix + key, value);
-  return std::make_unique<SmallFile>(tensors_, std::move(header));
+  if (!form_.windows.empty()) {
+    counts["attention.sliding_window"] = std::ranges::max(form_.windows);
+  }
+  for (const auto& [key, value] : counts) header.set(prefix + key, value);
+  header.set(prefix + (form_.norm == PlainForm::Norm::kRms ? "attention.layer_norm_rms_epsilon"
+                                                           : "attention.layer_norm_epsilon"),
+             kEps);
+  if (form_.window_pattern) {
+    std::array<bool, 8> windowed{};
+    for (size_t i = 0; i < form_.windows.size(); ++i) windowed.at(i) = form_.windows[i] != 0;
+    header.set_array(prefix + "attention.sliding_window_pattern",
+                     std::span<const bool>(windowed).first(form_.n_layers));
+  }
+  if (form_.logit_scale != 1) {
+    header.set(prefix + "logit_scale", static_cast<float>(form_.logit_scale));
+  }
+  for (const auto& [key, value] : form_.bools) header.set(prefix + key, value);
+  return header;
+}
+
+std::unique_ptr<SmallFile> PlainTransformer::file() const {
+  return std::make_unique<SmallFile>(tensors_, header());
 }
 
 PlainTransformer::Row PlainTransformer::linear(const Row& x, const std::string& stem) const {
@@ -132,34 +159,38 @@ PlainTransformer::Row PlainTransformer::linear(const Row& x, const std::string& 
   return y;
 }
 
-PlainTransformer::Row PlainTransformer::layer_norm(const Row& x, const std::string& stem) const {
+PlainTransformer::Row PlainTransformer::norm(const Row& x, const std::string& stem) const {
   Row y = x;
-  normalise(y);
+  normalise(y, form_.norm != PlainForm::Norm::kRms);
   for (size_t i = 0; i < y.size(); ++i) {
     y[i] *= values(stem + ".weight")[i];
-    if (shape_.norm_bias) y[i] += values(stem + ".bias")[i];
+    if (has(stem + ".bias")) y[i] += values(stem + ".bias")[i];
   }
   return y;
 }
 
 PlainTransformer::Row PlainTransformer::norm_heads(const Row& x, const std::string& stem) const {
+  if (form_.qk_norm == PlainForm::QkNorm::kNone) return x;
+  const std::vector<float>& weight = values(stem + ".weight");
+  const size_t group = form_.qk_norm == PlainForm::QkNorm::kRow ? x.size() : form_.head_dim;
   Row y = x;
-  for (size_t head = 0; head < y.size(); head += kHeadDim) {
-    normalise(std::span(y).subspan(head, kHeadDim));
+  for (size_t first = 0; first < y.size(); first += group) {
+    normalise(std::span(y).subspan(first, group), form_.qk_norm == PlainForm::QkNorm::kEachHead);
   }
-  for (size_t i = 0; i < y.size(); ++i) y[i] *= values(stem + ".weight")[i];
+  for (size_t i = 0; i < y.size(); ++i) y[i] *= weight[i % weight.size()];
   return y;
 }
 
-PlainTransformer::Row PlainTransformer::turned(const Row& x, uint32_t position) const {
-  const uint32_t n_pairs = shape_.rope_dims / 2;
+PlainTransformer::Row PlainTransformer::turned(const Row& x, size_t position) const {
+  const uint32_t n_pairs = form_.rope_dims / 2;
   Row y = x;
-  for (size_t head = 0; head < y.size(); head += kHeadDim) {
+  for (size_t head = 0; head < y.size(); head += form_.head_dim) {
     for (uint32_t i = 0; i < n_pairs; ++i) {
-      const bool halves = shape_.turn == PlainShape::Turn::kHalves;
+      const bool halves = form_.turn == PlainForm::Turn::kHalves;
       const size_t a = head + (halves ? i : 2 * i);
       const size_t b = halves ? a + n_pairs : a + 1;
-      const double angle = position * std::pow(10000.0, -2.0 * i / shape_.rope_dims);
+      const double angle =
+          static_cast<double>(position) * std::pow(double{kRopeBase}, -2.0 * i / form_.rope_dims);
       y[a] = x[a] * std::cos(angle) - x[b] * std::sin(angle);
       y[b] = x[a] * std::sin(angle) + x[b] * std::cos(angle);
     }
@@ -170,21 +201,22 @@ PlainTransformer::Row PlainTransformer::turned(const Row& x, uint32_t position) 
 PlainTransformer::Row PlainTransformer::attention(const Row& q, const std::vector<Row>& keys,
                                                   const std::vector<Row>& seen,
                                                   uint32_t window) const {
+  const double scale = form_.scale == 0 ? 1 / std::sqrt(form_.head_dim) : form_.scale;
   const size_t first = window != 0 && keys.size() > window ? keys.size() - window : 0;
   Row y(q.size());
-  for (uint32_t head = 0; head < shape_.n_heads; ++head) {
-    const size_t at = size_t{head} * kHeadDim;
-    const size_t kv_at = size_t{head} / (shape_.n_heads / shape_.n_kv_heads) * kHeadDim;
+  for (uint32_t head = 0; head < form_.n_heads; ++head) {
+    const size_t at = size_t{head} * form_.head_dim;
+    const size_t kv_at = size_t{head} / (form_.n_heads / form_.n_kv_heads) * form_.head_dim;
     Row weights;
     double total = 0;
     for (size_t t = first; t < keys.size(); ++t) {
       double score = 0;
-      for (uint32_t i = 0; i < kHeadDim; ++i) score += q[at + i] * keys[t][kv_at + i];
-      weights.push_back(std::exp(shape_.scale * score));
+      for (uint32_t i = 0; i < form_.head_dim; ++i) score += q[at + i] * keys[t][kv_at + i];
+      weights.push_back(std::exp(scale * score));
       total += weights.back();
     }
     for (size_t t = first; t < keys.size(); ++t) {
-      for (uint32_t i = 0; i < kHeadDim; ++i) {
+      for (uint32_t i = 0; i < form_.head_dim; ++i) {
         y[at + i] += weights[t - first] / total * seen[t][kv_at + i];
       }
     }
@@ -194,7 +226,7 @@ PlainTransformer::Row PlainTransformer::attention(const Row& q, const std::vecto
 
 PlainTransformer::Row PlainTransformer::feed_forward(const Row& x, const std::string& layer) const {
   Row up = linear(x, layer + "ffn_up");
-  if (shape_.gated) {
+  if (form_.gated) {
     const Row gate = linear(x, layer + "ffn_gate");
     for (size_t i = 0; i < up.size(); ++i) up[i] *= gate[i] / (1 + std::exp(-gate[i]));
   } else {
@@ -203,111 +235,199 @@ PlainTransformer::Row PlainTransformer::feed_forward(const Row& x, const std::st
   return linear(up, layer + "ffn_down");
 }
 
-std::vector<double> PlainTransformer::logits(const std::vector<uint32_t>& tokens) const {
-  const size_t n_q = size_t{shape_.n_heads} * kHeadDim;
-  const size_t n_kv = size_t{shape_.n_kv_heads} * kHeadDim;
-  std::vector<std::vector<Row>> keys(shape_.n_layers);
-  std::vector<std::vector<Row>> seen(shape_.n_layers);
+PlainTransformer::Qkv PlainTransformer::qkv(const std::string& layer, const Row& x) const {
+  if (!form_.fused_qkv) {
+    return {linear(x, layer + "attn_q"), linear(x, layer + "attn_k"), linear(x, layer + "attn_v")};
+  }
+  const Row all = linear(x, layer + "attn_qkv");
+  const auto k_first = all.begin() + static_cast<ptrdiff_t>(q_dim());
+  const auto v_first = k_first + static_cast<ptrdiff_t>(kv_dim());
+  return {{all.begin(), k_first}, {k_first, v_first}, {v_first, all.end()}};
+}
+
+PlainTransformer::Row PlainTransformer::run_layer(uint32_t index, const Row& x,
+                                                  Cache& cache) const {
+  const std::string layer = "blk." + std::to_string(index) + ".";
+  const uint32_t window = index < form_.windows.size() ? form_.windows[index] : 0;
+  const Row h = form_.norms_before ? norm(x, layer + "attn_norm") : x;
+  Qkv now = qkv(layer, h);
+  now.q = norm_heads(now.q, layer + "attn_q_norm");
+  now.k = norm_heads(now.k, layer + "attn_k_norm");
+  if (form_.turn != PlainForm::Turn::kNone && (window != 0 || form_.full_layers_turn)) {
+    const size_t position = cache.keys[index].size();
+    now.q = turned(now.q, position);
+    now.k = turned(now.k, position);
+  }
+  cache.keys[index].push_back(now.k);
+  cache.values[index].push_back(now.v);
+  Row a = linear(attention(now.q, cache.keys[index], cache.values[index], window),
+                 layer + "attn_output");
+  if (form_.norms_after) a = norm(a, layer + "post_attention_norm");
+  const Row after = sum(x, a);
+
+  Row f = form_.parallel ? x : after;
+  if (form_.norms_before) f = form_.feed_forward_norm ? norm(f, layer + "ffn_norm") : h;
+  f = feed_forward(f, layer);
+  return sum(after, form_.norms_after ? norm(f, layer + "post_ffw_norm") : f);
+}
+
+PlainTransformer::Row PlainTransformer::embedding(uint32_t token, uint32_t position) const {
+  Row x(form_.n_embd);
+  for (uint32_t i = 0; i < form_.n_embd; ++i) {
+    x[i] = values("token_embd.weight")[token * form_.n_embd + i];
+    if (form_.learned_positions)
+      x[i] += values("position_embd.weight")[position * form_.n_embd + i];
+  }
+  return x;
+}
+
+std::vector<double> PlainTransformer::logits(std::span<const uint32_t> tokens) const {
+  Cache cache{std::vector<std::vector<Row>>(form_.n_layers),
+              std::vector<std::vector<Row>>(form_.n_layers)};
+  const std::string output = form_.output == PlainForm::Output::kTied ? "token_embd" : "output";
   std::vector<double> all;
   for (uint32_t t = 0; t < tokens.size(); ++t) {
-    Row x(kWidth);
-    for (uint32_t i = 0; i < kWidth; ++i) {
-      x[i] = values("token_embd.weight")[tokens[t] * kWidth + i];
-      if (shape_.learned_positions) x[i] += values("position_embd.weight")[t * kWidth + i];
-    }
-    for (uint32_t l = 0; l < shape_.n_layers; ++l) {
-      const std::string layer = "blk." + std::to_string(l) + ".";
-      const uint32_t window = l < shape_.windows.size() ? shape_.windows[l] : 0;
-      const Row h = layer_norm(x, layer + "attn_norm");
-      Row q, k, v;
-      if (shape_.fused_qkv) {
-        const Row qkv = linear(h, layer + "attn_qkv");
-        const auto k_first = qkv.begin() + static_cast<ptrdiff_t>(n_q);
-        const auto v_first = k_first + static_cast<ptrdiff_t>(n_kv);
-        q.assign(qkv.begin(), k_first);
-        k.assign(k_first, v_first);
-        v.assign(v_first, qkv.end());
-      } else {
-        q = linear(h, layer + "attn_q");
-        k = linear(h, layer + "attn_k");
-        v = linear(h, layer + "attn_v");
-      }
-      if (shape_.head_norms) {
-        q = norm_heads(q, layer + "attn_q_norm");
-        k = norm_heads(k, layer + "attn_k_norm");
-      }
-      if (shape_.turn != PlainShape::Turn::kNone && (window != 0 || shape_.full_layers_turn)) {
-        q = turned(q, t);
-        k = turned(k, t);
-      }
-      keys[l].push_back(k);
-      seen[l].push_back(v);
-      const Row a = linear(attention(q, keys[l], seen[l], window), layer + "attn_output");
-      const Row after = sum(x, a);
-      const Row& read = shape_.parallel ? x : after;
-      const Row f = shape_.second_norm ? layer_norm(read, layer + "ffn_norm") : h;
-      x = sum(after, feed_forward(f, layer));
-    }
-    for (double value :
-         linear(layer_norm(x, "output_norm"), shape_.own_output ? "output" : "token_embd")) {
-      all.push_back(shape_.logit_scale * value);
+    Row x = embedding(tokens[t], t);
+    for (uint32_t i = 0; i < form_.n_layers; ++i) x = run_layer(i, x, cache);
+    for (const double value : linear(norm(x, "output_norm"), output)) {
+      all.push_back(form_.logit_scale * value);
     }
   }
   return all;
 }
 
-std::vector<PlainShape> forms_without_a_file() {
-  using Turn = PlainShape::Turn;
-  // Command R and its like: one norm without bias, no biases, a gate, the embedding's logits
-  // scaled.
-  const PlainShape cohere{.architecture = "command-r",
-                          .turn = Turn::kNeighbours,
-                          .rope_dims = 16,
-                          .norm_bias = false,
-                          .parallel = true,
-                          .second_norm = false,
-                          .qkv_bias = false,
-                          .output_bias = false,
-                          .gated = true,
-                          .logit_scale = 0.25,
-                          .floats = {{"logit_scale", 0.25f}}};
-  PlainShape command_r_plus = cohere;
-  command_r_plus.head_norms = true;
-  PlainShape cohere2 = cohere;
-  cohere2.architecture = "cohere2";
-  cohere2.n_layers = 5;
-  cohere2.windows = {20, 20, 20, 0, 20};
-  cohere2.full_layers_turn = false;
-  cohere2.counts = {{"attention.sliding_window", 20}};
-  const PlainShape phi2{.architecture = "phi2",
-                        .parallel = true,
-                        .second_norm = false,
-                        .fused_qkv = true,
-                        .own_output = true};
-  PlainShape older_phi2 = phi2;
-  older_phi2.fused_qkv = false;
+namespace {
+
+using Form = PlainForm;
+
+/// Command R+: one norm without bias, side by side, the embedding's logits scaled.
+Form command_r_plus() {
+  return {.name = "command_r_plus",
+          .architecture = "command-r",
+          .norm = Form::Norm::kMeanWithoutBias,
+          .feed_forward_norm = false,
+          .parallel = true,
+          .turn = Form::Turn::kNeighbours,
+          .qk_norm = Form::QkNorm::kEachHead,
+          .output = Form::Output::kTied,
+          .logit_scale = 0.25};
+}
+
+Form cohere2() {
+  Form form = command_r_plus();
+  form.name = form.architecture = "cohere2";
+  form.qk_norm = Form::QkNorm::kNone;
+  form.n_layers = 5;
+  form.windows = {20, 20, 20, 0, 20};
+  form.full_layers_turn = false;
+  return form;
+}
+
+/// EXAONE 4 as the 32B is, which its 64 layers tell.
+Form exaone4_windows() {
+  Form form{.name = "exaone4_windows",
+            .architecture = "exaone4",
+            .n_embd = 16,
+            .head_dim = 8,
+            .n_ff = 24,
+            .n_layers = 64,
+            .norms_before = false,
+            .norms_after = true,
+            .rope_dims = 8,
+            .full_layers_turn = false,
+            .qk_norm = Form::QkNorm::kHeads};
+  for (uint32_t i = 0; i < form.n_layers; ++i) form.windows.push_back(i % 4 != 3 ? 20 : 0);
+  return form;
+}
+
+Form phi2(std::string name, bool fused) {
+  return {.name = std::move(name),
+          .architecture = "phi2",
+          .norm = Form::Norm::kMean,
+          .feed_forward_norm = false,
+          .parallel = true,
+          .rope_dims = 8,
+          .fused_qkv = fused,
+          .qkv_bias = true,
+          .output_bias = true,
+          .gated = false,
+          .output = Form::Output::kOwnWithBias};
+}
+
+}  // namespace
+
+std::vector<PlainForm> forms_without_a_file() {
   return {
-      {.architecture = "gptneox", .fused_qkv = true, .bools = {{"use_parallel_residual", false}}},
-      {.architecture = "stablelm",
+      {.name = "gptneox_in_turn",
+       .architecture = "gptneox",
+       .norm = Form::Norm::kMean,
+       .rope_dims = 8,
+       .fused_qkv = true,
+       .qkv_bias = true,
+       .output_bias = true,
+       .gated = false,
+       .output = Form::Output::kTied,
+       .bools = {{"use_parallel_residual", false}}},
+      {.name = "stablelm_12b",
+       .architecture = "stablelm",
+       .norm = Form::Norm::kMean,
+       .feed_forward_norm = false,
        .parallel = true,
-       .second_norm = false,
-       .head_norms = true,
-       .output_bias = false,
-       .gated = true},
-      phi2,
-      older_phi2,
-      {.architecture = "starcoder2", .rope_dims = 16},
-      command_r_plus,
-      cohere2,
-      {.architecture = "gptneo",
-       .n_layers = 3,
+       .rope_dims = 8,
+       .qk_norm = Form::QkNorm::kEachHead,
+       .qkv_bias = true,
+       .output = Form::Output::kTied},
+      phi2("phi2", true),
+      phi2("phi2_before_fusion", false),
+      {.name = "starcoder2",
+       .architecture = "starcoder2",
+       .norm = Form::Norm::kMean,
+       .qkv_bias = true,
+       .output_bias = true,
+       .gated = false,
+       .output = Form::Output::kTied},
+      command_r_plus(),
+      cohere2(),
+      {.name = "gptneo",
+       .architecture = "gptneo",
        .n_kv_heads = 4,
-       .turn = Turn::kNone,
-       .windows = {0, 20, 0},
+       .n_layers = 3,
+       .norm = Form::Norm::kMean,
+       .turn = Form::Turn::kNone,
        .learned_positions = true,
+       .windows = {0, 20, 0},
+       .window_pattern = true,
        .scale = 1,
-       .qkv_bias = false,
-       .counts = {{"attention.sliding_window", 20}}},
+       .output_bias = true,
+       .gated = false,
+       .output = Form::Output::kTied},
+      {.name = "olmo2",
+       .architecture = "olmo2",
+       .head_dim = 8,
+       .norms_before = false,
+       .norms_after = true,
+       .rope_dims = 8,
+       .qk_norm = Form::QkNorm::kRow},
+      {.name = "llama_wide_heads",
+       .architecture = "llama",
+       .n_kv_heads = 1,
+       .head_dim = 512,
+       .turn = Form::Turn::kNeighbours,
+       .rope_dims = 512},
+      {.name = "ernie4_5",
+       .architecture = "ernie4_5",
+       .head_dim = 8,
+       .turn = Form::Turn::kNeighbours,
+       .rope_dims = 8,
+       .output = Form::Output::kTied},
+      {.name = "ernie4_5_biases",
+       .architecture = "ernie4_5",
+       .head_dim = 8,
+       .turn = Form::Turn::kNeighbours,
+       .rope_dims = 8,
+       .qkv_bias = true,
+       .output_bias = true},
+      exaone4_windows(),
   };
 }
 

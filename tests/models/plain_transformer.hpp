@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <ostream>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,72 +14,103 @@
 
 namespace pumice::test {
 
-/// What tells such families apart. All have norms with a mean.
-struct PlainShape {
+/// What tells such families apart; as Llama where nothing is said.
+struct PlainForm {
   enum class Turn { kNone, kNeighbours, kHalves };
+  enum class Norm { kRms, kMean, kMeanWithoutBias };
+  enum class QkNorm {
+    kNone,
+    kHeads,     ///< an RMSNorm of each head, with the same weights
+    kRow,       ///< one RMSNorm of all heads at once
+    kEachHead,  ///< a norm with a mean of each head, with weights of its own
+  };
+  enum class Output { kTied, kOwn, kOwnWithBias };
 
+  std::string name;  ///< of the test
   std::string architecture;
-  uint32_t n_layers = 2;
+  uint32_t n_embd = 64;
   uint32_t n_heads = 4;
   uint32_t n_kv_heads = 2;
+  uint32_t head_dim = 16;
+  uint32_t n_ff = 96;
+  uint32_t n_layers = 2;
+  Norm norm = Norm::kRms;
+  bool norms_before = true;       ///< attention and feed-forward read x normed
+  bool norms_after = false;       ///< what they add to x is normed
+  bool feed_forward_norm = true;  ///< the feed-forward has its own norm before, not attention's
+  bool parallel = false;          ///< attention and feed-forward both read the layer's input
   Turn turn = Turn::kHalves;
-  uint32_t rope_dims = 8;
-  std::vector<uint32_t> windows = {};  ///< keys that a token of a layer sees; 0 or no entry: all
-  bool full_layers_turn = true;        ///< layers without a window have a rope
+  uint32_t rope_dims = 16;
   bool learned_positions = false;
-  double scale = 0.25;  ///< of scores
-  bool norm_bias = true;
-  bool parallel = false;    ///< attention and feed-forward both read the layer's input
-  bool second_norm = true;  ///< the feed-forward has its own norm, rather than attention's
-  bool head_norms = false;  ///< of q and k, each head with its own weights
-  bool fused_qkv = false;   ///< one matrix
-  bool qkv_bias = true;
-  bool output_bias = true;  ///< of attention's output
-  bool gated = false;       ///< silu(gate) · up, without biases, rather than gelu(up) with them
-  bool own_output = false;  ///< a matrix for the logits with a bias, not the embedding's
+  std::vector<uint32_t> windows = {};  ///< keys that a token of a layer sees; 0 or no entry: all
+  bool window_pattern = false;         ///< the file says which layers have one
+  bool full_layers_turn = true;        ///< layers without a window have a rope
+  double scale = 0;                    ///< of scores; 0: 1 / √head_dim
+  QkNorm qk_norm = QkNorm::kNone;
+  bool fused_qkv = false;  ///< one matrix
+  bool qkv_bias = false;
+  bool output_bias = false;  ///< of attention's output
+  bool gated = true;         ///< silu(gate) · up, without biases, rather than gelu(up) with them
+  Output output = Output::kOwn;
   double logit_scale = 1;
-  /// Keys of the metadata that say what is above.
-  std::map<std::string, float> floats = {};
+  /// Further keys of the metadata that say what is above.
   std::map<std::string, bool> bools = {};
-  std::map<std::string, uint32_t> counts = {};
 };
+
+inline void PrintTo(const PlainForm& form, std::ostream* out) { *out << form.name; }
 
 class PlainTransformer {
  public:
   static constexpr uint32_t kVocab = 72;
   static constexpr uint32_t kContext = 64;
 
-  explicit PlainTransformer(PlainShape shape);
+  explicit PlainTransformer(PlainForm form);
 
+  GgufHeader header() const;
+  const std::vector<SmallTensor>& tensors() const { return tensors_; }
   /// The model as a file in memory.
   std::unique_ptr<SmallFile> file() const;
   /// [token][kVocab]
-  std::vector<double> logits(const std::vector<uint32_t>& tokens) const;
+  std::vector<double> logits(std::span<const uint32_t> tokens) const;
 
  private:
   using Row = std::vector<double>;
-  struct Layer;
+  /// Rows of each layer, of the tokens so far.
+  struct Cache {
+    std::vector<std::vector<Row>> keys;
+    std::vector<std::vector<Row>> values;
+  };
+  struct Qkv {
+    Row q, k, v;
+  };
 
   void add(const std::string& name, std::vector<uint64_t> dims, float mean = 0);
   void add_linear(const std::string& stem, uint32_t n_inputs, uint32_t n_outputs, bool bias);
   void add_norm(const std::string& stem);
+  void add_layer(const std::string& layer);
+  void add_attention(const std::string& layer);
   const std::vector<float>& values(const std::string& name) const;
   bool has(const std::string& name) const { return index_.contains(name); }
+  uint32_t q_dim() const { return form_.n_heads * form_.head_dim; }
+  uint32_t kv_dim() const { return form_.n_kv_heads * form_.head_dim; }
 
+  Row embedding(uint32_t token, uint32_t position) const;
+  Row run_layer(uint32_t index, const Row& x, Cache& cache) const;
+  Qkv qkv(const std::string& layer, const Row& x) const;
   Row linear(const Row& x, const std::string& stem) const;
-  Row layer_norm(const Row& x, const std::string& stem) const;
+  Row norm(const Row& x, const std::string& stem) const;
   Row norm_heads(const Row& x, const std::string& stem) const;
-  Row turned(const Row& x, uint32_t position) const;
+  Row turned(const Row& x, size_t position) const;
   Row attention(const Row& q, const std::vector<Row>& keys, const std::vector<Row>& values,
                 uint32_t window) const;
   Row feed_forward(const Row& x, const std::string& layer) const;
 
-  PlainShape shape_;
+  PlainForm form_;
   std::vector<SmallTensor> tensors_;
   std::map<std::string, size_t> index_;
 };
 
 /// Forms that the shared data has no file for.
-std::vector<PlainShape> forms_without_a_file();
+std::vector<PlainForm> forms_without_a_file();
 
 }  // namespace pumice::test

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <ostream>
 #include <span>
 #include <string>
 #include <utility>
@@ -16,17 +15,11 @@
 #include "models/reference.hpp"
 
 namespace pumice {
-namespace test {
-
-static void PrintTo(const PlainShape& shape, std::ostream* out) { *out << shape.architecture; }
-
-}  // namespace test
-
 namespace {
 
-class PlainTransformers : public ::testing::TestWithParam<test::PlainShape> {};
+class Plain : public ::testing::TestWithParam<test::PlainForm> {};
 
-TEST_P(PlainTransformers, SayTheSame) {
+TEST_P(Plain, LogitsAgree) {
   const test::PlainTransformer plain(GetParam());
   const auto file = plain.file();
   const Result<Program> program = build_program(file->file());
@@ -42,12 +35,6 @@ TEST_P(PlainTransformers, SayTheSame) {
   for (size_t i = 0; i < expected.size(); ++i) {
     ASSERT_NEAR(got->logits[i], expected[i], 1e-11 * largest) << i;
   }
-}
-
-std::string test_name(const ::testing::TestParamInfo<test::PlainShape>& info) {
-  std::string name = info.param.architecture + "_" + std::to_string(info.index);
-  std::ranges::replace(name, '-', '_');
-  return name;
 }
 
 TEST(GptNeo, ThePatternOfWindowsHasAValueForEachLayer) {
@@ -69,8 +56,8 @@ TEST(GptNeo, ThePatternOfWindowsHasAValueForEachLayer) {
             "gptneo.attention.sliding_window_pattern: 2 values for 3 layers");
 }
 
-INSTANTIATE_TEST_SUITE_P(Forms, PlainTransformers,
-                         ::testing::ValuesIn(test::forms_without_a_file()), test_name);
+INSTANTIATE_TEST_SUITE_P(Forms, Plain, ::testing::ValuesIn(test::forms_without_a_file()),
+                         [](const auto& given) { return given.param.name; });
 
 }  // namespace
 }  // namespace pumice
