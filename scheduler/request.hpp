@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/result.hpp"
 #include "cache/kv_cache.hpp"
 
 namespace pumice {
@@ -60,6 +61,7 @@ struct Request {
   RequestId id = 0;
   RequestState state = RequestState::kWaiting;
   EndReason end_reason = EndReason::kNone;
+  Status failure = {};  ///< why, of kError
   ServiceClass service_class = ServiceClass::kNormal;
   int32_t priority = 0;
   uint64_t arrival = 0;  ///< order of arrival

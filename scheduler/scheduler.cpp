@@ -502,6 +502,30 @@ void Scheduler::plan_prefills(StepPlan& plan, OpenStep& open, double now_s) {
   }
 }
 
+void Scheduler::fail(Request& request, Error why, StepPlan& plan, double now_s) {
+  request.failure = std::move(why);
+  end(request.id, EndReason::kError, now_s);
+  plan.ended.push_back(request.id);
+}
+
+/// The cache has got fewer blocks than these need alone: they would wait for ever, and take
+/// others' blocks for nothing.
+void Scheduler::fail_unfitting(StepPlan& plan, double now_s) {
+  if (cache_.n_blocks() >= cache_.options().n_blocks || cache_.pool().unlimited()) return;
+  std::vector<Request*> all(running_);
+  all.insert(all.end(), waiting_.begin(), waiting_.end());
+  for (Request* request : all) {
+    const uint64_t n_needed = cache_.groups().pages_for(request->sequence_tokens, 1);
+    if (n_needed <= cache_.n_blocks()) continue;
+    fail(*request,
+         make_error(ErrorCode::kDoesNotFit,
+                    "{} tokens need {} KV blocks, and the cache was made smaller: it has {} of {}",
+                    request->sequence_tokens, n_needed, cache_.n_blocks(),
+                    cache_.options().n_blocks),
+         plan, now_s);
+  }
+}
+
 /// Nothing can be planned and nothing is under way. Only pinned blocks can bring this about, since
 /// without them there is room for any one request: fail the first.
 void Scheduler::fail_stuck(StepPlan& plan, double now_s) {
@@ -509,9 +533,11 @@ void Scheduler::fail_stuck(StepPlan& plan, double now_s) {
     return can_decode(*request) || reads_prompt(*request);
   });
   if (stuck == running_.end() && (waiting_.empty() || !running_.empty())) return;
-  const RequestId id = stuck != running_.end() ? (*stuck)->id : (*waiting_.begin())->id;
-  end(id, EndReason::kError, now_s);
-  plan.ended.push_back(id);
+  Request& request = stuck != running_.end() ? **stuck : **waiting_.begin();
+  fail(request,
+       make_error(ErrorCode::kDoesNotFit, "{} tokens do not fit: {} of {} KV blocks are free",
+                  request.sequence_tokens, cache_.n_free_blocks(), cache_.n_blocks()),
+       plan, now_s);
 }
 
 void Scheduler::expire(StepPlan& plan, double now_s) {
@@ -528,6 +554,7 @@ StepPlan Scheduler::plan_step(double now_s) {
   OpenStep open;
   plan.id = open.id = next_plan_;
   expire(plan, now_s);
+  fail_unfitting(plan, now_s);
   hold_room(plan);
   plan_decodes(plan, open);
   plan_prefills(plan, open, now_s);
@@ -663,6 +690,15 @@ void Scheduler::lose_device() {
   if (!outstanding_.empty()) rollback(outstanding_.front().id);
   while (!running_.empty()) suspend(*running_.back());
   cache_.forget_device();
+}
+
+void Scheduler::give_up_blocks(uint32_t n_blocks) {
+  PUMICE_CHECK(outstanding_.empty(), "blocks are given up under a step");
+  StepPlan nothing;
+  while (!cache_.give_up(n_blocks)) {
+    PUMICE_CHECK(!running_.empty(), "blocks are in use and no request runs");
+    preempt(*running_.back(), nothing);
+  }
 }
 
 // ---- the whole

@@ -53,7 +53,7 @@ struct StepPlan {
   Transfers transfers;
   std::vector<RequestId> started;    ///< got blocks, and what was cached, with this plan
   std::vector<RequestId> preempted;  ///< lost their blocks to others and wait again
-  std::vector<RequestId> ended;  ///< failed while planning: past their deadline, or never to fit
+  std::vector<RequestId> ended;      ///< failed while planning: past their deadline, or do not fit
   StepShape shape;
   double predicted_s = 0;
 
@@ -150,6 +150,11 @@ class Scheduler {
   /// preemptions nowhere: nobody made room. No open step is answered any more.
   void lose_device();
 
+  /// The cache is about to have `n_blocks` blocks (KvCache::give_up is called, and the rest is the
+  /// caller's): requests that run and are served last wait again, with the tokens they know, until
+  /// those that stay have no more. No step is open.
+  void give_up_blocks(uint32_t n_blocks);
+
   /// Whether all of this open step would still count: none of its requests has ended or begun again
   /// since it was planned.
   bool counts(uint64_t plan_id) const;
@@ -205,6 +210,8 @@ class Scheduler {
   Scheduler(const SchedulerOptions& options, KvCacheOptions cache, const CostModel& cost);
 
   void expire(StepPlan& plan, double now_s);
+  void fail(Request& request, Error why, StepPlan& plan, double now_s);
+  void fail_unfitting(StepPlan& plan, double now_s);
   void fail_stuck(StepPlan& plan, double now_s);
   void plan_decodes(StepPlan& plan, OpenStep& open);
   void plan_prefills(StepPlan& plan, OpenStep& open, double now_s);
