@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -15,7 +16,6 @@ namespace pumice {
 namespace {
 
 constexpr uint64_t kKvLayoutVersion = 2;  // of KvLayout's arrangement, for prompt cache files
-constexpr uint64_t kAlignment = 256;
 
 /// What cached KV bytes depend on besides tokens.
 ModelFingerprint cache_fingerprint(const Model& model, const StateLayout& layout,
@@ -43,8 +43,9 @@ Result<std::unique_ptr<DeviceState>> DeviceState::create(
       new DeviceState(std::move(pipelines), std::move(model), options));
   PUMICE_TRY_STATUS(state->plan_memory());
   PUMICE_TRY_STATUS(state->allocate());
-  PUMICE_TRY_STATUS(state->pipelines_->compile(progress));
-  state->pipelines_->save();
+  if (options.prewarm) {
+    PUMICE_TRY_STATUS(state->prewarm(std::numeric_limits<double>::infinity(), progress));
+  }
   return state;
 }
 
@@ -57,6 +58,29 @@ DeviceState::DeviceState(std::shared_ptr<vk::PipelineLibrary> pipelines,
       slots_(options.n_sequences * Scheduler::kMaxOutstanding, SlotState::kUnknown) {}
 
 DeviceState::~DeviceState() { device_->wait_idle(); }
+
+Result<vk::PipelineLibrary::Readiness> DeviceState::prewarm(
+    double budget_s, const vk::PipelineLibrary::Progress& progress) {
+  if (warm_) return readiness_;
+  PUMICE_TRY(readiness_, pipelines_->compile_for(budget_s, progress));
+  if (readiness_.complete()) {
+    pipelines_->save();
+    warm_ = made();
+  }
+  return readiness_;
+}
+
+DeviceState::Made DeviceState::made() const {
+  return {.pipelines = pipelines_->compiled_count(), .allocations = device_->n_allocated()};
+}
+
+uint64_t DeviceState::pipelines_compiled_after_prewarm() const {
+  return warm_ ? made().pipelines - warm_->pipelines : 0;
+}
+
+uint64_t DeviceState::allocations_after_prewarm() const {
+  return warm_ ? made().allocations - warm_->allocations : 0;
+}
 
 Status DeviceState::plan_memory() {
   PUMICE_TRY(const MemoryPlanner planner,
@@ -72,6 +96,7 @@ Status DeviceState::allocate() {
                            options_.math, options_.fusion, sizes_.limits));
   PUMICE_TRY(kv_, KvMemory::create(device_, sizes_.layout.page_bytes, sizes_.n_pages));
   block_store_.emplace(device_, *kv_);
+  PUMICE_TRY_STATUS(block_store_->allocate_staging(sizes_.transfer_ranges()));
   PUMICE_TRY(greedy_sampling_, ops::Sampling::plan(*pipelines_, ops::Sampling::Variant::kGreedy));
   if (!options_.greedy_only) {
     PUMICE_TRY(full_sampling_, ops::Sampling::plan(*pipelines_, ops::Sampling::Variant::kFull));
@@ -92,6 +117,12 @@ Status DeviceState::allocate_tables() {
     PUMICE_TRY(block_tables_.emplace_back(), upload_arena_->allocate(sizes_.table_bytes));
   }
   PUMICE_TRY(logit_bias_, upload_arena_->allocate(sizes_.bias_bytes));
+  const std::vector<uint64_t> count_ranges = sizes_.count_ranges();
+  counts_arena_.emplace(device_, vk::MemoryDomain::kUpload, "token counts",
+                        expected_bytes(count_ranges));
+  for (const uint64_t bytes : count_ranges) {
+    PUMICE_TRY(staged_counts_.emplace_back(), counts_arena_->allocate(bytes));
+  }
   return {};
 }
 
@@ -133,13 +164,12 @@ vk::BufferRange DeviceState::counts_of(uint32_t slot) const {
 void DeviceState::set_up(uint32_t slot, const SamplerOptions& sampling,
                          std::span<const TokenId> tokens, size_t n_prompt) {
   if (has_penalties(sampling)) {
-    TokenCounts& added = new_counts_.emplace_back();
-    added.slot = slot;
-    added.counts.resize(program().n_vocab, 0);
+    std::vector<uint32_t> counts(program().n_vocab, 0);
     for (size_t i = 0; i < tokens.size(); ++i) {
-      i < n_prompt ? count_prompt_token(added.counts, tokens[i])
-                   : count_output_token(added.counts, tokens[i]);
+      i < n_prompt ? count_prompt_token(counts, tokens[i]) : count_output_token(counts, tokens[i]);
     }
+    std::ranges::copy(counts, staged_counts_[slot].mapped<uint32_t>().begin());
+    new_counts_.push_back(slot);
   }
   const auto words = logit_bias_.mapped<uint32_t>().subspan(size_t{slot} * kMaxLogitBias * 2);
   for (size_t i = 0; i < sampling.logit_bias.size(); ++i) {
@@ -192,23 +222,14 @@ void DeviceState::set_sampling(uint32_t ring, uint32_t logit_row,
   rings_[ring].sampling.mapped<ops::SamplingRow>()[logit_row] = row;
 }
 
-Result<std::optional<DeviceState::Prologue>> DeviceState::record_prologue(
+Result<std::shared_ptr<const vk::RecordedWork>> DeviceState::record_prologue(
     std::span<const BlockCopy> copies) {
-  if (new_counts_.empty() && copies.empty()) return std::optional<Prologue>();
-  const uint64_t bytes = uint64_t{program().n_vocab} * 4;
-  Prologue prologue{.staging = vk::Arena(device_, vk::MemoryDomain::kUpload, "token counts",
-                                         new_counts_.size() * (bytes + kAlignment)),
-                    .work = {}};
+  if (new_counts_.empty() && copies.empty()) return std::shared_ptr<const vk::RecordedWork>();
   vk::Recorder recorder(device_);
-  for (const TokenCounts& added : new_counts_) {
-    PUMICE_TRY(const vk::BufferRange staged, prologue.staging.allocate(bytes));
-    std::ranges::copy(added.counts, staged.mapped<uint32_t>().begin());
-    recorder.copy(staged, counts_of(added.slot));
-  }
+  for (const uint32_t slot : new_counts_) recorder.copy(staged_counts_[slot], counts_of(slot));
   block_store_->record_copies(recorder, copies);
   PUMICE_TRY(vk::RecordedWork work, recorder.finish());
-  prologue.work = std::make_shared<const vk::RecordedWork>(std::move(work));
-  return std::optional(std::move(prologue));
+  return std::make_shared<const vk::RecordedWork>(std::move(work));
 }
 
 Result<vk::RecordedWork> DeviceState::record(uint32_t ring, const StepWork& step,

@@ -29,8 +29,9 @@ namespace pumice {
 /// requests have on the device, given out by the scheduler.
 class DeviceState {
  public:
-  /// Allocates everything that steps need and compiles pipelines (progress: done, total). The
-  /// options are checked ones. Errors: kDoesNotFit, kInvalidArgument.
+  /// Allocates everything that steps need and, unless the options leave that to `prewarm`, compiles
+  /// pipelines (progress: done, total). The options are checked ones. Errors: kDoesNotFit,
+  /// kInvalidArgument.
   static Result<std::unique_ptr<DeviceState>> create(std::shared_ptr<vk::PipelineLibrary> pipelines,
                                                      std::shared_ptr<const Model> model,
                                                      const EngineOptions& options,
@@ -47,6 +48,16 @@ class DeviceState {
   KvCacheOptions cache_options() const;
   KvBlockStore& blocks() { return *block_store_; }
   uint32_t n_rings() const { return static_cast<uint32_t>(rings_.size()); }
+
+  // ---- readiness
+
+  /// See Engine::prewarm. Steps may be recorded once it says that all is done.
+  Result<vk::PipelineLibrary::Readiness> prewarm(double budget_s,
+                                                 const vk::PipelineLibrary::Progress& progress);
+  bool is_warm() const { return warm_.has_value(); }
+  /// See Engine::pipelines_compiled_after_prewarm and the other.
+  uint64_t pipelines_compiled_after_prewarm() const;
+  uint64_t allocations_after_prewarm() const;
 
   // ---- slots
 
@@ -80,13 +91,10 @@ class DeviceState {
   };
   void set_sampling(uint32_t ring, uint32_t logit_row, const std::optional<RowSampling>& sampling);
 
-  /// What comes before a step on the queue: what `set_up` wrote, then copies of blocks.
-  struct Prologue {
-    vk::Arena staging;
-    std::shared_ptr<const vk::RecordedWork> work;
-  };
-  /// None if there is nothing to do. Errors: kDoesNotFit.
-  Result<std::optional<Prologue>> record_prologue(std::span<const BlockCopy> copies);
+  /// What comes before a step on the queue: what `set_up` wrote, then copies of blocks. Null if
+  /// there is nothing to do.
+  Result<std::shared_ptr<const vk::RecordedWork>> record_prologue(
+      std::span<const BlockCopy> copies);
 
   /// What is recorded of a step besides its rows.
   struct StepWork {
@@ -110,12 +118,6 @@ class DeviceState {
     vk::BufferRange sampled_readback;  // uint32 [n_slots]
     vk::BufferRange logits_readback;   // float [logit_rows][n_vocab]; only with prompt_logits
   };
-  /// How often a request has which token, on its way to the device.
-  struct TokenCounts {
-    uint32_t slot = 0;
-    std::vector<uint32_t> counts;  // [n_vocab]
-  };
-
   DeviceState(std::shared_ptr<vk::PipelineLibrary> pipelines, std::shared_ptr<const Model> model,
               const EngineOptions& options);
   Status plan_memory();
@@ -123,6 +125,12 @@ class DeviceState {
   Status allocate_tables();
   Status allocate_rings();
   vk::BufferRange counts_of(uint32_t slot) const;
+  /// Of the device, by whoever.
+  struct Made {
+    uint64_t pipelines = 0;
+    uint64_t allocations = 0;
+  };
+  Made made() const;
 
   std::shared_ptr<vk::PipelineLibrary> pipelines_;
   std::shared_ptr<vk::Device> device_;
@@ -130,6 +138,8 @@ class DeviceState {
   EngineOptions options_;
 
   EngineSizes sizes_;
+  vk::PipelineLibrary::Readiness readiness_;  // when it was last asked for
+  std::optional<Made> warm_;                  // when prewarming was done
 
   std::optional<Decoder> decoder_;
   std::optional<KvMemory> kv_;
@@ -140,12 +150,14 @@ class DeviceState {
   std::optional<vk::Arena> upload_arena_;
   std::optional<vk::Arena> device_arena_;
   std::optional<vk::Arena> readback_arena_;
+  std::optional<vk::Arena> counts_arena_;
   std::vector<SlotState> slots_;
-  std::vector<TokenCounts> new_counts_;
-  std::vector<vk::BufferRange> block_tables_;  // by page of the layout: uint64
-                                               // [n_slots][table_stride]
-  vk::BufferRange token_counts_;               // uint32 [n_slots][n_vocab]: for penalties
-  vk::BufferRange logit_bias_;                 // uint32 pairs [n_slots][kMaxLogitBias]
+  std::vector<uint32_t> new_counts_;            // slots whose staged counts are to be copied
+  std::vector<vk::BufferRange> block_tables_;   // by page of the layout: uint64
+                                                // [n_slots][table_stride]
+  vk::BufferRange token_counts_;                // uint32 [n_slots][n_vocab]: for penalties
+  std::vector<vk::BufferRange> staged_counts_;  // by slot: uint32 [n_vocab]; not with greedy_only
+  vk::BufferRange logit_bias_;                  // uint32 pairs [n_slots][kMaxLogitBias]
   vk::BufferRange sampling_scratch_;
   vk::BufferRange sampled_;  // uint32 [n_slots]
   std::vector<Ring> rings_;

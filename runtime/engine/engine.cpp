@@ -122,16 +122,35 @@ Result<RequestId> Engine::submit(GenerationRequest request) {
 
 std::optional<RequestReport> Engine::cancel(RequestId id) { return requests_->cancel(id, now()); }
 
+Result<Engine::Readiness> Engine::prewarm(double budget_s,
+                                          const vk::PipelineLibrary::Progress& progress) {
+  PUMICE_TRY_STATUS(check_device());
+  return device_->prewarm(budget_s, progress);
+}
+
+uint64_t Engine::pipelines_compiled_after_prewarm() const {
+  return device_ != nullptr ? device_->pipelines_compiled_after_prewarm() : 0;
+}
+
+uint64_t Engine::allocations_after_prewarm() const {
+  return device_ != nullptr ? device_->allocations_after_prewarm() : 0;
+}
+
 Result<std::vector<StepEvent>> Engine::poll(double budget_s) {
   // Events that a call before this one left when it failed go first.
   if (!requests_->has_events()) {
     PUMICE_TRY_STATUS(check_device());
-    PUMICE_TRY_STATUS(stepper_->poll(budget_s));
+    if (device_->is_warm()) {
+      PUMICE_TRY_STATUS(stepper_->poll(budget_s));
+    } else if (!idle()) {
+      PUMICE_TRY_STATUS(prewarm(budget_s));
+    }
   }
   return requests_->take_events();
 }
 
 Result<std::vector<StepEvent>> Engine::step() {
+  if (!requests_->has_events() && !idle()) PUMICE_TRY_STATUS(prewarm(Submitter::kNoBudget));
   // A step whose requests have all ended meanwhile brings nothing.
   while (!requests_->has_events()) {
     PUMICE_TRY_STATUS(check_device());

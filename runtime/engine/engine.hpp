@@ -26,13 +26,27 @@ namespace pumice {
 
 class Engine {
  public:
-  /// Compile pipelines (progress: done, total) and allocate everything steps need. Errors:
-  /// kDoesNotFit, kInvalidArgument (also `profile` without timestamps), kBadFile (a prompt cache
-  /// file that cannot be used, also one of another model, KV type or arithmetic).
+  /// Allocate everything steps need and, unless EngineOptions::prewarm is off, compile all
+  /// pipelines (progress: done, total). Errors: kDoesNotFit, kInvalidArgument (also `profile`
+  /// without timestamps), kBadFile (a prompt cache file that cannot be used, also one of another
+  /// model, KV type or arithmetic).
   static Result<std::unique_ptr<Engine>> create(std::shared_ptr<vk::PipelineLibrary> pipelines,
                                                 std::shared_ptr<const Model> model,
                                                 const EngineOptions& options,
                                                 const vk::PipelineLibrary::Progress& progress = {});
+
+  /// Without EngineOptions::prewarm: compile pipelines for about `budget_s` seconds, at least one
+  /// if any is left, on as many threads as the machine has cores; what is ready now, of all. Who
+  /// does not call it again cancels it; who calls it once all is done gets that at once. Until then
+  /// `poll` spends its budget on this, and `step` finishes it, before any work. Errors: those of
+  /// the device.
+  using Readiness = vk::PipelineLibrary::Readiness;
+  Result<Readiness> prewarm(double budget_s, const vk::PipelineLibrary::Progress& progress = {});
+  /// What would be a hitch: pipelines compiled, and device memory allocated how often, since
+  /// prewarming was done. For this engine that is never; what others do who share its device
+  /// (another engine made, a model loaded) counts too.
+  uint64_t pipelines_compiled_after_prewarm() const;
+  uint64_t allocations_after_prewarm() const;
 
   /// Queue a request. Errors: kInvalidArgument (empty prompt, token outside the vocabulary, sampler
   /// options), kDoesNotFit (a prompt beyond the window, saying by how much; with kStop also prompt

@@ -50,6 +50,9 @@ struct EngineOptions {
   bool prompt_logits = false;   ///< requests may ask for the logits of every position
   uint32_t split_tokens = 256;  ///< contexts longer than this are attended to in parallel splits
   bool greedy_only = false;     ///< compile no more of sampling than greedy requests need
+  /// Whether an engine begins with every kernel compiled; if not, Engine::prewarm compiles them in
+  /// pieces, or `poll` and `step` before their first work.
+  bool prewarm = true;
   bool profile = false;  ///< time every kernel by itself, replay nothing (slower; see `profiler`)
   Logger logger = {};
 };

@@ -11,6 +11,7 @@ namespace {
 
 constexpr uint64_t kMostKvPages = UINT32_MAX - 1;
 constexpr uint64_t kAlignment = 256;
+constexpr uint64_t kTransferBytes = uint64_t{64} << 20;  // at a time between tiers
 
 }  // namespace
 
@@ -59,6 +60,11 @@ Result<EngineSizes> engine_sizes(const Program& program, const Lowered& lowered,
   sizes.table_bytes = uint64_t{sizes.n_slots} * sizes.table_stride * 8;
   sizes.bias_bytes = uint64_t{sizes.n_slots} * kMaxLogitBias * 8;
   sizes.sampling_bytes = logit_rows * sizeof(ops::SamplingRow);
+  sizes.staged_counts = options.greedy_only ? 0 : sizes.n_slots;
+  if (options.cache_host_bytes > 0 || !options.cache_file.empty()) {
+    const uint64_t most = std::max<uint64_t>(1, kTransferBytes / sizes.layout.page_bytes);
+    sizes.staged_pages = static_cast<uint32_t>(std::min(most, n_pages));
+  }
   sizes.logits_bytes = options.prompt_logits ? logit_rows * vocab_bytes : 0;
   return sizes;
 }
@@ -81,6 +87,14 @@ std::vector<uint64_t> EngineSizes::readback_ranges() const {
     if (logits_bytes > 0) ranges.push_back(logits_bytes);
   }
   return ranges;
+}
+
+std::vector<uint64_t> EngineSizes::count_ranges() const {
+  return std::vector<uint64_t>(staged_counts, counts_bytes / n_slots);
+}
+
+std::vector<uint64_t> EngineSizes::transfer_ranges() const {
+  return std::vector<uint64_t>(staged_pages, layout.page_bytes);
 }
 
 uint64_t expected_bytes(const std::vector<uint64_t>& ranges) {

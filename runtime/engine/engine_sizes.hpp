@@ -35,6 +35,8 @@ struct EngineSizes {
   uint64_t table_bytes = 0;     ///< a block table of all slots; each page of the layout has one
   uint64_t bias_bytes = 0;      ///< of logits, of all slots
   uint64_t sampling_bytes = 0;  ///< a ring's rows of sampling
+  uint32_t staged_counts = 0;   ///< slots whose tokens' counts have a place on their way
+  uint32_t staged_pages = 0;    ///< pages that move between tiers at a time; 0: there are no tiers
   // Read by the host, with a ring's `sampled_bytes`:
   uint64_t logits_bytes = 0;  ///< a ring's; 0: they stay on the device
 
@@ -42,6 +44,9 @@ struct EngineSizes {
   std::vector<uint64_t> device_ranges() const;
   std::vector<uint64_t> upload_ranges() const;
   std::vector<uint64_t> readback_ranges() const;
+  /// Of arenas for what is on its way between the host and the device.
+  std::vector<uint64_t> count_ranges() const;
+  std::vector<uint64_t> transfer_ranges() const;
 };
 
 /// The options are those of an engine, `context_tokens` given. Errors: kDoesNotFit (more pages than

@@ -2,26 +2,41 @@
 
 #include <algorithm>
 
+#include "engine/engine_sizes.hpp"
+
 namespace pumice {
 
-size_t KvBlockStore::max_items() const {
-  return std::max<size_t>(1, kStagingBytes / kv_->block_bytes());
-}
+namespace {
 
-Result<KvBlockStore::Move> KvBlockStore::stage(vk::MemoryDomain domain, size_t n_items) const {
-  const uint64_t block_bytes = kv_->block_bytes();
-  Move move{.staging_arena = vk::Arena(device_, domain, "cache transfers", n_items * block_bytes),
-            .staging = {},
-            .work = {}};
-  for (size_t i = 0; i < n_items; ++i) {
-    PUMICE_TRY(const vk::BufferRange range, move.staging_arena.allocate(block_bytes));
-    move.staging.push_back(range);
+constexpr uint64_t kOwnStagingBytes = uint64_t{64} << 20;  // of `read` and `write`
+
+}  // namespace
+
+// Memory that the host reads fast serves both ways: a device reads it as any other of the host's.
+Result<KvBlockStore::Staging> KvBlockStore::stage(std::span<const uint64_t> ranges) const {
+  Staging staging;
+  staging.arena.emplace(device_, vk::MemoryDomain::kReadback, "cache transfers",
+                        expected_bytes({ranges.begin(), ranges.end()}));
+  for (const uint64_t range : ranges) {
+    PUMICE_TRY(staging.ranges.emplace_back(), staging.arena->allocate(range));
   }
-  return move;
+  return staging;
 }
 
-Result<KvBlockStore::Move> KvBlockStore::record_read(std::span<const Item> items) const {
-  PUMICE_TRY(Move move, stage(vk::MemoryDomain::kReadback, items.size()));
+Result<KvBlockStore::Staging> KvBlockStore::stage_some(size_t n_items) const {
+  const uint64_t block_bytes = kv_->block_bytes();
+  const size_t most = std::max<size_t>(1, kOwnStagingBytes / block_bytes);
+  return stage(std::vector<uint64_t>(std::min(most, n_items), block_bytes));
+}
+
+Status KvBlockStore::allocate_staging(std::span<const uint64_t> ranges) {
+  PUMICE_TRY(staging_, stage(ranges));
+  return {};
+}
+
+Result<KvBlockStore::Move> KvBlockStore::record_read(
+    std::span<const Item> items, std::span<const vk::BufferRange> staging) const {
+  Move move{.staging = staging.first(items.size()), .work = {}};
   vk::Recorder recorder(device_);
   for (size_t i = 0; i < items.size(); ++i) {
     recorder.copy(kv_->block(items[i].block), move.staging[i]);
@@ -37,8 +52,9 @@ void KvBlockStore::take(const Move& move, std::span<const Item> items) {
   }
 }
 
-Result<KvBlockStore::Move> KvBlockStore::record_write(std::span<const Item> items) const {
-  PUMICE_TRY(Move move, stage(vk::MemoryDomain::kUpload, items.size()));
+Result<KvBlockStore::Move> KvBlockStore::record_write(
+    std::span<const Item> items, std::span<const vk::BufferRange> staging) const {
+  Move move{.staging = staging.first(items.size()), .work = {}};
   vk::Recorder recorder(device_);
   for (size_t i = 0; i < items.size(); ++i) {
     std::ranges::copy(items[i].bytes, move.staging[i].mapped<std::byte>().begin());
@@ -50,9 +66,10 @@ Result<KvBlockStore::Move> KvBlockStore::record_write(std::span<const Item> item
 }
 
 Status KvBlockStore::read(std::span<const Item> items) {
+  PUMICE_TRY(const Staging staging, stage_some(items.size()));
   while (!items.empty()) {
-    const auto now = items.first(std::min(max_items(), items.size()));
-    PUMICE_TRY(const Move move, record_read(now));
+    const auto now = items.first(std::min(staging.ranges.size(), items.size()));
+    PUMICE_TRY(const Move move, record_read(now, staging.ranges));
     PUMICE_TRY_STATUS(vk::run(*device_, *move.work));
     take(move, now);
     items = items.subspan(now.size());
@@ -61,9 +78,10 @@ Status KvBlockStore::read(std::span<const Item> items) {
 }
 
 Status KvBlockStore::write(std::span<const Item> items) {
+  PUMICE_TRY(const Staging staging, stage_some(items.size()));
   while (!items.empty()) {
-    const auto now = items.first(std::min(max_items(), items.size()));
-    PUMICE_TRY(const Move move, record_write(now));
+    const auto now = items.first(std::min(staging.ranges.size(), items.size()));
+    PUMICE_TRY(const Move move, record_write(now, staging.ranges));
     PUMICE_TRY_STATUS(vk::run(*device_, *move.work));
     items = items.subspan(now.size());
   }

@@ -6,7 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "cache/move_bytes.hpp"
@@ -21,38 +23,49 @@ class KvBlockStore final : public BlockStore {
   KvBlockStore(std::shared_ptr<vk::Device> device, const KvMemory& kv)
       : device_(std::move(device)), kv_(&kv) {}
 
-  /// After all submitted work, through staging of at most kStagingBytes; they wait for the device.
+  /// Allocate memory that blocks pass through, a range each; once, before blocks move.
+  /// Errors: kDoesNotFit.
+  Status allocate_staging(std::span<const uint64_t> ranges);
+
+  /// After all submitted work, through memory of their own; they wait for the device.
   /// Errors: kDoesNotFit, kDeviceLost.
   Status read(std::span<const Item> items) override;
   Status write(std::span<const Item> items) override;
 
-  /// A move of at most max_items() blocks, through memory of its own.
+  /// A move of at most max_items() blocks, through the store's staging: one at a time.
   struct Move {
-    vk::Arena staging_arena;
-    std::vector<vk::BufferRange> staging;  ///< by item
+    std::span<const vk::BufferRange> staging;  ///< by item
     std::shared_ptr<const vk::RecordedWork> work;
   };
-  size_t max_items() const;
-  /// Bytes of such memory at most.
-  static uint64_t max_staging_bytes(uint64_t block_bytes) {
-    return std::max(kStagingBytes, block_bytes);
-  }
+  size_t max_items() const { return std::max<size_t>(1, staging_.ranges.size()); }
   /// Blocks to the host: `take` brings the bytes once the work has run.
-  Result<Move> record_read(std::span<const Item> items) const;
+  Result<Move> record_read(std::span<const Item> items) const {
+    return record_read(items, staging_.ranges);
+  }
   static void take(const Move& move, std::span<const Item> items);
   /// The bytes, as they are now, to blocks.
-  Result<Move> record_write(std::span<const Item> items) const;
+  Result<Move> record_write(std::span<const Item> items) const {
+    return record_write(items, staging_.ranges);
+  }
 
   /// Copies from block to block, in their order.
   void record_copies(vk::Recorder& recorder, std::span<const BlockCopy> copies) const;
 
  private:
-  static constexpr uint64_t kStagingBytes = uint64_t{64} << 20;
-
-  Result<Move> stage(vk::MemoryDomain domain, size_t n_items) const;
+  struct Staging {
+    std::optional<vk::Arena> arena;
+    std::vector<vk::BufferRange> ranges;
+  };
+  Result<Staging> stage(std::span<const uint64_t> ranges) const;
+  Result<Staging> stage_some(size_t n_items) const;
+  Result<Move> record_read(std::span<const Item> items,
+                           std::span<const vk::BufferRange> staging) const;
+  Result<Move> record_write(std::span<const Item> items,
+                            std::span<const vk::BufferRange> staging) const;
 
   std::shared_ptr<vk::Device> device_;
   const KvMemory* kv_;
+  Staging staging_;
 };
 
 }  // namespace pumice

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/kv_block_store.hpp"
 #include "engine/kv_memory.hpp"
 #include "models/families.hpp"
 #include "models/weights.hpp"
@@ -108,30 +107,28 @@ Result<MemoryPlan> MemoryPlanner::plan(const EngineOptions& options) const {
     largest = std::max(largest, of.largest_bytes());
     return of.allocated_bytes();
   };
-  const bool has_tiers = options.cache_host_bytes > 0 || !options.cache_file.empty();
   vk::ArenaSizes step(slab_bytes, sizes.step.bytes());
   step.allocate(sizes.step.bytes());  // many small ranges: none is an obstacle
-  plan.lines = {
-      {"weights", MemoryUse::kWeights, Domain::kDevice, weights_bytes_},
-      {"KV cache", MemoryUse::kKv, Domain::kDevice,
-       KvMemory::allocated_bytes(page_bytes, sizes.n_pages, slab_bytes)},
-      {"activations", MemoryUse::kActivations, Domain::kDevice,
-       arena(Decoder::memory(lowered_, *program_, sizes.limits, slab_bytes))},
-      {"sampling", MemoryUse::kReserve, Domain::kDevice,
-       arena(arena_of(sizes.device_ranges(), slab_bytes))},
-      {"block tables", MemoryUse::kReserve, Domain::kUpload,
-       arena(arena_of(sizes.upload_ranges(), slab_bytes))},
-      {"step arguments", MemoryUse::kReserve, Domain::kUpload,
-       sizes.n_rings * step.allocated_bytes()},
-      {"readback", MemoryUse::kReserve, Domain::kReadback,
-       arena(arena_of(sizes.readback_ranges(), slab_bytes))},
-      // What loading stages is gone before anything but the weights is allocated.
-      {"staging", MemoryUse::kReserve, Domain::kUpload,
-       device_.maps_all ? 0 : largest_rope_table(*program_, plan.context_tokens), true},
-      {"cache transfers", MemoryUse::kReserve, Domain::kUpload,
-       has_tiers ? KvBlockStore::max_staging_bytes(page_bytes) : 0, true},
-      {"token counts", MemoryUse::kReserve, Domain::kUpload,
-       options.greedy_only ? 0 : uint64_t{options.n_sequences} * program_->n_vocab * 4, true}};
+  plan.lines = {{"weights", MemoryUse::kWeights, Domain::kDevice, weights_bytes_},
+                {"KV cache", MemoryUse::kKv, Domain::kDevice,
+                 KvMemory::allocated_bytes(page_bytes, sizes.n_pages, slab_bytes)},
+                {"activations", MemoryUse::kActivations, Domain::kDevice,
+                 arena(Decoder::memory(lowered_, *program_, sizes.limits, slab_bytes))},
+                {"sampling", MemoryUse::kReserve, Domain::kDevice,
+                 arena(arena_of(sizes.device_ranges(), slab_bytes))},
+                {"block tables", MemoryUse::kReserve, Domain::kUpload,
+                 arena(arena_of(sizes.upload_ranges(), slab_bytes))},
+                {"step arguments", MemoryUse::kReserve, Domain::kUpload,
+                 sizes.n_rings * step.allocated_bytes()},
+                {"readback", MemoryUse::kReserve, Domain::kReadback,
+                 arena(arena_of(sizes.readback_ranges(), slab_bytes))},
+                {"cache transfers", MemoryUse::kReserve, Domain::kReadback,
+                 arena(arena_of(sizes.transfer_ranges(), slab_bytes))},
+                {"token counts", MemoryUse::kReserve, Domain::kUpload,
+                 arena(arena_of(sizes.count_ranges(), slab_bytes))},
+                // What loading stages is gone before anything but the weights is allocated.
+                {"staging", MemoryUse::kReserve, Domain::kUpload,
+                 device_.maps_all ? 0 : largest_rope_table(*program_, plan.context_tokens), true}};
   std::erase_if(plan.lines, [](const MemoryLine& line) { return line.bytes == 0; });
   for (const MemoryLine& line : plan.lines) {
     if (device_.is_budgeted[static_cast<size_t>(line.domain)]) plan.budgeted_bytes += line.bytes;

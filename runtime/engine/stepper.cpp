@@ -246,7 +246,7 @@ Result<std::shared_ptr<const vk::RecordedWork>> Stepper::record(PendingStep& ste
 
 Status Stepper::queue(PendingStep& step, const DeviceState::StepWork& work) {
   if (hooks_.fault) PUMICE_TRY_STATUS(hooks_.fault(StepStage::kSubmit));
-  PUMICE_TRY(step.prologue, device_.record_prologue(step.plan.transfers.copies));
+  PUMICE_TRY(const auto prologue, device_.record_prologue(step.plan.transfers.copies));
   const StepArgs& args = device_.args(step.ring);
   const Replays::Key key{.ring = step.ring,
                          .n_rows = args.n_rows,
@@ -260,7 +260,7 @@ Status Stepper::queue(PendingStep& step, const DeviceState::StepWork& work) {
     PUMICE_TRY(step.work, record(step, work));
     if (may_replay) replays_.add(key, {step.work, submitter_.in_segments(*step.work)});
   }
-  if (step.prologue) submitter_.add(step.prologue->work);
+  if (prologue) submitter_.add(prologue);
   step.ticket = submitter_.add(step.work);
   step.trace.id = step.plan.id;
   step.trace.decode_rows = step.plan.shape.decode_rows;

@@ -110,7 +110,6 @@ class Stepper {
     uint32_t ring = 0;
     StepPlan plan;
     std::unique_ptr<Moving> moving;  // until its transfers are done; only of the last one
-    std::optional<DeviceState::Prologue> prologue;
     std::shared_ptr<const vk::RecordedWork> work;
     bool is_replay = false;
     Submitter::Ticket ticket = 0;

@@ -325,6 +325,7 @@ Result<Slab> Device::allocate_slab(MemoryDomain domain, uint64_t size_bytes,
   address_info.sType = VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO;
   address_info.buffer = slab.buffer;
   slab.address = fn_.vkGetBufferDeviceAddress(device_, &address_info);
+  ++n_allocated_;
   return slab;
 }
 

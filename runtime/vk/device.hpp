@@ -96,6 +96,8 @@ class Device {
   /// Memory of `size_bytes` (at most `plan().slab_bytes`) with a buffer over it. Any thread.
   /// Errors: kDoesNotFit, also when the device allows no further allocation, however small.
   Result<Slab> allocate_slab(MemoryDomain domain, uint64_t size_bytes, const std::string& purpose);
+  /// How often `allocate_slab` has given memory. Any thread.
+  uint64_t n_allocated() const { return n_allocated_; }
   /// Free a slab that the GPU is done with. Any thread.
   void free_slab(const Slab& slab);
 
@@ -134,6 +136,7 @@ class Device {
   uint64_t last_submitted_ = 0;  // guarded by queue_mutex_, like the next two
   std::vector<TimelinePoint> begin_after_;
   std::deque<Retired> retired_;  // in order of value
+  std::atomic<uint64_t> n_allocated_ = 0;
 };
 
 }  // namespace pumice::vk

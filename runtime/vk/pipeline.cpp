@@ -4,9 +4,12 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <fstream>
+#include <limits>
 
 #include "base/output_file.hpp"
 #include "base/parallel.hpp"
@@ -278,23 +281,54 @@ Result<VkPipeline> PipelineLibrary::compile_one(const Pipeline& pipeline,
   return handle;
 }
 
+bool PipelineLibrary::is_ready_locked(const Pipeline& pipeline) const {
+  return pipeline.handle_ &&
+         (pipeline.dispatched_ || !device_->plan().quirks.compiles_at_first_dispatch);
+}
+
+PipelineLibrary::Readiness PipelineLibrary::readiness() const {
+  const std::lock_guard lock(mutex_);
+  Readiness readiness;
+  for (const Pipeline& pipeline : pipelines_) {
+    if (rejected_.contains(pipeline.module_.name)) continue;
+    ++readiness.total;
+    if (is_ready_locked(pipeline)) ++readiness.done;
+  }
+  return readiness;
+}
+
 Status PipelineLibrary::compile(const Progress& progress) {
+  PUMICE_TRY_STATUS(compile_for(std::numeric_limits<double>::infinity(), progress));
+  return {};
+}
+
+Result<PipelineLibrary::Readiness> PipelineLibrary::compile_for(double budget_s,
+                                                                const Progress& progress) {
   const std::lock_guard compiling(compile_mutex_);
   std::vector<Pipeline*> pending;
+  std::vector<Pipeline*> to_dispatch;
   bool capture_statistics = false;
   {
     const std::lock_guard lock(mutex_);
     for (Pipeline& pipeline : pipelines_) {
       if (is_pending_locked(pipeline)) pending.push_back(&pipeline);
+      const bool is_rejected = rejected_.contains(pipeline.module_.name);
+      if (!is_rejected && !is_ready_locked(pipeline)) to_dispatch.push_back(&pipeline);
     }
     capture_statistics = capture_statistics_;
   }
-  if (pending.empty()) return {};
+  if (!device_->plan().quirks.compiles_at_first_dispatch) to_dispatch.clear();
 
-  const bool compiles_at_dispatch = device_->plan().quirks.compiles_at_first_dispatch;
-  const size_t total = pending.size() * (compiles_at_dispatch ? 2 : 1);
+  const auto start = std::chrono::steady_clock::now();
+  std::atomic<bool> has_begun{false};
+  const auto may_begin = [&] {
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+    return !has_begun.exchange(true) || elapsed.count() < budget_s;
+  };
+  const size_t total = pending.size() + to_dispatch.size();
   std::atomic<size_t> done{0};
-  PUMICE_TRY_STATUS(for_each_on_threads(pending.size(), 0, [&](size_t i) -> Status {
+  const auto compile_next = [&](size_t i) -> Status {
+    if (!may_begin()) return {};
     PUMICE_TRY(const VkPipeline handle, compile_one(*pending[i], capture_statistics));
     {
       const std::lock_guard lock(mutex_);
@@ -303,11 +337,16 @@ Status PipelineLibrary::compile(const Progress& progress) {
     }
     if (progress) progress(++done, total);
     return {};
-  }));
-  if (!compiles_at_dispatch) return {};
-  return prewarm(pending, [&](size_t n, size_t) {
-    if (progress) progress(pending.size() + n, total);
-  });
+  };
+  const auto dispatch_next = [&](size_t i) -> Status {
+    if (!to_dispatch[i]->handle_ || !may_begin()) return {};
+    PUMICE_TRY_STATUS(dispatch_nothing(*to_dispatch[i]));
+    if (progress) progress(++done, total);
+    return {};
+  };
+  PUMICE_TRY_STATUS(for_each_on_threads(pending.size(), 0, compile_next));
+  PUMICE_TRY_STATUS(for_each_on_threads(to_dispatch.size(), 1, dispatch_next));
+  return readiness();
 }
 
 std::vector<const Pipeline*> PipelineLibrary::declared() const {
@@ -361,17 +400,16 @@ Result<std::vector<PipelineStatistic>> PipelineLibrary::statistics(const Pipelin
   return statistics;
 }
 
-Status PipelineLibrary::prewarm(std::span<Pipeline* const> pipelines, const Progress& progress) {
+Status PipelineLibrary::dispatch_nothing(Pipeline& pipeline) {
   constexpr std::array<std::byte, Recorder::kMaxPushBytes> kZeros{};
-  return for_each_on_threads(pipelines.size(), 1, [&](size_t i) -> Status {
-    Recorder recorder(device_);
-    recorder.dispatch_bytes(*pipelines[i], std::span(kZeros).first(pipelines[i]->push_bytes()),
-                            Grid{0, 1, 1}, {}, {}, {});
-    PUMICE_TRY(const RecordedWork work, recorder.finish());
-    PUMICE_TRY_STATUS(run(*device_, work));
-    progress(i + 1, pipelines.size());
-    return {};
-  });
+  Recorder recorder(device_);
+  recorder.dispatch_bytes(pipeline, std::span(kZeros).first(pipeline.push_bytes()), Grid{0, 1, 1},
+                          {}, {}, {});
+  PUMICE_TRY(const RecordedWork work, recorder.finish());
+  PUMICE_TRY_STATUS(run(*device_, work));
+  const std::lock_guard lock(mutex_);
+  pipeline.dispatched_ = true;
+  return {};
 }
 
 void PipelineLibrary::save() {

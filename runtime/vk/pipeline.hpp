@@ -55,6 +55,7 @@ class Pipeline {
   bool full_subgroups_ = false;
   VkPipeline handle_ = VK_NULL_HANDLE;
   VkPipelineLayout layout_ = VK_NULL_HANDLE;
+  bool dispatched_ = false;  // with the quirk compiles_at_first_dispatch: it was, so it is compiled
 };
 
 /// What an op asks for.
@@ -144,6 +145,19 @@ class PipelineLibrary {
   /// What was compiled before an error stays so.
   Status compile(const Progress& progress = {});
 
+  /// Pipelines declared and not rejected, and those among them that are compiled.
+  struct Readiness {
+    size_t done = 0;
+    size_t total = 0;
+    bool complete() const { return done == total; }
+  };
+  Readiness readiness() const;
+
+  /// `compile` in pieces: none is begun once `budget_s` seconds have passed, but one at least if
+  /// any is left. A driver cannot be interrupted, so it takes as long as the pipelines it is at
+  /// then. Ends with what is ready now.
+  Result<Readiness> compile_for(double budget_s, const Progress& progress = {});
+
   /// Pipelines compiled so far: constant after prewarming.
   size_t compiled_count() const;
 
@@ -164,7 +178,8 @@ class PipelineLibrary {
   std::string obstacle_locked(const ShaderModule& module) const;
   Result<VkPipelineLayout> layout_locked(uint32_t push_bytes);
   Result<VkPipeline> compile_one(const Pipeline& pipeline, bool capture_statistics) const;
-  Status prewarm(std::span<Pipeline* const> pipelines, const Progress& progress);
+  bool is_ready_locked(const Pipeline& pipeline) const;
+  Status dispatch_nothing(Pipeline& pipeline);
   std::vector<char> load_cache() const;
 
   std::shared_ptr<Device> device_;

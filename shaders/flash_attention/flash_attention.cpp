@@ -67,6 +67,17 @@ Status check(const vk::DevicePlan& device, const FlashAttention::Shape& shape,
   return {};
 }
 
+/// Items that fit a segment, of a list that costs so much; at least one. They differ (a chunk's
+/// later rows see more keys), and the mean stands for all.
+uint32_t items_within(const vk::SegmentLimit& limit, const vk::Cost& cost,
+                      const FlashAttention::Args& args) {
+  const auto share = [&](uint64_t most, uint64_t all) {
+    return all <= most ? 1.0 : static_cast<double>(most) / static_cast<double>(all);
+  };
+  const double held = std::min(share(limit.bytes, cost.bytes), share(limit.flops, cost.flops));
+  return std::max(1u, static_cast<uint32_t>(held * args.n_items));
+}
+
 }  // namespace
 
 Status FlashAttention::check_shape(const Shape& shape) {
@@ -244,11 +255,23 @@ void FlashAttention::record(vk::Recorder& recorder, const Tile& tile, const Args
                                                       vk::writes_share(args.y, this),
                                                       vk::writes_share(args.partial_stats, this),
                                                       vk::writes_share(args.partial_y, this)};
-  if (args.grid.empty()) {
-    const GridWords grid = grid_of(tile, args.n_items);
-    recorder.dispatch(*tile.pipeline, push, {grid[0], grid[1], grid[2]}, accesses, cost);
-  } else {
+  const bool is_whole = recorder.segment_limit().holds(cost) || args.n_items <= 1;
+  if (is_whole && !args.grid.empty()) {
     recorder.dispatch_indirect(*tile.pipeline, push, args.grid, accesses, cost);
+    return;
+  }
+  const uint32_t share =
+      is_whole ? args.n_items : items_within(recorder.segment_limit(), cost, args);
+  for (uint32_t first = 0; first < args.n_items; first += share) {
+    const uint32_t n_items = std::min(share, args.n_items - first);
+    push.items = args.items.address() + first * sizeof(AttentionItem);
+    const GridWords grid = grid_of(tile, n_items);
+    // Together they cost what one dispatch would.
+    const auto part = [&](uint64_t whole) {
+      return whole * (first + n_items) / args.n_items - whole * first / args.n_items;
+    };
+    recorder.dispatch(*tile.pipeline, push, {grid[0], grid[1], grid[2]}, accesses,
+                      {part(cost.bytes), part(cost.flops), cost.arithmetic});
   }
 }
 

@@ -92,12 +92,17 @@ class LawTest : public EngineTest {
     }
   }
 
+  /// With everything that steps need compiled and allocated: nothing more is.
   static void finish(Engine& engine, const std::map<RequestId, Told*>& runs) {
+    const uint64_t allocations = engine.allocations_after_prewarm();
+    const uint64_t pipelines = engine.pipelines_compiled_after_prewarm();
     while (!engine.idle()) {
       const std::vector<StepEvent> events = step(engine);
       if (events.empty()) break;
       keep(events, runs);
     }
+    EXPECT_EQ(engine.allocations_after_prewarm(), allocations);
+    EXPECT_EQ(engine.pipelines_compiled_after_prewarm(), pipelines);
   }
 
   Told run(Engine& engine, const std::vector<TokenId>& prompt, const std::string& salt = {}) const {

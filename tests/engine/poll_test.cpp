@@ -2,6 +2,7 @@
 #include <chrono>
 #include <limits>
 #include <map>
+#include <optional>
 
 #include "tests/engine/synthetic_fixture.hpp"
 
@@ -149,6 +150,70 @@ TEST_F(Poll, AfterAFailureLosesNothing) {
   }
   EXPECT_GT(n_failures, 3);
   EXPECT_EQ(told, expected());
+}
+
+/// Kernels are compiled in pieces, by whoever wants them first.
+class Prewarm : public Poll {
+ protected:
+  /// Other tests have compiled these kernels: a library of its own has not.
+  void SetUp() override {
+    Poll::SetUp();
+    if (IsSkipped()) return;
+    own_.emplace(pipelines_->device());
+  }
+  void TearDown() override {
+    own_.reset();
+    Poll::TearDown();
+  }
+  static std::unique_ptr<Engine> cold_engine(const std::shared_ptr<const Model>& model) {
+    return make_engine(model, {.context_tokens = 64, .greedy_only = true, .prewarm = false});
+  }
+
+  std::optional<OnDevice> own_;
+};
+
+TEST_F(Prewarm, InPiecesSaysHowFarItIsAndCompilesNothingAfterwards) {
+  const auto engine = cold_engine(model_);
+  const size_t total = engine->prewarm(0)->total;
+  EXPECT_LE(pipelines_->compiled_count(), 1u);
+  size_t done = 0;
+  for (size_t i = 0; i < 2 * total && done < total; ++i) {
+    const auto piece = engine->prewarm(0);
+    ASSERT_TRUE(piece.ok()) << piece.error().message;
+    EXPECT_GE(piece->done, done);
+    EXPECT_EQ(piece->total, total);
+    done = piece->done;
+  }
+  EXPECT_EQ(done, total);
+  EXPECT_EQ(pipelines_->compiled_count(), total);
+  greedy(*engine, tokens(20, 1), 4);
+  EXPECT_EQ(engine->pipelines_compiled_after_prewarm(), 0u);
+  EXPECT_EQ(engine->allocations_after_prewarm(), 0u);
+  const auto other = make_engine(model_, {.context_tokens = 64, .greedy_only = true});
+  EXPECT_GT(engine->allocations_after_prewarm(), 0u) << "another engine is a hitch";
+  EXPECT_EQ(other->allocations_after_prewarm(), 0u);
+}
+
+TEST_F(Prewarm, IsDoneByPollInItsBudgetAndByStepAtOnce) {
+  for (const bool polls : {true, false}) {
+    const OnDevice anew(pipelines_->device());
+    const auto engine = cold_engine(model_);
+    EXPECT_TRUE(step(*engine).empty());
+    EXPECT_EQ(pipelines_->compiled_count(), 0u) << "nothing to do, nothing compiled";
+    const auto id = engine->submit({.prompt = tokens(9, 1), .max_new_tokens = 2});
+    ASSERT_TRUE(id.ok());
+    if (!polls) {
+      step(*engine);
+      EXPECT_TRUE(pipelines_->readiness().complete());
+      continue;
+    }
+    EXPECT_TRUE(engine->poll(0)->empty());
+    EXPECT_EQ(pipelines_->compiled_count(), 1u);
+    Told told;
+    poll_all(*engine, 0, told);
+    EXPECT_EQ(told[*id].size(), 2u);
+    EXPECT_EQ(engine->pipelines_compiled_after_prewarm(), 0u);
+  }
 }
 
 /// The device's state is dropped and made anew.

@@ -25,7 +25,9 @@ constexpr FlashAttention::Shape kWindowed{.n_heads = 6,
 std::vector<std::byte> attention_in_chunks(OpBed& bed, const FlashAttention::Shape& shape,
                                            const std::vector<uint32_t>& chunk_sizes,
                                            uint32_t split_tokens,
-                                           const FlashAttention::Tuning& tuning) {
+                                           const FlashAttention::Tuning& tuning,
+                                           const vk::SegmentLimit& limit = {},
+                                           size_t* n_segments = nullptr) {
   Result<FlashAttention> op = FlashAttention::plan(bed.pipelines(), shape, tuning);
   EXPECT_TRUE(op.ok() && bed.pipelines().compile().ok());
   std::vector<SequenceChunk> chunks;
@@ -61,7 +63,7 @@ std::vector<std::byte> attention_in_chunks(OpBed& bed, const FlashAttention::Sha
   args.block_table = *bed.input(table);
   args.positions = *bed.input(positions);
   args.y = *bed.output(uint64_t{kTokens} * row_elements * 4);
-  vk::Recorder recorder(bed.device());
+  vk::Recorder recorder(bed.device(), {.segment = limit});
   FlashAttention::ReduceArgs reduce{.y = args.y, .n_partials = plan.n_partials};
   if (plan.n_partials > 0) {
     reduce.partial_stats = args.partial_stats =
@@ -72,12 +74,16 @@ std::vector<std::byte> attention_in_chunks(OpBed& bed, const FlashAttention::Sha
     FlashAttention::Args tiles = args;
     tiles.items = *bed.input(plan.tile_items);
     tiles.n_items = static_cast<uint32_t>(plan.tile_items.size());
+    tiles.keys = plan.tile_keys;
+    tiles.scores = plan.tile_scores;
     op->record_tiles(recorder, tiles);
   }
   if (!plan.row_items.empty()) {
     FlashAttention::Args singles = args;
     singles.items = *bed.input(plan.row_items);
     singles.n_items = static_cast<uint32_t>(plan.row_items.size());
+    singles.keys = plan.row_keys;
+    singles.scores = plan.row_scores;
     op->record_rows(recorder, singles);
   }
   if (!plan.reduce_items.empty()) {
@@ -87,6 +93,7 @@ std::vector<std::byte> attention_in_chunks(OpBed& bed, const FlashAttention::Sha
   }
   Result<vk::RecordedWork> work = recorder.finish();
   EXPECT_TRUE(work.ok() && vk::run(*bed.device(), *work).ok());
+  if (n_segments != nullptr) *n_segments = work->segments().size();
   return *vk::download(bed.device(), args.y);
 }
 
@@ -110,6 +117,26 @@ TEST(AttentionInvariance, ChunksChangeNoBitOfAnyRow) {
   PUMICE_REQUIRE_DEVICE(device);
   expect_chunks_change_nothing(device,
                                {.path = FlashAttention::Path::kPortable, .max_tile_rows = 8});
+}
+
+TEST(AttentionInvariance, CuttingItsItemsToFitSegmentsChangesNoBit) {
+  PUMICE_REQUIRE_DEVICE(device);
+  vk::PipelineLibrary pipelines(device, "", spirv_hash());
+  OpBed bed(device, pipelines);
+  const FlashAttention::Tuning tuning = FlashAttention::tuned(pipelines);
+  const std::vector<uint32_t> chunks = {1, 63, 2, 1, 60, 23};
+  size_t n_whole = 0;
+  const auto whole = attention_in_chunks(bed, kShape, chunks, 64, tuning, {}, &n_whole);
+  EXPECT_EQ(n_whole, 1u);
+  size_t n_before = 1;
+  for (const uint64_t flops : {4'000'000u, 1'000'000u, 1u}) {
+    size_t n_segments = 0;
+    const auto cut =
+        attention_in_chunks(bed, kShape, chunks, 64, tuning, {.flops = flops}, &n_segments);
+    EXPECT_TRUE(cut == whole) << n_segments << " segments";
+    EXPECT_GT(n_segments, n_before) << flops;
+    n_before = n_segments;
+  }
 }
 
 TEST(AttentionInvariance, ChunksChangeNoBitOfAnyRowOnTheBroadcastPath) {

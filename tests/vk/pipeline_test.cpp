@@ -54,6 +54,29 @@ TEST_F(Pipelines, WhatProgressThrowsIsAnErrorAndTheNextCompileDoesTheRest) {
   }
 }
 
+TEST_F(Pipelines, CompileInPiecesOneAtLeastACall) {
+  constexpr size_t kPipelines = 5;
+  for (size_t i = 0; i < kPipelines; ++i) declare(i);
+  const bool dispatches = device_->plan().quirks.compiles_at_first_dispatch;
+  EXPECT_EQ(library_->readiness().done, 0u);
+  size_t n_told = 0;
+  size_t n_calls = 0;
+  auto readiness = library_->readiness();
+  for (; !readiness.complete(); ++n_calls) {
+    const auto piece = library_->compile_for(0, [&](size_t, size_t) { ++n_told; });
+    ASSERT_TRUE(piece.ok());
+    EXPECT_EQ(piece->total, kPipelines);
+    EXPECT_EQ(n_told, n_calls + 1) << "one, whatever the budget";
+    readiness = *piece;
+  }
+  EXPECT_EQ(n_calls, kPipelines * (dispatches ? 2 : 1));
+  EXPECT_EQ(library_->compiled_count(), kPipelines);
+  declare(kPipelines);
+  library_->reject({"nothing"});
+  EXPECT_TRUE(library_->readiness().complete()) << "nobody waits for what is rejected";
+  EXPECT_EQ(library_->compile_for(10)->total, 0u);
+}
+
 // ThreadSanitizer (the matrix's row tsan) sees here what a lock does not cover. Between two calls
 // of one kind in a thread there is no other lock, which would order them by chance.
 TEST_F(Pipelines, EachCallLocksByItself) {
