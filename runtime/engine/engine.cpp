@@ -161,6 +161,12 @@ Result<std::vector<StepEvent>> Engine::step() {
   return requests_->take_events();
 }
 
+Status Engine::wait(double most_s) const {
+  constexpr double kMost_s = 3600;
+  if (requests_->has_events() || stepper_ == nullptr) return {};
+  return stepper_->wait_next(static_cast<uint64_t>(std::clamp(most_s, 0.0, kMost_s) * 1e9));
+}
+
 // ---- the whole
 
 Status Engine::calibrate() {

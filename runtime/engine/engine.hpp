@@ -72,6 +72,14 @@ class Engine {
   /// nothing is left to do.
   Result<std::vector<StepEvent>> step();
 
+  /// Between two polls: wait until the device has finished the next piece of what was submitted,
+  /// `most_s` at most. At once where nothing is under way or an event waits. Errors: kDeviceLost;
+  /// `poll` then says more.
+  Status wait(double most_s) const;
+
+  /// What `submit` would refuse whatever else runs. Any thread: it reads what never changes.
+  Status check(const GenerationRequest& request) const { return requests_->check(request); }
+
   /// End a request in any state and free all it holds. No event of it follows, not even one that a
   /// failed step left. Nothing if its last event was delivered.
   std::optional<RequestReport> cancel(RequestId id);

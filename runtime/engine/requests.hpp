@@ -92,6 +92,8 @@ class Requests {
 
   // ---- what a client does
 
+  /// See Engine::check.
+  Status check(const GenerationRequest& request) const;
   /// See Engine::submit.
   Result<RequestId> submit(GenerationRequest request, double now_s);
   /// See Engine::cancel.
@@ -149,7 +151,6 @@ class Requests {
     EndReason ended_by = EndReason::kNone;
   };
 
-  Status check(const GenerationRequest& request) const;
   static EndReason add_token(Active& active, TokenId token, StepEvent& event);
   void finish(StepEvent& event);
   void shift_window(RequestId id);

@@ -71,6 +71,9 @@ class Stepper {
   /// Wait until the oldest step, all of which was submitted, has run, and land it, or until a piece
   /// of its transfers is done. Something is under way. Errors: as of `poll`.
   Status wait();
+  /// Wait for the device to finish the next piece of what was submitted, `most_ns` at most; nothing
+  /// else changes. Errors: kDeviceLost.
+  Status wait_next(uint64_t most_ns) { return submitter_.wait_next(most_ns); }
   /// Undo every step under way.
   void abandon();
 

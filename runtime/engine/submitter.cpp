@@ -126,6 +126,26 @@ Status Submitter::wait(Ticket ticket) {
   return {};
 }
 
+Status Submitter::wait_next(uint64_t most_ns) {
+  if (backlog_.empty()) return {};
+  const uint64_t value = backlog_.next_value();
+  PUMICE_TRY(const uint64_t before, device_->completed());
+  if (before >= value) return {};
+  const VkSemaphore timeline = device_->submitted().semaphore;
+  VkSemaphoreWaitInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO;
+  info.semaphoreCount = 1;
+  info.pSemaphores = &timeline;
+  info.pValues = &value;
+  const VkResult result = device_->fn().vkWaitSemaphores(device_->handle(), &info, most_ns);
+  if (result == VK_TIMEOUT) return {};
+  if (result != VK_SUCCESS) return device_->error_of(result, "waiting for the device");
+  for (Work& work : works_) {
+    if (work.is_submitted() && work.value == value) work.ended = Clock::now();
+  }
+  return {};
+}
+
 void Submitter::clear() {
   works_.clear();
   backlog_ = {};

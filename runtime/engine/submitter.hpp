@@ -28,6 +28,8 @@ class Backlog {
     while (!submissions_.empty() && submissions_.front().value <= value) submissions_.pop_front();
   }
   bool empty() const { return submissions_.empty(); }
+  /// What the timeline reaches when the oldest is done; there is one.
+  uint64_t next_value() const { return submissions_.front().value; }
   double predicted_ns() const {
     double sum = 0;
     for (const Submission& submission : submissions_) sum += submission.predicted_ns;
@@ -77,6 +79,10 @@ class Submitter {
 
   /// Wait for the end of work all of which was submitted. Errors: kDeviceLost.
   Status wait(Ticket ticket);
+
+  /// Wait, `most_ns` at most, until the device has finished the oldest submission that was not seen
+  /// to be finished; not at all if there is none. Errors: kDeviceLost.
+  Status wait_next(uint64_t most_ns);
 
   /// Forget all work. The device is idle.
   void clear();

@@ -80,7 +80,7 @@ PACKAGES = {
 }
 # Headers that every compiler here brings; those of C++ have no suffix.
 POSIX = {"dlfcn.h", "fcntl.h", "poll.h", "pthread.h", "pwd.h", "signal.h", "strings.h", "sys", "termios.h", "unistd.h"}
-C = {"assert.h", "errno.h", "stdarg.h", "stdbool.h", "stdint.h", "stdio.h", "stdlib.h", "string.h"}
+C = {"assert.h", "errno.h", "stdarg.h", "stdbool.h", "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "string.h"}
 WRITTEN_BY_THE_BUILD = {"pumice_commit.h"}
 
 # Header of the standard library → what needs it, of the names that others' headers tend to bring.

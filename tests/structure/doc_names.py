@@ -26,7 +26,6 @@ ELSEWHERE = {
     "GGML_VK_VISIBLE_DEVICES",                      # llama.cpp
     "MESA_SHADER_CACHE_DISABLE",                    # Mesa
     "OPENBLAS_CORETYPE",                            # OpenBLAS
-    "runtime/api", "runtime/include/pumice",        # to come, and ARCHITECTURE.md says so
 }
 EXAMPLE = re.compile(r"add_?bias|build_<|^NAME", re.IGNORECASE)  # the op and the family that guides make up
 FOLDERS_OF_INCLUDES = ("", "runtime/", "shaders/", "tests/")

@@ -1,0 +1,153 @@
+// The C ABI: devices and what they say.
+#include <memory>
+#include <span>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "api/handles.hpp"
+#include "api/structs.hpp"
+#include "engine/open_device.hpp"
+
+namespace pumice::api {
+namespace {
+
+pumice_device_info info_of(const vk::DeviceSnapshot& snapshot) {
+  pumice_device_info info{sizeof info};
+  write_text(snapshot.name, info.name);
+  write_text(fmt::format("{} {}", snapshot.driver_name, snapshot.driver_info), info.driver);
+  write_text(vk::format_uuid(snapshot.device_uuid), info.uuid);
+  for (const vk::MemoryHeap& heap : snapshot.heaps) {
+    if (heap.device_local) info.memory_bytes += heap.size_bytes;
+  }
+  info.is_cpu = snapshot.type == vk::DeviceType::kCpu;
+  return info;
+}
+
+Result<std::vector<pumice_device_info>> all_devices() {
+  PUMICE_TRY(const std::shared_ptr<vk::Instance> instance, open_instance({}, {}));
+  PUMICE_TRY(const std::vector<vk::DeviceSnapshot> snapshots, instance->snapshots());
+  std::vector<pumice_device_info> infos;
+  for (const vk::DeviceSnapshot& snapshot : snapshots) infos.push_back(info_of(snapshot));
+  return infos;
+}
+
+ApiStatus list(pumice_device_info* devices, size_t capacity, size_t* n_devices) {
+  PUMICE_TRY_STATUS(check_output_array(devices, capacity, n_devices));
+  if (capacity > 0) PUMICE_TRY_STATUS(check_struct(devices, "devices"));
+  PUMICE_TRY(const std::vector<pumice_device_info> infos, all_devices());
+  *n_devices = infos.size();
+  // Elements are as far apart as the caller's struct is large.
+  const size_t stride = capacity > 0 ? devices->struct_size : 0;
+  auto* out = reinterpret_cast<unsigned char*>(devices);
+  for (size_t i = 0; i < std::min(capacity, infos.size()); ++i) {
+    auto* element = reinterpret_cast<pumice_device_info*>(out + i * stride);
+    element->struct_size = stride;
+    write_struct(infos[i], element);
+  }
+  if (capacity == 0 || infos.size() <= capacity) return {};
+  return {PUMICE_TOO_SMALL,
+          fmt::format("{} devices do not fit an array of {}", infos.size(), capacity)};
+}
+
+Result<std::unique_ptr<pumice_device>> open(const pumice_device_options* given) {
+  PUMICE_TRY(const pumice_device_options options, read_optional_struct(given, "options"));
+  PUMICE_TRY(const std::string_view selector, read_string(options.selector, "selector"));
+  PUMICE_TRY(const std::string_view directory,
+             read_string(options.cache_directory, "cache_directory"));
+  PUMICE_TRY(const bool validation, read_bool(options.validation, "validation"));
+  PUMICE_TRY(const bool debug_log, read_bool(options.debug_log, "debug_log"));
+  auto log = std::make_shared<LogQueue>();
+  SessionOptions session{
+      .cache_directory = directory,
+      .logger = LogQueue::logger(log, debug_log ? LogLevel::kDebug : LogLevel::kInfo)};
+  session.device.selector = selector;
+  session.device.limits.device_budget_bytes = options.memory_bytes;
+  session.device.validation = validation;
+  PUMICE_TRY(std::shared_ptr<vk::Device> device, open_device(session.device, session.logger));
+  return make_device(std::move(device), std::move(session), std::move(log));
+}
+
+pumice_log_level level_of(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug:
+      return PUMICE_LOG_DEBUG;
+    case LogLevel::kInfo:
+      return PUMICE_LOG_INFO;
+    case LogLevel::kWarning:
+      return PUMICE_LOG_WARNING;
+    case LogLevel::kError:
+      break;
+  }
+  return PUMICE_LOG_ERROR;
+}
+
+}  // namespace
+
+std::unique_ptr<pumice_device> make_device(std::shared_ptr<vk::Device> device,
+                                           SessionOptions options, std::shared_ptr<LogQueue> log) {
+  auto handle = std::make_unique<pumice_device>();
+  handle->log = std::move(log);
+  Session& session = handle->session;
+  session.device = std::move(device);
+  std::tie(session.pipelines, session.verdict) =
+      open_pipelines(session.device, options.cache_directory, options.logger);
+  session.options = std::move(options);
+  return handle;
+}
+
+}  // namespace pumice::api
+
+using namespace pumice;
+using namespace pumice::api;
+
+pumice_status pumice_device_list(pumice_device_info* devices, size_t capacity, size_t* n_devices) {
+  return guarded([&] { return list(devices, capacity, n_devices); });
+}
+
+pumice_status pumice_device_open(const pumice_device_options* options, pumice_device** device) {
+  return guarded([&]() -> ApiStatus {
+    if (device == nullptr) return invalid("device is NULL");
+    *device = nullptr;
+    Result<std::unique_ptr<pumice_device>> opened = open(options);
+    if (!opened.ok()) return opened.error();
+    *device = opened->release();
+    return {};
+  });
+}
+
+pumice_status pumice_device_get_info(const pumice_device* device, pumice_device_info* info) {
+  return guarded([&]() -> ApiStatus {
+    PUMICE_TRY_STATUS(check_struct(info, "info"));
+    write_struct(pumice_device_info{}, info);
+    PUMICE_TRY_STATUS(check_handle(device, "device"));
+    write_struct(info_of(device->session.device->snapshot()), info);
+    return {};
+  });
+}
+
+void pumice_device_close(pumice_device* device) {
+  if (device == nullptr) return;
+  (void)guarded([&]() -> ApiStatus {
+    PUMICE_TRY_STATUS(check_handle(device, "device"));
+    delete device;
+    return {};
+  });
+}
+
+pumice_status pumice_next_log(pumice_device* device, pumice_log* log) {
+  return guarded([&]() -> ApiStatus {
+    PUMICE_TRY_STATUS(check_struct(log, "log"));
+    write_struct(pumice_log{}, log);
+    PUMICE_TRY_STATUS(check_handle(device, "device"));
+    LogQueue::Line& line = device->line;
+    if (!device->log->take(line)) return {};
+    write_struct(pumice_log{.struct_size = sizeof(pumice_log),
+                            .level = level_of(line.level),
+                            .n_dropped = line.n_dropped,
+                            .line = {line.text.c_str(), line.text.size()}},
+                 log);
+    return {};
+  });
+}

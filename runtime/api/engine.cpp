@@ -1,0 +1,300 @@
+// The C ABI: engines, sessions, requests and events.
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "api/engine_host.hpp"
+#include "api/handles.hpp"
+#include "api/structs.hpp"
+#include "base/printable.hpp"
+
+namespace pumice::api {
+namespace {
+
+/// A context that nobody named: models are made for up to a million tokens, hosts rarely are.
+constexpr uint32_t kDefaultContextTokens = 4096;
+
+Result<OverflowPolicy> overflow_of(pumice_overflow overflow) {
+  switch (overflow) {
+    case PUMICE_OVERFLOW_STOP:
+      return OverflowPolicy::kStop;
+    case PUMICE_OVERFLOW_SHIFT:
+      return OverflowPolicy::kShift;
+    case PUMICE_OVERFLOW_TRUNCATE:
+      return OverflowPolicy::kTruncateOldest;
+    default:
+      return make_error(ErrorCode::kInvalidArgument, "overflow is {}, which is none", overflow);
+  }
+}
+
+Result<ServiceClass> service_class_of(pumice_service_class service_class) {
+  switch (service_class) {
+    case PUMICE_SERVICE_NORMAL:
+      return ServiceClass::kNormal;
+    case PUMICE_SERVICE_INTERACTIVE:
+      return ServiceClass::kInteractive;
+    case PUMICE_SERVICE_BATCH:
+      return ServiceClass::kBatch;
+    default:
+      return make_error(ErrorCode::kInvalidArgument, "service_class is {}, which is none",
+                        service_class);
+  }
+}
+
+/// Blocks of every state group for `tokens` positions.
+Result<uint32_t> kv_blocks_of_tokens(uint64_t tokens) {
+  const uint64_t blocks = tokens / kKvBlockTokens + (tokens % kKvBlockTokens != 0 ? 1 : 0);
+  if (blocks <= std::numeric_limits<uint32_t>::max()) return static_cast<uint32_t>(blocks);
+  return make_error(ErrorCode::kInvalidArgument, "kv_tokens is {}, more than any device holds",
+                    tokens);
+}
+
+Result<EngineOptions> engine_options_of(const pumice_engine_options& options,
+                                        const Program& program) {
+  EngineOptions engine;
+  engine.context_tokens = options.context_tokens != 0
+                              ? options.context_tokens
+                              : std::min(program.context_length, kDefaultContextTokens);
+  engine.n_sequences = std::max(options.n_sequences, 1u);
+  PUMICE_TRY(engine.kv_blocks, kv_blocks_of_tokens(options.kv_tokens));
+  if (options.token_budget != 0) engine.token_budget = options.token_budget;
+  if (options.chunk_tokens != 0) engine.chunk_tokens = options.chunk_tokens;
+  engine.tpot_target_s = options.token_interval_us * 1e-6;
+  PUMICE_TRY(engine.overflow, overflow_of(options.overflow));
+  PUMICE_TRY(const std::string_view kv_type, read_string(options.kv_type, "kv_type"));
+  if (!kv_type.empty()) {
+    const std::optional<KvTypes> types = KvTypes::parse(kv_type);
+    if (!types) {
+      return make_error(ErrorCode::kInvalidArgument, "kv_type \"{}\" is none", printable(kv_type));
+    }
+    engine.kv_type = *types;
+  }
+  PUMICE_TRY(const std::string_view arithmetic, read_string(options.arithmetic, "arithmetic"));
+  if (!arithmetic.empty()) {
+    const std::optional<ops::Math> math = ops::parse_math(arithmetic);
+    if (!math) {
+      return make_error(ErrorCode::kInvalidArgument, "arithmetic \"{}\" is none: auto f32 f16 i8",
+                        printable(arithmetic));
+    }
+    engine.math = *math;
+  }
+  engine.cache_host_bytes = options.cache_host_bytes;
+  PUMICE_TRY(engine.invariant, read_bool(options.invariant, "invariant"));
+  PUMICE_TRY(const bool no_prefix_cache, read_bool(options.no_prefix_cache, "no_prefix_cache"));
+  engine.prefix_cache = !no_prefix_cache;
+  return engine;
+}
+
+Result<std::unique_ptr<pumice_engine>> create(const pumice_model& model,
+                                              const pumice_engine_options* given) {
+  PUMICE_TRY(const pumice_engine_options options, read_optional_struct(given, "options"));
+  PUMICE_TRY(const EngineOptions engine_options,
+             engine_options_of(options, model.session.model->program));
+  PUMICE_TRY(std::unique_ptr<Engine> engine, model.session.make_engine(engine_options));
+  auto handle = std::make_unique<pumice_engine>();
+  handle->host = std::make_unique<EngineHost>(model, std::move(engine));
+  return handle;
+}
+
+Result<SamplerOptions> sampler_of(const pumice_sampling* given) {
+  PUMICE_TRY(const pumice_sampling options, read_struct(given, "sampling"));
+  SamplerOptions sampler;
+  sampler.temperature = options.temperature;
+  sampler.top_k = options.top_k;
+  if (options.top_p != 0) sampler.top_p = options.top_p;
+  sampler.min_p = options.min_p;
+  if (options.repeat_penalty != 0) sampler.repeat_penalty = options.repeat_penalty;
+  sampler.frequency_penalty = options.frequency_penalty;
+  sampler.presence_penalty = options.presence_penalty;
+  sampler.seed = options.seed;
+  PUMICE_TRY(const std::span<const pumice_logit_bias> biases,
+             read_array(options.logit_biases, options.n_logit_biases, "logit_biases"));
+  for (const pumice_logit_bias& bias : biases) {
+    sampler.logit_bias.emplace_back(bias.token, bias.bias);
+  }
+  return sampler;
+}
+
+Result<SessionDefaults> session_defaults_of(const pumice_session_options* given) {
+  PUMICE_TRY(const pumice_session_options options, read_optional_struct(given, "options"));
+  SessionDefaults defaults;
+  if (options.sampling != nullptr) {
+    PUMICE_TRY(defaults.sampling, sampler_of(options.sampling));
+  }
+  PUMICE_TRY(defaults.service_class, service_class_of(options.service_class));
+  defaults.priority = options.priority;
+  PUMICE_TRY(defaults.salt, read_string(options.salt, "salt"));
+  return defaults;
+}
+
+Result<RequestInput> request_input_of(const pumice_request_options* given) {
+  PUMICE_TRY(const pumice_request_options options, read_struct(given, "options"));
+  RequestInput input;
+  PUMICE_TRY(input.text, read_string(options.text, "text"));
+  PUMICE_TRY(const std::span<const uint32_t> tokens,
+             read_array(options.tokens, options.n_tokens, "tokens"));
+  input.tokens.assign(tokens.begin(), tokens.end());
+  PUMICE_TRY(const std::span<const pumice_message> messages,
+             read_array(options.messages, options.n_messages, "messages"));
+  for (const pumice_message& message : messages) {
+    PUMICE_TRY(const std::string_view role, read_string(message.role, "a message's role"));
+    PUMICE_TRY(const std::string_view content, read_string(message.content, "a message's content"));
+    input.messages.push_back({std::string(role), std::string(content)});
+  }
+  if (!input.text.empty() + !input.tokens.empty() + !input.messages.empty() > 1) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "a prompt is one of text, tokens and messages, not several");
+  }
+  PUMICE_TRY(input.special, read_bool(options.special, "special"));
+  input.max_new_tokens = options.max_new_tokens;
+  if (options.sampling != nullptr) {
+    PUMICE_TRY(input.sampling, sampler_of(options.sampling));
+  }
+  PUMICE_TRY(const std::span<const pumice_string> stops,
+             read_array(options.stops, options.n_stops, "stops"));
+  for (const pumice_string& stop : stops) {
+    PUMICE_TRY(const std::string_view text, read_string(stop, "a stop"));
+    input.stops.emplace_back(text);
+  }
+  if (options.timeout_us != 0) input.timeout_s = static_cast<double>(options.timeout_us) * 1e-6;
+  PUMICE_TRY(input.ignore_end, read_bool(options.ignore_end, "ignore_end"));
+  return input;
+}
+
+double seconds_of(uint64_t microseconds) {
+  return microseconds == PUMICE_NO_LIMIT ? Submitter::kNoBudget
+                                         : static_cast<double>(microseconds) * 1e-6;
+}
+
+std::chrono::microseconds duration_of(uint64_t microseconds) {
+  constexpr auto kMost = static_cast<uint64_t>(std::chrono::microseconds::max().count());
+  return std::chrono::microseconds(std::min(microseconds, kMost));
+}
+
+}  // namespace
+}  // namespace pumice::api
+
+using namespace pumice;
+using namespace pumice::api;
+
+pumice_status pumice_engine_create(pumice_model* model, const pumice_engine_options* options,
+                                   pumice_engine** engine) {
+  return guarded([&]() -> ApiStatus {
+    if (engine == nullptr) return invalid("engine is NULL");
+    *engine = nullptr;
+    PUMICE_TRY_STATUS(check_handle(model, "model"));
+    Result<std::unique_ptr<pumice_engine>> created = create(*model, options);
+    if (!created.ok()) return created.error();
+    *engine = created->release();
+    return {};
+  });
+}
+
+void pumice_engine_close(pumice_engine* engine) {
+  if (engine == nullptr) return;
+  (void)guarded([&]() -> ApiStatus {
+    PUMICE_TRY_STATUS(check_handle(engine, "engine"));
+    engine->host->keep_for_next_run();
+    delete engine;
+    return {};
+  });
+}
+
+pumice_status pumice_prewarm(pumice_engine* engine, uint64_t microseconds, uint32_t* done,
+                             uint32_t* total) {
+  return guarded([&]() -> ApiStatus {
+    if (done == nullptr || total == nullptr) return invalid("done or total is NULL");
+    *done = *total = 0;
+    PUMICE_TRY_STATUS(check_handle(engine, "engine"));
+    return engine->host->prewarm(seconds_of(microseconds), done, total);
+  });
+}
+
+pumice_status pumice_session_open(pumice_engine* engine, const pumice_session_options* options,
+                                  pumice_session* session) {
+  return guarded([&]() -> ApiStatus {
+    if (session == nullptr) return invalid("session is NULL");
+    *session = 0;
+    PUMICE_TRY_STATUS(check_handle(engine, "engine"));
+    PUMICE_TRY(SessionDefaults defaults, session_defaults_of(options));
+    return engine->host->open_session(std::move(defaults), session);
+  });
+}
+
+pumice_status pumice_session_close(pumice_engine* engine, pumice_session session) {
+  return guarded([&]() -> ApiStatus {
+    PUMICE_TRY_STATUS(check_handle(engine, "engine"));
+    return engine->host->close_session(session);
+  });
+}
+
+pumice_status pumice_session_tokens(pumice_engine* engine, pumice_session session, uint32_t* tokens,
+                                    size_t capacity, size_t* n_tokens) {
+  return guarded([&]() -> ApiStatus {
+    PUMICE_TRY_STATUS(check_output_array(tokens, capacity, n_tokens));
+    PUMICE_TRY_STATUS(check_handle(engine, "engine"));
+    std::vector<TokenId> held;
+    PUMICE_TRY_STATUS(engine->host->session_tokens(session, &held));
+    return write_array(std::span<const uint32_t>(held), tokens, capacity, n_tokens);
+  });
+}
+
+pumice_status pumice_submit(pumice_engine* engine, pumice_session session,
+                            const pumice_request_options* options, pumice_request* request) {
+  return guarded([&]() -> ApiStatus {
+    if (request == nullptr) return invalid("request is NULL");
+    *request = 0;
+    PUMICE_TRY_STATUS(check_handle(engine, "engine"));
+    PUMICE_TRY(RequestInput input, request_input_of(options));
+    return engine->host->submit(session, std::move(input), request);
+  });
+}
+
+pumice_status pumice_cancel(pumice_engine* engine, pumice_request request) {
+  return guarded([&]() -> ApiStatus {
+    PUMICE_TRY_STATUS(check_handle(engine, "engine"));
+    return engine->host->cancel(request);
+  });
+}
+
+pumice_status pumice_poll(pumice_engine* engine, uint64_t microseconds) {
+  return guarded([&]() -> ApiStatus {
+    PUMICE_TRY_STATUS(check_handle(engine, "engine"));
+    return engine->host->poll(seconds_of(microseconds));
+  });
+}
+
+pumice_status pumice_wait(pumice_engine* engine, uint64_t microseconds) {
+  return guarded([&]() -> ApiStatus {
+    PUMICE_TRY_STATUS(check_handle(engine, "engine"));
+    return engine->host->wait(duration_of(microseconds));
+  });
+}
+
+pumice_status pumice_next_event(pumice_engine* engine, pumice_event* event) {
+  return guarded([&]() -> ApiStatus {
+    PUMICE_TRY_STATUS(check_struct(event, "event"));
+    write_struct(pumice_event{}, event);
+    PUMICE_TRY_STATUS(check_handle(engine, "engine"));
+    const HostEvent* next = nullptr;
+    PUMICE_TRY_STATUS(engine->host->next_event(&next));
+    if (next != nullptr) write_struct(next->event, event);
+    return {};
+  });
+}
+
+pumice_status pumice_get_stats(pumice_engine* engine, pumice_stats* stats) {
+  return guarded([&]() -> ApiStatus {
+    PUMICE_TRY_STATUS(check_struct(stats, "stats"));
+    write_struct(pumice_stats{}, stats);
+    PUMICE_TRY_STATUS(check_handle(engine, "engine"));
+    write_struct(engine->host->stats(), stats);
+    return {};
+  });
+}

@@ -1,0 +1,73 @@
+// What the opaque pointers of the C ABI point to.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "api/log_queue.hpp"
+#include "base/result.hpp"
+#include "engine/session.hpp"
+#include "pumice/pumice.h"
+#include "text/conversation.hpp"
+#include "text/tokenizer.hpp"
+#include "vk/device.hpp"
+
+namespace pumice::api {
+
+class EngineHost;
+
+/// First in each handle, so that one of another kind is noticed.
+enum class HandleKind : uint64_t {
+  kDevice = 0x6563697665642D70,
+  kModel = 0x6C65646F6D2D70,
+  kEngine = 0x656E69676E652D70,
+};
+
+}  // namespace pumice::api
+
+struct pumice_device {
+  const pumice::api::HandleKind kind = pumice::api::HandleKind::kDevice;
+  std::shared_ptr<pumice::api::LogQueue> log;
+  pumice::api::LogQueue::Line line;  // that was given out last
+  pumice::Session session;           // without a model
+};
+
+struct pumice_model {
+  const pumice::api::HandleKind kind = pumice::api::HandleKind::kModel;
+  pumice::Session session;
+  std::shared_ptr<const pumice::Tokenizer> tokenizer;
+  /// How messages become prompts, or why they cannot.
+  std::shared_ptr<const pumice::Result<pumice::ChatFormat>> format;
+};
+
+struct pumice_engine {
+  const pumice::api::HandleKind kind = pumice::api::HandleKind::kEngine;
+  std::unique_ptr<pumice::api::EngineHost> host;
+};
+
+namespace pumice::api {
+
+template <typename Handle>
+constexpr HandleKind kKindOf = HandleKind::kDevice;
+template <>
+inline constexpr HandleKind kKindOf<pumice_model> = HandleKind::kModel;
+template <>
+inline constexpr HandleKind kKindOf<pumice_engine> = HandleKind::kEngine;
+
+/// Errors (kInvalidArgument): NULL, or a handle of another kind.
+template <typename Handle>
+Status check_handle(const Handle* handle, std::string_view name) {
+  if (handle == nullptr) return make_error(ErrorCode::kInvalidArgument, "{} is NULL", name);
+  if (handle->kind != kKindOf<Handle>) {
+    return make_error(ErrorCode::kInvalidArgument, "{} is no such handle", name);
+  }
+  return {};
+}
+
+/// A handle of an open device, whose driver's pipelines, passport and costs are kept in
+/// `options.cache_directory`.
+std::unique_ptr<pumice_device> make_device(std::shared_ptr<vk::Device> device,
+                                           SessionOptions options, std::shared_ptr<LogQueue> log);
+
+}  // namespace pumice::api

@@ -1,0 +1,33 @@
+#include "api/structs.hpp"
+
+namespace pumice::api {
+
+Result<std::string_view> read_string(pumice_string string, std::string_view name) {
+  if (string.data == nullptr) {
+    if (string.length == 0) return std::string_view();
+    return make_error(ErrorCode::kInvalidArgument, "{} is NULL and has a length", name);
+  }
+  const size_t length = string.length == PUMICE_NUL ? std::strlen(string.data) : string.length;
+  if (length > kMaxInputBytes) {
+    return make_error(ErrorCode::kInvalidArgument, "{} of {} bytes is longer than {}", name, length,
+                      kMaxInputBytes);
+  }
+  return std::string_view(string.data, length);
+}
+
+Result<bool> read_bool(pumice_bool value, std::string_view name) {
+  if (value <= 1) return value == 1;
+  return make_error(ErrorCode::kInvalidArgument, "{} is {}, expected 0 or 1", name, value);
+}
+
+void write_text(std::string_view text, std::span<char> out) {
+  size_t length = std::min(text.size(), out.size() - 1);
+  const auto continues = [&](size_t i) {
+    return (static_cast<unsigned char>(text[i]) & 0xC0) == 0x80;
+  };
+  while (length > 0 && length < text.size() && continues(length)) --length;
+  std::copy_n(text.begin(), length, out.begin());
+  out[length] = '\0';
+}
+
+}  // namespace pumice::api

@@ -1,0 +1,387 @@
+// Pumice: language models inside a program that has other things to do. C99, and the only ABI;
+// pumice.hpp is C++ over it. docs/API.md goes through it by topic.
+//
+// Handles. A device is opened, models are loaded on it, engines are made of models. Each keeps
+// alive what it was made of, so they may be closed in any order. A handle that was closed is an
+// invalid pointer. Sessions and requests are numbers of one engine, never given twice: one that has
+// ended, or of another engine, is PUMICE_NOT_FOUND.
+//
+// Statuses. Every call that can fail returns a pumice_status and leaves a line of text for
+// pumice_last_error. No exception, signal or abort comes out of a call. Outputs are cleared first,
+// so that after an error they are zero.
+//
+// Structs begin with struct_size, which the caller sets to sizeof the struct. All zeros otherwise
+// is the default. Those of callers that were compiled with an older or newer header are understood;
+// a newer one may not ask for what this library does not know.
+//
+// Threads. Any thread may open and close, load, submit, cancel, and ask. Of each engine one thread
+// at a time may call pumice_prewarm, pumice_poll, pumice_wait and pumice_next_event; another that
+// does so meanwhile gets PUMICE_BUSY. Closing a handle while another thread is in a call with it is
+// an error of the host. Nothing calls the host back, and no thread of the library outlives a call.
+//
+// Memory that the library gives out is its own; each call says how long it stays. Host memory comes
+// from malloc and operator new: there is no allocator to set, for most of it is the standard
+// library's and the Vulkan driver's.
+#ifndef PUMICE_PUMICE_H
+#define PUMICE_PUMICE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(_WIN32)
+#define PUMICE_API
+#else
+#define PUMICE_API __attribute__((visibility("default")))
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define PUMICE_VERSION_MAJOR 0
+#define PUMICE_VERSION_MINOR 1
+#define PUMICE_VERSION_PATCH 0
+
+typedef struct pumice_device pumice_device;
+typedef struct pumice_model pumice_model;
+typedef struct pumice_engine pumice_engine;
+// 0 is none.
+typedef uint64_t pumice_session;
+typedef uint64_t pumice_request;
+// 0 or 1; anything else is an error.
+typedef uint32_t pumice_bool;
+
+typedef int32_t pumice_status;
+enum {
+  PUMICE_OK = 0,
+  PUMICE_INVALID_ARGUMENT = 1,  // an argument is wrong; the message names it
+  PUMICE_NO_DEVICE = 2,         // no usable Vulkan device, or not the one asked for
+  PUMICE_BAD_FILE = 3,          // missing, unreadable, malformed or unsupported
+  PUMICE_DOES_NOT_FIT = 4,      // memory, context or another capacity; the message has the numbers
+  PUMICE_SELF_TEST_FAILED = 5,  // a kernel is known to be wrong on this device
+  PUMICE_DEVICE_LOST = 6,
+  PUMICE_CANCELLED = 7,
+  PUMICE_INTERNAL = 8,       // a bug, or a driver or system that failed
+  PUMICE_OUT_OF_MEMORY = 9,  // of the host
+  PUMICE_NOT_FOUND = 10,     // no such session or request, or no longer
+  PUMICE_BUSY = 11,          // another thread is in such a call, or a session has a request
+  PUMICE_TOO_SMALL = 12      // the caller's array: the count needed is given
+};
+
+// UTF-8 of `length` bytes, or up to a NUL with PUMICE_NUL. {NULL, 0} is empty.
+typedef struct pumice_string {
+  const char* data;
+  size_t length;
+} pumice_string;
+#define PUMICE_NUL SIZE_MAX
+
+static inline pumice_string pumice_str(const char* text) {
+  pumice_string string;
+  string.data = text;
+  string.length = text != NULL ? PUMICE_NUL : 0;
+  return string;
+}
+
+// "0.1.0" of the library, which may be newer than this header.
+PUMICE_API const char* pumice_version(void);
+// "PUMICE_OK", …; never NULL.
+PUMICE_API const char* pumice_status_name(pumice_status status);
+// What went wrong in this thread's last call that failed: one line, "" if none has. Valid until
+// this thread's next call that fails.
+PUMICE_API const char* pumice_last_error(void);
+
+// ---- devices
+
+typedef struct pumice_device_info {
+  size_t struct_size;
+  char name[256];         // NUL-terminated, as the next two
+  char driver[256];       // and its version
+  char uuid[40];          // what pumice_device_options.selector takes
+  uint64_t memory_bytes;  // of its own
+  pumice_bool is_cpu;     // a software driver
+} pumice_device_info;
+
+typedef struct pumice_device_options {
+  size_t struct_size;
+  // An index, a UUID or a part of a name; empty: the best device.
+  pumice_string selector;
+  // A folder in which compiled pipelines, a self-test's verdict and the costs of steps are kept
+  // from run to run; made when needed. Empty: nothing is kept.
+  pumice_string cache_directory;
+  // Bytes of the device's memory to use at most; 0: what the driver allows.
+  uint64_t memory_bytes;
+  pumice_bool validation;  // Vulkan's validation layer, which must be installed
+  pumice_bool debug_log;   // also what only developers want to read
+} pumice_device_options;
+
+// The devices of this machine. `devices`: an array of `capacity` structs, of which the first has
+// its struct_size set (all are written with it); NULL with capacity 0 to ask for the number.
+// `n_devices`: how many there are. PUMICE_TOO_SMALL: the array holds the first.
+PUMICE_API pumice_status pumice_device_list(pumice_device_info* devices, size_t capacity,
+                                            size_t* n_devices);
+// Opens a device of its own. `options` may be NULL. Takes a while, once a program.
+PUMICE_API pumice_status pumice_device_open(const pumice_device_options* options,
+                                            pumice_device** device);
+PUMICE_API pumice_status pumice_device_get_info(const pumice_device* device,
+                                                pumice_device_info* info);
+// NULL is ignored, by all that close.
+PUMICE_API void pumice_device_close(pumice_device* device);
+
+typedef int32_t pumice_log_level;
+enum {
+  PUMICE_LOG_NONE = 0,
+  PUMICE_LOG_DEBUG,
+  PUMICE_LOG_INFO,
+  PUMICE_LOG_WARNING,
+  PUMICE_LOG_ERROR
+};
+
+typedef struct pumice_log {
+  size_t struct_size;
+  pumice_log_level level;  // PUMICE_LOG_NONE: there is no line
+  uint32_t n_dropped;      // lines lost before this one; a few hundred are kept
+  pumice_string line;      // NUL-terminated; valid until the next call for this device
+} pumice_log;
+// The next line that the device, its models or their engines had to say. One thread at a time.
+PUMICE_API pumice_status pumice_next_log(pumice_device* device, pumice_log* log);
+
+// ---- models
+
+typedef struct pumice_model_options {
+  size_t struct_size;
+  pumice_string path;  // a GGUF file, of several parts the first
+} pumice_model_options;
+
+typedef struct pumice_model_info {
+  size_t struct_size;
+  char name[256];  // NUL-terminated, as the next
+  char architecture[64];
+  uint64_t resident_bytes;  // on the device
+  uint32_t n_vocabulary;    // token ids are below it
+  uint32_t n_layers;
+  uint32_t trained_context_tokens;
+  pumice_bool has_chat_template;
+} pumice_model_info;
+
+// Reads the file and uploads the weights: seconds for a large model, in this thread.
+PUMICE_API pumice_status pumice_model_load(pumice_device* device,
+                                           const pumice_model_options* options,
+                                           pumice_model** model);
+PUMICE_API pumice_status pumice_model_get_info(const pumice_model* model, pumice_model_info* info);
+PUMICE_API void pumice_model_close(pumice_model* model);
+
+// Tokens of a text. `special`: as a prompt's start, with the marks that the model expects there,
+// and texts such as "</s>" are the tokens of that name. NULL with capacity 0 asks for the number.
+PUMICE_API pumice_status pumice_tokenize(const pumice_model* model, pumice_string text,
+                                         pumice_bool special, uint32_t* tokens, size_t capacity,
+                                         size_t* n_tokens);
+// The text of tokens, without a NUL; unfinished characters at the end are U+FFFD.
+PUMICE_API pumice_status pumice_detokenize(const pumice_model* model, const uint32_t* tokens,
+                                           size_t n_tokens, char* text, size_t capacity,
+                                           size_t* n_bytes);
+
+// ---- engines
+
+typedef int32_t pumice_overflow;
+enum {
+  PUMICE_OVERFLOW_STOP = 0,     // a request that fills its context ends
+  PUMICE_OVERFLOW_SHIFT = 1,    // older text makes room, and it goes on
+  PUMICE_OVERFLOW_TRUNCATE = 2  // as SHIFT; and of prompts that do not fit the start is left out
+};
+
+typedef struct pumice_engine_options {
+  size_t struct_size;
+  uint32_t context_tokens;  // of one request; 0: what the model was made for, 4096 at most
+  uint32_t n_sequences;     // requests that run at once, others wait; 0: 1
+  uint64_t kv_tokens;     // what the KV pool holds, cached prefixes included; 0: all sequences full
+  uint32_t token_budget;  // of a step; 0: 512
+  uint32_t chunk_tokens;  // of one prompt in a step; 0: 512
+  // The time between a request's tokens that reading other prompts beside it may take; 0: any.
+  uint32_t token_interval_us;
+  pumice_overflow overflow;
+  pumice_string kv_type;      // "f16", …; empty: f16
+  pumice_string arithmetic;   // "auto", "f32", "f16", "i8"; empty: auto
+  uint64_t cache_host_bytes;  // host memory for KV that leaves the device
+  pumice_bool invariant;      // results are the same bits in every batch and chunking; slower
+  pumice_bool no_prefix_cache;
+} pumice_engine_options;
+
+// Allocates all that steps need. `options` may be NULL.
+PUMICE_API pumice_status pumice_engine_create(pumice_model* model,
+                                              const pumice_engine_options* options,
+                                              pumice_engine** engine);
+// Requests end without an event.
+PUMICE_API void pumice_engine_close(pumice_engine* engine);
+
+// Compiles pipelines for about that long. Call it until *done == *total, or stop calling it: the
+// rest is then compiled when it is first needed.
+PUMICE_API pumice_status pumice_prewarm(pumice_engine* engine, uint64_t microseconds,
+                                        uint32_t* done, uint32_t* total);
+
+// ---- sessions: a conversation or character each
+
+typedef struct pumice_logit_bias {
+  uint32_t token;
+  float bias;  // added to its logit; -INFINITY bans it
+} pumice_logit_bias;
+
+typedef struct pumice_sampling {
+  size_t struct_size;
+  float temperature;  // 0: the likeliest token
+  uint32_t top_k;     // 0: off, as all below
+  float top_p;
+  float min_p;
+  float repeat_penalty;  // 1 is off too
+  float frequency_penalty;
+  float presence_penalty;
+  uint64_t seed;
+  const pumice_logit_bias* logit_biases;
+  size_t n_logit_biases;
+} pumice_sampling;
+
+typedef int32_t pumice_service_class;
+enum {  // served in the order interactive, normal, batch
+  PUMICE_SERVICE_NORMAL = 0,
+  PUMICE_SERVICE_INTERACTIVE = 1,
+  PUMICE_SERVICE_BATCH = 2
+};
+
+typedef struct pumice_session_options {
+  size_t struct_size;
+  const pumice_sampling* sampling;  // of requests that have none of their own; NULL: greedy
+  pumice_service_class service_class;
+  int32_t priority;  // within a class; lower goes first
+  // Sessions of different salts share no cached prefixes, so that none learns from the time an
+  // answer takes what another was asked.
+  pumice_string salt;
+} pumice_session_options;
+
+// `options` may be NULL. The data that options point to is copied by every call.
+PUMICE_API pumice_status pumice_session_open(pumice_engine* engine,
+                                             const pumice_session_options* options,
+                                             pumice_session* session);
+// Cancels its request.
+PUMICE_API pumice_status pumice_session_close(pumice_engine* engine, pumice_session session);
+// What it holds: of its last prompt and the answer, once the answer's last event is there.
+PUMICE_API pumice_status pumice_session_tokens(pumice_engine* engine, pumice_session session,
+                                               uint32_t* tokens, size_t capacity, size_t* n_tokens);
+
+// ---- requests
+
+typedef struct pumice_message {
+  pumice_string role;  // "system", "user" or "assistant"
+  pumice_string content;
+} pumice_message;
+
+typedef struct pumice_request_options {
+  size_t struct_size;
+  // The prompt, one of three. A session goes on with it behind what it holds (and may do so without
+  // any); without a session it is all there is.
+  pumice_string text;
+  const uint32_t* tokens;
+  size_t n_tokens;
+  const pumice_message* messages;  // by the model's chat template, with the session's before them
+  size_t n_messages;
+  pumice_bool special;              // in `text`, "</s>" is the token of that name
+  uint32_t max_new_tokens;          // 0: what the context holds
+  const pumice_sampling* sampling;  // NULL: the session's
+  const pumice_string* stops;       // texts that end the request and are not given
+  size_t n_stops;
+  uint64_t timeout_us;     // 0: none
+  pumice_bool ignore_end;  // the model's end of text does not end the request
+} pumice_request_options;
+
+// From any thread; the request begins with the next pumice_poll. `session` may be 0. What can be
+// known to be wrong is refused here; anything else ends the request with a status in its last
+// event. PUMICE_BUSY: the session's request has not ended. PUMICE_DOES_NOT_FIT: the context is
+// exceeded.
+PUMICE_API pumice_status pumice_submit(pumice_engine* engine, pumice_session session,
+                                       const pumice_request_options* options,
+                                       pumice_request* request);
+// From any thread; the next pumice_poll ends it, and its last event says so. Nothing happens to one
+// that has ended and whose last event was not taken yet.
+PUMICE_API pumice_status pumice_cancel(pumice_engine* engine, pumice_request request);
+
+#define PUMICE_NO_LIMIT UINT64_MAX
+
+// Goes on with all requests without waiting for the device. As much is submitted as keeps what the
+// device has to do for this engine within `microseconds` by prediction, and at least a smallest
+// piece where it has nothing. On an error no request has lost or gained anything, and the next call
+// tries again; after PUMICE_INTERNAL by a bug and PUMICE_OUT_OF_MEMORY every request has ended and
+// the engine can only be closed.
+PUMICE_API pumice_status pumice_poll(pumice_engine* engine, uint64_t microseconds);
+// Sleeps until there is something for pumice_poll to do, and that long at most: a request came or
+// is to be cancelled, or the device has done something. For hosts with no frame to draw.
+PUMICE_API pumice_status pumice_wait(pumice_engine* engine, uint64_t microseconds);
+
+typedef int32_t pumice_event_kind;
+enum {
+  PUMICE_EVENT_NONE = 0,      // no event is there
+  PUMICE_EVENT_PROGRESS = 1,  // more of a prompt was read
+  PUMICE_EVENT_TOKEN = 2,
+  PUMICE_EVENT_FINISHED = 3  // a request's last; may have a token and text too
+};
+
+typedef int32_t pumice_end_reason;
+enum {
+  PUMICE_END_NONE = 0,
+  PUMICE_END_LENGTH = 1,  // max_new_tokens
+  PUMICE_END_STOP = 2,    // the model's end of text
+  PUMICE_END_STOP_TEXT = 3,
+  PUMICE_END_WINDOW = 4,  // the context is full
+  PUMICE_END_CANCELLED = 5,
+  PUMICE_END_TIMEOUT = 6,
+  PUMICE_END_ERROR = 7  // `status` and `message` say which
+};
+
+typedef struct pumice_event {
+  size_t struct_size;
+  pumice_event_kind kind;
+  pumice_status status;
+  pumice_request request;
+  pumice_session session;  // 0: none
+  pumice_string text;      // whole characters that became final; NUL-terminated, as `message`
+  pumice_bool has_token;
+  uint32_t token;            // the end of text is one too, and has no text
+  uint32_t computed_tokens;  // of prompt and answer so far
+  // Of PUMICE_EVENT_FINISHED:
+  pumice_end_reason end_reason;
+  pumice_string message;  // of an error
+  uint32_t prompt_tokens;
+  uint32_t cached_tokens;  // of these, not computed
+  uint32_t generated_tokens;
+  uint32_t forgotten_questions;  // the oldest, left out as the context did not hold them
+  uint64_t first_token_us;       // from submission; 0: there was none
+  uint64_t total_us;
+} pumice_event;
+
+// The next event, in order; what it points to is valid until the engine's next call of this.
+PUMICE_API pumice_status pumice_next_event(pumice_engine* engine, pumice_event* event);
+
+// ---- what an engine did
+
+typedef struct pumice_stats {
+  size_t struct_size;
+  // As of the last poll:
+  uint64_t steps;
+  uint64_t failed_steps;
+  uint64_t prompt_tokens;  // of requests that began
+  uint64_t cached_tokens;  // of these, not computed
+  uint64_t generated_tokens;
+  uint64_t preemptions;
+  // Now:
+  uint32_t open_requests;  // with a last event to come
+  uint32_t open_sessions;
+  uint64_t device_bytes;  // allocated on the device, by all its models and engines
+  uint64_t weight_bytes;  // of these
+  uint64_t kv_bytes;
+  uint64_t pipelines;  // compiled on the device
+} pumice_stats;
+
+// From any thread.
+PUMICE_API pumice_status pumice_get_stats(pumice_engine* engine, pumice_stats* stats);
+
+#ifdef __cplusplus
+}
+#endif
+#endif  // PUMICE_PUMICE_H

@@ -1,0 +1,264 @@
+// What a host gets through the C ABI is what an Engine says.
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "api/handles.hpp"
+#include "tests/api/api_fixture.hpp"
+
+namespace pumice {
+namespace {
+
+using test::Answer;
+using test::Answers;
+
+class Conversations : public test::ApiTest {
+ protected:
+  void SetUp() override {
+    ApiTest::SetUp();
+    if (IsSkipped()) return;
+    engine_ = test::create_engine(model_);
+    ASSERT_NE(engine_, nullptr);
+  }
+  void TearDown() override { pumice_engine_close(engine_); }
+
+  /// Submits and runs alone.
+  Answer ask(pumice_session session, const pumice_request_options& options) {
+    pumice_request request = 0;
+    EXPECT_OK(pumice_submit(engine_, session, &options, &request));
+    if (request == 0) return {};
+    Answers answers;
+    test::run_until(engine_, answers, 1);
+    EXPECT_EQ(answers.size(), 1u);
+    EXPECT_EQ(answers[request].n_finished, 1);
+    return answers[request];
+  }
+
+  pumice_session open(const pumice_session_options* options = nullptr) {
+    pumice_session session = 0;
+    EXPECT_OK(pumice_session_open(engine_, options, &session));
+    return session;
+  }
+
+  std::vector<uint32_t> tokens_of(pumice_session session) {
+    size_t n = 0;
+    EXPECT_OK(pumice_session_tokens(engine_, session, nullptr, 0, &n));
+    std::vector<uint32_t> tokens(n);
+    EXPECT_OK(pumice_session_tokens(engine_, session, tokens.data(), n, &n));
+    return tokens;
+  }
+
+  static std::vector<uint32_t> tokenize(const char* text, bool special) {
+    std::vector<uint32_t> tokens(100);
+    size_t n = 0;
+    EXPECT_OK(pumice_tokenize(model_, pumice_str(text), special, tokens.data(), 100, &n));
+    tokens.resize(n);
+    return tokens;
+  }
+
+  static std::string detokenize(const std::vector<uint32_t>& tokens) {
+    std::string text(2000, '\0');
+    size_t n = 0;
+    EXPECT_OK(
+        pumice_detokenize(model_, tokens.data(), tokens.size(), text.data(), text.size(), &n));
+    text.resize(n);
+    return text;
+  }
+
+  /// What an Engine adds to these tokens, in steps.
+  static std::vector<uint32_t> engine_says(std::vector<uint32_t> prompt, uint32_t n,
+                                           SamplerOptions sampling = {}) {
+    auto engine = model_->session.make_engine({.context_tokens = 256, .n_sequences = 4});
+    EXPECT_TRUE(engine.ok());
+    EXPECT_TRUE((*engine)
+                    ->submit({.prompt = std::move(prompt),
+                              .max_new_tokens = n,
+                              .sampling = std::move(sampling),
+                              .tokenizer = model_->tokenizer})
+                    .ok());
+    std::vector<uint32_t> tokens;
+    while (!(*engine)->idle()) {
+      const auto events = (*engine)->step();
+      EXPECT_TRUE(events.ok());
+      if (!events.ok()) break;
+      for (const StepEvent& event : *events) {
+        if (event.token) tokens.push_back(*event.token);
+      }
+    }
+    return tokens;
+  }
+
+  pumice_engine* engine_ = nullptr;
+};
+
+TEST_F(Conversations, GoOnTokenByTokenAsAnEngineDoes) {
+  const pumice_session session = open();
+  const Answer first = ask(session, test::request_of("Once upon a time", 20));
+  std::vector<uint32_t> all = tokenize("Once upon a time", true);
+  EXPECT_EQ(first.tokens, engine_says(all, 20));
+  EXPECT_EQ(first.end_reason, PUMICE_END_LENGTH);
+  EXPECT_EQ(first.prompt_tokens, all.size());
+  all.insert(all.end(), first.tokens.begin(), first.tokens.end());
+  EXPECT_EQ(tokens_of(session), all);
+
+  const Answer second = ask(session, test::request_of(" Then Tom", 20));
+  const std::vector<uint32_t> more = tokenize(" Then Tom", false);
+  all.insert(all.end(), more.begin(), more.end());
+  EXPECT_EQ(second.tokens, engine_says(all, 20));
+  EXPECT_GE(second.cached_tokens, 16u) << "what was said is not computed again";
+}
+
+TEST_F(Conversations, TextIsThatOfTheTokens) {
+  const Answer answer = ask(0, test::request_of("Once upon a time", 30));
+  std::vector<uint32_t> all = tokenize("Once upon a time", true);
+  all.insert(all.end(), answer.tokens.begin(), answer.tokens.end());
+  EXPECT_EQ(detokenize(all), "Once upon a time" + answer.text);
+}
+
+TEST_F(Conversations, SeedsAreTheSessionsOrTheRequests) {
+  pumice_sampling sampling{sizeof sampling};
+  sampling.temperature = 1;
+  sampling.seed = 7;
+  pumice_session_options options{sizeof options};
+  options.sampling = &sampling;
+  const SamplerOptions same{.temperature = 1, .seed = 7};
+  const std::vector<uint32_t> expected = engine_says(tokenize("Once", true), 20, same);
+  EXPECT_EQ(ask(open(&options), test::request_of("Once", 20)).tokens, expected);
+  pumice_request_options own = test::request_of("Once", 20);
+  own.sampling = &sampling;
+  EXPECT_EQ(ask(open(), own).tokens, expected);
+  sampling.seed = 8;
+  EXPECT_NE(ask(open(&options), test::request_of("Once", 20)).tokens, expected);
+}
+
+// A model without a chat template reads messages one after the other.
+TEST_F(Conversations, MessagesGoOnFromTheAnswers) {
+  const pumice_session session = open();
+  pumice_message message = {pumice_str("user"), pumice_str("Once upon a time")};
+  pumice_request_options options{sizeof options};
+  options.messages = &message;
+  options.n_messages = 1;
+  options.max_new_tokens = 12;
+  const Answer answer = ask(session, options);
+  EXPECT_EQ(answer.tokens, engine_says(tokenize("Once upon a time", true), 12));
+
+  message.content = pumice_str("Then Tom came.");
+  ask(session, options);
+  const std::string text = detokenize(tokens_of(session));
+  EXPECT_EQ(text.find("Once upon a time"), 0u) << text;
+  EXPECT_NE(text.find(answer.text.substr(1)), std::string::npos) << text;
+  EXPECT_NE(text.find("Then Tom came."), std::string::npos) << text;
+
+  pumice_request request = 0;
+  const pumice_request_options words = test::request_of("and", 4);
+  EXPECT_STATUS(PUMICE_INVALID_ARGUMENT, pumice_submit(engine_, session, &words, &request));
+}
+
+TEST_F(Conversations, StopTextsEndARequestAndAreNotGiven) {
+  const Answer whole = ask(0, test::request_of("Once upon a time", 30));
+  ASSERT_GT(whole.text.size(), 12u);
+  const std::string word = whole.text.substr(8, 4);
+  const pumice_string stop = {word.data(), word.size()};
+  pumice_request_options options = test::request_of("Once upon a time", 30);
+  options.stops = &stop;
+  options.n_stops = 1;
+  const Answer answer = ask(0, options);
+  EXPECT_EQ(answer.end_reason, PUMICE_END_STOP_TEXT);
+  EXPECT_EQ(answer.text, whole.text.substr(0, whole.text.find(word)));
+}
+
+TEST_F(Conversations, ACancelledRequestEndsWithOneEventAndItsSessionKeepsWhatWasSaid) {
+  const pumice_session session = open();
+  pumice_request request = 0;
+  const pumice_request_options options = test::request_of("Once upon a time", 200);
+  ASSERT_EQ(pumice_submit(engine_, session, &options, &request), PUMICE_OK);
+  pumice_request second = 0;
+  EXPECT_STATUS(PUMICE_BUSY, pumice_submit(engine_, session, &options, &second));
+  EXPECT_EQ(second, 0u);
+  Answers answers;
+  while (answers[request].tokens.size() < 5) {
+    ASSERT_EQ(pumice_poll(engine_, 2000), PUMICE_OK);
+    test::take_events(engine_, answers);
+  }
+  EXPECT_OK(pumice_cancel(engine_, request));
+  EXPECT_OK(pumice_cancel(engine_, request));
+  ASSERT_EQ(pumice_poll(engine_, 0), PUMICE_OK);
+  EXPECT_OK(pumice_cancel(engine_, request));  // its last event was not taken
+  EXPECT_EQ(test::take_events(engine_, answers), 1);
+  EXPECT_STATUS(PUMICE_NOT_FOUND, pumice_cancel(engine_, request));
+  const Answer& answer = answers[request];
+  EXPECT_EQ(answer.end_reason, PUMICE_END_CANCELLED);
+  std::vector<uint32_t> held = tokenize("Once upon a time", true);
+  held.insert(held.end(), answer.tokens.begin(), answer.tokens.end());
+  EXPECT_EQ(tokens_of(session), held);
+  EXPECT_EQ(ask(session, test::request_of(" The", 5)).tokens.size(), 5u);
+}
+
+TEST_F(Conversations, ASessionThatIsClosedCancelsItsRequest) {
+  const pumice_session session = open();
+  pumice_request request = 0;
+  const pumice_request_options options = test::request_of("Once upon a time", 200);
+  ASSERT_EQ(pumice_submit(engine_, session, &options, &request), PUMICE_OK);
+  ASSERT_EQ(pumice_poll(engine_, 0), PUMICE_OK);
+  EXPECT_OK(pumice_session_close(engine_, session));
+  EXPECT_STATUS(PUMICE_NOT_FOUND, pumice_session_close(engine_, session));
+  Answers answers;
+  test::run_until(engine_, answers, 1);
+  EXPECT_EQ(answers[request].end_reason, PUMICE_END_CANCELLED);
+}
+
+TEST_F(Conversations, TimeoutsEndRequests) {
+  pumice_request_options options = test::request_of("Once upon a time", 200);
+  options.timeout_us = 1;
+  EXPECT_EQ(ask(0, options).end_reason, PUMICE_END_TIMEOUT);
+}
+
+TEST_F(Conversations, AShiftingSessionNeverFills) {
+  pumice_engine_options engine_options{sizeof engine_options};
+  engine_options.context_tokens = 48;
+  engine_options.overflow = PUMICE_OVERFLOW_SHIFT;
+  pumice_engine_close(engine_);
+  engine_ = nullptr;
+  ASSERT_EQ(pumice_engine_create(model_, &engine_options, &engine_), PUMICE_OK);
+  const pumice_session session = open();
+  for (int turn = 0; turn < 5; ++turn) {
+    const Answer answer = ask(session, test::request_of(" Tom and Lily went to the park.", 20));
+    EXPECT_EQ(answer.status, PUMICE_OK) << answer.message;
+    EXPECT_EQ(answer.tokens.size(), 20u);
+  }
+}
+
+TEST_F(Conversations, EnginesOnOneModelSayTheSame) {
+  pumice_engine* other = test::create_engine(model_);
+  const pumice_request_options options = test::request_of("Once upon a time", 30);
+  pumice_request requests[2] = {};
+  EXPECT_OK(pumice_submit(engine_, 0, &options, &requests[0]));
+  EXPECT_OK(pumice_submit(other, 0, &options, &requests[1]));
+  EXPECT_STATUS(PUMICE_NOT_FOUND, pumice_cancel(other, requests[0]));
+  Answers answers[2];
+  test::run_until(engine_, answers[0], 1);
+  test::run_until(other, answers[1], 1);
+  EXPECT_EQ(answers[0][requests[0]].tokens, answers[1][requests[1]].tokens);
+  pumice_engine_close(other);
+}
+
+TEST_F(Conversations, StatsCountWhatWasDone) {
+  ask(open(), test::request_of("Once upon a time", 10));
+  pumice_stats stats{sizeof stats};
+  EXPECT_OK(pumice_get_stats(engine_, &stats));
+  EXPECT_EQ(stats.generated_tokens, 10u);
+  EXPECT_GE(stats.steps, 10u);
+  EXPECT_EQ(stats.open_requests, 0u);
+  EXPECT_EQ(stats.open_sessions, 1u);
+  EXPECT_GT(stats.weight_bytes, 0u);
+  EXPECT_GT(stats.kv_bytes, 0u);
+  EXPECT_GE(stats.device_bytes, stats.weight_bytes + stats.kv_bytes);
+  uint32_t done = 0;
+  uint32_t total = 1;
+  EXPECT_OK(pumice_prewarm(engine_, 0, &done, &total));
+  EXPECT_EQ(done, total);
+  EXPECT_GT(total, 0u);
+}
+
+}  // namespace
+}  // namespace pumice
