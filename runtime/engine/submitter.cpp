@@ -35,7 +35,7 @@ Submitter::Ticket Submitter::add(std::shared_ptr<const vk::RecordedWork> work) {
   return next_ticket_++;
 }
 
-Status Submitter::submit(double budget_s) {
+Status Submitter::submit(double budget_s, bool waits_for_queue) {
   if (budget_s < kNoBudget) {
     has_budget_ = true;
     slice_ns_ = std::min(slice_ns_, 1e9 * std::max(budget_s, kShortestSlice_s));
@@ -45,37 +45,57 @@ Status Submitter::submit(double budget_s) {
     backlog_.reach(reached);
   }
   double unfinished_ns = backlog_.predicted_ns();
+  struct Part {
+    Work* work = nullptr;
+    size_t end = 0;  // of its segments
+  };
   std::vector<VkCommandBuffer> slice;
-  std::vector<Work*> in_slice;
+  std::vector<Part> in_slice;
   double slice_predicted_ns = 0;
-  const auto submit_slice = [&]() -> Status {
-    if (slice.empty()) return {};
-    PUMICE_TRY(const uint64_t value, device_->submit(slice));
-    for (Work* work : in_slice) work->value = value;
-    backlog_.add(value, slice_predicted_ns);
+  // False: a host holds the queue, and the slice waits.
+  const auto submit_slice = [&]() -> Result<bool> {
+    if (slice.empty()) return true;
+    const Clock::time_point now = Clock::now();
+    PUMICE_TRY(const std::optional<uint64_t> value, submit_commands(slice, waits_for_queue));
+    if (!value) return false;
+    for (const Part& part : in_slice) {
+      if (part.work->n_submitted == 0) part.work->submitted = now;
+      part.work->n_submitted = part.end;
+      part.work->value = *value;
+    }
+    backlog_.add(*value, slice_predicted_ns);
     slice.clear();
     in_slice.clear();
     slice_predicted_ns = 0;
-    return {};
+    return true;
   };
   for (Work& work : works_) {
     const auto segments = work.work->segments();
-    for (; work.n_submitted < segments.size(); ++work.n_submitted) {
-      const vk::RecordedWork::Segment& segment = segments[work.n_submitted];
+    for (size_t next = work.n_submitted; next < segments.size(); ++next) {
+      const vk::RecordedWork::Segment& segment = segments[next];
       const double predicted = pace_.predict_ns(segment.cost);
       const bool is_first = slice.empty() && backlog_.empty();
-      if (!is_first && unfinished_ns + predicted > budget_s * 1e9) return submit_slice();
-      if (!slice.empty() && slice_predicted_ns + predicted > slice_ns_) {
-        PUMICE_TRY_STATUS(submit_slice());
+      const bool is_over = !is_first && unfinished_ns + predicted > budget_s * 1e9;
+      if (is_over || (!slice.empty() && slice_predicted_ns + predicted > slice_ns_)) {
+        PUMICE_TRY(const bool submitted, submit_slice());
+        if (is_over || !submitted) return {};
       }
-      if (work.n_submitted == 0) work.submitted = Clock::now();
-      if (in_slice.empty() || in_slice.back() != &work) in_slice.push_back(&work);
+      if (in_slice.empty() || in_slice.back().work != &work) in_slice.push_back({&work});
+      in_slice.back().end = next + 1;
       slice.push_back(segment.commands);
       slice_predicted_ns += predicted;
       unfinished_ns += predicted;
     }
   }
-  return submit_slice();
+  PUMICE_TRY_STATUS(submit_slice());
+  return {};
+}
+
+Result<std::optional<uint64_t>> Submitter::submit_commands(
+    std::span<const VkCommandBuffer> commands, bool waits_for_queue) {
+  if (!waits_for_queue) return device_->try_submit(commands);
+  PUMICE_TRY(const uint64_t value, device_->submit(commands));
+  return std::optional(value);
 }
 
 Submitter::Work& Submitter::find(Ticket ticket) {
@@ -119,7 +139,7 @@ Result<std::optional<double>> Submitter::ended(Ticket ticket) {
 
 Status Submitter::wait(Ticket ticket) {
   Work& work = find(ticket);
-  PUMICE_CHECK(work.is_submitted(), "waiting for work that was not submitted");
+  if (!work.is_submitted()) PUMICE_TRY_STATUS(submit(kNoBudget, true));
   PUMICE_TRY(const uint64_t reached, device_->completed());
   PUMICE_TRY_STATUS(device_->wait(work.value));
   if (reached < work.value) work.ended = Clock::now();

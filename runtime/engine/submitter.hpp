@@ -11,6 +11,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "base/result.hpp"
 #include "engine/pace.hpp"
@@ -69,15 +70,17 @@ class Submitter {
 
   /// Submit the next segments, without waiting, as long as all that the device has and has not
   /// finished is predicted to take no more than `budget_s`; at least one where it has nothing.
-  /// Errors: kDeviceLost, kDoesNotFit; earlier slices are then under way, and `clear` comes next.
-  Status submit(double budget_s);
+  /// While a host holds the queue nothing is submitted, unless `waits_for_queue`. Errors:
+  /// kDeviceLost, kDoesNotFit; earlier slices are then under way, and `clear` comes next.
+  Status submit(double budget_s, bool waits_for_queue = false);
 
   /// The seconds that work took by itself (since its first submission or since the work before it
   /// ended), NaN if it had ended before anyone looked; nothing while it has not ended. Does not
   /// wait. Once told, it and what was added before it are forgotten. Errors: kDeviceLost.
   Result<std::optional<double>> ended(Ticket ticket);
 
-  /// Wait for the end of work all of which was submitted. Errors: kDeviceLost.
+  /// Submit what a budget or a host's queue held back, and wait for the end of this work. Errors:
+  /// those of submit.
   Status wait(Ticket ticket);
 
   /// Wait, `most_ns` at most, until the device has finished the oldest submission that was not seen
@@ -100,6 +103,9 @@ class Submitter {
     bool is_submitted() const { return n_submitted == work->segments().size(); }
   };
 
+  /// Nothing while a host holds the queue and this does not wait for it.
+  Result<std::optional<uint64_t>> submit_commands(std::span<const VkCommandBuffer> commands,
+                                                  bool waits_for_queue);
   Work& find(Ticket ticket);
   double forget(Ticket ticket);
   double learn(const Work& work, double seconds);

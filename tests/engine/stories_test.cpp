@@ -1,5 +1,6 @@
 // The trained model's greedy stories, at every chunk size, alone and in a batch.
 #include "tests/engine/engine_fixture.hpp"
+#include "tests/vk/host_fixture.hpp"
 
 namespace pumice {
 namespace {
@@ -73,6 +74,47 @@ TEST_F(Stories, AreTheReferenceAtEveryChunkSize) {
     for (size_t i = 0; i < stories_.size(); ++i) {
       ASSERT_EQ(told[i], stories_[i].continuation) << "story " << i << ", chunks of " << chunk;
     }
+  }
+}
+
+// With the least that a host may enable and with all that helps; the host's own work goes to the
+// same queue between the steps, which begin after it.
+TEST_F(Stories, AreTheReferenceOnAHostsDevice) {
+  for (const auto enables : {test::Host::Enables::kRequired, test::Host::Enables::kEverything}) {
+    const test::Host host(enables);
+    test::QueueLock lock;
+    vk::HostDevice lent = host.lent();
+    lent.queue_lock = lock.lent();
+    const auto device = host.adopt(lent);
+    ASSERT_TRUE(device.ok()) << device.error().message;
+    const OnDevice on_device(*device);
+    const auto model = load(test::shared_path("models/stories260K.gguf"));
+    const auto engine = make_engine(model, {.context_tokens = 256, .greedy_only = true});
+    ASSERT_NE(engine, nullptr);
+    const Story& story = stories_[0];
+    ASSERT_TRUE(engine
+                    ->submit({.prompt = story.prompt,
+                              .max_new_tokens = static_cast<uint32_t>(story.continuation.size())})
+                    .ok());
+    std::vector<TokenId> told;
+    uint64_t frame = 0;
+    while (!engine->idle()) {
+      lock.held = true;
+      host.submit_after((*device)->submitted(), ++frame);
+      const auto refused = engine->poll(1e-3);
+      ASSERT_TRUE(refused.ok()) << refused.error().message;
+      lock.held = false;
+      (*device)->begin_after({host.timeline(), frame});
+      const auto events = engine->poll(1e-3);
+      ASSERT_TRUE(events.ok()) << events.error().message;
+      for (const auto* landed : {&*refused, &*events}) {
+        for (const StepEvent& event : *landed) {
+          if (event.token) told.push_back(*event.token);
+        }
+      }
+    }
+    EXPECT_EQ(told, story.continuation);
+    EXPECT_GT(lock.n_refused, 0u);
   }
 }
 

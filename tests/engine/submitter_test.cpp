@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "tests/vk/host_fixture.hpp"
 #include "tests/vk/recorder_fixture.hpp"
 
 namespace pumice {
@@ -69,6 +70,32 @@ TEST_F(Submitter, CutsSegmentsForTheSmallestBudgetAndTimesThem) {
   EXPECT_NEAR(
       static_cast<double>(with.segment.bytes),
       static_cast<double>(without.segment.bytes) * pumice::Submitter::kShortestSlice_s / 0.1, 2);
+}
+
+TEST_F(Submitter, SubmitsNothingWhileAHostHoldsItsQueue) {
+  const test::Host host(test::Host::Enables::kRequired);
+  test::QueueLock lock;
+  vk::HostDevice lent = host.lent();
+  lent.queue_lock = lock.lent();
+  const auto guest = *host.adopt(lent);
+  vk::Arena arena(guest, vk::MemoryDomain::kDevice, "test");
+  vk::Recorder recorder(guest);
+  const vk::BufferRange range = *arena.allocate(64);
+  recorder.fill(range, 7);
+  pumice::Submitter submitter(guest);
+  const auto ticket =
+      submitter.add(std::make_shared<const vk::RecordedWork>(recorder.finish().value()));
+  lock.held = true;
+  for (const double budget_s : {1e-3, pumice::Submitter::kNoBudget}) {
+    ASSERT_TRUE(submitter.submit(budget_s).ok());
+    EXPECT_EQ(guest->submitted().value, 0u);
+    EXPECT_FALSE(submitter.ended(ticket)->has_value());
+  }
+  EXPECT_EQ(lock.n_refused, 2u);
+  lock.held = false;
+  ASSERT_TRUE(submitter.wait(ticket).ok()) << "it submits what was held back";
+  EXPECT_TRUE(submitter.ended(ticket)->has_value());
+  EXPECT_EQ(guest->submitted().value, 1u);
 }
 
 TEST_F(Submitter, LearnsFromTheDeviceWhoseEndsNobodyWaitsFor) {

@@ -111,6 +111,9 @@ TEST_F(HostDevice, OfTheHostsNothingIsDestroyedOrWaitedFor) {
 }
 
 TEST_F(HostDevice, WhatWasSubmittedEndsBeforeTheGuestGoes) {
+  if (test::validation_requested()) {
+    GTEST_SKIP() << "layers of 1.3.239 sometimes miss a signal while another thread waits";
+  }
   const Host host(Host::Enables::kRequired);
   auto device = host.adopt();
   vk::Arena arena(device, vk::MemoryDomain::kDevice, "test");
