@@ -655,12 +655,22 @@ std::vector<ChunkOutcome> Scheduler::commit(uint64_t plan_id, std::span<const ui
   return outcomes;
 }
 
-bool Scheduler::counts(uint64_t plan_id) const {
+const Scheduler::OpenStep& Scheduler::open_step(uint64_t plan_id) const {
   const auto open = std::ranges::find(outstanding_, plan_id, &OpenStep::id);
   PUMICE_CHECK(open != outstanding_.end(), "a step that is not under way");
-  return std::ranges::all_of(open->chunks, [](const OpenChunk& chunk) {
-    return chunk.request->epoch == chunk.epoch && !chunk.request->ended();
-  });
+  return *open;
+}
+
+bool Scheduler::chunk_counts(const OpenChunk& chunk) {
+  return chunk.request->epoch == chunk.epoch && !chunk.request->ended();
+}
+
+bool Scheduler::counts(uint64_t plan_id) const {
+  return std::ranges::all_of(open_step(plan_id).chunks, chunk_counts);
+}
+
+bool Scheduler::counts_in_part(uint64_t plan_id) const {
+  return std::ranges::any_of(open_step(plan_id).chunks, chunk_counts);
 }
 
 void Scheduler::rollback(uint64_t plan_id) {

@@ -158,6 +158,8 @@ class Scheduler {
   /// Whether all of this open step would still count: none of its requests has ended or begun again
   /// since it was planned.
   bool counts(uint64_t plan_id) const;
+  /// Whether any of it would.
+  bool counts_in_part(uint64_t plan_id) const;
 
   size_t outstanding() const { return outstanding_.size(); }
 
@@ -206,6 +208,8 @@ class Scheduler {
     StepShape shape;
   };
   using WaitingQueue = std::set<Request*, ServedBefore>;
+  const OpenStep& open_step(uint64_t plan_id) const;
+  static bool chunk_counts(const OpenChunk& chunk);
 
   Scheduler(const SchedulerOptions& options, KvCacheOptions cache, const CostModel& cost);
 

@@ -111,6 +111,8 @@ class Requests {
   /// The plan's transfers were made but for `failures`. False: it is rolled back, as requests lost
   /// what was to be restored, or have ended or begun again meanwhile; plan again.
   bool finish_transfers(const StepPlan& plan, const TransferFailures& failures);
+  /// Whether the results of a step under way are of use to anyone: some request of it goes on.
+  bool is_wanted(const StepPlan& plan) const { return scheduler_.counts_in_part(plan.id); }
   /// The oldest step under way ran. `sampled`: the tokens of its sampling chunks, in order.
   void commit(const StepPlan& plan, std::span<const TokenId> sampled, double now_s, double seconds);
   /// This step and those planned after it did not run: nothing of them happened.

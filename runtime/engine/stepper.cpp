@@ -33,6 +33,7 @@ void Stepper::set_hooks(StepHooks hooks) {
 /// Steps are planned before those that have run are looked at: the device should have work while
 /// the host is busy with their tokens.
 Status Stepper::poll(double budget_s, uint32_t max_steps) {
+  drop_unwanted();
   PUMICE_TRY_STATUS(plan_steps(budget_s));
   for (uint32_t n = 0; n < max_steps; ++n) {
     PUMICE_TRY(const bool landed, land_oldest());
@@ -40,6 +41,15 @@ Status Stepper::poll(double budget_s, uint32_t max_steps) {
     PUMICE_TRY_STATUS(plan_steps(budget_s));
   }
   return {};
+}
+
+/// Of steps whose requests have all ended (cancelled, most likely) what is not submitted yet never
+/// is. Their memory is theirs until the rest has run. Who looks at whole steps gets whole ones.
+void Stepper::drop_unwanted() {
+  if (options_.profile || hooks_.observer) return;
+  for (const PendingStep& step : steps_) {
+    if (!step.moving && !requests_.is_wanted(step.plan)) submitter_.drop_rest(step.ticket);
+  }
 }
 
 Status Stepper::submit(double budget_s) {
@@ -253,7 +263,8 @@ Status Stepper::queue(PendingStep& step, const DeviceState::StepWork& work) {
                          .n_logit_rows = args.n_logit_rows,
                          .split_classes = Decoder::split_classes(args),
                          .greedy_only = work.greedy_only};
-  const bool may_replay = replayable(step, work);
+  const bool may_replay =
+      replayable(step, work) && device_.decoder().rows_fit(args, submitter_.segment_limit());
   if (may_replay) step.work = replay_of(key);
   step.is_replay = step.work != nullptr;
   if (!step.is_replay) {

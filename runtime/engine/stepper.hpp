@@ -120,6 +120,7 @@ class Stepper {
     StepTrace trace;
   };
 
+  void drop_unwanted();
   Status plan_steps(double budget_s);
   Status submit(double budget_s);
   Result<bool> plan_step();

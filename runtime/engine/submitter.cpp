@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "engine/admission.hpp"
+
 namespace pumice {
 
 Submitter::Submitter(std::shared_ptr<vk::Device> device, double slice_s)
@@ -14,7 +16,7 @@ Submitter::Submitter(std::shared_ptr<vk::Device> device, double slice_s)
       pace_(device_->plan().device_class == vk::DeviceClass::kCpu ? Pace::kCpu : Pace::kGpu) {}
 
 void Submitter::set_segments(vk::RecorderOptions& options) const {
-  options.segment = pace_.limit(slice_ns_ / 2);
+  options.segment = segment_limit();
   options.time_segments = times_segments() && !options.timestamps && !options.time_span;
 }
 
@@ -31,8 +33,14 @@ double Submitter::in_segments(const vk::RecordedWork& work) const {
 }
 
 Submitter::Ticket Submitter::add(std::shared_ptr<const vk::RecordedWork> work) {
-  works_.push_back({.ticket = next_ticket_, .work = std::move(work)});
+  const size_t n_segments = work->segments().size();
+  works_.push_back({.ticket = next_ticket_, .work = std::move(work), .n_wanted = n_segments});
   return next_ticket_++;
+}
+
+void Submitter::drop_rest(Ticket ticket) {
+  Work& work = find(ticket);
+  work.n_wanted = work.n_submitted;
 }
 
 Status Submitter::submit(double budget_s, bool waits_for_queue) {
@@ -44,7 +52,7 @@ Status Submitter::submit(double budget_s, bool waits_for_queue) {
     PUMICE_TRY(const uint64_t reached, device_->completed());
     backlog_.reach(reached);
   }
-  double unfinished_ns = backlog_.predicted_ns();
+  Admission admission(backlog_.predicted_ns(), !backlog_.empty(), budget_s * 1e9, slice_ns_);
   struct Part {
     Work* work = nullptr;
     size_t end = 0;  // of its segments
@@ -71,20 +79,18 @@ Status Submitter::submit(double budget_s, bool waits_for_queue) {
   };
   for (Work& work : works_) {
     const auto segments = work.work->segments();
-    for (size_t next = work.n_submitted; next < segments.size(); ++next) {
+    for (size_t next = work.n_submitted; next < work.n_wanted; ++next) {
       const vk::RecordedWork::Segment& segment = segments[next];
-      const double predicted = pace_.predict_ns(segment.cost);
-      const bool is_first = slice.empty() && backlog_.empty();
-      const bool is_over = !is_first && unfinished_ns + predicted > budget_s * 1e9;
-      if (is_over || (!slice.empty() && slice_predicted_ns + predicted > slice_ns_)) {
+      const Admission::Verdict verdict = admission.ask(pace_.predict_ns(segment.cost));
+      if (verdict != Admission::Verdict::kJoins) {
         PUMICE_TRY(const bool submitted, submit_slice());
-        if (is_over || !submitted) return {};
+        if (!submitted) return {};
       }
+      if (verdict == Admission::Verdict::kRefused) return {};
       if (in_slice.empty() || in_slice.back().work != &work) in_slice.push_back({&work});
       in_slice.back().end = next + 1;
       slice.push_back(segment.commands);
-      slice_predicted_ns += predicted;
-      unfinished_ns += predicted;
+      slice_predicted_ns = admission.slice_predicted_ns();
     }
   }
   PUMICE_TRY_STATUS(submit_slice());
@@ -116,6 +122,9 @@ double Submitter::forget(Ticket ticket) {
 
 /// The seconds that work took, if not by this clock then by the device's.
 double Submitter::learn(const Work& work, double seconds) {
+  if (work.n_wanted < work.work->segments().size()) {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
   std::vector<vk::Cost> costs;
   for (const vk::RecordedWork::Segment& segment : work.work->segments()) {
     costs.push_back(segment.cost);

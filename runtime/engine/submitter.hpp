@@ -60,6 +60,7 @@ class Submitter {
   /// How work is to be recorded: segments of about half the smallest slice, with times once
   /// somebody has a budget (who does not look all the time cannot time them).
   void set_segments(vk::RecorderOptions& options) const;
+  vk::SegmentLimit segment_limit() const { return pace_.limit(slice_ns_ / 2); }
   bool times_segments() const;
   /// The predicted time of work in such segments. Where it doubles or halves, they are to be cut
   /// anew.
@@ -67,6 +68,10 @@ class Submitter {
 
   /// Queue work behind all that was added before. It is held until it has ended.
   Ticket add(std::shared_ptr<const vk::RecordedWork> work);
+
+  /// Submit no more of work whose results nobody wants: it has ended when what was submitted of it
+  /// has, and teaches nothing.
+  void drop_rest(Ticket ticket);
 
   /// Submit the next segments, without waiting, as long as all that the device has and has not
   /// finished is predicted to take no more than `budget_s`; at least one where it has nothing.
@@ -95,12 +100,13 @@ class Submitter {
   struct Work {
     Ticket ticket = 0;
     std::shared_ptr<const vk::RecordedWork> work;
-    size_t n_submitted = 0;  // segments
+    size_t n_wanted = 0;     // segments
+    size_t n_submitted = 0;  // of them
     uint64_t value = 0;      // of the device's timeline, when what was submitted of it is done
     Clock::time_point submitted = {};
     std::optional<Clock::time_point> ended = {};  // if that was seen
 
-    bool is_submitted() const { return n_submitted == work->segments().size(); }
+    bool is_submitted() const { return n_submitted == n_wanted; }
   };
 
   /// Nothing while a host holds the queue and this does not wait for it.

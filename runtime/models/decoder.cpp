@@ -563,6 +563,14 @@ uint32_t Decoder::split_classes(const StepArgs& step) {
   return bits;
 }
 
+bool Decoder::rows_fit(const StepArgs& step, const vk::SegmentLimit& limit) const {
+  for (size_t i = 0; i < attention_.size(); ++i) {
+    const ops::AttentionPlan& plan = step.attention[i].plan;
+    if (!limit.holds(attention_[i].row_cost(plan.row_keys, plan.row_scores))) return false;
+  }
+  return true;
+}
+
 void Decoder::record(vk::Recorder& recorder, const StepArgs& step,
                      const SequenceMemory& memory) const {
   Recording(*this, recorder, step, memory).run();

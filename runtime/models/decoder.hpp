@@ -69,6 +69,9 @@ class Decoder {
   /// What a recorded step depends on besides the numbers of rows: a bit for each attention class
   /// some rows of which are split.
   static uint32_t split_classes(const StepArgs& step);
+  /// Whether the attention of a step's single rows is one dispatch in segments of that limit, and
+  /// so can be recorded once for any context.
+  bool rows_fit(const StepArgs& step, const vk::SegmentLimit& limit) const;
 
   /// Record a step: KV of its rows is written, and logits() holds n_logit_rows rows. Every command
   /// has its part of the model and its layer as scope, whose names live as long as the decoder.

@@ -225,6 +225,15 @@ void FlashAttention::record_rows(vk::Recorder& recorder, const Args& args) const
   record(recorder, row_, args);
 }
 
+vk::Cost FlashAttention::cost_of(const Tile& tile, uint64_t keys, uint64_t scores) const {
+  const uint64_t key_bytes =
+      uint64_t{shape_.n_kv_heads} * shape_.kv_type.row_bytes(shape_.head_dim);
+  return {
+      .bytes = keys * key_bytes,
+      .flops = scores * shape_.n_heads * shape_.head_dim * 4,
+      .arithmetic = tile.math == Math::kF16 ? vk::Arithmetic::kMatrixF16F32 : vk::Arithmetic::kF32};
+}
+
 void FlashAttention::record(vk::Recorder& recorder, const Tile& tile, const Args& args) const {
   FlashAttentionPush push;
   push.q = args.q.address();
@@ -240,12 +249,7 @@ void FlashAttention::record(vk::Recorder& recorder, const Tile& tile, const Args
   push.n_kv_heads = shape_.n_kv_heads;
   push.scale = args.scale;
 
-  const uint64_t key_bytes =
-      uint64_t{shape_.n_kv_heads} * shape_.kv_type.row_bytes(shape_.head_dim);
-  const vk::Cost cost{
-      .bytes = args.keys * key_bytes,
-      .flops = args.scores * shape_.n_heads * shape_.head_dim * 4,
-      .arithmetic = tile.math == Math::kF16 ? vk::Arithmetic::kMatrixF16F32 : vk::Arithmetic::kF32};
+  const vk::Cost cost = cost_of(tile, args.keys, args.scores);
   // A row belongs to one item list or the other, so tiles and rows write different elements.
   const std::initializer_list<vk::Access> accesses = {vk::reads(args.q),
                                                       vk::reads(args.positions),

@@ -122,6 +122,13 @@ class FlashAttention {
     return n_slots * shape_.n_heads * shape_.head_dim * 4;
   }
 
+  /// What the row items of a plan cost (AttentionPlan::row_keys and row_scores).
+  vk::Cost row_cost(uint64_t keys, uint64_t scores) const { return cost_of(row_, keys, scores); }
+
+  /// A list that costs more than the recorder's segment limit is cut into dispatches of whole items
+  /// that do not, of one item at least; no bit differs. Their number and grids are then those of
+  /// `args.n_items`, and not the GPU's to read.
+
   /// Several tokens an item (prefill).
   void record_tiles(vk::Recorder& recorder, const Args& args) const;
   /// One token an item (decode).
@@ -140,6 +147,7 @@ class FlashAttention {
   static Result<Tile> declare(vk::PipelineLibrary& pipelines, const Shape& shape,
                               const Tuning& tuning, bool single_rows);
   GridWords grid_of(const Tile& tile, uint32_t n_items) const;
+  vk::Cost cost_of(const Tile& tile, uint64_t keys, uint64_t scores) const;
   void record(vk::Recorder& recorder, const Tile& tile, const Args& args) const;
 
   Shape shape_;

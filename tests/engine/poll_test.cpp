@@ -129,6 +129,37 @@ TEST_F(Poll, MayBeFollowedByACancellationAtAnyPoint) {
   EXPECT_GT(tiered->scheduler().cache().stats().host_tokens, 200u);
 }
 
+TEST_F(Poll, SubmitsNothingMoreOfAStepThatNobodyWants) {
+  // The device has nothing when it is polled: each call submits a segment.
+  const auto finish = [&](Engine& engine) {
+    size_t n_polls = 0;
+    for (; !engine.idle(); ++n_polls) {
+      EXPECT_TRUE(engine.poll(kTiny).ok());
+      pipelines_->device()->wait_idle();
+    }
+    return n_polls;
+  };
+  const auto submit = [&](Engine& engine, size_t n_prompt) {
+    return *engine.submit({.prompt = tokens(n_prompt, 4), .max_new_tokens = 1});
+  };
+  const auto fresh = [&] {
+    return make_engine(model_, {.context_tokens = 512, .token_budget = 512, .chunk_tokens = 512});
+  };
+  const auto alone = fresh();
+  submit(*alone, 9);
+  const size_t n_short = finish(*alone);
+  const auto whole = fresh();
+  submit(*whole, 500);
+  const size_t n_long = finish(*whole);
+  ASSERT_GT(n_long, 8u) << "too few segments to leave any out";
+  const auto engine = fresh();
+  const RequestId cancelled = submit(*engine, 500);
+  ASSERT_TRUE(engine->poll(kTiny).ok());
+  engine->cancel(cancelled);
+  submit(*engine, 9);
+  EXPECT_LE(finish(*engine), n_short + 3);
+}
+
 TEST_F(Poll, AfterAFailureLosesNothing) {
   const auto disturbed = engine();
   int n = 0;

@@ -55,6 +55,29 @@ TEST_F(Submitter, CountsWhatTheDeviceHasNotFinishedAgainstTheBudget) {
   EXPECT_FALSE(**seconds < 0);
 }
 
+TEST_F(Submitter, SubmitsNoMoreOfWorkThatNobodyWants) {
+  pumice::Submitter submitter(device_);
+  const auto dropped = submitter.add(work());
+  const auto untouched = submitter.add(work());
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(submitter.submit(0).ok());
+    EXPECT_EQ(n_done(), static_cast<uint32_t>(i));
+  }
+  submitter.drop_rest(dropped);
+  submitter.drop_rest(untouched);
+  ASSERT_TRUE(submitter.submit(pumice::Submitter::kNoBudget).ok());
+  EXPECT_EQ(n_done(), 1u);
+  for (const auto ticket : {dropped, untouched}) {
+    const auto seconds = submitter.ended(ticket);
+    ASSERT_TRUE(seconds.ok() && seconds->has_value());
+    EXPECT_TRUE(std::isnan(**seconds)) << "a part of it teaches nothing";
+  }
+  const auto whole = submitter.add(work());
+  ASSERT_TRUE(submitter.submit(pumice::Submitter::kNoBudget).ok());
+  ASSERT_TRUE(submitter.wait(whole).ok());
+  EXPECT_EQ(n_done(), kSegments - 1);
+}
+
 TEST_F(Submitter, CutsSegmentsForTheSmallestBudgetAndTimesThem) {
   pumice::Submitter submitter(device_);
   vk::RecorderOptions without, with;
