@@ -30,7 +30,8 @@ Status check_modes(const BenchOptions& options) {
                                                 {!levers.ab.empty(), "--ab"},
                                                 {levers.advise, "--advise"},
                                                 {levers.attention, "--attention"},
-                                                {levers.no_kv_cache, "--no-kv-cache"}};
+                                                {levers.no_kv_cache, "--no-kv-cache"},
+                                                {options.frames.asked_for, "--frame-impact"}};
   std::vector<std::string_view> asked_for;
   for (const auto& [is_asked_for, name] : modes) {
     if (is_asked_for) asked_for.emplace_back(name);
@@ -57,6 +58,7 @@ Status bench(BenchOptions options) {
                       "--tpot-target is of --serve and --advise; give one of them");
   }
   if (options.serve) return bench_serve(options);
+  if (options.frames.asked_for) return bench_frames(options);
   if (options.explain) return bench_explain(options);
   if (options.levers.asked_for()) return bench_lever(options);
   if (options.layers) return bench_layers(options);
@@ -269,6 +271,7 @@ Command add_bench(CLI::App& app, const std::string& command_line) {
     add_layers(*command, *options);
   });
   group("Instead: several requests at once", [&] { add_serve(*command, *options); });
+  group("Instead: beside a program that draws", [&] { options->frames.add_to(*command); });
   group("Instead: what a choice is worth", [&] { options->levers.add_to(*command); });
   group("Instead: files of results", [&] { add_compare(*command, *options); });
   command->footer(
@@ -282,6 +285,7 @@ Command add_bench(CLI::App& app, const std::string& command_line) {
       "  pumice bench -m model.gguf -p 512 -n 32 -d 0-16384+4096 -o jsonl\n"
       "  pumice bench -m model.gguf -p 0 -n 128 -np 1-16*2\n"
       "  pumice bench -m model.gguf --serve\n"
+      "  pumice bench -m model.gguf --frame-impact\n"
       "  pumice bench --ops --op 'gemv Q4_K' -o json\n"
       "  pumice bench --explain --no-measure --synthetic llama-8b:Q4_K -p 512 -n 128 -d 0,8192\n"
       "  pumice bench --layers -m model.gguf -p 512 -n 16 --trace steps.json\n"

@@ -15,12 +15,23 @@
 
 namespace pumice::tools {
 
+/// Of --frame-impact.
+struct FrameFlags {
+  bool asked_for = false;
+  double work_ms = 4;
+  double rate = 60;
+  double seconds = 10;
+
+  void add_to(CLI::App& command);
+};
+
 struct BenchOptions {
   ModelOptions model;
   bool model_is_default = false;  ///< nobody asked for it
   bool ops = false;
   bool serve = false;
   LeverOptions levers;
+  FrameFlags frames;
   uint32_t n_streams = 4;
   uint32_t long_prompt_tokens = 0;
   double tpot_target_ms = 0;
@@ -76,6 +87,9 @@ Status bench_ops(const BenchOptions& options);
 
 /// --serve. Errors: kInternal also if KV blocks leaked.
 Status bench_serve(const BenchOptions& options);
+
+/// --frame-impact. What was measured before an error is printed.
+Status bench_frames(const BenchOptions& options);
 
 /// --compare. Errors: kBadFile for a file that cannot be read, or if nothing could be compared.
 Status bench_compare(const BenchOptions& options);

@@ -57,7 +57,7 @@ MUTATIONS = [
     ("budgets are ignored", "runtime/engine/submitter.cpp",
      "budget_s * 1e9, slice_ns_);", "1e30, slice_ns_);", "test_engine:Submitter.*"),
     ("steps that nobody wants are submitted to their end", STEPPER,
-     "submitter_.drop_rest(step.ticket);", "", "test_engine:Poll.SubmitsNothingMoreOfAStepThatNobodyWants"),
+     "submitter_.drop_rest(step.ticket);", "(void)step;", "test_engine:Poll.SubmitsNothingMoreOfAStepThatNobodyWants"),
     ("a part of a step teaches what a step costs", "runtime/engine/submitter.cpp",
      "if (work.n_wanted < work.work->segments().size()) {", "if (work.n_wanted > work.work->segments().size()) {",
      "test_engine:Submitter.*"),

@@ -1,0 +1,79 @@
+// pumice bench --frame-impact: a render loop beside generation.
+#include <algorithm>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "bench/frame_impact.hpp"
+#include "tools/bench.hpp"
+#include "tools/flag_values.hpp"
+#include "tools/interrupt.hpp"
+#include "tools/terminal.hpp"
+
+namespace pumice::tools {
+namespace {
+
+constexpr uint32_t kContext = 1024;  // unless -c says otherwise
+
+}  // namespace
+
+void FrameFlags::add_to(CLI::App& command) {
+  CLI::Option* const frames = command.add_flag(
+      "--frame-impact", asked_for,
+      "A render loop beside generation, on the same queue: what frames take longer, and tokens per "
+      "second, for budgets of 1 to 10 ms a frame and for none");
+  command
+      .add_option("--frame-ms", work_ms, "With --frame-impact: milliseconds that a frame computes")
+      ->check(number_in(0.01, 1000))
+      ->capture_default_str()
+      ->needs(frames);
+  command.add_option("--frame-rate", rate, "With --frame-impact: frames a second")
+      ->check(number_in(1, 1000))
+      ->capture_default_str()
+      ->needs(frames);
+  command.add_option("--frame-seconds", seconds, "With --frame-impact: seconds for each budget")
+      ->check(number_in(0.01, 3600))
+      ->capture_default_str()
+      ->needs(frames);
+}
+
+Status bench_frames(const BenchOptions& options) {
+  PUMICE_TRY_STATUS(require_md_or_json(options));
+  PUMICE_TRY_STATUS(options.model.validate());
+  const Logger logger = stderr_logger(options.model.verbose);
+  PUMICE_TRY(const ModelSource source, options.model.open_source());
+  PUMICE_TRY(const Session session, open_session(options.model, source, logger));
+  PUMICE_TRY(const nlohmann::json run, checked_run(options, session, source, logger));
+  const uint32_t asked = options.model.context_tokens;
+  const EngineOptions engine_options{
+      .kv_type = options.model.kv_type(),
+      .math = options.model.math_kind(),
+      .context_tokens =
+          asked != 0 ? asked : std::min(kContext, session.model->program.context_length),
+      .token_budget = options.n_batch[0],
+      .chunk_tokens = options.n_ubatch[0],
+      .prefix_cache = false,
+      .greedy_only = true};
+  const InterruptGuard interrupt;
+  PUMICE_TRY(const bench::FrameReport report,
+             bench::measure_frames(
+                 *session.pipelines, [&] { return session.make_engine(engine_options); },
+                 {.frame_rate = options.frames.rate,
+                  .frame_work_ms = options.frames.work_ms,
+                  .seconds = options.frames.seconds,
+                  .n_vocab = session.model->program.n_vocab,
+                  .stop = InterruptGuard::interrupted},
+                 [&](const std::string& budget) { logger.info("frames: {}", budget); }));
+  print_report(
+      options,
+      [&] {
+        nlohmann::json record = to_json(report);
+        record.update(run);
+        return record;
+      },
+      [&] { return to_markdown(report); });
+  if (report.ended) return *report.ended;
+  return {};
+}
+
+}  // namespace pumice::tools
