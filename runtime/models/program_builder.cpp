@@ -236,6 +236,22 @@ ValueId ProgramBuilder::combine(ValueId x, ValueId routes) {
   return add_op(op::Combine{x, routes}, "combine", width(x) / n_used);
 }
 
+ValueId ProgramBuilder::self_attention(ValueId x, const SelfAttention& options) {
+  const StateGroup group = program_.state_groups.at(options.state_group);
+  const auto heads = [&](std::string_view stem, std::string_view norm, uint32_t n_heads,
+                         const std::optional<Rotation>& rotation) {
+    ValueId y = linear(x, stem, n_heads * group.head_dim, options.bias);
+    if (options.head_norm_eps) y = head_norm(y, norm, group.head_dim, *options.head_norm_eps);
+    return rotation ? rope(y, *rotation) : y;
+  };
+  const ValueId q = heads("attn_q", "attn_q_norm", options.attention.n_heads,
+                          options.q_rotation ? options.q_rotation : options.rotation);
+  const ValueId k = heads("attn_k", "attn_k_norm", group.n_kv_heads, options.rotation);
+  const ValueId v = linear(x, "attn_v", group.n_kv_heads * group.head_dim, options.bias);
+  const ValueId a = attention(q, append(options.state_group, k, v), options.attention);
+  return linear(a, "attn_output", width(x), options.output_bias);
+}
+
 ValueId ProgramBuilder::gated_ffn(ValueId x, ActivationKind kind, uint32_t n_ff) {
   const ValueId gate = activation(linear(x, "ffn_gate", n_ff), kind);
   const ValueId up = linear(x, "ffn_up", n_ff);

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -35,6 +36,15 @@ class ProgramBuilder {
     uint32_t window = 0;
     double soft_cap = 0;
     std::string_view sinks = {};  ///< stem of their tensor
+  };
+  struct SelfAttention {
+    uint32_t state_group;
+    AttentionOptions attention;
+    std::optional<Rotation> rotation = {};    ///< of q and k
+    std::optional<Rotation> q_rotation = {};  ///< of q, where it turns by another than k
+    std::optional<float> head_norm_eps = {};  ///< heads are RMS-normed before they turn
+    Bias bias = Bias::kNone;                  ///< of q, k and v
+    Bias output_bias = Bias::kNone;
   };
   struct Xielu {
     float alpha_p;
@@ -93,6 +103,10 @@ class ProgramBuilder {
   ValueId route(ValueId scores, uint32_t n_used);
   ValueId expert_linear(ValueId x, ValueId routes, std::string_view stem, const ExpertDims& dims);
   ValueId combine(ValueId x, ValueId routes);
+
+  /// The usual attention, of attn_q, attn_k, attn_v and attn_output, and of attn_q_norm and
+  /// attn_k_norm where heads are normed: as wide as x.
+  ValueId self_attention(ValueId x, const SelfAttention& options);
 
   /// The usual feed-forward, of ffn_gate, ffn_up and ffn_down: as wide as x.
   ValueId gated_ffn(ValueId x, ActivationKind kind, uint32_t n_ff);

@@ -16,29 +16,21 @@ Result<Program> build_cohere2(const ModelSource& source) {
 
   ProgramBuilder p(d);
   constexpr auto kNoBias = ProgramBuilder::Bias::kNone;
-  const auto positions = p.rotation(rope, d.head_dim, ProgramBuilder::Pairs::kNeighbours);
-  const uint32_t recent = p.state_group("window", d.n_kv_heads, d.head_dim, window);
-  const uint32_t full = p.state_group("full", d.n_kv_heads, d.head_dim);
   const double scale = 1 / std::sqrt(d.head_dim);
+  const ProgramBuilder::SelfAttention recent{
+      .state_group = p.state_group("window", d.n_kv_heads, d.head_dim, window),
+      .attention = {.n_heads = d.n_heads, .scale = scale, .window = window},
+      .rotation = p.rotation(rope, d.head_dim, ProgramBuilder::Pairs::kNeighbours)};
+  const ProgramBuilder::SelfAttention full{
+      .state_group = p.state_group("full", d.n_kv_heads, d.head_dim),
+      .attention = {.n_heads = d.n_heads, .scale = scale}};
 
   ValueId x = p.embed("token_embd", d.n_embd, d.n_vocab);
   for (uint32_t i = 0; i < d.n_layers; ++i) {
-    const bool windowed = i % 4 != 3;
     p.begin_layer(x);
     const ValueId h = p.layer_norm(x, "attn_norm", eps, kNoBias);
-    ValueId q = p.linear(h, "attn_q", d.q_dim());
-    if (windowed) q = p.rope(q, positions);
-    ValueId k = p.linear(h, "attn_k", d.kv_dim());
-    if (windowed) k = p.rope(k, positions);
-    const ValueId v = p.linear(h, "attn_v", d.kv_dim());
-    const ValueId kv = p.append(windowed ? recent : full, k, v);
-    const ValueId a =
-        p.attention(q, kv, {.n_heads = d.n_heads, .scale = scale, .window = windowed ? window : 0});
-    x = p.add(x, p.linear(a, "attn_output", d.n_embd));
-
-    const ValueId gate = p.silu(p.linear(h, "ffn_gate", d.n_ff));
-    const ValueId up = p.linear(h, "ffn_up", d.n_ff);
-    x = p.add(x, p.linear(p.mul(gate, up), "ffn_down", d.n_embd));
+    x = p.add(x, p.self_attention(h, i % 4 != 3 ? recent : full));
+    x = p.add(x, p.gated_ffn(h, ActivationKind::kSilu, d.n_ff));
     p.end_layer(x);
   }
   x = p.layer_norm(x, "output_norm", eps, kNoBias);

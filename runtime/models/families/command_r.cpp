@@ -35,9 +35,7 @@ Result<Program> build_command_r(const ModelSource& source) {
     const ValueId a = p.attention(q, kv, {.n_heads = d.n_heads, .scale = scale});
     x = p.add(x, p.linear(a, "attn_output", d.n_embd));
 
-    const ValueId gate = p.silu(p.linear(h, "ffn_gate", d.n_ff));
-    const ValueId up = p.linear(h, "ffn_up", d.n_ff);
-    x = p.add(x, p.linear(p.mul(gate, up), "ffn_down", d.n_embd));
+    x = p.add(x, p.gated_ffn(h, ActivationKind::kSilu, d.n_ff));
     p.end_layer(x);
   }
   x = p.layer_norm(x, "output_norm", eps, kNoBias);

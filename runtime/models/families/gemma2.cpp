@@ -18,30 +18,23 @@ Result<Program> build_gemma2(const ModelSource& source) {
   const double scale = 1 / std::sqrt(d.n_layers == 46 ? d.n_embd / d.n_heads : d.head_dim);
 
   ProgramBuilder p(d);
-  const auto positions = p.rotation(rope, d.head_dim, ProgramBuilder::Pairs::kHalves);
-  const uint32_t recent = p.state_group("window", d.n_kv_heads, d.head_dim, window);
-  const uint32_t full = p.state_group("full", d.n_kv_heads, d.head_dim);
+  const ProgramBuilder::SelfAttention recent{
+      .state_group = p.state_group("window", d.n_kv_heads, d.head_dim, window),
+      .attention = {.n_heads = d.n_heads, .scale = scale, .window = window, .soft_cap = score_cap},
+      .rotation = p.rotation(rope, d.head_dim, ProgramBuilder::Pairs::kHalves)};
+  ProgramBuilder::SelfAttention full = recent;
+  full.state_group = p.state_group("full", d.n_kv_heads, d.head_dim);
+  full.attention.window = 0;
 
   ValueId x = p.scale(p.embed("token_embd", d.n_embd, d.n_vocab), std::sqrt(d.n_embd));
   for (uint32_t i = 0; i < d.n_layers; ++i) {
-    const bool windowed = i % 2 == 0;
     p.begin_layer(x);
     const ValueId h = p.rms_norm(x, "attn_norm", eps);
-    const ValueId q = p.rope(p.linear(h, "attn_q", d.q_dim()), positions);
-    const ValueId k = p.rope(p.linear(h, "attn_k", d.kv_dim()), positions);
-    const ValueId v = p.linear(h, "attn_v", d.kv_dim());
-    const ValueId kv = p.append(windowed ? recent : full, k, v);
-    const ValueId a = p.attention(q, kv,
-                                  {.n_heads = d.n_heads,
-                                   .scale = scale,
-                                   .window = windowed ? window : 0,
-                                   .soft_cap = score_cap});
-    x = p.add(x, p.rms_norm(p.linear(a, "attn_output", d.n_embd), "post_attention_norm", eps));
+    const ValueId a = p.self_attention(h, i % 2 == 0 ? recent : full);
+    x = p.add(x, p.rms_norm(a, "post_attention_norm", eps));
 
     const ValueId f = p.rms_norm(x, "ffn_norm", eps);
-    const ValueId gate = p.gelu_tanh(p.linear(f, "ffn_gate", d.n_ff));
-    const ValueId up = p.linear(f, "ffn_up", d.n_ff);
-    const ValueId down = p.linear(p.mul(gate, up), "ffn_down", d.n_embd);
+    const ValueId down = p.gated_ffn(f, ActivationKind::kGeluTanh, d.n_ff);
     x = p.add(x, p.rms_norm(down, "post_ffw_norm", eps));
     p.end_layer(x);
   }

@@ -29,21 +29,20 @@ Result<Program> build_gptneo(const ModelSource& source) {
 
   ProgramBuilder p(d);
   constexpr auto kBias = ProgramBuilder::Bias::kAdded;
-  const uint32_t recent = p.state_group("window", d.n_kv_heads, d.head_dim, window);
-  const uint32_t full = p.state_group("full", d.n_kv_heads, d.head_dim);
+  const ProgramBuilder::SelfAttention recent{
+      .state_group = p.state_group("window", d.n_kv_heads, d.head_dim, window),
+      .attention = {.n_heads = d.n_heads, .scale = 1, .window = window},
+      .output_bias = kBias};
+  ProgramBuilder::SelfAttention full = recent;
+  full.state_group = p.state_group("full", d.n_kv_heads, d.head_dim);
+  full.attention.window = 0;
 
   const ValueId token = p.embed("token_embd", d.n_embd, d.n_vocab);
   ValueId x = p.add(token, p.embed_position("position_embd", d.n_embd, d.context_length));
   for (uint32_t i = 0; i < d.n_layers; ++i) {
     p.begin_layer(x);
     const ValueId h = p.layer_norm(x, "attn_norm", eps);
-    const ValueId q = p.linear(h, "attn_q", d.q_dim());
-    const ValueId k = p.linear(h, "attn_k", d.kv_dim());
-    const ValueId v = p.linear(h, "attn_v", d.kv_dim());
-    const ValueId kv = p.append(windowed[i] ? recent : full, k, v);
-    const ValueId a =
-        p.attention(q, kv, {.n_heads = d.n_heads, .scale = 1, .window = windowed[i] ? window : 0});
-    x = p.add(x, p.linear(a, "attn_output", d.n_embd, kBias));
+    x = p.add(x, p.self_attention(h, windowed[i] ? recent : full));
 
     const ValueId f = p.layer_norm(x, "ffn_norm", eps);
     const ValueId up = p.gelu_tanh(p.linear(f, "ffn_up", d.n_ff, kBias));

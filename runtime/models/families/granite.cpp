@@ -20,28 +20,20 @@ Result<Program> build_granite(const ModelSource& source) {
   PUMICE_TRY(const bool turns, metadata.get_or<bool>("rope.scaling.finetuned", true));
 
   ProgramBuilder p(d);
-  const auto positions = p.rotation(rope, d.head_dim, ProgramBuilder::Pairs::kNeighbours);
-  const uint32_t cache = p.state_group("full", d.n_kv_heads, d.head_dim);
+  ProgramBuilder::SelfAttention attention{
+      .state_group = p.state_group("full", d.n_kv_heads, d.head_dim),
+      .attention = {.n_heads = d.n_heads, .scale = scale},
+      .rotation = p.rotation(rope, d.head_dim, ProgramBuilder::Pairs::kNeighbours)};
+  if (!turns) attention.rotation.reset();
 
   ValueId x = p.scale(p.embed("token_embd", d.n_embd, d.n_vocab), embedding_scale);
   for (uint32_t i = 0; i < d.n_layers; ++i) {
     p.begin_layer(x);
     const ValueId h = p.rms_norm(x, "attn_norm", eps);
-    ValueId q = p.linear(h, "attn_q", d.q_dim());
-    ValueId k = p.linear(h, "attn_k", d.kv_dim());
-    if (turns) {
-      q = p.rope(q, positions);
-      k = p.rope(k, positions);
-    }
-    const ValueId v = p.linear(h, "attn_v", d.kv_dim());
-    const ValueId kv = p.append(cache, k, v);
-    const ValueId a = p.attention(q, kv, {.n_heads = d.n_heads, .scale = scale});
-    x = p.add(x, p.scale(p.linear(a, "attn_output", d.n_embd), residual_scale));
+    x = p.add(x, p.scale(p.self_attention(h, attention), residual_scale));
 
     const ValueId f = p.rms_norm(x, "ffn_norm", eps);
-    const ValueId gate = p.silu(p.linear(f, "ffn_gate", d.n_ff));
-    const ValueId up = p.linear(f, "ffn_up", d.n_ff);
-    const ValueId down = p.linear(p.mul(gate, up), "ffn_down", d.n_embd);
+    const ValueId down = p.gated_ffn(f, ActivationKind::kSilu, d.n_ff);
     x = p.add(x, p.scale(down, residual_scale));
     p.end_layer(x);
   }

@@ -15,26 +15,19 @@ Result<Program> build_llama(const ModelSource& source) {
   // attention.sliding_window is ignored, as llama.cpp does for this architecture.
 
   ProgramBuilder p(d);
-  const auto positions = p.rotation(rope, d.head_dim, ProgramBuilder::Pairs::kNeighbours);
-  const uint32_t cache = p.state_group("full", d.n_kv_heads, d.head_dim);
-  const double scale = 1 / std::sqrt(d.head_dim);
+  const ProgramBuilder::SelfAttention attention{
+      .state_group = p.state_group("full", d.n_kv_heads, d.head_dim),
+      .attention = {.n_heads = d.n_heads, .scale = 1 / std::sqrt(d.head_dim)},
+      .rotation = p.rotation(rope, d.head_dim, ProgramBuilder::Pairs::kNeighbours)};
 
   ValueId x = p.embed("token_embd", d.n_embd, d.n_vocab);
   for (uint32_t i = 0; i < d.n_layers; ++i) {
     p.begin_layer(x);
-    const ValueId h = p.rms_norm(x, "attn_norm", eps);
-    const ValueId q = p.rope(p.linear(h, "attn_q", d.q_dim()), positions);
-    const ValueId k = p.rope(p.linear(h, "attn_k", d.kv_dim()), positions);
-    const ValueId v = p.linear(h, "attn_v", d.kv_dim());
-    const ValueId kv = p.append(cache, k, v);
-    const ValueId a = p.attention(q, kv, {.n_heads = d.n_heads, .scale = scale});
-    x = p.add(x, p.linear(a, "attn_output", d.n_embd));
+    x = p.add(x, p.self_attention(p.rms_norm(x, "attn_norm", eps), attention));
 
     const ValueId f = p.rms_norm(x, "ffn_norm", eps);
     if (experts.n_experts == 0) {
-      const ValueId gate = p.silu(p.linear(f, "ffn_gate", d.n_ff));
-      const ValueId up = p.linear(f, "ffn_up", d.n_ff);
-      x = p.add(x, p.linear(p.mul(gate, up), "ffn_down", d.n_embd));
+      x = p.add(x, p.gated_ffn(f, ActivationKind::kSilu, d.n_ff));
     } else {
       const uint32_t n = experts.n_experts;
       const ValueId to = p.route(p.linear(f, "ffn_gate_inp", n), experts.n_used);

@@ -13,25 +13,18 @@ Result<Program> build_smollm3(const ModelSource& source) {
   PUMICE_TRY(const float eps, metadata.read_rms_eps());
 
   ProgramBuilder p(d);
-  const auto positions = p.rotation(rope, d.head_dim, ProgramBuilder::Pairs::kNeighbours);
-  const uint32_t cache = p.state_group("full", d.n_kv_heads, d.head_dim);
-  const double scale = 1 / std::sqrt(d.head_dim);
+  const ProgramBuilder::SelfAttention turning{
+      .state_group = p.state_group("full", d.n_kv_heads, d.head_dim),
+      .attention = {.n_heads = d.n_heads, .scale = 1 / std::sqrt(d.head_dim)},
+      .rotation = p.rotation(rope, d.head_dim, ProgramBuilder::Pairs::kNeighbours)};
+  ProgramBuilder::SelfAttention still = turning;
+  still.rotation.reset();
 
   ValueId x = p.embed("token_embd", d.n_embd, d.n_vocab);
   for (uint32_t i = 0; i < d.n_layers; ++i) {
     p.begin_layer(x);
-    const bool turns = i % 4 != 3;
     const ValueId h = p.rms_norm(x, "attn_norm", eps);
-    ValueId q = p.linear(h, "attn_q", d.q_dim());
-    ValueId k = p.linear(h, "attn_k", d.kv_dim());
-    if (turns) {
-      q = p.rope(q, positions);
-      k = p.rope(k, positions);
-    }
-    const ValueId v = p.linear(h, "attn_v", d.kv_dim());
-    const ValueId kv = p.append(cache, k, v);
-    const ValueId a = p.attention(q, kv, {.n_heads = d.n_heads, .scale = scale});
-    x = p.add(x, p.linear(a, "attn_output", d.n_embd));
+    x = p.add(x, p.self_attention(h, i % 4 != 3 ? turning : still));
 
     const ValueId f = p.rms_norm(x, "ffn_norm", eps);
     x = p.add(x, p.gated_ffn(f, ActivationKind::kSilu, d.n_ff));

@@ -39,9 +39,7 @@ Result<Program> build_stablelm(const ModelSource& source) {
     x = p.add(x, p.linear(a, "attn_output", d.n_embd));
 
     const ValueId f = parallel ? h : p.layer_norm(x, "ffn_norm", eps);
-    const ValueId gate = p.silu(p.linear(f, "ffn_gate", d.n_ff));
-    const ValueId up = p.linear(f, "ffn_up", d.n_ff);
-    x = p.add(x, p.linear(p.mul(gate, up), "ffn_down", d.n_embd));
+    x = p.add(x, p.gated_ffn(f, ActivationKind::kSilu, d.n_ff));
     p.end_layer(x);
   }
   x = p.layer_norm(x, "output_norm", eps);

@@ -14,20 +14,17 @@ Result<Program> build_starcoder2(const ModelSource& source) {
 
   ProgramBuilder p(d);
   constexpr auto kBias = ProgramBuilder::Bias::kAdded;
-  const auto positions = p.rotation(rope, d.head_dim, ProgramBuilder::Pairs::kHalves);
-  const uint32_t cache = p.state_group("full", d.n_kv_heads, d.head_dim);
-  const double scale = 1 / std::sqrt(d.head_dim);
+  const ProgramBuilder::SelfAttention attention{
+      .state_group = p.state_group("full", d.n_kv_heads, d.head_dim),
+      .attention = {.n_heads = d.n_heads, .scale = 1 / std::sqrt(d.head_dim)},
+      .rotation = p.rotation(rope, d.head_dim, ProgramBuilder::Pairs::kHalves),
+      .bias = kBias,
+      .output_bias = kBias};
 
   ValueId x = p.embed("token_embd", d.n_embd, d.n_vocab);
   for (uint32_t i = 0; i < d.n_layers; ++i) {
     p.begin_layer(x);
-    const ValueId h = p.layer_norm(x, "attn_norm", eps);
-    const ValueId q = p.rope(p.linear(h, "attn_q", d.q_dim(), kBias), positions);
-    const ValueId k = p.rope(p.linear(h, "attn_k", d.kv_dim(), kBias), positions);
-    const ValueId v = p.linear(h, "attn_v", d.kv_dim(), kBias);
-    const ValueId kv = p.append(cache, k, v);
-    const ValueId a = p.attention(q, kv, {.n_heads = d.n_heads, .scale = scale});
-    x = p.add(x, p.linear(a, "attn_output", d.n_embd, kBias));
+    x = p.add(x, p.self_attention(p.layer_norm(x, "attn_norm", eps), attention));
 
     const ValueId f = p.layer_norm(x, "ffn_norm", eps);
     const ValueId up = p.gelu_tanh(p.linear(f, "ffn_up", d.n_ff, kBias));
