@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/engine_limits.hpp"
+#include "engine/memory_plan.hpp"
 
 namespace pumice {
 namespace {
@@ -75,6 +76,9 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<vk::PipelineLibra
 void Engine::start_stepper() {
   stepper_ =
       std::make_unique<Stepper>(*requests_, *device_, options_, [this] { return this->now(); });
+  memory_.met = memory_.budget_bytes == UINT64_MAX;
+  memory_looked_at_ = {};
+  look_at_memory();
 }
 
 Status Engine::rebuild(std::shared_ptr<vk::PipelineLibrary> pipelines,
@@ -89,12 +93,16 @@ Status Engine::rebuild(std::shared_ptr<vk::PipelineLibrary> pipelines,
   stepper_.reset();
   device_.reset();
   PUMICE_TRY(std::unique_ptr<DeviceState> device,
-             DeviceState::create(std::move(pipelines), std::move(model), options_, progress));
+             DeviceState::create(std::move(pipelines), std::move(model), options_, progress,
+                                 scheduler().cache().n_blocks()));
   if (device->cache_options().model != scheduler().cache().options().model) {
     return make_error(ErrorCode::kInvalidArgument,
                       "an engine goes on with the model and the arithmetic that it began with");
   }
   device_ = std::move(device);
+  // Slabs of another device may be larger.
+  PUMICE_CHECK(requests_->scheduler().cache().resize(device_->kv().n_blocks()),
+               "an empty cache takes any size");
   start_stepper();
   stepper_->set_hooks(std::move(hooks));
   return {};
@@ -142,9 +150,10 @@ Result<std::vector<StepEvent>> Engine::poll(double budget_s) {
     PUMICE_TRY_STATUS(check_device());
     if (device_->is_warm()) {
       PUMICE_TRY_STATUS(stepper_->poll(budget_s));
-    } else if (!idle()) {
+    } else if (!idle() || stepper_->resizing()) {
       PUMICE_TRY_STATUS(prewarm(budget_s));
     }
+    look_at_memory();
   }
   return requests_->take_events();
 }
@@ -155,6 +164,7 @@ Result<std::vector<StepEvent>> Engine::step() {
   while (!requests_->has_events()) {
     PUMICE_TRY_STATUS(check_device());
     PUMICE_TRY_STATUS(stepper_->poll(Submitter::kNoBudget, 0));
+    look_at_memory();
     if (requests_->has_events() || stepper_->idle()) break;
     PUMICE_TRY_STATUS(stepper_->wait());
   }
@@ -165,6 +175,50 @@ Status Engine::wait(double most_s) const {
   constexpr double kMost_s = 3600;
   if (requests_->has_events() || stepper_ == nullptr) return {};
   return stepper_->wait_next(static_cast<uint64_t>(std::clamp(most_s, 0.0, kMost_s) * 1e9));
+}
+
+// ---- memory
+
+Status Engine::set_memory_budget(uint64_t bytes) {
+  PUMICE_TRY_STATUS(check_device());
+  PUMICE_TRY(const uint32_t n_blocks, device_->kv_blocks_within(bytes));
+  stepper_->resize_kv(n_blocks);
+  memory_.budget_bytes = bytes;
+  memory_.met = bytes == UINT64_MAX;
+  look_at_memory();
+  return {};
+}
+
+/// What a budget leaves may change: others take memory of the device, and give it back.
+void Engine::look_at_memory() {
+  const auto now = std::chrono::steady_clock::now();
+  const bool due = now - memory_looked_at_ >= std::chrono::seconds(1);
+  if (memory_.met && !due) return;
+  vk::Device& device = *device_->device();
+  if (!memory_.met) device.retire([] {});  // what waits for another engine's work
+  memory_.used_bytes = device.ledger().total_bytes();
+  memory_.kv_blocks = device_->kv().n_blocks();
+  memory_.kv_blocks_all = device_->kv().most_blocks();
+  memory_.kv_bytes = device_->kv().bytes_with(memory_.kv_blocks);
+  if (memory_.budget_bytes != UINT64_MAX) {
+    const bool within = memory_.used_bytes <= memory_.budget_bytes;
+    memory_.met = within && (memory_.met || !stepper_->resizing());
+    if (due) {
+      const Result<uint32_t> n_blocks = device_->kv_blocks_within(memory_.budget_bytes);
+      stepper_->resize_kv(n_blocks.ok() ? *n_blocks : device_->fewest_kv_blocks());
+    }
+  }
+  if (!due) return;
+  memory_looked_at_ = now;
+  const std::optional<vk::HeapUse> driver = vk::heap_use(device);
+  const bool was_overcommitted = memory_.driver && memory_.driver->is_overcommitted();
+  memory_.driver = driver;
+  if (!driver || !driver->is_overcommitted() || was_overcommitted) return;
+  ++memory_.n_overcommitted;
+  options_.logger.warning(
+      "the driver leaves this process {} of device memory, and it uses {}: "
+      "memory may be moved out of the device, and everything be slow",
+      memory_text(driver->budget_bytes), memory_text(driver->used_bytes));
 }
 
 // ---- the whole

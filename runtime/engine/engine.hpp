@@ -21,8 +21,23 @@
 #include "engine/engine_options.hpp"
 #include "engine/requests.hpp"
 #include "engine/stepper.hpp"
+#include "vk/heap_use.hpp"
 
 namespace pumice {
+
+/// Where an engine is with its memory.
+struct MemoryStatus {
+  uint64_t budget_bytes = UINT64_MAX;  ///< asked for; UINT64_MAX: none
+  bool met = true;
+  uint64_t used_bytes = 0;     ///< of the device, by its ledger
+  uint64_t kv_bytes = 0;       ///< of those, this engine's KV memory
+  uint32_t kv_blocks = 0;      ///< pages in it
+  uint32_t kv_blocks_all = 0;  ///< without a budget
+  /// What the driver says, asked once a second at most; nothing where it does not.
+  std::optional<vk::HeapUse> driver = {};
+  /// Times since the engine was made that the driver was found to leave less than is used.
+  uint32_t n_overcommitted = 0;
+};
 
 class Engine {
  public:
@@ -96,6 +111,18 @@ class Engine {
   /// Replace the prompt cache file by what is cached now. Needs EngineOptions::cache_file.
   Status save_prompt_cache();
 
+  /// From now on let all that the device's ledger has, of this engine, its model and any others
+  /// there, be at most `bytes`; UINT64_MAX: no budget, as at first. Returns at once: `poll` and
+  /// `step` work towards it, also while no request is there, and `memory` says when it is met; from
+  /// then on the ledger stays within it, unless others on the device take more. What is cached
+  /// least recently goes first, to host memory where there is a tier for it; requests that are
+  /// served last wait again if need be, and one that can never fit any more fails with kDoesNotFit
+  /// (RequestReport::failure). With a higher budget KV memory grows again. Errors, with nothing
+  /// changed: kDoesNotFit with the smallest budget that can be met, kDeviceLost.
+  Status set_memory_budget(uint64_t bytes);
+  /// Of the last `poll`, `step` or `set_memory_budget`.
+  const MemoryStatus& memory() const { return memory_; }
+
   /// Make all that this engine has on a device anew: after the loss of the device, say, with
   /// pipelines and a model on one that was opened since. Requests go on from their tokens, and what
   /// the cache has in host memory or its file stays. Errors: those of `create`; kInvalidArgument if
@@ -132,9 +159,12 @@ class Engine {
     return *stepper_;
   }
   void start_stepper();
+  void look_at_memory();
 
   EngineOptions options_;
   std::chrono::steady_clock::time_point created_ = std::chrono::steady_clock::now();
+  MemoryStatus memory_;
+  std::chrono::steady_clock::time_point memory_looked_at_ = {};
   std::optional<Requests> requests_;
   std::unique_ptr<DeviceState> device_;  // none after a `rebuild` that failed; so is stepper_
   std::unique_ptr<Stepper> stepper_;

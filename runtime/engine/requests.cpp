@@ -94,6 +94,7 @@ RequestReport Requests::release(RequestId id) {
   const Active& active = requests_.at(id);
   const bool ended_by_token = active.ended_by != EndReason::kNone;
   RequestReport report{.end_reason = ended_by_token ? active.ended_by : request.end_reason,
+                       .failure = request.failure,
                        .prompt_tokens = request.prompt_tokens,
                        .generated_tokens = request.generated_tokens,
                        .cache = request.cache,

@@ -53,6 +53,7 @@ struct GenerationRequest {
 /// What is known of a request once it has ended. Times in seconds on Engine::now().
 struct RequestReport {
   EndReason end_reason = EndReason::kNone;
+  Status failure = {};  ///< why, of kError
   uint32_t prompt_tokens = 0;
   uint32_t generated_tokens = 0;
   CacheReport cache;
