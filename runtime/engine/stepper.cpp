@@ -110,6 +110,8 @@ Result<bool> Stepper::carry_on(Moving& moving) {
   using Kind = ByteMover::Piece::Kind;
   while (true) {
     if (moving.move) {
+      // The step before lands first: of what came before work that has ended nothing is told.
+      if (steps_.size() > 1) return {};
       const Result<std::optional<double>> ended = submitter_.ended(moving.ticket);
       if (!ended.ok()) {
         abandon();
