@@ -95,7 +95,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Groups{"both", {{"kv", GroupKind::kFull, 0}, {"w", GroupKind::kWindow, 5}}},
                     Groups{"recurrent",
                            {{"kv", GroupKind::kFull, 0}, {"s", GroupKind::kRecurrent, 0}}}),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& tested) { return tested.param.name; });
 
 TEST(Adoptions, AreKeptApartBySalt) {
   CacheRig from(options(16));
