@@ -44,6 +44,7 @@ class DeviceState {
   DeviceState& operator=(const DeviceState&) = delete;
 
   const std::shared_ptr<vk::Device>& device() const { return device_; }
+  const Model& model() const { return *model_; }
   const Program& program() const { return model_->program; }
   const Decoder& decoder() const { return *decoder_; }
   /// What a cache must be to stand for these pages.

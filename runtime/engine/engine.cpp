@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
+#include <thread>
 #include <utility>
 
 #include "engine/engine_limits.hpp"
@@ -117,6 +120,12 @@ double Engine::now() const {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - created_).count();
 }
 
+double Engine::next_due_s() const {
+  if (idle()) return std::numeric_limits<double>::infinity();
+  if (requests_->has_events() || stepper_ == nullptr || !stepper_->idle()) return 0;
+  return scheduler().next_due_s();
+}
+
 uint64_t Engine::kv_bytes_per_token() const {
   const KvCacheOptions& cache = scheduler().cache().options();
   return cache.groups.size() * cache.block_bytes / kKvBlockTokens;
@@ -165,8 +174,14 @@ Result<std::vector<StepEvent>> Engine::step() {
     PUMICE_TRY_STATUS(check_device());
     PUMICE_TRY_STATUS(stepper_->poll(Submitter::kNoBudget, 0));
     look_at_memory();
-    if (requests_->has_events() || stepper_->idle()) break;
-    PUMICE_TRY_STATUS(stepper_->wait());
+    if (requests_->has_events() || idle()) break;
+    if (!stepper_->idle()) {
+      PUMICE_TRY_STATUS(stepper_->wait());
+      continue;
+    }
+    const double wait_s = next_due_s() - now();
+    if (std::isinf(wait_s)) break;
+    if (wait_s > 0) std::this_thread::sleep_for(std::chrono::duration<double>(wait_s));
   }
   return requests_->take_events();
 }
@@ -255,6 +270,75 @@ Status Engine::save_prompt_cache() {
   PUMICE_TRY_STATUS(check_device());
   return ::pumice::save_prompt_cache(requests_->scheduler().cache(), device_->blocks());
 }
+
+// ---- conversations
+
+Result<SavedSequence> Engine::sequence(RequestId id) const {
+  const GenerationRequest* request = requests_->find(id);
+  if (request == nullptr) {
+    return make_error(ErrorCode::kInvalidArgument, "request {} is not under way", id);
+  }
+  const std::span<const TokenId> tokens = requests_->tokens(id);
+  return SavedSequence{.tokens = {tokens.begin(), tokens.end()},
+                       .n_prompt = requests_->n_prompt(id),
+                       .sampling = request->sampling,
+                       .next_output_index = requests_->next_output_index(id),
+                       .salt = request->salt};
+}
+
+SavedBinding Engine::saved_binding() const {
+  return {.model = device_->model().fingerprint,
+          .n_vocab = device_->program().n_vocab,
+          .state = scheduler().cache().binding()};
+}
+
+Result<std::vector<std::byte>> Engine::save(SavedSequence sequence) {
+  PUMICE_TRY_STATUS(check_device());
+  const SavedBinding binding = saved_binding();
+  PUMICE_TRY_STATUS(check_saved_sequence(sequence, binding.n_vocab));
+  PUMICE_TRY_STATUS(stepper().settle());
+  KvCache& cache = requests_->scheduler().cache();
+  KvCache::CachedPrefix prefix =
+      cache.cached_prefix(cache.hash_prompt(sequence.tokens, sequence.salt));
+  const auto write = [&] {
+    sequence.state_tokens = prefix.n_tokens;
+    return write_saved_sequence(sequence, binding, prefix.pages.size());
+  };
+  std::vector<std::byte> bytes = write();
+  const uint64_t n_page_bytes = prefix.pages.size() * binding.state.block_bytes;
+  const Status read =
+      read_prefix(cache, prefix, device_->blocks(), std::span(bytes).last(n_page_bytes));
+  if (!read.ok() && read.error().code != ErrorCode::kBadFile) return read.error();
+  if (!read.ok()) {
+    options_.logger.warning("a conversation is saved without state: {}", read.error().message);
+    prefix = {};
+    bytes = write();
+  }
+  seal_saved_sequence(bytes);
+  return bytes;
+}
+
+Result<SavedSequence> Engine::restore(std::span<const std::byte> bytes,
+                                      const RestoreOptions& options) {
+  PUMICE_TRY_STATUS(check_device());
+  KvCache& cache = requests_->scheduler().cache();
+  PUMICE_TRY(OpenedSequence opened,
+             open_saved_sequence(bytes, saved_binding(), cache.groups(), options));
+  SavedSequence& sequence = opened.sequence;
+  if (sequence.state_tokens == 0) return sequence;
+  PUMICE_TRY_STATUS(stepper().settle());
+  const Status adopted =
+      adopt_prefix(cache, cache.hash_prompt(sequence.tokens, sequence.salt), sequence.state_tokens,
+                   opened.pages, device_->blocks(), options_.logger);
+  if (adopted.ok()) return sequence;
+  const ErrorCode code = adopted.error().code;
+  if (code != ErrorCode::kDoesNotFit && code != ErrorCode::kInvalidArgument) return adopted.error();
+  options_.logger.info("a conversation is restored without state: {}", adopted.error().message);
+  sequence.state_tokens = 0;
+  return sequence;
+}
+
+// ---- for tests
 
 Status Engine::check_integrity() const {
   PUMICE_TRY_STATUS(requests_->check_integrity());

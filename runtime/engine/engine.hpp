@@ -7,11 +7,13 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,6 +22,7 @@
 #include "engine/device_state.hpp"
 #include "engine/engine_options.hpp"
 #include "engine/requests.hpp"
+#include "engine/saved_sequence.hpp"
 #include "engine/stepper.hpp"
 #include "vk/heap_use.hpp"
 
@@ -83,8 +86,8 @@ class Engine {
   /// ones.
   Result<std::vector<StepEvent>> poll(double budget_s);
 
-  /// The same without a budget, waiting until a step has landed: its events. No event means that
-  /// nothing is left to do.
+  /// The same without a budget, waiting until a step has landed, and for requests whose rate says
+  /// that their next token must wait: its events. No event means that nothing is left to do.
   Result<std::vector<StepEvent>> step();
 
   /// Between two polls: wait until the device has finished the next piece of what was submitted,
@@ -103,6 +106,10 @@ class Engine {
   bool idle() const { return requests_->idle(); }
   /// Seconds since the engine was made.
   double now() const;
+  /// Until when, on `now`, `poll` has nothing to do unless something is asked of the engine: 0
+  /// while steps are under way or may be planned, the time of the first token that must wait
+  /// (GenerationRequest::max_tokens_per_s) or of a request's timeout, infinite while idle.
+  double next_due_s() const;
 
   /// Run a few steps of made-up tokens and learn what steps cost here, for `tpot_target_s`. Only
   /// while idle. Takes about a second. Errors: those of `step`.
@@ -122,6 +129,22 @@ class Engine {
   Status set_memory_budget(uint64_t bytes);
   /// Of the last `poll`, `step` or `set_memory_budget`.
   const MemoryStatus& memory() const { return memory_; }
+
+  /// What a request under way could be saved as: the tokens that have landed. Errors:
+  /// kInvalidArgument if it has ended.
+  Result<SavedSequence> sequence(RequestId id) const;
+
+  /// A conversation as bytes, with the state of the positions that are cached, as many as a request
+  /// that begins with these tokens would find (of one that still runs, its full blocks). Requests
+  /// go on; the call waits for the device, not for requests. Errors, with nothing changed:
+  /// kInvalidArgument; those of `step`.
+  Result<std::vector<std::byte>> save(SavedSequence sequence);
+  /// What `save` gave, here or elsewhere. Its state is cached, if there is room for all of it
+  /// without taking from requests (state_tokens says of how many positions): a request that begins
+  /// with its tokens (`continuation`) computes only what follows. Waits as `save` does. Errors,
+  /// with nothing changed: open_saved_sequence's; those of `step`.
+  Result<SavedSequence> restore(std::span<const std::byte> bytes,
+                                const RestoreOptions& options = {});
 
   /// Make all that this engine has on a device anew: after the loss of the device, say, with
   /// pipelines and a model on one that was opened since. Requests go on from their tokens, and what
@@ -154,6 +177,7 @@ class Engine {
  private:
   explicit Engine(const EngineOptions& options) : options_(options) {}
   Status check_device() const;
+  SavedBinding saved_binding() const;
   Stepper& stepper() const {
     PUMICE_CHECK(stepper_ != nullptr, "the engine has no device");
     return *stepper_;

@@ -29,9 +29,18 @@ Status Requests::check(const GenerationRequest& request) const {
   if (request.on_logits && !limits_.logits) {
     return make_error(ErrorCode::kInvalidArgument, "this engine was not made for prompt logits");
   }
+  if (request.n_output_in_prompt > request.prompt.size() ||
+      (request.n_output_in_prompt > 0 && request.on_logits)) {
+    return make_error(ErrorCode::kInvalidArgument, "{} output tokens in a prompt of {}{}",
+                      request.n_output_in_prompt, request.prompt.size(),
+                      request.on_logits ? " whose logits are wanted" : "");
+  }
   PUMICE_TRY_STATUS(validate_stop_strings(request.stop_strings));
   if (!request.stop_strings.empty() && request.tokenizer == nullptr) {
     return make_error(ErrorCode::kInvalidArgument, "stop strings need a tokenizer");
+  }
+  if (request.delivery == GenerationRequest::Delivery::kSentence && request.tokenizer == nullptr) {
+    return make_error(ErrorCode::kInvalidArgument, "sentences need a tokenizer");
   }
   const uint64_t wanted = request.prompt.size() + uint64_t{request.max_new_tokens};
   if (wanted > limits_.window_tokens && limits_.overflow == OverflowPolicy::kStop) {
@@ -53,19 +62,27 @@ Result<RequestId> Requests::submit(GenerationRequest request, double now_s) {
     active.truncated_tokens = static_cast<uint32_t>(prompt.size()) - (window - room);
     prompt.erase(prompt.begin(), prompt.begin() + static_cast<ptrdiff_t>(active.truncated_tokens));
   }
-  active.n_prompt = static_cast<uint32_t>(prompt.size());
+  const auto n_output =
+      static_cast<uint32_t>(std::min<size_t>(request.n_output_in_prompt, prompt.size()));
+  active.n_prompt = static_cast<uint32_t>(prompt.size()) - n_output;
+  if (request.tokenizer != nullptr) {
+    active.stream.emplace(request.tokenizer, request.stop_strings);
+    if (request.delivery == GenerationRequest::Delivery::kSentence) active.sentences.emplace();
+    // What was told of it before.
+    for (uint32_t i = active.n_prompt; i < prompt.size(); ++i) (void)text_of(active, prompt[i]);
+  }
   RequestSpec spec{.prompt = std::move(prompt),
                    .max_new_tokens = request.max_new_tokens,
                    .service_class = request.service_class,
                    .priority = request.priority,
                    .deadline_s = now_s + request.timeout_s,
-                   .salt = request.salt};
+                   .salt = request.salt,
+                   .max_tokens_per_s = request.max_tokens_per_s};
   // Every position of it has to be computed: it shares nothing.
   if (request.on_logits && request.logits == GenerationRequest::Logits::kPrompt) {
     spec.salt = private_salt();
   }
   PUMICE_TRY(const RequestId id, scheduler_.add(std::move(spec), now_s));
-  if (request.tokenizer != nullptr) active.stream.emplace(request.tokenizer, request.stop_strings);
   active.request = std::move(request);
   requests_.emplace(id, std::move(active));
   return id;
@@ -81,7 +98,7 @@ std::optional<RequestReport> Requests::cancel(RequestId id, double now_s) {
     return true;
   });
   if (const auto it = requests_.find(id); it != requests_.end()) {
-    if (it->second.stream) held += it->second.stream->flush();
+    held += rest_of(it->second);
     scheduler_.cancel(id, now_s);
     report = release(id);
   }
@@ -162,19 +179,33 @@ bool ends_request(const GenerationRequest& request, TokenId token) {
 
 }  // namespace
 
+/// What became final with it.
+std::string Requests::text_of(Active& active, TokenId token) {
+  if (!active.stream) return {};
+  std::string text = active.stream->feed(token);
+  return active.sentences ? active.sentences->feed(text) : text;
+}
+
+/// All that is held back.
+std::string Requests::rest_of(Active& active) {
+  if (!active.stream) return {};
+  std::string text = active.stream->flush();
+  return active.sentences ? active.sentences->feed(text) + active.sentences->flush() : text;
+}
+
 /// Why it is the last one, if it is for what it says.
 EndReason Requests::add_token(Active& active, TokenId token, StepEvent& event) {
   event.token = token;
   if (ends_request(active.request, token)) return EndReason::kStop;
   if (!active.stream) return EndReason::kNone;
-  event.text = active.stream->feed(token);
+  event.text = text_of(active, token);
   return active.stream->stopped() ? EndReason::kStopString : EndReason::kNone;
 }
 
 /// The event is the last of its request, which has ended.
 void Requests::finish(StepEvent& event) {
   Active& active = requests_.at(event.request);
-  if (active.stream) event.text += active.stream->flush();
+  event.text += rest_of(active);
   event.finished = true;
   event.report = release(event.request);
 }
@@ -201,8 +232,16 @@ void Requests::shift_window(RequestId id) {
 
 uint64_t Requests::output_index(const StepChunk& chunk) const {
   const uint64_t next = uint64_t{chunk.first_position} + chunk.n_tokens;
-  return scheduler_.request(chunk.request).generated_tokens +
-         (next - scheduler_.tokens(chunk.request).size());
+  return next_output_index(chunk.request) + (next - scheduler_.tokens(chunk.request).size());
+}
+
+uint64_t Requests::next_output_index(RequestId id) const {
+  return requests_.at(id).request.first_output_index + scheduler_.request(id).generated_tokens;
+}
+
+const GenerationRequest* Requests::find(RequestId id) const {
+  const auto it = requests_.find(id);
+  return it != requests_.end() ? &it->second.request : nullptr;
 }
 
 bool Requests::wants_logits(RequestId id, uint32_t position) const {

@@ -325,6 +325,15 @@ Status Stepper::wait() {
   return {};
 }
 
+Status Stepper::settle() {
+  while (moving()) {
+    PUMICE_TRY_STATUS(submit(Submitter::kNoBudget));
+    PUMICE_TRY_STATUS(wait());
+    if (moving()) PUMICE_TRY_STATUS(move_on());
+  }
+  return submit(Submitter::kNoBudget);
+}
+
 /// The oldest step has run: its tokens count.
 Status Stepper::land(double seconds) {
   Status status;
