@@ -148,15 +148,19 @@ TEST_F(SavedSequences, AreNotOverwrittenByStepsOfRequestsThatEnded) {
   const Bytes bytes = save(*here, {.tokens = said});
   const Tokens expected = greedy(*here, said, 4);
   EngineOptions small = options();
-  small.n_sequences = 1;
+  small.n_sequences = 2;
   small.kv_blocks = 8;
   for (size_t n_polls = 1; n_polls < 12; ++n_polls) {
     const auto there = engine(small);
+    // For this one the step goes on.
+    const auto lasting = there->submit({.prompt = tokens(10, 3), .max_new_tokens = 3});
+    ASSERT_TRUE(lasting.ok());
     const auto cancelled = there->submit({.prompt = tokens(100, 2), .max_new_tokens = 8});
     ASSERT_TRUE(cancelled.ok());
     for (size_t i = 0; i < n_polls; ++i) ASSERT_TRUE(there->poll(1e-9).ok());
     there->cancel(*cancelled);
     ASSERT_EQ(restore(*there, bytes).state_tokens, 90u);
+    finish(*there, *lasting);
     EXPECT_EQ(greedy(*there, said, 4), expected) << n_polls;
   }
 }
