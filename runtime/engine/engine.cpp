@@ -82,6 +82,12 @@ void Engine::start_stepper() {
   memory_.met = memory_.budget_bytes == UINT64_MAX;
   memory_looked_at_ = {};
   look_at_memory();
+  stepper_->set_mode(mode_);
+}
+
+void Engine::set_mode(EngineMode mode) {
+  mode_ = mode;
+  if (stepper_ != nullptr) stepper_->set_mode(mode);
 }
 
 Status Engine::rebuild(std::shared_ptr<vk::PipelineLibrary> pipelines,

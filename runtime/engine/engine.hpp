@@ -98,6 +98,10 @@ class Engine {
   /// What `submit` would refuse whatever else runs. Any thread: it reads what never changes.
   Status check(const GenerationRequest& request) const { return requests_->check(request); }
 
+  /// How this engine shares its device with others, from the next call on; kFast at first. That its
+  /// queue yields to others' is a matter of the device: DeviceRequest::low_priority.
+  void set_mode(EngineMode mode);
+
   /// End a request in any state and free all it holds. No event of it follows, not even one that a
   /// failed step left. Nothing if its last event was delivered.
   std::optional<RequestReport> cancel(RequestId id);
@@ -186,6 +190,7 @@ class Engine {
   void look_at_memory();
 
   EngineOptions options_;
+  EngineMode mode_ = EngineMode::kFast;
   std::chrono::steady_clock::time_point created_ = std::chrono::steady_clock::now();
   MemoryStatus memory_;
   std::chrono::steady_clock::time_point memory_looked_at_ = {};

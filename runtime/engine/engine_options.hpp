@@ -22,6 +22,13 @@ enum class OverflowPolicy {
   kTruncateOldest,  ///< like kShift with nothing kept; prompts beyond the window lose their start
 };
 
+/// How an engine shares a device with others. Budgets of `poll` hold in every mode; these are more.
+enum class EngineMode {
+  kFast,            ///< as much is submitted at once as a budget allows
+  kBesideGraphics,  ///< slices of at most 2 ms, and two of them at a time
+  kBackground,      ///< slices of at most 2 ms, each when the device has finished the last
+};
+
 struct EngineOptions {
   KvTypes kv_type;                    ///< what keys and values are cached in
   ops::Math math = ops::Math::kAuto;  ///< arithmetic of matrix products

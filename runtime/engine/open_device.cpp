@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "vk/device_choice.hpp"
+#include "vk/queue_priority.hpp"
 
 namespace pumice {
 
@@ -31,6 +32,9 @@ Result<std::shared_ptr<vk::Device>> open_device(const DeviceRequest& request,
     return make_error(ErrorCode::kInvalidArgument, "the hang timeout must be positive");
   }
   PUMICE_TRY(ChosenDevice chosen, choose_device(request, logger));
+  if (request.low_priority && !vk::ask_for_low_priority(chosen.snapshot, chosen.plan)) {
+    logger.info("{}: the driver knows no low priority", chosen.snapshot.name);
+  }
   vk::log_plan(chosen.snapshot, chosen.plan, logger);
   PUMICE_TRY(std::shared_ptr<vk::Device> device,
              vk::Device::create(chosen.instance, chosen.index, chosen.snapshot,

@@ -20,6 +20,9 @@ struct DeviceRequest {
   vk::PlanOptions limits = {};  ///< what not to use of the device
   bool validation = false;      ///< Vulkan's validation layer, which must then be installed
   double hang_timeout_s = vk::Device::kHangTimeout_s;  ///< vk::Device::set_hang_timeout
+  /// The queue yields to those of other programs, where the driver grants that
+  /// (VK_KHR_global_priority): for EngineMode::kBackground. A queue has its priority for good.
+  bool low_priority = false;
 };
 
 /// Errors: kNoDevice without a loader, a driver or, if asked for, the validation layer.

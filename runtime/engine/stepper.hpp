@@ -68,8 +68,9 @@ class Stepper {
   /// many as can be under way are planned, and the next segments are submitted as far as `budget_s`
   /// allows (Submitter::submit). Errors: those of the device; every step under way is then undone.
   Status poll(double budget_s, uint32_t max_steps = Scheduler::kMaxOutstanding);
-  /// Wait until the oldest step, all of which was submitted, has run, and land it, or until a piece
-  /// of its transfers is done. Something is under way. Errors: as of `poll`.
+  /// Wait until the oldest step has run, and land it, or until a piece of its transfers is done;
+  /// or, in a mode that submits a step in parts, until more of it can be submitted. Something is
+  /// under way. Errors: as of `poll`.
   Status wait();
   /// Wait for the device to finish the next piece of what was submitted, `most_ns` at most; nothing
   /// else changes. Errors: kDeviceLost.
@@ -90,6 +91,8 @@ class Stepper {
 
   /// For the steps that are planned from now on.
   void set_hooks(StepHooks hooks);
+  /// Holds for what is submitted from now on.
+  void set_mode(EngineMode mode) { submitter_.set_mode(mode); }
   const StepHooks& hooks() const { return hooks_; }
   size_t n_replays() const { return replays_.size(); }
   const std::set<std::string>& variants() const { return variants_; }

@@ -29,7 +29,7 @@ double Submitter::in_segments(const vk::RecordedWork& work) const {
   for (const vk::RecordedWork::Segment& segment : work.segments()) {
     predicted_ns += pace_.predict_ns(segment.cost);
   }
-  return predicted_ns / (slice_ns_ / 2);
+  return predicted_ns / (slice_ns() / 2);
 }
 
 Submitter::Ticket Submitter::add(std::shared_ptr<const vk::RecordedWork> work) {
@@ -43,6 +43,18 @@ void Submitter::drop_rest(Ticket ticket) {
   work.n_wanted = work.n_submitted;
 }
 
+double Submitter::most_ns(double budget_s) const {
+  switch (mode_) {
+    case EngineMode::kFast:
+      return budget_s * 1e9;
+    case EngineMode::kBesideGraphics:
+      return std::min(budget_s * 1e9, 2 * slice_ns());
+    case EngineMode::kBackground:
+      return std::min(budget_s * 1e9, slice_ns());
+  }
+  return 0;
+}
+
 Status Submitter::submit(double budget_s, bool waits_for_queue) {
   if (budget_s < kNoBudget) {
     has_budget_ = true;
@@ -52,7 +64,8 @@ Status Submitter::submit(double budget_s, bool waits_for_queue) {
     PUMICE_TRY(const uint64_t reached, device_->completed());
     backlog_.reach(reached);
   }
-  Admission admission(backlog_.predicted_ns(), !backlog_.empty(), budget_s * 1e9, slice_ns_);
+  if (mode_ == EngineMode::kBackground && !backlog_.empty()) return {};
+  Admission admission(backlog_.predicted_ns(), !backlog_.empty(), most_ns(budget_s), slice_ns());
   struct Part {
     Work* work = nullptr;
     size_t end = 0;  // of its segments
@@ -148,7 +161,10 @@ Result<std::optional<double>> Submitter::ended(Ticket ticket) {
 
 Status Submitter::wait(Ticket ticket) {
   Work& work = find(ticket);
-  if (!work.is_submitted()) PUMICE_TRY_STATUS(submit(kNoBudget, true));
+  if (!work.is_submitted()) {
+    PUMICE_TRY_STATUS(submit(kNoBudget, true));
+    if (!work.is_submitted()) return device_->wait(backlog_.next_value());
+  }
   PUMICE_TRY(const uint64_t reached, device_->completed());
   PUMICE_TRY_STATUS(device_->wait(work.value));
   if (reached < work.value) work.ended = Clock::now();

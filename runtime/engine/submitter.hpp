@@ -5,6 +5,7 @@
 // device's clock where segments are timed, else by when its end was waited for.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -14,6 +15,7 @@
 #include <span>
 
 #include "base/result.hpp"
+#include "engine/engine_options.hpp"
 #include "engine/pace.hpp"
 #include "vk/recorder.hpp"
 
@@ -57,10 +59,14 @@ class Submitter {
   /// Slices are as long as the smallest budget so far, but not shorter than this.
   static constexpr double kShortestSlice_s = 0.5e-3;
 
+  /// Any budget is cut to what the mode allows.
+  void set_mode(EngineMode mode) { mode_ = mode; }
+  static constexpr double kPoliteSlice_s = 2e-3;  ///< of the modes other than kFast, at most
+
   /// How work is to be recorded: segments of about half the smallest slice, with times once
   /// somebody has a budget (who does not look all the time cannot time them).
   void set_segments(vk::RecorderOptions& options) const;
-  vk::SegmentLimit segment_limit() const { return pace_.limit(slice_ns_ / 2); }
+  vk::SegmentLimit segment_limit() const { return pace_.limit(slice_ns() / 2); }
   bool times_segments() const;
   /// The predicted time of work in such segments. Where it doubles or halves, they are to be cut
   /// anew.
@@ -84,8 +90,9 @@ class Submitter {
   /// wait. Once told, it and what was added before it are forgotten. Errors: kDeviceLost.
   Result<std::optional<double>> ended(Ticket ticket);
 
-  /// Submit what a budget or a host's queue held back, and wait for the end of this work. Errors:
-  /// those of submit.
+  /// Submit what a budget or a host's queue held back, and wait for the end of this work or, where
+  /// the mode does not allow all of it at once, until the device has finished some. Errors: those
+  /// of submit.
   Status wait(Ticket ticket);
 
   /// Wait, `most_ns` at most, until the device has finished the oldest submission that was not seen
@@ -112,12 +119,17 @@ class Submitter {
   /// Nothing while a host holds the queue and this does not wait for it.
   Result<std::optional<uint64_t>> submit_commands(std::span<const VkCommandBuffer> commands,
                                                   bool waits_for_queue);
+  double slice_ns() const {
+    return mode_ == EngineMode::kFast ? slice_ns_ : std::min(slice_ns_, 1e9 * kPoliteSlice_s);
+  }
+  double most_ns(double budget_s) const;
   Work& find(Ticket ticket);
   double forget(Ticket ticket);
   double learn(const Work& work, double seconds);
 
   std::shared_ptr<vk::Device> device_;
-  double slice_ns_;
+  double slice_ns_;  // of budgets; see slice_ns()
+  EngineMode mode_ = EngineMode::kFast;
   bool has_budget_ = false;  // somebody had one
   Pace pace_;
   Ticket next_ticket_ = 1;

@@ -7,6 +7,7 @@
 
 #include "vk/device_fault.hpp"
 #include "vk/feature_chain.hpp"
+#include "vk/queue_priority.hpp"
 #include "vk/requirements.hpp"
 
 namespace pumice::vk {
@@ -81,6 +82,10 @@ Result<std::shared_ptr<Device>> Device::create(std::shared_ptr<Instance> instanc
   queue_info.queueFamilyIndex = device->plan_.queue_family;
   queue_info.queueCount = 1;
   queue_info.pQueuePriorities = &priority;
+  VkDeviceQueueGlobalPriorityCreateInfoKHR low{};
+  low.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_GLOBAL_PRIORITY_CREATE_INFO_KHR;
+  low.globalPriority = VK_QUEUE_GLOBAL_PRIORITY_LOW_KHR;
+  if (has_low_priority(device->plan_)) queue_info.pNext = &low;
   VkDeviceCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO;
   info.pNext = features.head();
@@ -89,8 +94,13 @@ Result<std::shared_ptr<Device>> Device::create(std::shared_ptr<Instance> instanc
   info.enabledExtensionCount = static_cast<uint32_t>(extension_names.size());
   info.ppEnabledExtensionNames = extension_names.data();
   const InstanceFunctions& instance_fn = device->instance_->functions();
-  const VkResult result = instance_fn.vkCreateDevice(device->instance_->physical_devices()[index],
-                                                     &info, nullptr, &device->device_);
+  const VkPhysicalDevice physical_device = device->instance_->physical_devices()[index];
+  VkResult result = instance_fn.vkCreateDevice(physical_device, &info, nullptr, &device->device_);
+  if (result == VK_ERROR_NOT_PERMITTED_KHR && queue_info.pNext != nullptr) {
+    device->logger_.info("{}: a low priority was not granted", snapshot.name);
+    queue_info.pNext = nullptr;
+    result = instance_fn.vkCreateDevice(physical_device, &info, nullptr, &device->device_);
+  }
   if (result != VK_SUCCESS) {
     return make_error(ErrorCode::kNoDevice,
                       "{}: the driver could not create a device (VkResult {})", snapshot.name,

@@ -74,6 +74,24 @@ TEST_F(Poll, GivesTheTokensOfStepsForEveryBudget) {
   }
 }
 
+TEST_F(Poll, GivesTheSameTokensInEveryModeAndSoDoSteps) {
+  const Told wanted = expected();
+  for (const bool polls : {true, false}) {
+    const auto polite = engine();
+    submit_two(*polite);
+    Told told;
+    const EngineMode modes[] = {EngineMode::kBesideGraphics, EngineMode::kBackground,
+                                EngineMode::kFast};
+    for (size_t i = 0; !polite->idle(); ++i) {
+      polite->set_mode(modes[i / 4 % 3]);
+      const auto events = polls ? polite->poll(Submitter::kNoBudget) : polite->step();
+      ASSERT_TRUE(events.ok()) << events.error().message;
+      keep(*events, told);
+    }
+    EXPECT_EQ(told, wanted) << polls;
+  }
+}
+
 TEST_F(Poll, MayBeMixedWithSteps) {
   const auto mixed = engine();
   submit_two(*mixed);

@@ -2,6 +2,7 @@
 #include "engine/submitter.hpp"
 
 #include <cmath>
+#include <utility>
 
 #include "tests/vk/host_fixture.hpp"
 #include "tests/vk/recorder_fixture.hpp"
@@ -76,6 +77,43 @@ TEST_F(Submitter, SubmitsNoMoreOfWorkThatNobodyWants) {
   ASSERT_TRUE(submitter.submit(pumice::Submitter::kNoBudget).ok());
   ASSERT_TRUE(submitter.wait(whole).ok());
   EXPECT_EQ(n_done(), kSegments - 1);
+}
+
+TEST_F(Submitter, AModeBoundsWhatTheDeviceHas) {
+  vk::RecorderOptions fast, polite, again;
+  pumice::Submitter cuts(device_);
+  cuts.set_segments(fast);
+  cuts.set_mode(EngineMode::kBackground);
+  cuts.set_segments(polite);
+  EXPECT_NEAR(static_cast<double>(polite.segment.bytes),
+              static_cast<double>(fast.segment.bytes) * pumice::Submitter::kPoliteSlice_s / 0.1, 2);
+  cuts.set_mode(EngineMode::kFast);
+  cuts.set_segments(again);
+  EXPECT_EQ(again.segment.bytes, fast.segment.bytes);
+
+  if (device_->plan().device_class != vk::DeviceClass::kCpu) GTEST_SKIP() << "predicted too short";
+  // A slice each, by what is thought of CPUs before anything is learned.
+  constexpr uint32_t kFills = 4;
+  const vk::BufferRange range = *arena_->allocate(8 << 20);
+  vk::Recorder recorder(device_, {.segment = {.bytes = 1}});
+  for (uint32_t i = 1; i <= kFills; ++i) recorder.fill(range, i);
+  const auto fills = std::make_shared<const vk::RecordedWork>(recorder.finish().value());
+  const std::pair<EngineMode, uint32_t> most[] = {
+      {EngineMode::kBackground, 1}, {EngineMode::kBesideGraphics, 2}, {EngineMode::kFast, kFills}};
+  for (const auto& [mode, n_submitted] : most) {
+    pumice::Submitter submitter(device_);
+    submitter.set_mode(mode);
+    const auto ticket = submitter.add(fills);
+    ASSERT_TRUE(submitter.submit(pumice::Submitter::kNoBudget).ok());
+    EXPECT_EQ(words(range.subrange(0, 4))[0], n_submitted);  // waits for what was submitted
+    // Waiting brings the rest, part by part.
+    size_t n_waits = 0;
+    while (!submitter.ended(ticket)->has_value()) {
+      ASSERT_LE(++n_waits, kFills);
+      ASSERT_TRUE(submitter.wait(ticket).ok());
+    }
+    EXPECT_EQ(words(range.subrange(0, 4))[0], kFills);
+  }
 }
 
 TEST_F(Submitter, CutsSegmentsForTheSmallestBudgetAndTimesThem) {

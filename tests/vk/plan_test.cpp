@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "tests/vk/snapshots.hpp"
+#include "vk/queue_priority.hpp"
 
 namespace pumice {
 namespace {
@@ -48,6 +49,24 @@ std::vector<std::string> usable_devices() {
     if (vk::missing_requirements(snapshot(name)).empty()) names.push_back(name);
   }
   return names;
+}
+
+TEST(Plan, AQueueYieldsToOthersWhereTheDeviceCanSaySo) {
+  const vk::DeviceSnapshot radeon = snapshot("amd_780m_radv");
+  vk::DevicePlan plan = planned(radeon);
+  EXPECT_FALSE(vk::has_low_priority(plan)) << "nobody asked";
+  EXPECT_TRUE(vk::ask_for_low_priority(radeon, plan));
+  EXPECT_TRUE(vk::has_low_priority(plan));
+  EXPECT_EQ(plan.extensions.back(), "VK_KHR_global_priority");
+
+  vk::DeviceSnapshot without = radeon;
+  std::erase_if(without.extensions, [](const std::string& name) {
+    return name.find("global_priority") != std::string::npos;
+  });
+  plan = planned(without);
+  const std::vector<std::string> before = plan.extensions;
+  EXPECT_FALSE(vk::ask_for_low_priority(without, plan));
+  EXPECT_EQ(plan.extensions, before);
 }
 
 TEST(Plan, TheDevicesOfEveryVendorAreUsable) {
