@@ -25,7 +25,7 @@ struct FrameOptions {
   double frame_work_ms = 4;         ///< what a frame computes of its own
   double seconds = 10;              ///< that a row's frames are measured, after a quarter of that
                                     ///< in which predictions learn
-  uint32_t prompt_tokens = 64;      ///< of each request: one after the other, all the while
+  uint32_t prompt_tokens = 16;      ///< of each request: one after the other, all the while
   uint32_t n_vocab = 0;             ///< of the model
   std::function<bool()> stop = {};  ///< asked between frames; true ends it with kCancelled
 };

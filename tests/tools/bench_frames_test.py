@@ -25,7 +25,10 @@ class Frames(CommandLineTest):
             self.assertAlmostEqual(row["frame_ms"]["p50"], statistics.median(frames) * 1e-6)
             self.assertAlmostEqual(row["frame_ms"]["max"], frames[-1] * 1e-6)
             self.assertAlmostEqual(row["delta_frame_ms"]["p50"], (statistics.median(frames) - alone) * 1e-6)
-            self.assertEqual(row["tokens_per_s"] > 0, row["budget"] != "alone")
+            if row["budget"] == "alone":
+                self.assertEqual(row["tokens_per_s"], 0)
+            elif row["budget"] == "unlimited" and len(frames) > 10:  # a step lands in every call
+                self.assertGreater(row["tokens_per_s"], 0)
             if row["budget_ms"]:
                 self.assertAlmostEqual(row["delta_over_budget"]["max"], row["delta_frame_ms"]["max"] / row["budget_ms"])
             else:
