@@ -88,6 +88,8 @@ Result<EngineOptions> engine_options_of(const pumice_engine_options& options,
   PUMICE_TRY(engine.invariant, read_bool(options.invariant, "invariant"));
   PUMICE_TRY(const bool no_prefix_cache, read_bool(options.no_prefix_cache, "no_prefix_cache"));
   engine.prefix_cache = !no_prefix_cache;
+  PUMICE_TRY(const bool prewarm_later, read_bool(options.prewarm_later, "prewarm_later"));
+  engine.prewarm = !prewarm_later;
   return engine;
 }
 

@@ -305,10 +305,11 @@ ApiStatus EngineHost::guard_engine(Body&& body) {
   return broken;
 }
 
-ApiStatus EngineHost::prewarm(double /*seconds*/, uint32_t* done, uint32_t* total) {
+ApiStatus EngineHost::prewarm(double seconds, uint32_t* done, uint32_t* total) {
   return guard_engine([&]() -> ApiStatus {
-    // `Engine::create` compiles all of them.
-    *done = *total = static_cast<uint32_t>(model_.session.pipelines->compiled_count());
+    PUMICE_TRY(const Engine::Readiness readiness, engine_->prewarm(seconds));
+    *done = static_cast<uint32_t>(readiness.done);
+    *total = static_cast<uint32_t>(readiness.total);
     return {};
   });
 }
@@ -320,7 +321,7 @@ ApiStatus EngineHost::poll(double budget_s) {
     if (events.ok()) {
       for (const StepEvent& event : *events) add_event(event);
     }
-    update_stats(engine_->scheduler().telemetry());
+    update_stats();
     return events.ok() ? ApiStatus() : ApiStatus(events.error());
   });
 }
@@ -492,7 +493,8 @@ void EngineHost::give_up(const ApiStatus& status) {
 
 // ---- numbers
 
-void EngineHost::update_stats(const Telemetry& telemetry) {
+void EngineHost::update_stats() {
+  const Telemetry& telemetry = engine_->scheduler().telemetry();
   const std::lock_guard lock(mutex_);
   stats_.steps = telemetry.steps;
   stats_.failed_steps = telemetry.failed_steps;
@@ -500,6 +502,8 @@ void EngineHost::update_stats(const Telemetry& telemetry) {
   stats_.cached_tokens = telemetry.cached_tokens;
   stats_.generated_tokens = telemetry.generated_tokens;
   stats_.preemptions = telemetry.preemptions;
+  stats_.kernels_compiled_after_prewarm = engine_->pipelines_compiled_after_prewarm();
+  stats_.allocations_after_prewarm = engine_->allocations_after_prewarm();
 }
 
 pumice_stats EngineHost::stats() {
@@ -515,7 +519,7 @@ pumice_stats EngineHost::stats() {
     if (purpose == "weights") stats.weight_bytes = entry.current_bytes;
     if (purpose == "KV cache") stats.kv_bytes = entry.current_bytes;
   }
-  stats.pipelines = model_.session.pipelines->compiled_count();
+  stats.kernels = model_.session.pipelines->compiled_count();
   return stats;
 }
 

@@ -136,7 +136,7 @@ class EngineHost {
   void stop(pumice_request id);
   void settle(OpenRequest& request, bool keep);
   void give_up(const ApiStatus& status);
-  void update_stats(const Telemetry& telemetry);
+  void update_stats();
 
   pumice_model model_;  // shares all of it
   const uint64_t tag_;  // of its numbers

@@ -48,6 +48,13 @@ class Abi(unittest.TestCase):
         without = {name for name, first in structs if first.split("//")[0].split() != ["size_t", "struct_size"]}
         self.assertEqual(without, {"pumice_string", "pumice_message", "pumice_logit_bias"})
 
+    def test_the_guide_has_the_examples_as_they_are_and_names_every_call(self):
+        guide = (header.ROOT / "docs" / "API.md").read_text()
+        for language, name in [("c", "minimal.c"), ("cpp", "stream.cpp")]:
+            example = (header.ROOT / "examples" / name).read_text()
+            self.assertIn(f"```{language}\n{example}```\n", guide, f"docs/API.md shows another {name}")
+        self.assertEqual([name for name in header.functions() if f"{name}" not in guide], [])
+
     @unittest.skipUnless(shutil.which("abidiff"), "abigail-tools is not installed")
     def test_the_abi_is_the_recorded_one(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -204,17 +204,20 @@ typedef struct pumice_engine_options {
   uint64_t cache_host_bytes;  // host memory for KV that leaves the device
   pumice_bool invariant;      // results are the same bits in every batch and chunking; slower
   pumice_bool no_prefix_cache;
+  // Kernels are not compiled while the engine is created, but by pumice_prewarm.
+  pumice_bool prewarm_later;
 } pumice_engine_options;
 
-// Allocates all that steps need. `options` may be NULL.
+// Allocates all that steps need, and compiles all kernels unless that is to happen later. `options`
+// may be NULL.
 PUMICE_API pumice_status pumice_engine_create(pumice_model* model,
                                               const pumice_engine_options* options,
                                               pumice_engine** engine);
 // Requests end without an event.
 PUMICE_API void pumice_engine_close(pumice_engine* engine);
 
-// Compiles pipelines for about that long. Call it until *done == *total, or stop calling it: the
-// rest is then compiled when it is first needed.
+// Compiles kernels for about that long, at least one. Call it until *done == *total, or stop
+// calling it: pumice_poll then spends its time on the rest before it begins any request.
 PUMICE_API pumice_status pumice_prewarm(pumice_engine* engine, uint64_t microseconds,
                                         uint32_t* done, uint32_t* total);
 
@@ -369,13 +372,17 @@ typedef struct pumice_stats {
   uint64_t cached_tokens;  // of these, not computed
   uint64_t generated_tokens;
   uint64_t preemptions;
+  // What would be a hitch: kernels compiled, and how often device memory was allocated, since all
+  // kernels were ready. 0, unless another engine was made or a model loaded on the device.
+  uint64_t kernels_compiled_after_prewarm;
+  uint64_t allocations_after_prewarm;
   // Now:
   uint32_t open_requests;  // with a last event to come
   uint32_t open_sessions;
   uint64_t device_bytes;  // allocated on the device, by all its models and engines
   uint64_t weight_bytes;  // of these
   uint64_t kv_bytes;
-  uint64_t pipelines;  // compiled on the device
+  uint64_t kernels;  // compiled on the device
 } pumice_stats;
 
 // From any thread.
