@@ -15,7 +15,7 @@ Status without_exceptions(const std::function<Status(size_t)>& body, size_t i) {
   try {
     return body(i);
   } catch (const std::bad_alloc&) {
-    return make_error(ErrorCode::kDoesNotFit, "out of memory on the host");
+    return Error{ErrorCode::kDoesNotFit, "out of memory"};  // short: it needs none
   } catch (const std::exception& error) {
     return make_error(ErrorCode::kInternal, "{}", error.what());
   } catch (...) {

@@ -27,10 +27,16 @@ Result<ChosenDevice> choose_device(const DeviceRequest& request, const Logger& l
 
 Result<std::shared_ptr<vk::Device>> open_device(const DeviceRequest& request,
                                                 const Logger& logger) {
+  if (!(request.hang_timeout_s > 0)) {
+    return make_error(ErrorCode::kInvalidArgument, "the hang timeout must be positive");
+  }
   PUMICE_TRY(ChosenDevice chosen, choose_device(request, logger));
   vk::log_plan(chosen.snapshot, chosen.plan, logger);
-  return vk::Device::create(chosen.instance, chosen.index, chosen.snapshot, std::move(chosen.plan),
-                            logger);
+  PUMICE_TRY(std::shared_ptr<vk::Device> device,
+             vk::Device::create(chosen.instance, chosen.index, chosen.snapshot,
+                                std::move(chosen.plan), logger));
+  device->set_hang_timeout(request.hang_timeout_s);
+  return device;
 }
 
 }  // namespace pumice

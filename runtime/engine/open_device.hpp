@@ -19,6 +19,7 @@ struct DeviceRequest {
   std::string selector = {};    ///< as vk::choose_device takes it; empty: the best one
   vk::PlanOptions limits = {};  ///< what not to use of the device
   bool validation = false;      ///< Vulkan's validation layer, which must then be installed
+  double hang_timeout_s = vk::Device::kHangTimeout_s;  ///< vk::Device::set_hang_timeout
 };
 
 /// Errors: kNoDevice without a loader, a driver or, if asked for, the validation layer.

@@ -5,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "vk/device_fault.hpp"
 #include "vk/feature_chain.hpp"
 #include "vk/requirements.hpp"
 
@@ -144,6 +145,10 @@ Status Device::start(const Intercept& intercept) {
 
 Device::~Device() {
   if (device_ == VK_NULL_HANDLE || fn_.vkDestroyDevice == nullptr) return;
+  if (loss_ == Loss::kHangs) {
+    logger_.warning("{} hangs: what it had is left to the driver", snapshot_.name);
+    return;
+  }
   if (!plan_.compile_only) wait_idle();
   for (Retired& retired : retired_) retired.destroy();
   if (timeline_) fn_.vkDestroySemaphore(device_, timeline_, nullptr);
@@ -174,13 +179,13 @@ Status Device::choose_memory() {
 
 Result<uint64_t> Device::submit(std::span<const VkCommandBuffer> command_buffers) {
   using Clock = std::chrono::steady_clock;
-  const Clock::time_point end = Clock::now() + std::chrono::nanoseconds(kHangTimeout_ns);
+  const Clock::time_point start = Clock::now();
   while (true) {
     PUMICE_TRY(const std::optional<uint64_t> value, try_submit(command_buffers));
     if (value) return *value;
-    if (Clock::now() > end) {
+    if (std::chrono::duration<double>(Clock::now() - start).count() > hang_timeout_s_.load()) {
       return make_error(ErrorCode::kInternal, "{}: the host held its queue for {} seconds",
-                        snapshot_.name, kHangTimeout_ns / 1'000'000'000);
+                        snapshot_.name, hang_timeout_s_.load());
     }
     std::this_thread::sleep_for(kQueueRetry);
   }
@@ -194,6 +199,7 @@ Result<std::optional<uint64_t>> Device::try_submit(
     buffers[i].sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_SUBMIT_INFO;
     buffers[i].commandBuffer = command_buffers[i];
   }
+  if (is_lost()) return lost_error();
   const std::lock_guard lock(queue_mutex_);
   std::vector<VkSemaphoreSubmitInfo> waits;
   for (const TimelinePoint& point : begin_after_) waits.push_back(submit_info(point));
@@ -213,7 +219,8 @@ Result<std::optional<uint64_t>> Device::try_submit(
   if (queue_lock_.try_lock != nullptr) queue_lock_.unlock(queue_lock_.user);
   if (result != VK_SUCCESS) return error_of(result, "submitting work");
   begin_after_.clear();
-  return std::optional(++last_submitted_);
+  hang_watch_.submitted(++last_submitted_, HangWatch::Clock::now());
+  return std::optional(last_submitted_);
 }
 
 void Device::begin_after(const TimelinePoint& point) {
@@ -226,39 +233,62 @@ TimelinePoint Device::submitted() {
   return {timeline_, last_submitted_};
 }
 
+Error Device::lost_error() const {
+  return make_error(ErrorCode::kDeviceLost, "{}: the device was lost", snapshot_.name);
+}
+
+Error Device::hang_error() {
+  loss_ = Loss::kHangs;
+  return make_error(ErrorCode::kDeviceLost,
+                    "{} made no progress for {} seconds: it hangs, or is so slow that the hang "
+                    "timeout should be longer",
+                    snapshot_.name, hang_timeout_s_.load());
+}
+
 Status Device::wait(uint64_t value) {
   VkSemaphoreWaitInfo info{};
   info.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO;
   info.semaphoreCount = 1;
   info.pSemaphores = &timeline_;
   info.pValues = &value;
-  const VkResult result = fn_.vkWaitSemaphores(device_, &info, kHangTimeout_ns);
-  if (result == VK_TIMEOUT) {
-    return make_error(ErrorCode::kDeviceLost, "{} made no progress for {} seconds", snapshot_.name,
-                      kHangTimeout_ns / 1'000'000'000);
+  // Vulkan's longest is some hundred years.
+  const auto timeout_ns = static_cast<uint64_t>(std::min(hang_timeout_s_.load(), 1e9) * 1e9);
+  while (true) {
+    if (is_lost()) return lost_error();
+    const VkResult result = fn_.vkWaitSemaphores(device_, &info, timeout_ns);
+    if (result == VK_SUCCESS) return {};
+    if (result != VK_TIMEOUT) return error_of(result, "waiting for the device");
+    PUMICE_TRY_STATUS(completed());  // other work before it may have ended meanwhile
   }
-  if (result != VK_SUCCESS) return error_of(result, "waiting for the device");
-  return {};
 }
 
 Result<uint64_t> Device::completed() {
+  if (is_lost()) return lost_error();
   uint64_t value = 0;
   const VkResult result = fn_.vkGetSemaphoreCounterValue(device_, timeline_, &value);
   if (result != VK_SUCCESS) return error_of(result, "asking for progress");
+  const auto stuck = hang_watch_.reached(value, HangWatch::Clock::now());
+  if (stuck.count() >= hang_timeout_s_.load()) return hang_error();
   return value;
 }
 
-void Device::retire(std::function<void()> destroy) {
+void Device::add_retired(std::function<void()> destroy) {
   const std::lock_guard lock(queue_mutex_);
   retired_.push_back({last_submitted_, std::move(destroy)});
-  const Result<uint64_t> reached = completed();
-  while (reached.ok() && !retired_.empty() && retired_.front().value <= *reached) {
+}
+
+void Device::destroy_retired() {
+  const std::lock_guard lock(queue_mutex_);
+  uint64_t reached = 0;
+  if (fn_.vkGetSemaphoreCounterValue(device_, timeline_, &reached) != VK_SUCCESS) return;
+  while (!retired_.empty() && retired_.front().value <= reached) {
     retired_.front().destroy();
     retired_.pop_front();
   }
 }
 
 void Device::wait_idle() {
+  if (loss_ == Loss::kHangs) return;  // it would be for ever
   if (is_guest_) {
     if (timeline_ != VK_NULL_HANDLE) (void)wait(submitted().value);  // a lost device is idle
     return;
@@ -377,8 +407,10 @@ void Device::free_slab(const Slab& slab) {
 Error Device::error_of(VkResult result, std::string_view what) const {
   switch (result) {
     case VK_ERROR_DEVICE_LOST:
-      return make_error(ErrorCode::kDeviceLost, "{}: the device was lost while {}", snapshot_.name,
-                        what);
+      loss_ = Loss::kLost;
+      return make_error(ErrorCode::kDeviceLost, "{}: the device was lost while {}{}",
+                        snapshot_.name, what,
+                        plan_.features.device_fault ? describe_fault(fn_, device_) : "");
     case VK_ERROR_OUT_OF_DEVICE_MEMORY:
     case VK_ERROR_OUT_OF_HOST_MEMORY:
       return make_error(ErrorCode::kDoesNotFit, "{}: out of memory while {} ({} bytes in use)",

@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <span>
 #include <string>
@@ -19,6 +20,7 @@
 #include "base/log.hpp"
 #include "base/result.hpp"
 #include "vk/functions.hpp"
+#include "vk/hang_watch.hpp"
 #include "vk/host_device.hpp"
 #include "vk/instance.hpp"
 #include "vk/memory.hpp"
@@ -59,8 +61,9 @@ class Device {
   const std::shared_ptr<Instance>& instance() const { return instance_; }
 
   /// Submit command buffers in order as one batch; the returned timeline value is reached when they
-  /// are done. Waits while the host holds its queue. Errors: kDeviceLost, kDoesNotFit (out of
-  /// memory); kInternal when the host holds its queue for kHangTimeout_ns.
+  /// are done. Waits while the host holds its queue. Errors: kDeviceLost, from then on always;
+  /// kDoesNotFit (out of memory); kInternal when the host holds its queue for
+  /// the hang timeout.
   Result<uint64_t> submit(std::span<const VkCommandBuffer> command_buffers);
 
   /// The same without waiting: nothing was submitted if the host holds its queue.
@@ -74,17 +77,36 @@ class Device {
   /// signal or destroy the semaphore. It lives as long as this device.
   TimelinePoint submitted();
 
-  /// Block until the timeline reaches `value`. Errors: kDeviceLost, also when the device makes no
-  /// progress for `kHangTimeout_ns`.
+  /// Block until the timeline reaches `value`. Errors: kDeviceLost, also when the device has work
+  /// and makes no progress for the hang timeout.
   Status wait(uint64_t value);
 
-  /// The highest timeline value known to be reached, without blocking.
+  /// The highest timeline value known to be reached, without blocking. Errors: as of `wait`.
   Result<uint64_t> completed();
+
+  /// After how long without progress a device that has work counts as lost. What one kernel takes
+  /// must be far below.
+  static constexpr double kHangTimeout_s = 600;
+  void set_hang_timeout(double seconds) { hang_timeout_s_ = seconds; }
+
+  /// A call said so, or it hangs. Everything that this device had is gone, and another must be
+  /// opened. Of one that hangs nothing is freed: it may still be read and written.
+  bool is_lost() const { return loss_ != Loss::kNone; }
 
   /// Retire something the GPU may still use: `destroy` runs once everything submitted so far is
   /// done, at once if it already is, else during a later retire or at teardown. It must not call
-  /// back into this class except free_slab and ledger, nor keep the device alive.
-  void retire(std::function<void()> destroy);
+  /// back into this class except free_slab and ledger, nor keep the device alive; copying it does
+  /// not fail. Where the host has no memory to remember it by, this waits for the device.
+  template <typename Destroy>
+  void retire(const Destroy& destroy) noexcept {
+    try {
+      add_retired(destroy);
+    } catch (const std::bad_alloc&) {
+      wait_idle();
+      if (loss_ != Loss::kHangs) destroy();
+    }
+    destroy_retired();
+  }
 
   /// Block until the device is idle, or on a host's until all that was submitted here is done.
   void wait_idle();
@@ -106,11 +128,15 @@ class Device {
   Error error_of(VkResult result, std::string_view what) const;
 
  private:
-  static constexpr uint64_t kHangTimeout_ns = 600ull * 1'000'000'000ull;
+  enum class Loss { kNone, kLost, kHangs };
 
   Device() = default;
   /// With device_ made or lent: what every device needs besides.
   Status start(const Intercept& intercept);
+  Error lost_error() const;
+  Error hang_error();
+  void add_retired(std::function<void()> destroy);
+  void destroy_retired();
   Status choose_memory();
   VkResult allocate_memory(const MemoryChoice& choice, const VkMemoryRequirements& requirements,
                            float priority, HostMemory& memory) const;
@@ -137,6 +163,9 @@ class Device {
   std::vector<TimelinePoint> begin_after_;
   std::deque<Retired> retired_;  // in order of value
   std::atomic<uint64_t> n_allocated_ = 0;
+  mutable std::atomic<Loss> loss_ = Loss::kNone;
+  std::atomic<double> hang_timeout_s_ = kHangTimeout_s;
+  HangWatch hang_watch_;
 };
 
 }  // namespace pumice::vk

@@ -9,6 +9,7 @@ struct FeatureChain::Structures {
   VkPhysicalDeviceVulkan13Features v13{};
   VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR executable{};
   VkPhysicalDeviceMemoryPriorityFeaturesEXT priority{};
+  VkPhysicalDeviceFaultFeaturesEXT fault{};
   VkPhysicalDeviceWorkgroupMemoryExplicitLayoutFeaturesKHR explicit_layout{};
   VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrix{};
   VkPhysicalDeviceCooperativeMatrix2FeaturesNV matrix2{};
@@ -48,6 +49,7 @@ void for_each_feature(Chain& chain, Features& features, const Visit& visit) {
   visit(chain.v13.pipelineCreationCacheControl, features.pipeline_cache_control);
   visit(chain.executable.pipelineExecutableInfo, features.pipeline_executable_info);
   visit(chain.priority.memoryPriority, features.memory_priority);
+  visit(chain.fault.deviceFault, features.device_fault);
   visit(chain.explicit_layout.workgroupMemoryExplicitLayout, features.workgroup_explicit_layout);
   visit(chain.matrix.cooperativeMatrix, features.cooperative_matrix);
   visit(chain.bfloat16.shaderBFloat16Type, features.bfloat16);
@@ -80,6 +82,9 @@ FeatureChain::FeatureChain(uint32_t api_version,
   }
   if (has_extension(VK_EXT_MEMORY_PRIORITY_EXTENSION_NAME)) {
     s.link(s.priority, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PRIORITY_FEATURES_EXT);
+  }
+  if (has_extension(VK_EXT_DEVICE_FAULT_EXTENSION_NAME)) {
+    s.link(s.fault, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FAULT_FEATURES_EXT);
   }
   if (has_extension(VK_KHR_WORKGROUP_MEMORY_EXPLICIT_LAYOUT_EXTENSION_NAME)) {
     s.link(s.explicit_layout,

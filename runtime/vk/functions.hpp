@@ -101,7 +101,8 @@ namespace pumice::vk {
 #define PUMICE_VK_OPTIONAL_DEVICE_FUNCTIONS(F) \
   F(vkGetPipelineExecutablePropertiesKHR)      \
   F(vkGetPipelineExecutableStatisticsKHR)      \
-  F(vkSetDebugUtilsObjectNameEXT)
+  F(vkSetDebugUtilsObjectNameEXT)              \
+  F(vkGetDeviceFaultInfoEXT)
 
 #define PUMICE_VK_MEMBER(name) PFN_##name name = nullptr;
 

@@ -15,10 +15,18 @@ void MemoryLedger::add(const std::string& purpose, uint64_t bytes) {
   entry.peak_bytes = std::max(entry.peak_bytes, entry.current_bytes);
 }
 
-void MemoryLedger::remove(const std::string& purpose, uint64_t bytes) {
+MemoryLedger::Entry& MemoryLedger::entry(const std::string& purpose) {
   const std::lock_guard lock(mutex_);
-  Entry& entry = entries_[purpose];
-  PUMICE_CHECK(entry.current_bytes >= bytes, "more freed than allocated: " + purpose);
+  return entries_[purpose];
+}
+
+void MemoryLedger::remove(const std::string& purpose, uint64_t bytes) {
+  remove(entry(purpose), bytes);
+}
+
+void MemoryLedger::remove(Entry& entry, uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  PUMICE_CHECK(entry.current_bytes >= bytes, "more freed than allocated");
   entry.current_bytes -= bytes;
 }
 
@@ -63,9 +71,11 @@ Arena& Arena::operator=(Arena&& other) noexcept {
 }
 
 void Arena::release() {
+  if (slabs_.empty()) return;
+  MemoryLedger::Entry* const entry = &device_->ledger().entry(purpose_);
   for (auto& slab : slabs_) {
-    device_->retire([device = device_.get(), purpose = purpose_, slab = *slab] {
-      device->ledger().remove(purpose, slab.size_bytes);
+    device_->retire([device = device_.get(), entry, slab = *slab] {
+      device->ledger().remove(*entry, slab.size_bytes);
       device->free_slab(slab);
     });
   }
@@ -94,8 +104,12 @@ Result<BufferRange> Arena::allocate(uint64_t size_bytes, uint64_t alignment) {
 Status Arena::add_slab(uint64_t minimum_bytes) {
   const uint64_t size =
       next_slab_bytes(minimum_bytes, expected_bytes_, allocated_bytes_, device_->plan().slab_bytes);
-  PUMICE_TRY(Slab slab, device_->allocate_slab(domain_, size, purpose_));
-  slabs_.push_back(std::make_unique<Slab>(slab));
+  // What needs memory of the host comes before the slab, which nobody would free.
+  auto slab = std::make_unique<Slab>();
+  slabs_.reserve(slabs_.size() + 1);
+  device_->ledger().add(purpose_, 0);
+  PUMICE_TRY(*slab, device_->allocate_slab(domain_, size, purpose_));
+  slabs_.push_back(std::move(slab));
   device_->ledger().add(purpose_, size);
   allocated_bytes_ += size;
   return {};

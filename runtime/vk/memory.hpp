@@ -34,6 +34,9 @@ class MemoryLedger {
 
   void add(const std::string& purpose, uint64_t bytes);
   void remove(const std::string& purpose, uint64_t bytes);
+  /// The same of one of `entries`, by a reference that holds as long as this.
+  void remove(Entry& entry, uint64_t bytes);
+  Entry& entry(const std::string& purpose);
   uint64_t total_bytes() const;
   std::map<std::string, Entry> entries() const;
 

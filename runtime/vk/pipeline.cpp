@@ -218,6 +218,7 @@ Result<VkPipelineLayout> PipelineLibrary::layout_locked(uint32_t push_bytes) {
   info.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO;
   info.pushConstantRangeCount = push_bytes > 0 ? 1 : 0;
   info.pPushConstantRanges = &range;
+  layouts_.reserve(layouts_.size() + 1);
   VkPipelineLayout layout = VK_NULL_HANDLE;
   const VkResult result =
       device_->fn().vkCreatePipelineLayout(device_->handle(), &info, nullptr, &layout);
@@ -239,6 +240,14 @@ size_t PipelineLibrary::compiled_count() const {
 Result<VkPipeline> PipelineLibrary::compile_one(const Pipeline& pipeline,
                                                 bool capture_statistics) const {
   const DeviceFunctions& fn = device_->fn();
+  // What needs memory of the host comes before the module, which nobody would destroy.
+  std::vector<VkSpecializationMapEntry> entries;
+  std::vector<uint32_t> values;
+  for (const auto& [id, value] : pipeline.constants_) {
+    entries.push_back(
+        {id, static_cast<uint32_t>(values.size() * sizeof(uint32_t)), sizeof(uint32_t)});
+    values.push_back(value);
+  }
   VkShaderModuleCreateInfo module_info{};
   module_info.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
   module_info.codeSize = pipeline.module_.words.size_bytes();
@@ -247,13 +256,6 @@ Result<VkPipeline> PipelineLibrary::compile_one(const Pipeline& pipeline,
   VkResult result = fn.vkCreateShaderModule(device_->handle(), &module_info, nullptr, &module);
   if (result != VK_SUCCESS) return device_->error_of(result, "loading shader " + pipeline.label_);
 
-  std::vector<VkSpecializationMapEntry> entries;
-  std::vector<uint32_t> values;
-  for (const auto& [id, value] : pipeline.constants_) {
-    entries.push_back(
-        {id, static_cast<uint32_t>(values.size() * sizeof(uint32_t)), sizeof(uint32_t)});
-    values.push_back(value);
-  }
   const VkSpecializationInfo specialization{static_cast<uint32_t>(entries.size()), entries.data(),
                                             values.size() * sizeof(uint32_t), values.data()};
   VkPipelineShaderStageRequiredSubgroupSizeCreateInfo subgroup{};

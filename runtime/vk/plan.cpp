@@ -32,6 +32,7 @@ constexpr OptionalFeature kOptionalFeatures[] = {
     {&F::pipeline_cache_control, nullptr},
     {&F::pipeline_executable_info, VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME},
     {&F::memory_priority, VK_EXT_MEMORY_PRIORITY_EXTENSION_NAME},
+    {&F::device_fault, VK_EXT_DEVICE_FAULT_EXTENSION_NAME},
     {&F::workgroup_explicit_layout, VK_KHR_WORKGROUP_MEMORY_EXPLICIT_LAYOUT_EXTENSION_NAME},
     {&F::cooperative_matrix, VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME},
     {&F::bfloat16, VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME},

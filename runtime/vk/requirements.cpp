@@ -52,6 +52,8 @@ constexpr FeatureText kFeatureTexts[] = {
      "compiler statistics, for developers only"},
     {&F::memory_priority, "VkPhysicalDeviceMemoryPriorityFeaturesEXT",
      "weights stay on the device before staging when memory is short"},
+    {&F::device_fault, "VkPhysicalDeviceFaultFeaturesEXT",
+     "what went wrong, in the error that says that the device was lost"},
     {&F::workgroup_explicit_layout, "VkPhysicalDeviceWorkgroupMemoryExplicitLayoutFeaturesKHR",
      kUnused},
     {&F::cooperative_matrix, kMatrix, "the matrix units: prompts read several times as fast"},

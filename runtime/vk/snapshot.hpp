@@ -104,6 +104,7 @@ struct DeviceFeatures {
   bool matrix2_per_element = false;          ///< … a function applied to each element
   bool matrix2_tensor_addressing = false;    ///< … loads through tensor layouts
   bool matrix2_block_loads = false;          ///< … loads through a decoding function
+  bool device_fault = false;                 ///< what went wrong can be asked of a lost device
 
   bool operator==(const DeviceFeatures&) const = default;
 };
