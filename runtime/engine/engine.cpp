@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "engine/engine_limits.hpp"
@@ -51,6 +52,39 @@ Result<EngineOptions> checked(EngineOptions options, const Model& model) {
 
 }  // namespace
 
+// ---- without memory on the host
+
+/// Where the host has no memory, an error that needs none, and whatever was in the middle of a
+/// change is made again before the next call.
+template <typename Body>
+auto Engine::guarded(const Body& body) -> decltype(body()) {
+  try {
+    PUMICE_TRY_STATUS(repair());
+    return body();
+  } catch (const std::bad_alloc&) {
+    broken_ = true;
+    return Error{ErrorCode::kDoesNotFit, "out of memory"};
+  }
+}
+
+/// Makes everything again from what clients were told and what is on the device for good.
+Status Engine::repair() {
+  if (!broken_) return {};
+  stepper_.reset();
+  PUMICE_TRY_STATUS(requests_->start_over());
+  if (!options_.cache_file.empty()) {
+    const Status opened = requests_->scheduler().cache().open_prompt_cache(
+        options_.cache_file, options_.cache_file_bytes);
+    if (!opened.ok()) options_.logger.warning("{}", opened.error().message);
+  }
+  if (device_ != nullptr) {
+    device_->forget_all();
+    start_stepper();
+  }
+  broken_ = false;
+  return {};
+}
+
 // ---- its parts
 
 Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<vk::PipelineLibrary> pipelines,
@@ -75,29 +109,42 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<vk::PipelineLibra
 void Engine::start_stepper() {
   stepper_ =
       std::make_unique<Stepper>(*requests_, *device_, options_, [this] { return this->now(); });
+  stepper_->set_hooks(hooks_);
+}
+
+void Engine::drop_device() {
+  if (stepper_ != nullptr && !broken_) {
+    try {
+      stepper_->abandon();
+      requests_->lose_device();
+    } catch (const std::bad_alloc&) {
+      broken_ = true;
+    }
+  }
+  stepper_.reset();
+  device_.reset();
 }
 
 Status Engine::rebuild(std::shared_ptr<vk::PipelineLibrary> pipelines,
                        std::shared_ptr<const Model> model,
                        const vk::PipelineLibrary::Progress& progress) {
-  StepHooks hooks;
-  if (stepper_ != nullptr) {
-    hooks = stepper_->hooks();
-    stepper_->abandon();
-    requests_->lose_device();
-  }
-  stepper_.reset();
-  device_.reset();
-  PUMICE_TRY(std::unique_ptr<DeviceState> device,
-             DeviceState::create(std::move(pipelines), std::move(model), options_, progress));
-  if (device->cache_options().model != scheduler().cache().options().model) {
-    return make_error(ErrorCode::kInvalidArgument,
-                      "an engine goes on with the model and the arithmetic that it began with");
-  }
-  device_ = std::move(device);
-  start_stepper();
-  stepper_->set_hooks(std::move(hooks));
-  return {};
+  return guarded([&]() -> Status {
+    drop_device();
+    PUMICE_TRY(std::unique_ptr<DeviceState> device,
+               DeviceState::create(pipelines, model, options_, progress));
+    if (device->cache_options().model != scheduler().cache().options().model) {
+      return make_error(ErrorCode::kInvalidArgument,
+                        "an engine goes on with the model and the arithmetic that it began with");
+    }
+    device_ = std::move(device);
+    start_stepper();
+    return {};
+  });
+}
+
+void Engine::set_hooks(StepHooks hooks) {
+  hooks_ = std::move(hooks);
+  if (stepper_ != nullptr) stepper_->set_hooks(hooks_);
 }
 
 Status Engine::check_device() const {
@@ -117,10 +164,22 @@ uint64_t Engine::kv_bytes_per_token() const {
 // ---- requests and steps
 
 Result<RequestId> Engine::submit(GenerationRequest request) {
-  return requests_->submit(std::move(request), now());
+  return guarded([&] { return requests_->submit(std::move(request), now()); });
 }
 
-std::optional<RequestReport> Engine::cancel(RequestId id) { return requests_->cancel(id, now()); }
+std::optional<RequestReport> Engine::cancel(RequestId id) {
+  const auto cancel_it = [&] {
+    const Status whole = repair();
+    PUMICE_CHECK(whole.ok(), "an engine that worked cannot be made again");
+    return requests_->cancel(id, now());
+  };
+  try {
+    return cancel_it();
+  } catch (const std::bad_alloc&) {
+    broken_ = true;
+  }
+  return cancel_it();
+}
 
 Result<Engine::Readiness> Engine::prewarm(double budget_s,
                                           const vk::PipelineLibrary::Progress& progress) {
@@ -137,28 +196,32 @@ uint64_t Engine::allocations_after_prewarm() const {
 }
 
 Result<std::vector<StepEvent>> Engine::poll(double budget_s) {
-  // Events that a call before this one left when it failed go first.
-  if (!requests_->has_events()) {
-    PUMICE_TRY_STATUS(check_device());
-    if (device_->is_warm()) {
-      PUMICE_TRY_STATUS(stepper_->poll(budget_s));
-    } else if (!idle()) {
-      PUMICE_TRY_STATUS(prewarm(budget_s));
+  return guarded([&]() -> Result<std::vector<StepEvent>> {
+    // Events that a call before this one left when it failed go first.
+    if (!requests_->has_events()) {
+      PUMICE_TRY_STATUS(check_device());
+      if (device_->is_warm()) {
+        PUMICE_TRY_STATUS(stepper_->poll(budget_s));
+      } else if (!idle()) {
+        PUMICE_TRY_STATUS(prewarm(budget_s));
+      }
     }
-  }
-  return requests_->take_events();
+    return requests_->take_events();
+  });
 }
 
 Result<std::vector<StepEvent>> Engine::step() {
-  if (!requests_->has_events() && !idle()) PUMICE_TRY_STATUS(prewarm(Submitter::kNoBudget));
-  // A step whose requests have all ended meanwhile brings nothing.
-  while (!requests_->has_events()) {
-    PUMICE_TRY_STATUS(check_device());
-    PUMICE_TRY_STATUS(stepper_->poll(Submitter::kNoBudget, 0));
-    if (requests_->has_events() || stepper_->idle()) break;
-    PUMICE_TRY_STATUS(stepper_->wait());
-  }
-  return requests_->take_events();
+  return guarded([&]() -> Result<std::vector<StepEvent>> {
+    if (!requests_->has_events() && !idle()) PUMICE_TRY_STATUS(prewarm(Submitter::kNoBudget));
+    // A step whose requests have all ended meanwhile brings nothing.
+    while (!requests_->has_events()) {
+      PUMICE_TRY_STATUS(check_device());
+      PUMICE_TRY_STATUS(stepper_->poll(Submitter::kNoBudget, 0));
+      if (requests_->has_events() || stepper_->idle()) break;
+      PUMICE_TRY_STATUS(stepper_->wait());
+    }
+    return requests_->take_events();
+  });
 }
 
 Status Engine::wait(double most_s) const {
@@ -198,11 +261,14 @@ Status Engine::save_prompt_cache() {
   if (options_.cache_file.empty()) {
     return make_error(ErrorCode::kInvalidArgument, "this engine has no prompt cache file");
   }
-  PUMICE_TRY_STATUS(check_device());
-  return ::pumice::save_prompt_cache(requests_->scheduler().cache(), device_->blocks());
+  return guarded([&]() -> Status {
+    PUMICE_TRY_STATUS(check_device());
+    return ::pumice::save_prompt_cache(requests_->scheduler().cache(), device_->blocks());
+  });
 }
 
 Status Engine::check_integrity() const {
+  if (broken_) return {};
   PUMICE_TRY_STATUS(requests_->check_integrity());
   return stepper_ != nullptr ? stepper_->check_integrity() : Status();
 }

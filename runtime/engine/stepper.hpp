@@ -81,7 +81,6 @@ class Stepper {
 
   /// For the steps that are planned from now on.
   void set_hooks(StepHooks hooks);
-  const StepHooks& hooks() const { return hooks_; }
   size_t n_replays() const { return replays_.size(); }
   const std::set<std::string>& variants() const { return variants_; }
   const vk::Profiler& profiler() const { return profiler_; }
