@@ -97,8 +97,4 @@ MUTATIONS = [
      "if (losses.in_a_row <= options_.losses_in_a_row) return {};", "return {};", "test_generation:Generate.*"),
     ("an engine goes on in the middle of what an exception left", "runtime/engine/engine.cpp",
      "    broken_ = true;\n    return Error{", "    return Error{", "test_lost_device:HostFaultLoop.*"),
-    ("tokens that were not told are kept when everything begins again", REQUESTS,
-     "    scheduler.adopt(scheduler_.request(id), active.tokens,\n                    static_cast<uint32_t>(active.generated.size()));",
-     "    scheduler.adopt(scheduler_.request(id), active.tokens,\n                    scheduler_.request(id).generated_tokens);",
-     "test_lost_device:HostFaultLoop.*"),
 ]
