@@ -67,6 +67,20 @@ uint64_t CacheGroups::pages_for(uint64_t n_tokens, uint32_t step_tokens) const {
   return n_pages;
 }
 
+std::vector<CacheGroups::PrefixPage> CacheGroups::prefix_pages(uint32_t n_tokens) const {
+  const auto n_blocks =
+      static_cast<uint32_t>((uint64_t{n_tokens} + block_tokens_ - 1) / block_tokens_);
+  std::vector<PrefixPage> pages;
+  for (uint32_t block = 0; block < n_blocks; ++block) {
+    for (uint32_t group = 0; group < size(); ++group) {
+      const bool needed =
+          is_recurrent(group) ? block + 1 == n_blocks : block >= first_block(group, n_tokens);
+      if (needed) pages.push_back({block, group});
+    }
+  }
+  return pages;
+}
+
 uint64_t CacheGroups::signature() const {
   std::vector<uint32_t> facts;
   for (const CacheGroup& group : groups_) {

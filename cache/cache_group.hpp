@@ -66,6 +66,14 @@ class CacheGroups {
   /// way and nothing shared.
   uint64_t pages_for(uint64_t n_tokens, uint32_t step_tokens) const;
 
+  /// One group's share of one block.
+  struct PrefixPage {
+    uint32_t block = 0;
+    uint32_t group = 0;
+  };
+  /// All that a sequence needs to go on at `n_tokens`, in order of blocks, then of groups.
+  std::vector<PrefixPage> prefix_pages(uint32_t n_tokens) const;
+
   /// Names the kinds and windows, in order.
   uint64_t signature() const;
 

@@ -256,6 +256,62 @@ class KvCache {
   /// call.
   std::vector<CachedBlock> cached_blocks() const;
 
+  // ---- prefixes that are taken elsewhere and brought back (read_prefix and adopt_prefix in
+  // cache/move_bytes.hpp)
+
+  /// What a prompt would begin with, as `begin` would find it now.
+  struct CachedPrefix {
+    uint32_t n_tokens = 0;
+    std::vector<PagePlaces> pages;  ///< in the order of CacheGroups::prefix_pages(n_tokens)
+  };
+  /// Changes nothing. Places are valid until the next call.
+  CachedPrefix cached_prefix(const HashedPrompt& prompt) const;
+
+  /// Room on the device for the pages of a prefix that was computed elsewhere; while it lives, what
+  /// is there of the prefix is not given up. Given back when it ends. No other call but those of
+  /// transfers comes before that.
+  class Adoption {
+   public:
+    Adoption(Adoption&& other) noexcept
+        : cache_(std::exchange(other.cache_, nullptr)),
+          nodes_(std::move(other.nodes_)),
+          pages_(std::move(other.pages_)) {}
+    Adoption& operator=(Adoption&&) = delete;
+    ~Adoption() {
+      if (cache_ != nullptr) cache_->give_back(*this);
+    }
+
+    /// Pages in the order of CacheGroups::prefix_pages.
+    size_t n_pages() const { return pages_.size(); }
+    /// Where its bytes go, after the cache's transfers; kNoBlock: it is there already.
+    BlockId target(size_t page) const {
+      return pages_[page].is_new ? pages_[page].block : kNoBlock;
+    }
+
+   private:
+    friend class KvCache;
+    struct Page {
+      PageId page = kNoPage;
+      BlockId block = kNoBlock;  // held, or taken if it is new
+      Tier tier = Tier::kHost;
+      uint32_t slot = kNowhere;  // held
+      bool is_new = false;
+    };
+    explicit Adoption(KvCache& cache) : cache_(&cache) {}
+
+    KvCache* cache_;
+    std::vector<NodeId> nodes_;  // referenced: the root, then one a block
+    std::vector<Page> pages_;
+  };
+  /// Of the first `n_tokens` of a prompt. Errors, with nothing changed: kDoesNotFit,
+  /// kInvalidArgument in a cache that finds nothing again.
+  Result<Adoption> adopt(const HashedPrompt& prompt, uint32_t n_tokens);
+  /// The bytes of all targets have been written: the prefix is findable.
+  void finish(Adoption adoption);
+
+  /// What files and saved sequences must agree with to be of use here.
+  PromptCacheBinding binding() const;
+
   // ---- the whole
 
   uint32_t n_blocks() const { return pool_.n_blocks(); }
@@ -383,6 +439,8 @@ class KvCache {
   HashedPrompt end(SequenceId id);
   void drop_transfers(SequenceId id);
   void uncache(BlockId block);
+  void hold(Adoption::Page& held);
+  void give_back(Adoption& adoption);
 
   Batch& open_batch();
   std::vector<SequenceId> finish(Transfers transfers, const TransferFailures& failures);

@@ -5,20 +5,22 @@
 
 namespace pumice {
 
+PromptCacheBinding KvCache::binding() const {
+  return {.model = options_.model,
+          .layout = options_.layout,
+          .block_tokens = options_.block_tokens,
+          .block_bytes = options_.block_bytes,
+          .n_groups = groups_.size(),
+          .groups = groups_.signature()};
+}
+
 Status KvCache::open_prompt_cache(const std::filesystem::path& path, uint64_t limit_bytes) {
   PUMICE_CHECK(!file_.slots.exists(), "a second prompt cache file");
   if (options_.keyed || !options_.reuse || options_.block_bytes == 0) {
     return make_error(ErrorCode::kInvalidArgument,
                       "a prompt cache file needs a cache of tokens, with reuse, and block_bytes");
   }
-  PUMICE_TRY(file_, FileTier::open(path,
-                                   {.model = options_.model,
-                                    .layout = options_.layout,
-                                    .block_tokens = options_.block_tokens,
-                                    .block_bytes = options_.block_bytes,
-                                    .n_groups = groups_.size(),
-                                    .groups = groups_.signature()},
-                                   limit_bytes));
+  PUMICE_TRY(file_, FileTier::open(path, binding(), limit_bytes));
   const PromptCacheFile* opened = file_.opened();
   if (opened == nullptr || opened->n_records() == 0) return {};
   const BlockHash root_hash = hasher_.root(options_.model, "");

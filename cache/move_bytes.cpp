@@ -9,6 +9,13 @@ namespace {
 /// Pages that `move_bytes` moves at once.
 constexpr size_t kMovedPages = 32;
 
+/// A page that is not on the device.
+Status read_tiers(KvCache& cache, const PagePlaces& places, std::span<std::byte> bytes) {
+  if (places.host_slot == kNowhere) return cache.file_tier().read(places.file_slot, bytes);
+  std::ranges::copy(cache.host_slot(places.host_slot), bytes.begin());
+  return {};
+}
+
 }  // namespace
 
 ByteMover::ByteMover(KvCache& cache, const Transfers& transfers, size_t max_items, Logger log)
@@ -112,6 +119,48 @@ TransferFailures move_bytes(KvCache& cache, const Transfers& transfers, BlockSto
   }
 }
 
+Status read_prefix(KvCache& cache, const KvCache::CachedPrefix& prefix, BlockStore& store,
+                   std::span<std::byte> bytes) {
+  const uint64_t page_bytes = cache.options().block_bytes;
+  PUMICE_CHECK(bytes.size() == prefix.pages.size() * page_bytes, "room for each page");
+  std::vector<BlockStore::Item> on_device;
+  for (size_t i = 0; i < prefix.pages.size(); ++i) {
+    const std::span<std::byte> page = bytes.subspan(i * page_bytes, page_bytes);
+    if (prefix.pages[i].block != kNoBlock) {
+      on_device.push_back({prefix.pages[i].block, page});
+    } else {
+      PUMICE_TRY_STATUS(read_tiers(cache, prefix.pages[i], page));
+    }
+  }
+  return store.read(on_device);
+}
+
+Status adopt_prefix(KvCache& cache, const HashedPrompt& prompt, uint32_t n_tokens,
+                    std::span<const std::byte> bytes, BlockStore& store, const Logger& log) {
+  PUMICE_TRY(KvCache::Adoption adoption, cache.adopt(prompt, n_tokens));
+  const uint64_t page_bytes = cache.options().block_bytes;
+  PUMICE_CHECK(bytes.size() == adoption.n_pages() * page_bytes, "bytes for each page");
+  // What is in the blocks that were given up for it goes to other tiers first.
+  const Transfers transfers = cache.take_transfers();
+  (void)cache.finish_transfers(transfers.batch, move_bytes(cache, transfers, store, log));
+
+  std::vector<std::byte> buffer(std::min(adoption.n_pages(), kMovedPages) * page_bytes);
+  std::vector<BlockStore::Item> items;
+  for (size_t i = 0; i < adoption.n_pages(); ++i) {
+    const BlockId target = adoption.target(i);
+    if (target == kNoBlock) continue;
+    const auto page = std::span(buffer).subspan(items.size() * page_bytes, page_bytes);
+    std::ranges::copy(bytes.subspan(i * page_bytes, page_bytes), page.begin());
+    items.push_back({target, page});
+    if (items.size() < kMovedPages) continue;
+    PUMICE_TRY_STATUS(store.write(items));
+    items.clear();
+  }
+  PUMICE_TRY_STATUS(store.write(items));
+  cache.finish(std::move(adoption));
+  return {};
+}
+
 Status save_prompt_cache(KvCache& cache, BlockStore& store) {
   FileTier& file = cache.file_tier();
   if (!file.slots.exists()) {
@@ -129,13 +178,9 @@ Status save_prompt_cache(KvCache& cache, BlockStore& store) {
   PUMICE_TRY(auto writer, PromptCacheWriter::create(file.path(), file.binding(),
                                                     static_cast<uint32_t>(n_blocks)));
   const auto read = [&](const PagePlaces& places, std::span<std::byte> bytes) -> Status {
-    if (places.block != kNoBlock) {
-      const BlockStore::Item item{places.block, bytes};
-      return store.read({&item, 1});
-    }
-    if (places.host_slot == kNowhere) return file.read(places.file_slot, bytes);
-    std::ranges::copy(cache.host_slot(places.host_slot), bytes.begin());
-    return {};
+    if (places.block == kNoBlock) return read_tiers(cache, places, bytes);
+    const BlockStore::Item item{places.block, bytes};
+    return store.read({&item, 1});
   };
   const CacheGroups& groups = cache.groups();
   std::vector<std::byte> bytes(groups.size() * page_bytes);

@@ -84,6 +84,17 @@ class ByteMover {
 TransferFailures move_bytes(KvCache& cache, const Transfers& transfers, BlockStore& store,
                             const Logger& log = {});
 
+/// The pages of a prefix, wherever they are, block_bytes each. No transfers are under way. Errors:
+/// those of the store; kBadFile (a damaged prompt cache file).
+Status read_prefix(KvCache& cache, const KvCache::CachedPrefix& prefix, BlockStore& store,
+                   std::span<std::byte> bytes);
+
+/// Make the first `n_tokens` of a prompt findable, by such bytes. No transfers are under way, and
+/// what the store writes comes behind all work that the device was given. Errors, with nothing of
+/// it findable: KvCache::adopt's and the store's.
+Status adopt_prefix(KvCache& cache, const HashedPrompt& prompt, uint32_t n_tokens,
+                    std::span<const std::byte> bytes, BlockStore& store, const Logger& log = {});
+
 /// Replace the prompt cache file by all that is cached now under no salt, on the device and in the
 /// tiers. Errors: kInvalidArgument without such a file, kInternal; the old file then stays.
 Status save_prompt_cache(KvCache& cache, BlockStore& store);

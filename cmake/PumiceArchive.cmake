@@ -1,8 +1,10 @@
-# The release archive: `make archive`, which wants PUMICE_REQUIRE_ALL_SHADERS.
-install(TARGETS pumice RUNTIME DESTINATION bin)
-install(FILES README.md LICENSE DESTINATION .)
-install(FILES models/pumice-stories.gguf DESTINATION models)
+# Installation of the program, and the release archive: `make archive`, which wants PUMICE_REQUIRE_ALL_SHADERS. The
+# archive has the program with a model to try; the library is the component `sdk` (runtime/api).
+install(TARGETS pumice RUNTIME DESTINATION bin COMPONENT program)
+install(FILES README.md LICENSE DESTINATION . COMPONENT archive EXCLUDE_FROM_ALL)
+install(FILES models/pumice-stories.gguf DESTINATION models COMPONENT archive EXCLUDE_FROM_ALL)
 set(CPACK_GENERATOR TGZ)
+set(CPACK_INSTALL_CMAKE_PROJECTS "${CMAKE_BINARY_DIR};pumice;program;/;${CMAKE_BINARY_DIR};pumice;archive;/")
 set(CPACK_PACKAGE_NAME pumice)
 set(CPACK_STRIP_FILES ON)
 string(TOLOWER "pumice-${PROJECT_VERSION}-${CMAKE_SYSTEM_NAME}-${CMAKE_SYSTEM_PROCESSOR}" CPACK_PACKAGE_FILE_NAME)

@@ -40,6 +40,8 @@ struct RequestSpec {
   int32_t priority = 0;
   double deadline_s = std::numeric_limits<double>::infinity();
   std::string salt = {};  ///< prefixes are shared only between requests of one salt
+  /// Its tokens come no faster, but for one that may be made up for; 0: as fast as can be.
+  double max_tokens_per_s = 0;
   /// Whether a step may be planned for it before the token of the step before is known.
   bool runs_ahead = true;
   std::optional<RequestId> id = {};  ///< chosen by the caller; else the next free one
@@ -66,6 +68,8 @@ struct Request {
   int32_t priority = 0;
   uint64_t arrival = 0;  ///< order of arrival
   double deadline_s = 0;
+  double token_s = 0;  ///< least time from token to token
+  double due_s = 0;    ///< no row of it is planned before
   bool runs_ahead = true;
 
   uint32_t prompt_tokens = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
@@ -114,6 +115,11 @@ Result<RequestId> Scheduler::add(RequestSpec spec, double now_s) {
                       prompt_tokens, spec.max_new_tokens, n_pages, cache_.groups().size(),
                       cache_.n_blocks());
   }
+  if (!(spec.max_tokens_per_s >= 0) || !std::isfinite(spec.max_tokens_per_s)) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "a rate of {} tokens per second, expected a finite number, 0 for none",
+                      spec.max_tokens_per_s);
+  }
   while (!spec.id && requests_.contains(next_id_)) ++next_id_;
   auto request = std::make_unique<Request>();
   request->id = spec.id ? *spec.id : next_id_++;
@@ -121,6 +127,7 @@ Result<RequestId> Scheduler::add(RequestSpec spec, double now_s) {
   request->priority = spec.priority;
   request->arrival = next_arrival_++;
   request->deadline_s = spec.deadline_s;
+  request->token_s = spec.max_tokens_per_s > 0 ? 1 / spec.max_tokens_per_s : 0;
   request->runs_ahead = spec.runs_ahead;
   request->prompt_tokens = static_cast<uint32_t>(prompt_tokens);
   request->sequence_tokens = request->prompt_tokens;
@@ -131,6 +138,7 @@ Result<RequestId> Scheduler::add(RequestSpec spec, double now_s) {
   request->salt = std::move(spec.salt);
   if (std::isfinite(request->deadline_s)) deadlines_.emplace(request->deadline_s, request->id);
   ++telemetry_.arrived;
+  next_due_s_ = 0;
   waiting_.insert(request.get());
   const RequestId id = request->id;
   requests_.emplace(id, std::move(request));
@@ -139,6 +147,7 @@ Result<RequestId> Scheduler::add(RequestSpec spec, double now_s) {
 
 Result<Scheduler> Scheduler::in_place_of(const Scheduler& failed) {
   PUMICE_TRY(Scheduler scheduler, create(failed.options_, failed.cache_.options(), failed.cost_));
+  PUMICE_CHECK(scheduler.cache_.resize(failed.cache_.n_blocks()), "an empty cache takes any size");
   scheduler.telemetry_ = failed.telemetry_;
   scheduler.next_id_ = failed.next_id_;
   scheduler.next_arrival_ = failed.next_arrival_;
@@ -155,6 +164,8 @@ void Scheduler::adopt(const Request& request, std::span<const uint32_t> tokens,
   adopted->arrival = request.arrival;
   adopted->deadline_s = request.deadline_s;
   adopted->runs_ahead = request.runs_ahead;
+  adopted->token_s = request.token_s;
+  adopted->due_s = request.due_s;
   adopted->prompt_tokens = request.prompt_tokens;
   adopted->max_new_tokens = request.max_new_tokens;
   adopted->generated_tokens = generated_tokens;
@@ -173,6 +184,7 @@ void Scheduler::adopt(const Request& request, std::span<const uint32_t> tokens,
 void Scheduler::end(RequestId id, EndReason reason, double now_s) {
   Request& request = *requests_.at(id);
   if (request.ended()) return;
+  next_due_s_ = 0;
   if (request.state == RequestState::kPrefilling && reason != EndReason::kLength) {
     telemetry_.cancelled_kv_tokens += request.computed_tokens;
   }
@@ -248,6 +260,7 @@ void Scheduler::restart(RequestId id, std::span<const uint32_t> tokens) {
   request.prompt = cache_.hash_prompt(tokens, request.salt);
   request.sequence_tokens = static_cast<uint32_t>(tokens.size());
   blocked_.reset();
+  next_due_s_ = 0;
 }
 
 void Scheduler::remove(RequestId id) {
@@ -317,8 +330,8 @@ bool Scheduler::make_room(Request& request, uint32_t end, StepPlan& plan) {
   }
 }
 
-void Scheduler::add_chunk(Request& request, uint32_t n_tokens, bool decodes, StepPlan& plan,
-                          OpenStep& open) {
+void Scheduler::add_chunk(Request& request, uint32_t n_tokens, bool decodes, double now_s,
+                          StepPlan& plan, OpenStep& open) {
   const uint32_t first = request.scheduled_tokens;
   const uint32_t end = first + n_tokens;
   const bool samples = end == request.known_tokens() &&
@@ -326,7 +339,9 @@ void Scheduler::add_chunk(Request& request, uint32_t n_tokens, bool decodes, Ste
   const StepChunk chunk{request.id, *request.slot, first, n_tokens, samples, decodes};
   slots_.add_use(chunk.slot);
   plan.chunks.push_back(chunk);
-  open.chunks.push_back({&request, request.epoch, chunk});
+  open.chunks.push_back({&request, request.epoch, request.due_s, chunk});
+  // One token's time may be made up for, as who polls is late as often as not.
+  if (samples) request.due_s = std::max(request.due_s, now_s - request.token_s) + request.token_s;
   if (decodes) {
     plan.shape.add_decode(first);
   } else {
@@ -340,11 +355,11 @@ void Scheduler::add_chunk(Request& request, uint32_t n_tokens, bool decodes, Ste
   request.last_planned = next_plan_;
 }
 
-void Scheduler::plan_decodes(StepPlan& plan, OpenStep& open) {
+void Scheduler::plan_decodes(StepPlan& plan, OpenStep& open, double now_s) {
   std::vector<Request*> rows;
   rows.reserve(running_.size());
   for (Request* request : running_) {
-    if (can_decode(*request)) rows.push_back(request);
+    if (can_decode(*request) && request->due_s <= now_s) rows.push_back(request);
   }
   // What other classes are sure of is left for them, if they have anything to do.
   std::array<uint32_t, kServiceClasses> reserved = {};
@@ -362,7 +377,7 @@ void Scheduler::plan_decodes(StepPlan& plan, OpenStep& open) {
         !make_room(*request, request->scheduled_tokens + 1, plan)) {
       continue;
     }
-    add_chunk(*request, 1, true, plan, open);
+    add_chunk(*request, 1, true, now_s, plan, open);
     --left;
     own -= own > 0 ? 1 : 0;
   }
@@ -400,7 +415,7 @@ uint32_t Scheduler::prefill_tokens(const Request& request, const StepPlan& plan)
 }
 
 /// False: nothing is left of the budget.
-bool Scheduler::plan_prefill(Request& request, StepPlan& plan, OpenStep& open) {
+bool Scheduler::plan_prefill(Request& request, StepPlan& plan, OpenStep& open, double now_s) {
   uint32_t n_tokens = prefill_tokens(request, plan);
   if (n_tokens == 0) return false;
   const uint32_t first = request.scheduled_tokens;
@@ -410,7 +425,7 @@ bool Scheduler::plan_prefill(Request& request, StepPlan& plan, OpenStep& open) {
     n_tokens = std::min(n_tokens, std::max(end, first) - first);
     if (n_tokens == 0) return true;
   }
-  add_chunk(request, n_tokens, false, plan, open);
+  add_chunk(request, n_tokens, false, now_s, plan, open);
   return true;
 }
 
@@ -502,7 +517,7 @@ void Scheduler::plan_prefills(StepPlan& plan, OpenStep& open, double now_s) {
   });
   size_t n_partial = partial.size();
   const auto plan_one = [&](Request& request) {
-    if (!plan_prefill(request, plan, open)) return false;
+    if (!plan_prefill(request, plan, open, now_s)) return false;
     if (!reads_prompt(request)) --n_partial;
     return true;
   };
@@ -562,6 +577,8 @@ void Scheduler::fail_unfitting(StepPlan& plan, double now_s) {
 /// Nothing can be planned and nothing is under way. Only pinned blocks can bring this about, since
 /// without them there is room for any one request: fail the first.
 void Scheduler::fail_stuck(StepPlan& plan, double now_s) {
+  // Who waits for a time is not stuck, nor who waits for the blocks of one who does.
+  if (std::isfinite(first_due_s(now_s))) return;
   const auto stuck = std::ranges::find_if(running_, [&](const Request* request) {
     return can_decode(*request) || reads_prompt(*request);
   });
@@ -571,6 +588,15 @@ void Scheduler::fail_stuck(StepPlan& plan, double now_s) {
        make_error(ErrorCode::kDoesNotFit, "{} tokens do not fit: {} of {} KV blocks are free",
                   request.sequence_tokens, cache_.n_free_blocks(), cache_.n_blocks()),
        plan, now_s);
+}
+
+/// When the first of the requests whose next row must wait may have it; infinite if there is none.
+double Scheduler::first_due_s(double now_s) const {
+  double first = std::numeric_limits<double>::infinity();
+  for (const Request* request : running_) {
+    if (can_decode(*request) && request->due_s > now_s) first = std::min(first, request->due_s);
+  }
+  return first;
 }
 
 void Scheduler::expire(StepPlan& plan, double now_s) {
@@ -589,12 +615,15 @@ StepPlan Scheduler::plan_step(double now_s) {
   expire(plan, now_s);
   fail_unfitting(plan, now_s);
   hold_room(plan);
-  plan_decodes(plan, open);
+  plan_decodes(plan, open, now_s);
   plan_prefills(plan, open, now_s);
   if (plan.chunks.empty() && outstanding_.empty()) fail_stuck(plan, now_s);
   plan.transfers = cache_.take_transfers();
+  next_due_s_ = 0;
   if (plan.empty()) {
     PUMICE_CHECK(plan.started.empty(), "a plan without work started a request");
+    if (plan.ended.empty()) next_due_s_ = first_due_s(now_s);
+    if (!deadlines_.empty()) next_due_s_ = std::min(next_due_s_, deadlines_.begin()->first);
     return plan;
   }
   open.shape = plan.shape;
@@ -715,6 +744,7 @@ void Scheduler::rollback(uint64_t plan_id) {
       Request& request = *it->request;
       if (request.epoch != it->epoch || request.ended()) continue;
       request.scheduled_tokens = it->chunk.first_position;
+      request.due_s = it->due_s;
       request.pending_samples -= it->chunk.samples ? 1 : 0;
       if (!it->chunk.decodes) --request.prefill_iterations;
       cache_.unplan(*request.sequence, request.scheduled_tokens);

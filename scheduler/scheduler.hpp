@@ -137,6 +137,9 @@ class Scheduler {
 
   /// The next step; empty when nothing can run now. At most kMaxOutstanding may be open.
   StepPlan plan_step(double now_s);
+  /// Where nothing is under way: no step can be planned before this time, as far as the last plan
+  /// and what has happened since tell. 0: one may be now. Infinite: only another request helps.
+  double next_due_s() const { return next_due_s_; }
 
   /// The bytes that a plan wanted moved were moved, but for `failures`; a plan without transfers
   /// needs no call. False: requests lost their cached content, so the plan was rolled back; plan
@@ -207,6 +210,7 @@ class Scheduler {
   struct OpenChunk {
     Request* request = nullptr;
     uint32_t epoch = 0;
+    double due_s = 0;  // before it was planned
     StepChunk chunk;
   };
   struct OpenStep {
@@ -225,12 +229,14 @@ class Scheduler {
   void fail(Request& request, Error why, StepPlan& plan, double now_s);
   void fail_unfitting(StepPlan& plan, double now_s);
   void fail_stuck(StepPlan& plan, double now_s);
-  void plan_decodes(StepPlan& plan, OpenStep& open);
+  double first_due_s(double now_s) const;
+  void plan_decodes(StepPlan& plan, OpenStep& open, double now_s);
   void plan_prefills(StepPlan& plan, OpenStep& open, double now_s);
-  bool plan_prefill(Request& request, StepPlan& plan, OpenStep& open);
+  bool plan_prefill(Request& request, StepPlan& plan, OpenStep& open, double now_s);
   bool admit(StepPlan& plan, OpenStep& open, double now_s);
   uint32_t prefill_tokens(const Request& request, const StepPlan& plan);
-  void add_chunk(Request& request, uint32_t n_tokens, bool decodes, StepPlan& plan, OpenStep& open);
+  void add_chunk(Request& request, uint32_t n_tokens, bool decodes, double now_s, StepPlan& plan,
+                 OpenStep& open);
   bool make_room(Request& request, uint32_t end, StepPlan& plan);
   void hold_room(StepPlan& plan);
   bool can_decode(const Request& request) const;
@@ -264,6 +270,7 @@ class Scheduler {
   std::deque<std::pair<uint64_t, std::unique_ptr<Request>>> removed_;
   /// The request at the head of the queue did not fit into this many free blocks.
   std::optional<std::pair<RequestId, uint32_t>> blocked_;
+  double next_due_s_ = 0;
 };
 
 }  // namespace pumice

@@ -52,21 +52,10 @@ ApiStatus list(pumice_device_info* devices, size_t capacity, size_t* n_devices) 
 }
 
 Result<std::unique_ptr<pumice_device>> open(const pumice_device_options* given) {
-  PUMICE_TRY(const pumice_device_options options, read_optional_struct(given, "options"));
-  PUMICE_TRY(const std::string_view selector, read_string(options.selector, "selector"));
-  PUMICE_TRY(const std::string_view directory,
-             read_string(options.cache_directory, "cache_directory"));
-  PUMICE_TRY(const bool validation, read_bool(options.validation, "validation"));
-  PUMICE_TRY(const bool debug_log, read_bool(options.debug_log, "debug_log"));
-  auto log = std::make_shared<LogQueue>();
-  SessionOptions session{
-      .cache_directory = directory,
-      .logger = LogQueue::logger(log, debug_log ? LogLevel::kDebug : LogLevel::kInfo)};
-  session.device.selector = selector;
-  session.device.limits.device_budget_bytes = options.memory_bytes;
-  session.device.validation = validation;
-  PUMICE_TRY(std::shared_ptr<vk::Device> device, open_device(session.device, session.logger));
-  return make_device(std::move(device), std::move(session), std::move(log));
+  PUMICE_TRY(DeviceOptions options, read_device_options(given));
+  PUMICE_TRY(std::shared_ptr<vk::Device> device,
+             open_device(options.session.device, options.session.logger));
+  return make_device(std::move(device), std::move(options.session), std::move(options.log));
 }
 
 pumice_log_level level_of(LogLevel level) {
@@ -84,6 +73,23 @@ pumice_log_level level_of(LogLevel level) {
 }
 
 }  // namespace
+
+Result<DeviceOptions> read_device_options(const pumice_device_options* given) {
+  PUMICE_TRY(const pumice_device_options options, read_optional_struct(given, "options"));
+  PUMICE_TRY(const std::string_view selector, read_string(options.selector, "selector"));
+  PUMICE_TRY(const std::string_view directory,
+             read_string(options.cache_directory, "cache_directory"));
+  PUMICE_TRY(const bool validation, read_bool(options.validation, "validation"));
+  PUMICE_TRY(const bool debug_log, read_bool(options.debug_log, "debug_log"));
+  auto log = std::make_shared<LogQueue>();
+  SessionOptions session{
+      .cache_directory = directory,
+      .logger = LogQueue::logger(log, debug_log ? LogLevel::kDebug : LogLevel::kInfo)};
+  session.device.selector = selector;
+  session.device.limits.device_budget_bytes = options.memory_bytes;
+  session.device.validation = validation;
+  return DeviceOptions{std::move(session), std::move(log)};
+}
 
 std::unique_ptr<pumice_device> make_device(std::shared_ptr<vk::Device> device,
                                            SessionOptions options, std::shared_ptr<LogQueue> log) {

@@ -65,6 +65,14 @@ Status check_handle(const Handle* handle, std::string_view name) {
   return {};
 }
 
+/// What a host asks for of a device, and where what it has to say goes.
+struct DeviceOptions {
+  SessionOptions session;
+  std::shared_ptr<LogQueue> log;
+};
+/// NULL: the default. Errors: kInvalidArgument.
+Result<DeviceOptions> read_device_options(const pumice_device_options* given);
+
 /// A handle of an open device, whose driver's pipelines, passport and costs are kept in
 /// `options.cache_directory`.
 std::unique_ptr<pumice_device> make_device(std::shared_ptr<vk::Device> device,

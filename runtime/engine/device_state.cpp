@@ -34,14 +34,15 @@ ModelFingerprint cache_fingerprint(const Model& model, const StateLayout& layout
 
 Result<std::unique_ptr<DeviceState>> DeviceState::create(
     std::shared_ptr<vk::PipelineLibrary> pipelines, std::shared_ptr<const Model> model,
-    const EngineOptions& options, const vk::PipelineLibrary::Progress& progress) {
+    const EngineOptions& options, const vk::PipelineLibrary::Progress& progress,
+    std::optional<uint32_t> kv_blocks) {
   if (options.profile && pipelines->device()->plan().timestamp_valid_bits == 0) {
     return make_error(ErrorCode::kInvalidArgument,
                       "kernels cannot be timed: this device has no timestamps");
   }
   std::unique_ptr<DeviceState> state(
       new DeviceState(std::move(pipelines), std::move(model), options));
-  PUMICE_TRY_STATUS(state->plan_memory());
+  PUMICE_TRY_STATUS(state->plan_memory(kv_blocks));
   PUMICE_TRY_STATUS(state->allocate());
   if (options.prewarm) {
     PUMICE_TRY_STATUS(state->prewarm(std::numeric_limits<double>::infinity(), progress));
@@ -82,19 +83,25 @@ uint64_t DeviceState::allocations_after_prewarm() const {
   return warm_ ? made().allocations - warm_->allocations : 0;
 }
 
-Status DeviceState::plan_memory() {
+Status DeviceState::plan_memory(std::optional<uint32_t> kv_blocks) {
   PUMICE_TRY(const MemoryPlanner planner,
              MemoryPlanner::of_loaded(*model_, *device_, options_.fusion));
-  PUMICE_TRY_STATUS(planner.check(options_));
   PUMICE_TRY(sizes_, planner.sizes(options_));
-  return {};
+  first_kv_blocks_ = kv_blocks.value_or(sizes_.n_pages);
+  EngineOptions now = options_;
+  if (kv_blocks) {
+    const auto n_groups = static_cast<uint32_t>(sizes_.groups.size());
+    now.kv_blocks = (*kv_blocks + n_groups - 1) / n_groups;
+  }
+  return planner.check(now);
 }
 
 Status DeviceState::allocate() {
   PUMICE_TRY(decoder_,
              Decoder::plan(device_, *pipelines_, program(), model_->weights, options_.kv_type,
                            options_.math, options_.fusion, sizes_.limits));
-  PUMICE_TRY(kv_, KvMemory::create(device_, sizes_.layout.page_bytes, sizes_.n_pages));
+  PUMICE_TRY(kv_,
+             KvMemory::create(device_, sizes_.layout.page_bytes, sizes_.n_pages, first_kv_blocks_));
   block_store_.emplace(device_, *kv_);
   PUMICE_TRY_STATUS(block_store_->allocate_staging(sizes_.transfer_ranges()));
   PUMICE_TRY(greedy_sampling_, ops::Sampling::plan(*pipelines_, ops::Sampling::Variant::kGreedy));
@@ -152,6 +159,38 @@ KvCacheOptions DeviceState::cache_options() const {
           .layout = kKvLayoutVersion,
           .block_bytes = sizes_.layout.page_bytes,
           .host_bytes = options_.cache_host_bytes};
+}
+
+// ---- memory
+
+/// What the device's ledger has besides this KV memory.
+uint64_t DeviceState::bytes_beside_kv() const {
+  return device_->ledger().total_bytes() - kv_->bytes_with(kv_->n_blocks());
+}
+
+uint32_t DeviceState::fewest_kv_blocks() const {
+  const CacheGroups groups(sizes_.groups, kKvBlockTokens, 0);
+  return std::max(kv_->whole_slabs_for(1),
+                  kv_->whole_slabs_for(groups.pages_for(kKvBlockTokens, 1)));
+}
+
+Result<uint32_t> DeviceState::kv_blocks_within(uint64_t budget_bytes) const {
+  const uint64_t others = bytes_beside_kv();
+  const uint32_t fewest = fewest_kv_blocks();
+  const uint64_t smallest = others + kv_->bytes_with(fewest);
+  if (budget_bytes < smallest) {
+    return make_error(
+        ErrorCode::kDoesNotFit,
+        "a memory budget of {} cannot be met, {} ({} bytes) is the smallest: {} are weights, "
+        "activations and tables, which stay, and {} the least of KV",
+        memory_text(budget_bytes), memory_text(smallest), smallest, memory_text(others),
+        memory_text(smallest - others));
+  }
+  uint32_t n_blocks = kv_->most_blocks();
+  while (others + kv_->bytes_with(n_blocks) > budget_bytes) {
+    n_blocks = kv_->whole_slabs_within(n_blocks - uint64_t{1});
+  }
+  return n_blocks;
 }
 
 // ---- slots

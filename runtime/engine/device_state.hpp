@@ -30,23 +30,37 @@ namespace pumice {
 class DeviceState {
  public:
   /// Allocates everything that steps need and, unless the options leave that to `prewarm`, compiles
-  /// pipelines (progress: done, total). The options are checked ones. Errors: kDoesNotFit,
+  /// pipelines (progress: done, total). The options are checked ones. `kv_blocks`: of KV memory at
+  /// first; none: all. Errors: kDoesNotFit,
   /// kInvalidArgument.
   static Result<std::unique_ptr<DeviceState>> create(std::shared_ptr<vk::PipelineLibrary> pipelines,
                                                      std::shared_ptr<const Model> model,
                                                      const EngineOptions& options,
-                                                     const vk::PipelineLibrary::Progress& progress);
+                                                     const vk::PipelineLibrary::Progress& progress,
+                                                     std::optional<uint32_t> kv_blocks = {});
   /// Waits for the device.
   ~DeviceState();
   DeviceState(const DeviceState&) = delete;
   DeviceState& operator=(const DeviceState&) = delete;
 
   const std::shared_ptr<vk::Device>& device() const { return device_; }
+  const Model& model() const { return *model_; }
   const Program& program() const { return model_->program; }
   const Decoder& decoder() const { return *decoder_; }
   /// What a cache must be to stand for these pages.
   KvCacheOptions cache_options() const;
   KvBlockStore& blocks() { return *block_store_; }
+
+  // ---- memory
+
+  KvMemory& kv() { return *kv_; }
+  const KvMemory& kv() const { return *kv_; }
+  /// The fewest blocks with which anything can run.
+  uint32_t fewest_kv_blocks() const;
+  /// The blocks of KV memory for a ledger of `budget_bytes`. Errors: kDoesNotFit, with the smallest
+  /// that can be.
+  Result<uint32_t> kv_blocks_within(uint64_t budget_bytes) const;
+
   uint32_t n_rings() const { return static_cast<uint32_t>(rings_.size()); }
 
   // ---- readiness
@@ -120,11 +134,12 @@ class DeviceState {
   };
   DeviceState(std::shared_ptr<vk::PipelineLibrary> pipelines, std::shared_ptr<const Model> model,
               const EngineOptions& options);
-  Status plan_memory();
+  Status plan_memory(std::optional<uint32_t> kv_blocks);
   Status allocate();
   Status allocate_tables();
   Status allocate_rings();
   vk::BufferRange counts_of(uint32_t slot) const;
+  uint64_t bytes_beside_kv() const;
   /// Of the device, by whoever.
   struct Made {
     uint64_t pipelines = 0;
@@ -138,6 +153,7 @@ class DeviceState {
   EngineOptions options_;
 
   EngineSizes sizes_;
+  uint32_t first_kv_blocks_ = 0;
   vk::PipelineLibrary::Readiness readiness_;  // when it was last asked for
   std::optional<Made> warm_;                  // when prewarming was done
 

@@ -3,10 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <new>
+#include <thread>
 #include <utility>
 
 #include "engine/engine_limits.hpp"
+#include "engine/memory_plan.hpp"
 
 namespace pumice {
 namespace {
@@ -110,6 +114,9 @@ void Engine::start_stepper() {
   stepper_ =
       std::make_unique<Stepper>(*requests_, *device_, options_, [this] { return this->now(); });
   stepper_->set_hooks(hooks_);
+  memory_.met = memory_.budget_bytes == UINT64_MAX;
+  memory_looked_at_ = {};
+  look_at_memory();
 }
 
 void Engine::drop_device() {
@@ -130,13 +137,17 @@ Status Engine::rebuild(std::shared_ptr<vk::PipelineLibrary> pipelines,
                        const vk::PipelineLibrary::Progress& progress) {
   return guarded([&]() -> Status {
     drop_device();
-    PUMICE_TRY(std::unique_ptr<DeviceState> device,
-               DeviceState::create(pipelines, model, options_, progress));
+    PUMICE_TRY(
+        std::unique_ptr<DeviceState> device,
+        DeviceState::create(pipelines, model, options_, progress, scheduler().cache().n_blocks()));
     if (device->cache_options().model != scheduler().cache().options().model) {
       return make_error(ErrorCode::kInvalidArgument,
                         "an engine goes on with the model and the arithmetic that it began with");
     }
     device_ = std::move(device);
+    // Slabs of another device may be larger.
+    PUMICE_CHECK(requests_->scheduler().cache().resize(device_->kv().n_blocks()),
+                 "an empty cache takes any size");
     start_stepper();
     return {};
   });
@@ -154,6 +165,12 @@ Status Engine::check_device() const {
 
 double Engine::now() const {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - created_).count();
+}
+
+double Engine::next_due_s() const {
+  if (idle()) return std::numeric_limits<double>::infinity();
+  if (requests_->has_events() || stepper_ == nullptr || !stepper_->idle()) return 0;
+  return scheduler().next_due_s();
 }
 
 uint64_t Engine::kv_bytes_per_token() const {
@@ -202,9 +219,10 @@ Result<std::vector<StepEvent>> Engine::poll(double budget_s) {
       PUMICE_TRY_STATUS(check_device());
       if (device_->is_warm()) {
         PUMICE_TRY_STATUS(stepper_->poll(budget_s));
-      } else if (!idle()) {
+      } else if (!idle() || stepper_->resizing()) {
         PUMICE_TRY_STATUS(prewarm(budget_s));
       }
+      look_at_memory();
     }
     return requests_->take_events();
   });
@@ -217,8 +235,15 @@ Result<std::vector<StepEvent>> Engine::step() {
     while (!requests_->has_events()) {
       PUMICE_TRY_STATUS(check_device());
       PUMICE_TRY_STATUS(stepper_->poll(Submitter::kNoBudget, 0));
-      if (requests_->has_events() || stepper_->idle()) break;
-      PUMICE_TRY_STATUS(stepper_->wait());
+      look_at_memory();
+      if (requests_->has_events() || idle()) break;
+      if (!stepper_->idle()) {
+        PUMICE_TRY_STATUS(stepper_->wait());
+        continue;
+      }
+      const double wait_s = next_due_s() - now();
+      if (std::isinf(wait_s)) break;
+      if (wait_s > 0) std::this_thread::sleep_for(std::chrono::duration<double>(wait_s));
     }
     return requests_->take_events();
   });
@@ -228,6 +253,50 @@ Status Engine::wait(double most_s) const {
   constexpr double kMost_s = 3600;
   if (requests_->has_events() || stepper_ == nullptr) return {};
   return stepper_->wait_next(static_cast<uint64_t>(std::clamp(most_s, 0.0, kMost_s) * 1e9));
+}
+
+// ---- memory
+
+Status Engine::set_memory_budget(uint64_t bytes) {
+  PUMICE_TRY_STATUS(check_device());
+  PUMICE_TRY(const uint32_t n_blocks, device_->kv_blocks_within(bytes));
+  stepper_->resize_kv(n_blocks);
+  memory_.budget_bytes = bytes;
+  memory_.met = bytes == UINT64_MAX;
+  look_at_memory();
+  return {};
+}
+
+/// What a budget leaves may change: others take memory of the device, and give it back.
+void Engine::look_at_memory() {
+  const auto now = std::chrono::steady_clock::now();
+  const bool due = now - memory_looked_at_ >= std::chrono::seconds(1);
+  if (memory_.met && !due) return;
+  vk::Device& device = *device_->device();
+  if (!memory_.met) device.retire([] {});  // what waits for another engine's work
+  memory_.used_bytes = device.ledger().total_bytes();
+  memory_.kv_blocks = device_->kv().n_blocks();
+  memory_.kv_blocks_all = device_->kv().most_blocks();
+  memory_.kv_bytes = device_->kv().bytes_with(memory_.kv_blocks);
+  if (memory_.budget_bytes != UINT64_MAX) {
+    const bool within = memory_.used_bytes <= memory_.budget_bytes;
+    memory_.met = within && (memory_.met || !stepper_->resizing());
+    if (due) {
+      const Result<uint32_t> n_blocks = device_->kv_blocks_within(memory_.budget_bytes);
+      stepper_->resize_kv(n_blocks.ok() ? *n_blocks : device_->fewest_kv_blocks());
+    }
+  }
+  if (!due) return;
+  memory_looked_at_ = now;
+  const std::optional<vk::HeapUse> driver = vk::heap_use(device);
+  const bool was_overcommitted = memory_.driver && memory_.driver->is_overcommitted();
+  memory_.driver = driver;
+  if (!driver || !driver->is_overcommitted() || was_overcommitted) return;
+  ++memory_.n_overcommitted;
+  options_.logger.warning(
+      "the driver leaves this process {} of device memory, and it uses {}: "
+      "memory may be moved out of the device, and everything be slow",
+      memory_text(driver->budget_bytes), memory_text(driver->used_bytes));
 }
 
 // ---- the whole
@@ -266,6 +335,80 @@ Status Engine::save_prompt_cache() {
     return ::pumice::save_prompt_cache(requests_->scheduler().cache(), device_->blocks());
   });
 }
+
+// ---- conversations
+
+Result<SavedSequence> Engine::sequence(RequestId id) const {
+  const GenerationRequest* request = requests_->find(id);
+  if (request == nullptr) {
+    return make_error(ErrorCode::kInvalidArgument, "request {} is not under way", id);
+  }
+  const std::span<const TokenId> tokens = requests_->tokens(id);
+  return SavedSequence{.tokens = {tokens.begin(), tokens.end()},
+                       .n_prompt = requests_->n_prompt(id),
+                       .sampling = request->sampling,
+                       .next_output_index = requests_->next_output_index(id),
+                       .salt = request->salt};
+}
+
+SavedBinding Engine::saved_binding() const {
+  return {.model = device_->model().fingerprint,
+          .n_vocab = device_->program().n_vocab,
+          .state = scheduler().cache().binding()};
+}
+
+Result<std::vector<std::byte>> Engine::save(SavedSequence sequence) {
+  return guarded([&]() -> Result<std::vector<std::byte>> {
+    PUMICE_TRY_STATUS(check_device());
+    const SavedBinding binding = saved_binding();
+    PUMICE_TRY_STATUS(check_saved_sequence(sequence, binding.n_vocab));
+    PUMICE_TRY_STATUS(stepper().settle());
+    KvCache& cache = requests_->scheduler().cache();
+    KvCache::CachedPrefix prefix =
+        cache.cached_prefix(cache.hash_prompt(sequence.tokens, sequence.salt));
+    const auto write = [&] {
+      sequence.state_tokens = prefix.n_tokens;
+      return write_saved_sequence(sequence, binding, prefix.pages.size());
+    };
+    std::vector<std::byte> bytes = write();
+    const uint64_t n_page_bytes = prefix.pages.size() * binding.state.block_bytes;
+    const Status read =
+        read_prefix(cache, prefix, device_->blocks(), std::span(bytes).last(n_page_bytes));
+    if (!read.ok() && read.error().code != ErrorCode::kBadFile) return read.error();
+    if (!read.ok()) {
+      options_.logger.warning("a conversation is saved without state: {}", read.error().message);
+      prefix = {};
+      bytes = write();
+    }
+    seal_saved_sequence(bytes);
+    return bytes;
+  });
+}
+
+Result<SavedSequence> Engine::restore(std::span<const std::byte> bytes,
+                                      const RestoreOptions& options) {
+  return guarded([&]() -> Result<SavedSequence> {
+    PUMICE_TRY_STATUS(check_device());
+    KvCache& cache = requests_->scheduler().cache();
+    PUMICE_TRY(OpenedSequence opened,
+               open_saved_sequence(bytes, saved_binding(), cache.groups(), options));
+    SavedSequence& sequence = opened.sequence;
+    if (sequence.state_tokens == 0) return sequence;
+    PUMICE_TRY_STATUS(stepper().settle());
+    const Status adopted =
+        adopt_prefix(cache, cache.hash_prompt(sequence.tokens, sequence.salt),
+                     sequence.state_tokens, opened.pages, device_->blocks(), options_.logger);
+    if (adopted.ok()) return sequence;
+    const ErrorCode code = adopted.error().code;
+    if (code != ErrorCode::kDoesNotFit && code != ErrorCode::kInvalidArgument)
+      return adopted.error();
+    options_.logger.info("a conversation is restored without state: {}", adopted.error().message);
+    sequence.state_tokens = 0;
+    return sequence;
+  });
+}
+
+// ---- for tests
 
 Status Engine::check_integrity() const {
   if (broken_) return {};

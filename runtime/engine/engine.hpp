@@ -7,11 +7,13 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,9 +22,25 @@
 #include "engine/device_state.hpp"
 #include "engine/engine_options.hpp"
 #include "engine/requests.hpp"
+#include "engine/saved_sequence.hpp"
 #include "engine/stepper.hpp"
+#include "vk/heap_use.hpp"
 
 namespace pumice {
+
+/// Where an engine is with its memory.
+struct MemoryStatus {
+  uint64_t budget_bytes = UINT64_MAX;  ///< asked for; UINT64_MAX: none
+  bool met = true;
+  uint64_t used_bytes = 0;     ///< of the device, by its ledger
+  uint64_t kv_bytes = 0;       ///< of those, this engine's KV memory
+  uint32_t kv_blocks = 0;      ///< pages in it
+  uint32_t kv_blocks_all = 0;  ///< without a budget
+  /// What the driver says, asked once a second at most; nothing where it does not.
+  std::optional<vk::HeapUse> driver = {};
+  /// Times since the engine was made that the driver was found to leave less than is used.
+  uint32_t n_overcommitted = 0;
+};
 
 class Engine {
  public:
@@ -69,8 +87,8 @@ class Engine {
   /// tokens, and what was cached is forgotten.
   Result<std::vector<StepEvent>> poll(double budget_s);
 
-  /// The same without a budget, waiting until a step has landed: its events. No event means that
-  /// nothing is left to do.
+  /// The same without a budget, waiting until a step has landed, and for requests whose rate says
+  /// that their next token must wait: its events. No event means that nothing is left to do.
   Result<std::vector<StepEvent>> step();
 
   /// Between two polls: wait until the device has finished the next piece of what was submitted,
@@ -89,6 +107,10 @@ class Engine {
   bool idle() const { return requests_->idle(); }
   /// Seconds since the engine was made.
   double now() const;
+  /// Until when, on `now`, `poll` has nothing to do unless something is asked of the engine: 0
+  /// while steps are under way or may be planned, the time of the first token that must wait
+  /// (GenerationRequest::max_tokens_per_s) or of a request's timeout, infinite while idle.
+  double next_due_s() const;
 
   /// Run a few steps of made-up tokens and learn what steps cost here, for `tpot_target_s`. Only
   /// while idle. Takes about a second. Errors: those of `step`.
@@ -96,6 +118,34 @@ class Engine {
 
   /// Replace the prompt cache file by what is cached now. Needs EngineOptions::cache_file.
   Status save_prompt_cache();
+
+  /// From now on let all that the device's ledger has, of this engine, its model and any others
+  /// there, be at most `bytes`; UINT64_MAX: no budget, as at first. Returns at once: `poll` and
+  /// `step` work towards it, also while no request is there, and `memory` says when it is met; from
+  /// then on the ledger stays within it, unless others on the device take more. What is cached
+  /// least recently goes first, to host memory where there is a tier for it; requests that are
+  /// served last wait again if need be, and one that can never fit any more fails with kDoesNotFit
+  /// (RequestReport::failure). With a higher budget KV memory grows again. Errors, with nothing
+  /// changed: kDoesNotFit with the smallest budget that can be met, kDeviceLost.
+  Status set_memory_budget(uint64_t bytes);
+  /// Of the last `poll`, `step` or `set_memory_budget`.
+  const MemoryStatus& memory() const { return memory_; }
+
+  /// What a request under way could be saved as: the tokens that have landed. Errors:
+  /// kInvalidArgument if it has ended.
+  Result<SavedSequence> sequence(RequestId id) const;
+
+  /// A conversation as bytes, with the state of the positions that are cached, as many as a request
+  /// that begins with these tokens would find (of one that still runs, its full blocks). Requests
+  /// go on; the call waits for the device, not for requests. Errors, with nothing changed:
+  /// kInvalidArgument; those of `step`.
+  Result<std::vector<std::byte>> save(SavedSequence sequence);
+  /// What `save` gave, here or elsewhere. Its state is cached, if there is room for all of it
+  /// without taking from requests (state_tokens says of how many positions): a request that begins
+  /// with its tokens (`continuation`) computes only what follows. Waits as `save` does. Errors,
+  /// with nothing changed: open_saved_sequence's; those of `step`.
+  Result<SavedSequence> restore(std::span<const std::byte> bytes,
+                                const RestoreOptions& options = {});
 
   /// Let go of all that this engine has on a device: it was lost, say, and another engine's memory
   /// must go before there is room for either again. `poll` and `step` are errors until `rebuild`
@@ -140,14 +190,18 @@ class Engine {
   auto guarded(const Body& body) -> decltype(body());
   Status repair();
   Status check_device() const;
+  SavedBinding saved_binding() const;
   Stepper& stepper() const {
     PUMICE_CHECK(stepper_ != nullptr, "the engine has no device");
     return *stepper_;
   }
   void start_stepper();
+  void look_at_memory();
 
   EngineOptions options_;
   std::chrono::steady_clock::time_point created_ = std::chrono::steady_clock::now();
+  MemoryStatus memory_;
+  std::chrono::steady_clock::time_point memory_looked_at_ = {};
   std::optional<Requests> requests_;
   StepHooks hooks_;
   bool broken_ = false;  // an exception left something in the middle: `repair` comes next

@@ -88,6 +88,16 @@ Status KvBlockStore::write(std::span<const Item> items) {
   return {};
 }
 
+Result<std::shared_ptr<const vk::RecordedWork>> KvBlockStore::record_moves(
+    std::span<const BlockMove> moves) const {
+  vk::Recorder recorder(device_);
+  for (const BlockMove& move : moves) {
+    recorder.copy(kv_->block(move.source), kv_->block(move.target));
+  }
+  PUMICE_TRY(vk::RecordedWork work, recorder.finish());
+  return std::make_shared<const vk::RecordedWork>(std::move(work));
+}
+
 void KvBlockStore::record_copies(vk::Recorder& recorder, std::span<const BlockCopy> copies) const {
   for (const BlockCopy& copy : copies) {
     recorder.copy(kv_->block(copy.source), kv_->block(copy.target));

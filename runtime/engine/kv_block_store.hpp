@@ -48,6 +48,9 @@ class KvBlockStore final : public BlockStore {
     return record_write(items, staging_.ranges);
   }
 
+  /// Copies of whole blocks, none of which is in two.
+  Result<std::shared_ptr<const vk::RecordedWork>> record_moves(
+      std::span<const BlockMove> moves) const;
   /// Copies from block to block, in their order.
   void record_copies(vk::Recorder& recorder, std::span<const BlockCopy> copies) const;
 

@@ -12,15 +12,29 @@ namespace pumice {
 
 class KvMemory {
  public:
-  /// Room for `n_blocks` blocks. Errors: kDoesNotFit, with nothing kept.
+  /// Room for `n_blocks` blocks, or what is more to whole slabs, of `most_blocks` that there may
+  /// ever be. Errors: kDoesNotFit, with
+  /// nothing kept.
   static Result<KvMemory> create(const std::shared_ptr<vk::Device>& device, uint64_t block_bytes,
-                                 uint32_t n_blocks);
+                                 uint32_t most_blocks, uint32_t n_blocks);
 
-  /// The slabs that `create` will take, on a device with such slabs.
+  /// The slabs that `create` will take for all blocks, on a device with such slabs.
   static uint64_t allocated_bytes(uint64_t block_bytes, uint32_t n_blocks, uint64_t slab_bytes);
 
   uint64_t block_bytes() const { return block_bytes_; }
   uint32_t n_blocks() const { return n_blocks_; }
+  uint32_t most_blocks() const { return most_blocks_; }
+
+  /// Blocks come and go by slabs. The most blocks that are no more than these, and the least that
+  /// are no fewer, of whole slabs.
+  uint32_t whole_slabs_within(uint64_t n_blocks) const;
+  uint32_t whole_slabs_for(uint64_t n_blocks) const;
+  /// Of device memory, with so many blocks of whole slabs.
+  uint64_t bytes_with(uint32_t n_blocks) const;
+
+  /// Have so many blocks, of whole slabs. What goes is free once the device is done with it.
+  /// Errors: kDoesNotFit, with as many more as there was room for.
+  Status resize(uint32_t n_blocks);
 
   vk::BufferRange block(BlockId id) const {
     return slabs_[id / blocks_per_slab_].subrange(uint64_t{id % blocks_per_slab_} * block_bytes_,
@@ -36,7 +50,9 @@ class KvMemory {
   const vk::BufferRange& range() const { return slabs_.front(); }
 
  private:
+  std::shared_ptr<vk::Device> device_;
   uint64_t block_bytes_ = 0;
+  uint32_t most_blocks_ = 0;
   uint32_t n_blocks_ = 0;
   uint32_t blocks_per_slab_ = 1;
   std::vector<vk::Arena> arenas_;

@@ -29,9 +29,18 @@ Status Requests::check(const GenerationRequest& request) const {
   if (request.on_logits && !limits_.logits) {
     return make_error(ErrorCode::kInvalidArgument, "this engine was not made for prompt logits");
   }
+  if (request.n_output_in_prompt > request.prompt.size() ||
+      (request.n_output_in_prompt > 0 && request.on_logits)) {
+    return make_error(ErrorCode::kInvalidArgument, "{} output tokens in a prompt of {}{}",
+                      request.n_output_in_prompt, request.prompt.size(),
+                      request.on_logits ? " whose logits are wanted" : "");
+  }
   PUMICE_TRY_STATUS(validate_stop_strings(request.stop_strings));
   if (!request.stop_strings.empty() && request.tokenizer == nullptr) {
     return make_error(ErrorCode::kInvalidArgument, "stop strings need a tokenizer");
+  }
+  if (request.delivery == GenerationRequest::Delivery::kSentence && request.tokenizer == nullptr) {
+    return make_error(ErrorCode::kInvalidArgument, "sentences need a tokenizer");
   }
   const uint64_t wanted = request.prompt.size() + uint64_t{request.max_new_tokens};
   if (wanted > limits_.window_tokens && limits_.overflow == OverflowPolicy::kStop) {
@@ -53,22 +62,25 @@ Result<RequestId> Requests::submit(GenerationRequest request, double now_s) {
     active.truncated_tokens = static_cast<uint32_t>(prompt.size()) - (window - room);
     prompt.erase(prompt.begin(), prompt.begin() + static_cast<ptrdiff_t>(active.truncated_tokens));
   }
-  active.n_prompt = static_cast<uint32_t>(prompt.size());
+  const auto n_output =
+      static_cast<uint32_t>(std::min<size_t>(request.n_output_in_prompt, prompt.size()));
+  active.n_prompt = static_cast<uint32_t>(prompt.size()) - n_output;
   active.tokens = prompt;
+  active.told.assign(prompt.begin() + active.n_prompt, prompt.end());
+  active.n_restored = n_output;
   RequestSpec spec{.prompt = std::move(prompt),
                    .max_new_tokens = request.max_new_tokens,
                    .service_class = request.service_class,
                    .priority = request.priority,
                    .deadline_s = now_s + request.timeout_s,
-                   .salt = request.salt};
+                   .salt = request.salt,
+                   .max_tokens_per_s = request.max_tokens_per_s};
   // Every position of it has to be computed: it shares nothing.
   if (request.on_logits && request.logits == GenerationRequest::Logits::kPrompt) {
     spec.salt = private_salt();
   }
-  if (request.tokenizer != nullptr) {
-    active.stream = std::make_unique<TextStream>(request.tokenizer, request.stop_strings);
-  }
   active.request = std::move(request);
+  begin_text(active);
   // What needs memory comes first: a request is known here and to the scheduler, or to neither.
   std::map<RequestId, Active> one;
   one.emplace(0, std::move(active));
@@ -88,7 +100,7 @@ std::optional<RequestReport> Requests::cancel(RequestId id, double now_s) {
     if (event.report) report = event.report;
   }
   if (const auto it = requests_.find(id); it != requests_.end()) {
-    if (it->second.stream) held += it->second.stream->flush();
+    held += rest_of(it->second);
     scheduler_.cancel(id, now_s);
     report = report_of(id, EndReason::kNone);
     scheduler_.remove(id);
@@ -104,6 +116,7 @@ RequestReport Requests::report_of(RequestId id, EndReason ended_by) const {
   const Request& request = scheduler_.request(id);
   const Active& active = requests_.at(id);
   return {.end_reason = ended_by != EndReason::kNone ? ended_by : request.end_reason,
+          .failure = request.failure,
           .prompt_tokens = request.prompt_tokens,
           .generated_tokens = request.generated_tokens,
           .cache = request.cache,
@@ -159,13 +172,39 @@ bool ends_request(const GenerationRequest& request, TokenId token) {
 
 }  // namespace
 
+/// Its text is where it was after what was told of it.
+void Requests::begin_text(Active& active) {
+  const GenerationRequest& request = active.request;
+  if (request.tokenizer == nullptr) return;
+  active.stream = std::make_unique<TextStream>(request.tokenizer, request.stop_strings);
+  active.sentences = nullptr;
+  if (request.delivery == GenerationRequest::Delivery::kSentence) {
+    active.sentences = std::make_unique<SentenceStream>();
+  }
+  for (const TokenId token : active.told) (void)text_of(active, token);
+}
+
+/// What became final with it.
+std::string Requests::text_of(Active& active, TokenId token) {
+  if (!active.stream) return {};
+  std::string text = active.stream->feed(token);
+  return active.sentences ? active.sentences->feed(text) : text;
+}
+
+/// All that is held back.
+std::string Requests::rest_of(Active& active) {
+  if (!active.stream) return {};
+  std::string text = active.stream->flush();
+  return active.sentences ? active.sentences->feed(text) + active.sentences->flush() : text;
+}
+
 /// Why it is the last one, if it is for what it says. That it was read is known to the stream alone
 /// until the event is told.
 EndReason Requests::read_token(Active& active, TokenId token, StepEvent& event) {
   event.token = token;
   if (ends_request(active.request, token)) return EndReason::kStop;
   if (!active.stream) return EndReason::kNone;
-  event.text = active.stream->feed(token);
+  event.text = text_of(active, token);
   return active.stream->stopped() ? EndReason::kStopString : EndReason::kNone;
 }
 
@@ -187,14 +226,14 @@ void Requests::tell(StepEvent event, EndReason ended_by, double now_s) {
   if (ended_by != EndReason::kNone) scheduler_.end(id, ended_by, now_s);
   event.finished = scheduler_.request(id).ended();
   if (event.finished) {
-    if (active.stream) event.text += active.stream->flush();
+    event.text += rest_of(active);
     event.report = report_of(id, ended_by);
   }
-  for (auto* tokens : {&active.generated, &active.tokens}) make_room_for_one(*tokens);
+  for (auto* tokens : {&active.told, &active.tokens}) make_room_for_one(*tokens);
   make_room_for_one(events_);
   // From here to the end of its request nothing fails.
   if (event.token) {
-    active.generated.push_back(*event.token);
+    active.told.push_back(*event.token);
     active.tokens.push_back(*event.token);
   }
   events_.push_back(std::move(event));
@@ -226,18 +265,12 @@ void Requests::shift_window(RequestId id) {
 
 Status Requests::start_over() {
   PUMICE_TRY(Scheduler scheduler, Scheduler::in_place_of(scheduler_));
-  std::vector<std::unique_ptr<TextStream>> streams;
   for (const auto& [id, active] : requests_) {
     scheduler.adopt(scheduler_.request(id), active.tokens,
-                    static_cast<uint32_t>(active.generated.size()));
-    std::unique_ptr<TextStream>& stream = streams.emplace_back();
-    if (!active.stream) continue;
-    stream = std::make_unique<TextStream>(active.request.tokenizer, active.request.stop_strings);
-    for (const TokenId token : active.generated) (void)stream->feed(token);  // it was told
+                    static_cast<uint32_t>(active.told.size()) - active.n_restored);
   }
+  for (auto& [id, active] : requests_) begin_text(active);
   scheduler_ = std::move(scheduler);
-  size_t n = 0;
-  for (auto& [id, active] : requests_) active.stream = std::move(streams[n++]);
   for (auto& [id, active] : requests_) {
     if (active.tokens.size() > limits_.window_tokens) shift_window(id);
   }
@@ -248,8 +281,16 @@ Status Requests::start_over() {
 
 uint64_t Requests::output_index(const StepChunk& chunk) const {
   const uint64_t next = uint64_t{chunk.first_position} + chunk.n_tokens;
-  return scheduler_.request(chunk.request).generated_tokens +
-         (next - scheduler_.tokens(chunk.request).size());
+  return next_output_index(chunk.request) + (next - scheduler_.tokens(chunk.request).size());
+}
+
+uint64_t Requests::next_output_index(RequestId id) const {
+  return requests_.at(id).request.first_output_index + scheduler_.request(id).generated_tokens;
+}
+
+const GenerationRequest* Requests::find(RequestId id) const {
+  const auto it = requests_.find(id);
+  return it != requests_.end() ? &it->second.request : nullptr;
 }
 
 bool Requests::wants_logits(RequestId id, uint32_t position) const {
@@ -277,7 +318,7 @@ Status Requests::check_integrity() const {
                         scheduler_.tokens(id).size(), request.sequence_tokens);
     }
     if (!std::ranges::equal(scheduler_.tokens(id), active.tokens) ||
-        request.generated_tokens != active.generated.size()) {
+        request.generated_tokens + active.n_restored != active.told.size()) {
       return make_error(ErrorCode::kInternal, "request {} has other tokens than it was told", id);
     }
   }

@@ -20,6 +20,7 @@
 #include "engine/engine_options.hpp"
 #include "sampling/options.hpp"
 #include "scheduler/scheduler.hpp"
+#include "text/sentence_stream.hpp"
 #include "text/text_stream.hpp"
 #include "text/tokenizer.hpp"
 
@@ -40,7 +41,17 @@ struct GenerationRequest {
   ServiceClass service_class = ServiceClass::kNormal;
   int32_t priority = 0;
   double timeout_s = std::numeric_limits<double>::infinity();  ///< from now
+  /// Tokens come no faster, but for one that may be made up for; 0: as fast as can be.
+  double max_tokens_per_s = 0;
+  /// How text comes: as it becomes final, or by whole sentences (SentenceStream; needs a
+  /// tokenizer). Tokens are told as they come.
+  enum class Delivery { kToken, kSentence } delivery = Delivery::kToken;
   std::string salt = {};  ///< prefixes are shared only between requests of one salt
+  /// Of a request that goes on where another ended (SavedSequence): which output token its first is
+  /// to its seed, and how many at the prompt's end were output, as penalties count, and begin its
+  /// text. Not with on_logits.
+  uint64_t first_output_index = 0;
+  uint32_t n_output_in_prompt = 0;
   /// Receives the logits of positions, in order, while the engine works. Needs
   /// EngineOptions::prompt_logits.
   std::function<void(uint32_t position, std::span<const float> logits)> on_logits = {};
@@ -53,6 +64,7 @@ struct GenerationRequest {
 /// What is known of a request once it has ended. Times in seconds on Engine::now().
 struct RequestReport {
   EndReason end_reason = EndReason::kNone;
+  Status failure = {};  ///< why, of kError
   uint32_t prompt_tokens = 0;
   uint32_t generated_tokens = 0;
   CacheReport cache;
@@ -133,6 +145,10 @@ class Requests {
   /// Which of its output tokens a chunk samples, counted over all restarts. Those that are still
   /// being sampled by the step before count too.
   uint64_t output_index(const StepChunk& chunk) const;
+  /// Of the token that comes next, as far as is known.
+  uint64_t next_output_index(RequestId id) const;
+  /// Null if there is none under way.
+  const GenerationRequest* find(RequestId id) const;
   bool wants_logits(RequestId id) const { return bool{requests_.at(id).request.on_logits}; }
   bool wants_logits(RequestId id, uint32_t position) const;
   /// Nothing for a request that has ended.
@@ -148,17 +164,22 @@ class Requests {
 
  private:
   struct Active {
-    GenerationRequest request;           // its prompt moved to the scheduler
-    std::unique_ptr<TextStream> stream;  // with a tokenizer
+    GenerationRequest request;                  // its prompt moved to the scheduler
+    std::unique_ptr<TextStream> stream;         // with a tokenizer
+    std::unique_ptr<SentenceStream> sentences;  // with kSentence
     // What was told, from which all else can be made again. `tokens` is what the scheduler has,
     // between calls; of long outputs it lacks what the window dropped.
     std::vector<TokenId> tokens;
-    std::vector<TokenId> generated;
+    std::vector<TokenId> told;  // output tokens, the first n_restored of a request before this
+    uint32_t n_restored = 0;
     uint32_t n_prompt = 0;
     uint32_t shifts = 0;
     uint32_t truncated_tokens = 0;
   };
 
+  static std::string text_of(Active& active, TokenId token);
+  static std::string rest_of(Active& active);
+  static void begin_text(Active& active);
   static EndReason read_token(Active& active, TokenId token, StepEvent& event);
   void tell(StepEvent event, EndReason ended_by, double now_s);
   void shift_window(RequestId id);

@@ -19,7 +19,8 @@ Stepper::Stepper(Requests& requests, DeviceState& device, const EngineOptions& o
       device_(device),
       options_(options),
       clock_(std::move(clock)),
-      submitter_(device.device()) {
+      submitter_(device.device()),
+      kv_blocks_wanted_(device.kv().n_blocks()) {
   for (uint32_t ring = 0; ring < device_.n_rings(); ++ring) free_rings_.push_back(ring);
 }
 
@@ -63,7 +64,9 @@ Status Stepper::submit(double budget_s) {
 /// Each is submitted before the next is planned: the device should not wait for both.
 Status Stepper::plan_steps(double budget_s) {
   if (moving()) PUMICE_TRY_STATUS(move_on());
+  if (resizing()) PUMICE_TRY_STATUS(resize_on());
   PUMICE_TRY_STATUS(submit(budget_s));
+  if (resizing()) return {};
   // Behind a step whose transfers are under way nothing is planned: it may yet come to nothing.
   while (!moving() && !free_rings_.empty()) {
     PUMICE_TRY(const bool planned, plan_step());
@@ -101,11 +104,9 @@ void Stepper::drop_last() {
   steps_.pop_back();
 }
 
-/// Carry the last step's transfers on as far as that needs no waiting; when they are done, start
-/// it, or drop it where it is none any more.
-Status Stepper::move_on() {
-  PendingStep& step = steps_.back();
-  Moving& moving = *step.moving;
+/// Carry transfers on as far as that needs no waiting; whether they are done. On an error they are
+/// no more, like all that was under way.
+Result<bool> Stepper::carry_on(Moving& moving) {
   using Kind = ByteMover::Piece::Kind;
   while (true) {
     if (moving.move) {
@@ -116,13 +117,13 @@ Status Stepper::move_on() {
         abandon();
         return ended.error();
       }
-      if (!ended->has_value()) return {};
+      if (!ended->has_value()) return false;
       if (moving.piece.kind == Kind::kRead) KvBlockStore::take(*moving.move, moving.piece.items);
       moving.move.reset();
       moving.mover.finish_piece({});
     }
     moving.piece = moving.mover.next();
-    if (moving.piece.kind == Kind::kDone) break;
+    if (moving.piece.kind == Kind::kDone) return true;
     Result<KvBlockStore::Move> move = moving.piece.kind == Kind::kRead
                                           ? device_.blocks().record_read(moving.piece.items)
                                           : device_.blocks().record_write(moving.piece.items);
@@ -133,7 +134,15 @@ Status Stepper::move_on() {
     moving.move = std::move(move).value();
     moving.ticket = submitter_.add(moving.move->work);
   }
-  const TransferFailures failures = moving.mover.take_failures();
+}
+
+/// Carry the last step's transfers on; when they are done, start it, or drop it where it is none
+/// any more.
+Status Stepper::move_on() {
+  PendingStep& step = steps_.back();
+  PUMICE_TRY(const bool done, carry_on(*step.moving));
+  if (!done) return {};
+  const TransferFailures failures = step.moving->mover.take_failures();
   step.moving.reset();
   if (!requests_.finish_transfers(step.plan, failures)) {
     drop_last();
@@ -298,16 +307,31 @@ Result<bool> Stepper::land_oldest() {
   return true;
 }
 
-Status Stepper::wait() {
-  PUMICE_CHECK(!steps_.empty(), "nothing is under way");
+/// What has to end for anything to go on.
+Submitter::Ticket Stepper::waited_for() const {
+  if (steps_.empty()) return shrinking_->saving ? shrinking_->saving->ticket : shrinking_->ticket;
   const PendingStep& oldest = steps_.front();
-  const Status waited = submitter_.wait(oldest.moving ? oldest.moving->ticket : oldest.ticket);
+  return oldest.moving ? oldest.moving->ticket : oldest.ticket;
+}
+
+Status Stepper::wait() {
+  PUMICE_CHECK(!steps_.empty() || shrinking_, "nothing is under way");
+  const Status waited = submitter_.wait(waited_for());
   if (!waited.ok()) {
     abandon();
     return waited;
   }
   PUMICE_TRY_STATUS(land_oldest());
   return {};
+}
+
+Status Stepper::settle() {
+  while (moving()) {
+    PUMICE_TRY_STATUS(submit(Submitter::kNoBudget));
+    PUMICE_TRY_STATUS(wait());
+    if (moving()) PUMICE_TRY_STATUS(move_on());
+  }
+  return submit(Submitter::kNoBudget);
 }
 
 /// The oldest step has run: its tokens count.
@@ -341,6 +365,7 @@ Status Stepper::land(double seconds) {
 void Stepper::abandon() {
   device_.device()->wait_idle();  // part of them may run
   submitter_.clear();
+  abandon_shrinking();
   if (steps_.empty()) return;
   if (moving()) {
     TransferFailures failures;

@@ -74,10 +74,19 @@ class Stepper {
   /// Wait for the device to finish the next piece of what was submitted, `most_ns` at most; nothing
   /// else changes. Errors: kDeviceLost.
   Status wait_next(uint64_t most_ns) { return submitter_.wait_next(most_ns); }
+  /// Wait until no transfers are under way, and submit all that is queued: what the device is given
+  /// next comes behind it. Tokens of steps that land meanwhile count. Errors: as of `poll`.
+  Status settle();
   /// Undo every step under way.
   void abandon();
 
-  bool idle() const { return steps_.empty(); }
+  bool idle() const { return steps_.empty() && !resizing(); }
+
+  /// Have so many blocks of KV memory (KvMemory::resize), from `poll` to `poll`: more at once, as
+  /// far as there is memory; fewer once the steps under way have landed. None is planned until
+  /// then.
+  void resize_kv(uint32_t n_blocks) { kv_blocks_wanted_ = n_blocks; }
+  bool resizing() const;
 
   /// For the steps that are planned from now on.
   void set_hooks(StepHooks hooks);
@@ -119,11 +128,26 @@ class Stepper {
     StepTrace trace;
   };
 
+  /// KV memory on its way to fewer blocks (KvCache says how). Nothing else is under way.
+  struct Shrinking {
+    uint32_t n_blocks = 0;
+    Transfers saves;  // of what is given up
+    std::unique_ptr<Moving> saving;
+    std::shared_ptr<const vk::RecordedWork> copies;  // of what stays
+    Submitter::Ticket ticket = 0;
+  };
+
   void drop_unwanted();
   Status plan_steps(double budget_s);
   Status submit(double budget_s);
   Result<bool> plan_step();
   Status move_on();
+  Result<bool> carry_on(Moving& moving);
+  Status resize_on();
+  void grow_kv();
+  void begin_shrinking();
+  Result<bool> move_blocks();
+  void abandon_shrinking();
   Status start(PendingStep& step);
   void set_up_slots(const PendingStep& step);
   DeviceState::StepWork write(PendingStep& step);
@@ -135,6 +159,7 @@ class Stepper {
   bool replayable(const PendingStep& step, const DeviceState::StepWork& work) const;
   Status land(double seconds);
   Result<bool> land_oldest();
+  Submitter::Ticket waited_for() const;
   void drop_last();
   bool moving() const { return !steps_.empty() && steps_.back().moving != nullptr; }
 
@@ -148,6 +173,9 @@ class Stepper {
   Replays replays_;
   std::vector<uint32_t> free_rings_;
   std::deque<PendingStep> steps_;  // oldest first
+  uint32_t kv_blocks_wanted_;
+  bool told_of_refusal_ = false;  // of memory to grow into: it is tried again and again
+  std::optional<Shrinking> shrinking_;
 
   vk::Profiler profiler_;
   std::set<std::string> variants_;

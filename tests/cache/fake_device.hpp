@@ -171,6 +171,7 @@ struct CacheRig {
       id = *cache.begin(prompt, prompt.n_tokens);
     }
     const CacheReport report = cache.report(id);
+    EXPECT_TRUE(cache.reserve(id, static_cast<uint32_t>(tokens.size())).ok());
     device.compute(id, tokens, salt, static_cast<uint32_t>(tokens.size()));
     EXPECT_EQ(device.wrong_positions(id, tokens, salt), 0u);
     cache.release(id);

@@ -193,6 +193,44 @@ TEST_F(Actions, PenaltiesCountWhatIsLeftOfThePromptAfterAShift) {
   EXPECT_EQ(requests_->tokens(id).size(), 17u);
 }
 
+TEST_F(Actions, ARequestThatGoesOnCountsItsOutputFromWhereItWas) {
+  const RequestId id = submit(3, 20, {.max_new_tokens = 4, .first_output_index = 7});
+  EXPECT_EQ(requests_->next_output_index(id), 7u);
+  std::vector<TokenId> got;
+  for (const StepEvent& event : finish()) {
+    if (event.token) got.push_back(*event.token);
+  }
+  ASSERT_EQ(got.size(), 4u);
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_EQ(got[i], sampled_token(3, 7 + i));
+  const RequestId output = submit(4, 20, {.max_new_tokens = 4, .n_output_in_prompt = 6});
+  EXPECT_EQ(requests_->n_prompt(output), 14u);
+  requests_->cancel(output, now_);
+  const auto more =
+      requests_->submit({.prompt = {1, 2}, .max_new_tokens = 1, .n_output_in_prompt = 3}, now_);
+  ASSERT_FALSE(more.ok());
+  EXPECT_EQ(more.error().code, ErrorCode::kInvalidArgument);
+}
+
+TEST_F(Actions, ARateIsTheSchedulersToKeep) {
+  const RequestId id = submit(1, 10, {.max_new_tokens = 3, .max_tokens_per_s = 2});
+  ASSERT_TRUE(launch());
+  land();
+  EXPECT_FALSE(launch());
+  EXPECT_EQ(requests_->scheduler().next_due_s(), 0.5);
+  now_ = 0.5;
+  EXPECT_TRUE(launch());
+  land();
+  EXPECT_TRUE(requests_->cancel(id, now_));
+}
+
+TEST_F(Actions, SentencesNeedATokenizer) {
+  const auto id = requests_->submit(
+      {.prompt = {1}, .max_new_tokens = 1, .delivery = GenerationRequest::Delivery::kSentence},
+      now_);
+  ASSERT_FALSE(id.ok());
+  EXPECT_EQ(id.error().code, ErrorCode::kInvalidArgument);
+}
+
 TEST_F(Actions, StopStringsNeedATokenizerAndAreChecked) {
   for (const std::vector<std::string>& stops :
        {std::vector<std::string>{"x"}, std::vector<std::string>{""}}) {
@@ -245,6 +283,35 @@ TEST_F(Texts, ComeWithTheTokensThatMakeThemFinal) {
             (Strings{"a", "", "\xc3\xa4", "b", "\xef\xbf\xbd"}));
   ASSERT_TRUE(report_);
   EXPECT_EQ(report_->end_reason, EndReason::kLength);
+}
+
+TEST_F(Texts, ComeByWholeSentencesWhereThatIsAsked) {
+  constexpr auto kSentence = GenerationRequest::Delivery::kSentence;
+  EXPECT_EQ(told("Hi. Go! a", {.delivery = kSentence}),
+            (Strings{"", "", "", "Hi.", "", "", "", " Go!", " a"}));
+  EXPECT_EQ(told("Hi. Go END", {.stop_strings = {"END"}, .delivery = kSentence}),
+            (Strings{"", "", "", "Hi.", "", "", "", "", "", " Go "}));
+}
+
+TEST_F(Texts, GoOnWhereTheOutputInThePromptEnded) {
+  const auto byte = [](char c) {
+    return SyntheticVocabulary::kFirstByte + static_cast<unsigned char>(c);
+  };
+  const auto id = requests_->submit({.prompt = {byte('x'), byte('.'), byte('e'), byte('\xc3')},
+                                     .max_new_tokens = 3,
+                                     .tokenizer = tokenizer_,
+                                     .stop_strings = {".en"},
+                                     .n_output_in_prompt = 3},
+                                    now_);
+  ASSERT_TRUE(id.ok());
+  Strings given;
+  for (const char c : {'\xa4', '.', 'e'}) {
+    const StepPlan plan = requests_->plan(now_);
+    const TokenId token = byte(c);
+    requests_->commit(plan, {&token, 1}, now_, 0.01);
+    for (const StepEvent& event : requests_->take_events()) given.push_back(event.text);
+  }
+  EXPECT_EQ(given, (Strings{".e\xc3\xa4", "", ".e"})) << "what was held back comes";
 }
 
 TEST_F(Texts, EndBeforeAStopString) {

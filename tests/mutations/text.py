@@ -24,4 +24,13 @@ MUTATIONS = [
     ("the shortest beginning is replaced", "runtime/text/charsmap.cpp",
      "longest = {rest.substr(0, rest.find('\\0')), i + 1};", "return Replacement{rest.substr(0, rest.find('\\0')), i + 1};",
      "test_text:Charsmap.*"),
+    ("a full stop ends a sentence whatever follows", "runtime/text/sentence_stream.cpp",
+     "(at_ == At::kStop || at_ == At::kMark) && is_white_space(character)", "at_ == At::kStop || at_ == At::kMark",
+     "test_text:*Sentence*"),
+    ("closing quotes begin the next sentence", "runtime/text/sentence_stream.cpp",
+     "  if (at_ != At::kInside && (closes(character)", "  if (false && (closes(character)", "test_text:*Sentence*"),
+    ("white space is a sentence", "runtime/text/sentence_stream.cpp",
+     "if (speaks_) cut(end);", "cut(end);", "test_text:*Sentence*"),
+    ("a sentence is looked for in one that was given", "runtime/text/sentence_stream.cpp",
+     "may_end_ -= std::min(may_end_, end_);", "", "test_text:*Sentence*"),
 ]

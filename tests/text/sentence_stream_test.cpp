@@ -74,7 +74,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"arabic", {"كيف حالك؟", " بخير۔", " شكرا."}},
         Case{"russian", {"Привет.", " Как дела?", " Хорошо!"}}, Case{"armenian", {"Բարև։", " Այո"}},
         Case{"nothing", {}}, Case{"white_space", {"  \n \n"}}, Case{"no_end", {"and so on"}}),
-    [](const auto& info) { return std::string(info.param.name); });
+    [](const auto& tested) { return std::string(tested.param.name); });
 
 TEST(SentenceStream, GivesASentenceWithTheCharacterThatMakesItCertain) {
   SentenceStream stream;

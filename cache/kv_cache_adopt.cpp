@@ -1,0 +1,100 @@
+// KvCache: prefixes that are taken elsewhere and brought back.
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "cache/kv_cache.hpp"
+
+namespace pumice {
+
+KvCache::CachedPrefix KvCache::cached_prefix(const HashedPrompt& prompt) const {
+  const Match match = find(prompt);
+  CachedPrefix found{.n_tokens = matched_tokens(match), .pages = {}};
+  for (const CacheGroups::PrefixPage& page : groups_.prefix_pages(found.n_tokens)) {
+    const NodeId node = page.block < match.chain.size() ? match.chain[page.block] : match.tail.node;
+    found.pages.push_back(index_.places(index_.page(node, page.group)));
+  }
+  return found;
+}
+
+Result<KvCache::Adoption> KvCache::adopt(const HashedPrompt& prompt, uint32_t n_tokens) {
+  PUMICE_CHECK(!options_.keyed && n_tokens <= prompt.n_tokens, "more tokens than the prompt has");
+  if (!options_.reuse) {
+    return make_error(ErrorCode::kInvalidArgument, "this cache finds nothing again");
+  }
+  Adoption adopted(*this);
+  const uint32_t block_tokens = options_.block_tokens;
+  adopted.nodes_.reserve(size_t{blocks_for(n_tokens)} + 1);
+  const auto refer = [&](NodeId node) {
+    index_.refer(node);
+    adopted.nodes_.push_back(node);
+  };
+  refer(index_.find_or_add_root(prompt.model, prompt.salt, prompt.root));
+  for (uint32_t first = 0; first < n_tokens; first += std::min(block_tokens, n_tokens - first)) {
+    const NodeId parent = adopted.nodes_.back();
+    const bool is_full = n_tokens - first >= block_tokens;
+    const auto content = std::span<const uint32_t>(prompt.content)
+                             .subspan(first, std::min(block_tokens, n_tokens - first));
+    const BlockHash hash = is_full ? prompt.hashes[first / block_tokens] : BlockHash{};
+    NodeId node = is_full ? index_.find(hash, parent, content) : index_.child(parent, content);
+    if (!is_full && groups_.recurrent() == 0) {
+      // The head of a block that is known will do.
+      const auto known = index_.best_child(parent, content, groups_.all());
+      if (known.n_words == content.size()) node = known.node;
+    }
+    refer(node != kNoNode ? node : index_.add(hash, parent, content));
+  }
+
+  // First hold what is there, so that taking a block does not give it up.
+  const std::vector<CacheGroups::PrefixPage> pages = groups_.prefix_pages(n_tokens);
+  adopted.pages_.reserve(pages.size());
+  uint64_t n_wanted = 0;
+  for (const CacheGroups::PrefixPage& page : pages) {
+    Adoption::Page& held = adopted.pages_.emplace_back();
+    held.page = index_.page(adopted.nodes_[page.block + size_t{1}], page.group);
+    hold(held);
+    n_wanted += held.is_new ? 1 : 0;
+  }
+  if (!pool_.can_take(n_wanted)) {
+    return make_error(ErrorCode::kDoesNotFit, "{} KV blocks wanted, {} of {} are free", n_wanted,
+                      pool_.n_free(), pool_.n_blocks());
+  }
+  for (Adoption::Page& page : adopted.pages_) {
+    if (page.is_new) page.block = take_block();
+  }
+  return adopted;
+}
+
+void KvCache::hold(Adoption::Page& held) {
+  const PagePlaces& places = index_.places(held.page);
+  if (places.block != kNoBlock) {
+    held.block = best_copy(held.page);
+    pool_.share(held.block);
+  } else if (places.any()) {
+    std::tie(held.tier, held.slot) = nearest_slot(held.page);
+    slots(held.tier).hold(held.slot);
+  } else {
+    held.is_new = true;
+  }
+}
+
+void KvCache::finish(Adoption adoption) {
+  for (Adoption::Page& page : adoption.pages_) {
+    if (!page.is_new) continue;
+    index_.attach(page.page, page.block);
+    pool_.set_cached(page.block, true);
+  }
+}
+
+/// From the end on, so that the beginning is given up last.
+void KvCache::give_back(Adoption& adoption) {
+  for (auto page = adoption.pages_.rbegin(); page != adoption.pages_.rend(); ++page) {
+    if (page->block != kNoBlock) pool_.release({&page->block, 1});
+    if (page->slot != kNowhere) slots(page->tier).let_go(page->slot);
+  }
+  for (auto node = adoption.nodes_.rbegin(); node != adoption.nodes_.rend(); ++node) {
+    index_.unrefer(*node);
+  }
+}
+
+}  // namespace pumice

@@ -1,0 +1,103 @@
+// Stepper: KV memory that grows and shrinks between steps.
+#include <utility>
+
+#include "engine/stepper.hpp"
+
+namespace pumice {
+
+bool Stepper::resizing() const {
+  return shrinking_.has_value() || kv_blocks_wanted_ != device_.kv().n_blocks();
+}
+
+/// Go on as far as that needs no waiting.
+Status Stepper::resize_on() {
+  while (resizing()) {
+    if (!shrinking_ && kv_blocks_wanted_ > device_.kv().n_blocks()) {
+      grow_kv();
+      continue;
+    }
+    if (!steps_.empty()) return {};
+    if (!shrinking_) begin_shrinking();
+    if (shrinking_->saving) {
+      PUMICE_TRY(const bool saved, carry_on(*shrinking_->saving));
+      if (!saved) return {};
+      const TransferFailures failures = shrinking_->saving->mover.take_failures();
+      shrinking_->saving.reset();
+      const TransferBatch batch = std::exchange(shrinking_->saves, {}).batch;
+      (void)requests_.scheduler().cache().finish_transfers(batch, failures);  // saves only
+    }
+    PUMICE_TRY(const bool moved, move_blocks());
+    if (!moved) return {};
+    const uint32_t n_blocks = shrinking_->n_blocks;
+    shrinking_.reset();
+    // Where blocks were taken meanwhile it begins again.
+    if (!requests_.scheduler().cache().resize(n_blocks)) continue;
+    PUMICE_TRY_STATUS(device_.kv().resize(n_blocks));
+  }
+  return {};
+}
+
+/// As far as there is memory.
+void Stepper::grow_kv() {
+  const Status grown = device_.kv().resize(kv_blocks_wanted_);
+  kv_blocks_wanted_ = device_.kv().n_blocks();
+  PUMICE_CHECK(requests_.scheduler().cache().resize(kv_blocks_wanted_), "a cache that grows");
+  if (!grown.ok() && !std::exchange(told_of_refusal_, true)) {
+    options_.logger.warning("KV memory grows to {} of {} blocks only: {}", kv_blocks_wanted_,
+                            device_.kv().most_blocks(), grown.error().message);
+  }
+  if (grown.ok()) told_of_refusal_ = false;
+}
+
+void Stepper::begin_shrinking() {
+  Scheduler& scheduler = requests_.scheduler();
+  shrinking_.emplace().n_blocks = kv_blocks_wanted_;
+  scheduler.give_up_blocks(kv_blocks_wanted_);
+  shrinking_->saves = scheduler.cache().take_transfers();
+  if (shrinking_->saves.empty()) return;
+  shrinking_->saving = std::make_unique<Moving>(ByteMover(
+      scheduler.cache(), shrinking_->saves, device_.blocks().max_items(), options_.logger));
+}
+
+/// Copy what stays out of the blocks that go, some at a time; whether all of it was.
+Result<bool> Stepper::move_blocks() {
+  KvCache& cache = requests_.scheduler().cache();
+  while (true) {
+    if (shrinking_->copies) {
+      const Result<std::optional<double>> ended = submitter_.ended(shrinking_->ticket);
+      if (!ended.ok()) {
+        abandon();
+        return ended.error();
+      }
+      if (!ended->has_value()) return false;
+      shrinking_->copies.reset();
+      cache.finish_moves(true);
+      device_.forget_all();  // running requests' tables name the old blocks
+    }
+    const std::vector<BlockMove> moves =
+        cache.take_moves(shrinking_->n_blocks, device_.blocks().max_items());
+    if (moves.empty()) return true;
+    Result<std::shared_ptr<const vk::RecordedWork>> work = device_.blocks().record_moves(moves);
+    if (!work.ok()) {
+      cache.finish_moves(false);
+      return work.error();
+    }
+    shrinking_->copies = std::move(work).value();
+    shrinking_->ticket = submitter_.add(shrinking_->copies);
+  }
+}
+
+/// It begins again with the next poll.
+void Stepper::abandon_shrinking() {
+  if (!shrinking_) return;
+  KvCache& cache = requests_.scheduler().cache();
+  if (shrinking_->saving) {
+    TransferFailures failures;
+    failures.all = true;
+    (void)cache.finish_transfers(shrinking_->saves.batch, failures);
+  }
+  cache.finish_moves(false);
+  shrinking_.reset();
+}
+
+}  // namespace pumice

@@ -1,0 +1,267 @@
+// Pumice in C++17, over pumice.h and nothing else: handles that close themselves, strings and
+// vectors for arrays. Read pumice.h for what calls do and which thread may make them.
+//
+// Nothing throws but the standard library's allocations. What can fail returns a Result: a value or
+// a Status with the code and the message. Option structs are the C ABI's; `options<T>()` is one
+// with its size set.
+#ifndef PUMICE_PUMICE_HPP
+#define PUMICE_PUMICE_HPP
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "pumice/pumice.h"
+
+namespace pumice {
+// Apart from whatever else is called pumice.
+inline namespace abi0 {
+
+/// A struct of the C ABI, all defaults.
+template <typename T>
+T options() {
+  T value{};
+  value.struct_size = sizeof(T);
+  return value;
+}
+
+/// A view for a call; what it views must live as long as that.
+inline pumice_string view(std::string_view text) { return {text.data(), text.size()}; }
+
+class [[nodiscard]] Status {
+ public:
+  Status() = default;
+  /// Of a call that was just made on this thread.
+  explicit Status(pumice_status code) : code_(code) {
+    if (code != PUMICE_OK) message_ = pumice_last_error();
+  }
+  Status(pumice_status code, std::string message) : code_(code), message_(std::move(message)) {}
+
+  bool ok() const { return code_ == PUMICE_OK; }
+  explicit operator bool() const { return ok(); }
+  pumice_status code() const { return code_; }
+  const std::string& message() const { return message_; }
+
+ private:
+  pumice_status code_ = PUMICE_OK;
+  std::string message_;
+};
+
+/// A value or why there is none: look at ok() before taking the value.
+template <typename T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : value_(std::move(value)) {}          // NOLINT: implicit by intent
+  Result(Status status) : status_(std::move(status)) {}  // NOLINT
+
+  bool ok() const { return value_.has_value(); }
+  explicit operator bool() const { return ok(); }
+  const Status& status() const { return status_; }
+  T& operator*() { return *value_; }
+  T* operator->() { return &*value_; }
+
+ private:
+  std::optional<T> value_;
+  Status status_;
+};
+
+namespace detail {
+
+struct Close {
+  void operator()(pumice_device* device) const { pumice_device_close(device); }
+  void operator()(pumice_model* model) const { pumice_model_close(model); }
+  void operator()(pumice_engine* engine) const { pumice_engine_close(engine); }
+};
+template <typename T>
+using Handle = std::unique_ptr<T, Close>;
+
+/// What `call(array, capacity, &count)` gives, asked for its size first.
+template <typename Container, typename Call>
+Result<Container> array(Call&& call) {
+  Container values;
+  std::size_t count = 0;
+  Status status(call(nullptr, 0, &count));
+  while (status.ok() || status.code() == PUMICE_TOO_SMALL) {
+    values.resize(count);
+    if (count == 0) return values;
+    status = Status(call(values.data(), values.size(), &count));
+    if (!status.ok()) continue;
+    values.resize(count);
+    return values;
+  }
+  return status;
+}
+
+template <typename Info, typename Object>
+Result<Info> info_of(pumice_status (*get)(Object*, Info*), Object* object) {
+  Info info = options<Info>();
+  const Status status(get(object, &info));
+  if (!status.ok()) return status;
+  return info;
+}
+
+}  // namespace detail
+
+/// A request's event. Owns its text.
+struct Event {
+  pumice_event_kind kind = PUMICE_EVENT_NONE;
+  Status status;  ///< of a request that failed
+  pumice_request request = 0;
+  pumice_session session = 0;
+  std::string text;
+  std::optional<std::uint32_t> token;
+  pumice_event details{};  ///< the rest; its strings are empty
+};
+
+class Engine {
+ public:
+  static Result<Engine> create(pumice_model* model,
+                               const pumice_engine_options* options = nullptr) {
+    pumice_engine* engine = nullptr;
+    Status status(pumice_engine_create(model, options, &engine));
+    if (!status.ok()) return status;
+    return Engine(engine);
+  }
+
+  Result<pumice_session> open_session(const pumice_session_options* options = nullptr) {
+    pumice_session session = 0;
+    Status status(pumice_session_open(get(), options, &session));
+    if (!status.ok()) return status;
+    return session;
+  }
+  Status close_session(pumice_session session) {
+    return Status(pumice_session_close(get(), session));
+  }
+  Result<std::vector<std::uint32_t>> session_tokens(pumice_session session) {
+    return detail::array<std::vector<std::uint32_t>>(
+        [&](std::uint32_t* tokens, std::size_t capacity, std::size_t* count) {
+          return pumice_session_tokens(get(), session, tokens, capacity, count);
+        });
+  }
+
+  Result<pumice_request> submit(pumice_session session, const pumice_request_options& options) {
+    pumice_request request = 0;
+    Status status(pumice_submit(get(), session, &options, &request));
+    if (!status.ok()) return status;
+    return request;
+  }
+  /// A text, greedily or as the session samples.
+  Result<pumice_request> submit(pumice_session session, std::string_view text,
+                                std::uint32_t max_new_tokens = 0) {
+    auto request = options<pumice_request_options>();
+    request.text = view(text);
+    request.max_new_tokens = max_new_tokens;
+    return submit(session, request);
+  }
+  Status cancel(pumice_request request) { return Status(pumice_cancel(get(), request)); }
+
+  Status prewarm(std::uint64_t microseconds, std::uint32_t& done, std::uint32_t& total) {
+    return Status(pumice_prewarm(get(), microseconds, &done, &total));
+  }
+  Status poll(std::uint64_t microseconds = PUMICE_NO_LIMIT) {
+    return Status(pumice_poll(get(), microseconds));
+  }
+  Status wait(std::uint64_t microseconds = PUMICE_NO_LIMIT) {
+    return Status(pumice_wait(get(), microseconds));
+  }
+  /// Of kind PUMICE_EVENT_NONE: there is none.
+  Result<Event> next_event() {
+    auto raw = options<pumice_event>();
+    Status status(pumice_next_event(get(), &raw));
+    if (!status.ok()) return status;
+    Event event;
+    event.kind = raw.kind;
+    event.request = raw.request;
+    event.session = raw.session;
+    if (raw.text.data != nullptr) event.text.assign(raw.text.data, raw.text.length);
+    if (raw.has_token) event.token = raw.token;
+    if (raw.status != PUMICE_OK)
+      event.status = Status(raw.status, std::string(raw.message.data, raw.message.length));
+    raw.text = raw.message = {};
+    event.details = raw;
+    return event;
+  }
+
+  Result<pumice_stats> stats() const { return detail::info_of(pumice_get_stats, get()); }
+
+  pumice_engine* get() const { return engine_.get(); }
+
+ private:
+  explicit Engine(pumice_engine* engine) : engine_(engine) {}
+  detail::Handle<pumice_engine> engine_;
+};
+
+class Model {
+ public:
+  static Result<Model> load(pumice_device* device, std::string_view path) {
+    auto load = options<pumice_model_options>();
+    load.path = view(path);
+    pumice_model* model = nullptr;
+    Status status(pumice_model_load(device, &load, &model));
+    if (!status.ok()) return status;
+    return Model(model);
+  }
+
+  Result<Engine> make_engine(const pumice_engine_options* options = nullptr) {
+    return Engine::create(get(), options);
+  }
+  Result<pumice_model_info> info() const {
+    return detail::info_of<pumice_model_info, const pumice_model>(pumice_model_get_info, get());
+  }
+  Result<std::vector<std::uint32_t>> tokenize(std::string_view text, bool special = true) const {
+    return detail::array<std::vector<std::uint32_t>>(
+        [&](std::uint32_t* tokens, std::size_t capacity, std::size_t* count) {
+          return pumice_tokenize(get(), view(text), special, tokens, capacity, count);
+        });
+  }
+  Result<std::string> detokenize(const std::vector<std::uint32_t>& tokens) const {
+    return detail::array<std::string>([&](char* text, std::size_t capacity, std::size_t* count) {
+      return pumice_detokenize(get(), tokens.data(), tokens.size(), text, capacity, count);
+    });
+  }
+
+  pumice_model* get() const { return model_.get(); }
+
+ private:
+  explicit Model(pumice_model* model) : model_(model) {}
+  detail::Handle<pumice_model> model_;
+};
+
+class Device {
+ public:
+  static Result<Device> open(const pumice_device_options* options = nullptr) {
+    pumice_device* device = nullptr;
+    Status status(pumice_device_open(options, &device));
+    if (!status.ok()) return status;
+    return Device(device);
+  }
+  /// Takes over what another call opened.
+  static Device own(pumice_device* device) { return Device(device); }
+
+  Result<Model> load(std::string_view path) { return Model::load(get(), path); }
+  Result<pumice_device_info> info() const {
+    return detail::info_of<pumice_device_info, const pumice_device>(pumice_device_get_info, get());
+  }
+  /// The next line of its log, or nothing.
+  std::optional<std::string> next_log() {
+    auto log = options<pumice_log>();
+    if (pumice_next_log(get(), &log) != PUMICE_OK || log.level == PUMICE_LOG_NONE) return {};
+    return std::string(log.line.data, log.line.length);
+  }
+
+  pumice_device* get() const { return device_.get(); }
+
+ private:
+  explicit Device(pumice_device* device) : device_(device) {}
+  detail::Handle<pumice_device> device_;
+};
+
+}  // namespace abi0
+}  // namespace pumice
+
+#endif  // PUMICE_PUMICE_HPP

@@ -1,0 +1,285 @@
+// Misuse of an engine, and many threads at one.
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <limits>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/api/api_fixture.hpp"
+
+namespace pumice {
+namespace {
+
+using test::Answers;
+
+class Engines : public test::ApiTest {
+ protected:
+  void SetUp() override {
+    ApiTest::SetUp();
+    if (IsSkipped()) return;
+    engine_ = test::create_engine(model_);
+    ASSERT_NE(engine_, nullptr);
+  }
+  void TearDown() override { pumice_engine_close(engine_); }
+
+  pumice_engine* engine_ = nullptr;
+};
+
+TEST_F(Engines, RefuseRequestsThatAreNone) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const uint32_t no_token = 1 << 30;
+  const pumice_message stranger = {pumice_str("wizard"), pumice_str("hello")};
+  const pumice_message unanswered[] = {{pumice_str("user"), pumice_str("hello")},
+                                       {pumice_str("assistant"), pumice_str("hello")}};
+  const pumice_string empty_stop = {"", 0};
+  const pumice_logit_bias bias = {no_token, 1};
+  struct Row {
+    const char* name;
+    std::function<void(pumice_request_options&, pumice_sampling&)> change;
+    pumice_status expected = PUMICE_INVALID_ARGUMENT;
+  };
+  const Row rows[] = {
+      {"no prompt", [](auto& o, auto&) { o.text = {}; }},
+      {"two prompts",
+       [&](auto& o, auto&) {
+         o.messages = &stranger;
+         o.n_messages = 1;
+       }},
+      {"text without data",
+       [](auto& o, auto&) {
+         o.text = {nullptr, 5};
+       }},
+      {"endless text",
+       [](auto& o, auto&) {
+         o.text = {"abc", SIZE_MAX - 1};
+       }},
+      {"tokens without data", [](auto& o, auto&) { o.n_tokens = 3; }},
+      {"endless tokens",
+       [&](auto& o, auto&) {
+         o.tokens = &no_token;
+         o.n_tokens = SIZE_MAX / 4;
+       }},
+      {"a token that is none",
+       [&](auto& o, auto&) {
+         o.text = {};
+         o.tokens = &no_token;
+         o.n_tokens = 1;
+       }},
+      {"a role that is none",
+       [&](auto& o, auto&) {
+         o.text = {};
+         o.messages = &stranger;
+         o.n_messages = 1;
+       }},
+      {"nothing to answer",
+       [&](auto& o, auto&) {
+         o.text = {};
+         o.messages = unanswered;
+         o.n_messages = 2;
+       }},
+      {"messages without data", [](auto& o, auto&) { o.n_messages = 1; }},
+      {"a boolean of 2", [](auto& o, auto&) { o.ignore_end = 2; }},
+      {"stops without data", [](auto& o, auto&) { o.n_stops = 1; }},
+      {"an empty stop",
+       [&](auto& o, auto&) {
+         o.stops = &empty_stop;
+         o.n_stops = 1;
+       }},
+      {"more than the context", [](auto& o, auto&) { o.max_new_tokens = 300; },
+       PUMICE_DOES_NOT_FIT},
+      {"most of all", [](auto& o, auto&) { o.max_new_tokens = UINT32_MAX; }, PUMICE_DOES_NOT_FIT},
+      {"sampling of no size", [](auto&, auto& s) { s.struct_size = 3; }},
+      {"a temperature that is none", [&](auto&, auto& s) { s.temperature = nan; }},
+      {"a negative temperature", [](auto&, auto& s) { s.temperature = -1; }},
+      {"top_p of 2", [](auto&, auto& s) { s.top_p = 2; }},
+      {"biases without data", [](auto&, auto& s) { s.n_logit_biases = 1; }},
+      {"a bias for no token",
+       [&](auto&, auto& s) {
+         s.logit_biases = &bias;
+         s.n_logit_biases = 1;
+       }},
+  };
+  for (const Row& row : rows) {
+    pumice_sampling sampling{sizeof sampling};
+    pumice_request_options options = test::request_of("Once", 5);
+    options.sampling = &sampling;
+    row.change(options, sampling);
+    pumice_request request = 99;
+    EXPECT_EQ(pumice_submit(engine_, 0, &options, &request), row.expected)
+        << row.name << ": " << pumice_last_error();
+    EXPECT_EQ(request, 0u) << row.name;
+  }
+  EXPECT_OK(pumice_poll(engine_, PUMICE_NO_LIMIT));
+  Answers answers;
+  test::take_events(engine_, answers);
+  EXPECT_TRUE(answers.empty());
+}
+
+TEST_F(Engines, KnowTheirOwnNumbersOnly) {
+  pumice_engine* other = test::create_engine(model_);
+  pumice_session session = 0;
+  ASSERT_EQ(pumice_session_open(engine_, nullptr, &session), PUMICE_OK);
+  const pumice_request_options options = test::request_of("Once", 3);
+  pumice_request request = 0;
+  ASSERT_EQ(pumice_submit(engine_, session, &options, &request), PUMICE_OK);
+  pumice_request none = 0;
+  size_t n = 0;
+  for (const uint64_t id : {uint64_t{0}, uint64_t{1}, UINT64_MAX, session, session + 2}) {
+    EXPECT_STATUS(PUMICE_NOT_FOUND, pumice_cancel(engine_, id));
+  }
+  for (const uint64_t id : {uint64_t{1}, UINT64_MAX, request, request + 2}) {
+    EXPECT_STATUS(PUMICE_NOT_FOUND, pumice_session_close(engine_, id));
+    EXPECT_STATUS(PUMICE_NOT_FOUND, pumice_submit(engine_, id, &options, &none));
+    EXPECT_STATUS(PUMICE_NOT_FOUND, pumice_session_tokens(engine_, id, nullptr, 0, &n));
+  }
+  EXPECT_STATUS(PUMICE_NOT_FOUND, pumice_session_close(other, session));
+  EXPECT_STATUS(PUMICE_NOT_FOUND, pumice_cancel(other, request));
+  Answers answers;
+  test::run_until(engine_, answers, 1);
+  EXPECT_STATUS(PUMICE_NOT_FOUND, pumice_cancel(engine_, request));
+  EXPECT_OK(pumice_session_close(engine_, session));
+  EXPECT_STATUS(PUMICE_NOT_FOUND, pumice_submit(engine_, session, &options, &none));
+  pumice_engine_close(other);
+}
+
+TEST_F(Engines, ArraysThatAreTooSmallSaySo) {
+  uint32_t tokens[2] = {};
+  size_t n = 0;
+  EXPECT_STATUS(PUMICE_TOO_SMALL,
+                pumice_tokenize(model_, pumice_str("Once upon a time"), 1, tokens, 2, &n));
+  EXPECT_GT(n, 2u);
+  EXPECT_NE(tokens[1], 0u);
+  char text[3] = {};
+  EXPECT_STATUS(PUMICE_TOO_SMALL, pumice_detokenize(model_, tokens, 2, text, 0 + 1, &n));
+  const uint32_t no_token = UINT32_MAX;
+  EXPECT_STATUS(PUMICE_INVALID_ARGUMENT, pumice_detokenize(model_, &no_token, 1, text, 3, &n));
+  EXPECT_STATUS(PUMICE_INVALID_ARGUMENT,
+                pumice_tokenize(model_, pumice_str("a"), 7, nullptr, 0, &n));
+}
+
+TEST_F(Engines, OptionsThatAreNoneAreRefused) {
+  const std::function<void(pumice_engine_options&)> changes[] = {
+      [](auto& o) { o.overflow = 3; },
+      [](auto& o) { o.kv_type = pumice_str("f12"); },
+      [](auto& o) { o.arithmetic = pumice_str("exact"); },
+      [](auto& o) { o.invariant = 2; },
+      [](auto& o) { o.kv_tokens = UINT64_MAX; },
+      [](auto& o) { o.struct_size = 1; },
+  };
+  for (const auto& change : changes) {
+    pumice_engine_options options{sizeof options};
+    options.context_tokens = 64;
+    change(options);
+    pumice_engine* engine = nullptr;
+    EXPECT_STATUS(PUMICE_INVALID_ARGUMENT, pumice_engine_create(model_, &options, &engine));
+    EXPECT_EQ(engine, nullptr);
+  }
+  pumice_session_options session_options{sizeof session_options};
+  session_options.service_class = 3;
+  pumice_session session = 0;
+  EXPECT_STATUS(PUMICE_INVALID_ARGUMENT, pumice_session_open(engine_, &session_options, &session));
+  pumice_model_options model_options{sizeof model_options};
+  pumice_model* model = nullptr;
+  EXPECT_STATUS(PUMICE_INVALID_ARGUMENT, pumice_model_load(device_, &model_options, &model));
+  model_options.path = pumice_str("no/such/model.gguf");
+  EXPECT_STATUS(PUMICE_BAD_FILE, pumice_model_load(device_, &model_options, &model));
+  pumice_device_options device_options{sizeof device_options};
+  device_options.selector = pumice_str("no such device");
+  pumice_device* device = nullptr;
+  EXPECT_STATUS(PUMICE_NO_DEVICE, pumice_device_open(&device_options, &device));
+}
+
+TEST_F(Engines, OutliveTheHandlesTheyWereMadeOf) {
+  pumice_device* device = test::open_device();
+  ASSERT_NE(device, nullptr);
+  pumice_model* model = test::load_model(device);
+  pumice_engine* engine = test::create_engine(model);
+  pumice_device_close(device);
+  pumice_model_close(model);
+  const pumice_request_options options = test::request_of("Once upon a time", 5);
+  pumice_request request = 0;
+  EXPECT_OK(pumice_submit(engine, 0, &options, &request));
+  Answers answers;
+  test::run_until(engine, answers, 1);
+  EXPECT_EQ(answers[request].tokens.size(), 5u);
+  pumice_engine_close(engine);
+}
+
+TEST_F(Engines, ASecondPollerIsToldSo) {
+  std::atomic<bool> waiting = false;
+  std::thread waiter([&] {
+    waiting = true;
+    EXPECT_OK(pumice_wait(engine_, PUMICE_NO_LIMIT));
+  });
+  while (!waiting) std::this_thread::yield();
+  pumice_status status = PUMICE_OK;
+  for (int i = 0; i < 5000 && status == PUMICE_OK; ++i) {
+    status = pumice_poll(engine_, 0);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(status, PUMICE_BUSY);
+  pumice_event event{sizeof event};
+  EXPECT_STATUS(PUMICE_BUSY, pumice_next_event(engine_, &event));
+  uint32_t done = 0;
+  EXPECT_STATUS(PUMICE_BUSY, pumice_prewarm(engine_, 0, &done, &done));
+  // What any thread may do it may do meanwhile, and it wakes the waiter.
+  const pumice_request_options options = test::request_of("Once", 3);
+  pumice_request request = 0;
+  EXPECT_OK(pumice_submit(engine_, 0, &options, &request));
+  waiter.join();
+  Answers answers;
+  test::run_until(engine_, answers, 1);
+  EXPECT_EQ(answers[request].tokens.size(), 3u);
+}
+
+// ThreadSanitizer looks on here (docs/TESTING.md).
+TEST_F(Engines, FourThreadsSubmitAndCancelWhileOnePolls) {
+  constexpr int kThreads = 4;
+  constexpr int kEach = 6;
+  const pumice_request_options options = test::request_of("Once upon a time", 12);
+  pumice_request alone = 0;
+  EXPECT_OK(pumice_submit(engine_, 0, &options, &alone));
+  Answers answers;
+  test::run_until(engine_, answers, 1);
+  std::vector<pumice_request> requests[kThreads];
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < kThreads; ++thread) {
+    threads.emplace_back([&, thread] {
+      for (int i = 0; i < kEach; ++i) {
+        pumice_session session = 0;
+        EXPECT_OK(pumice_session_open(engine_, nullptr, &session));
+        pumice_request request = 0;
+        EXPECT_OK(pumice_submit(engine_, session, &options, &request));
+        requests[thread].push_back(request);
+        if (i % 3 == 1) {
+          const pumice_status status = pumice_cancel(engine_, request);
+          EXPECT_TRUE(status == PUMICE_OK || status == PUMICE_NOT_FOUND) << status;
+        }
+        if (i % 3 == 2) EXPECT_OK(pumice_session_close(engine_, session));
+        pumice_stats stats{sizeof stats};
+        EXPECT_OK(pumice_get_stats(engine_, &stats));
+      }
+    });
+  }
+  test::run_until(engine_, answers, kThreads * kEach);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(answers.size(), 1u + kThreads * kEach);
+  for (const auto& of_thread : requests) {
+    for (int i = 0; i < kEach; ++i) {
+      const test::Answer& answer = answers[of_thread[static_cast<size_t>(i)]];
+      EXPECT_EQ(answer.n_finished, 1);
+      if (i % 3 == 0) {
+        EXPECT_EQ(answer.tokens, answers[alone].tokens);
+        EXPECT_EQ(answer.end_reason, PUMICE_END_LENGTH);
+      }
+    }
+  }
+  pumice_stats stats{sizeof stats};
+  EXPECT_OK(pumice_get_stats(engine_, &stats));
+  EXPECT_EQ(stats.open_requests, 0u);
+}
+
+}  // namespace
+}  // namespace pumice
