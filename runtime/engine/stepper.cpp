@@ -111,7 +111,7 @@ Result<bool> Stepper::carry_on(Moving& moving) {
   while (true) {
     if (moving.move) {
       // The step before lands first: of what came before work that has ended nothing is told.
-      if (steps_.size() > 1) return {};
+      if (steps_.size() > 1) return false;
       const Result<std::optional<double>> ended = submitter_.ended(moving.ticket);
       if (!ended.ok()) {
         abandon();
