@@ -145,6 +145,42 @@ Result<RequestId> Scheduler::add(RequestSpec spec, double now_s) {
   return id;
 }
 
+Result<Scheduler> Scheduler::in_place_of(const Scheduler& failed) {
+  PUMICE_TRY(Scheduler scheduler, create(failed.options_, failed.cache_.options(), failed.cost_));
+  PUMICE_CHECK(scheduler.cache_.resize(failed.cache_.n_blocks()), "an empty cache takes any size");
+  scheduler.telemetry_ = failed.telemetry_;
+  scheduler.next_id_ = failed.next_id_;
+  scheduler.next_arrival_ = failed.next_arrival_;
+  scheduler.next_plan_ = failed.next_plan_;
+  return scheduler;
+}
+
+void Scheduler::adopt(const Request& request, std::span<const uint32_t> tokens,
+                      uint32_t generated_tokens) {
+  auto adopted = std::make_unique<Request>();
+  adopted->id = request.id;
+  adopted->service_class = request.service_class;
+  adopted->priority = request.priority;
+  adopted->arrival = request.arrival;
+  adopted->deadline_s = request.deadline_s;
+  adopted->runs_ahead = request.runs_ahead;
+  adopted->token_s = request.token_s;
+  adopted->due_s = request.due_s;
+  adopted->prompt_tokens = request.prompt_tokens;
+  adopted->max_new_tokens = request.max_new_tokens;
+  adopted->generated_tokens = generated_tokens;
+  adopted->sequence_tokens = static_cast<uint32_t>(tokens.size());
+  adopted->prompt = cache_.hash_prompt(tokens, request.salt);
+  adopted->cache = request.cache;
+  adopted->preemptions = request.preemptions;
+  adopted->prefill_iterations = request.prefill_iterations;
+  adopted->salt = request.salt;
+  adopted->times = request.times;
+  if (std::isfinite(adopted->deadline_s)) deadlines_.emplace(adopted->deadline_s, adopted->id);
+  waiting_.insert(adopted.get());
+  requests_.emplace(adopted->id, std::move(adopted));
+}
+
 void Scheduler::end(RequestId id, EndReason reason, double now_s) {
   Request& request = *requests_.at(id);
   if (request.ended()) return;

@@ -92,6 +92,14 @@ class Scheduler {
   static Result<Scheduler> create(const SchedulerOptions& options, KvCacheOptions cache,
                                   const CostModel& cost = {});
 
+  /// One in place of `failed`, which an exception has left in the middle of something: its options,
+  /// costs and telemetry, an empty cache (no prompt cache file either) and no request. `adopt`
+  /// brings those.
+  static Result<Scheduler> in_place_of(const Scheduler& failed);
+  /// A request of another scheduler, whatever state it is in, waits in this one with these tokens;
+  /// `generated_tokens` of its output were told.
+  void adopt(const Request& request, std::span<const uint32_t> tokens, uint32_t generated_tokens);
+
   /// Whether one row alone can meet the target, as far as is known. Errors: kInvalidArgument.
   Status check_target() const;
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/output_file.hpp"
+#include "engine/recovery.hpp"
 #include "models/vocabulary_loader.hpp"
 #include "text/conversation.hpp"
 #include "tools/command.hpp"
@@ -132,7 +133,7 @@ class Chat {
   ChatFormat format_;
   Conversation conversation_;
   std::string file_;  // that this conversation was saved to or loaded from
-  Session session_;
+  std::optional<Recovery> recovery_;
   std::unique_ptr<Engine> engine_;
   LineReader lines_;
   bool left_ = false;
@@ -151,13 +152,13 @@ Status Chat::open(const GgufFile& file, const Logger& logger) {
     engine_options.overflow = OverflowPolicy::kStop;
   }
   PUMICE_TRY(OpenEngine open, open_for_prompts(options_.model, file, logger, engine_options));
-  session_ = std::move(open.session);
+  recovery_.emplace(std::move(open.session), file);
   engine_ = std::move(open.engine);
   return {};
 }
 
 void Chat::greet(const GgufFile& file) const {
-  const std::string& name = session_.model->program.name;
+  const std::string name = recovery_->session().model->program.name;
   const std::string_view shown = name.empty() ? std::string_view(options_.model.model) : name;
   if (format_.is_plain()) {
     const auto description = file.get_or<std::string_view>("general.description", "");
@@ -279,7 +280,7 @@ Result<Generation> Chat::generate_answer(FittedPrompt prompt) {
                        .tokenizer = tokenizer_,
                        .ignore_end = options_.generation.ignore_eos,
                        .stop_strings = options_.generation.stop_strings},
-                      sink));
+                      sink, recover_by(*recovery_, *engine_)));
   PUMICE_TRY_STATUS(printed);
   PUMICE_TRY_STATUS(printer.finish());
   return generation;
@@ -442,7 +443,7 @@ Status Chat::run(ChatOptions options) {
   chat.greet(file);
   Status status = chat.converse();
   print_stats(stats, *chat.engine_);
-  chat.session_.keep_for_next_run(*chat.engine_);
+  chat.recovery_->session().keep_for_next_run(*chat.engine_);
   return status;
 }
 

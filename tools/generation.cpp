@@ -44,7 +44,16 @@ double Timings::decode_rate() const {
                                          : 0;
 }
 
-Result<Generation> generate(Engine& engine, GenerationRequest request, const TextSink& sink) {
+Recover recover_by(Recovery& recovery, Engine& engine) {
+  return [&recovery, &engine](const Error& loss) {
+    print_message("{}; opening it again\n", loss.message);
+    Engine* const lost = &engine;
+    return recovery.recover({&lost, 1});
+  };
+}
+
+Result<Generation> generate(Engine& engine, GenerationRequest request, const TextSink& sink,
+                            const Recover& recover) {
   Generation generation;
   Timings& timings = generation.timings;
   timings.prompt_tokens = request.prompt.size();
@@ -64,7 +73,12 @@ Result<Generation> generate(Engine& engine, GenerationRequest request, const Tex
       generation.interrupted = true;
       break;
     }
-    PUMICE_TRY(const std::vector<StepEvent> events, engine.step());
+    Result<std::vector<StepEvent>> stepped = engine.step();
+    if (!stepped.ok() && stepped.error().code == ErrorCode::kDeviceLost && recover) {
+      PUMICE_TRY_STATUS(recover(stepped.error()));
+      continue;
+    }
+    PUMICE_TRY(const std::vector<StepEvent> events, std::move(stepped));
     PUMICE_CHECK(!events.empty(), "the engine is not idle and did nothing");
     for (const StepEvent& event : events) {
       if (event.request != id) continue;

@@ -7,7 +7,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/result.hpp"
 #include "engine/engine.hpp"
+#include "engine/recovery.hpp"
 
 namespace pumice::tools {
 
@@ -36,9 +38,16 @@ struct Generation {
 /// Gets text as it becomes complete and says whether anyone still listens.
 using TextSink = std::function<bool(std::string_view)>;
 
+/// Has a lost device again, or says why not.
+using Recover = std::function<Status(const Error& loss)>;
+/// The same by `recovery`, saying so in a line. Both must outlive it.
+Recover recover_by(Recovery& recovery, Engine& engine);
+
 /// Step the engine until the request ends, which has a tokenizer. The token that ends a text is
-/// neither among the tokens nor part of the text.
-Result<Generation> generate(Engine& engine, GenerationRequest request, const TextSink& sink);
+/// neither among the tokens nor part of the text. When the device is lost, it goes on where
+/// `recover` succeeds.
+Result<Generation> generate(Engine& engine, GenerationRequest request, const TextSink& sink,
+                            const Recover& recover = {});
 
 /// {"prompt_n", "cache_n", "prompt_ms", …}
 nlohmann::json timings_json(const Generation& generation);

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/output_file.hpp"
 #include "cache/token_cache.hpp"
+#include "engine/recovery.hpp"
 #include "engine/sizing.hpp"
 #include "models/families.hpp"
 #include "models/vocabulary_loader.hpp"
@@ -76,7 +78,7 @@ class Runner {
   Logger logger_;
   std::shared_ptr<const Tokenizer> tokenizer_;
   TokenCache token_cache_{kTokenCacheBytes};
-  Session session_;
+  std::optional<Recovery> recovery_;
   std::unique_ptr<Engine> engine_;
   Status output_;  ///< of what was printed last
 };
@@ -91,7 +93,7 @@ Status Runner::open(const GgufFile& file, size_t prompt_tokens) {
   options_.serving.apply_to(engine_options);
   if (options_.repl) {
     PUMICE_TRY(OpenEngine open, open_for_prompts(options_.model, file, logger_, engine_options));
-    session_ = std::move(open.session);
+    recovery_.emplace(std::move(open.session), file);
     engine_ = std::move(open.engine);
     return {};
   }
@@ -99,8 +101,9 @@ Status Runner::open(const GgufFile& file, size_t prompt_tokens) {
   PUMICE_TRY(engine_options.context_tokens,
              context_for(options_.model, program, prompt_tokens, options_.n_predict,
                          engine_options.overflow));
-  PUMICE_TRY(session_, open_session(options_.model, file, logger_, engine_options));
-  PUMICE_TRY(engine_, make_engine(session_, engine_options));
+  PUMICE_TRY(Session session, open_session(options_.model, file, logger_, engine_options));
+  PUMICE_TRY(engine_, make_engine(session, engine_options));
+  recovery_.emplace(std::move(session), file);
   return {};
 }
 
@@ -137,11 +140,11 @@ Result<Generation> Runner::generate_one(std::vector<TokenId> prompt) {
                                               .tokenizer = tokenizer_,
                                               .ignore_end = options_.generation.ignore_eos,
                                               .stop_strings = options_.generation.stop_strings},
-                                             sink));
+                                             sink, recover_by(*recovery_, *engine_)));
   if (options_.json) {
     using Json = nlohmann::json;
     const Json json =
-        to_json(generation, *engine_, session_.device->plan(), options_.generation.sampler.seed);
+        to_json(generation, *engine_, engine_->device()->plan(), options_.generation.sampler.seed);
     output_ = print_output(json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
   }
   print_rates(generation);
@@ -208,7 +211,7 @@ Status Runner::run(RunOptions options) {
   Status status = repl ? runner.repl(file) : runner.once(file);
   if (runner.engine_) {
     print_stats(stats, *runner.engine_);
-    runner.session_.keep_for_next_run(*runner.engine_);
+    runner.recovery_->session().keep_for_next_run(*runner.engine_);
   }
   return status;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <new>
 #include <thread>
 #include <utility>
 
@@ -55,6 +56,39 @@ Result<EngineOptions> checked(EngineOptions options, const Model& model) {
 
 }  // namespace
 
+// ---- without memory on the host
+
+/// Where the host has no memory, an error that needs none, and whatever was in the middle of a
+/// change is made again before the next call.
+template <typename Body>
+auto Engine::guarded(const Body& body) -> decltype(body()) {
+  try {
+    PUMICE_TRY_STATUS(repair());
+    return body();
+  } catch (const std::bad_alloc&) {
+    broken_ = true;
+    return Error{ErrorCode::kDoesNotFit, "out of memory"};
+  }
+}
+
+/// Makes everything again from what clients were told and what is on the device for good.
+Status Engine::repair() {
+  if (!broken_) return {};
+  stepper_.reset();
+  PUMICE_TRY_STATUS(requests_->start_over());
+  if (!options_.cache_file.empty()) {
+    const Status opened = requests_->scheduler().cache().open_prompt_cache(
+        options_.cache_file, options_.cache_file_bytes);
+    if (!opened.ok()) options_.logger.warning("{}", opened.error().message);
+  }
+  if (device_ != nullptr) {
+    device_->forget_all();
+    start_stepper();
+  }
+  broken_ = false;
+  return {};
+}
+
 // ---- its parts
 
 Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<vk::PipelineLibrary> pipelines,
@@ -79,6 +113,7 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<vk::PipelineLibra
 void Engine::start_stepper() {
   stepper_ =
       std::make_unique<Stepper>(*requests_, *device_, options_, [this] { return this->now(); });
+  stepper_->set_hooks(hooks_);
   memory_.met = memory_.budget_bytes == UINT64_MAX;
   memory_looked_at_ = {};
   look_at_memory();
@@ -90,31 +125,43 @@ void Engine::set_mode(EngineMode mode) {
   if (stepper_ != nullptr) stepper_->set_mode(mode);
 }
 
-Status Engine::rebuild(std::shared_ptr<vk::PipelineLibrary> pipelines,
-                       std::shared_ptr<const Model> model,
-                       const vk::PipelineLibrary::Progress& progress) {
-  StepHooks hooks;
-  if (stepper_ != nullptr) {
-    hooks = stepper_->hooks();
-    stepper_->abandon();
-    requests_->lose_device();
+void Engine::drop_device() {
+  if (stepper_ != nullptr && !broken_) {
+    try {
+      stepper_->abandon();
+      requests_->lose_device();
+    } catch (const std::bad_alloc&) {
+      broken_ = true;
+    }
   }
   stepper_.reset();
   device_.reset();
-  PUMICE_TRY(std::unique_ptr<DeviceState> device,
-             DeviceState::create(std::move(pipelines), std::move(model), options_, progress,
-                                 scheduler().cache().n_blocks()));
-  if (device->cache_options().model != scheduler().cache().options().model) {
-    return make_error(ErrorCode::kInvalidArgument,
-                      "an engine goes on with the model and the arithmetic that it began with");
-  }
-  device_ = std::move(device);
-  // Slabs of another device may be larger.
-  PUMICE_CHECK(requests_->scheduler().cache().resize(device_->kv().n_blocks()),
-               "an empty cache takes any size");
-  start_stepper();
-  stepper_->set_hooks(std::move(hooks));
-  return {};
+}
+
+Status Engine::rebuild(std::shared_ptr<vk::PipelineLibrary> pipelines,
+                       std::shared_ptr<const Model> model,
+                       const vk::PipelineLibrary::Progress& progress) {
+  return guarded([&]() -> Status {
+    drop_device();
+    PUMICE_TRY(
+        std::unique_ptr<DeviceState> device,
+        DeviceState::create(pipelines, model, options_, progress, scheduler().cache().n_blocks()));
+    if (device->cache_options().model != scheduler().cache().options().model) {
+      return make_error(ErrorCode::kInvalidArgument,
+                        "an engine goes on with the model and the arithmetic that it began with");
+    }
+    device_ = std::move(device);
+    // Slabs of another device may be larger.
+    PUMICE_CHECK(requests_->scheduler().cache().resize(device_->kv().n_blocks()),
+                 "an empty cache takes any size");
+    start_stepper();
+    return {};
+  });
+}
+
+void Engine::set_hooks(StepHooks hooks) {
+  hooks_ = std::move(hooks);
+  if (stepper_ != nullptr) stepper_->set_hooks(hooks_);
 }
 
 Status Engine::check_device() const {
@@ -140,10 +187,22 @@ uint64_t Engine::kv_bytes_per_token() const {
 // ---- requests and steps
 
 Result<RequestId> Engine::submit(GenerationRequest request) {
-  return requests_->submit(std::move(request), now());
+  return guarded([&] { return requests_->submit(std::move(request), now()); });
 }
 
-std::optional<RequestReport> Engine::cancel(RequestId id) { return requests_->cancel(id, now()); }
+std::optional<RequestReport> Engine::cancel(RequestId id) {
+  const auto cancel_it = [&] {
+    const Status whole = repair();
+    PUMICE_CHECK(whole.ok(), "an engine that worked cannot be made again");
+    return requests_->cancel(id, now());
+  };
+  try {
+    return cancel_it();
+  } catch (const std::bad_alloc&) {
+    broken_ = true;
+  }
+  return cancel_it();
+}
 
 Result<Engine::Readiness> Engine::prewarm(double budget_s,
                                           const vk::PipelineLibrary::Progress& progress) {
@@ -160,36 +219,40 @@ uint64_t Engine::allocations_after_prewarm() const {
 }
 
 Result<std::vector<StepEvent>> Engine::poll(double budget_s) {
-  // Events that a call before this one left when it failed go first.
-  if (!requests_->has_events()) {
-    PUMICE_TRY_STATUS(check_device());
-    if (device_->is_warm()) {
-      PUMICE_TRY_STATUS(stepper_->poll(budget_s));
-    } else if (!idle() || stepper_->resizing()) {
-      PUMICE_TRY_STATUS(prewarm(budget_s));
+  return guarded([&]() -> Result<std::vector<StepEvent>> {
+    // Events that a call before this one left when it failed go first.
+    if (!requests_->has_events()) {
+      PUMICE_TRY_STATUS(check_device());
+      if (device_->is_warm()) {
+        PUMICE_TRY_STATUS(stepper_->poll(budget_s));
+      } else if (!idle() || stepper_->resizing()) {
+        PUMICE_TRY_STATUS(prewarm(budget_s));
+      }
+      look_at_memory();
     }
-    look_at_memory();
-  }
-  return requests_->take_events();
+    return requests_->take_events();
+  });
 }
 
 Result<std::vector<StepEvent>> Engine::step() {
-  if (!requests_->has_events() && !idle()) PUMICE_TRY_STATUS(prewarm(Submitter::kNoBudget));
-  // A step whose requests have all ended meanwhile brings nothing.
-  while (!requests_->has_events()) {
-    PUMICE_TRY_STATUS(check_device());
-    PUMICE_TRY_STATUS(stepper_->poll(Submitter::kNoBudget, 0));
-    look_at_memory();
-    if (requests_->has_events() || idle()) break;
-    if (!stepper_->idle()) {
-      PUMICE_TRY_STATUS(stepper_->wait());
-      continue;
+  return guarded([&]() -> Result<std::vector<StepEvent>> {
+    if (!requests_->has_events() && !idle()) PUMICE_TRY_STATUS(prewarm(Submitter::kNoBudget));
+    // A step whose requests have all ended meanwhile brings nothing.
+    while (!requests_->has_events()) {
+      PUMICE_TRY_STATUS(check_device());
+      PUMICE_TRY_STATUS(stepper_->poll(Submitter::kNoBudget, 0));
+      look_at_memory();
+      if (requests_->has_events() || idle()) break;
+      if (!stepper_->idle()) {
+        PUMICE_TRY_STATUS(stepper_->wait());
+        continue;
+      }
+      const double wait_s = next_due_s() - now();
+      if (std::isinf(wait_s)) break;
+      if (wait_s > 0) std::this_thread::sleep_for(std::chrono::duration<double>(wait_s));
     }
-    const double wait_s = next_due_s() - now();
-    if (std::isinf(wait_s)) break;
-    if (wait_s > 0) std::this_thread::sleep_for(std::chrono::duration<double>(wait_s));
-  }
-  return requests_->take_events();
+    return requests_->take_events();
+  });
 }
 
 Status Engine::wait(double most_s) const {
@@ -273,8 +336,10 @@ Status Engine::save_prompt_cache() {
   if (options_.cache_file.empty()) {
     return make_error(ErrorCode::kInvalidArgument, "this engine has no prompt cache file");
   }
-  PUMICE_TRY_STATUS(check_device());
-  return ::pumice::save_prompt_cache(requests_->scheduler().cache(), device_->blocks());
+  return guarded([&]() -> Status {
+    PUMICE_TRY_STATUS(check_device());
+    return ::pumice::save_prompt_cache(requests_->scheduler().cache(), device_->blocks());
+  });
 }
 
 // ---- conversations
@@ -299,54 +364,60 @@ SavedBinding Engine::saved_binding() const {
 }
 
 Result<std::vector<std::byte>> Engine::save(SavedSequence sequence) {
-  PUMICE_TRY_STATUS(check_device());
-  const SavedBinding binding = saved_binding();
-  PUMICE_TRY_STATUS(check_saved_sequence(sequence, binding.n_vocab));
-  PUMICE_TRY_STATUS(stepper().settle());
-  KvCache& cache = requests_->scheduler().cache();
-  KvCache::CachedPrefix prefix =
-      cache.cached_prefix(cache.hash_prompt(sequence.tokens, sequence.salt));
-  const auto write = [&] {
-    sequence.state_tokens = prefix.n_tokens;
-    return write_saved_sequence(sequence, binding, prefix.pages.size());
-  };
-  std::vector<std::byte> bytes = write();
-  const uint64_t n_page_bytes = prefix.pages.size() * binding.state.block_bytes;
-  const Status read =
-      read_prefix(cache, prefix, device_->blocks(), std::span(bytes).last(n_page_bytes));
-  if (!read.ok() && read.error().code != ErrorCode::kBadFile) return read.error();
-  if (!read.ok()) {
-    options_.logger.warning("a conversation is saved without state: {}", read.error().message);
-    prefix = {};
-    bytes = write();
-  }
-  seal_saved_sequence(bytes);
-  return bytes;
+  return guarded([&]() -> Result<std::vector<std::byte>> {
+    PUMICE_TRY_STATUS(check_device());
+    const SavedBinding binding = saved_binding();
+    PUMICE_TRY_STATUS(check_saved_sequence(sequence, binding.n_vocab));
+    PUMICE_TRY_STATUS(stepper().settle());
+    KvCache& cache = requests_->scheduler().cache();
+    KvCache::CachedPrefix prefix =
+        cache.cached_prefix(cache.hash_prompt(sequence.tokens, sequence.salt));
+    const auto write = [&] {
+      sequence.state_tokens = prefix.n_tokens;
+      return write_saved_sequence(sequence, binding, prefix.pages.size());
+    };
+    std::vector<std::byte> bytes = write();
+    const uint64_t n_page_bytes = prefix.pages.size() * binding.state.block_bytes;
+    const Status read =
+        read_prefix(cache, prefix, device_->blocks(), std::span(bytes).last(n_page_bytes));
+    if (!read.ok() && read.error().code != ErrorCode::kBadFile) return read.error();
+    if (!read.ok()) {
+      options_.logger.warning("a conversation is saved without state: {}", read.error().message);
+      prefix = {};
+      bytes = write();
+    }
+    seal_saved_sequence(bytes);
+    return bytes;
+  });
 }
 
 Result<SavedSequence> Engine::restore(std::span<const std::byte> bytes,
                                       const RestoreOptions& options) {
-  PUMICE_TRY_STATUS(check_device());
-  KvCache& cache = requests_->scheduler().cache();
-  PUMICE_TRY(OpenedSequence opened,
-             open_saved_sequence(bytes, saved_binding(), cache.groups(), options));
-  SavedSequence& sequence = opened.sequence;
-  if (sequence.state_tokens == 0) return sequence;
-  PUMICE_TRY_STATUS(stepper().settle());
-  const Status adopted =
-      adopt_prefix(cache, cache.hash_prompt(sequence.tokens, sequence.salt), sequence.state_tokens,
-                   opened.pages, device_->blocks(), options_.logger);
-  if (adopted.ok()) return sequence;
-  const ErrorCode code = adopted.error().code;
-  if (code != ErrorCode::kDoesNotFit && code != ErrorCode::kInvalidArgument) return adopted.error();
-  options_.logger.info("a conversation is restored without state: {}", adopted.error().message);
-  sequence.state_tokens = 0;
-  return sequence;
+  return guarded([&]() -> Result<SavedSequence> {
+    PUMICE_TRY_STATUS(check_device());
+    KvCache& cache = requests_->scheduler().cache();
+    PUMICE_TRY(OpenedSequence opened,
+               open_saved_sequence(bytes, saved_binding(), cache.groups(), options));
+    SavedSequence& sequence = opened.sequence;
+    if (sequence.state_tokens == 0) return sequence;
+    PUMICE_TRY_STATUS(stepper().settle());
+    const Status adopted =
+        adopt_prefix(cache, cache.hash_prompt(sequence.tokens, sequence.salt),
+                     sequence.state_tokens, opened.pages, device_->blocks(), options_.logger);
+    if (adopted.ok()) return sequence;
+    const ErrorCode code = adopted.error().code;
+    if (code != ErrorCode::kDoesNotFit && code != ErrorCode::kInvalidArgument)
+      return adopted.error();
+    options_.logger.info("a conversation is restored without state: {}", adopted.error().message);
+    sequence.state_tokens = 0;
+    return sequence;
+  });
 }
 
 // ---- for tests
 
 Status Engine::check_integrity() const {
+  if (broken_) return {};
   PUMICE_TRY_STATUS(requests_->check_integrity());
   return stepper_ != nullptr ? stepper_->check_integrity() : Status();
 }

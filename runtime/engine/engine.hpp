@@ -83,7 +83,8 @@ class Engine {
   /// step waits, as after any preemption: it keeps its tokens, its KV is computed again or found in
   /// the cache, and no event tells of it, only RequestReport::preemptions. If the device did run
   /// the step, or one behind it, their tokens were not delivered and are sampled again, the same
-  /// ones.
+  /// ones. Where the host was out of memory (kDoesNotFit) all requests begin again from their
+  /// tokens, and what was cached is forgotten.
   Result<std::vector<StepEvent>> poll(double budget_s);
 
   /// The same without a budget, waiting until a step has landed, and for requests whose rate says
@@ -150,7 +151,12 @@ class Engine {
   Result<SavedSequence> restore(std::span<const std::byte> bytes,
                                 const RestoreOptions& options = {});
 
-  /// Make all that this engine has on a device anew: after the loss of the device, say, with
+  /// Let go of all that this engine has on a device: it was lost, say, and another engine's memory
+  /// must go before there is room for either again. `poll` and `step` are errors until `rebuild`
+  /// has succeeded. Requests wait with their tokens.
+  void drop_device();
+
+  /// `drop_device`, then make all of it anew: after the loss of the device, say, with
   /// pipelines and a model on one that was opened since. Requests go on from their tokens, and what
   /// the cache has in host memory or its file stays. Errors: those of `create`; kInvalidArgument if
   /// the model or its arithmetic there is not what keys and values were computed with. The engine
@@ -158,6 +164,10 @@ class Engine {
   Status rebuild(std::shared_ptr<vk::PipelineLibrary> pipelines, std::shared_ptr<const Model> model,
                  const vk::PipelineLibrary::Progress& progress = {});
 
+  /// Null after `drop_device`, or a `rebuild` that failed.
+  std::shared_ptr<vk::Device> device() const {
+    return device_ != nullptr ? device_->device() : nullptr;
+  }
   const Scheduler& scheduler() const { return requests_->scheduler(); }
   const EngineOptions& options() const { return options_; }
   uint64_t kv_bytes_per_token() const;
@@ -172,7 +182,7 @@ class Engine {
   const std::deque<StepTrace>& trace() const { return stepper().trace(); }
 
   /// For profiles and tests.
-  void set_hooks(StepHooks hooks) { stepper().set_hooks(std::move(hooks)); }
+  void set_hooks(StepHooks hooks);
   /// For tests. Errors: kInternal when requests, steps under way and scheduler disagree.
   Status check_integrity() const;
   /// For tests: recorded steps kept to be submitted again.
@@ -180,6 +190,9 @@ class Engine {
 
  private:
   explicit Engine(const EngineOptions& options) : options_(options) {}
+  template <typename Body>
+  auto guarded(const Body& body) -> decltype(body());
+  Status repair();
   Status check_device() const;
   SavedBinding saved_binding() const;
   Stepper& stepper() const {
@@ -195,6 +208,8 @@ class Engine {
   MemoryStatus memory_;
   std::chrono::steady_clock::time_point memory_looked_at_ = {};
   std::optional<Requests> requests_;
+  StepHooks hooks_;
+  bool broken_ = false;  // an exception left something in the middle: `repair` comes next
   std::unique_ptr<DeviceState> device_;  // none after a `rebuild` that failed; so is stepper_
   std::unique_ptr<Stepper> stepper_;
 };

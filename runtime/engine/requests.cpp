@@ -65,12 +65,9 @@ Result<RequestId> Requests::submit(GenerationRequest request, double now_s) {
   const auto n_output =
       static_cast<uint32_t>(std::min<size_t>(request.n_output_in_prompt, prompt.size()));
   active.n_prompt = static_cast<uint32_t>(prompt.size()) - n_output;
-  if (request.tokenizer != nullptr) {
-    active.stream.emplace(request.tokenizer, request.stop_strings);
-    if (request.delivery == GenerationRequest::Delivery::kSentence) active.sentences.emplace();
-    // What was told of it before.
-    for (uint32_t i = active.n_prompt; i < prompt.size(); ++i) (void)text_of(active, prompt[i]);
-  }
+  active.tokens = prompt;
+  active.told.assign(prompt.begin() + active.n_prompt, prompt.end());
+  active.n_restored = n_output;
   RequestSpec spec{.prompt = std::move(prompt),
                    .max_new_tokens = request.max_new_tokens,
                    .service_class = request.service_class,
@@ -82,47 +79,52 @@ Result<RequestId> Requests::submit(GenerationRequest request, double now_s) {
   if (request.on_logits && request.logits == GenerationRequest::Logits::kPrompt) {
     spec.salt = private_salt();
   }
-  PUMICE_TRY(const RequestId id, scheduler_.add(std::move(spec), now_s));
   active.request = std::move(request);
-  requests_.emplace(id, std::move(active));
+  begin_text(active);
+  // What needs memory comes first: a request is known here and to the scheduler, or to neither.
+  std::map<RequestId, Active> one;
+  one.emplace(0, std::move(active));
+  auto node = one.extract(0);
+  PUMICE_TRY(const RequestId id, scheduler_.add(std::move(spec), now_s));
+  node.key() = id;
+  requests_.insert(std::move(node));
   return id;
 }
 
 std::optional<RequestReport> Requests::cancel(RequestId id, double now_s) {
   std::optional<RequestReport> report;
   std::string held;
-  std::erase_if(events_, [&](const StepEvent& event) {
-    if (event.request != id) return false;
+  for (const StepEvent& event : events_) {
+    if (event.request != id) continue;
     held += event.text;
     if (event.report) report = event.report;
-    return true;
-  });
+  }
   if (const auto it = requests_.find(id); it != requests_.end()) {
     held += rest_of(it->second);
     scheduler_.cancel(id, now_s);
-    report = release(id);
+    report = report_of(id, EndReason::kNone);
+    scheduler_.remove(id);
+    requests_.erase(it);
   }
+  std::erase_if(events_, [&](const StepEvent& event) { return event.request == id; });
   if (report) report->held_text = std::move(held);
   return report;
 }
 
-RequestReport Requests::release(RequestId id) {
+/// `ended_by`: of its last token, which counts though the request had as many as it asked for.
+RequestReport Requests::report_of(RequestId id, EndReason ended_by) const {
   const Request& request = scheduler_.request(id);
   const Active& active = requests_.at(id);
-  const bool ended_by_token = active.ended_by != EndReason::kNone;
-  RequestReport report{.end_reason = ended_by_token ? active.ended_by : request.end_reason,
-                       .failure = request.failure,
-                       .prompt_tokens = request.prompt_tokens,
-                       .generated_tokens = request.generated_tokens,
-                       .cache = request.cache,
-                       .times = request.times,
-                       .prefill_iterations = request.prefill_iterations,
-                       .preemptions = request.preemptions,
-                       .shifts = active.shifts,
-                       .truncated_tokens = active.truncated_tokens};
-  requests_.erase(id);
-  scheduler_.remove(id);
-  return report;
+  return {.end_reason = ended_by != EndReason::kNone ? ended_by : request.end_reason,
+          .failure = request.failure,
+          .prompt_tokens = request.prompt_tokens,
+          .generated_tokens = request.generated_tokens,
+          .cache = request.cache,
+          .times = request.times,
+          .prefill_iterations = request.prefill_iterations,
+          .preemptions = request.preemptions,
+          .shifts = active.shifts,
+          .truncated_tokens = active.truncated_tokens};
 }
 
 // ---- what a step does
@@ -130,9 +132,8 @@ RequestReport Requests::release(RequestId id) {
 StepPlan Requests::plan(double now_s) {
   StepPlan plan = scheduler_.plan_step(now_s);
   for (const RequestId id : plan.ended) {
-    StepEvent event{.request = id, .computed_tokens = scheduler_.request(id).computed_tokens};
-    finish(event);
-    events_.push_back(std::move(event));
+    tell({.request = id, .computed_tokens = scheduler_.request(id).computed_tokens},
+         EndReason::kNone, now_s);
   }
   return plan;
 }
@@ -154,18 +155,10 @@ void Requests::commit(const StepPlan& plan, std::span<const TokenId> sampled, do
     if (!outcomes[i].counts) continue;
     StepEvent event{.request = chunk.request,
                     .computed_tokens = chunk.first_position + chunk.n_tokens};
-    if (outcomes[i].sampled) {
-      Active& active = requests_.at(chunk.request);
-      active.ended_by = add_token(active, token, event);
-      if (active.ended_by != EndReason::kNone)
-        scheduler_.end(chunk.request, active.ended_by, now_s);
-    }
-    if (scheduler_.request(chunk.request).ended()) {
-      finish(event);
-    } else if (scheduler_.tokens(chunk.request).size() > limits_.window_tokens) {
-      shift_window(chunk.request);
-    }
-    events_.push_back(std::move(event));
+    const EndReason ended_by = outcomes[i].sampled
+                                   ? read_token(requests_.at(chunk.request), token, event)
+                                   : EndReason::kNone;
+    tell(std::move(event), ended_by, now_s);
   }
 }
 
@@ -178,6 +171,18 @@ bool ends_request(const GenerationRequest& request, TokenId token) {
 }
 
 }  // namespace
+
+/// Its text is where it was after what was told of it.
+void Requests::begin_text(Active& active) {
+  const GenerationRequest& request = active.request;
+  if (request.tokenizer == nullptr) return;
+  active.stream = std::make_unique<TextStream>(request.tokenizer, request.stop_strings);
+  active.sentences = nullptr;
+  if (request.delivery == GenerationRequest::Delivery::kSentence) {
+    active.sentences = std::make_unique<SentenceStream>();
+  }
+  for (const TokenId token : active.told) (void)text_of(active, token);
+}
 
 /// What became final with it.
 std::string Requests::text_of(Active& active, TokenId token) {
@@ -193,8 +198,9 @@ std::string Requests::rest_of(Active& active) {
   return active.sentences ? active.sentences->feed(text) + active.sentences->flush() : text;
 }
 
-/// Why it is the last one, if it is for what it says.
-EndReason Requests::add_token(Active& active, TokenId token, StepEvent& event) {
+/// Why it is the last one, if it is for what it says. That it was read is known to the stream alone
+/// until the event is told.
+EndReason Requests::read_token(Active& active, TokenId token, StepEvent& event) {
   event.token = token;
   if (ends_request(active.request, token)) return EndReason::kStop;
   if (!active.stream) return EndReason::kNone;
@@ -202,19 +208,47 @@ EndReason Requests::add_token(Active& active, TokenId token, StepEvent& event) {
   return active.stream->stopped() ? EndReason::kStopString : EndReason::kNone;
 }
 
-/// The event is the last of its request, which has ended.
-void Requests::finish(StepEvent& event) {
-  Active& active = requests_.at(event.request);
-  event.text += rest_of(active);
-  event.finished = true;
-  event.report = release(event.request);
+namespace {
+
+template <typename T>
+void make_room_for_one(std::vector<T>& values) {
+  if (values.size() == values.capacity()) values.reserve(2 * values.size() + 8);
+}
+
+}  // namespace
+
+/// The event is one of a request that the step has changed, or ended. Told is told: what may fail
+/// comes before, and what is left behind `start_over` can do as well.
+void Requests::tell(StepEvent event, EndReason ended_by, double now_s) {
+  const RequestId id = event.request;
+  const auto it = requests_.find(id);
+  Active& active = it->second;
+  if (ended_by != EndReason::kNone) scheduler_.end(id, ended_by, now_s);
+  event.finished = scheduler_.request(id).ended();
+  if (event.finished) {
+    event.text += rest_of(active);
+    event.report = report_of(id, ended_by);
+  }
+  for (auto* tokens : {&active.told, &active.tokens}) make_room_for_one(*tokens);
+  make_room_for_one(events_);
+  // From here to the end of its request nothing fails.
+  if (event.token) {
+    active.told.push_back(*event.token);
+    active.tokens.push_back(*event.token);
+  }
+  events_.push_back(std::move(event));
+  if (scheduler_.request(id).ended()) {
+    requests_.erase(it);
+    scheduler_.remove(id);
+  } else if (active.tokens.size() > limits_.window_tokens) {
+    shift_window(id);
+  }
 }
 
 /// A request's window is full: drop its older tokens and go on with the rest, recomputed.
 void Requests::shift_window(RequestId id) {
   Active& active = requests_.at(id);
-  const std::span<const TokenId> all = scheduler_.tokens(id);
-  std::vector<TokenId> tokens(all.begin(), all.end());
+  std::vector<TokenId> tokens = active.tokens;
   const size_t kept = limits_.overflow == OverflowPolicy::kShift
                           ? std::min<size_t>(limits_.keep_tokens, limits_.window_tokens / 2)
                           : 0;
@@ -223,9 +257,24 @@ void Requests::shift_window(RequestId id) {
   tokens.erase(first, first + static_cast<ptrdiff_t>(n_dropped));
   const size_t from_prompt =
       std::min(n_dropped, active.n_prompt > kept ? active.n_prompt - kept : 0);
+  scheduler_.restart(id, tokens);
   active.n_prompt -= static_cast<uint32_t>(from_prompt);
   ++active.shifts;
-  scheduler_.restart(id, tokens);
+  active.tokens = std::move(tokens);
+}
+
+Status Requests::start_over() {
+  PUMICE_TRY(Scheduler scheduler, Scheduler::in_place_of(scheduler_));
+  for (const auto& [id, active] : requests_) {
+    scheduler.adopt(scheduler_.request(id), active.tokens,
+                    static_cast<uint32_t>(active.told.size()) - active.n_restored);
+  }
+  for (auto& [id, active] : requests_) begin_text(active);
+  scheduler_ = std::move(scheduler);
+  for (auto& [id, active] : requests_) {
+    if (active.tokens.size() > limits_.window_tokens) shift_window(id);
+  }
+  return {};
 }
 
 // ---- what a step reads
@@ -267,6 +316,10 @@ Status Requests::check_integrity() const {
     if (scheduler_.tokens(id).size() != request.sequence_tokens) {
       return make_error(ErrorCode::kInternal, "request {} has {} tokens of {}", id,
                         scheduler_.tokens(id).size(), request.sequence_tokens);
+    }
+    if (!std::ranges::equal(scheduler_.tokens(id), active.tokens) ||
+        request.generated_tokens + active.n_restored != active.told.size()) {
+      return make_error(ErrorCode::kInternal, "request {} has other tokens than it was told", id);
     }
   }
   if (requests_.size() != scheduler_.n_waiting() + scheduler_.n_running()) {

@@ -114,7 +114,7 @@ class Requests {
   std::vector<StepEvent> take_events() { return std::exchange(events_, {}); }
   bool has_events() const { return !events_.empty(); }
   /// Nothing is left to do, nor any event to be taken.
-  bool idle() const { return scheduler_.idle() && events_.empty(); }
+  bool idle() const { return requests_.empty() && events_.empty(); }
 
   // ---- what a step does, in this order (Scheduler says more)
 
@@ -131,6 +131,10 @@ class Requests {
   void rollback(uint64_t plan_id) { scheduler_.rollback(plan_id); }
   /// The device's memory is gone: every request begins again from its tokens.
   void lose_device() { scheduler_.lose_device(); }
+  /// An exception has left a call of this in the middle of something: every request begins again
+  /// from what was told of it, with an empty cache. Events that were not taken yet stay. Errors:
+  /// kInternal. Another exception changes nothing, and then this is called again.
+  Status start_over();
 
   // ---- what a step reads of a request that it has a chunk of
 
@@ -160,22 +164,26 @@ class Requests {
 
  private:
   struct Active {
-    GenerationRequest request;                // its prompt moved to the scheduler
-    std::optional<TextStream> stream;         // with a tokenizer
-    std::optional<SentenceStream> sentences;  // with kSentence
+    GenerationRequest request;                  // its prompt moved to the scheduler
+    std::unique_ptr<TextStream> stream;         // with a tokenizer
+    std::unique_ptr<SentenceStream> sentences;  // with kSentence
+    // What was told, from which all else can be made again. `tokens` is what the scheduler has,
+    // between calls; of long outputs it lacks what the window dropped.
+    std::vector<TokenId> tokens;
+    std::vector<TokenId> told;  // output tokens, the first n_restored of a request before this
+    uint32_t n_restored = 0;
     uint32_t n_prompt = 0;
     uint32_t shifts = 0;
     uint32_t truncated_tokens = 0;
-    /// Of its last token: it counts though the request had as many as it asked for.
-    EndReason ended_by = EndReason::kNone;
   };
 
   static std::string text_of(Active& active, TokenId token);
   static std::string rest_of(Active& active);
-  static EndReason add_token(Active& active, TokenId token, StepEvent& event);
-  void finish(StepEvent& event);
+  static void begin_text(Active& active);
+  static EndReason read_token(Active& active, TokenId token, StepEvent& event);
+  void tell(StepEvent event, EndReason ended_by, double now_s);
   void shift_window(RequestId id);
-  RequestReport release(RequestId id);
+  RequestReport report_of(RequestId id, EndReason ended_by) const;
 
   Scheduler scheduler_;
   Limits limits_;

@@ -42,9 +42,14 @@ TestedPipelines open_pipelines(const std::shared_ptr<vk::Device>& device,
 
 Result<Session> Session::open(const SessionOptions& options, const ModelSource& source,
                               const ModelWeights::Progress& loading) {
+  PUMICE_TRY(std::shared_ptr<vk::Device> device, open_device(options.device, options.logger));
+  return open_on(std::move(device), options, source, loading);
+}
+
+Result<Session> Session::open_on(std::shared_ptr<vk::Device> device, const SessionOptions& options,
+                                 const ModelSource& source, const ModelWeights::Progress& loading) {
   const Logger& logger = options.logger;
-  Session session{.options = options};
-  PUMICE_TRY(session.device, open_device(options.device, logger));
+  Session session{.options = options, .device = std::move(device)};
   std::tie(session.pipelines, session.verdict) =
       open_pipelines(session.device, options.cache_directory, logger);
   if (options.engine) {
@@ -90,6 +95,7 @@ Result<std::unique_ptr<Engine>> Session::make_engine(
 }
 
 void Session::keep_for_next_run(Engine& engine) const {
+  if (device == nullptr) return;
   write_cost(cost_file_of(*this, engine.options()), engine.scheduler().cost(), options.logger);
   if (engine.options().cache_file.empty()) return;
   const Status saved = engine.save_prompt_cache();

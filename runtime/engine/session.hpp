@@ -54,6 +54,11 @@ struct Session {
   static Result<Session> open(const SessionOptions& options, const ModelSource& source,
                               const ModelWeights::Progress& loading = {});
 
+  /// The same on a device that is open. Errors: those of Model::load and of MemoryPlanner::check.
+  static Result<Session> open_on(std::shared_ptr<vk::Device> device, const SessionOptions& options,
+                                 const ModelSource& source,
+                                 const ModelWeights::Progress& loading = {});
+
   /// An engine with every pipeline compiled, which logs where the session does. Its cost model is
   /// that of `engine_options` or, if that knows nothing, what is remembered; if nothing is and
   /// there is a target for the time between tokens, it is calibrated first. Warns of kernels that
@@ -64,7 +69,7 @@ struct Session {
       EngineOptions engine_options, const vk::PipelineLibrary::Progress& compiling = {}) const;
 
   /// At the end of a run: keep what the engine learned of costs, and its prompt cache file if it
-  /// has one. What fails is logged.
+  /// has one. What fails is logged. Nothing without a device.
   void keep_for_next_run(Engine& engine) const;
 };
 

@@ -93,7 +93,6 @@ class Stepper {
   void set_hooks(StepHooks hooks);
   /// Holds for what is submitted from now on.
   void set_mode(EngineMode mode) { submitter_.set_mode(mode); }
-  const StepHooks& hooks() const { return hooks_; }
   size_t n_replays() const { return replays_.size(); }
   const std::set<std::string>& variants() const { return variants_; }
   const vk::Profiler& profiler() const { return profiler_; }

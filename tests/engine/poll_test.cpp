@@ -315,5 +315,19 @@ TEST_F(Rebuild, WithAnotherModelIsAnErrorAndLosesNothing) {
   for (const auto& request : wanted) EXPECT_EQ(told[request.first], request.second);
 }
 
+TEST_F(Rebuild, KeepsItsHooksThoughItFailsOnce) {
+  const auto rebuilt = engine();
+  int n_stages = 0;
+  rebuilt->set_hooks({.fault = [&](StepStage) -> Status {
+    ++n_stages;
+    return {};
+  }});
+  const test::TemporaryFile file = test::write_synthetic_model({.seed = 2});
+  ASSERT_FALSE(rebuilt->rebuild(pipelines_, load(file.path())).ok());
+  ASSERT_TRUE(rebuilt->rebuild(pipelines_, model_).ok());
+  greedy(*rebuilt, tokens(9, 1), 1);
+  EXPECT_GT(n_stages, 0);
+}
+
 }  // namespace
 }  // namespace pumice

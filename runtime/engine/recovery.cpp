@@ -1,0 +1,102 @@
+#include "engine/recovery.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <thread>
+#include <utility>
+
+namespace pumice {
+namespace {
+
+/// Whether another try may do better: a driver that resets its GPU has no device, or no memory yet.
+bool may_pass(ErrorCode code) {
+  return code == ErrorCode::kDeviceLost || code == ErrorCode::kNoDevice ||
+         code == ErrorCode::kDoesNotFit || code == ErrorCode::kInternal;
+}
+
+}  // namespace
+
+Recovery::Recovery(Session session, Open open, const RecoveryOptions& options)
+    : open_(std::move(open)), options_(options), session_(std::move(session)) {}
+
+Recovery::Recovery(Session session, ModelSource source, const RecoveryOptions& options)
+    : open_([session_options = session.options, source = std::move(source)] {
+        return Session::open(session_options, source);
+      }),
+      options_(options),
+      session_(std::move(session)) {}
+
+Session Recovery::session() const {
+  const std::lock_guard lock(mutex_);
+  return session_;
+}
+
+Status Recovery::recover(std::span<Engine* const> engines) {
+  const std::lock_guard lock(mutex_);
+  for (const Engine* engine : engines) PUMICE_TRY_STATUS(count_loss(*engine));
+  const bool is_present = std::ranges::any_of(
+      engines, [&](const Engine* engine) { return engine->device() == session_.device; });
+  if (session_.device != nullptr && !session_.device->is_lost() && !is_present) {
+    const Status rebuilt = rebuild(engines);  // on what another recovery has opened
+    if (rebuilt.ok()) return {};
+  }
+  double pause_s = options_.first_pause_s;
+  std::string first;
+  for (uint32_t attempt = 1;; ++attempt) {
+    const Status status = reopen(open_, engines);
+    if (status.ok()) return {};
+    const Error& error = status.error();
+    if (attempt == 1) first = error.message;
+    if (attempt >= options_.attempts || !may_pass(error.code)) {
+      return make_error(ErrorCode::kDeviceLost,
+                        "the device was lost and could not be had again in {} attempts: {}{}",
+                        attempt, first,
+                        error.message == first ? "" : "; at last: " + error.message);
+    }
+    session_.options.logger.warning("the lost device is not back: {}", error.message);
+    std::this_thread::sleep_for(std::chrono::duration<double>(pause_s));
+    pause_s *= 2;
+  }
+}
+
+Status Recovery::replace(const Open& open, std::span<Engine* const> engines) {
+  const std::lock_guard lock(mutex_);
+  return reopen(open, engines);
+}
+
+/// A device that is lost at every step is not opened again for ever.
+Status Recovery::count_loss(const Engine& engine) {
+  Losses& losses = losses_[&engine];
+  const uint64_t steps = engine.scheduler().telemetry().steps;
+  losses.in_a_row = steps == losses.steps ? losses.in_a_row + 1 : 1;
+  losses.steps = steps;
+  if (losses.in_a_row <= options_.losses_in_a_row) return {};
+  losses.in_a_row = 0;
+  return make_error(ErrorCode::kDeviceLost,
+                    "the device was lost {} times in a row before a step could end",
+                    options_.losses_in_a_row + 1);
+}
+
+/// What holds memory goes before the same is asked for again.
+void Recovery::drop(std::span<Engine* const> engines) {
+  for (Engine* engine : engines) engine->drop_device();
+  session_ = Session{.options = session_.options};
+}
+
+Status Recovery::reopen(const Open& open, std::span<Engine* const> engines) {
+  drop(engines);
+  PUMICE_TRY(session_, open());
+  const Status rebuilt = rebuild(engines);
+  if (!rebuilt.ok()) drop(engines);
+  return rebuilt;
+}
+
+Status Recovery::rebuild(std::span<Engine* const> engines) {
+  for (Engine* engine : engines) {
+    PUMICE_TRY_STATUS(engine->rebuild(session_.pipelines, session_.model));
+  }
+  return {};
+}
+
+}  // namespace pumice

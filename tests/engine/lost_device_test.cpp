@@ -1,0 +1,172 @@
+// The device is lost at a random call, amid requests of every kind: they go on, and are told what
+// they would have been told.
+#include <array>
+#include <chrono>
+#include <cstdlib>
+
+#include "tests/engine/fault_fixture.hpp"
+
+namespace pumice {
+namespace {
+
+using test::VulkanFaults;
+
+/// How often: PUMICE_LOSSES, or what CI has time for.
+int n_losses() {
+  const char* asked = std::getenv("PUMICE_LOSSES");
+  return asked != nullptr ? std::atoi(asked) : 30;
+}
+
+class LostDevice : public test::FaultTest {
+ protected:
+  /// Submits, steps and polls in a random order until all have ended. The number of losses.
+  int run(Engine& engine, Recovery& recovery, std::mt19937& random, Told& told) {
+    std::map<RequestId, std::string> names;
+    const std::vector<Wanted> wanted = batch();
+    size_t n_submitted = 0;
+    int n_lost = 0;
+    const auto start = std::chrono::steady_clock::now();
+    while (n_submitted < wanted.size() || !engine.idle()) {
+      if (std::chrono::steady_clock::now() - start > std::chrono::minutes(5)) {
+        ADD_FAILURE() << "the engine does not get on";
+        break;
+      }
+      if (n_submitted < wanted.size() && random() % 4 == 0) {
+        const Result<RequestId> id = engine.submit(wanted[n_submitted].request);
+        EXPECT_TRUE(id.ok()) << id.error().message;
+        names[*id] = wanted[n_submitted++].name;
+      }
+      const double budget_s = random() % 2 == 0 ? 1e-9 : Submitter::kNoBudget;
+      const auto events = random() % 3 == 0 ? engine.step() : engine.poll(budget_s);
+      const Status whole = engine.check_integrity();
+      EXPECT_TRUE(whole.ok()) << whole.error().message;
+      if (events.ok()) {
+        keep(*events, names, told);
+        continue;
+      }
+      EXPECT_EQ(events.error().code, ErrorCode::kDeviceLost) << events.error().message;
+      ++n_lost;
+      Engine* const lost = &engine;
+      const Status recovered = recovery.recover({&lost, 1});
+      EXPECT_TRUE(recovered.ok()) << recovered.error().message;
+      if (!recovered.ok()) break;
+    }
+    return n_lost;
+  }
+};
+
+TEST_F(LostDevice, AtARandomCallChangesNoToken) {
+  int n_lost = 0;
+  for (const bool invariant : {true, false}) {
+    const Told wanted = alone(invariant);
+    Result<Session> session = open();
+    ASSERT_TRUE(session.ok()) << session.error().message;
+    auto created = Engine::create(session->pipelines, session->model, options(invariant));
+    ASSERT_TRUE(created.ok()) << created.error().message;
+    const std::unique_ptr<Engine> engine = std::move(created).value();
+    const uint64_t bytes = bytes_in_use(session->device);
+    Recovery recovery(std::move(session).value(), [this] { return open(); });
+    session = Error{};
+
+    std::mt19937 random(7);
+    Told told;
+    uint64_t n_calls = 0;
+    for (int i = 0; i < 2; ++i) {  // the second finds prefixes and recorded steps, as those below
+      VulkanFaults::arm(Kind::kLost, UINT64_MAX);
+      told.clear();
+      EXPECT_EQ(run(*engine, recovery, random, told), 0);
+      EXPECT_EQ(told, wanted);
+      n_calls = VulkanFaults::n_calls();
+    }
+    for (int i = 0; i < n_losses() / 2; ++i) {
+      random.seed(static_cast<uint32_t>(i));
+      const uint64_t nth = random() % n_calls;
+      VulkanFaults::arm(Kind::kLost, nth);
+      told.clear();
+      n_lost += run(*engine, recovery, random, told);
+      ASSERT_EQ(told, wanted) << (invariant ? "invariant, " : "") << "seed " << i
+                              << ", lost at call " << nth << " of " << n_calls << ", "
+                              << VulkanFaults::struck();
+      VulkanFaults::disarm();
+      ASSERT_EQ(bytes_in_use(engine->device()), bytes) << "seed " << i;
+    }
+  }
+  EXPECT_GT(n_lost, n_losses() / 2) << "few runs were disturbed";
+}
+
+TEST_F(LostDevice, ThatTwoEnginesShareIsOpenedOnceForBoth) {
+  const Told wanted = alone(false);
+  Result<Session> session = open();
+  ASSERT_TRUE(session.ok()) << session.error().message;
+  std::vector<std::unique_ptr<Engine>> engines;
+  for (int i = 0; i < 2; ++i) {
+    auto created = Engine::create(session->pipelines, session->model, options(false));
+    ASSERT_TRUE(created.ok()) << created.error().message;
+    engines.push_back(std::move(created).value());
+  }
+  int n_opened = 0;
+  Recovery recovery(std::move(session).value(), [&] {
+    ++n_opened;
+    return open();
+  });
+  session = Error{};
+  std::array<Told, 2> told;
+  const std::map<RequestId, std::string> names = {{1, "long"}};
+  for (size_t i = 0; i < 2; ++i) {
+    ASSERT_EQ(*engines[i]->submit(batch().front().request), 1u);
+    for (int n = 0; n < 4; ++n) keep(step(*engines[i]), names, told[i]);
+  }
+  VulkanFaults::arm(Kind::kLost, 0);
+  for (const auto& engine : engines) {
+    const auto events = engine->step();
+    ASSERT_FALSE(events.ok()) << "the other engine's loss is not known";
+    EXPECT_EQ(events.error().code, ErrorCode::kDeviceLost);
+  }
+  for (const auto& engine : engines) {
+    Engine* const lost = engine.get();
+    const Status recovered = recovery.recover({&lost, 1});
+    ASSERT_TRUE(recovered.ok()) << recovered.error().message;
+  }
+  EXPECT_EQ(n_opened, 1);
+  EXPECT_EQ(engines[0]->device(), engines[1]->device());
+  for (size_t i = 0; i < 2; ++i) {
+    while (!engines[i]->idle()) keep(step(*engines[i]), names, told[i]);
+    EXPECT_EQ(told[i]["long"], wanted.at("long"));
+  }
+}
+
+TEST_F(LostDevice, ThatCannotBeHadAgainIsAnErrorThatSaysWhatWasTried) {
+  Result<Session> session = open();
+  ASSERT_TRUE(session.ok()) << session.error().message;
+  auto engine = Engine::create(session->pipelines, session->model, options(false));
+  ASSERT_TRUE(engine.ok()) << engine.error().message;
+  int n_opened = 0;
+  const auto try_to_open = [&]() -> Result<Session> {
+    ++n_opened;
+    if (n_opened == 1) return make_error(ErrorCode::kNoDevice, "it is being reset");
+    if (n_opened <= 3) return make_error(ErrorCode::kDoesNotFit, "no memory yet");
+    return open();
+  };
+  Recovery recovery(std::move(session).value(), try_to_open,
+                    {.attempts = 3, .first_pause_s = 0.001});
+  session = Error{};
+  ASSERT_TRUE((*engine)->submit(batch().front().request).ok());
+  VulkanFaults::arm(Kind::kLost, 0);
+  ASSERT_FALSE((*engine)->step().ok());
+  Engine* const lost = engine->get();
+  const Status failed = recovery.recover({&lost, 1});
+  ASSERT_FALSE(failed.ok());
+  EXPECT_EQ(failed.error().code, ErrorCode::kDeviceLost);
+  EXPECT_EQ(failed.error().message,
+            "the device was lost and could not be had again in 3 attempts: it is being reset; at "
+            "last: no memory yet");
+  EXPECT_EQ((*engine)->device(), nullptr);
+  EXPECT_EQ(recovery.session().device, nullptr);
+  ASSERT_TRUE(recovery.recover({&lost, 1}).ok()) << "it is tried again when asked again";
+  Told told;
+  while (!(*engine)->idle()) keep(step(**engine), {{1, "long"}}, told);
+  EXPECT_EQ(told["long"].size(), batch().front().request.max_new_tokens);
+}
+
+}  // namespace
+}  // namespace pumice
