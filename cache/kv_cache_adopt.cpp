@@ -22,6 +22,7 @@ Result<KvCache::Adoption> KvCache::adopt(const HashedPrompt& prompt, uint32_t n_
   if (!options_.reuse) {
     return make_error(ErrorCode::kInvalidArgument, "this cache finds nothing again");
   }
+  PUMICE_CHECK(moves_.empty(), "a prefix is adopted while blocks move");
   Adoption adopted(*this);
   const uint32_t block_tokens = options_.block_tokens;
   adopted.nodes_.reserve(size_t{blocks_for(n_tokens)} + 1);

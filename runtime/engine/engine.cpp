@@ -242,11 +242,12 @@ Result<std::vector<StepEvent>> Engine::step() {
       PUMICE_TRY_STATUS(check_device());
       PUMICE_TRY_STATUS(stepper_->poll(Submitter::kNoBudget, 0));
       look_at_memory();
-      if (requests_->has_events() || idle()) break;
+      if (requests_->has_events()) break;
       if (!stepper_->idle()) {
         PUMICE_TRY_STATUS(stepper_->wait());
         continue;
       }
+      if (idle()) break;
       const double wait_s = next_due_s() - now();
       if (std::isinf(wait_s)) break;
       if (wait_s > 0) std::this_thread::sleep_for(std::chrono::duration<double>(wait_s));

@@ -195,7 +195,9 @@ std::string Requests::text_of(Active& active, TokenId token) {
 std::string Requests::rest_of(Active& active) {
   if (!active.stream) return {};
   std::string text = active.stream->flush();
-  return active.sentences ? active.sentences->feed(text) + active.sentences->flush() : text;
+  if (!active.sentences) return text;
+  text = active.sentences->feed(text);
+  return text + active.sentences->flush();
 }
 
 /// Why it is the last one, if it is for what it says. That it was read is known to the stream alone

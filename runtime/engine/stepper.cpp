@@ -326,12 +326,18 @@ Status Stepper::wait() {
 }
 
 Status Stepper::settle() {
-  while (moving()) {
-    PUMICE_TRY_STATUS(submit(Submitter::kNoBudget));
-    PUMICE_TRY_STATUS(wait());
-    if (moving()) PUMICE_TRY_STATUS(move_on());
+  drop_unwanted();
+  while (moving() || shrinking_) {
+    if (moving() || shrinking_->saving || shrinking_->copies) PUMICE_TRY_STATUS(wait());
+    if (moving()) {
+      PUMICE_TRY_STATUS(move_on());
+    } else if (shrinking_) {
+      PUMICE_TRY_STATUS(resize_on());
+    }
   }
-  return submit(Submitter::kNoBudget);
+  const Status submitted = submitter_.submit(Submitter::kNoBudget, true);
+  if (!submitted.ok()) abandon();
+  return submitted;
 }
 
 /// The oldest step has run: its tokens count.

@@ -75,8 +75,9 @@ class Stepper {
   /// Wait for the device to finish the next piece of what was submitted, `most_ns` at most; nothing
   /// else changes. Errors: kDeviceLost.
   Status wait_next(uint64_t most_ns) { return submitter_.wait_next(most_ns); }
-  /// Wait until no transfers are under way, and submit all that is queued: what the device is given
-  /// next comes behind it. Tokens of steps that land meanwhile count. Errors: as of `poll`.
+  /// Wait until no transfers are under way and no blocks move, and submit all that is queued: what
+  /// the device is given next comes behind it. Tokens of steps that land meanwhile count. Errors:
+  /// as of `poll`.
   Status settle();
   /// Undo every step under way.
   void abandon();

@@ -1,5 +1,6 @@
 // Conversations that are saved and restored go on as if they had not been: the same tokens, and
 // only what follows is computed.
+#include <cmath>
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -215,6 +216,27 @@ TEST_F(SavedSequences, OfAnotherModelOrArithmeticAreRefusedAndHarmNothing) {
     EXPECT_NE(foreign.error().message.find("another model"), std::string::npos);
   }
   EXPECT_EQ(other_model->scheduler().cache().ledger().device_cached_bytes, 0u);
+}
+
+// A character's rate is kept by `step` too, which sleeps: no event means that nothing is left.
+TEST_F(SavedSequences, GoOnNoFasterThanTheyMay) {
+  const auto here = engine();
+  GenerationRequest request = continuation({.tokens = tokens(5, 1), .n_prompt = 5}, 4);
+  request.max_tokens_per_s = 100;
+  RequestReport report;
+  EXPECT_EQ(run(*here, request, &report).size(), 4u);
+  EXPECT_GE(report.times.last_token - report.times.arrived, 2 / 100.0);
+  EXPECT_TRUE(std::isinf(here->next_due_s()));
+  const auto late = here->submit(request);
+  ASSERT_TRUE(late.ok());
+  EXPECT_EQ(here->next_due_s(), 0);
+  size_t n_told = 0;
+  while (!here->idle()) {
+    const auto events = step(*here);
+    ASSERT_FALSE(events.empty());
+    for (const StepEvent& event : events) n_told += event.token ? 1 : 0;
+  }
+  EXPECT_EQ(n_told, 4u);
 }
 
 TEST_F(SavedSequences, WithoutRoomAreTokens) {
