@@ -79,7 +79,7 @@ Result<bool> Stepper::move_blocks() {
     if (moves.empty()) return true;
     Result<std::shared_ptr<const vk::RecordedWork>> work = device_.blocks().record_moves(moves);
     if (!work.ok()) {
-      cache.finish_moves(false);
+      abandon_shrinking();
       return work.error();
     }
     shrinking_->copies = std::move(work).value();
