@@ -78,7 +78,8 @@ TEST_F(LostDevice, AtARandomCallChangesNoToken) {
       EXPECT_EQ(told, wanted);
       n_calls = VulkanFaults::n_calls();
     }
-    for (int i = 0; i < n_losses() / 2; ++i) {
+    int n_struck = 0;
+    for (int i = 0; n_struck < n_losses() / 2 && i < 10 * n_losses(); ++i) {
       random.seed(static_cast<uint32_t>(i));
       const uint64_t nth = random() % n_calls;
       VulkanFaults::arm(Kind::kLost, nth);
@@ -87,11 +88,16 @@ TEST_F(LostDevice, AtARandomCallChangesNoToken) {
       ASSERT_EQ(told, wanted) << (invariant ? "invariant, " : "") << "seed " << i
                               << ", lost at call " << nth << " of " << n_calls << ", "
                               << VulkanFaults::struck();
+      // Polls that find nothing done count as well, so runs differ in their calls.
+      if (VulkanFaults::struck().empty())
+        n_calls = VulkanFaults::n_calls();
+      else
+        ++n_struck;
       VulkanFaults::disarm();
       ASSERT_EQ(bytes_in_use(engine->device()), bytes) << "seed " << i;
     }
   }
-  EXPECT_GT(n_lost, n_losses() / 2) << "few runs were disturbed";
+  EXPECT_GT(n_lost, n_losses() / 2) << "few losses were noticed";
 }
 
 TEST_F(LostDevice, ThatTwoEnginesShareIsOpenedOnceForBoth) {
