@@ -67,6 +67,7 @@ PACKAGES = {
     "curl": "libcurl4-openssl-dev",
     "editline": "libedit-dev",
     "fmt": "libfmt-dev",
+    "glm": "libglm-dev",
     "gmock": "libgmock-dev",
     "gtest": "libgtest-dev",
     "nlohmann": "nlohmann-json3-dev",

@@ -1,0 +1,226 @@
+// Three characters tell stories while this program draws them, all on one Vulkan device and queue
+// that are this program's. Frames have priority: the library gets a few milliseconds of each.
+//
+//   npc MODEL.gguf [--frames N] [--fps N] [--budget MICROSECONDS] [--screenshot FILE.ppm]
+//
+// Ends after N frames (900), or once every character has answered if --frames is 0. Exit code 1:
+// something failed, or a character said nothing.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "picture.hpp"
+#include "pumice/pumice_vulkan.h"
+#include "renderer.hpp"
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Options {
+  std::string model;
+  std::string screenshot;
+  long frames = 900;
+  long fps = 60;
+  long budget_us = 4000;
+};
+
+Options read_options(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (!word.starts_with("--")) {
+      options.model = word;
+      continue;
+    }
+    if (++i == argc) throw std::runtime_error(word + " needs a value");
+    if (word == "--screenshot")
+      options.screenshot = argv[i];
+    else if (word == "--frames")
+      options.frames = std::strtol(argv[i], nullptr, 10);
+    else if (word == "--fps")
+      options.fps = std::max(1L, std::strtol(argv[i], nullptr, 10));
+    else if (word == "--budget")
+      options.budget_us = std::strtol(argv[i], nullptr, 10);
+    else
+      throw std::runtime_error("unknown option " + word);
+  }
+  if (options.model.empty()) throw std::runtime_error("usage: npc MODEL.gguf [--frames N] …");
+  return options;
+}
+
+void check(pumice_status status) {
+  if (status != PUMICE_OK) throw std::runtime_error(pumice_last_error());
+}
+
+struct Character {
+  const char* name;
+  const char* asked;
+  glm::vec4 color;
+  pumice_session session = 0;
+  std::string said = {};
+  bool is_done = false;
+};
+
+/// The library on the host's device, and what it is asked.
+class Cast {
+ public:
+  Cast(const pumice_vulkan_device& host, const std::string& model_path) {
+    check(pumice_vulkan_device_open(&host, nullptr, &device_));
+    pumice_model_options model{};
+    model.struct_size = sizeof model;
+    model.path = pumice_str(model_path.c_str());
+    check(pumice_model_load(device_, &model, &model_));
+    pumice_engine_options engine{};
+    engine.struct_size = sizeof engine;
+    engine.n_sequences = static_cast<uint32_t>(characters.size());
+    engine.context_tokens = 256;
+    check(pumice_engine_create(model_, &engine, &engine_));
+    for (Character& character : characters) ask(character);
+  }
+  ~Cast() {
+    pumice_engine_close(engine_);
+    pumice_model_close(model_);
+    pumice_device_close(device_);
+  }
+  Cast(const Cast&) = delete;
+  Cast& operator=(const Cast&) = delete;
+
+  /// Once a frame: never waits.
+  void poll(uint64_t microseconds) {
+    check(pumice_poll(engine_, microseconds));
+    while (true) {
+      pumice_event event{};
+      event.struct_size = sizeof event;
+      check(pumice_next_event(engine_, &event));
+      if (event.kind == PUMICE_EVENT_NONE) return;
+      const auto speaker = std::find_if(
+          characters.begin(), characters.end(),
+          [&](const Character& character) { return character.session == event.session; });
+      if (speaker == characters.end()) continue;
+      speaker->said.append(event.text.data, event.text.length);
+      if (event.kind != PUMICE_EVENT_FINISHED) continue;
+      check(event.status);
+      speaker->is_done = true;
+    }
+  }
+  bool is_done() const {
+    return std::all_of(characters.begin(), characters.end(),
+                       [](const Character& character) { return character.is_done; });
+  }
+
+  std::vector<Character> characters = {
+      {"FOX", "Once upon a time, a little fox", {0.92f, 0.50f, 0.20f, 1}},
+      {"OWL", "One night, an old owl", {0.45f, 0.62f, 0.95f, 1}},
+      {"FROG", "In a pond there was a frog who", {0.42f, 0.80f, 0.40f, 1}},
+  };
+
+ private:
+  void ask(Character& character) {
+    pumice_sampling sampling{};
+    sampling.struct_size = sizeof sampling;
+    sampling.temperature = 0.8f;
+    sampling.top_k = 40;
+    sampling.seed = static_cast<uint64_t>(&character - characters.data()) + 1;
+    pumice_session_options session{};
+    session.struct_size = sizeof session;
+    session.sampling = &sampling;
+    check(pumice_session_open(engine_, &session, &character.session));
+    pumice_request_options request{};
+    request.struct_size = sizeof request;
+    request.text = pumice_str(character.asked);
+    request.special = 1;
+    request.max_new_tokens = 100;
+    pumice_request id = 0;
+    check(pumice_submit(engine_, character.session, &request, &id));
+  }
+
+  pumice_device* device_ = nullptr;
+  pumice_model* model_ = nullptr;
+  pumice_engine* engine_ = nullptr;
+};
+
+/// Milliseconds that frames took, without the pauses between them.
+class FrameTimes {
+ public:
+  void add(double ms) { all_.push_back(ms); }
+  /// `part`: 0.5 is the median.
+  double quantile(double part) const {
+    std::vector<double> sorted = all_;
+    std::sort(sorted.begin(), sorted.end());
+    if (sorted.empty()) return 0;
+    const double last = static_cast<double>(sorted.size() - 1);
+    return sorted[static_cast<size_t>(std::ceil(part * last))];
+  }
+  double last() const { return all_.empty() ? 0 : all_.back(); }
+
+ private:
+  std::vector<double> all_;
+};
+
+Picture paint(const std::vector<Character>& characters, double seconds, double frame_ms) {
+  const glm::vec4 paper(0.93f, 0.92f, 0.86f, 1), ink(0.12f, 0.12f, 0.15f, 1);
+  Picture picture;
+  picture.rectangle({0, 430}, {Renderer::kWidth, 110}, {0.16f, 0.21f, 0.18f, 1});
+  for (size_t i = 0; i < characters.size(); ++i) {
+    const Character& character = characters[i];
+    const float left = 20 + 310 * static_cast<float>(i);
+    const float angle = static_cast<float>(seconds) + static_cast<float>(i);
+    picture.rectangle({left, 30}, {300, 250}, paper);
+    picture.rectangle({left + 140, 280}, {20, 25}, paper);
+    picture.text({left + 12, 42}, std::string(character.asked) + character.said, 34, 16, ink);
+    picture.box({left + 150, 395}, angle, 90, character.color);
+    picture.text({left + 130, 490}, character.name, 10, 1, character.color);
+  }
+  char line[64];
+  std::snprintf(line, sizeof line, "FRAME %.1f MS", frame_ms);
+  picture.text({20, 515}, line, 40, 1, paper);
+  return picture;
+}
+
+int run(const Options& options) {
+  Renderer renderer;
+  Cast cast(renderer.lent(), options.model);
+  FrameTimes times;
+  const Clock::time_point start = Clock::now();
+  const auto period = std::chrono::duration<double>(1.0 / static_cast<double>(options.fps));
+  Clock::time_point next = start;
+  for (long frame = 0; options.frames == 0 ? !cast.is_done() : frame < options.frames; ++frame) {
+    const Clock::time_point begun = Clock::now();
+    cast.poll(static_cast<uint64_t>(options.budget_us));
+    const double seconds = std::chrono::duration<double>(begun - start).count();
+    renderer.draw(paint(cast.characters, seconds, times.last()).vertices());
+    times.add(std::chrono::duration<double, std::milli>(Clock::now() - begun).count());
+    next = std::max(next + std::chrono::duration_cast<Clock::duration>(period), Clock::now());
+    std::this_thread::sleep_until(next);
+  }
+  if (!options.screenshot.empty()) renderer.save(options.screenshot);
+  for (const Character& character : cast.characters) {
+    std::printf("%s: %s%s\n", character.name, character.asked, character.said.c_str());
+  }
+  std::printf("frames: p50 %.2f ms, p99 %.2f ms, max %.2f ms\n", times.quantile(0.5),
+              times.quantile(0.99), times.quantile(1));
+  const bool all_spoke =
+      std::all_of(cast.characters.begin(), cast.characters.end(),
+                  [](const Character& character) { return !character.said.empty(); });
+  return all_spoke ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(read_options(argc, argv));
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "npc: %s\n", error.what());
+    return 1;
+  }
+}
