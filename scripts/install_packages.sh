@@ -21,6 +21,8 @@ packages=(
   libjs-chart.js
   # run: the loader, and drivers that include a software one
   libvulkan1 mesa-vulkan-drivers
+  # examples/npc
+  libglm-dev
   # test
   libgtest-dev libgmock-dev libbenchmark-dev python3 spirv-tools vulkan-validationlayers
 )
