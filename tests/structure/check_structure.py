@@ -50,7 +50,7 @@ TESTS_WITHOUT = {
 # First folder (or whole name) of a system include → the modules that may have it.
 THIRD_PARTY = {
     "volk.h": {"vk", "tests"},
-    "vulkan": {"vk", "api", "pumice", "tests"},
+    "vulkan": {"vk", "api", "pumice", "examples", "tests"},
     "curl": {"hub"},
     "sha2.h": {"hub", "tests"},
     "CLI": {"tools", "bench", "tests"},
