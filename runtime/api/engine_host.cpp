@@ -445,8 +445,10 @@ void EngineHost::finish(pumice_request id, OpenRequest& request, const RequestRe
   }
   out.total_us = microseconds_of(Clock::now() - request.submitted);
   if (out.end_reason == PUMICE_END_ERROR && out.status == PUMICE_OK) {
-    out.status = PUMICE_INTERNAL;
-    event.message = "the engine could not go on with this request";
+    const ApiStatus failure(report.failure);
+    out.status = failure.ok() ? PUMICE_INTERNAL : failure.code();
+    event.message =
+        failure.ok() ? "the engine could not go on with this request" : failure.message();
   }
   request.answer += event.text;
   settle(request, out.end_reason != PUMICE_END_ERROR);
