@@ -1,6 +1,7 @@
 #include "models/families.hpp"
 
 #include "base/printable.hpp"
+#include "models/program_keys.hpp"
 #include "models/program_tensors.hpp"
 
 namespace pumice {
@@ -47,6 +48,7 @@ Result<Program> build_program(const ModelSource& source) {
   std::string known;
   for (const ModelFamily& family : kFamilies) {
     if (family.architecture == architecture) {
+      PUMICE_TRY_STATUS(check_keys(source.file(), architecture));
       PUMICE_TRY(Program program, family.build(source));
       PUMICE_TRY_STATUS(check_tensors(source, program));
       return program;

@@ -100,12 +100,12 @@ Result<ModelDimensions> Metadata::read_dimensions(Layers layers) const {
   config.head_dim = config.n_embd / config.n_heads;
   if (file_.find(full("attention.key_length")) != nullptr) {
     PUMICE_TRY(config.head_dim, count("attention.key_length", kMaxHeadDim));
-    PUMICE_TRY(const uint64_t value_length,
-               get_or<uint64_t>("attention.value_length", config.head_dim));
-    if (value_length != config.head_dim) {
-      return make_error(ErrorCode::kBadFile, "{}: {} differs from key_length {}; not supported",
-                        full("attention.value_length"), value_length, config.head_dim);
-    }
+  }
+  PUMICE_TRY(const uint64_t value_length,
+             get_or<uint64_t>("attention.value_length", config.head_dim));
+  if (value_length != config.head_dim) {
+    return make_error(ErrorCode::kBadFile, "{}: {} differs from key_length {}; not supported",
+                      full("attention.value_length"), value_length, config.head_dim);
   }
   if (config.head_dim == 0 || config.head_dim % 8 != 0 || config.head_dim > kMaxHeadDim) {
     return make_error(ErrorCode::kBadFile, "{}: head_dim {} is not a multiple of 8 up to {}",
@@ -206,11 +206,11 @@ Result<RopeSource> Metadata::read_rope(const ModelDimensions& config) const {
                       full("rope.freq_base"), base, factor);
   }
   rope.factor = factor;
+  PUMICE_TRY(const float attention, get_or<float>("rope.scaling.attn_factor", 1.0f));
+  rope.attn_factor = attention;
   const bool long_rope = type == "longrope" || (type.empty() && has_tensor(kLongFactors));
   if (long_rope) {
     PUMICE_TRY(rope.original_context, original_context(config));
-    PUMICE_TRY(const float attention, get_or<float>("rope.scaling.attn_factor", 1.0f));
-    rope.attn_factor = attention;
     PUMICE_TRY(rope.freq_divisors, read_divisors(kShortFactors, result));
     PUMICE_TRY(rope.long_divisors, read_divisors(kLongFactors, result));
   } else if (type == "none") {
@@ -220,11 +220,9 @@ Result<RopeSource> Metadata::read_rope(const ModelDimensions& config) const {
   } else if (type == "yarn") {
     rope.scaling = ops::RopeScaling::kYarn;
     PUMICE_TRY(rope.original_context, original_context(config));
-    PUMICE_TRY(const float attention, get_or<float>("rope.scaling.attn_factor", 1.0f));
     PUMICE_TRY(const float ext, get_or<float>("rope.scaling.yarn_ext_factor", 1.0f));
     PUMICE_TRY(const float fast, get_or<float>("rope.scaling.yarn_beta_fast", 32.0f));
     PUMICE_TRY(const float slow, get_or<float>("rope.scaling.yarn_beta_slow", 1.0f));
-    rope.attn_factor = attention;
     rope.ext_factor = ext;
     rope.beta_fast = fast;
     rope.beta_slow = slow;

@@ -89,13 +89,12 @@ TEST_F(LongRope, NeedsBothItsTensors) {
 }
 
 TEST(Granite, HasNoRopeWhereItsFileSaysSo) {
-  const test::PlainTransformer model({.architecture = "granite"});
-  auto header = model.header();
-  header.set("granite.rope.scaling.finetuned", false);
-  const test::SmallFile turned(model.tensors(), model.header());
-  const test::SmallFile still(model.tensors(), std::move(header));
-  const auto n_ropes = [](const test::SmallFile& file) {
-    const Program program = build_program(file.file()).value();
+  test::PlainForm form{.architecture = "granite"};
+  const auto turned = test::PlainTransformer(form).file();
+  form.keys = {{"rope.scaling.finetuned", false}};
+  const auto still = test::PlainTransformer(form).file();
+  const auto n_ropes = [](const auto& file) {
+    const Program program = build_program(file->file()).value();
     return std::ranges::count_if(
         program.ops, [](const Op& op) { return std::holds_alternative<op::Rope>(op.what); });
   };

@@ -7,6 +7,7 @@
 #include <random>
 #include <span>
 #include <utility>
+#include <variant>
 
 namespace pumice::test {
 namespace {
@@ -38,16 +39,17 @@ double gelu(double x) {
 PlainTransformer::PlainTransformer(PlainForm form) : form_(std::move(form)) {
   add("token_embd.weight", {form_.n_embd, kVocab});
   if (form_.learned_positions) add("position_embd.weight", {form_.n_embd, kContext});
-  for (uint32_t i = 0; i < form_.n_layers; ++i) add_layer("blk." + std::to_string(i) + ".");
+  for (uint32_t i = 0; i < form_.n_layers; ++i) add_layer(i);
   add_norm("output_norm");
   if (form_.output != PlainForm::Output::kTied) {
     add_linear("output", form_.n_embd, kVocab, form_.output == PlainForm::Output::kOwnWithBias);
   }
 }
 
-void PlainTransformer::add_layer(const std::string& layer) {
+void PlainTransformer::add_layer(uint32_t index) {
+  const std::string layer = "blk." + std::to_string(index) + ".";
   if (form_.norms_before) add_norm(layer + "attn_norm");
-  add_attention(layer);
+  add_attention(layer, !form_.keys_as_values || window(index) != 0);
   if (form_.norms_after) add_norm(layer + "post_attention_norm");
   if (form_.norms_before && form_.feed_forward_norm) add_norm(layer + "ffn_norm");
   if (form_.gated) add_linear(layer + "ffn_gate", form_.n_embd, form_.n_ff, false);
@@ -56,13 +58,13 @@ void PlainTransformer::add_layer(const std::string& layer) {
   if (form_.norms_after) add_norm(layer + "post_ffw_norm");
 }
 
-void PlainTransformer::add_attention(const std::string& layer) {
+void PlainTransformer::add_attention(const std::string& layer, bool has_values) {
   if (form_.fused_qkv) {
     add_linear(layer + "attn_qkv", form_.n_embd, q_dim() + 2 * kv_dim(), form_.qkv_bias);
   } else {
     add_linear(layer + "attn_q", form_.n_embd, q_dim(), form_.qkv_bias);
     add_linear(layer + "attn_k", form_.n_embd, kv_dim(), form_.qkv_bias);
-    add_linear(layer + "attn_v", form_.n_embd, kv_dim(), form_.qkv_bias);
+    if (has_values) add_linear(layer + "attn_v", form_.n_embd, kv_dim(), form_.qkv_bias);
   }
   const auto add_heads_norm = [&](const char* stem, uint32_t n_heads) {
     const uint64_t head_dim = form_.head_dim;
@@ -105,41 +107,42 @@ const std::vector<float>& PlainTransformer::values(const std::string& name) cons
   return tensors_[index_.at(name)].values;
 }
 
+std::map<std::string, PlainForm::Number> PlainTransformer::keys() const {
+  std::map<std::string, PlainForm::Number> keys{{"block_count", form_.n_layers},
+                                                {"embedding_length", form_.n_embd},
+                                                {"feed_forward_length", form_.n_ff},
+                                                {"attention.head_count", form_.n_heads},
+                                                {"attention.head_count_kv", form_.n_kv_heads},
+                                                {"context_length", kContext}};
+  if (q_dim() != form_.n_embd) {
+    keys["attention.key_length"] = form_.head_dim;
+    keys["attention.value_length"] = form_.head_dim;
+  }
+  if (form_.turn != PlainForm::Turn::kNone) {
+    keys["rope.dimension_count"] = form_.rope_dims;
+    keys["rope.freq_base"] = kRopeBase;
+  }
+  if (!form_.windows.empty()) keys["attention.sliding_window"] = std::ranges::max(form_.windows);
+  keys[form_.norm == PlainForm::Norm::kRms ? "attention.layer_norm_rms_epsilon"
+                                           : "attention.layer_norm_epsilon"] = kEps;
+  if (form_.logit_scale != 1) keys["logit_scale"] = static_cast<float>(form_.logit_scale);
+  for (const auto& [key, number] : form_.keys) keys[key] = number;
+  return keys;
+}
+
 GgufHeader PlainTransformer::header() const {
   GgufHeader header;
   const std::string prefix = form_.architecture + ".";
   header.set("general.architecture", form_.architecture);
-  std::map<std::string, uint32_t> counts{{"block_count", form_.n_layers},
-                                         {"embedding_length", form_.n_embd},
-                                         {"feed_forward_length", form_.n_ff},
-                                         {"attention.head_count", form_.n_heads},
-                                         {"attention.head_count_kv", form_.n_kv_heads},
-                                         {"context_length", kContext}};
-  if (q_dim() != form_.n_embd) {
-    counts["attention.key_length"] = form_.head_dim;
-    counts["attention.value_length"] = form_.head_dim;
+  for (const auto& entry : keys()) {
+    std::visit([&](auto number) { header.set(prefix + entry.first, number); }, entry.second);
   }
-  if (form_.turn != PlainForm::Turn::kNone) {
-    counts["rope.dimension_count"] = form_.rope_dims;
-    header.set(prefix + "rope.freq_base", kRopeBase);
-  }
-  if (!form_.windows.empty()) {
-    counts["attention.sliding_window"] = std::ranges::max(form_.windows);
-  }
-  for (const auto& [key, value] : counts) header.set(prefix + key, value);
-  header.set(prefix + (form_.norm == PlainForm::Norm::kRms ? "attention.layer_norm_rms_epsilon"
-                                                           : "attention.layer_norm_epsilon"),
-             kEps);
-  if (form_.window_pattern) {
+  constexpr const char* kPattern = "attention.sliding_window_pattern";
+  if (form_.window_pattern && !form_.keys.contains(kPattern)) {
     std::array<bool, 8> windowed{};
     for (size_t i = 0; i < form_.windows.size(); ++i) windowed.at(i) = form_.windows[i] != 0;
-    header.set_array(prefix + "attention.sliding_window_pattern",
-                     std::span<const bool>(windowed).first(form_.n_layers));
+    header.set_array(prefix + kPattern, std::span<const bool>(windowed).first(form_.n_layers));
   }
-  if (form_.logit_scale != 1) {
-    header.set(prefix + "logit_scale", static_cast<float>(form_.logit_scale));
-  }
-  for (const auto& [key, value] : form_.bools) header.set(prefix + key, value);
   return header;
 }
 
@@ -228,7 +231,9 @@ PlainTransformer::Row PlainTransformer::feed_forward(const Row& x, const std::st
   Row up = linear(x, layer + "ffn_up");
   if (form_.gated) {
     const Row gate = linear(x, layer + "ffn_gate");
-    for (size_t i = 0; i < up.size(); ++i) up[i] *= gate[i] / (1 + std::exp(-gate[i]));
+    for (size_t i = 0; i < up.size(); ++i) {
+      up[i] *= form_.gelu_gate ? gelu(gate[i]) : gate[i] / (1 + std::exp(-gate[i]));
+    }
   } else {
     for (double& value : up) value = gelu(value);
   }
@@ -237,7 +242,8 @@ PlainTransformer::Row PlainTransformer::feed_forward(const Row& x, const std::st
 
 PlainTransformer::Qkv PlainTransformer::qkv(const std::string& layer, const Row& x) const {
   if (!form_.fused_qkv) {
-    return {linear(x, layer + "attn_q"), linear(x, layer + "attn_k"), linear(x, layer + "attn_v")};
+    const std::string v = has(layer + "attn_v.weight") ? "attn_v" : "attn_k";
+    return {linear(x, layer + "attn_q"), linear(x, layer + "attn_k"), linear(x, layer + v)};
   }
   const Row all = linear(x, layer + "attn_qkv");
   const auto k_first = all.begin() + static_cast<ptrdiff_t>(q_dim());
@@ -248,19 +254,21 @@ PlainTransformer::Qkv PlainTransformer::qkv(const std::string& layer, const Row&
 PlainTransformer::Row PlainTransformer::run_layer(uint32_t index, const Row& x,
                                                   Cache& cache) const {
   const std::string layer = "blk." + std::to_string(index) + ".";
-  const uint32_t window = index < form_.windows.size() ? form_.windows[index] : 0;
   const Row h = form_.norms_before ? norm(x, layer + "attn_norm") : x;
   Qkv now = qkv(layer, h);
   now.q = norm_heads(now.q, layer + "attn_q_norm");
   now.k = norm_heads(now.k, layer + "attn_k_norm");
-  if (form_.turn != PlainForm::Turn::kNone && (window != 0 || form_.full_layers_turn)) {
+  for (size_t head = 0; form_.value_norm && head < now.v.size(); head += form_.head_dim) {
+    normalise(std::span(now.v).subspan(head, form_.head_dim), false);
+  }
+  if (form_.turn != PlainForm::Turn::kNone && (window(index) != 0 || form_.full_layers_turn)) {
     const size_t position = cache.keys[index].size();
     now.q = turned(now.q, position);
     now.k = turned(now.k, position);
   }
   cache.keys[index].push_back(now.k);
   cache.values[index].push_back(now.v);
-  Row a = linear(attention(now.q, cache.keys[index], cache.values[index], window),
+  Row a = linear(attention(now.q, cache.keys[index], cache.values[index], window(index)),
                  layer + "attn_output");
   if (form_.norms_after) a = norm(a, layer + "post_attention_norm");
   const Row after = sum(x, a);
@@ -274,7 +282,7 @@ PlainTransformer::Row PlainTransformer::run_layer(uint32_t index, const Row& x,
 PlainTransformer::Row PlainTransformer::embedding(uint32_t token, uint32_t position) const {
   Row x(form_.n_embd);
   for (uint32_t i = 0; i < form_.n_embd; ++i) {
-    x[i] = values("token_embd.weight")[token * form_.n_embd + i];
+    x[i] = form_.embedding_scale * values("token_embd.weight")[token * form_.n_embd + i];
     if (form_.learned_positions)
       x[i] += values("position_embd.weight")[position * form_.n_embd + i];
   }
@@ -340,6 +348,24 @@ Form exaone4_windows() {
   return form;
 }
 
+/// Gemma 4 without embeddings a layer; its full layers have one matrix for keys and values.
+Form gemma4_keys_as_values() {
+  return {.name = "gemma4_keys_as_values",
+          .architecture = "gemma4",
+          .n_layers = 3,
+          .embedding_scale = 8,  // the root of n_embd
+          .norms_after = true,
+          .windows = {20, 0, 20},
+          .window_pattern = true,
+          .scale = 1,
+          .qk_norm = Form::QkNorm::kHeads,
+          .value_norm = true,
+          .keys_as_values = true,
+          .gelu_gate = true,
+          .output = Form::Output::kTied,
+          .keys = {{"rope.freq_base_swa", kRopeBase}}};
+}
+
 Form phi2(std::string name, bool fused) {
   return {.name = std::move(name),
           .architecture = "phi2",
@@ -367,7 +393,7 @@ std::vector<PlainForm> forms_without_a_file() {
        .output_bias = true,
        .gated = false,
        .output = Form::Output::kTied,
-       .bools = {{"use_parallel_residual", false}}},
+       .keys = {{"use_parallel_residual", false}}},
       {.name = "stablelm_12b",
        .architecture = "stablelm",
        .norm = Form::Norm::kMean,
@@ -428,6 +454,7 @@ std::vector<PlainForm> forms_without_a_file() {
        .qkv_bias = true,
        .output_bias = true},
       exaone4_windows(),
+      gemma4_keys_as_values(),
   };
 }
 

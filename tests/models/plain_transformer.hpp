@@ -8,6 +8,7 @@
 #include <ostream>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "tests/models/small_file.hpp"
@@ -34,6 +35,7 @@ struct PlainForm {
   uint32_t head_dim = 16;
   uint32_t n_ff = 96;
   uint32_t n_layers = 2;
+  double embedding_scale = 1;
   Norm norm = Norm::kRms;
   bool norms_before = true;       ///< attention and feed-forward read x normed
   bool norms_after = false;       ///< what they add to x is normed
@@ -47,14 +49,18 @@ struct PlainForm {
   bool full_layers_turn = true;        ///< layers without a window have a rope
   double scale = 0;                    ///< of scores; 0: 1 / √head_dim
   QkNorm qk_norm = QkNorm::kNone;
-  bool fused_qkv = false;  ///< one matrix
+  bool value_norm = false;      ///< heads of v are normed too, without weights
+  bool keys_as_values = false;  ///< layers without a window have no matrix for v: k's product is it
+  bool fused_qkv = false;       ///< one matrix
   bool qkv_bias = false;
   bool output_bias = false;  ///< of attention's output
+  bool gelu_gate = false;    ///< gelu(gate) rather than silu(gate)
   bool gated = true;         ///< silu(gate) · up, without biases, rather than gelu(up) with them
   Output output = Output::kOwn;
   double logit_scale = 1;
-  /// Further keys of the metadata that say what is above.
-  std::map<std::string, bool> bools = {};
+  using Number = std::variant<bool, uint32_t, float>;
+  /// Further keys of the metadata, "<architecture>." left out, or other values of keys.
+  std::map<std::string, Number> keys = {};
 };
 
 inline void PrintTo(const PlainForm& form, std::ostream* out) { *out << form.name; }
@@ -84,13 +90,17 @@ class PlainTransformer {
     Row q, k, v;
   };
 
+  std::map<std::string, PlainForm::Number> keys() const;
   void add(const std::string& name, std::vector<uint64_t> dims, float mean = 0);
   void add_linear(const std::string& stem, uint32_t n_inputs, uint32_t n_outputs, bool bias);
   void add_norm(const std::string& stem);
-  void add_layer(const std::string& layer);
-  void add_attention(const std::string& layer);
+  void add_layer(uint32_t index);
+  void add_attention(const std::string& layer, bool has_values);
   const std::vector<float>& values(const std::string& name) const;
   bool has(const std::string& name) const { return index_.contains(name); }
+  uint32_t window(uint32_t layer) const {
+    return layer < form_.windows.size() ? form_.windows[layer] : 0;
+  }
   uint32_t q_dim() const { return form_.n_heads * form_.head_dim; }
   uint32_t kv_dim() const { return form_.n_kv_heads * form_.head_dim; }
 

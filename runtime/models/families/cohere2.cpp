@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "models/families.hpp"
+#include "models/families/window_period.hpp"
 
 namespace pumice::families {
 
@@ -13,6 +14,7 @@ Result<Program> build_cohere2(const ModelSource& source) {
   PUMICE_TRY(const float eps, metadata.read_layer_norm_eps());
   PUMICE_TRY(const double logit_scale, metadata.read_positive("logit_scale", 1));
   PUMICE_TRY(const uint32_t window, metadata.read_window(4096));
+  PUMICE_TRY(const uint32_t period, read_window_period(metadata, 4));
 
   ProgramBuilder p(d);
   constexpr auto kNoBias = ProgramBuilder::Bias::kNone;
@@ -29,7 +31,7 @@ Result<Program> build_cohere2(const ModelSource& source) {
   for (uint32_t i = 0; i < d.n_layers; ++i) {
     p.begin_layer(x);
     const ValueId h = p.layer_norm(x, "attn_norm", eps, kNoBias);
-    x = p.add(x, p.self_attention(h, i % 4 != 3 ? recent : full));
+    x = p.add(x, p.self_attention(h, i % period != period - 1 ? recent : full));
     x = p.add(x, p.gated_ffn(h, ActivationKind::kSilu, d.n_ff));
     p.end_layer(x);
   }

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "models/families.hpp"
+#include "models/families/window_period.hpp"
 
 namespace pumice::families {
 
@@ -14,6 +15,7 @@ Result<Program> build_exaone4(const ModelSource& source) {
   PUMICE_TRY(const RopeSource rope, metadata.read_rope(d));
   PUMICE_TRY(const float eps, metadata.read_rms_eps());
   PUMICE_TRY(const uint32_t window, metadata.read_window(4096));
+  PUMICE_TRY(const uint32_t period, read_window_period(metadata, 4));
   const bool has_windows = d.n_layers == 64;
 
   ProgramBuilder p(d);
@@ -25,7 +27,7 @@ Result<Program> build_exaone4(const ModelSource& source) {
 
   ValueId x = p.embed("token_embd", d.n_embd, d.n_vocab);
   for (uint32_t i = 0; i < d.n_layers; ++i) {
-    const bool windowed = has_windows && i % 4 != 3;
+    const bool windowed = has_windows && i % period != period - 1;
     const bool turns = windowed || !has_windows;
     p.begin_layer(x);
     const auto heads = [&](std::string_view stem, std::string_view norm, uint32_t n) {

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "models/families.hpp"
+#include "models/families/window_period.hpp"
 
 namespace pumice::families {
 
@@ -12,6 +13,7 @@ Result<Program> build_gemma2(const ModelSource& source) {
   PUMICE_TRY(const RopeSource rope, metadata.read_rope(d));
   PUMICE_TRY(const float eps, metadata.read_rms_eps());
   PUMICE_TRY(const uint32_t window, metadata.read_window(4096));
+  PUMICE_TRY(const uint32_t period, read_window_period(metadata, 2));
   PUMICE_TRY(const double score_cap, metadata.read_positive("attn_logit_softcapping", 50));
   PUMICE_TRY(const double logit_cap, metadata.read_positive("final_logit_softcapping", 30));
   // No key says that the 27B, of 46 layers, divides by the width of a head in its embedding.
@@ -30,7 +32,7 @@ Result<Program> build_gemma2(const ModelSource& source) {
   for (uint32_t i = 0; i < d.n_layers; ++i) {
     p.begin_layer(x);
     const ValueId h = p.rms_norm(x, "attn_norm", eps);
-    const ValueId a = p.self_attention(h, i % 2 == 0 ? recent : full);
+    const ValueId a = p.self_attention(h, i % period != period - 1 ? recent : full);
     x = p.add(x, p.rms_norm(a, "post_attention_norm", eps));
 
     const ValueId f = p.rms_norm(x, "ffn_norm", eps);

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "models/families.hpp"
+#include "models/families/window_period.hpp"
 
 namespace pumice::families {
 
@@ -12,7 +13,12 @@ Result<Program> build_gemma3(const ModelSource& source) {
   PUMICE_TRY(const RopeSource rope, metadata.read_rope(d));
   PUMICE_TRY(const float local_base, metadata.get_or<float>("rope.freq_base_swa", 10000));
   PUMICE_TRY(const float eps, metadata.read_rms_eps());
+  double logit_cap = 0;
+  if (metadata.has("final_logit_softcapping")) {
+    PUMICE_TRY(logit_cap, metadata.read_positive("final_logit_softcapping", 30));
+  }
   PUMICE_TRY(const uint32_t window, metadata.read_window(1024));
+  PUMICE_TRY(const uint32_t period, read_window_period(metadata, 6));
   // No key says that the 27B, of 62 layers, divides by the width of a head in its embedding.
   const double scale = 1 / std::sqrt(d.n_layers == 62 ? d.n_embd / d.n_heads : d.head_dim);
 
@@ -34,7 +40,7 @@ Result<Program> build_gemma3(const ModelSource& source) {
   for (uint32_t i = 0; i < d.n_layers; ++i) {
     p.begin_layer(x);
     const ValueId h = p.rms_norm(x, "attn_norm", eps);
-    const ValueId a = p.self_attention(h, i % 6 != 5 ? recent : full);
+    const ValueId a = p.self_attention(h, i % period != period - 1 ? recent : full);
     x = p.add(x, p.rms_norm(a, "post_attention_norm", eps));
 
     const ValueId f = p.rms_norm(x, "ffn_norm", eps);
@@ -43,7 +49,8 @@ Result<Program> build_gemma3(const ModelSource& source) {
     p.end_layer(x);
   }
   x = p.rms_norm(x, "output_norm", eps);
-  return p.finish(p.linear(x, metadata.output_stem(), d.n_vocab));
+  x = p.linear(x, metadata.output_stem(), d.n_vocab);
+  return p.finish(logit_cap == 0 ? x : p.soft_cap(x, logit_cap));
 }
 
 }  // namespace pumice::families

@@ -18,7 +18,9 @@ Result<Program> build_mistral3(const ModelSource& source) {
   }
   RopeSource q_rope = rope;
   q_rope.config.temperature = temperature;
-  q_rope.config.temperature_tokens = rope.config.original_context;
+  PUMICE_TRY(
+      q_rope.config.temperature_tokens,
+      metadata.get_or<uint32_t>("attention.temperature_length", rope.config.original_context));
 
   ProgramBuilder p(d);
   constexpr auto kNeighbours = ProgramBuilder::Pairs::kNeighbours;
