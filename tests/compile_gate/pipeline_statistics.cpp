@@ -16,20 +16,14 @@
 
 #include "shaders/attention_reference/attention_reference.hpp"
 #include "shaders/common/matrix_shape.hpp"
-#include "shaders/elementwise/elementwise.hpp"
-#include "shaders/embedding/embedding.hpp"
-#include "shaders/experts/experts.hpp"
 #include "shaders/flash_attention/flash_attention.hpp"
-#include "shaders/gated_activation/gated_activation.hpp"
-#include "shaders/layer_norm/layer_norm.hpp"
 #include "shaders/linear/linear.hpp"
 #include "shaders/peak/peak.hpp"
 #include "shaders/quantize_x/quantize_x.hpp"
-#include "shaders/rms_norm/rms_norm.hpp"
 #include "shaders/rope/rope.hpp"
 #include "shaders/rope_kv/rope_kv.hpp"
-#include "shaders/sampling/sampling.hpp"
 #include "shaders/spirv.hpp"
+#include "tests/shaders/plan_ops.hpp"
 #include "vk/device.hpp"
 
 namespace pumice {
@@ -74,8 +68,6 @@ Status declare_all(vk::PipelineLibrary& pipelines, std::string_view only_type) {
          ops::gemv_kernels(pipelines.device()->plan(), ops::XPath::kPortable)) {
       PUMICE_TRY_STATUS(ops::Gemv::plan(pipelines, *type, kernel));
     }
-    PUMICE_TRY_STATUS(ops::Embedding::plan(pipelines, *type));
-    PUMICE_TRY_STATUS(ops::ExpertLinear::plan(pipelines, *type));
   }
   PUMICE_TRY_STATUS(ops::Linear::plan(pipelines, types));
   for (const ops::Math math : {ops::Math::kF32, ops::Math::kF16, ops::Math::kI8}) {
@@ -83,24 +75,7 @@ Status declare_all(vk::PipelineLibrary& pipelines, std::string_view only_type) {
     if (!linear.ok() && linear.error().code != ErrorCode::kInvalidArgument) return linear.error();
   }
   PUMICE_TRY_STATUS(ops::QuantizeX::plan(pipelines));
-  PUMICE_TRY_STATUS(ops::RmsNorm::plan(pipelines));
-  PUMICE_TRY_STATUS(ops::LayerNorm::plan(pipelines));
-  using Gated = ops::GatedActivation::Kind;
-  for (const auto kind : {Gated::kSilu, Gated::kGelu, Gated::kGeluTanh}) {
-    PUMICE_TRY_STATUS(ops::GatedActivation::plan(pipelines, kind));
-  }
-  using Elementwise = ops::Elementwise::Kind;
-  for (const auto kind :
-       {Elementwise::kAdd, Elementwise::kMul, Elementwise::kAddBias, Elementwise::kSilu,
-        Elementwise::kGelu, Elementwise::kGeluTanh, Elementwise::kScale, Elementwise::kSoftCap,
-        Elementwise::kCopy, Elementwise::kXielu}) {
-    PUMICE_TRY_STATUS(ops::Elementwise::plan(pipelines, kind));
-  }
-  PUMICE_TRY_STATUS(ops::Route::plan(pipelines));
-  PUMICE_TRY_STATUS(ops::Combine::plan(pipelines));
-  for (const auto variant : {ops::Sampling::Variant::kGreedy, ops::Sampling::Variant::kFull}) {
-    PUMICE_TRY_STATUS(ops::Sampling::plan(pipelines, variant));
-  }
+  PUMICE_TRY_STATUS(test::plan_small_ops(pipelines, types));
   for (const auto kind : {ops::PeakMemory::Kind::kRead, ops::PeakMemory::Kind::kCopy}) {
     PUMICE_TRY_STATUS(ops::PeakMemory::plan(pipelines, kind));
   }

@@ -4,18 +4,12 @@
 
 #include "shaders/attention_reference/attention_reference.hpp"
 #include "shaders/common/linear_cases.hpp"
-#include "shaders/elementwise/elementwise.hpp"
-#include "shaders/embedding/embedding.hpp"
-#include "shaders/experts/experts.hpp"
 #include "shaders/flash_attention/flash_attention.hpp"
-#include "shaders/gated_activation/gated_activation.hpp"
-#include "shaders/layer_norm/layer_norm.hpp"
 #include "shaders/linear/linear.hpp"
-#include "shaders/rms_norm/rms_norm.hpp"
 #include "shaders/rope_kv/rope_kv.hpp"
-#include "shaders/sampling/sampling.hpp"
 #include "shaders/spirv.hpp"
 #include "tests/gpu_fixture.hpp"
+#include "tests/shaders/plan_ops.hpp"
 #include "tests/vk/snapshots.hpp"
 
 namespace pumice {
@@ -45,27 +39,7 @@ Status plan_every_op(const std::shared_ptr<vk::Device>& device) {
   for (const ops::Math math : {ops::Math::kAuto, ops::Math::kF32}) {
     PUMICE_TRY_STATUS(ops::Linear::plan(pipelines, types, math));
   }
-  for (const WeightType* type : types) {
-    PUMICE_TRY_STATUS(ops::Embedding::plan(pipelines, *type));
-    PUMICE_TRY_STATUS(ops::ExpertLinear::plan(pipelines, *type));
-  }
-  PUMICE_TRY_STATUS(ops::RmsNorm::plan(pipelines));
-  PUMICE_TRY_STATUS(ops::LayerNorm::plan(pipelines));
-  using Gated = ops::GatedActivation::Kind;
-  for (const auto kind : {Gated::kSilu, Gated::kGelu, Gated::kGeluTanh}) {
-    PUMICE_TRY_STATUS(ops::GatedActivation::plan(pipelines, kind));
-  }
-  using Elementwise = ops::Elementwise::Kind;
-  for (const auto kind : {Elementwise::kAdd, Elementwise::kMul, Elementwise::kAddBias,
-                          Elementwise::kSilu, Elementwise::kGelu, Elementwise::kGeluTanh,
-                          Elementwise::kScale, Elementwise::kSoftCap, Elementwise::kCopy}) {
-    PUMICE_TRY_STATUS(ops::Elementwise::plan(pipelines, kind));
-  }
-  PUMICE_TRY_STATUS(ops::Route::plan(pipelines));
-  PUMICE_TRY_STATUS(ops::Combine::plan(pipelines));
-  for (const auto variant : {ops::Sampling::Variant::kGreedy, ops::Sampling::Variant::kFull}) {
-    PUMICE_TRY_STATUS(ops::Sampling::plan(pipelines, variant));
-  }
+  PUMICE_TRY_STATUS(test::plan_small_ops(pipelines, types));
   for (const uint32_t head_dim : {8u, 64u, 128u, 256u}) {
     PUMICE_TRY_STATUS(plan_attention_ops(pipelines, KvType::kF16, head_dim));
     PUMICE_TRY_STATUS(plan_attention_ops(pipelines, KvType::kF32, head_dim));

@@ -1,0 +1,47 @@
+// The ops of a decoder but for linear, rope and attention, planned in each of their kinds.
+#pragma once
+
+#include <vector>
+
+#include "base/result.hpp"
+#include "format/weight_type.hpp"
+#include "shaders/elementwise/elementwise.hpp"
+#include "shaders/embedding/embedding.hpp"
+#include "shaders/experts/experts.hpp"
+#include "shaders/gated_activation/gated_activation.hpp"
+#include "shaders/layer_norm/layer_norm.hpp"
+#include "shaders/rms_norm/rms_norm.hpp"
+#include "shaders/sampling/sampling.hpp"
+#include "vk/pipeline.hpp"
+
+namespace pumice::test {
+
+/// Declares their pipelines, with weights of these types. The first error.
+inline Status plan_small_ops(vk::PipelineLibrary& pipelines,
+                             const std::vector<const WeightType*>& types) {
+  for (const WeightType* type : types) {
+    PUMICE_TRY_STATUS(ops::Embedding::plan(pipelines, *type));
+    PUMICE_TRY_STATUS(ops::ExpertLinear::plan(pipelines, *type));
+  }
+  PUMICE_TRY_STATUS(ops::RmsNorm::plan(pipelines));
+  PUMICE_TRY_STATUS(ops::LayerNorm::plan(pipelines));
+  using Gated = ops::GatedActivation::Kind;
+  for (const auto kind : {Gated::kSilu, Gated::kGelu, Gated::kGeluTanh}) {
+    PUMICE_TRY_STATUS(ops::GatedActivation::plan(pipelines, kind));
+  }
+  using Elementwise = ops::Elementwise::Kind;
+  for (const auto kind :
+       {Elementwise::kAdd, Elementwise::kMul, Elementwise::kAddBias, Elementwise::kSilu,
+        Elementwise::kGelu, Elementwise::kGeluTanh, Elementwise::kScale, Elementwise::kSoftCap,
+        Elementwise::kCopy, Elementwise::kXielu}) {
+    PUMICE_TRY_STATUS(ops::Elementwise::plan(pipelines, kind));
+  }
+  PUMICE_TRY_STATUS(ops::Route::plan(pipelines));
+  PUMICE_TRY_STATUS(ops::Combine::plan(pipelines));
+  for (const auto variant : {ops::Sampling::Variant::kGreedy, ops::Sampling::Variant::kFull}) {
+    PUMICE_TRY_STATUS(ops::Sampling::plan(pipelines, variant));
+  }
+  return {};
+}
+
+}  // namespace pumice::test
