@@ -151,6 +151,114 @@ TEST(ChatTemplate, KeepsVariablesInTheirScopes) {
        {"{% generation %}{% set z = 1 %}a{% endgeneration %}{{ z }}", "a"}});
 }
 
+/// Expected texts are Python's.
+TEST(ChatTemplate, PrintsPrettilyAsPythonDoes) {
+  const Json context = Json::parse(
+      R"({"tools": [{"type": "function", "function": {"name": "get_weather", "description": "Say what the weather is like in a city, today or on one of the next seven days, and nothing else.\nSecond line", "parameters": {"type": "object", "required": ["city"], "properties": {"days": {"type": "integer", "minimum": 0, "maximum": 7}, "city": {"type": "string"}}}}}], "s": "Words, many of them, which are far more than what one line of eighty columns could ever hold.\nA second line.", "w": "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy", "wide": ["éééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééé", "éééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééé"]})");
+  const std::pair<std::string_view, std::string_view> cases[] = {
+      {R"({{ {'b': 1, 'a': [2, none, 1.5]} | pprint }}{{ 'a' | pprint }}{{ [] | pprint }})",
+       R"({'a': [2, None, 1.5], 'b': 1}'a'[])"},
+      {R"({{ tools | pprint }})",
+       R"([{'function': {'description': 'Say what the weather is like in a city, today '
+                              'or on one of the next seven days, and nothing '
+                              'else.\n'
+                              'Second line',
+               'name': 'get_weather',
+               'parameters': {'properties': {'city': {'type': 'string'},
+                                             'days': {'maximum': 7,
+                                                      'minimum': 0,
+                                                      'type': 'integer'}},
+                              'required': ['city'],
+                              'type': 'object'}},
+  'type': 'function'}])"},
+      {R"({{ s | pprint }})",
+       R"(('Words, many of them, which are far more than what one line of eighty columns '
+ 'could ever hold.\n'
+ 'A second line.'))"},
+      {R"({{ [s] | pprint }})",
+       R"(['Words, many of them, which are far more than what one line of eighty columns '
+ 'could ever hold.\n'
+ 'A second line.'])"},
+      {R"({{ w | pprint }})",
+       R"(('xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx '
+ 'yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy'))"},
+      {R"({{ (s,) | pprint }})",
+       R"(('Words, many of them, which are far more than what one line of eighty columns '
+ 'could ever hold.\n'
+ 'A second line.',))"},
+      {R"({{ wide | pprint }})",
+       R"(['éééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééé',
+ 'éééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééé'])"},
+      {R"({{ {2: 1, 'a': 2, 1: s} | pprint }})",
+       R"({1: 'Words, many of them, which are far more than what one line of eighty '
+    'columns could ever hold.\n'
+    'A second line.',
+ 2: 1,
+ 'a': 2})"},
+      {R"({{ {'k' * 70: {'b': s, 'a': 1}} | pprint }})",
+       R"({'kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk': {'a': 1,
+                                                                            'b': 'Words, '
+                                                                                 'many '
+                                                                                 'of '
+                                                                                 'them, '
+                                                                                 'which '
+                                                                                 'are '
+                                                                                 'far '
+                                                                                 'more '
+                                                                                 'than '
+                                                                                 'what '
+                                                                                 'one '
+                                                                                 'line '
+                                                                                 'of '
+                                                                                 'eighty '
+                                                                                 'columns '
+                                                                                 'could '
+                                                                                 'ever '
+                                                                                 'hold.\n'
+                                                                                 'A '
+                                                                                 'second '
+                                                                                 'line.'}})"},
+      {R"({{ range(30) | map('string') | list | pprint }})",
+       R"(['0',
+ '1',
+ '2',
+ '3',
+ '4',
+ '5',
+ '6',
+ '7',
+ '8',
+ '9',
+ '10',
+ '11',
+ '12',
+ '13',
+ '14',
+ '15',
+ '16',
+ '17',
+ '18',
+ '19',
+ '20',
+ '21',
+ '22',
+ '23',
+ '24',
+ '25',
+ '26',
+ '27',
+ '28',
+ '29'])"},
+  };
+  for (const auto& [source, text] : cases) EXPECT_EQ(shown(source, context), text) << source;
+}
+
+TEST(ChatTemplate, WritesAttributesOfXml) {
+  expect_texts(
+      {{"{{ {'id': 'a<b', 'n': none, 'u': nope, 'k': 1} | xmlattr }}", " id=\"a&lt;b\" k=\"1\""},
+       {"{{ {'a': 1, 'b': 2} | xmlattr(false) }}|{{ {} | xmlattr }}", "a=\"1\" b=\"2\"|"}});
+}
+
 TEST(ChatTemplate, LoopsKnowWhereTheyAre) {
   expect_texts({{"{% for x in l %}{{ loop.index }}{{ loop.revindex0 }}{{ loop.last }}{{ "
                  "loop.previtem }}{{ loop.nextitem }} {% endfor %}",
@@ -211,6 +319,10 @@ TEST(ChatTemplate, RefusesWhatPythonRefusesAndNamesTheLine) {
       {"{{ nope | tojson }}", "not JSON serializable"},
       {"{{ {[1]: 2} }}", "unhashable"},
       {"{{ n | nosuch }}", "no filter named 'nosuch'"},
+      {"{{ l | random }}", "no filter named 'random'"},
+      {"{{ lipsum() }}", "'lipsum' is undefined"},
+      {"{{ n | xmlattr }}", "'int' object has no attribute 'items'"},
+      {"{{ {'a b': 1} | xmlattr }}", "Invalid character in attribute name: a b"},
       {"{{ n is nosuch }}", "no test named 'nosuch'"},
       {"{% for a, b in [[1]] %}{% endfor %}", "unpack"},
       {"{% set d.a = 1 %}", "non-namespace"},

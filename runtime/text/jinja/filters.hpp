@@ -27,6 +27,7 @@ const Test* find_test(std::string_view name);
 std::span<const Filter> text_filters();      ///< text_filters.cpp
 std::span<const Filter> number_filters();    ///< number_filters.cpp, with tojson
 std::span<const Filter> sequence_filters();  ///< sequence_filters.cpp
+std::span<const Filter> pretty_printing();   ///< pretty_printing.cpp: pprint
 
 /// What `attribute='a.b.0'` or a number reaches, as map, sort and groupby take it.
 Result<Value> reach(Interpreter& interpreter, const Value& object, const Value& attribute);

@@ -212,7 +212,8 @@ constexpr std::array kFilters = {
 std::span<const Filter> number_filters() { return kFilters; }
 
 const Filter* find_filter(std::string_view name) {
-  for (const auto filters : {text_filters(), number_filters(), sequence_filters()}) {
+  for (const auto filters :
+       {text_filters(), number_filters(), sequence_filters(), pretty_printing()}) {
     for (const Filter& filter : filters) {
       if (filter.name == name) return &filter;
     }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/printable.hpp"
 #include "text/jinja/arguments.hpp"
 #include "text/jinja/code_points.hpp"
 #include "text/jinja/filters.hpp"
@@ -58,7 +59,7 @@ Result<Value> format(Interpreter& interpreter, const Value& input, const Argumen
   return interpreter.string(std::move(text));
 }
 
-Result<Value> escape(Interpreter& interpreter, const Value& input, const Arguments&) {
+std::string escaped(Interpreter& interpreter, const Value& input) {
   TextBuilder out(interpreter.budget());
   const std::string text = interpreter.str(input);
   for (size_t at = 0; at < text.size() && !out.full();) {
@@ -72,6 +73,38 @@ Result<Value> escape(Interpreter& interpreter, const Value& input, const Argumen
                : c == '\'' ? "&#39;"
                            : "&#34;");
     at = next + 1;
+  }
+  return out.take_text();
+}
+
+Result<Value> escape(Interpreter& interpreter, const Value& input, const Arguments&) {
+  return interpreter.string(escaped(interpreter, input));
+}
+
+/// Names that would end the attribute or the tag are an error.
+Result<Value> xml_attributes(Interpreter& interpreter, const Value& input,
+                             const Arguments& arguments) {
+  PUMICE_TRY(const Bound bound, Bound::bind("xmlattr", arguments, {"autospace"}));
+  if (input.dict() == nullptr) {
+    return fail("'{}' object has no attribute 'items'", type_name(input));
+  }
+  TextBuilder out(interpreter.budget());
+  bool first = true;
+  for (const auto& [key, value] : input.dict()->entries) {
+    if (out.full()) break;
+    if (value.is_none() || value.is_undefined()) continue;
+    const std::string* name = key.string();
+    if (name == nullptr) return fail("the name of an attribute is {}, not str", type_name(key));
+    size_t length = 0;
+    for (std::string_view rest = *name; !rest.empty(); rest.remove_prefix(length)) {
+      const uint32_t c = decode_code_point(rest, length);
+      if (is_space(c) || c == '/' || c == '>' || c == '=') {
+        return fail("Invalid character in attribute name: {}", printable(*name, 40));
+      }
+    }
+    if (!first || bound.truth(0, true)) out.append(" ");
+    out.append(escaped(interpreter, key) + "=\"" + escaped(interpreter, value) + "\"");
+    first = false;
   }
   return interpreter.string(out.take_text());
 }
@@ -193,6 +226,7 @@ constexpr std::array kFilters = {
     Filter{"upper", changed<upper>},
     Filter{"urlencode", url_encode},
     Filter{"wordcount", word_count},
+    Filter{"xmlattr", xml_attributes},
 };
 
 }  // namespace
