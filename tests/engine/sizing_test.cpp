@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "engine/engine_sizes.hpp"
+#include "engine/kv_memory.hpp"
 #include "engine/memory_plan.hpp"
 #include "models/families.hpp"
 #include "models/lowering.hpp"
@@ -21,9 +22,11 @@ namespace {
 
 class Sizing : public ::testing::Test {
  protected:
+  static constexpr uint64_t kSlabBytes = 1 << 30;
+
   MemoryPlanner with_free(uint64_t free_bytes) const {
     return MemoryPlanner::of_source(
-               source_, {.name = "device", .free_bytes = free_bytes, .slab_bytes = 1 << 30})
+               source_, {.name = "device", .free_bytes = free_bytes, .slab_bytes = kSlabBytes})
         .value();
   }
   /// What such an engine takes beside KV with this window, its weights included.
@@ -34,6 +37,9 @@ class Sizing : public ::testing::Test {
     return plan.budgeted_bytes - plan.bytes(MemoryUse::kKv);
   }
   uint64_t page_bytes() const { return state_layout(program_, engine_.kv_type).page_bytes; }
+  uint64_t pool_bytes(uint32_t n_pages) const {
+    return KvMemory::allocated_bytes(page_bytes(), n_pages, kSlabBytes);
+  }
   Result<uint32_t> fit(uint64_t free_bytes) {
     said_.clear();
     const Logger logger([this](LogLevel, std::string_view line) { said_ += line; },
@@ -83,15 +89,15 @@ TEST_F(Sizing, TheWindowOfAMachineIsTheModelsOrWhatFits) {
 TEST_F(Sizing, HalfPrecisionHoldsTwiceTheContext) {
   engine_.kv_type = KvType::kF32;
   const uint64_t f32_page = page_bytes();
-  const uint64_t bytes = others(40 * 16) + 40 * f32_page;
+  const uint64_t bytes = others(40 * 16) + pool_bytes(40);
   EXPECT_EQ(fit(bytes).value(), 40u * 16);
   engine_.kv_type = KvType::kF16;
-  const uint64_t half_bytes = others(80 * 16) + 80 * page_bytes();
+  const uint64_t half_bytes = others(80 * 16) + pool_bytes(80);
   EXPECT_EQ(fit(half_bytes).value(), 80u * 16);
   EXPECT_LT(half_bytes - bytes, others(80 * 16) - others(40 * 16) + 1);
   engine_.kv_type = {KvType::kF16, KvType::kF32};
   EXPECT_EQ(page_bytes() * 4, f32_page * 3);
-  EXPECT_EQ(fit(others(50 * 16) + 50 * page_bytes()).value(), 50u * 16);
+  EXPECT_EQ(fit(others(50 * 16) + pool_bytes(50)).value(), 50u * 16);
 }
 
 TEST_F(Sizing, LayersWithAWindowTakeNoMoreThanIt) {
