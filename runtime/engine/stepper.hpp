@@ -134,7 +134,9 @@ class Stepper {
 
   /// KV memory on its way to fewer blocks (KvCache says how). Nothing else is under way.
   struct Shrinking {
-    uint32_t n_blocks = 0;
+    explicit Shrinking(uint32_t n) : n_blocks(n) {}
+
+    uint32_t n_blocks;
     Transfers saves;  // of what is given up
     std::unique_ptr<Moving> saving;
     std::shared_ptr<const vk::RecordedWork> copies;  // of what stays

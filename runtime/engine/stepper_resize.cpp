@@ -51,7 +51,7 @@ void Stepper::grow_kv() {
 
 void Stepper::begin_shrinking() {
   Scheduler& scheduler = requests_.scheduler();
-  shrinking_.emplace().n_blocks = kv_blocks_wanted_;
+  shrinking_.emplace(kv_blocks_wanted_);
   scheduler.give_up_blocks(kv_blocks_wanted_);
   shrinking_->saves = scheduler.cache().take_transfers();
   if (shrinking_->saves.empty()) return;
