@@ -77,7 +77,7 @@ run_row() {
     gpu-swiftshader)
       # Slow: without the tests that cut long texts in many ways, which took two thirds of this row's time; the other
       # drivers run them. Of the tests of windows ShortText stays.
-      local -r long='*/Windows.*:*AreTheReferenceAtEveryChunkSize*:*PositionsOfALongPromptNeverRestart*:*LongSequences*'
+      local -r long='*/Windows.*:*AreTheReferenceAtEveryChunkSize*:*OnAHostsDevice*:*PositionsOfALongPromptNeverRestart*:*LongSequences*'
       export GTEST_FILTER="-$long:*/Reference.LogitsAgreeWithF16Kv*"
       test_on swiftshader release "${on_a_driver[@]}" -E '^(test_reuse|test_families|cli_run)$' ;;
     gpu-lavapipe-22)
