@@ -265,13 +265,15 @@ Status Engine::wait(double most_s) const {
 // ---- memory
 
 Status Engine::set_memory_budget(uint64_t bytes) {
-  PUMICE_TRY_STATUS(check_device());
-  PUMICE_TRY(const uint32_t n_blocks, device_->kv_blocks_within(bytes));
-  stepper_->resize_kv(n_blocks);
-  memory_.budget_bytes = bytes;
-  memory_.met = bytes == UINT64_MAX;
-  look_at_memory();
-  return {};
+  return guarded([&]() -> Status {
+    PUMICE_TRY_STATUS(check_device());
+    PUMICE_TRY(const uint32_t n_blocks, device_->kv_blocks_within(bytes));
+    stepper_->resize_kv(n_blocks);
+    memory_.budget_bytes = bytes;
+    memory_.met = bytes == UINT64_MAX;
+    look_at_memory();
+    return {};
+  });
 }
 
 /// What a budget leaves may change: others take memory of the device, and give it back.

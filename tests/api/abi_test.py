@@ -26,7 +26,7 @@ DWARF = ["-g", "-gdwarf-4", "-fno-eliminate-unused-debug-types"]
 def compiled(folder):
     source = pathlib.Path(folder) / "abi.c"
     library = source.with_suffix(".so")
-    source.write_text(header.stub())
+    source.write_text(header.trapping_definitions())
     subprocess.run([CC, "-std=c99", *DWARF, "-shared", "-fPIC", f"-I{header.INCLUDE}", "abi.c", "-o", library],
                    check=True, cwd=folder)
     return library

@@ -57,6 +57,20 @@ class ApiTest : public ::testing::Test {
   static pumice_model* model_;
 };
 
+/// With an engine of that model for each test.
+class ApiEngineTest : public ApiTest {
+ protected:
+  void SetUp() override {
+    ApiTest::SetUp();
+    if (IsSkipped()) return;
+    engine_ = create_engine(model_);
+    ASSERT_NE(engine_, nullptr);
+  }
+  void TearDown() override { pumice_engine_close(engine_); }
+
+  pumice_engine* engine_ = nullptr;
+};
+
 }  // namespace pumice::test
 
 #define EXPECT_STATUS(expected, call)                                                    \

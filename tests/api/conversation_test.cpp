@@ -12,16 +12,8 @@ namespace {
 using test::Answer;
 using test::Answers;
 
-class Conversations : public test::ApiTest {
+class Conversations : public test::ApiEngineTest {
  protected:
-  void SetUp() override {
-    ApiTest::SetUp();
-    if (IsSkipped()) return;
-    engine_ = test::create_engine(model_);
-    ASSERT_NE(engine_, nullptr);
-  }
-  void TearDown() override { pumice_engine_close(engine_); }
-
   /// Submits and runs alone.
   Answer ask(pumice_session session, const pumice_request_options& options) {
     pumice_request request = 0;
@@ -87,8 +79,6 @@ class Conversations : public test::ApiTest {
     }
     return tokens;
   }
-
-  pumice_engine* engine_ = nullptr;
 };
 
 TEST_F(Conversations, GoOnTokenByTokenAsAnEngineDoes) {

@@ -14,18 +14,7 @@ namespace {
 
 using test::Answers;
 
-class Engines : public test::ApiTest {
- protected:
-  void SetUp() override {
-    ApiTest::SetUp();
-    if (IsSkipped()) return;
-    engine_ = test::create_engine(model_);
-    ASSERT_NE(engine_, nullptr);
-  }
-  void TearDown() override { pumice_engine_close(engine_); }
-
-  pumice_engine* engine_ = nullptr;
-};
+class Engines : public test::ApiEngineTest {};
 
 TEST_F(Engines, RefuseRequestsThatAreNone) {
   const float nan = std::numeric_limits<float>::quiet_NaN();

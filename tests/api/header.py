@@ -14,7 +14,7 @@ def functions(name="pumice.h"):
     return {match.group(2): " ".join(match.group(1).split()) for match in FUNCTION.finditer(text)}
 
 
-def stub(name="pumice.h"):
-    """A C file that defines every function to do nothing: types and functions without the library."""
+def trapping_definitions(name="pumice.h"):
+    """A C file that defines every function, to be compared as an ABI and never called."""
     bodies = [f"{declaration} {{ __builtin_trap(); }}" for declaration in functions(name).values()]
     return "\n".join([f'#include "pumice/{name}"', *bodies, ""])
