@@ -1,6 +1,7 @@
 #include "bench/ab.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include <numeric>
 #include <random>

@@ -1,4 +1,5 @@
-#include <fmt/format.h>
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "bench/advise.hpp"
 

@@ -1,7 +1,7 @@
 // `pumice bench --compare`: what became faster or slower from one results file to others.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
 #include <string>

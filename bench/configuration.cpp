@@ -1,6 +1,7 @@
 #include "bench/configuration.hpp"
 
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <charconv>

@@ -1,7 +1,7 @@
 // A configuration to measure, as users write it: "math=i8,kv=f32,variant=-gemm.*.i8".
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>

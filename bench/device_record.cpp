@@ -1,5 +1,7 @@
 #include "bench/device_record.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include "vk/plan_options.hpp"
 
 namespace pumice::bench {

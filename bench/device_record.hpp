@@ -1,7 +1,7 @@
 // The device as every record of a benchmark carries it.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "vk/device.hpp"
 

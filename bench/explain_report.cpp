@@ -1,5 +1,6 @@
 // What `pumice bench --explain` prints.
-#include <fmt/format.h>
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 

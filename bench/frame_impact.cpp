@@ -1,11 +1,13 @@
 #include "bench/frame_impact.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <span>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -66,6 +68,7 @@ class Frames {
   Result<FrameRow> run() {
     PUMICE_TRY_STATUS(loop(options_.seconds / 4));
     row_.samples_ns.clear();
+    row_.slices.clear();
     row_.late = n_tokens_ = 0;
     const Clock::time_point start = Clock::now();
     PUMICE_TRY_STATUS(loop(options_.seconds));
@@ -108,6 +111,7 @@ class Frames {
     }
     PUMICE_TRY(const std::vector<StepEvent> events, engine_->poll(row_.budget_ms * 1e-3));
     for (const StepEvent& event : events) n_tokens_ += event.token ? 1 : 0;
+    for (const SliceTime& slice : engine_->take_slice_times()) row_.slices.push_back(slice);
     return {};
   }
 
@@ -125,18 +129,39 @@ std::string budget_name(double budget_ms) {
   return std::isinf(budget_ms) ? "unlimited" : fmt::format("{:g} ms", budget_ms);
 }
 
-/// Of a row's frames, or of what they took longer than frames alone: milliseconds.
 struct Quantiles {
   double p50 = 0;
   double p99 = 0;
   double max = 0;
 };
 
-Quantiles quantiles(std::vector<double> samples_ns, double minus_ns) {
-  if (samples_ns.empty()) return {};
-  std::ranges::sort(samples_ns);
-  const auto at = [&](double q) { return (quantile(samples_ns, q) - minus_ns) * 1e-6; };
+/// Of samples less `minus`, times `unit`.
+Quantiles quantiles(std::vector<double> samples, double minus, double unit) {
+  if (samples.empty()) return {};
+  std::ranges::sort(samples);
+  const auto at = [&](double q) { return (quantile(samples, q) - minus) * unit; };
   return {at(0.5), at(0.99), at(1)};
+}
+
+/// Of a row's frames, or of what they took longer than frames alone: milliseconds.
+Quantiles frame_ms(const FrameRow& row, double minus_ns) {
+  return quantiles(row.samples_ns, minus_ns, 1e-6);
+}
+
+std::vector<double> slice_samples_ns(const FrameRow& row) {
+  std::vector<double> samples;
+  for (const SliceTime& slice : row.slices) samples.push_back(slice.measured_ns);
+  return samples;
+}
+
+Quantiles slice_over_asked(const FrameRow& row) {
+  std::vector<double> samples;
+  for (const SliceTime& slice : row.slices) samples.push_back(slice.measured_ns / slice.asked_ns);
+  return quantiles(std::move(samples), 0, 1);
+}
+
+std::string_view queue_name(const FrameReport& report) {
+  return report.own_queue ? "own" : "shared";
 }
 
 double median_alone_ns(const FrameReport& report) {
@@ -158,6 +183,7 @@ Result<FrameReport> measure_frames(vk::PipelineLibrary& pipelines, const MakeEng
   PUMICE_TRY(const FrameWork work, frame_work(pipelines, options.frame_work_ms));
   FrameReport report{.frame_rate = options.frame_rate,
                      .frame_work_ms = options.frame_work_ms,
+                     .own_queue = options.own_queue,
                      .rows = {},
                      .ended = {}};
   for (const double budget_ms : options.budgets_ms) {
@@ -187,40 +213,54 @@ nlohmann::json to_json(const FrameReport& report) {
   const double alone_ns = median_alone_ns(report);
   for (const FrameRow& row : report.rows) {
     const bool is_bounded = row.budget_ms > 0 && std::isfinite(row.budget_ms);
-    const Quantiles delta = quantiles(row.samples_ns, alone_ns);
+    const bool is_told = !row.slices.empty();
+    const nlohmann::json nothing;
+    const Quantiles delta = frame_ms(row, alone_ns);
     rows.push_back(
         {{"budget", budget_name(row.budget_ms)},
          {"budget_ms", is_bounded ? nlohmann::json(row.budget_ms) : nullptr},
          {"frames", row.samples_ns.size()},
          {"late", row.late},
-         {"frame_ms", to_json(quantiles(row.samples_ns, 0), 1)},
+         {"frame_ms", to_json(frame_ms(row, 0), 1)},
          {"delta_frame_ms", to_json(delta, 1)},
          {"delta_over_budget", is_bounded ? to_json(delta, row.budget_ms) : nlohmann::json()},
          {"tokens_per_s", row.tokens_per_s},
+         {"slices", row.slices.size()},
+         {"slice_ms", is_told ? to_json(quantiles(slice_samples_ns(row), 0, 1e-6), 1) : nothing},
+         {"slice_over_asked", is_told ? to_json(slice_over_asked(row), 1) : nothing},
+         {"slice_samples_ns", slice_samples_ns(row)},
          {"samples_ns", row.samples_ns}});
   }
   return {{"frame_rate", report.frame_rate},
           {"frame_work_ms", report.frame_work_ms},
-          {"queue", "shared"},
+          {"queue", queue_name(report)},
           {"rows", rows}};
 }
 
 std::string to_markdown(const FrameReport& report) {
+  const auto slice_cells = [](const FrameRow& row) -> std::string {
+    if (row.slices.empty()) return "– | – | – | –";
+    const Quantiles measured = slice_over_asked(row);
+    return fmt::format("{} | {:.2f} | {:.2f} | {:.2f}", row.slices.size(), measured.p50,
+                       measured.p99, measured.max);
+  };
   const double alone_ns = median_alone_ns(report);
   std::string text = fmt::format(
-      "Frames of {:g} ms at {:g} a second beside generation, on the same queue; delta: longer than "
-      "the median frame alone\n\n"
+      "Frames of {:g} ms at {:g} a second beside generation, on {}; delta: longer than the median "
+      "frame alone; a slice: what was submitted at once, measured in parts of what was asked\n\n"
       "| budget | frames | frame ms p50 | delta ms p50 | p99 | max | p99 / budget | late | "
-      "tokens/s |\n|---|---|---|---|---|---|---|---|---|\n",
-      report.frame_work_ms, report.frame_rate);
+      "tokens/s | slices | measured / asked p50 | p99 | max |\n"
+      "|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
+      report.frame_work_ms, report.frame_rate,
+      report.own_queue ? "a queue of their own" : "the same queue");
   for (const FrameRow& row : report.rows) {
     const bool is_bounded = row.budget_ms > 0 && std::isfinite(row.budget_ms);
-    const Quantiles delta = quantiles(row.samples_ns, alone_ns);
-    text += fmt::format("| {} | {} | {:.2f} | {:.2f} | {:.2f} | {:.2f} | {} | {} | {:.1f} |\n",
-                        budget_name(row.budget_ms), row.samples_ns.size(),
-                        quantiles(row.samples_ns, 0).p50, delta.p50, delta.p99, delta.max,
+    const Quantiles delta = frame_ms(row, alone_ns);
+    text += fmt::format("| {} | {} | {:.2f} | {:.2f} | {:.2f} | {:.2f} | {} | {} | {:.1f} | {} |\n",
+                        budget_name(row.budget_ms), row.samples_ns.size(), frame_ms(row, 0).p50,
+                        delta.p50, delta.p99, delta.max,
                         is_bounded ? fmt::format("{:.2f}", delta.p99 / row.budget_ms) : "–",
-                        row.late, row.tokens_per_s);
+                        row.late, row.tokens_per_s, slice_cells(row));
   }
   return text;
 }

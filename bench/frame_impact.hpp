@@ -1,12 +1,12 @@
-// What generation costs a program that draws frames: a render loop of our own beside it, on the
-// same device and queue, for a sweep of budgets.
+// What generation costs a program that draws frames: a render loop of our own beside it, for a
+// sweep of budgets.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <limits>
 #include <memory>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,6 +27,7 @@ struct FrameOptions {
                                     ///< in which predictions learn
   uint32_t prompt_tokens = 16;      ///< of each request: one after the other, all the while
   uint32_t n_vocab = 0;             ///< of the model
+  bool own_queue = false;           ///< whether frames have one; see measure_frames
   std::function<bool()> stop = {};  ///< asked between frames; true ends it with kCancelled
 };
 
@@ -36,11 +37,13 @@ struct FrameRow {
   std::vector<double> samples_ns;
   uint64_t late = 0;  ///< frame times that passed while a frame was not done
   double tokens_per_s = 0;
+  std::vector<SliceTime> slices;  ///< none without a budget, or without timestamps
 };
 
 struct FrameReport {
   double frame_rate = 0;
   double frame_work_ms = 0;  ///< as asked for
+  bool own_queue = false;
   std::vector<FrameRow> rows;
   std::optional<Error> ended;  ///< early
 };
@@ -48,6 +51,8 @@ struct FrameReport {
 /// Makes an engine for each row that generates: what budgets taught one is not another's.
 using MakeEngine = std::function<Result<std::unique_ptr<Engine>>()>;
 
+/// `pipelines`: of the device that frames are computed on. If it is the engines', they share its
+/// queue; another one of the same processor has a queue of its own, as another program would.
 /// `progress` is told what comes next. Errors of the frames' own kernel, and in `ended` those that
 /// come later, kCancelled among them.
 Result<FrameReport> measure_frames(vk::PipelineLibrary& pipelines, const MakeEngine& make_engine,

@@ -1,6 +1,7 @@
 #include "bench/kv_cache_bench.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include <chrono>
 

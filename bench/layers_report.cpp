@@ -1,5 +1,6 @@
 // What `pumice bench --layers` prints, and its trace.
-#include <fmt/format.h>
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <map>

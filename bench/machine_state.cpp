@@ -2,7 +2,8 @@
 
 #include <dlfcn.h>
 #include <fmt/chrono.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <charconv>

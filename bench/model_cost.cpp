@@ -11,6 +11,22 @@ namespace {
 
 constexpr uint64_t kFloat = 4;
 
+uint64_t activation_flops(ActivationKind kind) {
+  switch (kind) {
+    case ActivationKind::kSilu:
+    case ActivationKind::kSigmoid:
+      return 3;
+    case ActivationKind::kGelu:
+      return 4;
+    case ActivationKind::kGeluTanh:
+      return 8;
+    case ActivationKind::kRelu:
+      return 1;
+  }
+  PUMICE_CHECK(false, "an activation without a price");
+  return 0;
+}
+
 /// Prices the operations of a program. What an operation is for is told by what it reads and what
 /// reads it.
 class Pricing {
@@ -42,11 +58,13 @@ class Pricing {
   }
 
   Component part_of(const Op& op) const {
-    if (is<op::Embed, op::EmbedPosition>(op)) return Component::kEmbedding;
+    if (is<op::Embed, op::EmbedPosition, op::AddRow>(op)) return Component::kEmbedding;
     if (is<op::RmsNorm, op::LayerNorm, op::Add>(op)) return Component::kNorms;
     if (is<op::Rope, op::Append>(op)) return Component::kRopeKv;
     if (is<op::Attention>(op)) return Component::kAttention;
-    if (is<op::Activation, op::Xielu, op::Mul, op::Combine>(op)) return Component::kActivation;
+    if (is<op::Activation, op::Xielu, op::Mul, op::Clamp, op::Combine>(op)) {
+      return Component::kActivation;
+    }
     if (is<op::Route>(op)) return Component::kRouter;
     if (is<op::Linear, op::ExpertLinear>(op)) return part_of_matrix(op);
     return part_of(*makers_[op_inputs(op.what)[0]]);  // scaled, capped, split
@@ -74,11 +92,25 @@ class Pricing {
       value = reader->result;
     } while (is_passed_through(*reader));
     if (is<op::Append, op::Attention>(*reader)) return Component::kQkv;
+    if (gates_attention(*reader)) return Component::kQkv;
     if (is<op::Route>(*reader)) return Component::kRouter;
     if (!is<op::Add, op::Combine>(*reader)) return Component::kGateUp;
     const Op* maker = makers_[op_inputs(op.what)[0]];
-    while (is_passed_through(*maker)) maker = makers_[op_inputs(maker->what)[0]];
+    while (is_passed_through(*maker) || scales_attention(*maker)) {
+      maker = makers_[op_inputs(maker->what)[0]];
+    }
     return is<op::Attention>(*maker) ? Component::kAttentionOutput : Component::kDown;
+  }
+
+  /// A product of attention's result with gates.
+  bool scales_attention(const Op& op) const {
+    const auto* const mul = std::get_if<op::Mul>(&op.what);
+    return mul != nullptr && is<op::Attention>(*makers_[mul->a]);
+  }
+  /// An activation that gives those gates.
+  bool gates_attention(const Op& op) const {
+    const std::vector<const Op*>& readers = readers_[op.result];
+    return is<op::Activation>(op) && !readers.empty() && scales_attention(*readers.front());
   }
 
   /// After the last layer, and the sum that only what comes there reads.
@@ -95,7 +127,7 @@ class Pricing {
   static void add(std::vector<PartCost>& sums, const PartCost& cost) {
     auto sum = std::ranges::find_if(sums, [&](const PartCost& one) {
       return one.part == cost.part && one.logit_rows == cost.logit_rows &&
-             one.window == cost.window;
+             one.window == cost.window && one.ahead == cost.ahead;
     });
     if (sum == sums.end()) {
       sums.push_back(cost);
@@ -128,6 +160,11 @@ class Pricing {
   }
   PartCost price(const op::EmbedPosition& o, const Op& op) {
     return {.values = width(op.result), .row_weight_bytes = bytes(o.table, width(op.result))};
+  }
+  PartCost price(const op::AddRow& o, const Op&) {
+    return {.flops = width(o.x),
+            .values = 2 * width(o.x),
+            .step_weight_bytes = bytes(o.table, width(o.x))};
   }
   PartCost price(const op::Linear& o, const Op& op) {
     const uint64_t n = width(op.result);
@@ -163,28 +200,29 @@ class Pricing {
   }
   PartCost price(const op::Attention& o, const Op&) {
     return {.window = o.window,
+            .ahead = o.ahead,
             .values = 2 * width(o.q),
             .step_weight_bytes = vector_bytes(o.sinks),
             .pair_flops = 4 * width(o.q),
             .key_bytes = uint64_t{o.n_kv_heads} * kv_type_.row_bytes(o.head_dim)};
   }
   PartCost price(const op::Activation& o, const Op&) {
-    const uint64_t flops = o.kind == ActivationKind::kSilu   ? 3
-                           : o.kind == ActivationKind::kGelu ? 4
-                                                             : 8;
-    return {.flops = flops * width(o.x), .values = width(o.x)};
+    return {.flops = activation_flops(o.kind) * width(o.x), .values = width(o.x)};
   }
   PartCost price(const op::Xielu& o, const Op&) {
     return {.flops = 5 * width(o.x), .values = 2 * width(o.x)};
   }
   PartCost price(const op::Mul& o, const Op&) {
-    return {.flops = width(o.a), .values = 2 * width(o.a)};
+    return {.flops = width(o.a), .values = width(o.a) + width(o.b)};
   }
   PartCost price(const op::Add& o, const Op&) {
     return {.flops = width(o.a), .values = 2 * width(o.a)};
   }
   PartCost price(const op::Scale& o, const Op&) {
     return {.flops = width(o.x), .values = 2 * width(o.x)};
+  }
+  PartCost price(const op::Clamp& o, const Op&) {
+    return {.flops = (o.both_sides ? 2 : 1) * width(o.x), .values = 2 * width(o.x)};
   }
   PartCost price(const op::SoftCap& o, const Op&) {
     return {.flops = 2 * width(o.x), .values = 2 * width(o.x)};
@@ -193,9 +231,10 @@ class Pricing {
   PartCost price(const op::Route&, const Op&) { return {}; }
   PartCost price(const op::ExpertLinear& o, const Op& op) {
     const auto& dims = program_.tensors[o.weight].dims;
-    return {.flops = 2 * dims[0] * width(op.result),
-            .values = values_read(o.x, op) + width(op.result),
-            .expert_weight_bytes = bytes(o.weight, dims[0] * dims[1] * dims[2])};
+    return {
+        .flops = 2 * dims[0] * width(op.result) + (o.bias ? width(op.result) : 0),
+        .values = values_read(o.x, op) + width(op.result),
+        .expert_weight_bytes = bytes(o.weight, dims[0] * dims[1] * dims[2]) + vector_bytes(o.bias)};
   }
   PartCost price(const op::Combine& o, const Op& op) {
     return {.flops = 2 * width(o.x), .values = width(o.x) + width(op.result)};
@@ -235,12 +274,21 @@ struct SeenKeys {
   uint64_t pairs = 0;
   uint64_t keys = 0;
 };
-SeenKeys seen_keys(std::span<const StepRows> batch, uint32_t window) {
+SeenKeys seen_keys(std::span<const StepRows> batch, uint32_t window, uint32_t ahead) {
   SeenKeys seen;
   for (const StepRows& chunk : batch) {
     if (chunk.n_rows == 0) continue;
     const uint64_t n = chunk.n_rows;
     const uint64_t end = chunk.first_position + n;
+    if (ahead != 0) {  // the chunk is a text
+      for (uint64_t row = chunk.first_position; row < end; ++row) {
+        const uint64_t last = row + ahead;
+        const uint64_t first = window != 0 && last >= window ? last + 1 - window : 0;
+        seen.pairs += std::min(last + 1, end) - first;
+      }
+      seen.keys += end;
+      continue;
+    }
     if (window == 0) {
       seen.pairs += n * chunk.first_position + n * (n + 1) / 2;
       seen.keys += end;
@@ -346,7 +394,7 @@ StepWork step_cost(const ModelShape& shape, std::span<const StepRows> batch,
           std::llround(static_cast<double>(cost.expert_weight_bytes) * share));
     }
     if (cost.pair_flops > 0) {
-      const SeenKeys seen = seen_keys(batch, cost.window);
+      const SeenKeys seen = seen_keys(batch, cost.window, cost.ahead);
       amount.flops += seen.pairs * cost.pair_flops;
       amount.kv_bytes += seen.keys * cost.key_bytes;
     }

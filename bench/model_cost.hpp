@@ -77,6 +77,7 @@ struct PartCost {
   Component part = Component::kEmbedding;
   bool logit_rows = false;
   uint32_t window = 0;  ///< of attention: a row sees so many keys; 0: all
+  uint32_t ahead = 0;   ///< of them so many are behind it (op::Attention)
 
   uint64_t flops = 0;                ///< a row; with experts: of those a token goes through
   uint64_t values = 0;               ///< activations read and written, a row

@@ -1,6 +1,7 @@
 #include "bench/ops_report.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "bench/build_info.hpp"
 #include "bench/device_record.hpp"

@@ -1,7 +1,7 @@
 // What `pumice bench --ops` prints.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "bench/ops_bench.hpp"

@@ -1,5 +1,7 @@
 #include "bench/record_reader.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include <cmath>
 
 #include "base/printable.hpp"

@@ -1,7 +1,7 @@
 // Records of benchmarks in the formats of llama-bench.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <string_view>

@@ -1,6 +1,7 @@
 #include "bench/report_numbers.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 namespace pumice::bench {
 

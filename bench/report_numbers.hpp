@@ -1,7 +1,7 @@
 // What reports have in common.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "bench/roofline.hpp"

@@ -1,5 +1,7 @@
 #include "bench/report_page.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include <map>
 
 #include "bench/build_info.hpp"

@@ -1,6 +1,6 @@
 #include "bench/test_grid.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

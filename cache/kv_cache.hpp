@@ -56,6 +56,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/host_memory.hpp"
 #include "base/result.hpp"
 #include "cache/block_hash.hpp"
 #include "cache/block_pool.hpp"
@@ -78,10 +79,11 @@ struct KvCacheOptions {
   bool keyed = false;
   bool reuse = true;  ///< false: nothing is ever found again
   ModelFingerprint model = {};
-  uint64_t layout = 0;       ///< of KV bytes in a block; opaque, for the prompt cache file
-  uint32_t hash_bits = 128;  ///< fewer, to test collisions
-  uint64_t block_bytes = 0;  ///< of one block, of any group; needed with tiers
-  uint64_t host_bytes = 0;   ///< host memory for evicted blocks; 0: none
+  uint64_t layout = 0;                ///< of KV bytes in a block; opaque, for the prompt cache file
+  uint32_t hash_bits = 128;           ///< fewer, to test collisions
+  uint64_t block_bytes = 0;           ///< of one block, of any group; needed with tiers
+  uint64_t host_bytes = 0;            ///< host memory for evicted blocks; 0: none
+  HostAllocator host_allocator = {};  ///< where that comes from
 };
 
 /// What one state group cost and brought.
@@ -381,7 +383,7 @@ class KvCache {
   };
   struct HostTier {
     SlotTier slots;
-    std::vector<std::unique_ptr<std::byte[]>> memory;  // by slot, as they come into use
+    std::vector<HostMemory> memory;  // by slot, as they come into use
   };
 
   uint32_t blocks_for(uint64_t n_tokens) const;

@@ -1,6 +1,5 @@
 // KvCache: giving up blocks, and the bytes to move because of it.
 #include <algorithm>
-#include <new>
 
 #include "cache/kv_cache.hpp"
 
@@ -263,8 +262,8 @@ void KvCache::forget_device() {
 
 std::span<std::byte> KvCache::host_slot(uint32_t slot) {
   if (slot >= host_.memory.size()) host_.memory.resize(slot + 1);
-  std::unique_ptr<std::byte[]>& memory = host_.memory[slot];
-  if (!memory) memory.reset(new (std::nothrow) std::byte[options_.block_bytes]);
+  HostMemory& memory = host_.memory[slot];
+  if (!memory) memory = allocate_host_memory(options_.host_allocator, options_.block_bytes);
   if (!memory) return {};
   return {memory.get(), options_.block_bytes};
 }

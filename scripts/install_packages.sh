@@ -22,7 +22,7 @@ packages=(
   # run: the loader, and drivers that include a software one
   libvulkan1 mesa-vulkan-drivers
   # examples/npc
-  libglm-dev
+  libglm-dev libsdl2-dev
   # test
   libgtest-dev libgmock-dev libbenchmark-dev python3 spirv-tools vulkan-validationlayers
 )

@@ -2,6 +2,7 @@
 #include "tools/bench.hpp"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <functional>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,6 +21,8 @@ struct FrameFlags {
   double work_ms = 4;
   double rate = 60;
   double seconds = 10;
+  bool own_queue = false;
+  bool low_priority = false;
 
   void add_to(CLI::App& command);
 };

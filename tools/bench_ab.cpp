@@ -1,7 +1,8 @@
 // pumice bench --ab: two configurations in turns, their ratio and what noise is.
 #include "bench/ab.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "bench/configuration.hpp"
 #include "tools/bench.hpp"

@@ -1,5 +1,7 @@
 // pumice bench --advise: which lever brings a model to a latency target.
 #include "bench/advise.hpp"
+
+#include <nlohmann/json.hpp>
 #include "tools/bench.hpp"
 #include "tools/interrupt.hpp"
 #include "tools/terminal.hpp"

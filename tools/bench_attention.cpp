@@ -1,4 +1,6 @@
 // pumice bench --attention and --no-kv-cache: what flash attention and the KV cache save.
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 
 #include "bench/attention_bench.hpp"

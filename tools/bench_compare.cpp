@@ -1,5 +1,7 @@
 // pumice bench --compare: ratios between files of results.
 #include "bench/compare.hpp"
+
+#include <nlohmann/json.hpp>
 #include "tools/bench.hpp"
 #include "tools/result_files.hpp"
 

@@ -1,14 +1,19 @@
 // pumice bench --frame-impact: a render loop beside generation.
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 #include "bench/frame_impact.hpp"
 #include "tools/bench.hpp"
 #include "tools/flag_values.hpp"
 #include "tools/interrupt.hpp"
 #include "tools/terminal.hpp"
+#include "vk/device.hpp"
+#include "vk/pipeline.hpp"
+#include "vk/queue_priority.hpp"
 
 namespace pumice::tools {
 namespace {
@@ -20,8 +25,8 @@ constexpr uint32_t kContext = 1024;  // unless -c says otherwise
 void FrameFlags::add_to(CLI::App& command) {
   CLI::Option* const frames = command.add_flag(
       "--frame-impact", asked_for,
-      "A render loop beside generation, on the same queue: what frames take longer, and tokens per "
-      "second, for budgets of 1 to 10 ms a frame and for none");
+      "A render loop beside generation: what frames take longer, what slices took against what was "
+      "asked, and tokens per second, for budgets of 1 to 10 ms a frame and for none");
   command
       .add_option("--frame-ms", work_ms, "With --frame-impact: milliseconds that a frame computes")
       ->check(number_in(0.01, 1000))
@@ -35,6 +40,15 @@ void FrameFlags::add_to(CLI::App& command) {
       ->check(number_in(0.01, 3600))
       ->capture_default_str()
       ->needs(frames);
+  command
+      .add_flag("--frame-own-queue", own_queue,
+                "With --frame-impact: frames have a queue of their own, as another program's")
+      ->needs(frames);
+  command
+      .add_flag("--frame-low-priority", low_priority,
+                "With --frame-impact: the engine's queue has a low global priority, if the driver "
+                "grants one")
+      ->needs(frames);
 }
 
 Status bench_frames(const BenchOptions& options) {
@@ -42,8 +56,21 @@ Status bench_frames(const BenchOptions& options) {
   PUMICE_TRY_STATUS(options.model.validate());
   const Logger logger = stderr_logger(options.model.verbose);
   PUMICE_TRY(const ModelSource source, options.model.open_source());
-  PUMICE_TRY(const Session session, open_session(options.model, source, logger));
+  ModelOptions model = options.model;
+  model.device.low_priority = options.frames.low_priority;
+  PUMICE_TRY(const Session session, open_session(model, source, logger));
+  const bool knows_priority = vk::has_low_priority(session.device->plan());
+  if (options.frames.low_priority && !knows_priority) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "--frame-low-priority: the driver knows no low priority "
+                      "(VK_KHR_global_priority)");
+  }
   PUMICE_TRY(const nlohmann::json run, checked_run(options, session, source, logger));
+  std::shared_ptr<vk::PipelineLibrary> pipelines = session.pipelines;
+  if (options.frames.own_queue) {
+    PUMICE_TRY(std::shared_ptr<vk::Device> device, open_device(options.model.device, logger));
+    pipelines = std::make_shared<vk::PipelineLibrary>(std::move(device), "", 0);
+  }
   const uint32_t asked = options.model.context_tokens;
   const EngineOptions engine_options{
       .kv_type = options.model.kv_type(),
@@ -57,17 +84,19 @@ Status bench_frames(const BenchOptions& options) {
   const InterruptGuard interrupt;
   PUMICE_TRY(const bench::FrameReport report,
              bench::measure_frames(
-                 *session.pipelines, [&] { return session.make_engine(engine_options); },
+                 *pipelines, [&] { return session.make_engine(engine_options); },
                  {.frame_rate = options.frames.rate,
                   .frame_work_ms = options.frames.work_ms,
                   .seconds = options.frames.seconds,
                   .n_vocab = session.model->program.n_vocab,
+                  .own_queue = options.frames.own_queue,
                   .stop = InterruptGuard::interrupted},
                  [&](const std::string& budget) { logger.info("frames: {}", budget); }));
   print_report(
       options,
       [&] {
         nlohmann::json record = to_json(report);
+        record["low_priority"] = options.frames.low_priority;
         record.update(run);
         return record;
       },

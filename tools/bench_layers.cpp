@@ -1,5 +1,7 @@
 // pumice bench --layers: where a step goes.
 #include "base/output_file.hpp"
+
+#include <nlohmann/json.hpp>
 #include "bench/layers.hpp"
 #include "tools/bench.hpp"
 #include "tools/interrupt.hpp"

@@ -1,5 +1,6 @@
 // pumice bench -m FILE: prompt processing and generation, each by itself.
-#include <fmt/format.h>
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "bench/machine_state.hpp"
 #include "bench/model_bench.hpp"

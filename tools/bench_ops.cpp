@@ -1,5 +1,7 @@
 // pumice bench --ops: every op's speed against what the device can do.
 #include "bench/machine_state.hpp"
+
+#include <nlohmann/json.hpp>
 #include "bench/ops_report.hpp"
 #include "shaders/spirv.hpp"
 #include "tools/bench.hpp"

@@ -1,5 +1,6 @@
 // What every record of `pumice bench` on a model says besides its numbers.
-#include <fmt/format.h>
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "bench/build_info.hpp"
 #include "bench/device_record.hpp"

@@ -1,5 +1,7 @@
 // pumice bench --serve: several requests at once on the real engine.
 #include "bench/serve.hpp"
+
+#include <nlohmann/json.hpp>
 #include "tools/bench.hpp"
 #include "tools/interrupt.hpp"
 #include "tools/terminal.hpp"

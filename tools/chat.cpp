@@ -1,6 +1,7 @@
 // pumice chat: a conversation, typed or piped, a message a line.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <unistd.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cstdlib>

@@ -20,6 +20,7 @@ Command add_info(CLI::App& app);
 Command add_tokenize(CLI::App& app);
 Command add_template(CLI::App& app);
 Command add_logits(CLI::App& app);
+Command add_embed(CLI::App& app);
 Command add_perplexity(CLI::App& app);
 Command add_sim(CLI::App& app);
 Command add_pull(CLI::App& app);

@@ -1,6 +1,6 @@
 #include "tools/device_options.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdlib>
 #include <string_view>
@@ -30,7 +30,8 @@ Result<DeviceRequest> DeviceOptions::request(const Logger& logger) const {
   keep_driver_cache_off_full_disks(logger);
   const char* validation = std::getenv("PUMICE_VALIDATION");
   DeviceRequest request{.selector = selector,
-                        .validation = validation != nullptr && std::string_view(validation) == "1"};
+                        .validation = validation != nullptr && std::string_view(validation) == "1",
+                        .low_priority = low_priority};
   PUMICE_TRY(request.limits, vk::parse_plan_options(limit));
   return request;
 }

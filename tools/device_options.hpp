@@ -16,6 +16,7 @@ struct DeviceOptions {
   std::string selector;
   std::string limit;  ///< what vk::parse_plan_options takes; checked when flags are parsed
   bool list = false;
+  bool low_priority = false;  ///< DeviceRequest::low_priority; no flag of every command
 
   /// --device/-dev, --limit and --list-devices.
   void add_to(CLI::App& app);

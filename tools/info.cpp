@@ -1,5 +1,5 @@
 // pumice info: the devices of this machine, or what is in a GGUF file.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

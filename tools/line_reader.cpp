@@ -34,6 +34,7 @@ int next_byte() {
     }
     unsigned char byte = 0;
     const ssize_t got = read(STDIN_FILENO, &byte, 1);
+    if (got == 1 && byte == 0) continue;  // a Ctrl-D from before the editor took the terminal
     if (got == 1) return byte;
     if (got == 0 || errno != EINTR) return -1;
   }

@@ -1,5 +1,5 @@
 // pumice logits: the logits of every position of a prompt, as raw floats.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstdio>

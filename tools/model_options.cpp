@@ -106,12 +106,14 @@ KvTypes ModelOptions::kv_type() const {
 }
 
 Result<Session> open_session(const ModelOptions& options, const ModelSource& source,
-                             const Logger& logger, std::optional<EngineOptions> engine) {
+                             const Logger& logger, std::optional<EngineOptions> engine,
+                             std::optional<Program> embedding_program) {
   PUMICE_TRY(DeviceRequest device, options.device.request(logger));
   const SessionOptions session{.device = std::move(device),
                                .cache_directory = cache_directory(),
                                .remember_costs = options.remember_costs,
                                .engine = std::move(engine),
+                               .embedding_program = std::move(embedding_program),
                                .logger = logger};
   logger.info("opening {}", options.model_name());
   ProgressBar bar("loading the model");

@@ -1,6 +1,6 @@
 // pumice perplexity: how well a model predicts a text, and how far its predictions are from another
 // model's.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <chrono>

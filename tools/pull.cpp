@@ -1,6 +1,6 @@
 // pumice pull, list, rm: models of a hub, in the cache.
 #include <fmt/chrono.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <chrono>

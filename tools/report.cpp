@@ -1,6 +1,6 @@
 // pumice report: files of results as one HTML page.
 #include <fmt/chrono.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <ctime>
 #include <memory>

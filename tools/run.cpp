@@ -1,5 +1,5 @@
 // pumice run: continue a prompt, streaming text to stdout.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstdio>

@@ -1,6 +1,6 @@
 #include "tools/settings_file.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstdlib>

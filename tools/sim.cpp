@@ -1,5 +1,5 @@
 // pumice sim: the scheduler and the cache in virtual time, over a trace or a synthetic mix.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
 #include <span>

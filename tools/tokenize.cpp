@@ -1,5 +1,5 @@
 // pumice tokenize: text to token ids.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
 

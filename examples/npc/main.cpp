@@ -1,10 +1,13 @@
 // Three characters tell stories while this program draws them, all on one Vulkan device and queue
 // that are this program's. Frames have priority: the library gets a few milliseconds of each.
 //
-//   npc MODEL.gguf [--frames N] [--fps N] [--budget MICROSECONDS] [--screenshot FILE.ppm]
+//   npc MODEL.gguf [--window] [--frames N] [--fps N] [--budget MICROSECONDS]
+//       [--screenshot FILE.ppm] [--restore FILE] [--save FILE]
 //
-// Ends after N frames (900), or once every character has answered if --frames is 0. Exit code 1:
-// something failed, or a character said nothing.
+// Ends after N frames (900), once every character has answered if --frames is 0, or when its window
+// is closed; without --window it draws where nobody sees it. At the end --save keeps what was said
+// and what the library knows of it, and --restore begins with that: each story goes on in the
+// middle of its sentence. Exit code 1: something failed, or a character said nothing.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -12,6 +15,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <fstream>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -20,6 +25,7 @@
 #include "picture.hpp"
 #include "pumice/pumice_vulkan.h"
 #include "renderer.hpp"
+#include "window.hpp"
 
 namespace {
 
@@ -28,6 +34,9 @@ using Clock = std::chrono::steady_clock;
 struct Options {
   std::string model;
   std::string screenshot;
+  std::string restore;
+  std::string save;
+  bool window = false;
   long frames = 900;
   long fps = 60;
   long budget_us = 4000;
@@ -41,9 +50,17 @@ Options read_options(int argc, char** argv) {
       options.model = word;
       continue;
     }
+    if (word == "--window") {
+      options.window = true;
+      continue;
+    }
     if (++i == argc) throw std::runtime_error(word + " needs a value");
     if (word == "--screenshot")
       options.screenshot = argv[i];
+    else if (word == "--restore")
+      options.restore = argv[i];
+    else if (word == "--save")
+      options.save = argv[i];
     else if (word == "--frames")
       options.frames = std::strtol(argv[i], nullptr, 10);
     else if (word == "--fps")
@@ -61,6 +78,23 @@ void check(pumice_status status) {
   if (status != PUMICE_OK) throw std::runtime_error(pumice_last_error());
 }
 
+/// Lengths are the machine's: a saved game stays on it.
+void write_piece(std::ostream& file, const void* bytes, uint64_t n_bytes) {
+  file.write(reinterpret_cast<const char*>(&n_bytes), sizeof n_bytes);
+  file.write(static_cast<const char*>(bytes), static_cast<std::streamsize>(n_bytes));
+}
+
+std::string read_piece(std::istream& file, const std::string& path) {
+  constexpr uint64_t kMostBytes = 1 << 30;
+  uint64_t n_bytes = 0;
+  file.read(reinterpret_cast<char*>(&n_bytes), sizeof n_bytes);
+  if (!file || n_bytes > kMostBytes) throw std::runtime_error(path + " is no saved game");
+  std::string bytes(n_bytes, '\0');
+  file.read(bytes.data(), static_cast<std::streamsize>(n_bytes));
+  if (!file) throw std::runtime_error(path + " is no saved game");
+  return bytes;
+}
+
 struct Character {
   const char* name;
   const char* asked;
@@ -73,7 +107,8 @@ struct Character {
 /// The library on the host's device, and what it is asked.
 class Cast {
  public:
-  Cast(const pumice_vulkan_device& host, const std::string& model_path) {
+  /// `saved`: a file of `save`; empty: the stories begin.
+  Cast(const pumice_vulkan_device& host, const std::string& model_path, const std::string& saved) {
     check(pumice_vulkan_device_open(&host, nullptr, &device_));
     pumice_model_options model{};
     model.struct_size = sizeof model;
@@ -84,7 +119,12 @@ class Cast {
     engine.n_sequences = static_cast<uint32_t>(characters.size());
     engine.context_tokens = 256;
     check(pumice_engine_create(model_, &engine, &engine_));
-    for (Character& character : characters) ask(character);
+    if (!saved.empty()) {
+      restore(saved);
+    } else {
+      for (Character& character : characters) open(character);
+    }
+    for (Character& character : characters) ask(character, saved.empty());
   }
   ~Cast() {
     pumice_engine_close(engine_);
@@ -112,6 +152,18 @@ class Cast {
       speaker->is_done = true;
     }
   }
+  /// A saved game: of each character what it has said, and its session. All events have been taken.
+  void save(const std::string& path) {
+    std::ofstream file(path, std::ios::binary);
+    for (const Character& character : characters) {
+      const void* bytes = nullptr;
+      size_t n_bytes = 0;
+      check(pumice_session_save(engine_, character.session, &bytes, &n_bytes));
+      write_piece(file, character.said.data(), character.said.size());
+      write_piece(file, bytes, n_bytes);
+    }
+    if (!file) throw std::runtime_error("cannot write " + path);
+  }
   bool is_done() const {
     return std::all_of(characters.begin(), characters.end(),
                        [](const Character& character) { return character.is_done; });
@@ -124,7 +176,16 @@ class Cast {
   };
 
  private:
-  void ask(Character& character) {
+  void restore(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    for (Character& character : characters) {
+      character.said = read_piece(file, path);
+      const std::string bytes = read_piece(file, path);
+      check(
+          pumice_session_restore(engine_, bytes.data(), bytes.size(), nullptr, &character.session));
+    }
+  }
+  void open(Character& character) {
     pumice_sampling sampling{};
     sampling.struct_size = sizeof sampling;
     sampling.temperature = 0.8f;
@@ -134,9 +195,12 @@ class Cast {
     session.struct_size = sizeof session;
     session.sampling = &sampling;
     check(pumice_session_open(engine_, &session, &character.session));
+  }
+  /// Without a prompt a restored session's answer goes on.
+  void ask(Character& character, bool begins) {
     pumice_request_options request{};
     request.struct_size = sizeof request;
-    request.text = pumice_str(character.asked);
+    if (begins) request.text = pumice_str(character.asked);
     request.special = 1;
     request.max_new_tokens = 100;
     pumice_request id = 0;
@@ -177,7 +241,7 @@ Picture paint(const std::vector<Character>& characters, double seconds, double f
     picture.rectangle({left, 30}, {300, 250}, paper);
     picture.rectangle({left + 140, 280}, {20, 25}, paper);
     picture.text({left + 12, 42}, std::string(character.asked) + character.said, 34, 16, ink);
-    picture.box({left + 150, 395}, angle, 90, character.color);
+    picture.box({left + 150, 385}, angle, 75, character.color);
     picture.text({left + 130, 490}, character.name, 10, 1, character.color);
   }
   char line[64];
@@ -187,13 +251,16 @@ Picture paint(const std::vector<Character>& characters, double seconds, double f
 }
 
 int run(const Options& options) {
-  Renderer renderer;
-  Cast cast(renderer.lent(), options.model);
+  std::optional<Window> window;
+  if (options.window) window.emplace(Renderer::kWidth, Renderer::kHeight);
+  Renderer renderer(window ? &*window : nullptr);
+  Cast cast(renderer.lent(), options.model, options.restore);
   FrameTimes times;
   const Clock::time_point start = Clock::now();
   const auto period = std::chrono::duration<double>(1.0 / static_cast<double>(options.fps));
   Clock::time_point next = start;
   for (long frame = 0; options.frames == 0 ? !cast.is_done() : frame < options.frames; ++frame) {
+    if (window && window->is_closed()) break;
     const Clock::time_point begun = Clock::now();
     cast.poll(static_cast<uint64_t>(options.budget_us));
     const double seconds = std::chrono::duration<double>(begun - start).count();
@@ -203,6 +270,7 @@ int run(const Options& options) {
     std::this_thread::sleep_until(next);
   }
   if (!options.screenshot.empty()) renderer.save(options.screenshot);
+  if (!options.save.empty()) cast.save(options.save);
   for (const Character& character : cast.characters) {
     std::printf("%s: %s%s\n", character.name, character.asked, character.said.c_str());
   }

@@ -82,10 +82,14 @@ struct Features {
 
 }  // namespace
 
-Renderer::Renderer() {
+Renderer::Renderer(Window* window) : window_(window) {
   load();
   create_instance();
   create_device();
+  if (window_ != nullptr) {
+    swapchain_ = std::make_unique<Swapchain>(vk_, instance_, physical_device_, device_, surface_,
+                                             VkExtent2D{kWidth, kHeight});
+  }
   create_target();
   create_pipeline();
   create_frame();
@@ -93,6 +97,7 @@ Renderer::Renderer() {
 
 Renderer::~Renderer() {
   vk_.vkDeviceWaitIdle(device_);
+  swapchain_.reset();
   for (const Mapped& mapped : {vertices_, pixels_}) {
     vk_.vkDestroyBuffer(device_, mapped.buffer, nullptr);
     vk_.vkFreeMemory(device_, mapped.memory, nullptr);
@@ -124,11 +129,16 @@ void Renderer::create_instance() {
   application.apiVersion = VK_API_VERSION_1_3;
   auto info = chained<VkInstanceCreateInfo>(VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO);
   info.pApplicationInfo = &application;
+  std::vector<const char*> extensions;
+  if (window_ != nullptr) extensions = window_->instance_extensions();
+  info.enabledExtensionCount = static_cast<uint32_t>(extensions.size());
+  info.ppEnabledExtensionNames = extensions.data();
   check(vk_.vkCreateInstance(&info, nullptr, &instance_), "vkCreateInstance");
 #define NPC_LOAD(name) \
   vk_.name = reinterpret_cast<PFN_##name>(vk_.vkGetInstanceProcAddr(instance_, #name));
   NPC_INSTANCE_FUNCTIONS(NPC_LOAD)
 #undef NPC_LOAD
+  if (window_ != nullptr) surface_ = window_->create_surface(instance_);
 }
 
 /// With what this program needs, what the library requires, and what helps it and is known here.
@@ -158,17 +168,8 @@ void Renderer::create_device() {
     }
   }
 
-  // One queue for pictures and characters: most devices have one, and nothing else is needed.
-  uint32_t n_families = 0;
-  vk_.vkGetPhysicalDeviceQueueFamilyProperties(physical_device_, &n_families, nullptr);
-  std::vector<VkQueueFamilyProperties> families(n_families);
-  vk_.vkGetPhysicalDeviceQueueFamilyProperties(physical_device_, &n_families, families.data());
-  constexpr VkQueueFlags kBoth = VK_QUEUE_GRAPHICS_BIT | VK_QUEUE_COMPUTE_BIT;
-  const auto both = std::find_if(families.begin(), families.end(), [&](const auto& family) {
-    return (family.queueFlags & kBoth) == kBoth;
-  });
-  if (both == families.end()) throw std::runtime_error("no queue that draws and computes");
-  queue_family_ = static_cast<uint32_t>(both - families.begin());
+  if (window_ != nullptr) extensions_.push_back(VK_KHR_SWAPCHAIN_EXTENSION_NAME);
+  queue_family_ = choose_queue_family();
   const float priority = 1;
   auto queue = chained<VkDeviceQueueCreateInfo>(VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO);
   queue.queueFamilyIndex = queue_family_;
@@ -185,6 +186,24 @@ void Renderer::create_device() {
   NPC_DEVICE_FUNCTIONS(NPC_LOAD)
 #undef NPC_LOAD
   vk_.vkGetDeviceQueue(device_, queue_family_, 0, &queue_);
+}
+
+/// One queue for pictures and characters: most devices have one, and nothing else is needed.
+uint32_t Renderer::choose_queue_family() const {
+  uint32_t n_families = 0;
+  vk_.vkGetPhysicalDeviceQueueFamilyProperties(physical_device_, &n_families, nullptr);
+  std::vector<VkQueueFamilyProperties> families(n_families);
+  vk_.vkGetPhysicalDeviceQueueFamilyProperties(physical_device_, &n_families, families.data());
+  constexpr VkQueueFlags kBoth = VK_QUEUE_GRAPHICS_BIT | VK_QUEUE_COMPUTE_BIT;
+  for (uint32_t i = 0; i < n_families; ++i) {
+    VkBool32 shows = VK_TRUE;
+    if (window_ != nullptr) {
+      check(vk_.vkGetPhysicalDeviceSurfaceSupportKHR(physical_device_, i, surface_, &shows),
+            "vkGetPhysicalDeviceSurfaceSupportKHR");
+    }
+    if ((families[i].queueFlags & kBoth) == kBoth && shows == VK_TRUE) return i;
+  }
+  throw std::runtime_error("no queue that draws, computes and, if asked for, shows");
 }
 
 /// No lock: the thread that draws is the one that polls.
@@ -366,21 +385,33 @@ void Renderer::begin() {
   check(vk_.vkBeginCommandBuffer(commands_, &info), "vkBeginCommandBuffer");
 }
 
-void Renderer::end() {
+void Renderer::end(bool is_shown) {
   check(vk_.vkEndCommandBuffer(commands_), "vkEndCommandBuffer");
   auto commands = chained<VkCommandBufferSubmitInfo>(VK_STRUCTURE_TYPE_COMMAND_BUFFER_SUBMIT_INFO);
   commands.commandBuffer = commands_;
-  auto signal = chained<VkSemaphoreSubmitInfo>(VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO);
-  signal.semaphore = timeline_;
-  signal.value = n_submitted_ + 1;
-  signal.stageMask = VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT;
+  std::array<VkSemaphoreSubmitInfo, 2> signals{};
+  for (VkSemaphoreSubmitInfo& signal : signals) {
+    signal.sType = VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO;
+    signal.stageMask = VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT;
+  }
+  signals[0].semaphore = timeline_;
+  signals[0].value = n_submitted_ + 1;
+  auto wait = chained<VkSemaphoreSubmitInfo>(VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO);
+  wait.stageMask = VK_PIPELINE_STAGE_2_ALL_TRANSFER_BIT;
+  if (is_shown) {
+    signals[1].semaphore = swapchain_->drawn();
+    wait.semaphore = swapchain_->acquired();
+  }
   auto submit = chained<VkSubmitInfo2>(VK_STRUCTURE_TYPE_SUBMIT_INFO_2);
+  submit.waitSemaphoreInfoCount = is_shown ? 1 : 0;
+  submit.pWaitSemaphoreInfos = &wait;
   submit.commandBufferInfoCount = 1;
   submit.pCommandBufferInfos = &commands;
-  submit.signalSemaphoreInfoCount = 1;
-  submit.pSignalSemaphoreInfos = &signal;
+  submit.signalSemaphoreInfoCount = is_shown ? 2 : 1;
+  submit.pSignalSemaphoreInfos = signals.data();
   check(vk_.vkQueueSubmit2(queue_, 1, &submit, VK_NULL_HANDLE), "vkQueueSubmit2");
   ++n_submitted_;
+  if (is_shown) swapchain_->present(queue_);
 }
 
 void Renderer::transition(VkImageLayout from, VkImageLayout to) {
@@ -421,7 +452,13 @@ void Renderer::draw(const std::vector<Vertex>& vertices) {
   vk_.vkCmdBindVertexBuffers(commands_, 0, 1, &vertices_.buffer, &zero);
   vk_.vkCmdDraw(commands_, static_cast<uint32_t>(n), 1, 0, 0);
   vk_.vkCmdEndRendering(commands_);
-  end();
+  const bool is_shown = swapchain_ != nullptr && swapchain_->acquire();
+  if (is_shown) {
+    transition(VK_IMAGE_LAYOUT_COLOR_ATTACHMENT_OPTIMAL, VK_IMAGE_LAYOUT_TRANSFER_SRC_OPTIMAL);
+    swapchain_->record(commands_, image_);
+    transition(VK_IMAGE_LAYOUT_TRANSFER_SRC_OPTIMAL, VK_IMAGE_LAYOUT_COLOR_ATTACHMENT_OPTIMAL);
+  }
+  end(is_shown);
 }
 
 void Renderer::save(const std::string& path) {
@@ -443,7 +480,7 @@ void Renderer::save(const std::string& path) {
   info.memoryBarrierCount = 1;
   info.pMemoryBarriers = &barrier;
   vk_.vkCmdPipelineBarrier2(commands_, &info);
-  end();
+  end(false);
   vk_.vkDeviceWaitIdle(device_);
 
   std::ofstream file(path, std::ios::binary);

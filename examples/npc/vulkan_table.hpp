@@ -1,16 +1,21 @@
 // The Vulkan functions this program calls, from the system's loader. They are its own: the library
-// that it lends its device to has another table, and neither sees the other's.
+// that it lends its device to has another table, and neither sees the other's. Those that end in
+// KHR are null without a window.
 #pragma once
 
 #include <vulkan/vulkan_core.h>
 
-#define NPC_INSTANCE_FUNCTIONS(F)             \
-  F(vkDestroyInstance)                        \
-  F(vkEnumeratePhysicalDevices)               \
-  F(vkGetPhysicalDeviceProperties)            \
-  F(vkGetPhysicalDeviceMemoryProperties)      \
-  F(vkGetPhysicalDeviceQueueFamilyProperties) \
-  F(vkCreateDevice)                           \
+#define NPC_INSTANCE_FUNCTIONS(F)              \
+  F(vkDestroyInstance)                         \
+  F(vkEnumeratePhysicalDevices)                \
+  F(vkGetPhysicalDeviceProperties)             \
+  F(vkGetPhysicalDeviceMemoryProperties)       \
+  F(vkGetPhysicalDeviceQueueFamilyProperties)  \
+  F(vkGetPhysicalDeviceSurfaceSupportKHR)      \
+  F(vkGetPhysicalDeviceSurfaceCapabilitiesKHR) \
+  F(vkGetPhysicalDeviceSurfaceFormatsKHR)      \
+  F(vkDestroySurfaceKHR)                       \
+  F(vkCreateDevice)                            \
   F(vkGetDeviceProcAddr)
 
 #define NPC_DEVICE_FUNCTIONS(F)    \
@@ -50,6 +55,12 @@
   F(vkCmdBindVertexBuffers)        \
   F(vkCmdDraw)                     \
   F(vkCmdCopyImageToBuffer)        \
+  F(vkCmdBlitImage)                \
+  F(vkCreateSwapchainKHR)          \
+  F(vkDestroySwapchainKHR)         \
+  F(vkGetSwapchainImagesKHR)       \
+  F(vkAcquireNextImageKHR)         \
+  F(vkQueuePresentKHR)             \
   F(vkCreateSemaphore)             \
   F(vkDestroySemaphore)            \
   F(vkWaitSemaphores)

@@ -2,7 +2,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -53,9 +52,11 @@ ApiStatus list(pumice_device_info* devices, size_t capacity, size_t* n_devices) 
 
 Result<std::unique_ptr<pumice_device>> open(const pumice_device_options* given) {
   PUMICE_TRY(DeviceOptions options, read_device_options(given));
-  PUMICE_TRY(std::shared_ptr<vk::Device> device,
-             open_device(options.session.device, options.session.logger));
-  return make_device(std::move(device), std::move(options.session), std::move(options.log));
+  const auto open = [request = options.session.device, logger = options.session.logger] {
+    return open_device(request, logger);
+  };
+  PUMICE_TRY(std::shared_ptr<vk::Device> device, open());
+  return make_device(std::move(device), std::move(options.session), open, std::move(options.log));
 }
 
 pumice_log_level level_of(LogLevel level) {
@@ -78,9 +79,10 @@ Result<DeviceOptions> read_device_options(const pumice_device_options* given) {
   PUMICE_TRY(const pumice_device_options options, read_optional_struct(given, "options"));
   PUMICE_TRY(const std::string_view selector, read_string(options.selector, "selector"));
   PUMICE_TRY(const std::string_view directory,
-             read_string(options.cache_directory, "cache_directory"));
+             read_path(options.cache_directory, "cache_directory"));
   PUMICE_TRY(const bool validation, read_bool(options.validation, "validation"));
   PUMICE_TRY(const bool debug_log, read_bool(options.debug_log, "debug_log"));
+  PUMICE_TRY(const bool low_priority, read_bool(options.low_priority, "low_priority"));
   auto log = std::make_shared<LogQueue>();
   SessionOptions session{
       .cache_directory = directory,
@@ -88,18 +90,20 @@ Result<DeviceOptions> read_device_options(const pumice_device_options* given) {
   session.device.selector = selector;
   session.device.limits.device_budget_bytes = options.memory_bytes;
   session.device.validation = validation;
+  session.device.low_priority = low_priority;
+  if (options.hang_timeout_us != 0) {
+    session.device.hang_timeout_s = static_cast<double>(options.hang_timeout_us) * 1e-6;
+  }
   return DeviceOptions{std::move(session), std::move(log)};
 }
 
 std::unique_ptr<pumice_device> make_device(std::shared_ptr<vk::Device> device,
-                                           SessionOptions options, std::shared_ptr<LogQueue> log) {
+                                           SessionOptions options, DeviceOwner::Open reopen,
+                                           std::shared_ptr<LogQueue> log) {
   auto handle = std::make_unique<pumice_device>();
   handle->log = std::move(log);
-  Session& session = handle->session;
-  session.device = std::move(device);
-  std::tie(session.pipelines, session.verdict) =
-      open_pipelines(session.device, options.cache_directory, options.logger);
-  session.options = std::move(options);
+  handle->owner =
+      std::make_shared<DeviceOwner>(std::move(device), std::move(options), std::move(reopen));
   return handle;
 }
 
@@ -128,7 +132,7 @@ pumice_status pumice_device_get_info(const pumice_device* device, pumice_device_
     PUMICE_TRY_STATUS(check_struct(info, "info"));
     write_struct(pumice_device_info{}, info);
     PUMICE_TRY_STATUS(check_handle(device, "device"));
-    write_struct(info_of(device->session.device->snapshot()), info);
+    write_struct(info_of(device->owner->snapshot()), info);
     return {};
   });
 }

@@ -1,6 +1,8 @@
 // The C ABI: engines, sessions, requests and events.
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <cstddef>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -47,6 +49,19 @@ Result<ServiceClass> service_class_of(pumice_service_class service_class) {
   }
 }
 
+Result<EngineMode> mode_of(pumice_mode mode) {
+  switch (mode) {
+    case PUMICE_MODE_FAST:
+      return EngineMode::kFast;
+    case PUMICE_MODE_GRAPHICS:
+      return EngineMode::kBesideGraphics;
+    case PUMICE_MODE_BACKGROUND:
+      return EngineMode::kBackground;
+    default:
+      return make_error(ErrorCode::kInvalidArgument, "mode is {}, which is none", mode);
+  }
+}
+
 /// Blocks of every state group for `tokens` positions.
 Result<uint32_t> kv_blocks_of_tokens(uint64_t tokens) {
   const uint64_t blocks = tokens / kKvBlockTokens + (tokens % kKvBlockTokens != 0 ? 1 : 0);
@@ -56,11 +71,11 @@ Result<uint32_t> kv_blocks_of_tokens(uint64_t tokens) {
 }
 
 Result<EngineOptions> engine_options_of(const pumice_engine_options& options,
-                                        const Program& program) {
+                                        uint32_t trained_context_tokens) {
   EngineOptions engine;
   engine.context_tokens = options.context_tokens != 0
                               ? options.context_tokens
-                              : std::min(program.context_length, kDefaultContextTokens);
+                              : std::min(trained_context_tokens, kDefaultContextTokens);
   engine.n_sequences = std::max(options.n_sequences, 1u);
   PUMICE_TRY(engine.kv_blocks, kv_blocks_of_tokens(options.kv_tokens));
   if (options.token_budget != 0) engine.token_budget = options.token_budget;
@@ -85,6 +100,13 @@ Result<EngineOptions> engine_options_of(const pumice_engine_options& options,
     engine.math = *math;
   }
   engine.cache_host_bytes = options.cache_host_bytes;
+  if (options.allocator != nullptr) {
+    PUMICE_TRY(const pumice_allocator allocator, read_struct(options.allocator, "allocator"));
+    if (allocator.allocate == nullptr || allocator.free == nullptr) {
+      return make_error(ErrorCode::kInvalidArgument, "allocator: allocate or free is NULL");
+    }
+    engine.host_allocator = {allocator.user, allocator.allocate, allocator.free};
+  }
   PUMICE_TRY(engine.invariant, read_bool(options.invariant, "invariant"));
   PUMICE_TRY(const bool no_prefix_cache, read_bool(options.no_prefix_cache, "no_prefix_cache"));
   engine.prefix_cache = !no_prefix_cache;
@@ -97,8 +119,9 @@ Result<std::unique_ptr<pumice_engine>> create(const pumice_model& model,
                                               const pumice_engine_options* given) {
   PUMICE_TRY(const pumice_engine_options options, read_optional_struct(given, "options"));
   PUMICE_TRY(const EngineOptions engine_options,
-             engine_options_of(options, model.session.model->program));
-  PUMICE_TRY(std::unique_ptr<Engine> engine, model.session.make_engine(engine_options));
+             engine_options_of(options, model.info.trained_context_tokens));
+  PUMICE_TRY(const Session session, session_of(model));
+  PUMICE_TRY(std::unique_ptr<Engine> engine, session.make_engine(engine_options));
   auto handle = std::make_unique<pumice_engine>();
   handle->host = std::make_unique<EngineHost>(model, std::move(engine));
   return handle;
@@ -132,7 +155,21 @@ Result<SessionDefaults> session_defaults_of(const pumice_session_options* given)
   PUMICE_TRY(defaults.service_class, service_class_of(options.service_class));
   defaults.priority = options.priority;
   PUMICE_TRY(defaults.salt, read_string(options.salt, "salt"));
+  defaults.max_tokens_per_s = options.max_tokens_per_second;
+  if (!(defaults.max_tokens_per_s >= 0) || std::isinf(defaults.max_tokens_per_s)) {
+    return make_error(ErrorCode::kInvalidArgument, "max_tokens_per_second is {}, which is none",
+                      defaults.max_tokens_per_s);
+  }
+  PUMICE_TRY(const bool sentences, read_bool(options.sentences, "sentences"));
+  if (sentences) defaults.delivery = GenerationRequest::Delivery::kSentence;
   return defaults;
+}
+
+Result<RestoreOptions> restore_options_of(const pumice_restore_options* given) {
+  PUMICE_TRY(const pumice_restore_options options, read_optional_struct(given, "options"));
+  RestoreOptions restore;
+  PUMICE_TRY(restore.tokens_only, read_bool(options.tokens_only, "tokens_only"));
+  return restore;
 }
 
 Result<RequestInput> request_input_of(const pumice_request_options* given) {
@@ -218,6 +255,21 @@ pumice_status pumice_prewarm(pumice_engine* engine, uint64_t microseconds, uint3
   });
 }
 
+pumice_status pumice_set_mode(pumice_engine* engine, pumice_mode mode) {
+  return guarded([&]() -> ApiStatus {
+    PUMICE_TRY_STATUS(check_handle(engine, "engine"));
+    PUMICE_TRY(const EngineMode engine_mode, mode_of(mode));
+    return engine->host->set_mode(engine_mode);
+  });
+}
+
+pumice_status pumice_set_memory_budget(pumice_engine* engine, uint64_t bytes) {
+  return guarded([&]() -> ApiStatus {
+    PUMICE_TRY_STATUS(check_handle(engine, "engine"));
+    return engine->host->set_memory_budget(bytes);
+  });
+}
+
 pumice_status pumice_session_open(pumice_engine* engine, const pumice_session_options* options,
                                   pumice_session* session) {
   return guarded([&]() -> ApiStatus {
@@ -244,6 +296,35 @@ pumice_status pumice_session_tokens(pumice_engine* engine, pumice_session sessio
     std::vector<TokenId> held;
     PUMICE_TRY_STATUS(engine->host->session_tokens(session, &held));
     return write_array(std::span<const uint32_t>(held), tokens, capacity, n_tokens);
+  });
+}
+
+pumice_status pumice_session_save(pumice_engine* engine, pumice_session session, const void** bytes,
+                                  size_t* n_bytes) {
+  return guarded([&]() -> ApiStatus {
+    if (bytes == nullptr || n_bytes == nullptr) return invalid("bytes or n_bytes is NULL");
+    *bytes = nullptr;
+    *n_bytes = 0;
+    PUMICE_TRY_STATUS(check_handle(engine, "engine"));
+    std::span<const std::byte> saved;
+    PUMICE_TRY_STATUS(engine->host->save_session(session, &saved));
+    *bytes = saved.data();
+    *n_bytes = saved.size();
+    return {};
+  });
+}
+
+pumice_status pumice_session_restore(pumice_engine* engine, const void* bytes, size_t n_bytes,
+                                     const pumice_restore_options* options,
+                                     pumice_session* session) {
+  return guarded([&]() -> ApiStatus {
+    if (session == nullptr) return invalid("session is NULL");
+    *session = 0;
+    PUMICE_TRY_STATUS(check_handle(engine, "engine"));
+    if (bytes == nullptr) return invalid("bytes is NULL");
+    PUMICE_TRY(const RestoreOptions restore, restore_options_of(options));
+    return engine->host->restore_session({static_cast<const std::byte*>(bytes), n_bytes}, restore,
+                                         session);
   });
 }
 

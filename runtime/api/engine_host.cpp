@@ -5,7 +5,8 @@
 #include <new>
 #include <utility>
 
-#include "base/printable.hpp"
+#include "api/session_note.hpp"
+#include "text/text_stream.hpp"
 
 namespace pumice::api {
 namespace {
@@ -18,6 +19,12 @@ uint64_t tag_of(const void* engine) {
       static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
   return ((place ^ (time << 17)) * 0x9E3779B97F4A7C15u) >> 42;
 }
+
+constexpr std::chrono::microseconds kBudgetInterval = std::chrono::milliseconds(50);
+constexpr std::chrono::microseconds kLostInterval = std::chrono::milliseconds(20);
+/// A wait without a bound is one of an hour, after which a host polls once.
+constexpr std::chrono::microseconds kLongestWait = std::chrono::hours(1);
+constexpr double kLongestWait_s = 3600;
 
 ApiStatus not_found(std::string_view what, uint64_t id) {
   return {PUMICE_NOT_FOUND, fmt::format("{} {} is none of this engine's, or is gone", what, id)};
@@ -50,27 +57,6 @@ uint64_t microseconds_of(std::chrono::steady_clock::duration time) {
       std::max<int64_t>(std::chrono::duration_cast<std::chrono::microseconds>(time).count(), 1));
 }
 
-Result<Conversation> with_messages(Conversation conversation,
-                                   const std::vector<ChatMessage>& messages) {
-  for (const ChatMessage& message : messages) {
-    if (message.role == "system") {
-      conversation.set_system(message.content);
-    } else if (message.role == "user") {
-      conversation.ask(message.content);
-    } else if (message.role == "assistant") {
-      conversation.answer(message.content);
-    } else {
-      return make_error(ErrorCode::kInvalidArgument,
-                        "a message's role is \"{}\", expected system, user or assistant",
-                        printable(message.role));
-    }
-  }
-  if (conversation.messages().empty() || conversation.messages().back().role != "user") {
-    return make_error(ErrorCode::kInvalidArgument, "the last message must be the user's");
-  }
-  return conversation;
-}
-
 }  // namespace
 
 class EngineHost::BusyMark {
@@ -97,14 +83,16 @@ EngineHost::EngineHost(const pumice_model& model, std::unique_ptr<Engine> engine
       window_(engine->options().context_tokens),
       overflow_(engine->options().overflow),
       keep_tokens_(engine->options().keep_tokens),
-      engine_(std::move(engine)) {}
+      engine_(std::move(engine)) {
+  generation_ = model_.owner->generation();
+  see_device();
+}
 
 EngineHost::~EngineHost() = default;
 
 void EngineHost::keep_for_next_run() {
-  if (broken_ == PUMICE_OK && !model_.session.options.cache_directory.empty()) {
-    model_.session.keep_for_next_run(*engine_);
-  }
+  if (broken_ != PUMICE_OK || model_.owner->options().cache_directory.empty()) return;
+  if (engine_->device() != nullptr) model_.recovery->session().keep_for_next_run(*engine_);
 }
 
 /// Never 0, and never the same again.
@@ -120,13 +108,17 @@ ApiStatus EngineHost::check_alive() const {
 // ---- sessions
 
 ApiStatus EngineHost::open_session(SessionDefaults defaults, pumice_session* id) {
+  return add_session({.defaults = std::move(defaults)}, id);
+}
+
+ApiStatus EngineHost::add_session(OpenSession session, pumice_session* id) {
   GenerationRequest probe;
-  probe.sampling = defaults.sampling;
+  probe.sampling = session.defaults.sampling;
   PUMICE_TRY_STATUS(engine_->check(probe));
   const std::lock_guard lock(mutex_);
   PUMICE_TRY_STATUS(check_alive());
   const pumice_session next = next_id(IdKind::kSession);
-  sessions_.emplace(next, OpenSession{.defaults = std::move(defaults)});
+  sessions_.emplace(next, std::move(session));
   *id = next;
   return {};
 }
@@ -151,7 +143,7 @@ ApiStatus EngineHost::session_tokens(pumice_session id, std::vector<TokenId>* to
   return {};
 }
 
-// ---- from a caller's words to a request
+// ---- requests
 
 ApiStatus EngineHost::submit(pumice_session session, RequestInput input, pumice_request* id) {
   OpenSession before;  // what it holds, which no other thread changes while it is busy
@@ -183,93 +175,6 @@ ApiStatus EngineHost::submit(pumice_session session, RequestInput input, pumice_
   return {};
 }
 
-Result<EngineHost::Prepared> EngineHost::prepare(RequestInput input,
-                                                 const OpenSession& session) const {
-  Prepared prepared;
-  prepared.record.submitted = Clock::now();
-  GenerationRequest& request = prepared.request;
-  request.sampling = input.sampling ? std::move(*input.sampling) : session.defaults.sampling;
-  request.tokenizer = model_.tokenizer;
-  request.ignore_end = input.ignore_end;
-  request.stop_strings = std::move(input.stops);
-  request.service_class = session.defaults.service_class;
-  request.priority = session.defaults.priority;
-  request.timeout_s = input.timeout_s;
-  request.salt = session.defaults.salt;
-  PUMICE_TRY_STATUS(input.messages.empty() ? add_text(input, session, prepared)
-                                           : add_messages(input, session, prepared));
-  if (request.prompt.empty()) {
-    return make_error(ErrorCode::kInvalidArgument, "the prompt is empty");
-  }
-  PUMICE_TRY(request.max_new_tokens, new_tokens(input.max_new_tokens, request.prompt.size()));
-  PUMICE_TRY_STATUS(engine_->check(request));
-  prepared.record.tokens = request.prompt;
-  return prepared;
-}
-
-Status EngineHost::add_text(const RequestInput& input, const OpenSession& session,
-                            Prepared& prepared) const {
-  if (!session.conversation.messages().empty()) {
-    return make_error(ErrorCode::kInvalidArgument,
-                      "this session is one of messages, which text or tokens cannot go on with");
-  }
-  if (input.text.empty() && input.tokens.empty() && session.tokens.empty()) {
-    return make_error(ErrorCode::kInvalidArgument, "there is no prompt: text, tokens or messages");
-  }
-  std::vector<TokenId>& prompt = prepared.request.prompt;
-  prompt = session.tokens;
-  if (!input.tokens.empty()) {
-    prompt.insert(prompt.end(), input.tokens.begin(), input.tokens.end());
-  } else {
-    PUMICE_TRY(const std::vector<TokenId> tokens,
-               model_.tokenizer->encode(input.text, {.add_special = session.tokens.empty(),
-                                                     .parse_special = input.special}));
-    prompt.insert(prompt.end(), tokens.begin(), tokens.end());
-  }
-  if (!session.tokens.empty()) make_room(input.max_new_tokens, prompt);
-  return {};
-}
-
-Status EngineHost::add_messages(const RequestInput& input, const OpenSession& session,
-                                Prepared& prepared) const {
-  if (session.conversation.messages().empty() && !session.tokens.empty()) {
-    return make_error(ErrorCode::kInvalidArgument,
-                      "this session is one of text, which messages cannot go on with");
-  }
-  if (!model_.format->ok()) return model_.format->error();
-  PUMICE_TRY(Conversation conversation, with_messages(session.conversation, input.messages));
-  // Without a number a quarter of the context is the answer's.
-  const uint32_t wanted = input.max_new_tokens != 0 ? input.max_new_tokens : window_ / 4;
-  const uint32_t room = window_ - std::clamp(wanted, 1u, std::max(window_ / 2, 1u));
-  PUMICE_TRY(FittedPrompt fitted, fit_prompt(conversation, **model_.format, *model_.tokenizer, room,
-                                             overflow_ != OverflowPolicy::kStop));
-  prepared.request.prompt = std::move(fitted.tokens);
-  prepared.record.n_forgotten = static_cast<uint32_t>(fitted.n_forgotten);
-  if (ReasoningSplitter::is_open(fitted.text)) prepared.record.answer = "<think>\n";
-  prepared.record.conversation = std::move(conversation);
-  return {};
-}
-
-/// A session whose text outgrew a context that shifts loses older text, as a request would.
-void EngineHost::make_room(uint32_t max_new_tokens, std::vector<TokenId>& prompt) const {
-  if (overflow_ != OverflowPolicy::kShift) return;
-  const uint32_t wanted = std::clamp(max_new_tokens, 1u, std::max(window_ / 2, 1u));
-  const size_t most = window_ - wanted;
-  if (prompt.size() <= most) return;
-  const size_t n_kept = std::min<size_t>(keep_tokens_, most);
-  const auto first = prompt.begin() + static_cast<ptrdiff_t>(n_kept);
-  prompt.erase(first, first + static_cast<ptrdiff_t>(prompt.size() - most));
-}
-
-Result<uint32_t> EngineHost::new_tokens(uint32_t wanted, size_t prompt_tokens) const {
-  if (wanted != 0) return wanted;
-  if (overflow_ != OverflowPolicy::kStop) return window_;
-  if (prompt_tokens < window_) return window_ - static_cast<uint32_t>(prompt_tokens);
-  return make_error(ErrorCode::kDoesNotFit,
-                    "a prompt of {} tokens leaves no room for an answer in a context of {}",
-                    prompt_tokens, window_);
-}
-
 ApiStatus EngineHost::cancel(pumice_request id) {
   const std::lock_guard lock(mutex_);
   const auto it = requests_.find(id);
@@ -277,6 +182,13 @@ ApiStatus EngineHost::cancel(pumice_request id) {
   if (it->second.ended) return {};
   cancelled_.push_back(id);
   inbox_changed_.notify_all();
+  return {};
+}
+
+ApiStatus EngineHost::set_mode(EngineMode mode) {
+  const std::lock_guard lock(mutex_);
+  PUMICE_TRY_STATUS(check_alive());
+  new_mode_ = mode;
   return {};
 }
 
@@ -316,10 +228,24 @@ ApiStatus EngineHost::prewarm(double seconds, uint32_t* done, uint32_t* total) {
 
 ApiStatus EngineHost::poll(double budget_s) {
   return guard_engine([&]() -> ApiStatus {
+    saved_ = {};
     empty_inbox();
+    if (!is_lost_ && has_lost_device()) {
+      note_loss({ErrorCode::kDeviceLost, "the device was lost"});
+    }
+    if (is_elsewhere()) PUMICE_TRY_STATUS(recover());
     Result<std::vector<StepEvent>> events = engine_->poll(budget_s);
+    if (!events.ok() && events.error().code == ErrorCode::kDeviceLost) {
+      note_loss(events.error());
+      PUMICE_TRY_STATUS(recover());
+      events = std::vector<StepEvent>();
+    }
     if (events.ok()) {
       for (const StepEvent& event : *events) add_event(event);
+    }
+    if (budget_event_due_ && engine_->memory().met) {
+      add_event_of_engine(PUMICE_EVENT_BUDGET_MET);
+      budget_event_due_ = false;
     }
     update_stats();
     return events.ok() ? ApiStatus() : ApiStatus(events.error());
@@ -332,16 +258,33 @@ ApiStatus EngineHost::wait(std::chrono::microseconds most) {
     std::unique_lock lock(mutex_);
     const auto has_work = [&] { return !inbox_.empty() || !cancelled_.empty(); };
     if (has_work()) return {};
-    if (engine_->idle()) {
-      // Waiting without a bound is waiting for an hour again and again.
-      constexpr std::chrono::microseconds kMost = std::chrono::hours(1);
-      while (!inbox_changed_.wait_for(lock, std::min(most, kMost), has_work) && most > kMost) {
-        if (most != std::chrono::microseconds::max()) most -= kMost;
-      }
+    if (is_elsewhere()) {
+      inbox_changed_.wait_for(lock, std::min(most, kLostInterval), has_work);
       return {};
     }
-    lock.unlock();
-    return engine_->wait(std::chrono::duration<double>(most).count());
+    // Memory that others give back is looked for from time to time.
+    if (budget_event_due_) most = std::min(most, kBudgetInterval);
+    const double idle_s = engine_->next_due_s() - engine_->now();
+    if (idle_s <= 0) {
+      lock.unlock();
+      // What an error is, `poll` finds too.
+      (void)engine_->wait(std::chrono::duration<double>(most).count());
+      return {};
+    }
+    const auto until = Clock::now() + std::min(most, kLongestWait);
+    const auto due =
+        Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                           std::chrono::duration<double>(std::min(idle_s, kLongestWait_s)));
+    inbox_changed_.wait_until(lock, std::min(until, due), has_work);
+    return {};
+  });
+}
+
+ApiStatus EngineHost::set_memory_budget(uint64_t bytes) {
+  return guard_engine([&]() -> ApiStatus {
+    PUMICE_TRY_STATUS(engine_->set_memory_budget(bytes));
+    budget_event_due_ = bytes != PUMICE_NO_LIMIT;
+    return {};
   });
 }
 
@@ -369,11 +312,75 @@ void EngineHost::empty_inbox() {
   std::vector<pumice_request> cancelled;
   {
     const std::lock_guard lock(mutex_);
+    if (new_mode_) engine_->set_mode(*new_mode_);
+    new_mode_.reset();
     inbox.swap(inbox_);
     cancelled.swap(cancelled_);
   }
   for (Submission& submission : inbox) start(std::move(submission));
   for (const pumice_request id : cancelled) stop(id);
+}
+
+void EngineHost::add_event_of_engine(pumice_event_kind kind, std::string message) {
+  HostEvent& event = events_.emplace_back();
+  event.event.kind = kind;
+  event.message = std::move(message);
+}
+
+// ---- a lost device
+
+/// Its device was lost or replaced: the model's is another, or there is none yet.
+bool EngineHost::is_elsewhere() const {
+  return is_lost_ || generation_ != model_.owner->generation();
+}
+
+/// Others may have met it, or a call that is not `poll`.
+bool EngineHost::has_lost_device() const {
+  const std::shared_ptr<vk::Device> device = engine_->device();
+  return device != nullptr && device->is_lost();
+}
+
+void EngineHost::note_loss(const Error& error) {
+  is_lost_ = true;
+  why_lost_ = error.message;
+  model_.owner->options().logger.warning("{}", error.message);
+  add_event_of_engine(PUMICE_EVENT_DEVICE_LOST, error.message);
+  events_.back().event.status = PUMICE_DEVICE_LOST;
+  const std::lock_guard lock(mutex_);
+  ++stats_.n_lost_devices;
+  stats_.is_lost = 1;
+}
+
+/// Once at a time: a device that is being reset is not there for seconds, nor one that the host
+/// makes, and the polling thread is to go on with other things meanwhile.
+ApiStatus EngineHost::recover() {
+  const Clock::time_point now = Clock::now();
+  const uint64_t steps = engine_->scheduler().telemetry().steps;
+  const uint64_t generation = model_.owner->generation();
+  if (steps != retry_.steps || generation != retry_.generation) retry_ = {};
+  if (now < retry_.next) return {PUMICE_DEVICE_LOST, why_lost_};
+  retry_.next = now + retry_.pause;
+  retry_.pause = std::min(2 * retry_.pause, kLongestPause);
+  retry_.steps = steps;
+  Engine* const engine = engine_.get();
+  const Status recovered = model_.recovery->recover({&engine, 1});
+  retry_.generation = generation_ = model_.owner->generation();
+  is_lost_ = !recovered.ok();
+  see_device();
+  if (!recovered.ok()) {
+    why_lost_ = recovered.error().message;
+    return recovered;
+  }
+  add_event_of_engine(PUMICE_EVENT_DEVICE_NEW);
+  return {};
+}
+
+void EngineHost::see_device() {
+  const Session session = model_.recovery->session();
+  const std::lock_guard lock(mutex_);
+  stats_.is_lost = is_lost_;
+  device_ = session.device;
+  pipelines_ = session.pipelines;
 }
 
 void EngineHost::start(Submission submission) {
@@ -417,13 +424,19 @@ void EngineHost::add_event(const StepEvent& step) {
     event.event.token = *step.token;
     if (!request.first_token) request.first_token = Clock::now();
     const bool ends_text = step.finished && step.report->end_reason == EndReason::kStop;
-    if (!ends_text) request.tokens.push_back(*step.token);
+    if (!ends_text) {
+      request.tokens.push_back(*step.token);
+      ++request.n_streamed;
+      ++request.last.n_tokens;
+      ++request.last.next_output_index;
+    }
   }
   if (step.finished) {
     running_.erase(step.request);
     finish(id, request, *step.report, event);
-  } else if (request.conversation) {
-    request.answer += step.text;
+  } else {
+    request.given_bytes += step.text.size();
+    if (request.conversation) request.answer += step.text;
   }
   events_.push_back(std::move(event));
 }
@@ -472,11 +485,89 @@ void EngineHost::settle(OpenRequest& request, bool keep) {
   OpenSession& session = it->second;
   session.busy = false;
   session.request = 0;
-  if (!keep) return;
+  if (keep) keep_what_was_said(std::move(request), session);
+}
+
+void EngineHost::keep_what_was_said(OpenRequest request, OpenSession& session) {
   session.tokens = std::move(request.tokens);
+  session.last = request.last;
   if (!request.conversation) return;
   request.conversation->answer(std::move(request.answer));
   session.conversation = std::move(*request.conversation);
+}
+
+// ---- saved sessions
+
+std::string EngineHost::text_of(std::span<const TokenId> tokens) const {
+  TextStream stream(model_.tokenizer, {});
+  std::string text;
+  for (const TokenId token : tokens) text += stream.feed(token);
+  return text + stream.flush();
+}
+
+ApiStatus EngineHost::sequence_of(pumice_session id, SavedSequence* sequence) const {
+  OpenSession session;
+  std::optional<OpenRequest> request;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto it = sessions_.find(id);
+    if (it == sessions_.end()) return not_found("session", id);
+    session = it->second;
+    if (session.request != 0) request = requests_.at(session.request);
+  }
+  if (request) {
+    const std::string text = text_of(std::span(request->tokens).last(request->n_streamed));
+    const std::string held = text.substr(std::min(request->given_bytes, text.size()));
+    request->answer += held;
+    request->last.held_bytes = held.size();
+    keep_what_was_said(*std::move(request), session);
+  }
+  const auto n_tokens = static_cast<uint32_t>(session.tokens.size());
+  *sequence = {.tokens = std::move(session.tokens),
+               .n_prompt = n_tokens - session.last.n_tokens,
+               .sampling = std::move(session.defaults.sampling),
+               .next_output_index = session.last.next_output_index,
+               .salt = std::move(session.defaults.salt),
+               .note = write_session_note({.service_class = session.defaults.service_class,
+                                           .priority = session.defaults.priority,
+                                           .max_tokens_per_s = session.defaults.max_tokens_per_s,
+                                           .delivery = session.defaults.delivery,
+                                           .held_bytes = session.last.held_bytes,
+                                           .conversation = std::move(session.conversation)})};
+  return {};
+}
+
+ApiStatus EngineHost::save_session(pumice_session id, std::span<const std::byte>* bytes) {
+  SavedSequence sequence;
+  PUMICE_TRY_STATUS(sequence_of(id, &sequence));
+  return guard_engine([&]() -> ApiStatus {
+    saved_ = {};
+    PUMICE_TRY(saved_, engine_->save(std::move(sequence)));
+    *bytes = saved_;
+    return {};
+  });
+}
+
+ApiStatus EngineHost::restore_session(std::span<const std::byte> bytes,
+                                      const RestoreOptions& options, pumice_session* id) {
+  SavedSequence sequence;
+  PUMICE_TRY_STATUS(guard_engine([&]() -> ApiStatus {
+    PUMICE_TRY(sequence, engine_->restore(bytes, options));
+    return {};
+  }));
+  PUMICE_TRY(SessionNote note, read_session_note(sequence.note));
+  OpenSession session{.defaults = {.sampling = std::move(sequence.sampling),
+                                   .service_class = note.service_class,
+                                   .priority = note.priority,
+                                   .salt = std::move(sequence.salt),
+                                   .max_tokens_per_s = note.max_tokens_per_s,
+                                   .delivery = note.delivery},
+                      .tokens = std::move(sequence.tokens),
+                      .last = {.next_output_index = sequence.next_output_index,
+                               .held_bytes = static_cast<size_t>(note.held_bytes)},
+                      .conversation = std::move(note.conversation)};
+  session.last.n_tokens = static_cast<uint32_t>(session.tokens.size()) - sequence.n_prompt;
+  return add_session(std::move(session), id);
 }
 
 /// After what must not happen, nothing is known of the engine: every request ends here.
@@ -506,22 +597,35 @@ void EngineHost::update_stats() {
   stats_.preemptions = telemetry.preemptions;
   stats_.kernels_compiled_after_prewarm = engine_->pipelines_compiled_after_prewarm();
   stats_.allocations_after_prewarm = engine_->allocations_after_prewarm();
+  const MemoryStatus& memory = engine_->memory();
+  stats_.memory_budget_bytes = memory.budget_bytes != UINT64_MAX ? memory.budget_bytes : 0;
+  stats_.memory_budget_met = memory.met;
+  stats_.n_overcommitted = memory.n_overcommitted;
+  stats_.budgeted_bytes = memory.used_bytes;
+  stats_.weight_bytes_beside = memory.weight_bytes_beside;
+  stats_.driver_budget_bytes = memory.driver ? memory.driver->budget_bytes : 0;
+  stats_.driver_used_bytes = memory.driver ? memory.driver->used_bytes : 0;
 }
 
 pumice_stats EngineHost::stats() {
   pumice_stats stats;
+  std::shared_ptr<vk::Device> device;
+  std::shared_ptr<vk::PipelineLibrary> pipelines;
   {
     const std::lock_guard lock(mutex_);
+    device = device_.lock();
+    pipelines = pipelines_.lock();
     stats = stats_;
     stats.open_requests = static_cast<uint32_t>(requests_.size());
     stats.open_sessions = static_cast<uint32_t>(sessions_.size());
   }
-  for (const auto& [purpose, entry] : model_.session.device->ledger().entries()) {
+  if (device == nullptr || pipelines == nullptr) return stats;
+  for (const auto& [purpose, entry] : device->ledger().entries()) {
     stats.device_bytes += entry.current_bytes;
     if (purpose == "weights") stats.weight_bytes = entry.current_bytes;
     if (purpose == "KV cache") stats.kv_bytes = entry.current_bytes;
   }
-  stats.kernels = model_.session.pipelines->compiled_count();
+  stats.kernels = pipelines->compiled_count();
   return stats;
 }
 

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <limits>
@@ -11,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,6 +30,8 @@ struct SessionDefaults {
   ServiceClass service_class = ServiceClass::kNormal;
   int32_t priority = 0;
   std::string salt;
+  double max_tokens_per_s = 0;
+  GenerationRequest::Delivery delivery = GenerationRequest::Delivery::kToken;
 };
 
 /// A pumice_request_options, checked and copied.
@@ -67,6 +71,7 @@ class EngineHost {
   ApiStatus session_tokens(pumice_session id, std::vector<TokenId>* tokens);
   ApiStatus submit(pumice_session session, RequestInput input, pumice_request* id);
   ApiStatus cancel(pumice_request id);
+  ApiStatus set_mode(EngineMode mode);
   pumice_stats stats();
 
   // ---- one thread at a time
@@ -75,6 +80,14 @@ class EngineHost {
   /// Errors: those of Engine::poll.
   ApiStatus poll(double budget_s);
   ApiStatus wait(std::chrono::microseconds most);
+  /// Errors: those of Engine::set_memory_budget.
+  ApiStatus set_memory_budget(uint64_t bytes);
+  /// The session as it would be if its request were cancelled now. The bytes stay until the next
+  /// call of this, or of `poll`. Errors: those of Engine::save.
+  ApiStatus save_session(pumice_session id, std::span<const std::byte>* bytes);
+  /// Errors, with no session made: those of Engine::restore.
+  ApiStatus restore_session(std::span<const std::byte> bytes, const RestoreOptions& options,
+                            pumice_session* id);
   /// Null: there is none. Valid until the next call.
   ApiStatus next_event(const HostEvent** event);
   /// The last call: what was learned of costs.
@@ -82,19 +95,31 @@ class EngineHost {
 
  private:
   using Clock = std::chrono::steady_clock;
+  static constexpr Clock::duration kFirstPause = std::chrono::milliseconds(500);
+  static constexpr Clock::duration kLongestPause = std::chrono::seconds(8);
 
+  /// The answer that tokens end with: a request without a prompt goes on with it.
+  struct LastAnswer {
+    uint32_t n_tokens = 0;
+    uint64_t next_output_index = 0;
+    size_t held_bytes = 0;  // at the end of its text: no event brought them
+  };
   struct OpenSession {
     SessionDefaults defaults;
     std::vector<TokenId> tokens;  // it holds
-    Conversation conversation;    // of messages, if it is one of those
-    bool busy = false;            // a request of it has not ended
-    pumice_request request = 0;   // that one, once it is submitted
+    LastAnswer last;
+    Conversation conversation;   // of messages, if it is one of those
+    bool busy = false;           // a request of it has not ended
+    pumice_request request = 0;  // that one, once it is submitted
   };
   struct OpenRequest {
     pumice_session session = 0;
-    std::vector<TokenId> tokens;               // prompt and answer so far, of a session's
+    std::vector<TokenId> tokens;  // prompt and answer so far, of a session's
+    LastAnswer last;
     std::optional<Conversation> conversation;  // with the new messages
     std::string answer;                        // of a conversation, so far
+    size_t n_streamed = 0;                     // tokens at the end that its stream of text has read
+    size_t given_bytes = 0;                    // of their text, which events brought
     uint32_t n_forgotten = 0;
     Clock::time_point submitted;
     std::optional<Clock::time_point> first_token = {};
@@ -116,11 +141,13 @@ class EngineHost {
   class BusyMark;
 
   uint64_t next_id(IdKind kind);
+  ApiStatus add_session(OpenSession session, pumice_session* id);
 
   Result<Prepared> prepare(RequestInput input, const OpenSession& session) const;
   Status add_text(const RequestInput& input, const OpenSession& session, Prepared& prepared) const;
   Status add_messages(const RequestInput& input, const OpenSession& session,
                       Prepared& prepared) const;
+  void go_on(const OpenSession& session, Prepared& prepared) const;
   void make_room(uint32_t max_new_tokens, std::vector<TokenId>& prompt) const;
   Result<uint32_t> new_tokens(uint32_t wanted, size_t prompt_tokens) const;
 
@@ -129,12 +156,21 @@ class EngineHost {
   ApiStatus guard_engine(Body&& body);
   void empty_inbox();
   void add_event(const StepEvent& step);
+  void add_event_of_engine(pumice_event_kind kind, std::string message = {});
+  bool is_elsewhere() const;
+  bool has_lost_device() const;
+  void note_loss(const Error& error);
+  ApiStatus recover();
+  void see_device();
   void finish(pumice_request id, OpenRequest& request, const RequestReport& report,
               HostEvent& event);
   void finish_with_error(pumice_request id, const ApiStatus& status);
   void start(Submission submission);
   void stop(pumice_request id);
   void settle(OpenRequest& request, bool keep);
+  static void keep_what_was_said(OpenRequest request, OpenSession& session);
+  std::string text_of(std::span<const TokenId> tokens) const;
+  ApiStatus sequence_of(pumice_session id, SavedSequence* sequence) const;
   void give_up(const ApiStatus& status);
   void update_stats();
 
@@ -148,16 +184,31 @@ class EngineHost {
   std::unique_ptr<Engine> engine_;
   std::map<RequestId, pumice_request> running_;
   std::deque<HostEvent> events_;
-  HostEvent taken_;  // that was given out last
+  bool budget_event_due_ = false;
+  bool is_lost_ = false;  // its device, and no other was had yet
+  std::string why_lost_;
+  uint64_t generation_ = 0;  // of the device that it is on
+  /// When the device may be opened again, if a step ended since, or another try is due.
+  struct Retry {
+    Clock::time_point next = {};
+    Clock::duration pause = kFirstPause;
+    uint64_t steps = 0;
+    uint64_t generation = 0;
+  } retry_;
+  HostEvent taken_;               // that was given out last
+  std::vector<std::byte> saved_;  // likewise
 
   mutable std::mutex mutex_;  // of all below; held for moments only
   std::condition_variable inbox_changed_;
   std::vector<Submission> inbox_;
   std::vector<pumice_request> cancelled_;
+  std::optional<EngineMode> new_mode_;
   std::map<pumice_session, OpenSession> sessions_;
   std::map<pumice_request, OpenRequest> requests_;
   uint64_t n_ids_ = 0;
   pumice_stats stats_ = {sizeof(pumice_stats)};
+  std::weak_ptr<vk::Device> device_;
+  std::weak_ptr<vk::PipelineLibrary> pipelines_;
   pumice_status broken_ = PUMICE_OK;  // else why nothing goes on any more
   std::string why_broken_;
 };

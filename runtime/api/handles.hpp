@@ -2,11 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string_view>
 
+#include "api/device_owner.hpp"
 #include "api/log_queue.hpp"
 #include "base/result.hpp"
+#include "engine/recovery.hpp"
 #include "engine/session.hpp"
 #include "pumice/pumice.h"
 #include "text/conversation.hpp"
@@ -30,12 +33,16 @@ struct pumice_device {
   const pumice::api::HandleKind kind = pumice::api::HandleKind::kDevice;
   std::shared_ptr<pumice::api::LogQueue> log;
   pumice::api::LogQueue::Line line;  // that was given out last
-  pumice::Session session;           // without a model
+  std::shared_ptr<pumice::api::DeviceOwner> owner;
 };
 
 struct pumice_model {
   const pumice::api::HandleKind kind = pumice::api::HandleKind::kModel;
-  pumice::Session session;
+  std::shared_ptr<pumice::api::DeviceOwner> owner;  // of its device
+  /// Of what it has there; engines go through it when that is lost.
+  std::shared_ptr<pumice::Recovery> recovery;
+  std::filesystem::path path;
+  pumice_model_info info = {};
   std::shared_ptr<const pumice::Tokenizer> tokenizer;
   /// How messages become prompts, or why they cannot.
   std::shared_ptr<const pumice::Result<pumice::ChatFormat>> format;
@@ -75,7 +82,13 @@ Result<DeviceOptions> read_device_options(const pumice_device_options* given);
 
 /// A handle of an open device, whose driver's pipelines, passport and costs are kept in
 /// `options.cache_directory`.
+/// `reopen`: as DeviceOwner has it.
 std::unique_ptr<pumice_device> make_device(std::shared_ptr<vk::Device> device,
-                                           SessionOptions options, std::shared_ptr<LogQueue> log);
+                                           SessionOptions options, DeviceOwner::Open reopen,
+                                           std::shared_ptr<LogQueue> log);
+
+/// The model on the device as it is now, which was perhaps lost or replaced. Errors: kDeviceLost;
+/// those of loading.
+Result<Session> session_of(const pumice_model& model);
 
 }  // namespace pumice::api

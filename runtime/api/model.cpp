@@ -1,5 +1,7 @@
 // The C ABI: models and their texts.
+#include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,37 +24,48 @@ Result<ChatFormat> format_of(const GgufFile& file, const Vocabulary& vocabulary)
   return ChatFormat::create(source, vocabulary);
 }
 
+pumice_model_info info_of(const Model& loaded, const pumice_model& model) {
+  const Program& program = loaded.program;
+  pumice_model_info info{sizeof info};
+  write_text(program.name, info.name);
+  write_text(program.architecture, info.architecture);
+  info.resident_bytes = loaded.weights->now()->resident_bytes();
+  info.n_vocabulary = program.n_vocab;
+  info.n_layers = loaded.n_layers();
+  info.trained_context_tokens = program.context_length;
+  info.has_chat_template = model.format->ok() && !(*model.format)->is_plain();
+  return info;
+}
+
 Result<std::unique_ptr<pumice_model>> load(const pumice_device& device,
                                            const pumice_model_options* given) {
   PUMICE_TRY(const pumice_model_options options, read_struct(given, "options"));
-  PUMICE_TRY(const std::string_view path, read_string(options.path, "path"));
+  PUMICE_TRY(const std::string_view path, read_path(options.path, "path"));
   if (path.empty()) return make_error(ErrorCode::kInvalidArgument, "path is empty");
-  PUMICE_TRY(const GgufFile file, GgufFile::open(std::filesystem::path(path)));
-  PUMICE_TRY(Tokenizer tokenizer, load_tokenizer(file));
   auto model = std::make_unique<pumice_model>();
-  model->session = device.session;
-  PUMICE_TRY(model->session.model, Model::load(model->session.device, file));
+  model->owner = device.owner;
+  model->path = path;
+  PUMICE_TRY(const GgufFile file, GgufFile::open(model->path));
+  PUMICE_TRY(Tokenizer tokenizer, load_tokenizer(file));
+  PUMICE_TRY(Session session, device.owner->load(model->path));
+  const std::shared_ptr<const Model> loaded = session.model;
+  const auto reload = [owner = model->owner, file_path = model->path] {
+    return owner->load(file_path);
+  };
+  // One try, and as many losses as there are: hosts that poll are not to sleep in it.
+  model->recovery = std::make_shared<Recovery>(
+      std::move(session), reload,
+      RecoveryOptions{.attempts = 1, .losses_in_a_row = std::numeric_limits<uint32_t>::max()});
+  device.owner->add(model->recovery, model->path);
   model->tokenizer = std::make_shared<const Tokenizer>(std::move(tokenizer));
   model->format =
       std::make_shared<const Result<ChatFormat>>(format_of(file, model->tokenizer->vocabulary()));
   if (!model->format->ok()) {
-    model->session.options.logger.warning("the model's chat template is not used: {}",
-                                          model->format->error().message);
+    device.owner->options().logger.warning("the model's chat template is not used: {}",
+                                           model->format->error().message);
   }
+  model->info = info_of(*loaded, *model);
   return model;
-}
-
-pumice_model_info info_of(const pumice_model& model) {
-  const Program& program = model.session.model->program;
-  pumice_model_info info{sizeof info};
-  write_text(program.name, info.name);
-  write_text(program.architecture, info.architecture);
-  info.resident_bytes = model.session.model->weights.resident_bytes();
-  info.n_vocabulary = program.n_vocab;
-  info.n_layers = model.session.model->n_layers();
-  info.trained_context_tokens = program.context_length;
-  info.has_chat_template = model.format->ok() && !(*model.format)->is_plain();
-  return info;
 }
 
 ApiStatus tokenize(const pumice_model* model, pumice_string text, pumice_bool special,
@@ -72,7 +85,7 @@ ApiStatus detokenize_to(const pumice_model* model, const uint32_t* tokens, size_
   PUMICE_TRY_STATUS(check_output_array(text, capacity, n_bytes));
   PUMICE_TRY_STATUS(check_handle(model, "model"));
   PUMICE_TRY(const std::span<const uint32_t> ids, read_array(tokens, n_tokens, "tokens"));
-  const uint32_t n_vocab = model->session.model->program.n_vocab;
+  const uint32_t n_vocab = model->info.n_vocabulary;
   for (const uint32_t id : ids) {
     if (id >= n_vocab) return invalid("token {} is outside the vocabulary of {}", id, n_vocab);
   }
@@ -81,6 +94,17 @@ ApiStatus detokenize_to(const pumice_model* model, const uint32_t* tokens, size_
 }
 
 }  // namespace
+
+Result<Session> session_of(const pumice_model& model) {
+  Session session = model.recovery->session();
+  const bool is_current = session.device != nullptr && !session.device->is_lost() &&
+                          session.device == model.owner->device();
+  if (is_current) return session;
+  session = {};  // which would keep it
+  PUMICE_TRY_STATUS(model.recovery->replace([&] { return model.owner->load(model.path); }, {}));
+  return model.recovery->session();
+}
+
 }  // namespace pumice::api
 
 using namespace pumice;
@@ -104,7 +128,7 @@ pumice_status pumice_model_get_info(const pumice_model* model, pumice_model_info
     PUMICE_TRY_STATUS(check_struct(info, "info"));
     write_struct(pumice_model_info{}, info);
     PUMICE_TRY_STATUS(check_handle(model, "model"));
-    write_struct(info_of(*model), info);
+    write_struct(model->info, info);
     return {};
   });
 }

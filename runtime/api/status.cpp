@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
+#include <cstddef>
 #include <exception>
 #include <new>
+
+#include "api/structs.hpp"
 
 namespace pumice::api {
 namespace {
@@ -36,10 +38,11 @@ pumice_status status_of(ErrorCode code) {
   return PUMICE_INTERNAL;
 }
 
-pumice_status fail(pumice_status code, const char* message) noexcept {
-  const size_t n_bytes = std::min(std::strlen(message), last_message.size() - 1);
-  std::memcpy(last_message.data(), message, n_bytes);
-  last_message[n_bytes] = '\0';
+pumice_status fail(pumice_status code, std::string_view message) noexcept {
+  const size_t n_bytes = write_text(message, last_message);
+  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7F'; };
+  std::replace_if(last_message.begin(), last_message.begin() + static_cast<ptrdiff_t>(n_bytes),
+                  is_control, '?');
   return code;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/result.hpp"
@@ -43,15 +44,16 @@ ApiStatus invalid(fmt::format_string<Args...> format, Args&&... args) {
 /// The status of the exception that is being handled. Does not throw.
 pumice_status status_of_exception() noexcept;
 
-/// Keeps the message for pumice_last_error. Does not throw.
-pumice_status fail(pumice_status code, const char* message) noexcept;
+/// Keeps the message for pumice_last_error, as one line: names of files in it may have anything.
+/// Does not throw.
+pumice_status fail(pumice_status code, std::string_view message) noexcept;
 
 /// `body`: a function that returns an ApiStatus, or what converts to one.
 template <typename Body>
 pumice_status guarded(Body&& body) noexcept {
   try {
     const ApiStatus status = body();
-    return status.ok() ? PUMICE_OK : fail(status.code(), status.message().c_str());
+    return status.ok() ? PUMICE_OK : fail(status.code(), status.message());
   } catch (...) {
     return status_of_exception();
   }

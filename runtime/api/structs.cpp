@@ -15,12 +15,18 @@ Result<std::string_view> read_string(pumice_string string, std::string_view name
   return std::string_view(string.data, length);
 }
 
+Result<std::string_view> read_path(pumice_string string, std::string_view name) {
+  PUMICE_TRY(const std::string_view path, read_string(string, name));
+  if (path.find('\0') == path.npos) return path;
+  return make_error(ErrorCode::kInvalidArgument, "{} has a NUL inside", name);
+}
+
 Result<bool> read_bool(pumice_bool value, std::string_view name) {
   if (value <= 1) return value == 1;
   return make_error(ErrorCode::kInvalidArgument, "{} is {}, expected 0 or 1", name, value);
 }
 
-void write_text(std::string_view text, std::span<char> out) {
+size_t write_text(std::string_view text, std::span<char> out) {
   size_t length = std::min(text.size(), out.size() - 1);
   const auto continues = [&](size_t i) {
     return (static_cast<unsigned char>(text[i]) & 0xC0) == 0x80;
@@ -28,6 +34,7 @@ void write_text(std::string_view text, std::span<char> out) {
   while (length > 0 && length < text.size() && continues(length)) --length;
   std::copy_n(text.begin(), length, out.begin());
   out[length] = '\0';
+  return length;
 }
 
 }  // namespace pumice::api

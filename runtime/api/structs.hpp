@@ -69,6 +69,9 @@ void write_struct(const T& value, T* out) {
 /// Errors (kInvalidArgument): NULL with a length, or a length that is none.
 Result<std::string_view> read_string(pumice_string string, std::string_view name);
 
+/// The same of a file's or folder's name, which has no NUL: the system would take the name before.
+Result<std::string_view> read_path(pumice_string string, std::string_view name);
+
 /// 0 or 1. Errors: kInvalidArgument.
 Result<bool> read_bool(pumice_bool value, std::string_view name);
 
@@ -110,7 +113,7 @@ Status check_output_array(const T* out, size_t capacity, size_t* count) {
   return {};
 }
 
-/// `text`, cut between characters, with a NUL.
-void write_text(std::string_view text, std::span<char> out);
+/// `text`, cut between characters, with a NUL; how many bytes are before that.
+size_t write_text(std::string_view text, std::span<char> out);
 
 }  // namespace pumice::api

@@ -130,6 +130,7 @@ Result<std::shared_ptr<vk::Device>> adopt(const pumice_vulkan_device& host,
   PUMICE_TRY(device.extensions, read_names(host.extensions, host.n_extensions, "extensions"));
   PUMICE_TRY(device.features, read_names(host.features, host.n_features, "features"));
   PUMICE_TRY(lent->device, vk::Device::adopt(device, options.device.limits, options.logger));
+  lent->device->set_hang_timeout(options.device.hang_timeout_s);
   // Whoever holds the device keeps what it calls.
   vk::Device* adopted = lent->device.get();
   return std::shared_ptr<vk::Device>(std::move(lent), adopted);
@@ -139,12 +140,29 @@ Result<std::unique_ptr<pumice_device>> open(const pumice_vulkan_device* given,
                                             const pumice_device_options* given_options) {
   PUMICE_TRY(const pumice_vulkan_device host, read_struct(given, "host"));
   PUMICE_TRY(DeviceOptions options, read_device_options(given_options));
-  if (!options.session.device.selector.empty() || options.session.device.validation) {
-    return make_error(ErrorCode::kInvalidArgument,
-                      "selector and validation are for a device that is not the host's");
+  const DeviceRequest& request = options.session.device;
+  if (!request.selector.empty() || request.validation || request.low_priority) {
+    return make_error(
+        ErrorCode::kInvalidArgument,
+        "selector, validation and low_priority are for a device that is not the host's");
   }
   PUMICE_TRY(std::shared_ptr<vk::Device> device, adopt(host, options.session));
-  return make_device(std::move(device), std::move(options.session), std::move(options.log));
+  return make_device(std::move(device), std::move(options.session), nullptr,
+                     std::move(options.log));
+}
+
+ApiStatus replace(DeviceOwner& owner, const pumice_vulkan_device* given) {
+  if (!owner.is_lent()) return invalid("device is not one that a host lent");
+  PUMICE_TRY(const pumice_vulkan_device host, read_struct(given, "host"));
+  PUMICE_TRY(std::shared_ptr<vk::Device> device, adopt(host, owner.options()));
+  return owner.replace(std::move(device));
+}
+
+/// Null: lost, and no other came.
+ApiStatus device_now(const pumice_device& handle, std::shared_ptr<vk::Device>* device) {
+  *device = handle.owner->device();
+  if (*device != nullptr) return {};
+  return {PUMICE_DEVICE_LOST, "the device was lost"};
 }
 
 }  // namespace
@@ -181,12 +199,21 @@ pumice_status pumice_vulkan_device_open(const pumice_vulkan_device* host,
   });
 }
 
+pumice_status pumice_vulkan_replace(pumice_device* device, const pumice_vulkan_device* host) {
+  return guarded([&]() -> ApiStatus {
+    PUMICE_TRY_STATUS(check_handle(device, "device"));
+    return replace(*device->owner, host);
+  });
+}
+
 pumice_status pumice_vulkan_begin_after(pumice_device* device, VkSemaphore semaphore,
                                         uint64_t value) {
   return guarded([&]() -> ApiStatus {
     PUMICE_TRY_STATUS(check_handle(device, "device"));
     if (semaphore == VK_NULL_HANDLE) return invalid("semaphore is VK_NULL_HANDLE");
-    device->session.device->begin_after({semaphore, value});
+    std::shared_ptr<vk::Device> now;
+    PUMICE_TRY_STATUS(device_now(*device, &now));
+    now->begin_after({semaphore, value});
     return {};
   });
 }
@@ -198,7 +225,9 @@ pumice_status pumice_vulkan_submitted(pumice_device* device, VkSemaphore* semaph
     *semaphore = VK_NULL_HANDLE;
     *value = 0;
     PUMICE_TRY_STATUS(check_handle(device, "device"));
-    const vk::TimelinePoint point = device->session.device->submitted();
+    std::shared_ptr<vk::Device> now;
+    PUMICE_TRY_STATUS(device_now(*device, &now));
+    const vk::TimelinePoint point = now->submitted();
     *semaphore = point.semaphore;
     *value = point.value;
     return {};

@@ -2,7 +2,7 @@
 // callback. The default Logger discards everything, so a library user hears nothing unless asked.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <functional>
 #include <string_view>

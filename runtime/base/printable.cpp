@@ -1,6 +1,6 @@
 #include "base/printable.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/utf8.hpp"
 

@@ -2,7 +2,7 @@
 // module boundary or aborts a host.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <optional>
 #include <string>

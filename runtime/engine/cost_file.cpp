@@ -1,11 +1,12 @@
 #include "engine/cost_file.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <system_error>
+#include <utility>
 
 #include "base/output_file.hpp"
 
@@ -16,7 +17,37 @@ using Json = nlohmann::json;
 
 constexpr size_t kMaxFileBytes = 1 << 16;  // ours are a few lines
 
-Result<StepCost> read(const std::filesystem::path& path) {
+constexpr std::pair<const char*, double PaceRates::*> kRates[] = {
+    {"ns_per_segment", &PaceRates::per_segment},
+    {"ns_per_command", &PaceRates::per_command},
+    {"ns_per_byte", &PaceRates::per_byte},
+    {"ns_per_flop", &PaceRates::per_flop},
+};
+constexpr const char* kPace = "pace";  // the member that has them
+
+Json json_of(const PaceRates& pace) {
+  Json json;
+  for (const auto& [name, member] : kRates) json[name] = pace.*member;
+  return json;
+}
+
+/// Errors: kBadFile for a rate that is missing or out of range.
+Result<PaceRates> pace_from_json(const Json& json) {
+  PaceRates pace;
+  for (const auto& [name, member] : kRates) {
+    if (!json.is_object() || !json.contains(name) || !json[name].is_number()) {
+      return make_error(ErrorCode::kBadFile, "pace: no number \"{}\"", name);
+    }
+    pace.*member = json[name].get<double>();
+    if (!(pace.*member >= PaceRates::kLeast && pace.*member <= PaceRates::kMost)) {
+      return make_error(ErrorCode::kBadFile, "pace: \"{}\" must be {:g} to {:g}", name,
+                        PaceRates::kLeast, PaceRates::kMost);
+    }
+  }
+  return pace;
+}
+
+Result<LearnedCosts> read(const std::filesystem::path& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) {
     return make_error(ErrorCode::kBadFile, "it is a directory");
@@ -26,7 +57,13 @@ Result<StepCost> read(const std::filesystem::path& path) {
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<size_t>(file.gcount()));
   if (text.size() > kMaxFileBytes) return make_error(ErrorCode::kBadFile, "it is too large");
-  return step_cost_from_json(Json::parse(text, nullptr, false));
+  const Json json = Json::parse(text, nullptr, false);
+  PUMICE_TRY(const StepCost steps, step_cost_from_json(json));
+  LearnedCosts costs{.steps = CostModel(steps)};
+  if (json.contains(kPace)) {
+    PUMICE_TRY(costs.pace, pace_from_json(json[kPace]));
+  }
+  return costs;
 }
 
 }  // namespace
@@ -42,21 +79,24 @@ std::filesystem::path cost_file(const std::filesystem::path& cache_directory,
                                        static_cast<int>(options.math));
 }
 
-CostModel read_cost(const std::filesystem::path& path, const Logger& logger) {
+LearnedCosts read_costs(const std::filesystem::path& path, const Logger& logger) {
   std::error_code error;
   if (path.empty() || !std::filesystem::exists(path, error)) return {};
-  const Result<StepCost> cost = read(path);
-  if (!cost.ok()) {
-    logger.warning("{} is not used: {}", path.string(), cost.error().message);
+  Result<LearnedCosts> costs = read(path);
+  if (!costs.ok()) {
+    logger.warning("{} is not used: {}", path.string(), costs.error().message);
     return {};
   }
   logger.info("cost model of earlier runs from {}", path.string());
-  return CostModel(*cost);
+  return std::move(costs).value();
 }
 
-void write_cost(const std::filesystem::path& path, const CostModel& cost, const Logger& logger) {
-  if (path.empty() || !cost.calibrated()) return;
-  const Status written = write_cache_file(path, Json(cost.cost()).dump(2) + "\n");
+void write_costs(const std::filesystem::path& path, const LearnedCosts& costs,
+                 const Logger& logger) {
+  if (path.empty() || !costs.steps.calibrated()) return;
+  Json json = costs.steps.cost();
+  if (costs.pace) json[kPace] = json_of(*costs.pace);
+  const Status written = write_cache_file(path, json.dump(2) + "\n");
   if (!written.ok()) logger.warning("cost model is not kept: {}", written.error().message);
 }
 

@@ -1,6 +1,6 @@
 #include "engine/device_state.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -58,7 +58,10 @@ DeviceState::DeviceState(std::shared_ptr<vk::PipelineLibrary> pipelines,
       options_(options),
       slots_(options.n_sequences * Scheduler::kMaxOutstanding, SlotState::kUnknown) {}
 
-DeviceState::~DeviceState() { device_->wait_idle(); }
+DeviceState::~DeviceState() {
+  device_->wait_idle();
+  placement().forget(this);
+}
 
 Result<vk::PipelineLibrary::Readiness> DeviceState::prewarm(
     double budget_s, const vk::PipelineLibrary::Progress& progress) {
@@ -97,9 +100,9 @@ Status DeviceState::plan_memory(std::optional<uint32_t> kv_blocks) {
 }
 
 Status DeviceState::allocate() {
-  PUMICE_TRY(decoder_,
-             Decoder::plan(device_, *pipelines_, program(), model_->weights, options_.kv_type,
-                           options_.math, options_.fusion, sizes_.limits));
+  weights_ = placement().now();
+  PUMICE_TRY(decoder_, Decoder::plan(device_, *pipelines_, program(), *weights_, options_.kv_type,
+                                     options_.math, options_.fusion, sizes_.limits));
   PUMICE_TRY(kv_,
              KvMemory::create(device_, sizes_.layout.page_bytes, sizes_.n_pages, first_kv_blocks_));
   block_store_.emplace(device_, *kv_);
@@ -158,14 +161,16 @@ KvCacheOptions DeviceState::cache_options() const {
           .model = cache_fingerprint(*model_, sizes_.layout, *decoder_),
           .layout = kKvLayoutVersion,
           .block_bytes = sizes_.layout.page_bytes,
-          .host_bytes = options_.cache_host_bytes};
+          .host_bytes = options_.cache_host_bytes,
+          .host_allocator = options_.host_allocator};
 }
 
 // ---- memory
 
-/// What the device's ledger has besides this KV memory.
-uint64_t DeviceState::bytes_beside_kv() const {
-  return device_->ledger().total_bytes() - kv_->bytes_with(kv_->n_blocks());
+/// What the device's ledger has besides this KV memory and weights that can move.
+uint64_t DeviceState::bytes_that_stay() const {
+  const uint64_t movable = placement().can_move() ? placement().device_bytes() : 0;
+  return device_->ledger().budgeted_bytes() - kv_->bytes_with(kv_->n_blocks()) - movable;
 }
 
 uint32_t DeviceState::fewest_kv_blocks() const {
@@ -174,23 +179,44 @@ uint32_t DeviceState::fewest_kv_blocks() const {
                   kv_->whole_slabs_for(groups.pages_for(kKvBlockTokens, 1)));
 }
 
-Result<uint32_t> DeviceState::kv_blocks_within(uint64_t budget_bytes) const {
-  const uint64_t others = bytes_beside_kv();
-  const uint32_t fewest = fewest_kv_blocks();
-  const uint64_t smallest = others + kv_->bytes_with(fewest);
-  if (budget_bytes < smallest) {
+DeviceState::MemoryTarget DeviceState::least_memory() const {
+  const WeightPlacement& placed = placement();
+  return {fewest_kv_blocks(), placed.can_move() ? 0 : placed.n_pieces()};
+}
+
+Result<DeviceState::MemoryTarget> DeviceState::memory_within(uint64_t budget_bytes) const {
+  const WeightPlacement& placed = placement();
+  const uint64_t stays = bytes_that_stay();
+  const auto needed = [&](const MemoryTarget& target) {
+    return stays + kv_->bytes_with(target.kv_blocks) +
+           (placed.can_move() ? placed.bytes_of_first(target.weight_pieces) : 0);
+  };
+  MemoryTarget target = least_memory();
+  if (const uint64_t smallest = needed(target); budget_bytes < smallest) {
     return make_error(
         ErrorCode::kDoesNotFit,
-        "a memory budget of {} cannot be met, {} ({} bytes) is the smallest: {} are weights, "
-        "activations and tables, which stay, and {} the least of KV",
-        memory_text(budget_bytes), memory_text(smallest), smallest, memory_text(others),
-        memory_text(smallest - others));
+        "a memory budget of {} cannot be met, {} ({} bytes) is the smallest: {} are {}activations "
+        "and tables, which stay, and {} the least of KV",
+        memory_text(budget_bytes), memory_text(smallest), smallest, memory_text(stays),
+        placed.can_move() ? "" : "weights (this device has no other memory for them), ",
+        memory_text(smallest - stays));
   }
-  uint32_t n_blocks = kv_->most_blocks();
-  while (others + kv_->bytes_with(n_blocks) > budget_bytes) {
-    n_blocks = kv_->whole_slabs_within(n_blocks - uint64_t{1});
+  target.weight_pieces = placed.n_pieces();
+  while (needed(target) > budget_bytes) --target.weight_pieces;
+  const uint32_t fewest = target.kv_blocks;
+  target.kv_blocks = kv_->most_blocks();
+  while (needed(target) > budget_bytes && target.kv_blocks > fewest) {
+    target.kv_blocks = kv_->whole_slabs_within(target.kv_blocks - uint64_t{1});
   }
-  return n_blocks;
+  return target;
+}
+
+bool DeviceState::follow_weights() {
+  std::shared_ptr<const ModelWeights> now = placement().now();
+  if (now == weights_) return false;
+  decoder_->use_weights(*now);
+  weights_ = std::move(now);
+  return true;
 }
 
 // ---- slots

@@ -57,9 +57,22 @@ class DeviceState {
   const KvMemory& kv() const { return *kv_; }
   /// The fewest blocks with which anything can run.
   uint32_t fewest_kv_blocks() const;
-  /// The blocks of KV memory for a ledger of `budget_bytes`. Errors: kDoesNotFit, with the smallest
-  /// that can be.
-  Result<uint32_t> kv_blocks_within(uint64_t budget_bytes) const;
+  /// What of the device's memory is to be used.
+  struct MemoryTarget {
+    uint32_t kv_blocks = 0;
+    uint32_t weight_pieces = 0;  ///< on the device; the rest beside it
+  };
+  /// For a ledger of `budget_bytes`: KV memory goes first, then weights, and those come back first.
+  /// Errors: kDoesNotFit, with the smallest that can be.
+  Result<MemoryTarget> memory_within(uint64_t budget_bytes) const;
+  /// The least that can be.
+  MemoryTarget least_memory() const;
+
+  WeightPlacement& placement() const { return *model_->weights; }
+  /// Steps are recorded with these weights.
+  const std::shared_ptr<const ModelWeights>& weights() const { return weights_; }
+  /// From now on with those of where they lie now; whether they lie elsewhere.
+  bool follow_weights();
 
   uint32_t n_rings() const { return static_cast<uint32_t>(rings_.size()); }
 
@@ -139,7 +152,7 @@ class DeviceState {
   Status allocate_tables();
   Status allocate_rings();
   vk::BufferRange counts_of(uint32_t slot) const;
-  uint64_t bytes_beside_kv() const;
+  uint64_t bytes_that_stay() const;
   /// Of the device, by whoever.
   struct Made {
     uint64_t pipelines = 0;
@@ -157,6 +170,7 @@ class DeviceState {
   vk::PipelineLibrary::Readiness readiness_;  // when it was last asked for
   std::optional<Made> warm_;                  // when prewarming was done
 
+  std::shared_ptr<const ModelWeights> weights_;
   std::optional<Decoder> decoder_;
   std::optional<KvMemory> kv_;
   std::optional<KvBlockStore> block_store_;

@@ -1,6 +1,6 @@
 #include "engine/engine.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "engine/engine_limits.hpp"
+#include "engine/engine_sizes.hpp"
 #include "engine/memory_plan.hpp"
 
 namespace pumice {
@@ -36,6 +37,7 @@ Requests::Limits request_limits(const EngineOptions& options, const Program& pro
 }
 
 Result<EngineOptions> checked(EngineOptions options, const Model& model) {
+  PUMICE_TRY_STATUS(check_writes_text(model.program));
   if (options.context_tokens == 0) options.context_tokens = model.program.context_length;
   if (const auto most = position_limit(model.program); most && options.context_tokens > *most) {
     return make_error(ErrorCode::kInvalidArgument,
@@ -46,6 +48,7 @@ Result<EngineOptions> checked(EngineOptions options, const Model& model) {
     return make_error(ErrorCode::kInvalidArgument,
                       "sequences, token budget and chunk size must be positive");
   }
+  PUMICE_TRY_STATUS(check_sizes(options));
   if (options.split_tokens == 0 || options.split_tokens % kKvBlockTokens != 0) {
     return make_error(ErrorCode::kInvalidArgument, "split_tokens must be a multiple of {}",
                       kKvBlockTokens);
@@ -159,6 +162,17 @@ Status Engine::rebuild(std::shared_ptr<vk::PipelineLibrary> pipelines,
   });
 }
 
+Status Engine::count_loss(uint32_t most_in_a_row) {
+  const uint64_t steps = scheduler().telemetry().steps;
+  losses_in_a_row_ = steps == steps_at_loss_ ? losses_in_a_row_ + 1 : 1;
+  steps_at_loss_ = steps;
+  if (losses_in_a_row_ <= most_in_a_row) return {};
+  losses_in_a_row_ = 0;
+  return make_error(ErrorCode::kDeviceLost,
+                    "the device was lost {} times in a row before a step could end",
+                    most_in_a_row + 1);
+}
+
 void Engine::set_hooks(StepHooks hooks) {
   hooks_ = std::move(hooks);
   if (stepper_ != nullptr) stepper_->set_hooks(hooks_);
@@ -174,6 +188,7 @@ double Engine::now() const {
 }
 
 double Engine::next_due_s() const {
+  if (stepper_ != nullptr && stepper_->changes_memory()) return 0;
   if (idle()) return std::numeric_limits<double>::infinity();
   if (requests_->has_events() || stepper_ == nullptr || !stepper_->idle()) return 0;
   return scheduler().next_due_s();
@@ -225,7 +240,7 @@ Result<std::vector<StepEvent>> Engine::poll(double budget_s) {
       PUMICE_TRY_STATUS(check_device());
       if (device_->is_warm()) {
         PUMICE_TRY_STATUS(stepper_->poll(budget_s));
-      } else if (!idle() || stepper_->resizing()) {
+      } else if (!idle() || !stepper_->memory_settled()) {
         PUMICE_TRY_STATUS(prewarm(budget_s));
       }
       look_at_memory();
@@ -267,8 +282,8 @@ Status Engine::wait(double most_s) const {
 Status Engine::set_memory_budget(uint64_t bytes) {
   return guarded([&]() -> Status {
     PUMICE_TRY_STATUS(check_device());
-    PUMICE_TRY(const uint32_t n_blocks, device_->kv_blocks_within(bytes));
-    stepper_->resize_kv(n_blocks);
+    PUMICE_TRY(const DeviceState::MemoryTarget target, device_->memory_within(bytes));
+    stepper_->use_memory(target, bytes);
     memory_.budget_bytes = bytes;
     memory_.met = bytes == UINT64_MAX;
     look_at_memory();
@@ -283,16 +298,17 @@ void Engine::look_at_memory() {
   if (memory_.met && !due) return;
   vk::Device& device = *device_->device();
   if (!memory_.met) device.retire([] {});  // what waits for another engine's work
-  memory_.used_bytes = device.ledger().total_bytes();
+  memory_.used_bytes = device.ledger().budgeted_bytes();
   memory_.kv_blocks = device_->kv().n_blocks();
   memory_.kv_blocks_all = device_->kv().most_blocks();
   memory_.kv_bytes = device_->kv().bytes_with(memory_.kv_blocks);
+  memory_.weight_bytes_beside = device_->placement().beside_bytes();
   if (memory_.budget_bytes != UINT64_MAX) {
     const bool within = memory_.used_bytes <= memory_.budget_bytes;
-    memory_.met = within && (memory_.met || !stepper_->resizing());
+    memory_.met = within && (memory_.met || stepper_->memory_settled());
     if (due) {
-      const Result<uint32_t> n_blocks = device_->kv_blocks_within(memory_.budget_bytes);
-      stepper_->resize_kv(n_blocks.ok() ? *n_blocks : device_->fewest_kv_blocks());
+      const auto target = device_->memory_within(memory_.budget_bytes);
+      stepper_->use_memory(target.ok() ? *target : device_->least_memory(), memory_.budget_bytes);
     }
   }
   if (!due) return;

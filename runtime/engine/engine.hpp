@@ -32,10 +32,11 @@ namespace pumice {
 struct MemoryStatus {
   uint64_t budget_bytes = UINT64_MAX;  ///< asked for; UINT64_MAX: none
   bool met = true;
-  uint64_t used_bytes = 0;     ///< of the device, by its ledger
-  uint64_t kv_bytes = 0;       ///< of those, this engine's KV memory
-  uint32_t kv_blocks = 0;      ///< pages in it
-  uint32_t kv_blocks_all = 0;  ///< without a budget
+  uint64_t used_bytes = 0;           ///< of the heap of the device's memory, by its ledger
+  uint64_t kv_bytes = 0;             ///< of those, this engine's KV memory
+  uint32_t kv_blocks = 0;            ///< pages in it
+  uint32_t kv_blocks_all = 0;        ///< without a budget
+  uint64_t weight_bytes_beside = 0;  ///< of the model, in memory beside the device's
   /// What the driver says, asked once a second at most; nothing where it does not.
   std::optional<vk::HeapUse> driver = {};
   /// Times since the engine was made that the driver was found to leave less than is used.
@@ -112,8 +113,9 @@ class Engine {
   /// Seconds since the engine was made.
   double now() const;
   /// Until when, on `now`, `poll` has nothing to do unless something is asked of the engine: 0
-  /// while steps are under way or may be planned, the time of the first token that must wait
-  /// (GenerationRequest::max_tokens_per_s) or of a request's timeout, infinite while idle.
+  /// while steps are under way or may be planned or memory changes, the time of the first token
+  /// that must wait (GenerationRequest::max_tokens_per_s) or of a request's timeout, infinite while
+  /// idle.
   double next_due_s() const;
 
   /// Run a few steps of made-up tokens and learn what steps cost here, for `tpot_target_s`. Only
@@ -123,13 +125,15 @@ class Engine {
   /// Replace the prompt cache file by what is cached now. Needs EngineOptions::cache_file.
   Status save_prompt_cache();
 
-  /// From now on let all that the device's ledger has, of this engine, its model and any others
-  /// there, be at most `bytes`; UINT64_MAX: no budget, as at first. Returns at once: `poll` and
-  /// `step` work towards it, also while no request is there, and `memory` says when it is met; from
-  /// then on the ledger stays within it, unless others on the device take more. What is cached
-  /// least recently goes first, to host memory where there is a tier for it; requests that are
-  /// served last wait again if need be, and one that can never fit any more fails with kDoesNotFit
-  /// (RequestReport::failure). With a higher budget KV memory grows again. Errors, with nothing
+  /// From now on let all that the device's ledger has in the heap of the device's memory, of this
+  /// engine, its model and any others there, be at most `bytes`; UINT64_MAX: no budget, as at
+  /// first. Returns at once: `poll` and `step` work towards it, also while no request is there, and
+  /// `memory` says when it is met; from then on the ledger stays within it, unless others on the
+  /// device take more. What is cached least recently goes first, to host memory where there is a
+  /// tier for it; requests that are served last wait again if need be, and one that can never fit
+  /// any more fails with kDoesNotFit (RequestReport::failure). Then weights of the last layers go
+  /// to memory beside the device's, where there is such memory: steps are slower, and compute the
+  /// same. With a higher budget they come back and KV memory grows again. Errors, with nothing
   /// changed: kDoesNotFit with the smallest budget that can be met, kDeviceLost.
   Status set_memory_budget(uint64_t bytes);
   /// Of the last `poll`, `step` or `set_memory_budget`.
@@ -164,6 +168,10 @@ class Engine {
   Status rebuild(std::shared_ptr<vk::PipelineLibrary> pipelines, std::shared_ptr<const Model> model,
                  const vk::PipelineLibrary::Progress& progress = {});
 
+  /// The device was lost. Errors: kDeviceLost once that has happened more than `most_in_a_row`
+  /// times with no step ended between them; counting then begins anew.
+  Status count_loss(uint32_t most_in_a_row);
+
   /// Null after `drop_device`, or a `rebuild` that failed.
   std::shared_ptr<vk::Device> device() const {
     return device_ != nullptr ? device_->device() : nullptr;
@@ -180,6 +188,13 @@ class Engine {
   uint64_t dispatched_rows() const { return stepper().dispatched_rows(); }
   /// The last steps that ended, at most a few thousand.
   const std::deque<StepTrace>& trace() const { return stepper().trace(); }
+  /// How long work takes here, for EngineOptions::pace of the next run; nothing if too little is
+  /// known yet.
+  std::optional<PaceRates> learned_pace() const {
+    return stepper_ != nullptr ? stepper_->learned_pace() : options_.pace;
+  }
+  /// Submitter::take_slice_times: what `poll` submitted, asked and measured.
+  std::vector<SliceTime> take_slice_times() { return stepper().take_slice_times(); }
 
   /// For profiles and tests.
   void set_hooks(StepHooks hooks);
@@ -187,6 +202,8 @@ class Engine {
   Status check_integrity() const;
   /// For tests: recorded steps kept to be submitted again.
   size_t n_replays() const { return stepper().n_replays(); }
+  /// For tests: blocks move between the device and the cache's tiers.
+  bool moves_blocks() const { return stepper().moving(); }
 
  private:
   explicit Engine(const EngineOptions& options) : options_(options) {}
@@ -209,6 +226,8 @@ class Engine {
   std::chrono::steady_clock::time_point memory_looked_at_ = {};
   std::optional<Requests> requests_;
   StepHooks hooks_;
+  uint64_t steps_at_loss_ = 0;  // that had ended by the last one
+  uint32_t losses_in_a_row_ = 0;
   bool broken_ = false;  // an exception left something in the middle: `repair` comes next
   std::unique_ptr<DeviceState> device_;  // none after a `rebuild` that failed; so is stepper_
   std::unique_ptr<Stepper> stepper_;

@@ -4,8 +4,11 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 
+#include "base/host_memory.hpp"
 #include "base/log.hpp"
+#include "engine/pace.hpp"
 #include "models/lowering.hpp"
 #include "scheduler/cost_model.hpp"
 #include "scheduler/request.hpp"
@@ -43,13 +46,15 @@ struct EngineOptions {
   uint32_t max_partial_prefills = 4;
   std::array<uint32_t, kServiceClasses> reserved_decode_tokens = {};
   OverflowPolicy overflow = OverflowPolicy::kStop;
-  uint32_t keep_tokens = 1;       ///< of kShift
-  bool prefix_cache = true;       ///< reuse the KV of prefixes seen before
-  uint64_t cache_host_bytes = 0;  ///< host memory for KV that leaves the device
+  uint32_t keep_tokens = 1;           ///< of kShift
+  bool prefix_cache = true;           ///< reuse the KV of prefixes seen before
+  uint64_t cache_host_bytes = 0;      ///< host memory for KV that leaves the device
+  HostAllocator host_allocator = {};  ///< of that memory
   std::filesystem::path cache_file =
       {};  ///< prompt cache file to read, and to keep KV in; empty: none
   uint64_t cache_file_bytes = uint64_t{4} << 30;  ///< most to keep in it
   CostModel cost = {};                            ///< what steps cost, if known from an earlier run
+  std::optional<PaceRates> pace = {};             ///< how long work takes, likewise
   /// Results identical to the bit for every chunking, batch and cache hit on one device; slower,
   /// and always fp32.
   bool invariant = false;

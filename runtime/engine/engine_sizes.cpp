@@ -13,10 +13,34 @@ constexpr uint64_t kMostKvPages = UINT32_MAX - 1;
 constexpr uint64_t kAlignment = 256;
 constexpr uint64_t kTransferBytes = uint64_t{64} << 20;  // at a time between tiers
 
+// More than any device runs; below these no product here leaves its type.
+constexpr uint32_t kMostSequences = 1 << 16;
+constexpr uint32_t kMostStepTokens = 1 << 20;
+constexpr uint32_t kMostContextTokens = 1 << 28;
+
 }  // namespace
+
+Status check_sizes(const EngineOptions& options) {
+  struct Limit {
+    uint32_t value;
+    uint32_t most;
+    const char* what;
+  };
+  for (const Limit& limit :
+       {Limit{options.n_sequences, kMostSequences, "sequences at once"},
+        Limit{options.token_budget, kMostStepTokens, "tokens in a step"},
+        Limit{options.context_tokens, kMostContextTokens, "tokens of context"}}) {
+    if (limit.value > limit.most) {
+      return make_error(ErrorCode::kInvalidArgument, "{} {} are more than the {} that can be",
+                        limit.value, limit.what, limit.most);
+    }
+  }
+  return {};
+}
 
 Result<EngineSizes> engine_sizes(const Program& program, const Lowered& lowered,
                                  const EngineOptions& options) {
+  PUMICE_TRY_STATUS(check_sizes(options));
   EngineSizes sizes{.layout = state_layout(program, options.kv_type)};
   sizes.groups = cache_groups(program, sizes.layout);
   PUMICE_TRY_STATUS(CacheGroups::check(sizes.groups));
@@ -30,14 +54,20 @@ Result<EngineSizes> engine_sizes(const Program& program, const Lowered& lowered,
                       kMostKvPages);
   }
   sizes.n_pages = static_cast<uint32_t>(n_pages);
-  const uint32_t max_rows =
-      std::min(options.token_budget, options.n_sequences * options.context_tokens);
+  const auto max_rows = static_cast<uint32_t>(std::min<uint64_t>(
+      options.token_budget, uint64_t{options.n_sequences} * options.context_tokens));
   // Split rows: those of short chunks, of which each sequence has one in a step.
   const ops::AttentionPlanOptions attention = attention_options(options);
   const uint64_t most_split = uint64_t{options.n_sequences} * attention.max_split_rows;
   const auto split_rows = static_cast<uint32_t>(std::min<uint64_t>(max_rows, most_split));
   const uint32_t logit_rows =
       options.prompt_logits ? max_rows : std::min(max_rows, options.n_sequences);
+  const uint64_t n_splits = options.context_tokens / options.split_tokens + 1;
+  const uint64_t attention_items = max_rows + split_rows * n_splits;
+  if (attention_items > UINT32_MAX) {
+    return make_error(ErrorCode::kDoesNotFit, "{} pieces of attention in a step exceed {}",
+                      attention_items, UINT32_MAX);
+  }
   sizes.limits = {.rows = max_rows,
                   .logit_rows = logit_rows,
                   .context_tokens = options.context_tokens,
@@ -46,8 +76,7 @@ Result<EngineSizes> engine_sizes(const Program& program, const Lowered& lowered,
                   .invariant = options.invariant};
   sizes.step = {.rows = max_rows,
                 .logit_rows = logit_rows,
-                .attention_items =
-                    max_rows + split_rows * (options.context_tokens / options.split_tokens + 1),
+                .attention_items = static_cast<uint32_t>(attention_items),
                 .attention_classes = static_cast<uint32_t>(lowered.attention_classes.size())};
   sizes.n_slots = options.n_sequences * Scheduler::kMaxOutstanding;
   sizes.n_rings = steps_under_way(options);

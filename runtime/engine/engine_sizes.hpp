@@ -49,8 +49,11 @@ struct EngineSizes {
   std::vector<uint64_t> transfer_ranges() const;
 };
 
-/// The options are those of an engine, `context_tokens` given. Errors: kDoesNotFit (more pages than
-/// have numbers), kInvalidArgument (state groups that no cache takes).
+/// Errors (kInvalidArgument): more sequences, tokens in a step or context than any device runs.
+Status check_sizes(const EngineOptions& options);
+
+/// The options are those of an engine, `context_tokens` given. Errors: those of check_sizes,
+/// kDoesNotFit (more pages than have numbers), kInvalidArgument (state groups that no cache takes).
 Result<EngineSizes> engine_sizes(const Program& program, const Lowered& lowered,
                                  const EngineOptions& options);
 

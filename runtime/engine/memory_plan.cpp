@@ -33,13 +33,13 @@ DeviceMemory device_memory(const vk::DeviceSnapshot& snapshot, const vk::DeviceP
       .max_items = plan.max_workgroup_count[0],
       .maps_all = device.host_visible && device.coherent};
   for (size_t i = 0; i < memory.is_budgeted.size(); ++i) {
-    memory.is_budgeted[i] = plan.memory[i].heap == device.heap;
+    memory.is_budgeted[i] = plan.is_budgeted(static_cast<vk::MemoryDomain>(i));
   }
   return memory;
 }
 
 DeviceMemory device_memory(vk::Device& device) {
-  return device_memory(device.snapshot(), device.plan(), device.ledger().total_bytes());
+  return device_memory(device.snapshot(), device.plan(), device.ledger().budgeted_bytes());
 }
 
 uint64_t MemoryPlan::bytes(MemoryUse use) const {
@@ -69,20 +69,23 @@ std::vector<KvType> kv_choices(const Program& program) {
 Result<MemoryPlanner> MemoryPlanner::of_source(const ModelSource& source, DeviceMemory device,
                                                const FusionRules& fusion) {
   PUMICE_TRY(Program program, build_program(source));
+  PUMICE_TRY_STATUS(check_writes_text(program));
   PUMICE_TRY(const Lowered loaded, lower(program));  // weights are loaded for any rules
   PUMICE_TRY(Lowered lowered, lower(program, fusion));
-  const vk::ArenaSizes weights = weight_memory(source, program, loaded, device.slab_bytes);
+  const WeightMemory weights = weight_memory(source, program, loaded, device.slab_bytes);
   MemoryPlanner planner(std::make_shared<const Program>(std::move(program)), std::move(lowered),
-                        std::move(device), weights.allocated_bytes());
-  planner.largest_weight_bytes_ = weights.largest_bytes();
+                        std::move(device), weights.allocated_bytes);
+  planner.largest_weight_bytes_ = weights.largest_bytes;
   return planner;
 }
 
 Result<MemoryPlanner> MemoryPlanner::of_loaded(const Model& model, vk::Device& device,
                                                const FusionRules& fusion) {
   PUMICE_TRY(Lowered lowered, lower(model.program, fusion));
-  const uint64_t weights_bytes = model.weights.allocated_bytes();
-  const uint64_t used_bytes = device.ledger().total_bytes() - weights_bytes;
+  const uint64_t weights_bytes =
+      model.weights->now()->allocated_bytes() - model.weights->beside_bytes();
+  const uint64_t all_bytes = device.ledger().budgeted_bytes();
+  const uint64_t used_bytes = all_bytes - std::min(all_bytes, weights_bytes);
   return MemoryPlanner(std::make_shared<const Program>(model.program), std::move(lowered),
                        device_memory(device.snapshot(), device.plan(), used_bytes), weights_bytes);
 }

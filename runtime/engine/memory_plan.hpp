@@ -72,7 +72,8 @@ class MemoryPlanner {
   /// Of a model that is still to be loaded. Errors: those of build_program and `lower`.
   static Result<MemoryPlanner> of_source(const ModelSource& source, DeviceMemory device,
                                          const FusionRules& fusion = {});
-  /// Of one that has been: its weights' bytes count as free before the plan, and as part of it.
+  /// Of one that has been: its weights' bytes on the device count as free before the plan, and as
+  /// part of it.
   static Result<MemoryPlanner> of_loaded(const Model& model, vk::Device& device,
                                          const FusionRules& fusion = {});
 

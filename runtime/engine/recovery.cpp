@@ -34,7 +34,8 @@ Session Recovery::session() const {
 
 Status Recovery::recover(std::span<Engine* const> engines) {
   const std::lock_guard lock(mutex_);
-  for (const Engine* engine : engines) PUMICE_TRY_STATUS(count_loss(*engine));
+  // A device that is lost at every step is not opened again for ever.
+  for (Engine* engine : engines) PUMICE_TRY_STATUS(engine->count_loss(options_.losses_in_a_row));
   const bool is_present = std::ranges::any_of(
       engines, [&](const Engine* engine) { return engine->device() == session_.device; });
   if (session_.device != nullptr && !session_.device->is_lost() && !is_present) {
@@ -63,19 +64,6 @@ Status Recovery::recover(std::span<Engine* const> engines) {
 Status Recovery::replace(const Open& open, std::span<Engine* const> engines) {
   const std::lock_guard lock(mutex_);
   return reopen(open, engines);
-}
-
-/// A device that is lost at every step is not opened again for ever.
-Status Recovery::count_loss(const Engine& engine) {
-  Losses& losses = losses_[&engine];
-  const uint64_t steps = engine.scheduler().telemetry().steps;
-  losses.in_a_row = steps == losses.steps ? losses.in_a_row + 1 : 1;
-  losses.steps = steps;
-  if (losses.in_a_row <= options_.losses_in_a_row) return {};
-  losses.in_a_row = 0;
-  return make_error(ErrorCode::kDeviceLost,
-                    "the device was lost {} times in a row before a step could end",
-                    options_.losses_in_a_row + 1);
 }
 
 /// What holds memory goes before the same is asked for again.

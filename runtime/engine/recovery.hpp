@@ -3,7 +3,6 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -53,12 +52,6 @@ class Recovery {
   Status replace(const Open& open, std::span<Engine* const> engines);
 
  private:
-  struct Losses {
-    uint64_t steps = 0;  // that had ended by the last one
-    uint32_t in_a_row = 0;
-  };
-
-  Status count_loss(const Engine& engine);
   Status reopen(const Open& open, std::span<Engine* const> engines);
   void drop(std::span<Engine* const> engines);
   Status rebuild(std::span<Engine* const> engines);
@@ -66,8 +59,7 @@ class Recovery {
   const Open open_;
   const RecoveryOptions options_;
   mutable std::mutex mutex_;
-  Session session_;                         // guarded, like losses_
-  std::map<const Engine*, Losses> losses_;  // of engines that were recovered
+  Session session_;  // guarded
 };
 
 }  // namespace pumice

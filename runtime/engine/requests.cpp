@@ -1,6 +1,6 @@
 #include "engine/requests.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <utility>
@@ -181,7 +181,8 @@ void Requests::begin_text(Active& active) {
   if (request.delivery == GenerationRequest::Delivery::kSentence) {
     active.sentences = std::make_unique<SentenceStream>();
   }
-  for (const TokenId token : active.told) (void)text_of(active, token);
+  const size_t n_given = request.prompt_text_given ? active.n_restored : 0;
+  for (const TokenId token : std::span(active.told).subspan(n_given)) (void)text_of(active, token);
 }
 
 /// What became final with it.

@@ -49,9 +49,10 @@ struct GenerationRequest {
   std::string salt = {};  ///< prefixes are shared only between requests of one salt
   /// Of a request that goes on where another ended (SavedSequence): which output token its first is
   /// to its seed, and how many at the prompt's end were output, as penalties count, and begin its
-  /// text. Not with on_logits.
+  /// text: what of that was held back comes first, unless all of it was given. Not with on_logits.
   uint64_t first_output_index = 0;
   uint32_t n_output_in_prompt = 0;
+  bool prompt_text_given = false;
   /// Receives the logits of positions, in order, while the engine works. Needs
   /// EngineOptions::prompt_logits.
   std::function<void(uint32_t position, std::span<const float> logits)> on_logits = {};

@@ -41,7 +41,8 @@ struct Header {
   float repeat_penalty = 1;
   float frequency_penalty = 0;
   float presence_penalty = 0;
-  std::array<uint32_t, 5> reserved = {};
+  uint32_t note_bytes = 0;
+  std::array<uint32_t, 4> reserved = {};
 };
 static_assert(sizeof(Header) == 176);
 
@@ -53,7 +54,7 @@ struct Bias {
 /// Between header and pages. No sum of such counts overflows.
 uint64_t middle_bytes(const Header& header) {
   return uint64_t{header.n_tokens} * sizeof(TokenId) + uint64_t{header.n_biases} * sizeof(Bias) +
-         header.salt_bytes;
+         header.salt_bytes + header.note_bytes;
 }
 
 /// Copies one thing after the other.
@@ -133,12 +134,14 @@ Result<SavedSequence> read_sequence(const Header& header, std::span<const std::b
                                       .seed = header.seed,
                                       .logit_bias = {}},
                          .next_output_index = header.next_output_index,
-                         .salt = std::string(header.salt_bytes, '\0')};
+                         .salt = std::string(header.salt_bytes, '\0'),
+                         .note = std::string(header.note_bytes, '\0')};
   std::vector<Bias> biases(header.n_biases);
   Copier copier{.from = bytes, .at = sizeof(Header)};
   copier.read(std::span(sequence.tokens));
   copier.read(std::span(biases));
   copier.read(std::span(sequence.salt));
+  copier.read(std::span(sequence.note));
   for (const Bias& bias : biases) sequence.sampling.logit_bias.emplace_back(bias.token, bias.added);
   const Status valid = check_saved_sequence(sequence, n_vocab);
   if (!valid.ok()) return refused(valid.error().message);
@@ -193,7 +196,8 @@ std::vector<std::byte> write_saved_sequence(const SavedSequence& sequence,
                 .min_p = sampling.min_p,
                 .repeat_penalty = sampling.repeat_penalty,
                 .frequency_penalty = sampling.frequency_penalty,
-                .presence_penalty = sampling.presence_penalty};
+                .presence_penalty = sampling.presence_penalty,
+                .note_bytes = static_cast<uint32_t>(sequence.note.size())};
   header.n_bytes = sizeof(Header) + middle_bytes(header) + n_pages * binding.state.block_bytes;
   std::vector<Bias> biases;
   for (const auto& [token, added] : sampling.logit_bias) biases.push_back({token, added});
@@ -203,6 +207,7 @@ std::vector<std::byte> write_saved_sequence(const SavedSequence& sequence,
   copier.write(std::span<const TokenId>(sequence.tokens));
   copier.write(std::span<const Bias>(biases));
   copier.write(std::span<const char>(sequence.salt));
+  copier.write(std::span<const char>(sequence.note));
   return bytes;
 }
 

@@ -4,7 +4,7 @@
 //
 //     offset 0   header, 176 bytes: "PUMICESQ", version, size of all, checksum, what it is bound
 //                to, counts, sampling
-//     then       token ids, logit biases (token, float), salt
+//     then       token ids, logit biases (token, float), salt, note
 //     then       pages of the first `state_tokens` positions, block_bytes each, in the order of
 //                CacheGroups::prefix_pages
 //
@@ -38,6 +38,7 @@ struct SavedSequence {
   SamplerOptions sampling = {};
   uint64_t next_output_index = 0;  ///< of the token that comes next, as its seed counts
   std::string salt = {};
+  std::string note = {};  ///< bytes of whoever saves, which come back as they are
   /// Positions whose state is saved, or was restored. Set by Engine::save and restore.
   uint32_t state_tokens = 0;
 };

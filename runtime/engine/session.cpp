@@ -25,6 +25,10 @@ std::filesystem::path cost_file_of(const Session& session, const EngineOptions& 
                    session.model->fingerprint, engine_options);
 }
 
+LearnedCosts costs_of(const Engine& engine) {
+  return {.steps = engine.scheduler().cost(), .pace = engine.learned_pace()};
+}
+
 }  // namespace
 
 TestedPipelines open_pipelines(const std::shared_ptr<vk::Device>& device,
@@ -59,10 +63,16 @@ Result<Session> Session::open_on(std::shared_ptr<vk::Device> device, const Sessi
     PUMICE_TRY_STATUS(planner.check(*options.engine));
   }
   const auto start = Clock::now();
-  PUMICE_TRY(session.model, Model::load(session.device, source, loading));
+  if (options.embedding_program) {
+    PUMICE_TRY(session.model,
+               Model::load(session.device, source, *options.embedding_program, loading));
+  } else {
+    PUMICE_TRY(session.model, Model::load(session.device, source, loading));
+  }
   const double seconds = seconds_since(start);
   const Program& program = session.model->program;
-  const double gigabytes = static_cast<double>(session.model->weights.resident_bytes()) * 1e-9;
+  const double gigabytes =
+      static_cast<double>(session.model->weights->now()->resident_bytes()) * 1e-9;
   logger.info("loaded {} layers, {} wide, {} vocabulary; {:.2f} GB in {:.2f} s, {:.2f} GB/s",
               session.model->n_layers(), embedding_width(program), program.n_vocab, gigabytes,
               seconds, gigabytes / seconds);
@@ -74,7 +84,11 @@ Result<std::unique_ptr<Engine>> Session::make_engine(
   const Logger& logger = options.logger;
   engine_options.logger = logger;
   const std::filesystem::path costs = cost_file_of(*this, engine_options);
-  if (!engine_options.cost.calibrated()) engine_options.cost = read_cost(costs, logger);
+  if (!engine_options.cost.calibrated()) {
+    const LearnedCosts learned = read_costs(costs, logger);
+    engine_options.cost = learned.steps;
+    if (!engine_options.pace) engine_options.pace = learned.pace;
+  }
   const auto start = Clock::now();
   PUMICE_TRY(std::unique_ptr<Engine> engine,
              Engine::create(pipelines, model, engine_options, compiling));
@@ -89,14 +103,26 @@ Result<std::unique_ptr<Engine>> Session::make_engine(
   if (engine_options.tpot_target_s > 0 && !engine_options.cost.calibrated()) {
     PUMICE_TRY_STATUS(engine->calibrate());
     PUMICE_TRY_STATUS(engine->scheduler().check_target());
-    write_cost(costs, engine->scheduler().cost(), logger);
+    write_costs(costs, costs_of(*engine), logger);
   }
   return engine;
 }
 
+Result<std::unique_ptr<Embedder>> Session::make_embedder(
+    const EmbedderOptions& embedder_options, const vk::PipelineLibrary::Progress& compiling) const {
+  PUMICE_TRY(std::unique_ptr<Embedder> embedder,
+             Embedder::create(pipelines, model, embedder_options, compiling));
+  if (verdict) {
+    for (const std::string& line : replacements(*pipelines, *verdict)) {
+      options.logger.warning("{}", line);
+    }
+  }
+  return embedder;
+}
+
 void Session::keep_for_next_run(Engine& engine) const {
   if (device == nullptr) return;
-  write_cost(cost_file_of(*this, engine.options()), engine.scheduler().cost(), options.logger);
+  write_costs(cost_file_of(*this, engine.options()), costs_of(engine), options.logger);
   if (engine.options().cache_file.empty()) return;
   const Status saved = engine.save_prompt_cache();
   if (!saved.ok()) {

@@ -9,6 +9,7 @@
 
 #include "base/log.hpp"
 #include "base/result.hpp"
+#include "engine/embedder.hpp"
 #include "engine/engine.hpp"
 #include "engine/open_device.hpp"
 #include "models/model.hpp"
@@ -30,6 +31,9 @@ struct SessionOptions {
   /// What make_engine will be asked for, if it is known: what does not fit is then refused before
   /// anything is loaded.
   std::optional<EngineOptions> engine = {};
+  /// The source's program that embeds (models/embedding.hpp), to be loaded for `make_embedder`
+  /// rather than for engines.
+  std::optional<Program> embedding_program = {};
   Logger logger = {};
 };
 
@@ -60,13 +64,20 @@ struct Session {
                                  const ModelWeights::Progress& loading = {});
 
   /// An engine with every pipeline compiled, which logs where the session does. Its cost model is
-  /// that of `engine_options` or, if that knows nothing, what is remembered; if nothing is and
+  /// that of `engine_options` or, if that knows nothing, what is remembered, and so is its pace; if
+  /// nothing is and
   /// there is a target for the time between tokens, it is calibrated first. Warns of kernels that
   /// replace ones that failed the device's self-test. Errors: Engine::create's; kSelfTestFailed
   /// when an op is left without any kernel; kInvalidArgument for a target that this device cannot
   /// meet with one row.
   Result<std::unique_ptr<Engine>> make_engine(
       EngineOptions engine_options, const vk::PipelineLibrary::Progress& compiling = {}) const;
+
+  /// An embedder with every pipeline compiled; of a model that was loaded for it. Warns as
+  /// make_engine does. Errors: Embedder::create's.
+  Result<std::unique_ptr<Embedder>> make_embedder(
+      const EmbedderOptions& embedder_options,
+      const vk::PipelineLibrary::Progress& compiling = {}) const;
 
   /// At the end of a run: keep what the engine learned of costs, and its prompt cache file if it
   /// has one. What fails is logged. Nothing without a device.

@@ -19,8 +19,9 @@ Stepper::Stepper(Requests& requests, DeviceState& device, const EngineOptions& o
       device_(device),
       options_(options),
       clock_(std::move(clock)),
-      submitter_(device.device()),
-      kv_blocks_wanted_(device.kv().n_blocks()) {
+      submitter_(device.device(), Submitter::kLongestSlice_s, options.pace),
+      kv_blocks_wanted_(device.kv().n_blocks()),
+      weights_(device.device(), device.placement(), submitter_, options.logger) {
   for (uint32_t ring = 0; ring < device_.n_rings(); ++ring) free_rings_.push_back(ring);
 }
 
@@ -35,6 +36,11 @@ void Stepper::set_hooks(StepHooks hooks) {
 /// the host is busy with their tokens.
 Status Stepper::poll(double budget_s, uint32_t max_steps) {
   drop_unwanted();
+  if (const Status moved = weights_.go_on(budget_s); !moved.ok()) {
+    abandon();
+    return moved;
+  }
+  if (device_.follow_weights()) replays_.clear();  // they read where the weights were
   PUMICE_TRY_STATUS(plan_steps(budget_s));
   for (uint32_t n = 0; n < max_steps; ++n) {
     PUMICE_TRY(const bool landed, land_oldest());
@@ -267,6 +273,7 @@ Result<std::shared_ptr<const vk::RecordedWork>> Stepper::record(PendingStep& ste
 
 Status Stepper::queue(PendingStep& step, const DeviceState::StepWork& work) {
   if (hooks_.fault) PUMICE_TRY_STATUS(hooks_.fault(StepStage::kSubmit));
+  step.weights = device_.weights();
   PUMICE_TRY(const auto prologue, device_.record_prologue(step.plan.transfers.copies));
   const StepArgs& args = device_.args(step.ring);
   const Replays::Key key{.ring = step.ring,
@@ -314,7 +321,18 @@ Submitter::Ticket Stepper::waited_for() const {
   return oldest.moving ? oldest.moving->ticket : oldest.ticket;
 }
 
+/// A copy that no step waits for.
+Status Stepper::wait_for_weights() {
+  Result<bool> ended = submitter_.has_ended(weights_.ticket());
+  Status status = !ended.ok() ? Status(ended.error())
+                  : *ended    ? Status()
+                              : submitter_.wait(weights_.ticket());
+  if (!status.ok()) abandon();
+  return status;
+}
+
 Status Stepper::wait() {
+  if (steps_.empty() && !shrinking_ && weights_.busy()) return wait_for_weights();
   PUMICE_CHECK(!steps_.empty() || shrinking_, "nothing is under way");
   const Status waited = submitter_.wait(waited_for());
   if (!waited.ok()) {
@@ -372,6 +390,7 @@ void Stepper::abandon() {
   device_.device()->wait_idle();  // part of them may run
   submitter_.clear();
   abandon_shrinking();
+  weights_.abandon();
   if (steps_.empty()) return;
   if (moving()) {
     TransferFailures failures;

@@ -22,6 +22,7 @@
 #include "engine/replays.hpp"
 #include "engine/requests.hpp"
 #include "engine/submitter.hpp"
+#include "engine/weight_mover.hpp"
 #include "vk/profiler.hpp"
 
 namespace pumice {
@@ -82,24 +83,34 @@ class Stepper {
   /// Undo every step under way.
   void abandon();
 
-  bool idle() const { return steps_.empty() && !resizing(); }
+  bool idle() const { return steps_.empty() && !resizing() && !weights_.busy(); }
 
-  /// Have so many blocks of KV memory (KvMemory::resize), from `poll` to `poll`: more at once, as
-  /// far as there is memory; fewer once the steps under way have landed. None is planned until
-  /// then.
-  void resize_kv(uint32_t n_blocks) { kv_blocks_wanted_ = n_blocks; }
+  /// Use so much of the device's memory, whose ledger should then have `budget_bytes` at most, from
+  /// `poll` to `poll`. More blocks of KV memory are there at once, as far as there is memory; fewer
+  /// once the steps under way have landed, and none is planned until then. Weights are copied
+  /// beside steps.
+  void use_memory(const DeviceState::MemoryTarget& target, uint64_t budget_bytes);
+  /// KV memory is on its way.
   bool resizing() const;
+  /// `poll` has something to do for that.
+  bool changes_memory() const { return resizing() || weights_.has_work(); }
+  /// All is as wanted, as far as there is memory.
+  bool memory_settled() const { return !resizing() && weights_.settled(); }
 
   /// For the steps that are planned from now on.
   void set_hooks(StepHooks hooks);
   /// Holds for what is submitted from now on.
   void set_mode(EngineMode mode) { submitter_.set_mode(mode); }
   size_t n_replays() const { return replays_.size(); }
+  /// Transfers of a step are under way.
+  bool moving() const { return !steps_.empty() && steps_.back().moving != nullptr; }
   const std::set<std::string>& variants() const { return variants_; }
   const vk::Profiler& profiler() const { return profiler_; }
   size_t last_barrier_count() const { return last_barrier_count_; }
   uint64_t dispatched_rows() const { return dispatched_rows_; }
   const std::deque<StepTrace>& trace() const { return trace_; }
+  std::optional<PaceRates> learned_pace() const { return submitter_.learned_pace(); }
+  std::vector<SliceTime> take_slice_times() { return submitter_.take_slice_times(); }
 
   /// For tests. Errors: kInternal when a ring has no owner, or several.
   Status check_integrity() const;
@@ -126,6 +137,7 @@ class Stepper {
     StepPlan plan;
     std::unique_ptr<Moving> moving;  // until its transfers are done; only of the last one
     std::shared_ptr<const vk::RecordedWork> work;
+    std::shared_ptr<const ModelWeights> weights;  // that it reads
     bool is_replay = false;
     Submitter::Ticket ticket = 0;
     std::vector<LogitsWanted> logits_wanted;
@@ -166,8 +178,8 @@ class Stepper {
   Status land(double seconds);
   Result<bool> land_oldest();
   Submitter::Ticket waited_for() const;
+  Status wait_for_weights();
   void drop_last();
-  bool moving() const { return !steps_.empty() && steps_.back().moving != nullptr; }
 
   Requests& requests_;
   DeviceState& device_;
@@ -182,6 +194,7 @@ class Stepper {
   uint32_t kv_blocks_wanted_;
   bool told_of_refusal_ = false;  // of memory to grow into: it is tried again and again
   std::optional<Shrinking> shrinking_;
+  WeightMover weights_;
 
   vk::Profiler profiler_;
   std::set<std::string> variants_;

@@ -1,9 +1,15 @@
-// Stepper: KV memory that grows and shrinks between steps.
+// Stepper: KV memory that grows and shrinks between steps, weights that move beside them.
 #include <utility>
 
 #include "engine/stepper.hpp"
 
 namespace pumice {
+
+void Stepper::use_memory(const DeviceState::MemoryTarget& target, uint64_t budget_bytes) {
+  kv_blocks_wanted_ = target.kv_blocks;
+  device_.placement().want(&device_, target.weight_pieces, budget_bytes);
+  weights_.try_again();
+}
 
 bool Stepper::resizing() const {
   return shrinking_.has_value() || kv_blocks_wanted_ != device_.kv().n_blocks();

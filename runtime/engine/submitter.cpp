@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -10,10 +11,18 @@
 
 namespace pumice {
 
-Submitter::Submitter(std::shared_ptr<vk::Device> device, double slice_s)
-    : device_(std::move(device)),
-      slice_ns_(slice_s * 1e9),
-      pace_(device_->plan().device_class == vk::DeviceClass::kCpu ? Pace::kCpu : Pace::kGpu) {}
+namespace {
+
+Pace pace_of(const vk::Device& device, const std::optional<PaceRates>& known) {
+  if (known) return Pace(*known, true);
+  return Pace(device.plan().device_class == vk::DeviceClass::kCpu ? Pace::kCpu : Pace::kGpu);
+}
+
+}  // namespace
+
+Submitter::Submitter(std::shared_ptr<vk::Device> device, double slice_s,
+                     const std::optional<PaceRates>& known)
+    : device_(std::move(device)), slice_ns_(slice_s * 1e9), pace_(pace_of(*device_, known)) {}
 
 void Submitter::set_segments(vk::RecorderOptions& options) const {
   options.segment = segment_limit();
@@ -27,14 +36,15 @@ bool Submitter::times_segments() const {
 double Submitter::in_segments(const vk::RecordedWork& work) const {
   double predicted_ns = 0;
   for (const vk::RecordedWork::Segment& segment : work.segments()) {
-    predicted_ns += pace_.predict_ns(segment.cost);
+    predicted_ns += pace_.predict_ns(segment);
   }
   return predicted_ns / (slice_ns() / 2);
 }
 
-Submitter::Ticket Submitter::add(std::shared_ptr<const vk::RecordedWork> work) {
+Submitter::Ticket Submitter::add(std::shared_ptr<const vk::RecordedWork> work, Lesson lesson) {
   const size_t n_segments = work->segments().size();
-  works_.push_back({.ticket = next_ticket_, .work = std::move(work), .n_wanted = n_segments});
+  works_.push_back(
+      {.ticket = next_ticket_, .work = std::move(work), .lesson = lesson, .n_wanted = n_segments});
   return next_ticket_++;
 }
 
@@ -83,6 +93,12 @@ Status Submitter::submit(double budget_s, bool waits_for_queue) {
       if (part.work->n_submitted == 0) part.work->submitted = now;
       part.work->n_submitted = part.end;
       part.work->value = *value;
+      if (times_segments()) part.work->shares.push_back({*value, part.end});
+    }
+    if (times_segments()) {
+      slices_.push_back({.value = *value,
+                         .n_works = in_slice.size(),
+                         .time = {.asked_ns = slice_ns(), .predicted_ns = slice_predicted_ns}});
     }
     backlog_.add(*value, slice_predicted_ns);
     slice.clear();
@@ -94,7 +110,7 @@ Status Submitter::submit(double budget_s, bool waits_for_queue) {
     const auto segments = work.work->segments();
     for (size_t next = work.n_submitted; next < work.n_wanted; ++next) {
       const vk::RecordedWork::Segment& segment = segments[next];
-      const Admission::Verdict verdict = admission.ask(pace_.predict_ns(segment.cost));
+      const Admission::Verdict verdict = admission.ask(pace_.predict_ns(segment));
       if (verdict != Admission::Verdict::kJoins) {
         PUMICE_TRY(const bool submitted, submit_slice());
         if (!submitted) return {};
@@ -126,7 +142,9 @@ Submitter::Work& Submitter::find(Ticket ticket) {
 /// This work and what came before it; the seconds it took.
 double Submitter::forget(Ticket ticket) {
   const Work work = find(ticket);
-  while (!works_.empty() && works_.front().ticket <= ticket) works_.pop_front();
+  for (; !works_.empty() && works_.front().ticket <= ticket; works_.pop_front()) {
+    if (works_.front().ticket != ticket) keep_times(works_.front(), {});
+  }
   const Clock::time_point ended = work.ended.value_or(Clock::now());
   const std::chrono::duration<double> elapsed = ended - std::max(work.submitted, last_ended_);
   last_ended_ = ended;
@@ -135,20 +153,37 @@ double Submitter::forget(Ticket ticket) {
 
 /// The seconds that work took, if not by this clock then by the device's.
 double Submitter::learn(const Work& work, double seconds) {
-  if (work.n_wanted < work.work->segments().size()) {
+  if (work.lesson == Lesson::kNone || work.n_wanted < work.work->segments().size()) {
+    keep_times(work, {});
     return std::numeric_limits<double>::quiet_NaN();
-  }
-  std::vector<vk::Cost> costs;
-  for (const vk::RecordedWork::Segment& segment : work.work->segments()) {
-    costs.push_back(segment.cost);
   }
   std::vector<double> ns = {seconds * 1e9};
   if (work.work->times_segments()) {
     Result<std::vector<double>> times = work.work->segment_times_ns();
     if (times.ok()) ns = std::move(times).value();
   }
-  pace_.observe(costs, ns);
+  keep_times(work,
+             work.work->times_segments() ? std::span<const double>(ns) : std::span<const double>());
+  pace_.observe(work.work->segments(), ns);
   return std::isnan(seconds) ? 1e-9 * std::accumulate(ns.begin(), ns.end(), 0.0) : seconds;
+}
+
+/// Of a work that has ended: what its segments took, or nothing if that is not known.
+void Submitter::keep_times(const Work& work, std::span<const double> ns) {
+  size_t next = 0;
+  for (const Share& share : work.shares) {
+    const auto slice = std::ranges::find(slices_, share.value, &Slice::value);
+    for (; next < share.end; ++next) {
+      slice->time.measured_ns +=
+          next < ns.size() ? ns[next] : std::numeric_limits<double>::quiet_NaN();
+    }
+    if (--slice->n_works > 0) continue;
+    if (!std::isnan(slice->time.measured_ns)) {
+      if (slice_times_.size() == kMostSliceTimes) slice_times_.erase(slice_times_.begin());
+      slice_times_.push_back(slice->time);
+    }
+    slices_.erase(slice);
+  }
 }
 
 Result<std::optional<double>> Submitter::ended(Ticket ticket) {
@@ -157,6 +192,16 @@ Result<std::optional<double>> Submitter::ended(Ticket ticket) {
   PUMICE_TRY(const uint64_t reached, device_->completed());
   if (reached < work.value) return std::optional<double>();
   return std::optional(forget(ticket));
+}
+
+Result<bool> Submitter::has_ended(Ticket ticket) {
+  const auto work = std::ranges::find(works_, ticket, &Work::ticket);
+  if (work == works_.end()) return true;
+  if (!work->is_submitted()) return false;
+  PUMICE_TRY(const uint64_t reached, device_->completed());
+  if (reached < work->value) return false;
+  if (work == works_.begin()) (void)forget(ticket);
+  return true;
 }
 
 Status Submitter::wait(Ticket ticket) {
@@ -194,6 +239,7 @@ Status Submitter::wait_next(uint64_t most_ns) {
 void Submitter::clear() {
   works_.clear();
   backlog_ = {};
+  slices_.clear();
 }
 
 }  // namespace pumice

@@ -13,6 +13,8 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "base/result.hpp"
 #include "engine/engine_options.hpp"
@@ -47,14 +49,24 @@ class Backlog {
   std::deque<Submission> submissions_;
 };
 
+/// A submission while somebody had a budget, and how long it took by the device's clock.
+struct SliceTime {
+  double asked_ns = 0;  ///< the longest that a slice should take
+  double predicted_ns = 0;
+  double measured_ns = 0;
+};
+
 /// Not thread-safe.
 class Submitter {
  public:
   using Ticket = uint64_t;
   static constexpr double kNoBudget = std::numeric_limits<double>::infinity();
 
-  /// `slice_s`: the longest a single submission should take.
-  explicit Submitter(std::shared_ptr<vk::Device> device, double slice_s = 0.1);
+  /// `slice_s`: the longest a single submission should take. `known`: what predictions begin with,
+  /// if an earlier one learned it.
+  explicit Submitter(std::shared_ptr<vk::Device> device, double slice_s = kLongestSlice_s,
+                     const std::optional<PaceRates>& known = {});
+  static constexpr double kLongestSlice_s = 0.1;
 
   /// Slices are as long as the smallest budget so far, but not shorter than this.
   static constexpr double kShortestSlice_s = 0.5e-3;
@@ -66,6 +78,7 @@ class Submitter {
   /// How work is to be recorded: segments of about half the smallest slice, with times once
   /// somebody has a budget (who does not look all the time cannot time them).
   void set_segments(vk::RecorderOptions& options) const;
+  std::optional<PaceRates> learned_pace() const { return pace_.learned(); }
   vk::SegmentLimit segment_limit() const { return pace_.limit(slice_ns() / 2); }
   bool times_segments() const;
   /// The predicted time of work in such segments. Where it doubles or halves, they are to be cut
@@ -73,7 +86,11 @@ class Submitter {
   double in_segments(const vk::RecordedWork& work) const;
 
   /// Queue work behind all that was added before. It is held until it has ended.
-  Ticket add(std::shared_ptr<const vk::RecordedWork> work);
+  enum class Lesson {
+    kPace,
+    kNone,  ///< for work whose memory is not the device's own: predictions do not learn from it
+  };
+  Ticket add(std::shared_ptr<const vk::RecordedWork> work, Lesson lesson = Lesson::kPace);
 
   /// Submit no more of work whose results nobody wants: it has ended when what was submitted of it
   /// has, and teaches nothing.
@@ -90,6 +107,10 @@ class Submitter {
   /// wait. Once told, it and what was added before it are forgotten. Errors: kDeviceLost.
   Result<std::optional<double>> ended(Ticket ticket);
 
+  /// The same of work whose time nobody asks for, and without forgetting what was added before it;
+  /// work that is forgotten has ended.
+  Result<bool> has_ended(Ticket ticket);
+
   /// Submit what a budget or a host's queue held back, and wait for the end of this work or, where
   /// the mode does not allow all of it at once, until the device has finished some. Errors: those
   /// of submit.
@@ -99,19 +120,37 @@ class Submitter {
   /// to be finished; not at all if there is none. Errors: kDeviceLost.
   Status wait_next(uint64_t most_ns);
 
+  /// The slices whose work has ended since the last call, or the latest of them, if all of that was
+  /// timed: oldest first.
+  std::vector<SliceTime> take_slice_times() { return std::exchange(slice_times_, {}); }
+  static constexpr size_t kMostSliceTimes = 4096;
+
   /// Forget all work. The device is idle.
   void clear();
 
  private:
   using Clock = std::chrono::steady_clock;
+  /// Segments of a work that went to the device in one slice: up to `end`.
+  struct Share {
+    uint64_t value = 0;  // Slice::value
+    size_t end = 0;
+  };
+  /// One that is to be told once its works have ended.
+  struct Slice {
+    uint64_t value = 0;  // of the device's timeline when it is done
+    size_t n_works = 0;  // that have not ended
+    SliceTime time = {};
+  };
   struct Work {
     Ticket ticket = 0;
     std::shared_ptr<const vk::RecordedWork> work;
+    Lesson lesson = Lesson::kPace;
     size_t n_wanted = 0;     // segments
     size_t n_submitted = 0;  // of them
     uint64_t value = 0;      // of the device's timeline, when what was submitted of it is done
     Clock::time_point submitted = {};
     std::optional<Clock::time_point> ended = {};  // if that was seen
+    std::vector<Share> shares = {};               // of slices that are to be told
 
     bool is_submitted() const { return n_submitted == n_wanted; }
   };
@@ -126,6 +165,7 @@ class Submitter {
   Work& find(Ticket ticket);
   double forget(Ticket ticket);
   double learn(const Work& work, double seconds);
+  void keep_times(const Work& work, std::span<const double> ns);
 
   std::shared_ptr<vk::Device> device_;
   double slice_ns_;  // of budgets; see slice_ns()
@@ -135,6 +175,8 @@ class Submitter {
   Ticket next_ticket_ = 1;
   std::deque<Work> works_;  // not known to have ended, oldest first
   Backlog backlog_;
+  std::deque<Slice> slices_;  // oldest first
+  std::vector<SliceTime> slice_times_;
   Clock::time_point last_ended_;
 };
 

@@ -1,6 +1,6 @@
 #include "format/gguf_parts.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace pumice {
 

@@ -52,6 +52,29 @@ std::vector<uint64_t> range_bytes(const Lowered& lowered, const Program& program
   return ranges;
 }
 
+ops::Route::Kind route_kind(const call::Route& c) {
+  using Probability = ops::Route::Kind::Probability;
+  const bool sigmoid = c.router.probability == Router::Probability::kSigmoid;
+  return {.probability = sigmoid ? Probability::kSigmoid : Probability::kSoftmax,
+          .biased = c.bias.has_value(),
+          .grouped = c.router.n_groups > 1,
+          .renormalised = c.router.renormalised};
+}
+
+/// Up to which position each row sees. With a window it may lie behind the text's end, so that as
+/// many keys are visible before each row.
+void write_horizons(std::span<const ops::SequenceChunk> chunks, uint32_t ahead,
+                    const vk::BufferRange& horizons) {
+  const std::span<uint32_t> target = horizons.mapped<uint32_t>();
+  for (const ops::SequenceChunk& chunk : chunks) {
+    const uint32_t last = chunk.first_position + chunk.n_rows - 1;
+    for (uint32_t i = 0; i < chunk.n_rows; ++i) {
+      target[chunk.first_row + i] =
+          ahead == op::kAllAhead ? last : chunk.first_position + i + ahead;
+    }
+  }
+}
+
 }  // namespace
 
 /// Declares the pipelines that a program's dispatches need, each once.
@@ -76,7 +99,8 @@ class Decoder::Declaring {
                                             .head_dim = one.head_dim,
                                             .kv_type = kv_type_,
                                             .window = one.window,
-                                            .soft_cap = static_cast<float>(one.soft_cap)},
+                                            .soft_cap = static_cast<float>(one.soft_cap),
+                                            .sinks = one.sinks},
                                            attention_math(one, math_)));
     }
     for (size_t i = 0; i < decoder_.lowered_.dispatches.size(); ++i) {
@@ -143,15 +167,18 @@ class Decoder::Declaring {
     PUMICE_TRY(decoder_.elementwise_[c.kind], ops::Elementwise::plan(pipelines_, c.kind));
     return {};
   }
-  Status declare(const call::Route&) {
-    PUMICE_TRY(decoder_.route_, ops::Route::plan(pipelines_));
+  Status declare(const call::Route& c) {
+    const ops::Route::Kind kind = route_kind(c);
+    if (decoder_.route_.contains(kind)) return {};
+    PUMICE_TRY(decoder_.route_[kind], ops::Route::plan(pipelines_, kind));
     return {};
   }
-  Status declare(const call::ExpertLinear&) {
+  Status declare(const call::ExpertLinear& c) {
     const WeightType* const type = resolved_->matrix.type;
-    if (decoder_.expert_linear_.contains(type)) return {};
-    PUMICE_TRY(ops::ExpertLinear op, ops::ExpertLinear::plan(pipelines_, *type));
-    decoder_.expert_linear_.emplace(type, op);
+    const bool has_bias = c.bias.has_value();
+    if (decoder_.expert_linear_.contains({type, has_bias})) return {};
+    PUMICE_TRY(ops::ExpertLinear op, ops::ExpertLinear::plan(pipelines_, *type, has_bias));
+    decoder_.expert_linear_.emplace(std::pair(type, has_bias), op);
     return {};
   }
   Status declare(const call::Combine&) {
@@ -206,17 +233,22 @@ Result<Decoder> Decoder::plan(const std::shared_ptr<vk::Device>& device,
   decoder.long_rope_ = std::ranges::any_of(program.ropes, [&](const ops::RopeConfig& rope) {
     return !rope.long_divisors.empty() && limits.context_tokens > rope.original_context;
   });
-  decoder.resolve_weights(weights);
+  decoder.resolved_.resize(decoder.lowered_.dispatches.size());
+  decoder.use_weights(weights);
+  for (const std::vector<TensorId>& tensors : decoder.lowered_.vectors) {
+    decoder.vectors_.push_back(weights.vector(tensors));  // they stay where they are
+  }
   if (limits.invariant) math = ops::Math::kF32;  // the same kernels for every number of rows
   PUMICE_TRY_STATUS(Declaring(decoder, pipelines, program, kv_type, math).run());
   PUMICE_TRY_STATUS(decoder.allocate(program, limits));
   return decoder;
 }
 
-void Decoder::resolve_weights(const ModelWeights& weights) {
+void Decoder::use_weights(const ModelWeights& weights) {
   std::set<const WeightType*> types;
-  for (const Dispatch& dispatch : lowered_.dispatches) {
-    Resolved& resolved = resolved_.emplace_back();
+  for (size_t i = 0; i < lowered_.dispatches.size(); ++i) {
+    const Dispatch& dispatch = lowered_.dispatches[i];
+    Resolved& resolved = resolved_[i];
     if (const auto* embed = std::get_if<call::Embed>(&dispatch.what)) {
       resolved.matrix = weights.matrix(lowered_.matrices[embed->table][0]);
     } else if (const auto* linear = std::get_if<call::Linear>(&dispatch.what)) {
@@ -229,9 +261,6 @@ void Decoder::resolve_weights(const ModelWeights& weights) {
     }
   }
   types_.assign(types.begin(), types.end());
-  for (const std::vector<TensorId>& tensors : lowered_.vectors) {
-    vectors_.push_back(weights.vector(tensors));
-  }
 }
 
 std::string Decoder::arithmetic() const {
@@ -427,17 +456,19 @@ class Decoder::Recording {
     const StateLayout::Place place = decoder_.state_.place(c.state);
     const AttentionLists& lists = step_.attention[c.attention_class];
     const ops::FlashAttention& attention = decoder_.attention_[c.attention_class];
-    ops::FlashAttention::Args args{.q = at(c.q),
-                                   .positions = step_.positions,
-                                   .block_table = memory_.block_tables[place.page],
-                                   .kv = memory_.kv,
-                                   .y = at(c.y),
-                                   .partial_stats = decoder_.partial_stats_,
-                                   .partial_y = decoder_.partial_y_,
-                                   .q_stride = stride(c.q),
-                                   .table_stride = memory_.table_stride,
-                                   .layer_offset_bytes = place.offset_bytes,
-                                   .scale = static_cast<float>(c.scale)};
+    ops::FlashAttention::Args args{
+        .q = at(c.q),
+        .positions = lists.horizons.empty() ? step_.positions : lists.horizons,
+        .block_table = memory_.block_tables[place.page],
+        .kv = memory_.kv,
+        .y = at(c.y),
+        .partial_stats = decoder_.partial_stats_,
+        .partial_y = decoder_.partial_y_,
+        .sinks = vector(c.sinks),
+        .q_stride = stride(c.q),
+        .table_stride = memory_.table_stride,
+        .layer_offset_bytes = place.offset_bytes,
+        .scale = static_cast<float>(c.scale)};
     const ops::AttentionPlan& plan = lists.plan;
     if (!plan.tile_items.empty()) {
       args.items = lists.tile_items;
@@ -462,6 +493,7 @@ class Decoder::Recording {
                                .partial_stats = decoder_.partial_stats_,
                                .partial_y = decoder_.partial_y_,
                                .y = at(c.y),
+                               .sinks = vector(c.sinks),
                                .n_items = static_cast<uint32_t>(plan.reduce_items.size()),
                                .n_partials = plan.n_partials});
     }
@@ -485,6 +517,7 @@ class Decoder::Recording {
     if (c.b) {
       args.b = at(*c.b);
       args.b_stride = stride(*c.b);
+      args.b_group = c.b_group;
     } else if (c.bias) {
       args.b = decoder_.vectors_[c.bias->vector].from(kFloat * c.bias->first);
     }
@@ -492,22 +525,28 @@ class Decoder::Recording {
   }
 
   void record(const call::Route& c) {
-    decoder_.route_.record(recorder_, {.scores = at(c.scores),
-                                       .routes = at(c.routes),
-                                       .rows = n_rows_,
-                                       .n_experts = c.n_experts,
-                                       .n_used = c.n_used});
+    decoder_.route_.at(route_kind(c))
+        .record(recorder_, {.scores = at(c.scores),
+                            .bias = vector(c.bias),
+                            .routes = at(c.routes),
+                            .rows = n_rows_,
+                            .n_experts = c.n_experts,
+                            .n_used = c.n_used,
+                            .n_groups = c.router.n_groups,
+                            .n_used_groups = c.router.n_used_groups,
+                            .scale = static_cast<float>(c.router.scale)});
   }
 
   void record(const call::ExpertLinear& c) {
     const WeightMatrix& weights = resolved_->matrix;
-    decoder_.expert_linear_.at(weights.type)
+    decoder_.expert_linear_.at({weights.type, c.bias.has_value()})
         .record(recorder_, {.weights = weights,
                             .n_experts = c.n_experts,
                             .x = at(c.x),
                             .x_stride = stride(c.x),
                             .x_rank_stride = c.row_each ? weights.n_cols : 0,
                             .routes = at(c.routes),
+                            .bias = vector(c.bias),
                             .y = at(c.y),
                             .y_stride = weights.n_rows / c.n_experts,
                             .rows = n_rows_,
@@ -546,7 +585,10 @@ void Decoder::write_attention(std::span<const ops::SequenceChunk> chunks,
     ops::AttentionPlanOptions own = options;
     own.tile_tokens = attention_[i].tile_tokens();
     own.window = lowered_.attention_classes[i].window;
+    own.ahead = lowered_.attention_classes[i].ahead;
     ops::plan_attention(chunks, own, lists.plan);
+    if (!lists.horizons.empty()) write_horizons(chunks, own.ahead, lists.horizons);
+    PUMICE_CHECK(own.ahead == 0 || !lists.horizons.empty(), "a step that sees no keys ahead");
     write(attention_[i].tile_grid_of(write(lists.plan.tile_items, lists.tile_items)),
           lists.tile_grid);
     write(attention_[i].row_grid_of(write(lists.plan.row_items, lists.row_items)), lists.row_grid);

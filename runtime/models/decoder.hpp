@@ -62,6 +62,10 @@ class Decoder {
                               const ModelWeights& weights, KvTypes kv_type, ops::Math math,
                               const FusionRules& rules, const DecoderLimits& limits);
 
+  /// Record with these from now on: the same weights, elsewhere. They stay as long as what is
+  /// recorded with them.
+  void use_weights(const ModelWeights& weights);
+
   /// Write attention's work lists for the rows of a step. `options` for all classes: tile size and
   /// window are the classes' own.
   void write_attention(std::span<const ops::SequenceChunk> chunks,
@@ -113,7 +117,6 @@ class Decoder {
         state_(std::move(state)),
         arena_(std::move(arena)) {}
 
-  void resolve_weights(const ModelWeights& weights);
   Status allocate(const Program& program, const DecoderLimits& limits);
   uint64_t linear_scratch_bytes(const DecoderLimits& limits) const;
 
@@ -138,8 +141,8 @@ class Decoder {
   std::map<ops::GatedActivation::Kind, ops::GatedActivation> gated_;
   std::map<ops::Elementwise::Kind, ops::Elementwise> elementwise_;
   ops::LayerNorm layer_norm_;
-  ops::Route route_;
-  std::map<const WeightType*, ops::ExpertLinear> expert_linear_;
+  std::map<ops::Route::Kind, ops::Route> route_;
+  std::map<std::pair<const WeightType*, bool>, ops::ExpertLinear> expert_linear_;  // with a bias?
   ops::Combine combine_;
 
   std::vector<vk::BufferRange> buffers_;       // by BufferId

@@ -25,32 +25,46 @@ std::span<const ModelFamily> model_families();
 Result<Program> build_program(const ModelSource& source);
 
 namespace families {
+Result<Program> build_afmoe(const ModelSource& source);
 Result<Program> build_apertus(const ModelSource& source);
+Result<Program> build_bailingmoe2(const ModelSource& source);
+Result<Program> build_bert(const ModelSource& source);
 Result<Program> build_cohere2(const ModelSource& source);
 Result<Program> build_command_r(const ModelSource& source);
 Result<Program> build_ernie4_5(const ModelSource& source);
+Result<Program> build_ernie4_5_moe(const ModelSource& source);
 Result<Program> build_exaone4(const ModelSource& source);
 Result<Program> build_gemma(const ModelSource& source);
+Result<Program> build_gemma_embedding(const ModelSource& source);
 Result<Program> build_gemma2(const ModelSource& source);
 Result<Program> build_gemma3(const ModelSource& source);
 Result<Program> build_gemma4(const ModelSource& source);
+Result<Program> build_glm4moe(const ModelSource& source);
 Result<Program> build_gpt2(const ModelSource& source);
+Result<Program> build_gpt_oss(const ModelSource& source);
 Result<Program> build_gptneo(const ModelSource& source);
 Result<Program> build_gptneox(const ModelSource& source);
 Result<Program> build_granite(const ModelSource& source);
+Result<Program> build_granitemoe(const ModelSource& source);
 Result<Program> build_hunyuan_dense(const ModelSource& source);
 Result<Program> build_llama(const ModelSource& source);
+Result<Program> build_minimax_m2(const ModelSource& source);
 Result<Program> build_mistral3(const ModelSource& source);
+Result<Program> build_nomic_bert(const ModelSource& source);
 Result<Program> build_olmo2(const ModelSource& source);
 Result<Program> build_phi2(const ModelSource& source);
 Result<Program> build_phi3(const ModelSource& source);
 Result<Program> build_qwen2(const ModelSource& source);
 Result<Program> build_qwen3(const ModelSource& source);
+Result<Program> build_qwen3moe(const ModelSource& source);
 Result<Program> build_qwen3vl(const ModelSource& source);
+Result<Program> build_qwen3vlmoe(const ModelSource& source);
 Result<Program> build_seed_oss(const ModelSource& source);
+Result<Program> build_smallthinker(const ModelSource& source);
 Result<Program> build_smollm3(const ModelSource& source);
 Result<Program> build_stablelm(const ModelSource& source);
 Result<Program> build_starcoder2(const ModelSource& source);
+Result<Program> build_step35(const ModelSource& source);
 }  // namespace families
 
 }  // namespace pumice

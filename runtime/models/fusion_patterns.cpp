@@ -94,9 +94,6 @@ ValueId FusionPatterns::product_under(ValueId value) const {
 }
 
 Status FusionPatterns::find_heads(size_t index, const op::Attention& attention) {
-  if (attention.sinks) {
-    return cannot_be_lowered(*program_, "there is no kernel for attention with sinks");
-  }
   Heads heads{.append = made_by<op::Append>(attention.kv)};
   if (heads.append == nullptr) {
     return cannot_be_lowered(*program_, "there is no kernel for attention to such a state");
@@ -159,6 +156,7 @@ void FusionPatterns::find_gate(size_t index, const op::Mul& mul) {
     up = mul.a;
   }
   if (activation == nullptr || mul.a == mul.b) return;
+  if (program_->values[mul.a].width != program_->values[mul.b].width) return;
   const ValueId activated = activation == made_by<op::Activation>(mul.a) ? mul.a : mul.b;
   const auto found = bundle("gate_up", {activation->x, up});
   if (!found || !has_one_reader(activated) || !rules_.has(FusionRule::kGate)) return;

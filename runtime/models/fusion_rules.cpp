@@ -1,6 +1,6 @@
 #include "models/fusion_rules.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,6 @@
 #include "models/lowering.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>
@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "models/fusion_patterns.hpp"
+#include "shaders/experts/experts.hpp"
 
 namespace pumice {
 namespace {
@@ -24,6 +25,10 @@ ops::GatedActivation::Kind gate_kind(ActivationKind kind) {
       return ops::GatedActivation::Kind::kGelu;
     case ActivationKind::kGeluTanh:
       return ops::GatedActivation::Kind::kGeluTanh;
+    case ActivationKind::kSigmoid:
+      return ops::GatedActivation::Kind::kSigmoid;
+    case ActivationKind::kRelu:
+      return ops::GatedActivation::Kind::kRelu;
   }
   PUMICE_CHECK(false, "an activation without a kernel");
   return {};
@@ -37,6 +42,10 @@ ops::Elementwise::Kind elementwise_kind(ActivationKind kind) {
       return ops::Elementwise::Kind::kGelu;
     case ActivationKind::kGeluTanh:
       return ops::Elementwise::Kind::kGeluTanh;
+    case ActivationKind::kSigmoid:
+      return ops::Elementwise::Kind::kSigmoid;
+    case ActivationKind::kRelu:
+      return ops::Elementwise::Kind::kRelu;
   }
   PUMICE_CHECK(false, "an activation without a kernel");
   return {};
@@ -110,6 +119,8 @@ class Lowering {
       std::visit([&](const auto& o) { lower(o); }, program_.ops[op_].what);
     }
     if (error_) return *error_;
+    // The last norm may be a layer's, of all rows.
+    if (program_.pooling) views_[program_.logits] = whole(program_.logits, "output");
     const std::optional<View> logits = views_[program_.logits];
     if (!logits || !is_whole(program_.logits) || rows_of(*logits) != RowSet::kLogits) {
       return cannot_be_lowered(program_, "its logits are not what its last operation gives");
@@ -232,6 +243,20 @@ class Lowering {
     const View y = new_view(width(result_));
     views_[value] = y;
     emit(call::Embed{group_of({all_rows(table)}), by_position, y, scale}, "embedding");
+  }
+
+  void lower(const op::AddRow& o) {
+    const View x = at_rows(o.x, "embedding");
+    const View y = place_of_result(o.x);
+    views_[result_] = y;
+    emit(call::Elementwise{.kind = ops::Elementwise::Kind::kAddBias,
+                           .a = x,
+                           .bias = VectorPart{vector_of({o.table}), o.row * width(result_)},
+                           .y = y,
+                           .n = width(result_),
+                           .factor = 0,
+                           .gathers = false},
+         "embedding");
   }
 
   void lower(const op::Linear& o) {
@@ -379,10 +404,13 @@ class Lowering {
                               .n_kv_heads = o.n_kv_heads,
                               .head_dim = o.head_dim,
                               .window = o.window,
+                              .ahead = o.ahead,
                               .soft_cap = o.soft_cap,
-                              .large_scores = o.scale * std::sqrt(o.head_dim) > kLargeScores}),
+                              .large_scores = o.scale * std::sqrt(o.head_dim) > kLargeScores,
+                              .sinks = o.sinks.has_value()}),
                          .scale = o.scale,
-                         .state = {heads.append->group, heads.append->slot}},
+                         .state = {heads.append->group, heads.append->slot},
+                         .sinks = o.sinks ? std::optional(vector_of({*o.sinks})) : std::nullopt},
          "attention");
   }
 
@@ -444,7 +472,9 @@ class Lowering {
       emit(call::Gated{gate_up, y, gate_kind(gate->kind), width(result_)}, "activation");
       return;
     }
-    binary(ops::Elementwise::Kind::kMul, o.a, o.b, "activation");
+    const uint32_t group = width(o.a) / width(o.b);
+    binary(group == 1 ? ops::Elementwise::Kind::kMul : ops::Elementwise::Kind::kMulGroups, o.a, o.b,
+           "activation", group);
   }
 
   void lower(const op::Add& o) {
@@ -468,7 +498,8 @@ class Lowering {
     return norm != nullptr && norm->group == width(norm->x);
   }
 
-  void binary(ops::Elementwise::Kind kind, ValueId a, ValueId b, const std::string& part) {
+  void binary(ops::Elementwise::Kind kind, ValueId a, ValueId b, const std::string& part,
+              uint32_t b_group = 1) {
     const View at_a = at_rows(a, part);
     const View at_b = at_rows(b, part);
     const View y = place_of_result(a);
@@ -479,7 +510,8 @@ class Lowering {
                            .y = y,
                            .n = width(result_),
                            .factor = 0,
-                           .gathers = false},
+                           .gathers = false,
+                           .b_group = b_group},
          part);
   }
 
@@ -507,6 +539,10 @@ class Lowering {
     unary(ops::Elementwise::Kind::kScale, o.x, o.factor,
           leads_to_logits(result_) ? "output" : "scale");
   }
+  void lower(const op::Clamp& o) {
+    unary(o.both_sides ? ops::Elementwise::Kind::kWithin : ops::Elementwise::Kind::kAtMost, o.x,
+          o.limit, "activation");
+  }
   void lower(const op::SoftCap& o) {
     unary(ops::Elementwise::Kind::kSoftCap, o.x, o.cap,
           leads_to_logits(result_) ? "output" : "soft_cap");
@@ -516,10 +552,20 @@ class Lowering {
   }
 
   void lower(const op::Route& o) {
+    const uint32_t n_experts = width(o.scores);
+    if (n_experts > ops::kMostExperts || o.n_used > ops::kMostUsedExperts ||
+        o.router.n_groups > ops::kMostExpertGroups) {
+      return fail(
+          fmt::format("{} of {} experts in {} groups are more than the {} of {} in {} that "
+                      "its kernel takes",
+                      o.n_used, n_experts, o.router.n_groups, ops::kMostUsedExperts,
+                      ops::kMostExperts, ops::kMostExpertGroups));
+    }
     const View scores = whole(o.scores, "router");
     const View routes = new_view(2 * o.n_used);
     views_[result_] = routes;
-    emit(call::Route{scores, routes, width(o.scores), o.n_used}, "router");
+    const auto bias = o.bias ? std::optional(vector_of({*o.bias})) : std::nullopt;
+    emit(call::Route{scores, routes, n_experts, o.n_used, o.router, bias}, "router");
   }
   void lower(const op::ExpertLinear& o) {
     const auto& dims = program_.tensors[o.weight].dims;
@@ -531,6 +577,7 @@ class Lowering {
     emit(call::ExpertLinear{.x = x,
                             .routes = *views_[o.routes],
                             .matrices = group_of({all_rows(o.weight)}),
+                            .bias = o.bias ? std::optional(vector_of({*o.bias})) : std::nullopt,
                             .y = y,
                             .n_experts = static_cast<uint32_t>(dims[2]),
                             .n_used = n_used,

@@ -61,10 +61,12 @@ struct AttentionClass {
   uint32_t n_kv_heads = 0;
   uint32_t head_dim = 0;
   uint32_t window = 0;
+  uint32_t ahead = 0;
   double soft_cap = 0;
   /// They are not divided by the root of head_dim, or by far less: what q and k were rounded to
   /// weighs that much more.
   bool large_scores = false;
+  bool sinks = false;  ///< each head has a key without value
 
   bool operator==(const AttentionClass&) const = default;
 };
@@ -133,6 +135,7 @@ struct Attention {
   uint32_t attention_class;  ///< index into Lowered::attention_classes
   double scale;
   StateSlot state;
+  std::optional<VectorId> sinks;
 };
 /// activation(gate) * up of a row's gates and ups, side by side.
 struct Gated {
@@ -144,24 +147,28 @@ struct Gated {
 struct Elementwise {
   ops::Elementwise::Kind kind;
   View a;
-  std::optional<View> b;           ///< kAdd, kMul
+  std::optional<View> b;           ///< kAdd, kMul, kMulGroups
   std::optional<VectorPart> bias;  ///< kAddBias
   View y;                          ///< may be a
   uint32_t n;
-  double factor;  ///< kScale, kSoftCap, kXielu
+  double factor;  ///< kScale, kSoftCap, kAtMost, kWithin, kXielu
   bool gathers;   ///< a has all rows, y those of logits
   ops::Elementwise::Xielu xielu = {};
+  uint32_t b_group = 1;  ///< of kMulGroups
 };
 struct Route {
   View scores;
   View routes;  ///< n_used times an expert's number and the bits of its weight
   uint32_t n_experts;
   uint32_t n_used;
+  Router router;
+  std::optional<VectorId> bias;
 };
 struct ExpertLinear {
   View x;
   View routes;
   GroupId matrices;  ///< one, the experts' rows one after the other
+  std::optional<VectorId> bias;
   View y;
   uint32_t n_experts;
   uint32_t n_used;
@@ -195,7 +202,7 @@ struct Lowered {
   std::vector<std::vector<MatrixRows>> matrices;  ///< groups that write side by side
   std::vector<std::vector<TensorId>> vectors;     ///< each one after the other
   std::vector<AttentionClass> attention_classes;
-  BufferId logits = 0;  ///< [logit rows][n_vocab]
+  BufferId logits = 0;  ///< [logit rows][n_vocab], or of embeddings their width
 };
 
 /// Errors: kBadFile, naming the operations that no kernel computes, or the arrangement that none

@@ -1,6 +1,7 @@
 #include "models/metadata.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "base/printable.hpp"
@@ -87,7 +88,7 @@ Result<ModelDimensions> Metadata::read_dimensions(Layers layers) const {
   PUMICE_TRY(config.n_layers, count("block_count", kMaxLayers));
   PUMICE_TRY(config.n_embd, count("embedding_length", kMaxWidth));
   PUMICE_TRY(config.n_ff, of_layers("feed_forward_length", kMaxWidth));
-  PUMICE_TRY(config.n_heads, count("attention.head_count", kMaxHeads));
+  PUMICE_TRY(config.n_heads, of_layers("attention.head_count", kMaxHeads));
   PUMICE_TRY(config.context_length, count("context_length", kMaxContext));
   config.n_kv_heads = config.n_heads;
   if (file_.find(full("attention.head_count_kv")) != nullptr) {
@@ -123,14 +124,87 @@ Result<ModelDimensions> Metadata::read_dimensions(Layers layers) const {
   return config;
 }
 
-Result<ExpertCounts> Metadata::read_experts() const {
+Result<ExpertSource> Metadata::read_experts(const ModelDimensions& dimensions,
+                                            const Router& router) const {
+  ExpertSource experts{.router = router};
   PUMICE_TRY(const uint64_t n_experts, get_or<uint64_t>("expert_count", 0));
+  if (n_experts == 0) return experts;
   PUMICE_TRY(const uint64_t n_used, get_or<uint64_t>("expert_used_count", 0));
-  if (n_experts > kMaxExperts || n_used > n_experts || (n_experts > 0 && n_used == 0)) {
+  if (n_experts > kMaxExperts || n_used > n_experts || n_used == 0) {
     return make_error(ErrorCode::kBadFile, "{}: {} of {} experts, expected 1 to all of at most {}",
                       full("expert_used_count"), n_used, n_experts, kMaxExperts);
   }
-  return ExpertCounts{static_cast<uint32_t>(n_experts), static_cast<uint32_t>(n_used)};
+  experts.n_experts = static_cast<uint32_t>(n_experts);
+  experts.n_used = static_cast<uint32_t>(n_used);
+  experts.n_ff = dimensions.n_ff;
+  if (has("expert_feed_forward_length")) {
+    PUMICE_TRY(experts.n_ff, count("expert_feed_forward_length", kMaxWidth));
+  }
+  PUMICE_TRY(const uint64_t n_shared, get_or<uint64_t>("expert_shared_count", 0));
+  PUMICE_TRY(const uint64_t n_ff_shared,
+             get_or<uint64_t>("expert_shared_feed_forward_length",
+                              std::min<uint64_t>(n_shared, kMaxExperts) * experts.n_ff));
+  PUMICE_TRY(const uint64_t n_dense, get_or<uint64_t>("leading_dense_block_count", 0));
+  if (n_ff_shared > kMaxWidth) {
+    return make_error(ErrorCode::kBadFile, "{}: {} is more than {}",
+                      full("expert_shared_feed_forward_length"), n_ff_shared, kMaxWidth);
+  }
+  if (n_dense > dimensions.n_layers) {
+    return make_error(ErrorCode::kBadFile, "{}: {} of {} layers", full("leading_dense_block_count"),
+                      n_dense, dimensions.n_layers);
+  }
+  experts.n_ff_shared = static_cast<uint32_t>(n_ff_shared);
+  experts.n_dense_layers = static_cast<uint32_t>(n_dense);
+  PUMICE_TRY_STATUS(read_router(experts));
+  return experts;
+}
+
+Status Metadata::read_router(ExpertSource& experts) const {
+  Router& router = experts.router;
+  if (has("expert_gating_func")) {
+    PUMICE_TRY(const uint64_t gating, get<uint64_t>("expert_gating_func"));
+    constexpr uint64_t kSigmoid = 2;
+    constexpr uint64_t kSoftmaxOfChosen = 3;
+    if (gating == 0 || gating > kSoftmaxOfChosen) {
+      return make_error(ErrorCode::kBadFile,
+                        "{}: {} is not supported (1 a softmax, 2 a sigmoid of the scores, 3 a "
+                        "softmax of those chosen)",
+                        full("expert_gating_func"), gating);
+    }
+    router.probability =
+        gating == kSigmoid ? Router::Probability::kSigmoid : Router::Probability::kSoftmax;
+    router.renormalised = router.renormalised || gating == kSoftmaxOfChosen;
+  }
+  PUMICE_TRY(router.renormalised, get_or<bool>("expert_weights_norm", router.renormalised));
+  PUMICE_TRY(const float scale, get_or<float>("expert_weights_scale", 0.0f));
+  if (!(scale >= 0) || !std::isfinite(scale)) {
+    return make_error(ErrorCode::kBadFile, "{}: {} is not positive", full("expert_weights_scale"),
+                      scale);
+  }
+  if (scale > 0) router.scale = double{scale};
+  PUMICE_TRY(const uint64_t n_groups, get_or<uint64_t>("expert_group_count", 1));
+  if (n_groups <= 1) return {};
+  PUMICE_TRY(const uint64_t n_used_groups, get_or<uint64_t>("expert_group_used_count", 1));
+  if (n_groups > experts.n_experts / 2 || experts.n_experts % n_groups != 0 || n_used_groups == 0 ||
+      n_used_groups > n_groups || experts.n_experts / n_groups * n_used_groups < experts.n_used) {
+    return make_error(ErrorCode::kBadFile,
+                      "{}: {} of {} experts cannot be chosen from {} of {} groups of two or more",
+                      full("expert_group_count"), experts.n_used, experts.n_experts, n_used_groups,
+                      n_groups);
+  }
+  router.n_groups = static_cast<uint32_t>(n_groups);
+  router.n_used_groups = static_cast<uint32_t>(n_used_groups);
+  return {};
+}
+
+Result<uint32_t> Metadata::read_prediction_blocks(ModelDimensions& dimensions) const {
+  PUMICE_TRY(const uint64_t n, get_or<uint64_t>("nextn_predict_layers", 0));
+  if (n >= dimensions.n_layers) {
+    return make_error(ErrorCode::kBadFile, "{}: {} of {} blocks predict tokens after the next",
+                      full("nextn_predict_layers"), n, dimensions.n_layers);
+  }
+  dimensions.n_layers -= static_cast<uint32_t>(n);
+  return static_cast<uint32_t>(n);
 }
 
 Result<float> Metadata::read_rms_eps() const {
@@ -139,6 +213,26 @@ Result<float> Metadata::read_rms_eps() const {
 
 Result<float> Metadata::read_layer_norm_eps() const {
   return get<float>("attention.layer_norm_epsilon");
+}
+
+Result<std::optional<Pooling>> Metadata::read_pooling() const {
+  if (!has("pooling_type")) return std::optional<Pooling>();
+  PUMICE_TRY(const uint64_t type, get<uint64_t>("pooling_type"));
+  constexpr std::array kTypes = {Pooling::kNone, Pooling::kMean, Pooling::kCls, Pooling::kLast};
+  if (type >= kTypes.size()) {
+    return make_error(ErrorCode::kBadFile,
+                      "{}: {} is not supported: 0 none, 1 mean, 2 cls, 3 last (rerankers, 4, give "
+                      "scores rather than embeddings)",
+                      full("pooling_type"), type);
+  }
+  return std::optional(kTypes.at(type));
+}
+
+Status Metadata::expect_not_causal() const {
+  PUMICE_TRY(const bool causal, get_or<bool>("attention.causal", false));
+  if (!causal) return {};
+  return make_error(ErrorCode::kBadFile, "{}: a causal mask is not supported for this architecture",
+                    full("attention.causal"));
 }
 
 Result<uint32_t> Metadata::read_window(uint32_t fallback) const {
@@ -154,6 +248,23 @@ Result<double> Metadata::read_positive(std::string_view key, double fallback) co
     return make_error(ErrorCode::kBadFile, "{}: {} is not positive", full(key), value);
   }
   return double{value};
+}
+
+Result<std::vector<double>> Metadata::read_layer_numbers(std::string_view key, uint32_t n_layers,
+                                                         double fallback) const {
+  if (!has(key)) return std::vector<double>(n_layers, fallback);
+  PUMICE_TRY(const std::vector<float> numbers, get_vector<float>(key));
+  if (numbers.size() != 1 && numbers.size() != n_layers) {
+    return make_error(ErrorCode::kBadFile, "{}: {} numbers for {} layers", full(key),
+                      numbers.size(), n_layers);
+  }
+  for (const float number : numbers) {
+    if (!(number >= 0) || !std::isfinite(number)) {
+      return make_error(ErrorCode::kBadFile, "{}: {} is not positive", full(key), number);
+    }
+  }
+  if (numbers.size() != n_layers) return std::vector<double>(n_layers, numbers[0]);
+  return std::vector<double>(numbers.begin(), numbers.end());
 }
 
 Result<uint32_t> Metadata::original_context(const ModelDimensions& dimensions) const {

@@ -1,6 +1,7 @@
 // Reading the metadata keys that families share ("<architecture>.block_count" and so on).
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,9 +29,14 @@ struct ModelDimensions {
   uint32_t kv_dim() const { return n_kv_heads * head_dim; }
 };
 
-struct ExpertCounts {
-  uint32_t n_experts = 0;  ///< 0: a dense feed-forward
-  uint32_t n_used = 0;
+/// Experts of a model, the same in all layers that have some.
+struct ExpertSource {
+  uint32_t n_experts = 0;       ///< 0: every feed-forward is dense
+  uint32_t n_used = 0;          ///< of them by a token
+  uint32_t n_ff = 0;            ///< of an expert
+  uint32_t n_ff_shared = 0;     ///< of what all tokens take besides; 0: nothing
+  uint32_t n_dense_layers = 0;  ///< the first ones, whose feed-forward is dense
+  Router router;
 };
 
 /// A rotary embedding, and the tensors that were read for it.
@@ -79,29 +85,42 @@ class Metadata {
   }
 
   /// Checks ranges. The vocabulary size comes from the embedding tensor, which the file must have.
-  /// Where layers differ, n_ff and n_kv_heads are the largest.
+  /// Where layers differ, n_ff, n_heads and n_kv_heads are the largest.
   Result<ModelDimensions> read_dimensions(Layers layers = Layers::kAlike) const;
   /// A positive count for each layer, of a key with one for all or as many as layers.
   Result<std::vector<uint32_t>> read_layer_counts(std::string_view key, uint32_t n_layers) const;
   /// A size of heads: a multiple of 8 that kernels compute.
   Result<uint32_t> read_head_dim(std::string_view key, uint32_t fallback) const;
   Result<ScalarSource> read_scalar(std::string_view tensor) const;
-  /// expert_count and expert_used_count.
-  Result<ExpertCounts> read_experts() const;
+  /// expert_count and what belongs to it. `router`: what holds of a file that does not say it.
+  Result<ExpertSource> read_experts(const ModelDimensions& dimensions,
+                                    const Router& router = {}) const;
+  /// nextn_predict_layers: how many of the blocks, the last ones, predict tokens after the next.
+  /// They are no layers of `dimensions` any more.
+  Result<uint32_t> read_prediction_blocks(ModelDimensions& dimensions) const;
   /// attention.layer_norm_rms_epsilon
   Result<float> read_rms_eps() const;
   /// attention.layer_norm_epsilon
   Result<float> read_layer_norm_eps() const;
+  /// pooling_type: how rows of tokens become the embedding of a text; none where the file does not
+  /// say.
+  Result<std::optional<Pooling>> read_pooling() const;
+  /// Errors (kBadFile): attention.causal says that tokens do not see those after them.
+  Status expect_not_causal() const;
   /// attention.sliding_window, in keys that a query sees with its own.
   Result<uint32_t> read_window(uint32_t fallback) const;
   /// A soft cap or another factor, above 0.
   Result<double> read_positive(std::string_view key, double fallback) const;
+  /// A number for each layer, not negative, of a key with one for all or as many as layers.
+  Result<std::vector<double>> read_layer_numbers(std::string_view key, uint32_t n_layers,
+                                                 double fallback) const;
 
   /// Rotary dimensions, base and scaling: none, linear, yarn, the divisors of rope_freqs, or
   /// LongRoPE's, both.
   Result<RopeSource> read_rope(const ModelDimensions& dimensions) const;
 
  private:
+  Status read_router(ExpertSource& experts) const;
   std::string full(std::string_view key) const { return prefix_ + "." + std::string(key); }
   /// A positive count of at most `limit`.
   Result<uint32_t> count(std::string_view key, uint32_t limit) const;

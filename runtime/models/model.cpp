@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 
 #include "models/families.hpp"
 #include "vk/device.hpp"
@@ -55,12 +56,21 @@ Result<std::shared_ptr<const Model>> Model::load(const std::shared_ptr<vk::Devic
                                                  const ModelSource& source,
                                                  const ModelWeights::Progress& progress) {
   PUMICE_TRY(Program program, build_program(source));
+  PUMICE_TRY_STATUS(check_writes_text(program));
+  return load(device, source, std::move(program), progress);
+}
+
+Result<std::shared_ptr<const Model>> Model::load(const std::shared_ptr<vk::Device>& device,
+                                                 const ModelSource& source, Program program,
+                                                 const ModelWeights::Progress& progress) {
   PUMICE_TRY(const Lowered lowered, lower(program));
   PUMICE_TRY_STATUS(
       device->check_fits(resident_weight_bytes(source, program, lowered), "the weights"));
   PUMICE_TRY(ModelWeights weights, ModelWeights::load(device, source, program, lowered, progress));
   PUMICE_TRY(const auto fingerprint, fingerprint_of(source));
-  return std::make_shared<const Model>(Model{std::move(program), std::move(weights), fingerprint});
+  auto placement = std::make_shared<WeightPlacement>(device, std::move(weights));
+  return std::make_shared<const Model>(
+      Model{std::move(program), std::move(placement), fingerprint});
 }
 
 std::shared_ptr<const Model> Model::first_layers(uint32_t n) const {

@@ -6,13 +6,14 @@
 
 #include "base/result.hpp"
 #include "models/program.hpp"
+#include "models/weight_placement.hpp"
 #include "models/weights.hpp"
 
 namespace pumice {
 
 struct Model {
   Program program;
-  ModelWeights weights;
+  std::shared_ptr<WeightPlacement> weights;
   /// Tells models apart: a hash of metadata, tensor shapes and a sample of each tensor's bytes. A
   /// synthetic model's is that of its file.
   std::array<uint64_t, 2> fingerprint = {};
@@ -21,6 +22,11 @@ struct Model {
   /// how much), kDeviceLost.
   static Result<std::shared_ptr<const Model>> load(const std::shared_ptr<vk::Device>& device,
                                                    const ModelSource& source,
+                                                   const ModelWeights::Progress& progress = {});
+  /// The same of a program that was built and checked: one that embeds, which the other refuses
+  /// (kInvalidArgument). Weights that it does not read stay in the file.
+  static Result<std::shared_ptr<const Model>> load(const std::shared_ptr<vk::Device>& device,
+                                                   const ModelSource& source, Program program,
                                                    const ModelWeights::Progress& progress = {});
 
   uint32_t n_layers() const { return static_cast<uint32_t>(program.layers.size()); }

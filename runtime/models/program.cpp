@@ -28,6 +28,10 @@ std::string_view activation_name(ActivationKind kind) {
       return "gelu";
     case ActivationKind::kGeluTanh:
       return "gelu_tanh";
+    case ActivationKind::kSigmoid:
+      return "sigmoid";
+    case ActivationKind::kRelu:
+      return "relu";
   }
   PUMICE_CHECK(false, "an activation without a name");
   return {};
@@ -35,6 +39,7 @@ std::string_view activation_name(ActivationKind kind) {
 
 Operands operands(const op::Embed& o) { return {"embed", {}, {o.table}}; }
 Operands operands(const op::EmbedPosition& o) { return {"embed_position", {}, {o.table}}; }
+Operands operands(const op::AddRow& o) { return {"add_row", {o.x}, {o.table}}; }
 Operands operands(const op::Linear& o) {
   return {"linear", {o.x}, with({o.weight.tensor}, o.bias)};
 }
@@ -50,11 +55,12 @@ Operands operands(const op::Xielu& o) { return {"xielu", {o.x}}; }
 Operands operands(const op::Mul& o) { return {"mul", {o.a, o.b}}; }
 Operands operands(const op::Add& o) { return {"add", {o.a, o.b}}; }
 Operands operands(const op::Scale& o) { return {"scale", {o.x}}; }
+Operands operands(const op::Clamp& o) { return {"clamp", {o.x}}; }
 Operands operands(const op::SoftCap& o) { return {"soft_cap", {o.x}}; }
 Operands operands(const op::Split& o) { return {"split", {o.x}}; }
-Operands operands(const op::Route& o) { return {"route", {o.scores}}; }
+Operands operands(const op::Route& o) { return {"route", {o.scores}, with({}, o.bias)}; }
 Operands operands(const op::ExpertLinear& o) {
-  return {"expert_linear", {o.x, o.routes}, {o.weight}};
+  return {"expert_linear", {o.x, o.routes}, with({o.weight}, o.bias)};
 }
 Operands operands(const op::Combine& o) { return {"combine", {o.x, o.routes}}; }
 
@@ -83,6 +89,14 @@ std::optional<uint32_t> position_limit(const Program& program) {
 std::string_view op_name(const Operation& what) { return operands_of(what).name; }
 std::vector<ValueId> op_inputs(const Operation& what) { return operands_of(what).inputs; }
 std::vector<TensorId> op_tensors(const Operation& what) { return operands_of(what).tensors; }
+
+Status check_writes_text(const Program& program) {
+  if (!program.pooling) return {};
+  return make_error(ErrorCode::kInvalidArgument,
+                    "architecture {} is an embedding model: it gives vectors of texts (pumice "
+                    "embed) and writes none",
+                    program.architecture);
+}
 
 Program first_layers(const Program& program, uint32_t n_layers) {
   if (n_layers == 0 || n_layers >= program.layers.size()) return program;

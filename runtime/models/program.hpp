@@ -18,6 +18,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/result.hpp"
 #include "shaders/rope_kv/rope_table.hpp"
 
 namespace pumice {
@@ -65,10 +66,37 @@ enum class ActivationKind {
   kSilu,      ///< x / (1 + exp(-x))
   kGelu,      ///< x (1 + erf(x / √2)) / 2
   kGeluTanh,  ///< x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2
+  kSigmoid,   ///< 1 / (1 + exp(-x))
+  kRelu,      ///< max(x, 0)
+};
+
+/// How a token's experts follow from their scores.
+struct Router {
+  enum class Probability { kSoftmax, kSigmoid };
+  Probability probability = Probability::kSoftmax;  ///< of scores, a softmax over all of a token's
+  bool renormalised = true;  ///< the weights of a token's experts are divided by their sum
+  double scale = 1;          ///< of the weights
+  /// Experts are in so many groups of consecutive ones, and only those of the best groups are
+  /// taken: whose two best experts have the largest sum.
+  uint32_t n_groups = 1;
+  uint32_t n_used_groups = 1;
+
+  bool operator==(const Router&) const = default;
+};
+
+/// How the rows of a text become its embedding.
+enum class Pooling {
+  kNone,  ///< each row is one
+  kMean,
+  kCls,   ///< the first row
+  kLast,  ///< the last row
 };
 
 /// Operands are values named x, y, a, b … and tensors; all else is a constant of the operation.
 namespace op {
+
+/// Of Attention::ahead: a query sees all the keys that follow it.
+inline constexpr uint32_t kAllAhead = UINT32_MAX;
 
 /// The token's row of a matrix [n_vocab][width].
 struct Embed {
@@ -77,6 +105,12 @@ struct Embed {
 /// The position's row of a matrix [n_positions][width]; no context is longer than that.
 struct EmbedPosition {
   TensorId table;
+};
+/// x + a row of a matrix [n][width], the same for every token.
+struct AddRow {
+  ValueId x;
+  TensorId table;
+  uint32_t row;
 };
 /// x Wᵀ + bias
 struct Linear {
@@ -115,7 +149,8 @@ struct Append {
   uint32_t group;  ///< index into Program::state_groups
   uint32_t slot;
 };
-/// Causal attention, head_dim numbers a head; n_heads / n_kv_heads heads of q share one of k and v.
+/// Attention, head_dim numbers a head; n_heads / n_kv_heads heads of q share one of k and v. Causal
+/// unless queries see keys ahead of them, for which the step must hold the whole text.
 /// softmax over the visible keys of soft_cap(scale q·k), times v.
 struct Attention {
   ValueId q;
@@ -125,6 +160,7 @@ struct Attention {
   uint32_t head_dim;
   double scale;
   uint32_t window;  ///< a query sees so many keys, its own position's included; 0: all
+  uint32_t ahead;   ///< of those so many are behind its own position; kAllAhead: all there are
   double soft_cap;  ///< scores become cap · tanh(score / cap); 0: none
   std::optional<TensorId> sinks;  ///< [n_heads] scores of a key without value
 };
@@ -140,6 +176,7 @@ struct Xielu {
   float beta;
   float eps;
 };
+/// b may be narrower: each of its numbers then is a factor of as many consecutive ones of a.
 struct Mul {
   ValueId a;
   ValueId b;
@@ -152,6 +189,12 @@ struct Scale {
   ValueId x;
   double factor;
 };
+/// min(x, limit), or x between -limit and limit
+struct Clamp {
+  ValueId x;
+  double limit;
+  bool both_sides;
+};
 /// cap · tanh(x / cap)
 struct SoftCap {
   ValueId x;
@@ -162,18 +205,21 @@ struct Split {
   ValueId x;
   uint32_t first;
 };
-/// The n_used experts with the highest scores, ties to the lowest id, weighted by a softmax over
-/// theirs.
+/// The n_used experts of the highest probabilities, each with a bias that has no part in its
+/// weight, ties to the lowest id.
 struct Route {
   ValueId scores;
   uint32_t n_used;
+  Router router;
+  std::optional<TensorId> bias;  ///< [n_experts]
 };
-/// x Wᵀ for each of a token's experts, in rank order, of a tensor {n_cols, n_rows, n_experts}. x is
-/// one row for all of them, or one for each.
+/// x Wᵀ + bias for each of a token's experts, in rank order, of a tensor {n_cols, n_rows,
+/// n_experts}. x is one row for all of them, or one for each.
 struct ExpertLinear {
   ValueId x;
   ValueId routes;
   TensorId weight;
+  std::optional<TensorId> bias;  ///< {n_rows, n_experts}
 };
 /// The experts' rows of x, weighted and summed in rank order.
 struct Combine {
@@ -183,10 +229,10 @@ struct Combine {
 
 }  // namespace op
 
-using Operation =
-    std::variant<op::Embed, op::EmbedPosition, op::Linear, op::RmsNorm, op::LayerNorm, op::Rope,
-                 op::Append, op::Attention, op::Activation, op::Xielu, op::Mul, op::Add, op::Scale,
-                 op::SoftCap, op::Split, op::Route, op::ExpertLinear, op::Combine>;
+using Operation = std::variant<op::Embed, op::EmbedPosition, op::AddRow, op::Linear, op::RmsNorm,
+                               op::LayerNorm, op::Rope, op::Append, op::Attention, op::Activation,
+                               op::Xielu, op::Mul, op::Add, op::Scale, op::Clamp, op::SoftCap,
+                               op::Split, op::Route, op::ExpertLinear, op::Combine>;
 
 /// One step of the list. It gives exactly one value.
 struct Op {
@@ -215,7 +261,12 @@ struct Program {
   std::vector<Value> values;
   std::vector<Op> ops;
   std::vector<Layer> layers;
+  /// Blocks of the file behind the layers that predict tokens after the next one: nothing here
+  /// reads them.
+  uint32_t n_prediction_blocks = 0;
   ValueId logits = 0;  ///< [tokens][n_vocab]
+  /// Of a program that embeds: its result, `logits`, is then [tokens][width of an embedding].
+  std::optional<Pooling> pooling = {};
 };
 
 /// Of what the first layer reads, or of the logits without layers.
@@ -230,6 +281,9 @@ std::string_view op_name(const Operation& what);
 std::vector<ValueId> op_inputs(const Operation& what);
 /// Tensors that it reads.
 std::vector<TensorId> op_tensors(const Operation& what);
+
+/// Errors (kInvalidArgument): it embeds, and has no logits to choose tokens by.
+Status check_writes_text(const Program& program);
 
 /// The program of its first layers and what follows the last one.
 Program first_layers(const Program& program, uint32_t n_layers);

@@ -67,6 +67,12 @@ ValueId ProgramBuilder::embed_position(std::string_view stem, uint32_t width,
   return add_op(op::EmbedPosition{tensor(stem, "weight", {width, n_positions, 1, 1})}, stem, width);
 }
 
+ValueId ProgramBuilder::add_row(ValueId x, std::string_view stem, uint32_t n_rows, uint32_t row) {
+  expect(row < n_rows, "{}{}: row {} of {}", prefix_, stem, row, n_rows);
+  const TensorId table = tensor(stem, "weight", {width(x), n_rows, 1, 1});
+  return add_op(op::AddRow{.x = x, .table = table, .row = row}, stem, width(x));
+}
+
 ValueId ProgramBuilder::linear(ValueId x, std::string_view stem, uint32_t n_outputs, Bias bias) {
   return linear_rows(x, stem, n_outputs, 0, n_outputs, bias);
 }
@@ -156,6 +162,11 @@ ValueId ProgramBuilder::attention(ValueId q, ValueId kv, const AttentionOptions&
   expect(group.window == 0 || (options.window != 0 && options.window <= group.window),
          "{}attention: a window of {} keys in a state group that keeps {}", prefix_, options.window,
          group.window);
+  // A step holds the whole text where queries see ahead: nothing is kept, in a window or not.
+  expect(options.ahead == 0 || group.window == 0,
+         "{}attention: keys ahead in a state group that keeps {}", prefix_, group.window);
+  expect(options.ahead == 0 || options.window == 0 || options.ahead < options.window,
+         "{}attention: {} keys ahead in a window of {}", prefix_, options.ahead, options.window);
   op::Attention attention{.q = q,
                           .kv = kv,
                           .n_heads = options.n_heads,
@@ -163,6 +174,7 @@ ValueId ProgramBuilder::attention(ValueId q, ValueId kv, const AttentionOptions&
                           .head_dim = group.head_dim,
                           .scale = options.scale,
                           .window = options.window,
+                          .ahead = options.ahead,
                           .soft_cap = options.soft_cap};
   if (!options.sinks.empty()) {
     attention.sinks = tensor(options.sinks, "weight", {options.n_heads, 1, 1, 1});
@@ -185,7 +197,8 @@ ValueId ProgramBuilder::xielu(ValueId x, const Xielu& constants) {
 }
 
 ValueId ProgramBuilder::mul(ValueId a, ValueId b) {
-  expect(width(a) == width(b), "{}mul: {} numbers times {}", prefix_, width(a), width(b));
+  expect(width(b) > 0 && width(a) % width(b) == 0, "{}mul: {} numbers times {}", prefix_, width(a),
+         width(b));
   return add_op(op::Mul{a, b}, "mul", width(a));
 }
 
@@ -208,26 +221,44 @@ ValueId ProgramBuilder::soft_cap(ValueId x, double cap) {
   return add_op_on(x, op::SoftCap{x, cap}, width(x));
 }
 
+ValueId ProgramBuilder::clamp(ValueId x, double limit, bool both_sides) {
+  expect(limit > 0, "{}clamp: a limit of {}", prefix_, limit);
+  return add_op_on(x, op::Clamp{.x = x, .limit = limit, .both_sides = both_sides}, width(x));
+}
+
 ValueId ProgramBuilder::split(ValueId x, uint32_t first, uint32_t n) {
   expect(uint64_t{first} + n <= width(x), "{}split: numbers {} to {} of {}", prefix_, first,
          uint64_t{first} + n, width(x));
   return add_op_on(x, op::Split{x, first}, n);
 }
 
-ValueId ProgramBuilder::route(ValueId scores, uint32_t n_used) {
-  expect(n_used > 0 && n_used <= width(scores), "{}route: {} of {} experts", prefix_, n_used,
-         width(scores));
-  return add_op(op::Route{scores, n_used}, "routes", n_used, ValueKind::kRoutes);
+ValueId ProgramBuilder::route(ValueId scores, uint32_t n_used, const Router& router,
+                              std::string_view bias) {
+  const uint32_t n_experts = width(scores);
+  expect(n_used > 0 && n_used <= n_experts, "{}route: {} of {} experts", prefix_, n_used,
+         n_experts);
+  expect(router.n_groups > 0 && n_experts % router.n_groups == 0 &&
+             router.n_used_groups <= router.n_groups &&
+             uint64_t{n_experts} / router.n_groups * router.n_used_groups >= n_used,
+         "{}route: {} of {} experts in {} of {} groups", prefix_, n_used, n_experts,
+         router.n_used_groups, router.n_groups);
+  op::Route route{.scores = scores, .n_used = n_used, .router = router};
+  if (!bias.empty()) route.bias = tensor(bias, "bias", {n_experts, 1, 1, 1});
+  return add_op(route, "routes", n_used, ValueKind::kRoutes);
 }
 
 ValueId ProgramBuilder::expert_linear(ValueId x, ValueId routes, std::string_view stem,
-                                      const ExpertDims& dims) {
+                                      const ExpertDims& dims, Bias bias) {
   const uint32_t n_used = width(routes, ValueKind::kRoutes);
   expect(width(x) == dims.n_cols || width(x) == uint64_t{n_used} * dims.n_cols,
          "{}{}: {} numbers are not one row of {}, nor {} of them", prefix_, stem, width(x),
          dims.n_cols, n_used);
-  const TensorId weight = tensor(stem, "weight", {dims.n_cols, dims.n_rows, dims.n_experts, 1});
-  return add_op(op::ExpertLinear{x, routes, weight}, stem, n_used * dims.n_rows);
+  op::ExpertLinear linear{
+      .x = x,
+      .routes = routes,
+      .weight = tensor(stem, "weight", {dims.n_cols, dims.n_rows, dims.n_experts, 1})};
+  if (bias == Bias::kAdded) linear.bias = tensor(stem, "bias", {dims.n_rows, dims.n_experts, 1, 1});
+  return add_op(linear, stem, n_used * dims.n_rows);
 }
 
 ValueId ProgramBuilder::combine(ValueId x, ValueId routes) {
@@ -238,24 +269,57 @@ ValueId ProgramBuilder::combine(ValueId x, ValueId routes) {
 
 ValueId ProgramBuilder::self_attention(ValueId x, const SelfAttention& options) {
   const StateGroup group = program_.state_groups.at(options.state_group);
-  const auto heads = [&](std::string_view stem, std::string_view norm, uint32_t n_heads,
+  const uint32_t q_dim = options.attention.n_heads * group.head_dim;
+  const uint32_t kv_dim = group.n_kv_heads * group.head_dim;
+  const auto product = [&](std::string_view stem, uint32_t first, uint32_t n) {
+    return options.fused ? linear_rows(x, "attn_qkv", q_dim + 2 * kv_dim, first, n, options.bias)
+                         : linear(x, stem, n, options.bias);
+  };
+  const auto heads = [&](ValueId y, std::string_view norm,
                          const std::optional<Rotation>& rotation) {
-    ValueId y = linear(x, stem, n_heads * group.head_dim, options.bias);
     if (options.head_norm_eps) y = head_norm(y, norm, group.head_dim, *options.head_norm_eps);
     return rotation ? rope(y, *rotation) : y;
   };
-  const ValueId q = heads("attn_q", "attn_q_norm", options.attention.n_heads,
+  const ValueId q = heads(product("attn_q", 0, q_dim), "attn_q_norm",
                           options.q_rotation ? options.q_rotation : options.rotation);
-  const ValueId k = heads("attn_k", "attn_k_norm", group.n_kv_heads, options.rotation);
-  const ValueId v = linear(x, "attn_v", group.n_kv_heads * group.head_dim, options.bias);
-  const ValueId a = attention(q, append(options.state_group, k, v), options.attention);
+  const ValueId k = heads(product("attn_k", q_dim, kv_dim), "attn_k_norm", options.rotation);
+  const ValueId v = product("attn_v", q_dim + kv_dim, kv_dim);
+  ValueId a = attention(q, append(options.state_group, k, v), options.attention);
+  if (options.n_gates > 0) a = mul(a, sigmoid(linear(x, "attn_gate", options.n_gates)));
   return linear(a, "attn_output", width(x), options.output_bias);
 }
 
-ValueId ProgramBuilder::gated_ffn(ValueId x, ActivationKind kind, uint32_t n_ff) {
-  const ValueId gate = activation(linear(x, "ffn_gate", n_ff), kind);
-  const ValueId up = linear(x, "ffn_up", n_ff);
-  return linear(mul(gate, up), "ffn_down", width(x));
+ValueId ProgramBuilder::limited_mul(ValueId activated, ValueId x, double limit) {
+  if (limit == 0) return mul(activated, x);
+  const ValueId limited = at_most(activated, limit);
+  return mul(limited, within(x, limit));
+}
+
+ValueId ProgramBuilder::gated_ffn(ValueId x, const GatedFfn& options) {
+  const auto stem = [&](std::string_view name) {
+    return fmt::format("{}{}", name, options.suffix);
+  };
+  const ValueId gate = activation(linear(x, stem("ffn_gate"), options.n_ff), options.activation);
+  const ValueId up = linear(x, stem("ffn_up"), options.n_ff);
+  return linear(limited_mul(gate, up, options.limit), stem("ffn_down"), width(x));
+}
+
+ValueId ProgramBuilder::experts(ValueId x, const Experts& options) {
+  const ExpertSource& source = options.source;
+  const uint32_t n = source.n_experts;
+  const ValueId scores = linear(options.router_input.value_or(x), "ffn_gate_inp", n);
+  const ValueId to = route(scores, source.n_used, source.router, options.selection_bias);
+  const ValueId gate = activation(expert_linear(x, to, "ffn_gate_exps", {width(x), source.n_ff, n}),
+                                  options.activation);
+  const ValueId up = expert_linear(x, to, "ffn_up_exps", {width(x), source.n_ff, n});
+  const ValueId product = limited_mul(gate, up, options.limit);
+  const ValueId down = expert_linear(product, to, "ffn_down_exps", {source.n_ff, width(x), n});
+  const ValueId routed = combine(down, to);
+  if (source.n_ff_shared == 0) return routed;
+  return add(routed, gated_ffn(x, {.activation = options.activation,
+                                   .n_ff = source.n_ff_shared,
+                                   .suffix = "_shexp",
+                                   .limit = options.shared_limit}));
 }
 
 Result<Program> ProgramBuilder::finish(ValueId logits) {
@@ -265,6 +329,15 @@ Result<Program> ProgramBuilder::finish(ValueId logits) {
   PUMICE_TRY_STATUS(status_);
   program_.logits = logits;
   program_.values[logits].name = "logits";
+  return std::move(program_);
+}
+
+Result<Program> ProgramBuilder::finish_embedding(ValueId x, Pooling pooling) {
+  PUMICE_CHECK(!in_layer_, "a layer without an end");
+  PUMICE_TRY_STATUS(status_);
+  program_.logits = x;
+  program_.values[x].name = "embedding";
+  program_.pooling = pooling;
   return std::move(program_);
 }
 

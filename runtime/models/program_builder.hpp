@@ -35,6 +35,7 @@ class ProgramBuilder {
     double scale;
     uint32_t window = 0;
     double soft_cap = 0;
+    uint32_t ahead = 0;           ///< as op::Attention's
     std::string_view sinks = {};  ///< stem of their tensor
   };
   struct SelfAttention {
@@ -45,6 +46,8 @@ class ProgramBuilder {
     std::optional<float> head_norm_eps = {};  ///< heads are RMS-normed before they turn
     Bias bias = Bias::kNone;                  ///< of q, k and v
     Bias output_bias = Bias::kNone;
+    bool fused = false;    ///< q, k and v are rows of one matrix, attn_qkv
+    uint32_t n_gates = 0;  ///< sigmoids of attn_gate, each a factor of as many outputs; 0: none
   };
   struct Xielu {
     float alpha_p;
@@ -57,6 +60,22 @@ class ProgramBuilder {
     uint32_t n_cols;
     uint32_t n_rows;
     uint32_t n_experts;
+  };
+  struct Experts {
+    ExpertSource source;
+    ActivationKind activation = ActivationKind::kSilu;
+    std::optional<ValueId> router_input = {};  ///< where it is not what experts read
+    std::string_view selection_bias = {};      ///< stem of its tensor
+    double limit = 0;                          ///< of what is multiplied; 0: none
+    double shared_limit = 0;                   ///< the same of the shared expert
+  };
+  struct GatedFfn {
+    ActivationKind activation = ActivationKind::kSilu;
+    uint32_t n_ff;
+    std::string_view suffix = {};  ///< of the stems: "_shexp"
+    /// Activated gates are at most that, and what they multiply is between it and its negative; 0:
+    /// no limit.
+    double limit = 0;
   };
 
   explicit ProgramBuilder(const ModelDimensions& dimensions);
@@ -74,6 +93,8 @@ class ProgramBuilder {
   ValueId embed(std::string_view stem, uint32_t width, uint32_t n_vocab);
   /// A row for each position, which bounds the context.
   ValueId embed_position(std::string_view stem, uint32_t width, uint32_t n_positions);
+  /// x + row `row` of a matrix of `n_rows`.
+  ValueId add_row(ValueId x, std::string_view stem, uint32_t n_rows, uint32_t row);
   ValueId linear(ValueId x, std::string_view stem, uint32_t n_outputs, Bias bias = Bias::kNone);
   /// The same with `n_outputs` rows from `first_row` on of a fused matrix of `n_rows`.
   ValueId linear_rows(ValueId x, std::string_view stem, uint32_t n_rows, uint32_t first_row,
@@ -92,16 +113,25 @@ class ProgramBuilder {
   ValueId silu(ValueId x) { return activation(x, ActivationKind::kSilu); }
   ValueId gelu(ValueId x) { return activation(x, ActivationKind::kGelu); }
   ValueId gelu_tanh(ValueId x) { return activation(x, ActivationKind::kGeluTanh); }
+  ValueId sigmoid(ValueId x) { return activation(x, ActivationKind::kSigmoid); }
   ValueId xielu(ValueId x, const Xielu& constants);
+  /// b may be narrower: each of its numbers then is a factor of as many consecutive ones of a.
   ValueId mul(ValueId a, ValueId b);
   ValueId add(ValueId a, ValueId b);
   ValueId scale(ValueId x, double factor);
   /// By a tensor of one number, which the file must have.
   ValueId scale(ValueId x, const ScalarSource& factor);
   ValueId soft_cap(ValueId x, double cap);
+  /// min(x, limit)
+  ValueId at_most(ValueId x, double limit) { return clamp(x, limit, false); }
+  /// x between -limit and limit
+  ValueId within(ValueId x, double limit) { return clamp(x, limit, true); }
   ValueId split(ValueId x, uint32_t first, uint32_t width);
-  ValueId route(ValueId scores, uint32_t n_used);
-  ValueId expert_linear(ValueId x, ValueId routes, std::string_view stem, const ExpertDims& dims);
+  /// `bias`: stem of a tensor that has a part in the choice; empty: none.
+  ValueId route(ValueId scores, uint32_t n_used, const Router& router = {},
+                std::string_view bias = {});
+  ValueId expert_linear(ValueId x, ValueId routes, std::string_view stem, const ExpertDims& dims,
+                        Bias bias = Bias::kNone);
   ValueId combine(ValueId x, ValueId routes);
 
   /// The usual attention, of attn_q, attn_k, attn_v and attn_output, and of attn_q_norm and
@@ -109,13 +139,27 @@ class ProgramBuilder {
   ValueId self_attention(ValueId x, const SelfAttention& options);
 
   /// The usual feed-forward, of ffn_gate, ffn_up and ffn_down: as wide as x.
-  ValueId gated_ffn(ValueId x, ActivationKind kind, uint32_t n_ff);
+  ValueId gated_ffn(ValueId x, ActivationKind kind, uint32_t n_ff) {
+    return gated_ffn(x, {.activation = kind, .n_ff = n_ff});
+  }
+  ValueId gated_ffn(ValueId x, const GatedFfn& options);
+
+  /// The usual mixture of experts, of ffn_gate_inp, ffn_gate_exps, ffn_up_exps and ffn_down_exps,
+  /// and of ffn_gate_shexp, ffn_up_shexp and ffn_down_shexp where one is shared: as wide as x.
+  ValueId experts(ValueId x, const Experts& options);
+
+  /// Blocks of the file that follow the layers and that nothing here reads.
+  void leave_out_prediction_blocks(uint32_t n) { program_.n_prediction_blocks = n; }
 
   /// The program whose result is `logits`. Errors (kBadFile): what did not fit together.
   Result<Program> finish(ValueId logits);
+  /// The program whose result are embeddings of tokens, which make a text's by `pooling`.
+  Result<Program> finish_embedding(ValueId x, Pooling pooling);
 
  private:
   ValueId activation(ValueId x, ActivationKind kind);
+  ValueId clamp(ValueId x, double limit, bool both_sides);
+  ValueId limited_mul(ValueId activated, ValueId x, double limit);
   ValueId add_op(Operation what, std::string_view base_name, uint32_t width,
                  ValueKind kind = ValueKind::kRows);
   /// For an operation without tensors on one value: "attn_q.rope".

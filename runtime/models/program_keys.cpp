@@ -6,40 +6,54 @@
 namespace pumice {
 namespace {
 
+/// Families whose pages read Metadata::read_experts' keys.
+constexpr std::array<std::string_view, 12> kWithExperts = {
+    "afmoe", "bailingmoe2", "ernie4_5-moe", "glm4moe",    "gpt-oss",      "granitemoe",
+    "llama", "minimax-m2",  "qwen3moe",     "qwen3vlmoe", "smallthinker", "step35"};
+/// Those of them that count shared experts; granitemoe has the width of all of them.
+constexpr std::array<std::string_view, 12> kWithSharedExperts = {
+    "afmoe",      "bailingmoe2", "ernie4_5-moe", "glm4moe",      "gpt-oss", "llama",
+    "minimax-m2", "qwen3moe",    "qwen3vlmoe",   "smallthinker", "step35"};
+
 constexpr TellingKey kKeys[] = {
     // clang-format off
-    {"attention.causal", {}, {}, 1},
+    {"attention.causal", {"bert", "gemma-embedding", "nomic-bert"}, {}, 1},
     {"attention.chunk_size"},
     {"attention.clamp_kqv"},
     {"attention.key_length_swa", {"gemma4"}, {}, 0, "attention.key_length"},
     {"attention.max_alibi_bias"},
     {"attention.output_scale", {}, {}, 1},
-    {"attention.scale", {"granite"}},
+    {"attention.scale", {"granite", "granitemoe"}},
     {"attention.shared_kv_layers", {"gemma4"}},
-    {"attention.sliding_window", {"cohere2", "exaone4", "gemma2", "gemma3", "gemma4", "gptneo"}, {"llama", "phi3"}, 0, "context_length"},
-    {"attention.sliding_window_pattern", {"cohere2", "exaone4", "gemma2", "gemma3", "gemma4", "gptneo"}, {"llama", "phi3"}, 1},
+    {"attention.sliding_window", {"afmoe", "cohere2", "exaone4", "gemma-embedding", "gemma2", "gemma3", "gemma4", "gpt-oss", "gptneo", "smallthinker", "step35"}, {"llama", "phi3"}, 0, "context_length"},
+    {"attention.sliding_window_pattern", {"afmoe", "cohere2", "exaone4", "gemma-embedding", "gemma2", "gemma3", "gemma4", "gpt-oss", "gptneo", "step35"}, {"llama", "phi3"}, 1},
     {"attention.temperature_length", {"mistral3"}},
     {"attention.temperature_scale", {"mistral3"}},
     {"attention.value_length_swa", {}, {}, 0, "attention.key_length_swa"},
     {"attention.value_scale", {}, {}, 1},
     {"attn_logit_softcapping", {"gemma2"}},
     {"embedding_length_per_layer_input", {"gemma4"}},
-    {"embedding_scale", {"granite"}, {}, 1},
-    {"expert_count", {"llama"}},
-    {"expert_gating_func", {}, {}, 1},
-    {"expert_group_count", {}, {}, 1},
-    {"expert_shared_count"},
-    {"expert_weights_scale", {}, {}, 1},
+    {"embedding_scale", {"granite", "granitemoe"}, {}, 1},
+    {"expert_count", kWithExperts},
+    {"expert_gating_func", kWithExperts, {}, 1},
+    {"expert_group_count", kWithExperts, {}, 1},
+    {"expert_shared_count", kWithSharedExperts},
+    {"expert_weights_scale", kWithExperts, {}, 1},
+    {"expert_shared_feed_forward_length", kWithExperts},
     {"final_logit_softcapping", {"gemma2", "gemma3", "gemma4"}},
-    {"logit_scale", {"cohere2", "command-r", "granite"}, {}, 1},
-    {"nextn_predict_layers"},
-    {"residual_scale", {"granite"}, {}, 1},
+    {"interleave_moe_layer_step", {"ernie4_5-moe"}, {}, 1},
+    {"leading_dense_block_count", {"afmoe", "bailingmoe2", "ernie4_5-moe", "glm4moe", "llama", "step35"}},
+    {"logit_scale", {"cohere2", "command-r", "granite", "granitemoe"}, {}, 1},
+    {"nextn_predict_layers", {"bailingmoe2", "glm4moe", "step35"}},
+    {"residual_scale", {"granite", "granitemoe"}, {}, 1},
     {"rope.dimension_count_swa", {"gemma4"}, {}, 0, "rope.dimension_count"},
-    {"rope.freq_base_swa", {"gemma3", "gemma4"}, {}, 0, "rope.freq_base"},
+    {"rope.freq_base_swa", {"gemma-embedding", "gemma3", "gemma4", "step35"}, {}, 0, "rope.freq_base"},
     {"rope.scaling.alpha", {"hunyuan-dense"}, {}, 1},
     {"rope.scaling.yarn_attn_factor", {}, {}, 1},
     {"rope.scaling.yarn_log_multiplier", {"mistral3"}},
     {"router_logit_softcapping"},
+    {"swiglu_clamp_exp", {"step35"}},
+    {"swiglu_clamp_shexp", {"step35"}},
     // clang-format on
 };
 

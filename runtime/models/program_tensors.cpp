@@ -33,6 +33,15 @@ Status check_tensor(const GgufFile& file, const TensorSpec& spec) {
   return {};
 }
 
+/// "blk.46.…" where 46 layers come before it.
+bool is_of_prediction(const Program& program, std::string_view tensor) {
+  const size_t n_layers = program.layers.size();
+  for (size_t i = n_layers; i < n_layers + program.n_prediction_blocks; ++i) {
+    if (tensor.starts_with("blk." + std::to_string(i) + ".")) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 Status check_tensors(const ModelSource& source, const Program& program) {
@@ -45,7 +54,7 @@ Status check_tensors(const ModelSource& source, const Program& program) {
     read.insert(spec.name);
   }
   for (const GgufTensor& tensor : source.file().tensors()) {
-    if (!read.contains(tensor.name)) {
+    if (!read.contains(tensor.name) && !is_of_prediction(program, tensor.name)) {
       return make_error(ErrorCode::kBadFile,
                         "{}: nothing in architecture {} reads this tensor; without it the model "
                         "would be another one",

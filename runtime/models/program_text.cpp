@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "models/embedding.hpp"
+
 namespace pumice {
 namespace {
 
@@ -38,6 +40,7 @@ class Constants {
   std::string operator()(const op::EmbedPosition& o) const {
     return fmt::format("of {}", program_.tensors[o.table].dims[1]);
   }
+  std::string operator()(const op::AddRow& o) const { return fmt::format("row {}", o.row); }
   std::string operator()(const op::Linear& o) const {
     const uint64_t all = program_.tensors[o.weight.tensor].dims[1];
     if (o.weight.n_rows == all) return "";
@@ -57,6 +60,8 @@ class Constants {
     std::string text = fmt::format("{} heads of {}, {} kv heads, scale {:.6g}", o.n_heads,
                                    o.head_dim, o.n_kv_heads, o.scale);
     if (o.window != 0) text += fmt::format(", window {}", o.window);
+    if (o.ahead == op::kAllAhead) text += ", not causal";
+    if (o.ahead != 0 && o.ahead != op::kAllAhead) text += fmt::format(", {} ahead", o.ahead);
     if (o.soft_cap != 0) text += fmt::format(", soft cap {:.6g}", o.soft_cap);
     return text;
   }
@@ -67,10 +72,21 @@ class Constants {
   std::string operator()(const op::Mul&) const { return ""; }
   std::string operator()(const op::Add&) const { return ""; }
   std::string operator()(const op::Scale& o) const { return fmt::format("{:.6g}", o.factor); }
+  std::string operator()(const op::Clamp& o) const {
+    return fmt::format("{}{:.6g}", o.both_sides ? "±" : "at most ", o.limit);
+  }
   std::string operator()(const op::SoftCap& o) const { return fmt::format("{:.6g}", o.cap); }
   std::string operator()(const op::Split& o) const { return fmt::format("from {}", o.first); }
   std::string operator()(const op::Route& o) const {
-    return fmt::format("{} of {}", o.n_used, program_.values[o.scores].width);
+    std::string text = fmt::format("{} of {}", o.n_used, program_.values[o.scores].width);
+    const Router& router = o.router;
+    if (router.n_groups > 1) {
+      text += fmt::format(", in {} of {} groups", router.n_used_groups, router.n_groups);
+    }
+    if (router.probability == Router::Probability::kSigmoid) text += ", sigmoid";
+    if (!router.renormalised) text += ", not renormalised";
+    if (router.scale != 1) text += fmt::format(", times {:.6g}", router.scale);
+    return text;
   }
   std::string operator()(const op::ExpertLinear& o) const {
     return fmt::format("{} experts", program_.tensors[o.weight].dims[2]);
@@ -159,7 +175,9 @@ std::string program_text(const Program& program) {
   }
   const auto n_ops = static_cast<uint32_t>(program.ops.size());
   if (!program.layers.empty()) text += "after the layers\n";
-  return text + lines_of(program, next, n_ops);
+  text += lines_of(program, next, n_ops);
+  if (program.pooling) text += fmt::format("pooling {}\n", pooling_name(*program.pooling));
+  return text;
 }
 
 }  // namespace pumice

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numbers>
 #include <numeric>
+#include <utility>
 
 #include "base/parallel.hpp"
 
@@ -15,8 +16,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Values = std::vector<double>;  // [tokens][width]
 
-constexpr size_t kRowsAtOnce = 32;  // of a matrix, by one thread
-constexpr size_t kLanes = 8;        // tokens that share a weight in registers, or parts of a sum
+constexpr size_t kRowsAtOnce = 32;           // of a matrix, by one thread
+constexpr double kLeastWeightSum = 0x1p-14;  // that weights of experts are divided by
+constexpr size_t kLanes = 8;  // tokens that share a weight in registers, or parts of a sum
 using Lanes = std::array<double, kLanes>;
 
 double seconds_since(Clock::time_point start) {
@@ -45,9 +47,46 @@ double activate(ActivationKind kind, double x) {
       const double inner = std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x);
       return x * (1 + std::tanh(inner)) / 2;
     }
+    case ActivationKind::kSigmoid:
+      return 1 / (1 + std::exp(-x));
+    case ActivationKind::kRelu:
+      return std::max(x, 0.0);
   }
   PUMICE_CHECK(false, "an activation without a formula");
   return 0;
+}
+
+Values probabilities(const Router& router, std::span<const double> scores) {
+  Values p(scores.begin(), scores.end());
+  if (router.probability == Router::Probability::kSigmoid) {
+    for (double& x : p) x = 1 / (1 + std::exp(-x));
+    return p;
+  }
+  const double most = *std::ranges::max_element(p);
+  double total = 0;
+  for (double& x : p) total += x = std::exp(x - most);
+  for (double& x : p) x /= total;
+  return p;
+}
+
+/// Nothing is chosen of experts of other groups than the best.
+void leave_out_groups(const Router& router, Values& choosing) {
+  if (router.n_groups == 1) return;
+  const size_t size = choosing.size() / router.n_groups;
+  std::vector<std::pair<double, size_t>> groups;  // by their worth, negative, then by number
+  for (size_t g = 0; g < router.n_groups; ++g) {
+    double best = -INFINITY;
+    double second = -INFINITY;
+    for (size_t e = g * size; e < (g + 1) * size; ++e) {
+      second = std::max(second, std::min(best, choosing[e]));
+      best = std::max(best, choosing[e]);
+    }
+    groups.emplace_back(-(best + second), g);
+  }
+  std::ranges::sort(groups);
+  for (size_t i = router.n_used_groups; i < groups.size(); ++i) {
+    std::fill_n(&choosing[groups[i].second * size], size, -INFINITY);
+  }
 }
 
 /// For each value the last operation that needs it: keys and values as long as their state.
@@ -212,6 +251,15 @@ class Evaluation {
     return Values(rows.begin(), rows.end());
   }
 
+  Computed compute(const op::AddRow& op, ValueId) const {
+    const GgufTensor& tensor = *tensors_[op.table];
+    const WeightSource table = source_.matrix(tensor, 0, static_cast<uint32_t>(tensor.dims[1]));
+    PUMICE_TRY(const std::vector<float> row, matrix_rows(table, op.row, 1));
+    Values y = rows_[op.x];
+    for (size_t i = 0; i < y.size(); ++i) y[i] += row[i % row.size()];
+    return y;
+  }
+
   Computed compute(const op::Linear& op, ValueId) {
     PUMICE_TRY(Values y, product(rows_[op.x], n_tokens(), op.weight.tensor, op.weight.first_row,
                                  op.weight.n_rows));
@@ -301,8 +349,11 @@ class Evaluation {
     }
     Values y(q.size());
     const auto attend = [&](size_t t) -> Status {
-      const size_t first_key = op.window != 0 && t >= op.window ? t + 1 - op.window : 0;
-      Values scores(t + 1 - first_key);
+      // Without end the sum is beyond any text's; what is hidden behind a window follows from it.
+      const size_t last_key = t + size_t{op.ahead};
+      const size_t first_key =
+          op.window != 0 && last_key >= op.window ? last_key + 1 - op.window : 0;
+      Values scores(std::min(last_key + 1, n_tokens()) - first_key);
       for (size_t head = 0; head < op.n_heads; ++head) {
         const size_t at = (t * op.n_heads + head) * dim;
         const size_t kv_head = head / (op.n_heads / op.n_kv_heads) * dim;
@@ -345,7 +396,8 @@ class Evaluation {
 
   Computed compute(const op::Mul& op, ValueId) const {
     Values y = rows_[op.a];
-    for (size_t i = 0; i < y.size(); ++i) y[i] *= rows_[op.b][i];
+    const size_t group = width(op.a) / width(op.b);
+    for (size_t i = 0; i < y.size(); ++i) y[i] *= rows_[op.b][i / group];
     return y;
   }
 
@@ -358,6 +410,15 @@ class Evaluation {
   Computed compute(const op::Scale& op, ValueId) const {
     Values y = rows_[op.x];
     for (double& value : y) value *= op.factor;
+    return y;
+  }
+
+  Computed compute(const op::Clamp& op, ValueId) const {
+    Values y = rows_[op.x];
+    for (double& value : y) {
+      value = std::min(value, op.limit);
+      if (op.both_sides) value = std::max(value, -op.limit);
+    }
     return y;
   }
 
@@ -378,19 +439,25 @@ class Evaluation {
 
   Computed compute(const op::Route& op, ValueId result) {
     const size_t n_experts = width(op.scores);
+    std::vector<float> bias;
+    if (op.bias) {
+      PUMICE_TRY(bias, vector(*op.bias));
+    }
     Routes& routes = routes_[result];
     std::vector<uint32_t> order(n_experts);
     for (size_t t = 0; t < n_tokens(); ++t) {
-      const double* const scores = &rows_[op.scores][t * n_experts];
+      const Values p = probabilities(op.router, {&rows_[op.scores][t * n_experts], n_experts});
+      Values choosing = p;
+      for (size_t e = 0; e < bias.size(); ++e) choosing[e] += bias[e];
+      leave_out_groups(op.router, choosing);
       std::iota(order.begin(), order.end(), 0u);
-      std::ranges::stable_sort(order, std::greater<>(), [&](uint32_t e) { return scores[e]; });
+      std::ranges::stable_sort(order, std::greater<>(), [&](uint32_t e) { return choosing[e]; });
       double total = 0;
-      for (size_t rank = 0; rank < op.n_used; ++rank) {
-        total += std::exp(scores[order[rank]] - scores[order[0]]);
-      }
+      for (size_t rank = 0; rank < op.n_used; ++rank) total += p[order[rank]];
+      total = op.router.renormalised ? std::max(total, kLeastWeightSum) : 1;
       for (size_t rank = 0; rank < op.n_used; ++rank) {
         routes.experts.push_back(order[rank]);
-        routes.weights.push_back(std::exp(scores[order[rank]] - scores[order[0]]) / total);
+        routes.weights.push_back(op.router.scale * p[order[rank]] / total);
       }
     }
     return Values();
@@ -403,6 +470,10 @@ class Evaluation {
     const std::vector<uint32_t>& experts = routes_[op.routes].experts;
     const size_t n_used = width(op.routes);
     const bool one_row_each = width(op.x) == n_used * n_cols;
+    std::vector<float> bias;
+    if (op.bias) {
+      PUMICE_TRY(bias, vector(*op.bias));
+    }
     Values y(experts.size() * n_rows);
     for (uint32_t expert = 0; expert < dims[2]; ++expert) {
       std::vector<size_t> chosen;  // token * n_used + rank
@@ -416,7 +487,10 @@ class Evaluation {
       if (chosen.empty()) continue;
       PUMICE_TRY(const Values part, product(x, chosen.size(), op.weight, expert * n_rows, n_rows));
       for (size_t i = 0; i < chosen.size(); ++i) {
-        std::copy_n(&part[i * n_rows], n_rows, &y[chosen[i] * n_rows]);
+        for (size_t r = 0; r < n_rows; ++r) {
+          y[chosen[i] * n_rows + r] =
+              part[i * n_rows + r] + (op.bias ? bias[expert * n_rows + r] : 0);
+        }
       }
     }
     return y;

@@ -14,9 +14,10 @@ constexpr uint64_t kGridBytes = sizeof(ops::FlashAttention::GridWords);
 }  // namespace
 
 uint64_t StepCapacity::bytes() const {
-  const uint64_t class_bytes = uint64_t{attention_items} * (2 * sizeof(ops::AttentionItem) +
-                                                            sizeof(ops::AttentionReduceItem)) +
-                               3 * kGridBytes + 6 * kAlignment;
+  const uint64_t class_bytes =
+      uint64_t{attention_items} *
+          (2 * sizeof(ops::AttentionItem) + sizeof(ops::AttentionReduceItem)) +
+      3 * kGridBytes + 6 * kAlignment + (sees_ahead ? uint64_t{rows} * 4 + kAlignment : 0);
   return 3 * uint64_t{rows} * 4 + uint64_t{logit_rows} * 4 + attention_classes * class_bytes +
          4 * kAlignment;
 }
@@ -43,6 +44,9 @@ Result<StepArgs> StepArgs::create(const std::shared_ptr<vk::Device>& device,
   const uint64_t items = capacity.attention_items;
   args.attention.resize(capacity.attention_classes);
   for (AttentionLists& lists : args.attention) {
+    if (capacity.sees_ahead) {
+      PUMICE_TRY_STATUS(allocate(uint64_t{capacity.rows} * 4, lists.horizons));
+    }
     PUMICE_TRY_STATUS(allocate(items * sizeof(ops::AttentionItem), lists.tile_items));
     PUMICE_TRY_STATUS(allocate(items * sizeof(ops::AttentionItem), lists.row_items));
     PUMICE_TRY_STATUS(allocate(items * sizeof(ops::AttentionReduceItem), lists.reduce_items));

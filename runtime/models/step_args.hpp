@@ -19,6 +19,7 @@ struct StepCapacity {
   uint32_t logit_rows = 0;       ///< rows whose logits are computed
   uint32_t attention_items = 0;  ///< tile items, row items and reduce items, each, of a class
   uint32_t attention_classes = 0;
+  bool sees_ahead = false;  ///< rows may see keys behind their own position
 
   /// Device-visible bytes of StepArgs at most.
   uint64_t bytes() const;
@@ -28,6 +29,7 @@ struct StepCapacity {
 /// Grids are read by the GPU, so that a recording can be replayed with other lists.
 struct AttentionLists {
   ops::AttentionPlan plan;       ///< the lists as the host has them
+  vk::BufferRange horizons;      ///< uint32 [rows]: how far each sees; empty: to its own position
   vk::BufferRange tile_items;    ///< ops::AttentionItem [attention_items]
   vk::BufferRange row_items;     ///< ops::AttentionItem [attention_items]
   vk::BufferRange reduce_items;  ///< ops::AttentionReduceItem [attention_items]

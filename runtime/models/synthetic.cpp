@@ -110,6 +110,41 @@ constexpr SyntheticShape kPresets[] = {
      .head_dim = 128,
      .head_norms = true,
      .eps = 1e-6f},
+    {.name = "gpt-oss-20b",
+     .stands_for = "gpt-oss 20B, 4 of 32 experts",
+     .n_layers = 24,
+     .n_embd = 2880,
+     .n_heads = 64,
+     .n_kv_heads = 8,
+     .n_ff = 2880,
+     .n_vocab = 201088,
+     .context_length = 131072,
+     .rope_base = 150000.0f,
+     .n_experts = 32,
+     .n_experts_used = 4,
+     .architecture = "gpt-oss",
+     .head_dim = 64,
+     .window = 128,
+     .rope_yarn = 32.0f,
+     .biases = true,
+     .sinks = true,
+     .ffn_norm = "post_attention_norm"},
+    {.name = "qwen3-30b-a3b",
+     .stands_for = "Qwen 3 30B, 8 of 128 experts",
+     .n_layers = 48,
+     .n_embd = 2048,
+     .n_heads = 32,
+     .n_kv_heads = 4,
+     .n_ff = 768,
+     .n_vocab = 151936,
+     .context_length = 40960,
+     .rope_base = 1000000.0f,
+     .n_experts = 128,
+     .n_experts_used = 8,
+     .architecture = "qwen3moe",
+     .head_dim = 128,
+     .head_norms = true,
+     .eps = 1e-6f},
     {.name = "moe-8x7b",
      .stands_for = "Mixtral 8x7B",
      .n_layers = 32,
@@ -204,6 +239,7 @@ std::vector<float> rope_divisors(const SyntheticShape& shape) {
   return divisors;
 }
 
+constexpr float kBiasDeviation = 0.1f;
 constexpr double kLongest = 32;  // of LongRoPE's divisors
 
 /// In place of the divisors that models of LongRoPE have learned: from 1 to the longest.
@@ -320,6 +356,10 @@ void SyntheticModel::add_layer(uint32_t layer) {
   const auto norm = [&](const std::string& tensor, uint64_t n) {
     add_norm(layer_tensor(layer, tensor), n);
   };
+  const auto vector = [&](const char* tensor, std::vector<uint64_t> dims, float deviation) {
+    tensors_.push_back(
+        {layer_tensor(layer, tensor), &weight_type("F32"), std::move(dims), deviation});
+  };
   norm("attn_norm.weight", s.n_embd);
   if (s.fused) {
     matrix("attn_qkv.weight", {s.n_embd, q_dim + 2 * kv_dim});
@@ -333,14 +373,27 @@ void SyntheticModel::add_layer(uint32_t layer) {
     norm("attn_k_norm.weight", s.heads_of());
   }
   matrix("attn_output.weight", {q_dim, s.n_embd});
+  if (s.biases) {
+    vector("attn_q.bias", {q_dim}, kBiasDeviation);
+    vector("attn_k.bias", {kv_dim}, kBiasDeviation);
+    vector("attn_v.bias", {kv_dim}, kBiasDeviation);
+    vector("attn_output.bias", {s.n_embd}, kBiasDeviation);
+  }
+  if (s.sinks) vector("attn_sinks.weight", {s.n_heads}, 1);
   if (s.norms_after) norm("post_attention_norm.weight", s.n_embd);
-  norm("ffn_norm.weight", s.n_embd);
+  norm(fmt::format("{}.weight", s.ffn_norm), s.n_embd);
   if (s.n_experts > 0) {
     add_matrix(layer_tensor(layer, "ffn_gate_inp.weight"), weight_type("F32"),
                {s.n_embd, s.n_experts});
     matrix("ffn_gate_exps.weight", {s.n_embd, s.n_ff, s.n_experts});
     matrix("ffn_up_exps.weight", {s.n_embd, s.n_ff, s.n_experts});
     matrix("ffn_down_exps.weight", {s.n_ff, s.n_embd, s.n_experts});
+    if (s.biases) {
+      vector("ffn_gate_inp.bias", {s.n_experts}, kBiasDeviation);
+      vector("ffn_gate_exps.bias", {s.n_ff, s.n_experts}, kBiasDeviation);
+      vector("ffn_up_exps.bias", {s.n_ff, s.n_experts}, kBiasDeviation);
+      vector("ffn_down_exps.bias", {s.n_embd, s.n_experts}, kBiasDeviation);
+    }
     return;
   }
   if (!s.fused) matrix("ffn_gate.weight", {s.n_embd, s.n_ff});
@@ -412,6 +465,12 @@ GgufHeader SyntheticModel::header() const {
   if (s.rope_linear > 1) {
     set("rope.scaling.type", "linear");
     set("rope.scaling.factor", s.rope_linear);
+  }
+  if (s.rope_yarn > 1) {
+    set("rope.scaling.type", "yarn");
+    set("rope.scaling.factor", s.rope_yarn);
+    set("rope.scaling.original_context_length",
+        static_cast<uint32_t>(static_cast<float>(s.context_length) / s.rope_yarn));
   }
   if (s.original_context > 0) {
     const double longer = static_cast<double>(s.context_length) / s.original_context;

@@ -50,6 +50,10 @@ struct SyntheticShape {
   float rope_linear = 1.0f;       ///< above 1: positions are divided by it
   uint32_t original_context = 0;  ///< above 0: LongRoPE's divisors in longer contexts
   float eps = 1e-5f;
+  float rope_yarn = 1.0f;  ///< above 1: YaRN's factor, by which the context was lengthened
+  bool biases = false;     ///< of attention's matrices, the router and the experts
+  bool sinks = false;      ///< of the heads of attention
+  std::string_view ffn_norm = "ffn_norm";
 
   uint32_t heads_of() const { return head_dim != 0 ? head_dim : n_embd / n_heads; }
   uint32_t rotated() const { return rope_dims != 0 ? rope_dims : heads_of(); }

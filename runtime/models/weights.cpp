@@ -1,10 +1,10 @@
 #include "models/weights.hpp"
 
 #include <algorithm>
-#include <functional>
 #include <set>
 
 #include "format/resident_layout.hpp"
+#include "vk/arena_sizes.hpp"
 
 namespace pumice {
 namespace {
@@ -59,22 +59,71 @@ std::vector<std::span<const MatrixRows>> different_groups(const Lowered& lowered
   return groups;
 }
 
-/// Calls `matrix` with the sources of each matrix that is loaded and `vector` with the bytes
-/// of each vector, in the order in which they are.
-void for_each_weight(const ModelSource& source, const Program& program, const Lowered& lowered,
-                     const std::function<void(std::span<const WeightSource>)>& matrix,
-                     const std::function<void(uint64_t n_bytes)>& vector) {
-  for (const std::span<const MatrixRows> group : different_groups(lowered)) {
-    const std::vector<WeightSource> sources = sources_of(source, program, group);
+uint64_t vector_bytes(const Program& program, const std::vector<TensorId>& tensors) {
+  uint64_t n = 0;
+  for (const TensorId id : tensors) n += program.tensors[id].n_elements();
+  return n * sizeof(float);
+}
+
+// Matrices lie in at most so many pieces, which can move each by itself, unless those would be
+// larger or smaller than pieces should be.
+constexpr uint64_t kParts = 16;
+constexpr uint64_t kMostParts = 64;
+constexpr uint64_t kSmallestPieceBytes = uint64_t{64} << 10;
+constexpr uint64_t kLargestPieceBytes = uint64_t{64} << 20;
+
+/// What is loaded, and the pieces in which it lies: groups of matrices in their order.
+struct Pieces {
+  struct Piece {
+    std::vector<std::span<const MatrixRows>> groups;
+    uint64_t bytes = 0;
+  };
+  std::vector<Piece> pieces;
+  uint64_t vectors_bytes = 0;  // never in pieces
+
+  uint64_t bytes() const {
+    uint64_t sum = vectors_bytes;
+    for (const Piece& piece : pieces) sum += piece.bytes;
+    return sum;
+  }
+};
+
+Pieces pieces_of(const ModelSource& source, const Program& program, const Lowered& lowered) {
+  const std::vector<std::span<const MatrixRows>> groups = different_groups(lowered);
+  std::vector<uint64_t> bytes(groups.size());
+  uint64_t all_bytes = 0;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const std::vector<WeightSource> sources = sources_of(source, program, groups[i]);
     for (const auto& [first, end] : stacks_of(sources)) {
-      matrix(std::span(sources).subspan(first, end - first));
+      bytes[i] +=
+          aligned(WeightMatrix::resident_bytes(std::span(sources).subspan(first, end - first)));
     }
+    all_bytes += bytes[i];
+  }
+  const uint64_t most = std::max({kSmallestPieceBytes, all_bytes / kMostParts,
+                                  std::min((all_bytes + kParts - 1) / kParts, kLargestPieceBytes)});
+  Pieces all;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    if (all.pieces.empty() || all.pieces.back().bytes + bytes[i] > most) all.pieces.emplace_back();
+    all.pieces.back().groups.push_back(groups[i]);
+    all.pieces.back().bytes += bytes[i];
   }
   for (const std::vector<TensorId>& tensors : lowered.vectors) {
-    uint64_t n = 0;
-    for (const TensorId id : tensors) n += program.tensors[id].n_elements();
-    vector(n * sizeof(float));
+    all.vectors_bytes += aligned(vector_bytes(program, tensors));
   }
+  return all;
+}
+
+/// In parts, as WeightMatrix::upload makes them.
+void allocate_stack(std::span<const WeightSource> stack, uint64_t slab_bytes,
+                    vk::ArenaSizes& sizes) {
+  const WeightType& type = *stack[0].type;
+  const uint32_t n_cols = stack[0].n_cols;
+  const uint64_t part =
+      std::max<uint64_t>(1, WeightMatrix::groups_of_part(type, n_cols, slab_bytes)) *
+      row_group_bytes(type, n_cols);
+  uint64_t left = WeightMatrix::resident_bytes(stack);
+  for (; left > 0; left -= std::min(left, part)) sizes.allocate(std::min(left, part));
 }
 
 }  // namespace
@@ -83,7 +132,8 @@ class ModelWeights::Loader {
  public:
   Loader(const std::shared_ptr<vk::Device>& device, const ModelSource& source,
          const Program& program, ModelWeights& weights, const Progress& progress)
-      : source_(source),
+      : device_(device),
+        source_(source),
         program_(program),
         weights_(weights),
         uploader_(device),
@@ -92,14 +142,32 @@ class ModelWeights::Loader {
     for (const GgufTensor& tensor : source.file().tensors()) total_bytes_ += tensor.n_bytes;
   }
 
-  Status group(std::span<const MatrixRows> group) {
+  Status piece(const Pieces::Piece& piece) {
+    auto arena =
+        std::make_shared<vk::Arena>(device_, vk::MemoryDomain::kDevice, "weights", piece.bytes);
+    weights_.pieces_.push_back(arena);
+    for (const std::span<const MatrixRows> group : piece.groups) {
+      PUMICE_TRY_STATUS(this->group(group, *arena));
+    }
+    return {};
+  }
+
+  Status vectors(const std::vector<std::vector<TensorId>>& all, uint64_t bytes) {
+    auto arena = std::make_shared<vk::Arena>(device_, vk::MemoryDomain::kDevice, "weights", bytes);
+    weights_.vector_arena_ = arena;
+    for (const std::vector<TensorId>& tensors : all) PUMICE_TRY_STATUS(vector(tensors, *arena));
+    return {};
+  }
+
+ private:
+  Status group(std::span<const MatrixRows> group, vk::Arena& arena) {
     const std::vector<WeightSource> sources = sources_of(source_, program_, group);
     Stack stack;
     for (const MatrixRows& rows : group) stack.keys.push_back(key(rows));
     for (const auto& [first, end] : stacks_of(sources)) {
       const auto together = std::span(sources).subspan(first, end - first);
       PUMICE_TRY(WeightMatrix matrix,
-                 WeightMatrix::upload(uploader_, *weights_.arena_, together, part_bytes_));
+                 WeightMatrix::upload(uploader_, arena, together, part_bytes_));
       uint32_t row = 0;
       for (size_t i = first; i < end; ++i) {
         weights_.matrices_.emplace(key(group[i]), matrix.rows(row, group[i].n_rows));
@@ -114,7 +182,7 @@ class ModelWeights::Loader {
     return {};
   }
 
-  Status vector(const std::vector<TensorId>& tensors) {
+  Status vector(const std::vector<TensorId>& tensors, vk::Arena& arena) {
     std::vector<float> all;
     for (const TensorId id : tensors) {
       const GgufTensor& tensor = tensor_of(source_, program_, id);
@@ -122,7 +190,7 @@ class ModelWeights::Loader {
       all.insert(all.end(), values.begin(), values.end());
       advance(tensor.n_bytes);
     }
-    PUMICE_TRY(const vk::BufferRange range, weights_.arena_->allocate(all.size() * sizeof(float)));
+    PUMICE_TRY(const vk::BufferRange range, arena.allocate(all.size() * sizeof(float)));
     PUMICE_TRY_STATUS(uploader_.write(range, std::span<const float>(all)));
     weights_.vectors_.emplace(tensors, range);
     uint64_t done = 0;
@@ -134,12 +202,12 @@ class ModelWeights::Loader {
     return {};
   }
 
- private:
   void advance(uint64_t bytes) {
     done_bytes_ += bytes;
     if (progress_) progress_(done_bytes_, total_bytes_);
   }
 
+  const std::shared_ptr<vk::Device>& device_;
   const ModelSource& source_;
   const Program& program_;
   ModelWeights& weights_;
@@ -153,18 +221,40 @@ class ModelWeights::Loader {
 Result<ModelWeights> ModelWeights::load(const std::shared_ptr<vk::Device>& device,
                                         const ModelSource& source, const Program& program,
                                         const Lowered& lowered, const Progress& progress) {
-  const uint64_t bytes = resident_weight_bytes(source, program, lowered);
-  ModelWeights weights(
-      std::make_shared<vk::Arena>(device, vk::MemoryDomain::kDevice, "weights", bytes));
-  weights.resident_bytes_ = bytes;
+  const Pieces pieces = pieces_of(source, program, lowered);
+  ModelWeights weights;
+  weights.resident_bytes_ = pieces.bytes();
   Loader loader(device, source, program, weights, progress);
-  for (const std::span<const MatrixRows> group : different_groups(lowered)) {
-    PUMICE_TRY_STATUS(loader.group(group));
-  }
-  for (const std::vector<TensorId>& tensors : lowered.vectors) {
-    PUMICE_TRY_STATUS(loader.vector(tensors));
-  }
+  for (const Pieces::Piece& piece : pieces.pieces) PUMICE_TRY_STATUS(loader.piece(piece));
+  PUMICE_TRY_STATUS(loader.vectors(lowered.vectors, pieces.vectors_bytes));
   return weights;
+}
+
+uint64_t ModelWeights::allocated_bytes() const {
+  uint64_t bytes = vector_arena_->allocated_bytes();
+  for (const auto& piece : pieces_) bytes += piece->allocated_bytes();
+  return bytes;
+}
+
+ModelWeights ModelWeights::with_piece(size_t index, std::shared_ptr<const vk::Arena> arena) const {
+  std::map<const vk::Slab*, const vk::Slab*> now;
+  const std::vector<vk::BufferRange> before = pieces_[index]->slabs();
+  const std::vector<vk::BufferRange> after = arena->slabs();
+  for (size_t i = 0; i < before.size(); ++i) now[before[i].slab] = after[i].slab;
+  const auto move = [&](vk::BufferRange& range) {
+    if (const auto found = now.find(range.slab); found != now.end()) range.slab = found->second;
+  };
+  const auto move_all = [&](WeightMatrix& matrix) {
+    for (WeightMatrixPart& part : matrix.parts) move(part.range);
+    move(matrix.grid);
+  };
+  ModelWeights moved = *this;
+  moved.pieces_[index] = std::move(arena);
+  for (auto& [key, stack] : moved.stacks_) {
+    for (StackedMatrices::Member& member : stack.matrices.members) move_all(member.matrix);
+  }
+  for (auto& [key, matrix] : moved.matrices_) move_all(matrix);
+  return moved;
 }
 
 const WeightMatrix& ModelWeights::matrix(const MatrixRows& rows) const {
@@ -196,33 +286,33 @@ vk::BufferRange ModelWeights::vector(std::span<const TensorId> tensors) const {
 
 uint64_t resident_weight_bytes(const ModelSource& source, const Program& program,
                                const Lowered& lowered) {
-  uint64_t bytes = 0;
-  for_each_weight(
-      source, program, lowered,
-      [&](std::span<const WeightSource> stack) {
-        bytes += aligned(WeightMatrix::resident_bytes(stack));
-      },
-      [&](uint64_t n_bytes) { bytes += aligned(n_bytes); });
-  return bytes;
+  return pieces_of(source, program, lowered).bytes();
 }
 
-vk::ArenaSizes weight_memory(const ModelSource& source, const Program& program,
-                             const Lowered& lowered, uint64_t slab_bytes) {
-  vk::ArenaSizes sizes(slab_bytes, resident_weight_bytes(source, program, lowered));
-  for_each_weight(
-      source, program, lowered,
-      [&](std::span<const WeightSource> stack) {
-        // In parts, as WeightMatrix::upload makes them.
-        const WeightType& type = *stack[0].type;
-        const uint32_t n_cols = stack[0].n_cols;
-        const uint64_t part =
-            std::max<uint64_t>(1, WeightMatrix::groups_of_part(type, n_cols, slab_bytes)) *
-            row_group_bytes(type, n_cols);
-        uint64_t left = WeightMatrix::resident_bytes(stack);
-        for (; left > 0; left -= std::min(left, part)) sizes.allocate(std::min(left, part));
-      },
-      [&](uint64_t n_bytes) { sizes.allocate(n_bytes); });
-  return sizes;
+WeightMemory weight_memory(const ModelSource& source, const Program& program,
+                           const Lowered& lowered, uint64_t slab_bytes) {
+  WeightMemory memory;
+  const auto add = [&](const vk::ArenaSizes& sizes) {
+    memory.allocated_bytes += sizes.allocated_bytes();
+    memory.largest_bytes = std::max(memory.largest_bytes, sizes.largest_bytes());
+  };
+  const Pieces all = pieces_of(source, program, lowered);
+  for (const Pieces::Piece& piece : all.pieces) {
+    vk::ArenaSizes sizes(slab_bytes, piece.bytes);
+    for (const std::span<const MatrixRows> group : piece.groups) {
+      const std::vector<WeightSource> sources = sources_of(source, program, group);
+      for (const auto& [first, end] : stacks_of(sources)) {
+        allocate_stack(std::span(sources).subspan(first, end - first), slab_bytes, sizes);
+      }
+    }
+    add(sizes);
+  }
+  vk::ArenaSizes vectors(slab_bytes, all.vectors_bytes);
+  for (const std::vector<TensorId>& tensors : lowered.vectors) {
+    vectors.allocate(vector_bytes(program, tensors));
+  }
+  add(vectors);
+  return memory;
 }
 
 }  // namespace pumice

@@ -12,7 +12,6 @@
 #include "models/lowering.hpp"
 #include "models/model_source.hpp"
 #include "shaders/common/weight_matrix.hpp"
-#include "vk/arena_sizes.hpp"
 #include "vk/memory.hpp"
 
 namespace pumice {
@@ -28,7 +27,8 @@ struct StackedMatrices {
   uint32_t n_outputs = 0;
 };
 
-/// Copies share the device memory.
+/// Views of weights in memory of a device. Matrices lie in pieces, the embedding's first and those
+/// of the last layers last, each an arena of its own; vectors beside them. Copies share the memory.
 class ModelWeights {
  public:
   /// Called with bytes of the source done and in all.
@@ -48,22 +48,27 @@ class ModelWeights {
   /// Of device memory.
   uint64_t resident_bytes() const { return resident_bytes_; }
   /// The same with what is left over at the ends of slabs.
-  uint64_t allocated_bytes() const { return arena_->allocated_bytes(); }
+  uint64_t allocated_bytes() const;
   /// Floats of these tensors, one after the other, as they were loaded, or of one of them.
   vk::BufferRange vector(std::span<const TensorId> tensors) const;
+
+  std::span<const std::shared_ptr<const vk::Arena>> pieces() const { return pieces_; }
+  /// The same weights, of which one piece lies in another arena of such slabs.
+  ModelWeights with_piece(size_t index, std::shared_ptr<const vk::Arena> arena) const;
 
  private:
   class Loader;
   using Key = std::pair<TensorId, uint32_t>;  // and first row
   static Key key(const MatrixRows& rows) { return {rows.tensor, rows.first_row}; }
 
-  explicit ModelWeights(std::shared_ptr<vk::Arena> arena) : arena_(std::move(arena)) {}
+  ModelWeights() = default;
 
   struct Stack {
     std::vector<Key> keys;
     StackedMatrices matrices;
   };
-  std::shared_ptr<vk::Arena> arena_;
+  std::vector<std::shared_ptr<const vk::Arena>> pieces_;
+  std::shared_ptr<const vk::Arena> vector_arena_;
   uint64_t resident_bytes_ = 0;
   std::map<Key, Stack> stacks_;           // by their first matrix
   std::map<Key, WeightMatrix> matrices_;  // each, where it lies in its stack
@@ -73,8 +78,12 @@ class ModelWeights {
 /// Bytes of device memory that `load` will fill.
 uint64_t resident_weight_bytes(const ModelSource& source, const Program& program,
                                const Lowered& lowered);
-/// The slabs that `load` will take on a device with such slabs.
-vk::ArenaSizes weight_memory(const ModelSource& source, const Program& program,
-                             const Lowered& lowered, uint64_t slab_bytes);
+/// What `load` will take on a device with such slabs.
+struct WeightMemory {
+  uint64_t allocated_bytes = 0;
+  uint64_t largest_bytes = 0;  ///< of one allocation
+};
+WeightMemory weight_memory(const ModelSource& source, const Program& program,
+                           const Lowered& lowered, uint64_t slab_bytes);
 
 }  // namespace pumice

@@ -1,5 +1,7 @@
 #include "text/chat_template.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include <limits>
 #include <utility>
 #include <vector>

@@ -24,9 +24,12 @@ VkBufferCreateInfo slab_buffer(uint64_t size_bytes) {
   return info;
 }
 
-// What a driver keeps on the device when programs want more than it has: weights and KV, which
-// every step reads whole, rather than staging.
-float priority_of(MemoryDomain domain) { return domain == MemoryDomain::kDevice ? 1.0f : 0.25f; }
+// What a driver keeps on the device when programs want more than it has: activations and KV, which
+// steps write, and weights, of which there is most to move, rather than staging.
+float priority_of(MemoryDomain domain, std::string_view purpose) {
+  if (domain != MemoryDomain::kDevice) return 0.25f;
+  return purpose == "weights" ? 0.75f : 1.0f;
+}
 
 // How long to leave a host's queue to the host before asking for it again.
 constexpr std::chrono::microseconds kQueueRetry{50};
@@ -309,7 +312,7 @@ void Device::wait_idle() {
 
 Status Device::check_fits(uint64_t bytes, std::string_view what) const {
   const auto mebibytes = [](uint64_t n) { return static_cast<double>(n) / (1 << 20); };
-  const uint64_t used = ledger_.total_bytes();
+  const uint64_t used = ledger_.budgeted_bytes();
   const uint64_t budget = plan_.device_budget_bytes;
   const uint64_t available = budget > used ? budget - used : 0;
   if (bytes <= available) return {};
@@ -346,8 +349,8 @@ Result<Slab> Device::allocate_slab(MemoryDomain domain, uint64_t size_bytes,
   VkMemoryRequirements2 requirements{};
   requirements.sType = VK_STRUCTURE_TYPE_MEMORY_REQUIREMENTS_2;
   fn_.vkGetBufferMemoryRequirements2(device_, &requirements_info, &requirements);
-  result =
-      allocate_memory(choice, requirements.memoryRequirements, priority_of(domain), slab.memory);
+  result = allocate_memory(choice, requirements.memoryRequirements, priority_of(domain, purpose),
+                           slab.memory);
   slab.mapped = static_cast<std::byte*>(slab.memory.mapped);
   if (result == VK_SUCCESS) {
     result = fn_.vkBindBufferMemory(device_, slab.buffer, slab.memory.memory, slab.memory.offset);

@@ -9,6 +9,7 @@ struct FeatureChain::Structures {
   VkPhysicalDeviceVulkan13Features v13{};
   VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR executable{};
   VkPhysicalDeviceMemoryPriorityFeaturesEXT priority{};
+  VkPhysicalDevicePageableDeviceLocalMemoryFeaturesEXT pageable{};
   VkPhysicalDeviceFaultFeaturesEXT fault{};
   VkPhysicalDeviceWorkgroupMemoryExplicitLayoutFeaturesKHR explicit_layout{};
   VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrix{};
@@ -49,6 +50,7 @@ void for_each_feature(Chain& chain, Features& features, const Visit& visit) {
   visit(chain.v13.pipelineCreationCacheControl, features.pipeline_cache_control);
   visit(chain.executable.pipelineExecutableInfo, features.pipeline_executable_info);
   visit(chain.priority.memoryPriority, features.memory_priority);
+  visit(chain.pageable.pageableDeviceLocalMemory, features.pageable_memory);
   visit(chain.fault.deviceFault, features.device_fault);
   visit(chain.explicit_layout.workgroupMemoryExplicitLayout, features.workgroup_explicit_layout);
   visit(chain.matrix.cooperativeMatrix, features.cooperative_matrix);
@@ -82,6 +84,9 @@ FeatureChain::FeatureChain(uint32_t api_version,
   }
   if (has_extension(VK_EXT_MEMORY_PRIORITY_EXTENSION_NAME)) {
     s.link(s.priority, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PRIORITY_FEATURES_EXT);
+  }
+  if (has_extension(VK_EXT_PAGEABLE_DEVICE_LOCAL_MEMORY_EXTENSION_NAME)) {
+    s.link(s.pageable, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PAGEABLE_DEVICE_LOCAL_MEMORY_FEATURES_EXT);
   }
   if (has_extension(VK_EXT_DEVICE_FAULT_EXTENSION_NAME)) {
     s.link(s.fault, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FAULT_FEATURES_EXT);

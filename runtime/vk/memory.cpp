@@ -8,10 +8,11 @@
 
 namespace pumice::vk {
 
-void MemoryLedger::add(const std::string& purpose, uint64_t bytes) {
+void MemoryLedger::add(const std::string& purpose, uint64_t bytes, bool budgeted) {
   const std::lock_guard lock(mutex_);
   Entry& entry = entries_[purpose];
   entry.current_bytes += bytes;
+  if (budgeted) budgeted_bytes_ += bytes;
   entry.peak_bytes = std::max(entry.peak_bytes, entry.current_bytes);
 }
 
@@ -20,14 +21,21 @@ MemoryLedger::Entry& MemoryLedger::entry(const std::string& purpose) {
   return entries_[purpose];
 }
 
-void MemoryLedger::remove(const std::string& purpose, uint64_t bytes) {
-  remove(entry(purpose), bytes);
+void MemoryLedger::remove(const std::string& purpose, uint64_t bytes, bool budgeted) {
+  remove(entry(purpose), bytes, budgeted);
 }
 
-void MemoryLedger::remove(Entry& entry, uint64_t bytes) {
+void MemoryLedger::remove(Entry& entry, uint64_t bytes, bool budgeted) {
   const std::lock_guard lock(mutex_);
-  PUMICE_CHECK(entry.current_bytes >= bytes, "more freed than allocated");
+  PUMICE_CHECK(entry.current_bytes >= bytes && (!budgeted || budgeted_bytes_ >= bytes),
+               "more freed than allocated");
   entry.current_bytes -= bytes;
+  if (budgeted) budgeted_bytes_ -= bytes;
+}
+
+uint64_t MemoryLedger::budgeted_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return budgeted_bytes_;
 }
 
 uint64_t MemoryLedger::total_bytes() const {
@@ -73,9 +81,10 @@ Arena& Arena::operator=(Arena&& other) noexcept {
 void Arena::release() {
   if (slabs_.empty()) return;
   MemoryLedger::Entry* const entry = &device_->ledger().entry(purpose_);
+  const bool budgeted = device_->plan().is_budgeted(domain_);
   for (auto& slab : slabs_) {
-    device_->retire([device = device_.get(), entry, slab = *slab] {
-      device->ledger().remove(*entry, slab.size_bytes);
+    device_->retire([device = device_.get(), entry, budgeted, slab = *slab] {
+      device->ledger().remove(*entry, slab.size_bytes, budgeted);
       device->free_slab(slab);
     });
   }
@@ -102,17 +111,33 @@ Result<BufferRange> Arena::allocate(uint64_t size_bytes, uint64_t alignment) {
 }
 
 Status Arena::add_slab(uint64_t minimum_bytes) {
-  const uint64_t size =
-      next_slab_bytes(minimum_bytes, expected_bytes_, allocated_bytes_, device_->plan().slab_bytes);
+  return add_slab_of(next_slab_bytes(minimum_bytes, expected_bytes_, allocated_bytes_,
+                                     device_->plan().slab_bytes));
+}
+
+Status Arena::add_slab_of(uint64_t size) {
   // What needs memory of the host comes before the slab, which nobody would free.
   auto slab = std::make_unique<Slab>();
   slabs_.reserve(slabs_.size() + 1);
   device_->ledger().add(purpose_, 0);
   PUMICE_TRY(*slab, device_->allocate_slab(domain_, size, purpose_));
   slabs_.push_back(std::move(slab));
-  device_->ledger().add(purpose_, size);
+  device_->ledger().add(purpose_, size, device_->plan().is_budgeted(domain_));
   allocated_bytes_ += size;
   return {};
+}
+
+std::vector<BufferRange> Arena::slabs() const {
+  std::vector<BufferRange> ranges;
+  for (const auto& slab : slabs_) ranges.push_back({slab.get(), 0, slab->size_bytes});
+  return ranges;
+}
+
+Result<Arena> Arena::same_slabs(MemoryDomain domain, std::string purpose) const {
+  Arena other(device_, domain, std::move(purpose));
+  for (const auto& slab : slabs_) PUMICE_TRY_STATUS(other.add_slab_of(slab->size_bytes));
+  other.used_in_last_ = used_in_last_;
+  return other;
 }
 
 }  // namespace pumice::vk

@@ -24,7 +24,8 @@ namespace pumice::vk {
 
 class Device;
 
-/// Bytes allocated on one device, by purpose. Thread-safe.
+/// Bytes allocated on one device, by purpose; those of the heap that device memory comes from are
+/// what budgets are about (DevicePlan::is_budgeted). Thread-safe.
 class MemoryLedger {
  public:
   struct Entry {
@@ -32,17 +33,20 @@ class MemoryLedger {
     uint64_t peak_bytes = 0;
   };
 
-  void add(const std::string& purpose, uint64_t bytes);
-  void remove(const std::string& purpose, uint64_t bytes);
+  void add(const std::string& purpose, uint64_t bytes, bool budgeted = true);
+  void remove(const std::string& purpose, uint64_t bytes, bool budgeted = true);
   /// The same of one of `entries`, by a reference that holds as long as this.
-  void remove(Entry& entry, uint64_t bytes);
+  void remove(Entry& entry, uint64_t bytes, bool budgeted = true);
   Entry& entry(const std::string& purpose);
   uint64_t total_bytes() const;
+  /// Of those, what counts against a budget of the device's memory.
+  uint64_t budgeted_bytes() const;
   std::map<std::string, Entry> entries() const;
 
  private:
   mutable std::mutex mutex_;
   std::map<std::string, Entry> entries_;
+  uint64_t budgeted_bytes_ = 0;
 };
 
 /// A VkBuffer over a VkDeviceMemory, or over a part of one that a host's allocator gave. At most
@@ -96,8 +100,14 @@ class Arena {
   uint64_t allocated_bytes() const { return allocated_bytes_; }
   MemoryDomain domain() const { return domain_; }
 
+  /// Its slabs, whole, in the order in which they were added.
+  std::vector<BufferRange> slabs() const;
+  /// Another arena with slabs of the same sizes, whose contents are undefined. Errors: kDoesNotFit.
+  Result<Arena> same_slabs(MemoryDomain domain, std::string purpose) const;
+
  private:
   Status add_slab(uint64_t minimum_bytes);
+  Status add_slab_of(uint64_t size_bytes);
   void release();
 
   std::shared_ptr<Device> device_;

@@ -32,6 +32,7 @@ constexpr OptionalFeature kOptionalFeatures[] = {
     {&F::pipeline_cache_control, nullptr},
     {&F::pipeline_executable_info, VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME},
     {&F::memory_priority, VK_EXT_MEMORY_PRIORITY_EXTENSION_NAME},
+    {&F::pageable_memory, VK_EXT_PAGEABLE_DEVICE_LOCAL_MEMORY_EXTENSION_NAME},
     {&F::device_fault, VK_EXT_DEVICE_FAULT_EXTENSION_NAME},
     {&F::workgroup_explicit_layout, VK_KHR_WORKGROUP_MEMORY_EXPLICIT_LAYOUT_EXTENSION_NAME},
     {&F::cooperative_matrix, VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME},
@@ -57,6 +58,7 @@ constexpr Dependency kDependencies[] = {
     // GLSL's atomics and memory barriers have it.
     {&F::memory_model, &F::memory_model_device_scope},
     {&F::memory_model_device_scope, &F::memory_model},
+    {&F::pageable_memory, &F::memory_priority},  // so says its extension
     {&F::cooperative_matrix, &F::memory_model},  // its SPIR-V declares the Vulkan memory model
     {&F::bfloat16_cooperative_matrix, &F::bfloat16},
     {&F::bfloat16_cooperative_matrix, &F::cooperative_matrix},
@@ -386,6 +388,14 @@ std::vector<std::string> missing_requirements(const DeviceSnapshot& snapshot) {
   if (!device_type(snapshot, kAllTypes)) missing.emplace_back("device-local memory");
   if (!upload_type(snapshot, kAllTypes)) missing.emplace_back("host-visible coherent memory");
   return missing;
+}
+
+// Where the host writes all of the device's memory, uploads lie in it and readback does not.
+std::optional<MemoryDomain> DevicePlan::beside_device() const {
+  for (const MemoryDomain other : {MemoryDomain::kUpload, MemoryDomain::kReadback}) {
+    if (!is_budgeted(other)) return other;
+  }
+  return {};
 }
 
 Status plan_memory(const DeviceSnapshot& snapshot, uint32_t allowed_types, DevicePlan& plan) {

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -90,6 +91,12 @@ struct DevicePlan {
   std::vector<FlexibleMatrixShape> flexible_matrix_shapes;
 
   const MemoryChoice& domain(MemoryDomain d) const { return memory[static_cast<size_t>(d)]; }
+  /// Whether it lies in the heap that device memory comes from, which budgets are about.
+  bool is_budgeted(MemoryDomain d) const {
+    return domain(d).heap == domain(MemoryDomain::kDevice).heap;
+  }
+  /// Memory that kernels read beside that heap; nothing where there is only one.
+  std::optional<MemoryDomain> beside_device() const;
 };
 
 /// What every usable device has, and is enabled on it.

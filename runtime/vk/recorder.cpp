@@ -369,7 +369,8 @@ Result<RecordedWork> Recorder::finish() {
   for (const Emission& emission : order) {
     Cost cost = work.segments_.back().cost;
     cost += emission.command->cost;
-    if (work.segments_.back().n_commands > 0 && !options_.segment.holds(cost)) {
+    const size_t n_commands = work.segments_.back().n_commands;
+    if (n_commands > 0 && !options_.segment.holds(cost, n_commands + 1)) {
       PUMICE_TRY_STATUS(end_segment(work));
       PUMICE_TRY_STATUS(begin_segment(work));
     }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
@@ -90,8 +91,15 @@ struct SegmentLimit {
   static constexpr uint64_t kNone = UINT64_MAX;
   uint64_t bytes = kNone;
   uint64_t flops = kNone;
+  /// What each command after the first counts for besides; less than 2^40.
+  uint64_t command_bytes = 0;
+  uint64_t command_flops = 0;
 
-  bool holds(const Cost& cost) const { return cost.bytes <= bytes && cost.flops <= flops; }
+  bool holds(const Cost& cost, size_t n_commands = 1) const {
+    const uint64_t n_more = n_commands - 1;
+    return cost.bytes <= bytes && n_more * command_bytes <= bytes - cost.bytes &&
+           cost.flops <= flops && n_more * command_flops <= flops - cost.flops;
+  }
 };
 
 /// How commands are put into command buffers. At most one of the three kinds of times, none on a

@@ -52,6 +52,9 @@ constexpr FeatureText kFeatureTexts[] = {
      "compiler statistics, for developers only"},
     {&F::memory_priority, "VkPhysicalDeviceMemoryPriorityFeaturesEXT",
      "weights stay on the device before staging when memory is short"},
+    {&F::pageable_memory, "VkPhysicalDevicePageableDeviceLocalMemoryFeaturesEXT",
+     "when memory is short the system pages weights out rather than fail, and last what steps "
+     "write"},
     {&F::device_fault, "VkPhysicalDeviceFaultFeaturesEXT",
      "what went wrong, in the error that says that the device was lost"},
     {&F::workgroup_explicit_layout, "VkPhysicalDeviceWorkgroupMemoryExplicitLayoutFeaturesKHR",

@@ -1,6 +1,6 @@
 #include "vk/shader_requirements.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

@@ -32,6 +32,7 @@ constexpr FeatureName kFeatureNames[] = {
     {"pipelineCreationCacheControl", &F::pipeline_cache_control},
     {"pipelineExecutableInfo", &F::pipeline_executable_info},
     {"memoryPriority", &F::memory_priority},
+    {"pageableDeviceLocalMemory", &F::pageable_memory},
     {"deviceFault", &F::device_fault},
     {"workgroupMemoryExplicitLayout", &F::workgroup_explicit_layout},
     {"cooperativeMatrix", &F::cooperative_matrix},

@@ -93,6 +93,7 @@ struct DeviceFeatures {
   bool pipeline_cache_control = false;     ///< creation fails rather than compile, on request
   bool pipeline_executable_info = false;   ///< compiler statistics of a pipeline
   bool memory_priority = false;            ///< allocations carry a priority
+  bool pageable_memory = false;            ///< the system pages device memory out by it
   bool workgroup_explicit_layout = false;  ///< shared memory seen through several types
   bool cooperative_matrix = false;         ///< KHR cooperative matrices
   bool bfloat16 = false;                   ///< bfloat16 type in shaders

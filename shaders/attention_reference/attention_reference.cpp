@@ -26,9 +26,9 @@ Result<AttentionReference> AttentionReference::plan(vk::PipelineLibrary& pipelin
                                                     const Shape& shape, uint32_t tile_rows) {
   PUMICE_CHECK(tile_rows >= 1 && tile_rows <= kTileRows, "rows of a tile");
   PUMICE_TRY_STATUS(FlashAttention::check_shape(shape));
-  if (shape.window != 0 || shape.soft_cap != 0) {
+  if (shape.window != 0 || shape.soft_cap != 0 || shape.sinks) {
     return make_error(ErrorCode::kInvalidArgument,
-                      "attention_reference: it computes neither windows nor soft caps");
+                      "attention_reference: it computes no windows, soft caps or sinks");
   }
   PUMICE_TRY(const vk::ShaderModule scores, find_spirv("attention_scores"));
   PUMICE_TRY(const vk::ShaderModule softmax, find_spirv("attention_softmax"));

@@ -12,6 +12,11 @@ float silu(float x) {
   return (x >= 0.0 ? x : x * e) / (1.0 + e);
 }
 
+float sigmoid(float x) {
+  const float e = exp(-abs(x));
+  return (x >= 0.0 ? 1.0 : e) / (1.0 + e);
+}
+
 /// max(x, 0) - t Q(t) with t = |x| and Q(t) = erfc(t / √2) / 2, the normal distribution's tail, so
 /// that nothing cancels for negative x. exp(t²/2) Q(t) is a polynomial of u = 1 / (1 + 0.31 t)
 /// without a constant term, interpolated at Chebyshev points of t in [0, 12]: relative error 1.9e-7
@@ -40,7 +45,11 @@ float gelu_tanh(float x) {
 
 /// `kind` is a specialisation constant, so that one of them remains.
 float activation(uint kind, float x) {
-  return kind == ACTIVATION_SILU ? silu(x) : kind == ACTIVATION_GELU ? gelu(x) : gelu_tanh(x);
+  if (kind == ACTIVATION_SILU) return silu(x);
+  if (kind == ACTIVATION_GELU) return gelu(x);
+  if (kind == ACTIVATION_GELU_TANH) return gelu_tanh(x);
+  if (kind == ACTIVATION_SIGMOID) return sigmoid(x);
+  return x < 0.0 ? 0.0 : x;  // of a NaN a NaN
 }
 
 #endif

@@ -13,6 +13,8 @@ namespace pumice::ops {
 inline double activation_value(uint32_t kind, double x) {
   if (kind == ACTIVATION_SILU) return x / (1 + std::exp(-x));
   if (kind == ACTIVATION_GELU) return 0.5 * x * std::erfc(-x / std::numbers::sqrt2);
+  if (kind == ACTIVATION_SIGMOID) return 1 / (1 + std::exp(-x));
+  if (kind == ACTIVATION_RELU) return std::max(x, 0.0);
   // (1 + tanh(z)) / 2 without the cancellation of a negative z.
   const double z = std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x);
   return x / (1 + std::exp(-2 * z));
@@ -33,7 +35,8 @@ inline double activation_bound(uint32_t kind, double x) {
   }
   // The error of the exponential e of -|w| enters by e / (1 + e) where x is positive, so weighs at
   // most |w|e / (1 + e) < 0.3 of a unit for each unit of w.
-  if (kind == ACTIVATION_SILU) {
+  if (kind == ACTIVATION_RELU) return 0x1p-126;
+  if (kind == ACTIVATION_SILU || kind == ACTIVATION_SIGMOID) {
     return (7.5 + (x < 0 ? 2 * std::abs(x) : 0)) * kUnit * value + flushed;
   }
   const double w = 2 * std::sqrt(2 / std::numbers::pi) * std::abs(x + 0.044715 * x * x * x);

@@ -1,6 +1,6 @@
 #include "shaders/common/linear_args.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cctype>

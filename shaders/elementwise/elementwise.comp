@@ -9,6 +9,7 @@
 layout(local_size_x_id = 0) in;
 
 const bool kHasB = kind == ELEMENTWISE_ADD || kind == ELEMENTWISE_MUL;
+const bool kHasGroups = kind == ELEMENTWISE_MUL_GROUPS;
 
 /// cap tanh(a / cap). The exponential of a negative exponent cannot overflow; a small argument, where
 /// 1 - exp(-2z) would cancel, takes a polynomial instead: tanh(z) = z + z s p(s) with s = z², p
@@ -31,8 +32,12 @@ float value_of(float a, float b) {
   precise float value = a;
   if (kind == ELEMENTWISE_ADD) {
     value = a + b;
-  } else if (kind == ELEMENTWISE_MUL) {
+  } else if (kind == ELEMENTWISE_MUL || kHasGroups) {
     value = a * b;
+  } else if (kind == ELEMENTWISE_AT_MOST) {
+    value = a > pc.factor ? pc.factor : a;
+  } else if (kind == ELEMENTWISE_WITHIN) {
+    value = a > pc.factor ? pc.factor : a < -pc.factor ? -pc.factor : a;
   } else if (kind == ELEMENTWISE_SCALE) {
     value = a * pc.factor;
   } else if (kind == ELEMENTWISE_SOFT_CAP) {
@@ -52,16 +57,20 @@ void main() {
   const uint row = gl_WorkGroupID.y;
   const uint source = pc.gather != 0 ? Uints(pc.row_index).v[row] : row;
   const uint a_first = source * pc.a_stride + col;
-  const uint b_first = source * pc.b_stride + col;
+  const uint b_row = source * pc.b_stride;
   const uint y_first = row * pc.y_stride + col;
   if (pc.quads != 0) {
     const vec4 a = Vec4s(pc.a).v[a_first / 4];
-    const vec4 b = kHasB ? Vec4s(pc.b).v[b_first / 4] : vec4(0.0);
+    vec4 b = vec4(0.0);
+    if (kHasB) b = Vec4s(pc.b).v[(b_row + col) / 4];
+    if (kHasGroups) b = vec4(Floats(pc.b).v[b_row + col / pc.group]);
     Vec4s(pc.y).v[y_first / 4] = vec4(value_of(a.x, b.x), value_of(a.y, b.y), value_of(a.z, b.z),
                                       value_of(a.w, b.w));
   } else {
     for (uint i = 0; i < min(4u, pc.n - col); ++i) {
-      const float b = kHasB ? Floats(pc.b).v[b_first + i] : 0.0;
+      float b = 0.0;
+      if (kHasB) b = Floats(pc.b).v[b_row + col + i];
+      if (kHasGroups) b = Floats(pc.b).v[b_row + (col + i) / pc.group];
       Floats(pc.y).v[y_first + i] = value_of(Floats(pc.a).v[a_first + i], b);
     }
   }

@@ -2,6 +2,7 @@
 
 #include <initializer_list>
 
+#include "shaders/common/row_shares.hpp"
 #include "shaders/elementwise/elementwise.h"
 #include "shaders/spirv.hpp"
 
@@ -10,7 +11,10 @@ namespace {
 
 using Kind = Elementwise::Kind;
 
-bool has_b(Kind kind) { return kind == Kind::kAdd || kind == Kind::kMul || kind == Kind::kAddBias; }
+bool has_b(Kind kind) {
+  return kind == Kind::kAdd || kind == Kind::kMul || kind == Kind::kMulGroups ||
+         kind == Kind::kAddBias;
+}
 
 /// A kind's value for the kernel, and the operations of one element.
 struct KernelKind {
@@ -25,12 +29,22 @@ KernelKind kernel_kind(Kind kind) {
       return {ELEMENTWISE_ADD, 1};
     case Kind::kMul:
       return {ELEMENTWISE_MUL, 1};
+    case Kind::kMulGroups:
+      return {ELEMENTWISE_MUL_GROUPS, 1};
     case Kind::kSilu:
       return {ACTIVATION_SILU, 3};
     case Kind::kGelu:
       return {ACTIVATION_GELU, 4};
     case Kind::kGeluTanh:
       return {ACTIVATION_GELU_TANH, 8};
+    case Kind::kSigmoid:
+      return {ACTIVATION_SIGMOID, 3};
+    case Kind::kRelu:
+      return {ACTIVATION_RELU, 1};
+    case Kind::kAtMost:
+      return {ELEMENTWISE_AT_MOST, 1};
+    case Kind::kWithin:
+      return {ELEMENTWISE_WITHIN, 2};
     case Kind::kScale:
       return {ELEMENTWISE_SCALE, 1};
     case Kind::kSoftCap:
@@ -48,11 +62,12 @@ bool in_quads(const vk::BufferRange& range, uint32_t stride) {
   return stride % 4 == 0 && range.address() % 16 == 0;
 }
 
-/// The columns that are read. Which rows they are of an index may say, so all of the range counts.
-vk::Access reads_columns(const vk::BufferRange& range, uint32_t stride,
+/// The n columns that are read. Which rows they are of an index may say, so all of the range
+/// counts.
+vk::Access reads_columns(const vk::BufferRange& range, uint32_t stride, uint32_t n,
                          const Elementwise::Args& args) {
   if (!args.row_index.empty()) return vk::reads(range);
-  const uint64_t width = uint64_t{args.n} * 4;
+  const uint64_t width = uint64_t{n} * 4;
   if (stride == 0) return vk::reads(range.subrange(0, width));
   vk::Access access = vk::writes_columns(range, args.rows, uint64_t{stride} * 4, width);
   access.mode = vk::AccessMode::kRead;
@@ -76,8 +91,10 @@ Result<Elementwise> Elementwise::plan(vk::PipelineLibrary& pipelines, Kind kind)
 void Elementwise::record(vk::Recorder& recorder, const Args& args) const {
   const bool two = has_b(kind_);
   const bool gather = !args.row_index.empty();
+  const bool groups = kind_ == Kind::kMulGroups;
   PUMICE_CHECK(args.rows > 0 && args.n > 0, "elementwise of nothing");
   PUMICE_CHECK(kind_ != Kind::kAddBias || args.b_stride == 0, "a bias is one row");
+  PUMICE_CHECK(args.b_group > 0 && args.n % args.b_group == 0, "groups do not divide a row");
   PUMICE_CHECK(args.rows == 1 || args.y_stride >= args.n, "rows of y overlap");
   const vk::BufferRange b = two ? args.b : vk::BufferRange{};
   const uint32_t b_stride = two ? args.b_stride : 0;
@@ -95,16 +112,31 @@ void Elementwise::record(vk::Recorder& recorder, const Args& args) const {
   push.alpha_n = args.xielu.alpha_n;
   push.eps = args.xielu.eps;
   push.gather = gather;
-  push.quads = args.n % 4 == 0 && in_quads(args.a, args.a_stride) &&
-               (!two || in_quads(b, b_stride)) && in_quads(args.y, args.y_stride);
-  const uint64_t elements = uint64_t{args.rows} * args.n;
-  const uint64_t b_elements = !two ? 0 : b_stride == 0 ? args.n : elements;
-  recorder.dispatch(
-      *pipeline_, push, {(args.n + columns_per_workgroup_ - 1) / columns_per_workgroup_, args.rows},
-      {reads_columns(args.a, args.a_stride, args),
-       two ? reads_columns(b, b_stride, args) : vk::Access{}, vk::reads(args.row_index),
+  push.group = args.b_group;
+  const bool b_in_quads = groups ? args.b_group % 4 == 0 : !two || in_quads(b, b_stride);
+  push.quads = args.n % 4 == 0 && in_quads(args.a, args.a_stride) && b_in_quads &&
+               in_quads(args.y, args.y_stride);
+  const uint32_t b_columns = groups ? args.n / args.b_group : args.n;
+  dispatch_rows(
+      recorder, *pipeline_, push, args.rows,
+      {reads_columns(args.a, args.a_stride, args.n, args),
+       two ? reads_columns(b, b_stride, b_columns, args) : vk::Access{}, vk::reads(args.row_index),
        vk::writes_columns(args.y, args.rows, uint64_t{args.y_stride} * 4, uint64_t{args.n} * 4)},
-      {.bytes = 8 * elements + 4 * b_elements, .flops = elements * kernel_kind(kind_).flops});
+      [&](uint64_t rows) {
+        const uint64_t b_elements = !two ? 0 : b_columns * (b_stride == 0 ? 1 : rows);
+        return vk::Cost{.bytes = 8 * rows * args.n + 4 * b_elements,
+                        .flops = rows * args.n * kernel_kind(kind_).flops};
+      },
+      [&](ElementwisePush& moved, uint64_t first, uint32_t rows) {
+        if (gather) {
+          moved.row_index += first * 4;
+        } else {
+          moved.a += first * args.a_stride * 4;
+          moved.b += first * b_stride * 4;
+        }
+        moved.y += first * args.y_stride * 4;
+        return vk::Grid{(args.n + columns_per_workgroup_ - 1) / columns_per_workgroup_, rows};
+      });
 }
 
 }  // namespace pumice::ops

@@ -6,12 +6,15 @@
 #include "common/interface.h"
 
 // The kinds below these are activations (common/activation.h).
-#define ELEMENTWISE_ADD 3
-#define ELEMENTWISE_MUL 4
-#define ELEMENTWISE_SCALE 5
-#define ELEMENTWISE_SOFT_CAP 6
-#define ELEMENTWISE_COPY 7
-#define ELEMENTWISE_XIELU 8
+#define ELEMENTWISE_ADD 5
+#define ELEMENTWISE_MUL 6
+#define ELEMENTWISE_MUL_GROUPS 7
+#define ELEMENTWISE_SCALE 8
+#define ELEMENTWISE_SOFT_CAP 9
+#define ELEMENTWISE_AT_MOST 10
+#define ELEMENTWISE_WITHIN 11
+#define ELEMENTWISE_COPY 12
+#define ELEMENTWISE_XIELU 13
 
 #define ELEMENTWISE_PUSH(FIELD)                                                       \
   FIELD(ADDRESS, a)         /* float [*][a_stride] */                                 \
@@ -27,7 +30,8 @@
   FIELD(float, alpha_p)                                                               \
   FIELD(float, alpha_n)                                                               \
   FIELD(float, eps)                                                                   \
-  FIELD(uint, quads) /* n and all strides are multiples of 4, all arrays aligned to 16 bytes */
+  FIELD(uint, group) /* of ELEMENTWISE_MUL_GROUPS: numbers of a to one of b */        \
+  FIELD(uint, quads) /* n, the strides and group are multiples of 4, arrays aligned to 16 bytes */
 PUMICE_PUSH_CONSTANTS(ElementwisePush, ELEMENTWISE_PUSH)
 
 #define ELEMENTWISE_SPEC(CONSTANT)      \

@@ -21,6 +21,7 @@ struct Shape {
   bool gather = false;
   Target target = Target::kApart;
   float factor = 1;
+  uint32_t b_group = 1;
 };
 
 struct NamedKind {
@@ -28,11 +29,12 @@ struct NamedKind {
   const char* name;
   bool has_b;
 };
-constexpr NamedKind kKinds[] = {{kAdd, "add", true},      {kMul, "mul", true},
-                                {kAddBias, "bias", true}, {kSilu, "silu", false},
-                                {kGelu, "gelu", false},   {kGeluTanh, "gelu_tanh", false},
-                                {kScale, "scale", false}, {kSoftCap, "soft_cap", false},
-                                {kCopy, "copy", false},   {kXielu, "xielu", false}};
+constexpr NamedKind kKinds[] = {
+    {kAdd, "add", true},           {kMul, "mul", true},         {kAddBias, "bias", true},
+    {kSilu, "silu", false},        {kGelu, "gelu", false},      {kGeluTanh, "gelu_tanh", false},
+    {kSigmoid, "sigmoid", false},  {kRelu, "relu", false},      {kScale, "scale", false},
+    {kSoftCap, "soft_cap", false}, {kAtMost, "at_most", false}, {kWithin, "within", false},
+    {kCopy, "copy", false},        {kXielu, "xielu", false},    {kMulGroups, "mul_groups", true}};
 constexpr Elementwise::Xielu kXieluConstants{.alpha_p = 0.8f, .alpha_n = 1.1f, .eps = -1e-6f};
 
 struct Element {
@@ -53,6 +55,7 @@ Element element(Kind kind, float a, float b, float factor) {
     case kAddBias:
       return rounded(double{a} + b);
     case kMul:
+    case kMulGroups:
       return rounded(double{a} * b);
     case kScale:
       return rounded(double{a} * factor);
@@ -62,6 +65,14 @@ Element element(Kind kind, float a, float b, float factor) {
       return activated(ACTIVATION_GELU);
     case kGeluTanh:
       return activated(ACTIVATION_GELU_TANH);
+    case kSigmoid:
+      return activated(ACTIVATION_SIGMOID);
+    case kRelu:
+      return activated(ACTIVATION_RELU);
+    case kAtMost:
+      return {std::min(a, factor), 0};
+    case kWithin:
+      return {std::clamp(a, -factor, factor), 0};
     case kSoftCap: {
       // Two divisions of 2.5 units, three or four roundings, and what the exponential's error of
       // 3 + 2·2z units and its argument's change in (1 - e) / (1 + e), from z = 0.6 on.
@@ -94,7 +105,11 @@ Result<PreparedOp> prepare(OpBed& bed, const NamedKind& named, const Shape& shap
   // Inputs end where their last row does, so that reading on is noticed as much as it can be.
   const size_t n_floats = size_t{in_rows - 1} * stride + shape.n;
   auto a = OpBed::normal_floats(n_floats, 1, kind == kSoftCap ? 2 * shape.factor : 3);
-  const auto b = OpBed::normal_floats(kind == kAddBias ? shape.n : n_floats, 2);
+  // b has the rows of a, but of groups one number each.
+  const uint32_t b_columns = shape.n / shape.b_group;
+  const uint32_t b_stride = kind == kMulGroups ? b_columns + shape.padding : stride;
+  const auto b = OpBed::normal_floats(
+      kind == kAddBias ? shape.n : size_t{in_rows - 1} * b_stride + b_columns, 2);
   const float special[] = {0.0f,   -0.0f,  1e-30f, -1e-6f, 1e4f,  -1e4f,
                            -13.0f, -88.8f, 0.1f,   -0.6f,  1e37f, -1e37f};
   for (size_t i = 0; i < std::size(special) && i < shape.n; ++i) a[i] = special[i];
@@ -110,7 +125,8 @@ Result<PreparedOp> prepare(OpBed& bed, const NamedKind& named, const Shape& shap
   for (uint32_t row = 0; row < shape.rows; ++row) row_index[row] = in_rows - 1 - row;
 
   Elementwise::Args args{.a_stride = stride,
-                         .b_stride = kind == kAddBias ? 0 : stride,
+                         .b_stride = kind == kAddBias ? 0 : b_stride,
+                         .b_group = shape.b_group,
                          .y_stride = stride,
                          .rows = shape.rows,
                          .n = shape.n,
@@ -146,8 +162,10 @@ Result<PreparedOp> prepare(OpBed& bed, const NamedKind& named, const Shape& shap
       y.bound.push_back(0);
       continue;
     }
-    const size_t at = (shape.gather ? row_index[row] : row) * stride + column;
-    const Element x = element(kind, a[at], kind == kAddBias ? b[column] : b[at], shape.factor);
+    const size_t in_row = shape.gather ? row_index[row] : row;
+    const size_t at = in_row * stride + column;
+    const size_t b_at = (kind == kAddBias ? 0 : in_row * b_stride) + column / shape.b_group;
+    const Element x = element(kind, a[at], b[b_at], shape.factor);
     y.words.push_back(std::bit_cast<uint32_t>(a[at]));
     y.reference.push_back(x.value);
     y.bound.push_back(x.bound);
@@ -176,12 +194,22 @@ std::vector<OpCase> elementwise_cases() {
                      .name = fmt::format("{} rows={} n={} padding={}{}{}", kind.name, shape.rows,
                                          shape.n, shape.padding, shape.gather ? " gather" : "",
                                          kTargets[static_cast<size_t>(shape.target)]) +
-                             (shape.factor == 1 ? "" : fmt::format(" factor={}", shape.factor)),
+                             (shape.factor == 1 ? "" : fmt::format(" factor={}", shape.factor)) +
+                             (shape.b_group == 1 ? "" : fmt::format(" group={}", shape.b_group)),
                      .prepare = [kind, shape](OpBed& bed) { return prepare(bed, kind, shape); }});
   };
   for (const NamedKind& kind : kKinds) {
     const bool uses_factor = kind.kind == kScale || kind.kind == kSoftCap;
-    const float factor = uses_factor ? 30.5f : kind.kind == kXielu ? 0.5f : 1;
+    const bool is_limit = kind.kind == kAtMost || kind.kind == kWithin;
+    const float factor = uses_factor ? 30.5f : kind.kind == kXielu ? 0.5f : is_limit ? 0.6f : 1;
+    if (kind.kind == kMulGroups) {
+      add(kind, {3, 257, 2, false, Target::kApart, 1, 257});
+      add(kind, {5, 260, 8, true, Target::kApart, 1, 20});
+      add(kind, {4, 63, 1, false, Target::kA, 1, 9});
+      add(kind, {2, 1024, 0, false, Target::kA, 1, 64});
+      add(kind, {2, 30, 2, false, Target::kApart, 1, 6});
+      continue;
+    }
     add(kind, {1, 1, 0, false, Target::kApart, factor});
     add(kind, {3, 257, 2, false, Target::kApart, factor});
     add(kind, {5, 260, 8, true, Target::kApart, factor});

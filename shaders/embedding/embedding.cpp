@@ -1,6 +1,10 @@
 #include "shaders/embedding/embedding.hpp"
 
+#include <cstdint>
+#include <initializer_list>
+
 #include "format/resident_layout.hpp"
+#include "shaders/common/row_shares.hpp"
 #include "shaders/embedding/embedding.h"
 #include "shaders/spirv.hpp"
 
@@ -30,24 +34,30 @@ void Embedding::record(vk::Recorder& recorder, const Args& args) const {
   push.last_token = table.n_rows - 1;
   push.scale = args.scale;
   const uint64_t weight_bytes = row_group_bytes(*table.type, table.n_cols) / kRowGroup;
-  vk::Cost cost{.bytes = args.rows * (weight_bytes + uint64_t{table.n_cols} * 4),
-                .flops = args.scale == 1 ? 0 : uint64_t{args.rows} * table.n_cols};
-  bool first = true;
+  const std::initializer_list<vk::Access> none;
+  const std::initializer_list<vk::Access> all = {vk::reads(args.tokens), vk::reads(args.sampled),
+                                                 vk::reads(table.parts[0].range),
+                                                 vk::writes(args.y)};
   for (const WeightMatrixPart& part : table.parts) {
     push.table = part.range.address();
     push.first_row = part.first_row;
     push.n_rows = part.n_rows;
     // The parts' dispatches write disjoint rows of y, so no barrier may come between them: the
-    // first declares the accesses (and the cost) of all. Tables are not written while in use.
-    if (first) {
-      recorder.dispatch(*pipeline_, push, {workgroups, args.rows},
-                        {vk::reads(args.tokens), vk::reads(args.sampled), vk::reads(part.range),
-                         vk::writes(args.y)},
-                        cost);
-    } else {
-      recorder.dispatch(*pipeline_, push, {workgroups, args.rows}, {}, {});
-    }
-    first = false;
+    // first declares the accesses of all. Tables are not written while in use. Which part tokens
+    // are in nobody knows here: each is taken to have its share.
+    dispatch_rows(
+        recorder, *pipeline_, push, args.rows, &part == &table.parts[0] ? all : none,
+        [&](uint64_t rows) {
+          const uint64_t elements = rows * table.n_cols;
+          return vk::Cost{
+              .bytes = (rows * weight_bytes + elements * 4) * part.n_rows / table.n_rows,
+              .flops = args.scale == 1 ? 0 : elements * part.n_rows / table.n_rows};
+        },
+        [&](EmbeddingPush& moved, uint64_t first, uint32_t rows) {
+          moved.tokens += first * 4;
+          moved.y += first * table.n_cols * 4;
+          return vk::Grid{workgroups, rows};
+        });
   }
 }
 

@@ -6,7 +6,7 @@
 #include "experts/expert_linear.h"
 #include "experts/routes.h"
 
-// y = x Wᵀ of one of a token's experts. A workgroup takes 32 rows of an expert, one rank of one token;
+// y = x Wᵀ + bias of one of a token's experts. A workgroup takes 32 rows of an expert, one rank of one token;
 // its lanes own a row each, and there are workgroup_size / 32 slices of whole blocks of K, whose sums
 // are added in order at the end. Rows that lie in another part of the weights are left to that part's
 // dispatch.
@@ -56,5 +56,7 @@ void main() {
     if (slice != 0) return;
     for (uint s = 1; s < kSlices; ++s) sum += partial[s * kLanes + lane];
   }
-  if (mine) Floats(pc.y).v[route * pc.y_stride + own] = sum;
+  if (!mine) return;
+  if (has_bias != 0) sum += Floats(pc.bias).v[row];
+  Floats(pc.y).v[route * pc.y_stride + own] = sum;
 }

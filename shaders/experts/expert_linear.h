@@ -10,6 +10,7 @@
   FIELD(ADDRESS, routes)  /* ExpertRoute [rows][n_used] */                                \
   FIELD(ADDRESS, y)       /* float [rows][n_used][y_stride] */                            \
   FIELD(ADDRESS, grid)    /* of the weights' type */                                      \
+  FIELD(ADDRESS, bias)    /* float [n_experts][n], if has_bias */                         \
   FIELD(uint, n)          /* rows of an expert */                                         \
   FIELD(uint, k)          /* columns, a multiple of 4 */                                  \
   FIELD(uint, n_col_tiles)                                                                \
@@ -21,7 +22,9 @@
   FIELD(uint, part_rows)
 PUMICE_PUSH_CONSTANTS(ExpertLinearPush, EXPERT_LINEAR_PUSH)
 
-#define EXPERT_LINEAR_SPEC(CONSTANT) CONSTANT(0, uint, workgroup_size, 128) /* a multiple of 32 */
+#define EXPERT_LINEAR_SPEC(CONSTANT)                            \
+  CONSTANT(0, uint, workgroup_size, 128) /* a multiple of 32 */ \
+  CONSTANT(1, uint, has_bias, 0)
 PUMICE_SPEC_CONSTANTS(ExpertLinearSpec, EXPERT_LINEAR_SPEC)
 
 #endif

@@ -1,8 +1,11 @@
 #include "shaders/experts/experts.hpp"
 
 #include <algorithm>
+#include <cstdint>
+#include <initializer_list>
 
 #include "format/resident_layout.hpp"
+#include "shaders/common/row_shares.hpp"
 #include "shaders/experts/combine.h"
 #include "shaders/experts/expert_linear.h"
 #include "shaders/experts/route.h"
@@ -12,13 +15,21 @@
 namespace pumice::ops {
 
 static_assert(kMostExperts == MOST_EXPERTS && kMostUsedExperts == MOST_USED);
+static_assert(kMostExpertGroups == MOST_GROUPS);
 static_assert(kRouteBytes == sizeof(ExpertRoute));
 
-Result<Route> Route::plan(vk::PipelineLibrary& pipelines) {
+Result<Route> Route::plan(vk::PipelineLibrary& pipelines, const Kind& kind) {
   PUMICE_TRY(const vk::ShaderModule module, find_spirv("expert_route"));
+  static_assert(static_cast<int>(Kind::Probability::kSoftmax) == ROUTE_SOFTMAX &&
+                static_cast<int>(Kind::Probability::kSigmoid) == ROUTE_SIGMOID);
+  const RouteSpec spec{.probability = static_cast<uint32_t>(kind.probability),
+                       .biased = kind.biased,
+                       .grouped = kind.grouped,
+                       .renormalised = kind.renormalised};
   Route op;
+  op.kind_ = kind;
   PUMICE_TRY(op.pipeline_, pipelines.declare({.module = module,
-                                              .constants = vk::constants_of(RouteSpec{}),
+                                              .constants = vk::constants_of(spec),
                                               .push_bytes = sizeof(RoutePush)}));
   return op;
 }
@@ -27,25 +38,45 @@ void Route::record(vk::Recorder& recorder, const Args& args) const {
   PUMICE_CHECK(args.n_experts <= kMostExperts, "too many experts");
   PUMICE_CHECK(args.n_used > 0 && args.n_used <= std::min(args.n_experts, kMostUsedExperts),
                "as many experts cannot be used");
+  const uint32_t n_groups = kind_.grouped ? args.n_groups : 1;
+  const uint32_t n_used_groups = kind_.grouped ? args.n_used_groups : 1;
+  PUMICE_CHECK(n_groups > 0 && n_groups <= kMostExpertGroups && args.n_experts % n_groups == 0,
+               "experts are not in so many groups");
+  PUMICE_CHECK(n_used_groups <= n_groups &&
+                   uint64_t{args.n_experts} / n_groups * n_used_groups >= args.n_used,
+               "too few experts in so many groups");
   RoutePush push;
   push.scores = args.scores.address();
+  push.bias = (kind_.biased ? args.bias : args.scores).address();
   push.routes = args.routes.address();
   push.n_experts = args.n_experts;
   push.n_used = args.n_used;
-  const uint64_t rows = args.rows;
-  recorder.dispatch(
-      *pipeline_, push, {args.rows}, {vk::reads(args.scores), vk::writes(args.routes)},
-      {.bytes = rows * (args.n_experts * uint64_t{4} + args.n_used * uint64_t{kRouteBytes})});
+  push.n_groups = n_groups;
+  push.n_used_groups = n_used_groups;
+  push.scale = args.scale;
+  const uint64_t scores_bytes = uint64_t{args.n_experts} * 4;
+  const uint64_t routes_bytes = uint64_t{args.n_used} * kRouteBytes;
+  dispatch_rows(
+      recorder, *pipeline_, push, args.rows,
+      {vk::reads(args.scores), kind_.biased ? vk::reads(args.bias) : vk::Access{},
+       vk::writes(args.routes)},
+      [&](uint32_t rows) { return vk::Cost{.bytes = rows * (scores_bytes + routes_bytes)}; },
+      [&](RoutePush& moved, uint32_t first, uint32_t rows) {
+        moved.scores += first * scores_bytes;
+        moved.routes += first * routes_bytes;
+        return vk::Grid{rows};
+      });
 }
 
 Result<ExpertLinear> ExpertLinear::plan(vk::PipelineLibrary& pipelines, const WeightType& type,
-                                        uint32_t n_slices) {
+                                        bool has_bias, uint32_t n_slices) {
   PUMICE_TRY(const vk::ShaderModule module, find_spirv("expert_linear", type));
   if (n_slices == 0) {  // on a CPU driver they only add barriers
     n_slices = pipelines.device()->plan().device_class == vk::DeviceClass::kGpu ? 4 : 1;
   }
-  const ExpertLinearSpec spec{.workgroup_size = n_slices * kRowGroup};
+  const ExpertLinearSpec spec{.workgroup_size = n_slices * kRowGroup, .has_bias = has_bias};
   ExpertLinear op;
+  op.has_bias_ = has_bias;
   PUMICE_TRY(op.pipeline_, pipelines.declare({.module = module,
                                               .constants = vk::constants_of(spec),
                                               .push_bytes = sizeof(ExpertLinearPush)}));
@@ -65,6 +96,7 @@ void ExpertLinear::record(vk::Recorder& recorder, const Args& args) const {
   push.routes = args.routes.address();
   push.y = args.y.address();
   push.grid = weights.grid.address();
+  push.bias = (has_bias_ ? args.bias : args.x).address();
   push.n = n;
   push.k = weights.n_cols;
   push.n_col_tiles = static_cast<uint32_t>(n_col_tiles(*weights.type, weights.n_cols));
@@ -73,31 +105,43 @@ void ExpertLinear::record(vk::Recorder& recorder, const Args& args) const {
   push.x_rank_stride = args.x_rank_stride;
   push.y_stride = args.y_stride;
 
-  const uint64_t routes = uint64_t{args.rows} * args.n_used;
-  const uint64_t x_rows = args.x_rank_stride == 0 ? args.rows : routes;
-  const uint64_t experts_read = std::min<uint64_t>(args.n_experts, routes);
   const uint64_t row_bytes = row_group_bytes(*weights.type, weights.n_cols) / kRowGroup;
-  const vk::Cost cost{.bytes = experts_read * n * row_bytes + x_rows * weights.n_cols * 4 +
-                               routes * (n * uint64_t{4} + kRouteBytes),
-                      .flops = 2 * routes * n * weights.n_cols};
-  const vk::Grid grid{(n + kRowGroup - 1) / kRowGroup, args.n_used, args.rows};
-  bool first = true;
+  const auto cost_of = [&](uint64_t rows) {
+    const uint64_t routes = rows * args.n_used;
+    const uint64_t x_rows = args.x_rank_stride == 0 ? rows : routes;
+    const uint64_t experts_read = std::min<uint64_t>(args.n_experts, routes);
+    return vk::Cost{.bytes = experts_read * n * row_bytes + x_rows * weights.n_cols * 4 +
+                             routes * (n * uint64_t{4} + kRouteBytes) +
+                             (has_bias_ ? experts_read * n * 4 : 0),
+                    .flops = 2 * routes * n * weights.n_cols + (has_bias_ ? routes * n : 0)};
+  };
+  const uint64_t all_routes = uint64_t{args.rows} * args.n_used;
+  const std::initializer_list<vk::Access> none;
+  const std::initializer_list<vk::Access> all = {
+      vk::reads(weights.parts[0].range), vk::reads(args.x), vk::reads(args.routes),
+      vk::reads(args.bias),
+      vk::writes_columns(args.y, all_routes, uint64_t{args.y_stride} * 4, uint64_t{n} * 4)};
   for (const WeightMatrixPart& part : weights.parts) {
     push.weights = part.range.address();
     push.first_row = part.first_row;
     push.part_rows = part.n_rows;
     // The parts' dispatches write disjoint elements of y, so no barrier may come between them: the
-    // first declares the accesses (and the cost) of all. Weights are not written while in use.
-    if (first) {
-      recorder.dispatch(
-          *pipeline_, push, grid,
-          {vk::reads(part.range), vk::reads(args.x), vk::reads(args.routes),
-           vk::writes_columns(args.y, routes, uint64_t{args.y_stride} * 4, uint64_t{n} * 4)},
-          cost);
-    } else {
-      recorder.dispatch(*pipeline_, push, grid, {}, {});
-    }
-    first = false;
+    // first declares the accesses of all. Weights are not written while in use. Which part a row's
+    // experts are in nobody knows here: each is taken to have its share.
+    dispatch_rows(
+        recorder, *pipeline_, push, args.rows, &part == &weights.parts[0] ? all : none,
+        [&](uint64_t rows) {
+          vk::Cost cost = cost_of(rows);
+          cost.bytes = cost.bytes * part.n_rows / weights.n_rows;
+          cost.flops = cost.flops * part.n_rows / weights.n_rows;
+          return cost;
+        },
+        [&](ExpertLinearPush& moved, uint64_t first, uint32_t rows) {
+          moved.x += first * args.x_stride * 4;
+          moved.routes += first * args.n_used * kRouteBytes;
+          moved.y += first * args.n_used * args.y_stride * 4;
+          return vk::Grid{(n + kRowGroup - 1) / kRowGroup, args.n_used, rows};
+        });
   }
 }
 
@@ -119,13 +163,21 @@ void Combine::record(vk::Recorder& recorder, const Args& args) const {
   push.y = args.y.address();
   push.n = args.n;
   push.n_used = args.n_used;
-  const uint64_t elements = uint64_t{args.rows} * args.n;
-  const uint64_t routes = uint64_t{args.rows} * args.n_used;
-  recorder.dispatch(*pipeline_, push,
-                    {(args.n + columns_per_workgroup_ - 1) / columns_per_workgroup_, args.rows},
-                    {vk::reads(args.x), vk::reads(args.routes), vk::writes(args.y)},
-                    {.bytes = elements * 4 * (args.n_used + 1) + routes * kRouteBytes,
-                     .flops = 2 * elements * args.n_used});
+  const uint64_t row_bytes = uint64_t{args.n} * 4;
+  dispatch_rows(
+      recorder, *pipeline_, push, args.rows,
+      {vk::reads(args.x), vk::reads(args.routes), vk::writes(args.y)},
+      [&](uint64_t rows) {
+        return vk::Cost{
+            .bytes = rows * (row_bytes * (args.n_used + 1) + uint64_t{args.n_used} * kRouteBytes),
+            .flops = 2 * rows * args.n * args.n_used};
+      },
+      [&](CombinePush& moved, uint64_t first, uint32_t rows) {
+        moved.x += first * args.n_used * row_bytes;
+        moved.routes += first * args.n_used * kRouteBytes;
+        moved.y += first * row_bytes;
+        return vk::Grid{(args.n + columns_per_workgroup_ - 1) / columns_per_workgroup_, rows};
+      });
 }
 
 }  // namespace pumice::ops

@@ -15,32 +15,50 @@
 
 namespace pumice::ops {
 
-inline constexpr uint32_t kMostExperts = 256;     ///< of a layer
+inline constexpr uint32_t kMostExperts = 512;     ///< of a layer
 inline constexpr uint32_t kMostUsedExperts = 16;  ///< of a token
+inline constexpr uint32_t kMostExpertGroups = 64;
 inline constexpr uint32_t kRouteBytes = 8;
 
-/// The n_used experts with the highest scores, ties to the lowest id, weighted by a softmax over
-/// theirs. Ids are in range and all different whatever the scores are; a NaN counts as the lowest.
+/// The n_used experts of the highest probabilities, ties to the lowest id, and their weights. Ids
+/// are in range and all different whatever the scores are; a NaN counts as the lowest.
 class Route {
  public:
-  struct Args {
-    vk::BufferRange scores;  ///< float [rows][n_experts]
-    vk::BufferRange routes;  ///< [rows][n_used], kRouteBytes each; 8-byte aligned
-    uint32_t rows = 0;       ///< at most 65535
-    uint32_t n_experts = 0;  ///< at most kMostExperts
-    uint32_t n_used = 0;     ///< at most kMostUsedExperts and n_experts
+  struct Kind {
+    enum class Probability { kSoftmax, kSigmoid };
+    Probability probability = Probability::kSoftmax;  ///< softmax over all of a row's scores
+    bool biased = false;       ///< a bias is added to probabilities for the choice, not for weights
+    bool grouped = false;      ///< only experts of the best groups are chosen
+    bool renormalised = true;  ///< weights are divided by their sum, or 6.1e-5 if that is less
+
+    auto operator<=>(const Kind&) const = default;
   };
 
-  static Result<Route> plan(vk::PipelineLibrary& pipelines);
+  struct Args {
+    vk::BufferRange scores;     ///< float [rows][n_experts]
+    vk::BufferRange bias = {};  ///< float [n_experts], if biased
+    vk::BufferRange routes;     ///< [rows][n_used], kRouteBytes each; 8-byte aligned
+    uint32_t rows = 0;          ///< at most 65535
+    uint32_t n_experts = 0;     ///< at most kMostExperts
+    uint32_t n_used = 0;        ///< at most kMostUsedExperts and the experts of n_used_groups
+    /// Groups are of consecutive experts, as many in each, at most kMostExpertGroups; the best are
+    /// those whose two best experts have the highest sums of probability and bias.
+    uint32_t n_groups = 1;
+    uint32_t n_used_groups = 1;
+    float scale = 1;  ///< of the weights
+  };
+
+  static Result<Route> plan(vk::PipelineLibrary& pipelines, const Kind& kind);
 
   void record(vk::Recorder& recorder, const Args& args) const;
 
  private:
+  Kind kind_;
   const vk::Pipeline* pipeline_ = nullptr;
 };
 
-/// y[row][rank] = x Wᵀ for each of a row's experts, in fp32. Weights are read again for every row
-/// that takes them.
+/// y[row][rank] = x Wᵀ + bias for each of a row's experts, in fp32. Weights are read again for
+/// every row that takes them.
 class ExpertLinear {
  public:
   struct Args {
@@ -50,21 +68,24 @@ class ExpertLinear {
     uint32_t x_stride = 0;       ///< floats from row to row, a multiple of 4
     uint32_t x_rank_stride = 0;  ///< floats from rank to rank, likewise; 0: one x for all ranks
     vk::BufferRange routes;      ///< Route's
+    vk::BufferRange bias = {};   ///< float, one for each row of weights, if planned
     vk::BufferRange y;           ///< float [rows][n_used][y_stride]
     uint32_t y_stride = 0;       ///< floats; weights.n_rows / n_experts are written, nothing else
     uint32_t rows = 0;           ///< at most 65535; rows times each stride below 2^32
     uint32_t n_used = 0;
   };
 
-  /// Declare the pipeline for weights of `type`, with K cut into `n_slices`, at most 4; 0: as suits
-  /// the device. Errors: kInvalidArgument when this build has no shader for the type.
+  /// Declare the pipeline for weights of `type`, with a bias or without, with K cut into
+  /// `n_slices`, at most 4; 0: as suits the device. Errors: kInvalidArgument when this build has no
+  /// shader for the type.
   static Result<ExpertLinear> plan(vk::PipelineLibrary& pipelines, const WeightType& type,
-                                   uint32_t n_slices = 0);
+                                   bool has_bias, uint32_t n_slices = 0);
 
   /// One dispatch per part of the weights.
   void record(vk::Recorder& recorder, const Args& args) const;
 
  private:
+  bool has_bias_ = false;
   const vk::Pipeline* pipeline_ = nullptr;
 };
 

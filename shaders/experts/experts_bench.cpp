@@ -47,7 +47,7 @@ Result<PreparedOp> prepare(OpBed& bed, const Shape& shape) {
   PUMICE_TRY(const vk::BufferRange routes_range, bed.input(routes));
   const uint64_t y_elements = uint64_t{shape.rows} * shape.n_used * shape.n;
   PUMICE_TRY(const vk::BufferRange y_range, bed.output(y_elements * 4));
-  PUMICE_TRY(const ExpertLinear op, ExpertLinear::plan(bed.pipelines(), type));
+  PUMICE_TRY(const ExpertLinear op, ExpertLinear::plan(bed.pipelines(), type, false));
 
   Expectation y{.name = "y", .output = y_range};
   y.elements = sample_elements(y_elements, kSampledElements, 3);

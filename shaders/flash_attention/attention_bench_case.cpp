@@ -82,14 +82,16 @@ uint64_t AttentionBenchInputs::y_bytes() const {
 }
 
 Expectation AttentionBenchInputs::expect(Math math) const {
-  const auto [n_heads, n_kv_heads, head_dim, kv_type, window, soft_cap] = test_.shape;
+  const FlashAttention::Shape& shape = test_.shape;
+  const uint32_t n_heads = shape.n_heads;
+  const uint32_t head_dim = shape.head_dim;
   Expectation expected{.name = "y"};
   for (const uint64_t pair : sample_elements(uint64_t{test_.rows} * n_heads, 4, 5)) {
     const uint64_t row = pair / n_heads;
     const auto head = static_cast<uint32_t>(pair % n_heads);
-    const uint32_t kv_head = head / (n_heads / n_kv_heads);
+    const uint32_t kv_head = head / (n_heads / shape.n_kv_heads);
     const uint64_t n_seen = test_.before + row + 1;
-    const uint64_t n_keys = window == 0 ? n_seen : std::min<uint64_t>(n_seen, window);
+    const uint64_t n_keys = shape.window == 0 ? n_seen : std::min<uint64_t>(n_seen, shape.window);
     const auto first_key = static_cast<uint32_t>(n_seen - n_keys);
     std::vector<float> k;
     std::vector<float> v;
@@ -105,7 +107,8 @@ Expectation AttentionBenchInputs::expect(Math math) const {
       v_rows.push_back(&v[size_t{i} * head_dim]);
     }
     expect_attention_row(&q_values_[row * common_.q_stride + size_t{head} * head_dim], k_rows,
-                         v_rows, head_dim, common_.scale, soft_cap, math, kv_type, expected);
+                         v_rows, head_dim, common_.scale, shape.soft_cap, {}, math, shape.kv_type,
+                         expected);
     for (uint32_t d = 0; d < head_dim; ++d) expected.elements.push_back(pair * head_dim + d);
   }
   return expected;

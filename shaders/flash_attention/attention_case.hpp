@@ -2,6 +2,7 @@
 // attention.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -85,7 +86,7 @@ inline std::vector<uint32_t> blocks_behind(uint32_t window, const AttentionInput
 inline Expectation expect_attention(const FlashAttention::Shape& shape, Math tile_math,
                                     Math row_math, const AttentionInputs& in,
                                     const std::vector<float>& q, uint32_t q_stride, double scale,
-                                    const AttentionKv& kv) {
+                                    const AttentionKv& kv, std::span<const float> sinks = {}) {
   const uint32_t group = shape.n_heads / shape.n_kv_heads;
   const size_t token_elements = size_t{shape.n_kv_heads} * shape.head_dim;
   Expectation expected{.name = "y"};
@@ -104,8 +105,9 @@ inline Expectation expect_attention(const FlashAttention::Shape& shape, Math til
         }
         const size_t row = chunk.first_row + i;
         expect_attention_row(&q[row * q_stride + head * shape.head_dim], k, v, shape.head_dim,
-                             scale, shape.soft_cap, chunk.n_rows > 1 ? tile_math : row_math,
-                             shape.kv_type, expected);
+                             scale, shape.soft_cap,
+                             sinks.empty() ? std::nullopt : std::optional<double>(sinks[head]),
+                             chunk.n_rows > 1 ? tile_math : row_math, shape.kv_type, expected);
       }
     }
   }

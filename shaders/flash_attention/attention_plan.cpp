@@ -16,9 +16,28 @@ uint64_t visible_pairs(uint32_t first, uint32_t n, uint32_t window) {
   return pairs + (n - all) * window;
 }
 
-/// The first key that a row at `position` sees.
+/// The first key that a row sees whose last one may be at `position`.
 uint32_t first_visible_key(uint32_t position, uint32_t window) {
   return window != 0 && position >= window ? position + 1 - window : 0;
+}
+
+/// The key behind the last one that a row at `position` sees, of a chunk that ends before `end`.
+uint32_t visible_end(uint32_t position, uint32_t ahead, uint32_t end) {
+  return position + 1 + std::min(ahead, end - 1 - position);
+}
+
+/// The same sum of rows that see keys ahead of them.
+uint64_t visible_pairs(const SequenceChunk& chunk, const AttentionPlanOptions& options) {
+  if (options.ahead == 0) {
+    return visible_pairs(chunk.first_position, chunk.n_rows, options.window);
+  }
+  const uint32_t end = chunk.first_position + chunk.n_rows;
+  uint64_t pairs = 0;
+  for (uint32_t position = chunk.first_position; position < end; ++position) {
+    pairs += visible_end(position, options.ahead, end) -
+             first_visible_key(position + options.ahead, options.window);
+  }
+  return pairs;
 }
 
 }  // namespace
@@ -37,16 +56,16 @@ void plan_attention(std::span<const SequenceChunk> chunks, const AttentionPlanOp
     if (chunk.n_rows == 0) continue;
     const bool single = chunk.n_rows == 1;
     auto& items = single ? plan.row_items : plan.tile_items;
-    (single ? plan.row_scores : plan.tile_scores) +=
-        visible_pairs(chunk.first_position, chunk.n_rows, options.window);
+    (single ? plan.row_scores : plan.tile_scores) += visible_pairs(chunk, options);
     for (uint32_t done = 0; done < chunk.n_rows; done += options.tile_tokens) {
       AttentionItem item{.first_row = chunk.first_row + done,
                          .n_rows = std::min(options.tile_tokens, chunk.n_rows - done),
                          .seq = chunk.seq};
       const uint32_t first_position = chunk.first_position + done;
-      const uint32_t first_key = first_visible_key(first_position, options.window);
+      const uint32_t first_key = first_visible_key(first_position + options.ahead, options.window);
       const uint32_t kv_begin = first_key / kKvBlockTokens * kKvBlockTokens;
-      const uint32_t kv_end = first_position + item.n_rows;
+      const uint32_t kv_end = visible_end(first_position + item.n_rows - 1, options.ahead,
+                                          chunk.first_position + chunk.n_rows);
       (single ? plan.row_keys : plan.tile_keys) += kv_end - first_key;
       const uint32_t split = options.split_tokens;
       const uint32_t first_split = split == 0 ? 0 : kv_begin / split;

@@ -49,6 +49,9 @@ struct AttentionPlanOptions {
   uint32_t max_split_rows = 16;
   /// Keys that a row sees, its own included; 0: all (FlashAttention::Shape::window).
   uint32_t window = 0;
+  /// Of those so many are behind its own, as far as the chunk has them: it is a whole text then.
+  /// Rows see so far by FlashAttention::Args::positions.
+  uint32_t ahead = 0;
 };
 
 struct AttentionPlan {

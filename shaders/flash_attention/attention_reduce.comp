@@ -28,6 +28,7 @@ void main() {
     const vec2 partial = stats.v[first + i * stride];
     sum = fma(softmax_weight(partial.x, maximum), partial.y, sum);
   }
+  if (has_sinks != 0) sum += sink_weight(Floats(pc.sinks).v[head], maximum);
   for (uint column = gl_LocalInvocationIndex; column < column_quads; column += workgroup_size) {
     vec4 y = vec4(0.0);
     for (uint i = 0; i < n_partials; ++i) {

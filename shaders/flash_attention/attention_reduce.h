@@ -9,12 +9,14 @@
   FIELD(ADDRESS, partial_stats) /* vec2 [slot][n_heads]: (maximum, sum) */     \
   FIELD(ADDRESS, partial_y)     /* float [slot][n_heads * head_dim] */         \
   FIELD(ADDRESS, y)             /* float [row][n_heads * head_dim] */          \
+  FIELD(ADDRESS, sinks)         /* float [n_heads], if has_sinks */            \
   FIELD(uint, n_heads)
 PUMICE_PUSH_CONSTANTS(AttentionReducePush, ATTENTION_REDUCE_PUSH)
 
 #define ATTENTION_REDUCE_SPEC(CONSTANT) \
   CONSTANT(0, uint, workgroup_size, 64) \
-  CONSTANT(1, uint, head_dim, 64)
+  CONSTANT(1, uint, head_dim, 64)       \
+  CONSTANT(2, uint, has_sinks, 0)
 PUMICE_SPEC_CONSTANTS(AttentionReduceSpec, ATTENTION_REDUCE_SPEC)
 
 #endif

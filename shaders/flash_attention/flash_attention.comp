@@ -171,8 +171,8 @@ void main() {
 
   slice_stats[lane] = row_sum;
   const bool is_partial = item.partial != 0xFFFFFFFFu;
-  if (is_partial && in_softmax && slice == 0) {
-    // The sum is written below, once the slices are in; the maximum is known only to this lane.
+  if ((is_partial || has_sinks != 0) && in_softmax && slice == 0) {
+    // The sum is known below, once the slices are in; the maximum is known only to this lane.
     row_rescale[softmax_row] = row_max;
   }
   [[unroll]] for (uint first = 0; first < tile_rows; first += rows_at_once) {
@@ -202,6 +202,9 @@ void main() {
           Vec2s(pc.partial_stats).v[slot_head] = vec2(row_rescale[first + r], sum);
         }
       } else {
+        if (has_sinks != 0) {
+          sum += sink_weight(Floats(pc.sinks).v[first_head + head], row_rescale[first + r]);
+        }
         const uint row_head = (item.first_row + token) * n_heads + first_head + head;
         Vec4s(pc.y).v[row_head * column_quads + column] = sum > 0.0 ? value / sum : vec4(0.0);
       }

@@ -134,7 +134,8 @@ Result<FlashAttention::Tile> FlashAttention::declare(vk::PipelineLibrary& pipeli
                           .k_type = static_cast<uint32_t>(shape.kv_type.k),
                           .window = shape.window,
                           .soft_cap = shape.soft_cap,
-                          .v_type = static_cast<uint32_t>(shape.kv_type.v)};
+                          .v_type = static_cast<uint32_t>(shape.kv_type.v),
+                          .has_sinks = shape.sinks};
   // A lane has four columns of y.
   if (tuning.path == Path::kPortable) {
     spec.workgroup_size = std::max(spec.workgroup_size, std::bit_ceil(shape.head_dim / 4));
@@ -189,7 +190,8 @@ Result<FlashAttention> FlashAttention::plan(vk::PipelineLibrary& pipelines, cons
   PUMICE_TRY(op.tile_, declare(pipelines, shape, tuning, false));
   PUMICE_TRY(op.row_, declare(pipelines, shape, tuned_rows ? tuned(pipelines) : tuning, true));
   PUMICE_TRY(const vk::ShaderModule reduce_module, find_spirv("attention_reduce"));
-  const AttentionReduceSpec reduce_spec{.workgroup_size = 64, .head_dim = shape.head_dim};
+  const AttentionReduceSpec reduce_spec{
+      .workgroup_size = 64, .head_dim = shape.head_dim, .has_sinks = shape.sinks};
   PUMICE_TRY(op.reduce_, pipelines.declare({.module = reduce_module,
                                             .constants = vk::constants_of(reduce_spec),
                                             .push_bytes = sizeof(AttentionReducePush)}));
@@ -243,6 +245,7 @@ void FlashAttention::record(vk::Recorder& recorder, const Tile& tile, const Args
   push.y = args.y.address();
   push.partial_stats = args.partial_stats.empty() ? 0 : args.partial_stats.address();
   push.partial_y = args.partial_y.empty() ? 0 : args.partial_y.address();
+  push.sinks = (shape_.sinks ? args.sinks : args.q).address();
   push.q_stride = args.q_stride;
   push.table_stride = args.table_stride;
   push.layer_offset = args.layer_offset_bytes;
@@ -256,6 +259,7 @@ void FlashAttention::record(vk::Recorder& recorder, const Tile& tile, const Args
                                                       vk::reads(args.block_table),
                                                       vk::reads(args.kv),
                                                       vk::reads(args.items),
+                                                      vk::reads(args.sinks),
                                                       vk::writes_share(args.y, this),
                                                       vk::writes_share(args.partial_stats, this),
                                                       vk::writes_share(args.partial_y, this)};
@@ -285,13 +289,14 @@ void FlashAttention::record_reduce(vk::Recorder& recorder, const ReduceArgs& arg
   push.partial_stats = args.partial_stats.address();
   push.partial_y = args.partial_y.address();
   push.y = args.y.address();
+  push.sinks = (shape_.sinks ? args.sinks : args.y).address();
   push.n_heads = shape_.n_heads;
   const uint64_t row_elements = uint64_t{shape_.n_heads} * shape_.head_dim;
   const vk::Cost cost{.bytes = (args.n_partials + args.n_items) * row_elements * 4,
                       .flops = args.n_partials * row_elements * 2};
   const std::initializer_list<vk::Access> accesses = {
       vk::reads(args.items), vk::reads(args.partial_stats), vk::reads(args.partial_y),
-      vk::writes(args.y)};
+      vk::reads(args.sinks), vk::writes(args.y)};
   if (args.grid.empty()) {
     const GridWords grid = reduce_grid_of(args.n_items);
     recorder.dispatch(*reduce_, push, {grid[0], grid[1], grid[2]}, accesses, cost);

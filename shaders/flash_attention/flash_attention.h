@@ -12,6 +12,7 @@
   FIELD(ADDRESS, y)             /* float [row][n_heads * head_dim] */                      \
   FIELD(ADDRESS, partial_stats) /* vec2 [slot][n_heads]: (maximum, sum) */                 \
   FIELD(ADDRESS, partial_y)     /* float [slot][n_heads * head_dim], not yet normalised */ \
+  FIELD(ADDRESS, sinks)         /* float [n_heads], if has_sinks */                        \
   FIELD(uint, q_stride)                                                                    \
   FIELD(uint, table_stride)                                                                \
   FIELD(uint, layer_offset) /* bytes from a block's start to this layer's K */             \
@@ -28,7 +29,8 @@ PUMICE_PUSH_CONSTANTS(FlashAttentionPush, FLASH_ATTENTION_PUSH)
   CONSTANT(5, uint, k_type, 1)     /* common/kv_types.h */                                     \
   CONSTANT(6, uint, window, 0)     /* keys a row sees, its own included; 0: all */             \
   CONSTANT(7, float, soft_cap, 0)  /* scores become cap * tanh(score / cap); 0: they do not */ \
-  CONSTANT(14, uint, v_type, 1)    /* 8 to 13 are of flash_attention_matrix.h */
+  CONSTANT(14, uint, v_type, 1)    /* 8 to 13 are of flash_attention_matrix.h */               \
+  CONSTANT(15, uint, has_sinks, 0) /* each head has a key without value, of its own score */
 PUMICE_SPEC_CONSTANTS(FlashAttentionSpec, FLASH_ATTENTION_SPEC)
 
 #endif

@@ -2,7 +2,8 @@
 // ragged batches.
 // Dao et al., "FlashAttention", 2022; split KV as in "Flash-Decoding", 2023; query heads that share
 // a kv head go through one tile, so K and V are read once for them all. Windows as in Beltagy et
-// al., "Longformer", 2020, on the past only; soft caps as in Gemma Team, "Gemma 2", 2024.
+// al., "Longformer", 2020, on the past only; soft caps as in Gemma Team, "Gemma 2", 2024; sinks as
+// in OpenAI, "gpt-oss", 2025.
 #pragma once
 
 #include <array>
@@ -30,6 +31,9 @@ class FlashAttention {
     /// Scores, once scaled, become soft_cap * tanh(score / soft_cap); from 1e-3 to 1e6, or 0: they
     /// do not.
     float soft_cap = 0;
+    /// Each head has a key without value: its score, neither scaled nor capped, only takes from the
+    /// others' weights.
+    bool sinks = false;
   };
 
   enum class Path {
@@ -53,8 +57,10 @@ class FlashAttention {
   };
 
   struct Args {
-    vk::BufferRange q;          ///< float [row][q_stride], heads in order from column 0
-    vk::BufferRange positions;  ///< uint32 [row]
+    vk::BufferRange q;  ///< float [row][q_stride], heads in order from column 0
+    /// uint32 [row]: up to which position a row sees, its own where attention is causal. It may lie
+    /// behind the last key.
+    vk::BufferRange positions;
     /// uint64 [seq][table_stride]: addresses of KV blocks. Entries of blocks in which no row of an
     /// item sees a key are not read for it, so behind a window they may hold anything.
     vk::BufferRange block_table;
@@ -64,6 +70,7 @@ class FlashAttention {
     vk::BufferRange y;              ///< float [row][n_heads * head_dim]
     vk::BufferRange partial_stats;  ///< partial_stats_bytes(slots); empty if no item has partials
     vk::BufferRange partial_y;      ///< partial_y_bytes(slots); likewise
+    vk::BufferRange sinks = {};     ///< float [n_heads], where the shape has them
     uint32_t n_items = 0;
     uint32_t q_stride = 0;  ///< floats, a multiple of 4
     uint32_t table_stride = 0;
@@ -79,6 +86,7 @@ class FlashAttention {
     vk::BufferRange partial_stats;
     vk::BufferRange partial_y;
     vk::BufferRange y;
+    vk::BufferRange sinks = {};  ///< as Args::sinks
     uint32_t n_items = 0;
     uint32_t n_partials = 0;  ///< in all; may be an estimate
   };

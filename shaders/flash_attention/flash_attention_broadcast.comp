@@ -165,7 +165,10 @@ void main() {
     const bool is_partial = item.partial != 0xFFFFFFFFu;
     const uint out_row = (is_partial ? item.partial : item.first_row) + token;
     const uint out_head = out_row * n_heads + first_head + head;
-    const float divisor = is_partial || sum == 0.0 ? 1.0 : sum;
+    float divisor = is_partial || sum == 0.0 ? 1.0 : sum;
+    if (has_sinks != 0 && !is_partial) {
+      divisor = sum + sink_weight(Floats(pc.sinks).v[first_head + head], row_max[r]);
+    }
     [[unroll]] for (uint c = 0; c < column_chunks; ++c) {
       const uint column = c * workgroup_size + lane;
       if (column >= column_quads) continue;

@@ -61,7 +61,13 @@ Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
              bed.input(paged.table(args.kv.address(), blocks_behind(shape.window, in))));
   PUMICE_TRY(args.positions, bed.input(in.positions));
   PUMICE_TRY(args.y, bed.output(uint64_t{in.rows} * shape.n_heads * shape.head_dim * 4));
-  FlashAttention::ReduceArgs reduce{.y = args.y, .n_partials = plan.n_partials};
+  std::vector<float> sinks;
+  if (shape.sinks) {
+    sinks = OpBed::normal_floats(shape.n_heads, 7, 3 * test.q_scale);
+    PUMICE_TRY(args.sinks, bed.input(sinks));
+  }
+  FlashAttention::ReduceArgs reduce{
+      .y = args.y, .sinks = args.sinks, .n_partials = plan.n_partials};
   if (plan.n_partials > 0) {
     PUMICE_TRY(args.partial_stats, bed.output(op.partial_stats_bytes(plan.n_partials)));
     PUMICE_TRY(args.partial_y, bed.output(op.partial_y_bytes(plan.n_partials)));
@@ -95,8 +101,8 @@ Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
     PUMICE_TRY(rows.grid, bed.input(std::span<const uint32_t>(row_grid)));
   }
 
-  Expectation expected =
-      expect_attention(shape, op.tile_math(), op.row_math(), in, q, args.q_stride, args.scale, kv);
+  Expectation expected = expect_attention(shape, op.tile_math(), op.row_math(), in, q,
+                                          args.q_stride, args.scale, kv, sinks);
   expected.output = args.y;
   return PreparedOp{.record =
                         [=](vk::Recorder& recorder) {
@@ -144,7 +150,7 @@ std::string name_of(const Case& test) {
                      : test.q_scale > 100 ? " huge"
                                           : " peaked") +
          (s.window > 0 ? fmt::format(" window={}", s.window) : "") +
-         (s.soft_cap > 0 ? fmt::format(" cap={}", s.soft_cap) : "") +
+         (s.soft_cap > 0 ? fmt::format(" cap={}", s.soft_cap) : "") + (s.sinks ? " sinks" : "") +
          (test.path ? std::string(" ") + path_name(*test.path) : "") +
          (test.matrix_rows ? " rows" : "");
 }
@@ -201,6 +207,7 @@ std::vector<OpCase> flash_attention_cases() {
       {.shape = {8, 1, 512, kF16}, .chunks = {{70, 1}, {10, 9}}, .split_tokens = 32},
       {.shape = {2, 2, 328, kF32, 17}, .chunks = {{40, 3}, {21, 1}}},
       {.shape = {2, 1, 512, kQ8_0}, .chunks = {{20, 2}, {64, 1}}},
+      {.shape = {8, 2, 64, kF16, 0, 0, true}, .chunks = ragged, .split_tokens = 48},
   };
   // Every shape runs as the device is tuned; these on either path, whatever it is tuned to.
   const Case on_paths[] = {
@@ -216,6 +223,8 @@ std::vector<OpCase> flash_attention_cases() {
       {.shape = {6, 2, 96, {kQ8_0, kQ4_0}}, .chunks = ragged, .split_tokens = 48},
       {.shape = {4, 2, 32, {kQ4_0, kQ8_0}, 17}, .chunks = rows},
       {.shape = {4, 1, 512, kF16}, .chunks = {{33, 1}, {10, 9}}, .split_tokens = 32},
+      {.shape = {4, 2, 32, kF32, 17, 0, true}, .chunks = ragged, .split_tokens = 16},
+      {.shape = {4, 2, 32, kF32, 0, 0, true}, .chunks = rows, .q_scale = 30.0f},
   };
   // On matrix cores: every common head_dim and some that are no whole matrices, tiles of single
   // rows, more heads than a tile has rows, rows that see none of a split.
@@ -243,6 +252,8 @@ std::vector<OpCase> flash_attention_cases() {
       {.shape = {6, 2, 96, {kQ8_0, kQ4_0}}, .chunks = ragged, .matrix_rows = true},
       {.shape = {4, 2, 64, {kQ4_0, kBF16}, 17}, .chunks = ragged},
       {.shape = {2, 2, 40, {kBF16, kF16}}, .chunks = ragged},
+      {.shape = {8, 2, 64, kF16, 100, 0, true}, .chunks = straddling, .split_tokens = 64},
+      {.shape = {4, 2, 64, kF32, 0, 0, true}, .chunks = ragged, .matrix_rows = true},
   };
   std::vector<OpCase> cases;
   const auto add = [&](const Case& test) {

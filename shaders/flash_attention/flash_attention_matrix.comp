@@ -252,7 +252,9 @@ void write_part(uint i, Item item, uint first_head, uint n_tile_heads) {
       Vec4s(pc.partial_y).v[at] = value;
       if (column == 0) Vec2s(pc.partial_stats).v[row_head] = stats;
     } else {
-      Vec4s(pc.y).v[at] = stats.y > 0.0 ? value / stats.y : vec4(0.0);
+      float sum = stats.y;
+      if (has_sinks != 0) sum += sink_weight(Floats(pc.sinks).v[first_head + head], stats.x);
+      Vec4s(pc.y).v[at] = sum > 0.0 ? value / sum : vec4(0.0);
     }
   }
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <vector>
 
 #include "shaders/common/kv_layout.hpp"
@@ -37,13 +38,12 @@ inline double capped_error(double score, double error, double soft_cap) {
 /// What rounding to fp16 changes of one row and head, added to the bounds of the last elements of
 /// `expected`, which hold its reference. Errors of at most c_i that have nothing to do with each
 /// other add up to no more than 6 sqrt(sum c_i^2) (Hoeffding). A weight that errs by a factor 1 + e
-/// moves y by e w (v - y), since the weights are divided by their sum. `scores` are not capped yet.
+/// moves y by e w (v - y), since the weights are divided by their `sum`. `scores` are not capped
+/// yet.
 inline void allow_halves(const float* q, const std::vector<const float*>& k,
                          const std::vector<const float*>& v, uint32_t head_dim, double scale,
                          double soft_cap, KvTypes kv_type, const std::vector<double>& scores,
-                         const std::vector<double>& weights, Expectation& expected) {
-  double sum = 0;
-  for (const double weight : weights) sum += weight;
+                         const std::vector<double>& weights, double sum, Expectation& expected) {
   std::vector<double> error(weights.size(), 0);
   for (size_t j = 0; j < weights.size(); ++j) {
     double squares = 0;
@@ -82,8 +82,8 @@ inline void allow_halves(const float* q, const std::vector<const float*>& k,
 /// adds 7, the product with the cap 2.
 inline void expect_attention_row(const float* q, const std::vector<const float*>& k,
                                  const std::vector<const float*>& v, uint32_t head_dim,
-                                 double scale, double soft_cap, Math math, KvTypes kv_type,
-                                 Expectation& expected) {
+                                 double scale, double soft_cap, std::optional<double> sink,
+                                 Math math, KvTypes kv_type, Expectation& expected) {
   constexpr double kEpsilon = 0x1p-24;  // half an ulp of a float, relative
   const double sum_epsilon = math == Math::kF16 ? 4 * kEpsilon : kEpsilon;
   const size_t n = k.size();
@@ -111,8 +111,14 @@ inline void expect_attention_row(const float* q, const std::vector<const float*>
     weight_of[j] = std::exp(-below);
     sum += weight_of[j];
   }
+  double sink_weight = 0;
+  if (sink) sum += sink_weight = std::exp(*sink - maximum);
   const double sum_error = 6 * std::sqrt(static_cast<double>(n) + 8) * sum_epsilon;
   double mean_error = 0;
+  if (sink) {
+    mean_error = sink_weight / sum * kEpsilon *
+                 (2 * std::abs(maximum) + 2 * (3 + 2 * std::abs(*sink - maximum) / std::log(2.0)));
+  }
   for (size_t j = 0; j < n; ++j) mean_error += weight_of[j] / sum * (weight_error[j] + sum_error);
   for (uint32_t d = 0; d < head_dim; ++d) {
     double y = 0;
@@ -126,7 +132,7 @@ inline void expect_attention_row(const float* q, const std::vector<const float*>
     expected.bound.push_back(bound + std::abs(y) * (mean_error + 4 * kEpsilon) + 1e-30);
   }
   if (math == Math::kF16) {
-    allow_halves(q, k, v, head_dim, scale, soft_cap, kv_type, score, weight_of, expected);
+    allow_halves(q, k, v, head_dim, scale, soft_cap, kv_type, score, weight_of, sum, expected);
   }
 }
 

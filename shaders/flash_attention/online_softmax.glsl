@@ -14,6 +14,12 @@ float softmax_weight(float score, float maximum) {
   return score < -kScoreLimit ? 0.0 : exp2(score - maximum);
 }
 
+/// What a row's sum is more by a key of that score (in base e) that has no value. Of scores far above
+/// the maximum it is less than it should be, where what it divides is next to nothing.
+float sink_weight(float sink, float maximum) {
+  return exp2(clamp(fma(sink, kLog2E, -maximum), -150.0, 126.0));
+}
+
 /// cap * tanh(score / cap) for any finite score. Vulkan's tanh may be worth what sinh / cosh is, which
 /// overflows; here tanh x = (1 - e) / (1 + e), where e = exp(-2x) is at most 1. For small x that
 /// cancels, and x + x^3 P(x^2), within 2^-25 of tanh below 5/8 (relative; P interpolates at the five

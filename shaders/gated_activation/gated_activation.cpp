@@ -1,5 +1,9 @@
 #include "shaders/gated_activation/gated_activation.hpp"
 
+#include <cstddef>
+#include <cstdint>
+
+#include "shaders/common/row_shares.hpp"
 #include "shaders/gated_activation/gated_activation.h"
 #include "shaders/spirv.hpp"
 
@@ -10,9 +14,11 @@ using Kind = GatedActivation::Kind;
 static_assert(static_cast<uint32_t>(Kind::kSilu) == ACTIVATION_SILU);
 static_assert(static_cast<uint32_t>(Kind::kGelu) == ACTIVATION_GELU);
 static_assert(static_cast<uint32_t>(Kind::kGeluTanh) == ACTIVATION_GELU_TANH);
+static_assert(static_cast<uint32_t>(Kind::kSigmoid) == ACTIVATION_SIGMOID);
+static_assert(static_cast<uint32_t>(Kind::kRelu) == ACTIVATION_RELU);
 
 /// Of a gate and the product with up: silu is an exponential, an addition and a division.
-constexpr uint32_t kFlops[] = {4, 5, 9};
+constexpr uint32_t kFlops[] = {4, 5, 9, 4, 2};
 
 }  // namespace
 
@@ -29,15 +35,25 @@ Result<GatedActivation> GatedActivation::plan(vk::PipelineLibrary& pipelines, Ki
 }
 
 void GatedActivation::record(vk::Recorder& recorder, const Args& args) const {
+  const uint64_t n = args.n;
+  const uint32_t workgroups = (args.n + columns_per_workgroup_ - 1) / columns_per_workgroup_;
   GatedActivationPush push;
   push.gate_up = args.gate_up.address();
   push.y = args.y.address();
   push.n = args.n;
-  const uint64_t elements = uint64_t{args.rows} * args.n;
-  const uint32_t workgroups = (args.n + columns_per_workgroup_ - 1) / columns_per_workgroup_;
-  recorder.dispatch(
-      *pipeline_, push, {workgroups, args.rows}, {vk::reads(args.gate_up), vk::writes(args.y)},
-      {.bytes = elements * 12, .flops = elements * kFlops[static_cast<size_t>(kind_)]});
+  dispatch_rows(
+      recorder, *pipeline_, push, args.rows,
+      {vk::reads(args.gate_up.subrange(0, args.rows * n * 8)),
+       vk::writes(args.y.subrange(0, args.rows * n * 4))},
+      [&](uint32_t rows) {
+        return vk::Cost{.bytes = rows * n * 12,
+                        .flops = rows * n * kFlops[static_cast<size_t>(kind_)]};
+      },
+      [&](GatedActivationPush& moved, uint32_t first, uint32_t rows) {
+        moved.gate_up += first * n * 8;
+        moved.y += first * n * 4;
+        return vk::Grid{workgroups, rows};
+      });
 }
 
 }  // namespace pumice::ops

@@ -15,6 +15,8 @@ class GatedActivation {
     kSilu,      ///< x / (1 + exp(-x))
     kGelu,      ///< x (1 + erf(x / √2)) / 2
     kGeluTanh,  ///< x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2
+    kSigmoid,   ///< 1 / (1 + exp(-x))
+    kRelu,      ///< max(x, 0)
   };
 
   struct Args {

@@ -40,8 +40,11 @@ Result<PreparedOp> prepare(OpBed& bed, GatedActivation::Kind kind, const Shape& 
 
 std::vector<OpCase> gated_activation_cases() {
   using enum GatedActivation::Kind;
-  constexpr std::pair<GatedActivation::Kind, const char*> kKinds[] = {
-      {kSilu, "silu"}, {kGelu, "gelu"}, {kGeluTanh, "gelu_tanh"}};
+  constexpr std::pair<GatedActivation::Kind, const char*> kKinds[] = {{kSilu, "silu"},
+                                                                      {kGelu, "gelu"},
+                                                                      {kGeluTanh, "gelu_tanh"},
+                                                                      {kSigmoid, "sigmoid"},
+                                                                      {kRelu, "relu"}};
   std::vector<OpCase> cases;
   for (const auto& [kind, name] : kKinds) {
     for (const Shape& shape : {Shape{1, 1, 1}, Shape{3, 61, 4}, Shape{5, 172, 1},

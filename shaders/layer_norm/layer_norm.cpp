@@ -1,5 +1,6 @@
 #include "shaders/layer_norm/layer_norm.hpp"
 
+#include "shaders/common/row_shares.hpp"
 #include "shaders/layer_norm/layer_norm.h"
 #include "shaders/spirv.hpp"
 
@@ -37,14 +38,19 @@ void LayerNorm::record(vk::Recorder& recorder, const Args& args) const {
   push.add_bias = bias;
   push.gather = gather;
   push.eps = args.eps;
-  const uint64_t elements = uint64_t{args.rows} * width;
-  const vk::Cost cost{.bytes = elements * (residual ? 16 : 8) + uint64_t{width} * (bias ? 8 : 4),
-                      .flops = elements * (6 + residual + bias)};
-  recorder.dispatch(
-      *pipeline_, push, {args.rows, args.n_groups},
+  dispatch_rows(
+      recorder, *pipeline_, push, args.rows,
       {residual ? vk::updates(args.x) : vk::reads(args.x), vk::reads(args.residual),
        vk::reads(args.weight), vk::reads(args.bias), vk::writes(args.y), vk::reads(args.row_index)},
-      cost);
+      [&](uint32_t rows) {
+        const uint64_t elements = uint64_t{rows} * width;
+        return vk::Cost{.bytes = elements * (residual ? 16 : 8) + uint64_t{width} * (bias ? 8 : 4),
+                        .flops = elements * (6 + residual + bias)};
+      },
+      [&](LayerNormPush& moved, uint32_t first, uint32_t rows) {
+        move_norm(moved, first);
+        return vk::Grid{rows, args.n_groups};
+      });
 }
 
 }  // namespace pumice::ops

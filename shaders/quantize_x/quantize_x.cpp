@@ -1,5 +1,6 @@
 #include "shaders/quantize_x/quantize_x.hpp"
 
+#include "shaders/common/row_shares.hpp"
 #include "shaders/quantize_x/quantize_x.h"
 #include "shaders/spirv.hpp"
 
@@ -30,11 +31,20 @@ void QuantizeX::record(vk::Recorder& recorder, const Args& args) const {
   push.x_stride = args.x_stride;
   const uint64_t floats = uint64_t{args.rows - 1} * args.x_stride + args.k;
   const uint64_t size_bytes = QuantizedX::size_bytes(args.rows, args.k);
-  const uint64_t elements = uint64_t{args.rows} * args.k;
-  recorder.dispatch(
-      *pipeline_, push, {(args.k / 4 + workgroup_size_ - 1) / workgroup_size_, args.rows},
+  dispatch_rows(
+      recorder, *pipeline_, push, args.rows,
       {vk::reads(args.x.subrange(0, floats * 4)), vk::writes(args.y.subrange(0, size_bytes))},
-      {.bytes = elements * 4 + size_bytes, .flops = elements * 3});
+      [&](uint32_t rows) {
+        const uint64_t elements = uint64_t{rows} * args.k;
+        return vk::Cost{.bytes = elements * 4 + QuantizedX::size_bytes(rows, args.k),
+                        .flops = elements * 3};
+      },
+      [&](QuantizeXPush& moved, uint64_t first, uint32_t rows) {
+        moved.x += first * args.x_stride * 4;
+        moved.quants += first * QuantizedX::kBlockCols;  // blocks of all rows, one after the other
+        moved.scales += first * 8;
+        return vk::Grid{(args.k / 4 + workgroup_size_ - 1) / workgroup_size_, rows};
+      });
 }
 
 }  // namespace pumice::ops

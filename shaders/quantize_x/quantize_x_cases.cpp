@@ -1,4 +1,4 @@
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "shaders/op_case.hpp"
 #include "shaders/quantize_x/quantize_x.hpp"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "shaders/common/row_shares.hpp"
 #include "shaders/rms_norm/rms_norm.h"
 #include "shaders/rms_norm/rms_norm_wide.h"
 #include "shaders/spirv.hpp"
@@ -80,16 +81,21 @@ void RmsNorm::record(vk::Recorder& recorder, const Args& args) const {
   push.x_stride = x_stride;
   push.y_stride = y_stride;
   push.eps = args.eps;
-  const uint64_t elements = uint64_t{args.rows} * width;
-  const vk::Cost cost{.bytes = elements * (add ? 16 : 8) + uint64_t{args.n} * 4,
-                      .flops = elements * (add ? 5 : 4)};
-  recorder.dispatch(
-      *pipeline_for(args.n, in_quads), push, {args.rows, args.n_groups},
+  dispatch_rows(
+      recorder, *pipeline_for(args.n, in_quads), push, args.rows,
       {add ? vk::updates(args.x) : vk::reads(args.x), vk::reads(args.residual),
        vk::reads(args.weight),
        vk::writes_columns(args.y, args.rows, uint64_t{y_stride} * 4, uint64_t{width} * 4),
        vk::reads(args.row_index)},
-      cost);
+      [&](uint32_t rows) {
+        const uint64_t elements = uint64_t{rows} * width;
+        return vk::Cost{.bytes = elements * (add ? 16 : 8) + uint64_t{args.n} * 4,
+                        .flops = elements * (add ? 5 : 4)};
+      },
+      [&](RmsNormPush& moved, uint32_t first, uint32_t rows) {
+        move_norm(moved, first);
+        return vk::Grid{rows, args.n_groups};
+      });
 }
 
 }  // namespace pumice::ops

@@ -1,5 +1,6 @@
 #include "shaders/rope/rope.hpp"
 
+#include "shaders/common/row_shares.hpp"
 #include "shaders/rope/rope.h"
 #include "shaders/spirv.hpp"
 
@@ -36,15 +37,24 @@ void Rope::record(vk::Recorder& recorder, const Args& args) const {
   push.positions = args.positions.address();
   push.n_heads = args.n_heads;
   push.x_stride = args.x_stride;
-  const uint64_t rotated = uint64_t{args.rows} * args.n_heads * shape_.rope_dims;
   const uint32_t pairs = args.n_heads * shape_.rope_dims / 2;
-  vk::Access access = vk::writes_columns(args.x, args.rows, uint64_t{args.x_stride} * 4,
+  const uint64_t stride_bytes = uint64_t{args.x_stride} * 4;
+  vk::Access access = vk::writes_columns(args.x, args.rows, stride_bytes,
                                          uint64_t{args.n_heads} * shape_.head_dim * 4);
   access.mode = vk::AccessMode::kReadWrite;
-  recorder.dispatch(
-      *pipeline_, push, {args.rows, (pairs + kWorkgroupSize - 1) / kWorkgroupSize},
+  dispatch_rows(
+      recorder, *pipeline_, push, args.rows,
       {access, vk::reads(args.rope_table), vk::reads(args.positions)},
-      {.bytes = rotated * 8 + uint64_t{args.rows} * shape_.rope_dims * 4, .flops = rotated * 3});
+      [&](uint32_t rows) {
+        const uint64_t rotated = uint64_t{rows} * args.n_heads * shape_.rope_dims;
+        return vk::Cost{.bytes = rotated * 8 + uint64_t{rows} * shape_.rope_dims * 4,
+                        .flops = rotated * 3};
+      },
+      [&](RopePush& moved, uint32_t first, uint32_t rows) {
+        moved.x += first * stride_bytes;
+        moved.positions += uint64_t{first} * 4;
+        return vk::Grid{rows, (pairs + kWorkgroupSize - 1) / kWorkgroupSize};
+      });
 }
 
 }  // namespace pumice::ops

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "shaders/common/row_shares.hpp"
 #include "shaders/rope_kv/rope_kv.h"
 #include "shaders/rope_kv/rope_kv_heads.h"
 #include "shaders/spirv.hpp"
@@ -11,6 +12,14 @@ namespace {
 
 constexpr uint32_t kWorkgroupSize = 64;
 constexpr uint32_t kTasksPerLane = 4;  // of a full row: enough workgroups for one row, not too many
+
+/// To the rows from `first` on: of those before, the arrays with an element for each are skipped.
+template <typename Push>
+void move_rows(Push& push, uint64_t first) {
+  push.qkv += first * push.row_stride * 4;
+  push.positions += first * 4;
+  push.row_seq += first * 4;
+}
 
 }  // namespace
 
@@ -109,11 +118,16 @@ void RopeKv::record_heads(vk::Recorder& recorder, const Args& args) const {
   push.table_stride = args.table_stride;
   push.layer_offset = args.layer_offset_bytes;
   push.norm_eps = args.norm_eps;
-  recorder.dispatch(*pipeline_, push, {args.rows, shape_.n_heads + 2 * shape_.n_kv_heads},
-                    {vk::updates(args.qkv), vk::reads(args.rope_table), vk::reads(args.positions),
-                     vk::reads(args.row_seq), vk::reads(args.block_table), vk::reads(args.q_norm),
-                     vk::reads(args.k_norm), vk::reads(args.bias), vk::writes(args.kv)},
-                    cost(args.rows));
+  dispatch_rows(
+      recorder, *pipeline_, push, args.rows,
+      {vk::updates(args.qkv), vk::reads(args.rope_table), vk::reads(args.positions),
+       vk::reads(args.row_seq), vk::reads(args.block_table), vk::reads(args.q_norm),
+       vk::reads(args.k_norm), vk::reads(args.bias), vk::writes(args.kv)},
+      [&](uint32_t rows) { return cost(rows); },
+      [&](RopeKvHeadsPush& moved, uint32_t first, uint32_t rows) {
+        move_rows(moved, first);
+        return vk::Grid{rows, shape_.n_heads + 2 * shape_.n_kv_heads};
+      });
 }
 
 void RopeKv::record(vk::Recorder& recorder, const Args& args) const {
@@ -134,11 +148,15 @@ void RopeKv::record(vk::Recorder& recorder, const Args& args) const {
   const uint32_t kv_elements = 2 * shape_.n_kv_heads * shape_.head_dim;
   const uint32_t n_tasks = shape_.n_heads * shape_.rope_dims / 2 + kv_elements / 2;
   const uint32_t tasks_per_group = kWorkgroupSize * kTasksPerLane;
-  recorder.dispatch(*pipeline_, push,
-                    {args.rows, (n_tasks + tasks_per_group - 1) / tasks_per_group},
-                    {vk::updates(args.qkv), vk::reads(args.rope_table), vk::reads(args.positions),
-                     vk::reads(args.row_seq), vk::reads(args.block_table), vk::writes(args.kv)},
-                    cost(args.rows));
+  dispatch_rows(
+      recorder, *pipeline_, push, args.rows,
+      {vk::updates(args.qkv), vk::reads(args.rope_table), vk::reads(args.positions),
+       vk::reads(args.row_seq), vk::reads(args.block_table), vk::writes(args.kv)},
+      [&](uint32_t rows) { return cost(rows); },
+      [&](RopeKvPush& moved, uint32_t first, uint32_t rows) {
+        move_rows(moved, first);
+        return vk::Grid{rows, (n_tasks + tasks_per_group - 1) / tasks_per_group};
+      });
 }
 
 }  // namespace pumice::ops

@@ -18,6 +18,7 @@ int take_events(pumice_engine* engine, Answers& answers) {
     const pumice_status status = pumice_next_event(engine, &event);
     EXPECT_EQ(status, PUMICE_OK) << pumice_last_error();
     if (status != PUMICE_OK || event.kind == PUMICE_EVENT_NONE) return n_finished;
+    if (event.request == 0) continue;  // of the engine
     Answer& answer = answers[event.request];
     EXPECT_EQ(answer.n_finished, 0) << "an event after the last";
     if (event.has_token) answer.tokens.push_back(event.token);
@@ -41,6 +42,31 @@ void run_until(pumice_engine* engine, Answers& answers, int n) {
     n -= take_events(engine, answers);
     if (n > 0) EXPECT_OK(pumice_wait(engine, 1'000'000));
   }
+}
+
+Answer ask(pumice_engine* engine, pumice_session session, const pumice_request_options& options) {
+  pumice_request request = 0;
+  EXPECT_OK(pumice_submit(engine, session, &options, &request));
+  if (request == 0) return {};
+  Answers answers;
+  run_until(engine, answers, 1);
+  EXPECT_EQ(answers.size(), 1u);
+  EXPECT_EQ(answers[request].n_finished, 1);
+  return answers[request];
+}
+
+pumice_session open_session(pumice_engine* engine, const pumice_session_options* options) {
+  pumice_session session = 0;
+  EXPECT_OK(pumice_session_open(engine, options, &session));
+  return session;
+}
+
+std::vector<uint32_t> tokens_of(pumice_engine* engine, pumice_session session) {
+  size_t n = 0;
+  EXPECT_OK(pumice_session_tokens(engine, session, nullptr, 0, &n));
+  std::vector<uint32_t> tokens(n);
+  EXPECT_OK(pumice_session_tokens(engine, session, tokens.data(), n, &n));
+  return tokens;
 }
 
 pumice_device* open_device() {

@@ -31,6 +31,12 @@ int take_events(pumice_engine* engine, Answers& answers);
 /// Poll, and wait, until `n` more requests have ended. Errors fail the test.
 void run_until(pumice_engine* engine, Answers& answers, int n);
 
+/// Submits and runs alone.
+Answer ask(pumice_engine* engine, pumice_session session, const pumice_request_options& options);
+
+pumice_session open_session(pumice_engine* engine, const pumice_session_options* options = nullptr);
+std::vector<uint32_t> tokens_of(pumice_engine* engine, pumice_session session);
+
 /// The device that PUMICE_DEVICE names, with the validation layers that PUMICE_VALIDATION=1 asks
 /// for. Null where there is none.
 pumice_device* open_device();

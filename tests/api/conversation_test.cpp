@@ -14,30 +14,14 @@ using test::Answers;
 
 class Conversations : public test::ApiEngineTest {
  protected:
-  /// Submits and runs alone.
   Answer ask(pumice_session session, const pumice_request_options& options) {
-    pumice_request request = 0;
-    EXPECT_OK(pumice_submit(engine_, session, &options, &request));
-    if (request == 0) return {};
-    Answers answers;
-    test::run_until(engine_, answers, 1);
-    EXPECT_EQ(answers.size(), 1u);
-    EXPECT_EQ(answers[request].n_finished, 1);
-    return answers[request];
+    return test::ask(engine_, session, options);
   }
-
   pumice_session open(const pumice_session_options* options = nullptr) {
-    pumice_session session = 0;
-    EXPECT_OK(pumice_session_open(engine_, options, &session));
-    return session;
+    return test::open_session(engine_, options);
   }
-
   std::vector<uint32_t> tokens_of(pumice_session session) {
-    size_t n = 0;
-    EXPECT_OK(pumice_session_tokens(engine_, session, nullptr, 0, &n));
-    std::vector<uint32_t> tokens(n);
-    EXPECT_OK(pumice_session_tokens(engine_, session, tokens.data(), n, &n));
-    return tokens;
+    return test::tokens_of(engine_, session);
   }
 
   static std::vector<uint32_t> tokenize(const char* text, bool special) {
@@ -60,7 +44,8 @@ class Conversations : public test::ApiEngineTest {
   /// What an Engine adds to these tokens, in steps.
   static std::vector<uint32_t> engine_says(std::vector<uint32_t> prompt, uint32_t n,
                                            SamplerOptions sampling = {}) {
-    auto engine = model_->session.make_engine({.context_tokens = 256, .n_sequences = 4});
+    auto engine =
+        model_->recovery->session().make_engine({.context_tokens = 256, .n_sequences = 4});
     EXPECT_TRUE(engine.ok());
     EXPECT_TRUE((*engine)
                     ->submit({.prompt = std::move(prompt),

@@ -114,6 +114,7 @@ TEST_F(Engines, KnowTheirOwnNumbersOnly) {
   pumice_request request = 0;
   ASSERT_EQ(pumice_submit(engine_, session, &options, &request), PUMICE_OK);
   pumice_request none = 0;
+  const void* bytes = nullptr;
   size_t n = 0;
   for (const uint64_t id : {uint64_t{0}, uint64_t{1}, UINT64_MAX, session, session + 2}) {
     EXPECT_STATUS(PUMICE_NOT_FOUND, pumice_cancel(engine_, id));
@@ -122,6 +123,8 @@ TEST_F(Engines, KnowTheirOwnNumbersOnly) {
     EXPECT_STATUS(PUMICE_NOT_FOUND, pumice_session_close(engine_, id));
     EXPECT_STATUS(PUMICE_NOT_FOUND, pumice_submit(engine_, id, &options, &none));
     EXPECT_STATUS(PUMICE_NOT_FOUND, pumice_session_tokens(engine_, id, nullptr, 0, &n));
+    EXPECT_STATUS(PUMICE_NOT_FOUND, pumice_session_save(engine_, id, &bytes, &n));
+    EXPECT_EQ(bytes, nullptr);
   }
   EXPECT_STATUS(PUMICE_NOT_FOUND, pumice_session_close(other, session));
   EXPECT_STATUS(PUMICE_NOT_FOUND, pumice_cancel(other, request));
@@ -155,6 +158,14 @@ TEST_F(Engines, OptionsThatAreNoneAreRefused) {
       [](auto& o) { o.arithmetic = pumice_str("exact"); },
       [](auto& o) { o.invariant = 2; },
       [](auto& o) { o.kv_tokens = UINT64_MAX; },
+      [](auto& o) {
+        static const pumice_allocator kNoFunctions{sizeof kNoFunctions};
+        o.allocator = &kNoFunctions;
+      },
+      [](auto& o) {
+        static const pumice_allocator kNoSize{};
+        o.allocator = &kNoSize;
+      },
       [](auto& o) { o.struct_size = 1; },
   };
   for (const auto& change : changes) {
@@ -165,10 +176,23 @@ TEST_F(Engines, OptionsThatAreNoneAreRefused) {
     EXPECT_STATUS(PUMICE_INVALID_ARGUMENT, pumice_engine_create(model_, &options, &engine));
     EXPECT_EQ(engine, nullptr);
   }
-  pumice_session_options session_options{sizeof session_options};
-  session_options.service_class = 3;
-  pumice_session session = 0;
-  EXPECT_STATUS(PUMICE_INVALID_ARGUMENT, pumice_session_open(engine_, &session_options, &session));
+  const std::function<void(pumice_session_options&)> session_changes[] = {
+      [](auto& o) { o.service_class = 3; },
+      [](auto& o) { o.sentences = 2; },
+      [](auto& o) { o.max_tokens_per_second = -1; },
+      [](auto& o) { o.max_tokens_per_second = std::numeric_limits<float>::quiet_NaN(); },
+      [](auto& o) { o.max_tokens_per_second = std::numeric_limits<float>::infinity(); },
+  };
+  for (const auto& change : session_changes) {
+    pumice_session_options options{sizeof options};
+    change(options);
+    pumice_session session = 99;
+    EXPECT_STATUS(PUMICE_INVALID_ARGUMENT, pumice_session_open(engine_, &options, &session));
+    EXPECT_EQ(session, 0u);
+  }
+  for (const pumice_mode mode : {-1, 3}) {
+    EXPECT_STATUS(PUMICE_INVALID_ARGUMENT, pumice_set_mode(engine_, mode));
+  }
   pumice_model_options model_options{sizeof model_options};
   pumice_model* model = nullptr;
   EXPECT_STATUS(PUMICE_INVALID_ARGUMENT, pumice_model_load(device_, &model_options, &model));
@@ -178,6 +202,8 @@ TEST_F(Engines, OptionsThatAreNoneAreRefused) {
   device_options.selector = pumice_str("no such device");
   pumice_device* device = nullptr;
   EXPECT_STATUS(PUMICE_NO_DEVICE, pumice_device_open(&device_options, &device));
+  device_options.low_priority = 2;
+  EXPECT_STATUS(PUMICE_INVALID_ARGUMENT, pumice_device_open(&device_options, &device));
 }
 
 TEST_F(Engines, OutliveTheHandlesTheyWereMadeOf) {
@@ -200,7 +226,9 @@ TEST_F(Engines, ASecondPollerIsToldSo) {
   std::atomic<bool> waiting = false;
   std::thread waiter([&] {
     waiting = true;
-    EXPECT_OK(pumice_wait(engine_, PUMICE_NO_LIMIT));
+    pumice_status status = PUMICE_BUSY;  // as long as it is this thread that is the second
+    while (status == PUMICE_BUSY) status = pumice_wait(engine_, PUMICE_NO_LIMIT);
+    EXPECT_EQ(status, PUMICE_OK);
   });
   while (!waiting) std::this_thread::yield();
   pumice_status status = PUMICE_OK;
@@ -213,7 +241,16 @@ TEST_F(Engines, ASecondPollerIsToldSo) {
   EXPECT_STATUS(PUMICE_BUSY, pumice_next_event(engine_, &event));
   uint32_t done = 0;
   EXPECT_STATUS(PUMICE_BUSY, pumice_prewarm(engine_, 0, &done, &done));
+  pumice_session session = 0;
+  EXPECT_OK(pumice_session_open(engine_, nullptr, &session));
+  const void* bytes = nullptr;
+  size_t n_bytes = 0;
+  EXPECT_STATUS(PUMICE_BUSY, pumice_session_save(engine_, session, &bytes, &n_bytes));
+  EXPECT_STATUS(PUMICE_BUSY, pumice_session_restore(engine_, "", 0, nullptr, &session));
+  EXPECT_EQ(session, 0u);
+  EXPECT_STATUS(PUMICE_BUSY, pumice_set_memory_budget(engine_, PUMICE_NO_LIMIT));
   // What any thread may do it may do meanwhile, and it wakes the waiter.
+  EXPECT_OK(pumice_set_mode(engine_, PUMICE_MODE_GRAPHICS));
   const pumice_request_options options = test::request_of("Once", 3);
   pumice_request request = 0;
   EXPECT_OK(pumice_submit(engine_, 0, &options, &request));
@@ -234,15 +271,18 @@ TEST_F(Engines, FourThreadsSubmitAndCancelWhileOnePolls) {
   test::run_until(engine_, answers, 1);
   std::vector<pumice_request> requests[kThreads];
   std::vector<std::thread> threads;
+  std::atomic<int> n_ready = 0;  // all begin at once
   for (int thread = 0; thread < kThreads; ++thread) {
     threads.emplace_back([&, thread] {
+      for (++n_ready; n_ready < kThreads;) std::this_thread::yield();
       for (int i = 0; i < kEach; ++i) {
         pumice_session session = 0;
         EXPECT_OK(pumice_session_open(engine_, nullptr, &session));
         pumice_request request = 0;
         EXPECT_OK(pumice_submit(engine_, session, &options, &request));
         requests[thread].push_back(request);
-        if (i % 3 == 1) {
+        // Again and again, so that others are at it meanwhile.
+        for (int again = 0; again < 100 && i % 3 == 1; ++again) {
           const pumice_status status = pumice_cancel(engine_, request);
           EXPECT_TRUE(status == PUMICE_OK || status == PUMICE_NOT_FOUND) << status;
         }

@@ -10,6 +10,7 @@
 
 #include "api/engine_host.hpp"
 #include "api/handles.hpp"
+#include "api/session_note.hpp"
 #include "api/structs.hpp"
 #include "tests/api/api_fixture.hpp"
 
@@ -37,7 +38,10 @@ TEST(Misuse, NullHandlesAreRefusedAndOutputsAreCleared) {
   uint32_t done = 1;
   uint32_t total = 1;
   pumice_session session = kGarbage;
+  pumice_session restored = kGarbage;
   pumice_request request = kGarbage;
+  const void* bytes = &count;
+  size_t n_bytes = kGarbage;
   auto* model = reinterpret_cast<pumice_model*>(kGarbage);
   auto* engine = reinterpret_cast<pumice_engine*>(kGarbage);
   pumice_device_info device_info{sizeof device_info, "x"};
@@ -56,9 +60,14 @@ TEST(Misuse, NullHandlesAreRefusedAndOutputsAreCleared) {
       {"detokenize", [&] { return pumice_detokenize(nullptr, nullptr, 0, nullptr, 0, &count); }},
       {"engine_create", [&] { return pumice_engine_create(nullptr, nullptr, &engine); }},
       {"prewarm", [&] { return pumice_prewarm(nullptr, 0, &done, &total); }},
+      {"set_mode", [] { return pumice_set_mode(nullptr, PUMICE_MODE_FAST); }},
+      {"set_memory_budget", [] { return pumice_set_memory_budget(nullptr, PUMICE_NO_LIMIT); }},
       {"session_open", [&] { return pumice_session_open(nullptr, nullptr, &session); }},
       {"session_close", [&] { return pumice_session_close(nullptr, 1); }},
       {"session_tokens", [&] { return pumice_session_tokens(nullptr, 1, nullptr, 0, &count); }},
+      {"session_save", [&] { return pumice_session_save(nullptr, 1, &bytes, &n_bytes); }},
+      {"session_restore",
+       [&] { return pumice_session_restore(nullptr, "", 0, nullptr, &restored); }},
       {"submit", [&] { return pumice_submit(nullptr, 0, &options, &request); }},
       {"cancel", [&] { return pumice_cancel(nullptr, 1); }},
       {"poll", [&] { return pumice_poll(nullptr, 0); }},
@@ -70,6 +79,9 @@ TEST(Misuse, NullHandlesAreRefusedAndOutputsAreCleared) {
   EXPECT_EQ(done + total, 0u);
   EXPECT_EQ(session, 0u);
   EXPECT_EQ(request, 0u);
+  EXPECT_EQ(restored, 0u);
+  EXPECT_EQ(bytes, nullptr);
+  EXPECT_EQ(n_bytes, 0u);
   EXPECT_EQ(model, nullptr);
   EXPECT_EQ(engine, nullptr);
   EXPECT_EQ(device_info.name[0], '\0');
@@ -89,6 +101,8 @@ TEST(Misuse, NowhereToPutAResultIsRefused) {
   uint32_t n = 0;
   size_t count = 0;
   uint32_t token = 0;
+  const void* bytes = nullptr;
+  pumice_session session = 0;
   const pumice_model_options model_options{sizeof model_options};
   const pumice_request_options options = test::request_of("a", 1);
   expect_refused({
@@ -107,6 +121,11 @@ TEST(Misuse, NowhereToPutAResultIsRefused) {
       {"prewarm total", [&] { return pumice_prewarm(&engine, 0, &n, nullptr); }},
       {"session_open", [&] { return pumice_session_open(&engine, nullptr, nullptr); }},
       {"session_tokens", [&] { return pumice_session_tokens(&engine, 1, nullptr, 0, nullptr); }},
+      {"session_save", [&] { return pumice_session_save(&engine, 1, nullptr, &count); }},
+      {"session_save number", [&] { return pumice_session_save(&engine, 1, &bytes, nullptr); }},
+      {"session_restore", [&] { return pumice_session_restore(&engine, "", 0, nullptr, nullptr); }},
+      {"session_restore bytes",
+       [&] { return pumice_session_restore(&engine, nullptr, 9, nullptr, &session); }},
       {"submit", [&] { return pumice_submit(&engine, 0, &options, nullptr); }},
       {"next_event", [&] { return pumice_next_event(&engine, nullptr); }},
       {"get_stats", [&] { return pumice_get_stats(&engine, nullptr); }},
@@ -180,6 +199,8 @@ TEST(Misuse, StringsAreCheckedBeforeTheyAreRead) {
   EXPECT_FALSE(api::read_string({nullptr, 1}, "s").ok());
   EXPECT_FALSE(api::read_string({nullptr, PUMICE_NUL}, "s").ok());
   EXPECT_FALSE(api::read_string({"abc", SIZE_MAX - 1}, "s").ok());
+  EXPECT_EQ(*api::read_path({"a b", 3}, "p"), "a b");
+  EXPECT_FALSE(api::read_path({"a\0b", 3}, "p").ok()) << "the system would open a";
   EXPECT_FALSE(api::read_array<uint32_t>(nullptr, 1, "a").ok());
   const uint32_t one = 1;
   EXPECT_FALSE(api::read_array(&one, SIZE_MAX / 2, "a").ok());
@@ -218,6 +239,43 @@ TEST(Statuses, NoExceptionLeavesACall) {
   const std::string endless(5000, 'x');
   EXPECT_EQ(api::guarded([&]() -> ApiStatus { return {PUMICE_BUSY, endless}; }), PUMICE_BUSY);
   EXPECT_EQ(std::strlen(pumice_last_error()), 1023u);
+  // Cut before a character of two bytes, and one line whatever a file was named.
+  const std::string cut = std::string("a\nb") + '\0' + std::string(1018, 'x') + "\u00E9";
+  EXPECT_EQ(api::guarded([&]() -> ApiStatus { return {PUMICE_BUSY, cut}; }), PUMICE_BUSY);
+  EXPECT_EQ(std::string_view(pumice_last_error()), "a?b?" + std::string(1018, 'x'));
+}
+
+TEST(SessionNotes, ComeBackWholeOrNotAtAll) {
+  api::SessionNote note{.service_class = ServiceClass::kBatch,
+                        .priority = -3,
+                        .max_tokens_per_s = 2.5,
+                        .delivery = GenerationRequest::Delivery::kSentence,
+                        .held_bytes = 5};
+  note.conversation.set_system("You are a fox.");
+  note.conversation.ask(std::string("a\0b", 3));
+  note.conversation.answer("");
+  note.conversation.ask("and \xFF?");
+  note.conversation.answer("so it is");
+  const std::string bytes = api::write_session_note(note);
+  const auto read = api::read_session_note(bytes);
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_EQ(read->service_class, note.service_class);
+  EXPECT_EQ(read->priority, note.priority);
+  EXPECT_EQ(read->max_tokens_per_s, note.max_tokens_per_s);
+  EXPECT_EQ(read->delivery, note.delivery);
+  EXPECT_EQ(read->held_bytes, note.held_bytes);
+  EXPECT_EQ(read->conversation.messages(), note.conversation.messages());
+  for (size_t n = 0; n < bytes.size(); ++n) {
+    EXPECT_FALSE(api::read_session_note(std::string_view(bytes).substr(0, n)).ok()) << n;
+  }
+  EXPECT_FALSE(api::read_session_note(bytes + "x").ok());
+  note.max_tokens_per_s = -1;
+  EXPECT_FALSE(api::read_session_note(api::write_session_note(note)).ok());
+  for (size_t at = 0; at < bytes.size(); ++at) {
+    std::string changed = bytes;
+    changed[at] ^= '\x40';
+    (void)api::read_session_note(changed);  // whatever comes of it
+  }
 }
 
 TEST(Logs, AreKeptUntilTakenAndTheOldestAreLost) {

@@ -11,7 +11,7 @@
 #include "tests/api/api_fixture.hpp"
 #include "tests/vk/host_fixture.hpp"
 // After those that include Vulkan's header as this tree does.
-#include "pumice/pumice_vulkan.h"
+#include "tests/api/vulkan_host.hpp"
 
 namespace pumice {
 namespace {
@@ -31,26 +31,6 @@ class ApiVulkan : public ::testing::Test {
     if (!test::GpuEnvironment::device()) GTEST_SKIP() << "no usable Vulkan device";
   }
 
-  /// A host's struct; `lent` holds its names.
-  static pumice_vulkan_device c_struct(const vk::HostDevice& lent) {
-    static std::vector<const char*> extensions, features;
-    extensions.clear();
-    features.clear();
-    for (const std::string& name : lent.extensions) extensions.push_back(name.c_str());
-    for (const std::string& name : lent.features) features.push_back(name.c_str());
-    pumice_vulkan_device host{sizeof host};
-    host.get_instance_proc_addr = lent.get_instance_proc_addr;
-    host.instance = lent.instance;
-    host.physical_device = lent.physical_device;
-    host.device = lent.device;
-    host.queue = lent.queue;
-    host.queue_family = lent.queue_family;
-    host.extensions = extensions.data();
-    host.n_extensions = extensions.size();
-    host.features = features.data();
-    host.n_features = features.size();
-    return host;
-  }
   static void add_callbacks(Callbacks& callbacks, pumice_vulkan_device& host) {
     host.queue_user = host.memory_user = &callbacks;
     host.try_lock_queue = [](void* user) -> pumice_bool {
@@ -147,7 +127,7 @@ TEST_F(ApiVulkan, OnTheHostsDeviceTheSameIsSaid) {
     pumice_device* device = nullptr;
     {
       // What the struct points to need not stay.
-      pumice_vulkan_device description = c_struct(lent);
+      pumice_vulkan_device description = test::c_struct(lent);
       add_callbacks(callbacks, description);
       EXPECT_OK(pumice_vulkan_device_open(&description, nullptr, &device));
     }
@@ -162,7 +142,7 @@ TEST_F(ApiVulkan, OnTheHostsDeviceTheSameIsSaid) {
 TEST_F(ApiVulkan, WorkIsHandedOverByTimelines) {
   const Host host(Host::Enables::kRequired);
   const vk::HostDevice lent = host.lent();
-  const pumice_vulkan_device description = c_struct(lent);
+  const pumice_vulkan_device description = test::c_struct(lent);
   pumice_device* device = nullptr;
   ASSERT_EQ(pumice_vulkan_device_open(&description, nullptr, &device), PUMICE_OK);
   VkSemaphore semaphore = VK_NULL_HANDLE;
@@ -188,26 +168,26 @@ TEST_F(ApiVulkan, WhatIsWrongIsAStatusThatNamesIt) {
         << pumice_last_error();
   };
   vk::HostDevice lent = host.lent();
-  pumice_vulkan_device description = c_struct(lent);
+  pumice_vulkan_device description = test::c_struct(lent);
   description.struct_size = 3;
   refused(description, PUMICE_INVALID_ARGUMENT, "struct_size");
-  description = c_struct(lent);
+  description = test::c_struct(lent);
   description.queue = VK_NULL_HANDLE;
   refused(description, PUMICE_INVALID_ARGUMENT, "queue is null");
-  description = c_struct(lent);
+  description = test::c_struct(lent);
   description.features = nullptr;
   refused(description, PUMICE_INVALID_ARGUMENT, "features are NULL");
-  description = c_struct(lent);
+  description = test::c_struct(lent);
   description.unlock_queue = [](void*) {};
   refused(description, PUMICE_INVALID_ARGUMENT, "try_lock and unlock");
-  description = c_struct(lent);
+  description = test::c_struct(lent);
   description.api_version = VK_API_VERSION_1_2;
   refused(description, PUMICE_NO_DEVICE, "Vulkan 1.3");
   pumice_device_options options{sizeof options};
   options.validation = 1;
-  refused(c_struct(lent), PUMICE_INVALID_ARGUMENT, "not the host's", &options);
+  refused(test::c_struct(lent), PUMICE_INVALID_ARGUMENT, "not the host's", &options);
   std::erase(lent.features, "maintenance4");
-  refused(c_struct(lent), PUMICE_NO_DEVICE, "required: maintenance4");
+  refused(test::c_struct(lent), PUMICE_NO_DEVICE, "required: maintenance4");
   EXPECT_STATUS(PUMICE_INVALID_ARGUMENT, pumice_vulkan_device_open(nullptr, nullptr, &device));
 }
 

@@ -1,6 +1,7 @@
 #include "bench/compare.hpp"
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 namespace pumice::bench {
 namespace {

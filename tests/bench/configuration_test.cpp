@@ -1,6 +1,7 @@
 #include "bench/configuration.hpp"
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 namespace pumice::bench {
 namespace {

@@ -1,6 +1,7 @@
 #include "bench/layers.hpp"
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <map>

@@ -80,8 +80,15 @@ TEST(ModelCost, PresetsCostWhatTheirDimensionsSay) {
       // 32 layers: 8 kv heads of 128; 100,663,296 weights each, and 3072 x 200064. Two tensors of
       // 48
       // divisors are no parameters.
-      {"phi4-mini", 3'836'021'760 + 96, 131'072, 7'671'644'160,
-       uint64_t{4} * 24 * 128 * 32 * 4096}};
+      {"phi4-mini", 3'836'021'760 + 96, 131'072, 7'671'644'160, uint64_t{4} * 24 * 128 * 32 * 4096},
+      // 48 layers: 4 kv heads of 128; 18,874,368 weights each, 8 experts of 4,718,592, and 2048 x
+      // 151936.
+      {"qwen3-30b-a3b", 30'532'122'624, 98'304, 6'058'147'840, uint64_t{4} * 32 * 128 * 48 * 4096},
+      // 24 layers: 8 kv heads of 64; 26,542,080 weights each, 4 experts of 24,883,200, and 2880 x
+      // 201088, and 5,120 + 2,880 + 4 x 8,640 biases a layer, an addition each. Every other layer
+      // sees 128 keys.
+      {"gpt-oss-20b", 20'914'757'184, 49'152, 7'209'861'120 + 24 * 42'560,
+       uint64_t{4} * 64 * 64 * 12 * (4096 + 128)}};
   for (const ByHand& expected : all) {
     const ModelShape shape =
         *model_shape(model_of(find_synthetic_preset(expected.preset).value()), KvType::kF16);

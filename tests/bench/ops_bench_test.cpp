@@ -3,6 +3,7 @@
 #include "bench/ops_bench.hpp"
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "bench/ops_report.hpp"
 #include "shaders/peak/peak.hpp"

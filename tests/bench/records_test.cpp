@@ -1,6 +1,7 @@
 #include "bench/records.hpp"
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include <cmath>
 #include <vector>

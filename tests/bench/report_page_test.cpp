@@ -1,6 +1,7 @@
 #include "bench/report_page.hpp"
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 namespace pumice::bench {
 namespace {

@@ -8,7 +8,7 @@
 // Nothing is allocated or submitted, so it runs on drivers without hardware
 // (tests/matrix/platforms.sh). Exit 1 when a pipeline does not compile, or when a module that the
 // device can run is declared by no op here; the reason goes to stderr.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstdio>

@@ -40,7 +40,7 @@ TEST_F(Addressing, ManySmallSlabsGiveTheBitsOfFewLargeOnes) {
   for (const std::vector<MatrixRows>& group : lower(model->program).value().matrices) {
     const std::string& name = model->program.tensors[group[0].tensor].name;
     if (name == "token_embd.weight" || name == "blk.0.ffn_gate.weight") {
-      EXPECT_GT(model->weights.stack(group).members[0].matrix.parts.size(), 1u) << name;
+      EXPECT_GT(model->weights->now()->stack(group).members[0].matrix.parts.size(), 1u) << name;
     }
   }
   EXPECT_GT(

@@ -1,5 +1,7 @@
 #include "tests/engine/engine_fixture.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include <cmath>
 #include <fstream>
 

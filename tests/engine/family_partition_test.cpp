@@ -160,18 +160,20 @@ TEST_P(Windows, BoundTheMemoryOfAContext) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, Windows, ::testing::Values("gemma2", "gemma3"),
-                         [](const auto& given) { return std::string(given.param); });
+std::string family_name(const ::testing::TestParamInfo<const char*>& given) {
+  std::string name = given.param;
+  std::ranges::replace(name, '-', '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, Windows, ::testing::Values("gemma2", "gemma3"), family_name);
 
 INSTANTIATE_TEST_SUITE_P(Families, FamilyPartition,
                          ::testing::Values("llama", "qwen2", "qwen3", "gemma", "gemma2", "gemma3",
                                            "gpt2", "gptneox", "stablelm", "command-r", "granite",
-                                           "phi3", "mixtral", "hunyuan-dense", "gemma4"),
-                         [](const auto& given) {
-                           std::string name = given.param;
-                           std::ranges::replace(name, '-', '_');
-                           return name;
-                         });
+                                           "phi3", "mixtral", "hunyuan-dense", "gemma4", "gpt-oss",
+                                           "bailingmoe2"),
+                         family_name);
 
 }  // namespace
 }  // namespace pumice

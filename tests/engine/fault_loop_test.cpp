@@ -1,10 +1,17 @@
-// The n-th call of the driver fails, in opening, loading, compiling, submitting, polling,
-// cancelling, rebuilding and closing: a status each time, and an engine that goes on.
+// The n-th call of the driver fails, or the n-th allocation of the host, in opening, loading,
+// compiling, submitting, polling, saving, restoring, cancelling, shrinking and growing, rebuilding
+// and closing: a status each time, and an engine that goes on.
 #include <algorithm>
 #include <cstdlib>
+#include <iostream>
+#include <map>
+#include <memory>
 #include <new>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "tests/engine/fault_fixture.hpp"
 #include "tests/host_faults.hpp"
@@ -14,10 +21,16 @@ namespace {
 
 using test::VulkanFaults;
 
-/// PUMICE_ALL_FAULTS=1: every call up to 2,000, and some of those behind it. CI has time for few.
+/// PUMICE_ALL_FAULTS=1: every call up to 2,000, and some of those behind it.
 bool all_faults() {
   const char* asked = std::getenv("PUMICE_ALL_FAULTS");
   return asked != nullptr && std::string_view(asked) == "1";
+}
+
+/// Otherwise so many of each kind, spread over all: PUMICE_FAULTS, or what CI has time for.
+uint64_t n_strata() {
+  const char* asked = std::getenv("PUMICE_FAULTS");
+  return asked != nullptr ? std::strtoull(asked, nullptr, 10) : 3;
 }
 
 std::vector<uint64_t> faults_of(uint64_t n_calls) {
@@ -28,9 +41,14 @@ std::vector<uint64_t> faults_of(uint64_t n_calls) {
     for (uint64_t n = kEvery; n < n_calls; n += 1 + n_calls / 200) faults.push_back(n);
     return faults;
   }
-  constexpr uint64_t kStrata = 3;
-  for (uint64_t i = 0; i < kStrata; ++i) faults.push_back((2 * i + 1) * n_calls / (2 * kStrata));
+  const uint64_t strata = std::min(n_strata(), n_calls);
+  for (uint64_t i = 0; i < strata; ++i) faults.push_back((2 * i + 1) * n_calls / (2 * strata));
   return faults;
+}
+
+/// For who waits for all of them.
+void tell_progress(uint64_t nth, uint64_t n_calls) {
+  if (all_faults() && nth % 100 == 0) std::cout << "  " << nth << " of " << n_calls << std::endl;
 }
 
 class FaultLoop : public test::FaultTest {
@@ -41,8 +59,20 @@ class FaultLoop : public test::FaultTest {
         << error.message;
   }
 
-  /// A session and an engine of it, over the one failure there is.
-  std::pair<Session, std::unique_ptr<Engine>> open_engine() const {
+  void answer(Engine& engine, const Error& error) override {
+    expect_honest(error);
+    if (error.code != ErrorCode::kDeviceLost) return;
+    Engine* const lost = &engine;
+    const Status recovered = recovery_->recover({&lost, 1});
+    EXPECT_TRUE(recovered.ok()) << recovered.error().message;
+  }
+  Status rebuild(Engine& engine) override {
+    const Session now = recovery_->session();
+    return engine.rebuild(now.pipelines, now.model);
+  }
+
+  /// A device, a model and an engine of it, opened and closed, over the one failure there may be.
+  void open_and_close() {
     for (int attempt = 0; attempt < 2; ++attempt) {
       Result<Session> session = open();
       if (!session.ok()) {
@@ -50,102 +80,120 @@ class FaultLoop : public test::FaultTest {
         continue;
       }
       auto engine = Engine::create(session->pipelines, session->model, options(false));
-      if (!engine.ok()) {
-        expect_honest(engine.error());
-        if (engine.error().code == ErrorCode::kDeviceLost) continue;
-        engine = Engine::create(session->pipelines, session->model, options(false));
-        EXPECT_TRUE(engine.ok()) << engine.error().message;
-        if (!engine.ok()) break;
-      }
-      return {std::move(session).value(), std::move(engine).value()};
+      const bool made = engine.ok();
+      if (!made) expect_honest(engine.error());
+      engine = Error{};
+      const std::shared_ptr<vk::Device> device = session->device;
+      session = Error{};
+      VulkanFaults::disarm();
+      EXPECT_EQ(bytes_in_use(device), 0u);
+      EXPECT_EQ(device.use_count(), 1);
+      if (made) return;
     }
     ADD_FAILURE() << "nothing could be opened";
-    return {};
   }
 
-  static void recover(Engine& engine, Recovery& recovery) {
-    Engine* const lost = &engine;
-    const Status recovered = recovery.recover({&lost, 1});
-    EXPECT_TRUE(recovered.ok()) << recovered.error().message;
+  void open_again() {
+    const Status opened = recovery_->replace([this] { return open(); }, {});
+    ASSERT_TRUE(opened.ok()) << opened.error().message;
   }
 
-  void rebuild(Engine& engine, Recovery& recovery) const {
-    const Session now = recovery.session();
-    Status status = engine.rebuild(now.pipelines, now.model);
-    if (status.ok()) return;
-    expect_honest(status.error());
-    if (status.error().code == ErrorCode::kDeviceLost) return recover(engine, recovery);
-    status = engine.rebuild(now.pipelines, now.model);
-    EXPECT_TRUE(status.ok()) << status.error().message;
-  }
-
-  /// Everything that is done with an engine, from opening a device to closing it, and what its
-  /// requests were told.
+  /// Everything that is done with an engine on the session's device, from making to closing it.
   Told run() {
-    auto [session, engine] = open_engine();
-    if (engine == nullptr) return {};
-    Recovery recovery(std::move(session), [this] { return open(); });
-    session = {};
-    std::map<RequestId, std::string> names;
-    for (const Wanted& wanted : batch()) names[*engine->submit(wanted.request)] = wanted.name;
-    const Result<RequestId> unwanted =
-        engine->submit({.prompt = tokens(40, 9), .max_new_tokens = 40});
-    names[*unwanted] = "unwanted";
-    Told told;
-    for (int i = 0; !engine->idle() && i < 100'000; ++i) {
-      if (i == 9) engine->cancel(*unwanted);
-      if (i == 15) rebuild(*engine, recovery);
-      const auto events = i % 2 == 0 ? engine->step() : engine->poll(1e-9);
-      const Status whole = engine->check_integrity();
-      EXPECT_TRUE(whole.ok()) << whole.error().message;
-      if (events.ok()) {
-        keep(*events, names, told);
-        continue;
-      }
-      expect_honest(events.error());
-      if (events.error().code == ErrorCode::kDeviceLost) recover(*engine, recovery);
+    const auto make = [&] {
+      const Session now = recovery_->session();
+      return Engine::create(now.pipelines, now.model, options(false));
+    };
+    auto engine = make();
+    if (!engine.ok()) {
+      expect_honest(engine.error());
+      if (engine.error().code == ErrorCode::kDeviceLost) open_again();
+      engine = make();
     }
-    told.erase("unwanted");
-    engine.reset();
-    VulkanFaults::disarm();
-    expect_closed(recovery);
+    EXPECT_TRUE(engine.ok()) << engine.error().message;
+    if (!engine.ok()) return {};
+    Told told = play(**engine, budget_bytes_);
+    engine = Error{};
     return told;
   }
 
-  /// Nothing keeps what the session has.
-  static void expect_closed(Recovery& recovery) {
-    const std::shared_ptr<vk::Device> device = recovery.session().device;
-    EXPECT_TRUE(recovery.replace([]() -> Result<Session> { return Session{}; }, {}).ok());
-    EXPECT_EQ(bytes_in_use(device), 0u);
-    EXPECT_EQ(device.use_count(), 1);
+  /// Tells what failed how often, if much did.
+  void tell() const {
+    if (!all_faults()) return;
+    for (const auto& [call, n] : struck_) std::cout << "  " << n << " times " << call << "\n";
   }
 
   Kind kind_ = Kind::kNone;
+  uint64_t budget_bytes_ = 0;
+  std::optional<Recovery> recovery_;
+  std::map<std::string, int> struck_;
 };
+
+TEST_F(FaultLoop, OfOpeningAndClosingLeavesNothingBehind) {
+  for (const Kind kind : {Kind::kHostMemory, Kind::kDeviceMemory, Kind::kLost}) {
+    kind_ = kind;
+    VulkanFaults::arm(kind, UINT64_MAX);
+    open_and_close();
+    const uint64_t n_calls = VulkanFaults::n_calls();
+    for (const uint64_t nth : faults_of(n_calls)) {
+      tell_progress(nth, n_calls);
+      VulkanFaults::arm(kind, nth);
+      open_and_close();
+      const std::string struck = VulkanFaults::struck();
+      ++struck_[struck];
+      ASSERT_FALSE(HasFailure()) << "call " << nth << " of " << n_calls << ", " << struck;
+    }
+  }
+  tell();
+}
 
 TEST_F(FaultLoop, OfTheDriverLosesNothingAndChangesNoToken) {
   const Told wanted = alone(false);
+  Result<Session> session = open();
+  ASSERT_TRUE(session.ok()) << session.error().message;
+  const uint64_t bytes = bytes_in_use(session->device);
+  {
+    auto engine = Engine::create(session->pipelines, session->model, options(false));
+    ASSERT_TRUE(engine.ok()) << engine.error().message;
+    budget_bytes_ = smallest_budget(**engine);
+  }
+  recovery_.emplace(std::move(session).value(), [this] { return open(); });
+  session = Error{};
   for (const Kind kind : {Kind::kHostMemory, Kind::kDeviceMemory, Kind::kLost}) {
     kind_ = kind;
     VulkanFaults::arm(kind, UINT64_MAX);
     ASSERT_EQ(run(), wanted);
     const uint64_t n_calls = VulkanFaults::n_calls();
     for (const uint64_t nth : faults_of(n_calls)) {
+      tell_progress(nth, n_calls);
       VulkanFaults::arm(kind, nth);
       const Told told = run();
       const std::string struck = VulkanFaults::struck();
+      VulkanFaults::disarm();
+      ++struck_[struck];
       ASSERT_EQ(told, wanted) << "call " << nth << " of " << n_calls << ", " << struck;
       ASSERT_FALSE(HasFailure()) << "call " << nth << " of " << n_calls << ", " << struck;
+      if (recovery_->session().device->is_lost()) open_again();  // it was while closing
+      ASSERT_EQ(bytes_in_use(recovery_->session().device), bytes)
+          << "call " << nth << " of " << n_calls << ", " << struck;
     }
   }
+  recovery_.reset();
+  tell();
 }
 
 /// The n-th allocation of the host fails, from submitting to closing: a status each time, or
 /// std::bad_alloc where nothing was made yet.
 class HostFaultLoop : public test::FaultTest {
  protected:
-  static void expect_out_of_memory(const Error& error) {
+  void answer(Engine&, const Error& error) override {
     EXPECT_EQ(error.code, ErrorCode::kDoesNotFit) << error.message;
+  }
+  void expose(bool exposed) override {
+    exposed ? paused_.reset() : static_cast<void>(paused_.emplace());
+  }
+  Status rebuild(Engine& engine) override {
+    return engine.rebuild(session_.pipelines, session_.model);
   }
 
   /// `body` until it does not fail for want of memory, which it does once at most.
@@ -155,7 +203,7 @@ class HostFaultLoop : public test::FaultTest {
       try {
         auto result = body();
         if (result.ok() || attempt > 0) return result;
-        expect_out_of_memory(result.error());
+        EXPECT_EQ(result.error().code, ErrorCode::kDoesNotFit) << result.error().message;
       } catch (const std::bad_alloc&) {
         EXPECT_EQ(attempt, 0) << "memory is there again";
         if (attempt > 0) throw;
@@ -163,68 +211,47 @@ class HostFaultLoop : public test::FaultTest {
     }
   }
 
-  /// What a run does with an engine, once one is open.
-  Told use(const Session& session, const std::unique_ptr<Engine>& engine) {
-    std::map<RequestId, std::string> names;
-    const auto submit = [&](const std::string& name, const GenerationRequest& request) {
-      const Result<RequestId> id = over_the_fault([&] { return engine->submit(request); });
-      const test::HostFaultsPaused paused;
-      EXPECT_TRUE(id.ok()) << id.error().message;
-      names[*id] = name;
-      return *id;
-    };
-    for (const Wanted& wanted : wanted_) submit(wanted.name, wanted.request);
-    const RequestId unwanted = submit("unwanted", unwanted_);
-    Told told;
-    for (int i = 0; !engine->idle() && i < 100'000; ++i) {
-      if (i == 9) engine->cancel(unwanted);
-      if (i == 15) {
-        const Status status =
-            over_the_fault([&] { return engine->rebuild(session.pipelines, session.model); });
-        EXPECT_TRUE(status.ok()) << status.error().message;
-      }
-      const auto events = i % 2 == 0 ? engine->step() : engine->poll(1e-9);
-      const test::HostFaultsPaused paused;
-      const Status whole = engine->check_integrity();
-      EXPECT_TRUE(whole.ok()) << whole.error().message;
-      if (events.ok()) {
-        keep(*events, names, told);
-      } else {
-        expect_out_of_memory(events.error());
-      }
-    }
-    told.erase("unwanted");
+  /// Everything that is done with an engine, from making to closing it.
+  Told run() {
+    auto engine = over_the_fault(
+        [&] { return Engine::create(session_.pipelines, session_.model, options(false)); });
+    if (!engine.ok()) return {};
+    expose(false);
+    Told told = play(**engine, budget_bytes_);
+    expose(true);
+    engine->reset();
     return told;
   }
 
-  std::vector<Wanted> wanted_ = batch();
-  GenerationRequest unwanted_ = {.prompt = tokens(40, 9), .max_new_tokens = 40};
+  Session session_;  // of a driver whose allocations do not count
+  uint64_t budget_bytes_ = 0;
+  std::optional<test::HostFaultsPaused> paused_;
 };
 
 TEST_F(HostFaultLoop, LosesNothingAndChangesNoToken) {
   const Told wanted = alone(false);
-  Result<Session> session = open();  // of a driver whose allocations do not count
+  Result<Session> session = open();
   ASSERT_TRUE(session.ok()) << session.error().message;
-  const uint64_t bytes = bytes_in_use(session->device);
-  const auto run = [&]() -> Told {
-    auto engine = over_the_fault(
-        [&] { return Engine::create(session->pipelines, session->model, options(false)); });
-    if (!engine.ok()) return {};
-    Told told = use(*session, *engine);
-    engine->reset();
-    return told;
-  };
+  session_ = std::move(session).value();
+  const uint64_t bytes = bytes_in_use(session_.device);
+  {
+    auto engine = Engine::create(session_.pipelines, session_.model, options(false));
+    ASSERT_TRUE(engine.ok()) << engine.error().message;
+    budget_bytes_ = smallest_budget(**engine);
+  }
   test::HostFaults::arm(UINT64_MAX);
   ASSERT_EQ(run(), wanted);
   const uint64_t n_calls = test::HostFaults::n_calls();
   for (const uint64_t nth : faults_of(n_calls)) {
+    tell_progress(nth, n_calls);
     test::HostFaults::arm(nth);
     const Told told = run();
     test::HostFaults::disarm();
     ASSERT_EQ(told, wanted) << "allocation " << nth << " of " << n_calls;
-    ASSERT_EQ(bytes_in_use(session->device), bytes) << "allocation " << nth << " of " << n_calls;
+    ASSERT_EQ(bytes_in_use(session_.device), bytes) << "allocation " << nth << " of " << n_calls;
     ASSERT_FALSE(HasFailure()) << "allocation " << nth << " of " << n_calls;
   }
+  session_ = {};
 }
 
 TEST_F(HostFaultLoop, OfOpeningAndLoadingLeavesNothingBehind) {
@@ -242,6 +269,7 @@ TEST_F(HostFaultLoop, OfOpeningAndLoadingLeavesNothingBehind) {
   ASSERT_TRUE(load(session->device).ok());
   const uint64_t n_calls = test::HostFaults::n_calls();
   for (const uint64_t nth : faults_of(n_calls)) {
+    tell_progress(nth, n_calls);
     test::HostFaults::arm(nth);
     const bool loaded = load(session->device).ok();
     test::HostFaults::disarm();

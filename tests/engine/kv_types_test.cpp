@@ -1,6 +1,7 @@
 // What caching keys and values in a type costs: logits against an independent implementation's in
 // fp32 (docs/TUNING.md has the table that this prints).
-#include <fmt/format.h>
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <filesystem>

@@ -3,6 +3,11 @@
 #include <array>
 #include <chrono>
 #include <cstdlib>
+#include <iostream>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
 
 #include "tests/engine/fault_fixture.hpp"
 
@@ -19,8 +24,25 @@ int n_losses() {
 
 class LostDevice : public test::FaultTest {
  protected:
-  /// Submits, steps and polls in a random order until all have ended. The number of losses.
-  int run(Engine& engine, Recovery& recovery, std::mt19937& random, Told& told) {
+  struct Amid {
+    bool prefill = false;
+    bool transfer = false;
+  };
+  static Amid amid(const Engine& engine, const std::map<RequestId, std::string>& names) {
+    Amid now{.transfer = engine.moves_blocks()};
+    for (const auto& [id, name] : names) {
+      if (!engine.sequence(id).ok()) continue;  // it has ended
+      const Request& request = engine.scheduler().request(id);
+      now.prefill |= request.state == RequestState::kPrefilling && request.computed_tokens > 0;
+    }
+    return now;
+  }
+
+  enum class Aim { kArmed, kPrompt, kTransfer };
+  /// Submits, steps and polls in a random order until all have ended; the device is lost as it was
+  /// armed to be, or soon after a call amid what is aimed at. The number of losses.
+  int run(Engine& engine, Recovery& recovery, std::mt19937& random, Told& told,
+          Aim aim = Aim::kArmed) {
     std::map<RequestId, std::string> names;
     const std::vector<Wanted> wanted = batch();
     size_t n_submitted = 0;
@@ -36,6 +58,13 @@ class LostDevice : public test::FaultTest {
         EXPECT_TRUE(id.ok()) << id.error().message;
         names[*id] = wanted[n_submitted++].name;
       }
+      const Amid before = amid(engine, names);
+      const bool in_sight =
+          (aim == Aim::kPrompt && before.prefill) || (aim == Aim::kTransfer && before.transfer);
+      if (in_sight && random() % 3 == 0) {
+        VulkanFaults::arm(Kind::kLost, random() % 3);
+        aim = Aim::kArmed;
+      }
       const double budget_s = random() % 2 == 0 ? 1e-9 : Submitter::kNoBudget;
       const auto events = random() % 3 == 0 ? engine.step() : engine.poll(budget_s);
       const Status whole = engine.check_integrity();
@@ -46,6 +75,8 @@ class LostDevice : public test::FaultTest {
       }
       EXPECT_EQ(events.error().code, ErrorCode::kDeviceLost) << events.error().message;
       ++n_lost;
+      n_amid_prefill_ += before.prefill ? 1 : 0;
+      n_amid_transfer_ += before.transfer ? 1 : 0;
       Engine* const lost = &engine;
       const Status recovered = recovery.recover({&lost, 1});
       EXPECT_TRUE(recovered.ok()) << recovered.error().message;
@@ -53,6 +84,9 @@ class LostDevice : public test::FaultTest {
     }
     return n_lost;
   }
+
+  int n_amid_prefill_ = 0;   // losses while part of a prompt was computed
+  int n_amid_transfer_ = 0;  // while blocks moved between the device and host memory
 };
 
 TEST_F(LostDevice, AtARandomCallChangesNoToken) {
@@ -81,10 +115,11 @@ TEST_F(LostDevice, AtARandomCallChangesNoToken) {
     int n_struck = 0;
     for (int i = 0; n_struck < n_losses() / 2 && i < 10 * n_losses(); ++i) {
       random.seed(static_cast<uint32_t>(i));
-      const uint64_t nth = random() % n_calls;
+      const Aim aim = std::array{Aim::kArmed, Aim::kPrompt, Aim::kTransfer}[i % 3];
+      const uint64_t nth = aim == Aim::kArmed ? random() % n_calls : UINT64_MAX;
       VulkanFaults::arm(Kind::kLost, nth);
       told.clear();
-      n_lost += run(*engine, recovery, random, told);
+      n_lost += run(*engine, recovery, random, told, aim);
       ASSERT_EQ(told, wanted) << (invariant ? "invariant, " : "") << "seed " << i
                               << ", lost at call " << nth << " of " << n_calls << ", "
                               << VulkanFaults::struck();
@@ -98,6 +133,10 @@ TEST_F(LostDevice, AtARandomCallChangesNoToken) {
     }
   }
   EXPECT_GT(n_lost, n_losses() / 2) << "few losses were noticed";
+  std::cout << "  " << n_lost << " losses, " << n_amid_prefill_ << " amid prompts, "
+            << n_amid_transfer_ << " amid transfers\n";
+  EXPECT_GE(n_amid_prefill_, n_lost / 10);
+  EXPECT_GE(n_amid_transfer_, n_lost / 10);
 }
 
 TEST_F(LostDevice, ThatTwoEnginesShareIsOpenedOnceForBoth) {
@@ -138,6 +177,28 @@ TEST_F(LostDevice, ThatTwoEnginesShareIsOpenedOnceForBoth) {
   for (size_t i = 0; i < 2; ++i) {
     while (!engines[i]->idle()) keep(step(*engines[i]), names, told[i]);
     EXPECT_EQ(told[i]["long"], wanted.at("long"));
+  }
+}
+
+/// As a host that opens an engine for each level: many may have the same address.
+TEST_F(LostDevice, ThatEachOfManyEnginesLosesOnceIsHadAgainEachTime) {
+  Result<Session> session = open();
+  ASSERT_TRUE(session.ok()) << session.error().message;
+  Recovery recovery(std::move(session).value(), [this] { return open(); }, {.losses_in_a_row = 1});
+  session = Error{};
+  std::vector<std::unique_ptr<Engine>> engines;  // a closed one's place goes to the next
+  for (int i = 0; i < 4; ++i) {
+    engines.clear();
+    const Session now = recovery.session();
+    auto created = Engine::create(now.pipelines, now.model, options(false));
+    ASSERT_TRUE(created.ok()) << created.error().message;
+    engines.push_back(std::move(created).value());
+    ASSERT_TRUE(engines.front()->submit(batch().front().request).ok());
+    VulkanFaults::arm(Kind::kLost, 0);
+    ASSERT_FALSE(engines.front()->step().ok());
+    Engine* const lost = engines.front().get();
+    const Status recovered = recovery.recover({&lost, 1});
+    ASSERT_TRUE(recovered.ok()) << recovered.error().message;
   }
 }
 

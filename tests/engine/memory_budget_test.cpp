@@ -75,7 +75,10 @@ class MemoryBudget : public test::SyntheticEngineTest {
   }
   /// Until a budget is met, with nothing to do besides.
   static void meet(Engine& engine) {
-    for (int i = 0; i < 1000 && !engine.memory().met; ++i) go_on(engine, 1.0);
+    for (int i = 0; i < 1000 && !engine.memory().met; ++i) {
+      EXPECT_TRUE(engine.wait(1).ok());
+      go_on(engine, 1.0);
+    }
     EXPECT_TRUE(engine.memory().met);
     EXPECT_LE(ledger_bytes(), engine.memory().budget_bytes);
   }
@@ -150,6 +153,8 @@ TEST_F(MemoryBudget, ThatCannotBeMetIsRefusedWithTheSmallestAndChangesNothing) {
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::kDoesNotFit);
   EXPECT_NE(refused.error().message.find("is the smallest"), std::string::npos);
+  EXPECT_EQ(refused.error().message.find("no other memory") != std::string::npos,
+            !pipelines_->device()->plan().beside_device().has_value());
   EXPECT_EQ(engine->memory().budget_bytes, UINT64_MAX);
   go_on(*engine, 1.0);
   EXPECT_EQ(ledger_bytes(), before);
@@ -164,6 +169,29 @@ TEST_F(MemoryBudget, ThatCannotBeMetIsRefusedWithTheSmallestAndChangesNothing) {
   meet(*engine);
   EXPECT_EQ(engine->scheduler().cache().n_blocks(), engine->memory().kv_blocks);
   EXPECT_EQ(greedy(*engine, tokens(20, 1), 5).size(), 5u);
+}
+
+TEST_F(MemoryBudget, WaitsForBlocksThatComeBackFromTheHost) {
+  const auto engine = this->engine({.invariant = true, .host_bytes = uint64_t{4} << 20});
+  const auto prompt = tokens(100, 5);
+  const std::vector<TokenId> expected = greedy(*engine, prompt, 12);
+  for (const uint32_t seed : {6, 7}) greedy(*engine, tokens(100, seed), 2);
+  const uint64_t budget = quarter(*engine);
+  ASSERT_TRUE(engine->set_memory_budget(budget - engine->memory().kv_bytes / 8).ok());
+  meet(*engine);
+  EXPECT_GT(engine->scheduler().cache().stats().saved_blocks, 0u);
+  ASSERT_TRUE(engine->set_memory_budget(UINT64_MAX).ok());
+  go_on(*engine, 1.0);
+  const Result<RequestId> id = engine->submit({.prompt = prompt, .max_new_tokens = 12});
+  ASSERT_TRUE(id.ok()) << id.error().message;
+  Told told;
+  keep(go_on(*engine, 1e-9), told);
+  ASSERT_TRUE(engine->moves_blocks()) << "nothing comes back";
+  ASSERT_TRUE(engine->set_memory_budget(budget).ok());
+  while (!engine->idle()) keep(go_on(*engine, 1e-9), told);
+  meet(*engine);
+  EXPECT_EQ(told[*id], expected);
+  EXPECT_GT(engine->scheduler().cache().stats().host_tokens, 0u);
 }
 
 TEST_F(MemoryBudget, TheDriversIsAskedWhereItTells) {

@@ -1,6 +1,8 @@
 // A model on a device whose kernel is wrong: without a passport it says nonsense, with one the
 // golden text.
 #include "shaders/passport.hpp"
+
+#include <nlohmann/json.hpp>
 #include "shaders/gemv/gemv.hpp"
 #include "shaders/spirv.hpp"
 #include "tests/engine/engine_fixture.hpp"

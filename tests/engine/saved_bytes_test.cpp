@@ -43,6 +43,7 @@ class SavedBytes : public ::testing::Test {
                               .logit_bias = {{3, 1.5f}, {4, -INFINITY}}},
                  .next_output_index = 5,
                  .salt = std::string("a\0lt", 4),
+                 .note = std::string("n\0te", 4),
                  .state_tokens = 10};
   }
   std::vector<std::byte> written() const {
@@ -77,6 +78,7 @@ void expect_equal(const SavedSequence& got, const SavedSequence& expected) {
   EXPECT_EQ(got.n_prompt, expected.n_prompt);
   EXPECT_EQ(got.next_output_index, expected.next_output_index);
   EXPECT_EQ(got.salt, expected.salt);
+  EXPECT_EQ(got.note, expected.note);
   EXPECT_EQ(got.state_tokens, expected.state_tokens);
   const SamplerOptions& a = got.sampling;
   const SamplerOptions& b = expected.sampling;

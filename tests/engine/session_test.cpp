@@ -58,10 +58,10 @@ class SessionTest : public ::testing::Test {
     return *std::move(engine);
   }
   /// Reads a prompt and generates, so that there is something to learn and to keep.
-  static void generate(Engine& engine) {
+  static void generate(Engine& engine, uint32_t n_new = 8) {
     std::vector<TokenId> prompt(40);
     std::iota(prompt.begin(), prompt.end(), 1);
-    const Result<RequestId> id = engine.submit({.prompt = prompt, .max_new_tokens = 8});
+    const Result<RequestId> id = engine.submit({.prompt = prompt, .max_new_tokens = n_new});
     ASSERT_TRUE(id.ok()) << id.error().message;
     while (!engine.idle()) {
       const auto events = engine.step();
@@ -140,14 +140,20 @@ TEST_F(SessionTest, WhatRunsTeachIsKeptForTheNext) {
     const Session session = open();
     const auto engine = make(session, {});
     EXPECT_EQ(engine->dispatched_rows(), 0u) << "without a target nothing is calibrated";
-    generate(*engine);
+    generate(*engine, 20);
     EXPECT_TRUE(kept("cost-").empty());
     session.keep_for_next_run(*engine);
   }
   ASSERT_EQ(kept("cost-").size(), 1u);
-  EXPECT_TRUE(make(open(), {})->options().cost.calibrated());
+  const Session session = open();
+  const auto next = make(session, {});
+  EXPECT_TRUE(next->options().cost.calibrated());
+  ASSERT_TRUE(next->options().pace);
+  EXPECT_EQ(next->learned_pace(), next->options().pace) << "what is known needs no learning";
   // With another KV type steps cost something else.
-  EXPECT_FALSE(make(open(), {.kv_type = KvType::kF32})->options().cost.calibrated());
+  const auto other = make(session, {.kv_type = KvType::kF32});
+  EXPECT_FALSE(other->options().cost.calibrated());
+  EXPECT_FALSE(other->options().pace || other->learned_pace());
 }
 
 TEST_F(SessionTest, CostsOfAnotherDeviceOrDamagedOnesAreNotUsed) {

@@ -124,5 +124,26 @@ TEST_F(Sizing, ThePoolHoldsFourContextsOrWhatFitsButAlwaysOne) {
   EXPECT_EQ(blocks(0), 7u);
 }
 
+TEST_F(Sizing, MoreThanAnyDeviceRunsIsRefusedAndProductsDoNotWrap) {
+  const auto sizes = [&] { return engine_sizes(program_, lower(program_).value(), engine_); };
+  engine_.kv_blocks = 10;
+  engine_.n_sequences = 1 << 16;
+  engine_.context_tokens = 1 << 16;
+  engine_.token_budget = 512;
+  EXPECT_EQ(sizes().value().limits.rows, 512u) << "2^32 rows are not none";
+  engine_.n_sequences = 1 << 31;
+  EXPECT_EQ(sizes().error().code, ErrorCode::kInvalidArgument);
+  engine_.n_sequences = 1;
+  engine_.context_tokens = UINT32_MAX;
+  EXPECT_EQ(sizes().error().code, ErrorCode::kInvalidArgument);
+  engine_.context_tokens = 64;
+  engine_.token_budget = UINT32_MAX;
+  EXPECT_EQ(sizes().error().code, ErrorCode::kInvalidArgument);
+  engine_.token_budget = 1 << 20;
+  engine_.context_tokens = 1 << 28;
+  engine_.n_sequences = 1 << 16;
+  EXPECT_EQ(sizes().error().code, ErrorCode::kDoesNotFit);
+}
+
 }  // namespace
 }  // namespace pumice

@@ -1,5 +1,7 @@
 // The trained model's greedy stories, at every chunk size, alone and in a batch.
 #include "tests/engine/engine_fixture.hpp"
+
+#include <nlohmann/json.hpp>
 #include "tests/vk/host_fixture.hpp"
 
 namespace pumice {

@@ -2,7 +2,10 @@
 #include "engine/submitter.hpp"
 
 #include <cmath>
+#include <initializer_list>
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "tests/vk/host_fixture.hpp"
 #include "tests/vk/recorder_fixture.hpp"
@@ -23,6 +26,11 @@ class Submitter : public test::RecorderTest {
     EXPECT_TRUE(recorded.ok());
     EXPECT_EQ(recorded->segments().size(), kSegments);
     return std::make_shared<const vk::RecordedWork>(std::move(recorded).value());
+  }
+  /// Segments of half a slice, before anything is learned.
+  vk::SegmentLimit at_first(double slice_s) const {
+    const bool is_cpu = device_->plan().device_class == vk::DeviceClass::kCpu;
+    return Pace(is_cpu ? Pace::kCpu : Pace::kGpu).limit(slice_s * 1e9 / 2);
   }
   uint32_t n_done() {
     const std::vector<uint32_t> now = words(ranges_[0]);  // waits for what was submitted
@@ -85,8 +93,8 @@ TEST_F(Submitter, AModeBoundsWhatTheDeviceHas) {
   cuts.set_segments(fast);
   cuts.set_mode(EngineMode::kBackground);
   cuts.set_segments(polite);
-  EXPECT_NEAR(static_cast<double>(polite.segment.bytes),
-              static_cast<double>(fast.segment.bytes) * pumice::Submitter::kPoliteSlice_s / 0.1, 2);
+  EXPECT_EQ(polite.segment.bytes, at_first(pumice::Submitter::kPoliteSlice_s).bytes);
+  EXPECT_EQ(fast.segment.bytes, at_first(0.1).bytes);
   cuts.set_mode(EngineMode::kFast);
   cuts.set_segments(again);
   EXPECT_EQ(again.segment.bytes, fast.segment.bytes);
@@ -124,13 +132,11 @@ TEST_F(Submitter, CutsSegmentsForTheSmallestBudgetAndTimesThem) {
   ASSERT_TRUE(submitter.submit(2e-3).ok());
   submitter.set_segments(with);
   EXPECT_EQ(with.time_segments, device_->plan().timestamp_valid_bits > 0);
-  EXPECT_NEAR(static_cast<double>(with.segment.bytes),
-              static_cast<double>(without.segment.bytes) * 2e-3 / 0.1, 2);
+  EXPECT_EQ(without.segment.bytes, at_first(0.1).bytes);
+  EXPECT_EQ(with.segment.bytes, at_first(2e-3).bytes);
   ASSERT_TRUE(submitter.submit(0).ok());
   submitter.set_segments(with);
-  EXPECT_NEAR(
-      static_cast<double>(with.segment.bytes),
-      static_cast<double>(without.segment.bytes) * pumice::Submitter::kShortestSlice_s / 0.1, 2);
+  EXPECT_EQ(with.segment.bytes, at_first(pumice::Submitter::kShortestSlice_s).bytes);
 }
 
 TEST_F(Submitter, SubmitsNothingWhileAHostHoldsItsQueue) {
@@ -178,6 +184,38 @@ TEST_F(Submitter, LearnsFromTheDeviceWhoseEndsNobodyWaitsFor) {
   ASSERT_TRUE(seconds.ok() && seconds->has_value());
   EXPECT_GT(**seconds, 0);
   EXPECT_NE(submitter.in_segments(*record()), before);
+}
+
+TEST_F(Submitter, TellsOnceWhatSlicesTook) {
+  if (device_->plan().timestamp_valid_bits == 0) GTEST_SKIP() << "no timestamps";
+  pumice::Submitter submitter(device_);
+  ASSERT_TRUE(submitter.submit(2e-3).ok());
+  const auto record = [&](bool timed) {
+    vk::Recorder recorder(device_, {.time_segments = timed, .segment = {.bytes = 1}});
+    for (uint32_t i = 0; i < kSegments; ++i) recorder.fill(ranges_[0], i);
+    return std::make_shared<const vk::RecordedWork>(recorder.finish().value());
+  };
+  const auto run = [&](std::initializer_list<bool> works) {
+    pumice::Submitter::Ticket last = 0;
+    for (const bool timed : works) last = submitter.add(record(timed));
+    EXPECT_TRUE(submitter.submit(pumice::Submitter::kNoBudget).ok());
+    device_->wait_idle();
+    EXPECT_TRUE(submitter.ended(last)->has_value());
+    return submitter.take_slice_times();
+  };
+  const std::vector<SliceTime> told = run({true});
+  ASSERT_FALSE(told.empty());
+  double predicted_ns = 0;
+  for (const SliceTime& slice : told) {
+    EXPECT_EQ(slice.asked_ns, 2e6);
+    EXPECT_LE(slice.predicted_ns, slice.asked_ns);
+    EXPECT_GT(slice.measured_ns, 0);
+    predicted_ns += slice.predicted_ns;
+  }
+  EXPECT_GE(predicted_ns, kSegments * 1e3) << "all of them";
+  EXPECT_TRUE(submitter.take_slice_times().empty());
+  EXPECT_TRUE(run({false}).empty()) << "not timed";
+  EXPECT_FALSE(run({true}).empty());
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 // with all of them, and at every subgroup size it offers.
 #include "tests/engine/engine_fixture.hpp"
 
+#include <nlohmann/json.hpp>
+
 namespace pumice {
 namespace {
 

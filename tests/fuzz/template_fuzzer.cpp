@@ -1,6 +1,8 @@
 // Any text as a chat template, rendered with a conversation if it is one: within its steps and
 // memory, the same text twice, and errors as promised.
 #include "tests/fuzz/fuzz.hpp"
+
+#include <nlohmann/json.hpp>
 #include "text/chat_template.hpp"
 
 namespace pumice::fuzz {

@@ -1,6 +1,6 @@
 #include "tests/model_fuzz/cache_world.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace pumice::model_fuzz {
 

@@ -1,6 +1,6 @@
 #include "tests/model_fuzz/fuzz_world.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <set>
 

@@ -1,5 +1,5 @@
 // PUMICE_FUZZ_STEPS and PUMICE_FUZZ_SEED say how long and from where (docs/TESTING.md).
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>

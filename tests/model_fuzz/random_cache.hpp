@@ -1,7 +1,7 @@
 // Caches to fuzz: every mix of state groups, small pools.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <random>
 #include <string>

@@ -6,6 +6,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -110,6 +111,80 @@ TEST(Apertus, WantsConstantsForEachLayer) {
   const test::SmallFile file(model.tensors(), std::move(header));
   EXPECT_EQ(build_program(file.file()).error().message,
             "xielu.alpha_p: holds 3 values, expected at most 2");
+}
+
+/// GLM 4.5 of two layers, the second with a shared expert and eight others.
+class Mixture : public ::testing::Test {
+ protected:
+  static std::string error_with(const std::map<std::string, test::PlainForm::Number>& keys) {
+    test::PlainForm form = kForm;
+    for (const auto& [key, number] : keys) form.keys[key] = number;
+    const Result<Program> program = build_program(test::PlainTransformer(form).file()->file());
+    return program.ok() ? "" : program.error().message;
+  }
+  /// With a tensor of other dimensions, or left out where there are none.
+  static std::string error_with(std::string_view tensor, std::vector<uint64_t> dims) {
+    const test::PlainTransformer model(kForm);
+    std::vector<test::SmallTensor> tensors = model.tensors();
+    const auto it = std::ranges::find(tensors, tensor, &test::SmallTensor::name);
+    EXPECT_NE(it, tensors.end()) << tensor;
+    if (dims.empty()) {
+      tensors.erase(it);
+    } else {
+      *it = {std::string(tensor), std::move(dims)};
+    }
+    const test::SmallFile file(tensors, model.header());
+    const Result<Program> program = build_program(file.file());
+    return program.ok() ? "" : program.error().message;
+  }
+
+  inline static const test::PlainForm kForm{
+      .architecture = "glm4moe",
+      .qkv_bias = true,
+      .experts = {.n = 8, .n_ff_shared = 24, .n_dense_layers = 1, .sigmoid = true, .biased = true},
+      .ffn_norm = "post_attention_norm",
+      .keys = {{"expert_shared_count", 1u}, {"leading_dense_block_count", 1u}}};
+};
+
+TEST_F(Mixture, RefusesNumbersOfExpertsThatAreNone) {
+  EXPECT_EQ(error_with({}), "");
+  const std::string used = "glm4moe.expert_used_count: ";
+  EXPECT_EQ(error_with({{"expert_used_count", 9u}}),
+            used + "9 of 8 experts, expected 1 to all of at most 1024");
+  EXPECT_EQ(error_with({{"expert_used_count", 0u}}),
+            used + "0 of 8 experts, expected 1 to all of at most 1024");
+  EXPECT_EQ(error_with({{"expert_count", 0xFFFFFFFFu}}),
+            used + "2 of 4294967295 experts, expected 1 to all of at most 1024");
+  EXPECT_EQ(error_with({{"expert_count", 0u}}), "blk.0.route: 0 of 0 experts");
+  EXPECT_EQ(error_with({{"leading_dense_block_count", 3u}}),
+            "glm4moe.leading_dense_block_count: 3 of 2 layers");
+  EXPECT_EQ(error_with({{"expert_feed_forward_length", 0u}}),
+            "glm4moe.expert_feed_forward_length: 0 is not in 1..1048576");
+}
+
+TEST_F(Mixture, RefusesRoutersThatNobodyHas) {
+  EXPECT_EQ(error_with({{"expert_gating_func", 4u}}),
+            "glm4moe.expert_gating_func: 4 is not supported (1 a softmax, 2 a sigmoid of the "
+            "scores, 3 a softmax of those chosen)");
+  EXPECT_EQ(error_with({{"expert_weights_scale", -1.0f}}),
+            "glm4moe.expert_weights_scale: -1 is not positive");
+  EXPECT_EQ(error_with({{"expert_group_count", 3u}, {"expert_group_used_count", 2u}}),
+            "glm4moe.expert_group_count: 2 of 8 experts cannot be chosen from 2 of 3 groups of two "
+            "or more");
+  EXPECT_EQ(error_with({{"expert_group_count", 4u}, {"expert_group_used_count", 5u}}),
+            "glm4moe.expert_group_count: 2 of 8 experts cannot be chosen from 5 of 4 groups of two "
+            "or more");
+  EXPECT_EQ(error_with({{"nextn_predict_layers", 2u}}),
+            "glm4moe.nextn_predict_layers: 2 of 2 blocks predict tokens after the next");
+}
+
+TEST_F(Mixture, NamesTheTensorThatIsMissingOrOfAnotherShape) {
+  for (const std::string name :
+       {"blk.1.ffn_gate_inp.weight", "blk.1.exp_probs_b.bias", "blk.1.ffn_gate_exps.weight",
+        "blk.1.ffn_down_exps.weight", "blk.1.ffn_up_shexp.weight"}) {
+    EXPECT_EQ(error_with(name, {}), "the file has no tensor " + name);
+    EXPECT_TRUE(error_with(name, {7, 5}).starts_with(name + ": shape 7 x 5 where"));
+  }
 }
 
 /// Phi-4 mini: part of each head turns, by LongRoPE, and the embedding is the output matrix.

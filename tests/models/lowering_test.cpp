@@ -250,7 +250,6 @@ TEST(Lowering, WhatNoKernelDoesIsNamed) {
   const std::pair<const char*, std::function<void(Program&)>> changes[] = {
       {"a state outside of attention",
        [](Program& p) { nth<op::Attention>(p, 1).kv = nth<op::Attention>(p, 0).kv; }},
-      {"attention with sinks", [](Program& p) { nth<op::Attention>(p, 0).sinks = 0; }},
   };
   for (const auto& [reason, change] : changes) {
     Program program = llama();
@@ -263,6 +262,21 @@ TEST(Lowering, WhatNoKernelDoesIsNamed) {
                           "it yet: there is no kernel for ") +
                   reason);
   }
+}
+
+TEST(Lowering, MoreExpertsThanTheRouterTakesAreRefusedByNumber) {
+  const auto refusal = [](uint32_t n_experts, uint32_t n_used) {
+    ProgramBuilder p({.architecture = "test", .n_vocab = n_experts, .context_length = 64});
+    const ValueId x = p.embed("token_embd", n_experts, n_experts);
+    const ValueId routes = p.route(x, n_used);
+    const ValueId y = p.expert_linear(x, routes, "experts", {n_experts, n_experts, n_experts});
+    const Program program = p.finish(p.combine(y, routes)).value();
+    const Result<Lowered> lowered = lower(program);
+    return lowered.ok() ? "" : lowered.error().message;
+  };
+  EXPECT_EQ(refusal(512, 16), "");
+  EXPECT_NE(refusal(516, 4).find("4 of 516 experts"), std::string::npos);
+  EXPECT_NE(refusal(64, 17).find("17 of 64 experts"), std::string::npos);
 }
 
 }  // namespace

@@ -40,6 +40,9 @@ PlainTransformer::PlainTransformer(PlainForm form) : form_(std::move(form)) {
   add("token_embd.weight", {form_.n_embd, kVocab});
   if (form_.learned_positions) add("position_embd.weight", {form_.n_embd, kContext});
   for (uint32_t i = 0; i < form_.n_layers; ++i) add_layer(i);
+  for (uint32_t i = 0; i < form_.n_prediction_blocks; ++i) {
+    add_norm("blk." + std::to_string(form_.n_layers + i) + ".nextn.enorm");
+  }
   add_norm("output_norm");
   if (form_.output != PlainForm::Output::kTied) {
     add_linear("output", form_.n_embd, kVocab, form_.output == PlainForm::Output::kOwnWithBias);
@@ -51,11 +54,30 @@ void PlainTransformer::add_layer(uint32_t index) {
   if (form_.norms_before) add_norm(layer + "attn_norm");
   add_attention(layer, !form_.keys_as_values || window(index) != 0);
   if (form_.norms_after) add_norm(layer + "post_attention_norm");
-  if (form_.norms_before && form_.feed_forward_norm) add_norm(layer + "ffn_norm");
-  if (form_.gated) add_linear(layer + "ffn_gate", form_.n_embd, form_.n_ff, false);
-  add_linear(layer + "ffn_up", form_.n_embd, form_.n_ff, !form_.gated);
-  add_linear(layer + "ffn_down", form_.n_ff, form_.n_embd, !form_.gated);
+  if (form_.norms_before && form_.feed_forward_norm) add_norm(layer + form_.ffn_norm);
+  if (has_experts(index)) {
+    add_experts(layer);
+  } else {
+    add_feed_forward(layer, form_.n_ff, "");
+  }
   if (form_.norms_after) add_norm(layer + "post_ffw_norm");
+}
+
+void PlainTransformer::add_feed_forward(const std::string& layer, uint32_t n_ff,
+                                        const std::string& suffix) {
+  if (form_.gated) add_linear(layer + "ffn_gate" + suffix, form_.n_embd, n_ff, false);
+  add_linear(layer + "ffn_up" + suffix, form_.n_embd, n_ff, !form_.gated);
+  add_linear(layer + "ffn_down" + suffix, n_ff, form_.n_embd, !form_.gated);
+}
+
+void PlainTransformer::add_experts(const std::string& layer) {
+  const PlainExperts& experts = form_.experts;
+  add_linear(layer + "ffn_gate_inp", form_.n_embd, experts.n, false);
+  add(layer + "ffn_gate_exps.weight", {form_.n_embd, experts.n_ff, experts.n});
+  add(layer + "ffn_up_exps.weight", {form_.n_embd, experts.n_ff, experts.n});
+  add(layer + "ffn_down_exps.weight", {experts.n_ff, form_.n_embd, experts.n});
+  if (experts.biased) add(layer + "exp_probs_b.bias", {experts.n});
+  if (experts.n_ff_shared > 0) add_feed_forward(layer, experts.n_ff_shared, "_shexp");
 }
 
 void PlainTransformer::add_attention(const std::string& layer, bool has_values) {
@@ -82,7 +104,7 @@ void PlainTransformer::add(const std::string& name, std::vector<uint64_t> dims, 
   std::mt19937 random(static_cast<uint32_t>(tensors_.size()));
   uint64_t n = 1;
   for (const uint64_t dim : dims) n *= dim;
-  const bool is_matrix = dims.size() == 2 && mean == 0;
+  const bool is_matrix = dims.size() >= 2 && mean == 0;
   const float spread = is_matrix ? std::sqrt(3 / static_cast<float>(dims[0])) : 0.5f;
   std::vector<float> values(n);
   for (float& value : values) {
@@ -126,6 +148,15 @@ std::map<std::string, PlainForm::Number> PlainTransformer::keys() const {
   keys[form_.norm == PlainForm::Norm::kRms ? "attention.layer_norm_rms_epsilon"
                                            : "attention.layer_norm_epsilon"] = kEps;
   if (form_.logit_scale != 1) keys["logit_scale"] = static_cast<float>(form_.logit_scale);
+  if (form_.experts.n != 0) {
+    keys["expert_count"] = form_.experts.n;
+    keys["expert_used_count"] = form_.experts.n_used;
+    keys["expert_feed_forward_length"] = form_.experts.n_ff;
+  }
+  if (form_.n_prediction_blocks != 0) {
+    keys["block_count"] = form_.n_layers + form_.n_prediction_blocks;
+    keys["nextn_predict_layers"] = form_.n_prediction_blocks;
+  }
   for (const auto& [key, number] : form_.keys) keys[key] = number;
   return keys;
 }
@@ -227,17 +258,58 @@ PlainTransformer::Row PlainTransformer::attention(const Row& q, const std::vecto
   return y;
 }
 
-PlainTransformer::Row PlainTransformer::feed_forward(const Row& x, const std::string& layer) const {
-  Row up = linear(x, layer + "ffn_up");
+PlainTransformer::Row PlainTransformer::expert_linear(const Row& x, const std::string& stem,
+                                                      size_t expert) const {
+  const SmallTensor& tensor = tensors_[index_.at(stem + ".weight")];
+  Row y(tensor.dims[1]);
+  for (size_t row = 0; row < y.size(); ++row) {
+    const float* const weight = &tensor.values[(expert * y.size() + row) * x.size()];
+    for (size_t i = 0; i < x.size(); ++i) y[row] += weight[i] * x[i];
+  }
+  return y;
+}
+
+PlainTransformer::Row PlainTransformer::experts(const Row& x, const std::string& layer) const {
+  const PlainExperts& experts = form_.experts;
+  Row p = linear(x, layer + "ffn_gate_inp");
+  double total = 0;
+  for (double& value : p) total += value = std::exp(value);
+  for (double& value : p) value = experts.sigmoid ? value / (1 + value) : value / total;
+  Row left = p;
+  for (size_t e = 0; experts.biased && e < left.size(); ++e) {
+    left[e] += values(layer + "exp_probs_b.bias")[e];
+  }
+  std::vector<size_t> chosen;
+  double weights = 0;
+  while (chosen.size() < experts.n_used) {
+    const auto best = std::ranges::max_element(left);
+    chosen.push_back(static_cast<size_t>(best - left.begin()));
+    weights += p[chosen.back()];
+    *best = -INFINITY;
+  }
+  Row y(x.size());
+  for (const size_t expert : chosen) {
+    const Row gate = expert_linear(x, layer + "ffn_gate_exps", expert);
+    Row up = expert_linear(x, layer + "ffn_up_exps", expert);
+    for (size_t i = 0; i < up.size(); ++i) up[i] *= gate[i] / (1 + std::exp(-gate[i]));
+    const Row down = expert_linear(up, layer + "ffn_down_exps", expert);
+    for (size_t i = 0; i < y.size(); ++i) y[i] += experts.scale * p[expert] / weights * down[i];
+  }
+  return experts.n_ff_shared == 0 ? y : sum(y, feed_forward(x, layer, "_shexp"));
+}
+
+PlainTransformer::Row PlainTransformer::feed_forward(const Row& x, const std::string& layer,
+                                                     const std::string& suffix) const {
+  Row up = linear(x, layer + "ffn_up" + suffix);
   if (form_.gated) {
-    const Row gate = linear(x, layer + "ffn_gate");
+    const Row gate = linear(x, layer + "ffn_gate" + suffix);
     for (size_t i = 0; i < up.size(); ++i) {
       up[i] *= form_.gelu_gate ? gelu(gate[i]) : gate[i] / (1 + std::exp(-gate[i]));
     }
   } else {
     for (double& value : up) value = gelu(value);
   }
-  return linear(up, layer + "ffn_down");
+  return linear(up, layer + "ffn_down" + suffix);
 }
 
 PlainTransformer::Qkv PlainTransformer::qkv(const std::string& layer, const Row& x) const {
@@ -271,11 +343,13 @@ PlainTransformer::Row PlainTransformer::run_layer(uint32_t index, const Row& x,
   Row a = linear(attention(now.q, cache.keys[index], cache.values[index], window(index)),
                  layer + "attn_output");
   if (form_.norms_after) a = norm(a, layer + "post_attention_norm");
+  for (double& value : a) value *= form_.residual_scale;
   const Row after = sum(x, a);
 
   Row f = form_.parallel ? x : after;
-  if (form_.norms_before) f = form_.feed_forward_norm ? norm(f, layer + "ffn_norm") : h;
-  f = feed_forward(f, layer);
+  if (form_.norms_before) f = form_.feed_forward_norm ? norm(f, layer + form_.ffn_norm) : h;
+  f = has_experts(index) ? experts(f, layer) : feed_forward(f, layer, "");
+  for (double& value : f) value *= form_.residual_scale;
   return sum(after, form_.norms_after ? norm(f, layer + "post_ffw_norm") : f);
 }
 
@@ -455,6 +529,49 @@ std::vector<PlainForm> forms_without_a_file() {
        .output_bias = true},
       exaone4_windows(),
       gemma4_keys_as_values(),
+      {.name = "qwen3moe",
+       .architecture = "qwen3moe",
+       .qk_norm = Form::QkNorm::kHeads,
+       .experts = {.n = 6, .n_used = 3}},
+      {.name = "qwen3vlmoe",
+       .architecture = "qwen3vlmoe",
+       .qk_norm = Form::QkNorm::kHeads,
+       .output = Form::Output::kTied,
+       .experts = {.n = 5}},
+      {.name = "granitemoe",
+       .architecture = "granitemoe",
+       .embedding_scale = 3,
+       .turn = Form::Turn::kNeighbours,
+       .scale = 0.125,
+       .output = Form::Output::kTied,
+       .experts = {.n = 8, .n_used = 3, .n_ff_shared = 32},
+       .residual_scale = 0.5,
+       .keys = {{"embedding_scale", 3.0f},
+                {"attention.scale", 0.125f},
+                {"residual_scale", 0.5f},
+                {"expert_shared_feed_forward_length", 32u}}},
+      {.name = "glm4moe_prediction",  // and no norms of heads
+       .architecture = "glm4moe",
+       .rope_dims = 8,
+       .qkv_bias = true,
+       .experts = {.n = 8,
+                   .n_ff_shared = 24,
+                   .n_dense_layers = 1,
+                   .sigmoid = true,
+                   .biased = true,
+                   .scale = 1.5},
+       .ffn_norm = "post_attention_norm",
+       .n_prediction_blocks = 1,
+       .keys = {{"expert_shared_count", 1u},
+                {"leading_dense_block_count", 1u},
+                {"expert_weights_norm", true},
+                {"expert_weights_scale", 1.5f}}},
+      {.name = "ernie4_5_moe_every_other",
+       .architecture = "ernie4_5-moe",
+       .n_layers = 3,
+       .turn = Form::Turn::kNeighbours,
+       .experts = {.n = 4, .period = 2, .biased = true},
+       .keys = {{"interleave_moe_layer_step", 2u}}},
   };
 }
 

@@ -15,6 +15,19 @@
 
 namespace pumice::test {
 
+/// Experts in place of some layers' feed-forwards.
+struct PlainExperts {
+  uint32_t n = 0;  ///< 0: none
+  uint32_t n_used = 2;
+  uint32_t n_ff = 24;
+  uint32_t n_ff_shared = 0;
+  uint32_t n_dense_layers = 0;  ///< before the first
+  uint32_t period = 1;          ///< of the others each such one has them
+  bool sigmoid = false;         ///< of scores, rather than a softmax
+  bool biased = false;          ///< in the choice
+  double scale = 1;
+};
+
 /// What tells such families apart; as Llama where nothing is said.
 struct PlainForm {
   enum class Turn { kNone, kNeighbours, kHalves };
@@ -57,6 +70,10 @@ struct PlainForm {
   bool gelu_gate = false;    ///< gelu(gate) rather than silu(gate)
   bool gated = true;         ///< silu(gate) · up, without biases, rather than gelu(up) with them
   Output output = Output::kOwn;
+  PlainExperts experts = {};
+  std::string ffn_norm = "ffn_norm";
+  double residual_scale = 1;         ///< of what blocks add
+  uint32_t n_prediction_blocks = 0;  ///< behind the layers, which nothing reads
   double logit_scale = 1;
   using Number = std::variant<bool, uint32_t, float>;
   /// Further keys of the metadata, "<architecture>." left out, or other values of keys.
@@ -96,6 +113,12 @@ class PlainTransformer {
   void add_norm(const std::string& stem);
   void add_layer(uint32_t index);
   void add_attention(const std::string& layer, bool has_values);
+  void add_feed_forward(const std::string& layer, uint32_t n_ff, const std::string& suffix);
+  void add_experts(const std::string& layer);
+  bool has_experts(uint32_t layer) const {
+    return form_.experts.n != 0 && layer >= form_.experts.n_dense_layers &&
+           (layer + 1) % form_.experts.period == 0;
+  }
   const std::vector<float>& values(const std::string& name) const;
   bool has(const std::string& name) const { return index_.contains(name); }
   uint32_t window(uint32_t layer) const {
@@ -113,7 +136,9 @@ class PlainTransformer {
   Row turned(const Row& x, size_t position) const;
   Row attention(const Row& q, const std::vector<Row>& keys, const std::vector<Row>& values,
                 uint32_t window) const;
-  Row feed_forward(const Row& x, const std::string& layer) const;
+  Row feed_forward(const Row& x, const std::string& layer, const std::string& suffix) const;
+  Row experts(const Row& x, const std::string& layer) const;
+  Row expert_linear(const Row& x, const std::string& stem, size_t expert) const;
 
   PlainForm form_;
   std::vector<SmallTensor> tensors_;

@@ -69,8 +69,8 @@ TEST(ProgramBuilder, WhatDoesNotFitIsNamed) {
   EXPECT_EQ(error_of([](auto&, auto) {}), "");
   EXPECT_EQ(error_of([](auto& p, auto x) { p.add(x, p.linear(x, "a", 4)); }),
             "blk.0.add: 8 numbers and 4");
-  EXPECT_EQ(error_of([](auto& p, auto x) { p.mul(x, p.linear(x, "a", 4)); }),
-            "blk.0.mul: 8 numbers times 4");
+  EXPECT_EQ(error_of([](auto& p, auto x) { p.mul(x, p.linear(x, "a", 3)); }),
+            "blk.0.mul: 8 numbers times 3");
   EXPECT_EQ(error_of([](auto& p, auto x) { p.linear_rows(x, "a", 12, 8, 5); }),
             "blk.0.a: rows 8 to 13 of 12");
   EXPECT_EQ(error_of([](auto& p, auto x) { p.split(x, 6, 3); }),
@@ -78,6 +78,9 @@ TEST(ProgramBuilder, WhatDoesNotFitIsNamed) {
   EXPECT_EQ(error_of([](auto& p, auto x) { p.head_norm(x, "a", 3, 1e-5f); }),
             "blk.0.a: 8 numbers are not heads of 3");
   EXPECT_EQ(error_of([](auto& p, auto x) { p.route(x, 9); }), "blk.0.route: 9 of 8 experts");
+  EXPECT_EQ(error_of([](auto& p, auto x) { p.route(x, 3, {.n_groups = 4, .n_used_groups = 1}); }),
+            "blk.0.route: 3 of 8 experts in 1 of 4 groups");
+  EXPECT_EQ(error_of([](auto& p, auto x) { p.within(x, -1); }), "blk.0.clamp: a limit of -1");
   EXPECT_EQ(error_of([](auto& p, auto x) { p.soft_cap(x, 0); }), "blk.0.soft_cap: a cap of 0");
   EXPECT_EQ(error_of([](auto& p, auto x) {
               p.linear(x, "a", 4);

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -43,7 +45,10 @@ const std::vector<std::pair<std::string_view, Number>> kValues = {
     {"expert_group_count", 2u},
     {"expert_shared_count", 1u},
     {"expert_weights_scale", 2.0f},
+    {"expert_shared_feed_forward_length", 8u},
     {"final_logit_softcapping", 2.0f},
+    {"interleave_moe_layer_step", 2u},
+    {"leading_dense_block_count", 1u},
     {"logit_scale", 2.0f},
     {"nextn_predict_layers", 1u},
     {"residual_scale", 0.5f},
@@ -53,7 +58,21 @@ const std::vector<std::pair<std::string_view, Number>> kValues = {
     {"rope.scaling.yarn_attn_factor", 0.5f},
     {"rope.scaling.yarn_log_multiplier", 0.5f},
     {"router_logit_softcapping", 2.0f},
+    {"swiglu_clamp_exp", 2.0f},
+    {"swiglu_clamp_shexp", 2.0f},
 };
+
+/// Others, for forms that have the first anyway.
+const std::map<std::string_view, Number> kOtherValues = {{"expert_count", 7u},
+                                                         {"expert_gating_func", 1u},
+                                                         {"expert_shared_count", 2u},
+                                                         {"interleave_moe_layer_step", 1u},
+                                                         {"leading_dense_block_count", 2u},
+                                                         {"nextn_predict_layers", 0u},
+                                                         {"residual_scale", 0.25f}};
+
+/// Readers whose form is none of the plain ones. Their golden files have what they read.
+const std::set<std::string_view> kHaveNoPlainForm = {"afmoe", "gpt-oss", "smallthinker", "step35"};
 
 void set(GgufHeader& header, const std::string& key, const Number& number) {
   std::visit([&](auto value) { header.set(key, value); }, number);
@@ -110,7 +129,9 @@ TEST(ProgramKeys, ThatAreNoNumbersAreRefused) {
 
 test::PlainForm form_of(std::string_view architecture) {
   for (test::PlainForm& form : test::forms_without_a_file()) {
-    if (form.architecture == architecture) return std::move(form);
+    if (form.architecture != architecture) continue;
+    if (architecture == "llama") form.experts.n = 8;  // it reads their keys too
+    return std::move(form);
   }
   test::PlainForm form;
   form.architecture = architecture;
@@ -119,8 +140,15 @@ test::PlainForm form_of(std::string_view architecture) {
     form.norms_after = true;
     form.windows = {20, 20, 20};
   }
-  if (architecture == "gemma3" || architecture == "hunyuan-dense") {
+  if (architecture == "gemma-embedding") form.output = test::PlainForm::Output::kTied;  // none
+  if (architecture == "gemma3" || architecture == "gemma-embedding" ||
+      architecture == "hunyuan-dense") {
     form.qk_norm = test::PlainForm::QkNorm::kHeads;
+  }
+  if (architecture == "bailingmoe2" || architecture == "minimax-m2") {
+    form.fused_qkv = architecture == "bailingmoe2";
+    form.qk_norm = form.fused_qkv ? test::PlainForm::QkNorm::kHeads : test::PlainForm::QkNorm::kRow;
+    form.experts = {.n = 8, .sigmoid = true, .biased = true};
   }
   if (architecture == "mistral3") {
     form.keys = {{"rope.scaling.factor", 4.0f},
@@ -143,6 +171,9 @@ Result<std::vector<double>> logits_of(const test::PlainForm& form) {
   return std::move(got.logits);
 }
 
+/// What reads that is never causal, and refuses a file that says so (embedding_test.cpp).
+bool is_of_masks(std::string_view key) { return key == "attention.causal"; }
+
 class KeysOf : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(KeysOf, ChangeTheModelOrAreRefused) {
@@ -151,23 +182,29 @@ TEST_P(KeysOf, ChangeTheModelOrAreRefused) {
   ASSERT_TRUE(before.ok()) << before.error().message;
   for (size_t i = 0; i < kValues.size(); ++i) {
     const auto& readers = telling_keys()[i].readers;
-    if (std::ranges::find(readers, GetParam()) == readers.end()) continue;
-    SCOPED_TRACE(kValues[i].first);
-    test::PlainForm form = usual;
-    form.keys[std::string(kValues[i].first)] = kValues[i].second;
-    const Result<std::vector<double>> after = logits_of(form);
-    if (after.ok()) {
-      EXPECT_NE(*after, *before);
+    if (std::ranges::find(readers, GetParam()) == readers.end() || is_of_masks(kValues[i].first)) {
+      continue;
     }
+    SCOPED_TRACE(kValues[i].first);
+    const auto changes = [&](const Number& number) {
+      test::PlainForm form = usual;
+      form.keys[std::string(kValues[i].first)] = number;
+      const Result<std::vector<double>> after = logits_of(form);
+      return !after.ok() || *after != *before;
+    };
+    const auto other = kOtherValues.find(kValues[i].first);
+    EXPECT_TRUE(changes(kValues[i].second) ||
+                (other != kOtherValues.end() && changes(other->second)));
   }
 }
 
-/// All architectures that the table names as readers of something.
+/// All architectures that the table names as readers of something else than of masks.
 std::vector<std::string> readers() {
   std::vector<std::string> names;
   for (const TellingKey& key : telling_keys()) {
+    if (is_of_masks(key.key)) continue;
     for (const std::string_view reader : key.readers) {
-      if (!reader.empty()) names.emplace_back(reader);
+      if (!reader.empty() && !kHaveNoPlainForm.contains(reader)) names.emplace_back(reader);
     }
   }
   std::ranges::sort(names);

@@ -5,6 +5,9 @@
 #include <cmath>
 #include <functional>
 #include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "models/program_builder.hpp"
 #include "models/reference.hpp"
@@ -159,6 +162,69 @@ TEST(ReferenceOps, EqualScoresRouteToTheLowestIds) {
                         {"experts.weight", {2, 2, 4}, experts},
                         {"identity.weight", {2, 2, 4}, identity}}),
               {11, 0, 3 * 505, 505});
+}
+
+/// A token's scores are four of its numbers, its experts have one matrix of one number each, 1 to
+/// 4, and read a fifth number, 1.
+std::vector<double> routed(const Router& router, std::vector<float> bias,
+                           std::vector<float> scores) {
+  const std::string_view stem = bias.empty() ? "" : "choice";
+  const Build build = [&](auto& p, auto x) {
+    const ValueId routes = p.route(p.linear(x, "router", 4), 2, router, stem);
+    const ValueId one = p.expert_linear(p.linear(x, "one", 1), routes, "experts", {1, 1, 4});
+    return p.combine(one, routes);
+  };
+  std::vector<float> router_rows(20, 0);
+  for (size_t i = 0; i < 4; ++i) router_rows[5 * i + i] = 1;
+  scores.push_back(1);
+  std::vector<test::SmallTensor> tensors = {{"router.weight", {5, 4}, router_rows},
+                                            {"one.weight", {5, 1}, {0, 0, 0, 0, 1}},
+                                            {"experts.weight", {1, 1, 4}, {1, 2, 3, 4}}};
+  if (!bias.empty()) tensors.push_back({"choice.bias", {4}, std::move(bias)});
+  return evaluate({std::move(scores)}, build, std::move(tensors));
+}
+
+TEST(ReferenceOps, WeightsOfExpertsAreTheirProbabilitiesWithoutTheBias) {
+  const auto sigmoid = [](double x) { return 1 / (1 + std::exp(-x)); };
+  const std::vector<float> scores = {1, 0.5, -0.5, -1};
+  const double total = std::exp(1) + std::exp(0.5) + std::exp(-0.5) + std::exp(-1);
+  expect_near(routed({.renormalised = false}, {}, scores),
+              {(std::exp(1) + 2 * std::exp(0.5)) / total});
+  expect_near(routed({.scale = 2}, {}, scores),
+              {2 * (std::exp(1) + 2 * std::exp(0.5)) / (std::exp(1) + std::exp(0.5))});
+  const Router sigmoids{.probability = Router::Probability::kSigmoid};
+  expect_near(routed(sigmoids, {}, scores),
+              {(sigmoid(1) + 2 * sigmoid(0.5)) / (sigmoid(1) + sigmoid(0.5))});
+  // The bias lifts the last expert to the first place.
+  expect_near(routed(sigmoids, {0, 0, 0, 2}, scores),
+              {(4 * sigmoid(-1) + sigmoid(1)) / (sigmoid(-1) + sigmoid(1))});
+  expect_near(routed({}, {0, 0, 0, 2}, scores),
+              {(4 * std::exp(-1) + std::exp(1)) / (std::exp(-1) + std::exp(1))});
+}
+
+TEST(ReferenceOps, ExpertsAreOfTheGroupsWhoseTwoBestAreTheBest) {
+  const auto sigmoid = [](double x) { return 1 / (1 + std::exp(-x)); };
+  // The best expert is in the group that is worse together.
+  const std::vector<float> scores = {1, -3, 0.5, 0.25};
+  const Router grouped{
+      .probability = Router::Probability::kSigmoid, .n_groups = 2, .n_used_groups = 1};
+  expect_near(routed(grouped, {}, scores),
+              {(3 * sigmoid(0.5) + 4 * sigmoid(0.25)) / (sigmoid(0.5) + sigmoid(0.25))});
+}
+
+TEST(ReferenceOps, ANarrowerFactorIsThatOfConsecutiveNumbers) {
+  const Build build = [](auto& p, auto x) { return p.mul(x, p.sigmoid(p.linear(x, "gates", 2))); };
+  // Gates of nearly 1 and nearly 0.
+  expect_near(evaluate({{1, 2, 3, 4}, {1, 5, 6, 7}, {1, 8, 9, 1}, {1, 2, 4, 6}}, build,
+                       {{"gates.weight", {4, 2}, {100, 0, 0, 0, -100, 0, 0, 0}}}),
+              {1, 2, 0, 0, 1, 5, 0, 0, 1, 8, 0, 0, 1, 2, 0, 0});
+}
+
+TEST(ReferenceOps, ClampsAreOnOneSideOrBoth) {
+  const Build build = [](auto& p, auto x) {
+    return p.add(p.at_most(x, 2), p.scale(p.within(x, 2), 10));
+  };
+  expect_near(evaluate({{-5, -1}, {1, 5}}, build), {-25, -11, 11, 22});
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "models/families.hpp"
+#include "tests/models/nmse.hpp"
 #include "tests/shared_data.hpp"
 
 namespace pumice {
@@ -34,16 +35,6 @@ std::vector<float> read_floats(const std::filesystem::path& path) {
   file.read(reinterpret_cast<char*>(values.data()),
             static_cast<std::streamsize>(values.size() * sizeof(float)));
   return values;
-}
-
-double nmse(std::span<const double> got, std::span<const float> expected) {
-  double error = 0;
-  double power = 0;
-  for (size_t i = 0; i < got.size(); ++i) {
-    error += (got[i] - expected[i]) * (got[i] - expected[i]);
-    power += double{expected[i]} * expected[i];
-  }
-  return error / power;
 }
 
 class Reference : public ::testing::TestWithParam<Golden> {
@@ -80,7 +71,7 @@ TEST_P(Reference, LogitsAgree) {
   const std::vector<float> expected = read_floats(stem_ + ".f32");
   const std::vector<double> logits = logits_of(tokens);
   ASSERT_EQ(logits.size(), expected.size());
-  const double error = nmse(logits, expected);
+  const double error = test::nmse(logits, expected);
   EXPECT_LE(error, GetParam().bound);
   RecordProperty("nmse", fmt::format("{:.1e}", error));
 }
@@ -98,7 +89,7 @@ TEST_P(Reference, LongSequencesAgree) {
     chosen.insert(chosen.end(), row, row + program_.n_vocab);
   }
   ASSERT_EQ(chosen.size(), expected.size());
-  const double error = nmse(chosen, expected);
+  const double error = test::nmse(chosen, expected);
   EXPECT_LE(error, GetParam().bound);
   RecordProperty("nmse", fmt::format("{:.1e}", error));
 }
@@ -137,13 +128,18 @@ std::string test_name(const ::testing::TestParamInfo<Golden>& info) {
 // clang-format off
 INSTANTIATE_TEST_SUITE_P(Families, Reference,
     ::testing::Values(
+        Golden{"families/afmoe", 5e-11},
         Golden{"families/apertus"},
+        Golden{"families/bailingmoe2"},
         Golden{"families/command-r"},
+        Golden{"families/ernie4-5-moe"},
         Golden{"families/exaone4"},
         Golden{"families/gemma", 5e-11},
         Golden{"families/gemma2", 5e-11},
         Golden{"families/gemma3", 5e-11},
         Golden{"families/gemma4", 2e-10},
+        Golden{"families/glm4moe"},
+        Golden{"families/gpt-oss"},
         Golden{"families/gpt2"},
         Golden{"families/gptneox"},
         Golden{"families/granite"},
@@ -154,6 +150,7 @@ INSTANTIATE_TEST_SUITE_P(Families, Reference,
         Golden{"families/llama-tied", 2e-11},
         Golden{"families/llama-yarn"},
         Golden{"families/llama3-rope"},
+        Golden{"families/minimax-m2"},
         Golden{"families/mistral3"},
         Golden{"families/mixtral"},
         Golden{"families/phi3"},
@@ -161,8 +158,10 @@ INSTANTIATE_TEST_SUITE_P(Families, Reference,
         Golden{"families/qwen3", 5e-11},
         Golden{"families/qwen3vl", 5e-10},
         Golden{"families/seed-oss"},
+        Golden{"families/smallthinker"},
         Golden{"families/smollm3"},
         Golden{"families/stablelm"},
+        Golden{"families/step35"},
         Golden{"quants/F16"},
         Golden{"quants/Q4_K"},
         Golden{"quants/mix-Q4_K_M"},

@@ -51,8 +51,10 @@ class Synthetic : public ::testing::Test {
 
 TEST_F(Synthetic, PresetsHaveExactlyTheParametersOfTheModelsTheyStandFor) {
   const std::pair<std::string_view, uint64_t> published[] = {
-      {"llama-1b", 1'235'814'400},  {"llama-3b", 3'212'749'824},  {"llama-8b", 8'030'261'248},
-      {"phi4-mini", 3'836'021'760}, {"gemma3-4b", 3'880'263'168}, {"qwen3-8b", 8'190'735'360},
+      {"llama-1b", 1'235'814'400},     {"llama-3b", 3'212'749'824},
+      {"llama-8b", 8'030'261'248},     {"phi4-mini", 3'836'021'760},
+      {"gemma3-4b", 3'880'263'168},    {"qwen3-8b", 8'190'735'360},
+      {"gpt-oss-20b", 20'914'757'184}, {"qwen3-30b-a3b", 30'532'122'624},
       {"moe-8x7b", 46'702'792'704}};
   for (const auto& [name, expected] : published) {
     const SyntheticModel model = make(preset(name));

@@ -1,6 +1,20 @@
 """Bugs of the operations' typed calls."""
 
 MUTATIONS = [
+    ("every share of an activation reads the first rows", "shaders/gated_activation/gated_activation.cpp",
+     "moved.gate_up += first * n * 8;", "", "test_ops:*SegmentLimitOf*"),
+    ("every share of a rotation has the first positions", "shaders/rope/rope.cpp",
+     "moved.positions += uint64_t{first} * 4;", "", "test_ops:*rope_*"),
+    ("every share of keys and values is of the first sequences", "shaders/rope_kv/rope_kv.cpp",
+     "push.row_seq += first * 4;", "", "test_ops:*rope_kv*"),
+    ("every share of quantised rows writes the first scales", "shaders/quantize_x/quantize_x.cpp",
+     "moved.scales += first * 8;", "", "test_ops:*quantize_x*"),
+    ("every share of experts' products takes the first routes", "shaders/experts/experts.cpp",
+     "moved.routes += first * args.n_used * kRouteBytes;\n          moved.y", "moved.y", "test_ops:*experts*"),
+    ("every share of a sum by rows has the first other rows", "shaders/elementwise/elementwise.cpp",
+     "moved.b += first * b_stride * 4;", "", "test_ops:*elementwise*"),
+    ("every share of an embedding is of the first tokens", "shaders/embedding/embedding.cpp",
+     "moved.tokens += first * 4;", "", "test_ops:*embedding*"),
     ("every share of a product pays for all of x", "shaders/common/linear_args.cpp",
      "x_bytes * end / part.n_rows - x_bytes * begin / part.n_rows", "x_bytes", "test_linear_shares"),
     ("shares of a product begin between groups of rows", "shaders/common/linear_args.cpp",

@@ -66,6 +66,30 @@ TEST(AttentionPlan, ChunksAboveTheLimitAreNotSplit) {
   EXPECT_EQ(plan_of({{.n_rows = 8, .first_position = 100}}, options).n_partials, 4u * 7 + 4u * 7);
 }
 
+TEST(AttentionPlan, RowsSeeAheadUpToTheEndOfTheirText) {
+  const AttentionPlan all =
+      plan_of({{.seq = 3, .first_row = 2, .n_rows = 6}, {.seq = 9, .first_row = 8, .n_rows = 1}},
+              {.tile_tokens = 4, .ahead = UINT32_MAX});
+  ASSERT_EQ(all.tile_items.size(), 2u);
+  EXPECT_EQ(all.tile_items[0], (AttentionItem{2, 4, 3, 0, 6, kWhole}));
+  EXPECT_EQ(all.tile_items[1], (AttentionItem{6, 2, 3, 0, 6, kWhole}));
+  ASSERT_EQ(all.row_items.size(), 1u);
+  EXPECT_EQ(all.row_items[0], (AttentionItem{8, 1, 9, 0, 1, kWhole}));
+  EXPECT_EQ(all.tile_scores, 36u);
+  EXPECT_EQ(all.row_scores, 1u);
+
+  // Twenty keys to each side.
+  const AttentionPlan near =
+      plan_of({{.n_rows = 60}}, {.tile_tokens = 4, .window = 41, .ahead = 20});
+  ASSERT_EQ(near.tile_items.size(), 15u);
+  EXPECT_EQ(near.tile_items[0], (AttentionItem{0, 4, 0, 0, 24, kWhole}));
+  EXPECT_EQ(near.tile_items[9], (AttentionItem{36, 4, 0, 16, 60, kWhole}));   // keys 16 to 59
+  EXPECT_EQ(near.tile_items[14], (AttentionItem{56, 4, 0, 32, 60, kWhole}));  // from 36
+  uint64_t pairs = 0;
+  for (int row = 0; row < 60; ++row) pairs += std::min(row + 20, 59) - std::max(row - 20, 0) + 1;
+  EXPECT_EQ(near.tile_scores, pairs);
+}
+
 TEST(AttentionPlan, ItemsBeginAtTheBlockOfTheFirstKeyThatARowSees) {
   const AttentionPlan plan =
       plan_of({{.seq = 4, .first_row = 0, .n_rows = 1, .first_position = 99},

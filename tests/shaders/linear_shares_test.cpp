@@ -1,4 +1,5 @@
-// How a matrix product is shared out among dispatches when one would exceed the limit of a segment.
+// How matrix products and rows are shared out among dispatches when one would exceed the limit of a
+// segment.
 // Needs no device.
 #include <gtest/gtest.h>
 
@@ -10,6 +11,7 @@
 
 #include "format/resident_layout.hpp"
 #include "shaders/common/linear_args.hpp"
+#include "shaders/common/row_shares.hpp"
 
 namespace pumice::ops {
 namespace {
@@ -117,6 +119,26 @@ TEST(LinearShares, CoverEveryOutputOnceWithinTheLimitInGranulesAsFewAndAsEqualAs
       EXPECT_LT((shares.size() - 1) * (limit.flops / granule_flops * granule), part.n_rows)
           << "one share less would do";
     }
+    if (HasFailure()) return;
+  }
+}
+
+TEST(RowShares, AreTheMostThatTheLimitHolds) {
+  std::mt19937 random(5);
+  for (int i = 0; i < 10000; ++i) {
+    const uint32_t rows = 1 + random() % (i % 2 == 0 ? 8 : 65535);
+    const vk::Cost row{.bytes = random() % 1000, .flops = random() % 1000};
+    const uint64_t once = random() % 5000;  // weights that every share reads
+    const auto cost_of = [&](uint64_t n) {
+      return vk::Cost{.bytes = once + n * row.bytes, .flops = n * row.flops};
+    };
+    vk::SegmentLimit limit;
+    if (random() % 2 == 0) limit.bytes = random() % (rows * 1000ull + 6000);
+    if (random() % 2 == 0) limit.flops = random() % (rows * 1000ull + 1000);
+    const uint32_t most = rows_within(limit, rows, cost_of);
+    ASSERT_TRUE(most >= 1 && most <= rows);
+    EXPECT_TRUE(most == 1 || limit.holds(cost_of(most)));
+    EXPECT_TRUE(most == rows || !limit.holds(cost_of(most + 1)));
     if (HasFailure()) return;
   }
 }

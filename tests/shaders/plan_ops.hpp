@@ -21,22 +21,31 @@ inline Status plan_small_ops(vk::PipelineLibrary& pipelines,
                              const std::vector<const WeightType*>& types) {
   for (const WeightType* type : types) {
     PUMICE_TRY_STATUS(ops::Embedding::plan(pipelines, *type));
-    PUMICE_TRY_STATUS(ops::ExpertLinear::plan(pipelines, *type));
+    PUMICE_TRY_STATUS(ops::ExpertLinear::plan(pipelines, *type, false));
   }
   PUMICE_TRY_STATUS(ops::RmsNorm::plan(pipelines));
   PUMICE_TRY_STATUS(ops::LayerNorm::plan(pipelines));
   using Gated = ops::GatedActivation::Kind;
-  for (const auto kind : {Gated::kSilu, Gated::kGelu, Gated::kGeluTanh}) {
+  for (const auto kind :
+       {Gated::kSilu, Gated::kGelu, Gated::kGeluTanh, Gated::kSigmoid, Gated::kRelu}) {
     PUMICE_TRY_STATUS(ops::GatedActivation::plan(pipelines, kind));
   }
   using Elementwise = ops::Elementwise::Kind;
   for (const auto kind :
        {Elementwise::kAdd, Elementwise::kMul, Elementwise::kAddBias, Elementwise::kSilu,
         Elementwise::kGelu, Elementwise::kGeluTanh, Elementwise::kScale, Elementwise::kSoftCap,
-        Elementwise::kCopy, Elementwise::kXielu}) {
+        Elementwise::kCopy, Elementwise::kXielu, Elementwise::kMulGroups, Elementwise::kSigmoid,
+        Elementwise::kRelu, Elementwise::kAtMost, Elementwise::kWithin}) {
     PUMICE_TRY_STATUS(ops::Elementwise::plan(pipelines, kind));
   }
-  PUMICE_TRY_STATUS(ops::Route::plan(pipelines));
+  using Probability = ops::Route::Kind::Probability;
+  for (const auto probability : {Probability::kSoftmax, Probability::kSigmoid}) {
+    for (const bool chosen_otherwise : {false, true}) {
+      PUMICE_TRY_STATUS(ops::Route::plan(
+          pipelines,
+          {.probability = probability, .biased = chosen_otherwise, .grouped = chosen_otherwise}));
+    }
+  }
   PUMICE_TRY_STATUS(ops::Combine::plan(pipelines));
   for (const auto variant : {ops::Sampling::Variant::kGreedy, ops::Sampling::Variant::kFull}) {
     PUMICE_TRY_STATUS(ops::Sampling::plan(pipelines, variant));

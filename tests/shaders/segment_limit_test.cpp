@@ -1,16 +1,20 @@
-// Matrix products cut by outputs to fit a segment: as many dispatches as the limit asks for, no
-// barrier more, and the bits of the uncut product.
+// Matrix products cut by outputs to fit a segment, and what is done to rows cut by rows: as many
+// dispatches as the limit asks for, no barrier more, and the bits of what is not cut.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "shaders/common/linear_cases.hpp"
+#include "shaders/gated_activation/gated_activation.hpp"
 #include "shaders/linear/linear.hpp"
+#include "shaders/op_case.hpp"
 #include "shaders/spirv.hpp"
 #include "tests/gpu_fixture.hpp"
 
@@ -19,6 +23,16 @@ namespace {
 
 constexpr uint32_t kOutputs = 673;  // several workgroups of every kernel, the last one cut short
 constexpr uint32_t kInputs = 256;
+
+/// The most that one of the commands costs.
+vk::Cost largest_of(std::span<const vk::CommandInfo> commands) {
+  vk::Cost largest;
+  for (const vk::CommandInfo& command : commands) {
+    largest.bytes = std::max(largest.bytes, command.cost.bytes);
+    largest.flops = std::max(largest.flops, command.cost.flops);
+  }
+  return largest;
+}
 
 /// A product by weights of one type, and what it gave.
 class SegmentLimit : public ::testing::TestWithParam<const WeightType*> {
@@ -81,11 +95,7 @@ class SegmentLimit : public ::testing::TestWithParam<const WeightType*> {
     };
 
     const Ran whole = run({});
-    vk::Cost largest;
-    for (const vk::CommandInfo& command : whole.commands) {
-      largest.bytes = std::max(largest.bytes, command.cost.bytes);
-      largest.flops = std::max(largest.flops, command.cost.flops);
-    }
+    const vk::Cost largest = largest_of(whole.commands);
     const Ran same = run({.bytes = largest.bytes, .flops = largest.flops});
     const Ran fewer_bytes = run({.bytes = largest.bytes * 3 / 5});
     const Ran fewer_flops = run({.flops = largest.flops * 3 / 5});
@@ -116,6 +126,75 @@ std::string type_name(const ::testing::TestParamInfo<const WeightType*>& info) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, SegmentLimit, ::testing::ValuesIn(linear_types()), type_name);
+
+class SegmentLimitOfRows : public ::testing::TestWithParam<const char*> {};
+
+/// What the cases compute is checked with a dispatch a row by test_ops; here in uneven shares.
+TEST_P(SegmentLimitOfRows, CutsAndChangesNothing) {
+  PUMICE_REQUIRE_DEVICE(device);
+  vk::PipelineLibrary pipelines(device, "", spirv_hash());
+  size_t n_cut = 0;
+  for (const OpCase& test : all_op_cases()) {
+    if (test.op != GetParam() || n_cut >= 4) continue;
+    if (test.supported && !test.supported(device->plan())) continue;
+    OpBed bed(device, pipelines);
+    const Result<PreparedOp> op = test.prepare(bed);
+    ASSERT_TRUE(op.ok() && pipelines.compile().ok()) << test.name;
+    const auto whole = record(bed, *op);
+    ASSERT_TRUE(whole.ok());
+    const vk::Cost largest = largest_of(whole->commands());
+    for (const vk::SegmentLimit& limit :
+         {vk::SegmentLimit{.bytes = largest.bytes * 2 / 5},
+          vk::SegmentLimit{.flops = std::max<uint64_t>(largest.flops, 5) * 2 / 5}}) {
+      const auto cut = record(bed, *op, {.segment = limit});
+      ASSERT_TRUE(cut.ok() && bed.poison().ok());
+      if (cut->commands().size() == whole->commands().size()) continue;
+      ++n_cut;
+      EXPECT_EQ(cut->barrier_count(), whole->barrier_count()) << test.name;
+      const Status right = run_and_check(bed, *op, *cut);
+      EXPECT_TRUE(right.ok()) << test.name << ": " << right.error().message;
+    }
+  }
+  EXPECT_GE(n_cut, 1u) << "none of its cases was cut";
+}
+
+INSTANTIATE_TEST_SUITE_P(Ops, SegmentLimitOfRows,
+                         ::testing::Values("elementwise", "embedding", "experts",
+                                           "gated_activation", "layer_norm", "quantize_x",
+                                           "rms_norm", "rope", "rope_kv"),
+                         [](const auto& test) { return std::string(test.param); });
+
+TEST(SegmentLimitOfActivations, ChangesNoBitOfAnActivation) {
+  const std::shared_ptr<vk::Device> device = test::GpuEnvironment::device();
+  if (!device) GTEST_SKIP() << "no usable Vulkan device";
+  vk::PipelineLibrary pipelines(device, "", spirv_hash());
+  const auto op = GatedActivation::plan(pipelines, GatedActivation::Kind::kGelu);
+  ASSERT_TRUE(op.ok() && pipelines.compile().ok());
+  constexpr uint32_t kRows = 23;
+  for (const uint32_t n : {640u, 37u}) {
+    OpBed bed(device, pipelines);
+    std::vector<float> values(size_t{2} * kRows * n);
+    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 101) / 20 - 2.5f;
+    const vk::BufferRange x = *bed.input(values);
+    const vk::BufferRange y = *bed.output(uint64_t{kRows} * n * 4);
+    const auto run = [&](const vk::SegmentLimit& limit, size_t n_commands) {
+      EXPECT_TRUE(bed.poison().ok());
+      vk::Recorder recorder(device, {.segment = limit});
+      op->record(recorder, {.gate_up = x, .y = y, .rows = kRows, .n = n});
+      const vk::RecordedWork work = *recorder.finish();
+      EXPECT_EQ(work.commands().size(), n_commands);
+      EXPECT_EQ(work.barrier_count(), 0u);
+      EXPECT_TRUE(vk::run(*device, work).ok() && bed.check_guards().ok());
+      uint64_t bytes = 0;
+      for (const vk::CommandInfo& command : work.commands()) bytes += command.cost.bytes;
+      EXPECT_EQ(bytes, uint64_t{kRows} * n * 12);
+      return *vk::download(device, y);
+    };
+    const auto whole = run({}, 1);
+    EXPECT_TRUE(run({.bytes = uint64_t{5} * n * 12}, 5) == whole) << n;
+    EXPECT_TRUE(run({.flops = 1}, kRows) == whole) << n;
+  }
+}
 
 }  // namespace
 }  // namespace pumice::ops

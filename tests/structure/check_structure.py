@@ -34,7 +34,7 @@ ALLOWED = {
     "pumice": set(),  # runtime/include/pumice: the public headers stand alone
     "api": {"base", "vk", "format", "text", "sampling", "scheduler", "models", "engine", "pumice"},
     "bench": {"base", "vk", "shaders", "format", "text", "sampling", "cache", "scheduler", "models",
-              "engine"},
+              "engine", "api", "pumice"},
     "tools": {"base", "vk", "shaders", "format", "text", "sampling", "cache", "scheduler", "models",
               "engine", "bench", "hub"},
     "examples": {"pumice"},
@@ -67,6 +67,7 @@ PACKAGES = {
     "curl": "libcurl4-openssl-dev",
     "editline": "libedit-dev",
     "fmt": "libfmt-dev",
+    "SDL2": "libsdl2-dev",
     "glm": "libglm-dev",
     "gmock": "libgmock-dev",
     "gtest": "libgtest-dev",
@@ -80,7 +81,8 @@ PACKAGES = {
     "xxhash.h": "libxxhash-dev",
 }
 # Headers that every compiler here brings; those of C++ have no suffix.
-POSIX = {"dlfcn.h", "fcntl.h", "poll.h", "pthread.h", "pwd.h", "signal.h", "strings.h", "sys", "termios.h", "unistd.h"}
+POSIX = {"dlfcn.h", "fcntl.h", "malloc.h", "poll.h", "pthread.h", "pwd.h", "signal.h", "strings.h", "sys", "termios.h",
+         "unistd.h"}
 C = {"assert.h", "errno.h", "stdarg.h", "stdbool.h", "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "string.h"}
 WRITTEN_BY_THE_BUILD = {"pumice_commit.h"}
 

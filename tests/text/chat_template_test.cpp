@@ -2,6 +2,7 @@
 #include "text/chat_template.hpp"
 
 #include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
 
 #include <filesystem>
 #include <fstream>

@@ -1,6 +1,7 @@
 #include "text/conversation.hpp"
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <string>

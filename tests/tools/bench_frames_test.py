@@ -22,6 +22,13 @@ class Frames(CommandLineTest):
         for row in rows:
             frames = sorted(row["samples_ns"])
             self.assertEqual(row["frames"], len(frames))
+            slices = row["slice_samples_ns"]
+            self.assertEqual(row["slices"], len(slices))
+            if slices:
+                self.assertAlmostEqual(row["slice_ms"]["p50"], statistics.median(slices) * 1e-6)
+                self.assertAlmostEqual(row["slice_over_asked"]["max"], max(slices) * 1e-6 / row["budget_ms"])
+            else:
+                self.assertIsNone(row["slice_ms"])
             self.assertAlmostEqual(row["frame_ms"]["p50"], statistics.median(frames) * 1e-6)
             self.assertAlmostEqual(row["frame_ms"]["max"], frames[-1] * 1e-6)
             self.assertAlmostEqual(row["delta_frame_ms"]["p50"], (statistics.median(frames) - alone) * 1e-6)
@@ -33,6 +40,15 @@ class Frames(CommandLineTest):
                 self.assertAlmostEqual(row["delta_over_budget"]["max"], row["delta_frame_ms"]["max"] / row["budget_ms"])
             else:
                 self.assertIsNone(row["delta_over_budget"])
+
+    def test_frames_have_the_queue_that_was_asked_for(self):
+        run = self.pumice(*self.QUICK, "--frame-seconds", "0.02", "--frame-ms", "1", "-o", "json",
+                          "--frame-own-queue", "--frame-low-priority")
+        if run.returncode != 0:
+            self.assertIn(b"VK_KHR_global_priority", run.stderr)
+            return
+        report = json.loads(run.stdout)
+        self.assertEqual((report["queue"], report["low_priority"], len(report["rows"])), ("own", True, 6))
 
     def test_what_cannot_be_asked_for_is_said(self):
         self.refuses(USAGE, *self.QUICK, "-o", "csv", says="written as md or json only")

@@ -140,14 +140,16 @@ TEST_F(DeviceMemory, WeightsAndKvStayOnTheDeviceBeforeStaging) {
       },
       intercept);
   if (!device->plan().features.memory_priority) GTEST_SKIP() << "no VK_EXT_memory_priority";
-  const auto priority = [&](vk::MemoryDomain domain) {
+  const auto priority = [&](vk::MemoryDomain domain, const char* purpose = "KV cache") {
     driver.priorities.clear();
-    vk::Arena arena(device, domain, "test");
+    vk::Arena arena(device, domain, purpose);
     EXPECT_TRUE(arena.allocate(100).ok());
     return driver.priorities.size() == 1 ? driver.priorities[0] : NAN;
   };
   constexpr float kDefault = 0.5f;  // Vulkan's
-  EXPECT_GT(priority(vk::MemoryDomain::kDevice), kDefault);
+  const float weights = priority(vk::MemoryDomain::kDevice, "weights");
+  EXPECT_GT(weights, kDefault);
+  EXPECT_GT(priority(vk::MemoryDomain::kDevice), weights);
   EXPECT_LT(priority(vk::MemoryDomain::kUpload), kDefault);
   EXPECT_LT(priority(vk::MemoryDomain::kReadback), kDefault);
 }

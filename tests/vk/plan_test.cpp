@@ -123,6 +123,23 @@ uint32_t types_of(const vk::DevicePlan& plan) {
   return bits;
 }
 
+TEST(Plan, WeightsMayLeaveADeviceForMemoryOfAnotherHeapOnly) {
+  for (const std::string& name : usable_devices()) {
+    const vk::DeviceSnapshot device = snapshot(name);
+    const vk::DevicePlan plan = planned(device);
+    const std::optional<vk::MemoryDomain> beside = plan.beside_device();
+    if (device.heaps.size() == 1) {
+      EXPECT_FALSE(beside.has_value()) << name;
+    }
+    if (device.type == vk::DeviceType::kDiscrete) {
+      EXPECT_TRUE(beside.has_value()) << name;
+    }
+    if (!beside) continue;
+    EXPECT_NE(plan.domain(*beside).heap, plan.domain(vk::MemoryDomain::kDevice).heap) << name;
+    EXPECT_TRUE(plan.domain(*beside).host_visible) << name;
+  }
+}
+
 TEST(Plan, WhereBuffersMayNotHaveTheBestMemoryTypeTheyGetTheNext) {
   for (const std::string& name : usable_devices()) {
     const vk::DeviceSnapshot device = snapshot(name);

@@ -81,7 +81,11 @@ TEST(Requirements, WhatTheHostDidNotEnableIsNotUsed) {
   EXPECT_FALSE(vk::plan_device(host.left().value())->features.memory_priority);
   host.extensions.emplace_back(VK_EXT_MEMORY_PRIORITY_EXTENSION_NAME);
   EXPECT_TRUE(vk::plan_device(host.left().value())->features.memory_priority);
+  host.features.emplace_back("pageableDeviceLocalMemory");
+  host.extensions.emplace_back(VK_EXT_PAGEABLE_DEVICE_LOCAL_MEMORY_EXTENSION_NAME);
+  EXPECT_TRUE(vk::plan_device(host.left().value())->features.pageable_memory);
   std::erase(host.features, "memoryPriority");
+  EXPECT_FALSE(vk::plan_device(host.left().value())->features.pageable_memory);
   EXPECT_FALSE(vk::plan_device(host.left().value())->features.memory_priority);
 }
 

@@ -80,20 +80,23 @@ class SegmentTest : public RecorderTest {
 TEST_F(SegmentTest, CostNoMoreThanTheirLimitAndNoLessThanTheyCould) {
   std::mt19937 engine(1);
   for (uint32_t seed = 0; seed < 20; ++seed) {
-    const vk::SegmentLimit limit{
-        .bytes = seed % 3 == 0 ? vk::SegmentLimit::kNone : engine() % 4000,
-        .flops = seed % 3 == 1 ? vk::SegmentLimit::kNone : engine() % 5000};
+    const vk::SegmentLimit limit{.bytes = seed % 3 == 0 ? vk::SegmentLimit::kNone : engine() % 4000,
+                                 .flops = seed % 3 == 1 ? vk::SegmentLimit::kNone : engine() % 5000,
+                                 .command_bytes = seed % 4 == 0 ? 0 : engine() % 200,
+                                 .command_flops = seed % 4 == 0 ? 0 : engine() % 200};
     const vk::RecordedWork work = record(seed, {.segment = limit});
     size_t command = 0;
     for (size_t i = 0; i < work.segments().size(); ++i) {
       const vk::RecordedWork::Segment& segment = work.segments()[i];
       ASSERT_GE(segment.n_commands, 1u);
-      EXPECT_TRUE(segment.n_commands == 1 || limit.holds(segment.cost)) << "seed " << seed;
+      EXPECT_TRUE(segment.n_commands == 1 || limit.holds(segment.cost, segment.n_commands))
+          << "seed " << seed;
       vk::Cost sum;
       if (i > 0) {
         vk::Cost joined = work.segments()[i - 1].cost;
         joined += work.commands()[command].cost;
-        EXPECT_FALSE(limit.holds(joined)) << "it would have fitted into the one before";
+        EXPECT_FALSE(limit.holds(joined, work.segments()[i - 1].n_commands + 1))
+            << "it would have fitted into the one before";
       }
       for (size_t j = 0; j < segment.n_commands; ++j) sum += work.commands()[command++].cost;
       EXPECT_EQ(segment.cost.bytes, sum.bytes);

@@ -1,6 +1,7 @@
 #include "vk/snapshot_json.hpp"
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "tests/vk/snapshots.hpp"
 

@@ -15,13 +15,15 @@
 // a newer one may not ask for what this library does not know.
 //
 // Threads. Any thread may open and close, load, submit, cancel, and ask. Of each engine one thread
-// at a time may call pumice_prewarm, pumice_poll, pumice_wait and pumice_next_event; another that
-// does so meanwhile gets PUMICE_BUSY. Closing a handle while another thread is in a call with it is
-// an error of the host. Nothing calls the host back, and no thread of the library outlives a call.
+// at a time may make those that are marked "polling thread"; another that does so meanwhile gets
+// PUMICE_BUSY. Closing a handle while another thread is in a call with it is an error of the host.
+// Nothing calls the host back but an allocator of its own, and no thread of the library outlives a
+// call.
 //
-// Memory that the library gives out is its own; each call says how long it stays. Host memory comes
-// from malloc and operator new: there is no allocator to set, for most of it is the standard
-// library's and the Vulkan driver's.
+// Memory that the library gives out is its own; each call says how long it stays. The host memory
+// that can be large, that of keys and values that left the device, may come from an allocator
+// (pumice_engine_options.allocator). All else is from malloc and operator new, for most of it is
+// the standard library's and the Vulkan driver's.
 #ifndef PUMICE_PUMICE_H
 #define PUMICE_PUMICE_H
 
@@ -59,7 +61,7 @@ enum {
   PUMICE_BAD_FILE = 3,          // missing, unreadable, malformed or unsupported
   PUMICE_DOES_NOT_FIT = 4,      // memory, context or another capacity; the message has the numbers
   PUMICE_SELF_TEST_FAILED = 5,  // a kernel is known to be wrong on this device
-  PUMICE_DEVICE_LOST = 6,
+  PUMICE_DEVICE_LOST = 6,       // and not yet had again; pumice_poll goes on trying
   PUMICE_CANCELLED = 7,
   PUMICE_INTERNAL = 8,       // a bug, or a driver or system that failed
   PUMICE_OUT_OF_MEMORY = 9,  // of the host
@@ -112,6 +114,11 @@ typedef struct pumice_device_options {
   uint64_t memory_bytes;
   pumice_bool validation;  // Vulkan's validation layer, which must be installed
   pumice_bool debug_log;   // also what only developers want to read
+  // Its queue yields to those of other programs, where the driver grants that: for
+  // PUMICE_MODE_BACKGROUND. For good.
+  pumice_bool low_priority;
+  // After how long without progress a device that has work counts as lost; 0: ten minutes.
+  uint64_t hang_timeout_us;
 } pumice_device_options;
 
 // The devices of this machine. `devices`: an array of `capacity` structs, of which the first has
@@ -189,6 +196,17 @@ enum {
   PUMICE_OVERFLOW_TRUNCATE = 2  // as SHIFT; and of prompts that do not fit the start is left out
 };
 
+// Host memory of the host's own. Both functions are called in the thread that is in a call for the
+// engine, also in pumice_engine_close, and one at a time.
+typedef struct pumice_allocator {
+  size_t struct_size;
+  void* user;
+  // `n_bytes`, aligned to `alignment`, a power of two; NULL: there are none, and keys and values
+  // are computed again when they are needed.
+  void* (*allocate)(void* user, size_t n_bytes, size_t alignment);
+  void (*free)(void* user, void* memory, size_t n_bytes);
+} pumice_allocator;
+
 typedef struct pumice_engine_options {
   size_t struct_size;
   uint32_t context_tokens;  // of one request; 0: what the model was made for, 4096 at most
@@ -206,6 +224,7 @@ typedef struct pumice_engine_options {
   pumice_bool no_prefix_cache;
   // Kernels are not compiled while the engine is created, but by pumice_prewarm.
   pumice_bool prewarm_later;
+  const pumice_allocator* allocator;  // of cache_host_bytes, one block after the other; NULL: none
 } pumice_engine_options;
 
 // Allocates all that steps need, and compiles all kernels unless that is to happen later. `options`
@@ -216,10 +235,31 @@ PUMICE_API pumice_status pumice_engine_create(pumice_model* model,
 // Requests end without an event.
 PUMICE_API void pumice_engine_close(pumice_engine* engine);
 
-// Compiles kernels for about that long, at least one. Call it until *done == *total, or stop
-// calling it: pumice_poll then spends its time on the rest before it begins any request.
+// Polling thread. Compiles kernels for about that long, at least one. Call it until *done ==
+// *total, or stop calling it: pumice_poll then spends its time on the rest before it begins any
+// request.
 PUMICE_API pumice_status pumice_prewarm(pumice_engine* engine, uint64_t microseconds,
                                         uint32_t* done, uint32_t* total);
+
+typedef int32_t pumice_mode;
+enum {                         // budgets of pumice_poll hold in each; these are more
+  PUMICE_MODE_FAST = 0,        // as much is submitted at once as a budget allows
+  PUMICE_MODE_GRAPHICS = 1,    // in slices of 2 ms at most, two of them at a time
+  PUMICE_MODE_BACKGROUND = 2,  // likewise, each when the device has finished the last
+};
+// How the engine shares its device with others, from the next pumice_poll on. From any thread.
+PUMICE_API pumice_status pumice_set_mode(pumice_engine* engine, pumice_mode mode);
+
+// Polling thread. From now on all that is allocated of the device's own memory, by whichever engine
+// (pumice_stats.budgeted_bytes), is to be `bytes` at most; PUMICE_NO_LIMIT: no budget, as at first.
+// Returns at once: pumice_poll works towards it, also while there is no request, and brings
+// PUMICE_EVENT_BUDGET_MET. From then on it holds, unless other engines take more. Keys and values
+// go first, to host memory as far as cache_host_bytes has room; requests go on, those served last
+// wait if need be, and one that can never fit any more ends with PUMICE_DOES_NOT_FIT. Then weights
+// of the last layers go to memory beside the device's, where there is such: steps are slower. With
+// a higher budget what was given up comes back. PUMICE_DOES_NOT_FIT, and nothing has changed: the
+// message has the smallest budget that can be met.
+PUMICE_API pumice_status pumice_set_memory_budget(pumice_engine* engine, uint64_t bytes);
 
 // ---- sessions: a conversation or character each
 
@@ -257,6 +297,12 @@ typedef struct pumice_session_options {
   // Sessions of different salts share no cached prefixes, so that none learns from the time an
   // answer takes what another was asked.
   pumice_string salt;
+  // Tokens come no faster, but for one that may be made up for: the pace of speech, and the device
+  // is free in between. 0: as fast as can be.
+  float max_tokens_per_second;
+  // Text comes by whole sentences, with the token that shows that one has ended; tokens come as
+  // they do.
+  pumice_bool sentences;
 } pumice_session_options;
 
 // `options` may be NULL. The data that options point to is copied by every call.
@@ -269,6 +315,33 @@ PUMICE_API pumice_status pumice_session_close(pumice_engine* engine, pumice_sess
 PUMICE_API pumice_status pumice_session_tokens(pumice_engine* engine, pumice_session session,
                                                uint32_t* tokens, size_t capacity, size_t* n_tokens);
 
+// Polling thread. A session as bytes, to go on with later, in another process perhaps: what it
+// holds, how it samples, and the keys and values that are cached of it, so that little is computed
+// again. Of a session whose request has not ended it is saved what has been generated by the last
+// poll (take all events first: what they bring is in it); the request goes on. A request without a
+// prompt goes on with the restored answer, token for token as it would have gone on here, and its
+// first text includes what no event had brought. Waits for what the device is doing, not for
+// requests. `bytes` stay until the engine's next call of this or of pumice_poll. They hold the
+// session's salt, and are checked against damage, not against forgery: restore those of whom you
+// trust.
+PUMICE_API pumice_status pumice_session_save(pumice_engine* engine, pumice_session session,
+                                             const void** bytes, size_t* n_bytes);
+
+typedef struct pumice_restore_options {
+  size_t struct_size;
+  // What another kv_type or arithmetic computed is left aside, and computed again.
+  pumice_bool tokens_only;
+} pumice_restore_options;
+
+// Polling thread. A new session, as the saved one was. `options` may be NULL. Keys and values are
+// cached if there is room without taking from requests. PUMICE_BAD_FILE, and nothing has changed:
+// these bytes are no session, damaged, of another model or, without tokens_only, of another kv_type
+// or arithmetic.
+PUMICE_API pumice_status pumice_session_restore(pumice_engine* engine, const void* bytes,
+                                                size_t n_bytes,
+                                                const pumice_restore_options* options,
+                                                pumice_session* session);
+
 // ---- requests
 
 typedef struct pumice_message {
@@ -278,8 +351,9 @@ typedef struct pumice_message {
 
 typedef struct pumice_request_options {
   size_t struct_size;
-  // The prompt, one of three. A session goes on with it behind what it holds (and may do so without
-  // any); without a session it is all there is.
+  // The prompt, one of three. A session goes on with it behind what it holds; without a session it
+  // is all there is. Without a prompt a session's last answer goes on, as if it had not ended: for
+  // seeds and penalties it is one.
   pumice_string text;
   const uint32_t* tokens;
   size_t n_tokens;
@@ -307,14 +381,17 @@ PUMICE_API pumice_status pumice_cancel(pumice_engine* engine, pumice_request req
 
 #define PUMICE_NO_LIMIT UINT64_MAX
 
-// Goes on with all requests without waiting for the device. As much is submitted as keeps what the
-// device has to do for this engine within `microseconds` by prediction, and at least a smallest
-// piece where it has nothing. On an error no request has lost or gained anything, and the next call
-// tries again; after PUMICE_INTERNAL by a bug and PUMICE_OUT_OF_MEMORY every request has ended and
-// the engine can only be closed.
+// Polling thread. Goes on with all requests without waiting for the device. As much is submitted as
+// keeps what the device has to do for this engine within `microseconds` by prediction, and at least
+// a smallest piece where it has nothing. On an error no request has lost or gained anything, and
+// the next call tries again; after PUMICE_INTERNAL by a bug and PUMICE_OUT_OF_MEMORY every request
+// has ended and the engine can only be closed. When the device is lost the call that notices opens
+// it again and loads the model, which takes as long as that takes, and requests go on;
+// PUMICE_DEVICE_LOST: that could not be done yet, or the device is the host's and was not replaced.
 PUMICE_API pumice_status pumice_poll(pumice_engine* engine, uint64_t microseconds);
-// Sleeps until there is something for pumice_poll to do, and that long at most: a request came or
-// is to be cancelled, or the device has done something. For hosts with no frame to draw.
+// Polling thread. Sleeps until there is something for pumice_poll to do, and that long at most: a
+// request came or is to be cancelled, the device has done something, a session's next token is due.
+// For hosts with no frame to draw.
 PUMICE_API pumice_status pumice_wait(pumice_engine* engine, uint64_t microseconds);
 
 typedef int32_t pumice_event_kind;
@@ -322,7 +399,11 @@ enum {
   PUMICE_EVENT_NONE = 0,      // no event is there
   PUMICE_EVENT_PROGRESS = 1,  // more of a prompt was read
   PUMICE_EVENT_TOKEN = 2,
-  PUMICE_EVENT_FINISHED = 3  // a request's last; may have a token and text too
+  PUMICE_EVENT_FINISHED = 3,  // a request's last; may have a token and text too
+  // Of no request (0):
+  PUMICE_EVENT_BUDGET_MET = 4,   // pumice_set_memory_budget
+  PUMICE_EVENT_DEVICE_LOST = 5,  // `message` says how; requests wait
+  PUMICE_EVENT_DEVICE_NEW = 6    // requests go on, on another
 };
 
 typedef int32_t pumice_end_reason;
@@ -358,7 +439,8 @@ typedef struct pumice_event {
   uint64_t total_us;
 } pumice_event;
 
-// The next event, in order; what it points to is valid until the engine's next call of this.
+// Polling thread. The next event, in order; what it points to is valid until the engine's next call
+// of this.
 PUMICE_API pumice_status pumice_next_event(pumice_engine* engine, pumice_event* event);
 
 // ---- what an engine did
@@ -383,6 +465,16 @@ typedef struct pumice_stats {
   uint64_t weight_bytes;  // of these
   uint64_t kv_bytes;
   uint64_t kernels;  // compiled on the device
+  // As of the last poll:
+  uint64_t memory_budget_bytes;   // of pumice_set_memory_budget; 0: none
+  pumice_bool memory_budget_met;  // 1 without one
+  uint32_t n_overcommitted;       // times the driver was found to leave less than is used
+  uint64_t driver_budget_bytes;   // what it lets this process use; 0: it does not say, as the next
+  uint64_t driver_used_bytes;     // by this process
+  uint64_t budgeted_bytes;        // of the device's own memory: what a budget counts
+  uint64_t weight_bytes_beside;   // in memory beside that
+  uint32_t n_lost_devices;
+  pumice_bool is_lost;  // and no other device was had yet
 } pumice_stats;
 
 // From any thread.

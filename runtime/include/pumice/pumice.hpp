@@ -128,6 +128,12 @@ class Engine {
     return Engine(engine);
   }
 
+  Status set_mode(pumice_mode mode) { return Status(pumice_set_mode(get(), mode)); }
+  /// PUMICE_NO_LIMIT: none.
+  Status set_memory_budget(std::uint64_t bytes) {
+    return Status(pumice_set_memory_budget(get(), bytes));
+  }
+
   Result<pumice_session> open_session(const pumice_session_options* options = nullptr) {
     pumice_session session = 0;
     Status status(pumice_session_open(get(), options, &session));
@@ -142,6 +148,22 @@ class Engine {
         [&](std::uint32_t* tokens, std::size_t capacity, std::size_t* count) {
           return pumice_session_tokens(get(), session, tokens, capacity, count);
         });
+  }
+
+  Result<std::vector<std::byte>> save_session(pumice_session session) {
+    const void* bytes = nullptr;
+    std::size_t count = 0;
+    Status status(pumice_session_save(get(), session, &bytes, &count));
+    if (!status.ok()) return status;
+    const auto* first = static_cast<const std::byte*>(bytes);
+    return std::vector<std::byte>(first, first + count);
+  }
+  Result<pumice_session> restore_session(const std::vector<std::byte>& bytes,
+                                         const pumice_restore_options* options = nullptr) {
+    pumice_session session = 0;
+    Status status(pumice_session_restore(get(), bytes.data(), bytes.size(), options, &session));
+    if (!status.ok()) return status;
+    return session;
   }
 
   Result<pumice_request> submit(pumice_session session, const pumice_request_options& options) {

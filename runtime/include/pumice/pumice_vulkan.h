@@ -83,12 +83,22 @@ typedef struct pumice_vulkan_device {
   void* memory_user;
 } pumice_vulkan_device;
 
-// As pumice_device_open, on a device of the host's. Of the options `selector` and `validation` are
-// the host's business and must be unset. PUMICE_NO_DEVICE: a requirement is not enabled; the
-// message names it.
+// As pumice_device_open, on a device of the host's. Of the options `selector`, `validation` and
+// `low_priority` are the host's business and must be unset. PUMICE_NO_DEVICE: a requirement is not
+// enabled; the message names it.
 PUMICE_API pumice_status pumice_vulkan_device_open(const pumice_vulkan_device* host,
                                                    const pumice_device_options* options,
                                                    pumice_device** device);
+
+// Another device of the host's for one that was lost, or for any other reason: the models of
+// `device` are loaded on it in this call, and each engine goes on there with its next pumice_poll,
+// which brings PUMICE_EVENT_DEVICE_NEW. `host` as for pumice_vulkan_device_open; the device options
+// stay what they were. From any thread. After a loss nothing of the lost device is kept once each
+// engine on it has returned PUMICE_DEVICE_LOST from pumice_poll, but by models without an engine:
+// then it may be destroyed, before another is made. One that is replaced though it works must
+// outlive the next pumice_poll of each engine.
+PUMICE_API pumice_status pumice_vulkan_replace(pumice_device* device,
+                                               const pumice_vulkan_device* host);
 
 // What is submitted from now on begins when the host's semaphore, of type timeline and of the same
 // VkDevice, has reached the value. What signals it must not be queued behind this device's work.

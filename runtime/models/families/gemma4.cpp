@@ -1,7 +1,7 @@
 // Gemma 4, dense, text: Google DeepMind, 2026. Gemma 3 whose window layers have heads of another
 // size, whose last layers read the keys and values of earlier ones, and whose layers each get a
 // small embedding of the token of their own. Scores are not scaled: the norms of q and k do that.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <array>
 #include <cmath>

@@ -1,15 +1,18 @@
-// Granite 3, dense: Granite Team, "Granite 3.0 Language Models", 2024. Llama with factors: of
-// embeddings, of scores, of what a block adds to the residual, and logits are divided by one. Some
-// have no rope.
+// Granite 3, dense or with experts: Granite Team, "Granite 3.0 Language Models", 2024. Llama with
+// factors: of embeddings, of scores, of what a block adds to the residual, and logits are divided
+// by one. Some have no rope.
 #include <cmath>
+#include <string_view>
 
 #include "models/families.hpp"
 
 namespace pumice::families {
+namespace {
 
-Result<Program> build_granite(const ModelSource& source) {
-  const Metadata metadata(source, "granite");
+Result<Program> build(const ModelSource& source, std::string_view architecture) {
+  const Metadata metadata(source, architecture);
   PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions());
+  PUMICE_TRY(const ExpertSource experts, metadata.read_experts(d));
   PUMICE_TRY(const RopeSource rope, metadata.read_rope(d));
   PUMICE_TRY(const float eps, metadata.read_rms_eps());
   PUMICE_TRY(const double embedding_scale, metadata.read_positive("embedding_scale", 1));
@@ -33,12 +36,18 @@ Result<Program> build_granite(const ModelSource& source) {
     x = p.add(x, p.scale(p.self_attention(h, attention), residual_scale));
 
     const ValueId f = p.rms_norm(x, "ffn_norm", eps);
-    const ValueId down = p.gated_ffn(f, ActivationKind::kSilu, d.n_ff);
+    const ValueId down = experts.n_experts == 0 ? p.gated_ffn(f, ActivationKind::kSilu, d.n_ff)
+                                                : p.experts(f, {.source = experts});
     x = p.add(x, p.scale(down, residual_scale));
     p.end_layer(x);
   }
   x = p.rms_norm(x, "output_norm", eps);
   return p.finish(p.scale(p.linear(x, metadata.output_stem(), d.n_vocab), 1 / logit_divisor));
 }
+
+}  // namespace
+
+Result<Program> build_granite(const ModelSource& source) { return build(source, "granite"); }
+Result<Program> build_granitemoe(const ModelSource& source) { return build(source, "granitemoe"); }
 
 }  // namespace pumice::families

@@ -9,7 +9,7 @@ namespace pumice::families {
 Result<Program> build_llama(const ModelSource& source) {
   const Metadata metadata(source, "llama");
   PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions());
-  PUMICE_TRY(const ExpertCounts experts, metadata.read_experts());
+  PUMICE_TRY(const ExpertSource experts, metadata.read_experts(d));
   PUMICE_TRY(const RopeSource rope, metadata.read_rope(d));
   PUMICE_TRY(const float eps, metadata.read_rms_eps());
   // attention.sliding_window is ignored, as llama.cpp does for this architecture.
@@ -26,17 +26,9 @@ Result<Program> build_llama(const ModelSource& source) {
     x = p.add(x, p.self_attention(p.rms_norm(x, "attn_norm", eps), attention));
 
     const ValueId f = p.rms_norm(x, "ffn_norm", eps);
-    if (experts.n_experts == 0) {
-      x = p.add(x, p.gated_ffn(f, ActivationKind::kSilu, d.n_ff));
-    } else {
-      const uint32_t n = experts.n_experts;
-      const ValueId to = p.route(p.linear(f, "ffn_gate_inp", n), experts.n_used);
-      const ValueId gate = p.silu(p.expert_linear(f, to, "ffn_gate_exps", {d.n_embd, d.n_ff, n}));
-      const ValueId up = p.expert_linear(f, to, "ffn_up_exps", {d.n_embd, d.n_ff, n});
-      const ValueId gated = p.mul(gate, up);
-      const ValueId down = p.expert_linear(gated, to, "ffn_down_exps", {d.n_ff, d.n_embd, n});
-      x = p.add(x, p.combine(down, to));
-    }
+    const bool dense = i < experts.n_dense_layers || experts.n_experts == 0;
+    x = p.add(x, dense ? p.gated_ffn(f, ActivationKind::kSilu, d.n_ff)
+                       : p.experts(f, {.source = experts}));
     p.end_layer(x);
   }
   x = p.rms_norm(x, "output_norm", eps);

@@ -1,5 +1,5 @@
 // "…" % values and "…".format(values).
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

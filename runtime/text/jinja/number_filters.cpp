@@ -1,5 +1,5 @@
 // Filters of numbers and of values as a whole.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>

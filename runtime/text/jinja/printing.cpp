@@ -1,5 +1,5 @@
 // Values as text: Python's str, repr and json.dumps.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <charconv>

@@ -1,0 +1,61 @@
+// A device that may be lost, and what opens another in its place.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "base/result.hpp"
+#include "engine/recovery.hpp"
+#include "engine/session.hpp"
+#include "vk/device.hpp"
+#include "vk/snapshot.hpp"
+
+namespace pumice::api {
+
+/// Any thread. Whoever opens holds a lock meanwhile, that others who want the device wait for.
+class DeviceOwner {
+ public:
+  using Open = std::function<Result<std::shared_ptr<vk::Device>>()>;
+
+  /// `reopen`: how a lost device is had again; none: `replace` alone brings another.
+  DeviceOwner(std::shared_ptr<vk::Device> device, SessionOptions options, Open reopen);
+
+  /// The device now, with its pipelines and without a model. One that was lost is let go of and
+  /// opened again. Errors: kDeviceLost where there is no way to, or those of it.
+  Result<Session> session();
+  /// The model of a file on it. Errors: those of `session` and of Model::load.
+  Result<Session> load(const std::filesystem::path& path);
+  /// The device without opening anything. Null: it was lost and let go of.
+  std::shared_ptr<vk::Device> device() const;
+  /// Also of one that was lost.
+  vk::DeviceSnapshot snapshot() const;
+  const SessionOptions& options() const { return options_; }
+  bool is_lent() const { return reopen_ == nullptr; }
+  /// Counts the devices there have been.
+  uint64_t generation() const { return generation_; }
+
+  /// Another device for this one, lost or not, and all models on it. Errors: those of loading one,
+  /// which its engines then try again.
+  Status replace(std::shared_ptr<vk::Device> device);
+  /// A model that was loaded here from that file.
+  void add(const std::shared_ptr<Recovery>& model, std::filesystem::path path);
+
+ private:
+  void set(std::shared_ptr<vk::Device> device);
+
+  const SessionOptions options_;
+  const Open reopen_;
+  std::atomic<uint64_t> generation_ = 0;
+  mutable std::mutex mutex_;  // taken behind a Recovery's, never before; of all below
+  Session session_;
+  vk::DeviceSnapshot snapshot_;
+  std::vector<std::pair<std::weak_ptr<Recovery>, std::filesystem::path>> models_;
+};
+
+}  // namespace pumice::api

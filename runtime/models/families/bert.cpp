@@ -1,0 +1,98 @@
+// BERT and what has its form (BGE, E5, GTE, MiniLM): Devlin et al., "BERT: Pre-training of Deep
+// Bidirectional Transformers for Language Understanding", 2019. Every token sees every other, and
+// norms come after the sums. Nomic-BERT: Nussbaum et al., "Nomic Embed: Training a Reproducible
+// Long Context Text Embedder", 2024: a rope for learned positions, a gated feed-forward, q, k and v
+// in one matrix, no biases.
+#include <cmath>
+#include <optional>
+
+#include "models/families.hpp"
+
+namespace pumice::families {
+namespace {
+
+constexpr uint32_t kFirstSegment = 0;  // all of a text is one
+
+/// Tokens, with what says that they are of the first segment where the model was trained with two.
+Result<ValueId> embed_tokens(const ModelSource& source, const ModelDimensions& d,
+                             ProgramBuilder& p) {
+  const ValueId tokens = p.embed("token_embd", d.n_embd, d.n_vocab);
+  const GgufTensor* const types = source.file().find_tensor("token_types.weight");
+  if (types == nullptr) return tokens;
+  if (types->dims[1] > d.n_vocab) {
+    return make_error(ErrorCode::kBadFile, "token_types.weight: {} rows are more than tokens",
+                      types->dims[1]);
+  }
+  return p.add_row(tokens, "token_types", static_cast<uint32_t>(types->dims[1]), kFirstSegment);
+}
+
+}  // namespace
+
+Result<Program> build_bert(const ModelSource& source) {
+  const Metadata metadata(source, "bert");
+  PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions());
+  PUMICE_TRY(const float eps, metadata.read_layer_norm_eps());
+  PUMICE_TRY(const std::optional<Pooling> pooling, metadata.read_pooling());
+  PUMICE_TRY_STATUS(metadata.expect_not_causal());
+
+  ProgramBuilder p(d);
+  constexpr auto kBias = ProgramBuilder::Bias::kAdded;
+  const ProgramBuilder::SelfAttention attention{
+      .state_group = p.state_group("text", d.n_kv_heads, d.head_dim),
+      .attention = {.n_heads = d.n_heads,
+                    .scale = 1 / std::sqrt(d.head_dim),
+                    .ahead = op::kAllAhead},
+      .bias = kBias,
+      .output_bias = kBias};
+
+  PUMICE_TRY(const ValueId tokens, embed_tokens(source, d, p));
+  ValueId x = p.add(tokens, p.embed_position("position_embd", d.n_embd, d.context_length));
+  x = p.layer_norm(x, "token_embd_norm", eps);
+  for (uint32_t i = 0; i < d.n_layers; ++i) {
+    p.begin_layer(x);
+    x = p.add(x, p.self_attention(x, attention));
+    x = p.layer_norm(x, "attn_output_norm", eps);
+
+    const ValueId up = p.gelu_tanh(p.linear(x, "ffn_up", d.n_ff, kBias));
+    x = p.add(x, p.linear(up, "ffn_down", d.n_embd, kBias));
+    x = p.layer_norm(x, "layer_output_norm", eps);
+    p.end_layer(x);
+  }
+  return p.finish_embedding(x, pooling.value_or(Pooling::kMean));
+}
+
+Result<Program> build_nomic_bert(const ModelSource& source) {
+  const Metadata metadata(source, "nomic-bert");
+  PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions());
+  PUMICE_TRY(const RopeSource rope, metadata.read_rope(d));
+  PUMICE_TRY(const float eps, metadata.read_layer_norm_eps());
+  PUMICE_TRY(const std::optional<Pooling> pooling, metadata.read_pooling());
+  PUMICE_TRY_STATUS(metadata.expect_not_causal());
+
+  ProgramBuilder p(d);
+  const auto positions = p.rotation(rope, d.head_dim, ProgramBuilder::Pairs::kHalves);
+  const uint32_t text = p.state_group("text", d.n_kv_heads, d.head_dim);
+  const ProgramBuilder::AttentionOptions options{
+      .n_heads = d.n_heads, .scale = 1 / std::sqrt(d.head_dim), .ahead = op::kAllAhead};
+  const uint32_t n_qk = d.q_dim() + d.kv_dim();
+  const uint32_t n_qkv = n_qk + d.kv_dim();
+
+  PUMICE_TRY(const ValueId tokens, embed_tokens(source, d, p));
+  ValueId x = p.layer_norm(tokens, "token_embd_norm", eps);
+  for (uint32_t i = 0; i < d.n_layers; ++i) {
+    p.begin_layer(x);
+    const ValueId q = p.rope(p.linear_rows(x, "attn_qkv", n_qkv, 0, d.q_dim()), positions);
+    const ValueId k = p.rope(p.linear_rows(x, "attn_qkv", n_qkv, d.q_dim(), d.kv_dim()), positions);
+    const ValueId v = p.linear_rows(x, "attn_qkv", n_qkv, n_qk, d.kv_dim());
+    const ValueId a = p.attention(q, p.append(text, k, v), options);
+    x = p.add(x, p.linear(a, "attn_output", d.n_embd));
+    x = p.layer_norm(x, "attn_output_norm", eps);
+
+    x = p.add(x, p.gated_ffn(x, ActivationKind::kSilu, d.n_ff));
+    x = p.layer_norm(x, "layer_output_norm", eps);
+    p.end_layer(x);
+  }
+  return p.finish_embedding(x, pooling.value_or(Pooling::kMean));
+}
+
+}  // namespace pumice::families

@@ -1,0 +1,44 @@
+// GLM 4.5 to 4.7: GLM-4.5 Team, "GLM-4.5: Agentic, Reasoning, and Coding Foundation Models", 2025.
+// The first layers are dense; the others have experts chosen by sigmoids, and one for all tokens.
+// The larger ones normalise the heads of q and k.
+#include <cmath>
+
+#include "models/families.hpp"
+
+namespace pumice::families {
+
+Result<Program> build_glm4moe(const ModelSource& source) {
+  const Metadata metadata(source, "glm4moe");
+  PUMICE_TRY(ModelDimensions d, metadata.read_dimensions());
+  PUMICE_TRY(const uint32_t n_prediction, metadata.read_prediction_blocks(d));
+  PUMICE_TRY(const ExpertSource experts,
+             metadata.read_experts(
+                 d, {.probability = Router::Probability::kSigmoid, .renormalised = false}));
+  PUMICE_TRY(const RopeSource rope, metadata.read_rope(d));
+  PUMICE_TRY(const float eps, metadata.read_rms_eps());
+
+  ProgramBuilder p(d);
+  p.leave_out_prediction_blocks(n_prediction);
+  ProgramBuilder::SelfAttention attention{
+      .state_group = p.state_group("full", d.n_kv_heads, d.head_dim),
+      .attention = {.n_heads = d.n_heads, .scale = 1 / std::sqrt(d.head_dim)},
+      .rotation = p.rotation(rope, d.head_dim, ProgramBuilder::Pairs::kHalves),
+      .bias = ProgramBuilder::Bias::kAdded};
+  if (metadata.has_tensor("blk.0.attn_q_norm.weight")) attention.head_norm_eps = eps;
+
+  ValueId x = p.embed("token_embd", d.n_embd, d.n_vocab);
+  for (uint32_t i = 0; i < d.n_layers; ++i) {
+    p.begin_layer(x);
+    x = p.add(x, p.self_attention(p.rms_norm(x, "attn_norm", eps), attention));
+
+    const ValueId f = p.rms_norm(x, "post_attention_norm", eps);
+    x = p.add(x, i < experts.n_dense_layers
+                     ? p.gated_ffn(f, ActivationKind::kSilu, d.n_ff)
+                     : p.experts(f, {.source = experts, .selection_bias = "exp_probs_b"}));
+    p.end_layer(x);
+  }
+  x = p.rms_norm(x, "output_norm", eps);
+  return p.finish(p.linear(x, metadata.output_stem(), d.n_vocab));
+}
+
+}  // namespace pumice::families

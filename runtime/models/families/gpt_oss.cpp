@@ -1,0 +1,66 @@
+// gpt-oss: OpenAI, "gpt-oss-120b & gpt-oss-20b Model Card", 2025. Every other layer, from the first
+// on, has a window; each head has a sink; experts have biases, and their gates and what those
+// multiply are limited.
+#include <cmath>
+#include <string_view>
+
+#include "models/families.hpp"
+#include "models/families/window_period.hpp"
+
+namespace pumice::families {
+namespace {
+
+constexpr double kLimit = 7;
+constexpr double kSteepness = 1.702;  // of the sigmoid
+
+ValueId experts(ProgramBuilder& p, ValueId x, const ExpertSource& source, uint32_t n_embd) {
+  constexpr auto kBias = ProgramBuilder::Bias::kAdded;
+  const uint32_t n = source.n_experts;
+  const ValueId to = p.route(p.linear(x, "ffn_gate_inp", n, kBias), source.n_used, source.router);
+  const auto product = [&](std::string_view stem) {
+    return p.expert_linear(x, to, stem, {n_embd, source.n_ff, n}, kBias);
+  };
+  const ValueId gate = p.at_most(product("ffn_gate_exps"), kLimit);
+  const ValueId up = p.within(product("ffn_up_exps"), kLimit);
+  const ValueId gated = p.mul(gate, p.sigmoid(p.scale(gate, kSteepness)));
+  const ValueId y = p.add(gated, p.mul(gated, up));  // gated (up + 1)
+  return p.combine(p.expert_linear(y, to, "ffn_down_exps", {source.n_ff, n_embd, n}, kBias), to);
+}
+
+}  // namespace
+
+Result<Program> build_gpt_oss(const ModelSource& source) {
+  const Metadata metadata(source, "gpt-oss");
+  PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions());
+  PUMICE_TRY(const ExpertSource expert_source, metadata.read_experts(d));
+  PUMICE_TRY(const uint32_t window, metadata.read_window(128));
+  PUMICE_TRY(const uint32_t period, read_window_period(metadata, 2));
+  PUMICE_TRY(const RopeSource rope, metadata.read_rope(d));
+  PUMICE_TRY(const float eps, metadata.read_rms_eps());
+
+  ProgramBuilder p(d);
+  const ProgramBuilder::SelfAttention full{
+      .state_group = p.state_group("full", d.n_kv_heads, d.head_dim),
+      .attention = {.n_heads = d.n_heads,
+                    .scale = 1 / std::sqrt(d.head_dim),
+                    .sinks = "attn_sinks"},
+      .rotation = p.rotation(rope, d.head_dim, ProgramBuilder::Pairs::kHalves),
+      .bias = ProgramBuilder::Bias::kAdded,
+      .output_bias = ProgramBuilder::Bias::kAdded};
+  ProgramBuilder::SelfAttention recent = full;
+  recent.state_group = p.state_group("window", d.n_kv_heads, d.head_dim, window);
+  recent.attention.window = window;
+
+  ValueId x = p.embed("token_embd", d.n_embd, d.n_vocab);
+  for (uint32_t i = 0; i < d.n_layers; ++i) {
+    p.begin_layer(x);
+    const bool sees_all = (i + 1) % period == 0;
+    x = p.add(x, p.self_attention(p.rms_norm(x, "attn_norm", eps), sees_all ? full : recent));
+    x = p.add(x, experts(p, p.rms_norm(x, "post_attention_norm", eps), expert_source, d.n_embd));
+    p.end_layer(x);
+  }
+  x = p.rms_norm(x, "output_norm", eps);
+  return p.finish(p.linear(x, metadata.output_stem(), d.n_vocab));
+}
+
+}  // namespace pumice::families

@@ -1,0 +1,43 @@
+// Qwen 3 with experts in every layer: Yang et al., "Qwen3 Technical Report", 2025. Attention is
+// Qwen 3's; Qwen 3 VL's is the same where there is text only.
+#include <cmath>
+#include <string_view>
+
+#include "models/families.hpp"
+
+namespace pumice::families {
+namespace {
+
+Result<Program> build(const ModelSource& source, std::string_view architecture) {
+  const Metadata metadata(source, architecture);
+  PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions());
+  PUMICE_TRY(const ExpertSource experts, metadata.read_experts(d));
+  PUMICE_TRY(const RopeSource rope, metadata.read_rope(d));
+  PUMICE_TRY(const float eps, metadata.read_rms_eps());
+
+  ProgramBuilder p(d);
+  const ProgramBuilder::SelfAttention attention{
+      .state_group = p.state_group("full", d.n_kv_heads, d.head_dim),
+      .attention = {.n_heads = d.n_heads, .scale = 1 / std::sqrt(d.head_dim)},
+      .rotation = p.rotation(rope, d.head_dim, ProgramBuilder::Pairs::kHalves),
+      .head_norm_eps = eps};
+
+  ValueId x = p.embed("token_embd", d.n_embd, d.n_vocab);
+  for (uint32_t i = 0; i < d.n_layers; ++i) {
+    p.begin_layer(x);
+    x = p.add(x, p.self_attention(p.rms_norm(x, "attn_norm", eps), attention));
+
+    const ValueId f = p.rms_norm(x, "ffn_norm", eps);
+    x = p.add(x, p.experts(f, {.source = experts}));
+    p.end_layer(x);
+  }
+  x = p.rms_norm(x, "output_norm", eps);
+  return p.finish(p.linear(x, metadata.output_stem(), d.n_vocab));
+}
+
+}  // namespace
+
+Result<Program> build_qwen3moe(const ModelSource& source) { return build(source, "qwen3moe"); }
+Result<Program> build_qwen3vlmoe(const ModelSource& source) { return build(source, "qwen3vlmoe"); }
+
+}  // namespace pumice::families

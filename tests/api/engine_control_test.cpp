@@ -1,0 +1,197 @@
+// How an engine shares: its device's memory and time, and the pace at which sessions are told.
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tests/api/api_fixture.hpp"
+
+namespace pumice {
+namespace {
+
+using test::Answer;
+using test::Answers;
+using Clock = std::chrono::steady_clock;
+
+class Control : public test::ApiEngineTest {
+ protected:
+  pumice_stats stats() {
+    pumice_stats stats{sizeof stats};
+    EXPECT_OK(pumice_get_stats(engine_, &stats));
+    return stats;
+  }
+  Answer ask(uint32_t n_tokens = 24) {
+    return test::ask(engine_, 0, test::request_of("Once upon a time", n_tokens));
+  }
+};
+
+TEST_F(Control, MemoryBudgetsAreMetWithoutARequestAndAnEventSaysSo) {
+  pumice_engine_close(engine_);
+  pumice_engine_options options{sizeof options};
+  options.context_tokens = 256;
+  options.kv_tokens = 4096;
+  options.cache_host_bytes = uint64_t{4} << 20;
+  engine_ = nullptr;
+  ASSERT_EQ(pumice_engine_create(model_, &options, &engine_), PUMICE_OK);
+  const Answer before = ask();
+  const pumice_stats full = stats();
+  EXPECT_EQ(full.memory_budget_bytes, 0u);
+  EXPECT_EQ(full.memory_budget_met, 1u);
+
+  EXPECT_STATUS(PUMICE_DOES_NOT_FIT, pumice_set_memory_budget(engine_, full.weight_bytes));
+  EXPECT_NE(std::string_view(pumice_last_error()).find("MiB"), std::string_view::npos)
+      << pumice_last_error();
+  EXPECT_OK(pumice_poll(engine_, PUMICE_NO_LIMIT));
+  EXPECT_EQ(stats().memory_budget_bytes, 0u);
+
+  const uint64_t budget = full.device_bytes - full.kv_bytes / 2;
+  ASSERT_EQ(pumice_set_memory_budget(engine_, budget), PUMICE_OK);
+  int n_met = 0;
+  for (int i = 0; i < 1000 && n_met == 0; ++i) {
+    ASSERT_EQ(pumice_poll(engine_, PUMICE_NO_LIMIT), PUMICE_OK);
+    for (pumice_event event{sizeof event}; pumice_next_event(engine_, &event) == PUMICE_OK;) {
+      if (event.kind == PUMICE_EVENT_NONE) break;
+      EXPECT_EQ(event.kind, PUMICE_EVENT_BUDGET_MET);
+      EXPECT_EQ(event.request, 0u);
+      ++n_met;
+    }
+    EXPECT_OK(pumice_wait(engine_, n_met == 0 ? PUMICE_NO_LIMIT : 0));
+  }
+  EXPECT_EQ(n_met, 1);
+  const pumice_stats small = stats();
+  EXPECT_EQ(small.memory_budget_bytes, budget);
+  EXPECT_EQ(small.memory_budget_met, 1u);
+  EXPECT_LE(small.budgeted_bytes, budget);
+  EXPECT_GT(small.budgeted_bytes, 0u);
+  EXPECT_LE(small.device_bytes, budget);
+  EXPECT_EQ(ask().tokens, before.tokens);
+  EXPECT_LE(stats().device_bytes, budget);
+
+  ASSERT_EQ(pumice_set_memory_budget(engine_, PUMICE_NO_LIMIT), PUMICE_OK);
+  EXPECT_EQ(ask().tokens, before.tokens);
+  EXPECT_EQ(stats().kv_bytes, full.kv_bytes);
+}
+
+/// A host's memory, of which there may be none.
+struct HostMemory {
+  bool gives = true;
+  uint64_t held_bytes = 0;
+  uint64_t n_given = 0;
+  uint64_t n_refused = 0;
+
+  pumice_allocator allocator() {
+    pumice_allocator allocator{sizeof allocator};
+    allocator.user = this;
+    allocator.allocate = [](void* user, size_t n_bytes, size_t alignment) -> void* {
+      auto& memory = *static_cast<HostMemory*>(user);
+      ++(memory.gives ? memory.n_given : memory.n_refused);
+      if (!memory.gives) return nullptr;
+      memory.held_bytes += n_bytes;
+      return std::aligned_alloc(alignment, (n_bytes + alignment - 1) / alignment * alignment);
+    };
+    allocator.free = [](void* user, void* bytes, size_t n_bytes) {
+      static_cast<HostMemory*>(user)->held_bytes -= n_bytes;
+      std::free(bytes);
+    };
+    return allocator;
+  }
+};
+
+TEST_F(Control, KeysAndValuesThatLeaveTheDeviceGoToTheHostsMemory) {
+  const Answer expected = ask();
+  pumice_engine_close(engine_);
+  for (const bool gives : {true, false}) {
+    HostMemory memory{.gives = gives};
+    const pumice_allocator allocator = memory.allocator();
+    pumice_engine_options options{sizeof options};
+    options.context_tokens = 256;
+    options.cache_host_bytes = uint64_t{4} << 20;
+    options.allocator = &allocator;
+    engine_ = nullptr;
+    ASSERT_EQ(pumice_engine_create(model_, &options, &engine_), PUMICE_OK);
+    EXPECT_EQ(ask().tokens, expected.tokens);
+    // Enough others that the first one's blocks have to leave a pool of one context.
+    for (int i = 0; i < 12; ++i) {
+      const std::string text = "The " + std::to_string(i) + " dogs went home";
+      test::ask(engine_, 0, test::request_of(text.c_str(), 40));
+    }
+    EXPECT_EQ(memory.n_given > 0, gives);
+    EXPECT_EQ(memory.n_refused > 0, !gives);
+    EXPECT_EQ(memory.held_bytes > 0, gives);
+    EXPECT_EQ(ask().tokens, expected.tokens);
+    pumice_engine_close(engine_);
+    EXPECT_EQ(memory.held_bytes, 0u);
+  }
+  engine_ = nullptr;
+}
+
+TEST_F(Control, ModesChangeNoToken) {
+  const Answer fast = ask();
+  for (const pumice_mode mode : {PUMICE_MODE_BACKGROUND, PUMICE_MODE_GRAPHICS, PUMICE_MODE_FAST}) {
+    EXPECT_OK(pumice_set_mode(engine_, mode));
+    EXPECT_EQ(ask().tokens, fast.tokens) << mode;
+  }
+}
+
+TEST_F(Control, ASessionWithARateIsNeitherTooFastNorPolledForNothing) {
+  constexpr int kTokens = 10;
+  constexpr double kRate = 25;
+  pumice_session_options options{sizeof options};
+  options.max_tokens_per_second = kRate;
+  const pumice_session session = test::open_session(engine_, &options);
+  const auto request = test::request_of("Once upon a time", kTokens);
+  pumice_request id = 0;
+  ASSERT_EQ(pumice_submit(engine_, session, &request, &id), PUMICE_OK);
+  Answers answers;
+  int n_polls = 0;
+  Clock::time_point first;
+  while (answers[id].n_finished == 0) {
+    ASSERT_EQ(pumice_poll(engine_, PUMICE_NO_LIMIT), PUMICE_OK);
+    ++n_polls;
+    test::take_events(engine_, answers);
+    if (answers[id].tokens.empty()) first = Clock::now();
+    if (answers[id].n_finished == 0) EXPECT_OK(pumice_wait(engine_, PUMICE_NO_LIMIT));
+  }
+  const double seconds = std::chrono::duration<double>(Clock::now() - first).count();
+  EXPECT_EQ(answers[id].tokens, ask(kTokens).tokens);
+  EXPECT_GE(seconds, (kTokens - 2) / kRate);
+  EXPECT_LT(seconds, 10 * kTokens / kRate) << "waits end when a token is due";
+  EXPECT_LE(n_polls, 10 * kTokens) << "waits last until a token is due";
+}
+
+TEST_F(Control, SentencesComeWhole) {
+  pumice_session_options options{sizeof options};
+  options.sentences = 1;
+  const pumice_session session = test::open_session(engine_, &options);
+  const auto request = test::request_of("Once upon a time", 60);
+  pumice_request id = 0;
+  ASSERT_EQ(pumice_submit(engine_, session, &request, &id), PUMICE_OK);
+  std::vector<std::string> texts;
+  for (bool is_done = false; !is_done;) {
+    ASSERT_EQ(pumice_poll(engine_, PUMICE_NO_LIMIT), PUMICE_OK);
+    while (true) {
+      pumice_event event{sizeof event};
+      ASSERT_EQ(pumice_next_event(engine_, &event), PUMICE_OK);
+      if (event.kind == PUMICE_EVENT_NONE) break;
+      if (event.text.length > 0) texts.emplace_back(event.text.data, event.text.length);
+      is_done |= event.kind == PUMICE_EVENT_FINISHED;
+    }
+    if (!is_done) EXPECT_OK(pumice_wait(engine_, PUMICE_NO_LIMIT));
+  }
+  ASSERT_GE(texts.size(), 3u);
+  std::string all;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    all += texts[i];
+    if (i + 1 == texts.size()) break;
+    const size_t last = texts[i].find_last_not_of(" \n");
+    EXPECT_TRUE(last != std::string::npos &&
+                std::string_view(".!?\"").find(texts[i][last]) != std::string_view::npos)
+        << texts[i];
+  }
+  EXPECT_EQ(all, ask(60).text);
+}
+
+}  // namespace
+}  // namespace pumice

@@ -1,0 +1,339 @@
+// Devices that are lost under a host of the C ABI: one of its own, which is opened again, and one
+// that it lent, which it replaces.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "api/handles.hpp"
+#include "tests/api/api_fixture.hpp"
+#include "tests/vk/host_fixture.hpp"
+#include "tests/vk_faults.hpp"
+#include "vk/plan.hpp"
+// After those that include Vulkan's header as this tree does.
+#include "tests/api/vulkan_host.hpp"
+
+namespace pumice {
+namespace {
+
+using test::Host;
+using test::VulkanFaults;
+using Tokens = std::array<std::vector<uint32_t>, 2>;
+
+/// What a host saw while two requests ran.
+struct Told {
+  Tokens tokens;
+  int n_lost = 0;     // events
+  int n_new = 0;      // likewise
+  int n_refused = 0;  // polls that said PUMICE_DEVICE_LOST
+};
+
+class ApiLostDevice : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!test::GpuEnvironment::device()) GTEST_SKIP() << "no usable Vulkan device";
+  }
+  void TearDown() override { VulkanFaults::disarm(); }
+
+  static Result<std::shared_ptr<vk::Device>> open_faulty() {
+    return test::GpuEnvironment::open(
+        [](const vk::DeviceSnapshot& snapshot) { return vk::plan_device(snapshot); },
+        VulkanFaults::intercept);
+  }
+  /// A device whose calls can be made to fail.
+  static pumice_device* own(api::DeviceOwner::Open reopen) {
+    auto device = open_faulty();
+    EXPECT_TRUE(device.ok()) << device.error().message;
+    const auto log = std::make_shared<api::LogQueue>();
+    const SessionOptions options{.logger = api::LogQueue::logger(log, LogLevel::kInfo)};
+    return api::make_device(*device, options, std::move(reopen), log).release();
+  }
+
+  /// Bit-equal results, whatever is computed again.
+  static pumice_engine* make_engine(pumice_model* model) {
+    pumice_engine_options options{sizeof options};
+    options.context_tokens = 128;
+    options.n_sequences = 2;
+    options.invariant = 1;
+    pumice_engine* engine = nullptr;
+    EXPECT_OK(pumice_engine_create(model, &options, &engine));
+    return engine;
+  }
+
+  /// A greedy request and a seeded one. `refused`: what the host does when a poll says that the
+  /// device is lost.
+  static Told run(pumice_engine* engine, const std::function<void()>& refused = {},
+                  const std::function<void(size_t)>& between = {}) {
+    pumice_sampling sampling{sizeof sampling};
+    sampling.temperature = 1;
+    sampling.frequency_penalty = 0.5f;
+    sampling.seed = 3;
+    std::array<pumice_request, 2> ids = {};
+    for (size_t i = 0; i < 2; ++i) {
+      auto request = test::request_of("Once upon a time there was a little fox", 16);
+      if (i == 1) request.sampling = &sampling;
+      EXPECT_OK(pumice_submit(engine, 0, &request, &ids[i]));
+    }
+    Told told;
+    const auto start = std::chrono::steady_clock::now();
+    for (int n_finished = 0; n_finished < 2;) {
+      if (std::chrono::steady_clock::now() - start > std::chrono::minutes(2)) {
+        ADD_FAILURE() << "the engine does not get on";
+        return told;
+      }
+      const pumice_status status = pumice_poll(engine, 2000);
+      if (status == PUMICE_DEVICE_LOST) {
+        ++told.n_refused;
+        if (refused) refused();
+      } else {
+        EXPECT_EQ(status, PUMICE_OK) << pumice_last_error();
+      }
+      for (pumice_event event{sizeof event}; pumice_next_event(engine, &event) == PUMICE_OK;) {
+        if (event.kind == PUMICE_EVENT_NONE) break;
+        told.n_lost += event.kind == PUMICE_EVENT_DEVICE_LOST;
+        told.n_new += event.kind == PUMICE_EVENT_DEVICE_NEW;
+        EXPECT_TRUE(event.kind != PUMICE_EVENT_DEVICE_LOST || event.message.length > 0);
+        if (event.has_token) told.tokens[event.request == ids[1]].push_back(event.token);
+        if (event.kind != PUMICE_EVENT_FINISHED) continue;
+        EXPECT_EQ(event.status, PUMICE_OK);
+        ++n_finished;
+      }
+      if (between) between(told.tokens[0].size());
+      EXPECT_OK(pumice_wait(engine, 100'000));
+    }
+    return told;
+  }
+
+  static pumice_stats stats_of(pumice_engine* engine) {
+    pumice_stats stats{sizeof stats};
+    EXPECT_OK(pumice_get_stats(engine, &stats));
+    return stats;
+  }
+};
+
+TEST_F(ApiLostDevice, IsOpenedAgainByThePollThatNoticesAndChangesNoToken) {
+  int n_opened = 0;
+  pumice_device* device = own([&] {
+    ++n_opened;
+    return open_faulty();
+  });
+  pumice_model* model = test::load_model(device);
+  pumice_engine* engine = make_engine(model);
+  const Told expected = run(engine);
+  EXPECT_EQ(expected.tokens[0].size(), 16u);
+  EXPECT_NE(expected.tokens[0], expected.tokens[1]);
+  EXPECT_EQ(run(engine).tokens, expected.tokens);
+  const uint64_t device_bytes = stats_of(engine).device_bytes;
+  uint32_t n_lost = 0;
+  for (const uint64_t nth : {0, 12, 40}) {
+    VulkanFaults::arm(VulkanFaults::Kind::kLost, nth);
+    const Told told = run(engine);
+    EXPECT_EQ(told.tokens, expected.tokens) << nth << " " << VulkanFaults::struck();
+    EXPECT_EQ(told.n_lost, 1) << nth;
+    EXPECT_EQ(told.n_new, 1);
+    EXPECT_EQ(told.n_refused, 0);
+    n_lost += static_cast<uint32_t>(told.n_lost);
+  }
+  EXPECT_EQ(n_opened, static_cast<int>(n_lost));
+  const pumice_stats stats = stats_of(engine);
+  EXPECT_EQ(stats.n_lost_devices, n_lost);
+  EXPECT_EQ(stats.is_lost, 0u);
+  EXPECT_EQ(stats.device_bytes, device_bytes);
+  pumice_engine_close(engine);
+  pumice_model_close(model);
+  pumice_device_close(device);
+}
+
+TEST_F(ApiLostDevice, IsOpenedOnceForAllThatWasOnIt) {
+  int n_opened = 0;
+  pumice_device* device = own([&] {
+    ++n_opened;
+    return open_faulty();
+  });
+  std::array<pumice_model*, 2> models = {test::load_model(device), test::load_model(device)};
+  std::array<pumice_engine*, 3> engines = {make_engine(models[0]), make_engine(models[0]),
+                                           make_engine(models[1])};
+  const Told expected = run(engines[0]);
+  VulkanFaults::arm(VulkanFaults::Kind::kLost, 0);
+  for (pumice_engine* engine : engines) {
+    const Told told = run(engine);
+    EXPECT_EQ(told.tokens, expected.tokens);
+    EXPECT_EQ(told.n_lost, 1);
+    EXPECT_EQ(told.n_new, 1);
+  }
+  EXPECT_EQ(n_opened, 1);
+  // What is made of the handles is on the new one.
+  pumice_engine* later = make_engine(models[1]);
+  EXPECT_EQ(run(later).tokens, expected.tokens);
+  EXPECT_EQ(n_opened, 1);
+  for (pumice_engine* engine : engines) pumice_engine_close(engine);
+  pumice_engine_close(later);
+  for (pumice_model* model : models) pumice_model_close(model);
+  pumice_device_close(device);
+}
+
+TEST_F(ApiLostDevice, ThatIsNotBackYetIsTriedAgain) {
+  int n_opened = 0;
+  pumice_device* device = own([&]() -> Result<std::shared_ptr<vk::Device>> {
+    if (++n_opened == 1) return make_error(ErrorCode::kNoDevice, "it is being reset");
+    return open_faulty();
+  });
+  pumice_model* model = test::load_model(device);
+  pumice_engine* engine = make_engine(model);
+  const Told expected = run(engine);
+  pumice_session session = 0;
+  EXPECT_OK(pumice_session_open(engine, nullptr, &session));
+  VulkanFaults::arm(VulkanFaults::Kind::kLost, 0);
+  const Told told = run(engine, [&] {
+    EXPECT_NE(std::string_view(pumice_last_error()).find("it is being reset"),
+              std::string_view::npos)
+        << pumice_last_error();
+    EXPECT_EQ(stats_of(engine).is_lost, 1u);
+    const void* bytes = nullptr;
+    size_t n = 0;
+    EXPECT_STATUS(PUMICE_DEVICE_LOST, pumice_session_save(engine, session, &bytes, &n));
+    EXPECT_STATUS(PUMICE_DEVICE_LOST, pumice_set_memory_budget(engine, PUMICE_NO_LIMIT));
+  });
+  EXPECT_EQ(told.tokens, expected.tokens);
+  EXPECT_GT(told.n_refused, 0);
+  EXPECT_EQ(told.n_lost, 1);
+  EXPECT_EQ(told.n_new, 1);
+  EXPECT_EQ(n_opened, 2) << "not at every poll";
+  pumice_vulkan_device host{sizeof host};
+  EXPECT_STATUS(PUMICE_INVALID_ARGUMENT, pumice_vulkan_replace(device, &host));
+  pumice_engine_close(engine);
+  pumice_model_close(model);
+  pumice_device_close(device);
+}
+
+/// The entry points of lent devices, which can be told to be lost.
+struct LentCalls {
+  static inline PFN_vkGetInstanceProcAddr instance_proc = nullptr;
+  static inline PFN_vkGetDeviceProcAddr device_proc = nullptr;
+  static inline PFN_vkQueueSubmit2 submit = nullptr;
+  static inline PFN_vkWaitSemaphores wait = nullptr;
+  static inline PFN_vkGetSemaphoreCounterValue value = nullptr;
+  static inline std::atomic<VkDevice> lost_device = VK_NULL_HANDLE;
+  static inline std::atomic<VkQueue> lost_queue = VK_NULL_HANDLE;
+
+  static VKAPI_ATTR VkResult VKAPI_CALL submit_or_not(VkQueue queue, uint32_t n,
+                                                      const VkSubmitInfo2* infos, VkFence fence) {
+    return queue == lost_queue ? VK_ERROR_DEVICE_LOST : submit(queue, n, infos, fence);
+  }
+  static VKAPI_ATTR VkResult VKAPI_CALL wait_or_not(VkDevice device,
+                                                    const VkSemaphoreWaitInfo* info,
+                                                    uint64_t timeout) {
+    return device == lost_device ? VK_ERROR_DEVICE_LOST : wait(device, info, timeout);
+  }
+  static VKAPI_ATTR VkResult VKAPI_CALL value_or_not(VkDevice device, VkSemaphore semaphore,
+                                                     uint64_t* out) {
+    return device == lost_device ? VK_ERROR_DEVICE_LOST : value(device, semaphore, out);
+  }
+  template <typename Function>
+  static PFN_vkVoidFunction keep(PFN_vkVoidFunction real, Function& kept, Function replacement) {
+    kept = reinterpret_cast<Function>(real);
+    return reinterpret_cast<PFN_vkVoidFunction>(replacement);
+  }
+  static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL device_function(VkDevice device,
+                                                                  const char* name) {
+    const PFN_vkVoidFunction real = device_proc(device, name);
+    const std::string_view called = name;
+    if (called == "vkQueueSubmit2") return keep(real, submit, &submit_or_not);
+    if (called == "vkWaitSemaphores") return keep(real, wait, &wait_or_not);
+    if (called == "vkGetSemaphoreCounterValue") return keep(real, value, &value_or_not);
+    return real;
+  }
+  static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL instance_function(VkInstance instance,
+                                                                    const char* name) {
+    const PFN_vkVoidFunction real = instance_proc(instance, name);
+    if (std::string_view(name) != "vkGetDeviceProcAddr") return real;
+    return keep(real, device_proc, &device_function);
+  }
+
+  static pumice_vulkan_device description(const Host& host) {
+    const vk::HostDevice lent = host.lent();
+    instance_proc = lent.get_instance_proc_addr;
+    pumice_vulkan_device description = test::c_struct(lent);
+    description.get_instance_proc_addr = &instance_function;
+    return description;
+  }
+  /// Once it has done what it was given, as what that works on may be freed behind this.
+  static void lose(const Host& host) {
+    host.fn().vkDeviceWaitIdle(host.device());
+    lost_device = host.lent().device;
+    lost_queue = host.lent().queue;
+  }
+};
+
+TEST_F(ApiLostDevice, OfTheHostIsWaitedForAndReplacedByTheHost) {
+  auto first = std::make_unique<Host>(Host::Enables::kRequired);
+  std::unique_ptr<Host> second, third;
+  pumice_device* device = nullptr;
+  {
+    const auto description = LentCalls::description(*first);
+    ASSERT_EQ(pumice_vulkan_device_open(&description, nullptr, &device), PUMICE_OK);
+  }
+  pumice_model* model = test::load_model(device);
+  pumice_engine* engine = make_engine(model);
+  const Told expected = run(engine);
+
+  int n_refused = 0;
+  const auto replace_it = [&] {
+    if (++n_refused < 3) return;
+    // Nothing of it is used any more.
+    first.reset();
+    LentCalls::lost_device = VK_NULL_HANDLE;  // another may lie where it was
+    LentCalls::lost_queue = VK_NULL_HANDLE;
+    VkSemaphore semaphore = VK_NULL_HANDLE;
+    uint64_t value = 0;
+    EXPECT_STATUS(PUMICE_DEVICE_LOST, pumice_vulkan_submitted(device, &semaphore, &value));
+    pumice_engine* none = nullptr;
+    EXPECT_STATUS(PUMICE_DEVICE_LOST, pumice_engine_create(model, nullptr, &none));
+    second = std::make_unique<Host>(Host::Enables::kRequired);
+    const auto description = LentCalls::description(*second);
+    EXPECT_OK(pumice_vulkan_replace(device, &description));
+  };
+  const auto lose_it = [&](size_t n_tokens) {
+    if (n_tokens >= 5 && first != nullptr) LentCalls::lose(*first);
+  };
+  const Told told = run(engine, replace_it, lose_it);
+  EXPECT_EQ(told.tokens, expected.tokens);
+  EXPECT_EQ(told.n_refused, 3);
+  EXPECT_EQ(told.n_lost, 1);
+  EXPECT_EQ(told.n_new, 1);
+  ASSERT_NE(second, nullptr);
+
+  // One that works is left likewise, when the host says so.
+  const auto leave_it = [&](size_t n_tokens) {
+    if (n_tokens < 7 || third != nullptr) return;
+    third = std::make_unique<Host>(Host::Enables::kRequired);
+    const auto description = LentCalls::description(*third);
+    EXPECT_OK(pumice_vulkan_replace(device, &description));
+  };
+  const Told left = run(engine, {}, leave_it);
+  EXPECT_EQ(left.tokens, expected.tokens);
+  EXPECT_EQ(left.n_refused + left.n_lost, 0);
+  EXPECT_EQ(left.n_new, 1);
+  second.reset();
+  EXPECT_EQ(run(engine).tokens, expected.tokens);
+
+  pumice_vulkan_device wrong{3};
+  EXPECT_STATUS(PUMICE_INVALID_ARGUMENT, pumice_vulkan_replace(device, &wrong));
+  EXPECT_STATUS(PUMICE_INVALID_ARGUMENT, pumice_vulkan_replace(device, nullptr));
+  EXPECT_STATUS(PUMICE_INVALID_ARGUMENT, pumice_vulkan_replace(nullptr, &wrong));
+  EXPECT_EQ(run(engine).tokens, expected.tokens) << "which changed nothing";
+  pumice_engine_close(engine);
+  pumice_model_close(model);
+  pumice_device_close(device);
+}
+
+}  // namespace
+}  // namespace pumice
