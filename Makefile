@@ -35,9 +35,9 @@ binary: build/$(PRESET)/build.ninja
 # Configured once; Ninja reconfigures by itself. Warnings are errors only in CI: a user's newer compiler
 # may know warnings that ours does not.
 # `make build` installs nothing, but names what is missing.
-build/$(PRESET)/build.ninja:
+build/%/build.ninja:
 	@PUMICE_NO_INSTALL=1 scripts/install_packages.sh
-	@cmake --preset $(PRESET) $(if $(CI),-DPUMICE_WARNINGS_AS_ERRORS=ON) >&2
+	@cmake --preset $* $(if $(CI),-DPUMICE_WARNINGS_AS_ERRORS=ON) >&2
 
 test-matrix: install-lint
 	@tests/matrix/run.sh
@@ -45,11 +45,11 @@ test-matrix: install-lint
 format:
 	@scripts/format.sh
 
-lint: install-lint build/$(PRESET)/build.ninja
+lint: install-lint build/dev/build.ninja
 	@scripts/format.sh --check
 	@scripts/lint_shell.sh
-	@cmake --build build/$(PRESET) -j $(JOBS) >&2
-	@scripts/tidy.py build/$(PRESET)
+	@cmake --build build/dev -j $(JOBS) >&2
+	@scripts/tidy.py build/dev
 
 archive:
 	@scripts/make_archive.sh

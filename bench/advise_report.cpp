@@ -19,7 +19,7 @@ const char* kind_name(LeverRow::Kind kind) {
   }
 }
 
-Json to_json(const RatioInterval& interval) {
+Json interval_to_json(const RatioInterval& interval) {
   return {{"ratio", interval.ratio},
           {"low", interval.low},
           {"high", interval.high},
@@ -40,8 +40,8 @@ Json to_json(const Advice& advice, const LeverRow& row) {
   if (!row.measured()) return json;
   json["base"] = to_json(row.base);
   json["with"] = to_json(row.with);
-  json["ttft"] = to_json(row.ttft());
-  json["tpot"] = to_json(row.tpot());
+  json["ttft"] = interval_to_json(row.ttft());
+  json["tpot"] = interval_to_json(row.tpot());
   json["meets_targets"] = advice.met(row.with);
   return json;
 }

@@ -24,8 +24,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
-double ns_since(Clock::time_point start) { return Seconds(Clock::now() - start).count() * 1e9; }
-
 /// What a frame computes: arithmetic in registers, for about as long as was asked for.
 struct FrameWork {
   vk::Arena arena;

@@ -7,6 +7,7 @@
 
 #include "bench/statistics.hpp"
 #include "bench/timed_request.hpp"
+#include "bench/timing.hpp"
 
 namespace pumice::bench {
 namespace {
@@ -15,10 +16,6 @@ using Clock = std::chrono::steady_clock;
 using Json = nlohmann::json;
 
 constexpr uint32_t kShortest = 32;
-
-double ns_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::nano>(Clock::now() - start).count();
-}
 
 Result<KvCacheRow> measure(Engine& engine, uint32_t n_vocab, uint32_t context,
                            const KvCacheOptions& options) {

@@ -2,6 +2,7 @@
 // where it has one.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -14,6 +15,10 @@
 #include "vk/recorder.hpp"
 
 namespace pumice::bench {
+
+inline double ns_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count();
+}
 
 /// Records one run of what is timed.
 using Run = std::function<void(vk::Recorder&)>;

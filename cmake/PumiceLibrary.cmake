@@ -5,6 +5,12 @@ target_compile_options(pumice_options INTERFACE -Wall -Wextra -Wshadow -Wno-miss
   $<$<BOOL:${PUMICE_WARNINGS_AS_ERRORS}>:-Werror>)
 target_include_directories(pumice_options INTERFACE ${CMAKE_SOURCE_DIR}/runtime ${CMAKE_SOURCE_DIR})
 
+# pumice_unity(TARGET): where PUMICE_UNITY is on, the target's sources are compiled several at a time, which halves the
+# time of a whole build: most of it goes to headers. Names in their unnamed namespaces are then unique in the target.
+function(pumice_unity target)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${PUMICE_UNITY} UNITY_BUILD_BATCH_SIZE 8)
+endfunction()
+
 function(pumice_library name)
   cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS" ${ARGN})
   add_library(${name} STATIC ${arg_SOURCES})

@@ -10,7 +10,7 @@ namespace pumice::tools {
 namespace {
 
 /// The tests asked for. Without sizes the usual ones, shorter where a CPU driver measures them.
-std::vector<bench::ModelTest> tests_of(const BenchOptions& options, bool small) {
+std::vector<bench::ModelTest> explained_tests(const BenchOptions& options, bool small) {
   return grid_of(options,
                  small ? bench::DefaultSizes{.n_prompt = 64, .n_gen = 16} : bench::DefaultSizes{})
       .tests();
@@ -18,7 +18,7 @@ std::vector<bench::ModelTest> tests_of(const BenchOptions& options, bool small) 
 
 Status count(const BenchOptions& options, bool small, bench::ExplainReport& report) {
   report.tests.clear();
-  for (const bench::ModelTest& test : tests_of(options, small)) {
+  for (const bench::ModelTest& test : explained_tests(options, small)) {
     PUMICE_TRY(const bench::TestCost cost, bench::test_cost(report.shape, test));
     report.tests.push_back({.test = test, .cost = cost, .measured = {}});
   }

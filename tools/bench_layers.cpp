@@ -11,7 +11,7 @@ namespace pumice::tools {
 namespace {
 
 /// Without sizes a long prompt and some steps, a short one on CPU drivers.
-std::vector<bench::ModelTest> tests_of(const BenchOptions& options, bool small) {
+std::vector<bench::ModelTest> layer_tests_of(const BenchOptions& options, bool small) {
   return grid_of(options, {.n_prompt = small ? 64u : 512u, .n_gen = small ? 4u : 16u}).tests();
 }
 
@@ -25,7 +25,7 @@ Status check(const BenchOptions& options) {
                       "--layers looks at one request that reads (-p) or generates (-n); leave out "
                       "-pg and -np");
   }
-  if (tests_of(options, false).empty()) {
+  if (layer_tests_of(options, false).empty()) {
     return make_error(ErrorCode::kInvalidArgument,
                       "nothing to measure: -p and -n are both 0; give one, as in -p 512 -n 16");
   }
@@ -51,7 +51,7 @@ Status measure(const BenchOptions& options, const ModelSource& source, const Log
   profiling.profile = true;
 
   const InterruptGuard interrupt;
-  const std::vector<bench::ModelTest> tests = tests_of(options, small);
+  const std::vector<bench::ModelTest> tests = layer_tests_of(options, small);
   std::optional<ProgressBar> bar;
   for (const bench::TestGroup& group : bench::group_tests(tests)) {
     PUMICE_TRY(const std::unique_ptr<Engine> engine,

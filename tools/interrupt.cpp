@@ -25,6 +25,8 @@
 namespace pumice::tools {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
 constexpr char kSignalled = 's';  // where nobody guards
 constexpr char kGuarded = 'g';
@@ -88,7 +90,6 @@ std::optional<char> next_told(double seconds) {
 
 /// Further signals change nothing: `timeout -s INT` sends two at once.
 bool is_forgiven_in_time() {
-  using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
   for (;;) {
     const std::chrono::duration<double> passed = Clock::now() - start;

@@ -24,6 +24,8 @@
 namespace pumice::tools {
 namespace {
 
+using Json = nlohmann::json;
+
 constexpr uint64_t kTokenCacheBytes = uint64_t{16} << 20;
 
 struct RunOptions {
@@ -38,8 +40,8 @@ struct RunOptions {
   ServingOptions serving;
 };
 
-nlohmann::json to_json(const Generation& generation, const Engine& engine,
-                       const vk::DevicePlan& plan, uint64_t seed) {
+Json to_json(const Generation& generation, const Engine& engine, const vk::DevicePlan& plan,
+             uint64_t seed) {
   const RequestReport& report = generation.report;
   return {{"text", generation.text},
           {"tokens", generation.tokens},
@@ -142,7 +144,6 @@ Result<Generation> Runner::generate_one(std::vector<TokenId> prompt) {
                                               .stop_strings = options_.generation.stop_strings},
                                              sink, recover_by(*recovery_, *engine_)));
   if (options_.json) {
-    using Json = nlohmann::json;
     const Json json =
         to_json(generation, *engine_, engine_->device()->plan(), options_.generation.sampler.seed);
     output_ = print_output(json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");

@@ -14,7 +14,7 @@
 namespace pumice::tools {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 constexpr std::string_view kKey = "tokenizer.chat_template";
 
 struct TemplateOptions {
@@ -60,9 +60,9 @@ std::optional<std::string> token_text(const GgufFile& file, std::string_view key
   return std::string(*token);
 }
 
-Result<Json> context_of(const TemplateOptions& options, const GgufFile* file) {
+Result<OrderedJson> context_of(const TemplateOptions& options, const GgufFile* file) {
   PUMICE_TRY(const std::string text, read_prompt(nullptr, options.context));
-  Json context = Json::parse(text, nullptr, false);
+  OrderedJson context = OrderedJson::parse(text, nullptr, false);
   const std::string where = options.context.empty() ? "standard input" : options.context;
   if (!context.is_object()) {
     return make_error(ErrorCode::kBadFile,
@@ -112,7 +112,7 @@ Status render_template(const TemplateOptions& options) {
   const GgufFile* file = model ? &*model : nullptr;
   PUMICE_TRY(const std::string source, source_of(options, file));
   PUMICE_TRY(const ChatTemplate chat_template, ChatTemplate::parse(source));
-  PUMICE_TRY(const Json context, context_of(options, file));
+  PUMICE_TRY(const OrderedJson context, context_of(options, file));
   PUMICE_TRY(const std::string text, chat_template.render(context, rendering));
   return print_output(text);
 }

@@ -4,15 +4,9 @@
 #include <functional>
 #include <utility>
 
+#include "models/alignment.hpp"
+
 namespace pumice {
-namespace {
-
-constexpr uint64_t kAlignment = 256;
-
-uint64_t aligned(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-
-}  // namespace
-
 ActivationPlan plan_activations(const Lowered& lowered, uint64_t rows, uint64_t logit_rows) {
   const auto bytes_of = [&](const Buffer& buffer) {
     return aligned(sizeof(float) * buffer.width *

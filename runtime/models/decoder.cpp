@@ -6,6 +6,7 @@
 #include <set>
 
 #include "models/activation_plan.hpp"
+#include "models/alignment.hpp"
 #include "shaders/rope_kv/rope_table.hpp"
 #include "shaders/spirv.hpp"
 
@@ -13,10 +14,6 @@ namespace pumice {
 namespace {
 
 constexpr uint64_t kFloat = sizeof(float);
-constexpr uint64_t kAlignment = 256;
-
-uint64_t aligned(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-
 /// Columns of the widest input of a product.
 uint64_t widest_input(const Program& program) {
   uint64_t widest = 0;

@@ -2,24 +2,24 @@
 
 #include <array>
 
+#include "models/alignment.hpp"
 #include "shaders/flash_attention/flash_attention.hpp"
 #include "vk/device.hpp"
 
 namespace pumice {
 namespace {
 
-constexpr uint64_t kAlignment = 256;
 constexpr uint64_t kGridBytes = sizeof(ops::FlashAttention::GridWords);
 
 }  // namespace
 
 uint64_t StepCapacity::bytes() const {
-  const uint64_t class_bytes =
-      uint64_t{attention_items} *
-          (2 * sizeof(ops::AttentionItem) + sizeof(ops::AttentionReduceItem)) +
-      3 * kGridBytes + 6 * kAlignment + (sees_ahead ? uint64_t{rows} * 4 + kAlignment : 0);
+  const uint64_t class_bytes = uint64_t{attention_items} * (2 * sizeof(ops::AttentionItem) +
+                                                            sizeof(ops::AttentionReduceItem)) +
+                               3 * kGridBytes + 6 * kBufferAlignment +
+                               (sees_ahead ? uint64_t{rows} * 4 + kBufferAlignment : 0);
   return 3 * uint64_t{rows} * 4 + uint64_t{logit_rows} * 4 + attention_classes * class_bytes +
-         4 * kAlignment;
+         4 * kBufferAlignment;
 }
 
 Result<StepArgs> StepArgs::create(const std::shared_ptr<vk::Device>& device,

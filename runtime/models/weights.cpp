@@ -4,14 +4,11 @@
 #include <set>
 
 #include "format/resident_layout.hpp"
+#include "models/alignment.hpp"
 #include "vk/arena_sizes.hpp"
 
 namespace pumice {
 namespace {
-
-constexpr uint64_t kAlignment = 256;
-
-uint64_t aligned(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 /// check_tensors has checked that it exists and has its shape.
 const GgufTensor& tensor_of(const ModelSource& source, const Program& program, TensorId id) {

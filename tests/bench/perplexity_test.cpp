@@ -76,7 +76,7 @@ class BaseDistributions : public testing::Test {
   }
 
   std::mt19937 random_{7};
-  test::TemporaryFolder folder_;
+  pumice::test::TemporaryFolder folder_;
   std::filesystem::path path_ = folder_.path() / "base.kld";
   TextWindows windows_ = counted_windows(26, 8);
 };

@@ -17,13 +17,13 @@
 namespace pumice {
 namespace {
 
-constexpr uint32_t kVocab = 100;
+constexpr uint32_t kVocabulary = 100;
 
 class SavedBytes : public ::testing::Test {
  protected:
   SavedBytes() {
     binding_ = {.model = {1, 2},
-                .n_vocab = kVocab,
+                .n_vocab = kVocabulary,
                 .state = {.model = {3, 4},
                           .layout = 5,
                           .block_tokens = 4,
@@ -190,10 +190,10 @@ TEST_F(SavedBytes, MadeByOthersAreCheckedNumberByNumber) {
       EXPECT_EQ(opened.error().code, ErrorCode::kBadFile);
     }
   }
-  expect_refused(with(176, kVocab), "outside the vocabulary");
+  expect_refused(with(176, kVocabulary), "outside the vocabulary");
   expect_refused(with(128, bits(std::numeric_limits<float>::quiet_NaN())), "temperature");
   expect_refused(with(136, bits(2.0f)), "top_p");
-  expect_refused(with(176 + 11 * 4, 3 + kVocab), "logit_bias");
+  expect_refused(with(176 + 11 * 4, 3 + kVocabulary), "logit_bias");
 }
 
 TEST_F(SavedBytes, ThatAreNoiseUnderAGoodChecksumNeverCrash) {
@@ -215,7 +215,7 @@ TEST_F(SavedBytes, ThatAreNoiseUnderAGoodChecksumNeverCrash) {
       continue;
     }
     ++n_opened;
-    EXPECT_TRUE(check_saved_sequence(opened->sequence, kVocab).ok());
+    EXPECT_TRUE(check_saved_sequence(opened->sequence, kVocabulary).ok());
     EXPECT_EQ(opened->pages.size(),
               groups_.prefix_pages(opened->sequence.state_tokens).size() * 16);
   }

@@ -71,10 +71,10 @@ run_row() {
   case $1 in
     format) scripts/format.sh --check ;;
     shell) scripts/lint_shell.sh ;;
-    tidy) build release && scripts/tidy.py build/release runtime shaders scheduler cache tools bench ;;
-    tidy-tests) build release && scripts/tidy.py build/release tests ;;
+    tidy) build dev && scripts/tidy.py build/dev runtime shaders scheduler cache tools bench ;;
+    tidy-tests) build dev && scripts/tidy.py build/dev tests ;;
     slow) test_on lavapipe-25 release -L slow ;;
-    mutations) test_on system release -R '^mutations$' ;;
+    mutations) test_on system dev -R '^mutations$' ;;
     gpu-swiftshader)
       # Slow: without the tests that cut long texts in many ways, which took two thirds of this row's time; the other
       # drivers run them. Of the tests of windows ShortText stays; of models one of those that have the same operations.

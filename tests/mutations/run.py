@@ -109,7 +109,9 @@ class Build:
 
     def compile_command(self, file, objects):
         """How one source is compiled for a program: where several programs compile it, as one of `objects`."""
-        commands = self.compiles[(ROOT / file).resolve()]
+        commands = self.compiles.get((ROOT / file).resolve())
+        if commands is None:
+            raise ValueError(f"{self.folder} compiles {file} with others (PUMICE_UNITY); take a folder of the preset dev")
         for command in commands:
             words = shlex.split(command)
             if words[words.index("-o") + 1] in objects:

@@ -35,12 +35,12 @@ Pieces pieces(std::string_view text) {
   return given;
 }
 
-struct Case {
+struct SentenceCase {
   const char* name;
   Pieces expected;
 };
 
-class Sentences : public testing::TestWithParam<Case> {};
+class Sentences : public testing::TestWithParam<SentenceCase> {};
 
 // The text is the pieces together.
 TEST_P(Sentences, EndWhereTheyEnd) {
@@ -52,28 +52,30 @@ TEST_P(Sentences, EndWhereTheyEnd) {
 INSTANTIATE_TEST_SUITE_P(
     Scripts, Sentences,
     testing::Values(
-        Case{"full_stops", {"One.", " Two.", " Three"}},
-        Case{"marks", {"What?", " Oh no!", " Really?!", " Well…", " so"}},
-        Case{"several_stops", {"Well...", " maybe."}},
-        Case{"quotes", {"\"Go!\"", " he said.", " 'Now.'", " (Truly.)", " “Yes.”", " So"}},
-        Case{"emphasis", {"*She nods.*", " Fine."}},
-        Case{"numbers", {"It is 3.14 or 1,000.5.", " Yes, in 1984.", " Then"}},
-        Case{"lists", {"1. Milk\n", "2. Eggs.\n", " 12. Tea"}},
-        Case{"abbreviations",
-             {"Mr. and Mrs. Smith met Dr. J. R. Jones, e.g. at 5 p.m. or so.", " He left."}},
-        Case{"an_answer", {"No.", " Never."}},
-        Case{"addresses", {"See example.com/a?b=c!d for more.", " Bye."}},
-        Case{"lines", {"Title\n", "\nText.\n", "\n\nEnd"}},
-        Case{"windows_lines", {"Title\r\n", "Text.\r\n", "End"}},
-        Case{"german", {"„Hallo.“", " Das ist z.B. Hr. Maier, usw. und so.", " Gut!"}},
-        Case{"french", {"« Bonjour\u00A0!\u00A0»", " dit-il.", " Bien."}},
-        Case{"spanish", {"¿Qué?", " ¡No!", " Sí."}},
-        Case{"chinese", {"你好。", "你好吗？", "“好！”", "走吧。」", "完"}},
-        Case{"japanese", {"「行く。」", "はい！", "３．５です。", "ｿｳ｡", "え？！", "次"}},
-        Case{"hindi", {"नमस्ते।", " कैसे हो?", " ठीक॥"}},
-        Case{"arabic", {"كيف حالك؟", " بخير۔", " شكرا."}},
-        Case{"russian", {"Привет.", " Как дела?", " Хорошо!"}}, Case{"armenian", {"Բարև։", " Այո"}},
-        Case{"nothing", {}}, Case{"white_space", {"  \n \n"}}, Case{"no_end", {"and so on"}}),
+        SentenceCase{"full_stops", {"One.", " Two.", " Three"}},
+        SentenceCase{"marks", {"What?", " Oh no!", " Really?!", " Well…", " so"}},
+        SentenceCase{"several_stops", {"Well...", " maybe."}},
+        SentenceCase{"quotes", {"\"Go!\"", " he said.", " 'Now.'", " (Truly.)", " “Yes.”", " So"}},
+        SentenceCase{"emphasis", {"*She nods.*", " Fine."}},
+        SentenceCase{"numbers", {"It is 3.14 or 1,000.5.", " Yes, in 1984.", " Then"}},
+        SentenceCase{"lists", {"1. Milk\n", "2. Eggs.\n", " 12. Tea"}},
+        SentenceCase{
+            "abbreviations",
+            {"Mr. and Mrs. Smith met Dr. J. R. Jones, e.g. at 5 p.m. or so.", " He left."}},
+        SentenceCase{"an_answer", {"No.", " Never."}},
+        SentenceCase{"addresses", {"See example.com/a?b=c!d for more.", " Bye."}},
+        SentenceCase{"lines", {"Title\n", "\nText.\n", "\n\nEnd"}},
+        SentenceCase{"windows_lines", {"Title\r\n", "Text.\r\n", "End"}},
+        SentenceCase{"german", {"„Hallo.“", " Das ist z.B. Hr. Maier, usw. und so.", " Gut!"}},
+        SentenceCase{"french", {"« Bonjour\u00A0!\u00A0»", " dit-il.", " Bien."}},
+        SentenceCase{"spanish", {"¿Qué?", " ¡No!", " Sí."}},
+        SentenceCase{"chinese", {"你好。", "你好吗？", "“好！”", "走吧。」", "完"}},
+        SentenceCase{"japanese", {"「行く。」", "はい！", "３．５です。", "ｿｳ｡", "え？！", "次"}},
+        SentenceCase{"hindi", {"नमस्ते।", " कैसे हो?", " ठीक॥"}},
+        SentenceCase{"arabic", {"كيف حالك؟", " بخير۔", " شكرا."}},
+        SentenceCase{"russian", {"Привет.", " Как дела?", " Хорошо!"}},
+        SentenceCase{"armenian", {"Բարև։", " Այո"}}, SentenceCase{"nothing", {}},
+        SentenceCase{"white_space", {"  \n \n"}}, SentenceCase{"no_end", {"and so on"}}),
     [](const auto& tested) { return std::string(tested.param.name); });
 
 TEST(SentenceStream, GivesASentenceWithTheCharacterThatMakesItCertain) {

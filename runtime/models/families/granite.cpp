@@ -9,7 +9,7 @@
 namespace pumice::families {
 namespace {
 
-Result<Program> build(const ModelSource& source, std::string_view architecture) {
+Result<Program> granite(const ModelSource& source, std::string_view architecture) {
   const Metadata metadata(source, architecture);
   PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions());
   PUMICE_TRY(const ExpertSource experts, metadata.read_experts(d));
@@ -47,7 +47,9 @@ Result<Program> build(const ModelSource& source, std::string_view architecture) 
 
 }  // namespace
 
-Result<Program> build_granite(const ModelSource& source) { return build(source, "granite"); }
-Result<Program> build_granitemoe(const ModelSource& source) { return build(source, "granitemoe"); }
+Result<Program> build_granite(const ModelSource& source) { return granite(source, "granite"); }
+Result<Program> build_granitemoe(const ModelSource& source) {
+  return granite(source, "granitemoe");
+}
 
 }  // namespace pumice::families

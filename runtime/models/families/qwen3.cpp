@@ -9,7 +9,7 @@
 namespace pumice::families {
 namespace {
 
-Result<Program> build(const ModelSource& source, std::string_view architecture) {
+Result<Program> qwen3(const ModelSource& source, std::string_view architecture) {
   const Metadata metadata(source, architecture);
   PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions());
   PUMICE_TRY(const RopeSource rope, metadata.read_rope(d));
@@ -37,7 +37,7 @@ Result<Program> build(const ModelSource& source, std::string_view architecture) 
 
 }  // namespace
 
-Result<Program> build_qwen3(const ModelSource& source) { return build(source, "qwen3"); }
-Result<Program> build_qwen3vl(const ModelSource& source) { return build(source, "qwen3vl"); }
+Result<Program> build_qwen3(const ModelSource& source) { return qwen3(source, "qwen3"); }
+Result<Program> build_qwen3vl(const ModelSource& source) { return qwen3(source, "qwen3vl"); }
 
 }  // namespace pumice::families

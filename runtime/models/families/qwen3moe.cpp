@@ -8,7 +8,7 @@
 namespace pumice::families {
 namespace {
 
-Result<Program> build(const ModelSource& source, std::string_view architecture) {
+Result<Program> qwen3_with_experts(const ModelSource& source, std::string_view architecture) {
   const Metadata metadata(source, architecture);
   PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions());
   PUMICE_TRY(const ExpertSource experts, metadata.read_experts(d));
@@ -37,7 +37,11 @@ Result<Program> build(const ModelSource& source, std::string_view architecture) 
 
 }  // namespace
 
-Result<Program> build_qwen3moe(const ModelSource& source) { return build(source, "qwen3moe"); }
-Result<Program> build_qwen3vlmoe(const ModelSource& source) { return build(source, "qwen3vlmoe"); }
+Result<Program> build_qwen3moe(const ModelSource& source) {
+  return qwen3_with_experts(source, "qwen3moe");
+}
+Result<Program> build_qwen3vlmoe(const ModelSource& source) {
+  return qwen3_with_experts(source, "qwen3vlmoe");
+}
 
 }  // namespace pumice::families
