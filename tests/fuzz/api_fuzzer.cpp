@@ -26,6 +26,8 @@ namespace pumice::fuzz {
 namespace {
 
 constexpr uint32_t kVocabulary = 400;
+constexpr uint64_t kSmallKvTokens = uint64_t{1} << 20;  // 128 MiB of the model below
+constexpr uint64_t kHugeKvTokens = uint64_t{1} << 35;   // 4 TiB
 constexpr size_t kStructBytes = 4200;  // room for what claims to be the largest struct
 
 /// The input, from its beginning; zeros behind its end.
@@ -357,6 +359,11 @@ class Run {
     o.context_tokens = in_.one_in(8) ? in_.amount(200) : 64;
     o.n_sequences = in_.one_in(4) ? in_.amount(5) : 2;
     o.kv_tokens = in_.one_in(4) ? in_.amount(200) : 0;
+    // Between KV that every machine has and KV that none has, the machine would decide what
+    // happens.
+    const uint64_t asked =
+        o.kv_tokens != 0 ? o.kv_tokens : uint64_t{o.n_sequences} * o.context_tokens;
+    if (asked > kSmallKvTokens && asked < kHugeKvTokens) o.kv_tokens = kHugeKvTokens;
     o.token_budget = in_.one_in(4) ? in_.amount(40) : 0;
     o.chunk_tokens = in_.one_in(4) ? in_.amount(40) : 0;
     o.overflow = static_cast<pumice_overflow>(in_.amount(3));
