@@ -34,6 +34,7 @@ constexpr ModelFamily kFamilies[] = {
     {"llama", families::build_llama},
     {"minimax-m2", families::build_minimax_m2},
     {"mistral3", families::build_mistral3},
+    {"modern-bert", families::build_modern_bert},
     {"nomic-bert", families::build_nomic_bert},
     {"olmo2", families::build_olmo2},
     {"phi2", families::build_phi2},

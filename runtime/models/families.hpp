@@ -50,6 +50,7 @@ Result<Program> build_hunyuan_dense(const ModelSource& source);
 Result<Program> build_llama(const ModelSource& source);
 Result<Program> build_minimax_m2(const ModelSource& source);
 Result<Program> build_mistral3(const ModelSource& source);
+Result<Program> build_modern_bert(const ModelSource& source);
 Result<Program> build_nomic_bert(const ModelSource& source);
 Result<Program> build_olmo2(const ModelSource& source);
 Result<Program> build_phi2(const ModelSource& source);

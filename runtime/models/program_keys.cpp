@@ -17,7 +17,7 @@ constexpr std::array<std::string_view, 12> kWithSharedExperts = {
 
 constexpr TellingKey kKeys[] = {
     // clang-format off
-    {"attention.causal", {"bert", "gemma-embedding", "nomic-bert"}, {}, 1},
+    {"attention.causal", {"bert", "gemma-embedding", "modern-bert", "nomic-bert"}, {}, 1},
     {"attention.chunk_size"},
     {"attention.clamp_kqv"},
     {"attention.key_length_swa", {"gemma4"}, {}, 0, "attention.key_length"},
@@ -25,8 +25,8 @@ constexpr TellingKey kKeys[] = {
     {"attention.output_scale", {}, {}, 1},
     {"attention.scale", {"granite", "granitemoe"}},
     {"attention.shared_kv_layers", {"gemma4"}},
-    {"attention.sliding_window", {"afmoe", "cohere2", "exaone4", "gemma-embedding", "gemma2", "gemma3", "gemma4", "gpt-oss", "gptneo", "smallthinker", "step35"}, {"llama", "phi3"}, 0, "context_length"},
-    {"attention.sliding_window_pattern", {"afmoe", "cohere2", "exaone4", "gemma-embedding", "gemma2", "gemma3", "gemma4", "gpt-oss", "gptneo", "step35"}, {"llama", "phi3"}, 1},
+    {"attention.sliding_window", {"afmoe", "cohere2", "exaone4", "gemma-embedding", "gemma2", "gemma3", "gemma4", "gpt-oss", "gptneo", "modern-bert", "smallthinker", "step35"}, {"llama", "phi3"}, 0, "context_length"},
+    {"attention.sliding_window_pattern", {"afmoe", "cohere2", "exaone4", "gemma-embedding", "gemma2", "gemma3", "gemma4", "gpt-oss", "gptneo", "modern-bert", "step35"}, {"llama", "phi3"}, 1},
     {"attention.temperature_length", {"mistral3"}},
     {"attention.temperature_scale", {"mistral3"}},
     {"attention.value_length_swa", {}, {}, 0, "attention.key_length_swa"},
@@ -47,7 +47,7 @@ constexpr TellingKey kKeys[] = {
     {"nextn_predict_layers", {"bailingmoe2", "glm4moe", "step35"}},
     {"residual_scale", {"granite", "granitemoe"}, {}, 1},
     {"rope.dimension_count_swa", {"gemma4"}, {}, 0, "rope.dimension_count"},
-    {"rope.freq_base_swa", {"gemma-embedding", "gemma3", "gemma4", "step35"}, {}, 0, "rope.freq_base"},
+    {"rope.freq_base_swa", {"gemma-embedding", "gemma3", "gemma4", "modern-bert", "step35"}, {}, 0, "rope.freq_base"},
     {"rope.scaling.alpha", {"hunyuan-dense"}, {}, 1},
     {"rope.scaling.yarn_attn_factor", {}, {}, 1},
     {"rope.scaling.yarn_log_multiplier", {"mistral3"}},
