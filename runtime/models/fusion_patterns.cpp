@@ -104,6 +104,11 @@ Status FusionPatterns::find_heads(size_t index, const op::Attention& attention) 
     return {};
   }
   absorb(makers_[attention.kv]);
+  if (!heads.append->v) {  // keys alone, of a value by itself
+    heads.k = heads.append->k;
+    heads_.emplace(index, heads);
+    return {};
+  }
   const auto* q_rope = made_by<op::Rope>(attention.q);
   const auto* k_rope = made_by<op::Rope>(heads.append->k);
   const bool turn_alike = q_rope != nullptr && k_rope != nullptr && q_rope->rope == k_rope->rope &&
@@ -112,7 +117,7 @@ Status FusionPatterns::find_heads(size_t index, const op::Attention& attention) 
   heads.rope = turn_alike ? q_rope : nullptr;
   heads.q = turn_alike ? q_rope->x : attention.q;
   heads.k = turn_alike ? k_rope->x : heads.append->k;
-  heads.v = heads.append->v;
+  heads.v = *heads.append->v;
   if (turn_alike) {
     absorb(makers_[attention.q]);
     absorb(makers_[heads.append->k]);

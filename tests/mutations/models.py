@@ -10,7 +10,7 @@ MUTATIONS = [
     ("a slot is sought from the start of its group's first page", "runtime/models/state_layout.cpp",
      "layer_offset_bytes(slot.slot - pages[i].first_slot)", "layer_offset_bytes(slot.slot)", "test_models:Lowering.*"),
     ("every state group keeps all", "runtime/models/state_layout.cpp",
-     "group.window == 0 ? GroupKind::kFull : GroupKind::kWindow", "GroupKind::kFull", "test_models:Lowering.*"),
+     "group.window == 0 ? whole : GroupKind::kWindow", "whole", "test_models:Lowering.*"),
     ("what follows a cut reads a layer that is gone", "runtime/models/program.cpp",
      "if (cut.ops[i].result == last.output) cut.ops[i].result = output;", "(void)output;", "test_models:Lowering.*"),
     ("a factor of the embedding is lost", "runtime/models/lowering.cpp",

@@ -46,7 +46,7 @@ MUTATIONS = [
      ".v_type = static_cast<uint32_t>(shape.kv_type.v)", ".v_type = static_cast<uint32_t>(shape.kv_type.k)",
      "test_ops:*flash_attention*head_dim_128_q8_0_q4_0*"),
     ("values are written in the keys' type", "shaders/rope_kv/rope_kv.cpp",
-     "static_cast<uint32_t>(shape.kv_type.v)", "static_cast<uint32_t>(shape.kv_type.k)", "test_ops:*rope_kv*q8_0_q4_0*"),
+     "static_cast<uint32_t>(kept.v)", "static_cast<uint32_t>(kept.k)", "test_ops:*rope_kv*q8_0_q4_0*"),
     ("the reference reads values in the keys' type", "shaders/attention_reference/attention_reference.cpp",
      "static_cast<uint32_t>(shape.kv_type.v)", "static_cast<uint32_t>(shape.kv_type.k)",
      "test_ops:*attention_reference*q8_0_q4_0*"),
