@@ -20,7 +20,7 @@ StateLayout::Place StateLayout::place(const StateSlot& slot) const {
 
 StateLayout state_layout(const Program& program, KvTypes type) {
   const auto layout_of = [&](const StateGroup& group, uint32_t n_slots) {
-    return KvLayout{.type = type,
+    return KvLayout{.type = group.latent_dim == 0 ? type : KvTypes(type.k),
                     .n_layers = n_slots,
                     .n_kv_heads = group.n_kv_heads,
                     .head_dim = group.head_dim,

@@ -195,9 +195,11 @@ Result<FlashAttention::Tile> FlashAttention::declare(vk::PipelineLibrary& pipeli
   return tile;
 }
 
-Result<FlashAttention> FlashAttention::plan(vk::PipelineLibrary& pipelines, const Shape& shape,
+Result<FlashAttention> FlashAttention::plan(vk::PipelineLibrary& pipelines, const Shape& given,
                                             const Tuning& tuning) {
-  PUMICE_TRY_STATUS(check(pipelines.device()->plan(), shape, tuning));
+  PUMICE_TRY_STATUS(check(pipelines.device()->plan(), given, tuning));
+  Shape shape = given;
+  if (shape.latent_dim != 0) shape.kv_type = KvTypes(shape.kv_type.k);
   const bool tuned_rows = tuning.path == Path::kMatrix && !tuning.matrix_rows;
   FlashAttention op;
   op.shape_ = shape;
