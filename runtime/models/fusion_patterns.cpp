@@ -1,5 +1,6 @@
 #include "models/fusion_patterns.hpp"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -70,6 +71,29 @@ std::vector<TensorId> FusionPatterns::biases_of(const std::vector<size_t>& linea
     next = (next + linear.weight.n_rows) % program_->tensors[*linear.bias].dims[0];
   }
   return next == 0 ? tensors : std::vector<TensorId>();
+}
+
+bool FusionPatterns::is_read_after(ValueId value, size_t op) const {
+  const auto last_reader = [&](ValueId v) { return readers_[v].empty() ? 0 : readers_[v].back(); };
+  if (last_reader(value) > op) return true;
+  const uint32_t width = program_->values[value].width;
+  uint32_t first = 0;  // in the value that it is a part of
+  while (const auto* split = made_by<op::Split>(value)) {
+    first += split->first;
+    for (const size_t reader : readers_[split->x]) {
+      const auto* other = std::get_if<op::Split>(&program_->ops[reader].what);
+      const ValueId result = program_->ops[reader].result;
+      if (other == nullptr) {
+        if (reader > op) return true;
+        continue;
+      }
+      const bool overlaps =
+          other->first < first + width && first < other->first + program_->values[result].width;
+      if (overlaps && std::max(reader, last_reader(result)) > op) return true;
+    }
+    value = split->x;
+  }
+  return false;
 }
 
 /// Whether one operation reads a value and only it reads what it is made of.

@@ -146,8 +146,8 @@ class Lowering {
   uint32_t width(ValueId value) const { return program_.values[value].width; }
   /// Whether no operation after the present one reads it.
   bool dies_here(ValueId value) const {
-    const std::vector<size_t>& readers = patterns_.readers(value);
-    return value != program_.logits && !readers.empty() && readers.back() <= op_;
+    return value != program_.logits && !patterns_.readers(value).empty() &&
+           !patterns_.is_read_after(value, op_);
   }
   RowSet row_set() const { return op_ >= end_of_layers_ ? RowSet::kLogits : RowSet::kAll; }
   RowSet rows_of(const View& view) const { return lowered_.buffers[view.buffer].rows; }

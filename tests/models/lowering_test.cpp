@@ -249,14 +249,40 @@ TEST(Lowering, NumbersThatLieApartAreCopiedSideBySide) {
   ProgramBuilder p({.architecture = "test", .n_vocab = 8, .context_length = 64});
   const ValueId x = p.embed("token_embd", 8, 8);
   p.begin_layer(x);
-  const ValueId half = p.split(x, 0, 4);
-  const ValueId apart = p.concat(p.split(x, 4, 4), half);
-  p.end_layer(p.linear(apart, "a", 8));
-  const ValueId together = p.concat(half, p.split(x, 4, 4));
-  const Program program = p.finish(p.linear(together, "b", 8)).value();
+  const auto halves = [&](ValueId y, uint32_t first, uint32_t second) {
+    const ValueId a = p.split(y, first, 4);
+    return p.concat(a, p.split(y, second, 4));
+  };
+  const ValueId y = p.linear(halves(x, 4, 0), "a", 8);
+  p.end_layer(p.linear(halves(y, 0, 4), "b", 8));
+  const Program program = p.finish(p.linear(y, "output", 8)).value();
   const std::vector<std::string> expected = {"embedding", "concat", "concat", "a"};
   const std::vector<std::string> all = parts(lower(program).value());
   EXPECT_EQ(std::vector(all.begin(), all.begin() + 4), expected);
+}
+
+TEST(Lowering, APartOfWhatIsReadLaterIsNotChangedInPlace) {
+  const auto dispatches = [](bool reads_all, uint32_t other_first) {
+    ProgramBuilder p({.architecture = "test", .n_vocab = 8, .context_length = 64});
+    const ValueId x = p.linear(p.embed("token_embd", 8, 8), "x", 8);
+    const ValueId active = p.silu(p.split(x, 0, 4));
+    const ValueId other = p.linear(p.split(x, other_first, 4), "other", 8);
+    const ValueId sum = p.add(p.linear(active, "y", 8), other);
+    const Program program = p.finish(reads_all ? p.add(sum, x) : sum).value();
+    return lower(program).value().dispatches;
+  };
+  const auto in_place = [](const std::vector<Dispatch>& all) {
+    for (const Dispatch& dispatch : all) {
+      const auto* const call = std::get_if<call::Elementwise>(&dispatch.what);
+      if (call != nullptr && call->kind == ops::Elementwise::Kind::kSilu) {
+        return call->a.buffer == call->y.buffer;
+      }
+    }
+    throw std::out_of_range("no activation");
+  };
+  EXPECT_TRUE(in_place(dispatches(false, 4)));
+  EXPECT_FALSE(in_place(dispatches(false, 3)));
+  EXPECT_FALSE(in_place(dispatches(true, 4)));
 }
 
 TEST(Lowering, GroupsAreCutIntoPagesAboutAsLargeAsTheSmallest) {
