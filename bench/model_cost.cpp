@@ -66,7 +66,7 @@ class Pricing {
       return Component::kActivation;
     }
     if (is<op::Route>(op)) return Component::kRouter;
-    if (is<op::Linear, op::ExpertLinear>(op)) return part_of_matrix(op);
+    if (is<op::Linear, op::ExpertLinear, op::HeadLinear>(op)) return part_of_matrix(op);
     return part_of(*makers_[op_inputs(op.what)[0]]);  // scaled, capped, split
   }
 
@@ -77,7 +77,8 @@ class Pricing {
   }
   /// What changes numbers on their way from one of the others to the next.
   static bool is_passed_through(const Op& op) {
-    return is<op::RmsNorm, op::LayerNorm, op::Rope, op::Scale, op::SoftCap, op::Split>(op);
+    return is<op::RmsNorm, op::LayerNorm, op::Rope, op::Scale, op::SoftCap, op::Split, op::Concat,
+              op::HeadLinear>(op);
   }
 
   Component part_of_matrix(const Op& op) const {
@@ -90,7 +91,7 @@ class Pricing {
       if (value == program_.logits || readers_[value].empty()) return Component::kOutput;
       reader = readers_[value].front();
       value = reader->result;
-    } while (is_passed_through(*reader));
+    } while (is_passed_through(*reader) || (is<op::Linear>(*reader) && !after_layers(*reader)));
     if (is<op::Append, op::Attention>(*reader)) return Component::kQkv;
     if (gates_attention(*reader)) return Component::kQkv;
     if (is<op::Route>(*reader)) return Component::kRouter;
@@ -113,15 +114,16 @@ class Pricing {
     return is<op::Activation>(op) && !readers.empty() && scales_attention(*readers.front());
   }
 
+  bool after_layers(const Op& op) const {
+    const uint32_t end = program_.layers.empty() ? 0 : program_.layers.back().end_op;
+    return &op - program_.ops.data() >= end;
+  }
   /// After the last layer, and the sum that only what comes there reads.
   bool at_logit_rows(const Op& op) const {
-    const auto after_layers = [&](const Op* one) {
-      const uint32_t end = program_.layers.empty() ? 0 : program_.layers.back().end_op;
-      return one - program_.ops.data() >= end;
-    };
-    if (after_layers(&op)) return true;
+    if (after_layers(op)) return true;
     const std::vector<const Op*>& readers = readers_[op.result];
-    return is<op::Add>(op) && !readers.empty() && std::ranges::all_of(readers, after_layers);
+    return is<op::Add>(op) && !readers.empty() &&
+           std::ranges::all_of(readers, [&](const Op* one) { return after_layers(*one); });
   }
 
   static void add(std::vector<PartCost>& sums, const PartCost& cost) {
@@ -193,18 +195,30 @@ class Pricing {
     return {.flops = 3 * rotated, .values = is_key ? 0 : 2 * rotated + dims};
   }
   PartCost price(const op::Append& o, const Op&) {
-    const uint64_t n = width(o.k) + width(o.v);
+    const uint64_t n = width(o.k) + (o.v ? width(*o.v) : 0);
     const StateGroup& group = program_.state_groups[o.group];
-    return {.values = n,
-            .written_kv_bytes = uint64_t{group.n_kv_heads} * kv_type_.row_bytes(group.head_dim)};
+    return {
+        .values = n,
+        .written_kv_bytes = group.n_kv_heads * kv_row_bytes_of(group.head_dim, group.latent_dim)};
   }
-  PartCost price(const op::Attention& o, const Op&) {
+  /// Of a token and kv head.
+  uint64_t kv_row_bytes_of(uint32_t head_dim, uint32_t latent_dim) const {
+    return latent_dim == 0 ? kv_type_.row_bytes(head_dim) : kv_row_bytes(kv_type_.k, head_dim);
+  }
+  PartCost price(const op::Attention& o, const Op& op) {
     return {.window = o.window,
             .ahead = o.ahead,
-            .values = 2 * width(o.q),
+            .values = width(o.q) + width(op.result),
             .step_weight_bytes = vector_bytes(o.sinks),
-            .pair_flops = 4 * width(o.q),
-            .key_bytes = uint64_t{o.n_kv_heads} * kv_type_.row_bytes(o.head_dim)};
+            .pair_flops = 2 * (width(o.q) + width(op.result)),
+            .key_bytes = o.n_kv_heads * kv_row_bytes_of(o.head_dim, o.latent_dim)};
+  }
+  PartCost price(const op::HeadLinear& o, const Op& op) {
+    const HeadProduct size = head_product(program_, o);
+    const uint64_t n_weights = uint64_t{o.n_heads} * size.n_in * size.n_out;
+    return {.flops = 2 * n_weights,
+            .values = width(o.x) + width(op.result),
+            .step_weight_bytes = bytes(o.weight, n_weights)};
   }
   PartCost price(const op::Activation& o, const Op&) {
     return {.flops = activation_flops(o.kind) * width(o.x), .values = width(o.x)};
@@ -228,6 +242,7 @@ class Pricing {
     return {.flops = 2 * width(o.x), .values = 2 * width(o.x)};
   }
   PartCost price(const op::Split&, const Op&) { return {}; }
+  PartCost price(const op::Concat&, const Op&) { return {}; }
   PartCost price(const op::Route&, const Op&) { return {}; }
   PartCost price(const op::ExpertLinear& o, const Op& op) {
     const auto& dims = program_.tensors[o.weight].dims;

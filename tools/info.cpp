@@ -223,6 +223,7 @@ Json program_json(const Program& program) {
                                     {"n_slots", group.n_slots},
                                     {"n_kv_heads", group.n_kv_heads},
                                     {"head_dim", group.head_dim},
+                                    {"latent_dim", group.latent_dim},
                                     {"window", group.window}});
   }
   size_t layer = 0;

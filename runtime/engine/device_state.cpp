@@ -23,8 +23,9 @@ ModelFingerprint cache_fingerprint(const Model& model, const StateLayout& layout
   std::string facts =
       fmt::format("{:x} {:x} {}", model.fingerprint[0], model.fingerprint[1], decoder.arithmetic());
   for (const StateLayout::Page& page : layout.pages) {
-    facts += fmt::format(" {} {} {} {} {}", page.group, page.layout.type.name(),
-                         page.layout.n_layers, page.layout.n_kv_heads, page.layout.head_dim);
+    facts += fmt::format(" {} {} {} {} {}{}", page.group, page.layout.type.name(),
+                         page.layout.n_layers, page.layout.n_kv_heads, page.layout.head_dim,
+                         page.layout.has_values ? "" : " keys");
   }
   const XXH128_hash_t hash = XXH3_128bits(facts.data(), facts.size());
   return {hash.low64, hash.high64};

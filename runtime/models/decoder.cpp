@@ -34,7 +34,7 @@ std::vector<uint64_t> range_bytes(const Lowered& lowered, const Program& program
   uint64_t y_floats = 0;
   for (const AttentionClass& one : lowered.attention_classes) {
     stats_floats = std::max(stats_floats, uint64_t{one.n_heads} * 2);
-    y_floats = std::max(y_floats, uint64_t{one.n_heads} * one.head_dim);
+    y_floats = std::max(y_floats, uint64_t{one.n_heads} * one.value_dim());
   }
   std::vector<uint64_t> ranges = {
       plan_activations(lowered, limits.rows, limits.logit_rows).bytes,
@@ -97,7 +97,8 @@ class Decoder::Declaring {
                                             .kv_type = kv_type_,
                                             .window = one.window,
                                             .soft_cap = static_cast<float>(one.soft_cap),
-                                            .sinks = one.sinks},
+                                            .sinks = one.sinks,
+                                            .latent_dim = one.latent_dim},
                                            attention_math(one, math_)));
     }
     for (size_t i = 0; i < decoder_.lowered_.dispatches.size(); ++i) {
@@ -145,12 +146,20 @@ class Decoder::Declaring {
         .pairs = c.halves ? ops::RopePairs::kHalves : ops::RopePairs::kAdjacent,
         .kv_type = kv_type_,
         .head_norms = c.q_norm.has_value(),
-        .biases = c.bias.has_value()};
+        .biases = c.bias.has_value(),
+        .has_values = c.has_values};
     const auto found = std::ranges::find(shapes_, shape);
     resolved_->rope_kv = static_cast<uint32_t>(found - shapes_.begin());
     if (found != shapes_.end()) return {};
     shapes_.push_back(shape);
     PUMICE_TRY(decoder_.rope_kv_.emplace_back(), ops::RopeKv::plan(pipelines_, shape));
+    return {};
+  }
+  Status declare(const call::HeadLinear& c) {
+    const WeightType* const type = resolved_->matrix.type;
+    if (decoder_.head_linear_.contains({type, c.transposed})) return {};
+    PUMICE_TRY(ops::HeadLinear op, ops::HeadLinear::plan(pipelines_, *type, c.transposed));
+    decoder_.head_linear_.emplace(std::pair(type, c.transposed), op);
     return {};
   }
   Status declare(const call::Attention&) { return {}; }
@@ -255,6 +264,8 @@ void Decoder::use_weights(const ModelWeights& weights) {
       for (const auto& member : resolved.matrices.members) types.insert(member.matrix.type);
     } else if (const auto* experts = std::get_if<call::ExpertLinear>(&dispatch.what)) {
       resolved.matrix = weights.matrix(lowered_.matrices[experts->matrices][0]);
+    } else if (const auto* heads = std::get_if<call::HeadLinear>(&dispatch.what)) {
+      resolved.matrix = weights.matrix(lowered_.matrices[heads->matrices][0]);
     }
   }
   types_.assign(types.begin(), types.end());
@@ -447,6 +458,21 @@ class Decoder::Recording {
                     .k_norm = vector(c.k_norm),
                     .norm_eps = c.norm_eps,
                     .bias = vector(c.bias)});
+  }
+
+  void record(const call::HeadLinear& c) {
+    const WeightMatrix& weights = resolved_->matrix;
+    decoder_.head_linear_.at({weights.type, c.transposed})
+        .record(recorder_, {.weights = weights,
+                            .n_heads = c.n_heads,
+                            .first_row = c.first_row,
+                            .n_rows = c.n_rows,
+                            .x = at(c.x),
+                            .x_stride = stride(c.x),
+                            .x_head_stride = c.x_head_dim,
+                            .y = at(c.y),
+                            .y_stride = stride(c.y),
+                            .rows = n_rows_});
   }
 
   void record(const call::Attention& c) {

@@ -17,6 +17,7 @@
 #include "shaders/experts/experts.hpp"
 #include "shaders/flash_attention/flash_attention.hpp"
 #include "shaders/gated_activation/gated_activation.hpp"
+#include "shaders/head_linear/head_linear.hpp"
 #include "shaders/layer_norm/layer_norm.hpp"
 #include "shaders/linear/linear.hpp"
 #include "shaders/rms_norm/rms_norm.hpp"
@@ -106,7 +107,7 @@ class Decoder {
   /// What a dispatch is recorded with.
   struct Resolved {
     StackedMatrices matrices;  ///< of call::Linear
-    WeightMatrix matrix;       ///< of call::Embed and call::ExpertLinear
+    WeightMatrix matrix;       ///< of call::Embed, HeadLinear and ExpertLinear
     uint32_t rope_kv = 0;      ///< of call::RopeKv: index into rope_kv_
     uint32_t rope = 0;         ///< of call::Rope: index into rope_
   };
@@ -137,7 +138,8 @@ class Decoder {
   ops::Linear linear_;
   std::vector<ops::RopeKv> rope_kv_;
   std::vector<ops::Rope> rope_;
-  std::vector<ops::FlashAttention> attention_;  // by attention class
+  std::map<std::pair<const WeightType*, bool>, ops::HeadLinear> head_linear_;  // transposed?
+  std::vector<ops::FlashAttention> attention_;                                 // by attention class
   std::map<ops::GatedActivation::Kind, ops::GatedActivation> gated_;
   std::map<ops::Elementwise::Kind, ops::Elementwise> elementwise_;
   ops::LayerNorm layer_norm_;

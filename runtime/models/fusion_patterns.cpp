@@ -1,5 +1,6 @@
 #include "models/fusion_patterns.hpp"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -72,6 +73,29 @@ std::vector<TensorId> FusionPatterns::biases_of(const std::vector<size_t>& linea
   return next == 0 ? tensors : std::vector<TensorId>();
 }
 
+bool FusionPatterns::is_read_after(ValueId value, size_t op) const {
+  const auto last_reader = [&](ValueId v) { return readers_[v].empty() ? 0 : readers_[v].back(); };
+  if (last_reader(value) > op) return true;
+  const uint32_t width = program_->values[value].width;
+  uint32_t first = 0;  // in the value that it is a part of
+  while (const auto* split = made_by<op::Split>(value)) {
+    first += split->first;
+    for (const size_t reader : readers_[split->x]) {
+      const auto* other = std::get_if<op::Split>(&program_->ops[reader].what);
+      const ValueId result = program_->ops[reader].result;
+      if (other == nullptr) {
+        if (reader > op) return true;
+        continue;
+      }
+      const bool overlaps =
+          other->first < first + width && first < other->first + program_->values[result].width;
+      if (overlaps && std::max(reader, last_reader(result)) > op) return true;
+    }
+    value = split->x;
+  }
+  return false;
+}
+
 /// Whether one operation reads a value and only it reads what it is made of.
 bool FusionPatterns::is_only_for(ValueId value) const {
   return has_one_reader(value) && has_one_reader(op_inputs(program_->ops[makers_[value]].what)[0]);
@@ -104,6 +128,11 @@ Status FusionPatterns::find_heads(size_t index, const op::Attention& attention) 
     return {};
   }
   absorb(makers_[attention.kv]);
+  if (!heads.append->v) {  // keys alone, of a value by itself
+    heads.k = heads.append->k;
+    heads_.emplace(index, heads);
+    return {};
+  }
   const auto* q_rope = made_by<op::Rope>(attention.q);
   const auto* k_rope = made_by<op::Rope>(heads.append->k);
   const bool turn_alike = q_rope != nullptr && k_rope != nullptr && q_rope->rope == k_rope->rope &&
@@ -112,7 +141,7 @@ Status FusionPatterns::find_heads(size_t index, const op::Attention& attention) 
   heads.rope = turn_alike ? q_rope : nullptr;
   heads.q = turn_alike ? q_rope->x : attention.q;
   heads.k = turn_alike ? k_rope->x : heads.append->k;
-  heads.v = heads.append->v;
+  heads.v = *heads.append->v;
   if (turn_alike) {
     absorb(makers_[attention.q]);
     absorb(makers_[heads.append->k]);

@@ -58,6 +58,9 @@ class FusionPatterns {
   }
   /// Rising.
   const std::vector<size_t>& readers(ValueId value) const { return readers_[value]; }
+  /// Whether an operation after that one reads some of its numbers, also as a part of another
+  /// value.
+  bool is_read_after(ValueId value, size_t op) const;
   bool has_one_reader(ValueId value) const {
     return readers_[value].size() == 1 && value != program_->logits;
   }

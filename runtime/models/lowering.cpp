@@ -81,6 +81,7 @@ class Touched {
   void add(const call::LayerNorm& c) { use(c.x), use(c.residual), use(c.y); }
   void add(const call::Rope& c) { use(c.x); }
   void add(const call::RopeKv& c) { use(c.qkv); }
+  void add(const call::HeadLinear& c) { use(c.x), use(c.y); }
   void add(const call::Attention& c) { use(c.q), use(c.y); }
   void add(const call::Gated& c) { use(c.gate_up), use(c.y); }
   void add(const call::Elementwise& c) { use(c.a), use(c.b), use(c.y); }
@@ -145,8 +146,8 @@ class Lowering {
   uint32_t width(ValueId value) const { return program_.values[value].width; }
   /// Whether no operation after the present one reads it.
   bool dies_here(ValueId value) const {
-    const std::vector<size_t>& readers = patterns_.readers(value);
-    return value != program_.logits && !readers.empty() && readers.back() <= op_;
+    return value != program_.logits && !patterns_.readers(value).empty() &&
+           !patterns_.is_read_after(value, op_);
   }
   RowSet row_set() const { return op_ >= end_of_layers_ ? RowSet::kLogits : RowSet::kAll; }
   RowSet rows_of(const View& view) const { return lowered_.buffers[view.buffer].rows; }
@@ -383,18 +384,42 @@ class Lowering {
     const View y = place_of_result(o.x);
     if (y.buffer != x.buffer || y.first != x.first) copy(x, y, width(o.x), "rope");
     views_[result_] = y;
-    emit(call::Rope{.x = y,
+    emit(call::Rope{.x = {y.buffer, y.first + o.first},
                     .n_heads = width(o.x) / o.head_dim,
                     .head_dim = o.head_dim,
                     .rope = o.rope,
                     .halves = o.halves},
          "rope");
   }
+  void lower(const op::HeadLinear& o) {
+    const std::string part = stem_of(o.weight);
+    const uint32_t head_dim = width(o.x) / o.n_heads;
+    View x = at_rows(o.x, part);
+    // Heads are read four floats at once.
+    if (x.first % kVectorFloats != 0) x = whole(o.x, part);
+    if (head_dim % kVectorFloats != 0 || lowered_.buffers[x.buffer].width % kVectorFloats != 0 ||
+        (!o.transposed && program_.tensors[o.weight].dims[0] % kVectorFloats != 0)) {
+      return fail(fmt::format("there is no kernel for products of heads of {} numbers", head_dim));
+    }
+    const View y = new_view(width(result_));
+    views_[result_] = y;
+    emit(call::HeadLinear{.x = x,
+                          .matrices = group_of({all_rows(o.weight)}),
+                          .y = y,
+                          .n_heads = o.n_heads,
+                          .x_head_dim = head_dim,
+                          .first_row = o.first_row,
+                          .n_rows = o.n_rows,
+                          .transposed = o.transposed},
+         part);
+  }
   void lower(const op::Append&) { fail("there is no kernel for a state outside of attention"); }
 
   void lower(const op::Attention& o) {
     const Heads& heads = *patterns_.heads_of(op_);
-    const View q = heads.appends ? append(o, heads) : at_rows(o.q, "attention");
+    if (heads.appends && o.latent_dim != 0) append_latent(o, heads);
+    const bool has_q = heads.appends && o.latent_dim == 0;
+    const View q = has_q ? append(o, heads) : at_rows(o.q, "attention");
     const View y = new_view(width(result_));
     views_[result_] = y;
     emit(call::Attention{.q = q,
@@ -407,11 +432,29 @@ class Lowering {
                               .ahead = o.ahead,
                               .soft_cap = o.soft_cap,
                               .large_scores = o.scale * std::sqrt(o.head_dim) > kLargeScores,
-                              .sinks = o.sinks.has_value()}),
+                              .sinks = o.sinks.has_value(),
+                              .latent_dim = o.latent_dim}),
                          .scale = o.scale,
                          .state = {heads.append->group, heads.append->slot},
                          .sinks = o.sinks ? std::optional(vector_of({*o.sinks})) : std::nullopt},
          "attention");
+  }
+
+  /// Keys alone go to the state.
+  void append_latent(const op::Attention& o, const Heads& heads) {
+    emit(call::RopeKv{.qkv = at_rows(heads.k, "rope_kv"),
+                      .n_heads = 0,
+                      .n_kv_heads = o.n_kv_heads,
+                      .head_dim = o.head_dim,
+                      .rope = {},
+                      .halves = false,
+                      .bias = {},
+                      .q_norm = {},
+                      .k_norm = {},
+                      .norm_eps = 0,
+                      .state = {heads.append->group, heads.append->slot},
+                      .has_values = false},
+         "rope_kv");
   }
 
   /// k and v go to the state; returns where q is.
@@ -549,6 +592,20 @@ class Lowering {
   }
   void lower(const op::Split& o) {
     views_[result_] = View{views_[o.x]->buffer, views_[o.x]->first + o.first};
+  }
+
+  void lower(const op::Concat& o) {
+    const View a = at_rows(o.a, "concat");
+    const View b = at_rows(o.b, "concat");
+    if (a.buffer == b.buffer && a.first + width(o.a) == b.first && dies_here(o.a) &&
+        dies_here(o.b)) {
+      views_[result_] = a;
+      return;
+    }
+    const View y = new_view(width(result_));
+    views_[result_] = y;
+    copy(a, y, width(o.a), "concat");
+    copy(b, {y.buffer, width(o.a)}, width(o.b), "concat");
   }
 
   void lower(const op::Route& o) {

@@ -66,8 +66,10 @@ struct AttentionClass {
   /// They are not divided by the root of head_dim, or by far less: what q and k were rounded to
   /// weighs that much more.
   bool large_scores = false;
-  bool sinks = false;  ///< each head has a key without value
+  bool sinks = false;       ///< each head has a key without value
+  uint32_t latent_dim = 0;  ///< as op::Attention's
 
+  uint32_t value_dim() const { return latent_dim != 0 ? latent_dim : head_dim; }
   bool operator==(const AttentionClass&) const = default;
 };
 
@@ -115,10 +117,10 @@ struct Rope {
   uint32_t rope;  ///< index into Program::ropes
   bool halves;
 };
-/// Biases, norms of heads and rotation of q and k, and k and v into the state.
+/// Biases, norms of heads and rotation of q and k, and k and v into the state; or keys alone.
 struct RopeKv {
   View qkv;
-  uint32_t n_heads;
+  uint32_t n_heads;  ///< 0: there is no q
   uint32_t n_kv_heads;
   uint32_t head_dim;
   std::optional<uint32_t> rope;  ///< index into Program::ropes
@@ -128,6 +130,18 @@ struct RopeKv {
   std::optional<VectorId> k_norm;
   float norm_eps;
   StateSlot state;
+  bool has_values = true;
+};
+/// A matrix for each head, as op::HeadLinear.
+struct HeadLinear {
+  View x;
+  GroupId matrices;  ///< one, the heads' rows one after the other
+  View y;
+  uint32_t n_heads;
+  uint32_t x_head_dim;
+  uint32_t first_row;
+  uint32_t n_rows;
+  bool transposed;
 };
 struct Attention {
   View q;
@@ -185,8 +199,8 @@ struct Combine {
 }  // namespace call
 
 using Call = std::variant<call::Embed, call::Linear, call::RmsNorm, call::LayerNorm, call::Rope,
-                          call::RopeKv, call::Attention, call::Gated, call::Elementwise,
-                          call::Route, call::ExpertLinear, call::Combine>;
+                          call::RopeKv, call::HeadLinear, call::Attention, call::Gated,
+                          call::Elementwise, call::Route, call::ExpertLinear, call::Combine>;
 
 /// One call of an op; some ops record several commands.
 struct Dispatch {

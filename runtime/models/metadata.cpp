@@ -77,7 +77,7 @@ Result<ScalarSource> Metadata::read_scalar(std::string_view tensor) const {
   return ScalarSource{values[0], {.name = std::string(tensor)}};
 }
 
-Result<ModelDimensions> Metadata::read_dimensions(Layers layers) const {
+Result<ModelDimensions> Metadata::read_widths(Layers layers) const {
   const auto of_layers = [&](std::string_view key, uint32_t limit) {
     return layers == Layers::kDiffer ? largest_count(key, limit) : count(key, limit);
   };
@@ -98,6 +98,20 @@ Result<ModelDimensions> Metadata::read_dimensions(Layers layers) const {
     return make_error(ErrorCode::kBadFile, "{}: {} heads cannot share {} kv heads",
                       full("attention.head_count_kv"), config.n_heads, config.n_kv_heads);
   }
+  const GgufTensor* embedding = file_.find_tensor(kTokenEmbd);
+  if (embedding == nullptr) {
+    return make_error(ErrorCode::kBadFile, "the file has no tensor {}: not a model", kTokenEmbd);
+  }
+  if (embedding->dims[1] > kMaxWidth) {
+    return make_error(ErrorCode::kBadFile, "{}: {} vocabulary entries exceed {}", kTokenEmbd,
+                      embedding->dims[1], kMaxWidth);
+  }
+  config.n_vocab = static_cast<uint32_t>(embedding->dims[1]);
+  return config;
+}
+
+Result<ModelDimensions> Metadata::read_dimensions(Layers layers) const {
+  PUMICE_TRY(ModelDimensions config, read_widths(layers));
   config.head_dim = config.n_embd / config.n_heads;
   if (file_.find(full("attention.key_length")) != nullptr) {
     PUMICE_TRY(config.head_dim, count("attention.key_length", kMaxHeadDim));
@@ -112,15 +126,38 @@ Result<ModelDimensions> Metadata::read_dimensions(Layers layers) const {
     return make_error(ErrorCode::kBadFile, "{}: head_dim {} is not a multiple of 8 up to {}",
                       full("attention.key_length"), config.head_dim, kMaxHeadDim);
   }
-  const GgufTensor* embedding = file_.find_tensor(kTokenEmbd);
-  if (embedding == nullptr) {
-    return make_error(ErrorCode::kBadFile, "the file has no tensor {}: not a model", kTokenEmbd);
+  return config;
+}
+
+Result<ModelDimensions> Metadata::read_latent_dimensions(LatentSource& latent) const {
+  PUMICE_TRY(ModelDimensions config, read_widths(Layers::kAlike));
+  const auto heads_of_eights = [&](std::string_view key, uint32_t limit) -> Result<uint32_t> {
+    PUMICE_TRY(const uint32_t value, count(key, limit));
+    if (value % 8 == 0) return value;
+    return make_error(ErrorCode::kBadFile, "{}: {} is not a multiple of 8", full(key), value);
+  };
+  // Where attn_k_b is, key_length and value_length are of what is kept of a token.
+  latent.fused = !has_tensor("blk.0.attn_k_b.weight");
+  const bool has_own = has("attention.key_length_mla") || !latent.fused;
+  PUMICE_TRY(latent.rank, heads_of_eights("attention.kv_lora_rank", kMaxHeadDim));
+  PUMICE_TRY(latent.n_turning, heads_of_eights("rope.dimension_count", kMaxHeadDim));
+  PUMICE_TRY(
+      config.head_dim,
+      heads_of_eights(has_own ? "attention.key_length_mla" : "attention.key_length", kMaxHeadDim));
+  PUMICE_TRY(latent.value_dim,
+             heads_of_eights(has_own ? "attention.value_length_mla" : "attention.value_length",
+                             kMaxHeadDim));
+  if (latent.n_turning >= config.head_dim) {
+    return make_error(ErrorCode::kBadFile, "{}: {} of the {} numbers of a head turn",
+                      full("rope.dimension_count"), latent.n_turning, config.head_dim);
   }
-  if (embedding->dims[1] > kMaxWidth) {
-    return make_error(ErrorCode::kBadFile, "{}: {} vocabulary entries exceed {}", kTokenEmbd,
-                      embedding->dims[1], kMaxWidth);
+  latent.n_still = config.head_dim - latent.n_turning;
+  PUMICE_TRY(const uint64_t q_rank, get_or<uint64_t>("attention.q_lora_rank", 0));
+  if (q_rank > kMaxWidth) {
+    return make_error(ErrorCode::kBadFile, "{}: {} is more than {}", full("attention.q_lora_rank"),
+                      q_rank, kMaxWidth);
   }
-  config.n_vocab = static_cast<uint32_t>(embedding->dims[1]);
+  latent.q_rank = static_cast<uint32_t>(q_rank);
   return config;
 }
 

@@ -39,6 +39,16 @@ struct ExpertSource {
   Router router;
 };
 
+/// Multi-head latent attention's sizes. DeepSeek-AI, "DeepSeek-V2", 2024.
+struct LatentSource {
+  uint32_t rank = 0;       ///< of what keys and values are made of
+  uint32_t q_rank = 0;     ///< of what queries are made of; 0: of x itself
+  uint32_t n_still = 0;    ///< numbers of a head that do not turn, the first
+  uint32_t n_turning = 0;  ///< those behind them
+  uint32_t value_dim = 0;  ///< of a head
+  bool fused = false;      ///< keys' and values' matrices are rows of one, attn_kv_b
+};
+
 /// A rotary embedding, and the tensors that were read for it.
 struct RopeSource {
   ops::RopeConfig config;
@@ -87,6 +97,9 @@ class Metadata {
   /// Checks ranges. The vocabulary size comes from the embedding tensor, which the file must have.
   /// Where layers differ, n_ff, n_heads and n_kv_heads are the largest.
   Result<ModelDimensions> read_dimensions(Layers layers = Layers::kAlike) const;
+  /// The same of a model with latent attention: heads are of what is multiplied, n_still and
+  /// n_turning numbers, whose sizes `latent` gets.
+  Result<ModelDimensions> read_latent_dimensions(LatentSource& latent) const;
   /// A positive count for each layer, of a key with one for all or as many as layers.
   Result<std::vector<uint32_t>> read_layer_counts(std::string_view key, uint32_t n_layers) const;
   /// A size of heads: a multiple of 8 that kernels compute.
@@ -121,6 +134,8 @@ class Metadata {
 
  private:
   Status read_router(ExpertSource& experts) const;
+  /// All but head_dim.
+  Result<ModelDimensions> read_widths(Layers layers) const;
   std::string full(std::string_view key) const { return prefix_ + "." + std::string(key); }
   /// A positive count of at most `limit`.
   Result<uint32_t> count(std::string_view key, uint32_t limit) const;

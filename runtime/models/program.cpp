@@ -1,6 +1,7 @@
 #include "models/program.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.hpp"
 
@@ -48,8 +49,13 @@ Operands operands(const op::LayerNorm& o) {
   return {"layer_norm", {o.x}, with({o.weight}, o.bias)};
 }
 Operands operands(const op::Rope& o) { return {"rope", {o.x}}; }
-Operands operands(const op::Append& o) { return {"append", {o.k, o.v}}; }
+Operands operands(const op::Append& o) {
+  Operands found{"append", {o.k}};
+  if (o.v) found.inputs.push_back(*o.v);
+  return found;
+}
 Operands operands(const op::Attention& o) { return {"attention", {o.q, o.kv}, with({}, o.sinks)}; }
+Operands operands(const op::HeadLinear& o) { return {"head_linear", {o.x}, {o.weight}}; }
 Operands operands(const op::Activation& o) { return {activation_name(o.kind), {o.x}}; }
 Operands operands(const op::Xielu& o) { return {"xielu", {o.x}}; }
 Operands operands(const op::Mul& o) { return {"mul", {o.a, o.b}}; }
@@ -58,6 +64,7 @@ Operands operands(const op::Scale& o) { return {"scale", {o.x}}; }
 Operands operands(const op::Clamp& o) { return {"clamp", {o.x}}; }
 Operands operands(const op::SoftCap& o) { return {"soft_cap", {o.x}}; }
 Operands operands(const op::Split& o) { return {"split", {o.x}}; }
+Operands operands(const op::Concat& o) { return {"concat", {o.a, o.b}}; }
 Operands operands(const op::Route& o) { return {"route", {o.scores}, with({}, o.bias)}; }
 Operands operands(const op::ExpertLinear& o) {
   return {"expert_linear", {o.x, o.routes}, with({o.weight}, o.bias)};
@@ -69,6 +76,15 @@ Operands operands_of(const Operation& what) {
 }
 
 }  // namespace
+
+HeadProduct head_product(const Program& program, const op::HeadLinear& linear) {
+  const auto n_cols = static_cast<uint32_t>(program.tensors[linear.weight].dims[0]);
+  const uint32_t head_dim = program.values[linear.x].width / linear.n_heads;
+  HeadProduct product{.n_in = n_cols, .n_out = linear.n_rows};
+  if (linear.transposed) std::swap(product.n_in, product.n_out);
+  product.n_kept = head_dim - product.n_in;
+  return product;
+}
 
 uint32_t embedding_width(const Program& program) {
   return program.values[program.layers.empty() ? program.logits : program.layers.front().input]

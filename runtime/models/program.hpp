@@ -46,13 +46,15 @@ struct TensorSpec {
   uint64_t n_elements() const { return dims[0] * dims[1] * dims[2] * dims[3]; }
 };
 
-/// What a sequence keeps between steps for some of the layers: n_slots times keys and values.
+/// What a sequence keeps between steps for some of the layers: n_slots times keys and values, or
+/// keys alone, of which values are a part.
 struct StateGroup {
   std::string name;
   uint32_t n_kv_heads = 0;
   uint32_t head_dim = 0;
-  uint32_t window = 0;   ///< positions that are read again, the newest included; 0: all
-  uint32_t n_slots = 0;  ///< layers with a slot of their own
+  uint32_t window = 0;      ///< positions that are read again, the newest included; 0: all
+  uint32_t n_slots = 0;     ///< layers with a slot of their own
+  uint32_t latent_dim = 0;  ///< a key's first so many numbers are its value; 0: values are kept too
 };
 
 /// Rows [first_row, first_row + n_rows) of a matrix: all of it, or a part of a fused one.
@@ -135,18 +137,20 @@ struct LayerNorm {
   float eps;
   uint32_t group;
 };
-/// The first ropes[rope].dims numbers of each head turned by its angles at the token's position.
+/// ropes[rope].dims numbers of each head, from its number `first` on, turned by its angles at the
+/// token's position.
 struct Rope {
   ValueId x;
   uint32_t rope;  ///< index into Program::ropes
   uint32_t head_dim;
   bool halves;  ///< pairs are (i, i + dims/2) rather than (2i, 2i + 1)
+  uint32_t first = 0;
 };
 /// The slot's keys and values with the step's own.
 struct Append {
   ValueId k;
-  ValueId v;
-  uint32_t group;  ///< index into Program::state_groups
+  std::optional<ValueId> v;  ///< none: values are a part of the keys
+  uint32_t group;            ///< index into Program::state_groups
   uint32_t slot;
 };
 /// Attention, head_dim numbers a head; n_heads / n_kv_heads heads of q share one of k and v. Causal
@@ -163,6 +167,22 @@ struct Attention {
   uint32_t ahead;   ///< of those so many are behind its own position; kAllAhead: all there are
   double soft_cap;  ///< scores become cap · tanh(score / cap); 0: none
   std::optional<TensorId> sinks;  ///< [n_heads] scores of a key without value
+  uint32_t latent_dim = 0;        ///< as the state group's
+
+  /// Numbers of a value, so also of a head of the result.
+  uint32_t value_dim() const { return latent_dim != 0 ? latent_dim : head_dim; }
+};
+/// The first numbers of each head of x times the head's own matrix, W: rows [first_row, first_row +
+/// n_rows) of the head's share of a tensor, whose rows are those of the first head, then those of
+/// the next. x Wᵀ, or x W where it is transposed. What a head has behind those numbers follows the
+/// product unchanged.
+struct HeadLinear {
+  ValueId x;
+  TensorId weight;
+  uint32_t n_heads;
+  uint32_t first_row;
+  uint32_t n_rows;
+  bool transposed;
 };
 struct Activation {
   ValueId x;
@@ -205,6 +225,11 @@ struct Split {
   ValueId x;
   uint32_t first;
 };
+/// The numbers of a, then those of b.
+struct Concat {
+  ValueId a;
+  ValueId b;
+};
 /// The n_used experts of the highest probabilities, each with a bias that has no part in its
 /// weight, ties to the lowest id.
 struct Route {
@@ -229,10 +254,11 @@ struct Combine {
 
 }  // namespace op
 
-using Operation = std::variant<op::Embed, op::EmbedPosition, op::AddRow, op::Linear, op::RmsNorm,
-                               op::LayerNorm, op::Rope, op::Append, op::Attention, op::Activation,
-                               op::Xielu, op::Mul, op::Add, op::Scale, op::Clamp, op::SoftCap,
-                               op::Split, op::Route, op::ExpertLinear, op::Combine>;
+using Operation =
+    std::variant<op::Embed, op::EmbedPosition, op::AddRow, op::Linear, op::RmsNorm, op::LayerNorm,
+                 op::Rope, op::Append, op::Attention, op::HeadLinear, op::Activation, op::Xielu,
+                 op::Mul, op::Add, op::Scale, op::Clamp, op::SoftCap, op::Split, op::Concat,
+                 op::Route, op::ExpertLinear, op::Combine>;
 
 /// One step of the list. It gives exactly one value.
 struct Op {
@@ -268,6 +294,14 @@ struct Program {
   /// Of a program that embeds: its result, `logits`, is then [tokens][width of an embedding].
   std::optional<Pooling> pooling = {};
 };
+
+/// What a HeadLinear reads and writes of each head.
+struct HeadProduct {
+  uint32_t n_in = 0;    ///< numbers that are multiplied
+  uint32_t n_out = 0;   ///< the product's
+  uint32_t n_kept = 0;  ///< numbers behind them that stay
+};
+HeadProduct head_product(const Program& program, const op::HeadLinear& linear);
 
 /// Of what the first layer reads, or of the logits without layers.
 uint32_t embedding_width(const Program& program);

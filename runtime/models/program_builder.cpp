@@ -3,6 +3,11 @@
 #include <algorithm>
 
 namespace pumice {
+namespace {
+
+constexpr float kStandingStill = 1e30f;  // divides a frequency: no angle at any position
+
+}  // namespace
 
 ProgramBuilder::ProgramBuilder(const ModelDimensions& dimensions) {
   program_.architecture = dimensions.architecture;
@@ -13,17 +18,22 @@ ProgramBuilder::ProgramBuilder(const ModelDimensions& dimensions) {
 
 ProgramBuilder::Rotation ProgramBuilder::rotation(const RopeSource& rope, uint32_t head_dim,
                                                   Pairs pairs) {
+  expect(rope.config.temperature == 0 || rope.config.dims == head_dim,
+         "rope: a temperature of heads of {}, of which {} turn", head_dim, rope.config.dims);
+  return add_rotation(rope, head_dim, 0, pairs == Pairs::kHalves);
+}
+
+ProgramBuilder::Rotation ProgramBuilder::add_rotation(const RopeSource& rope, uint32_t head_dim,
+                                                      uint32_t first, bool halves) {
   for (const TensorSpec& spec : rope.tensors) tensor(spec);
   const auto frequencies = ops::rope_frequencies(rope.config.for_context(0));
   expect(frequencies.ok(), "{}", frequencies.ok() ? "" : frequencies.error().message);
-  expect(rope.config.dims <= head_dim, "rope: {} dimensions of heads of {}", rope.config.dims,
-         head_dim);
-  expect(rope.config.temperature == 0 || rope.config.dims == head_dim,
-         "rope: a temperature of heads of {}, of which {} turn", head_dim, rope.config.dims);
-  program_.ropes.push_back(rope.config);
-  return {.rope = static_cast<uint32_t>(program_.ropes.size() - 1),
-          .head_dim = head_dim,
-          .halves = pairs == Pairs::kHalves};
+  expect(uint64_t{first} + rope.config.dims <= head_dim, "rope: {} dimensions of heads of {}",
+         first + rope.config.dims, head_dim);
+  const auto known = std::ranges::find(program_.ropes, rope.config);
+  const auto index = static_cast<uint32_t>(known - program_.ropes.begin());
+  if (known == program_.ropes.end()) program_.ropes.push_back(rope.config);
+  return {.rope = index, .head_dim = head_dim, .halves = halves, .first = first};
 }
 
 uint32_t ProgramBuilder::state_group(std::string_view name, uint32_t n_kv_heads, uint32_t head_dim,
@@ -33,6 +43,15 @@ uint32_t ProgramBuilder::state_group(std::string_view name, uint32_t n_kv_heads,
                                    .head_dim = head_dim,
                                    .window = window});
   return static_cast<uint32_t>(program_.state_groups.size() - 1);
+}
+
+uint32_t ProgramBuilder::latent_group(std::string_view name, uint32_t head_dim,
+                                      uint32_t latent_dim) {
+  const uint32_t group = state_group(name, 1, head_dim);
+  expect(latent_dim > 0 && latent_dim <= head_dim, "state group {}: values of {} of {} numbers",
+         name, latent_dim, head_dim);
+  program_.state_groups[group].latent_dim = latent_dim;
+  return group;
 }
 
 void ProgramBuilder::begin_layer(ValueId x) {
@@ -134,19 +153,31 @@ void ProgramBuilder::expect_heads(ValueId x, std::string_view stem, uint32_t hea
 ValueId ProgramBuilder::rope(ValueId x, const Rotation& rotation) {
   expect(width(x) % rotation.head_dim == 0, "{}rope: {} numbers are not heads of {}", prefix_,
          width(x), rotation.head_dim);
-  return add_op_on(
-      x,
-      op::Rope{
-          .x = x, .rope = rotation.rope, .head_dim = rotation.head_dim, .halves = rotation.halves},
-      width(x));
+  return add_op_on(x,
+                   op::Rope{.x = x,
+                            .rope = rotation.rope,
+                            .head_dim = rotation.head_dim,
+                            .halves = rotation.halves,
+                            .first = rotation.first},
+                   width(x));
 }
 
 ValueId ProgramBuilder::append(uint32_t state_group, ValueId k, ValueId v) {
+  return add_append(state_group, k, v);
+}
+
+ValueId ProgramBuilder::append(uint32_t state_group, ValueId k) {
+  return add_append(state_group, k, {});
+}
+
+ValueId ProgramBuilder::add_append(uint32_t state_group, ValueId k, std::optional<ValueId> v) {
   StateGroup& group = program_.state_groups.at(state_group);
   const uint64_t expected = uint64_t{group.n_kv_heads} * group.head_dim;
-  expect(width(k) == expected && width(v) == expected,
+  expect(width(k) == expected && (!v || width(*v) == expected),
          "{}append: keys of {} and values of {} numbers where state group {} has {}", prefix_,
-         width(k), width(v), group.name, expected);
+         width(k), v ? width(*v) : 0, group.name, expected);
+  expect(v.has_value() == (group.latent_dim == 0), "{}append: state group {} keeps {}", prefix_,
+         group.name, v ? "no values" : "values");
   return add_op(op::Append{.k = k, .v = v, .group = state_group, .slot = group.n_slots++}, "kv", 0,
                 ValueKind::kState);
 }
@@ -176,10 +207,33 @@ ValueId ProgramBuilder::attention(ValueId q, ValueId kv, const AttentionOptions&
                           .window = options.window,
                           .ahead = options.ahead,
                           .soft_cap = options.soft_cap};
+  attention.latent_dim = group.latent_dim;
   if (!options.sinks.empty()) {
     attention.sinks = tensor(options.sinks, "weight", {options.n_heads, 1, 1, 1});
   }
-  return add_op(attention, "attention", width(q));
+  return add_op(attention, "attention", options.n_heads * attention.value_dim());
+}
+
+ValueId ProgramBuilder::head_linear(ValueId x, std::string_view stem, const HeadMatrices& m) {
+  const uint64_t all_rows = uint64_t{m.n_heads} * m.head_rows;
+  const uint32_t n_in = m.transposed ? m.n_rows : m.n_cols;
+  const uint32_t n_out = m.transposed ? m.n_cols : m.n_rows;
+  const uint32_t head_dim = width(x) / std::max(m.n_heads, 1u);
+  expect(width(x) == uint64_t{m.n_heads} * head_dim && head_dim >= n_in,
+         "{}{}: {} numbers are not {} heads of {} or more", prefix_, stem, width(x), m.n_heads,
+         n_in);
+  expect(uint64_t{m.first_row} + m.n_rows <= m.head_rows, "{}{}: rows {} to {} of {}", prefix_,
+         stem, m.first_row, uint64_t{m.first_row} + m.n_rows, m.head_rows);
+  const std::array<uint64_t, 4> dims =
+      m.is_flat ? std::array<uint64_t, 4>{m.n_cols, all_rows, 1, 1}
+                : std::array<uint64_t, 4>{m.n_cols, m.head_rows, m.n_heads, 1};
+  return add_op(op::HeadLinear{.x = x,
+                               .weight = tensor(stem, "weight", dims),
+                               .n_heads = m.n_heads,
+                               .first_row = m.first_row,
+                               .n_rows = m.n_rows,
+                               .transposed = m.transposed},
+                stem, m.n_heads * (head_dim - std::min(head_dim, n_in) + n_out));
 }
 
 ValueId ProgramBuilder::activation(ValueId x, ActivationKind kind) {
@@ -230,6 +284,10 @@ ValueId ProgramBuilder::split(ValueId x, uint32_t first, uint32_t n) {
   expect(uint64_t{first} + n <= width(x), "{}split: numbers {} to {} of {}", prefix_, first,
          uint64_t{first} + n, width(x));
   return add_op_on(x, op::Split{x, first}, n);
+}
+
+ValueId ProgramBuilder::concat(ValueId a, ValueId b) {
+  return add_op(op::Concat{a, b}, "concat", width(a) + width(b));
 }
 
 ValueId ProgramBuilder::route(ValueId scores, uint32_t n_used, const Router& router,
@@ -287,6 +345,71 @@ ValueId ProgramBuilder::self_attention(ValueId x, const SelfAttention& options) 
   ValueId a = attention(q, append(options.state_group, k, v), options.attention);
   if (options.n_gates > 0) a = mul(a, sigmoid(linear(x, "attn_gate", options.n_gates)));
   return linear(a, "attn_output", width(x), options.output_bias);
+}
+
+ValueId ProgramBuilder::latent_queries(ValueId x, const LatentAttention& options) {
+  const LatentSource& latent = options.source;
+  const uint32_t head_dim = latent.n_still + latent.n_turning;
+  const uint32_t q_dim = options.n_heads * head_dim;
+  ValueId q = 0;
+  if (latent.q_rank == 0) {
+    q = linear(x, "attn_q", q_dim);
+  } else {
+    const ValueId low =
+        rms_norm(linear(x, "attn_q_a", latent.q_rank), "attn_q_a_norm", options.norm_eps);
+    q = linear(low, "attn_q_b", q_dim);
+  }
+  const ops::RopeConfig& rope = options.rope.config;
+  if (rope.temperature != 0) {
+    // What does not turn takes the temperature all the same: a rope that stands still.
+    const RopeSource still{
+        .config = {.dims = latent.n_still,
+                   .temperature = rope.temperature,
+                   .temperature_tokens = rope.temperature_tokens,
+                   .freq_divisors = std::vector<float>(latent.n_still / 2, kStandingStill)}};
+    q = this->rope(q, add_rotation(still, head_dim, 0, false));
+  }
+  return this->rope(q, add_rotation(options.rope, head_dim, latent.n_still, false));
+}
+
+ValueId ProgramBuilder::latent_attention(ValueId x, uint32_t state_group,
+                                         const LatentAttention& options) {
+  const LatentSource& latent = options.source;
+  const uint32_t n_heads = options.n_heads;
+  const ValueId q = latent_queries(x, options);
+  RopeSource k_rope = options.rope;
+  k_rope.config.temperature = 0;
+  k_rope.config.temperature_tokens = 0;
+  const ValueId kv = linear(x, "attn_kv_a_mqa", latent.rank + latent.n_turning);
+  const ValueId c = rms_norm(split(kv, 0, latent.rank), "attn_kv_a_norm", options.norm_eps);
+  const ValueId turned = rope(split(kv, latent.rank, latent.n_turning),
+                              add_rotation(k_rope, latent.n_turning, 0, false));
+  const ValueId state = append(state_group, concat(c, turned));
+
+  HeadMatrices keys{.n_heads = n_heads,
+                    .n_cols = latent.n_still,
+                    .head_rows = latent.rank,
+                    .n_rows = latent.rank};
+  HeadMatrices values{.n_heads = n_heads,
+                      .n_cols = latent.rank,
+                      .head_rows = latent.value_dim,
+                      .n_rows = latent.value_dim};
+  if (latent.fused) {
+    const uint32_t head_rows = latent.n_still + latent.value_dim;
+    keys = {.n_heads = n_heads,
+            .n_cols = latent.rank,
+            .head_rows = head_rows,
+            .n_rows = latent.n_still,
+            .transposed = true,
+            .is_flat = true};
+    values.head_rows = head_rows;
+    values.first_row = latent.n_still;
+    values.is_flat = true;
+  }
+  const ValueId absorbed = head_linear(q, latent.fused ? "attn_kv_b" : "attn_k_b", keys);
+  const ValueId a = attention(absorbed, state, {.n_heads = n_heads, .scale = options.scale});
+  const ValueId v = head_linear(a, latent.fused ? "attn_kv_b" : "attn_v_b", values);
+  return linear(v, "attn_output", width(x));
 }
 
 ValueId ProgramBuilder::limited_mul(ValueId activated, ValueId x, double limit) {

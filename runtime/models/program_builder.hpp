@@ -26,6 +26,7 @@ class ProgramBuilder {
     uint32_t rope;
     uint32_t head_dim;
     bool halves;
+    uint32_t first = 0;  ///< number of a head that turns first
   };
   enum class Pairs { kNeighbours, kHalves };
   enum class Bias { kNone, kAdded };
@@ -48,6 +49,23 @@ class ProgramBuilder {
     Bias output_bias = Bias::kNone;
     bool fused = false;    ///< q, k and v are rows of one matrix, attn_qkv
     uint32_t n_gates = 0;  ///< sigmoids of attn_gate, each a factor of as many outputs; 0: none
+  };
+  struct LatentAttention {
+    LatentSource source;
+    uint32_t n_heads;
+    double scale;
+    float norm_eps;
+    RopeSource rope;  ///< of the keys' and the queries' last numbers; its temperature is all of q's
+  };
+  /// A matrix for each head, in one tensor.
+  struct HeadMatrices {
+    uint32_t n_heads;
+    uint32_t n_cols;
+    uint32_t head_rows;      ///< rows of a head
+    uint32_t first_row = 0;  ///< of them those of the matrix
+    uint32_t n_rows;
+    bool transposed = false;  ///< x W rather than x Wᵀ
+    bool is_flat = false;     ///< the tensor is one matrix of all heads' rows
   };
   struct Xielu {
     float alpha_p;
@@ -84,6 +102,8 @@ class ProgramBuilder {
   /// The index of a new group of keys and values; each `append` takes another slot of it.
   uint32_t state_group(std::string_view name, uint32_t n_kv_heads, uint32_t head_dim,
                        uint32_t window = 0);
+  /// The same of one kv head's keys, whose first latent_dim numbers are the values.
+  uint32_t latent_group(std::string_view name, uint32_t head_dim, uint32_t latent_dim);
 
   /// `x` is what the layer reads of those before it.
   void begin_layer(ValueId x);
@@ -109,7 +129,11 @@ class ProgramBuilder {
   ValueId head_layer_norm(ValueId x, std::string_view stem, uint32_t head_dim, float eps);
   ValueId rope(ValueId x, const Rotation& rotation);
   ValueId append(uint32_t state_group, ValueId k, ValueId v);
+  /// Of a latent group.
+  ValueId append(uint32_t state_group, ValueId k);
   ValueId attention(ValueId q, ValueId kv, const AttentionOptions& options);
+  /// As op::HeadLinear.
+  ValueId head_linear(ValueId x, std::string_view stem, const HeadMatrices& matrices);
   ValueId silu(ValueId x) { return activation(x, ActivationKind::kSilu); }
   ValueId gelu(ValueId x) { return activation(x, ActivationKind::kGelu); }
   ValueId gelu_tanh(ValueId x) { return activation(x, ActivationKind::kGeluTanh); }
@@ -127,6 +151,8 @@ class ProgramBuilder {
   /// x between -limit and limit
   ValueId within(ValueId x, double limit) { return clamp(x, limit, true); }
   ValueId split(ValueId x, uint32_t first, uint32_t width);
+  /// The numbers of a, then those of b.
+  ValueId concat(ValueId a, ValueId b);
   /// `bias`: stem of a tensor that has a part in the choice; empty: none.
   ValueId route(ValueId scores, uint32_t n_used, const Router& router = {},
                 std::string_view bias = {});
@@ -137,6 +163,13 @@ class ProgramBuilder {
   /// The usual attention, of attn_q, attn_k, attn_v and attn_output, and of attn_q_norm and
   /// attn_k_norm where heads are normed: as wide as x.
   ValueId self_attention(ValueId x, const SelfAttention& options);
+
+  /// Multi-head latent attention: attn_kv_a_mqa makes what is kept of a token, a latent, normed by
+  /// attn_kv_a_norm, and a key's turning numbers. attn_k_b takes each head of q to where the
+  /// latent is, attn_v_b each head of the result to its values; attn_kv_b has both matrices in
+  /// older files. q is attn_q's, or by a latent of its own, of attn_q_a, attn_q_a_norm and
+  /// attn_q_b. As wide as x.
+  ValueId latent_attention(ValueId x, uint32_t state_group, const LatentAttention& options);
 
   /// The usual feed-forward, of ffn_gate, ffn_up and ffn_down: as wide as x.
   ValueId gated_ffn(ValueId x, ActivationKind kind, uint32_t n_ff) {
@@ -157,6 +190,9 @@ class ProgramBuilder {
   Result<Program> finish_embedding(ValueId x, Pooling pooling);
 
  private:
+  Rotation add_rotation(const RopeSource& rope, uint32_t head_dim, uint32_t first, bool halves);
+  ValueId latent_queries(ValueId x, const LatentAttention& options);
+  ValueId add_append(uint32_t state_group, ValueId k, std::optional<ValueId> v);
   ValueId activation(ValueId x, ActivationKind kind);
   ValueId clamp(ValueId x, double limit, bool both_sides);
   ValueId limited_mul(ValueId activated, ValueId x, double limit);

@@ -7,13 +7,13 @@ namespace pumice {
 namespace {
 
 /// Families whose pages read Metadata::read_experts' keys.
-constexpr std::array<std::string_view, 12> kWithExperts = {
-    "afmoe", "bailingmoe2", "ernie4_5-moe", "glm4moe",    "gpt-oss",      "granitemoe",
-    "llama", "minimax-m2",  "qwen3moe",     "qwen3vlmoe", "smallthinker", "step35"};
+constexpr std::array<std::string_view, 14> kWithExperts = {
+    "afmoe", "bailingmoe2", "deepseek2", "ernie4_5-moe", "glm4moe",    "gpt-oss",      "granitemoe",
+    "llama", "minimax-m2",  "mistral4",  "qwen3moe",     "qwen3vlmoe", "smallthinker", "step35"};
 /// Those of them that count shared experts; granitemoe has the width of all of them.
-constexpr std::array<std::string_view, 12> kWithSharedExperts = {
-    "afmoe",      "bailingmoe2", "ernie4_5-moe", "glm4moe",      "gpt-oss", "llama",
-    "minimax-m2", "qwen3moe",    "qwen3vlmoe",   "smallthinker", "step35"};
+constexpr std::array<std::string_view, 14> kWithSharedExperts = {
+    "afmoe",      "bailingmoe2", "deepseek2", "ernie4_5-moe", "glm4moe",      "gpt-oss", "llama",
+    "minimax-m2", "mistral4",    "qwen3moe",  "qwen3vlmoe",   "smallthinker", "step35"};
 
 constexpr TellingKey kKeys[] = {
     // clang-format off
@@ -27,8 +27,8 @@ constexpr TellingKey kKeys[] = {
     {"attention.shared_kv_layers", {"gemma4"}},
     {"attention.sliding_window", {"afmoe", "cohere2", "exaone4", "gemma-embedding", "gemma2", "gemma3", "gemma4", "gpt-oss", "gptneo", "modern-bert", "smallthinker", "step35"}, {"llama", "phi3"}, 0, "context_length"},
     {"attention.sliding_window_pattern", {"afmoe", "cohere2", "exaone4", "gemma-embedding", "gemma2", "gemma3", "gemma4", "gpt-oss", "gptneo", "modern-bert", "step35"}, {"llama", "phi3"}, 1},
-    {"attention.temperature_length", {"mistral3"}},
-    {"attention.temperature_scale", {"mistral3"}},
+    {"attention.temperature_length", {"mistral3", "mistral4"}},
+    {"attention.temperature_scale", {"mistral3", "mistral4"}},
     {"attention.value_length_swa", {}, {}, 0, "attention.key_length_swa"},
     {"attention.value_scale", {}, {}, 1},
     {"attn_logit_softcapping", {"gemma2"}},
@@ -42,15 +42,15 @@ constexpr TellingKey kKeys[] = {
     {"expert_shared_feed_forward_length", kWithExperts},
     {"final_logit_softcapping", {"gemma2", "gemma3", "gemma4"}},
     {"interleave_moe_layer_step", {"ernie4_5-moe"}, {}, 1},
-    {"leading_dense_block_count", {"afmoe", "bailingmoe2", "ernie4_5-moe", "glm4moe", "llama", "step35"}},
+    {"leading_dense_block_count", {"afmoe", "bailingmoe2", "deepseek2", "ernie4_5-moe", "glm4moe", "llama", "mistral4", "step35"}},
     {"logit_scale", {"cohere2", "command-r", "granite", "granitemoe"}, {}, 1},
-    {"nextn_predict_layers", {"bailingmoe2", "glm4moe", "step35"}},
+    {"nextn_predict_layers", {"bailingmoe2", "deepseek2", "glm4moe", "mistral4", "step35"}},
     {"residual_scale", {"granite", "granitemoe"}, {}, 1},
     {"rope.dimension_count_swa", {"gemma4"}, {}, 0, "rope.dimension_count"},
     {"rope.freq_base_swa", {"gemma-embedding", "gemma3", "gemma4", "modern-bert", "step35"}, {}, 0, "rope.freq_base"},
     {"rope.scaling.alpha", {"hunyuan-dense"}, {}, 1},
     {"rope.scaling.yarn_attn_factor", {}, {}, 1},
-    {"rope.scaling.yarn_log_multiplier", {"mistral3"}},
+    {"rope.scaling.yarn_log_multiplier", {"deepseek2", "mistral3", "mistral4"}},
     {"router_logit_softcapping"},
     {"swiglu_clamp_exp", {"step35"}},
     {"swiglu_clamp_shexp", {"step35"}},

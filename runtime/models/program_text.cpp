@@ -50,8 +50,9 @@ class Constants {
   std::string operator()(const op::RmsNorm& o) const { return norm_text(o); }
   std::string operator()(const op::LayerNorm& o) const { return norm_text(o); }
   std::string operator()(const op::Rope& o) const {
-    return fmt::format("heads of {}, {}, {}", o.head_dim, rope_text(program_.ropes[o.rope]),
-                       o.halves ? "halves" : "neighbours");
+    return fmt::format("heads of {}, {}{}, {}", o.head_dim,
+                       o.first == 0 ? "" : fmt::format("from {}, ", o.first),
+                       rope_text(program_.ropes[o.rope]), o.halves ? "halves" : "neighbours");
   }
   std::string operator()(const op::Append& o) const {
     return fmt::format("state {}", program_.state_groups[o.group].name);
@@ -59,11 +60,18 @@ class Constants {
   std::string operator()(const op::Attention& o) const {
     std::string text = fmt::format("{} heads of {}, {} kv heads, scale {:.6g}", o.n_heads,
                                    o.head_dim, o.n_kv_heads, o.scale);
+    if (o.latent_dim != 0) text += fmt::format(", values of {}", o.latent_dim);
     if (o.window != 0) text += fmt::format(", window {}", o.window);
     if (o.ahead == op::kAllAhead) text += ", not causal";
     if (o.ahead != 0 && o.ahead != op::kAllAhead) text += fmt::format(", {} ahead", o.ahead);
     if (o.soft_cap != 0) text += fmt::format(", soft cap {:.6g}", o.soft_cap);
     return text;
+  }
+  std::string operator()(const op::HeadLinear& o) const {
+    const HeadProduct product = head_product(program_, o);
+    return fmt::format("{} heads, {} numbers to {}{}{}", o.n_heads, product.n_in, product.n_out,
+                       product.n_kept == 0 ? "" : fmt::format(", {} kept", product.n_kept),
+                       o.transposed ? ", transposed" : "");
   }
   std::string operator()(const op::Activation&) const { return ""; }
   std::string operator()(const op::Xielu& o) const {
@@ -77,6 +85,7 @@ class Constants {
   }
   std::string operator()(const op::SoftCap& o) const { return fmt::format("{:.6g}", o.cap); }
   std::string operator()(const op::Split& o) const { return fmt::format("from {}", o.first); }
+  std::string operator()(const op::Concat&) const { return ""; }
   std::string operator()(const op::Route& o) const {
     std::string text = fmt::format("{} of {}", o.n_used, program_.values[o.scores].width);
     const Router& router = o.router;
@@ -159,9 +168,11 @@ std::string program_text(const Program& program) {
   std::string text = fmt::format("{}, {} layers, {} operations, {} tensors\n", program.architecture,
                                  program.layers.size(), program.ops.size(), program.tensors.size());
   for (const StateGroup& group : program.state_groups) {
-    text += fmt::format("state {}: {} slots, {} kv heads of {}{}\n", group.name, group.n_slots,
-                        group.n_kv_heads, group.head_dim,
-                        group.window == 0 ? "" : fmt::format(", window {}", group.window));
+    text += fmt::format(
+        "state {}: {} slots, {} kv heads of {}{}{}\n", group.name, group.n_slots, group.n_kv_heads,
+        group.head_dim,
+        group.latent_dim == 0 ? "" : fmt::format(", values are the first {}", group.latent_dim),
+        group.window == 0 ? "" : fmt::format(", window {}", group.window));
   }
   uint32_t next = 0;
   for (const AlikeLayers& group : alike_layers(program)) {

@@ -133,7 +133,7 @@ class Evaluation {
       for (const ValueId input : op_inputs(op.what)) release(input, i);
       if (const auto* attention = std::get_if<op::Attention>(&op.what)) {
         release(states_[attention->kv].k, i);
-        release(states_[attention->kv].v, i);
+        if (states_[attention->kv].v) release(*states_[attention->kv].v, i);
       }
     }
     return {};
@@ -162,7 +162,7 @@ class Evaluation {
  private:
   struct State {
     ValueId k = 0;
-    ValueId v = 0;
+    std::optional<ValueId> v = {};
   };
   struct Routes {  // [tokens][n_used]
     std::vector<uint32_t> experts;
@@ -321,8 +321,8 @@ class Evaluation {
         const double sine = std::sin(angle) * rope.magnitude_at(t);
         for (size_t head = 0; head < row; head += op.head_dim) {
           double* const values = &y[t * row + head];
-          double& a = values[op.halves ? i : 2 * i];
-          double& b = values[op.halves ? i + n_pairs : 2 * i + 1];
+          double& a = values[op.first + (op.halves ? i : 2 * i)];
+          double& b = values[op.first + (op.halves ? i + n_pairs : 2 * i + 1)];
           const double first = a;
           a = first * cosine - b * sine;
           b = first * sine + b * cosine;
@@ -340,14 +340,16 @@ class Evaluation {
   Computed compute(const op::Attention& op, ValueId) const {
     const Values& q = rows_[op.q];
     const Values& k = rows_[states_[op.kv].k];
-    const Values& v = rows_[states_[op.kv].v];
+    // Values that are a part of the keys lie where those begin.
+    const Values& v = rows_[states_[op.kv].v.value_or(states_[op.kv].k)];
     const size_t dim = op.head_dim;
+    const size_t value_dim = op.value_dim();
     const size_t kv_row = op.n_kv_heads * dim;
     std::vector<float> sinks;
     if (op.sinks) {
       PUMICE_TRY(sinks, vector(*op.sinks));
     }
-    Values y(q.size());
+    Values y(n_tokens() * op.n_heads * value_dim);
     const auto attend = [&](size_t t) -> Status {
       // Without end the sum is beyond any text's; what is hidden behind a window follows from it.
       const size_t last_key = t + size_t{op.ahead};
@@ -356,6 +358,7 @@ class Evaluation {
       Values scores(std::min(last_key + 1, n_tokens()) - first_key);
       for (size_t head = 0; head < op.n_heads; ++head) {
         const size_t at = (t * op.n_heads + head) * dim;
+        const size_t to = (t * op.n_heads + head) * value_dim;
         const size_t kv_head = head / (op.n_heads / op.n_kv_heads) * dim;
         double largest = op.sinks ? double{sinks[head]} : -INFINITY;
         for (size_t i = 0; i < scores.size(); ++i) {
@@ -369,12 +372,41 @@ class Evaluation {
         for (size_t i = 0; i < scores.size(); ++i) {
           const double share = scores[i] / total;
           const double* const value = &v[(first_key + i) * kv_row + kv_head];
-          for (size_t c = 0; c < dim; ++c) y[at + c] += share * value[c];
+          for (size_t c = 0; c < value_dim; ++c) y[to + c] += share * value[c];
         }
       }
       return {};
     };
     PUMICE_TRY_STATUS(for_each_on_threads(n_tokens(), max_threads_, attend));
+    return y;
+  }
+
+  Computed compute(const op::HeadLinear& op, ValueId result) {
+    const HeadProduct size = head_product(program_, op);
+    const size_t x_head = size.n_in + size.n_kept;
+    const size_t y_head = size.n_out + size.n_kept;
+    const auto& dims = program_.tensors[op.weight].dims;
+    const size_t head_rows = dims[1] * dims[2] / op.n_heads;
+    Values y(n_tokens() * width(result));
+    const auto multiply = [&](size_t head) -> Status {
+      const size_t first = head * head_rows + op.first_row;
+      const WeightSource rows = source_.matrix(*tensors_[op.weight], static_cast<uint32_t>(first),
+                                               static_cast<uint32_t>(op.n_rows));
+      PUMICE_TRY(const std::vector<float> w, matrix_rows(rows, 0, op.n_rows));
+      for (size_t t = 0; t < n_tokens(); ++t) {
+        const double* const from = &rows_[op.x][(t * op.n_heads + head) * x_head];
+        double* const to = &y[(t * op.n_heads + head) * y_head];
+        for (size_t row = 0; row < op.n_rows; ++row) {
+          for (size_t col = 0; col < dims[0]; ++col) {
+            const double weight = w[row * dims[0] + col];
+            to[op.transposed ? col : row] += weight * from[op.transposed ? row : col];
+          }
+        }
+        std::copy_n(from + size.n_in, size.n_kept, to + size.n_out);
+      }
+      return {};
+    };
+    PUMICE_TRY_STATUS(for_each_on_threads(op.n_heads, max_threads_, multiply));
     return y;
   }
 
@@ -433,6 +465,17 @@ class Evaluation {
     for (size_t t = 0; t < n_tokens(); ++t) {
       const double* const first = &rows_[op.x][t * width(op.x) + op.first];
       y.insert(y.end(), first, first + width(result));
+    }
+    return y;
+  }
+
+  Computed compute(const op::Concat& op, ValueId) const {
+    Values y;
+    for (size_t t = 0; t < n_tokens(); ++t) {
+      for (const ValueId part : {op.a, op.b}) {
+        const double* const first = &rows_[part][t * width(part)];
+        y.insert(y.end(), first, first + width(part));
+      }
     }
     return y;
   }

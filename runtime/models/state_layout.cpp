@@ -20,10 +20,11 @@ StateLayout::Place StateLayout::place(const StateSlot& slot) const {
 
 StateLayout state_layout(const Program& program, KvTypes type) {
   const auto layout_of = [&](const StateGroup& group, uint32_t n_slots) {
-    return KvLayout{.type = type,
+    return KvLayout{.type = group.latent_dim == 0 ? type : KvTypes(type.k),
                     .n_layers = n_slots,
                     .n_kv_heads = group.n_kv_heads,
-                    .head_dim = group.head_dim};
+                    .head_dim = group.head_dim,
+                    .has_values = group.latent_dim == 0};
   };
   uint64_t smallest = UINT64_MAX;
   for (const StateGroup& group : program.state_groups) {
@@ -52,8 +53,9 @@ std::vector<CacheGroup> cache_groups(const Program& program, const StateLayout& 
   std::vector<CacheGroup> groups;
   for (const StateLayout::Page& page : layout.pages) {
     const StateGroup& group = program.state_groups[page.group];
+    const GroupKind whole = group.latent_dim == 0 ? GroupKind::kFull : GroupKind::kLatent;
     groups.push_back({.name = group.name,
-                      .kind = group.window == 0 ? GroupKind::kFull : GroupKind::kWindow,
+                      .kind = group.window == 0 ? whole : GroupKind::kWindow,
                       .window_tokens = group.window});
   }
   return groups;

@@ -96,10 +96,15 @@ struct KvLayout {
   KvTypes type;
   uint32_t n_layers = 0;
   uint32_t n_kv_heads = 0;
-  uint32_t head_dim = 0;  ///< a multiple of 8, and of kv_quant_elements
+  uint32_t head_dim = 0;   ///< a multiple of 8, and of kv_quant_elements
+  bool has_values = true;  ///< else there is K alone, of which values are a part
 
+  /// Bytes of one token's K and V of one head.
+  uint32_t row_bytes() const {
+    return has_values ? type.row_bytes(head_dim) : kv_row_bytes(type.k, head_dim);
+  }
   /// Bytes of K and V of one layer in a block.
-  uint32_t layer_bytes() const { return kKvBlockTokens * n_kv_heads * type.row_bytes(head_dim); }
+  uint32_t layer_bytes() const { return kKvBlockTokens * n_kv_heads * row_bytes(); }
   uint32_t layer_offset_bytes(uint32_t layer) const { return layer * layer_bytes(); }
   uint64_t block_bytes() const { return uint64_t{n_layers} * layer_bytes(); }
 };

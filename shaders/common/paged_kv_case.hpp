@@ -102,22 +102,24 @@ class PagedKvCase {
   Row row_of_block(uint64_t block, uint64_t i) const {
     const auto in_block = static_cast<uint32_t>(i % rows_per_block());
     const uint32_t plane = in_block / kKvBlockTokens / layout_.n_kv_heads;
-    return row(plane / 2, block, in_block / kKvBlockTokens % layout_.n_kv_heads,
-               in_block % kKvBlockTokens, plane % 2 == 1);
+    return row(plane / n_planes(), block, in_block / kKvBlockTokens % layout_.n_kv_heads,
+               in_block % kKvBlockTokens, plane % n_planes() == 1);
   }
   uint64_t n_rows() const { return uint64_t{n_blocks_} * rows_per_block(); }
   uint64_t row_index(uint32_t layer, uint32_t seq, uint32_t position, uint32_t head,
                      bool is_v) const {
     const uint64_t block = blocks_[seq][position / kKvBlockTokens];
-    const uint32_t plane = layer * 2 + (is_v ? 1 : 0);
+    const uint32_t plane = layer * n_planes() + (is_v ? 1 : 0);
     return block * rows_per_block() + (plane * layout_.n_kv_heads + head) * kKvBlockTokens +
            position % kKvBlockTokens;
   }
 
  private:
   uint32_t rows_per_block() const {
-    return layout_.n_layers * 2 * layout_.n_kv_heads * kKvBlockTokens;
+    return layout_.n_layers * n_planes() * layout_.n_kv_heads * kKvBlockTokens;
   }
+  /// K and V of a layer, or K.
+  uint32_t n_planes() const { return layout_.has_values ? 2 : 1; }
 
   Row row(uint32_t layer, uint64_t block, uint32_t head, uint32_t token, bool is_v) const {
     const uint32_t k_bytes = kKvBlockTokens * kv_row_bytes(layout_.type.k, layout_.head_dim);

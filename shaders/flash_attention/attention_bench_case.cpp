@@ -107,8 +107,8 @@ Expectation AttentionBenchInputs::expect(Math math) const {
       v_rows.push_back(&v[size_t{i} * head_dim]);
     }
     expect_attention_row(&q_values_[row * common_.q_stride + size_t{head} * head_dim], k_rows,
-                         v_rows, head_dim, common_.scale, shape.soft_cap, {}, math, shape.kv_type,
-                         expected);
+                         v_rows, head_dim, head_dim, common_.scale, shape.soft_cap, {}, math,
+                         shape.kv_type, expected);
     for (uint32_t d = 0; d < head_dim; ++d) expected.elements.push_back(pair * head_dim + d);
   }
   return expected;

@@ -63,10 +63,12 @@ inline Result<vk::BufferRange> fill_attention_kv(OpBed& bed, const PagedKvCase& 
         for (uint32_t head = 0; head < layout.n_kv_heads; ++head, at += layout.head_dim) {
           paged.store(image, paged.k_row(kAttentionLayer, seq, position, head),
                       std::span(k).subspan(at, layout.head_dim));
+          if (!layout.has_values) continue;
           paged.store(image, paged.v_row(kAttentionLayer, seq, position, head),
                       std::span(v).subspan(at, layout.head_dim));
         }
       }
+      if (!layout.has_values) v = k;
     }
     std::copy(image.begin(), image.end(), memory.begin());
   });
@@ -105,7 +107,7 @@ inline Expectation expect_attention(const FlashAttention::Shape& shape, Math til
         }
         const size_t row = chunk.first_row + i;
         expect_attention_row(&q[row * q_stride + head * shape.head_dim], k, v, shape.head_dim,
-                             scale, shape.soft_cap,
+                             shape.value_dim(), scale, shape.soft_cap,
                              sinks.empty() ? std::nullopt : std::optional<double>(sinks[head]),
                              chunk.n_rows > 1 ? tile_math : row_math, shape.kv_type, expected);
       }

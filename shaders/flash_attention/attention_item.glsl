@@ -5,6 +5,8 @@
 #include "flash_attention/kv_elements.glsl"
 #include "flash_attention/online_softmax.glsl"
 
+const uint value_dim = latent_dim != 0 ? latent_dim : head_dim;
+
 struct Item {  // AttentionItem
   uint first_row, n_rows, seq, kv_begin, kv_end, partial;
 };
@@ -35,6 +37,16 @@ uint keys_before(Item item, uint first_key) {
 
 /// Whether `key` is below `bound`, which is where a window begins; no key is without one.
 bool is_behind(uint key, uint bound) { return window != 0 && key < bound; }
+
+/// Where a head's values begin, and four numbers of one: in V, or in K where keys have them.
+uint value_head_offset(uint kv_head) {
+  return latent_dim != 0 ? k_head_offset(kv_head, k_type)
+                         : v_head_offset(kv_head, pc.n_kv_heads, k_type, v_type);
+}
+vec4 load_value(uvec2 address, uint token, uint quad) {
+  return latent_dim != 0 ? load_quad_of_k(k_type, address, token, quad)
+                         : load_v(v_type, address, token, quad);
+}
 
 /// What the softmax is of: `score`, in base 2, under the soft cap.
 float capped_score(float score) {

@@ -10,14 +10,15 @@
 //   scores   lane = key            score of every row with it, into weight_tile
 //   softmax  lane = (row, slice)   running maximum and sum, scores -> weights
 //   output   lane = (4 columns, key group)   y += weight * v, key groups summed at the end
-// workgroup_size is a power of two, at least 16, head_dim / 4 and 4 * tile_rows.
+// workgroup_size is a power of two, at least 16, value_dim / 4 and 4 * tile_rows.
 //
 // A row's result depends only on its q, its keys and where kv_begin lies (with a window not on that
 // either): not on the other rows, on tile_rows or on kv_end beyond its own last key. Hence --invariant
 // costs nothing here.
 layout(local_size_x_id = 0) in;
 
-const uint column_quads = head_dim / 4;
+const uint q_quads = head_dim / 4;
+const uint column_quads = value_dim / 4;
 const uint max_key_groups = workgroup_size / column_quads;
 const uint key_groups = max_key_groups < workgroup_size / 4 ? max_key_groups : workgroup_size / 4;
 const uint slices = 4;  // the same for every tile_rows: a row's bits do not depend on its tile
@@ -26,7 +27,7 @@ const uint tile_capacity = tile_rows < 4 ? 4 : tile_rows;
 const uint rows_at_once = tile_capacity / 4;  // that fit weight_tile when key groups are summed
 const uint head_tiles = (group + tile_heads - 1) / tile_heads;
 
-shared vec4 q_tile[tile_rows * column_quads];
+shared vec4 q_tile[tile_rows * q_quads];
 shared vec4 weight_tile[tile_capacity * weight_quads];
 shared float slice_stats[workgroup_size];
 shared float row_rescale[tile_rows];
@@ -42,16 +43,16 @@ void main() {
   const uint n_heads = pc.n_kv_heads * group;
 
   const uint k_offset = k_head_offset(kv_head, k_type);
-  const uint v_offset = v_head_offset(kv_head, pc.n_kv_heads, k_type, v_type);
+  const uint v_offset = value_head_offset(kv_head);
 
-  for (uint i = lane; i < tile_rows * column_quads; i += workgroup_size) {
-    const uint token = i / column_quads / tile_heads;
-    const uint head = i / column_quads % tile_heads;
+  for (uint i = lane; i < tile_rows * q_quads; i += workgroup_size) {
+    const uint token = i / q_quads / tile_heads;
+    const uint head = i / q_quads % tile_heads;
     vec4 q = vec4(0.0);
     if (token < item.n_rows && head < n_tile_heads) {
       const uint row = item.first_row + token;
       q = Vec4s(pc.q).v[(row * pc.q_stride + (first_head + head) * head_dim) / 4 +
-                        i % column_quads];
+                        i % q_quads];
     }
     q_tile[i] = q * (pc.scale * kLog2E);
   }
@@ -94,8 +95,8 @@ void main() {
         vec4 low, high;
         load_k(k_type, k_address, key % 16, octet, low, high);
         [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
-          const vec4 q_low = q_tile[r * column_quads + octet * 2];
-          const vec4 q_high = q_tile[r * column_quads + octet * 2 + 1];
+          const vec4 q_low = q_tile[r * q_quads + octet * 2];
+          const vec4 q_high = q_tile[r * q_quads + octet * 2 + 1];
           float s = score[r];
           s = fma(q_low.x, low.x, s);
           s = fma(q_low.y, low.y, s);
@@ -154,7 +155,7 @@ void main() {
         [[unroll]] for (uint i = 0; i < 4; ++i) {
           // A key past the end has weight 0; memory past it may hold anything, so read the last.
           const uint token = min(quad * 4 + i, n_keys - 1) % 16;
-          v[i] = load_v(v_type, v_address, token, column_quad);
+          v[i] = load_value(v_address, token, column_quad);
         }
         [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
           const vec4 weight = weight_tile[r * weight_quads + quad];

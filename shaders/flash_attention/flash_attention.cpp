@@ -18,12 +18,16 @@ constexpr uint32_t kSharedBytes = 16 * 1024;  // what every device has
 
 constexpr uint32_t kBroadcastRegisters = 64;  // of a lane, for y
 
+uint32_t value_dim_of(const FlashAttentionSpec& spec) {
+  return spec.latent_dim != 0 ? spec.latent_dim : spec.head_dim;
+}
+
 /// Whether a tile of so many rows fits: shared memory of flash_attention.comp, or the registers
 /// that flash_attention_broadcast.comp keeps y in.
 bool tile_fits(const FlashAttentionSpec& spec, FlashAttention::Path path) {
   if (path == FlashAttention::Path::kBroadcast) {
     const uint32_t lane_columns =
-        (spec.head_dim / 4 + spec.workgroup_size - 1) / spec.workgroup_size * 4;
+        (value_dim_of(spec) / 4 + spec.workgroup_size - 1) / spec.workgroup_size * 4;
     return spec.tile_rows == 1 || spec.tile_rows * lane_columns <= kBroadcastRegisters;
   }
   const uint32_t q = spec.tile_rows * spec.head_dim * 4;
@@ -81,17 +85,26 @@ uint32_t items_within(const vk::SegmentLimit& limit, const vk::Cost& cost,
 }  // namespace
 
 Status FlashAttention::check_shape(const Shape& shape) {
-  if (shape.head_dim == 0 || shape.head_dim % 8 != 0 || shape.head_dim > 512) {
+  const bool latent = shape.latent_dim != 0;
+  const uint32_t most = latent ? 1024 : 512;
+  if (shape.head_dim == 0 || shape.head_dim % 8 != 0 || shape.head_dim > most) {
     return make_error(ErrorCode::kInvalidArgument,
-                      "attention: head_dim is {}; it must be a multiple of 8 up to 512",
-                      shape.head_dim);
+                      "attention: head_dim is {}; it must be a multiple of 8 up to {}",
+                      shape.head_dim, most);
+  }
+  if (shape.latent_dim % 8 != 0 || shape.latent_dim > std::min(shape.head_dim, 512u)) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "attention: values of {} numbers of keys of {}; they must be a multiple of 8 "
+                      "up to 512",
+                      shape.latent_dim, shape.head_dim);
   }
   if (shape.n_kv_heads == 0 || shape.n_heads == 0 || shape.n_heads % shape.n_kv_heads != 0) {
     return make_error(ErrorCode::kInvalidArgument,
                       "attention: {} heads cannot share {} kv heads evenly", shape.n_heads,
                       shape.n_kv_heads);
   }
-  PUMICE_TRY_STATUS(check_kv_types("attention", shape.kv_type, shape.head_dim));
+  const KvTypes kept = latent ? KvTypes(shape.kv_type.k) : shape.kv_type;
+  PUMICE_TRY_STATUS(check_kv_types("attention", kept, shape.head_dim));
   // No model's comes near these; far beyond them reciprocals leave the range of a float.
   if (shape.soft_cap != 0 && !(shape.soft_cap >= 1e-3f && shape.soft_cap <= 1e6f)) {
     return make_error(ErrorCode::kInvalidArgument,
@@ -135,10 +148,11 @@ Result<FlashAttention::Tile> FlashAttention::declare(vk::PipelineLibrary& pipeli
                           .window = shape.window,
                           .soft_cap = shape.soft_cap,
                           .v_type = static_cast<uint32_t>(shape.kv_type.v),
-                          .has_sinks = shape.sinks};
+                          .has_sinks = shape.sinks,
+                          .latent_dim = shape.latent_dim};
   // A lane has four columns of y.
   if (tuning.path == Path::kPortable) {
-    spec.workgroup_size = std::max(spec.workgroup_size, std::bit_ceil(shape.head_dim / 4));
+    spec.workgroup_size = std::max(spec.workgroup_size, std::bit_ceil(shape.value_dim() / 4));
   }
   while (!matrix && !tile_fits(spec, tuning.path)) spec.tile_rows /= 2;
   // Heads of a group beyond one tile are spread evenly over several.
@@ -181,9 +195,11 @@ Result<FlashAttention::Tile> FlashAttention::declare(vk::PipelineLibrary& pipeli
   return tile;
 }
 
-Result<FlashAttention> FlashAttention::plan(vk::PipelineLibrary& pipelines, const Shape& shape,
+Result<FlashAttention> FlashAttention::plan(vk::PipelineLibrary& pipelines, const Shape& given,
                                             const Tuning& tuning) {
-  PUMICE_TRY_STATUS(check(pipelines.device()->plan(), shape, tuning));
+  PUMICE_TRY_STATUS(check(pipelines.device()->plan(), given, tuning));
+  Shape shape = given;
+  if (shape.latent_dim != 0) shape.kv_type = KvTypes(shape.kv_type.k);
   const bool tuned_rows = tuning.path == Path::kMatrix && !tuning.matrix_rows;
   FlashAttention op;
   op.shape_ = shape;
@@ -191,7 +207,7 @@ Result<FlashAttention> FlashAttention::plan(vk::PipelineLibrary& pipelines, cons
   PUMICE_TRY(op.row_, declare(pipelines, shape, tuned_rows ? tuned(pipelines) : tuning, true));
   PUMICE_TRY(const vk::ShaderModule reduce_module, find_spirv("attention_reduce"));
   const AttentionReduceSpec reduce_spec{
-      .workgroup_size = 64, .head_dim = shape.head_dim, .has_sinks = shape.sinks};
+      .workgroup_size = 64, .head_dim = shape.value_dim(), .has_sinks = shape.sinks};
   PUMICE_TRY(op.reduce_, pipelines.declare({.module = reduce_module,
                                             .constants = vk::constants_of(reduce_spec),
                                             .push_bytes = sizeof(AttentionReducePush)}));
@@ -228,11 +244,13 @@ void FlashAttention::record_rows(vk::Recorder& recorder, const Args& args) const
 }
 
 vk::Cost FlashAttention::cost_of(const Tile& tile, uint64_t keys, uint64_t scores) const {
-  const uint64_t key_bytes =
-      uint64_t{shape_.n_kv_heads} * shape_.kv_type.row_bytes(shape_.head_dim);
+  const uint64_t row_bytes = shape_.latent_dim != 0
+                                 ? kv_row_bytes(shape_.kv_type.k, shape_.head_dim)
+                                 : shape_.kv_type.row_bytes(shape_.head_dim);
+  const uint64_t key_bytes = shape_.n_kv_heads * row_bytes;
   return {
       .bytes = keys * key_bytes,
-      .flops = scores * shape_.n_heads * shape_.head_dim * 4,
+      .flops = scores * shape_.n_heads * (shape_.head_dim + shape_.value_dim()) * 2,
       .arithmetic = tile.math == Math::kF16 ? vk::Arithmetic::kMatrixF16F32 : vk::Arithmetic::kF32};
 }
 
@@ -291,7 +309,7 @@ void FlashAttention::record_reduce(vk::Recorder& recorder, const ReduceArgs& arg
   push.y = args.y.address();
   push.sinks = (shape_.sinks ? args.sinks : args.y).address();
   push.n_heads = shape_.n_heads;
-  const uint64_t row_elements = uint64_t{shape_.n_heads} * shape_.head_dim;
+  const uint64_t row_elements = uint64_t{shape_.n_heads} * shape_.value_dim();
   const vk::Cost cost{.bytes = (args.n_partials + args.n_items) * row_elements * 4,
                       .flops = args.n_partials * row_elements * 2};
   const std::initializer_list<vk::Access> accesses = {

@@ -4,33 +4,34 @@
 
 #include "common/interface.h"
 
-#define FLASH_ATTENTION_PUSH(FIELD)                                                        \
-  FIELD(ADDRESS, q)             /* float [row][q_stride], heads in order */                \
-  FIELD(ADDRESS, positions)     /* uint [row] */                                           \
-  FIELD(ADDRESS, block_table)   /* address [seq][table_stride] */                          \
-  FIELD(ADDRESS, items)         /* AttentionItem [gl_NumWorkGroups.x] */                   \
-  FIELD(ADDRESS, y)             /* float [row][n_heads * head_dim] */                      \
-  FIELD(ADDRESS, partial_stats) /* vec2 [slot][n_heads]: (maximum, sum) */                 \
-  FIELD(ADDRESS, partial_y)     /* float [slot][n_heads * head_dim], not yet normalised */ \
-  FIELD(ADDRESS, sinks)         /* float [n_heads], if has_sinks */                        \
-  FIELD(uint, q_stride)                                                                    \
-  FIELD(uint, table_stride)                                                                \
-  FIELD(uint, layer_offset) /* bytes from a block's start to this layer's K */             \
-  FIELD(uint, n_kv_heads)                                                                  \
+#define FLASH_ATTENTION_PUSH(FIELD)                                                         \
+  FIELD(ADDRESS, q)             /* float [row][q_stride], heads in order */                 \
+  FIELD(ADDRESS, positions)     /* uint [row] */                                            \
+  FIELD(ADDRESS, block_table)   /* address [seq][table_stride] */                           \
+  FIELD(ADDRESS, items)         /* AttentionItem [gl_NumWorkGroups.x] */                    \
+  FIELD(ADDRESS, y)             /* float [row][n_heads * value_dim] */                      \
+  FIELD(ADDRESS, partial_stats) /* vec2 [slot][n_heads]: (maximum, sum) */                  \
+  FIELD(ADDRESS, partial_y)     /* float [slot][n_heads * value_dim], not yet normalised */ \
+  FIELD(ADDRESS, sinks)         /* float [n_heads], if has_sinks */                         \
+  FIELD(uint, q_stride)                                                                     \
+  FIELD(uint, table_stride)                                                                 \
+  FIELD(uint, layer_offset) /* bytes from a block's start to this layer's K */              \
+  FIELD(uint, n_kv_heads)                                                                   \
   FIELD(float, scale)
 PUMICE_PUSH_CONSTANTS(FlashAttentionPush, FLASH_ATTENTION_PUSH)
 
-#define FLASH_ATTENTION_SPEC(CONSTANT)                                                         \
-  CONSTANT(0, uint, workgroup_size, 64) /* keys of a KV tile: one a lane */                    \
-  CONSTANT(1, uint, head_dim, 64)                                                              \
-  CONSTANT(2, uint, tile_rows, 16) /* (token, head) pairs of a tile */                         \
-  CONSTANT(3, uint, tile_heads, 1) /* heads of a tile, at most group */                        \
-  CONSTANT(4, uint, group, 1)      /* query heads that share a kv head */                      \
-  CONSTANT(5, uint, k_type, 1)     /* common/kv_types.h */                                     \
-  CONSTANT(6, uint, window, 0)     /* keys a row sees, its own included; 0: all */             \
-  CONSTANT(7, float, soft_cap, 0)  /* scores become cap * tanh(score / cap); 0: they do not */ \
-  CONSTANT(14, uint, v_type, 1)    /* 8 to 13 are of flash_attention_matrix.h */               \
-  CONSTANT(15, uint, has_sinks, 0) /* each head has a key without value, of its own score */
+#define FLASH_ATTENTION_SPEC(CONSTANT)                                                          \
+  CONSTANT(0, uint, workgroup_size, 64) /* keys of a KV tile: one a lane */                     \
+  CONSTANT(1, uint, head_dim, 64)                                                               \
+  CONSTANT(2, uint, tile_rows, 16)  /* (token, head) pairs of a tile */                         \
+  CONSTANT(3, uint, tile_heads, 1)  /* heads of a tile, at most group */                        \
+  CONSTANT(4, uint, group, 1)       /* query heads that share a kv head */                      \
+  CONSTANT(5, uint, k_type, 1)      /* common/kv_types.h */                                     \
+  CONSTANT(6, uint, window, 0)      /* keys a row sees, its own included; 0: all */             \
+  CONSTANT(7, float, soft_cap, 0)   /* scores become cap * tanh(score / cap); 0: they do not */ \
+  CONSTANT(14, uint, v_type, 1)     /* 8 to 13 are of flash_attention_matrix.h */               \
+  CONSTANT(15, uint, has_sinks, 0)  /* each head has a key without value, of its own score */   \
+  CONSTANT(16, uint, latent_dim, 0) /* a key's first numbers are its value; 0: there is V */
 PUMICE_SPEC_CONSTANTS(FlashAttentionSpec, FLASH_ATTENTION_SPEC)
 
 #endif

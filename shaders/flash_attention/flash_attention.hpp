@@ -23,7 +23,7 @@ class FlashAttention {
   struct Shape {
     uint32_t n_heads = 0;  ///< a multiple of n_kv_heads
     uint32_t n_kv_heads = 0;
-    uint32_t head_dim = 0;  ///< a multiple of 8, at most 512
+    uint32_t head_dim = 0;  ///< a multiple of 8, at most 512; of a latent at most 1024
     KvTypes kv_type;
     /// Keys that a row sees, the one at its own position included; 0: all. The plan of the items
     /// says the same (AttentionPlanOptions::window).
@@ -34,6 +34,11 @@ class FlashAttention {
     /// Each head has a key without value: its score, neither scaled nor capped, only takes from the
     /// others' weights.
     bool sinks = false;
+    /// There is no V: a key's first so many numbers, a multiple of 8 of at most 512, are its value.
+    /// 0: values are as large as keys.
+    uint32_t latent_dim = 0;
+
+    uint32_t value_dim() const { return latent_dim != 0 ? latent_dim : head_dim; }
   };
 
   enum class Path {
@@ -67,7 +72,7 @@ class FlashAttention {
     vk::BufferRange kv;             ///< KV memory, or any part of it that rope_kv declares written
     vk::BufferRange items;          ///< AttentionItem [n_items]
     vk::BufferRange grid;           ///< grid_of(number of items), read by the GPU; empty: n_items
-    vk::BufferRange y;              ///< float [row][n_heads * head_dim]
+    vk::BufferRange y;              ///< float [row][n_heads * value_dim]
     vk::BufferRange partial_stats;  ///< partial_stats_bytes(slots); empty if no item has partials
     vk::BufferRange partial_y;      ///< partial_y_bytes(slots); likewise
     vk::BufferRange sinks = {};     ///< float [n_heads], where the shape has them
@@ -127,7 +132,7 @@ class FlashAttention {
 
   uint64_t partial_stats_bytes(uint64_t n_slots) const { return n_slots * shape_.n_heads * 8; }
   uint64_t partial_y_bytes(uint64_t n_slots) const {
-    return n_slots * shape_.n_heads * shape_.head_dim * 4;
+    return n_slots * shape_.n_heads * shape_.value_dim() * 4;
   }
 
   /// What the row items of a plan cost (AttentionPlan::row_keys and row_scores).

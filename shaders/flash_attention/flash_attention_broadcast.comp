@@ -16,7 +16,7 @@ layout(local_size_x_id = 0) in;
 
 const uint kKeysPerLane = 4;
 const uint tile_keys = workgroup_size * kKeysPerLane;
-const uint column_quads = head_dim / 4;
+const uint column_quads = value_dim / 4;
 const uint column_chunks = (column_quads + workgroup_size - 1) / workgroup_size;
 const uint blocks_at_once = (workgroup_size + 15) / 16;  // that the keys of one broadcast lie in
 const uint head_tiles = (group + tile_heads - 1) / tile_heads;
@@ -48,7 +48,7 @@ void main() {
 
   const uint k_offset = pc.layer_offset + k_head_offset(kv_head, k_type);
   const uint first_table = item.seq * pc.table_stride;
-  const uint v_offset = pc.layer_offset + v_head_offset(kv_head, pc.n_kv_heads, k_type, v_type);
+  const uint v_offset = pc.layer_offset + value_head_offset(kv_head);
 
   // A row past the end of the item does the work of its first row, sees no key and is not written.
   uint q_first[tile_rows];
@@ -138,8 +138,8 @@ void main() {
         const uint token = key % 16;
         vec4 v[column_chunks];
         [[unroll]] for (uint c = 0; c < column_chunks; ++c) {
-          v[c] = load_v(v_type, v_address[j / 16], token,
-                        min(c * workgroup_size + lane, column_quads - 1));
+          v[c] = load_value(v_address[j / 16], token,
+                            min(c * workgroup_size + lane, column_quads - 1));
         }
         [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
           const float w = subgroupBroadcast(weight[r * kKeysPerLane], j);

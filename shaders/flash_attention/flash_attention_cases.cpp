@@ -27,7 +27,8 @@ Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
   const PagedKvCase paged({.type = shape.kv_type,
                            .n_layers = kAttentionLayers,
                            .n_kv_heads = shape.n_kv_heads,
-                           .head_dim = shape.head_dim},
+                           .head_dim = shape.head_dim,
+                           .has_values = shape.latent_dim == 0},
                           in.contexts);
   FlashAttention::Tuning tuning = FlashAttention::tuned(bed.pipelines());
   // Small tiles: CPU drivers compile for seconds.
@@ -60,7 +61,7 @@ Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
   PUMICE_TRY(args.block_table,
              bed.input(paged.table(args.kv.address(), blocks_behind(shape.window, in))));
   PUMICE_TRY(args.positions, bed.input(in.positions));
-  PUMICE_TRY(args.y, bed.output(uint64_t{in.rows} * shape.n_heads * shape.head_dim * 4));
+  PUMICE_TRY(args.y, bed.output(uint64_t{in.rows} * shape.n_heads * shape.value_dim() * 4));
   std::vector<float> sinks;
   if (shape.sinks) {
     sinks = OpBed::normal_floats(shape.n_heads, 7, 3 * test.q_scale);
@@ -151,6 +152,7 @@ std::string name_of(const Case& test) {
                                           : " peaked") +
          (s.window > 0 ? fmt::format(" window={}", s.window) : "") +
          (s.soft_cap > 0 ? fmt::format(" cap={}", s.soft_cap) : "") + (s.sinks ? " sinks" : "") +
+         (s.latent_dim > 0 ? fmt::format(" latent={}", s.latent_dim) : "") +
          (test.path ? std::string(" ") + path_name(*test.path) : "") +
          (test.matrix_rows ? " rows" : "");
 }
@@ -208,6 +210,12 @@ std::vector<OpCase> flash_attention_cases() {
       {.shape = {2, 2, 328, kF32, 17}, .chunks = {{40, 3}, {21, 1}}},
       {.shape = {2, 1, 512, kQ8_0}, .chunks = {{20, 2}, {64, 1}}},
       {.shape = {8, 2, 64, kF16, 0, 0, true}, .chunks = ragged, .split_tokens = 48},
+      // Values that are a part of the keys: DeepSeek's, of few heads, and others.
+      {.shape = {4, 1, 80, kF32, 0, 0, false, 64}, .chunks = ragged},
+      {.shape = {6, 1, 576, kF16, 0, 0, false, 512}, .chunks = {{70, 1}, {10, 9}}},
+      {.shape = {3, 1, 576, kF32, 0, 0, false, 512}, .chunks = {{33, 2}}, .split_tokens = 16},
+      {.shape = {8, 2, 40, kBF16, 17, 5.0f, true, 24}, .chunks = ragged, .split_tokens = 32},
+      {.shape = {128, 1, 288, {kQ8_0, kF16}, 0, 0, false, 256}, .chunks = {{70, 1}, {20, 2}}},
   };
   // Every shape runs as the device is tuned; these on either path, whatever it is tuned to.
   const Case on_paths[] = {
@@ -225,6 +233,10 @@ std::vector<OpCase> flash_attention_cases() {
       {.shape = {4, 1, 512, kF16}, .chunks = {{33, 1}, {10, 9}}, .split_tokens = 32},
       {.shape = {4, 2, 32, kF32, 17, 0, true}, .chunks = ragged, .split_tokens = 16},
       {.shape = {4, 2, 32, kF32, 0, 0, true}, .chunks = rows, .q_scale = 30.0f},
+      {.shape = {5, 1, 48, kF32, 0, 0, false, 40}, .chunks = ragged, .split_tokens = 48},
+      {.shape = {4, 1, 72, kF16, 0, 0, false, 64}, .chunks = ragged},
+      {.shape = {4, 2, 96, kQ8_0, 0, 0, false, 64}, .chunks = ragged},
+      {.shape = {4, 1, 160, {kQ4_0, kF32}, 0, 0, false, 128}, .chunks = rows},
   };
   // On matrix cores: every common head_dim and some that are no whole matrices, tiles of single
   // rows, more heads than a tile has rows, rows that see none of a split.

@@ -243,9 +243,9 @@ void write_part(uint i, Item item, uint first_head, uint n_tile_heads) {
     const uint column = column_of(i / row_tiles) + q % (matrix_n / 4) * 4;
     const uint token = row / tile_heads;
     const uint head = row % tile_heads;
-    if (token >= item.n_rows || head >= n_tile_heads || column >= head_dim) continue;
+    if (token >= item.n_rows || head >= n_tile_heads || column >= value_dim) continue;
     const uint row_head = (first_row + token) * n_heads + first_head + head;
-    const uint at = (row_head * head_dim + column) / 4;
+    const uint at = (row_head * value_dim + column) / 4;
     const vec4 value = score_tile[gl_SubgroupID * matrix_quads + q];
     const vec2 stats = row_stats[row];
     if (is_partial) {

@@ -69,7 +69,8 @@ inline void allow_halves(const float* q, const std::vector<const float*>& k,
   }
 }
 
-/// Attention of one row and head in fp64, added to `expected` at its end.
+/// Attention of one row and head in fp64, added to `expected` at its end: the first value_dim
+/// numbers of values.
 ///
 /// The bound: an error of a score in fp32 (a sum of head_dim products and the scaling of q, then a
 /// difference to the maximum) is a relative error of its weight; exp2 adds its own, of at most
@@ -82,8 +83,9 @@ inline void allow_halves(const float* q, const std::vector<const float*>& k,
 /// adds 7, the product with the cap 2.
 inline void expect_attention_row(const float* q, const std::vector<const float*>& k,
                                  const std::vector<const float*>& v, uint32_t head_dim,
-                                 double scale, double soft_cap, std::optional<double> sink,
-                                 Math math, KvTypes kv_type, Expectation& expected) {
+                                 uint32_t value_dim, double scale, double soft_cap,
+                                 std::optional<double> sink, Math math, KvTypes kv_type,
+                                 Expectation& expected) {
   constexpr double kEpsilon = 0x1p-24;  // half an ulp of a float, relative
   const double sum_epsilon = math == Math::kF16 ? 4 * kEpsilon : kEpsilon;
   const size_t n = k.size();
@@ -120,7 +122,7 @@ inline void expect_attention_row(const float* q, const std::vector<const float*>
                  (2 * std::abs(maximum) + 2 * (3 + 2 * std::abs(*sink - maximum) / std::log(2.0)));
   }
   for (size_t j = 0; j < n; ++j) mean_error += weight_of[j] / sum * (weight_error[j] + sum_error);
-  for (uint32_t d = 0; d < head_dim; ++d) {
+  for (uint32_t d = 0; d < value_dim; ++d) {
     double y = 0;
     double bound = 0;
     for (size_t j = 0; j < n; ++j) {

@@ -51,6 +51,19 @@ void load_k(uint type, uvec2 address, uint token, uint octet, out vec4 low, out 
   }
 }
 
+/// Elements [4 * quad, 4 * quad + 4) of the key of `token` in the head of K at `address`.
+vec4 load_quad_of_k(uint type, uvec2 address, uint token, uint quad) {
+  if (type == KV_F32) return Vec4s(address).v[quad * 16 + token];
+  if (!kv_quantised(type)) {
+    return kv_quad(type, Uvec2s(address).v[(quad / 2 * 16 + token) * 2 + quad % 2]);
+  }
+  Uints words = Uints(address);
+  const uint block = quad / 8;
+  const float scale = kv_scale(words.v[4 * kv_value_bytes(type) + block / 2 * 16 + token], block);
+  if (type == KV_Q8_0) return scale * q8_quad(words.v[quad / 4 * 64 + token * 4 + quad % 4]);
+  return scale * q4_quad(words.v[block * 64 + token * 4 + quad % 8 / 2] >> quad % 2 * 16);
+}
+
 /// Elements [4 * quad, 4 * quad + 4) of the value of `token` in the head of V at `address`.
 vec4 load_v(uint type, uvec2 address, uint token, uint quad) {
   const uint at = token * (head_dim / 4) + quad;

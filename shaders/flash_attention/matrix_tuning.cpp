@@ -72,6 +72,7 @@ std::string matrix_attention_obstacle(const vk::DevicePlan& plan,
   if (tuning.workgroup_size > plan.max_workgroup_invocations) {
     return fmt::format("it needs workgroups of {}", tuning.workgroup_size);
   }
+  if (shape.latent_dim != 0) return "its kernel reads values from V, and a latent has none";
   if (shape.head_dim > 256) return fmt::format("head_dim {} is more than 256", shape.head_dim);
   const uint32_t shared_bytes = matrix_attention_shared_bytes(shape.head_dim, tuning);
   if (shared_bytes > plan.max_shared_bytes) {

@@ -39,8 +39,8 @@ void Rope::record(vk::Recorder& recorder, const Args& args) const {
   push.x_stride = args.x_stride;
   const uint32_t pairs = args.n_heads * shape_.rope_dims / 2;
   const uint64_t stride_bytes = uint64_t{args.x_stride} * 4;
-  vk::Access access = vk::writes_columns(args.x, args.rows, stride_bytes,
-                                         uint64_t{args.n_heads} * shape_.head_dim * 4);
+  const uint64_t width = uint64_t{args.n_heads - 1} * shape_.head_dim + shape_.rope_dims;
+  vk::Access access = vk::writes_columns(args.x, args.rows, stride_bytes, width * 4);
   access.mode = vk::AccessMode::kReadWrite;
   dispatch_rows(
       recorder, *pipeline_, push, args.rows,

@@ -22,7 +22,9 @@ class Rope {
   };
 
   struct Args {
-    vk::BufferRange x;           ///< float [rows][x_stride], n_heads heads of each updated in place
+    /// float [rows][x_stride], n_heads heads of each updated in place; from the first number of a
+    /// head on that turns.
+    vk::BufferRange x;
     vk::BufferRange rope_table;  ///< vec2 [n_positions][rope_dims / 2] (rope_table.hpp)
     vk::BufferRange positions;   ///< uint32 [rows]
     uint32_t rows = 0;

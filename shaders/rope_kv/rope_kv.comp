@@ -6,7 +6,7 @@
 #include "rope_kv/kv_write.glsl"
 
 // One row per gl_WorkGroupID.x. Its tasks, spread over lanes and gl_WorkGroupID.y: one per rotated
-// pair of q, then one per two neighbours of k and of v.
+// pair of q, then one per two neighbours of k and of v, where there are values.
 layout(local_size_x_id = 0) in;
 
 const uint half_dims = rope_dims / 2;
@@ -34,7 +34,7 @@ void main() {
   const uint kv_elements = pc.n_kv_heads * head_dim;
 
   const uint q_tasks = pc.n_heads * half_dims;
-  const uint n_tasks = q_tasks + kv_elements;
+  const uint n_tasks = q_tasks + (has_values != 0 ? kv_elements : kv_elements / 2);
 
   const uint table_index = Uints(pc.row_seq).v[row] * pc.table_stride + position / 16;
   const uvec2 block = address_add(Uvec2s(pc.block_table).v[table_index], pc.layer_offset);

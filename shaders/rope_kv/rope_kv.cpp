@@ -25,26 +25,29 @@ void move_rows(Push& push, uint64_t first) {
 
 Result<RopeKv> RopeKv::plan(vk::PipelineLibrary& pipelines, const Shape& shape,
                             uint32_t head_lanes) {
-  if (shape.head_dim == 0 || shape.head_dim % 8 != 0 || shape.head_dim > 512) {
+  const uint32_t most = shape.has_values ? 512 : 1024;
+  if (shape.head_dim == 0 || shape.head_dim % 8 != 0 || shape.head_dim > most) {
     return make_error(ErrorCode::kInvalidArgument,
-                      "rope_kv: head_dim is {}; it must be a multiple of 8 up to 512",
-                      shape.head_dim);
+                      "rope_kv: head_dim is {}; it must be a multiple of 8 up to {}",
+                      shape.head_dim, most);
   }
   if (shape.rope_dims % 2 != 0 || shape.rope_dims > shape.head_dim) {
     return make_error(ErrorCode::kInvalidArgument,
                       "rope_kv: {} rotated dimensions; they must be even and at most head_dim, {}",
                       shape.rope_dims, shape.head_dim);
   }
-  if (shape.n_heads == 0 || shape.n_kv_heads == 0) {
+  if ((shape.n_heads == 0 && shape.has_values) || shape.n_kv_heads == 0) {
     return make_error(ErrorCode::kInvalidArgument, "rope_kv: {} heads and {} kv heads",
                       shape.n_heads, shape.n_kv_heads);
   }
-  PUMICE_TRY_STATUS(check_kv_types("rope_kv", shape.kv_type, shape.head_dim));
-  const auto k_type = static_cast<uint32_t>(shape.kv_type.k);
-  const auto v_type = static_cast<uint32_t>(shape.kv_type.v);
+  const KvTypes kept = shape.has_values ? shape.kv_type : KvTypes(shape.kv_type.k);
+  PUMICE_TRY_STATUS(check_kv_types("rope_kv", kept, shape.head_dim));
+  const auto k_type = static_cast<uint32_t>(kept.k);
+  const auto v_type = static_cast<uint32_t>(kept.v);
   const uint32_t halves = shape.pairs == RopePairs::kHalves ? 1 : 0;
   RopeKv op;
   op.shape_ = shape;
+  op.shape_.kv_type = kept;
   if (op.by_heads()) {
     if (head_lanes == 0) {
       // CPU drivers pay for barriers by the subgroup, and theirs are small. A row of 48 heads of
@@ -62,7 +65,7 @@ Result<RopeKv> RopeKv::plan(vk::PipelineLibrary& pipelines, const Shape& shape,
                                .v_type = v_type};
     PUMICE_TRY(const vk::ShaderModule module, find_spirv("rope_kv_heads"));
     PUMICE_TRY(op.pipeline_, pipelines.declare({.module = module,
-                                                .label = "rope_kv_heads." + shape.kv_type.name(),
+                                                .label = "rope_kv_heads." + kept.name(),
                                                 .constants = vk::constants_of(spec),
                                                 .push_bytes = sizeof(RopeKvHeadsPush)}));
     return op;
@@ -72,10 +75,11 @@ Result<RopeKv> RopeKv::plan(vk::PipelineLibrary& pipelines, const Shape& shape,
                         .rope_dims = shape.rope_dims,
                         .halves = halves,
                         .k_type = k_type,
-                        .v_type = v_type};
+                        .v_type = v_type,
+                        .has_values = shape.has_values};
   PUMICE_TRY(const vk::ShaderModule module, find_spirv("rope_kv"));
   PUMICE_TRY(op.pipeline_, pipelines.declare({.module = module,
-                                              .label = "rope_kv." + shape.kv_type.name(),
+                                              .label = "rope_kv." + kept.name(),
                                               .constants = vk::constants_of(spec),
                                               .push_bytes = sizeof(RopeKvPush)}));
   return op;
@@ -87,11 +91,13 @@ vk::Cost RopeKv::cost(uint32_t rows) const {
   const uint64_t turned_q = uint64_t{shape_.n_heads} * shape_.rope_dims;
   const uint64_t turned = turned_q + uint64_t{shape_.n_kv_heads} * shape_.rope_dims;
   const uint64_t q_bytes = (by_heads() ? q : turned_q) * 8;
-  const uint64_t kv_bytes =
-      2 * k * 4 + uint64_t{shape_.n_kv_heads} * shape_.kv_type.row_bytes(shape_.head_dim);
+  const uint64_t row_bytes = shape_.has_values ? shape_.kv_type.row_bytes(shape_.head_dim)
+                                               : kv_row_bytes(shape_.kv_type.k, shape_.head_dim);
+  const uint64_t kv_bytes = kv_parts() * k * 4 + shape_.n_kv_heads * row_bytes;
   vk::Cost cost{.bytes = rows * (q_bytes + kv_bytes + shape_.rope_dims * 4),
                 .flops = rows * 3 * turned};
-  if (shape_.biases) cost += {.bytes = (q + 2 * k) * 4, .flops = rows * (q + 2 * k)};
+  const uint64_t all = q + kv_parts() * k;
+  if (shape_.biases) cost += {.bytes = all * 4, .flops = rows * all};
   if (shape_.head_norms) {
     cost += {.bytes = uint64_t{shape_.head_dim} * 8, .flops = rows * 4 * (q + k)};
   }
@@ -126,7 +132,7 @@ void RopeKv::record_heads(vk::Recorder& recorder, const Args& args) const {
       [&](uint32_t rows) { return cost(rows); },
       [&](RopeKvHeadsPush& moved, uint32_t first, uint32_t rows) {
         move_rows(moved, first);
-        return vk::Grid{rows, shape_.n_heads + 2 * shape_.n_kv_heads};
+        return vk::Grid{rows, shape_.n_heads + kv_parts() * shape_.n_kv_heads};
       });
 }
 
@@ -145,7 +151,7 @@ void RopeKv::record(vk::Recorder& recorder, const Args& args) const {
   push.table_stride = args.table_stride;
   push.layer_offset = args.layer_offset_bytes;
 
-  const uint32_t kv_elements = 2 * shape_.n_kv_heads * shape_.head_dim;
+  const uint32_t kv_elements = kv_parts() * shape_.n_kv_heads * shape_.head_dim;
   const uint32_t n_tasks = shape_.n_heads * shape_.rope_dims / 2 + kv_elements / 2;
   const uint32_t tasks_per_group = kWorkgroupSize * kTasksPerLane;
   dispatch_rows(

@@ -23,7 +23,8 @@ PUMICE_PUSH_CONSTANTS(RopeKvPush, ROPE_KV_PUSH)
   CONSTANT(2, uint, rope_dims, 64)                                                   \
   CONSTANT(3, uint, halves, 0) /* rotate (i, i + rope_dims / 2), not (2i, 2i + 1) */ \
   CONSTANT(4, uint, k_type, 1) /* common/kv_types.h; not quantised */                \
-  CONSTANT(5, uint, v_type, 1)
+  CONSTANT(5, uint, v_type, 1)                                                       \
+  CONSTANT(6, uint, has_values, 1) /* else there is k alone */
 PUMICE_SPEC_CONSTANTS(RopeKvSpec, ROPE_KV_SPEC)
 
 #endif

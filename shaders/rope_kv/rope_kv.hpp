@@ -20,9 +20,9 @@ enum class RopePairs {
 class RopeKv {
  public:
   struct Shape {
-    uint32_t n_heads = 0;
+    uint32_t n_heads = 0;  ///< may be 0 without values: q is elsewhere
     uint32_t n_kv_heads = 0;
-    uint32_t head_dim = 0;   ///< a multiple of 8, at most 512
+    uint32_t head_dim = 0;   ///< a multiple of 8, at most 512; without values at most 1024
     uint32_t rope_dims = 0;  ///< even, at most head_dim; the elements after them stay. 0: no
                              ///< rotation
     RopePairs pairs = RopePairs::kAdjacent;
@@ -30,6 +30,7 @@ class RopeKv {
     bool head_norms = false;  ///< each head of q and k becomes x / sqrt(mean(x²) + norm_eps) ·
                               ///< weight before it is rotated
     bool biases = false;      ///< Args::bias is added to q, k and v before all else
+    bool has_values = true;   ///< else k alone is kept, of which values are a part
 
     bool operator==(const Shape&) const = default;
   };
@@ -65,6 +66,7 @@ class RopeKv {
 
  private:
   bool by_heads() const { return shape_.biases || shape_.head_norms || shape_.kv_type.quantised(); }
+  uint32_t kv_parts() const { return shape_.has_values ? 2 : 1; }
   vk::Cost cost(uint32_t rows) const;
   void record_heads(vk::Recorder& recorder, const Args& args) const;
 

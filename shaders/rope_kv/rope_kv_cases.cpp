@@ -23,9 +23,11 @@ struct Case {
 Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
   const RopeKv::Shape& shape = test.shape;
   const auto rows = static_cast<uint32_t>(test.positions.size());
-  const uint32_t stride = (shape.n_heads + 2 * shape.n_kv_heads) * shape.head_dim + 4;
+  const uint32_t kv_parts = shape.has_values ? 2 : 1;
+  const uint32_t stride = (shape.n_heads + kv_parts * shape.n_kv_heads) * shape.head_dim + 4;
   auto qkv = OpBed::normal_floats(size_t{rows} * stride, 1);
-  if (shape.kv_type.v != KvType::kF32) {  // beyond the range of a half, below it, and ties
+  if (shape.kv_type.v != KvType::kF32 &&
+      shape.has_values) {  // beyond the range of a half, below it, and ties
     const float values[] = {1e6f,  -65519.0f,  1.3e-6f,    -3e-8f,
                             -0.0f, 0x1.002p0f, 0x1.006p0f, -0x1.0022p0f};
     std::copy(std::begin(values), std::end(values),
@@ -44,7 +46,8 @@ Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
   const PagedKvCase paged({.type = shape.kv_type,
                            .n_layers = kLayers,
                            .n_kv_heads = shape.n_kv_heads,
-                           .head_dim = shape.head_dim},
+                           .head_dim = shape.head_dim,
+                           .has_values = shape.has_values},
                           contexts);
 
   // An epsilon that can be seen; weights and biases that differ for every head and of q and k.
@@ -122,6 +125,7 @@ Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
         rotated.push_back(rotate_element(shape, k, d, angles));
       }
       expect_kv(head, false, std::move(rotated));
+      if (!shape.has_values) continue;
       expect_kv(head, true, head_of(first, shape.n_heads + shape.n_kv_heads + head, nullptr));
     }
   }
@@ -175,6 +179,12 @@ std::vector<OpCase> rope_kv_cases() {
       {{2, 2, 32, 32, kAdjacent, kQ4_0}, {40, 0, 15, 16}, {2, 0, 1, 1}},
       {{8, 2, 256, 256, kHalves, {kQ8_0, kQ4_0}}, {130, 255, 5}, {0, 1, 2}, 64},
       {{4, 1, 128, 128, kAdjacent, {kQ8_0, kF16}, false, true}, {14, 33}, {0, 0}},
+      // Keys alone, with queries beside them and without.
+      {{0, 1, 80, 0, kAdjacent, kF32, false, false, false}, chunk, {0, 0, 0, 0, 0}},
+      {{0, 1, 576, 0, kAdjacent, kF16, false, false, false}, {31, 32, 5}, {0, 0, 1}},
+      {{2, 2, 40, 16, kHalves, {kBF16, kQ4_0}, false, false, false}, chunk, {0, 0, 0, 0, 0}},
+      {{0, 1, 576, 0, kAdjacent, {kQ8_0, kF16}, false, false, false}, {31, 32}, {0, 0}},
+      {{3, 2, 96, 32, kHalves, kQ4_0, true, true, false}, {31, 32, 5}, {0, 0, 1}, 64},
   };
   std::vector<OpCase> cases;
   for (const Case& test : tests) {
@@ -186,6 +196,7 @@ std::vector<OpCase> rope_kv_cases() {
                              s.pairs == kHalves ? "halves" : "adjacent", s.kv_type.name(),
                              s.biases ? " biases" : "", s.head_norms ? " norms" : "",
                              test.positions.size()) +
+                 (s.has_values ? "" : " keys") +
                  (test.head_lanes == 0 ? "" : fmt::format(" lanes={}", test.head_lanes)),
          .prepare = [test](OpBed& bed) { return prepare(bed, test); }});
   }

@@ -26,7 +26,7 @@ struct RopeConfig {
   double beta_slow = 1.0;
   double ext_factor = 1.0;  ///< weight of the kept frequencies; 0 gives linear scaling
 
-  /// Attention's temperature, of a rope of q alone that turns whole heads: cos and sin are
+  /// Attention's temperature, of ropes of q alone that cover whole heads: cos and sin are
   /// multiplied by 1 + temperature · ln(1 + floor(position / temperature_tokens)). 0: none.
   double temperature = 0.0;
   uint32_t temperature_tokens = 0;
@@ -38,6 +38,8 @@ struct RopeConfig {
   /// LongRoPE: those of sessions whose context is longer than the original one, whatever the length
   /// of a sequence; empty for none. Ding et al., "LongRoPE", 2024.
   std::vector<float> long_divisors;
+
+  bool operator==(const RopeConfig&) const = default;
 
   /// What holds in sessions of such a context: without long_divisors.
   RopeConfig for_context(uint32_t context_tokens) const;

@@ -281,6 +281,26 @@ TEST(ModelCost, PartsOfAModelWithBiasesAndPositionsCountThemOnce) {
   EXPECT_EQ(token[Component::kDown].flops, n * (2 * n_ff + 1) * width);
 }
 
+TEST(ModelCost, ALatentIsReadOnceAndItsMatricesAreAttentions) {
+  PUMICE_REQUIRE_SHARED(path, "reference/families/deepseek2.gguf");
+  const ModelShape shape = *model_shape(ModelSource::open(path).value(), KvType::kF16);
+  const StepRows row{4, 1};
+  const StepWork token = step_cost(shape, {&row, 1}, 1);
+  constexpr uint64_t kLayers = 2;
+  constexpr uint64_t kHeads = 4;
+  constexpr uint64_t kLatent = 64;
+  constexpr uint64_t kRow = kLatent + 32;  // and what turns
+  // Queries by a latent of 64, the row, and each head's way from 32 numbers to the latent.
+  constexpr uint64_t kQkv = 128 * 64 + 64 * 256 + 128 * kRow + kHeads * 32 * kLatent;
+  EXPECT_EQ(token[Component::kQkv].flops, kLayers * 2 * kQkv);
+  EXPECT_EQ(token[Component::kQkv].weight_bytes, kLayers * 4 * kQkv);
+  constexpr uint64_t kOutput = kHeads * kLatent * 64 + 256 * 128;
+  EXPECT_EQ(token[Component::kAttentionOutput].flops, kLayers * 2 * kOutput);
+  EXPECT_EQ(token[Component::kAttention].flops, kLayers * 5 * kHeads * 2 * (kRow + kLatent));
+  EXPECT_EQ(token[Component::kAttention].kv_bytes, kLayers * 5 * kRow * 2);
+  EXPECT_EQ(shape.kv_bytes_per_token(), kLayers * kRow * 2);
+}
+
 TEST(ModelCost, KnownModelsHaveTheFiguresOfTheirPapers) {
   const ModelShape shape = *model_shape(model_of(*find_synthetic_preset("llama-8b")), KvType::kF16);
   EXPECT_NEAR(static_cast<double>(shape.n_params), 8.03e9, 1e7);

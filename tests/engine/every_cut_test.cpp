@@ -1,4 +1,5 @@
-// Law 1 on a model with a window, exhaustively: chunks of every size, hits of every length.
+// Law 1 on a model with a window and on one that keeps latents, exhaustively: chunks of every size,
+// hits of every length.
 #include <algorithm>
 #include <string>
 
@@ -45,7 +46,8 @@ constexpr test::Arithmetic kQ8Arithmetic{ops::Math::kF32, 1e-6, "F32"};
 INSTANTIATE_TEST_SUITE_P(Families, EveryCut,
                          ::testing::Values(Family{"gemma2"},
                                            Family{"gemma2", test::kF32Arithmetic, true},
-                                           Family{"gemma2", kQ8Arithmetic, false, KvType::kQ8_0}),
+                                           Family{"gemma2", kQ8Arithmetic, false, KvType::kQ8_0},
+                                           Family{"deepseek2"}),
                          test::family_name);
 
 }  // namespace

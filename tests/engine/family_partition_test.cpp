@@ -172,7 +172,7 @@ INSTANTIATE_TEST_SUITE_P(Families, FamilyPartition,
                          ::testing::Values("llama", "qwen2", "qwen3", "gemma", "gemma2", "gemma3",
                                            "gpt2", "gptneox", "stablelm", "command-r", "granite",
                                            "phi3", "mixtral", "hunyuan-dense", "gemma4", "gpt-oss",
-                                           "bailingmoe2"),
+                                           "bailingmoe2", "mistral4"),
                          family_name);
 
 }  // namespace

@@ -57,5 +57,34 @@ TEST_P(KeptIn, EachTypeTheLogitsErrByNoMoreThanItsBound) {
 
 INSTANTIATE_TEST_SUITE_P(Families, KeptIn, ::testing::Values("llama", "gemma2", "qwen3", "gemma"));
 
+/// Rows of 96 numbers, of which 64 are values too.
+class LatentKeptIn : public test::EngineTest {};
+
+TEST_F(LatentKeptIn, ATypeTheLogitsErrByNoMoreThanItsBoundWhateverThatOfValues) {
+  const auto stem = test::shared_path("reference/families/deepseek2");
+  if (!std::filesystem::exists(stem.string() + ".json")) GTEST_SKIP() << "no shared data: " << stem;
+  const auto model = load(stem.string() + ".gguf");
+  ASSERT_NE(model, nullptr);
+  const auto tokens =
+      test::read_json(stem.string() + ".json").at("tokens").get<std::vector<TokenId>>();
+  const auto expected = test::read_floats(stem.string() + ".f32");
+  std::string table = "deepseek2";
+  for (const auto& [type, bound] : {std::pair(kF16, 1e-6), {kQ8_0, 3e-4}, {kQ4_0, 8e-2}}) {
+    const EngineOptions options{.kv_type = type, .math = ops::Math::kF32, .chunk_tokens = 40};
+    const std::vector<float> got = logits(model, tokens, options);
+    const double error = test::nmse(got, expected);
+    EXPECT_LE(error, bound) << kv_type_name(type);
+    table += fmt::format("  {} {:.1e}", kv_type_name(type), error);
+    EngineOptions other = options;
+    other.kv_type = KvTypes(type, kF32);
+    EXPECT_EQ(logits(model, tokens, other), got) << kv_type_name(type);
+    const auto bytes = [&](KvTypes types) {
+      return state_layout(model->program, types).block_bytes();
+    };
+    EXPECT_EQ(bytes({type, kF32}), 16 * 2 * uint64_t{kv_row_bytes(type, 96)});
+  }
+  fmt::print("{}\n", table);
+}
+
 }  // namespace
 }  // namespace pumice

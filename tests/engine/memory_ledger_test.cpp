@@ -82,6 +82,12 @@ TEST_F(MemoryLedger, OfWindowsIsThePlan) {
   compare(source, {greedy({.context_tokens = 131072, .n_sequences = 4})});
 }
 
+TEST_F(MemoryLedger, OfLatentsIsThePlan) {
+  PUMICE_REQUIRE_SHARED(path, "reference/families/deepseek2.gguf");
+  const ModelSource source = ModelSource::open(path).value();
+  compare(source, {greedy({.context_tokens = 131072, .n_sequences = 4})});
+}
+
 TEST_F(MemoryLedger, OfWeightsInSmallSlabsIsThePlanWithWhatIsLeftOverAtTheirEnds) {
   vk::PlanOptions limits = pipelines_->device()->plan().limits;
   limits.slab_bytes = 1 << 20;

@@ -11,6 +11,7 @@
 #include "models/activation_plan.hpp"
 #include "models/decoder.hpp"
 #include "models/families.hpp"
+#include "models/program_builder.hpp"
 #include "tests/shared_data.hpp"
 
 namespace pumice {
@@ -221,6 +222,67 @@ TEST(Lowering, OneGroupOfStateIsOnePage) {
   // Keys of 64 bytes and two scales, values of 32 bytes and two scales.
   EXPECT_EQ(state_layout(program, {KvType::kQ8_0, KvType::kQ4_0}).page_bytes,
             3 * 16 * 2 * (64 + 4 + 32 + 4));
+}
+
+TEST(Lowering, ALatentIsKeptWithoutACopyAndWithoutValues) {
+  const auto path = test::shared_path("reference/families/deepseek2.gguf");
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << "no shared data: " << path;
+  const Program program = build_program(ModelSource::open(path).value()).value();
+  const Lowered lowered = lower(program).value();
+  const std::vector<std::string> all = parts(lowered);
+  const std::vector<std::string> attention = {
+      "attn_norm",     "attn_q_a",       "attn_q_a_norm", "attn_q_b", "rope",
+      "attn_kv_a_mqa", "attn_kv_a_norm", "rope",          "attn_k_b", "rope_kv",
+      "attention",     "attn_v_b",       "attn_output"};
+  EXPECT_EQ(std::vector(all.begin() + 1, all.begin() + 14), attention);
+  EXPECT_EQ(std::get<call::Rope>(lowered.dispatches[5].what).x.first, 32u);
+  EXPECT_EQ(std::get<call::Rope>(lowered.dispatches[8].what).x.first, 64u);
+  EXPECT_EQ(lowered.attention_classes.front().head_dim, 96u);
+  EXPECT_EQ(lowered.attention_classes.front().value_dim(), 64u);
+
+  const StateLayout layout = state_layout(program, {KvType::kF16, KvType::kF32});
+  EXPECT_EQ(layout.block_bytes(), 2 * 16 * 96 * 2);  // layers, tokens, numbers, bytes
+  EXPECT_EQ(cache_groups(program, layout)[0].kind, GroupKind::kLatent);
+}
+
+TEST(Lowering, NumbersThatLieApartAreCopiedSideBySide) {
+  ProgramBuilder p({.architecture = "test", .n_vocab = 8, .context_length = 64});
+  const ValueId x = p.embed("token_embd", 8, 8);
+  p.begin_layer(x);
+  const auto halves = [&](ValueId y, uint32_t first, uint32_t second) {
+    const ValueId a = p.split(y, first, 4);
+    return p.concat(a, p.split(y, second, 4));
+  };
+  const ValueId y = p.linear(halves(x, 4, 0), "a", 8);
+  p.end_layer(p.linear(halves(y, 0, 4), "b", 8));
+  const Program program = p.finish(p.linear(y, "output", 8)).value();
+  const std::vector<std::string> expected = {"embedding", "concat", "concat", "a"};
+  const std::vector<std::string> all = parts(lower(program).value());
+  EXPECT_EQ(std::vector(all.begin(), all.begin() + 4), expected);
+}
+
+TEST(Lowering, APartOfWhatIsReadLaterIsNotChangedInPlace) {
+  const auto dispatches = [](bool reads_all, uint32_t other_first) {
+    ProgramBuilder p({.architecture = "test", .n_vocab = 8, .context_length = 64});
+    const ValueId x = p.linear(p.embed("token_embd", 8, 8), "x", 8);
+    const ValueId active = p.silu(p.split(x, 0, 4));
+    const ValueId other = p.linear(p.split(x, other_first, 4), "other", 8);
+    const ValueId sum = p.add(p.linear(active, "y", 8), other);
+    const Program program = p.finish(reads_all ? p.add(sum, x) : sum).value();
+    return lower(program).value().dispatches;
+  };
+  const auto in_place = [](const std::vector<Dispatch>& all) {
+    for (const Dispatch& dispatch : all) {
+      const auto* const call = std::get_if<call::Elementwise>(&dispatch.what);
+      if (call != nullptr && call->kind == ops::Elementwise::Kind::kSilu) {
+        return call->a.buffer == call->y.buffer;
+      }
+    }
+    throw std::out_of_range("no activation");
+  };
+  EXPECT_TRUE(in_place(dispatches(false, 4)));
+  EXPECT_FALSE(in_place(dispatches(false, 3)));
+  EXPECT_FALSE(in_place(dispatches(true, 4)));
 }
 
 TEST(Lowering, GroupsAreCutIntoPagesAboutAsLargeAsTheSmallest) {

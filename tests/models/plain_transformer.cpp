@@ -13,7 +13,6 @@ namespace pumice::test {
 namespace {
 
 constexpr float kEps = 0.01f;  // one that can be seen
-constexpr float kRopeBase = 5000;
 
 std::vector<double> sum(std::vector<double> a, const std::vector<double>& b) {
   for (size_t i = 0; i < a.size(); ++i) a[i] += b[i];
@@ -80,7 +79,29 @@ void PlainTransformer::add_experts(const std::string& layer) {
   if (experts.n_ff_shared > 0) add_feed_forward(layer, experts.n_ff_shared, "_shexp");
 }
 
+void PlainTransformer::add_latent(const std::string& layer) {
+  const PlainLatent& latent = form_.latent;
+  if (latent.q_rank == 0) {
+    add_linear(layer + "attn_q", form_.n_embd, q_dim(), false);
+  } else {
+    add_linear(layer + "attn_q_a", form_.n_embd, latent.q_rank, false);
+    add(layer + "attn_q_a_norm.weight", {latent.q_rank}, 1);
+    add_linear(layer + "attn_q_b", latent.q_rank, q_dim(), false);
+  }
+  add_linear(layer + "attn_kv_a_mqa", form_.n_embd, latent.rank + form_.rope_dims, false);
+  add(layer + "attn_kv_a_norm.weight", {latent.rank}, 1);
+  if (latent.fused) {
+    add_linear(layer + "attn_kv_b", latent.rank, form_.n_heads * (n_still() + latent.value_dim),
+               false);
+  } else {
+    add(layer + "attn_k_b.weight", {n_still(), latent.rank, form_.n_heads});
+    add(layer + "attn_v_b.weight", {latent.rank, latent.value_dim, form_.n_heads});
+  }
+  add_linear(layer + "attn_output", form_.n_heads * latent.value_dim, form_.n_embd, false);
+}
+
 void PlainTransformer::add_attention(const std::string& layer, bool has_values) {
+  if (has_latent()) return add_latent(layer);
   if (form_.fused_qkv) {
     add_linear(layer + "attn_qkv", form_.n_embd, q_dim() + 2 * kv_dim(), form_.qkv_bias);
   } else {
@@ -139,6 +160,17 @@ std::map<std::string, PlainForm::Number> PlainTransformer::keys() const {
   if (q_dim() != form_.n_embd) {
     keys["attention.key_length"] = form_.head_dim;
     keys["attention.value_length"] = form_.head_dim;
+  }
+  if (has_latent()) {
+    const PlainLatent& latent = form_.latent;
+    const std::string suffix = latent.fused ? "" : "_mla";
+    keys["attention.head_count_kv"] = latent.fused ? form_.n_heads : 1u;
+    keys["attention.key_length"] = latent.rank + form_.rope_dims;
+    keys["attention.value_length"] = latent.rank;
+    keys["attention.key_length" + suffix] = form_.head_dim;
+    keys["attention.value_length" + suffix] = latent.value_dim;
+    keys["attention.kv_lora_rank"] = latent.rank;
+    if (latent.q_rank != 0) keys["attention.q_lora_rank"] = latent.q_rank;
   }
   if (form_.turn != PlainForm::Turn::kNone) {
     keys["rope.dimension_count"] = form_.rope_dims;
@@ -215,10 +247,12 @@ PlainTransformer::Row PlainTransformer::norm_heads(const Row& x, const std::stri
   return y;
 }
 
-PlainTransformer::Row PlainTransformer::turned(const Row& x, size_t position) const {
+PlainTransformer::Row PlainTransformer::turned(const Row& x, size_t position,
+                                               uint32_t first) const {
   const uint32_t n_pairs = form_.rope_dims / 2;
   Row y = x;
-  for (size_t head = 0; head < y.size(); head += form_.head_dim) {
+  const size_t stride = x.size() == form_.rope_dims ? form_.rope_dims : form_.head_dim;
+  for (size_t head = first; head < y.size(); head += stride) {
     for (uint32_t i = 0; i < n_pairs; ++i) {
       const bool halves = form_.turn == PlainForm::Turn::kHalves;
       const size_t a = head + (halves ? i : 2 * i);
@@ -237,9 +271,11 @@ PlainTransformer::Row PlainTransformer::attention(const Row& q, const std::vecto
                                                   uint32_t window) const {
   const double scale = form_.scale == 0 ? 1 / std::sqrt(form_.head_dim) : form_.scale;
   const size_t first = window != 0 && keys.size() > window ? keys.size() - window : 0;
-  Row y(q.size());
+  const size_t value_dim = seen.back().size() / form_.n_kv_heads;
+  Row y(form_.n_heads * value_dim);
   for (uint32_t head = 0; head < form_.n_heads; ++head) {
     const size_t at = size_t{head} * form_.head_dim;
+    const size_t v_at = size_t{head} / (form_.n_heads / form_.n_kv_heads) * value_dim;
     const size_t kv_at = size_t{head} / (form_.n_heads / form_.n_kv_heads) * form_.head_dim;
     Row weights;
     double total = 0;
@@ -250,8 +286,8 @@ PlainTransformer::Row PlainTransformer::attention(const Row& q, const std::vecto
       total += weights.back();
     }
     for (size_t t = first; t < keys.size(); ++t) {
-      for (uint32_t i = 0; i < form_.head_dim; ++i) {
-        y[at + i] += weights[t - first] / total * seen[t][kv_at + i];
+      for (size_t i = 0; i < value_dim; ++i) {
+        y[head * value_dim + i] += weights[t - first] / total * seen[t][v_at + i];
       }
     }
   }
@@ -293,7 +329,8 @@ PlainTransformer::Row PlainTransformer::experts(const Row& x, const std::string&
     Row up = expert_linear(x, layer + "ffn_up_exps", expert);
     for (size_t i = 0; i < up.size(); ++i) up[i] *= gate[i] / (1 + std::exp(-gate[i]));
     const Row down = expert_linear(up, layer + "ffn_down_exps", expert);
-    for (size_t i = 0; i < y.size(); ++i) y[i] += experts.scale * p[expert] / weights * down[i];
+    const double share = experts.renormalised ? p[expert] / weights : p[expert];
+    for (size_t i = 0; i < y.size(); ++i) y[i] += experts.scale * share * down[i];
   }
   return experts.n_ff_shared == 0 ? y : sum(y, feed_forward(x, layer, "_shexp"));
 }
@@ -323,18 +360,71 @@ PlainTransformer::Qkv PlainTransformer::qkv(const std::string& layer, const Row&
   return {{all.begin(), k_first}, {k_first, v_first}, {v_first, all.end()}};
 }
 
+/// Whole heads of keys and values, made of the token's latent.
+PlainTransformer::Qkv PlainTransformer::latent_qkv(const std::string& layer, const Row& x,
+                                                   size_t position) const {
+  const PlainLatent& latent = form_.latent;
+  const auto normed = [&](Row y, const std::string& stem) {
+    normalise(y, false);
+    for (size_t i = 0; i < y.size(); ++i) y[i] *= values(stem + ".weight")[i];
+    return y;
+  };
+  const auto magnified = [&](Row y, size_t stride, size_t first) {
+    for (size_t i = 0; i < y.size(); ++i) {
+      if (i % stride >= first) y[i] *= latent.rope_magnitude;
+    }
+    return y;
+  };
+  Qkv all;
+  all.q = latent.q_rank == 0
+              ? linear(x, layer + "attn_q")
+              : linear(normed(linear(x, layer + "attn_q_a"), layer + "attn_q_a_norm"),
+                       layer + "attn_q_b");
+  all.q = magnified(turned(all.q, position, n_still()), form_.head_dim, n_still());
+  const auto periods = static_cast<double>(position / kTemperatureTokens);
+  for (double& value : all.q) value *= 1 + latent.temperature * std::log(1 + periods);
+  const Row both = linear(x, layer + "attn_kv_a_mqa");
+  const auto middle = both.begin() + latent.rank;
+  const Row c = normed({both.begin(), middle}, layer + "attn_kv_a_norm");
+  const Row turning = magnified(turned({middle, both.end()}, position), form_.rope_dims, 0);
+  const uint32_t head_rows = latent.fused ? n_still() + latent.value_dim : 0;
+  for (uint32_t head = 0; head < form_.n_heads; ++head) {
+    for (uint32_t i = 0; i < n_still() + latent.value_dim; ++i) {
+      const bool is_key = i < n_still();
+      const uint32_t row = i - n_still();
+      double sum = 0;
+      for (uint32_t j = 0; j < latent.rank; ++j) {
+        double weight = 0;
+        if (latent.fused) {
+          weight = values(layer + "attn_kv_b.weight")[(head * head_rows + i) * latent.rank + j];
+        } else if (is_key) {
+          weight = values(layer + "attn_k_b.weight")[(head * latent.rank + j) * n_still() + i];
+        } else {
+          weight =
+              values(layer + "attn_v_b.weight")[(head * latent.value_dim + row) * latent.rank + j];
+        }
+        sum += weight * c[j];
+      }
+      (is_key ? all.k : all.v).push_back(sum);
+    }
+    all.k.insert(all.k.end(), turning.begin(), turning.end());
+  }
+  return all;
+}
+
 PlainTransformer::Row PlainTransformer::run_layer(uint32_t index, const Row& x,
                                                   Cache& cache) const {
   const std::string layer = "blk." + std::to_string(index) + ".";
   const Row h = form_.norms_before ? norm(x, layer + "attn_norm") : x;
-  Qkv now = qkv(layer, h);
+  const size_t position = cache.keys[index].size();
+  Qkv now = has_latent() ? latent_qkv(layer, h, position) : qkv(layer, h);
   now.q = norm_heads(now.q, layer + "attn_q_norm");
   now.k = norm_heads(now.k, layer + "attn_k_norm");
   for (size_t head = 0; form_.value_norm && head < now.v.size(); head += form_.head_dim) {
     normalise(std::span(now.v).subspan(head, form_.head_dim), false);
   }
-  if (form_.turn != PlainForm::Turn::kNone && (window(index) != 0 || form_.full_layers_turn)) {
-    const size_t position = cache.keys[index].size();
+  if (form_.turn != PlainForm::Turn::kNone && !has_latent() &&
+      (window(index) != 0 || form_.full_layers_turn)) {
     now.q = turned(now.q, position);
     now.k = turned(now.k, position);
   }
@@ -376,203 +466,6 @@ std::vector<double> PlainTransformer::logits(std::span<const uint32_t> tokens) c
     }
   }
   return all;
-}
-
-namespace {
-
-using Form = PlainForm;
-
-/// Command R+: one norm without bias, side by side, the embedding's logits scaled.
-Form command_r_plus() {
-  return {.name = "command_r_plus",
-          .architecture = "command-r",
-          .norm = Form::Norm::kMeanWithoutBias,
-          .feed_forward_norm = false,
-          .parallel = true,
-          .turn = Form::Turn::kNeighbours,
-          .qk_norm = Form::QkNorm::kEachHead,
-          .output = Form::Output::kTied,
-          .logit_scale = 0.25};
-}
-
-Form cohere2() {
-  Form form = command_r_plus();
-  form.name = form.architecture = "cohere2";
-  form.qk_norm = Form::QkNorm::kNone;
-  form.n_layers = 5;
-  form.windows = {20, 20, 20, 0, 20};
-  form.full_layers_turn = false;
-  return form;
-}
-
-/// EXAONE 4 as the 32B is, which its 64 layers tell.
-Form exaone4_windows() {
-  Form form{.name = "exaone4_windows",
-            .architecture = "exaone4",
-            .n_embd = 16,
-            .head_dim = 8,
-            .n_ff = 24,
-            .n_layers = 64,
-            .norms_before = false,
-            .norms_after = true,
-            .rope_dims = 8,
-            .full_layers_turn = false,
-            .qk_norm = Form::QkNorm::kHeads};
-  for (uint32_t i = 0; i < form.n_layers; ++i) form.windows.push_back(i % 4 != 3 ? 20 : 0);
-  return form;
-}
-
-/// Gemma 4 without embeddings a layer; its full layers have one matrix for keys and values.
-Form gemma4_keys_as_values() {
-  return {.name = "gemma4_keys_as_values",
-          .architecture = "gemma4",
-          .n_layers = 3,
-          .embedding_scale = 8,  // the root of n_embd
-          .norms_after = true,
-          .windows = {20, 0, 20},
-          .window_pattern = true,
-          .scale = 1,
-          .qk_norm = Form::QkNorm::kHeads,
-          .value_norm = true,
-          .keys_as_values = true,
-          .gelu_gate = true,
-          .output = Form::Output::kTied,
-          .keys = {{"rope.freq_base_swa", kRopeBase}}};
-}
-
-Form phi2(std::string name, bool fused) {
-  return {.name = std::move(name),
-          .architecture = "phi2",
-          .norm = Form::Norm::kMean,
-          .feed_forward_norm = false,
-          .parallel = true,
-          .rope_dims = 8,
-          .fused_qkv = fused,
-          .qkv_bias = true,
-          .output_bias = true,
-          .gated = false,
-          .output = Form::Output::kOwnWithBias};
-}
-
-}  // namespace
-
-std::vector<PlainForm> forms_without_a_file() {
-  return {
-      {.name = "gptneox_in_turn",
-       .architecture = "gptneox",
-       .norm = Form::Norm::kMean,
-       .rope_dims = 8,
-       .fused_qkv = true,
-       .qkv_bias = true,
-       .output_bias = true,
-       .gated = false,
-       .output = Form::Output::kTied,
-       .keys = {{"use_parallel_residual", false}}},
-      {.name = "stablelm_12b",
-       .architecture = "stablelm",
-       .norm = Form::Norm::kMean,
-       .feed_forward_norm = false,
-       .parallel = true,
-       .rope_dims = 8,
-       .qk_norm = Form::QkNorm::kEachHead,
-       .qkv_bias = true,
-       .output = Form::Output::kTied},
-      phi2("phi2", true),
-      phi2("phi2_before_fusion", false),
-      {.name = "starcoder2",
-       .architecture = "starcoder2",
-       .norm = Form::Norm::kMean,
-       .qkv_bias = true,
-       .output_bias = true,
-       .gated = false,
-       .output = Form::Output::kTied},
-      command_r_plus(),
-      cohere2(),
-      {.name = "gptneo",
-       .architecture = "gptneo",
-       .n_kv_heads = 4,
-       .n_layers = 3,
-       .norm = Form::Norm::kMean,
-       .turn = Form::Turn::kNone,
-       .learned_positions = true,
-       .windows = {0, 20, 0},
-       .window_pattern = true,
-       .scale = 1,
-       .output_bias = true,
-       .gated = false,
-       .output = Form::Output::kTied},
-      {.name = "olmo2",
-       .architecture = "olmo2",
-       .head_dim = 8,
-       .norms_before = false,
-       .norms_after = true,
-       .rope_dims = 8,
-       .qk_norm = Form::QkNorm::kRow},
-      {.name = "llama_wide_heads",
-       .architecture = "llama",
-       .n_kv_heads = 1,
-       .head_dim = 512,
-       .turn = Form::Turn::kNeighbours,
-       .rope_dims = 512},
-      {.name = "ernie4_5",
-       .architecture = "ernie4_5",
-       .head_dim = 8,
-       .turn = Form::Turn::kNeighbours,
-       .rope_dims = 8,
-       .output = Form::Output::kTied},
-      {.name = "ernie4_5_biases",
-       .architecture = "ernie4_5",
-       .head_dim = 8,
-       .turn = Form::Turn::kNeighbours,
-       .rope_dims = 8,
-       .qkv_bias = true,
-       .output_bias = true},
-      exaone4_windows(),
-      gemma4_keys_as_values(),
-      {.name = "qwen3moe",
-       .architecture = "qwen3moe",
-       .qk_norm = Form::QkNorm::kHeads,
-       .experts = {.n = 6, .n_used = 3}},
-      {.name = "qwen3vlmoe",
-       .architecture = "qwen3vlmoe",
-       .qk_norm = Form::QkNorm::kHeads,
-       .output = Form::Output::kTied,
-       .experts = {.n = 5}},
-      {.name = "granitemoe",
-       .architecture = "granitemoe",
-       .embedding_scale = 3,
-       .turn = Form::Turn::kNeighbours,
-       .scale = 0.125,
-       .output = Form::Output::kTied,
-       .experts = {.n = 8, .n_used = 3, .n_ff_shared = 32},
-       .residual_scale = 0.5,
-       .keys = {{"embedding_scale", 3.0f},
-                {"attention.scale", 0.125f},
-                {"residual_scale", 0.5f},
-                {"expert_shared_feed_forward_length", 32u}}},
-      {.name = "glm4moe_prediction",  // and no norms of heads
-       .architecture = "glm4moe",
-       .rope_dims = 8,
-       .qkv_bias = true,
-       .experts = {.n = 8,
-                   .n_ff_shared = 24,
-                   .n_dense_layers = 1,
-                   .sigmoid = true,
-                   .biased = true,
-                   .scale = 1.5},
-       .ffn_norm = "post_attention_norm",
-       .n_prediction_blocks = 1,
-       .keys = {{"expert_shared_count", 1u},
-                {"leading_dense_block_count", 1u},
-                {"expert_weights_norm", true},
-                {"expert_weights_scale", 1.5f}}},
-      {.name = "ernie4_5_moe_every_other",
-       .architecture = "ernie4_5-moe",
-       .n_layers = 3,
-       .turn = Form::Turn::kNeighbours,
-       .experts = {.n = 4, .period = 2, .biased = true},
-       .keys = {{"interleave_moe_layer_step", 2u}}},
-  };
 }
 
 }  // namespace pumice::test

@@ -15,6 +15,9 @@
 
 namespace pumice::test {
 
+inline constexpr float kRopeBase = 5000;
+inline constexpr uint32_t kTemperatureTokens = 5;  ///< of PlainLatent::temperature
+
 /// Experts in place of some layers' feed-forwards.
 struct PlainExperts {
   uint32_t n = 0;  ///< 0: none
@@ -25,7 +28,18 @@ struct PlainExperts {
   uint32_t period = 1;          ///< of the others each such one has them
   bool sigmoid = false;         ///< of scores, rather than a softmax
   bool biased = false;          ///< in the choice
+  bool renormalised = true;
   double scale = 1;
+};
+
+/// Keys and values made of a latent; a head's last numbers are keys of their own, which turn.
+struct PlainLatent {
+  uint32_t rank = 0;  ///< 0: none
+  uint32_t q_rank = 0;
+  uint32_t value_dim = 0;
+  bool fused = false;         ///< one matrix makes keys and values
+  double rope_magnitude = 1;  ///< of what turns
+  double temperature = 0;  ///< of q, the more by 1 + that · ln(1 + position / kTemperatureTokens)
 };
 
 /// What tells such families apart; as Llama where nothing is said.
@@ -71,11 +85,12 @@ struct PlainForm {
   bool gated = true;         ///< silu(gate) · up, without biases, rather than gelu(up) with them
   Output output = Output::kOwn;
   PlainExperts experts = {};
+  PlainLatent latent = {};
   std::string ffn_norm = "ffn_norm";
   double residual_scale = 1;         ///< of what blocks add
   uint32_t n_prediction_blocks = 0;  ///< behind the layers, which nothing reads
   double logit_scale = 1;
-  using Number = std::variant<bool, uint32_t, float>;
+  using Number = std::variant<bool, uint32_t, float, const char*>;
   /// Further keys of the metadata, "<architecture>." left out, or other values of keys.
   std::map<std::string, Number> keys = {};
 };
@@ -113,6 +128,7 @@ class PlainTransformer {
   void add_norm(const std::string& stem);
   void add_layer(uint32_t index);
   void add_attention(const std::string& layer, bool has_values);
+  void add_latent(const std::string& layer);
   void add_feed_forward(const std::string& layer, uint32_t n_ff, const std::string& suffix);
   void add_experts(const std::string& layer);
   bool has_experts(uint32_t layer) const {
@@ -124,16 +140,20 @@ class PlainTransformer {
   uint32_t window(uint32_t layer) const {
     return layer < form_.windows.size() ? form_.windows[layer] : 0;
   }
+  bool has_latent() const { return form_.latent.rank != 0; }
+  uint32_t n_still() const { return form_.head_dim - form_.rope_dims; }
   uint32_t q_dim() const { return form_.n_heads * form_.head_dim; }
   uint32_t kv_dim() const { return form_.n_kv_heads * form_.head_dim; }
 
   Row embedding(uint32_t token, uint32_t position) const;
   Row run_layer(uint32_t index, const Row& x, Cache& cache) const;
   Qkv qkv(const std::string& layer, const Row& x) const;
+  Qkv latent_qkv(const std::string& layer, const Row& x, size_t position) const;
   Row linear(const Row& x, const std::string& stem) const;
   Row norm(const Row& x, const std::string& stem) const;
   Row norm_heads(const Row& x, const std::string& stem) const;
-  Row turned(const Row& x, size_t position) const;
+  /// Heads' numbers from `first` on.
+  Row turned(const Row& x, size_t position, uint32_t first = 0) const;
   Row attention(const Row& q, const std::vector<Row>& keys, const std::vector<Row>& values,
                 uint32_t window) const;
   Row feed_forward(const Row& x, const std::string& layer, const std::string& suffix) const;

@@ -113,6 +113,24 @@ TEST(ProgramBuilder, WhatDoesNotFitIsNamed) {
             "blk.0.a: 8 numbers are not one row of 5, nor 2 of them");
 }
 
+TEST(ProgramBuilder, LatentsThatDoNotFitAreNamed) {
+  EXPECT_EQ(error_of([](auto& p, auto x) { p.append(p.latent_group("latent", 8, 6), x, x); }),
+            "blk.0.append: state group latent keeps no values");
+  EXPECT_EQ(error_of([](auto& p, auto x) { p.append(p.state_group("full", 1, 8), x); }),
+            "blk.0.append: state group full keeps values");
+  EXPECT_EQ(error_of([](auto& p, auto) { p.latent_group("latent", 8, 9); }),
+            "state group latent: values of 9 of 8 numbers");
+  EXPECT_EQ(error_of([](auto& p, auto x) {
+              p.head_linear(x, "a", {.n_heads = 2, .n_cols = 5, .head_rows = 3, .n_rows = 3});
+            }),
+            "blk.0.a: 8 numbers are not 2 heads of 5 or more");
+  EXPECT_EQ(error_of([](auto& p, auto x) {
+              p.head_linear(
+                  x, "a", {.n_heads = 2, .n_cols = 4, .head_rows = 3, .first_row = 2, .n_rows = 2});
+            }),
+            "blk.0.a: rows 2 to 4 of 3");
+}
+
 TEST(ProgramBuilder, OnlyTheFirstMisfitIsReported) {
   EXPECT_EQ(error_of([](auto& p, auto x) {
               p.add(x, p.linear(x, "a", 4));

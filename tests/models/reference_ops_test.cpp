@@ -86,6 +86,47 @@ TEST(ReferenceOps, SplitTakesNumbersOfEachRow) {
       {2, 3, 6, 7});
 }
 
+TEST(ReferenceOps, EachHeadHasAMatrixOfItsOwnAndKeepsWhatIsBehind) {
+  // Heads of two numbers and one behind them; matrices of three rows, the last two of which count.
+  const std::vector<float> weights = {9, 9, 1, 2, 3, 4, 9, 9, 10, 20, 30, 40};
+  const auto numbers = [&](bool transposed) {
+    std::vector<double> all;
+    for (uint32_t i = 0; i < 6; ++i) {
+      const Build build = [&](auto& p, auto x) {
+        const ValueId y = p.head_linear(x, "heads",
+                                        {.n_heads = 2,
+                                         .n_cols = 2,
+                                         .head_rows = 3,
+                                         .first_row = 1,
+                                         .n_rows = 2,
+                                         .transposed = transposed});
+        return p.split(y, i, 1);
+      };
+      all.push_back(
+          evaluate({{1, 0, 5, 0, 1, 6}}, build, {{"heads.weight", {2, 3, 2}, weights}})[0]);
+    }
+    return all;
+  };
+  expect_near(numbers(false), {1, 3, 5, 20, 40, 6});
+  expect_near(numbers(true), {1, 2, 5, 30, 40, 6});
+}
+
+TEST(ReferenceOps, ConcatPutsNumbersSideBySide) {
+  const Build build = [](auto& p, auto x) {
+    const ValueId last = p.split(x, 2, 1);
+    return p.concat(last, p.split(x, 0, 2));
+  };
+  expect_near(evaluate({{1, 2, 3}, {4, 5, 6}, {7, 8, 9}}, build), {3, 1, 2, 6, 4, 5, 9, 7, 8});
+}
+
+TEST(ReferenceOps, ALatentsValuesAreItsFirstNumbers) {
+  const Build build = [](auto& p, auto x) {
+    const ValueId kv = p.append(p.latent_group("latent", 3, 2), x);
+    return p.attention(p.scale(x, 0), kv, {.n_heads = 1, .scale = 1});  // all scores are equal
+  };
+  expect_near(evaluate({{1, 2, 9}, {3, 6, 9}}, build), {1, 2, 2, 4});
+}
+
 TEST(ReferenceOps, ASinkTakesItsShareOfAttention) {
   const Build build = [](auto& p, auto x) {
     const ValueId kv = p.append(p.state_group("full", 1, 1), x, x);

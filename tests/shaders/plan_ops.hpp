@@ -9,6 +9,7 @@
 #include "shaders/embedding/embedding.hpp"
 #include "shaders/experts/experts.hpp"
 #include "shaders/gated_activation/gated_activation.hpp"
+#include "shaders/head_linear/head_linear.hpp"
 #include "shaders/layer_norm/layer_norm.hpp"
 #include "shaders/rms_norm/rms_norm.hpp"
 #include "shaders/sampling/sampling.hpp"
@@ -22,6 +23,9 @@ inline Status plan_small_ops(vk::PipelineLibrary& pipelines,
   for (const WeightType* type : types) {
     PUMICE_TRY_STATUS(ops::Embedding::plan(pipelines, *type));
     PUMICE_TRY_STATUS(ops::ExpertLinear::plan(pipelines, *type, false));
+    for (const bool transposed : {false, true}) {
+      PUMICE_TRY_STATUS(ops::HeadLinear::plan(pipelines, *type, transposed));
+    }
   }
   PUMICE_TRY_STATUS(ops::RmsNorm::plan(pipelines));
   PUMICE_TRY_STATUS(ops::LayerNorm::plan(pipelines));

@@ -1,0 +1,87 @@
+// DeepSeek V2 and V3, Kimi K2, GLM 4.7 Flash: DeepSeek-AI, "DeepSeek-V3 Technical Report", 2024,
+// and Mistral 4: Mistral AI, 2026. Attention by latents; after the first layers experts, and one
+// for all tokens. Mistral 4 has a temperature on q and experts chosen by a softmax.
+#include <fmt/core.h>
+
+#include <cmath>
+
+#include "models/families.hpp"
+
+namespace pumice::families {
+namespace {
+
+/// What YaRN makes of scores and of what turns.
+struct YarnScales {
+  double scores = 1;
+  double rope = 1;
+};
+
+/// `multiplier` is a tenth of what the papers call mscale_all_dim; 0: plain YaRN. DeepSeek's
+/// mscale equals it wherever it is not 1, so that nothing is left for the rope.
+YarnScales yarn_scales(const ops::RopeConfig& rope, double multiplier, bool is_deepseek) {
+  if (rope.scaling != ops::RopeScaling::kYarn || rope.ext_factor == 0 || multiplier == 0) return {};
+  const double growth = std::log(rope.factor);
+  const double magnitude = 1 + multiplier * growth;
+  const double own = 1 + 0.1 * growth;  // rope_frequencies multiplies by that
+  const bool cancels = is_deepseek && std::abs(multiplier - 0.1) > 1e-6;
+  return {.scores = magnitude * magnitude, .rope = cancels ? 1 / own : 1 / magnitude};
+}
+
+Result<Program> build(const ModelSource& source, std::string_view architecture,
+                      const Router& router) {
+  const Metadata metadata(source, architecture);
+  LatentSource latent;
+  PUMICE_TRY(ModelDimensions d, metadata.read_latent_dimensions(latent));
+  PUMICE_TRY(const uint32_t n_prediction, metadata.read_prediction_blocks(d));
+  PUMICE_TRY(const ExpertSource experts, metadata.read_experts(d, router));
+  PUMICE_TRY(RopeSource rope, metadata.read_rope(d));
+  PUMICE_TRY(const float eps, metadata.read_rms_eps());
+  PUMICE_TRY(const float multiplier, metadata.get_or<float>("rope.scaling.yarn_log_multiplier", 0));
+  PUMICE_TRY(const float temperature, metadata.get_or<float>("attention.temperature_scale", 0));
+  const YarnScales yarn = yarn_scales(rope.config, multiplier, architecture == "deepseek2");
+  rope.config.attn_factor *= yarn.rope;
+  if (temperature != 0) {
+    rope.config.temperature = temperature;
+    PUMICE_TRY(
+        rope.config.temperature_tokens,
+        metadata.get_or<uint32_t>("attention.temperature_length", rope.config.original_context));
+  }
+  const bool biased =
+      metadata.has_tensor(fmt::format("blk.{}.exp_probs_b.bias", experts.n_dense_layers));
+
+  ProgramBuilder p(d);
+  p.leave_out_prediction_blocks(n_prediction);
+  const uint32_t state = p.latent_group("latent", latent.rank + latent.n_turning, latent.rank);
+  const ProgramBuilder::LatentAttention attention{.source = latent,
+                                                  .n_heads = d.n_heads,
+                                                  .scale = yarn.scores / std::sqrt(d.head_dim),
+                                                  .norm_eps = eps,
+                                                  .rope = rope};
+
+  ValueId x = p.embed("token_embd", d.n_embd, d.n_vocab);
+  for (uint32_t i = 0; i < d.n_layers; ++i) {
+    p.begin_layer(x);
+    x = p.add(x, p.latent_attention(p.rms_norm(x, "attn_norm", eps), state, attention));
+
+    const ValueId f = p.rms_norm(x, "ffn_norm", eps);
+    x = p.add(
+        x, i < experts.n_dense_layers || experts.n_experts == 0
+               ? p.gated_ffn(f, ActivationKind::kSilu, d.n_ff)
+               : p.experts(f, {.source = experts, .selection_bias = biased ? "exp_probs_b" : ""}));
+    p.end_layer(x);
+  }
+  x = p.rms_norm(x, "output_norm", eps);
+  return p.finish(p.linear(x, metadata.output_stem(), d.n_vocab));
+}
+
+}  // namespace
+
+Result<Program> build_deepseek2(const ModelSource& source) {
+  return build(source, "deepseek2", {.renormalised = false});
+}
+
+Result<Program> build_mistral4(const ModelSource& source) {
+  return build(source, "mistral4", {.renormalised = true});
+}
+
+}  // namespace pumice::families

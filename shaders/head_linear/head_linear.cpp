@@ -1,0 +1,109 @@
+#include "shaders/head_linear/head_linear.hpp"
+
+#include <algorithm>
+
+#include "format/resident_layout.hpp"
+#include "shaders/common/row_shares.hpp"
+#include "shaders/head_linear/head_linear.h"
+#include "shaders/head_linear/head_linear_transposed.h"
+#include "shaders/spirv.hpp"
+
+namespace pumice::ops {
+namespace {
+
+constexpr uint32_t kOutputs = 32;  // of a workgroup
+
+uint32_t groups_of(uint32_t n) { return (n + kOutputs - 1) / kOutputs; }
+
+}  // namespace
+
+Result<HeadLinear> HeadLinear::plan(vk::PipelineLibrary& pipelines, const WeightType& type,
+                                    bool transposed, uint32_t n_slices) {
+  HeadLinear op;
+  op.transposed_ = transposed;
+  PUMICE_TRY(const vk::ShaderModule module,
+             find_spirv(transposed ? "head_linear_transposed" : "head_linear", type));
+  const auto declare = [&](const auto& spec) {
+    return pipelines.declare({.module = module,
+                              .constants = vk::constants_of(spec),
+                              .push_bytes = sizeof(HeadLinearPush)});
+  };
+  if (transposed) {
+    PUMICE_TRY(op.single_, declare(HeadLinearTransposedSpec{}));
+    return op;
+  }
+  if (n_slices == 0) {  // on a CPU driver they only add barriers
+    n_slices = pipelines.device()->plan().device_class == vk::DeviceClass::kGpu ? 4 : 1;
+  }
+  const uint32_t lanes = n_slices * kOutputs;
+  PUMICE_TRY(op.single_, declare(HeadLinearSpec{.workgroup_size = lanes, .tile_rows = 1}));
+  PUMICE_TRY(op.tiled_, declare(HeadLinearSpec{.workgroup_size = lanes, .tile_rows = kTileRows}));
+  return op;
+}
+
+void HeadLinear::record(vk::Recorder& recorder, const Args& args) const {
+  const WeightMatrix& weights = args.weights;
+  PUMICE_CHECK(args.n_heads > 0 && weights.n_rows % args.n_heads == 0, "heads of different sizes");
+  const uint32_t head_rows = weights.n_rows / args.n_heads;
+  const uint32_t n_in = transposed_ ? args.n_rows : weights.n_cols;
+  const uint32_t n_out = transposed_ ? weights.n_cols : args.n_rows;
+  PUMICE_CHECK(args.first_row + args.n_rows <= head_rows && n_in <= args.x_head_stride,
+               "a head has fewer numbers or rows");
+  PUMICE_CHECK(args.x_stride % 4 == 0 && args.x_head_stride % 4 == 0 && args.x.address() % 16 == 0,
+               "x must be 16-byte aligned");
+  const uint32_t n_kept = args.x_head_stride - n_in;
+  const uint32_t y_width = args.n_heads * (n_out + n_kept);
+  PUMICE_CHECK(args.y_stride >= y_width, "y_stride must hold all heads");
+
+  HeadLinearPush push;
+  push.x = args.x.address();
+  push.y = args.y.address();
+  push.grid = weights.grid.address();
+  push.n = args.n_rows;
+  push.k = weights.n_cols;
+  push.n_col_tiles = static_cast<uint32_t>(n_col_tiles(*weights.type, weights.n_cols));
+  push.head_rows = head_rows;
+  push.first_of_head = args.first_row;
+  push.n_kept = n_kept;
+  push.x_stride = args.x_stride;
+  push.x_head_stride = args.x_head_stride;
+  push.y_stride = args.y_stride;
+
+  const uint32_t tile_rows = transposed_ || args.rows == 1 ? 1 : kTileRows;
+  const vk::Pipeline& pipeline = tile_rows == 1 ? *single_ : *tiled_;
+  const uint64_t row_bytes = row_group_bytes(*weights.type, weights.n_cols) / kRowGroup;
+  const uint64_t n_weight_rows = uint64_t{args.n_heads} * args.n_rows;
+  vk::Access y =
+      vk::writes_columns(args.y, args.rows, uint64_t{args.y_stride} * 4, uint64_t{y_width} * 4);
+  for (const WeightMatrixPart& part : weights.parts) {
+    push.weights = part.range.address();
+    push.first_row = part.first_row;
+    push.part_rows = part.n_rows;
+    const bool first = &part == &weights.parts[0];
+    // Outputs are of one part's rows, so its dispatches write disjoint elements of y and no barrier
+    // may come between them; sums over rows that lie in several parts are added one after the
+    // other.
+    if (!first) y.mode = vk::AccessMode::kReadWrite;
+    const std::initializer_list<vk::Access> none;
+    const std::initializer_list<vk::Access> all = {vk::reads(part.range), vk::reads(args.x), y};
+    dispatch_rows(
+        recorder, pipeline, push, args.rows, first || transposed_ ? all : none,
+        [&](uint64_t rows) {
+          const uint64_t flops = 2 * rows * n_weight_rows * weights.n_cols;
+          const uint64_t numbers = uint64_t{args.n_heads} * args.x_head_stride + y_width;
+          return vk::Cost{.bytes = n_weight_rows * row_bytes * part.n_rows / weights.n_rows +
+                                   rows * numbers * 4 * part.n_rows / weights.n_rows,
+                          .flops = flops * part.n_rows / weights.n_rows};
+        },
+        [&](HeadLinearPush& moved, uint64_t first_row, uint32_t rows) {
+          moved.x += first_row * args.x_stride * 4;
+          moved.y += first_row * args.y_stride * 4;
+          moved.rows = rows;
+          const uint32_t outputs =
+              transposed_ ? groups_of(n_out) + groups_of(n_kept) : groups_of(n_out + n_kept);
+          return vk::Grid{outputs, args.n_heads, (rows + tile_rows - 1) / tile_rows};
+        });
+  }
+}
+
+}  // namespace pumice::ops
