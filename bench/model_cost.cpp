@@ -62,6 +62,7 @@ class Pricing {
     if (is<op::RmsNorm, op::LayerNorm, op::Add>(op)) return Component::kNorms;
     if (is<op::Rope, op::Append>(op)) return Component::kRopeKv;
     if (is<op::Attention>(op)) return Component::kAttention;
+    if (is<op::CausalConv>(op)) return Component::kRecurrence;
     if (is<op::Activation, op::Xielu, op::Mul, op::Clamp, op::Combine>(op)) {
       return Component::kActivation;
     }
@@ -97,15 +98,18 @@ class Pricing {
     if (!is<op::Add, op::Combine>(*reader)) return Component::kGateUp;
     const Op* maker = makers_[op_inputs(op.what)[0]];
     while (is_passed_through(*maker) || scales_attention(*maker)) {
-      maker = makers_[op_inputs(maker->what)[0]];
+      const bool by_second =
+          scales_attention(*maker) && mixes_tokens(*makers_[op_inputs(maker->what)[1]]);
+      maker = makers_[op_inputs(maker->what)[by_second ? 1 : 0]];
     }
-    return is<op::Attention>(*maker) ? Component::kAttentionOutput : Component::kDown;
+    return mixes_tokens(*maker) ? Component::kAttentionOutput : Component::kDown;
   }
 
-  /// A product of attention's result with gates.
+  static bool mixes_tokens(const Op& op) { return is<op::Attention, op::CausalConv>(op); }
+  /// A product of attention's result with gates, or of a recurrence's.
   bool scales_attention(const Op& op) const {
     const auto* const mul = std::get_if<op::Mul>(&op.what);
-    return mul != nullptr && is<op::Attention>(*makers_[mul->a]);
+    return mul != nullptr && (mixes_tokens(*makers_[mul->a]) || mixes_tokens(*makers_[mul->b]));
   }
   /// An activation that gives those gates.
   bool gates_attention(const Op& op) const {
@@ -136,7 +140,7 @@ class Pricing {
     for (const auto field :
          {&PartCost::flops, &PartCost::values, &PartCost::row_weight_bytes,
           &PartCost::step_weight_bytes, &PartCost::expert_weight_bytes, &PartCost::written_kv_bytes,
-          &PartCost::pair_flops, &PartCost::key_bytes}) {
+          &PartCost::pair_flops, &PartCost::key_bytes, &PartCost::state_bytes}) {
       (*sum).*field += cost.*field;
     }
   }
@@ -205,6 +209,14 @@ class Pricing {
             .step_weight_bytes = vector_bytes(o.sinks),
             .pair_flops = 4 * width(o.q),
             .key_bytes = uint64_t{o.n_kv_heads} * kv_type_.row_bytes(o.head_dim)};
+  }
+  PartCost price(const op::CausalConv& o, const Op&) {
+    const uint64_t n = width(o.x);
+    const uint64_t taps = program_.tensors[o.weight].dims[0];
+    return {.flops = (2 * taps + (o.silu ? 3 : 0)) * n,
+            .values = 2 * n,
+            .step_weight_bytes = vector_bytes(o.weight) + vector_bytes(o.bias),
+            .state_bytes = 2 * (taps - 1) * n * kFloat};
   }
   PartCost price(const op::Activation& o, const Op&) {
     return {.flops = activation_flops(o.kind) * width(o.x), .values = width(o.x)};
@@ -307,8 +319,8 @@ SeenKeys seen_keys(std::span<const StepRows> batch, uint32_t window, uint32_t ah
 
 std::string_view component_name(Component component) {
   constexpr std::array<std::string_view, kComponentCount> kNames = {
-      "embedding", "norms",    "qkv",        "rope, KV write", "attention", "attention output",
-      "router",    "gate, up", "activation", "down",           "output"};
+      "embedding",        "norms",  "qkv",      "rope, KV write", "attention", "recurrence",
+      "attention output", "router", "gate, up", "activation",     "down",      "output"};
   return kNames.at(static_cast<size_t>(component));
 }
 
@@ -388,6 +400,9 @@ StepWork step_cost(const ModelShape& shape, std::span<const StepRows> batch,
     amount.weight_bytes += cost.step_weight_bytes + rows * cost.row_weight_bytes;
     amount.activation_bytes += rows * cost.values * kFloat;
     amount.kv_bytes += rows * cost.written_kv_bytes;
+    amount.kv_bytes +=
+        cost.state_bytes * static_cast<uint64_t>(std::ranges::count_if(
+                               batch, [](const StepRows& chunk) { return chunk.n_rows > 0; }));
     if (cost.expert_weight_bytes > 0) {
       const double share = shape.experts_read(rows) / shape.n_experts;
       amount.weight_bytes += static_cast<uint64_t>(

@@ -157,6 +157,15 @@ class Decoder::Declaring {
     return {};
   }
   Status declare(const call::Attention&) { return {}; }
+  Status declare(const call::CausalConv& c) {
+    const ops::CausalConv::Shape shape{.taps = c.taps, .silu = c.silu};
+    const auto found = std::ranges::find(conv_shapes_, shape);
+    resolved_->causal_conv = static_cast<uint32_t>(found - conv_shapes_.begin());
+    if (found != conv_shapes_.end()) return {};
+    conv_shapes_.push_back(shape);
+    PUMICE_TRY(decoder_.causal_conv_.emplace_back(), ops::CausalConv::plan(pipelines_, shape));
+    return {};
+  }
   Status declare(const call::Gated& c) {
     if (decoder_.gated_.contains(c.kind)) return {};
     PUMICE_TRY(decoder_.gated_[c.kind], ops::GatedActivation::plan(pipelines_, c.kind));
@@ -194,6 +203,7 @@ class Decoder::Declaring {
   Resolved* resolved_ = nullptr;  // of the dispatch at hand
   std::vector<ops::RopeKv::Shape> shapes_;
   std::vector<ops::Rope::Shape> rope_shapes_;
+  std::vector<ops::CausalConv::Shape> conv_shapes_;
 };
 
 uint64_t Decoder::buffer_bytes(const Lowered& lowered, const Program& program,
@@ -497,6 +507,24 @@ class Decoder::Recording {
                                .n_items = static_cast<uint32_t>(plan.reduce_items.size()),
                                .n_partials = plan.n_partials});
     }
+  }
+
+  void record(const call::CausalConv& c) {
+    const StateLayout::Place place = decoder_.state_.place(c.state);
+    decoder_.causal_conv_[resolved_->causal_conv].record(recorder_,
+                                                         {.x = at(c.x),
+                                                          .x_stride = stride(c.x),
+                                                          .y = at(c.y),
+                                                          .y_stride = stride(c.y),
+                                                          .weight = decoder_.vectors_[c.weight],
+                                                          .bias = vector(c.bias),
+                                                          .items = step_.states[place.page],
+                                                          .n_items = step_.n_chunks,
+                                                          .row_item = step_.row_chunk,
+                                                          .states = memory_.kv,
+                                                          .state_offset_bytes = place.offset_bytes,
+                                                          .rows = n_rows_,
+                                                          .n = c.n});
   }
 
   void record(const call::Gated& c) {

@@ -12,6 +12,7 @@
 #include "models/lowering.hpp"
 #include "models/step_args.hpp"
 #include "models/weights.hpp"
+#include "shaders/causal_conv/causal_conv.hpp"
 #include "shaders/elementwise/elementwise.hpp"
 #include "shaders/embedding/embedding.hpp"
 #include "shaders/experts/experts.hpp"
@@ -49,7 +50,7 @@ struct SequenceMemory {
   vk::BufferRange sampled;                        ///< see ops::Embedding::Args
   std::span<const vk::BufferRange> block_tables;  ///< by page of the state's layout
   uint32_t table_stride = 0;
-  vk::BufferRange kv;  ///< stands for all of the KV memory
+  vk::BufferRange kv;  ///< stands for all of the KV memory, states of recurrences included
 };
 
 class Decoder {
@@ -109,6 +110,7 @@ class Decoder {
     WeightMatrix matrix;       ///< of call::Embed and call::ExpertLinear
     uint32_t rope_kv = 0;      ///< of call::RopeKv: index into rope_kv_
     uint32_t rope = 0;         ///< of call::Rope: index into rope_
+    uint32_t causal_conv = 0;  ///< of call::CausalConv: index into causal_conv_
   };
 
   Decoder(std::shared_ptr<vk::Device> device, Lowered lowered, StateLayout state, vk::Arena arena)
@@ -138,6 +140,7 @@ class Decoder {
   std::vector<ops::RopeKv> rope_kv_;
   std::vector<ops::Rope> rope_;
   std::vector<ops::FlashAttention> attention_;  // by attention class
+  std::vector<ops::CausalConv> causal_conv_;
   std::map<ops::GatedActivation::Kind, ops::GatedActivation> gated_;
   std::map<ops::Elementwise::Kind, ops::Elementwise> elementwise_;
   ops::LayerNorm layer_norm_;

@@ -31,6 +31,8 @@ constexpr ModelFamily kFamilies[] = {
     {"granite", families::build_granite},
     {"granitemoe", families::build_granitemoe},
     {"hunyuan-dense", families::build_hunyuan_dense},
+    {"lfm2", families::build_lfm2},
+    {"lfm2moe", families::build_lfm2moe},
     {"llama", families::build_llama},
     {"minimax-m2", families::build_minimax_m2},
     {"mistral3", families::build_mistral3},

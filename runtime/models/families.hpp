@@ -47,6 +47,8 @@ Result<Program> build_gptneox(const ModelSource& source);
 Result<Program> build_granite(const ModelSource& source);
 Result<Program> build_granitemoe(const ModelSource& source);
 Result<Program> build_hunyuan_dense(const ModelSource& source);
+Result<Program> build_lfm2(const ModelSource& source);
+Result<Program> build_lfm2moe(const ModelSource& source);
 Result<Program> build_llama(const ModelSource& source);
 Result<Program> build_minimax_m2(const ModelSource& source);
 Result<Program> build_mistral3(const ModelSource& source);

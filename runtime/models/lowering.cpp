@@ -82,6 +82,7 @@ class Touched {
   void add(const call::Rope& c) { use(c.x); }
   void add(const call::RopeKv& c) { use(c.qkv); }
   void add(const call::Attention& c) { use(c.q), use(c.y); }
+  void add(const call::CausalConv& c) { use(c.x), use(c.y); }
   void add(const call::Gated& c) { use(c.gate_up), use(c.y); }
   void add(const call::Elementwise& c) { use(c.a), use(c.b), use(c.y); }
   void add(const call::Route& c) { use(c.scores), use(c.routes); }
@@ -450,6 +451,22 @@ class Lowering {
                      .state = {heads.append->group, heads.append->slot}},
         "rope_kv");
     return {qkv, 0};
+  }
+
+  void lower(const op::CausalConv& o) {
+    // A token's state is that of all before it: only whole texts have one.
+    if (row_set() != RowSet::kAll) return fail("it has a recurrence after its layers");
+    const View y = new_view(width(result_));
+    views_[result_] = y;
+    emit(call::CausalConv{.x = *views_[o.x],
+                          .y = y,
+                          .weight = vector_of({o.weight}),
+                          .bias = o.bias ? std::optional(vector_of({*o.bias})) : std::nullopt,
+                          .n = width(result_),
+                          .taps = static_cast<uint32_t>(program_.tensors[o.weight].dims[0]),
+                          .silu = o.silu,
+                          .state = {o.group, o.slot}},
+         stem_of(o.weight));
   }
 
   uint32_t class_of(const AttentionClass& wanted) {

@@ -137,6 +137,16 @@ struct Attention {
   StateSlot state;
   std::optional<VectorId> sinks;
 };
+struct CausalConv {
+  View x;
+  View y;  ///< another buffer
+  VectorId weight;
+  std::optional<VectorId> bias;
+  uint32_t n;
+  uint32_t taps;
+  bool silu;
+  StateSlot state;
+};
 /// activation(gate) * up of a row's gates and ups, side by side.
 struct Gated {
   View gate_up;
@@ -185,8 +195,8 @@ struct Combine {
 }  // namespace call
 
 using Call = std::variant<call::Embed, call::Linear, call::RmsNorm, call::LayerNorm, call::Rope,
-                          call::RopeKv, call::Attention, call::Gated, call::Elementwise,
-                          call::Route, call::ExpertLinear, call::Combine>;
+                          call::RopeKv, call::Attention, call::CausalConv, call::Gated,
+                          call::Elementwise, call::Route, call::ExpertLinear, call::Combine>;
 
 /// One call of an op; some ops record several commands.
 struct Dispatch {

@@ -50,6 +50,9 @@ Operands operands(const op::LayerNorm& o) {
 Operands operands(const op::Rope& o) { return {"rope", {o.x}}; }
 Operands operands(const op::Append& o) { return {"append", {o.k, o.v}}; }
 Operands operands(const op::Attention& o) { return {"attention", {o.q, o.kv}, with({}, o.sinks)}; }
+Operands operands(const op::CausalConv& o) {
+  return {"causal_conv", {o.x}, with({o.weight}, o.bias)};
+}
 Operands operands(const op::Activation& o) { return {activation_name(o.kind), {o.x}}; }
 Operands operands(const op::Xielu& o) { return {"xielu", {o.x}}; }
 Operands operands(const op::Mul& o) { return {"mul", {o.a, o.b}}; }

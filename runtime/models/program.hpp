@@ -7,7 +7,8 @@
 // Shapes. A value has `width` numbers for each token of a step; heads lie side by side in it. A
 // matrix is a tensor of the file with dims {n_cols, n_rows}: n_rows outputs of n_cols inputs each.
 // What a sequence keeps between steps is a value too: `append` gives the keys and values of all
-// positions up to each token, which any later operation may read, of the same layer or not.
+// positions up to each token, which any later operation may read, of the same layer or not. The
+// state of a recurrence is its operation's own: nothing else reads it.
 #pragma once
 
 #include <array>
@@ -46,13 +47,16 @@ struct TensorSpec {
   uint64_t n_elements() const { return dims[0] * dims[1] * dims[2] * dims[3]; }
 };
 
-/// What a sequence keeps between steps for some of the layers: n_slots times keys and values.
+/// What a sequence keeps between steps for some of the layers: n_slots times keys and values, or
+/// n_slots states of recurrences, each one for all positions so far.
 struct StateGroup {
   std::string name;
   uint32_t n_kv_heads = 0;
   uint32_t head_dim = 0;
   uint32_t window = 0;   ///< positions that are read again, the newest included; 0: all
   uint32_t n_slots = 0;  ///< layers with a slot of their own
+  bool recurrent = false;
+  std::vector<uint64_t> state_floats = {};  ///< of a recurrent group: each slot's, kept in fp32
 };
 
 /// Rows [first_row, first_row + n_rows) of a matrix: all of it, or a part of a fused one.
@@ -164,6 +168,17 @@ struct Attention {
   double soft_cap;  ///< scores become cap · tanh(score / cap); 0: none
   std::optional<TensorId> sinks;  ///< [n_heads] scores of a key without value
 };
+/// Σ over k of weight[i][k] · x[i], k counting back from `taps` − 1 at the token itself, of each
+/// column i by itself; nothing comes before the first token. Its state are the taps − 1 newest
+/// tokens' x, oldest first.
+struct CausalConv {
+  ValueId x;
+  TensorId weight;               ///< {taps, width}
+  std::optional<TensorId> bias;  ///< [width]
+  bool silu;                     ///< of the sum
+  uint32_t group;                ///< index into Program::state_groups
+  uint32_t slot;
+};
 struct Activation {
   ValueId x;
   ActivationKind kind;
@@ -230,9 +245,9 @@ struct Combine {
 }  // namespace op
 
 using Operation = std::variant<op::Embed, op::EmbedPosition, op::AddRow, op::Linear, op::RmsNorm,
-                               op::LayerNorm, op::Rope, op::Append, op::Attention, op::Activation,
-                               op::Xielu, op::Mul, op::Add, op::Scale, op::Clamp, op::SoftCap,
-                               op::Split, op::Route, op::ExpertLinear, op::Combine>;
+                               op::LayerNorm, op::Rope, op::Append, op::Attention, op::CausalConv,
+                               op::Activation, op::Xielu, op::Mul, op::Add, op::Scale, op::Clamp,
+                               op::SoftCap, op::Split, op::Route, op::ExpertLinear, op::Combine>;
 
 /// One step of the list. It gives exactly one value.
 struct Op {

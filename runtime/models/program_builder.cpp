@@ -35,6 +35,18 @@ uint32_t ProgramBuilder::state_group(std::string_view name, uint32_t n_kv_heads,
   return static_cast<uint32_t>(program_.state_groups.size() - 1);
 }
 
+uint32_t ProgramBuilder::recurrent_group(std::string_view name) {
+  program_.state_groups.push_back({.name = std::string(name), .recurrent = true});
+  return static_cast<uint32_t>(program_.state_groups.size() - 1);
+}
+
+uint32_t ProgramBuilder::take_slot(uint32_t recurrent_group, uint64_t n_floats) {
+  StateGroup& group = program_.state_groups.at(recurrent_group);
+  PUMICE_CHECK(group.recurrent, "a recurrence without a recurrent group");
+  group.state_floats.push_back(n_floats);
+  return group.n_slots++;
+}
+
 void ProgramBuilder::begin_layer(ValueId x) {
   PUMICE_CHECK(!in_layer_, "a layer within a layer");
   in_layer_ = true;
@@ -143,6 +155,7 @@ ValueId ProgramBuilder::rope(ValueId x, const Rotation& rotation) {
 
 ValueId ProgramBuilder::append(uint32_t state_group, ValueId k, ValueId v) {
   StateGroup& group = program_.state_groups.at(state_group);
+  PUMICE_CHECK(!group.recurrent, "keys and values in a recurrent group");
   const uint64_t expected = uint64_t{group.n_kv_heads} * group.head_dim;
   expect(width(k) == expected && width(v) == expected,
          "{}append: keys of {} and values of {} numbers where state group {} has {}", prefix_,
@@ -180,6 +193,19 @@ ValueId ProgramBuilder::attention(ValueId q, ValueId kv, const AttentionOptions&
     attention.sinks = tensor(options.sinks, "weight", {options.n_heads, 1, 1, 1});
   }
   return add_op(attention, "attention", width(q));
+}
+
+ValueId ProgramBuilder::causal_conv(ValueId x, std::string_view stem, const CausalConv& options) {
+  const uint64_t n = width(x);
+  expect(options.taps > 1, "{}{}: {} taps", prefix_, stem, options.taps);
+  op::CausalConv conv{.x = x,
+                      .weight = tensor(stem, "weight", {options.taps, n, 1, 1}),
+                      .bias = {},
+                      .silu = options.silu,
+                      .group = options.state_group,
+                      .slot = take_slot(options.state_group, (options.taps - uint64_t{1}) * n)};
+  if (options.bias == Bias::kAdded) conv.bias = tensor(stem, "bias", {n, 1, 1, 1});
+  return add_op(conv, stem, width(x));
 }
 
 ValueId ProgramBuilder::activation(ValueId x, ActivationKind kind) {

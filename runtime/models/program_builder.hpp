@@ -49,6 +49,12 @@ class ProgramBuilder {
     bool fused = false;    ///< q, k and v are rows of one matrix, attn_qkv
     uint32_t n_gates = 0;  ///< sigmoids of attn_gate, each a factor of as many outputs; 0: none
   };
+  struct CausalConv {
+    uint32_t state_group;  ///< a recurrent one
+    uint32_t taps;
+    Bias bias = Bias::kNone;
+    bool silu = false;
+  };
   struct Xielu {
     float alpha_p;
     float alpha_n;
@@ -85,6 +91,9 @@ class ProgramBuilder {
   uint32_t state_group(std::string_view name, uint32_t n_kv_heads, uint32_t head_dim,
                        uint32_t window = 0);
 
+  /// The same for states of recurrences; each operation that has one takes a slot of its own.
+  uint32_t recurrent_group(std::string_view name);
+
   /// `x` is what the layer reads of those before it.
   void begin_layer(ValueId x);
   /// `x` is what those after it read.
@@ -110,6 +119,8 @@ class ProgramBuilder {
   ValueId rope(ValueId x, const Rotation& rotation);
   ValueId append(uint32_t state_group, ValueId k, ValueId v);
   ValueId attention(ValueId q, ValueId kv, const AttentionOptions& options);
+  /// `options.bias` of the stem's tensors, which are {taps, width of x} and [width].
+  ValueId causal_conv(ValueId x, std::string_view stem, const CausalConv& options);
   ValueId silu(ValueId x) { return activation(x, ActivationKind::kSilu); }
   ValueId gelu(ValueId x) { return activation(x, ActivationKind::kGelu); }
   ValueId gelu_tanh(ValueId x) { return activation(x, ActivationKind::kGeluTanh); }
@@ -158,6 +169,7 @@ class ProgramBuilder {
 
  private:
   ValueId activation(ValueId x, ActivationKind kind);
+  uint32_t take_slot(uint32_t recurrent_group, uint64_t n_floats);
   ValueId clamp(ValueId x, double limit, bool both_sides);
   ValueId limited_mul(ValueId activated, ValueId x, double limit);
   ValueId add_op(Operation what, std::string_view base_name, uint32_t width,

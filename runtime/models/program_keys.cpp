@@ -7,11 +7,11 @@ namespace pumice {
 namespace {
 
 /// Families whose pages read Metadata::read_experts' keys.
-constexpr std::array<std::string_view, 12> kWithExperts = {
-    "afmoe", "bailingmoe2", "ernie4_5-moe", "glm4moe",    "gpt-oss",      "granitemoe",
+constexpr std::array<std::string_view, 24> kWithExperts = {
+    "afmoe", "bailingmoe2", "ernie4_5-moe", "glm4moe",    "gpt-oss",      "granitemoe", "lfm2moe",
     "llama", "minimax-m2",  "qwen3moe",     "qwen3vlmoe", "smallthinker", "step35"};
 /// Those of them that count shared experts; granitemoe has the width of all of them.
-constexpr std::array<std::string_view, 12> kWithSharedExperts = {
+constexpr std::array<std::string_view, 24> kWithSharedExperts = {
     "afmoe",      "bailingmoe2", "ernie4_5-moe", "glm4moe",      "gpt-oss", "llama",
     "minimax-m2", "qwen3moe",    "qwen3vlmoe",   "smallthinker", "step35"};
 
@@ -42,7 +42,7 @@ constexpr TellingKey kKeys[] = {
     {"expert_shared_feed_forward_length", kWithExperts},
     {"final_logit_softcapping", {"gemma2", "gemma3", "gemma4"}},
     {"interleave_moe_layer_step", {"ernie4_5-moe"}, {}, 1},
-    {"leading_dense_block_count", {"afmoe", "bailingmoe2", "ernie4_5-moe", "glm4moe", "llama", "step35"}},
+    {"leading_dense_block_count", {"afmoe", "bailingmoe2", "ernie4_5-moe", "glm4moe", "lfm2moe", "llama", "step35"}},
     {"logit_scale", {"cohere2", "command-r", "granite", "granitemoe"}, {}, 1},
     {"nextn_predict_layers", {"bailingmoe2", "glm4moe", "step35"}},
     {"residual_scale", {"granite", "granitemoe"}, {}, 1},

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <numeric>
+
 #include "models/embedding.hpp"
 
 namespace pumice {
@@ -64,6 +66,10 @@ class Constants {
     if (o.ahead != 0 && o.ahead != op::kAllAhead) text += fmt::format(", {} ahead", o.ahead);
     if (o.soft_cap != 0) text += fmt::format(", soft cap {:.6g}", o.soft_cap);
     return text;
+  }
+  std::string operator()(const op::CausalConv& o) const {
+    return fmt::format("{} taps{}, state {}", program_.tensors[o.weight].dims[0],
+                       o.silu ? ", silu" : "", program_.state_groups[o.group].name);
   }
   std::string operator()(const op::Activation&) const { return ""; }
   std::string operator()(const op::Xielu& o) const {
@@ -159,6 +165,13 @@ std::string program_text(const Program& program) {
   std::string text = fmt::format("{}, {} layers, {} operations, {} tensors\n", program.architecture,
                                  program.layers.size(), program.ops.size(), program.tensors.size());
   for (const StateGroup& group : program.state_groups) {
+    if (group.recurrent) {
+      const uint64_t n =
+          std::accumulate(group.state_floats.begin(), group.state_floats.end(), uint64_t{0});
+      text +=
+          fmt::format("state {}: {} slots, recurrent, {} numbers\n", group.name, group.n_slots, n);
+      continue;
+    }
     text += fmt::format("state {}: {} slots, {} kv heads of {}{}\n", group.name, group.n_slots,
                         group.n_kv_heads, group.head_dim,
                         group.window == 0 ? "" : fmt::format(", window {}", group.window));

@@ -378,6 +378,29 @@ class Evaluation {
     return y;
   }
 
+  Computed compute(const op::CausalConv& op, ValueId) const {
+    PUMICE_TRY(const std::vector<float> weight, vector(op.weight));
+    const size_t n = width(op.x);
+    const size_t taps = weight.size() / n;
+    std::vector<float> bias(n);
+    if (op.bias) {
+      PUMICE_TRY(bias, vector(*op.bias));
+    }
+    const Values& x = rows_[op.x];
+    Values y;
+    for (size_t t = 0; t < n_tokens(); ++t) {
+      for (size_t i = 0; i < n; ++i) {
+        double sum = bias[i];
+        for (size_t k = 0; k < taps; ++k) {
+          if (t + k + 1 >= taps)
+            sum += double{weight[i * taps + k]} * x[(t + k + 1 - taps) * n + i];
+        }
+        y.push_back(op.silu ? activate(ActivationKind::kSilu, sum) : sum);
+      }
+    }
+    return y;
+  }
+
   Computed compute(const op::Activation& op, ValueId) const {
     Values y = rows_[op.x];
     for (double& value : y) value = activate(op.kind, value);

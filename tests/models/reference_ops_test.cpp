@@ -54,6 +54,23 @@ TEST(ReferenceOps, Gelu) {
   EXPECT_NEAR(tanh_form[2], -0.158808009391724, 1e-14);
 }
 
+TEST(ReferenceOps, CausalConvWeighsItsOwnRowWithTheLastTap) {
+  const auto conv = [](ProgramBuilder& p, ValueId x, ProgramBuilder::Bias bias) {
+    return p.causal_conv(x, "conv",
+                         {.state_group = p.recurrent_group("conv"), .taps = 3, .bias = bias});
+  };
+  const std::vector<std::vector<float>> rows{
+      {1, 10, 0, 0}, {2, 20, 0, 0}, {3, 30, 0, 0}, {4, 40, 0, 0}};
+  const std::vector<float> weight{1, 2, 3, 4, 5, 6, 0, 0, 0, 0, 0, 0};
+  expect_near(
+      evaluate(rows, [&](auto& p, auto x) { return conv(p, x, ProgramBuilder::Bias::kAdded); },
+               {{"conv.weight", {3, 4}, weight}, {"conv.bias", {4}, {0.5f, 0, 0, 7}}}),
+      {3.5, 60, 0, 7,    // 3 · 1
+       8.5, 170, 0, 7,   // 2 · 1 + 3 · 2
+       14.5, 320, 0, 7,  // 1 · 1 + 2 · 2 + 3 · 3
+       20.5, 470, 0, 7});
+}
+
 TEST(ReferenceOps, LayerNormSubtractsTheMeanAndAddsTheBias) {
   const Build with_bias = [](auto& p, auto x) { return p.layer_norm(x, "norm", 0.75f); };
   // Means 2 and 5, variances 1 and 9: divisors √1.75 and √9.75.

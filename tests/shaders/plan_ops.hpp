@@ -5,6 +5,7 @@
 
 #include "base/result.hpp"
 #include "format/weight_type.hpp"
+#include "shaders/causal_conv/causal_conv.hpp"
 #include "shaders/elementwise/elementwise.hpp"
 #include "shaders/embedding/embedding.hpp"
 #include "shaders/experts/experts.hpp"
@@ -45,6 +46,9 @@ inline Status plan_small_ops(vk::PipelineLibrary& pipelines,
           pipelines,
           {.probability = probability, .biased = chosen_otherwise, .grouped = chosen_otherwise}));
     }
+  }
+  for (const bool silu : {false, true}) {
+    PUMICE_TRY_STATUS(ops::CausalConv::plan(pipelines, {.taps = 4, .silu = silu}));
   }
   PUMICE_TRY_STATUS(ops::Combine::plan(pipelines));
   for (const auto variant : {ops::Sampling::Variant::kGreedy, ops::Sampling::Variant::kFull}) {
