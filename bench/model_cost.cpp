@@ -62,7 +62,7 @@ class Pricing {
     if (is<op::RmsNorm, op::LayerNorm, op::Add>(op)) return Component::kNorms;
     if (is<op::Rope, op::Append>(op)) return Component::kRopeKv;
     if (is<op::Attention>(op)) return Component::kAttention;
-    if (is<op::CausalConv>(op)) return Component::kRecurrence;
+    if (is<op::CausalConv, op::Recurrence>(op)) return Component::kRecurrence;
     if (is<op::Activation, op::Xielu, op::Mul, op::Clamp, op::Combine>(op)) {
       return Component::kActivation;
     }
@@ -105,7 +105,9 @@ class Pricing {
     return mixes_tokens(*maker) ? Component::kAttentionOutput : Component::kDown;
   }
 
-  static bool mixes_tokens(const Op& op) { return is<op::Attention, op::CausalConv>(op); }
+  static bool mixes_tokens(const Op& op) {
+    return is<op::Attention, op::CausalConv, op::Recurrence>(op);
+  }
   /// A product of attention's result with gates, or of a recurrence's.
   bool scales_attention(const Op& op) const {
     const auto* const mul = std::get_if<op::Mul>(&op.what);
@@ -217,6 +219,14 @@ class Pricing {
             .values = 2 * n,
             .step_weight_bytes = vector_bytes(o.weight) + vector_bytes(o.bias),
             .state_bytes = 2 * (taps - 1) * n * kFloat};
+  }
+  PartCost price(const op::Recurrence& o, const Op&) {
+    const uint64_t n_values = width(o.v);
+    const uint64_t n_state = n_values * o.key_dim;
+    return {.flops = (o.beta ? 7 : 5) * n_state + (o.d ? 2 * n_values : 0),
+            .values = width(o.q) + width(o.k) + 2 * n_values + (o.beta ? 2 : 1) * o.n_heads,
+            .step_weight_bytes = vector_bytes(o.a) + vector_bytes(o.bias) + vector_bytes(o.d),
+            .state_bytes = 2 * n_state * kFloat};
   }
   PartCost price(const op::Activation& o, const Op&) {
     return {.flops = activation_flops(o.kind) * width(o.x), .values = width(o.x)};

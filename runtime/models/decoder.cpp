@@ -166,6 +166,14 @@ class Decoder::Declaring {
     PUMICE_TRY(decoder_.causal_conv_.emplace_back(), ops::CausalConv::plan(pipelines_, shape));
     return {};
   }
+  Status declare(const call::Recurrence& c) {
+    const auto found = std::ranges::find(recurrence_shapes_, c.shape);
+    resolved_->recurrence = static_cast<uint32_t>(found - recurrence_shapes_.begin());
+    if (found != recurrence_shapes_.end()) return {};
+    recurrence_shapes_.push_back(c.shape);
+    PUMICE_TRY(decoder_.recurrence_.emplace_back(), ops::Recurrence::plan(pipelines_, c.shape));
+    return {};
+  }
   Status declare(const call::Gated& c) {
     if (decoder_.gated_.contains(c.kind)) return {};
     PUMICE_TRY(decoder_.gated_[c.kind], ops::GatedActivation::plan(pipelines_, c.kind));
@@ -204,6 +212,7 @@ class Decoder::Declaring {
   std::vector<ops::RopeKv::Shape> shapes_;
   std::vector<ops::Rope::Shape> rope_shapes_;
   std::vector<ops::CausalConv::Shape> conv_shapes_;
+  std::vector<ops::Recurrence::Shape> recurrence_shapes_;
 };
 
 uint64_t Decoder::buffer_bytes(const Lowered& lowered, const Program& program,
@@ -416,7 +425,8 @@ class Decoder::Recording {
                                           .eps = c.eps,
                                           .n_groups = c.n_groups,
                                           .x_stride = stride(c.x),
-                                          .y_stride = stride(c.y)});
+                                          .y_stride = stride(c.y),
+                                          .weight_each = c.weight_each});
   }
 
   void record(const call::LayerNorm& c) {
@@ -525,6 +535,30 @@ class Decoder::Recording {
                                                           .state_offset_bytes = place.offset_bytes,
                                                           .rows = n_rows_,
                                                           .n = c.n});
+  }
+
+  void record(const call::Recurrence& c) {
+    const StateLayout::Place place = decoder_.state_.place(c.state);
+    const auto rows = [&](const View& view) {
+      return ops::Recurrence::Rows{.range = at(view), .stride = stride(view)};
+    };
+    decoder_.recurrence_[resolved_->recurrence].record(
+        recorder_, {.q = rows(c.q),
+                    .k = rows(c.k),
+                    .v = rows(c.v),
+                    .step = rows(c.step),
+                    .beta = c.beta ? rows(*c.beta) : ops::Recurrence::Rows{},
+                    .y = rows(c.y),
+                    .q_scale = c.q_scale,
+                    .k_scale = c.k_scale,
+                    .a = decoder_.vectors_[c.a],
+                    .bias = decoder_.vectors_[c.bias],
+                    .d = vector(c.d),
+                    .items = step_.states[place.page],
+                    .n_items = step_.n_chunks,
+                    .states = memory_.kv,
+                    .state_offset_bytes = place.offset_bytes,
+                    .rows = n_rows_});
   }
 
   void record(const call::Gated& c) {

@@ -20,6 +20,7 @@
 #include "shaders/gated_activation/gated_activation.hpp"
 #include "shaders/layer_norm/layer_norm.hpp"
 #include "shaders/linear/linear.hpp"
+#include "shaders/recurrence/recurrence.hpp"
 #include "shaders/rms_norm/rms_norm.hpp"
 #include "shaders/rope/rope.hpp"
 #include "shaders/rope_kv/rope_kv.hpp"
@@ -111,6 +112,7 @@ class Decoder {
     uint32_t rope_kv = 0;      ///< of call::RopeKv: index into rope_kv_
     uint32_t rope = 0;         ///< of call::Rope: index into rope_
     uint32_t causal_conv = 0;  ///< of call::CausalConv: index into causal_conv_
+    uint32_t recurrence = 0;   ///< of call::Recurrence: index into recurrence_
   };
 
   Decoder(std::shared_ptr<vk::Device> device, Lowered lowered, StateLayout state, vk::Arena arena)
@@ -141,6 +143,7 @@ class Decoder {
   std::vector<ops::Rope> rope_;
   std::vector<ops::FlashAttention> attention_;  // by attention class
   std::vector<ops::CausalConv> causal_conv_;
+  std::vector<ops::Recurrence> recurrence_;
   std::map<ops::GatedActivation::Kind, ops::GatedActivation> gated_;
   std::map<ops::Elementwise::Kind, ops::Elementwise> elementwise_;
   ops::LayerNorm layer_norm_;

@@ -83,6 +83,9 @@ class Touched {
   void add(const call::RopeKv& c) { use(c.qkv); }
   void add(const call::Attention& c) { use(c.q), use(c.y); }
   void add(const call::CausalConv& c) { use(c.x), use(c.y); }
+  void add(const call::Recurrence& c) {
+    use(c.q), use(c.k), use(c.v), use(c.step), use(c.beta), use(c.y);
+  }
   void add(const call::Gated& c) { use(c.gate_up), use(c.y); }
   void add(const call::Elementwise& c) { use(c.a), use(c.b), use(c.y); }
   void add(const call::Route& c) { use(c.scores), use(c.routes); }
@@ -342,7 +345,8 @@ class Lowering {
                        .n = o.group,
                        .eps = o.eps,
                        .n_groups = width(o.x) / o.group,
-                       .gathers = rows_of(at.x) != row_set()},
+                       .gathers = rows_of(at.x) != row_set(),
+                       .weight_each = o.weight && program_.tensors[*o.weight].dims[1] > 1},
          o.weight ? stem_of(*o.weight) : "rms_norm");
   }
 
@@ -467,6 +471,32 @@ class Lowering {
                           .silu = o.silu,
                           .state = {o.group, o.slot}},
          stem_of(o.weight));
+  }
+
+  void lower(const op::Recurrence& o) {
+    if (row_set() != RowSet::kAll) return fail("it has a recurrence after its layers");
+    const View y = new_view(width(result_));
+    views_[result_] = y;
+    emit(call::Recurrence{.q = *views_[o.q],
+                          .k = *views_[o.k],
+                          .v = *views_[o.v],
+                          .step = *views_[o.step],
+                          .beta = o.beta ? views_[*o.beta] : std::nullopt,
+                          .y = y,
+                          .q_scale = static_cast<float>(o.q_scale),
+                          .k_scale = static_cast<float>(o.k_scale),
+                          .a = vector_of({o.a}),
+                          .bias = vector_of({o.bias}),
+                          .d = o.d ? std::optional(vector_of({*o.d})) : std::nullopt,
+                          .shape = {.n_heads = o.n_heads,
+                                    .n_key_heads = o.n_key_heads,
+                                    .key_dim = o.key_dim,
+                                    .value_dim = o.value_dim,
+                                    .by_remainder = o.by_remainder,
+                                    .delta = o.beta.has_value(),
+                                    .has_d = o.d.has_value()},
+                          .state = {o.group, o.slot}},
+         "recurrence");
   }
 
   uint32_t class_of(const AttentionClass& wanted) {

@@ -20,6 +20,7 @@
 #include "models/state_layout.hpp"
 #include "shaders/elementwise/elementwise.hpp"
 #include "shaders/gated_activation/gated_activation.hpp"
+#include "shaders/recurrence/recurrence.hpp"
 
 namespace pumice {
 
@@ -95,6 +96,7 @@ struct RmsNorm {
   float eps;
   uint32_t n_groups;  ///< of n numbers each, side by side in a row
   bool gathers;       ///< x has all rows, y those of logits
+  bool weight_each;   ///< groups have weights of their own
 };
 struct LayerNorm {
   View x;
@@ -147,6 +149,21 @@ struct CausalConv {
   bool silu;
   StateSlot state;
 };
+struct Recurrence {
+  View q;
+  View k;
+  View v;
+  View step;
+  std::optional<View> beta;
+  View y;  ///< another buffer
+  float q_scale;
+  float k_scale;
+  VectorId a;
+  VectorId bias;
+  std::optional<VectorId> d;
+  ops::Recurrence::Shape shape;
+  StateSlot state;
+};
 /// activation(gate) * up of a row's gates and ups, side by side.
 struct Gated {
   View gate_up;
@@ -194,9 +211,10 @@ struct Combine {
 
 }  // namespace call
 
-using Call = std::variant<call::Embed, call::Linear, call::RmsNorm, call::LayerNorm, call::Rope,
-                          call::RopeKv, call::Attention, call::CausalConv, call::Gated,
-                          call::Elementwise, call::Route, call::ExpertLinear, call::Combine>;
+using Call =
+    std::variant<call::Embed, call::Linear, call::RmsNorm, call::LayerNorm, call::Rope,
+                 call::RopeKv, call::Attention, call::CausalConv, call::Recurrence, call::Gated,
+                 call::Elementwise, call::Route, call::ExpertLinear, call::Combine>;
 
 /// One call of an op; some ops record several commands.
 struct Dispatch {

@@ -98,6 +98,10 @@ class Metadata {
                                                   Layers layers = Layers::kDiffer) const;
   /// A size of heads: a multiple of 8 that kernels compute.
   Result<uint32_t> read_head_dim(std::string_view key, uint32_t fallback) const;
+  /// A positive count of at most `limit`.
+  Result<uint32_t> read_count(std::string_view key, uint32_t limit = 1u << 20) const {
+    return count(key, limit);
+  }
   /// Taps of a causal convolution: more than one, and no more than its kernel has.
   Result<uint32_t> read_taps(std::string_view key) const;
   /// Errors (kBadFile): a layer has another number of kv heads than the largest, or none.

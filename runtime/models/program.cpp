@@ -1,6 +1,7 @@
 #include "models/program.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.hpp"
 
@@ -52,6 +53,11 @@ Operands operands(const op::Append& o) { return {"append", {o.k, o.v}}; }
 Operands operands(const op::Attention& o) { return {"attention", {o.q, o.kv}, with({}, o.sinks)}; }
 Operands operands(const op::CausalConv& o) {
   return {"causal_conv", {o.x}, with({o.weight}, o.bias)};
+}
+Operands operands(const op::Recurrence& o) {
+  std::vector<ValueId> inputs = {o.q, o.k, o.v, o.step};
+  if (o.beta) inputs.push_back(*o.beta);
+  return {"recurrence", std::move(inputs), with({o.a, o.bias}, o.d)};
 }
 Operands operands(const op::Activation& o) { return {activation_name(o.kind), {o.x}}; }
 Operands operands(const op::Xielu& o) { return {"xielu", {o.x}}; }

@@ -123,7 +123,7 @@ struct Linear {
   std::optional<TensorId> bias;  ///< a number for each row of the tensor, whose part is the rows'
 };
 /// x / √(mean(x²) + eps) · weight, over each `group` numbers: a row, or a head of it, all with the
-/// same weight [group], or none.
+/// same weight [group], or each with its own, or none.
 struct RmsNorm {
   ValueId x;
   std::optional<TensorId> weight;
@@ -177,6 +177,28 @@ struct CausalConv {
   std::optional<TensorId> bias;  ///< [width]
   bool silu;                     ///< of the sum
   uint32_t group;                ///< index into Program::state_groups
+  uint32_t slot;
+};
+/// A matrix S [value_dim][key_dim] for each head, token after token: with Δ = softplus(step +
+/// bias), S ← exp(a Δ) S, then S ← S + u kᵀ, and the result is S q + d v. u is Δ v, or with beta
+/// sigmoid(beta) (v − S k). S is its state.
+struct Recurrence {
+  ValueId q;                    ///< [n_key_heads][key_dim], times q_scale
+  ValueId k;                    ///< likewise
+  ValueId v;                    ///< [n_heads][value_dim]
+  ValueId step;                 ///< [n_heads]
+  std::optional<ValueId> beta;  ///< [n_heads]
+  double q_scale;
+  double k_scale;
+  TensorId a;                 ///< [n_heads], not positive
+  TensorId bias;              ///< [n_heads]
+  std::optional<TensorId> d;  ///< [n_heads]
+  uint32_t n_heads;
+  uint32_t n_key_heads;
+  uint32_t key_dim;
+  uint32_t value_dim;
+  bool by_remainder;  ///< head h has key head h mod n_key_heads, rather than as many in a row one
+  uint32_t group;     ///< index into Program::state_groups
   uint32_t slot;
 };
 struct Activation {
@@ -244,10 +266,11 @@ struct Combine {
 
 }  // namespace op
 
-using Operation = std::variant<op::Embed, op::EmbedPosition, op::AddRow, op::Linear, op::RmsNorm,
-                               op::LayerNorm, op::Rope, op::Append, op::Attention, op::CausalConv,
-                               op::Activation, op::Xielu, op::Mul, op::Add, op::Scale, op::Clamp,
-                               op::SoftCap, op::Split, op::Route, op::ExpertLinear, op::Combine>;
+using Operation =
+    std::variant<op::Embed, op::EmbedPosition, op::AddRow, op::Linear, op::RmsNorm, op::LayerNorm,
+                 op::Rope, op::Append, op::Attention, op::CausalConv, op::Recurrence,
+                 op::Activation, op::Xielu, op::Mul, op::Add, op::Scale, op::Clamp, op::SoftCap,
+                 op::Split, op::Route, op::ExpertLinear, op::Combine>;
 
 /// One step of the list. It gives exactly one value.
 struct Op {

@@ -114,6 +114,21 @@ ValueId ProgramBuilder::head_norm(ValueId x, std::string_view stem, uint32_t hea
                 stem, width(x));
 }
 
+ValueId ProgramBuilder::group_norm(ValueId x, std::string_view stem, uint32_t n_groups, float eps) {
+  expect(n_groups > 0 && width(x) % n_groups == 0, "{}{}: {} numbers in {} groups", prefix_, stem,
+         width(x), n_groups);
+  const uint32_t group = width(x) / std::max(n_groups, 1u);
+  const TensorId weight = tensor(stem, "weight", {group, n_groups, 1, 1});
+  return add_op(op::RmsNorm{.x = x, .weight = weight, .eps = eps, .group = group}, stem, width(x));
+}
+
+ValueId ProgramBuilder::bare_rms_norm(ValueId x, std::string_view name, float eps) {
+  const TensorId weight =
+      tensor({.name = prefix_ + std::string(name), .dims = {width(x), 1, 1, 1}});
+  return add_op(op::RmsNorm{.x = x, .weight = weight, .eps = eps, .group = width(x)}, name,
+                width(x));
+}
+
 ValueId ProgramBuilder::plain_head_norm(ValueId x, uint32_t head_dim, float eps) {
   expect(head_dim > 0 && width(x) % head_dim == 0, "{}norm: {} numbers are not heads of {}",
          prefix_, width(x), head_dim);
@@ -206,6 +221,39 @@ ValueId ProgramBuilder::causal_conv(ValueId x, std::string_view stem, const Caus
                       .slot = take_slot(options.state_group, (options.taps - uint64_t{1}) * n)};
   if (options.bias == Bias::kAdded) conv.bias = tensor(stem, "bias", {n, 1, 1, 1});
   return add_op(conv, stem, width(x));
+}
+
+ValueId ProgramBuilder::recurrence(ValueId q, ValueId k, ValueId v, ValueId step,
+                                   std::optional<ValueId> beta, const Recurrence& o) {
+  const uint64_t n_keys = uint64_t{o.n_key_heads} * o.key_dim;
+  const uint64_t n_values = uint64_t{o.n_heads} * o.value_dim;
+  expect(o.n_key_heads > 0 && o.n_heads % o.n_key_heads == 0 && width(q) == n_keys &&
+             width(k) == n_keys && width(v) == n_values && width(step) == o.n_heads &&
+             (!beta || width(*beta) == o.n_heads),
+         "{}recurrence: {} keys and {} values are not those of {} and {} heads of {} and {}",
+         prefix_, width(k), width(v), o.n_key_heads, o.n_heads, o.key_dim, o.value_dim);
+  // Mamba's files have a row for each head.
+  const std::array<uint64_t, 4> dims = beta ? std::array<uint64_t, 4>{o.n_heads, 1, 1, 1}
+                                            : std::array<uint64_t, 4>{1, o.n_heads, 1, 1};
+  op::Recurrence recurrence{.q = q,
+                            .k = k,
+                            .v = v,
+                            .step = step,
+                            .beta = beta,
+                            .q_scale = o.q_scale,
+                            .k_scale = o.k_scale,
+                            .a = tensor({.name = prefix_ + "ssm_a", .dims = dims}),
+                            .bias = tensor("ssm_dt", "bias", {o.n_heads, 1, 1, 1}),
+                            .d = {},
+                            .n_heads = o.n_heads,
+                            .n_key_heads = o.n_key_heads,
+                            .key_dim = o.key_dim,
+                            .value_dim = o.value_dim,
+                            .by_remainder = o.by_remainder,
+                            .group = o.state_group,
+                            .slot = take_slot(o.state_group, n_values * o.key_dim)};
+  if (!beta) recurrence.d = tensor({.name = prefix_ + "ssm_d", .dims = dims});
+  return add_op(recurrence, "recurrence", width(v));
 }
 
 ValueId ProgramBuilder::activation(ValueId x, ActivationKind kind) {

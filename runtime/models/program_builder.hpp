@@ -55,6 +55,16 @@ class ProgramBuilder {
     Bias bias = Bias::kNone;
     bool silu = false;
   };
+  struct Recurrence {
+    uint32_t state_group;  ///< a recurrent one
+    uint32_t n_heads;
+    uint32_t n_key_heads;
+    uint32_t key_dim;
+    uint32_t value_dim;
+    bool by_remainder = false;
+    double q_scale = 1;
+    double k_scale = 1;
+  };
   struct Xielu {
     float alpha_p;
     float alpha_n;
@@ -111,7 +121,11 @@ class ProgramBuilder {
   ValueId rms_norm(ValueId x, std::string_view stem, float eps);
   /// An RMSNorm of each head by itself.
   ValueId head_norm(ValueId x, std::string_view stem, uint32_t head_dim, float eps);
-  /// The same without weights.
+  /// The same with weights of its own for each head.
+  ValueId group_norm(ValueId x, std::string_view stem, uint32_t n_groups, float eps);
+  /// Of a tensor whose name has no ".weight".
+  ValueId bare_rms_norm(ValueId x, std::string_view name, float eps);
+  /// Of heads, without weights.
   ValueId plain_head_norm(ValueId x, uint32_t head_dim, float eps);
   ValueId layer_norm(ValueId x, std::string_view stem, float eps, Bias bias = Bias::kAdded);
   /// A layer norm of each head by itself, with weights [head_dim, heads] and no bias.
@@ -121,6 +135,11 @@ class ProgramBuilder {
   ValueId attention(ValueId q, ValueId kv, const AttentionOptions& options);
   /// `options.bias` of the stem's tensors, which are {taps, width of x} and [width].
   ValueId causal_conv(ValueId x, std::string_view stem, const CausalConv& options);
+  /// Mamba-2's, of ssm_a, ssm_dt and ssm_d, where `beta` is none; a gated delta net's, of ssm_a and
+  /// ssm_dt.
+  ValueId recurrence(ValueId q, ValueId k, ValueId v, ValueId step, std::optional<ValueId> beta,
+                     const Recurrence& options);
+  ValueId relu(ValueId x) { return activation(x, ActivationKind::kRelu); }
   ValueId silu(ValueId x) { return activation(x, ActivationKind::kSilu); }
   ValueId gelu(ValueId x) { return activation(x, ActivationKind::kGelu); }
   ValueId gelu_tanh(ValueId x) { return activation(x, ActivationKind::kGeluTanh); }

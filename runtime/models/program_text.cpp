@@ -71,6 +71,13 @@ class Constants {
     return fmt::format("{} taps{}, state {}", program_.tensors[o.weight].dims[0],
                        o.silu ? ", silu" : "", program_.state_groups[o.group].name);
   }
+  std::string operator()(const op::Recurrence& o) const {
+    std::string text = fmt::format("{} heads of {}, {} of keys of {}{}", o.n_heads, o.value_dim,
+                                   o.n_key_heads, o.key_dim, o.by_remainder ? " by remainder" : "");
+    if (o.q_scale != 1) text += fmt::format(", q times {:.6g}", o.q_scale);
+    if (o.k_scale != 1) text += fmt::format(", k times {:.6g}", o.k_scale);
+    return text + fmt::format(", state {}", program_.state_groups[o.group].name);
+  }
   std::string operator()(const op::Activation&) const { return ""; }
   std::string operator()(const op::Xielu& o) const {
     return fmt::format("{:.6g} x² above 0, {:.6g} below, {:.6g} x", o.alpha_p, o.alpha_n, o.beta);

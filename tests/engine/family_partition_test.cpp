@@ -180,7 +180,7 @@ INSTANTIATE_TEST_SUITE_P(Families, FamilyPartition,
                          ::testing::Values("llama", "qwen2", "qwen3", "gemma", "gemma2", "gemma3",
                                            "gpt2", "gptneox", "stablelm", "command-r", "granite",
                                            "phi3", "mixtral", "hunyuan-dense", "gemma4", "gpt-oss",
-                                           "bailingmoe2", "lfm2"),
+                                           "bailingmoe2", "lfm2", "granitehybrid", "nemotron-h"),
                          family_name);
 
 }  // namespace

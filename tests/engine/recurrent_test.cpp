@@ -3,6 +3,7 @@
 // state was kept.
 #include <unistd.h>
 
+#include <bit>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,8 @@ struct Family {
   const char* name;
   bool invariant = false;
 };
+
+void PrintTo(const Family& family, std::ostream* out) { *out << family.name; }
 
 std::string family_name(const ::testing::TestParamInfo<Family>& given) {
   std::string name = given.param.name + std::string(given.param.invariant ? "_invariant" : "");
@@ -51,6 +54,16 @@ class Recurrent : public test::LawTest, public ::testing::WithParamInterface<Fam
   /// Of a prompt that shares so many tokens with one that was read, which keeps a state at its last
   /// block's edge.
   static uint32_t found(uint32_t shared) { return shared / kKvBlockTokens * kKvBlockTokens; }
+
+  uint32_t n_recurrent() const {
+    const StateLayout layout = state_layout(model_->program, KvType::kF32);
+    return static_cast<uint32_t>(std::popcount(layout.recurrent_pages()));
+  }
+  /// Of each group, for that many pages of keys and values and two of each state in all.
+  uint32_t kv_blocks(uint32_t n_pages) const {
+    const uint32_t n_groups = 1 + n_recurrent();
+    return (n_pages + 2 * n_recurrent() + n_groups - 1) / n_groups;
+  }
 
   static uint32_t used_pages(const Engine& engine) {
     return engine.scheduler().cache().n_blocks() - engine.scheduler().cache().n_free_blocks();
@@ -115,14 +128,9 @@ TEST_P(Recurrent, BatchMatesChangeNothing) {
 }
 
 TEST_P(Recurrent, PreemptionChangesNothing) {
-  constexpr uint32_t kChunk = 2;
-  const auto roomy = engine({});
-  const CacheGroups& groups = roomy->scheduler().cache().groups();
-  const auto prompt_pages = static_cast<uint32_t>(groups.pages_for(kPrompt, kChunk));
-  const auto tight = engine({.n_sequences = 2,
-                             .kv_blocks = prompt_pages / groups.size() + 3,
-                             .token_budget = 96,
-                             .chunk_tokens = kChunk});
+  // Room for either of them, not for both.
+  const auto tight =
+      engine({.n_sequences = 2, .kv_blocks = kv_blocks(10), .token_budget = 96, .chunk_tokens = 2});
   Told small, big;
   const auto a = submit(*tight, tokens(20, 9), small, 120);
   const auto b = submit(*tight, prompt_, big);
@@ -133,13 +141,17 @@ TEST_P(Recurrent, PreemptionChangesNothing) {
 }
 
 TEST_P(Recurrent, StatesRestoredFromHostMemoryChangeNothing) {
-  const auto engine = this->engine({.kv_blocks = 5, .cache_host_bytes = uint64_t{32} << 20});
+  const auto engine =
+      this->engine({.kv_blocks = kv_blocks(8), .cache_host_bytes = uint64_t{32} << 20});
+  const KvCache& cache = engine->scheduler().cache();
+  const uint32_t n_blocks = cache.n_blocks() - 2 * n_recurrent();
+  const uint32_t filling = std::min(kContext, n_blocks * kKvBlockTokens) - kNew;
   for (const uint32_t shared : {40u, 64u}) {
     const std::string salt = "so much is shared: " + std::to_string(shared);
     Told other;
     ASSERT_TRUE(submit(*engine, beginning(shared), other, 1, salt).ok());
     while (!engine->idle()) step(*engine);
-    run(*engine, tokens(kPrompt + 30, shared));  // takes all pages
+    run(*engine, tokens(filling, shared));  // takes all pages
     const Told again = run(*engine, prompt_, salt);
     expect_whole(again, std::to_string(shared) + " tokens from host memory");
     EXPECT_EQ(again.report.cache.cached_tokens, found(shared));
@@ -226,7 +238,10 @@ TEST_P(Recurrent, StepsPlannedAheadReadTheStateOfTheStepBefore) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, Recurrent,
-                         ::testing::Values(Family{"lfm2"}, Family{"lfm2", true}), family_name);
+                         ::testing::Values(Family{"lfm2"}, Family{"lfm2", true},
+                                           Family{"granitehybrid"}, Family{"granitehybrid", true},
+                                           Family{"falcon-h1"}),
+                         family_name);
 
 }  // namespace
 }  // namespace pumice

@@ -1,6 +1,26 @@
 """Programs, their lowering and what the engine makes of them."""
 
 MUTATIONS = [
+    ("a state decays after it is added to", "runtime/models/reference.cpp",
+     "for (double& value : s) value *= decay;\n        for (size_t i = 0; i < n_values; ++i) {",
+     "for (size_t i = 0; i < n_values; ++i) {\n          for (size_t c = 0; c < n_keys && t > 0; ++c) s[i * n_keys + c] *= 1;",
+     "test_models_reference:*Recurrence*"),
+    ("a delta is of the whole value", "runtime/models/reference.cpp",
+     "u = beta * (rows_[op.v][at] - known);", "u = beta * rows_[op.v][at]; (void)known;", "test_models_reference:*Delta*"),
+    ("every head has the key of as many in a row", "runtime/models/reference.cpp",
+     "op.by_remainder ? head % op.n_key_heads", "false ? 0", "test_models_reference:*Delta*"),
+    ("Mamba-2 is normed before its gate", "runtime/models/families/mamba2.hpp",
+     "const ValueId gated = p.mul(y, p.silu(z));\n  return p.linear(m.norm_eps ? p.group_norm(gated, "
+     "\"ssm_norm\", m.n_groups, *m.norm_eps) : gated,",
+     "const ValueId normed = m.norm_eps ? p.group_norm(y, \"ssm_norm\", m.n_groups, *m.norm_eps) : y;\n"
+     "  return p.linear(p.mul(normed, p.silu(z)),", "test_models_reference:*LogitsAgree*nemotron*"),
+    ("B and C change places", "runtime/models/families/mamba2.hpp",
+     "p.recurrence(c, b, x, step,", "p.recurrence(b, c, x, step,", "test_models_reference:*LogitsAgree*nemotron*"),
+    ("groups are normed with the first one's weights", "runtime/models/decoder.cpp",
+     ".weight_each = c.weight_each", ".weight_each = false", "test_reference:*F32Kv*nemotron*"),
+    ("Granite's Mamba layers are added whole", "runtime/models/families/granite.cpp",
+     "x = p.add(x, p.scale(mixed, residual_scale));", "x = p.add(x, mixed);",
+     "test_models_reference:*LogitsAgree*granitehybrid"),
     ("the oldest tap is a row's own", "runtime/models/reference.cpp",
      "double{weight[i * taps + k]} *", "double{weight[i * taps + taps - 1 - k]} *", "test_models_reference:*CausalConv*"),
     ("a short convolution mixes the other gate", "runtime/models/families/lfm2.cpp",

@@ -1,6 +1,10 @@
 """Bugs of the operations' typed calls."""
 
 MUTATIONS = [
+    ("every share of a recurrence is of the first heads", "shaders/recurrence/recurrence.cpp",
+     "moved.first_head = first;", "moved.first_head = first * 0;", "test_ops:*recurrence*"),
+    ("heads share keys by remainder always", "shaders/recurrence/recurrence.cpp",
+     ".by_remainder = shape.by_remainder ? 1u : 0u", ".by_remainder = 1u", "test_ops:*recurrence*"),
     ("every share of a convolution is of the first rows", "shaders/causal_conv/causal_conv.cpp",
      "moved.first_row = first;", "moved.first_row = first * 0;", "test_ops:*causal_conv*"),
     ("a convolution's state is another layer's", "shaders/causal_conv/causal_conv.cpp",

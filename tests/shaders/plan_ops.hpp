@@ -11,6 +11,7 @@
 #include "shaders/experts/experts.hpp"
 #include "shaders/gated_activation/gated_activation.hpp"
 #include "shaders/layer_norm/layer_norm.hpp"
+#include "shaders/recurrence/recurrence.hpp"
 #include "shaders/rms_norm/rms_norm.hpp"
 #include "shaders/sampling/sampling.hpp"
 #include "vk/pipeline.hpp"
@@ -49,6 +50,15 @@ inline Status plan_small_ops(vk::PipelineLibrary& pipelines,
   }
   for (const bool silu : {false, true}) {
     PUMICE_TRY_STATUS(ops::CausalConv::plan(pipelines, {.taps = 4, .silu = silu}));
+  }
+  for (const bool delta : {false, true}) {
+    PUMICE_TRY_STATUS(ops::Recurrence::plan(pipelines, {.n_heads = 4,
+                                                        .n_key_heads = 2,
+                                                        .key_dim = 128,
+                                                        .value_dim = delta ? 128u : 64u,
+                                                        .by_remainder = delta,
+                                                        .delta = delta,
+                                                        .has_d = !delta}));
   }
   PUMICE_TRY_STATUS(ops::Combine::plan(pipelines));
   for (const auto variant : {ops::Sampling::Variant::kGreedy, ops::Sampling::Variant::kFull}) {
