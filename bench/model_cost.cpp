@@ -78,7 +78,8 @@ class Pricing {
   }
   /// What changes numbers on their way from one of the others to the next.
   static bool is_passed_through(const Op& op) {
-    return is<op::RmsNorm, op::LayerNorm, op::Rope, op::Scale, op::SoftCap, op::Split>(op);
+    return is<op::RmsNorm, op::LayerNorm, op::Rope, op::Scale, op::SoftCap, op::Split,
+              op::SplitGroups>(op);
   }
 
   Component part_of_matrix(const Op& op) const {
@@ -250,6 +251,7 @@ class Pricing {
     return {.flops = 2 * width(o.x), .values = 2 * width(o.x)};
   }
   PartCost price(const op::Split&, const Op&) { return {}; }
+  PartCost price(const op::SplitGroups&, const Op& op) { return {.values = 2 * width(op.result)}; }
   PartCost price(const op::Route&, const Op&) { return {}; }
   PartCost price(const op::ExpertLinear& o, const Op& op) {
     const auto& dims = program_.tensors[o.weight].dims;

@@ -576,6 +576,8 @@ class Decoder::Recording {
                                 .factor = static_cast<float>(c.factor),
                                 .xielu = c.xielu,
                                 .row_index = row_index(c.gathers)};
+    args.a_group = c.a_group;
+    args.y_group = c.y_group;
     if (c.b) {
       args.b = at(*c.b);
       args.b_stride = stride(*c.b);

@@ -598,6 +598,22 @@ class Lowering {
     views_[result_] = View{views_[o.x]->buffer, views_[o.x]->first + o.first};
   }
 
+  void lower(const op::SplitGroups& o) {
+    View x = at_rows(o.x, "split");
+    x.first += o.first;
+    const View y = new_view(width(result_));
+    views_[result_] = y;
+    emit(call::Elementwise{.kind = ops::Elementwise::Kind::kCopyGroups,
+                           .a = x,
+                           .y = y,
+                           .n = width(result_),
+                           .factor = 0,
+                           .gathers = false,
+                           .a_group = o.group,
+                           .y_group = o.n},
+         "split");
+  }
+
   void lower(const op::Route& o) {
     const uint32_t n_experts = width(o.scores);
     if (n_experts > ops::kMostExperts || o.n_used > ops::kMostUsedExperts ||

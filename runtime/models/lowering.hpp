@@ -182,6 +182,8 @@ struct Elementwise {
   bool gathers;   ///< a has all rows, y those of logits
   ops::Elementwise::Xielu xielu = {};
   uint32_t b_group = 1;  ///< of kMulGroups
+  uint32_t a_group = 0;  ///< of kCopyGroups, whose y_group numbers are copied of each
+  uint32_t y_group = 1;
 };
 struct Route {
   View scores;

@@ -242,6 +242,13 @@ struct Split {
   ValueId x;
   uint32_t first;
 };
+/// Numbers [first, first + n) of each `group` of a row, side by side.
+struct SplitGroups {
+  ValueId x;
+  uint32_t group;
+  uint32_t first;
+  uint32_t n;
+};
 /// The n_used experts of the highest probabilities, each with a bias that has no part in its
 /// weight, ties to the lowest id.
 struct Route {
@@ -270,7 +277,7 @@ using Operation =
     std::variant<op::Embed, op::EmbedPosition, op::AddRow, op::Linear, op::RmsNorm, op::LayerNorm,
                  op::Rope, op::Append, op::Attention, op::CausalConv, op::Recurrence,
                  op::Activation, op::Xielu, op::Mul, op::Add, op::Scale, op::Clamp, op::SoftCap,
-                 op::Split, op::Route, op::ExpertLinear, op::Combine>;
+                 op::Split, op::SplitGroups, op::Route, op::ExpertLinear, op::Combine>;
 
 /// One step of the list. It gives exactly one value.
 struct Op {

@@ -1,6 +1,7 @@
 #include "models/program_builder.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace pumice {
 
@@ -306,6 +307,14 @@ ValueId ProgramBuilder::split(ValueId x, uint32_t first, uint32_t n) {
   return add_op_on(x, op::Split{x, first}, n);
 }
 
+ValueId ProgramBuilder::split_groups(ValueId x, uint32_t group, uint32_t first, uint32_t n) {
+  expect(group > 0 && width(x) % group == 0 && uint64_t{first} + n <= group,
+         "{}split_groups: numbers {} to {} of each {} of {}", prefix_, first, uint64_t{first} + n,
+         group, width(x));
+  return add_op_on(x, op::SplitGroups{.x = x, .group = group, .first = first, .n = n},
+                   width(x) / std::max(group, 1u) * n);
+}
+
 ValueId ProgramBuilder::route(ValueId scores, uint32_t n_used, const Router& router,
                               std::string_view bias) {
   const uint32_t n_experts = width(scores);
@@ -354,11 +363,19 @@ ValueId ProgramBuilder::self_attention(ValueId x, const SelfAttention& options) 
     if (options.head_norm_eps) y = head_norm(y, norm, group.head_dim, *options.head_norm_eps);
     return rotation ? rope(y, *rotation) : y;
   };
-  const ValueId q = heads(product("attn_q", 0, q_dim), "attn_q_norm",
-                          options.q_rotation ? options.q_rotation : options.rotation);
+  std::optional<ValueId> gates;
+  const auto queries = [&] {
+    if (!options.gated_q) return product("attn_q", 0, q_dim);
+    const ValueId both = linear(x, "attn_q", 2 * q_dim, options.bias);
+    gates = split_groups(both, 2 * group.head_dim, group.head_dim, group.head_dim);
+    return split_groups(both, 2 * group.head_dim, 0, group.head_dim);
+  };
+  const ValueId q =
+      heads(queries(), "attn_q_norm", options.q_rotation ? options.q_rotation : options.rotation);
   const ValueId k = heads(product("attn_k", q_dim, kv_dim), "attn_k_norm", options.rotation);
   const ValueId v = product("attn_v", q_dim + kv_dim, kv_dim);
   ValueId a = attention(q, append(options.state_group, k, v), options.attention);
+  if (gates) a = mul(a, sigmoid(*gates));
   if (options.n_gates > 0) a = mul(a, sigmoid(linear(x, "attn_gate", options.n_gates)));
   return linear(a, "attn_output", width(x), options.output_bias);
 }
@@ -383,17 +400,29 @@ ValueId ProgramBuilder::experts(ValueId x, const Experts& options) {
   const uint32_t n = source.n_experts;
   const ValueId scores = linear(options.router_input.value_or(x), "ffn_gate_inp", n);
   const ValueId to = route(scores, source.n_used, source.router, options.selection_bias);
-  const ValueId gate = activation(expert_linear(x, to, "ffn_gate_exps", {width(x), source.n_ff, n}),
-                                  options.activation);
-  const ValueId up = expert_linear(x, to, "ffn_up_exps", {width(x), source.n_ff, n});
-  const ValueId product = limited_mul(gate, up, options.limit);
+  const uint32_t n_ff = source.n_ff;
+  const auto gate_and_up = [&]() -> std::pair<ValueId, ValueId> {
+    if (options.merged) {
+      const ValueId both = expert_linear(x, to, "ffn_gate_up_exps", {width(x), 2 * n_ff, n});
+      const ValueId gates = split_groups(both, 2 * n_ff, 0, n_ff);
+      return {gates, split_groups(both, 2 * n_ff, n_ff, n_ff)};
+    }
+    const ValueId gates = expert_linear(x, to, "ffn_gate_exps", {width(x), n_ff, n});
+    return {gates, expert_linear(x, to, "ffn_up_exps", {width(x), n_ff, n})};
+  };
+  const auto [gates, up] = gate_and_up();
+  const ValueId product = limited_mul(activation(gates, options.activation), up, options.limit);
   const ValueId down = expert_linear(product, to, "ffn_down_exps", {source.n_ff, width(x), n});
   const ValueId routed = combine(down, to);
   if (source.n_ff_shared == 0) return routed;
-  return add(routed, gated_ffn(x, {.activation = options.activation,
-                                   .n_ff = source.n_ff_shared,
-                                   .suffix = "_shexp",
-                                   .limit = options.shared_limit}));
+  ValueId shared = gated_ffn(x, {.activation = options.activation,
+                                 .n_ff = source.n_ff_shared,
+                                 .suffix = "_shexp",
+                                 .limit = options.shared_limit});
+  if (!options.shared_gate.empty()) {
+    shared = mul(shared, sigmoid(linear(x, options.shared_gate, 1)));
+  }
+  return add(routed, shared);
 }
 
 Result<Program> ProgramBuilder::finish(ValueId logits) {

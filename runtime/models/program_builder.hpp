@@ -48,6 +48,7 @@ class ProgramBuilder {
     Bias output_bias = Bias::kNone;
     bool fused = false;    ///< q, k and v are rows of one matrix, attn_qkv
     uint32_t n_gates = 0;  ///< sigmoids of attn_gate, each a factor of as many outputs; 0: none
+    bool gated_q = false;  ///< each head of attn_q is followed by one of gates of its output
   };
   struct CausalConv {
     uint32_t state_group;  ///< a recurrent one
@@ -84,6 +85,9 @@ class ProgramBuilder {
     std::string_view selection_bias = {};      ///< stem of its tensor
     double limit = 0;                          ///< of what is multiplied; 0: none
     double shared_limit = 0;                   ///< the same of the shared expert
+    bool merged = false;                ///< gates and ups are rows of one tensor, ffn_gate_up_exps
+    std::string_view shared_gate = {};  ///< stem of a vector: what is shared is times the sigmoid
+                                        ///< of its product with the row
   };
   struct GatedFfn {
     ActivationKind activation = ActivationKind::kSilu;
@@ -157,6 +161,8 @@ class ProgramBuilder {
   /// x between -limit and limit
   ValueId within(ValueId x, double limit) { return clamp(x, limit, true); }
   ValueId split(ValueId x, uint32_t first, uint32_t width);
+  /// Numbers [first, first + n) of each `group` consecutive ones.
+  ValueId split_groups(ValueId x, uint32_t group, uint32_t first, uint32_t n);
   /// `bias`: stem of a tensor that has a part in the choice; empty: none.
   ValueId route(ValueId scores, uint32_t n_used, const Router& router = {},
                 std::string_view bias = {});

@@ -8,13 +8,13 @@ namespace {
 
 /// Families whose pages read Metadata::read_experts' keys.
 constexpr std::array<std::string_view, 24> kWithExperts = {
-    "afmoe",         "bailingmoe2", "ernie4_5-moe", "glm4moe", "gpt-oss",
-    "granitehybrid", "granitemoe",  "lfm2moe",      "llama",   "minimax-m2",
-    "qwen3moe",      "qwen3vlmoe",  "smallthinker", "step35"};
+    "afmoe",      "bailingmoe2", "ernie4_5-moe", "glm4moe",    "gpt-oss",  "granitehybrid",
+    "granitemoe", "lfm2moe",     "llama",        "minimax-m2", "qwen3moe", "qwen35moe",
+    "qwen3next",  "qwen3vlmoe",  "smallthinker", "step35"};
 /// Those of them that count shared experts; granitemoe has the width of all of them.
 constexpr std::array<std::string_view, 24> kWithSharedExperts = {
-    "afmoe",      "bailingmoe2", "ernie4_5-moe", "glm4moe",      "gpt-oss", "llama",
-    "minimax-m2", "qwen3moe",    "qwen3vlmoe",   "smallthinker", "step35"};
+    "afmoe",    "bailingmoe2", "ernie4_5-moe", "glm4moe",    "gpt-oss",      "llama", "minimax-m2",
+    "qwen3moe", "qwen35moe",   "qwen3next",    "qwen3vlmoe", "smallthinker", "step35"};
 
 constexpr TellingKey kKeys[] = {
     // clang-format off
@@ -45,7 +45,7 @@ constexpr TellingKey kKeys[] = {
     {"interleave_moe_layer_step", {"ernie4_5-moe"}, {}, 1},
     {"leading_dense_block_count", {"afmoe", "bailingmoe2", "ernie4_5-moe", "glm4moe", "lfm2moe", "llama", "step35"}},
     {"logit_scale", {"cohere2", "command-r", "granite", "granitehybrid", "granitemoe"}, {}, 1},
-    {"nextn_predict_layers", {"bailingmoe2", "glm4moe", "step35"}},
+    {"nextn_predict_layers", {"bailingmoe2", "glm4moe", "qwen35", "qwen35moe", "qwen3next", "step35"}},
     {"residual_scale", {"granite", "granitehybrid", "granitemoe"}, {}, 1},
     {"rope.dimension_count_swa", {"gemma4"}, {}, 0, "rope.dimension_count"},
     {"rope.freq_base_swa", {"gemma-embedding", "gemma3", "gemma4", "step35"}, {}, 0, "rope.freq_base"},

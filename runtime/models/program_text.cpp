@@ -90,6 +90,9 @@ class Constants {
   }
   std::string operator()(const op::SoftCap& o) const { return fmt::format("{:.6g}", o.cap); }
   std::string operator()(const op::Split& o) const { return fmt::format("from {}", o.first); }
+  std::string operator()(const op::SplitGroups& o) const {
+    return fmt::format("{} from {} of each {}", o.n, o.first, o.group);
+  }
   std::string operator()(const op::Route& o) const {
     std::string text = fmt::format("{} of {}", o.n_used, program_.values[o.scores].width);
     const Router& router = o.router;

@@ -502,6 +502,15 @@ class Evaluation {
     return y;
   }
 
+  Computed compute(const op::SplitGroups& op, ValueId) const {
+    Values y;
+    for (size_t first = op.first; first < rows_[op.x].size(); first += op.group) {
+      const double* const numbers = &rows_[op.x][first];
+      y.insert(y.end(), numbers, numbers + op.n);
+    }
+    return y;
+  }
+
   Computed compute(const op::Route& op, ValueId result) {
     const size_t n_experts = width(op.scores);
     std::vector<float> bias;

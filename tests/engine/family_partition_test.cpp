@@ -180,7 +180,8 @@ INSTANTIATE_TEST_SUITE_P(Families, FamilyPartition,
                          ::testing::Values("llama", "qwen2", "qwen3", "gemma", "gemma2", "gemma3",
                                            "gpt2", "gptneox", "stablelm", "command-r", "granite",
                                            "phi3", "mixtral", "hunyuan-dense", "gemma4", "gpt-oss",
-                                           "bailingmoe2", "lfm2", "granitehybrid", "nemotron-h"),
+                                           "bailingmoe2", "lfm2", "granitehybrid", "nemotron-h",
+                                           "qwen3next", "qwen35moe"),
                          family_name);
 
 }  // namespace

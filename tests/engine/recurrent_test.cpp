@@ -240,7 +240,8 @@ TEST_P(Recurrent, StepsPlannedAheadReadTheStateOfTheStepBefore) {
 INSTANTIATE_TEST_SUITE_P(Families, Recurrent,
                          ::testing::Values(Family{"lfm2"}, Family{"lfm2", true},
                                            Family{"granitehybrid"}, Family{"granitehybrid", true},
-                                           Family{"falcon-h1"}),
+                                           Family{"falcon-h1"}, Family{"qwen35"},
+                                           Family{"qwen3next", true}),
                          family_name);
 
 }  // namespace

@@ -1,6 +1,24 @@
 """Programs, their lowering and what the engine makes of them."""
 
 MUTATIONS = [
+    ("Qwen 3.5 pairs heads as Qwen3-Next does", "runtime/models/families/qwen3next.cpp",
+     ".by_remainder = !net.stacked,", ".by_remainder = false,", "test_models_reference:*LogitsAgree*qwen35"),
+    ("betas and steps change places", "runtime/models/families/qwen3next.cpp",
+     "beta = p.split_groups(both, 2 * n, 0, n);\n    step = p.split_groups(both, 2 * n, n, n);",
+     "beta = p.split_groups(both, 2 * n, n, n);\n    step = p.split_groups(both, 2 * n, 0, n);",
+     "test_models_reference:*LogitsAgree*qwen3next"),
+    ("queries of a delta net are as long as keys", "runtime/models/families/qwen3next.cpp",
+     ".q_scale = 1 / double{n},", ".q_scale = 1 / std::sqrt(double{n}),", "test_models_reference:*LogitsAgree*qwen35"),
+    ("gates come before the queries that they follow", "runtime/models/program_builder.cpp",
+     "gates = split_groups(both, 2 * group.head_dim, group.head_dim, group.head_dim);\n"
+     "    return split_groups(both, 2 * group.head_dim, 0, group.head_dim);",
+     "gates = split_groups(both, 2 * group.head_dim, 0, group.head_dim);\n"
+     "    return split_groups(both, 2 * group.head_dim, group.head_dim, group.head_dim);",
+     "test_models_reference:*LogitsAgree*qwen35"),
+    ("what is shared is added whole", "runtime/models/program_builder.cpp",
+     "shared = mul(shared, sigmoid(linear(x, options.shared_gate, 1)));",
+     "shared = mul(sigmoid(linear(x, options.shared_gate, width(x))), shared);",
+     "test_models_reference:*LogitsAgree*qwen35moe"),
     ("a state decays after it is added to", "runtime/models/reference.cpp",
      "for (double& value : s) value *= decay;\n        for (size_t i = 0; i < n_values; ++i) {",
      "for (size_t i = 0; i < n_values; ++i) {\n          for (size_t c = 0; c < n_keys && t > 0; ++c) s[i * n_keys + c] *= 1;",

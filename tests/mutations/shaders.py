@@ -1,6 +1,8 @@
 """Bugs of the operations' typed calls."""
 
 MUTATIONS = [
+    ("groups that are copied follow each other", "shaders/elementwise/elementwise.cpp",
+     "push.a_group = args.a_group;", "push.a_group = args.y_group;", "test_ops:*elementwise_copy_groups*"),
     ("every share of a recurrence is of the first heads", "shaders/recurrence/recurrence.cpp",
      "moved.first_head = first;", "moved.first_head = first * 0;", "test_ops:*recurrence*"),
     ("heads share keys by remainder always", "shaders/recurrence/recurrence.cpp",

@@ -36,8 +36,8 @@ inline Status plan_small_ops(vk::PipelineLibrary& pipelines,
   for (const auto kind :
        {Elementwise::kAdd, Elementwise::kMul, Elementwise::kAddBias, Elementwise::kSilu,
         Elementwise::kGelu, Elementwise::kGeluTanh, Elementwise::kScale, Elementwise::kSoftCap,
-        Elementwise::kCopy, Elementwise::kXielu, Elementwise::kMulGroups, Elementwise::kSigmoid,
-        Elementwise::kRelu, Elementwise::kAtMost, Elementwise::kWithin}) {
+        Elementwise::kCopy, Elementwise::kCopyGroups, Elementwise::kXielu, Elementwise::kMulGroups,
+        Elementwise::kSigmoid, Elementwise::kRelu, Elementwise::kAtMost, Elementwise::kWithin}) {
     PUMICE_TRY_STATUS(ops::Elementwise::plan(pipelines, kind));
   }
   using Probability = ops::Route::Kind::Probability;
