@@ -62,6 +62,7 @@ class Pricing {
     if (is<op::RmsNorm, op::LayerNorm, op::Add>(op)) return Component::kNorms;
     if (is<op::Rope, op::Append>(op)) return Component::kRopeKv;
     if (is<op::Attention>(op)) return Component::kAttention;
+    if (is<op::CausalConv, op::Recurrence>(op)) return Component::kRecurrence;
     if (is<op::Activation, op::Xielu, op::Mul, op::Clamp, op::Combine>(op)) {
       return Component::kActivation;
     }
@@ -77,8 +78,8 @@ class Pricing {
   }
   /// What changes numbers on their way from one of the others to the next.
   static bool is_passed_through(const Op& op) {
-    return is<op::RmsNorm, op::LayerNorm, op::Rope, op::Scale, op::SoftCap, op::Split, op::Concat,
-              op::HeadLinear>(op);
+    return is<op::RmsNorm, op::LayerNorm, op::Rope, op::Scale, op::SoftCap, op::Split,
+              op::SplitGroups, op::Concat, op::HeadLinear>(op);
   }
 
   Component part_of_matrix(const Op& op) const {
@@ -98,15 +99,20 @@ class Pricing {
     if (!is<op::Add, op::Combine>(*reader)) return Component::kGateUp;
     const Op* maker = makers_[op_inputs(op.what)[0]];
     while (is_passed_through(*maker) || scales_attention(*maker)) {
-      maker = makers_[op_inputs(maker->what)[0]];
+      const bool by_second =
+          scales_attention(*maker) && mixes_tokens(*makers_[op_inputs(maker->what)[1]]);
+      maker = makers_[op_inputs(maker->what)[by_second ? 1 : 0]];
     }
-    return is<op::Attention>(*maker) ? Component::kAttentionOutput : Component::kDown;
+    return mixes_tokens(*maker) ? Component::kAttentionOutput : Component::kDown;
   }
 
-  /// A product of attention's result with gates.
+  static bool mixes_tokens(const Op& op) {
+    return is<op::Attention, op::CausalConv, op::Recurrence>(op);
+  }
+  /// A product of attention's result with gates, or of a recurrence's.
   bool scales_attention(const Op& op) const {
     const auto* const mul = std::get_if<op::Mul>(&op.what);
-    return mul != nullptr && is<op::Attention>(*makers_[mul->a]);
+    return mul != nullptr && (mixes_tokens(*makers_[mul->a]) || mixes_tokens(*makers_[mul->b]));
   }
   /// An activation that gives those gates.
   bool gates_attention(const Op& op) const {
@@ -138,7 +144,7 @@ class Pricing {
     for (const auto field :
          {&PartCost::flops, &PartCost::values, &PartCost::row_weight_bytes,
           &PartCost::step_weight_bytes, &PartCost::expert_weight_bytes, &PartCost::written_kv_bytes,
-          &PartCost::pair_flops, &PartCost::key_bytes}) {
+          &PartCost::pair_flops, &PartCost::key_bytes, &PartCost::state_bytes}) {
       (*sum).*field += cost.*field;
     }
   }
@@ -220,6 +226,22 @@ class Pricing {
             .values = width(o.x) + width(op.result),
             .step_weight_bytes = bytes(o.weight, n_weights)};
   }
+  PartCost price(const op::CausalConv& o, const Op&) {
+    const uint64_t n = width(o.x);
+    const uint64_t taps = program_.tensors[o.weight].dims[0];
+    return {.flops = (2 * taps + (o.silu ? 3 : 0)) * n,
+            .values = 2 * n,
+            .step_weight_bytes = vector_bytes(o.weight) + vector_bytes(o.bias),
+            .state_bytes = 2 * (taps - 1) * n * kFloat};
+  }
+  PartCost price(const op::Recurrence& o, const Op&) {
+    const uint64_t n_values = width(o.v);
+    const uint64_t n_state = n_values * o.key_dim;
+    return {.flops = (o.beta ? 7 : 5) * n_state + (o.d ? 2 * n_values : 0),
+            .values = width(o.q) + width(o.k) + 2 * n_values + (o.beta ? 2 : 1) * o.n_heads,
+            .step_weight_bytes = vector_bytes(o.a) + vector_bytes(o.bias) + vector_bytes(o.d),
+            .state_bytes = 2 * n_state * kFloat};
+  }
   PartCost price(const op::Activation& o, const Op&) {
     return {.flops = activation_flops(o.kind) * width(o.x), .values = width(o.x)};
   }
@@ -243,6 +265,7 @@ class Pricing {
   }
   PartCost price(const op::Split&, const Op&) { return {}; }
   PartCost price(const op::Concat&, const Op&) { return {}; }
+  PartCost price(const op::SplitGroups&, const Op& op) { return {.values = 2 * width(op.result)}; }
   PartCost price(const op::Route&, const Op&) { return {}; }
   PartCost price(const op::ExpertLinear& o, const Op& op) {
     const auto& dims = program_.tensors[o.weight].dims;
@@ -322,8 +345,8 @@ SeenKeys seen_keys(std::span<const StepRows> batch, uint32_t window, uint32_t ah
 
 std::string_view component_name(Component component) {
   constexpr std::array<std::string_view, kComponentCount> kNames = {
-      "embedding", "norms",    "qkv",        "rope, KV write", "attention", "attention output",
-      "router",    "gate, up", "activation", "down",           "output"};
+      "embedding",        "norms",  "qkv",      "rope, KV write", "attention", "recurrence",
+      "attention output", "router", "gate, up", "activation",     "down",      "output"};
   return kNames.at(static_cast<size_t>(component));
 }
 
@@ -403,6 +426,9 @@ StepWork step_cost(const ModelShape& shape, std::span<const StepRows> batch,
     amount.weight_bytes += cost.step_weight_bytes + rows * cost.row_weight_bytes;
     amount.activation_bytes += rows * cost.values * kFloat;
     amount.kv_bytes += rows * cost.written_kv_bytes;
+    amount.kv_bytes +=
+        cost.state_bytes * static_cast<uint64_t>(std::ranges::count_if(
+                               batch, [](const StepRows& chunk) { return chunk.n_rows > 0; }));
     if (cost.expert_weight_bytes > 0) {
       const double share = shape.experts_read(rows) / shape.n_experts;
       amount.weight_bytes += static_cast<uint64_t>(

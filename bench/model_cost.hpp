@@ -37,20 +37,21 @@ enum class Component {
   kQkv,              ///< projections of q, k and v
   kRopeKv,           ///< rotation, and keys and values written to the cache
   kAttention,        ///< scores and values
-  kAttentionOutput,  ///< projection of attention's output
+  kRecurrence,       ///< of layers that have a state instead of keys and values
+  kAttentionOutput,  ///< projection of what attention or a recurrence gives
   kRouter,           ///< scores of experts
   kGateUp,
   kActivation,  ///< of gate times up, and the weighted sum over experts
   kDown,
   kOutput,  ///< logits
 };
-inline constexpr size_t kComponentCount = 11;
+inline constexpr size_t kComponentCount = 12;
 std::string_view component_name(Component component);  ///< "attention output"
 
 struct Amount {
   uint64_t flops = 0;
   uint64_t weight_bytes = 0;
-  uint64_t kv_bytes = 0;          ///< keys and values read and written
+  uint64_t kv_bytes = 0;          ///< keys, values and states read and written
   uint64_t activation_bytes = 0;  ///< see above: counted apart
 
   /// What has to come from memory, whatever the caches: weights, keys and values.
@@ -87,6 +88,7 @@ struct PartCost {
   uint64_t written_kv_bytes = 0;     ///< a row
   uint64_t pair_flops = 0;           ///< for each key that a row sees
   uint64_t key_bytes = 0;            ///< for each key that rows of a sequence see
+  uint64_t state_bytes = 0;          ///< of a sequence, read and written once a step
 };
 
 /// What the cost model knows of a model: its program, priced. Widths and heads are of the first

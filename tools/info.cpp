@@ -224,7 +224,8 @@ Json program_json(const Program& program) {
                                     {"n_kv_heads", group.n_kv_heads},
                                     {"head_dim", group.head_dim},
                                     {"latent_dim", group.latent_dim},
-                                    {"window", group.window}});
+                                    {"window", group.window},
+                                    {"state_floats", group.state_floats}});
   }
   size_t layer = 0;
   for (size_t i = 0; i < program.ops.size(); ++i) {

@@ -1,6 +1,6 @@
 #include "engine/device_state.hpp"
 
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -23,6 +23,10 @@ ModelFingerprint cache_fingerprint(const Model& model, const StateLayout& layout
   std::string facts =
       fmt::format("{:x} {:x} {}", model.fingerprint[0], model.fingerprint[1], decoder.arithmetic());
   for (const StateLayout::Page& page : layout.pages) {
+    if (page.recurrent()) {
+      facts += fmt::format(" {} {}", page.group, fmt::join(page.state_floats, "+"));
+      continue;
+    }
     facts += fmt::format(" {} {} {} {} {}{}", page.group, page.layout.type.name(),
                          page.layout.n_layers, page.layout.n_kv_heads, page.layout.head_dim,
                          page.layout.has_values ? "" : " keys");
@@ -270,6 +274,12 @@ void DeviceState::write_blocks(uint32_t slot, uint32_t page, std::span<const Blo
 }
 
 // ---- steps
+
+void DeviceState::set_state(uint32_t ring, uint32_t chunk, uint32_t page, BlockId before,
+                            BlockId after) {
+  args(ring).set_state(chunk, page, before == kNoBlock ? 0 : kv_->address(before),
+                       kv_->address(after));
+}
 
 void DeviceState::set_sampling(uint32_t ring, uint32_t logit_row,
                                const std::optional<RowSampling>& sampling) {

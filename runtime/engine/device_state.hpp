@@ -109,6 +109,10 @@ class DeviceState {
 
   // ---- steps
 
+  /// Where a recurrent page of a chunk's sequence is (kNoBlock: it begins) and goes; `page` of the
+  /// state's layout.
+  void set_state(uint32_t ring, uint32_t chunk, uint32_t page, BlockId before, BlockId after);
+
   StepArgs& args(uint32_t ring) { return rings_[ring].args; }
   /// How a row of logits is sampled; none: it is not.
   struct RowSampling {

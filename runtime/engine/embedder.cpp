@@ -77,7 +77,7 @@ Status Embedder::allocate() {
   const auto n_tables = static_cast<uint32_t>(layout.pages.size());
   const uint64_t row_bytes = uint64_t{n_pooled} * width() * sizeof(float);
   PUMICE_TRY_STATUS(device_->check_fits(
-      Decoder::buffer_bytes(lowered, program(), limits) + n_blocks_ * layout.block_bytes(),
+      Decoder::buffer_bytes(lowered, program(), limits) + n_blocks_ * n_tables * layout.page_bytes,
       fmt::format("a step of {} tokens", n_rows)));
 
   weights_ = model_->weights->now();
@@ -90,7 +90,9 @@ Status Embedder::allocate() {
                                                .attention_items = n_rows,
                                                .attention_classes = static_cast<uint32_t>(
                                                    decoder_->attention_classes().size()),
-                                               .sees_ahead = true}));
+                                               .sees_ahead = true,
+                                               .chunks = n_blocks_,
+                                               .recurrent_pages = layout.recurrent_pages()}));
   device_arena_.emplace(device_, vk::MemoryDomain::kDevice, "embedding", kSampledBytes);
   PUMICE_TRY(sampled_, device_arena_->allocate(kSampledBytes));
   readback_arena_.emplace(device_, vk::MemoryDomain::kReadback, "embeddings", row_bytes);
@@ -137,6 +139,11 @@ void Embedder::fill_step(std::span<const std::vector<TokenId>> texts) {
     // With tables of stride 1 a text's entries begin at its number.
     const uint32_t first_row = args_->n_rows;
     chunks_.push_back({.seq = n_used, .first_row = first_row, .n_rows = n_tokens});
+    const uint32_t chunk = args_->add_chunk(n_tokens);
+    for (uint32_t page = 0; page < args_->states.size(); ++page) {
+      if (args_->states[page].empty()) continue;
+      args_->set_state(chunk, page, 0, kv_->address(page * n_blocks_ + n_used));
+    }
     for (uint32_t position = 0; position < n_tokens; ++position) {
       args_->add_row(text[position], position, n_used);
     }

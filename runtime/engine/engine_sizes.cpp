@@ -77,7 +77,9 @@ Result<EngineSizes> engine_sizes(const Program& program, const Lowered& lowered,
   sizes.step = {.rows = max_rows,
                 .logit_rows = logit_rows,
                 .attention_items = static_cast<uint32_t>(attention_items),
-                .attention_classes = static_cast<uint32_t>(lowered.attention_classes.size())};
+                .attention_classes = static_cast<uint32_t>(lowered.attention_classes.size()),
+                .chunks = std::min(max_rows, options.n_sequences),
+                .recurrent_pages = sizes.layout.recurrent_pages()};
   sizes.n_slots = options.n_sequences * Scheduler::kMaxOutstanding;
   sizes.n_rings = steps_under_way(options);
   sizes.table_stride = kv_blocks_of(options.context_tokens);

@@ -203,11 +203,26 @@ DeviceState::StepWork Stepper::write(PendingStep& step) {
   std::vector<ops::SequenceChunk> chunks;
   for (const StepChunk& chunk : step.plan.chunks) {
     chunks.push_back({chunk.slot, args.n_rows, chunk.n_tokens, chunk.first_position});
+    write_states(step, chunk);
     write_chunk(step, chunk, work);
   }
   device_.decoder().write_attention(chunks, attention_options(options_), args);
   work.reads_logits = !step.logits_wanted.empty();
   return work;
+}
+
+/// Which pages its recurrences go on from and write.
+void Stepper::write_states(const PendingStep& step, const StepChunk& chunk) {
+  const uint32_t index = device_.args(step.ring).add_chunk(chunk.n_tokens);
+  const Scheduler& scheduler = requests_.scheduler();
+  const CacheGroups& groups = scheduler.cache().groups();
+  const uint32_t end = chunk.first_position + chunk.n_tokens;
+  for (uint32_t page = 0; page < groups.size(); ++page) {
+    if (!groups.is_recurrent(page)) continue;
+    device_.set_state(step.ring, index, page,
+                      scheduler.state(chunk.request, page, chunk.first_position),
+                      scheduler.state(chunk.request, page, end));
+  }
 }
 
 void Stepper::write_chunk(PendingStep& step, const StepChunk& chunk, DeviceState::StepWork& work) {

@@ -169,6 +169,7 @@ class Stepper {
   Status start(PendingStep& step);
   void set_up_slots(const PendingStep& step);
   DeviceState::StepWork write(PendingStep& step);
+  void write_states(const PendingStep& step, const StepChunk& chunk);
   void write_chunk(PendingStep& step, const StepChunk& chunk, DeviceState::StepWork& work);
   Status queue(PendingStep& step, const DeviceState::StepWork& work);
   std::shared_ptr<const vk::RecordedWork> replay_of(const Replays::Key& key);

@@ -163,6 +163,23 @@ class Decoder::Declaring {
     return {};
   }
   Status declare(const call::Attention&) { return {}; }
+  Status declare(const call::CausalConv& c) {
+    const ops::CausalConv::Shape shape{.taps = c.taps, .silu = c.silu};
+    const auto found = std::ranges::find(conv_shapes_, shape);
+    resolved_->causal_conv = static_cast<uint32_t>(found - conv_shapes_.begin());
+    if (found != conv_shapes_.end()) return {};
+    conv_shapes_.push_back(shape);
+    PUMICE_TRY(decoder_.causal_conv_.emplace_back(), ops::CausalConv::plan(pipelines_, shape));
+    return {};
+  }
+  Status declare(const call::Recurrence& c) {
+    const auto found = std::ranges::find(recurrence_shapes_, c.shape);
+    resolved_->recurrence = static_cast<uint32_t>(found - recurrence_shapes_.begin());
+    if (found != recurrence_shapes_.end()) return {};
+    recurrence_shapes_.push_back(c.shape);
+    PUMICE_TRY(decoder_.recurrence_.emplace_back(), ops::Recurrence::plan(pipelines_, c.shape));
+    return {};
+  }
   Status declare(const call::Gated& c) {
     if (decoder_.gated_.contains(c.kind)) return {};
     PUMICE_TRY(decoder_.gated_[c.kind], ops::GatedActivation::plan(pipelines_, c.kind));
@@ -200,6 +217,8 @@ class Decoder::Declaring {
   Resolved* resolved_ = nullptr;  // of the dispatch at hand
   std::vector<ops::RopeKv::Shape> shapes_;
   std::vector<ops::Rope::Shape> rope_shapes_;
+  std::vector<ops::CausalConv::Shape> conv_shapes_;
+  std::vector<ops::Recurrence::Shape> recurrence_shapes_;
 };
 
 uint64_t Decoder::buffer_bytes(const Lowered& lowered, const Program& program,
@@ -414,7 +433,8 @@ class Decoder::Recording {
                                           .eps = c.eps,
                                           .n_groups = c.n_groups,
                                           .x_stride = stride(c.x),
-                                          .y_stride = stride(c.y)});
+                                          .y_stride = stride(c.y),
+                                          .weight_each = c.weight_each});
   }
 
   void record(const call::LayerNorm& c) {
@@ -522,6 +542,48 @@ class Decoder::Recording {
     }
   }
 
+  void record(const call::CausalConv& c) {
+    const StateLayout::Place place = decoder_.state_.place(c.state);
+    decoder_.causal_conv_[resolved_->causal_conv].record(recorder_,
+                                                         {.x = at(c.x),
+                                                          .x_stride = stride(c.x),
+                                                          .y = at(c.y),
+                                                          .y_stride = stride(c.y),
+                                                          .weight = decoder_.vectors_[c.weight],
+                                                          .bias = vector(c.bias),
+                                                          .items = step_.states[place.page],
+                                                          .n_items = step_.n_chunks,
+                                                          .row_item = step_.row_chunk,
+                                                          .states = memory_.kv,
+                                                          .state_offset_bytes = place.offset_bytes,
+                                                          .rows = n_rows_,
+                                                          .n = c.n});
+  }
+
+  void record(const call::Recurrence& c) {
+    const StateLayout::Place place = decoder_.state_.place(c.state);
+    const auto rows = [&](const View& view) {
+      return ops::Recurrence::Rows{.range = at(view), .stride = stride(view)};
+    };
+    decoder_.recurrence_[resolved_->recurrence].record(
+        recorder_, {.q = rows(c.q),
+                    .k = rows(c.k),
+                    .v = rows(c.v),
+                    .step = rows(c.step),
+                    .beta = c.beta ? rows(*c.beta) : ops::Recurrence::Rows{},
+                    .y = rows(c.y),
+                    .q_scale = c.q_scale,
+                    .k_scale = c.k_scale,
+                    .a = decoder_.vectors_[c.a],
+                    .bias = decoder_.vectors_[c.bias],
+                    .d = vector(c.d),
+                    .items = step_.states[place.page],
+                    .n_items = step_.n_chunks,
+                    .states = memory_.kv,
+                    .state_offset_bytes = place.offset_bytes,
+                    .rows = n_rows_});
+  }
+
   void record(const call::Gated& c) {
     decoder_.gated_.at(c.kind).record(
         recorder_, {.gate_up = at(c.gate_up), .y = at(c.y), .rows = n_rows_, .n = c.n});
@@ -537,6 +599,8 @@ class Decoder::Recording {
                                 .factor = static_cast<float>(c.factor),
                                 .xielu = c.xielu,
                                 .row_index = row_index(c.gathers)};
+    args.a_group = c.a_group;
+    args.y_group = c.y_group;
     if (c.b) {
       args.b = at(*c.b);
       args.b_stride = stride(*c.b);

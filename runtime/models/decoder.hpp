@@ -12,6 +12,7 @@
 #include "models/lowering.hpp"
 #include "models/step_args.hpp"
 #include "models/weights.hpp"
+#include "shaders/causal_conv/causal_conv.hpp"
 #include "shaders/elementwise/elementwise.hpp"
 #include "shaders/embedding/embedding.hpp"
 #include "shaders/experts/experts.hpp"
@@ -20,6 +21,7 @@
 #include "shaders/head_linear/head_linear.hpp"
 #include "shaders/layer_norm/layer_norm.hpp"
 #include "shaders/linear/linear.hpp"
+#include "shaders/recurrence/recurrence.hpp"
 #include "shaders/rms_norm/rms_norm.hpp"
 #include "shaders/rope/rope.hpp"
 #include "shaders/rope_kv/rope_kv.hpp"
@@ -50,7 +52,7 @@ struct SequenceMemory {
   vk::BufferRange sampled;                        ///< see ops::Embedding::Args
   std::span<const vk::BufferRange> block_tables;  ///< by page of the state's layout
   uint32_t table_stride = 0;
-  vk::BufferRange kv;  ///< stands for all of the KV memory
+  vk::BufferRange kv;  ///< stands for all of the KV memory, states of recurrences included
 };
 
 class Decoder {
@@ -110,6 +112,8 @@ class Decoder {
     WeightMatrix matrix;       ///< of call::Embed, HeadLinear and ExpertLinear
     uint32_t rope_kv = 0;      ///< of call::RopeKv: index into rope_kv_
     uint32_t rope = 0;         ///< of call::Rope: index into rope_
+    uint32_t causal_conv = 0;  ///< of call::CausalConv: index into causal_conv_
+    uint32_t recurrence = 0;   ///< of call::Recurrence: index into recurrence_
   };
 
   Decoder(std::shared_ptr<vk::Device> device, Lowered lowered, StateLayout state, vk::Arena arena)
@@ -140,6 +144,8 @@ class Decoder {
   std::vector<ops::Rope> rope_;
   std::map<std::pair<const WeightType*, bool>, ops::HeadLinear> head_linear_;  // transposed?
   std::vector<ops::FlashAttention> attention_;                                 // by attention class
+  std::vector<ops::CausalConv> causal_conv_;
+  std::vector<ops::Recurrence> recurrence_;
   std::map<ops::GatedActivation::Kind, ops::GatedActivation> gated_;
   std::map<ops::Elementwise::Kind, ops::Elementwise> elementwise_;
   ops::LayerNorm layer_norm_;

@@ -150,8 +150,8 @@ Status FusionPatterns::find_heads(size_t index, const op::Attention& attention) 
       bundle("qkv", {product_under(heads.q), product_under(heads.k), product_under(heads.v)});
   const auto head_norm_of = [&](ValueId value) -> const op::RmsNorm* {
     const auto* norm = made_by<op::RmsNorm>(value);
-    const bool of_heads =
-        norm != nullptr && norm->weight && norm->group == attention.head_dim && is_only_for(value);
+    const bool of_heads = norm != nullptr && norm->weight && norm->group == attention.head_dim &&
+                          program_->tensors[*norm->weight].dims[1] == 1 && is_only_for(value);
     return of_heads ? norm : nullptr;
   };
   const op::RmsNorm* const q_norm = head_norm_of(heads.q);

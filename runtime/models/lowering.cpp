@@ -83,6 +83,10 @@ class Touched {
   void add(const call::RopeKv& c) { use(c.qkv); }
   void add(const call::HeadLinear& c) { use(c.x), use(c.y); }
   void add(const call::Attention& c) { use(c.q), use(c.y); }
+  void add(const call::CausalConv& c) { use(c.x), use(c.y); }
+  void add(const call::Recurrence& c) {
+    use(c.q), use(c.k), use(c.v), use(c.step), use(c.beta), use(c.y);
+  }
   void add(const call::Gated& c) { use(c.gate_up), use(c.y); }
   void add(const call::Elementwise& c) { use(c.a), use(c.b), use(c.y); }
   void add(const call::Route& c) { use(c.scores), use(c.routes); }
@@ -342,7 +346,8 @@ class Lowering {
                        .n = o.group,
                        .eps = o.eps,
                        .n_groups = width(o.x) / o.group,
-                       .gathers = rows_of(at.x) != row_set()},
+                       .gathers = rows_of(at.x) != row_set(),
+                       .weight_each = o.weight && program_.tensors[*o.weight].dims[1] > 1},
          o.weight ? stem_of(*o.weight) : "rms_norm");
   }
 
@@ -495,6 +500,48 @@ class Lowering {
     return {qkv, 0};
   }
 
+  void lower(const op::CausalConv& o) {
+    // A token's state is that of all before it: only whole texts have one.
+    if (row_set() != RowSet::kAll) return fail("it has a recurrence after its layers");
+    const View y = new_view(width(result_));
+    views_[result_] = y;
+    emit(call::CausalConv{.x = *views_[o.x],
+                          .y = y,
+                          .weight = vector_of({o.weight}),
+                          .bias = o.bias ? std::optional(vector_of({*o.bias})) : std::nullopt,
+                          .n = width(result_),
+                          .taps = static_cast<uint32_t>(program_.tensors[o.weight].dims[0]),
+                          .silu = o.silu,
+                          .state = {o.group, o.slot}},
+         stem_of(o.weight));
+  }
+
+  void lower(const op::Recurrence& o) {
+    if (row_set() != RowSet::kAll) return fail("it has a recurrence after its layers");
+    const View y = new_view(width(result_));
+    views_[result_] = y;
+    emit(call::Recurrence{.q = *views_[o.q],
+                          .k = *views_[o.k],
+                          .v = *views_[o.v],
+                          .step = *views_[o.step],
+                          .beta = o.beta ? views_[*o.beta] : std::nullopt,
+                          .y = y,
+                          .q_scale = static_cast<float>(o.q_scale),
+                          .k_scale = static_cast<float>(o.k_scale),
+                          .a = vector_of({o.a}),
+                          .bias = vector_of({o.bias}),
+                          .d = o.d ? std::optional(vector_of({*o.d})) : std::nullopt,
+                          .shape = {.n_heads = o.n_heads,
+                                    .n_key_heads = o.n_key_heads,
+                                    .key_dim = o.key_dim,
+                                    .value_dim = o.value_dim,
+                                    .by_remainder = o.by_remainder,
+                                    .delta = o.beta.has_value(),
+                                    .has_d = o.d.has_value()},
+                          .state = {o.group, o.slot}},
+         "recurrence");
+  }
+
   uint32_t class_of(const AttentionClass& wanted) {
     auto& classes = lowered_.attention_classes;
     const auto found = std::ranges::find(classes, wanted);
@@ -606,6 +653,22 @@ class Lowering {
     views_[result_] = y;
     copy(a, y, width(o.a), "concat");
     copy(b, {y.buffer, width(o.a)}, width(o.b), "concat");
+  }
+
+  void lower(const op::SplitGroups& o) {
+    View x = at_rows(o.x, "split");
+    x.first += o.first;
+    const View y = new_view(width(result_));
+    views_[result_] = y;
+    emit(call::Elementwise{.kind = ops::Elementwise::Kind::kCopyGroups,
+                           .a = x,
+                           .y = y,
+                           .n = width(result_),
+                           .factor = 0,
+                           .gathers = false,
+                           .a_group = o.group,
+                           .y_group = o.n},
+         "split");
   }
 
   void lower(const op::Route& o) {

@@ -20,6 +20,7 @@
 #include "models/state_layout.hpp"
 #include "shaders/elementwise/elementwise.hpp"
 #include "shaders/gated_activation/gated_activation.hpp"
+#include "shaders/recurrence/recurrence.hpp"
 
 namespace pumice {
 
@@ -97,6 +98,7 @@ struct RmsNorm {
   float eps;
   uint32_t n_groups;  ///< of n numbers each, side by side in a row
   bool gathers;       ///< x has all rows, y those of logits
+  bool weight_each;   ///< groups have weights of their own
 };
 struct LayerNorm {
   View x;
@@ -151,6 +153,31 @@ struct Attention {
   StateSlot state;
   std::optional<VectorId> sinks;
 };
+struct CausalConv {
+  View x;
+  View y;  ///< another buffer
+  VectorId weight;
+  std::optional<VectorId> bias;
+  uint32_t n;
+  uint32_t taps;
+  bool silu;
+  StateSlot state;
+};
+struct Recurrence {
+  View q;
+  View k;
+  View v;
+  View step;
+  std::optional<View> beta;
+  View y;  ///< another buffer
+  float q_scale;
+  float k_scale;
+  VectorId a;
+  VectorId bias;
+  std::optional<VectorId> d;
+  ops::Recurrence::Shape shape;
+  StateSlot state;
+};
 /// activation(gate) * up of a row's gates and ups, side by side.
 struct Gated {
   View gate_up;
@@ -169,6 +196,8 @@ struct Elementwise {
   bool gathers;   ///< a has all rows, y those of logits
   ops::Elementwise::Xielu xielu = {};
   uint32_t b_group = 1;  ///< of kMulGroups
+  uint32_t a_group = 0;  ///< of kCopyGroups, whose y_group numbers are copied of each
+  uint32_t y_group = 1;
 };
 struct Route {
   View scores;
@@ -199,8 +228,9 @@ struct Combine {
 }  // namespace call
 
 using Call = std::variant<call::Embed, call::Linear, call::RmsNorm, call::LayerNorm, call::Rope,
-                          call::RopeKv, call::HeadLinear, call::Attention, call::Gated,
-                          call::Elementwise, call::Route, call::ExpertLinear, call::Combine>;
+                          call::RopeKv, call::HeadLinear, call::Attention, call::CausalConv,
+                          call::Recurrence, call::Gated, call::Elementwise, call::Route,
+                          call::ExpertLinear, call::Combine>;
 
 /// One call of an op; some ops record several commands.
 struct Dispatch {

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/printable.hpp"
+#include "shaders/causal_conv/causal_conv.hpp"
 
 namespace pumice {
 namespace {
@@ -30,26 +31,28 @@ Result<uint32_t> Metadata::count(std::string_view key, uint32_t limit) const {
   return static_cast<uint32_t>(value);
 }
 
-Result<std::vector<uint32_t>> Metadata::read_layer_counts(std::string_view key,
-                                                          uint32_t n_layers) const {
+Result<std::vector<uint32_t>> Metadata::read_layer_counts(std::string_view key, uint32_t n_layers,
+                                                          Layers layers) const {
   PUMICE_TRY(const std::vector<uint32_t> counts, file_.get_vector<uint32_t>(full(key), kMaxLayers));
   if (counts.size() != 1 && counts.size() != n_layers) {
     return make_error(ErrorCode::kBadFile, "{}: {} numbers for {} layers", full(key), counts.size(),
                       n_layers);
   }
   for (const uint32_t value : counts) {
-    if (value == 0 || value > kMaxWidth) {
+    const bool is_none = value == 0 && layers != Layers::kSomeHaveNone;
+    if (is_none || value > kMaxWidth) {
       return make_error(ErrorCode::kBadFile, "{}: {} is not in 1..{}", full(key), value, kMaxWidth);
     }
   }
   return counts.size() == n_layers ? counts : std::vector<uint32_t>(n_layers, counts[0]);
 }
 
-Result<uint32_t> Metadata::largest_count(std::string_view key, uint32_t limit) const {
+Result<uint32_t> Metadata::largest_count(std::string_view key, uint32_t limit,
+                                         Layers layers) const {
   PUMICE_TRY(const uint32_t n_layers, count("block_count", kMaxLayers));
-  PUMICE_TRY(const std::vector<uint32_t> counts, read_layer_counts(key, n_layers));
+  PUMICE_TRY(const std::vector<uint32_t> counts, read_layer_counts(key, n_layers, layers));
   const uint32_t largest = *std::ranges::max_element(counts);
-  if (largest > limit) {
+  if (largest == 0 || largest > limit) {
     return make_error(ErrorCode::kBadFile, "{}: {} is not in 1..{}", full(key), largest, limit);
   }
   return largest;
@@ -62,6 +65,22 @@ Result<uint32_t> Metadata::read_head_dim(std::string_view key, uint32_t fallback
                       value, kMaxHeadDim);
   }
   return static_cast<uint32_t>(value);
+}
+
+Result<uint32_t> Metadata::read_taps(std::string_view key) const {
+  PUMICE_TRY(const uint64_t value, get<uint64_t>(key));
+  if (value < 2 || value > ops::CausalConv::kMostTaps) {
+    return make_error(ErrorCode::kBadFile, "{}: {} is not in 2..{}", full(key), value,
+                      ops::CausalConv::kMostTaps);
+  }
+  return static_cast<uint32_t>(value);
+}
+
+Status Metadata::expect_kv_heads(uint32_t n_kv_heads, const ModelDimensions& dimensions,
+                                 uint32_t layer) const {
+  if (n_kv_heads == 0 || n_kv_heads == dimensions.n_kv_heads) return {};
+  return make_error(ErrorCode::kBadFile, "{}: {} in layer {}, {} in another; not supported",
+                    full("attention.head_count_kv"), n_kv_heads, layer, dimensions.n_kv_heads);
 }
 
 Result<ScalarSource> Metadata::read_scalar(std::string_view tensor) const {
@@ -79,7 +98,7 @@ Result<ScalarSource> Metadata::read_scalar(std::string_view tensor) const {
 
 Result<ModelDimensions> Metadata::read_widths(Layers layers) const {
   const auto of_layers = [&](std::string_view key, uint32_t limit) {
-    return layers == Layers::kDiffer ? largest_count(key, limit) : count(key, limit);
+    return layers == Layers::kAlike ? count(key, limit) : largest_count(key, limit, layers);
   };
   ModelDimensions config;
   config.architecture = prefix_;

@@ -64,7 +64,11 @@ struct ScalarSource {
 class Metadata {
  public:
   /// Whether keys may say another number for each layer.
-  enum class Layers { kAlike, kDiffer };
+  enum class Layers {
+    kAlike,
+    kDiffer,
+    kSomeHaveNone,  ///< the numbers may be 0, too, but not of all layers
+  };
   static constexpr uint32_t kMaxLayers = 1024;
 
   Metadata(const ModelSource& source, std::string_view prefix)
@@ -95,15 +99,27 @@ class Metadata {
   }
 
   /// Checks ranges. The vocabulary size comes from the embedding tensor, which the file must have.
-  /// Where layers differ, n_ff, n_heads and n_kv_heads are the largest.
+  /// Where layers differ, n_ff, n_heads and n_kv_heads are the largest. Where some have none, heads
+  /// share the largest number of kv heads.
   Result<ModelDimensions> read_dimensions(Layers layers = Layers::kAlike) const;
   /// The same of a model with latent attention: heads are of what is multiplied, n_still and
   /// n_turning numbers, whose sizes `latent` gets.
   Result<ModelDimensions> read_latent_dimensions(LatentSource& latent) const;
-  /// A positive count for each layer, of a key with one for all or as many as layers.
-  Result<std::vector<uint32_t>> read_layer_counts(std::string_view key, uint32_t n_layers) const;
+  /// A positive count for each layer, of a key with one for all or as many as layers; with
+  /// kSomeHaveNone it may be 0.
+  Result<std::vector<uint32_t>> read_layer_counts(std::string_view key, uint32_t n_layers,
+                                                  Layers layers = Layers::kDiffer) const;
   /// A size of heads: a multiple of 8 that kernels compute.
   Result<uint32_t> read_head_dim(std::string_view key, uint32_t fallback) const;
+  /// A positive count of at most `limit`.
+  Result<uint32_t> read_count(std::string_view key, uint32_t limit = 1u << 20) const {
+    return count(key, limit);
+  }
+  /// Taps of a causal convolution: more than one, and no more than its kernel has.
+  Result<uint32_t> read_taps(std::string_view key) const;
+  /// Errors (kBadFile): a layer has another number of kv heads than the largest, or none.
+  Status expect_kv_heads(uint32_t n_kv_heads, const ModelDimensions& dimensions,
+                         uint32_t layer) const;
   Result<ScalarSource> read_scalar(std::string_view tensor) const;
   /// expert_count and what belongs to it. `router`: what holds of a file that does not say it.
   Result<ExpertSource> read_experts(const ModelDimensions& dimensions,
@@ -139,7 +155,7 @@ class Metadata {
   std::string full(std::string_view key) const { return prefix_ + "." + std::string(key); }
   /// A positive count of at most `limit`.
   Result<uint32_t> count(std::string_view key, uint32_t limit) const;
-  Result<uint32_t> largest_count(std::string_view key, uint32_t limit) const;
+  Result<uint32_t> largest_count(std::string_view key, uint32_t limit, Layers layers) const;
   Result<uint32_t> original_context(const ModelDimensions& dimensions) const;
   /// Divisors of the rotary frequencies, [dims / 2]; their tensor is added to the rope's.
   Result<std::vector<float>> read_divisors(std::string_view tensor, RopeSource& rope) const;

@@ -56,6 +56,14 @@ Operands operands(const op::Append& o) {
 }
 Operands operands(const op::Attention& o) { return {"attention", {o.q, o.kv}, with({}, o.sinks)}; }
 Operands operands(const op::HeadLinear& o) { return {"head_linear", {o.x}, {o.weight}}; }
+Operands operands(const op::CausalConv& o) {
+  return {"causal_conv", {o.x}, with({o.weight}, o.bias)};
+}
+Operands operands(const op::Recurrence& o) {
+  std::vector<ValueId> inputs = {o.q, o.k, o.v, o.step};
+  if (o.beta) inputs.push_back(*o.beta);
+  return {"recurrence", std::move(inputs), with({o.a, o.bias}, o.d)};
+}
 Operands operands(const op::Activation& o) { return {activation_name(o.kind), {o.x}}; }
 Operands operands(const op::Xielu& o) { return {"xielu", {o.x}}; }
 Operands operands(const op::Mul& o) { return {"mul", {o.a, o.b}}; }
@@ -65,6 +73,7 @@ Operands operands(const op::Clamp& o) { return {"clamp", {o.x}}; }
 Operands operands(const op::SoftCap& o) { return {"soft_cap", {o.x}}; }
 Operands operands(const op::Split& o) { return {"split", {o.x}}; }
 Operands operands(const op::Concat& o) { return {"concat", {o.a, o.b}}; }
+Operands operands(const op::SplitGroups& o) { return {"split_groups", {o.x}}; }
 Operands operands(const op::Route& o) { return {"route", {o.scores}, with({}, o.bias)}; }
 Operands operands(const op::ExpertLinear& o) {
   return {"expert_linear", {o.x, o.routes}, with({o.weight}, o.bias)};

@@ -7,7 +7,8 @@
 // Shapes. A value has `width` numbers for each token of a step; heads lie side by side in it. A
 // matrix is a tensor of the file with dims {n_cols, n_rows}: n_rows outputs of n_cols inputs each.
 // What a sequence keeps between steps is a value too: `append` gives the keys and values of all
-// positions up to each token, which any later operation may read, of the same layer or not.
+// positions up to each token, which any later operation may read, of the same layer or not. The
+// state of a recurrence is its operation's own: nothing else reads it.
 #pragma once
 
 #include <array>
@@ -47,7 +48,8 @@ struct TensorSpec {
 };
 
 /// What a sequence keeps between steps for some of the layers: n_slots times keys and values, or
-/// keys alone, of which values are a part.
+/// keys alone, of which values are a part, or n_slots states of recurrences, each one for all
+/// positions so far.
 struct StateGroup {
   std::string name;
   uint32_t n_kv_heads = 0;
@@ -55,6 +57,8 @@ struct StateGroup {
   uint32_t window = 0;      ///< positions that are read again, the newest included; 0: all
   uint32_t n_slots = 0;     ///< layers with a slot of their own
   uint32_t latent_dim = 0;  ///< a key's first so many numbers are its value; 0: values are kept too
+  bool recurrent = false;
+  std::vector<uint64_t> state_floats = {};  ///< of a recurrent group: each slot's, kept in fp32
 };
 
 /// Rows [first_row, first_row + n_rows) of a matrix: all of it, or a part of a fused one.
@@ -121,7 +125,7 @@ struct Linear {
   std::optional<TensorId> bias;  ///< a number for each row of the tensor, whose part is the rows'
 };
 /// x / √(mean(x²) + eps) · weight, over each `group` numbers: a row, or a head of it, all with the
-/// same weight [group], or none.
+/// same weight [group], or each with its own, or none.
 struct RmsNorm {
   ValueId x;
   std::optional<TensorId> weight;
@@ -184,6 +188,39 @@ struct HeadLinear {
   uint32_t n_rows;
   bool transposed;
 };
+/// Σ over k of weight[i][k] · x[i], k counting back from `taps` − 1 at the token itself, of each
+/// column i by itself; nothing comes before the first token. Its state are the taps − 1 newest
+/// tokens' x, oldest first.
+struct CausalConv {
+  ValueId x;
+  TensorId weight;               ///< {taps, width}
+  std::optional<TensorId> bias;  ///< [width]
+  bool silu;                     ///< of the sum
+  uint32_t group;                ///< index into Program::state_groups
+  uint32_t slot;
+};
+/// A matrix S [value_dim][key_dim] for each head, token after token: with Δ = softplus(step +
+/// bias), S ← exp(a Δ) S, then S ← S + u kᵀ, and the result is S q + d v. u is Δ v, or with beta
+/// sigmoid(beta) (v − S k). S is its state.
+struct Recurrence {
+  ValueId q;                    ///< [n_key_heads][key_dim], times q_scale
+  ValueId k;                    ///< likewise
+  ValueId v;                    ///< [n_heads][value_dim]
+  ValueId step;                 ///< [n_heads]
+  std::optional<ValueId> beta;  ///< [n_heads]
+  double q_scale;
+  double k_scale;
+  TensorId a;                 ///< [n_heads], not positive
+  TensorId bias;              ///< [n_heads]
+  std::optional<TensorId> d;  ///< [n_heads]
+  uint32_t n_heads;
+  uint32_t n_key_heads;
+  uint32_t key_dim;
+  uint32_t value_dim;
+  bool by_remainder;  ///< head h has key head h mod n_key_heads, rather than as many in a row one
+  uint32_t group;     ///< index into Program::state_groups
+  uint32_t slot;
+};
 struct Activation {
   ValueId x;
   ActivationKind kind;
@@ -230,6 +267,13 @@ struct Concat {
   ValueId a;
   ValueId b;
 };
+/// Numbers [first, first + n) of each `group` of a row, side by side.
+struct SplitGroups {
+  ValueId x;
+  uint32_t group;
+  uint32_t first;
+  uint32_t n;
+};
 /// The n_used experts of the highest probabilities, each with a bias that has no part in its
 /// weight, ties to the lowest id.
 struct Route {
@@ -256,9 +300,10 @@ struct Combine {
 
 using Operation =
     std::variant<op::Embed, op::EmbedPosition, op::AddRow, op::Linear, op::RmsNorm, op::LayerNorm,
-                 op::Rope, op::Append, op::Attention, op::HeadLinear, op::Activation, op::Xielu,
-                 op::Mul, op::Add, op::Scale, op::Clamp, op::SoftCap, op::Split, op::Concat,
-                 op::Route, op::ExpertLinear, op::Combine>;
+                 op::Rope, op::Append, op::Attention, op::HeadLinear, op::CausalConv,
+                 op::Recurrence, op::Activation, op::Xielu, op::Mul, op::Add, op::Scale, op::Clamp,
+                 op::SoftCap, op::Split, op::SplitGroups, op::Concat, op::Route, op::ExpertLinear,
+                 op::Combine>;
 
 /// One step of the list. It gives exactly one value.
 struct Op {

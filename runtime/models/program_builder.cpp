@@ -1,6 +1,7 @@
 #include "models/program_builder.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace pumice {
 namespace {
@@ -52,6 +53,18 @@ uint32_t ProgramBuilder::latent_group(std::string_view name, uint32_t head_dim,
          name, latent_dim, head_dim);
   program_.state_groups[group].latent_dim = latent_dim;
   return group;
+}
+
+uint32_t ProgramBuilder::recurrent_group(std::string_view name) {
+  program_.state_groups.push_back({.name = std::string(name), .recurrent = true});
+  return static_cast<uint32_t>(program_.state_groups.size() - 1);
+}
+
+uint32_t ProgramBuilder::take_slot(uint32_t recurrent_group, uint64_t n_floats) {
+  StateGroup& group = program_.state_groups.at(recurrent_group);
+  PUMICE_CHECK(group.recurrent, "a recurrence without a recurrent group");
+  group.state_floats.push_back(n_floats);
+  return group.n_slots++;
 }
 
 void ProgramBuilder::begin_layer(ValueId x) {
@@ -121,6 +134,21 @@ ValueId ProgramBuilder::head_norm(ValueId x, std::string_view stem, uint32_t hea
                 stem, width(x));
 }
 
+ValueId ProgramBuilder::group_norm(ValueId x, std::string_view stem, uint32_t n_groups, float eps) {
+  expect(n_groups > 0 && width(x) % n_groups == 0, "{}{}: {} numbers in {} groups", prefix_, stem,
+         width(x), n_groups);
+  const uint32_t group = width(x) / std::max(n_groups, 1u);
+  const TensorId weight = tensor(stem, "weight", {group, n_groups, 1, 1});
+  return add_op(op::RmsNorm{.x = x, .weight = weight, .eps = eps, .group = group}, stem, width(x));
+}
+
+ValueId ProgramBuilder::bare_rms_norm(ValueId x, std::string_view name, float eps) {
+  const TensorId weight =
+      tensor({.name = prefix_ + std::string(name), .dims = {width(x), 1, 1, 1}});
+  return add_op(op::RmsNorm{.x = x, .weight = weight, .eps = eps, .group = width(x)}, name,
+                width(x));
+}
+
 ValueId ProgramBuilder::plain_head_norm(ValueId x, uint32_t head_dim, float eps) {
   expect(head_dim > 0 && width(x) % head_dim == 0, "{}norm: {} numbers are not heads of {}",
          prefix_, width(x), head_dim);
@@ -172,6 +200,7 @@ ValueId ProgramBuilder::append(uint32_t state_group, ValueId k) {
 
 ValueId ProgramBuilder::add_append(uint32_t state_group, ValueId k, std::optional<ValueId> v) {
   StateGroup& group = program_.state_groups.at(state_group);
+  PUMICE_CHECK(!group.recurrent, "keys and values in a recurrent group");
   const uint64_t expected = uint64_t{group.n_kv_heads} * group.head_dim;
   expect(width(k) == expected && (!v || width(*v) == expected),
          "{}append: keys of {} and values of {} numbers where state group {} has {}", prefix_,
@@ -236,6 +265,52 @@ ValueId ProgramBuilder::head_linear(ValueId x, std::string_view stem, const Head
                 stem, m.n_heads * (head_dim - std::min(head_dim, n_in) + n_out));
 }
 
+ValueId ProgramBuilder::causal_conv(ValueId x, std::string_view stem, const CausalConv& options) {
+  const uint64_t n = width(x);
+  expect(options.taps > 1, "{}{}: {} taps", prefix_, stem, options.taps);
+  op::CausalConv conv{.x = x,
+                      .weight = tensor(stem, "weight", {options.taps, n, 1, 1}),
+                      .bias = {},
+                      .silu = options.silu,
+                      .group = options.state_group,
+                      .slot = take_slot(options.state_group, (options.taps - uint64_t{1}) * n)};
+  if (options.bias == Bias::kAdded) conv.bias = tensor(stem, "bias", {n, 1, 1, 1});
+  return add_op(conv, stem, width(x));
+}
+
+ValueId ProgramBuilder::recurrence(ValueId q, ValueId k, ValueId v, ValueId step,
+                                   std::optional<ValueId> beta, const Recurrence& o) {
+  const uint64_t n_keys = uint64_t{o.n_key_heads} * o.key_dim;
+  const uint64_t n_values = uint64_t{o.n_heads} * o.value_dim;
+  expect(o.n_key_heads > 0 && o.n_heads % o.n_key_heads == 0 && width(q) == n_keys &&
+             width(k) == n_keys && width(v) == n_values && width(step) == o.n_heads &&
+             (!beta || width(*beta) == o.n_heads),
+         "{}recurrence: {} keys and {} values are not those of {} and {} heads of {} and {}",
+         prefix_, width(k), width(v), o.n_key_heads, o.n_heads, o.key_dim, o.value_dim);
+  // Mamba's files have a row for each head.
+  const std::array<uint64_t, 4> dims = beta ? std::array<uint64_t, 4>{o.n_heads, 1, 1, 1}
+                                            : std::array<uint64_t, 4>{1, o.n_heads, 1, 1};
+  op::Recurrence recurrence{.q = q,
+                            .k = k,
+                            .v = v,
+                            .step = step,
+                            .beta = beta,
+                            .q_scale = o.q_scale,
+                            .k_scale = o.k_scale,
+                            .a = tensor({.name = prefix_ + "ssm_a", .dims = dims}),
+                            .bias = tensor("ssm_dt", "bias", {o.n_heads, 1, 1, 1}),
+                            .d = {},
+                            .n_heads = o.n_heads,
+                            .n_key_heads = o.n_key_heads,
+                            .key_dim = o.key_dim,
+                            .value_dim = o.value_dim,
+                            .by_remainder = o.by_remainder,
+                            .group = o.state_group,
+                            .slot = take_slot(o.state_group, n_values * o.key_dim)};
+  if (!beta) recurrence.d = tensor({.name = prefix_ + "ssm_d", .dims = dims});
+  return add_op(recurrence, "recurrence", width(v));
+}
+
 ValueId ProgramBuilder::activation(ValueId x, ActivationKind kind) {
   return add_op_on(x, op::Activation{.x = x, .kind = kind}, width(x));
 }
@@ -290,6 +365,14 @@ ValueId ProgramBuilder::concat(ValueId a, ValueId b) {
   return add_op(op::Concat{a, b}, "concat", width(a) + width(b));
 }
 
+ValueId ProgramBuilder::split_groups(ValueId x, uint32_t group, uint32_t first, uint32_t n) {
+  expect(group > 0 && width(x) % group == 0 && uint64_t{first} + n <= group,
+         "{}split_groups: numbers {} to {} of each {} of {}", prefix_, first, uint64_t{first} + n,
+         group, width(x));
+  return add_op_on(x, op::SplitGroups{.x = x, .group = group, .first = first, .n = n},
+                   width(x) / std::max(group, 1u) * n);
+}
+
 ValueId ProgramBuilder::route(ValueId scores, uint32_t n_used, const Router& router,
                               std::string_view bias) {
   const uint32_t n_experts = width(scores);
@@ -338,11 +421,19 @@ ValueId ProgramBuilder::self_attention(ValueId x, const SelfAttention& options) 
     if (options.head_norm_eps) y = head_norm(y, norm, group.head_dim, *options.head_norm_eps);
     return rotation ? rope(y, *rotation) : y;
   };
-  const ValueId q = heads(product("attn_q", 0, q_dim), "attn_q_norm",
-                          options.q_rotation ? options.q_rotation : options.rotation);
+  std::optional<ValueId> gates;
+  const auto queries = [&] {
+    if (!options.gated_q) return product("attn_q", 0, q_dim);
+    const ValueId both = linear(x, "attn_q", 2 * q_dim, options.bias);
+    gates = split_groups(both, 2 * group.head_dim, group.head_dim, group.head_dim);
+    return split_groups(both, 2 * group.head_dim, 0, group.head_dim);
+  };
+  const ValueId q =
+      heads(queries(), "attn_q_norm", options.q_rotation ? options.q_rotation : options.rotation);
   const ValueId k = heads(product("attn_k", q_dim, kv_dim), "attn_k_norm", options.rotation);
   const ValueId v = product("attn_v", q_dim + kv_dim, kv_dim);
   ValueId a = attention(q, append(options.state_group, k, v), options.attention);
+  if (gates) a = mul(a, sigmoid(*gates));
   if (options.n_gates > 0) a = mul(a, sigmoid(linear(x, "attn_gate", options.n_gates)));
   return linear(a, "attn_output", width(x), options.output_bias);
 }
@@ -432,17 +523,29 @@ ValueId ProgramBuilder::experts(ValueId x, const Experts& options) {
   const uint32_t n = source.n_experts;
   const ValueId scores = linear(options.router_input.value_or(x), "ffn_gate_inp", n);
   const ValueId to = route(scores, source.n_used, source.router, options.selection_bias);
-  const ValueId gate = activation(expert_linear(x, to, "ffn_gate_exps", {width(x), source.n_ff, n}),
-                                  options.activation);
-  const ValueId up = expert_linear(x, to, "ffn_up_exps", {width(x), source.n_ff, n});
-  const ValueId product = limited_mul(gate, up, options.limit);
+  const uint32_t n_ff = source.n_ff;
+  const auto gate_and_up = [&]() -> std::pair<ValueId, ValueId> {
+    if (options.merged) {
+      const ValueId both = expert_linear(x, to, "ffn_gate_up_exps", {width(x), 2 * n_ff, n});
+      const ValueId gates = split_groups(both, 2 * n_ff, 0, n_ff);
+      return {gates, split_groups(both, 2 * n_ff, n_ff, n_ff)};
+    }
+    const ValueId gates = expert_linear(x, to, "ffn_gate_exps", {width(x), n_ff, n});
+    return {gates, expert_linear(x, to, "ffn_up_exps", {width(x), n_ff, n})};
+  };
+  const auto [gates, up] = gate_and_up();
+  const ValueId product = limited_mul(activation(gates, options.activation), up, options.limit);
   const ValueId down = expert_linear(product, to, "ffn_down_exps", {source.n_ff, width(x), n});
   const ValueId routed = combine(down, to);
   if (source.n_ff_shared == 0) return routed;
-  return add(routed, gated_ffn(x, {.activation = options.activation,
-                                   .n_ff = source.n_ff_shared,
-                                   .suffix = "_shexp",
-                                   .limit = options.shared_limit}));
+  ValueId shared = gated_ffn(x, {.activation = options.activation,
+                                 .n_ff = source.n_ff_shared,
+                                 .suffix = "_shexp",
+                                 .limit = options.shared_limit});
+  if (!options.shared_gate.empty()) {
+    shared = mul(shared, sigmoid(linear(x, options.shared_gate, 1)));
+  }
+  return add(routed, shared);
 }
 
 Result<Program> ProgramBuilder::finish(ValueId logits) {

@@ -49,6 +49,23 @@ class ProgramBuilder {
     Bias output_bias = Bias::kNone;
     bool fused = false;    ///< q, k and v are rows of one matrix, attn_qkv
     uint32_t n_gates = 0;  ///< sigmoids of attn_gate, each a factor of as many outputs; 0: none
+    bool gated_q = false;  ///< each head of attn_q is followed by one of gates of its output
+  };
+  struct CausalConv {
+    uint32_t state_group;  ///< a recurrent one
+    uint32_t taps;
+    Bias bias = Bias::kNone;
+    bool silu = false;
+  };
+  struct Recurrence {
+    uint32_t state_group;  ///< a recurrent one
+    uint32_t n_heads;
+    uint32_t n_key_heads;
+    uint32_t key_dim;
+    uint32_t value_dim;
+    bool by_remainder = false;
+    double q_scale = 1;
+    double k_scale = 1;
   };
   struct LatentAttention {
     LatentSource source;
@@ -86,6 +103,9 @@ class ProgramBuilder {
     std::string_view selection_bias = {};      ///< stem of its tensor
     double limit = 0;                          ///< of what is multiplied; 0: none
     double shared_limit = 0;                   ///< the same of the shared expert
+    bool merged = false;                ///< gates and ups are rows of one tensor, ffn_gate_up_exps
+    std::string_view shared_gate = {};  ///< stem of a vector: what is shared is times the sigmoid
+                                        ///< of its product with the row
   };
   struct GatedFfn {
     ActivationKind activation = ActivationKind::kSilu;
@@ -105,6 +125,9 @@ class ProgramBuilder {
   /// The same of one kv head's keys, whose first latent_dim numbers are the values.
   uint32_t latent_group(std::string_view name, uint32_t head_dim, uint32_t latent_dim);
 
+  /// The same for states of recurrences; each operation that has one takes a slot of its own.
+  uint32_t recurrent_group(std::string_view name);
+
   /// `x` is what the layer reads of those before it.
   void begin_layer(ValueId x);
   /// `x` is what those after it read.
@@ -122,7 +145,11 @@ class ProgramBuilder {
   ValueId rms_norm(ValueId x, std::string_view stem, float eps);
   /// An RMSNorm of each head by itself.
   ValueId head_norm(ValueId x, std::string_view stem, uint32_t head_dim, float eps);
-  /// The same without weights.
+  /// The same with weights of its own for each head.
+  ValueId group_norm(ValueId x, std::string_view stem, uint32_t n_groups, float eps);
+  /// Of a tensor whose name has no ".weight".
+  ValueId bare_rms_norm(ValueId x, std::string_view name, float eps);
+  /// Of heads, without weights.
   ValueId plain_head_norm(ValueId x, uint32_t head_dim, float eps);
   ValueId layer_norm(ValueId x, std::string_view stem, float eps, Bias bias = Bias::kAdded);
   /// A layer norm of each head by itself, with weights [head_dim, heads] and no bias.
@@ -134,6 +161,13 @@ class ProgramBuilder {
   ValueId attention(ValueId q, ValueId kv, const AttentionOptions& options);
   /// As op::HeadLinear.
   ValueId head_linear(ValueId x, std::string_view stem, const HeadMatrices& matrices);
+  /// `options.bias` of the stem's tensors, which are {taps, width of x} and [width].
+  ValueId causal_conv(ValueId x, std::string_view stem, const CausalConv& options);
+  /// Mamba-2's, of ssm_a, ssm_dt and ssm_d, where `beta` is none; a gated delta net's, of ssm_a and
+  /// ssm_dt.
+  ValueId recurrence(ValueId q, ValueId k, ValueId v, ValueId step, std::optional<ValueId> beta,
+                     const Recurrence& options);
+  ValueId relu(ValueId x) { return activation(x, ActivationKind::kRelu); }
   ValueId silu(ValueId x) { return activation(x, ActivationKind::kSilu); }
   ValueId gelu(ValueId x) { return activation(x, ActivationKind::kGelu); }
   ValueId gelu_tanh(ValueId x) { return activation(x, ActivationKind::kGeluTanh); }
@@ -153,6 +187,8 @@ class ProgramBuilder {
   ValueId split(ValueId x, uint32_t first, uint32_t width);
   /// The numbers of a, then those of b.
   ValueId concat(ValueId a, ValueId b);
+  /// Numbers [first, first + n) of each `group` consecutive ones.
+  ValueId split_groups(ValueId x, uint32_t group, uint32_t first, uint32_t n);
   /// `bias`: stem of a tensor that has a part in the choice; empty: none.
   ValueId route(ValueId scores, uint32_t n_used, const Router& router = {},
                 std::string_view bias = {});
@@ -194,6 +230,7 @@ class ProgramBuilder {
   ValueId latent_queries(ValueId x, const LatentAttention& options);
   ValueId add_append(uint32_t state_group, ValueId k, std::optional<ValueId> v);
   ValueId activation(ValueId x, ActivationKind kind);
+  uint32_t take_slot(uint32_t recurrent_group, uint64_t n_floats);
   ValueId clamp(ValueId x, double limit, bool both_sides);
   ValueId limited_mul(ValueId activated, ValueId x, double limit);
   ValueId add_op(Operation what, std::string_view base_name, uint32_t width,

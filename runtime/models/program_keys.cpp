@@ -7,13 +7,15 @@ namespace pumice {
 namespace {
 
 /// Families whose pages read Metadata::read_experts' keys.
-constexpr std::array<std::string_view, 14> kWithExperts = {
-    "afmoe", "bailingmoe2", "deepseek2", "ernie4_5-moe", "glm4moe",    "gpt-oss",      "granitemoe",
-    "llama", "minimax-m2",  "mistral4",  "qwen3moe",     "qwen3vlmoe", "smallthinker", "step35"};
+constexpr std::array<std::string_view, 24> kWithExperts = {
+    "afmoe",         "bailingmoe2", "deepseek2", "ernie4_5-moe", "glm4moe",      "gpt-oss",
+    "granitehybrid", "granitemoe",  "lfm2moe",   "llama",        "minimax-m2",   "mistral4",
+    "qwen35moe",     "qwen3moe",    "qwen3next", "qwen3vlmoe",   "smallthinker", "step35"};
 /// Those of them that count shared experts; granitemoe has the width of all of them.
-constexpr std::array<std::string_view, 14> kWithSharedExperts = {
-    "afmoe",      "bailingmoe2", "deepseek2", "ernie4_5-moe", "glm4moe",      "gpt-oss", "llama",
-    "minimax-m2", "mistral4",    "qwen3moe",  "qwen3vlmoe",   "smallthinker", "step35"};
+constexpr std::array<std::string_view, 24> kWithSharedExperts = {
+    "afmoe",    "bailingmoe2", "deepseek2",  "ernie4_5-moe", "glm4moe",
+    "gpt-oss",  "llama",       "minimax-m2", "mistral4",     "qwen35moe",
+    "qwen3moe", "qwen3next",   "qwen3vlmoe", "smallthinker", "step35"};
 
 constexpr TellingKey kKeys[] = {
     // clang-format off
@@ -23,7 +25,7 @@ constexpr TellingKey kKeys[] = {
     {"attention.key_length_swa", {"gemma4"}, {}, 0, "attention.key_length"},
     {"attention.max_alibi_bias"},
     {"attention.output_scale", {}, {}, 1},
-    {"attention.scale", {"granite", "granitemoe"}},
+    {"attention.scale", {"granite", "granitehybrid", "granitemoe"}},
     {"attention.shared_kv_layers", {"gemma4"}},
     {"attention.sliding_window", {"afmoe", "cohere2", "exaone4", "gemma-embedding", "gemma2", "gemma3", "gemma4", "gpt-oss", "gptneo", "modern-bert", "smallthinker", "step35"}, {"llama", "phi3"}, 0, "context_length"},
     {"attention.sliding_window_pattern", {"afmoe", "cohere2", "exaone4", "gemma-embedding", "gemma2", "gemma3", "gemma4", "gpt-oss", "gptneo", "modern-bert", "step35"}, {"llama", "phi3"}, 1},
@@ -33,7 +35,7 @@ constexpr TellingKey kKeys[] = {
     {"attention.value_scale", {}, {}, 1},
     {"attn_logit_softcapping", {"gemma2"}},
     {"embedding_length_per_layer_input", {"gemma4"}},
-    {"embedding_scale", {"granite", "granitemoe"}, {}, 1},
+    {"embedding_scale", {"granite", "granitehybrid", "granitemoe"}, {}, 1},
     {"expert_count", kWithExperts},
     {"expert_gating_func", kWithExperts, {}, 1},
     {"expert_group_count", kWithExperts, {}, 1},
@@ -42,10 +44,10 @@ constexpr TellingKey kKeys[] = {
     {"expert_shared_feed_forward_length", kWithExperts},
     {"final_logit_softcapping", {"gemma2", "gemma3", "gemma4"}},
     {"interleave_moe_layer_step", {"ernie4_5-moe"}, {}, 1},
-    {"leading_dense_block_count", {"afmoe", "bailingmoe2", "deepseek2", "ernie4_5-moe", "glm4moe", "llama", "mistral4", "step35"}},
-    {"logit_scale", {"cohere2", "command-r", "granite", "granitemoe"}, {}, 1},
-    {"nextn_predict_layers", {"bailingmoe2", "deepseek2", "glm4moe", "mistral4", "step35"}},
-    {"residual_scale", {"granite", "granitemoe"}, {}, 1},
+    {"leading_dense_block_count", {"afmoe", "bailingmoe2", "deepseek2", "ernie4_5-moe", "glm4moe", "lfm2moe", "llama", "mistral4", "step35"}},
+    {"logit_scale", {"cohere2", "command-r", "granite", "granitehybrid", "granitemoe"}, {}, 1},
+    {"nextn_predict_layers", {"bailingmoe2", "deepseek2", "glm4moe", "mistral4", "qwen35", "qwen35moe", "qwen3next", "step35"}},
+    {"residual_scale", {"granite", "granitehybrid", "granitemoe"}, {}, 1},
     {"rope.dimension_count_swa", {"gemma4"}, {}, 0, "rope.dimension_count"},
     {"rope.freq_base_swa", {"gemma-embedding", "gemma3", "gemma4", "modern-bert", "step35"}, {}, 0, "rope.freq_base"},
     {"rope.scaling.alpha", {"hunyuan-dense"}, {}, 1},

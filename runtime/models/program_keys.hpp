@@ -16,7 +16,7 @@ namespace pumice {
 struct TellingKey {
   std::string_view key;
   /// Architectures whose pages read it, then empty.
-  std::array<std::string_view, 14> readers = {};
+  std::array<std::string_view, 24> readers = {};
   /// Those that leave it out, as llama.cpp does, then empty.
   std::array<std::string_view, 2> left_out = {};
   double neutral = 0;             ///< means what is so without the key, as 0 does

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <numeric>
+
 #include "models/embedding.hpp"
 
 namespace pumice {
@@ -73,6 +75,17 @@ class Constants {
                        product.n_kept == 0 ? "" : fmt::format(", {} kept", product.n_kept),
                        o.transposed ? ", transposed" : "");
   }
+  std::string operator()(const op::CausalConv& o) const {
+    return fmt::format("{} taps{}, state {}", program_.tensors[o.weight].dims[0],
+                       o.silu ? ", silu" : "", program_.state_groups[o.group].name);
+  }
+  std::string operator()(const op::Recurrence& o) const {
+    std::string text = fmt::format("{} heads of {}, {} of keys of {}{}", o.n_heads, o.value_dim,
+                                   o.n_key_heads, o.key_dim, o.by_remainder ? " by remainder" : "");
+    if (o.q_scale != 1) text += fmt::format(", q times {:.6g}", o.q_scale);
+    if (o.k_scale != 1) text += fmt::format(", k times {:.6g}", o.k_scale);
+    return text + fmt::format(", state {}", program_.state_groups[o.group].name);
+  }
   std::string operator()(const op::Activation&) const { return ""; }
   std::string operator()(const op::Xielu& o) const {
     return fmt::format("{:.6g} x² above 0, {:.6g} below, {:.6g} x", o.alpha_p, o.alpha_n, o.beta);
@@ -86,6 +99,9 @@ class Constants {
   std::string operator()(const op::SoftCap& o) const { return fmt::format("{:.6g}", o.cap); }
   std::string operator()(const op::Split& o) const { return fmt::format("from {}", o.first); }
   std::string operator()(const op::Concat&) const { return ""; }
+  std::string operator()(const op::SplitGroups& o) const {
+    return fmt::format("{} from {} of each {}", o.n, o.first, o.group);
+  }
   std::string operator()(const op::Route& o) const {
     std::string text = fmt::format("{} of {}", o.n_used, program_.values[o.scores].width);
     const Router& router = o.router;
@@ -168,6 +184,13 @@ std::string program_text(const Program& program) {
   std::string text = fmt::format("{}, {} layers, {} operations, {} tensors\n", program.architecture,
                                  program.layers.size(), program.ops.size(), program.tensors.size());
   for (const StateGroup& group : program.state_groups) {
+    if (group.recurrent) {
+      const uint64_t n =
+          std::accumulate(group.state_floats.begin(), group.state_floats.end(), uint64_t{0});
+      text +=
+          fmt::format("state {}: {} slots, recurrent, {} numbers\n", group.name, group.n_slots, n);
+      continue;
+    }
     text += fmt::format(
         "state {}: {} slots, {} kv heads of {}{}{}\n", group.name, group.n_slots, group.n_kv_heads,
         group.head_dim,

@@ -281,7 +281,8 @@ class Evaluation {
       double* const group = &y[first];
       const double mean = dot(group, group, op.group) / op.group;
       const double scale = 1 / std::sqrt(mean + double{op.eps});
-      for (size_t i = 0; i < op.group; ++i) group[i] *= scale * weight[i];
+      const float* const factors = &weight[first % weight.size()];
+      for (size_t i = 0; i < op.group; ++i) group[i] *= scale * factors[i];
     }
     return y;
   }
@@ -410,6 +411,70 @@ class Evaluation {
     return y;
   }
 
+  Computed compute(const op::CausalConv& op, ValueId) const {
+    PUMICE_TRY(const std::vector<float> weight, vector(op.weight));
+    const size_t n = width(op.x);
+    const size_t taps = weight.size() / n;
+    std::vector<float> bias(n);
+    if (op.bias) {
+      PUMICE_TRY(bias, vector(*op.bias));
+    }
+    const Values& x = rows_[op.x];
+    Values y;
+    for (size_t t = 0; t < n_tokens(); ++t) {
+      for (size_t i = 0; i < n; ++i) {
+        double sum = bias[i];
+        for (size_t k = 0; k < taps; ++k) {
+          if (t + k + 1 >= taps)
+            sum += double{weight[i * taps + k]} * x[(t + k + 1 - taps) * n + i];
+        }
+        y.push_back(op.silu ? activate(ActivationKind::kSilu, sum) : sum);
+      }
+    }
+    return y;
+  }
+
+  Computed compute(const op::Recurrence& op, ValueId) const {
+    PUMICE_TRY(const std::vector<float> a, vector(op.a));
+    PUMICE_TRY(const std::vector<float> bias, vector(op.bias));
+    std::vector<float> d(op.n_heads);
+    if (op.d) {
+      PUMICE_TRY(d, vector(*op.d));
+    }
+    const size_t n_keys = op.key_dim;
+    const size_t n_values = op.value_dim;
+    Values y(rows_[op.v].size());
+    const auto run_head = [&](size_t head) -> Status {
+      const size_t key_head =
+          op.by_remainder ? head % op.n_key_heads : head / (op.n_heads / op.n_key_heads);
+      Values s(n_values * n_keys);
+      for (size_t t = 0; t < n_tokens(); ++t) {
+        const double* const q = &rows_[op.q][(t * op.n_key_heads + key_head) * n_keys];
+        const double* const k = &rows_[op.k][(t * op.n_key_heads + key_head) * n_keys];
+        const double raw = rows_[op.step][t * op.n_heads + head] + bias[head];
+        const double step = std::max(raw, 0.0) + std::log1p(std::exp(-std::abs(raw)));
+        const double decay = std::exp(a[head] * step);
+        for (double& value : s) value *= decay;
+        for (size_t i = 0; i < n_values; ++i) {
+          double* const row = &s[i * n_keys];
+          const size_t at = (t * op.n_heads + head) * n_values + i;
+          double u = step * rows_[op.v][at];
+          if (op.beta) {
+            const double known = op.k_scale * dot(row, k, n_keys);
+            const double beta =
+                activate(ActivationKind::kSigmoid, rows_[*op.beta][t * op.n_heads + head]);
+            u = beta * (rows_[op.v][at] - known);
+          }
+          for (size_t c = 0; c < n_keys; ++c) row[c] += u * op.k_scale * k[c];
+          y[at] = op.q_scale * dot(row, q, n_keys) + d[head] * rows_[op.v][at];
+        }
+      }
+      return {};
+    };
+    PUMICE_TRY_STATUS(for_each_on_threads(op.n_heads, max_threads_, run_head));
+    return y;
+  }
+
   Computed compute(const op::Activation& op, ValueId) const {
     Values y = rows_[op.x];
     for (double& value : y) value = activate(op.kind, value);
@@ -476,6 +541,15 @@ class Evaluation {
         const double* const first = &rows_[part][t * width(part)];
         y.insert(y.end(), first, first + width(part));
       }
+    }
+    return y;
+  }
+
+  Computed compute(const op::SplitGroups& op, ValueId) const {
+    Values y;
+    for (size_t first = op.first; first < rows_[op.x].size(); first += op.group) {
+      const double* const numbers = &rows_[op.x][first];
+      y.insert(y.end(), numbers, numbers + op.n);
     }
     return y;
   }

@@ -1,6 +1,7 @@
 // Where in the KV cache's pages a program's states lie, and what the cache is told of them.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <vector>
 
@@ -10,20 +11,27 @@
 
 namespace pumice {
 
-/// Where a layer's keys and values are.
+/// Where a layer's keys and values are, or the state of its recurrence.
 struct StateSlot {
   uint32_t group = 0;  ///< index into Program::state_groups
   uint32_t slot = 0;
 };
 
 /// How the state groups' slots lie in pages of equal size, each with 16 positions of some slots of
-/// one group. A group of many slots has several pages for the same positions, so that pages are
-/// about as large as the smallest group needs.
+/// one group, or with all of the state of some slots of a recurrent one. A group of many slots has
+/// several pages for the same positions, so that pages are about as large as the smallest group
+/// needs; a state's slot is never cut.
 struct StateLayout {
   struct Page {
     uint32_t group = 0;  ///< index into Program::state_groups
     uint32_t first_slot = 0;
-    KvLayout layout;  ///< n_layers: its slots
+    uint32_t n_slots = 0;
+    KvLayout layout = {};                     ///< of keys and values; n_layers: its slots
+    std::vector<uint64_t> state_floats = {};  ///< of a recurrent group: each slot's
+    uint64_t bytes = 0;                       ///< in use
+
+    bool recurrent() const { return !state_floats.empty(); }
+    uint64_t offset_bytes(uint32_t slot) const;  ///< slot: of the group's
   };
   struct Place {
     uint32_t page = 0;  ///< index into `pages`
@@ -33,8 +41,12 @@ struct StateLayout {
   uint64_t page_bytes = 0;
 
   Place place(const StateSlot& slot) const;
-  /// Of 16 positions of every slot.
-  uint64_t block_bytes() const { return pages.size() * page_bytes; }
+  /// A bit for each page of a recurrent group.
+  GroupMask recurrent_pages() const;
+  /// Of 16 positions of every slot with keys and values.
+  uint64_t block_bytes() const {
+    return (pages.size() - static_cast<size_t>(std::popcount(recurrent_pages()))) * page_bytes;
+  }
 };
 StateLayout state_layout(const Program& program, KvTypes type);
 /// What the cache is told of each page of a layout.

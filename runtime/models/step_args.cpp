@@ -1,8 +1,10 @@
 #include "models/step_args.hpp"
 
-#include <array>
+#include <algorithm>
+#include <bit>
 
 #include "models/alignment.hpp"
+#include "shaders/common/state_item.h"
 #include "shaders/flash_attention/flash_attention.hpp"
 #include "vk/device.hpp"
 
@@ -18,8 +20,9 @@ uint64_t StepCapacity::bytes() const {
                                                             sizeof(ops::AttentionReduceItem)) +
                                3 * kGridBytes + 6 * kBufferAlignment +
                                (sees_ahead ? uint64_t{rows} * 4 + kBufferAlignment : 0);
-  return 3 * uint64_t{rows} * 4 + uint64_t{logit_rows} * 4 + attention_classes * class_bytes +
-         4 * kBufferAlignment;
+  const uint64_t state_bytes = uint64_t{chunks} * sizeof(ops::StateItem) + kBufferAlignment;
+  return 4 * uint64_t{rows} * 4 + uint64_t{logit_rows} * 4 + attention_classes * class_bytes +
+         std::popcount(recurrent_pages) * state_bytes + 5 * kBufferAlignment;
 }
 
 Result<StepArgs> StepArgs::create(const std::shared_ptr<vk::Device>& device,
@@ -37,7 +40,7 @@ Result<StepArgs> StepArgs::create(const std::shared_ptr<vk::Device>& device,
     PUMICE_TRY(range, args.arena_.allocate(bytes));
     return {};
   };
-  for (vk::BufferRange* range : {&args.tokens, &args.positions, &args.row_seq}) {
+  for (vk::BufferRange* range : {&args.tokens, &args.positions, &args.row_seq, &args.row_chunk}) {
     PUMICE_TRY_STATUS(allocate(uint64_t{capacity.rows} * 4, *range));
   }
   PUMICE_TRY_STATUS(allocate(uint64_t{capacity.logit_rows} * 4, args.logit_rows));
@@ -54,7 +57,31 @@ Result<StepArgs> StepArgs::create(const std::shared_ptr<vk::Device>& device,
       PUMICE_TRY_STATUS(allocate(kGridBytes, *grid));
     }
   }
+  args.states.resize(static_cast<size_t>(std::bit_width(capacity.recurrent_pages)));
+  for (size_t page = 0; page < args.states.size(); ++page) {
+    if (!CacheGroups::has(capacity.recurrent_pages, static_cast<uint32_t>(page))) continue;
+    PUMICE_TRY_STATUS(
+        allocate(uint64_t{capacity.chunks} * sizeof(ops::StateItem), args.states[page]));
+  }
   return args;
+}
+
+uint32_t StepArgs::add_chunk(uint32_t n) {
+  std::ranges::fill(row_chunk.mapped<uint32_t>().subspan(n_rows, n), n_chunks);
+  for (const vk::BufferRange& page : states) {
+    if (page.empty()) continue;
+    ops::StateItem& item = page.mapped<ops::StateItem>()[n_chunks];
+    item.first_row = n_rows;
+    item.n_rows = n;
+  }
+  return n_chunks++;
+}
+
+void StepArgs::set_state(uint32_t chunk, uint32_t page, uint64_t before, uint64_t after) {
+  ops::StateItem& item = states[page].mapped<ops::StateItem>()[chunk];
+  item.begins = before == 0 ? 1 : 0;
+  item.before = before == 0 ? after : before;  // an address must be of memory
+  item.after = after;
 }
 
 uint32_t StepArgs::add_row(uint32_t token, uint32_t position, uint32_t slot) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "cache/cache_group.hpp"
 #include "shaders/flash_attention/attention_plan.hpp"
 #include "vk/memory.hpp"
 
@@ -19,7 +20,9 @@ struct StepCapacity {
   uint32_t logit_rows = 0;       ///< rows whose logits are computed
   uint32_t attention_items = 0;  ///< tile items, row items and reduce items, each, of a class
   uint32_t attention_classes = 0;
-  bool sees_ahead = false;  ///< rows may see keys behind their own position
+  bool sees_ahead = false;        ///< rows may see keys behind their own position
+  uint32_t chunks = 0;            ///< sequences in a step
+  GroupMask recurrent_pages = 0;  ///< StateLayout::recurrent_pages
 
   /// Device-visible bytes of StepArgs at most.
   uint64_t bytes() const;
@@ -46,7 +49,11 @@ class StepArgs {
                                  const StepCapacity& capacity);
 
   /// Begin a step: no rows.
-  void clear() { n_rows = n_logit_rows = 0; }
+  void clear() { n_rows = n_logit_rows = n_chunks = 0; }
+  /// The next `n` rows are of one sequence, at consecutive positions. Returns their number.
+  uint32_t add_chunk(uint32_t n);
+  /// Where a recurrent page of that sequence is (address; 0: everything begins) and goes.
+  void set_state(uint32_t chunk, uint32_t page, uint64_t before, uint64_t after);
   /// A token (or ops::Embedding::kFromSampled | slot) of the sequence of a slot. Returns its row.
   uint32_t add_row(uint32_t token, uint32_t position, uint32_t slot);
   /// The logits of a row are wanted. Returns their row among the logits.
@@ -54,11 +61,15 @@ class StepArgs {
 
   uint32_t n_rows = 0;
   uint32_t n_logit_rows = 0;
+  uint32_t n_chunks = 0;
   vk::BufferRange tokens;                 ///< uint32 [rows]; see ops::Embedding::Args
   vk::BufferRange positions;              ///< uint32 [rows]
   vk::BufferRange row_seq;                ///< uint32 [rows]
   vk::BufferRange logit_rows;             ///< uint32 [logit_rows]: row of each row of logits
+  vk::BufferRange row_chunk;              ///< uint32 [rows]
   std::vector<AttentionLists> attention;  ///< by class
+  /// By page of the state's layout: ops::StateItem [chunks] of a recurrent one, else empty.
+  std::vector<vk::BufferRange> states;
 
  private:
   explicit StepArgs(vk::Arena arena) : arena_(std::move(arena)) {}

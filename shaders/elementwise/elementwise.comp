@@ -45,18 +45,24 @@ float value_of(float a, float b) {
   } else if (kind == ELEMENTWISE_XIELU) {
     const float curved = a > 0.0 ? pc.alpha_p * a * a : pc.alpha_n * (exp(min(a, pc.eps)) - 1.0 - a);
     value = fma(pc.factor, a, curved);
-  } else if (kind != ELEMENTWISE_COPY) {
+  } else if (kind != ELEMENTWISE_COPY && kind != ELEMENTWISE_COPY_GROUPS) {
     value = activation(kind, a);
   }
   return value;
 }
+
+/// Of a, for a column of y.
+uint column_of_group(uint col) { return col / pc.group * pc.a_group + col % pc.group; }
 
 void main() {
   const uint col = 4 * (gl_WorkGroupID.x * workgroup_size + gl_LocalInvocationIndex);
   if (col >= pc.n) return;
   const uint row = gl_WorkGroupID.y;
   const uint source = pc.gather != 0 ? Uints(pc.row_index).v[row] : row;
-  const uint a_first = source * pc.a_stride + col;
+  // What is read side by side lies in one group: quads do not cross groups, single columns are found
+  // one by one.
+  const uint a_row = source * pc.a_stride;
+  const uint a_first = a_row + (kind == ELEMENTWISE_COPY_GROUPS ? column_of_group(col) : col);
   const uint b_row = source * pc.b_stride;
   const uint y_first = row * pc.y_stride + col;
   if (pc.quads != 0) {
@@ -71,7 +77,8 @@ void main() {
       float b = 0.0;
       if (kHasB) b = Floats(pc.b).v[b_row + col + i];
       if (kHasGroups) b = Floats(pc.b).v[b_row + (col + i) / pc.group];
-      Floats(pc.y).v[y_first + i] = value_of(Floats(pc.a).v[a_first + i], b);
+      const uint a_at = kind == ELEMENTWISE_COPY_GROUPS ? a_row + column_of_group(col + i) : a_first + i;
+      Floats(pc.y).v[y_first + i] = value_of(Floats(pc.a).v[a_at], b);
     }
   }
 }

@@ -53,6 +53,8 @@ KernelKind kernel_kind(Kind kind) {
       return {ELEMENTWISE_XIELU, 5};
     case Kind::kCopy:
       return {ELEMENTWISE_COPY, 0};
+    case Kind::kCopyGroups:
+      return {ELEMENTWISE_COPY_GROUPS, 0};
   }
   PUMICE_CHECK(false, "no such kind of elementwise");
   return {};
@@ -112,14 +114,22 @@ void Elementwise::record(vk::Recorder& recorder, const Args& args) const {
   push.alpha_n = args.xielu.alpha_n;
   push.eps = args.xielu.eps;
   push.gather = gather;
-  push.group = args.b_group;
-  const bool b_in_quads = groups ? args.b_group % 4 == 0 : !two || in_quads(b, b_stride);
+  const bool picks = kind_ == Kind::kCopyGroups;
+  PUMICE_CHECK(!picks || (args.n % args.y_group == 0 && args.y_group <= args.a_group),
+               "groups of y are not parts of those of a");
+  push.group = picks ? args.y_group : args.b_group;
+  push.a_group = args.a_group;
+  const bool b_in_quads = groups  ? args.b_group % 4 == 0
+                          : picks ? args.y_group % 4 == 0 && args.a_group % 4 == 0
+                                  : !two || in_quads(b, b_stride);
   push.quads = args.n % 4 == 0 && in_quads(args.a, args.a_stride) && b_in_quads &&
                in_quads(args.y, args.y_stride);
+  const uint32_t a_columns =
+      picks ? (args.n / args.y_group - 1) * args.a_group + args.y_group : args.n;
   const uint32_t b_columns = groups ? args.n / args.b_group : args.n;
   dispatch_rows(
       recorder, *pipeline_, push, args.rows,
-      {reads_columns(args.a, args.a_stride, args.n, args),
+      {reads_columns(args.a, args.a_stride, a_columns, args),
        two ? reads_columns(b, b_stride, b_columns, args) : vk::Access{}, vk::reads(args.row_index),
        vk::writes_columns(args.y, args.rows, uint64_t{args.y_stride} * 4, uint64_t{args.n} * 4)},
       [&](uint64_t rows) {

@@ -12,22 +12,23 @@ namespace pumice::ops {
 class Elementwise {
  public:
   enum class Kind {
-    kAdd,        ///< a + b
-    kMul,        ///< a * b
-    kMulGroups,  ///< a * b, where b has a number for each b_group consecutive ones of a
-    kAddBias,    ///< a + b, where b is one row for all
-    kSilu,       ///< a / (1 + exp(-a))
-    kGelu,       ///< a (1 + erf(a / √2)) / 2
-    kGeluTanh,   ///< a (1 + tanh(√(2/π) (a + 0.044715 a³))) / 2
-    kSigmoid,    ///< 1 / (1 + exp(-a))
-    kRelu,       ///< max(a, 0)
-    kScale,      ///< a * factor
-    kSoftCap,    ///< factor * tanh(a / factor)
-    kAtMost,     ///< min(a, factor)
-    kWithin,     ///< a between -factor and factor
-    kCopy,       ///< a, bit for bit
-    kXielu,      ///< alpha_p a² + factor a where a > 0, else alpha_n (exp(min(a, eps)) - 1 - a) +
-                 ///< factor a
+    kAdd,         ///< a + b
+    kMul,         ///< a * b
+    kMulGroups,   ///< a * b, where b has a number for each b_group consecutive ones of a
+    kAddBias,     ///< a + b, where b is one row for all
+    kSilu,        ///< a / (1 + exp(-a))
+    kGelu,        ///< a (1 + erf(a / √2)) / 2
+    kGeluTanh,    ///< a (1 + tanh(√(2/π) (a + 0.044715 a³))) / 2
+    kSigmoid,     ///< 1 / (1 + exp(-a))
+    kRelu,        ///< max(a, 0)
+    kScale,       ///< a * factor
+    kSoftCap,     ///< factor * tanh(a / factor)
+    kAtMost,      ///< min(a, factor)
+    kWithin,      ///< a between -factor and factor
+    kCopy,        ///< a, bit for bit
+    kCopyGroups,  ///< of every a_group numbers of a the first y_group, bit for bit
+    kXielu,       ///< alpha_p a² + factor a where a > 0, else alpha_n (exp(min(a, eps)) - 1 - a) +
+                  ///< factor a
   };
   /// Constants of kXielu besides its factor.
   struct Xielu {
@@ -44,6 +45,8 @@ class Elementwise {
     vk::BufferRange b = {};  ///< float [*][b_stride], likewise; of the kinds that name it
     uint32_t b_stride = 0;   ///< 0: one row for all, as kAddBias must have it
     uint32_t b_group = 1;    ///< of kMulGroups: divides n
+    uint32_t a_group = 0;    ///< of kCopyGroups: at least y_group
+    uint32_t y_group = 1;    ///< of kCopyGroups: divides n
     vk::BufferRange y;       ///< float [rows][y_stride], n of each row are written. May be a
                              ///< or b with the same stride, if there is no row_index
     uint32_t y_stride = 0;

@@ -22,6 +22,8 @@ struct Shape {
   Target target = Target::kApart;
   float factor = 1;
   uint32_t b_group = 1;
+  uint32_t a_group = 0;
+  uint32_t y_group = 1;
 };
 
 struct NamedKind {
@@ -29,12 +31,22 @@ struct NamedKind {
   const char* name;
   bool has_b;
 };
-constexpr NamedKind kKinds[] = {
-    {kAdd, "add", true},           {kMul, "mul", true},         {kAddBias, "bias", true},
-    {kSilu, "silu", false},        {kGelu, "gelu", false},      {kGeluTanh, "gelu_tanh", false},
-    {kSigmoid, "sigmoid", false},  {kRelu, "relu", false},      {kScale, "scale", false},
-    {kSoftCap, "soft_cap", false}, {kAtMost, "at_most", false}, {kWithin, "within", false},
-    {kCopy, "copy", false},        {kXielu, "xielu", false},    {kMulGroups, "mul_groups", true}};
+constexpr NamedKind kKinds[] = {{kAdd, "add", true},
+                                {kMul, "mul", true},
+                                {kAddBias, "bias", true},
+                                {kSilu, "silu", false},
+                                {kGelu, "gelu", false},
+                                {kGeluTanh, "gelu_tanh", false},
+                                {kSigmoid, "sigmoid", false},
+                                {kRelu, "relu", false},
+                                {kScale, "scale", false},
+                                {kSoftCap, "soft_cap", false},
+                                {kAtMost, "at_most", false},
+                                {kWithin, "within", false},
+                                {kCopy, "copy", false},
+                                {kXielu, "xielu", false},
+                                {kMulGroups, "mul_groups", true},
+                                {kCopyGroups, "copy_groups", false}};
 constexpr Elementwise::Xielu kXieluConstants{.alpha_p = 0.8f, .alpha_n = 1.1f, .eps = -1e-6f};
 
 struct Element {
@@ -93,6 +105,7 @@ Element element(Kind kind, float a, float b, float factor) {
                   0x1p-126};
     }
     case kCopy:
+    case kCopyGroups:
       break;
   }
   return {a, 0};
@@ -101,9 +114,13 @@ Element element(Kind kind, float a, float b, float factor) {
 Result<PreparedOp> prepare(OpBed& bed, const NamedKind& named, const Shape& shape) {
   const Kind kind = named.kind;
   const uint32_t in_rows = shape.gather ? shape.rows + 2 : shape.rows;
-  const uint32_t stride = shape.n + shape.padding;
+  const bool picks = kind == kCopyGroups;
+  const uint32_t stride =
+      (picks ? shape.n / shape.y_group * shape.a_group : shape.n) + shape.padding;
   // Inputs end where their last row does, so that reading on is noticed as much as it can be.
-  const size_t n_floats = size_t{in_rows - 1} * stride + shape.n;
+  const size_t n_floats =
+      size_t{in_rows - 1} * stride +
+      (picks ? (shape.n / shape.y_group - 1) * shape.a_group + shape.y_group : shape.n);
   auto a = OpBed::normal_floats(n_floats, 1, kind == kSoftCap ? 2 * shape.factor : 3);
   // b has the rows of a, but of groups one number each.
   const uint32_t b_columns = shape.n / shape.b_group;
@@ -120,13 +137,15 @@ Result<PreparedOp> prepare(OpBed& bed, const NamedKind& named, const Shape& shap
   if (kind == kXielu) {  // squares are finite
     for (float& x : a) x = std::clamp(x, -1e15f, 1e15f);
   }
-  if (kind == kCopy) a[0] = std::bit_cast<float>(0x7FC12345u);  // a NaN is copied too
+  if (kind == kCopy || picks) a[0] = std::bit_cast<float>(0x7FC12345u);  // a NaN is copied too
   std::vector<uint32_t> row_index(shape.rows);
   for (uint32_t row = 0; row < shape.rows; ++row) row_index[row] = in_rows - 1 - row;
 
   Elementwise::Args args{.a_stride = stride,
                          .b_stride = kind == kAddBias ? 0 : b_stride,
                          .b_group = shape.b_group,
+                         .a_group = shape.a_group,
+                         .y_group = shape.y_group,
                          .y_stride = stride,
                          .rows = shape.rows,
                          .n = shape.n,
@@ -163,14 +182,17 @@ Result<PreparedOp> prepare(OpBed& bed, const NamedKind& named, const Shape& shap
       continue;
     }
     const size_t in_row = shape.gather ? row_index[row] : row;
-    const size_t at = in_row * stride + column;
-    const size_t b_at = (kind == kAddBias ? 0 : in_row * b_stride) + column / shape.b_group;
+    const size_t in_column =
+        picks ? column / shape.y_group * shape.a_group + column % shape.y_group : column;
+    const size_t at = in_row * stride + in_column;
+    const size_t b_at =
+        picks ? 0 : (kind == kAddBias ? 0 : in_row * b_stride) + column / shape.b_group;
     const Element x = element(kind, a[at], b[b_at], shape.factor);
     y.words.push_back(std::bit_cast<uint32_t>(a[at]));
     y.reference.push_back(x.value);
     y.bound.push_back(x.bound);
   }
-  if (kind == kCopy) {
+  if (kind == kCopy || picks) {
     y.reference.clear();
     y.bound.clear();
   } else {
@@ -190,18 +212,26 @@ std::vector<OpCase> elementwise_cases() {
   std::vector<OpCase> cases;
   const auto add = [&](const NamedKind& kind, const Shape& shape) {
     constexpr const char* kTargets[] = {"", " in a", " in b"};
-    cases.push_back({.op = "elementwise",
-                     .name = fmt::format("{} rows={} n={} padding={}{}{}", kind.name, shape.rows,
-                                         shape.n, shape.padding, shape.gather ? " gather" : "",
-                                         kTargets[static_cast<size_t>(shape.target)]) +
-                             (shape.factor == 1 ? "" : fmt::format(" factor={}", shape.factor)) +
-                             (shape.b_group == 1 ? "" : fmt::format(" group={}", shape.b_group)),
-                     .prepare = [kind, shape](OpBed& bed) { return prepare(bed, kind, shape); }});
+    cases.push_back(
+        {.op = "elementwise",
+         .name = fmt::format("{} rows={} n={} padding={}{}{}", kind.name, shape.rows, shape.n,
+                             shape.padding, shape.gather ? " gather" : "",
+                             kTargets[static_cast<size_t>(shape.target)]) +
+                 (shape.factor == 1 ? "" : fmt::format(" factor={}", shape.factor)) +
+                 (shape.b_group == 1 ? "" : fmt::format(" group={}", shape.b_group)) +
+                 (shape.a_group == 0 ? "" : fmt::format(" {} of {}", shape.y_group, shape.a_group)),
+         .prepare = [kind, shape](OpBed& bed) { return prepare(bed, kind, shape); }});
   };
   for (const NamedKind& kind : kKinds) {
     const bool uses_factor = kind.kind == kScale || kind.kind == kSoftCap;
     const bool is_limit = kind.kind == kAtMost || kind.kind == kWithin;
     const float factor = uses_factor ? 30.5f : kind.kind == kXielu ? 0.5f : is_limit ? 0.6f : 1;
+    if (kind.kind == kCopyGroups) {
+      add(kind, {.rows = 3, .n = 12, .padding = 3, .a_group = 8, .y_group = 3});
+      add(kind, {.rows = 4, .n = 256, .padding = 4, .gather = true, .a_group = 128, .y_group = 64});
+      add(kind, {.rows = 2, .n = 1028, .padding = 0, .a_group = 8, .y_group = 4});
+      continue;
+    }
     if (kind.kind == kMulGroups) {
       add(kind, {3, 257, 2, false, Target::kApart, 1, 257});
       add(kind, {5, 260, 8, true, Target::kApart, 1, 20});

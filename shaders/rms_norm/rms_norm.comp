@@ -16,6 +16,7 @@ void main() {
   Floats x = Floats(pc.x);
   Floats residual = Floats(pc.residual);
   const uint group = gl_WorkGroupID.y * pc.n;
+  const uint weights = gl_WorkGroupID.y * pc.weight_stride;
   const uint first = source_row * pc.x_stride + group;
   const uint y_first = row * pc.y_stride + group;
 
@@ -40,6 +41,6 @@ void main() {
   Floats weight = Floats(pc.weight);
   Floats y = Floats(pc.y);
   for (uint i = lane; i < pc.n; i += workgroup_size) {
-    y.v[y_first + i] = x.v[first + i] * scale * (pc.weighted != 0 ? weight.v[i] : 1.0);
+    y.v[y_first + i] = x.v[first + i] * scale * (pc.weighted != 0 ? weight.v[weights + i] : 1.0);
   }
 }

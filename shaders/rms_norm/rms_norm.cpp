@@ -66,6 +66,7 @@ void RmsNorm::record(vk::Recorder& recorder, const Args& args) const {
   PUMICE_CHECK(x_stride >= width && y_stride >= width, "groups of one row in another");
   const bool in_quads = args.n % 4 == 0 && x_stride % 4 == 0 && y_stride % 4 == 0 &&
                         args.x.address() % 16 == 0 && args.y.address() % 16 == 0;
+  const uint64_t n_weights = uint64_t{args.n} * (args.weight_each ? args.n_groups : 1);
   RmsNormPush push;
   push.x = args.x.address();
   // Optional arrays that are absent point at x: lavapipe 26 performs loads from uniform addresses
@@ -81,6 +82,7 @@ void RmsNorm::record(vk::Recorder& recorder, const Args& args) const {
   push.x_stride = x_stride;
   push.y_stride = y_stride;
   push.eps = args.eps;
+  push.weight_stride = args.weight_each ? args.n : 0;
   dispatch_rows(
       recorder, *pipeline_for(args.n, in_quads), push, args.rows,
       {add ? vk::updates(args.x) : vk::reads(args.x), vk::reads(args.residual),
@@ -89,7 +91,7 @@ void RmsNorm::record(vk::Recorder& recorder, const Args& args) const {
        vk::reads(args.row_index)},
       [&](uint32_t rows) {
         const uint64_t elements = uint64_t{rows} * width;
-        return vk::Cost{.bytes = elements * (add ? 16 : 8) + uint64_t{args.n} * 4,
+        return vk::Cost{.bytes = elements * (add ? 16 : 8) + n_weights * 4,
                         .flops = elements * (add ? 5 : 4)};
       },
       [&](RmsNormPush& moved, uint32_t first, uint32_t rows) {

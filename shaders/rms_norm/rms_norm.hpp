@@ -16,7 +16,8 @@ class RmsNorm {
   struct Args {
     vk::BufferRange x;          ///< float [*][x_stride]; updated in place when `residual` is given
     vk::BufferRange residual;   ///< like x, added to it first; empty for none
-    vk::BufferRange weight;     ///< float [n], the same for all groups; empty: ones
+    vk::BufferRange weight;     ///< float [n], the same for all groups, or with
+                                ///< weight_each [n_groups][n]; empty: ones
     vk::BufferRange y;          ///< float [rows][y_stride]; may be x with its stride, if there is
                                 ///< no residual and no row_index
     vk::BufferRange row_index;  ///< uint32 [rows]: the row of x (and residual) behind each row
@@ -27,6 +28,7 @@ class RmsNorm {
     uint32_t n_groups = 1;  ///< of n each, side by side in a row, each normalised by itself: heads
     uint32_t x_stride = 0;  ///< floats from row to row of x; 0: n_groups * n
     uint32_t y_stride = 0;  ///< of y, likewise
+    bool weight_each = false;
   };
 
   enum class Variant {

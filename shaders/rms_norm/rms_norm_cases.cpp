@@ -17,6 +17,7 @@ struct Shape {
   uint32_t padding = 0;  ///< floats between the rows of x, and of y
   bool in_place = false;
   bool weighted = true;
+  bool weight_each = false;
 };
 
 Result<PreparedOp> prepare(OpBed& bed, const Shape& shape) {
@@ -26,7 +27,9 @@ Result<PreparedOp> prepare(OpBed& bed, const Shape& shape) {
   const auto x = OpBed::normal_floats(size_t{x_rows} * stride, 1);
   const auto residual = OpBed::normal_floats(x.size(), 2);
   const auto weight =
-      shape.weighted ? OpBed::normal_floats(shape.n, 3) : std::vector<float>(shape.n, 1.0f);
+      shape.weighted
+          ? OpBed::normal_floats(shape.n * size_t{shape.weight_each ? shape.n_groups : 1}, 3)
+          : std::vector<float>(shape.n, 1.0f);
   std::vector<uint32_t> row_index(shape.rows);
   for (uint32_t row = 0; row < shape.rows; ++row) row_index[row] = x_rows - 1 - row;
 
@@ -35,7 +38,8 @@ Result<PreparedOp> prepare(OpBed& bed, const Shape& shape) {
                      .eps = kEps,
                      .n_groups = shape.n_groups,
                      .x_stride = shape.padding > 0 ? stride : 0,
-                     .y_stride = shape.padding > 0 ? stride : 0};
+                     .y_stride = shape.padding > 0 ? stride : 0,
+                     .weight_each = shape.weight_each};
   // x is updated in place, so a pristine copy is restored before each run.
   PUMICE_TRY(const vk::BufferRange pristine, bed.input(x));
   PUMICE_TRY(args.x, bed.output(x.size() * 4));
@@ -64,8 +68,9 @@ Result<PreparedOp> prepare(OpBed& bed, const Shape& shape) {
       const size_t source = size_t{shape.gather ? row_index[row] : row} * stride + group * shape.n;
       const size_t target = size_t{row} * stride + group * shape.n;
       rms_norm_row(std::span(expected_x).subspan(source, shape.n),
-                   shape.residual ? &residual[source] : nullptr, weight.data(), kEps,
-                   &expected_y[target], &bound[target]);
+                   shape.residual ? &residual[source] : nullptr,
+                   &weight[shape.weight_each ? group * shape.n : 0], kEps, &expected_y[target],
+                   &bound[target]);
     }
   }
   std::vector<Expectation> expected = {
@@ -119,7 +124,9 @@ std::vector<OpCase> rms_norm_cases() {
                       Shape{.rows = 2, .n = 80, .residual = true, .n_groups = 2, .padding = 3},
                       Shape{.rows = 3, .n = 61, .gather = true, .n_groups = 7, .padding = 1},
                       Shape{.rows = 5, .n = 96, .n_groups = 4, .padding = 8, .in_place = true},
-                      Shape{.rows = 3, .n = 32, .n_groups = 2, .weighted = false}}) {
+                      Shape{.rows = 3, .n = 32, .n_groups = 2, .weighted = false},
+                      Shape{.rows = 3, .n = 44, .n_groups = 3, .weight_each = true},
+                      Shape{.rows = 2, .n = 31, .n_groups = 2, .weight_each = true}}) {
     add(shape, "");
     shape.variant = RmsNorm::Variant::kWide;
     add(shape, "wide ");

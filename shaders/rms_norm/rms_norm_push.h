@@ -7,7 +7,7 @@
 #define RMS_NORM_PUSH(FIELD)                                                         \
   FIELD(ADDRESS, x)         /* float [*][x_stride]: the residual stream, or heads */ \
   FIELD(ADDRESS, residual)  /* like x: added to it first, if add_residual */         \
-  FIELD(ADDRESS, weight)    /* float [n], if weighted */                             \
+  FIELD(ADDRESS, weight)    /* float [n], or [group][n], if weighted */              \
   FIELD(ADDRESS, y)         /* float [rows][y_stride] */                             \
   FIELD(ADDRESS, row_index) /* uint [rows]: row of x for row of y, if gather */      \
   FIELD(uint, n)            /* of a group */                                         \
@@ -16,7 +16,8 @@
   FIELD(uint, add_residual)                                                          \
   FIELD(uint, gather)                                                                \
   FIELD(uint, weighted)                                                              \
-  FIELD(float, eps)
+  FIELD(float, eps)                                                                  \
+  FIELD(uint, weight_stride) /* from a group's weights to the next one's; 0: the same */
 PUMICE_PUSH_CONSTANTS(RmsNormPush, RMS_NORM_PUSH)
 
 #endif

@@ -18,6 +18,7 @@ void main() {
   const uint source_row = pc.gather != 0 ? Uints(pc.row_index).v[row] : row;
   const uint n_quads = pc.n / 4;
   const uint group = gl_WorkGroupID.y * n_quads;
+  const uint weights = gl_WorkGroupID.y * (pc.weight_stride / 4);
   const uint first = source_row * (pc.x_stride / 4) + group;
   const uint y_first = row * (pc.y_stride / 4) + group;
   Vec4s x = Vec4s(pc.x);
@@ -49,7 +50,7 @@ void main() {
     const uint quad = gl_LocalInvocationIndex + i * workgroup_size;
     if (quad < n_quads) {
       if (pc.add_residual != 0) x.v[first + quad] = held[i];
-      y.v[y_first + quad] = held[i] * scale * (pc.weighted != 0 ? weight.v[quad] : vec4(1.0));
+      y.v[y_first + quad] = held[i] * scale * (pc.weighted != 0 ? weight.v[weights + quad] : vec4(1.0));
     }
   }
 }

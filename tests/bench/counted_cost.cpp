@@ -32,6 +32,8 @@ class Count {
         return rope_kv();
       case Component::kAttention:
         return attention();
+      case Component::kRecurrence:
+        return {};  // these models have none
       case Component::kAttentionOutput:
         return matrices({"attn_output.weight"}, n_rows_);
       case Component::kRouter:

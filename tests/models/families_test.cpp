@@ -187,6 +187,88 @@ TEST_F(Mixture, NamesTheTensorThatIsMissingOrOfAnotherShape) {
   }
 }
 
+/// A convolution, then attention with experts.
+class Lfm2Moe : public ::testing::Test {
+ protected:
+  static GgufHeader header(uint32_t taps = 3, uint32_t second_kv_heads = 1) {
+    GgufHeader made;
+    made.set("general.architecture", "lfm2moe");
+    for (const auto& [key, value] :
+         std::map<std::string, uint32_t>{{"block_count", 2},
+                                         {"embedding_length", 32},
+                                         {"feed_forward_length", 48},
+                                         {"attention.head_count", 2},
+                                         {"context_length", 128},
+                                         {"expert_count", 4},
+                                         {"expert_used_count", 2},
+                                         {"expert_gating_func", 2},
+                                         {"leading_dense_block_count", 1},
+                                         {"shortconv.l_cache", taps}}) {
+      made.set("lfm2moe." + key, value);
+    }
+    made.set("lfm2moe.expert_feed_forward_length", 24u);
+    made.set("lfm2moe.attention.layer_norm_rms_epsilon", 1e-5f);
+    const std::vector<uint32_t> kv_heads = {0, second_kv_heads};
+    made.set_array("lfm2moe.attention.head_count_kv", std::span<const uint32_t>(kv_heads));
+    return made;
+  }
+  static std::vector<test::SmallTensor> tensors() {
+    return {{"token_embd.weight", {32, 64}},
+            {"token_embd_norm.weight", {32}},
+            {"blk.0.attn_norm.weight", {32}},
+            {"blk.0.shortconv.in_proj.weight", {32, 96}},
+            {"blk.0.shortconv.conv.weight", {3, 32}},
+            {"blk.0.shortconv.out_proj.weight", {32, 32}},
+            {"blk.0.ffn_norm.weight", {32}},
+            {"blk.0.ffn_gate.weight", {32, 48}},
+            {"blk.0.ffn_up.weight", {32, 48}},
+            {"blk.0.ffn_down.weight", {48, 32}},
+            {"blk.1.attn_norm.weight", {32}},
+            {"blk.1.attn_q.weight", {32, 32}},
+            {"blk.1.attn_k.weight", {32, 16}},
+            {"blk.1.attn_v.weight", {32, 16}},
+            {"blk.1.attn_q_norm.weight", {16}},
+            {"blk.1.attn_k_norm.weight", {16}},
+            {"blk.1.attn_output.weight", {32, 32}},
+            {"blk.1.ffn_norm.weight", {32}},
+            {"blk.1.ffn_gate_inp.weight", {32, 4}},
+            {"blk.1.exp_probs_b.bias", {4}},
+            {"blk.1.ffn_gate_exps.weight", {32, 24, 4}},
+            {"blk.1.ffn_up_exps.weight", {32, 24, 4}},
+            {"blk.1.ffn_down_exps.weight", {24, 32, 4}}};
+  }
+};
+
+TEST_F(Lfm2Moe, HasAStateForItsConvolutionsAndExpertsBehindDenseLayers) {
+  const test::SmallFile file(tensors(), header());
+  const Program program = build_program(file.file()).value();
+  ASSERT_EQ(program.state_groups.size(), 2u);
+  EXPECT_EQ(program.state_groups[0].n_slots, 1u);
+  EXPECT_FALSE(program.state_groups[0].recurrent);
+  EXPECT_TRUE(program.state_groups[1].recurrent);
+  EXPECT_EQ(program.state_groups[1].state_floats, (std::vector<uint64_t>{2 * 32}));
+  const auto route = std::ranges::find_if(
+      program.ops, [](const Op& op) { return std::holds_alternative<op::Route>(op.what); });
+  ASSERT_NE(route, program.ops.end());
+  EXPECT_EQ(std::get<op::Route>(route->what).router,
+            (Router{.probability = Router::Probability::kSigmoid}));
+  EXPECT_TRUE(std::get<op::Route>(route->what).bias.has_value());
+  EXPECT_TRUE(lower(program).ok());
+}
+
+TEST_F(Lfm2Moe, RefusesLayersThatNobodyHas) {
+  const test::SmallFile many_taps(tensors(), header(17));
+  EXPECT_EQ(build_program(many_taps.file()).error().message,
+            "lfm2moe.shortconv.l_cache: 17 is not in 2..16");
+  const test::SmallFile other_taps(tensors(), header(4));
+  EXPECT_TRUE(build_program(other_taps.file())
+                  .error()
+                  .message.starts_with("blk.0.shortconv.conv.weight: shape 3 x 32 where"));
+  const test::SmallFile no_attention(tensors(), header(3, 0));
+  EXPECT_EQ(build_program(no_attention.file()).error().message,
+            "lfm2moe.attention.head_count_kv: 0 is not in 1..1024");
+}
+
 /// Phi-4 mini: part of each head turns, by LongRoPE, and the embedding is the output matrix.
 TEST(Phi4, LoadsAsItIsPublished) {
   SyntheticShape shape = find_synthetic_preset("phi4-mini").value();

@@ -308,6 +308,38 @@ TEST(Lowering, GroupsAreCutIntoPagesAboutAsLargeAsTheSmallest) {
   EXPECT_EQ(state_layout(program, KvType::kF32).pages.size(), 1u + 3u);
 }
 
+TEST(Lowering, StatesOfRecurrencesLieInPagesOfTheirOwn) {
+  Program program = llama({.n_layers = 4});
+  constexpr uint32_t kSlot = 2 * 16 * 2 * 64 * 2;         // of keys and values in 16 bits
+  constexpr uint64_t kState = 4 * kSlot / sizeof(float);  // as many bytes as all layers' block
+  StateGroup states{.name = "conv", .n_slots = 4, .recurrent = true};
+  states.state_floats = {kState / 2 - 1, kState / 2, kState / 4, kState};
+  program.state_groups.push_back(states);
+  const StateLayout layout = state_layout(program, KvType::kF16);
+  ASSERT_EQ(layout.pages.size(), 1u + 3u);  // two | one | one
+  EXPECT_EQ(layout.page_bytes, 4 * kSlot);
+  EXPECT_EQ(layout.block_bytes(), 4 * kSlot);
+  EXPECT_EQ(layout.recurrent_pages(), 0b1110u);
+  EXPECT_EQ(layout.place({1, 1}).page, 1u);
+  EXPECT_EQ(layout.place({1, 1}).offset_bytes, 2 * kSlot) << "a whole number of 256 bytes";
+  EXPECT_EQ(layout.place({1, 2}).page, 2u);
+  EXPECT_EQ(layout.place({1, 3}).offset_bytes, 0u);
+  const std::vector<CacheGroup> groups = cache_groups(program, layout);
+  EXPECT_EQ(groups[0].kind, GroupKind::kFull);
+  EXPECT_EQ(groups[3].kind, GroupKind::kRecurrent);
+  // One that is read, one that is written, and one that the next step writes meanwhile.
+  EXPECT_EQ(pages_of_context(groups, 160, 64), 10 + 3 * 3u);
+  // A state is never cut, and pages are larger where they would be too many.
+  program.state_groups[1].state_floats = {10 * kState};
+  program.state_groups[1].n_slots = 1;
+  EXPECT_EQ(state_layout(program, KvType::kF16).page_bytes, 10 * 4 * kSlot);
+  program.state_groups[1].state_floats.assign(40, kState);
+  program.state_groups[1].n_slots = 40;
+  const StateLayout many = state_layout(program, KvType::kF16);
+  EXPECT_LE(many.pages.size(), 1u + 8u);
+  EXPECT_LE(many.page_bytes, 8 * 4 * kSlot);
+}
+
 TEST(Lowering, WhatNoKernelDoesIsNamed) {
   const std::pair<const char*, std::function<void(Program&)>> changes[] = {
       {"a state outside of attention",

@@ -54,6 +54,72 @@ TEST(ReferenceOps, Gelu) {
   EXPECT_NEAR(tanh_form[2], -0.158808009391724, 1e-14);
 }
 
+TEST(ReferenceOps, CausalConvWeighsItsOwnRowWithTheLastTap) {
+  const auto conv = [](ProgramBuilder& p, ValueId x, ProgramBuilder::Bias bias) {
+    return p.causal_conv(x, "conv",
+                         {.state_group = p.recurrent_group("conv"), .taps = 3, .bias = bias});
+  };
+  const std::vector<std::vector<float>> rows{
+      {1, 10, 0, 0}, {2, 20, 0, 0}, {3, 30, 0, 0}, {4, 40, 0, 0}};
+  const std::vector<float> weight{1, 2, 3, 4, 5, 6, 0, 0, 0, 0, 0, 0};
+  expect_near(
+      evaluate(rows, [&](auto& p, auto x) { return conv(p, x, ProgramBuilder::Bias::kAdded); },
+               {{"conv.weight", {3, 4}, weight}, {"conv.bias", {4}, {0.5f, 0, 0, 7}}}),
+      {3.5, 60, 0, 7,    // 3 · 1
+       8.5, 170, 0, 7,   // 2 · 1 + 3 · 2
+       14.5, 320, 0, 7,  // 1 · 1 + 2 · 2 + 3 · 3
+       20.5, 470, 0, 7});
+}
+
+/// Two heads that share a key of one number, so that a state is one number a value.
+std::vector<double> recurrence(bool delta, bool by_remainder = false) {
+  const auto build = [&](ProgramBuilder& p, ValueId x) {
+    const ValueId k = p.split(x, 0, 2);
+    const ValueId q = p.split(x, 2, 2);
+    const ValueId v = p.split(x, 4, 4);
+    const ValueId step = p.split(x, 8, 4);
+    const ValueId y =
+        p.recurrence(q, k, v, step, delta ? std::optional(p.split(x, 12, 4)) : std::nullopt,
+                     {.state_group = p.recurrent_group("s"),
+                      .n_heads = 4,
+                      .n_key_heads = 2,
+                      .key_dim = 1,
+                      .value_dim = 1,
+                      .by_remainder = by_remainder,
+                      .q_scale = 2,
+                      .k_scale = 3});
+    return p.linear(y, "out", 2);
+  };
+  // k, q, v, step (softplus(0) = ln 2), beta (sigmoid(0) = 1/2)
+  const std::vector<std::vector<float>> rows{{1, 0.5f, 1, 1, 1, 2, 3, 4, 0, 0, 0, 0, 0, 0, 0, 0},
+                                             {1, 0.5f, 1, 1, 1, 2, 3, 4, 0, 0, 0, 0, 0, 0, 0, 0}};
+  const std::vector<uint64_t> dims = delta ? std::vector<uint64_t>{4} : std::vector<uint64_t>{1, 4};
+  // exp(a ln 2) = 1/2. What is given are the results of heads 1 and 2.
+  std::vector<test::SmallTensor> tensors{{"ssm_a", dims, {-1, -1, -1, -1}},
+                                         {"ssm_dt.bias", {4}, {0, 0, 0, 0}},
+                                         {"out.weight", {4, 2}, {0, 1, 0, 0, 0, 0, 1, 0}}};
+  if (!delta) tensors.push_back({"ssm_d", dims, {0, 10, 0, 0}});
+  return evaluate(rows, build, tensors);
+}
+
+TEST(ReferenceOps, ARecurrenceDecaysThenAddsThenIsAsked) {
+  const double step = std::log(2.0);
+  // Head 1 has the first key, 3 · 1, head 2 the second, 3 · 0.5.
+  expect_near(recurrence(false), {2 * step * 2 * 3 + 20, 2 * step * 3 * 1.5,
+                                  2 * step * 2 * 3 * 1.5 + 20, 2 * step * 3 * 1.5 * 1.5});
+}
+
+TEST(ReferenceOps, ADeltaIsOfWhatTheDecayedStateDoesNotKnow) {
+  const double first = 0.5 * 2 * 3;  // S of head 1
+  const double second = first / 2 + 0.5 * (2 - first / 2 * 3) * 3;
+  const double other = 0.5 * 3 * 1.5;  // of head 2
+  const double other_next = other / 2 + 0.5 * (3 - other / 2 * 1.5) * 1.5;
+  expect_near(recurrence(true), {2 * first, 2 * other, 2 * second, 2 * other_next});
+  // Head 1 has the second key then, head 2 the first.
+  expect_near({recurrence(true, true)[0], recurrence(true, true)[1]},
+              {2 * 0.5 * 2 * 1.5, 2 * 0.5 * 3 * 3});
+}
+
 TEST(ReferenceOps, LayerNormSubtractsTheMeanAndAddsTheBias) {
   const Build with_bias = [](auto& p, auto x) { return p.layer_norm(x, "norm", 0.75f); };
   // Means 2 and 5, variances 1 and 9: divisors √1.75 and √9.75.

@@ -1,6 +1,16 @@
 """Bugs of the operations' typed calls."""
 
 MUTATIONS = [
+    ("groups that are copied follow each other", "shaders/elementwise/elementwise.cpp",
+     "push.a_group = args.a_group;", "push.a_group = args.y_group;", "test_ops:*elementwise_copy_groups*"),
+    ("every share of a recurrence is of the first heads", "shaders/recurrence/recurrence.cpp",
+     "moved.first_head = first;", "moved.first_head = first * 0;", "test_ops:*recurrence*"),
+    ("heads share keys by remainder always", "shaders/recurrence/recurrence.cpp",
+     ".by_remainder = shape.by_remainder ? 1u : 0u", ".by_remainder = 1u", "test_ops:*recurrence*"),
+    ("every share of a convolution is of the first rows", "shaders/causal_conv/causal_conv.cpp",
+     "moved.first_row = first;", "moved.first_row = first * 0;", "test_ops:*causal_conv*"),
+    ("a convolution's state is another layer's", "shaders/causal_conv/causal_conv.cpp",
+     "push.state_offset = args.state_offset_bytes;", "push.state_offset = 0;", "test_ops:*causal_conv*"),
     ("every share of an activation reads the first rows", "shaders/gated_activation/gated_activation.cpp",
      "moved.gate_up += first * n * 8;", "", "test_ops:*SegmentLimitOf*"),
     ("every share of a rotation has the first positions", "shaders/rope/rope.cpp",

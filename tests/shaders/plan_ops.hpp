@@ -5,12 +5,14 @@
 
 #include "base/result.hpp"
 #include "format/weight_type.hpp"
+#include "shaders/causal_conv/causal_conv.hpp"
 #include "shaders/elementwise/elementwise.hpp"
 #include "shaders/embedding/embedding.hpp"
 #include "shaders/experts/experts.hpp"
 #include "shaders/gated_activation/gated_activation.hpp"
 #include "shaders/head_linear/head_linear.hpp"
 #include "shaders/layer_norm/layer_norm.hpp"
+#include "shaders/recurrence/recurrence.hpp"
 #include "shaders/rms_norm/rms_norm.hpp"
 #include "shaders/sampling/sampling.hpp"
 #include "vk/pipeline.hpp"
@@ -38,8 +40,8 @@ inline Status plan_small_ops(vk::PipelineLibrary& pipelines,
   for (const auto kind :
        {Elementwise::kAdd, Elementwise::kMul, Elementwise::kAddBias, Elementwise::kSilu,
         Elementwise::kGelu, Elementwise::kGeluTanh, Elementwise::kScale, Elementwise::kSoftCap,
-        Elementwise::kCopy, Elementwise::kXielu, Elementwise::kMulGroups, Elementwise::kSigmoid,
-        Elementwise::kRelu, Elementwise::kAtMost, Elementwise::kWithin}) {
+        Elementwise::kCopy, Elementwise::kCopyGroups, Elementwise::kXielu, Elementwise::kMulGroups,
+        Elementwise::kSigmoid, Elementwise::kRelu, Elementwise::kAtMost, Elementwise::kWithin}) {
     PUMICE_TRY_STATUS(ops::Elementwise::plan(pipelines, kind));
   }
   using Probability = ops::Route::Kind::Probability;
@@ -49,6 +51,18 @@ inline Status plan_small_ops(vk::PipelineLibrary& pipelines,
           pipelines,
           {.probability = probability, .biased = chosen_otherwise, .grouped = chosen_otherwise}));
     }
+  }
+  for (const bool silu : {false, true}) {
+    PUMICE_TRY_STATUS(ops::CausalConv::plan(pipelines, {.taps = 4, .silu = silu}));
+  }
+  for (const bool delta : {false, true}) {
+    PUMICE_TRY_STATUS(ops::Recurrence::plan(pipelines, {.n_heads = 4,
+                                                        .n_key_heads = 2,
+                                                        .key_dim = 128,
+                                                        .value_dim = delta ? 128u : 64u,
+                                                        .by_remainder = delta,
+                                                        .delta = delta,
+                                                        .has_d = !delta}));
   }
   PUMICE_TRY_STATUS(ops::Combine::plan(pipelines));
   for (const auto variant : {ops::Sampling::Variant::kGreedy, ops::Sampling::Variant::kFull}) {

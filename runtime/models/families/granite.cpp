@@ -5,13 +5,15 @@
 #include <string_view>
 
 #include "models/families.hpp"
+#include "models/families/mamba2.hpp"
 
 namespace pumice::families {
 namespace {
 
-Result<Program> granite(const ModelSource& source, std::string_view architecture) {
+Result<Program> granite(const ModelSource& source, std::string_view architecture, bool hybrid) {
+  const auto layers = hybrid ? Metadata::Layers::kSomeHaveNone : Metadata::Layers::kAlike;
   const Metadata metadata(source, architecture);
-  PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions());
+  PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions(layers));
   PUMICE_TRY(const ExpertSource experts, metadata.read_experts(d));
   PUMICE_TRY(const RopeSource rope, metadata.read_rope(d));
   PUMICE_TRY(const float eps, metadata.read_rms_eps());
@@ -22,18 +24,30 @@ Result<Program> granite(const ModelSource& source, std::string_view architecture
              metadata.read_positive("attention.scale", 1 / std::sqrt(d.head_dim)));
   PUMICE_TRY(const bool turns, metadata.get_or<bool>("rope.scaling.finetuned", true));
 
+  std::vector<uint32_t> kv_heads(d.n_layers, d.n_kv_heads);
+  Mamba2 mamba;
+  if (hybrid) {
+    PUMICE_TRY(kv_heads, metadata.read_layer_counts("attention.head_count_kv", d.n_layers, layers));
+    PUMICE_TRY(mamba, read_mamba2(metadata));
+    mamba.norm_eps = eps;
+  }
+
   ProgramBuilder p(d);
   ProgramBuilder::SelfAttention attention{
       .state_group = p.state_group("full", d.n_kv_heads, d.head_dim),
       .attention = {.n_heads = d.n_heads, .scale = scale},
       .rotation = p.rotation(rope, d.head_dim, ProgramBuilder::Pairs::kNeighbours)};
   if (!turns) attention.rotation.reset();
+  if (hybrid) mamba.state_group = p.recurrent_group("mamba");
 
   ValueId x = p.scale(p.embed("token_embd", d.n_embd, d.n_vocab), embedding_scale);
   for (uint32_t i = 0; i < d.n_layers; ++i) {
     p.begin_layer(x);
     const ValueId h = p.rms_norm(x, "attn_norm", eps);
-    x = p.add(x, p.scale(p.self_attention(h, attention), residual_scale));
+    PUMICE_TRY_STATUS(metadata.expect_kv_heads(kv_heads[i], d, i));
+    const ValueId mixed =
+        kv_heads[i] == 0 ? mamba2(p, h, d.n_embd, mamba) : p.self_attention(h, attention);
+    x = p.add(x, p.scale(mixed, residual_scale));
 
     const ValueId f = p.rms_norm(x, "ffn_norm", eps);
     const ValueId down = experts.n_experts == 0 ? p.gated_ffn(f, ActivationKind::kSilu, d.n_ff)
@@ -47,9 +61,14 @@ Result<Program> granite(const ModelSource& source, std::string_view architecture
 
 }  // namespace
 
-Result<Program> build_granite(const ModelSource& source) { return granite(source, "granite"); }
+Result<Program> build_granite(const ModelSource& source) {
+  return granite(source, "granite", false);
+}
 Result<Program> build_granitemoe(const ModelSource& source) {
-  return granite(source, "granitemoe");
+  return granite(source, "granitemoe", false);
+}
+Result<Program> build_granitehybrid(const ModelSource& source) {
+  return granite(source, "granitehybrid", true);
 }
 
 }  // namespace pumice::families

@@ -1,0 +1,66 @@
+// LFM2: Liquid AI, "LFM2 Technical Report", 2025. Most layers mix tokens by a short convolution
+// between two gates instead of attention; those have no kv heads in the file. The larger ones have
+// experts in all but the first layers, chosen by sigmoids.
+#include <cmath>
+#include <string_view>
+
+#include "models/families.hpp"
+
+namespace pumice::families {
+namespace {
+
+/// out · (c · conv(b · x)), where b, c and x are thirds of one product.
+ValueId short_conv(ProgramBuilder& p, ValueId h, uint32_t width,
+                   const ProgramBuilder::CausalConv& options) {
+  const ValueId bcx = p.linear(h, "shortconv.in_proj", 3 * width);
+  const ValueId b = p.split(bcx, 0, width);
+  const ValueId c = p.split(bcx, width, width);
+  const ValueId x = p.split(bcx, 2 * width, width);
+  const ValueId mixed = p.causal_conv(p.mul(b, x), "shortconv.conv", options);
+  return p.linear(p.mul(c, mixed), "shortconv.out_proj", width);
+}
+
+Result<Program> build(const ModelSource& source, std::string_view architecture) {
+  constexpr auto kLayers = Metadata::Layers::kSomeHaveNone;
+  const Metadata metadata(source, architecture);
+  PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions(kLayers));
+  PUMICE_TRY(const std::vector<uint32_t> kv_heads,
+             metadata.read_layer_counts("attention.head_count_kv", d.n_layers, kLayers));
+  PUMICE_TRY(const ExpertSource experts,
+             metadata.read_experts(d, {.probability = Router::Probability::kSigmoid}));
+  PUMICE_TRY(const uint32_t taps, metadata.read_taps("shortconv.l_cache"));
+  PUMICE_TRY(const RopeSource rope, metadata.read_rope(d));
+  PUMICE_TRY(const float eps, metadata.read_rms_eps());
+
+  ProgramBuilder p(d);
+  const ProgramBuilder::SelfAttention attention{
+      .state_group = p.state_group("full", d.n_kv_heads, d.head_dim),
+      .attention = {.n_heads = d.n_heads, .scale = 1 / std::sqrt(d.head_dim)},
+      .rotation = p.rotation(rope, d.head_dim, ProgramBuilder::Pairs::kHalves),
+      .head_norm_eps = eps};
+  const ProgramBuilder::CausalConv conv{.state_group = p.recurrent_group("conv"), .taps = taps};
+
+  ValueId x = p.embed("token_embd", d.n_embd, d.n_vocab);
+  for (uint32_t i = 0; i < d.n_layers; ++i) {
+    p.begin_layer(x);
+    const ValueId h = p.rms_norm(x, "attn_norm", eps);
+    PUMICE_TRY_STATUS(metadata.expect_kv_heads(kv_heads[i], d, i));
+    x = p.add(x,
+              kv_heads[i] == 0 ? short_conv(p, h, d.n_embd, conv) : p.self_attention(h, attention));
+
+    const ValueId f = p.rms_norm(x, "ffn_norm", eps);
+    const bool dense = experts.n_experts == 0 || i < experts.n_dense_layers;
+    x = p.add(x, dense ? p.gated_ffn(f, ActivationKind::kSilu, d.n_ff)
+                       : p.experts(f, {.source = experts, .selection_bias = "exp_probs_b"}));
+    p.end_layer(x);
+  }
+  x = p.rms_norm(x, "token_embd_norm", eps);  // what the file calls the norm before the output
+  return p.finish(p.linear(x, metadata.output_stem(), d.n_vocab));
+}
+
+}  // namespace
+
+Result<Program> build_lfm2(const ModelSource& source) { return build(source, "lfm2"); }
+Result<Program> build_lfm2moe(const ModelSource& source) { return build(source, "lfm2moe"); }
+
+}  // namespace pumice::families

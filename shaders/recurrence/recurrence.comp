@@ -1,0 +1,117 @@
+#version 460
+#extension GL_GOOGLE_include_directive : require
+
+#include "common/activation.glsl"
+#include "common/buffers.glsl"
+#include "common/state_item.h"
+#include "recurrence/recurrence.h"
+
+// A workgroup takes workgroup_size / kLanes columns of one head's state through the rows of one
+// sequence, one row after the other; kLanes invocations share a column, each with every kLanes-th of
+// its keys. A row's sums are the same wherever its sequence is cut.
+layout(local_size_x_id = 0) in;
+
+const uint kLanes = 16;
+const uint kPerLane = (key_dim + kLanes - 1) / kLanes;
+
+// By turns, so that one barrier parts a row's sums from the next one's.
+shared float partial_u[2 * workgroup_size];
+shared float partial_y[2 * workgroup_size];
+
+/// log(1 + exp(x)) = max(x, 0) + log(1 + e) with e = exp(-|x|): twice the series of the area tangent
+/// of e / (2 + e), which is at most 1/3. Vulkan's logarithm is not precise near 1.
+float softplus(float x) {
+  const float e = exp(-abs(x));
+  const float z = e / (2.0 + e);
+  const float s = z * z;
+  float p = 1.0 / 15.0;
+  p = fma(p, s, 1.0 / 13.0);
+  p = fma(p, s, 1.0 / 11.0);
+  p = fma(p, s, 1.0 / 9.0);
+  p = fma(p, s, 1.0 / 7.0);
+  p = fma(p, s, 0.2);
+  p = fma(p, s, 1.0 / 3.0);
+  return max(x, 0.0) + 2.0 * fma(z * s, p, z);
+}
+
+/// Of a column's invocations, in their order.
+float sum_u(uint first) {
+  float sum = 0.0;
+  for (uint i = 0; i < kLanes; ++i) sum += partial_u[first + i];
+  return sum;
+}
+float sum_y(uint first) {
+  float sum = 0.0;
+  for (uint i = 0; i < kLanes; ++i) sum += partial_y[first + i];
+  return sum;
+}
+
+void main() {
+  const uint lane = gl_LocalInvocationIndex % kLanes;
+  const uint in_group = gl_LocalInvocationIndex / kLanes;
+  const uint column = gl_WorkGroupID.x * (workgroup_size / kLanes) + in_group;
+  const bool in_range = column < value_dim;
+  const uint head = pc.first_head + gl_WorkGroupID.y;
+  const uint key_head = by_remainder != 0 ? head % key_heads : head / heads_per_key;
+  const StateItem item = StateItems(pc.items).v[gl_WorkGroupID.z];
+  const uint state = (head * value_dim + column) * key_dim;
+  const float a = Floats(pc.a).v[head];
+  const float bias = Floats(pc.bias).v[head];
+  const float d = has_d != 0 ? Floats(pc.d).v[head] : 0.0;
+
+  float s[kPerLane];
+  for (uint i = 0; i < kPerLane; ++i) {
+    const uint key = i * kLanes + lane;
+    s[i] = 0.0;
+    if (in_range && key < key_dim && item.begins == 0) {
+      s[i] = Floats(address_add(item.before, pc.state_offset)).v[state + key];
+    }
+  }
+
+  for (uint r = 0; r < item.n_rows; ++r) {
+    const uint row = item.first_row + r;
+    const uint turn = (r & 1) * workgroup_size;
+    const float dt = softplus(Floats(pc.step).v[row * pc.step_stride + head] + bias);
+    const float decay = exp(a * dt);
+    const uint k_first = row * pc.k_stride + key_head * key_dim;
+    const uint q_first = row * pc.q_stride + key_head * key_dim;
+    const uint v_at = row * pc.v_stride + head * value_dim + (in_range ? column : 0);
+    const float v = Floats(pc.v).v[v_at];
+
+    float k[kPerLane];
+    float known = 0.0;
+    for (uint i = 0; i < kPerLane; ++i) {
+      const uint key = i * kLanes + lane;
+      k[i] = key < key_dim ? Floats(pc.k).v[k_first + key] * pc.k_scale : 0.0;
+      s[i] *= decay;
+      known = fma(s[i], k[i], known);
+    }
+    float u = dt * v;
+    if (delta != 0) {
+      partial_u[turn + gl_LocalInvocationIndex] = known;
+      barrier();
+      const float beta = sigmoid(Floats(pc.beta).v[row * pc.beta_stride + head]);
+      u = beta * (v - sum_u(turn + in_group * kLanes));
+    }
+    float y = 0.0;
+    for (uint i = 0; i < kPerLane; ++i) {
+      const uint key = i * kLanes + lane;
+      const float q = key < key_dim ? Floats(pc.q).v[q_first + key] * pc.q_scale : 0.0;
+      s[i] = fma(u, k[i], s[i]);
+      y = fma(s[i], q, y);
+    }
+    partial_y[turn + gl_LocalInvocationIndex] = y;
+    barrier();
+    if (in_range && lane == 0) {
+      const float sum = sum_y(turn + in_group * kLanes);
+      Floats(pc.y).v[row * pc.y_stride + head * value_dim + column] = fma(d, v, sum);
+    }
+  }
+
+  for (uint i = 0; i < kPerLane; ++i) {
+    const uint key = i * kLanes + lane;
+    if (in_range && key < key_dim) {
+      Floats(address_add(item.after, pc.state_offset)).v[state + key] = s[i];
+    }
+  }
+}

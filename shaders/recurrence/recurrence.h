@@ -1,0 +1,42 @@
+// Interface of recurrence.comp.
+#ifndef PUMICE_SHADERS_RECURRENCE_H
+#define PUMICE_SHADERS_RECURRENCE_H
+
+#include "common/interface.h"
+
+#define RECURRENCE_PUSH(FIELD)                                                          \
+  FIELD(ADDRESS, q)     /* float [rows][q_stride]: [key_head][key_dim] */               \
+  FIELD(ADDRESS, k)     /* float [rows][k_stride], likewise */                          \
+  FIELD(ADDRESS, v)     /* float [rows][v_stride]: [head][value_dim] */                 \
+  FIELD(ADDRESS, step)  /* float [rows][step_stride]: [head] */                         \
+  FIELD(ADDRESS, beta)  /* float [rows][beta_stride]: [head], if delta */               \
+  FIELD(ADDRESS, a)     /* float [head] */                                              \
+  FIELD(ADDRESS, bias)  /* float [head], of step */                                     \
+  FIELD(ADDRESS, d)     /* float [head], if has_d */                                    \
+  FIELD(ADDRESS, y)     /* float [rows][y_stride]: [head][value_dim] */                 \
+  FIELD(ADDRESS, items) /* StateItem [n_items] */                                       \
+  FIELD(uint, q_stride)                                                                 \
+  FIELD(uint, k_stride)                                                                 \
+  FIELD(uint, v_stride)                                                                 \
+  FIELD(uint, step_stride)                                                              \
+  FIELD(uint, beta_stride)                                                              \
+  FIELD(uint, y_stride)                                                                 \
+  FIELD(uint, state_offset) /* bytes from a page to float [head][value_dim][key_dim] */ \
+  FIELD(uint, first_head)   /* of this dispatch */                                      \
+  FIELD(float, q_scale)                                                                 \
+  FIELD(float, k_scale)
+PUMICE_PUSH_CONSTANTS(RecurrencePush, RECURRENCE_PUSH)
+
+#define RECURRENCE_SPEC(CONSTANT)                                                        \
+  CONSTANT(0, uint, workgroup_size, 64)                                                  \
+  CONSTANT(1, uint, key_dim, 128)                                                        \
+  CONSTANT(2, uint, value_dim, 64)                                                       \
+  CONSTANT(3, uint, key_heads, 1)                                                        \
+  CONSTANT(4, uint, heads_per_key, 1)                                                    \
+  CONSTANT(5, uint, by_remainder, 0) /* head h reads key head h mod key_heads, not h div \
+                                        heads_per_key */                                 \
+  CONSTANT(6, uint, delta, 0)                                                            \
+  CONSTANT(7, uint, has_d, 0)
+PUMICE_SPEC_CONSTANTS(RecurrenceSpec, RECURRENCE_SPEC)
+
+#endif

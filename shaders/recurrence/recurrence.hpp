@@ -1,0 +1,73 @@
+// Linear recurrences with a matrix for each head, S [value_dim][key_dim], row after row:
+//
+//   Δ = softplus(step + bias)    S ← exp(a Δ) S    S ← S + u kᵀ    y = S q + d v
+//
+// where u = Δ v (Mamba-2: Dao and Gu, "Transformers are SSMs", 2024, with k = B, q = C), or with a
+// delta u = sigmoid(beta) (v − S k) (Yang et al., "Gated Delta Networks", 2024).
+#pragma once
+
+#include "base/result.hpp"
+#include "shaders/common/state_item.h"
+#include "vk/memory.hpp"
+#include "vk/pipeline.hpp"
+#include "vk/recorder.hpp"
+
+namespace pumice::ops {
+
+class Recurrence {
+ public:
+  static constexpr uint32_t kMostKeyDim = 256;
+
+  struct Shape {
+    uint32_t n_heads = 0;
+    uint32_t n_key_heads = 0;  ///< of q and k; divides n_heads
+    uint32_t key_dim = 0;      ///< at most kMostKeyDim
+    uint32_t value_dim = 0;
+    bool by_remainder = false;  ///< head h reads key head h mod n_key_heads, not neighbours one
+    bool delta = false;
+    bool has_d = false;
+
+    bool operator==(const Shape&) const = default;
+    uint64_t state_floats() const { return uint64_t{n_heads} * key_dim * value_dim; }
+  };
+
+  /// Floats of rows with heads side by side, and how far it is from row to row.
+  struct Rows {
+    vk::BufferRange range;
+    uint32_t stride = 0;
+  };
+  /// Rows times each stride below 2^32.
+  struct Args {
+    Rows q;          ///< [n_key_heads][key_dim]
+    Rows k;          ///< likewise
+    Rows v;          ///< [n_heads][value_dim]
+    Rows step;       ///< [n_heads]
+    Rows beta = {};  ///< [n_heads], with a delta
+    Rows y;          ///< [n_heads][value_dim], apart from all others
+    float q_scale = 1;
+    float k_scale = 1;
+    vk::BufferRange a;       ///< float [n_heads]
+    vk::BufferRange bias;    ///< float [n_heads]
+    vk::BufferRange d = {};  ///< float [n_heads], if there is one
+    /// StateItem [n_items]: the rows of each sequence, and its pages. A state is float
+    /// [n_heads][value_dim][key_dim].
+    vk::BufferRange items;
+    uint32_t n_items = 0;             ///< at most 65535
+    vk::BufferRange states;           ///< stands for all pages
+    uint32_t state_offset_bytes = 0;  ///< from a page's start
+    uint32_t rows = 0;                ///< of all items
+  };
+
+  /// Errors: kInvalidArgument for a shape out of range.
+  static Result<Recurrence> plan(vk::PipelineLibrary& pipelines, const Shape& shape);
+
+  void record(vk::Recorder& recorder, const Args& args) const;
+
+ private:
+  vk::Cost cost(const Args& args, uint64_t n_heads) const;
+
+  Shape shape_;
+  const vk::Pipeline* pipeline_ = nullptr;
+};
+
+}  // namespace pumice::ops
