@@ -15,6 +15,13 @@ constexpr uint32_t kOutputs = 32;  // of a workgroup
 
 uint32_t groups_of(uint32_t n) { return (n + kOutputs - 1) / kOutputs; }
 
+/// To so many rows from `first` on.
+void move_rows(HeadLinearPush& push, uint64_t first, uint32_t rows) {
+  push.x += first * push.x_stride * 4;
+  push.y += first * push.y_stride * 4;
+  push.rows = rows;
+}
+
 }  // namespace
 
 Result<HeadLinear> HeadLinear::plan(vk::PipelineLibrary& pipelines, const WeightType& type,
@@ -89,9 +96,7 @@ void HeadLinear::record_kept(vk::Recorder& recorder, const Args& args) const {
                                              uint64_t{at.y_width} * 4)},
       [&](uint64_t rows) { return vk::Cost{.bytes = rows * args.n_heads * at.push.n_kept * 8}; },
       [&](HeadLinearPush& moved, uint64_t first_row, uint32_t rows) {
-        moved.x += first_row * args.x_stride * 4;
-        moved.y += first_row * args.y_stride * 4;
-        moved.rows = rows;
+        move_rows(moved, first_row, rows);
         return vk::Grid{groups_of(at.n_out + at.push.n_kept), args.n_heads, rows};
       });
 }
@@ -130,9 +135,7 @@ void HeadLinear::record(vk::Recorder& recorder, const Args& args) const {
                           .flops = flops * part.n_rows / weights.n_rows};
         },
         [&](HeadLinearPush& moved, uint64_t first_row, uint32_t rows) {
-          moved.x += first_row * args.x_stride * 4;
-          moved.y += first_row * args.y_stride * 4;
-          moved.rows = rows;
+          move_rows(moved, first_row, rows);
           const uint32_t outputs =
               transposed_ ? groups_of(n_out) + groups_of(n_kept) : groups_of(n_out + n_kept);
           return vk::Grid{outputs, args.n_heads, (rows + tile_rows - 1) / tile_rows};
