@@ -20,6 +20,8 @@ uint64_t widest_input(const Program& program) {
   for (const Op& op : program.ops) {
     if (const auto* linear = std::get_if<op::Linear>(&op.what)) {
       widest = std::max<uint64_t>(widest, program.values[linear->x].width);
+    } else if (const auto* heads = std::get_if<op::HeadLinear>(&op.what)) {
+      widest = std::max(widest, program.tensors[heads->weight].dims[0]);
     }
   }
   return widest;
@@ -47,6 +49,18 @@ std::vector<uint64_t> range_bytes(const Lowered& lowered, const Program& program
     ranges.push_back(kFloat * limits.context_tokens * rope.dims);
   }
   return ranges;
+}
+
+/// Each head's matrix by itself; none where its rows are no whole groups or it is transposed.
+std::vector<WeightMatrix> heads_apart(const call::HeadLinear& c, const WeightMatrix& all) {
+  std::vector<WeightMatrix> heads;
+  const uint32_t head_rows = all.n_rows / c.n_heads;
+  const bool whole =
+      head_rows % kRowGroup == 0 && c.first_row % kRowGroup == 0 && c.n_rows % kRowGroup == 0;
+  for (uint32_t head = 0; whole && !c.transposed && head < c.n_heads; ++head) {
+    heads.push_back(all.rows(head * head_rows + c.first_row, c.n_rows));
+  }
+  return heads;
 }
 
 ops::Route::Kind route_kind(const call::Route& c) {
@@ -285,6 +299,8 @@ void Decoder::use_weights(const ModelWeights& weights) {
       resolved.matrix = weights.matrix(lowered_.matrices[experts->matrices][0]);
     } else if (const auto* heads = std::get_if<call::HeadLinear>(&dispatch.what)) {
       resolved.matrix = weights.matrix(lowered_.matrices[heads->matrices][0]);
+      resolved.heads = heads_apart(*heads, resolved.matrix);
+      if (!resolved.heads.empty()) types.insert(resolved.matrix.type);
     }
   }
   types_.assign(types.begin(), types.end());
@@ -323,6 +339,7 @@ uint64_t Decoder::linear_scratch_bytes(const DecoderLimits& limits) const {
   for (size_t i = 0; i < lowered_.dispatches.size(); ++i) {
     std::vector<WeightMatrix> matrices;
     for (const auto& member : resolved_[i].matrices.members) matrices.push_back(member.matrix);
+    if (!resolved_[i].heads.empty()) matrices = {resolved_[i].heads[0]};
     if (matrices.empty()) continue;
     const bool all = lowered_.dispatches[i].rows == RowSet::kAll;
     most = std::max(most, linear_.scratch_bytes(all ? limits.rows : limits.logit_rows, matrices));
@@ -482,17 +499,31 @@ class Decoder::Recording {
 
   void record(const call::HeadLinear& c) {
     const WeightMatrix& weights = resolved_->matrix;
-    decoder_.head_linear_.at({weights.type, c.transposed})
-        .record(recorder_, {.weights = weights,
-                            .n_heads = c.n_heads,
-                            .first_row = c.first_row,
-                            .n_rows = c.n_rows,
-                            .x = at(c.x),
-                            .x_stride = stride(c.x),
-                            .x_head_stride = c.x_head_dim,
-                            .y = at(c.y),
-                            .y_stride = stride(c.y),
-                            .rows = n_rows_});
+    const ops::HeadLinear& op = decoder_.head_linear_.at({weights.type, c.transposed});
+    const ops::HeadLinear::Args args{.weights = weights,
+                                     .n_heads = c.n_heads,
+                                     .first_row = c.first_row,
+                                     .n_rows = c.n_rows,
+                                     .x = at(c.x),
+                                     .x_stride = stride(c.x),
+                                     .x_head_stride = c.x_head_dim,
+                                     .y = at(c.y),
+                                     .y_stride = stride(c.y),
+                                     .rows = n_rows_};
+    // Of many rows the usual products are faster, for all that there is one a head.
+    const bool apart = n_rows_ > ops::Gemv::kMaxRows && !decoder_.invariant_;
+    if (!apart || resolved_->heads.empty()) return op.record(recorder_, args);
+    const uint32_t y_head_dim = c.n_rows + c.x_head_dim - weights.n_cols;
+    for (uint32_t head = 0; head < c.n_heads; ++head) {
+      decoder_.linear_.record(recorder_, {.weights = resolved_->heads[head],
+                                          .x = at({c.x.buffer, c.x.first + head * c.x_head_dim}),
+                                          .x_stride = stride(c.x),
+                                          .y = at({c.y.buffer, c.y.first + head * y_head_dim}),
+                                          .y_stride = stride(c.y),
+                                          .rows = n_rows_,
+                                          .scratch = decoder_.linear_scratch_});
+    }
+    op.record_kept(recorder_, args);
   }
 
   void record(const call::Attention& c) {

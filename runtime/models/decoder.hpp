@@ -108,12 +108,13 @@ class Decoder {
   class Recording;
   /// What a dispatch is recorded with.
   struct Resolved {
-    StackedMatrices matrices;  ///< of call::Linear
-    WeightMatrix matrix;       ///< of call::Embed, HeadLinear and ExpertLinear
-    uint32_t rope_kv = 0;      ///< of call::RopeKv: index into rope_kv_
-    uint32_t rope = 0;         ///< of call::Rope: index into rope_
-    uint32_t causal_conv = 0;  ///< of call::CausalConv: index into causal_conv_
-    uint32_t recurrence = 0;   ///< of call::Recurrence: index into recurrence_
+    StackedMatrices matrices;         ///< of call::Linear
+    std::vector<WeightMatrix> heads;  ///< of call::HeadLinear, where they can be products apart
+    WeightMatrix matrix;              ///< of call::Embed, HeadLinear and ExpertLinear
+    uint32_t rope_kv = 0;             ///< of call::RopeKv: index into rope_kv_
+    uint32_t rope = 0;                ///< of call::Rope: index into rope_
+    uint32_t causal_conv = 0;         ///< of call::CausalConv: index into causal_conv_
+    uint32_t recurrence = 0;          ///< of call::Recurrence: index into recurrence_
   };
 
   Decoder(std::shared_ptr<vk::Device> device, Lowered lowered, StateLayout state, vk::Arena arena)

@@ -15,6 +15,13 @@ constexpr uint32_t kOutputs = 32;  // of a workgroup
 
 uint32_t groups_of(uint32_t n) { return (n + kOutputs - 1) / kOutputs; }
 
+/// To so many rows from `first` on.
+void move_rows(HeadLinearPush& push, uint64_t first, uint32_t rows) {
+  push.x += first * push.x_stride * 4;
+  push.y += first * push.y_stride * 4;
+  push.rows = rows;
+}
+
 }  // namespace
 
 Result<HeadLinear> HeadLinear::plan(vk::PipelineLibrary& pipelines, const WeightType& type,
@@ -41,7 +48,14 @@ Result<HeadLinear> HeadLinear::plan(vk::PipelineLibrary& pipelines, const Weight
   return op;
 }
 
-void HeadLinear::record(vk::Recorder& recorder, const Args& args) const {
+/// What a head has, and the push constants of any part.
+struct HeadLinear::Prepared {
+  HeadLinearPush push;
+  uint32_t n_out = 0;
+  uint32_t y_width = 0;  ///< of all heads
+};
+
+HeadLinear::Prepared HeadLinear::prepare(const Args& args) const {
   const WeightMatrix& weights = args.weights;
   PUMICE_CHECK(args.n_heads > 0 && weights.n_rows % args.n_heads == 0, "heads of different sizes");
   const uint32_t head_rows = weights.n_rows / args.n_heads;
@@ -68,7 +82,32 @@ void HeadLinear::record(vk::Recorder& recorder, const Args& args) const {
   push.x_stride = args.x_stride;
   push.x_head_stride = args.x_head_stride;
   push.y_stride = args.y_stride;
+  return {push, n_out, y_width};
+}
 
+void HeadLinear::record_kept(vk::Recorder& recorder, const Args& args) const {
+  Prepared at = prepare(args);
+  if (at.push.n_kept == 0) return;
+  at.push.weights = args.weights.parts[0].range.address();
+  at.push.first_row = at.push.part_rows = 0;  // no product is this dispatch's
+  dispatch_rows(
+      recorder, *single_, at.push, args.rows,
+      {vk::reads(args.x), vk::writes_columns(args.y, args.rows, uint64_t{args.y_stride} * 4,
+                                             uint64_t{at.y_width} * 4)},
+      [&](uint64_t rows) { return vk::Cost{.bytes = rows * args.n_heads * at.push.n_kept * 8}; },
+      [&](HeadLinearPush& moved, uint64_t first_row, uint32_t rows) {
+        move_rows(moved, first_row, rows);
+        return vk::Grid{groups_of(at.n_out + at.push.n_kept), args.n_heads, rows};
+      });
+}
+
+void HeadLinear::record(vk::Recorder& recorder, const Args& args) const {
+  const WeightMatrix& weights = args.weights;
+  Prepared prepared = prepare(args);
+  HeadLinearPush& push = prepared.push;
+  const uint32_t n_out = prepared.n_out;
+  const uint32_t n_kept = push.n_kept;
+  const uint32_t y_width = prepared.y_width;
   const uint32_t tile_rows = transposed_ || args.rows == 1 ? 1 : kTileRows;
   const vk::Pipeline& pipeline = tile_rows == 1 ? *single_ : *tiled_;
   const uint64_t row_bytes = row_group_bytes(*weights.type, weights.n_cols) / kRowGroup;
@@ -96,9 +135,7 @@ void HeadLinear::record(vk::Recorder& recorder, const Args& args) const {
                           .flops = flops * part.n_rows / weights.n_rows};
         },
         [&](HeadLinearPush& moved, uint64_t first_row, uint32_t rows) {
-          moved.x += first_row * args.x_stride * 4;
-          moved.y += first_row * args.y_stride * 4;
-          moved.rows = rows;
+          move_rows(moved, first_row, rows);
           const uint32_t outputs =
               transposed_ ? groups_of(n_out) + groups_of(n_kept) : groups_of(n_out + n_kept);
           return vk::Grid{outputs, args.n_heads, (rows + tile_rows - 1) / tile_rows};

@@ -41,9 +41,14 @@ class HeadLinear {
 
   /// A dispatch for each part of the weights.
   void record(vk::Recorder& recorder, const Args& args) const;
+  /// Only what follows the products, where others compute them. Not where it is transposed.
+  void record_kept(vk::Recorder& recorder, const Args& args) const;
 
  private:
+  struct Prepared;
   static constexpr uint32_t kTileRows = 4;
+
+  Prepared prepare(const Args& args) const;
 
   bool transposed_ = false;
   const vk::Pipeline* single_ = nullptr;  // one row a workgroup

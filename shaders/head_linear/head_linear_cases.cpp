@@ -21,6 +21,7 @@ struct Shape {
   uint32_t part_groups = 0;  ///< the weights are split after so many row groups; 0: not
   uint32_t n_slices = 1;
   bool every_type = false;  ///< see LinearShape
+  bool only_kept = false;   ///< not the products
 };
 
 Result<PreparedOp> prepare(OpBed& bed, const WeightType& type, const Shape& shape) {
@@ -53,7 +54,7 @@ Result<PreparedOp> prepare(OpBed& bed, const WeightType& type, const Shape& shap
       const size_t to = size_t{row} * y_stride + size_t{head} * y_head;
       const float* const matrix =
           &weights.values[(size_t{head} * shape.head_rows + shape.first_row) * k];
-      for (uint32_t i = 0; i < n_out; ++i) {
+      for (uint32_t i = 0; i < n_out && !shape.only_kept; ++i) {
         for (uint32_t j = 0; j < n_in; ++j) {
           column[j] = shape.transposed ? matrix[size_t{j} * k + i] : matrix[size_t{i} * k + j];
         }
@@ -66,16 +67,18 @@ Result<PreparedOp> prepare(OpBed& bed, const WeightType& type, const Shape& shap
   }
   return PreparedOp{.record =
                         [=, stride = x.stride](vk::Recorder& recorder) {
-                          op.record(recorder, {.weights = uploaded->matrix,
-                                               .n_heads = shape.n_heads,
-                                               .first_row = shape.first_row,
-                                               .n_rows = shape.n_rows,
-                                               .x = x_range,
-                                               .x_stride = stride,
-                                               .x_head_stride = x_head,
-                                               .y = y_range,
-                                               .y_stride = y_stride,
-                                               .rows = shape.rows});
+                          const HeadLinear::Args args{.weights = uploaded->matrix,
+                                                      .n_heads = shape.n_heads,
+                                                      .first_row = shape.first_row,
+                                                      .n_rows = shape.n_rows,
+                                                      .x = x_range,
+                                                      .x_stride = stride,
+                                                      .x_head_stride = x_head,
+                                                      .y = y_range,
+                                                      .y_stride = y_stride,
+                                                      .rows = shape.rows};
+                          shape.only_kept ? op.record_kept(recorder, args)
+                                          : op.record(recorder, args);
                         },
                     .expected = {std::move(y)}};
 }
@@ -89,7 +92,8 @@ std::vector<OpCase> head_linear_cases() {
          {Shape{1, 3, 33, 0, 33, 76, 8, false, 0, 1}, Shape{7, 2, 64, 0, 64, 128, 0, false, 1, 4},
           Shape{4, 5, 40, 9, 31, 36, 36, false, 2, 2, true},
           Shape{1, 2, 67, 0, 64, 512, 64, false, 0, 4, true}, Shape{1, 3, 64, 0, 32, 64, 16, true},
-          Shape{5, 2, 75, 3, 68, 100, 36, true, 1, 1, true}, Shape{2, 4, 4, 0, 4, 32, 0, true}}) {
+          Shape{5, 2, 75, 3, 68, 100, 36, true, 1, 1, true}, Shape{2, 4, 4, 0, 4, 32, 0, true},
+          Shape{9, 3, 64, 32, 32, 64, 36, false, 1, 1, false, true}}) {
       if (!shape.every_type && !takes_all_shapes(*type)) continue;
       cases.push_back(
           {.op = "head_linear",
@@ -98,7 +102,8 @@ std::vector<OpCase> head_linear_cases() {
                                shape.first_row, shape.n_cols, shape.n_kept,
                                shape.transposed ? " transposed" : "",
                                shape.part_groups > 0 ? " parts" : "") +
-                   (shape.n_slices == 1 ? "" : fmt::format(" slices={}", shape.n_slices)),
+                   (shape.n_slices == 1 ? "" : fmt::format(" slices={}", shape.n_slices)) +
+                   (shape.only_kept ? " only kept" : ""),
            .prepare = [type, shape](OpBed& bed) { return prepare(bed, *type, shape); }});
     }
   }

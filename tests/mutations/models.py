@@ -277,4 +277,8 @@ MUTATIONS = [
      ".latent_dim = o.latent_dim})", ".latent_dim = 0})", "test_models:Lowering.ALatent*"),
     ("latents: parts of what is read later change in place", "runtime/models/fusion_patterns.cpp",
      "if (overlaps && std::max(reader, last_reader(result)) > op) return true;", "", "test_models:Lowering.APart*"),
+    ("latents: heads apart all write the first one", "runtime/models/decoder.cpp",
+     "c.y.first + head * y_head_dim", "c.y.first", "test_reference:*WithF32Kv*mistral4"),
+    ("latents: what heads apart keep is lost", "runtime/models/decoder.cpp",
+     "    op.record_kept(recorder_, args);\n", "", "test_reference:*WithF32Kv*mistral4"),
 ]

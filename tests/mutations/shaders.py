@@ -61,7 +61,7 @@ MUTATIONS = [
      "static_cast<uint32_t>(shape.kv_type.v)", "static_cast<uint32_t>(shape.kv_type.k)",
      "test_ops:*attention_reference*q8_0_q4_0*"),
     ("latents: every share of heads' products writes the first rows", "shaders/head_linear/head_linear.cpp",
-     "moved.y += first_row * args.y_stride * 4;", "", "test_ops:*head_linear*F32*"),
+     "  push.y += first * push.y_stride * 4;\n", "", "test_ops:*head_linear*F32*"),
     ("latents: what heads keep is lost", "shaders/head_linear/head_linear.cpp",
      "push.n_kept = n_kept;", "push.n_kept = 0;", "test_ops:*head_linear*F32*"),
     ("latents: parts of a transposed matrix need no barrier", "shaders/head_linear/head_linear.cpp",
