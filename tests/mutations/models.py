@@ -32,12 +32,12 @@ MUTATIONS = [
      "u = beta * (rows_[op.v][at] - known);", "u = beta * rows_[op.v][at]; (void)known;", "test_models_reference:*Delta*"),
     ("every head has the key of as many in a row", "runtime/models/reference.cpp",
      "op.by_remainder ? head % op.n_key_heads", "false ? 0", "test_models_reference:*Delta*"),
-    ("Mamba-2 is normed before its gate", "runtime/models/families/mamba2.hpp",
+    ("Mamba-2 is normed before its gate", "runtime/models/families/mamba2.cpp",
      "const ValueId gated = p.mul(y, p.silu(z));\n  return p.linear(m.norm_eps ? p.group_norm(gated, "
      "\"ssm_norm\", m.n_groups, *m.norm_eps) : gated,",
      "const ValueId normed = m.norm_eps ? p.group_norm(y, \"ssm_norm\", m.n_groups, *m.norm_eps) : y;\n"
      "  return p.linear(p.mul(normed, p.silu(z)),", "test_models_reference:*LogitsAgree*nemotron*"),
-    ("B and C change places", "runtime/models/families/mamba2.hpp",
+    ("B and C change places", "runtime/models/families/mamba2.cpp",
      "p.recurrence(c, b, x, step,", "p.recurrence(b, c, x, step,", "test_models_reference:*LogitsAgree*nemotron*"),
     ("groups are normed with the first one's weights", "runtime/models/decoder.cpp",
      ".weight_each = c.weight_each", ".weight_each = false", "test_reference:*F32Kv*nemotron*"),
