@@ -5,6 +5,11 @@
 #include <nlohmann/json.hpp>
 
 namespace pumice {
+namespace {
+
+constexpr uint32_t kLeastBudgetTokens = 16;
+
+}  // namespace
 
 std::string_view request_state_name(RequestState state) {
   constexpr std::string_view kNames[] = {"waiting",  "prefilling", "decoding",
@@ -31,10 +36,12 @@ uint32_t StepPlan::n_tokens() const {
 
 Result<Scheduler> Scheduler::create(const SchedulerOptions& options, KvCacheOptions cache,
                                     const CostModel& cost) {
-  if (options.token_budget < cache.block_tokens) {
+  // Larger blocks are read in several steps.
+  const uint32_t least = std::min(cache.block_tokens, kLeastBudgetTokens);
+  if (options.token_budget < least) {
     return make_error(ErrorCode::kInvalidArgument,
                       "a token budget of {} is below one block of {} tokens; raise -b",
-                      options.token_budget, cache.block_tokens);
+                      options.token_budget, least);
   }
   if (options.chunk_tokens == 0 || options.max_running == 0 || options.max_partial_prefills == 0) {
     return make_error(ErrorCode::kInvalidArgument,

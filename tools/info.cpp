@@ -152,7 +152,8 @@ Result<MemoryEstimate> estimate_memory(const GgufFile& file) {
       .kv_bytes_per_token = layout.block_bytes() / kKvBlockTokens,
       .n_tokens = program.context_length,
       .kv_bytes = layout.page_bytes * pages_of_context(cache_groups(program, layout),
-                                                       program.context_length, limits.rows),
+                                                       program.context_length, limits.rows,
+                                                       layout.block_tokens),
       .buffer_bytes = Decoder::buffer_bytes(lowered, program, limits)};
 }
 

@@ -75,7 +75,8 @@ Result<Fit> find_fit(const FitOptions& options, const ModelSource& source, Devic
 }
 
 uint64_t kv_bytes_per_token(const Fit& fit) {
-  return state_layout(fit.planner.program(), fit.engine.kv_type).block_bytes() / kKvBlockTokens;
+  const StateLayout layout = state_layout(fit.planner.program(), fit.engine.kv_type);
+  return layout.block_bytes() / kKvBlockTokens;
 }
 
 std::string reserve_text(const MemoryPlan& plan) {

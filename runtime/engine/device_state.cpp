@@ -22,6 +22,7 @@ ModelFingerprint cache_fingerprint(const Model& model, const StateLayout& layout
                                    const Decoder& decoder) {
   std::string facts =
       fmt::format("{:x} {:x} {}", model.fingerprint[0], model.fingerprint[1], decoder.arithmetic());
+  if (layout.blocks_per_page() > 1) facts += fmt::format(" blocks of {}", layout.block_tokens);
   for (const StateLayout::Page& page : layout.pages) {
     if (page.recurrent()) {
       facts += fmt::format(" {} {}", page.group, fmt::join(page.state_floats, "+"));
@@ -99,7 +100,7 @@ Status DeviceState::plan_memory(std::optional<uint32_t> kv_blocks) {
   EngineOptions now = options_;
   if (kv_blocks) {
     const auto n_groups = static_cast<uint32_t>(sizes_.groups.size());
-    now.kv_blocks = (*kv_blocks + n_groups - 1) / n_groups;
+    now.kv_blocks = (*kv_blocks + n_groups - 1) / n_groups * sizes_.layout.blocks_per_page();
   }
   return planner.check(now);
 }
@@ -160,7 +161,7 @@ Status DeviceState::allocate_rings() {
 
 KvCacheOptions DeviceState::cache_options() const {
   return {.n_blocks = sizes_.n_pages,
-          .block_tokens = kKvBlockTokens,
+          .block_tokens = sizes_.layout.block_tokens,
           .groups = sizes_.groups,
           .reuse = options_.prefix_cache,
           .model = cache_fingerprint(*model_, sizes_.layout, *decoder_),
@@ -179,9 +180,9 @@ uint64_t DeviceState::bytes_that_stay() const {
 }
 
 uint32_t DeviceState::fewest_kv_blocks() const {
-  const CacheGroups groups(sizes_.groups, kKvBlockTokens, 0);
-  return std::max(kv_->whole_slabs_for(1),
-                  kv_->whole_slabs_for(groups.pages_for(kKvBlockTokens, 1)));
+  const uint32_t block_tokens = sizes_.layout.block_tokens;
+  const CacheGroups groups(sizes_.groups, block_tokens, 0);
+  return std::max(kv_->whole_slabs_for(1), kv_->whole_slabs_for(groups.pages_for(block_tokens, 1)));
 }
 
 DeviceState::MemoryTarget DeviceState::least_memory() const {
@@ -268,8 +269,13 @@ void DeviceState::write_blocks(uint32_t slot, uint32_t page, std::span<const Blo
                                uint32_t first, uint32_t end) {
   const auto table = block_tables_[page].mapped<uint64_t>().subspan(
       size_t{slot} * sizes_.table_stride, sizes_.table_stride);
+  const StateLayout& layout = sizes_.layout;
+  const size_t n = layout.blocks_per_page();
   for (size_t i = first; i < std::min<size_t>(end, blocks.size()); ++i) {
-    if (blocks[i] != kNoBlock) table[i] = kv_->address(blocks[i]);
+    if (blocks[i] == kNoBlock) continue;
+    for (size_t j = i * n; j < std::min((i + 1) * n, table.size()); ++j) {
+      table[j] = kv_->address(blocks[i]) + (j - i * n) * layout.pages[page].bytes;
+    }
   }
 }
 

@@ -196,7 +196,9 @@ double Engine::next_due_s() const {
 
 uint64_t Engine::kv_bytes_per_token() const {
   const KvCacheOptions& cache = scheduler().cache().options();
-  return cache.groups.size() * cache.block_bytes / kKvBlockTokens;
+  const auto n_paged = static_cast<uint64_t>(std::ranges::count_if(
+      cache.groups, [](const CacheGroup& group) { return group.kind != GroupKind::kRecurrent; }));
+  return n_paged * cache.block_bytes / cache.block_tokens;
 }
 
 // ---- requests and steps

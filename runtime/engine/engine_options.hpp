@@ -38,7 +38,8 @@ struct EngineOptions {
   FusionRules fusion = {};
   uint32_t context_tokens = 0;  ///< positions of one sequence; 0: what the model was trained for
   uint32_t n_sequences = 1;     ///< requests that run at once
-  uint32_t kv_blocks = 0;       ///< of KV, each a page of every state group; 0: enough for all
+  uint32_t kv_blocks = 0;       ///< of 16 positions of KV, each a page of every state group, or
+                                ///< a part of one where pages are larger; 0: enough for all
                                 ///< sequences at full length
   uint32_t token_budget = 512;  ///< tokens in a step
   uint32_t chunk_tokens = 512;  ///< tokens of one prompt in a step

@@ -44,11 +44,12 @@ Result<EngineSizes> engine_sizes(const Program& program, const Lowered& lowered,
   EngineSizes sizes{.layout = state_layout(program, options.kv_type)};
   sizes.groups = cache_groups(program, sizes.layout);
   PUMICE_TRY_STATUS(CacheGroups::check(sizes.groups));
+  const uint64_t per_page = sizes.layout.blocks_per_page();
   const uint64_t n_pages =
       options.kv_blocks != 0
-          ? uint64_t{options.kv_blocks} * sizes.groups.size()
-          : options.n_sequences *
-                pages_of_context(sizes.groups, options.context_tokens, options.token_budget);
+          ? (options.kv_blocks + per_page - 1) / per_page * sizes.groups.size()
+          : options.n_sequences * pages_of_context(sizes.groups, options.context_tokens,
+                                                   options.token_budget, sizes.layout.block_tokens);
   if (n_pages > kMostKvPages) {
     return make_error(ErrorCode::kDoesNotFit, "{} pages of keys and values exceed {}", n_pages,
                       kMostKvPages);

@@ -33,21 +33,31 @@ Result<uint32_t> context_of_machine(const MemoryPlanner& planner, EngineOptions 
   return fit;
 }
 
+constexpr uint64_t kStatesForReuse = 16;
+
 uint32_t kv_blocks_for_reuse(const MemoryPlanner& planner, EngineOptions engine) {
   const StateLayout layout = state_layout(planner.program(), engine.kv_type);
   const std::vector<CacheGroup> groups = cache_groups(planner.program(), layout);
   const uint64_t n_groups = groups.size();
-  const uint64_t of_request = pages_of_context(groups, engine.context_tokens, engine.token_budget);
+  const uint32_t block_tokens = layout.block_tokens;
+  const uint64_t of_request =
+      pages_of_context(groups, engine.context_tokens, engine.token_budget, block_tokens);
   const uint64_t needed = (of_request + n_groups - 1) / n_groups;
+  // Of states some are kept beside those in use.
+  const uint64_t n_blocks = (uint64_t{4} * engine.context_tokens + block_tokens - 1) / block_tokens;
+  const uint64_t n_states = n_groups - layout.n_paged();
   const uint64_t wanted =
-      (uint64_t{4} * engine.context_tokens + kKvBlockTokens - 1) / kKvBlockTokens;
+      (n_blocks * layout.n_paged() + kStatesForReuse * n_states + n_groups - 1) / n_groups;
   engine.kv_blocks = 1;
   const Result<MemoryPlan> plan = planner.plan(engine);
-  if (!plan.ok()) return static_cast<uint32_t>(needed);  // the engine will say what is wrong
+  if (!plan.ok())
+    return static_cast<uint32_t>(needed *
+                                 layout.blocks_per_page());  // the engine will say what is wrong
   const uint64_t others = plan->budgeted_bytes - plan->bytes(MemoryUse::kKv);
   const uint64_t free_bytes = planner.device().free_bytes;
   const uint64_t n_pages = (free_bytes - std::min(free_bytes, others)) / layout.page_bytes;
-  return static_cast<uint32_t>(std::max(needed, std::min(n_pages / n_groups, wanted)));
+  return static_cast<uint32_t>(std::max(needed, std::min(n_pages / n_groups, wanted)) *
+                               layout.blocks_per_page());
 }
 
 }  // namespace pumice

@@ -186,9 +186,11 @@ void Stepper::set_up_slots(const PendingStep& step) {
     }
     // Blocks that the chunk's positions lie in, of a new slot all: steps under way read none that
     // change.
-    const uint32_t first = is_new ? 0 : chunk.first_position / kKvBlockTokens;
-    const uint32_t end = kv_blocks_of(chunk.first_position + chunk.n_tokens);
-    const uint32_t n_groups = requests_.scheduler().cache().groups().size();
+    const KvCache& cache = requests_.scheduler().cache();
+    const uint32_t block_tokens = cache.options().block_tokens;
+    const uint32_t first = is_new ? 0 : chunk.first_position / block_tokens;
+    const uint32_t end = (chunk.first_position + chunk.n_tokens - 1) / block_tokens + 1;
+    const uint32_t n_groups = cache.groups().size();
     for (uint32_t group = 0; group < n_groups; ++group) {
       device_.write_blocks(chunk.slot, group, requests_.scheduler().blocks(id, group), first, end);
     }

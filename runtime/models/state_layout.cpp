@@ -9,6 +9,7 @@ namespace {
 
 constexpr uint64_t kMostPagesOfGroup = 8;  // a table each, and the cache takes 16 in all
 constexpr uint64_t kStateAlignment = 256;
+constexpr uint64_t kLittle = 16;  // a share of one in so many
 
 uint64_t state_bytes(uint64_t n_floats) {
   return (n_floats * sizeof(float) + kStateAlignment - 1) / kStateAlignment * kStateAlignment;
@@ -31,17 +32,33 @@ std::vector<StateLayout::Page> cut_states(uint32_t group, const std::vector<uint
   return pages;
 }
 
-/// Pages about as large as `wanted_bytes`, larger where they would be too many.
+/// At most `most` pages of those slots, none smaller than `smallest_bytes`: the smallest of which
+/// little is wasted, or else those of which least is.
 std::vector<StateLayout::Page> recurrent_pages(uint32_t group, const std::vector<uint64_t>& floats,
-                                               uint64_t wanted_bytes) {
-  std::vector<StateLayout::Page> pages = cut_states(group, floats, wanted_bytes);
-  while (pages.size() > kMostPagesOfGroup) {
-    wanted_bytes = std::max(wanted_bytes, pages.front().bytes) + kStateAlignment;
-    for (const StateLayout::Page& page : pages) wanted_bytes = std::max(wanted_bytes, page.bytes);
-    wanted_bytes += wanted_bytes / 8;
-    pages = cut_states(group, floats, wanted_bytes);
+                                               uint64_t smallest_bytes, uint64_t most) {
+  uint64_t total = 0;
+  uint64_t largest = 0;
+  for (const uint64_t n : floats) {
+    total += state_bytes(n);
+    largest = std::max(largest, state_bytes(n));
   }
-  return pages;
+  if (total <= smallest_bytes) return cut_states(group, floats, total);
+  std::vector<StateLayout::Page> best;
+  uint64_t best_bytes = UINT64_MAX;
+  uint64_t page_bytes = 0;
+  for (const uint64_t n : floats) {  // layers are alike, so the first slots stand for any
+    page_bytes += state_bytes(n);
+    if (page_bytes < largest) continue;
+    std::vector<StateLayout::Page> pages = cut_states(group, floats, page_bytes);
+    if (pages.size() > most) continue;
+    const uint64_t bytes = pages.size() * std::max(page_bytes, smallest_bytes);
+    if (bytes < best_bytes) {
+      best_bytes = bytes;
+      best = std::move(pages);
+    }
+    if (best_bytes <= total + total / kLittle) break;
+  }
+  return best;
 }
 
 }  // namespace
@@ -82,15 +99,12 @@ StateLayout state_layout(const Program& program, KvTypes type) {
     }
   }
   StateLayout layout;
+  uint64_t paged_bytes = 0;  // of 16 positions in the largest page
+  uint32_t n_recurrent = 0;
+  for (const StateGroup& group : program.state_groups) n_recurrent += group.recurrent ? 1 : 0;
   for (uint32_t g = 0; g < program.state_groups.size(); ++g) {
     const StateGroup& group = program.state_groups[g];
-    if (group.recurrent) {
-      for (StateLayout::Page& page : recurrent_pages(g, group.state_floats, smallest)) {
-        layout.page_bytes = std::max(layout.page_bytes, page.bytes);
-        layout.pages.push_back(std::move(page));
-      }
-      continue;
-    }
+    if (group.recurrent) continue;
     const uint64_t slot_bytes = layout_of(group, 1).block_bytes();
     const uint64_t most = kMostPagesOfGroup;
     const uint64_t n_pages =
@@ -104,8 +118,24 @@ StateLayout state_layout(const Program& program, KvTypes type) {
                               .n_slots = n_slots,
                               .layout = slots,
                               .bytes = slots.block_bytes()});
-      layout.page_bytes = std::max(layout.page_bytes, slots.block_bytes());
+      paged_bytes = std::max(paged_bytes, slots.block_bytes());
     }
+  }
+  layout.page_bytes = paged_bytes;
+  const uint64_t left = kMaxGroups - std::min<uint64_t>(kMaxGroups, layout.pages.size());
+  for (uint32_t g = 0; g < program.state_groups.size(); ++g) {
+    const StateGroup& group = program.state_groups[g];
+    if (!group.recurrent || group.n_slots == 0) continue;
+    const uint64_t most = std::max<uint64_t>(1, left / n_recurrent);
+    for (StateLayout::Page& page : recurrent_pages(g, group.state_floats, smallest, most)) {
+      layout.page_bytes = std::max(layout.page_bytes, page.bytes);
+      layout.pages.push_back(std::move(page));
+    }
+  }
+  if (paged_bytes > 0) {
+    const uint64_t fitting = std::bit_floor(layout.page_bytes / paged_bytes) * kKvBlockTokens;
+    layout.block_tokens =
+        static_cast<uint32_t>(std::min<uint64_t>(fitting, StateLayout::kMostBlockTokens));
   }
   return layout;
 }
@@ -124,8 +154,8 @@ std::vector<CacheGroup> cache_groups(const Program& program, const StateLayout& 
 }
 
 uint64_t pages_of_context(const std::vector<CacheGroup>& groups, uint64_t n_tokens,
-                          uint32_t step_tokens) {
-  const CacheGroups all(groups, kKvBlockTokens, 0);
+                          uint32_t step_tokens, uint32_t block_tokens) {
+  const CacheGroups all(groups, block_tokens, 0);
   // The second of two steps under way writes a state of its own.
   return all.pages_for(n_tokens, 2 * step_tokens) + std::popcount(all.recurrent());
 }

@@ -39,7 +39,8 @@ class FamilyPartition : public test::EngineTest, public ::testing::WithParamInte
   uint32_t found(uint32_t shared) const {
     const bool recurrent =
         std::ranges::any_of(model_->program.state_groups, &StateGroup::recurrent);
-    if (recurrent) shared = shared / kKvBlockTokens * kKvBlockTokens;
+    const uint32_t block_tokens = state_layout(model_->program, KvType::kF32).block_tokens;
+    if (recurrent) shared = shared / block_tokens * block_tokens;
     return std::min(shared, kTokens - 1);
   }
 

@@ -53,16 +53,22 @@ class Recurrent : public test::LawTest, public ::testing::WithParamInterface<Fam
   }
   /// Of a prompt that shares so many tokens with one that was read, which keeps a state at its last
   /// block's edge.
-  static uint32_t found(uint32_t shared) { return shared / kKvBlockTokens * kKvBlockTokens; }
+  uint32_t found(uint32_t shared) const { return shared / block_tokens() * block_tokens(); }
+  uint32_t block_tokens() const { return state_layout(model_->program, KvType::kF32).block_tokens; }
+  /// Of so many tokens.
+  uint32_t n_blocks(uint32_t n_tokens) const {
+    return (n_tokens + block_tokens() - 1) / block_tokens();
+  }
 
   uint32_t n_recurrent() const {
     const StateLayout layout = state_layout(model_->program, KvType::kF32);
     return static_cast<uint32_t>(std::popcount(layout.recurrent_pages()));
   }
-  /// Of each group, for that many pages of keys and values and two of each state in all.
+  /// An engine's, for that many pages of keys and values and two of each state in all.
   uint32_t kv_blocks(uint32_t n_pages) const {
     const uint32_t n_groups = 1 + n_recurrent();
-    return (n_pages + 2 * n_recurrent() + n_groups - 1) / n_groups;
+    return (n_pages + 2 * n_recurrent() + n_groups - 1) / n_groups * block_tokens() /
+           kKvBlockTokens;
   }
 
   static uint32_t used_pages(const Engine& engine) {
@@ -128,24 +134,30 @@ TEST_P(Recurrent, BatchMatesChangeNothing) {
 }
 
 TEST_P(Recurrent, PreemptionChangesNothing) {
-  // Room for either of them, not for both.
-  const auto tight =
-      engine({.n_sequences = 2, .kv_blocks = kv_blocks(10), .token_budget = 96, .chunk_tokens = 2});
-  Told small, big;
-  const auto a = submit(*tight, tokens(20, 9), small, 120);
-  const auto b = submit(*tight, prompt_, big);
-  finish(*tight, {{*a, &small}, {*b, &big}});
-  EXPECT_GT(big.report.preemptions + small.report.preemptions, 0u);
-  expect_whole(big, "preempted");
+  // Room for either of them, not for both, and the second is served first.
+  const auto tight = engine({.n_sequences = 2,
+                             .kv_blocks = kv_blocks(n_blocks(100)),
+                             .token_budget = 16,
+                             .chunk_tokens = 16});
+  Told told, other;
+  const auto a = submit(*tight, prompt_, told);
+  ASSERT_TRUE(a.ok());
+  for (int i = 0; i < 2; ++i) keep(step(*tight), {{*a, &told}});
+  const auto b = tight->submit(
+      {.prompt = tokens(60, 9), .max_new_tokens = 40, .service_class = ServiceClass::kInteractive});
+  ASSERT_TRUE(b.ok()) << b.error().message;
+  finish(*tight, {{*a, &told}, {*b, &other}});
+  EXPECT_GT(told.report.preemptions, 0u);
+  expect_whole(told, "preempted");
   EXPECT_EQ(used_pages(*tight), 0u);
 }
 
 TEST_P(Recurrent, StatesRestoredFromHostMemoryChangeNothing) {
   const auto engine =
-      this->engine({.kv_blocks = kv_blocks(8), .cache_host_bytes = uint64_t{32} << 20});
+      this->engine({.kv_blocks = kv_blocks(n_blocks(128)), .cache_host_bytes = uint64_t{32} << 20});
   const KvCache& cache = engine->scheduler().cache();
-  const uint32_t n_blocks = cache.n_blocks() - 2 * n_recurrent();
-  const uint32_t filling = std::min(kContext, n_blocks * kKvBlockTokens) - kNew;
+  const uint32_t n_paged = cache.n_blocks() - 2 * n_recurrent();
+  const uint32_t filling = std::min(kContext, n_paged * block_tokens()) - kNew;
   for (const uint32_t shared : {40u, 64u}) {
     const std::string salt = "so much is shared: " + std::to_string(shared);
     Told other;
@@ -155,7 +167,7 @@ TEST_P(Recurrent, StatesRestoredFromHostMemoryChangeNothing) {
     const Told again = run(*engine, prompt_, salt);
     expect_whole(again, std::to_string(shared) + " tokens from host memory");
     EXPECT_EQ(again.report.cache.cached_tokens, found(shared));
-    EXPECT_GT(again.report.cache.host_tokens, 0u);
+    EXPECT_EQ(again.report.cache.host_tokens > 0, found(shared) > 0);
     EXPECT_EQ(again.rows, rows_after(found(shared)));
   }
 }

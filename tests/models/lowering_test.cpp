@@ -313,12 +313,13 @@ TEST(Lowering, StatesOfRecurrencesLieInPagesOfTheirOwn) {
   constexpr uint32_t kSlot = 2 * 16 * 2 * 64 * 2;         // of keys and values in 16 bits
   constexpr uint64_t kState = 4 * kSlot / sizeof(float);  // as many bytes as all layers' block
   StateGroup states{.name = "conv", .n_slots = 4, .recurrent = true};
-  states.state_floats = {kState / 2 - 1, kState / 2, kState / 4, kState};
+  states.state_floats = {kState / 2 - 1, kState / 2, kState, kState};
   program.state_groups.push_back(states);
   const StateLayout layout = state_layout(program, KvType::kF16);
   ASSERT_EQ(layout.pages.size(), 1u + 3u);  // two | one | one
   EXPECT_EQ(layout.page_bytes, 4 * kSlot);
   EXPECT_EQ(layout.block_bytes(), 4 * kSlot);
+  EXPECT_EQ(layout.block_tokens, 16u);
   EXPECT_EQ(layout.recurrent_pages(), 0b1110u);
   EXPECT_EQ(layout.place({1, 1}).page, 1u);
   EXPECT_EQ(layout.place({1, 1}).offset_bytes, 2 * kSlot) << "a whole number of 256 bytes";
@@ -329,15 +330,35 @@ TEST(Lowering, StatesOfRecurrencesLieInPagesOfTheirOwn) {
   EXPECT_EQ(groups[3].kind, GroupKind::kRecurrent);
   // One that is read, one that is written, and one that the next step writes meanwhile.
   EXPECT_EQ(pages_of_context(groups, 160, 64), 10 + 3 * 3u);
-  // A state is never cut, and pages are larger where they would be too many.
-  program.state_groups[1].state_floats = {10 * kState};
-  program.state_groups[1].n_slots = 1;
-  EXPECT_EQ(state_layout(program, KvType::kF16).page_bytes, 10 * 4 * kSlot);
-  program.state_groups[1].state_floats.assign(40, kState);
-  program.state_groups[1].n_slots = 40;
-  const StateLayout many = state_layout(program, KvType::kF16);
-  EXPECT_LE(many.pages.size(), 1u + 8u);
-  EXPECT_LE(many.page_bytes, 8 * 4 * kSlot);
+}
+
+TEST(Lowering, BlocksHaveMoreTokensWhereStatesAreLarge) {
+  Program program = llama({.n_layers = 4});
+  constexpr uint32_t kBlock = 4 * 2 * 16 * 2 * 64 * 2;  // of 16 positions
+  constexpr uint64_t kState = kBlock / sizeof(float);
+  program.state_groups.push_back({.name = "states", .n_slots = 0, .recurrent = true});
+  StateGroup& states = program.state_groups.back();
+  const auto layout_of = [&](std::vector<uint64_t> floats) {
+    states.n_slots = static_cast<uint32_t>(floats.size());
+    states.state_floats = std::move(floats);
+    return state_layout(program, KvType::kF16);
+  };
+  // A state is never cut.
+  const StateLayout one = layout_of({10 * kState});
+  EXPECT_EQ(one.page_bytes, 10u * kBlock);
+  EXPECT_EQ(one.block_tokens, 8 * 16u);
+  EXPECT_EQ(one.block_bytes(), 10u * kBlock / 8);
+  EXPECT_EQ(pages_of_context(cache_groups(program, one), 1000, 64, one.block_tokens), 8 + 3u);
+  EXPECT_EQ(layout_of({100 * kState}).block_tokens, StateLayout::kMostBlockTokens);
+  // A small one and a large one of each layer share a page.
+  const StateLayout pairs = layout_of({kState / 4, 5 * kState, kState / 4, 5 * kState});
+  EXPECT_EQ(pairs.pages.size(), 1u + 2u);
+  EXPECT_EQ(pairs.page_bytes, 5u * kBlock + kBlock / 4);
+  EXPECT_EQ(pairs.block_tokens, 4 * 16u);
+  // No more pages than a cache has groups.
+  const StateLayout many = layout_of(std::vector<uint64_t>(40, kState));
+  EXPECT_LE(many.pages.size(), 16u);
+  EXPECT_LE(many.page_bytes, 3u * kBlock);
 }
 
 TEST(Lowering, WhatNoKernelDoesIsNamed) {

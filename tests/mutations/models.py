@@ -1,6 +1,11 @@
 """Programs, their lowering and what the engine makes of them."""
 
 MUTATIONS = [
+    ("blocks of one page lie in the same place", "runtime/engine/device_state.cpp",
+     "kv_->address(blocks[i]) + (j - i * n) * layout.pages[page].bytes;", "kv_->address(blocks[i]);",
+     "test_recurrent:*Chunks*granitehybrid"),
+    ("a long block is as short as others", "runtime/models/state_layout.cpp",
+     "std::bit_floor(layout.page_bytes / paged_bytes) * kKvBlockTokens", "uint64_t{kKvBlockTokens}", "test_models:Lowering.*"),
     ("Qwen 3.5 pairs heads as Qwen3-Next does", "runtime/models/families/qwen3next.cpp",
      ".by_remainder = !net.stacked,", ".by_remainder = false,", "test_models_reference:*LogitsAgree*qwen35"),
     ("betas and steps change places", "runtime/models/families/qwen3next.cpp",
@@ -27,12 +32,12 @@ MUTATIONS = [
      "u = beta * (rows_[op.v][at] - known);", "u = beta * rows_[op.v][at]; (void)known;", "test_models_reference:*Delta*"),
     ("every head has the key of as many in a row", "runtime/models/reference.cpp",
      "op.by_remainder ? head % op.n_key_heads", "false ? 0", "test_models_reference:*Delta*"),
-    ("Mamba-2 is normed before its gate", "runtime/models/families/mamba2.hpp",
+    ("Mamba-2 is normed before its gate", "runtime/models/families/mamba2.cpp",
      "const ValueId gated = p.mul(y, p.silu(z));\n  return p.linear(m.norm_eps ? p.group_norm(gated, "
      "\"ssm_norm\", m.n_groups, *m.norm_eps) : gated,",
      "const ValueId normed = m.norm_eps ? p.group_norm(y, \"ssm_norm\", m.n_groups, *m.norm_eps) : y;\n"
      "  return p.linear(p.mul(normed, p.silu(z)),", "test_models_reference:*LogitsAgree*nemotron*"),
-    ("B and C change places", "runtime/models/families/mamba2.hpp",
+    ("B and C change places", "runtime/models/families/mamba2.cpp",
      "p.recurrence(c, b, x, step,", "p.recurrence(b, c, x, step,", "test_models_reference:*LogitsAgree*nemotron*"),
     ("groups are normed with the first one's weights", "runtime/models/decoder.cpp",
      ".weight_each = c.weight_each", ".weight_each = false", "test_reference:*F32Kv*nemotron*"),
@@ -85,8 +90,8 @@ MUTATIONS = [
     ("angles are those of short contexts", "runtime/models/decoder.cpp",
      "rope.for_context(limits.context_tokens)", "rope.for_context(0)", "test_families:LongRope.*"),
     ("a new slot's table begins where its chunk does", "runtime/engine/stepper.cpp",
-     "const uint32_t first = is_new ? 0 : chunk.first_position / kKvBlockTokens;",
-     "const uint32_t first = chunk.first_position / kKvBlockTokens;", "test_windows:*HostMemory*gemma2_f32"),
+     "const uint32_t first = is_new ? 0 : chunk.first_position / block_tokens;",
+     "const uint32_t first = chunk.first_position / block_tokens;", "test_windows:*HostMemory*gemma2_f32"),
     ("a window reads the other group's blocks", "runtime/engine/stepper.cpp",
      "requests_.scheduler().blocks(id, group), first, end);", "requests_.scheduler().blocks(id, 0), first, end);",
      "test_every_cut:*Chunks*gemma2_f32"),
