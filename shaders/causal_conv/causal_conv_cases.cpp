@@ -27,7 +27,8 @@ struct Sum {
 };
 
 Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
-  const auto [taps, silu] = test.shape;
+  const uint32_t taps = test.shape.taps;
+  const bool silu = test.shape.silu;
   const uint32_t n = test.n;
   const StateCase states(test.sequences, (taps - 1) * n, 2);
   const uint32_t rows = states.n_rows();
