@@ -12,6 +12,8 @@
 namespace pumice {
 namespace {
 
+constexpr uint32_t kLfm2AttentionLayers[] = {2, 5, 8, 10, 12, 14};
+
 constexpr SyntheticShape kPresets[] = {
     {.name = "tiny", .stands_for = "tests"},
     {.name = "moe-tiny",
@@ -41,6 +43,45 @@ constexpr SyntheticShape kPresets[] = {
      .rope_base = 500000.0f,
      .rope_factor = 32.0f,
      .tied = true},
+    {.name = "lfm2-1.2b",
+     .stands_for = "LFM2 1.2B, 10 of 16 layers short convolutions",
+     .n_layers = 16,
+     .n_embd = 2048,
+     .n_heads = 32,
+     .n_kv_heads = 8,
+     .n_ff = 8192,
+     .n_vocab = 65536,
+     .context_length = 128000,
+     .rope_base = 1000000.0f,
+     .tied = true,
+     .architecture = "lfm2",
+     .head_norms = true,
+     .output_norm = "token_embd_norm",
+     .attention_layers = kLfm2AttentionLayers,
+     .conv_taps = 3},
+    {.name = "qwen3.5-like",
+     .stands_for = "a hybrid as Qwen 3.5 2B, 18 of 24 layers gated delta nets",
+     .n_layers = 24,
+     .n_embd = 2048,
+     .n_heads = 8,
+     .n_kv_heads = 2,
+     .n_ff = 6144,
+     .n_vocab = 248320,
+     .context_length = 262144,
+     .rope_base = 10000000.0f,
+     .tied = true,
+     .architecture = "qwen35",
+     .head_dim = 256,
+     .head_norms = true,
+     .rope_dims = 64,
+     .eps = 1e-6f,
+     .ffn_norm = "post_attention_norm",
+     .attention_interval = 4,
+     .conv_taps = 4,
+     .n_delta_heads = 16,
+     .n_delta_keys = 16,
+     .delta_head_dim = 128,
+     .gated_attention = true},
     {.name = "llama-3b",
      .stands_for = "Llama 3.2 3B",
      .n_layers = 28,
@@ -240,6 +281,19 @@ std::vector<float> rope_divisors(const SyntheticShape& shape) {
 }
 
 constexpr float kBiasDeviation = 0.1f;
+constexpr float kTapDeviation = 0.5f;
+constexpr float kMeanStep = -4;  // of a delta net, before its softplus
+constexpr double kFastest = 16;  // of decays
+
+/// As delta nets begin to be trained: -1 to -16.
+std::vector<float> decays(uint32_t n) {
+  std::vector<float> values;
+  for (uint32_t i = 0; i < n; ++i) {
+    values.push_back(static_cast<float>(-std::pow(kFastest, double(i) / std::max(n - 1, 1u))));
+  }
+  return values;
+}
+
 constexpr double kLongest = 32;  // of LongRoPE's divisors
 
 /// In place of the divisors that models of LongRoPE have learned: from 1 to the longest.
@@ -257,6 +311,12 @@ std::string layer_tensor(uint32_t layer, const std::string& tensor) {
 }
 
 }  // namespace
+
+bool SyntheticShape::attends(uint32_t layer) const {
+  if (!attention_layers.empty())
+    return std::ranges::find(attention_layers, layer) != attention_layers.end();
+  return (layer + 1) % attention_interval == 0;
+}
 
 std::span<const SyntheticShape> synthetic_presets() { return kPresets; }
 
@@ -300,8 +360,8 @@ Result<SyntheticModel> SyntheticModel::create(const SyntheticShape& shape,
   const bool positive = s.n_layers > 0 && s.n_embd > 0 && s.n_heads > 0 && s.n_kv_heads > 0 &&
                         s.n_ff > 0 && s.n_vocab > 0 && s.context_length > 0;
   if (!positive || (s.head_dim == 0 && s.n_embd % s.n_heads != 0) ||
-      s.n_heads % s.n_kv_heads != 0 || s.n_experts_used > s.n_experts ||
-      (s.n_experts > 0 && s.n_experts_used == 0)) {
+      s.n_heads % s.n_kv_heads != 0 || s.attention_interval == 0 ||
+      s.n_experts_used > s.n_experts || (s.n_experts > 0 && s.n_experts_used == 0)) {
     return make_error(ErrorCode::kInvalidArgument,
                       "shape '{}': {} layers, width {}, {} heads on {} kv heads, {} of {} experts "
                       "make no model",
@@ -346,60 +406,104 @@ void SyntheticModel::add_norm(const std::string& name, uint64_t n) {
   tensors_.push_back({name, &weight_type("F32"), {n}, 0.1f, 1.0f});
 }
 
+void SyntheticModel::add_layer_matrix(uint32_t layer, const char* tensor,
+                                      std::vector<uint64_t> dims) {
+  add_matrix(layer_tensor(layer, tensor), *options_.type, std::move(dims));
+}
+
+void SyntheticModel::add_layer_vector(uint32_t layer, const char* tensor,
+                                      std::vector<uint64_t> dims, float deviation, float mean) {
+  tensors_.push_back(
+      {layer_tensor(layer, tensor), &weight_type("F32"), std::move(dims), deviation, mean});
+}
+
 void SyntheticModel::add_layer(uint32_t layer) {
+  const SyntheticShape& s = shape_;
+  add_norm(layer_tensor(layer, "attn_norm.weight"), s.n_embd);
+  if (s.attends(layer)) {
+    add_attention(layer);
+  } else if (s.n_delta_heads > 0) {
+    add_delta_net(layer);
+  } else {
+    add_short_conv(layer);
+  }
+  if (s.norms_after) add_norm(layer_tensor(layer, "post_attention_norm.weight"), s.n_embd);
+  add_norm(layer_tensor(layer, fmt::format("{}.weight", s.ffn_norm)), s.n_embd);
+  add_feed_forward(layer);
+  if (s.norms_after) add_norm(layer_tensor(layer, "post_ffw_norm.weight"), s.n_embd);
+}
+
+void SyntheticModel::add_attention(uint32_t layer) {
   const SyntheticShape& s = shape_;
   const uint64_t q_dim = uint64_t{s.heads_of()} * s.n_heads;
   const uint64_t kv_dim = uint64_t{s.heads_of()} * s.n_kv_heads;
-  const auto matrix = [&](const std::string& tensor, std::vector<uint64_t> dims) {
-    add_matrix(layer_tensor(layer, tensor), *options_.type, std::move(dims));
-  };
-  const auto norm = [&](const std::string& tensor, uint64_t n) {
-    add_norm(layer_tensor(layer, tensor), n);
-  };
-  const auto vector = [&](const char* tensor, std::vector<uint64_t> dims, float deviation) {
-    tensors_.push_back(
-        {layer_tensor(layer, tensor), &weight_type("F32"), std::move(dims), deviation});
-  };
-  norm("attn_norm.weight", s.n_embd);
   if (s.fused) {
-    matrix("attn_qkv.weight", {s.n_embd, q_dim + 2 * kv_dim});
+    add_layer_matrix(layer, "attn_qkv.weight", {s.n_embd, q_dim + 2 * kv_dim});
   } else {
-    matrix("attn_q.weight", {s.n_embd, q_dim});
-    matrix("attn_k.weight", {s.n_embd, kv_dim});
-    matrix("attn_v.weight", {s.n_embd, kv_dim});
+    add_layer_matrix(layer, "attn_q.weight", {s.n_embd, (s.gated_attention ? 2 : 1) * q_dim});
+    add_layer_matrix(layer, "attn_k.weight", {s.n_embd, kv_dim});
+    add_layer_matrix(layer, "attn_v.weight", {s.n_embd, kv_dim});
   }
   if (s.head_norms) {
-    norm("attn_q_norm.weight", s.heads_of());
-    norm("attn_k_norm.weight", s.heads_of());
+    add_norm(layer_tensor(layer, "attn_q_norm.weight"), s.heads_of());
+    add_norm(layer_tensor(layer, "attn_k_norm.weight"), s.heads_of());
   }
-  matrix("attn_output.weight", {q_dim, s.n_embd});
+  add_layer_matrix(layer, "attn_output.weight", {q_dim, s.n_embd});
   if (s.biases) {
-    vector("attn_q.bias", {q_dim}, kBiasDeviation);
-    vector("attn_k.bias", {kv_dim}, kBiasDeviation);
-    vector("attn_v.bias", {kv_dim}, kBiasDeviation);
-    vector("attn_output.bias", {s.n_embd}, kBiasDeviation);
+    add_layer_vector(layer, "attn_q.bias", {q_dim}, kBiasDeviation);
+    add_layer_vector(layer, "attn_k.bias", {kv_dim}, kBiasDeviation);
+    add_layer_vector(layer, "attn_v.bias", {kv_dim}, kBiasDeviation);
+    add_layer_vector(layer, "attn_output.bias", {s.n_embd}, kBiasDeviation);
   }
-  if (s.sinks) vector("attn_sinks.weight", {s.n_heads}, 1);
-  if (s.norms_after) norm("post_attention_norm.weight", s.n_embd);
-  norm(fmt::format("{}.weight", s.ffn_norm), s.n_embd);
+  if (s.sinks) add_layer_vector(layer, "attn_sinks.weight", {s.n_heads}, 1);
+}
+
+void SyntheticModel::add_short_conv(uint32_t layer) {
+  const SyntheticShape& s = shape_;
+  add_layer_matrix(layer, "shortconv.in_proj.weight", {s.n_embd, uint64_t{3} * s.n_embd});
+  add_layer_vector(layer, "shortconv.conv.weight", {s.conv_taps, s.n_embd}, kTapDeviation);
+  add_layer_matrix(layer, "shortconv.out_proj.weight", {s.n_embd, s.n_embd});
+}
+
+void SyntheticModel::add_delta_net(uint32_t layer) {
+  const SyntheticShape& s = shape_;
+  const uint64_t n_values = uint64_t{s.n_delta_heads} * s.delta_head_dim;
+  const uint64_t n_qkv = uint64_t{2} * s.n_delta_keys * s.delta_head_dim + n_values;
+  add_layer_matrix(layer, "attn_qkv.weight", {s.n_embd, n_qkv});
+  add_layer_matrix(layer, "attn_gate.weight", {s.n_embd, n_values});
+  add_layer_vector(layer, "ssm_conv1d.weight", {s.conv_taps, n_qkv}, kTapDeviation);
+  add_layer_vector(layer, "ssm_dt.bias", {s.n_delta_heads}, 1, kMeanStep);
+  tensors_.push_back({layer_tensor(layer, "ssm_a"),
+                      &weight_type("F32"),
+                      {s.n_delta_heads},
+                      0,
+                      0,
+                      decays(s.n_delta_heads)});
+  add_layer_matrix(layer, "ssm_beta.weight", {s.n_embd, s.n_delta_heads});
+  add_layer_matrix(layer, "ssm_alpha.weight", {s.n_embd, s.n_delta_heads});
+  add_norm(layer_tensor(layer, "ssm_norm.weight"), s.delta_head_dim);
+  add_layer_matrix(layer, "ssm_out.weight", {n_values, s.n_embd});
+}
+
+void SyntheticModel::add_feed_forward(uint32_t layer) {
+  const SyntheticShape& s = shape_;
   if (s.n_experts > 0) {
     add_matrix(layer_tensor(layer, "ffn_gate_inp.weight"), weight_type("F32"),
                {s.n_embd, s.n_experts});
-    matrix("ffn_gate_exps.weight", {s.n_embd, s.n_ff, s.n_experts});
-    matrix("ffn_up_exps.weight", {s.n_embd, s.n_ff, s.n_experts});
-    matrix("ffn_down_exps.weight", {s.n_ff, s.n_embd, s.n_experts});
+    add_layer_matrix(layer, "ffn_gate_exps.weight", {s.n_embd, s.n_ff, s.n_experts});
+    add_layer_matrix(layer, "ffn_up_exps.weight", {s.n_embd, s.n_ff, s.n_experts});
+    add_layer_matrix(layer, "ffn_down_exps.weight", {s.n_ff, s.n_embd, s.n_experts});
     if (s.biases) {
-      vector("ffn_gate_inp.bias", {s.n_experts}, kBiasDeviation);
-      vector("ffn_gate_exps.bias", {s.n_ff, s.n_experts}, kBiasDeviation);
-      vector("ffn_up_exps.bias", {s.n_ff, s.n_experts}, kBiasDeviation);
-      vector("ffn_down_exps.bias", {s.n_embd, s.n_experts}, kBiasDeviation);
+      add_layer_vector(layer, "ffn_gate_inp.bias", {s.n_experts}, kBiasDeviation);
+      add_layer_vector(layer, "ffn_gate_exps.bias", {s.n_ff, s.n_experts}, kBiasDeviation);
+      add_layer_vector(layer, "ffn_up_exps.bias", {s.n_ff, s.n_experts}, kBiasDeviation);
+      add_layer_vector(layer, "ffn_down_exps.bias", {s.n_embd, s.n_experts}, kBiasDeviation);
     }
     return;
   }
-  if (!s.fused) matrix("ffn_gate.weight", {s.n_embd, s.n_ff});
-  matrix("ffn_up.weight", {s.n_embd, uint64_t{s.fused ? 2u : 1u} * s.n_ff});
-  matrix("ffn_down.weight", {s.n_ff, s.n_embd});
-  if (s.norms_after) norm("post_ffw_norm.weight", s.n_embd);
+  if (!s.fused) add_layer_matrix(layer, "ffn_gate.weight", {s.n_embd, s.n_ff});
+  add_layer_matrix(layer, "ffn_up.weight", {s.n_embd, uint64_t{s.fused ? 2u : 1u} * s.n_ff});
+  add_layer_matrix(layer, "ffn_down.weight", {s.n_ff, s.n_embd});
 }
 
 void SyntheticModel::add_rope_divisors() {
@@ -418,7 +522,7 @@ void SyntheticModel::add_tensors() {
   const WeightType& type = *options_.type;
   add_matrix("token_embd.weight", s.tied ? output_type(options_) : type, {s.n_embd, s.n_vocab});
   for (uint32_t i = 0; i < s.n_layers; ++i) add_layer(i);
-  add_norm("output_norm.weight", s.n_embd);
+  add_norm(fmt::format("{}.weight", s.output_norm), s.n_embd);
   if (!s.tied) add_matrix("output.weight", output_type(options_), {s.n_embd, s.n_vocab});
   add_rope_divisors();
 }
@@ -455,7 +559,22 @@ GgufHeader SyntheticModel::header() const {
   set("block_count", s.n_layers);
   set("feed_forward_length", s.n_ff);
   set("attention.head_count", s.n_heads);
-  set("attention.head_count_kv", s.n_kv_heads);
+  if (s.attention_layers.empty()) {
+    set("attention.head_count_kv", s.n_kv_heads);
+  } else {
+    std::vector<uint32_t> kv_heads(s.n_layers, 0);
+    for (uint32_t i = 0; i < s.n_layers; ++i) kv_heads[i] = s.attends(i) ? s.n_kv_heads : 0;
+    header.set_array(prefix + "attention.head_count_kv", std::span<const uint32_t>(kv_heads));
+    set("shortconv.l_cache", s.conv_taps);
+  }
+  if (s.n_delta_heads > 0) {
+    set("full_attention_interval", s.attention_interval);
+    set("ssm.conv_kernel", s.conv_taps);
+    set("ssm.inner_size", s.n_delta_heads * s.delta_head_dim);
+    set("ssm.state_size", s.delta_head_dim);
+    set("ssm.time_step_rank", s.n_delta_heads);
+    set("ssm.group_count", s.n_delta_keys);
+  }
   set("attention.key_length", s.heads_of());
   set("attention.value_length", s.heads_of());
   set("attention.layer_norm_rms_epsilon", s.eps);

@@ -54,8 +54,19 @@ struct SyntheticShape {
   bool biases = false;     ///< of attention's matrices, the router and the experts
   bool sinks = false;      ///< of the heads of attention
   std::string_view ffn_norm = "ffn_norm";
+  std::string_view output_norm = "output_norm";
+  /// Of a hybrid: layers that attend, where others have a short convolution; empty: all attend.
+  std::span<const uint32_t> attention_layers = {};
+  /// Of a hybrid: above 1 each such layer attends, and the others have a gated delta net.
+  uint32_t attention_interval = 1;
+  uint32_t conv_taps = 0;        ///< of the layers that do not attend
+  uint32_t n_delta_heads = 0;    ///< of a delta net, of its values
+  uint32_t n_delta_keys = 0;     ///< heads of its keys
+  uint32_t delta_head_dim = 0;   ///< of keys and of values
+  bool gated_attention = false;  ///< each head of q is followed by one of gates
 
   uint32_t heads_of() const { return head_dim != 0 ? head_dim : n_embd / n_heads; }
+  bool attends(uint32_t layer) const;
   uint32_t rotated() const { return rope_dims != 0 ? rope_dims : heads_of(); }
 };
 
@@ -123,6 +134,13 @@ class SyntheticModel {
   void add_tensors();
   void add_matrix(const std::string& name, const WeightType& type, std::vector<uint64_t> dims);
   void add_layer(uint32_t layer);
+  void add_attention(uint32_t layer);
+  void add_short_conv(uint32_t layer);
+  void add_delta_net(uint32_t layer);
+  void add_feed_forward(uint32_t layer);
+  void add_layer_matrix(uint32_t layer, const char* tensor, std::vector<uint64_t> dims);
+  void add_layer_vector(uint32_t layer, const char* tensor, std::vector<uint64_t> dims,
+                        float deviation, float mean = 0);
   void add_norm(const std::string& name, uint64_t n);
   void add_rope_divisors();
 

@@ -84,6 +84,13 @@ TEST(ModelCost, PresetsCostWhatTheirDimensionsSay) {
       // 48 layers: 4 kv heads of 128; 18,874,368 weights each, 8 experts of 4,718,592, and 2048 x
       // 151936.
       {"qwen3-30b-a3b", 30'532'122'624, 98'304, 6'058'147'840, uint64_t{4} * 32 * 128 * 48 * 4096},
+      // 16 layers of 3 x 2048 x 8192 weights; 6 attend, with 8 kv heads of 64 and 10,485,760
+      // weights,
+      // 10 convolve, with 16,777,216; and 2048 x 65536.
+      {"lfm2-1.2b", 1'170'340'608, 12'288, 2'340'421'632, uint64_t{4} * 32 * 64 * 6 * 4096},
+      // 24 layers of 3 x 2048 x 6144 weights; 6 attend, with 2 kv heads of 256 and 14,680,064
+      // weights, 18 are delta nets, with 21,037,056; and 2048 x 248320.
+      {"qwen3.5-like", 1'881'825'088, 12'288, 3'762'552'832, uint64_t{4} * 8 * 256 * 6 * 4096},
       // 24 layers: 8 kv heads of 64; 26,542,080 weights each, 4 experts of 24,883,200, and 2880 x
       // 201088, and 5,120 + 2,880 + 4 x 8,640 biases a layer, an addition each. Every other layer
       // sees 128 keys.
