@@ -104,19 +104,33 @@ TEST_P(Recurrent, HitsEndWhereAStateWasKeptAndTheRestIsComputed) {
   }
 }
 
-TEST_P(Recurrent, ATurnGoesOnFromTheEndOfTheLast) {
+TEST_P(Recurrent, EachOfTenTurnsGoesOnFromTheEndOfTheLast) {
+  constexpr uint32_t kAnswer = 3;
   const auto engine = this->engine({});
-  const Told first = run(*engine, prompt_);
-  std::vector<TokenId> longer = prompt_;
-  longer.insert(longer.end(), first.tokens.begin(), first.tokens.end());
-  const std::vector<TokenId> more = tokens(9, 5);
-  longer.insert(longer.end(), more.begin(), more.end());
-  const Told second = run(*engine, longer);
-  // The last token was sampled, not read.
-  EXPECT_EQ(second.report.cache.cached_tokens, kPrompt + kNew - 1);
-  const Told alone = run(*this->engine({.prefix_cache = false}), longer);
-  EXPECT_EQ(second.tokens, alone.tokens);
-  for (const auto& [position, row] : second.logits) {
+  std::vector<TokenId> text = prompt_;
+  uint32_t n_known = 0;
+  Told last;
+  for (uint32_t turn = 0; turn < 10; ++turn) {
+    if (turn > 0) {
+      const std::vector<TokenId> question = tokens(5, turn);
+      text.insert(text.end(), last.tokens.begin(), last.tokens.end());
+      text.insert(text.end(), question.begin(), question.end());
+    }
+    last = {};
+    const auto id = submit(*engine, text, last, kAnswer);
+    ASSERT_TRUE(id.ok()) << id.error().message;
+    finish(*engine, {{*id, &last}});
+    EXPECT_EQ(last.report.cache.cached_tokens, n_known) << turn;
+    // The last token was sampled, not read.
+    n_known = static_cast<uint32_t>(text.size()) + kAnswer - 1;
+  }
+  Told alone;
+  const auto fresh = this->engine({.prefix_cache = false});
+  const auto id = submit(*fresh, text, alone, kAnswer);
+  ASSERT_TRUE(id.ok()) << id.error().message;
+  finish(*fresh, {{*id, &alone}});
+  EXPECT_EQ(last.tokens, alone.tokens);
+  for (const auto& [position, row] : last.logits) {
     EXPECT_LE(test::nmse(row, alone.logits.at(position)), law_.arithmetic.bound) << position;
   }
 }
