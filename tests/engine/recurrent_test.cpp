@@ -135,6 +135,27 @@ TEST_P(Recurrent, EachOfTenTurnsGoesOnFromTheEndOfTheLast) {
   }
 }
 
+TEST_P(Recurrent, ASavedConversationGoesOnElsewhere) {
+  const auto here = this->engine({});
+  const Told first = run(*here, prompt_);
+  std::vector<TokenId> said = prompt_;
+  said.insert(said.end(), first.tokens.begin(), first.tokens.end());
+  const auto bytes = here->save({.tokens = said});
+  ASSERT_TRUE(bytes.ok()) << bytes.error().message;
+  const auto there = this->engine({});
+  const auto restored = there->restore(*bytes, {});
+  ASSERT_TRUE(restored.ok()) << restored.error().message;
+  // The last token was sampled, not read.
+  EXPECT_EQ(restored->state_tokens, kPrompt + kNew - 1);
+  const Told second = run(*there, said);
+  EXPECT_EQ(second.report.cache.cached_tokens, kPrompt + kNew - 1);
+  const Told alone = run(*this->engine({.prefix_cache = false}), said);
+  EXPECT_EQ(second.tokens, alone.tokens);
+  for (const auto& [position, row] : second.logits) {
+    EXPECT_LE(test::nmse(row, alone.logits.at(position)), law_.arithmetic.bound) << position;
+  }
+}
+
 TEST_P(Recurrent, BatchMatesChangeNothing) {
   const auto engine = this->engine({.n_sequences = 3, .token_budget = 48, .chunk_tokens = 24});
   Told first, second, third;
