@@ -239,6 +239,27 @@ TEST_P(Recurrent, PolledInTheSmallestPiecesNothingChanges) {
   expect_whole(told, "polled");
 }
 
+TEST_P(Recurrent, HalfOfTheMemoryAmidAGenerationChangesNothing) {
+  const auto engine = this->engine(
+      {.kv_blocks = kv_blocks(8 * n_blocks(kContext)), .token_budget = 16, .chunk_tokens = 16});
+  Told told;
+  const auto id = submit(*engine, prompt_, told);
+  ASSERT_TRUE(id.ok());
+  for (int i = 0; i < 3; ++i) keep(step(*engine), {{*id, &told}});
+  const uint64_t budget = engine->memory().used_bytes - engine->memory().kv_bytes / 2;
+  ASSERT_TRUE(engine->set_memory_budget(budget).ok());
+  while (!engine->idle()) {
+    keep(step(*engine), {{*id, &told}});
+    ASSERT_TRUE(engine->check_integrity().ok());
+    if (told.tokens.size() == kNew / 2) {
+      EXPECT_TRUE(engine->memory().met);
+      EXPECT_LE(engine->memory().used_bytes, budget);
+      ASSERT_TRUE(engine->set_memory_budget(UINT64_MAX).ok());
+    }
+  }
+  expect_whole(told, "half of the memory");
+}
+
 /// A step that comes to nothing wrote a page that nobody reads.
 TEST_P(Recurrent, AFailedStepLeavesTheStateAsItWas) {
   for (const StepStage stage : {StepStage::kSubmit, StepStage::kLand}) {
