@@ -133,7 +133,7 @@ StateLayout state_layout(const Program& program, KvTypes type) {
     }
   }
   if (paged_bytes > 0) {
-    const uint64_t fitting = std::bit_floor(layout.page_bytes / paged_bytes) * kKvBlockTokens;
+    const uint64_t fitting = layout.page_bytes / paged_bytes * kKvBlockTokens;
     layout.block_tokens =
         static_cast<uint32_t>(std::min<uint64_t>(fitting, StateLayout::kMostBlockTokens));
   }

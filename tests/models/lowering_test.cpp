@@ -346,15 +346,15 @@ TEST(Lowering, BlocksHaveMoreTokensWhereStatesAreLarge) {
   // A state is never cut.
   const StateLayout one = layout_of({10 * kState});
   EXPECT_EQ(one.page_bytes, 10u * kBlock);
-  EXPECT_EQ(one.block_tokens, 8 * 16u);
-  EXPECT_EQ(one.block_bytes(), 10u * kBlock / 8);
-  EXPECT_EQ(pages_of_context(cache_groups(program, one), 1000, 64, one.block_tokens), 8 + 3u);
+  EXPECT_EQ(one.block_tokens, 10 * 16u);
+  EXPECT_EQ(one.block_bytes(), kBlock);
+  EXPECT_EQ(pages_of_context(cache_groups(program, one), 1000, 64, one.block_tokens), 7 + 3u);
   EXPECT_EQ(layout_of({100 * kState}).block_tokens, StateLayout::kMostBlockTokens);
   // A small one and a large one of each layer share a page.
   const StateLayout pairs = layout_of({kState / 4, 5 * kState, kState / 4, 5 * kState});
   EXPECT_EQ(pairs.pages.size(), 1u + 2u);
   EXPECT_EQ(pairs.page_bytes, 5u * kBlock + kBlock / 4);
-  EXPECT_EQ(pairs.block_tokens, 4 * 16u);
+  EXPECT_EQ(pairs.block_tokens, 5 * 16u);
   // No more pages than a cache has groups.
   const StateLayout many = layout_of(std::vector<uint64_t>(40, kState));
   EXPECT_LE(many.pages.size(), 16u);
