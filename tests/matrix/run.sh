@@ -104,7 +104,9 @@ run_row() {
       test_on lavapipe-25 release -R '^test_(ops|attention_invariance|stories)$' ;;
     validation)
       # The layers see most on the newest driver that runs on this machine's own loader.
-      PUMICE_VALIDATION=1 test_on lavapipe-25 release -L 'gpu|model' -LE 'slow|matrix'
+      # Without what does often what others do: measures, cuts at every position, every pair of KV types.
+      PUMICE_VALIDATION=1 test_on lavapipe-25 release -L 'gpu|model' -LE 'slow|matrix' \
+        -E '^(cli_bench(_levers|_explain|_layers)?|test_(bench|every_cut|kv_types))$'
       # A host's own device with the newest layers too.
       PUMICE_VALIDATION=1 test_on lavapipe-26 release -R '^test_api_vulkan$' ;;
     validation-26)
