@@ -100,7 +100,8 @@ class Decoder::Declaring {
         math_(math) {}
 
   Status run() {
-    PUMICE_TRY(decoder_.linear_, ops::Linear::plan(pipelines_, decoder_.types_, math_));
+    PUMICE_TRY(decoder_.linear_,
+               ops::Linear::plan(pipelines_, decoder_.types_, product_math(program_, math_)));
     if (decoder_.invariant_) decoder_.linear_.use_gemm_only();
     for (const AttentionClass& one : decoder_.lowered_.attention_classes) {
       PUMICE_TRY(decoder_.attention_.emplace_back(),

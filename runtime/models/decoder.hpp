@@ -2,10 +2,12 @@
 // family.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "base/result.hpp"
@@ -34,6 +36,17 @@ namespace pumice {
 /// fp16 would not be as precise as kAuto promises.
 inline ops::Math attention_math(const AttentionClass& one, ops::Math math) {
   return math == ops::Math::kAuto && one.large_scores ? ops::Math::kF32 : math;
+}
+
+/// The arithmetic of products where `math` is the model's. A gated delta net subtracts what it
+/// knows of a key from what it is told, and carries what rounding made of both from row to row:
+/// with fp16 inputs that would not be as precise as kAuto promises.
+inline ops::Math product_math(const Program& program, ops::Math math) {
+  const bool carries = std::ranges::any_of(program.ops, [](const Op& op) {
+    const auto* const recurrence = std::get_if<op::Recurrence>(&op.what);
+    return recurrence != nullptr && recurrence->beta;
+  });
+  return math == ops::Math::kAuto && carries ? ops::Math::kF32 : math;
 }
 
 /// The most a decoder's buffers hold.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "models/decoder.hpp"
 #include "models/families.hpp"
 #include "models/lowering.hpp"
 #include "models/model_source.hpp"
@@ -65,6 +66,17 @@ TEST_F(Synthetic, PresetsHaveExactlyTheParametersOfTheModelsTheyStandFor) {
     }
     EXPECT_EQ(n, expected) << name;
   }
+}
+
+TEST_F(Synthetic, DeltaNetsAreComputedInFp32UnlessAskedForOtherwise) {
+  const auto math_of = [](std::string_view name, ops::Math math) {
+    const SyntheticModel model = make(preset(name));
+    const ModelSource source = ModelSource::synthetic(model).value();
+    return product_math(build_program(source).value(), math);
+  };
+  EXPECT_EQ(math_of("qwen3.5-like", ops::Math::kAuto), ops::Math::kF32);
+  EXPECT_EQ(math_of("qwen3.5-like", ops::Math::kF16), ops::Math::kF16);
+  EXPECT_EQ(math_of("lfm2-1.2b", ops::Math::kAuto), ops::Math::kAuto);
 }
 
 TEST_F(Synthetic, AFileOfEveryTypeIsAModel) {
