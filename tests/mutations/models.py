@@ -135,8 +135,6 @@ MUTATIONS = [
     ("the last layers have windows too", "runtime/models/families/gemma_embedding.cpp",
      "i % period != period - 1 ? near : full", "i % period != period ? near : full",
      "test_models_reference:*TextsAndTheirTokens*gemma_embedding"),
-    ("delta nets are fp16 under auto", "runtime/models/decoder.hpp", "&& carries ? ops::Math::kF32", "&& !carries ? math",
-     "test_models:Synthetic.DeltaNets*"),
     ("ModernBERT's first layer is normed twice", "runtime/models/families/modern_bert.cpp",
      "i == 0 ? x : p.layer_norm(x, \"attn_norm\", eps, kNoBias)",
      "p.layer_norm(x, i == 0 ? \"token_embd_norm\" : \"attn_norm\", eps, kNoBias)",
