@@ -8,7 +8,8 @@
 
 // A workgroup takes workgroup_size / kLanes columns of one head's state through the rows of one
 // sequence, one row after the other; kLanes invocations share a column, each with every kLanes-th of
-// its keys. A row's sums are the same wherever its sequence is cut.
+// its keys. A row's sums are the same wherever its sequence is cut: by steps, or by dispatches of one
+// step, of which each goes on with what the one before it has left.
 layout(local_size_x_id = 0) in;
 
 const uint kLanes = 16;
@@ -54,6 +55,9 @@ void main() {
   const uint head = pc.first_head + gl_WorkGroupID.y;
   const uint key_head = by_remainder != 0 ? head % key_heads : head / heads_per_key;
   const StateItem item = StateItems(pc.items).v[gl_WorkGroupID.z];
+  if (pc.first_row != 0 && pc.first_row >= item.n_rows) return;  // its last row is behind it
+  const uvec2 source = pc.first_row == 0 ? item.before : item.after;
+  const bool begins = pc.first_row == 0 && item.begins != 0;
   const uint state = (head * value_dim + column) * key_dim;
   const float a = Floats(pc.a).v[head];
   const float bias = Floats(pc.bias).v[head];
@@ -63,12 +67,13 @@ void main() {
   for (uint i = 0; i < kPerLane; ++i) {
     const uint key = i * kLanes + lane;
     s[i] = 0.0;
-    if (in_range && key < key_dim && item.begins == 0) {
-      s[i] = Floats(address_add(item.before, pc.state_offset)).v[state + key];
+    if (in_range && key < key_dim && !begins) {
+      s[i] = Floats(address_add(source, pc.state_offset)).v[state + key];
     }
   }
 
-  for (uint r = 0; r < item.n_rows; ++r) {
+  const uint end = min(item.n_rows, pc.first_row + pc.n_rows);
+  for (uint r = pc.first_row; r < end; ++r) {
     const uint row = item.first_row + r;
     const uint turn = (r & 1) * workgroup_size;
     const float dt = softplus(Floats(pc.step).v[row * pc.step_stride + head] + bias);
