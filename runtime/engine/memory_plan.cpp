@@ -193,8 +193,9 @@ Result<MemoryPlan> MemoryPlanner::plan_all(const EngineOptions& options) const {
 
 uint32_t MemoryPlanner::largest_context(EngineOptions options, uint32_t most) const {
   const uint32_t fitting = longest(options, most, false);
-  if (fitting > 0 || !device_.beside) return fitting;
-  return longest(std::move(options), std::min(most, kRoomTokens), true);
+  const uint32_t room = std::min(most, kRoomTokens);
+  if (fitting >= room || !device_.beside) return fitting;
+  return std::max(fitting, longest(std::move(options), room, true));
 }
 
 uint32_t MemoryPlanner::longest(EngineOptions options, uint32_t most, bool beside) const {

@@ -100,8 +100,8 @@ class MemoryPlanner {
   bool fits(const MemoryPlan& plan) const {
     return plan.obstacle.empty() && plan.budgeted_bytes <= device_.free_bytes;
   }
-  /// The longest context up to `most` that fits beside all weights, or where those do not fit, up
-  /// to kRoomTokens beside some; a multiple of a block, or `most`. 0: none does.
+  /// The longest context up to `most` that fits beside all weights, or up to kRoomTokens beside
+  /// some; a multiple of a block, or `most`. 0: none does.
   uint32_t largest_context(EngineOptions options, uint32_t most) const;
   /// Errors (kDoesNotFit): it does not fit, with the numbers and what would.
   Status check(const EngineOptions& options) const;

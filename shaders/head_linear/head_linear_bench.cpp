@@ -76,7 +76,8 @@ std::vector<OpCase> head_linear_bench_cases(const BenchScale& scale) {
     // A GLM 4.7 Flash's way to the latent and out of it, and less of it.
     for (const BenchShape& shape :
          {scale.small ? BenchShape{type, rows, 4, 256, 192} : BenchShape{type, rows, 20, 512, 192},
-          scale.small ? BenchShape{type, rows, 4, 128, 256} : BenchShape{type, rows, 20, 256, 512}}) {
+          scale.small ? BenchShape{type, rows, 4, 128, 256}
+                      : BenchShape{type, rows, 20, 256, 512}}) {
       cases.push_back({.op = "head_linear",
                        .name = fmt::format("Q8_0 rows={} heads={} n={} k={}", rows, shape.n_heads,
                                            shape.n, shape.k),

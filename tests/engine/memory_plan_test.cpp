@@ -149,9 +149,11 @@ class MemoryPlansBeside : public MemoryPlans {
                .beside = vk::MemoryDomain::kUpload,
                .beside_bytes = beside_bytes});
   }
-  void SetUp() override {
+  void SetUp() override { use(4); }
+  void use(uint32_t n_experts) {
     SyntheticShape shape = find_synthetic_preset("moe-tiny").value();
     shape.context_length = 65536;
+    shape.n_experts = n_experts;
     source_ = ModelSource::synthetic(SyntheticModel::create(shape, {}).value()).value();
     all_ = beside(UINT64_MAX, 0).plan(engine_).value();
   }
@@ -180,6 +182,7 @@ TEST_F(MemoryPlansBeside, WeightsThatDoNotFitLieThereTheLeastReadFirst) {
 }
 
 TEST_F(MemoryPlansBeside, RoomIsLeftForAContextWorthHaving) {
+  use(64);  // larger than keys and values of such a context
   engine_.context_tokens = 64;
   const uint64_t small = beside(UINT64_MAX, 0).plan(engine_).value().budgeted_bytes;
   const MemoryPlan plan = beside(small - 1, kMiB << 10).plan(engine_).value();
