@@ -5,6 +5,8 @@ MUTATIONS = [
      "push.a_group = args.a_group;", "push.a_group = args.y_group;", "test_ops:*elementwise_copy_groups*"),
     ("every share of a recurrence is of the first heads", "shaders/recurrence/recurrence.cpp",
      "moved.first_head = first;", "moved.first_head = first * 0;", "test_ops:*recurrence*"),
+    ("everything of a head decays alike", "shaders/recurrence/recurrence.cpp",
+     ".decay = decay_constant(shape.decay)", ".decay = RECURRENCE_DECAY_HEAD", "test_ops:*recurrence*"),
     ("heads share keys by remainder always", "shaders/recurrence/recurrence.cpp",
      ".by_remainder = shape.by_remainder ? 1u : 0u", ".by_remainder = 1u", "test_ops:*recurrence*"),
     ("every share of a convolution is of the first rows", "shaders/causal_conv/causal_conv.cpp",
