@@ -34,6 +34,8 @@ constexpr ModelFamily kFamilies[] = {
     {"granitehybrid", families::build_granitehybrid},
     {"granitemoe", families::build_granitemoe},
     {"hunyuan-dense", families::build_hunyuan_dense},
+    {"jamba", families::build_jamba},
+    {"kimi-linear", families::build_kimi_linear},
     {"lfm2", families::build_lfm2},
     {"lfm2moe", families::build_lfm2moe},
     {"llama", families::build_llama},

@@ -50,6 +50,8 @@ Result<Program> build_granite(const ModelSource& source);
 Result<Program> build_granitehybrid(const ModelSource& source);
 Result<Program> build_granitemoe(const ModelSource& source);
 Result<Program> build_hunyuan_dense(const ModelSource& source);
+Result<Program> build_jamba(const ModelSource& source);
+Result<Program> build_kimi_linear(const ModelSource& source);
 Result<Program> build_lfm2(const ModelSource& source);
 Result<Program> build_lfm2moe(const ModelSource& source);
 Result<Program> build_llama(const ModelSource& source);
