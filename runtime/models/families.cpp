@@ -44,6 +44,7 @@ constexpr ModelFamily kFamilies[] = {
     {"mistral4", families::build_mistral4},
     {"modern-bert", families::build_modern_bert},
     {"nemotron_h", families::build_nemotron_h},
+    {"nemotron_h_moe", families::build_nemotron_h_moe},
     {"nomic-bert", families::build_nomic_bert},
     {"olmo2", families::build_olmo2},
     {"phi2", families::build_phi2},

@@ -60,6 +60,7 @@ Result<Program> build_mistral3(const ModelSource& source);
 Result<Program> build_mistral4(const ModelSource& source);
 Result<Program> build_modern_bert(const ModelSource& source);
 Result<Program> build_nemotron_h(const ModelSource& source);
+Result<Program> build_nemotron_h_moe(const ModelSource& source);
 Result<Program> build_nomic_bert(const ModelSource& source);
 Result<Program> build_olmo2(const ModelSource& source);
 Result<Program> build_phi2(const ModelSource& source);
