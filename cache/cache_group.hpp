@@ -27,6 +27,16 @@ struct CacheGroup {
   uint32_t window_tokens = 0;  ///< of a window
 };
 
+/// At which block edges of its prompt a running sequence's states are kept. They are kept wherever
+/// a sequence ends or is suspended, besides.
+enum class KeptStates : uint8_t {
+  kNone,
+  kPromptEdge,     ///< the last before the prompt's end: the next turn goes on from there
+  kBranch,         ///< where it left what was known: a prompt that many share
+  kEdgeAndBranch,  ///< both; for what `pumice sim --keep-states` says of others see docs/TUNING.md
+  kEveryEdge,
+};
+
 /// A bit for each group, the first lowest.
 using GroupMask = uint32_t;
 inline constexpr uint32_t kMaxGroups = 16;

@@ -35,8 +35,8 @@
 //     window needs `reserve` before every step, prefill too.
 //   - A recurrent step reads the state at its first position and writes another page, so that a
 //     state once written never changes: undoing a step drops a page, and keeping a state copies
-//     nothing. States are kept at the last block edge before a prompt's end, at the edge where it
-//     left what was known (`next_kept_state`), and where a sequence ends or is suspended. They are
+//     nothing. States are kept at edges of the prompt (KeptStates: the last one and the one where
+//     it left what was known), and where a sequence ends or is suspended. They are
 //     never taken from running sequences' needs: they wait in the order of use like blocks.
 // What to give up: pages are of equal size, so the value of one is the tokens it saves times how
 // often. The order of use stands for it: everything of a sequence is given up from its end, a state
@@ -74,7 +74,8 @@ struct KvCacheOptions {
   uint32_t n_blocks = 0;  ///< of the device, at first; kUnlimitedBlocks for simulations
   uint32_t block_tokens = 16;
   std::vector<CacheGroup> groups = {};  ///< none: one full group
-  uint32_t rewind_tokens = 0;           ///< most positions that `rewind` takes back
+  KeptStates kept_states = KeptStates::kEdgeAndBranch;
+  uint32_t rewind_tokens = 0;  ///< most positions that `rewind` takes back
   /// Prompts are given as one 64-bit key a block (`hash_keys`) instead of tokens.
   bool keyed = false;
   bool reuse = true;  ///< false: nothing is ever found again
@@ -428,6 +429,7 @@ class KvCache {
   NodeId index_partial_block(Sequence& ended, std::span<const uint32_t> content);
   void settle(Sequence& begun);
   void keep_states(Sequence& kept, NodeId node);
+  uint32_t next_kept_state(const Sequence& asked, uint32_t position) const;
   void flip(Sequence& committed, uint32_t group);
   void slide(Sequence& committed, uint32_t group);
   void give_back_state(Held& held, BlockId page);

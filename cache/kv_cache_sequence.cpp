@@ -90,11 +90,22 @@ void KvCache::drop_planned(Held& held, uint32_t n_tokens) {
 
 /// Where a state is kept costs nothing but the memory, as long as nobody needs it.
 uint32_t KvCache::next_kept_state(SequenceId id, uint32_t position) const {
-  const Sequence& asked = sequence(id);
+  return next_kept_state(sequence(id), position);
+}
+
+uint32_t KvCache::next_kept_state(const Sequence& asked, uint32_t position) const {
+  if (groups_.recurrent() == 0 || !options_.reuse) return UINT32_MAX;
+  const KeptStates kept = options_.kept_states;
+  const bool both = kept == KeptStates::kEdgeAndBranch;
   uint32_t next = UINT32_MAX;
-  if (groups_.recurrent() == 0 || !options_.reuse) return next;
-  for (const uint32_t edge : {asked.branch, asked.prompt_edge}) {
+  const auto keep_at = [&](uint32_t edge) {
     if (edge > position) next = std::min(next, edge);
+  };
+  if (both || kept == KeptStates::kBranch) keep_at(asked.branch);
+  if (both || kept == KeptStates::kPromptEdge) keep_at(asked.prompt_edge);
+  if (kept == KeptStates::kEveryEdge) {
+    const uint32_t edge = (position / options_.block_tokens + 1) * options_.block_tokens;
+    if (edge <= asked.prompt_edge) keep_at(edge);
   }
   return next;
 }
@@ -142,7 +153,7 @@ void KvCache::flip(Sequence& committed, uint32_t group) {
   const auto at = std::ranges::find(held.states, now, &State::position);
   PUMICE_CHECK(at != held.states.end(), "a state is committed that no step was to write");
   const bool on_edge = now > 0 && now == committed.n_indexed * options_.block_tokens;
-  if (on_edge && (now == committed.branch || now == committed.prompt_edge)) {
+  if (on_edge && next_kept_state(committed, now - 1) == now) {
     keep_states(committed, committed.tip);
   }
   const size_t n_before = static_cast<size_t>(at - held.states.begin());

@@ -11,6 +11,20 @@ function(pumice_unity target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${PUMICE_UNITY} UNITY_BUILD_BATCH_SIZE 8)
 endfunction()
 
+# pumice_unity_by_folder(TARGET): the same, but those of one folder together, where names are unique in a folder only.
+function(pumice_unity_by_folder target)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${PUMICE_UNITY} UNITY_BUILD_MODE GROUP)
+  get_target_property(sources ${target} SOURCES)
+  foreach(source ${sources})
+    cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} NORMALIZE OUTPUT_VARIABLE path)
+    cmake_path(RELATIVE_PATH path BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} OUTPUT_VARIABLE path)
+    cmake_path(GET path PARENT_PATH folder)
+    if(folder AND NOT folder MATCHES "[.][.]")  # not what is generated
+      set_source_files_properties(${source} PROPERTIES UNITY_GROUP "${folder}")
+    endif()
+  endforeach()
+endfunction()
+
 function(pumice_library name)
   cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS" ${ARGN})
   add_library(${name} STATIC ${arg_SOURCES})

@@ -40,17 +40,33 @@ bool meets_objectives(const Request& request, const SimulationOptions& options) 
          (options.goodput_tpot_s == 0 || tpot <= options.goodput_tpot_s);
 }
 
+KvCacheOptions cache_options(const Trace& trace, const SimulationOptions& options) {
+  return {.n_blocks = options.n_blocks,
+          .block_tokens = trace.block_tokens,
+          .groups = options.groups,
+          .kept_states = options.kept_states,
+          .keyed = true};
+}
+
+/// Compute a whole prompt, with steps that end where states are kept. False: there is no room.
+bool compute_prompt(KvCache& cache, SequenceId id, uint32_t n_tokens) {
+  for (uint32_t position = cache.computed_tokens(id); position < n_tokens;) {
+    const uint32_t end = std::min(n_tokens, cache.next_kept_state(id, position));
+    if (!cache.reserve(id, end).ok()) return false;
+    cache.plan(id, end);
+    cache.commit(id, end);
+    position = end;
+  }
+  return true;
+}
+
 }  // namespace
 
 Result<SimulationReport> simulate(const Trace& trace, const SimulationOptions& options,
                                   const SimulationProgress& progress) {
   const auto start = std::chrono::steady_clock::now();
-  const KvCacheOptions cache{.n_blocks = options.n_blocks,
-                             .block_tokens = trace.block_tokens,
-                             .groups = options.groups,
-                             .keyed = true};
   PUMICE_TRY(Scheduler scheduler,
-             Scheduler::create(options.scheduler, cache,
+             Scheduler::create(options.scheduler, cache_options(trace, options),
                                options.calibrated ? CostModel(options.device) : CostModel()));
   VirtualRun run{std::move(scheduler), options.device};
   SimulationReport report;
@@ -103,20 +119,22 @@ Result<SimulationReport> simulate(const Trace& trace, const SimulationOptions& o
   return report;
 }
 
-double prefix_hit_rate(const Trace& trace, uint32_t n_blocks) {
-  KvCache cache({.n_blocks = n_blocks, .block_tokens = trace.block_tokens, .keyed = true});
-  uint64_t n_full = 0;
-  uint64_t n_matched = 0;
+PrefixHits find_prefix_hits(const Trace& trace, const SimulationOptions& options) {
+  KvCache cache(cache_options(trace, options));
+  PrefixHits hits;
   for (const TraceRequest& request : trace.requests) {
     HashedPrompt prompt = cache.hash_keys(request.keys, request.prompt_tokens);
-    n_full += request.keys.size();
+    hits.prompt_blocks += request.keys.size();
     const Result<SequenceId> sequence = cache.begin(prompt, request.prompt_tokens);
     if (!sequence.ok()) continue;  // longer than the pool: nothing of it is found
-    n_matched += cache.report(*sequence).shared_tokens / trace.block_tokens;
-    cache.commit(*sequence, request.prompt_tokens);
+    const uint32_t shared = cache.report(*sequence).shared_tokens;
+    if (compute_prompt(cache, *sequence, request.prompt_tokens)) {
+      hits.matched_blocks += shared / trace.block_tokens;
+    }
     cache.release(*sequence);
   }
-  return n_full > 0 ? static_cast<double>(n_matched) / static_cast<double>(n_full) : 0;
+  hits.cache = cache.stats();
+  return hits;
 }
 
 Result<std::vector<TradeOff>> sweep_chunks(const TradeOffOptions& options) {

@@ -16,6 +16,7 @@ struct SimulationOptions {
   SchedulerOptions scheduler = {};
   uint32_t n_blocks = 0;                ///< kUnlimitedBlocks: as many as are asked for
   std::vector<CacheGroup> groups = {};  ///< none: one full group; all share the blocks
+  KeptStates kept_states = KeptStates::kEdgeAndBranch;
   StepCost device = {};
   /// Whether the scheduler knows the device from the start or learns it on the way.
   bool calibrated = true;
@@ -44,9 +45,21 @@ using SimulationProgress = std::function<bool(size_t done, size_t total)>;
 Result<SimulationReport> simulate(const Trace& trace, const SimulationOptions& options,
                                   const SimulationProgress& progress = {});
 
-/// The share of all full prompt blocks that is found when requests come one by one in order of
-/// arrival, each finished before the next, outputs not cached, in a pool of `n_blocks`.
-double prefix_hit_rate(const Trace& trace, uint32_t n_blocks);
+/// What a trace finds of itself when requests come one by one in order of arrival, each finished
+/// before the next, outputs not cached.
+struct PrefixHits {
+  uint64_t prompt_blocks = 0;   ///< full blocks of all prompts
+  uint64_t matched_blocks = 0;  ///< of those, found
+  CacheStats cache;
+
+  double rate() const {
+    return prompt_blocks == 0
+               ? 0
+               : static_cast<double>(matched_blocks) / static_cast<double>(prompt_blocks);
+  }
+};
+/// Of the options the pool, its groups and which states are kept count.
+PrefixHits find_prefix_hits(const Trace& trace, const SimulationOptions& options);
 
 /// One point of the trade-off between a prompt's latency and everyone else's.
 struct TradeOff {

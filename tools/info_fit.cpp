@@ -88,6 +88,13 @@ std::string reserve_text(const MemoryPlan& plan) {
   return text;
 }
 
+std::string beside_text(const MemoryPlan& plan) {
+  if (plan.beside_bytes == 0) return "";
+  return fmt::format("{} of them in the host's memory, where each token reads {}",
+                     memory_text(plan.beside_bytes),
+                     memory_text(static_cast<uint64_t>(plan.beside_read_bytes)));
+}
+
 std::string verdict(const Fit& fit) {
   const uint64_t free_bytes = fit.planner.device().free_bytes;
   const uint64_t bytes = fit.plan.budgeted_bytes;
@@ -107,7 +114,7 @@ void print_text(const Fit& fit, const std::string& name, const FitOptions& optio
   const auto row = [](std::string_view what, uint64_t bytes, const std::string& note) {
     fmt::print("  {:<12} {:>11}{}\n", what, memory_text(bytes), note.empty() ? "" : "  " + note);
   };
-  row("weights", plan.bytes(MemoryUse::kWeights), "");
+  row("weights", plan.bytes(MemoryUse::kWeights), beside_text(plan));
   row("KV", plan.bytes(MemoryUse::kKv), fmt::format("{} bytes a token", kv_bytes_per_token(fit)));
   row("activations", plan.bytes(MemoryUse::kActivations), "");
   row("reserve", plan.bytes(MemoryUse::kReserve), reserve_text(plan));
@@ -137,7 +144,9 @@ Json fit_json(const Fit& fit, const std::string& name, const FitOptions& options
             {"batch_tokens", options.token_budget},
             {"kv_bytes_per_token", kv_bytes_per_token(fit)},
             {"total_bytes", plan.total_bytes()},
-            {"budgeted_bytes", plan.budgeted_bytes}};
+            {"budgeted_bytes", plan.budgeted_bytes},
+            {"weights_beside_bytes", plan.beside_bytes},
+            {"weights_beside_bytes_read_per_token", static_cast<uint64_t>(plan.beside_read_bytes)}};
   for (size_t i = 0; i < kMemoryUseNames.size(); ++i) {
     json[fmt::format("{}_bytes", kMemoryUseNames[i])] = plan.bytes(static_cast<MemoryUse>(i));
   }

@@ -81,8 +81,27 @@ void ServingOptions::apply_to(EngineOptions& options) const {
   options.invariant = invariant;
 }
 
+/// What each state group has in the cache now, and what it cost and brought.
+nlohmann::json groups_json(const KvCache& cache) {
+  const CacheGroups& groups = cache.groups();
+  const std::vector<uint64_t> cached_bytes = cache.ledger().group_cached_bytes;
+  nlohmann::json json = nlohmann::json::array();
+  for (uint32_t g = 0; g < groups.size(); ++g) {
+    const GroupStats& stats = cache.stats().groups[g];
+    json.push_back({{"name", groups[g].name},
+                    {"kind", group_kind_name(groups[g].kind)},
+                    {"cached_bytes", cached_bytes[g]},
+                    {"kept_states", stats.kept_states},
+                    {"evicted_blocks", stats.evicted_blocks},
+                    {"shortened", stats.shortened},
+                    {"shortened_tokens", stats.shortened_tokens}});
+  }
+  return json;
+}
+
 nlohmann::json stats_json(const Engine& engine) {
   const CacheStats& cache = engine.scheduler().cache().stats();
+  const CacheLedger ledger = engine.scheduler().cache().ledger();
   nlohmann::json misses = nlohmann::json::object();
   for (size_t i = 0; i < kMissReasonCount; ++i) {
     misses[std::string(miss_reason_name(static_cast<MissReason>(i)))] = cache.misses[i];
@@ -99,7 +118,11 @@ nlohmann::json stats_json(const Engine& engine) {
         {"evicted_blocks", cache.evicted_blocks},
         {"saved_blocks", cache.saved_blocks},
         {"free_blocks", engine.scheduler().cache().n_free_blocks()},
-        {"misses", misses}}},
+        {"misses", misses},
+        {"pool_bytes", ledger.device_bytes},
+        {"used_bytes", ledger.device_used_bytes},
+        {"cached_bytes", ledger.device_cached_bytes},
+        {"groups", groups_json(engine.scheduler().cache())}}},
       {"profile", engine.scheduler().profile_json()},
       {"dispatched_rows", engine.dispatched_rows()}};
 }

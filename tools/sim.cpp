@@ -1,8 +1,10 @@
 // pumice sim: the scheduler and the cache in virtual time, over a trace or a synthetic mix.
 #include <fmt/core.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <string>
 
 #include "scheduler/simulator.hpp"
 #include "tools/command.hpp"
@@ -36,6 +38,8 @@ struct SimOptions {
   uint32_t n_requests = 0;
   std::string blocks = "inf";
   uint32_t block_size = 0;
+  uint32_t state_pages = 0;
+  KeptStates keep_states = KeptStates::kEdgeAndBranch;
   std::string policy = "adaptive";
   std::string device_model;
   uint32_t token_budget = 2048;
@@ -98,15 +102,42 @@ SchedulerOptions scheduler_options(const SimOptions& options) {
   return scheduler;
 }
 
-Json to_json(const SimulationReport& report, double sequential_hit_rate, const StepCost& device) {
+/// What kept states cost and brought, of the first recurrent group: the others have as many.
+struct StateReport {
+  uint64_t kept = 0;
+  uint64_t evicted = 0;
+  uint64_t shortened_tokens = 0;  ///< by which hits were shorter than keys and values alone allow
+};
+StateReport state_report(const CacheStats& cache) {
+  const GroupStats& first = cache.groups.at(1);
+  StateReport report{.kept = first.kept_states, .evicted = first.evicted_blocks};
+  for (size_t g = 1; g < cache.groups.size(); ++g) {
+    report.shortened_tokens += cache.groups[g].shortened_tokens;
+  }
+  return report;
+}
+
+Json to_json(const StateReport& states) {
+  return {{"kept", states.kept},
+          {"evicted", states.evicted},
+          {"shortened_tokens", states.shortened_tokens}};
+}
+
+Json to_json(const SimulationReport& report, const PrefixHits& hits, const StepCost& device) {
   Json misses = Json::object();
   for (size_t i = 0; i < kMissReasonCount; ++i) {
     misses[std::string(miss_reason_name(static_cast<MissReason>(i)))] = report.cache.misses[i];
   }
+  Json states = nullptr;
+  if (report.cache.groups.size() > 1) {
+    states = {{"one_by_one", to_json(state_report(hits.cache))},
+              {"scheduled", to_json(state_report(report.cache))}};
+  }
   return {{"requests", report.n_requests},
           {"refused", report.n_refused},
-          {"prefix_hit_rate", sequential_hit_rate},
+          {"prefix_hit_rate", hits.rate()},
           {"scheduled_hit_rate", report.hit_rate},
+          {"states", states},
           {"misses", misses},
           {"evicted_blocks", report.cache.evicted_blocks},
           {"virtual_s", report.virtual_s},
@@ -124,12 +155,18 @@ void print_row(const char* name, const Histogram& histogram, double scale) {
              histogram.percentile(0.99) * scale);
 }
 
-void print_report(const SimulationReport& report, double sequential_hit_rate) {
+void print_report(const SimulationReport& report, const PrefixHits& hits) {
   const Telemetry& t = report.telemetry;
   fmt::print("{} requests ({} refused) in {:.1f} s of virtual time, simulated in {:.2f} s\n",
              report.n_requests, report.n_refused, report.virtual_s, report.wall_s);
   fmt::print("prefix hit rate {:.2f} % one by one, {:.2f} % as scheduled; {} blocks evicted\n",
-             100 * sequential_hit_rate, 100 * report.hit_rate, report.cache.evicted_blocks);
+             100 * hits.rate(), 100 * report.hit_rate, report.cache.evicted_blocks);
+  if (report.cache.groups.size() > 1) {
+    const StateReport states = state_report(report.cache);
+    fmt::print(
+        "{} states of {} pages kept, {} given up; hits shorter by {} tokens for want of one\n",
+        states.kept, report.cache.groups.size() - 1, states.evicted, states.shortened_tokens);
+  }
   fmt::print("{:.1f} output tok/s, {:.1f} tok/s with prompts, goodput {:.3f} requests/s\n",
              report.output_tokens_per_s, report.total_tokens_per_s, report.goodput_requests_per_s);
   fmt::print("{} steps, {} preemptions, {} steps over the target at the smallest chunk\n\n",
@@ -197,11 +234,17 @@ Status sim(const SimOptions& options) {
                                .speed_up = options.speed_up};
   PUMICE_TRY(const std::optional<uint32_t> blocks, parse_limit_or_inf("--blocks", options.blocks));
   simulation.n_blocks = blocks.value_or(kUnlimitedBlocks);
+  simulation.kept_states = options.keep_states;
+  if (options.state_pages > 0) {
+    simulation.groups.resize(1 + options.state_pages,
+                             {.name = "state", .kind = GroupKind::kRecurrent});
+    simulation.groups[0] = {};
+  }
   PUMICE_TRY(simulation.device, read_device_model(options.device_model));
   PUMICE_TRY(const Goodput goodput, parse_goodput(options.goodput));
   simulation.goodput_ttft_s = goodput.ttft_s;
   simulation.goodput_tpot_s = goodput.tpot_s;
-  const double hit_rate = prefix_hit_rate(trace, simulation.n_blocks);
+  const PrefixHits hits = find_prefix_hits(trace, simulation);
   ProgressBar bar("simulating");
   PUMICE_TRY(
       const SimulationReport report, simulate(trace, simulation, [&](size_t done, size_t total) {
@@ -209,9 +252,9 @@ Status sim(const SimOptions& options) {
         return true;  // nothing is kept of half a simulation, so an interrupt ends it at once
       }));
   if (options.json) {
-    fmt::print("{}\n", to_json(report, hit_rate, simulation.device).dump(2));
+    fmt::print("{}\n", to_json(report, hits, simulation.device).dump(2));
   } else {
-    print_report(report, hit_rate);
+    print_report(report, hits);
   }
   return {};
 }
@@ -239,6 +282,23 @@ Command add_sim(CLI::App& app) {
       ->add_option("--block-size", options->block_size,
                    "Tokens in a block (default: 512 for Mooncake's traces, else 16)")
       ->check(CLI::Range(1u, 65536u));
+  command
+      ->add_option("--state-pages", options->state_pages,
+                   "Pages, as large as a block, that the state of a model with recurrent layers "
+                   "takes")
+      ->capture_default_str()
+      ->check(CLI::Range(0u, kMaxGroups - 1));
+  command
+      ->add_option("--keep-states", options->keep_states,
+                   "At which blocks' ends of a prompt they are kept: none, edge (the last), branch "
+                   "(where it left what was known), both, every")
+      ->default_str("both")
+      ->transform(CLI::CheckedTransformer(
+          std::map<std::string, KeptStates>{{"none", KeptStates::kNone},
+                                            {"edge", KeptStates::kPromptEdge},
+                                            {"branch", KeptStates::kBranch},
+                                            {"both", KeptStates::kEdgeAndBranch},
+                                            {"every", KeptStates::kEveryEdge}}));
   command
       ->add_option("--policy", options->policy,
                    "How prompts are cut: adaptive (to --tpot-target), fixed (--chunk), monolithic")

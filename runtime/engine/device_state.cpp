@@ -187,7 +187,7 @@ uint32_t DeviceState::fewest_kv_blocks() const {
 
 DeviceState::MemoryTarget DeviceState::least_memory() const {
   const WeightPlacement& placed = placement();
-  return {fewest_kv_blocks(), placed.can_move() ? 0 : placed.n_pieces()};
+  return {fewest_kv_blocks(), placed.can_move() ? 0 : placed.most_pieces()};
 }
 
 Result<DeviceState::MemoryTarget> DeviceState::memory_within(uint64_t budget_bytes) const {
@@ -207,7 +207,7 @@ Result<DeviceState::MemoryTarget> DeviceState::memory_within(uint64_t budget_byt
         placed.can_move() ? "" : "weights (this device has no other memory for them), ",
         memory_text(smallest - stays));
   }
-  target.weight_pieces = placed.n_pieces();
+  target.weight_pieces = placed.most_pieces();
   while (needed(target) > budget_bytes) --target.weight_pieces;
   const uint32_t fewest = target.kv_blocks;
   target.kv_blocks = kv_->most_blocks();

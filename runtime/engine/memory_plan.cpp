@@ -35,6 +35,13 @@ DeviceMemory device_memory(const vk::DeviceSnapshot& snapshot, const vk::DeviceP
   for (size_t i = 0; i < memory.is_budgeted.size(); ++i) {
     memory.is_budgeted[i] = plan.is_budgeted(static_cast<vk::MemoryDomain>(i));
   }
+  memory.beside = plan.beside_device();
+  if (memory.beside) {
+    const uint32_t heap = plan.domain(*memory.beside).heap;
+    // The system and other programs live there too.
+    memory.beside_bytes =
+        heap < snapshot.heaps.size() ? snapshot.heaps[heap].size_bytes / 4 * 3 : UINT64_MAX;
+  }
   return memory;
 }
 
@@ -72,11 +79,9 @@ Result<MemoryPlanner> MemoryPlanner::of_source(const ModelSource& source, Device
   PUMICE_TRY_STATUS(check_writes_text(program));
   PUMICE_TRY(const Lowered loaded, lower(program));  // weights are loaded for any rules
   PUMICE_TRY(Lowered lowered, lower(program, fusion));
-  const WeightMemory weights = weight_memory(source, program, loaded, device.slab_bytes);
-  MemoryPlanner planner(std::make_shared<const Program>(std::move(program)), std::move(lowered),
-                        std::move(device), weights.allocated_bytes);
-  planner.largest_weight_bytes_ = weights.largest_bytes;
-  return planner;
+  WeightMemory weights = weight_memory(source, program, loaded, device.slab_bytes);
+  return MemoryPlanner(std::make_shared<const Program>(std::move(program)), std::move(lowered),
+                       std::move(device), std::move(weights));
 }
 
 Result<MemoryPlanner> MemoryPlanner::of_loaded(const Model& model, vk::Device& device,
@@ -86,8 +91,10 @@ Result<MemoryPlanner> MemoryPlanner::of_loaded(const Model& model, vk::Device& d
       model.weights->now()->allocated_bytes() - model.weights->beside_bytes();
   const uint64_t all_bytes = device.ledger().budgeted_bytes();
   const uint64_t used_bytes = all_bytes - std::min(all_bytes, weights_bytes);
+  WeightMemory weights{.vectors_bytes = weights_bytes};  // and pieces, which lie where they are
   return MemoryPlanner(std::make_shared<const Program>(model.program), std::move(lowered),
-                       device_memory(device.snapshot(), device.plan(), used_bytes), weights_bytes);
+                       device_memory(device.snapshot(), device.plan(), used_bytes),
+                       std::move(weights));
 }
 
 EngineOptions MemoryPlanner::with_context(EngineOptions options) const {
@@ -99,20 +106,58 @@ Result<EngineSizes> MemoryPlanner::sizes(EngineOptions options) const {
   return engine_sizes(*program_, lowered_, with_context(std::move(options)));
 }
 
-Result<MemoryPlan> MemoryPlanner::plan(const EngineOptions& options) const {
+Result<MemoryPlan> MemoryPlanner::plan(const EngineOptions& given) const {
+  const EngineOptions options = with_context(given);
+  PUMICE_TRY(MemoryPlan plan, plan_all(options));
+  if (plan.budgeted_bytes <= device_.free_bytes || !device_.beside) return plan;
+  EngineOptions roomy = options;
+  roomy.context_tokens =
+      std::max(options.context_tokens, std::min(kRoomTokens, program_->context_length));
+  const Result<MemoryPlan> room = plan_all(roomy);
+  if (room.ok() && place_beside(plan, room->budgeted_bytes - plan.budgeted_bytes)) return plan;
+  place_beside(plan, 0);
+  return plan;
+}
+
+/// Takes pieces off the device from the last one on, until `room_bytes` more are free. False, with
+/// nothing changed: not even all are enough, or there is no memory for them.
+bool MemoryPlanner::place_beside(MemoryPlan& plan, uint64_t room_bytes) const {
+  auto n = static_cast<uint32_t>(weights_.pieces.size());
+  uint64_t beside_bytes = 0;
+  double read_bytes = 0;
+  while (plan.budgeted_bytes - beside_bytes + room_bytes > device_.free_bytes) {
+    if (n == 0) return false;
+    const WeightMemory::Piece& piece = weights_.pieces[--n];
+    beside_bytes += piece.allocated_bytes;
+    read_bytes += piece.read_bytes;
+  }
+  if (beside_bytes > device_.beside_bytes) return false;
+  plan.budgeted_bytes -= beside_bytes;
+  plan.weight_pieces = n;
+  plan.beside_bytes = beside_bytes;
+  plan.beside_read_bytes = read_bytes;
+  MemoryLine& weights = plan.lines.front();
+  weights.bytes -= beside_bytes;
+  plan.lines.insert(plan.lines.begin() + 1,
+                    {kWeightsBeside, MemoryUse::kWeights, *device_.beside, beside_bytes});
+  return true;
+}
+
+/// With all weights on the device.
+Result<MemoryPlan> MemoryPlanner::plan_all(const EngineOptions& options) const {
   PUMICE_TRY(const EngineSizes sizes, this->sizes(options));
   using Domain = vk::MemoryDomain;
   const uint64_t slab_bytes = device_.slab_bytes;
   const uint64_t page_bytes = sizes.layout.page_bytes;
   MemoryPlan plan{.context_tokens = sizes.limits.context_tokens};
-  uint64_t largest = std::max(largest_weight_bytes_, page_bytes);
+  uint64_t largest = std::max(weights_.largest_bytes, page_bytes);
   const auto arena = [&](const vk::ArenaSizes& of) {
     largest = std::max(largest, of.largest_bytes());
     return of.allocated_bytes();
   };
   vk::ArenaSizes step(slab_bytes, sizes.step.bytes());
   step.allocate(sizes.step.bytes());  // many small ranges: none is an obstacle
-  plan.lines = {{"weights", MemoryUse::kWeights, Domain::kDevice, weights_bytes_},
+  plan.lines = {{"weights", MemoryUse::kWeights, Domain::kDevice, weights_.allocated_bytes()},
                 {"KV cache", MemoryUse::kKv, Domain::kDevice,
                  KvMemory::allocated_bytes(page_bytes, sizes.n_pages, slab_bytes)},
                 {"activations", MemoryUse::kActivations, Domain::kDevice,
@@ -147,9 +192,15 @@ Result<MemoryPlan> MemoryPlanner::plan(const EngineOptions& options) const {
 }
 
 uint32_t MemoryPlanner::largest_context(EngineOptions options, uint32_t most) const {
+  const uint32_t fitting = longest(options, most, false);
+  if (fitting > 0 || !device_.beside) return fitting;
+  return longest(std::move(options), std::min(most, kRoomTokens), true);
+}
+
+uint32_t MemoryPlanner::longest(EngineOptions options, uint32_t most, bool beside) const {
   const auto holds = [&](uint32_t tokens) {
     options.context_tokens = tokens;
-    const Result<MemoryPlan> plan = this->plan(options);
+    const Result<MemoryPlan> plan = beside ? this->plan(options) : plan_all(options);
     return plan.ok() && fits(*plan);
   };
   if (most > 0 && holds(most)) return most;
@@ -181,8 +232,15 @@ std::string MemoryPlanner::what_would_fit(const EngineOptions& options) const {
     if (fitting == asked) break;  // smaller types would lose more for nothing
   }
   if (hints.empty()) {
-    return weights_bytes_ > device_.free_bytes ? "the weights alone are too large"
-                                               : "no context fits beside the weights";
+    if (device_.beside && !weights_.pieces.empty()) {
+      const uint64_t too_many =
+          weights_.allocated_bytes() - std::min(weights_.allocated_bytes(), device_.free_bytes);
+      if (too_many <= device_.beside_bytes) return "no context fits, even with weights beside it";
+      return fmt::format("the weights alone are too large, also for the {} beside it",
+                         memory_text(device_.beside_bytes));
+    }
+    return weights_.allocated_bytes() > device_.free_bytes ? "the weights alone are too large"
+                                                           : "no context fits beside the weights";
   }
   return fmt::format("{} would fit", fmt::join(hints, ", or "));
 }

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,6 +17,7 @@
 #include "engine/engine_sizes.hpp"
 #include "models/model.hpp"
 #include "models/model_source.hpp"
+#include "models/weights.hpp"
 #include "vk/device.hpp"
 #include "vk/plan.hpp"
 #include "vk/snapshot.hpp"
@@ -31,6 +33,10 @@ struct DeviceMemory {
   bool maps_all = false;            ///< the host writes device memory in place
   /// By MemoryDomain: whether it lies in the heap that the budget is of.
   std::array<bool, vk::kMemoryDomainCount> is_budgeted = {true, true, true};
+  /// Memory that kernels read beside that heap, and of it what a model may take; nothing where
+  /// there is only one.
+  std::optional<vk::MemoryDomain> beside = {};
+  uint64_t beside_bytes = 0;
 };
 /// Of a device that is not open, or has `used_bytes` allocated.
 DeviceMemory device_memory(const vk::DeviceSnapshot& snapshot, const vk::DevicePlan& plan,
@@ -53,6 +59,11 @@ struct MemoryPlan {
   uint32_t context_tokens = 0;
   std::vector<MemoryLine> lines;
   uint64_t budgeted_bytes = 0;  ///< of the lines that count against the device's budget
+  /// Pieces of the weights that lie on the device (Model::load); the others, which a token reads
+  /// least of for their size, have no room there.
+  uint32_t weight_pieces = UINT32_MAX;
+  uint64_t beside_bytes = 0;     ///< of the others
+  double beside_read_bytes = 0;  ///< of them, by a token that is decoded, alone in its step
   /// What keeps it from the device besides its bytes; empty: nothing.
   std::string obstacle;
 
@@ -67,6 +78,9 @@ std::vector<KvType> kv_choices(const Program& program);
 
 /// Plans for one model on one device. Options are those of an engine; a context of 0 is the
 /// model's.
+///
+/// Weights that do not fit beside all else are planned in memory beside the device's, as few as
+/// leave room for the context, or one of kRoomTokens if that is longer.
 class MemoryPlanner {
  public:
   /// Of a model that is still to be loaded. Errors: those of build_program and `lower`.
@@ -86,26 +100,31 @@ class MemoryPlanner {
   bool fits(const MemoryPlan& plan) const {
     return plan.obstacle.empty() && plan.budgeted_bytes <= device_.free_bytes;
   }
-  /// The longest context up to `most` that fits; a multiple of a block, or `most`. 0: none does.
+  /// The longest context up to `most` that fits beside all weights, or where those do not fit, up
+  /// to kRoomTokens beside some; a multiple of a block, or `most`. 0: none does.
   uint32_t largest_context(EngineOptions options, uint32_t most) const;
   /// Errors (kDoesNotFit): it does not fit, with the numbers and what would.
   Status check(const EngineOptions& options) const;
 
+  static constexpr uint32_t kRoomTokens = 4096;
+
  private:
   MemoryPlanner(std::shared_ptr<const Program> program, Lowered lowered, DeviceMemory device,
-                uint64_t weights_bytes)
+                WeightMemory weights)
       : program_(std::move(program)),
         lowered_(std::move(lowered)),
         device_(std::move(device)),
-        weights_bytes_(weights_bytes) {}
+        weights_(std::move(weights)) {}
   EngineOptions with_context(EngineOptions options) const;
+  Result<MemoryPlan> plan_all(const EngineOptions& options) const;
+  bool place_beside(MemoryPlan& plan, uint64_t room_bytes) const;
+  uint32_t longest(EngineOptions options, uint32_t most, bool beside) const;
   std::string what_would_fit(const EngineOptions& options) const;
 
   std::shared_ptr<const Program> program_;
   Lowered lowered_;
   DeviceMemory device_;
-  uint64_t weights_bytes_;
-  uint64_t largest_weight_bytes_ = 0;  // of one allocation
+  WeightMemory weights_;
 };
 
 /// "812.0 MiB", "4.58 GiB"

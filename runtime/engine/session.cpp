@@ -56,18 +56,29 @@ Result<Session> Session::open_on(std::shared_ptr<vk::Device> device, const Sessi
   Session session{.options = options, .device = std::move(device)};
   std::tie(session.pipelines, session.verdict) =
       open_pipelines(session.device, options.cache_directory, logger);
-  if (options.engine) {
-    PUMICE_TRY(
-        const MemoryPlanner planner,
-        MemoryPlanner::of_source(source, device_memory(*session.device), options.engine->fusion));
-    PUMICE_TRY_STATUS(planner.check(*options.engine));
+  uint32_t weight_pieces = UINT32_MAX;
+  if (!options.embedding_program) {
+    const EngineOptions engine =
+        options.engine.value_or(EngineOptions{.context_tokens = kKvBlockTokens});
+    PUMICE_TRY(const MemoryPlanner planner,
+               MemoryPlanner::of_source(source, device_memory(*session.device), engine.fusion));
+    if (options.engine) PUMICE_TRY_STATUS(planner.check(engine));
+    PUMICE_TRY(const MemoryPlan plan, planner.plan(engine));
+    weight_pieces = plan.weight_pieces;
+    if (plan.beside_bytes > 0) {
+      logger.warning(
+          "{} of the weights do not fit into {} and stay in the host's memory: each token "
+          "reads {} of them there",
+          memory_text(plan.beside_bytes), session.device->snapshot().name,
+          memory_text(static_cast<uint64_t>(plan.beside_read_bytes)));
+    }
   }
   const auto start = Clock::now();
   if (options.embedding_program) {
     PUMICE_TRY(session.model,
                Model::load(session.device, source, *options.embedding_program, loading));
   } else {
-    PUMICE_TRY(session.model, Model::load(session.device, source, loading));
+    PUMICE_TRY(session.model, Model::load(session.device, source, loading, weight_pieces));
   }
   const double seconds = seconds_since(start);
   const Program& program = session.model->program;

@@ -613,7 +613,8 @@ class Decoder::Recording {
                     .n_items = step_.n_chunks,
                     .states = memory_.kv,
                     .state_offset_bytes = place.offset_bytes,
-                    .rows = n_rows_});
+                    .rows = n_rows_,
+                    .item_rows = step_.chunk_rows});
   }
 
   void record(const call::Gated& c) {

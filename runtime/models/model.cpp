@@ -54,21 +54,26 @@ Result<std::array<uint64_t, 2>> fingerprint_of(const ModelSource& source) {
 
 Result<std::shared_ptr<const Model>> Model::load(const std::shared_ptr<vk::Device>& device,
                                                  const ModelSource& source,
-                                                 const ModelWeights::Progress& progress) {
+                                                 const ModelWeights::Progress& progress,
+                                                 uint32_t n_on_device) {
   PUMICE_TRY(Program program, build_program(source));
   PUMICE_TRY_STATUS(check_writes_text(program));
-  return load(device, source, std::move(program), progress);
+  return load(device, source, std::move(program), progress, n_on_device);
 }
 
 Result<std::shared_ptr<const Model>> Model::load(const std::shared_ptr<vk::Device>& device,
                                                  const ModelSource& source, Program program,
-                                                 const ModelWeights::Progress& progress) {
+                                                 const ModelWeights::Progress& progress,
+                                                 uint32_t n_on_device) {
   PUMICE_TRY(const Lowered lowered, lower(program));
-  PUMICE_TRY_STATUS(
-      device->check_fits(resident_weight_bytes(source, program, lowered), "the weights"));
-  PUMICE_TRY(ModelWeights weights, ModelWeights::load(device, source, program, lowered, progress));
+  if (n_on_device == UINT32_MAX) {
+    PUMICE_TRY_STATUS(
+        device->check_fits(resident_weight_bytes(source, program, lowered), "the weights"));
+  }
+  PUMICE_TRY(ModelWeights weights,
+             ModelWeights::load(device, source, program, lowered, progress, n_on_device));
   PUMICE_TRY(const auto fingerprint, fingerprint_of(source));
-  auto placement = std::make_shared<WeightPlacement>(device, std::move(weights));
+  auto placement = std::make_shared<WeightPlacement>(device, std::move(weights), n_on_device);
   return std::make_shared<const Model>(
       Model{std::move(program), std::move(placement), fingerprint});
 }

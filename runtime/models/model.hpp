@@ -18,16 +18,19 @@ struct Model {
   /// synthetic model's is that of its file.
   std::array<uint64_t, 2> fingerprint = {};
 
-  /// Build the program, check it and upload the weights. Errors: kBadFile, kDoesNotFit (saying by
-  /// how much), kDeviceLost.
+  /// Build the program, check it and upload the weights, the first `n_on_device` pieces to the
+  /// device's memory and others beside it (MemoryPlan::weight_pieces). Errors: kBadFile,
+  /// kDoesNotFit (saying by how much), kDeviceLost.
   static Result<std::shared_ptr<const Model>> load(const std::shared_ptr<vk::Device>& device,
                                                    const ModelSource& source,
-                                                   const ModelWeights::Progress& progress = {});
+                                                   const ModelWeights::Progress& progress = {},
+                                                   uint32_t n_on_device = UINT32_MAX);
   /// The same of a program that was built and checked: one that embeds, which the other refuses
   /// (kInvalidArgument). Weights that it does not read stay in the file.
   static Result<std::shared_ptr<const Model>> load(const std::shared_ptr<vk::Device>& device,
                                                    const ModelSource& source, Program program,
-                                                   const ModelWeights::Progress& progress = {});
+                                                   const ModelWeights::Progress& progress = {},
+                                                   uint32_t n_on_device = UINT32_MAX);
 
   uint32_t n_layers() const { return static_cast<uint32_t>(program.layers.size()); }
 

@@ -74,6 +74,7 @@ uint32_t StepArgs::add_chunk(uint32_t n) {
     item.first_row = n_rows;
     item.n_rows = n;
   }
+  chunk_rows = std::max(chunk_rows, n);
   return n_chunks++;
 }
 

@@ -49,7 +49,7 @@ class StepArgs {
                                  const StepCapacity& capacity);
 
   /// Begin a step: no rows.
-  void clear() { n_rows = n_logit_rows = n_chunks = 0; }
+  void clear() { n_rows = n_logit_rows = n_chunks = chunk_rows = 0; }
   /// The next `n` rows are of one sequence, at consecutive positions. Returns their number.
   uint32_t add_chunk(uint32_t n);
   /// Where a recurrent page of that sequence is (address; 0: everything begins) and goes.
@@ -62,6 +62,7 @@ class StepArgs {
   uint32_t n_rows = 0;
   uint32_t n_logit_rows = 0;
   uint32_t n_chunks = 0;
+  uint32_t chunk_rows = 0;                ///< of the longest
   vk::BufferRange tokens;                 ///< uint32 [rows]; see ops::Embedding::Args
   vk::BufferRange positions;              ///< uint32 [rows]
   vk::BufferRange row_seq;                ///< uint32 [rows]

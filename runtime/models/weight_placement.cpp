@@ -8,7 +8,8 @@
 
 namespace pumice {
 
-WeightPlacement::WeightPlacement(std::shared_ptr<vk::Device> device, ModelWeights weights)
+WeightPlacement::WeightPlacement(std::shared_ptr<vk::Device> device, ModelWeights weights,
+                                 uint32_t n_on_device)
     : device_(std::move(device)),
       beside_(device_->plan().beside_device()),
       now_(std::make_shared<const ModelWeights>(std::move(weights))) {
@@ -16,7 +17,7 @@ WeightPlacement::WeightPlacement(std::shared_ptr<vk::Device> device, ModelWeight
     piece_bytes_.push_back(piece->allocated_bytes());
     arenas_.emplace_back(piece);
   }
-  n_on_device_ = n_pieces();
+  most_pieces_ = n_on_device_ = std::min(n_on_device, n_pieces());
 }
 
 std::shared_ptr<const ModelWeights> WeightPlacement::now() const {
@@ -51,7 +52,7 @@ void WeightPlacement::forget(const void* user) {
 }
 
 WeightPlacement::Want WeightPlacement::wanted() const {
-  Want least{n_pieces(), UINT64_MAX};
+  Want least{most_pieces_, UINT64_MAX};
   for (const auto& [user, want] : wants_) {
     least.n_pieces = std::min(least.n_pieces, want.n_pieces);
     least.most_bytes = std::min(least.most_bytes, want.most_bytes);
@@ -88,7 +89,7 @@ Result<std::unique_ptr<WeightPlacement::Move>> WeightPlacement::begin() {
   move->weights = now_;
   const vk::Arena& from = *now_->pieces()[move->piece];
   PUMICE_TRY(vk::Arena to, from.same_slabs(leaves ? *beside_ : vk::MemoryDomain::kDevice,
-                                           leaves ? "weights beside the device" : "weights"));
+                                           leaves ? kWeightsBeside : "weights"));
   move->arena = std::make_shared<const vk::Arena>(std::move(to));
   const std::vector<vk::BufferRange> sources = from.slabs();
   const std::vector<vk::BufferRange> targets = move->arena->slabs();

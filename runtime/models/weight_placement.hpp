@@ -21,12 +21,16 @@ namespace pumice {
 /// Shared by all engines of a model. Thread-safe.
 class WeightPlacement {
  public:
-  WeightPlacement(std::shared_ptr<vk::Device> device, ModelWeights weights);
+  /// Of the weights' pieces the first `n_on_device` lie on the device, and no more ever will.
+  WeightPlacement(std::shared_ptr<vk::Device> device, ModelWeights weights,
+                  uint32_t n_on_device = UINT32_MAX);
 
   /// What is to be recorded with from now on. Its memory stays while it is held.
   std::shared_ptr<const ModelWeights> now() const;
 
   uint32_t n_pieces() const { return static_cast<uint32_t>(piece_bytes_.size()); }
+  /// That can be on the device at once.
+  uint32_t most_pieces() const { return most_pieces_; }
   /// The first pieces' bytes; of them the device's budget has so many when they lie on the device.
   uint64_t bytes_of_first(uint32_t n_pieces) const;
   /// Of the device's memory, what pieces have now, also those that somebody still holds.
@@ -73,6 +77,7 @@ class WeightPlacement {
   const std::shared_ptr<vk::Device> device_;
   const std::optional<vk::MemoryDomain> beside_;
   std::vector<uint64_t> piece_bytes_;
+  uint32_t most_pieces_ = 0;  // on the device
 
   mutable std::mutex mutex_;
   std::shared_ptr<const ModelWeights> now_;

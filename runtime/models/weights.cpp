@@ -1,10 +1,12 @@
 #include "models/weights.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <set>
 
 #include "format/resident_layout.hpp"
 #include "models/alignment.hpp"
+#include "models/read_shares.hpp"
 #include "vk/arena_sizes.hpp"
 
 namespace pumice {
@@ -69,11 +71,12 @@ constexpr uint64_t kMostParts = 64;
 constexpr uint64_t kSmallestPieceBytes = uint64_t{64} << 10;
 constexpr uint64_t kLargestPieceBytes = uint64_t{64} << 20;
 
-/// What is loaded, and the pieces in which it lies: groups of matrices in their order.
+/// What is loaded, and the pieces in which it lies: groups of matrices of one share of reads.
 struct Pieces {
   struct Piece {
     std::vector<std::span<const MatrixRows>> groups;
     uint64_t bytes = 0;
+    double read_share = 0;
   };
   std::vector<Piece> pieces;
   uint64_t vectors_bytes = 0;  // never in pieces
@@ -86,7 +89,14 @@ struct Pieces {
 };
 
 Pieces pieces_of(const ModelSource& source, const Program& program, const Lowered& lowered) {
-  const std::vector<std::span<const MatrixRows>> groups = different_groups(lowered);
+  std::vector<std::span<const MatrixRows>> groups = different_groups(lowered);
+  const std::vector<double> shares = read_shares(program);
+  const auto share_of = [&](std::span<const MatrixRows> group) {
+    double most = 0;
+    for (const MatrixRows& rows : group) most = std::max(most, shares[rows.tensor]);
+    return std::min(most, 1.0);
+  };
+  std::ranges::stable_sort(groups, std::greater(), share_of);
   std::vector<uint64_t> bytes(groups.size());
   uint64_t all_bytes = 0;
   for (size_t i = 0; i < groups.size(); ++i) {
@@ -101,7 +111,11 @@ Pieces pieces_of(const ModelSource& source, const Program& program, const Lowere
                                   std::min((all_bytes + kParts - 1) / kParts, kLargestPieceBytes)});
   Pieces all;
   for (size_t i = 0; i < groups.size(); ++i) {
-    if (all.pieces.empty() || all.pieces.back().bytes + bytes[i] > most) all.pieces.emplace_back();
+    const double share = share_of(groups[i]);
+    if (all.pieces.empty() || all.pieces.back().bytes + bytes[i] > most ||
+        all.pieces.back().read_share != share) {
+      all.pieces.push_back({.read_share = share});
+    }
     all.pieces.back().groups.push_back(groups[i]);
     all.pieces.back().bytes += bytes[i];
   }
@@ -139,9 +153,12 @@ class ModelWeights::Loader {
     for (const GgufTensor& tensor : source.file().tensors()) total_bytes_ += tensor.n_bytes;
   }
 
-  Status piece(const Pieces::Piece& piece) {
+  Status piece(const Pieces::Piece& piece, bool on_device) {
+    const auto beside = device_->plan().beside_device();
+    PUMICE_CHECK(on_device || beside, "weights beside a device that has no such memory");
     auto arena =
-        std::make_shared<vk::Arena>(device_, vk::MemoryDomain::kDevice, "weights", piece.bytes);
+        std::make_shared<vk::Arena>(device_, on_device ? vk::MemoryDomain::kDevice : *beside,
+                                    on_device ? "weights" : kWeightsBeside, piece.bytes);
     weights_.pieces_.push_back(arena);
     for (const std::span<const MatrixRows> group : piece.groups) {
       PUMICE_TRY_STATUS(this->group(group, *arena));
@@ -217,12 +234,15 @@ class ModelWeights::Loader {
 
 Result<ModelWeights> ModelWeights::load(const std::shared_ptr<vk::Device>& device,
                                         const ModelSource& source, const Program& program,
-                                        const Lowered& lowered, const Progress& progress) {
+                                        const Lowered& lowered, const Progress& progress,
+                                        uint32_t n_on_device) {
   const Pieces pieces = pieces_of(source, program, lowered);
   ModelWeights weights;
   weights.resident_bytes_ = pieces.bytes();
   Loader loader(device, source, program, weights, progress);
-  for (const Pieces::Piece& piece : pieces.pieces) PUMICE_TRY_STATUS(loader.piece(piece));
+  for (size_t i = 0; i < pieces.pieces.size(); ++i) {
+    PUMICE_TRY_STATUS(loader.piece(pieces.pieces[i], i < n_on_device));
+  }
   PUMICE_TRY_STATUS(loader.vectors(lowered.vectors, pieces.vectors_bytes));
   return weights;
 }
@@ -289,10 +309,6 @@ uint64_t resident_weight_bytes(const ModelSource& source, const Program& program
 WeightMemory weight_memory(const ModelSource& source, const Program& program,
                            const Lowered& lowered, uint64_t slab_bytes) {
   WeightMemory memory;
-  const auto add = [&](const vk::ArenaSizes& sizes) {
-    memory.allocated_bytes += sizes.allocated_bytes();
-    memory.largest_bytes = std::max(memory.largest_bytes, sizes.largest_bytes());
-  };
   const Pieces all = pieces_of(source, program, lowered);
   for (const Pieces::Piece& piece : all.pieces) {
     vk::ArenaSizes sizes(slab_bytes, piece.bytes);
@@ -302,14 +318,23 @@ WeightMemory weight_memory(const ModelSource& source, const Program& program,
         allocate_stack(std::span(sources).subspan(first, end - first), slab_bytes, sizes);
       }
     }
-    add(sizes);
+    memory.pieces.push_back(
+        {sizes.allocated_bytes(), static_cast<double>(piece.bytes) * piece.read_share});
+    memory.largest_bytes = std::max(memory.largest_bytes, sizes.largest_bytes());
   }
   vk::ArenaSizes vectors(slab_bytes, all.vectors_bytes);
   for (const std::vector<TensorId>& tensors : lowered.vectors) {
     vectors.allocate(vector_bytes(program, tensors));
   }
-  add(vectors);
+  memory.vectors_bytes = vectors.allocated_bytes();
+  memory.largest_bytes = std::max(memory.largest_bytes, vectors.largest_bytes());
   return memory;
+}
+
+uint64_t WeightMemory::allocated_bytes() const {
+  uint64_t bytes = vectors_bytes;
+  for (const Piece& piece : pieces) bytes += piece.allocated_bytes;
+  return bytes;
 }
 
 }  // namespace pumice

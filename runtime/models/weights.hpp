@@ -16,6 +16,9 @@
 
 namespace pumice {
 
+/// The ledger's purpose of pieces that do not lie on the device.
+inline constexpr const char* kWeightsBeside = "weights beside the device";
+
 /// Matrices that read the same input and write side by side. Neighbours whose types agree are one
 /// matrix, so that one dispatch serves them all.
 struct StackedMatrices {
@@ -27,19 +30,22 @@ struct StackedMatrices {
   uint32_t n_outputs = 0;
 };
 
-/// Views of weights in memory of a device. Matrices lie in pieces, the embedding's first and those
-/// of the last layers last, each an arena of its own; vectors beside them. Copies share the memory.
+/// Views of weights in memory of a device. Matrices lie in pieces, each an arena of its own: first
+/// those of which a token reads most (read_shares), as much of the last layers' last; vectors
+/// beside them. Copies share the memory.
 class ModelWeights {
  public:
   /// Called with bytes of the source done and in all.
   using Progress = std::function<void(uint64_t done, uint64_t total)>;
 
-  /// Repack and upload all that the dispatches of a program read. The source may go afterwards.
-  /// Host memory is bounded by a few MiB and the largest vector. Errors: kDoesNotFit (memory),
-  /// kDeviceLost.
+  /// Repack and upload all that the dispatches of a program read, all but the first
+  /// `n_on_device` pieces to memory beside the device's (vk::DevicePlan::beside_device). The source
+  /// may go afterwards. Host memory is bounded by a few MiB and the largest vector. Errors:
+  /// kDoesNotFit (memory), kDeviceLost.
   static Result<ModelWeights> load(const std::shared_ptr<vk::Device>& device,
                                    const ModelSource& source, const Program& program,
-                                   const Lowered& lowered, const Progress& progress = {});
+                                   const Lowered& lowered, const Progress& progress = {},
+                                   uint32_t n_on_device = UINT32_MAX);
 
   /// A group of matrices, as it was loaded, or from those it was loaded with.
   StackedMatrices stack(std::span<const MatrixRows> group) const;
@@ -80,8 +86,15 @@ uint64_t resident_weight_bytes(const ModelSource& source, const Program& program
                                const Lowered& lowered);
 /// What `load` will take on a device with such slabs.
 struct WeightMemory {
-  uint64_t allocated_bytes = 0;
+  struct Piece {
+    uint64_t allocated_bytes = 0;
+    double read_bytes = 0;  ///< by a token that is decoded, alone in its step
+  };
+  std::vector<Piece> pieces;   ///< in their order
+  uint64_t vectors_bytes = 0;  ///< allocated; always on the device
   uint64_t largest_bytes = 0;  ///< of one allocation
+
+  uint64_t allocated_bytes() const;
 };
 WeightMemory weight_memory(const ModelSource& source, const Program& program,
                            const Lowered& lowered, uint64_t slab_bytes);

@@ -24,25 +24,63 @@ uint32_t rows_within(const vk::SegmentLimit& limit, uint32_t rows, const CostOf&
   return held;
 }
 
-/// Dispatches over `rows` rows, about equally many each, as few as the recorder's segments hold.
-/// `move(push, first, n)` makes `push`, a copy of the one given, that of the n rows from `first`
-/// on, and returns their grid. The first dispatch declares the accesses of all, so no barrier comes
-/// between them: what one writes no other may read or write.
+/// Neighbours among rows, or whatever else is shared out.
+struct Share {
+  uint32_t first = 0;
+  uint32_t n = 0;
+};
+
+/// `n` of them in shares of at most `most`, about equally many each.
+class Shares {
+ public:
+  Shares(uint32_t n, uint32_t most) : n_(n), size_(n == 0 ? 0 : (n - 1) / most + 1) {}
+  uint32_t size() const { return size_; }
+  Share operator[](uint32_t i) const {
+    const auto first = static_cast<uint32_t>(uint64_t{n_} * i / size_);
+    return {first, static_cast<uint32_t>(uint64_t{n_} * (i + 1) / size_) - first};
+  }
+
+ private:
+  uint32_t n_;
+  uint32_t size_;
+};
+
+/// Dispatches over `rows` rows of `columns` parts each, as few as the recorder's segments hold:
+/// shares of whole rows, or where one row is too much, of one row's parts. `move(push, rows,
+/// columns)` makes `push`, a copy of the one given, that of those Shares, and returns their grid;
+/// `cost_of(n_rows, n_columns)` is as `rows_within` wants it. The first dispatch declares the
+/// accesses of all, so no barrier comes between them: what one writes no other may read or write.
+template <typename Push, typename CostOf, typename Move>
+void dispatch_parts(vk::Recorder& recorder, const vk::Pipeline& pipeline, const Push& push,
+                    uint32_t rows, uint32_t columns, std::initializer_list<vk::Access> accesses,
+                    const CostOf& cost_of, const Move& move) {
+  const vk::SegmentLimit& limit = recorder.segment_limit();
+  const uint32_t most_rows =
+      rows_within(limit, rows, [&](uint32_t n) { return cost_of(n, columns); });
+  const uint32_t most_columns =
+      most_rows > 1 ? columns
+                    : rows_within(limit, columns, [&](uint32_t n) { return cost_of(1, n); });
+  const Shares row_shares(rows, most_rows);
+  const Shares column_shares(columns, most_columns);
+  for (uint32_t r = 0; r < row_shares.size(); ++r) {
+    for (uint32_t c = 0; c < column_shares.size(); ++c) {
+      Push moved = push;
+      const vk::Grid grid = move(moved, row_shares[r], column_shares[c]);
+      const std::initializer_list<vk::Access> none;
+      recorder.dispatch(pipeline, moved, grid, r == 0 && c == 0 ? accesses : none,
+                        cost_of(row_shares[r].n, column_shares[c].n));
+    }
+  }
+}
+
+/// The same of rows that are cheap: `move(push, first, n)` and `cost_of(n)` are of whole rows.
 template <typename Push, typename CostOf, typename Move>
 void dispatch_rows(vk::Recorder& recorder, const vk::Pipeline& pipeline, const Push& push,
                    uint32_t rows, std::initializer_list<vk::Access> accesses, const CostOf& cost_of,
                    const Move& move) {
-  if (rows == 0) return;
-  const uint32_t most = rows_within(recorder.segment_limit(), rows, cost_of);
-  const uint32_t n_shares = (rows - 1) / most + 1;
-  for (uint32_t i = 0; i < n_shares; ++i) {
-    const auto first = static_cast<uint32_t>(uint64_t{rows} * i / n_shares);
-    const uint32_t n = static_cast<uint32_t>(uint64_t{rows} * (i + 1) / n_shares) - first;
-    Push moved = push;
-    const vk::Grid grid = move(moved, first, n);
-    const std::initializer_list<vk::Access> none;
-    recorder.dispatch(pipeline, moved, grid, i == 0 ? accesses : none, cost_of(n));
-  }
+  dispatch_parts(
+      recorder, pipeline, push, rows, 1, accesses, [&](uint32_t n, uint32_t) { return cost_of(n); },
+      [&](Push& moved, Share share, Share) { return move(moved, share.first, share.n); });
 }
 
 /// Makes a norm's push constants those of the rows from `first` on. Rows that an index picks may be

@@ -46,6 +46,9 @@ class StateCase {
     for (uint32_t i = 0; i < seq; ++i) row += sequences_[i].n_rows;
     return row;
   }
+  uint32_t most_rows() const {  ///< of one sequence
+    return std::ranges::max(sequences_, {}, &Sequence::n_rows).n_rows;
+  }
   static uint32_t offset_bytes() { return kPadding * 4; }
   const float* before(uint32_t seq) const { return &values_[before_index(seq)]; }
   /// Of the state that the op writes, among all floats of the pages.

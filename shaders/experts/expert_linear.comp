@@ -27,7 +27,7 @@ void main() {
   const uint route = token * gl_NumWorkGroups.y + rank;
   // Ids are below n_experts; the bound keeps what is read within the weights all the same.
   const uint expert = min(ExpertRoutes(pc.routes).v[route].expert, pc.n_experts - 1);
-  const uint own = gl_WorkGroupID.x * kLanes + lane;
+  const uint own = pc.first_output + gl_WorkGroupID.x * kLanes + lane;
   const uint row = expert * pc.n + own;
   const uint part_row = row - pc.first_row;  // wraps around before the part
   const bool mine = own < pc.n && part_row < pc.part_rows;

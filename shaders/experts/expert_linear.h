@@ -19,7 +19,8 @@
   FIELD(uint, x_rank_stride) /* floats from rank to rank, likewise; 0: one row for all */ \
   FIELD(uint, y_stride)                                                                   \
   FIELD(uint, first_row) /* of the part, among all experts' */                            \
-  FIELD(uint, part_rows)
+  FIELD(uint, part_rows)                                                                  \
+  FIELD(uint, first_output) /* of an expert's rows, the dispatch's first */
 PUMICE_PUSH_CONSTANTS(ExpertLinearPush, EXPERT_LINEAR_PUSH)
 
 #define EXPERT_LINEAR_SPEC(CONSTANT)                            \

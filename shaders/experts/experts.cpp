@@ -106,14 +106,17 @@ void ExpertLinear::record(vk::Recorder& recorder, const Args& args) const {
   push.y_stride = args.y_stride;
 
   const uint64_t row_bytes = row_group_bytes(*weights.type, weights.n_cols) / kRowGroup;
-  const auto cost_of = [&](uint64_t rows) {
+  // Of so many groups of an expert's outputs.
+  const auto cost_of = [&](uint64_t rows, uint64_t groups) {
+    const uint64_t outputs = std::min<uint64_t>(groups * kRowGroup, n);
     const uint64_t routes = rows * args.n_used;
     const uint64_t x_rows = args.x_rank_stride == 0 ? rows : routes;
     const uint64_t experts_read = std::min<uint64_t>(args.n_experts, routes);
-    return vk::Cost{.bytes = experts_read * n * row_bytes + x_rows * weights.n_cols * 4 +
-                             routes * (n * uint64_t{4} + kRouteBytes) +
-                             (has_bias_ ? experts_read * n * 4 : 0),
-                    .flops = 2 * routes * n * weights.n_cols + (has_bias_ ? routes * n : 0)};
+    return vk::Cost{
+        .bytes = experts_read * outputs * row_bytes + x_rows * weights.n_cols * 4 +
+                 routes * (outputs * 4 + kRouteBytes) +
+                 (has_bias_ ? experts_read * outputs * 4 : 0),
+        .flops = 2 * routes * outputs * weights.n_cols + (has_bias_ ? routes * outputs : 0)};
   };
   const uint64_t all_routes = uint64_t{args.rows} * args.n_used;
   const std::initializer_list<vk::Access> none;
@@ -128,19 +131,22 @@ void ExpertLinear::record(vk::Recorder& recorder, const Args& args) const {
     // The parts' dispatches write disjoint elements of y, so no barrier may come between them: the
     // first declares the accesses of all. Weights are not written while in use. Which part a row's
     // experts are in nobody knows here: each is taken to have its share.
-    dispatch_rows(
-        recorder, *pipeline_, push, args.rows, &part == &weights.parts[0] ? all : none,
-        [&](uint64_t rows) {
-          vk::Cost cost = cost_of(rows);
+    dispatch_parts(
+        recorder, *pipeline_, push, args.rows, (n + kRowGroup - 1) / kRowGroup,
+        &part == &weights.parts[0] ? all : none,
+        [&](uint64_t rows, uint64_t groups) {
+          vk::Cost cost = cost_of(rows, groups);
           cost.bytes = cost.bytes * part.n_rows / weights.n_rows;
           cost.flops = cost.flops * part.n_rows / weights.n_rows;
           return cost;
         },
-        [&](ExpertLinearPush& moved, uint64_t first, uint32_t rows) {
+        [&](ExpertLinearPush& moved, Share rows, Share groups) {
+          const uint64_t first = rows.first;
           moved.x += first * args.x_stride * 4;
           moved.routes += first * args.n_used * kRouteBytes;
           moved.y += first * args.n_used * args.y_stride * 4;
-          return vk::Grid{(n + kRowGroup - 1) / kRowGroup, args.n_used, rows};
+          moved.first_output = groups.first * kRowGroup;
+          return vk::Grid{groups.n, args.n_used, rows.n};
         });
   }
 }

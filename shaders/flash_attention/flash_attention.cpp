@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "shaders/common/row_shares.hpp"
 #include "shaders/flash_attention/attention_reduce.h"
 #include "shaders/flash_attention/flash_attention.h"
 #include "shaders/flash_attention/flash_attention_matrix.h"
@@ -69,17 +70,6 @@ Status check(const vk::DevicePlan& device, const FlashAttention::Shape& shape,
                       tuning.max_tile_rows, broadcast ? "the subgroup size" : "64 or 128");
   }
   return {};
-}
-
-/// Items that fit a segment, of a list that costs so much; at least one. They differ (a chunk's
-/// later rows see more keys), and the mean stands for all.
-uint32_t items_within(const vk::SegmentLimit& limit, const vk::Cost& cost,
-                      const FlashAttention::Args& args) {
-  const auto share = [&](uint64_t most, uint64_t all) {
-    return all <= most ? 1.0 : static_cast<double>(most) / static_cast<double>(all);
-  };
-  const double held = std::min(share(limit.bytes, cost.bytes), share(limit.flops, cost.flops));
-  return std::max(1u, static_cast<uint32_t>(held * args.n_items));
 }
 
 }  // namespace
@@ -281,24 +271,28 @@ void FlashAttention::record(vk::Recorder& recorder, const Tile& tile, const Args
                                                       vk::writes_share(args.y, this),
                                                       vk::writes_share(args.partial_stats, this),
                                                       vk::writes_share(args.partial_y, this)};
-  const bool is_whole = recorder.segment_limit().holds(cost) || args.n_items <= 1;
-  if (is_whole && !args.grid.empty()) {
+  push.first_head_tile = 0;
+  if (recorder.segment_limit().holds(cost) && !args.grid.empty()) {
     recorder.dispatch_indirect(*tile.pipeline, push, args.grid, accesses, cost);
     return;
   }
-  const uint32_t share =
-      is_whole ? args.n_items : items_within(recorder.segment_limit(), cost, args);
-  for (uint32_t first = 0; first < args.n_items; first += share) {
-    const uint32_t n_items = std::min(share, args.n_items - first);
-    push.items = args.items.address() + first * sizeof(AttentionItem);
-    const GridWords grid = grid_of(tile, n_items);
-    // Together they cost what one dispatch would.
-    const auto part = [&](uint64_t whole) {
-      return whole * (first + n_items) / args.n_items - whole * first / args.n_items;
+  const uint32_t n_head_tiles = grid_of(tile, 1)[1];
+  // Items differ (a chunk's later rows see more keys), and the mean stands for all.
+  const auto cost_of = [&](uint64_t n_items, uint64_t n_tiles) {
+    const uint64_t n_parts = uint64_t{args.n_items} * n_head_tiles;
+    const auto of = [&](uint64_t all) {
+      return static_cast<uint64_t>(static_cast<double>(all) *
+                                   static_cast<double>(n_items * n_tiles) /
+                                   static_cast<double>(n_parts));
     };
-    recorder.dispatch(*tile.pipeline, push, {grid[0], grid[1], grid[2]}, accesses,
-                      {part(cost.bytes), part(cost.flops), cost.arithmetic});
-  }
+    return vk::Cost{of(cost.bytes), of(cost.flops), cost.arithmetic};
+  };
+  dispatch_parts(recorder, *tile.pipeline, push, args.n_items, n_head_tiles, accesses, cost_of,
+                 [&](FlashAttentionPush& moved, Share items, Share tiles) {
+                   moved.items += items.first * sizeof(AttentionItem);
+                   moved.first_head_tile = tiles.first;
+                   return vk::Grid{items.n, tiles.n};
+                 });
 }
 
 void FlashAttention::record_reduce(vk::Recorder& recorder, const ReduceArgs& args) const {

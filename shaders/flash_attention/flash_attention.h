@@ -17,7 +17,8 @@
   FIELD(uint, table_stride)                                                                 \
   FIELD(uint, layer_offset) /* bytes from a block's start to this layer's K */              \
   FIELD(uint, n_kv_heads)                                                                   \
-  FIELD(float, scale)
+  FIELD(float, scale)                                                                       \
+  FIELD(uint, first_head_tile) /* of this dispatch, among those of all kv heads */
 PUMICE_PUSH_CONSTANTS(FlashAttentionPush, FLASH_ATTENTION_PUSH)
 
 #define FLASH_ATTENTION_SPEC(CONSTANT)                                                          \

@@ -277,8 +277,9 @@ void main() {
   // Neighbouring invocations of a subgroup share a row, whatever gl_LocalInvocationIndex says.
   const uint lane = gl_SubgroupID * subgroup_size + gl_SubgroupInvocationID;
   const Item item = load_item(gl_WorkGroupID.x);
-  const uint kv_head = gl_WorkGroupID.y / head_tiles;
-  const uint head_in_group = gl_WorkGroupID.y % head_tiles * tile_heads;
+  const uint head_tile = pc.first_head_tile + gl_WorkGroupID.y;
+  const uint kv_head = head_tile / head_tiles;
+  const uint head_in_group = head_tile % head_tiles * tile_heads;
   const uint first_head = kv_head * group + head_in_group;
   const uint n_tile_heads = min(tile_heads, group - head_in_group);
   const uint k_offset = pc.layer_offset + k_head_offset(kv_head, k_type);

@@ -142,7 +142,7 @@ void main() {
 #else
   const uint local = gl_LocalInvocationIndex;
 #endif
-  const uint first_row = gl_WorkGroupID.x * tile_rows;
+  const uint first_row = pc.first_row + gl_WorkGroupID.x * tile_rows;
   const uint first_col = gl_WorkGroupID.y * (workgroup_size * lane_cols) + local;
   const uint n_blocks = (pc.k + kBlock - 1) / kBlock;
 

@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include "shaders/common/row_shares.hpp"
 #include "shaders/gemm/gemm.h"
 #include "shaders/quantize_x/quantize_x.hpp"
 #include "shaders/spirv.hpp"
@@ -74,11 +75,25 @@ void Gemm::record(vk::Recorder& recorder, const LinearArgs& args) const {
     const GemmTile& tile = tiles_[choice];
     for (const LinearShare& share :
          linear_shares(args, part, recorder.segment_limit(), tile.cols, arithmetic_of(math_))) {
-      const vk::Grid grid{(args.rows + tile.rows - 1) / tile.rows,
-                          (share.part.n_rows + tile.cols - 1) / tile.cols};
-      recorder.dispatch(*pipelines_[choice], linear_push<GemmPush>(args, share.part), grid,
-                        {vk::reads(share.part.range), reads_x, linear_writes_y(args, share.part)},
-                        share.cost);
+      // All rows of one workgroup's outputs may be too much as well.
+      const uint32_t n_tiles = (args.rows + tile.rows - 1) / tile.rows;
+      const auto cost_of = [&](uint64_t begin, uint64_t end) {
+        const auto of = [&](uint64_t all) { return all * end / n_tiles - all * begin / n_tiles; };
+        return vk::Cost{of(share.cost.bytes), of(share.cost.flops), share.cost.arithmetic};
+      };
+      const uint32_t most =
+          rows_within(recorder.segment_limit(), n_tiles, [&](uint32_t n) { return cost_of(0, n); });
+      const Shares tiles(n_tiles, most);
+      GemmPush push = linear_push<GemmPush>(args, share.part);
+      const std::initializer_list<vk::Access> none;
+      const std::initializer_list<vk::Access> all = {vk::reads(share.part.range), reads_x,
+                                                     linear_writes_y(args, share.part)};
+      for (uint32_t i = 0; i < tiles.size(); ++i) {
+        push.first_row = tiles[i].first * tile.rows;
+        const vk::Grid grid{tiles[i].n, (share.part.n_rows + tile.cols - 1) / tile.cols};
+        recorder.dispatch(*pipelines_[choice], push, grid, i == 0 ? all : none,
+                          cost_of(tiles[i].first, tiles[i].first + tiles[i].n));
+      }
     }
   }
 }

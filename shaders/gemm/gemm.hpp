@@ -18,8 +18,9 @@ class Gemm {
                            std::span<const GemmVariant> candidates);
 
   /// One dispatch for each part of the matrix, which must be of the planned type, or several where
-  /// one would exceed the recorder's segment limit (linear_shares). With kI8 as math(), args.x is
-  /// not floats but QuantizedX of the rows.
+  /// one would exceed the recorder's segment limit: fewer outputs each (linear_shares), and where
+  /// that is not enough fewer rows, in whole tiles. With kI8 as math(), args.x is not floats but
+  /// QuantizedX of the rows.
   void record(vk::Recorder& recorder, const LinearArgs& args) const;
 
   /// The arithmetic of the chosen variant.

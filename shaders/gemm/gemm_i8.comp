@@ -88,7 +88,7 @@ void accumulate(WeightTile tiles[lane_cols], uint first_row, uint block) {
 
 void main() {
   use_weight_grid(pc.grid);
-  const uint first_row = gl_WorkGroupID.x * tile_rows;
+  const uint first_row = pc.first_row + gl_WorkGroupID.x * tile_rows;
   const uint first_col =
       gl_WorkGroupID.y * (workgroup_size * lane_cols) + gl_LocalInvocationIndex;
 

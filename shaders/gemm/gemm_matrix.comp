@@ -138,7 +138,7 @@ void store_y(uint first_row, uint first_col) {
 
 void main() {
   use_weight_grid(pc.grid);
-  const uint first_row = gl_WorkGroupID.x * tile_rows;
+  const uint first_row = pc.first_row + gl_WorkGroupID.x * tile_rows;
   const uint first_col = gl_WorkGroupID.y * tile_cols;
   const uint part_row = gl_SubgroupID / kPartsAcross * part_rows;
   const uint part_col = gl_SubgroupID % kPartsAcross * part_cols;

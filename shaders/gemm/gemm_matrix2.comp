@@ -34,7 +34,7 @@ float16_t decode_x(const in OneFloat element, const in uint block[2], const in u
 }
 
 void main() {
-  const uint row = gl_WorkGroupID.x * tile_rows;
+  const uint row = pc.first_row + gl_WorkGroupID.x * tile_rows;
   const uint col = gl_WorkGroupID.y * tile_cols;
 
   tensorLayoutNV<2, gl_CooperativeMatrixClampModeConstantNV> x =

@@ -14,7 +14,8 @@
   FIELD(uint, k)        /* a multiple of 4 */                                 \
   FIELD(uint, x_stride) /* in floats, a multiple of 4 */                      \
   FIELD(uint, y_stride)                                                       \
-  FIELD(uint, n_col_tiles)
+  FIELD(uint, n_col_tiles)                                                    \
+  FIELD(uint, first_row) /* of this dispatch, whole tiles before it */
 PUMICE_PUSH_CONSTANTS(GemmPush, GEMM_PUSH)
 
 #endif

@@ -15,11 +15,11 @@ constexpr uint32_t kOutputs = 32;  // of a workgroup
 
 uint32_t groups_of(uint32_t n) { return (n + kOutputs - 1) / kOutputs; }
 
-/// To so many rows from `first` on.
-void move_rows(HeadLinearPush& push, uint64_t first, uint32_t rows) {
-  push.x += first * push.x_stride * 4;
-  push.y += first * push.y_stride * 4;
-  push.rows = rows;
+/// To some of the rows.
+void move_rows(HeadLinearPush& push, Share rows) {
+  push.x += uint64_t{rows.first} * push.x_stride * 4;
+  push.y += uint64_t{rows.first} * push.y_stride * 4;
+  push.rows = rows.n;
 }
 
 }  // namespace
@@ -95,8 +95,8 @@ void HeadLinear::record_kept(vk::Recorder& recorder, const Args& args) const {
       {vk::reads(args.x), vk::writes_columns(args.y, args.rows, uint64_t{args.y_stride} * 4,
                                              uint64_t{at.y_width} * 4)},
       [&](uint64_t rows) { return vk::Cost{.bytes = rows * args.n_heads * at.push.n_kept * 8}; },
-      [&](HeadLinearPush& moved, uint64_t first_row, uint32_t rows) {
-        move_rows(moved, first_row, rows);
+      [&](HeadLinearPush& moved, uint32_t first_row, uint32_t rows) {
+        move_rows(moved, {first_row, rows});
         return vk::Grid{groups_of(at.n_out + at.push.n_kept), args.n_heads, rows};
       });
 }
@@ -111,7 +111,6 @@ void HeadLinear::record(vk::Recorder& recorder, const Args& args) const {
   const uint32_t tile_rows = transposed_ || args.rows == 1 ? 1 : kTileRows;
   const vk::Pipeline& pipeline = tile_rows == 1 ? *single_ : *tiled_;
   const uint64_t row_bytes = row_group_bytes(*weights.type, weights.n_cols) / kRowGroup;
-  const uint64_t n_weight_rows = uint64_t{args.n_heads} * args.n_rows;
   vk::Access y =
       vk::writes_columns(args.y, args.rows, uint64_t{args.y_stride} * 4, uint64_t{y_width} * 4);
   for (const WeightMatrixPart& part : weights.parts) {
@@ -125,20 +124,24 @@ void HeadLinear::record(vk::Recorder& recorder, const Args& args) const {
     if (!first) y.mode = vk::AccessMode::kReadWrite;
     const std::initializer_list<vk::Access> none;
     const std::initializer_list<vk::Access> all = {vk::reads(part.range), vk::reads(args.x), y};
-    dispatch_rows(
-        recorder, pipeline, push, args.rows, first || transposed_ ? all : none,
-        [&](uint64_t rows) {
+    dispatch_parts(
+        recorder, pipeline, push, args.rows, args.n_heads, first || transposed_ ? all : none,
+        [&](uint64_t rows, uint64_t n_heads) {
+          const uint64_t n_weight_rows = n_heads * args.n_rows;
           const uint64_t flops = 2 * rows * n_weight_rows * weights.n_cols;
-          const uint64_t numbers = uint64_t{args.n_heads} * args.x_head_stride + y_width;
+          const uint64_t numbers = n_heads * (args.x_head_stride + n_out + n_kept);
           return vk::Cost{.bytes = n_weight_rows * row_bytes * part.n_rows / weights.n_rows +
                                    rows * numbers * 4 * part.n_rows / weights.n_rows,
                           .flops = flops * part.n_rows / weights.n_rows};
         },
-        [&](HeadLinearPush& moved, uint64_t first_row, uint32_t rows) {
-          move_rows(moved, first_row, rows);
+        [&](HeadLinearPush& moved, Share rows, Share heads) {
+          move_rows(moved, rows);
+          moved.x += uint64_t{heads.first} * args.x_head_stride * 4;
+          moved.y += uint64_t{heads.first} * (n_out + n_kept) * 4;
+          moved.first_of_head += heads.first * moved.head_rows;
           const uint32_t outputs =
               transposed_ ? groups_of(n_out) + groups_of(n_kept) : groups_of(n_out + n_kept);
-          return vk::Grid{outputs, args.n_heads, (rows + tile_rows - 1) / tile_rows};
+          return vk::Grid{outputs, heads.n, (rows.n + tile_rows - 1) / tile_rows};
         });
   }
 }

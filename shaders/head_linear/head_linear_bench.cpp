@@ -9,7 +9,7 @@ namespace {
 constexpr uint32_t kDistinctRows = 256;  // weight rows that differ; they repeat after that
 constexpr size_t kSampledElements = 64;
 
-struct Shape {
+struct BenchShape {
   const WeightType* type;
   uint32_t rows;
   uint32_t n_heads;
@@ -17,7 +17,7 @@ struct Shape {
   uint32_t k;
 };
 
-Result<PreparedOp> prepare(OpBed& bed, const Shape& shape) {
+Result<PreparedOp> prepare(OpBed& bed, const BenchShape& shape) {
   const WeightType& type = *shape.type;
   const uint32_t n_rows = shape.n_heads * shape.n;
   const RandomWeights weights(type, kDistinctRows, shape.k, 1);
@@ -74,9 +74,9 @@ std::vector<OpCase> head_linear_bench_cases(const BenchScale& scale) {
   const WeightType* const type = &weight_type("Q8_0");
   for (const uint32_t rows : {1u, scale.small ? 16u : 64u}) {
     // A GLM 4.7 Flash's way to the latent and out of it, and less of it.
-    for (const Shape& shape :
-         {scale.small ? Shape{type, rows, 4, 256, 192} : Shape{type, rows, 20, 512, 192},
-          scale.small ? Shape{type, rows, 4, 128, 256} : Shape{type, rows, 20, 256, 512}}) {
+    for (const BenchShape& shape :
+         {scale.small ? BenchShape{type, rows, 4, 256, 192} : BenchShape{type, rows, 20, 512, 192},
+          scale.small ? BenchShape{type, rows, 4, 128, 256} : BenchShape{type, rows, 20, 256, 512}}) {
       cases.push_back({.op = "head_linear",
                        .name = fmt::format("Q8_0 rows={} heads={} n={} k={}", rows, shape.n_heads,
                                            shape.n, shape.k),

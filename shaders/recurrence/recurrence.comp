@@ -8,7 +8,8 @@
 
 // A workgroup takes workgroup_size / kLanes columns of one head's state through the rows of one
 // sequence, one row after the other; kLanes invocations share a column, each with every kLanes-th of
-// its keys. A row's sums are the same wherever its sequence is cut.
+// its keys. A row's sums are the same wherever its sequence is cut: by steps, or by dispatches of one
+// step, of which each goes on with what the one before it has left.
 layout(local_size_x_id = 0) in;
 
 const uint kLanes = 16;
@@ -69,6 +70,9 @@ void main() {
   const uint head = pc.first_head + gl_WorkGroupID.y;
   const uint key_head = by_remainder != 0 ? head % key_heads : head / heads_per_key;
   const StateItem item = StateItems(pc.items).v[gl_WorkGroupID.z];
+  if (pc.first_row != 0 && pc.first_row >= item.n_rows) return;  // its last row is behind it
+  const uvec2 source = pc.first_row == 0 ? item.before : item.after;
+  const bool begins = pc.first_row == 0 && item.begins != 0;
   const uint state = (head * value_dim + column) * key_dim;
   // The one of its steps, biases and d that is not a key's.
   const uint own =
@@ -81,8 +85,8 @@ void main() {
   for (uint i = 0; i < kPerLane; ++i) {
     const uint key = i * kLanes + lane;
     s[i] = 0.0;
-    if (in_range && key < key_dim && item.begins == 0) {
-      s[i] = Floats(address_add(item.before, pc.state_offset)).v[state + key];
+    if (in_range && key < key_dim && !begins) {
+      s[i] = Floats(address_add(source, pc.state_offset)).v[state + key];
     }
   }
 
@@ -94,11 +98,12 @@ void main() {
     }
   }
   if (decay == RECURRENCE_DECAY_KEY) {
-    find_key_decays(item.first_row, head, a);
+    find_key_decays(item.first_row + pc.first_row, head, a);
     barrier();
   }
 
-  for (uint r = 0; r < item.n_rows; ++r) {
+  const uint end = min(item.n_rows, pc.first_row + pc.n_rows);
+  for (uint r = pc.first_row; r < end; ++r) {
     const uint row = item.first_row + r;
     const uint turn = (r & 1) * workgroup_size;
     float dt = 0.0;
@@ -129,7 +134,7 @@ void main() {
       const float beta = sigmoid(Floats(pc.beta).v[row * pc.beta_stride + head]);
       u = beta * (v - sum_u(turn + in_group * kLanes));
       // All have multiplied by the row's own; the next barrier parts these from who reads them.
-      if (decay == RECURRENCE_DECAY_KEY && r + 1 < item.n_rows) find_key_decays(row + 1, head, a);
+      if (decay == RECURRENCE_DECAY_KEY && r + 1 < end) find_key_decays(row + 1, head, a);
     }
     float y = 0.0;
     for (uint i = 0; i < kPerLane; ++i) {

@@ -1,5 +1,7 @@
 #include "shaders/recurrence/recurrence.hpp"
 
+#include <algorithm>
+
 #include "shaders/common/row_shares.hpp"
 #include "shaders/recurrence/recurrence.h"
 #include "shaders/spirv.hpp"
@@ -59,8 +61,9 @@ Result<Recurrence> Recurrence::plan(vk::PipelineLibrary& pipelines, const Shape&
   return op;
 }
 
-/// Of so many heads; those that share keys each read them.
-vk::Cost Recurrence::cost(const Args& args, uint64_t n_heads) const {
+/// Of so many heads and at most so many rows of each item; heads that share keys each read them.
+vk::Cost Recurrence::cost(const Args& args, uint64_t n_heads, uint64_t item_rows) const {
+  const uint64_t rows = std::min<uint64_t>(args.rows, item_rows * args.n_items);
   const uint64_t keys = shape_.key_dim;
   const uint64_t values = shape_.value_dim;
   const bool by_state = shape_.decay == Decay::kState;
@@ -69,8 +72,8 @@ vk::Cost Recurrence::cost(const Args& args, uint64_t n_heads) const {
   const uint64_t state_floats = (2 * args.n_items + (by_state ? 1 : 0)) * keys * values;
   // Where each number decays by itself, its exponent and that function of it too.
   const uint64_t of_element = (shape_.delta ? 7 : 5) + (by_state ? 2 : 0);
-  return {.bytes = n_heads * (args.rows * row_floats + state_floats) * kFloat,
-          .flops = n_heads * args.rows * values * (of_element * keys + (shape_.has_d ? 2 : 0))};
+  return {.bytes = n_heads * (rows * row_floats + state_floats) * kFloat,
+          .flops = n_heads * rows * values * (of_element * keys + (shape_.has_d ? 2 : 0))};
 }
 
 void Recurrence::record(vk::Recorder& recorder, const Args& args) const {
@@ -104,18 +107,28 @@ void Recurrence::record(vk::Recorder& recorder, const Args& args) const {
   const uint64_t n_values = uint64_t{shape_.n_heads} * shape_.value_dim;
   const uint64_t n_steps = uint64_t{shape_.n_heads} * shape_.n_steps();
   constexpr auto kRead = vk::AccessMode::kRead;
-  dispatch_rows(
-      recorder, *pipeline_, push, shape_.n_heads,
-      {columns(args.q, n_keys, kRead), columns(args.k, n_keys, kRead),
-       columns(args.v, n_values, kRead), columns(args.step, n_steps, kRead),
-       columns(shape_.delta ? args.beta : Rows{}, shape_.n_heads, kRead),
-       columns(args.y, n_values, vk::AccessMode::kWrite), vk::reads(args.a), vk::reads(args.bias),
-       vk::reads(args.d), vk::reads(args.items), vk::updates(args.states)},
-      [&](uint64_t n_heads) { return cost(args, n_heads); },
-      [&](RecurrencePush& moved, uint32_t first, uint32_t n_heads) {
-        moved.first_head = first;
-        return vk::Grid{(shape_.value_dim + kColumns - 1) / kColumns, n_heads, args.n_items};
-      });
+  // One row comes after the other, however many heads there are at once: what is too long is cut
+  // by rows first. Shares of rows go on from the state that the one before has written.
+  const Shares shares(args.item_rows,
+                      rows_within(recorder.segment_limit(), args.item_rows,
+                                  [&](uint64_t n) { return cost(args, shape_.n_heads, n); }));
+  for (uint32_t i = 0; i < shares.size(); ++i) {
+    const Share rows = shares[i];
+    push.first_row = rows.first;
+    push.n_rows = rows.n;
+    dispatch_rows(
+        recorder, *pipeline_, push, shape_.n_heads,
+        {columns(args.q, n_keys, kRead), columns(args.k, n_keys, kRead),
+         columns(args.v, n_values, kRead), columns(args.step, n_steps, kRead),
+         columns(shape_.delta ? args.beta : Rows{}, shape_.n_heads, kRead),
+         columns(args.y, n_values, vk::AccessMode::kWrite), vk::reads(args.a), vk::reads(args.bias),
+         vk::reads(args.d), vk::reads(args.items), vk::updates(args.states)},
+        [&](uint64_t n_heads) { return cost(args, n_heads, rows.n); },
+        [&](RecurrencePush& moved, uint32_t first, uint32_t n_heads) {
+          moved.first_head = first;
+          return vk::Grid{(shape_.value_dim + kColumns - 1) / kColumns, n_heads, args.n_items};
+        });
+  }
 }
 
 }  // namespace pumice::ops

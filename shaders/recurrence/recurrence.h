@@ -29,6 +29,8 @@
   FIELD(uint, y_stride)                                                                 \
   FIELD(uint, state_offset) /* bytes from a page to float [head][value_dim][key_dim] */ \
   FIELD(uint, first_head)   /* of this dispatch */                                      \
+  FIELD(uint, first_row)    /* of each item's rows, of this dispatch */                 \
+  FIELD(uint, n_rows)       /* of each item at most */                                  \
   FIELD(float, q_scale)                                                                 \
   FIELD(float, k_scale)
 PUMICE_PUSH_CONSTANTS(RecurrencePush, RECURRENCE_PUSH)

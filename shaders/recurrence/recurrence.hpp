@@ -73,6 +73,7 @@ class Recurrence {
     vk::BufferRange states;           ///< stands for all pages
     uint32_t state_offset_bytes = 0;  ///< from a page's start
     uint32_t rows = 0;                ///< of all items
+    uint32_t item_rows = 0;           ///< of the longest
   };
 
   /// Errors: kInvalidArgument for a shape out of range.
@@ -81,7 +82,7 @@ class Recurrence {
   void record(vk::Recorder& recorder, const Args& args) const;
 
  private:
-  vk::Cost cost(const Args& args, uint64_t n_heads) const;
+  vk::Cost cost(const Args& args, uint64_t n_heads, uint64_t item_rows) const;
 
   Shape shape_;
   const vk::Pipeline* pipeline_ = nullptr;

@@ -175,7 +175,8 @@ Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
                         .k_scale = reference.k_scale,
                         .n_items = states.n_sequences(),
                         .state_offset_bytes = StateCase::offset_bytes(),
-                        .rows = rows};
+                        .rows = rows,
+                        .item_rows = states.most_rows()};
   const auto upload = [&](const std::vector<float>& values, uint32_t stride,
                           Recurrence::Rows& target) -> Status {
     PUMICE_TRY(target.range, bed.input(values));

@@ -103,7 +103,7 @@ TEST_F(MemoryLedger, OfWeightsInSmallSlabsIsThePlanWithWhatIsLeftOverAtTheirEnds
   const Program program = build_program(source).value();
   const Lowered lowered = lower(program).value();
   const uint64_t planned =
-      weight_memory(source, program, lowered, (*device)->plan().slab_bytes).allocated_bytes;
+      weight_memory(source, program, lowered, (*device)->plan().slab_bytes).allocated_bytes();
   EXPECT_GT(planned, resident_weight_bytes(source, program, lowered) + (100 << 10));
   const std::shared_ptr<const Model> model = load(source);
   EXPECT_EQ(model->weights->now()->allocated_bytes(), planned);

@@ -139,6 +139,73 @@ TEST_F(MemoryPlans, WhereNoContextFitsThatIsSaid) {
   EXPECT_EQ(with_free(1000).largest_context(engine_, 16384), 0u);
 }
 
+/// A mixture whose experts are read by 2 tokens of 4, on a device with memory beside its own.
+class MemoryPlansBeside : public MemoryPlans {
+ protected:
+  MemoryPlanner beside(uint64_t free_bytes, uint64_t beside_bytes) const {
+    return on({.free_bytes = free_bytes,
+               .slab_bytes = 1 << 30,
+               .is_budgeted = {true, false, false},
+               .beside = vk::MemoryDomain::kUpload,
+               .beside_bytes = beside_bytes});
+  }
+  void SetUp() override {
+    SyntheticShape shape = find_synthetic_preset("moe-tiny").value();
+    shape.context_length = 65536;
+    source_ = ModelSource::synthetic(SyntheticModel::create(shape, {}).value()).value();
+    all_ = beside(UINT64_MAX, 0).plan(engine_).value();
+  }
+  MemoryPlan all_;
+};
+
+TEST_F(MemoryPlansBeside, WeightsThatDoNotFitLieThereTheLeastReadFirst) {
+  EXPECT_EQ(all_.beside_bytes, 0u);
+  EXPECT_EQ(all_.weight_pieces, UINT32_MAX);
+  const uint64_t embedding = 512 * 256 / 256 * 144;  // a row of it is read: 1 of 512
+  const MemoryPlanner one = beside(all_.budgeted_bytes - 1, kMiB << 10);
+  EXPECT_EQ(refusal(one, engine_), "");
+  const MemoryPlan plan = one.plan(engine_).value();
+  EXPECT_TRUE(one.fits(plan));
+  EXPECT_EQ(plan.total_bytes(), all_.total_bytes());
+  EXPECT_EQ(plan.bytes(MemoryUse::kWeights), all_.bytes(MemoryUse::kWeights));
+  EXPECT_EQ(plan.budgeted_bytes, all_.budgeted_bytes - plan.beside_bytes);
+  EXPECT_GE(plan.beside_bytes, embedding);
+  EXPECT_NEAR(plan.beside_read_bytes, embedding / 512.0, 0.5);
+  // Then experts, of which a token reads two of four: their pieces come before any other.
+  const MemoryPlan some = beside(all_.budgeted_bytes - 400'000, kMiB << 10).plan(engine_).value();
+  EXPECT_GT(some.beside_bytes, 400'000u);
+  EXPECT_LT(some.weight_pieces, plan.weight_pieces);
+  EXPECT_LE(some.beside_read_bytes, 0.51 * static_cast<double>(some.beside_bytes));
+  EXPECT_GE(some.beside_read_bytes, 0.3 * static_cast<double>(some.beside_bytes));
+}
+
+TEST_F(MemoryPlansBeside, RoomIsLeftForAContextWorthHaving) {
+  engine_.context_tokens = 64;
+  const uint64_t small = beside(UINT64_MAX, 0).plan(engine_).value().budgeted_bytes;
+  const MemoryPlan plan = beside(small - 1, kMiB << 10).plan(engine_).value();
+  engine_.context_tokens = MemoryPlanner::kRoomTokens;
+  const uint64_t roomy = beside(UINT64_MAX, 0).plan(engine_).value().budgeted_bytes;
+  EXPECT_GE(plan.beside_bytes, roomy - small);
+  EXPECT_EQ(beside(small - 1, kMiB << 10).largest_context(engine_, 65536),
+            MemoryPlanner::kRoomTokens);
+}
+
+TEST_F(MemoryPlansBeside, AContextIsLongerWhereAllWeightsFit) {
+  engine_.context_tokens = 8192;
+  const uint64_t long_enough = beside(UINT64_MAX, 0).plan(engine_).value().budgeted_bytes;
+  EXPECT_GE(beside(long_enough, kMiB << 10).largest_context(engine_, 65536), 8192u);
+  EXPECT_LT(beside(long_enough, kMiB << 10).largest_context(engine_, 65536), 16384u);
+}
+
+TEST_F(MemoryPlansBeside, WhatDoesNotFitThereEitherIsRefusedWithTheNumbers) {
+  const uint64_t weights = all_.bytes(MemoryUse::kWeights);
+  const std::string small = refusal(beside(1000, 2 * kMiB / 10), engine_);
+  EXPECT_TRUE(has(small, "too large, also for the 0.2 MiB beside it")) << small;
+  const std::string none = refusal(beside(1000, kMiB << 10), engine_);
+  EXPECT_TRUE(has(none, "no context fits, even with weights beside it")) << none;
+  EXPECT_TRUE(has(none, "weights " + memory_text(weights))) << none;
+}
+
 TEST_F(MemoryPlans, APieceLargerThanTheDeviceGivesIsRefusedThoughAllWouldFit) {
   engine_.token_budget = 64;  // so that the largest piece is the rope table: 256 bytes a position
   const MemoryPlanner small = on({.free_bytes = uint64_t{1} << 40, .slab_bytes = 2 * kMiB});

@@ -1,11 +1,14 @@
 // Under a budget that KV memory alone cannot meet, weights move to memory beside the device's and
 // come back: no token changes, and nothing is read where they were.
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "engine/memory_plan.hpp"
+#include "engine/session.hpp"
 #include "tests/engine/synthetic_fixture.hpp"
 
 namespace pumice {
@@ -22,18 +25,10 @@ class WeightBudget : public test::EngineTest {
   void SetUp() override {
     EngineTest::SetUp();
     if (IsSkipped()) return;
-    const auto device = test::GpuEnvironment::open(
-        [](const vk::DeviceSnapshot& snapshot) -> Result<vk::DevicePlan> {
-          PUMICE_TRY(vk::DevicePlan plan, vk::plan_device(snapshot));
-          for (const auto domain : {vk::MemoryDomain::kUpload, vk::MemoryDomain::kReadback}) {
-            plan.memory[static_cast<size_t>(domain)].heap = UINT32_MAX;
-          }
-          return plan;
-        });
+    const auto device = open_with_heaps(UINT64_MAX);
     ASSERT_TRUE(device.ok()) << device.error().message;
     on_device_ = std::make_unique<OnDevice>(*device);
-    const test::TemporaryFile file =
-        test::write_synthetic_model({.n_layers = 4, .n_embd = 128, .n_ff = 256});
+    const test::TemporaryFile file = write_model();
     model_ = load(file.path());
     ASSERT_NE(model_, nullptr);
     ASSERT_GT(model_->weights->n_pieces(), 4u);
@@ -43,13 +38,28 @@ class WeightBudget : public test::EngineTest {
     on_device_.reset();
   }
 
-  std::unique_ptr<Engine> engine() const {
-    return make_engine(model_, {.context_tokens = 256,
-                                .n_sequences = kGenerations,
-                                .token_budget = 64,
-                                .chunk_tokens = 32,
-                                .invariant = true});
+  static Result<std::shared_ptr<vk::Device>> open_with_heaps(uint64_t most_budget_bytes) {
+    return test::GpuEnvironment::open(
+        [=](const vk::DeviceSnapshot& snapshot) -> Result<vk::DevicePlan> {
+          PUMICE_TRY(vk::DevicePlan plan, vk::plan_device(snapshot));
+          for (const auto domain : {vk::MemoryDomain::kUpload, vk::MemoryDomain::kReadback}) {
+            plan.memory[static_cast<size_t>(domain)].heap = UINT32_MAX;
+          }
+          plan.device_budget_bytes = std::min(plan.device_budget_bytes, most_budget_bytes);
+          return plan;
+        });
   }
+  static test::TemporaryFile write_model() {
+    return test::write_synthetic_model({.n_layers = 4, .n_embd = 128, .n_ff = 256});
+  }
+  static EngineOptions engine_options() {
+    return {.context_tokens = 256,
+            .n_sequences = kGenerations,
+            .token_budget = 64,
+            .chunk_tokens = 32,
+            .invariant = true};
+  }
+  std::unique_ptr<Engine> engine() const { return make_engine(model_, engine_options()); }
   static void submit_all(Engine& engine) {
     for (uint32_t i = 0; i < kGenerations; ++i) {
       std::vector<TokenId> prompt(20 + 5 * i);
@@ -143,6 +153,40 @@ TEST_F(WeightBudget, MovesWeightsAmidGenerationsAndChangesNoToken) {
   EXPECT_EQ(told, expected);
   EXPECT_EQ(budgeted_bytes(), all_bytes);
   EXPECT_EQ(bytes_beside(), 0u);
+}
+
+TEST_F(WeightBudget, WhatDoesNotFitIsReadBesideTheDeviceFromTheStart) {
+  const Told expected = undisturbed();
+  const test::TemporaryFile file = write_model();
+  const Result<ModelSource> source = ModelSource::open(file.path());
+  ASSERT_TRUE(source.ok());
+  const auto planner =
+      MemoryPlanner::of_source(*source, device_memory(*pipelines_->device())).value();
+  const MemoryPlan all = planner.plan(engine_options()).value();
+  const uint64_t free_bytes = all.budgeted_bytes - all.bytes(MemoryUse::kWeights) / 2;
+  const auto device = open_with_heaps(free_bytes);
+  ASSERT_TRUE(device.ok()) << device.error().message;
+  const OnDevice elsewhere(*device);
+  const Result<Session> session = Session::open_on(*device, {.engine = engine_options()}, *source);
+  ASSERT_TRUE(session.ok()) << session.error().message;
+  const uint64_t beside = bytes_beside();
+  EXPECT_GE(beside, all.bytes(MemoryUse::kWeights) / 2);
+  EXPECT_LT(beside, all.bytes(MemoryUse::kWeights));
+  const auto engine = session->make_engine(engine_options());
+  ASSERT_TRUE(engine.ok()) << engine.error().message;
+  EXPECT_LE(budgeted_bytes(), free_bytes);
+  submit_all(**engine);
+  Told told;
+  while (n_told(told) < 20) go_on(**engine, told);
+  // A smaller budget takes more of them; a larger one brings back no more than there was room for.
+  ASSERT_TRUE((*engine)->set_memory_budget(smallest_budget(**engine)).ok());
+  meet(**engine, told);
+  EXPECT_GT(bytes_beside(), beside);
+  ASSERT_TRUE((*engine)->set_memory_budget(UINT64_MAX).ok());
+  while (!(*engine)->idle()) go_on(**engine, told);
+  for (int i = 0; i < 10'000 && bytes_beside() > beside; ++i) go_on(**engine, told);
+  EXPECT_EQ(bytes_beside(), beside);
+  EXPECT_EQ(told, expected);
 }
 
 TEST_F(WeightBudget, MovesWhatEnginesShareOnceAllHaveFollowed) {

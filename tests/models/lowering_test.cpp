@@ -12,6 +12,7 @@
 #include "models/decoder.hpp"
 #include "models/families.hpp"
 #include "models/program_builder.hpp"
+#include "models/read_shares.hpp"
 #include "tests/shared_data.hpp"
 
 namespace pumice {
@@ -191,6 +192,22 @@ TEST(Lowering, MoreLayersNeedNoMoreMemory) {
   EXPECT_EQ(bytes(3), bytes(30));
   // x, what is normed, gates with ups, what they give: no more than is in use at once.
   EXPECT_LE(bytes(3), 512u * 4 * (256 + 256 + 2 * 512 + 512));
+}
+
+TEST(ReadShares, AreWhatATokenReadsOfEachMatrix) {
+  const auto share = [](const Program& program, std::string_view name) {
+    const auto tensor = std::ranges::find(program.tensors, name, &TensorSpec::name);
+    EXPECT_NE(tensor, program.tensors.end()) << name;
+    return read_shares(program)[static_cast<size_t>(tensor - program.tensors.begin())];
+  };
+  const Program mixture = llama(find_synthetic_preset("moe-tiny").value());
+  EXPECT_DOUBLE_EQ(share(mixture, "token_embd.weight"), 1.0 / 512);
+  EXPECT_DOUBLE_EQ(share(mixture, "blk.1.attn_q.weight"), 1);
+  EXPECT_DOUBLE_EQ(share(mixture, "blk.1.ffn_gate_inp.weight"), 1);
+  EXPECT_DOUBLE_EQ(share(mixture, "blk.1.ffn_up_exps.weight"), 2.0 / 4);
+  EXPECT_DOUBLE_EQ(share(mixture, "output.weight"), 1);
+  const Program tied = llama({.n_layers = 1, .tied = true});
+  EXPECT_DOUBLE_EQ(share(tied, "token_embd.weight"), 1 + 1.0 / 512);
 }
 
 TEST(Lowering, ACutProgramEndsAsTheWholeOne) {

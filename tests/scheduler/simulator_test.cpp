@@ -15,6 +15,10 @@ const StepCost kDevice{.fixed = 3e-3,
                        .per_token = 4e-5,
                        .per_token_context = 1e-9};
 
+double hit_rate(const Trace& trace, uint32_t n_blocks) {
+  return find_prefix_hits(trace, {.n_blocks = n_blocks}).rate();
+}
+
 SimulationOptions busy_server() {
   return {.scheduler = {.token_budget = 2048,
                         .chunk_tokens = 2048,
@@ -34,7 +38,7 @@ TEST(Simulator, ServesEveryRequestOfASyntheticMixAndFindsTheSharedPrompts) {
   for (const TraceRequest& request : trace.requests) output += request.output_tokens;
   EXPECT_EQ(report->telemetry.generated_tokens, output);
   EXPECT_GT(report->hit_rate, 0.3);
-  EXPECT_NEAR(prefix_hit_rate(trace, kUnlimitedBlocks), report->hit_rate, 0.1);
+  EXPECT_NEAR(hit_rate(trace, kUnlimitedBlocks), report->hit_rate, 0.1);
 }
 
 TEST(Simulator, AdaptiveChunksKeepTheGapBetweenTokensNearItsTargetAndAMonolithicPrefillDoesNot) {
@@ -100,6 +104,33 @@ TEST(Simulator, FindsSharedPromptsByTheirKeptStates) {
   EXPECT_GT(hybrid->cache.misses[static_cast<size_t>(MissReason::kGroup)], 0u);
 }
 
+/// Two turns of one conversation, and two users of one system prompt: what each place is good for.
+TEST(Simulator, KeepsStatesWhereItIsTold) {
+  Trace trace{.block_tokens = 16};
+  const auto ask = [&](std::vector<uint64_t> keys) {
+    const auto n = static_cast<uint32_t>(keys.size() * 16 + 1);
+    trace.requests.push_back({.prompt_tokens = n, .output_tokens = 1, .keys = std::move(keys)});
+  };
+  ask({1, 2, 3});
+  ask({1, 2, 3, 4, 5});  // the next turn: 3 blocks by the prompt's edge
+  ask({1, 2, 9});        // another user: 0, and then 2 by a branch
+  ask({1, 2, 8});
+  const auto matched = [&](KeptStates kept) {
+    const PrefixHits hits = find_prefix_hits(
+        trace, {.n_blocks = 1000,
+                .groups = {{"full", GroupKind::kFull}, {"state", GroupKind::kRecurrent}},
+                .kept_states = kept});
+    EXPECT_EQ(hits.prompt_blocks, 14u);
+    return std::pair(hits.matched_blocks, hits.cache.groups[1].kept_states);
+  };
+  using Result = std::pair<uint64_t, uint64_t>;
+  EXPECT_EQ(matched(KeptStates::kNone), Result(0, 0));
+  EXPECT_EQ(matched(KeptStates::kPromptEdge), Result(3, 4));
+  EXPECT_EQ(matched(KeptStates::kBranch), Result(2, 2));  // of the second and the third
+  EXPECT_EQ(matched(KeptStates::kEdgeAndBranch), Result(3 + 2, 5));
+  EXPECT_EQ(matched(KeptStates::kEveryEdge), Result(3 + 2 + 2, 3 + 2 + 1 + 1));
+}
+
 TEST(Simulator, LearnsADeviceItDoesNotKnow) {
   const Trace trace = make_synthetic_trace({.n_requests = 200, .requests_per_s = 10}, 16);
   SimulationOptions options = busy_server();
@@ -114,10 +145,10 @@ TEST(Traces, HitRateOfMooncakesConversationIsTheIndependentlyComputedOne) {
   const auto trace = read_trace(shared);
   ASSERT_TRUE(trace.ok()) << trace.error().message;
   ASSERT_EQ(trace->block_tokens, 512u);
-  EXPECT_NEAR(prefix_hit_rate(*trace, kUnlimitedBlocks), 0.3819, 5e-5);
-  EXPECT_NEAR(prefix_hit_rate(*trace, 1000), 0.047, 5e-4);
-  EXPECT_NEAR(prefix_hit_rate(*trace, 10000), 0.224, 5e-4);
-  EXPECT_NEAR(prefix_hit_rate(*trace, 50000), 0.372, 5e-4);
+  EXPECT_NEAR(hit_rate(*trace, kUnlimitedBlocks), 0.3819, 5e-5);
+  EXPECT_NEAR(hit_rate(*trace, 1000), 0.047, 5e-4);
+  EXPECT_NEAR(hit_rate(*trace, 10000), 0.224, 5e-4);
+  EXPECT_NEAR(hit_rate(*trace, 50000), 0.372, 5e-4);
 }
 
 TEST(Traces, AzuresHasLengthsAndTimes) {
@@ -128,7 +159,7 @@ TEST(Traces, AzuresHasLengthsAndTimes) {
   EXPECT_EQ(trace->requests[0].prompt_tokens, 374u);
   EXPECT_EQ(trace->requests[0].output_tokens, 44u);
   EXPECT_NEAR(trace->requests[1].arrival_s, 4.314579, 1e-5);
-  EXPECT_EQ(prefix_hit_rate(*trace, kUnlimitedBlocks), 0);
+  EXPECT_EQ(hit_rate(*trace, kUnlimitedBlocks), 0);
 }
 
 TEST(Traces, DamagedOnesAreRefusedNamingTheLine) {

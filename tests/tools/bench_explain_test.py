@@ -45,6 +45,21 @@ class Paper(CommandLineTest):
         self.assertGreater(next(part["flops"] for part in prefill["parts"]
                                 if part["part"] == "router"), 0)
 
+    def test_a_hybrid_is_the_sum_of_its_parts(self):
+        report = self.explain("--synthetic", "hybrid-tiny:Q8_0", "-pg", "40,3", "-p", "0", "-n", "0")
+        prefill, decode = report["tests"][0]["phases"]
+        for phase, rows in ((prefill, 40), (decode, 3)):
+            for key in ("flops", "weight_bytes", "kv_bytes", "activation_bytes"):
+                self.assertEqual(phase["total"][key], sum(part[key] for part in phase["parts"]))
+            part = {part["part"]: part for part in phase["parts"]}
+            # Three layers of 4 heads, 32 columns of 32 keys, 7 flops each; and a convolution of 4
+            # taps, then silu, of two heads of q and of k and four of v.
+            n_state, n_conv = 4 * 32 * 32, (2 + 2 + 4) * 32
+            self.assertEqual(part["recurrence"]["flops"],
+                             3 * rows * (7 * n_state + (2 * 4 + 3) * n_conv))
+        # A step reads and writes the whole state, the convolution's last three rows too.
+        self.assertEqual(part["recurrence"]["kv_bytes"], 3 * 3 * 2 * (n_state + 3 * n_conv) * 4)
+
     def test_requests_at_once_read_the_weights_once(self):
         one, four = self.explain("--synthetic", "tiny:Q8_0", "-p", "0", "-n", "4",
                                  "-np", "1,4")["tests"]

@@ -161,6 +161,22 @@ class Stats(CacheTest):
         self.assertGreater(stats["profile"]["prefill_tokens_per_s"], 0)
         self.assertEqual(stats["profile"]["block_tokens"], 16)
 
+    def test_json_has_the_states_of_a_hybrid(self):
+        self.ok("synth", "--preset", "hybrid-tiny", "-o", "hybrid.gguf")
+        done = self.ok("run", "-m", "hybrid.gguf", "-p", "x" * 600, "--temp", "0", "-n", 4,
+                       "--ignore-eos", "--stats", "json")
+        text = done.stderr.decode()
+        cache = json.loads(text[text.index("{"):])["cache"]
+        kinds = {group["kind"]: group for group in cache["groups"]}
+        self.assertEqual(set(kinds), {"full", "recurrent"})
+        # At the last edge of the prompt, and at the end.
+        self.assertEqual(kinds["recurrent"]["kept_states"], 2)
+        self.assertEqual(kinds["full"]["kept_states"], 0)
+        self.assertGreater(kinds["recurrent"]["cached_bytes"], 0)
+        self.assertEqual(sum(group["cached_bytes"] for group in cache["groups"]),
+                         cache["cached_bytes"])
+        self.assertLessEqual(cache["used_bytes"], cache["pool_bytes"])
+
     def test_a_target_that_one_row_cannot_meet_is_refused(self):
         self.refuses(USAGE, "run", "-m", STORIES, "-p", PROMPT, "--tpot-target", 0.0001,
                      says="one row alone")

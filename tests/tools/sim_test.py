@@ -22,6 +22,20 @@ class Sim(CommandLineTest):
         bounded = self.json("--trace", MOONCAKE, "--blocks", 10000, "--requests", 500)
         self.assertGreater(bounded["scheduled_hit_rate"], 0)
 
+    def test_states_are_kept_where_it_is_told(self):
+        flags = ("--synthetic", 200, "--rate", 20, "--blocks", 20000)
+        self.assertIsNone(self.json(*flags)["states"])
+        both = self.json(*flags, "--state-pages", 3)
+        none = self.json(*flags, "--state-pages", 3, "--keep-states", "none")
+        self.assertGreater(both["states"]["scheduled"]["kept"], 0)
+        self.assertGreater(both["prefix_hit_rate"], 0)
+        self.assertEqual(none["prefix_hit_rate"], 0)
+        self.assertGreater(none["states"]["one_by_one"]["shortened_tokens"], 0)
+        self.assertIn("states of 3 pages kept",
+                      self.ok("sim", *flags, "--state-pages", 3).stdout.decode())
+        self.refuses(USAGE, "sim", *flags, "--keep-states", "some", says="branch")
+        self.refuses(USAGE, "sim", *flags, "--state-pages", 16, says="15")
+
     def test_azures_trace_runs_through(self):
         self.need(AZURE)
         report = self.json("--trace", AZURE, "--requests", 2000, "--goodput", "ttft:2000 tpot:100")

@@ -199,7 +199,7 @@ Result<Value> file_size(Interpreter& interpreter, const Value& input, const Argu
   return interpreter.string(fmt::format("{:.1f} {}{}", bytes / unit, prefix, binary ? "iB" : "B"));
 }
 
-constexpr std::array kFilters = {
+constexpr std::array kNumberFilters = {
     Filter{"abs", absolute},     Filter{"attr", attr},
     Filter{"d", default_value},  Filter{"default", default_value},
     Filter{"float", to_float},   Filter{"filesizeformat", file_size},
@@ -209,7 +209,7 @@ constexpr std::array kFilters = {
 
 }  // namespace
 
-std::span<const Filter> number_filters() { return kFilters; }
+std::span<const Filter> number_filters() { return kNumberFilters; }
 
 const Filter* find_filter(std::string_view name) {
   for (const auto filters :

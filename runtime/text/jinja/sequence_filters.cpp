@@ -351,7 +351,7 @@ Result<Value> slices(Interpreter& interpreter, const Value& input, const Argumen
   return generator(interpreter, std::move(result), "sync_do_slice");
 }
 
-constexpr std::array kFilters = {
+constexpr std::array kSequenceFilters = {
     Filter{"batch", batch},
     Filter{"count", length},
     Filter{"dictsort", dictsort},
@@ -378,7 +378,7 @@ constexpr std::array kFilters = {
 
 }  // namespace
 
-std::span<const Filter> sequence_filters() { return kFilters; }
+std::span<const Filter> sequence_filters() { return kSequenceFilters; }
 
 Result<Value> reach(Interpreter& interpreter, const Value& object, const Value& attribute) {
   const std::string* path = attribute.string();

@@ -209,7 +209,7 @@ Result<Value> url_encode(Interpreter& interpreter, const Value& input, const Arg
   return interpreter.string(out.take_text());
 }
 
-constexpr std::array kFilters = {
+constexpr std::array kTextFilters = {
     Filter{"capitalize", changed<capitalize>},
     Filter{"center", center},
     Filter{"e", escape},
@@ -231,6 +231,6 @@ constexpr std::array kFilters = {
 
 }  // namespace
 
-std::span<const Filter> text_filters() { return kFilters; }
+std::span<const Filter> text_filters() { return kTextFilters; }
 
 }  // namespace pumice::jinja
