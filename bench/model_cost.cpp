@@ -237,8 +237,11 @@ class Pricing {
   PartCost price(const op::Recurrence& o, const Op&) {
     const uint64_t n_values = width(o.v);
     const uint64_t n_state = n_values * o.key_dim;
-    return {.flops = (o.beta ? 7 : 5) * n_state + (o.d ? 2 * n_values : 0),
-            .values = width(o.q) + width(o.k) + 2 * n_values + (o.beta ? 2 : 1) * o.n_heads,
+    // Where each number decays by itself, its exponent and that function of it too.
+    const uint64_t of_element = (o.beta ? 7 : 5) + (o.decay == StateDecay::kState ? 2 : 0);
+    return {.flops = of_element * n_state + (o.d ? 2 * n_values : 0),
+            .values = width(o.q) + width(o.k) + 2 * n_values + width(o.step) +
+                      (o.beta ? width(*o.beta) : 0),
             .step_weight_bytes = vector_bytes(o.a) + vector_bytes(o.bias) + vector_bytes(o.d),
             .state_bytes = 2 * n_state * kFloat};
   }

@@ -51,6 +51,19 @@ ops::Elementwise::Kind elementwise_kind(ActivationKind kind) {
   return {};
 }
 
+ops::Recurrence::Decay recurrence_decay(StateDecay decay) {
+  switch (decay) {
+    case StateDecay::kHead:
+      return ops::Recurrence::Decay::kHead;
+    case StateDecay::kKey:
+      return ops::Recurrence::Decay::kKey;
+    case StateDecay::kState:
+      return ops::Recurrence::Decay::kState;
+  }
+  PUMICE_CHECK(false, "a decay without a kernel");
+  return {};
+}
+
 /// "attn_q" of "blk.3.attn_q.weight".
 std::string stem(std::string_view tensor) {
   if (tensor.starts_with("blk.")) {
@@ -272,7 +285,10 @@ class Lowering {
     const std::optional<size_t> of = patterns_.bundle_of(op_);
     if (of) return lower_bundled(o, patterns_.bundles()[*of], places_[*of]);
     const std::string part = leads_to_logits(result_) ? "output" : stem_of(o.weight.tensor);
-    const View x = at_rows(o.x, part);
+    View x = at_rows(o.x, part);
+    if (x.first % kVectorFloats != 0 || lowered_.buffers[x.buffer].width % kVectorFloats != 0) {
+      x = whole(o.x, part);
+    }
     const View y = new_view(width(result_));
     views_[result_] = y;
     emit(call::Linear{group_of({o.weight}), std::nullopt, x, y}, part);
@@ -537,7 +553,8 @@ class Lowering {
                                     .value_dim = o.value_dim,
                                     .by_remainder = o.by_remainder,
                                     .delta = o.beta.has_value(),
-                                    .has_d = o.d.has_value()},
+                                    .has_d = o.d.has_value(),
+                                    .decay = recurrence_decay(o.decay)},
                           .state = {o.group, o.slot}},
          "recurrence");
   }

@@ -1,5 +1,7 @@
 #include "models/metadata.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -148,15 +150,19 @@ Result<ModelDimensions> Metadata::read_dimensions(Layers layers) const {
   return config;
 }
 
-Result<ModelDimensions> Metadata::read_latent_dimensions(LatentSource& latent) const {
-  PUMICE_TRY(ModelDimensions config, read_widths(Layers::kAlike));
+Result<ModelDimensions> Metadata::read_latent_dimensions(LatentSource& latent,
+                                                         Layers layers) const {
+  PUMICE_TRY(ModelDimensions config, read_widths(layers));
   const auto heads_of_eights = [&](std::string_view key, uint32_t limit) -> Result<uint32_t> {
     PUMICE_TRY(const uint32_t value, count(key, limit));
     if (value % 8 == 0) return value;
     return make_error(ErrorCode::kBadFile, "{}: {} is not a multiple of 8", full(key), value);
   };
   // Where attn_k_b is, key_length and value_length are of what is kept of a token.
-  latent.fused = !has_tensor("blk.0.attn_k_b.weight");
+  latent.fused = true;
+  for (uint32_t i = 0; i < config.n_layers && latent.fused; ++i) {
+    latent.fused = !has_tensor(fmt::format("blk.{}.attn_k_b.weight", i));
+  }
   const bool has_own = has("attention.key_length_mla") || !latent.fused;
   PUMICE_TRY(latent.rank, heads_of_eights("attention.kv_lora_rank", kMaxHeadDim));
   PUMICE_TRY(latent.n_turning, heads_of_eights("rope.dimension_count", kMaxHeadDim));

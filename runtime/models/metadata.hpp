@@ -104,7 +104,8 @@ class Metadata {
   Result<ModelDimensions> read_dimensions(Layers layers = Layers::kAlike) const;
   /// The same of a model with latent attention: heads are of what is multiplied, n_still and
   /// n_turning numbers, whose sizes `latent` gets.
-  Result<ModelDimensions> read_latent_dimensions(LatentSource& latent) const;
+  Result<ModelDimensions> read_latent_dimensions(LatentSource& latent,
+                                                 Layers layers = Layers::kAlike) const;
   /// A positive count for each layer, of a key with one for all or as many as layers; with
   /// kSomeHaveNone it may be 0.
   Result<std::vector<uint32_t>> read_layer_counts(std::string_view key, uint32_t n_layers,

@@ -90,6 +90,14 @@ struct Router {
   bool operator==(const Router&) const = default;
 };
 
+/// What of a recurrence's state, a matrix [value_dim][key_dim] for each head, decays alike: its
+/// step Δ is as many numbers a token, and its a, not positive, as many in all.
+enum class StateDecay {
+  kHead,   ///< all of it (Mamba-2, gated delta nets): Δ and a [n_heads]
+  kKey,    ///< a key's column (Kimi delta attention): Δ [n_heads][key_dim], a [n_heads]
+  kState,  ///< nothing else (Mamba-1): Δ [n_heads][value_dim], a [n_heads][value_dim][key_dim]
+};
+
 /// How the rows of a text become its embedding.
 enum class Pooling {
   kNone,  ///< each row is one
@@ -200,19 +208,20 @@ struct CausalConv {
   uint32_t slot;
 };
 /// A matrix S [value_dim][key_dim] for each head, token after token: with Δ = softplus(step +
-/// bias), S ← exp(a Δ) S, then S ← S + u kᵀ, and the result is S q + d v. u is Δ v, or with beta
-/// sigmoid(beta) (v − S k). S is its state.
+/// bias), each number of S times exp(a Δ) of what decays with it, then S ← S + u kᵀ, and the result
+/// is S q + d v. u is Δ v, or with beta sigmoid(beta) (v − S k). S is its state.
 struct Recurrence {
   ValueId q;                    ///< [n_key_heads][key_dim], times q_scale
   ValueId k;                    ///< likewise
   ValueId v;                    ///< [n_heads][value_dim]
-  ValueId step;                 ///< [n_heads]
-  std::optional<ValueId> beta;  ///< [n_heads]
+  ValueId step;                 ///< [n_heads]; as `decay` says
+  std::optional<ValueId> beta;  ///< [n_heads]; a decay of keys has one
   double q_scale;
   double k_scale;
-  TensorId a;                 ///< [n_heads], not positive
-  TensorId bias;              ///< [n_heads]
-  std::optional<TensorId> d;  ///< [n_heads]
+  TensorId a;                 ///< as `decay` says
+  TensorId bias;              ///< as step
+  std::optional<TensorId> d;  ///< [n_heads], or as step where each value has one
+  StateDecay decay;
   uint32_t n_heads;
   uint32_t n_key_heads;
   uint32_t key_dim;
@@ -220,6 +229,12 @@ struct Recurrence {
   bool by_remainder;  ///< head h has key head h mod n_key_heads, rather than as many in a row one
   uint32_t group;     ///< index into Program::state_groups
   uint32_t slot;
+
+  /// Numbers of step, so also of its bias.
+  uint32_t n_steps() const {
+    if (decay == StateDecay::kHead) return n_heads;
+    return n_heads * (decay == StateDecay::kKey ? key_dim : value_dim);
+  }
 };
 struct Activation {
   ValueId x;

@@ -268,12 +268,15 @@ ValueId ProgramBuilder::head_linear(ValueId x, std::string_view stem, const Head
 ValueId ProgramBuilder::causal_conv(ValueId x, std::string_view stem, const CausalConv& options) {
   const uint64_t n = width(x);
   expect(options.taps > 1, "{}{}: {} taps", prefix_, stem, options.taps);
-  op::CausalConv conv{.x = x,
-                      .weight = tensor(stem, "weight", {options.taps, n, 1, 1}),
-                      .bias = {},
-                      .silu = options.silu,
-                      .group = options.state_group,
-                      .slot = take_slot(options.state_group, (options.taps - uint64_t{1}) * n)};
+  op::CausalConv conv{
+      .x = x,
+      .weight = tensor(stem, "weight",
+                       options.has_channel_dim ? std::array<uint64_t, 4>{options.taps, 1, n, 1}
+                                               : std::array<uint64_t, 4>{options.taps, n, 1, 1}),
+      .bias = {},
+      .silu = options.silu,
+      .group = options.state_group,
+      .slot = take_slot(options.state_group, (options.taps - uint64_t{1}) * n)};
   if (options.bias == Bias::kAdded) conv.bias = tensor(stem, "bias", {n, 1, 1, 1});
   return add_op(conv, stem, width(x));
 }
@@ -283,13 +286,21 @@ ValueId ProgramBuilder::recurrence(ValueId q, ValueId k, ValueId v, ValueId step
   const uint64_t n_keys = uint64_t{o.n_key_heads} * o.key_dim;
   const uint64_t n_values = uint64_t{o.n_heads} * o.value_dim;
   expect(o.n_key_heads > 0 && o.n_heads % o.n_key_heads == 0 && width(q) == n_keys &&
-             width(k) == n_keys && width(v) == n_values && width(step) == o.n_heads &&
-             (!beta || width(*beta) == o.n_heads),
+             width(k) == n_keys && width(v) == n_values && (!beta || width(*beta) == o.n_heads),
          "{}recurrence: {} keys and {} values are not those of {} and {} heads of {} and {}",
          prefix_, width(k), width(v), o.n_key_heads, o.n_heads, o.key_dim, o.value_dim);
-  // Mamba's files have a row for each head.
-  const std::array<uint64_t, 4> dims = beta ? std::array<uint64_t, 4>{o.n_heads, 1, 1, 1}
-                                            : std::array<uint64_t, 4>{1, o.n_heads, 1, 1};
+  expect(o.decay != StateDecay::kKey || beta, "{}recurrence: keys decay, and nothing is a delta",
+         prefix_);
+  // Files have a row for each head or, of states that decay by themselves, for each value; those of
+  // delta nets have one for all heads.
+  using Dims = std::array<uint64_t, 4>;
+  Dims a_dims = {1, o.n_heads, 1, 1};
+  Dims d_dims = a_dims;
+  if (o.decay == StateDecay::kHead && beta) a_dims = {o.n_heads, 1, 1, 1};
+  if (o.decay == StateDecay::kState) {
+    a_dims = {o.key_dim, n_values, 1, 1};
+    d_dims = {n_values, 1, 1, 1};
+  }
   op::Recurrence recurrence{.q = q,
                             .k = k,
                             .v = v,
@@ -297,9 +308,10 @@ ValueId ProgramBuilder::recurrence(ValueId q, ValueId k, ValueId v, ValueId step
                             .beta = beta,
                             .q_scale = o.q_scale,
                             .k_scale = o.k_scale,
-                            .a = tensor({.name = prefix_ + "ssm_a", .dims = dims}),
-                            .bias = tensor("ssm_dt", "bias", {o.n_heads, 1, 1, 1}),
+                            .a = tensor({.name = prefix_ + "ssm_a", .dims = a_dims}),
+                            .bias = tensor("ssm_dt", "bias", {width(step), 1, 1, 1}),
                             .d = {},
+                            .decay = o.decay,
                             .n_heads = o.n_heads,
                             .n_key_heads = o.n_key_heads,
                             .key_dim = o.key_dim,
@@ -307,7 +319,9 @@ ValueId ProgramBuilder::recurrence(ValueId q, ValueId k, ValueId v, ValueId step
                             .by_remainder = o.by_remainder,
                             .group = o.state_group,
                             .slot = take_slot(o.state_group, n_values * o.key_dim)};
-  if (!beta) recurrence.d = tensor({.name = prefix_ + "ssm_d", .dims = dims});
+  expect(width(step) == recurrence.n_steps(), "{}recurrence: {} steps where {} decay", prefix_,
+         width(step), recurrence.n_steps());
+  if (!beta) recurrence.d = tensor({.name = prefix_ + "ssm_d", .dims = d_dims});
   return add_op(recurrence, "recurrence", width(v));
 }
 
@@ -450,7 +464,8 @@ ValueId ProgramBuilder::latent_queries(ValueId x, const LatentAttention& options
         rms_norm(linear(x, "attn_q_a", latent.q_rank), "attn_q_a_norm", options.norm_eps);
     q = linear(low, "attn_q_b", q_dim);
   }
-  const ops::RopeConfig& rope = options.rope.config;
+  if (!options.rope) return q;
+  const ops::RopeConfig& rope = options.rope->config;
   if (rope.temperature != 0) {
     // What does not turn takes the temperature all the same: a rope that stands still.
     const RopeSource still{
@@ -460,7 +475,7 @@ ValueId ProgramBuilder::latent_queries(ValueId x, const LatentAttention& options
                    .freq_divisors = std::vector<float>(latent.n_still / 2, kStandingStill)}};
     q = this->rope(q, add_rotation(still, head_dim, 0, false));
   }
-  return this->rope(q, add_rotation(options.rope, head_dim, latent.n_still, false));
+  return this->rope(q, add_rotation(*options.rope, head_dim, latent.n_still, false));
 }
 
 ValueId ProgramBuilder::latent_attention(ValueId x, uint32_t state_group,
@@ -468,13 +483,15 @@ ValueId ProgramBuilder::latent_attention(ValueId x, uint32_t state_group,
   const LatentSource& latent = options.source;
   const uint32_t n_heads = options.n_heads;
   const ValueId q = latent_queries(x, options);
-  RopeSource k_rope = options.rope;
-  k_rope.config.temperature = 0;
-  k_rope.config.temperature_tokens = 0;
   const ValueId kv = linear(x, "attn_kv_a_mqa", latent.rank + latent.n_turning);
   const ValueId c = rms_norm(split(kv, 0, latent.rank), "attn_kv_a_norm", options.norm_eps);
-  const ValueId turned = rope(split(kv, latent.rank, latent.n_turning),
-                              add_rotation(k_rope, latent.n_turning, 0, false));
+  ValueId turned = split(kv, latent.rank, latent.n_turning);
+  if (options.rope) {
+    RopeSource k_rope = *options.rope;
+    k_rope.config.temperature = 0;
+    k_rope.config.temperature_tokens = 0;
+    turned = rope(turned, add_rotation(k_rope, latent.n_turning, 0, false));
+  }
   const ValueId state = append(state_group, concat(c, turned));
 
   HeadMatrices keys{.n_heads = n_heads,

@@ -56,6 +56,7 @@ class ProgramBuilder {
     uint32_t taps;
     Bias bias = Bias::kNone;
     bool silu = false;
+    bool has_channel_dim = false;  ///< its weight is {taps, 1, width of x}
   };
   struct Recurrence {
     uint32_t state_group;  ///< a recurrent one
@@ -64,6 +65,7 @@ class ProgramBuilder {
     uint32_t key_dim;
     uint32_t value_dim;
     bool by_remainder = false;
+    StateDecay decay = StateDecay::kHead;
     double q_scale = 1;
     double k_scale = 1;
   };
@@ -72,7 +74,9 @@ class ProgramBuilder {
     uint32_t n_heads;
     double scale;
     float norm_eps;
-    RopeSource rope;  ///< of the keys' and the queries' last numbers; its temperature is all of q's
+    /// Of the keys' and the queries' last numbers; its temperature is all of q's. None: nothing
+    /// turns.
+    std::optional<RopeSource> rope = {};
   };
   /// A matrix for each head, in one tensor.
   struct HeadMatrices {
@@ -163,7 +167,7 @@ class ProgramBuilder {
   ValueId head_linear(ValueId x, std::string_view stem, const HeadMatrices& matrices);
   /// `options.bias` of the stem's tensors, which are {taps, width of x} and [width].
   ValueId causal_conv(ValueId x, std::string_view stem, const CausalConv& options);
-  /// Mamba-2's, of ssm_a, ssm_dt and ssm_d, where `beta` is none; a gated delta net's, of ssm_a and
+  /// Mamba's, of ssm_a, ssm_dt and ssm_d, where `beta` is none; a gated delta net's, of ssm_a and
   /// ssm_dt.
   ValueId recurrence(ValueId q, ValueId k, ValueId v, ValueId step, std::optional<ValueId> beta,
                      const Recurrence& options);

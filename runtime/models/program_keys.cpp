@@ -8,14 +8,15 @@ namespace {
 
 /// Families whose pages read Metadata::read_experts' keys.
 constexpr std::array<std::string_view, 24> kWithExperts = {
-    "afmoe",         "bailingmoe2", "deepseek2", "ernie4_5-moe", "glm4moe",      "gpt-oss",
-    "granitehybrid", "granitemoe",  "lfm2moe",   "llama",        "minimax-m2",   "mistral4",
-    "qwen35moe",     "qwen3moe",    "qwen3next", "qwen3vlmoe",   "smallthinker", "step35"};
+    "afmoe",         "bailingmoe2",  "deepseek2",      "ernie4_5-moe", "glm4moe",  "gpt-oss",
+    "granitehybrid", "granitemoe",   "jamba",          "kimi-linear",  "lfm2moe",  "llama",
+    "minimax-m2",    "mistral4",     "nemotron_h_moe", "qwen35moe",    "qwen3moe", "qwen3next",
+    "qwen3vlmoe",    "smallthinker", "step35"};
 /// Those of them that count shared experts; granitemoe has the width of all of them.
 constexpr std::array<std::string_view, 24> kWithSharedExperts = {
-    "afmoe",    "bailingmoe2", "deepseek2",  "ernie4_5-moe", "glm4moe",
-    "gpt-oss",  "llama",       "minimax-m2", "mistral4",     "qwen35moe",
-    "qwen3moe", "qwen3next",   "qwen3vlmoe", "smallthinker", "step35"};
+    "afmoe",     "bailingmoe2", "deepseek2", "ernie4_5-moe", "glm4moe",      "gpt-oss",
+    "jamba",     "kimi-linear", "llama",     "minimax-m2",   "mistral4",     "nemotron_h_moe",
+    "qwen35moe", "qwen3moe",    "qwen3next", "qwen3vlmoe",   "smallthinker", "step35"};
 
 constexpr TellingKey kKeys[] = {
     // clang-format off
@@ -44,7 +45,7 @@ constexpr TellingKey kKeys[] = {
     {"expert_shared_feed_forward_length", kWithExperts},
     {"final_logit_softcapping", {"gemma2", "gemma3", "gemma4"}},
     {"interleave_moe_layer_step", {"ernie4_5-moe"}, {}, 1},
-    {"leading_dense_block_count", {"afmoe", "bailingmoe2", "deepseek2", "ernie4_5-moe", "glm4moe", "lfm2moe", "llama", "mistral4", "step35"}},
+    {"leading_dense_block_count", {"afmoe", "bailingmoe2", "deepseek2", "ernie4_5-moe", "glm4moe", "kimi-linear", "lfm2moe", "llama", "mistral4", "step35"}},
     {"logit_scale", {"cohere2", "command-r", "granite", "granitehybrid", "granitemoe"}, {}, 1},
     {"nextn_predict_layers", {"bailingmoe2", "deepseek2", "glm4moe", "mistral4", "qwen35", "qwen35moe", "qwen3next", "step35"}},
     {"residual_scale", {"granite", "granitehybrid", "granitemoe"}, {}, 1},

@@ -82,6 +82,8 @@ class Constants {
   std::string operator()(const op::Recurrence& o) const {
     std::string text = fmt::format("{} heads of {}, {} of keys of {}{}", o.n_heads, o.value_dim,
                                    o.n_key_heads, o.key_dim, o.by_remainder ? " by remainder" : "");
+    if (o.decay == StateDecay::kKey) text += ", keys decay";
+    if (o.decay == StateDecay::kState) text += ", states decay";
     if (o.q_scale != 1) text += fmt::format(", q times {:.6g}", o.q_scale);
     if (o.k_scale != 1) text += fmt::format(", k times {:.6g}", o.k_scale);
     return text + fmt::format(", state {}", program_.state_groups[o.group].name);

@@ -89,6 +89,19 @@ void leave_out_groups(const Router& router, Values& choosing) {
   }
 }
 
+/// What a head's state is multiplied by behind its steps: one factor, or one a key, or one a
+/// number.
+Values decays(const op::Recurrence& op, const std::vector<float>& a, size_t head,
+              const Values& steps) {
+  const bool by_state = op.decay == StateDecay::kState;
+  Values factors(by_state ? steps.size() * op.key_dim : steps.size());
+  for (size_t i = 0; i < factors.size(); ++i) {
+    factors[i] = by_state ? std::exp(a[head * factors.size() + i] * steps[i / op.key_dim])
+                          : std::exp(a[head] * steps[i]);
+  }
+  return factors;
+}
+
 /// For each value the last operation that needs it: keys and values as long as their state.
 std::vector<size_t> last_uses(const Program& program) {
   std::vector<size_t> last(program.values.size());
@@ -437,28 +450,37 @@ class Evaluation {
   Computed compute(const op::Recurrence& op, ValueId) const {
     PUMICE_TRY(const std::vector<float> a, vector(op.a));
     PUMICE_TRY(const std::vector<float> bias, vector(op.bias));
-    std::vector<float> d(op.n_heads);
+    const size_t n_keys = op.key_dim;
+    const size_t n_values = op.value_dim;
+    const bool by_state = op.decay == StateDecay::kState;
+    const size_t n_steps = op.n_steps();
+    const size_t n_own = n_steps / op.n_heads;
+    std::vector<float> d(by_state ? n_steps : op.n_heads);
     if (op.d) {
       PUMICE_TRY(d, vector(*op.d));
     }
-    const size_t n_keys = op.key_dim;
-    const size_t n_values = op.value_dim;
     Values y(rows_[op.v].size());
     const auto run_head = [&](size_t head) -> Status {
       const size_t key_head =
           op.by_remainder ? head % op.n_key_heads : head / (op.n_heads / op.n_key_heads);
       Values s(n_values * n_keys);
+      Values steps(n_own);  // of a token
       for (size_t t = 0; t < n_tokens(); ++t) {
         const double* const q = &rows_[op.q][(t * op.n_key_heads + key_head) * n_keys];
         const double* const k = &rows_[op.k][(t * op.n_key_heads + key_head) * n_keys];
-        const double raw = rows_[op.step][t * op.n_heads + head] + bias[head];
-        const double step = std::max(raw, 0.0) + std::log1p(std::exp(-std::abs(raw)));
-        const double decay = std::exp(a[head] * step);
-        for (double& value : s) value *= decay;
+        for (size_t i = 0; i < n_own; ++i) {
+          const size_t own = head * n_own + i;
+          const double raw = rows_[op.step][t * n_steps + own] + bias[own];
+          steps[i] = std::max(raw, 0.0) + std::log1p(std::exp(-std::abs(raw)));
+        }
+        const Values factors = decays(op, a, head, steps);
+        for (size_t first = 0; first < s.size(); first += factors.size()) {
+          for (size_t i = 0; i < factors.size(); ++i) s[first + i] *= factors[i];
+        }
         for (size_t i = 0; i < n_values; ++i) {
           double* const row = &s[i * n_keys];
           const size_t at = (t * op.n_heads + head) * n_values + i;
-          double u = step * rows_[op.v][at];
+          double u = steps[by_state ? i : 0] * rows_[op.v][at];
           if (op.beta) {
             const double known = op.k_scale * dot(row, k, n_keys);
             const double beta =
@@ -466,7 +488,8 @@ class Evaluation {
             u = beta * (rows_[op.v][at] - known);
           }
           for (size_t c = 0; c < n_keys; ++c) row[c] += u * op.k_scale * k[c];
-          y[at] = op.q_scale * dot(row, q, n_keys) + d[head] * rows_[op.v][at];
+          const double own_d = d[by_state ? head * n_values + i : head];
+          y[at] = op.q_scale * dot(row, q, n_keys) + own_d * rows_[op.v][at];
         }
       }
       return {};

@@ -18,6 +18,8 @@ const uint kPerLane = (key_dim + kLanes - 1) / kLanes;
 // By turns, so that one barrier parts a row's sums from the next one's.
 shared float partial_u[2 * workgroup_size];
 shared float partial_y[2 * workgroup_size];
+// What a row leaves of each key's column, where those decay by themselves.
+shared float key_decay[kPerLane * kLanes];
 
 /// log(1 + exp(x)) = max(x, 0) + log(1 + e) with e = exp(-|x|): twice the series of the area tangent
 /// of e / (2 + e), which is at most 1/3. Vulkan's logarithm is not precise near 1.
@@ -33,6 +35,19 @@ float softplus(float x) {
   p = fma(p, s, 0.2);
   p = fma(p, s, 1.0 / 3.0);
   return max(x, 0.0) + 2.0 * fma(z * s, p, z);
+}
+
+/// Written by the whole workgroup. Nobody reads columns beyond the keys but as factors of zero.
+void find_key_decays(uint row, uint head, float a) {
+  for (uint key = gl_LocalInvocationIndex; key < kPerLane * kLanes; key += workgroup_size) {
+    float left = 0.0;
+    if (key < key_dim) {
+      const uint at = head * key_dim + key;
+      const float step = Floats(pc.step).v[row * pc.step_stride + at];
+      left = exp(a * softplus(step + Floats(pc.bias).v[at]));
+    }
+    key_decay[key] = left;
+  }
 }
 
 /// Of a column's invocations, in their order.
@@ -59,9 +74,12 @@ void main() {
   const uvec2 source = pc.first_row == 0 ? item.before : item.after;
   const bool begins = pc.first_row == 0 && item.begins != 0;
   const uint state = (head * value_dim + column) * key_dim;
+  // The one of its steps, biases and d that is not a key's.
+  const uint own =
+      decay == RECURRENCE_DECAY_STATE ? head * value_dim + (in_range ? column : 0) : head;
   const float a = Floats(pc.a).v[head];
-  const float bias = Floats(pc.bias).v[head];
-  const float d = has_d != 0 ? Floats(pc.d).v[head] : 0.0;
+  const float bias = Floats(pc.bias).v[own];
+  const float d = has_d != 0 ? Floats(pc.d).v[own] : 0.0;
 
   float s[kPerLane];
   for (uint i = 0; i < kPerLane; ++i) {
@@ -72,12 +90,28 @@ void main() {
     }
   }
 
+  float own_a[kPerLane];  // of states
+  if (decay == RECURRENCE_DECAY_STATE) {
+    for (uint i = 0; i < kPerLane; ++i) {
+      const uint key = i * kLanes + lane;
+      own_a[i] = in_range && key < key_dim ? Floats(pc.a).v[state + key] : 0.0;
+    }
+  }
+  if (decay == RECURRENCE_DECAY_KEY) {
+    find_key_decays(item.first_row + pc.first_row, head, a);
+    barrier();
+  }
+
   const uint end = min(item.n_rows, pc.first_row + pc.n_rows);
   for (uint r = pc.first_row; r < end; ++r) {
     const uint row = item.first_row + r;
     const uint turn = (r & 1) * workgroup_size;
-    const float dt = softplus(Floats(pc.step).v[row * pc.step_stride + head] + bias);
-    const float decay = exp(a * dt);
+    float dt = 0.0;
+    float left = 1.0;  // of a state
+    if (decay != RECURRENCE_DECAY_KEY) {
+      dt = softplus(Floats(pc.step).v[row * pc.step_stride + own] + bias);
+      left = exp(a * dt);
+    }
     const uint k_first = row * pc.k_stride + key_head * key_dim;
     const uint q_first = row * pc.q_stride + key_head * key_dim;
     const uint v_at = row * pc.v_stride + head * value_dim + (in_range ? column : 0);
@@ -88,7 +122,9 @@ void main() {
     for (uint i = 0; i < kPerLane; ++i) {
       const uint key = i * kLanes + lane;
       k[i] = key < key_dim ? Floats(pc.k).v[k_first + key] * pc.k_scale : 0.0;
-      s[i] *= decay;
+      if (decay == RECURRENCE_DECAY_KEY) left = key_decay[key];
+      if (decay == RECURRENCE_DECAY_STATE) left = exp(own_a[i] * dt);
+      s[i] *= left;
       known = fma(s[i], k[i], known);
     }
     float u = dt * v;
@@ -97,6 +133,8 @@ void main() {
       barrier();
       const float beta = sigmoid(Floats(pc.beta).v[row * pc.beta_stride + head]);
       u = beta * (v - sum_u(turn + in_group * kLanes));
+      // All have multiplied by the row's own; the next barrier parts these from who reads them.
+      if (decay == RECURRENCE_DECAY_KEY && r + 1 < end) find_key_decays(row + 1, head, a);
     }
     float y = 0.0;
     for (uint i = 0; i < kPerLane; ++i) {

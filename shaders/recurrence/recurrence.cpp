@@ -14,6 +14,19 @@ constexpr uint32_t kLanes = 16;  // of a column, as in the kernel
 constexpr uint32_t kColumns = kWorkgroupSize / kLanes;
 constexpr uint64_t kFloat = 4;
 
+uint32_t decay_constant(Recurrence::Decay decay) {
+  switch (decay) {
+    case Recurrence::Decay::kHead:
+      return RECURRENCE_DECAY_HEAD;
+    case Recurrence::Decay::kKey:
+      return RECURRENCE_DECAY_KEY;
+    case Recurrence::Decay::kState:
+      return RECURRENCE_DECAY_STATE;
+  }
+  PUMICE_CHECK(false, "a decay without a kernel");
+  return 0;
+}
+
 }  // namespace
 
 Result<Recurrence> Recurrence::plan(vk::PipelineLibrary& pipelines, const Shape& shape) {
@@ -26,6 +39,10 @@ Result<Recurrence> Recurrence::plan(vk::PipelineLibrary& pipelines, const Shape&
                       "recurrence: heads of {} values and {} keys; expected 1 to {} keys",
                       shape.value_dim, shape.key_dim, kMostKeyDim);
   }
+  if (shape.decay == Decay::kKey && !shape.delta) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "recurrence: keys decay, and nothing is a delta");
+  }
   const RecurrenceSpec spec{.workgroup_size = kWorkgroupSize,
                             .key_dim = shape.key_dim,
                             .value_dim = shape.value_dim,
@@ -33,7 +50,8 @@ Result<Recurrence> Recurrence::plan(vk::PipelineLibrary& pipelines, const Shape&
                             .heads_per_key = shape.n_heads / shape.n_key_heads,
                             .by_remainder = shape.by_remainder ? 1u : 0u,
                             .delta = shape.delta ? 1u : 0u,
-                            .has_d = shape.has_d ? 1u : 0u};
+                            .has_d = shape.has_d ? 1u : 0u,
+                            .decay = decay_constant(shape.decay)};
   Recurrence op;
   op.shape_ = shape;
   PUMICE_TRY(const vk::ShaderModule module, find_spirv("recurrence"));
@@ -48,10 +66,12 @@ vk::Cost Recurrence::cost(const Args& args, uint64_t n_heads, uint64_t item_rows
   const uint64_t rows = std::min<uint64_t>(args.rows, item_rows * args.n_items);
   const uint64_t keys = shape_.key_dim;
   const uint64_t values = shape_.value_dim;
-  const uint64_t row_floats =
-      2 * keys * shape_.n_key_heads / shape_.n_heads + 2 * values + (shape_.delta ? 2 : 1);
-  const uint64_t state_floats = 2 * keys * values * args.n_items;
-  const uint64_t of_element = shape_.delta ? 7 : 5;
+  const bool by_state = shape_.decay == Decay::kState;
+  const uint64_t row_floats = 2 * keys * shape_.n_key_heads / shape_.n_heads + 2 * values +
+                              shape_.n_steps() + (shape_.delta ? 1 : 0);
+  const uint64_t state_floats = (2 * args.n_items + (by_state ? 1 : 0)) * keys * values;
+  // Where each number decays by itself, its exponent and that function of it too.
+  const uint64_t of_element = (shape_.delta ? 7 : 5) + (by_state ? 2 : 0);
   return {.bytes = n_heads * (rows * row_floats + state_floats) * kFloat,
           .flops = n_heads * rows * values * (of_element * keys + (shape_.has_d ? 2 : 0))};
 }
@@ -85,6 +105,7 @@ void Recurrence::record(vk::Recorder& recorder, const Args& args) const {
   };
   const uint64_t n_keys = uint64_t{shape_.n_key_heads} * shape_.key_dim;
   const uint64_t n_values = uint64_t{shape_.n_heads} * shape_.value_dim;
+  const uint64_t n_steps = uint64_t{shape_.n_heads} * shape_.n_steps();
   constexpr auto kRead = vk::AccessMode::kRead;
   // One row comes after the other, however many heads there are at once: what is too long is cut
   // by rows first. Shares of rows go on from the state that the one before has written.
@@ -98,7 +119,7 @@ void Recurrence::record(vk::Recorder& recorder, const Args& args) const {
     dispatch_rows(
         recorder, *pipeline_, push, shape_.n_heads,
         {columns(args.q, n_keys, kRead), columns(args.k, n_keys, kRead),
-         columns(args.v, n_values, kRead), columns(args.step, shape_.n_heads, kRead),
+         columns(args.v, n_values, kRead), columns(args.step, n_steps, kRead),
          columns(shape_.delta ? args.beta : Rows{}, shape_.n_heads, kRead),
          columns(args.y, n_values, vk::AccessMode::kWrite), vk::reads(args.a), vk::reads(args.bias),
          vk::reads(args.d), vk::reads(args.items), vk::updates(args.states)},

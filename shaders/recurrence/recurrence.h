@@ -4,15 +4,21 @@
 
 #include "common/interface.h"
 
+// What of a head's state decays alike.
+#define RECURRENCE_DECAY_HEAD 0
+#define RECURRENCE_DECAY_KEY 1
+#define RECURRENCE_DECAY_STATE 2
+
 #define RECURRENCE_PUSH(FIELD)                                                          \
   FIELD(ADDRESS, q)     /* float [rows][q_stride]: [key_head][key_dim] */               \
   FIELD(ADDRESS, k)     /* float [rows][k_stride], likewise */                          \
   FIELD(ADDRESS, v)     /* float [rows][v_stride]: [head][value_dim] */                 \
-  FIELD(ADDRESS, step)  /* float [rows][step_stride]: [head] */                         \
+  FIELD(ADDRESS, step)  /* float [rows][step_stride]: [head], [head][key_dim] or        \
+                           [head][value_dim], as decay says */                          \
   FIELD(ADDRESS, beta)  /* float [rows][beta_stride]: [head], if delta */               \
-  FIELD(ADDRESS, a)     /* float [head] */                                              \
-  FIELD(ADDRESS, bias)  /* float [head], of step */                                     \
-  FIELD(ADDRESS, d)     /* float [head], if has_d */                                    \
+  FIELD(ADDRESS, a)     /* float [head], or of states [head][value_dim][key_dim] */     \
+  FIELD(ADDRESS, bias)  /* float, as a row of step */                                   \
+  FIELD(ADDRESS, d)     /* float [head], or of states [head][value_dim]; if has_d */    \
   FIELD(ADDRESS, y)     /* float [rows][y_stride]: [head][value_dim] */                 \
   FIELD(ADDRESS, items) /* StateItem [n_items] */                                       \
   FIELD(uint, q_stride)                                                                 \
@@ -38,7 +44,8 @@ PUMICE_PUSH_CONSTANTS(RecurrencePush, RECURRENCE_PUSH)
   CONSTANT(5, uint, by_remainder, 0) /* head h reads key head h mod key_heads, not h div \
                                         heads_per_key */                                 \
   CONSTANT(6, uint, delta, 0)                                                            \
-  CONSTANT(7, uint, has_d, 0)
+  CONSTANT(7, uint, has_d, 0)                                                            \
+  CONSTANT(8, uint, decay, RECURRENCE_DECAY_HEAD) /* that of a key asks for a delta */
 PUMICE_SPEC_CONSTANTS(RecurrenceSpec, RECURRENCE_SPEC)
 
 #endif

@@ -3,7 +3,9 @@
 //   Δ = softplus(step + bias)    S ← exp(a Δ) S    S ← S + u kᵀ    y = S q + d v
 //
 // where u = Δ v (Mamba-2: Dao and Gu, "Transformers are SSMs", 2024, with k = B, q = C), or with a
-// delta u = sigmoid(beta) (v − S k) (Yang et al., "Gated Delta Networks", 2024).
+// delta u = sigmoid(beta) (v − S k) (Yang et al., "Gated Delta Networks", 2024). A head has one Δ
+// and one a, or a Δ for each key (Kimi Team, "Kimi Linear", 2025), whose column decays by it, or a
+// Δ for each value and an a for each number of S (Gu and Dao, "Mamba", 2023).
 #pragma once
 
 #include "base/result.hpp"
@@ -18,6 +20,13 @@ class Recurrence {
  public:
   static constexpr uint32_t kMostKeyDim = 256;
 
+  /// What of a head's state decays alike.
+  enum class Decay {
+    kHead,   ///< all of it
+    kKey,    ///< a key's column; only with a delta
+    kState,  ///< nothing else
+  };
+
   struct Shape {
     uint32_t n_heads = 0;
     uint32_t n_key_heads = 0;  ///< of q and k; divides n_heads
@@ -26,9 +35,16 @@ class Recurrence {
     bool by_remainder = false;  ///< head h reads key head h mod n_key_heads, not neighbours one
     bool delta = false;
     bool has_d = false;
+    Decay decay = Decay::kHead;
 
     bool operator==(const Shape&) const = default;
     uint64_t state_floats() const { return uint64_t{n_heads} * key_dim * value_dim; }
+    /// Of a head.
+    uint32_t n_steps() const {
+      if (decay == Decay::kHead) return 1;
+      return decay == Decay::kKey ? key_dim : value_dim;
+    }
+    uint64_t a_floats() const { return decay == Decay::kState ? state_floats() : n_heads; }
   };
 
   /// Floats of rows with heads side by side, and how far it is from row to row.
@@ -41,14 +57,15 @@ class Recurrence {
     Rows q;          ///< [n_key_heads][key_dim]
     Rows k;          ///< likewise
     Rows v;          ///< [n_heads][value_dim]
-    Rows step;       ///< [n_heads]
+    Rows step;       ///< [n_heads][n_steps]
     Rows beta = {};  ///< [n_heads], with a delta
     Rows y;          ///< [n_heads][value_dim], apart from all others
     float q_scale = 1;
     float k_scale = 1;
-    vk::BufferRange a;       ///< float [n_heads]
-    vk::BufferRange bias;    ///< float [n_heads]
-    vk::BufferRange d = {};  ///< float [n_heads], if there is one
+    vk::BufferRange a;     ///< float [n_heads], or of states as a state
+    vk::BufferRange bias;  ///< float [n_heads][n_steps]
+    vk::BufferRange d =
+        {};  ///< float [n_heads], or of states [n_heads][value_dim], if there is one
     /// StateItem [n_items]: the rows of each sequence, and its pages. A state is float
     /// [n_heads][value_dim][key_dim].
     vk::BufferRange items;

@@ -1,3 +1,4 @@
+#include <array>
 #include <cmath>
 #include <string>
 
@@ -20,6 +21,20 @@ struct Number {
   double value = 0;
   double error = 0;
 };
+
+/// softplus(x) of a sum of two.
+Number softplus(double x) {
+  const double value = std::log1p(std::exp(x));
+  // The exponential's 3 + 2|x| units, the series' and the sum's few.
+  return {value, 2 * kUnit * value * (10 + 2 * std::abs(x)) + kUnit * std::abs(x)};
+}
+
+/// exp(a dt)
+Number decay(double a, const Number& dt) {
+  const double exponent = std::abs(a * dt.value);
+  const double value = std::exp(-exponent);
+  return {value, value * (2 * kUnit * (4 + 2 * exponent) + std::abs(a) * dt.error) + 0x1p-126};
+}
 
 class Reference {
  public:
@@ -57,19 +72,31 @@ class Reference {
   }
 
  private:
+  /// What step `i` of a row becomes.
+  Number dt(uint32_t row, size_t i) const {
+    return softplus(double{step[row * step_stride + i]} + bias[i]);
+  }
+  /// What a row leaves of number `i` of a column.
+  Number left(uint32_t row, uint32_t head, uint32_t column, uint32_t i) const {
+    const Recurrence::Shape& shape = test_.shape;
+    switch (shape.decay) {
+      case Recurrence::Decay::kHead:
+        return decay(a[head], dt(row, head));
+      case Recurrence::Decay::kKey:
+        return decay(a[head], dt(row, size_t{head} * shape.key_dim + i));
+      case Recurrence::Decay::kState: {
+        const size_t channel = size_t{head} * shape.value_dim + column;
+        return decay(a[channel * shape.key_dim + i], dt(row, channel));
+      }
+    }
+    return {};
+  }
+
   /// One row: the state after it, and what it gives.
   Number next(uint32_t row, uint32_t head, uint32_t key_head, uint32_t column,
               std::vector<Number>& s) const {
     const Recurrence::Shape& shape = test_.shape;
     const uint32_t n = shape.key_dim;
-    const double x = double{step[row * step_stride + head]} + bias[head];
-    const double dt = std::log1p(std::exp(x));
-    // The exponential's 3 + 2|x| units, the series' and the sum's few.
-    const double dt_error = 2 * kUnit * dt * (10 + 2 * std::abs(x)) + kUnit * std::abs(x);
-    const double decay = std::exp(a[head] * dt);
-    const double exponent = std::abs(a[head] * dt);
-    const double decay_error =
-        decay * (2 * kUnit * (4 + 2 * exponent) + std::abs(a[head]) * dt_error) + 0x1p-126;
     Number known;
     double magnitude = 0;
     const double own = v[row * v_stride + head * shape.value_dim + column];
@@ -77,21 +104,27 @@ class Reference {
       return double{k[row * k_stride + key_head * n + i]} * k_scale;
     };
     for (uint32_t i = 0; i < n; ++i) {
-      s[i].error = s[i].error * decay + std::abs(s[i].value) * decay_error;
-      s[i].value *= decay;
+      const Number factor = left(row, head, column, i);
+      s[i].error = s[i].error * factor.value + std::abs(s[i].value) * factor.error;
+      s[i].value *= factor.value;
       s[i].error += kUnit * std::abs(s[i].value);
       known.value += s[i].value * key(i);
       known.error += s[i].error * std::abs(key(i));
       magnitude += std::abs(s[i].value * key(i));
     }
     known.error += (n + 2) * kUnit * magnitude;
-    Number u{dt * own, (dt_error + kUnit * dt) * std::abs(own)};
+    const size_t channel = size_t{head} * shape.value_dim + column;
+    const size_t own_step = shape.decay == Recurrence::Decay::kState ? channel : head;
+    Number u;
     if (shape.delta) {
       const double raw = beta[row * beta_stride + head];
       const double b = 1 / (1 + std::exp(-raw));
       u.value = b * (own - known.value);
       u.error = b * known.error +
                 2 * kUnit * (9 + 2 * std::abs(raw)) * b * (std::abs(own) + std::abs(known.value));
+    } else {
+      const Number own_dt = dt(row, own_step);
+      u = {own_dt.value * own, (own_dt.error + kUnit * own_dt.value) * std::abs(own)};
     }
     Number y;
     magnitude = 0;
@@ -106,8 +139,8 @@ class Reference {
     }
     y.error += (n + 2) * kUnit * magnitude;
     if (shape.has_d) {
-      y.value += d[head] * own;
-      y.error += 2 * kUnit * (std::abs(d[head] * own) + std::abs(y.value));
+      y.value += d[own_step] * own;
+      y.error += 2 * kUnit * (std::abs(d[own_step] * own) + std::abs(y.value));
     }
     return y;
   }
@@ -130,12 +163,13 @@ Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
   fill(reference.q, reference.q_stride, n_keys, 1);
   fill(reference.k, reference.k_stride, n_keys, 2);
   fill(reference.v, reference.v_stride, n_values, 3);
-  fill(reference.step, reference.step_stride, shape.n_heads, 4);
+  const uint32_t n_steps = shape.n_heads * shape.n_steps();
+  fill(reference.step, reference.step_stride, n_steps, 4);
   fill(reference.beta, reference.beta_stride, shape.n_heads, 5);
-  reference.a = OpBed::normal_floats(shape.n_heads, 6);
+  reference.a = OpBed::normal_floats(shape.a_floats(), 6);
   for (float& a : reference.a) a = -std::abs(a);
-  reference.bias = OpBed::normal_floats(shape.n_heads, 7, 3);
-  reference.d = OpBed::normal_floats(shape.n_heads, 8);
+  reference.bias = OpBed::normal_floats(n_steps, 7, 3);
+  reference.d = OpBed::normal_floats(n_steps, 8);
 
   Recurrence::Args args{.q_scale = reference.q_scale,
                         .k_scale = reference.k_scale,
@@ -188,6 +222,8 @@ Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
 
 std::vector<OpCase> recurrence_cases() {
   using Shape = Recurrence::Shape;
+  using Decay = Recurrence::Decay;
+  constexpr std::array<const char*, 3> kDecays = {"", " keys_decay", " states_decay"};
   const Case tests[] = {
       {Shape{.n_heads = 1, .n_key_heads = 1, .key_dim = 1, .value_dim = 1}, {{1, true}}},
       {Shape{.n_heads = 4, .n_key_heads = 2, .key_dim = 32, .value_dim = 16, .has_d = true},
@@ -212,16 +248,52 @@ std::vector<OpCase> recurrence_cases() {
              .by_remainder = true,
              .delta = true},
        {{3, false}}},
+      {Shape{.n_heads = 3,
+             .n_key_heads = 3,
+             .key_dim = 32,
+             .value_dim = 32,
+             .delta = true,
+             .decay = Decay::kKey},
+       {{1, false}, {6, true}, {2, false}}},
+      {Shape{.n_heads = 4,
+             .n_key_heads = 2,
+             .key_dim = 33,
+             .value_dim = 5,
+             .delta = true,
+             .decay = Decay::kKey},
+       {{3, false}}},
+      {Shape{.n_heads = 1,
+             .n_key_heads = 1,
+             .key_dim = 128,
+             .value_dim = 9,
+             .delta = true,
+             .decay = Decay::kKey},
+       {{4, true}, {5, false}}},
+      {Shape{.n_heads = 1,
+             .n_key_heads = 1,
+             .key_dim = 16,
+             .value_dim = 67,
+             .has_d = true,
+             .decay = Decay::kState},
+       {{1, false}, {6, true}, {2, false}}},
+      {Shape{.n_heads = 3,
+             .n_key_heads = 1,
+             .key_dim = 19,
+             .value_dim = 4,
+             .has_d = true,
+             .decay = Decay::kState},
+       {{5, false}}},
   };
   std::vector<OpCase> cases;
   for (const Case& test : tests) {
     const Recurrence::Shape& shape = test.shape;
     cases.push_back(
         {.op = "recurrence",
-         .name = fmt::format("heads={}/{} dims={}/{}{}{}{} {}", shape.n_heads, shape.n_key_heads,
+         .name = fmt::format("heads={}/{} dims={}/{}{}{}{}{} {}", shape.n_heads, shape.n_key_heads,
                              shape.value_dim, shape.key_dim,
                              shape.by_remainder ? " by_remainder" : "", shape.delta ? " delta" : "",
-                             shape.has_d ? " d" : "", StateCase::name(test.sequences)),
+                             shape.has_d ? " d" : "", kDecays.at(static_cast<size_t>(shape.decay)),
+                             StateCase::name(test.sequences)),
          .prepare = [test](OpBed& bed) { return prepare(bed, test); }});
   }
   return cases;

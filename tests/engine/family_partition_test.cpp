@@ -182,7 +182,8 @@ INSTANTIATE_TEST_SUITE_P(Families, FamilyPartition,
                                            "gpt2", "gptneox", "stablelm", "command-r", "granite",
                                            "phi3", "mixtral", "hunyuan-dense", "gemma4", "gpt-oss",
                                            "bailingmoe2", "mistral4", "lfm2", "granitehybrid",
-                                           "nemotron-h", "qwen3next", "qwen35moe"),
+                                           "nemotron-h", "qwen3next", "qwen35moe", "jamba",
+                                           "kimi-linear"),
                          family_name);
 
 }  // namespace

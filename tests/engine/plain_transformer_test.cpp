@@ -1,12 +1,15 @@
 // The engine on forms of families that the shared data has no file for, against a plain forward
-// pass; and where positions have embeddings, no context is longer than those.
+// pass or another family's logits; and where positions have embeddings, no context is longer than
+// those.
 #include "tests/models/plain_transformer.hpp"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "tests/engine/engine_fixture.hpp"
+#include "tests/models/split_nemotron.hpp"
 
 namespace pumice {
 namespace {
@@ -45,6 +48,20 @@ TEST_P(PlainForms, SayTheSameInChunksAndWithoutFusion) {
 
 INSTANTIATE_TEST_SUITE_P(Forms, PlainForms, ::testing::ValuesIn(test::forms_without_a_file()),
                          [](const auto& given) { return given.param.name; });
+
+TEST_F(PlainTransformers, NemotronsExpertsInALatentSplitAFeedForward) {
+  const auto stem = test::shared_path("reference/families/nemotron-h").string();
+  if (!std::filesystem::exists(stem + ".gguf")) GTEST_SKIP() << "no shared data: " << stem;
+  const auto tokens = test::read_json(stem + ".json").at("tokens").get<std::vector<TokenId>>();
+  const auto file = test::split_nemotron(ModelSource::open(stem + ".gguf").value());
+  const auto model = Model::load(pipelines_->device(), file->file());
+  ASSERT_TRUE(model.ok()) << model.error().message;
+  for (const uint32_t chunk : {512u, 17u}) {
+    const auto got = logits(
+        *model, tokens, {.kv_type = KvType::kF32, .math = ops::Math::kF32, .chunk_tokens = chunk});
+    EXPECT_LE(test::nmse(got, test::read_floats(stem + ".f32")), kF32Bound) << chunk;
+  }
+}
 
 TEST_F(PlainTransformers, NoContextIsLongerThanTheTableOfPositions) {
   constexpr uint32_t kMost = test::PlainTransformer::kContext;

@@ -309,7 +309,8 @@ INSTANTIATE_TEST_SUITE_P(Families, Recurrent,
                          ::testing::Values(Family{"lfm2"}, Family{"lfm2", true},
                                            Family{"granitehybrid"}, Family{"granitehybrid", true},
                                            Family{"falcon-h1"}, Family{"qwen35"},
-                                           Family{"qwen3next", true}),
+                                           Family{"qwen3next", true}, Family{"jamba"},
+                                           Family{"kimi-linear"}, Family{"kimi-linear", true}),
                          family_name);
 
 }  // namespace

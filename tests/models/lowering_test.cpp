@@ -278,6 +278,19 @@ TEST(Lowering, NumbersThatLieApartAreCopiedSideBySide) {
   EXPECT_EQ(std::vector(all.begin(), all.begin() + 4), expected);
 }
 
+TEST(Lowering, APartThatMatricesCannotReadWhereItIsIsCopied) {
+  const auto second = [](uint32_t n_before, uint32_t n_first) {
+    ProgramBuilder p({.architecture = "test", .n_vocab = 8, .context_length = 64});
+    const ValueId x = p.linear(p.embed("token_embd", 8, 8), "x", n_before);
+    const Program program = p.finish(p.linear(p.split(x, n_first, 8), "output", 8)).value();
+    const Lowered lowered = lower(program).value();
+    return std::holds_alternative<call::Linear>(lowered.dispatches[2].what);
+  };
+  EXPECT_TRUE(second(16, 8));
+  EXPECT_FALSE(second(16, 6));
+  EXPECT_FALSE(second(14, 4));
+}
+
 TEST(Lowering, APartOfWhatIsReadLaterIsNotChangedInPlace) {
   const auto dispatches = [](bool reads_all, uint32_t other_first) {
     ProgramBuilder p({.architecture = "test", .n_vocab = 8, .context_length = 64});

@@ -74,8 +74,9 @@ const std::map<std::string_view, Number> kOtherValues = {{"expert_count", 7u},
 /// Readers whose form is none of the plain ones. Their golden files, or a test of their own, have
 /// what they read; LFM2's experts are read as others' are.
 const std::set<std::string_view> kHaveNoPlainForm = {
-    "afmoe",  "gpt-oss",   "granitehybrid", "lfm2moe",      "modern-bert",
-    "qwen35", "qwen35moe", "qwen3next",     "smallthinker", "step35"};
+    "afmoe",     "gpt-oss",      "granitehybrid",  "jamba",  "kimi-linear",
+    "lfm2moe",   "modern-bert",  "nemotron_h_moe", "qwen35", "qwen35moe",
+    "qwen3next", "smallthinker", "step35"};
 
 void set(GgufHeader& header, const std::string& key, const Number& number) {
   std::visit([&](auto value) { header.set(key, value); }, number);

@@ -120,6 +120,67 @@ TEST(ReferenceOps, ADeltaIsOfWhatTheDecayedStateDoesNotKnow) {
               {2 * 0.5 * 2 * 1.5, 2 * 0.5 * 3 * 3});
 }
 
+/// exp(a softplus(x)) = (1 + exp(x))^a
+double left(double x, int a) { return std::pow(1 + std::exp(x), a); }
+
+TEST(ReferenceOps, KeysThatDecayHaveAStepEach) {
+  const Build build = [](auto& p, auto x) {
+    const ValueId k = p.split(x, 0, 4);
+    const ValueId q = p.split(x, 4, 4);
+    const ValueId v = p.split(x, 8, 2);
+    const ValueId step = p.split(x, 10, 4);
+    const ValueId beta = p.split(x, 14, 2);
+    return p.recurrence(q, k, v, step, beta,
+                        {.state_group = p.recurrent_group("s"),
+                         .n_heads = 2,
+                         .n_key_heads = 2,
+                         .key_dim = 2,
+                         .value_dim = 1,
+                         .decay = StateDecay::kKey});
+  };
+  const std::vector<std::vector<float>> rows{
+      {1, 0.5f, 2, 1, 1, 10, 1, 10, 4, 6, 0, 0, 0, 0, 0, 0},
+      {1, 1, 1, 1, 1, 10, 1, 10, 0, 0, 0, 0.5f, 0.25f, 1, 0, 0}};
+  // The first states are 2 · (1, 0.5) and 3 · (2, 1).
+  const double first[] = {2 * left(0, -1), left(1, -1)};
+  const double second[] = {6 * left(0.5, -2), 3 * left(1, -2)};
+  const auto asked = [](const double* s) {
+    const double u = -(s[0] + s[1]) / 2;  // sigmoid(0) (0 - what is known)
+    return s[0] + u + 10 * (s[1] + u);
+  };
+  expect_near(evaluate(rows, build,
+                       {{"ssm_a", {1, 2}, {-1, -2}}, {"ssm_dt.bias", {4}, {0, 0.5f, 0.25f, 0}}}),
+              {12, 36, asked(first), asked(second)});
+}
+
+TEST(ReferenceOps, StatesThatDecayHaveAStepAValue) {
+  const Build build = [](auto& p, auto x) {
+    const ValueId k = p.split(x, 0, 2);
+    const ValueId q = p.split(x, 2, 2);
+    const ValueId v = p.split(x, 4, 4);
+    const ValueId y = p.recurrence(q, k, v, p.split(x, 8, 4), std::nullopt,
+                                   {.state_group = p.recurrent_group("s"),
+                                    .n_heads = 2,
+                                    .n_key_heads = 1,
+                                    .key_dim = 2,
+                                    .value_dim = 2,
+                                    .decay = StateDecay::kState});
+    return p.linear(y, "out", 2);
+  };
+  const std::vector<float> row{1, 0.5f, 1, 10, 1, 2, 3, 4, 0, 0.5f, 0, 0};
+  // What is given are the results of values 1 and 2, of the first head and of the second.
+  const double u = 2 * std::log1p(std::exp(1.0));
+  const double other = 3 * std::log(2.0);
+  expect_near(evaluate({row, row}, build,
+                       {{"ssm_a", {2, 4}, {-1, -1, -1, -2, -2, -3, -1, -1}},
+                        {"ssm_dt.bias", {4}, {0, 0.5f, 0, 0}},
+                        {"ssm_d", {4}, {0, 10, 100, 0}},
+                        {"out.weight", {4, 2}, {0, 1, 0, 0, 0, 0, 1, 0}}}),
+              {6 * u + 20, 6 * other + 300,  //
+               u * (1 + left(1, -1)) + 5 * u * (1 + left(1, -2)) + 20,
+               other * (1 + left(0, -2)) + 5 * other * (1 + left(0, -3)) + 300});
+}
+
 TEST(ReferenceOps, LayerNormSubtractsTheMeanAndAddsTheBias) {
   const Build with_bias = [](auto& p, auto x) { return p.layer_norm(x, "norm", 0.75f); };
   // Means 2 and 5, variances 1 and 9: divisors √1.75 and √9.75.

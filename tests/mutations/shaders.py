@@ -5,6 +5,8 @@ MUTATIONS = [
      "push.a_group = args.a_group;", "push.a_group = args.y_group;", "test_ops:*elementwise_copy_groups*"),
     ("every share of a recurrence is of the first heads", "shaders/recurrence/recurrence.cpp",
      "moved.first_head = first;", "moved.first_head = first * 0;", "test_ops:*recurrence*"),
+    ("everything of a head decays alike", "shaders/recurrence/recurrence.cpp",
+     ".decay = decay_constant(shape.decay)", ".decay = RECURRENCE_DECAY_HEAD", "test_ops:*recurrence*"),
     ("every share of a recurrence takes the first rows", "shaders/recurrence/recurrence.cpp",
      "push.first_row = rows.first;", "push.first_row = 0;", "test_ops:*recurrence*"),
     ("rows of a recurrence are not shared out", "shaders/recurrence/recurrence.cpp",

@@ -64,6 +64,18 @@ inline Status plan_small_ops(vk::PipelineLibrary& pipelines,
                                                         .delta = delta,
                                                         .has_d = !delta}));
   }
+  PUMICE_TRY_STATUS(ops::Recurrence::plan(pipelines, {.n_heads = 4,
+                                                      .n_key_heads = 4,
+                                                      .key_dim = 128,
+                                                      .value_dim = 128,
+                                                      .delta = true,
+                                                      .decay = ops::Recurrence::Decay::kKey}));
+  PUMICE_TRY_STATUS(ops::Recurrence::plan(pipelines, {.n_heads = 1,
+                                                      .n_key_heads = 1,
+                                                      .key_dim = 16,
+                                                      .value_dim = 8192,
+                                                      .has_d = true,
+                                                      .decay = ops::Recurrence::Decay::kState}));
   PUMICE_TRY_STATUS(ops::Combine::plan(pipelines));
   for (const auto variant : {ops::Sampling::Variant::kGreedy, ops::Sampling::Variant::kFull}) {
     PUMICE_TRY_STATUS(ops::Sampling::plan(pipelines, variant));
