@@ -19,6 +19,8 @@ logs=build/matrix
 # shellcheck source=tests/matrix/drivers.sh
 . tests/matrix/drivers.sh
 on=tests/matrix/run_on.sh
+# Operations with weights of types that files have seldom (GoogleTest).
+rare_types='*_IQ*:*_MXFP4_*:*_TQ*:*_Q2_K*:*_Q3_K*:*_Q4_0_*:*_Q4_1_*:*_Q5_*:*_BF16_*'
 # ctest's arguments: what depends on the driver.
 on_a_driver=(-L 'gpu|model' -LE 'unit|slow|matrix|once')
 
@@ -100,13 +102,15 @@ run_row() {
       export LP_NATIVE_VECTOR_WIDTH=$((32 * ${1#subgroup-})) MESA_SHADER_CACHE_DIR=$PWD/$logs/shaders-$1
       # Without what does not ask how wide a subgroup is (`portable`), and without tables of 16 and more values, whose
       # every read this driver makes 16 reads: one such pipeline takes it up to 90 s at 512 bits.
-      export GTEST_FILTER='-*_portable*:*_IQ*:*_MXFP4_*:GemvSplit.*'
+      export GTEST_FILTER="-*_portable*:GemvSplit.*:$rare_types"
       test_on lavapipe-25 release -R '^test_(ops(_2)?|attention_invariance|stories)$' ;;
     validation)
       # The layers see most on the newest driver that runs on this machine's own loader.
       # Without what does often what others do: measures, cuts at every position, every pair of KV types.
+      # Operations with weights of the types that files have most: what the layers see is the same of all.
       PUMICE_VALIDATION=1 test_on lavapipe-25 release -L 'gpu|model' -LE 'slow|matrix' \
-        -E '^(cli_bench(_levers|_explain|_layers)?|test_(bench|every_cut|kv_types))$'
+        -E '^(cli_bench(_levers|_explain|_layers)?|test_(bench|every_cut|families|kv_types|ops(_2)?))$'
+      GTEST_FILTER="-$rare_types" PUMICE_VALIDATION=1 test_on lavapipe-25 release -R '^test_ops(_2)?$'
       # A host's own device with the newest layers too.
       PUMICE_VALIDATION=1 test_on lavapipe-26 release -R '^test_api_vulkan$' ;;
     validation-26)
