@@ -15,6 +15,8 @@
   FIELD(uint, x_stride) /* in floats, a multiple of 4 */                      \
   FIELD(uint, y_stride)                                                       \
   FIELD(uint, n_col_tiles)
+#if defined(__cplusplus) || !defined(EXPERT_PAIRS)  // which has push constants of its own
 PUMICE_PUSH_CONSTANTS(GemmPush, GEMM_PUSH)
+#endif
 
 #endif

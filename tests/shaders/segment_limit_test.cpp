@@ -160,8 +160,9 @@ TEST_P(SegmentLimitOfRows, CutsAndChangesNothing) {
 
 INSTANTIATE_TEST_SUITE_P(Ops, SegmentLimitOfRows,
                          ::testing::Values("causal_conv", "elementwise", "embedding", "experts",
-                                           "gated_activation", "layer_norm", "quantize_x",
-                                           "recurrence", "rms_norm", "rope", "rope_kv"),
+                                           "expert_gemm", "gated_activation", "layer_norm",
+                                           "quantize_x", "recurrence", "rms_norm", "rope",
+                                           "rope_kv"),
                          [](const auto& test) { return std::string(test.param); });
 
 TEST(SegmentLimitOfActivations, ChangesNoBitOfAnActivation) {
