@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "shaders/expert_gemm/expert_gemm.hpp"
+
 namespace pumice::bench {
 namespace {
 
@@ -17,8 +19,14 @@ std::optional<Component> component_of(std::string_view part) {
       {"rope_kv", Component::kRopeKv},
       {"attention", Component::kAttention},
       {"attn_output", Component::kAttentionOutput},
+      {"ffn_gate_inp", Component::kRouter},
       {"gate_up", Component::kGateUp},
+      {"ffn_gate_up_exps", Component::kGateUp},
+      {"ffn_gate_exps", Component::kGateUp},
+      {"ffn_up_exps", Component::kGateUp},
       {"activation", Component::kActivation},
+      {"combine", Component::kActivation},
+      {"ffn_down_exps", Component::kDown},
       {"ffn_down", Component::kDown},
       {"output", Component::kOutput}};
   const auto* const found =
@@ -88,8 +96,16 @@ vk::Arithmetic ArithmeticInUse::of(const PhaseCost& phase, Component component) 
   return all.at(static_cast<size_t>(component));
 }
 
-Result<ArithmeticInUse> arithmetic_in_use(Engine& engine) {
-  constexpr uint32_t kRows = 24;
+uint32_t rows_of_a_prompt(const ModelShape& shape) {
+  uint32_t rows = 24;
+  while (shape.n_experts > 0 &&
+         !ops::ExpertGemm::suits(rows, shape.n_experts_used, shape.n_experts)) {
+    rows *= 2;
+  }
+  return rows;
+}
+
+Result<ArithmeticInUse> arithmetic_in_use(Engine& engine, uint32_t n_prompt) {
   ArithmeticInUse result;
   engine.set_hooks({.observer = [&](const StepTrace& step, const vk::RecordedWork& work) {
     auto& arithmetic = step.prefill_tokens > 1 ? result.many_rows : result.few_rows;
@@ -102,7 +118,7 @@ Result<ArithmeticInUse> arithmetic_in_use(Engine& engine) {
     }
   }});
   const auto run = [&]() -> Status {
-    PUMICE_TRY_STATUS(engine.submit({.prompt = std::vector<TokenId>(kRows, 0),
+    PUMICE_TRY_STATUS(engine.submit({.prompt = std::vector<TokenId>(n_prompt, 0),
                                      .max_new_tokens = 3,
                                      .sampling = {.temperature = 0}}));
     while (!engine.idle()) PUMICE_TRY_STATUS(engine.step());

@@ -37,9 +37,11 @@ struct ArithmeticInUse {
 
   vk::Arithmetic of(const PhaseCost& phase, Component component) const;
 };
+/// Tokens of a short prompt whose products are those of any longer one: of experts, enough pairs.
+uint32_t rows_of_a_prompt(const ModelShape& shape);
 /// Runs a short request and reads what its dispatches declare. The engine must be idle, with room
-/// for 32 positions in a step.
-Result<ArithmeticInUse> arithmetic_in_use(Engine& engine);
+/// for the prompt and 8 positions more in a step.
+Result<ArithmeticInUse> arithmetic_in_use(Engine& engine, uint32_t n_prompt);
 
 /// What floors are computed from.
 struct DeviceSpeeds {

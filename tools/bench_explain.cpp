@@ -67,12 +67,12 @@ Status measure(const BenchOptions& options, const ModelSource& source, const Log
   }
   bench::DeviceSpeeds speeds;
   {
-    constexpr uint32_t kShortContext = 64;
+    const uint32_t n_prompt = bench::rows_of_a_prompt(report.shape);
     EngineOptions short_engine = base;
-    short_engine.context_tokens = kShortContext;
+    short_engine.context_tokens = n_prompt + 40;
     short_engine.greedy_only = true;
     PUMICE_TRY(const std::unique_ptr<Engine> engine, make_engine(session, short_engine));
-    PUMICE_TRY(speeds.arithmetic, bench::arithmetic_in_use(*engine));
+    PUMICE_TRY(speeds.arithmetic, bench::arithmetic_in_use(*engine, n_prompt));
   }
   session.model.reset();
   bar.emplace("measuring the device");

@@ -103,6 +103,7 @@ class Decoder::Declaring {
     PUMICE_TRY(decoder_.linear_,
                ops::Linear::plan(pipelines_, decoder_.types_, product_math(program_, math_)));
     if (decoder_.invariant_) decoder_.linear_.use_gemm_only();
+    PUMICE_TRY_STATUS(declare_expert_gemm());
     for (const AttentionClass& one : decoder_.lowered_.attention_classes) {
       PUMICE_TRY(decoder_.attention_.emplace_back(),
                  ops::FlashAttention::plan(pipelines_,
@@ -211,6 +212,7 @@ class Decoder::Declaring {
     PUMICE_TRY(decoder_.route_[kind], ops::Route::plan(pipelines_, kind));
     return {};
   }
+  Status declare(const call::GroupRoutes&) { return {}; }
   Status declare(const call::ExpertLinear& c) {
     const WeightType* const type = resolved_->matrix.type;
     const bool has_bias = c.bias.has_value();
@@ -221,6 +223,25 @@ class Decoder::Declaring {
   }
   Status declare(const call::Combine&) {
     PUMICE_TRY(decoder_.combine_, ops::Combine::plan(pipelines_));
+    return {};
+  }
+
+  /// The products of experts for many rows. Where they may not depend on how many rows there are,
+  /// or a self-test rejected their kernels, those for few are for all.
+  Status declare_expert_gemm() {
+    std::vector<const WeightType*> types;
+    for (size_t i = 0; i < decoder_.lowered_.dispatches.size(); ++i) {
+      if (!std::holds_alternative<call::ExpertLinear>(decoder_.lowered_.dispatches[i].what)) {
+        continue;
+      }
+      types.push_back(decoder_.resolved_[i].matrix.type);
+    }
+    if (types.empty() || decoder_.invariant_) return {};
+    Result<ops::ExpertGemm> op =
+        ops::ExpertGemm::plan(pipelines_, types, product_math(program_, math_),
+                              ops::tuned_x_path(decoder_.device_->plan()));
+    if (!op.ok() && op.error().code != ErrorCode::kSelfTestFailed) return op.error();
+    if (op.ok()) decoder_.expert_gemm_ = *std::move(op);
     return {};
   }
 
@@ -313,6 +334,7 @@ std::string Decoder::arithmetic() const {
   for (const WeightType* type : types_) {
     text += fmt::format("{} {} ", type->name, ops::math_name(linear_.math_of(*type, kManyRows)));
   }
+  if (expert_gemm_) text += fmt::format("experts {} ", ops::math_name(expert_gemm_->math()));
   text += "attention";
   for (const ops::FlashAttention& attention : attention_) {
     text += fmt::format(" {}", ops::math_name(attention.tile_math()));
@@ -657,8 +679,33 @@ class Decoder::Recording {
                             .scale = static_cast<float>(c.router.scale)});
   }
 
+  /// Whether experts' products of this step are those of groups of rows.
+  bool groups_routes(uint32_t n_used, uint32_t n_experts) const {
+    return decoder_.expert_gemm_ && ops::ExpertGemm::suits(n_rows_, n_used, n_experts);
+  }
+  ops::ExpertGemm::Groups groups(const View& view, uint32_t n_used, uint32_t n_experts) const {
+    return {.range = at(view), .rows = n_rows_, .n_used = n_used, .n_experts = n_experts};
+  }
+
+  void record(const call::GroupRoutes& c) {
+    if (!groups_routes(c.n_used, c.n_experts)) return;
+    decoder_.expert_gemm_->record_groups(recorder_, at(c.routes),
+                                         groups(c.groups, c.n_used, c.n_experts));
+  }
+
   void record(const call::ExpertLinear& c) {
     const WeightMatrix& weights = resolved_->matrix;
+    if (groups_routes(c.n_used, c.n_experts)) {
+      decoder_.expert_gemm_->record(recorder_, {.weights = weights,
+                                                .x = at(c.x),
+                                                .x_stride = stride(c.x),
+                                                .x_rank_stride = c.row_each ? weights.n_cols : 0,
+                                                .groups = groups(c.groups, c.n_used, c.n_experts),
+                                                .bias = vector(c.bias),
+                                                .y = at(c.y),
+                                                .y_stride = weights.n_rows / c.n_experts});
+      return;
+    }
     decoder_.expert_linear_.at({weights.type, c.bias.has_value()})
         .record(recorder_, {.weights = weights,
                             .n_experts = c.n_experts,

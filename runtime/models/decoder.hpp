@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <variant>
@@ -17,6 +18,7 @@
 #include "shaders/causal_conv/causal_conv.hpp"
 #include "shaders/elementwise/elementwise.hpp"
 #include "shaders/embedding/embedding.hpp"
+#include "shaders/expert_gemm/expert_gemm.hpp"
 #include "shaders/experts/experts.hpp"
 #include "shaders/flash_attention/flash_attention.hpp"
 #include "shaders/gated_activation/gated_activation.hpp"
@@ -165,6 +167,7 @@ class Decoder {
   ops::LayerNorm layer_norm_;
   std::map<ops::Route::Kind, ops::Route> route_;
   std::map<std::pair<const WeightType*, bool>, ops::ExpertLinear> expert_linear_;  // with a bias?
+  std::optional<ops::ExpertGemm> expert_gemm_;  // of many rows, unless invariant
   ops::Combine combine_;
 
   std::vector<vk::BufferRange> buffers_;       // by BufferId

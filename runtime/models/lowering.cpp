@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "models/fusion_patterns.hpp"
+#include "shaders/expert_gemm/expert_gemm.hpp"
 #include "shaders/experts/experts.hpp"
 
 namespace pumice {
@@ -103,7 +104,8 @@ class Touched {
   void add(const call::Gated& c) { use(c.gate_up), use(c.y); }
   void add(const call::Elementwise& c) { use(c.a), use(c.b), use(c.y); }
   void add(const call::Route& c) { use(c.scores), use(c.routes); }
-  void add(const call::ExpertLinear& c) { use(c.x), use(c.routes), use(c.y); }
+  void add(const call::GroupRoutes& c) { use(c.routes), use(c.groups); }
+  void add(const call::ExpertLinear& c) { use(c.x), use(c.routes), use(c.groups), use(c.y); }
   void add(const call::Combine& c) { use(c.x), use(c.routes), use(c.y); }
 
   std::vector<BufferId> buffers_;
@@ -703,6 +705,9 @@ class Lowering {
     views_[result_] = routes;
     const auto bias = o.bias ? std::optional(vector_of({*o.bias})) : std::nullopt;
     emit(call::Route{scores, routes, n_experts, o.n_used, o.router, bias}, "router");
+    const View groups = new_view(ops::ExpertGemm::kWordsPerPair * o.n_used);
+    groups_[result_] = groups;
+    emit(call::GroupRoutes{routes, groups, n_experts, o.n_used}, "router");
   }
   void lower(const op::ExpertLinear& o) {
     const auto& dims = program_.tensors[o.weight].dims;
@@ -713,6 +718,7 @@ class Lowering {
     views_[result_] = y;
     emit(call::ExpertLinear{.x = x,
                             .routes = *views_[o.routes],
+                            .groups = groups_.at(o.routes),
                             .matrices = group_of({all_rows(o.weight)}),
                             .bias = o.bias ? std::optional(vector_of({*o.bias})) : std::nullopt,
                             .y = y,
@@ -752,6 +758,7 @@ class Lowering {
   size_t op_ = 0;  // being lowered
   ValueId result_ = 0;
   std::vector<std::optional<View>> views_;  // of values
+  std::map<ValueId, View> groups_;          // of routes
   std::map<ValueId, ValueId> sums_;  // a sum that is not computed yet, and what is to be added
   std::optional<Error> error_;
   Lowered lowered_;

@@ -207,9 +207,17 @@ struct Route {
   Router router;
   std::optional<VectorId> bias;
 };
+/// Routes sorted by expert, where there are so many rows that ExpertLinear wants them so.
+struct GroupRoutes {
+  View routes;
+  View groups;  ///< ops::ExpertGemm::Groups
+  uint32_t n_experts;
+  uint32_t n_used;
+};
 struct ExpertLinear {
   View x;
   View routes;
+  View groups;       ///< what GroupRoutes made of them
   GroupId matrices;  ///< one, the experts' rows one after the other
   std::optional<VectorId> bias;
   View y;
@@ -230,7 +238,7 @@ struct Combine {
 using Call = std::variant<call::Embed, call::Linear, call::RmsNorm, call::LayerNorm, call::Rope,
                           call::RopeKv, call::HeadLinear, call::Attention, call::CausalConv,
                           call::Recurrence, call::Gated, call::Elementwise, call::Route,
-                          call::ExpertLinear, call::Combine>;
+                          call::GroupRoutes, call::ExpertLinear, call::Combine>;
 
 /// One call of an op; some ops record several commands.
 struct Dispatch {

@@ -7,6 +7,7 @@
 #include "common/weights.glsl"
 #include "common/x_quads.glsl"
 #include "gemm/gemm.h"
+#include "gemm/gemm_rows.glsl"
 
 // A lane owns lane_cols columns of y: it dequantises 32 weights of each into registers and multiplies
 // them with tile_rows rows of x. How x reaches all lanes:
@@ -35,13 +36,15 @@ const uint kQuadsPerLane = (kQuads + workgroup_size - 1) / workgroup_size;
 
 vec4 fetched[kQuadsPerLane];
 
-void fetch_x(uint first_row, uint block) {
-  const uint lane = gl_LocalInvocationIndex;
+const uint kRowSlots = kQuadsPerLane;
+uint quad_of(uint i) { return min(gl_LocalInvocationIndex + i * workgroup_size, kQuads - 1); }
+uint row_of_slot(uint i) { return quad_of(i) / kBlockQuads; }
+HOLD_X_ROWS(kRowSlots)
+
+void fetch_x(uint block) {
   [[unroll]] for (uint i = 0; i < kQuadsPerLane; ++i) {
-    const uint quad = min(lane + i * workgroup_size, kQuads - 1);
-    const uint row = min(first_row + quad / kBlockQuads, pc.rows - 1);
-    const uint column = min(block * kBlockQuads + quad % kBlockQuads, pc.k / 4 - 1);
-    fetched[i] = load_quad(pc.x, row * (pc.x_stride / 4) + column);
+    const uint column = min(block * kBlockQuads + quad_of(i) % kBlockQuads, pc.k / 4 - 1);
+    fetched[i] = load_quad(pc.x, x_row_of_slot(i) + column);
   }
 }
 
@@ -57,7 +60,7 @@ void store_x(uint buffer_index) {
   }
 }
 
-void multiply(float w[lane_cols][kBlock], uint first_row, uint block) {
+void multiply(float w[lane_cols][kBlock], uint block) {
   [[unroll]] for (uint k = 0; k < kBlock; ++k) {
     [[unroll]] for (uint m = 0; m < tile_rows; m += 4) {
       const vec4 x = staged[block & 1u][k][m / 4];
@@ -72,15 +75,18 @@ void multiply(float w[lane_cols][kBlock], uint first_row, uint block) {
 
 #elif defined(X_UNIFORM)
 
-void multiply(float w[lane_cols][kBlock], uint first_row, uint block) {
+const uint kRowSlots = tile_rows;
+uint row_of_slot(uint row) { return row; }
+HOLD_X_ROWS(kRowSlots)
+
+void multiply(float w[lane_cols][kBlock], uint block) {
   const uint last_quad = pc.k / 4 - 1;
   const uint kRows = 8;  // that take turns, so that an addition need not wait for the one before
   [[unroll]] for (uint m = 0; m < tile_rows; m += kRows) {
     [[unroll]] for (uint q = 0; q < kBlockQuads; ++q) {
       const uint column = min(block * kBlockQuads + q, last_quad);
       [[unroll]] for (uint r = 0; r < kRows; ++r) {
-        const uint row = min(first_row + m + r, pc.rows - 1);
-        const vec4 x = load_quad(pc.x, row * (pc.x_stride / 4) + column);
+        const vec4 x = load_quad(pc.x, x_row_of_slot(m + r) + column);
         [[unroll]] for (uint i = 0; i < 4; ++i) {
           [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
             acc[c][m + r] = fma(w[c][4 * q + i], x[i], acc[c][m + r]);
@@ -93,17 +99,23 @@ void multiply(float w[lane_cols][kBlock], uint first_row, uint block) {
 
 #else
 
-void multiply(float w[lane_cols][kBlock], uint first_row, uint block) {
-  // Four rows of 32 values are 32 quads: 32 / subgroup_size a lane.
-  const uint kLoads = 4 * kBlockQuads / subgroup_size;
+// Four rows of 32 values are 32 quads: 32 / subgroup_size a lane.
+const uint kLoads = 4 * kBlockQuads / subgroup_size;
+const uint kRowSlots = tile_rows / 4 * kLoads;
+uint row_of_slot(uint slot) {
+  const uint quad = slot % kLoads * subgroup_size + gl_SubgroupInvocationID;
+  return slot / kLoads * 4 + quad / kBlockQuads;
+}
+HOLD_X_ROWS(kRowSlots)
+
+void multiply(float w[lane_cols][kBlock], uint block) {
   const uint lane = gl_SubgroupInvocationID;
   [[unroll]] for (uint m = 0; m < tile_rows; m += 4) {
     vec4 x[kLoads];
     [[unroll]] for (uint i = 0; i < kLoads; ++i) {
       const uint quad = i * subgroup_size + lane;
-      const uint row = min(first_row + m + quad / kBlockQuads, pc.rows - 1);
       const uint column = min(block * kBlockQuads + quad % kBlockQuads, pc.k / 4 - 1);
-      x[i] = load_quad(pc.x, row * (pc.x_stride / 4) + column);
+      x[i] = load_quad(pc.x, x_row_of_slot(m / 4 * kLoads + i) + column);
     }
     [[unroll]] for (uint k = 0; k < kBlock; ++k) {
       [[unroll]] for (uint r = 0; r < 4; ++r) {
@@ -120,15 +132,15 @@ void multiply(float w[lane_cols][kBlock], uint first_row, uint block) {
 #endif
 
 /// Add the products of one block of K.
-void accumulate(WeightTile tiles[lane_cols], uint first_row, uint block) {
+void accumulate(WeightTile tiles[lane_cols], uint block) {
 #ifdef X_SHARED
-  fetch_x(first_row, block + 1);  // past the end: the last quad again, not used
+  fetch_x(block + 1);  // past the end: the last quad again, not used
 #endif
   float w[lane_cols][kBlock];
   [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
     read_weight_block(tiles[c], block % kTileBlocks, w[c]);
   }
-  multiply(w, first_row, block);
+  multiply(w, block);
 #ifdef X_SHARED
   store_x((block + 1) & 1u);
   barrier();
@@ -142,40 +154,41 @@ void main() {
 #else
   const uint local = gl_LocalInvocationIndex;
 #endif
-  const uint first_row = pc.first_row + gl_WorkGroupID.x * tile_rows;
-  const uint first_col = gl_WorkGroupID.y * (workgroup_size * lane_cols) + local;
+  if (!open_tile(tile_rows, workgroup_size * lane_cols)) return;
+  hold_x_rows();
+  const uint first_col = first_tile_col + local;
   const uint n_blocks = (pc.k + kBlock - 1) / kBlock;
 
   [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
     [[unroll]] for (uint m = 0; m < tile_rows; ++m) acc[c][m] = 0.0;
   }
 #ifdef X_SHARED
-  fetch_x(first_row, 0);
+  fetch_x(0);
   store_x(0);
   barrier();
 #endif
   for (uint first = 0; first < n_blocks; first += kOpenBlocks) {
     WeightTile tiles[lane_cols];
     [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
-      const uint col = min(first_col + c * workgroup_size, pc.n - 1);
-      tiles[c] = open_weight_tile(pc.weights, pc.n_col_tiles, col, first / kTileBlocks);
+      const uint row = weight_row(first_col + c * workgroup_size);
+      tiles[c] = open_weight_tile(pc.weights, pc.n_col_tiles, row, first / kTileBlocks);
     }
     if (kOpenBlocks == 1) {
-      accumulate(tiles, first_row, first);
+      accumulate(tiles, first);
     } else {
       const uint last = min(first + kOpenBlocks, n_blocks);
       [[dont_unroll]] for (uint block = first; block < last; ++block) {
-        accumulate(tiles, first_row, block);
+        accumulate(tiles, block);
       }
     }
   }
 
   Floats y = Floats(pc.y);
   [[unroll]] for (uint m = 0; m < tile_rows; ++m) {
-    const uint row = first_row + m;
+    const uint at = y_row(m);
     [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
       const uint col = first_col + c * workgroup_size;
-      if (row < pc.rows && col < pc.n) y.v[row * pc.y_stride + col] = acc[c][m];
+      if (has_row(m) && has_col(col)) y.v[at + col] = biased(acc[c][m], col);
     }
   }
 }

@@ -8,9 +8,8 @@
 #include "shaders/spirv.hpp"
 
 namespace pumice::ops {
-namespace {
 
-vk::Arithmetic arithmetic_of(Math math) {
+vk::Arithmetic gemm_arithmetic(Math math) {
   switch (math) {
     case Math::kF16:
       return vk::Arithmetic::kMatrixF16F32;
@@ -21,7 +20,37 @@ vk::Arithmetic arithmetic_of(Math math) {
   }
 }
 
-}  // namespace
+std::string gemm_obstacle(const vk::PipelineLibrary& pipelines, const std::string& name,
+                          const WeightType& type, const GemmVariant& variant) {
+  if (!variant.obstacle.empty()) return variant.obstacle;
+  if (!variant.grid_obstacle.empty() && !type.grid.empty()) {
+    return std::string(variant.grid_obstacle);
+  }
+  const Result<vk::ShaderModule> module = find_spirv(name);
+  return module.ok() ? pipelines.obstacle(*module) : "it is not in this build";
+}
+
+Result<std::vector<const vk::Pipeline*>> declare_gemm_tiles(vk::PipelineLibrary& pipelines,
+                                                            const std::string& name,
+                                                            const GemmVariant& variant,
+                                                            uint32_t push_bytes) {
+  PUMICE_TRY(const vk::ShaderModule module, find_spirv(name));
+  std::vector<const vk::Pipeline*> declared;
+  for (const GemmTile& tile : variant.tiles) {
+    PUMICE_TRY(
+        const vk::Pipeline* pipeline,
+        pipelines.declare({.module = module,
+                           .label = variant.tiles.size() == 1
+                                        ? name
+                                        : fmt::format("{}.{}x{}", name, tile.rows, tile.cols),
+                           .constants = tile.constants,
+                           .push_bytes = push_bytes,
+                           .subgroup_size = variant.subgroup_size,
+                           .full_subgroups = variant.full_subgroups}));
+    declared.push_back(pipeline);
+  }
+  return declared;
+}
 
 Result<Gemm> Gemm::plan(vk::PipelineLibrary& pipelines, const WeightType& type,
                         std::span<const GemmVariant> candidates) {
@@ -30,12 +59,7 @@ Result<Gemm> Gemm::plan(vk::PipelineLibrary& pipelines, const WeightType& type,
   for (const GemmVariant& variant : candidates) {
     const std::string name = linear_module_name("gemm", type, variant.name);
     rejected = rejected || pipelines.is_rejected(name);
-    const Result<vk::ShaderModule> module = find_spirv(name);
-    std::string obstacle = variant.obstacle;
-    if (obstacle.empty() && !type.grid.empty()) obstacle = variant.grid_obstacle;
-    if (obstacle.empty()) {
-      obstacle = module.ok() ? pipelines.obstacle(*module) : "it is not in this build";
-    }
+    const std::string obstacle = gemm_obstacle(pipelines, name, type, variant);
     if (!obstacle.empty()) {
       obstacles.push_back(fmt::format("{}: {}", name, obstacle));
       continue;
@@ -43,19 +67,7 @@ Result<Gemm> Gemm::plan(vk::PipelineLibrary& pipelines, const WeightType& type,
     Gemm op;
     op.math_ = variant.math;
     op.tiles_ = variant.tiles;
-    for (const GemmTile& tile : variant.tiles) {
-      PUMICE_TRY(
-          const vk::Pipeline* pipeline,
-          pipelines.declare({.module = *module,
-                             .label = variant.tiles.size() == 1
-                                          ? name
-                                          : fmt::format("{}.{}x{}", name, tile.rows, tile.cols),
-                             .constants = tile.constants,
-                             .push_bytes = sizeof(GemmPush),
-                             .subgroup_size = variant.subgroup_size,
-                             .full_subgroups = variant.full_subgroups}));
-      op.pipelines_.push_back(pipeline);
-    }
+    PUMICE_TRY(op.pipelines_, declare_gemm_tiles(pipelines, name, variant, sizeof(GemmPush)));
     return op;
   }
   return make_error(rejected ? ErrorCode::kSelfTestFailed : ErrorCode::kInvalidArgument,
@@ -74,7 +86,7 @@ void Gemm::record(vk::Recorder& recorder, const LinearArgs& args) const {
     const size_t choice = choose_gemm_tile(tiles_, args.rows, part.n_rows);
     const GemmTile& tile = tiles_[choice];
     for (const LinearShare& share :
-         linear_shares(args, part, recorder.segment_limit(), tile.cols, arithmetic_of(math_))) {
+         linear_shares(args, part, recorder.segment_limit(), tile.cols, gemm_arithmetic(math_))) {
       // All rows of one workgroup's outputs may be too much as well.
       const uint32_t n_tiles = (args.rows + tile.rows - 1) / tile.rows;
       const auto cost_of = [&](uint64_t begin, uint64_t end) {

@@ -9,6 +9,19 @@
 
 namespace pumice::ops {
 
+/// Why the module `name` of a variant cannot run with weights of the type here; empty if it can.
+std::string gemm_obstacle(const vk::PipelineLibrary& pipelines, const std::string& name,
+                          const WeightType& type, const GemmVariant& variant);
+
+/// The pipelines of a module that can run: one for each of the variant's tiles.
+Result<std::vector<const vk::Pipeline*>> declare_gemm_tiles(vk::PipelineLibrary& pipelines,
+                                                            const std::string& name,
+                                                            const GemmVariant& variant,
+                                                            uint32_t push_bytes);
+
+/// What kernels that compute in `math`, never kAuto, do most of their flops in.
+vk::Arithmetic gemm_arithmetic(Math math);
+
 class Gemm {
  public:
   /// Declare the pipelines of the first candidate (see gemm_variants) that this build has and the

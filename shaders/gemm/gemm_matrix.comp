@@ -8,6 +8,7 @@
 #include "common/weights.glsl"
 #include "common/x_quads.glsl"
 #include "gemm/gemm_matrix.h"
+#include "gemm/gemm_rows.glsl"
 
 // y = x · Wᵀ on matrix cores: inputs rounded to fp16, sums fp32. A step takes tile_k columns of x and
 // W: while the subgroups multiply what is in shared memory, every invocation loads and dequantises
@@ -48,25 +49,27 @@ f16vec4 to_half(vec4 value) {
   return min(max(f16vec4(value), f16vec4(-65504.0hf)), f16vec4(65504.0hf));
 }
 
-void fetch_x(uint first_row, uint step) {
+uint quad_of(uint i) { return min(gl_LocalInvocationIndex + i * workgroup_size, kQuads - 1); }
+uint row_of_slot(uint i) { return quad_of(i) / (tile_k / 4); }
+HOLD_X_ROWS(kQuadsPerLane)
+
+void fetch_x(uint step) {
   [[unroll]] for (uint i = 0; i < kQuadsPerLane; ++i) {
-    const uint quad = min(gl_LocalInvocationIndex + i * workgroup_size, kQuads - 1);
-    const uint row = min(first_row + quad / (tile_k / 4), pc.rows - 1);
-    const uint column = step * (tile_k / 4) + quad % (tile_k / 4);
-    const vec4 x = load_quad(pc.x, row * (pc.x_stride / 4) + min(column, pc.k / 4 - 1));
+    const uint column = step * (tile_k / 4) + quad_of(i) % (tile_k / 4);
+    const vec4 x = load_quad(pc.x, x_row_of_slot(i) + min(column, pc.k / 4 - 1));
     // Weights past the last column are zero or repeat others, so x must be zero there.
     next_x[i] = to_half(column < pc.k / 4 ? x : vec4(0.0));
   }
 }
 
-void fetch_w(uint first_col, uint step) {
+void fetch_w(uint step) {
   const uint n_blocks = (pc.k + kBlock - 1) / kBlock;
   [[unroll]] for (uint i = 0; i < kRunsPerLane; ++i) {
     const uint run = gl_LocalInvocationIndex + i * workgroup_size;
-    const uint col = min(first_col + run % tile_cols, pc.n - 1);
+    const uint row = weight_row(first_tile_col + run % tile_cols);
     const uint block = min(step * kBlocks + run / tile_cols, n_blocks - 1);
     float w[kBlock];
-    load_weights32(pc.weights, pc.n_col_tiles, col, block, w);
+    load_weights32(pc.weights, pc.n_col_tiles, row, block, w);
     [[unroll]] for (uint k = 0; k < kBlock / 4; ++k) {
       next_w[i][k] = to_half(vec4(w[4 * k], w[4 * k + 1], w[4 * k + 2], w[4 * k + 3]));
     }
@@ -114,21 +117,21 @@ const uint kRun = kElements < matrix_n ? kElements : matrix_n;
 
 /// Through shared memory: a cooperative matrix is stored whole or not at all. All loops unroll: one
 /// left inside would keep RADV from unrolling the outer one, and the sums out of registers.
-void store_y(uint first_row, uint first_col) {
+void store_y(uint part_row, uint part_col) {
   Floats y = Floats(pc.y);
   const uint from = min(gl_SubgroupInvocationID * kElements, matrix_m * matrix_n - kElements);
-  const uint row_0 = first_row + from / matrix_n;
-  const uint col_0 = first_col + from % matrix_n;
+  const uint row_0 = part_row + from / matrix_n;
+  const uint col_0 = first_tile_col + part_col + from % matrix_n;
   [[unroll]] for (uint i = 0; i < kMatrixRows * kMatrixCols; ++i) {
     coopMatStore(sums[i], y_part[gl_SubgroupID], 0, matrix_n, gl_CooperativeMatrixLayoutRowMajor);
     subgroupBarrier();
     [[unroll]] for (uint r = 0; r < kElements / kRun; ++r) {
       const uint row = row_0 + i / kMatrixCols * matrix_m + r;
       const uint col = col_0 + i % kMatrixCols * matrix_n;
-      const uint at = row * pc.y_stride + col;
+      const uint at = y_row(row) + col;
       [[unroll]] for (uint c = 0; c < kRun; ++c) {
-        if (row < pc.rows && col + c < pc.n) {
-          y.v[at + c] = y_part[gl_SubgroupID][from + r * kRun + c];
+        if (has_row(row) && has_col(col + c)) {
+          y.v[at + c] = biased(y_part[gl_SubgroupID][from + r * kRun + c], col + c);
         }
       }
     }
@@ -138,8 +141,8 @@ void store_y(uint first_row, uint first_col) {
 
 void main() {
   use_weight_grid(pc.grid);
-  const uint first_row = pc.first_row + gl_WorkGroupID.x * tile_rows;
-  const uint first_col = gl_WorkGroupID.y * tile_cols;
+  if (!open_tile(tile_rows, tile_cols)) return;
+  hold_x_rows();
   const uint part_row = gl_SubgroupID / kPartsAcross * part_rows;
   const uint part_col = gl_SubgroupID % kPartsAcross * part_cols;
   const uint n_steps = (pc.k + tile_k - 1) / tile_k;
@@ -147,19 +150,19 @@ void main() {
   [[unroll]] for (uint i = 0; i < kMatrixRows * kMatrixCols; ++i) {
     sums[i] = coopmat<float, gl_ScopeSubgroup, matrix_m, matrix_n, gl_MatrixUseAccumulator>(0.0);
   }
-  fetch_w(first_col, 0);
-  fetch_x(first_row, 0);
+  fetch_w(0);
+  fetch_x(0);
   store_step(0);
   barrier();
   for (uint step = 0; step < n_steps; ++step) {
     // Past the last step: zeros and the last weights again, not used. A branch would keep compilers
     // from moving the multiplications between the loads and their use.
-    fetch_w(first_col, step + 1);
-    fetch_x(first_row, step + 1);
+    fetch_w(step + 1);
+    fetch_x(step + 1);
     multiply(step % buffers, part_row, part_col);
     if (buffers == 1) barrier();
     store_step((step + 1) % buffers);
     barrier();
   }
-  store_y(first_row + part_row, first_col + part_col);
+  store_y(part_row, part_col);
 }

@@ -15,7 +15,9 @@
   FIELD(uint, x_stride) /* in floats, a multiple of 4 */                      \
   FIELD(uint, y_stride)                                                       \
   FIELD(uint, n_col_tiles)                                                    \
-  FIELD(uint, first_row) /* of this dispatch, whole tiles before it */
+  FIELD(uint, first_row)                            /* of this dispatch, whole tiles before it */
+#if defined(__cplusplus) || !defined(EXPERT_PAIRS)  // which has push constants of its own
 PUMICE_PUSH_CONSTANTS(GemmPush, GEMM_PUSH)
+#endif
 
 #endif

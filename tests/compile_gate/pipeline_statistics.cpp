@@ -120,8 +120,8 @@ Status declare_all(vk::PipelineLibrary& pipelines, std::string_view only_type) {
 }
 
 bool only_for_cpu_drivers(std::string_view module) {
-  return module.ends_with(".broadcast") ||
-         (module.starts_with("gemm.") && module.ends_with(".uniform"));
+  const bool of_gemm = module.starts_with("gemm.") || module.starts_with("expert_gemm.");
+  return module.ends_with(".broadcast") || (of_gemm && module.ends_with(".uniform"));
 }
 
 /// A device may have cooperative matrices and none of the shapes that a module multiplies.

@@ -347,4 +347,9 @@ MUTATIONS = [
      "c.y.first + head * y_head_dim", "c.y.first", "test_reference:*WithF32Kv*mistral4"),
     ("latents: what heads apart keep is lost", "runtime/models/decoder.cpp",
      "    op.record_kept(recorder_, args);\n", "", "test_reference:*WithF32Kv*mistral4"),
+    ("groups of experts' pairs are forgotten before they are read", "runtime/models/lowering.cpp",
+     "use(c.x), use(c.routes), use(c.groups), use(c.y);", "use(c.x), use(c.routes), use(c.y);",
+     "test_reference:*WithF32Kv*glm4moe*"),
+    ("groups of experts' pairs have no room", "runtime/models/lowering.cpp",
+     "ops::ExpertGemm::kWordsPerPair * o.n_used", "o.n_used", "test_reference:*WithF32Kv*glm4moe*"),
 ]

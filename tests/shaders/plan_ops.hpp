@@ -8,6 +8,7 @@
 #include "shaders/causal_conv/causal_conv.hpp"
 #include "shaders/elementwise/elementwise.hpp"
 #include "shaders/embedding/embedding.hpp"
+#include "shaders/expert_gemm/expert_gemm.hpp"
 #include "shaders/experts/experts.hpp"
 #include "shaders/gated_activation/gated_activation.hpp"
 #include "shaders/head_linear/head_linear.hpp"
@@ -28,6 +29,10 @@ inline Status plan_small_ops(vk::PipelineLibrary& pipelines,
     for (const bool transposed : {false, true}) {
       PUMICE_TRY_STATUS(ops::HeadLinear::plan(pipelines, *type, transposed));
     }
+  }
+  for (const auto math : {ops::Math::kAuto, ops::Math::kF32}) {
+    PUMICE_TRY_STATUS(ops::ExpertGemm::plan(pipelines, types, math,
+                                            ops::tuned_x_path(pipelines.device()->plan())));
   }
   PUMICE_TRY_STATUS(ops::RmsNorm::plan(pipelines));
   PUMICE_TRY_STATUS(ops::LayerNorm::plan(pipelines));
