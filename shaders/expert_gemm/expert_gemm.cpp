@@ -26,16 +26,6 @@ static_assert(kTileBytes * (1 + kLeastTileRows) + kPairBytes * kLeastTileRows <=
               4 * ExpertGemm::kWordsPerPair * kLeastTileRows);
 static_assert(kMostUsedExperts <= 1 << PAIR_RANK_BITS);
 
-/// Calls `each(first, n)` for shares of `total`, of `most` at most and about equally many each.
-template <typename Each>
-void for_each_share(uint32_t total, uint32_t most, const Each& each) {
-  const uint64_t n_shares = (uint64_t{total} + most - 1) / most;
-  for (uint64_t i = 0; i < n_shares; ++i) {
-    const auto first = static_cast<uint32_t>(total * i / n_shares);
-    each(first, static_cast<uint32_t>(total * (i + 1) / n_shares) - first);
-  }
-}
-
 /// `cost` times part / all.
 vk::Cost share_of(const vk::Cost& cost, uint64_t part, uint64_t all) {
   return {cost.bytes * part / all, cost.flops * part / all, cost.arithmetic};
@@ -209,15 +199,18 @@ void ExpertGemm::record(vk::Recorder& recorder, const Args& args) const {
         most_tiles > 1
             ? col_tiles
             : rows_within(limit, col_tiles, [&](uint32_t some) { return cost_of(1, some); });
-    for_each_share(tiles, std::min(most_tiles, most_workgroups_), [&](uint32_t t, uint32_t n_t) {
-      for_each_share(col_tiles, most_cols, [&](uint32_t c, uint32_t n_c) {
-        push.first_tile = t;
-        push.first_col_tile = c;
-        recorder.dispatch(*of_type->second[choice], push, {n_t, n_c}, first_dispatch ? all : none,
-                          cost_of(n_t, n_c));
+    const Shares tile_shares(tiles, std::min(most_tiles, most_workgroups_));
+    const Shares col_shares(col_tiles, most_cols);
+    for (uint32_t t = 0; t < tile_shares.size(); ++t) {
+      for (uint32_t c = 0; c < col_shares.size(); ++c) {
+        push.first_tile = tile_shares[t].first;
+        push.first_col_tile = col_shares[c].first;
+        const vk::Grid grid{tile_shares[t].n, col_shares[c].n};
+        recorder.dispatch(*of_type->second[choice], push, grid, first_dispatch ? all : none,
+                          cost_of(grid.x, grid.y));
         first_dispatch = false;
-      });
-    });
+      }
+    }
   }
 }
 
