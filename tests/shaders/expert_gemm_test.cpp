@@ -20,8 +20,8 @@ namespace {
 constexpr uint32_t kExperts = 5;
 constexpr uint32_t kUsed = 2;
 constexpr uint32_t kRows = 61;
-constexpr uint32_t kOutputs = 37;
-constexpr uint32_t kInputs = 256;
+constexpr uint32_t kExpertOutputs = 37;
+constexpr uint32_t kExpertInputs = 256;
 
 class ExpertGemmTest : public ::testing::Test {
  protected:
@@ -37,22 +37,22 @@ class ExpertGemmTest : public ::testing::Test {
 
   /// What rows of x give whose experts are routes[2 * row] and routes[2 * row + 1].
   std::vector<float> products(const std::vector<float>& x, const std::vector<uint32_t>& experts) {
-    const auto rows = static_cast<uint32_t>(x.size() / kInputs);
+    const auto rows = static_cast<uint32_t>(x.size() / kExpertInputs);
     std::vector<uint32_t> routes;
     for (const uint32_t expert : experts) routes.insert(routes.end(), {expert, 0});
     const vk::BufferRange x_range = *bed_->input(x);
     const vk::BufferRange routes_range = *bed_->input(routes);
     ExpertGemm::Groups groups{.rows = rows, .n_used = kUsed, .n_experts = kExperts};
     groups.range = *bed_->output(op_->range_bytes(groups));
-    const vk::BufferRange y = *bed_->output(uint64_t{rows} * kUsed * kOutputs * 4);
+    const vk::BufferRange y = *bed_->output(uint64_t{rows} * kUsed * kExpertOutputs * 4);
     vk::Recorder recorder(device_);
     op_->record_groups(recorder, routes_range, groups);
     op_->record(recorder, {.weights = weights_->matrix,
                            .x = x_range,
-                           .x_stride = kInputs,
+                           .x_stride = kExpertInputs,
                            .groups = groups,
                            .y = y,
-                           .y_stride = kOutputs});
+                           .y_stride = kExpertOutputs});
     EXPECT_TRUE(vk::run(*device_, *recorder.finish()).ok());
     const std::vector<std::byte> bytes = *vk::download(device_, y);
     std::vector<float> values(bytes.size() / sizeof(float));
@@ -60,7 +60,7 @@ class ExpertGemmTest : public ::testing::Test {
     return values;
   }
 
-  const RandomWeights random_{weight_type("Q4_K"), kExperts* kOutputs, kInputs, 1};
+  const RandomWeights random_{weight_type("Q4_K"), kExperts* kExpertOutputs, kExpertInputs, 1};
   const WeightSource kSources[1] = {random_.source()};
   const WeightType* const kTypes[1] = {random_.type};
   std::shared_ptr<vk::Device> device_;
@@ -71,7 +71,7 @@ class ExpertGemmTest : public ::testing::Test {
 };
 
 TEST_F(ExpertGemmTest, APairsBitsAreItsOwn) {
-  const std::vector<float> x = OpBed::normal_floats(size_t{kRows} * kInputs, 1);
+  const std::vector<float> x = OpBed::normal_floats(size_t{kRows} * kExpertInputs, 1);
   std::vector<uint32_t> experts;
   for (uint32_t row = 0; row < kRows; ++row) {
     experts.push_back(row * row % kExperts);
@@ -80,9 +80,10 @@ TEST_F(ExpertGemmTest, APairsBitsAreItsOwn) {
   const std::vector<float> all = products(x, experts);
   for (const auto& [first, n] : {std::pair{0u, 1u}, {7u, 23u}, {40u, 21u}}) {
     const std::vector<float> some =
-        products({&x[size_t{first} * kInputs], &x[size_t{first} * kInputs] + size_t{n} * kInputs},
+        products({&x[size_t{first} * kExpertInputs],
+                  &x[size_t{first} * kExpertInputs] + size_t{n} * kExpertInputs},
                  {&experts[size_t{first} * kUsed], &experts[size_t{first} * kUsed] + n * kUsed});
-    EXPECT_EQ(std::memcmp(some.data(), &all[size_t{first} * kUsed * kOutputs],
+    EXPECT_EQ(std::memcmp(some.data(), &all[size_t{first} * kUsed * kExpertOutputs],
                           some.size() * sizeof(float)),
               0)
         << n << " rows from " << first;
@@ -91,12 +92,13 @@ TEST_F(ExpertGemmTest, APairsBitsAreItsOwn) {
 
 /// However uneven the routing: all pairs of one expert, and others without any.
 TEST_F(ExpertGemmTest, ExpertsMayTakeEveryPair) {
-  const std::vector<float> x = OpBed::normal_floats(size_t{kRows} * kInputs, 1);
+  const std::vector<float> x = OpBed::normal_floats(size_t{kRows} * kExpertInputs, 1);
   for (const uint32_t expert : {0u, kExperts - 1}) {
     const std::vector<float> y = products(x, std::vector<uint32_t>(size_t{kRows} * kUsed, expert));
     for (uint32_t row = 0; row < kRows; ++row) {  // both ranks are the same product
-      const float* const first = &y[size_t{row} * kUsed * kOutputs];
-      EXPECT_EQ(std::memcmp(first, first + kOutputs, kOutputs * sizeof(float)), 0) << row;
+      const float* const first = &y[size_t{row} * kUsed * kExpertOutputs];
+      EXPECT_EQ(std::memcmp(first, first + kExpertOutputs, kExpertOutputs * sizeof(float)), 0)
+          << row;
     }
   }
 }
