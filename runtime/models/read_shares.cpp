@@ -28,7 +28,9 @@ class Shares {
   void add(const op::Embed& o) { add_rows(o.table, 1); }
   void add(const op::EmbedPosition& o) { add_rows(o.table, 1); }
   void add(const op::Linear& o) { add_rows(o.weight.tensor, o.weight.n_rows); }
-  void add(const op::HeadLinear& o) { add_rows(o.weight, double{o.n_heads} * o.n_rows); }
+  void add(const op::HeadLinear& o) {
+    add_rows(o.weight, static_cast<double>(o.n_heads) * o.n_rows);
+  }
   void add(const op::ExpertLinear& o) {
     const auto n_experts = static_cast<double>(program_.tensors[o.weight].dims[2]);
     shares_[o.weight] += program_.values[o.routes].width / n_experts;

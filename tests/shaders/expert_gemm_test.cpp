@@ -19,7 +19,7 @@ namespace {
 
 constexpr uint32_t kExperts = 5;
 constexpr uint32_t kUsed = 2;
-constexpr uint32_t kRows = 61;
+constexpr uint32_t kExpertRows = 61;
 constexpr uint32_t kExpertOutputs = 37;
 constexpr uint32_t kExpertInputs = 256;
 
@@ -71,9 +71,9 @@ class ExpertGemmTest : public ::testing::Test {
 };
 
 TEST_F(ExpertGemmTest, APairsBitsAreItsOwn) {
-  const std::vector<float> x = OpBed::normal_floats(size_t{kRows} * kExpertInputs, 1);
+  const std::vector<float> x = OpBed::normal_floats(size_t{kExpertRows} * kExpertInputs, 1);
   std::vector<uint32_t> experts;
-  for (uint32_t row = 0; row < kRows; ++row) {
+  for (uint32_t row = 0; row < kExpertRows; ++row) {
     experts.push_back(row * row % kExperts);
     experts.push_back((experts.back() + 1 + row % 3) % kExperts);
   }
@@ -92,10 +92,11 @@ TEST_F(ExpertGemmTest, APairsBitsAreItsOwn) {
 
 /// However uneven the routing: all pairs of one expert, and others without any.
 TEST_F(ExpertGemmTest, ExpertsMayTakeEveryPair) {
-  const std::vector<float> x = OpBed::normal_floats(size_t{kRows} * kExpertInputs, 1);
+  const std::vector<float> x = OpBed::normal_floats(size_t{kExpertRows} * kExpertInputs, 1);
   for (const uint32_t expert : {0u, kExperts - 1}) {
-    const std::vector<float> y = products(x, std::vector<uint32_t>(size_t{kRows} * kUsed, expert));
-    for (uint32_t row = 0; row < kRows; ++row) {  // both ranks are the same product
+    const std::vector<float> y =
+        products(x, std::vector<uint32_t>(size_t{kExpertRows} * kUsed, expert));
+    for (uint32_t row = 0; row < kExpertRows; ++row) {  // both ranks are the same product
       const float* const first = &y[size_t{row} * kUsed * kExpertOutputs];
       EXPECT_EQ(std::memcmp(first, first + kExpertOutputs, kExpertOutputs * sizeof(float)), 0)
           << row;
