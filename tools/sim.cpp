@@ -106,21 +106,17 @@ SchedulerOptions scheduler_options(const SimOptions& options) {
 struct StateReport {
   uint64_t kept = 0;
   uint64_t evicted = 0;
-  uint64_t shortened_tokens = 0;  ///< by which hits were shorter than keys and values alone allow
+  uint64_t missed = 0;  ///< prompts of which more was known than a state was kept of
 };
 StateReport state_report(const CacheStats& cache) {
   const GroupStats& first = cache.groups.at(1);
-  StateReport report{.kept = first.kept_states, .evicted = first.evicted_blocks};
-  for (size_t g = 1; g < cache.groups.size(); ++g) {
-    report.shortened_tokens += cache.groups[g].shortened_tokens;
-  }
-  return report;
+  return {.kept = first.kept_states,
+          .evicted = first.evicted_blocks,
+          .missed = cache.misses[static_cast<size_t>(MissReason::kGroup)]};
 }
 
 Json to_json(const StateReport& states) {
-  return {{"kept", states.kept},
-          {"evicted", states.evicted},
-          {"shortened_tokens", states.shortened_tokens}};
+  return {{"kept", states.kept}, {"evicted", states.evicted}, {"missed", states.missed}};
 }
 
 Json to_json(const SimulationReport& report, const PrefixHits& hits, const StepCost& device) {
@@ -163,9 +159,8 @@ void print_report(const SimulationReport& report, const PrefixHits& hits) {
              100 * hits.rate(), 100 * report.hit_rate, report.cache.evicted_blocks);
   if (report.cache.groups.size() > 1) {
     const StateReport states = state_report(report.cache);
-    fmt::print(
-        "{} states of {} pages kept, {} given up; hits shorter by {} tokens for want of one\n",
-        states.kept, report.cache.groups.size() - 1, states.evicted, states.shortened_tokens);
+    fmt::print("{} states of {} pages kept, {} given up, {} missed\n", states.kept,
+               report.cache.groups.size() - 1, states.evicted, states.missed);
   }
   fmt::print("{:.1f} output tok/s, {:.1f} tok/s with prompts, goodput {:.3f} requests/s\n",
              report.output_tokens_per_s, report.total_tokens_per_s, report.goodput_requests_per_s);
