@@ -82,10 +82,12 @@ run_row() {
       # drivers run them. Of the tests of windows ShortText stays; of models one of those that have the same operations.
       local -r long='*/Windows.*:*AreTheReferenceAtEveryChunkSize*:*OnAHostsDevice*:*PositionsOfALongPromptNeverRestart*:*LongSequences*'
       local -r mixtures='*_afmoe:*_ernie4_5_moe:*_glm4moe:*_minimax_m2:*_smallthinker'
-      local -r states='*_deepseek2:*_glm47_flash:*_mistral4:*_nemotron_h:*_falcon_h1:*_qwen35:*_qwen35moe'
+      local -r states='*_deepseek2:*_glm47_flash:*_mistral4:*_nemotron_h:*_falcon_h1:*_jamba:*_qwen35:*_qwen35moe'
       local -r dense='*_llama_*:*_llama3_rope:*_gemma:*_gemma3:*_granite:*_hunyuan_dense:*_mistral3:*_qwen3vl:*_seed_oss:*_smollm3:*_stablelm'
       local -r embeddings='*/Embeddings.OfTokens*:*/Embeddings.*HalfPrecision*:*/Embeddings.Invariant*'
-      export GTEST_FILTER="-$long:$mixtures:$states:$dense:$embeddings:*/Reference.LogitsAgreeWithF16Kv*:*/Reference.Greedy*/quants_*"
+      # Of tiles of pairs the types that files have most: gemm, whose kernels they are, runs with all.
+      local -r pairs=${rare_types//\*_/*expert_gemm_}
+      export GTEST_FILTER="-$long:$mixtures:$states:$dense:$embeddings:$pairs:*/Reference.LogitsAgreeWithF16Kv*:*/Reference.Greedy*/quants_*"
       test_on swiftshader release "${on_a_driver[@]}" -E '^(test_reuse|test_families)$' ;;
     gpu-lavapipe-22)
       [[ $(dpkg-query -W -f='${Version}' mesa-vulkan-drivers 2>/dev/null) != 22.3.* ]] ||
