@@ -21,6 +21,8 @@ logs=build/matrix
 on=tests/matrix/run_on.sh
 # Operations with weights of types that files have seldom (GoogleTest).
 rare_types='*_IQ*:*_MXFP4_*:*_TQ*:*_Q2_K*:*_Q3_K*:*_Q4_0_*:*_Q4_1_*:*_Q5_*:*_BF16_*'
+# Tiles of pairs with such: gemm, whose kernels they are, runs with all types.
+rare_pairs=${rare_types//\*_/*expert_gemm_}
 # ctest's arguments: what depends on the driver.
 on_a_driver=(-L 'gpu|model' -LE 'unit|slow|matrix|once')
 
@@ -85,9 +87,7 @@ run_row() {
       local -r states='*_deepseek2:*_glm47_flash:*_mistral4:*_nemotron_h:*_falcon_h1:*_jamba:*_qwen35:*_qwen35moe'
       local -r dense='*_llama_*:*_llama3_rope:*_gemma:*_gemma3:*_granite:*_hunyuan_dense:*_mistral3:*_qwen3vl:*_seed_oss:*_smollm3:*_stablelm'
       local -r embeddings='*/Embeddings.OfTokens*:*/Embeddings.*HalfPrecision*:*/Embeddings.Invariant*'
-      # Of tiles of pairs the types that files have most: gemm, whose kernels they are, runs with all.
-      local -r pairs=${rare_types//\*_/*expert_gemm_}
-      export GTEST_FILTER="-$long:$mixtures:$states:$dense:$embeddings:$pairs:*/Reference.LogitsAgreeWithF16Kv*:*/Reference.Greedy*/quants_*"
+      export GTEST_FILTER="-$long:$mixtures:$states:$dense:$embeddings:$rare_pairs:*/Reference.LogitsAgreeWithF16Kv*:*/Reference.Greedy*/quants_*"
       test_on swiftshader release "${on_a_driver[@]}" -E '^(test_reuse|test_families)$' ;;
     gpu-lavapipe-22)
       [[ $(dpkg-query -W -f='${Version}' mesa-vulkan-drivers 2>/dev/null) != 22.3.* ]] ||
@@ -124,7 +124,7 @@ run_row() {
       export PUMICE_VALIDATION=1
       test_on lavapipe-26 matrix-cores -R '^(test_(variants|invariance|reuse|windows|engine)|spirv_val)$'
       # Of these, what is done with the matrices; the rest is other rows'.
-      GTEST_FILTER='*matrix*:*OnMatrixCores*:*ActivationsOf8Bits*:*InF16*' \
+      GTEST_FILTER="*matrix*:*OnMatrixCores*:*ActivationsOf8Bits*:*InF16*-$rare_pairs" \
         test_on lavapipe-26 matrix-cores -R '^test_(ops(_2)?|reference)$' ;;
     compile | compile-more)
       build_all_shaders pipeline_statistics
