@@ -6,6 +6,11 @@
 #include "bench/statistics.hpp"
 
 namespace pumice::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+}  // namespace
 
 double Generated::tpot_ns() const {
   return summarize(std::span(ns).subspan(std::min<size_t>(1, ns.size()))).median;
@@ -13,7 +18,6 @@ double Generated::tpot_ns() const {
 
 Result<Generated> generate(Engine& engine, const std::vector<TokenId>& prompt, uint32_t n,
                            const std::function<bool()>& stop) {
-  using Clock = std::chrono::steady_clock;
   Generated generated;
   auto last = Clock::now();
   PUMICE_TRY(

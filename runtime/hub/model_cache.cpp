@@ -27,7 +27,7 @@ using Json = nlohmann::json;
 constexpr const char* kNotes = ".notes.json";  // no model's: is_safe_path has no hidden names
 constexpr const char* kLock = ".lock";
 constexpr size_t kMaxNotesBytes = 4 << 20;
-constexpr int kMaxDepth = 8;
+constexpr int kMaxFolderDepth = 8;
 
 /// {"names": {tag: [file, …]}, "files": {file: {"sha256", "size_bytes"}}}, where nothing else is
 /// certain about what stands in it. Both are empty if the notes are missing or damaged.
@@ -39,7 +39,7 @@ Json read_notes(const fs::path& folder) {
   const Json none = {{"names", Json::object()}, {"files", Json::object()}};
   if (text.size() > kMaxNotesBytes) return none;
   const auto limit = [](int depth, Json::parse_event_t /*event*/, Json& /*value*/) {
-    return depth <= kMaxDepth;
+    return depth <= kMaxFolderDepth;
   };
   Json notes = Json::parse(text, limit, false);
   for (const char* const key : {"names", "files"}) {
@@ -73,7 +73,7 @@ std::vector<RemoteFile> files_below(const fs::path& folder) {
   std::error_code error;
   for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end;
        entry.increment(error)) {
-    if (entry.depth() > kMaxDepth) entry.disable_recursion_pending();
+    if (entry.depth() > kMaxFolderDepth) entry.disable_recursion_pending();
     const std::string path = entry->path().lexically_relative(folder).generic_string();
     const std::optional<struct stat> status = status_of(entry->path());
     if (!status || !is_safe_path(path)) continue;

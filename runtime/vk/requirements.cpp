@@ -21,7 +21,7 @@ constexpr const char* kCore = "VkPhysicalDeviceFeatures";
 constexpr const char* k11 = "VkPhysicalDeviceVulkan11Features";
 constexpr const char* k12 = "VkPhysicalDeviceVulkan12Features";
 constexpr const char* k13 = "VkPhysicalDeviceVulkan13Features";
-constexpr const char* kMatrix = "VkPhysicalDeviceCooperativeMatrixFeaturesKHR";
+constexpr const char* kMatrixFeatures = "VkPhysicalDeviceCooperativeMatrixFeaturesKHR";
 constexpr const char* kMatrix2 = "VkPhysicalDeviceCooperativeMatrix2FeaturesNV";
 constexpr const char* kBfloat16 = "VkPhysicalDeviceShaderBfloat16FeaturesKHR";
 constexpr const char* kFasterMatrix2 = "faster products of matrices on the matrix units";
@@ -59,7 +59,8 @@ constexpr FeatureText kFeatureTexts[] = {
      "what went wrong, in the error that says that the device was lost"},
     {&F::workgroup_explicit_layout, "VkPhysicalDeviceWorkgroupMemoryExplicitLayoutFeaturesKHR",
      kUnused},
-    {&F::cooperative_matrix, kMatrix, "the matrix units: prompts read several times as fast"},
+    {&F::cooperative_matrix, kMatrixFeatures,
+     "the matrix units: prompts read several times as fast"},
     {&F::bfloat16, kBfloat16, "bfloat16 weights without conversion"},
     {&F::bfloat16_cooperative_matrix, kBfloat16, "bfloat16 weights on the matrix units"},
     {&F::matrix2_workgroup_scope, kMatrix2, kFasterMatrix2},
@@ -72,13 +73,13 @@ constexpr FeatureText kFeatureTexts[] = {
 };
 static_assert(std::size(kFeatureTexts) == sizeof(DeviceFeatures), "every feature has its text");
 
-const FeatureName& name_of(bool F::*member) {
+const FeatureName& feature_of(bool F::*member) {
   return *std::ranges::find(feature_names(), member, &FeatureName::member);
 }
 
 Requirement feature(const FeatureText& text, bool required) {
   // Feature names are literals, so they end with a zero.
-  return {name_of(text.member).name.data(), text.structure, required, text.brings};
+  return {feature_of(text.member).name.data(), text.structure, required, text.brings};
 }
 
 Requirement extension(std::string_view name) {

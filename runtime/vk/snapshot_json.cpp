@@ -229,9 +229,9 @@ std::optional<std::array<uint32_t, N>> parse_version(const std::string& text, ui
 }
 
 // Remembers the first error and from then on changes nothing.
-class Reader {
+class SnapshotReader {
  public:
-  Reader(const json& object, std::string path) : json_(object), path_(std::move(path)) {
+  SnapshotReader(const json& object, std::string path) : json_(object), path_(std::move(path)) {
     if (!json_.is_object()) fail("", "must be an object");
   }
 
@@ -384,7 +384,7 @@ class Reader {
   }
   template <typename T, typename Walk>
   void nested(const std::string& path, const json& field, T& value, const Walk& walk) {
-    Reader reader(field, path + ".");
+    SnapshotReader reader(field, path + ".");
     walk(reader, value);
     if (!error_) error_ = reader.finish();
   }
@@ -410,7 +410,7 @@ nlohmann::json snapshot_to_json(const DeviceSnapshot& snapshot) {
 
 Result<DeviceSnapshot> snapshot_from_json(const nlohmann::json& json) {
   DeviceSnapshot snapshot;
-  Reader reader(json, "");
+  SnapshotReader reader(json, "");
   for (const char* note : {"source", "license", "absent"}) reader.ignore(note);
   visit_snapshot(reader, snapshot);
   if (auto error = reader.finish()) return *error;

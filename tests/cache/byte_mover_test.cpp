@@ -15,24 +15,24 @@ namespace {
 
 using Kind = ByteMover::Piece::Kind;
 
-constexpr uint32_t kBlockTokens = 4;
-constexpr uint64_t kBlockBytes = 8 * kBlockTokens;
-constexpr uint64_t kMuch = kBlockBytes * 1000;
+constexpr uint32_t kMoverBlockTokens = 4;
+constexpr uint64_t kMoverBlockBytes = 8 * kMoverBlockTokens;
+constexpr uint64_t kMuch = kMoverBlockBytes * 1000;
 
 class ByteMoverTest : public testing::Test {
  protected:
   static KvCacheOptions options(uint32_t n_blocks, uint64_t host_blocks) {
     return {.n_blocks = n_blocks,
-            .block_tokens = kBlockTokens,
-            .block_bytes = kBlockBytes,
-            .host_bytes = host_blocks * kBlockBytes};
+            .block_tokens = kMoverBlockTokens,
+            .block_bytes = kMoverBlockBytes,
+            .host_bytes = host_blocks * kMoverBlockBytes};
   }
   std::filesystem::path path() const { return folder_.path() / "prompts.cache"; }
 
   test::TemporaryFolder folder_;
 };
 
-struct Rig : CacheRig {
+struct MoverRig : CacheRig {
   using CacheRig::CacheRig;
 
   Status carry_out(const ByteMover::Piece& piece) {
@@ -52,7 +52,7 @@ struct Rig : CacheRig {
 };
 
 TEST_F(ByteMoverTest, PiecesHaveAsManyPagesAsAskedForAndReadsComeFirst) {
-  Rig rig(options(16, 10));
+  MoverRig rig(options(16, 10));
   ASSERT_TRUE(rig.cache.open_prompt_cache(path(), kMuch).ok());
   for (const uint32_t first : {1u, 100u, 200u, 300u}) rig.run(counting(28, first));
   rig.begin(counting(28, 400));  // what gives up its blocks takes host memory from the first
@@ -87,7 +87,7 @@ TEST_F(ByteMoverTest, PiecesHaveAsManyPagesAsAskedForAndReadsComeFirst) {
 }
 
 TEST_F(ByteMoverTest, APieceThatCannotBeReadFailsItsSavesAndNoOthers) {
-  Rig rig(options(8, 8));
+  MoverRig rig(options(8, 8));
   rig.run(counting(32));
   const SequenceId id = rig.begin(counting(32, 100));
   const Transfers transfers = rig.cache.take_transfers();
@@ -104,7 +104,7 @@ TEST_F(ByteMoverTest, APieceThatCannotBeReadFailsItsSavesAndNoOthers) {
 }
 
 TEST_F(ByteMoverTest, APieceThatCannotBeWrittenFailsItsRestoresAndNoOthers) {
-  Rig rig(options(8, 16));
+  MoverRig rig(options(8, 16));
   for (const uint32_t first : {1u, 100u, 200u}) rig.run(counting(32, first));
   const SequenceId one = rig.begin(counting(15));
   const SequenceId other = rig.begin(counting(15, 100));
@@ -124,16 +124,16 @@ TEST_F(ByteMoverTest, APieceThatCannotBeWrittenFailsItsRestoresAndNoOthers) {
 
 TEST_F(ByteMoverTest, ABlockDamagedInTheFileFailsAndTheOthersOfItsPieceDoNot) {
   {
-    Rig rig(options(16, 0));
+    MoverRig rig(options(16, 0));
     ASSERT_TRUE(rig.cache.open_prompt_cache(path(), kMuch).ok());
     rig.run(counting(18));
     ASSERT_TRUE(save_prompt_cache(rig.cache, rig.device).ok());
   }
   {
     std::fstream file(path(), std::ios::binary | std::ios::in | std::ios::out);
-    file.seekp(4096 + 2 * kBlockBytes + 5).put('\x77');
+    file.seekp(4096 + 2 * kMoverBlockBytes + 5).put('\x77');
   }
-  Rig rig(options(16, 0));
+  MoverRig rig(options(16, 0));
   ASSERT_TRUE(rig.cache.open_prompt_cache(path(), kMuch).ok());
   const SequenceId id = rig.begin(counting(18));
   const Transfers transfers = rig.cache.take_transfers();
@@ -152,8 +152,8 @@ TEST_F(ByteMoverTest, ABlockDamagedInTheFileFailsAndTheOthersOfItsPieceDoNot) {
 }
 
 /// A pool in which one sequence evicts a block that the next one finds again.
-struct EvictedAndFound : Rig {
-  explicit EvictedAndFound(const KvCacheOptions& options) : Rig(options) {}
+struct EvictedAndFound : MoverRig {
+  explicit EvictedAndFound(const KvCacheOptions& options) : MoverRig(options) {}
   SequenceId evict() {
     run(counting(16));
     run(counting(4, 300));
@@ -234,7 +234,7 @@ TEST_F(ByteMoverTest, WithoutHostMemoryNothingIsReadAndTheBlocksAreForgotten) {
   KvCacheOptions huge = options(4, 0);
   huge.block_bytes = kTooMuch;
   huge.host_bytes = 8 * kTooMuch;
-  Rig rig(huge);
+  MoverRig rig(huge);
   rig.run(counting(16));
   const SequenceId id = rig.begin(counting(8, 100));
   const Transfers transfers = rig.cache.take_transfers();

@@ -23,11 +23,11 @@ KvCacheOptions options(std::vector<CacheGroup> groups, uint32_t n_blocks = 64) {
 }
 
 /// Small blocks, and a device that checks what is read.
-struct Rig {
+struct GroupRig {
   KvCache cache;
   FakeDevice device{cache};
 
-  explicit Rig(const KvCacheOptions& options) : cache(options) {}
+  explicit GroupRig(const KvCacheOptions& options) : cache(options) {}
 
   SequenceId begin(const std::vector<uint32_t>& tokens) {
     HashedPrompt prompt = cache.hash_prompt(tokens);
@@ -64,11 +64,6 @@ struct Rig {
   }
 };
 
-std::vector<uint32_t> joined(std::vector<uint32_t> first, const std::vector<uint32_t>& second) {
-  first.insert(first.end(), second.begin(), second.end());
-  return first;
-}
-
 size_t n_behind(std::span<const BlockId> blocks) {
   return static_cast<size_t>(std::ranges::count(blocks, kNoBlock));
 }
@@ -83,7 +78,7 @@ TEST(CacheGroups, AWindowNeedsItsTokensAndAGroupOfAnotherKindNone) {
 }
 
 TEST(CacheGroups, EveryFullGroupHasABlockForEveryPosition) {
-  Rig rig(options({kFull, kLatent}));
+  GroupRig rig(options({kFull, kLatent}));
   const SequenceId id = rig.run(counting(10));
   EXPECT_EQ(rig.cache.blocks(id, 0).size(), 3u);
   EXPECT_EQ(rig.cache.blocks(id, 1).size(), 3u);
@@ -95,7 +90,7 @@ TEST(CacheGroups, EveryFullGroupHasABlockForEveryPosition) {
 }
 
 TEST(CacheGroups, AWindowGivesBackWhatTheNextPositionDoesNotSee) {
-  Rig rig(options({window(5)}));
+  GroupRig rig(options({window(5)}));
   const std::vector<uint32_t> tokens = counting(40);
   const SequenceId id = rig.begin(tokens);
   for (uint32_t computed = 1; computed <= 40; ++computed) {
@@ -107,7 +102,7 @@ TEST(CacheGroups, AWindowGivesBackWhatTheNextPositionDoesNotSee) {
 }
 
 TEST(CacheGroups, WhatAWindowGaveBackIsStillFound) {
-  Rig rig(options({window(5)}));
+  GroupRig rig(options({window(5)}));
   const SequenceId id = rig.run(counting(40));
   const CacheReport report = rig.look_up(counting(17));
   EXPECT_EQ(report.cached_tokens, 16u);
@@ -121,7 +116,7 @@ TEST(CacheGroups, WhatAWindowGaveBackIsStillFound) {
 }
 
 TEST(CacheGroups, AHitNeedsOfAWindowOnlyWhatItsNextPositionSees) {
-  Rig rig(options({kFull, window(5)}, 20));
+  GroupRig rig(options({kFull, window(5)}, 20));
   const SequenceId first = rig.run(counting(33));  // 9 blocks, and of the window 2 in use
   // Others take of what the window gave back four blocks: 3 to 6.
   rig.run_and_release(counting(12, 500));
@@ -139,7 +134,7 @@ TEST(CacheGroups, AHitNeedsOfAWindowOnlyWhatItsNextPositionSees) {
 }
 
 TEST(CacheGroups, ALongPromptTakesNoMoreOfAWindowThanItSees) {
-  Rig rig(options({window(9)}, 5));
+  GroupRig rig(options({window(9)}, 5));
   const std::vector<uint32_t> tokens = counting(200);
   const SequenceId id = rig.begin(tokens);
   for (uint32_t end = 8; end <= 200; end += 8) rig.compute(id, tokens, end);
@@ -149,7 +144,7 @@ TEST(CacheGroups, ALongPromptTakesNoMoreOfAWindowThanItSees) {
 }
 
 TEST(CacheGroups, AStateIsFoundWhereItWasKeptAndNowhereElse) {
-  Rig rig(options({kState}));
+  GroupRig rig(options({kState}));
   rig.run_and_release(counting(11));  // kept at 8, the last edge before its end, and at 11
   EXPECT_EQ(rig.cache.stats().groups[0].kept_states, 2u);
   EXPECT_EQ(rig.look_up(counting(11)).cached_tokens, 8u);
@@ -161,7 +156,7 @@ TEST(CacheGroups, AStateIsFoundWhereItWasKeptAndNowhereElse) {
 }
 
 TEST(CacheGroups, AStateIsKeptWhereAPromptLeavesWhatIsKnown) {
-  Rig rig(options({kFull, kState}));
+  GroupRig rig(options({kFull, kState}));
   rig.run_and_release(joined(counting(17), counting(20, 100)));
   const std::vector<uint32_t> second = joined(counting(17), counting(20, 200));
   CacheReport report = rig.run_and_release(second);
@@ -173,7 +168,7 @@ TEST(CacheGroups, AStateIsKeptWhereAPromptLeavesWhatIsKnown) {
 }
 
 TEST(CacheGroups, KeepingAStateCopiesNothing) {
-  Rig rig(options({kState}));
+  GroupRig rig(options({kState}));
   rig.run_and_release(counting(11));
   HashedPrompt prompt = rig.cache.hash_prompt(counting(12));
   const SequenceId one = *rig.cache.begin(prompt);
@@ -187,7 +182,7 @@ TEST(CacheGroups, KeepingAStateCopiesNothing) {
 
 TEST(CacheGroups, AHitIsTheLongestThatAllGroupsAgreeOn) {
   // The full group has all, the window only the end, and the state the edges at 8 and 28.
-  Rig rig(options({kFull, window(5), kState}, 29));
+  GroupRig rig(options({kFull, window(5), kState}, 29));
   rig.run_and_release(counting(10));
   const SequenceId id = rig.run(counting(30));
   EXPECT_EQ(rig.cache.report(id).cached_tokens, 10u);
@@ -200,7 +195,7 @@ TEST(CacheGroups, AHitIsTheLongestThatAllGroupsAgreeOn) {
 }
 
 TEST(CacheGroups, AStepThatDoesNotRunLeavesTheStateAsItWas) {
-  Rig rig(options({kState}));
+  GroupRig rig(options({kState}));
   const std::vector<uint32_t> tokens = counting(20);
   const SequenceId id = rig.begin(tokens);
   rig.compute(id, tokens, 6);
@@ -219,13 +214,13 @@ TEST(CacheGroups, AStepThatDoesNotRunLeavesTheStateAsItWas) {
 }
 
 TEST(CacheGroups, AStateThatNoStepWasToWriteCannotBeCommitted) {
-  Rig rig(options({kState}));
+  GroupRig rig(options({kState}));
   const SequenceId id = rig.begin(counting(8));
   EXPECT_THROW(rig.cache.commit(id, 5), CheckFailure);
 }
 
 TEST(Rewind, ForgetsPositionsAndTokens) {
-  Rig rig(options({kFull}));
+  GroupRig rig(options({kFull}));
   std::vector<uint32_t> tokens = counting(11);
   const SequenceId id = rig.run(tokens);
   ASSERT_TRUE(rig.cache.rewind(id, 6).ok());
@@ -244,7 +239,7 @@ TEST(Rewind, ForgetsPositionsAndTokens) {
 TEST(Rewind, OfAWindowGoesAsFarAsItKeeps) {
   KvCacheOptions with_window = options({window(5)});
   with_window.rewind_tokens = 3;
-  Rig rig(with_window);
+  GroupRig rig(with_window);
   const std::vector<uint32_t> tokens = counting(40);
   const SequenceId id = rig.run(tokens);  // has what position 37 sees: 33 on
   const Status status = rig.cache.rewind(id, 35);
@@ -262,7 +257,7 @@ TEST(Rewind, OfAWindowGoesAsFarAsItKeeps) {
 TEST(Rewind, OfAStateGoesToTheCommitBeforeAndToKeptOnes) {
   KvCacheOptions with_state = options({kState});
   with_state.rewind_tokens = 4;
-  Rig rig(with_state);
+  GroupRig rig(with_state);
   const std::vector<uint32_t> tokens = counting(30);
   const SequenceId id = rig.begin(tokens);
   rig.compute(id, tokens, 30);  // kept at 28
@@ -283,7 +278,7 @@ TEST(Rewind, OfAStateGoesToTheCommitBeforeAndToKeptOnes) {
 }
 
 TEST(Rewind, WithoutABlockToCopyToIsAnErrorThatChangesNothing) {
-  Rig rig(options({kFull}, 2));
+  GroupRig rig(options({kFull}, 2));
   const std::vector<uint32_t> tokens = counting(8);
   const SequenceId id = rig.run(tokens);
   const Status status = rig.cache.rewind(id, 6);
@@ -296,7 +291,7 @@ TEST(Rewind, WithoutABlockToCopyToIsAnErrorThatChangesNothing) {
 
 class GroupsInAFile : public testing::Test {
  protected:
-  Status open(Rig& rig) const {
+  Status open(GroupRig& rig) const {
     return rig.cache.open_prompt_cache(folder_.path() / "file", 1000 * kBytes);
   }
 
@@ -305,13 +300,13 @@ class GroupsInAFile : public testing::Test {
 
 TEST_F(GroupsInAFile, AreFoundByTheNextProcess) {
   {
-    Rig rig(options({kFull, window(5), kState}));
+    GroupRig rig(options({kFull, window(5), kState}));
     ASSERT_TRUE(open(rig).ok());
     rig.run_and_release(counting(30));
     rig.run_and_release(counting(18, 200));
     ASSERT_TRUE(save_prompt_cache(rig.cache, rig.device).ok());
   }
-  Rig next(options({kFull, window(5), kState}));
+  GroupRig next(options({kFull, window(5), kState}));
   ASSERT_TRUE(open(next).ok());
   EXPECT_WHOLE(next.cache);
   const CacheReport report = next.run_and_release(counting(31));
@@ -322,24 +317,24 @@ TEST_F(GroupsInAFile, AreFoundByTheNextProcess) {
 
 TEST_F(GroupsInAFile, AreFoundWhereNothingElseLeadsToAState) {
   {
-    Rig rig(options({kState}));
+    GroupRig rig(options({kState}));
     ASSERT_TRUE(open(rig).ok());
     rig.run_and_release(counting(30));
     ASSERT_TRUE(save_prompt_cache(rig.cache, rig.device).ok());
   }
-  Rig next(options({kState}));
+  GroupRig next(options({kState}));
   ASSERT_TRUE(open(next).ok());
   EXPECT_EQ(next.run_and_release(counting(31)).cached_tokens, 30u);
 }
 
 TEST_F(GroupsInAFile, AStateThatOneCouldNotReadIsStillAnothersWhoCould) {
   {
-    Rig rig(options({kState}));
+    GroupRig rig(options({kState}));
     ASSERT_TRUE(open(rig).ok());
     rig.run_and_release(counting(11));
     ASSERT_TRUE(save_prompt_cache(rig.cache, rig.device).ok());
   }
-  Rig next(options({kState}));
+  GroupRig next(options({kState}));
   ASSERT_TRUE(open(next).ok());
   HashedPrompt prompt = next.cache.hash_prompt(counting(12));
   const SequenceId one = *next.cache.begin(prompt);
@@ -360,14 +355,14 @@ TEST_F(GroupsInAFile, AStateThatOneCouldNotReadIsStillAnothersWhoCould) {
 
 TEST_F(GroupsInAFile, OfOthersAreRefusedWithTheReason) {
   {
-    Rig rig(options({kFull, window(5)}));
+    GroupRig rig(options({kFull, window(5)}));
     ASSERT_TRUE(open(rig).ok());
     rig.run_and_release(counting(30));
     ASSERT_TRUE(save_prompt_cache(rig.cache, rig.device).ok());
   }
   for (const std::vector<CacheGroup>& groups : std::vector<std::vector<CacheGroup>>{
            {kFull}, {kFull, window(6)}, {window(5), kFull}, {kFull, kState}}) {
-    Rig next(options(groups));
+    GroupRig next(options(groups));
     const Status status = open(next);
     ASSERT_FALSE(status.ok());
     EXPECT_EQ(status.error().code, ErrorCode::kBadFile);

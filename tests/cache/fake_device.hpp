@@ -22,6 +22,12 @@ inline std::vector<uint32_t> counting(uint32_t n, uint32_t first = 1) {
   return tokens;
 }
 
+inline std::vector<uint32_t> joined(std::vector<uint32_t> first,
+                                    const std::vector<uint32_t>& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
 /// Drives a KvCache the way an engine does and checks that every position of a sequence that the
 /// cache calls computed really holds its value.
 class FakeDevice : public BlockStore {

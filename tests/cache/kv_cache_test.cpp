@@ -10,11 +10,11 @@ namespace pumice {
 namespace {
 
 /// One cache of small blocks and the device it is about.
-struct Rig {
+struct KvCacheRig {
   KvCache cache;
   FakeDevice device{cache};
 
-  explicit Rig(KvCacheOptions options) : cache(options) {}
+  explicit KvCacheRig(KvCacheOptions options) : cache(options) {}
 
   /// Begin, compute everything and leave it running.
   SequenceId run(const std::vector<uint32_t>& tokens, std::string_view salt = {}) {
@@ -34,14 +34,9 @@ struct Rig {
   }
 };
 
-std::vector<uint32_t> joined(std::vector<uint32_t> first, const std::vector<uint32_t>& second) {
-  first.insert(first.end(), second.begin(), second.end());
-  return first;
-}
-
 TEST(KvCache, ARepeatedPromptComputesOnlyItsLastTokenWhateverItsLength) {
   for (uint32_t n = 1; n <= 13; ++n) {
-    Rig rig({.n_blocks = 16, .block_tokens = 4});
+    KvCacheRig rig({.n_blocks = 16, .block_tokens = 4});
     rig.run_and_release(counting(n));
     const CacheReport report = rig.look_up(counting(n));
     EXPECT_EQ(report.cached_tokens, n - 1);
@@ -53,7 +48,7 @@ TEST(KvCache, ARepeatedPromptComputesOnlyItsLastTokenWhateverItsLength) {
 }
 
 TEST(KvCache, ABlockIsSharedOnlyOnceTheStepThatWroteItCommits) {
-  Rig rig({.n_blocks = 16, .block_tokens = 4});
+  KvCacheRig rig({.n_blocks = 16, .block_tokens = 4});
   HashedPrompt prompt = rig.cache.hash_prompt(counting(9));
   const SequenceId id = *rig.cache.begin(prompt, 9);
   EXPECT_EQ(rig.look_up(counting(9)).cached_tokens, 0u);
@@ -69,7 +64,7 @@ TEST(KvCache, ABlockIsSharedOnlyOnceTheStepThatWroteItCommits) {
 }
 
 TEST(KvCache, ATailIsCopiedFromTheChildWithTheLongestCommonPrefixAndNeverShared) {
-  Rig rig({.n_blocks = 32, .block_tokens = 4});
+  KvCacheRig rig({.n_blocks = 32, .block_tokens = 4});
   rig.run_and_release(joined(counting(4), {50, 51, 90, 90, 1}));
   rig.run_and_release(joined(counting(4), {50, 51, 52, 91, 1}));
   rig.run_and_release(joined(counting(4), {50, 90}));
@@ -87,7 +82,7 @@ TEST(KvCache, ATailIsCopiedFromTheChildWithTheLongestCommonPrefixAndNeverShared)
 }
 
 TEST(KvCache, TheNextTurnOfAConversationReusesAllOfTheLastOne) {
-  Rig rig({.n_blocks = 32, .block_tokens = 4});
+  KvCacheRig rig({.n_blocks = 32, .block_tokens = 4});
   std::vector<uint32_t> tokens = counting(6);
   const SequenceId id = rig.run(tokens);
   for (const uint32_t sampled : {70u, 71u, 72u, 73u, 74u}) {
@@ -107,7 +102,7 @@ TEST(KvCache, TheNextTurnOfAConversationReusesAllOfTheLastOne) {
 }
 
 TEST(KvCache, TailsAreEvictedFirstAndLeastRecentlyUsedPrefixesBeforeOthers) {
-  Rig rig({.n_blocks = 8, .block_tokens = 4});
+  KvCacheRig rig({.n_blocks = 8, .block_tokens = 4});
   rig.run_and_release(counting(16, 100));
   rig.run_and_release(counting(16, 200));
   EXPECT_EQ(rig.look_up(counting(17, 100)).cached_tokens, 16u);
@@ -118,7 +113,7 @@ TEST(KvCache, TailsAreEvictedFirstAndLeastRecentlyUsedPrefixesBeforeOthers) {
 }
 
 TEST(KvCache, BlocksWithoutContentAreReusedBeforeAnyCachedOne) {
-  Rig rig({.n_blocks = 8, .block_tokens = 4});
+  KvCacheRig rig({.n_blocks = 8, .block_tokens = 4});
   rig.run_and_release(counting(16));
   HashedPrompt prompt = rig.cache.hash_prompt(counting(16, 500));
   rig.cache.release(*rig.cache.begin(prompt, 16));  // cancelled before it computed anything
@@ -129,7 +124,7 @@ TEST(KvCache, BlocksWithoutContentAreReusedBeforeAnyCachedOne) {
 }
 
 TEST(KvCache, AHitTakesItsBlocksOutOfTheFreeList) {
-  Rig rig({.n_blocks = 8, .block_tokens = 4});
+  KvCacheRig rig({.n_blocks = 8, .block_tokens = 4});
   rig.run_and_release(counting(12));
   EXPECT_EQ(rig.cache.n_free_blocks(), 8u);
   HashedPrompt prompt = rig.cache.hash_prompt(counting(13));
@@ -138,7 +133,7 @@ TEST(KvCache, AHitTakesItsBlocksOutOfTheFreeList) {
 }
 
 TEST(KvCache, SaysWhyTheRestOfAPromptMustBeComputed) {
-  Rig rig({.n_blocks = 16, .block_tokens = 4, .model = {1, 2}});
+  KvCacheRig rig({.n_blocks = 16, .block_tokens = 4, .model = {1, 2}});
   EXPECT_EQ(rig.look_up(counting(9)).miss, MissReason::kNoMatch);
   rig.run_and_release(counting(9), "alice");
   EXPECT_EQ(rig.look_up(counting(9), "alice").miss, MissReason::kNone);
@@ -158,7 +153,7 @@ TEST(KvCache, SaysWhyTheRestOfAPromptMustBeComputed) {
 
 TEST(KvCache, ACollisionCostsTimeNeverTruth) {
   // One bit of hash: every second block collides with any other.
-  Rig rig({.n_blocks = 256, .block_tokens = 4, .hash_bits = 1});
+  KvCacheRig rig({.n_blocks = 256, .block_tokens = 4, .hash_bits = 1});
   for (uint32_t i = 0; i < 12; ++i) {
     rig.run_and_release(joined(counting(4, i * 10), counting(9, 1000)));
   }
@@ -170,7 +165,7 @@ TEST(KvCache, ACollisionCostsTimeNeverTruth) {
 }
 
 TEST(KvCache, ACallThatFailsChangesNothing) {
-  Rig rig({.n_blocks = 6, .block_tokens = 4});
+  KvCacheRig rig({.n_blocks = 6, .block_tokens = 4});
   rig.run_and_release(counting(12));
   const SequenceId id = rig.run(counting(8, 100));
   HashedPrompt prompt = rig.cache.hash_prompt(joined(counting(8), counting(12, 300)));
@@ -189,7 +184,7 @@ TEST(KvCache, ACallThatFailsChangesNothing) {
 }
 
 TEST(KvCache, ATailThatDoesNotFitBesideItsSourceIsComputedInstead) {
-  Rig rig({.n_blocks = 3, .block_tokens = 4});
+  KvCacheRig rig({.n_blocks = 3, .block_tokens = 4});
   rig.run_and_release(counting(12));
   HashedPrompt prompt = rig.cache.hash_prompt(counting(12));
   const SequenceId id = *rig.cache.begin(prompt, 12);  // the third block is needed for itself
@@ -200,7 +195,7 @@ TEST(KvCache, ATailThatDoesNotFitBesideItsSourceIsComputedInstead) {
 }
 
 TEST(KvCache, AFailedStepGivesItsBlocksBackAndTheSequenceGoesOnAsCommitted) {
-  Rig rig({.n_blocks = 8, .block_tokens = 4});
+  KvCacheRig rig({.n_blocks = 8, .block_tokens = 4});
   HashedPrompt prompt = rig.cache.hash_prompt(counting(20));
   const SequenceId id = *rig.cache.begin(prompt, 8);
   rig.device.compute(id, counting(20), "", 8);
@@ -214,7 +209,7 @@ TEST(KvCache, AFailedStepGivesItsBlocksBackAndTheSequenceGoesOnAsCommitted) {
 }
 
 TEST(KvCache, APreemptedSequenceComesBackThroughTheCacheWithoutHashingTwice) {
-  Rig rig({.n_blocks = 16, .block_tokens = 4});
+  KvCacheRig rig({.n_blocks = 16, .block_tokens = 4});
   std::vector<uint32_t> tokens = counting(7);
   const SequenceId id = rig.run(tokens);
   const uint32_t sampled = 99;
@@ -232,7 +227,7 @@ TEST(KvCache, APreemptedSequenceComesBackThroughTheCacheWithoutHashingTwice) {
 }
 
 TEST(KvCache, EqualPromptsComputedAtOnceLeaveOneCopyAndStayFindable) {
-  Rig rig({.n_blocks = 8, .block_tokens = 4});
+  KvCacheRig rig({.n_blocks = 8, .block_tokens = 4});
   HashedPrompt one = rig.cache.hash_prompt(counting(8));
   HashedPrompt two = rig.cache.hash_prompt(counting(8));
   const SequenceId first = *rig.cache.begin(one, 8);
@@ -253,7 +248,7 @@ TEST(KvCache, EqualPromptsComputedAtOnceLeaveOneCopyAndStayFindable) {
 
 TEST(KvCache, ACancelledSequenceFreesEverythingEvenWhileItsBytesAreMoved) {
   for (const bool taken : {false, true}) {
-    Rig rig({.n_blocks = 16, .block_tokens = 4});
+    KvCacheRig rig({.n_blocks = 16, .block_tokens = 4});
     rig.run_and_release(counting(11));
     HashedPrompt prompt = rig.cache.hash_prompt(counting(11));
     const SequenceId id = *rig.cache.begin(prompt, 11);
@@ -273,7 +268,7 @@ TEST(KvCache, ACancelledSequenceFreesEverythingEvenWhileItsBytesAreMoved) {
 }
 
 TEST(KvCache, TenThousandSequencesEndedAtARandomMomentLeaveThePoolFull) {
-  Rig rig({.n_blocks = 64, .block_tokens = 4});
+  KvCacheRig rig({.n_blocks = 64, .block_tokens = 4});
   std::mt19937 random(3);
   for (int i = 0; i < 10000; ++i) {
     const uint32_t n = 1 + random() % 60;
@@ -298,7 +293,7 @@ TEST(KvCache, TenThousandSequencesEndedAtARandomMomentLeaveThePoolFull) {
 }
 
 TEST(KvCache, UnlimitedBlocksNeverEvict) {
-  Rig rig({.n_blocks = kUnlimitedBlocks, .block_tokens = 4});
+  KvCacheRig rig({.n_blocks = kUnlimitedBlocks, .block_tokens = 4});
   for (uint32_t i = 0; i < 200; ++i) rig.run_and_release(counting(12, i * 20));
   EXPECT_EQ(rig.cache.stats().evicted_blocks, 0u);
   for (uint32_t i = 0; i < 200; ++i) {
@@ -322,14 +317,14 @@ TEST(KvCache, BlocksCanBeGivenAsKeysInsteadOfTokens) {
 }
 
 TEST(KvCache, WithoutReuseNothingIsFoundAgain) {
-  Rig rig({.n_blocks = 16, .block_tokens = 4, .reuse = false});
+  KvCacheRig rig({.n_blocks = 16, .block_tokens = 4, .reuse = false});
   rig.run_and_release(counting(12));
   EXPECT_EQ(rig.look_up(counting(12)).cached_tokens, 0u);
   EXPECT_EQ(rig.cache.ledger().device_cached_bytes, 0u);
 }
 
 TEST(KvCache, MisuseIsCaught) {
-  Rig rig({.n_blocks = 8, .block_tokens = 4});
+  KvCacheRig rig({.n_blocks = 8, .block_tokens = 4});
   EXPECT_THROW(rig.cache.release(0), CheckFailure);
   const SequenceId id = rig.run(counting(6));
   EXPECT_THROW(rig.cache.commit(id, 5), CheckFailure);

@@ -20,7 +20,7 @@ KvCacheOptions options(uint32_t n_blocks, uint64_t host_blocks) {
           .host_bytes = host_blocks * kBlockBytes};
 }
 
-struct Rig : CacheRig {
+struct LostRig : CacheRig {
   using CacheRig::CacheRig;
 
   void lose() {
@@ -31,7 +31,7 @@ struct Rig : CacheRig {
 };
 
 TEST(LostDevice, TakesWhatWasNowhereElse) {
-  Rig rig(options(16, 0));
+  LostRig rig(options(16, 0));
   rig.run(counting(30));
   rig.lose();
   EXPECT_EQ(rig.cache.n_free_blocks(), 16u);
@@ -43,7 +43,7 @@ TEST(LostDevice, TakesWhatWasNowhereElse) {
 }
 
 TEST(LostDevice, LeavesWhatHostMemoryHasAlsoWhereTheDeviceHadACopy) {
-  Rig rig(options(6, 12));
+  LostRig rig(options(6, 12));
   rig.run(counting(20));
   rig.run(counting(24, 100));  // evicts the first to host memory
   rig.run(counting(20));       // which is on the device again now, and evicts the second
@@ -55,7 +55,7 @@ TEST(LostDevice, LeavesWhatHostMemoryHasAlsoWhereTheDeviceHadACopy) {
 
 TEST(LostDevice, LeavesWhatThePromptCacheFileHas) {
   const test::TemporaryFolder folder;
-  Rig rig(options(6, 0));
+  LostRig rig(options(6, 0));
   ASSERT_TRUE(rig.cache.open_prompt_cache(folder.path() / "file", 100 * kBlockBytes).ok());
   rig.run(counting(20));
   rig.run(counting(24, 100));
@@ -67,7 +67,7 @@ TEST(LostDevice, LeavesWhatThePromptCacheFileHas) {
 
 TEST(LostDevice, LosesSavesThatWereNotReportedDone) {
   for (const bool taken : {false, true}) {
-    Rig rig(options(6, 12));
+    LostRig rig(options(6, 12));
     rig.run(counting(20));
     const SequenceId id = rig.begin(counting(24, 100));  // evicts all of it
     if (taken) {
@@ -81,7 +81,7 @@ TEST(LostDevice, LosesSavesThatWereNotReportedDone) {
 }
 
 TEST(LostDevice, IsNoneOfTheCachesBusinessWhileSequencesLive) {
-  Rig rig(options(6, 0));
+  LostRig rig(options(6, 0));
   const SequenceId id = rig.begin(counting(8));
   EXPECT_THROW(rig.cache.forget_device(), CheckFailure);
   rig.cache.release(id);

@@ -19,7 +19,7 @@ KvCacheOptions options(uint32_t n_blocks, uint64_t host_blocks = 0) {
           .host_bytes = host_blocks * kBlockBytes};
 }
 
-struct Rig : CacheRig {
+struct ResizedRig : CacheRig {
   using CacheRig::CacheRig;
 
   bool resize(uint32_t n_blocks, size_t most = 100) {
@@ -38,7 +38,7 @@ struct Rig : CacheRig {
 };
 
 TEST(CacheResize, WhatWasUsedLastStaysAndLiesInTheBlocksThatAreLeft) {
-  Rig rig(options(16));
+  ResizedRig rig(options(16));
   rig.run(counting(20));
   rig.run(counting(20, 100));
   rig.run(counting(20, 200));
@@ -52,7 +52,7 @@ TEST(CacheResize, WhatWasUsedLastStaysAndLiesInTheBlocksThatAreLeft) {
 }
 
 TEST(CacheResize, ASequenceGoesOnInOtherBlocks) {
-  Rig rig(options(16));
+  ResizedRig rig(options(16));
   rig.run(counting(40, 500));  // the first blocks are another's, which goes
   const std::vector<uint32_t> tokens = counting(22);
   const SequenceId id = rig.hold(tokens);
@@ -70,7 +70,7 @@ TEST(CacheResize, ASequenceGoesOnInOtherBlocks) {
 }
 
 TEST(CacheResize, NothingChangesWhileMoreBlocksAreInUse) {
-  Rig rig(options(16));
+  ResizedRig rig(options(16));
   rig.run(counting(20, 500));
   const SequenceId id = rig.hold(counting(33));
   EXPECT_FALSE(rig.resize(8));
@@ -81,7 +81,7 @@ TEST(CacheResize, NothingChangesWhileMoreBlocksAreInUse) {
 }
 
 TEST(CacheResize, WhatIsGivenUpGoesToHostMemory) {
-  Rig rig(options(16, 20));
+  ResizedRig rig(options(16, 20));
   rig.run(counting(20));
   rig.run(counting(20, 100));
   rig.run(counting(20, 200));
@@ -92,7 +92,7 @@ TEST(CacheResize, WhatIsGivenUpGoesToHostMemory) {
 }
 
 TEST(CacheResize, BlocksThatCameBackAreUsedAndEmpty) {
-  Rig rig(options(16));
+  ResizedRig rig(options(16));
   rig.run(counting(60));
   ASSERT_TRUE(rig.resize(4));
   EXPECT_EQ(rig.cached(counting(60)), 16u);
@@ -104,7 +104,7 @@ TEST(CacheResize, BlocksThatCameBackAreUsedAndEmpty) {
 }
 
 TEST(CacheResize, MovesThatFailedOrWhoseOwnerEndedMoveNothing) {
-  Rig rig(options(16));
+  ResizedRig rig(options(16));
   rig.run(counting(40, 500));
   const std::vector<uint32_t> tokens = counting(14);
   const SequenceId id = rig.hold(tokens);

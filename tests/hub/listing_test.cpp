@@ -7,24 +7,24 @@
 namespace pumice {
 namespace {
 
-const std::string kSha256(64, 'a');
+const std::string kListedSha256(64, 'a');
 const std::string kCommit(40, 'c');
 
 TEST(Listing, has_the_commit_and_files_with_sizes_and_checksums) {
   const Listing listing = parse_listing(R"({"sha": ")" + kCommit + R"(", "siblings": [
         {"rfilename": "README.md", "size": 3, "blobId": "x"},
         {"rfilename": "m.gguf", "size": 134, "lfs": {"sha256": ")" +
-                                        kSha256 + R"(", "size": 1000, "pointerSize": 134}},
+                                        kListedSha256 + R"(", "size": 1000, "pointerSize": 134}},
         {"rfilename": "sub/n.gguf", "lfs": {"oid": ")" +
-                                        kSha256 + R"(", "size": 7}}]})")
+                                        kListedSha256 + R"(", "size": 7}}]})")
                               .value();
   EXPECT_EQ(listing.commit, kCommit);
   ASSERT_EQ(listing.files.size(), 3);
   EXPECT_EQ(listing.files[0].sha256, "");
   EXPECT_EQ(listing.files[1].path, "m.gguf");
   EXPECT_EQ(listing.files[1].size_bytes, 1000);
-  EXPECT_EQ(listing.files[1].sha256, kSha256);
-  EXPECT_EQ(listing.files[2].sha256, kSha256);
+  EXPECT_EQ(listing.files[1].sha256, kListedSha256);
+  EXPECT_EQ(listing.files[2].sha256, kListedSha256);
 }
 
 TEST(Listing, leaves_out_entries_that_make_no_sense) {

@@ -9,11 +9,11 @@
 namespace pumice {
 namespace {
 
-const StepCost kDevice{.fixed = 3e-3,
-                       .per_row = 2e-5,
-                       .per_row_context = 3e-8,
-                       .per_token = 4e-5,
-                       .per_token_context = 1e-9};
+const StepCost kSimulatedDevice{.fixed = 3e-3,
+                                .per_row = 2e-5,
+                                .per_row_context = 3e-8,
+                                .per_token = 4e-5,
+                                .per_token_context = 1e-9};
 
 double hit_rate(const Trace& trace, uint32_t n_blocks) {
   return find_prefix_hits(trace, {.n_blocks = n_blocks}).rate();
@@ -25,7 +25,7 @@ SimulationOptions busy_server() {
                         .tpot_target_s = 30e-3,
                         .max_running = 128},
           .n_blocks = 20000,
-          .device = kDevice};
+          .device = kSimulatedDevice};
 }
 
 TEST(Simulator, ServesEveryRequestOfASyntheticMixAndFindsTheSharedPrompts) {
@@ -45,7 +45,7 @@ TEST(Simulator, AdaptiveChunksKeepTheGapBetweenTokensNearItsTargetAndAMonolithic
   const TradeOffOptions options{.chunk_tokens = {0, 64, 512, 8192},
                                 .active_decodes = {8},
                                 .tpot_target_s = 20e-3,
-                                .device = kDevice};
+                                .device = kSimulatedDevice};
   const auto rows = sweep_chunks(options);
   ASSERT_TRUE(rows.ok()) << rows.error().message;
   const auto& adaptive = rows->at(0);

@@ -16,7 +16,7 @@ namespace {
 
 using test::RecorderTest;
 
-const uint32_t kNothing[] =
+const uint32_t kNothingToDo[] =
 #include "no_interface.inc"
     ;
 
@@ -32,7 +32,7 @@ class SegmentTest : public RecorderTest {
     RecorderTest::SetUp();
     if (IsSkipped()) return;
     pipelines_ = std::make_unique<vk::PipelineLibrary>(device_, "", 0);
-    nothing_ = *pipelines_->declare({.module = {"nothing", kNothing}});
+    nothing_ = *pipelines_->declare({.module = {"nothing", kNothingToDo}});
     ASSERT_TRUE(pipelines_->compile().ok());
   }
 
