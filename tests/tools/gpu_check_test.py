@@ -49,7 +49,7 @@ class GpuCheck(CommandLineTest):
         work = self.folder / "work"
         work.mkdir()
         done = self.run_script(pack / "gpu-check", "--sizes", "tiny", "--types", "q4_k f16",
-                               "--ops", "rms_norm", "--work", work)
+                               "--self-test", "embedding,rms_norm", "--ops", "rms_norm", "--work", work)
         self.assertEqual(done.returncode, 0, done.stderr)
         record, table = sorted((pack / "results").iterdir())
         self.assertRegex(record.name, r"^[a-z0-9-]+-\d{4}-\d\d-\d\d\.json$")
