@@ -34,10 +34,12 @@ Result<Session> DeviceOwner::session() {
   return session_;
 }
 
-Result<Session> DeviceOwner::load(const std::filesystem::path& path) {
+Result<Session> DeviceOwner::load(const ModelRequest& request) {
   PUMICE_TRY(Session session, this->session());
-  PUMICE_TRY(const GgufFile file, GgufFile::open(path));
-  PUMICE_TRY(session.model, Model::load(session.device, file));
+  PUMICE_TRY(const GgufFile file, GgufFile::open(request.path));
+  session.options.engine = request.engine;
+  session.options.engine_may_differ = request.engine_may_differ;
+  PUMICE_TRY_STATUS(session.load(file));
   return session;
 }
 
@@ -52,7 +54,7 @@ vk::DeviceSnapshot DeviceOwner::snapshot() const {
 }
 
 Status DeviceOwner::replace(std::shared_ptr<vk::Device> device) {
-  std::vector<std::pair<std::weak_ptr<Recovery>, std::filesystem::path>> models;
+  std::vector<std::pair<std::weak_ptr<Recovery>, ModelRequest>> models;
   {
     const std::lock_guard lock(mutex_);
     set(std::move(device));
@@ -69,10 +71,10 @@ Status DeviceOwner::replace(std::shared_ptr<vk::Device> device) {
   return first;
 }
 
-void DeviceOwner::add(const std::shared_ptr<Recovery>& model, std::filesystem::path path) {
+void DeviceOwner::add(const std::shared_ptr<Recovery>& model, ModelRequest request) {
   const std::lock_guard lock(mutex_);
   std::erase_if(models_, [](const auto& known) { return known.first.expired(); });
-  models_.emplace_back(model, std::move(path));
+  models_.emplace_back(model, std::move(request));
 }
 
 }  // namespace pumice::api

@@ -18,6 +18,13 @@
 
 namespace pumice::api {
 
+/// A model's file, and what engines of it will be made with.
+struct ModelRequest {
+  std::filesystem::path path;
+  EngineOptions engine = {};
+  bool engine_may_differ = true;  ///< see SessionOptions
+};
+
 /// Any thread. Whoever opens holds a lock meanwhile, that others who want the device wait for.
 class DeviceOwner {
  public:
@@ -29,8 +36,8 @@ class DeviceOwner {
   /// The device now, with its pipelines and without a model. One that was lost is let go of and
   /// opened again. Errors: kDeviceLost where there is no way to, or those of it.
   Result<Session> session();
-  /// The model of a file on it. Errors: those of `session` and of Model::load.
-  Result<Session> load(const std::filesystem::path& path);
+  /// A model on it. Errors: those of `session` and of Session::load.
+  Result<Session> load(const ModelRequest& request);
   /// The device without opening anything. Null: it was lost and let go of.
   std::shared_ptr<vk::Device> device() const;
   /// Also of one that was lost.
@@ -43,8 +50,8 @@ class DeviceOwner {
   /// Another device for this one, lost or not, and all models on it. Errors: those of loading one,
   /// which its engines then try again.
   Status replace(std::shared_ptr<vk::Device> device);
-  /// A model that was loaded here from that file.
-  void add(const std::shared_ptr<Recovery>& model, std::filesystem::path path);
+  /// A model that was loaded here by that request.
+  void add(const std::shared_ptr<Recovery>& model, ModelRequest request);
 
  private:
   void set(std::shared_ptr<vk::Device> device);
@@ -55,7 +62,7 @@ class DeviceOwner {
   mutable std::mutex mutex_;  // taken behind a Recovery's, never before; of all below
   Session session_;
   vk::DeviceSnapshot snapshot_;
-  std::vector<std::pair<std::weak_ptr<Recovery>, std::filesystem::path>> models_;
+  std::vector<std::pair<std::weak_ptr<Recovery>, ModelRequest>> models_;
 };
 
 }  // namespace pumice::api

@@ -117,9 +117,8 @@ Result<EngineOptions> engine_options_of(const pumice_engine_options& options,
 
 Result<std::unique_ptr<pumice_engine>> create(const pumice_model& model,
                                               const pumice_engine_options* given) {
-  PUMICE_TRY(const pumice_engine_options options, read_optional_struct(given, "options"));
   PUMICE_TRY(const EngineOptions engine_options,
-             engine_options_of(options, model.info.trained_context_tokens));
+             read_engine_options(given, "options", model.info.trained_context_tokens));
   PUMICE_TRY(const Session session, session_of(model));
   PUMICE_TRY(std::unique_ptr<Engine> engine, session.make_engine(engine_options));
   auto handle = std::make_unique<pumice_engine>();
@@ -217,6 +216,13 @@ std::chrono::microseconds duration_of(uint64_t microseconds) {
 }
 
 }  // namespace
+
+Result<EngineOptions> read_engine_options(const pumice_engine_options* given, std::string_view name,
+                                          uint32_t trained_context_tokens) {
+  PUMICE_TRY(const pumice_engine_options options, read_optional_struct(given, name));
+  return engine_options_of(options, trained_context_tokens);
+}
+
 }  // namespace pumice::api
 
 using namespace pumice;

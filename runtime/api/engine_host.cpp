@@ -86,6 +86,7 @@ EngineHost::EngineHost(const pumice_model& model, std::unique_ptr<Engine> engine
       engine_(std::move(engine)) {
   generation_ = model_.owner->generation();
   see_device();
+  update_stats();
 }
 
 EngineHost::~EngineHost() = default;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <string_view>
 
@@ -41,7 +40,7 @@ struct pumice_model {
   std::shared_ptr<pumice::api::DeviceOwner> owner;  // of its device
   /// Of what it has there; engines go through it when that is lost.
   std::shared_ptr<pumice::Recovery> recovery;
-  std::filesystem::path path;
+  pumice::api::ModelRequest request;
   pumice_model_info info = {};
   std::shared_ptr<const pumice::Tokenizer> tokenizer;
   /// How messages become prompts, or why they cannot.
@@ -86,6 +85,10 @@ Result<DeviceOptions> read_device_options(const pumice_device_options* given);
 std::unique_ptr<pumice_device> make_device(std::shared_ptr<vk::Device> device,
                                            SessionOptions options, DeviceOwner::Open reopen,
                                            std::shared_ptr<LogQueue> log);
+
+/// `given`, an argument of that name; NULL: the default. Errors: kInvalidArgument.
+Result<EngineOptions> read_engine_options(const pumice_engine_options* given, std::string_view name,
+                                          uint32_t trained_context_tokens);
 
 /// The model on the device as it is now, which was perhaps lost or replaced. Errors: kDeviceLost;
 /// those of loading.

@@ -11,6 +11,7 @@
 #include "api/handles.hpp"
 #include "api/structs.hpp"
 #include "format/gguf.hpp"
+#include "models/families.hpp"
 #include "models/vocabulary_loader.hpp"
 #include "text/detokenizer.hpp"
 
@@ -44,19 +45,23 @@ Result<std::unique_ptr<pumice_model>> load(const pumice_device& device,
   if (path.empty()) return make_error(ErrorCode::kInvalidArgument, "path is empty");
   auto model = std::make_unique<pumice_model>();
   model->owner = device.owner;
-  model->path = path;
-  PUMICE_TRY(const GgufFile file, GgufFile::open(model->path));
+  PUMICE_TRY(const GgufFile file, GgufFile::open(path));
   PUMICE_TRY(Tokenizer tokenizer, load_tokenizer(file));
-  PUMICE_TRY(Session session, device.owner->load(model->path));
+  PUMICE_TRY(const Program program, build_program(file));
+  PUMICE_TRY(EngineOptions engine,
+             read_engine_options(options.engine, "engine", program.context_length));
+  model->request = {
+      .path = path, .engine = std::move(engine), .engine_may_differ = options.engine == nullptr};
+  PUMICE_TRY(Session session, device.owner->load(model->request));
   const std::shared_ptr<const Model> loaded = session.model;
-  const auto reload = [owner = model->owner, file_path = model->path] {
-    return owner->load(file_path);
+  const auto reload = [owner = model->owner, request = model->request] {
+    return owner->load(request);
   };
   // One try, and as many losses as there are: hosts that poll are not to sleep in it.
   model->recovery = std::make_shared<Recovery>(
       std::move(session), reload,
       RecoveryOptions{.attempts = 1, .losses_in_a_row = std::numeric_limits<uint32_t>::max()});
-  device.owner->add(model->recovery, model->path);
+  device.owner->add(model->recovery, model->request);
   model->tokenizer = std::make_shared<const Tokenizer>(std::move(tokenizer));
   model->format =
       std::make_shared<const Result<ChatFormat>>(format_of(file, model->tokenizer->vocabulary()));
@@ -101,7 +106,7 @@ Result<Session> session_of(const pumice_model& model) {
                           session.device == model.owner->device();
   if (is_current) return session;
   session = {};  // which would keep it
-  PUMICE_TRY_STATUS(model.recovery->replace([&] { return model.owner->load(model.path); }, {}));
+  PUMICE_TRY_STATUS(model.recovery->replace([&] { return model.owner->load(model.request); }, {}));
   return model.recovery->session();
 }
 

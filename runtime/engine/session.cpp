@@ -52,42 +52,47 @@ Result<Session> Session::open(const SessionOptions& options, const ModelSource& 
 
 Result<Session> Session::open_on(std::shared_ptr<vk::Device> device, const SessionOptions& options,
                                  const ModelSource& source, const ModelWeights::Progress& loading) {
-  const Logger& logger = options.logger;
   Session session{.options = options, .device = std::move(device)};
   std::tie(session.pipelines, session.verdict) =
-      open_pipelines(session.device, options.cache_directory, logger);
+      open_pipelines(session.device, options.cache_directory, options.logger);
+  PUMICE_TRY_STATUS(session.load(source, loading));
+  return session;
+}
+
+Status Session::load(const ModelSource& source, const ModelWeights::Progress& loading) {
+  const Logger& logger = options.logger;
   uint32_t weight_pieces = UINT32_MAX;
   if (!options.embedding_program) {
-    const EngineOptions engine =
-        options.engine.value_or(EngineOptions{.context_tokens = kKvBlockTokens});
+    const EngineOptions least{.context_tokens = kKvBlockTokens};
+    const EngineOptions engine = options.engine.value_or(least);
     PUMICE_TRY(const MemoryPlanner planner,
-               MemoryPlanner::of_source(source, device_memory(*session.device), engine.fusion));
-    if (options.engine) PUMICE_TRY_STATUS(planner.check(engine));
-    PUMICE_TRY(const MemoryPlan plan, planner.plan(engine));
+               MemoryPlanner::of_source(source, device_memory(*device), engine.fusion));
+    if (options.engine && !options.engine_may_differ) PUMICE_TRY_STATUS(planner.check(engine));
+    PUMICE_TRY(MemoryPlan plan, planner.plan(engine));
+    if (!planner.fits(plan)) {
+      PUMICE_TRY(plan, planner.plan(least));
+    }
     weight_pieces = plan.weight_pieces;
     if (plan.beside_bytes > 0) {
       logger.warning(
           "{} of the weights do not fit into {} and stay in the host's memory: each token "
           "reads {} of them there",
-          memory_text(plan.beside_bytes), session.device->snapshot().name,
+          memory_text(plan.beside_bytes), device->snapshot().name,
           memory_text(static_cast<uint64_t>(plan.beside_read_bytes)));
     }
   }
   const auto start = Clock::now();
   if (options.embedding_program) {
-    PUMICE_TRY(session.model,
-               Model::load(session.device, source, *options.embedding_program, loading));
+    PUMICE_TRY(model, Model::load(device, source, *options.embedding_program, loading));
   } else {
-    PUMICE_TRY(session.model, Model::load(session.device, source, loading, weight_pieces));
+    PUMICE_TRY(model, Model::load(device, source, loading, weight_pieces));
   }
   const double seconds = seconds_since(start);
-  const Program& program = session.model->program;
-  const double gigabytes =
-      static_cast<double>(session.model->weights->now()->resident_bytes()) * 1e-9;
+  const double gigabytes = static_cast<double>(model->weights->now()->resident_bytes()) * 1e-9;
   logger.info("loaded {} layers, {} wide, {} vocabulary; {:.2f} GB in {:.2f} s, {:.2f} GB/s",
-              session.model->n_layers(), embedding_width(program), program.n_vocab, gigabytes,
+              model->n_layers(), embedding_width(model->program), model->program.n_vocab, gigabytes,
               seconds, gigabytes / seconds);
-  return session;
+  return {};
 }
 
 Result<std::unique_ptr<Engine>> Session::make_engine(

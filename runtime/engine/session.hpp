@@ -31,6 +31,8 @@ struct SessionOptions {
   /// What make_engine will be asked for, if it is known: what does not fit is then refused before
   /// anything is loaded.
   std::optional<EngineOptions> engine = {};
+  /// `engine` is but likely: weights are placed for it, and loaded also where it does not fit.
+  bool engine_may_differ = false;
   /// The source's program that embeds (models/embedding.hpp), to be loaded for `make_embedder`
   /// rather than for engines.
   std::optional<Program> embedding_program = {};
@@ -62,6 +64,11 @@ struct Session {
   static Result<Session> open_on(std::shared_ptr<vk::Device> device, const SessionOptions& options,
                                  const ModelSource& source,
                                  const ModelWeights::Progress& loading = {});
+
+  /// The model, on a session of a device and its pipelines. Weights that do not fit beside the
+  /// engine of the options lie beside the device, with a warning (MemoryPlanner). Errors, with
+  /// nothing loaded: as of `open_on`.
+  Status load(const ModelSource& source, const ModelWeights::Progress& loading = {});
 
   /// An engine with every pipeline compiled, which logs where the session does. Its cost model is
   /// that of `engine_options` or, if that knows nothing, what is remembered, and so is its pace; if

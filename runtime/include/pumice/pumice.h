@@ -157,20 +157,27 @@ PUMICE_API pumice_status pumice_next_log(pumice_device* device, pumice_log* log)
 typedef struct pumice_model_options {
   size_t struct_size;
   pumice_string path;  // a GGUF file, of several parts the first
+  // What an engine of it will be asked for. Weights that do not fit on the device beside such an
+  // engine are read where they are beside it, if it has such memory; what does not fit then either
+  // is refused before anything is loaded. NULL: weights make room for the default, which need not
+  // fit.
+  const struct pumice_engine_options* engine;
 } pumice_model_options;
 
 typedef struct pumice_model_info {
   size_t struct_size;
   char name[256];  // NUL-terminated, as the next
   char architecture[64];
-  uint64_t resident_bytes;  // on the device
+  uint64_t resident_bytes;  // on the device, or beside it
   uint32_t n_vocabulary;    // token ids are below it
   uint32_t n_layers;
   uint32_t trained_context_tokens;
   pumice_bool has_chat_template;
 } pumice_model_info;
 
-// Reads the file and uploads the weights: seconds for a large model, in this thread.
+// Reads the file and uploads the weights: seconds for a large model, in this thread. Weights for
+// which the device has no room are in memory beside it (pumice_stats.weight_bytes_beside), and the
+// log has a warning: steps are slower. PUMICE_DOES_NOT_FIT: the message has the numbers.
 PUMICE_API pumice_status pumice_model_load(pumice_device* device,
                                            const pumice_model_options* options,
                                            pumice_model** model);
@@ -465,7 +472,7 @@ typedef struct pumice_stats {
   uint64_t weight_bytes;  // of these
   uint64_t kv_bytes;
   uint64_t kernels;  // compiled on the device
-  // As of the last poll:
+  // As of the last poll, at first of when the engine was created:
   uint64_t memory_budget_bytes;   // of pumice_set_memory_budget; 0: none
   pumice_bool memory_budget_met;  // 1 without one
   uint32_t n_overcommitted;       // times the driver was found to leave less than is used

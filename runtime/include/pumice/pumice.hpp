@@ -220,9 +220,12 @@ class Engine {
 
 class Model {
  public:
-  static Result<Model> load(pumice_device* device, std::string_view path) {
+  /// `engine`: see pumice_model_options.
+  static Result<Model> load(pumice_device* device, std::string_view path,
+                            const pumice_engine_options* engine = nullptr) {
     auto load = options<pumice_model_options>();
     load.path = view(path);
+    load.engine = engine;
     pumice_model* model = nullptr;
     Status status(pumice_model_load(device, &load, &model));
     if (!status.ok()) return status;
@@ -265,7 +268,9 @@ class Device {
   /// Takes over what another call opened.
   static Device own(pumice_device* device) { return Device(device); }
 
-  Result<Model> load(std::string_view path) { return Model::load(get(), path); }
+  Result<Model> load(std::string_view path, const pumice_engine_options* engine = nullptr) {
+    return Model::load(get(), path, engine);
+  }
   Result<pumice_device_info> info() const {
     return detail::info_of<pumice_device_info, const pumice_device>(pumice_device_get_info, get());
   }
