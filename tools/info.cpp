@@ -8,6 +8,7 @@
 #include "engine/engine.hpp"
 #include "format/gguf.hpp"
 #include "models/families.hpp"
+#include "models/program_tensors.hpp"
 #include "models/program_text.hpp"
 #include "shaders/passport.hpp"
 #include "shaders/spirv.hpp"
@@ -136,6 +137,8 @@ struct MemoryEstimate {
   uint32_t n_tokens;
   uint64_t kv_bytes;
   uint64_t buffer_bytes;
+  uint32_t n_prediction_blocks;  ///< that predict tokens after the next, and are not loaded
+  uint64_t prediction_bytes;     ///< theirs in the file
 };
 
 /// Errors say why the model cannot be run.
@@ -154,7 +157,9 @@ Result<MemoryEstimate> estimate_memory(const GgufFile& file) {
       .kv_bytes = layout.page_bytes * pages_of_context(cache_groups(program, layout),
                                                        program.context_length, limits.rows,
                                                        layout.block_tokens),
-      .buffer_bytes = Decoder::buffer_bytes(lowered, program, limits)};
+      .buffer_bytes = Decoder::buffer_bytes(lowered, program, limits),
+      .n_prediction_blocks = program.n_prediction_blocks,
+      .prediction_bytes = prediction_bytes(file, program)};
 }
 
 std::string shape_of(const GgufTensor& tensor) {
@@ -186,6 +191,14 @@ void print_model(const InfoOptions& options, const GgufFile& file) {
   fmt::print("  KV cache     {:>10.1f} MiB for {} tokens, {} bytes a token\n",
              mebibytes(memory->kv_bytes), memory->n_tokens, memory->kv_bytes_per_token);
   fmt::print("  buffers      {:>10.1f} MiB\n", mebibytes(memory->buffer_bytes));
+  if (memory->n_prediction_blocks > 0) {
+    fmt::print("  not loaded   {:>10.1f} MiB of {} that predict{} tokens after the next\n",
+               mebibytes(memory->prediction_bytes),
+               memory->n_prediction_blocks == 1
+                   ? "a block"
+                   : fmt::format("{} blocks", memory->n_prediction_blocks),
+               memory->n_prediction_blocks == 1 ? "s" : "");
+  }
 }
 
 void print_model_json(const InfoOptions& options, const GgufFile& file) {
@@ -211,6 +224,9 @@ void print_model_json(const InfoOptions& options, const GgufFile& file) {
                       {"kv_bytes_per_token", memory->kv_bytes_per_token},
                       {"kv_bytes", memory->kv_bytes},
                       {"buffer_bytes", memory->buffer_bytes}};
+    json["prediction"] = {{"blocks", memory->n_prediction_blocks},
+                          {"bytes", memory->prediction_bytes},
+                          {"loaded", false}};
   } else {
     json["reason"] = memory.error().message;
   }

@@ -10,6 +10,7 @@
 
 #include "engine/memory_plan.hpp"
 #include "models/model_source.hpp"
+#include "models/program_tensors.hpp"
 #include "models/state_layout.hpp"
 
 namespace pumice::tools {
@@ -30,7 +31,8 @@ struct Fit {
   MemoryPlanner planner;
   EngineOptions engine;
   MemoryPlan plan;
-  uint32_t most_tokens = 0;  ///< looked at
+  uint64_t prediction_bytes = 0;  ///< of the file, not loaded: see pumice::prediction_bytes
+  uint32_t most_tokens = 0;       ///< looked at
   std::vector<Alternative> alternatives;
 
   bool fits() const { return planner.fits(plan); }
@@ -56,6 +58,7 @@ Result<Fit> find_fit(const FitOptions& options, const ModelSource& source, Devic
   const EngineOptions engine = engine_options(options, planner.program().context_length);
   PUMICE_TRY(MemoryPlan plan, planner.plan(engine));
   Fit fit{.planner = std::move(planner), .engine = engine, .plan = std::move(plan)};
+  fit.prediction_bytes = prediction_bytes(source.file(), fit.planner.program());
   fit.most_tokens = std::max(fit.planner.program().context_length, engine.context_tokens);
   std::vector<KvTypes> choices;
   for (const KvType type : kv_choices(fit.planner.program())) choices.emplace_back(type);
@@ -122,6 +125,10 @@ void print_text(const Fit& fit, const std::string& name, const FitOptions& optio
   if (plan.budgeted_bytes < plan.total_bytes()) {
     row("of it", plan.total_bytes() - plan.budgeted_bytes, "in the host's memory");
   }
+  if (fit.prediction_bytes > 0) {
+    row("not counted", fit.prediction_bytes,
+        "of blocks that predict tokens after the next, which are not loaded");
+  }
   fmt::print("\n  -ctk -ctv  {:>20}  longest -c that fits, up to {}\n",
              fmt::format("at -c {}", plan.context_tokens), fit.most_tokens);
   for (const Alternative& one : fit.alternatives) {
@@ -145,6 +152,10 @@ Json fit_json(const Fit& fit, const std::string& name, const FitOptions& options
             {"kv_bytes_per_token", kv_bytes_per_token(fit)},
             {"total_bytes", plan.total_bytes()},
             {"budgeted_bytes", plan.budgeted_bytes},
+            {"prediction",
+             {{"blocks", fit.planner.program().n_prediction_blocks},
+              {"bytes", fit.prediction_bytes},
+              {"loaded", false}}},
             {"weights_beside_bytes", plan.beside_bytes},
             {"weights_beside_bytes_read_per_token", static_cast<uint64_t>(plan.beside_read_bytes)}};
   for (size_t i = 0; i < kMemoryUseNames.size(); ++i) {

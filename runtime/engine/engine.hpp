@@ -200,6 +200,8 @@ class Engine {
   void set_hooks(StepHooks hooks);
   /// For tests. Errors: kInternal when requests, steps under way and scheduler disagree.
   Status check_integrity() const;
+  /// For tests: of EngineOptions::routing.
+  std::span<const vk::BufferRange> routes() const { return device_->decoder().routes(); }
   /// For tests: recorded steps kept to be submitted again.
   size_t n_replays() const { return stepper().n_replays(); }
   /// For tests: blocks move between the device and the cache's tiers.

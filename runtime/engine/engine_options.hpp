@@ -66,6 +66,7 @@ struct EngineOptions {
   /// Whether an engine begins with every kernel compiled; if not, Engine::prewarm compiles them in
   /// pieces, or `poll` and `step` before their first work.
   bool prewarm = true;
+  Routing routing = Routing::kChosen;  ///< of mixtures of experts
   bool profile = false;  ///< time every kernel by itself, replay nothing (slower; see `profiler`)
   Logger logger = {};
 };

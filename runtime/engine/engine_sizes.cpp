@@ -74,7 +74,8 @@ Result<EngineSizes> engine_sizes(const Program& program, const Lowered& lowered,
                   .context_tokens = options.context_tokens,
                   .attention_partials =
                       ops::max_attention_partials(split_rows, options.context_tokens, attention),
-                  .invariant = options.invariant};
+                  .invariant = options.invariant,
+                  .routing = options.routing};
   sizes.step = {.rows = max_rows,
                 .logit_rows = logit_rows,
                 .attention_items = static_cast<uint32_t>(attention_items),

@@ -27,11 +27,32 @@ uint64_t widest_input(const Program& program) {
   return widest;
 }
 
+uint64_t rows_of(const Buffer& buffer, const DecoderLimits& limits) {
+  return buffer.rows == RowSet::kAll ? limits.rows : limits.logit_rows;
+}
+
+/// The buffers of routes that do not lie among the activations.
+std::vector<BufferId> buffers_apart(const Lowered& lowered, Routing routing) {
+  std::vector<BufferId> apart;
+  if (routing == Routing::kChosen) return apart;
+  for (const Dispatch& dispatch : lowered.dispatches) {
+    if (const auto* route = std::get_if<call::Route>(&dispatch.what)) {
+      apart.push_back(route->routes.buffer);
+    }
+  }
+  return apart;
+}
+
+uint64_t carried_bytes(const Lowered& lowered, uint64_t slab_bytes) {
+  if (lowered.attention_classes.empty()) return 0;
+  return std::min(ops::FlashAttention::kCarriedBytes, slab_bytes);
+}
+
 /// What `allocate` asks for, in its order: of the scratch of products the most that kernels of any
-/// device want, or `most_scratch_bytes`.
+/// device want, or a slab.
 std::vector<uint64_t> range_bytes(const Lowered& lowered, const Program& program,
                                   const DecoderLimits& limits,
-                                  uint64_t most_scratch_bytes = UINT64_MAX) {
+                                  uint64_t slab_bytes = UINT64_MAX) {
   uint64_t stats_floats = 0;
   uint64_t y_floats = 0;
   for (const AttentionClass& one : lowered.attention_classes) {
@@ -41,10 +62,14 @@ std::vector<uint64_t> range_bytes(const Lowered& lowered, const Program& program
   std::vector<uint64_t> ranges = {
       plan_activations(lowered, limits.rows, limits.logit_rows).bytes,
       kFloat * limits.attention_partials * stats_floats,
-      kFloat * limits.attention_partials * y_floats,
+      kFloat * limits.attention_partials * y_floats, carried_bytes(lowered, slab_bytes),
       std::min(ops::Linear::max_scratch_bytes(std::max(limits.rows, limits.logit_rows),
                                               widest_input(program)),
-               most_scratch_bytes)};
+               slab_bytes)};
+  for (const BufferId id : buffers_apart(lowered, limits.routing)) {
+    const Buffer& buffer = lowered.buffers[id];
+    ranges.push_back(kFloat * rows_of(buffer, limits) * buffer.width);
+  }
   for (const ops::RopeConfig& rope : program.ropes) {
     ranges.push_back(kFloat * limits.context_tokens * rope.dims);
   }
@@ -63,13 +88,14 @@ std::vector<WeightMatrix> heads_apart(const call::HeadLinear& c, const WeightMat
   return heads;
 }
 
-ops::Route::Kind route_kind(const call::Route& c) {
+ops::Route::Kind route_kind(const call::Route& c, Routing routing) {
   using Probability = ops::Route::Kind::Probability;
   const bool sigmoid = c.router.probability == Router::Probability::kSigmoid;
   return {.probability = sigmoid ? Probability::kSigmoid : Probability::kSoftmax,
           .biased = c.bias.has_value(),
           .grouped = c.router.n_groups > 1,
-          .renormalised = c.router.renormalised};
+          .renormalised = c.router.renormalised,
+          .given = routing == Routing::kGiven};
 }
 
 /// Up to which position each row sees. With a window it may lie behind the text's end, so that as
@@ -193,7 +219,11 @@ class Decoder::Declaring {
     resolved_->recurrence = static_cast<uint32_t>(found - recurrence_shapes_.begin());
     if (found != recurrence_shapes_.end()) return {};
     recurrence_shapes_.push_back(c.shape);
-    PUMICE_TRY(decoder_.recurrence_.emplace_back(), ops::Recurrence::plan(pipelines_, c.shape));
+    const ops::Recurrence::Tuning tuning = decoder_.invariant_
+                                               ? ops::Recurrence::Tuning{}
+                                               : ops::Recurrence::tuned(pipelines_, c.shape);
+    PUMICE_TRY(decoder_.recurrence_.emplace_back(),
+               ops::Recurrence::plan(pipelines_, c.shape, tuning));
     return {};
   }
   Status declare(const call::Gated& c) {
@@ -207,7 +237,7 @@ class Decoder::Declaring {
     return {};
   }
   Status declare(const call::Route& c) {
-    const ops::Route::Kind kind = route_kind(c);
+    const ops::Route::Kind kind = route_kind(c, decoder_.routing_);
     if (decoder_.route_.contains(kind)) return {};
     PUMICE_TRY(decoder_.route_[kind], ops::Route::plan(pipelines_, kind));
     return {};
@@ -290,6 +320,7 @@ Result<Decoder> Decoder::plan(const std::shared_ptr<vk::Device>& device,
                   buffer_bytes(lowered, program, limits));
   Decoder decoder(device, std::move(lowered), state_layout(program, kv_type), std::move(arena));
   decoder.invariant_ = limits.invariant;
+  decoder.routing_ = limits.routing;
   decoder.rules_ = rules.text();
   decoder.long_rope_ = std::ranges::any_of(program.ropes, [&](const ops::RopeConfig& rope) {
     return !rope.long_divisors.empty() && limits.context_tokens > rope.original_context;
@@ -340,6 +371,7 @@ std::string Decoder::arithmetic() const {
     text += fmt::format(" {}", ops::math_name(attention.tile_math()));
   }
   if (long_rope_) text += " long rope";
+  if (routing_ == Routing::kGiven) text += " given routes";
   if (rules_ != FusionRules().text()) text += fmt::format(" fuse {}", rules_);
   if (!invariant_) return text;
   const auto add = [&](const vk::Pipeline* pipeline) {
@@ -375,8 +407,8 @@ Status Decoder::allocate(const Program& program, const DecoderLimits& limits) {
   PUMICE_TRY(const vk::BufferRange activations, arena_.allocate(plan.bytes));
   for (size_t i = 0; i < lowered_.buffers.size(); ++i) {
     const Buffer& buffer = lowered_.buffers[i];
-    const uint64_t rows = buffer.rows == RowSet::kAll ? limits.rows : limits.logit_rows;
-    buffers_.push_back(activations.subrange(plan.offsets[i], kFloat * rows * buffer.width));
+    buffers_.push_back(
+        activations.subrange(plan.offsets[i], kFloat * rows_of(buffer, limits) * buffer.width));
   }
   uint64_t stats_bytes = 0;
   uint64_t y_bytes = 0;
@@ -386,7 +418,12 @@ Status Decoder::allocate(const Program& program, const DecoderLimits& limits) {
   }
   PUMICE_TRY(partial_stats_, arena_.allocate(stats_bytes));
   PUMICE_TRY(partial_y_, arena_.allocate(y_bytes));
+  PUMICE_TRY(carried_, arena_.allocate(carried_bytes(lowered_, device_->plan().slab_bytes)));
   PUMICE_TRY(linear_scratch_, arena_.allocate(linear_scratch_bytes(limits)));
+  for (const BufferId id : buffers_apart(lowered_, routing_)) {
+    PUMICE_TRY(buffers_[id], arena_.allocate(buffers_[id].size_bytes));
+    routes_.push_back(buffers_[id]);
+  }
 
   vk::Uploader uploader(device_);
   for (const ops::RopeConfig& rope : program.ropes) {
@@ -562,6 +599,7 @@ class Decoder::Recording {
         .partial_stats = decoder_.partial_stats_,
         .partial_y = decoder_.partial_y_,
         .sinks = vector(c.sinks),
+        .carried = decoder_.carried_,
         .q_stride = stride(c.q),
         .table_stride = memory_.table_stride,
         .layer_offset_bytes = place.offset_bytes,
@@ -573,6 +611,7 @@ class Decoder::Recording {
       args.n_items = static_cast<uint32_t>(plan.tile_items.size());
       args.keys = plan.tile_keys;
       args.scores = plan.tile_scores;
+      args.most_keys = plan.most_tile_keys;
       attention.record_tiles(recorder_, args);
     }
     if (!plan.row_items.empty()) {
@@ -581,6 +620,7 @@ class Decoder::Recording {
       args.n_items = static_cast<uint32_t>(plan.row_items.size());
       args.keys = plan.row_keys;
       args.scores = plan.row_scores;
+      args.most_keys = plan.most_row_keys;
       attention.record_rows(recorder_, args);
     }
     if (!plan.reduce_items.empty()) {
@@ -667,7 +707,7 @@ class Decoder::Recording {
   }
 
   void record(const call::Route& c) {
-    decoder_.route_.at(route_kind(c))
+    decoder_.route_.at(route_kind(c, decoder_.routing_))
         .record(recorder_, {.scores = at(c.scores),
                             .bias = vector(c.bias),
                             .routes = at(c.routes),

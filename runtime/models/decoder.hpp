@@ -60,6 +60,7 @@ struct DecoderLimits {
   /// A row's results do not depend on its batch, to the last bit: fp32 kernels of one family for
   /// every number of rows. Attention must be planned with every row split alike.
   bool invariant = false;
+  Routing routing = Routing::kChosen;
 };
 
 /// What sequences keep in device memory.
@@ -101,6 +102,9 @@ class Decoder {
 
   /// float [logit_rows][n_vocab]
   const vk::BufferRange& logits() const { return buffers_[lowered_.logits]; }
+  /// Unless routing is kChosen: the routes of each router, in the program's order; see
+  /// ops::Route::Args.
+  std::span<const vk::BufferRange> routes() const { return routes_; }
   const StateLayout& state() const { return state_; }
   std::span<const AttentionClass> attention_classes() const { return lowered_.attention_classes; }
 
@@ -146,6 +150,7 @@ class Decoder {
   StateLayout state_;
   vk::Arena arena_;
   bool invariant_ = false;
+  Routing routing_ = Routing::kChosen;
   std::string rules_;
   bool long_rope_ = false;  // a rope takes its long_divisors
 
@@ -171,9 +176,11 @@ class Decoder {
   ops::Combine combine_;
 
   std::vector<vk::BufferRange> buffers_;       // by BufferId
+  std::vector<vk::BufferRange> routes_;        // see routes()
   std::vector<vk::BufferRange> rope_tables_;   // by rope
   vk::BufferRange partial_stats_, partial_y_;  // attention's split-KV scratch
-  vk::BufferRange linear_scratch_;             // empty if linear_ needs none
+  vk::BufferRange carried_;         // what attention's workgroups keep between dispatches
+  vk::BufferRange linear_scratch_;  // empty if linear_ needs none
 };
 
 }  // namespace pumice

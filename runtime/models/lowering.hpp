@@ -257,6 +257,13 @@ struct Lowered {
   BufferId logits = 0;  ///< [logit rows][n_vocab], or of embeddings their width
 };
 
+/// Which experts rows take. For tests: arithmetics can be compared only where they take the same.
+enum class Routing {
+  kChosen,  ///< by each router
+  kKept,    ///< likewise, and Decoder::routes() says it of the last step
+  kGiven,   ///< those that Decoder::routes() names before a step; only weights are computed
+};
+
 /// Errors: kBadFile, naming the operations that no kernel computes, or the arrangement that none
 /// does.
 Result<Lowered> lower(const Program& program, const FusionRules& rules = {});

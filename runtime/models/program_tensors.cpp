@@ -64,4 +64,12 @@ Status check_tensors(const ModelSource& source, const Program& program) {
   return {};
 }
 
+uint64_t prediction_bytes(const GgufFile& file, const Program& program) {
+  uint64_t bytes = 0;
+  for (const GgufTensor& tensor : file.tensors()) {
+    if (is_of_prediction(program, tensor.name)) bytes += tensor.n_bytes;
+  }
+  return bytes;
+}
+
 }  // namespace pumice

@@ -13,6 +13,14 @@
 #include "shaders/spirv.hpp"
 
 namespace pumice::ops {
+namespace {
+
+uint32_t choice_constant(const Route::Kind& kind) {
+  if (kind.given) return ROUTE_GIVEN;
+  return kind.biased ? ROUTE_BY_BIASED_SCORE : ROUTE_BY_SCORE;
+}
+
+}  // namespace
 
 static_assert(kMostExperts == MOST_EXPERTS && kMostUsedExperts == MOST_USED);
 static_assert(kMostExpertGroups == MOST_GROUPS);
@@ -23,8 +31,8 @@ Result<Route> Route::plan(vk::PipelineLibrary& pipelines, const Kind& kind) {
   static_assert(static_cast<int>(Kind::Probability::kSoftmax) == ROUTE_SOFTMAX &&
                 static_cast<int>(Kind::Probability::kSigmoid) == ROUTE_SIGMOID);
   const RouteSpec spec{.probability = static_cast<uint32_t>(kind.probability),
-                       .biased = kind.biased,
-                       .grouped = kind.grouped,
+                       .choice = choice_constant(kind),
+                       .grouped = kind.grouped && !kind.given,
                        .renormalised = kind.renormalised};
   Route op;
   op.kind_ = kind;
@@ -47,7 +55,8 @@ void Route::record(vk::Recorder& recorder, const Args& args) const {
                "too few experts in so many groups");
   RoutePush push;
   push.scores = args.scores.address();
-  push.bias = (kind_.biased ? args.bias : args.scores).address();
+  const bool reads_bias = kind_.biased && !kind_.given;
+  push.bias = (reads_bias ? args.bias : args.scores).address();
   push.routes = args.routes.address();
   push.n_experts = args.n_experts;
   push.n_used = args.n_used;
@@ -58,8 +67,8 @@ void Route::record(vk::Recorder& recorder, const Args& args) const {
   const uint64_t routes_bytes = uint64_t{args.n_used} * kRouteBytes;
   dispatch_rows(
       recorder, *pipeline_, push, args.rows,
-      {vk::reads(args.scores), kind_.biased ? vk::reads(args.bias) : vk::Access{},
-       vk::writes(args.routes)},
+      {vk::reads(args.scores), reads_bias ? vk::reads(args.bias) : vk::Access{},
+       kind_.given ? vk::updates(args.routes) : vk::writes(args.routes)},
       [&](uint32_t rows) { return vk::Cost{.bytes = rows * (scores_bytes + routes_bytes)}; },
       [&](RoutePush& moved, uint32_t first, uint32_t rows) {
         moved.scores += first * scores_bytes;

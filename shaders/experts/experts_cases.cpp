@@ -91,6 +91,26 @@ Probabilities probabilities_of(const RouteShape& shape, std::span<const float> s
   return p;
 }
 
+/// The first, the last and other experts, each at most once a row.
+std::vector<uint32_t> random_routes(uint32_t rows, uint32_t n_used, uint32_t n_experts) {
+  std::mt19937 engine(3);
+  std::vector<uint32_t> words;  // ids and weights
+  const auto weights = OpBed::normal_floats(size_t{rows} * n_used, 4);
+  std::vector<uint32_t> experts(n_experts);
+  for (uint32_t row = 0; row < rows; ++row) {
+    std::iota(experts.begin(), experts.end(), 0u);
+    for (uint32_t i = 0; i < n_used; ++i) {
+      std::swap(experts[i], experts[i + engine() % (n_experts - i)]);
+    }
+    if (row == 0) std::ranges::iter_swap(experts.begin(), std::ranges::max_element(experts));
+    for (uint32_t rank = 0; rank < n_used; ++rank) {
+      words.push_back(experts[rank]);
+      words.push_back(std::bit_cast<uint32_t>(weights[size_t{row} * n_used + rank]));
+    }
+  }
+  return words;
+}
+
 Result<PreparedOp> prepare_route(OpBed& bed, const RouteShape& shape) {
   const auto scores = scores_of(shape);
   const auto bias = OpBed::normal_floats(shape.n_experts, 5, 0.3f);
@@ -103,6 +123,9 @@ Result<PreparedOp> prepare_route(OpBed& bed, const RouteShape& shape) {
   PUMICE_TRY(args.scores, bed.input(scores));
   PUMICE_TRY(args.bias, bed.input(bias));
   PUMICE_TRY(args.routes, bed.output(uint64_t{shape.rows} * shape.n_used * kRouteBytes));
+  // Routes that are given are overwritten, so a pristine copy is restored before each run.
+  const std::vector<uint32_t> given = random_routes(shape.rows, shape.n_used, shape.n_experts);
+  PUMICE_TRY(const vk::BufferRange pristine, bed.input(given));
   PUMICE_TRY(const Route op, Route::plan(bed.pipelines(), shape.kind));
 
   Expectation ids{.name = "experts", .output = args.routes};
@@ -114,6 +137,9 @@ Result<PreparedOp> prepare_route(OpBed& bed, const RouteShape& shape) {
     std::iota(order.begin(), order.end(), 0u);
     std::ranges::stable_sort(order, std::greater<>(),
                              [&](uint32_t expert) { return p.choosing[expert]; });
+    for (uint32_t rank = 0; shape.kind.given && rank < shape.n_used; ++rank) {
+      order[rank] = given[2 * (size_t{row} * shape.n_used + rank)];
+    }
     double sum = p.total;
     if (shape.kind.renormalised) {
       sum = 0;
@@ -141,7 +167,11 @@ Result<PreparedOp> prepare_route(OpBed& bed, const RouteShape& shape) {
       weights.bound.push_back(units * 0x1p-23 * weight + 0x1p-126);
     }
   }
-  return PreparedOp{.record = [=](vk::Recorder& recorder) { op.record(recorder, args); },
+  return PreparedOp{.record =
+                        [=, restores = shape.kind.given](vk::Recorder& recorder) {
+                          if (restores) recorder.copy(pristine, args.routes);
+                          op.record(recorder, args);
+                        },
                     .expected = {std::move(ids), std::move(weights)}};
 }
 
@@ -159,26 +189,6 @@ struct ProductShape {
   bool every_type = false;  ///< see LinearShape
   bool has_bias = false;
 };
-
-/// The first, the last and other experts, each at most once a row.
-std::vector<uint32_t> random_routes(uint32_t rows, uint32_t n_used, uint32_t n_experts) {
-  std::mt19937 engine(3);
-  std::vector<uint32_t> words;  // ids and weights
-  const auto weights = OpBed::normal_floats(size_t{rows} * n_used, 4);
-  std::vector<uint32_t> experts(n_experts);
-  for (uint32_t row = 0; row < rows; ++row) {
-    std::iota(experts.begin(), experts.end(), 0u);
-    for (uint32_t i = 0; i < n_used; ++i) {
-      std::swap(experts[i], experts[i + engine() % (n_experts - i)]);
-    }
-    if (row == 0) std::ranges::iter_swap(experts.begin(), std::ranges::max_element(experts));
-    for (uint32_t rank = 0; rank < n_used; ++rank) {
-      words.push_back(experts[rank]);
-      words.push_back(std::bit_cast<uint32_t>(weights[size_t{row} * n_used + rank]));
-    }
-  }
-  return words;
-}
 
 Result<PreparedOp> prepare_product(OpBed& bed, const WeightType& type, const ProductShape& shape) {
   const uint32_t k =
@@ -274,6 +284,8 @@ std::vector<OpCase> experts_cases() {
   constexpr Route::Kind kBiased{.probability = Probability::kSigmoid, .biased = true};
   constexpr Route::Kind kGrouped{
       .probability = Probability::kSigmoid, .biased = true, .grouped = true};
+  constexpr Route::Kind kGiven{
+      .probability = Probability::kSigmoid, .biased = true, .grouped = true, .given = true};
   for (const RouteShape& shape :
        {RouteShape{1, 1, 1},
         RouteShape{5, 8, 2},
@@ -294,17 +306,20 @@ std::vector<OpCase> experts_cases() {
         RouteShape{4, 40, 3, Scores::kNaN, 2, kBiased},
         RouteShape{9, 256, 8, Scores::kRandom, 2, kGrouped, 8, 4, 2.5f},
         RouteShape{5, 16, 2, Scores::kRandom, 2, kGrouped, 4, 1},
-        RouteShape{4, 128, 4, Scores::kRandom, 2, kGrouped, 64, 2}}) {
+        RouteShape{4, 128, 4, Scores::kRandom, 2, kGrouped, 64, 2},
+        RouteShape{5, 40, 3, Scores::kRandom, 2, {.given = true}},
+        RouteShape{4, 16, 2, Scores::kRandom, 2, {.renormalised = false, .given = true}},
+        RouteShape{6, 32, 4, Scores::kRandom, 2, kGiven, 4, 2, 2.5f}}) {
     cases.push_back(
         {.op = "experts",
          .name = fmt::format(
-             "route rows={} experts={} used={}{}{}{}{}{}", shape.rows, shape.n_experts,
+             "route rows={} experts={} used={}{}{}{}{}{}{}", shape.rows, shape.n_experts,
              shape.n_used, kScores[static_cast<size_t>(shape.scores)],
              shape.kind.probability == Probability::kSigmoid ? " sigmoid" : "",
              shape.kind.biased ? " biased" : "",
              shape.kind.grouped ? fmt::format(" groups={}/{}", shape.n_used_groups, shape.n_groups)
                                 : "",
-             shape.kind.renormalised ? "" : " as they are"),
+             shape.kind.renormalised ? "" : " as they are", shape.kind.given ? " given" : ""),
          .prepare = [shape](OpBed& bed) { return prepare_route(bed, shape); }});
   }
   for (const WeightType* type : linear_types()) {

@@ -8,10 +8,9 @@
 
 // The n_used best experts of a row, which a workgroup takes, best first and ties to the lowest id, and
 // their weights. An expert's rank is the number of those before it, which with keys that are totally
-// ordered gives every rank to exactly one, whatever the scores are.
+// ordered gives every rank to exactly one, whatever the scores are. Or the weights of given experts.
 layout(local_size_x_id = 0) in;
 
-const bool kBiased = biased != 0;
 const bool kGrouped = grouped != 0;
 const bool kRenormalised = renormalised != 0;
 const bool kSoftmax = probability == ROUTE_SOFTMAX;
@@ -53,9 +52,9 @@ void main() {
   Floats scores = Floats(pc.scores);
   // Where they do not, scores choose as they would; then what a softmax is divided by cancels.
   bool probabilities_choose = false;
-  if (kBiased || kGrouped) probabilities_choose = true;
+  if (choice == ROUTE_BY_BIASED_SCORE || kGrouped) probabilities_choose = true;
   bool needs_total = false;
-  if (kSoftmax) needs_total = probabilities_choose || !kRenormalised;
+  if (kSoftmax) needs_total = probabilities_choose || choice == ROUTE_GIVEN || !kRenormalised;
   const uint first = row * pc.n_experts;
   for (uint e = lane; e < pc.n_experts; e += workgroup_size) keys[e] = key_of(scores.v[first + e]);
   barrier();
@@ -79,7 +78,7 @@ void main() {
 
   if (probabilities_choose) {
     for (uint e = lane; e < pc.n_experts; e += workgroup_size) {
-      const float bias = kBiased ? Floats(pc.bias).v[e] : 0.0;
+      const float bias = choice == ROUTE_BY_BIASED_SCORE ? Floats(pc.bias).v[e] : 0.0;
       keys[e] = key_of(numerators[e] / total + bias);
     }
     barrier();
@@ -101,14 +100,20 @@ void main() {
     barrier();
   }
 
-  for (uint e = lane; e < pc.n_experts; e += workgroup_size) {
-    const uint own = keys[e];
-    uint rank = 0;
-    for (uint other = 0; other < pc.n_experts; ++other) {
-      const uint key = keys[other];
-      if (key > own || (key == own && other < e)) ++rank;
+  if (choice == ROUTE_GIVEN) {
+    for (uint i = lane; i < pc.n_used; i += workgroup_size) {
+      chosen[i] = min(ExpertRoutes(pc.routes).v[row * pc.n_used + i].expert, pc.n_experts - 1);
     }
-    if (rank < pc.n_used) chosen[rank] = e;
+  } else {
+    for (uint e = lane; e < pc.n_experts; e += workgroup_size) {
+      const uint own = keys[e];
+      uint rank = 0;
+      for (uint other = 0; other < pc.n_experts; ++other) {
+        const uint key = keys[other];
+        if (key > own || (key == own && other < e)) ++rank;
+      }
+      if (rank < pc.n_used) chosen[rank] = e;
+    }
   }
   barrier();
   for (uint i = lane; i < pc.n_used; i += workgroup_size) {

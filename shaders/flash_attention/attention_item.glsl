@@ -35,6 +35,29 @@ uint keys_before(Item item, uint first_key) {
   return window != 0 && item.kv_begin > first_key ? item.kv_begin - first_key : 0;
 }
 
+/// Cuts the item behind the KV tiles that the dispatch goes over; returns the first key of these.
+uint take_keys(inout Item item, uint tile_keys) {
+  const uint first = first_tile_key(item, tile_keys) + pc.first_key_tile * tile_keys;
+  const uint n_left = item.kv_end > first ? (item.kv_end - first + tile_keys - 1) / tile_keys : 0;
+  if (pc.n_key_tiles < n_left) item.kv_end = first + pc.n_key_tiles * tile_keys;
+  return first;
+}
+
+/// Whether earlier dispatches went over keys of the item.
+bool goes_on() { return pc.first_key_tile != 0; }
+/// Whether they went over all of them.
+bool is_over(Item item, uint first_key) { return goes_on() && first_key >= item.kv_end; }
+/// Whether another dispatch goes on with it. Looks it up again: kept over the KV tiles, the answer
+/// would take a register where these are scarcest.
+bool pauses(Item item) { return load_item(gl_WorkGroupID.x).kv_end != item.kv_end; }
+
+/// Where a workgroup keeps what it carries: `size_bytes` for each of the dispatch. Asked for
+/// where it is used, likewise.
+uvec2 carried_address(uint size_bytes) {
+  return address_add(pc.carried,
+                     (gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x) * size_bytes);
+}
+
 /// Whether `key` is below `bound`, which is where a window begins; no key is without one.
 bool is_behind(uint key, uint bound) { return window != 0 && key < bound; }
 

@@ -51,11 +51,17 @@ void plan_attention(std::span<const SequenceChunk> chunks, const AttentionPlanOp
   plan.reduce_items.clear();
   plan.n_partials = 0;
   plan.tile_keys = plan.tile_scores = plan.row_keys = plan.row_scores = 0;
+  plan.most_tile_keys = plan.most_row_keys = 0;
 
   for (const SequenceChunk& chunk : chunks) {
     if (chunk.n_rows == 0) continue;
     const bool single = chunk.n_rows == 1;
     auto& items = single ? plan.row_items : plan.tile_items;
+    uint32_t& most_keys = single ? plan.most_row_keys : plan.most_tile_keys;
+    const auto append = [&](const AttentionItem& item) {
+      items.push_back(item);
+      most_keys = std::max(most_keys, item.kv_end - item.kv_begin);
+    };
     (single ? plan.row_scores : plan.tile_scores) += visible_pairs(chunk, options);
     for (uint32_t done = 0; done < chunk.n_rows; done += options.tile_tokens) {
       AttentionItem item{.first_row = chunk.first_row + done,
@@ -73,7 +79,7 @@ void plan_attention(std::span<const SequenceChunk> chunks, const AttentionPlanOp
       if (n_splits == 1 || chunk.n_rows > options.max_split_rows) {
         item.kv_begin = kv_begin;
         item.kv_end = kv_end;
-        items.push_back(item);
+        append(item);
         continue;
       }
       for (uint32_t i = 0; i < n_splits; ++i) {
@@ -81,7 +87,7 @@ void plan_attention(std::span<const SequenceChunk> chunks, const AttentionPlanOp
         item.kv_begin = std::max(kv_begin, split_begin);
         item.kv_end = std::min(kv_end, split_begin + split);
         item.partial = plan.n_partials + i * item.n_rows;
-        items.push_back(item);
+        append(item);
       }
       for (uint32_t row = 0; row < item.n_rows; ++row) {
         plan.reduce_items.push_back({.row = item.first_row + row,

@@ -66,6 +66,9 @@ struct AttentionPlan {
   uint64_t tile_scores = 0;
   uint64_t row_keys = 0;
   uint64_t row_scores = 0;
+  // From kv_begin to kv_end of the item with most.
+  uint32_t most_tile_keys = 0;
+  uint32_t most_row_keys = 0;
 };
 
 /// Fill `plan` (its vectors keep their capacity: no allocation once they have grown).

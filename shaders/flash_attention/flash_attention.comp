@@ -26,6 +26,9 @@ const uint weight_quads = workgroup_size / 4;  // of one row
 const uint tile_capacity = tile_rows < 4 ? 4 : tile_rows;
 const uint rows_at_once = tile_capacity / 4;  // that fit weight_tile when key groups are summed
 const uint head_tiles = (group + tile_heads - 1) / tile_heads;
+// Of a workgroup: vec4 y [tile_rows][lane], and vec2 (maximum, sum) [lane].
+const uint carried_y_bytes = tile_rows * workgroup_size * 16;
+const uint carried_bytes = carried_y_bytes + workgroup_size * 8;
 
 shared vec4 q_tile[tile_rows * q_quads];
 shared vec4 weight_tile[tile_capacity * weight_quads];
@@ -35,7 +38,9 @@ shared uvec2 tile_blocks[workgroup_size / 16];  // address of this layer's K in 
 
 void main() {
   const uint lane = gl_LocalInvocationIndex;
-  const Item item = load_item(gl_WorkGroupID.x);
+  Item item = load_item(gl_WorkGroupID.x);
+  const uint begin = take_keys(item, workgroup_size);
+  if (is_over(item, begin)) return;
   const uint head_tile = pc.first_head_tile + gl_WorkGroupID.y;
   const uint kv_head = head_tile / head_tiles;
   const uint head_in_group = head_tile % head_tiles * tile_heads;
@@ -77,10 +82,18 @@ void main() {
   const uint key_group = lane / column_quads;
   vec4 y[tile_rows];
   [[unroll]] for (uint r = 0; r < tile_rows; ++r) y[r] = vec4(0.0);
+  if (goes_on()) {
+    const uvec2 carried = carried_address(carried_bytes);
+    [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
+      y[r] = Vec4s(carried).v[r * workgroup_size + lane];
+    }
+    const vec2 stats = Vec2s(address_add(carried, carried_y_bytes)).v[lane];
+    row_max = stats.x;
+    row_sum = stats.y;
+  }
   barrier();
 
-  for (uint first_key = first_tile_key(item, workgroup_size); first_key < item.kv_end;
-       first_key += workgroup_size) {
+  for (uint first_key = begin; first_key < item.kv_end; first_key += workgroup_size) {
     const uint n_keys = min(workgroup_size, item.kv_end - first_key);
     const uint n_absent = keys_before(item, first_key);
 
@@ -169,6 +182,15 @@ void main() {
       }
     }
     barrier();  // weight_tile and tile_blocks are written next
+  }
+
+  if (pauses(item)) {
+    const uvec2 carried = carried_address(carried_bytes);
+    [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
+      Vec4s(carried).v[r * workgroup_size + lane] = y[r];
+    }
+    Vec2s(address_add(carried, carried_y_bytes)).v[lane] = vec2(row_max, row_sum);
+    return;
   }
 
   slice_stats[lane] = row_sum;

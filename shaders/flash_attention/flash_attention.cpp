@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/check.hpp"
 #include "shaders/common/row_shares.hpp"
 #include "shaders/flash_attention/attention_reduce.h"
 #include "shaders/flash_attention/flash_attention.h"
@@ -18,9 +19,74 @@ constexpr const char* kBroadcastModule = "flash_attention.broadcast";
 constexpr uint32_t kSharedBytes = 16 * 1024;  // what every device has
 
 constexpr uint32_t kBroadcastRegisters = 64;  // of a lane, for y
+constexpr uint32_t kBroadcastKeys = 4;        // of a KV tile, a lane
+
+// Workgroups of which each has some of its keys in a dispatch: as many as keep a device busy, and
+// on a CPU driver its threads.
+constexpr uint32_t kCarrying = 64;
+constexpr uint32_t kCarryingOnCpu = 4;
 
 uint32_t value_dim_of(const FlashAttentionSpec& spec) {
   return spec.latent_dim != 0 ? spec.latent_dim : spec.head_dim;
+}
+
+/// What each lane of a workgroup needs to go on is so large, by each kernel's own layout.
+uint32_t carried_bytes_of(const FlashAttentionSpec& spec, FlashAttention::Path path) {
+  const uint32_t lanes = spec.workgroup_size;
+  if (path != FlashAttention::Path::kBroadcast) return lanes * (spec.tile_rows * 16 + 8);
+  const uint32_t column_chunks = (value_dim_of(spec) / 4 + lanes - 1) / lanes;
+  return lanes * spec.tile_rows * (column_chunks * 16 + 8);
+}
+
+/// The same of flash_attention_matrix.comp.
+uint32_t carried_bytes_of(const FlashAttentionSpec& spec, const FlashAttentionMatrixSpec& more) {
+  const uint32_t step = std::max(more.matrix_k, more.matrix_n);
+  const uint32_t column_tiles = (spec.head_dim + step - 1) / step * step / more.matrix_n;
+  const uint32_t n_subgroups = spec.workgroup_size / more.subgroup_size;
+  const uint32_t columns = (column_tiles + n_subgroups - 1) / n_subgroups * n_subgroups;
+  const uint32_t row_rounds = (spec.tile_rows * 4 + spec.workgroup_size - 1) / spec.workgroup_size;
+  return columns * more.matrix_n * spec.tile_rows * 4 + row_rounds * spec.workgroup_size * 8;
+}
+
+/// A list whose items are cut by their keys.
+struct KeyShares {
+  uint32_t n_items, n_head_tiles, n_key_tiles;
+  uint32_t n_carrying;  ///< workgroups at once, at most
+  vk::Cost cost;        ///< of a workgroup with one KV tile
+};
+
+/// Dispatches over neighbouring workgroups' KV tiles, one after the other: as many workgroups as
+/// one may have, and of as many tiles as the recorder's segments then hold.
+void record_key_shares(vk::Recorder& recorder, const vk::Pipeline& pipeline,
+                       const FlashAttentionPush& push, const KeyShares& list,
+                       std::initializer_list<vk::Access> accesses) {
+  const auto cost_of = [&](uint64_t n_workgroups, uint64_t n_key_tiles) {
+    const uint64_t n = n_workgroups * n_key_tiles;
+    return vk::Cost{list.cost.bytes * n, list.cost.flops * n, list.cost.arithmetic};
+  };
+  PUMICE_CHECK(list.n_key_tiles > 0, "attention: the longest item has no keys");
+  const vk::SegmentLimit& limit = recorder.segment_limit();
+  const uint32_t most =
+      rows_within(limit, list.n_carrying, [&](uint32_t n) { return cost_of(n, 1); });
+  const Shares items(list.n_items, std::max(1u, most / list.n_head_tiles));
+  const Shares head_tiles(list.n_head_tiles, std::min(most, list.n_head_tiles));
+  const uint32_t n_workgroups = items[0].n * head_tiles[0].n;
+  const Shares key_tiles(list.n_key_tiles, rows_within(limit, list.n_key_tiles, [&](uint32_t n) {
+                           return cost_of(n_workgroups, n);
+                         }));
+  for (uint32_t i = 0; i < items.size(); ++i) {
+    for (uint32_t h = 0; h < head_tiles.size(); ++h) {
+      for (uint32_t k = 0; k < key_tiles.size(); ++k) {
+        FlashAttentionPush moved = push;
+        moved.items += items[i].first * sizeof(AttentionItem);
+        moved.first_head_tile = head_tiles[h].first;
+        moved.first_key_tile = key_tiles[k].first;
+        moved.n_key_tiles = key_tiles[k].n;
+        recorder.dispatch(pipeline, moved, {items[i].n, head_tiles[h].n}, accesses,
+                          cost_of(uint64_t{items[i].n} * head_tiles[h].n, key_tiles[k].n));
+      }
+    }
+  }
 }
 
 /// Whether a tile of so many rows fits: shared memory of flash_attention.comp, or the registers
@@ -152,6 +218,8 @@ Result<FlashAttention::Tile> FlashAttention::declare(vk::PipelineLibrary& pipeli
     const uint32_t m = tuning.matrix.m;
     spec.tile_rows = matrix ? (spec.tile_heads + m - 1) / m * m : std::bit_ceil(spec.tile_heads);
   }
+  Tile tile{.keys = spec.workgroup_size * (tuning.path == Path::kBroadcast ? kBroadcastKeys : 1),
+            .carried_bytes = carried_bytes_of(spec, tuning.path)};
   vk::PipelineRequest request{
       .label = fmt::format("flash_attention.{}.{}{}{}", single_rows ? "row" : "tile",
                            shape.kv_type.name(), shape.window != 0 ? ".window" : "",
@@ -170,6 +238,9 @@ Result<FlashAttention::Tile> FlashAttention::declare(vk::PipelineLibrary& pipeli
            tuning.n_subgroups >= columns * more.column_shares * 2) {
       more.column_shares *= 2;
     }
+    tile.keys = tuning.key_tile;
+    tile.math = Math::kF16;
+    tile.carried_bytes = carried_bytes_of(spec, more);
     const auto constants = vk::constants_of(more);
     request.constants.insert(request.constants.end(), constants.begin(), constants.end());
     request.full_subgroups = true;
@@ -179,8 +250,8 @@ Result<FlashAttention::Tile> FlashAttention::declare(vk::PipelineLibrary& pipeli
     request.subgroup_size = device.subgroup_size;
   }
   PUMICE_TRY(request.module, find_spirv(module_name(tuning.path)));
-  Tile tile{
-      .rows = spec.tile_rows, .heads = spec.tile_heads, .math = matrix ? Math::kF16 : Math::kF32};
+  tile.rows = spec.tile_rows;
+  tile.heads = spec.tile_heads;
   PUMICE_TRY(tile.pipeline, pipelines.declare(request));
   return tile;
 }
@@ -195,6 +266,8 @@ Result<FlashAttention> FlashAttention::plan(vk::PipelineLibrary& pipelines, cons
   op.shape_ = shape;
   PUMICE_TRY(op.tile_, declare(pipelines, shape, tuning, false));
   PUMICE_TRY(op.row_, declare(pipelines, shape, tuned_rows ? tuned(pipelines) : tuning, true));
+  const bool cpu = pipelines.device()->plan().device_class == vk::DeviceClass::kCpu;
+  op.most_carrying_ = cpu ? kCarryingOnCpu : kCarrying;
   PUMICE_TRY(const vk::ShaderModule reduce_module, find_spirv("attention_reduce"));
   const AttentionReduceSpec reduce_spec{
       .workgroup_size = 64, .head_dim = shape.value_dim(), .has_sinks = shape.sinks};
@@ -260,39 +333,65 @@ void FlashAttention::record(vk::Recorder& recorder, const Tile& tile, const Args
   push.n_kv_heads = shape_.n_kv_heads;
   push.scale = args.scale;
 
+  push.carried = (args.carried.empty() ? args.q : args.carried).address();
+  push.first_head_tile = 0;
+  push.first_key_tile = 0;
+  push.n_key_tiles = UINT32_MAX;
+
   const vk::Cost cost = cost_of(tile, args.keys, args.scores);
   // A row belongs to one item list or the other, so tiles and rows write different elements.
+  const vk::Access y = vk::writes_share(args.y, this);
+  const vk::Access partial_stats = vk::writes_share(args.partial_stats, this);
+  const vk::Access partial_y = vk::writes_share(args.partial_y, this);
   const std::initializer_list<vk::Access> accesses = {vk::reads(args.q),
                                                       vk::reads(args.positions),
                                                       vk::reads(args.block_table),
                                                       vk::reads(args.kv),
                                                       vk::reads(args.items),
                                                       vk::reads(args.sinks),
-                                                      vk::writes_share(args.y, this),
-                                                      vk::writes_share(args.partial_stats, this),
-                                                      vk::writes_share(args.partial_y, this)};
-  push.first_head_tile = 0;
-  if (recorder.segment_limit().holds(cost) && !args.grid.empty()) {
+                                                      y,
+                                                      partial_stats,
+                                                      partial_y};
+  const vk::SegmentLimit& limit = recorder.segment_limit();
+  if (limit.holds(cost) && !args.grid.empty()) {
     recorder.dispatch_indirect(*tile.pipeline, push, args.grid, accesses, cost);
     return;
   }
   const uint32_t n_head_tiles = grid_of(tile, 1)[1];
+  const uint64_t n_workgroups = uint64_t{args.n_items} * n_head_tiles;
   // Items differ (a chunk's later rows see more keys), and the mean stands for all.
-  const auto cost_of = [&](uint64_t n_items, uint64_t n_tiles) {
-    const uint64_t n_parts = uint64_t{args.n_items} * n_head_tiles;
+  const auto cost_of_some = [&](uint64_t n) {
     const auto of = [&](uint64_t all) {
-      return static_cast<uint64_t>(static_cast<double>(all) *
-                                   static_cast<double>(n_items * n_tiles) /
-                                   static_cast<double>(n_parts));
+      return static_cast<uint64_t>(static_cast<double>(all) * static_cast<double>(n) /
+                                   static_cast<double>(n_workgroups));
     };
     return vk::Cost{of(cost.bytes), of(cost.flops), cost.arithmetic};
   };
-  dispatch_parts(recorder, *tile.pipeline, push, args.n_items, n_head_tiles, accesses, cost_of,
-                 [&](FlashAttentionPush& moved, Share items, Share tiles) {
-                   moved.items += items.first * sizeof(AttentionItem);
-                   moved.first_head_tile = tiles.first;
-                   return vk::Grid{items.n, tiles.n};
-                 });
+  const auto n_carrying = static_cast<uint32_t>(
+      std::min({n_workgroups, most_carrying_, args.carried.size_bytes / tile.carried_bytes}));
+  if (n_carrying > 0 && !limit.holds(cost_of_some(n_carrying))) {
+    const vk::Cost all_heads =
+        cost_of(tile, tile.keys, uint64_t{tile.keys} * (tile.rows / tile.heads));
+    record_key_shares(
+        recorder, *tile.pipeline, push,
+        {.n_items = args.n_items,
+         .n_head_tiles = n_head_tiles,
+         .n_key_tiles = (args.most_keys + tile.keys - 1) / tile.keys + (shape_.window != 0 ? 1 : 0),
+         .n_carrying = n_carrying,
+         .cost = {all_heads.bytes / n_head_tiles, all_heads.flops / n_head_tiles, cost.arithmetic}},
+        {vk::reads(args.q), vk::reads(args.positions), vk::reads(args.block_table),
+         vk::reads(args.kv), vk::reads(args.items), vk::reads(args.sinks), y, partial_stats,
+         partial_y, vk::updates(args.carried)});
+    return;
+  }
+  dispatch_parts(
+      recorder, *tile.pipeline, push, args.n_items, n_head_tiles, accesses,
+      [&](uint64_t n_items, uint64_t n_tiles) { return cost_of_some(n_items * n_tiles); },
+      [&](FlashAttentionPush& moved, Share items, Share tiles) {
+        moved.items += items.first * sizeof(AttentionItem);
+        moved.first_head_tile = tiles.first;
+        return vk::Grid{items.n, tiles.n};
+      });
 }
 
 void FlashAttention::record_reduce(vk::Recorder& recorder, const ReduceArgs& args) const {

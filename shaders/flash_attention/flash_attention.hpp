@@ -76,6 +76,7 @@ class FlashAttention {
     vk::BufferRange partial_stats;  ///< partial_stats_bytes(slots); empty if no item has partials
     vk::BufferRange partial_y;      ///< partial_y_bytes(slots); likewise
     vk::BufferRange sinks = {};     ///< float [n_heads], where the shape has them
+    vk::BufferRange carried = {};   ///< up to kCarriedBytes; see record_tiles
     uint32_t n_items = 0;
     uint32_t q_stride = 0;  ///< floats, a multiple of 4
     uint32_t table_stride = 0;
@@ -83,6 +84,7 @@ class FlashAttention {
     float scale = 0;                  ///< of scores, 1 / sqrt(head_dim)
     uint64_t keys = 0;                ///< AttentionPlan::tile_keys or row_keys; may be an estimate
     uint64_t scores = 0;              ///< AttentionPlan::tile_scores or row_scores; likewise
+    uint32_t most_keys = 0;  ///< AttentionPlan::most_tile_keys or most_row_keys, if carried
   };
 
   struct ReduceArgs {
@@ -135,12 +137,19 @@ class FlashAttention {
     return n_slots * shape_.n_heads * shape_.value_dim() * 4;
   }
 
+  /// What workgroups carry from a dispatch over some of their keys to the next: no more is of use,
+  /// and with less, fewer of them do so at once.
+  static constexpr uint64_t kCarriedBytes = uint64_t{1} << 20;
+
   /// What the row items of a plan cost (AttentionPlan::row_keys and row_scores).
   vk::Cost row_cost(uint64_t keys, uint64_t scores) const { return cost_of(row_, keys, scores); }
 
-  /// A list that costs more than the recorder's segment limit is cut into dispatches of whole items
-  /// that do not, of one item at least; no bit differs. Their number and grids are then those of
-  /// `args.n_items`, and not the GPU's to read.
+  /// A list that costs more than the recorder's segment limit is cut into dispatches that do not:
+  /// of whole items, of some heads, and where those would be too few to keep the device busy, of
+  /// some of their keys, one KV tile of one workgroup at least. No bit differs: a workgroup goes on
+  /// with the registers that the one before it has left in `carried`; without it an item has all
+  /// its keys in one dispatch. The grids are then those of `args.n_items`, and not the GPU's to
+  /// read.
 
   /// Several tokens an item (prefill).
   void record_tiles(vk::Recorder& recorder, const Args& args) const;
@@ -154,6 +163,8 @@ class FlashAttention {
     const vk::Pipeline* pipeline = nullptr;
     uint32_t rows = 1;
     uint32_t heads = 1;
+    uint32_t keys = 0;           ///< of a KV tile
+    uint32_t carried_bytes = 0;  ///< of a workgroup
     Math math = Math::kF32;
   };
 
@@ -167,6 +178,7 @@ class FlashAttention {
   Tile tile_;
   Tile row_;
   const vk::Pipeline* reduce_ = nullptr;
+  uint64_t most_carrying_ = 0;  ///< workgroups at once of which each has some of its keys
 };
 
 }  // namespace pumice::ops

@@ -20,6 +20,9 @@ const uint column_quads = value_dim / 4;
 const uint column_chunks = (column_quads + workgroup_size - 1) / workgroup_size;
 const uint blocks_at_once = (workgroup_size + 15) / 16;  // that the keys of one broadcast lie in
 const uint head_tiles = (group + tile_heads - 1) / tile_heads;
+// Of a workgroup: vec4 y [tile_rows][column_chunks][lane], and vec2 (maximum, sum) [tile_rows][lane].
+const uint carried_y_bytes = tile_rows * column_chunks * workgroup_size * 16;
+const uint carried_bytes = carried_y_bytes + tile_rows * workgroup_size * 8;
 
 /// Elements [8 * octet, 8 * octet + 8) of the key of `token`, whose first unit is at `address`.
 void load_k(uvec2 address, uint token, uint octet, out float k[8]) {
@@ -39,7 +42,9 @@ void load_k(uvec2 address, uint token, uint octet, out float k[8]) {
 
 void main() {
   const uint lane = gl_SubgroupInvocationID;
-  const Item item = load_item(gl_WorkGroupID.x);
+  Item item = load_item(gl_WorkGroupID.x);
+  const uint begin = take_keys(item, tile_keys);
+  if (is_over(item, begin)) return;
   const uint head_tile = pc.first_head_tile + gl_WorkGroupID.y;
   const uint kv_head = head_tile / head_tiles;
   const uint head_in_group = head_tile % head_tiles * tile_heads;
@@ -71,11 +76,22 @@ void main() {
     row_sum[r] = 0.0;
     [[unroll]] for (uint c = 0; c < column_chunks; ++c) y[r * column_chunks + c] = vec4(0.0);
   }
+  if (goes_on()) {
+    const uvec2 carried = carried_address(carried_bytes);
+    const uvec2 carried_stats = address_add(carried, carried_y_bytes);
+    [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
+      const vec2 stats = Vec2s(carried_stats).v[r * workgroup_size + lane];
+      row_max[r] = stats.x;
+      row_sum[r] = stats.y;
+    }
+    [[unroll]] for (uint i = 0; i < tile_rows * column_chunks; ++i) {
+      y[i] = Vec4s(carried).v[i * workgroup_size + lane];
+    }
+  }
 
   // In place of a key that the item does not have, one that it has is read, and weighs 0.
   const uint first_present = window != 0 ? item.kv_begin : 0;
-  for (uint first_key = first_tile_key(item, tile_keys); first_key < item.kv_end;
-       first_key += tile_keys) {
+  for (uint first_key = begin; first_key < item.kv_end; first_key += tile_keys) {
     uvec2 k_address[kKeysPerLane];
     [[unroll]] for (uint i = 0; i < kKeysPerLane; ++i) {
       const uint key = first_key + i * workgroup_size + lane;
@@ -155,6 +171,18 @@ void main() {
         }
       }
     }
+  }
+
+  if (pauses(item)) {
+    const uvec2 carried = carried_address(carried_bytes);
+    const uvec2 carried_stats = address_add(carried, carried_y_bytes);
+    [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
+      Vec2s(carried_stats).v[r * workgroup_size + lane] = vec2(row_max[r], row_sum[r]);
+    }
+    [[unroll]] for (uint i = 0; i < tile_rows * column_chunks; ++i) {
+      Vec4s(carried).v[i * workgroup_size + lane] = y[i];
+    }
+    return;
   }
 
   [[unroll]] for (uint r = 0; r < tile_rows; ++r) {

@@ -62,6 +62,7 @@ Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
              bed.input(paged.table(args.kv.address(), blocks_behind(shape.window, in))));
   PUMICE_TRY(args.positions, bed.input(in.positions));
   PUMICE_TRY(args.y, bed.output(uint64_t{in.rows} * shape.n_heads * shape.value_dim() * 4));
+  PUMICE_TRY(args.carried, bed.output(FlashAttention::kCarriedBytes));
   std::vector<float> sinks;
   if (shape.sinks) {
     sinks = OpBed::normal_floats(shape.n_heads, 7, 3 * test.q_scale);
@@ -85,10 +86,12 @@ Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
   tiles.n_items = static_cast<uint32_t>(plan.tile_items.size());
   tiles.keys = plan.tile_keys;
   tiles.scores = plan.tile_scores;
+  tiles.most_keys = plan.most_tile_keys;
   FlashAttention::Args rows = args;
   rows.n_items = static_cast<uint32_t>(plan.row_items.size());
   rows.keys = plan.row_keys;
   rows.scores = plan.row_scores;
+  rows.most_keys = plan.most_row_keys;
   if (tiles.n_items > 0) {
     PUMICE_TRY(tiles.items, bed.input(plan.tile_items));
   }

@@ -273,10 +273,21 @@ void write_out(Item item, uint first_head, uint n_tile_heads) {
   }
 }
 
+// Of a workgroup: y's matrices [subgroup][columns_each][row_tiles], and vec2 (maximum, sum)
+// [row_rounds][lane].
+const uint carried_y_bytes = subgroups * columns_each * row_tiles * matrix_quads * 16;
+const uint carried_bytes = carried_y_bytes + row_rounds * workgroup_size * 8;
+
+uint carried_matrix(uint i) {
+  return (gl_SubgroupID * columns_each * row_tiles + i) * matrix_quads;
+}
+
 void main() {
   // Neighbouring invocations of a subgroup share a row, whatever gl_LocalInvocationIndex says.
   const uint lane = gl_SubgroupID * subgroup_size + gl_SubgroupInvocationID;
-  const Item item = load_item(gl_WorkGroupID.x);
+  Item item = load_item(gl_WorkGroupID.x);
+  const uint begin = take_keys(item, key_tile);
+  if (is_over(item, begin)) return;
   const uint head_tile = pc.first_head_tile + gl_WorkGroupID.y;
   const uint kv_head = head_tile / head_tiles;
   const uint head_in_group = head_tile % head_tiles * tile_heads;
@@ -285,8 +296,36 @@ void main() {
   const uint k_offset = pc.layer_offset + k_head_offset(kv_head, k_type);
   const uint v_offset = pc.layer_offset + v_head_offset(kv_head, pc.n_kv_heads, k_type, v_type);
 
-  const uint first_tile = first_tile_key(item, key_tile);
-  fetch(item, first_tile, k_offset, false, lane);
+  [[unroll]] for (uint i = 0; i < row_rounds; ++i) {
+    const uint token = (i * workgroup_size + lane) / slices / tile_heads;
+    row_max[i] = kNoKey;
+    row_sum[i] = 0.0;
+    row_begin[i] = 0;
+    row_end[i] = 0;
+    if (token < item.n_rows) {
+      const uint position = Uints(pc.positions).v[item.first_row + token];
+      row_begin[i] = first_visible_key(item, position);
+      row_end[i] = min(item.kv_end, position + 1);
+    }
+  }
+  [[unroll]] for (uint i = 0; i < columns_each * row_tiles; ++i) {
+    y[i] = coopmat<float, gl_ScopeSubgroup, matrix_m, matrix_n, gl_MatrixUseAccumulator>(0.0);
+  }
+  if (goes_on()) {
+    const uvec2 carried = carried_address(carried_bytes);
+    const uvec2 carried_stats = address_add(carried, carried_y_bytes);
+    [[unroll]] for (uint i = 0; i < row_rounds; ++i) {
+      const vec2 stats = Vec2s(carried_stats).v[i * workgroup_size + lane];
+      row_max[i] = stats.x;
+      row_sum[i] = stats.y;
+    }
+    [[unroll]] for (uint i = 0; i < columns_each * row_tiles; ++i) {
+      coopMatLoad(y[i], Vec4s(carried).v, carried_matrix(i), matrix_n / 4,
+                  gl_CooperativeMatrixLayoutRowMajor);
+    }
+  }
+
+  fetch(item, begin, k_offset, false, lane);
   for (uint i = lane; i < tile_rows * padded_dim / 4; i += workgroup_size) {
     const uint row = i / (padded_dim / 4);
     const uint quad = i % (padded_dim / 4);
@@ -304,23 +343,7 @@ void main() {
     const uint quad = head_dim / 4 + i % padding_stride;
     kv_tile[i / padding_stride * dim_stride + quad] = f16vec4(0.0hf);
   }
-  [[unroll]] for (uint i = 0; i < row_rounds; ++i) {
-    const uint token = (i * workgroup_size + lane) / slices / tile_heads;
-    row_max[i] = kNoKey;
-    row_sum[i] = 0.0;
-    row_begin[i] = 0;
-    row_end[i] = 0;
-    if (token < item.n_rows) {
-      const uint position = Uints(pc.positions).v[item.first_row + token];
-      row_begin[i] = first_visible_key(item, position);
-      row_end[i] = min(item.kv_end, position + 1);
-    }
-  }
-  [[unroll]] for (uint i = 0; i < columns_each * row_tiles; ++i) {
-    y[i] = coopmat<float, gl_ScopeSubgroup, matrix_m, matrix_n, gl_MatrixUseAccumulator>(0.0);
-  }
-
-  for (uint first_key = first_tile; first_key < item.kv_end; first_key += key_tile) {
+  for (uint first_key = begin; first_key < item.kv_end; first_key += key_tile) {
     store(false, lane);
     barrier();
     fetch(item, first_key, v_offset, true, lane);
@@ -334,6 +357,18 @@ void main() {
     }
     add_values();
     barrier();
+  }
+  if (pauses(item)) {
+    const uvec2 carried = carried_address(carried_bytes);
+    const uvec2 carried_stats = address_add(carried, carried_y_bytes);
+    [[unroll]] for (uint i = 0; i < row_rounds; ++i) {
+      Vec2s(carried_stats).v[i * workgroup_size + lane] = vec2(row_max[i], row_sum[i]);
+    }
+    [[unroll]] for (uint i = 0; i < columns_each * row_tiles; ++i) {
+      coopMatStore(y[i], Vec4s(carried).v, carried_matrix(i), matrix_n / 4,
+                   gl_CooperativeMatrixLayoutRowMajor);
+    }
+    return;
   }
 
   [[unroll]] for (uint i = 0; i < row_rounds; ++i) {

@@ -5,6 +5,7 @@
 #include "common/buffers.glsl"
 #include "common/state_item.h"
 #include "recurrence/recurrence.h"
+#include "recurrence/softplus.glsl"
 
 // A workgroup takes workgroup_size / kLanes columns of one head's state through the rows of one
 // sequence, one row after the other; kLanes invocations share a column, each with every kLanes-th of
@@ -20,22 +21,6 @@ shared float partial_u[2 * workgroup_size];
 shared float partial_y[2 * workgroup_size];
 // What a row leaves of each key's column, where those decay by themselves.
 shared float key_decay[kPerLane * kLanes];
-
-/// log(1 + exp(x)) = max(x, 0) + log(1 + e) with e = exp(-|x|): twice the series of the area tangent
-/// of e / (2 + e), which is at most 1/3. Vulkan's logarithm is not precise near 1.
-float softplus(float x) {
-  const float e = exp(-abs(x));
-  const float z = e / (2.0 + e);
-  const float s = z * z;
-  float p = 1.0 / 15.0;
-  p = fma(p, s, 1.0 / 13.0);
-  p = fma(p, s, 1.0 / 11.0);
-  p = fma(p, s, 1.0 / 9.0);
-  p = fma(p, s, 1.0 / 7.0);
-  p = fma(p, s, 0.2);
-  p = fma(p, s, 1.0 / 3.0);
-  return max(x, 0.0) + 2.0 * fma(z * s, p, z);
-}
 
 /// Written by the whole workgroup. Nobody reads columns beyond the keys but as factors of zero.
 void find_key_decays(uint row, uint head, float a) {

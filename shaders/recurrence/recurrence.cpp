@@ -4,6 +4,7 @@
 
 #include "shaders/common/row_shares.hpp"
 #include "shaders/recurrence/recurrence.h"
+#include "shaders/recurrence/recurrence_pieces.h"
 #include "shaders/spirv.hpp"
 
 namespace pumice::ops {
@@ -13,6 +14,12 @@ constexpr uint32_t kWorkgroupSize = 64;
 constexpr uint32_t kLanes = 16;  // of a column, as in the kernel
 constexpr uint32_t kColumns = kWorkgroupSize / kLanes;
 constexpr uint64_t kFloat = 4;
+
+constexpr std::string_view kPiecesModule = "recurrence.pieces";
+constexpr RecurrencePiecesSpec kPiecesSpec;
+constexpr uint32_t kPieceColumns =
+    kPiecesSpec.workgroup_size / RECURRENCE_PIECES_LANES * RECURRENCE_PIECES_LANE_COLUMNS;
+constexpr uint32_t kRoundRows = RECURRENCE_PIECES_LANES / RECURRENCE_PIECES_LANE_COLUMNS;
 
 uint32_t decay_constant(Recurrence::Decay decay) {
   switch (decay) {
@@ -27,9 +34,56 @@ uint32_t decay_constant(Recurrence::Decay decay) {
   return 0;
 }
 
+Status check_pieces(const vk::DevicePlan& device, const Recurrence::Shape& shape,
+                    uint32_t piece_rows) {
+  if (shape.decay != Recurrence::Decay::kHead) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "recurrence: only heads that decay as one are computed in pieces");
+  }
+  if (piece_rows % kRoundRows != 0 || piece_rows > Recurrence::kMostPieceRows) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "recurrence: pieces of {} rows; expected a multiple of {} up to {}",
+                      piece_rows, kRoundRows, Recurrence::kMostPieceRows);
+  }
+  if (const uint32_t bytes = Recurrence::shared_bytes(shape, piece_rows);
+      bytes > device.max_shared_bytes) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "recurrence: pieces of {} rows need {} bytes of shared memory and there are "
+                      "{}; use smaller ones",
+                      piece_rows, bytes, device.max_shared_bytes);
+  }
+  return {};
+}
+
 }  // namespace
 
-Result<Recurrence> Recurrence::plan(vk::PipelineLibrary& pipelines, const Shape& shape) {
+uint32_t Recurrence::shared_bytes(const Shape& shape, uint32_t piece_rows) {
+  const uint32_t row_quads = (shape.key_dim + 3) / 4 | 1;
+  const uint32_t floats = 2 * piece_rows * row_quads * 4 + piece_rows * (piece_rows + 1) +
+                          2 * piece_rows * kPieceColumns +
+                          RECURRENCE_PIECES_LANES * (kPiecesSpec.workgroup_size + 1) +
+                          4 * piece_rows;
+  return floats * kFloat;
+}
+
+// CPU time of one row after another as a multiple of that in pieces, lavapipe 22.3 / 25.0, 8 to 512
+// rows: a delta net of 128 keys 2.4 / 3.4 to 4.2 in pieces of 8, 1.9 to 2.4 / 3.2 to 3.5 of 16;
+// Mamba-2 of 128 keys 1.8 to 2.1 / 2.6 to 3.4 of either, of 256 keys 2.0 / 2.6 to 2.9 of 8. GPUs
+// have not been measured: longer pieces halve their barriers, and fit most ones' shared memory.
+Recurrence::Tuning Recurrence::tuned(const vk::PipelineLibrary& pipelines, const Shape& shape) {
+  const vk::DevicePlan& device = pipelines.device()->plan();
+  if (pipelines.is_rejected(kPiecesModule)) return {};
+  const uint32_t most = device.device_class == vk::DeviceClass::kCpu ? 8 : 16;
+  for (uint32_t piece_rows = most; piece_rows >= kRoundRows; piece_rows /= 2) {
+    if (check_pieces(device, shape, piece_rows).ok()) {
+      return {.piece_rows = piece_rows, .least_rows = 8};
+    }
+  }
+  return {};
+}
+
+Result<Recurrence> Recurrence::plan(vk::PipelineLibrary& pipelines, const Shape& shape,
+                                    const Tuning& tuning) {
   if (shape.n_heads == 0 || shape.n_key_heads == 0 || shape.n_heads % shape.n_key_heads != 0) {
     return make_error(ErrorCode::kInvalidArgument, "recurrence: {} heads cannot share {} of keys",
                       shape.n_heads, shape.n_key_heads);
@@ -54,10 +108,25 @@ Result<Recurrence> Recurrence::plan(vk::PipelineLibrary& pipelines, const Shape&
                             .decay = decay_constant(shape.decay)};
   Recurrence op;
   op.shape_ = shape;
+  op.tuning_ = tuning;
   PUMICE_TRY(const vk::ShaderModule module, find_spirv("recurrence"));
   PUMICE_TRY(op.pipeline_, pipelines.declare({.module = module,
                                               .constants = vk::constants_of(spec),
                                               .push_bytes = sizeof(RecurrencePush)}));
+  if (tuning.piece_rows == 0) return op;
+  PUMICE_TRY_STATUS(check_pieces(pipelines.device()->plan(), shape, tuning.piece_rows));
+  const RecurrencePiecesSpec pieces{.key_dim = spec.key_dim,
+                                    .value_dim = spec.value_dim,
+                                    .key_heads = spec.key_heads,
+                                    .heads_per_key = spec.heads_per_key,
+                                    .by_remainder = spec.by_remainder,
+                                    .delta = spec.delta,
+                                    .has_d = spec.has_d,
+                                    .piece_rows = tuning.piece_rows};
+  PUMICE_TRY(const vk::ShaderModule pieces_module, find_spirv(kPiecesModule));
+  PUMICE_TRY(op.in_pieces_, pipelines.declare({.module = pieces_module,
+                                               .constants = vk::constants_of(pieces),
+                                               .push_bytes = sizeof(RecurrencePush)}));
   return op;
 }
 
@@ -107,26 +176,31 @@ void Recurrence::record(vk::Recorder& recorder, const Args& args) const {
   const uint64_t n_values = uint64_t{shape_.n_heads} * shape_.value_dim;
   const uint64_t n_steps = uint64_t{shape_.n_heads} * shape_.n_steps();
   constexpr auto kRead = vk::AccessMode::kRead;
-  // One row comes after the other, however many heads there are at once: what is too long is cut
-  // by rows first. Shares of rows go on from the state that the one before has written.
-  const Shares shares(args.item_rows,
-                      rows_within(recorder.segment_limit(), args.item_rows,
-                                  [&](uint64_t n) { return cost(args, shape_.n_heads, n); }));
+  // What rows come one after another in: rows, or whole pieces of them.
+  const bool pieces = in_pieces_ != nullptr && args.item_rows >= tuning_.least_rows;
+  const uint32_t unit = pieces ? tuning_.piece_rows : 1;
+  const uint32_t n_columns = pieces ? kPieceColumns : kColumns;
+  const uint32_t n_units = (args.item_rows + unit - 1) / unit;
+  // However many heads there are at once: what is too long is cut by rows first. Shares of rows go
+  // on from the state that the one before has written.
+  const Shares shares(n_units, rows_within(recorder.segment_limit(), n_units, [&](uint64_t n) {
+                        return cost(args, shape_.n_heads, n * unit);
+                      }));
   for (uint32_t i = 0; i < shares.size(); ++i) {
-    const Share rows = shares[i];
-    push.first_row = rows.first;
-    push.n_rows = rows.n;
+    const Share share = shares[i];
+    push.first_row = share.first * unit;
+    push.n_rows = std::min(share.n * unit, args.item_rows - push.first_row);
     dispatch_rows(
-        recorder, *pipeline_, push, shape_.n_heads,
+        recorder, pieces ? *in_pieces_ : *pipeline_, push, shape_.n_heads,
         {columns(args.q, n_keys, kRead), columns(args.k, n_keys, kRead),
          columns(args.v, n_values, kRead), columns(args.step, n_steps, kRead),
          columns(shape_.delta ? args.beta : Rows{}, shape_.n_heads, kRead),
          columns(args.y, n_values, vk::AccessMode::kWrite), vk::reads(args.a), vk::reads(args.bias),
          vk::reads(args.d), vk::reads(args.items), vk::updates(args.states)},
-        [&](uint64_t n_heads) { return cost(args, n_heads, rows.n); },
+        [&](uint64_t n_heads) { return cost(args, n_heads, push.n_rows); },
         [&](RecurrencePush& moved, uint32_t first, uint32_t n_heads) {
           moved.first_head = first;
-          return vk::Grid{(shape_.value_dim + kColumns - 1) / kColumns, n_heads, args.n_items};
+          return vk::Grid{(shape_.value_dim + n_columns - 1) / n_columns, n_heads, args.n_items};
         });
   }
 }

@@ -47,6 +47,15 @@ class Recurrence {
     uint64_t a_floats() const { return decay == Decay::kState ? state_floats() : n_heads; }
   };
 
+  /// How rows become sums. One after another, the kernel's own form; or pieces of them at a time,
+  /// in which a step's work is products of matrices: for many rows, where all of a head decays
+  /// alike. Both compute the same but for rounding.
+  struct Tuning {
+    uint32_t piece_rows = 0;  ///< a multiple of 4 up to kMostPieceRows; 0: one row after another
+    uint32_t least_rows = 1;  ///< of the longest item: with fewer one row after another too
+  };
+  static constexpr uint32_t kMostPieceRows = 32;
+
   /// Floats of rows with heads side by side, and how far it is from row to row.
   struct Rows {
     vk::BufferRange range;
@@ -76,8 +85,16 @@ class Recurrence {
     uint32_t item_rows = 0;           ///< of the longest
   };
 
-  /// Errors: kInvalidArgument for a shape out of range.
-  static Result<Recurrence> plan(vk::PipelineLibrary& pipelines, const Shape& shape);
+  /// Pieces that the device has the shared memory for, unless the shape has no such form or a
+  /// self-test has rejected the kernel.
+  static Tuning tuned(const vk::PipelineLibrary& pipelines, const Shape& shape);
+  /// What a workgroup needs for pieces of so many rows.
+  static uint32_t shared_bytes(const Shape& shape, uint32_t piece_rows);
+
+  /// Errors: kInvalidArgument for a shape or a tuning out of range. A row's bits depend on its
+  /// sequence's rows before it alone where rows come one after another: with Tuning{}.
+  static Result<Recurrence> plan(vk::PipelineLibrary& pipelines, const Shape& shape,
+                                 const Tuning& tuning);
 
   void record(vk::Recorder& recorder, const Args& args) const;
 
@@ -85,7 +102,9 @@ class Recurrence {
   vk::Cost cost(const Args& args, uint64_t n_heads, uint64_t item_rows) const;
 
   Shape shape_;
+  Tuning tuning_;
   const vk::Pipeline* pipeline_ = nullptr;
+  const vk::Pipeline* in_pieces_ = nullptr;  // of many rows; may be null
 };
 
 }  // namespace pumice::ops

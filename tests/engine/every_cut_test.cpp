@@ -25,7 +25,9 @@ TEST_P(EveryCut, ChunksOfEverySizeChangeNothing) {
   }
 }
 
-TEST_P(EveryCut, HitsOfEveryLengthChangeNothingAndComputeTheRestOnly) {
+class EveryHit : public EveryCut {};
+
+TEST_P(EveryHit, HitsOfEveryLengthChangeNothingAndComputeTheRestOnly) {
   const auto engine = this->engine({.kv_blocks = 48});
   for (uint32_t shared = 0; shared < kPrompt; ++shared) {
     const std::string salt = "so much is shared: " + std::to_string(shared);
@@ -46,6 +48,11 @@ constexpr test::Arithmetic kQ8Arithmetic{ops::Math::kF32, 1e-6, "F32"};
 INSTANTIATE_TEST_SUITE_P(Families, EveryCut,
                          ::testing::Values(Family{"gemma2"},
                                            Family{"gemma2", test::kF32Arithmetic, true},
+                                           Family{"gemma2", kQ8Arithmetic, false, KvType::kQ8_0},
+                                           Family{"deepseek2"}),
+                         test::family_name);
+INSTANTIATE_TEST_SUITE_P(Families, EveryHit,
+                         ::testing::Values(Family{"gemma2", test::kF32Arithmetic, true},
                                            Family{"gemma2", kQ8Arithmetic, false, KvType::kQ8_0},
                                            Family{"deepseek2"}),
                          test::family_name);

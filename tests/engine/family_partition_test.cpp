@@ -11,7 +11,8 @@ namespace {
 
 constexpr double kBound = test::kF32Arithmetic.bound;
 constexpr uint32_t kTokens = 129;
-constexpr uint32_t kChunks[] = {1, 15, 16, 17, 33, 64, 128};
+constexpr uint32_t kChunks[] = {1, 16, 33, 128};
+constexpr uint32_t kSplitChunks[] = {15, 17, 64};  // where contexts are split at 16 keys
 
 class FamilyPartition : public test::EngineTest, public ::testing::WithParamInterface<const char*> {
  protected:
@@ -53,6 +54,8 @@ TEST_P(FamilyPartition, LogitsDoNotDependOnTheChunk) {
   for (const uint32_t chunk : kChunks) {
     EXPECT_LE(test::nmse(logits_of({.chunk_tokens = chunk}), whole), kBound)
         << "chunks of " << chunk;
+  }
+  for (const uint32_t chunk : kSplitChunks) {
     EXPECT_LE(test::nmse(logits_of({.chunk_tokens = chunk, .split_tokens = 16}), whole), kBound)
         << "chunks of " << chunk << ", split";
   }
@@ -177,12 +180,12 @@ std::string family_name(const ::testing::TestParamInfo<const char*>& given) {
 
 INSTANTIATE_TEST_SUITE_P(Families, Windows, ::testing::Values("gemma2", "gemma3"), family_name);
 
+// Other hybrids are test_recurrent's.
 INSTANTIATE_TEST_SUITE_P(Families, FamilyPartition,
                          ::testing::Values("llama", "qwen2", "qwen3", "gemma", "gemma2", "gemma3",
                                            "gpt2", "gptneox", "stablelm", "command-r", "granite",
                                            "phi3", "mixtral", "hunyuan-dense", "gemma4", "gpt-oss",
-                                           "bailingmoe2", "mistral4", "lfm2", "granitehybrid",
-                                           "nemotron-h", "qwen3next", "qwen35moe", "jamba",
+                                           "bailingmoe2", "mistral4", "nemotron-h", "qwen35moe",
                                            "kimi-linear"),
                          family_name);
 

@@ -310,7 +310,7 @@ INSTANTIATE_TEST_SUITE_P(Families, Recurrent,
                                            Family{"granitehybrid"}, Family{"granitehybrid", true},
                                            Family{"falcon-h1"}, Family{"qwen35"},
                                            Family{"qwen3next", true}, Family{"jamba"},
-                                           Family{"kimi-linear"}, Family{"kimi-linear", true}),
+                                           Family{"kimi-linear", true}),
                          family_name);
 
 }  // namespace

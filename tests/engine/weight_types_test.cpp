@@ -11,8 +11,6 @@
 namespace pumice {
 namespace {
 
-constexpr double kF32Bound = 1e-9;
-
 class WeightTypes : public test::EngineTest, public ::testing::WithParamInterface<std::string> {};
 
 TEST_P(WeightTypes, LogitsAgree) {
@@ -29,7 +27,7 @@ TEST_P(WeightTypes, LogitsAgree) {
   for (const uint32_t chunk : {40u, 1u}) {
     const std::vector<float> got = logits(
         model, tokens, {.kv_type = KvType::kF32, .math = ops::Math::kF32, .chunk_tokens = chunk});
-    EXPECT_LE(test::nmse(got, expected), kF32Bound) << "chunks of " << chunk;
+    EXPECT_LE(test::nmse(got, expected), 1e-9) << "chunks of " << chunk;
   }
 }
 

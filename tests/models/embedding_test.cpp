@@ -27,14 +27,16 @@ namespace {
 
 constexpr size_t kSequenceOfTokens = 3;  // whose rows the reference has
 
-struct Golden {
+struct EmbeddingGolden {
   const char* name;
   double bound;  ///< of the error, which is the other side's: it computes in fp32
 };
 
-std::ostream& operator<<(std::ostream& out, const Golden& golden) { return out << golden.name; }
+std::ostream& operator<<(std::ostream& out, const EmbeddingGolden& golden) {
+  return out << golden.name;
+}
 
-class EmbeddingReference : public ::testing::TestWithParam<Golden> {
+class EmbeddingReference : public ::testing::TestWithParam<EmbeddingGolden> {
  protected:
   void SetUp() override {
     stem_ = test::shared_path(std::string("reference/embeddings/") + GetParam().name).string();
@@ -87,7 +89,7 @@ TEST_P(EmbeddingReference, TextsAndTheirTokensAgree) {
   RecordProperty("nmse_tokens", fmt::format("{:.1e}", token_error));
 }
 
-std::string test_name(const ::testing::TestParamInfo<Golden>& info) {
+std::string embedding_test_name(const ::testing::TestParamInfo<EmbeddingGolden>& info) {
   std::string name(info.param.name);
   for (char& c : name) {
     if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
@@ -97,10 +99,11 @@ std::string test_name(const ::testing::TestParamInfo<Golden>& info) {
 
 // The epsilon of BERT's norms is 1e-12, which nothing here could see.
 INSTANTIATE_TEST_SUITE_P(Families, EmbeddingReference,
-                         ::testing::Values(Golden{"bert-cls", 1e-12}, Golden{"nomic-bert", 1e-12},
-                                           Golden{"gemma-embedding", 2e-12},
-                                           Golden{"qwen3-embedding", 1e-12}),
-                         test_name);
+                         ::testing::Values(EmbeddingGolden{"bert-cls", 1e-12},
+                                           EmbeddingGolden{"nomic-bert", 1e-12},
+                                           EmbeddingGolden{"gemma-embedding", 2e-12},
+                                           EmbeddingGolden{"qwen3-embedding", 1e-12}),
+                         embedding_test_name);
 
 TEST(Pooling, IsOfTheRowsOfAText) {
   const std::vector<double> rows = {1, 2, 3, 8, 5, 5};

@@ -216,13 +216,13 @@ std::vector<std::string> readers() {
   return names;
 }
 
-std::string test_name(const ::testing::TestParamInfo<std::string>& info) {
+std::string reader_name(const ::testing::TestParamInfo<std::string>& info) {
   std::string name = info.param;
   std::ranges::replace(name, '-', '_');
   return name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Readers, KeysOf, ::testing::ValuesIn(readers()), test_name);
+INSTANTIATE_TEST_SUITE_P(Readers, KeysOf, ::testing::ValuesIn(readers()), reader_name);
 
 }  // namespace
 }  // namespace pumice

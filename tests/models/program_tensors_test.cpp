@@ -57,6 +57,20 @@ TEST(ProgramTensors, ThatNothingReadsAreNamed) {
             "the model would be another one");
 }
 
+TEST(ProgramTensors, OfBlocksThatPredictAreCountedAndNotRead) {
+  Program program = program_of({{"a", {8, 1, 1, 1}}});
+  program.layers.resize(3);
+  program.n_prediction_blocks = 2;
+  const std::vector<test::SmallTensor> tensors = {
+      {"a", {8}}, {"blk.3.nextn.enorm.weight", {16}}, {"blk.4.attn_q.weight", {8, 4}}};
+  EXPECT_EQ(error_of(program, tensors), "");
+  const test::SmallFile file(tensors);
+  EXPECT_EQ(prediction_bytes(file.file(), program), 4u * (16 + 32));
+  program.n_prediction_blocks = 1;
+  EXPECT_NE(error_of(program, tensors), "");
+  EXPECT_EQ(prediction_bytes(file.file(), program), 4u * 16);
+}
+
 TEST(ProgramTensors, MustHaveData) {
   const std::string header = [] {
     GgufHeader made;

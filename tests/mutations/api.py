@@ -4,6 +4,14 @@ HOST = "runtime/api/engine_host.cpp"
 PROMPT = "runtime/api/engine_host_prompt.cpp"
 
 MUTATIONS = [
+    ("weights make no room for engines", "runtime/api/device_owner.cpp",
+     "session.options.engine = request.engine;", "", "test_api_vulkan:WeightsBeside.MakeRoom*"),
+    ("an engine that is named need not fit", "runtime/api/model.cpp",
+     ".engine_may_differ = options.engine == nullptr", ".engine_may_differ = true", "test_api_vulkan:WeightsBeside.*"),
+    ("a model is loaded for the default engine only", "runtime/engine/session.cpp",
+     "if (!planner.fits(plan)) {", "if (false) {", "test_api_vulkan:WeightsBeside.AreLoadedWhere*"),
+    ("a new engine's memory is not counted", "runtime/api/engine_host.cpp",
+     "  see_device();\n  update_stats();\n}", "  see_device();\n}", "test_api_vulkan:WeightsBeside.*"),
     ("a saved answer counts as its prompt", HOST,
      ".n_prompt = n_tokens - session.last.n_tokens,", ".n_prompt = n_tokens,", "test_api:SavedSessions.*"),
     ("a saved answer's seed begins anew", PROMPT,

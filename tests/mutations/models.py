@@ -1,6 +1,13 @@
 """Programs, their lowering and what the engine makes of them."""
 
 MUTATIONS = [
+    ("every tensor is of a block that predicts", "runtime/models/program_tensors.cpp",
+     "if (is_of_prediction(program, tensor.name)) bytes +=", "bytes +=", "test_models:ProgramTensors.*"),
+    ("routers choose although experts are given", "runtime/models/decoder.cpp",
+     ".given = routing == Routing::kGiven", ".given = false", "test_reference:*GivenExperts.*mixtral"),
+    ("routes that are kept lie among the activations", "runtime/models/decoder.cpp",
+     "PUMICE_TRY(buffers_[id], arena_.allocate(buffers_[id].size_bytes));", "",
+     "test_reference:*GivenExperts.*mixtral"),
     ("blocks of one page lie in the same place", "runtime/engine/device_state.cpp",
      "kv_->address(blocks[i]) + (j - i * n) * layout.pages[page].bytes;", "kv_->address(blocks[i]);",
      "test_recurrent:*Chunks*granitehybrid"),
@@ -113,6 +120,9 @@ MUTATIONS = [
      "offset += state_bytes(state_floats[i]);", "", "test_models:Lowering.*"),
     ("a step planned ahead has no page for its state", "runtime/models/state_layout.cpp",
      " + std::popcount(all.recurrent());", ";", "test_models:Lowering.*"),
+    ("recurrences whose bits must not depend on chunks go in pieces", "runtime/models/decoder.cpp",
+     "decoder_.invariant_\n                                               ? ops::Recurrence::Tuning{}\n                                               : ops::", "ops::",
+     "test_recurrent:*Chunks*granitehybrid_invariant"),
     ("every step begins a recurrence anew", "runtime/models/step_args.cpp",
      "item.begins = before == 0 ? 1 : 0;", "item.begins = 1;", "test_recurrent:*Chunks*lfm2"),
     ("a state is read where it is written", "runtime/engine/stepper.cpp",

@@ -7,7 +7,7 @@
 BUILD is a Ninja build folder; what is missing of the tests is built first. Each other Python file of this
 folder is the list of one area: MUTATIONS = [(what is broken, file, text, replacement, test), …]. The text occurs
 exactly once in the file, a .cpp. The test is a name of ctest's, a colon and some of its own tests may follow:
-"test_engine_replay:Replay.*" (a GoogleTest filter), "cli_logits:LogitsTest.test_nan" (Python's unittest).
+"test_engine:Replay.*" (a GoogleTest filter), "cli_logits:LogitsTest.test_nan" (Python's unittest).
 
 A mutant is one source file with one change, compiled in a temporary folder as the build compiles it (but -O1)
 and linked in the true one's place into the program that the test runs.
@@ -74,6 +74,8 @@ def check(mutations):
     """What of the lists no longer fits the sources, a line each."""
     errors = []
     for mutation in mutations:
+        if not mutation.file.endswith((".cpp", ".hpp")):
+            errors.append(f"{mutation.area}: '{mutation.what}' is in {mutation.file}, and only C++ is compiled anew")
         try:
             if mutation.mutated_source() == (ROOT / mutation.file).read_text():
                 errors.append(f"{mutation.area}: '{mutation.what}' changes nothing")

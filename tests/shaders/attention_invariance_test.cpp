@@ -21,14 +21,20 @@ constexpr FlashAttention::Shape kWindowed{.n_heads = 6,
                                           .window = 41,
                                           .soft_cap = 2.0f};
 
+struct AttentionRun {
+  FlashAttention::Shape shape;
+  uint32_t split_tokens = 0;
+  FlashAttention::Tuning tuning;
+  vk::SegmentLimit limit = {};
+  bool carries = true;    ///< items may be cut by their keys
+  size_t n_segments = 0;  ///< that it took
+};
+
 /// y of `kTokens` tokens of one sequence that arrive in chunks of these sizes, all in one call.
-std::vector<std::byte> attention_in_chunks(OpBed& bed, const FlashAttention::Shape& shape,
-                                           const std::vector<uint32_t>& chunk_sizes,
-                                           uint32_t split_tokens,
-                                           const FlashAttention::Tuning& tuning,
-                                           const vk::SegmentLimit& limit = {},
-                                           size_t* n_segments = nullptr) {
-  Result<FlashAttention> op = FlashAttention::plan(bed.pipelines(), shape, tuning);
+std::vector<std::byte> attention_in_chunks(OpBed& bed, AttentionRun& run,
+                                           const std::vector<uint32_t>& chunk_sizes) {
+  const FlashAttention::Shape& shape = run.shape;
+  Result<FlashAttention> op = FlashAttention::plan(bed.pipelines(), shape, run.tuning);
   EXPECT_TRUE(op.ok() && bed.pipelines().compile().ok());
   std::vector<SequenceChunk> chunks;
   uint32_t rows = 0;
@@ -40,7 +46,7 @@ std::vector<std::byte> attention_in_chunks(OpBed& bed, const FlashAttention::Sha
   AttentionPlan plan;
   plan_attention(chunks,
                  {.tile_tokens = op->tile_tokens(),
-                  .split_tokens = split_tokens,
+                  .split_tokens = run.split_tokens,
                   .max_split_rows = UINT32_MAX,
                   .window = shape.window},
                  plan);
@@ -63,7 +69,8 @@ std::vector<std::byte> attention_in_chunks(OpBed& bed, const FlashAttention::Sha
   args.block_table = *bed.input(table);
   args.positions = *bed.input(positions);
   args.y = *bed.output(uint64_t{kTokens} * row_elements * 4);
-  vk::Recorder recorder(bed.device(), {.segment = limit});
+  if (run.carries) args.carried = *bed.output(FlashAttention::kCarriedBytes);
+  vk::Recorder recorder(bed.device(), {.segment = run.limit});
   FlashAttention::ReduceArgs reduce{.y = args.y, .n_partials = plan.n_partials};
   if (plan.n_partials > 0) {
     reduce.partial_stats = args.partial_stats =
@@ -76,6 +83,7 @@ std::vector<std::byte> attention_in_chunks(OpBed& bed, const FlashAttention::Sha
     tiles.n_items = static_cast<uint32_t>(plan.tile_items.size());
     tiles.keys = plan.tile_keys;
     tiles.scores = plan.tile_scores;
+    tiles.most_keys = plan.most_tile_keys;
     op->record_tiles(recorder, tiles);
   }
   if (!plan.row_items.empty()) {
@@ -84,6 +92,7 @@ std::vector<std::byte> attention_in_chunks(OpBed& bed, const FlashAttention::Sha
     singles.n_items = static_cast<uint32_t>(plan.row_items.size());
     singles.keys = plan.row_keys;
     singles.scores = plan.row_scores;
+    singles.most_keys = plan.most_row_keys;
     op->record_rows(recorder, singles);
   }
   if (!plan.reduce_items.empty()) {
@@ -93,7 +102,7 @@ std::vector<std::byte> attention_in_chunks(OpBed& bed, const FlashAttention::Sha
   }
   Result<vk::RecordedWork> work = recorder.finish();
   EXPECT_TRUE(work.ok() && vk::run(*bed.device(), *work).ok());
-  if (n_segments != nullptr) *n_segments = work->segments().size();
+  run.n_segments = work->segments().size();
   return *vk::download(bed.device(), args.y);
 }
 
@@ -104,38 +113,59 @@ void expect_chunks_change_nothing(const std::shared_ptr<vk::Device>& device,
   const std::vector<uint32_t> one_by_one(kTokens, 1);
   for (const FlashAttention::Shape& shape : {kShape, kWindowed}) {
     for (const uint32_t split : {0u, 64u}) {
-      const auto whole = attention_in_chunks(bed, shape, {kTokens}, split, tuning);
+      AttentionRun run{.shape = shape, .split_tokens = split, .tuning = tuning};
+      const auto whole = attention_in_chunks(bed, run, {kTokens});
       for (const auto& chunks : {one_by_one, {1, 63, 2, 1, 60, 23}}) {
-        EXPECT_EQ(whole, attention_in_chunks(bed, shape, chunks, split, tuning))
+        EXPECT_EQ(whole, attention_in_chunks(bed, run, chunks))
             << "split " << split << ", window " << shape.window;
       }
     }
   }
 }
 
-TEST(AttentionInvariance, ChunksChangeNoBitOfAnyRow) {
-  PUMICE_REQUIRE_DEVICE(device);
-  expect_chunks_change_nothing(device,
-                               {.path = FlashAttention::Path::kPortable, .max_tile_rows = 8});
+/// Of lists cut down to one KV tile of one workgroup: each goes on with what the one before has
+/// left.
+void expect_cuts_change_nothing(const std::shared_ptr<vk::Device>& device,
+                                const FlashAttention::Tuning& tuning) {
+  vk::PipelineLibrary pipelines(device, "", spirv_hash());
+  OpBed bed(device, pipelines);
+  for (const FlashAttention::Shape& shape : {kShape, kWindowed}) {
+    AttentionRun run{.shape = shape, .tuning = tuning};
+    const std::vector<uint32_t> chunks = {1, 140, 1, 8};
+    const auto whole = attention_in_chunks(bed, run, chunks);
+    size_t n_before = run.n_segments;
+    for (const uint64_t flops : {3'000'000u, 600'000u, 1u}) {
+      run.limit = {.flops = flops};
+      EXPECT_TRUE(attention_in_chunks(bed, run, chunks) == whole)
+          << run.n_segments << " segments, window " << shape.window;
+      EXPECT_GT(run.n_segments, n_before) << flops;
+      n_before = run.n_segments;
+    }
+  }
 }
 
-TEST(AttentionInvariance, CuttingItsItemsToFitSegmentsChangesNoBit) {
+TEST(AttentionInvariance, ChunksChangeNoBitOfAnyRow) {
+  PUMICE_REQUIRE_DEVICE(device);
+  const FlashAttention::Tuning tuning{.path = FlashAttention::Path::kPortable, .max_tile_rows = 8};
+  expect_chunks_change_nothing(device, tuning);
+  expect_cuts_change_nothing(device, tuning);
+}
+
+TEST(AttentionInvariance, CuttingItsItemsByHeadsChangesNoBit) {
   PUMICE_REQUIRE_DEVICE(device);
   vk::PipelineLibrary pipelines(device, "", spirv_hash());
   OpBed bed(device, pipelines);
   const FlashAttention::Tuning tuning = FlashAttention::tuned(pipelines);
   const std::vector<uint32_t> chunks = {1, 63, 2, 1, 60, 23};
-  size_t n_whole = 0;
-  const auto whole = attention_in_chunks(bed, kShape, chunks, 64, tuning, {}, &n_whole);
-  EXPECT_EQ(n_whole, 1u);
+  AttentionRun run{.shape = kShape, .split_tokens = 64, .tuning = tuning, .carries = false};
+  const auto whole = attention_in_chunks(bed, run, chunks);
+  EXPECT_EQ(run.n_segments, 1u);
   size_t n_before = 1;
   for (const uint64_t flops : {4'000'000u, 1'000'000u, 1u}) {
-    size_t n_segments = 0;
-    const auto cut =
-        attention_in_chunks(bed, kShape, chunks, 64, tuning, {.flops = flops}, &n_segments);
-    EXPECT_TRUE(cut == whole) << n_segments << " segments";
-    EXPECT_GT(n_segments, n_before) << flops;
-    n_before = n_segments;
+    run.limit = {.flops = flops};
+    EXPECT_TRUE(attention_in_chunks(bed, run, chunks) == whole) << run.n_segments << " segments";
+    EXPECT_GT(run.n_segments, n_before) << flops;
+    n_before = run.n_segments;
   }
 }
 
@@ -144,9 +174,11 @@ TEST(AttentionInvariance, ChunksChangeNoBitOfAnyRowOnTheBroadcastPath) {
   if (!FlashAttention::broadcast_supported(device->plan())) {
     GTEST_SKIP() << "no broadcasts in subgroups of a known size";
   }
-  expect_chunks_change_nothing(device, {.path = FlashAttention::Path::kBroadcast,
-                                        .workgroup_size = device->plan().subgroup_size,
-                                        .max_tile_rows = 2});
+  const FlashAttention::Tuning tuning{.path = FlashAttention::Path::kBroadcast,
+                                      .workgroup_size = device->plan().subgroup_size,
+                                      .max_tile_rows = 2};
+  expect_chunks_change_nothing(device, tuning);
+  expect_cuts_change_nothing(device, tuning);
 }
 
 TEST(AttentionInvariance, ChunksChangeNoBitOfAnyRowOnMatrixCores) {
@@ -156,6 +188,7 @@ TEST(AttentionInvariance, ChunksChangeNoBitOfAnyRowOnMatrixCores) {
   if (!find_spirv("flash_attention.matrix").ok()) GTEST_SKIP() << "not in this build";
   tuning->matrix_rows = true;
   expect_chunks_change_nothing(device, *tuning);
+  expect_cuts_change_nothing(device, *tuning);
 }
 
 }  // namespace

@@ -66,6 +66,21 @@ TEST(AttentionPlan, ChunksAboveTheLimitAreNotSplit) {
   EXPECT_EQ(plan_of({{.n_rows = 8, .first_position = 100}}, options).n_partials, 4u * 7 + 4u * 7);
 }
 
+TEST(AttentionPlan, KnowsHowManyKeysTheLongestItemOfAListHas) {
+  const std::vector<SequenceChunk> chunks = {{.n_rows = 9, .first_position = 100},
+                                             {.n_rows = 2, .first_position = 5},
+                                             {.n_rows = 1, .first_position = 90},
+                                             {.n_rows = 1, .first_position = 7}};
+  const AttentionPlan all = plan_of(chunks, {.tile_tokens = 4});
+  EXPECT_EQ(all.most_tile_keys, 109u);
+  EXPECT_EQ(all.most_row_keys, 91u);
+  // Of single rows one split at most, and behind a window nothing but its block's first keys.
+  EXPECT_EQ(plan_of(chunks, {.tile_tokens = 4, .split_tokens = 32}).most_row_keys, 32u);
+  const AttentionPlan near = plan_of(chunks, {.tile_tokens = 4, .window = 10});
+  EXPECT_EQ(near.most_tile_keys, 108u - 80);
+  EXPECT_EQ(near.most_row_keys, 91u - 80);
+}
+
 TEST(AttentionPlan, RowsSeeAheadUpToTheEndOfTheirText) {
   const AttentionPlan all =
       plan_of({{.seq = 3, .first_row = 2, .n_rows = 6}, {.seq = 9, .first_row = 8, .n_rows = 1}},

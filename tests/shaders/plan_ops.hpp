@@ -60,27 +60,32 @@ inline Status plan_small_ops(vk::PipelineLibrary& pipelines,
   for (const bool silu : {false, true}) {
     PUMICE_TRY_STATUS(ops::CausalConv::plan(pipelines, {.taps = 4, .silu = silu}));
   }
+  const auto plan_recurrence = [&](const ops::Recurrence::Shape& shape) -> Status {
+    PUMICE_TRY_STATUS(
+        ops::Recurrence::plan(pipelines, shape, ops::Recurrence::tuned(pipelines, shape)));
+    return {};
+  };
   for (const bool delta : {false, true}) {
-    PUMICE_TRY_STATUS(ops::Recurrence::plan(pipelines, {.n_heads = 4,
-                                                        .n_key_heads = 2,
-                                                        .key_dim = 128,
-                                                        .value_dim = delta ? 128u : 64u,
-                                                        .by_remainder = delta,
-                                                        .delta = delta,
-                                                        .has_d = !delta}));
+    PUMICE_TRY_STATUS(plan_recurrence({.n_heads = 4,
+                                       .n_key_heads = 2,
+                                       .key_dim = 128,
+                                       .value_dim = delta ? 128u : 64u,
+                                       .by_remainder = delta,
+                                       .delta = delta,
+                                       .has_d = !delta}));
   }
-  PUMICE_TRY_STATUS(ops::Recurrence::plan(pipelines, {.n_heads = 4,
-                                                      .n_key_heads = 4,
-                                                      .key_dim = 128,
-                                                      .value_dim = 128,
-                                                      .delta = true,
-                                                      .decay = ops::Recurrence::Decay::kKey}));
-  PUMICE_TRY_STATUS(ops::Recurrence::plan(pipelines, {.n_heads = 1,
-                                                      .n_key_heads = 1,
-                                                      .key_dim = 16,
-                                                      .value_dim = 8192,
-                                                      .has_d = true,
-                                                      .decay = ops::Recurrence::Decay::kState}));
+  PUMICE_TRY_STATUS(plan_recurrence({.n_heads = 4,
+                                     .n_key_heads = 4,
+                                     .key_dim = 128,
+                                     .value_dim = 128,
+                                     .delta = true,
+                                     .decay = ops::Recurrence::Decay::kKey}));
+  PUMICE_TRY_STATUS(plan_recurrence({.n_heads = 1,
+                                     .n_key_heads = 1,
+                                     .key_dim = 16,
+                                     .value_dim = 8192,
+                                     .has_d = true,
+                                     .decay = ops::Recurrence::Decay::kState}));
   PUMICE_TRY_STATUS(ops::Combine::plan(pipelines));
   for (const auto variant : {ops::Sampling::Variant::kGreedy, ops::Sampling::Variant::kFull}) {
     PUMICE_TRY_STATUS(ops::Sampling::plan(pipelines, variant));

@@ -200,21 +200,21 @@ TEST_P(SegmentLimitOfRows, CutsAndChangesNothing) {
   EXPECT_GE(n_cut, 1u) << "none of its cases was cut";
 }
 
-INSTANTIATE_TEST_SUITE_P(Ops, SegmentLimitOfRows,
-                         ::testing::Values(Kernel{"causal_conv"}, Kernel{"elementwise"},
-                                           Kernel{"embedding"}, Kernel{"experts", "route"},
-                                           Kernel{"experts", " k="}, Kernel{"experts", "combine"},
-                                           Kernel{"expert_gemm"}, Kernel{"gated_activation"},
-                                           Kernel{"head_linear", "heads"},
-                                           Kernel{"head_linear", "transposed"},
-                                           Kernel{"layer_norm"}, Kernel{"quantize_x"},
-                                           Kernel{"recurrence", "", true}, Kernel{"rms_norm"},
-                                           Kernel{"rope"}, Kernel{"rope_kv"}),
-                         [](const auto& test) {
-                           std::string name = std::string(test.param.op) + "_" + test.param.part;
-                           std::erase_if(name, [](char c) { return c == ' ' || c == '='; });
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Ops, SegmentLimitOfRows,
+    ::testing::Values(Kernel{"causal_conv"}, Kernel{"elementwise"}, Kernel{"embedding"},
+                      Kernel{"experts", "route"}, Kernel{"experts", " k="},
+                      Kernel{"experts", "combine"}, Kernel{"expert_gemm"},
+                      Kernel{"flash_attention", "", true}, Kernel{"gated_activation"},
+                      Kernel{"head_linear", "heads"}, Kernel{"head_linear", "transposed"},
+                      Kernel{"layer_norm"}, Kernel{"quantize_x"}, Kernel{"recurrence", "", true},
+                      Kernel{"recurrence", "pieces", true}, Kernel{"rms_norm"}, Kernel{"rope"},
+                      Kernel{"rope_kv"}),
+    [](const auto& test) {
+      std::string name = std::string(test.param.op) + "_" + test.param.part;
+      std::erase_if(name, [](char c) { return c == ' ' || c == '='; });
+      return name;
+    });
 
 /// Commands of an expert's product, of heads' products, of a recurrence, in the smallest pieces.
 size_t smallest_pieces(const char* op, const char* name) {

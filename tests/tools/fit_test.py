@@ -5,7 +5,8 @@ import json
 import re
 import unittest
 
-from command_line import DOES_NOT_FIT, STORIES, USAGE, CommandLineTest
+from command_line import DOES_NOT_FIT, SHARED, STORIES, USAGE, CommandLineTest
+from gguf_prediction import with_prediction_block
 from gguf_split import split_gguf
 
 HUGE = ["info", "--fit", "--synthetic", "moe-8x7b:q4_k", "--limit", "budget=2G"]
@@ -59,6 +60,26 @@ class Fit(CommandLineTest):
         run = ["-p", "Once upon a time", "-n", 20, "--temp", 0]
         self.assertEqual(self.ok("run", "-m", self.folder / "s-00001-of-00003.gguf", *run).stdout,
                          self.ok("run", "-m", STORIES, *run).stdout)
+
+    def test_blocks_that_predict_tokens_after_the_next_are_told_and_not_counted(self):
+        plain = self.need(SHARED / "reference/families/glm4moe.gguf")
+        n_floats = 1 << 20
+        path = self.write("predicts.gguf", with_prediction_block(plain.read_bytes(), "glm4moe", n_floats))
+        for flags in ((), ("--fit", "-c", 64)):
+            with self.subTest(flags=flags):
+                without, told = (json.loads(self.ok("info", "-m", model, "--json", *flags).stdout)
+                                 for model in (plain, path))
+                self.assertEqual(without["prediction"], {"blocks": 0, "bytes": 0, "loaded": False})
+                self.assertEqual(told["prediction"], {"blocks": 1, "bytes": 4 * n_floats, "loaded": False})
+                for key in ("memory", "weights_bytes", "total_bytes"):
+                    self.assertEqual(told.get(key), without.get(key))
+        self.assertRegex(self.ok("info", "-m", path).stdout.decode(),
+                         r"not loaded +4\.0 MiB of a block that predicts tokens after the next\n")
+        self.assertRegex(self.ok("info", "-m", path, "--fit").stdout.decode(), r"not counted +4\.0 MiB  of blocks that")
+        for flags in ((), ("--fit",)):
+            self.assertNotIn("after the next", self.ok("info", "-m", plain, *flags).stdout.decode())
+        run = ["-p", "a", "-n", 4, "--temp", 0]
+        self.assertEqual(self.ok("run", "-m", path, *run).stdout, self.ok("run", "-m", plain, *run).stdout)
 
 
 if __name__ == "__main__":

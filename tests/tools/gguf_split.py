@@ -7,7 +7,7 @@ STRING, ARRAY, UINT16, INT32 = 8, 9, 2, 5
 ALIGNMENT = 32
 
 
-class _Reader:
+class Reader:
     def __init__(self, data):
         self.data, self.at = data, 0
 
@@ -32,17 +32,17 @@ class _Reader:
             self.at += SIZES[kind]
 
 
-def _string(text):
+def string(text):
     return struct.pack("<Q", len(text)) + text
 
 
-def _aligned(data):
+def aligned(data):
     return data + bytes(-len(data) % ALIGNMENT)
 
 
 def split_gguf(data, count):
     """The files of `count` parts, each with some of the tensors, the last with what remains."""
-    reader = _Reader(data)
+    reader = Reader(data)
     reader.at = 8
     n_tensors, n_keys = reader.number("Q"), reader.number("Q")
     begin = reader.at
@@ -55,7 +55,7 @@ def split_gguf(data, count):
         name = reader.string()
         dims = [reader.number("Q") for _ in range(reader.number("I"))]
         tensors.append((name, dims, reader.number("I"), reader.number("Q")))
-    body = _aligned(data[:reader.at])
+    body = aligned(data[:reader.at])
     ends = sorted([offset for *_, offset in tensors] + [len(data) - len(body)])
     parts = []
     for number in range(count):
@@ -64,12 +64,12 @@ def split_gguf(data, count):
         for key, kind, value in ((b"split.no", UINT16, struct.pack("<H", number)),
                                  (b"split.count", UINT16, struct.pack("<H", count)),
                                  (b"split.tensors.count", INT32, struct.pack("<i", n_tensors))):
-            header += _string(key) + struct.pack("<I", kind) + value
+            header += string(key) + struct.pack("<I", kind) + value
         header += metadata if number == 0 else b""
         content = b""
         for name, dims, kind, offset in mine:
-            header += _string(name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, kind, len(content))
+            header += string(name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, kind, len(content))
             end = ends[ends.index(offset) + 1]
-            content += _aligned(data[len(body) + offset:len(body) + end])
-        parts.append(_aligned(header) + content)
+            content += aligned(data[len(body) + offset:len(body) + end])
+        parts.append(aligned(header) + content)
     return parts
