@@ -51,8 +51,7 @@ uint64_t carried_bytes(const Lowered& lowered, uint64_t slab_bytes) {
 /// What `allocate` asks for, in its order: of the scratch of products the most that kernels of any
 /// device want, or a slab.
 std::vector<uint64_t> range_bytes(const Lowered& lowered, const Program& program,
-                                  const DecoderLimits& limits,
-                                  uint64_t slab_bytes = UINT64_MAX) {
+                                  const DecoderLimits& limits, uint64_t slab_bytes = UINT64_MAX) {
   uint64_t stats_floats = 0;
   uint64_t y_floats = 0;
   for (const AttentionClass& one : lowered.attention_classes) {
@@ -95,6 +94,7 @@ ops::Route::Kind route_kind(const call::Route& c, Routing routing) {
           .biased = c.bias.has_value(),
           .grouped = c.router.n_groups > 1,
           .renormalised = c.router.renormalised,
+          .gained = c.gains.has_value(),
           .given = routing == Routing::kGiven};
 }
 
@@ -710,6 +710,7 @@ class Decoder::Recording {
     decoder_.route_.at(route_kind(c, decoder_.routing_))
         .record(recorder_, {.scores = at(c.scores),
                             .bias = vector(c.bias),
+                            .gains = vector(c.gains),
                             .routes = at(c.routes),
                             .rows = n_rows_,
                             .n_experts = c.n_experts,

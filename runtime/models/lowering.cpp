@@ -704,7 +704,8 @@ class Lowering {
     const View routes = new_view(2 * o.n_used);
     views_[result_] = routes;
     const auto bias = o.bias ? std::optional(vector_of({*o.bias})) : std::nullopt;
-    emit(call::Route{scores, routes, n_experts, o.n_used, o.router, bias}, "router");
+    const auto gains = o.gain ? std::optional(vector_of({*o.gain})) : std::nullopt;
+    emit(call::Route{scores, routes, n_experts, o.n_used, o.router, bias, gains}, "router");
     const View groups = new_view(ops::ExpertGemm::kWordsPerPair * o.n_used);
     groups_[result_] = groups;
     emit(call::GroupRoutes{routes, groups, n_experts, o.n_used}, "router");

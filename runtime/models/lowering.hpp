@@ -206,6 +206,7 @@ struct Route {
   uint32_t n_used;
   Router router;
   std::optional<VectorId> bias;
+  std::optional<VectorId> gains;
 };
 /// Routes sorted by expert, where there are so many rows that ExpertLinear wants them so.
 struct GroupRoutes {

@@ -74,7 +74,9 @@ Operands operands(const op::SoftCap& o) { return {"soft_cap", {o.x}}; }
 Operands operands(const op::Split& o) { return {"split", {o.x}}; }
 Operands operands(const op::Concat& o) { return {"concat", {o.a, o.b}}; }
 Operands operands(const op::SplitGroups& o) { return {"split_groups", {o.x}}; }
-Operands operands(const op::Route& o) { return {"route", {o.scores}, with({}, o.bias)}; }
+Operands operands(const op::Route& o) {
+  return {"route", {o.scores}, with(with({}, o.bias), o.gain)};
+}
 Operands operands(const op::ExpertLinear& o) {
   return {"expert_linear", {o.x, o.routes}, with({o.weight}, o.bias)};
 }

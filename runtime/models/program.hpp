@@ -296,6 +296,7 @@ struct Route {
   uint32_t n_used;
   Router router;
   std::optional<TensorId> bias;  ///< [n_experts]
+  std::optional<TensorId> gain;  ///< [n_experts]: an expert's weight is times its own
 };
 /// x Wᵀ + bias for each of a token's experts, in rank order, of a tensor {n_cols, n_rows,
 /// n_experts}. x is one row for all of them, or one for each.

@@ -388,7 +388,7 @@ ValueId ProgramBuilder::split_groups(ValueId x, uint32_t group, uint32_t first, 
 }
 
 ValueId ProgramBuilder::route(ValueId scores, uint32_t n_used, const Router& router,
-                              std::string_view bias) {
+                              std::string_view bias, std::string_view gain) {
   const uint32_t n_experts = width(scores);
   expect(n_used > 0 && n_used <= n_experts, "{}route: {} of {} experts", prefix_, n_used,
          n_experts);
@@ -399,6 +399,7 @@ ValueId ProgramBuilder::route(ValueId scores, uint32_t n_used, const Router& rou
          router.n_used_groups, router.n_groups);
   op::Route route{.scores = scores, .n_used = n_used, .router = router};
   if (!bias.empty()) route.bias = tensor(bias, "bias", {n_experts, 1, 1, 1});
+  if (!gain.empty()) route.gain = tensor(gain, "scale", {n_experts, 1, 1, 1});
   return add_op(route, "routes", n_used, ValueKind::kRoutes);
 }
 
@@ -539,7 +540,8 @@ ValueId ProgramBuilder::experts(ValueId x, const Experts& options) {
   const ExpertSource& source = options.source;
   const uint32_t n = source.n_experts;
   const ValueId scores = linear(options.router_input.value_or(x), "ffn_gate_inp", n);
-  const ValueId to = route(scores, source.n_used, source.router, options.selection_bias);
+  const ValueId to =
+      route(scores, source.n_used, source.router, options.selection_bias, options.gain);
   const uint32_t n_ff = source.n_ff;
   const auto gate_and_up = [&]() -> std::pair<ValueId, ValueId> {
     if (options.merged) {

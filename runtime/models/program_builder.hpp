@@ -105,6 +105,7 @@ class ProgramBuilder {
     ActivationKind activation = ActivationKind::kSilu;
     std::optional<ValueId> router_input = {};  ///< where it is not what experts read
     std::string_view selection_bias = {};      ///< stem of its tensor
+    std::string_view gain = {};                ///< likewise, see `route`
     double limit = 0;                          ///< of what is multiplied; 0: none
     double shared_limit = 0;                   ///< the same of the shared expert
     bool merged = false;                ///< gates and ups are rows of one tensor, ffn_gate_up_exps
@@ -193,9 +194,10 @@ class ProgramBuilder {
   ValueId concat(ValueId a, ValueId b);
   /// Numbers [first, first + n) of each `group` consecutive ones.
   ValueId split_groups(ValueId x, uint32_t group, uint32_t first, uint32_t n);
-  /// `bias`: stem of a tensor that has a part in the choice; empty: none.
+  /// `bias`: stem of a tensor that has a part in the choice; `gain`: of one, ".scale", that
+  /// experts' weights are times; empty: none.
   ValueId route(ValueId scores, uint32_t n_used, const Router& router = {},
-                std::string_view bias = {});
+                std::string_view bias = {}, std::string_view gain = {});
   ValueId expert_linear(ValueId x, ValueId routes, std::string_view stem, const ExpertDims& dims,
                         Bias bias = Bias::kNone);
   ValueId combine(ValueId x, ValueId routes);

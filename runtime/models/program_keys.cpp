@@ -8,10 +8,10 @@ namespace {
 
 /// Families whose pages read Metadata::read_experts' keys.
 constexpr std::array<std::string_view, 24> kWithExperts = {
-    "afmoe",         "bailingmoe2",  "deepseek2",      "ernie4_5-moe", "glm4moe",  "gpt-oss",
-    "granitehybrid", "granitemoe",   "jamba",          "kimi-linear",  "lfm2moe",  "llama",
-    "minimax-m2",    "mistral4",     "nemotron_h_moe", "qwen35moe",    "qwen3moe", "qwen3next",
-    "qwen3vlmoe",    "smallthinker", "step35"};
+    "afmoe",     "bailingmoe2",   "deepseek2",    "ernie4_5-moe",   "gemma4",      "glm4moe",
+    "gpt-oss",   "granitehybrid", "granitemoe",   "jamba",          "kimi-linear", "lfm2moe",
+    "llama",     "minimax-m2",    "mistral4",     "nemotron_h_moe", "qwen35moe",   "qwen3moe",
+    "qwen3next", "qwen3vlmoe",    "smallthinker", "step35"};
 /// Those of them that count shared experts; granitemoe has the width of all of them.
 constexpr std::array<std::string_view, 24> kWithSharedExperts = {
     "afmoe",     "bailingmoe2", "deepseek2", "ernie4_5-moe", "glm4moe",      "gpt-oss",

@@ -113,6 +113,7 @@ class Constants {
     if (router.probability == Router::Probability::kSigmoid) text += ", sigmoid";
     if (!router.renormalised) text += ", not renormalised";
     if (router.scale != 1) text += fmt::format(", times {:.6g}", router.scale);
+    if (o.gain) text += ", times a gain of each";
     return text;
   }
   std::string operator()(const op::ExpertLinear& o) const {

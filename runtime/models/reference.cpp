@@ -583,6 +583,10 @@ class Evaluation {
     if (op.bias) {
       PUMICE_TRY(bias, vector(*op.bias));
     }
+    std::vector<float> gains;
+    if (op.gain) {
+      PUMICE_TRY(gains, vector(*op.gain));
+    }
     Routes& routes = routes_[result];
     std::vector<uint32_t> order(n_experts);
     for (size_t t = 0; t < n_tokens(); ++t) {
@@ -597,7 +601,8 @@ class Evaluation {
       total = op.router.renormalised ? std::max(total, kLeastWeightSum) : 1;
       for (size_t rank = 0; rank < op.n_used; ++rank) {
         routes.experts.push_back(order[rank]);
-        routes.weights.push_back(op.router.scale * p[order[rank]] / total);
+        const double gain = op.gain ? double{gains[order[rank]]} : 1;
+        routes.weights.push_back(op.router.scale * p[order[rank]] / total * gain);
       }
     }
     return Values();

@@ -33,7 +33,8 @@ Result<Route> Route::plan(vk::PipelineLibrary& pipelines, const Kind& kind) {
   const RouteSpec spec{.probability = static_cast<uint32_t>(kind.probability),
                        .choice = choice_constant(kind),
                        .grouped = kind.grouped && !kind.given,
-                       .renormalised = kind.renormalised};
+                       .renormalised = kind.renormalised,
+                       .has_gains = kind.gained};
   Route op;
   op.kind_ = kind;
   PUMICE_TRY(op.pipeline_, pipelines.declare({.module = module,
@@ -57,6 +58,7 @@ void Route::record(vk::Recorder& recorder, const Args& args) const {
   push.scores = args.scores.address();
   const bool reads_bias = kind_.biased && !kind_.given;
   push.bias = (reads_bias ? args.bias : args.scores).address();
+  push.gains = (kind_.gained ? args.gains : args.scores).address();
   push.routes = args.routes.address();
   push.n_experts = args.n_experts;
   push.n_used = args.n_used;
@@ -68,6 +70,7 @@ void Route::record(vk::Recorder& recorder, const Args& args) const {
   dispatch_rows(
       recorder, *pipeline_, push, args.rows,
       {vk::reads(args.scores), reads_bias ? vk::reads(args.bias) : vk::Access{},
+       kind_.gained ? vk::reads(args.gains) : vk::Access{},
        kind_.given ? vk::updates(args.routes) : vk::writes(args.routes)},
       [&](uint32_t rows) { return vk::Cost{.bytes = rows * (scores_bytes + routes_bytes)}; },
       [&](RoutePush& moved, uint32_t first, uint32_t rows) {

@@ -30,6 +30,7 @@ class Route {
     bool biased = false;       ///< a bias is added to probabilities for the choice, not for weights
     bool grouped = false;      ///< only experts of the best groups are chosen
     bool renormalised = true;  ///< weights are divided by their sum, or 6.1e-5 if that is less
+    bool gained = false;       ///< the weight of an expert is then times a factor of its own
     /// Nothing is chosen: routes name each row's experts already, and get their weights.
     bool given = false;
 
@@ -37,12 +38,13 @@ class Route {
   };
 
   struct Args {
-    vk::BufferRange scores;     ///< float [rows][n_experts]
-    vk::BufferRange bias = {};  ///< float [n_experts], if biased
-    vk::BufferRange routes;     ///< [rows][n_used], kRouteBytes each; 8-byte aligned; read if given
-    uint32_t rows = 0;          ///< at most 65535
-    uint32_t n_experts = 0;     ///< at most kMostExperts
-    uint32_t n_used = 0;        ///< at most kMostUsedExperts and the experts of n_used_groups
+    vk::BufferRange scores;      ///< float [rows][n_experts]
+    vk::BufferRange bias = {};   ///< float [n_experts], if biased
+    vk::BufferRange gains = {};  ///< float [n_experts], if gained
+    vk::BufferRange routes;  ///< [rows][n_used], kRouteBytes each; 8-byte aligned; read if given
+    uint32_t rows = 0;       ///< at most 65535
+    uint32_t n_experts = 0;  ///< at most kMostExperts
+    uint32_t n_used = 0;     ///< at most kMostUsedExperts and the experts of n_used_groups
     /// Groups are of consecutive experts, as many in each, at most kMostExpertGroups; the best are
     /// those whose two best experts have the highest sums of probability and bias.
     uint32_t n_groups = 1;

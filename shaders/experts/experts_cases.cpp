@@ -114,6 +114,7 @@ std::vector<uint32_t> random_routes(uint32_t rows, uint32_t n_used, uint32_t n_e
 Result<PreparedOp> prepare_route(OpBed& bed, const RouteShape& shape) {
   const auto scores = scores_of(shape);
   const auto bias = OpBed::normal_floats(shape.n_experts, 5, 0.3f);
+  const auto gains = OpBed::normal_floats(shape.n_experts, 6);
   Route::Args args{.rows = shape.rows,
                    .n_experts = shape.n_experts,
                    .n_used = shape.n_used,
@@ -122,6 +123,7 @@ Result<PreparedOp> prepare_route(OpBed& bed, const RouteShape& shape) {
                    .scale = shape.weight_scale};
   PUMICE_TRY(args.scores, bed.input(scores));
   PUMICE_TRY(args.bias, bed.input(bias));
+  PUMICE_TRY(args.gains, bed.input(gains));
   PUMICE_TRY(args.routes, bed.output(uint64_t{shape.rows} * shape.n_used * kRouteBytes));
   // Routes that are given are overwritten, so a pristine copy is restored before each run.
   const std::vector<uint32_t> given = random_routes(shape.rows, shape.n_used, shape.n_experts);
@@ -151,7 +153,8 @@ Result<PreparedOp> prepare_route(OpBed& bed, const RouteShape& shape) {
       ids.elements.push_back(at);
       ids.words.push_back(order[rank]);
       if (std::isnan(own[order[rank]])) continue;  // of no score at all
-      const double weight = shape.weight_scale * p.numerators[order[rank]] / sum;
+      const double gain = shape.kind.gained ? double{gains[order[rank]]} : 1;
+      const double weight = shape.weight_scale * p.numerators[order[rank]] / sum * gain;
       if (std::isnan(weight)) continue;
       double most = -kInfinity;
       for (uint32_t e = 0; e < shape.n_experts; ++e) most = std::fmax(most, own[e]);
@@ -159,12 +162,12 @@ Result<PreparedOp> prepare_route(OpBed& bed, const RouteShape& shape) {
       const double distance =
           softmax ? double{own[order[rank]]} - most : -std::abs(own[order[rank]]);
       // Of exp() 3 + 2|x| units, of its argument |x| / 2; the sum's own errors are weighted by its
-      // terms, which leaves less than a unit for their arguments; divisions of 2.5, and a product.
+      // terms, which leaves less than a unit for their arguments; divisions of 2.5, and products.
       const double units = 12 + (shape.kind.renormalised ? shape.n_used : shape.n_experts) +
                            (std::isinf(distance) ? 0 : 2.5 * -distance);
       weights.elements.push_back(at + 1);
       weights.reference.push_back(weight);
-      weights.bound.push_back(units * 0x1p-23 * weight + 0x1p-126);
+      weights.bound.push_back(units * 0x1p-23 * std::abs(weight) + 0x1p-126);
     }
   }
   return PreparedOp{.record =
@@ -307,19 +310,21 @@ std::vector<OpCase> experts_cases() {
         RouteShape{9, 256, 8, Scores::kRandom, 2, kGrouped, 8, 4, 2.5f},
         RouteShape{5, 16, 2, Scores::kRandom, 2, kGrouped, 4, 1},
         RouteShape{4, 128, 4, Scores::kRandom, 2, kGrouped, 64, 2},
+        RouteShape{5, 40, 3, Scores::kRandom, 2, {.gained = true}, 1, 1, 2.5f},
         RouteShape{5, 40, 3, Scores::kRandom, 2, {.given = true}},
         RouteShape{4, 16, 2, Scores::kRandom, 2, {.renormalised = false, .given = true}},
         RouteShape{6, 32, 4, Scores::kRandom, 2, kGiven, 4, 2, 2.5f}}) {
     cases.push_back(
         {.op = "experts",
          .name = fmt::format(
-             "route rows={} experts={} used={}{}{}{}{}{}{}", shape.rows, shape.n_experts,
+             "route rows={} experts={} used={}{}{}{}{}{}{}{}", shape.rows, shape.n_experts,
              shape.n_used, kScores[static_cast<size_t>(shape.scores)],
              shape.kind.probability == Probability::kSigmoid ? " sigmoid" : "",
              shape.kind.biased ? " biased" : "",
              shape.kind.grouped ? fmt::format(" groups={}/{}", shape.n_used_groups, shape.n_groups)
                                 : "",
-             shape.kind.renormalised ? "" : " as they are", shape.kind.given ? " given" : ""),
+             shape.kind.renormalised ? "" : " as they are", shape.kind.gained ? " gained" : "",
+             shape.kind.given ? " given" : ""),
          .prepare = [shape](OpBed& bed) { return prepare_route(bed, shape); }});
   }
   for (const WeightType* type : linear_types()) {

@@ -126,6 +126,7 @@ void main() {
     ExpertRoute route;
     route.expert = chosen[i];
     route.weight = pc.scale * (numerators[chosen[i]] / sum);
+    if (has_gains != 0) route.weight *= Floats(pc.gains).v[chosen[i]];
     ExpertRoutes(pc.routes).v[row * pc.n_used + i] = route;
   }
 }

@@ -16,6 +16,7 @@
 #define ROUTE_PUSH(FIELD)                                                  \
   FIELD(ADDRESS, scores) /* float [rows][n_experts] */                     \
   FIELD(ADDRESS, bias)   /* float [n_experts], of ROUTE_BY_BIASED_SCORE */ \
+  FIELD(ADDRESS, gains)  /* float [n_experts], if has_gains */             \
   FIELD(ADDRESS, routes) /* ExpertRoute [rows][n_used] */                  \
   FIELD(uint, n_experts) /* at most MOST_EXPERTS */                        \
   FIELD(uint, n_used)    /* at most MOST_USED, n_experts */                \
@@ -29,7 +30,8 @@ PUMICE_PUSH_CONSTANTS(RoutePush, ROUTE_PUSH)
   CONSTANT(1, uint, probability, ROUTE_SOFTMAX)                                       \
   CONSTANT(2, uint, choice, ROUTE_BY_SCORE)                                           \
   CONSTANT(3, uint, grouped, 0)      /* only experts of the best groups are chosen */ \
-  CONSTANT(4, uint, renormalised, 1) /* weights of a row add up to the scale */
+  CONSTANT(4, uint, renormalised, 1) /* weights of a row add up to the scale */       \
+  CONSTANT(5, uint, has_gains, 0)    /* an expert's weight is times its gain */
 PUMICE_SPEC_CONSTANTS(RouteSpec, ROUTE_SPEC)
 
 #endif

@@ -66,6 +66,14 @@ Form gemma4_keys_as_values() {
           .keys = {{"rope.freq_base_swa", kRopeBase}}};
 }
 
+/// Gemma 4 with experts, but in its first layer.
+Form gemma4_experts() {
+  Form form = gemma4_keys_as_values();
+  form.name = "gemma4_experts";
+  form.experts = {.n = 6, .n_used = 2, .n_dense_layers = 1, .beside_dense = true};
+  return form;
+}
+
 /// DeepSeek V2 Lite as its older files are: no latent of queries, one matrix for keys and values,
 /// YaRN whose frequencies all stay and whose magnitude is of the scores alone.
 Form deepseek2_fused() {
@@ -219,6 +227,7 @@ std::vector<PlainForm> forms_without_a_file() {
        .output_bias = true},
       exaone4_windows(),
       gemma4_keys_as_values(),
+      gemma4_experts(),
       {.name = "qwen3moe",
        .architecture = "qwen3moe",
        .qk_norm = Form::QkNorm::kHeads,

@@ -72,8 +72,18 @@ void PlainTransformer::add_feed_forward(const std::string& layer, uint32_t n_ff,
 void PlainTransformer::add_experts(const std::string& layer) {
   const PlainExperts& experts = form_.experts;
   add_linear(layer + "ffn_gate_inp", form_.n_embd, experts.n, false);
-  add(layer + "ffn_gate_exps.weight", {form_.n_embd, experts.n_ff, experts.n});
-  add(layer + "ffn_up_exps.weight", {form_.n_embd, experts.n_ff, experts.n});
+  if (experts.beside_dense) {
+    add_feed_forward(layer, form_.n_ff, "");
+    add(layer + "ffn_gate_inp.scale", {form_.n_embd}, 1);
+    add(layer + "ffn_down_exps.scale", {experts.n}, 1);
+    add(layer + "ffn_gate_up_exps.weight", {form_.n_embd, 2 * experts.n_ff, experts.n});
+    for (const char* stem : {"pre_ffw_norm_2", "post_ffw_norm_1", "post_ffw_norm_2"}) {
+      add_norm(layer + stem);
+    }
+  } else {
+    add(layer + "ffn_gate_exps.weight", {form_.n_embd, experts.n_ff, experts.n});
+    add(layer + "ffn_up_exps.weight", {form_.n_embd, experts.n_ff, experts.n});
+  }
   add(layer + "ffn_down_exps.weight", {experts.n_ff, form_.n_embd, experts.n});
   if (experts.biased) add(layer + "exp_probs_b.bias", {experts.n});
   if (experts.n_ff_shared > 0) add_feed_forward(layer, experts.n_ff_shared, "_shexp");
@@ -305,9 +315,14 @@ PlainTransformer::Row PlainTransformer::expert_linear(const Row& x, const std::s
   return y;
 }
 
-PlainTransformer::Row PlainTransformer::experts(const Row& x, const std::string& layer) const {
+double PlainTransformer::gate(double x) const {
+  return form_.gelu_gate ? gelu(x) : x / (1 + std::exp(-x));
+}
+
+PlainTransformer::Row PlainTransformer::experts(const Row& x, const Row& router_x,
+                                                const std::string& layer) const {
   const PlainExperts& experts = form_.experts;
-  Row p = linear(x, layer + "ffn_gate_inp");
+  Row p = linear(router_x, layer + "ffn_gate_inp");
   double total = 0;
   for (double& value : p) total += value = std::exp(value);
   for (double& value : p) value = experts.sigmoid ? value / (1 + value) : value / total;
@@ -325,24 +340,42 @@ PlainTransformer::Row PlainTransformer::experts(const Row& x, const std::string&
   }
   Row y(x.size());
   for (const size_t expert : chosen) {
-    const Row gate = expert_linear(x, layer + "ffn_gate_exps", expert);
-    Row up = expert_linear(x, layer + "ffn_up_exps", expert);
-    for (size_t i = 0; i < up.size(); ++i) up[i] *= gate[i] / (1 + std::exp(-gate[i]));
+    Row gates, up;
+    if (experts.beside_dense) {
+      const Row both = expert_linear(x, layer + "ffn_gate_up_exps", expert);
+      gates.assign(both.begin(), both.begin() + experts.n_ff);
+      up.assign(both.begin() + experts.n_ff, both.end());
+    } else {
+      gates = expert_linear(x, layer + "ffn_gate_exps", expert);
+      up = expert_linear(x, layer + "ffn_up_exps", expert);
+    }
+    for (size_t i = 0; i < up.size(); ++i) up[i] *= gate(gates[i]);
     const Row down = expert_linear(up, layer + "ffn_down_exps", expert);
-    const double share = experts.renormalised ? p[expert] / weights : p[expert];
+    double share = experts.renormalised ? p[expert] / weights : p[expert];
+    if (experts.beside_dense) share *= values(layer + "ffn_down_exps.scale")[expert];
     for (size_t i = 0; i < y.size(); ++i) y[i] += experts.scale * share * down[i];
   }
   return experts.n_ff_shared == 0 ? y : sum(y, feed_forward(x, layer, "_shexp"));
+}
+
+PlainTransformer::Row PlainTransformer::experts_beside(const Row& x, const Row& f,
+                                                       const std::string& layer) const {
+  Row router_x = x;
+  normalise(router_x, false);
+  for (size_t i = 0; i < x.size(); ++i) {
+    router_x[i] *= values(layer + "ffn_gate_inp.scale")[i] / std::sqrt(x.size());
+  }
+  const Row routed = experts(norm(x, layer + "pre_ffw_norm_2"), router_x, layer);
+  return sum(norm(feed_forward(f, layer, ""), layer + "post_ffw_norm_1"),
+             norm(routed, layer + "post_ffw_norm_2"));
 }
 
 PlainTransformer::Row PlainTransformer::feed_forward(const Row& x, const std::string& layer,
                                                      const std::string& suffix) const {
   Row up = linear(x, layer + "ffn_up" + suffix);
   if (form_.gated) {
-    const Row gate = linear(x, layer + "ffn_gate" + suffix);
-    for (size_t i = 0; i < up.size(); ++i) {
-      up[i] *= form_.gelu_gate ? gelu(gate[i]) : gate[i] / (1 + std::exp(-gate[i]));
-    }
+    const Row gates = linear(x, layer + "ffn_gate" + suffix);
+    for (size_t i = 0; i < up.size(); ++i) up[i] *= gate(gates[i]);
   } else {
     for (double& value : up) value = gelu(value);
   }
@@ -438,7 +471,11 @@ PlainTransformer::Row PlainTransformer::run_layer(uint32_t index, const Row& x,
 
   Row f = form_.parallel ? x : after;
   if (form_.norms_before) f = form_.feed_forward_norm ? norm(f, layer + form_.ffn_norm) : h;
-  f = has_experts(index) ? experts(f, layer) : feed_forward(f, layer, "");
+  if (!has_experts(index)) {
+    f = feed_forward(f, layer, "");
+  } else {
+    f = form_.experts.beside_dense ? experts_beside(after, f, layer) : experts(f, f, layer);
+  }
   for (double& value : f) value *= form_.residual_scale;
   return sum(after, form_.norms_after ? norm(f, layer + "post_ffw_norm") : f);
 }

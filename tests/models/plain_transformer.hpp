@@ -30,6 +30,9 @@ struct PlainExperts {
   bool biased = false;          ///< in the choice
   bool renormalised = true;
   double scale = 1;
+  /// Gemma 4's: beside a dense feed-forward, both sides with norms of their own and gelu gates, by
+  /// a router with its own too, and each expert times a factor. Gates and ups are one tensor.
+  bool beside_dense = false;
 };
 
 /// Keys and values made of a latent; a head's last numbers are keys of their own, which turn.
@@ -157,7 +160,11 @@ class PlainTransformer {
   Row attention(const Row& q, const std::vector<Row>& keys, const std::vector<Row>& values,
                 uint32_t window) const;
   Row feed_forward(const Row& x, const std::string& layer, const std::string& suffix) const;
-  Row experts(const Row& x, const std::string& layer) const;
+  /// Of x, as a router chooses for `router_x`.
+  Row experts(const Row& x, const Row& router_x, const std::string& layer) const;
+  /// Of what has no norm yet, `x`, and the feed-forward's input.
+  Row experts_beside(const Row& x, const Row& f, const std::string& layer) const;
+  double gate(double x) const;
   Row expert_linear(const Row& x, const std::string& stem, size_t expert) const;
 
   PlainForm form_;

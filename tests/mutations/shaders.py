@@ -61,6 +61,8 @@ MUTATIONS = [
      "push.row_seq += first * 4;", "", "test_ops:*rope_kv*"),
     ("every share of quantised rows writes the first scales", "shaders/quantize_x/quantize_x.cpp",
      "moved.scales += first * 8;", "", "test_ops:*quantize_x*"),
+    ("experts have no gain", "shaders/experts/experts.cpp",
+     ".has_gains = kind.gained", ".has_gains = false", "test_ops:*experts_route*"),
     ("experts that are given are chosen", "shaders/experts/experts.cpp",
      "if (kind.given) return ROUTE_GIVEN;", "", "test_ops:*experts_route*"),
     ("every share of experts' products takes the first routes", "shaders/experts/experts.cpp",

@@ -1,6 +1,8 @@
-// Gemma 4, dense, text: Google DeepMind, 2026. Gemma 3 whose window layers have heads of another
-// size, whose last layers read the keys and values of earlier ones, and whose layers each get a
-// small embedding of the token of their own. Scores are not scaled: the norms of q and k do that.
+// Gemma 4, text: Google DeepMind, 2026. Gemma 3 whose window layers have heads of another size,
+// whose last layers read the keys and values of earlier ones, and whose layers each get a small
+// embedding of the token of their own. Scores are not scaled: the norms of q and k do that. Layers
+// may have experts beside the dense feed-forward, each side with norms of its own; the router reads
+// what neither of them does, x normed by itself.
 #include <fmt/core.h>
 
 #include <array>
@@ -30,6 +32,7 @@ struct Dimensions {
   std::vector<uint32_t> n_ff;
   uint32_t n_shared = 0;     ///< layers, the last, without keys and values
   uint32_t n_per_layer = 0;  ///< width of a layer's own embedding; 0: none
+  ExpertSource experts;
   double logit_cap = 0;
   std::vector<std::optional<ScalarSource>> output_scales;
 };
@@ -68,6 +71,7 @@ Result<Dimensions> read(const Metadata& metadata) {
                       "gemma4: {} of {} layers share keys and values, embeddings of {} a layer",
                       all.n_shared, n_layers, all.n_per_layer);
   }
+  PUMICE_TRY(all.experts, metadata.read_experts(all.d));
   if (metadata.has("final_logit_softcapping")) {
     PUMICE_TRY(all.logit_cap, metadata.read_positive("final_logit_softcapping", 30));
   }
@@ -97,9 +101,7 @@ class Building {
       p_.begin_layer(x);
       PUMICE_TRY(const ValueId a, attention(i, p_.rms_norm(x, "attn_norm", eps_)));
       x = p_.add(x, p_.rms_norm(a, "post_attention_norm", eps_));
-      const ValueId f = p_.rms_norm(x, "ffn_norm", eps_);
-      const ValueId y = p_.gated_ffn(f, ActivationKind::kGeluTanh, all_.n_ff[i]);
-      x = p_.add(x, p_.rms_norm(y, "post_ffw_norm", eps_));
+      x = p_.add(x, p_.rms_norm(feed_forward(i, x), "post_ffw_norm", eps_));
       if (per_layer_) x = p_.add(x, per_layer_term(i, x));
       if (all_.output_scales[i]) x = p_.scale(x, *all_.output_scales[i]);
       p_.end_layer(x);
@@ -124,6 +126,24 @@ class Building {
     const ValueId gate = p_.gelu_tanh(p_.linear(x, "inp_gate", all_.n_per_layer));
     const ValueId own = p_.split(*per_layer_, layer * all_.n_per_layer, all_.n_per_layer);
     return p_.rms_norm(p_.linear(p_.mul(gate, own), "proj", d_.n_embd), "post_norm", eps_);
+  }
+
+  ValueId feed_forward(uint32_t layer, ValueId x) {
+    constexpr auto kGelu = ActivationKind::kGeluTanh;
+    const ValueId dense = p_.gated_ffn(p_.rms_norm(x, "ffn_norm", eps_), kGelu, all_.n_ff[layer]);
+    const bool has_experts = all_.experts.n_experts > 0 &&
+                             metadata_.has_tensor(fmt::format("blk.{}.ffn_gate_inp.weight", layer));
+    if (!has_experts) return dense;
+    const ValueId to_router =
+        p_.scale(p_.bare_rms_norm(x, "ffn_gate_inp.scale", eps_), 1 / std::sqrt(d_.n_embd));
+    const ValueId routed =
+        p_.experts(p_.rms_norm(x, "pre_ffw_norm_2", eps_), {.source = all_.experts,
+                                                            .activation = kGelu,
+                                                            .router_input = to_router,
+                                                            .gain = "ffn_down_exps",
+                                                            .merged = true});
+    return p_.add(p_.rms_norm(dense, "post_ffw_norm_1", eps_),
+                  p_.rms_norm(routed, "post_ffw_norm_2", eps_));
   }
 
   Result<ValueId> attention(uint32_t layer, ValueId h) {
