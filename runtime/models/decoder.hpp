@@ -124,7 +124,7 @@ class Decoder {
 
  private:
   class Declaring;
-  class Recording;
+  class Recording;  // decoder_recording.cpp
   /// What a dispatch is recorded with.
   struct Resolved {
     StackedMatrices matrices;         ///< of call::Linear
@@ -142,6 +142,7 @@ class Decoder {
         state_(std::move(state)),
         arena_(std::move(arena)) {}
 
+  static ops::Route::Kind route_kind(const call::Route& c, Routing routing);
   Status allocate(const Program& program, const DecoderLimits& limits);
   uint64_t linear_scratch_bytes(const DecoderLimits& limits) const;
 
