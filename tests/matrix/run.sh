@@ -23,6 +23,9 @@ on=tests/matrix/run_on.sh
 rare_types='*_IQ*:*_MXFP4_*:*_TQ*:*_Q2_K*:*_Q3_K*:*_Q4_0_*:*_Q4_1_*:*_Q5_*:*_BF16_*'
 # Tiles of pairs with such: gemm, whose kernels they are, runs with all types.
 rare_pairs=${rare_types//\*_/*expert_gemm_}
+# Products with such on matrix units, but for one size and tile: how these are cut is the same of all types.
+rare_sizes=
+for part in rows_1_ rows_3_ rows_9_ tile_1_; do rare_sizes+=:${rare_types//\*:/*$part*:}$part\*; done
 # ctest's arguments: what depends on the driver.
 on_a_driver=(-L 'gpu|model' -LE 'unit|slow|matrix|once')
 
@@ -130,7 +133,7 @@ run_row() {
       export PUMICE_VALIDATION=1
       test_on lavapipe-26 matrix-cores -R '^(test_(variants|invariance|reuse|windows|engine)|spirv_val)$'
       # Of these, what is done with the matrices; the rest is other rows'.
-      GTEST_FILTER="*matrix*:*OnMatrixCores*:*ActivationsOf8Bits*:*InF16*-$rare_pairs" \
+      GTEST_FILTER="*matrix*:*OnMatrixCores*:*ActivationsOf8Bits*:*InF16*-$rare_pairs$rare_sizes" \
         test_on lavapipe-26 matrix-cores -R '^test_(ops(_2)?|reference)$' ;;
     compile | compile-more)
       build_all_shaders pipeline_statistics
