@@ -134,7 +134,8 @@ TEST(ProgramKeys, ThatAreNoNumbersAreRefused) {
 test::PlainForm form_of(std::string_view architecture) {
   for (test::PlainForm& form : test::forms_without_a_file()) {
     if (form.architecture != architecture) continue;
-    if (architecture == "llama") form.experts.n = 8;  // it reads their keys too
+    if (architecture == "gemma4" && form.experts.n == 0) continue;  // it reads experts' keys too
+    if (architecture == "llama") form.experts.n = 8;                // it reads their keys too
     return std::move(form);
   }
   test::PlainForm form;
