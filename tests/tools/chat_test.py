@@ -106,7 +106,9 @@ class OnATerminal(CommandLineTest):
         super().setUp()
         self.master, terminal = pty.openpty()
         self.addCleanup(os.close, self.master)
+        # An answer that goes on until it is stopped.
         self.process = self.start("chat", "-m", self.need(STORIES), "--temp", 0, "-c", 512, "--ignore-eos",
+                                  "--overflow", "shift",
                                   stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True,
                                   preexec_fn=self.take_terminal, env={"TERM": "xterm", "LC_ALL": "C.UTF-8"})
         os.close(terminal)
