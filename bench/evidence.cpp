@@ -67,37 +67,19 @@ Status run_until_idle(Engine& engine, const Stop& stop) {
   return {};
 }
 
-/// Appends logits of those positions of a prompt that are not cached.
-Status add_logits(Engine& engine, Tokens prompt, std::vector<float>& logits, const Stop& stop) {
-  PUMICE_TRY_STATUS(engine.submit({.prompt = {prompt.begin(), prompt.end()},
-                                   .on_logits =
-                                       [&](uint32_t, std::span<const float> row) {
-                                         logits.insert(logits.end(), row.begin(), row.end());
-                                       },
+/// float [n_last][n_vocab] of the last tokens, in chunks of the engine's size.
+Result<std::vector<float>> logits_of(Engine& engine, Tokens tokens, uint32_t n_last,
+                                     const Stop& stop) {
+  const size_t first = tokens.size() - n_last;
+  std::vector<float> logits;
+  const auto add = [&](uint32_t position, std::span<const float> row) {
+    if (position >= first) logits.insert(logits.end(), row.begin(), row.end());
+  };
+  PUMICE_TRY_STATUS(engine.submit({.prompt = {tokens.begin(), tokens.end()},
+                                   .on_logits = add,
                                    .logits = GenerationRequest::Logits::kComputed}));
-  return run_until_idle(engine, stop);
-}
-
-// Each returns float [tokens][n_vocab] of the last tokens.
-
-Result<std::vector<float>> prefill(Engine& engine, Tokens tokens, const Stop& stop) {
-  std::vector<float> logits;
-  PUMICE_TRY_STATUS(add_logits(engine, tokens, logits, stop));
+  PUMICE_TRY_STATUS(run_until_idle(engine, stop));
   return logits;
-}
-
-/// After `prefill` on the same engine, whose cache then has all of each prompt but its last token.
-Result<std::vector<float>> decode(Engine& engine, Tokens tokens, const Stop& stop) {
-  std::vector<float> logits;
-  for (size_t n = tokens.size() - kEvidenceDecodeTokens + 1; n <= tokens.size(); ++n) {
-    PUMICE_TRY_STATUS(add_logits(engine, tokens.first(n), logits, stop));
-  }
-  return logits;
-}
-
-Result<std::vector<float>> batch(Engine& engine, Tokens tokens, Tokens before, const Stop& stop) {
-  PUMICE_TRY_STATUS(engine.submit({.prompt = {before.begin(), before.end()}}));
-  return prefill(engine, tokens, stop);
 }
 
 /// Of one position.
@@ -202,9 +184,9 @@ Result<Evidence> gather_evidence(const std::shared_ptr<vk::PipelineLibrary>& pip
   EngineOptions engine_options{.kv_type = options.kv_type,
                                .math = options.math,
                                .context_tokens = kEvidenceTokens,
-                               .kv_blocks = 4 * kEvidenceTokens / kKvBlockTokens,
                                .token_budget = kEvidenceTokens,
                                .chunk_tokens = kEvidenceTokens,
+                               .prefix_cache = false,  // which cuts prompts where it keeps states
                                .prompt_logits = true,
                                .greedy_only = true};
   const auto expected_of = [&](const EvidencePass& pass) {
@@ -221,28 +203,26 @@ Result<Evidence> gather_evidence(const std::shared_ptr<vk::PipelineLibrary>& pip
     evidence.passes.push_back(std::move(pass));
     return {};
   };
-  {
+  const auto run = [&](const EvidencePass& pass, Tokens before) -> Status {
     PUMICE_TRY(const std::unique_ptr<Engine> engine,
                Engine::create(pipelines, checked, engine_options));
-    PUMICE_TRY_STATUS(add_pass({"prefill", kEvidenceTokens, kEvidenceTokens},
-                               prefill(*engine, tokens, options.stop)));
-    PUMICE_TRY_STATUS(
-        add_pass({"decode", kEvidenceDecodeTokens, 1}, decode(*engine, tokens, options.stop)));
-    evidence.variants = engine->variants();
-  }
+    if (!before.empty()) {
+      PUMICE_TRY_STATUS(engine->submit({.prompt = {before.begin(), before.end()}}));
+    }
+    PUMICE_TRY_STATUS(add_pass(pass, logits_of(*engine, tokens, pass.n_tokens, options.stop)));
+    evidence.variants.insert(engine->variants().begin(), engine->variants().end());
+    return {};
+  };
+  PUMICE_TRY_STATUS(run({"prefill", kEvidenceTokens, kEvidenceTokens}, {}));
+  engine_options.chunk_tokens = 1;
+  PUMICE_TRY_STATUS(run({"decode", kEvidenceDecodeTokens, 1}, {}));
   if (options.batch_rows > 0) {
     const uint32_t rows = kEvidenceTokens + options.batch_rows;
-    engine_options.prefix_cache = false;
     engine_options.context_tokens = rows;
     engine_options.n_sequences = 2;
-    engine_options.kv_blocks = 0;
     engine_options.token_budget = engine_options.chunk_tokens = rows;
-    PUMICE_TRY(const std::unique_ptr<Engine> engine,
-               Engine::create(pipelines, checked, engine_options));
-    const std::vector<TokenId> before = evidence_prompt(n_vocab, options.batch_rows);
     PUMICE_TRY_STATUS(
-        add_pass({"batch", kEvidenceTokens, rows}, batch(*engine, tokens, before, options.stop)));
-    evidence.variants.insert(engine->variants().begin(), engine->variants().end());
+        run({"batch", kEvidenceTokens, rows}, evidence_prompt(n_vocab, options.batch_rows)));
   }
   const Bound bound = bound_of(evidence.variants, options.kv_type);
   evidence.bound = bound.nmse;

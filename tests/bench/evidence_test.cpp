@@ -57,6 +57,16 @@ TEST_F(EvidenceTest, OfRightKernelsPasses) {
   }
 }
 
+TEST_F(EvidenceTest, OfEveryKindOfStatePasses) {
+  for (const char* preset : {"hybrid-tiny:q8_0", "moe-tiny:q8_0"}) {
+    source_ = ModelSource::synthetic(SyntheticModel::parse(preset).value()).value();
+    model_ = Model::load(pipelines_->device(), *source_).value();
+    const Evidence evidence = gather();
+    ASSERT_EQ(evidence.passes.size(), 3u) << preset;
+    EXPECT_TRUE(verdict(evidence).ok()) << preset << ": " << verdict(evidence).error().message;
+  }
+}
+
 TEST(LogitsDigest, IsOfEveryLogitAndOfNoRoundingError) {
   const std::vector<float> logits(4096, 1.5f);
   for (const size_t changed : {size_t{0}, size_t{1}, logits.size() / 2, logits.size() - 1}) {
