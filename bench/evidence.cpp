@@ -8,7 +8,10 @@
 #include <cmath>
 #include <random>
 
+#include "base/check.hpp"
 #include "models/families.hpp"
+#include "shaders/experts/experts.hpp"
+#include "vk/transfer.hpp"
 
 namespace pumice::bench {
 namespace {
@@ -63,6 +66,31 @@ Status run_until_idle(Engine& engine, const Stop& stop) {
   while (!engine.idle()) {
     if (stop && stop()) return make_error(ErrorCode::kCancelled, "interrupted");
     PUMICE_TRY_STATUS(engine.step());
+  }
+  return {};
+}
+
+/// Where two experts are nearly as good, less precise arithmetic takes the other one, and all that
+/// follows is another model's: so rows take those of the evaluation in fp64. Rows before the
+/// tokens' take any.
+Status give_experts(Engine& engine, const ReferenceLogits& reference, uint32_t first_token,
+                    uint32_t n_before) {
+  PUMICE_CHECK(engine.routes().size() == reference.experts.size(), "other routers");
+  vk::Uploader uploader(engine.device());
+  for (size_t router = 0; router < reference.experts.size(); ++router) {
+    const std::vector<uint32_t>& experts = reference.experts[router];
+    const vk::BufferRange& routes = engine.routes()[router];
+    const size_t n_used = experts.size() / kEvidenceTokens;
+    const size_t n_rows = routes.size_bytes / (n_used * ops::kRouteBytes);
+    std::vector<uint32_t> words;  // ids and weights, which follow
+    for (size_t row = 0; row < n_rows; ++row) {
+      const size_t token = first_token + (row < n_before ? 0 : row - n_before);
+      for (size_t rank = 0; rank < n_used; ++rank) {
+        words.push_back(experts[token % kEvidenceTokens * n_used + rank]);
+        words.push_back(0);
+      }
+    }
+    PUMICE_TRY_STATUS(uploader.write(routes, std::span<const uint32_t>(words)));
   }
   return {};
 }
@@ -181,14 +209,16 @@ Result<Evidence> gather_evidence(const std::shared_ptr<vk::PipelineLibrary>& pip
                     .reference_seconds = reference.seconds};
   const std::shared_ptr<const Model> checked =
       reference.n_layers == evidence.n_layers ? model : model->first_layers(reference.n_layers);
-  EngineOptions engine_options{.kv_type = options.kv_type,
-                               .math = options.math,
-                               .context_tokens = kEvidenceTokens,
-                               .token_budget = kEvidenceTokens,
-                               .chunk_tokens = kEvidenceTokens,
-                               .prefix_cache = false,  // which cuts prompts where it keeps states
-                               .prompt_logits = true,
-                               .greedy_only = true};
+  EngineOptions engine_options{
+      .kv_type = options.kv_type,
+      .math = options.math,
+      .context_tokens = kEvidenceTokens,
+      .token_budget = kEvidenceTokens,
+      .chunk_tokens = kEvidenceTokens,
+      .prefix_cache = false,  // which cuts prompts where it keeps states
+      .prompt_logits = true,
+      .greedy_only = true,
+      .routing = reference.experts.empty() ? Routing::kChosen : Routing::kGiven};
   const auto expected_of = [&](const EvidencePass& pass) {
     return std::span(reference.logits).last(size_t{pass.n_tokens} * n_vocab);
   };
@@ -209,6 +239,13 @@ Result<Evidence> gather_evidence(const std::shared_ptr<vk::PipelineLibrary>& pip
     if (!before.empty()) {
       PUMICE_TRY_STATUS(engine->submit({.prompt = {before.begin(), before.end()}}));
     }
+    uint32_t n_steps = 0;  // one is under way at a time
+    const auto give = [&](StepStage stage) -> Status {
+      if (stage != StepStage::kSubmit || reference.experts.empty()) return {};
+      return give_experts(*engine, reference, n_steps++ * engine_options.chunk_tokens,
+                          static_cast<uint32_t>(before.size()));
+    };
+    engine->set_hooks({.fault = give});
     PUMICE_TRY_STATUS(add_pass(pass, logits_of(*engine, tokens, pass.n_tokens, options.stop)));
     evidence.variants.insert(engine->variants().begin(), engine->variants().end());
     return {};

@@ -160,6 +160,16 @@ class Evaluation {
 
   Values take(ValueId value) { return std::move(rows_[value]); }
 
+  /// Of all routers that have been computed.
+  std::vector<std::vector<uint32_t>> experts() const {
+    std::vector<std::vector<uint32_t>> all;
+    for (const Op& op : program_.ops) {
+      const std::vector<uint32_t>& own = routes_[op.result].experts;
+      if (!own.empty()) all.push_back(own);
+    }
+    return all;
+  }
+
   /// What the operations from `first` on will take, from the products so far.
   double seconds_of(size_t first) const {
     if (n_weights_ == 0) return 0;
@@ -696,6 +706,7 @@ Result<ReferenceLogits> reference_logits(const ModelSource& source, const Progra
   }
   PUMICE_TRY_STATUS(evaluation.run(next_op, program.ops.size()));
   result.logits = evaluation.take(program.logits);
+  result.experts = evaluation.experts();
   result.seconds = seconds_since(start);
   return result;
 }

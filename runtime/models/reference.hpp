@@ -29,6 +29,8 @@ struct ReferenceLimits {
 struct ReferenceLogits {
   std::vector<double> logits;  ///< [tokens][n_vocab], of a model of the first n_layers layers
   uint32_t n_layers = 0;
+  /// Of each router of those layers, in the program's order: [tokens][n_used] experts.
+  std::vector<std::vector<uint32_t>> experts = {};
   double seconds = 0;
 };
 

@@ -67,6 +67,26 @@ TEST_F(EvidenceTest, OfEveryKindOfStatePasses) {
   }
 }
 
+/// Of so many routers some find two experts nearly as good, and F16 keys make one the better.
+TEST_F(EvidenceTest, IsOfTheExpertsThatTheReferenceTakes) {
+  const SyntheticModel model = SyntheticModel::create({.n_layers = 12,
+                                                       .n_embd = 256,
+                                                       .n_heads = 4,
+                                                       .n_kv_heads = 2,
+                                                       .n_ff = 32,
+                                                       .n_vocab = 512,
+                                                       .n_experts = 128,
+                                                       .n_experts_used = 8,
+                                                       .architecture = "qwen3moe",
+                                                       .head_norms = true},
+                                                      {.type = &weight_type("Q8_0")})
+                                   .value();
+  source_ = ModelSource::synthetic(model).value();
+  model_ = Model::load(pipelines_->device(), *source_).value();
+  const Evidence evidence = gather();
+  EXPECT_TRUE(verdict(evidence).ok()) << verdict(evidence).error().message;
+}
+
 TEST(LogitsDigest, IsOfEveryLogitAndOfNoRoundingError) {
   const std::vector<float> logits(4096, 1.5f);
   for (const size_t changed : {size_t{0}, size_t{1}, logits.size() / 2, logits.size() - 1}) {
