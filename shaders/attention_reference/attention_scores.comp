@@ -3,6 +3,8 @@
 
 #include "common/buffers.glsl"
 #include "attention_reference/attention_scores.h"
+
+const uint v_dim = head_dim;
 #include "flash_attention/kv_elements.glsl"
 #include "flash_attention/online_softmax.glsl"
 

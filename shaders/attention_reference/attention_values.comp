@@ -3,6 +3,8 @@
 
 #include "common/buffers.glsl"
 #include "attention_reference/attention_values.h"
+
+const uint v_dim = head_dim;
 #include "flash_attention/kv_elements.glsl"
 
 // A workgroup sums the values of tile_rows rows (x) of a head (y) by their weights. A lane owns four

@@ -17,16 +17,16 @@ std::optional<KvTypes> KvTypes::parse(std::string_view name) {
   return KvTypes(*keys, *values);
 }
 
-Status check_kv_types(std::string_view what, KvTypes types, uint32_t head_dim) {
-  for (const KvType type : {types.k, types.v}) {
-    if (head_dim % kv_quant_elements(type) == 0) continue;
+Status check_kv_types(std::string_view what, KvTypes types, uint32_t head_dim, uint32_t v_dim) {
+  const auto check = [&](std::string_view which, KvType type, uint32_t n) -> Status {
+    if (n % kv_quant_elements(type) == 0) return {};
     return make_error(ErrorCode::kInvalidArgument,
                       "{}: {} of {} elements a head cannot be cached in {}, which scales {} at a "
                       "time; use -ctk f16 -ctv f16",
-                      what, type == types.k ? "keys" : "values", head_dim, kv_type_name(type),
-                      kv_quant_elements(type));
-  }
-  return {};
+                      what, which, n, kv_type_name(type), kv_quant_elements(type));
+  };
+  PUMICE_TRY_STATUS(check("keys", types.k, head_dim));
+  return check("values", types.v, v_dim != 0 ? v_dim : head_dim);
 }
 
 }  // namespace pumice

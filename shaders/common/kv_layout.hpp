@@ -82,26 +82,28 @@ struct KvTypes {
   static std::optional<KvTypes> parse(std::string_view name);
 };
 
-/// Errors: kInvalidArgument, naming the types, if heads of `head_dim` cannot be kept in them;
-/// `what` is who refuses.
-Status check_kv_types(std::string_view what, KvTypes types, uint32_t head_dim);
+/// Errors: kInvalidArgument, naming the types, if keys of `head_dim` and values of `v_dim` elements
+/// a head (0: as many) cannot be kept in them; `what` is who refuses.
+Status check_kv_types(std::string_view what, KvTypes types, uint32_t head_dim, uint32_t v_dim = 0);
 
 /// One block holds `kKvBlockTokens` positions of every layer, contiguously:
-///   [layer]{ K: [kv_head][head_dim / u][token][u],  V: [kv_head][token][head_dim] }
+///   [layer]{ K: [kv_head][head_dim / u][token][u],  V: [kv_head][token][v_dim] }
 /// where u is the number of elements in 16 bytes. K is interleaved by 16-byte units so that lanes
 /// that each own one token read contiguous memory; V is read by lanes that each own columns. In
 /// quantised types a head's 16 tokens are followed by their scales, K: [head_dim / 64][token] and
-/// V: [token][head_dim / 64] words of two. A token's rows are its own, to the last word.
+/// V: [token][v_dim / 64] words of two. A token's rows are its own, to the last word.
 struct KvLayout {
   KvTypes type;
   uint32_t n_layers = 0;
   uint32_t n_kv_heads = 0;
   uint32_t head_dim = 0;   ///< a multiple of 8, and of kv_quant_elements
   bool has_values = true;  ///< else there is K alone, of which values are a part
+  uint32_t v_dim = 0;      ///< of V, as head_dim; 0: that
 
+  uint32_t value_dim() const { return v_dim != 0 ? v_dim : head_dim; }
   /// Bytes of one token's K and V of one head.
   uint32_t row_bytes() const {
-    return has_values ? type.row_bytes(head_dim) : kv_row_bytes(type.k, head_dim);
+    return kv_row_bytes(type.k, head_dim) + (has_values ? kv_row_bytes(type.v, value_dim()) : 0);
   }
   /// Bytes of K and V of one layer in a block.
   uint32_t layer_bytes() const { return kKvBlockTokens * n_kv_heads * row_bytes(); }

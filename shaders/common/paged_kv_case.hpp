@@ -86,7 +86,7 @@ class PagedKvCase {
   /// What `memory` holds of a row.
   std::vector<double> load(std::span<const std::byte> memory, const Row& row) const {
     return load_kv_row(memory.subspan(row.head_byte), row.type, row.is_v, row.token,
-                       layout_.head_dim);
+                       row.is_v ? layout_.value_dim() : layout_.head_dim);
   }
 
   /// All rows of the memory, those of no sequence included, each at row_index * head_dim.
@@ -123,7 +123,7 @@ class PagedKvCase {
 
   Row row(uint32_t layer, uint64_t block, uint32_t head, uint32_t token, bool is_v) const {
     const uint32_t k_bytes = kKvBlockTokens * kv_row_bytes(layout_.type.k, layout_.head_dim);
-    const uint32_t v_bytes = kKvBlockTokens * kv_row_bytes(layout_.type.v, layout_.head_dim);
+    const uint32_t v_bytes = kKvBlockTokens * kv_row_bytes(layout_.type.v, layout_.value_dim());
     const uint32_t in_layer = is_v ? layout_.n_kv_heads * k_bytes + head * v_bytes : head * k_bytes;
     return {
         .type = is_v ? layout_.type.v : layout_.type.k,

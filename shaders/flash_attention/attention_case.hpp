@@ -42,7 +42,8 @@ inline AttentionInputs attention_inputs(std::span<const AttentionChunk> chunks) 
   return in;
 }
 
-/// K and V of every sequence as they are stored: [seq] -> [position][kv_head][head_dim].
+/// K and V of every sequence as they are stored: [seq] -> [position][kv_head][head_dim], and of V
+/// [value_dim]; of a latent V is K.
 struct AttentionKv {
   std::vector<std::vector<float>> k;
   std::vector<std::vector<float>> v;
@@ -55,17 +56,17 @@ inline Result<vk::BufferRange> fill_attention_kv(OpBed& bed, const PagedKvCase& 
   return bed.input(paged.size_bytes(), [&](std::span<std::byte> memory) {
     std::vector<std::byte> image(memory.size(), std::byte{0xFF});  // NaN where nothing is stored
     for (uint32_t seq = 0; seq < in.contexts.size(); ++seq) {
-      const size_t n = size_t{in.contexts[seq]} * layout.n_kv_heads * layout.head_dim;
-      auto& k = values.k.emplace_back(OpBed::normal_floats(n, 100 + 2 * seq));
-      auto& v = values.v.emplace_back(OpBed::normal_floats(n, 101 + 2 * seq));
+      const size_t n = size_t{in.contexts[seq]} * layout.n_kv_heads;
+      auto& k = values.k.emplace_back(OpBed::normal_floats(n * layout.head_dim, 100 + 2 * seq));
+      auto& v = values.v.emplace_back(OpBed::normal_floats(n * layout.value_dim(), 101 + 2 * seq));
       size_t at = 0;
       for (uint32_t position = 0; position < in.contexts[seq]; ++position) {
-        for (uint32_t head = 0; head < layout.n_kv_heads; ++head, at += layout.head_dim) {
+        for (uint32_t head = 0; head < layout.n_kv_heads; ++head, ++at) {
           paged.store(image, paged.k_row(kAttentionLayer, seq, position, head),
-                      std::span(k).subspan(at, layout.head_dim));
+                      std::span(k).subspan(at * layout.head_dim, layout.head_dim));
           if (!layout.has_values) continue;
           paged.store(image, paged.v_row(kAttentionLayer, seq, position, head),
-                      std::span(v).subspan(at, layout.head_dim));
+                      std::span(v).subspan(at * layout.value_dim(), layout.value_dim()));
         }
       }
       if (!layout.has_values) v = k;
@@ -90,7 +91,7 @@ inline Expectation expect_attention(const FlashAttention::Shape& shape, Math til
                                     const std::vector<float>& q, uint32_t q_stride, double scale,
                                     const AttentionKv& kv, std::span<const float> sinks = {}) {
   const uint32_t group = shape.n_heads / shape.n_kv_heads;
-  const size_t token_elements = size_t{shape.n_kv_heads} * shape.head_dim;
+  const uint32_t v_stride = shape.latent_dim != 0 ? shape.head_dim : shape.value_dim();
   Expectation expected{.name = "y"};
   for (const SequenceChunk& chunk : in.chunks) {
     for (uint32_t i = 0; i < chunk.n_rows; ++i) {
@@ -101,9 +102,9 @@ inline Expectation expect_attention(const FlashAttention::Shape& shape, Math til
         const uint32_t first =
             shape.window != 0 && last >= shape.window ? last + 1 - shape.window : 0;
         for (uint32_t position = first; position <= last; ++position) {
-          const size_t at = position * token_elements + head / group * shape.head_dim;
-          k.push_back(&kv.k[chunk.seq][at]);
-          v.push_back(&kv.v[chunk.seq][at]);
+          const size_t at = size_t{position} * shape.n_kv_heads + head / group;
+          k.push_back(&kv.k[chunk.seq][at * shape.head_dim]);
+          v.push_back(&kv.v[chunk.seq][at * v_stride]);
         }
         const size_t row = chunk.first_row + i;
         expect_attention_row(&q[row * q_stride + head * shape.head_dim], k, v, shape.head_dim,

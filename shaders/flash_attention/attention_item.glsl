@@ -5,7 +5,7 @@
 #include "flash_attention/kv_elements.glsl"
 #include "flash_attention/online_softmax.glsl"
 
-const uint value_dim = latent_dim != 0 ? latent_dim : head_dim;
+const uint value_dim = latent_dim != 0 ? latent_dim : v_dim;
 
 struct Item {  // AttentionItem
   uint first_row, n_rows, seq, kv_begin, kv_end, partial;

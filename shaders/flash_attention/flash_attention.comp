@@ -229,8 +229,9 @@ void main() {
         if (has_sinks != 0) {
           sum += sink_weight(Floats(pc.sinks).v[first_head + head], row_rescale[first + r]);
         }
-        const uint row_head = (item.first_row + token) * n_heads + first_head + head;
-        Vec4s(pc.y).v[row_head * column_quads + column] = sum > 0.0 ? value / sum : vec4(0.0);
+        const uint first_column = (item.first_row + token) * pc.y_stride / 4;
+        Vec4s(pc.y).v[first_column + (first_head + head) * column_quads + column] =
+            sum > 0.0 ? value / sum : vec4(0.0);
       }
     }
   }

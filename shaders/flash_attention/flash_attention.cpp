@@ -27,7 +27,7 @@ constexpr uint32_t kCarrying = 64;
 constexpr uint32_t kCarryingOnCpu = 4;
 
 uint32_t value_dim_of(const FlashAttentionSpec& spec) {
-  return spec.latent_dim != 0 ? spec.latent_dim : spec.head_dim;
+  return spec.latent_dim != 0 ? spec.latent_dim : spec.v_dim;
 }
 
 /// What each lane of a workgroup needs to go on is so large, by each kernel's own layout.
@@ -40,8 +40,7 @@ uint32_t carried_bytes_of(const FlashAttentionSpec& spec, FlashAttention::Path p
 
 /// The same of flash_attention_matrix.comp.
 uint32_t carried_bytes_of(const FlashAttentionSpec& spec, const FlashAttentionMatrixSpec& more) {
-  const uint32_t step = std::max(more.matrix_k, more.matrix_n);
-  const uint32_t column_tiles = (spec.head_dim + step - 1) / step * step / more.matrix_n;
+  const uint32_t column_tiles = (spec.v_dim + more.matrix_n - 1) / more.matrix_n;
   const uint32_t n_subgroups = spec.workgroup_size / more.subgroup_size;
   const uint32_t columns = (column_tiles + n_subgroups - 1) / n_subgroups * n_subgroups;
   const uint32_t row_rounds = (spec.tile_rows * 4 + spec.workgroup_size - 1) / spec.workgroup_size;
@@ -138,6 +137,20 @@ Status check(const vk::DevicePlan& device, const FlashAttention::Shape& shape,
   return {};
 }
 
+/// The tiles on matrix cores; why not, where there are none.
+Result<FlashAttention::Tuning> tuning_on_matrices(const vk::PipelineLibrary& pipelines,
+                                                  const FlashAttention::Shape& shape) {
+  const std::string name = module_name(FlashAttention::Path::kMatrix);
+  const Result<vk::ShaderModule> module = choose_spirv(pipelines, {&name, 1});
+  if (!module.ok()) return module.error();
+  return matrix_attention_tuning(pipelines.device()->plan(), shape);
+}
+
+bool wants_matrices(const vk::Device& device, Math math) {
+  return math == Math::kF16 ||
+         (math != Math::kF32 && device.plan().device_class == vk::DeviceClass::kGpu);
+}
+
 }  // namespace
 
 Status FlashAttention::check_shape(const Shape& shape) {
@@ -154,13 +167,20 @@ Status FlashAttention::check_shape(const Shape& shape) {
                       "up to 512",
                       shape.latent_dim, shape.head_dim);
   }
+  if (shape.v_dim % 8 != 0 || shape.v_dim > shape.head_dim || (latent && shape.v_dim != 0)) {
+    return make_error(
+        ErrorCode::kInvalidArgument,
+        "attention: values of {} numbers{} and keys of {}; they must be a multiple of "
+        "8 up to the keys'",
+        shape.v_dim, latent ? " besides a latent" : "", shape.head_dim);
+  }
   if (shape.n_kv_heads == 0 || shape.n_heads == 0 || shape.n_heads % shape.n_kv_heads != 0) {
     return make_error(ErrorCode::kInvalidArgument,
                       "attention: {} heads cannot share {} kv heads evenly", shape.n_heads,
                       shape.n_kv_heads);
   }
   const KvTypes kept = latent ? KvTypes(shape.kv_type.k) : shape.kv_type;
-  PUMICE_TRY_STATUS(check_kv_types("attention", kept, shape.head_dim));
+  PUMICE_TRY_STATUS(check_kv_types("attention", kept, shape.head_dim, shape.v_dim));
   // No model's comes near these; far beyond them reciprocals leave the range of a float.
   if (shape.soft_cap != 0 && !(shape.soft_cap >= 1e-3f && shape.soft_cap <= 1e6f)) {
     return make_error(ErrorCode::kInvalidArgument,
@@ -205,7 +225,8 @@ Result<FlashAttention::Tile> FlashAttention::declare(vk::PipelineLibrary& pipeli
                           .soft_cap = shape.soft_cap,
                           .v_type = static_cast<uint32_t>(shape.kv_type.v),
                           .has_sinks = shape.sinks,
-                          .latent_dim = shape.latent_dim};
+                          .latent_dim = shape.latent_dim,
+                          .v_dim = shape.v_dim != 0 ? shape.v_dim : shape.head_dim};
   // A lane has four columns of y.
   if (tuning.path == Path::kPortable) {
     spec.workgroup_size = std::max(spec.workgroup_size, std::bit_ceil(shape.value_dim() / 4));
@@ -277,19 +298,19 @@ Result<FlashAttention> FlashAttention::plan(vk::PipelineLibrary& pipelines, cons
   return op;
 }
 
+bool FlashAttention::takes_matrices(const vk::PipelineLibrary& pipelines, const Shape& shape,
+                                    Math math) {
+  return wants_matrices(*pipelines.device(), math) && tuning_on_matrices(pipelines, shape).ok();
+}
+
 Result<FlashAttention> FlashAttention::plan(vk::PipelineLibrary& pipelines, const Shape& shape,
                                             Math math) {
   const vk::Device& device = *pipelines.device();
-  const bool wanted = math == Math::kF16 ||
-                      (math != Math::kF32 && device.plan().device_class == vk::DeviceClass::kGpu);
-  if (!wanted) return plan(pipelines, shape, tuned(pipelines));
-  const std::string name = module_name(Path::kMatrix);
-  const Result<vk::ShaderModule> module = choose_spirv(pipelines, {&name, 1});
-  const Result<Tuning> tuning = matrix_attention_tuning(device.plan(), shape);
-  if (module.ok() && tuning.ok()) return plan(pipelines, shape, *tuning);
+  if (!wants_matrices(device, math)) return plan(pipelines, shape, tuned(pipelines));
+  const Result<Tuning> tuning = tuning_on_matrices(pipelines, shape);
+  if (tuning.ok()) return plan(pipelines, shape, *tuning);
   device.logger().log(math == Math::kF16 ? LogLevel::kInfo : LogLevel::kDebug,
-                      "attention is computed in fp32: {}",
-                      tuning.ok() ? module.error().message : tuning.error().message);
+                      "attention is computed in fp32: {}", tuning.error().message);
   return plan(pipelines, shape, tuned(pipelines));
 }
 
@@ -307,9 +328,8 @@ void FlashAttention::record_rows(vk::Recorder& recorder, const Args& args) const
 }
 
 vk::Cost FlashAttention::cost_of(const Tile& tile, uint64_t keys, uint64_t scores) const {
-  const uint64_t row_bytes = shape_.latent_dim != 0
-                                 ? kv_row_bytes(shape_.kv_type.k, shape_.head_dim)
-                                 : shape_.kv_type.row_bytes(shape_.head_dim);
+  uint64_t row_bytes = kv_row_bytes(shape_.kv_type.k, shape_.head_dim);
+  if (shape_.latent_dim == 0) row_bytes += kv_row_bytes(shape_.kv_type.v, shape_.value_dim());
   const uint64_t key_bytes = shape_.n_kv_heads * row_bytes;
   return {
       .bytes = keys * key_bytes,
@@ -328,6 +348,7 @@ void FlashAttention::record(vk::Recorder& recorder, const Tile& tile, const Args
   push.partial_y = args.partial_y.empty() ? 0 : args.partial_y.address();
   push.sinks = (shape_.sinks ? args.sinks : args.q).address();
   push.q_stride = args.q_stride;
+  push.y_stride = args.y_stride != 0 ? args.y_stride : shape_.n_heads * shape_.value_dim();
   push.table_stride = args.table_stride;
   push.layer_offset = args.layer_offset_bytes;
   push.n_kv_heads = shape_.n_kv_heads;

@@ -9,13 +9,14 @@
   FIELD(ADDRESS, positions)     /* uint [row] */                                                \
   FIELD(ADDRESS, block_table)   /* address [seq][table_stride] */                               \
   FIELD(ADDRESS, items)         /* AttentionItem [gl_NumWorkGroups.x] */                        \
-  FIELD(ADDRESS, y)             /* float [row][n_heads * value_dim] */                          \
+  FIELD(ADDRESS, y)             /* float [row][y_stride], heads in order */                     \
   FIELD(ADDRESS, partial_stats) /* vec2 [slot][n_heads]: (maximum, sum) */                      \
   FIELD(ADDRESS, partial_y)     /* float [slot][n_heads * value_dim], not yet normalised */     \
   FIELD(ADDRESS, sinks)         /* float [n_heads], if has_sinks */                             \
   FIELD(ADDRESS, carried)       /* what each workgroup has in registers between dispatches that \
                                    share out its KV tiles, by gl_WorkGroupID */                 \
   FIELD(uint, q_stride)                                                                         \
+  FIELD(uint, y_stride)                                                                         \
   FIELD(uint, table_stride)                                                                     \
   FIELD(uint, layer_offset) /* bytes from a block's start to this layer's K */                  \
   FIELD(uint, n_kv_heads)                                                                       \
@@ -36,7 +37,8 @@ PUMICE_PUSH_CONSTANTS(FlashAttentionPush, FLASH_ATTENTION_PUSH)
   CONSTANT(7, float, soft_cap, 0)   /* scores become cap * tanh(score / cap); 0: they do not */ \
   CONSTANT(14, uint, v_type, 1)     /* 8 to 13 are of flash_attention_matrix.h */               \
   CONSTANT(15, uint, has_sinks, 0)  /* each head has a key without value, of its own score */   \
-  CONSTANT(16, uint, latent_dim, 0) /* a key's first numbers are its value; 0: there is V */
+  CONSTANT(16, uint, latent_dim, 0) /* a key's first numbers are its value; 0: there is V */    \
+  CONSTANT(17, uint, v_dim, 64)     /* numbers of a row of V, at most head_dim */
 PUMICE_SPEC_CONSTANTS(FlashAttentionSpec, FLASH_ATTENTION_SPEC)
 
 #endif

@@ -37,8 +37,13 @@ class FlashAttention {
     /// There is no V: a key's first so many numbers, a multiple of 8 of at most 512, are its value.
     /// 0: values are as large as keys.
     uint32_t latent_dim = 0;
+    /// Numbers of a value in V, a multiple of 8 of at most head_dim. 0: as many as a key has.
+    uint32_t v_dim = 0;
 
-    uint32_t value_dim() const { return latent_dim != 0 ? latent_dim : head_dim; }
+    /// Numbers of a value, wherever it lies.
+    uint32_t value_dim() const {
+      return latent_dim != 0 ? latent_dim : v_dim != 0 ? v_dim : head_dim;
+    }
   };
 
   enum class Path {
@@ -72,13 +77,15 @@ class FlashAttention {
     vk::BufferRange kv;             ///< KV memory, or any part of it that rope_kv declares written
     vk::BufferRange items;          ///< AttentionItem [n_items]
     vk::BufferRange grid;           ///< grid_of(number of items), read by the GPU; empty: n_items
-    vk::BufferRange y;              ///< float [row][n_heads * value_dim]
+    vk::BufferRange y;              ///< float [row][y_stride], heads side by side
     vk::BufferRange partial_stats;  ///< partial_stats_bytes(slots); empty if no item has partials
     vk::BufferRange partial_y;      ///< partial_y_bytes(slots); likewise
     vk::BufferRange sinks = {};     ///< float [n_heads], where the shape has them
     vk::BufferRange carried = {};   ///< up to kCarriedBytes; see record_tiles
     uint32_t n_items = 0;
     uint32_t q_stride = 0;  ///< floats, a multiple of 4
+    /// Likewise; n_heads * value_dim where items have partials. 0: that.
+    uint32_t y_stride = 0;
     uint32_t table_stride = 0;
     uint32_t layer_offset_bytes = 0;  ///< KvLayout::layer_offset_bytes
     float scale = 0;                  ///< of scores, 1 / sqrt(head_dim)
@@ -110,6 +117,10 @@ class FlashAttention {
   /// "attention_reduce". Errors: kInvalidArgument for a shape or tuning out of range.
   static Result<FlashAttention> plan(vk::PipelineLibrary& pipelines, const Shape& shape,
                                      const Tuning& tuning);
+
+  /// Whether that of `math` is computed in fp16 on matrix cores: where they are and take the shape,
+  /// but never with kF32.
+  static bool takes_matrices(const vk::PipelineLibrary& pipelines, const Shape& shape, Math math);
 
   /// The same as `math` allows: on matrix cores, but never with kF32. Where the device has none, or
   /// none that take the shape, attention is fp32, and the log says why.

@@ -192,8 +192,10 @@ void main() {
     [[unroll]] for (uint l = 0; l < workgroup_size; ++l) sum += subgroupBroadcast(row_sum[r], l);
     if (token >= item.n_rows || head >= n_tile_heads) continue;
     const bool is_partial = item.partial != 0xFFFFFFFFu;
-    const uint out_row = (is_partial ? item.partial : item.first_row) + token;
-    const uint out_head = out_row * n_heads + first_head + head;
+    const uint slot_head = (item.partial + token) * n_heads + first_head + head;
+    const uint first_column = is_partial ? slot_head * column_quads
+                                         : (item.first_row + token) * pc.y_stride / 4 +
+                                               (first_head + head) * column_quads;
     float divisor = is_partial || sum == 0.0 ? 1.0 : sum;
     if (has_sinks != 0 && !is_partial) {
       divisor = sum + sink_weight(Floats(pc.sinks).v[first_head + head], row_max[r]);
@@ -201,7 +203,7 @@ void main() {
     [[unroll]] for (uint c = 0; c < column_chunks; ++c) {
       const uint column = c * workgroup_size + lane;
       if (column >= column_quads) continue;
-      const uint at = out_head * column_quads + column;
+      const uint at = first_column + column;
       const vec4 value = y[r * column_chunks + c];
       if (is_partial) {
         Vec4s(pc.partial_y).v[at] = value;
@@ -209,6 +211,6 @@ void main() {
         Vec4s(pc.y).v[at] = value / divisor;
       }
     }
-    if (is_partial && lane == 0) Vec2s(pc.partial_stats).v[out_head] = vec2(row_max[r], sum);
+    if (is_partial && lane == 0) Vec2s(pc.partial_stats).v[slot_head] = vec2(row_max[r], sum);
   }
 }

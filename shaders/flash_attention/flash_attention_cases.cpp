@@ -19,7 +19,24 @@ struct Case {
   float q_scale = 1.0f;
   std::optional<FlashAttention::Path> path = {};  // else the one the device is tuned to
   bool matrix_rows = false;
+  uint32_t y_padding = 0;  ///< floats of a row of y that are another's
 };
+
+/// Rows of y with others' floats behind them, which no kernel may write.
+void pad_rows(Expectation& expected, uint32_t n_rows, uint32_t padding) {
+  const size_t width = expected.reference.size() / n_rows;
+  Expectation padded{.name = expected.name, .output = expected.output};
+  for (uint32_t row = 0; row < n_rows; ++row) {
+    const auto append = [&](const std::vector<double>& from, std::vector<double>& to, double gap) {
+      const auto first = from.begin() + static_cast<std::ptrdiff_t>(row * width);
+      to.insert(to.end(), first, first + static_cast<std::ptrdiff_t>(width));
+      to.insert(to.end(), padding, gap);
+    };
+    append(expected.reference, padded.reference, std::numeric_limits<double>::quiet_NaN());
+    append(expected.bound, padded.bound, 0);
+  }
+  expected = std::move(padded);
+}
 
 Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
   const FlashAttention::Shape& shape = test.shape;
@@ -28,7 +45,8 @@ Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
                            .n_layers = kAttentionLayers,
                            .n_kv_heads = shape.n_kv_heads,
                            .head_dim = shape.head_dim,
-                           .has_values = shape.latent_dim == 0},
+                           .has_values = shape.latent_dim == 0,
+                           .v_dim = shape.v_dim},
                           in.contexts);
   FlashAttention::Tuning tuning = FlashAttention::tuned(bed.pipelines());
   // Small tiles: CPU drivers compile for seconds.
@@ -61,7 +79,9 @@ Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
   PUMICE_TRY(args.block_table,
              bed.input(paged.table(args.kv.address(), blocks_behind(shape.window, in))));
   PUMICE_TRY(args.positions, bed.input(in.positions));
-  PUMICE_TRY(args.y, bed.output(uint64_t{in.rows} * shape.n_heads * shape.value_dim() * 4));
+  if (test.y_padding > 0) args.y_stride = shape.n_heads * shape.value_dim() + test.y_padding;
+  PUMICE_TRY(args.y, bed.output(uint64_t{in.rows} *
+                                (shape.n_heads * shape.value_dim() + test.y_padding) * 4));
   PUMICE_TRY(args.carried, bed.output(FlashAttention::kCarriedBytes));
   std::vector<float> sinks;
   if (shape.sinks) {
@@ -108,6 +128,7 @@ Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
   Expectation expected = expect_attention(shape, op.tile_math(), op.row_math(), in, q,
                                           args.q_stride, args.scale, kv, sinks);
   expected.output = args.y;
+  if (test.y_padding > 0) pad_rows(expected, in.rows, test.y_padding);
   return PreparedOp{.record =
                         [=](vk::Recorder& recorder) {
                           if (tiles.n_items > 0) op.record_tiles(recorder, tiles);
@@ -156,6 +177,8 @@ std::string name_of(const Case& test) {
          (s.window > 0 ? fmt::format(" window={}", s.window) : "") +
          (s.soft_cap > 0 ? fmt::format(" cap={}", s.soft_cap) : "") + (s.sinks ? " sinks" : "") +
          (s.latent_dim > 0 ? fmt::format(" latent={}", s.latent_dim) : "") +
+         (s.v_dim > 0 ? fmt::format(" values={}", s.v_dim) : "") +
+         (test.y_padding > 0 ? " strided" : "") +
          (test.path ? std::string(" ") + path_name(*test.path) : "") +
          (test.matrix_rows ? " rows" : "");
 }
@@ -219,6 +242,9 @@ std::vector<OpCase> flash_attention_cases() {
       {.shape = {3, 1, 576, kF32, 0, 0, false, 512}, .chunks = {{33, 2}}, .split_tokens = 16},
       {.shape = {8, 2, 40, kBF16, 17, 5.0f, true, 24}, .chunks = ragged, .split_tokens = 32},
       {.shape = {128, 1, 288, {kQ8_0, kF16}, 0, 0, false, 256}, .chunks = {{70, 1}, {20, 2}}},
+      // Values smaller than keys: those of expanded latents, and others.
+      {.shape = {2, 2, 192, kF32, 0, 0, false, 0, 128}, .chunks = {{40, 19}}, .y_padding = 4},
+      {.shape = {4, 2, 40, {kF16, kQ8_0}, 17, 0, true, 0, 32}, .chunks = ragged},
   };
   // Every shape runs as the device is tuned; these on either path, whatever it is tuned to.
   const Case on_paths[] = {
@@ -240,6 +266,8 @@ std::vector<OpCase> flash_attention_cases() {
       {.shape = {4, 1, 72, kF16, 0, 0, false, 64}, .chunks = ragged},
       {.shape = {4, 2, 96, kQ8_0, 0, 0, false, 64}, .chunks = ragged},
       {.shape = {4, 1, 160, {kQ4_0, kF32}, 0, 0, false, 128}, .chunks = rows},
+      {.shape = {4, 4, 48, kF32, 0, 0, false, 0, 40}, .chunks = ragged, .y_padding = 12},
+      {.shape = {4, 2, 64, kF16, 0, 0, false, 0, 24}, .chunks = rows, .split_tokens = 64},
   };
   // On matrix cores: every common head_dim and some that are no whole matrices, tiles of single
   // rows, more heads than a tile has rows, rows that see none of a split.
@@ -269,6 +297,12 @@ std::vector<OpCase> flash_attention_cases() {
       {.shape = {2, 2, 40, {kBF16, kF16}}, .chunks = ragged},
       {.shape = {8, 2, 64, kF16, 100, 0, true}, .chunks = straddling, .split_tokens = 64},
       {.shape = {4, 2, 64, kF32, 0, 0, true}, .chunks = ragged, .matrix_rows = true},
+      {.shape = {2, 2, 192, kF16, 0, 0, false, 0, 128}, .chunks = {{40, 19}}, .y_padding = 4},
+      {.shape = {3, 3, 48, kF32, 0, 0, false, 0, 24},
+       .chunks = ragged,
+       .split_tokens = 16,
+       .max_split_rows = 40,
+       .matrix_rows = true},
   };
   std::vector<OpCase> cases;
   const auto add = [&](const Case& test) {

@@ -28,10 +28,11 @@ layout(local_size_x_id = 0) in;
 const uint subgroups = workgroup_size / subgroup_size;
 const uint row_tiles = tile_rows / matrix_m;
 const uint head_tiles = (group + tile_heads - 1) / tile_heads;
-// head_dim is padded with zeros to whole matrices.
+// head_dim is padded with zeros to whole matrices. Columns of V behind v_dim hold what K left there, and
+// what becomes of them is not written.
 const uint dim_step = matrix_k > matrix_n ? matrix_k : matrix_n;
 const uint padded_dim = (head_dim + dim_step - 1) / dim_step * dim_step;
-const uint column_tiles = padded_dim / matrix_n;
+const uint column_tiles = (v_dim + matrix_n - 1) / matrix_n;
 const uint columns_each = (column_tiles + subgroups - 1) / subgroups;  // of a subgroup
 
 // Rows are padded by 16 bytes, so that neighbouring rows begin in different banks.
@@ -51,9 +52,9 @@ shared f16vec4 weight_tile[tile_rows * weight_stride];
 shared vec4 rescale_tile[tile_rows * matrix_n / 4];
 shared vec2 row_stats[tile_rows];  // maximum and sum
 
-const uint head_units = head_dim / 8;
-const uint tile_units = key_tile * head_units;  // of 8 elements
-const uint units_each = (tile_units + workgroup_size - 1) / workgroup_size;
+/// Units of 8 elements of a key or a value.
+uint units_of(bool is_v) { return (is_v ? v_dim : head_dim) / 8; }
+const uint units_each = (key_tile * (head_dim / 8) + workgroup_size - 1) / workgroup_size;
 uvec4 next_units[units_each];  // halves of K or V, on their way to kv_tile
 
 // A row is shared by 4 neighbouring lanes. The same for every tile_rows: so are a row's bits.
@@ -71,8 +72,10 @@ uvec2 half_bits_of(vec4 value) {
 }
 
 /// K (`is_v` false) or V of a tile's keys into next_units. Lanes take octets in the order of those in F16:
-/// K [head_dim / 8][token], V [token][head_dim / 8].
+/// K [head_dim / 8][token], V [token][v_dim / 8].
 void fetch(Item item, uint first_key, uint head_offset, bool is_v, uint lane) {
+  const uint head_units = units_of(is_v);
+  const uint tile_units = key_tile * head_units;
   [[unroll]] for (uint i = 0; i < units_each; ++i) {
     const uint unit = i * workgroup_size + lane;
     const uint block = unit / (16 * head_units);
@@ -80,7 +83,7 @@ void fetch(Item item, uint first_key, uint head_offset, bool is_v, uint lane) {
     const uint key = first_key + block * 16 + (is_v ? at / head_units : at % 16);
     next_units[i] = uvec4(0);
     if (is_behind(key, item.kv_begin)) continue;
-    if (key >= item.kv_end || tile_units % workgroup_size != 0 && unit >= tile_units) continue;
+    if (key >= item.kv_end || units_each * workgroup_size != tile_units && unit >= tile_units) continue;
     const uvec2 address = address_add(
         Uvec2s(pc.block_table).v[item.seq * pc.table_stride + first_key / 16 + block], head_offset);
     if ((is_v ? v_type : k_type) == KV_F16) {
@@ -100,9 +103,11 @@ void fetch(Item item, uint first_key, uint head_offset, bool is_v, uint lane) {
 
 /// next_units into kv_tile [key][padded_dim].
 void store(bool is_v, uint lane) {
+  const uint head_units = units_of(is_v);
+  const uint tile_units = key_tile * head_units;
   [[unroll]] for (uint i = 0; i < units_each; ++i) {
     const uint unit = i * workgroup_size + lane;
-    if (tile_units % workgroup_size != 0 && unit >= tile_units) continue;
+    if (units_each * workgroup_size != tile_units && unit >= tile_units) continue;
     const uint block = unit / (16 * head_units);
     const uint at = unit % (16 * head_units);
     const uint key = block * 16 + (is_v ? at / head_units : at % 16);
@@ -237,20 +242,22 @@ void add_values() {
 void write_part(uint i, Item item, uint first_head, uint n_tile_heads) {
   const uint n_heads = pc.n_kv_heads * group;
   const bool is_partial = item.partial != 0xFFFFFFFFu;
-  const uint first_row = is_partial ? item.partial : item.first_row;
   for (uint q = gl_SubgroupInvocationID; q < matrix_quads; q += subgroup_size) {
     const uint row = i % row_tiles * matrix_m + q / (matrix_n / 4);
     const uint column = column_of(i / row_tiles) + q % (matrix_n / 4) * 4;
     const uint token = row / tile_heads;
     const uint head = row % tile_heads;
     if (token >= item.n_rows || head >= n_tile_heads || column >= value_dim) continue;
-    const uint row_head = (first_row + token) * n_heads + first_head + head;
-    const uint at = (row_head * value_dim + column) / 4;
+    const uint slot_head = (item.partial + token) * n_heads + first_head + head;
+    const uint first_column = is_partial ? slot_head * value_dim
+                                         : (item.first_row + token) * pc.y_stride +
+                                               (first_head + head) * value_dim;
+    const uint at = (first_column + column) / 4;
     const vec4 value = score_tile[gl_SubgroupID * matrix_quads + q];
     const vec2 stats = row_stats[row];
     if (is_partial) {
       Vec4s(pc.partial_y).v[at] = value;
-      if (column == 0) Vec2s(pc.partial_stats).v[row_head] = stats;
+      if (column == 0) Vec2s(pc.partial_stats).v[slot_head] = stats;
     } else {
       float sum = stats.y;
       if (has_sinks != 0) sum += sink_weight(Floats(pc.sinks).v[first_head + head], stats.x);

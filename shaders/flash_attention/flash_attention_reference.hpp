@@ -41,9 +41,10 @@ inline double capped_error(double score, double error, double soft_cap) {
 /// moves y by e w (v - y), since the weights are divided by their `sum`. `scores` are not capped
 /// yet.
 inline void allow_halves(const float* q, const std::vector<const float*>& k,
-                         const std::vector<const float*>& v, uint32_t head_dim, double scale,
-                         double soft_cap, KvTypes kv_type, const std::vector<double>& scores,
-                         const std::vector<double>& weights, double sum, Expectation& expected) {
+                         const std::vector<const float*>& v, uint32_t head_dim, uint32_t value_dim,
+                         double scale, double soft_cap, KvTypes kv_type,
+                         const std::vector<double>& scores, const std::vector<double>& weights,
+                         double sum, Expectation& expected) {
   std::vector<double> error(weights.size(), 0);
   for (size_t j = 0; j < weights.size(); ++j) {
     double squares = 0;
@@ -56,8 +57,8 @@ inline void allow_halves(const float* q, const std::vector<const float*>& k,
     error[j] = std::expm1(capped_error(scores[j], 6 * std::sqrt(squares), soft_cap)) +
                half_error(weights[j]) / weights[j];
   }
-  const size_t first = expected.reference.size() - head_dim;
-  for (uint32_t d = 0; d < head_dim; ++d) {
+  const size_t first = expected.reference.size() - value_dim;
+  for (uint32_t d = 0; d < value_dim; ++d) {
     double squares = 0;
     for (size_t j = 0; j < weights.size(); ++j) {
       const double weight = weights[j] / sum;
@@ -134,7 +135,8 @@ inline void expect_attention_row(const float* q, const std::vector<const float*>
     expected.bound.push_back(bound + std::abs(y) * (mean_error + 4 * kEpsilon) + 1e-30);
   }
   if (math == Math::kF16) {
-    allow_halves(q, k, v, head_dim, scale, soft_cap, kv_type, score, weight_of, sum, expected);
+    allow_halves(q, k, v, head_dim, value_dim, scale, soft_cap, kv_type, score, weight_of, sum,
+                 expected);
   }
 }
 

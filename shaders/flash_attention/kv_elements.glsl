@@ -21,7 +21,7 @@ float kv_scale(uint word, uint block) { return unpackHalf2x16(block % 2 == 0 ? w
 
 /// load_k of the quantised types.
 void load_quantised_k(uint type, uvec2 address, uint token, uint octet, out vec4 low, out vec4 high) {
-  const uint to_scales = 16 * kv_value_bytes(type) - 12 * token;
+  const uint to_scales = 16 * kv_value_bytes(type, head_dim) - 12 * token;
   const uint block = octet / 4;
   const float scale =
       kv_scale(Uints(address_add(address, to_scales)).v[block / 2 * 16], block);
@@ -59,20 +59,20 @@ vec4 load_quad_of_k(uint type, uvec2 address, uint token, uint quad) {
   }
   Uints words = Uints(address);
   const uint block = quad / 8;
-  const float scale = kv_scale(words.v[4 * kv_value_bytes(type) + block / 2 * 16 + token], block);
+  const float scale = kv_scale(words.v[4 * kv_value_bytes(type, head_dim) + block / 2 * 16 + token], block);
   if (type == KV_Q8_0) return scale * q8_quad(words.v[quad / 4 * 64 + token * 4 + quad % 4]);
   return scale * q4_quad(words.v[block * 64 + token * 4 + quad % 8 / 2] >> quad % 2 * 16);
 }
 
 /// Elements [4 * quad, 4 * quad + 4) of the value of `token` in the head of V at `address`.
 vec4 load_v(uint type, uvec2 address, uint token, uint quad) {
-  const uint at = token * (head_dim / 4) + quad;
+  const uint at = token * (v_dim / 4) + quad;
   if (type == KV_F32) return Vec4s(address).v[at];
   if (!kv_quantised(type)) return kv_quad(type, Uvec2s(address).v[at]);
   Uints words = Uints(address);
   const uint block = quad / 8;
-  const uint first_scale = 4 * kv_value_bytes(type);
-  const float scale = kv_scale(words.v[first_scale + token * kv_scale_words + block / 2], block);
+  const uint first_scale = 4 * kv_value_bytes(type, v_dim) + token * kv_scale_words(v_dim);
+  const float scale = kv_scale(words.v[first_scale + block / 2], block);
   return scale * (type == KV_Q8_0 ? q8_quad(words.v[at]) : q4_quad(words.v[at / 2] >> at % 2 * 16));
 }
 

@@ -3,6 +3,8 @@
 
 #include "common/buffers.glsl"
 #include "rope_kv/rope_kv.h"
+
+const uint v_dim = head_dim;
 #include "rope_kv/kv_write.glsl"
 
 // One row per gl_WorkGroupID.x. Its tasks, spread over lanes and gl_WorkGroupID.y: one per rotated

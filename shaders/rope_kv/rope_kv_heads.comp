@@ -3,6 +3,8 @@
 
 #include "common/buffers.glsl"
 #include "rope_kv/rope_kv_heads.h"
+
+const uint v_dim = head_dim;
 #include "rope_kv/kv_write.glsl"
 
 // As rope_kv.comp, with biases and norms of heads before: one workgroup per row and head, of q, then of
@@ -48,7 +50,7 @@ void write_quantised(uint type, uvec2 target, uint token, bool is_v, uint lane) 
   }
   barrier();
   Uints words = Uints(target);
-  const uint row_words = kv_value_bytes(type) / 4;
+  const uint row_words = kv_value_bytes(type, head_dim) / 4;
   for (uint w = lane; w < row_words; w += workgroup_size) {
     uint word = 0;
     if (type == KV_Q8_0) {
@@ -63,9 +65,10 @@ void write_quantised(uint type, uvec2 target, uint token, bool is_v, uint lane) 
     words.v[is_v ? token * row_words + w : w / 4 * 64 + token * 4 + w % 4] = word;
   }
   const uint first_scale = 16 * row_words;
-  for (uint s = lane; s < kv_scale_words; s += workgroup_size) {
+  const uint scale_words = kv_scale_words(head_dim);
+  for (uint s = lane; s < scale_words; s += workgroup_size) {
     const float second = 2 * s + 1 < quant_blocks ? quant_scales[2 * s + 1] : 0.0;
-    words.v[first_scale + (is_v ? token * kv_scale_words + s : s * 16 + token)] =
+    words.v[first_scale + (is_v ? token * scale_words + s : s * 16 + token)] =
         half2_bits(quant_scales[2 * s], second);
   }
 }
