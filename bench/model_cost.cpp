@@ -144,7 +144,8 @@ class Pricing {
     for (const auto field :
          {&PartCost::flops, &PartCost::values, &PartCost::row_weight_bytes,
           &PartCost::step_weight_bytes, &PartCost::expert_weight_bytes, &PartCost::written_kv_bytes,
-          &PartCost::pair_flops, &PartCost::key_bytes, &PartCost::state_bytes}) {
+          &PartCost::pair_flops, &PartCost::key_bytes, &PartCost::state_bytes,
+          &PartCost::expanded_pair_flops, &PartCost::expanded_key_flops}) {
       (*sum).*field += cost.*field;
     }
   }
@@ -212,12 +213,21 @@ class Pricing {
     return latent_dim == 0 ? kv_type_.row_bytes(head_dim) : kv_row_bytes(kv_type_.k, head_dim);
   }
   PartCost price(const op::Attention& o, const Op& op) {
-    return {.window = o.window,
-            .ahead = o.ahead,
-            .values = width(o.q) + width(op.result),
-            .step_weight_bytes = vector_bytes(o.sinks),
-            .pair_flops = 2 * (width(o.q) + width(op.result)),
-            .key_bytes = o.n_kv_heads * kv_row_bytes_of(o.head_dim, o.latent_dim)};
+    PartCost cost{.window = o.window,
+                  .ahead = o.ahead,
+                  .values = width(o.q) + width(op.result),
+                  .step_weight_bytes = vector_bytes(o.sinks),
+                  .pair_flops = 2 * (width(o.q) + width(op.result)),
+                  .key_bytes = o.n_kv_heads * kv_row_bytes_of(o.head_dim, o.latent_dim)};
+    if (o.latent_dim == 0) return cost;
+    const Op& queries = *makers_[o.q];
+    const Op& results = *readers_[op.result].front();
+    const auto* const q = std::get_if<op::HeadLinear>(&queries.what);
+    const auto* const y = std::get_if<op::HeadLinear>(&results.what);
+    if (q == nullptr || y == nullptr) return cost;
+    cost.expanded_pair_flops = 2 * (width(q->x) + width(results.result));
+    cost.expanded_key_flops = price(*q, queries).flops + price(*y, results).flops;
+    return cost;
   }
   PartCost price(const op::HeadLinear& o, const Op& op) {
     const HeadProduct size = head_product(program_, o);
@@ -308,6 +318,20 @@ void read_widths(const Program& program, const Pricing& pricing, ModelShape& sha
       shape.n_ff = static_cast<uint32_t>(program.tensors[op_tensors(op.what)[0]].dims[0]);
     }
   }
+}
+
+/// Flops of attention to latents in the cheaper of its two forms, chunk by chunk. What takes rows
+/// to the latents' space and back is counted where it is, and is as much as making keys and values
+/// of the chunk's own latents.
+uint64_t flops_of_latents(std::span<const StepRows> batch, const PartCost& cost) {
+  uint64_t flops = 0;
+  for (const StepRows& chunk : batch) {
+    const uint64_t pairs = uint64_t{chunk.n_rows} * chunk.first_position +
+                           uint64_t{chunk.n_rows} * (chunk.n_rows + uint64_t{1}) / 2;
+    flops += std::min(pairs * cost.pair_flops, pairs * cost.expanded_pair_flops +
+                                                   chunk.first_position * cost.expanded_key_flops);
+  }
+  return flops;
 }
 
 /// Keys that a sequence's rows see: with how many rows each, and how many there are.
@@ -439,7 +463,8 @@ StepWork step_cost(const ModelShape& shape, std::span<const StepRows> batch,
     }
     if (cost.pair_flops > 0) {
       const SeenKeys seen = seen_keys(batch, cost.window, cost.ahead);
-      amount.flops += seen.pairs * cost.pair_flops;
+      amount.flops += cost.expanded_pair_flops > 0 ? flops_of_latents(batch, cost)
+                                                   : seen.pairs * cost.pair_flops;
       amount.kv_bytes += seen.keys * cost.key_bytes;
     }
   }

@@ -89,6 +89,10 @@ struct PartCost {
   uint64_t pair_flops = 0;           ///< for each key that a row sees
   uint64_t key_bytes = 0;            ///< for each key that rows of a sequence see
   uint64_t state_bytes = 0;          ///< of a sequence, read and written once a step
+  // Of attention to latents by the keys and values that they stand for, which is counted where it
+  // is less: what pair_flops are then, and the products of a key that the step has not brought.
+  uint64_t expanded_pair_flops = 0;
+  uint64_t expanded_key_flops = 0;
 };
 
 /// What the cost model knows of a model: its program, priced. Widths and heads are of the first

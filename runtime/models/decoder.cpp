@@ -43,6 +43,19 @@ std::vector<BufferId> buffers_apart(const Lowered& lowered, Routing routing) {
   return apart;
 }
 
+/// By class of attention.
+std::map<uint32_t, ExpansionSizes> all_expansion_sizes(const Lowered& lowered,
+                                                       const DecoderLimits& limits,
+                                                       uint64_t slab_bytes) {
+  std::map<uint32_t, ExpansionSizes> all;
+  for (uint32_t i = 0; i < lowered.attention_classes.size(); ++i) {
+    const std::optional<ExpansionSizes> sizes =
+        expansion_sizes(lowered, i, limits.context_tokens, limits.invariant, slab_bytes);
+    if (sizes) all.emplace(i, *sizes);
+  }
+  return all;
+}
+
 uint64_t carried_bytes(const Lowered& lowered, uint64_t slab_bytes) {
   if (lowered.attention_classes.empty()) return 0;
   return std::min(ops::FlashAttention::kCarriedBytes, slab_bytes);
@@ -58,13 +71,17 @@ std::vector<uint64_t> range_bytes(const Lowered& lowered, const Program& program
     stats_floats = std::max(stats_floats, uint64_t{one.n_heads} * 2);
     y_floats = std::max(y_floats, uint64_t{one.n_heads} * one.value_dim());
   }
+  const auto expansions = all_expansion_sizes(lowered, limits, slab_bytes);
+  uint32_t most_rows = std::max(limits.rows, limits.logit_rows);
+  for (const auto& [one, sizes] : expansions) most_rows = std::max(most_rows, sizes.piece_keys);
   std::vector<uint64_t> ranges = {
       plan_activations(lowered, limits.rows, limits.logit_rows).bytes,
       kFloat * limits.attention_partials * stats_floats,
       kFloat * limits.attention_partials * y_floats, carried_bytes(lowered, slab_bytes),
-      std::min(ops::Linear::max_scratch_bytes(std::max(limits.rows, limits.logit_rows),
-                                              widest_input(program)),
-               slab_bytes)};
+      std::min(ops::Linear::max_scratch_bytes(most_rows, widest_input(program)), slab_bytes)};
+  for (const auto& [one, sizes] : expansions) {
+    std::ranges::copy(sizes.bytes(KvType::kF32), std::back_inserter(ranges));
+  }
   for (const BufferId id : buffers_apart(lowered, limits.routing)) {
     const Buffer& buffer = lowered.buffers[id];
     ranges.push_back(kFloat * rows_of(buffer, limits) * buffer.width);
@@ -104,20 +121,25 @@ ops::Route::Kind Decoder::route_kind(const call::Route& c, Routing routing) {
 class Decoder::Declaring {
  public:
   Declaring(Decoder& decoder, vk::PipelineLibrary& pipelines, const Program& program,
-            KvTypes kv_type, ops::Math math)
+            KvTypes kv_type, ops::Math math, const DecoderLimits& limits)
       : decoder_(decoder),
         pipelines_(pipelines),
         program_(program),
         kv_type_(kv_type),
-        math_(math) {}
+        math_(math),
+        expansion_sizes_(
+            all_expansion_sizes(decoder.lowered_, limits, decoder.device_->plan().slab_bytes)) {}
 
   Status run() {
     PUMICE_TRY(decoder_.linear_,
                ops::Linear::plan(pipelines_, decoder_.types_, product_math(program_, math_)));
     if (decoder_.invariant_) decoder_.linear_.use_gemm_only();
     PUMICE_TRY_STATUS(declare_expert_gemm());
-    for (const AttentionClass& one : decoder_.lowered_.attention_classes) {
-      PUMICE_TRY(decoder_.attention_.emplace_back(),
+    const std::vector<AttentionClass>& classes = decoder_.lowered_.attention_classes;
+    for (uint32_t i = 0; i < classes.size(); ++i) {
+      const AttentionClass& one = classes[i];
+      if (one.expands) continue;
+      PUMICE_TRY(decoder_.attention_[i],
                  ops::FlashAttention::plan(pipelines_,
                                            {.n_heads = one.n_heads,
                                             .n_kv_heads = one.n_kv_heads,
@@ -129,6 +151,7 @@ class Decoder::Declaring {
                                             .latent_dim = one.latent_dim},
                                            attention_math(one, math_)));
     }
+    PUMICE_TRY_STATUS(declare_expansions());
     for (size_t i = 0; i < decoder_.lowered_.dispatches.size(); ++i) {
       resolved_ = &decoder_.resolved_[i];
       PUMICE_TRY_STATUS(std::visit([&](const auto& c) { return declare(c); },
@@ -191,6 +214,7 @@ class Decoder::Declaring {
     return {};
   }
   Status declare(const call::Attention&) { return {}; }
+  Status declare(const call::ExpandedAttention&) { return {}; }
   Status declare(const call::CausalConv& c) {
     const ops::CausalConv::Shape shape{.taps = c.taps, .silu = c.silu};
     const auto found = std::ranges::find(conv_shapes_, shape);
@@ -242,6 +266,28 @@ class Decoder::Declaring {
     return {};
   }
 
+  /// The other form of attention to latents. Where a self-test rejected one of its kernels, all
+  /// rows take the one form.
+  Status declare_expansions() {
+    for (const auto& [i, sizes] : expansion_sizes_) {
+      std::vector<const WeightType*> apart;
+      for (size_t d = 0; d < decoder_.resolved_.size(); ++d) {
+        const auto* const c =
+            std::get_if<call::ExpandedAttention>(&decoder_.lowered_.dispatches[d].what);
+        if (c == nullptr || c->attention_class != i || c->fused) continue;
+        apart.push_back(decoder_.resolved_[d].matrix.type);
+      }
+      const AttentionClass& one = decoder_.lowered_.attention_classes[i];
+      Result<LatentExpansion> expansion = LatentExpansion::plan(pipelines_, sizes, one, kv_type_.k,
+                                                                apart, attention_math(one, math_));
+      if (!expansion.ok() && expansion.error().code != ErrorCode::kSelfTestFailed) {
+        return expansion.error();
+      }
+      if (expansion.ok()) decoder_.expansions_.emplace(i, *std::move(expansion));
+    }
+    return {};
+  }
+
   /// The products of experts for many rows. Where they may not depend on how many rows there are,
   /// or a self-test rejected their kernels, those for few are for all.
   Status declare_expert_gemm() {
@@ -266,6 +312,7 @@ class Decoder::Declaring {
   const Program& program_;
   const KvTypes kv_type_;
   const ops::Math math_;
+  const std::map<uint32_t, ExpansionSizes> expansion_sizes_;
   Resolved* resolved_ = nullptr;  // of the dispatch at hand
   std::vector<ops::RopeKv::Shape> shapes_;
   std::vector<ops::Rope::Shape> rope_shapes_;
@@ -317,7 +364,7 @@ Result<Decoder> Decoder::plan(const std::shared_ptr<vk::Device>& device,
     decoder.vectors_.push_back(weights.vector(tensors));  // they stay where they are
   }
   if (limits.invariant) math = ops::Math::kF32;  // the same kernels for every number of rows
-  PUMICE_TRY_STATUS(Declaring(decoder, pipelines, program, kv_type, math).run());
+  PUMICE_TRY_STATUS(Declaring(decoder, pipelines, program, kv_type, math, limits).run());
   PUMICE_TRY_STATUS(decoder.allocate(program, limits));
   return decoder;
 }
@@ -340,6 +387,12 @@ void Decoder::use_weights(const ModelWeights& weights) {
       resolved.matrix = weights.matrix(lowered_.matrices[heads->matrices][0]);
       resolved.heads = heads_apart(*heads, resolved.matrix);
       if (!resolved.heads.empty()) types.insert(resolved.matrix.type);
+    } else if (const auto* expanded = std::get_if<call::ExpandedAttention>(&dispatch.what);
+               expanded != nullptr && !invariant_) {
+      resolved.matrix = weights.matrix(lowered_.matrices[expanded->keys][0]);
+      resolved.values = weights.matrix(lowered_.matrices[expanded->values][0]);
+      types.insert(resolved.values.type);
+      if (!expanded->fused) types.insert(&weight_type("F32"));
     }
   }
   types_.assign(types.begin(), types.end());
@@ -353,8 +406,11 @@ std::string Decoder::arithmetic() const {
   }
   if (expert_gemm_) text += fmt::format("experts {} ", ops::math_name(expert_gemm_->math()));
   text += "attention";
-  for (const ops::FlashAttention& attention : attention_) {
+  for (const auto& [one, attention] : attention_) {
     text += fmt::format(" {}", ops::math_name(attention.tile_math()));
+  }
+  for (const auto& [one, expansion] : expansions_) {
+    text += fmt::format(" expanded {}", ops::math_name(expansion.attention().tile_math()));
   }
   if (long_rope_) text += " long rope";
   if (routing_ == Routing::kGiven) text += " given routes";
@@ -366,7 +422,7 @@ std::string Decoder::arithmetic() const {
   };
   // The other operations have one kernel each.
   std::ranges::for_each(linear_.gemm_pipelines(), add);
-  for (const ops::FlashAttention& attention : attention_) {
+  for (const auto& [one, attention] : attention_) {
     std::ranges::for_each(attention.pipelines(), add);
   }
   const vk::DeviceSnapshot& device = device_->snapshot();
@@ -378,9 +434,16 @@ std::string Decoder::arithmetic() const {
 uint64_t Decoder::linear_scratch_bytes(const DecoderLimits& limits) const {
   uint64_t most = 0;
   for (size_t i = 0; i < lowered_.dispatches.size(); ++i) {
+    const Resolved& resolved = resolved_[i];
+    const auto* const expanded = std::get_if<call::ExpandedAttention>(&lowered_.dispatches[i].what);
+    if (expanded != nullptr && expansions_.contains(expanded->attention_class)) {
+      most = std::max(most, expansions_.at(expanded->attention_class)
+                                .linear_scratch_bytes(linear_, resolved.matrix, resolved.values,
+                                                      expanded->fused));
+    }
     std::vector<WeightMatrix> matrices;
-    for (const auto& member : resolved_[i].matrices.members) matrices.push_back(member.matrix);
-    if (!resolved_[i].heads.empty()) matrices = {resolved_[i].heads[0]};
+    for (const auto& member : resolved.matrices.members) matrices.push_back(member.matrix);
+    if (!resolved.heads.empty()) matrices = {resolved.heads[0]};
     if (matrices.empty()) continue;
     const bool all = lowered_.dispatches[i].rows == RowSet::kAll;
     most = std::max(most, linear_.scratch_bytes(all ? limits.rows : limits.logit_rows, matrices));
@@ -398,7 +461,7 @@ Status Decoder::allocate(const Program& program, const DecoderLimits& limits) {
   }
   uint64_t stats_bytes = 0;
   uint64_t y_bytes = 0;
-  for (const ops::FlashAttention& attention : attention_) {
+  for (const auto& [one, attention] : attention_) {
     stats_bytes = std::max(stats_bytes, attention.partial_stats_bytes(limits.attention_partials));
     y_bytes = std::max(y_bytes, attention.partial_y_bytes(limits.attention_partials));
   }
@@ -406,12 +469,15 @@ Status Decoder::allocate(const Program& program, const DecoderLimits& limits) {
   PUMICE_TRY(partial_y_, arena_.allocate(y_bytes));
   PUMICE_TRY(carried_, arena_.allocate(carried_bytes(lowered_, device_->plan().slab_bytes)));
   PUMICE_TRY(linear_scratch_, arena_.allocate(linear_scratch_bytes(limits)));
+  vk::Uploader uploader(device_);
+  for (auto& [one, expansion] : expansions_) {
+    PUMICE_TRY_STATUS(expansion.allocate(arena_, uploader));
+  }
   for (const BufferId id : buffers_apart(lowered_, routing_)) {
     PUMICE_TRY(buffers_[id], arena_.allocate(buffers_[id].size_bytes));
     routes_.push_back(buffers_[id]);
   }
 
-  vk::Uploader uploader(device_);
   for (const ops::RopeConfig& rope : program.ropes) {
     PUMICE_TRY(const ops::RopeFrequencies frequencies,
                ops::rope_frequencies(rope.for_context(limits.context_tokens)));

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "models/latent_expansion.hpp"
 #include "models/lowering.hpp"
 #include "models/step_args.hpp"
 #include "models/weights.hpp"
@@ -129,7 +130,9 @@ class Decoder {
   struct Resolved {
     StackedMatrices matrices;         ///< of call::Linear
     std::vector<WeightMatrix> heads;  ///< of call::HeadLinear, where they can be products apart
-    WeightMatrix matrix;              ///< of call::Embed, HeadLinear and ExpertLinear
+    WeightMatrix matrix;              ///< of call::Embed, HeadLinear and ExpertLinear; keys of
+                                      ///< ExpandedAttention
+    WeightMatrix values;              ///< of call::ExpandedAttention
     uint32_t rope_kv = 0;             ///< of call::RopeKv: index into rope_kv_
     uint32_t rope = 0;                ///< of call::Rope: index into rope_
     uint32_t causal_conv = 0;         ///< of call::CausalConv: index into causal_conv_
@@ -145,6 +148,8 @@ class Decoder {
   static ops::Route::Kind route_kind(const call::Route& c, Routing routing);
   Status allocate(const Program& program, const DecoderLimits& limits);
   uint64_t linear_scratch_bytes(const DecoderLimits& limits) const;
+  /// Which of the step's chunks a class of attention computes.
+  bool has_chunk(uint32_t attention_class, const ops::SequenceChunk& chunk) const;
 
   std::shared_ptr<vk::Device> device_;
   Lowered lowered_;
@@ -165,7 +170,9 @@ class Decoder {
   std::vector<ops::RopeKv> rope_kv_;
   std::vector<ops::Rope> rope_;
   std::map<std::pair<const WeightType*, bool>, ops::HeadLinear> head_linear_;  // transposed?
-  std::vector<ops::FlashAttention> attention_;                                 // by attention class
+  /// By attention class, but for those that expand: these are others by the same number.
+  std::map<uint32_t, ops::FlashAttention> attention_;
+  std::map<uint32_t, LatentExpansion> expansions_;  // some may be none's
   std::vector<ops::CausalConv> causal_conv_;
   std::vector<ops::Recurrence> recurrence_;
   std::map<ops::GatedActivation::Kind, ops::GatedActivation> gated_;

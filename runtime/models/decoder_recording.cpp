@@ -148,30 +148,46 @@ class Decoder::Recording {
   }
 
   void record(const call::HeadLinear& c) {
+    if (!c.attention_class) return record_rows(c, 0, n_rows_);
+    // Rows of neighbouring chunks in one go.
+    const std::vector<ops::SequenceChunk>& chunks = step_.attention[*c.attention_class].chunks;
+    for (size_t i = 0; i < chunks.size();) {
+      const uint32_t first = chunks[i].first_row;
+      uint32_t end = first;
+      for (; i < chunks.size() && chunks[i].first_row == end; ++i) end += chunks[i].n_rows;
+      record_rows(c, first, end - first);
+    }
+  }
+
+  void record_rows(const call::HeadLinear& c, uint32_t first_row, uint32_t n_rows) {
     const WeightMatrix& weights = resolved_->matrix;
     const ops::HeadLinear& op = decoder_.head_linear_.at({weights.type, c.transposed});
+    const auto from_row = [&](const View& view) {
+      return at(view).from(kFloatBytes * first_row * stride(view));
+    };
     const ops::HeadLinear::Args args{.weights = weights,
                                      .n_heads = c.n_heads,
                                      .first_row = c.first_row,
                                      .n_rows = c.n_rows,
-                                     .x = at(c.x),
+                                     .x = from_row(c.x),
                                      .x_stride = stride(c.x),
                                      .x_head_stride = c.x_head_dim,
-                                     .y = at(c.y),
+                                     .y = from_row(c.y),
                                      .y_stride = stride(c.y),
-                                     .rows = n_rows_};
+                                     .rows = n_rows};
     // Of many rows the usual products are faster, for all that there is one a head.
-    const bool apart = n_rows_ > ops::Gemv::kMaxRows && !decoder_.invariant_;
+    const bool apart = n_rows > ops::Gemv::kMaxRows && !decoder_.invariant_;
     if (!apart || resolved_->heads.empty()) return op.record(recorder_, args);
     const uint32_t y_head_dim = c.n_rows + c.x_head_dim - weights.n_cols;
     for (uint32_t head = 0; head < c.n_heads; ++head) {
-      decoder_.linear_.record(recorder_, {.weights = resolved_->heads[head],
-                                          .x = at({c.x.buffer, c.x.first + head * c.x_head_dim}),
-                                          .x_stride = stride(c.x),
-                                          .y = at({c.y.buffer, c.y.first + head * y_head_dim}),
-                                          .y_stride = stride(c.y),
-                                          .rows = n_rows_,
-                                          .scratch = decoder_.linear_scratch_});
+      decoder_.linear_.record(recorder_,
+                              {.weights = resolved_->heads[head],
+                               .x = from_row({c.x.buffer, c.x.first + head * c.x_head_dim}),
+                               .x_stride = stride(c.x),
+                               .y = from_row({c.y.buffer, c.y.first + head * y_head_dim}),
+                               .y_stride = stride(c.y),
+                               .rows = n_rows,
+                               .scratch = decoder_.linear_scratch_});
     }
     op.record_kept(recorder_, args);
   }
@@ -179,7 +195,7 @@ class Decoder::Recording {
   void record(const call::Attention& c) {
     const StateLayout::Place place = decoder_.state_.place(c.state);
     const AttentionLists& lists = step_.attention[c.attention_class];
-    const ops::FlashAttention& attention = decoder_.attention_[c.attention_class];
+    const ops::FlashAttention& attention = decoder_.attention_.at(c.attention_class);
     ops::FlashAttention::Args args{
         .q = at(c.q),
         .positions = lists.horizons.empty() ? step_.positions : lists.horizons,
@@ -224,6 +240,31 @@ class Decoder::Recording {
                                .n_items = static_cast<uint32_t>(plan.reduce_items.size()),
                                .n_partials = plan.n_partials});
     }
+  }
+
+  void record(const call::ExpandedAttention& c) {
+    const AttentionLists& lists = step_.attention[c.attention_class];
+    if (lists.chunks.empty()) return;
+    const StateLayout::Place place = decoder_.state_.place(c.state);
+    decoder_.expansions_.at(c.attention_class)
+        .record(recorder_, lists,
+                {.linear = decoder_.linear_,
+                 .linear_scratch = decoder_.linear_scratch_,
+                 .keys = resolved_->matrix,
+                 .values = resolved_->values,
+                 .fused = c.fused,
+                 .q = at(c.q),
+                 .q_stride = stride(c.q),
+                 .y = at(c.y),
+                 .y_stride = stride(c.y),
+                 .positions = step_.positions,
+                 .block_table = memory_.block_tables[place.page],
+                 .table_stride = memory_.table_stride,
+                 .kv = memory_.kv,
+                 .layer_offset_bytes = place.offset_bytes,
+                 .sinks = vector(c.sinks),
+                 .carried = decoder_.carried_,
+                 .scale = static_cast<float>(c.scale)});
   }
 
   void record(const call::CausalConv& c) {
@@ -378,21 +419,42 @@ void Decoder::write_attention(std::span<const ops::SequenceChunk> chunks,
     std::ranges::copy(values, target.begin());
     return static_cast<uint32_t>(values.size());
   };
-  for (size_t i = 0; i < attention_.size(); ++i) {
+  for (uint32_t i = 0; i < lowered_.attention_classes.size(); ++i) {
+    const AttentionClass& one = lowered_.attention_classes[i];
     AttentionLists& lists = step.attention[i];
+    lists.chunks.clear();
+    std::ranges::copy_if(chunks, std::back_inserter(lists.chunks),
+                         [&](const ops::SequenceChunk& chunk) { return has_chunk(i, chunk); });
+    if (one.expands && !expansions_.contains(i)) continue;
+    const ops::FlashAttention& attention =
+        one.expands ? expansions_.at(i).attention() : attention_.at(i);
     ops::AttentionPlanOptions own = options;
-    own.tile_tokens = attention_[i].tile_tokens();
-    own.window = lowered_.attention_classes[i].window;
-    own.ahead = lowered_.attention_classes[i].ahead;
-    ops::plan_attention(chunks, own, lists.plan);
+    own.tile_tokens = attention.tile_tokens();
+    own.window = one.window;
+    own.ahead = one.ahead;
+    if (one.expands) own.split_tokens = 0;
+    ops::plan_attention(lists.chunks, own, lists.plan);
+    if (one.expands) {  // keys of one sequence at a time
+      for (ops::AttentionItem& item : lists.plan.tile_items) item.seq = 0;
+    }
     if (!lists.horizons.empty()) write_horizons(chunks, own.ahead, lists.horizons);
     PUMICE_CHECK(own.ahead == 0 || !lists.horizons.empty(), "a step that sees no keys ahead");
-    write(attention_[i].tile_grid_of(write(lists.plan.tile_items, lists.tile_items)),
-          lists.tile_grid);
-    write(attention_[i].row_grid_of(write(lists.plan.row_items, lists.row_items)), lists.row_grid);
-    write(attention_[i].reduce_grid_of(write(lists.plan.reduce_items, lists.reduce_items)),
+    write(attention.tile_grid_of(write(lists.plan.tile_items, lists.tile_items)), lists.tile_grid);
+    write(attention.row_grid_of(write(lists.plan.row_items, lists.row_items)), lists.row_grid);
+    write(attention.reduce_grid_of(write(lists.plan.reduce_items, lists.reduce_items)),
           lists.reduce_grid);
   }
+}
+
+bool Decoder::has_chunk(uint32_t attention_class, const ops::SequenceChunk& chunk) const {
+  if (lowered_.attention_classes[attention_class].expands) {
+    const auto expansion = expansions_.find(attention_class);
+    return expansion != expansions_.end() && expansion->second.takes(chunk);
+  }
+  return std::ranges::none_of(expansions_, [&](const auto& entry) {
+    const auto& [number, expansion] = entry;
+    return lowered_.attention_classes[number].expands == attention_class && expansion.takes(chunk);
+  });
 }
 
 uint32_t Decoder::split_classes(const StepArgs& step) {
@@ -404,9 +466,9 @@ uint32_t Decoder::split_classes(const StepArgs& step) {
 }
 
 bool Decoder::rows_fit(const StepArgs& step, const vk::SegmentLimit& limit) const {
-  for (size_t i = 0; i < attention_.size(); ++i) {
+  for (const auto& [i, attention] : attention_) {
     const ops::AttentionPlan& plan = step.attention[i].plan;
-    if (!limit.holds(attention_[i].row_cost(plan.row_keys, plan.row_scores))) return false;
+    if (!limit.holds(attention.row_cost(plan.row_keys, plan.row_scores))) return false;
   }
   return true;
 }

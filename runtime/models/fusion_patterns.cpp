@@ -30,6 +30,7 @@ Result<FusionPatterns> FusionPatterns::find(const Program& program, const Fusion
   for (size_t i = 0; i < program.ops.size(); ++i) {
     if (const auto* o = std::get_if<op::Attention>(&program.ops[i].what)) {
       PUMICE_TRY_STATUS(patterns.find_heads(i, *o));
+      patterns.find_latents(i, *o);
     }
     if (const auto* o = std::get_if<op::Mul>(&program.ops[i].what)) patterns.find_gate(i, *o);
   }
@@ -175,6 +176,45 @@ Status FusionPatterns::find_heads(size_t index, const op::Attention& attention) 
   }
   heads_.emplace(index, heads);
   return {};
+}
+
+void FusionPatterns::find_latents(size_t index, const op::Attention& o) {
+  const ValueId result = program_->ops[index].result;
+  const auto* const keys = made_by<op::HeadLinear>(o.q);
+  if (!rules_.has(FusionRule::kExpand) || o.latent_dim == 0 || o.n_kv_heads != 1 || o.window != 0 ||
+      o.ahead != 0 || keys == nullptr || !has_one_reader(o.q) || !has_one_reader(keys->x) ||
+      !has_one_reader(result)) {
+    return;
+  }
+  const auto* const values =
+      std::get_if<op::HeadLinear>(&program_->ops[readers_[result].front()].what);
+  if (values == nullptr || values->transposed) return;
+  const HeadProduct in = head_product(*program_, *keys);
+  const HeadProduct out = head_product(*program_, *values);
+  const auto head_rows = [&](const op::HeadLinear& heads) {
+    const auto& dims = program_->tensors[heads.weight].dims;
+    return dims[1] * dims[2] / heads.n_heads;
+  };
+  const Latents found{.keys = makers_[o.q],
+                      .attention = index,
+                      .values = readers_[result].front(),
+                      .fused = keys->weight == values->weight,
+                      .n_still = in.n_in,
+                      .n_turned = in.n_kept,
+                      .value_dim = out.n_out};
+  const bool apart = !found.fused && !keys->transposed && values->first_row == 0 &&
+                     head_rows(*keys) == o.latent_dim && head_rows(*values) == found.value_dim;
+  const bool together = found.fused && keys->transposed && values->first_row == found.n_still &&
+                        head_rows(*keys) == found.n_still + found.value_dim;
+  const bool in_eights =
+      found.n_still % 8 == 0 && found.n_turned % 8 == 0 && found.value_dim % 8 == 0;
+  if (keys->n_heads != o.n_heads || values->n_heads != o.n_heads || keys->first_row != 0 ||
+      in.n_out != o.latent_dim || out.n_in != o.latent_dim ||
+      o.head_dim != o.latent_dim + found.n_turned || found.value_dim > in.n_in + in.n_kept ||
+      !in_eights || !(apart || together)) {
+    return;
+  }
+  for (const size_t op : {index, found.keys, found.values}) latents_.emplace(op, found);
 }
 
 void FusionPatterns::find_gate(size_t index, const op::Mul& mul) {

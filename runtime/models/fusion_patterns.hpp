@@ -49,6 +49,18 @@ class FusionPatterns {
     ActivationKind kind;
   };
 
+  /// Attention to latents between products of heads: of queries, which take them to the latents'
+  /// space, and of results, which take them out of it.
+  struct Latents {
+    size_t keys;  ///< the product of queries
+    size_t attention;
+    size_t values;     ///< the product of results
+    bool fused;        ///< one matrix, each head's rows of keys and then those of values
+    uint32_t n_still;  ///< of a head's numbers, that are multiplied; the others follow
+    uint32_t n_turned;
+    uint32_t value_dim;
+  };
+
   /// `program` must outlive what is found. Errors: cannot_be_lowered's.
   static Result<FusionPatterns> find(const Program& program, const FusionRules& rules);
 
@@ -77,6 +89,11 @@ class FusionPatterns {
     const auto found = gates_.find(mul);
     return found == gates_.end() ? nullptr : &found->second;
   }
+  /// Of an attention or either product; null: it has none, or its keys are never expanded.
+  const Latents* latents_of(size_t op) const {
+    const auto found = latents_.find(op);
+    return found == latents_.end() ? nullptr : &found->second;
+  }
   /// Another's dispatch computes it.
   bool is_absorbed(size_t op) const { return absorbed_[op]; }
   void absorb(size_t op) { absorbed_[op] = true; }
@@ -86,6 +103,7 @@ class FusionPatterns {
 
   FusionPatterns(const Program& program, const FusionRules& rules);
   Status find_heads(size_t index, const op::Attention& attention);
+  void find_latents(size_t index, const op::Attention& attention);
   void find_gate(size_t index, const op::Mul& mul);
   std::optional<size_t> bundle(std::string part, const std::vector<ValueId>& values);
   std::vector<TensorId> biases_of(const std::vector<size_t>& linears) const;
@@ -101,6 +119,7 @@ class FusionPatterns {
   std::vector<Bundle> bundles_;
   std::map<size_t, Heads> heads_;
   std::map<size_t, Gate> gates_;
+  std::map<size_t, Latents> latents_;
 };
 
 }  // namespace pumice

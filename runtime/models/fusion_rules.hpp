@@ -20,8 +20,9 @@ enum class FusionRule : uint32_t {
   kBias,        ///< "bias": biases of q, k and v, by rope_kv
   kHeadNorm,    ///< "head_norm": norms of the heads of q and k, by rope_kv
   kGate,        ///< "gate": activation(gate) times up, in one pass
+  kExpand,      ///< "expand": of many rows, attention to latents by the keys they stand for
 };
-inline constexpr size_t kFusionRuleCount = 6;
+inline constexpr size_t kFusionRuleCount = 7;
 std::string_view fusion_rule_name(FusionRule rule);
 
 /// A set of rules, all of them by default.

@@ -97,6 +97,7 @@ class Touched {
   void add(const call::RopeKv& c) { use(c.qkv); }
   void add(const call::HeadLinear& c) { use(c.x), use(c.y); }
   void add(const call::Attention& c) { use(c.q), use(c.y); }
+  void add(const call::ExpandedAttention& c) { use(c.q), use(c.y); }
   void add(const call::CausalConv& c) { use(c.x), use(c.y); }
   void add(const call::Recurrence& c) {
     use(c.q), use(c.k), use(c.v), use(c.step), use(c.beta), use(c.y);
@@ -426,15 +427,55 @@ class Lowering {
     }
     const View y = new_view(width(result_));
     views_[result_] = y;
+    const GroupId matrices = group_of({all_rows(o.weight)});
+    const FusionPatterns::Latents* const latents = patterns_.latents_of(op_);
     emit(call::HeadLinear{.x = x,
-                          .matrices = group_of({all_rows(o.weight)}),
+                          .matrices = matrices,
                           .y = y,
                           .n_heads = o.n_heads,
                           .x_head_dim = head_dim,
                           .first_row = o.first_row,
                           .n_rows = o.n_rows,
-                          .transposed = o.transposed},
+                          .transposed = o.transposed,
+                          .attention_class = latents == nullptr
+                                                 ? std::nullopt
+                                                 : std::optional(class_of(attention_of(*latents)))},
          part);
+    if (latents == nullptr) return;
+    if (latents->keys == op_) {
+      queries_ = {x, matrices};
+    } else {
+      expand(*latents, matrices, y);
+    }
+  }
+
+  const op::Attention& attention_of(const FusionPatterns::Latents& latents) const {
+    return std::get<op::Attention>(program_.ops[latents.attention].what);
+  }
+
+  /// The same rows the other way: from what the product of keys has read to what that of values
+  /// writes.
+  void expand(const FusionPatterns::Latents& latents, GroupId values, View y) {
+    const op::Attention& o = attention_of(latents);
+    AttentionClass expanded = shape_of(o);
+    expanded.expands = class_of(o);
+    expanded.n_kv_heads = o.n_heads;
+    expanded.head_dim = latents.n_still + latents.n_turned;
+    expanded.latent_dim = 0;
+    expanded.v_dim = latents.value_dim;
+    expanded.large_scores = are_large(o.scale, expanded.head_dim);
+    const Heads& heads = *patterns_.heads_of(latents.attention);
+    emit(call::ExpandedAttention{.q = queries_->x,
+                                 .y = y,
+                                 .keys = queries_->matrices,
+                                 .values = values,
+                                 .fused = latents.fused,
+                                 .attention_class = class_of(expanded),
+                                 .scale = o.scale,
+                                 .state = {heads.append->group, heads.append->slot},
+                                 .sinks =
+                                     o.sinks ? std::optional(vector_of({*o.sinks})) : std::nullopt},
+         "attention");
   }
   void lower(const op::Append&) { fail("there is no kernel for a state outside of attention"); }
 
@@ -447,16 +488,7 @@ class Lowering {
     views_[result_] = y;
     emit(call::Attention{.q = q,
                          .y = y,
-                         .attention_class = class_of(
-                             {.n_heads = o.n_heads,
-                              .n_kv_heads = o.n_kv_heads,
-                              .head_dim = o.head_dim,
-                              .window = o.window,
-                              .ahead = o.ahead,
-                              .soft_cap = o.soft_cap,
-                              .large_scores = o.scale * std::sqrt(o.head_dim) > kLargeScores,
-                              .sinks = o.sinks.has_value(),
-                              .latent_dim = o.latent_dim}),
+                         .attention_class = class_of(o),
                          .scale = o.scale,
                          .state = {heads.append->group, heads.append->slot},
                          .sinks = o.sinks ? std::optional(vector_of({*o.sinks})) : std::nullopt},
@@ -561,6 +593,21 @@ class Lowering {
          "recurrence");
   }
 
+  static bool are_large(double scale, uint32_t head_dim) {
+    return scale * std::sqrt(head_dim) > kLargeScores;
+  }
+  static AttentionClass shape_of(const op::Attention& o) {
+    return {.n_heads = o.n_heads,
+            .n_kv_heads = o.n_kv_heads,
+            .head_dim = o.head_dim,
+            .window = o.window,
+            .ahead = o.ahead,
+            .soft_cap = o.soft_cap,
+            .large_scores = are_large(o.scale, o.head_dim),
+            .sinks = o.sinks.has_value(),
+            .latent_dim = o.latent_dim};
+  }
+  uint32_t class_of(const op::Attention& o) { return class_of(shape_of(o)); }
   uint32_t class_of(const AttentionClass& wanted) {
     auto& classes = lowered_.attention_classes;
     const auto found = std::ranges::find(classes, wanted);
@@ -760,6 +807,12 @@ class Lowering {
   ValueId result_ = 0;
   std::vector<std::optional<View>> views_;  // of values
   std::map<ValueId, View> groups_;          // of routes
+  /// What the last product of queries, on their way to a latent's space, has read.
+  struct Queries {
+    View x;
+    GroupId matrices;
+  };
+  std::optional<Queries> queries_;
   std::map<ValueId, ValueId> sums_;  // a sum that is not computed yet, and what is to be added
   std::optional<Error> error_;
   Lowered lowered_;

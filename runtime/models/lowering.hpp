@@ -69,8 +69,14 @@ struct AttentionClass {
   bool large_scores = false;
   bool sinks = false;       ///< each head has a key without value
   uint32_t latent_dim = 0;  ///< as op::Attention's
+  uint32_t v_dim = 0;       ///< numbers of a value, where a key has more; 0: as many
+  /// The class of latents whose chunks of many rows are attended by what the latents stand for,
+  /// keys and values of each head (latent_expansion.hpp).
+  std::optional<uint32_t> expands = {};
 
-  uint32_t value_dim() const { return latent_dim != 0 ? latent_dim : head_dim; }
+  uint32_t value_dim() const {
+    return latent_dim != 0 ? latent_dim : v_dim != 0 ? v_dim : head_dim;
+  }
   bool operator==(const AttentionClass&) const = default;
 };
 
@@ -144,11 +150,26 @@ struct HeadLinear {
   uint32_t first_row;
   uint32_t n_rows;
   bool transposed;
+  /// To or from the latents' space: only of rows whose chunks this class of attention has.
+  std::optional<uint32_t> attention_class;
 };
 struct Attention {
   View q;
   View y;
   uint32_t attention_class;  ///< index into Lowered::attention_classes
+  double scale;
+  StateSlot state;
+  std::optional<VectorId> sinks;
+};
+/// Attention to latents of the chunks that `attention_class`, which expands, has: from queries as
+/// they are before the one product of heads to results as they are behind the other.
+struct ExpandedAttention {
+  View q;
+  View y;
+  GroupId keys;    ///< one, of the product of queries: each head's, transposed; or `values`
+  GroupId values;  ///< of the product of results
+  bool fused;      ///< both are one matrix: of each head's rows the first are of keys
+  uint32_t attention_class;
   double scale;
   StateSlot state;
   std::optional<VectorId> sinks;
@@ -237,9 +258,9 @@ struct Combine {
 }  // namespace call
 
 using Call = std::variant<call::Embed, call::Linear, call::RmsNorm, call::LayerNorm, call::Rope,
-                          call::RopeKv, call::HeadLinear, call::Attention, call::CausalConv,
-                          call::Recurrence, call::Gated, call::Elementwise, call::Route,
-                          call::GroupRoutes, call::ExpertLinear, call::Combine>;
+                          call::RopeKv, call::HeadLinear, call::Attention, call::ExpandedAttention,
+                          call::CausalConv, call::Recurrence, call::Gated, call::Elementwise,
+                          call::Route, call::GroupRoutes, call::ExpertLinear, call::Combine>;
 
 /// One call of an op; some ops record several commands.
 struct Dispatch {

@@ -31,6 +31,9 @@ struct StepCapacity {
 /// Attention's work lists of a step, of one attention class; Decoder::write_attention fills them.
 /// Grids are read by the GPU, so that a recording can be replayed with other lists.
 struct AttentionLists {
+  /// Those of the step that the class computes: all but for a class of latents, and for one that
+  /// expands latents, whose are the others.
+  std::vector<ops::SequenceChunk> chunks;
   ops::AttentionPlan plan;       ///< the lists as the host has them
   vk::BufferRange horizons;      ///< uint32 [rows]: how far each sees; empty: to its own position
   vk::BufferRange tile_items;    ///< ops::AttentionItem [attention_items]

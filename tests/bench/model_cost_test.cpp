@@ -306,6 +306,15 @@ TEST(ModelCost, ALatentIsReadOnceAndItsMatricesAreAttentions) {
   EXPECT_EQ(token[Component::kAttention].flops, kLayers * 5 * kHeads * 2 * (kRow + kLatent));
   EXPECT_EQ(token[Component::kAttention].kv_bytes, kLayers * 5 * kRow * 2);
   EXPECT_EQ(shape.kv_bytes_per_token(), kLayers * kRow * 2);
+
+  // Many rows are cheaper by the 64 numbers of a head's keys and of its values: 100 after 30.
+  const StepRows rows{30, 100};
+  const StepWork chunk = step_cost(shape, {&rows, 1}, 1);
+  constexpr uint64_t kPairs = 100 * 30 + 100 * 101 / 2;
+  constexpr uint64_t kKeysBefore = 30 * kHeads * 2 * kLatent * (32 + 64);
+  EXPECT_EQ(chunk[Component::kAttention].flops,
+            kLayers * (kPairs * kHeads * 2 * (64 + 64) + kKeysBefore));
+  EXPECT_EQ(chunk[Component::kQkv].flops, 100 * token[Component::kQkv].flops);
 }
 
 TEST(ModelCost, KnownModelsHaveTheFiguresOfTheirPapers) {

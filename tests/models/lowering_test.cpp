@@ -138,7 +138,7 @@ TEST(Lowering, RulesAreNamed) {
   EXPECT_EQ(FusionRules::none().text(), "none");
   EXPECT_EQ(FusionRules::parse("gate").value().text(), "gate");
   EXPECT_EQ(FusionRules::parse("-gate").value().text(),
-            "stack,embed_scale,residual,bias,head_norm");
+            "stack,embed_scale,residual,bias,head_norm,expand");
   for (size_t i = 0; i < kFusionRuleCount; ++i) {
     const auto rule = static_cast<FusionRule>(i);
     EXPECT_TRUE(FusionRules::parse(fusion_rule_name(rule)).value().has(rule));
@@ -248,14 +248,36 @@ TEST(Lowering, ALatentIsKeptWithoutACopyAndWithoutValues) {
   const Lowered lowered = lower(program).value();
   const std::vector<std::string> all = parts(lowered);
   const std::vector<std::string> attention = {
-      "attn_norm",     "attn_q_a",       "attn_q_a_norm", "attn_q_b", "rope",
-      "attn_kv_a_mqa", "attn_kv_a_norm", "rope",          "attn_k_b", "rope_kv",
-      "attention",     "attn_v_b",       "attn_output"};
-  EXPECT_EQ(std::vector(all.begin() + 1, all.begin() + 14), attention);
+      "attn_norm",     "attn_q_a",       "attn_q_a_norm", "attn_q_b",   "rope",
+      "attn_kv_a_mqa", "attn_kv_a_norm", "rope",          "attn_k_b",   "rope_kv",
+      "attention",     "attn_v_b",       "attention",     "attn_output"};
+  EXPECT_EQ(std::vector(all.begin() + 1, all.begin() + 15), attention);
   EXPECT_EQ(std::get<call::Rope>(lowered.dispatches[5].what).x.first, 32u);
   EXPECT_EQ(std::get<call::Rope>(lowered.dispatches[8].what).x.first, 64u);
   EXPECT_EQ(lowered.attention_classes.front().head_dim, 96u);
   EXPECT_EQ(lowered.attention_classes.front().value_dim(), 64u);
+
+  // The same once more, of chunks of many rows: queries from before their way to the latents'
+  // space, results to where their way out of it ends.
+  ASSERT_EQ(lowered.attention_classes.size(), 2u);
+  const AttentionClass& expanded = lowered.attention_classes.back();
+  EXPECT_EQ(expanded.expands, 0u);
+  EXPECT_EQ(expanded.n_kv_heads, 4u);
+  EXPECT_EQ(expanded.head_dim, 64u);
+  EXPECT_EQ(expanded.value_dim(), 64u);
+  const auto& to_latents = std::get<call::HeadLinear>(lowered.dispatches[9].what);
+  const auto& from_latents = std::get<call::HeadLinear>(lowered.dispatches[12].what);
+  const auto& again = std::get<call::ExpandedAttention>(lowered.dispatches[13].what);
+  EXPECT_EQ(to_latents.attention_class, 0u);
+  EXPECT_EQ(from_latents.attention_class, 0u);
+  EXPECT_EQ(again.attention_class, 1u);
+  EXPECT_EQ(again.q.buffer, to_latents.x.buffer);
+  EXPECT_EQ(again.y.buffer, from_latents.y.buffer);
+  EXPECT_FALSE(again.fused);
+  EXPECT_GE(lowered.buffers[again.q.buffer].last_use, 13u);
+  const Lowered absorbed = lower(program, without("expand")).value();
+  EXPECT_EQ(absorbed.attention_classes.size(), 1u);
+  EXPECT_EQ(absorbed.dispatches.size(), lowered.dispatches.size() - program.layers.size());
 
   const StateLayout layout = state_layout(program, {KvType::kF16, KvType::kF32});
   EXPECT_EQ(layout.block_bytes(), 2 * 16 * 96 * 2);  // layers, tokens, numbers, bytes

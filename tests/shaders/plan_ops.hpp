@@ -12,6 +12,7 @@
 #include "shaders/experts/experts.hpp"
 #include "shaders/gated_activation/gated_activation.hpp"
 #include "shaders/head_linear/head_linear.hpp"
+#include "shaders/latent/latent.hpp"
 #include "shaders/layer_norm/layer_norm.hpp"
 #include "shaders/recurrence/recurrence.hpp"
 #include "shaders/rms_norm/rms_norm.hpp"
@@ -26,6 +27,7 @@ inline Status plan_small_ops(vk::PipelineLibrary& pipelines,
   for (const WeightType* type : types) {
     PUMICE_TRY_STATUS(ops::Embedding::plan(pipelines, *type));
     PUMICE_TRY_STATUS(ops::ExpertLinear::plan(pipelines, *type, false));
+    PUMICE_TRY_STATUS(ops::HeadTranspose::plan(pipelines, *type));
     for (const bool transposed : {false, true}) {
       PUMICE_TRY_STATUS(ops::HeadLinear::plan(pipelines, *type, transposed));
     }
@@ -36,6 +38,11 @@ inline Status plan_small_ops(vk::PipelineLibrary& pipelines,
   }
   PUMICE_TRY_STATUS(ops::RmsNorm::plan(pipelines));
   PUMICE_TRY_STATUS(ops::LayerNorm::plan(pipelines));
+  for (const KvType type : {KvType::kF32, KvType::kF16}) {
+    PUMICE_TRY_STATUS(ops::LatentRows::plan(pipelines, 576, type));
+    PUMICE_TRY_STATUS(ops::LatentHeads::plan(
+        pipelines, {.n_heads = 16, .n_still = 128, .n_turned = 64, .v_dim = 128, .type = type}));
+  }
   using Gated = ops::GatedActivation::Kind;
   for (const auto kind :
        {Gated::kSilu, Gated::kGelu, Gated::kGeluTanh, Gated::kSigmoid, Gated::kRelu}) {

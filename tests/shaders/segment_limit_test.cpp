@@ -207,9 +207,10 @@ INSTANTIATE_TEST_SUITE_P(
                       Kernel{"experts", "combine"}, Kernel{"expert_gemm"},
                       Kernel{"flash_attention", "", true}, Kernel{"gated_activation"},
                       Kernel{"head_linear", "heads"}, Kernel{"head_linear", "transposed"},
-                      Kernel{"layer_norm"}, Kernel{"quantize_x"}, Kernel{"recurrence", "", true},
-                      Kernel{"recurrence", "pieces", true}, Kernel{"rms_norm"}, Kernel{"rope"},
-                      Kernel{"rope_kv"}),
+                      Kernel{"latent", "rows"}, Kernel{"latent", "keys"},
+                      Kernel{"latent", "transpose"}, Kernel{"layer_norm"}, Kernel{"quantize_x"},
+                      Kernel{"recurrence", "", true}, Kernel{"recurrence", "pieces", true},
+                      Kernel{"rms_norm"}, Kernel{"rope"}, Kernel{"rope_kv"}),
     [](const auto& test) {
       std::string name = std::string(test.param.op) + "_" + test.param.part;
       std::erase_if(name, [](char c) { return c == ' ' || c == '='; });
