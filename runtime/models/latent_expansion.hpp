@@ -32,8 +32,9 @@ struct ExpansionSizes {
     /// Numbers of a head, and of what is kept of a token.
     uint32_t head_dim() const { return n_still + n_turned; }
     uint32_t row_floats() const { return rank + n_turned; }
-    /// Whether products and scores of a chunk are fewer by keys and values of heads.
-    bool suits(const ops::SequenceChunk& chunk) const;
+    /// Whether a chunk costs less by keys and values of heads, where a flop of attention to latents
+    /// costs as much as `latent_cost` of others.
+    bool suits(const ops::SequenceChunk& chunk, uint32_t latent_cost = 1) const;
   };
   Shape shape;
   uint32_t n_heads = 0;     ///< at a time; divides the shape's
@@ -96,6 +97,7 @@ class LatentExpansion {
               uint32_t n_keys) const;
 
   ExpansionSizes sizes_;
+  uint32_t latent_cost_ = 1;
   KvType type_ = KvType::kF32;
   ops::FlashAttention attention_;  // of some heads
   ops::LatentRows rows_;

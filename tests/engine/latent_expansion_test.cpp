@@ -88,8 +88,9 @@ TEST_F(ExpandedLatents, SayTheSameSomeHeadsAtATime) {
   const Run expanded = run(model, prompt, options);
   EngineOptions other = options;
   other.fusion = absorbed();
-  EXPECT_EQ(expanded.n_pieces,
-            2 * 2u);  // of two layers and the first chunk, two of four heads at a time
+  // Of each chunk and layer, of which there are two, two of four heads at a time.
+  EXPECT_GE(expanded.n_pieces, 2 * 2u);
+  EXPECT_EQ(expanded.n_pieces % (2 * 2), 0u);
   EXPECT_LE(test::nmse(expanded.logits, run(model, prompt, other).logits), kRounding);
 }
 
