@@ -43,14 +43,12 @@ Status measure(Bench& bench, std::string name, Peak::Unit unit, const Run& run) 
   return {};
 }
 
-Status measure_memory(Bench& bench) {
+/// Of `n_bytes` of the bench's arena; returns them.
+Result<vk::BufferRange> measure_reading_of(Bench& bench, uint64_t n_bytes) {
   using ops::PeakMemory;
-  const uint64_t whole = PeakMemory::source_bytes(bench.result.working_set_bytes);
-  const uint64_t half = PeakMemory::source_bytes(bench.result.working_set_bytes / 2);
-  PUMICE_TRY(const vk::BufferRange memory, bench.arena.allocate(whole));
-  PUMICE_TRY(const vk::BufferRange sums, bench.arena.allocate(PeakMemory::sums_bytes(whole)));
+  PUMICE_TRY(const vk::BufferRange memory, bench.arena.allocate(n_bytes));
+  PUMICE_TRY(const vk::BufferRange sums, bench.arena.allocate(PeakMemory::sums_bytes(n_bytes)));
   PUMICE_TRY(const PeakMemory read, PeakMemory::plan(bench.pipelines, PeakMemory::Kind::kRead));
-  PUMICE_TRY(const PeakMemory copy, PeakMemory::plan(bench.pipelines, PeakMemory::Kind::kCopy));
   PUMICE_TRY_STATUS(bench.pipelines.compile());
   vk::Recorder fill(bench.device);  // memory never written may share one page of zeros
   fill.fill(memory, 0x5EED5EEDu);
@@ -59,6 +57,16 @@ Status measure_memory(Bench& bench) {
   PUMICE_TRY_STATUS(measure(
       bench, "read bandwidth", Peak::Unit::kGigabytesPerSecond,
       [&](vk::Recorder& recorder) { read.record(recorder, {.source = memory, .target = sums}); }));
+  return memory;
+}
+
+Status measure_memory(Bench& bench) {
+  using ops::PeakMemory;
+  const uint64_t whole = PeakMemory::source_bytes(bench.result.working_set_bytes);
+  const uint64_t half = PeakMemory::source_bytes(bench.result.working_set_bytes / 2);
+  PUMICE_TRY(const vk::BufferRange memory, measure_reading_of(bench, whole));
+  PUMICE_TRY(const PeakMemory copy, PeakMemory::plan(bench.pipelines, PeakMemory::Kind::kCopy));
+  PUMICE_TRY_STATUS(bench.pipelines.compile());
   return measure(
       bench, "copy bandwidth", Peak::Unit::kGigabytesPerSecond, [&](vk::Recorder& recorder) {
         copy.record(recorder,
@@ -243,6 +251,21 @@ uint64_t working_set_bytes(const vk::Device& device) {
   const uint64_t wanted =
       plan.device_class == vk::DeviceClass::kCpu ? 4 * last_level_cache_bytes() : uint64_t{1} << 30;
   return std::min({wanted, plan.slab_bytes, plan.device_budget_bytes / 4});
+}
+
+Result<double> measure_reading(vk::PipelineLibrary& pipelines, vk::MemoryDomain domain,
+                               uint64_t most_bytes, const TimingOptions& options) {
+  Peaks peaks;
+  Bench bench{pipelines, pipelines.device(), vk::Arena(pipelines.device(), domain, "peaks"),
+              options, peaks};
+  const uint64_t wanted = std::min(working_set_bytes(*pipelines.device()), most_bytes);
+  const uint64_t n_bytes = ops::PeakMemory::source_bytes(wanted);
+  if (n_bytes == 0) {
+    return make_error(ErrorCode::kInvalidArgument, "{} bytes are too few to time reading them",
+                      most_bytes);
+  }
+  PUMICE_TRY_STATUS(measure_reading_of(bench, n_bytes));
+  return peaks.peaks.front().value();
 }
 
 Result<Peaks> measure_peaks(vk::PipelineLibrary& pipelines, const TimingOptions& options,

@@ -40,6 +40,11 @@ struct Peaks {
 /// most.
 uint64_t working_set_bytes(const vk::Device& device);
 
+/// GB/s at which kernels read memory of that kind, by as large a range as working_set_bytes or
+/// `most_bytes`. Errors: as measure_peaks.
+Result<double> measure_reading(vk::PipelineLibrary& pipelines, vk::MemoryDomain domain,
+                               uint64_t most_bytes, const TimingOptions& options);
+
 /// Measure all that this build and device can. `progress` is told what comes next. Errors: device
 /// loss, out of memory, kCancelled.
 Result<Peaks> measure_peaks(vk::PipelineLibrary& pipelines, const TimingOptions& options,

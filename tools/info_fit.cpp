@@ -4,19 +4,25 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "bench/peaks.hpp"
 #include "engine/memory_plan.hpp"
 #include "models/model_source.hpp"
 #include "models/program_tensors.hpp"
 #include "models/state_layout.hpp"
+#include "shaders/spirv.hpp"
+#include "tools/terminal.hpp"
 
 namespace pumice::tools {
 namespace {
 
 using Json = nlohmann::json;
+
+constexpr uint64_t kTimedBytes = uint64_t{256} << 20;
 
 /// One KV type beside the one that was asked for.
 struct Alternative {
@@ -34,6 +40,10 @@ struct Fit {
   uint64_t prediction_bytes = 0;  ///< of the file, not loaded: see pumice::prediction_bytes
   uint32_t most_tokens = 0;       ///< looked at
   std::vector<Alternative> alternatives;
+  /// What a token reads of weights beside the device takes, and in its own memory would take.
+  std::optional<double> beside_ms = {};
+  std::optional<double> own_ms = {};
+  std::string not_timed = {};  ///< why it was not, where there are such weights
 
   bool fits() const { return planner.fits(plan); }
 };
@@ -77,6 +87,21 @@ Result<Fit> find_fit(const FitOptions& options, const ModelSource& source, Devic
   return fit;
 }
 
+/// Reads both memories for some tenths of a second.
+Status time_beside(const DeviceOptions& options, const Logger& logger, Fit& fit) {
+  PUMICE_TRY(const std::shared_ptr<vk::Device> device, open_device(options, logger));
+  const std::optional<vk::MemoryDomain> beside = device->plan().beside_device();
+  PUMICE_CHECK(beside, "weights beside a device that has no other memory");
+  vk::PipelineLibrary pipelines(device, cache_directory(), spirv_hash());
+  const auto ms_in = [&](vk::MemoryDomain domain) -> Result<double> {
+    PUMICE_TRY(const double gb_per_s, bench::measure_reading(pipelines, domain, kTimedBytes, {}));
+    return fit.plan.beside_read_bytes / gb_per_s * 1e-6;
+  };
+  PUMICE_TRY(fit.beside_ms, ms_in(*beside));
+  PUMICE_TRY(fit.own_ms, ms_in(vk::MemoryDomain::kDevice));
+  return {};
+}
+
 uint64_t kv_bytes_per_token(const Fit& fit) {
   const StateLayout layout = state_layout(fit.planner.program(), fit.engine.kv_type);
   return layout.block_bytes() / kKvBlockTokens;
@@ -91,11 +116,15 @@ std::string reserve_text(const MemoryPlan& plan) {
   return text;
 }
 
-std::string beside_text(const MemoryPlan& plan) {
+std::string beside_text(const Fit& fit) {
+  const MemoryPlan& plan = fit.plan;
   if (plan.beside_bytes == 0) return "";
-  return fmt::format("{} of them in the host's memory, where each token reads {}",
-                     memory_text(plan.beside_bytes),
-                     memory_text(static_cast<uint64_t>(plan.beside_read_bytes)));
+  const std::string text = fmt::format("{} of them in the host's memory, where each token reads {}",
+                                       memory_text(plan.beside_bytes),
+                                       memory_text(static_cast<uint64_t>(plan.beside_read_bytes)));
+  if (!fit.beside_ms) return fmt::format("{} (not timed: {})", text, fit.not_timed);
+  return fmt::format("{}: {:.1f} ms a token, {:.1f} in the device's own (both measured now)", text,
+                     *fit.beside_ms, *fit.own_ms);
 }
 
 std::string verdict(const Fit& fit) {
@@ -117,7 +146,7 @@ void print_text(const Fit& fit, const std::string& name, const FitOptions& optio
   const auto row = [](std::string_view what, uint64_t bytes, const std::string& note) {
     fmt::print("  {:<12} {:>11}{}\n", what, memory_text(bytes), note.empty() ? "" : "  " + note);
   };
-  row("weights", plan.bytes(MemoryUse::kWeights), beside_text(plan));
+  row("weights", plan.bytes(MemoryUse::kWeights), beside_text(fit));
   row("KV", plan.bytes(MemoryUse::kKv), fmt::format("{} bytes a token", kv_bytes_per_token(fit)));
   row("activations", plan.bytes(MemoryUse::kActivations), "");
   row("reserve", plan.bytes(MemoryUse::kReserve), reserve_text(plan));
@@ -157,7 +186,9 @@ Json fit_json(const Fit& fit, const std::string& name, const FitOptions& options
               {"bytes", fit.prediction_bytes},
               {"loaded", false}}},
             {"weights_beside_bytes", plan.beside_bytes},
-            {"weights_beside_bytes_read_per_token", static_cast<uint64_t>(plan.beside_read_bytes)}};
+            {"weights_beside_bytes_read_per_token", static_cast<uint64_t>(plan.beside_read_bytes)},
+            {"weights_beside_ms_per_token", fit.beside_ms ? Json(*fit.beside_ms) : Json(nullptr)},
+            {"weights_beside_ms_in_device_memory", fit.own_ms ? Json(*fit.own_ms) : Json(nullptr)}};
   for (size_t i = 0; i < kMemoryUseNames.size(); ++i) {
     json[fmt::format("{}_bytes", kMemoryUseNames[i])] = plan.bytes(static_cast<MemoryUse>(i));
   }
@@ -222,7 +253,11 @@ Status print_fit(const FitOptions& options, const std::string& model, const Devi
   }
   PUMICE_TRY(const ModelSource source, open_source(options, model));
   PUMICE_TRY(const ChosenDevice chosen, choose_device(device, logger));
-  PUMICE_TRY(const Fit fit, find_fit(options, source, device_memory(chosen.snapshot, chosen.plan)));
+  PUMICE_TRY(Fit fit, find_fit(options, source, device_memory(chosen.snapshot, chosen.plan)));
+  if (fit.plan.beside_bytes > 0) {  // what fits as it is needs no device
+    const Status timed = time_beside(device, logger, fit);
+    if (!timed.ok()) fit.not_timed = timed.error().message;
+  }
   const std::string name = model.empty() ? "synthetic:" + options.synthetic : model;
   if (json) {
     fmt::print("{}\n",

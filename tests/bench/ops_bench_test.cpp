@@ -78,6 +78,17 @@ TEST_F(OpsBench, AWrongResultHasNoScoreAndFailsTheVerdict) {
   EXPECT_TRUE(verdict(report).ok());
 }
 
+TEST_F(OpsBench, ReadingIsTimedOfTheDevicesMemoryAndOfTheHosts) {
+  const TimingOptions options{.repetitions = 2, .min_sample_ns = 1e5};
+  for (const auto domain : {vk::MemoryDomain::kDevice, vk::MemoryDomain::kUpload}) {
+    const Result<double> rate = measure_reading(*pipelines_, domain, 8 << 20, options);
+    ASSERT_TRUE(rate.ok()) << rate.error().message;
+    EXPECT_GT(*rate, 0.01);
+    EXPECT_LT(*rate, 1e5);
+  }
+  EXPECT_FALSE(measure_reading(*pipelines_, vk::MemoryDomain::kDevice, 16, options).ok());
+}
+
 TEST_F(OpsBench, WhatDoesNotFitIsARowAndNoFailure) {
   const ops::OpCase too_large{
       .op = "x", .name = "too large", .prepare = [](ops::OpBed& bed) -> Result<ops::PreparedOp> {

@@ -53,6 +53,8 @@ class Fit(CommandLineTest):
                                   "--json").stdout)
         self.assertIs(plan["fits"], False)
         self.assertGreater(plan["alternatives"][-1]["longest_context_tokens"], 0)
+        # Nothing lies beside the device, so that nothing was timed.
+        self.assertIsNone(plan["weights_beside_ms_per_token"])
 
     def test_a_model_in_parts_says_what_the_whole_one_says(self):
         for number, content in enumerate(split_gguf(self.need(STORIES).read_bytes(), 3), 1):
