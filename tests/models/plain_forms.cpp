@@ -113,6 +113,19 @@ Form deepseek2_prediction() {
   return form;
 }
 
+/// LFM2 with experts in all but its first layer.
+Form lfm2moe() {
+  return {.name = "lfm2moe",
+          .architecture = "lfm2moe",
+          .n_layers = 4,
+          .qk_norm = Form::QkNorm::kHeads,
+          .taps = {3, 3, 0, 3},
+          .output = Form::Output::kTied,
+          .experts = {.n = 8, .n_used = 3, .n_dense_layers = 1, .sigmoid = true, .biased = true},
+          .output_norm = "token_embd_norm",
+          .keys = {{"shortconv.l_cache", 3u}, {"leading_dense_block_count", 1u}}};
+}
+
 /// Mistral 4 whose YaRN is of what turns too.
 Form mistral4() {
   const double growth = 1 + 0.05f * std::log(8);
@@ -274,6 +287,7 @@ std::vector<PlainForm> forms_without_a_file() {
       deepseek2_fused(),
       deepseek2_prediction(),
       mistral4(),
+      lfm2moe(),
   };
 }
 

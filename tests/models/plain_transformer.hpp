@@ -84,12 +84,16 @@ struct PlainForm {
   bool fused_qkv = false;       ///< one matrix
   bool qkv_bias = false;
   bool output_bias = false;  ///< of attention's output
-  bool gelu_gate = false;    ///< gelu(gate) rather than silu(gate)
-  bool gated = true;         ///< silu(gate) · up, without biases, rather than gelu(up) with them
+  /// LFM2's: in place of a layer's attention each number is mixed with so many tokens' before it,
+  /// its own included, between two gates; 0 or no entry: the layer attends.
+  std::vector<uint32_t> taps = {};
+  bool gelu_gate = false;  ///< gelu(gate) rather than silu(gate)
+  bool gated = true;       ///< silu(gate) · up, without biases, rather than gelu(up) with them
   Output output = Output::kOwn;
   PlainExperts experts = {};
   PlainLatent latent = {};
   std::string ffn_norm = "ffn_norm";
+  std::string output_norm = "output_norm";
   double residual_scale = 1;         ///< of what blocks add
   uint32_t n_prediction_blocks = 0;  ///< behind the layers, which nothing reads
   double logit_scale = 1;
@@ -132,6 +136,7 @@ class PlainTransformer {
   void add_layer(uint32_t index);
   void add_attention(const std::string& layer, bool has_values);
   void add_latent(const std::string& layer);
+  void add_convolution(const std::string& layer, uint32_t n_taps);
   void add_feed_forward(const std::string& layer, uint32_t n_ff, const std::string& suffix);
   void add_experts(const std::string& layer);
   bool has_experts(uint32_t layer) const {
@@ -143,6 +148,7 @@ class PlainTransformer {
   uint32_t window(uint32_t layer) const {
     return layer < form_.windows.size() ? form_.windows[layer] : 0;
   }
+  uint32_t taps(uint32_t layer) const { return layer < form_.taps.size() ? form_.taps[layer] : 0; }
   bool has_latent() const { return form_.latent.rank != 0; }
   uint32_t n_still() const { return form_.head_dim - form_.rope_dims; }
   uint32_t q_dim() const { return form_.n_heads * form_.head_dim; }
@@ -159,6 +165,10 @@ class PlainTransformer {
   Row turned(const Row& x, size_t position, uint32_t first = 0) const;
   Row attention(const Row& q, const std::vector<Row>& keys, const std::vector<Row>& values,
                 uint32_t window) const;
+  /// What a layer adds to x, of its input normed: attention's, and the convolution's, for which
+  /// `rows` are what it has mixed so far.
+  Row attended(uint32_t index, const Row& h, Cache& cache) const;
+  Row convolved(const std::string& layer, const Row& h, std::vector<Row>& rows) const;
   Row feed_forward(const Row& x, const std::string& layer, const std::string& suffix) const;
   /// Of x, as a router chooses for `router_x`.
   Row experts(const Row& x, const Row& router_x, const std::string& layer) const;
