@@ -43,6 +43,7 @@ class Constants {
     return fmt::format("of {}", program_.tensors[o.table].dims[1]);
   }
   std::string operator()(const op::AddRow& o) const { return fmt::format("row {}", o.row); }
+  std::string operator()(const op::GivenRows&) const { return ""; }
   std::string operator()(const op::Linear& o) const {
     const uint64_t all = program_.tensors[o.weight.tensor].dims[1];
     if (o.weight.n_rows == all) return "";
@@ -139,7 +140,8 @@ std::string within_layer(const std::string& tensor) {
 
 std::string line_of(const Program& program, const Op& op) {
   const OpText text = describe_op(program, op);
-  std::string operands = text.kind == "embed" ? "tokens"
+  std::string operands = text.kind == "embed"        ? "tokens"
+                         : text.kind == "given_rows" ? "the model's"
                          : text.kind == "embed_position"
                              ? "positions"
                              : fmt::format("{}", fmt::join(text.inputs, ", "));

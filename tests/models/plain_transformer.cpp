@@ -39,9 +39,7 @@ PlainTransformer::PlainTransformer(PlainForm form) : form_(std::move(form)) {
   add("token_embd.weight", {form_.n_embd, kVocab});
   if (form_.learned_positions) add("position_embd.weight", {form_.n_embd, kContext});
   for (uint32_t i = 0; i < form_.n_layers; ++i) add_layer(i);
-  for (uint32_t i = 0; i < form_.n_prediction_blocks; ++i) {
-    add_norm("blk." + std::to_string(form_.n_layers + i) + ".nextn.enorm");
-  }
+  for (uint32_t i = 0; i < form_.n_prediction_blocks; ++i) add_prediction(form_.n_layers + i);
   add_norm(form_.output_norm);
   if (form_.output != PlainForm::Output::kTied) {
     add_linear("output", form_.n_embd, kVocab, form_.output == PlainForm::Output::kOwnWithBias);
@@ -64,6 +62,18 @@ void PlainTransformer::add_layer(uint32_t index) {
     add_feed_forward(layer, form_.n_ff, "");
   }
   if (form_.norms_after) add_norm(layer + "post_ffw_norm");
+}
+
+void PlainTransformer::add_prediction(uint32_t index) {
+  add_layer(index);
+  const std::string nextn = "blk." + std::to_string(index) + ".nextn.";
+  add_norm(nextn + "enorm");
+  add_norm(nextn + "hnorm");
+  add_linear(nextn + "eh_proj", 2 * form_.n_embd, form_.n_embd, false);
+  if (!form_.prediction_has_own) return;
+  add(nextn + "embed_tokens.weight", {form_.n_embd, kVocab});
+  add_norm(nextn + "shared_head_norm");
+  add_linear(nextn + "shared_head_head", form_.n_embd, kVocab, false);
 }
 
 void PlainTransformer::add_feed_forward(const std::string& layer, uint32_t n_ff,
@@ -531,17 +541,52 @@ PlainTransformer::Row PlainTransformer::embedding(uint32_t token, uint32_t posit
   return x;
 }
 
-std::vector<double> PlainTransformer::logits(std::span<const uint32_t> tokens) const {
-  Cache cache{std::vector<std::vector<Row>>(form_.n_layers),
-              std::vector<std::vector<Row>>(form_.n_layers)};
-  const std::string output = form_.output == PlainForm::Output::kTied ? "token_embd" : "output";
+PlainTransformer::Cache PlainTransformer::empty_cache() const {
+  const uint32_t n = form_.n_layers + form_.n_prediction_blocks;
+  return {std::vector<std::vector<Row>>(n), std::vector<std::vector<Row>>(n)};
+}
+
+std::vector<double> PlainTransformer::hidden(std::span<const uint32_t> tokens) const {
+  Cache cache = empty_cache();
   std::vector<double> all;
   for (uint32_t t = 0; t < tokens.size(); ++t) {
     Row x = embedding(tokens[t], t);
     for (uint32_t i = 0; i < form_.n_layers; ++i) x = run_layer(i, x, cache);
-    for (const double value : linear(norm(x, form_.output_norm), output)) {
+    x = norm(x, form_.output_norm);
+    all.insert(all.end(), x.begin(), x.end());
+  }
+  return all;
+}
+
+std::vector<double> PlainTransformer::logits(std::span<const uint32_t> tokens) const {
+  const std::vector<double> rows = hidden(tokens);
+  std::vector<double> all;
+  for (auto row = rows.begin(); row != rows.end(); row += form_.n_embd) {
+    for (const double value : linear({row, row + form_.n_embd}, output())) {
       all.push_back(form_.logit_scale * value);
     }
+  }
+  return all;
+}
+
+std::vector<double> PlainTransformer::predicted(std::span<const uint32_t> next,
+                                                std::span<const double> hidden) const {
+  const std::string nextn = "blk." + std::to_string(form_.n_layers) + ".nextn.";
+  const bool own = form_.prediction_has_own;
+  const std::vector<float>& table =
+      values(own ? nextn + "embed_tokens.weight" : std::string("token_embd.weight"));
+  Cache cache = empty_cache();
+  std::vector<double> all;
+  for (uint32_t t = 0; t < next.size(); ++t) {
+    const auto token = table.begin() + static_cast<ptrdiff_t>(next[t] * form_.n_embd);
+    const auto h = hidden.begin() + static_cast<ptrdiff_t>(t * form_.n_embd);
+    Row both = norm({token, token + form_.n_embd}, nextn + "enorm");
+    const Row second = norm({h, h + form_.n_embd}, nextn + "hnorm");
+    both.insert(both.end(), second.begin(), second.end());
+    const Row x = run_layer(form_.n_layers, linear(both, nextn + "eh_proj"), cache);
+    const Row y = linear(norm(x, own ? nextn + "shared_head_norm" : form_.output_norm),
+                         own ? nextn + "shared_head_head" : output());
+    all.insert(all.end(), y.begin(), y.end());
   }
   return all;
 }

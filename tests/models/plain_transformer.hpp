@@ -95,7 +95,8 @@ struct PlainForm {
   std::string ffn_norm = "ffn_norm";
   std::string output_norm = "output_norm";
   double residual_scale = 1;         ///< of what blocks add
-  uint32_t n_prediction_blocks = 0;  ///< behind the layers, which nothing reads
+  uint32_t n_prediction_blocks = 0;  ///< behind the layers, of which `logits` knows nothing
+  bool prediction_has_own = false;   ///< those have an embedding, a last norm and an output
   double logit_scale = 1;
   using Number = std::variant<bool, uint32_t, float, const char*>;
   /// Further keys of the metadata, "<architecture>." left out, or other values of keys.
@@ -117,6 +118,12 @@ class PlainTransformer {
   std::unique_ptr<SmallFile> file() const;
   /// [token][kVocab]
   std::vector<double> logits(std::span<const uint32_t> tokens) const;
+  /// [token][n_embd]: what the output matrix reads.
+  std::vector<double> hidden(std::span<const uint32_t> tokens) const;
+  /// [token][kVocab]: of the first block behind the layers, of what follows the tokens that follow
+  /// those that `hidden` is of.
+  std::vector<double> predicted(std::span<const uint32_t> next,
+                                std::span<const double> hidden) const;
 
  private:
   using Row = std::vector<double>;
@@ -134,6 +141,7 @@ class PlainTransformer {
   void add_linear(const std::string& stem, uint32_t n_inputs, uint32_t n_outputs, bool bias);
   void add_norm(const std::string& stem);
   void add_layer(uint32_t index);
+  void add_prediction(uint32_t index);
   void add_attention(const std::string& layer, bool has_values);
   void add_latent(const std::string& layer);
   void add_convolution(const std::string& layer, uint32_t n_taps);
@@ -158,6 +166,10 @@ class PlainTransformer {
   Row run_layer(uint32_t index, const Row& x, Cache& cache) const;
   Qkv qkv(const std::string& layer, const Row& x) const;
   Qkv latent_qkv(const std::string& layer, const Row& x, size_t position) const;
+  Cache empty_cache() const;
+  std::string output() const {
+    return form_.output == PlainForm::Output::kTied ? "token_embd" : "output";
+  }
   Row linear(const Row& x, const std::string& stem) const;
   Row norm(const Row& x, const std::string& stem) const;
   Row norm_heads(const Row& x, const std::string& stem) const;
@@ -184,5 +196,7 @@ class PlainTransformer {
 
 /// Forms that the shared data has no file for.
 std::vector<PlainForm> forms_without_a_file();
+/// Those that have blocks behind their layers.
+std::vector<PlainForm> forms_that_predict();
 
 }  // namespace pumice::test
