@@ -207,7 +207,7 @@ std::string program_text(const Program& program) {
     const Layer& layer = program.layers[group.first];
     text += lines_of(program, next, layer.first_op);
     text += group.end == group.first + 1
-                ? fmt::format("layer {}\n", group.first)
+                ? fmt::format("layer {}\n", program.predicting_block + group.first)
                 : fmt::format("layers {} to {}\n", group.first, group.end - 1);
     text += lines_of(program, layer.first_op, layer.end_op);
     next = program.layers[group.end - 1].end_op;
