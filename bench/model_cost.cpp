@@ -58,7 +58,8 @@ class Pricing {
   }
 
   Component part_of(const Op& op) const {
-    if (is<op::Embed, op::EmbedPosition, op::AddRow>(op)) return Component::kEmbedding;
+    if (is<op::Embed, op::EmbedPosition, op::AddRow, op::GivenRows>(op))
+      return Component::kEmbedding;
     if (is<op::RmsNorm, op::LayerNorm, op::Add>(op)) return Component::kNorms;
     if (is<op::Rope, op::Append>(op)) return Component::kRopeKv;
     if (is<op::Attention>(op)) return Component::kAttention;
@@ -175,6 +176,7 @@ class Pricing {
             .values = 2 * width(o.x),
             .step_weight_bytes = bytes(o.table, width(o.x))};
   }
+  PartCost price(const op::GivenRows&, const Op& op) { return {.values = width(op.result)}; }
   PartCost price(const op::Linear& o, const Op& op) {
     const uint64_t n = width(op.result);
     return {

@@ -252,7 +252,7 @@ Json program_json(const Program& program) {
             {"constants", text.constants}, {"width", program.values[program.ops[i].result].width}};
     while (layer < program.layers.size() && i >= program.layers[layer].end_op) ++layer;
     const bool inside = layer < program.layers.size() && i >= program.layers[layer].first_op;
-    op["layer"] = inside ? Json(layer) : Json(nullptr);
+    op["layer"] = inside ? Json(program.predicting_block + layer) : Json(nullptr);
     json["ops"].push_back(std::move(op));
   }
   return json;
@@ -261,11 +261,20 @@ Json program_json(const Program& program) {
 Status print_program(const InfoOptions& options) {
   PUMICE_TRY(const ModelSource source, ModelSource::open(options.model));
   PUMICE_TRY(const Program program, build_program(source));
-  if (options.json) {
-    print_json({{"file", options.model}, {"program", program_json(program)}});
-  } else {
-    fmt::print("{}", program_text(program));
+  Json json{{"file", options.model}, {"program", program_json(program)}};
+  if (!options.json) fmt::print("{}", program_text(program));
+  if (program.n_prediction_blocks > 0) {
+    // What is wrong with the block is nothing that decoding reads.
+    const Result<Program> prediction = build_prediction(source);
+    json["prediction"] =
+        prediction.ok() ? program_json(*prediction) : Json{{"reason", prediction.error().message}};
+    if (!options.json) {
+      fmt::print("\nblock {}, which predicts the token after the next{}", program.layers.size(),
+                 prediction.ok() ? "\n" + program_text(*prediction)
+                                 : ": " + prediction.error().message + "\n");
+    }
   }
+  if (options.json) print_json(json);
   return {};
 }
 

@@ -103,6 +103,10 @@ class Decoder {
 
   /// float [logit_rows][n_vocab]
   const vk::BufferRange& logits() const { return buffers_[lowered_.logits]; }
+  /// float [rows][width]: what op::GivenRows gives, written before each step; without one, none.
+  std::optional<vk::BufferRange> given() const {
+    return lowered_.given ? std::optional(buffers_[*lowered_.given]) : std::nullopt;
+  }
   /// Unless routing is kChosen: the routes of each router, in the program's order; see
   /// ops::Route::Args.
   std::span<const vk::BufferRange> routes() const { return routes_; }

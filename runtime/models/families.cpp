@@ -66,25 +66,46 @@ constexpr ModelFamily kFamilies[] = {
     // clang-format on
 };
 
-}  // namespace
-
-std::span<const ModelFamily> model_families() { return kFamilies; }
-
-Result<Program> build_program(const ModelSource& source) {
+Result<const ModelFamily*> family_of(const ModelSource& source) {
   PUMICE_TRY(const std::string_view architecture,
              source.file().get<std::string_view>("general.architecture"));
   std::string known;
   for (const ModelFamily& family : kFamilies) {
     if (family.architecture == architecture) {
       PUMICE_TRY_STATUS(check_keys(source.file(), architecture));
-      PUMICE_TRY(Program program, family.build(source));
-      PUMICE_TRY_STATUS(check_tensors(source, program));
-      return program;
+      return &family;
     }
     known += (known.empty() ? "" : ", ") + std::string(family.architecture);
   }
   return make_error(ErrorCode::kBadFile, "architecture '{}' is not supported yet (known: {})",
                     printable(architecture), known);
+}
+
+}  // namespace
+
+std::span<const ModelFamily> model_families() { return kFamilies; }
+
+Result<Program> build_program(const ModelSource& source) {
+  PUMICE_TRY(const ModelFamily* const family, family_of(source));
+  const BuildPart* const build = std::get_if<BuildPart>(&family->build);
+  PUMICE_TRY(Program program, build != nullptr ? (*build)(source, Part::kLayers)
+                                               : std::get<BuildLayers>(family->build)(source));
+  PUMICE_TRY_STATUS(check_tensors(source, program));
+  return program;
+}
+
+Result<Program> build_prediction(const ModelSource& source) {
+  PUMICE_TRY(const ModelFamily* const family, family_of(source));
+  const BuildPart* const build = std::get_if<BuildPart>(&family->build);
+  if (build == nullptr) {
+    return make_error(
+        ErrorCode::kBadFile,
+        "architecture {}: what blocks that predict further tokens compute is not known",
+        family->architecture);
+  }
+  PUMICE_TRY(Program program, (*build)(source, Part::kPrediction));
+  PUMICE_TRY_STATUS(check_tensors(source, program));
+  return program;
 }
 
 }  // namespace pumice

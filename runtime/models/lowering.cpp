@@ -280,6 +280,12 @@ class Lowering {
          "embedding");
   }
 
+  void lower(const op::GivenRows&) {
+    const View y = new_view(width(result_));
+    views_[result_] = y;
+    lowered_.given = y.buffer;
+  }
+
   void lower(const op::Linear& o) {
     if (width(o.x) % kVectorFloats != 0) {
       return fail(fmt::format("there is no kernel for products of {} numbers, not a multiple of {}",
@@ -793,6 +799,7 @@ class Lowering {
         buffer.last_use = i;
       }
     }
+    if (lowered_.given) lowered_.buffers[*lowered_.given].first_use = 0;
     lowered_.buffers[lowered_.logits].last_use = static_cast<uint32_t>(lowered_.dispatches.size());
   }
 

@@ -276,7 +276,8 @@ struct Lowered {
   std::vector<std::vector<MatrixRows>> matrices;  ///< groups that write side by side
   std::vector<std::vector<TensorId>> vectors;     ///< each one after the other
   std::vector<AttentionClass> attention_classes;
-  BufferId logits = 0;  ///< [logit rows][n_vocab], or of embeddings their width
+  BufferId logits = 0;                 ///< [logit rows][n_vocab], or of embeddings their width
+  std::optional<BufferId> given = {};  ///< of op::GivenRows: full before the first dispatch
 };
 
 /// Which experts rows take. For tests: arithmetics can be compared only where they take the same.

@@ -259,14 +259,34 @@ Status Metadata::read_router(ExpertSource& experts) const {
   return {};
 }
 
-Result<uint32_t> Metadata::read_prediction_blocks(ModelDimensions& dimensions) const {
+Result<Blocks> Metadata::read_blocks(ModelDimensions& dimensions, Part part) const {
   PUMICE_TRY(const uint64_t n, get_or<uint64_t>("nextn_predict_layers", 0));
   if (n >= dimensions.n_layers) {
     return make_error(ErrorCode::kBadFile, "{}: {} of {} blocks predict tokens after the next",
                       full("nextn_predict_layers"), n, dimensions.n_layers);
   }
   dimensions.n_layers -= static_cast<uint32_t>(n);
-  return static_cast<uint32_t>(n);
+  Blocks blocks{.part = part,
+                .end = dimensions.n_layers,
+                .n_prediction = static_cast<uint32_t>(n),
+                .output = std::string(output_stem())};
+  if (!blocks.predicts()) return blocks;
+  if (n == 0) {
+    return make_error(ErrorCode::kBadFile,
+                      "{}: no block of this file predicts tokens after the next",
+                      full("nextn_predict_layers"));
+  }
+  blocks.first = dimensions.n_layers;
+  blocks.end = blocks.first + 1;
+  const auto own = [&](std::string& stem, std::string_view name) {
+    const std::string its = blocks.tensor(name);
+    if (has_tensor(its + ".weight")) stem = its;
+  };
+  own(blocks.embedding, "nextn.embed_tokens");
+  own(blocks.norm, "layer_output_norm");  // Ling's
+  own(blocks.norm, "nextn.shared_head_norm");
+  own(blocks.output, "nextn.shared_head_head");
+  return blocks;
 }
 
 Result<float> Metadata::read_rms_eps() const {

@@ -29,6 +29,31 @@ struct ModelDimensions {
   uint32_t kv_dim() const { return n_kv_heads * head_dim; }
 };
 
+/// Which of a file's blocks a program is of.
+enum class Part {
+  kLayers,
+  /// The first block behind the layers, which predicts the token after the next (multi-token
+  /// prediction: DeepSeek-AI, "DeepSeek-V3", 2024, section 2.2).
+  kPrediction,
+};
+
+/// Those blocks, and the stems of what a program has before and behind them.
+struct Blocks {
+  Part part = Part::kLayers;
+  uint32_t first = 0;
+  uint32_t end = 0;
+  uint32_t n_prediction = 0;  ///< of the file, behind its layers
+  std::string embedding = "token_embd";
+  std::string norm = "output_norm";
+  std::string output;
+
+  bool predicts() const { return part == Part::kPrediction; }
+  /// Name of the first one's tensor.
+  std::string tensor(std::string_view name) const {
+    return "blk." + std::to_string(first) + "." + std::string(name);
+  }
+};
+
 /// Experts of a model, the same in all layers that have some.
 struct ExpertSource {
   uint32_t n_experts = 0;       ///< 0: every feed-forward is dense
@@ -125,9 +150,11 @@ class Metadata {
   /// expert_count and what belongs to it. `router`: what holds of a file that does not say it.
   Result<ExpertSource> read_experts(const ModelDimensions& dimensions,
                                     const Router& router = {}) const;
-  /// nextn_predict_layers: how many of the blocks, the last ones, predict tokens after the next.
-  /// They are no layers of `dimensions` any more.
-  Result<uint32_t> read_prediction_blocks(ModelDimensions& dimensions) const;
+  /// The blocks of a part. nextn_predict_layers says how many of the last ones predict tokens after
+  /// the next: they are no layers of `dimensions` any more. What a block that predicts does not
+  /// have of its own, an embedding, a norm or an output, is the model's. Errors (kBadFile): there
+  /// is no such block.
+  Result<Blocks> read_blocks(ModelDimensions& dimensions, Part part) const;
   /// attention.layer_norm_rms_epsilon
   Result<float> read_rms_eps() const;
   /// attention.layer_norm_epsilon

@@ -41,6 +41,7 @@ std::string_view activation_name(ActivationKind kind) {
 Operands operands(const op::Embed& o) { return {"embed", {}, {o.table}}; }
 Operands operands(const op::EmbedPosition& o) { return {"embed_position", {}, {o.table}}; }
 Operands operands(const op::AddRow& o) { return {"add_row", {o.x}, {o.table}}; }
+Operands operands(const op::GivenRows&) { return {"given_rows"}; }
 Operands operands(const op::Linear& o) {
   return {"linear", {o.x}, with({o.weight.tensor}, o.bias)};
 }
@@ -113,11 +114,22 @@ std::optional<uint32_t> position_limit(const Program& program) {
   return limit;
 }
 
+const Op* given_rows(const Program& program) {
+  const auto found = std::ranges::find_if(
+      program.ops, [](const Op& op) { return std::holds_alternative<op::GivenRows>(op.what); });
+  return found == program.ops.end() ? nullptr : &*found;
+}
+
 std::string_view op_name(const Operation& what) { return operands_of(what).name; }
 std::vector<ValueId> op_inputs(const Operation& what) { return operands_of(what).inputs; }
 std::vector<TensorId> op_tensors(const Operation& what) { return operands_of(what).tensors; }
 
 Status check_writes_text(const Program& program) {
+  if (given_rows(program) != nullptr) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "a block of architecture {} that predicts writes no text by itself",
+                      program.architecture);
+  }
   if (!program.pooling) return {};
   return make_error(ErrorCode::kInvalidArgument,
                     "architecture {} is an embedding model: it gives vectors of texts (pumice "

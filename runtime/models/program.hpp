@@ -126,6 +126,8 @@ struct AddRow {
   TensorId table;
   uint32_t row;
 };
+/// Rows that are computed elsewhere: of a block that predicts, the model's own hidden rows.
+struct GivenRows {};
 /// x Wᵀ + bias
 struct Linear {
   ValueId x;
@@ -315,8 +317,8 @@ struct Combine {
 }  // namespace op
 
 using Operation =
-    std::variant<op::Embed, op::EmbedPosition, op::AddRow, op::Linear, op::RmsNorm, op::LayerNorm,
-                 op::Rope, op::Append, op::Attention, op::HeadLinear, op::CausalConv,
+    std::variant<op::Embed, op::EmbedPosition, op::AddRow, op::GivenRows, op::Linear, op::RmsNorm,
+                 op::LayerNorm, op::Rope, op::Append, op::Attention, op::HeadLinear, op::CausalConv,
                  op::Recurrence, op::Activation, op::Xielu, op::Mul, op::Add, op::Scale, op::Clamp,
                  op::SoftCap, op::Split, op::SplitGroups, op::Concat, op::Route, op::ExpertLinear,
                  op::Combine>;
@@ -349,9 +351,10 @@ struct Program {
   std::vector<Op> ops;
   std::vector<Layer> layers;
   /// Blocks of the file behind the layers that predict tokens after the next one: nothing here
-  /// reads them.
+  /// reads them. The first is a program of its own (build_prediction).
   uint32_t n_prediction_blocks = 0;
-  ValueId logits = 0;  ///< [tokens][n_vocab]
+  uint32_t predicting_block = 0;  ///< the file's block that this is the program of; 0: its layers'
+  ValueId logits = 0;             ///< [tokens][n_vocab]
   /// Of a program that embeds: its result, `logits`, is then [tokens][width of an embedding].
   std::optional<Pooling> pooling = {};
 };
@@ -370,6 +373,9 @@ uint32_t embedding_width(const Program& program);
 /// The most positions that its position embeddings have rows for; without any, no limit.
 std::optional<uint32_t> position_limit(const Program& program);
 
+/// The operation that gives rows computed elsewhere, if there is one.
+const Op* given_rows(const Program& program);
+
 /// "rms_norm", "append", "silu"
 std::string_view op_name(const Operation& what);
 /// Values that it reads, in the order of its operands.
@@ -377,7 +383,8 @@ std::vector<ValueId> op_inputs(const Operation& what);
 /// Tensors that it reads.
 std::vector<TensorId> op_tensors(const Operation& what);
 
-/// Errors (kInvalidArgument): it embeds, and has no logits to choose tokens by.
+/// Errors (kInvalidArgument): it embeds, and has no logits to choose tokens by; or it reads rows
+/// that are computed elsewhere.
 Status check_writes_text(const Program& program);
 
 /// The program of its first layers and what follows the last one.

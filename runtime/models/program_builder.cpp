@@ -70,7 +70,7 @@ uint32_t ProgramBuilder::take_slot(uint32_t recurrent_group, uint64_t n_floats) 
 void ProgramBuilder::begin_layer(ValueId x) {
   PUMICE_CHECK(!in_layer_, "a layer within a layer");
   in_layer_ = true;
-  prefix_ = fmt::format("blk.{}.", program_.layers.size());
+  prefix_ = fmt::format("blk.{}.", program_.predicting_block + program_.layers.size());
   used_ = {{"x", 1}};
   program_.values[x].name.assign(1, 'x');
   program_.layers.push_back(
@@ -103,6 +103,10 @@ ValueId ProgramBuilder::add_row(ValueId x, std::string_view stem, uint32_t n_row
   expect(row < n_rows, "{}{}: row {} of {}", prefix_, stem, row, n_rows);
   const TensorId table = tensor(stem, "weight", {width(x), n_rows, 1, 1});
   return add_op(op::AddRow{.x = x, .table = table, .row = row}, stem, width(x));
+}
+
+ValueId ProgramBuilder::given_rows(uint32_t width) {
+  return add_op(op::GivenRows{}, "hidden", width);
 }
 
 ValueId ProgramBuilder::linear(ValueId x, std::string_view stem, uint32_t n_outputs, Bias bias) {
@@ -565,6 +569,25 @@ ValueId ProgramBuilder::experts(ValueId x, const Experts& options) {
     shared = mul(shared, sigmoid(linear(x, options.shared_gate, 1)));
   }
   return add(routed, shared);
+}
+
+ValueId ProgramBuilder::input(const Blocks& blocks, uint32_t width, float eps) {
+  const ValueId embedded = embed(blocks.embedding, width, program_.n_vocab);
+  if (!blocks.predicts()) {
+    program_.n_prediction_blocks = blocks.n_prediction;
+    return embedded;
+  }
+  program_.predicting_block = blocks.first;
+  prefix_ = blocks.tensor("");
+  const ValueId token = rms_norm(embedded, "nextn.enorm", eps);
+  const ValueId hidden = rms_norm(given_rows(width), "nextn.hnorm", eps);
+  const ValueId x = linear(concat(token, hidden), "nextn.eh_proj", width);
+  prefix_.clear();
+  return x;
+}
+
+Result<Program> ProgramBuilder::finish(ValueId x, const Blocks& blocks, float eps) {
+  return finish(linear(rms_norm(x, blocks.norm, eps), blocks.output, program_.n_vocab));
 }
 
 Result<Program> ProgramBuilder::finish(ValueId logits) {

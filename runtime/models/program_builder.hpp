@@ -143,6 +143,8 @@ class ProgramBuilder {
   ValueId embed_position(std::string_view stem, uint32_t width, uint32_t n_positions);
   /// x + row `row` of a matrix of `n_rows`.
   ValueId add_row(ValueId x, std::string_view stem, uint32_t n_rows, uint32_t row);
+  /// Rows that are computed elsewhere.
+  ValueId given_rows(uint32_t width);
   ValueId linear(ValueId x, std::string_view stem, uint32_t n_outputs, Bias bias = Bias::kNone);
   /// The same with `n_outputs` rows from `first_row` on of a fused matrix of `n_rows`.
   ValueId linear_rows(ValueId x, std::string_view stem, uint32_t n_rows, uint32_t first_row,
@@ -223,8 +225,12 @@ class ProgramBuilder {
   /// and of ffn_gate_shexp, ffn_up_shexp and ffn_down_shexp where one is shared: as wide as x.
   ValueId experts(ValueId x, const Experts& options);
 
-  /// Blocks of the file that follow the layers and that nothing here reads.
-  void leave_out_prediction_blocks(uint32_t n) { program_.n_prediction_blocks = n; }
+  /// What the first of the blocks reads: tokens' embeddings; of one that predicts nextn.eh_proj of
+  /// those, of the tokens that follow, and of the model's hidden rows, which are given, as they are
+  /// behind its output norm; each normed, by nextn.enorm and nextn.hnorm.
+  ValueId input(const Blocks& blocks, uint32_t width, float eps);
+  /// What the last of the blocks gives, normed, times the output matrix.
+  Result<Program> finish(ValueId x, const Blocks& blocks, float eps);
 
   /// The program whose result is `logits`. Errors (kBadFile): what did not fit together.
   Result<Program> finish(ValueId logits);

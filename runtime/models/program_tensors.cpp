@@ -33,13 +33,23 @@ Status check_tensor(const GgufFile& file, const TensorSpec& spec) {
   return {};
 }
 
+bool is_of_block(size_t block, std::string_view tensor) {
+  return tensor.starts_with("blk." + std::to_string(block) + ".");
+}
+
 /// "blk.46.…" where 46 layers come before it.
 bool is_of_prediction(const Program& program, std::string_view tensor) {
   const size_t n_layers = program.layers.size();
   for (size_t i = n_layers; i < n_layers + program.n_prediction_blocks; ++i) {
-    if (tensor.starts_with("blk." + std::to_string(i) + ".")) return true;
+    if (is_of_block(i, tensor)) return true;
   }
   return false;
+}
+
+/// Whether another program reads it.
+bool is_left_out(const Program& program, std::string_view tensor) {
+  if (program.predicting_block != 0) return !is_of_block(program.predicting_block, tensor);
+  return is_of_prediction(program, tensor);
 }
 
 }  // namespace
@@ -54,7 +64,7 @@ Status check_tensors(const ModelSource& source, const Program& program) {
     read.insert(spec.name);
   }
   for (const GgufTensor& tensor : source.file().tensors()) {
-    if (!read.contains(tensor.name) && !is_of_prediction(program, tensor.name)) {
+    if (!read.contains(tensor.name) && !is_left_out(program, tensor.name)) {
       return make_error(ErrorCode::kBadFile,
                         "{}: nothing in architecture {} reads this tensor; without it the model "
                         "would be another one",

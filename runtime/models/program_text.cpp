@@ -43,6 +43,7 @@ class Constants {
     return fmt::format("of {}", program_.tensors[o.table].dims[1]);
   }
   std::string operator()(const op::AddRow& o) const { return fmt::format("row {}", o.row); }
+  std::string operator()(const op::GivenRows&) const { return ""; }
   std::string operator()(const op::Linear& o) const {
     const uint64_t all = program_.tensors[o.weight.tensor].dims[1];
     if (o.weight.n_rows == all) return "";
@@ -139,7 +140,8 @@ std::string within_layer(const std::string& tensor) {
 
 std::string line_of(const Program& program, const Op& op) {
   const OpText text = describe_op(program, op);
-  std::string operands = text.kind == "embed" ? "tokens"
+  std::string operands = text.kind == "embed"        ? "tokens"
+                         : text.kind == "given_rows" ? "the model's"
                          : text.kind == "embed_position"
                              ? "positions"
                              : fmt::format("{}", fmt::join(text.inputs, ", "));
@@ -205,7 +207,7 @@ std::string program_text(const Program& program) {
     const Layer& layer = program.layers[group.first];
     text += lines_of(program, next, layer.first_op);
     text += group.end == group.first + 1
-                ? fmt::format("layer {}\n", group.first)
+                ? fmt::format("layer {}\n", program.predicting_block + group.first)
                 : fmt::format("layers {} to {}\n", group.first, group.end - 1);
     text += lines_of(program, layer.first_op, layer.end_op);
     next = program.layers[group.end - 1].end_op;

@@ -122,12 +122,14 @@ std::vector<size_t> last_uses(const Program& program) {
 class Evaluation {
  public:
   Evaluation(const ModelSource& source, const Program& program, std::span<const TokenId> tokens,
-             size_t max_threads, uint32_t context_tokens)
+             const ReferenceLimits& limits)
       : source_(source),
         program_(program),
         tokens_(tokens),
-        max_threads_(max_threads),
-        context_tokens_(context_tokens == 0 ? program.context_length : context_tokens),
+        given_(limits.given),
+        max_threads_(limits.max_threads),
+        context_tokens_(limits.context_tokens == 0 ? program.context_length
+                                                   : limits.context_tokens),
         last_uses_(last_uses(program)),
         rows_(program.values.size()),
         routes_(program.values.size()),
@@ -281,6 +283,10 @@ class Evaluation {
     Values y = rows_[op.x];
     for (size_t i = 0; i < y.size(); ++i) y[i] += row[i % row.size()];
     return y;
+  }
+
+  Computed compute(const op::GivenRows&, ValueId) const {
+    return Values(given_.begin(), given_.end());
   }
 
   Computed compute(const op::Linear& op, ValueId) {
@@ -665,6 +671,7 @@ class Evaluation {
   const ModelSource& source_;
   const Program& program_;
   std::span<const TokenId> tokens_;
+  std::span<const double> given_;
   size_t max_threads_;
   uint32_t context_tokens_;
   std::vector<const GgufTensor*> tensors_;
@@ -686,7 +693,13 @@ Result<ReferenceLogits> reference_logits(const ModelSource& source, const Progra
     return make_error(ErrorCode::kInvalidArgument,
                       "{} tokens: the model has position embeddings for {}", tokens.size(), *most);
   }
-  Evaluation evaluation(source, program, tokens, limits.max_threads, limits.context_tokens);
+  const Op* const given = given_rows(program);
+  const size_t n_given = given == nullptr ? 0 : tokens.size() * program.values[given->result].width;
+  if (limits.given.size() != n_given) {
+    return make_error(ErrorCode::kInvalidArgument, "{} numbers are given where {} are read",
+                      limits.given.size(), n_given);
+  }
+  Evaluation evaluation(source, program, tokens, limits);
   ReferenceLogits result;
   size_t next_op = 0;
   for (const Layer& layer : program.layers) {

@@ -21,9 +21,10 @@ struct ReferenceLimits {
   /// Layers are left out, from the last, where all of them would take longer; one is always
   /// computed.
   double seconds = std::numeric_limits<double>::infinity();
-  size_t max_threads = 0;           ///< 0: one per core. The result does not depend on it.
-  std::function<bool()> stop = {};  ///< asked after each layer
-  uint32_t context_tokens = 0;      ///< of the session (LongRoPE); 0: the program's context_length
+  size_t max_threads = 0;              ///< 0: one per core. The result does not depend on it.
+  std::function<bool()> stop = {};     ///< asked after each layer
+  std::span<const double> given = {};  ///< [tokens][width], of a program that has op::GivenRows
+  uint32_t context_tokens = 0;  ///< of the session (LongRoPE); 0: the program's context_length
 };
 
 struct ReferenceLogits {
@@ -35,8 +36,8 @@ struct ReferenceLogits {
 };
 
 /// Logits of every position of a sequence. `program` is that of `source`, as build_program checked
-/// it; tokens are below n_vocab. Errors: kCancelled, kBadFile (a file cut since it was opened),
-/// kDoesNotFit (memory).
+/// it; tokens are below n_vocab. Errors: kInvalidArgument (given rows of another size), kCancelled,
+/// kBadFile (a file cut since it was opened), kDoesNotFit (memory).
 Result<ReferenceLogits> reference_logits(const ModelSource& source, const Program& program,
                                          std::span<const TokenId> tokens,
                                          const ReferenceLimits& limits = {});

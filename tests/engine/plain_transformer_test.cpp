@@ -4,12 +4,20 @@
 #include "tests/models/plain_transformer.hpp"
 
 #include <algorithm>
+#include <cstring>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "engine/kv_memory.hpp"
+#include "models/decoder.hpp"
+#include "models/families.hpp"
 #include "tests/engine/engine_fixture.hpp"
 #include "tests/models/split_nemotron.hpp"
+#include "vk/transfer.hpp"
 
 namespace pumice {
 namespace {
@@ -47,6 +55,106 @@ TEST_P(PlainForms, SayTheSameInChunksAndWithoutFusion) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Forms, PlainForms, ::testing::ValuesIn(test::forms_without_a_file()),
+                         [](const auto& given) { return given.param.name; });
+
+/// The model of a block that predicts, driven step by step: no engine drafts with it yet.
+class Drafting {
+ public:
+  static constexpr uint32_t kMost = 48;  // tokens
+  static constexpr uint32_t kBlocks = kMost / kKvBlockTokens;
+
+  Drafting(vk::PipelineLibrary& pipelines, const Model& model)
+      : device_(pipelines.device()), arena_(device_, vk::MemoryDomain::kUpload, "draft", 4096) {
+    const DecoderLimits limits{.rows = kMost, .logit_rows = kMost, .context_tokens = kMost};
+    weights_ = model.weights->now();
+    decoder_.emplace(Decoder::plan(device_, pipelines, model.program, *weights_, KvType::kF32,
+                                   ops::Math::kF32, {}, limits)
+                         .value());
+    const uint64_t page_bytes = decoder_->state().page_bytes;
+    kv_.emplace(KvMemory::create(device_, page_bytes, kBlocks, kBlocks).value());
+    args_.emplace(StepArgs::create(device_, {.rows = kMost,
+                                             .logit_rows = kMost,
+                                             .attention_items = kMost,
+                                             .attention_classes = 1,
+                                             .chunks = 1})
+                      .value());
+    table_ = arena_.allocate(kBlocks * sizeof(uint64_t)).value();
+    sampled_ = arena_.allocate(sizeof(uint64_t)).value();
+    for (uint32_t i = 0; i < kBlocks; ++i) table_.mapped<uint64_t>()[i] = kv_->address(i);
+    EXPECT_TRUE(pipelines.compile_for(std::numeric_limits<double>::infinity(), {}).ok());
+  }
+
+  /// Logits of the next tokens of the text.
+  std::vector<float> step(std::span<const TokenId> tokens, std::span<const float> given) {
+    const auto n = static_cast<uint32_t>(tokens.size());
+    args_->clear();
+    args_->add_chunk(n);
+    for (const TokenId token : tokens) {
+      args_->add_logit_row(args_->add_row(token, position_ + args_->n_rows, 0));
+    }
+    const ops::SequenceChunk chunk{
+        .seq = 0, .first_row = 0, .n_rows = n, .first_position = position_};
+    decoder_->write_attention({&chunk, 1}, {}, *args_);
+    position_ += n;
+    EXPECT_TRUE(vk::Uploader(device_).write(*decoder_->given(), given).ok());
+    vk::Recorder recorder(device_, {});
+    decoder_->record(recorder, *args_,
+                     {.sampled = sampled_,
+                      .block_tables = {&table_, 1},
+                      .table_stride = kBlocks,
+                      .kv = kv_->range()});
+    const vk::RecordedWork work = recorder.finish().value();
+    for (const auto& segment : work.segments()) {
+      EXPECT_TRUE(device_->wait(device_->submit({&segment.commands, 1}).value()).ok());
+    }
+    const std::vector<std::byte> bytes = vk::download(device_, decoder_->logits()).value();
+    std::vector<float> logits(n * test::PlainTransformer::kVocab);
+    std::memcpy(logits.data(), bytes.data(), logits.size() * sizeof(float));
+    return logits;
+  }
+
+ private:
+  std::shared_ptr<vk::Device> device_;
+  std::shared_ptr<const ModelWeights> weights_;
+  std::optional<Decoder> decoder_;
+  std::optional<KvMemory> kv_;
+  std::optional<StepArgs> args_;
+  vk::Arena arena_;
+  vk::BufferRange table_, sampled_;
+  uint32_t position_ = 0;
+};
+
+class PlainPredictions : public PlainForms {};
+
+TEST_P(PlainPredictions, AreThoseOfABlockThatIsLoadedWhenAskedFor) {
+  std::vector<TokenId> tokens(40);
+  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<TokenId>(i * 31 % 67);
+  const test::PlainTransformer plain(GetParam());
+  const auto file = plain.file();
+  const auto model =
+      Model::load(pipelines_->device(), file->file(), build_prediction(file->file()).value());
+  ASSERT_TRUE(model.ok()) << model.error().message;
+  EXPECT_FALSE(Engine::create(pipelines_, *model, {}).ok());  // it writes no text
+
+  const std::span<const TokenId> next = std::span(tokens).subspan(1);
+  const std::vector<double> hidden = plain.hidden(std::span(tokens).first(next.size()));
+  const std::vector<double> exact = plain.predicted(next, hidden);
+  const std::vector<float> given(hidden.begin(), hidden.end());
+  const size_t width = GetParam().n_embd;
+  for (const size_t chunk : {size_t{39}, size_t{17}, size_t{1}}) {
+    Drafting drafting(*pipelines_, **model);
+    std::vector<float> got;
+    for (size_t first = 0; first < next.size(); first += chunk) {
+      const size_t n = std::min(chunk, next.size() - first);
+      const std::vector<float> rows =
+          drafting.step(next.subspan(first, n), std::span(given).subspan(first * width, n * width));
+      got.insert(got.end(), rows.begin(), rows.end());
+    }
+    EXPECT_LE(test::nmse(got, {exact.begin(), exact.end()}), kF32Bound) << chunk;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Forms, PlainPredictions, ::testing::ValuesIn(test::forms_that_predict()),
                          [](const auto& given) { return given.param.name; });
 
 TEST_F(PlainTransformers, NemotronsExpertsInALatentSplitAFeedForward) {

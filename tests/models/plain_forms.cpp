@@ -105,12 +105,39 @@ Form deepseek2_prediction() {
             .rope_dims = 16,
             .experts = {.n = 8, .n_ff_shared = 24, .sigmoid = true, .biased = true, .scale = 2.5},
             .latent = {.rank = 40, .q_rank = 20, .value_dim = 16},
-            .n_prediction_blocks = 1};
+            .n_prediction_blocks = 1,
+            .prediction_has_own = true};
   form.keys = {{"expert_shared_count", 1u},
                {"expert_gating_func", 2u},
                {"expert_weights_norm", true},
                {"expert_weights_scale", 2.5f}};
   return form;
+}
+
+/// Ling 2 with blocks that predict, of which the first is run.
+Form bailingmoe2_prediction() {
+  return {.name = "bailingmoe2_prediction",
+          .architecture = "bailingmoe2",
+          .rope_dims = 8,
+          .qk_norm = Form::QkNorm::kHeads,
+          .fused_qkv = true,
+          .output = Form::Output::kTied,
+          .experts = {.n = 8, .n_dense_layers = 1, .sigmoid = true, .biased = true},
+          .n_prediction_blocks = 2,
+          .keys = {{"leading_dense_block_count", 1u}, {"expert_weights_norm", true}}};
+}
+
+/// LFM2 with experts in all but its first layer.
+Form lfm2moe() {
+  return {.name = "lfm2moe",
+          .architecture = "lfm2moe",
+          .n_layers = 4,
+          .qk_norm = Form::QkNorm::kHeads,
+          .taps = {3, 3, 0, 3},
+          .output = Form::Output::kTied,
+          .experts = {.n = 8, .n_used = 3, .n_dense_layers = 1, .sigmoid = true, .biased = true},
+          .output_norm = "token_embd_norm",
+          .keys = {{"shortconv.l_cache", 3u}, {"leading_dense_block_count", 1u}}};
 }
 
 /// Mistral 4 whose YaRN is of what turns too.
@@ -274,7 +301,15 @@ std::vector<PlainForm> forms_without_a_file() {
       deepseek2_fused(),
       deepseek2_prediction(),
       mistral4(),
+      bailingmoe2_prediction(),
+      lfm2moe(),
   };
+}
+
+std::vector<PlainForm> forms_that_predict() {
+  std::vector<PlainForm> forms = forms_without_a_file();
+  std::erase_if(forms, [](const PlainForm& form) { return form.n_prediction_blocks == 0; });
+  return forms;
 }
 
 }  // namespace pumice::test

@@ -39,10 +39,8 @@ PlainTransformer::PlainTransformer(PlainForm form) : form_(std::move(form)) {
   add("token_embd.weight", {form_.n_embd, kVocab});
   if (form_.learned_positions) add("position_embd.weight", {form_.n_embd, kContext});
   for (uint32_t i = 0; i < form_.n_layers; ++i) add_layer(i);
-  for (uint32_t i = 0; i < form_.n_prediction_blocks; ++i) {
-    add_norm("blk." + std::to_string(form_.n_layers + i) + ".nextn.enorm");
-  }
-  add_norm("output_norm");
+  for (uint32_t i = 0; i < form_.n_prediction_blocks; ++i) add_prediction(form_.n_layers + i);
+  add_norm(form_.output_norm);
   if (form_.output != PlainForm::Output::kTied) {
     add_linear("output", form_.n_embd, kVocab, form_.output == PlainForm::Output::kOwnWithBias);
   }
@@ -51,7 +49,11 @@ PlainTransformer::PlainTransformer(PlainForm form) : form_(std::move(form)) {
 void PlainTransformer::add_layer(uint32_t index) {
   const std::string layer = "blk." + std::to_string(index) + ".";
   if (form_.norms_before) add_norm(layer + "attn_norm");
-  add_attention(layer, !form_.keys_as_values || window(index) != 0);
+  if (taps(index) != 0) {
+    add_convolution(layer, taps(index));
+  } else {
+    add_attention(layer, !form_.keys_as_values || window(index) != 0);
+  }
   if (form_.norms_after) add_norm(layer + "post_attention_norm");
   if (form_.norms_before && form_.feed_forward_norm) add_norm(layer + form_.ffn_norm);
   if (has_experts(index)) {
@@ -60,6 +62,18 @@ void PlainTransformer::add_layer(uint32_t index) {
     add_feed_forward(layer, form_.n_ff, "");
   }
   if (form_.norms_after) add_norm(layer + "post_ffw_norm");
+}
+
+void PlainTransformer::add_prediction(uint32_t index) {
+  add_layer(index);
+  const std::string nextn = "blk." + std::to_string(index) + ".nextn.";
+  add_norm(nextn + "enorm");
+  add_norm(nextn + "hnorm");
+  add_linear(nextn + "eh_proj", 2 * form_.n_embd, form_.n_embd, false);
+  if (!form_.prediction_has_own) return;
+  add(nextn + "embed_tokens.weight", {form_.n_embd, kVocab});
+  add_norm(nextn + "shared_head_norm");
+  add_linear(nextn + "shared_head_head", form_.n_embd, kVocab, false);
 }
 
 void PlainTransformer::add_feed_forward(const std::string& layer, uint32_t n_ff,
@@ -108,6 +122,12 @@ void PlainTransformer::add_latent(const std::string& layer) {
     add(layer + "attn_v_b.weight", {latent.rank, latent.value_dim, form_.n_heads});
   }
   add_linear(layer + "attn_output", form_.n_heads * latent.value_dim, form_.n_embd, false);
+}
+
+void PlainTransformer::add_convolution(const std::string& layer, uint32_t n_taps) {
+  add_linear(layer + "shortconv.in_proj", form_.n_embd, 3 * form_.n_embd, false);
+  add(layer + "shortconv.conv.weight", {n_taps, form_.n_embd});
+  add_linear(layer + "shortconv.out_proj", form_.n_embd, form_.n_embd, false);
 }
 
 void PlainTransformer::add_attention(const std::string& layer, bool has_values) {
@@ -199,6 +219,7 @@ std::map<std::string, PlainForm::Number> PlainTransformer::keys() const {
     keys["block_count"] = form_.n_layers + form_.n_prediction_blocks;
     keys["nextn_predict_layers"] = form_.n_prediction_blocks;
   }
+  if (!form_.taps.empty()) keys.erase("attention.head_count_kv");  // a number for each layer
   for (const auto& [key, number] : form_.keys) keys[key] = number;
   return keys;
 }
@@ -209,6 +230,13 @@ GgufHeader PlainTransformer::header() const {
   header.set("general.architecture", form_.architecture);
   for (const auto& entry : keys()) {
     std::visit([&](auto number) { header.set(prefix + entry.first, number); }, entry.second);
+  }
+  if (!form_.taps.empty()) {  // none of layers that do not attend
+    std::vector<uint32_t> n_kv_heads;
+    for (uint32_t i = 0; i < form_.n_layers; ++i) {
+      n_kv_heads.push_back(taps(i) != 0 ? 0 : form_.n_kv_heads);
+    }
+    header.set_array(prefix + "attention.head_count_kv", std::span<const uint32_t>(n_kv_heads));
   }
   constexpr const char* kPattern = "attention.sliding_window_pattern";
   if (form_.window_pattern && !form_.keys.contains(kPattern)) {
@@ -445,10 +473,26 @@ PlainTransformer::Qkv PlainTransformer::latent_qkv(const std::string& layer, con
   return all;
 }
 
-PlainTransformer::Row PlainTransformer::run_layer(uint32_t index, const Row& x,
-                                                  Cache& cache) const {
+PlainTransformer::Row PlainTransformer::convolved(const std::string& layer, const Row& h,
+                                                  std::vector<Row>& rows) const {
+  const size_t n = h.size();
+  const Row bcx = linear(h, layer + "shortconv.in_proj");
+  const std::vector<float>& weight = values(layer + "shortconv.conv.weight");
+  const size_t n_taps = weight.size() / n;
+  rows.emplace_back(n);
+  for (size_t i = 0; i < n; ++i) rows.back()[i] = bcx[i] * bcx[2 * n + i];
+  Row y(n);
+  for (size_t i = 0; i < n; ++i) {
+    for (size_t back = 0; back < std::min(n_taps, rows.size()); ++back) {
+      y[i] += weight[i * n_taps + n_taps - 1 - back] * rows[rows.size() - 1 - back][i];
+    }
+    y[i] *= bcx[n + i];
+  }
+  return linear(y, layer + "shortconv.out_proj");
+}
+
+PlainTransformer::Row PlainTransformer::attended(uint32_t index, const Row& h, Cache& cache) const {
   const std::string layer = "blk." + std::to_string(index) + ".";
-  const Row h = form_.norms_before ? norm(x, layer + "attn_norm") : x;
   const size_t position = cache.keys[index].size();
   Qkv now = has_latent() ? latent_qkv(layer, h, position) : qkv(layer, h);
   now.q = norm_heads(now.q, layer + "attn_q_norm");
@@ -463,8 +507,15 @@ PlainTransformer::Row PlainTransformer::run_layer(uint32_t index, const Row& x,
   }
   cache.keys[index].push_back(now.k);
   cache.values[index].push_back(now.v);
-  Row a = linear(attention(now.q, cache.keys[index], cache.values[index], window(index)),
-                 layer + "attn_output");
+  return linear(attention(now.q, cache.keys[index], cache.values[index], window(index)),
+                layer + "attn_output");
+}
+
+PlainTransformer::Row PlainTransformer::run_layer(uint32_t index, const Row& x,
+                                                  Cache& cache) const {
+  const std::string layer = "blk." + std::to_string(index) + ".";
+  const Row h = form_.norms_before ? norm(x, layer + "attn_norm") : x;
+  Row a = taps(index) != 0 ? convolved(layer, h, cache.keys[index]) : attended(index, h, cache);
   if (form_.norms_after) a = norm(a, layer + "post_attention_norm");
   for (double& value : a) value *= form_.residual_scale;
   const Row after = sum(x, a);
@@ -490,17 +541,52 @@ PlainTransformer::Row PlainTransformer::embedding(uint32_t token, uint32_t posit
   return x;
 }
 
-std::vector<double> PlainTransformer::logits(std::span<const uint32_t> tokens) const {
-  Cache cache{std::vector<std::vector<Row>>(form_.n_layers),
-              std::vector<std::vector<Row>>(form_.n_layers)};
-  const std::string output = form_.output == PlainForm::Output::kTied ? "token_embd" : "output";
+PlainTransformer::Cache PlainTransformer::empty_cache() const {
+  const uint32_t n = form_.n_layers + form_.n_prediction_blocks;
+  return {std::vector<std::vector<Row>>(n), std::vector<std::vector<Row>>(n)};
+}
+
+std::vector<double> PlainTransformer::hidden(std::span<const uint32_t> tokens) const {
+  Cache cache = empty_cache();
   std::vector<double> all;
   for (uint32_t t = 0; t < tokens.size(); ++t) {
     Row x = embedding(tokens[t], t);
     for (uint32_t i = 0; i < form_.n_layers; ++i) x = run_layer(i, x, cache);
-    for (const double value : linear(norm(x, "output_norm"), output)) {
+    x = norm(x, form_.output_norm);
+    all.insert(all.end(), x.begin(), x.end());
+  }
+  return all;
+}
+
+std::vector<double> PlainTransformer::logits(std::span<const uint32_t> tokens) const {
+  const std::vector<double> rows = hidden(tokens);
+  std::vector<double> all;
+  for (auto row = rows.begin(); row != rows.end(); row += form_.n_embd) {
+    for (const double value : linear({row, row + form_.n_embd}, output())) {
       all.push_back(form_.logit_scale * value);
     }
+  }
+  return all;
+}
+
+std::vector<double> PlainTransformer::predicted(std::span<const uint32_t> next,
+                                                std::span<const double> hidden) const {
+  const std::string nextn = "blk." + std::to_string(form_.n_layers) + ".nextn.";
+  const bool own = form_.prediction_has_own;
+  const std::vector<float>& table =
+      values(own ? nextn + "embed_tokens.weight" : std::string("token_embd.weight"));
+  Cache cache = empty_cache();
+  std::vector<double> all;
+  for (uint32_t t = 0; t < next.size(); ++t) {
+    const auto token = table.begin() + static_cast<ptrdiff_t>(next[t] * form_.n_embd);
+    const auto h = hidden.begin() + static_cast<ptrdiff_t>(t * form_.n_embd);
+    Row both = norm({token, token + form_.n_embd}, nextn + "enorm");
+    const Row second = norm({h, h + form_.n_embd}, nextn + "hnorm");
+    both.insert(both.end(), second.begin(), second.end());
+    const Row x = run_layer(form_.n_layers, linear(both, nextn + "eh_proj"), cache);
+    const Row y = linear(norm(x, own ? nextn + "shared_head_norm" : form_.output_norm),
+                         own ? nextn + "shared_head_head" : output());
+    all.insert(all.end(), y.begin(), y.end());
   }
   return all;
 }

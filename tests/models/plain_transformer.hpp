@@ -84,14 +84,19 @@ struct PlainForm {
   bool fused_qkv = false;       ///< one matrix
   bool qkv_bias = false;
   bool output_bias = false;  ///< of attention's output
-  bool gelu_gate = false;    ///< gelu(gate) rather than silu(gate)
-  bool gated = true;         ///< silu(gate) · up, without biases, rather than gelu(up) with them
+  /// LFM2's: in place of a layer's attention each number is mixed with so many tokens' before it,
+  /// its own included, between two gates; 0 or no entry: the layer attends.
+  std::vector<uint32_t> taps = {};
+  bool gelu_gate = false;  ///< gelu(gate) rather than silu(gate)
+  bool gated = true;       ///< silu(gate) · up, without biases, rather than gelu(up) with them
   Output output = Output::kOwn;
   PlainExperts experts = {};
   PlainLatent latent = {};
   std::string ffn_norm = "ffn_norm";
+  std::string output_norm = "output_norm";
   double residual_scale = 1;         ///< of what blocks add
-  uint32_t n_prediction_blocks = 0;  ///< behind the layers, which nothing reads
+  uint32_t n_prediction_blocks = 0;  ///< behind the layers, of which `logits` knows nothing
+  bool prediction_has_own = false;   ///< those have an embedding, a last norm and an output
   double logit_scale = 1;
   using Number = std::variant<bool, uint32_t, float, const char*>;
   /// Further keys of the metadata, "<architecture>." left out, or other values of keys.
@@ -113,6 +118,12 @@ class PlainTransformer {
   std::unique_ptr<SmallFile> file() const;
   /// [token][kVocab]
   std::vector<double> logits(std::span<const uint32_t> tokens) const;
+  /// [token][n_embd]: what the output matrix reads.
+  std::vector<double> hidden(std::span<const uint32_t> tokens) const;
+  /// [token][kVocab]: of the first block behind the layers, of what follows the tokens that follow
+  /// those that `hidden` is of.
+  std::vector<double> predicted(std::span<const uint32_t> next,
+                                std::span<const double> hidden) const;
 
  private:
   using Row = std::vector<double>;
@@ -130,8 +141,10 @@ class PlainTransformer {
   void add_linear(const std::string& stem, uint32_t n_inputs, uint32_t n_outputs, bool bias);
   void add_norm(const std::string& stem);
   void add_layer(uint32_t index);
+  void add_prediction(uint32_t index);
   void add_attention(const std::string& layer, bool has_values);
   void add_latent(const std::string& layer);
+  void add_convolution(const std::string& layer, uint32_t n_taps);
   void add_feed_forward(const std::string& layer, uint32_t n_ff, const std::string& suffix);
   void add_experts(const std::string& layer);
   bool has_experts(uint32_t layer) const {
@@ -143,6 +156,7 @@ class PlainTransformer {
   uint32_t window(uint32_t layer) const {
     return layer < form_.windows.size() ? form_.windows[layer] : 0;
   }
+  uint32_t taps(uint32_t layer) const { return layer < form_.taps.size() ? form_.taps[layer] : 0; }
   bool has_latent() const { return form_.latent.rank != 0; }
   uint32_t n_still() const { return form_.head_dim - form_.rope_dims; }
   uint32_t q_dim() const { return form_.n_heads * form_.head_dim; }
@@ -152,6 +166,10 @@ class PlainTransformer {
   Row run_layer(uint32_t index, const Row& x, Cache& cache) const;
   Qkv qkv(const std::string& layer, const Row& x) const;
   Qkv latent_qkv(const std::string& layer, const Row& x, size_t position) const;
+  Cache empty_cache() const;
+  std::string output() const {
+    return form_.output == PlainForm::Output::kTied ? "token_embd" : "output";
+  }
   Row linear(const Row& x, const std::string& stem) const;
   Row norm(const Row& x, const std::string& stem) const;
   Row norm_heads(const Row& x, const std::string& stem) const;
@@ -159,6 +177,10 @@ class PlainTransformer {
   Row turned(const Row& x, size_t position, uint32_t first = 0) const;
   Row attention(const Row& q, const std::vector<Row>& keys, const std::vector<Row>& values,
                 uint32_t window) const;
+  /// What a layer adds to x, of its input normed: attention's, and the convolution's, for which
+  /// `rows` are what it has mixed so far.
+  Row attended(uint32_t index, const Row& h, Cache& cache) const;
+  Row convolved(const std::string& layer, const Row& h, std::vector<Row>& rows) const;
   Row feed_forward(const Row& x, const std::string& layer, const std::string& suffix) const;
   /// Of x, as a router chooses for `router_x`.
   Row experts(const Row& x, const Row& router_x, const std::string& layer) const;
@@ -174,5 +196,7 @@ class PlainTransformer {
 
 /// Forms that the shared data has no file for.
 std::vector<PlainForm> forms_without_a_file();
+/// Those that have blocks behind their layers.
+std::vector<PlainForm> forms_that_predict();
 
 }  // namespace pumice::test

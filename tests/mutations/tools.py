@@ -1,6 +1,9 @@
 """Bugs to seed into runtime/format/, runtime/text/, bench/ and tools/: see run.py."""
 
 MUTATIONS = [
+    ("the program of a block that predicts is not shown", "tools/info.cpp",
+     "if (program.n_prediction_blocks > 0) {", "if (program.n_prediction_blocks > 1) {",
+     "cli_fit:Fit.test_the_program_of_a_block_that_predicts_is_shown"),
     ("dimensions may overflow as long as the product is not zero", "runtime/format/gguf.cpp",
      "if (__builtin_mul_overflow(n_elements, tensor.dims[d], &n_elements)) {",
      "if ((n_elements *= tensor.dims[d]) == 0) {", "test_gguf:GgufTensors.*"),

@@ -66,7 +66,8 @@ class Fit(CommandLineTest):
     def test_blocks_that_predict_tokens_after_the_next_are_told_and_not_counted(self):
         plain = self.need(SHARED / "reference/families/glm4moe.gguf")
         n_floats = 1 << 20
-        path = self.write("predicts.gguf", with_prediction_block(plain.read_bytes(), "glm4moe", n_floats))
+        path = self.write("predicts.gguf", with_prediction_block(plain.read_bytes(), "glm4moe",
+                                                               {"nextn.enorm.weight": (n_floats,)}))
         for flags in ((), ("--fit", "-c", 64)):
             with self.subTest(flags=flags):
                 without, told = (json.loads(self.ok("info", "-m", model, "--json", *flags).stdout)
@@ -82,6 +83,24 @@ class Fit(CommandLineTest):
             self.assertNotIn("after the next", self.ok("info", "-m", plain, *flags).stdout.decode())
         run = ["-p", "a", "-n", 4, "--temp", 0]
         self.assertEqual(self.ok("run", "-m", path, *run).stdout, self.ok("run", "-m", plain, *run).stdout)
+
+    def test_the_program_of_a_block_that_predicts_is_shown(self):
+        plain = self.need(SHARED / "reference/families/glm4moe.gguf").read_bytes()
+        own = {"nextn.enorm.weight": (128,), "nextn.hnorm.weight": (128,)}
+        short = self.write("short.gguf", with_prediction_block(plain, "glm4moe", own))
+        own["nextn.eh_proj.weight"] = (256, 128)
+        whole = self.write("whole.gguf", with_prediction_block(plain, "glm4moe", own, with_layer=True))
+        reason = "the file has no tensor blk.3.nextn.eh_proj.weight"
+        self.assertIn(f"block 3, which predicts the token after the next: {reason}\n",
+                      self.ok("info", "-m", short, "--program").stdout.decode())
+        listed = json.loads(self.ok("info", "-m", short, "--program", "--json").stdout)
+        self.assertEqual(listed["prediction"], {"reason": reason})
+        text = self.ok("info", "-m", whole, "--program").stdout.decode()
+        self.assertIn("block 3, which predicts the token after the next\nglm4moe, 1 layers", text)
+        self.assertIn("hidden = given_rows(the model's)  128\n", text)
+        listed = json.loads(self.ok("info", "-m", whole, "--program", "--json").stdout)
+        self.assertEqual(listed["program"]["n_layers"], 3)
+        self.assertEqual({op["layer"] for op in listed["prediction"]["ops"]}, {None, 3})
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Gives a GGUF file a block that predicts tokens after the next, for tests."""
 
+import math
 import struct
 
 from gguf_split import Reader, aligned, string
@@ -7,8 +8,8 @@ from gguf_split import Reader, aligned, string
 UINT32, F32 = 4, 0
 
 
-def with_prediction_block(data, architecture, n_floats):
-    """The file with one more block, whose only tensor has so many floats."""
+def with_prediction_block(data, architecture, tensors, with_layer=False):
+    """The file with one more block of such F32 tensors, zeros, by name and dims; with what the last layer has, too."""
     reader = Reader(data)
     reader.at = 8
     n_tensors, n_keys = reader.number("Q"), reader.number("Q")
@@ -25,16 +26,20 @@ def with_prediction_block(data, architecture, n_floats):
         else:
             metadata += data[begin:reader.at]
     metadata += string(f"{architecture}.nextn_predict_layers".encode()) + struct.pack("<II", UINT32, 1)
-    begin = reader.at
+    infos = []
+    layer = f"blk.{n_blocks - 1}.".encode()
     for _ in range(n_tensors):
-        reader.string()
-        for _ in range(reader.number("I")):
-            reader.number("Q")
-        reader.number("I")
-        reader.number("Q")
-    tensors = data[begin:reader.at]
+        name = reader.string()
+        begin = reader.at
+        dims = [reader.number("Q") for _ in range(reader.number("I"))]
+        kind, _offset = reader.number("I"), reader.number("Q")
+        infos.append(string(name) + data[begin:reader.at])
+        if with_layer and name.startswith(layer) and kind == F32:
+            tensors = tensors | {name[len(layer):].decode(): dims}
     body = aligned(data[len(aligned(data[:reader.at])):])
-    tensors += string(f"blk.{n_blocks}.nextn.enorm.weight".encode())
-    tensors += struct.pack("<IQIQ", 1, n_floats, F32, len(body))
-    header = struct.pack("<4sIQQ", b"GGUF", 3, n_tensors + 1, n_keys + 1)
-    return aligned(header + metadata + tensors) + body + bytes(4 * n_floats)
+    for name, dims in tensors.items():
+        infos.append(string(f"blk.{n_blocks}.{name}".encode()) +
+                     struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, F32, len(body)))
+        body = aligned(body + bytes(4 * math.prod(dims)))
+    header = struct.pack("<4sIQQ", b"GGUF", 3, len(infos), n_keys + 1)
+    return aligned(header + metadata + b"".join(infos)) + body

@@ -7,10 +7,10 @@
 
 namespace pumice::families {
 
-Result<Program> build_bailingmoe2(const ModelSource& source) {
+Result<Program> build_bailingmoe2(const ModelSource& source, Part part) {
   const Metadata metadata(source, "bailingmoe2");
   PUMICE_TRY(ModelDimensions d, metadata.read_dimensions());
-  PUMICE_TRY(const uint32_t n_prediction, metadata.read_prediction_blocks(d));
+  PUMICE_TRY(const Blocks blocks, metadata.read_blocks(d, part));
   PUMICE_TRY(const ExpertSource experts,
              metadata.read_experts(
                  d, {.probability = Router::Probability::kSigmoid, .renormalised = false}));
@@ -18,7 +18,6 @@ Result<Program> build_bailingmoe2(const ModelSource& source) {
   PUMICE_TRY(const float eps, metadata.read_rms_eps());
 
   ProgramBuilder p(d);
-  p.leave_out_prediction_blocks(n_prediction);
   const ProgramBuilder::SelfAttention attention{
       .state_group = p.state_group("full", d.n_kv_heads, d.head_dim),
       .attention = {.n_heads = d.n_heads, .scale = 1 / std::sqrt(d.head_dim)},
@@ -26,8 +25,8 @@ Result<Program> build_bailingmoe2(const ModelSource& source) {
       .head_norm_eps = eps,
       .fused = true};
 
-  ValueId x = p.embed("token_embd", d.n_embd, d.n_vocab);
-  for (uint32_t i = 0; i < d.n_layers; ++i) {
+  ValueId x = p.input(blocks, d.n_embd, eps);
+  for (uint32_t i = blocks.first; i < blocks.end; ++i) {
     p.begin_layer(x);
     x = p.add(x, p.self_attention(p.rms_norm(x, "attn_norm", eps), attention));
 
@@ -37,8 +36,7 @@ Result<Program> build_bailingmoe2(const ModelSource& source) {
                      : p.experts(f, {.source = experts, .selection_bias = "exp_probs_b"}));
     p.end_layer(x);
   }
-  x = p.rms_norm(x, "output_norm", eps);
-  return p.finish(p.linear(x, metadata.output_stem(), d.n_vocab));
+  return p.finish(x, blocks, eps);
 }
 
 }  // namespace pumice::families

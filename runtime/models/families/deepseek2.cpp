@@ -28,11 +28,11 @@ YarnScales yarn_scales(const ops::RopeConfig& rope, double multiplier, bool is_d
 }
 
 Result<Program> build(const ModelSource& source, std::string_view architecture,
-                      const Router& router) {
+                      const Router& router, Part part) {
   const Metadata metadata(source, architecture);
   LatentSource latent;
   PUMICE_TRY(ModelDimensions d, metadata.read_latent_dimensions(latent));
-  PUMICE_TRY(const uint32_t n_prediction, metadata.read_prediction_blocks(d));
+  PUMICE_TRY(const Blocks blocks, metadata.read_blocks(d, part));
   PUMICE_TRY(const ExpertSource experts, metadata.read_experts(d, router));
   PUMICE_TRY(RopeSource rope, metadata.read_rope(d));
   PUMICE_TRY(const float eps, metadata.read_rms_eps());
@@ -50,7 +50,6 @@ Result<Program> build(const ModelSource& source, std::string_view architecture,
       metadata.has_tensor(fmt::format("blk.{}.exp_probs_b.bias", experts.n_dense_layers));
 
   ProgramBuilder p(d);
-  p.leave_out_prediction_blocks(n_prediction);
   const uint32_t state = p.latent_group("latent", latent.rank + latent.n_turning, latent.rank);
   const ProgramBuilder::LatentAttention attention{.source = latent,
                                                   .n_heads = d.n_heads,
@@ -58,8 +57,8 @@ Result<Program> build(const ModelSource& source, std::string_view architecture,
                                                   .norm_eps = eps,
                                                   .rope = rope};
 
-  ValueId x = p.embed("token_embd", d.n_embd, d.n_vocab);
-  for (uint32_t i = 0; i < d.n_layers; ++i) {
+  ValueId x = p.input(blocks, d.n_embd, eps);
+  for (uint32_t i = blocks.first; i < blocks.end; ++i) {
     p.begin_layer(x);
     x = p.add(x, p.latent_attention(p.rms_norm(x, "attn_norm", eps), state, attention));
 
@@ -70,18 +69,17 @@ Result<Program> build(const ModelSource& source, std::string_view architecture,
                : p.experts(f, {.source = experts, .selection_bias = biased ? "exp_probs_b" : ""}));
     p.end_layer(x);
   }
-  x = p.rms_norm(x, "output_norm", eps);
-  return p.finish(p.linear(x, metadata.output_stem(), d.n_vocab));
+  return p.finish(x, blocks, eps);
 }
 
 }  // namespace
 
-Result<Program> build_deepseek2(const ModelSource& source) {
-  return build(source, "deepseek2", {.renormalised = false});
+Result<Program> build_deepseek2(const ModelSource& source, Part part) {
+  return build(source, "deepseek2", {.renormalised = false}, part);
 }
 
-Result<Program> build_mistral4(const ModelSource& source) {
-  return build(source, "mistral4", {.renormalised = true});
+Result<Program> build_mistral4(const ModelSource& source, Part part) {
+  return build(source, "mistral4", {.renormalised = true}, part);
 }
 
 }  // namespace pumice::families

@@ -73,10 +73,11 @@ ValueId delta_net(ProgramBuilder& p, ValueId h, uint32_t width, const DeltaNet& 
   return p.linear(p.mul(normed, p.silu(z)), "ssm_out", width);
 }
 
-Result<Program> build(const ModelSource& source, std::string_view architecture, bool stacked) {
+Result<Program> build(const ModelSource& source, std::string_view architecture, bool stacked,
+                      Part part) {
   const Metadata metadata(source, architecture);
   PUMICE_TRY(ModelDimensions d, metadata.read_dimensions());
-  PUMICE_TRY(const uint32_t n_prediction, metadata.read_prediction_blocks(d));
+  PUMICE_TRY(const Blocks blocks, metadata.read_blocks(d, part));
   PUMICE_TRY(const ExpertSource experts, metadata.read_experts(d));
   PUMICE_TRY(DeltaNet net, read_delta_net(metadata, stacked));
   PUMICE_TRY(const uint32_t interval, metadata.read_count("full_attention_interval"));
@@ -84,24 +85,23 @@ Result<Program> build(const ModelSource& source, std::string_view architecture, 
   PUMICE_TRY(const float eps, metadata.read_rms_eps());
 
   ProgramBuilder p(d);
-  p.leave_out_prediction_blocks(n_prediction);
   const ProgramBuilder::SelfAttention attention{
       .state_group = p.state_group("full", d.n_kv_heads, d.head_dim),
       .attention = {.n_heads = d.n_heads, .scale = 1 / std::sqrt(d.head_dim)},
       .rotation = p.rotation(rope, d.head_dim, ProgramBuilder::Pairs::kHalves),
       .head_norm_eps = eps,
       .gated_q = true};
-  net.state_group = p.recurrent_group("delta");
+  if (!blocks.predicts()) net.state_group = p.recurrent_group("delta");
   const ProgramBuilder::Experts mixture{
       .source = experts,
-      .merged = metadata.has_tensor("blk.0.ffn_gate_up_exps.weight"),
+      .merged = metadata.has_tensor(blocks.tensor("ffn_gate_up_exps.weight")),
       .shared_gate = "ffn_gate_inp_shexp"};
 
-  ValueId x = p.embed("token_embd", d.n_embd, d.n_vocab);
-  for (uint32_t i = 0; i < d.n_layers; ++i) {
+  ValueId x = p.input(blocks, d.n_embd, eps);
+  for (uint32_t i = blocks.first; i < blocks.end; ++i) {
     p.begin_layer(x);
     const ValueId h = p.rms_norm(x, "attn_norm", eps);
-    const bool attends = (i + 1) % interval == 0;
+    const bool attends = blocks.predicts() || (i + 1) % interval == 0;
     x = p.add(x, attends ? p.self_attention(h, attention) : delta_net(p, h, d.n_embd, net, eps));
 
     const ValueId f = p.rms_norm(x, "post_attention_norm", eps);
@@ -109,18 +109,19 @@ Result<Program> build(const ModelSource& source, std::string_view architecture, 
                                         : p.experts(f, mixture));
     p.end_layer(x);
   }
-  x = p.rms_norm(x, "output_norm", eps);
-  return p.finish(p.linear(x, metadata.output_stem(), d.n_vocab));
+  return p.finish(x, blocks, eps);
 }
 
 }  // namespace
 
-Result<Program> build_qwen3next(const ModelSource& source) {
-  return build(source, "qwen3next", true);
+Result<Program> build_qwen3next(const ModelSource& source, Part part) {
+  return build(source, "qwen3next", true, part);
 }
-Result<Program> build_qwen35(const ModelSource& source) { return build(source, "qwen35", false); }
-Result<Program> build_qwen35moe(const ModelSource& source) {
-  return build(source, "qwen35moe", false);
+Result<Program> build_qwen35(const ModelSource& source, Part part) {
+  return build(source, "qwen35", false, part);
+}
+Result<Program> build_qwen35moe(const ModelSource& source, Part part) {
+  return build(source, "qwen35moe", false, part);
 }
 
 }  // namespace pumice::families

@@ -33,11 +33,11 @@ Result<Layers> read_layers(const Metadata& metadata, uint32_t n_blocks) {
 
 }  // namespace
 
-Result<Program> build_step35(const ModelSource& source) {
+Result<Program> build_step35(const ModelSource& source, Part part) {
   const Metadata metadata(source, "step35");
   PUMICE_TRY(ModelDimensions d, metadata.read_dimensions(Metadata::Layers::kDiffer));
   PUMICE_TRY(const Layers layers, read_layers(metadata, d.n_layers));
-  PUMICE_TRY(const uint32_t n_prediction, metadata.read_prediction_blocks(d));
+  PUMICE_TRY(const Blocks blocks, metadata.read_blocks(d, part));
   PUMICE_TRY(const ExpertSource experts,
              metadata.read_experts(
                  d, {.probability = Router::Probability::kSigmoid, .renormalised = false}));
@@ -51,7 +51,6 @@ Result<Program> build_step35(const ModelSource& source) {
   if (!rope.config.freq_divisors.empty()) rope.config.freq_divisors.resize(rope.config.dims / 2);
 
   ProgramBuilder p(d);
-  p.leave_out_prediction_blocks(n_prediction);
   const ProgramBuilder::SelfAttention full{
       .state_group = p.state_group("full", d.n_kv_heads, d.head_dim),
       .attention = {.n_heads = d.n_heads, .scale = 1 / std::sqrt(d.head_dim)},
@@ -62,24 +61,25 @@ Result<Program> build_step35(const ModelSource& source) {
   recent.attention.window = window;
   recent.rotation = p.rotation(recent_rope, d.head_dim, ProgramBuilder::Pairs::kHalves);
 
-  ValueId x = p.embed("token_embd", d.n_embd, d.n_vocab);
-  for (uint32_t i = 0; i < d.n_layers; ++i) {
+  ValueId x = p.input(blocks, d.n_embd, eps);
+  for (uint32_t i = blocks.first; i < blocks.end; ++i) {
     p.begin_layer(x);
     ProgramBuilder::SelfAttention attention = layers.windowed[i] ? recent : full;
     attention.attention.n_heads = attention.n_gates = layers.n_heads[i];
     x = p.add(x, p.self_attention(p.rms_norm(x, "attn_norm", eps), attention));
 
     const ValueId f = p.rms_norm(x, "ffn_norm", eps);
-    x = p.add(x, i < experts.n_dense_layers
-                     ? p.gated_ffn(f, ActivationKind::kSilu, d.n_ff)
-                     : p.experts(f, {.source = experts,
-                                     .selection_bias = "exp_probs_b",
-                                     .limit = layers.limits[i],
-                                     .shared_limit = layers.shared_limits[i]}));
+    const bool dense =
+        i < experts.n_dense_layers ||
+        (blocks.predicts() && !metadata.has_tensor(blocks.tensor("ffn_gate_inp.weight")));
+    x = p.add(x, dense ? p.gated_ffn(f, ActivationKind::kSilu, d.n_ff)
+                       : p.experts(f, {.source = experts,
+                                       .selection_bias = "exp_probs_b",
+                                       .limit = layers.limits[i],
+                                       .shared_limit = layers.shared_limits[i]}));
     p.end_layer(x);
   }
-  x = p.rms_norm(x, "output_norm", eps);
-  return p.finish(p.linear(x, metadata.output_stem(), d.n_vocab));
+  return p.finish(x, blocks, eps);
 }
 
 }  // namespace pumice::families
