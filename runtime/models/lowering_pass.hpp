@@ -1,0 +1,163 @@
+// What lower() does, an operation of a program after the other: in lowering.cpp, and for operations
+// that have states in lowering_states.cpp.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "models/fusion_patterns.hpp"
+#include "models/lowering.hpp"
+
+namespace pumice {
+
+/// Rows that matrices read are read so many floats at once.
+inline constexpr uint32_t kVectorFloats = 4;
+
+class Lowering {
+ public:
+  Lowering(const Program& program, const FusionRules& rules, FusionPatterns patterns);
+
+  Result<Lowered> run();
+
+ private:
+  using Bundle = FusionPatterns::Bundle;
+  using Heads = FusionPatterns::Heads;
+  /// Where a bundle's products are.
+  struct Place {
+    GroupId group = 0;
+    std::optional<VectorId> bias = {};    ///< of all of them, one after the other
+    std::optional<BufferId> buffer = {};  ///< once the first of them has been lowered
+  };
+
+  void fail(const std::string& reason);
+
+  uint32_t width(ValueId value) const { return program_.values[value].width; }
+  /// Whether no operation after the present one reads it.
+  bool dies_here(ValueId value) const;
+  RowSet row_set() const { return op_ >= end_of_layers_ ? RowSet::kLogits : RowSet::kAll; }
+  RowSet rows_of(const View& view) const { return lowered_.buffers[view.buffer].rows; }
+  /// Whether its view is all of a buffer.
+  bool is_whole(ValueId value) const;
+
+  BufferId add_buffer(uint32_t buffer_width, RowSet rows);
+  View new_view(uint32_t buffer_width) { return {add_buffer(buffer_width, row_set()), 0}; }
+  VectorId vector_of(std::vector<TensorId> tensors);
+  GroupId group_of(std::vector<MatrixRows> matrices);
+  MatrixRows all_rows(TensorId tensor) const;
+  /// "attn_q" of "blk.3.attn_q.weight".
+  std::string stem_of(TensorId tensor) const;
+  void emit(Call call, std::string part);
+
+  /// Where an operand is, at the rows that are computed now.
+  View at_rows(ValueId value, const std::string& part);
+  /// The same in a buffer of its own.
+  View whole(ValueId value, const std::string& part);
+  void copy(View from, View to, uint32_t n, const std::string& part);
+  /// For elementwise operations on a value: in place where it is read for the last time.
+  View place_of_result(ValueId operand);
+
+  // ---- operations, in their order
+
+  void lower(const op::Embed& o) { embed(o.table, false); }
+  void lower(const op::EmbedPosition& o) { embed(o.table, true); }
+
+  void embed(TensorId table, bool by_position);
+
+  void lower(const op::AddRow& o);
+  void lower(const op::GivenRows&);
+  void lower(const op::Linear& o);
+  void lower_bundled(const op::Linear& o, const Bundle& bundle, Place& place);
+
+  VectorPart bias_of(const op::Linear& o) { return {vector_of({*o.bias}), o.weight.first_row}; }
+
+  void add_bias(VectorPart bias, View y, uint32_t n, const std::string& part);
+
+  /// Whether what reads a value only scales or caps it on its way to the logits.
+  bool leads_to_logits(ValueId value) const;
+
+  void lower(const op::RmsNorm& o);
+  void lower(const op::LayerNorm& o);
+
+  /// What a norm reads, a sum that it computes first, and where its result goes.
+  struct NormPlaces {
+    View x;
+    std::optional<View> residual;
+    View y;
+  };
+  NormPlaces place_norm(ValueId x, uint32_t group);
+
+  void lower(const op::Rope& o);
+  void lower(const op::HeadLinear& o);
+
+  const op::Attention& attention_of(const FusionPatterns::Latents& latents) const;
+
+  /// The same rows the other way: from what the product of keys has read to what that of values
+  /// writes.
+  void expand(const FusionPatterns::Latents& latents, GroupId values, View y);
+  void lower(const op::Append&) { fail("there is no kernel for a state outside of attention"); }
+
+  void lower(const op::Attention& o);
+
+  /// Keys alone go to the state.
+  void append_latent(const op::Attention& o, const Heads& heads);
+
+  /// k and v go to the state; returns where q is.
+  View append(const op::Attention& o, const Heads& heads);
+
+  void lower(const op::CausalConv& o);
+  void lower(const op::Recurrence& o);
+
+  uint32_t class_of(const op::Attention& o);
+  uint32_t class_of(const AttentionClass& wanted);
+
+  void lower(const op::Mul& o);
+  void lower(const op::Add& o);
+
+  /// Whether it is a norm of whole rows, which can compute a sum first.
+  bool norms_rows(size_t index) const;
+
+  void binary(ops::Elementwise::Kind kind, ValueId a, ValueId b, const std::string& part,
+              uint32_t b_group = 1);
+
+  void unary(ops::Elementwise::Kind kind, ValueId x, double factor, const std::string& part,
+             const ops::Elementwise::Xielu& xielu = {});
+
+  void lower(const op::Activation& o);
+  void lower(const op::Xielu& o);
+  void lower(const op::Scale& o);
+  void lower(const op::Clamp& o);
+  void lower(const op::SoftCap& o);
+  void lower(const op::Split& o);
+  void lower(const op::Concat& o);
+  void lower(const op::SplitGroups& o);
+  void lower(const op::Route& o);
+  void lower(const op::ExpertLinear& o);
+  void lower(const op::Combine& o);
+
+  void find_uses();
+
+  const Program& program_;
+  const FusionRules rules_;
+  FusionPatterns patterns_;
+  std::vector<Place> places_;  // of its bundles
+  std::map<size_t, uint32_t> layer_of_;
+  size_t end_of_layers_ = 0;
+
+  size_t op_ = 0;  // being lowered
+  ValueId result_ = 0;
+  std::vector<std::optional<View>> views_;  // of values
+  std::map<ValueId, View> groups_;          // of routes
+  /// What the last product of queries, on their way to a latent's space, has read.
+  struct Queries {
+    View x;
+    GroupId matrices;
+  };
+  std::optional<Queries> queries_;
+  std::map<ValueId, ValueId> sums_;  // a sum that is not computed yet, and what is to be added
+  std::optional<Error> error_;
+  Lowered lowered_;
+};
+
+}  // namespace pumice
