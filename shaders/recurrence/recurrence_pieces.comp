@@ -168,19 +168,11 @@ void find_pairs(uint n) {
 void find_pairs_of_keys(uint n) {
   const uint slice = gl_LocalInvocationIndex % kSlices;
   const uint j = gl_LocalInvocationIndex / kSlices;
-  vec4 key[kSliceQuads];    // as rows up to i leave it
-  vec4 since[kSliceQuads];  // what rows up to j leave
+  vec4 key[kSliceQuads];  // as rows up to i leave it
   if (j < n) {
     [[unroll]] for (uint s = 0; s < kSliceQuads; ++s) {
       const uint quad = s * kSlices + slice;
       key[s] = quad < kKeyQuads ? rows[(kKeys + j) * kRowQuads + quad] : vec4(0.0);
-      since[s] = vec4(1.0);
-    }
-    [[dont_unroll]] for (uint t = 0; t <= j; ++t) {
-      [[unroll]] for (uint s = 0; s < kSliceQuads; ++s) {
-        const uint quad = min(s * kSlices + slice, kKeyQuads - 1);
-        since[s] *= rows[(kAskedKeys + t) * kRowQuads + quad];
-      }
     }
     [[dont_unroll]] for (uint i = j; i < n; ++i) {
       vec4 with_query = vec4(0.0), with_key = vec4(0.0);
@@ -200,27 +192,31 @@ void find_pairs_of_keys(uint n) {
     }
   }
   barrier();
+  for (uint quad = gl_LocalInvocationIndex; quad < kKeyQuads; quad += workgroup_size) {
+    vec4 left = vec4(1.0);
+    [[dont_unroll]] for (uint r = 0; r < n; ++r) {
+      const uint at = r * kRowQuads + quad;
+      left *= rows[kAskedKeys * kRowQuads + at];
+      rows[kAskedKeys * kRowQuads + at] = rows[kKeys * kRowQuads + at] * left;
+      rows[at] *= left;
+    }
+    rows[kLeftOfKeys * kRowQuads + quad] = left;
+  }
+  for (uint at = gl_LocalInvocationIndex; at < piece_rows * piece_rows; at += workgroup_size) {
+    const uint first = at / piece_rows;
+    const uint second = at % piece_rows;
+    if (max(first, second) >= n) continue;
+    float sum = 0.0;
+    [[dont_unroll]] for (uint s = 0; s < kSlices; ++s) sum += partial[s * kSliceStride + at];
+    pairs[first * kPairStride + second] = second <= first ? sum : sum * factor[second];
+  }
+  barrier();
   if (j < n) {
     [[unroll]] for (uint s = 0; s < kSliceQuads; ++s) {
       const uint quad = s * kSlices + slice;
-      if (quad < kKeyQuads) {
-        rows[(kAskedKeys + j) * kRowQuads + quad] =
-            rows[(kKeys + j) * kRowQuads + quad] * since[s];
-        rows[j * kRowQuads + quad] *= since[s];
-        rows[(kKeys + j) * kRowQuads + quad] = key[s];
-        if (j + 1 == n) rows[kLeftOfKeys * kRowQuads + quad] = since[s];
-      }
+      if (quad < kKeyQuads) rows[(kKeys + j) * kRowQuads + quad] = key[s];
     }
   }
-  for (uint at = gl_LocalInvocationIndex; at < piece_rows * piece_rows; at += workgroup_size) {
-    const uint i = at / piece_rows;
-    const uint j = at % piece_rows;
-    if (max(i, j) >= n) continue;
-    float sum = 0.0;
-    [[dont_unroll]] for (uint s = 0; s < kSlices; ++s) sum += partial[s * kSliceStride + at];
-    pairs[i * kPairStride + j] = j <= i ? sum : sum * factor[j];
-  }
-  barrier();  // before the state is asked, of what rows have become
 }
 
 /// (I + B) u = what is there, with B the keys' products below the diagonal: each column by itself.
