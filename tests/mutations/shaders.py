@@ -21,7 +21,7 @@ MUTATIONS = [
     ("what rows leave of each key takes no shared memory", "shaders/recurrence/recurrence.cpp",
      "keys_decay ? 3 * piece_rows + 1 : 2 * piece_rows;", "2 * piece_rows;", "test_ops:RecurrenceTest.*"),
     ("states that decay number by number go in pieces", "shaders/recurrence/recurrence.cpp",
-     "if (shape.decay == Recurrence::Decay::kState) {", "if (false) {", "test_ops:RecurrenceTest.*"),
+     "if (shape.decay == Recurrence::Decay::kState) {", "if (false) {", "test_ops_2:RecurrenceTest.*"),
     ("all pieces are of sixteen rows", "shaders/recurrence/recurrence.cpp",
      "pieces.piece_rows = tuning.piece_rows;", "", "test_ops:*recurrence*pieces*"),
     ("the longest chunk is the last one", "runtime/models/step_args.cpp",
