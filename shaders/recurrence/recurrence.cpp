@@ -10,9 +10,8 @@
 namespace pumice::ops {
 namespace {
 
-constexpr uint32_t kWorkgroupSize = 64;
 constexpr uint32_t kLanes = 16;  // of a column, as in the kernel
-constexpr uint32_t kColumns = kWorkgroupSize / kLanes;
+constexpr uint32_t kColumns = RecurrenceSpec{}.workgroup_size / kLanes;
 constexpr uint64_t kFloat = 4;
 
 constexpr std::string_view kPiecesModule = "recurrence.pieces";
@@ -34,11 +33,26 @@ uint32_t decay_constant(Recurrence::Decay decay) {
   return 0;
 }
 
+/// What both kernels are told of a shape.
+template <typename Spec>
+Spec shape_constants(const Recurrence::Shape& shape) {
+  Spec spec;
+  spec.key_dim = shape.key_dim;
+  spec.value_dim = shape.value_dim;
+  spec.key_heads = shape.n_key_heads;
+  spec.heads_per_key = shape.n_heads / shape.n_key_heads;
+  spec.by_remainder = shape.by_remainder ? 1u : 0u;
+  spec.delta = shape.delta ? 1u : 0u;
+  spec.has_d = shape.has_d ? 1u : 0u;
+  spec.decay = decay_constant(shape.decay);
+  return spec;
+}
+
 Status check_pieces(const vk::DevicePlan& device, const Recurrence::Shape& shape,
                     uint32_t piece_rows) {
-  if (shape.decay != Recurrence::Decay::kHead) {
+  if (shape.decay == Recurrence::Decay::kState) {
     return make_error(ErrorCode::kInvalidArgument,
-                      "recurrence: only heads that decay as one are computed in pieces");
+                      "recurrence: states that decay number by number have no form in pieces");
   }
   if (piece_rows % kRoundRows != 0 || piece_rows > Recurrence::kMostPieceRows) {
     return make_error(ErrorCode::kInvalidArgument,
@@ -59,10 +73,13 @@ Status check_pieces(const vk::DevicePlan& device, const Recurrence::Shape& shape
 
 uint32_t Recurrence::shared_bytes(const Shape& shape, uint32_t piece_rows) {
   const uint32_t row_quads = (shape.key_dim + 3) / 4 | 1;
-  const uint32_t floats = 2 * piece_rows * row_quads * 4 + piece_rows * (piece_rows + 1) +
-                          2 * piece_rows * kPieceColumns +
-                          RECURRENCE_PIECES_LANES * (kPiecesSpec.workgroup_size + 1) +
-                          4 * piece_rows;
+  const bool keys_decay = shape.decay == Decay::kKey;
+  const uint32_t n_rows = keys_decay ? 3 * piece_rows + 1 : 2 * piece_rows;
+  const uint32_t slices = keys_decay ? kPiecesSpec.workgroup_size / piece_rows : 0;
+  const uint32_t partials = std::max(RECURRENCE_PIECES_LANES * (kPiecesSpec.workgroup_size + 1),
+                                     slices * (piece_rows * piece_rows + 1));
+  const uint32_t floats = n_rows * row_quads * 4 + piece_rows * (piece_rows + 1) +
+                          2 * piece_rows * kPieceColumns + partials + 4 * piece_rows;
   return floats * kFloat;
 }
 
@@ -70,10 +87,16 @@ uint32_t Recurrence::shared_bytes(const Shape& shape, uint32_t piece_rows) {
 // rows: a delta net of 128 keys 2.4 / 3.4 to 4.2 in pieces of 8, 1.9 to 2.4 / 3.2 to 3.5 of 16;
 // Mamba-2 of 128 keys 1.8 to 2.1 / 2.6 to 3.4 of either, of 256 keys 2.0 / 2.6 to 2.9 of 8. GPUs
 // have not been measured: longer pieces halve their barriers, and fit most ones' shared memory.
+//
+// With a decay for each key (Kimi's), whose exponentials fewer workgroups compute: of 128 keys 4.0
+// to 4.9 / 2.2 to 2.3 in pieces of 8, 3.8 to 4.7 / 2.3 to 2.5 of 4, 3.7 to 4.5 / 2.2 to 2.3 of 12;
+// of 64 keys 4.5 to 5.2 / 2.7 to 2.8 of 8, 4.2 to 4.8 / 2.5 to 2.7 of 16. Of 16 rows and 128 keys
+// they would take 40 KB of shared memory, half of which lets GPUs keep twice as many.
 Recurrence::Tuning Recurrence::tuned(const vk::PipelineLibrary& pipelines, const Shape& shape) {
   const vk::DevicePlan& device = pipelines.device()->plan();
   if (pipelines.is_rejected(kPiecesModule)) return {};
-  const uint32_t most = device.device_class == vk::DeviceClass::kCpu ? 8 : 16;
+  const bool is_cpu = device.device_class == vk::DeviceClass::kCpu;
+  const uint32_t most = is_cpu || shape.decay == Decay::kKey ? 8 : 16;
   for (uint32_t piece_rows = most; piece_rows >= kRoundRows; piece_rows /= 2) {
     if (check_pieces(device, shape, piece_rows).ok()) {
       return {.piece_rows = piece_rows, .least_rows = 8};
@@ -97,32 +120,19 @@ Result<Recurrence> Recurrence::plan(vk::PipelineLibrary& pipelines, const Shape&
     return make_error(ErrorCode::kInvalidArgument,
                       "recurrence: keys decay, and nothing is a delta");
   }
-  const RecurrenceSpec spec{.workgroup_size = kWorkgroupSize,
-                            .key_dim = shape.key_dim,
-                            .value_dim = shape.value_dim,
-                            .key_heads = shape.n_key_heads,
-                            .heads_per_key = shape.n_heads / shape.n_key_heads,
-                            .by_remainder = shape.by_remainder ? 1u : 0u,
-                            .delta = shape.delta ? 1u : 0u,
-                            .has_d = shape.has_d ? 1u : 0u,
-                            .decay = decay_constant(shape.decay)};
   Recurrence op;
   op.shape_ = shape;
   op.tuning_ = tuning;
   PUMICE_TRY(const vk::ShaderModule module, find_spirv("recurrence"));
-  PUMICE_TRY(op.pipeline_, pipelines.declare({.module = module,
-                                              .constants = vk::constants_of(spec),
-                                              .push_bytes = sizeof(RecurrencePush)}));
+  PUMICE_TRY(
+      op.pipeline_,
+      pipelines.declare({.module = module,
+                         .constants = vk::constants_of(shape_constants<RecurrenceSpec>(shape)),
+                         .push_bytes = sizeof(RecurrencePush)}));
   if (tuning.piece_rows == 0) return op;
   PUMICE_TRY_STATUS(check_pieces(pipelines.device()->plan(), shape, tuning.piece_rows));
-  const RecurrencePiecesSpec pieces{.key_dim = spec.key_dim,
-                                    .value_dim = spec.value_dim,
-                                    .key_heads = spec.key_heads,
-                                    .heads_per_key = spec.heads_per_key,
-                                    .by_remainder = spec.by_remainder,
-                                    .delta = spec.delta,
-                                    .has_d = spec.has_d,
-                                    .piece_rows = tuning.piece_rows};
+  auto pieces = shape_constants<RecurrencePiecesSpec>(shape);
+  pieces.piece_rows = tuning.piece_rows;
   PUMICE_TRY(const vk::ShaderModule pieces_module, find_spirv(kPiecesModule));
   PUMICE_TRY(op.in_pieces_, pipelines.declare({.module = pieces_module,
                                                .constants = vk::constants_of(pieces),

@@ -48,8 +48,9 @@ class Recurrence {
   };
 
   /// How rows become sums. One after another, the kernel's own form; or pieces of them at a time,
-  /// in which a step's work is products of matrices: for many rows, where all of a head decays
-  /// alike. Both compute the same but for rounding.
+  /// in which a step's work is products of matrices: for many rows. Both compute the same but for
+  /// rounding. States that decay number by number have no pieces: what rows leave of each other is
+  /// then another number for each element of the state, so that no product has it as a factor.
   struct Tuning {
     uint32_t piece_rows = 0;  ///< a multiple of 4 up to kMostPieceRows; 0: one row after another
     uint32_t least_rows = 1;  ///< of the longest item: with fewer one row after another too

@@ -4,8 +4,8 @@ namespace pumice::ops {
 
 std::vector<OpCase> recurrence_bench_cases(const BenchScale& scale) {
   using Shape = Recurrence::Shape;
-  // A gated delta net's of Qwen3-Next and Mamba-2's of Granite 4 (small), and a part of their
-  // heads.
+  // A gated delta net's of Qwen3-Next, Mamba-2's of Granite 4 (small) and Kimi Linear's, and a part
+  // of their heads.
   const Shape delta_net{.n_heads = scale.small ? 2u : 32u,
                         .n_key_heads = scale.small ? 1u : 16u,
                         .key_dim = 128,
@@ -16,8 +16,14 @@ std::vector<OpCase> recurrence_bench_cases(const BenchScale& scale) {
                      .key_dim = 128,
                      .value_dim = 64,
                      .has_d = true};
+  const Shape kimi{.n_heads = scale.small ? 2u : 32u,
+                   .n_key_heads = scale.small ? 2u : 32u,
+                   .key_dim = 128,
+                   .value_dim = 128,
+                   .delta = true,
+                   .decay = Recurrence::Decay::kKey};
   std::vector<OpCase> cases;
-  for (const Shape& shape : {delta_net, mamba2}) {
+  for (const Shape& shape : {delta_net, mamba2, kimi}) {
     for (const uint32_t rows : {1u, 64u, 256u, 512u}) {
       if (scale.small && rows > 64) continue;
       for (const uint32_t piece_rows : {0u, scale.small ? 8u : 16u}) {  // either way, in turn

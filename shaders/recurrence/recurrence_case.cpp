@@ -83,15 +83,14 @@ class RecurrenceReference {
   /// What a row leaves of number `i` of a column.
   Number left(uint32_t row, uint32_t head, uint32_t column, uint32_t i) const {
     const Recurrence::Shape& shape = test_.shape;
-    const uint32_t n_summed = test_.piece_rows;
     switch (shape.decay) {
       case Recurrence::Decay::kHead:
-        return decay(a[head], dt(row, head), n_summed);
+        return decay(a[head], dt(row, head), test_.piece_rows);
       case Recurrence::Decay::kKey:
-        return decay(a[head], dt(row, size_t{head} * shape.key_dim + i), n_summed);
+        return decay(a[head], dt(row, size_t{head} * shape.key_dim + i), 0);
       case Recurrence::Decay::kState: {
         const size_t channel = size_t{head} * shape.value_dim + column;
-        return decay(a[channel * shape.key_dim + i], dt(row, channel), n_summed);
+        return decay(a[channel * shape.key_dim + i], dt(row, channel), 0);
       }
     }
     return {};
@@ -196,7 +195,8 @@ Result<PreparedOp> prepare_case(OpBed& bed, const RecurrenceCase& test, bool ben
   const bool lasts = states.most_rows() > 16;
   if (lasts) reference.k_scale = 1 / std::sqrt(static_cast<float>(shape.key_dim));
   reference.a = OpBed::normal_floats(shape.a_floats(), 6);
-  for (float& a : reference.a) a = -std::abs(a) * (lasts ? 0.05f : 1.0f);
+  const float a_scale = test.a_scale != 0 ? test.a_scale : (lasts ? 0.05f : 1.0f);
+  for (float& a : reference.a) a = -std::abs(a) * a_scale;
   reference.bias = OpBed::normal_floats(n_steps, 7, lasts ? 1.0f : 3.0f);
   reference.d = OpBed::normal_floats(n_steps, 8);
 
@@ -266,10 +266,11 @@ Result<PreparedOp> prepare_case(OpBed& bed, const RecurrenceCase& test, bool ben
 
 std::string RecurrenceCase::name() const {
   constexpr std::array<const char*, 3> kDecays = {"", " keys_decay", " states_decay"};
-  return fmt::format("heads={}/{} dims={}/{}{}{}{}{} {}{}", shape.n_heads, shape.n_key_heads,
+  return fmt::format("heads={}/{} dims={}/{}{}{}{}{} {}{}{}", shape.n_heads, shape.n_key_heads,
                      shape.value_dim, shape.key_dim, shape.by_remainder ? " by_remainder" : "",
                      shape.delta ? " delta" : "", shape.has_d ? " d" : "",
                      kDecays.at(static_cast<size_t>(shape.decay)), StateCase::name(sequences),
+                     a_scale == 0 ? "" : fmt::format(" a={}", a_scale),
                      piece_rows == 0 ? "" : fmt::format(" pieces={}", piece_rows));
 }
 

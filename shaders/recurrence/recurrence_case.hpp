@@ -16,6 +16,7 @@ struct RecurrenceCase {
   Recurrence::Shape shape;
   std::vector<StateCase::Sequence> sequences;
   uint32_t piece_rows = 0;  ///< Recurrence::Tuning's, whatever the device is tuned to
+  float a_scale = 0;        ///< how strongly it decays; 0: as lets the rows matter to each other
 
   /// "heads=4/2 dims=16/32 d rows=5,1+ pieces=16"
   std::string name() const;

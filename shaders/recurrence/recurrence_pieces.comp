@@ -7,17 +7,20 @@
 #include "recurrence/recurrence_pieces.h"
 #include "recurrence/softplus.glsl"
 
-// recurrence.comp's sums for many rows, where all of a head decays alike. A workgroup takes some
-// columns of one head's state through the rows of one sequence, a piece of them at a time. With S
-// what is before a piece, g(i, j) what the rows behind j up to i leave, and g(i) what all up to i
-// do,
+// recurrence.comp's sums for many rows, where all of a head or a key's column of it decays alike. A
+// workgroup takes some columns of one head's state through the rows of one sequence, a piece of them
+// at a time. With S what is before a piece, g(i, j) what the rows behind j up to i leave, and g(i)
+// what all up to i do,
 //
 //   y_i = g(i) S q_i + sum over j <= i of g(i, j) (k_j q_i) u_j
 //   S'  = g(n) S + sum over j of g(n, j) u_j k_j^T
 //   u_i = beta_i (v_i - g(i) S k_i - sum over j < i of g(i, j) (k_j k_i) u_j)    if delta
 //
 // (Dao and Gu 2024; Yang et al. 2024): products of matrices, and of each column a triangle that is
-// solved row by row. Each g is an exponential of a sum of its own, so nothing is ever divided.
+// solved row by row. Each g is an exponential of a sum of its own, so nothing is ever divided. Where
+// keys decay by themselves (Kimi Team 2025) there is a g for each key, which multiplies k_j, q_i and
+// the columns of S: the product of what each row between them leaves of it, one exponential a row
+// and key. Neither is ever above 1, so what is too small becomes zero and nothing overflows.
 // Pieces begin at a sequence's first row, wherever dispatches do: the bits are the same.
 //
 // Loops that need not be are not unrolled: compiling a delta net's of 128 keys takes lavapipe 25.0
@@ -37,15 +40,30 @@ const uint kRowQuads = kKeyQuads | 1;
 const uint kPartialStride = workgroup_size + 1;
 const uint kPairStride = piece_rows + 1;
 
+// Where keys decay by themselves so many invocations share a row's keys for its pairs.
+const bool kKeysDecay = decay == RECURRENCE_DECAY_KEY;
+const uint kSlices = workgroup_size / piece_rows;
+const uint kSliceQuads = (kKeyQuads + kSlices - 1) / kSlices;
+const uint kSliceStride = piece_rows * piece_rows + 1;
+const uint kSlicePartials = kKeysDecay ? kSlices * kSliceStride : 0;
+const uint kLanePartials = kLanes * kPartialStride;
+
+// Where parts of `rows` begin. If a head decays as one its keys are what the state is asked of too;
+// else those have a part, in which what each row leaves of each key is first, and behind it is what
+// all of them leave.
+const uint kKeys = piece_rows;
+const uint kAskedKeys = kKeysDecay ? 2 * piece_rows : piece_rows;
+const uint kLeftOfKeys = 3 * piece_rows;
+
 /// Queries, then keys: zero behind the last row and the last key.
-shared vec4 rows[2 * piece_rows * kRowQuads];
+shared vec4 rows[(kKeysDecay ? 3 * piece_rows + 1 : 2 * piece_rows) * kRowQuads];
 /// [row][row]: from the diagonal down of queries with keys, above it of keys with keys.
 shared float pairs[piece_rows * kPairStride];
 /// [row][column]: what the state takes in, u.
 shared float taken[piece_rows * kColumns];
 /// [row][column]: what the state before answers, decayed.
 shared float asked[piece_rows * kColumns];
-shared float partial[kLanes * kPartialStride];
+shared float partial[kSlicePartials > kLanePartials ? kSlicePartials : kLanePartials];
 shared float log_left[piece_rows];
 shared float factor[piece_rows];  // the size of a step, or beta
 shared float since_start[piece_rows];
@@ -82,12 +100,35 @@ void load_steps(uint row, uint n, uint head) {
   for (uint r = gl_LocalInvocationIndex; r < piece_rows; r += workgroup_size) {
     float left = 0.0, f = 0.0;
     if (r < n) {
-      f = softplus(Floats(pc.step).v[(row + r) * pc.step_stride + head] + Floats(pc.bias).v[head]);
-      left = Floats(pc.a).v[head] * f;
+      if (!kKeysDecay) {
+        const float step = Floats(pc.step).v[(row + r) * pc.step_stride + head];
+        f = softplus(step + Floats(pc.bias).v[head]);
+        left = Floats(pc.a).v[head] * f;
+      }
       if (delta != 0) f = sigmoid(Floats(pc.beta).v[(row + r) * pc.beta_stride + head]);
     }
     log_left[r] = left;
     factor[r] = f;
+  }
+}
+
+/// What each row leaves of each key.
+void load_decays(uint row, uint n, uint head) {
+  const float a = Floats(pc.a).v[head];
+  [[dont_unroll]] for (uint at = gl_LocalInvocationIndex; at < piece_rows * kKeyQuads;
+                       at += workgroup_size) {
+    const uint r = at / kKeyQuads;
+    const uint quad = at % kKeyQuads;
+    vec4 left = vec4(0.0);
+    [[unroll]] for (uint i = 0; i < 4; ++i) {
+      const uint key = 4 * quad + i;
+      if (r < n && key < key_dim) {
+        const uint own = head * key_dim + key;
+        const float step = Floats(pc.step).v[(row + r) * pc.step_stride + own];
+        left[i] = exp(a * softplus(step + Floats(pc.bias).v[own]));
+      }
+    }
+    rows[(kAskedKeys + r) * kRowQuads + quad] = left;
   }
 }
 
@@ -105,8 +146,8 @@ void find_pairs(uint n) {
     const uint j = at % piece_rows;
     const bool with_query = j <= i;
     if (max(i, j) >= n || (!with_query && delta == 0)) continue;
-    const uint first = ((with_query ? 0 : piece_rows) + i) * kRowQuads;
-    const uint second = (piece_rows + j) * kRowQuads;
+    const uint first = ((with_query ? 0 : kKeys) + i) * kRowQuads;
+    const uint second = (kKeys + j) * kRowQuads;
     vec4 sum = vec4(0.0);
     [[dont_unroll]] for (uint quad = 0; quad < kKeyQuads; ++quad) {
       sum = fma(rows[first + quad], rows[second + quad], sum);
@@ -118,6 +159,63 @@ void find_pairs(uint n) {
   for (uint r = gl_LocalInvocationIndex; r < n; r += workgroup_size) {
     since_start[r] = left_by(0, r + 1);
     until_end[r] = left_by(r + 1, n);
+  }
+}
+
+/// The pairs where keys decay by themselves, and then rows as the state meets them: queries and
+/// asked keys decayed from the piece's start, keys that it takes in until the piece's end. An
+/// invocation takes some of row j's keys through the rows behind it.
+void find_pairs_of_keys(uint n) {
+  const uint slice = gl_LocalInvocationIndex % kSlices;
+  const uint j = gl_LocalInvocationIndex / kSlices;
+  vec4 key[kSliceQuads];  // as rows up to i leave it
+  if (j < n) {
+    [[unroll]] for (uint s = 0; s < kSliceQuads; ++s) {
+      const uint quad = s * kSlices + slice;
+      key[s] = quad < kKeyQuads ? rows[(kKeys + j) * kRowQuads + quad] : vec4(0.0);
+    }
+    [[dont_unroll]] for (uint i = j; i < n; ++i) {
+      vec4 with_query = vec4(0.0), with_key = vec4(0.0);
+      [[unroll]] for (uint s = 0; s < kSliceQuads; ++s) {
+        const uint quad = min(s * kSlices + slice, kKeyQuads - 1);
+        if (i != j) key[s] *= rows[(kAskedKeys + i) * kRowQuads + quad];
+        with_query = fma(rows[i * kRowQuads + quad], key[s], with_query);
+        with_key = fma(rows[(kKeys + i) * kRowQuads + quad], key[s], with_key);
+      }
+      const uint first = slice * kSliceStride;
+      partial[first + i * piece_rows + j] =
+          (with_query.x + with_query.y) + (with_query.z + with_query.w);
+      if (i != j) {
+        partial[first + j * piece_rows + i] =
+            (with_key.x + with_key.y) + (with_key.z + with_key.w);
+      }
+    }
+  }
+  barrier();
+  for (uint quad = gl_LocalInvocationIndex; quad < kKeyQuads; quad += workgroup_size) {
+    vec4 left = vec4(1.0);
+    [[dont_unroll]] for (uint r = 0; r < n; ++r) {
+      const uint at = r * kRowQuads + quad;
+      left *= rows[kAskedKeys * kRowQuads + at];
+      rows[kAskedKeys * kRowQuads + at] = rows[kKeys * kRowQuads + at] * left;
+      rows[at] *= left;
+    }
+    rows[kLeftOfKeys * kRowQuads + quad] = left;
+  }
+  for (uint at = gl_LocalInvocationIndex; at < piece_rows * piece_rows; at += workgroup_size) {
+    const uint first = at / piece_rows;
+    const uint second = at % piece_rows;
+    if (max(first, second) >= n) continue;
+    float sum = 0.0;
+    [[dont_unroll]] for (uint s = 0; s < kSlices; ++s) sum += partial[s * kSliceStride + at];
+    pairs[first * kPairStride + second] = second <= first ? sum : sum * factor[second];
+  }
+  barrier();
+  if (j < n) {
+    [[unroll]] for (uint s = 0; s < kSliceQuads; ++s) {
+      const uint quad = s * kSlices + slice;
+      if (quad < kKeyQuads) rows[(kKeys + j) * kRowQuads + quad] = key[s];
+    }
   }
 }
 
@@ -148,7 +246,7 @@ void ask_state(uint row, uint n, uint value) {
     const bool of_keys = round >= n_rounds;
     const uint first = (of_keys ? round - n_rounds : round) * kRoundRows;
     [[dont_unroll]] for (uint r = 0; r < kRoundRows; ++r) {
-      const uint at = ((of_keys ? piece_rows : 0) + first + r) * kRowQuads;
+      const uint at = ((of_keys ? kAskedKeys : 0) + first + r) * kRowQuads;
       vec4 sum[kLaneColumns];
       [[unroll]] for (uint c = 0; c < kLaneColumns; ++c) sum[c] = vec4(0.0);
       [[unroll]] for (uint i = 0; i < kLaneQuads; ++i) {
@@ -170,7 +268,7 @@ void ask_state(uint row, uint n, uint value) {
       [[dont_unroll]] for (uint i = 0; i < kLanes; ++i) {
         sum += partial[i * kPartialStride + gl_LocalInvocationIndex];
       }
-      sum *= since_start[own];
+      if (!kKeysDecay) sum *= since_start[own];
       const uint at = own * kColumns + own_column;
       if (!of_keys) asked[at] = sum;
       if (of_keys || delta == 0) {
@@ -186,16 +284,21 @@ void ask_state(uint row, uint n, uint value) {
 void advance_state(uint n) {
   const uint group = gl_LocalInvocationIndex % kGroups;
   const uint lane = gl_LocalInvocationIndex / kGroups;
-  const float left = since_start[n - 1];
-  [[unroll]] for (uint i = 0; i < kLaneColumns * kLaneQuads; ++i) s[i] *= left;
+  [[unroll]] for (uint i = 0; i < kLaneQuads; ++i) {
+    const uint quad = min(i * kLanes + lane, kKeyQuads - 1);
+    const vec4 left =
+        kKeysDecay ? rows[kLeftOfKeys * kRowQuads + quad] : vec4(since_start[n - 1]);
+    [[unroll]] for (uint c = 0; c < kLaneColumns; ++c) s[c * kLaneQuads + i] *= left;
+  }
   for (uint r = 0; r < n; ++r) {
     float u[kLaneColumns];
     [[unroll]] for (uint c = 0; c < kLaneColumns; ++c) {
-      u[c] = taken[r * kColumns + group * kLaneColumns + c] * until_end[r];
+      u[c] = taken[r * kColumns + group * kLaneColumns + c];
+      if (!kKeysDecay) u[c] *= until_end[r];
     }
     [[unroll]] for (uint i = 0; i < kLaneQuads; ++i) {
       const uint quad = i * kLanes + lane;
-      const vec4 k = quad < kKeyQuads ? rows[(piece_rows + r) * kRowQuads + quad] : vec4(0.0);
+      const vec4 k = quad < kKeyQuads ? rows[(kKeys + r) * kRowQuads + quad] : vec4(0.0);
       [[unroll]] for (uint c = 0; c < kLaneColumns; ++c) {
         s[c * kLaneQuads + i] = fma(vec4(u[c]), k, s[c * kLaneQuads + i]);
       }
@@ -240,8 +343,13 @@ void main() {
     const uint n = min(piece_rows, end - r);
     load_rows(row, n, key_head);
     load_steps(row, n, head);
+    if (kKeysDecay) load_decays(row, n, head);
     barrier();
-    find_pairs(n);
+    if (kKeysDecay) {
+      find_pairs_of_keys(n);
+    } else {
+      find_pairs(n);
+    }
     ask_state(row, n, value);  // a barrier in it comes before what reads the pairs
     if (delta != 0) {
       solve_taken(n);

@@ -92,6 +92,8 @@ TEST_F(RecurrenceTest, PiecesThatCannotBeAreRefused) {
   EXPECT_TRUE(refused(kDeltaNet, 64));
   Recurrence::Shape shape = kDeltaNet;
   shape.decay = Recurrence::Decay::kKey;
+  EXPECT_FALSE(refused(shape, 16));
+  shape.decay = Recurrence::Decay::kState;
   EXPECT_TRUE(refused(shape, 16));
 }
 
@@ -109,12 +111,26 @@ TEST_F(RecurrenceTest, PiecesFitTheSharedMemoryThatEveryDeviceHas) {
     EXPECT_TRUE(Recurrence::plan(pipelines, shape, tuning).ok()) << key_dim;
     EXPECT_FALSE(Recurrence::plan(pipelines, shape, {.piece_rows = 32}).ok()) << key_dim;
   }
+  // What rows leave of each key takes as much again as its keys.
+  for (const uint32_t key_dim : {1u, 64u, 128u, 256u}) {
+    const Recurrence::Shape shape{.n_heads = 1,
+                                  .n_key_heads = 1,
+                                  .key_dim = key_dim,
+                                  .value_dim = 64,
+                                  .delta = true,
+                                  .decay = Recurrence::Decay::kKey};
+    const Recurrence::Tuning tuning = Recurrence::tuned(pipelines, shape);
+    EXPECT_EQ(tuning.piece_rows >= 4, key_dim <= 128) << key_dim;
+    EXPECT_TRUE(Recurrence::plan(pipelines, shape, tuning).ok()) << key_dim;
+  }
 }
 
-TEST_F(RecurrenceTest, OnlyHeadsThatDecayAsOneHavePieces) {
+TEST_F(RecurrenceTest, StatesThatDecayNumberByNumberHaveNoPieces) {
   Recurrence::Shape shape = kDeltaNet;
   EXPECT_NE(Recurrence::tuned(*pipelines_, shape).piece_rows, 0u);
   shape.decay = Recurrence::Decay::kKey;
+  EXPECT_NE(Recurrence::tuned(*pipelines_, shape).piece_rows, 0u);
+  shape.decay = Recurrence::Decay::kState;
   EXPECT_EQ(Recurrence::tuned(*pipelines_, shape).piece_rows, 0u);
 }
 

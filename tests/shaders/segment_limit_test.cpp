@@ -239,7 +239,7 @@ TEST(SegmentLimitOfOneRow, IsCutToo) {
   EXPECT_EQ(smallest_pieces("experts", "F32 rows=3 used=2 experts=5 n=33 k=76"), 3u * 2);
   EXPECT_EQ(smallest_pieces("head_linear", "F32 rows=1 heads=3 n=33 of 33 from 0 k=76 kept=8"), 3u);
   // After the copy of the states: the longest sequence's five rows, four heads each.
-  EXPECT_EQ(smallest_pieces("recurrence", "heads=4/2 dims=16/32 d rows=5,1+,3+"), 1u + 5 * 4);
+  EXPECT_EQ(smallest_pieces("recurrence", "heads=4/2 dims=48/32 d rows=5,1+,3+"), 1u + 5 * 4);
 }
 
 TEST(SegmentLimitOfActivations, ChangesNoBitOfAnActivation) {

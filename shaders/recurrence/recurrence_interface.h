@@ -1,6 +1,6 @@
-// Push constants of recurrence.comp and recurrence_pieces.comp.
-#ifndef PUMICE_SHADERS_RECURRENCE_PUSH_H
-#define PUMICE_SHADERS_RECURRENCE_PUSH_H
+// What recurrence.comp and recurrence_pieces.comp are both told.
+#ifndef PUMICE_SHADERS_RECURRENCE_INTERFACE_H
+#define PUMICE_SHADERS_RECURRENCE_INTERFACE_H
 
 #include "common/interface.h"
 
@@ -29,5 +29,22 @@
   FIELD(float, q_scale)                                                                 \
   FIELD(float, k_scale)
 PUMICE_PUSH_CONSTANTS(RecurrencePush, RECURRENCE_PUSH)
+
+// What of a head's state decays alike.
+#define RECURRENCE_DECAY_HEAD 0
+#define RECURRENCE_DECAY_KEY 1
+#define RECURRENCE_DECAY_STATE 2
+
+// Constants of the shape; each kernel's own are around them.
+#define RECURRENCE_SHAPE(CONSTANT)                                                       \
+  CONSTANT(1, uint, key_dim, 128)                                                        \
+  CONSTANT(2, uint, value_dim, 64)                                                       \
+  CONSTANT(3, uint, key_heads, 1)                                                        \
+  CONSTANT(4, uint, heads_per_key, 1)                                                    \
+  CONSTANT(5, uint, by_remainder, 0) /* head h reads key head h mod key_heads, not h div \
+                                        heads_per_key */                                 \
+  CONSTANT(6, uint, delta, 0)                                                            \
+  CONSTANT(7, uint, has_d, 0)                                                            \
+  CONSTANT(8, uint, decay, RECURRENCE_DECAY_HEAD) /* that of a key asks for a delta */
 
 #endif
