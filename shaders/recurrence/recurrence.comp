@@ -11,6 +11,7 @@
 // sequence, one row after the other; kLanes invocations share a column, each with every kLanes-th of
 // its keys. A row's sums are the same wherever its sequence is cut: by steps, or by dispatches of one
 // step, of which each goes on with what the one before it has left.
+// States whose numbers decay each by itself are recurrence_states.comp's.
 layout(local_size_x_id = 0) in;
 
 const uint kLanes = 16;
@@ -59,12 +60,9 @@ void main() {
   const uvec2 source = pc.first_row == 0 ? item.before : item.after;
   const bool begins = pc.first_row == 0 && item.begins != 0;
   const uint state = (head * value_dim + column) * key_dim;
-  // The one of its steps, biases and d that is not a key's.
-  const uint own =
-      decay == RECURRENCE_DECAY_STATE ? head * value_dim + (in_range ? column : 0) : head;
   const float a = Floats(pc.a).v[head];
-  const float bias = Floats(pc.bias).v[own];
-  const float d = has_d != 0 ? Floats(pc.d).v[own] : 0.0;
+  const float bias = Floats(pc.bias).v[head];
+  const float d = has_d != 0 ? Floats(pc.d).v[head] : 0.0;
 
   float s[kPerLane];
   for (uint i = 0; i < kPerLane; ++i) {
@@ -75,13 +73,6 @@ void main() {
     }
   }
 
-  float own_a[kPerLane];  // of states
-  if (decay == RECURRENCE_DECAY_STATE) {
-    for (uint i = 0; i < kPerLane; ++i) {
-      const uint key = i * kLanes + lane;
-      own_a[i] = in_range && key < key_dim ? Floats(pc.a).v[state + key] : 0.0;
-    }
-  }
   if (decay == RECURRENCE_DECAY_KEY) {
     find_key_decays(item.first_row + pc.first_row, head, a);
     barrier();
@@ -94,7 +85,7 @@ void main() {
     float dt = 0.0;
     float left = 1.0;  // of a state
     if (decay != RECURRENCE_DECAY_KEY) {
-      dt = softplus(Floats(pc.step).v[row * pc.step_stride + own] + bias);
+      dt = softplus(Floats(pc.step).v[row * pc.step_stride + head] + bias);
       left = exp(a * dt);
     }
     const uint k_first = row * pc.k_stride + key_head * key_dim;
@@ -108,7 +99,6 @@ void main() {
       const uint key = i * kLanes + lane;
       k[i] = key < key_dim ? Floats(pc.k).v[k_first + key] * pc.k_scale : 0.0;
       if (decay == RECURRENCE_DECAY_KEY) left = key_decay[key];
-      if (decay == RECURRENCE_DECAY_STATE) left = exp(own_a[i] * dt);
       s[i] *= left;
       known = fma(s[i], k[i], known);
     }

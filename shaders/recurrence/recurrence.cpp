@@ -5,6 +5,7 @@
 #include "shaders/common/row_shares.hpp"
 #include "shaders/recurrence/recurrence.h"
 #include "shaders/recurrence/recurrence_pieces.h"
+#include "shaders/recurrence/recurrence_states.h"
 #include "shaders/spirv.hpp"
 
 namespace pumice::ops {
@@ -20,20 +21,7 @@ constexpr uint32_t kPieceColumns =
     kPiecesSpec.workgroup_size / RECURRENCE_PIECES_LANES * RECURRENCE_PIECES_LANE_COLUMNS;
 constexpr uint32_t kRoundRows = RECURRENCE_PIECES_LANES / RECURRENCE_PIECES_LANE_COLUMNS;
 
-uint32_t decay_constant(Recurrence::Decay decay) {
-  switch (decay) {
-    case Recurrence::Decay::kHead:
-      return RECURRENCE_DECAY_HEAD;
-    case Recurrence::Decay::kKey:
-      return RECURRENCE_DECAY_KEY;
-    case Recurrence::Decay::kState:
-      return RECURRENCE_DECAY_STATE;
-  }
-  PUMICE_CHECK(false, "a decay without a kernel");
-  return 0;
-}
-
-/// What both kernels are told of a shape.
+/// What kernels are told of a shape.
 template <typename Spec>
 Spec shape_constants(const Recurrence::Shape& shape) {
   Spec spec;
@@ -42,9 +30,12 @@ Spec shape_constants(const Recurrence::Shape& shape) {
   spec.key_heads = shape.n_key_heads;
   spec.heads_per_key = shape.n_heads / shape.n_key_heads;
   spec.by_remainder = shape.by_remainder ? 1u : 0u;
-  spec.delta = shape.delta ? 1u : 0u;
   spec.has_d = shape.has_d ? 1u : 0u;
-  spec.decay = decay_constant(shape.decay);
+  if constexpr (requires { spec.decay; }) {
+    const bool keys_decay = shape.decay == Recurrence::Decay::kKey;
+    spec.delta = shape.delta ? 1u : 0u;
+    spec.decay = keys_decay ? RECURRENCE_DECAY_KEY : RECURRENCE_DECAY_HEAD;
+  }
   return spec;
 }
 
@@ -120,9 +111,29 @@ Result<Recurrence> Recurrence::plan(vk::PipelineLibrary& pipelines, const Shape&
     return make_error(ErrorCode::kInvalidArgument,
                       "recurrence: keys decay, and nothing is a delta");
   }
+  if (shape.decay == Decay::kState && (shape.delta || shape.key_dim > kMostStateKeyDim)) {
+    return make_error(
+        ErrorCode::kInvalidArgument,
+        "recurrence: states of {} keys decay number by number{}; expected at most {}, "
+        "and no delta",
+        shape.key_dim, shape.delta ? " with a delta" : "", kMostStateKeyDim);
+  }
   Recurrence op;
   op.shape_ = shape;
   op.tuning_ = tuning;
+  if (tuning.piece_rows != 0) {
+    PUMICE_TRY_STATUS(check_pieces(pipelines.device()->plan(), shape, tuning.piece_rows));
+  }
+  if (shape.decay == Decay::kState) {
+    PUMICE_TRY(const vk::ShaderModule module, find_spirv("recurrence.states"));
+    const auto spec = shape_constants<RecurrenceStatesSpec>(shape);
+    PUMICE_TRY(op.pipeline_, pipelines.declare({.module = module,
+                                                .constants = vk::constants_of(spec),
+                                                .push_bytes = sizeof(RecurrencePush)}));
+    op.columns_ = spec.workgroup_size;
+    return op;
+  }
+  op.columns_ = kColumns;
   PUMICE_TRY(const vk::ShaderModule module, find_spirv("recurrence"));
   PUMICE_TRY(
       op.pipeline_,
@@ -130,7 +141,6 @@ Result<Recurrence> Recurrence::plan(vk::PipelineLibrary& pipelines, const Shape&
                          .constants = vk::constants_of(shape_constants<RecurrenceSpec>(shape)),
                          .push_bytes = sizeof(RecurrencePush)}));
   if (tuning.piece_rows == 0) return op;
-  PUMICE_TRY_STATUS(check_pieces(pipelines.device()->plan(), shape, tuning.piece_rows));
   auto pieces = shape_constants<RecurrencePiecesSpec>(shape);
   pieces.piece_rows = tuning.piece_rows;
   PUMICE_TRY(const vk::ShaderModule pieces_module, find_spirv(kPiecesModule));
@@ -189,7 +199,7 @@ void Recurrence::record(vk::Recorder& recorder, const Args& args) const {
   // What rows come one after another in: rows, or whole pieces of them.
   const bool pieces = in_pieces_ != nullptr && args.item_rows >= tuning_.least_rows;
   const uint32_t unit = pieces ? tuning_.piece_rows : 1;
-  const uint32_t n_columns = pieces ? kPieceColumns : kColumns;
+  const uint32_t n_columns = pieces ? kPieceColumns : columns_;
   const uint32_t n_units = (args.item_rows + unit - 1) / unit;
   // However many heads there are at once: what is too long is cut by rows first. Shares of rows go
   // on from the state that the one before has written.

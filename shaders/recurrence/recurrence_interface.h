@@ -1,4 +1,4 @@
-// What recurrence.comp and recurrence_pieces.comp are both told.
+// What recurrence.comp, recurrence_pieces.comp and recurrence_states.comp are all told.
 #ifndef PUMICE_SHADERS_RECURRENCE_INTERFACE_H
 #define PUMICE_SHADERS_RECURRENCE_INTERFACE_H
 
@@ -33,18 +33,19 @@ PUMICE_PUSH_CONSTANTS(RecurrencePush, RECURRENCE_PUSH)
 // What of a head's state decays alike.
 #define RECURRENCE_DECAY_HEAD 0
 #define RECURRENCE_DECAY_KEY 1
-#define RECURRENCE_DECAY_STATE 2
 
-// Constants of the shape; each kernel's own are around them.
-#define RECURRENCE_SHAPE(CONSTANT)                                                       \
+// Constants of the heads, and with those of the shape; each kernel's own are around them.
+#define RECURRENCE_HEADS(CONSTANT)                                                       \
   CONSTANT(1, uint, key_dim, 128)                                                        \
   CONSTANT(2, uint, value_dim, 64)                                                       \
   CONSTANT(3, uint, key_heads, 1)                                                        \
   CONSTANT(4, uint, heads_per_key, 1)                                                    \
   CONSTANT(5, uint, by_remainder, 0) /* head h reads key head h mod key_heads, not h div \
                                         heads_per_key */                                 \
-  CONSTANT(6, uint, delta, 0)                                                            \
-  CONSTANT(7, uint, has_d, 0)                                                            \
-  CONSTANT(8, uint, decay, RECURRENCE_DECAY_HEAD) /* that of a key asks for a delta */
+  CONSTANT(6, uint, has_d, 0)
+#define RECURRENCE_SHAPE(CONSTANT) \
+  RECURRENCE_HEADS(CONSTANT)       \
+  CONSTANT(7, uint, delta, 0)      \
+  CONSTANT(8, uint, decay, RECURRENCE_DECAY_HEAD) /* or that of a key, which asks for a delta */
 
 #endif

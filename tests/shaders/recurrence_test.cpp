@@ -125,6 +125,23 @@ TEST_F(RecurrenceTest, PiecesFitTheSharedMemoryThatEveryDeviceHas) {
   }
 }
 
+TEST_F(RecurrenceTest, StatesThatDecayNumberByNumberAreSmallAndTakeNoDelta) {
+  Recurrence::Shape shape{.n_heads = 2,
+                          .n_key_heads = 1,
+                          .key_dim = Recurrence::kMostStateKeyDim,
+                          .value_dim = 8,
+                          .decay = Recurrence::Decay::kState};
+  EXPECT_TRUE(Recurrence::plan(*pipelines_, shape, {}).ok());
+  shape.delta = true;
+  EXPECT_FALSE(Recurrence::plan(*pipelines_, shape, {}).ok());
+  shape.delta = false;
+  ++shape.key_dim;
+  const auto larger = Recurrence::plan(*pipelines_, shape, {});
+  ASSERT_FALSE(larger.ok());
+  EXPECT_EQ(larger.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_NE(larger.error().message.find("at most 64"), std::string::npos);
+}
+
 TEST_F(RecurrenceTest, StatesThatDecayNumberByNumberHaveNoPieces) {
   Recurrence::Shape shape = kDeltaNet;
   EXPECT_NE(Recurrence::tuned(*pipelines_, shape).piece_rows, 0u);

@@ -24,7 +24,7 @@ struct Mamba {
 Result<Mamba> read_mamba(const Metadata& metadata) {
   Mamba m{};
   PUMICE_TRY(m.n_inner, metadata.read_count("ssm.inner_size"));
-  PUMICE_TRY(m.n_state, metadata.read_count("ssm.state_size", ops::Recurrence::kMostKeyDim));
+  PUMICE_TRY(m.n_state, metadata.read_count("ssm.state_size", ops::Recurrence::kMostStateKeyDim));
   PUMICE_TRY(m.step_rank, metadata.read_count("ssm.time_step_rank"));
   PUMICE_TRY(m.taps, metadata.read_taps("ssm.conv_kernel"));
   PUMICE_TRY(m.norm_eps, metadata.read_rms_eps());
