@@ -419,6 +419,8 @@ void Decoder::write_attention(std::span<const ops::SequenceChunk> chunks,
     std::ranges::copy(values, target.begin());
     return static_cast<uint32_t>(values.size());
   };
+  PUMICE_CHECK(step.attention.size() >= lowered_.attention_classes.size(),
+               "a step has room for fewer classes of attention");
   for (uint32_t i = 0; i < lowered_.attention_classes.size(); ++i) {
     const AttentionClass& one = lowered_.attention_classes[i];
     AttentionLists& lists = step.attention[i];

@@ -72,10 +72,11 @@ class Drafting {
                          .value());
     const uint64_t page_bytes = decoder_->state().page_bytes;
     kv_.emplace(KvMemory::create(device_, page_bytes, kBlocks, kBlocks).value());
+    const size_t n_classes = decoder_->attention_classes().size();
     args_.emplace(StepArgs::create(device_, {.rows = kMost,
                                              .logit_rows = kMost,
                                              .attention_items = kMost,
-                                             .attention_classes = 1,
+                                             .attention_classes = static_cast<uint32_t>(n_classes),
                                              .chunks = 1})
                       .value());
     table_ = arena_.allocate(kBlocks * sizeof(uint64_t)).value();
