@@ -92,7 +92,7 @@ TEST_F(RecurrenceTest, PiecesThatCannotBeAreRefused) {
   EXPECT_TRUE(refused(kDeltaNet, 64));
   Recurrence::Shape shape = kDeltaNet;
   shape.decay = Recurrence::Decay::kKey;
-  EXPECT_FALSE(refused(shape, 16));
+  EXPECT_FALSE(refused(shape, 4));
   shape.decay = Recurrence::Decay::kState;
   EXPECT_TRUE(refused(shape, 16));
 }
