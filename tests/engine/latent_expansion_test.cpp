@@ -12,6 +12,11 @@ namespace {
 
 constexpr double kRounding = 1e-11;
 
+/// What a layer keeps may be rounded otherwise where numbers before it differ in their last bits.
+double bound_of(KvType kept) {
+  return kept == KvType::kF32 ? kRounding : kept == KvType::kF16 ? 1e-9 : 1e-7;
+}
+
 FusionRules absorbed() { return FusionRules::parse("-expand").value(); }
 
 class ExpandedLatents : public test::EngineTest {
@@ -69,7 +74,7 @@ TEST_F(ExpandedLatents, SayWhatTheyDoUnexpandedInAnyTypeAndPieces) {
     const Run plain = run(model, prompt, other);
     EXPECT_EQ(plain.n_pieces, 0u);
     EXPECT_EQ(expanded.n_pieces, 2 * (1 + 1 + 2u));  // of two layers, in three chunks
-    EXPECT_LE(test::nmse(expanded.logits, plain.logits), kRounding) << kv_type_name(type);
+    EXPECT_LE(test::nmse(expanded.logits, plain.logits), bound_of(type)) << kv_type_name(type);
   }
 }
 
