@@ -116,6 +116,17 @@ Status declare_all(vk::PipelineLibrary& pipelines, std::string_view only_type) {
       }
     }
   }
+  // DeepSeek V2 Lite: its latents, and what they stand for.
+  for (const auto& [kv_type, math] :
+       {std::pair(KvType::kF16, ops::Math::kF16), std::pair(KvType::kF32, ops::Math::kF32)}) {
+    const ops::FlashAttention::Shape latents{
+        .n_heads = 16, .n_kv_heads = 1, .head_dim = 576, .kv_type = kv_type, .latent_dim = 512};
+    const ops::FlashAttention::Shape expanded{
+        .n_heads = 16, .n_kv_heads = 16, .head_dim = 192, .kv_type = kv_type, .v_dim = 128};
+    for (const ops::FlashAttention::Shape& shape : {latents, expanded}) {
+      PUMICE_TRY_STATUS(ops::FlashAttention::plan(pipelines, shape, math));
+    }
+  }
   return {};
 }
 
