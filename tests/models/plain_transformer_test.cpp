@@ -18,17 +18,13 @@
 namespace pumice {
 namespace {
 
-class Plain : public ::testing::TestWithParam<test::PlainForm> {};
-
-TEST_P(Plain, LogitsAgree) {
-  const test::PlainTransformer plain(GetParam());
-  const auto file = plain.file();
-  const Result<Program> program = build_program(file->file());
-  ASSERT_TRUE(program.ok()) << program.error().message;
+std::vector<TokenId> some_text() {
   std::vector<TokenId> tokens(40);
   for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<TokenId>(i * 31 % 67);
-  const std::vector<double> expected = plain.logits(tokens);
-  const Result<ReferenceLogits> got = reference_logits(file->file(), *program, tokens, {});
+  return tokens;
+}
+
+void expect_logits(const Result<ReferenceLogits>& got, const std::vector<double>& expected) {
   ASSERT_TRUE(got.ok()) << got.error().message;
   ASSERT_EQ(got->logits.size(), expected.size());
   double largest = 0;
@@ -38,13 +34,23 @@ TEST_P(Plain, LogitsAgree) {
   }
 }
 
+class Plain : public ::testing::TestWithParam<test::PlainForm> {};
+
+TEST_P(Plain, LogitsAgree) {
+  const test::PlainTransformer plain(GetParam());
+  const auto file = plain.file();
+  const Result<Program> program = build_program(file->file());
+  ASSERT_TRUE(program.ok()) << program.error().message;
+  const std::vector<TokenId> tokens = some_text();
+  expect_logits(reference_logits(file->file(), *program, tokens, {}), plain.logits(tokens));
+}
+
 /// A text, and what a block that predicts is given of it: the tokens behind each, and hidden rows.
 struct GivenText {
   std::vector<TokenId> next;
   std::vector<double> hidden;
   explicit GivenText(const test::PlainTransformer& plain) {
-    std::vector<TokenId> tokens(40);
-    for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<TokenId>(i * 31 % 67);
+    std::vector<TokenId> tokens = some_text();
     next.assign(tokens.begin() + 1, tokens.end());
     tokens.pop_back();
     hidden = plain.hidden(tokens);
@@ -61,16 +67,8 @@ TEST_P(PlainPrediction, LogitsAgree) {
   EXPECT_EQ(program->layers.size(), 1u);
   EXPECT_EQ(program->predicting_block, GetParam().n_layers);
   const GivenText text(plain);
-  const std::vector<double> expected = plain.predicted(text.next, text.hidden);
-  const Result<ReferenceLogits> got =
-      reference_logits(file->file(), *program, text.next, {.given = text.hidden});
-  ASSERT_TRUE(got.ok()) << got.error().message;
-  ASSERT_EQ(got->logits.size(), expected.size());
-  double largest = 0;
-  for (const double value : expected) largest = std::max(largest, std::abs(value));
-  for (size_t i = 0; i < expected.size(); ++i) {
-    ASSERT_NEAR(got->logits[i], expected[i], 1e-11 * largest) << i;
-  }
+  expect_logits(reference_logits(file->file(), *program, text.next, {.given = text.hidden}),
+                plain.predicted(text.next, text.hidden));
 }
 
 TEST_P(PlainPrediction, IsGivenARowForEachToken) {
