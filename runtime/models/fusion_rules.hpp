@@ -11,8 +11,8 @@
 
 namespace pumice {
 
-/// Rules by which one dispatch does the work of several operations. Without a rule results differ
-/// by rounding only.
+/// Rules by which one dispatch does the work of several operations, or several operations' work is
+/// done in another form. Without a rule results differ by rounding only.
 enum class FusionRule : uint32_t {
   kStack,       ///< "stack": matrices that write side by side are one product
   kEmbedScale,  ///< "embed_scale": a factor of the embedding, as it is read
