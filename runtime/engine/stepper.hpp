@@ -7,6 +7,7 @@
 // for a request that step N turns out to have ended is discarded.
 #pragma once
 
+#include <chrono>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -73,9 +74,10 @@ class Stepper {
   /// or, in a mode that submits a step in parts, until more of it can be submitted. Something is
   /// under way. Errors: as of `poll`.
   Status wait();
-  /// Wait for the device to finish the next piece of what was submitted, `most_ns` at most; nothing
-  /// else changes. Errors: kDeviceLost.
-  Status wait_next(uint64_t most_ns) { return submitter_.wait_next(most_ns); }
+  /// Submitter::wait_next; nothing else changes.
+  Status wait_next(std::chrono::nanoseconds most, Waker& waker) {
+    return submitter_.wait_next(most, waker);
+  }
   /// Wait until no transfers are under way and no blocks move, and submit all that is queued: what
   /// the device is given next comes behind it. Tokens of steps that land meanwhile count. Errors:
   /// as of `poll`.

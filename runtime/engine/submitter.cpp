@@ -88,7 +88,9 @@ Status Submitter::submit(double budget_s, bool waits_for_queue) {
     if (slice.empty()) return true;
     const Clock::time_point now = Clock::now();
     PUMICE_TRY(const std::optional<uint64_t> value, submit_commands(slice, waits_for_queue));
+    was_refused_ = !value;
     if (!value) return false;
+    retry_ = kFirstRetry;
     for (const Part& part : in_slice) {
       if (part.work->n_submitted == 0) part.work->submitted = now;
       part.work->n_submitted = part.end;
@@ -216,22 +218,29 @@ Status Submitter::wait(Ticket ticket) {
   return {};
 }
 
-Status Submitter::wait_next(uint64_t most_ns) {
-  if (backlog_.empty()) return {};
+Status Submitter::wait_next(std::chrono::nanoseconds most, Waker& waker) {
+  if (backlog_.empty()) {
+    const bool waits = was_refused_ && !std::ranges::all_of(works_, &Work::is_submitted);
+    if (waits && !waker.sleep(std::min<std::chrono::nanoseconds>(most, retry_))) {
+      retry_ = std::min(2 * retry_, kLastRetry);
+    }
+    return {};
+  }
   const uint64_t value = backlog_.next_value();
   PUMICE_TRY(const uint64_t before, device_->completed());
   if (before >= value) return {};
-  const VkSemaphore timeline = device_->submitted().semaphore;
-  VkSemaphoreWaitInfo info{};
-  info.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO;
-  info.semaphoreCount = 1;
-  info.pSemaphores = &timeline;
-  info.pValues = &value;
-  const VkResult result = device_->fn().vkWaitSemaphores(device_->handle(), &info, most_ns);
-  if (result == VK_TIMEOUT) return {};
-  if (result != VK_SUCCESS) return device_->error_of(result, "waiting for the device");
-  for (Work& work : works_) {
-    if (work.is_submitted() && work.value == value) work.ended = Clock::now();
+  const Clock::time_point start = Clock::now();
+  // Drivers wait for a device and for nothing else, or do so in a busy loop.
+  while (!waker.sleep({})) {
+    const std::chrono::nanoseconds left = most - (Clock::now() - start);
+    if (left.count() <= 0) return {};
+    PUMICE_TRY(const bool reached,
+               device_->wait_for(value, std::min<std::chrono::nanoseconds>(left, kWakeInterval)));
+    if (!reached) continue;
+    for (Work& work : works_) {
+      if (work.is_submitted() && work.value == value) work.ended = Clock::now();
+    }
+    return {};
   }
   return {};
 }

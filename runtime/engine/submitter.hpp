@@ -19,6 +19,7 @@
 #include "base/result.hpp"
 #include "engine/engine_options.hpp"
 #include "engine/pace.hpp"
+#include "engine/waker.hpp"
 #include "vk/recorder.hpp"
 
 namespace pumice {
@@ -116,9 +117,15 @@ class Submitter {
   /// of submit.
   Status wait(Ticket ticket);
 
-  /// Wait, `most_ns` at most, until the device has finished the oldest submission that was not seen
-  /// to be finished; not at all if there is none. Errors: kDeviceLost.
-  Status wait_next(uint64_t most_ns);
+  /// Wait, `most` at most, until the device has finished the oldest submission that was not seen to
+  /// be finished, or somebody wakes `waker`, which takes kWakeInterval at most to be noticed. Where
+  /// the device has nothing because a host holds its queue: until it is time to try again, which is
+  /// after kFirstRetry and, while that is in vain, ever later up to kLastRetry. Else not at all.
+  /// Errors: kDeviceLost, also of a device that hangs.
+  Status wait_next(std::chrono::nanoseconds most, Waker& waker);
+  static constexpr std::chrono::microseconds kWakeInterval{2000};
+  static constexpr std::chrono::microseconds kFirstRetry{100};
+  static constexpr std::chrono::microseconds kLastRetry{2000};
 
   /// The slices whose work has ended since the last call, or the latest of them, if all of that was
   /// timed: oldest first.
@@ -176,6 +183,8 @@ class Submitter {
   std::deque<Work> works_;  // not known to have ended, oldest first
   Backlog backlog_;
   std::deque<Slice> slices_;  // oldest first
+  bool was_refused_ = false;  // by a host that holds its queue, when something was submitted last
+  std::chrono::microseconds retry_ = kFirstRetry;
   std::vector<SliceTime> slice_times_;
   Clock::time_point last_ended_;
 };

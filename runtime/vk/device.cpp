@@ -259,30 +259,47 @@ Error Device::hang_error() {
 }
 
 Status Device::wait(uint64_t value) {
+  while (true) {
+    PUMICE_TRY(const bool reached, wait_for(value, std::chrono::hours(1)));
+    if (reached) return {};
+  }
+}
+
+Result<bool> Device::wait_for(uint64_t value, std::chrono::nanoseconds most) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point start = Clock::now();
   VkSemaphoreWaitInfo info{};
   info.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO;
   info.semaphoreCount = 1;
   info.pSemaphores = &timeline_;
   info.pValues = &value;
-  // Vulkan's longest is some hundred years.
-  const auto timeout_ns = static_cast<uint64_t>(std::min(hang_timeout_s_.load(), 1e9) * 1e9);
   while (true) {
-    if (is_lost()) return lost_error();
+    PUMICE_TRY(const Progress now, progress());
+    if (now.value >= value) return true;
+    const std::chrono::duration<double> left = most - (Clock::now() - start);
+    if (left.count() <= 0) return false;
+    // Other work before it may end meanwhile: whether the device hangs is asked again then.
+    const auto timeout_ns = static_cast<uint64_t>(1e9 * std::min(left, now.patience).count());
     const VkResult result = fn_.vkWaitSemaphores(device_, &info, timeout_ns);
-    if (result == VK_SUCCESS) return {};
+    if (result == VK_SUCCESS) return true;
     if (result != VK_TIMEOUT) return error_of(result, "waiting for the device");
-    PUMICE_TRY_STATUS(completed());  // other work before it may have ended meanwhile
   }
 }
 
-Result<uint64_t> Device::completed() {
+Result<Device::Progress> Device::progress() {
   if (is_lost()) return lost_error();
-  uint64_t value = 0;
-  const VkResult result = fn_.vkGetSemaphoreCounterValue(device_, timeline_, &value);
+  Progress progress;
+  const VkResult result = fn_.vkGetSemaphoreCounterValue(device_, timeline_, &progress.value);
   if (result != VK_SUCCESS) return error_of(result, "asking for progress");
-  const auto stuck = hang_watch_.reached(value, HangWatch::Clock::now());
-  if (stuck.count() >= hang_timeout_s_.load()) return hang_error();
-  return value;
+  const auto stuck = hang_watch_.reached(progress.value, HangWatch::Clock::now());
+  progress.patience = std::chrono::duration<double>(hang_timeout_s_.load()) - stuck;
+  if (progress.patience.count() <= 0) return hang_error();
+  return progress;
+}
+
+Result<uint64_t> Device::completed() {
+  PUMICE_TRY(const Progress now, progress());
+  return now.value;
 }
 
 void Device::add_retired(std::function<void()> destroy) {

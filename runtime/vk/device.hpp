@@ -7,6 +7,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -81,6 +82,9 @@ class Device {
   /// and makes no progress for the hang timeout.
   Status wait(uint64_t value);
 
+  /// The same, `most` at most; whether it was reached.
+  Result<bool> wait_for(uint64_t value, std::chrono::nanoseconds most);
+
   /// The highest timeline value known to be reached, without blocking. Errors: as of `wait`.
   Result<uint64_t> completed();
 
@@ -135,6 +139,12 @@ class Device {
   Status start(const Intercept& intercept);
   Error lost_error() const;
   Error hang_error();
+  /// How far the timeline is, and what is left of the hang timeout.
+  struct Progress {
+    uint64_t value = 0;
+    std::chrono::duration<double> patience{};
+  };
+  Result<Progress> progress();
   void add_retired(std::function<void()> destroy);
   void destroy_retired();
   Status choose_memory();
