@@ -367,6 +367,7 @@ Status Engine::save_prompt_cache() {
   }
   return guarded([&]() -> Status {
     PUMICE_TRY_STATUS(check_device());
+    PUMICE_TRY_STATUS(stepper_->settle());
     return ::pumice::save_prompt_cache(requests_->scheduler().cache(), device_->blocks());
   });
 }

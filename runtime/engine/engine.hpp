@@ -76,8 +76,8 @@ class Engine {
   /// Go on without ever waiting for the device, and say what landed since the last call: for hosts
   /// with a frame to draw. As much is submitted as keeps all that the device has of this engine
   /// within `budget_s` by prediction, and at least one piece of work where it has none; pieces are
-  /// about half the smallest budget so far, where kernels can be cut that far. Bytes that the cache
-  /// keeps in files are read and written by the way, some blocks a call.
+  /// about half the smallest budget of late (RecentBudgets), where kernels can be cut that far.
+  /// Bytes that the cache keeps in files are read and written by the way, some blocks a call.
   ///
   /// On an error no request has lost or gained anything, and the next call tries again. A request
   /// that ended while the failed step was planned (past its deadline, say) has ended: the next call
@@ -131,7 +131,9 @@ class Engine {
   /// while idle. Takes about a second. Errors: those of `step`.
   Status calibrate();
 
-  /// Replace the prompt cache file by what is cached now. Needs EngineOptions::cache_file.
+  /// Replace the prompt cache file by what is cached now. Needs EngineOptions::cache_file. Waits
+  /// for the device, as `save` does. Errors, with the old file as it was: kInvalidArgument without
+  /// a file, kInternal, those of `step`.
   Status save_prompt_cache();
 
   /// From now on let all that the device's ledger has in the heap of the device's memory, of this

@@ -141,6 +141,7 @@ class Stepper {
     std::shared_ptr<const vk::RecordedWork> work;
     std::shared_ptr<const ModelWeights> weights;  // that it reads
     bool is_replay = false;
+    bool is_cut = false;  // not all of it was submitted: there are no results
     Submitter::Ticket ticket = 0;
     std::vector<LogitsWanted> logits_wanted;
     StepTrace trace;
@@ -169,6 +170,7 @@ class Stepper {
   Result<bool> move_blocks();
   void abandon_shrinking();
   Status start(PendingStep& step);
+  bool is_used_before(const PendingStep& step, uint32_t slot) const;
   void set_up_slots(const PendingStep& step);
   DeviceState::StepWork write(PendingStep& step);
   void write_states(const PendingStep& step, const StepChunk& chunk);
@@ -179,6 +181,7 @@ class Stepper {
                                                          const DeviceState::StepWork& work);
   bool replayable(const PendingStep& step, const DeviceState::StepWork& work) const;
   Status land(double seconds);
+  Result<std::vector<TokenId>> sampled_by(const PendingStep& step) const;
   Result<bool> land_oldest();
   Submitter::Ticket waited_for() const;
   Status wait_for_weights();

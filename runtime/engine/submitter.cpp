@@ -22,7 +22,15 @@ Pace pace_of(const vk::Device& device, const std::optional<PaceRates>& known) {
 
 Submitter::Submitter(std::shared_ptr<vk::Device> device, double slice_s,
                      const std::optional<PaceRates>& known)
-    : device_(std::move(device)), slice_ns_(slice_s * 1e9), pace_(pace_of(*device_, known)) {}
+    : device_(std::move(device)),
+      longest_slice_ns_(slice_s * 1e9),
+      pace_(pace_of(*device_, known)) {}
+
+double Submitter::slice_ns() const {
+  const double of_budgets_ns = 1e9 * std::max(budgets_.smallest_s(), kShortestSlice_s);
+  const double ns = std::min(longest_slice_ns_, of_budgets_ns);
+  return mode_ == EngineMode::kFast ? ns : std::min(ns, 1e9 * kPoliteSlice_s);
+}
 
 void Submitter::set_segments(vk::RecorderOptions& options) const {
   options.segment = segment_limit();
@@ -48,9 +56,10 @@ Submitter::Ticket Submitter::add(std::shared_ptr<const vk::RecordedWork> work, L
   return next_ticket_++;
 }
 
-void Submitter::drop_rest(Ticket ticket) {
+bool Submitter::drop_rest(Ticket ticket) {
   Work& work = find(ticket);
   work.n_wanted = work.n_submitted;
+  return work.n_wanted < work.work->segments().size();
 }
 
 double Submitter::most_ns(double budget_s) const {
@@ -66,10 +75,8 @@ double Submitter::most_ns(double budget_s) const {
 }
 
 Status Submitter::submit(double budget_s, bool waits_for_queue) {
-  if (budget_s < kNoBudget) {
-    has_budget_ = true;
-    slice_ns_ = std::min(slice_ns_, 1e9 * std::max(budget_s, kShortestSlice_s));
-  }
+  budgets_.add(budget_s);
+  has_budget_ = has_budget_ || budget_s < kNoBudget;
   if (!backlog_.empty()) {
     PUMICE_TRY(const uint64_t reached, device_->completed());
     backlog_.reach(reached);
@@ -135,16 +142,40 @@ Result<std::optional<uint64_t>> Submitter::submit_commands(
   return std::optional(value);
 }
 
+bool Submitter::all_submitted() const { return std::ranges::all_of(works_, &Work::is_submitted); }
+
+Status Submitter::submit_all() {
+  while (true) {
+    PUMICE_TRY_STATUS(submit(kNoBudget, true));
+    if (all_submitted()) return {};
+    PUMICE_TRY_STATUS(device_->wait(backlog_.next_value()));
+  }
+}
+
 Submitter::Work& Submitter::find(Ticket ticket) {
   const auto it = std::ranges::find(works_, ticket, &Work::ticket);
   PUMICE_CHECK(it != works_.end(), "work that was never added, or is forgotten");
   return *it;
 }
 
-/// This work and what came before it; the seconds it took.
-double Submitter::forget(Ticket ticket) {
+/// The device's timeline when this work and all before it are over; nothing while some of that is
+/// held back.
+std::optional<uint64_t> Submitter::end_of(Ticket ticket) const {
+  uint64_t value = 0;
+  for (const Work& work : works_) {
+    if (work.ticket > ticket) break;
+    if (!work.is_submitted()) return std::nullopt;
+    value = std::max(value, work.value);
+  }
+  return value;
+}
+
+/// This work and what came before it, all of which is over; the seconds it took.
+double Submitter::forget(Ticket ticket, uint64_t reached) {
   const Work work = find(ticket);
   for (; !works_.empty() && works_.front().ticket <= ticket; works_.pop_front()) {
+    PUMICE_DEBUG_CHECK(works_.front().is_submitted() && works_.front().value <= reached,
+                       "work is forgotten before it has run");
     if (works_.front().ticket != ticket) keep_times(works_.front(), {});
   }
   const Clock::time_point ended = work.ended.value_or(Clock::now());
@@ -189,39 +220,44 @@ void Submitter::keep_times(const Work& work, std::span<const double> ns) {
 }
 
 Result<std::optional<double>> Submitter::ended(Ticket ticket) {
-  const Work& work = find(ticket);
-  if (!work.is_submitted()) return std::optional<double>();
+  (void)find(ticket);
+  const std::optional<uint64_t> end = end_of(ticket);
+  if (!end) return std::optional<double>();
   PUMICE_TRY(const uint64_t reached, device_->completed());
-  if (reached < work.value) return std::optional<double>();
-  return std::optional(forget(ticket));
+  if (reached < *end) return std::optional<double>();
+  return std::optional(forget(ticket, reached));
 }
 
 Result<bool> Submitter::has_ended(Ticket ticket) {
+  PUMICE_DEBUG_CHECK(ticket >= first_ticket_, "work that was given up");
   const auto work = std::ranges::find(works_, ticket, &Work::ticket);
   if (work == works_.end()) return true;
-  if (!work->is_submitted()) return false;
+  const std::optional<uint64_t> end = end_of(ticket);
+  if (!end) return false;
   PUMICE_TRY(const uint64_t reached, device_->completed());
-  if (reached < work->value) return false;
-  if (work == works_.begin()) (void)forget(ticket);
+  if (reached < *end) return false;
+  if (work == works_.begin()) (void)forget(ticket, reached);
   return true;
 }
 
 Status Submitter::wait(Ticket ticket) {
   Work& work = find(ticket);
-  if (!work.is_submitted()) {
+  std::optional<uint64_t> end = end_of(ticket);
+  if (!end) {
     PUMICE_TRY_STATUS(submit(kNoBudget, true));
-    if (!work.is_submitted()) return device_->wait(backlog_.next_value());
+    end = end_of(ticket);
+    if (!end) return device_->wait(backlog_.next_value());
   }
   PUMICE_TRY(const uint64_t reached, device_->completed());
-  PUMICE_TRY_STATUS(device_->wait(work.value));
-  if (reached < work.value) work.ended = Clock::now();
+  PUMICE_TRY_STATUS(device_->wait(*end));
+  if (reached < *end) work.ended = Clock::now();
   return {};
 }
 
 Status Submitter::wait_next(std::chrono::nanoseconds most, Waker& waker) {
   if (backlog_.empty()) {
-    const bool waits = was_refused_ && !std::ranges::all_of(works_, &Work::is_submitted);
-    if (waits && !waker.sleep(std::min<std::chrono::nanoseconds>(most, retry_))) {
+    if (was_refused_ && !all_submitted() &&
+        !waker.sleep(std::min<std::chrono::nanoseconds>(most, retry_))) {
       retry_ = std::min(2 * retry_, kLastRetry);
     }
     return {};
@@ -246,6 +282,12 @@ Status Submitter::wait_next(std::chrono::nanoseconds most, Waker& waker) {
 }
 
 void Submitter::clear() {
+  const auto is_over = [&](const Work& work) {
+    const Result<uint64_t> reached = device_->completed();
+    return !reached.ok() || work.value <= *reached;
+  };
+  PUMICE_DEBUG_CHECK(std::ranges::all_of(works_, is_over), "work is forgotten while it runs");
+  first_ticket_ = next_ticket_;
   works_.clear();
   backlog_ = {};
   slices_.clear();

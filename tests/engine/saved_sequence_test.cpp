@@ -151,8 +151,12 @@ TEST_F(SavedSequences, AreNotOverwrittenByStepsOfRequestsThatEnded) {
   EngineOptions small = options();
   small.n_sequences = 2;
   small.kv_blocks = 8;
-  for (size_t n_polls = 1; n_polls < 12; ++n_polls) {
+  const EngineMode modes[] = {EngineMode::kFast, EngineMode::kBesideGraphics,
+                              EngineMode::kBackground};
+  for (size_t i_run = 0; i_run < 33; ++i_run) {
+    const size_t n_polls = 1 + i_run / 3;
     const auto there = engine(small);
+    there->set_mode(modes[i_run % 3]);
     // For this one the step goes on.
     const auto lasting = there->submit({.prompt = tokens(10, 3), .max_new_tokens = 3});
     ASSERT_TRUE(lasting.ok());
@@ -162,7 +166,7 @@ TEST_F(SavedSequences, AreNotOverwrittenByStepsOfRequestsThatEnded) {
     there->cancel(*cancelled);
     ASSERT_EQ(restore(*there, bytes).state_tokens, 90u);
     finish(*there, *lasting);
-    EXPECT_EQ(greedy(*there, said, 4), expected) << n_polls;
+    EXPECT_EQ(greedy(*there, said, 4), expected) << n_polls << " in mode " << i_run % 3;
   }
 }
 
