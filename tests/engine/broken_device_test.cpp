@@ -75,6 +75,8 @@ class HangingDevice : public BrokenDevice {
     engine_ = std::move(created).value();
     greedy(*engine_, tokens(40, 1), 3);
     ASSERT_TRUE(engine_->submit({.prompt = tokens(40, 2), .max_new_tokens = 9}).ok());
+    session_.device->wait_idle();
+    session_.device->retire([] {});  // with what it has finished
     BrokenDriver::hang();
     ASSERT_TRUE(engine_->poll(1).ok());
     start_ = Clock::now();
