@@ -181,6 +181,7 @@ class GuestSubmitter : public Submitter {
     ASSERT_TRUE(vk::run(*guest_, *fill(0)).ok());
   }
   void TearDown() override {
+    if (host_) host_->signal(2);  // nothing waits for the host any more
     memory_.reset();
     guest_.reset();
     host_.reset();
@@ -284,6 +285,7 @@ TEST_F(GuestSubmitter, WaitsForADeviceAtWorkUntilAnyThreadWakesIt) {
   ASSERT_TRUE(submitter.wait_next(std::chrono::seconds(20), waker).ok());
   EXPECT_LT(seconds_since(start), 10);
   other.join();
+  EXPECT_FALSE(*submitter.has_ended(ticket));
   EXPECT_FALSE(submitter.ended(ticket)->has_value());
 
   host_->signal(1);

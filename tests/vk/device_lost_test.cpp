@@ -100,7 +100,7 @@ class LostDevice : public ::testing::Test {
 };
 
 TEST_F(LostDevice, IsLostFromThenOnAndTheDriverIsNotAskedAgain) {
-  const auto device = open();
+  const auto device = open(0.1);
   EXPECT_FALSE(device->is_lost());
   loss(*device);
   EXPECT_TRUE(device->is_lost());
@@ -184,7 +184,7 @@ TEST_F(LostDevice, ThatHangsIsNoticedByWhoWaitsUntilItIsIdle) {
 }
 
 TEST_F(LostDevice, ThatIsFaultyCountsAsLostAndIsWaitedFor) {
-  const auto device = open();
+  const auto device = open(0.1);
   const Error error = device->faulty("said 7");
   EXPECT_EQ(error.code, ErrorCode::kDeviceLost);
   EXPECT_NE(error.message.find("said 7"), std::string::npos) << error.message;
