@@ -131,16 +131,18 @@ TEST_F(Submitter, AModeBoundsWhatTheDeviceHas) {
 TEST_F(Submitter, HoldsNothingBackBeforeWhatIsWrittenNow) {
   constexpr uint32_t kFills = 4;
   const vk::BufferRange range = *arena_->allocate(8 << 20);
-  vk::Recorder recorder(device_, {.segment = {.bytes = 1}});
-  for (uint32_t i = 1; i <= kFills; ++i) recorder.fill(range, i);
-  const auto fills = std::make_shared<const vk::RecordedWork>(recorder.finish().value());
+  const auto fills = [&] {
+    vk::Recorder recorder(device_, {.segment = {.bytes = 1}});
+    for (uint32_t i = 1; i <= kFills; ++i) recorder.fill(range, i);
+    return std::make_shared<const vk::RecordedWork>(recorder.finish().value());
+  };
   for (const EngineMode mode :
        {EngineMode::kBackground, EngineMode::kBesideGraphics, EngineMode::kFast}) {
     pumice::Submitter submitter(device_);
     submitter.set_mode(mode);
-    submitter.add(fills);
+    submitter.add(fills());
     ASSERT_TRUE(submitter.submit(0).ok());
-    const auto last = submitter.add(fills);
+    const auto last = submitter.add(fills());
     EXPECT_FALSE(submitter.all_submitted());
     ASSERT_TRUE(submitter.submit_all().ok());
     EXPECT_TRUE(submitter.all_submitted());
