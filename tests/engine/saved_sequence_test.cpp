@@ -170,6 +170,35 @@ TEST_F(SavedSequences, AreNotOverwrittenByStepsOfRequestsThatEnded) {
   }
 }
 
+// The same where a mode holds back most of a step.
+TEST_F(SavedSequences, AreNotOverwrittenByWhatAModeHeldBack) {
+  EngineOptions large = options();
+  large.context_tokens = 512;
+  const auto here = engine(large);
+  greedy(*here, tokens(390, 1), 1);
+  Tokens said = tokens(390, 1);
+  said.push_back(5);
+  const Bytes bytes = save(*here, {.tokens = said});
+  const Tokens expected = greedy(*here, said, 8);
+  large.n_sequences = 2;
+  large.kv_blocks = 27;
+  for (const EngineMode mode : {EngineMode::kBackground, EngineMode::kBesideGraphics}) {
+    for (const size_t n_polls : {1, 2, 4}) {
+      const auto there = engine(large);
+      there->set_mode(mode);
+      const auto lasting = there->submit({.prompt = tokens(10, 3), .max_new_tokens = 3});
+      ASSERT_TRUE(lasting.ok());
+      const auto cancelled = there->submit({.prompt = tokens(400, 2), .max_new_tokens = 8});
+      ASSERT_TRUE(cancelled.ok());
+      for (size_t i = 0; i < n_polls; ++i) ASSERT_TRUE(there->poll(1e-9).ok());
+      there->cancel(*cancelled);
+      ASSERT_EQ(restore(*there, bytes).state_tokens, 390u);
+      finish(*there, *lasting);
+      EXPECT_EQ(greedy(*there, said, 8), expected) << n_polls;
+    }
+  }
+}
+
 TEST_F(SavedSequences, ShareWhatTheyBeginWith) {
   const auto here = engine();
   const Tokens system = tokens(4 * kKvBlockTokens, 7);

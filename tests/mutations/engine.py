@@ -103,7 +103,7 @@ MUTATIONS = [
      "test_engine:Submitter.*"),
     ("a conversation is restored ahead of a step of which the mode has held a part back", STEPPER,
      "submitter_.submit_all();", "submitter_.submit(Submitter::kNoBudget, true);",
-     "test_saved_sequences:SavedSequences.AreNotOverwrittenByStepsOfRequestsThatEnded"),
+     "test_saved_sequences:SavedSequences.AreNotOverwrittenByWhatAModeHeldBack"),
     ("work that is dropped is over before what came before it", "runtime/engine/submitter.cpp",
      "if (!work.is_submitted()) return std::nullopt;",
      "if (work.ticket == ticket && !work.is_submitted()) return std::nullopt;", "test_engine:GuestSubmitter.*"),
