@@ -344,6 +344,14 @@ std::vector<PlainForm> forms_without_a_file() {
   };
 }
 
+PlainForm form_with_small_values() {
+  Form form = mimo2();
+  form.head_dim = 64;
+  form.value_dim = 32;
+  form.rope_dims = 16;
+  return form;
+}
+
 std::vector<PlainForm> forms_that_predict() {
   std::vector<PlainForm> forms = forms_without_a_file();
   std::erase_if(forms, [](const PlainForm& form) { return form.n_prediction_blocks == 0; });

@@ -231,6 +231,7 @@ std::map<std::string, PlainForm::Number> PlainTransformer::keys() const {
     keys.erase("attention.head_count_kv");  // a number for each layer
   }
   for (const auto& [key, number] : form_.keys) keys[key] = number;
+  for (const auto& [key, numbers] : form_.array_keys) keys.erase(key);
   return keys;
 }
 
@@ -247,10 +248,15 @@ GgufHeader PlainTransformer::header() const {
     for (uint32_t i = 0; i < n_blocks; ++i) {
       of_layers.push_back(taps(i) != 0 ? 0 : n_kv_heads(i));
     }
-    header.set_array(prefix + "attention.head_count_kv", std::span<const uint32_t>(of_layers));
+    if (!form_.array_keys.contains("attention.head_count_kv")) {
+      header.set_array(prefix + "attention.head_count_kv", std::span<const uint32_t>(of_layers));
+    }
+  }
+  for (const auto& [key, numbers] : form_.array_keys) {
+    header.set_array(prefix + key, std::span<const uint32_t>(numbers));
   }
   constexpr const char* kPattern = "attention.sliding_window_pattern";
-  if (form_.keys.contains(kPattern)) return header;
+  if (form_.keys.contains(kPattern) || form_.array_keys.contains(kPattern)) return header;
   std::array<bool, 8> windowed{};
   std::vector<int32_t> numbers;
   for (uint32_t i = 0; i < n_blocks; ++i) {

@@ -108,6 +108,7 @@ struct PlainForm {
   using Number = std::variant<bool, uint32_t, float, const char*>;
   /// Further keys of the metadata, "<architecture>." left out, or other values of keys.
   std::map<std::string, Number> keys = {};
+  std::map<std::string, std::vector<uint32_t>> array_keys = {};  ///< likewise
 };
 
 inline void PrintTo(const PlainForm& form, std::ostream* out) { *out << form.name; }
@@ -209,6 +210,8 @@ class PlainTransformer {
 
 /// Forms that the shared data has no file for.
 std::vector<PlainForm> forms_without_a_file();
+/// One of them whose values are smaller than keys, both in heads that every type of KV holds.
+PlainForm form_with_small_values();
 /// Those that have blocks behind their layers.
 std::vector<PlainForm> forms_that_predict();
 
