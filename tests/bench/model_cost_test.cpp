@@ -290,7 +290,7 @@ TEST(ModelCost, PartsOfAModelWithBiasesAndPositionsCountThemOnce) {
 }
 
 TEST(ModelCost, ValuesThatAreSmallerThanKeysAreReadAndMultipliedAsSuch) {
-  const auto file = test::PlainTransformer(test::form_with_small_values()).file();
+  const auto file = pumice::test::PlainTransformer(pumice::test::form_with_small_values()).file();
   const ModelShape shape = *model_shape(file->file(), {KvType::kF16, KvType::kQ8_0});
   const StepRows row{4, 1};
   const StepWork token = step_cost(shape, {&row, 1}, 1);

@@ -176,6 +176,16 @@ Form mimo2_fused() {
   return form;
 }
 
+/// Whose layers all have a window, which nothing forbids.
+Form mimo2_windows_alone() {
+  Form form = mimo2();
+  form.name = "mimo2_windows_alone";
+  form.n_layers = 1;
+  form.windows = {20};
+  form.n_prediction_blocks = 0;
+  return form;
+}
+
 /// Mistral 4 whose YaRN is of what turns too.
 Form mistral4() {
   const double growth = 1 + 0.05f * std::log(8);
@@ -341,6 +351,7 @@ std::vector<PlainForm> forms_without_a_file() {
       lfm2moe(),
       mimo2(),
       mimo2_fused(),
+      mimo2_windows_alone(),
   };
 }
 
