@@ -148,7 +148,8 @@ class Decoder::Declaring {
                                             .window = one.window,
                                             .soft_cap = static_cast<float>(one.soft_cap),
                                             .sinks = one.sinks,
-                                            .latent_dim = one.latent_dim},
+                                            .latent_dim = one.latent_dim,
+                                            .v_dim = one.v_dim},
                                            attention_math(one, math_)));
     }
     PUMICE_TRY_STATUS(declare_expansions());
@@ -198,7 +199,8 @@ class Decoder::Declaring {
         .kv_type = kv_type_,
         .head_norms = c.q_norm.has_value(),
         .biases = c.bias.has_value(),
-        .has_values = c.has_values};
+        .has_values = c.has_values,
+        .v_dim = c.v_dim};
     const auto found = std::ranges::find(shapes_, shape);
     resolved_->rope_kv = static_cast<uint32_t>(found - shapes_.begin());
     if (found != shapes_.end()) return {};

@@ -139,6 +139,7 @@ struct RopeKv {
   float norm_eps;
   StateSlot state;
   bool has_values = true;
+  uint32_t v_dim = 0;  ///< as the state group's
 };
 /// A matrix for each head, as op::HeadLinear.
 struct HeadLinear {
