@@ -10,12 +10,17 @@
 
 namespace pumice {
 
-bool Scheduler::can_decode(const Request& request) const {
+/// Its prompt is read, and more is to come.
+bool Scheduler::wants_token(const Request& request) const {
   if (!request.running() || request.known_tokens() != request.scheduled_tokens + 1) return false;
   if (request.generated_tokens == 0 && request.pending_samples == 0) return false;  // a prompt
-  if (request.pending_samples > 0 && !request.runs_ahead) return false;
   if (request.generated_tokens + request.pending_samples >= request.max_new_tokens) return false;
   return options_.window_tokens == 0 || request.scheduled_tokens < options_.window_tokens;
+}
+
+bool Scheduler::can_decode(const Request& request) const {
+  if (request.pending_samples > 0 && !request.runs_ahead) return false;
+  return wants_token(request);
 }
 
 bool Scheduler::reads_prompt(const Request& request) const {
@@ -23,11 +28,118 @@ bool Scheduler::reads_prompt(const Request& request) const {
          request.scheduled_tokens < request.sequence_tokens && !can_decode(request);
 }
 
+bool Scheduler::TurnBefore::operator()(const Request* a, const Request* b) const {
+  const auto turn = [](const Request* request) {
+    return std::tuple(!request->on_turn, request->service_class, request->priority, request->turn);
+  };
+  return turn(a) < turn(b);
+}
+
+/// A start brings a chunk at once, even if that is only a row's: or a plan could start somebody and
+/// be empty.
+bool Scheduler::wants_chunk(const Request& request) const {
+  return reads_prompt(request) || request.started_in == next_plan_;
+}
+
+// ---- classes age
+
+/// In the order of service or in the queue: where it has its place by its rank.
+void Scheduler::set_turn(Request& request, bool on_turn) {
+  const bool runs = request.running();
+  if (runs) {
+    std::erase(running_, &request);
+  } else {
+    waiting_.erase(&request);
+  }
+  request.on_turn = on_turn;
+  request.turn_ends_s = kNeverS;
+  turns_[static_cast<size_t>(request.service_class)] = on_turn ? &request : nullptr;
+  if (runs) {
+    running_.insert(std::ranges::upper_bound(running_, &request, ServedBefore{}), &request);
+  } else {
+    waiting_.insert(&request);
+  }
+  blocked_.reset();
+}
+
+/// Of those not on turn.
+Request* Scheduler::first_that_waits(ServiceClass service_class) const {
+  const auto it =
+      waiting_.lower_bound(Rank{true, service_class, std::numeric_limits<int32_t>::min(), 0});
+  return it != waiting_.end() && (*it)->service_class == service_class ? *it : nullptr;
+}
+
+/// Progress is what is committed, not what is planned: a request that is preempted again and again
+/// before its step lands has none.
+void Scheduler::give_turns(double now_s) {
+  if (options_.aging_s == 0) return;
+  for (Request* holder : turns_) {
+    if (holder != nullptr && now_s >= holder->turn_ends_s) set_turn(*holder, false);
+  }
+  struct {
+    Request* first = nullptr;
+    bool under_way = false;
+  } classes[kServiceClasses];
+  for (Request* request : running_) {
+    auto& its = classes[static_cast<size_t>(request->service_class)];
+    its.under_way |= request->scheduled_tokens > request->computed_tokens;
+    if (its.first != nullptr) continue;
+    const bool due = request->due_s <= now_s && can_decode(*request);
+    if (due || reads_prompt(*request)) its.first = request;
+  }
+  for (const ServiceClass service_class : {ServiceClass::kNormal, ServiceClass::kBatch}) {
+    const auto index = static_cast<size_t>(service_class);
+    const Request* holder = turns_[index];
+    Request* first = classes[index].first;
+    Request* waits = first_that_waits(service_class);
+    if (first == nullptr || (waits != nullptr && ServedBefore{}(waits, first))) {
+      first = waits != nullptr ? waits : first;
+    }
+    double& since_s = unserved_since_s_[index];
+    if (first == nullptr && (holder == nullptr || holder->running())) {
+      since_s = kNeverS;
+      continue;
+    }
+    if (since_s == kNeverS) since_s = now_s;
+    if (holder != nullptr || classes[index].under_way) continue;
+    if (now_s - since_s >= options_.aging_s) set_turn(*first, true);
+  }
+}
+
+/// When the next class gets a turn, if nothing new of it is computed before.
+double Scheduler::next_turn_s() const {
+  double next_s = kNeverS;
+  for (size_t i = 0; i < kServiceClasses && options_.aging_s > 0; ++i) {
+    const bool ages = static_cast<ServiceClass>(i) != ServiceClass::kInteractive;
+    if (ages && turns_[i] == nullptr) next_s = std::min(next_s, unserved_since_s_[i]);
+  }
+  return next_s + options_.aging_s;
+}
+
+// ---- who makes way
+
+/// For one that grows.
 Request* Scheduler::worst_unplanned(const Request* spare) const {
   for (auto it = running_.rbegin(); it != running_.rend(); ++it) {
-    if (*it != spare && (*it)->last_planned != next_plan_) return *it;
+    const bool in_step = (*it)->last_planned == next_plan_ || (*it)->started_in == next_plan_;
+    if (*it != spare && !in_step) return *it;
   }
   return nullptr;
+}
+
+bool Scheduler::makes_way(const Request& one, const Request& that_starts) {
+  return !one.on_turn && (that_starts.on_turn || one.service_class > that_starts.service_class);
+}
+
+/// Those who make way for it; the one served last comes last.
+std::vector<Request*> Scheduler::lesser_than(const Request& request) const {
+  std::vector<Request*> lesser;
+  for (auto it = running_.rbegin(); it != running_.rend(); ++it) {
+    if (!makes_way(**it, request)) break;
+    lesser.push_back(*it);
+  }
+  std::ranges::reverse(lesser);
+  return lesser;
 }
 
 /// Blocks for positions up to `end`, if need be taken from whoever is served after it.
@@ -49,7 +161,7 @@ void Scheduler::add_chunk(Request& request, uint32_t n_tokens, bool decodes, dou
   const StepChunk chunk{request.id, *request.slot, first, n_tokens, samples, decodes};
   slots_.add_use(chunk.slot);
   plan.chunks.push_back(chunk);
-  open.chunks.push_back({&request, request.epoch, request.due_s, chunk});
+  open.chunks.push_back({&request, request.epoch, request.due_s, request.turn, chunk});
   // One token's time may be made up for, as who polls is late as often as not.
   if (samples) request.due_s = std::max(request.due_s, now_s - request.token_s) + request.token_s;
   if (decodes) {
@@ -63,14 +175,41 @@ void Scheduler::add_chunk(Request& request, uint32_t n_tokens, bool decodes, dou
   request.scheduled_tokens = end;
   request.pending_samples += samples ? 1 : 0;
   request.last_planned = next_plan_;
+  request.turn = next_turn_++;
+}
+
+/// The prompt that goes first: partly read, or of the first that waits, if there is a place and it
+/// is not known that it does not fit.
+const Request* Scheduler::first_prompt() const {
+  const Request* first = nullptr;
+  const auto consider = [&](const Request* request) {
+    if (first == nullptr || TurnBefore{}(request, first)) first = request;
+  };
+  for (const Request* request : running_) {
+    if (wants_chunk(*request)) consider(request);
+  }
+  if (!waiting_.empty() && running_.size() < options_.max_running) {
+    const Request* head = *waiting_.begin();
+    if (!blocked_ || blocked_->first != head->id) consider(head);
+  }
+  return first;
+}
+
+/// What a row leaves of the budget to that prompt.
+uint32_t Scheduler::left_to(const Request& prompt, const Request& row) const {
+  const auto class_of = [](const Request& request) {
+    return std::tuple(!request.on_turn, request.service_class);
+  };
+  if (class_of(prompt) < class_of(row)) {
+    return std::min(cache_.options().block_tokens,
+                    prompt.sequence_tokens - prompt.scheduled_tokens);
+  }
+  return TurnBefore{}(&prompt, &row) ? 1 : 0;
 }
 
 void Scheduler::plan_decodes(StepPlan& plan, OpenStep& open, double now_s) {
   std::vector<Request*> rows;
   rows.reserve(running_.size());
-  for (Request* request : running_) {
-    if (can_decode(*request) && request->due_s <= now_s) rows.push_back(request);
-  }
   // What other classes are sure of is left for them, if they have anything to do.
   std::array<uint32_t, kServiceClasses> reserved = {};
   const auto reserve_for = [&](const Request& request) {
@@ -78,35 +217,62 @@ void Scheduler::plan_decodes(StepPlan& plan, OpenStep& open, double now_s) {
     reserved[index] = options_.reserved_decode_tokens[index];
   };
   if (!waiting_.empty()) reserve_for(**waiting_.begin());
-  for (const Request* request : running_) reserve_for(*request);
+  for (Request* request : running_) {
+    reserve_for(*request);
+    const bool due = request->due_s <= now_s && request->started_in != next_plan_;
+    if (due && can_decode(*request)) rows.push_back(request);
+  }
+  const size_t n_wanted = rows.size() +
+                          std::accumulate(reserved.begin(), reserved.end(), size_t{0}) +
+                          cache_.options().block_tokens;
+  if (n_wanted > options_.token_budget) std::ranges::sort(rows, TurnBefore{});
+  const Request* prompt = first_prompt();
   uint32_t left = options_.token_budget;
   for (Request* request : rows) {
-    uint32_t& own = reserved[static_cast<size_t>(request->service_class)];
-    const uint32_t others = std::accumulate(reserved.begin(), reserved.end(), 0u) - own;
-    if (left <= others || !can_decode(*request) ||
+    const auto own = static_cast<size_t>(request->service_class);
+    uint32_t to_others = 0;
+    for (size_t i = 0; i < kServiceClasses; ++i) {
+      uint32_t to_class = i == own ? 0 : reserved[i];
+      if (prompt != nullptr && i == static_cast<size_t>(prompt->service_class)) {
+        to_class = std::max(to_class, left_to(*prompt, *request));
+      }
+      to_others += to_class;
+    }
+    if (left <= to_others || !can_decode(*request) ||
         !make_room(*request, request->scheduled_tokens + 1, plan)) {
       continue;
     }
     add_chunk(*request, 1, true, now_s, plan, open);
     --left;
-    own -= own > 0 ? 1 : 0;
+    reserved[own] -= reserved[own] > 0 ? 1 : 0;
   }
+}
+
+/// What this step may take so that no stream waits for its next token beyond the objective: those
+/// of rows in it are due when it ends. A step that ends before the next token is due disturbs
+/// nobody.
+double Scheduler::most_seconds(const StepPlan& plan, double now_s) const {
+  if (options_.tpot_target_s == 0) return kNeverS;
+  double next_s = plan.shape.decode_rows > 0 ? now_s : kNeverS;
+  for (const Request* request : running_) {
+    if (wants_token(*request)) next_s = std::min(next_s, request->due_s);
+  }
+  return std::max(options_.tpot_target_s, next_s - now_s);
 }
 
 /// How far the next chunk of a prompt goes: as the budget and the objective allow, to a block's
 /// edge if that is progress.
-uint32_t Scheduler::prefill_tokens(const Request& request, const StepPlan& plan) {
+uint32_t Scheduler::prefill_tokens(const Request& request, const StepPlan& plan, double most_s) {
   const uint32_t block_tokens = cache_.options().block_tokens;
   const uint32_t first = request.scheduled_tokens;
   const uint32_t left = request.sequence_tokens - first;
   const uint32_t used = plan.n_tokens();
   uint32_t most = std::min({left, options_.chunk_tokens, options_.token_budget - used});
   if (most == 0) return 0;
-  if (options_.tpot_target_s > 0 && plan.shape.decode_rows > 0) {
+  if (most_s < kNeverS) {
     const uint32_t smallest = std::min(most, block_tokens - first % block_tokens);
-    uint32_t within = cost_.calibrated()
-                          ? cost_.tokens_within(options_.tpot_target_s, plan.shape, first, most)
-                          : smallest;
+    uint32_t within =
+        cost_.calibrated() ? cost_.tokens_within(most_s, plan.shape, first, most) : smallest;
     if (within < smallest) {
       // Prompts must get on: the first takes the smallest chunk all the same.
       if (plan.shape.prefill_tokens > 0) return 0;
@@ -125,8 +291,9 @@ uint32_t Scheduler::prefill_tokens(const Request& request, const StepPlan& plan)
 }
 
 /// False: nothing is left of the budget.
-bool Scheduler::plan_prefill(Request& request, StepPlan& plan, OpenStep& open, double now_s) {
-  uint32_t n_tokens = prefill_tokens(request, plan);
+bool Scheduler::plan_prefill(Request& request, double most_s, StepPlan& plan, OpenStep& open,
+                             double now_s) {
+  uint32_t n_tokens = prefill_tokens(request, plan, most_s);
   if (n_tokens == 0) return false;
   const uint32_t first = request.scheduled_tokens;
   if (!cache_.reserve(*request.sequence, first + n_tokens).ok()) {
@@ -153,49 +320,66 @@ void Scheduler::hold_room(StepPlan& plan) {
   }
 }
 
-/// Start the request at the head of the queue, if it fits.
-bool Scheduler::admit(StepPlan& plan, OpenStep& open, double now_s) {
-  if (waiting_.empty()) return false;
-  Request& request = **waiting_.begin();
-  const auto yields = [&]() -> Request* {  // someone of a lesser class who could make room
-    Request* worst = worst_unplanned(nullptr);
-    return worst != nullptr && worst->service_class > request.service_class ? worst : nullptr;
+/// Whether it finds blocks for its whole prompt if those `without` had ended. Each that still runs
+/// is left a block to grow into, or they would soon take these back.
+bool Scheduler::fits(const Request& request, std::span<Request* const> without) const {
+  const uint64_t n_others = running_.size() - without.size();
+  if (n_others == 0) return true;
+  std::vector<SequenceId> ended;
+  ended.reserve(without.size());
+  for (const Request* other : without) ended.push_back(*other->sequence);
+  const KvCache::Room room = cache_.room(request.prompt, ended);
+  const CacheGroups& groups = cache_.groups();
+  return groups.pages_for(request.sequence_tokens, options_.chunk_tokens) +
+             n_others * static_cast<uint64_t>(std::popcount(groups.paged())) <=
+         room.free_blocks + room.shared_blocks;
+}
+
+/// Prompts that are partly read and that it does not go before.
+size_t Scheduler::n_read_before(const Request& request) const {
+  const auto of_equals = [](const Request& one) {
+    return std::tuple(!one.on_turn, one.service_class, one.priority);
   };
-  const uint32_t free_blocks = cache_.n_free_blocks();
-  if (blocked_ && blocked_->first == request.id && free_blocks <= blocked_->second &&
-      yields() == nullptr) {
+  return static_cast<size_t>(std::ranges::count_if(running_, [&](const Request* other) {
+    return reads_prompt(*other) && of_equals(*other) <= of_equals(request);
+  }));
+}
+
+/// Start the request at the head of the queue, if it can be.
+bool Scheduler::start_first(StepPlan& plan, OpenStep& open, double now_s) {
+  Request& request = **waiting_.begin();
+  if (blocked_ && blocked_->first == request.id && cache_.n_free_blocks() <= blocked_->second) {
     return false;
   }
-  while (running_.size() >= options_.max_running) {
-    Request* victim = yields();
-    if (victim == nullptr) return false;
-    preempt(*victim, plan);
-  }
+  std::vector<Request*> lesser = lesser_than(request);
+  if (running_.size() - lesser.size() >= options_.max_running) return false;
+  if (n_read_before(request) >= options_.max_partial_prefills) return false;
+  const auto does_not_fit = [&] {
+    blocked_ = {request.id, cache_.n_free_blocks()};
+    return false;
+  };
+  if (!lesser.empty() && !fits(request, lesser)) return does_not_fit();  // for nothing
   while (true) {
-    // Each running request is left a block to grow into, or they would soon take these back.
-    const CacheGroups& groups = cache_.groups();
-    const uint64_t shared =
-        cache_.look_up(request.prompt).shared_tokens / cache_.options().block_tokens;
-    const uint64_t needed = groups.pages_for(request.sequence_tokens, options_.chunk_tokens) -
-                            shared * static_cast<uint64_t>(std::popcount(groups.full())) +
-                            running_.size() * static_cast<uint64_t>(std::popcount(groups.paged()));
-    if (running_.empty() || cache_.n_free_blocks() >= needed) {
+    if (running_.size() < options_.max_running && fits(request, {})) {
       Result<SequenceId> sequence = cache_.begin(request.prompt, request.sequence_tokens);
       if (sequence.ok()) {
         request.sequence = *sequence;
         break;
       }
     }
-    Request* victim = yields();
-    if (victim == nullptr) {
-      blocked_ = {request.id, cache_.n_free_blocks()};
-      return false;
-    }
-    preempt(*victim, plan);
+    if (lesser.empty()) return does_not_fit();
+    preempt(*lesser.back(), plan);
+    lesser.pop_back();
   }
+  has_started(request, plan, open, now_s);
+  return true;
+}
+
+void Scheduler::has_started(Request& request, StepPlan& plan, OpenStep& open, double now_s) {
   blocked_.reset();
   request.slot = slots_.take();
-  waiting_.erase(waiting_.begin());
+  request.started_in = next_plan_;
+  waiting_.erase(&request);
   const CacheReport& report = cache_.report(*request.sequence);
   request.computed_tokens = request.scheduled_tokens = report.cached_tokens;
   request.state = RequestState::kPrefilling;
@@ -212,51 +396,44 @@ bool Scheduler::admit(StepPlan& plan, OpenStep& open, double now_s) {
     telemetry_.cached_tokens += report.cached_tokens;
     request.cache = report;
   }
-  return true;
+}
+
+/// A better class does not wait for what a lesser one has. Before rows are planned, since a row of
+/// this step cannot make way any more.
+void Scheduler::start_better(StepPlan& plan, OpenStep& open, double now_s) {
+  while (!waiting_.empty() && !running_.empty() &&
+         makes_way(*running_.back(), **waiting_.begin())) {
+    if (!start_first(plan, open, now_s)) return;
+  }
 }
 
 void Scheduler::plan_prefills(StepPlan& plan, OpenStep& open, double now_s) {
   std::vector<Request*> partial;
   for (Request* request : running_) {
-    if (reads_prompt(*request)) partial.push_back(request);
+    if (wants_chunk(*request)) partial.push_back(request);
   }
-  // Those of equal rank take turns.
-  std::ranges::stable_sort(partial, [](const Request* a, const Request* b) {
-    return std::tuple(a->service_class, a->priority, a->last_planned) <
-           std::tuple(b->service_class, b->priority, b->last_planned);
-  });
-  size_t n_partial = partial.size();
-  const auto plan_one = [&](Request& request) {
-    if (!plan_prefill(request, plan, open, now_s)) return false;
-    if (!reads_prompt(request)) --n_partial;
-    return true;
+  std::ranges::sort(partial, TurnBefore{});
+  const double most_s = most_seconds(plan, now_s);
+  // The next to start, or null. Who needs others' places had its chance before the rows.
+  bool may_start = true;
+  const auto next_to_start = [&]() -> Request* {
+    if (!may_start || waiting_.empty()) return nullptr;
+    Request* head = *waiting_.begin();
+    return running_.empty() || !makes_way(*running_.back(), *head) ? head : nullptr;
   };
-  // A request of a better class does not wait behind partly read prompts.
-  const auto next_goes_first = [&] {
-    return !waiting_.empty() && !partial.empty() &&
-           (*waiting_.begin())->service_class < partial.front()->service_class;
-  };
-  while (plan.n_tokens() < options_.token_budget && next_goes_first()) {
-    Request* next = *waiting_.begin();
-    if (!admit(plan, open, now_s)) break;
-    ++n_partial;
-    if (!plan_one(*next)) break;
-  }
-  for (Request* request : partial) {
-    if (!request->running() || !reads_prompt(*request)) continue;  // preempted just now
-    if (!plan_one(*request)) break;
-  }
-  while (plan.n_tokens() < options_.token_budget && n_partial < options_.max_partial_prefills &&
-         !waiting_.empty()) {
-    // Do not take blocks for a request that gets no tokens in this step.
-    if (options_.tpot_target_s > 0 && plan.shape.decode_rows > 0 && plan.shape.prefill_tokens > 0 &&
-        cost_.tokens_within(options_.tpot_target_s, plan.shape, 0, 1) == 0) {
-      break;
+  for (auto next = partial.begin(); plan.n_tokens() < options_.token_budget;) {
+    Request* head = next_to_start();
+    if (head != nullptr && (next == partial.end() || TurnBefore{}(head, *next))) {
+      // Do not take blocks for a request that gets no tokens in this step.
+      const bool no_time = most_s < kNeverS && plan.shape.prefill_tokens > 0 &&
+                           cost_.tokens_within(most_s, plan.shape, 0, 1) == 0;
+      may_start = !no_time && start_first(plan, open, now_s);
+      if (may_start && !plan_prefill(*head, most_s, plan, open, now_s)) return;
+    } else if (next != partial.end()) {
+      if (!plan_prefill(**next++, most_s, plan, open, now_s)) return;
+    } else {
+      return;
     }
-    Request* next = *waiting_.begin();
-    if (!admit(plan, open, now_s)) break;
-    ++n_partial;
-    if (!plan_one(*next)) break;
   }
 }
 
@@ -324,15 +501,18 @@ StepPlan Scheduler::plan_step(double now_s) {
   plan.id = open.id = next_plan_;
   expire(plan, now_s);
   fail_unfitting(plan, now_s);
+  give_turns(now_s);
+  start_better(plan, open, now_s);
   hold_room(plan);
   plan_decodes(plan, open, now_s);
   plan_prefills(plan, open, now_s);
   if (plan.chunks.empty() && outstanding_.empty()) fail_stuck(plan, now_s);
+  if (blocked_) blocked_->second = std::min(blocked_->second, cache_.n_free_blocks());
   plan.transfers = cache_.take_transfers();
   next_due_s_ = 0;
   if (plan.empty()) {
     PUMICE_CHECK(plan.started.empty(), "a plan without work started a request");
-    if (plan.ended.empty()) next_due_s_ = first_due_s(now_s);
+    if (plan.ended.empty()) next_due_s_ = std::min(first_due_s(now_s), next_turn_s());
     if (!deadlines_.empty()) next_due_s_ = std::min(next_due_s_, deadlines_.begin()->first);
     return plan;
   }
