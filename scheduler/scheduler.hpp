@@ -219,7 +219,9 @@ class Scheduler {
     using is_transparent = void;
     bool operator()(const auto& a, const auto& b) const { return rank(a) < rank(b); }
   };
-  /// Order in which equals get rows and chunks.
+  /// Those for whom this is the same take turns, in the order of Request::turn.
+  using Equals = std::tuple<bool, ServiceClass, int32_t>;
+  static Equals equals(const Request* request);
   struct TurnBefore {
     bool operator()(const Request* a, const Request* b) const;
   };

@@ -28,11 +28,12 @@ bool Scheduler::reads_prompt(const Request& request) const {
          request.scheduled_tokens < request.sequence_tokens && !can_decode(request);
 }
 
+Scheduler::Equals Scheduler::equals(const Request* request) {
+  return {!request->on_turn, request->service_class, request->priority};
+}
+
 bool Scheduler::TurnBefore::operator()(const Request* a, const Request* b) const {
-  const auto turn = [](const Request* request) {
-    return std::tuple(!request->on_turn, request->service_class, request->priority, request->turn);
-  };
-  return turn(a) < turn(b);
+  return std::tuple(equals(a), a->turn) < std::tuple(equals(b), b->turn);
 }
 
 /// A start brings a chunk at once, even if that is only a row's: or a plan could start somebody and
@@ -159,6 +160,10 @@ void Scheduler::add_chunk(Request& request, uint32_t n_tokens, bool decodes, dou
   const bool samples = end == request.known_tokens() &&
                        request.generated_tokens + request.pending_samples < request.max_new_tokens;
   const StepChunk chunk{request.id, *request.slot, first, n_tokens, samples, decodes};
+  // Of prompts that are equals the first in a step has its turn; what it leaves of the budget may
+  // be next to nothing, and costs the others none.
+  const bool is_next = !decodes && !open.chunks.empty() && !open.chunks.back().chunk.decodes &&
+                       equals(open.chunks.back().request) == equals(&request);
   slots_.add_use(chunk.slot);
   plan.chunks.push_back(chunk);
   open.chunks.push_back({&request, request.epoch, request.due_s, request.turn, chunk});
@@ -175,7 +180,7 @@ void Scheduler::add_chunk(Request& request, uint32_t n_tokens, bool decodes, dou
   request.scheduled_tokens = end;
   request.pending_samples += samples ? 1 : 0;
   request.last_planned = next_plan_;
-  request.turn = next_turn_++;
+  if (!is_next) request.turn = next_turn_++;
 }
 
 /// The prompt that goes first: partly read, or of the first that waits, if there is a place and it
@@ -337,11 +342,8 @@ bool Scheduler::fits(const Request& request, std::span<Request* const> without) 
 
 /// Prompts that are partly read and that it does not go before.
 size_t Scheduler::n_read_before(const Request& request) const {
-  const auto of_equals = [](const Request& one) {
-    return std::tuple(!one.on_turn, one.service_class, one.priority);
-  };
   return static_cast<size_t>(std::ranges::count_if(running_, [&](const Request* other) {
-    return reads_prompt(*other) && of_equals(*other) <= of_equals(request);
+    return reads_prompt(*other) && equals(other) <= equals(&request);
   }));
 }
 

@@ -39,7 +39,7 @@ struct NaiveRequest {
   size_t sampling = 0;  // tokens that steps under way will bring
   uint64_t life = 0;  // another one when steps under way no longer count; no two requests share one
   uint64_t last_planned = 0;  // the step it was in last
-  uint64_t number = 0;        // taken when it came, and with every row and chunk
+  uint64_t number = 0;        // taken when it came, and when it has had its turn
   uint64_t started = 0;       // the step that did
   size_t most_computed = 0;   // positions, ever
   bool on_turn = false;
@@ -385,6 +385,11 @@ class NaiveScheduler {
   void add_chunk(NaiveRequest& request, size_t n, bool decodes, NaivePlan& plan) {
     const bool to_the_end = request.scheduled + n == request.tokens.size() + request.sampling;
     const bool samples = to_the_end && request.generated + request.sampling < request.max_new;
+    const bool has_prompt_of_equal =
+        !decodes && std::ranges::any_of(plan.chunks, [&](const NaiveChunk& chunk) {
+          return !chunk.decodes &&
+                 requests_.at(chunk.request).equals_rank() == request.equals_rank();
+        });
     plan.chunks.push_back({request.id, request.life, request.scheduled, n, samples, decodes,
                            request.due_s, request.number});
     if (samples)
@@ -393,7 +398,8 @@ class NaiveScheduler {
     request.scheduled += n;
     request.sampling += samples ? 1 : 0;
     request.last_planned = next_plan_;
-    request.number = ++numbers_;
+    // Of prompts that are equals, only the first in a step has its turn.
+    if (!has_prompt_of_equal) request.number = ++numbers_;
   }
 
   /// The prompt that goes first: partly read, or of the first that waits, if there is a place and
