@@ -309,6 +309,7 @@ class Scheduler {
   /// computed; infinite: there was nothing to serve.
   std::array<Request*, kServiceClasses> turns_ = {};
   std::array<double, kServiceClasses> unserved_since_s_ = {kNeverS, kNeverS, kNeverS};
+  double last_plan_s_ = kNeverS;  ///< never: there was nothing to plan
   double next_due_s_ = 0;
 };
 

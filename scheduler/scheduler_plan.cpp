@@ -74,6 +74,12 @@ Request* Scheduler::first_that_waits(ServiceClass service_class) const {
 /// before its step lands has none.
 void Scheduler::give_turns(double now_s) {
   if (options_.aging_s == 0) return;
+  // The host may have done something else. Of a time without plans no more counts than a turn
+  // takes, but where there was nothing to plan.
+  const double uncounted_s = now_s - last_plan_s_ - options_.aging_s / 8;
+  for (double& since_s : unserved_since_s_) {
+    if (uncounted_s > 0 && since_s < now_s) since_s = std::min(now_s, since_s + uncounted_s);
+  }
   for (Request* holder : turns_) {
     if (holder != nullptr && now_s >= holder->turn_ends_s) set_turn(*holder, false);
   }
@@ -511,6 +517,7 @@ StepPlan Scheduler::plan_step(double now_s) {
   if (plan.chunks.empty() && outstanding_.empty()) fail_stuck(plan, now_s);
   if (blocked_) blocked_->second = std::min(blocked_->second, cache_.n_free_blocks());
   plan.transfers = cache_.take_transfers();
+  last_plan_s_ = plan.empty() && outstanding_.empty() ? kNeverS : now_s;
   next_due_s_ = 0;
   if (plan.empty()) {
     PUMICE_CHECK(plan.started.empty(), "a plan without work started a request");

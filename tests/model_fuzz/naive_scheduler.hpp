@@ -155,6 +155,7 @@ class NaiveScheduler {
     now_s_ = now_s;
     NaivePlan plan{.id = next_plan_};
     expire(plan, now_s);
+    skip_pause();
     give_turns();
     start_better(plan);
     hold_room(plan);
@@ -165,6 +166,8 @@ class NaiveScheduler {
     for (const auto& [id, life] : plan.started) {
       if (still_runs(id, life)) plan.n_copies += cache_.n_copies(*requests_.at(id).sequence);
     }
+    had_work_ = !plan.empty() || !open_.empty();
+    last_plan_s_ = now_s;
     if (plan.empty()) return plan;
     ++next_plan_;
     open_.push_back(plan);
@@ -310,6 +313,15 @@ class NaiveScheduler {
     for (const auto& [deadline, id] : late) {
       end(id, EndReason::kDeadline);
       plan.ended.push_back(id);
+    }
+  }
+
+  /// A time without plans counts for a turn at most, unless there was nothing to plan.
+  void skip_pause() {
+    const double uncounted = now_s_ - last_plan_s_ - options_.aging_s / 8;
+    if (!had_work_ || uncounted <= 0) return;
+    for (double& since : unserved_since_) {
+      if (since != kNeverS) since = std::min(now_s_, since + uncounted);
     }
   }
 
@@ -636,6 +648,8 @@ class NaiveScheduler {
   std::optional<std::pair<RequestId, size_t>> blocked_;
   std::array<double, kServiceClasses> unserved_since_ = {kNeverS, kNeverS, kNeverS};
   double now_s_ = 0;
+  double last_plan_s_ = 0;
+  bool had_work_ = false;
   NaiveCounts counts_;
   uint64_t arrivals_ = 0;
   uint64_t numbers_ = 0;

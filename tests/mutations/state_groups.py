@@ -85,7 +85,7 @@ MUTATIONS = [
     ("chunks do not end where a state is kept", "scheduler/scheduler_plan.cpp",
      "if (kept - first < most) return kept - first;", "(void)kept;", FUZZ),
     ("prompts wait for rows that are served after them", "scheduler/scheduler_plan.cpp",
-     "  fail_unfitting(plan, now_s);\n  hold_room(plan);", "  fail_unfitting(plan, now_s);", FUZZ),
+     "  hold_room(plan);\n  plan_decodes", "  plan_decodes", FUZZ),
     ("a request is admitted as if windows held all of it", "scheduler/scheduler_plan.cpp",
      "groups.pages_for(request.sequence_tokens, options_.chunk_tokens)",
      "groups.size() * blocks_for(request.sequence_tokens)", FUZZ),

@@ -304,6 +304,18 @@ TEST(Aging, IsNotForThoseWhoWaitBehindTheirOwnClass) {
   }
 }
 
+TEST(Aging, IsNotWhileTheHostDoesSomethingElse) {
+  Contention contention(2);
+  SchedulerBed& bed = contention.bed;
+  const RequestId batch = bed.add(tokens_from(9000, 100), 500, kBatch);
+  contention.run_until(bed.now + 0.5);
+  bed.now += 600;
+  contention.run_until(bed.now + 1);
+  EXPECT_EQ(bed.scheduler.request(batch).generated_tokens, 0u);
+  contention.run_until(bed.now + 1);
+  EXPECT_GT(bed.scheduler.request(batch).generated_tokens, 0u);
+}
+
 TEST(Aging, WakesWhoSleepsUntilSomethingIsDue) {
   SchedulerBed bed({.token_budget = 512, .max_running = 1, .aging_s = 2}, 400);
   RequestSpec paced = kInteractive;
