@@ -86,7 +86,7 @@ MUTATIONS = [
      "if (kept - first < most) return kept - first;", "(void)kept;", FUZZ),
     ("prompts wait for rows that are served after them", "scheduler/scheduler_plan.cpp",
      "  hold_room(plan);\n  plan_decodes", "  plan_decodes", FUZZ),
-    ("a request is admitted as if windows held all of it", "scheduler/scheduler_plan.cpp",
+    ("a request is admitted as if windows held all of it", "scheduler/scheduler_service.cpp",
      "groups.pages_for(request.sequence_tokens, options_.chunk_tokens)",
      "groups.size() * blocks_for(request.sequence_tokens)", FUZZ),
     ("a chunk is planned beyond its blocks", "scheduler/scheduler_plan.cpp",
