@@ -136,7 +136,7 @@ TEST_F(Rates, AreMetBesideAPromptWithinTheTargetBetweenTokens) {
       {.token_budget = 512, .chunk_tokens = 512, .tpot_target_s = 20e-3, .max_running = 2}, 4000,
       CostModel(device));
   bed.device = device;
-  const RequestId slow = bed.add(tokens_from(0, 20), 30, {.max_tokens_per_s = 10});
+  const RequestId slow = bed.add(tokens_from(0, 20), 500, {.max_tokens_per_s = 10});
   bed.step();
   const RequestId prompt = bed.add(tokens_from(1000, 40'000), 1);
   double last = std::nan("");
