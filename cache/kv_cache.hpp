@@ -142,6 +142,14 @@ class KvCache {
                          std::string_view salt = {}) const;
   /// What `begin` would find now. Changes nothing, order of use included.
   CacheReport look_up(const HashedPrompt& prompt) const;
+  /// What `begin` would have to take from, were some sequences to end first.
+  struct Room {
+    uint64_t free_blocks = 0;
+    /// Of full groups, of what would be found: blocks that other sequences use, so that they need
+    /// not be free.
+    uint64_t shared_blocks = 0;
+  };
+  Room room(const HashedPrompt& prompt, std::span<const SequenceId> ended = {}) const;
 
   // ---- sequences
 

@@ -169,4 +169,41 @@ CacheReport KvCache::look_up(const HashedPrompt& prompt) const {
   return report_of(prompt, find(prompt));
 }
 
+KvCache::Room KvCache::room(const HashedPrompt& prompt, std::span<const SequenceId> ended) const {
+  std::vector<BlockId> given_back;  // once a reference
+  for (const SequenceId id : ended) {
+    for (const Held& held : sequence(id).held) {
+      for (const BlockId block : held.blocks) {
+        if (block != kNoBlock) given_back.push_back(block);
+      }
+      for (const State& state : held.states) {
+        if (state.page != kNoBlock) given_back.push_back(state.page);
+      }
+      if (held.spare != kNoBlock) given_back.push_back(held.spare);
+    }
+  }
+  std::ranges::sort(given_back);
+  const auto n_given_back = [&](BlockId block) {
+    return std::ranges::equal_range(given_back, block).size();
+  };
+  Room room{.free_blocks = n_free_blocks()};
+  for (size_t i = 0; i < given_back.size();) {
+    const size_t n = n_given_back(given_back[i]);
+    room.free_blocks += pool_.references(given_back[i]) == n ? 1 : 0;
+    i += n;
+  }
+  for (const NodeId node : find(prompt).chain) {
+    for (uint32_t g = 0; g < groups_.size(); ++g) {
+      if (!CacheGroups::has(groups_.full(), g)) continue;
+      BlockId block = index_.places(index_.page(node, g)).block;
+      for (; block != kNoBlock; block = index_.next_copy(block)) {
+        if (pool_.references(block) <= n_given_back(block)) continue;
+        ++room.shared_blocks;
+        break;
+      }
+    }
+  }
+  return room;
+}
+
 }  // namespace pumice

@@ -21,6 +21,7 @@ enum class RequestState { kWaiting, kPrefilling, kDecoding, kFinished, kCancelle
 std::string_view request_state_name(RequestState state);  ///< "waiting", …
 
 /// Served in this order; within a class a lower `priority` value goes first, then who came first.
+/// The whole rule is in docs/ARCHITECTURE.md, "The service rule".
 enum class ServiceClass : uint8_t { kInteractive, kNormal, kBatch };
 constexpr size_t kServiceClasses = 3;
 std::string_view service_class_name(ServiceClass service_class);  ///< "interactive", …
@@ -69,7 +70,7 @@ struct Request {
   uint64_t arrival = 0;  ///< order of arrival
   double deadline_s = 0;
   double token_s = 0;  ///< least time from token to token
-  double due_s = 0;    ///< no row of it is planned before
+  double due_s = 0;    ///< no row of it is planned before, but with a start
   bool runs_ahead = true;
 
   uint32_t prompt_tokens = 0;
@@ -88,7 +89,14 @@ struct Request {
   CacheReport cache;                   ///< of the first start that was not rolled back
   uint32_t preemptions = 0;
   uint32_t prefill_iterations = 0;
-  uint64_t last_planned = 0;  ///< step in which it last got a chunk
+  uint64_t last_planned = 0;          ///< step in which it last got a chunk
+  uint64_t turn = 0;                  ///< number taken when it came, and when it has had its turn
+  uint64_t started_in = 0;            ///< step in which it last got blocks
+  uint32_t most_computed_tokens = 0;  ///< over all restarts of this sequence
+  /// Its class was not served for long: it goes first until `turn_ends_s`, which is known with its
+  /// next token.
+  bool on_turn = false;
+  double turn_ends_s = std::numeric_limits<double>::infinity();
   std::string salt;
   RequestTimes times;
 

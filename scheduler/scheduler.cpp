@@ -56,6 +56,10 @@ Result<Scheduler> Scheduler::create(const SchedulerOptions& options, KvCacheOpti
     return make_error(ErrorCode::kInvalidArgument,
                       "the target time between tokens must be finite and not negative");
   }
+  if (!(options.aging_s >= 0) || !std::isfinite(options.aging_s)) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "the time after which a class gets a turn must be finite and not negative");
+  }
   PUMICE_TRY_STATUS(CacheGroups::check(cache.groups));
   Scheduler scheduler(options, cache, cost);
   PUMICE_TRY_STATUS(scheduler.check_target());
@@ -130,6 +134,7 @@ Result<RequestId> Scheduler::add(RequestSpec spec, double now_s) {
   request->service_class = spec.service_class;
   request->priority = spec.priority;
   request->arrival = next_arrival_++;
+  request->turn = next_turn_++;
   request->deadline_s = spec.deadline_s;
   request->token_s = spec.max_tokens_per_s > 0 ? 1 / spec.max_tokens_per_s : 0;
   request->runs_ahead = spec.runs_ahead;
@@ -149,8 +154,8 @@ Result<RequestId> Scheduler::add(RequestSpec spec, double now_s) {
   return id;
 }
 
-Result<Scheduler> Scheduler::in_place_of(const Scheduler& failed) {
-  PUMICE_TRY(Scheduler scheduler, create(failed.options_, failed.cache_.options(), failed.cost_));
+Scheduler Scheduler::in_place_of(const Scheduler& failed) {
+  Scheduler scheduler(failed.options_, failed.cache_.options(), failed.cost_);
   PUMICE_CHECK(scheduler.cache_.resize(failed.cache_.n_blocks()), "an empty cache takes any size");
   scheduler.telemetry_ = failed.telemetry_;
   scheduler.next_id_ = failed.next_id_;
@@ -166,6 +171,7 @@ void Scheduler::adopt(const Request& request, std::span<const uint32_t> tokens,
   adopted->service_class = request.service_class;
   adopted->priority = request.priority;
   adopted->arrival = request.arrival;
+  adopted->turn = next_turn_++;
   adopted->deadline_s = request.deadline_s;
   adopted->runs_ahead = request.runs_ahead;
   adopted->token_s = request.token_s;
@@ -199,6 +205,7 @@ void Scheduler::end(RequestId id, EndReason reason, double now_s) {
     waiting_.erase(&request);
   }
   request.prompt = {};
+  if (request.on_turn) turns_[static_cast<size_t>(request.service_class)] = nullptr;
   deadlines_.erase({request.deadline_s, request.id});
   blocked_.reset();
   ++request.epoch;
@@ -263,6 +270,7 @@ void Scheduler::restart(RequestId id, std::span<const uint32_t> tokens) {
   }
   request.prompt = cache_.hash_prompt(tokens, request.salt);
   request.sequence_tokens = static_cast<uint32_t>(tokens.size());
+  request.most_computed_tokens = 0;
   blocked_.reset();
   next_due_s_ = 0;
 }
@@ -331,6 +339,10 @@ bool Scheduler::commit_chunk(const OpenChunk& open, uint32_t token, double now_s
   outcome.counts = true;
   request.computed_tokens += chunk.n_tokens;
   telemetry_.computed_tokens += chunk.n_tokens;
+  if (request.computed_tokens > request.most_computed_tokens) {
+    request.most_computed_tokens = request.computed_tokens;
+    unserved_since_s_[static_cast<size_t>(request.service_class)] = now_s;
+  }
   cache_.commit(*request.sequence, request.computed_tokens);
   if (!chunk.decodes) blocked_.reset();  // who waits may share what was read
   if (chunk.samples) {
@@ -341,6 +353,9 @@ bool Scheduler::commit_chunk(const OpenChunk& open, uint32_t token, double now_s
     request.state = RequestState::kDecoding;
     cache_.append(*request.sequence, std::span(&token, 1));
     count_token(request, now_s);
+    if (request.on_turn && request.turn_ends_s == kNeverS) {
+      request.turn_ends_s = now_s + options_.aging_s / 8;
+    }
   }
   const bool exhausted = request.generated_tokens >= request.max_new_tokens;
   if (exhausted && (chunk.samples || request.computed_tokens == request.sequence_tokens)) {
@@ -406,6 +421,7 @@ void Scheduler::rollback(uint64_t plan_id) {
       if (request.epoch != it->epoch || request.ended()) continue;
       request.scheduled_tokens = it->chunk.first_position;
       request.due_s = it->due_s;
+      request.turn = it->turn;
       request.pending_samples -= it->chunk.samples ? 1 : 0;
       if (!it->chunk.decodes) --request.prefill_iterations;
       cache_.unplan(*request.sequence, request.scheduled_tokens);

@@ -1,6 +1,7 @@
 // Who computes what in the next step. One rule: every request catches up with its known tokens
 // under a per-step token budget. Requests that decode come first; prompts follow in chunks, as
-// large as the objective for the time between tokens allows.
+// large as the objective for the time between tokens allows. Who is served before whom, who makes
+// way and whose turn it is: docs/ARCHITECTURE.md, "The service rule".
 //
 // A step is a transaction: `plan_step` decides and reserves, `commit` makes real what ran,
 // `rollback` undoes what did not. One further step may be planned before the one before it is
@@ -14,6 +15,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <map>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
@@ -67,12 +69,17 @@ struct SchedulerOptions {
   /// Objective for the time between two tokens of a stream while prompts are read beside it: chunks
   /// shrink, down to a block, so that a step is predicted to take no longer. 0: none.
   double tpot_target_s = 0;
-  uint32_t max_running = 1;           ///< most requests that hold blocks
-  uint32_t max_partial_prefills = 4;  ///< most of them whose prompt is partly read
-  uint32_t window_tokens = 0;         ///< most positions of a sequence; 0: what the blocks hold
+  uint32_t max_running = 1;  ///< most requests that hold blocks
+  /// A request starts only while fewer prompts of its class and priority, or better ones, are
+  /// partly read.
+  uint32_t max_partial_prefills = 4;
+  uint32_t window_tokens = 0;  ///< most positions of a sequence; 0: what the blocks hold
   /// Tokens of a step that the decoding rows of other classes leave to each class while it has
   /// anything to do, so that many requests of one class do not shut out another.
   std::array<uint32_t, kServiceClasses> reserved_decode_tokens = {};
+  /// A class that could be served and of which nothing new was computed for so long gets a turn:
+  /// one of its requests goes first, until an eighth of this time after its next token. 0: none.
+  double aging_s = 60;
   /// Whether a request that has filled its window ends; otherwise it waits for `restart`.
   bool stop_at_window = true;
 };
@@ -94,8 +101,8 @@ class Scheduler {
 
   /// One in place of `failed`, which an exception has left in the middle of something: its options,
   /// costs and telemetry, an empty cache (no prompt cache file either) and no request. `adopt`
-  /// brings those.
-  static Result<Scheduler> in_place_of(const Scheduler& failed);
+  /// brings those. What was learned of the device does not matter: the options were accepted.
+  static Scheduler in_place_of(const Scheduler& failed);
   /// A request of another scheduler, whatever state it is in, waits in this one with these tokens;
   /// `generated_tokens` of its output were told.
   void adopt(const Request& request, std::span<const uint32_t> tokens, uint32_t generated_tokens);
@@ -200,17 +207,29 @@ class Scheduler {
   Status check_integrity() const;
 
  private:
-  /// Order of service.
+  static constexpr double kNeverS = std::numeric_limits<double>::infinity();
+
+  /// Order of service: who is on turn, class, priority, order of arrival.
+  using Rank = std::tuple<bool, ServiceClass, int32_t, uint64_t>;
+  static Rank rank(const Request* request) {
+    return {!request->on_turn, request->service_class, request->priority, request->arrival};
+  }
+  static Rank rank(const Rank& rank) { return rank; }
   struct ServedBefore {
-    bool operator()(const Request* a, const Request* b) const {
-      return std::tuple(a->service_class, a->priority, a->arrival) <
-             std::tuple(b->service_class, b->priority, b->arrival);
-    }
+    using is_transparent = void;
+    bool operator()(const auto& a, const auto& b) const { return rank(a) < rank(b); }
+  };
+  /// Those for whom this is the same take turns, in the order of Request::turn.
+  using Equals = std::tuple<bool, ServiceClass, int32_t>;
+  static Equals equals(const Request* request);
+  struct TurnBefore {
+    bool operator()(const Request* a, const Request* b) const;
   };
   struct OpenChunk {
     Request* request = nullptr;
     uint32_t epoch = 0;
-    double due_s = 0;  // before it was planned
+    double due_s = 0;   // before it was planned
+    uint64_t turn = 0;  // likewise
     StepChunk chunk;
   };
   struct OpenStep {
@@ -230,17 +249,32 @@ class Scheduler {
   void fail_unfitting(StepPlan& plan, double now_s);
   void fail_stuck(StepPlan& plan, double now_s);
   double first_due_s(double now_s) const;
+  double next_turn_s() const;
+  void give_turns(double now_s);
+  void set_turn(Request& request, bool on_turn);
+  Request* first_that_waits(ServiceClass service_class) const;
+  void start_better(StepPlan& plan, OpenStep& open, double now_s);
   void plan_decodes(StepPlan& plan, OpenStep& open, double now_s);
   void plan_prefills(StepPlan& plan, OpenStep& open, double now_s);
-  bool plan_prefill(Request& request, StepPlan& plan, OpenStep& open, double now_s);
-  bool admit(StepPlan& plan, OpenStep& open, double now_s);
-  uint32_t prefill_tokens(const Request& request, const StepPlan& plan);
+  bool plan_prefill(Request& request, double most_s, StepPlan& plan, OpenStep& open, double now_s);
+  bool start_first(StepPlan& plan, OpenStep& open, double now_s);
+  void has_started(Request& request, StepPlan& plan, OpenStep& open, double now_s);
+  static bool makes_way(const Request& one, const Request& that_starts);
+  std::vector<Request*> lesser_than(const Request& request) const;
+  bool fits(const Request& request, std::span<Request* const> without) const;
+  size_t n_read_before(const Request& request) const;
+  const Request* first_prompt() const;
+  uint32_t left_to(const Request& prompt, const Request& row) const;
+  double most_seconds(const StepPlan& plan, double now_s) const;
+  uint32_t prefill_tokens(const Request& request, const StepPlan& plan, double most_s);
   void add_chunk(Request& request, uint32_t n_tokens, bool decodes, double now_s, StepPlan& plan,
                  OpenStep& open);
   bool make_room(Request& request, uint32_t end, StepPlan& plan);
   void hold_room(StepPlan& plan);
+  bool wants_token(const Request& request) const;
   bool can_decode(const Request& request) const;
   bool reads_prompt(const Request& request) const;
+  bool wants_chunk(const Request& request) const;
   void stop_running(Request& request);
   void suspend(Request& request);
   void preempt(Request& request, StepPlan& plan);
@@ -260,6 +294,7 @@ class Scheduler {
 
   RequestId next_id_ = 1;
   uint64_t next_arrival_ = 1;
+  uint64_t next_turn_ = 1;
   uint64_t next_plan_ = 1;
   std::unordered_map<RequestId, std::unique_ptr<Request>> requests_;
   WaitingQueue waiting_;
@@ -268,8 +303,13 @@ class Scheduler {
   std::deque<OpenStep> outstanding_;
   /// Removed while a step under way still names them, with that step's id.
   std::deque<std::pair<uint64_t, std::unique_ptr<Request>>> removed_;
-  /// The request at the head of the queue did not fit into this many free blocks.
+  /// The request at the head of the queue did not fit, and the fewest free blocks since.
   std::optional<std::pair<RequestId, uint32_t>> blocked_;
+  /// By class: who is on turn, and since when the class could be served and nothing new of it was
+  /// computed; infinite: there was nothing to serve.
+  std::array<Request*, kServiceClasses> turns_ = {};
+  std::array<double, kServiceClasses> unserved_since_s_ = {kNeverS, kNeverS, kNeverS};
+  double last_plan_s_ = kNeverS;  ///< never: there was nothing to plan
   double next_due_s_ = 0;
 };
 

@@ -1,6 +1,5 @@
 // Scheduler: what goes into a step.
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -10,12 +9,17 @@
 
 namespace pumice {
 
-bool Scheduler::can_decode(const Request& request) const {
+/// Its prompt is read, and more is to come.
+bool Scheduler::wants_token(const Request& request) const {
   if (!request.running() || request.known_tokens() != request.scheduled_tokens + 1) return false;
   if (request.generated_tokens == 0 && request.pending_samples == 0) return false;  // a prompt
-  if (request.pending_samples > 0 && !request.runs_ahead) return false;
   if (request.generated_tokens + request.pending_samples >= request.max_new_tokens) return false;
   return options_.window_tokens == 0 || request.scheduled_tokens < options_.window_tokens;
+}
+
+bool Scheduler::can_decode(const Request& request) const {
+  if (request.pending_samples > 0 && !request.runs_ahead) return false;
+  return wants_token(request);
 }
 
 bool Scheduler::reads_prompt(const Request& request) const {
@@ -23,11 +27,10 @@ bool Scheduler::reads_prompt(const Request& request) const {
          request.scheduled_tokens < request.sequence_tokens && !can_decode(request);
 }
 
-Request* Scheduler::worst_unplanned(const Request* spare) const {
-  for (auto it = running_.rbegin(); it != running_.rend(); ++it) {
-    if (*it != spare && (*it)->last_planned != next_plan_) return *it;
-  }
-  return nullptr;
+/// A start brings a chunk at once, even if that is only a row's: or a plan could start somebody and
+/// be empty.
+bool Scheduler::wants_chunk(const Request& request) const {
+  return reads_prompt(request) || request.started_in == next_plan_;
 }
 
 /// Blocks for positions up to `end`, if need be taken from whoever is served after it.
@@ -47,9 +50,13 @@ void Scheduler::add_chunk(Request& request, uint32_t n_tokens, bool decodes, dou
   const bool samples = end == request.known_tokens() &&
                        request.generated_tokens + request.pending_samples < request.max_new_tokens;
   const StepChunk chunk{request.id, *request.slot, first, n_tokens, samples, decodes};
+  // Of prompts that are equals the first in a step has its turn; what it leaves of the budget may
+  // be next to nothing, and costs the others none.
+  const bool is_next = !decodes && !open.chunks.empty() && !open.chunks.back().chunk.decodes &&
+                       equals(open.chunks.back().request) == equals(&request);
   slots_.add_use(chunk.slot);
   plan.chunks.push_back(chunk);
-  open.chunks.push_back({&request, request.epoch, request.due_s, chunk});
+  open.chunks.push_back({&request, request.epoch, request.due_s, request.turn, chunk});
   // One token's time may be made up for, as who polls is late as often as not.
   if (samples) request.due_s = std::max(request.due_s, now_s - request.token_s) + request.token_s;
   if (decodes) {
@@ -63,14 +70,41 @@ void Scheduler::add_chunk(Request& request, uint32_t n_tokens, bool decodes, dou
   request.scheduled_tokens = end;
   request.pending_samples += samples ? 1 : 0;
   request.last_planned = next_plan_;
+  if (!is_next) request.turn = next_turn_++;
+}
+
+/// The prompt that goes first: partly read, or of the first that waits, if there is a place and it
+/// is not known that it does not fit.
+const Request* Scheduler::first_prompt() const {
+  const Request* first = nullptr;
+  const auto consider = [&](const Request* request) {
+    if (first == nullptr || TurnBefore{}(request, first)) first = request;
+  };
+  for (const Request* request : running_) {
+    if (wants_chunk(*request)) consider(request);
+  }
+  if (!waiting_.empty() && running_.size() < options_.max_running) {
+    const Request* head = *waiting_.begin();
+    if (!blocked_ || blocked_->first != head->id) consider(head);
+  }
+  return first;
+}
+
+/// What a row leaves of the budget to that prompt.
+uint32_t Scheduler::left_to(const Request& prompt, const Request& row) const {
+  const auto class_of = [](const Request& request) {
+    return std::tuple(!request.on_turn, request.service_class);
+  };
+  if (class_of(prompt) < class_of(row)) {
+    return std::min(cache_.options().block_tokens,
+                    prompt.sequence_tokens - prompt.scheduled_tokens);
+  }
+  return TurnBefore{}(&prompt, &row) ? 1 : 0;
 }
 
 void Scheduler::plan_decodes(StepPlan& plan, OpenStep& open, double now_s) {
   std::vector<Request*> rows;
   rows.reserve(running_.size());
-  for (Request* request : running_) {
-    if (can_decode(*request) && request->due_s <= now_s) rows.push_back(request);
-  }
   // What other classes are sure of is left for them, if they have anything to do.
   std::array<uint32_t, kServiceClasses> reserved = {};
   const auto reserve_for = [&](const Request& request) {
@@ -78,35 +112,62 @@ void Scheduler::plan_decodes(StepPlan& plan, OpenStep& open, double now_s) {
     reserved[index] = options_.reserved_decode_tokens[index];
   };
   if (!waiting_.empty()) reserve_for(**waiting_.begin());
-  for (const Request* request : running_) reserve_for(*request);
+  for (Request* request : running_) {
+    reserve_for(*request);
+    const bool due = request->due_s <= now_s && request->started_in != next_plan_;
+    if (due && can_decode(*request)) rows.push_back(request);
+  }
+  const size_t n_wanted = rows.size() +
+                          std::accumulate(reserved.begin(), reserved.end(), size_t{0}) +
+                          cache_.options().block_tokens;
+  if (n_wanted > options_.token_budget) std::ranges::sort(rows, TurnBefore{});
+  const Request* prompt = first_prompt();
   uint32_t left = options_.token_budget;
   for (Request* request : rows) {
-    uint32_t& own = reserved[static_cast<size_t>(request->service_class)];
-    const uint32_t others = std::accumulate(reserved.begin(), reserved.end(), 0u) - own;
-    if (left <= others || !can_decode(*request) ||
+    const auto own = static_cast<size_t>(request->service_class);
+    uint32_t to_others = 0;
+    for (size_t i = 0; i < kServiceClasses; ++i) {
+      uint32_t to_class = i == own ? 0 : reserved[i];
+      if (prompt != nullptr && i == static_cast<size_t>(prompt->service_class)) {
+        to_class = std::max(to_class, left_to(*prompt, *request));
+      }
+      to_others += to_class;
+    }
+    if (left <= to_others || !can_decode(*request) ||
         !make_room(*request, request->scheduled_tokens + 1, plan)) {
       continue;
     }
     add_chunk(*request, 1, true, now_s, plan, open);
     --left;
-    own -= own > 0 ? 1 : 0;
+    reserved[own] -= reserved[own] > 0 ? 1 : 0;
   }
+}
+
+/// What this step may take so that no stream waits for its next token beyond the objective: those
+/// of rows in it are due when it ends. A step that ends before the next token is due disturbs
+/// nobody.
+double Scheduler::most_seconds(const StepPlan& plan, double now_s) const {
+  if (options_.tpot_target_s == 0) return kNeverS;
+  double next_s = plan.shape.decode_rows > 0 ? now_s : kNeverS;
+  for (const Request* request : running_) {
+    if (wants_token(*request)) next_s = std::min(next_s, request->due_s);
+  }
+  return std::max(options_.tpot_target_s, next_s - now_s);
 }
 
 /// How far the next chunk of a prompt goes: as the budget and the objective allow, to a block's
 /// edge if that is progress.
-uint32_t Scheduler::prefill_tokens(const Request& request, const StepPlan& plan) {
+uint32_t Scheduler::prefill_tokens(const Request& request, const StepPlan& plan, double most_s) {
   const uint32_t block_tokens = cache_.options().block_tokens;
   const uint32_t first = request.scheduled_tokens;
   const uint32_t left = request.sequence_tokens - first;
   const uint32_t used = plan.n_tokens();
   uint32_t most = std::min({left, options_.chunk_tokens, options_.token_budget - used});
   if (most == 0) return 0;
-  if (options_.tpot_target_s > 0 && plan.shape.decode_rows > 0) {
+  if (most_s < kNeverS) {
     const uint32_t smallest = std::min(most, block_tokens - first % block_tokens);
-    uint32_t within = cost_.calibrated()
-                          ? cost_.tokens_within(options_.tpot_target_s, plan.shape, first, most)
-                          : smallest;
+    uint32_t within =
+        cost_.calibrated() ? cost_.tokens_within(most_s, plan.shape, first, most) : smallest;
     if (within < smallest) {
       // Prompts must get on: the first takes the smallest chunk all the same.
       if (plan.shape.prefill_tokens > 0) return 0;
@@ -125,8 +186,9 @@ uint32_t Scheduler::prefill_tokens(const Request& request, const StepPlan& plan)
 }
 
 /// False: nothing is left of the budget.
-bool Scheduler::plan_prefill(Request& request, StepPlan& plan, OpenStep& open, double now_s) {
-  uint32_t n_tokens = prefill_tokens(request, plan);
+bool Scheduler::plan_prefill(Request& request, double most_s, StepPlan& plan, OpenStep& open,
+                             double now_s) {
+  uint32_t n_tokens = prefill_tokens(request, plan, most_s);
   if (n_tokens == 0) return false;
   const uint32_t first = request.scheduled_tokens;
   if (!cache_.reserve(*request.sequence, first + n_tokens).ok()) {
@@ -153,110 +215,33 @@ void Scheduler::hold_room(StepPlan& plan) {
   }
 }
 
-/// Start the request at the head of the queue, if it fits.
-bool Scheduler::admit(StepPlan& plan, OpenStep& open, double now_s) {
-  if (waiting_.empty()) return false;
-  Request& request = **waiting_.begin();
-  const auto yields = [&]() -> Request* {  // someone of a lesser class who could make room
-    Request* worst = worst_unplanned(nullptr);
-    return worst != nullptr && worst->service_class > request.service_class ? worst : nullptr;
-  };
-  const uint32_t free_blocks = cache_.n_free_blocks();
-  if (blocked_ && blocked_->first == request.id && free_blocks <= blocked_->second &&
-      yields() == nullptr) {
-    return false;
-  }
-  while (running_.size() >= options_.max_running) {
-    Request* victim = yields();
-    if (victim == nullptr) return false;
-    preempt(*victim, plan);
-  }
-  while (true) {
-    // Each running request is left a block to grow into, or they would soon take these back.
-    const CacheGroups& groups = cache_.groups();
-    const uint64_t shared =
-        cache_.look_up(request.prompt).shared_tokens / cache_.options().block_tokens;
-    const uint64_t needed = groups.pages_for(request.sequence_tokens, options_.chunk_tokens) -
-                            shared * static_cast<uint64_t>(std::popcount(groups.full())) +
-                            running_.size() * static_cast<uint64_t>(std::popcount(groups.paged()));
-    if (running_.empty() || cache_.n_free_blocks() >= needed) {
-      Result<SequenceId> sequence = cache_.begin(request.prompt, request.sequence_tokens);
-      if (sequence.ok()) {
-        request.sequence = *sequence;
-        break;
-      }
-    }
-    Request* victim = yields();
-    if (victim == nullptr) {
-      blocked_ = {request.id, cache_.n_free_blocks()};
-      return false;
-    }
-    preempt(*victim, plan);
-  }
-  blocked_.reset();
-  request.slot = slots_.take();
-  waiting_.erase(waiting_.begin());
-  const CacheReport& report = cache_.report(*request.sequence);
-  request.computed_tokens = request.scheduled_tokens = report.cached_tokens;
-  request.state = RequestState::kPrefilling;
-  running_.insert(std::ranges::upper_bound(running_, &request, ServedBefore{}), &request);
-  open.started.emplace_back(&request, request.epoch);
-  plan.started.push_back(request.id);
-  if (std::isnan(request.times.first_scheduled)) {
-    request.times.first_scheduled = now_s;
-    telemetry_.wait_seconds.add(now_s - request.times.arrived);
-    telemetry_.prompt_tokens += request.prompt_tokens;
-  }
-  if (request.prefill_iterations == 0) {  // an earlier start was rolled back and reused nothing
-    telemetry_.cached_tokens -= request.cache.cached_tokens;
-    telemetry_.cached_tokens += report.cached_tokens;
-    request.cache = report;
-  }
-  return true;
-}
-
 void Scheduler::plan_prefills(StepPlan& plan, OpenStep& open, double now_s) {
   std::vector<Request*> partial;
   for (Request* request : running_) {
-    if (reads_prompt(*request)) partial.push_back(request);
+    if (wants_chunk(*request)) partial.push_back(request);
   }
-  // Those of equal rank take turns.
-  std::ranges::stable_sort(partial, [](const Request* a, const Request* b) {
-    return std::tuple(a->service_class, a->priority, a->last_planned) <
-           std::tuple(b->service_class, b->priority, b->last_planned);
-  });
-  size_t n_partial = partial.size();
-  const auto plan_one = [&](Request& request) {
-    if (!plan_prefill(request, plan, open, now_s)) return false;
-    if (!reads_prompt(request)) --n_partial;
-    return true;
+  std::ranges::sort(partial, TurnBefore{});
+  const double most_s = most_seconds(plan, now_s);
+  // The next to start, or null. Who needs others' places had its chance before the rows.
+  bool may_start = true;
+  const auto next_to_start = [&]() -> Request* {
+    if (!may_start || waiting_.empty()) return nullptr;
+    Request* head = *waiting_.begin();
+    return running_.empty() || !makes_way(*running_.back(), *head) ? head : nullptr;
   };
-  // A request of a better class does not wait behind partly read prompts.
-  const auto next_goes_first = [&] {
-    return !waiting_.empty() && !partial.empty() &&
-           (*waiting_.begin())->service_class < partial.front()->service_class;
-  };
-  while (plan.n_tokens() < options_.token_budget && next_goes_first()) {
-    Request* next = *waiting_.begin();
-    if (!admit(plan, open, now_s)) break;
-    ++n_partial;
-    if (!plan_one(*next)) break;
-  }
-  for (Request* request : partial) {
-    if (!request->running() || !reads_prompt(*request)) continue;  // preempted just now
-    if (!plan_one(*request)) break;
-  }
-  while (plan.n_tokens() < options_.token_budget && n_partial < options_.max_partial_prefills &&
-         !waiting_.empty()) {
-    // Do not take blocks for a request that gets no tokens in this step.
-    if (options_.tpot_target_s > 0 && plan.shape.decode_rows > 0 && plan.shape.prefill_tokens > 0 &&
-        cost_.tokens_within(options_.tpot_target_s, plan.shape, 0, 1) == 0) {
-      break;
+  for (auto next = partial.begin(); plan.n_tokens() < options_.token_budget;) {
+    Request* head = next_to_start();
+    if (head != nullptr && (next == partial.end() || TurnBefore{}(head, *next))) {
+      // Do not take blocks for a request that gets no tokens in this step.
+      const bool no_time = most_s < kNeverS && plan.shape.prefill_tokens > 0 &&
+                           cost_.tokens_within(most_s, plan.shape, 0, 1) == 0;
+      may_start = !no_time && start_first(plan, open, now_s);
+      if (may_start && !plan_prefill(*head, most_s, plan, open, now_s)) return;
+    } else if (next != partial.end()) {
+      if (!plan_prefill(**next++, most_s, plan, open, now_s)) return;
+    } else {
+      return;
     }
-    Request* next = *waiting_.begin();
-    if (!admit(plan, open, now_s)) break;
-    ++n_partial;
-    if (!plan_one(*next)) break;
   }
 }
 
@@ -324,15 +309,19 @@ StepPlan Scheduler::plan_step(double now_s) {
   plan.id = open.id = next_plan_;
   expire(plan, now_s);
   fail_unfitting(plan, now_s);
+  give_turns(now_s);
+  start_better(plan, open, now_s);
   hold_room(plan);
   plan_decodes(plan, open, now_s);
   plan_prefills(plan, open, now_s);
   if (plan.chunks.empty() && outstanding_.empty()) fail_stuck(plan, now_s);
+  if (blocked_) blocked_->second = std::min(blocked_->second, cache_.n_free_blocks());
   plan.transfers = cache_.take_transfers();
+  last_plan_s_ = plan.empty() && outstanding_.empty() ? kNeverS : now_s;
   next_due_s_ = 0;
   if (plan.empty()) {
     PUMICE_CHECK(plan.started.empty(), "a plan without work started a request");
-    if (plan.ended.empty()) next_due_s_ = first_due_s(now_s);
+    if (plan.ended.empty()) next_due_s_ = std::min(first_due_s(now_s), next_turn_s());
     if (!deadlines_.empty()) next_due_s_ = std::min(next_due_s_, deadlines_.begin()->first);
     return plan;
   }

@@ -1,7 +1,10 @@
 #include "scheduler/simulator.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <chrono>
+#include <limits>
 
 namespace pumice {
 namespace {
@@ -190,6 +193,106 @@ Result<std::vector<TradeOff>> sweep_chunks(const TradeOffOptions& options) {
     }
   }
   return rows;
+}
+
+namespace {
+
+/// Requests of which none shares anything with another.
+struct Crowd {
+  VirtualRun run;
+  uint32_t block_tokens;
+  uint64_t next_key = 0;
+  std::vector<ChunkOutcome> outcomes = {};
+
+  static Result<Crowd> create(const LatecomerOptions& options, uint32_t max_running) {
+    SchedulerOptions scheduler_options = options.scheduler;
+    scheduler_options.max_running = max_running;
+    PUMICE_TRY(Scheduler scheduler, Scheduler::create(scheduler_options,
+                                                      {.n_blocks = options.n_blocks,
+                                                       .block_tokens = options.block_tokens,
+                                                       .keyed = true},
+                                                      CostModel(options.device)));
+    return Crowd{{std::move(scheduler), options.device}, options.block_tokens};
+  }
+  Result<RequestId> add(ServiceClass service_class, uint32_t prompt_tokens,
+                        uint32_t max_new_tokens) {
+    std::vector<uint64_t> keys(prompt_tokens / block_tokens);
+    std::ranges::generate(keys, [&] { return next_key++; });
+    return run.scheduler.add({.keys = std::move(keys),
+                              .n_keyed_tokens = prompt_tokens,
+                              .max_new_tokens = max_new_tokens,
+                              .service_class = service_class},
+                             run.now);
+  }
+  bool has_token(RequestId id) const { return run.scheduler.request(id).generated_tokens > 0; }
+  /// Steps it took; all of them where there is no end.
+  uint32_t run_to_first_token(RequestId id) {
+    constexpr uint32_t kMost = 10'000'000;
+    uint32_t n_steps = 0;
+    while (n_steps < kMost && !has_token(id) && run.step(outcomes)) ++n_steps;
+    return n_steps;
+  }
+};
+
+/// New tokens: so many that none ends before the latecomer is served, as far as blocks allow.
+uint32_t for_ever(const LatecomerOptions& options, uint32_t prompt_tokens) {
+  constexpr uint32_t kForEver = 1u << 24;
+  const uint64_t most = uint64_t{options.n_blocks} * options.block_tokens;
+  return most < prompt_tokens + kForEver
+             ? static_cast<uint32_t>(most - std::min<uint64_t>(most, prompt_tokens))
+             : kForEver;
+}
+
+Result<Latecomer> latecomer(const LatecomerOptions& options, uint32_t n_batch, bool long_prompt) {
+  PUMICE_TRY(Crowd crowd, Crowd::create(options, std::max(options.n_batch, 1u)));
+  std::string amid;
+  for (uint32_t i = 0; i < n_batch; ++i) {
+    PUMICE_TRY(const RequestId id, crowd.add(ServiceClass::kBatch, options.batch_tokens,
+                                             for_ever(options, options.batch_tokens)));
+    (void)crowd.run_to_first_token(id);
+  }
+  if (n_batch > 0) amid = fmt::format("{} batch requests", n_batch);
+  if (long_prompt) {
+    PUMICE_TRY_STATUS(crowd.add(ServiceClass::kInteractive, options.long_prompt_tokens, 1));
+    crowd.run.step(crowd.outcomes);
+    amid += fmt::format("{}a prompt of {} tokens", amid.empty() ? "" : " and ",
+                        options.long_prompt_tokens);
+  }
+  Latecomer row{.amid = amid.empty() ? "nobody" : amid};
+  const uint64_t before = crowd.run.scheduler.telemetry().preemptions;
+  PUMICE_TRY(const RequestId id, crowd.add(ServiceClass::kInteractive, options.prompt_tokens, 1));
+  row.steps = crowd.run_to_first_token(id);
+  const RequestTimes& times = crowd.run.scheduler.request(id).times;
+  row.ttft_s = times.first_token - times.arrived;
+  row.preemptions = crowd.run.scheduler.telemetry().preemptions - before;
+  return row;
+}
+
+Result<double> batch_ttft(const LatecomerOptions& options) {
+  if (options.scheduler.aging_s == 0) return std::numeric_limits<double>::infinity();
+  PUMICE_TRY(Crowd crowd, Crowd::create(options, 1));
+  PUMICE_TRY(const RequestId stream, crowd.add(ServiceClass::kInteractive, options.prompt_tokens,
+                                               for_ever(options, options.prompt_tokens)));
+  (void)crowd.run_to_first_token(stream);
+  PUMICE_TRY(const RequestId id, crowd.add(ServiceClass::kBatch, options.batch_tokens, 1));
+  (void)crowd.run_to_first_token(id);
+  if (!crowd.has_token(id)) return std::numeric_limits<double>::infinity();
+  const RequestTimes& times = crowd.run.scheduler.request(id).times;
+  return times.first_token - times.arrived;
+}
+
+}  // namespace
+
+Result<LatecomerReport> simulate_latecomer(const LatecomerOptions& options) {
+  LatecomerReport report;
+  for (const bool long_prompt : {false, true}) {
+    for (const uint32_t n_batch : {0u, options.n_batch}) {
+      PUMICE_TRY(Latecomer row, latecomer(options, n_batch, long_prompt));
+      report.rows.push_back(std::move(row));
+    }
+  }
+  PUMICE_TRY(report.batch_ttft_s, batch_ttft(options));
+  return report;
 }
 
 }  // namespace pumice

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "base/result.hpp"
@@ -84,5 +85,34 @@ struct TradeOffOptions {
 /// Prompts arrive one after another while streams decode: a row for each chunk size and number of
 /// streams. Errors: kInvalidArgument.
 Result<std::vector<TradeOff>> sweep_chunks(const TradeOffOptions& options);
+
+/// How soon an interactive request is served that comes when others have all places.
+struct Latecomer {
+  std::string amid;          ///< what was there before it
+  uint32_t steps = 0;        ///< until its first token, that step included
+  double ttft_s = 0;         ///< likewise
+  uint64_t preemptions = 0;  ///< of those who made way
+};
+
+struct LatecomerReport {
+  std::vector<Latecomer> rows;  ///< the first: alone, as many steps as its prompt takes
+  /// And the price: how long a batch request waits for its first token beside an interactive one
+  /// that would have the only place for ever. Infinite where classes do not age.
+  double batch_ttft_s = 0;
+};
+
+struct LatecomerOptions {
+  SchedulerOptions scheduler = {};  ///< max_running is that of the batch requests
+  uint32_t n_blocks = 0;
+  uint32_t block_tokens = 16;
+  StepCost device = {};
+  uint32_t n_batch = 8;         ///< requests that decode; at least one
+  uint32_t batch_tokens = 512;  ///< their prompts
+  uint32_t long_prompt_tokens = 100'000;
+  uint32_t prompt_tokens = 400;  ///< of the latecomer
+};
+
+/// Errors: kInvalidArgument, kDoesNotFit.
+Result<LatecomerReport> simulate_latecomer(const LatecomerOptions& options);
 
 }  // namespace pumice

@@ -1,6 +1,7 @@
 // pumice sim: the scheduler and the cache in virtual time, over a trace or a synthetic mix.
 #include <fmt/core.h>
 
+#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -20,6 +21,7 @@ using Json = nlohmann::json;
 constexpr uint32_t kMostStreams = 1u << 14;
 constexpr uint32_t kMostSynthetic = 1'000'000;
 constexpr uint32_t kMostChunk = 1u << 20;
+constexpr double kMostAgingS = 3600;
 
 Status check_all(std::string_view flag, std::span<const uint32_t> numbers, uint32_t most) {
   for (const uint32_t number : numbers) {
@@ -45,6 +47,7 @@ struct SimOptions {
   uint32_t token_budget = 2048;
   uint32_t chunk_tokens = 512;
   double tpot_target_ms = 50;
+  double aging_s = SchedulerOptions{}.aging_s;
   uint32_t parallel = 256;
   double speed_up = 1;
   std::string goodput;
@@ -53,6 +56,10 @@ struct SimOptions {
   std::string sweep_chunks = "0,32,64,128,256,512,1024,2048,8192";
   std::string sweep_decodes = "0,1,8,32,128";
   uint32_t sweep_prompt = 8192;
+  bool latecomer = false;
+  uint32_t n_batch = LatecomerOptions{}.n_batch;
+  uint32_t long_prompt = LatecomerOptions{}.long_prompt_tokens;
+  uint32_t late_prompt = LatecomerOptions{}.prompt_tokens;
   bool json = false;
 };
 
@@ -78,7 +85,7 @@ Result<StepCost> read_device_model(const std::string& path) {
 Result<Trace> load_trace(const SimOptions& options) {
   if (options.trace.empty() == (options.n_synthetic == 0)) {
     return make_error(ErrorCode::kInvalidArgument,
-                      "give one of --trace FILE, --synthetic N and --sweep");
+                      "give one of --trace FILE, --synthetic N, --sweep and --latecomer");
   }
   if (options.n_synthetic > 0) {
     return make_synthetic_trace(
@@ -95,7 +102,8 @@ Result<Trace> load_trace(const SimOptions& options) {
 SchedulerOptions scheduler_options(const SimOptions& options) {
   SchedulerOptions scheduler{.token_budget = options.token_budget,
                              .chunk_tokens = options.token_budget,
-                             .max_running = options.parallel};
+                             .max_running = options.parallel,
+                             .aging_s = options.aging_s};
   if (options.policy == "adaptive") scheduler.tpot_target_s = options.tpot_target_ms / 1e3;
   if (options.policy == "fixed") scheduler.chunk_tokens = options.chunk_tokens;
   if (options.policy == "monolithic") scheduler.token_budget = scheduler.chunk_tokens = 1u << 20;
@@ -221,8 +229,55 @@ Status sweep(const SimOptions& options) {
   return {};
 }
 
+Status latecomer(const SimOptions& options) {
+  LatecomerOptions simulated{.scheduler = scheduler_options(options),
+                             .n_batch = options.n_batch,
+                             .long_prompt_tokens = options.long_prompt,
+                             .prompt_tokens = options.late_prompt};
+  PUMICE_TRY(const std::optional<uint32_t> blocks, parse_limit_or_inf("--blocks", options.blocks));
+  simulated.n_blocks = blocks.value_or(kUnlimitedBlocks);
+  if (options.block_size != 0) simulated.block_tokens = options.block_size;
+  PUMICE_TRY(simulated.device, read_device_model(options.device_model));
+  PUMICE_TRY(const LatecomerReport report, simulate_latecomer(simulated));
+  if (options.json) {
+    Json rows = Json::array();
+    for (const Latecomer& row : report.rows) {
+      rows.push_back({{"amid", row.amid},
+                      {"steps", row.steps},
+                      {"ttft_s", row.ttft_s},
+                      {"preemptions", row.preemptions}});
+    }
+    const bool ages = std::isfinite(report.batch_ttft_s);
+    fmt::print("{}\n", Json{{"prompt_tokens", simulated.prompt_tokens},
+                            {"device_model", simulated.device},
+                            {"rows", rows},
+                            {"aging_s", options.aging_s},
+                            {"batch_ttft_s", ages ? Json(report.batch_ttft_s) : Json()}}
+                           .dump(2));
+    return {};
+  }
+  fmt::print(
+      "an interactive request with a prompt of {} tokens, when others have all places; their long "
+      "prompt is\ninteractive too\n\n{:<44} {:>20} {:>9} {:>10}\n",
+      simulated.prompt_tokens, "amid", "steps to first token", "TTFT ms", "made way");
+  for (const Latecomer& row : report.rows) {
+    fmt::print("{:<44} {:>20} {:>9.1f} {:>10}\n", row.amid, row.steps, row.ttft_s * 1e3,
+               row.preemptions);
+  }
+  if (std::isfinite(report.batch_ttft_s)) {
+    fmt::print(
+        "\na batch request beside an interactive one that never ends, with one place: first token "
+        "after {:.1f} s\n",
+        report.batch_ttft_s);
+  } else {
+    fmt::print("\nwithout aging a batch request may wait for ever\n");
+  }
+  return {};
+}
+
 Status sim(const SimOptions& options) {
   if (options.sweep) return sweep(options);
+  if (options.latecomer) return latecomer(options);
   PUMICE_TRY(const Trace trace, load_trace(options));
   SimulationOptions simulation{.scheduler = scheduler_options(options),
                                .calibrated = !options.uncalibrated,
@@ -311,6 +366,11 @@ Command add_sim(CLI::App& app) {
   command->add_option("--tpot-target", options->tpot_target_ms, "Milliseconds between tokens")
       ->capture_default_str()
       ->check(number_in(kLeastNumber, kMostNumber));
+  command
+      ->add_option("--aging", options->aging_s,
+                   "Seconds after which a service class that is not served gets a turn; 0: never")
+      ->capture_default_str()
+      ->check(number_in(0, kMostAgingS));
   command->add_option("--np,--parallel", options->parallel, "-np: requests that run at once")
       ->capture_default_str()
       ->check(CLI::Range(1u, 1u << 20));
@@ -330,12 +390,26 @@ Command add_sim(CLI::App& app) {
   command->add_option("--prompt-tokens", options->sweep_prompt, "Length of the prompts of --sweep")
       ->capture_default_str()
       ->check(CLI::Range(1u, 1u << 20));
+  command->add_flag("--latecomer", options->latecomer,
+                    "Print how soon an interactive request gets its first token when batch "
+                    "requests have all places and a long prompt is being read");
+  command->add_option("--batch", options->n_batch, "Batch requests, and places, of --latecomer")
+      ->capture_default_str()
+      ->check(CLI::Range(1u, kMostStreams));
+  command
+      ->add_option("--long-prompt", options->long_prompt, "Length of the long one of --latecomer")
+      ->capture_default_str()
+      ->check(CLI::Range(1u, 1u << 20));
+  command->add_option("--late-prompt", options->late_prompt, "Length of the latecomer's own prompt")
+      ->capture_default_str()
+      ->check(CLI::Range(1u, 1u << 20));
   command->add_flag("--json", options->json, "Print JSON");
   command->footer(
       "Examples:\n"
       "  pumice sim --trace conversation.jsonl --blocks 10000\n"
       "  pumice sim --synthetic 2000 --rate 10 --goodput 'ttft:500 tpot:50'\n"
-      "  pumice sim --sweep --tpot-target 30");
+      "  pumice sim --sweep --tpot-target 30\n"
+      "  pumice sim --latecomer --batch 8 --long-prompt 100000 --aging 30");
   return {command, [options] { return sim(*options); }};
 }
 

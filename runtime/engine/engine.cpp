@@ -24,6 +24,7 @@ SchedulerOptions scheduler_options(const EngineOptions& options) {
           .max_partial_prefills = options.max_partial_prefills,
           .window_tokens = options.context_tokens,
           .reserved_decode_tokens = options.reserved_decode_tokens,
+          .aging_s = options.aging_s,
           .stop_at_window = options.overflow == OverflowPolicy::kStop};
 }
 
@@ -78,7 +79,7 @@ auto Engine::guarded(const Body& body) -> decltype(body()) {
 Status Engine::repair() {
   if (!broken_) return {};
   stepper_.reset();
-  PUMICE_TRY_STATUS(requests_->start_over());
+  requests_->start_over();
   if (!options_.cache_file.empty()) {
     const Status opened = requests_->scheduler().cache().open_prompt_cache(
         options_.cache_file, options_.cache_file_bytes);

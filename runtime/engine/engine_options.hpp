@@ -44,8 +44,11 @@ struct EngineOptions {
   uint32_t token_budget = 512;  ///< tokens in a step
   uint32_t chunk_tokens = 512;  ///< tokens of one prompt in a step
   double tpot_target_s = 0;     ///< shrinks chunks beside decoding requests; 0: never
-  uint32_t max_partial_prefills = 4;
+  // Who is served before whom: docs/ARCHITECTURE.md, "The service rule", and SchedulerOptions.
+  uint32_t max_partial_prefills = 4;  ///< prompts of equal rank that are partly read
+  /// Tokens of a step that rows of other classes leave to each class.
   std::array<uint32_t, kServiceClasses> reserved_decode_tokens = {};
+  double aging_s = 60;  ///< a class that is not served for so long gets a turn; 0: never
   OverflowPolicy overflow = OverflowPolicy::kStop;
   uint32_t keep_tokens = 1;           ///< of kShift
   bool prefix_cache = true;           ///< reuse the KV of prefixes seen before

@@ -266,8 +266,8 @@ void Requests::shift_window(RequestId id) {
   active.tokens = std::move(tokens);
 }
 
-Status Requests::start_over() {
-  PUMICE_TRY(Scheduler scheduler, Scheduler::in_place_of(scheduler_));
+void Requests::start_over() {
+  Scheduler scheduler = Scheduler::in_place_of(scheduler_);
   for (const auto& [id, active] : requests_) {
     scheduler.adopt(scheduler_.request(id), active.tokens,
                     static_cast<uint32_t>(active.told.size()) - active.n_restored);
@@ -277,7 +277,6 @@ Status Requests::start_over() {
   for (auto& [id, active] : requests_) {
     if (active.tokens.size() > limits_.window_tokens) shift_window(id);
   }
-  return {};
 }
 
 // ---- what a step reads

@@ -133,9 +133,9 @@ class Requests {
   /// The device's memory is gone: every request begins again from its tokens.
   void lose_device() { scheduler_.lose_device(); }
   /// An exception has left a call of this in the middle of something: every request begins again
-  /// from what was told of it, with an empty cache. Events that were not taken yet stay. Errors:
-  /// kInternal. Another exception changes nothing, and then this is called again.
-  Status start_over();
+  /// from what was told of it, with an empty cache. Events that were not taken yet stay. Another
+  /// exception changes nothing, and then this is called again.
+  void start_over();
 
   // ---- what a step reads of a request that it has a chunk of
 

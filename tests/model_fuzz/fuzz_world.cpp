@@ -20,6 +20,7 @@ SchedulerOptions random_options(Random& random, uint32_t block_tokens) {
   if (pick(3) == 0) {
     for (uint32_t& reserved : options.reserved_decode_tokens) reserved = pick(4);
   }
+  options.aging_s = pick(4) == 0 ? 0 : 0.02 * (1 + pick(30));
   return options;
 }
 
@@ -31,6 +32,7 @@ Scheduler made(const SchedulerOptions& options, const KvCacheOptions& cache) {
 
 World::World(uint64_t seed)
     : random_(seed),
+      n_classes_(pick(3) == 0 ? 1 : kServiceClasses),
       cache_options_(random_cache(random_)),
       scheduler_(
           made(options_ = random_options(random_, cache_options_.block_tokens), cache_options_)),
@@ -43,7 +45,8 @@ std::string World::description() const {
   return fmt::format("{}, budget {}, chunk {}, running {}, partial {}, window {}{}",
                      described(cache_options_), options_.token_budget, options_.chunk_tokens,
                      options_.max_running, options_.max_partial_prefills, options_.window_tokens,
-                     options_.stop_at_window ? "" : ", restarts");
+                     options_.stop_at_window ? "" : ", restarts") +
+         fmt::format(", aging {}", options_.aging_s);
 }
 
 void World::diverged(const std::string& what) const { throw Divergence(what); }
@@ -100,11 +103,12 @@ void World::arrive() {
   RequestSpec spec;
   spec.prompt = random_tokens();
   spec.max_new_tokens = pick(14);
-  spec.service_class = static_cast<ServiceClass>(pick(kServiceClasses));
+  spec.service_class = static_cast<ServiceClass>(pick(n_classes_));
   spec.priority = static_cast<int32_t>(pick(3)) - 1;
   if (chance(15)) spec.deadline_s = now_ + 0.01 * pick(60);
   if (chance(30)) spec.salt = "a";
   spec.runs_ahead = chance(80);
+  if (chance(10)) spec.max_tokens_per_s = 5 + pick(100);
   if (chance(20)) spec.id = pick(30);
   const RequestSpec sent = spec;
   const Result<RequestId> id = scheduler_.add(std::move(spec), now_);
@@ -122,6 +126,7 @@ void World::arrive() {
   request.priority = sent.priority;
   request.deadline_s = sent.deadline_s;
   request.runs_ahead = sent.runs_ahead;
+  request.token_s = sent.max_tokens_per_s > 0 ? 1 / sent.max_tokens_per_s : 0;
   request.salt = sent.salt;
   request.max_new = sent.max_new_tokens;
   request.tokens = sent.prompt;
@@ -222,6 +227,7 @@ void World::check_plan(const StepPlan& plan, const NaivePlan& expected) {
     if (scheduler_.request(chunk.request).slot != chunk.slot) diverged("a chunk of another slot");
   }
   if (n_tokens > options_.token_budget) diverged("a step exceeds its budget");
+  check_classes(plan);
   if (expected.fails_what_fits) diverged("a request fails that had room");
   // What the reference says.
   same(plan.chunks.size(), expected.chunks.size(), "chunks in a step");
@@ -241,6 +247,28 @@ void World::check_plan(const StepPlan& plan, const NaivePlan& expected) {
   if (plan.ended != expected.ended) diverged("other requests are ended while planning");
   same(plan.transfers.copies.size(), expected.n_copies, "copies");
   if (!plan.empty()) same(plan.id, expected.id, "the plan's id");
+}
+
+/// Nobody of a lesser class is in a step in which a better one waits for a place.
+void World::check_classes(const StepPlan& plan) {
+  const std::vector<NaiveRequest*> waiting = naive_.waiting();
+  const std::vector<NaiveRequest*> running = naive_.running();
+  if (waiting.empty() || running.size() < options_.max_running) return;
+  const auto partly_read = std::ranges::count_if(running, [&](const NaiveRequest* request) {
+    return naive_.reads_prompt(*request) ||
+           std::ranges::any_of(plan.chunks, [&](const StepChunk& chunk) {
+             return chunk.request == request->id && !chunk.decodes;
+           });
+  });
+  if (static_cast<size_t>(partly_read) >= options_.max_partial_prefills) return;
+  for (const StepChunk& chunk : plan.chunks) {
+    const NaiveRequest& served = naive_.request(chunk.request);
+    if (!served.on_turn && served.class_rank() > waiting.front()->class_rank() &&
+        !naive_.lacks_blocks()) {
+      diverged(fmt::format("request {} is served, and a better one, {}, waits for a place",
+                           chunk.request, waiting.front()->id));
+    }
+  }
 }
 
 /// How many tokens of the prompt were ever committed and are to be found, if nothing was given up.
@@ -346,7 +374,7 @@ void World::commit() {
   const std::vector<ChunkOutcome> outcomes = scheduler_.commit(
       flight.plan.id, flight.sampled, now_, std::numeric_limits<double>::quiet_NaN());
   const std::vector<NaiveChunk> chunks = naive_.open().front().chunks;
-  const std::vector<bool> counted = naive_.commit(flight.sampled);
+  const std::vector<bool> counted = naive_.commit(flight.sampled, now_);
   same(outcomes.size(), counted.size(), "outcomes");
   for (size_t i = 0; i < outcomes.size(); ++i) {
     const ChunkOutcome& outcome = outcomes[i];
@@ -455,6 +483,7 @@ void World::compare() {
 void World::finish() {
   if (chance(50)) {  // let all of it end by itself
     for (int i = 0; i < 20000 && !scheduler_.idle(); ++i) {
+      now_ += 0.01;
       plan();
       compare();
       commit();

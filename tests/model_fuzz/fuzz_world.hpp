@@ -48,6 +48,7 @@ class World {
   void ask();
   void plan();
   void check_plan(const StepPlan& plan, const NaivePlan& expected);
+  void check_classes(const StepPlan& plan);
   void check_started(const StepPlan& plan);
   size_t ever_committed(const NaiveRequest& request) const;
   void note_ends();
@@ -61,6 +62,7 @@ class World {
   void check_slots() const;
 
   std::mt19937_64 random_;
+  uint32_t n_classes_;
   SchedulerOptions options_;
   KvCacheOptions cache_options_;
   Scheduler scheduler_;

@@ -53,16 +53,20 @@ TEST(ModelFuzz, AgreesWithANaiveCacheAndScheduler) {
     total.steps += counts.steps;
     total.failed_steps += counts.failed_steps;
     total.losses += counts.losses;
+    total.turns += counts.turns;
+    total.made_way += counts.made_way;
   });
   if (HasFatalFailure()) return;
   fmt::print(
-      "{} requests, {} finished, {} cancelled, {} preemptions, {} steps computed, {} rolled back, "
-      "{} devices lost\n",
-      total.arrived, total.finished, total.cancelled, total.preemptions, total.steps,
-      total.failed_steps, total.losses);
+      "{} requests, {} finished, {} cancelled, {} preemptions, {} of them for one that started, {} "
+      "turns of classes, {} steps computed, {} rolled back, {} devices lost\n",
+      total.arrived, total.finished, total.cancelled, total.preemptions, total.made_way,
+      total.turns, total.steps, total.failed_steps, total.losses);
   // The dice reach what they are thrown for.
   EXPECT_GT(total.finished, total.steps / 8);
-  EXPECT_GT(total.preemptions, total.steps / 100);
+  EXPECT_GT(total.preemptions - total.made_way, total.steps / 500);
+  EXPECT_GT(total.made_way, total.steps / 100);
+  EXPECT_GT(total.turns, total.steps / 100);
   EXPECT_GT(total.failed_steps, total.steps / 20);
   EXPECT_GE(total.losses, total.steps / 500);
 }

@@ -154,6 +154,32 @@ class NaiveCache {
     return blamed;
   }
 
+  /// Free pages if these sequences had none.
+  size_t n_free_without(const std::vector<Id>& ids) const {
+    size_t n = free_.size();
+    for (size_t i = 0; i < blocks_.size(); ++i) {
+      n += blocks_[i].owners > 0 && blocks_[i].owners == n_held(i, ids) ? 1 : 0;
+    }
+    return n;
+  }
+  /// Pages of groups that keep all, of what a prompt finds, that others than these sequences hold.
+  size_t n_shared_without(const Tokens& tokens, const std::string& salt,
+                          const std::vector<Id>& ids) const {
+    size_t n = 0;
+    for (size_t i = 1; i <= find_for(tokens, salt).full_blocks(block_tokens_); ++i) {
+      for (size_t g = 0; g < groups_.size(); ++g) {
+        if (groups_[g].recurrent || groups_[g].window > 0) continue;
+        bool shared = false;
+        for (size_t b = 0; b < blocks_.size(); ++b) {
+          shared |= holds(blocks_[b], g, prefix(tokens, i * block_tokens_), salt) &&
+                    blocks_[b].owners > n_held(b, ids);
+        }
+        n += shared ? 1 : 0;
+      }
+    }
+    return n;
+  }
+
   std::optional<Id> begin(const Tokens& tokens, const std::string& salt, size_t reserve_tokens) {
     Found found = find_for(tokens, salt);
     if (!can_take(wanted(tokens, salt, found, reserve_tokens)) && found.tail) {
@@ -412,6 +438,19 @@ class NaiveCache {
   };
 
   static bool has_content(const Block& block) { return !block.content.empty(); }
+  /// How often these sequences hold a page.
+  size_t n_held(size_t page, const std::vector<Id>& ids) const {
+    size_t n = 0;
+    for (const Id id : ids) {
+      const Sequence& sequence = sequences_.at(id);
+      for (size_t g = 0; g < groups_.size(); ++g) {
+        n += static_cast<size_t>(std::ranges::count(sequence.blocks[g], Page(page)));
+        n += sequence.spare[g] == page ? 1 : 0;
+        for (const auto& [position, state] : sequence.states[g]) n += state == page ? 1 : 0;
+      }
+    }
+    return n;
+  }
   static Tokens prefix(const Tokens& tokens, size_t n) {
     return {tokens.begin(), tokens.begin() + static_cast<ptrdiff_t>(n)};
   }

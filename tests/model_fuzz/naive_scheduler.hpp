@@ -1,10 +1,13 @@
-// What scheduler/ promises, written down as simply as possible over NaiveCache: one list of
-// requests, searched and sorted anew whenever something is asked. Shares no code with the product;
-// options and states are the product's public types.
+// What scheduler/ promises, written down as simply as possible over NaiveCache: the service rule of
+// docs/ARCHITECTURE.md, with one list of requests that is searched and sorted anew whenever
+// something is asked. Shares no code with the product; options and states are the product's public
+// types.
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <deque>
+#include <limits>
 #include <tuple>
 
 #include "scheduler/scheduler.hpp"
@@ -13,12 +16,16 @@
 
 namespace pumice::model_fuzz {
 
+inline constexpr double kNeverS = std::numeric_limits<double>::infinity();
+
 struct NaiveRequest {
   RequestId id = 0;
   ServiceClass service_class = ServiceClass::kNormal;
   int32_t priority = 0;
   uint64_t arrival = 0;
   double deadline_s = 0;
+  double token_s = 0;  // least time between tokens
+  double due_s = 0;    // of the next
   bool runs_ahead = true;
   std::string salt;
   size_t max_new = 0;
@@ -31,13 +38,21 @@ struct NaiveRequest {
   size_t scheduled = 0;
   size_t sampling = 0;  // tokens that steps under way will bring
   uint64_t life = 0;  // another one when steps under way no longer count; no two requests share one
-  uint64_t last_planned = 0;
+  uint64_t last_planned = 0;  // the step it was in last
+  uint64_t number = 0;        // taken when it came, and when it has had its turn
+  uint64_t started = 0;       // the step that did
+  size_t most_computed = 0;   // positions, ever
+  bool on_turn = false;
+  double turn_ends_s = kNeverS;
   size_t preemptions = 0;
   std::optional<NaiveCache::Id> sequence;
 
   bool running() const { return sequence.has_value(); }
   bool ended() const { return state >= RequestState::kFinished; }
-  auto rank() const { return std::tuple(service_class, priority, arrival); }
+  auto class_rank() const { return std::tuple(!on_turn, service_class); }
+  auto equals_rank() const { return std::tuple(!on_turn, service_class, priority); }
+  auto rank() const { return std::tuple(!on_turn, service_class, priority, arrival); }
+  auto turn() const { return std::tuple(!on_turn, service_class, priority, number); }
 };
 
 struct NaiveChunk {
@@ -47,6 +62,8 @@ struct NaiveChunk {
   size_t n = 0;
   bool samples = false;
   bool decodes = false;
+  double due_s = 0;     // of its request before
+  uint64_t number = 0;  // likewise
 };
 
 struct NaivePlan {
@@ -71,7 +88,9 @@ struct NaivePlan {
 struct NaiveCounts {
   uint64_t arrived = 0, finished = 0, cancelled = 0, failed = 0, preemptions = 0, steps = 0;
   uint64_t failed_steps = 0, computed = 0, discarded = 0, generated = 0;
-  uint64_t losses = 0;  // of the device
+  uint64_t losses = 0;    // of the device
+  uint64_t turns = 0;     // of classes
+  uint64_t made_way = 0;  // for one that started
 };
 
 class NaiveScheduler {
@@ -98,6 +117,7 @@ class NaiveScheduler {
 
   void add(NaiveRequest request) {
     request.arrival = ++arrivals_;
+    request.number = ++numbers_;
     request.life = ++lives_;
     ++counts_.arrived;
     requests_.emplace(request.id, std::move(request));
@@ -127,19 +147,27 @@ class NaiveScheduler {
     NaiveRequest& request = requests_.at(id);
     if (request.running()) wait_again(request);
     request.tokens = tokens;
+    request.most_computed = 0;
     blocked_.reset();
   }
 
   NaivePlan plan(double now_s) {
+    now_s_ = now_s;
     NaivePlan plan{.id = next_plan_};
     expire(plan, now_s);
+    skip_pause();
+    give_turns();
+    start_better(plan);
     hold_room(plan);
     plan_decodes(plan);
     plan_prefills(plan);
+    if (blocked_) blocked_->second = std::min(blocked_->second, cache_.n_free());
     if (plan.chunks.empty() && open_.empty()) fail_stuck(plan);
     for (const auto& [id, life] : plan.started) {
       if (still_runs(id, life)) plan.n_copies += cache_.n_copies(*requests_.at(id).sequence);
     }
+    had_work_ = !plan.empty() || !open_.empty();
+    last_plan_s_ = now_s;
     if (plan.empty()) return plan;
     ++next_plan_;
     open_.push_back(plan);
@@ -165,7 +193,8 @@ class NaiveScheduler {
   }
 
   /// Which chunks count; `tokens` for the sampling ones in order.
-  std::vector<bool> commit(const std::vector<uint32_t>& tokens) {
+  std::vector<bool> commit(const std::vector<uint32_t>& tokens, double now_s) {
+    now_s_ = now_s;
     const NaivePlan plan = open_.front();
     open_.pop_front();
     ++counts_.steps;
@@ -194,6 +223,8 @@ class NaiveScheduler {
         NaiveRequest& request = requests_.at(chunk.request);
         request.scheduled = chunk.first;
         request.sampling -= chunk.samples ? 1 : 0;
+        request.due_s = chunk.due_s;
+        request.number = chunk.number;
         cache_.unplan(*request.sequence, chunk.first);
         if (chunk.decodes) cache_.shrink(*request.sequence, chunk.first);
       }
@@ -219,6 +250,9 @@ class NaiveScheduler {
         [](const NaiveRequest& request) { return request.state == RequestState::kWaiting; });
   }
 
+  /// Whether the first that waits was found not to fit.
+  bool lacks_blocks() { return blocked_ && blocked_->first == waiting().front()->id; }
+
   /// A prompt of which something is left to plan.
   bool reads_prompt(const NaiveRequest& request) const {
     return request.state == RequestState::kPrefilling &&
@@ -236,6 +270,8 @@ class NaiveScheduler {
   }
 
  private:
+  using Requests = std::vector<NaiveRequest*>;
+
   template <typename Wanted>
   std::vector<NaiveRequest*> in_order(Wanted wanted) {
     std::vector<NaiveRequest*> all;
@@ -280,11 +316,55 @@ class NaiveScheduler {
     }
   }
 
-  /// Who of the running gives way first: served last, and not in this step yet.
+  /// A time without plans counts for a turn at most, unless there was nothing to plan.
+  void skip_pause() {
+    const double uncounted = now_s_ - last_plan_s_ - options_.aging_s / 8;
+    if (!had_work_ || uncounted <= 0) return;
+    for (double& since : unserved_since_) {
+      if (since != kNeverS) since = std::min(now_s_, since + uncounted);
+    }
+  }
+
+  /// A class that could be served, and of which nothing new is computed for long, gets a turn.
+  void give_turns() {
+    for (const ServiceClass c : {ServiceClass::kNormal, ServiceClass::kBatch}) {
+      NaiveRequest* first = nullptr;
+      bool has_turn = false;
+      bool under_way = false;
+      for (auto& [id, request] : requests_) {
+        if (request.ended() || request.service_class != c) continue;
+        if (request.on_turn && now_s_ >= request.turn_ends_s) {
+          request.on_turn = false;
+          blocked_.reset();
+        }
+        has_turn |= request.on_turn;
+        under_way |= request.scheduled > request.computed;
+        const bool could_be_served = !request.running() || reads_prompt(request) ||
+                                     (can_decode(request) && request.due_s <= now_s_);
+        if (could_be_served && (first == nullptr || request.rank() < first->rank()))
+          first = &request;
+      }
+      double& since = unserved_since_[static_cast<size_t>(c)];
+      if (first == nullptr) {
+        since = kNeverS;
+        continue;
+      }
+      if (since == kNeverS) since = now_s_;
+      if (options_.aging_s == 0 || has_turn || under_way) continue;
+      if (now_s_ - since < options_.aging_s) continue;
+      ++counts_.turns;
+      first->on_turn = true;
+      first->turn_ends_s = kNeverS;
+      blocked_.reset();
+    }
+  }
+
+  /// Who of the running gives way first to one that grows: served last, not in this step yet.
   NaiveRequest* last_unplanned(const NaiveRequest* spared) {
     const std::vector<NaiveRequest*> all = running();
     for (size_t i = all.size(); i-- > 0;) {
-      if (all[i] != spared && all[i]->last_planned != next_plan_) return all[i];
+      const bool in_step = all[i]->started == next_plan_ || all[i]->last_planned == next_plan_;
+      if (all[i] != spared && !in_step) return all[i];
     }
     return nullptr;
   }
@@ -317,11 +397,46 @@ class NaiveScheduler {
   void add_chunk(NaiveRequest& request, size_t n, bool decodes, NaivePlan& plan) {
     const bool to_the_end = request.scheduled + n == request.tokens.size() + request.sampling;
     const bool samples = to_the_end && request.generated + request.sampling < request.max_new;
-    plan.chunks.push_back({request.id, request.life, request.scheduled, n, samples, decodes});
+    const bool has_prompt_of_equal =
+        !decodes && std::ranges::any_of(plan.chunks, [&](const NaiveChunk& chunk) {
+          return !chunk.decodes &&
+                 requests_.at(chunk.request).equals_rank() == request.equals_rank();
+        });
+    plan.chunks.push_back({request.id, request.life, request.scheduled, n, samples, decodes,
+                           request.due_s, request.number});
+    if (samples)
+      request.due_s = std::max(request.due_s, now_s_ - request.token_s) + request.token_s;
     cache_.plan(*request.sequence, request.scheduled + n);
     request.scheduled += n;
     request.sampling += samples ? 1 : 0;
     request.last_planned = next_plan_;
+    // Of prompts that are equals, only the first in a step has its turn.
+    if (!has_prompt_of_equal) request.number = ++numbers_;
+  }
+
+  /// The prompt that goes first: partly read, or of the first that waits, if there is a place and
+  /// it is not known that it does not fit.
+  NaiveRequest* first_prompt() {
+    NaiveRequest* first = nullptr;
+    const auto consider = [&](NaiveRequest* request) {
+      if (first == nullptr || request->turn() < first->turn()) first = request;
+    };
+    for (NaiveRequest* request : running()) {
+      if (wants_chunk(*request)) consider(request);
+    }
+    if (!waiting().empty() && running().size() < options_.max_running) {
+      NaiveRequest* head = waiting().front();
+      if (!blocked_ || blocked_->first != head->id) consider(head);
+    }
+    return first;
+  }
+
+  /// What a row leaves of the budget to that prompt.
+  size_t left_to(const NaiveRequest& prompt, const NaiveRequest& row) const {
+    if (prompt.class_rank() < row.class_rank()) {
+      return std::min(block_tokens_, prompt.tokens.size() - prompt.scheduled);
+    }
+    return prompt.turn() < row.turn() ? 1 : 0;
   }
 
   void plan_decodes(NaivePlan& plan) {
@@ -332,12 +447,26 @@ class NaiveScheduler {
       const auto c = static_cast<size_t>(request->service_class);
       promised[c] = options_.reserved_decode_tokens[c];
     }
+    const NaiveRequest* prompt = first_prompt();
     std::vector<NaiveRequest*> rows = running();
-    std::erase_if(rows, [&](const NaiveRequest* request) { return !can_decode(*request); });
+    std::erase_if(rows, [&](const NaiveRequest* request) {
+      return !can_decode(*request) || request->due_s > now_s_ || request->started == next_plan_;
+    });
+    size_t n_wanted = rows.size() + block_tokens_;
+    for (const size_t n : promised) n_wanted += n;
+    if (n_wanted > options_.token_budget) {
+      std::ranges::sort(rows, {}, [](const NaiveRequest* request) { return request->turn(); });
+    }
     for (NaiveRequest* request : rows) {
       size_t others = 0;
       for (size_t c = 0; c < kServiceClasses; ++c) {
-        if (c != static_cast<size_t>(request->service_class)) others += promised[c];
+        if (c == static_cast<size_t>(request->service_class)) continue;
+        const bool has_prompt =
+            prompt != nullptr && c == static_cast<size_t>(prompt->service_class);
+        others += std::max(promised[c], has_prompt ? left_to(*prompt, *request) : 0);
+      }
+      if (prompt != nullptr && prompt->service_class == request->service_class) {
+        others += left_to(*prompt, *request);
       }
       if (plan.n_tokens() + others >= options_.token_budget) continue;
       if (!can_decode(*request) || !make_room(*request, request->scheduled + 1, plan)) continue;
@@ -372,86 +501,100 @@ class NaiveScheduler {
     return true;
   }
 
-  /// Someone of a lesser class who can make room for the request.
-  NaiveRequest* yielding_to(const NaiveRequest& request) {
-    NaiveRequest* last = last_unplanned(nullptr);
-    return last != nullptr && last->service_class > request.service_class ? last : nullptr;
+  /// Who starts gets a chunk at once, and rows afterwards.
+  bool wants_chunk(const NaiveRequest& request) const {
+    return reads_prompt(request) || request.started == next_plan_;
   }
 
-  bool admit(NaivePlan& plan) {
+  /// Those who make way for one that starts, the last one last.
+  Requests lesser_than(const NaiveRequest& request) {
+    Requests lesser = running();
+    std::erase_if(lesser, [&](const NaiveRequest* other) {
+      return other->on_turn || (!request.on_turn && other->service_class <= request.service_class);
+    });
+    return lesser;
+  }
+
+  /// Blocks for the whole prompt, and one for each other to grow into, if these did not run.
+  bool fits(const NaiveRequest& request, const Requests& without) {
+    const size_t n_others = running().size() - without.size();
+    if (n_others == 0) return true;
+    std::vector<NaiveCache::Id> ids;
+    for (const NaiveRequest* other : without) ids.push_back(*other->sequence);
+    size_t needed = cache_.pages_for(request.tokens.size(), options_.chunk_tokens);
+    for (const NaiveGroup& group : cache_.groups()) needed += group.recurrent ? 0 : n_others;
+    needed -= cache_.n_shared_without(request.tokens, request.salt, ids);
+    return cache_.unlimited() || needed <= cache_.n_free_without(ids);
+  }
+
+  /// The first that waits gets a place and blocks, if it can.
+  bool start(NaivePlan& plan) {
     NaiveRequest& request = *waiting().front();
-    // Whoever did not fit is tried again when more blocks are free, a prompt was read further,
-    // someone has stopped running, or someone can yield.
-    if (blocked_ && blocked_->first == request.id && cache_.n_free() <= blocked_->second &&
-        yielding_to(request) == nullptr) {
+    size_t n_read = 0;
+    for (const NaiveRequest* other : running()) {
+      n_read += reads_prompt(*other) && other->equals_rank() <= request.equals_rank() ? 1 : 0;
+    }
+    if (n_read >= options_.max_partial_prefills) return false;
+    // Whoever did not fit is tried again when more blocks are free than were at any time since, a
+    // prompt was read further, someone has stopped running or a turn has begun or ended.
+    if (blocked_ && blocked_->first == request.id && cache_.n_free() <= blocked_->second)
       return false;
-    }
-    while (running().size() >= options_.max_running) {
-      NaiveRequest* victim = yielding_to(request);
-      if (victim == nullptr) return false;
-      preempt(*victim, plan);
-    }
+    const auto does_not_fit = [&] {
+      blocked_ = {request.id, cache_.n_free()};
+      return false;
+    };
+    Requests lesser = lesser_than(request);
+    if (running().size() - lesser.size() >= options_.max_running) return false;
+    if (!fits(request, lesser)) return does_not_fit();
     while (true) {
-      const size_t n_running = running().size();
-      size_t needed = cache_.pages_for(request.tokens.size(), options_.chunk_tokens);
-      for (const NaiveGroup& group : cache_.groups()) {
-        if (group.recurrent) continue;
-        needed += n_running;
-        if (group.window > 0) continue;
-        needed -= cache_.find_for(request.tokens, request.salt).full_blocks(block_tokens_);
-      }
-      if (n_running == 0 || cache_.can_take(needed)) {
+      if (running().size() < options_.max_running && fits(request, {})) {
         request.sequence = cache_.begin(request.tokens, request.salt, request.tokens.size());
         if (request.sequence) break;
       }
-      NaiveRequest* victim = yielding_to(request);
-      if (victim == nullptr) {
-        blocked_ = {request.id, cache_.n_free()};
-        return false;
-      }
-      preempt(*victim, plan);
+      if (lesser.empty()) return does_not_fit();
+      ++counts_.made_way;
+      preempt(*lesser.back(), plan);
+      lesser.pop_back();
     }
     blocked_.reset();
     request.state = RequestState::kPrefilling;
     request.computed = request.scheduled = cache_.sequence(*request.sequence).cached;
+    request.started = next_plan_;
     plan.started.emplace_back(request.id, request.life);
     return true;
   }
 
+  /// A better class does not wait for a lesser one.
+  void start_better(NaivePlan& plan) {
+    while (!waiting().empty() && !lesser_than(*waiting().front()).empty() && start(plan)) {
+    }
+  }
+
   void plan_prefills(NaivePlan& plan) {
-    std::vector<NaiveRequest*> partial = running();
-    std::erase_if(partial, [&](const NaiveRequest* request) { return !reads_prompt(*request); });
-    std::ranges::stable_sort(partial, {}, [](const NaiveRequest* request) {
-      return std::tuple(request->service_class, request->priority, request->last_planned);
-    });
-    size_t n_partial = partial.size();
-    const auto start_next = [&] {
-      NaiveRequest& next = *waiting().front();
-      if (!admit(plan)) return false;
-      ++n_partial;
-      if (!plan_prefill(next, plan)) return false;
-      n_partial -= reads_prompt(next) ? 0 : 1;
-      return true;
-    };
-    const auto some_left = [&] {
-      return plan.n_tokens() < options_.token_budget && !waiting().empty();
-    };
-    // A better class does not wait behind prompts half read, nor for their number.
-    while (some_left() && !partial.empty() &&
-           waiting().front()->service_class < partial.front()->service_class && start_next()) {
-    }
-    for (NaiveRequest* request : partial) {
-      if (!request->running() || !reads_prompt(*request)) continue;  // preempted just now
-      if (!plan_prefill(*request, plan)) break;
-      n_partial -= reads_prompt(*request) ? 0 : 1;
-    }
-    while (some_left() && n_partial < options_.max_partial_prefills && start_next()) {
+    Requests partial = running();
+    std::erase_if(partial, [&](const NaiveRequest* request) { return !wants_chunk(*request); });
+    std::ranges::sort(partial, {}, [](const NaiveRequest* request) { return request->turn(); });
+    bool may_start = true;
+    while (plan.n_tokens() < options_.token_budget) {
+      NaiveRequest* head = waiting().empty() || !may_start ? nullptr : waiting().front();
+      if (head != nullptr && !lesser_than(*head).empty()) head = nullptr;
+      if (head != nullptr && (partial.empty() || head->turn() < partial.front()->turn())) {
+        may_start = start(plan);
+        if (may_start && !plan_prefill(*head, plan)) break;
+      } else if (!partial.empty()) {
+        NaiveRequest& next = *partial.front();
+        partial.erase(partial.begin());
+        if (!plan_prefill(next, plan)) break;
+      } else {
+        break;
+      }
     }
   }
 
   void fail_stuck(NaivePlan& plan) {
     std::optional<RequestId> stuck;
     for (const NaiveRequest* request : running()) {
+      if (can_decode(*request) && request->due_s > now_s_) return;
       if (!stuck && (can_decode(*request) || reads_prompt(*request))) stuck = request->id;
     }
     if (!stuck && running().empty() && !waiting().empty()) stuck = waiting().front()->id;
@@ -470,6 +613,13 @@ class NaiveScheduler {
     NaiveRequest& request = requests_.at(chunk.request);
     request.computed += chunk.n;
     counts_.computed += chunk.n;
+    if (request.computed > request.most_computed) {
+      request.most_computed = request.computed;
+      unserved_since_[static_cast<size_t>(request.service_class)] = now_s_;
+    }
+    if (chunk.samples && request.on_turn && request.turn_ends_s == kNeverS) {
+      request.turn_ends_s = now_s_ + options_.aging_s / 8;
+    }
     cache_.commit(*request.sequence, request.computed);
     if (!chunk.decodes) blocked_.reset();
     if (chunk.samples) {
@@ -494,9 +644,15 @@ class NaiveScheduler {
   NaiveCache cache_;
   std::map<RequestId, NaiveRequest> requests_;
   std::deque<NaivePlan> open_;
+  /// Who waits did not fit, and the fewest free blocks since.
   std::optional<std::pair<RequestId, size_t>> blocked_;
+  std::array<double, kServiceClasses> unserved_since_ = {kNeverS, kNeverS, kNeverS};
+  double now_s_ = 0;
+  double last_plan_s_ = 0;
+  bool had_work_ = false;
   NaiveCounts counts_;
   uint64_t arrivals_ = 0;
+  uint64_t numbers_ = 0;
   uint64_t lives_ = 0;
   uint64_t next_plan_ = 1;
 };

@@ -65,9 +65,7 @@ TEST(SchedulerGroups, AChunkEndsWhereAStateIsKept) {
 }
 
 TEST(SchedulerGroups, APreemptedRequestGoesOnWhereItWas) {
-  // Rows of other classes leave the whole step to who is interactive.
-  SchedulerBed bed({.token_budget = 16, .max_running = 1, .reserved_decode_tokens = {16, 0, 0}},
-                   cache_of({kFull, kLocal, kState}, 64));
+  SchedulerBed bed({.token_budget = 16, .max_running = 1}, cache_of({kFull, kLocal, kState}, 64));
   RequestSpec batch;
   batch.service_class = ServiceClass::kBatch;
   const RequestId lesser = bed.add(tokens_from(0, 40), 20, batch);

@@ -129,6 +129,35 @@ TEST_F(Rates, MakeNobodyFail) {
   EXPECT_GT(bed.scheduler.telemetry().preemptions, 0u);
 }
 
+// A stream whose next token is not due yet is disturbed by a long step as much as any other.
+TEST_F(Rates, AreMetBesideAPromptWithinTheTargetBetweenTokens) {
+  const StepCost device{.fixed = 1e-3, .per_row = 1e-4, .per_token = 1e-4};
+  SchedulerBed bed(
+      {.token_budget = 512, .chunk_tokens = 512, .tpot_target_s = 20e-3, .max_running = 2}, 4000,
+      CostModel(device));
+  bed.device = device;
+  const RequestId slow = bed.add(tokens_from(0, 20), 500, {.max_tokens_per_s = 10});
+  bed.step();
+  const RequestId prompt = bed.add(tokens_from(1000, 40'000), 1);
+  double last = std::nan("");
+  double longest = 0;
+  uint32_t largest_chunk = 0;
+  uint32_t n_gaps = 0;
+  while (bed.scheduler.request(prompt).generated_tokens == 0) {
+    const double start = bed.now;
+    for (const StepChunk& chunk : bed.step().chunks) {
+      if (!chunk.decodes) largest_chunk = std::max(largest_chunk, chunk.n_tokens);
+      if (chunk.request != slow) continue;
+      if (!std::isnan(last)) longest = std::max(longest, start - last);
+      n_gaps += std::isnan(last) ? 0 : 1;
+      last = start;
+    }
+  }
+  EXPECT_GT(n_gaps, 20u);
+  EXPECT_LE(longest, 0.1 + 20e-3 + 1e-9);
+  EXPECT_EQ(largest_chunk, 512u) << "where there is time, chunks are whole";
+}
+
 TEST_F(Rates, ThatAreNoneAreRefused) {
   SchedulerBed bed(options(1), 8);
   for (const double rate : {-1.0, std::nan(""), std::numeric_limits<double>::infinity()}) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <random>
 
@@ -143,6 +144,8 @@ TEST(Scheduler, RefusesOptionsThatCannotWork) {
   EXPECT_NE(error_of({.token_budget = 15}).find("below one block of 16"), std::string::npos);
   EXPECT_NE(error_of({.chunk_tokens = 0}), "");
   EXPECT_NE(error_of({.tpot_target_s = -1}), "");
+  EXPECT_NE(error_of({.aging_s = -1}).find("gets a turn"), std::string::npos);
+  EXPECT_NE(error_of({.aging_s = std::nan("")}), "");
   const CostModel slow({.fixed = 0.01, .per_row = 0.001, .per_token = 0.001});
   EXPECT_NE(error_of({.tpot_target_s = 0.005}, slow).find("5.00 ms"), std::string::npos);
   EXPECT_EQ(error_of({.tpot_target_s = 0.05}, slow), "");
@@ -165,7 +168,9 @@ TEST(Scheduler, ABetterClassTakesThePlaceOfALesserOneWhichLosesNothing) {
   bed.step();
   bed.step();
   const RequestId urgent = bed.add(tokens_from(300, 16), 2, of_class(ServiceClass::kInteractive));
-  EXPECT_EQ(requests_of(bed.step()), std::vector<RequestId>{batch});  // its row was planned first
+  EXPECT_EQ(requests_of(bed.step()), std::vector<RequestId>{urgent});
+  EXPECT_EQ(requests_of(bed.step()), std::vector<RequestId>{urgent});
+  EXPECT_EQ(requests_of(bed.step()), std::vector<RequestId>{batch});
   bed.run_to_idle();
   EXPECT_EQ(bed.scheduler.request(urgent).generated_tokens, 2u);
   EXPECT_EQ(bed.scheduler.request(batch).generated_tokens, 10u);
@@ -186,7 +191,7 @@ TEST(Scheduler, PartialPrefillsTakeTurnsUpToTheirCap) {
     }
     EXPECT_LE(partial, 2u);
   }
-  EXPECT_EQ(order, (std::vector<RequestId>{a, a, a, b, b, b, c, c, c}));
+  EXPECT_EQ(order, (std::vector<RequestId>{a, b, a, b, a, c, b, c, c}));
 }
 
 TEST(Scheduler, PreemptsTheLastServedWhenBlocksRunOutAndRecomputes) {
@@ -246,14 +251,14 @@ TEST(Scheduler, AFullHouseOfOneClassLeavesOthersTheirReservedTokens) {
     SchedulerBed bed({.token_budget = 16,
                       .max_running = 40,
                       .max_partial_prefills = 40,
-                      .reserved_decode_tokens = {reserved, 0, 0}},
+                      .reserved_decode_tokens = {0, 0, reserved}},
                      200);
-    for (uint32_t i = 0; i < 16; ++i) bed.add({i, 1}, 200, of_class(ServiceClass::kBatch));
+    for (uint32_t i = 0; i < 16; ++i) bed.add({i, 1}, 200, of_class(ServiceClass::kInteractive));
     for (int i = 0; i < 20; ++i) bed.step();
     EXPECT_EQ(bed.step().n_tokens(), 16u);
-    const RequestId urgent = bed.add({7, 7, 7}, 50, of_class(ServiceClass::kInteractive));
+    const RequestId batch = bed.add({7, 7, 7}, 50, of_class(ServiceClass::kBatch));
     for (int i = 0; i < 3; ++i) bed.step();
-    return bed.scheduler.request(urgent).generated_tokens;
+    return bed.scheduler.request(batch).generated_tokens;
   };
   EXPECT_EQ(tokens_in_three_steps(0), 0u);
   EXPECT_EQ(tokens_in_three_steps(4), 3u);

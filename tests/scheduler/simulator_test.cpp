@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <fstream>
 
 #include "tests/shared_data.hpp"
@@ -129,6 +130,36 @@ TEST(Simulator, KeepsStatesWhereItIsTold) {
   EXPECT_EQ(matched(KeptStates::kBranch), Result(2, 2));  // of the second and the third
   EXPECT_EQ(matched(KeptStates::kEdgeAndBranch), Result(3 + 2, 5));
   EXPECT_EQ(matched(KeptStates::kEveryEdge), Result(3 + 2 + 2, 3 + 2 + 1 + 1));
+}
+
+TEST(Simulator, ALatecomerIsServedAmidBatchRequestsAndBehindALongPrompt) {
+  LatecomerOptions options{.scheduler = {.token_budget = 512, .chunk_tokens = 512, .aging_s = 20},
+                           .n_blocks = kUnlimitedBlocks,
+                           .device = kSimulatedDevice};
+  for (const uint32_t n_blocks : {kUnlimitedBlocks, 6600u}) {  // nearly all of it the long prompt's
+    options.n_blocks = n_blocks;
+    for (const uint32_t prompt_tokens : {1u, 400u, 900u}) {
+      options.prompt_tokens = prompt_tokens;
+      const auto report = simulate_latecomer(options);
+      ASSERT_TRUE(report.ok()) << report.error().message;
+      ASSERT_EQ(report->rows.size(), 4u);
+      const uint32_t alone = report->rows[0].steps;
+      EXPECT_EQ(alone, (prompt_tokens + 511) / 512);
+      for (const Latecomer& row : report->rows) EXPECT_LE(row.steps, alone + 2) << row.amid;
+      EXPECT_EQ(report->rows[0].preemptions, 0u);
+      EXPECT_EQ(report->rows[1].preemptions, 1u) << "a place";
+      EXPECT_GE(report->batch_ttft_s, 20);
+      EXPECT_LE(report->batch_ttft_s, 20.1);
+    }
+  }
+  options.scheduler.aging_s = 0;
+  const auto never = simulate_latecomer(options);
+  ASSERT_TRUE(never.ok());
+  EXPECT_TRUE(std::isinf(never->batch_ttft_s));
+  options.n_blocks = 1000;
+  const auto refused = simulate_latecomer(options);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kDoesNotFit);
 }
 
 TEST(Simulator, LearnsADeviceItDoesNotKnow) {

@@ -69,8 +69,27 @@ class Sim(CommandLineTest):
         self.assertGreater(monolithic["itl_p99_s"], 10 * 20e-3)
         self.assertIn("adaptive", self.ok("sim", "--sweep").stdout.decode())
 
+    def test_a_latecomer_is_served_amid_batch_requests_and_behind_a_long_prompt(self):
+        report = self.json("--latecomer", "--batch", 8, "--long-prompt", 100000, "--aging", 20)
+        alone, *amid_others = report["rows"]
+        self.assertEqual(alone["amid"], "nobody")
+        self.assertEqual([row["amid"] for row in amid_others],
+                         ["8 batch requests", "a prompt of 100000 tokens",
+                          "8 batch requests and a prompt of 100000 tokens"])
+        for row in amid_others:
+            self.assertLessEqual(row["steps"], alone["steps"] + 2, row)
+        self.assertAlmostEqual(report["batch_ttft_s"], 20, delta=0.1)
+        self.assertIsNone(self.json("--latecomer", "--aging", 0)["batch_ttft_s"])
+        text = self.ok("sim", "--latecomer").stdout.decode()
+        for word in ("steps to first token", "8 batch requests", "first token after 60.0 s"):
+            self.assertIn(word, text)
+        self.assertIn("may wait for ever", self.ok("sim", "--latecomer", "--aging", 0).stdout.decode())
+        self.assertIn("--latecomer", self.ok("sim", "--help").stdout.decode())
+
     def test_bad_input_is_one_line(self):
         self.refuses(USAGE, "sim", says="--trace")
+        self.refuses(USAGE, "sim", "--latecomer", "--aging", -1, says="--aging")
+        self.refuses(USAGE, "sim", "--latecomer", "--batch", 0, says="--batch")
         self.refuses(USAGE, "sim", "--synthetic", 5, "--blocks", "many", says="inf")
         self.refuses(USAGE, "sim", "--synthetic", 5, "--goodput", "fast", says="ttft:500")
         self.refuses(USAGE, "sim", "--sweep", "--chunks", "1,x", says="--chunks")
