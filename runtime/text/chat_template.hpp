@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <ctime>
+#include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -21,8 +22,10 @@ struct Template;
 
 struct RenderOptions {
   std::optional<std::tm> now;            ///< what strftime_now shows; local time where not given
-  uint64_t max_steps = 10'000'000;       ///< a second or two, whatever the template
-  size_t max_bytes = size_t{256} << 20;  ///< of values alive at once and the text, about
+  uint64_t max_steps = 10'000'000;       ///< about a second, whatever the template
+  size_t max_bytes = size_t{64} << 20;   ///< of values alive at once, the text among them
+  /// Asked every millisecond or so, in the thread that renders; yes ends the rendering.
+  std::function<bool()> stopped;
 };
 
 /// A compiled template; immutable, render from any thread.

@@ -1,11 +1,10 @@
 // Arguments of a call by parameter, as Python binds them.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <initializer_list>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/result.hpp"
 #include "text/jinja/value.hpp"
@@ -33,8 +32,9 @@ class Bound {
   Result<std::string_view> text(size_t i, std::string_view fallback) const;
 
  private:
+  Budget* budget_ = nullptr;
   std::string_view what_;
-  std::vector<const Value*> values_;
+  std::array<const Value*, 8> values_{};  ///< more than any of them takes
 };
 
 }  // namespace pumice::jinja
