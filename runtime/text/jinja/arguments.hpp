@@ -19,6 +19,12 @@ class Bound {
                             std::initializer_list<std::string_view> parameters,
                             size_t n_required = 0);
 
+  /// For functions without parameters.
+  static Status none(std::string_view what, const Arguments& arguments) {
+    const Result<Bound> bound = bind(what, arguments, {});
+    return bound.ok() ? Status() : Status(bound.error());
+  }
+
   /// Null where the caller gave none.
   const Value* operator[](size_t i) const { return values_[i]; }
   bool has(size_t i) const { return values_[i] != nullptr && !values_[i]->is_none(); }

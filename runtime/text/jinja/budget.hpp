@@ -46,14 +46,14 @@ class Budget {
     if (n > ready_steps_) make_ready(n);
     ready_steps_ -= n;
   }
-  /// The work of looking at so many bytes: compared, counted, copied.
-  void scan(size_t n_bytes) { step(1 + n_bytes / 64); }
+  /// The work of reading so many bytes, character by character.
+  void scan(size_t n_bytes) { step(1 + n_bytes / 16); }
   /// The work of going through so many values or names.
   void walk(size_t n_items) { step(1 + n_items / 8); }
 
   void take(size_t n_bytes) {
     if (n_bytes > max_bytes_ - bytes_) exceed("needs too much memory");
-    scan(n_bytes);
+    step(1 + n_bytes / 64);  // they will be written
     bytes_ += n_bytes;
   }
   void give(size_t n_bytes) noexcept { bytes_ -= n_bytes; }

@@ -205,9 +205,9 @@ class PercentValues {
   }
 
   /// What can be indexed may be left, as Python takes it for a mapping.
-  bool all_taken() const {
+  bool all_taken(bool format_is_safe) const {
     if (tuple_ != nullptr) return at_ == tuple_->size();
-    const bool is_indexed = given_.dict() != nullptr ||
+    const bool is_indexed = given_.dict() != nullptr || (format_is_safe && given_.is_undefined()) ||
                             (given_.list() != nullptr && given_.list()->has_index());
     return at_ > 0 || is_indexed;
   }
@@ -258,6 +258,10 @@ Result<Text> percent_field(Budget& budget, Spec spec, char letter, const Value& 
   if (letter == 's' || letter == 'r' || letter == 'a' || letter == 'c') {
     if (spec.align == '=') spec.align = '>', spec.fill = " ";
     spec.type = 's';
+    if (letter == 'c') {
+      const bool one = value.is_string() && count_code_points(value.text(budget)) == 1;
+      if (escapes || (!one && !value.integer())) return fail("%c requires int or char");
+    }
     if (letter == 'c' && value.integer()) {
       const int64_t code_point = *value.integer();
       if (code_point < 0 || code_point > 0x10FFFF) return fail("%c arg not in range(0x110000)");
@@ -282,6 +286,10 @@ Result<Text> percent_field(Budget& budget, Spec spec, char letter, const Value& 
   }
   if (std::string_view("xXoeEfFgG").find(letter) == std::string_view::npos) {
     return fail("unsupported format character '{}'", printable({&letter, 1}));
+  }
+  const bool as_integer = std::string_view("xXo").find(letter) != std::string_view::npos;
+  if (as_integer && (escapes || !value.integer())) {
+    return fail("%{} format: an integer is required, not {}", letter, type_name(value));
   }
   spec.type = letter;
   return field_text(budget, spec, value);
@@ -319,7 +327,7 @@ Result<Value> percent_format(Budget& budget, const Value& given, const Value& ar
     PUMICE_TRY(const Text field, percent_field(budget, spec, letter, value, given.is_safe()));
     out += field;
   }
-  if (!values.all_taken()) return fail("not all arguments converted during string formatting");
+  if (!values.all_taken(given.is_safe())) return fail("not all arguments converted during string formatting");
   return make_string(std::move(out), given.is_safe());
 }
 
@@ -389,6 +397,9 @@ Result<Value> brace_field(Budget& budget, const Spec& spec, bool has_spec, const
   if (escapes && value.is_safe()) {
     if (has_spec) return fail("Unsupported format specification for Markup.");
     return value;
+  }
+  if (has_spec && !value.is_string() && !value.number()) {
+    return fail("unsupported format string passed to {}.__format__", type_name(value));
   }
   if (spec.type == 's' && value.number()) {
     return fail("unknown format code 's' for object of type '{}'", type_name(value));

@@ -39,7 +39,7 @@ Value parts_of(const Value& self, const Parts& parts, ListKind kind = ListKind::
 
 template <Text (*kChange)(Budget&, std::string_view)>
 Result<Value> changed(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
-  PUMICE_TRY(const Bound bound, Bound::bind("method", arguments, {}));
+  PUMICE_TRY_STATUS(Bound::none("method", arguments));
   return make_string(kChange(interpreter.budget(), text_of(interpreter, self)), self.is_safe());
 }
 
@@ -273,7 +273,12 @@ Result<Value> pad(Interpreter& interpreter, const Value& self, const Arguments& 
   PUMICE_TRY(const int64_t width, bound.integer(0, 0));
   PUMICE_TRY(const std::string_view given, bound.text(1, " "));
   const std::string_view text = text_of(interpreter, self);
-  if (count_code_points(given) != 1) return fail("the fill character must be one character long");
+  // Safe text escapes what it is filled with, which must then still be one character.
+  const bool is_escaped = self.is_safe() && kAlign != Align::kZeros && bound.has(1) &&
+                          given.find_first_of("&<>'\"") != given.npos && !bound[1]->is_safe();
+  if (is_escaped || count_code_points(given) != 1) {
+    return fail("the fill character must be exactly one character long");
+  }
   const std::string_view fill = kAlign == Align::kZeros ? "0" : given;
   const auto length = static_cast<int64_t>(count_code_points(text));
   if (width <= length) return self;

@@ -182,12 +182,20 @@ Result<Value> attr(Interpreter& interpreter, const Value& input, const Arguments
 
 Result<Value> file_size(Interpreter& interpreter, const Value& input, const Arguments& arguments) {
   PUMICE_TRY(const Bound bound, Bound::bind("filesizeformat", arguments, {"binary"}));
-  PUMICE_TRY(const Value number, to_float(interpreter, input, Arguments(interpreter.budget())));
+  Budget& budget = interpreter.budget();
+  if (input.is_undefined()) return input.why_undefined();
+  if (!input.is_string() && !input.number()) {
+    return fail("float() argument must be a string or a real number, not '{}'", type_name(input));
+  }
+  const std::optional<double> number =
+      input.is_string() ? parse_float(budget, input) : input.number();
+  if (!number) {
+    return fail("could not convert string to float: {}", printable(repr(budget, input)));
+  }
   const bool binary = bound.truth(0, false);
   const double base = binary ? 1024 : 1000;
-  const double bytes = *number.number();
+  const double bytes = *number;
   if (bytes == 1) return Value::borrowed("1 Byte");
-  Budget& budget = interpreter.budget();
   if (bytes < base) return make_string(formatted(budget, "{:.0f} Bytes", std::trunc(bytes)));
   constexpr std::string_view kPrefixes = "kMGTPEZY";
   double unit = base;

@@ -182,7 +182,7 @@ class PrettyPrinter {
 
 Result<Value> pretty_print(Interpreter& interpreter, const Value& input,
                            const Arguments& arguments) {
-  PUMICE_TRY(const Bound bound, Bound::bind("pprint", arguments, {}));
+  PUMICE_TRY_STATUS(Bound::none("pprint", arguments));
   Budget& budget = interpreter.budget();
   PrettyPrinter printer(budget);
   printer.print(sorted(budget, input), 0, 0);

@@ -194,15 +194,7 @@ Result<Value> sum(Interpreter& interpreter, const Value& input, const Arguments&
 }
 
 Result<Value> length(Interpreter& interpreter, const Value& input, const Arguments&) {
-  if (input.is_undefined()) return Value(int64_t{0});
-  if (input.is_string()) {
-    return Value(static_cast<int64_t>(count_code_points(input.text(interpreter.budget()))));
-  }
-  const bool has_length =
-      input.dict() != nullptr || (input.list() != nullptr && input.list()->has_length());
-  if (!has_length) return fail("object of type '{}' has no len()", type_name(input));
-  return Value(static_cast<int64_t>(input.dict() != nullptr ? input.dict()->size()
-                                                            : input.list()->size()));
+  return length_of(interpreter.budget(), input);
 }
 
 Result<Value> first(Interpreter& interpreter, const Value& input, const Arguments&) {
@@ -401,6 +393,15 @@ constexpr std::array kSequenceFilters = {
 }  // namespace
 
 std::span<const Filter> sequence_filters() { return kSequenceFilters; }
+
+Result<Value> length_of(Budget& budget, const Value& value) {
+  if (value.is_undefined()) return Value(int64_t{0});
+  if (value.is_string()) return Value(static_cast<int64_t>(count_code_points(value.text(budget))));
+  if (value.dict() != nullptr) return Value(static_cast<int64_t>(value.dict()->size()));
+  const ListData* const list = value.list();
+  if (list != nullptr && list->has_length()) return Value(static_cast<int64_t>(list->size()));
+  return fail("object of type '{}' has no len()", type_name(value));
+}
 
 Result<Value> reach(Interpreter& interpreter, const Value& object, const Value& attribute) {
   if (!attribute.is_string()) return get_item(interpreter, object, attribute);

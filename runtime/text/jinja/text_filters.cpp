@@ -13,7 +13,7 @@ namespace {
 
 template <Text (*kChange)(Budget&, std::string_view)>
 Result<Value> changed(Interpreter& interpreter, const Value& input, const Arguments& arguments) {
-  PUMICE_TRY(const Bound bound, Bound::bind("filter", arguments, {}));
+  PUMICE_TRY_STATUS(Bound::none("filter", arguments));
   Budget& budget = interpreter.budget();
   const Value text = soft_str(budget, input);
   return make_string(kChange(budget, text.text(budget)), text.is_safe());
@@ -21,7 +21,7 @@ Result<Value> changed(Interpreter& interpreter, const Value& input, const Argume
 
 /// Jinja2 joins the words of a title anew, which are then no longer safe.
 Result<Value> title(Interpreter& interpreter, const Value& input, const Arguments& arguments) {
-  PUMICE_TRY(const Bound bound, Bound::bind("title", arguments, {}));
+  PUMICE_TRY_STATUS(Bound::none("title", arguments));
   return make_string(title_sentence(interpreter.budget(), interpreter.str(input)));
 }
 
@@ -115,8 +115,12 @@ Result<Value> safe(Interpreter& interpreter, const Value& input, const Arguments
 
 Result<Value> indent(Interpreter& interpreter, const Value& input, const Arguments& arguments) {
   PUMICE_TRY(const Bound bound, Bound::bind("indent", arguments, {"width", "first", "blank"}));
+  if (input.is_undefined()) return input.why_undefined();
+  if (!input.is_string()) {
+    return fail("unsupported operand type(s) for +=: '{}' and 'str'", type_name(input));
+  }
   Budget& budget = interpreter.budget();
-  const Value text = soft_str(budget, input);
+  const Value& text = input;
   Text by(budget);
   if (bound.has(0) && bound[0]->is_string()) {
     by = interpreter.str(*bound[0]);
@@ -148,14 +152,15 @@ Result<Value> truncate(Interpreter& interpreter, const Value& input, const Argum
   if (length < end_length) return fail("expected length >= {}, got {}", end_length, length);
   if (leeway < 0) return fail("expected leeway >= 0, got {}", leeway);
   Budget& budget = interpreter.budget();
-  const Value string = soft_str(budget, input);
-  const std::string_view text = string.text(budget);
-  const auto own = static_cast<int64_t>(count_code_points(text));
-  if (own <= length || own - length <= leeway) return string;
+  PUMICE_TRY(const Value own_length, length_of(budget, input));
+  const int64_t own = *own_length.integer();
+  if (own <= length || own - length <= leeway) return input;
+  if (!input.is_string()) return fail("can only truncate a string, not '{}'", type_name(input));
+  const std::string_view text = input.text(budget);
   std::string_view kept = code_points(text, 0, static_cast<size_t>(length - end_length));
   if (!bound.truth(1, false)) kept = kept.substr(0, kept.rfind(' '));
   const Value end = bound.has(2) ? *bound[2] : Value::borrowed(end_text);
-  return joined(budget, copy_string(budget, kept, string.is_safe()), end);
+  return joined(budget, copy_string(budget, kept, input.is_safe()), end);
 }
 
 Result<Value> word_count(Interpreter& interpreter, const Value& input, const Arguments&) {
