@@ -25,6 +25,7 @@ using Match = std::unique_ptr<pcre2_match_data, MatchDeleter>;
 // What PCRE2 takes, in steps: to compile a pattern, and for a byte of text.
 constexpr uint64_t kStepsOfPattern = 100;
 constexpr uint64_t kBytesOfStep = 4;
+constexpr uint64_t kStepsOfMatch = 10;
 
 void pay_for_match(Budget& budget, std::string_view text) {
   budget.step(kStepsOfPattern + text.size() / kBytesOfStep);
@@ -32,13 +33,12 @@ void pay_for_match(Budget& budget, std::string_view text) {
 
 PCRE2_SPTR bytes_of(std::string_view text) { return reinterpret_cast<PCRE2_SPTR>(text.data()); }
 
-// Bytes that are no UTF-8 match nothing and are copied.
-Code compile(std::string_view pattern) {
+Code compile(std::string_view pattern, uint32_t more_options = 0) {
   int error = 0;
   PCRE2_SIZE where = 0;
   Code code(pcre2_compile(bytes_of(pattern), pattern.size(),
-                          PCRE2_UTF | PCRE2_UCP | PCRE2_DOTALL | PCRE2_MATCH_INVALID_UTF, &error,
-                          &where, nullptr));
+                          PCRE2_UTF | PCRE2_UCP | PCRE2_DOTALL | more_options, &error, &where,
+                          nullptr));
   PUMICE_CHECK(code != nullptr, "a pattern of ours compiles");
   return code;
 }
@@ -47,18 +47,44 @@ bool is_ascii(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return (c & 0x80) == 0; });
 }
 
-/// The one source of Unicode's cases here: PCRE2 changes them while it substitutes.
+/// Bytes of the code points that `text` begins with.
+size_t valid_bytes(std::string_view text) {
+  size_t at = 0;
+  while (at < text.size()) {
+    const size_t length = code_point_bytes(text.substr(at));
+    if (length == 1 && static_cast<unsigned char>(text[at]) >= 0x80) break;
+    at += length;
+  }
+  return at;
+}
+
+/// The one source of Unicode's cases here: PCRE2 changes them while it substitutes. It gets what is
+/// valid, piece by piece: it would look at all of a text with bytes that are not for each match.
 Text change_case(Budget& budget, std::string_view text, std::string_view pattern,
                  std::string_view replacement) {
   pay_for_match(budget, text);
-  Text result(2 * text.size() + 64, '\0', budget);
-  PCRE2_SIZE length = result.size();
-  const int n = pcre2_substitute(compile(pattern).get(), bytes_of(text), text.size(), 0,
-                                 PCRE2_SUBSTITUTE_GLOBAL | PCRE2_SUBSTITUTE_EXTENDED, nullptr,
-                                 nullptr, bytes_of(replacement), replacement.size(),
-                                 reinterpret_cast<PCRE2_UCHAR*>(result.data()), &length);
-  if (n < 0) return Text(text, budget);
-  result.resize(length);
+  const Code code = compile(pattern);
+  Text result(budget);
+  while (!text.empty()) {
+    const std::string_view valid = text.substr(0, valid_bytes(text));
+    if (valid.empty()) {
+      result += text[0];
+      text.remove_prefix(1);
+      continue;
+    }
+    budget.step(kStepsOfMatch);
+    const size_t before = result.size();
+    result.resize(before + 2 * valid.size() + 64);
+    PCRE2_SIZE length = result.size() - before;
+    const int n = pcre2_substitute(
+        code.get(), bytes_of(valid), valid.size(), 0,
+        PCRE2_SUBSTITUTE_GLOBAL | PCRE2_SUBSTITUTE_EXTENDED | PCRE2_NO_UTF_CHECK, nullptr, nullptr,
+        bytes_of(replacement), replacement.size(),
+        reinterpret_cast<PCRE2_UCHAR*>(result.data() + before), &length);
+    result.resize(before + (n < 0 ? 0 : length));
+    if (n < 0) result += valid;
+    text.remove_prefix(valid.size());
+  }
   result.shrink_to_fit();
   return result;
 }
@@ -192,7 +218,7 @@ bool is_printable(Budget& budget, uint32_t c) {
 }
 
 bool has_only_printable(Budget& budget, std::string_view text) {
-  static const Code kOther = compile("[^ \\P{C}]|[^ \\P{Z}]");  // never changes
+  static const Code kOther = compile("[^ \\P{C}]|[^ \\P{Z}]", PCRE2_MATCH_INVALID_UTF);  // never changes
   budget.step(1 + text.size() / kBytesOfStep);
   const Match match(pcre2_match_data_create_from_pattern(kOther.get(), nullptr));
   return pcre2_match(kOther.get(), bytes_of(text), text.size(), 0, 0, match.get(), nullptr) < 0;
@@ -200,7 +226,7 @@ bool has_only_printable(Budget& budget, std::string_view text) {
 
 bool matches(Budget& budget, std::string_view pattern, std::string_view text) {
   pay_for_match(budget, text);
-  const Code code = compile(pattern);
+  const Code code = compile(pattern, PCRE2_MATCH_INVALID_UTF);  // such bytes match nothing
   const Match match(pcre2_match_data_create_from_pattern(code.get(), nullptr));
   return pcre2_match(code.get(), bytes_of(text), text.size(), 0, PCRE2_ANCHORED | PCRE2_ENDANCHORED,
                      match.get(), nullptr) > 0;
