@@ -44,7 +44,9 @@ Result<std::string> ChatTemplate::render(const Json& context, const RenderOption
   // What the caller gives is not the template's to pay for.
   budget.limit(options.max_steps + kStepsOfContextByte * values.n_bytes,
                options.max_bytes + kBytesOfContextByte * values.n_bytes);
-  return jinja::Interpreter(*compiled_, budget, std::move(values.value), options.now).run();
+  jinja::Interpreter interpreter(*compiled_, budget, std::move(values.value), options.now);
+  PUMICE_TRY(const jinja::Text text, interpreter.run());
+  return std::string(text);
 }
 
 }  // namespace pumice

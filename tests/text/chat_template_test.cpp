@@ -474,6 +474,10 @@ TEST(HostileTemplate, EndsWithinItsStepsAndMemory) {
       "endfor %}",
       "{% set ns = namespace(x=1) %}{% for a in range(999) %}{% for y in [ns.x] %}{% set ns.x = "
       "loop %}{% endfor %}{% endfor %}",
+      "{% set ns = namespace(x=1) %}{% for a in range(999) %}{% set ns.x = joiner(ns.x) %}{% endfor "
+      "%}",
+      "{% set ns = namespace(x=1) %}{% for a in range(999) %}{% set ns.x = cycler(ns.x) %}{% endfor "
+      "%}",
       "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
       "{% macro f() %}{% call f() %}{{ caller() }}{% endcall %}{% endmacro %}{{ f() }}",
       "{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}",
@@ -493,7 +497,7 @@ double processor_seconds() { return static_cast<double>(std::clock()) / CLOCKS_P
 /// Ends the program where a rendering has no end: a test that fails, not one that hangs.
 class Alarm {
  public:
-  Alarm() { ::alarm(60); }
+  Alarm() { ::alarm(30); }
   ~Alarm() { ::alarm(0); }
   Alarm(const Alarm&) = delete;
   Alarm& operator=(const Alarm&) = delete;

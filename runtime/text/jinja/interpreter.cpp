@@ -104,13 +104,13 @@ void Interpreter::retain(const Value& value) noexcept {
   retained_ = std::move(object);
 }
 
-Result<std::string> Interpreter::run() {
+Result<Text> Interpreter::run() {
   Error error;
   try {
     Text text(budget_);
     out_ = &text;
     const Result<Flow> flow = run_body(program_.body, child(nullptr));
-    if (flow.ok()) return std::string(text);
+    if (flow.ok()) return text;
     error = flow.error();
   } catch (const Exhausted& exhausted) {
     error = exhausted.error;

@@ -4,7 +4,6 @@
 #include <ctime>
 #include <memory>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -40,7 +39,7 @@ class Interpreter {
 
   /// Errors: kInvalidArgument with the line and what went wrong there, kDoesNotFit or kCancelled
   /// where the budget ends.
-  Result<std::string> run();
+  Result<Text> run();
 
   // For functions, filters, tests and methods.
   Budget& budget() { return budget_; }

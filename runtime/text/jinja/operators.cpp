@@ -158,8 +158,11 @@ Result<bool> contains(Budget& budget, const Value& item, const Value& container)
   return false;
 }
 
-std::string object_name(const Value& value) {
-  return value.is_none() ? "None" : fmt::format("{} object", type_name(value));
+/// "'str object' has no attribute 'x'", "'None' has no element 0".
+Value missing(Interpreter& interpreter, const Value& object, std::string_view what) {
+  const std::string_view name = object.is_none() ? "None" : type_name(object);
+  return interpreter.undefined(
+      fmt::format("'{}{}' has no {}", name, object.is_none() ? "" : " object", what));
 }
 
 /// One end of a slice as Python clamps it.
@@ -303,8 +306,7 @@ Result<Value> get_attribute(Interpreter& interpreter, const Value& object, std::
   if (object.dict() != nullptr) {
     if (const Value* item = object.dict()->find(interpreter.budget(), name)) return *item;
   }
-  return interpreter.undefined(
-      fmt::format("'{}' has no attribute '{}'", object_name(object), printable(name)));
+  return missing(interpreter, object, fmt::format("attribute '{}'", printable(name)));
 }
 
 Result<Value> get_item(Interpreter& interpreter, const Value& object, const Value& key) {
@@ -327,8 +329,7 @@ Result<Value> get_item(Interpreter& interpreter, const Value& object, const Valu
     if (!found.empty()) return copy_string(budget, found, object.is_safe());
   }
   if (!key.is_string()) {
-    return interpreter.undefined(fmt::format("'{}' has no element {}", object_name(object),
-                                             printable(repr(budget, key))));
+    return missing(interpreter, object, fmt::format("element {}", printable(repr(budget, key))));
   }
   return get_attribute(interpreter, object, key.text(budget));
 }
