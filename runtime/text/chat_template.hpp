@@ -21,9 +21,9 @@ struct Template;
 }
 
 struct RenderOptions {
-  std::optional<std::tm> now;            ///< what strftime_now shows; local time where not given
-  uint64_t max_steps = 10'000'000;       ///< about a second, whatever the template
-  size_t max_bytes = size_t{64} << 20;   ///< of values alive at once, the text among them
+  std::optional<std::tm> now;           ///< what strftime_now shows; local time where not given
+  uint64_t max_steps = 10'000'000;      ///< about a second, whatever the template
+  size_t max_bytes = size_t{64} << 20;  ///< of values alive at once, the text among them
   /// Asked every millisecond or so, in the thread that renders; yes ends the rendering.
   std::function<bool()> stopped;
 };

@@ -40,34 +40,54 @@ class Choices {
 
 constexpr std::string_view kVariables[] = {"ns.a", "ns.b", "ns.c", "ns.d", "messages", "nope"};
 constexpr std::string_view kTargets[] = {"ns.a", "ns.b", "ns.c", "ns.d"};
-constexpr std::string_view kConstants[] = {
-    "1",     "0",    "-1",      "none",    "true",           "2.5",      "''",
-    "'a'",   "'<'",  "'\xC3\xA9'", "'\\x01'", "'a b\\nc'", "' '",    "9223372036854775807",
-    "10**9", "1000", "(1, 2)", "[3, 1, 2]", "{'a': 1, 'b': 2}", "range(9)", "'{} %s'"};
+constexpr std::string_view kConstants[] = {"1",
+                                           "0",
+                                           "-1",
+                                           "none",
+                                           "true",
+                                           "2.5",
+                                           "''",
+                                           "'a'",
+                                           "'<'",
+                                           "'\xC3\xA9'",
+                                           "'\\x01'",
+                                           "'a b\\nc'",
+                                           "' '",
+                                           "9223372036854775807",
+                                           "10**9",
+                                           "1000",
+                                           "(1, 2)",
+                                           "[3, 1, 2]",
+                                           "{'a': 1, 'b': 2}",
+                                           "range(9)",
+                                           "'{} %s'"};
 constexpr std::string_view kFilters[] = {
-    "abs",    "attr",       "batch",   "capitalize", "center",      "count",   "d",
-    "default", "dictsort",  "e",       "escape",     "filesizeformat", "first", "float",
-    "forceescape", "format", "groupby", "indent",    "int",         "items",   "join",
-    "last",   "length",     "list",    "lower",      "map",         "max",     "min",
-    "pprint", "reject",     "rejectattr", "replace", "reverse",     "round",   "safe",
-    "select", "selectattr", "slice",   "sort",       "string",      "sum",     "title",
-    "tojson", "trim",       "truncate", "unique",    "upper",       "urlencode", "wordcount",
-    "xmlattr"};
+    "abs",        "attr",    "batch",       "capitalize", "center",  "count",
+    "d",          "default", "dictsort",    "e",          "escape",  "filesizeformat",
+    "first",      "float",   "forceescape", "format",     "groupby", "indent",
+    "int",        "items",   "join",        "last",       "length",  "list",
+    "lower",      "map",     "max",         "min",        "pprint",  "reject",
+    "rejectattr", "replace", "reverse",     "round",      "safe",    "select",
+    "selectattr", "slice",   "sort",        "string",     "sum",     "title",
+    "tojson",     "trim",    "truncate",    "unique",     "upper",   "urlencode",
+    "wordcount",  "xmlattr"};
 constexpr std::string_view kMethods[] = {
-    "capitalize", "casefold", "center", "count", "endswith", "find", "format", "index",
-    "isalnum", "isspace", "isupper", "join", "ljust", "lower", "lstrip", "partition",
-    "removeprefix", "removesuffix", "replace", "rfind", "rindex", "rjust", "rpartition", "rsplit",
-    "rstrip", "split", "splitlines", "startswith", "strip", "title", "upper", "zfill", "copy",
-    "get", "items", "keys", "values", "next", "cycle", "changed"};
-constexpr std::string_view kOperators[] = {"+", "-", "*", "/", "//", "%", "**", "~", "==", "!=",
-                                           "<", "<=", ">", "in", "not in", "and", "or"};
-constexpr std::string_view kTests[] = {"defined", "string", "escaped", "iterable", "mapping",
-                                       "upper", "lower", "eq(ns.a)", "in(ns.b)", "sameas(ns.c)",
-                                       "divisibleby(2)", "callable"};
-constexpr std::string_view kCalls[] = {"range", "dict", "namespace", "cycler", "joiner",
-                                       "strftime_now", "m", "raise_exception"};
-constexpr std::string_view kNames[] = {"attribute", "default", "fill_with", "a", "indent",
-                                       "reverse", "case_sensitive", "chars"};
+    "capitalize", "casefold", "center",     "count",      "endswith",     "find",
+    "format",     "index",    "isalnum",    "isspace",    "isupper",      "join",
+    "ljust",      "lower",    "lstrip",     "partition",  "removeprefix", "removesuffix",
+    "replace",    "rfind",    "rindex",     "rjust",      "rpartition",   "rsplit",
+    "rstrip",     "split",    "splitlines", "startswith", "strip",        "title",
+    "upper",      "zfill",    "copy",       "get",        "items",        "keys",
+    "values",     "next",     "cycle",      "changed"};
+constexpr std::string_view kOperators[] = {"+",  "-", "*",  "/", "//", "%",      "**",  "~", "==",
+                                           "!=", "<", "<=", ">", "in", "not in", "and", "or"};
+constexpr std::string_view kTests[] = {"defined",  "string",       "escaped",        "iterable",
+                                       "mapping",  "upper",        "lower",          "eq(ns.a)",
+                                       "in(ns.b)", "sameas(ns.c)", "divisibleby(2)", "callable"};
+constexpr std::string_view kCalls[] = {"range",  "dict",         "namespace", "cycler",
+                                       "joiner", "strftime_now", "m",         "raise_exception"};
+constexpr std::string_view kNames[] = {"attribute", "default", "fill_with",      "a",
+                                       "indent",    "reverse", "case_sensitive", "chars"};
 
 class Writer {
  public:

@@ -3,8 +3,8 @@
 
 #include <gmock/gmock.h>
 #include <malloc.h>
-#include <nlohmann/json.hpp>
 #include <unistd.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <ctime>
@@ -195,6 +195,9 @@ TEST(ChatTemplate, PrintsPrettilyAsPythonDoes) {
       {R"({{ wide | pprint }})",
        R"(['éééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééé',
  'éééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééé'])"},
+      {R"({{ [['a' * 36, 'b' * 35]] | pprint }})",
+       R"([['aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa',
+  'bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb']])"},
       {R"({{ {2: 1, 'a': 2, 1: s} | pprint }})",
        R"({1: 'Words, many of them, which are far more than what one line of eighty '
     'columns could ever hold.\n'
@@ -301,7 +304,8 @@ TEST(ChatTemplate, FiltersKeepTextSafeWhereJinja2Does) {
         "[Markup('<'), Markup('<'), Markup('<'), Markup('<')]"},
        {"{{ ['<'|safe|reverse, '<'|safe|last, '<'|safe|center(3), '<'|safe|indent] }}",
         "[Markup('<'), Markup('<'), Markup(' < '), Markup('<')]"},
-       {"{{ ['<'|safe|title, '<'|safe|first, '<'|safe|tojson, '<'|safe|urlencode, ['<'|safe]|join('>')] }}",
+       {"{{ ['<'|safe|title, '<'|safe|first, '<'|safe|tojson, '<'|safe|urlencode, "
+        "['<'|safe]|join('>')] }}",
         "['<', '<', '\"<\"', '%3C', '<']"},
        {"{{ ['%s'|safe|format('<'), 'a<<<<<<<<<'|safe|truncate(3, true, '>')] }}",
         "[Markup('&lt;'), Markup('a<&gt;')]"},
@@ -321,7 +325,8 @@ TEST(ChatTemplate, NothingIsMappedOrChosenFromWhatCountsAsFalse) {
       {{"{{ none|selectattr('x')|list }}{{ none|rejectattr('x', 'nosuch')|list }}"
         "{{ 0|map('upper')|list }}{{ ''|select|list }}{{ false|reject('odd')|list }}",
         "[][][][][]"},
-       {"{% for m in none|selectattr('role', 'equalto', 'x') %}a{% else %}none{% endfor %}", "none"},
+       {"{% for m in none|selectattr('role', 'equalto', 'x') %}a{% else %}none{% endfor %}",
+        "none"},
        {"{{ none|map(attribute='x')|join }}{{ nope|map('nosuch')|list }}", "[]"}});
   for (const char* filter : {"list", "join", "first", "length", "sort", "sum", "unique|list"}) {
     EXPECT_THAT(shown(std::string("{{ none|") + filter + " }}"), HasSubstr("NoneType")) << filter;
@@ -474,9 +479,11 @@ TEST(HostileTemplate, EndsWithinItsStepsAndMemory) {
       "endfor %}",
       "{% set ns = namespace(x=1) %}{% for a in range(999) %}{% for y in [ns.x] %}{% set ns.x = "
       "loop %}{% endfor %}{% endfor %}",
-      "{% set ns = namespace(x=1) %}{% for a in range(999) %}{% set ns.x = joiner(ns.x) %}{% endfor "
+      "{% set ns = namespace(x=1) %}{% for a in range(999) %}{% set ns.x = joiner(ns.x) %}{% "
+      "endfor "
       "%}",
-      "{% set ns = namespace(x=1) %}{% for a in range(999) %}{% set ns.x = cycler(ns.x) %}{% endfor "
+      "{% set ns = namespace(x=1) %}{% for a in range(999) %}{% set ns.x = cycler(ns.x) %}{% "
+      "endfor "
       "%}",
       "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
       "{% macro f() %}{% call f() %}{{ caller() }}{% endcall %}{% endmacro %}{{ f() }}",
@@ -571,7 +578,8 @@ TEST(HostileTemplate, TakesNoMoreMemoryThanItMay) {
       "{{ range(99999) | map('attr', 'x' * 60) | list | tojson }}",
       "{{ range(99999) | map('string') | map('list') | map('list') | list }}",
       "{% for a in range(99999) %}{% set ns = namespace(x=joiner(cycler(a))) %}{% endfor %}",
-      "{% set ns = namespace(x=dict(a=1)) %}{% for a in range(99) %}{% set ns.x = dict(ns.x, b=ns.x, "
+      "{% set ns = namespace(x=dict(a=1)) %}{% for a in range(99) %}{% set ns.x = dict(ns.x, "
+      "b=ns.x, "
       "c=ns.x.items(), d=ns.x.keys() | list) %}{{ ns.x | length }}{% endfor %}",
       "{{ ('x ' * 5000000).split() }}",
       "{{ ('x\\n' * 5000000).splitlines() }}",
@@ -654,8 +662,9 @@ TEST(ChatTemplate, MayTakeMoreForALongerConversation) {
   const RenderOptions little{.max_steps = 1000, .max_bytes = 16384};
   EXPECT_TRUE(render(kTurns, messages(1, "x"), little).ok());
   EXPECT_TRUE(render(kTurns, messages(1000, std::string(100, 'x')), little).ok());
-  const Result<std::string> more = render(
-      "{% for a in range(9999) %}" + std::string(kTurns) + "{% endfor %}", messages(1, "x"), little);
+  const Result<std::string> more =
+      render("{% for a in range(9999) %}" + std::string(kTurns) + "{% endfor %}", messages(1, "x"),
+             little);
   ASSERT_FALSE(more.ok());
   EXPECT_EQ(more.error().code, ErrorCode::kDoesNotFit);
 }

@@ -76,11 +76,11 @@ Text change_case(Budget& budget, std::string_view text, std::string_view pattern
     const size_t before = result.size();
     result.resize(before + 2 * valid.size() + 64);
     PCRE2_SIZE length = result.size() - before;
-    const int n = pcre2_substitute(
-        code.get(), bytes_of(valid), valid.size(), 0,
-        PCRE2_SUBSTITUTE_GLOBAL | PCRE2_SUBSTITUTE_EXTENDED | PCRE2_NO_UTF_CHECK, nullptr, nullptr,
-        bytes_of(replacement), replacement.size(),
-        reinterpret_cast<PCRE2_UCHAR*>(result.data() + before), &length);
+    const int n =
+        pcre2_substitute(code.get(), bytes_of(valid), valid.size(), 0,
+                         PCRE2_SUBSTITUTE_GLOBAL | PCRE2_SUBSTITUTE_EXTENDED | PCRE2_NO_UTF_CHECK,
+                         nullptr, nullptr, bytes_of(replacement), replacement.size(),
+                         reinterpret_cast<PCRE2_UCHAR*>(result.data() + before), &length);
     result.resize(before + (n < 0 ? 0 : length));
     if (n < 0) result += valid;
     text.remove_prefix(valid.size());
@@ -218,7 +218,8 @@ bool is_printable(Budget& budget, uint32_t c) {
 }
 
 bool has_only_printable(Budget& budget, std::string_view text) {
-  static const Code kOther = compile("[^ \\P{C}]|[^ \\P{Z}]", PCRE2_MATCH_INVALID_UTF);  // never changes
+  static const Code kOther =
+      compile("[^ \\P{C}]|[^ \\P{Z}]", PCRE2_MATCH_INVALID_UTF);  // never changes
   budget.step(1 + text.size() / kBytesOfStep);
   const Match match(pcre2_match_data_create_from_pattern(kOther.get(), nullptr));
   return pcre2_match(kOther.get(), bytes_of(text), text.size(), 0, 0, match.get(), nullptr) < 0;

@@ -1,6 +1,4 @@
 // "…" % values and "…".format(values).
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <cmath>
 
@@ -121,9 +119,9 @@ Result<Text> field_text(Budget& budget, Spec spec, const Value& value) {
     }
     if (value.is_float() && !as_float && spec.precision < 0) {
       const double number = *value.number();
-      return padded(
-          spec, signed_text(spec, std::signbit(number), str(budget, Value(std::fabs(number)))),
-          '>');
+      return padded(spec,
+                    signed_text(spec, std::signbit(number), str(budget, Value(std::fabs(number)))),
+                    '>');
     }
     if (as_float || value.is_float()) {
       if (!as_float) spec.type = 'g';
@@ -327,7 +325,8 @@ Result<Value> percent_format(Budget& budget, const Value& given, const Value& ar
     PUMICE_TRY(const Text field, percent_field(budget, spec, letter, value, given.is_safe()));
     out += field;
   }
-  if (!values.all_taken(given.is_safe())) return fail("not all arguments converted during string formatting");
+  if (!values.all_taken(given.is_safe()))
+    return fail("not all arguments converted during string formatting");
   return make_string(std::move(out), given.is_safe());
 }
 
@@ -449,8 +448,7 @@ Result<Value> brace_format(Interpreter& interpreter, const Value& given,
     } else if (!conversion.empty()) {
       return fail("unknown conversion specifier in a format string");
     }
-    PUMICE_TRY(value,
-               brace_field(budget, spec, !spec_text.empty(), value, given.is_safe()));
+    PUMICE_TRY(value, brace_field(budget, spec, !spec_text.empty(), value, given.is_safe()));
     append_str(out, value);
   }
   return make_string(std::move(out), given.is_safe());

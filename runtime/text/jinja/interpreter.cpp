@@ -163,7 +163,8 @@ Result<Interpreter::Flow> Interpreter::run_statement(const Statement& statement,
                                                      const std::shared_ptr<Scope>& scope) {
   const Level level(*this);
   const int outer = std::exchange(line_, statement.line);
-  Result<Flow> flow = std::visit([&](const auto& node) { return run(node, scope); }, statement.node);
+  Result<Flow> flow =
+      std::visit([&](const auto& node) { return run(node, scope); }, statement.node);
   if (flow.ok()) line_ = outer;
   return flow;
 }
@@ -312,8 +313,7 @@ Value Interpreter::macro(const Signature& signature, const Body& body,
 
 Result<Interpreter::Flow> Interpreter::run(const MacroStatement& definition,
                                            const std::shared_ptr<Scope>& scope) {
-  scope->set(definition.signature.name,
-             macro(definition.signature, definition.body, scope));
+  scope->set(definition.signature.name, macro(definition.signature, definition.body, scope));
   return Flow::kNext;
 }
 

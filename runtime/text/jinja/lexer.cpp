@@ -89,7 +89,8 @@ class Lexer {
     } else if (sign != '+' && strips_line) {
       const size_t line = text.rfind('\n') + 1;  // 0 where there is none
       const bool begins_line = line > 0 || line_starting_;
-      if (begins_line && strip_spaces(text.substr(line), Side::kLeft).empty()) kept = text.substr(0, line);
+      if (begins_line && strip_spaces(text.substr(line), Side::kLeft).empty())
+        kept = text.substr(0, line);
     }
     if (!kept.empty()) add(TokenKind::kData, std::string(kept));
   }

@@ -1,6 +1,4 @@
 // Filters of numbers and of values as a whole.
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -205,8 +203,7 @@ Result<Value> file_size(Interpreter& interpreter, const Value& input, const Argu
     ++i;
   }
   const char prefix = binary && i == 0 ? 'K' : kPrefixes[i];
-  return make_string(
-      formatted(budget, "{:.1f} {}{}", bytes / unit, prefix, binary ? "iB" : "B"));
+  return make_string(formatted(budget, "{:.1f} {}{}", bytes / unit, prefix, binary ? "iB" : "B"));
 }
 
 constexpr std::array kNumberFilters = {

@@ -96,7 +96,8 @@ Result<Value> join(Budget& budget, const Value& a, const Value& b) {
   if (a.is_string() && b.is_string()) return joined(budget, a, b);
   const ListData* x = a.list();
   const ListData* y = b.list();
-  const bool lists = x != nullptr && y != nullptr && x->kind() == y->kind() && x->is_list_or_tuple();
+  const bool lists =
+      x != nullptr && y != nullptr && x->kind() == y->kind() && x->is_list_or_tuple();
   if (lists) {
     Values items(budget);
     items.reserve(x->size() + y->size());

@@ -35,9 +35,9 @@ Value sorted(Budget& budget, const Value& value) {
     for (const auto& [key, item] : dict->entries(budget)) {
       entries.emplace_back(key, sorted(budget, item));
     }
-    std::stable_sort(
-        entries.begin(), entries.end(),
-        [&](const auto& a, const auto& b) { return key_less(budget, a.first, b.first); });
+    std::stable_sort(entries.begin(), entries.end(), [&](const auto& a, const auto& b) {
+      return key_less(budget, a.first, b.first);
+    });
     return make_dict(std::move(entries));
   }
   if (value.list() == nullptr || !value.list()->is_list_or_tuple()) return value;

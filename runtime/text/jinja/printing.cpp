@@ -1,6 +1,4 @@
 // Values as text: Python's str, repr and json.dumps.
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -41,7 +39,9 @@ void append_float(Text& out, double value) {
   if (plain.find('.') == plain.npos) out += ".0";
 }
 
-void append_integer(Text& out, int64_t value) { fmt::format_to(std::back_inserter(out), "{}", value); }
+void append_integer(Text& out, int64_t value) {
+  fmt::format_to(std::back_inserter(out), "{}", value);
+}
 
 void append_quoted(Text& out, std::string_view text) {
   Budget& budget = budget_of(out);
@@ -128,7 +128,8 @@ class JsonWriter {
       scalar(value);
     } else if (const DictData* values = value.dict()) {
       return dict(*values, level);
-    } else if (const ListData* items = value.list(); items != nullptr && items->is_list_or_tuple()) {
+    } else if (const ListData* items = value.list();
+               items != nullptr && items->is_list_or_tuple()) {
       return list(*items, level);
     } else {
       return fail("Object of type {} is not JSON serializable", type_name(value));

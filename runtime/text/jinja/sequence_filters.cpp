@@ -414,8 +414,8 @@ Result<Value> reach(Interpreter& interpreter, const Value& object, const Value& 
         !part.empty() && part.size() < 10 && part.find_first_not_of("0123456789") == part.npos;
     int64_t number = 0;
     for (const char c : is_number ? part : "") number = number * 10 + (c - '0');
-    PUMICE_TRY(value, get_item(interpreter, value,
-                               is_number ? Value(number) : interpreter.string(part)));
+    PUMICE_TRY(value,
+               get_item(interpreter, value, is_number ? Value(number) : interpreter.string(part)));
     if (end == rest.size()) return value;
     rest.remove_prefix(end + 1);
   }

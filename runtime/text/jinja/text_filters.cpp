@@ -60,9 +60,8 @@ Result<Value> format(Interpreter& interpreter, const Value& input, const Argumen
   for (const auto& [name, value] : arguments.named) {
     named.emplace_back(interpreter.string(name), value);
   }
-  const Value values = named.empty()
-                           ? make_list(Values(arguments.positional), ListKind::kTuple)
-                           : make_dict(std::move(named));
+  const Value values = named.empty() ? make_list(Values(arguments.positional), ListKind::kTuple)
+                                     : make_dict(std::move(named));
   return percent_format(budget, soft_str(budget, input), values);
 }
 
@@ -134,7 +133,8 @@ Result<Value> indent(Interpreter& interpreter, const Value& input, const Argumen
   Text out(budget);
   bool first = true;
   for (const Value& line : lines.list()->items(budget)) {
-    const bool indents = first ? bound.truth(1, false) : line.n_bytes() > 0 || bound.truth(2, false);
+    const bool indents =
+        first ? bound.truth(1, false) : line.n_bytes() > 0 || bound.truth(2, false);
     if (!std::exchange(first, false)) out += '\n';
     if (indents) out += by;
     append_str(out, line);

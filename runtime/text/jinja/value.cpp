@@ -112,7 +112,9 @@ std::optional<double> Value::number() const {
   return std::nullopt;
 }
 
-Error Value::why_undefined() const { return fail("{}", std::string_view(std::get<Undefined>(data_).why->text)); }
+Error Value::why_undefined() const {
+  return fail("{}", std::string_view(std::get<Undefined>(data_).why->text));
+}
 
 int Value::depth() const {
   if (const ListData* values = list()) return values->depth();
@@ -140,8 +142,8 @@ const Values* ListData::items_once(Budget& budget) const {
 Value ListData::make(Values items, ListKind kind, Value label) {
   const int depth = depth_above(items);
   const Paid<ListData> paid = items.get_allocator();
-  return Value(Value::Data(std::shared_ptr<const ListData>(std::allocate_shared<ListData>(
-      paid, std::move(items), kind, std::move(label), depth))));
+  return Value(Value::Data(std::shared_ptr<const ListData>(
+      std::allocate_shared<ListData>(paid, std::move(items), kind, std::move(label), depth))));
 }
 
 Value DictData::make(Entries entries) {

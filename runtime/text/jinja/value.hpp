@@ -5,7 +5,7 @@
 // without one (sizes, types, depth) take no time. Copying a value copies a reference.
 #pragma once
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <cstddef>
 #include <cstdint>
