@@ -15,12 +15,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// What a template may need grows with what it is given: passes over the messages, copies of them.
-// A conversation's text is held in the output, which doubles as it grows, and in what is trimmed or
-// joined of it.
-constexpr uint64_t kStepsOfContextByte = 2;
-constexpr size_t kBytesOfContextByte = 4;
-
 }  // namespace
 
 Result<ChatTemplate> ChatTemplate::parse(std::string_view source) {
@@ -42,8 +36,8 @@ Result<std::string> ChatTemplate::render(const Json& context, const RenderOption
   jinja::Budget budget(options.stopped);
   PUMICE_TRY(jinja::Context values, jinja::context_of(budget, context));
   // What the caller gives is not the template's to pay for.
-  budget.limit(options.max_steps + kStepsOfContextByte * values.n_bytes,
-               options.max_bytes + kBytesOfContextByte * values.n_bytes);
+  budget.limit(options.max_steps + RenderOptions::kStepsPerContextByte * values.n_bytes,
+               options.max_bytes + RenderOptions::kBytesPerContextByte * values.n_bytes);
   jinja::Interpreter interpreter(*compiled_, budget, std::move(values.value), options.now);
   PUMICE_TRY(const jinja::Text text, interpreter.run());
   return std::string(text);
