@@ -2,11 +2,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include <limits>
 #include <utility>
-#include <vector>
 
 #include "base/utf8.hpp"
+#include "text/jinja/context.hpp"
 #include "text/jinja/interpreter.hpp"
 #include "text/jinja/lexer.hpp"
 #include "text/jinja/parser.hpp"
@@ -15,48 +14,6 @@ namespace pumice {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-Result<jinja::Value> value_of(jinja::Budget& budget, const Json& json, int depth) {
-  if (depth > jinja::kMaxDepth) {
-    return make_error(ErrorCode::kDoesNotFit, "the template's values are nested more than {} deep",
-                      jinja::kMaxDepth);
-  }
-  switch (json.type()) {
-    case Json::value_t::boolean:
-      return jinja::Value(json.get<bool>());
-    case Json::value_t::number_integer:
-      return jinja::Value(json.get<int64_t>());
-    case Json::value_t::number_unsigned: {
-      const auto number = json.get<uint64_t>();
-      if (number > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
-        return make_error(ErrorCode::kInvalidArgument, "{} has more than 64 bits", number);
-      }
-      return jinja::Value(static_cast<int64_t>(number));
-    }
-    case Json::value_t::number_float:
-      return jinja::Value(json.get<double>());
-    case Json::value_t::string:
-      return make_string(budget, json.get_ref<const std::string&>());
-    case Json::value_t::array: {
-      std::vector<jinja::Value> items;
-      for (const Json& item : json) {
-        PUMICE_TRY(jinja::Value value, value_of(budget, item, depth + 1));
-        items.push_back(std::move(value));
-      }
-      return make_list(budget, std::move(items));
-    }
-    case Json::value_t::object: {
-      jinja::DictEntries entries;
-      for (const auto& item : json.items()) {
-        PUMICE_TRY(jinja::Value value, value_of(budget, item.value(), depth + 1));
-        entries.emplace_back(make_string(budget, item.key()), std::move(value));
-      }
-      return make_dict(budget, std::move(entries));
-    }
-    default:
-      return jinja::Value();
-  }
-}
 
 }  // namespace
 
@@ -76,11 +33,14 @@ Result<std::string> ChatTemplate::render(const Json& context, const RenderOption
   if (!context.is_object()) {
     return make_error(ErrorCode::kInvalidArgument, "a template's context must be a JSON object");
   }
+  jinja::Budget budget(options.stopped);
+  PUMICE_TRY(jinja::Context values, jinja::context_of(budget, context));
   // What the caller gives is not the template's to pay for.
-  jinja::Budget callers(std::numeric_limits<uint64_t>::max(), std::numeric_limits<size_t>::max());
-  jinja::Budget budget(options.max_steps, options.max_bytes);
-  PUMICE_TRY(jinja::Value values, value_of(callers, context, 1));
-  return jinja::Interpreter(*compiled_, budget, std::move(values), options.now).run();
+  budget.limit(options.max_steps + RenderOptions::kStepsPerContextByte * values.n_bytes,
+               options.max_bytes + RenderOptions::kBytesPerContextByte * values.n_bytes);
+  jinja::Interpreter interpreter(*compiled_, budget, std::move(values.value), options.now);
+  PUMICE_TRY(const jinja::Text text, interpreter.run());
+  return std::string(text);
 }
 
 }  // namespace pumice

@@ -9,9 +9,8 @@ namespace pumice::fuzz {
 namespace {
 
 constexpr size_t kMaxBytes = size_t{1} << 20;
-// Values made by one operation before it is noticed that they are too large, and the parsed
-// template.
-constexpr size_t kMaxHeapBytes = size_t{64} << 20;
+// What the budget gives, the text that is returned, what sorting takes, and the parsed template.
+constexpr size_t kMaxHeapBytes = size_t{8} << 20;
 
 const nlohmann::ordered_json& conversation() {
   static const nlohmann::ordered_json kContext = {

@@ -5,7 +5,8 @@
 
 Also: third-party libraries stay where they belong, headers from outside the tree are of packages that
 scripts/install_packages.sh installs, what is used of the standard library is included (a newer compiler's headers
-bring fewer others), names in the docs exist (doc_names.py), and no file names a path of somebody's machine.
+bring fewer others), names in the docs exist (doc_names.py), templates allocate from their budget alone, and no file names a path of
+somebody's machine.
 Prints one line per violation; exit 1 if there is any.
 """
 
@@ -39,6 +40,12 @@ ALLOWED = {
               "engine", "bench", "hub"},
     "examples": {"pumice"},
 }
+
+# Templates are run here, and these take memory from the heap as it is. References to such take none.
+TEMPLATES = pathlib.PurePath("runtime/text/jinja")
+UNPAID = re.compile(r"\bstd::string\b(?!&)|\bstd::vector<(?:(?!Paid<)[^;{(])*[;{(]|\bstd::(?:deque|list|map|set|unordered_\w+)<"
+                    r"|\bstd::make_(?:shared|unique)\b|\bnew\s|\bmalloc\(|\bfmt::to_string\b|\bstd::to_string\b")
+COMMENT = re.compile(r"//[^\n]*")
 
 # Tests see whatever they test, except that these are tested without a device.
 TESTS_WITHOUT = {
@@ -262,6 +269,14 @@ def package_violations(root, sources, owners=owners):
             yield f"{where}: <{name}> is of {' and '.join(sorted(known[name]))} here, not of {package}"
 
 
+def unpaid_violations(path, text):
+    """Memory of a rendered template that its budget does not pay for. The parser's is bounded by the source."""
+    if path.parent != TEMPLATES or path.stem in {"ast", "budget", "expression_parser", "lexer", "parser", "token_stream"}:
+        return
+    for match in UNPAID.finditer(COMMENT.sub("", text)):
+        yield f"{path}: {match.group().strip()}: what a template makes is paid for: Text, Values, Paid, make_object"
+
+
 def machine_path_violations(path, content):
     if b"\0" in content[:8192]:
         return  # not a text
@@ -278,6 +293,7 @@ def violations(root, owners=owners):
         if path.suffix in SOURCES:
             sources.append((path, content.decode(errors="replace")))
             yield from include_violations(root, *sources[-1])
+            yield from unpaid_violations(*sources[-1])
     yield from package_violations(root, sources, owners)
     yield from standard_header_violations(root, dict(sources))
 

@@ -33,6 +33,16 @@ class Structure(unittest.TestCase):
         self.write("scheduler/plan.cpp", '#include "cache/block_pool.hpp"\n#include <vector>\n')
         self.assertEqual(self.found(), "")
 
+    def test_what_a_template_makes_comes_from_its_budget(self):
+        path = "runtime/text/jinja/filters.cpp"
+        for unpaid in ("std::string text(n, ' ');", "std::vector<Value> items;", "std::make_shared<Loop>();",
+                       "new Loop();", "std::vector<\n    std::pair<A, B>> all;"):
+            self.write(path, "#include <memory>\n#include <string>\n#include <vector>\n" + unpaid)
+            self.assertIn(f"{path}: {unpaid.split('(')[0].split('<')[0].split(' ')[0]}", self.found())
+        self.write(path, "#include <string>\n#include <vector>\n// a new std::string\nconst std::string& a;\n"
+                         "std::vector<A, Paid<A>> b;\nstd::string_view c;\n")
+        self.assertEqual(self.found(), "")
+
     def test_a_dependency_against_the_direction_is_named_with_its_line(self):
         self.write("scheduler/plan.cpp", '#include <vector>\n#include "vk/device.hpp"\n')
         self.assertEqual(self.found(),

@@ -2,14 +2,19 @@
 #include "text/chat_template.hpp"
 
 #include <gmock/gmock.h>
+#include <malloc.h>
+#include <unistd.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <utility>
 
 #include "tests/shared_data.hpp"
+#include "text/jinja/context.hpp"
 
 namespace pumice {
 namespace {
@@ -190,6 +195,9 @@ TEST(ChatTemplate, PrintsPrettilyAsPythonDoes) {
       {R"({{ wide | pprint }})",
        R"(['éééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééé',
  'éééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééé'])"},
+      {R"({{ [['a' * 36, 'b' * 35]] | pprint }})",
+       R"([['aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa',
+  'bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb']])"},
       {R"({{ {2: 1, 'a': 2, 1: s} | pprint }})",
        R"({1: 'Words, many of them, which are far more than what one line of eighty '
     'columns could ever hold.\n'
@@ -258,6 +266,71 @@ TEST(ChatTemplate, WritesAttributesOfXml) {
   expect_texts(
       {{"{{ {'id': 'a<b', 'n': none, 'u': nope, 'k': 1} | xmlattr }}", " id=\"a&lt;b\" k=\"1\""},
        {"{{ {'a': 1, 'b': 2} | xmlattr(false) }}|{{ {} | xmlattr }}", "a=\"1\" b=\"2\"|"}});
+}
+
+TEST(ChatTemplate, SafeTextEscapesWhatIsAddedToIt) {
+  expect_texts(
+      {{"{{ 'a'|safe + '\"' }} {{ '<' + 'a<'|safe }} {{ ['a<'|safe] }} {{ 'a'|safe + 'b<'|safe }}",
+        "a&#34; &lt;a< [Markup('a<')] ab<"},
+       {"{{ ['<'|safe * 2] }}{{ [2 * '<'|safe] }}{{ ['a'|safe ~ '<'] }}",
+        "[Markup('<<')][Markup('<<')]['a<']"},
+       {"{{ [('<%s>'|safe) % '<'] }}{{ [('%s %r'|safe) % ('<', '\"')] }}",
+        "[Markup('<&lt;>')][Markup('&lt; &#39;&#34;&#39;')]"},
+       {"{{ [('%(a)s'|safe) % {'a': '<'|safe}] }}{{ [('%5s'|safe) % '<'] }}{{ '%s' % ('<'|safe) }}",
+        "[Markup('<')][Markup(' &lt;')]<"},
+       {"{{ [('<{}>'|safe).format('<')] }}{{ [('{:>3}'|safe).format('<')] }}"
+        "{{ ['{}'.format('<'|safe)] }}",
+        "[Markup('<&lt;>')][Markup('  &lt;')]['<']"},
+       {"{{ [('<'|safe).join(['>', '>'|safe, 1])] }}{{ [', '.join(['<'|safe])] }}",
+        "[Markup('&gt;<><1')]['<']"},
+       {"{{ [('a<'|safe).replace('a', '<')] }}{{ ['a<'|safe|replace('a', '<')] }}",
+        "[Markup('&lt;<')]['<<']"},
+       {"{{ [('a<'|safe)[1:]] }}{{ [('a<'|safe)[0]] }}{{ ('a,<'|safe).split(',') }}",
+        "[Markup('<')][Markup('a')][Markup('a'), Markup('<')]"},
+       {"{{ ('a<b'|safe).partition('<') }}{{ ('<\n>'|safe).splitlines() }}",
+        "(Markup('a'), Markup('<'), Markup('b'))[Markup('<'), Markup('>')]"},
+       {"{{ [(' a<'|safe).strip().upper().ljust(3)] }}{{ [('a'|safe).zfill(2)] }}",
+        "[Markup('A< ')][Markup('0a')]"},
+       {"{{ 'a<'|safe == 'a<' }}{{ 'a' in 'a<'|safe }}{{ {'a': 1}['a'|safe] }}{{ 'a'|safe < 'b' }}",
+        "TrueTrue1True"},
+       {"{{ 'a'|safe is escaped }}{{ 'a' is escaped }}{{ 'a'|safe is string }}", "TrueFalseTrue"}});
+}
+
+TEST(ChatTemplate, FiltersKeepTextSafeWhereJinja2Does) {
+  expect_texts(
+      {{"{{ ['<'|e, '<'|escape|e, '<'|e|forceescape, 5|e, none|safe] }}",
+        "[Markup('&lt;'), Markup('&lt;'), Markup('&amp;lt;'), Markup('5'), Markup('None')]"},
+       {"{{ ['<'|safe|upper, '<'|safe|trim, '<'|safe|string, '<'|safe|capitalize] }}",
+        "[Markup('<'), Markup('<'), Markup('<'), Markup('<')]"},
+       {"{{ ['<'|safe|reverse, '<'|safe|last, '<'|safe|center(3), '<'|safe|indent] }}",
+        "[Markup('<'), Markup('<'), Markup(' < '), Markup('<')]"},
+       {"{{ ['<'|safe|title, '<'|safe|first, '<'|safe|tojson, '<'|safe|urlencode, "
+        "['<'|safe]|join('>')] }}",
+        "['<', '<', '\"<\"', '%3C', '<']"},
+       {"{{ ['%s'|safe|format('<'), 'a<<<<<<<<<'|safe|truncate(3, true, '>')] }}",
+        "[Markup('&lt;'), Markup('a<&gt;')]"},
+       {"{{ '<'|safe|list }}{{ ['<', '<'|safe]|map('e')|list }}{{ ['<'|safe, '<']|unique|list }}",
+        "['<'][Markup('&lt;'), Markup('<')][Markup('<')]"},
+       {"{{ ['<'|safe, 'b']|select('escaped')|list }}{{ {'k': '<'|safe}|xmlattr }}",
+        "[Markup('<')] k=\"<\""},
+       {"{% set x | e %}<{% endset %}{{ [x] }}{% set y %}{{ '<'|e }}{% endset %}{{ [y] }}",
+        "[Markup('&lt;')]['&lt;']"},
+       {"{{ 'a\\rb\\n\\nc' | indent(1) }}", "a\n b\n\n c"}});
+  EXPECT_EQ(shown("{{ 'a'|safe + 1 }}"),
+            "error: chat template, line 1: unsupported operand type(s) for +: 'Markup' and 'int'");
+}
+
+TEST(ChatTemplate, NothingIsMappedOrChosenFromWhatCountsAsFalse) {
+  expect_texts(
+      {{"{{ none|selectattr('x')|list }}{{ none|rejectattr('x', 'nosuch')|list }}"
+        "{{ 0|map('upper')|list }}{{ ''|select|list }}{{ false|reject('odd')|list }}",
+        "[][][][][]"},
+       {"{% for m in none|selectattr('role', 'equalto', 'x') %}a{% else %}none{% endfor %}",
+        "none"},
+       {"{{ none|map(attribute='x')|join }}{{ nope|map('nosuch')|list }}", "[]"}});
+  for (const char* filter : {"list", "join", "first", "length", "sort", "sum", "unique|list"}) {
+    EXPECT_THAT(shown(std::string("{{ none|") + filter + " }}"), HasSubstr("NoneType")) << filter;
+  }
 }
 
 TEST(ChatTemplate, LoopsKnowWhereTheyAre) {
@@ -406,6 +479,12 @@ TEST(HostileTemplate, EndsWithinItsStepsAndMemory) {
       "endfor %}",
       "{% set ns = namespace(x=1) %}{% for a in range(999) %}{% for y in [ns.x] %}{% set ns.x = "
       "loop %}{% endfor %}{% endfor %}",
+      "{% set ns = namespace(x=1) %}{% for a in range(999) %}{% set ns.x = joiner(ns.x) %}{% "
+      "endfor "
+      "%}",
+      "{% set ns = namespace(x=1) %}{% for a in range(999) %}{% set ns.x = cycler(ns.x) %}{% "
+      "endfor "
+      "%}",
       "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
       "{% macro f() %}{% call f() %}{{ caller() }}{% endcall %}{% endmacro %}{{ f() }}",
       "{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}",
@@ -417,6 +496,177 @@ TEST(HostileTemplate, EndsWithinItsStepsAndMemory) {
     ASSERT_FALSE(text.ok()) << source;
     EXPECT_EQ(text.error().code, ErrorCode::kDoesNotFit) << source << ": " << text.error().message;
   }
+}
+
+/// The processor's time for this program, in seconds.
+double processor_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+
+/// Ends the program where a rendering has no end: a test that fails, not one that hangs.
+class Alarm {
+ public:
+  Alarm() { ::alarm(30); }
+  ~Alarm() { ::alarm(0); }
+  Alarm(const Alarm&) = delete;
+  Alarm& operator=(const Alarm&) = delete;
+};
+
+/// A value in 2^60 places of another, twice over, in 60 steps: `ns.t` and `ns.u`, which are equal.
+std::string with_doubled_tuples(std::string_view what) {
+  return "{% set ns = namespace(t=(1,), u=(1,)) %}{% for i in range(60) %}"
+         "{% set ns.t = (ns.t, ns.t) %}{% set ns.u = (ns.u, ns.u) %}{% endfor %}" +
+         std::string(what);
+}
+
+TEST(HostileTemplate, EndsInSecondsWhateverItDoublesAndScans) {
+  const std::string scans = "{% set x = 'ab ' * 1000000 %}{% for i in range(99999) %}";
+  const std::string sources[] = {
+      with_doubled_tuples("{{ {ns.t: 1} }}"),
+      with_doubled_tuples("{{ dict([(ns.t, 1)]) }}"),
+      with_doubled_tuples("{{ {}[ns.t] }}"),
+      with_doubled_tuples("{{ {}.get(ns.t) }}"),
+      with_doubled_tuples("{{ ns.t in {} }}"),
+      with_doubled_tuples("{{ [ns.t, ns.u] | unique | list }}"),
+      with_doubled_tuples("{{ [ns.t, ns.u] | sort }}"),
+      with_doubled_tuples("{{ [ns.t, ns.u] | max }}"),
+      with_doubled_tuples("{{ [{'a': ns.t}, {'a': ns.u}] | groupby('a') }}"),
+      with_doubled_tuples("{{ [ns.t].count(ns.u) }}"),
+      with_doubled_tuples("{{ ns.t | pprint }}"),
+      with_doubled_tuples("{{ ns.t == ns.u }}"),
+      with_doubled_tuples("{{ ns.t in [ns.u] }}"),
+      with_doubled_tuples("{{ ns.t | tojson }}"),
+      with_doubled_tuples("{{ ns.t | string }}"),
+      with_doubled_tuples("{{ ns.t | e }}"),
+      with_doubled_tuples("{{ ns.t ~ '' }}"),
+      with_doubled_tuples("{{ [ns.t] | join }}"),
+      with_doubled_tuples("{{ '%s' % (ns.t,) }}"),
+      with_doubled_tuples("{{ '{}'.format(ns.t) }}"),
+      with_doubled_tuples("{{ raise_exception(ns.t) }}"),
+      scans + "{{ x.startswith(x) }}{% endfor %}",
+      scans + "{{ x.startswith(('b', x ~ 'b', x)) }}{% endfor %}",
+      scans + "{{ x.center(1) }}{% endfor %}",
+      scans + "{{ x.ljust(1)[0] }}{% endfor %}",
+      "{% set x = ' ' * 3000000 %}{% for i in range(99999) %}{{ x.isspace() }}{% endfor %}",
+      scans + "{{ x.replace('a', '')[0] }}{% endfor %}",
+      scans + "{{ x.title()[0] }}{% endfor %}",
+      scans + "{{ x.count('a') }}{% endfor %}",
+      scans + "{{ x.rfind('c') }}{% endfor %}",
+      "{% set x = '\x01é' * 100000 %}{% for i in range(99999) %}{{ ([x] ~ '')[0] }}"
+      "{% endfor %}",
+  };
+  for (const std::string& source : sources) {
+    const Alarm alarm;
+    const double start = processor_seconds();
+    const Result<std::string> text = render(source, Json::object(), {.max_steps = 2'000'000});
+    EXPECT_LT(processor_seconds() - start, 3) << source;
+    ASSERT_FALSE(text.ok()) << source;
+    EXPECT_EQ(text.error().code, ErrorCode::kDoesNotFit) << source << ": " << text.error().message;
+  }
+}
+
+TEST(HostileTemplate, TakesNoMoreMemoryThanItMay) {
+  const auto heap = [] {
+    const struct mallinfo2 now = ::mallinfo2();
+    return now.uordblks + now.hblkhd;
+  };
+  if (heap() == 0) GTEST_SKIP() << "this build's heap does not tell its size";
+  constexpr size_t kMaxBytes = size_t{16} << 20;
+  const std::string_view sources[] = {
+      "{{ [1] | slice(10 ** 15) | list }}",
+      "{{ [1] | batch(10 ** 15, 'x') | list }}",
+      "{% set ns = namespace(x=[]) %}{% for a in range(99999) %}{% set ns.x = [ns.x, nope] %}"
+      "{% endfor %}",
+      "{{ range(99999) | map('attr', 'x' * 60) | list | tojson }}",
+      "{{ range(99999) | map('string') | map('list') | map('list') | list }}",
+      "{% for a in range(99999) %}{% set ns = namespace(x=joiner(cycler(a))) %}{% endfor %}",
+      "{% set ns = namespace(x=dict(a=1)) %}{% for a in range(99) %}{% set ns.x = dict(ns.x, "
+      "b=ns.x, "
+      "c=ns.x.items(), d=ns.x.keys() | list) %}{{ ns.x | length }}{% endfor %}",
+      "{{ ('x ' * 5000000).split() }}",
+      "{{ ('x\\n' * 5000000).splitlines() }}",
+      "{{ ('x' * 5000000) | list }}",
+      "{{ ('x' * 5000000)[::-1] }}",
+      "{{ ('\xC3\xA9' * 4000000).title() }}",
+      "{{ ([1] * 100000) | sort(attribute='a,b,c,d,e,f') }}",
+      "{{ [1] * 10 ** 19 }}",
+      "{{ 'x' * (10 ** 18 * 9) }}",
+      "{{ 'x'.center(9223372036854775807) }}",
+      "{% for a in range(99999) %}{% macro m() %}{% endmacro %}{{ 'x' * 200 }}{% endfor %}",
+  };
+  for (const std::string_view source : sources) {
+    const size_t before = heap();
+    size_t most = before;
+    const auto look = [&] {
+      most = std::max(most, heap());
+      return false;
+    };
+    const Result<std::string> text =
+        render(source, Json::object(), {.max_bytes = kMaxBytes, .stopped = look});
+    EXPECT_LT(most - before, kMaxBytes + (size_t{4} << 20)) << source;
+    EXPECT_LT(heap(), before + (size_t{1} << 20)) << source << " leaves memory behind";
+  }
+}
+
+TEST(HostileTemplate, NamesFewArguments) {
+  std::string arguments;
+  for (int i = 0; i < 100'000; ++i) arguments += "a" + std::to_string(i) + "=1,";
+  const Alarm alarm;
+  const double start = processor_seconds();
+  const Result<ChatTemplate> parsed = ChatTemplate::parse("{{ dict(" + arguments + ") }}");
+  EXPECT_LT(processor_seconds() - start, 3);
+  ASSERT_FALSE(parsed.ok());
+  EXPECT_THAT(parsed.error().message, HasSubstr("more than 255 named arguments"));
+  EXPECT_EQ(shown("{{ dict(" + arguments.substr(0, arguments.find("a255=")) + ") | length }}"),
+            "255");
+}
+
+TEST(HostileTemplate, RangesReachTheEndsOfTheIntegers) {
+  EXPECT_EQ(shown("{{ range(-9223372036854775807, 9223372036854775807, 6148914691236517205) | list "
+                  "}}{{ range(9223372036854775807, -9223372036854775807, -9223372036854775807) | "
+                  "list }}"),
+            "[-9223372036854775807, -3074457345618258602, 3074457345618258603]"
+            "[9223372036854775807, 0]");
+}
+
+TEST(HostileTemplate, EndsWhenItIsStopped) {
+  int asked = 0;
+  const auto stopped = [&asked] { return ++asked == 3; };
+  const Result<std::string> text =
+      render("{% for a in range(99999) %}{% for b in range(99999) %}x{% endfor %}{% endfor %}",
+             Json::object(), {.stopped = stopped});
+  ASSERT_FALSE(text.ok());
+  EXPECT_EQ(text.error().code, ErrorCode::kCancelled);
+  EXPECT_THAT(text.error().message, HasSubstr("stopped"));
+  EXPECT_EQ(asked, 3);
+  const Json long_context = {{"l", Json(std::vector<int>(100'000))}};
+  EXPECT_EQ(render("", long_context, {.stopped = [] { return true; }}).error().code,
+            ErrorCode::kCancelled);
+}
+
+Json messages(size_t n, std::string_view content) {
+  Json list = Json::array();
+  for (size_t i = 0; i < n; ++i) list.push_back({{"role", "user"}, {"content", content}});
+  return {{"messages", std::move(list)}};
+}
+
+TEST(ChatTemplate, AMessageTakesTheRoomOfItsReferencesWhateverItSays) {
+  const Json json = messages(1000, std::string(10'000, 'x'));
+  jinja::Budget budget;
+  const Result<jinja::Context> context = jinja::context_of(budget, json);
+  ASSERT_TRUE(context.ok());
+  EXPECT_LT(budget.bytes(), 1000 * 256);
+  EXPECT_GT(context->n_bytes, size_t{10'000'000});
+}
+
+TEST(ChatTemplate, MayTakeMoreForALongerConversation) {
+  constexpr std::string_view kTurns = "{% for m in messages %}{{ m.role + m.content }}{% endfor %}";
+  const RenderOptions little{.max_steps = 1000, .max_bytes = 16384};
+  EXPECT_TRUE(render(kTurns, messages(1, "x"), little).ok());
+  EXPECT_TRUE(render(kTurns, messages(1000, std::string(100, 'x')), little).ok());
+  const Result<std::string> more =
+      render("{% for a in range(9999) %}" + std::string(kTurns) + "{% endfor %}", messages(1, "x"),
+             little);
+  ASSERT_FALSE(more.ok());
+  EXPECT_EQ(more.error().code, ErrorCode::kDoesNotFit);
 }
 
 TEST(HostileTemplate, MayHoldItself) {

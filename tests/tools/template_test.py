@@ -2,7 +2,10 @@
 """pumice template: the text alone, from a file or a model, and what is said where there is none."""
 
 import json
+import signal
 import struct
+import subprocess
+import time
 import unittest
 
 from command_line import BAD_FILE, DOES_NOT_FIT, STORIES, USAGE, CommandLineTest
@@ -86,6 +89,20 @@ class Template(CommandLineTest):
         endless = self.write("endless.jinja", "{% for a in range(99999) %}{% for b in range(99999) %}"
                              "{% endfor %}{% endfor %}")
         self.refuses(DOES_NOT_FIT, "template", "--file", endless, "--context", self.context, says="steps")
+
+    def test_an_interrupt_ends_a_long_rendering(self):
+        # What a template may take grows with its context: this one would take seconds.
+        context = self.write("long.json", json.dumps({"text": "x" * 30_000_000}))
+        endless = self.write("endless.jinja", "{% for a in range(99999) %}{% for b in range(99999) %}"
+                             "{% endfor %}{% endfor %}")
+        process = self.start("template", "--file", endless, "--context", context, stdin=subprocess.DEVNULL,
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        time.sleep(0.5)
+        start = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130)
+        self.assertLess(time.monotonic() - start, 1)
 
     def test_the_bundled_kind_of_model_has_none(self):
         self.need(STORIES)

@@ -10,7 +10,7 @@ Result<Bound> Bound::bind(std::string_view what, const Arguments& arguments,
                           std::initializer_list<std::string_view> parameters, size_t n_required) {
   Bound bound;
   bound.what_ = what;
-  bound.values_.assign(parameters.size(), nullptr);
+  bound.budget_ = &budget_of(arguments.positional);
   if (arguments.positional.size() > parameters.size()) {
     return fail("{}() takes at most {} arguments ({} given)", what, parameters.size(),
                 arguments.positional.size());
@@ -42,9 +42,7 @@ Result<int64_t> Bound::integer(size_t i, int64_t fallback) const {
 
 Result<std::string_view> Bound::text(size_t i, std::string_view fallback) const {
   if (!has(i)) return fallback;
-  if (const std::string* text = values_[i]->string()) {
-    return std::string_view(*text);
-  }
+  if (values_[i]->is_string()) return values_[i]->text(*budget_);
   return fail("{}() takes a string, not '{}'", what_, type_name(*values_[i]));
 }
 

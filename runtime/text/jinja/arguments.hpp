@@ -1,11 +1,10 @@
 // Arguments of a call by parameter, as Python binds them.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <initializer_list>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/result.hpp"
 #include "text/jinja/value.hpp"
@@ -20,6 +19,12 @@ class Bound {
                             std::initializer_list<std::string_view> parameters,
                             size_t n_required = 0);
 
+  /// For functions without parameters.
+  static Status none(std::string_view what, const Arguments& arguments) {
+    const Result<Bound> bound = bind(what, arguments, {});
+    return bound.ok() ? Status() : Status(bound.error());
+  }
+
   /// Null where the caller gave none.
   const Value* operator[](size_t i) const { return values_[i]; }
   bool has(size_t i) const { return values_[i] != nullptr && !values_[i]->is_none(); }
@@ -33,8 +38,9 @@ class Bound {
   Result<std::string_view> text(size_t i, std::string_view fallback) const;
 
  private:
+  Budget* budget_ = nullptr;
   std::string_view what_;
-  std::vector<const Value*> values_;
+  std::array<const Value*, 8> values_{};  ///< more than any of them takes
 };
 
 }  // namespace pumice::jinja

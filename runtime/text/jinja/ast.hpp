@@ -22,8 +22,10 @@ struct CallArguments {
   ExprPtr unpacked_named;  ///< **expression
 };
 
+/// Strings are those of `text`.
 struct ConstExpr {
   Value value;
+  std::unique_ptr<const std::string> text = nullptr;
 };
 struct NameExpr {
   std::string name;

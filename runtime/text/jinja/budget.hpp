@@ -1,10 +1,17 @@
-// What rendering a template may cost. Work is charged while it is done; what exceeds the limit is
-// noticed by the interpreter after the expression at hand, so operations stop early where they see
-// `exhausted` and ask `allows` before they make something large.
+// What rendering a template may cost, in work and in memory. Everything pays in proportion, by
+// construction: memory comes from Paid, the allocator of every container and object here, and what
+// a value holds can be seen only through functions that pay for the looking. What cannot be paid
+// ends the rendering there and then, so nothing has to ask whether it may go on.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <type_traits>
+#include <utility>
 
 #include "base/result.hpp"
 
@@ -13,91 +20,105 @@ namespace pumice::jinja {
 /// Nested values, expressions and calls. What walks them recurses.
 constexpr int kMaxDepth = 200;
 
+/// Thrown by Budget alone and caught by Interpreter::run: an allocator has no other way to refuse,
+/// and what runs out must not depend on who looks for it.
+struct Exhausted {
+  Error error;
+};
+
+/// A step is about what evaluating a node of an expression takes: 0.1 us.
 class Budget {
  public:
-  Budget(uint64_t max_steps, size_t max_bytes) : steps_left_(max_steps), max_bytes_(max_bytes) {}
+  /// Without limits until `limit`. `stopped` is asked every few thousand steps; where it says yes
+  /// the rendering ends with kCancelled.
+  explicit Budget(std::function<bool()> stopped = {}) : stopped_(std::move(stopped)) {}
   Budget(const Budget&) = delete;
   Budget& operator=(const Budget&) = delete;
 
-  void step(uint64_t n = 1) {
-    if (n > steps_left_) exceed("takes too many steps");
-    steps_left_ -= n > steps_left_ ? steps_left_ : n;
+  /// From here on so many steps, and so many bytes beside those that are taken now.
+  void limit(uint64_t max_steps, size_t max_bytes) {
+    steps_left_ = max_steps;
+    ready_steps_ = 0;
+    max_bytes_ = bytes_ + std::min(max_bytes, std::numeric_limits<size_t>::max() - bytes_);
   }
-  /// The work of looking at so many bytes.
+
+  void step(uint64_t n = 1) {
+    if (n > ready_steps_) make_ready(n);
+    ready_steps_ -= n;
+  }
+  /// The work of reading so many bytes, character by character.
   void scan(size_t n_bytes) { step(1 + n_bytes / 16); }
-  /// The work of going through so many names.
-  void search(size_t n_names) { step(1 + n_names / 16); }
+  /// The work of going through so many values or names.
+  void walk(size_t n_items) { step(1 + n_items / 8); }
 
   void take(size_t n_bytes) {
+    if (n_bytes > max_bytes_ - bytes_) exceed("needs too much memory");
+    step(1 + n_bytes / 64);  // they will be written
     bytes_ += n_bytes;
-    if (bytes_ > max_bytes_) exceed("needs too much memory");
   }
-  void give(size_t n_bytes) { bytes_ -= n_bytes; }
-  /// Whether so many more may be taken; if not, the budget is exhausted.
-  bool allows(size_t n_bytes) {
-    if (bytes_ > max_bytes_ || n_bytes > max_bytes_ - bytes_) exceed("needs too much memory");
-    return !exhausted();
-  }
+  void give(size_t n_bytes) noexcept { bytes_ -= n_bytes; }
+  size_t bytes() const { return bytes_; }
 
-  void exceed(const char* what) {
-    if (exceeded_ == nullptr) exceeded_ = what;
-  }
-  bool exhausted() const { return exceeded_ != nullptr; }
-  Status status() const {
-    if (!exhausted()) return {};
-    return make_error(ErrorCode::kDoesNotFit, "the chat template {}", exceeded_);
+  /// "the chat template `what`".
+  [[noreturn]] static void exceed(const char* what) {
+    throw Exhausted{make_error(ErrorCode::kDoesNotFit, "the chat template {}", what)};
   }
 
  private:
-  uint64_t steps_left_;
-  size_t max_bytes_;
+  static constexpr uint64_t kStepsBetweenLooks = 5000;
+
+  void make_ready(uint64_t n) {
+    if (stopped_ && stopped_()) {
+      throw Exhausted{make_error(ErrorCode::kCancelled, "rendering the chat template was stopped")};
+    }
+    steps_left_ += ready_steps_;
+    ready_steps_ = 0;
+    if (n > steps_left_) exceed("takes too many steps");
+    ready_steps_ = std::min(steps_left_, std::max(n, kStepsBetweenLooks));
+    steps_left_ -= ready_steps_;
+  }
+
+  uint64_t ready_steps_ = 0;
+  uint64_t steps_left_ = std::numeric_limits<uint64_t>::max();
   size_t bytes_ = 0;
-  const char* exceeded_ = nullptr;
+  size_t max_bytes_ = std::numeric_limits<size_t>::max();
+  std::function<bool()> stopped_;
 };
 
-/// Bytes taken while this lives.
-class Charge {
+/// The one allocator. It has no default: who makes a container says whose budget pays.
+template <typename T>
+class Paid {
  public:
-  Charge(Budget* budget, size_t n_bytes) : budget_(budget), n_bytes_(n_bytes) {
-    if (budget_ != nullptr) budget_->take(n_bytes);
+  using value_type = T;
+  using propagate_on_container_copy_assignment = std::true_type;
+  using propagate_on_container_move_assignment = std::true_type;
+  using propagate_on_container_swap = std::true_type;
+
+  Paid(Budget& budget) noexcept : budget_(&budget) {}  // NOLINT: Values items(budget)
+  template <typename Other>
+  Paid(const Paid<Other>& other) noexcept : budget_(&other.budget()) {}  // NOLINT
+
+  T* allocate(size_t n) {
+    if (n > kMostItems) Budget::exceed("needs too much memory");
+    budget_->take(n * sizeof(T) + kBlockBytes);
+    return std::allocator<T>().allocate(n);
   }
-  ~Charge() {
-    if (budget_ != nullptr) budget_->give(n_bytes_);
+  void deallocate(T* memory, size_t n) noexcept {
+    budget_->give(n * sizeof(T) + kBlockBytes);
+    std::allocator<T>().deallocate(memory, n);
   }
-  Charge(const Charge&) = delete;
-  Charge& operator=(const Charge&) = delete;
+
+  Budget& budget() const noexcept { return *budget_; }
+  template <typename Other>
+  bool operator==(const Paid<Other>& other) const noexcept {
+    return budget_ == &other.budget();
+  }
 
  private:
+  static constexpr size_t kBlockBytes = 16;  // what the heap keeps of a block
+  static constexpr size_t kMostItems = (std::numeric_limits<size_t>::max() / 2) / sizeof(T);
+
   Budget* budget_;
-  size_t n_bytes_;
-};
-
-/// Text that grows; beyond the budget it stops growing.
-class TextBuilder {
- public:
-  explicit TextBuilder(Budget& budget) : budget_(budget) {}
-  ~TextBuilder() { budget_.give(taken_); }
-  TextBuilder(const TextBuilder&) = delete;
-  TextBuilder& operator=(const TextBuilder&) = delete;
-
-  void append(std::string_view text) {
-    if (!budget_.allows(text.size())) return;
-    budget_.scan(text.size());
-    budget_.take(text.size());
-    taken_ += text.size();
-    text_ += text;
-  }
-  void append(size_t count, char c) {
-    if (budget_.allows(count)) append(std::string(count, c));
-  }
-  bool full() const { return budget_.exhausted(); }
-  Budget& budget() { return budget_; }
-  std::string take_text() { return std::move(text_); }
-
- private:
-  Budget& budget_;
-  std::string text_;
-  size_t taken_ = 0;
 };
 
 }  // namespace pumice::jinja

@@ -22,15 +22,23 @@ struct MatchDeleter {
 using Code = std::unique_ptr<pcre2_code, CodeDeleter>;
 using Match = std::unique_ptr<pcre2_match_data, MatchDeleter>;
 
+// What PCRE2 takes, in steps: to compile a pattern, and for a byte of text.
+constexpr uint64_t kStepsOfPattern = 100;
+constexpr uint64_t kBytesOfStep = 4;
+constexpr uint64_t kStepsOfMatch = 10;
+
+void pay_for_match(Budget& budget, std::string_view text) {
+  budget.step(kStepsOfPattern + text.size() / kBytesOfStep);
+}
+
 PCRE2_SPTR bytes_of(std::string_view text) { return reinterpret_cast<PCRE2_SPTR>(text.data()); }
 
-// Bytes that are no UTF-8 match nothing and are copied.
-Code compile(std::string_view pattern) {
+Code compile(std::string_view pattern, uint32_t more_options = 0) {
   int error = 0;
   PCRE2_SIZE where = 0;
   Code code(pcre2_compile(bytes_of(pattern), pattern.size(),
-                          PCRE2_UTF | PCRE2_UCP | PCRE2_DOTALL | PCRE2_MATCH_INVALID_UTF, &error,
-                          &where, nullptr));
+                          PCRE2_UTF | PCRE2_UCP | PCRE2_DOTALL | more_options, &error, &where,
+                          nullptr));
   PUMICE_CHECK(code != nullptr, "a pattern of ours compiles");
   return code;
 }
@@ -39,18 +47,45 @@ bool is_ascii(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return (c & 0x80) == 0; });
 }
 
-/// The one source of Unicode's cases here: PCRE2 changes them while it substitutes.
-std::string change_case(std::string_view text, std::string_view pattern,
-                        std::string_view replacement) {
-  std::string valid(text);
-  std::string result(2 * text.size() + 64, '\0');
-  PCRE2_SIZE length = result.size();
-  const int n = pcre2_substitute(compile(pattern).get(), bytes_of(valid), valid.size(), 0,
-                                 PCRE2_SUBSTITUTE_GLOBAL | PCRE2_SUBSTITUTE_EXTENDED, nullptr,
-                                 nullptr, bytes_of(replacement), replacement.size(),
-                                 reinterpret_cast<PCRE2_UCHAR*>(result.data()), &length);
-  if (n < 0) return valid;
-  result.resize(length);
+/// Bytes of the code points that `text` begins with.
+size_t valid_bytes(std::string_view text) {
+  size_t at = 0;
+  while (at < text.size()) {
+    const size_t length = code_point_bytes(text.substr(at));
+    if (length == 1 && static_cast<unsigned char>(text[at]) >= 0x80) break;
+    at += length;
+  }
+  return at;
+}
+
+/// The one source of Unicode's cases here: PCRE2 changes them while it substitutes. It gets what is
+/// valid, piece by piece: it would look at all of a text with bytes that are not for each match.
+Text change_case(Budget& budget, std::string_view text, std::string_view pattern,
+                 std::string_view replacement) {
+  pay_for_match(budget, text);
+  const Code code = compile(pattern);
+  Text result(budget);
+  while (!text.empty()) {
+    const std::string_view valid = text.substr(0, valid_bytes(text));
+    if (valid.empty()) {
+      result += text[0];
+      text.remove_prefix(1);
+      continue;
+    }
+    budget.step(kStepsOfMatch);
+    const size_t before = result.size();
+    result.resize(before + 2 * valid.size() + 64);
+    PCRE2_SIZE length = result.size() - before;
+    const int n =
+        pcre2_substitute(code.get(), bytes_of(valid), valid.size(), 0,
+                         PCRE2_SUBSTITUTE_GLOBAL | PCRE2_SUBSTITUTE_EXTENDED | PCRE2_NO_UTF_CHECK,
+                         nullptr, nullptr, bytes_of(replacement), replacement.size(),
+                         reinterpret_cast<PCRE2_UCHAR*>(result.data() + before), &length);
+    result.resize(before + (n < 0 ? 0 : length));
+    if (n < 0) result += valid;
+    text.remove_prefix(valid.size());
+  }
+  result.shrink_to_fit();
   return result;
 }
 
@@ -77,23 +112,6 @@ uint32_t decode_code_point(std::string_view text, size_t& length) {
   return code_point;
 }
 
-void append_code_point(std::string& text, uint32_t code_point) {
-  const auto add = [&](uint32_t byte) { text += static_cast<char>(byte); };
-  if (code_point < 0x80) return add(code_point);
-  if (code_point < 0x800) {
-    add(0xC0 | code_point >> 6);
-  } else {
-    if (code_point < 0x10000) {
-      add(0xE0 | code_point >> 12);
-    } else {
-      add(0xF0 | code_point >> 18);
-      add(0x80 | (code_point >> 12 & 0x3F));
-    }
-    add(0x80 | (code_point >> 6 & 0x3F));
-  }
-  add(0x80 | (code_point & 0x3F));
-}
-
 std::string_view code_points(std::string_view text, size_t first, size_t count) {
   const auto skip = [](std::string_view& rest, size_t n) {
     size_t bytes = 0;
@@ -110,14 +128,10 @@ bool is_space(uint32_t c) {
          c == 0x205F || c == 0x3000;
 }
 
-std::string_view strip(std::string_view text, Side side,
-                       std::optional<std::string_view> characters) {
-  const auto goes = [&](std::string_view character) {
-    size_t length = 0;
-    if (!characters) return is_space(decode_code_point(character, length));
-    // Found where a character begins: UTF-8 has no character inside another.
-    return characters->find(character) != std::string_view::npos;
-  };
+namespace {
+
+template <typename Goes>
+std::string_view strip_where(std::string_view text, Side side, Goes goes) {
   while (side != Side::kRight && !text.empty()) {
     const size_t length = code_point_bytes(text);
     if (!goes(text.substr(0, length))) break;
@@ -133,61 +147,87 @@ std::string_view strip(std::string_view text, Side side,
   return text;
 }
 
-std::string upper(std::string_view text) {
-  if (!is_ascii(text)) return change_case(text, ".+", "\\U$0");
-  std::string result(text);
+}  // namespace
+
+std::string_view strip_spaces(std::string_view text, Side side) {
+  return strip_where(text, side, [](std::string_view character) {
+    size_t length = 0;
+    return is_space(decode_code_point(character, length));
+  });
+}
+
+std::string_view strip(Budget& budget, std::string_view text, Side side,
+                       std::string_view characters) {
+  // Found where a character begins: UTF-8 has no character inside another.
+  return strip_where(text, side, [&](std::string_view character) {
+    return find_text(budget, characters, character) != characters.npos;
+  });
+}
+
+Text upper(Budget& budget, std::string_view text) {
+  if (!is_ascii(text)) return change_case(budget, text, ".+", "\\U$0");
+  Text result(text, budget);
   for (char& c : result) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 0x20) : c;
   return result;
 }
 
-std::string lower(std::string_view text) {
-  if (!is_ascii(text)) return change_case(text, ".+", "\\L$0");
-  std::string result(text);
+Text lower(Budget& budget, std::string_view text) {
+  if (!is_ascii(text)) return change_case(budget, text, ".+", "\\L$0");
+  Text result(text, budget);
   for (char& c : result) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 0x20) : c;
   return result;
 }
 
-std::string capitalize(std::string_view text) {
-  return change_case(text, "\\A(.)(.*)", "\\U$1\\E\\L$2");
+Text capitalize(Budget& budget, std::string_view text) {
+  return change_case(budget, text, "\\A(.)(.*)", "\\U$1\\E\\L$2");
 }
 
-std::string title_words(std::string_view text) {
-  return change_case(text, "(\\p{L})(\\p{L}*)", "\\U$1\\E\\L$2");
+Text title_words(Budget& budget, std::string_view text) {
+  return change_case(budget, text, "(\\p{L})(\\p{L}*)", "\\U$1\\E\\L$2");
 }
 
-std::string title_sentence(std::string_view text) {
-  return change_case(text, "([^-\\s({\\[<])([^-\\s({\\[<]*)", "\\U$1\\E\\L$2");
+Text title_sentence(Budget& budget, std::string_view text) {
+  return change_case(budget, text, "([^-\\s({\\[<])([^-\\s({\\[<]*)", "\\U$1\\E\\L$2");
 }
 
-size_t find_text(std::string_view text, std::string_view needle) {
+size_t find_text(Budget& budget, std::string_view text, std::string_view needle) {
   if (needle.empty()) return 0;
-  const void* found = ::memmem(text.data(), text.size(), needle.data(), needle.size());
-  return found == nullptr ? text.npos
-                          : static_cast<size_t>(static_cast<const char*>(found) - text.data());
+  const void* const found = ::memmem(text.data(), text.size(), needle.data(), needle.size());
+  const size_t at = found == nullptr
+                        ? text.npos
+                        : static_cast<size_t>(static_cast<const char*>(found) - text.data());
+  budget.scan(needle.size() + std::min(at, text.size()));
+  return at;
 }
 
-size_t rfind_text(std::string_view text, std::string_view needle) {
-  const std::string backwards(text.rbegin(), text.rend());
-  const size_t at = find_text(backwards, std::string(needle.rbegin(), needle.rend()));
+Text backwards(Budget& budget, std::string_view text) {
+  return Text(text.rbegin(), text.rend(), budget);
+}
+
+size_t rfind_text(Budget& budget, std::string_view text, std::string_view needle) {
+  const size_t at = find_text(budget, backwards(budget, text), backwards(budget, needle));
   return at == text.npos ? at : text.size() - at - needle.size();
 }
 
-bool is_printable(uint32_t c) {
+bool is_printable(Budget& budget, uint32_t c) {
   if (c < 0x7F) return c >= 0x20;
   if (c >= 0xD800 && c < 0xE000) return false;  // a byte that is no UTF-8
-  std::string text;
+  Text text(budget);
   append_code_point(text, c);
-  return has_only_printable(text);
+  return has_only_printable(budget, text);
 }
 
-bool has_only_printable(std::string_view text) {
-  static const Code kOther = compile("[^ \\P{C}]|[^ \\P{Z}]");  // never changes
+bool has_only_printable(Budget& budget, std::string_view text) {
+  static const Code kOther =
+      compile("[^ \\P{C}]|[^ \\P{Z}]", PCRE2_MATCH_INVALID_UTF);  // never changes
+  budget.step(1 + text.size() / kBytesOfStep);
   const Match match(pcre2_match_data_create_from_pattern(kOther.get(), nullptr));
   return pcre2_match(kOther.get(), bytes_of(text), text.size(), 0, 0, match.get(), nullptr) < 0;
 }
 
-bool matches(std::string_view pattern, std::string_view text) {
-  const Code code = compile(pattern);
+bool matches(Budget& budget, std::string_view pattern, std::string_view text) {
+  pay_for_match(budget, text);
+  const Code code = compile(pattern, PCRE2_MATCH_INVALID_UTF);  // such bytes match nothing
   const Match match(pcre2_match_data_create_from_pattern(code.get(), nullptr));
   return pcre2_match(code.get(), bytes_of(text), text.size(), 0, PCRE2_ANCHORED | PCRE2_ENDANCHORED,
                      match.get(), nullptr) > 0;

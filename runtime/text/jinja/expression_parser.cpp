@@ -5,6 +5,9 @@
 namespace pumice::jinja {
 namespace {
 
+// As many as a macro has parameters: each is compared with those before it.
+constexpr size_t kMaxNamedArguments = 255;
+
 int depth_of(const ExprPtr& expression) { return expression == nullptr ? 0 : expression->depth; }
 
 }  // namespace
@@ -177,9 +180,11 @@ Result<ExprPtr> ExpressionParser::primary() {
     case TokenKind::kFloat:
       return make(ConstExpr{Value(stream_.take().number)}, line, 0);
     case TokenKind::kString: {
-      std::string text;
-      while (stream_.is(TokenKind::kString)) text += stream_.take().text;
-      return make(ConstExpr{Value::literal(std::move(text))}, line, 0);
+      std::string joined;
+      while (stream_.is(TokenKind::kString)) joined += stream_.take().text;
+      auto text = std::make_unique<const std::string>(std::move(joined));
+      const Value value = Value::borrowed(*text);
+      return make(ConstExpr{value, std::move(text)}, line, 0);
     }
     default:
       if (stream_.skip_operator("(")) return parenthesis();
@@ -336,6 +341,9 @@ Result<CallArguments> ExpressionParser::arguments(int& depth) {
     const bool named = !stars && !two_stars && stream_.is(TokenKind::kName) &&
                        stream_.next().kind == TokenKind::kOperator && stream_.next().text == "=";
     if (named) {
+      if (arguments.named.size() == kMaxNamedArguments) {
+        return bad_template(stream_.line(), "more than {} named arguments", kMaxNamedArguments);
+      }
       name = stream_.take().text;
       if (std::any_of(arguments.named.begin(), arguments.named.end(),
                       [&](const auto& other) { return other.first == name; })) {

@@ -1,6 +1,4 @@
 // "…" % values and "…".format(values).
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <cmath>
 
@@ -27,77 +25,73 @@ struct Spec {
   char type = '\0';
 };
 
-std::string padded(const Spec& spec, const std::string& text, char own_align) {
+Text padded(const Spec& spec, Text text, char own_align) {
   const auto length = static_cast<int64_t>(count_code_points(text));
   if (spec.width <= length) return text;
   const int64_t n = spec.width - length;
   const char align = spec.align == '\0' ? own_align : spec.align;
   int64_t before = align == '<' ? 0 : align == '^' ? n / 2 : n;
   const bool has_sign = align == '=' && (text[0] == '-' || text[0] == '+' || text[0] == ' ');
-  std::string result = has_sign ? text.substr(0, 1) : "";
+  Text result(budget_of(text));
+  if (has_sign) result += text[0];
   for (int64_t i = 0; i < before; ++i) result += spec.fill;
-  result += text.substr(has_sign ? 1 : 0);
+  result += std::string_view(text).substr(has_sign ? 1 : 0);
   for (; before < n; ++before) result += spec.fill;
   return result;
 }
 
-std::string with_commas(std::string digits) {
-  const size_t end = std::min(digits.find_first_not_of("0123456789"), digits.size());
-  for (size_t at = end; at > 3; at -= 3) digits.insert(at - 3, 1, ',');
+Text signed_text(const Spec& spec, bool negative, Text digits) {
+  if (spec.comma) {
+    const size_t end = std::min(digits.find_first_not_of("0123456789"), digits.size());
+    for (size_t at = end; at > 3; at -= 3) digits.insert(at - 3, 1, ',');
+  }
+  if (negative) {
+    digits.insert(0, 1, '-');
+  } else if (spec.sign != '-') {
+    digits.insert(0, 1, spec.sign);
+  }
   return digits;
 }
 
-std::string signed_text(const Spec& spec, bool negative, std::string digits) {
-  if (spec.comma) digits = with_commas(std::move(digits));
-  if (negative) return fmt::format("-{}", digits);
-  return spec.sign == '-' ? digits : fmt::format("{}{}", spec.sign, digits);
-}
-
-std::string integer_text(const Spec& spec, int64_t value) {
+Text integer_text(Budget& budget, const Spec& spec, int64_t value) {
   const uint64_t magnitude =
       value < 0 ? 0 - static_cast<uint64_t>(value) : static_cast<uint64_t>(value);
-  std::string digits;
-  switch (spec.type) {
-    case 'x':
-      digits = fmt::format("{}{:x}", spec.alternate ? "0x" : "", magnitude);
-      break;
-    case 'X':
-      digits = fmt::format("{}{:X}", spec.alternate ? "0X" : "", magnitude);
-      break;
-    case 'o':
-      digits = fmt::format("{}{:o}", spec.alternate ? "0o" : "", magnitude);
-      break;
-    case 'b':
-      digits = fmt::format("{}{:b}", spec.alternate ? "0b" : "", magnitude);
-      break;
-    default:
-      digits = fmt::format("{}", magnitude);
-  }
-  return signed_text(spec, value < 0, std::move(digits));
+  const auto digits = [&] {
+    switch (spec.type) {
+      case 'x':
+        return formatted(budget, "{}{:x}", spec.alternate ? "0x" : "", magnitude);
+      case 'X':
+        return formatted(budget, "{}{:X}", spec.alternate ? "0X" : "", magnitude);
+      case 'o':
+        return formatted(budget, "{}{:o}", spec.alternate ? "0o" : "", magnitude);
+      case 'b':
+        return formatted(budget, "{}{:b}", spec.alternate ? "0b" : "", magnitude);
+      default:
+        return formatted(budget, "{}", magnitude);
+    }
+  };
+  return signed_text(spec, value < 0, digits());
 }
 
-std::string float_text(const Spec& spec, double value) {
+Text float_text(Budget& budget, const Spec& spec, double value) {
   const auto precision = static_cast<int>(spec.precision < 0 ? 6 : spec.precision);
   const double magnitude = std::fabs(value);
-  std::string digits;
-  switch (spec.type) {
-    case 'e':
-      digits = fmt::format("{:.{}e}", magnitude, precision);
-      break;
-    case 'E':
-      digits = fmt::format("{:.{}E}", magnitude, precision);
-      break;
-    case 'g':
-    case 'G':
-      digits = fmt::format("{:.{}g}", magnitude, std::max(precision, 1));
-      break;
-    case '%':
-      digits = fmt::format("{:.{}f}%", magnitude * 100, precision);
-      break;
-    default:
-      digits = fmt::format("{:.{}f}", magnitude, precision);
-  }
-  return signed_text(spec, std::signbit(value) && !std::isnan(value), std::move(digits));
+  const auto digits = [&] {
+    switch (spec.type) {
+      case 'e':
+        return formatted(budget, "{:.{}e}", magnitude, precision);
+      case 'E':
+        return formatted(budget, "{:.{}E}", magnitude, precision);
+      case 'g':
+      case 'G':
+        return formatted(budget, "{:.{}g}", magnitude, std::max(precision, 1));
+      case '%':
+        return formatted(budget, "{:.{}f}%", magnitude * 100, precision);
+      default:
+        return formatted(budget, "{:.{}f}", magnitude, precision);
+    }
+  };
+  return signed_text(spec, std::signbit(value) && !std::isnan(value), digits());
 }
 
 Result<int64_t> take_number(std::string_view& text, int64_t limit) {
@@ -111,7 +105,7 @@ Result<int64_t> take_number(std::string_view& text, int64_t limit) {
 }
 
 /// A value by the rules of format(): those of its type, or what the letter asks for.
-Result<std::string> formatted(Budget& budget, Spec spec, const Value& value) {
+Result<Text> field_text(Budget& budget, Spec spec, const Value& value) {
   constexpr std::string_view kInteger = "dxXob";
   constexpr std::string_view kFloat = "eEfFgG%";
   const bool as_float = kFloat.find(spec.type) != kFloat.npos;
@@ -121,27 +115,26 @@ Result<std::string> formatted(Budget& budget, Spec spec, const Value& value) {
       return fail("unknown format code '{}' for object of type 'float'", spec.type);
     }
     if (value.integer() && !as_float && (as_integer || !value.is_bool())) {
-      return padded(spec, integer_text(spec, *value.integer()), '>');
+      return padded(spec, integer_text(budget, spec, *value.integer()), '>');
     }
-    if (as_float) return padded(spec, float_text(spec, *value.number()), '>');
-    if (value.is_float() && spec.precision >= 0) {
-      spec.type = 'g';
-      return padded(spec, float_text(spec, *value.number()), '>');
-    }
-    if (value.is_float()) {
+    if (value.is_float() && !as_float && spec.precision < 0) {
+      const double number = *value.number();
       return padded(spec,
-                    signed_text(spec, std::signbit(*value.number()),
-                                str(budget, Value(std::fabs(*value.number())))),
+                    signed_text(spec, std::signbit(number), str(budget, Value(std::fabs(number)))),
                     '>');
+    }
+    if (as_float || value.is_float()) {
+      if (!as_float) spec.type = 'g';
+      return padded(spec, float_text(budget, spec, *value.number()), '>');
     }
   } else if (as_float || (spec.type != '\0' && spec.type != 's')) {
     return fail("unknown format code '{}' for object of type '{}'", spec.type, type_name(value));
   }
-  std::string text = str(budget, value);
+  Text text = str(budget, value);
   if (spec.precision >= 0) {
-    text = std::string(code_points(text, 0, static_cast<size_t>(spec.precision)));
+    text.resize(code_points(text, 0, static_cast<size_t>(spec.precision)).size());
   }
-  return padded(spec, text, '<');
+  return padded(spec, std::move(text), '<');
 }
 
 /// [[fill]align][sign][#][0][width][,][.precision][type]
@@ -188,32 +181,37 @@ Result<Spec> parse_spec(std::string_view text) {
 /// The values that a % format takes, one after the other.
 class PercentValues {
  public:
-  explicit PercentValues(const Value& given) : given_(given) {
+  PercentValues(Budget& budget, const Value& given) : budget_(budget), given_(given) {
     const ListData* list = given.list();
-    if (list != nullptr && list->kind == ListKind::kTuple) tuple_ = list;
+    if (list != nullptr && list->kind() == ListKind::kTuple) tuple_ = list;
   }
 
   Result<Value> next() {
     if (tuple_ == nullptr && at_ == 0) return ++at_, given_;
-    if (tuple_ == nullptr || at_ == tuple_->items.size()) {
+    if (tuple_ == nullptr || at_ == tuple_->size()) {
       return fail("not enough arguments for format string");
     }
-    return tuple_->items[at_++];
+    return tuple_->at(budget_, at_++);
   }
 
   Result<Value> named(std::string_view name) {
     if (given_.dict() == nullptr) return fail("format requires a mapping");
-    const Value* found = given_.dict()->find(name);
+    const Value* found = given_.dict()->find(budget_, name);
     if (found == nullptr) return fail("the format's key '{}' is missing", printable(name, 40));
     at_ = 1;
     return *found;
   }
 
-  bool all_taken() const {
-    return tuple_ != nullptr ? at_ == tuple_->items.size() : at_ > 0 || given_.dict() != nullptr;
+  /// What can be indexed may be left, as Python takes it for a mapping.
+  bool all_taken(bool format_is_safe) const {
+    if (tuple_ != nullptr) return at_ == tuple_->size();
+    const bool is_indexed = given_.dict() != nullptr || (format_is_safe && given_.is_undefined()) ||
+                            (given_.list() != nullptr && given_.list()->has_index());
+    return at_ > 0 || is_indexed;
   }
 
  private:
+  Budget& budget_;
   const Value& given_;
   const ListData* tuple_ = nullptr;
   size_t at_ = 0;
@@ -251,52 +249,63 @@ Result<Spec> percent_spec(std::string_view& text, PercentValues& values) {
   return spec;
 }
 
-Result<std::string> percent_field(Budget& budget, Spec spec, char letter, const Value& value) {
+/// Of a safe format, what it prints is escaped.
+Result<Text> percent_field(Budget& budget, Spec spec, char letter, const Value& value,
+                           bool escapes) {
   if (spec.align == '\0') spec.align = '>';
   if (letter == 's' || letter == 'r' || letter == 'a' || letter == 'c') {
     if (spec.align == '=') spec.align = '>', spec.fill = " ";
     spec.type = 's';
+    if (letter == 'c') {
+      const bool one = value.is_string() && count_code_points(value.text(budget)) == 1;
+      if (escapes || (!one && !value.integer())) return fail("%c requires int or char");
+    }
     if (letter == 'c' && value.integer()) {
       const int64_t code_point = *value.integer();
       if (code_point < 0 || code_point > 0x10FFFF) return fail("%c arg not in range(0x110000)");
-      std::string character;
+      Text character(budget);
       append_code_point(character, static_cast<uint32_t>(code_point));
-      return padded(spec, character, '>');
+      return padded(spec, std::move(character), '>');
     }
     const bool quotes = letter == 'r' || letter == 'a';
-    return formatted(budget, spec, quotes ? make_string(budget, repr(budget, value)) : value);
+    const Value shown = quotes ? make_string(repr(budget, value)) : value;
+    return field_text(budget, spec, escapes ? escape(budget, shown) : shown);
   }
   if (!value.number()) {
-    if (value.is_undefined()) return fail("{}", *value.undefined()->why);
+    if (value.is_undefined()) return value.why_undefined();
     return fail("%{} format: a number is required, not {}", letter, type_name(value));
   }
   if (std::string_view("diu").find(letter) != std::string_view::npos) {
     const double number = *value.number();
     if (!value.integer() && !(std::fabs(number) < 9.2e18)) return fail("cannot convert to integer");
     spec.type = 'd';
-    return formatted(budget, spec,
-                     Value(value.integer() ? *value.integer() : static_cast<int64_t>(number)));
+    return field_text(budget, spec,
+                      Value(value.integer() ? *value.integer() : static_cast<int64_t>(number)));
   }
   if (std::string_view("xXoeEfFgG").find(letter) == std::string_view::npos) {
     return fail("unsupported format character '{}'", printable({&letter, 1}));
   }
+  const bool as_integer = std::string_view("xXo").find(letter) != std::string_view::npos;
+  if (as_integer && (escapes || !value.integer())) {
+    return fail("%{} format: an integer is required, not {}", letter, type_name(value));
+  }
   spec.type = letter;
-  return formatted(budget, spec, value);
+  return field_text(budget, spec, value);
 }
 
 }  // namespace
 
-Result<std::string> percent_format(Budget& budget, std::string_view format,
-                                   const Value& arguments) {
-  TextBuilder out(budget);
-  PercentValues values(arguments);
-  while (!format.empty()) {
+Result<Value> percent_format(Budget& budget, const Value& given, const Value& arguments) {
+  Text out(budget);
+  PercentValues values(budget, arguments);
+  std::string_view format = given.text(budget);
+  while (true) {
     const size_t at = std::min(format.find('%'), format.size());
-    out.append(format.substr(0, at));
+    out += format.substr(0, at);
     format.remove_prefix(at);
     if (format.empty()) break;
     format.remove_prefix(1);
-    PUMICE_TRY_STATUS(budget.status());
+    budget.step();
     std::optional<std::string_view> name;
     if (format.starts_with('(')) {
       const size_t end = format.find(')');
@@ -309,15 +318,16 @@ Result<std::string> percent_format(Budget& budget, std::string_view format,
     const char letter = format.front();
     format.remove_prefix(1);
     if (letter == '%') {
-      out.append("%");
+      out += '%';
       continue;
     }
     PUMICE_TRY(const Value value, name ? values.named(*name) : values.next());
-    PUMICE_TRY(const std::string field, percent_field(budget, spec, letter, value));
-    out.append(field);
+    PUMICE_TRY(const Text field, percent_field(budget, spec, letter, value, given.is_safe()));
+    out += field;
   }
-  if (!values.all_taken()) return fail("not all arguments converted during string formatting");
-  return out.take_text();
+  if (!values.all_taken(given.is_safe()))
+    return fail("not all arguments converted during string formatting");
+  return make_string(std::move(out), given.is_safe());
 }
 
 namespace {
@@ -362,7 +372,7 @@ class BraceFields {
     return value;
   }
   Value key(std::string_view text) {
-    return is_number(text) ? Value(number(text)) : interpreter_.string(std::string(text));
+    return is_number(text) ? Value(number(text)) : interpreter_.string(text);
   }
 
   Result<Value> first(std::string_view name) {
@@ -371,9 +381,7 @@ class BraceFields {
       if (i < arguments_.positional.size()) return arguments_.positional[i];
       return fail("replacement index {} out of range for positional args tuple", i);
     }
-    for (const auto& [own, value] : arguments_.named) {
-      if (own == name) return value;
-    }
+    if (const Value* value = arguments_.find(name)) return *value;
     return fail("the format's key '{}' is missing", printable(name, 40));
   }
 
@@ -382,23 +390,42 @@ class BraceFields {
   size_t next_ = 0;
 };
 
+/// A field by its spec; of a safe format escaped.
+Result<Value> brace_field(Budget& budget, const Spec& spec, bool has_spec, const Value& value,
+                          bool escapes) {
+  if (escapes && value.is_safe()) {
+    if (has_spec) return fail("Unsupported format specification for Markup.");
+    return value;
+  }
+  if (has_spec && !value.is_string() && !value.number()) {
+    return fail("unsupported format string passed to {}.__format__", type_name(value));
+  }
+  if (spec.type == 's' && value.number()) {
+    return fail("unknown format code 's' for object of type '{}'", type_name(value));
+  }
+  PUMICE_TRY(Text text, field_text(budget, spec, value));
+  const Value field = make_string(std::move(text));
+  return escapes ? escape(budget, field) : field;
+}
+
 }  // namespace
 
-Result<std::string> brace_format(Interpreter& interpreter, std::string_view format,
-                                 const Arguments& arguments) {
+Result<Value> brace_format(Interpreter& interpreter, const Value& given,
+                           const Arguments& arguments) {
   Budget& budget = interpreter.budget();
-  TextBuilder out(budget);
+  Text out(budget);
   BraceFields fields(interpreter, arguments);
-  while (!format.empty()) {
-    PUMICE_TRY_STATUS(budget.status());
+  std::string_view format = given.text(budget);
+  while (true) {
+    budget.step();
     const size_t at = std::min(format.find_first_of("{}"), format.size());
-    out.append(format.substr(0, at));
+    out += format.substr(0, at);
     format.remove_prefix(at);
     if (format.empty()) break;
     const char brace = format.front();
     format.remove_prefix(1);
     if (format.starts_with(brace)) {  // doubled: itself
-      out.append({&brace, 1});
+      out += brace;
       format.remove_prefix(1);
       continue;
     }
@@ -408,25 +435,23 @@ Result<std::string> brace_format(Interpreter& interpreter, std::string_view form
     format.remove_prefix(end + 1);
     if (field.find('{') != field.npos) return fail("nested fields in a format string");
     const size_t colon = std::min(field.find(':'), field.size());
-    PUMICE_TRY(const Spec spec, parse_spec(field.substr(std::min(colon + 1, field.size()))));
+    const std::string_view spec_text = field.substr(std::min(colon + 1, field.size()));
+    PUMICE_TRY(const Spec spec, parse_spec(spec_text));
     field = field.substr(0, colon);
     const size_t mark = field.find('!');
     PUMICE_TRY(Value value, fields.value(field.substr(0, mark)));
     const std::string_view conversion = mark == field.npos ? "" : field.substr(mark + 1);
     if (conversion == "r" || conversion == "a") {
-      value = interpreter.string(repr(budget, value));
+      value = make_string(repr(budget, value));
     } else if (conversion == "s") {
-      value = interpreter.string(str(budget, value));
+      value = make_string(str(budget, value));
     } else if (!conversion.empty()) {
       return fail("unknown conversion specifier in a format string");
     }
-    if (spec.type == 's' && value.number()) {
-      return fail("unknown format code 's' for object of type '{}'", type_name(value));
-    }
-    PUMICE_TRY(const std::string text, formatted(budget, spec, value));
-    out.append(text);
+    PUMICE_TRY(value, brace_field(budget, spec, !spec_text.empty(), value, given.is_safe()));
+    append_str(out, value);
   }
-  return out.take_text();
+  return make_string(std::move(out), given.is_safe());
 }
 
 }  // namespace pumice::jinja

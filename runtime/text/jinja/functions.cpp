@@ -37,7 +37,7 @@ Result<Value> range(Interpreter& interpreter, const Arguments& arguments) {
   const int64_t start = bound.has(1) ? first : 0;
   const int64_t stop = bound.has(1) ? second : first;
   if (step == 0) return fail("range() arg 3 must not be zero");
-  // In 128 bits no difference overflows.
+  // In 128 bits no difference and no item overflows.
   const __int128 span =
       step > 0 ? static_cast<__int128>(stop) - start : static_cast<__int128>(start) - stop;
   const __int128 stride = step > 0 ? static_cast<__int128>(step) : -static_cast<__int128>(step);
@@ -45,30 +45,31 @@ Result<Value> range(Interpreter& interpreter, const Arguments& arguments) {
   if (count > kMaxRange) {
     return fail("range too big: the sandbox allows at most {} items", kMaxRange);
   }
-  std::vector<Value> items;
+  Budget& budget = interpreter.budget();
+  Values items(budget);
   items.reserve(static_cast<size_t>(count));
-  for (int64_t i = 0; i < static_cast<int64_t>(count); ++i) items.emplace_back(start + i * step);
-  const std::string label = bound.has(2) && step != 1
-                                ? fmt::format("range({}, {}, {})", start, stop, step)
-                                : fmt::format("range({}, {})", start, stop);
-  return make_list(interpreter.budget(), std::move(items), ListKind::kRange, label);
+  for (__int128 i = 0; i < count; ++i) items.emplace_back(static_cast<int64_t>(start + i * step));
+  Text label = step != 1 ? formatted(budget, "range({}, {}, {})", start, stop, step)
+                         : formatted(budget, "range({}, {})", start, stop);
+  return make_list(std::move(items), ListKind::kRange, make_string(std::move(label)));
 }
 
 /// The entries of dict(…) and namespace(…): of a mapping or pairs, then those given by name.
-Result<DictEntries> entries_of(Interpreter& interpreter, std::string_view what,
-                               const Arguments& arguments) {
-  DictEntries entries;
+Result<Entries> entries_of(Interpreter& interpreter, std::string_view what,
+                           const Arguments& arguments) {
+  Budget& budget = interpreter.budget();
+  Entries entries(budget);
   if (arguments.positional.size() > 1) return fail("{} expected at most 1 argument", what);
   for (const Value& given : arguments.positional) {
     if (given.dict() != nullptr) {
-      entries = given.dict()->entries;
+      entries = given.dict()->entries(budget);
       continue;
     }
-    PUMICE_TRY(const std::vector<Value> pairs, interpreter.items(given));
+    PUMICE_TRY(const Values pairs, interpreter.items(given));
     for (const Value& pair : pairs) {
-      PUMICE_TRY(std::vector<Value> two, interpreter.items(pair));
+      PUMICE_TRY(Values two, interpreter.items(pair));
       if (two.size() != 2) return fail("{} takes pairs", what);
-      if (!is_hashable(two[0])) return fail("unhashable type: '{}'", type_name(two[0]));
+      if (!is_hashable(budget, two[0])) return fail("unhashable type: '{}'", type_name(two[0]));
       entries.emplace_back(std::move(two[0]), std::move(two[1]));
     }
   }
@@ -79,28 +80,28 @@ Result<DictEntries> entries_of(Interpreter& interpreter, std::string_view what,
 }
 
 Result<Value> dict(Interpreter& interpreter, const Arguments& arguments) {
-  PUMICE_TRY(DictEntries entries, entries_of(interpreter, "dict", arguments));
-  return make_dict(interpreter.budget(), std::move(entries));
+  PUMICE_TRY(Entries entries, entries_of(interpreter, "dict", arguments));
+  return make_dict(std::move(entries));
 }
 
 Result<Value> make_namespace(Interpreter& interpreter, const Arguments& arguments) {
-  PUMICE_TRY(const DictEntries entries, entries_of(interpreter, "namespace", arguments));
-  const auto result = std::make_shared<Namespace>();
-  interpreter.budget().take(sizeof(Namespace));  // lives as long as the interpreter
-  interpreter.retain(result);
+  PUMICE_TRY(const Entries entries, entries_of(interpreter, "namespace", arguments));
+  Budget& budget = interpreter.budget();
+  const Value result = make_object<Namespace>(budget, budget);
+  interpreter.retain(result);  // it may come to hold itself
   for (const auto& [name, value] : entries) {
-    if (name.string() != nullptr) result->set(interpreter.budget(), *name.string(), value);
+    if (name.is_string()) static_cast<Namespace*>(result.object())->set(name.text(budget), value);
   }
-  return Value(std::shared_ptr<Object>(result));
+  return result;
 }
 
 class Cycler : public Object {
  public:
-  explicit Cycler(std::vector<Value> items, int depth) : Object(depth), items_(std::move(items)) {}
+  explicit Cycler(Values items, int depth) : Object(depth), items_(std::move(items)) {}
 
   std::string_view type_name() const override { return "Cycler"; }
   bool is_callable() const override { return false; }
-  std::optional<Value> attribute(Interpreter&, std::string_view name) override {
+  std::optional<Value> attribute(Interpreter& interpreter, std::string_view name) override {
     const auto method = [](Interpreter&, const Value& self, const Arguments&) {
       return Result<Value>(static_cast<Cycler&>(*self.object()).next());
     };
@@ -109,8 +110,8 @@ class Cycler : public Object {
       return Result<Value>(Value());
     };
     if (name == "current") return items_[at_];
-    if (name == "next") return bound_method(Value(shared_from_this()), method);
-    if (name == "reset") return bound_method(Value(shared_from_this()), reset);
+    if (name == "next") return bound_method(interpreter.budget(), value(), method);
+    if (name == "reset") return bound_method(interpreter.budget(), value(), reset);
     return std::nullopt;
   }
 
@@ -121,7 +122,7 @@ class Cycler : public Object {
     return item;
   }
 
-  std::vector<Value> items_;
+  Values items_;
   size_t at_ = 0;
 };
 
@@ -129,18 +130,20 @@ Result<Value> cycler(Interpreter& interpreter, const Arguments& arguments) {
   if (arguments.positional.empty() || !arguments.named.empty()) {
     return fail("at least one item has to be provided");
   }
-  const int depth = depth_above(interpreter.budget(), arguments.positional);
-  return Value(std::shared_ptr<Object>(std::make_shared<Cycler>(arguments.positional, depth)));
+  Values items = arguments.positional;
+  const int depth = depth_above(items);
+  return make_object<Cycler>(interpreter.budget(), std::move(items), depth);
 }
 
 /// Nothing the first time it is called, its separator from then on.
 class Joiner : public Object {
  public:
-  explicit Joiner(Value separator) : separator_(std::move(separator)) {}
+  explicit Joiner(Value separator)
+      : Object(separator.depth() + 1), separator_(std::move(separator)) {}
 
   std::string_view type_name() const override { return "Joiner"; }
   Result<Value> call(Interpreter&, const Arguments&) override {
-    return std::exchange(used_, true) ? separator_ : Value::literal("");
+    return std::exchange(used_, true) ? separator_ : Value::borrowed("");
   }
 
  private:
@@ -150,14 +153,14 @@ class Joiner : public Object {
 
 Result<Value> joiner(Interpreter& interpreter, const Arguments& arguments) {
   PUMICE_TRY(const Bound bound, Bound::bind("joiner", arguments, {"sep"}));
-  PUMICE_TRY(const std::string_view separator, bound.text(0, ", "));
-  return Value(std::shared_ptr<Object>(
-      std::make_shared<Joiner>(interpreter.string(std::string(separator)))));
+  return make_object<Joiner>(interpreter.budget(), bound.value(0, Value::borrowed(", ")));
 }
 
 Result<Value> raise_exception(Interpreter& interpreter, const Arguments& arguments) {
   PUMICE_TRY(const Bound bound, Bound::bind("raise_exception", arguments, {"message"}, 1));
-  return fail("{}", interpreter.str(*bound[0]));
+  // As much as an error shows.
+  constexpr size_t kMostBytes = 1000;
+  return fail("{}", std::string_view(interpreter.str(*bound[0])).substr(0, kMostBytes));
 }
 
 Result<Value> strftime_now(Interpreter& interpreter, const Arguments& arguments) {
@@ -165,46 +168,43 @@ Result<Value> strftime_now(Interpreter& interpreter, const Arguments& arguments)
   PUMICE_TRY(const std::string_view format, bound.text(0, ""));
   const std::tm now = interpreter.now();
   // One conversion at a time, none of which is long: a format of any length cannot overflow.
-  TextBuilder text(interpreter.budget());
+  Text text(interpreter.budget());
   for (size_t i = 0; i < format.size(); ++i) {
-    const std::string conversion(format.substr(i, 2));
-    if (format[i] != '%' || conversion.size() < 2) {
-      text.append(format.substr(i, 1));
+    if (format[i] != '%' || i + 1 == format.size()) {
+      text += format[i];
       continue;
     }
+    interpreter.budget().step();
+    const std::array<char, 3> conversion = {'%', format[++i], '\0'};
     std::array<char, 256> buffer;
-    const size_t length = std::strftime(buffer.data(), buffer.size(), conversion.c_str(), &now);
-    text.append({buffer.data(), length});
-    ++i;
+    text.append(buffer.data(),
+                std::strftime(buffer.data(), buffer.size(), conversion.data(), &now));
   }
-  return interpreter.string(text.take_text());
+  return make_string(std::move(text));
 }
 
 struct Global {
   std::string_view name;
-  Value value;
+  Function::Body body;
 };
 
-Global function(std::string_view name, Function::Body body) {
-  return {name, Value(std::shared_ptr<Object>(std::make_shared<Function>(name, body)))};
-}
+constexpr Global kGlobals[] = {
+    {"range", range},
+    {"dict", dict},
+    {"namespace", make_namespace},
+    {"cycler", cycler},
+    {"joiner", joiner},
+    {"raise_exception", raise_exception},
+    {"strftime_now", strftime_now},
+};
 
 }  // namespace
 
-const Value* find_global(std::string_view name) {
-  // Immutable, and without a budget: any number of templates share them.
-  static const std::array kGlobals = {
-      function("range", range),
-      function("dict", dict),
-      function("namespace", make_namespace),
-      function("cycler", cycler),
-      function("joiner", joiner),
-      function("raise_exception", raise_exception),
-      function("strftime_now", strftime_now),
-  };
-  const auto* found = std::find_if(kGlobals.begin(), kGlobals.end(),
-                                   [&](const Global& global) { return global.name == name; });
-  return found == kGlobals.end() ? nullptr : &found->value;
+std::optional<Value> make_global(Budget& budget, std::string_view name) {
+  for (const Global& global : kGlobals) {
+    if (global.name == name) return make_object<Function>(budget, global.name, global.body);
+  }
+  return std::nullopt;
 }
 
 }  // namespace pumice::jinja

@@ -1,6 +1,7 @@
 #include "text/jinja/interpreter.hpp"
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "base/printable.hpp"
 #include "text/jinja/filters.hpp"
@@ -13,7 +14,7 @@ namespace {
 // Statements, expressions and calls inside each other. Python's own limit lets templates go less
 // deep; a level takes about a kilobyte of the stack.
 constexpr int kMaxRunDepth = 800;
-constexpr size_t kScopeBytes = 128;
+constexpr size_t kMostErrorBytes = 600;
 
 /// A macro, or what a call block passes as `caller`. Its scope is kept by the interpreter.
 class Macro : public Object {
@@ -26,16 +27,14 @@ class Macro : public Object {
     return interpreter.call_macro(signature_, body_, scope_.lock(), arguments);
   }
   std::optional<Value> attribute(Interpreter& interpreter, std::string_view name) override {
-    if (name == "name") return interpreter.string(signature_.name);
+    if (name == "name") return Value::borrowed(signature_.name);
     if (name == "caller") return Value(signature_.uses_caller);
     if (name == "catch_kwargs") return Value(signature_.uses_kwargs);
     if (name == "catch_varargs") return Value(signature_.uses_varargs);
     if (name != "arguments") return std::nullopt;
-    std::vector<Value> names;
-    for (const std::string& parameter : signature_.parameters) {
-      names.push_back(interpreter.string(parameter));
-    }
-    return make_list(interpreter.budget(), std::move(names), ListKind::kTuple);
+    Values names(interpreter.budget());
+    for (const auto& parameter : signature_.parameters) names.push_back(Value::borrowed(parameter));
+    return make_list(std::move(names), ListKind::kTuple);
   }
 
  private:
@@ -44,18 +43,11 @@ class Macro : public Object {
   std::weak_ptr<Scope> scope_;
 };
 
-const Value* named(const Arguments& arguments, std::string_view name) {
-  for (const auto& argument : arguments.named) {
-    if (argument.first == name) return &argument.second;
-  }
-  return nullptr;
-}
-
 }  // namespace
 
-const Value* Scope::find(Budget& budget, std::string_view name) const {
+const Value* Scope::find(std::string_view name) const {
   for (const Scope* scope = this; scope != nullptr; scope = scope->parent.get()) {
-    budget.search(scope->variables.size());
+    budget_of(scope->variables).walk(scope->variables.size());
     for (const auto& variable : scope->variables) {
       if (variable.first == name) return &variable.second;
     }
@@ -63,8 +55,8 @@ const Value* Scope::find(Budget& budget, std::string_view name) const {
   return nullptr;
 }
 
-void Scope::set(Budget& budget, std::string_view name, Value value) {
-  budget.search(variables.size());
+void Scope::set(std::string_view name, Value value) {
+  budget_of(variables).walk(variables.size());
   for (auto& variable : variables) {
     if (variable.first == name) {
       variable.second = std::move(value);
@@ -78,8 +70,8 @@ class Interpreter::Level {
  public:
   explicit Level(Interpreter& interpreter) : interpreter_(interpreter) {
     interpreter_.budget_.step();
-    if (++interpreter_.depth_ > kMaxRunDepth)
-      interpreter_.budget_.exceed("calls itself too deeply");
+    if (interpreter_.depth_ == kMaxRunDepth) Budget::exceed("calls itself too deeply");
+    ++interpreter_.depth_;
   }
   ~Level() { --interpreter_.depth_; }
   Level(const Level&) = delete;
@@ -91,20 +83,42 @@ class Interpreter::Level {
 
 Interpreter::Interpreter(const Template& program, Budget& budget, Value context,
                          std::optional<std::tm> now)
-    : program_(program), budget_(budget), context_(std::move(context)), now_(now) {}
+    : program_(program),
+      budget_(budget),
+      context_(std::move(context)),
+      now_(now),
+      globals_(budget, nullptr),
+      kept_(budget) {}
 
 Interpreter::~Interpreter() {
-  for (const std::shared_ptr<Object>& object : retained_) object->release();
+  while (retained_ != nullptr) {
+    const std::shared_ptr<Object> object = std::move(retained_);
+    retained_ = std::move(object->next_retained_);
+    object->release();
+  }
 }
 
-Result<std::string> Interpreter::run() {
-  TextBuilder text(budget_);
-  out_ = &text;
-  const Result<Flow> flow = run_body(program_.body, child(nullptr));
-  out_ = nullptr;
-  if (flow.ok()) return text.take_text();
-  return make_error(flow.error().code, "chat template, line {}: {}", error_line_,
-                    printable(flow.error().message, 600));
+void Interpreter::retain(const Value& value) noexcept {
+  std::shared_ptr<Object> object = value.object()->shared_from_this();
+  object->next_retained_ = std::move(retained_);
+  retained_ = std::move(object);
+}
+
+Result<Text> Interpreter::run() {
+  Error error;
+  try {
+    Text text(budget_);
+    out_ = &text;
+    const Result<Flow> flow = run_body(program_.body, child(nullptr));
+    if (flow.ok()) return text;
+    error = flow.error();
+  } catch (const Exhausted& exhausted) {
+    error = exhausted.error;
+  } catch (const std::length_error&) {  // no container can be that long
+    error = make_error(ErrorCode::kDoesNotFit, "the chat template needs too much memory");
+  }
+  return make_error(error.code, "chat template, line {}: {}", line_,
+                    printable(error.message, kMostErrorBytes));
 }
 
 std::tm Interpreter::now() const {
@@ -120,15 +134,18 @@ void Interpreter::keep(const std::shared_ptr<Scope>& scope) {
 }
 
 std::shared_ptr<Scope> Interpreter::child(const std::shared_ptr<Scope>& parent) {
-  return std::shared_ptr<Scope>(
-      new Scope{.parent = parent, .variables = {}, .charge = Charge(&budget_, kScopeBytes)});
+  return std::allocate_shared<Scope>(Paid<Scope>(budget_), budget_, parent);
 }
 
-Value Interpreter::look_up(const Scope& scope, const std::string& name) {
-  if (const Value* variable = scope.find(budget_, name)) return *variable;
-  if (const Value* given = context_.dict()->find(name)) return *given;
-  if (const Value* global = find_global(name)) return *global;
-  return Value::undefined(fmt::format("'{}' is undefined", printable(name)));
+Value Interpreter::look_up(const Scope& scope, std::string_view name) {
+  if (const Value* variable = scope.find(name)) return *variable;
+  if (const Value* given = context_.dict()->find(budget_, name)) return *given;
+  if (const Value* global = globals_.find(name)) return *global;
+  if (const std::optional<Value> global = make_global(budget_, name)) {
+    globals_.set(name, *global);
+    return *global;
+  }
+  return undefined(fmt::format("'{}' is undefined", printable(name)));
 }
 
 // --- Statements.
@@ -145,18 +162,16 @@ Result<Interpreter::Flow> Interpreter::run_body(const Body& body,
 Result<Interpreter::Flow> Interpreter::run_statement(const Statement& statement,
                                                      const std::shared_ptr<Scope>& scope) {
   const Level level(*this);
+  const int outer = std::exchange(line_, statement.line);
   Result<Flow> flow =
-      budget_.exhausted()
-          ? Result<Flow>(budget_.status().error())
-          : std::visit([&](const auto& node) { return run(node, scope); }, statement.node);
-  if (flow.ok() && budget_.exhausted()) flow = budget_.status().error();
-  if (!flow.ok() && error_line_ == 0) error_line_ = statement.line;
+      std::visit([&](const auto& node) { return run(node, scope); }, statement.node);
+  if (flow.ok()) line_ = outer;
   return flow;
 }
 
 Result<Interpreter::Flow> Interpreter::run(const TextStatement& text,
                                            const std::shared_ptr<Scope>&) {
-  out_->append(text.text);
+  *out_ += text.text;
   return Flow::kNext;
 }
 
@@ -182,12 +197,11 @@ Result<Interpreter::Flow> Interpreter::run(const ForStatement& loop,
   return run_loop(loop, scope, items, 1);
 }
 
-Result<std::vector<Value>> Interpreter::loop_items(const ForStatement& loop,
-                                                   const std::shared_ptr<Scope>& scope,
-                                                   const Value& given) {
-  PUMICE_TRY(std::vector<Value> items, items_of(budget_, given));
+Result<Values> Interpreter::loop_items(const ForStatement& loop,
+                                       const std::shared_ptr<Scope>& scope, const Value& given) {
+  PUMICE_TRY(Values items, items_of(budget_, given));
   if (loop.condition == nullptr) return items;
-  std::vector<Value> kept;
+  Values kept(budget_);
   for (Value& item : items) {
     const std::shared_ptr<Scope> inner = child(scope);
     PUMICE_TRY_STATUS(assign(loop.target, *inner, item));
@@ -200,14 +214,14 @@ Result<std::vector<Value>> Interpreter::loop_items(const ForStatement& loop,
 Result<Interpreter::Flow> Interpreter::run_loop(const ForStatement& loop,
                                                 const std::shared_ptr<Scope>& scope,
                                                 const Value& given, int64_t depth) {
-  PUMICE_TRY(std::vector<Value> items, loop_items(loop, scope, given));
+  PUMICE_TRY(Values items, loop_items(loop, scope, given));
   if (items.empty()) return run_body(loop.otherwise, child(scope));
   if (loop.recursive) keep(scope);
-  const Value list = make_list(budget_, std::move(items));
-  LoopInUse state(*this, std::make_shared<Loop>(loop, scope, list, depth));
-  for (const Value& item : list.list()->items) {
+  const Value list = make_list(std::move(items));
+  LoopInUse state(*this, make_object<Loop>(budget_, budget_, loop, scope, list, depth));
+  for (const Value& item : list.list()->items(budget_)) {
     const std::shared_ptr<Scope> inner = child(scope);
-    inner->set(budget_, "loop", state.value());
+    inner->set("loop", state.value());
     PUMICE_TRY_STATUS(assign(loop.target, *inner, item));
     PUMICE_TRY(const Flow flow, run_body(loop.body, inner));
     if (flow == Flow::kBreak) break;
@@ -219,13 +233,12 @@ Result<Interpreter::Flow> Interpreter::run_loop(const ForStatement& loop,
 Result<Value> Interpreter::call_loop(const ForStatement& loop, const std::shared_ptr<Scope>& scope,
                                      const Value& items, int64_t depth) {
   const Level level(*this);
-  PUMICE_TRY_STATUS(budget_.status());
-  TextBuilder text(budget_);
-  TextBuilder* const outer = std::exchange(out_, &text);
+  Text text(budget_);
+  Text* const outer = std::exchange(out_, &text);
   const Result<Flow> flow = run_loop(loop, scope, items, depth);
   out_ = outer;
   if (!flow.ok()) return flow.error();
-  return string(text.take_text());
+  return make_string(std::move(text));
 }
 
 Status Interpreter::assign(const Target& target, Scope& scope, const Value& value) {
@@ -233,14 +246,14 @@ Status Interpreter::assign(const Target& target, Scope& scope, const Value& valu
     const Value object = look_up(scope, target.name);
     auto* space = dynamic_cast<Namespace*>(object.object());
     if (space == nullptr) return fail("cannot assign attribute on non-namespace object");
-    space->set(budget_, target.attribute, value);
+    space->set(target.attribute, value);
     return {};
   }
   if (!target.is_tuple) {
-    scope.set(budget_, target.name, value);
+    scope.set(target.name, value);
     return {};
   }
-  PUMICE_TRY(const std::vector<Value> items, items_of(budget_, value));
+  PUMICE_TRY(const Values items, items_of(budget_, value));
   if (items.size() != target.items.size()) {
     return fail("{} values to unpack, expected {}", items.size(), target.items.size());
   }
@@ -258,12 +271,12 @@ Result<Interpreter::Flow> Interpreter::run(const SetStatement& set,
 }
 
 Result<Value> Interpreter::captured(const Body& body, const std::shared_ptr<Scope>& scope) {
-  TextBuilder text(budget_);
-  TextBuilder* const outer = std::exchange(out_, &text);
+  Text text(budget_);
+  Text* const outer = std::exchange(out_, &text);
   const Result<Flow> flow = run_body(body, scope);
   out_ = outer;
   if (!flow.ok()) return flow.error();
-  return string(text.take_text());
+  return make_string(std::move(text));
 }
 
 Result<Value> Interpreter::filtered(const Expr& filter, const std::shared_ptr<Scope>& scope,
@@ -295,13 +308,12 @@ Result<Interpreter::Flow> Interpreter::run(const FilterStatement& filter,
 Value Interpreter::macro(const Signature& signature, const Body& body,
                          const std::shared_ptr<Scope>& scope) {
   keep(scope);
-  return Value(std::shared_ptr<Object>(std::make_shared<Macro>(signature, body, scope)));
+  return make_object<Macro>(budget_, signature, body, scope);
 }
 
 Result<Interpreter::Flow> Interpreter::run(const MacroStatement& definition,
                                            const std::shared_ptr<Scope>& scope) {
-  scope->set(budget_, definition.signature.name,
-             macro(definition.signature, definition.body, scope));
+  scope->set(definition.signature.name, macro(definition.signature, definition.body, scope));
   return Flow::kNext;
 }
 
@@ -334,30 +346,30 @@ Result<Value> Interpreter::call_macro(const Signature& signature, const Body& bo
                                       const std::shared_ptr<Scope>& closure,
                                       const Arguments& arguments) {
   const std::shared_ptr<Scope> scope = child(closure);
-  const std::vector<std::string>& parameters = signature.parameters;
+  const auto& parameters = signature.parameters;
   const size_t n_given = std::min(arguments.positional.size(), parameters.size());
   if (n_given < arguments.positional.size() && !signature.uses_varargs) {
     return fail("macro '{}' takes not more than {} argument(s)", signature.name, parameters.size());
   }
-  budget_.step(parameters.size() * (1 + arguments.named.size()));
   const size_t n_plain = parameters.size() - signature.defaults.size();
   for (size_t i = 0; i < parameters.size(); ++i) {
-    const Value* by_name = named(arguments, parameters[i]);
+    const Value* by_name = arguments.find(parameters[i]);
     if (i < n_given && by_name != nullptr) {
       return fail("macro '{}' got two values for '{}'", signature.name, parameters[i]);
     }
     if (i < n_given || by_name != nullptr) {
-      scope->set(budget_, parameters[i], i < n_given ? arguments.positional[i] : *by_name);
+      scope->set(parameters[i], i < n_given ? arguments.positional[i] : *by_name);
     } else if (i >= n_plain) {
       PUMICE_TRY(Value value, evaluate(*signature.defaults[i - n_plain], scope));
-      scope->set(budget_, parameters[i], std::move(value));
+      scope->set(parameters[i], std::move(value));
     } else {
-      scope->set(budget_, parameters[i],
-                 Value::undefined(fmt::format("parameter '{}' was not provided", parameters[i])));
+      scope->set(parameters[i],
+                 undefined(fmt::format("parameter '{}' was not provided", parameters[i])));
     }
   }
-  DictEntries more;
+  Entries more(budget_);
   for (const auto& [name, value] : arguments.named) {
+    budget_.walk(parameters.size());
     if (std::find(parameters.begin(), parameters.end(), name) != parameters.end()) continue;
     if (name == "caller" && signature.uses_caller) continue;
     if (!signature.uses_kwargs) {
@@ -365,20 +377,18 @@ Result<Value> Interpreter::call_macro(const Signature& signature, const Body& bo
     }
     more.emplace_back(string(name), value);
   }
-  if (signature.uses_kwargs) scope->set(budget_, "kwargs", make_dict(budget_, std::move(more)));
+  if (signature.uses_kwargs) scope->set("kwargs", make_dict(std::move(more)));
   if (signature.uses_varargs) {
-    scope->set(budget_, "varargs",
-               make_list(budget_,
-                         {arguments.positional.begin() + static_cast<ptrdiff_t>(n_given),
-                          arguments.positional.end()},
-                         ListKind::kTuple));
+    const auto& given = arguments.positional;
+    scope->set("varargs", make_list(Values(given.begin() + static_cast<ptrdiff_t>(n_given),
+                                           given.end(), budget_),
+                                    ListKind::kTuple));
   }
   const bool has_caller =
       std::find(parameters.begin(), parameters.end(), "caller") != parameters.end();
   if (signature.uses_caller && !has_caller) {
-    const Value* caller = named(arguments, "caller");
-    scope->set(budget_, "caller",
-               caller != nullptr ? *caller : Value::undefined("No caller defined"));
+    const Value* caller = arguments.find("caller");
+    scope->set("caller", caller != nullptr ? *caller : undefined("No caller defined"));
   }
   return captured(body, scope);
 }
@@ -387,12 +397,10 @@ Result<Value> Interpreter::call_macro(const Signature& signature, const Body& bo
 
 Result<Value> Interpreter::evaluate(const Expr& expression, const std::shared_ptr<Scope>& scope) {
   const Level level(*this);
+  const int outer = std::exchange(line_, expression.line);
   Result<Value> value =
-      budget_.exhausted()
-          ? Result<Value>(budget_.status().error())
-          : std::visit([&](const auto& node) { return evaluate(node, scope); }, expression.node);
-  if (value.ok() && budget_.exhausted()) value = budget_.status().error();
-  if (!value.ok() && error_line_ == 0) error_line_ = expression.line;
+      std::visit([&](const auto& node) { return evaluate(node, scope); }, expression.node);
+  if (value.ok()) line_ = outer;
   return value;
 }
 
@@ -405,23 +413,24 @@ Result<Value> Interpreter::evaluate(const NameExpr& name, const std::shared_ptr<
 }
 
 Result<Value> Interpreter::evaluate(const ListExpr& list, const std::shared_ptr<Scope>& scope) {
-  std::vector<Value> items;
+  Values items(budget_);
+  items.reserve(list.items.size());
   for (const ExprPtr& item : list.items) {
     PUMICE_TRY(Value value, evaluate(*item, scope));
     items.push_back(std::move(value));
   }
-  return make_list(budget_, std::move(items), list.kind);
+  return make_list(std::move(items), list.kind);
 }
 
 Result<Value> Interpreter::evaluate(const DictExpr& dict, const std::shared_ptr<Scope>& scope) {
-  DictEntries entries;
+  Entries entries(budget_);
   for (const auto& [key_expression, value_expression] : dict.entries) {
     PUMICE_TRY(Value key, evaluate(*key_expression, scope));
     PUMICE_TRY(Value value, evaluate(*value_expression, scope));
-    if (!is_hashable(key)) return fail("unhashable type: '{}'", type_name(key));
+    if (!is_hashable(budget_, key)) return fail("unhashable type: '{}'", type_name(key));
     entries.emplace_back(std::move(key), std::move(value));
   }
-  return make_dict(budget_, std::move(entries));
+  return make_dict(std::move(entries));
 }
 
 Result<Value> Interpreter::evaluate(const ConditionalExpr& choice,
@@ -429,7 +438,7 @@ Result<Value> Interpreter::evaluate(const ConditionalExpr& choice,
   PUMICE_TRY(const Value condition, evaluate(*choice.condition, scope));
   if (is_true(condition)) return evaluate(*choice.then, scope);
   if (choice.otherwise != nullptr) return evaluate(*choice.otherwise, scope);
-  return Value::undefined("the inline if-expression evaluated to false and no else was given");
+  return undefined("the inline if-expression evaluated to false and no else was given");
 }
 
 Result<Value> Interpreter::evaluate(const UnaryExpr& unary, const std::shared_ptr<Scope>& scope) {
@@ -450,12 +459,12 @@ Result<Value> Interpreter::evaluate(const LogicExpr& logic, const std::shared_pt
 }
 
 Result<Value> Interpreter::evaluate(const ConcatExpr& concat, const std::shared_ptr<Scope>& scope) {
-  TextBuilder text(budget_);
+  Text text(budget_);
   for (const ExprPtr& part : concat.parts) {
     PUMICE_TRY(const Value value, evaluate(*part, scope));
     append_str(text, value);
   }
-  return string(text.take_text());
+  return make_string(std::move(text));
 }
 
 Result<Value> Interpreter::evaluate(const CompareExpr& comparison,
@@ -495,14 +504,15 @@ Result<Value> Interpreter::evaluate(const SliceExpr& slice, const std::shared_pt
 
 Result<Arguments> Interpreter::evaluate(const CallArguments& given,
                                         const std::shared_ptr<Scope>& scope) {
-  Arguments arguments;
+  Arguments arguments(budget_);
+  arguments.positional.reserve(given.positional.size());
   for (const ExprPtr& argument : given.positional) {
     PUMICE_TRY(Value value, evaluate(*argument, scope));
     arguments.positional.push_back(std::move(value));
   }
   if (given.unpacked != nullptr) {
     PUMICE_TRY(const Value value, evaluate(*given.unpacked, scope));
-    PUMICE_TRY(const std::vector<Value> items, items_of(budget_, value));
+    PUMICE_TRY(const Values items, items_of(budget_, value));
     arguments.positional.insert(arguments.positional.end(), items.begin(), items.end());
   }
   for (const auto& [name, expression] : given.named) {
@@ -510,12 +520,12 @@ Result<Arguments> Interpreter::evaluate(const CallArguments& given,
     arguments.named.emplace_back(name, std::move(value));
   }
   if (given.unpacked_named != nullptr) {
-    PUMICE_TRY(const Value value, evaluate(*given.unpacked_named, scope));
-    if (value.dict() == nullptr) return fail("argument after ** must be a mapping");
-    for (const auto& [key, item] : value.dict()->entries) {
-      if (key.string() == nullptr) return fail("keywords must be strings");
-      budget_.scan(key.string()->size());
-      arguments.named.emplace_back(*key.string(), item);
+    PUMICE_TRY(arguments.named_by, evaluate(*given.unpacked_named, scope));
+    const DictData* mapping = arguments.named_by.dict();
+    if (mapping == nullptr) return fail("argument after ** must be a mapping");
+    for (const auto& [key, item] : mapping->entries(budget_)) {
+      if (!key.is_string()) return fail("keywords must be strings");
+      arguments.named.emplace_back(key.text(budget_), item);
     }
   }
   return arguments;
@@ -530,13 +540,12 @@ Result<Value> Interpreter::evaluate(const CallExpr& call_expression,
 
 Result<Value> Interpreter::call(const Value& callee, const Arguments& arguments) {
   const Level level(*this);
-  PUMICE_TRY_STATUS(budget_.status());
-  if (callee.is_undefined()) return fail("{}", *callee.undefined()->why);
+  if (callee.is_undefined()) return callee.why_undefined();
   if (callee.object() == nullptr) {
     return fail("'{}' object is not callable", type_name(callee));
   }
-  const std::shared_ptr<Object> kept = std::get<std::shared_ptr<Object>>(callee.data());
-  return kept->call(*this, arguments);
+  const Value kept = callee;  // the call may replace where it came from
+  return kept.object()->call(*this, arguments);
 }
 
 Result<Value> Interpreter::evaluate(const FilterExpr& filter_expression,
@@ -562,7 +571,6 @@ Result<Value> Interpreter::evaluate(const TestExpr& test_expression,
 Result<Value> Interpreter::filter(std::string_view name, const Value& input,
                                   const Arguments& arguments) {
   const Level level(*this);
-  PUMICE_TRY_STATUS(budget_.status());
   const Filter* found = find_filter(name);
   if (found == nullptr) return fail("no filter named '{}'", printable(name, 40));
   return found->apply(*this, input, arguments);
@@ -571,7 +579,6 @@ Result<Value> Interpreter::filter(std::string_view name, const Value& input,
 Result<bool> Interpreter::test(std::string_view name, const Value& input,
                                const Arguments& arguments) {
   const Level level(*this);
-  PUMICE_TRY_STATUS(budget_.status());
   const Test* found = find_test(name);
   if (found == nullptr) return fail("no test named '{}'", printable(name, 40));
   return found->holds(*this, input, arguments);

@@ -1,11 +1,9 @@
 // Runs a parsed template once. Not thread-safe; nothing it makes outlives it.
 #pragma once
 
-#include <cstddef>
 #include <ctime>
 #include <memory>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -19,13 +17,17 @@ namespace pumice::jinja {
 
 /// Variables of a template, a body of a loop, a macro's call.
 struct Scope {
-  std::shared_ptr<Scope> parent;
-  std::vector<std::pair<std::string_view, Value>> variables;  ///< names are those of the template
-  Charge charge;
-  bool kept = false;  ///< by the interpreter, for macros that are defined in it
+  using Variable = std::pair<std::string_view, Value>;  // names are those of the template
 
-  const Value* find(Budget& budget, std::string_view name) const;
-  void set(Budget& budget, std::string_view name, Value value);
+  Scope(Budget& budget, std::shared_ptr<Scope> outer)
+      : parent(std::move(outer)), variables(budget) {}
+
+  const Value* find(std::string_view name) const;
+  void set(std::string_view name, Value value);
+
+  std::shared_ptr<Scope> parent;
+  std::vector<Variable, Paid<Variable>> variables;
+  bool kept = false;  ///< by the interpreter, for macros that are defined in it
 };
 
 class Interpreter {
@@ -35,20 +37,23 @@ class Interpreter {
   Interpreter(const Interpreter&) = delete;
   Interpreter& operator=(const Interpreter&) = delete;
 
-  Result<std::string> run();
+  /// Errors: kInvalidArgument with the line and what went wrong there, kDoesNotFit or kCancelled
+  /// where the budget ends.
+  Result<Text> run();
 
   // For functions, filters, tests and methods.
   Budget& budget() { return budget_; }
-  Value string(std::string text) { return make_string(budget_, std::move(text)); }
-  std::string str(const Value& value) { return jinja::str(budget_, value); }
-  Result<std::vector<Value>> items(const Value& value) { return items_of(budget_, value); }
+  Value string(std::string_view text) { return copy_string(budget_, text); }
+  Value undefined(std::string_view why) { return Value::undefined(budget_, why); }
+  Text str(const Value& value) { return jinja::str(budget_, value); }
+  Result<Values> items(const Value& value) { return items_of(budget_, value); }
   /// The caller's time, or the host's.
   std::tm now() const;
   Result<Value> call(const Value& callee, const Arguments& arguments);
   Result<Value> filter(std::string_view name, const Value& input, const Arguments& arguments);
   Result<bool> test(std::string_view name, const Value& input, const Arguments& arguments);
   /// What may come to hold itself lives as long as this, which lets go of what it holds.
-  void retain(std::shared_ptr<Object> object) { retained_.push_back(std::move(object)); }
+  void retain(const Value& object) noexcept;
 
   // For macros and loops.
   Result<Value> call_macro(const Signature& signature, const Body& body,
@@ -63,7 +68,7 @@ class Interpreter {
 
   void keep(const std::shared_ptr<Scope>& scope);
   std::shared_ptr<Scope> child(const std::shared_ptr<Scope>& parent);
-  Value look_up(const Scope& scope, const std::string& name);
+  Value look_up(const Scope& scope, std::string_view name);
 
   Result<Flow> run_body(const Body& body, const std::shared_ptr<Scope>& scope);
   Result<Flow> run_statement(const Statement& statement, const std::shared_ptr<Scope>& scope);
@@ -81,8 +86,8 @@ class Interpreter {
 
   Result<Flow> run_loop(const ForStatement& loop, const std::shared_ptr<Scope>& scope,
                         const Value& items, int64_t depth);
-  Result<std::vector<Value>> loop_items(const ForStatement& loop,
-                                        const std::shared_ptr<Scope>& scope, const Value& items);
+  Result<Values> loop_items(const ForStatement& loop, const std::shared_ptr<Scope>& scope,
+                            const Value& items);
   Status assign(const Target& target, Scope& scope, const Value& value);
   /// The body's text.
   Result<Value> captured(const Body& body, const std::shared_ptr<Scope>& scope);
@@ -113,13 +118,14 @@ class Interpreter {
   Budget& budget_;
   Value context_;
   std::optional<std::tm> now_;
-  TextBuilder* out_ = nullptr;
+  Text* out_ = nullptr;
   const Value* filter_input_ = nullptr;  ///< of a filter or set block whose chain is evaluated
   int depth_ = 0;
-  int error_line_ = 0;
-  std::vector<std::shared_ptr<Object>> retained_;
-  std::vector<std::shared_ptr<Scope>>
-      kept_;  ///< of macros and recursive loops, which do not own them
+  int line_ = 0;  ///< of what runs; after an error, of what failed
+  Scope globals_;
+  std::shared_ptr<Object> retained_;  ///< the last, which has the one before it
+  /// Of macros and recursive loops, which do not own them.
+  std::vector<std::shared_ptr<Scope>, Paid<std::shared_ptr<Scope>>> kept_;
 };
 
 }  // namespace pumice::jinja

@@ -50,7 +50,7 @@ class Lexer {
     if (n > 0) line_starting_ = passed.back() == '\n';
     at_ += n;
   }
-  size_t space_bytes() const { return rest().size() - strip(rest(), Side::kLeft).size(); }
+  size_t space_bytes() const { return rest().size() - strip_spaces(rest(), Side::kLeft).size(); }
   /// `-`, `+` or 0 where a tag begins.
   char take_sign() {
     const char sign = next_is("-") || next_is("+") ? source_[at_] : '\0';
@@ -85,11 +85,12 @@ class Lexer {
   void data(std::string_view text, char sign, bool strips_line) {
     std::string_view kept = text;
     if (sign == '-') {
-      kept = strip(text, Side::kRight);
+      kept = strip_spaces(text, Side::kRight);
     } else if (sign != '+' && strips_line) {
       const size_t line = text.rfind('\n') + 1;  // 0 where there is none
       const bool begins_line = line > 0 || line_starting_;
-      if (begins_line && strip(text.substr(line), Side::kLeft).empty()) kept = text.substr(0, line);
+      if (begins_line && strip_spaces(text.substr(line), Side::kLeft).empty())
+        kept = text.substr(0, line);
     }
     if (!kept.empty()) add(TokenKind::kData, std::string(kept));
   }
@@ -124,9 +125,9 @@ class Lexer {
 
   /// Behind "{%": whether this is the whole of a tag `word`.
   bool is_raw_tag(std::string_view word) const {
-    std::string_view text = strip(rest(), Side::kLeft);
+    std::string_view text = strip_spaces(rest(), Side::kLeft);
     if (!text.starts_with(word)) return false;
-    text = strip(text.substr(word.size()), Side::kLeft);
+    text = strip_spaces(text.substr(word.size()), Side::kLeft);
     return text.starts_with("%}") || text.starts_with("-%}") ||
            (word == "endraw" && text.starts_with("+%}"));
   }

@@ -16,40 +16,46 @@ struct Method {
   BoundMethod::Body body;
 };
 
-const std::string& text_of(const Value& self) { return *self.string(); }
+using Parts = std::vector<std::string_view, Paid<std::string_view>>;
 
-Value string_list(Interpreter& interpreter, const std::vector<std::string_view>& parts,
-                  ListKind kind = ListKind::kList) {
-  std::vector<Value> items;
-  for (const std::string_view part : parts) {
-    if (interpreter.budget().exhausted()) break;
-    items.push_back(interpreter.string(std::string(part)));
-  }
-  return make_list(interpreter.budget(), std::move(items), kind);
+std::string_view text_of(Interpreter& interpreter, const Value& self) {
+  return self.text(interpreter.budget());
 }
 
-template <std::string (*kChange)(std::string_view)>
+/// Parts of `self`, safe if it is.
+Value part_of(Interpreter& interpreter, const Value& self, std::string_view part) {
+  return copy_string(interpreter.budget(), part, self.is_safe());
+}
+
+Value parts_of(const Value& self, const Parts& parts, ListKind kind = ListKind::kList) {
+  Budget& budget = budget_of(parts);
+  Values items(budget);
+  items.reserve(parts.size());
+  for (const std::string_view part : parts) {
+    items.push_back(copy_string(budget, part, self.is_safe()));
+  }
+  return make_list(std::move(items), kind);
+}
+
+template <Text (*kChange)(Budget&, std::string_view)>
 Result<Value> changed(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
-  PUMICE_TRY(const Bound bound, Bound::bind("method", arguments, {}));
-  interpreter.budget().scan(text_of(self).size() + kPatternBytes);
-  return interpreter.string(kChange(text_of(self)));
+  PUMICE_TRY_STATUS(Bound::none("method", arguments));
+  return make_string(kChange(interpreter.budget(), text_of(interpreter, self)), self.is_safe());
 }
 
 template <Side kSide>
 Result<Value> stripped(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
   PUMICE_TRY(const Bound bound, Bound::bind("strip", arguments, {"chars"}));
   PUMICE_TRY(const std::string_view characters, bound.text(0, ""));
-  const std::string_view text = text_of(self);
-  // Each character is looked for among all.
-  interpreter.budget().step(1 + text.size() / 64 * (1 + characters.size()));
-  const auto kept =
-      strip(text, kSide, bound.has(0) ? std::optional<std::string_view>(characters) : std::nullopt);
-  return interpreter.string(std::string(kept));
+  const std::string_view text = text_of(interpreter, self);
+  return part_of(interpreter, self,
+                 bound.has(0) ? strip(interpreter.budget(), text, kSide, characters)
+                              : strip_spaces(text, kSide));
 }
 
-std::vector<std::string_view> split_at_spaces(std::string_view text, int64_t max_splits) {
-  std::vector<std::string_view> parts;
-  text = strip(text, Side::kLeft);
+Parts split_at_spaces(Budget& budget, std::string_view text, int64_t max_splits) {
+  Parts parts(budget);
+  text = strip_spaces(text, Side::kLeft);
   while (!text.empty()) {
     if (max_splits >= 0 && static_cast<int64_t>(parts.size()) == max_splits) {
       parts.push_back(text);
@@ -60,13 +66,13 @@ std::vector<std::string_view> split_at_spaces(std::string_view text, int64_t max
       if (is_space(decode_code_point(text.substr(at), length))) break;
     }
     parts.push_back(text.substr(0, at));
-    text = strip(text.substr(at), Side::kLeft);
+    text = strip_spaces(text.substr(at), Side::kLeft);
   }
   return parts;
 }
 
-std::vector<std::string_view> split_right_at_spaces(std::string_view text, int64_t max_splits) {
-  std::vector<std::string_view> parts = split_at_spaces(text, -1);
+Parts split_right_at_spaces(Budget& budget, std::string_view text, int64_t max_splits) {
+  Parts parts = split_at_spaces(budget, text, -1);
   const auto n_parts = static_cast<int64_t>(parts.size());
   if (max_splits < 0 || n_parts <= max_splits) return parts;
   // What is not split off is one part, its spaces inside and before it.
@@ -77,11 +83,11 @@ std::vector<std::string_view> split_right_at_spaces(std::string_view text, int64
   return parts;
 }
 
-std::vector<std::string_view> split_at_text(std::string_view text, std::string_view separator,
-                                            int64_t max_splits) {
-  std::vector<std::string_view> parts;
+Parts split_at_text(Budget& budget, std::string_view text, std::string_view separator,
+                    int64_t max_splits) {
+  Parts parts(budget);
   while (max_splits < 0 || static_cast<int64_t>(parts.size()) < max_splits) {
-    const size_t at = find_text(text, separator);
+    const size_t at = find_text(budget, text, separator);
     if (at == text.npos) break;
     parts.push_back(text.substr(0, at));
     text.remove_prefix(at + separator.size());
@@ -91,14 +97,13 @@ std::vector<std::string_view> split_at_text(std::string_view text, std::string_v
 }
 
 /// The same from the end, by splitting what it reads backwards.
-std::vector<std::string_view> split_right_at_text(std::string_view text, std::string_view separator,
-                                                  int64_t max_splits) {
-  const std::string backwards(text.rbegin(), text.rend());
-  const std::string reversed(separator.rbegin(), separator.rend());
-  std::vector<std::string_view> parts;
-  for (const std::string_view part : split_at_text(backwards, reversed, max_splits)) {
-    const auto before = static_cast<size_t>(part.data() - backwards.data());
-    parts.push_back(text.substr(text.size() - before - part.size(), part.size()));
+Parts split_right_at_text(Budget& budget, std::string_view text, std::string_view separator,
+                          int64_t max_splits) {
+  const Text reversed = backwards(budget, text);
+  Parts parts = split_at_text(budget, reversed, backwards(budget, separator), max_splits);
+  for (std::string_view& part : parts) {
+    const auto before = static_cast<size_t>(part.data() - reversed.data());
+    part = text.substr(text.size() - before - part.size(), part.size());
   }
   std::reverse(parts.begin(), parts.end());
   return parts;
@@ -109,16 +114,15 @@ Result<Value> split(Interpreter& interpreter, const Value& self, const Arguments
   PUMICE_TRY(const Bound bound, Bound::bind("split", arguments, {"sep", "maxsplit"}));
   PUMICE_TRY(const std::string_view separator, bound.text(0, ""));
   PUMICE_TRY(const int64_t max_splits, bound.integer(1, -1));
-  const std::string& text = text_of(self);
   if (bound.has(0) && separator.empty()) return fail("empty separator");
-  if (!interpreter.budget().allows(text.size())) return interpreter.budget().status().error();
-  interpreter.budget().scan(text.size() * 4);
+  Budget& budget = interpreter.budget();
+  const std::string_view text = self.text(budget);
   if (bound.has(0)) {
-    return string_list(interpreter, kFromRight ? split_right_at_text(text, separator, max_splits)
-                                               : split_at_text(text, separator, max_splits));
+    return parts_of(self, kFromRight ? split_right_at_text(budget, text, separator, max_splits)
+                                     : split_at_text(budget, text, separator, max_splits));
   }
-  return string_list(interpreter, kFromRight ? split_right_at_spaces(text, max_splits)
-                                             : split_at_spaces(text, max_splits));
+  return parts_of(self, kFromRight ? split_right_at_spaces(budget, text, max_splits)
+                                   : split_at_spaces(budget, text, max_splits));
 }
 
 template <bool kFromRight>
@@ -126,55 +130,44 @@ Result<Value> partition(Interpreter& interpreter, const Value& self, const Argum
   PUMICE_TRY(const Bound bound, Bound::bind("partition", arguments, {"sep"}, 1));
   PUMICE_TRY(const std::string_view separator, bound.text(0, ""));
   if (separator.empty()) return fail("empty separator");
-  const std::string_view text = text_of(self);
-  const size_t at = kFromRight ? rfind_text(text, separator) : find_text(text, separator);
-  interpreter.budget().scan(text.size() * 2);
-  std::vector<std::string_view> parts = {text, "", ""};
+  Budget& budget = interpreter.budget();
+  const std::string_view text = self.text(budget);
+  const size_t at =
+      kFromRight ? rfind_text(budget, text, separator) : find_text(budget, text, separator);
+  Parts parts({text, "", ""}, budget);
   if (at != text.npos) {
     parts = {text.substr(0, at), separator, text.substr(at + separator.size())};
   } else if (kFromRight) {
     parts = {"", "", text};
   }
-  return string_list(interpreter, parts, ListKind::kTuple);
+  return parts_of(self, parts, ListKind::kTuple);
 }
 
 Result<Value> splitlines(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
   PUMICE_TRY(const Bound bound, Bound::bind("splitlines", arguments, {"keepends"}));
-  std::string_view text = text_of(self);
-  interpreter.budget().scan(text.size() * 4);
-  std::vector<std::string_view> lines;
-  const auto ends_line = [](uint32_t c) {
-    return (c >= 0x0A && c <= 0x0D) || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 ||
-           c == 0x2029;
-  };
-  while (!text.empty()) {
-    size_t at = 0;
-    size_t length = 0;
-    while (at < text.size() && !ends_line(decode_code_point(text.substr(at), length))) at += length;
-    if (at == text.size()) length = 0;
-    if (text.substr(at).starts_with("\r\n")) length = 2;
-    lines.push_back(text.substr(0, at + (bound.truth(0, false) ? length : 0)));
-    text.remove_prefix(at + length);
-  }
-  return string_list(interpreter, lines);
+  return split_lines(interpreter.budget(), self, bound.truth(0, false));
 }
 
 template <bool kAtEnd>
-Result<Value> begins_or_ends(Interpreter&, const Value& self, const Arguments& arguments) {
+bool has_affix(Budget& budget, const Value& self, const Value& affix) {
+  const size_t n_bytes = affix.n_bytes();
+  return (kAtEnd ? self.tail(budget, n_bytes) : self.head(budget, n_bytes)) == affix.text(budget);
+}
+
+template <bool kAtEnd>
+Result<Value> begins_or_ends(Interpreter& interpreter, const Value& self,
+                             const Arguments& arguments) {
   PUMICE_TRY(const Bound bound, Bound::bind("startswith", arguments, {"prefix"}, 1));
-  const std::string& text = text_of(self);
-  const auto matches_one = [&](const Value& value) {
-    const std::string* part = value.string();
-    return part != nullptr && (kAtEnd ? text.ends_with(*part) : text.starts_with(*part));
-  };
+  Budget& budget = interpreter.budget();
+  if (bound[0]->is_string()) return Value(has_affix<kAtEnd>(budget, self, *bound[0]));
   const ListData* several = bound[0]->list();
-  if (several != nullptr && several->kind == ListKind::kTuple) {
-    return Value(std::any_of(several->items.begin(), several->items.end(), matches_one));
-  }
-  if (bound[0]->string() == nullptr) {
+  if (several == nullptr || several->kind() != ListKind::kTuple) {
     return fail("the first argument must be str or a tuple of str, not {}", type_name(*bound[0]));
   }
-  return Value(matches_one(*bound[0]));
+  for (const Value& affix : several->items(budget)) {
+    if (affix.is_string() && has_affix<kAtEnd>(budget, self, affix)) return Value(true);
+  }
+  return Value(false);
 }
 
 template <bool kAtEnd>
@@ -182,36 +175,47 @@ Result<Value> remove_affix(Interpreter& interpreter, const Value& self,
                            const Arguments& arguments) {
   PUMICE_TRY(const Bound bound, Bound::bind("removeprefix", arguments, {"prefix"}, 1));
   PUMICE_TRY(const std::string_view affix, bound.text(0, ""));
-  std::string_view text = text_of(self);
-  if (kAtEnd ? text.ends_with(affix) : text.starts_with(affix)) {
-    text = kAtEnd ? text.substr(0, text.size() - affix.size()) : text.substr(affix.size());
+  if (!has_affix<kAtEnd>(interpreter.budget(), self, *bound[0])) return self;
+  std::string_view text = text_of(interpreter, self);
+  if (kAtEnd) {
+    text.remove_suffix(affix.size());
+  } else {
+    text.remove_prefix(affix.size());
   }
-  return interpreter.string(std::string(text));
+  return part_of(interpreter, self, text);
 }
 
+/// What replaces is escaped in safe text.
 Result<Value> replace(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
   PUMICE_TRY(const Bound bound, Bound::bind("replace", arguments, {"old", "new", "count"}, 2));
   PUMICE_TRY(const std::string_view before, bound.text(0, ""));
-  PUMICE_TRY(const std::string_view after, bound.text(1, ""));
+  PUMICE_TRY(std::string_view after, bound.text(1, ""));
   PUMICE_TRY(const int64_t count, bound.integer(2, -1));
-  std::string_view text = text_of(self);
-  TextBuilder out(interpreter.budget());
-  for (int64_t n = 0; (count < 0 || n < count) && !out.full(); ++n) {
+  Budget& budget = interpreter.budget();
+  Value escaped;
+  if (self.is_safe() && bound.has(1)) {
+    escaped = escape(budget, *bound[1]);
+    after = escaped.text(budget);
+  }
+  std::string_view text = self.text(budget);
+  Text out(budget);
+  for (int64_t n = 0; count < 0 || n < count; ++n) {
     if (before.empty()) {  // before every character and at the end
-      out.append(after);
-      if (text.empty()) return interpreter.string(out.take_text());
-      out.append(code_points(text, 0, 1));
+      budget.step();
+      out += after;
+      if (text.empty()) return make_string(std::move(out), self.is_safe());
+      out += code_points(text, 0, 1);
       text.remove_prefix(code_point_bytes(text));
       continue;
     }
-    const size_t at = find_text(text, before);
+    const size_t at = find_text(budget, text, before);
     if (at == text.npos) break;
-    out.append(text.substr(0, at));
-    out.append(after);
+    out += text.substr(0, at);
+    out += after;
     text.remove_prefix(at + before.size());
   }
-  out.append(text);
-  return interpreter.string(out.take_text());
+  out += text;
+  return make_string(std::move(out), self.is_safe());
 }
 
 /// What find, index and count take: where to look, in bytes of the text.
@@ -224,8 +228,7 @@ struct Search {
 Result<Search> search_of(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
   PUMICE_TRY(const Bound bound, Bound::bind("find", arguments, {"sub", "start", "end"}, 1));
   PUMICE_TRY(const std::string_view needle, bound.text(0, ""));
-  const std::string_view text = text_of(self);
-  interpreter.budget().scan(text.size() * 2);
+  const std::string_view text = text_of(interpreter, self);
   const auto length = static_cast<int64_t>(count_code_points(text));
   PUMICE_TRY(int64_t start, bound.integer(1, 0));
   PUMICE_TRY(int64_t end, bound.integer(2, length));
@@ -239,8 +242,8 @@ Result<Search> search_of(Interpreter& interpreter, const Value& self, const Argu
 template <bool kFromRight, bool kMustBe>
 Result<Value> find(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
   PUMICE_TRY(const Search search, search_of(interpreter, self, arguments));
-  const size_t at =
-      kFromRight ? rfind_text(search.text, search.needle) : find_text(search.text, search.needle);
+  const size_t at = kFromRight ? rfind_text(interpreter.budget(), search.text, search.needle)
+                               : find_text(interpreter.budget(), search.text, search.needle);
   if (at == search.text.npos) {
     if (kMustBe) return fail("substring not found");
     return Value(int64_t{-1});
@@ -255,7 +258,8 @@ Result<Value> count(Interpreter& interpreter, const Value& self, const Arguments
   }
   int64_t n = 0;
   std::string_view rest = search.text;
-  for (size_t at = 0; (at = find_text(rest, search.needle)) != rest.npos; ++n) {
+  for (size_t at = 0; (at = find_text(interpreter.budget(), rest, search.needle)) != rest.npos;
+       ++n) {
     rest.remove_prefix(at + search.needle.size());
   }
   return Value(n);
@@ -268,43 +272,45 @@ Result<Value> pad(Interpreter& interpreter, const Value& self, const Arguments& 
   PUMICE_TRY(const Bound bound, Bound::bind("ljust", arguments, {"width", "fillchar"}, 1));
   PUMICE_TRY(const int64_t width, bound.integer(0, 0));
   PUMICE_TRY(const std::string_view given, bound.text(1, " "));
-  const std::string_view text = text_of(self);
-  if (count_code_points(given) != 1) return fail("the fill character must be one character long");
+  const std::string_view text = text_of(interpreter, self);
+  // Safe text escapes what it is filled with, which must then still be one character.
+  const bool is_escaped = self.is_safe() && kAlign != Align::kZeros && bound.has(1) &&
+                          given.find_first_of("&<>'\"") != given.npos && !bound[1]->is_safe();
+  if (is_escaped || count_code_points(given) != 1) {
+    return fail("the fill character must be exactly one character long");
+  }
   const std::string_view fill = kAlign == Align::kZeros ? "0" : given;
   const auto length = static_cast<int64_t>(count_code_points(text));
   if (width <= length) return self;
   const int64_t n = width - length;
-  if (!interpreter.budget().allows(static_cast<size_t>(n))) {
-    return interpreter.budget().status().error();
-  }
   int64_t before = kAlign == Align::kLeft ? 0 : n;
   if (kAlign == Align::kCenter) before = n / 2 + (n & width & 1);
-  TextBuilder out(interpreter.budget());
+  Text out(interpreter.budget());
+  out.reserve(text.size() + static_cast<size_t>(n));
   const bool has_sign = kAlign == Align::kZeros && (text.starts_with('-') || text.starts_with('+'));
-  if (has_sign) out.append(text.substr(0, 1));
-  for (int64_t i = 0; i < before && !out.full(); ++i) out.append(fill);
-  out.append(text.substr(has_sign ? 1 : 0));
-  for (int64_t i = before; i < n && !out.full(); ++i) out.append(fill);
-  return interpreter.string(out.take_text());
+  if (has_sign) out += text[0];
+  for (int64_t i = 0; i < before; ++i) out += fill;
+  out += text.substr(has_sign ? 1 : 0);
+  for (int64_t i = before; i < n; ++i) out += fill;
+  return make_string(std::move(out), self.is_safe());
 }
 
+/// Of a safe separator: what it joins is escaped, and may be anything.
 Result<Value> join(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
   PUMICE_TRY(const Bound bound, Bound::bind("join", arguments, {"iterable"}, 1));
-  PUMICE_TRY(const std::vector<Value> items, interpreter.items(*bound[0]));
-  TextBuilder out(interpreter.budget());
-  for (size_t i = 0; i < items.size() && !out.full(); ++i) {
-    if (items[i].string() == nullptr) {
+  PUMICE_TRY(const Values items, interpreter.items(*bound[0]));
+  Text out(interpreter.budget());
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (i > 0) append_str(out, self);
+    if (self.is_safe()) {
+      append_escaped(out, items[i]);
+    } else if (items[i].is_string()) {
+      append_str(out, items[i]);
+    } else {
       return fail("sequence item {}: expected str instance, {} found", i, type_name(items[i]));
     }
-    if (i > 0) out.append(text_of(self));
-    out.append(*items[i].string());
   }
-  return interpreter.string(out.take_text());
-}
-
-Result<Value> format(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
-  PUMICE_TRY(std::string text, brace_format(interpreter, text_of(self), arguments));
-  return interpreter.string(std::move(text));
+  return make_string(std::move(out), self.is_safe());
 }
 
 // Whether all characters are of a kind, by their Unicode properties.
@@ -316,12 +322,12 @@ constexpr char kAscii[] = "[\\x00-\\x7f]*";
 
 template <const char* kPattern>
 Result<Value> is_all(Interpreter& interpreter, const Value& self, const Arguments&) {
-  interpreter.budget().scan(text_of(self).size() * 4 + kPatternBytes);
-  return Value(matches(kPattern, text_of(self)));
+  return Value(matches(interpreter.budget(), kPattern, text_of(interpreter, self)));
 }
 
-Result<Value> is_all_space(Interpreter&, const Value& self, const Arguments&) {
-  return Value(!text_of(self).empty() && strip(text_of(self), Side::kLeft).empty());
+Result<Value> is_all_space(Interpreter& interpreter, const Value& self, const Arguments&) {
+  const std::string_view text = text_of(interpreter, self);
+  return Value(!text.empty() && strip_spaces(text, Side::kLeft).empty());
 }
 
 constexpr std::array kStringMethods = {
@@ -331,7 +337,7 @@ constexpr std::array kStringMethods = {
     Method{"count", count},
     Method{"endswith", begins_or_ends<true>},
     Method{"find", find<false, false>},
-    Method{"format", format},
+    Method{"format", brace_format},
     Method{"index", find<false, true>},
     Method{"isalnum", is_all<kAlphanumeric>},
     Method{"isalpha", is_all<kAlphabetic>},
@@ -368,7 +374,7 @@ constexpr std::array kStringMethods = {
 Result<Value> list_count(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
   PUMICE_TRY(const Bound bound, Bound::bind("count", arguments, {"value"}, 1));
   int64_t n = 0;
-  for (const Value& item : self.list()->items) {
+  for (const Value& item : self.list()->items(interpreter.budget())) {
     n += equal(interpreter.budget(), item, *bound[0]) ? 1 : 0;
   }
   return Value(n);
@@ -376,7 +382,7 @@ Result<Value> list_count(Interpreter& interpreter, const Value& self, const Argu
 
 Result<Value> list_index(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
   PUMICE_TRY(const Bound bound, Bound::bind("index", arguments, {"value"}, 1));
-  const std::vector<Value>& items = self.list()->items;
+  const Values& items = self.list()->items(interpreter.budget());
   for (size_t i = 0; i < items.size(); ++i) {
     if (equal(interpreter.budget(), items[i], *bound[0])) return Value(static_cast<int64_t>(i));
   }
@@ -390,29 +396,38 @@ constexpr std::array kListMethods = {Method{"copy", copy}, Method{"count", list_
 
 Result<Value> dict_get(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
   PUMICE_TRY(const Bound bound, Bound::bind("get", arguments, {"key", "default"}, 1));
-  if (!is_hashable(*bound[0])) return fail("unhashable type: '{}'", type_name(*bound[0]));
+  if (!is_hashable(interpreter.budget(), *bound[0])) {
+    return fail("unhashable type: '{}'", type_name(*bound[0]));
+  }
   const Value* found = self.dict()->find(interpreter.budget(), *bound[0]);
   return found != nullptr ? *found : bound.value(1, Value());
 }
 
+Value view(Values items, std::string_view name) {
+  return make_list(std::move(items), ListKind::kView, Value::borrowed(name));
+}
+
 Result<Value> dict_items(Interpreter& interpreter, const Value& self, const Arguments&) {
-  std::vector<Value> items;
-  for (const auto& [key, value] : self.dict()->entries) {
-    items.push_back(make_list(interpreter.budget(), {key, value}, ListKind::kTuple));
+  Budget& budget = interpreter.budget();
+  Values items(budget);
+  for (const auto& [key, value] : self.dict()->entries(budget)) {
+    items.push_back(make_tuple(budget, {key, value}));
   }
-  return make_list(interpreter.budget(), std::move(items), ListKind::kView, "dict_items");
+  return view(std::move(items), "dict_items");
 }
 
 Result<Value> dict_keys(Interpreter& interpreter, const Value& self, const Arguments&) {
-  std::vector<Value> items;
-  for (const auto& entry : self.dict()->entries) items.push_back(entry.first);
-  return make_list(interpreter.budget(), std::move(items), ListKind::kView, "dict_keys");
+  Values items(interpreter.budget());
+  for (const auto& entry : self.dict()->entries(interpreter.budget())) items.push_back(entry.first);
+  return view(std::move(items), "dict_keys");
 }
 
 Result<Value> dict_values(Interpreter& interpreter, const Value& self, const Arguments&) {
-  std::vector<Value> items;
-  for (const auto& entry : self.dict()->entries) items.push_back(entry.second);
-  return make_list(interpreter.budget(), std::move(items), ListKind::kView, "dict_values");
+  Values items(interpreter.budget());
+  for (const auto& entry : self.dict()->entries(interpreter.budget())) {
+    items.push_back(entry.second);
+  }
+  return view(std::move(items), "dict_values");
 }
 
 constexpr std::array kDictMethods = {Method{"copy", copy}, Method{"get", dict_get},
@@ -442,21 +457,40 @@ BoundMethod::Body find_in(const std::array<Method, kSize>& methods, std::string_
 
 }  // namespace
 
-std::optional<Value> find_method(Interpreter&, const Value& object, std::string_view name) {
+Value split_lines(Budget& budget, const Value& string, bool keep_ends) {
+  const auto ends_line = [](uint32_t c) {
+    return (c >= 0x0A && c <= 0x0D) || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 ||
+           c == 0x2029;
+  };
+  Parts lines(budget);
+  for (std::string_view text = string.text(budget); !text.empty();) {
+    size_t at = 0;
+    size_t length = 0;
+    while (at < text.size() && !ends_line(decode_code_point(text.substr(at), length))) at += length;
+    if (at == text.size()) length = 0;
+    if (text.substr(at).starts_with("\r\n")) length = 2;
+    lines.push_back(text.substr(0, at + (keep_ends ? length : 0)));
+    text.remove_prefix(at + length);
+  }
+  return parts_of(string, lines);
+}
+
+std::optional<Value> find_method(Interpreter& interpreter, const Value& object,
+                                 std::string_view name) {
   const ListData* list = object.list();
-  const bool is_list = list != nullptr && list->kind == ListKind::kList;
-  const bool is_tuple = list != nullptr && list->kind == ListKind::kTuple;
+  const bool is_list = list != nullptr && list->kind() == ListKind::kList;
+  const bool is_tuple = list != nullptr && list->kind() == ListKind::kTuple;
   if (has(kInternal, name) || (is_list && has(kChangesList, name)) ||
       (object.dict() != nullptr && has(kChangesDict, name))) {
-    return Value::undefined(
+    return interpreter.undefined(
         fmt::format("access to attribute '{}' of '{}' object is unsafe.", name, type_name(object)));
   }
   BoundMethod::Body body = nullptr;
-  if (object.string() != nullptr) body = find_in(kStringMethods, name);
+  if (object.is_string()) body = find_in(kStringMethods, name);
   if (object.dict() != nullptr) body = find_in(kDictMethods, name);
   if (is_list || (is_tuple && name != "copy")) body = find_in(kListMethods, name);
   if (body == nullptr) return std::nullopt;
-  return bound_method(object, body);
+  return bound_method(interpreter.budget(), object, body);
 }
 
 }  // namespace pumice::jinja

@@ -1,6 +1,4 @@
 // Filters of numbers and of values as a whole.
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -23,14 +21,14 @@ Result<Value> absolute(Interpreter&, const Value& input, const Arguments&) {
   }
   if (input.integer()) return Value(*input.integer());
   if (input.is_float()) return Value(std::fabs(*input.number()));
-  if (input.is_undefined()) return fail("{}", *input.undefined()->why);
+  if (input.is_undefined()) return input.why_undefined();
   return fail("bad operand type for abs(): '{}'", type_name(input));
 }
 
 /// Python's int(text, base) and float(text): spaces around, "_" between digits.
-std::string number_text(const std::string& text) {
-  std::string kept;
-  const std::string_view inside = strip(text, Side::kBoth);
+Text number_text(Budget& budget, const Value& text) {
+  Text kept(budget);
+  const std::string_view inside = strip_spaces(text.text(budget), Side::kBoth);
   for (size_t i = 0; i < inside.size(); ++i) {
     const auto digit = [&](size_t at) {
       return at < inside.size() && inside[at] >= '0' && inside[at] <= '9';
@@ -40,25 +38,22 @@ std::string number_text(const std::string& text) {
   return kept;
 }
 
-std::optional<int64_t> parse_integer(const std::string& given, int base) {
-  const std::string text = number_text(given);
-  std::string_view digits = text;
-  const bool negative = digits.starts_with('-');
-  if (negative || digits.starts_with('+')) digits.remove_prefix(1);
+std::optional<int64_t> parse_integer(Budget& budget, const Value& given, int base) {
+  Text text = number_text(budget, given);
+  const bool negative = text.starts_with('-');
+  if (negative || text.starts_with('+')) text.erase(0, 1);
   const std::string_view prefix = base == 16 ? "xX" : base == 8 ? "oO" : base == 2 ? "bB" : "";
-  if (digits.size() > 2 && digits[0] == '0' && prefix.find(digits[1]) != prefix.npos) {
-    digits.remove_prefix(2);
-  }
-  if (digits.empty() || digits[0] == '-') return std::nullopt;
-  const std::string whole = fmt::format("{}{}", negative ? "-" : "", digits);
+  if (text.size() > 2 && text[0] == '0' && prefix.find(text[1]) != prefix.npos) text.erase(0, 2);
+  if (text.empty() || text[0] == '-') return std::nullopt;
+  if (negative) text.insert(0, 1, '-');
   int64_t value = 0;
-  const auto [end, error] = std::from_chars(whole.data(), whole.data() + whole.size(), value, base);
-  if (error != std::errc() || end != whole.data() + whole.size()) return std::nullopt;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
 }
 
-std::optional<double> parse_float(const std::string& given) {
-  const std::string text = number_text(given);
+std::optional<double> parse_float(Budget& budget, const Value& given) {
+  const Text text = number_text(budget, given);
   if (text.empty() || text.find_first_of("xXpP()") != text.npos) return std::nullopt;
   char* end = nullptr;
   const double value = std::strtod(text.c_str(), &end);
@@ -71,17 +66,18 @@ std::optional<int64_t> truncated(double value) {
   return static_cast<int64_t>(value);
 }
 
-Result<Value> to_int(Interpreter&, const Value& input, const Arguments& arguments) {
+Result<Value> to_int(Interpreter& interpreter, const Value& input, const Arguments& arguments) {
   PUMICE_TRY(const Bound bound, Bound::bind("int", arguments, {"default", "base"}));
   PUMICE_TRY(const int64_t base, bound.integer(1, 10));
   if (base < 2 || base > 36) return fail("int() base must be >= 2 and <= 36");
-  if (input.is_undefined()) return fail("{}", *input.undefined()->why);
+  if (input.is_undefined()) return input.why_undefined();
   std::optional<int64_t> value = input.integer();
   std::optional<double> number;
   if (input.is_float()) number = input.number();
-  if (const std::string* text = input.string()) {
-    value = parse_integer(*text, static_cast<int>(base));
-    if (!value) number = parse_float(*text);
+  if (input.is_string()) {
+    Budget& budget = interpreter.budget();
+    value = parse_integer(budget, input, static_cast<int>(base));
+    if (!value) number = parse_float(budget, input);
   }
   if (number && std::isfinite(*number)) {
     value = truncated(*number);
@@ -90,11 +86,11 @@ Result<Value> to_int(Interpreter&, const Value& input, const Arguments& argument
   return value ? Value(*value) : bound.value(0, Value(int64_t{0}));
 }
 
-Result<Value> to_float(Interpreter&, const Value& input, const Arguments& arguments) {
+Result<Value> to_float(Interpreter& interpreter, const Value& input, const Arguments& arguments) {
   PUMICE_TRY(const Bound bound, Bound::bind("float", arguments, {"default"}));
-  if (input.is_undefined()) return fail("{}", *input.undefined()->why);
+  if (input.is_undefined()) return input.why_undefined();
   std::optional<double> value = input.number();
-  if (input.string() != nullptr) value = parse_float(*input.string());
+  if (input.is_string()) value = parse_float(interpreter.budget(), input);
   return value ? Value(*value) : bound.value(0, Value(0.0));
 }
 
@@ -106,14 +102,16 @@ double rounded(double value, int64_t precision) {
     const double scale = std::pow(10.0, static_cast<double>(-precision));
     return std::nearbyint(value / scale) * scale;
   }
-  return std::strtod(fmt::format("{:.{}f}", value, precision).c_str(), nullptr);
+  std::array<char, 400> digits{};  // 309, a point, 20
+  fmt::format_to_n(digits.data(), digits.size() - 1, "{:.{}f}", value, precision);
+  return std::strtod(digits.data(), nullptr);
 }
 
 Result<Value> round_number(Interpreter&, const Value& input, const Arguments& arguments) {
   PUMICE_TRY(const Bound bound, Bound::bind("round", arguments, {"precision", "method"}));
   PUMICE_TRY(const int64_t precision, bound.integer(0, 0));
   PUMICE_TRY(const std::string_view method, bound.text(1, "common"));
-  if (input.is_undefined()) return fail("{}", *input.undefined()->why);
+  if (input.is_undefined()) return input.why_undefined();
   if (!input.number()) return fail("type {} doesn't define __round__ method", type_name(input));
   if (method == "common") {
     if (input.integer() && precision >= 0) return Value(*input.integer());
@@ -134,10 +132,10 @@ Result<Value> round_number(Interpreter&, const Value& input, const Arguments& ar
 Result<Value> default_value(Interpreter&, const Value& input, const Arguments& arguments) {
   PUMICE_TRY(const Bound bound, Bound::bind("default", arguments, {"default_value", "boolean"}));
   const bool missing = input.is_undefined() || (bound.truth(1, false) && !is_true(input));
-  return missing ? bound.value(0, Value::literal("")) : input;
+  return missing ? bound.value(0, Value::borrowed("")) : input;
 }
 
-Result<JsonStyle> json_style(const Arguments& arguments) {
+Result<JsonStyle> json_style(Budget& budget, const Arguments& arguments) {
   PUMICE_TRY(const Bound bound, Bound::bind("tojson", arguments,
                                             {"ensure_ascii", "indent", "separators", "sort_keys"}));
   JsonStyle style;
@@ -150,25 +148,25 @@ Result<JsonStyle> json_style(const Arguments& arguments) {
   }
   if (bound.has(2)) {
     const ListData* two = bound[2]->list();
-    const bool usable = two != nullptr && two->items.size() == 2 &&
-                        two->items[0].string() != nullptr && two->items[1].string() != nullptr;
+    const bool usable = two != nullptr && two->size() == 2 && two->at(budget, 0).is_string() &&
+                        two->at(budget, 1).is_string();
     if (!usable) return fail("tojson() takes two separators, both strings");
-    style.item_separator = *two->items[0].string();
-    style.key_separator = *two->items[1].string();
+    style.item_separator = two->at(budget, 0).text(budget);
+    style.key_separator = two->at(budget, 1).text(budget);
   }
   return style;
 }
 
+/// That of transformers, whose text is not safe.
 Result<Value> to_json(Interpreter& interpreter, const Value& input, const Arguments& arguments) {
-  PUMICE_TRY(const JsonStyle style, json_style(arguments));
-  TextBuilder out(interpreter.budget());
+  PUMICE_TRY(const JsonStyle style, json_style(interpreter.budget(), arguments));
+  Text out(interpreter.budget());
   PUMICE_TRY_STATUS(append_json(out, input, style));
-  return interpreter.string(out.take_text());
+  return make_string(std::move(out));
 }
 
 Result<Value> to_string(Interpreter& interpreter, const Value& input, const Arguments&) {
-  if (input.string() != nullptr) return input;
-  return interpreter.string(interpreter.str(input));
+  return soft_str(interpreter.budget(), input);
 }
 
 Result<Value> attr(Interpreter& interpreter, const Value& input, const Arguments& arguments) {
@@ -177,17 +175,26 @@ Result<Value> attr(Interpreter& interpreter, const Value& input, const Arguments
   if (input.dict() == nullptr) return get_attribute(interpreter, input, name);
   // Attributes alone, not items.
   if (auto method = find_method(interpreter, input, name)) return *std::move(method);
-  return Value::undefined(fmt::format("'dict object' has no attribute '{}'", printable(name)));
+  return interpreter.undefined(fmt::format("'dict object' has no attribute '{}'", printable(name)));
 }
 
 Result<Value> file_size(Interpreter& interpreter, const Value& input, const Arguments& arguments) {
   PUMICE_TRY(const Bound bound, Bound::bind("filesizeformat", arguments, {"binary"}));
-  PUMICE_TRY(const Value number, to_float(interpreter, input, {}));
+  Budget& budget = interpreter.budget();
+  if (input.is_undefined()) return input.why_undefined();
+  if (!input.is_string() && !input.number()) {
+    return fail("float() argument must be a string or a real number, not '{}'", type_name(input));
+  }
+  const std::optional<double> number =
+      input.is_string() ? parse_float(budget, input) : input.number();
+  if (!number) {
+    return fail("could not convert string to float: {}", printable(repr(budget, input)));
+  }
   const bool binary = bound.truth(0, false);
   const double base = binary ? 1024 : 1000;
-  const double bytes = *number.number();
-  if (bytes == 1) return Value::literal("1 Byte");
-  if (bytes < base) return interpreter.string(fmt::format("{:.0f} Bytes", std::trunc(bytes)));
+  const double bytes = *number;
+  if (bytes == 1) return Value::borrowed("1 Byte");
+  if (bytes < base) return make_string(formatted(budget, "{:.0f} Bytes", std::trunc(bytes)));
   constexpr std::string_view kPrefixes = "kMGTPEZY";
   double unit = base;
   size_t i = 0;
@@ -196,7 +203,7 @@ Result<Value> file_size(Interpreter& interpreter, const Value& input, const Argu
     ++i;
   }
   const char prefix = binary && i == 0 ? 'K' : kPrefixes[i];
-  return interpreter.string(fmt::format("{:.1f} {}{}", bytes / unit, prefix, binary ? "iB" : "B"));
+  return make_string(formatted(budget, "{:.1f} {}{}", bytes / unit, prefix, binary ? "iB" : "B"));
 }
 
 constexpr std::array kNumberFilters = {

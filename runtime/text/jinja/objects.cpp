@@ -3,8 +3,6 @@
 namespace pumice::jinja {
 namespace {
 
-constexpr size_t kAttributeBytes = 96;
-
 Result<Value> call_cycle(Interpreter&, const Value& self, const Arguments& arguments) {
   return static_cast<const Loop&>(*self.object()).cycle(arguments);
 }
@@ -17,23 +15,23 @@ Result<Value> call_changed(Interpreter& interpreter, const Value& self,
 }  // namespace
 
 std::optional<Value> Namespace::attribute(Interpreter& interpreter, std::string_view name) {
-  interpreter.budget().search(attributes_.size());
+  interpreter.budget().walk(attributes_.size());
   for (const auto& attribute : attributes_) {
     if (attribute.first == name) return attribute.second;
   }
   return std::nullopt;
 }
 
-void Namespace::set(Budget& budget, std::string_view name, Value value) {
-  budget.search(attributes_.size());
+void Namespace::set(std::string_view name, Value value) {
+  Budget& budget = budget_of(attributes_);
+  budget.walk(attributes_.size());
   for (auto& attribute : attributes_) {
     if (attribute.first == name) {
       attribute.second = std::move(value);
       return;
     }
   }
-  attributes_.emplace_back(name, std::move(value));
-  charges_.push_back(std::make_unique<Charge>(&budget, name.size() + kAttributeBytes));
+  attributes_.emplace_back(Text(name, budget), std::move(value));
 }
 
 Result<Value> Loop::call(Interpreter& interpreter, const Arguments& arguments) {
@@ -46,16 +44,18 @@ Result<Value> Loop::call(Interpreter& interpreter, const Arguments& arguments) {
   return interpreter.call_loop(statement_, scope_.lock(), arguments.positional[0], depth_ + 1);
 }
 
-Value Loop::neighbour(int64_t index) const {
-  const std::vector<Value>& items = items_.list()->items;
+Value Loop::neighbour(Budget& budget, int64_t index) const {
+  const ListData& items = *items_.list();
   if (index >= 0 && index < static_cast<int64_t>(items.size())) {
-    return items[static_cast<size_t>(index)];
+    return items.at(budget, static_cast<size_t>(index));
   }
-  return Value::undefined(index < 0 ? "there is no previous item" : "there is no next item");
+  return Value::undefined(budget,
+                          index < 0 ? "there is no previous item" : "there is no next item");
 }
 
-std::optional<Value> Loop::attribute(Interpreter&, std::string_view name) {
-  const auto length = static_cast<int64_t>(items_.list()->items.size());
+std::optional<Value> Loop::attribute(Interpreter& interpreter, std::string_view name) {
+  Budget& budget = interpreter.budget();
+  const auto length = static_cast<int64_t>(items_.list()->size());
   if (name == "index") return Value(index0_ + 1);
   if (name == "index0") return Value(index0_);
   if (name == "revindex") return Value(length - index0_);
@@ -65,10 +65,10 @@ std::optional<Value> Loop::attribute(Interpreter&, std::string_view name) {
   if (name == "length") return Value(length);
   if (name == "depth") return Value(depth_);
   if (name == "depth0") return Value(depth_ - 1);
-  if (name == "previtem") return neighbour(index0_ - 1);
-  if (name == "nextitem") return neighbour(index0_ + 1);
-  if (name == "cycle") return bound_method(Value(shared_from_this()), call_cycle);
-  if (name == "changed") return bound_method(Value(shared_from_this()), call_changed);
+  if (name == "previtem") return neighbour(budget, index0_ - 1);
+  if (name == "nextitem") return neighbour(budget, index0_ + 1);
+  if (name == "cycle") return bound_method(budget, value(), call_cycle);
+  if (name == "changed") return bound_method(budget, value(), call_changed);
   return std::nullopt;
 }
 

@@ -18,27 +18,32 @@ namespace pumice::jinja {
 /// The only value that templates change: {% set ns.name = … %}.
 class Namespace : public Object {
  public:
+  explicit Namespace(Budget& budget) : attributes_(budget) {}
+
   std::string_view type_name() const override { return "Namespace"; }
   bool is_callable() const override { return false; }
   std::optional<Value> attribute(Interpreter& interpreter, std::string_view name) override;
   void release() override { attributes_.clear(); }
 
-  void set(Budget& budget, std::string_view name, Value value);
+  void set(std::string_view name, Value value);
 
  private:
-  std::vector<std::pair<std::string, Value>> attributes_;
-  std::vector<std::unique_ptr<Charge>> charges_;
+  using Attribute = std::pair<Text, Value>;
+
+  std::vector<Attribute, Paid<Attribute>> attributes_;
 };
 
 /// `loop` in a loop's body; called, the body of a recursive loop over other items.
 class Loop : public Object {
  public:
-  Loop(const ForStatement& statement, std::weak_ptr<Scope> scope, Value items, int64_t depth)
+  Loop(Budget& budget, const ForStatement& statement, std::weak_ptr<Scope> scope, Value items,
+       int64_t depth)
       : Object(items.depth() + 1),
         statement_(statement),
         scope_(std::move(scope)),
         items_(std::move(items)),
-        depth_(depth) {}
+        depth_(depth),
+        last_changed_(budget) {}
 
   std::string_view type_name() const override { return "LoopContext"; }
   Result<Value> call(Interpreter& interpreter, const Arguments& arguments) override;
@@ -50,7 +55,7 @@ class Loop : public Object {
   Result<Value> changed(Budget& budget, const Arguments& arguments);
 
  private:
-  Value neighbour(int64_t index) const;
+  Value neighbour(Budget& budget, int64_t index) const;
 
   const ForStatement& statement_;
   std::weak_ptr<Scope> scope_;
@@ -58,26 +63,28 @@ class Loop : public Object {
   int64_t depth_;
   int64_t index0_ = 0;
   bool has_changed_ = false;
-  std::vector<Value> last_changed_;
+  Values last_changed_;
 };
 
 /// A loop while it runs. What a template keeps of it may hold itself, so the interpreter gets it.
 class LoopInUse {
  public:
-  LoopInUse(Interpreter& interpreter, std::shared_ptr<Loop> loop)
+  LoopInUse(Interpreter& interpreter, Value loop)
       : interpreter_(interpreter), loop_(std::move(loop)) {}
   ~LoopInUse() {
-    if (loop_.use_count() > 1) interpreter_.retain(loop_);
+    if (object()->use_count() > 1) interpreter_.retain(loop_);
   }
   LoopInUse(const LoopInUse&) = delete;
   LoopInUse& operator=(const LoopInUse&) = delete;
 
-  Value value() const { return Value(std::shared_ptr<Object>(loop_)); }
-  void advance() { loop_->advance(); }
+  const Value& value() const { return loop_; }
+  void advance() { object()->advance(); }
 
  private:
+  Loop* object() const { return static_cast<Loop*>(loop_.object()); }
+
   Interpreter& interpreter_;
-  std::shared_ptr<Loop> loop_;
+  Value loop_;
 };
 
 /// A method of `self`, which it keeps.
@@ -98,8 +105,8 @@ class BoundMethod : public Object {
   Body body_;
 };
 
-inline Value bound_method(Value self, BoundMethod::Body body) {
-  return Value(std::shared_ptr<Object>(std::make_shared<BoundMethod>(std::move(self), body)));
+inline Value bound_method(Budget& budget, Value self, BoundMethod::Body body) {
+  return make_object<BoundMethod>(budget, std::move(self), body);
 }
 
 }  // namespace pumice::jinja

@@ -14,11 +14,16 @@ namespace pumice::jinja {
 Result<Value> binary_operation(Budget& budget, BinaryOp op, const Value& a, const Value& b);
 Result<Value> unary_operation(UnaryOp op, const Value& value);
 Result<bool> compare(Budget& budget, CompareOp op, const Value& a, const Value& b);
-/// "text" % arguments
-Result<std::string> percent_format(Budget& budget, std::string_view format, const Value& arguments);
-/// "text".format(arguments)
-Result<std::string> brace_format(Interpreter& interpreter, std::string_view format,
-                                 const Arguments& arguments);
+/// format % arguments; safe where the format is, whose arguments are then escaped.
+Result<Value> percent_format(Budget& budget, const Value& format, const Value& arguments);
+/// format.format(arguments); safe where the format is, whose arguments are then escaped.
+Result<Value> brace_format(Interpreter& interpreter, const Value& format,
+                           const Arguments& arguments);
+/// a + b of strings: safe where either is, and the other is then escaped.
+Value joined(Budget& budget, const Value& a, const Value& b);
+
+/// A list of the lines of a string, each safe if it is.
+Value split_lines(Budget& budget, const Value& string, bool keep_ends);
 
 /// object.name: a method or attribute, else the item of that name; undefined if there is neither,
 /// or the sandbox forbids it. Errors on what is undefined itself.
@@ -31,7 +36,7 @@ Result<Value> get_slice(Interpreter& interpreter, const Value& object, const Val
 /// A method of a string, list or dict; empty where it has none of that name.
 std::optional<Value> find_method(Interpreter& interpreter, const Value& object,
                                  std::string_view name);
-/// range, dict, namespace and so on; null if there is none of that name.
-const Value* find_global(std::string_view name);
+/// range, dict, namespace and so on; empty if there is none of that name.
+std::optional<Value> make_global(Budget& budget, std::string_view name);
 
 }  // namespace pumice::jinja

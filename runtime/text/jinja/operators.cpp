@@ -93,20 +93,21 @@ Result<Value> float_operation(BinaryOp op, double a, double b) {
 }
 
 Result<Value> join(Budget& budget, const Value& a, const Value& b) {
-  if (a.string() != nullptr && b.string() != nullptr) {
-    if (!budget.allows(a.string()->size() + b.string()->size())) return budget.status().error();
-    return make_string(budget, *a.string() + *b.string());
-  }
+  if (a.is_string() && b.is_string()) return joined(budget, a, b);
   const ListData* x = a.list();
   const ListData* y = b.list();
-  const bool lists = x != nullptr && y != nullptr && x->kind == y->kind &&
-                     (x->kind == ListKind::kList || x->kind == ListKind::kTuple);
+  const bool lists =
+      x != nullptr && y != nullptr && x->kind() == y->kind() && x->is_list_or_tuple();
   if (lists) {
-    std::vector<Value> items = x->items;
-    items.insert(items.end(), y->items.begin(), y->items.end());
-    return make_list(budget, std::move(items), x->kind);
+    Values items(budget);
+    items.reserve(x->size() + y->size());
+    for (const ListData* part : {x, y}) {
+      const Values& own = part->items(budget);
+      items.insert(items.end(), own.begin(), own.end());
+    }
+    return make_list(std::move(items), x->kind());
   }
-  if (a.string() != nullptr) {
+  if (a.is_string() && !a.is_safe()) {
     return fail("can only concatenate str (not \"{}\") to str", type_name(b));
   }
   return fail("unsupported operand type(s) for +: '{}' and '{}'", type_name(a), type_name(b));
@@ -115,56 +116,54 @@ Result<Value> join(Budget& budget, const Value& a, const Value& b) {
 /// A string, list or tuple, `count` times.
 Result<Value> repeat(Budget& budget, const Value& value, int64_t count) {
   const auto times = static_cast<size_t>(std::max<int64_t>(count, 0));
-  constexpr size_t kValueBytes = 64;
-  const size_t n_bytes =
-      value.string() != nullptr ? value.string()->size() : value.list()->items.size() * kValueBytes;
-  const bool fits = n_bytes == 0 || times <= SIZE_MAX / n_bytes;
-  if (!budget.allows(fits ? n_bytes * times : SIZE_MAX)) return budget.status().error();
-  if (value.string() != nullptr) {
-    std::string text;
-    text.reserve(n_bytes * times);
-    for (size_t i = 0; n_bytes > 0 && i < times; ++i) text += *value.string();
-    return make_string(budget, std::move(text));
+  const size_t once = value.is_string() ? value.n_bytes() : value.list()->size();
+  if (once > 0 && times > SIZE_MAX / 2 / once) Budget::exceed("needs too much memory");
+  if (value.is_string()) {
+    const std::string_view own = value.text(budget);
+    Text text(budget);
+    text.reserve(once * times);
+    for (size_t i = 0; once > 0 && i < times; ++i) text += own;
+    return make_string(std::move(text), value.is_safe());
   }
-  std::vector<Value> items;
-  const std::vector<Value>& once = value.list()->items;
-  for (size_t i = 0; n_bytes > 0 && i < times; ++i) {
-    items.insert(items.end(), once.begin(), once.end());
-  }
-  return make_list(budget, std::move(items), value.list()->kind);
+  const Values& own = value.list()->items(budget);
+  Values items(budget);
+  items.reserve(once * times);
+  for (size_t i = 0; once > 0 && i < times; ++i) items.insert(items.end(), own.begin(), own.end());
+  return make_list(std::move(items), value.list()->kind());
 }
 
 bool repeats(const Value& value) {
-  const ListData* list = value.list();
-  return value.string() != nullptr ||
-         (list != nullptr && (list->kind == ListKind::kList || list->kind == ListKind::kTuple));
+  return value.is_string() || (value.list() != nullptr && value.list()->is_list_or_tuple());
 }
 
 Result<bool> contains(Budget& budget, const Value& item, const Value& container) {
-  if (const std::string* text = container.string()) {
-    if (item.is_undefined()) return fail("{}", *item.undefined()->why);
-    if (item.string() == nullptr) {
+  if (container.is_string()) {
+    if (item.is_undefined()) return item.why_undefined();
+    if (!item.is_string()) {
       return fail("'in <string>' requires string as left operand, not {}", type_name(item));
     }
-    budget.scan(text->size());
-    return find_text(*text, *item.string()) != text->npos;
+    const std::string_view text = container.text(budget);
+    return find_text(budget, text, item.text(budget)) != text.npos;
   }
   if (const DictData* dict = container.dict()) {
-    if (!is_hashable(item)) return fail("unhashable type: '{}'", type_name(item));
+    if (!is_hashable(budget, item)) return fail("unhashable type: '{}'", type_name(item));
     return dict->find(budget, item) != nullptr;
   }
   if (container.list() == nullptr && !container.is_undefined()) {
     return fail("argument of type '{}' is not iterable", type_name(container));
   }
-  PUMICE_TRY(const std::vector<Value> items, items_of(budget, container));
+  PUMICE_TRY(const Values items, items_of(budget, container));
   for (const Value& own : items) {
     if (equal(budget, own, item)) return true;
   }
   return false;
 }
 
-std::string object_name(const Value& value) {
-  return value.is_none() ? "None" : fmt::format("{} object", type_name(value));
+/// "'str object' has no attribute 'x'", "'None' has no element 0".
+Value missing(Interpreter& interpreter, const Value& object, std::string_view what) {
+  const std::string_view name = object.is_none() ? "None" : type_name(object);
+  return interpreter.undefined(
+      fmt::format("'{}{}' has no {}", name, object.is_none() ? "" : " object", what));
 }
 
 /// One end of a slice as Python clamps it.
@@ -199,41 +198,56 @@ bool inside(const Slice& slice, int64_t i) {
   return slice.step > 0 ? i < slice.stop : i > slice.stop;
 }
 
-Result<Value> slice_text(Budget& budget, std::string_view text, const Value& start,
-                         const Value& stop, const Value& step) {
-  budget.scan(text.size());
-  const size_t length = count_code_points(text);
-  PUMICE_TRY(const Slice slice, slice_of(static_cast<int64_t>(length), start, stop, step));
-  if (!inside(slice, slice.start)) return make_string(budget, "");
-  if (slice.step == 1) {
-    return make_string(budget,
-                       std::string(code_points(text, static_cast<size_t>(slice.start),
-                                               static_cast<size_t>(slice.stop - slice.start))));
-  }
-  if (!budget.allows(length * sizeof(size_t))) return budget.status().error();
-  std::vector<size_t> begins;
+/// Code point by code point, over what is not asked for.
+Text stepped_text(Budget& budget, std::string_view text, size_t length, const Slice& slice) {
+  std::vector<size_t, Paid<size_t>> begins(budget);
   begins.reserve(length + 1);
   for (size_t at = 0; at < text.size(); at += code_point_bytes(text.substr(at))) {
     begins.push_back(at);
   }
   begins.push_back(text.size());
-  std::string result;
+  Text result(budget);
   for (int64_t i = slice.start; inside(slice, i); i += slice.step) {
     const auto at = static_cast<size_t>(i);
     result += text.substr(begins[at], begins[at + 1] - begins[at]);
   }
-  return make_string(budget, std::move(result));
+  return result;
+}
+
+Result<Value> slice_text(Budget& budget, const Value& string, const Value& start, const Value& stop,
+                         const Value& step) {
+  const std::string_view text = string.text(budget);
+  const size_t length = count_code_points(text);
+  PUMICE_TRY(const Slice slice, slice_of(static_cast<int64_t>(length), start, stop, step));
+  if (!inside(slice, slice.start)) return copy_string(budget, "", string.is_safe());
+  if (slice.step != 1) {
+    return make_string(stepped_text(budget, text, length, slice), string.is_safe());
+  }
+  const auto first = static_cast<size_t>(slice.start);
+  const auto count = static_cast<size_t>(slice.stop - slice.start);
+  return copy_string(budget, code_points(text, first, count), string.is_safe());
 }
 
 }  // namespace
 
-Result<Value> binary_operation(Budget& budget, BinaryOp op, const Value& a, const Value& b) {
-  if (op == BinaryOp::kModulo && a.string() != nullptr) {
-    PUMICE_TRY(std::string text, percent_format(budget, *a.string(), b));
-    return make_string(budget, std::move(text));
+Value joined(Budget& budget, const Value& a, const Value& b) {
+  const bool is_safe = a.is_safe() || b.is_safe();
+  Text text(budget);
+  text.reserve(a.n_bytes() + b.n_bytes());
+  for (const Value* part : {&a, &b}) {
+    if (is_safe) {
+      append_escaped(text, *part);
+    } else {
+      append_str(text, *part);
+    }
   }
-  if (a.is_undefined()) return fail("{}", *a.undefined()->why);
-  if (b.is_undefined()) return fail("{}", *b.undefined()->why);
+  return make_string(std::move(text), is_safe);
+}
+
+Result<Value> binary_operation(Budget& budget, BinaryOp op, const Value& a, const Value& b) {
+  if (op == BinaryOp::kModulo && a.is_string()) return percent_format(budget, a, b);
+  if (a.is_undefined()) return a.why_undefined();
+  if (b.is_undefined()) return b.why_undefined();
   if (a.integer() && b.integer()) return integer_operation(op, *a.integer(), *b.integer());
   if (a.number() && b.number()) return float_operation(op, *a.number(), *b.number());
   if (op == BinaryOp::kMultiply && repeats(a) && b.integer())
@@ -247,7 +261,7 @@ Result<Value> binary_operation(Budget& budget, BinaryOp op, const Value& a, cons
 
 Result<Value> unary_operation(UnaryOp op, const Value& value) {
   if (op == UnaryOp::kNot) return Value(!is_true(value));
-  if (value.is_undefined()) return fail("{}", *value.undefined()->why);
+  if (value.is_undefined()) return value.why_undefined();
   if (const std::optional<int64_t> integer = value.integer()) {
     return op == UnaryOp::kPositive ? Value(*integer)
                                     : integer_operation(BinaryOp::kSubtract, 0, *integer);
@@ -284,62 +298,59 @@ Result<bool> compare(Budget& budget, CompareOp op, const Value& a, const Value& 
 }
 
 Result<Value> get_attribute(Interpreter& interpreter, const Value& object, std::string_view name) {
-  if (object.is_undefined()) return fail("{}", *object.undefined()->why);
+  if (object.is_undefined()) return object.why_undefined();
   if (object.object() != nullptr) {
     if (auto value = object.object()->attribute(interpreter, name)) return *std::move(value);
   } else if (auto method = find_method(interpreter, object, name)) {
     return *std::move(method);
   }
   if (object.dict() != nullptr) {
-    if (const Value* item = object.dict()->find(name)) return *item;
+    if (const Value* item = object.dict()->find(interpreter.budget(), name)) return *item;
   }
-  return Value::undefined(
-      fmt::format("'{}' has no attribute '{}'", object_name(object), printable(name)));
+  return missing(interpreter, object, fmt::format("attribute '{}'", printable(name)));
 }
 
 Result<Value> get_item(Interpreter& interpreter, const Value& object, const Value& key) {
-  if (object.is_undefined()) return fail("{}", *object.undefined()->why);
+  if (object.is_undefined()) return object.why_undefined();
   Budget& budget = interpreter.budget();
   const std::optional<int64_t> index = key.integer();
-  if (const DictData* dict = object.dict(); dict != nullptr && is_hashable(key)) {
+  if (const DictData* dict = object.dict(); dict != nullptr && is_hashable(budget, key)) {
     if (const Value* item = dict->find(budget, key)) return *item;
   }
   if (const ListData* list = object.list(); list != nullptr && list->has_index() && index) {
-    const auto length = static_cast<int64_t>(list->items.size());
+    const auto length = static_cast<int64_t>(list->size());
     const int64_t at = *index < 0 ? *index + length : *index;
-    if (at >= 0 && at < length) return list->items[static_cast<size_t>(at)];
+    if (at >= 0 && at < length) return list->at(budget, static_cast<size_t>(at));
   }
-  if (const std::string* text = object.string(); text != nullptr && index) {
-    budget.scan(text->size());
-    const auto length = *index < 0 ? static_cast<int64_t>(count_code_points(*text)) : 0;
+  if (object.is_string() && index) {
+    const std::string_view text = object.text(budget);
+    const auto length = *index < 0 ? static_cast<int64_t>(count_code_points(text)) : 0;
     const int64_t at = *index + length;
-    const auto found = at < 0 ? "" : code_points(*text, static_cast<size_t>(at), 1);
-    if (!found.empty()) return make_string(budget, std::string(found));
+    const auto found = at < 0 ? "" : code_points(text, static_cast<size_t>(at), 1);
+    if (!found.empty()) return copy_string(budget, found, object.is_safe());
   }
-  if (key.string() == nullptr) {
-    return Value::undefined(
-        fmt::format("'{}' has no element {}", object_name(object), printable(repr(budget, key))));
+  if (!key.is_string()) {
+    return missing(interpreter, object, fmt::format("element {}", printable(repr(budget, key))));
   }
-  return get_attribute(interpreter, object, *key.string());
+  return get_attribute(interpreter, object, key.text(budget));
 }
 
 Result<Value> get_slice(Interpreter& interpreter, const Value& object, const Value& start,
                         const Value& stop, const Value& step) {
   Budget& budget = interpreter.budget();
-  if (object.is_undefined()) return fail("{}", *object.undefined()->why);
-  if (object.string() != nullptr) return slice_text(budget, *object.string(), start, stop, step);
+  if (object.is_undefined()) return object.why_undefined();
+  if (object.is_string()) return slice_text(budget, object, start, stop, step);
   const ListData* list = object.list();
   if (list == nullptr || !list->has_index()) {
     return fail("'{}' object is not subscriptable by a slice", type_name(object));
   }
-  PUMICE_TRY(const Slice slice,
-             slice_of(static_cast<int64_t>(list->items.size()), start, stop, step));
-  std::vector<Value> items;
+  PUMICE_TRY(const Slice slice, slice_of(static_cast<int64_t>(list->size()), start, stop, step));
+  Values items(budget);
   for (int64_t i = slice.start; inside(slice, i); i += slice.step) {
-    items.push_back(list->items[static_cast<size_t>(i)]);
+    items.push_back(list->at(budget, static_cast<size_t>(i)));
   }
-  const bool is_tuple = list->kind == ListKind::kTuple;
-  return make_list(budget, std::move(items), is_tuple ? ListKind::kTuple : ListKind::kList);
+  const bool is_tuple = list->kind() == ListKind::kTuple;
+  return make_list(std::move(items), is_tuple ? ListKind::kTuple : ListKind::kList);
 }
 
 }  // namespace pumice::jinja

@@ -25,9 +25,9 @@ Result<bool> compared(Interpreter& interpreter, const Value& input, const Argume
   return compare(interpreter.budget(), kOp, input, *bound[0]);
 }
 
-Result<bool> same_as(Interpreter&, const Value& input, const Arguments& arguments) {
+Result<bool> same_as(Interpreter& interpreter, const Value& input, const Arguments& arguments) {
   PUMICE_TRY(const Bound bound, Bound::bind("sameas", arguments, {"other"}, 1));
-  return input.same_as(*bound[0]);
+  return input.same_as(interpreter.budget(), *bound[0]);
 }
 
 Result<bool> divisible(Interpreter& interpreter, const Value& input, const Value& by) {
@@ -53,17 +53,15 @@ Result<bool> odd(Interpreter& interpreter, const Value& input, const Arguments&)
 }
 
 template <bool kFilter>
-Result<bool> is_known(Interpreter&, const Value& input, const Arguments&) {
-  const std::string* name = input.string();
-  if (name == nullptr) return false;
-  return kFilter ? find_filter(*name) != nullptr : find_test(*name) != nullptr;
+Result<bool> is_known(Interpreter& interpreter, const Value& input, const Arguments&) {
+  if (!input.is_string()) return false;
+  const std::string_view name = input.text(interpreter.budget());
+  return kFilter ? find_filter(name) != nullptr : find_test(name) != nullptr;
 }
 
 template <bool kUpper>
 Result<bool> cased(Interpreter& interpreter, const Value& input, const Arguments&) {
-  const std::string text = interpreter.str(input);
-  interpreter.budget().scan(text.size() * 4 + kPatternBytes);
-  return matches(kUpper ? kAllUpper : kAllLower, text);
+  return matches(interpreter.budget(), kUpper ? kAllUpper : kAllLower, interpreter.str(input));
 }
 
 bool is_boolean(const Value& value) { return value.is_bool(); }
@@ -72,7 +70,7 @@ bool is_callable(const Value& value) {
 }
 bool is_defined(const Value& value) { return !value.is_undefined(); }
 bool is_undefined(const Value& value) { return value.is_undefined(); }
-bool is_escaped(const Value&) { return false; }
+bool is_escaped(const Value& value) { return value.is_safe(); }
 bool is_exactly_false(const Value& value) { return value.is_bool() && !is_true(value); }
 bool is_exactly_true(const Value& value) { return value.is_bool() && is_true(value); }
 bool is_float(const Value& value) { return value.is_float(); }
@@ -80,9 +78,9 @@ bool is_integer(const Value& value) { return value.is_int(); }
 bool is_number(const Value& value) { return value.number().has_value(); }
 bool is_none(const Value& value) { return value.is_none(); }
 bool is_mapping(const Value& value) { return value.dict() != nullptr; }
-bool is_string(const Value& value) { return value.string() != nullptr; }
+bool is_string(const Value& value) { return value.is_string(); }
 bool is_iterable(const Value& value) {
-  return value.is_undefined() || value.string() != nullptr || value.list() != nullptr ||
+  return value.is_undefined() || value.is_string() || value.list() != nullptr ||
          value.dict() != nullptr;
 }
 bool is_sequence(const Value& value) {
