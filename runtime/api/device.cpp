@@ -1,4 +1,5 @@
 // The C ABI: devices and what they say.
+#include <filesystem>
 #include <memory>
 #include <span>
 #include <string>
@@ -83,9 +84,10 @@ Result<DeviceOptions> read_device_options(const pumice_device_options* given) {
   PUMICE_TRY(const bool validation, read_bool(options.validation, "validation"));
   PUMICE_TRY(const bool debug_log, read_bool(options.debug_log, "debug_log"));
   PUMICE_TRY(const bool low_priority, read_bool(options.low_priority, "low_priority"));
+  PUMICE_TRY(std::filesystem::path whole_directory, absolute_path(directory));
   auto log = std::make_shared<LogQueue>();
   SessionOptions session{
-      .cache_directory = directory,
+      .cache_directory = std::move(whole_directory),
       .logger = LogQueue::logger(log, debug_log ? LogLevel::kDebug : LogLevel::kInfo)};
   session.device.selector = selector;
   session.device.limits.device_budget_bytes = options.memory_bytes;

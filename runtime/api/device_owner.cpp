@@ -18,6 +18,7 @@ void DeviceOwner::set(std::shared_ptr<vk::Device> device) {
   std::tie(session_.pipelines, session_.verdict) =
       open_pipelines(session_.device, options_.cache_directory, options_.logger);
   snapshot_ = session_.device->snapshot();
+  latest_ = session_.device.get();
   ++generation_;
 }
 
@@ -46,6 +47,15 @@ Result<Session> DeviceOwner::load(const ModelRequest& request) {
 std::shared_ptr<vk::Device> DeviceOwner::device() const {
   const std::lock_guard lock(mutex_);
   return session_.device;
+}
+
+Status DeviceOwner::with_device(const std::function<void(vk::Device&)>& use) const {
+  const std::lock_guard lock(mutex_);
+  if (session_.device == nullptr) {
+    return make_error(ErrorCode::kDeviceLost, "the device was lost");
+  }
+  use(*session_.device);
+  return {};
 }
 
 vk::DeviceSnapshot DeviceOwner::snapshot() const {

@@ -46,6 +46,13 @@ class DeviceOwner {
   bool is_lent() const { return reopen_ == nullptr; }
   /// Counts the devices there have been.
   uint64_t generation() const { return generation_; }
+  /// Whether that device, which the caller keeps, is the latest, lost or not. Waits for nobody.
+  bool is_latest(const std::shared_ptr<vk::Device>& device) const {
+    return device.get() == latest_;
+  }
+  /// `use` with the device, which stays the owner's meanwhile: no caller's copy is ever the last,
+  /// whose end would destroy what a host was told is gone. Errors: kDeviceLost where there is none.
+  Status with_device(const std::function<void(vk::Device&)>& use) const;
 
   /// Another device for this one, lost or not, and all models on it. Errors: those of loading one,
   /// which its engines then try again.
@@ -59,6 +66,7 @@ class DeviceOwner {
   const SessionOptions options_;
   const Open reopen_;
   std::atomic<uint64_t> generation_ = 0;
+  std::atomic<const vk::Device*> latest_ = nullptr;  // to be compared only
   mutable std::mutex mutex_;  // taken behind a Recovery's, never before; of all below
   Session session_;
   vk::DeviceSnapshot snapshot_;

@@ -1,4 +1,6 @@
 // The C ABI: engines, sessions, requests and events.
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -31,7 +33,7 @@ Result<OverflowPolicy> overflow_of(pumice_overflow overflow) {
     case PUMICE_OVERFLOW_TRUNCATE:
       return OverflowPolicy::kTruncateOldest;
     default:
-      return make_error(ErrorCode::kInvalidArgument, "overflow is {}, which is none", overflow);
+      return make_error(ErrorCode::kInvalidArgument, "overflow is {}: no such overflow", overflow);
   }
 }
 
@@ -44,7 +46,7 @@ Result<ServiceClass> service_class_of(pumice_service_class service_class) {
     case PUMICE_SERVICE_BATCH:
       return ServiceClass::kBatch;
     default:
-      return make_error(ErrorCode::kInvalidArgument, "service_class is {}, which is none",
+      return make_error(ErrorCode::kInvalidArgument, "service_class is {}: no such class",
                         service_class);
   }
 }
@@ -58,7 +60,7 @@ Result<EngineMode> mode_of(pumice_mode mode) {
     case PUMICE_MODE_BACKGROUND:
       return EngineMode::kBackground;
     default:
-      return make_error(ErrorCode::kInvalidArgument, "mode is {}, which is none", mode);
+      return make_error(ErrorCode::kInvalidArgument, "mode is {}: no such mode", mode);
   }
 }
 
@@ -86,7 +88,8 @@ Result<EngineOptions> engine_options_of(const pumice_engine_options& options,
   if (!kv_type.empty()) {
     const std::optional<KvTypes> types = KvTypes::parse(kv_type);
     if (!types) {
-      return make_error(ErrorCode::kInvalidArgument, "kv_type \"{}\" is none", printable(kv_type));
+      return make_error(ErrorCode::kInvalidArgument, "unknown kv_type \"{}\": expected {}",
+                        printable(kv_type), fmt::join(kKvTypeNames, ", "));
     }
     engine.kv_type = *types;
   }
@@ -94,7 +97,8 @@ Result<EngineOptions> engine_options_of(const pumice_engine_options& options,
   if (!arithmetic.empty()) {
     const std::optional<ops::Math> math = ops::parse_math(arithmetic);
     if (!math) {
-      return make_error(ErrorCode::kInvalidArgument, "arithmetic \"{}\" is none: auto f32 f16 i8",
+      return make_error(ErrorCode::kInvalidArgument,
+                        "unknown arithmetic \"{}\": expected auto, f32, f16 or i8",
                         printable(arithmetic));
     }
     engine.math = *math;
@@ -156,7 +160,8 @@ Result<SessionDefaults> session_defaults_of(const pumice_session_options* given)
   PUMICE_TRY(defaults.salt, read_string(options.salt, "salt"));
   defaults.max_tokens_per_s = options.max_tokens_per_second;
   if (!(defaults.max_tokens_per_s >= 0) || std::isinf(defaults.max_tokens_per_s)) {
-    return make_error(ErrorCode::kInvalidArgument, "max_tokens_per_second is {}, which is none",
+    return make_error(ErrorCode::kInvalidArgument,
+                      "max_tokens_per_second is {}: it must be 0 or more, and finite",
                       defaults.max_tokens_per_s);
   }
   PUMICE_TRY(const bool sentences, read_bool(options.sentences, "sentences"));
@@ -174,15 +179,15 @@ Result<RestoreOptions> restore_options_of(const pumice_restore_options* given) {
 Result<RequestInput> request_input_of(const pumice_request_options* given) {
   PUMICE_TRY(const pumice_request_options options, read_struct(given, "options"));
   RequestInput input;
-  PUMICE_TRY(input.text, read_string(options.text, "text"));
+  PUMICE_TRY(input.text, read_text(options.text, "text"));
   PUMICE_TRY(const std::span<const uint32_t> tokens,
              read_array(options.tokens, options.n_tokens, "tokens"));
   input.tokens.assign(tokens.begin(), tokens.end());
   PUMICE_TRY(const std::span<const pumice_message> messages,
              read_array(options.messages, options.n_messages, "messages"));
   for (const pumice_message& message : messages) {
-    PUMICE_TRY(const std::string_view role, read_string(message.role, "a message's role"));
-    PUMICE_TRY(const std::string_view content, read_string(message.content, "a message's content"));
+    PUMICE_TRY(const std::string_view role, read_text(message.role, "a message's role"));
+    PUMICE_TRY(const std::string_view content, read_text(message.content, "a message's content"));
     input.messages.push_back({std::string(role), std::string(content)});
   }
   if (!input.text.empty() + !input.tokens.empty() + !input.messages.empty() > 1) {
@@ -197,7 +202,7 @@ Result<RequestInput> request_input_of(const pumice_request_options* given) {
   PUMICE_TRY(const std::span<const pumice_string> stops,
              read_array(options.stops, options.n_stops, "stops"));
   for (const pumice_string& stop : stops) {
-    PUMICE_TRY(const std::string_view text, read_string(stop, "a stop"));
+    PUMICE_TRY(const std::string_view text, read_text(stop, "a stop"));
     input.stops.emplace_back(text);
   }
   if (options.timeout_us != 0) input.timeout_s = static_cast<double>(options.timeout_us) * 1e-6;

@@ -11,23 +11,25 @@
 namespace pumice::api {
 namespace {
 
-/// Numbers of engines that are alive at once differ, and so most likely do those of one that was
-/// closed: 22 bits of where it lies and when it was made.
+/// Numbers are below 2^53, for scripts whose only number is a double: of an engine's own as many as
+/// are never used up, and this, by which those of another engine most likely differ: of where the
+/// engine lies and when it was made.
+constexpr int kTagBits = 16;
+constexpr int kCountBits = 36;
 uint64_t tag_of(const void* engine) {
   const auto place = static_cast<uint64_t>(reinterpret_cast<uintptr_t>(engine));
   const auto time =
       static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
-  return ((place ^ (time << 17)) * 0x9E3779B97F4A7C15u) >> 42;
+  return ((place ^ (time << 17)) * 0x9E3779B97F4A7C15u) >> (64 - kTagBits);
 }
 
-constexpr std::chrono::microseconds kBudgetInterval = std::chrono::milliseconds(50);
 constexpr std::chrono::microseconds kLostInterval = std::chrono::milliseconds(20);
-/// A wait without a bound is one of an hour, after which a host polls once.
-constexpr std::chrono::microseconds kLongestWait = std::chrono::hours(1);
-constexpr double kLongestWait_s = 3600;
+/// A request's time limit beyond this is none.
+constexpr double kLongestTimeout_s = 1e9;
 
 ApiStatus not_found(std::string_view what, uint64_t id) {
-  return {PUMICE_NOT_FOUND, fmt::format("{} {} is none of this engine's, or is gone", what, id)};
+  return {PUMICE_NOT_FOUND,
+          fmt::format("no {} {} in this engine: it has ended, or is another engine's", what, id)};
 }
 
 pumice_end_reason reason_of(EndReason reason) {
@@ -84,7 +86,6 @@ EngineHost::EngineHost(const pumice_model& model, std::unique_ptr<Engine> engine
       overflow_(engine->options().overflow),
       keep_tokens_(engine->options().keep_tokens),
       engine_(std::move(engine)) {
-  generation_ = model_.owner->generation();
   see_device();
   update_stats();
 }
@@ -98,7 +99,7 @@ void EngineHost::keep_for_next_run() {
 
 /// Never 0, and never the same again.
 uint64_t EngineHost::next_id(IdKind kind) {
-  return tag_ << 42 | ++n_ids_ << 1 | static_cast<uint64_t>(kind);
+  return tag_ << (kCountBits + 1) | ++n_ids_ << 1 | static_cast<uint64_t>(kind);
 }
 
 ApiStatus EngineHost::check_alive() const {
@@ -130,7 +131,7 @@ ApiStatus EngineHost::close_session(pumice_session id) {
   if (it == sessions_.end()) return not_found("session", id);
   if (it->second.request != 0) {
     cancelled_.push_back(it->second.request);
-    inbox_changed_.notify_all();
+    engine_->wake();
   }
   sessions_.erase(it);
   return {};
@@ -165,13 +166,14 @@ ApiStatus EngineHost::submit(pumice_session session, RequestInput input, pumice_
   PUMICE_TRY_STATUS(check_alive());
   const auto it = sessions_.find(session);
   if (session != 0 && it == sessions_.end()) return not_found("session", session);
-  inbox_.reserve(inbox_.size() + 1);
+  // Room first: an allocation that fails leaves nothing behind.
+  if (inbox_.size() == inbox_.capacity()) inbox_.reserve(2 * inbox_.size() + 1);
   const pumice_request next = next_id(IdKind::kRequest);
   requests_.emplace(next, std::move(prepared.record));
   inbox_.push_back({.id = next, .request = std::move(prepared.request)});
   if (session != 0) it->second.request = next;
   mark.keep();
-  inbox_changed_.notify_all();
+  engine_->wake();
   *id = next;
   return {};
 }
@@ -182,7 +184,7 @@ ApiStatus EngineHost::cancel(pumice_request id) {
   if (it == requests_.end()) return not_found("request", id);
   if (it->second.ended) return {};
   cancelled_.push_back(id);
-  inbox_changed_.notify_all();
+  engine_->wake();
   return {};
 }
 
@@ -231,52 +233,54 @@ ApiStatus EngineHost::poll(double budget_s) {
   return guard_engine([&]() -> ApiStatus {
     saved_ = {};
     empty_inbox();
-    if (!is_lost_ && has_lost_device()) {
-      note_loss({ErrorCode::kDeviceLost, "the device was lost"});
-    }
-    if (is_elsewhere()) PUMICE_TRY_STATUS(recover());
-    Result<std::vector<StepEvent>> events = engine_->poll(budget_s);
-    if (!events.ok() && events.error().code == ErrorCode::kDeviceLost) {
-      note_loss(events.error());
-      PUMICE_TRY_STATUS(recover());
-      events = std::vector<StepEvent>();
-    }
-    if (events.ok()) {
-      for (const StepEvent& event : *events) add_event(event);
-    }
-    if (budget_event_due_ && engine_->memory().met) {
-      add_event_of_engine(PUMICE_EVENT_BUDGET_MET);
-      budget_event_due_ = false;
-    }
+    const ApiStatus status = go_on(budget_s);
+    end_overdue();
     update_stats();
-    return events.ok() ? ApiStatus() : ApiStatus(events.error());
+    return status;
   });
+}
+
+ApiStatus EngineHost::go_on(double budget_s) {
+  if (!is_lost_ && has_lost_device()) {
+    note_loss({ErrorCode::kDeviceLost, "the device was lost"});
+  }
+  if (is_elsewhere()) PUMICE_TRY_STATUS(recover());
+  Result<std::vector<StepEvent>> events = engine_->poll(budget_s);
+  if (!events.ok() && events.error().code == ErrorCode::kDeviceLost) {
+    note_loss(events.error());
+    PUMICE_TRY_STATUS(recover());
+    events = std::vector<StepEvent>();
+  }
+  if (events.ok()) {
+    for (const StepEvent& event : *events) add_event(event);
+  }
+  if (budget_event_due_ && engine_->memory().met) {
+    add_event_of_engine(PUMICE_EVENT_BUDGET_MET);
+    budget_event_due_ = false;
+  }
+  return events.ok() ? ApiStatus() : ApiStatus(events.error());
+}
+
+/// The scheduler ends what is late when it plans a step, which it does not while there is no
+/// device, kernels are compiled or steps fail. Behind the step, as what has landed counts.
+void EngineHost::end_overdue() {
+  const Clock::time_point now = Clock::now();
+  while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
+    stop(deadlines_.begin()->second, EndReason::kDeadline);
+  }
 }
 
 ApiStatus EngineHost::wait(std::chrono::microseconds most) {
   return guard_engine([&]() -> ApiStatus {
     if (!events_.empty()) return {};
-    std::unique_lock lock(mutex_);
-    const auto has_work = [&] { return !inbox_.empty() || !cancelled_.empty(); };
-    if (has_work()) return {};
-    if (is_elsewhere()) {
-      inbox_changed_.wait_for(lock, std::min(most, kLostInterval), has_work);
-      return {};
+    {
+      const std::lock_guard lock(mutex_);
+      if (!inbox_.empty() || !cancelled_.empty()) return {};
     }
-    // Memory that others give back is looked for from time to time.
-    if (budget_event_due_) most = std::min(most, kBudgetInterval);
-    const double idle_s = engine_->next_due_s() - engine_->now();
-    if (idle_s <= 0) {
-      lock.unlock();
-      // What an error is, `poll` finds too.
-      (void)engine_->wait(std::chrono::duration<double>(most).count());
-      return {};
-    }
-    const auto until = Clock::now() + std::min(most, kLongestWait);
-    const auto due =
-        Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                           std::chrono::duration<double>(std::min(idle_s, kLongestWait_s)));
-    inbox_changed_.wait_until(lock, std::min(until, due), has_work);
+    // Nobody wakes who waits for another device.
+    if (is_elsewhere()) most = std::min(most, kLostInterval);
+    // What an error is, `poll` finds too.
+    (void)engine_->wait(std::chrono::duration<double>(most).count());
     return {};
   });
 }
@@ -319,7 +323,7 @@ void EngineHost::empty_inbox() {
     cancelled.swap(cancelled_);
   }
   for (Submission& submission : inbox) start(std::move(submission));
-  for (const pumice_request id : cancelled) stop(id);
+  for (const pumice_request id : cancelled) stop(id, EndReason::kCancelled);
 }
 
 void EngineHost::add_event_of_engine(pumice_event_kind kind, std::string message) {
@@ -330,9 +334,11 @@ void EngineHost::add_event_of_engine(pumice_event_kind kind, std::string message
 
 // ---- a lost device
 
-/// Its device was lost or replaced: the model's is another, or there is none yet.
+/// Its device was lost or replaced: the model's is another, or there is none yet. The devices
+/// themselves are compared: a replacement may come at any moment, also while this engine is being
+/// made again on the one before.
 bool EngineHost::is_elsewhere() const {
-  return is_lost_ || generation_ != model_.owner->generation();
+  return is_lost_ || !model_.owner->is_latest(engine_->device());
 }
 
 /// Others may have met it, or a call that is not `poll`.
@@ -364,8 +370,10 @@ ApiStatus EngineHost::recover() {
   retry_.pause = std::min(2 * retry_.pause, kLongestPause);
   retry_.steps = steps;
   Engine* const engine = engine_.get();
+  forget_device();
   const Status recovered = model_.recovery->recover({&engine, 1});
-  retry_.generation = generation_ = model_.owner->generation();
+  // Another that the host brought meanwhile is a reason to try again at once, one's own is not.
+  retry_.generation = model_.owner->is_lent() ? generation : model_.owner->generation();
   is_lost_ = !recovered.ok();
   see_device();
   if (!recovered.ok()) {
@@ -378,13 +386,23 @@ ApiStatus EngineHost::recover() {
 
 void EngineHost::see_device() {
   const Session session = model_.recovery->session();
+  const std::shared_ptr<vk::Device> device = engine_->device();
   const std::lock_guard lock(mutex_);
   stats_.is_lost = is_lost_;
-  device_ = session.device;
-  pipelines_ = session.pipelines;
+  device_ = device;
+  // Another engine may have taken the model elsewhere meanwhile; this one follows.
+  pipelines_ = session.device == device ? session.pipelines : nullptr;
+}
+
+/// The engine lets go of it next.
+void EngineHost::forget_device() {
+  const std::lock_guard lock(mutex_);
+  device_.reset();
+  pipelines_.reset();
 }
 
 void EngineHost::start(Submission submission) {
+  const double timeout_s = submission.request.timeout_s;
   const Result<RequestId> running = engine_->submit(std::move(submission.request));
   if (!running.ok()) {
     finish_with_error(submission.id, running.error());
@@ -392,18 +410,23 @@ void EngineHost::start(Submission submission) {
   }
   running_.emplace(*running, submission.id);
   const std::lock_guard lock(mutex_);
-  requests_.at(submission.id).running = *running;
+  OpenRequest& request = requests_.at(submission.id);
+  request.running = *running;
+  if (timeout_s > kLongestTimeout_s) return;
+  request.deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                        std::chrono::duration<double>(timeout_s));
+  deadlines_.emplace(*request.deadline, submission.id);
 }
 
 /// Nothing for one that has ended meanwhile, or was cancelled twice.
-void EngineHost::stop(pumice_request id) {
+void EngineHost::stop(pumice_request id, EndReason reason) {
   const std::lock_guard lock(mutex_);
   const auto it = requests_.find(id);
   if (it == requests_.end() || it->second.ended) return;
   OpenRequest& request = it->second;
   running_.erase(*request.running);
-  RequestReport report = engine_->cancel(*request.running)
-                             .value_or(RequestReport{.end_reason = EndReason::kCancelled});
+  RequestReport report = engine_->cancel(*request.running).value_or(RequestReport());
+  report.end_reason = reason;
   HostEvent event;
   event.text = std::move(report.held_text);
   finish(id, request, report, event);
@@ -445,6 +468,7 @@ void EngineHost::add_event(const StepEvent& step) {
 /// Makes `event` the last one of a request. With mutex_ held, as `settle`.
 void EngineHost::finish(pumice_request id, OpenRequest& request, const RequestReport& report,
                         HostEvent& event) {
+  if (request.deadline) deadlines_.erase({*request.deadline, id});
   pumice_event& out = event.event;
   out.kind = PUMICE_EVENT_FINISHED;
   out.request = id;
@@ -602,31 +626,27 @@ void EngineHost::update_stats() {
   stats_.memory_budget_bytes = memory.budget_bytes != UINT64_MAX ? memory.budget_bytes : 0;
   stats_.memory_budget_met = memory.met;
   stats_.n_overcommitted = memory.n_overcommitted;
-  stats_.budgeted_bytes = memory.used_bytes;
   stats_.weight_bytes_beside = memory.weight_bytes_beside;
   stats_.driver_budget_bytes = memory.driver ? memory.driver->budget_bytes : 0;
   stats_.driver_used_bytes = memory.driver ? memory.driver->used_bytes : 0;
 }
 
 pumice_stats EngineHost::stats() {
-  pumice_stats stats;
-  std::shared_ptr<vk::Device> device;
-  std::shared_ptr<vk::PipelineLibrary> pipelines;
-  {
-    const std::lock_guard lock(mutex_);
-    device = device_.lock();
-    pipelines = pipelines_.lock();
-    stats = stats_;
-    stats.open_requests = static_cast<uint32_t>(requests_.size());
-    stats.open_sessions = static_cast<uint32_t>(sessions_.size());
-  }
-  if (device == nullptr || pipelines == nullptr) return stats;
+  // Held to the end: the engine, which has the device too, lets go of it only behind this lock.
+  const std::lock_guard lock(mutex_);
+  const std::shared_ptr<vk::Device> device = device_.lock();
+  const std::shared_ptr<vk::PipelineLibrary> pipelines = pipelines_.lock();
+  pumice_stats stats = stats_;
+  stats.open_requests = static_cast<uint32_t>(requests_.size());
+  stats.open_sessions = static_cast<uint32_t>(sessions_.size());
+  if (device == nullptr) return stats;
   for (const auto& [purpose, entry] : device->ledger().entries()) {
     stats.device_bytes += entry.current_bytes;
     if (purpose == "weights") stats.weight_bytes = entry.current_bytes;
     if (purpose == "KV cache") stats.kv_bytes = entry.current_bytes;
   }
-  stats.kernels = pipelines->compiled_count();
+  stats.budgeted_bytes = device->ledger().budgeted_bytes();
+  if (pipelines != nullptr) stats.kernels = pipelines->compiled_count();
   return stats;
 }
 

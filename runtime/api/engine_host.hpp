@@ -3,7 +3,6 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -12,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -122,6 +122,7 @@ class EngineHost {
     size_t given_bytes = 0;                    // of their text, which events brought
     uint32_t n_forgotten = 0;
     Clock::time_point submitted;
+    std::optional<Clock::time_point> deadline = {};  // once it is with the engine
     std::optional<Clock::time_point> first_token = {};
     std::optional<RequestId> running = {};  // with the engine
     bool ended = false;                     // its last event waits to be taken
@@ -155,6 +156,8 @@ class EngineHost {
   template <typename Body>
   ApiStatus guard_engine(Body&& body);
   void empty_inbox();
+  ApiStatus go_on(double budget_s);
+  void end_overdue();
   void add_event(const StepEvent& step);
   void add_event_of_engine(pumice_event_kind kind, std::string message = {});
   bool is_elsewhere() const;
@@ -162,11 +165,12 @@ class EngineHost {
   void note_loss(const Error& error);
   ApiStatus recover();
   void see_device();
+  void forget_device();
   void finish(pumice_request id, OpenRequest& request, const RequestReport& report,
               HostEvent& event);
   void finish_with_error(pumice_request id, const ApiStatus& status);
   void start(Submission submission);
-  void stop(pumice_request id);
+  void stop(pumice_request id, EndReason reason);
   void settle(OpenRequest& request, bool keep);
   static void keep_what_was_said(OpenRequest request, OpenSession& session);
   std::string text_of(std::span<const TokenId> tokens) const;
@@ -183,11 +187,11 @@ class EngineHost {
   std::mutex poll_mutex_;  // of the polling thread; taken before mutex_
   std::unique_ptr<Engine> engine_;
   std::map<RequestId, pumice_request> running_;
+  std::set<std::pair<Clock::time_point, pumice_request>> deadlines_;  // of those that have one
   std::deque<HostEvent> events_;
   bool budget_event_due_ = false;
   bool is_lost_ = false;  // its device, and no other was had yet
   std::string why_lost_;
-  uint64_t generation_ = 0;  // of the device that it is on
   /// When the device may be opened again, if a step ended since, or another try is due.
   struct Retry {
     Clock::time_point next = {};
@@ -199,7 +203,6 @@ class EngineHost {
   std::vector<std::byte> saved_;  // likewise
 
   mutable std::mutex mutex_;  // of all below; held for moments only
-  std::condition_variable inbox_changed_;
   std::vector<Submission> inbox_;
   std::vector<pumice_request> cancelled_;
   std::optional<EngineMode> new_mode_;
@@ -207,6 +210,7 @@ class EngineHost {
   std::map<pumice_request, OpenRequest> requests_;
   uint64_t n_ids_ = 0;
   pumice_stats stats_ = {sizeof(pumice_stats)};
+  // Of the engine, which has both whenever they are set: who asks never holds the last reference.
   std::weak_ptr<vk::Device> device_;
   std::weak_ptr<vk::PipelineLibrary> pipelines_;
   pumice_status broken_ = PUMICE_OK;  // else why nothing goes on any more

@@ -43,6 +43,7 @@ Result<std::unique_ptr<pumice_model>> load(const pumice_device& device,
   PUMICE_TRY(const pumice_model_options options, read_struct(given, "options"));
   PUMICE_TRY(const std::string_view path, read_path(options.path, "path"));
   if (path.empty()) return make_error(ErrorCode::kInvalidArgument, "path is empty");
+  PUMICE_TRY(std::filesystem::path whole_path, absolute_path(path));
   auto model = std::make_unique<pumice_model>();
   model->owner = device.owner;
   PUMICE_TRY(const GgufFile file, GgufFile::open(path));
@@ -50,8 +51,9 @@ Result<std::unique_ptr<pumice_model>> load(const pumice_device& device,
   PUMICE_TRY(const Program program, build_program(file));
   PUMICE_TRY(EngineOptions engine,
              read_engine_options(options.engine, "engine", program.context_length));
-  model->request = {
-      .path = path, .engine = std::move(engine), .engine_may_differ = options.engine == nullptr};
+  model->request = {.path = std::move(whole_path),
+                    .engine = std::move(engine),
+                    .engine_may_differ = options.engine == nullptr};
   PUMICE_TRY(Session session, device.owner->load(model->request));
   const std::shared_ptr<const Model> loaded = session.model;
   const auto reload = [owner = model->owner, request = model->request] {
@@ -77,7 +79,7 @@ ApiStatus tokenize(const pumice_model* model, pumice_string text, pumice_bool sp
                    uint32_t* tokens, size_t capacity, size_t* n_tokens) {
   PUMICE_TRY_STATUS(check_output_array(tokens, capacity, n_tokens));
   PUMICE_TRY_STATUS(check_handle(model, "model"));
-  PUMICE_TRY(const std::string_view view, read_string(text, "text"));
+  PUMICE_TRY(const std::string_view view, read_text(text, "text"));
   PUMICE_TRY(const bool is_special, read_bool(special, "special"));
   PUMICE_TRY(
       const std::vector<TokenId> ids,

@@ -59,7 +59,7 @@ Result<Conversation> take_conversation(std::string_view& bytes, uint32_t n_messa
   for (uint32_t i = 0; i < n_messages; ++i) {
     MessageHeader message;
     if (!take(bytes, message) || message.role >= kRoles.size() || message.n_bytes > bytes.size()) {
-      return refused("its messages are none");
+      return refused("its messages are malformed");
     }
     std::string content(bytes.substr(0, message.n_bytes));
     bytes.remove_prefix(message.n_bytes);
@@ -107,7 +107,7 @@ Result<SessionNote> read_session_note(std::string_view bytes) {
   }
   const double rate = std::bit_cast<double>(header.max_tokens_per_s);
   if (header.service_class >= kServiceClasses || !(rate >= 0) || std::isinf(rate)) {
-    return refused("its service class or rate is none");
+    return refused("its service class or rate is out of range");
   }
   SessionNote note{.service_class = static_cast<ServiceClass>(header.service_class),
                    .priority = header.priority,

@@ -1,5 +1,10 @@
 #include "api/structs.hpp"
 
+#include <system_error>
+
+#include "base/printable.hpp"
+#include "base/utf8.hpp"
+
 namespace pumice::api {
 
 Result<std::string_view> read_string(pumice_string string, std::string_view name) {
@@ -15,10 +20,27 @@ Result<std::string_view> read_string(pumice_string string, std::string_view name
   return std::string_view(string.data, length);
 }
 
+Result<std::string_view> read_text(pumice_string string, std::string_view name) {
+  PUMICE_TRY(const std::string_view text, read_string(string, name));
+  const size_t n_valid = valid_utf8_bytes(text);
+  if (n_valid == text.size()) return text;
+  return make_error(ErrorCode::kInvalidArgument, "{} is not UTF-8: see byte {} of {}", name,
+                    n_valid, text.size());
+}
+
 Result<std::string_view> read_path(pumice_string string, std::string_view name) {
   PUMICE_TRY(const std::string_view path, read_string(string, name));
   if (path.find('\0') == path.npos) return path;
   return make_error(ErrorCode::kInvalidArgument, "{} has a NUL inside", name);
+}
+
+Result<std::filesystem::path> absolute_path(std::string_view path) {
+  if (path.empty()) return std::filesystem::path();
+  std::error_code error;
+  std::filesystem::path whole = std::filesystem::absolute(path, error);
+  if (!error) return whole;
+  return make_error(ErrorCode::kBadFile, "{}: the current folder cannot be told: {}",
+                    printable(path), error.message());
 }
 
 Result<bool> read_bool(pumice_bool value, std::string_view name) {

@@ -158,13 +158,6 @@ ApiStatus replace(DeviceOwner& owner, const pumice_vulkan_device* given) {
   return owner.replace(std::move(device));
 }
 
-/// Null: lost, and no other came.
-ApiStatus device_now(const pumice_device& handle, std::shared_ptr<vk::Device>* device) {
-  *device = handle.owner->device();
-  if (*device != nullptr) return {};
-  return {PUMICE_DEVICE_LOST, "the device was lost"};
-}
-
 }  // namespace
 }  // namespace pumice::api
 
@@ -211,10 +204,9 @@ pumice_status pumice_vulkan_begin_after(pumice_device* device, VkSemaphore semap
   return guarded([&]() -> ApiStatus {
     PUMICE_TRY_STATUS(check_handle(device, "device"));
     if (semaphore == VK_NULL_HANDLE) return invalid("semaphore is VK_NULL_HANDLE");
-    std::shared_ptr<vk::Device> now;
-    PUMICE_TRY_STATUS(device_now(*device, &now));
-    now->begin_after({semaphore, value});
-    return {};
+    return device->owner->with_device([&](vk::Device& now) {
+      now.begin_after({semaphore, value});
+    });
   });
 }
 
@@ -225,11 +217,10 @@ pumice_status pumice_vulkan_submitted(pumice_device* device, VkSemaphore* semaph
     *semaphore = VK_NULL_HANDLE;
     *value = 0;
     PUMICE_TRY_STATUS(check_handle(device, "device"));
-    std::shared_ptr<vk::Device> now;
-    PUMICE_TRY_STATUS(device_now(*device, &now));
-    const vk::TimelinePoint point = now->submitted();
-    *semaphore = point.semaphore;
-    *value = point.value;
-    return {};
+    return device->owner->with_device([&](vk::Device& now) {
+      const vk::TimelinePoint point = now.submitted();
+      *semaphore = point.semaphore;
+      *value = point.value;
+    });
   });
 }

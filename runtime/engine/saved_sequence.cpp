@@ -83,6 +83,8 @@ uint64_t checksum_of(std::span<const std::byte> bytes, Header header) {
   return XXH3_64bits_withSeed(rest.data(), rest.size(), seed);
 }
 
+Error not_one() { return make_error(ErrorCode::kBadFile, "not a saved session"); }
+
 Error refused(std::string_view reason) {
   return make_error(ErrorCode::kBadFile, "saved conversation: {}", reason);
 }
@@ -223,9 +225,9 @@ Result<OpenedSequence> open_saved_sequence(std::span<const std::byte> bytes,
                                            const SavedBinding& binding, const CacheGroups& groups,
                                            const RestoreOptions& options) {
   Header header;
-  if (bytes.size() < sizeof(header)) return refused("these bytes are none");
+  if (bytes.size() < sizeof(header)) return not_one();
   std::memcpy(&header, bytes.data(), sizeof(header));
-  if (header.magic != kMagic) return refused("these bytes are none");
+  if (header.magic != kMagic) return not_one();
   PUMICE_TRY_STATUS(check_whole(bytes, header));
   if (header.model != binding.model) return refused("of another model");
   const bool has_state = same_state(header, binding.state);

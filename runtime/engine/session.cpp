@@ -39,7 +39,10 @@ TestedPipelines open_pipelines(const std::shared_ptr<vk::Device>& device,
     library->reject(verdict->rejected());
     library->accept(verdict->passed());
   } else {
-    logger.info("no self-test has been run on this device and driver: pumice info --self-test");
+    logger.info(
+        "no self-test of the kernels has been run on this device and driver; the program pumice "
+        "runs "
+        "one: pumice info --self-test");
   }
   return {std::move(library), std::move(verdict)};
 }
@@ -111,7 +114,11 @@ Result<std::unique_ptr<Engine>> Session::make_engine(
   if (verdict) {
     for (const std::string& line : replacements(*pipelines, *verdict)) logger.warning("{}", line);
   }
-  logger.info("{} kernels ready in {:.2f} s", pipelines->compiled_count(), seconds_since(start));
+  if (engine_options.prewarm) {
+    logger.info("{} kernels ready in {:.2f} s", pipelines->compiled_count(), seconds_since(start));
+  } else {
+    logger.info("an engine made in {:.2f} s; its kernels are compiled later", seconds_since(start));
+  }
   for (const auto& [purpose, entry] : device->ledger().entries()) {
     logger.debug("{:>16}: {:.1f} MiB", purpose,
                  static_cast<double>(entry.current_bytes) / (1 << 20));

@@ -1,4 +1,6 @@
 // How an engine shares: its device's memory and time, and the pace at which sessions are told.
+#include <time.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -66,12 +68,14 @@ TEST_F(Control, MemoryBudgetsAreMetWithoutARequestAndAnEventSaysSo) {
   EXPECT_LE(small.budgeted_bytes, budget);
   EXPECT_GT(small.budgeted_bytes, 0u);
   EXPECT_LE(small.device_bytes, budget);
+  EXPECT_EQ(small.budgeted_bytes, small.device_bytes);
   EXPECT_EQ(ask().tokens, before.tokens);
   EXPECT_LE(stats().device_bytes, budget);
 
   ASSERT_EQ(pumice_set_memory_budget(engine_, PUMICE_NO_LIMIT), PUMICE_OK);
   EXPECT_EQ(ask().tokens, before.tokens);
   EXPECT_EQ(stats().kv_bytes, full.kv_bytes);
+  EXPECT_EQ(stats().budgeted_bytes, stats().device_bytes);
 }
 
 /// A host's memory, of which there may be none.
@@ -133,6 +137,74 @@ TEST_F(Control, ModesChangeNoToken) {
     EXPECT_OK(pumice_set_mode(engine_, mode));
     EXPECT_EQ(ask().tokens, fast.tokens) << mode;
   }
+}
+
+/// Seconds that this thread has computed.
+double thread_seconds() {
+  timespec time = {};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+TEST_F(Control, AFullInboxTakesARequestAsFastAsAnEmptyOne) {
+  const uint32_t token = 1;
+  pumice_request_options options{sizeof options};
+  options.tokens = &token;
+  options.n_tokens = 1;
+  options.max_new_tokens = 1;
+  constexpr int kRounds = 16;
+  double seconds[kRounds] = {};
+  for (double& round : seconds) {
+    const double before = thread_seconds();
+    for (int i = 0; i < 1000; ++i) {
+      pumice_request request = 0;
+      ASSERT_EQ(pumice_submit(engine_, 0, &options, &request), PUMICE_OK);
+    }
+    round = thread_seconds() - before;
+  }
+  const double early = *std::min_element(seconds, seconds + 4);
+  const double late = *std::min_element(seconds + 12, seconds + kRounds);
+  EXPECT_LT(late, 5 * early + 1e-3) << "seconds for a thousand requests";
+}
+
+TEST_F(Control, NumbersAreExactAsDoubles) {
+  for (int i = 0; i < 8; ++i) {
+    pumice_engine* engine = test::create_engine(model_, 1, 64);
+    const pumice_session session = test::open_session(engine);
+    const auto options = test::request_of("Once", 2);
+    pumice_request request = 0;
+    EXPECT_OK(pumice_submit(engine, session, &options, &request));
+    for (const uint64_t id : {session, request}) EXPECT_LT(id, uint64_t{1} << 53);
+    EXPECT_NE(session, request);
+    pumice_engine_close(engine);
+  }
+}
+
+TEST_F(Control, ARequestThatWaitsForKernelsEndsInItsTime) {
+  pumice_engine_close(engine_);
+  pumice_device* device = test::open_device();  // on which nothing is compiled yet
+  pumice_model* model = test::load_model(device);
+  pumice_engine_options options{sizeof options};
+  options.context_tokens = 64;
+  options.prewarm_later = 1;
+  engine_ = nullptr;
+  ASSERT_EQ(pumice_engine_create(model, &options, &engine_), PUMICE_OK);
+  const std::string log = test::log_of(device, PUMICE_LOG_INFO);
+  EXPECT_EQ(log.find("kernels ready"), std::string::npos) << log;
+  pumice_device_close(device);
+  pumice_model_close(model);
+  auto request = test::request_of("Once upon a time", 8);
+  request.timeout_us = 1;
+  pumice_request id = 0;
+  ASSERT_EQ(pumice_submit(engine_, 0, &request, &id), PUMICE_OK);
+  ASSERT_EQ(pumice_poll(engine_, 1), PUMICE_OK);
+  uint32_t done = 0, total = 0;
+  ASSERT_EQ(pumice_poll(engine_, 1), PUMICE_OK);
+  Answers answers;
+  EXPECT_EQ(test::take_events(engine_, answers), 1);
+  EXPECT_EQ(answers[id].end_reason, PUMICE_END_TIMEOUT);
+  ASSERT_EQ(pumice_prewarm(engine_, 0, &done, &total), PUMICE_OK);
+  EXPECT_LT(done, total) << "kernels were still to be compiled";
 }
 
 TEST_F(Control, ASessionWithARateIsNeitherTooFastNorPolledForNothing) {

@@ -23,6 +23,8 @@ TEST_F(Engines, RefuseRequestsThatAreNone) {
   const pumice_message unanswered[] = {{pumice_str("user"), pumice_str("hello")},
                                        {pumice_str("assistant"), pumice_str("hello")}};
   const pumice_string empty_stop = {"", 0};
+  const pumice_string bad_stop = pumice_str("\xff");
+  const pumice_message bad_message = {pumice_str("user"), bad_stop};
   const pumice_logit_bias bias = {no_token, 1};
   struct Row {
     const char* name;
@@ -39,6 +41,21 @@ TEST_F(Engines, RefuseRequestsThatAreNone) {
       {"text without data",
        [](auto& o, auto&) {
          o.text = {nullptr, 5};
+       }},
+      {"text that is not UTF-8",
+       [](auto& o, auto&) {
+         o.text = {"ab\xff\xfe", 4};
+       }},
+      {"a stop that is not UTF-8",
+       [&](auto& o, auto&) {
+         o.stops = &bad_stop;
+         o.n_stops = 1;
+       }},
+      {"a message that is not UTF-8",
+       [&](auto& o, auto&) {
+         o.text = {};
+         o.messages = &bad_message;
+         o.n_messages = 1;
        }},
       {"endless text",
        [](auto& o, auto&) {
@@ -104,6 +121,22 @@ TEST_F(Engines, RefuseRequestsThatAreNone) {
   Answers answers;
   test::take_events(engine_, answers);
   EXPECT_TRUE(answers.empty());
+}
+
+TEST_F(Engines, SayWhereATextIsNotUtf8) {
+  size_t n = 0;
+  const auto tokenize = [&](std::string_view text) {
+    return pumice_tokenize(model_, {text.data(), text.size()}, 0, nullptr, 0, &n);
+  };
+  // Lone and overlong bytes, a surrogate, beyond the last character, a character cut off.
+  for (const char* end :
+       {"\xff\xfe", "\x80", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x82"}) {
+    EXPECT_STATUS(PUMICE_INVALID_ARGUMENT, tokenize(std::string("é: ") + end));
+    EXPECT_NE(std::string_view(pumice_last_error()).find("text is not UTF-8: see byte 4 of "),
+              std::string_view::npos)
+        << pumice_last_error();
+  }
+  EXPECT_OK(tokenize("é: \xe2\x82\xac, and a NUL"));
 }
 
 TEST_F(Engines, KnowTheirOwnNumbersOnly) {

@@ -6,15 +6,18 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "api/handles.hpp"
 #include "tests/api/api_fixture.hpp"
+#include "tests/paths.hpp"
 #include "tests/vk/host_fixture.hpp"
 #include "tests/vk_faults.hpp"
 #include "vk/plan.hpp"
@@ -330,6 +333,204 @@ TEST_F(ApiLostDevice, OfTheHostIsWaitedForAndReplacedByTheHost) {
   EXPECT_STATUS(PUMICE_INVALID_ARGUMENT, pumice_vulkan_replace(device, nullptr));
   EXPECT_STATUS(PUMICE_INVALID_ARGUMENT, pumice_vulkan_replace(nullptr, &wrong));
   EXPECT_EQ(run(engine).tokens, expected.tokens) << "which changed nothing";
+  pumice_engine_close(engine);
+  pumice_model_close(model);
+  pumice_device_close(device);
+}
+
+TEST_F(ApiLostDevice, EndsNoTimeLimit) {
+  pumice_device* device = own([]() -> Result<std::shared_ptr<vk::Device>> {
+    return make_error(ErrorCode::kNoDevice, "it does not come back");
+  });
+  pumice_model* model = test::load_model(device);
+  pumice_engine* engine = make_engine(model);
+  std::array<pumice_request, 3> ids = {};
+  for (size_t i = 0; i < 2; ++i) {
+    auto request = test::request_of("Once upon a time", 100);
+    request.timeout_us = 300'000;
+    ASSERT_EQ(pumice_submit(engine, 0, &request, &ids[i]), PUMICE_OK);
+  }
+  ASSERT_EQ(pumice_poll(engine, 2000), PUMICE_OK);
+  VulkanFaults::arm(VulkanFaults::Kind::kLost, 0);
+  // One more, of which only a lost device ever knew, and which may wait for long.
+  auto patient = test::request_of("Once upon a time", 100);
+  patient.timeout_us = PUMICE_NO_LIMIT - 1;
+  ASSERT_EQ(pumice_submit(engine, 0, &patient, &ids[2]), PUMICE_OK);
+  test::Answers answers;
+  const auto start = std::chrono::steady_clock::now();
+  for (int n = 0; n < 2 && std::chrono::steady_clock::now() - start < std::chrono::seconds(5);) {
+    (void)pumice_poll(engine, 2000);
+    n += test::take_events(engine, answers);
+    EXPECT_OK(pumice_wait(engine, 100'000));
+  }
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(answers[ids[i]].n_finished, 1);
+    EXPECT_EQ(answers[ids[i]].end_reason, PUMICE_END_TIMEOUT);
+  }
+  EXPECT_EQ(stats_of(engine).is_lost, 1u);
+  EXPECT_EQ(stats_of(engine).open_requests, 1u);
+  EXPECT_OK(pumice_cancel(engine, ids[2]));
+  EXPECT_STATUS(PUMICE_DEVICE_LOST, pumice_poll(engine, 2000));
+  EXPECT_EQ(test::take_events(engine, answers), 1);
+  EXPECT_EQ(answers[ids[2]].end_reason, PUMICE_END_CANCELLED);
+  pumice_engine_close(engine);
+  pumice_model_close(model);
+  pumice_device_close(device);
+}
+
+/// The program's folder is another while this exists.
+class OtherFolder {
+ public:
+  explicit OtherFolder(const std::filesystem::path& folder)
+      : before_(std::filesystem::current_path()) {
+    std::filesystem::current_path(folder);
+  }
+  ~OtherFolder() { std::filesystem::current_path(before_); }
+  OtherFolder(const OtherFolder&) = delete;
+  OtherFolder& operator=(const OtherFolder&) = delete;
+
+ private:
+  const std::filesystem::path before_;
+};
+
+TEST_F(ApiLostDevice, IsHadAgainAlsoWhenTheProgramIsInAnotherFolder) {
+  pumice_device* device = own([] { return open_faulty(); });
+  pumice_model* model = nullptr;
+  {
+    const OtherFolder models(test::source_path("models"));
+    pumice_model_options options{sizeof options};
+    options.path = pumice_str("pumice-stories.gguf");
+    ASSERT_EQ(pumice_model_load(device, &options, &model), PUMICE_OK);
+  }
+  pumice_engine* engine = make_engine(model);
+  const Told expected = run(engine);
+  const OtherFolder elsewhere(std::filesystem::temp_directory_path());
+  VulkanFaults::arm(VulkanFaults::Kind::kLost, 0);
+  const Told told = run(engine);
+  EXPECT_EQ(told.tokens, expected.tokens);
+  EXPECT_EQ(told.n_refused, 0);
+  pumice_engine_close(engine);
+  pumice_model_close(model);
+  pumice_device_close(device);
+}
+
+/// Allocates device memory for a host, and once runs something meanwhile.
+struct Meanwhile {
+  const Host& host;
+  std::function<void()> once = {};
+
+  void lend_to(pumice_vulkan_device& description) {
+    description.memory_user = this;
+    description.allocate = [](void* user, const pumice_vulkan_memory_request* request,
+                              pumice_vulkan_memory* memory) {
+      auto& self = *static_cast<Meanwhile*>(user);
+      if (const auto now = std::exchange(self.once, {})) now();
+      VkMemoryAllocateFlagsInfo flags{};
+      flags.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO;
+      flags.flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT;
+      VkMemoryAllocateInfo info{};
+      info.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO;
+      info.pNext = &flags;
+      info.allocationSize = request->size_bytes;
+      info.memoryTypeIndex = request->memory_type;
+      const auto& fn = self.host.fn();
+      const VkDevice device = self.host.device();
+      const VkResult result = fn.vkAllocateMemory(device, &info, nullptr, &memory->memory);
+      if (result != VK_SUCCESS || !request->mapped) return result;
+      return fn.vkMapMemory(device, memory->memory, 0, VK_WHOLE_SIZE, 0, &memory->mapped);
+    };
+    description.free = [](void* user, const pumice_vulkan_memory* memory) {
+      const auto& self = *static_cast<Meanwhile*>(user);
+      self.host.fn().vkFreeMemory(self.host.device(), memory->memory, nullptr);
+    };
+  }
+};
+
+TEST_F(ApiLostDevice, OfTheHostIsLeftAlsoIfItIsReplacedWhileAnEngineComesToIt) {
+  std::array<std::unique_ptr<Host>, 3> hosts;
+  for (auto& host : hosts) host = std::make_unique<Host>(Host::Enables::kRequired);
+  Meanwhile meanwhile{*hosts[1]};
+  pumice_device* device = nullptr;
+  const auto first = test::c_struct(hosts[0]->lent());
+  ASSERT_EQ(pumice_vulkan_device_open(&first, nullptr, &device), PUMICE_OK);
+  pumice_model* model = test::load_model(device);
+  pumice_engine* engine = make_engine(model);
+  const Told expected = run(engine);
+  auto second = test::c_struct(hosts[1]->lent());
+  meanwhile.lend_to(second);
+  ASSERT_EQ(pumice_vulkan_replace(device, &second), PUMICE_OK);
+  const std::weak_ptr<vk::Device> left = device->owner->device();
+  std::jthread replacing;
+  meanwhile.once = [&] {  // while the engine is made again on the second
+    const uint64_t generation = device->owner->generation();
+    replacing = std::jthread([&] {
+      const auto third = test::c_struct(hosts[2]->lent());
+      EXPECT_OK(pumice_vulkan_replace(device, &third));
+    });
+    while (device->owner->generation() == generation) std::this_thread::yield();
+  };
+  EXPECT_OK(pumice_poll(engine, 2000));
+  ASSERT_TRUE(replacing.joinable());
+  replacing.join();
+  EXPECT_OK(pumice_poll(engine, 2000));
+  EXPECT_TRUE(left.expired()) << "the engine stays on a device that its host may destroy";
+  if (left.expired()) {
+    hosts[0].reset();
+    hosts[1].reset();
+  }
+  EXPECT_EQ(run(engine).tokens, expected.tokens);
+  pumice_engine_close(engine);
+  pumice_model_close(model);
+  pumice_device_close(device);
+}
+
+TEST_F(ApiLostDevice, IsGoneWhenThePollSaysSoWhoeverAsksForNumbersMeanwhile) {
+  auto host = std::make_unique<Host>(Host::Enables::kRequired);
+  pumice_device* device = nullptr;
+  {
+    const auto description = LentCalls::description(*host);
+    ASSERT_EQ(pumice_vulkan_device_open(&description, nullptr, &device), PUMICE_OK);
+  }
+  pumice_model* model = test::load_model(device);
+  pumice_engine* engine = make_engine(model);
+  std::atomic<bool> ends = false;
+  {
+    std::vector<std::jthread> asking;
+    for (int i = 0; i < 4; ++i) {
+      asking.emplace_back([&, i] {
+        while (!ends) {
+          if (i < 3) {
+            (void)stats_of(engine);
+            continue;
+          }
+          VkSemaphore semaphore = VK_NULL_HANDLE;
+          uint64_t value = 0;
+          (void)pumice_vulkan_submitted(device, &semaphore, &value);
+        }
+      });
+    }
+    for (int round = 0; round < 4; ++round) {
+      const std::weak_ptr<vk::Device> lost = device->owner->device();
+      LentCalls::lose(*host);
+      auto request = test::request_of("Once upon a time", 2);
+      pumice_request id = 0;
+      EXPECT_OK(pumice_submit(engine, 0, &request, &id));
+      pumice_status status = PUMICE_OK;
+      for (int i = 0; i < 1000 && status == PUMICE_OK; ++i) status = pumice_poll(engine, 2000);
+      EXPECT_EQ(status, PUMICE_DEVICE_LOST);
+      EXPECT_TRUE(lost.expired()) << "round " << round;
+      while (!lost.expired()) std::this_thread::yield();
+      host.reset();
+      LentCalls::lost_device = VK_NULL_HANDLE;
+      LentCalls::lost_queue = VK_NULL_HANDLE;
+      host = std::make_unique<Host>(Host::Enables::kRequired);
+      const auto description = LentCalls::description(*host);
+      EXPECT_OK(pumice_vulkan_replace(device, &description));
+      test::Answers answers;
+      test::run_until(engine, answers, 1);
+    }
+    ends = true;
+  }
   pumice_engine_close(engine);
   pumice_model_close(model);
   pumice_device_close(device);

@@ -1,11 +1,17 @@
 // pumice_vulkan.h as a host uses it that has a device of its own (tests/vk/host_fixture.hpp).
 #include <gtest/gtest.h>
 
+#include <time.h>
+
 #include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "tests/api/api_fixture.hpp"
@@ -155,6 +161,99 @@ TEST_F(ApiVulkan, WorkIsHandedOverByTimelines) {
   EXPECT_STATUS(PUMICE_INVALID_ARGUMENT, pumice_vulkan_begin_after(nullptr, host.timeline(), 1));
   EXPECT_STATUS(PUMICE_INVALID_ARGUMENT, pumice_vulkan_submitted(nullptr, &semaphore, &after));
   EXPECT_EQ(semaphore, VK_NULL_HANDLE);
+}
+
+using Clock = std::chrono::steady_clock;
+
+/// Milliseconds between `ask`, made by another thread while this one waits for the engine, and the
+/// end of that wait.
+template <typename Ask>
+double woken_after_ms(pumice_engine* engine, const Ask& ask) {
+  EXPECT_OK(pumice_wait(engine, 1000));  // what woke it before is over
+  std::atomic<Clock::time_point> asked = {};
+  std::thread other([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    asked = Clock::now();
+    ask();
+  });
+  while (asked.load() == Clock::time_point()) EXPECT_OK(pumice_wait(engine, 5'000'000));
+  const Clock::time_point woken = Clock::now();
+  other.join();
+  return std::chrono::duration<double, std::milli>(woken - asked.load()).count();
+}
+
+TEST_F(ApiVulkan, WhoWaitsForABusyDeviceIsWokenByASubmitAndByACancelInEveryMode) {
+  constexpr double kSoon_ms = 500;  // of a machine that has other things to do
+  const Host host(Host::Enables::kRequired);
+  const auto description = test::c_struct(host.lent());
+  pumice_device* device = nullptr;
+  ASSERT_EQ(pumice_vulkan_device_open(&description, nullptr, &device), PUMICE_OK);
+  pumice_model* model = test::load_model(device);
+  pumice_engine* engine = test::create_engine(model, 2);
+  uint64_t signal = 0;
+  for (const pumice_mode mode : {PUMICE_MODE_FAST, PUMICE_MODE_GRAPHICS, PUMICE_MODE_BACKGROUND}) {
+    EXPECT_OK(pumice_set_mode(engine, mode));
+    // The device waits for the host, and so has something to do until that lets it go on.
+    EXPECT_OK(pumice_vulkan_begin_after(device, host.timeline(), ++signal));
+    const auto options = test::request_of("Once upon a time", 2);
+    std::array<pumice_request, 2> requests = {};
+    ASSERT_EQ(pumice_submit(engine, 0, &options, &requests[0]), PUMICE_OK);
+    ASSERT_EQ(pumice_poll(engine, PUMICE_NO_LIMIT), PUMICE_OK);
+    EXPECT_LT(woken_after_ms(engine,
+                             [&] { EXPECT_OK(pumice_submit(engine, 0, &options, &requests[1])); }),
+              kSoon_ms)
+        << mode;
+    ASSERT_EQ(pumice_poll(engine, PUMICE_NO_LIMIT), PUMICE_OK);
+    EXPECT_LT(woken_after_ms(engine, [&] { EXPECT_OK(pumice_cancel(engine, requests[0])); }),
+              kSoon_ms)
+        << mode;
+    host.signal(signal);
+    test::Answers answers;
+    test::run_until(engine, answers, 2);
+    EXPECT_EQ(answers[requests[0]].end_reason, PUMICE_END_CANCELLED) << mode;
+    EXPECT_EQ(answers[requests[1]].tokens.size(), 2u) << mode;
+  }
+  pumice_engine_close(engine);
+  pumice_model_close(model);
+  pumice_device_close(device);
+}
+
+TEST_F(ApiVulkan, WaitingForAQueueThatTheHostHoldsComputesNothing) {
+  const Host host(Host::Enables::kRequired);
+  Callbacks callbacks{host};
+  auto description = test::c_struct(host.lent());
+  add_callbacks(callbacks, description);
+  pumice_device* device = nullptr;
+  ASSERT_EQ(pumice_vulkan_device_open(&description, nullptr, &device), PUMICE_OK);
+  pumice_model* model = test::load_model(device);
+  pumice_engine* engine = test::create_engine(model, 1);
+  const auto options = test::request_of("Once upon a time", 4);
+  pumice_request request = 0;
+  ASSERT_EQ(pumice_submit(engine, 0, &options, &request), PUMICE_OK);
+  callbacks.lock.held = true;
+  // As hosts without frames do.
+  const auto thread_s = [] {
+    timespec time = {};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+  };
+  ASSERT_EQ(pumice_poll(engine, PUMICE_NO_LIMIT), PUMICE_OK);  // which records the step
+  const double before_s = thread_s();
+  const Clock::time_point start = Clock::now();
+  int n_polls = 0;
+  for (; Clock::now() - start < std::chrono::milliseconds(300); ++n_polls) {
+    ASSERT_EQ(pumice_poll(engine, PUMICE_NO_LIMIT), PUMICE_OK);
+    EXPECT_OK(pumice_wait(engine, PUMICE_NO_LIMIT));
+  }
+  EXPECT_LT(thread_s() - before_s, 0.1) << "of 0.3 s, in " << n_polls << " polls";
+  EXPECT_LT(n_polls, 600);
+  callbacks.lock.held = false;
+  test::Answers answers;
+  test::run_until(engine, answers, 1);
+  EXPECT_EQ(answers[request].tokens.size(), 4u);
+  pumice_engine_close(engine);
+  pumice_model_close(model);
+  pumice_device_close(device);
 }
 
 TEST_F(ApiVulkan, WhatIsWrongIsAStatusThatNamesIt) {

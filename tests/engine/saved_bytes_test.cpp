@@ -129,8 +129,8 @@ TEST_F(SavedBytes, WithAnyBitFlippedOrCutOffAnywhereAreRefused) {
 
 TEST_F(SavedBytes, SayWhyTheyAreRefused) {
   const std::vector<std::byte> whole = written();
-  expect_refused({}, "these bytes are none");
-  expect_refused(std::vector<std::byte>(1000), "these bytes are none");
+  expect_refused({}, "not a saved session");
+  expect_refused(std::vector<std::byte>(1000), "not a saved session");
   std::vector<std::byte> bytes = whole;
   bytes[8] = std::byte{9};
   expect_refused(bytes, "version 9, this program reads 1");
