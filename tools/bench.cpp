@@ -56,7 +56,7 @@ Status bench(BenchOptions options) {
   }
   if (options.tpot_target_ms > 0 && !options.serve && !options.levers.advise) {
     return make_error(ErrorCode::kInvalidArgument,
-                      "--tpot-target is of --serve and --advise; give one of them");
+                      "--tpot-target works with --serve and --advise only; give one of them");
   }
   if (options.serve) return bench_serve(options);
   if (options.frames.asked_for) return bench_frames(options);
@@ -103,7 +103,7 @@ void add_tests(CLI::App& command, BenchOptions& options) {
   add_numbers(command, "-n,--n-gen", options.n_gen, 0, kMostTokens,
               "Tokens to generate (default 128; less on a slow device)");
   using Pairs = std::vector<std::pair<uint32_t, uint32_t>>;
-  add_list(command, "--pg", options.prompt_and_gen, "-pg: a prompt, then generation, as in 512,128",
+  add_list(command, "--pg", options.prompt_and_gen, "A prompt, then generation, as in 512,128",
            [](const std::string& text, Pairs& pairs) {
              const Result<std::pair<uint32_t, uint32_t>> pair = parse_pair("-pg", text);
              if (!pair.ok()) throw CLI::ValidationError(pair.error().message);
@@ -116,11 +116,11 @@ void add_tests(CLI::App& command, BenchOptions& options) {
   add_numbers(command, "-d,--n-depth", options.n_depth, 0, kMostTokens,
               "Tokens in the context before the clock starts");
   add_numbers(command, "--np,--n-parallel", options.n_parallel, 1, kMostParallel,
-              "-np: requests at once");
+              "Requests at once");
   add_numbers(command, "-b,--batch-size", options.n_batch, kKvBlockTokens, kMostBatch,
               "Most tokens computed in one step");
   add_numbers(command, "--ub,--ubatch-size", options.n_ubatch, 1, kMostBatch,
-              "-ub: most tokens of one prompt computed in one step");
+              "Most tokens of one prompt computed in one step");
   command.add_option("--delay", options.delay_s, "Seconds to wait before each test")
       ->check(number_in(0, 3600));
 }
@@ -202,7 +202,7 @@ void add_output(CLI::App& command, BenchOptions& options) {
       ->check(CLI::IsMember(formats))
       ->capture_default_str();
   formats.insert(formats.begin(), "none");
-  command.add_option("--output-err,--oe", options.error_output, "-oe: the same to stderr")
+  command.add_option("--output-err,--oe", options.error_output, "The same to stderr")
       ->check(CLI::IsMember(formats))
       ->capture_default_str();
 }
@@ -232,7 +232,7 @@ void print_report(const BenchOptions& options, const std::function<nlohmann::jso
     for (const Json& record : records) lines += bench::to_jsonl(record) + "\n";
     return lines;
   };
-  fmt::print("{}", text_in(options.output));
+  print_text("{}", text_in(options.output));
   print_message(std::string_view(text_in(options.error_output)));
 }
 

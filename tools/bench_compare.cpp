@@ -10,7 +10,7 @@ namespace pumice::tools {
 Status bench_compare(const BenchOptions& options) {
   if (options.compare.size() < 2) {
     return make_error(ErrorCode::kInvalidArgument,
-                      "--compare: give a base and at least one file to hold against it");
+                      "--compare: give a base and at least one file to compare with it");
   }
   PUMICE_TRY_STATUS(require_md_or_json(options));
   PUMICE_TRY(const std::vector<bench::ResultFile> files, read_result_files(options.compare));

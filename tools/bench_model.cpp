@@ -122,7 +122,7 @@ Status bench_model(const BenchOptions& options) {
     ++n_done;
     bar.reset();
     if (!stream) return;
-    fmt::print("{}\n", bench::to_jsonl(to_json(row, record)));
+    print_text("{}\n", bench::to_jsonl(to_json(row, record)));
     std::fflush(stdout);
   };
   if (options.model.profile) {

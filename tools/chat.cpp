@@ -17,6 +17,7 @@
 #include "models/vocabulary_loader.hpp"
 #include "text/conversation.hpp"
 #include "tools/command.hpp"
+#include "tools/flag_values.hpp"
 #include "tools/generation.hpp"
 #include "tools/interrupt.hpp"
 #include "tools/line_reader.hpp"
@@ -90,7 +91,7 @@ class AnswerPrinter {
   Status end_reasoning() {
     if (!std::exchange(reasons_, false)) return {};
     if (!hide_) return print_output(terminal_ ? "\033[0m\n\n" : "</think>\n");
-    if (isatty(STDERR_FILENO) == 1) print_message("\r\033[K");
+    if (isatty(STDERR_FILENO) == 1) draw_message("\r\033[K");
     return {};
   }
 
@@ -458,15 +459,20 @@ Command add_chat(CLI::App& app) {
   options->model.add_batch_sizes(*command);
   command->add_option("-p,--prompt", options->prompt, "Say this first");
   command->add_option("--system-prompt,--sys", options->system,
-                      "-sys: what the model is told before the conversation");
+                      "What the model is told before the conversation");
   command->add_option("--chat-template", options->template_file,
                       "Jinja template to use instead of the model's own, a file");
   command
-      ->add_option("-n,--predict", options->n_predict,
-                   "Most tokens of an answer (0: as many as the context holds)")
+      ->add_option_function<int64_t>(
+          "-n,--predict",
+          [target = &options->n_predict](int64_t n) {
+            *target = static_cast<uint32_t>(std::max<int64_t>(n, 0));
+          },
+          "Most tokens of an answer (0, -1 or -2: as many as the context holds)")
       ->envname("PUMICE_PREDICT")
-      ->capture_default_str()
-      ->check(CLI::Range(0u, 1u << 24));
+      ->default_str("0")
+      ->type_name("INT")
+      ->check([](const std::string& text) { return n_predict_problem(text, 0, 1u << 24); });
   command->add_flag("--hide-reasoning", options->hide_reasoning,
                     "Do not show what models think between <think> and </think>");
   options->generation.add_to(*command);

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "tools/driver_cache.hpp"
+#include "tools/terminal.hpp"
 #include "vk/plan_options.hpp"
 
 namespace pumice::tools {
@@ -29,7 +30,11 @@ void DeviceOptions::add_to(CLI::App& app) {
 Result<DeviceRequest> DeviceOptions::request(const Logger& logger) const {
   keep_driver_cache_off_full_disks(logger);
   const char* validation = std::getenv("PUMICE_VALIDATION");
-  DeviceRequest request{.selector = selector,
+  // Vulkan0, as llama.cpp calls the first.
+  constexpr std::string_view kVulkan = "Vulkan";
+  const bool is_index = selector.size() > kVulkan.size() && selector.starts_with(kVulkan) &&
+                        selector.find_first_not_of("0123456789", kVulkan.size()) == selector.npos;
+  DeviceRequest request{.selector = is_index ? selector.substr(kVulkan.size()) : selector,
                         .validation = validation != nullptr && std::string_view(validation) == "1",
                         .low_priority = low_priority};
   PUMICE_TRY(request.limits, vk::parse_plan_options(limit));
@@ -61,7 +66,7 @@ Status print_devices(const Logger& logger) {
     for (const vk::MemoryHeap& heap : device.heaps) {
       if (heap.device_local) memory_bytes += heap.size_bytes;
     }
-    fmt::print("{}  {}  {}  {} {}  Vulkan {}  {:.1f} GiB  {}{}\n", i, device.name,
+    print_text("{}  {}  {}  {} {}  Vulkan {}  {:.1f} GiB  {}{}\n", i, device.name,
                vk::device_type_name(device.type), device.driver_name, device.driver_info,
                vk::format_api_version(device.api_version),
                static_cast<double>(memory_bytes) / (1 << 30), vk::format_uuid(device.device_uuid),

@@ -115,6 +115,39 @@ std::string number_problem(const std::string& text, double least, double most) {
                      most);
 }
 
+std::string n_predict_problem(const std::string& text, uint32_t least, uint32_t most) {
+  const std::optional<int64_t> number = number_of<int64_t>(text);
+  if (number && (*number == -1 || *number == -2)) return {};
+  if (number && *number <= most && *number >= least) return {};
+  return fmt::format("'{}' is not in range: {} to {}, or -1 (until the text ends)",
+                     printable(text, kShownBytes), least, most);
+}
+
+std::string unescaped(std::string_view text) {
+  constexpr std::string_view kLetters = "nrt\\'\"";
+  constexpr std::string_view kMeanings = "\n\r\t\\'\"";
+  std::string out;
+  while (!text.empty()) {
+    const size_t backslash = std::min(text.find('\\'), text.size());
+    out += text.substr(0, backslash);
+    text.remove_prefix(backslash);
+    if (text.size() < 2) break;
+    if (const size_t letter = kLetters.find(text[1]); letter != kLetters.npos) {
+      out += kMeanings[letter];
+      text.remove_prefix(2);
+      continue;
+    }
+    unsigned byte = 0;
+    const char* const digits = text.data() + 2;
+    const bool is_byte = text[1] == 'x' && text.size() >= 4 &&
+                         std::from_chars(digits, digits + 2, byte, 16).ptr == digits + 2;
+    out += is_byte ? static_cast<char>(byte) : text[0];
+    text.remove_prefix(is_byte ? 4 : 1);
+  }
+  out += text;
+  return out;
+}
+
 Result<Goodput> parse_goodput(std::string_view text) {
   Goodput goodput;
   while (!text.empty()) {

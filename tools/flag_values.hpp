@@ -31,6 +31,13 @@ inline auto number_in(double least, double most) {
   return [=](const std::string& text) { return number_problem(text, least, most); };
 }
 
+/// What is wrong with `text` as -n: a number from `least` to `most`, or -1 or -2, which have no
+/// end.
+std::string n_predict_problem(const std::string& text, uint32_t least, uint32_t most);
+
+/// `text` with \n \r \t \\ \' \" and \xHH replaced by what they stand for; other backslashes stay.
+std::string unescaped(std::string_view text);
+
 /// Limits of options in milliseconds, rates and factors.
 inline constexpr double kLeastNumber = 1e-6;
 inline constexpr double kMostNumber = 1e9;

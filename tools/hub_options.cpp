@@ -67,7 +67,7 @@ Result<Hub> HubFlags::hub() const {
 
 void HubModelFlags::add_to(CLI::App& app) {
   app.add_option("--hf,--hf-repo", name,
-                 "-hf: a model of Hugging Face instead of a file, pulled when it is not in the "
+                 "A model of Hugging Face instead of a file, pulled when it is not in the "
                  "cache: user/repo[:quant]")
       ->type_name("NAME");
   hub.add_to(app);
@@ -107,7 +107,12 @@ class PullDisplay::Progress {
     if (now - drawn_ < kDrawInterval) return;  // pieces come much faster than anybody reads
     drawn_ = now;
     if (now - recent_.time > kRateInterval) base_ = std::exchange(recent_, {now, done_bytes});
-    print_message("\r\033[Kpulling {} {}", name_, note(now, done_bytes, total_bytes));
+    draw_message(fmt::format("\r\033[Kpulling {} {}", name_, note(now, done_bytes, total_bytes)));
+  }
+
+  void unchecked(const std::string& file) {
+    clear();
+    print_message("{}: the server names no checksum; only the size was compared\n", file);
   }
 
   void wait() const { print_message("{} is being pulled by another process; waiting\n", name_); }
@@ -120,7 +125,7 @@ class PullDisplay::Progress {
 
  private:
   void clear() {
-    if (drawn_ != Clock::time_point()) print_message("\r\033[K");
+    if (drawn_ != Clock::time_point()) draw_message("\r\033[K");
     drawn_ = {};
   }
 
@@ -169,7 +174,8 @@ PullEvents PullDisplay::events() {
   return {
       .begun = [progress](const ModelName& name, uint64_t total) { progress->begin(name, total); },
       .progress = [progress](uint64_t done, uint64_t total) { progress->update(done, total); },
-      .waiting = [progress] { progress->wait(); }};
+      .waiting = [progress] { progress->wait(); },
+      .unchecked = [progress](const std::string& file) { progress->unchecked(file); }};
 }
 
 void PullDisplay::finish() { progress_->finish(); }

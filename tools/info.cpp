@@ -39,7 +39,7 @@ struct InfoOptions {
 };
 
 void print_json(const Json& json) {
-  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+  print_text("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
 Json describe_device(const vk::DeviceSnapshot& snapshot, const vk::PlanOptions& limits,
@@ -69,36 +69,48 @@ Json describe_device(const vk::DeviceSnapshot& snapshot, const vk::PlanOptions& 
 }
 
 void print_device(size_t index, const vk::DeviceSnapshot& snapshot, const vk::PlanOptions& limits,
-                  const Logger& logger) {
-  fmt::print("{}  {} ({}, {} {}, Vulkan {})\n", index, snapshot.name,
+                  bool verbose, const Logger& logger) {
+  print_text("{}  {} ({}, {} {}, Vulkan {})\n", index, snapshot.name,
              vk::device_type_name(snapshot.type), snapshot.driver_name, snapshot.driver_info,
              vk::format_api_version(snapshot.api_version));
-  fmt::print("   UUID {}\n", vk::format_uuid(snapshot.device_uuid));
+  print_text("   UUID {}\n", vk::format_uuid(snapshot.device_uuid));
   const Result<vk::DevicePlan> plan = vk::plan_device(snapshot, limits);
   if (!plan.ok()) {
-    fmt::print("   not usable: {}\n", plan.error().message);
+    print_text("   not usable: {}\n", plan.error().message);
     return;
   }
-  fmt::print(
+  print_text(
       "   class {}, subgroups of {}, {} KiB shared memory, {:.1f} GiB budget in slabs of {:.0f} "
       "MiB\n",
       vk::device_class_name(plan->device_class), plan->subgroup_size, plan->max_shared_bytes >> 10,
       static_cast<double>(plan->device_budget_bytes) / (1 << 30),
       static_cast<double>(plan->slab_bytes) / (1 << 20));
   if (limits != vk::PlanOptions{})
-    fmt::print("   limited to {}\n", vk::format_plan_options(limits));
+    print_text("   limited to {}\n", vk::format_plan_options(limits));
   std::string used;
+  size_t n_used = 0;
   for (const vk::OptionalCapability& capability : plan->optional) {
-    if (capability.enabled) used += (used.empty() ? "" : " ") + capability.name;
+    if (!capability.enabled) continue;
+    ++n_used;
+    used += (used.empty() ? "" : " ") + capability.name;
   }
-  fmt::print("   optional features in use: {}\n", used.empty() ? "none" : used);
-  for (const vk::OptionalCapability& capability : plan->optional) {
-    if (!capability.enabled) fmt::print("   without {}: {}\n", capability.name, capability.reason);
+  if (verbose) {
+    print_text("   optional features in use: {}\n", used.empty() ? "none" : used);
+    for (const vk::OptionalCapability& capability : plan->optional) {
+      if (!capability.enabled)
+        print_text("   without {}: {}\n", capability.name, capability.reason);
+    }
+  } else {
+    print_text("   {} of {} optional features in use (-v lists them)\n", n_used,
+               plan->optional.size());
   }
   for (const vk::QuirkNote& note : plan->quirks.notes) {
-    fmt::print("   quirk {}: {}\n", note.name, note.reason);
+    if (!verbose) break;
+    print_text("   quirk {}: {}\n", note.name, note.reason);
   }
-  print_kernels(*plan, load_passport(cache_directory(), snapshot, logger));
+  const std::optional<SelfTestVerdict> passport =
+      load_passport(cache_directory(), snapshot, logger);
+  verbose ? print_kernels(*plan, passport) : print_kernel_summary(*plan, passport);
 }
 
 Status show_devices(const InfoOptions& options) {
@@ -111,7 +123,7 @@ Status show_devices(const InfoOptions& options) {
     if (options.json) {
       devices.push_back(describe_device(snapshots[i], request.limits, logger));
     } else {
-      print_device(i, snapshots[i], request.limits, logger);
+      print_device(i, snapshots[i], request.limits, options.verbose, logger);
     }
   }
   if (options.json) {
@@ -120,10 +132,10 @@ Status show_devices(const InfoOptions& options) {
                 {"shader_hash", fmt::format("{:016x}", spirv_hash())},
                 {"missing_glsl_extensions", missing_glsl_extensions()},
                 {"devices", devices}});
-  } else {
-    fmt::print("{} shader modules in this build\n", spirv_modules().size());
+  } else if (options.verbose) {
+    print_text("{} shader modules in this build\n", spirv_modules().size());
     for (const std::string_view extension : missing_glsl_extensions()) {
-      fmt::print("not built: shaders that need {} (unknown to the glslc of this build)\n",
+      print_text("not built: shaders that need {} (unknown to the glslc of this build)\n",
                  extension);
     }
   }
@@ -171,28 +183,28 @@ std::string shape_of(const GgufTensor& tensor) {
 void print_model(const InfoOptions& options, const GgufFile& file) {
   const std::string in_files =
       file.n_parts() == 1 ? "" : fmt::format(" in {} files", file.n_parts());
-  fmt::print("{}: GGUF v{}, {} bytes{}, {} tensors\n\nmetadata\n", options.model, file.version(),
+  print_text("{}: GGUF v{}, {} bytes{}, {} tensors\n\nmetadata\n", options.model, file.version(),
              file.size_bytes(), in_files, file.tensors().size());
   for (const GgufValue& value : file.metadata()) {
-    fmt::print("  {} = {}\n", printable(value.key), value.describe());
+    print_text("  {} = {}\n", printable(value.key), value.describe());
   }
-  fmt::print("\ntensors\n");
+  print_text("\ntensors\n");
   for (const GgufTensor& tensor : file.tensors()) {
-    fmt::print("  {:<40} {:>8}  {}\n", printable(tensor.name), tensor.type->name, shape_of(tensor));
+    print_text("  {:<40} {:>8}  {}\n", printable(tensor.name), tensor.type->name, shape_of(tensor));
   }
   const Result<MemoryEstimate> memory = estimate_memory(file);
   if (!memory.ok()) {
-    fmt::print("\nnot a model Pumice can run: {}\n", memory.error().message);
+    print_text("\nnot a model Pumice can run: {}\n", memory.error().message);
     return;
   }
   const auto mebibytes = [](uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
-  fmt::print("\nmemory estimate (one sequence, F16 KV)\n");
-  fmt::print("  weights      {:>10.1f} MiB\n", mebibytes(memory->weights_bytes));
-  fmt::print("  KV cache     {:>10.1f} MiB for {} tokens, {} bytes a token\n",
+  print_text("\nmemory estimate (one sequence, F16 KV)\n");
+  print_text("  weights      {:>10.1f} MiB\n", mebibytes(memory->weights_bytes));
+  print_text("  KV cache     {:>10.1f} MiB for {} tokens, {} bytes a token\n",
              mebibytes(memory->kv_bytes), memory->n_tokens, memory->kv_bytes_per_token);
-  fmt::print("  buffers      {:>10.1f} MiB\n", mebibytes(memory->buffer_bytes));
+  print_text("  buffers      {:>10.1f} MiB\n", mebibytes(memory->buffer_bytes));
   if (memory->n_prediction_blocks > 0) {
-    fmt::print("  not loaded   {:>10.1f} MiB of {} that predict{} tokens after the next\n",
+    print_text("  not loaded   {:>10.1f} MiB of {} that predict{} tokens after the next\n",
                mebibytes(memory->prediction_bytes),
                memory->n_prediction_blocks == 1
                    ? "a block"
@@ -263,14 +275,14 @@ Status print_program(const InfoOptions& options) {
   PUMICE_TRY(const ModelSource source, ModelSource::open(options.model));
   PUMICE_TRY(const Program program, build_program(source));
   Json json{{"file", options.model}, {"program", program_json(program)}};
-  if (!options.json) fmt::print("{}", program_text(program));
+  if (!options.json) print_text("{}", program_text(program));
   if (program.n_prediction_blocks > 0) {
     // What is wrong with the block is nothing that decoding reads.
     const Result<Program> prediction = build_prediction(source);
     json["prediction"] =
         prediction.ok() ? program_json(*prediction) : Json{{"reason", prediction.error().message}};
     if (!options.json) {
-      fmt::print("\nblock {}, which predicts the token after the next{}", program.layers.size(),
+      print_text("\nblock {}, which predicts the token after the next{}", program.layers.size(),
                  prediction.ok() ? "\n" + program_text(*prediction)
                                  : ": " + prediction.error().message + "\n");
     }
@@ -292,7 +304,7 @@ Status info(InfoOptions options) {
   }
   if (options.program && options.model.empty()) {
     return make_error(ErrorCode::kInvalidArgument,
-                      "--program is of a model: give one with --model FILE or -hf user/repo");
+                      "--program needs a model: give one with -m FILE or -hf user/repo");
   }
   if (options.model.empty()) return show_devices(options);
   if (options.program) return print_program(options);
@@ -327,7 +339,9 @@ Command add_info(CLI::App& app) {
           ->excludes("--model")
           ->excludes("--hf");
   command->add_flag("--json", options->json, "Print JSON");
-  command->add_flag("-v,--verbose", options->verbose, "Log every stage to stderr")
+  command
+      ->add_flag("-v,--verbose", options->verbose,
+                 "Say all that is known of devices, and log every stage to stderr")
       ->envname("PUMICE_VERBOSE");
   command->footer(
       "Examples:\n  pumice info\n  pumice info -m model.gguf --json\n"

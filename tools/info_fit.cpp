@@ -15,6 +15,7 @@
 #include "models/program_tensors.hpp"
 #include "models/state_layout.hpp"
 #include "shaders/spirv.hpp"
+#include "tools/model_options.hpp"
 #include "tools/terminal.hpp"
 
 namespace pumice::tools {
@@ -102,6 +103,8 @@ Status time_beside(const DeviceOptions& options, const Logger& logger, Fit& fit)
   return {};
 }
 
+uint32_t trained_tokens(const Fit& fit) { return fit.planner.program().context_length; }
+
 uint64_t kv_bytes_per_token(const Fit& fit) {
   const StateLayout layout = state_layout(fit.planner.program(), fit.engine.kv_type);
   return layout.block_bytes() / kKvBlockTokens;
@@ -131,20 +134,20 @@ std::string verdict(const Fit& fit) {
   const uint64_t free_bytes = fit.planner.device().free_bytes;
   const uint64_t bytes = fit.plan.budgeted_bytes;
   if (bytes > free_bytes) {
-    return fmt::format("does not fit: {} too little", memory_text(bytes - free_bytes));
+    return fmt::format("does not fit: short by {}", memory_text(bytes - free_bytes));
   }
   if (!fit.fits()) return fmt::format("does not fit: it {}", fit.plan.obstacle);
   return fmt::format("fits, {} to spare", memory_text(free_bytes - bytes));
 }
 
-void print_text(const Fit& fit, const std::string& name, const FitOptions& options) {
+void print_plan(const Fit& fit, const std::string& name, const FitOptions& options) {
   const DeviceMemory& device = fit.planner.device();
   const MemoryPlan& plan = fit.plan;
-  fmt::print("{}: {} free\n", device.name, memory_text(device.free_bytes));
-  fmt::print("{} with -c {} -ctk {} -ctv {} -b {}\n\n", name, plan.context_tokens,
+  print_text("{}: {} free\n", device.name, memory_text(device.free_bytes));
+  print_text("{} with -c {} -ctk {} -ctv {} -b {}\n\n", name, plan.context_tokens,
              options.kv_type_k, options.kv_type_v, options.token_budget);
   const auto row = [](std::string_view what, uint64_t bytes, const std::string& note) {
-    fmt::print("  {:<12} {:>11}{}\n", what, memory_text(bytes), note.empty() ? "" : "  " + note);
+    print_text("  {:<12} {:>11}{}\n", what, memory_text(bytes), note.empty() ? "" : "  " + note);
   };
   row("weights", plan.bytes(MemoryUse::kWeights), beside_text(fit));
   row("KV", plan.bytes(MemoryUse::kKv), fmt::format("{} bytes a token", kv_bytes_per_token(fit)));
@@ -158,10 +161,12 @@ void print_text(const Fit& fit, const std::string& name, const FitOptions& optio
     row("not counted", fit.prediction_bytes,
         "of blocks that predict tokens after the next, which are not loaded");
   }
-  fmt::print("\n  -ctk -ctv  {:>20}  longest -c that fits, up to {}\n",
+  const std::string beyond = beyond_training(plan.context_tokens, trained_tokens(fit));
+  if (!beyond.empty()) print_text("\n  {}\n", beyond);
+  print_text("\n  -ctk -ctv  {:>20}  longest -c that fits, up to {}\n",
              fmt::format("at -c {}", plan.context_tokens), fit.most_tokens);
   for (const Alternative& one : fit.alternatives) {
-    fmt::print("{} {:<9}  {:>12} {:>7}  {:>8}\n", one.is_current ? '*' : ' ', one.kv_type.name(),
+    print_text("{} {:<9}  {:>12} {:>7}  {:>8}\n", one.is_current ? '*' : ' ', one.kv_type.name(),
                memory_text(one.bytes), one.fits ? "fits" : "-",
                one.longest_tokens == 0 ? "none" : std::to_string(one.longest_tokens));
   }
@@ -175,6 +180,7 @@ Json fit_json(const Fit& fit, const std::string& name, const FitOptions& options
             {"fits", fit.fits()},
             {"obstacle", plan.obstacle.empty() ? Json(nullptr) : Json(plan.obstacle)},
             {"context_tokens", plan.context_tokens},
+            {"trained_tokens", trained_tokens(fit)},
             {"kv_type_k", options.kv_type_k},
             {"kv_type_v", options.kv_type_v},
             {"batch_tokens", options.token_budget},
@@ -218,16 +224,16 @@ void FitOptions::add_to(CLI::App& app, CLI::Option* fit) {
       ->needs(fit)
       ->excludes("--model")
       ->group(group);
-  app.add_option("-c,--ctx-size", context_tokens, "Context in tokens (default: the model's)")
+  app.add_option("-c,--ctx-size", context_tokens, "Context in tokens (default, and 0: the model's)")
       ->needs(fit)
-      ->check(CLI::Range(1u, 1u << 24))
+      ->check(CLI::Range(0u, 1u << 24))
       ->group(group);
-  app.add_option("--cache-type-k,--ctk", kv_type_k, "-ctk: type of cached keys")
+  app.add_option("--cache-type-k,--ctk", kv_type_k, "Type of cached keys")
       ->needs(fit)
       ->capture_default_str()
       ->check(CLI::IsMember(kv_types))
       ->group(group);
-  app.add_option("--cache-type-v,--ctv", kv_type_v, "-ctv: type of cached values")
+  app.add_option("--cache-type-v,--ctv", kv_type_v, "Type of cached values")
       ->needs(fit)
       ->capture_default_str()
       ->check(CLI::IsMember(kv_types))
@@ -238,7 +244,7 @@ void FitOptions::add_to(CLI::App& app, CLI::Option* fit) {
       ->check(CLI::Range(kKvBlockTokens, 1u << 16))
       ->group(group);
   app.add_option("--ubatch-size,--ub", chunk_tokens,
-                 "-ub: most prompt tokens computed in one step; takes no memory of its own")
+                 "Most prompt tokens computed in one step; takes no memory of its own")
       ->needs(fit)
       ->capture_default_str()
       ->check(CLI::Range(1u, 1u << 16))
@@ -260,12 +266,14 @@ Status print_fit(const FitOptions& options, const std::string& model, const Devi
   }
   const std::string name = model.empty() ? "synthetic:" + options.synthetic : model;
   if (json) {
-    fmt::print("{}\n",
+    print_text("{}\n",
                fit_json(fit, name, options).dump(2, ' ', false, Json::error_handler_t::replace));
   } else {
-    print_text(fit, name, options);
+    print_plan(fit, name, options);
   }
-  return {};
+  if (fit.fits()) return {};
+  return make_error(ErrorCode::kDoesNotFit, "{} with -c {}: {}", name, fit.plan.context_tokens,
+                    verdict(fit));
 }
 
 }  // namespace pumice::tools

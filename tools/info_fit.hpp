@@ -26,7 +26,8 @@ struct FitOptions {
 };
 
 /// Prints the plan of `model` (a file, or empty for a synthetic one) on the device that would be
-/// chosen, with alternatives. Nothing is loaded. That it does not fit is no error.
+/// chosen, with alternatives. Nothing is loaded. Errors: kDoesNotFit, after it is printed, if it
+/// does not fit.
 Status print_fit(const FitOptions& options, const std::string& model, const DeviceOptions& device,
                  bool json, const Logger& logger);
 

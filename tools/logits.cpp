@@ -77,7 +77,7 @@ class Comparison {
   Status finish(const double* max_nmse) const {
     if (!stream_) return make_error(ErrorCode::kBadFile, "{}: cannot be read", path_);
     const double nmse = error_ / power_;
-    fmt::print("NMSE {:.3g} over {} positions, the likeliest token is the same at {}\n", nmse,
+    print_text("NMSE {:.3g} over {} positions, the likeliest token is the same at {}\n", nmse,
                n_rows_, n_same_);
     if (max_nmse != nullptr && !(nmse <= *max_nmse)) {  // NaN is beyond too
       return make_error(ErrorCode::kSelfTestFailed, "{}: NMSE {:.3g} exceeds {:.3g}", path_, nmse,

@@ -13,33 +13,15 @@
 #include <vector>
 
 #include "base/file_error.hpp"
+#include "bench/build_info.hpp"
+#include "tools/arguments.hpp"
 #include "tools/command.hpp"
 #include "tools/interrupt.hpp"
-#include "tools/settings_file.hpp"
+#include "tools/settings.hpp"
 #include "tools/terminal.hpp"
 
 namespace pumice::tools {
 namespace {
-
-// Names people know from other runtimes with one dash and several letters, which CLI11 would read
-// as a group of one-letter flags.
-constexpr std::string_view kSingleDashNames[] = {"-ub", "-ctk", "-ctv", "-dev", "-sys",
-                                                 "-np", "-oe",  "-pg",  "-hf"};
-
-std::vector<std::string> arguments_of(int argc, char** argv) {
-  std::vector<std::string> arguments;
-  for (int i = argc - 1; i > 0; --i) {  // CLI11 takes them in reverse
-    std::string argument = argv[i];
-    const std::string_view before = argv[i - 1];
-    const bool is_text = before == "-p" || before == "--prompt";
-    for (const std::string_view name : kSingleDashNames) {
-      const bool is_name = argument == name || argument.starts_with(std::string(name) + "=");
-      if (is_name && !is_text) argument = fmt::format("-{}", argument);
-    }
-    arguments.push_back(std::move(argument));
-  }
-  return arguments;
-}
 
 /// An argument as a shell would take it again.
 std::string in_shell(const std::string& argument) {
@@ -58,18 +40,17 @@ std::string command_line(int argc, char** argv) {
   return fmt::format("{}", fmt::join(words, " "));
 }
 
-/// A flag problem in one line, with where to look. A settings file that cannot be read is a file's.
-Error usage_error(const CLI::App& app, const SettingsFile& settings, const CLI::ParseError& error) {
+/// A flag problem in one line, with where to look.
+Error usage_error(const CLI::App& app, const Arguments& arguments, const CLI::ParseError& error) {
   std::string command = "pumice";
   for (const CLI::App* chosen : app.get_subcommands()) command += " " + chosen->get_name();
-  std::string message = settings.with_place(error.what());
-  const std::vector<std::string> unknown = app.remaining();
-  if (app.get_subcommands().empty() && !unknown.empty()) {
-    message = fmt::format("unknown subcommand or flag '{}'", unknown.front());
-  }
-  const bool is_file = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::FileError);
-  return make_error(is_file ? ErrorCode::kBadFile : ErrorCode::kInvalidArgument,
-                    "{} (see {} --help)", message, command);
+  return make_error(ErrorCode::kInvalidArgument, "{} (see {} --help)",
+                    arguments.as_typed(error.what()), command);
+}
+
+std::string version_text() {
+  return fmt::format("{} (commit {}{})", PUMICE_VERSION, bench::build_commit(),
+                     bench::build_is_dirty() ? ", dirty" : "");
 }
 
 /// Whatever `status` says, output that did not arrive and an interrupt are no success.
@@ -95,20 +76,20 @@ Status print_help(const CLI::App& app, const CLI::ParseError& request) {
 Status run(int argc, char** argv) {
   CLI::App app("Pumice runs GGUF language models on any Vulkan 1.3 device.", "pumice");
   app.footer(
+      "A model may stand without -m or -hf, and the prompt behind it: pumice run FILE \"Once\".\n"
       "Flags may also come from PUMICE_* environment variables or a config file; a flag beats\n"
       "the environment, which beats the file.\n"
       "Exit codes: 0 ok, 1 internal error, 2 usage, 3 no usable device, 4 bad file (read or\n"
       "written), 5 does not fit (memory, context, disk), 6 self-test failed, 75 device lost,\n"
       "130 interrupted. Without a subcommand this help is printed.");
-  app.set_version_flag("--version", PUMICE_VERSION);
-  app.allow_config_extras(CLI::config_extras_mode::error);
-  // CLI11 2.1 does not look at the environment for the settings file.
-  const char* const chosen_config = std::getenv("PUMICE_CONFIG");
-  const bool config_chosen = chosen_config != nullptr && *chosen_config != '\0';
-  app.set_config("--config", config_chosen ? chosen_config : config_file().string(),
-                 "Settings file (TOML), also PUMICE_CONFIG", config_chosen);
-  const auto settings = std::make_shared<SettingsFile>(app);
-  app.config_formatter(settings);
+  app.formatter(std::make_shared<HelpFormatter>());
+  app.set_version_flag("--version", version_text, "Print the version and its commit");
+  std::string config;
+  CLI::Option* const config_option =
+      app.add_option("--config", config,
+                     "Settings file (TOML) instead of ~/.config/pumice/config.toml, also "
+                     "PUMICE_CONFIG")
+          ->type_name("FILE");
   app.require_subcommand(1);
   const std::string typed = command_line(argc, argv);
   // clang-format off
@@ -131,13 +112,25 @@ Status run(int argc, char** argv) {
   };
   // clang-format on
   if (argc <= 1) return print_output(app.help());
+  Settings settings(app);
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  PUMICE_TRY(Arguments arguments, read_arguments(app, words));
   try {
-    app.parse(arguments_of(argc, argv));
-    check_environment(app);
+    app.parse(arguments.words);
   } catch (const CLI::ParseError& error) {
+    settings.show_in_help();
     if (error.get_exit_code() == 0) return print_help(app, error);
-    return usage_error(app, *settings, error);
+    return usage_error(app, arguments, error);
   }
+  bool config_chosen = config_option->count() > 0;
+  if (const char* const of_environment = std::getenv("PUMICE_CONFIG");
+      !config_chosen && of_environment != nullptr && *of_environment != '\0') {
+    config = of_environment;
+    config_chosen = true;
+  }
+  if (!config_chosen) config = config_file().string();
+  PUMICE_TRY_STATUS(settings.apply(*app.get_subcommands().front(), config, config_chosen));
+  for (const std::string& note : arguments.notes) print_message("pumice: {}\n", note);
   for (const Command& command : commands) {
     if (command.app->parsed()) return command.run();
   }
@@ -163,7 +156,8 @@ int main(int argc, char** argv) {
     const bool is_limit = error.code() == std::errc::resource_unavailable_try_again ||
                           error.code() == std::errc::not_enough_memory;
     return tools::end(make_error(is_limit ? ErrorCode::kDoesNotFit : ErrorCode::kInternal,
-                                 "a thread or another resource of the system: {}", error.what()));
+                                 "the system refused a thread or another resource: {}",
+                                 error.what()));
   } catch (const std::exception& error) {
     return tools::end(make_error(ErrorCode::kInternal, "internal error: {}", error.what()));
   }

@@ -1,5 +1,7 @@
 #include "tools/model_options.hpp"
 
+#include <fmt/core.h>
+
 #include <cstdlib>
 #include <utility>
 
@@ -15,9 +17,9 @@ void ModelOptions::add_to(CLI::App& app, const std::string& default_math,
   app.add_option("-m,--model", model, "GGUF model file")->envname("PUMICE_MODEL");
   hub.add_to(app);
   app.add_option("-c,--ctx-size", context_tokens,
-                 "Context in tokens (default: as much as this run needs)")
+                 "Context in tokens (default, and 0: as much as this run needs)")
       ->envname("PUMICE_CTX_SIZE")
-      ->check(CLI::Range(1u, 1u << 24));
+      ->check(CLI::Range(0u, 1u << 24));
   app.add_option(
          "--math", math,
          "Arithmetic of matrix products: f32, f16 (fp16 inputs, fp32 sums, on matrix cores), auto "
@@ -28,11 +30,11 @@ void ModelOptions::add_to(CLI::App& app, const std::string& default_math,
           CLI::IsMember(std::vector<std::string>(ops::kMathNames.begin(), ops::kMathNames.end())));
   const std::vector<std::string> kv_types(kKvTypeNames.begin(), kKvTypeNames.end());
   app.add_option("--cache-type-k,--ctk", kv_type_k,
-                 "-ctk: type of cached keys; q8_0 takes half of f16's memory, q4_0 a quarter")
+                 "Type of cached keys; q8_0 takes half of f16's memory, q4_0 a quarter")
       ->envname("PUMICE_CACHE_TYPE_K")
       ->capture_default_str()
       ->check(CLI::IsMember(kv_types));
-  app.add_option("--cache-type-v,--ctv", kv_type_v, "-ctv: type of cached values")
+  app.add_option("--cache-type-v,--ctv", kv_type_v, "Type of cached values")
       ->envname("PUMICE_CACHE_TYPE_V")
       ->capture_default_str()
       ->check(CLI::IsMember(kv_types));
@@ -46,7 +48,7 @@ void ModelOptions::add_batch_sizes(CLI::App& app) {
       ->envname("PUMICE_BATCH_SIZE")
       ->capture_default_str()
       ->check(CLI::Range(kKvBlockTokens, 1u << 16));
-  app.add_option("--ubatch-size,--ub", chunk_tokens, "-ub: most prompt tokens computed in one step")
+  app.add_option("--ubatch-size,--ub", chunk_tokens, "Most prompt tokens computed in one step")
       ->envname("PUMICE_UBATCH_SIZE")
       ->capture_default_str()
       ->check(CLI::Range(1u, 1u << 16));
@@ -127,7 +129,8 @@ Result<std::unique_ptr<Engine>> make_engine(const Session& session, const Engine
 }
 
 Result<OpenEngine> open_for_prompts(const ModelOptions& options, const ModelSource& source,
-                                    const Logger& logger, EngineOptions engine_options) {
+                                    const Logger& logger, EngineOptions engine_options,
+                                    bool several) {
   // Without as much nothing is loaded.
   const bool finds_context = options.context_tokens == 0;
   engine_options.context_tokens = finds_context ? kKvBlockTokens : options.context_tokens;
@@ -138,9 +141,23 @@ Result<OpenEngine> open_for_prompts(const ModelOptions& options, const ModelSour
   if (finds_context) {
     PUMICE_TRY(engine_options.context_tokens, context_of_machine(planner, engine_options, logger));
   }
-  engine_options.kv_blocks = kv_blocks_for_reuse(planner, engine_options);
+  if (several) engine_options.kv_blocks = kv_blocks_for_reuse(planner, engine_options);
   PUMICE_TRY(open.engine, make_engine(open.session, engine_options));
+  warn_beyond_training(engine_options.context_tokens, planner.program().context_length, logger);
   return open;
+}
+
+std::string beyond_training(uint32_t context_tokens, uint32_t trained_tokens) {
+  if (context_tokens <= trained_tokens) return {};
+  return fmt::format(
+      "a context of {} tokens is more than the {} that the model was trained for; text beyond "
+      "those may turn to noise",
+      context_tokens, trained_tokens);
+}
+
+void warn_beyond_training(uint32_t context_tokens, uint32_t trained_tokens, const Logger& logger) {
+  const std::string beyond = beyond_training(context_tokens, trained_tokens);
+  if (!beyond.empty()) logger.warning("{}", beyond);
 }
 
 Result<uint32_t> context_for(const ModelOptions& options, const Program& program,
@@ -149,8 +166,8 @@ Result<uint32_t> context_for(const ModelOptions& options, const Program& program
   const Result<uint32_t> context =
       pumice::context_for(program, prompt_tokens, new_tokens, overflow);
   if (context.ok()) return *context;
-  return make_error(context.error().code, "{} (-c {} goes beyond it all the same)",
-                    context.error().message, uint64_t{prompt_tokens} + new_tokens);
+  return make_error(context.error().code, "{} (-c {} goes beyond it)", context.error().message,
+                    uint64_t{prompt_tokens} + new_tokens);
 }
 
 }  // namespace pumice::tools

@@ -65,10 +65,17 @@ struct OpenEngine {
   Session session;
   std::unique_ptr<Engine> engine;
 };
-/// For prompts that are not known yet: the window is -c or what the machine holds, with room for
-/// the prompts of earlier requests beside the one that runs.
+/// For prompts that are not known yet, or texts without an end: the window is -c or what the
+/// machine holds, with room for the prompts of earlier requests beside the one that runs if there
+/// may be `several`. Warns as warn_beyond_training.
 Result<OpenEngine> open_for_prompts(const ModelOptions& options, const ModelSource& source,
-                                    const Logger& logger, EngineOptions engine_options);
+                                    const Logger& logger, EngineOptions engine_options,
+                                    bool several = true);
+
+/// "a context of 32768 tokens is more than …", or nothing where the model was trained for as much.
+std::string beyond_training(uint32_t context_tokens, uint32_t trained_tokens);
+/// That, as a warning. To be said once the engine is there: a refusal is one line.
+void warn_beyond_training(uint32_t context_tokens, uint32_t trained_tokens, const Logger& logger);
 
 /// The context to run with: -c, else pumice::context_for's. Errors: kDoesNotFit.
 Result<uint32_t> context_for(const ModelOptions& options, const Program& program,

@@ -255,7 +255,8 @@ Command add_perplexity(CLI::App& app) {
   options->model.add_to(*command, "f32", "f32");
   options->model.add_batch_sizes(*command);
   command->get_option("--ctx-size")
-      ->description("Tokens of a window, the second half of which is scored (default: 512)");
+      ->description("Tokens of a window, the second half of which is scored (default: 512)")
+      ->check(CLI::Range(1u, 1u << 24));
   command->add_option("-f,--file", options->file, "The text (default: standard input)");
   command->add_option("--chunks", options->max_windows, "Score no more windows than this")
       ->check(CLI::Range(1u, 1u << 30));

@@ -1,9 +1,11 @@
 // pumice pull, list, rm: models of a hub, in the cache.
 #include <fmt/chrono.h>
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -42,7 +44,14 @@ Json to_json(const CachedModel& model) {
 void print_json(const std::vector<CachedModel>& models) {
   Json list = Json::array();
   for (const CachedModel& model : models) list.push_back(to_json(model));
-  fmt::print("{}\n", list.dump(2, ' ', false, Json::error_handler_t::replace));
+  print_text("{}\n", list.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
+/// A program that reads it needs its very bytes.
+void print_path(const std::filesystem::path& path) {
+  const std::string line = path.string() + "\n";
+  if (isatty(STDOUT_FILENO) == 1) return print_text(std::string_view(line));
+  [[maybe_unused]] const Status written = print_output(line);  // finish_output tells
 }
 
 Status pull(const PullOptions& options) {
@@ -57,7 +66,7 @@ Status pull(const PullOptions& options) {
     PullDisplay display;
     PUMICE_TRY(CachedModel model, hub.pull(name, display.events()));
     display.finish();
-    if (!options.json) fmt::print("{}\n", model.files[0].string());
+    if (!options.json) print_path(model.files[0]);
     pulled.push_back(std::move(model));
   }
   if (options.json) print_json(pulled);
@@ -73,9 +82,9 @@ Status list(bool json) {
   }
   size_t width = 4;
   for (const CachedModel& model : models) width = std::max(width, model.name.text().size());
-  fmt::print("{:<{}}  {:<10}  {:>10}  {}\n", "NAME", width, "QUANT", "SIZE", "PULLED");
+  print_text("{:<{}}  {:<10}  {:>10}  {}\n", "NAME", width, "QUANT", "SIZE", "PULLED");
   for (const CachedModel& model : models) {
-    fmt::print("{:<{}}  {:<10}  {:>10}  {}{}\n", model.name.text(), width, model.quant,
+    print_text("{:<{}}  {:<10}  {:>10}  {}{}\n", model.name.text(), width, model.quant,
                format_bytes(model.size_bytes), iso_time(model.pulled).substr(0, 10),
                model.complete ? "" : "  unfinished: pumice pull continues");
   }

@@ -9,6 +9,7 @@
 #include "bench/report_page.hpp"
 #include "tools/command.hpp"
 #include "tools/result_files.hpp"
+#include "tools/terminal.hpp"
 
 namespace pumice::tools {
 namespace {
@@ -26,10 +27,7 @@ Status report(const ReportOptions& options) {
   const std::string made = fmt::format("{:%Y-%m-%d %H:%M} UTC", fmt::gmtime(std::time(nullptr)));
   PUMICE_TRY(const std::string page,
              bench::report_page(files, bench::built_in_report_parts(), made));
-  if (options.output == "-") {
-    fmt::print("{}", page);
-    return {};
-  }
+  if (options.output == "-") return print_output(page);
   return write_file(options.output, page);
 }
 

@@ -13,6 +13,7 @@
 #include "models/families.hpp"
 #include "models/vocabulary_loader.hpp"
 #include "tools/command.hpp"
+#include "tools/flag_values.hpp"
 #include "tools/generation.hpp"
 #include "tools/interrupt.hpp"
 #include "tools/line_reader.hpp"
@@ -27,13 +28,17 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr uint64_t kTokenCacheBytes = uint64_t{16} << 20;
+constexpr int64_t kUntilEnd = -1;   // which with --overflow stop is where the context is full
+constexpr int64_t kUntilFull = -2;  // whatever --overflow says
+constexpr int64_t kMostPredicted = int64_t{1} << 24;
 
 struct RunOptions {
   ModelOptions model;
   std::string prompt;
   std::string file;
   CLI::Option* prompt_option = nullptr;
-  uint32_t n_predict = 128;
+  int64_t n_predict = 128;  ///< or kUntilEnd, kUntilFull
+  bool escape = false;
   SamplingOptions generation;
   bool json = false;
   bool repl = false;
@@ -58,6 +63,10 @@ Json to_json(const Generation& generation, const Engine& engine, const vk::Devic
           {"timings", timings_json(generation)},
           {"variants", engine.variants()},
           {"limit", vk::format_plan_options(plan.limits)}};
+}
+
+std::string predict_problem(const std::string& text) {
+  return n_predict_problem(text, 1, static_cast<uint32_t>(kMostPredicted));
 }
 
 class Runner {
@@ -93,19 +102,21 @@ Status Runner::open(const GgufFile& file, size_t prompt_tokens) {
                                .greedy_only = is_plain_greedy(options_.generation.sampler),
                                .profile = options_.model.profile};
   options_.serving.apply_to(engine_options);
-  if (options_.repl) {
-    PUMICE_TRY(OpenEngine open, open_for_prompts(options_.model, file, logger_, engine_options));
+  if (options_.repl || options_.n_predict < 0) {
+    PUMICE_TRY(OpenEngine open,
+               open_for_prompts(options_.model, file, logger_, engine_options, options_.repl));
     recovery_.emplace(std::move(open.session), file);
     engine_ = std::move(open.engine);
     return {};
   }
   PUMICE_TRY(const Program program, build_program(file));
   PUMICE_TRY(engine_options.context_tokens,
-             context_for(options_.model, program, prompt_tokens, options_.n_predict,
-                         engine_options.overflow));
+             context_for(options_.model, program, prompt_tokens,
+                         static_cast<uint32_t>(options_.n_predict), engine_options.overflow));
   PUMICE_TRY(Session session, open_session(options_.model, file, logger_, engine_options));
   PUMICE_TRY(engine_, make_engine(session, engine_options));
   recovery_.emplace(std::move(session), file);
+  warn_beyond_training(engine_options.context_tokens, program.context_length, logger_);
   return {};
 }
 
@@ -128,21 +139,26 @@ Result<Generation> Runner::generate_one(std::vector<TokenId> prompt) {
     if (!options_.json) output_ = print_output(piece);
     return output_.ok();
   };
-  uint32_t n_predict = options_.n_predict;
   const uint32_t window = engine_->options().context_tokens;
-  if (options_.repl && engine_->options().overflow == OverflowPolicy::kStop) {
+  const bool stops = engine_->options().overflow == OverflowPolicy::kStop;
+  int64_t n_predict = options_.n_predict < 0 ? kMostPredicted : options_.n_predict;
+  const bool until_full = options_.n_predict == kUntilFull || (options_.n_predict < 0 && stops);
+  if (until_full || (options_.repl && stops)) {
     // Of a line, what fits is generated; a prompt beyond the window is still an error.
     const auto left = window - std::min<size_t>(window, prompt.size());
-    n_predict = std::min(n_predict, static_cast<uint32_t>(std::max<size_t>(left, 1)));
+    n_predict = std::min(n_predict, static_cast<int64_t>(std::max<size_t>(left, 1)));
   }
   PUMICE_TRY(Generation generation, generate(*engine_,
                                              {.prompt = std::move(prompt),
-                                              .max_new_tokens = n_predict,
+                                              .max_new_tokens = static_cast<uint32_t>(n_predict),
                                               .sampling = options_.generation.sampler,
                                               .tokenizer = tokenizer_,
                                               .ignore_end = options_.generation.ignore_eos,
                                               .stop_strings = options_.generation.stop_strings},
                                              sink, recover_by(*recovery_, *engine_)));
+  if (until_full && generation.report.end_reason == EndReason::kLength) {
+    generation.report.end_reason = EndReason::kWindow;
+  }
   if (options_.json) {
     const Json json =
         to_json(generation, *engine_, engine_->device()->plan(), options_.generation.sampler.seed);
@@ -157,7 +173,7 @@ Status Runner::once(const GgufFile& file) {
   PUMICE_TRY(
       const std::string text,
       read_prompt(options_.prompt_option->count() > 0 ? &options_.prompt : nullptr, options_.file));
-  PUMICE_TRY(std::vector<TokenId> prompt, encode(text));
+  PUMICE_TRY(std::vector<TokenId> prompt, encode(options_.escape ? unescaped(text) : text));
   PUMICE_TRY_STATUS(open(file, prompt.size()));
   PUMICE_TRY(const Generation generation, generate_one(std::move(prompt)));
   if (options_.model.profile) print_message(std::string_view(engine_->profiler().table()));
@@ -172,7 +188,7 @@ Status Runner::repl(const GgufFile& file) {
   while (const std::optional<std::string> line = lines.next("> ")) {
     if (lines.cancelled()) return make_error(ErrorCode::kCancelled, "interrupted");
     if (line->empty()) continue;
-    Result<std::vector<TokenId>> prompt = encode(*line);
+    Result<std::vector<TokenId>> prompt = encode(options_.escape ? unescaped(*line) : *line);
     if (!prompt.ok()) {
       print_error(prompt.error());
       continue;
@@ -229,10 +245,17 @@ Command add_run(CLI::App& app) {
       command->add_option("-p,--prompt", options->prompt, "The prompt (or -f, or standard input)");
   command->add_option("-f,--file", options->file, "Read the prompt from a file")
       ->excludes(options->prompt_option);
-  command->add_option("-n,--predict", options->n_predict, "Most tokens to generate")
+  command->add_flag(
+      "-e,--escape", options->escape,
+      "Replace \\n \\r \\t \\\\ \\' \\\" and \\xHH in the prompt by what they stand for");
+  command
+      ->add_option("-n,--predict", options->n_predict,
+                   "Most tokens to generate (-1: until the text ends or the context is full; -2: "
+                   "until it is full, whatever --overflow says)")
       ->envname("PUMICE_PREDICT")
       ->capture_default_str()
-      ->check(CLI::Range(1u, 1u << 24));
+      ->type_name("INT")
+      ->check(predict_problem);
   options->generation.add_to(*command);
   command->add_flag(
       "--json", options->json,

@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <map>
 #include <mutex>
 
@@ -20,6 +22,8 @@ namespace {
 
 using Json = nlohmann::json;
 using State = ModuleVerdict::State;
+
+constexpr auto kPatience = std::chrono::milliseconds(200);
 
 /// "gemm.*.broadcast" of "gemm.q4_k.broadcast": a line for all weight types.
 std::string row_of(std::string_view module) {
@@ -68,10 +72,22 @@ Result<std::vector<ops::OpCase>> cases_of(const std::string& list) {
   return cases;
 }
 
-void remember(const vk::Device& device, const SelfTestVerdict& verdict, const Logger& logger) {
-  const Status saved = save_passport(cache_directory(), device.snapshot(), verdict);
-  if (!saved.ok()) logger.warning("the verdict is not remembered: {}", saved.error().message);
-}
+/// Keeps the verdict for later runs. That it cannot be kept is said once. Thread-safe.
+class Memory {
+ public:
+  Memory(const vk::Device& device, const Logger& logger) : device_(device), logger_(logger) {}
+
+  void keep(const SelfTestVerdict& verdict) {
+    const Status saved = save_passport(cache_directory(), device_.snapshot(), verdict);
+    if (saved.ok() || has_warned_.exchange(true)) return;
+    logger_.warning("the verdict is not remembered: {}", saved.error().message);
+  }
+
+ private:
+  const vk::Device& device_;
+  const Logger& logger_;
+  std::atomic<bool> has_warned_ = false;
+};
 
 Status status_of(const vk::Device& device, const SelfTestResult& result) {
   PUMICE_TRY_STATUS(result.status);
@@ -99,17 +115,19 @@ Status run_self_test_command(const DeviceOptions& options, const std::string& op
   if (!is_limited) earlier = load_passport(cache_directory(), device->snapshot(), logger);
   vk::PipelineLibrary pipelines(device, cache_directory(), spirv_hash());
   const auto start = std::chrono::steady_clock::now();
+  Memory memory(*device, logger);
   SelfTestResult result;
   {
     // A case that an interrupt cuts short has not failed: the verdict must not blame its kernels.
-    std::mutex mutex;
+    std::timed_mutex mutex;
     std::optional<SelfTestVerdict> known;  // none before the first case
     const InterruptGuard interrupt([&] {
-      const std::lock_guard lock(mutex);
-      if (!known || is_limited) return;
+      // Whoever has it may hang in a write that never ends; then what was kept last stays.
+      const std::unique_lock lock(mutex, kPatience);
+      if (!lock || !known || is_limited) return;
       known->running.clear();
       known->running_modules.clear();
-      remember(*device, *known, logger);
+      memory.keep(*known);
     });
     ProgressBar bar("self-test");
     // Saved before each case: a driver may take the process down, and the machine with it.
@@ -119,11 +137,11 @@ Status run_self_test_command(const DeviceOptions& options, const std::string& op
                                   bar.update(done, total);
                                   const std::lock_guard lock(mutex);
                                   known = verdict;
-                                  if (!is_limited) remember(*device, verdict, logger);
+                                  if (!is_limited) memory.keep(verdict);
                                 },
                             .interrupted = InterruptGuard::interrupted});
   }
-  if (!is_limited) remember(*device, result.verdict, logger);
+  if (!is_limited) memory.keep(result.verdict);
   pipelines.save();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
 
@@ -136,15 +154,37 @@ Status run_self_test_command(const DeviceOptions& options, const std::string& op
                    {"errors", result.errors},
                    {"broken", result.verdict.broken_families()},
                    {"kernels", describe_kernels(device->plan(), result.verdict)}};
-    fmt::print("{}\n", out.dump(2, ' ', false, Json::error_handler_t::replace));
+    print_text("{}\n", out.dump(2, ' ', false, Json::error_handler_t::replace));
   } else {
-    fmt::print("{}, {} {}\n", device->snapshot().name, device->snapshot().driver_name,
+    print_text("{}, {} {}\n", device->snapshot().name, device->snapshot().driver_name,
                device->snapshot().driver_info);
     print_kernels(device->plan(), result.verdict);
-    for (const std::string& error : result.errors) fmt::print("   could not run: {}\n", error);
-    fmt::print("   {} cases in {:.1f} s\n", result.n_cases, seconds.count());
+    for (const std::string& error : result.errors) print_text("   could not run: {}\n", error);
+    print_text("   {} cases in {:.1f} s\n", result.n_cases, seconds.count());
   }
   return status;
+}
+
+void print_kernel_summary(const vk::DevicePlan& plan,
+                          const std::optional<SelfTestVerdict>& verdict) {
+  size_t n_here = 0;
+  std::map<State, size_t> states;
+  std::vector<std::string> failures;
+  for (const vk::ShaderModule& module : spirv_modules()) {
+    if (!obstacle_of(module, plan).empty()) continue;
+    ++n_here;
+    const ModuleVerdict known = verdict_of(verdict, module.name);
+    ++states[known.state];
+    if (known.state == State::kFailed) {
+      failures.push_back(fmt::format("{}: {}", module.name, known.note));
+    }
+  }
+  std::vector<std::string> said;
+  for (const auto& [state, n] : states) said.push_back(fmt::format("{} {}", n, state_name(state)));
+  print_text(
+      "   kernels: {} of {} modules run here; self-test: {}\n", n_here, spirv_modules().size(),
+      verdict ? fmt::format("{}", fmt::join(said, ", ")) : "never run (pumice info --self-test)");
+  for (const std::string& failure : failures) print_text("   FAILED {}\n", failure);
 }
 
 void print_kernels(const vk::DevicePlan& plan, const std::optional<SelfTestVerdict>& verdict) {
@@ -171,7 +211,7 @@ void print_kernels(const vk::DevicePlan& plan, const std::optional<SelfTestVerdi
       failures.push_back(fmt::format("{}: {}", module.name, known.note));
     }
   }
-  fmt::print("   {:<28} {:>7}  self-test\n", "kernels", "modules");
+  print_text("   {:<28} {:>7}  self-test\n", "kernels", "modules");
   for (const std::string& name : order) {
     const Row& row = rows.at(name);
     std::string said;
@@ -184,7 +224,7 @@ void print_kernels(const vk::DevicePlan& plan, const std::optional<SelfTestVerdi
     if (!row.obstacle.empty()) said = "not here: needs " + row.obstacle;
     // A kernel that nobody has seen run is not used before it has passed: PipelineLibrary::accept.
     if (!row.obstacle.empty() && row.unproven) said = fmt::format("never run, {}", said);
-    fmt::print("   {:<28} {:>7}  {}\n", name, row.n, said);
+    print_text("   {:<28} {:>7}  {}\n", name, row.n, said);
   }
   std::map<std::string, std::pair<size_t, std::string_view>> left_out;
   for (const LeftOutModule& module : left_out_modules()) {
@@ -193,10 +233,10 @@ void print_kernels(const vk::DevicePlan& plan, const std::optional<SelfTestVerdi
     row.second = module.glsl_extension;
   }
   for (const auto& [name, row] : left_out) {
-    fmt::print("   {:<28} {:>7}  not in this build: its glslc does not know {}\n", name, row.first,
+    print_text("   {:<28} {:>7}  not in this build: its glslc does not know {}\n", name, row.first,
                row.second);
   }
-  for (const std::string& failure : failures) fmt::print("   FAILED {}\n", failure);
+  for (const std::string& failure : failures) print_text("   FAILED {}\n", failure);
 }
 
 Json describe_kernels(const vk::DevicePlan& plan, const std::optional<SelfTestVerdict>& verdict) {

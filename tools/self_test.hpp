@@ -21,7 +21,10 @@ namespace pumice::tools {
 Status run_self_test_command(const DeviceOptions& options, const std::string& ops, bool json,
                              const Logger& logger);
 
-/// What `info` says about the kernels of a device: in this build, runs here, self-tested.
+/// A line about the kernels of a device, and one for each that failed.
+void print_kernel_summary(const vk::DevicePlan& plan,
+                          const std::optional<SelfTestVerdict>& verdict);
+/// What `info -v` says about them: in this build, runs here, self-tested.
 void print_kernels(const vk::DevicePlan& plan, const std::optional<SelfTestVerdict>& verdict);
 nlohmann::json describe_kernels(const vk::DevicePlan& plan,
                                 const std::optional<SelfTestVerdict>& verdict);

@@ -32,6 +32,12 @@ Status check_all(std::string_view flag, std::span<const uint32_t> numbers, uint3
   return {};
 }
 
+const std::map<std::string, KeptStates> kKeptStates = {{"none", KeptStates::kNone},
+                                                       {"edge", KeptStates::kPromptEdge},
+                                                       {"branch", KeptStates::kBranch},
+                                                       {"both", KeptStates::kEdgeAndBranch},
+                                                       {"every", KeptStates::kEveryEdge}};
+
 struct SimOptions {
   std::string trace;
   uint32_t n_synthetic = 0;
@@ -41,7 +47,7 @@ struct SimOptions {
   std::string blocks = "inf";
   uint32_t block_size = 0;
   uint32_t state_pages = 0;
-  KeptStates keep_states = KeptStates::kEdgeAndBranch;
+  std::string keep_states = "both";
   std::string policy = "adaptive";
   std::string device_model;
   uint32_t token_budget = 2048;
@@ -154,27 +160,27 @@ Json to_json(const SimulationReport& report, const PrefixHits& hits, const StepC
 }
 
 void print_row(const char* name, const Histogram& histogram, double scale) {
-  fmt::print("{:<22} {:>10.2f} {:>10.2f} {:>10.2f} {:>10.2f}\n", name, histogram.mean() * scale,
+  print_text("{:<22} {:>10.2f} {:>10.2f} {:>10.2f} {:>10.2f}\n", name, histogram.mean() * scale,
              histogram.percentile(0.5) * scale, histogram.percentile(0.9) * scale,
              histogram.percentile(0.99) * scale);
 }
 
 void print_report(const SimulationReport& report, const PrefixHits& hits) {
   const Telemetry& t = report.telemetry;
-  fmt::print("{} requests ({} refused) in {:.1f} s of virtual time, simulated in {:.2f} s\n",
+  print_text("{} requests ({} refused) in {:.1f} s of virtual time, simulated in {:.2f} s\n",
              report.n_requests, report.n_refused, report.virtual_s, report.wall_s);
-  fmt::print("prefix hit rate {:.2f} % one by one, {:.2f} % as scheduled; {} blocks evicted\n",
+  print_text("prefix hit rate {:.2f} % one by one, {:.2f} % as scheduled; {} blocks evicted\n",
              100 * hits.rate(), 100 * report.hit_rate, report.cache.evicted_blocks);
   if (report.cache.groups.size() > 1) {
     const StateReport states = state_report(report.cache);
-    fmt::print("{} states of {} pages kept, {} given up, {} missed\n", states.kept,
+    print_text("{} states of {} pages kept, {} given up, {} missed\n", states.kept,
                report.cache.groups.size() - 1, states.evicted, states.missed);
   }
-  fmt::print("{:.1f} output tok/s, {:.1f} tok/s with prompts, goodput {:.3f} requests/s\n",
+  print_text("{:.1f} output tok/s, {:.1f} tok/s with prompts, goodput {:.3f} requests/s\n",
              report.output_tokens_per_s, report.total_tokens_per_s, report.goodput_requests_per_s);
-  fmt::print("{} steps, {} preemptions, {} steps over the target at the smallest chunk\n\n",
+  print_text("{} steps, {} preemptions, {} steps over the target at the smallest chunk\n\n",
              t.steps, t.preemptions, t.target_misses);
-  fmt::print("{:<22} {:>10} {:>10} {:>10} {:>10}\n", "", "mean", "p50", "p90", "p99");
+  print_text("{:<22} {:>10} {:>10} {:>10} {:>10}\n", "", "mean", "p50", "p90", "p99");
   print_row("TTFT ms", t.ttft_seconds, 1e3);
   print_row("TPOT ms", t.tpot_seconds, 1e3);
   print_row("ITL ms", t.itl_seconds, 1e3);
@@ -206,24 +212,24 @@ Status sweep(const SimOptions& options) {
                       {"itl_p99_s", row.itl_p99_s},
                       {"tokens_per_s", row.tokens_per_s}});
     }
-    fmt::print("{}\n", Json{{"prompt_tokens", sweep.prompt_tokens},
+    print_text("{}\n", Json{{"prompt_tokens", sweep.prompt_tokens},
                             {"tpot_target_s", sweep.tpot_target_s},
                             {"device_model", sweep.device},
                             {"rows", json}}
                            .dump(2));
     return {};
   }
-  fmt::print(
+  print_text(
       "prompts of {} tokens arriving beside streams that decode; adaptive chunks aim at {} "
       "ms between tokens\n\n",
       sweep.prompt_tokens, options.tpot_target_ms);
-  fmt::print("{:>8} {:>9} {:>15} {:>13} {:>11}\n", "streams", "chunk", "median TTFT ms",
+  print_text("{:>8} {:>9} {:>15} {:>13} {:>11}\n", "streams", "chunk", "median TTFT ms",
              "p99 gap ms", "tok/s");
   for (const TradeOff& row : rows) {
     const std::string chunk = row.chunk_tokens == 0 ? "adaptive" : std::to_string(row.chunk_tokens);
     const std::string gap =
         row.active_decodes == 0 ? "-" : fmt::format("{:.1f}", row.itl_p99_s * 1e3);
-    fmt::print("{:>8} {:>9} {:>15.1f} {:>13} {:>11.0f}\n", row.active_decodes, chunk,
+    print_text("{:>8} {:>9} {:>15.1f} {:>13} {:>11.0f}\n", row.active_decodes, chunk,
                row.ttft_s * 1e3, gap, row.tokens_per_s);
   }
   return {};
@@ -248,7 +254,7 @@ Status latecomer(const SimOptions& options) {
                       {"preemptions", row.preemptions}});
     }
     const bool ages = std::isfinite(report.batch_ttft_s);
-    fmt::print("{}\n", Json{{"prompt_tokens", simulated.prompt_tokens},
+    print_text("{}\n", Json{{"prompt_tokens", simulated.prompt_tokens},
                             {"device_model", simulated.device},
                             {"rows", rows},
                             {"aging_s", options.aging_s},
@@ -256,21 +262,21 @@ Status latecomer(const SimOptions& options) {
                            .dump(2));
     return {};
   }
-  fmt::print(
+  print_text(
       "an interactive request with a prompt of {} tokens, when others have all places; their long "
       "prompt is\ninteractive too\n\n{:<44} {:>20} {:>9} {:>10}\n",
       simulated.prompt_tokens, "amid", "steps to first token", "TTFT ms", "made way");
   for (const Latecomer& row : report.rows) {
-    fmt::print("{:<44} {:>20} {:>9.1f} {:>10}\n", row.amid, row.steps, row.ttft_s * 1e3,
+    print_text("{:<44} {:>20} {:>9.1f} {:>10}\n", row.amid, row.steps, row.ttft_s * 1e3,
                row.preemptions);
   }
   if (std::isfinite(report.batch_ttft_s)) {
-    fmt::print(
+    print_text(
         "\na batch request beside an interactive one that never ends, with one place: first token "
         "after {:.1f} s\n",
         report.batch_ttft_s);
   } else {
-    fmt::print("\nwithout aging a batch request may wait for ever\n");
+    print_text("\nwithout aging a batch request may wait for ever\n");
   }
   return {};
 }
@@ -284,7 +290,7 @@ Status sim(const SimOptions& options) {
                                .speed_up = options.speed_up};
   PUMICE_TRY(const std::optional<uint32_t> blocks, parse_limit_or_inf("--blocks", options.blocks));
   simulation.n_blocks = blocks.value_or(kUnlimitedBlocks);
-  simulation.kept_states = options.keep_states;
+  simulation.kept_states = kKeptStates.at(options.keep_states);
   if (options.state_pages > 0) {
     simulation.groups.resize(1 + options.state_pages,
                              {.name = "state", .kind = GroupKind::kRecurrent});
@@ -302,7 +308,7 @@ Status sim(const SimOptions& options) {
         return true;  // nothing is kept of half a simulation, so an interrupt ends it at once
       }));
   if (options.json) {
-    fmt::print("{}\n", to_json(report, hits, simulation.device).dump(2));
+    print_text("{}\n", to_json(report, hits, simulation.device).dump(2));
   } else {
     print_report(report, hits);
   }
@@ -342,13 +348,8 @@ Command add_sim(CLI::App& app) {
       ->add_option("--keep-states", options->keep_states,
                    "At which blocks' ends of a prompt they are kept: none, edge (the last), branch "
                    "(where it left what was known), both, every")
-      ->default_str("both")
-      ->transform(CLI::CheckedTransformer(
-          std::map<std::string, KeptStates>{{"none", KeptStates::kNone},
-                                            {"edge", KeptStates::kPromptEdge},
-                                            {"branch", KeptStates::kBranch},
-                                            {"both", KeptStates::kEdgeAndBranch},
-                                            {"every", KeptStates::kEveryEdge}}));
+      ->capture_default_str()
+      ->check(CLI::IsMember({"none", "edge", "branch", "both", "every"}));
   command
       ->add_option("--policy", options->policy,
                    "How prompts are cut: adaptive (to --tpot-target), fixed (--chunk), monolithic")
@@ -371,7 +372,7 @@ Command add_sim(CLI::App& app) {
                    "Seconds after which a service class that is not served gets a turn; 0: never")
       ->capture_default_str()
       ->check(number_in(0, kMostAgingS));
-  command->add_option("--np,--parallel", options->parallel, "-np: requests that run at once")
+  command->add_option("--np,--parallel", options->parallel, "Requests that run at once")
       ->capture_default_str()
       ->check(CLI::Range(1u, 1u << 20));
   command->add_option("--speed-up", options->speed_up, "Arrivals come this much faster")

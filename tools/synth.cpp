@@ -46,14 +46,14 @@ std::string parameters_of(const SyntheticModel& model) {
 }
 
 Status print_presets() {
-  fmt::print("{:<15}{:>7}{:>7}{:>10}{:>7}{:>8}{:>9}{:>9}{:>9}{:>10}  {}\n", "preset", "layers",
+  print_text("{:<15}{:>7}{:>7}{:>10}{:>7}{:>8}{:>9}{:>9}{:>9}{:>10}  {}\n", "preset", "layers",
              "width", "heads/kv", "ffn", "vocab", "params", "q4_k MB", "f16 MB", "context",
              "stands for");
   for (const SyntheticShape& shape : synthetic_presets()) {
     PUMICE_TRY(const SyntheticModel small, SyntheticModel::create(shape, {}));
     PUMICE_TRY(const SyntheticModel large,
                SyntheticModel::create(shape, {.type = &weight_type("F16")}));
-    fmt::print("{:<15}{:>7}{:>7}{:>10}{:>7}{:>8}{:>9}{:>9.1f}{:>9.1f}{:>10}  {}\n", shape.name,
+    print_text("{:<15}{:>7}{:>7}{:>10}{:>7}{:>8}{:>9}{:>9.1f}{:>9.1f}{:>10}  {}\n", shape.name,
                shape.n_layers, shape.n_embd, fmt::format("{}/{}", shape.n_heads, shape.n_kv_heads),
                shape.n_ff, shape.n_vocab, parameters_of(small),
                static_cast<double>(small.data_bytes()) / 1e6,

@@ -5,6 +5,7 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -15,6 +16,7 @@
 #include <system_error>
 
 #include "base/file_error.hpp"
+#include "base/printable.hpp"
 #include "base/utf8.hpp"
 
 namespace pumice::tools {
@@ -50,6 +52,18 @@ Result<std::string> read_stream(std::istream& stream, const std::string& name) {
   return text;
 }
 
+/// Line feeds and tabs stay.
+std::string without_controls(std::string_view text) {
+  std::string shown;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find_first_of("\n\t"), text.size());
+    shown += printable(text.substr(0, end), std::string_view::npos);
+    if (end < text.size()) shown += text[end];
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return shown;
+}
+
 }  // namespace
 
 void open_missing_streams() {
@@ -60,10 +74,18 @@ void open_missing_streams() {
   }
 }
 
-void print_message(std::string_view text) {
+void print_message(std::string_view text) { draw_message(without_controls(text)); }
+
+void draw_message(std::string_view text) {
   const bool written =
       std::fwrite(text.data(), 1, text.size(), stderr) == text.size() && std::fflush(stderr) == 0;
   if (!written && g_message_errno == 0) g_message_errno = errno;
+}
+
+void print_text(std::string_view text) {
+  const std::string shown = without_controls(text);
+  const bool written = std::fwrite(shown.data(), 1, shown.size(), stdout) == shown.size();
+  if (!written && g_output_errno == 0) g_output_errno = errno;
 }
 
 Status print_output(std::string_view text) {
@@ -103,7 +125,7 @@ Logger stderr_logger(bool verbose) {
   const auto forward = [log](LogLevel level, std::string_view line) {
     constexpr spdlog::level::level_enum kLevels[] = {spdlog::level::debug, spdlog::level::info,
                                                      spdlog::level::warn, spdlog::level::err};
-    log->log(kLevels[static_cast<size_t>(level)], "{}", line);
+    log->log(kLevels[static_cast<size_t>(level)], "{}", without_controls(line));
   };
   return Logger(forward, verbose ? LogLevel::kDebug : LogLevel::kWarning);
 }
@@ -112,7 +134,7 @@ ProgressBar::ProgressBar(std::string title)
     : title_(std::move(title)), started_(std::chrono::steady_clock::now()) {}
 
 ProgressBar::~ProgressBar() {
-  if (drawn_) print_message("\r\033[K");
+  if (drawn_) draw_message("\r\033[K");
 }
 
 void ProgressBar::update(uint64_t done, uint64_t total) {
@@ -127,7 +149,8 @@ void ProgressBar::update(uint64_t done, uint64_t total) {
   last_percent_ = percent;
   drawn_ = true;
   const int filled = kWidth * percent / 100;
-  print_message("\r{} [{:#<{}}{:.<{}}] {:3}%", title_, "", filled, "", kWidth - filled, percent);
+  draw_message(
+      fmt::format("\r{} [{:#<{}}{:.<{}}] {:3}%", title_, "", filled, "", kWidth - filled, percent));
 }
 
 std::filesystem::path config_file() {
@@ -142,8 +165,12 @@ Result<std::string> read_text_file(const std::filesystem::path& path) {
   if (std::filesystem::is_directory(path, error)) {
     return make_error(ErrorCode::kBadFile, "{}: is a directory", path.string());
   }
+  errno = 0;
   std::ifstream file(path, std::ios::binary);
-  if (!file) return make_error(ErrorCode::kBadFile, "{}: cannot be opened", path.string());
+  if (!file) {
+    return make_error(ErrorCode::kBadFile, "{}: cannot be opened: {}", path.string(),
+                      std::generic_category().message(errno));
+  }
   return read_stream(file, path.string());
 }
 

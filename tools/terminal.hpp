@@ -20,6 +20,10 @@ namespace pumice::tools {
 /// is thrown away. To be called before anything is opened.
 void open_missing_streams();
 
+// Texts of others (paths, flags, names in files) may hold escape sequences, which a terminal would
+// obey. What is printed here, but for draw_message and print_output, has control characters other
+// than line feeds and tabs escaped, and so has what is logged.
+
 /// To standard error. That it cannot be written stops nothing; `finish_output` tells.
 void print_message(std::string_view text);
 template <typename... Args>
@@ -27,7 +31,18 @@ void print_message(fmt::format_string<Args...> format, Args&&... args) {
   print_message(std::string_view(fmt::format(format, std::forward<Args>(args)...)));
 }
 
-/// To standard output, at once. Errors: cannot_write's.
+/// To standard error with escape sequences of ours; `text` has nothing of others.
+void draw_message(std::string_view text);
+
+/// To standard output. `finish_output` tells whether it arrived.
+void print_text(std::string_view text);
+template <typename... Args>
+void print_text(fmt::format_string<Args...> format, Args&&... args) {
+  print_text(std::string_view(fmt::format(format, std::forward<Args>(args)...)));
+}
+
+/// To standard output, at once and byte for byte: text of models, and what other programs read.
+/// Errors: cannot_write's.
 Status print_output(std::string_view text);
 
 /// Errors if anything written to standard output or standard error did not arrive.

@@ -38,13 +38,13 @@ Status tokenize(TokenizeOptions options) {
              tokenizer.encode(
                  text, {.add_special = !options.no_bos, .parse_special = options.parse_special}));
   if (options.ids) {
-    fmt::print("{}\n", nlohmann::json(tokens).dump());
+    print_text("{}\n", nlohmann::json(tokens).dump());
     return {};
   }
   for (const TokenId token : tokens) {
     const std::string piece(tokenizer.vocabulary().text(token));
     using Json = nlohmann::json;
-    fmt::print("{:>7}  {}\n", token,
+    print_text("{:>7}  {}\n", token,
                Json(piece).dump(-1, ' ', false, Json::error_handler_t::replace));
   }
   return {};

@@ -8,11 +8,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstdio>
 #include <mutex>
 #include <random>
 #include <set>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "base/file_error.hpp"
@@ -119,7 +121,13 @@ Error cannot_write(std::string_view name, int error_number) {
 }
 
 void remove_unfinished_files() {
-  unfinished().mutex.lock();  // for good
+  constexpr int kTries = 50;
+  bool locked = unfinished().mutex.try_lock();  // for good
+  for (int i = 0; i < kTries && !locked; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    locked = unfinished().mutex.try_lock();
+  }
+  if (!locked) return;
   for (const fs::path& temporary : unfinished().temporaries) ::unlink(temporary.c_str());
 }
 

@@ -199,7 +199,7 @@ Result<std::vector<std::vector<float>>> Embedder::embed(std::span<const std::vec
       vectors.push_back(pool(*program().pooling, of_text, width()));
       if (!std::ranges::all_of(vectors.back(), [](float x) { return std::isfinite(x); })) {
         return make_error(ErrorCode::kInternal,
-                          "text {}: the model gives numbers that are none (pumice info "
+                          "text {}: the model gives numbers that are not finite (pumice info "
                           "--self-test tells whether the driver computes as it should)",
                           vectors.size());
       }

@@ -261,7 +261,7 @@ Status MemoryPlanner::check(const EngineOptions& given) const {
   return make_error(
       ErrorCode::kDoesNotFit,
       "{} needs {} with the model: weights {}, KV {}, activations {}, reserve {}; {} has {} free, "
-      "{} too little: {}",
+      "short by {}: {}",
       what, memory_text(plan.budgeted_bytes), memory_text(plan.bytes(MemoryUse::kWeights)),
       memory_text(plan.bytes(MemoryUse::kKv)), memory_text(plan.bytes(MemoryUse::kActivations)),
       memory_text(plan.bytes(MemoryUse::kReserve)), device_.name, memory_text(device_.free_bytes),

@@ -51,7 +51,7 @@ Status Recovery::recover(std::span<Engine* const> engines) {
     if (attempt == 1) first = error.message;
     if (attempt >= options_.attempts || !may_pass(error.code)) {
       return make_error(ErrorCode::kDeviceLost,
-                        "the device was lost and could not be had again in {} attempts: {}{}",
+                        "the device was lost and could not be opened again in {} attempts: {}{}",
                         attempt, first,
                         error.message == first ? "" : "; at last: " + error.message);
     }

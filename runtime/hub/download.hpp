@@ -20,6 +20,8 @@ struct DownloadSource {
   double timeout_s = 30;  ///< without bytes for so long a connection is given up
   /// What an answer that another attempt would not change (401, 404 …) means.
   std::function<Error(int status)> refusal;
+  /// Told the file's name where the server named no checksum, so that only its size was compared.
+  std::function<void(const std::string& file)> unchecked = {};
 };
 
 /// A small document, at most `max_bytes` of it. Overloaded servers (429, 5xx) and broken

@@ -46,6 +46,17 @@ Error refusal(int status, const ModelName& name, const HubOptions& options) {
       page, status);
 }
 
+/// Whether nobody on the way can read what is sent to the address.
+bool is_private_way(std::string_view url) {
+  if (!url.starts_with("http://")) return true;
+  url.remove_prefix(std::string_view("http://").size());
+  const std::string_view host = url.substr(0, url.find('/'));
+  const std::string_view name = host.substr(0, host.rfind(':'));
+  const bool is_address = name.find_first_not_of("0123456789.") == name.npos;
+  return name == "localhost" || host == "localhost" || host.starts_with("[::1]") ||
+         (is_address && name.starts_with("127."));
+}
+
 bool is_token(std::string_view token) {
   return token.size() <= kMaxTokenBytes &&
          std::ranges::all_of(token, [](char c) { return c > 0x20 && c < 0x7F; });
@@ -57,7 +68,7 @@ Result<Hub> Hub::create(HubOptions options) {
   while (options.endpoint.ends_with('/')) options.endpoint.pop_back();
   if (!is_plain_http_url(options.endpoint)) {
     return make_error(ErrorCode::kInvalidArgument,
-                      "HF_ENDPOINT '{}' is no address such as https://huggingface.co",
+                      "HF_ENDPOINT '{}' is not an address such as https://huggingface.co",
                       printable(options.endpoint));
   }
   if (!is_token(options.token)) {
@@ -137,12 +148,19 @@ Result<std::vector<CachedModel>> Hub::remove(const ModelName& name,
 
 Result<CachedModel> Hub::pull(const ModelName& name, const PullEvents& events) const {
   if (options_.offline) return find_offline(name);
+  if (!options_.token.empty() && !is_private_way(options_.endpoint)) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "HF_ENDPOINT {} is not encrypted, so that others could read HF_TOKEN on the "
+                      "way: use an https:// address, or unset HF_TOKEN",
+                      printable(options_.endpoint));
+  }
   PUMICE_TRY(HttpClient client, HttpClient::open());
   const DownloadSource source{
       .client = &client,
       .token = options_.token,
       .timeout_s = options_.timeout_s,
-      .refusal = [&](int status) { return refusal(status, name, options_); }};
+      .refusal = [&](int status) { return refusal(status, name, options_); },
+      .unchecked = events.unchecked};
   const std::string url =
       fmt::format("{}/api/models/{}?blobs=true", options_.endpoint, name.repository());
   PUMICE_TRY(const std::string answer, download_text(source, url, kMaxListingBytes));

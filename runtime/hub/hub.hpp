@@ -29,6 +29,8 @@ struct PullEvents {
   std::function<void(const ModelName& chosen, uint64_t total_bytes)> begun;
   std::function<void(uint64_t done_bytes, uint64_t total_bytes)> progress;
   std::function<void()> waiting;  ///< for another process that pulls from the same repository
+  /// The server named no checksum of this file: its size is right, its content was not compared.
+  std::function<void(const std::string& file)> unchecked = {};
 };
 
 /// One thread at a time; any number of processes may share a cache.
@@ -43,9 +45,10 @@ class Hub {
   Result<CachedModel> get(const ModelName& name, const PullEvents& events) const;
 
   /// Downloads what the cache lacks of the model, as the server has it now, and continues where an
-  /// earlier call ended. Offline: what the cache has.
-  /// Errors: kBadFile (no such model, no permission, no network, wrong checksum: each says what to
-  /// do), kDoesNotFit (disk), kInternal (no libcurl).
+  /// earlier call ended. Offline: what the cache has. A token is sent to https addresses and to
+  /// this machine only; kInvalidArgument where it would go elsewhere. Errors: kBadFile (no such
+  /// model, no permission, no network, wrong checksum: each says what to do), kDoesNotFit (disk),
+  /// kInternal (no libcurl).
   Result<CachedModel> pull(const ModelName& name, const PullEvents& events) const;
 
   /// ModelCache::remove, when no other process changes the repository. Errors: its.

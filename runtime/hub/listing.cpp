@@ -56,7 +56,7 @@ Result<Listing> parse_listing(std::string_view text) {
   const Json json = Json::parse(text, limit, false);
   const auto siblings = json.is_object() ? json.find("siblings") : json.end();
   if (too_deep || siblings == json.end() || !siblings->is_array()) {
-    return make_error(ErrorCode::kBadFile, "the server's answer is no list of files");
+    return make_error(ErrorCode::kBadFile, "the server's answer is not a list of files");
   }
   Listing listing{.commit = "main", .files = {}};
   const std::string* const commit = string_in(json, "sha");

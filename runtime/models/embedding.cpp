@@ -46,7 +46,7 @@ std::string_view pooling_name(Pooling pooling) {
 Result<Pooling> parse_pooling(std::string_view name) {
   const auto found = std::ranges::find(kPoolingNames, name);
   if (found == kPoolingNames.end()) {
-    return make_error(ErrorCode::kInvalidArgument, "pooling is none, mean, cls or last");
+    return make_error(ErrorCode::kInvalidArgument, "pooling must be one of none, mean, cls, last");
   }
   return static_cast<Pooling>(found - kPoolingNames.begin());
 }

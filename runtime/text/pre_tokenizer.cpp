@@ -119,7 +119,7 @@ Result<PreTokenizer> PreTokenizer::create(std::string_view name) {
   const PreTokenizerRecipe* recipe = find_recipe(name);
   if (recipe == nullptr) {
     return make_error(ErrorCode::kBadFile,
-                      "pre-tokenizer '{}' is none of the {} known (tokenizer.ggml.pre)",
+                      "pre-tokenizer '{}' is not one of the {} known (tokenizer.ggml.pre)",
                       printable(name), pre_tokenizer_recipes().size());
   }
   auto state = std::make_unique<State>();

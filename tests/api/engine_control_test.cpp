@@ -1,5 +1,5 @@
 // How an engine shares: its device's memory and time, and the pace at which sessions are told.
-#include <time.h>
+#include <ctime>
 
 #include <algorithm>
 #include <chrono>

@@ -224,9 +224,10 @@ TEST_F(LostDevice, ThatCannotBeHadAgainIsAnErrorThatSaysWhatWasTried) {
   const Status failed = recovery.recover({&lost, 1});
   ASSERT_FALSE(failed.ok());
   EXPECT_EQ(failed.error().code, ErrorCode::kDeviceLost);
-  EXPECT_EQ(failed.error().message,
-            "the device was lost and could not be had again in 3 attempts: it is being reset; at "
-            "last: no memory yet");
+  EXPECT_EQ(
+      failed.error().message,
+      "the device was lost and could not be opened again in 3 attempts: it is being reset; at "
+      "last: no memory yet");
   EXPECT_EQ((*engine)->device(), nullptr);
   EXPECT_EQ(recovery.session().device, nullptr);
   ASSERT_TRUE(recovery.recover({&lost, 1}).ok()) << "it is tried again when asked again";

@@ -115,7 +115,7 @@ TEST(Pooling, IsOfTheRowsOfAText) {
   for (const char* name : {"none", "mean", "cls", "last"}) {
     EXPECT_EQ(pooling_name(parse_pooling(name).value()), name);
   }
-  EXPECT_EQ(parse_pooling("max").error().message, "pooling is none, mean, cls or last");
+  EXPECT_EQ(parse_pooling("max").error().message, "pooling must be one of none, mean, cls, last");
 }
 
 TEST(Normalise, MakesEachVectorOneLongButZeros) {

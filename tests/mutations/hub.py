@@ -47,4 +47,13 @@ MUTATIONS = [
     ("what is in the cache is asked for all the same", "runtime/hub/hub.cpp",
      "  if (std::optional<CachedModel> noted = cache_.noted(name)) return std::move(*noted);\n  return pull(name, events);",
      "  return pull(name, events);", "cli_hub:Names"),
+    ("a token goes where others can read it", "runtime/hub/hub.cpp",
+     "if (!options_.token.empty() && !is_private_way(options_.endpoint)) {", "if (false) {",
+     "cli_hub:Token.test_a_token_is_never_sent_where_others_can_read_it"),
+    ("a host whose name begins like an address is this machine", "runtime/hub/hub.cpp",
+     "(is_address && name.starts_with(\"127.\"))", "name.starts_with(\"127.\")",
+     "cli_hub:Token.test_a_token_is_never_sent_where_others_can_read_it"),
+    ("what could not be compared is not told", "runtime/hub/download.cpp",
+     "if (sha256_.empty() && source_.unchecked) source_.unchecked(file_.path);", "",
+     "cli_hub:Ranges.test_what_could_not_be_compared_is_told"),
 ]

@@ -5,8 +5,8 @@
 
 Also: third-party libraries stay where they belong, headers from outside the tree are of packages that
 scripts/install_packages.sh installs, what is used of the standard library is included (a newer compiler's headers
-bring fewer others), names in the docs exist (doc_names.py), templates allocate from their budget alone, and no file names a path of
-somebody's machine.
+bring fewer others), names in the docs exist (doc_names.py), templates allocate from their budget alone, no file names
+a path of somebody's machine, messages are plain English, and the program prints in one place.
 Prints one line per violation; exit 1 if there is any.
 """
 
@@ -117,6 +117,15 @@ STANDARD = {
     "variant": r"std::(?:variant<|visit\(|get_if<)",
 }
 STANDARD = {header: re.compile(names) for header, names in STANDARD.items()}
+
+# Phrases that no message may have, and what to say instead.
+RIDDLES = {
+    re.compile(r"\b(?:is|are) none\b(?!,)"): "say what it must be, or that there is no such thing",
+    re.compile(r"\btoo little\b"): "say how much is missing: short by 1.0 GiB",
+}
+STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
+# What the program prints goes through tools/terminal.hpp, where escape sequences of others are made harmless.
+PRINTS = re.compile(r"\b(?:fmt::print|std::cout|std::cerr|printf|fprintf|std::fprintf|std::printf|std::puts)\b")
 
 SOURCES = {".cpp", ".hpp", ".c", ".h", ".comp", ".glsl"}
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">]+)[">]', re.MULTILINE)
@@ -277,6 +286,20 @@ def unpaid_violations(path, text):
         yield f"{path}: {match.group().strip()}: what a template makes is paid for: Text, Values, Paid, make_object"
 
 
+def message_violations(path, text):
+    """Messages that are riddles, and what the program prints past tools/terminal.cpp."""
+    if module_of(path) not in set(ALLOWED) - {"examples"} or path.suffix not in {".cpp", ".hpp"}:
+        return
+    for number, line in enumerate(text.splitlines(), 1):
+        code = line.partition("//")[0] if not line.lstrip().startswith("#") else ""
+        for string in STRING.findall(code):
+            for riddle, better in RIDDLES.items():
+                if riddle.search(string):
+                    yield f"{path}:{number}: {string} is a riddle; {better}"
+        if path.parts[0] == "tools" and PRINTS.search(STRING.sub('""', code)):
+            yield f"{path}:{number}: print with tools/terminal.hpp, which shows escape sequences and sends none"
+
+
 def machine_path_violations(path, content):
     if b"\0" in content[:8192]:
         return  # not a text
@@ -294,6 +317,7 @@ def violations(root, owners=owners):
             sources.append((path, content.decode(errors="replace")))
             yield from include_violations(root, *sources[-1])
             yield from unpaid_violations(*sources[-1])
+            yield from message_violations(*sources[-1])
     yield from package_violations(root, sources, owners)
     yield from standard_header_violations(root, dict(sources))
 

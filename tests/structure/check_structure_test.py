@@ -108,6 +108,21 @@ class Structure(unittest.TestCase):
         self.write("docs/guide.md", "see ./home/x, $D/home/x, ../root/x, https://a.b/home/x\n")
         self.assertEqual(self.found(), "")
 
+    def test_a_message_that_is_a_riddle_is_named(self):
+        self.write("tools/run.cpp", 'refuse("mode is {}, which is none");\n// there is none\nadd("x", "none");\n')
+        self.assertIn('tools/run.cpp:1: "mode is {}, which is none" is a riddle', self.found())
+        self.assertEqual(self.found().count("is a riddle"), 1)
+        self.write("tools/run.cpp", 'f("these bytes are none", "1 GiB too little");\n')
+        self.assertEqual(self.found().count("is a riddle"), 2)
+
+    def test_the_program_prints_in_one_place(self):
+        self.write("tools/run.cpp", 'fmt::print("{}", path);\n')
+        self.assertIn("tools/run.cpp:1: print with tools/terminal.hpp", self.found())
+        self.write("tools/run.cpp", 'print_text("fmt::print {}", path);  // not fmt::print\n')
+        self.assertEqual(self.found(), "")
+        self.write("bench/bench.cpp", 'fmt::print("{}", path);\n')
+        self.assertEqual(self.found(), "")
+
     def docs(self, text):
         """What is found where the docs say this of a small tree."""
         self.write("Makefile", "run: install\ntest:\n")

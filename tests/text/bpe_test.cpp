@@ -132,7 +132,7 @@ TEST(PreTokenizer, AnUnknownNameIsAnErrorThatNamesIt) {
   const auto result = Tokenizer::create(BytePairs({"a b"}).data("vi\nking"));
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.error().code, ErrorCode::kBadFile);
-  EXPECT_EQ(result.error().message.rfind("pre-tokenizer 'vi\\x0aking' is none of the", 0), 0u);
+  EXPECT_EQ(result.error().message.rfind("pre-tokenizer 'vi\\x0aking' is not one of", 0), 0u);
 }
 
 TEST(Bpe, MergesByRankAndOfEqualsTheLeftmost) {

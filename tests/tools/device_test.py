@@ -15,6 +15,7 @@ class Devices(CommandLineTest):
         described = json.loads(self.ok("info", "--json").stdout)
         self.assertGreater(described["shaders"], 10)
         text = self.ok("info").stdout.decode()
+        all_of_it = self.ok("info", "-v").stdout.decode()
         self.assertGreaterEqual(len(described["devices"]), 1)
         for index, device in enumerate(described["devices"]):
             self.assertIn(f"{index}  {device['snapshot']['deviceName']}", text)
@@ -23,7 +24,21 @@ class Devices(CommandLineTest):
             self.assertGreater(device["budget_bytes"], 0)
             for feature in device["optional"]:
                 self.assertTrue(feature["enabled"] or feature["reason"], feature)
-                self.assertIn(feature["name"], text)
+                self.assertIn(feature["name"], all_of_it)
+
+    def test_a_device_is_described_in_a_few_lines_and_in_all_with_verbose(self):
+        devices = json.loads(self.ok("info", "--json").stdout)["devices"]
+        lines = self.ok("info").stdout.decode().splitlines()
+        self.assertLess(len(lines), 10 * len(devices), lines)
+        self.assertRegex("\n".join(lines), r"self-test: (never run \(pumice info --self-test\)|\d+ )")
+        self.assertGreater(len(self.ok("info", "-v").stdout.decode().splitlines()), len(lines) + 10)
+
+    def test_a_device_is_chosen_as_llama_cpp_calls_it_or_by_its_main_gpu(self):
+        name = json.loads(self.ok("info", "--json").stdout)["devices"][0]["snapshot"]["deviceName"]
+        for flags in (["--device", "Vulkan0"], ["-mg", "0"]):
+            done = self.ok("run", self.need(STORIES), "Once", "-n", 1, "-v", *flags)
+            self.assertIn(name, done.stderr.decode())
+        self.refuses(NO_DEVICE, "run", STORIES, "Once", "-mg", "99", says=name)
 
     def test_list_devices_is_a_line_a_device_for_every_subcommand_that_takes_it(self):
         names = [device["snapshot"]["deviceName"]
@@ -49,7 +64,7 @@ class Devices(CommandLineTest):
         device = json.loads(self.ok("info", "--json", "--limit", "floor").stdout)["devices"][0]
         self.assertTrue(device["limit"].endswith("no-all"), device["limit"])
         self.assertEqual([feature for feature in device["optional"] if feature["enabled"]], [])
-        text = self.ok("info", env={"PUMICE_LIMIT": "no-timestamps"}).stdout.decode()
+        text = self.ok("info", "-v", env={"PUMICE_LIMIT": "no-timestamps"}).stdout.decode()
         self.assertIn("limited to no-timestamps", text)
         self.assertRegex(text, "without timestamps: (withdrawn by option|the device lacks it)")
         self.assertNotIn("limited", self.ok("info", "--limit", "none").stdout.decode())

@@ -93,7 +93,7 @@ class ModelFile(CommandLineTest):
         self.assertEqual(listed["ops"][2]["tensors"], ["blk.0.attn_norm.weight"])
         self.assertEqual(listed["ops"][-1]["tensors"], ["token_embd.weight"])
         self.refuses(BAD_FILE, "info", "-m", self.need(VOCABULARY), "--program", says="not a model")
-        self.refuses(USAGE, "info", "--program", says="--model")
+        self.refuses(USAGE, "info", "--program", says="-m FILE")
 
     def test_every_valid_gguf_is_listed_with_its_metadata_and_tensors(self):
         files = [path for folder in ("models", "reference/families", "reference/quants", "tokenizers")

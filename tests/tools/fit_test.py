@@ -13,8 +13,27 @@ HUGE = ["info", "--fit", "--synthetic", "moe-8x7b:q4_k", "--limit", "budget=2G"]
 
 
 class Fit(CommandLineTest):
+    def does_not_fit(self, *arguments):
+        """The plan is printed all the same, and the exit code says it."""
+        done = self.pumice(*arguments)
+        self.assertEqual(done.returncode, DOES_NOT_FIT, done.stderr.decode())
+        self.assertRegex(done.stderr.decode(), r"\Apumice: [^\n]+ with -c \d+: does not fit[^\n]*\n\Z")
+        return done
+
+    def test_a_context_beyond_what_the_model_was_trained_for_is_told(self):
+        model = self.need(STORIES)
+        trained = json.loads(self.ok("info", model, "--fit", "--json").stdout)["trained_tokens"]
+        beyond = f"more than the {trained} that the model was trained for"
+        self.assertNotIn(beyond, self.ok("info", model, "--fit", "-c", trained).stdout.decode())
+        self.assertIn(beyond, self.ok("info", model, "--fit", "-c", trained + 1).stdout.decode())
+        run = ["run", model, "Once", "-n", 1]
+        self.assertNotIn(beyond, self.ok(*run, "-c", trained).stderr.decode())
+        self.assertIn(beyond, self.ok(*run, "-c", trained + 1).stderr.decode())
+        said = self.ok("run", model, "--repl", "-n", 1, "-c", trained + 1, stdin=b"Once\n").stderr.decode()
+        self.assertEqual(said.count(beyond), 1, said)
+
     def test_a_model_larger_than_the_memory_is_planned_without_being_loaded(self):
-        plan = json.loads(self.ok(*HUGE, "-c", 4096, "--json").stdout)
+        plan = json.loads(self.does_not_fit(*HUGE, "-c", 4096, "--json").stdout)
         self.assertIs(plan["fits"], False)
         self.assertEqual(plan["context_tokens"], 4096)
         self.assertLessEqual(plan["free_bytes"], 2 << 30)
@@ -25,13 +44,13 @@ class Fit(CommandLineTest):
         self.assertEqual(plan["kv_bytes"], 4096 * plan["kv_bytes_per_token"])
         self.assertEqual([one["kv_type"] for one in plan["alternatives"] if one["current"]], ["f16"])
         self.assertEqual({one["longest_context_tokens"] for one in plan["alternatives"]}, {0})
-        text = self.ok(*HUGE).stdout.decode()
-        self.assertIn("does not fit: ", text)
+        text = self.does_not_fit(*HUGE).stdout.decode()
+        self.assertRegex(text, r"does not fit: short by \d+\.\d+ GiB\n")
         self.assertRegex(text, r"\* f16 .* none\n")
 
     def test_flags_of_the_engine_count(self):
         def plan(*flags):
-            return json.loads(self.ok(*HUGE, "-c", 1024, "--json", *flags).stdout)
+            return json.loads(self.does_not_fit(*HUGE, "-c", 1024, "--json", *flags).stdout)
         self.assertEqual(plan("-ctk", "f32", "-ctv", "f32")["kv_bytes"], 2 * plan()["kv_bytes"])
         self.assertGreater(plan("-b", 2048)["activations_bytes"], plan()["activations_bytes"])
 
@@ -48,9 +67,9 @@ class Fit(CommandLineTest):
                             says=["a context of 65536 tokens needs", "weights", "KV", "activations", "reserve"])
         fitting = int(re.search(r"-c (\d+) would fit", said).group(1))
         self.ok(*run, "-c", fitting)
-        self.refuses(DOES_NOT_FIT, *run, "-c", fitting + 16, says="too little")
-        plan = json.loads(self.ok("info", "-m", STORIES, "--fit", "-c", 65536, "--limit", "budget=8M",
-                                  "--json").stdout)
+        self.refuses(DOES_NOT_FIT, *run, "-c", fitting + 16, says="short by")
+        plan = json.loads(self.does_not_fit("info", "-m", STORIES, "--fit", "-c", 65536, "--limit",
+                                            "budget=8M", "--json").stdout)
         self.assertIs(plan["fits"], False)
         self.assertGreater(plan["alternatives"][-1]["longest_context_tokens"], 0)
         # Nothing lies beside the device, so that nothing was timed.

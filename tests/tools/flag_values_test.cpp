@@ -69,6 +69,21 @@ TEST(FlagValues, ALimitIsPositiveOrNone) {
   refused(parse_limit_or_inf("--blocks", std::string(5000, 'x')));
 }
 
+TEST(FlagValues, TokensToPredictAreANumberOrHaveNoEnd) {
+  for (const char* text : {"-1", "-2", "1", "100"}) EXPECT_EQ(n_predict_problem(text, 1, 100), "");
+  EXPECT_EQ(n_predict_problem("0", 0, 100), "");
+  for (const char* text : {"0", "-3", "101", "", "1.5", "x", "99999999999999999999", "\x1b"}) {
+    EXPECT_NE(n_predict_problem(text, 1, 100), "") << text;
+  }
+}
+
+TEST(FlagValues, EscapesStandForCharactersAndOtherBackslashesForThemselves) {
+  EXPECT_EQ(unescaped("a\\nb\\t\\r\\\\n\\'\\\"\\x41\\x0a"), "a\nb\t\r\\n'\"A\n");
+  for (const char* text : {"", "plain", "\\", "a\\", "\\q", "\\x", "\\x4", "\\xg0", "\\x+1"}) {
+    EXPECT_EQ(unescaped(text), text);
+  }
+}
+
 TEST(FlagValues, GoodputIsMilliseconds) {
   const Goodput goodput = *parse_goodput("ttft:500 tpot:0.5");
   EXPECT_DOUBLE_EQ(goodput.ttft_s, 0.5);

@@ -232,6 +232,12 @@ class Ranges(HubTest):
         self.pulls(content=newer)
         self.assertEqual([asked for _, asked in self.hub.files_asked_for()], [None])
 
+    def test_what_could_not_be_compared_is_told(self):
+        self.assertNotIn("checksum", self.pulls())
+        self.hub.checksums = False
+        self.ok("rm", "u/r")
+        self.assertIn("m-Q4_K_M.gguf: the server names no checksum; only the size was compared\n", self.pulls())
+
     def test_a_checksum_may_come_with_the_file(self):
         self.hub.checksums = False
         other = '"' + hashlib.sha256(b"other").hexdigest() + '"'
@@ -331,6 +337,14 @@ class Token(HubTest):
         self.pulls(env={"HF_TOKEN": TOKEN})
         self.assertEqual(self.tokens(self.hub), [f"Bearer {TOKEN}"] * 2)
         self.assertEqual(self.tokens(other), [None])
+
+    def test_a_token_is_never_sent_where_others_can_read_it(self):
+        for address in ("http://mirror.invalid", "http://127.example.com:80", "http://localhost.example.com"):
+            message = self.refuses(USAGE, "pull", "u/r", says=["HF_TOKEN", "https://", address],
+                                   env={"HF_ENDPOINT": address, "HF_TOKEN": TOKEN})
+            self.assertNotIn(TOKEN, message)
+            self.ok("list", env={"HF_ENDPOINT": address, "HF_TOKEN": TOKEN})
+        self.refuses(BAD_FILE, "pull", "u/r", env={"HF_ENDPOINT": "http://mirror.invalid"})
 
     def test_a_token_goes_along_where_a_redirection_stays(self):
         self.hub.plan("api", redirect("/api/models/u/r?blobs=true"))

@@ -126,6 +126,32 @@ class Context(RunTest):
         self.assertEqual(self.left_behind(), [])
         self.ok("run", "-m", STORIES, "-p", "Once upon a time", "-n", 2, "-c", 600)
 
+    def test_a_text_without_an_end_fills_the_context(self):
+        # Of 512 tokens 5 are the prompt's; what is computed is as with a number.
+        run = ["run", "-m", STORIES, "-p", "Once upon a time", "-s", 3, "--ignore-eos", "--json"]
+        counted = json.loads(self.ok(*run, "-n", 507).stdout)
+        for n in (-1, -2):
+            endless = self.ok(*run, "-n", n)
+            answer = json.loads(endless.stdout)
+            self.assertEqual((answer["text"], answer["end_reason"]), (counted["text"], "window"))
+            self.assertIn("the context is full", endless.stderr.decode())
+        short = json.loads(self.ok(*run, "-n", -1, "-c", 40).stdout)
+        self.assertEqual(short["timings"]["predicted_n"], 35)
+        shifted = json.loads(self.ok(*run, "-n", -2, "-c", 40, "--overflow", "shift").stdout)
+        self.assertEqual((shifted["timings"]["predicted_n"], shifted["shifts"]), (35, 0))
+
+    def test_a_text_without_an_end_may_end(self):
+        run = ["run", "-m", STORIES, "-p", "Once upon a time", "-s", 3, "--json"]
+        answer = json.loads(self.ok(*run, "-n", -1, "--stop", ".").stdout)
+        self.assertEqual(answer["end_reason"], "stop_string")
+
+    def test_escapes_stand_for_characters_where_that_is_asked_for(self):
+        run = ["run", "-m", STORIES, "-n", 20, "--temp", 0]
+        plain = self.ok(*run, "-p", "Tim\nSue").stdout
+        self.assertEqual(self.ok(*run, "-e", "-p", r"Tim\nSue").stdout, plain)
+        self.assertEqual(self.ok(*run, "-e", "--repl", stdin=rb"Tim\nSue" + b"\n").stdout.strip(), plain.strip())
+        self.assertNotEqual(self.ok(*run, "-p", r"Tim\nSue").stdout, plain)
+
     def test_a_prompt_longer_than_the_context_is_refused(self):
         prompt = self.write("prompt", "Lily went to the park. " * 200)
         self.refuses(DOES_NOT_FIT, "run", "-m", STORIES, "-f", prompt, says="by")
@@ -138,7 +164,7 @@ class Context(RunTest):
         if needed_bytes < max(device.get("budget_bytes", 0) for device in devices):
             self.skipTest("this device holds the longest context that can be asked for")
         self.refuses(DOES_NOT_FIT, "run", "-m", STORIES, "-p", "Once", "-n", 4, "-c", 1 << 24,
-                     "-ctk", "f32", "-ctv", "f32", says=["context of 16777216", "weights", "KV", "too little: -c "])
+                     "-ctk", "f32", "-ctv", "f32", says=["context of 16777216", "weights", "KV", "short by"])
 
 
 class Interrupted(RunTest):

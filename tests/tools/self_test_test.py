@@ -2,6 +2,7 @@
 """The driver passport: a self-test is remembered, and `run` never uses a kernel that failed it."""
 
 import json
+import re
 import unittest
 
 from command_line import SELF_TEST_FAILED, STORIES, USAGE, CommandLineTest
@@ -47,12 +48,12 @@ class SelfTest(CommandLineTest):
     def test_a_self_test_is_remembered_and_shown(self):
         self.device()
         self.assertIsNone(self.kernels()["gated_activation"]["self_test"])
-        self.assertRegex(self.ok("info", env=self.env).stdout.decode(), r"gated_activation +1  never run")
+        self.assertRegex(self.ok("info", "-v", env=self.env).stdout.decode(), r"gated_activation +1  never run")
         done = self.ok("info", "--self-test=gated_activation,rms_norm", env=self.env)
         self.assertRegex(done.stdout.decode(), r"gated_activation +1  passed")
         self.assertEqual(done.stderr, b"")
         self.assertEqual(len(self.passports()), 1)
-        self.assertRegex(self.ok("info", env=self.env).stdout.decode(), r"gated_activation +1  passed")
+        self.assertRegex(self.ok("info", "-v", env=self.env).stdout.decode(), r"gated_activation +1  passed")
 
         again = json.loads(self.ok("info", "--self-test", "gated_activation", "--json", env=self.env).stdout)
         kernels = {kernel["name"]: kernel["self_test"] for kernel in again["kernels"]}
@@ -106,10 +107,17 @@ class SelfTest(CommandLineTest):
         passport.update(running="rope_kv rows=3", running_modules=["rope_kv"])
         path.write_text(json.dumps(passport))
         self.assertIn("the self-test ended in rope_kv rows=3",
-                      self.ok("info", env=self.env).stdout.decode())
+                      self.ok("info", "-v", env=self.env).stdout.decode())
         self.refuses(SELF_TEST_FAILED, "run", "-m", STORIES, *PROMPT, says="rope_kv", env=self.env)
         self.ok("info", "--self-test=rope_kv", env=self.env)
         self.ok("run", "-m", STORIES, *PROMPT, env=self.env)
+
+    def test_that_the_verdict_cannot_be_kept_is_said_once(self):
+        cache = self.write("no folder", "")
+        done = self.ok("info", "--self-test=gated_activation,rms_norm", env={**self.env, "XDG_CACHE_HOME": str(cache)})
+        said = done.stderr.decode()
+        self.assertGreater(int(re.search(r"(\d+) cases in", done.stdout.decode()).group(1)), 2)
+        self.assertEqual(said.count("not remembered"), 1, said)
 
     def test_a_damaged_passport_is_ignored_with_a_word(self):
         self.need(STORIES)

@@ -35,6 +35,8 @@ class Sim(CommandLineTest):
         self.assertIn("states of 3 pages kept",
                       self.ok("sim", *flags, "--state-pages", 3).stdout.decode())
         self.refuses(USAGE, "sim", *flags, "--keep-states", "some", says="branch")
+        self.assertRegex(self.ok("sim", "--help").stdout.decode(),
+                         r"--keep-states TEXT:\{none,edge,branch,both,every\}=both\b")
         self.refuses(USAGE, "sim", *flags, "--state-pages", 16, says="15")
 
     def test_azures_trace_runs_through(self):

@@ -1,0 +1,179 @@
+#include "tools/settings.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "base/printable.hpp"
+#include "tools/toml.hpp"
+
+namespace pumice::tools {
+namespace {
+
+constexpr size_t kMostBytes = size_t{1} << 20;
+constexpr size_t kShownBytes = 40;  // of a value that cannot be used
+
+/// A setting of the file: where, and what as a flag would have it.
+struct Setting {
+  std::string place;
+  std::vector<std::string> values;
+};
+
+using Chosen = std::map<const CLI::Option*, Setting>;
+
+Error cannot_read(const std::string& file, std::string_view reason) {
+  return make_error(ErrorCode::kBadFile, "{}: {}", file, reason);
+}
+
+std::string system_reason(int error_number) {
+  return fmt::format("cannot be read: {}", std::generic_category().message(error_number));
+}
+
+/// Nothing if there is no file. It does not wait for whoever writes a pipe.
+Result<std::optional<std::string>> read_settings(const std::string& file) {
+  const int descriptor = ::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+  if (descriptor < 0) {
+    if (errno == ENOENT || errno == ENOTDIR) return std::optional<std::string>();
+    return cannot_read(file, system_reason(errno));
+  }
+  struct stat status = {};
+  const bool is_regular = ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
+  std::string text;
+  int error_number = 0;
+  while (is_regular && text.size() <= kMostBytes) {
+    char buffer[4096];
+    const ssize_t n = ::read(descriptor, buffer, sizeof buffer);
+    if (n < 0) error_number = errno;
+    if (n <= 0) break;
+    text.append(buffer, static_cast<size_t>(n));
+  }
+  ::close(descriptor);
+  if (!is_regular)
+    return cannot_read(file, "is not a regular file, and settings are read from one");
+  if (error_number != 0) return cannot_read(file, system_reason(error_number));
+  if (text.size() > kMostBytes) return cannot_read(file, "is larger than 1 MiB: no settings file");
+  return std::optional(std::move(text));
+}
+
+/// What the file sets for `command`. The names in it are looked up for all commands of `app`.
+Result<Chosen> read_chosen(const CLI::App& app, const CLI::App& command, const std::string& file,
+                           const std::string& text) {
+  const Result<TomlFile> parsed = parse_toml(text);
+  if (!parsed.ok()) {
+    return make_error(ErrorCode::kInvalidArgument, "{} {}", file, parsed.error().message);
+  }
+  const auto find = [&](const std::string& name) {
+    const auto found = app.get_subcommands(
+        [&](const CLI::App* one) { return !name.empty() && one->get_name() == name; });
+    return found.empty() ? nullptr : found.front();
+  };
+  for (const auto& [name, line] : parsed->tables) {
+    if (find(name) != nullptr) continue;
+    return make_error(ErrorCode::kInvalidArgument, "{} line {}: there is no subcommand '{}'", file,
+                      line, printable(name));
+  }
+  Chosen chosen;
+  for (const TomlSetting& setting : parsed->settings) {
+    const std::string place = fmt::format("{} line {}", file, setting.line);
+    if (setting.table.empty()) {
+      return make_error(ErrorCode::kInvalidArgument,
+                        "{}: '{}' is of no subcommand; settings stand below one, as [run]", place,
+                        printable(setting.name));
+    }
+    const CLI::App* const its = find(setting.table);
+    if (its == nullptr) {
+      return make_error(ErrorCode::kInvalidArgument, "{}: there is no subcommand '{}'", place,
+                        printable(setting.table));
+    }
+    const CLI::Option* const option =
+        its->get_option_no_throw((setting.name.size() == 1 ? "-" : "--") + setting.name);
+    if (option == nullptr || option == its->get_help_ptr()) {
+      return make_error(ErrorCode::kInvalidArgument, "{}: pumice {} has no setting '{}'", place,
+                        its->get_name(), printable(setting.name));
+    }
+    if (its == &command) chosen[option] = {.place = place, .values = setting.values};
+  }
+  return chosen;
+}
+
+/// As if the flag had been given. Nothing is thrown.
+Status set(CLI::Option& option, const Setting& setting) {
+  try {
+    for (const std::string& value : setting.values) option.add_result(value);
+    option.run_callback();
+  } catch (const CLI::Error& error) {
+    return make_error(ErrorCode::kInvalidArgument, "{}: {}", setting.place, error.what());
+  }
+  return {};
+}
+
+/// A model that a flag gives leaves no place for another.
+constexpr const char* kModels[] = {"--model", "--hf", "--synthetic"};
+
+bool is_excluded_by_a_flag(const CLI::App& command, const CLI::Option& option) {
+  const auto is = [&](const char* name) { return command.get_option_no_throw(name) == &option; };
+  const auto is_given = [&](const char* name) {
+    const CLI::Option* const other = command.get_option_no_throw(name);
+    return other != nullptr && other->count() > 0;
+  };
+  if (std::ranges::any_of(kModels, is) && std::ranges::any_of(kModels, is_given)) return true;
+  const std::set<CLI::Option*> excludes = option.get_excludes();
+  return std::ranges::any_of(excludes, [](const CLI::Option* one) { return one->count() > 0; });
+}
+
+}  // namespace
+
+Settings::Settings(CLI::App& app) {
+  for (CLI::App* const command : app.get_subcommands([](CLI::App*) { return true; })) {
+    for (CLI::Option* const option : command->get_options()) {
+      if (option->get_envname().empty()) continue;
+      variables_[option] = option->get_envname();
+      option->envname("");
+    }
+  }
+}
+
+void Settings::show_in_help() {
+  for (const auto& [option, variable] : variables_) option->envname(variable);
+}
+
+Status Settings::apply(CLI::App& command, const std::string& file, bool is_chosen) const {
+  Chosen in_file;
+  if (!file.empty()) {
+    PUMICE_TRY(const std::optional<std::string> text, read_settings(file));
+    if (!text && is_chosen) return cannot_read(file, system_reason(ENOENT));
+    if (text) {
+      PUMICE_TRY(in_file, read_chosen(*command.get_parent(), command, file, *text));
+    }
+  }
+  // A list of its own: what is set here excludes nothing.
+  std::vector<std::pair<CLI::Option*, Setting>> to_set;
+  for (CLI::Option* const option : command.get_options()) {
+    if (option->count() > 0 || is_excluded_by_a_flag(command, *option)) continue;
+    const auto variable = variables_.find(option);
+    const char* const value =
+        variable == variables_.end() ? nullptr : std::getenv(variable->second.c_str());
+    if (value != nullptr && *value != '\0') {
+      to_set.emplace_back(option, Setting{.place = fmt::format("{}={}", variable->second,
+                                                               printable(value, kShownBytes)),
+                                          .values = {value}});
+    } else if (const auto found = in_file.find(option); found != in_file.end()) {
+      to_set.emplace_back(option, found->second);
+    }
+  }
+  for (const auto& [option, setting] : to_set) PUMICE_TRY_STATUS(set(*option, setting));
+  return {};
+}
+
+}  // namespace pumice::tools
