@@ -1,22 +1,20 @@
 #include "tools/line_reader.hpp"
 
-#include <editline/readline.h>
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <histedit.h>
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <clocale>
-#include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <cwchar>
 #include <fstream>
 #include <iostream>
-#include <memory>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -28,63 +26,101 @@
 namespace pumice::tools {
 namespace {
 
-// libedit's callback has no argument.
-bool g_cancelled = false;
-bool g_return_next = false;
-size_t g_columns = 0;                   // of the terminal, as libedit knows it
-const std::string* g_prompt = nullptr;  // of the line being read
-
 constexpr int kEnd = -1;
 constexpr int kInterrupted = -2;
 constexpr int kResized = -3;
-constexpr int kRedraw = 0x1E;  // Ctrl-^, which is bound to that
+constexpr wchar_t kKillLine = 0x15;  // Ctrl-U
+constexpr wchar_t kRedraw = 0x1E;    // Ctrl-^, which is bound to that
 
-constexpr size_t kMostHistoryLines = 1000;
+constexpr int kMostHistoryLines = 1000;
 constexpr std::streamoff kMostHistoryBytes = 1 << 20;
 
-size_t terminal_columns() {
+int terminal_columns() {
   winsize size{};
   return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
 /// Columns that a text takes.
-size_t width_of(std::string_view text) {
-  size_t width = 0;
-  std::mbstate_t state{};
-  while (!text.empty()) {
-    wchar_t character = 0;
-    const size_t n = std::mbrtowc(&character, text.data(), text.size(), &state);
-    const bool is_character = n != 0 && n <= text.size();
-    const int columns = is_character ? wcwidth(character) : -1;
-    width += columns < 0 ? 2 : static_cast<size_t>(columns);  // ^X
-    if (!is_character) state = {};
-    text.remove_prefix(is_character ? n : 1);
+int width_of(std::wstring_view text) {
+  int width = 0;
+  for (const wchar_t character : text) {
+    const int columns = wcwidth(character);
+    width += columns < 0 ? 2 : columns;  // ^X
   }
   return width;
 }
 
-/// Clears the line being edited, which the terminal has broken anew at its new width, and stands
-/// where libedit believes to stand, for it to draw it again.
-void clear_resized_line(size_t columns) {
-  const size_t width =
-      width_of(*g_prompt) + width_of({rl_line_buffer, static_cast<size_t>(rl_point)});
-  const size_t n_rows_above = width / columns;
-  std::string sequence = "\r";
-  if (n_rows_above > 0) sequence += fmt::format("\033[{}A", n_rows_above);
-  sequence += "\033[J";
-  if (g_columns > 0) sequence.append(width / g_columns, '\n');
-  [[maybe_unused]] const ssize_t written = write(STDOUT_FILENO, sequence.data(), sequence.size());
-  rl_resize_terminal();
-  g_columns = columns;
+}  // namespace
+
+/// libedit, whose callbacks get it back.
+struct LineReader::Editor {
+  EditLine* line = nullptr;
+  History* history = nullptr;
+  std::string prompt;
+  int columns = terminal_columns();  // as libedit knows them
+  bool cancelled = false;
+  bool returns_next = false;
+
+  Editor();
+  ~Editor();
+  Editor(const Editor&) = delete;
+  Editor& operator=(const Editor&) = delete;
+
+  void add(const char* text) {
+    HistEvent event;
+    ::history(history, &event, H_ENTER, text);
+  }
+  int next_byte(bool may_redraw);
+  int next_character(wchar_t* character);
+  void redraw();
+
+  static Editor& of(EditLine* line) {
+    Editor* editor = nullptr;
+    el_get(line, EL_CLIENTDATA, &editor);
+    return *editor;
+  }
+};
+
+LineReader::Editor::Editor()
+    : line(el_init("pumice", stdin, stdout, stderr)), history(history_init()) {
+  if (line == nullptr || history == nullptr) throw std::bad_alloc();
+  HistEvent event;
+  ::history(history, &event, H_SETSIZE, kMostHistoryLines);
+  el_set(line, EL_CLIENTDATA, this);
+  el_set(line, EL_HIST, ::history, history);
+  el_set(
+      line, EL_PROMPT, +[](EditLine* of_line) { return of(of_line).prompt.data(); });
+  el_wset(
+      line, EL_GETCFN,
+      +[](EditLine* of_line, wchar_t* character) { return of(of_line).next_character(character); });
+  el_set(
+      line, EL_ADDFN, "pumice-redraw", "Draw the line for another width",
+      +[](EditLine* of_line, int) -> unsigned char {
+        of(of_line).redraw();
+        return CC_NORM;
+      });
+  el_set(line, EL_EDITOR, "emacs");
+  constexpr const char* kKeys[][2] = {
+      {"^R", "em-inc-search-prev"}, {"\\e[1~", "ed-move-to-beg"},      {"\\e[H", "ed-move-to-beg"},
+      {"\\e[7~", "ed-move-to-beg"}, {"\\e[4~", "ed-move-to-end"},      {"\\e[F", "ed-move-to-end"},
+      {"\\e[8~", "ed-move-to-end"}, {"\\e[3~", "ed-delete-next-char"}, {"\\e[1;5C", "em-next-word"},
+      {"\\e[1;5D", "ed-prev-word"}, {"\\e\\e[C", "em-next-word"},      {"\\e\\e[D", "ed-prev-word"},
+  };
+  for (const auto& [key, function] : kKeys) el_set(line, EL_BIND, key, function, nullptr);
+  el_source(line, nullptr);  // the user's ~/.editrc
+  el_set(line, EL_BIND, "^^", "pumice-redraw", nullptr);
 }
 
-/// The next byte of the terminal, or one of the above.
-int next_byte() {
+LineReader::Editor::~Editor() {
+  el_end(line);
+  history_end(history);
+}
+
+/// The next byte of the terminal; or why there is none.
+int LineReader::Editor::next_byte(bool may_redraw) {
   for (;;) {
-    if (const size_t columns = terminal_columns(); columns != 0 && columns != g_columns) {
-      clear_resized_line(columns);
-      return kResized;
-    }
+    const int now = terminal_columns();
+    if (may_redraw && now > 0 && now != columns) return kResized;
     pollfd ready{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
     const int n = poll(&ready, 1, 100);  // a signal that another thread took does not wake this one
     if (InterruptGuard::interrupted()) return InterruptGuard::forgive() ? kInterrupted : kEnd;
@@ -100,42 +136,56 @@ int next_byte() {
   }
 }
 
-/// For libedit, which takes what this returns for a whole character (not, as GNU's, for a byte).
-int next_character(FILE*) {
-  constexpr int kKillLine = 0x15;  // Ctrl-U
-  if (g_return_next) {
-    g_return_next = false;
-    return '\n';
+/// For libedit: 1, or 0 at the end.
+int LineReader::Editor::next_character(wchar_t* character) {
+  if (std::exchange(returns_next, false)) {
+    *character = L'\n';
+    return 1;
   }
-  const int first = next_byte();
-  if (first == kResized) return kRedraw;
+  const int first = next_byte(true);
+  if (first == kEnd) return 0;
+  *character = static_cast<wchar_t>(first);
+  if (first == kResized) *character = kRedraw;
   if (first == kInterrupted) {
-    g_cancelled = g_return_next = true;
-    return kKillLine;
+    cancelled = returns_next = true;
+    *character = kKillLine;
   }
-  if (first < 0xC2 || first > 0xF4) return first;
+  if (first < 0xC2 || first > 0xF4) return 1;
   const int n_more = first < 0xE0 ? 1 : first < 0xF0 ? 2 : 3;
-  int character = first & (0x3F >> n_more);
+  *character = first & (0x3F >> n_more);
   for (int i = 0; i < n_more; ++i) {
-    const int byte = next_byte();
-    if (byte < 0x80 || byte > 0xBF) return byte;
-    character = character << 6 | (byte & 0x3F);
+    const int byte = next_byte(false);
+    if (byte < 0) return 0;
+    *character = *character << 6 | (byte & 0x3F);
   }
-  return character;
+  return 1;
 }
 
-}  // namespace
+/// Terminals break lines anew when they become narrower or wider: where the line being edited
+/// begins is told by the width of what stands before the cursor.
+void LineReader::Editor::redraw() {
+  columns = std::max(terminal_columns(), 1);
+  const LineInfoW* const edited = el_wline(line);
+  const std::wstring_view before(edited->buffer,
+                                 static_cast<size_t>(edited->cursor - edited->buffer));
+  const int n_rows_above = (static_cast<int>(prompt.size()) + width_of(before)) / columns;
+  std::string sequence = "\r";
+  if (n_rows_above > 0) sequence += fmt::format("\033[{}A", n_rows_above);
+  sequence += "\033[J";
+  [[maybe_unused]] const ssize_t written = write(STDOUT_FILENO, sequence.data(), sequence.size());
+  el_resize(line);
+  el_set(line, EL_REFRESH);
+}
 
 LineReader::LineReader(std::filesystem::path history)
     : history_(std::move(history)), interactive_(isatty(STDIN_FILENO) == 1) {
   if (!interactive_) return;
   std::setlocale(LC_CTYPE, "");  // libedit's: what a character is, and how wide
-  rl_getc_function = next_character;
-  rl_initialize();
-  rl_parse_and_bind("bind ^^ ed-redisplay");
-  g_columns = terminal_columns();
+  editor_ = std::make_unique<Editor>();
   if (!history_.empty()) load_history();
 }
+
+LineReader::~LineReader() = default;
 
 void LineReader::load_history() const {
   std::error_code error;
@@ -148,19 +198,19 @@ void LineReader::load_history() const {
   std::string line;
   if (is_cut) std::getline(file, line);  // the rest of one
   while (std::getline(file, line)) lines.push_back(line);
-  const size_t n_old = lines.size() - std::min(lines.size(), kMostHistoryLines);
+  const size_t n_old = lines.size() - std::min(lines.size(), size_t{kMostHistoryLines});
   std::string kept;
   for (size_t i = n_old; i < lines.size(); ++i) {
-    add_history(lines[i].c_str());
+    editor_->add(lines[i].c_str());
     kept += lines[i] + "\n";
   }
   if (n_old > kMostHistoryLines || is_cut) (void)write_file(history_, kept);
 }
 
-void LineReader::remember(const char* line) {
+void LineReader::remember(const std::string& line) {
   if (line == last_) return;
   last_ = line;
-  add_history(line);
+  editor_->add(line.c_str());
   if (history_.empty()) return;
   std::error_code error;
   std::filesystem::create_directories(history_.parent_path(), error);
@@ -181,18 +231,21 @@ std::optional<std::string> LineReader::next(const std::string& prompt) {
     return line;
   }
   const InterruptGuard guard;
-  g_cancelled = false;
-  g_prompt = &prompt;
-  if (const size_t columns = terminal_columns(); columns != g_columns) {
-    rl_resize_terminal();
-    g_columns = columns;
+  editor_->prompt = prompt;
+  editor_->cancelled = false;
+  if (const int columns = terminal_columns(); columns != editor_->columns) {
+    el_resize(editor_->line);
+    editor_->columns = columns;
   }
-  const std::unique_ptr<char, decltype(&std::free)> line(readline(prompt.c_str()), &std::free);
-  cancelled_ = g_cancelled;
-  if (!line) return std::nullopt;
+  int n_bytes = 0;
+  const char* const typed = el_gets(editor_->line, &n_bytes);
+  cancelled_ = editor_->cancelled;
+  if (typed == nullptr || n_bytes <= 0) return std::nullopt;
   if (cancelled_) return "";
-  if (*line != '\0') remember(line.get());
-  return std::string(line.get());
+  std::string line(typed, static_cast<size_t>(n_bytes));
+  if (line.ends_with('\n')) line.pop_back();
+  if (!line.empty()) remember(line);
+  return line;
 }
 
 EchoOff::EchoOff() {

@@ -4,17 +4,19 @@
 #include <termios.h>
 
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 
 namespace pumice::tools {
 
-/// One lives at a time: libedit has one state a program.
+/// One lives at a time: there is one terminal.
 class LineReader {
  public:
   /// `history`: a file of lines typed in earlier runs, which those typed now are added to; empty:
   /// none. Only where input is a terminal; that it cannot be read or written stops nothing.
   explicit LineReader(std::filesystem::path history = {});
+  ~LineReader();
 
   /// The next line without its end; nothing at the end of input. `prompt` is shown on a terminal
   /// only. There Ctrl-C takes back what was typed: the line is empty then, and `cancelled` says so;
@@ -25,11 +27,14 @@ class LineReader {
   bool interactive() const { return interactive_; }
 
  private:
+  struct Editor;
+
   void load_history() const;
-  void remember(const char* line);
+  void remember(const std::string& line);
 
   std::filesystem::path history_;
-  std::string last_;  // that was remembered
+  std::string last_;                // that was remembered
+  std::unique_ptr<Editor> editor_;  // where input is a terminal
   bool interactive_;
   bool cancelled_ = false;
 };
