@@ -15,6 +15,7 @@
 #include <cwchar>
 #include <fstream>
 #include <iostream>
+#include <new>
 #include <string_view>
 #include <system_error>
 #include <utility>
