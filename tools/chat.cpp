@@ -319,10 +319,9 @@ Result<Generation> Chat::generate_answer(FittedPrompt prompt) {
 void Chat::report(const Generation& generation, size_t n_forgotten) const {
   const Timings& t = generation.timings;
   const size_t n_context = t.prompt_tokens + t.new_tokens;
-  print_message(
-      "[{} tokens, {:.1f} tok/s; prompt {}, {} of it reused, {:.0f} ms; {} of {} in the "
-      "context]\n",
-      t.new_tokens, t.decode_rate(), t.prompt_tokens, t.cached_tokens, t.ttft_ms,
+  print_notice(
+      "[{}, {:.1f} tok/s; prompt {}, {} of it reused, {:.0f} ms; {} of {} in the context]\n",
+      counted(t.new_tokens, "token"), t.decode_rate(), t.prompt_tokens, t.cached_tokens, t.ttft_ms,
       std::min<size_t>(n_context, window()), window());
   if (n_forgotten > 0) {
     print_notice("[the context is full: the model no longer sees the first {}]\n",
@@ -463,8 +462,15 @@ Status Chat::save(const std::string& path) {
     return make_error(ErrorCode::kInvalidArgument, "/save: give a file name: /save FILE");
   }
   using Existing = OutputFile::Existing;
-  PUMICE_TRY(OutputFile file,
-             OutputFile::create(path, path == file_ ? Existing::kReplace : Existing::kRefuse));
+  Result<OutputFile> created =
+      OutputFile::create(path, path == file_ ? Existing::kReplace : Existing::kRefuse);
+  if (!created.ok() && created.error().code == ErrorCode::kInvalidArgument) {
+    return make_error(created.error().code,
+                      "{}; /save replaces only a file that /save wrote and this chat loaded or "
+                      "saved: give another name",
+                      created.error().message);
+  }
+  PUMICE_TRY(OutputFile file, std::move(created));
   PUMICE_TRY_STATUS(file.write(conversation_.to_json()));
   PUMICE_TRY_STATUS(file.finish());
   file_ = path;
