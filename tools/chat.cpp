@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +15,7 @@
 #include <vector>
 
 #include "base/output_file.hpp"
+#include "base/printable.hpp"
 #include "engine/recovery.hpp"
 #include "models/vocabulary_loader.hpp"
 #include "text/conversation.hpp"
@@ -30,18 +33,25 @@ namespace pumice::tools {
 namespace {
 
 constexpr std::string_view kHelp =
-    "/system [TEXT]  show the system prompt or set another; \"\" for none\n"
-    "/regen          answer the last message again, with another seed\n"
-    "/undo           take back the last message and its answer\n"
-    "/clear          begin anew; the system prompt stays\n"
-    "/save FILE      write the conversation as JSON; no other file is replaced\n"
-    "/load FILE      go on with a conversation that was saved\n"
-    "/stats          what was computed, reused and how fast\n"
-    "/exit           leave (Ctrl-D does too)\n"
-    "A line that ends with \\ goes on in the next; \"\"\" begins and ends several lines.\n"
-    "Ctrl-C stops an answer, and what there is of it stays. A message that begins with / begins\n"
-    "with a blank before it.\n";
+    "/system [TEXT]     show the system prompt or set a new one; \"\" removes it\n"
+    "/set [NAME VALUE]  show how answers are sampled, or change it: temp, top-k, top-p, min-p, "
+    "seed,\n"
+    "                   repeat-penalty, frequency-penalty, presence-penalty\n"
+    "/retry             answer the last message again, with another seed (also /regen)\n"
+    "/undo              take back the last message and its answer\n"
+    "/clear             start a new conversation; the system prompt stays\n"
+    "/save FILE         write the conversation as JSON; other files are never overwritten\n"
+    "/load FILE         continue a saved conversation\n"
+    "/stats             what was computed and reused, and how fast\n"
+    "/exit              leave (also /bye, /quit and Ctrl-D)\n"
+    "End a line with \\ to continue it on the next one; put \"\"\" before and after a message of "
+    "several\n"
+    "lines. Ctrl-C stops an answer and keeps what there is of it. To start a message with /, type "
+    "a\n"
+    "space before it.\n";
 constexpr std::string_view kFence = "\"\"\"";
+constexpr size_t kMostDescriptionBytes = 300;
+constexpr size_t kMostPathBytes = 300;
 
 struct ChatOptions {
   ModelOptions model;
@@ -50,6 +60,8 @@ struct ChatOptions {
   std::string template_file;
   uint32_t n_predict = 0;  // 0: until the model ends or the context is full
   bool hide_reasoning = false;
+  bool trust_special = false;
+  bool no_history = false;
   SamplingOptions generation;
   ServingOptions serving;
 };
@@ -64,6 +76,7 @@ class AnswerPrinter {
         terminal_(isatty(STDOUT_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr) {}
 
   Status print(std::string_view text) { return print(splitter_.feed(text)); }
+  bool has_printed() const { return has_printed_; }
   /// What is left of it, and the end of its line.
   Status finish() {
     PUMICE_TRY_STATUS(print(splitter_.flush()));
@@ -77,13 +90,14 @@ class AnswerPrinter {
       if (piece.is_reasoning && !reasons_) PUMICE_TRY_STATUS(begin_reasoning());
       if (!piece.is_reasoning) PUMICE_TRY_STATUS(end_reasoning());
       if (piece.is_reasoning && hide_) continue;
+      has_printed_ = true;
       PUMICE_TRY_STATUS(print_output(piece.text));
       ends_line_ = piece.text.ends_with('\n');
     }
     return {};
   }
   Status begin_reasoning() {
-    reasons_ = true;
+    reasons_ = has_printed_ = true;
     if (!hide_) return print_output(terminal_ ? "\033[2m" : "<think>");
     if (isatty(STDERR_FILENO) == 1) print_message("(thinking)");
     return {};
@@ -99,8 +113,14 @@ class AnswerPrinter {
   bool hide_;
   bool terminal_;
   bool reasons_ = false;
+  bool has_printed_ = false;
   bool ends_line_ = false;
 };
+
+std::filesystem::path history_file() {
+  const std::filesystem::path directory = state_directory();
+  return directory.empty() ? directory : directory / "chat_history";
+}
 
 class Chat {
  public:
@@ -108,8 +128,11 @@ class Chat {
 
  private:
   Chat(ChatOptions options, std::shared_ptr<const Tokenizer> tokenizer, ChatFormat format)
-      : options_(std::move(options)), tokenizer_(std::move(tokenizer)), format_(std::move(format)) {
-    conversation_.set_system(options_.system);
+      : options_(std::move(options)),
+        tokenizer_(std::move(tokenizer)),
+        format_(std::move(format)),
+        lines_(options_.no_history ? std::filesystem::path() : history_file()) {
+    conversation_.set_system(options_.system, options_.trust_special);
   }
 
   Status open(const GgufFile& file, const Logger& logger);
@@ -122,8 +145,11 @@ class Chat {
   Result<Generation> generate_answer(FittedPrompt prompt);
   void report(const Generation& generation, size_t n_forgotten) const;
   Status command(const std::string& line);
-  Status regenerate();
+  Status retry();
+  Status undo();
   Status set_system(std::string text);
+  Status set(const std::string& words);
+  void print_sampling() const;
   Status save(const std::string& path);
   Status load(const std::string& path);
   void print_totals() const;
@@ -134,7 +160,8 @@ class Chat {
   std::shared_ptr<const Tokenizer> tokenizer_;
   ChatFormat format_;
   Conversation conversation_;
-  std::string file_;  // that this conversation was saved to or loaded from
+  std::string file_;        // which holds what this conversation was, as /save writes it
+  size_t n_forgotten_ = 0;  // of the last prompt
   std::optional<Recovery> recovery_;
   std::unique_ptr<Engine> engine_;
   LineReader lines_;
@@ -146,7 +173,6 @@ Status Chat::open(const GgufFile& file, const Logger& logger) {
                                .math = options_.model.math_kind(),
                                .token_budget = options_.model.token_budget,
                                .chunk_tokens = options_.model.chunk_tokens,
-                               .greedy_only = is_plain_greedy(options_.generation.sampler),
                                .profile = options_.model.profile};
   options_.serving.apply_to(engine_options);
   // Whole messages are left out here; within a prompt the engine would cut anywhere.
@@ -161,23 +187,23 @@ Status Chat::open(const GgufFile& file, const Logger& logger) {
 
 void Chat::greet(const GgufFile& file) const {
   const std::string name = recovery_->session().model->program.name;
-  const std::string_view shown = name.empty() ? std::string_view(options_.model.model) : name;
+  const std::string shown = printable(name.empty() ? options_.model.model : name);
   if (format_.is_plain()) {
     const auto description = file.get_or<std::string_view>("general.description", "");
-    print_message(
-        "{} has no chat template, so it was not made to converse: it only tells on what you begin, "
-        "as a story.{}{}\n",
-        shown, description.ok() && !description->empty() ? " Its own description: " : "",
-        description.ok() ? *description : "");
+    print_notice(
+        "{} has no chat template, so it is not a chat model: it only continues the text "
+        "you type.{}{}\n",
+        shown, description.ok() && !description->empty() ? " Its description: " : "",
+        description.ok() ? printable(*description, kMostDescriptionBytes) : "");
   } else if (lines_.interactive()) {
     print_message("{}\n", shown);
   }
   if (!lines_.interactive()) return;
-  print_message("{} tokens of context; when it is full, {} (--overflow). /help tells more.\n",
-                window(),
-                options_.serving.overflow == "stop"    ? "the conversation ends"
-                : options_.serving.overflow == "shift" ? "older text goes, and an answer goes on"
-                                                       : "the oldest messages are left out");
+  print_notice(
+      "Context: {} tokens; when it is full, {} (--overflow). Type /help for more.\n", window(),
+      options_.serving.overflow == "stop"    ? "the conversation ends"
+      : options_.serving.overflow == "shift" ? "older text is dropped and the answer continues"
+                                             : "the oldest messages are left out");
 }
 
 /// Nothing at the end of input. Empty: nothing was said.
@@ -185,7 +211,7 @@ std::optional<std::string> Chat::read_message() {
   std::optional<std::string> line = lines_.next("> ");
   if (!line) return std::nullopt;
   if (lines_.cancelled()) {
-    print_message("(/exit or Ctrl-D to leave)\n");
+    print_message("(type /exit or press Ctrl-D to leave)\n");
     return "";
   }
   std::string message = std::move(*line);
@@ -221,7 +247,8 @@ Status Chat::converse() {
   return print_output("\n");  // behind Ctrl-D
 }
 
-/// Errors end the program; whatever else goes wrong is said, and the next message is read.
+/// A lost device, an interrupt and output that cannot be written end the program; whatever else
+/// goes wrong is said, and the next message is read.
 Status Chat::handle(const std::string& message) {
   if (message.find_first_not_of(" \t\r\n") == std::string::npos) return {};
   const Status status = message.starts_with('/') ? command(message) : ask(message);
@@ -235,7 +262,7 @@ Status Chat::handle(const std::string& message) {
 
 Status Chat::ask(std::string question) {
   const Conversation before = conversation_;
-  conversation_.ask(std::move(question));
+  conversation_.ask(std::move(question), options_.trust_special);
   Status status = answer();
   if (!status.ok()) conversation_ = before;
   return status;
@@ -243,19 +270,21 @@ Status Chat::ask(std::string question) {
 
 Status Chat::answer() {
   const uint32_t room = window() - std::max(window() / 4, 1u);  // the rest is the answer's
-  Result<FittedPrompt> prompt = fit_prompt(conversation_, format_, *tokenizer_, room, forgets());
+  Result<FittedPrompt> prompt =
+      fit_prompt(conversation_, format_, *tokenizer_,
+                 {.max_tokens = room, .forget = forgets(), .n_forgotten = n_forgotten_});
   if (!prompt.ok() && prompt.error().code == ErrorCode::kDoesNotFit) {
     return make_error(ErrorCode::kDoesNotFit,
-                      "{} ({} of {} tokens, the rest is for the answer); /undo and /clear make "
-                      "room, and so does a larger -c",
+                      "{} (it may have {} of {} tokens; the rest is kept for the answer); make "
+                      "room with /undo or /clear, or start with a larger -c",
                       prompt.error().message, room, window());
   }
   PUMICE_TRY(FittedPrompt fitted, std::move(prompt));
-  const size_t n_forgotten = fitted.n_forgotten;
+  n_forgotten_ = fitted.n_forgotten;
   const std::string opening = ReasoningSplitter::is_open(fitted.text) ? "<think>\n" : "";
   PUMICE_TRY(const Generation generation, generate_answer(std::move(fitted)));
   conversation_.answer(opening + generation.text);
-  report(generation, n_forgotten);
+  report(generation, n_forgotten_);
   if (!generation.interrupted) return {};
   if (!lines_.interactive() || !InterruptGuard::forgive()) {
     return make_error(ErrorCode::kCancelled, "interrupted");
@@ -268,52 +297,50 @@ Result<Generation> Chat::generate_answer(FittedPrompt prompt) {
   const auto n_prompt = static_cast<uint32_t>(prompt.tokens.size());
   const bool shifts = engine_->options().overflow == OverflowPolicy::kShift;
   const uint32_t most = shifts ? 16 * window() : window() - n_prompt;
+  const EchoOff quiet;
   Status printed;
   const auto sink = [&](std::string_view text) {
     printed = printer.print(text);
     return printed.ok();
   };
-  PUMICE_TRY(Generation generation,
-             generate(*engine_,
-                      {.prompt = std::move(prompt.tokens),
-                       .max_new_tokens =
-                           options_.n_predict == 0 ? most : std::min(options_.n_predict, most),
-                       .sampling = options_.generation.sampler,
-                       .tokenizer = tokenizer_,
-                       .ignore_end = options_.generation.ignore_eos,
-                       .stop_strings = options_.generation.stop_strings},
-                      sink, recover_by(*recovery_, *engine_)));
+  Result<Generation> generation = generate(
+      *engine_,
+      {.prompt = std::move(prompt.tokens),
+       .max_new_tokens = options_.n_predict == 0 ? most : std::min(options_.n_predict, most),
+       .sampling = options_.generation.sampler,
+       .tokenizer = tokenizer_,
+       .ignore_end = options_.generation.ignore_eos,
+       .stop_strings = options_.generation.stop_strings},
+      sink, recover_by(*recovery_, *engine_));
   PUMICE_TRY_STATUS(printed);
-  PUMICE_TRY_STATUS(printer.finish());
+  if (generation.ok() || printer.has_printed()) PUMICE_TRY_STATUS(printer.finish());
   return generation;
 }
 
 void Chat::report(const Generation& generation, size_t n_forgotten) const {
   const Timings& t = generation.timings;
   const size_t n_context = t.prompt_tokens + t.new_tokens;
-  print_message(
-      "[{} tokens, {:.1f} tok/s; prompt {}, {} of it reused, {:.0f} ms; {} of {} in the "
-      "context]\n",
-      t.new_tokens, t.decode_rate(), t.prompt_tokens, t.cached_tokens, t.ttft_ms,
+  print_notice(
+      "[{}, {:.1f} tok/s; prompt {}, {} of it reused, {:.0f} ms; {} of {} in the context]\n",
+      counted(t.new_tokens, "token"), t.decode_rate(), t.prompt_tokens, t.cached_tokens, t.ttft_ms,
       std::min<size_t>(n_context, window()), window());
   if (n_forgotten > 0) {
-    print_message("[the context is full: the first {} left out of what the model saw]\n",
-                  n_forgotten == 1 ? std::string("exchange was")
-                                   : fmt::format("{} exchanges were", n_forgotten));
+    print_notice("[the context is full: the model no longer sees the first {}]\n",
+                 n_forgotten == 1 ? std::string("exchange") : counted(n_forgotten, "exchange"));
   }
   if (generation.interrupted) {
-    print_message("[stopped; /regen answers again, /undo takes the message back]\n");
+    print_notice("[stopped; /retry answers again, /undo takes the message back]\n");
   }
   if (generation.report.shifts > 0) {
-    print_message("[the context was full {} times and made room by dropping older text]\n",
-                  generation.report.shifts);
+    print_notice("[the context was full {}: older text was dropped]\n",
+                 counted(generation.report.shifts, "time"));
   }
   const bool by_length = generation.report.end_reason == EndReason::kLength;
   if (generation.report.end_reason == EndReason::kWindow ||
       (by_length && (options_.n_predict == 0 || t.new_tokens < options_.n_predict))) {
-    print_message("[the answer ended because the context is full (-c for more)]\n");
+    print_notice("[the answer ends here because the context is full; -c sets its size]\n");
   } else if (by_length) {
-    print_message("[the answer ended after {} tokens (-n)]\n", options_.n_predict);
+    print_notice("[the answer ends here: -n allows {}]\n", counted(options_.n_predict, "token"));
   }
 }
 
@@ -326,14 +353,16 @@ Status Chat::command(const std::string& line) {
     print_message(kHelp);
     return {};
   }
-  if (name == "exit" || name == "quit") {
+  if (name == "exit" || name == "quit" || name == "bye") {
     left_ = true;
     return {};
   }
   if (name == "system") return set_system(argument);
   if (name == "save") return save(argument);
   if (name == "load") return load(argument);
-  if (name == "regen") return regenerate();
+  if (name == "set") return set(argument);
+  if (name == "retry" || name == "regen") return retry();
+  if (name == "undo") return undo();
   if (name == "stats") {
     print_totals();
     return {};
@@ -341,23 +370,25 @@ Status Chat::command(const std::string& line) {
   if (name == "clear") {
     conversation_.clear();
     file_.clear();
-    print_message("(a new conversation)\n");
+    print_message("(new conversation)\n");
     return {};
   }
-  if (name == "undo") {
-    if (!conversation_.undo()) {
-      return make_error(ErrorCode::kInvalidArgument, "/undo: nothing was said yet");
-    }
-    print_message("(taken back; {} messages are left)\n", conversation_.messages().size());
-    return {};
-  }
-  return make_error(ErrorCode::kInvalidArgument, "/{}: no such command; /help lists them", name);
+  return make_error(ErrorCode::kInvalidArgument, "/{}: no such command; /help lists them",
+                    printable(name));
 }
 
-Status Chat::regenerate() {
+Status Chat::undo() {
+  if (!conversation_.undo()) {
+    return make_error(ErrorCode::kInvalidArgument, "/undo: nothing to undo");
+  }
+  print_message("(taken back; {} left)\n", counted(conversation_.n_said(), "message"));
+  return {};
+}
+
+Status Chat::retry() {
   const Conversation before = conversation_;
   if (!conversation_.take_back_answer()) {
-    return make_error(ErrorCode::kInvalidArgument, "/regen: nothing was said yet");
+    return make_error(ErrorCode::kInvalidArgument, "/retry: nothing to answer again");
   }
   ++options_.generation.sampler.seed;
   Status status = answer();
@@ -371,38 +402,110 @@ Status Chat::set_system(std::string text) {
     print_message("{}\n", system.empty() ? "(no system prompt)" : system);
     return {};
   }
-  conversation_.set_system(text == "\"\"" ? "" : std::move(text));
-  print_message("(from the next message on; /clear begins anew with it)\n");
+  conversation_.set_system(text == "\"\"" ? "" : std::move(text), options_.trust_special);
+  print_notice("(applies from the next message on; /clear starts a new conversation with it)\n");
   return {};
 }
 
+/// The flags of the command line, without their dashes.
+Status Chat::set(const std::string& words) {
+  if (words.empty()) {
+    print_sampling();
+    return {};
+  }
+  const size_t end = words.find(' ');
+  const std::string name = words.substr(0, end);
+  const std::string value =
+      end == std::string::npos ? "" : words.substr(words.find_last_of(' ') + 1);
+  constexpr std::string_view kNames[] = {"temp",
+                                         "top-k",
+                                         "top-p",
+                                         "min-p",
+                                         "seed",
+                                         "repeat-penalty",
+                                         "frequency-penalty",
+                                         "presence-penalty"};
+  if (std::ranges::find(kNames, name) == std::end(kNames)) {
+    return make_error(ErrorCode::kInvalidArgument, "/set {}: no such setting; /set lists them",
+                      printable(name));
+  }
+  SamplingOptions changed = options_.generation;
+  CLI::App flags;
+  changed.add_to(flags);
+  for (CLI::Option* flag : flags.get_options()) flag->envname("");
+  try {
+    flags.parse(std::vector<std::string>{value, "--" + name});  // in reverse
+  } catch (const CLI::ParseError&) {
+    return make_error(ErrorCode::kInvalidArgument, "/set {}: '{}' is not a value for it", name,
+                      printable(value));
+  }
+  const Status valid = changed.complete(tokenizer_->vocabulary());
+  if (!valid.ok()) {
+    return make_error(valid.error().code, "/set {}: {}", name, valid.error().message);
+  }
+  if (name != "seed") changed.sampler.seed = options_.generation.sampler.seed;
+  options_.generation = std::move(changed);
+  print_sampling();
+  return {};
+}
+
+void Chat::print_sampling() const {
+  const SamplerOptions& s = options_.generation.sampler;
+  print_notice(
+      "(temp {}, top-k {}, top-p {}, min-p {}, seed {}, repeat-penalty {}, "
+      "frequency-penalty {}, presence-penalty {})\n",
+      s.temperature, s.top_k, s.top_p, s.min_p, s.seed, s.repeat_penalty, s.frequency_penalty,
+      s.presence_penalty);
+}
+
 Status Chat::save(const std::string& path) {
-  if (path.empty()) return make_error(ErrorCode::kInvalidArgument, "/save: no file is named");
+  if (path.empty()) {
+    return make_error(ErrorCode::kInvalidArgument, "/save: give a file name: /save FILE");
+  }
   using Existing = OutputFile::Existing;
-  PUMICE_TRY(OutputFile file,
-             OutputFile::create(path, path == file_ ? Existing::kReplace : Existing::kRefuse));
+  Result<OutputFile> created =
+      OutputFile::create(path, path == file_ ? Existing::kReplace : Existing::kRefuse);
+  if (!created.ok() && created.error().code == ErrorCode::kInvalidArgument) {
+    return make_error(created.error().code,
+                      "{}; /save replaces only a file that /save wrote and this chat loaded or "
+                      "saved: give another name",
+                      created.error().message);
+  }
+  PUMICE_TRY(OutputFile file, std::move(created));
   PUMICE_TRY_STATUS(file.write(conversation_.to_json()));
   PUMICE_TRY_STATUS(file.finish());
   file_ = path;
-  print_message("({} messages are in {})\n", conversation_.messages().size(), path);
+  print_message("({} saved to {})\n", counted(conversation_.n_said(), "message"),
+                printable(path, kMostPathBytes));
   return {};
 }
 
 Status Chat::load(const std::string& path) {
-  if (path.empty()) return make_error(ErrorCode::kInvalidArgument, "/load: no file is named");
+  if (path.empty()) {
+    return make_error(ErrorCode::kInvalidArgument, "/load: give a file name: /load FILE");
+  }
   PUMICE_TRY(const std::string text, read_text_file(path));
-  Result<Conversation> loaded = Conversation::parse(text);
+  Result<Conversation> loaded = Conversation::parse(text, options_.trust_special);
   if (!loaded.ok()) {
     return make_error(loaded.error().code, "{}: {}", path, loaded.error().message);
   }
-  conversation_ = std::move(loaded).value();
-  file_ = path;
-  print_message("({} messages from {})\n", conversation_.messages().size(), path);
+  const Conversation before = std::exchange(conversation_, std::move(loaded).value());
+  const bool is_whole = conversation_.to_json() == text;  // nothing is lost where it is replaced
+  print_message("({} from {})\n", counted(conversation_.n_said(), "message"),
+                printable(path, kMostPathBytes));
+  if (conversation_.awaits_answer()) {
+    print_message("(the last one has no answer yet)\n");
+    const Status status = answer();
+    const bool is_stopped = !status.ok() && status.error().code == ErrorCode::kCancelled;
+    if (!status.ok() && !is_stopped) conversation_ = before;
+    PUMICE_TRY_STATUS(status);
+  }
+  file_ = is_whole ? path : "";
   return {};
 }
 
 void Chat::print_totals() const {
-  print_message("{} messages\n", conversation_.messages().size());
+  print_message("{}\n", counted(conversation_.n_said(), "message"));
   print_stats("text", *engine_);
 }
 
@@ -457,9 +560,9 @@ Command add_chat(CLI::App& app) {
   options->model.add_to(*command, "auto", "f16");
   options->model.remember_costs = true;
   options->model.add_batch_sizes(*command);
-  command->add_option("-p,--prompt", options->prompt, "Say this first");
+  command->add_option("-p,--prompt", options->prompt, "The first message");
   command->add_option("--system-prompt,--sys", options->system,
-                      "What the model is told before the conversation");
+                      "Instructions for the model, before the conversation");
   command->add_option("--chat-template", options->template_file,
                       "Jinja template to use instead of the model's own, a file");
   command
@@ -475,13 +578,23 @@ Command add_chat(CLI::App& app) {
       ->check([](const std::string& text) { return n_predict_problem(text, 0, 1u << 24); });
   command->add_flag("--hide-reasoning", options->hide_reasoning,
                     "Do not show what models think between <think> and </think>");
+  command
+      ->add_flag("--trust-special", options->trust_special,
+                 "In messages, too, read control tokens such as <|im_end|> as themselves; without "
+                 "this flag only the template writes them")
+      ->envname("PUMICE_TRUST_SPECIAL");
+  command
+      ->add_flag("--no-history", options->no_history,
+                 "Do not keep the lines you type for the next chat (~/.local/state/pumice)")
+      ->envname("PUMICE_NO_HISTORY");
   options->generation.add_to(*command);
   options->serving.overflow = "truncate-oldest";
   options->serving.add_to(*command);
   command->footer(
-      "Type a message and Enter; /help lists what else can be typed. Piped input is answered line\n"
-      "by line. When the context is full the oldest messages are left out, and it says so;\n"
-      "--overflow stop refuses further messages, shift lets an answer go on.\n"
+      "Type a message and press Enter; /help lists the commands. Piped input is answered line by\n"
+      "line. When the context is full, the oldest messages are left out and a notice says so;\n"
+      "--overflow stop refuses further messages instead, --overflow shift lets an answer "
+      "continue.\n"
       "Examples:\n"
       "  pumice chat -hf Qwen/Qwen3-0.6B-GGUF\n"
       "  pumice chat -m model.gguf -sys \"Answer in one sentence.\"\n"

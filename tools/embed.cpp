@@ -62,13 +62,16 @@ Result<std::vector<Text>> texts_of(const EmbedOptions& options) {
   }
   if (!texts.empty()) return texts;
   PUMICE_TRY(const std::string all, read_prompt(nullptr, options.file));
-  return lines_of(all, options.file.empty() ? "standard input" : options.file);
+  const std::string source = options.file.empty() ? "standard input" : options.file;
+  if (!all.empty()) return lines_of(all, source);
+  return make_error(ErrorCode::kInvalidArgument,
+                    "{} is empty: give texts, one a line, or one with -p TEXT", source);
 }
 
 Status check_text(const Text& text) {
   if (text.text.empty()) {
     return make_error(ErrorCode::kInvalidArgument,
-                      "{}: it is empty, and nothing has no embedding; leave it out", text.place);
+                      "{} is empty: an empty text has no embedding; leave it out", text.place);
   }
   for (size_t at = 0; at < text.text.size();) {
     const Utf8Step step = utf8_step(std::string_view(text.text).substr(at));
@@ -113,7 +116,7 @@ Result<uint32_t> longest_of(const Inputs& inputs, const Program& program, uint32
   for (size_t i = 0; i < inputs.tokens.size(); ++i) {
     const size_t n = inputs.tokens[i].size();
     if (n == 0) {
-      return make_error(ErrorCode::kInvalidArgument, "{}: it has no tokens; leave it out",
+      return make_error(ErrorCode::kInvalidArgument, "{} has no tokens; leave it out",
                         inputs.places[i]);
     }
     longest = std::max(longest, n);

@@ -126,20 +126,22 @@ void print_rates(const Generation& generation) {
     }
     cached += ")";
   }
-  print_message(
-      "\nprompt {} tokens{}, TTFT {:.1f} ms, prefill {:.1f} tok/s, decode {} tokens {:.1f} "
-      "tok/s\n",
-      t.prompt_tokens, cached, t.ttft_ms, t.prefill_rate(), t.new_tokens, t.decode_rate());
+  print_message("prompt {}{}, TTFT {:.1f} ms, prefill {:.1f} tok/s, decode {} {:.1f} tok/s\n",
+                counted(t.prompt_tokens, "token"), cached, t.ttft_ms, t.prefill_rate(),
+                counted(t.new_tokens, "token"), t.decode_rate());
   if (report.truncated_tokens > 0) {
-    print_message("the prompt's first {} tokens did not fit and were left out\n",
-                  report.truncated_tokens);
+    print_notice("the prompt did not fit: its first {} left out\n",
+                 report.truncated_tokens == 1
+                     ? std::string("token was")
+                     : fmt::format("{} tokens were", report.truncated_tokens));
   }
   if (report.shifts > 0) {
-    print_message("the context was full {} times and made room by dropping older tokens\n",
-                  report.shifts);
+    print_notice("the context was full {}: older tokens were dropped\n",
+                 counted(report.shifts, "time"));
   }
   if (report.end_reason == EndReason::kWindow) {
-    print_message("stopped: the context is full (-c for more, --overflow shift to go on)\n");
+    print_notice(
+        "stopped: the context is full (-c sets its size, --overflow shift continues past it)\n");
   }
 }
 

@@ -1,15 +1,22 @@
 // Lines of standard input: edited and remembered (libedit) on a terminal, plain when piped.
 #pragma once
 
+#include <termios.h>
+
+#include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 
 namespace pumice::tools {
 
-/// One lives at a time: libedit has one state a program.
+/// One lives at a time: there is one terminal.
 class LineReader {
  public:
-  LineReader();
+  /// `history`: a file of lines typed in earlier runs, which those typed now are added to; empty:
+  /// none. Only where input is a terminal; that it cannot be read or written stops nothing.
+  explicit LineReader(std::filesystem::path history = {});
+  ~LineReader();
 
   /// The next line without its end; nothing at the end of input. `prompt` is shown on a terminal
   /// only. There Ctrl-C takes back what was typed: the line is empty then, and `cancelled` says so;
@@ -20,8 +27,29 @@ class LineReader {
   bool interactive() const { return interactive_; }
 
  private:
+  struct Editor;
+
+  void load_history() const;
+  void remember(const std::string& line);
+
+  std::filesystem::path history_;
+  std::string last_;                // that was remembered
+  std::unique_ptr<Editor> editor_;  // where input is a terminal
   bool interactive_;
   bool cancelled_ = false;
+};
+
+/// While one lives what is typed ahead is not shown, so that it does not stand within an answer.
+/// The next line read has it.
+class EchoOff {
+ public:
+  EchoOff();
+  ~EchoOff();
+  EchoOff(const EchoOff&) = delete;
+  EchoOff& operator=(const EchoOff&) = delete;
+
+ private:
+  std::optional<termios> before_;
 };
 
 }  // namespace pumice::tools

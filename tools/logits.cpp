@@ -34,9 +34,9 @@ struct LogitsOptions {
 
 Result<std::vector<TokenId>> tokens_of(const LogitsOptions& options, const GgufFile& file) {
   if (options.tokens_option->count() > 0) return parse_numbers("--tokens", options.tokens);
-  PUMICE_TRY(
-      const std::string text,
-      read_prompt(options.prompt_option->count() > 0 ? &options.prompt : nullptr, options.file));
+  PUMICE_TRY(const std::string text,
+             read_prompt_to_continue(options.prompt_option->count() > 0 ? &options.prompt : nullptr,
+                                     options.file));
   PUMICE_TRY(const Tokenizer tokenizer, load_tokenizer(file));
   return tokenizer.encode(text, {.parse_special = true});
 }
@@ -111,7 +111,7 @@ Status logits(LogitsOptions options) {
       std::vector<std::filesystem::path>{options.model.model, options.file, options.reference}));
   PUMICE_TRY(const GgufFile file, GgufFile::open(options.model.model));
   PUMICE_TRY(std::vector<TokenId> tokens, tokens_of(options, file));
-  if (tokens.empty()) return make_error(ErrorCode::kInvalidArgument, "the prompt has no tokens");
+  if (tokens.empty()) return no_tokens();
   const auto n_tokens = static_cast<uint32_t>(tokens.size());
   PUMICE_TRY(const Program program, build_program(file));
   PUMICE_TRY(const uint32_t context_tokens, context_for(options.model, program, n_tokens, 0));

@@ -45,15 +45,19 @@ struct Scores {
 Result<TextWindows> windows_of(const PerplexityOptions& options, const Tokenizer& tokenizer,
                                uint32_t window_tokens) {
   PUMICE_TRY(std::string text, read_prompt(nullptr, options.file));
+  const std::string source = options.file.empty() ? "standard input" : options.file;
+  if (text.empty()) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "{} is empty: there is nothing to score; give a text with -f FILE", source);
+  }
   if (text.ends_with('\n')) text.pop_back();  // as llama.cpp reads files
   TextWindows windows{.window_tokens = window_tokens};
   PUMICE_TRY(windows.tokens, tokenizer.encode(text));
   if (windows.count() == 0) {
     return make_error(ErrorCode::kInvalidArgument,
-                      "{}: {} tokens are less than one window of {}; give a longer text or a "
-                      "smaller -c",
-                      options.file.empty() ? "standard input" : options.file, windows.tokens.size(),
-                      window_tokens);
+                      "{}: the text has {} tokens, less than one window of {}; give a longer one "
+                      "or a smaller -c",
+                      source, windows.tokens.size(), window_tokens);
   }
   return windows;
 }

@@ -1,10 +1,12 @@
 // pumice run: continue a prompt, streaming text to stdout.
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 #include "base/output_file.hpp"
 #include "cache/token_cache.hpp"
@@ -82,6 +84,7 @@ class Runner {
   Status open(const GgufFile& file, size_t prompt_tokens);
   Result<std::vector<TokenId>> encode(const std::string& text);
   Result<Generation> generate_one(std::vector<TokenId> prompt);
+  Status end_line();
   Status once(const GgufFile& file);
   Status repl(const GgufFile& file);
 
@@ -91,7 +94,8 @@ class Runner {
   TokenCache token_cache_{kTokenCacheBytes};
   std::optional<Recovery> recovery_;
   std::unique_ptr<Engine> engine_;
-  Status output_;  ///< of what was printed last
+  Status output_;              ///< of what was printed last
+  bool line_is_open_ = false;  ///< of text that was printed
 };
 
 Status Runner::open(const GgufFile& file, size_t prompt_tokens) {
@@ -127,7 +131,7 @@ Result<std::vector<TokenId>> Runner::encode(const std::string& text) {
     return *known;
   }
   PUMICE_TRY(std::vector<TokenId> tokens, tokenizer_->encode(text, {.parse_special = true}));
-  if (tokens.empty()) return make_error(ErrorCode::kInvalidArgument, "the prompt has no tokens");
+  if (tokens.empty()) return no_tokens();
   token_cache_.put(options_.model.model, text, tokens);
   logger_.info("token cache: miss, {} bytes are {} tokens ({} hits, {} misses)", text.size(),
                tokens.size(), token_cache_.stats().hits, token_cache_.stats().misses);
@@ -136,7 +140,9 @@ Result<std::vector<TokenId>> Runner::encode(const std::string& text) {
 
 Result<Generation> Runner::generate_one(std::vector<TokenId> prompt) {
   const auto sink = [&](std::string_view piece) {
-    if (!options_.json) output_ = print_output(piece);
+    if (options_.json) return true;
+    output_ = print_output(piece);
+    line_is_open_ = !piece.ends_with('\n');
     return output_.ok();
   };
   const uint32_t window = engine_->options().context_tokens;
@@ -148,14 +154,18 @@ Result<Generation> Runner::generate_one(std::vector<TokenId> prompt) {
     const auto left = window - std::min<size_t>(window, prompt.size());
     n_predict = std::min(n_predict, static_cast<int64_t>(std::max<size_t>(left, 1)));
   }
-  PUMICE_TRY(Generation generation, generate(*engine_,
-                                             {.prompt = std::move(prompt),
-                                              .max_new_tokens = static_cast<uint32_t>(n_predict),
-                                              .sampling = options_.generation.sampler,
-                                              .tokenizer = tokenizer_,
-                                              .ignore_end = options_.generation.ignore_eos,
-                                              .stop_strings = options_.generation.stop_strings},
-                                             sink, recover_by(*recovery_, *engine_)));
+  Result<Generation> generated = generate(*engine_,
+                                          {.prompt = std::move(prompt),
+                                           .max_new_tokens = static_cast<uint32_t>(n_predict),
+                                           .sampling = options_.generation.sampler,
+                                           .tokenizer = tokenizer_,
+                                           .ignore_end = options_.generation.ignore_eos,
+                                           .stop_strings = options_.generation.stop_strings},
+                                          sink, recover_by(*recovery_, *engine_));
+  const bool is_empty_answer = generated.ok() && generated->text.empty();
+  if (options_.repl && !options_.json && is_empty_answer) line_is_open_ = true;
+  if (output_.ok()) output_ = end_line();
+  PUMICE_TRY(Generation generation, std::move(generated));
   if (until_full && generation.report.end_reason == EndReason::kLength) {
     generation.report.end_reason = EndReason::kWindow;
   }
@@ -169,10 +179,19 @@ Result<Generation> Runner::generate_one(std::vector<TokenId> prompt) {
   return generation;
 }
 
+/// A text alone in a file or pipe is what the model wrote and nothing else; people and the next
+/// answer begin a new line.
+Status Runner::end_line() {
+  if (!std::exchange(line_is_open_, false)) return {};
+  if (options_.repl || isatty(STDOUT_FILENO) == 1) return print_output("\n");
+  if (isatty(STDERR_FILENO) == 1) print_message("\n");  // where the pipe may lead too
+  return {};
+}
+
 Status Runner::once(const GgufFile& file) {
-  PUMICE_TRY(
-      const std::string text,
-      read_prompt(options_.prompt_option->count() > 0 ? &options_.prompt : nullptr, options_.file));
+  PUMICE_TRY(const std::string text,
+             read_prompt_to_continue(
+                 options_.prompt_option->count() > 0 ? &options_.prompt : nullptr, options_.file));
   PUMICE_TRY(std::vector<TokenId> prompt, encode(options_.escape ? unescaped(text) : text));
   PUMICE_TRY_STATUS(open(file, prompt.size()));
   PUMICE_TRY(const Generation generation, generate_one(std::move(prompt)));

@@ -135,10 +135,11 @@ void print_stats(const std::string& stats, const Engine& engine) {
   }
   const Telemetry& t = engine.scheduler().telemetry();
   print_message(
-      "{} steps, {} requests finished, {} cancelled, {} failed, {} preemptions\n"
-      "{} prompt tokens, {} of them cached; {} generated, {} more computed ahead and discarded\n",
-      t.steps, t.finished, t.cancelled, t.failed, t.preemptions, t.prompt_tokens, t.cached_tokens,
-      t.generated_tokens, t.discarded_tokens);
+      "{}, {} finished, {} cancelled, {} failed, {}\n"
+      "{}, {} of them cached; {} generated, {} more computed ahead and discarded\n",
+      counted(t.steps, "step"), counted(t.finished, "request"), t.cancelled, t.failed,
+      counted(t.preemptions, "preemption"), counted(t.prompt_tokens, "prompt token"),
+      t.cached_tokens, t.generated_tokens, t.discarded_tokens);
   const auto row = [](const char* name, const Histogram& histogram, double scale) {
     print_message("{:<18} p50 {:>9.2f}  p90 {:>9.2f}  p99 {:>9.2f}\n", name,
                   histogram.percentile(0.5) * scale, histogram.percentile(0.9) * scale,

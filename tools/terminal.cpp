@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -88,6 +89,42 @@ void print_text(std::string_view text) {
   if (!written && g_output_errno == 0) g_output_errno = errno;
 }
 
+void print_notice(std::string_view text) {
+  winsize size{};
+  const bool is_wide = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 20;
+  print_message(is_wide ? std::string_view(word_wrapped(text, size.ws_col)) : text);
+}
+
+std::string word_wrapped(std::string_view text, size_t columns) {
+  std::string wrapped;
+  size_t column = 0;        // characters in this line
+  size_t blank = 0;         // where it may break: behind this many bytes; 0: nowhere
+  size_t behind_blank = 0;  // characters since
+  for (const char c : text) {
+    wrapped += c;
+    if (c == '\n') {
+      column = blank = behind_blank = 0;
+      continue;
+    }
+    if ((static_cast<unsigned char>(c) & 0xC0) == 0x80) continue;  // more of a character
+    ++column;
+    ++behind_blank;
+    if (c == ' ') {
+      blank = wrapped.size();
+      behind_blank = 0;
+    } else if (column > columns && blank > 0) {
+      wrapped[blank - 1] = '\n';
+      column = behind_blank;
+      blank = 0;
+    }
+  }
+  return wrapped;
+}
+
+std::string counted(size_t n, std::string_view noun) {
+  return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s");
+}
+
 Status print_output(std::string_view text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) {
     return {};
@@ -160,6 +197,8 @@ std::filesystem::path config_file() {
 
 std::filesystem::path cache_directory() { return xdg_directory("XDG_CACHE_HOME", ".cache"); }
 
+std::filesystem::path state_directory() { return xdg_directory("XDG_STATE_HOME", ".local/state"); }
+
 Result<std::string> read_text_file(const std::filesystem::path& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) {
@@ -190,8 +229,20 @@ Result<std::string> read_prompt(const std::string* text, const std::string& file
     }
   }
   if (text == nullptr) prompt.erase(0, prompt.size() - without_byte_order_mark(prompt).size());
-  if (prompt.empty()) return make_error(ErrorCode::kInvalidArgument, "the prompt is empty");
   return prompt;
+}
+
+Result<std::string> read_prompt_to_continue(const std::string* text, const std::string& file) {
+  PUMICE_TRY(std::string prompt, read_prompt(text, file));
+  if (!prompt.empty() || text != nullptr || !file.empty()) return prompt;
+  return make_error(ErrorCode::kInvalidArgument,
+                    "no prompt: standard input is empty; give one with -p TEXT or -f FILE");
+}
+
+Error no_tokens() {
+  return make_error(ErrorCode::kInvalidArgument,
+                    "the prompt is empty, and this model has no beginning-of-text token to start "
+                    "from: give it some text");
 }
 
 }  // namespace pumice::tools

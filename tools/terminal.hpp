@@ -41,6 +41,17 @@ void print_text(fmt::format_string<Args...> format, Args&&... args) {
   print_text(std::string_view(fmt::format(format, std::forward<Args>(args)...)));
 }
 
+/// The same for sentences: on a terminal lines break between words.
+void print_notice(std::string_view text);
+template <typename... Args>
+void print_notice(fmt::format_string<Args...> format, Args&&... args) {
+  print_notice(std::string_view(fmt::format(format, std::forward<Args>(args)...)));
+}
+/// `text` with lines of at most that many characters, broken at blanks; longer words stay whole.
+std::string word_wrapped(std::string_view text, size_t columns);
+/// "1 message", "2 messages".
+std::string counted(size_t n, std::string_view noun);
+
 /// To standard output, at once and byte for byte: text of models, and what other programs read.
 /// Errors: cannot_write's.
 Status print_output(std::string_view text);
@@ -77,13 +88,20 @@ class ProgressBar {
 std::filesystem::path config_file();
 /// ~/.cache/pumice, or where XDG_CACHE_HOME says; empty if there is no home.
 std::filesystem::path cache_directory();
+/// ~/.local/state/pumice, or where XDG_STATE_HOME says; empty if there is no home.
+std::filesystem::path state_directory();
 
 /// A whole file. Errors: kBadFile.
 Result<std::string> read_text_file(const std::filesystem::path& path);
 
-/// The prompt: `text` if given, else the file, else standard input; of those without a byte order
-/// mark. Errors: kInvalidArgument when
-/// it is empty or nothing was given on a terminal, kBadFile when unreadable.
+/// The prompt, which may be empty: `text` if given, else the file, else standard input; of those
+/// without a byte order mark. Errors: kInvalidArgument when nothing was given on a terminal,
+/// kBadFile when unreadable.
 Result<std::string> read_prompt(const std::string* text, const std::string& file);
+/// The same for a model to go on with: an empty one is meant when it was given, but standard input
+/// without a byte is none.
+Result<std::string> read_prompt_to_continue(const std::string* text, const std::string& file);
+/// Of a prompt that has not a single token.
+Error no_tokens();
 
 }  // namespace pumice::tools

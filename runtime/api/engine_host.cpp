@@ -519,6 +519,7 @@ void EngineHost::keep_what_was_said(OpenRequest request, OpenSession& session) {
   if (!request.conversation) return;
   request.conversation->answer(std::move(request.answer));
   session.conversation = std::move(*request.conversation);
+  if (request.n_forgotten != 0) session.n_forgotten = request.n_forgotten;
 }
 
 // ---- saved sessions

@@ -109,6 +109,7 @@ class EngineHost {
     std::vector<TokenId> tokens;  // it holds
     LastAnswer last;
     Conversation conversation;   // of messages, if it is one of those
+    size_t n_forgotten = 0;      // of its last prompt
     bool busy = false;           // a request of it has not ended
     pumice_request request = 0;  // that one, once it is submitted
   };

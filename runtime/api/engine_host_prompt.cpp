@@ -9,21 +9,21 @@ namespace pumice::api {
 namespace {
 
 Result<Conversation> with_messages(Conversation conversation,
-                                   const std::vector<ChatMessage>& messages) {
+                                   const std::vector<ChatMessage>& messages, bool special) {
   for (const ChatMessage& message : messages) {
     if (message.role == "system") {
-      conversation.set_system(message.content);
+      conversation.set_system(message.content, special);
     } else if (message.role == "user") {
-      conversation.ask(message.content);
+      conversation.ask(message.content, special);
     } else if (message.role == "assistant") {
-      conversation.answer(message.content);
+      conversation.answer(message.content, special);
     } else {
       return make_error(ErrorCode::kInvalidArgument,
                         "a message's role is \"{}\", expected system, user or assistant",
                         printable(message.role));
     }
   }
-  if (conversation.messages().empty() || conversation.messages().back().role != "user") {
+  if (!conversation.awaits_answer()) {
     return make_error(ErrorCode::kInvalidArgument, "the last message must be the user's");
   }
   return conversation;
@@ -112,12 +112,15 @@ Status EngineHost::add_messages(const RequestInput& input, const OpenSession& se
                       "this session is one of text, which messages cannot go on with");
   }
   if (!model_.format->ok()) return model_.format->error();
-  PUMICE_TRY(Conversation conversation, with_messages(session.conversation, input.messages));
+  PUMICE_TRY(Conversation conversation,
+             with_messages(session.conversation, input.messages, input.special));
   // Without a number a quarter of the context is the answer's.
   const uint32_t wanted = input.max_new_tokens != 0 ? input.max_new_tokens : window_ / 4;
   const uint32_t room = window_ - std::clamp(wanted, 1u, std::max(window_ / 2, 1u));
-  PUMICE_TRY(FittedPrompt fitted, fit_prompt(conversation, **model_.format, *model_.tokenizer, room,
-                                             overflow_ != OverflowPolicy::kStop));
+  PUMICE_TRY(FittedPrompt fitted, fit_prompt(conversation, **model_.format, *model_.tokenizer,
+                                             {.max_tokens = room,
+                                              .forget = overflow_ != OverflowPolicy::kStop,
+                                              .n_forgotten = session.n_forgotten}));
   prepared.request.prompt = std::move(fitted.tokens);
   prepared.record.n_forgotten = static_cast<uint32_t>(fitted.n_forgotten);
   if (ReasoningSplitter::is_open(fitted.text)) prepared.record.answer = "<think>\n";

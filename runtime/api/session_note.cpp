@@ -31,7 +31,8 @@ struct Header {
   uint32_t reserved = 0;
 };
 struct MessageHeader {
-  uint32_t role = 0;  // of kRoles
+  uint16_t role = 0;     // of kRoles
+  uint16_t special = 0;  // 1: its control tokens are tokens
   uint32_t n_bytes = 0;
 };
 
@@ -58,17 +59,18 @@ Result<Conversation> take_conversation(std::string_view& bytes, uint32_t n_messa
   Conversation conversation;
   for (uint32_t i = 0; i < n_messages; ++i) {
     MessageHeader message;
-    if (!take(bytes, message) || message.role >= kRoles.size() || message.n_bytes > bytes.size()) {
+    if (!take(bytes, message) || message.role >= kRoles.size() || message.special > 1 ||
+        message.n_bytes > bytes.size()) {
       return refused("its messages are malformed");
     }
     std::string content(bytes.substr(0, message.n_bytes));
     bytes.remove_prefix(message.n_bytes);
     if (message.role == 0) {
-      conversation.set_system(std::move(content));
+      conversation.set_system(std::move(content), message.special == 1);
     } else if (message.role == 1) {
-      conversation.ask(std::move(content));
+      conversation.ask(std::move(content), message.special == 1);
     } else {
-      conversation.answer(std::move(content));
+      conversation.answer(std::move(content), message.special == 1);
     }
   }
   if (n_messages > 0 && (conversation.messages().size() != n_messages ||
@@ -91,8 +93,9 @@ std::string write_session_note(const SessionNote& note) {
                        .by_sentences = note.delivery == Delivery::kSentence});
   for (const ChatMessage& message : messages) {
     const auto role = std::ranges::find(kRoles, message.role) - kRoles.begin();
-    append(bytes, MessageHeader{static_cast<uint32_t>(role),
-                                static_cast<uint32_t>(message.content.size())});
+    append(bytes, MessageHeader{.role = static_cast<uint16_t>(role),
+                                .special = message.special,
+                                .n_bytes = static_cast<uint32_t>(message.content.size())});
     bytes += message.content;
   }
   return bytes;

@@ -20,6 +20,14 @@ constexpr std::string_view kBlanks = " \t\r\n";
 
 bool is_from(const ChatMessage& message, std::string_view role) { return message.role == role; }
 
+std::vector<size_t> questions_of(const std::vector<ChatMessage>& messages) {
+  std::vector<size_t> questions;
+  for (size_t i = 0; i < messages.size(); ++i) {
+    if (is_from(messages[i], kUser)) questions.push_back(i);
+  }
+  return questions;
+}
+
 /// How much of the end of `text` is a start of `tag`, less than all of it.
 size_t n_started(std::string_view text, std::string_view tag) {
   for (size_t n = std::min(text.size(), tag.size() - 1); n > 0; --n) {
@@ -33,6 +41,7 @@ size_t n_started(std::string_view text, std::string_view tag) {
 Result<ChatFormat> ChatFormat::create(std::string_view source, const Vocabulary& vocabulary) {
   ChatFormat format;
   PUMICE_TRY(format.template_, ChatTemplate::parse(source));
+  format.named_tags_ = tags_named_in(source);
   if (vocabulary.bos()) format.bos_ = vocabulary.text(*vocabulary.bos());
   if (vocabulary.eos()) format.eos_ = vocabulary.text(*vocabulary.eos());
   return format;
@@ -49,7 +58,22 @@ Result<std::string> ChatFormat::render_by_template(std::span<const ChatMessage> 
   return template_->render(context);
 }
 
-Result<std::string> ChatFormat::render(std::span<const ChatMessage> messages) const {
+Result<RenderedPrompt> ChatFormat::render(std::span<const ChatMessage> messages,
+                                          const Tokenizer& tokenizer) const {
+  ContentMask mask(tokenizer.special_tokens(), named_tags_);
+  std::vector<ChatMessage> hidden(messages.begin(), messages.end());
+  for (ChatMessage& message : hidden) {
+    if (message.special) continue;
+    PUMICE_TRY(message.content, mask.hide(message.content));
+  }
+  const Result<std::string> text = render_hidden(hidden);
+  // A template's own words may quote a message.
+  if (!text.ok()) return Error{text.error().code, mask.reveal(text.error().message).text};
+  return mask.reveal(*text);
+}
+
+/// The text of messages as they are given.
+Result<std::string> ChatFormat::render_hidden(std::span<const ChatMessage> messages) const {
   if (is_plain()) {
     std::string text;
     for (const ChatMessage& message : messages) {
@@ -68,9 +92,12 @@ Result<std::string> ChatFormat::render(std::span<const ChatMessage> messages) co
   return without.ok() ? without : text;
 }
 
-Result<std::vector<TokenId>> ChatFormat::encode(const Tokenizer& tokenizer, std::string_view text) {
-  PUMICE_TRY(std::vector<TokenId> tokens,
-             tokenizer.encode(text, {.add_special = false, .parse_special = true}));
+Result<std::vector<TokenId>> ChatFormat::encode(const Tokenizer& tokenizer,
+                                                const RenderedPrompt& prompt) {
+  PUMICE_TRY(
+      std::vector<TokenId> tokens,
+      tokenizer.encode(prompt.text,
+                       {.add_special = false, .parse_special = true, .literal = prompt.literal}));
   const Vocabulary& vocabulary = tokenizer.vocabulary();
   const bool has_bos = !tokens.empty() && vocabulary.bos() == tokens.front();
   if (vocabulary.add_bos() && vocabulary.bos() && !has_bos) {
@@ -79,7 +106,7 @@ Result<std::vector<TokenId>> ChatFormat::encode(const Tokenizer& tokenizer, std:
   return tokens;
 }
 
-Result<Conversation> Conversation::parse(std::string_view json) {
+Result<Conversation> Conversation::parse(std::string_view json, bool special) {
   const auto bad = [](std::string_view what) {
     return make_error(ErrorCode::kBadFile, "no conversation: {}", what);
   };
@@ -106,7 +133,7 @@ Result<Conversation> Conversation::parse(std::string_view json) {
                       "and the assistant's in turns",
                       so_far.size() + 1, printable(role, 40)));
     }
-    conversation.messages_.push_back({role, message["content"].get<std::string>()});
+    conversation.messages_.push_back({role, message["content"].get<std::string>(), special});
   }
   return conversation;
 }
@@ -123,11 +150,15 @@ std::string Conversation::system() const {
   return !messages_.empty() && is_from(messages_.front(), kSystem) ? messages_.front().content : "";
 }
 
-void Conversation::set_system(std::string text) {
+void Conversation::set_system(std::string text, bool special) {
   if (!messages_.empty() && is_from(messages_.front(), kSystem)) messages_.erase(messages_.begin());
   if (!text.empty()) {
-    messages_.insert(messages_.begin(), {std::string(kSystem), std::move(text)});
+    messages_.insert(messages_.begin(), {std::string(kSystem), std::move(text), special});
   }
+}
+
+bool Conversation::awaits_answer() const {
+  return !messages_.empty() && is_from(messages_.back(), kUser);
 }
 
 bool Conversation::take_back_answer() {
@@ -151,30 +182,125 @@ size_t Conversation::n_questions() const {
       messages_, [](const ChatMessage& message) { return is_from(message, kUser); }));
 }
 
-bool Conversation::forget_oldest() {
-  if (n_questions() < 2) return false;
-  const auto is_question = [](const ChatMessage& message) { return is_from(message, kUser); };
-  const auto first = std::ranges::find_if(messages_, is_question);
-  messages_.erase(first, std::find_if(first + 1, messages_.end(), is_question));
-  return true;
+size_t Conversation::n_said() const {
+  return static_cast<size_t>(std::ranges::count_if(
+      messages_, [](const ChatMessage& message) { return !is_from(message, kSystem); }));
 }
 
+namespace {
+
+/// Prompts of a conversation without its oldest exchanges.
+class PromptMaker {
+ public:
+  PromptMaker(const Conversation& conversation, const ChatFormat& format,
+              const Tokenizer& tokenizer)
+      : messages_(conversation.messages()),
+        format_(format),
+        tokenizer_(tokenizer),
+        questions_(questions_of(messages_)) {}
+
+  /// The last question is never forgotten.
+  size_t most_forgotten() const { return questions_.empty() ? 0 : questions_.size() - 1; }
+
+  Result<FittedPrompt> make(size_t n_forgotten) {
+    ++n_rendered_;
+    const auto begin = messages_.begin();
+    std::vector<ChatMessage> remembered;
+    if (n_forgotten == 0) {
+      remembered = messages_;
+    } else {
+      remembered.assign(begin, begin + static_cast<ptrdiff_t>(questions_.front()));
+      remembered.insert(remembered.end(), begin + static_cast<ptrdiff_t>(questions_[n_forgotten]),
+                        messages_.end());
+    }
+    PUMICE_TRY(RenderedPrompt rendered, format_.render(remembered, tokenizer_));
+    FittedPrompt prompt{.n_forgotten = n_forgotten, .n_rendered = n_rendered_};
+    PUMICE_TRY(prompt.tokens, ChatFormat::encode(tokenizer_, rendered));
+    prompt.text = std::move(rendered.text);
+    return prompt;
+  }
+
+  /// How many are to be forgotten until what is left has at most that many bytes.
+  size_t forgotten_for(size_t max_bytes) const {
+    size_t n_bytes = 0;
+    size_t n = most_forgotten();
+    for (size_t i = messages_.size(); i-- > 0;) {
+      n_bytes += messages_[i].content.size();
+      if (n_bytes > max_bytes) return std::min(n + 1, most_forgotten());
+      if (n > 0 && i == questions_[n]) --n;
+    }
+    return n;
+  }
+  size_t n_bytes(size_t n_forgotten) const {
+    size_t n_bytes = 0;
+    for (size_t i = n_forgotten == 0 ? 0 : questions_[n_forgotten]; i < messages_.size(); ++i) {
+      n_bytes += messages_[i].content.size();
+    }
+    return n_bytes;
+  }
+
+  size_t n_rendered() const { return n_rendered_; }
+
+ private:
+  const std::vector<ChatMessage>& messages_;
+  const ChatFormat& format_;
+  const Tokenizer& tokenizer_;
+  std::vector<size_t> questions_;
+  size_t n_rendered_ = 0;
+};
+
+}  // namespace
+
+// Searched from where the last turn ended, in steps that double, then between. Where a prompt is
+// far too long, as the first of a long conversation may be, its size tells where to go on.
 Result<FittedPrompt> fit_prompt(const Conversation& conversation, const ChatFormat& format,
-                                const Tokenizer& tokenizer, size_t max_tokens, bool forget) {
-  Conversation remembered = conversation;
-  FittedPrompt prompt;
-  for (;;) {
-    PUMICE_TRY(prompt.text, format.render(remembered.messages()));
-    PUMICE_TRY(prompt.tokens, ChatFormat::encode(tokenizer, prompt.text));
-    if (prompt.tokens.size() <= max_tokens) return prompt;
-    if (!forget || !remembered.forget_oldest()) {
+                                const Tokenizer& tokenizer, const FitOptions& options) {
+  constexpr size_t kMostBytesPerToken = 16;  // nearly
+  PromptMaker maker(conversation, format, tokenizer);
+  const size_t most = options.forget ? maker.most_forgotten() : 0;
+  size_t guess =
+      std::max(options.n_forgotten, maker.forgotten_for(kMostBytesPerToken * options.max_tokens));
+  std::optional<FittedPrompt> best;
+  // Fewer than `low` are too few, `high` are enough.
+  size_t low = 0;
+  size_t high = most + 1;
+  size_t step = 1;
+  bool grows = false;  // in steps, towards more
+  while (low < high) {
+    const size_t n = std::clamp(guess, low, std::min(high - 1, most));
+    Result<FittedPrompt> prompt = maker.make(n);
+    // One that is too long for the template or the tokenizer is for the context too.
+    const bool is_too_long = !prompt.ok() && prompt.error().code == ErrorCode::kDoesNotFit;
+    if (!prompt.ok() && (!is_too_long || n == most)) return prompt;
+    const size_t n_tokens = is_too_long ? 0 : prompt->tokens.size();
+    const bool fits = !is_too_long && n_tokens <= options.max_tokens;
+    if (!fits && n == most) {
       return make_error(ErrorCode::kDoesNotFit,
                         "the {} has {} tokens, {} more than the context has room for",
-                        remembered.n_questions() > 1 ? "conversation" : "message",
-                        prompt.tokens.size(), prompt.tokens.size() - max_tokens);
+                        most == maker.most_forgotten() ? "message" : "conversation", n_tokens,
+                        n_tokens - options.max_tokens);
     }
-    ++prompt.n_forgotten;
+    if (fits) {
+      high = n;
+      best = std::move(prompt).value();
+    } else {
+      low = n + 1;
+    }
+    if (!fits && step == 1 && n_tokens / 2 > options.max_tokens) {
+      guess = maker.forgotten_for(maker.n_bytes(n) * options.max_tokens / n_tokens);
+      continue;
+    }
+    if (step == 1) grows = !fits;
+    if (step == 0 || (step > 1 && grows == fits)) {
+      step = 0;  // the last step went too far
+      guess = low + (high - low) / 2;
+    } else {
+      guess = grows ? low + step - 1 : high - std::min(step, high);
+      step *= 2;
+    }
   }
+  best->n_rendered = maker.n_rendered();
+  return *std::move(best);
 }
 
 bool ReasoningSplitter::is_open(std::string_view prompt) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@
 
 #include "base/result.hpp"
 #include "text/chat_template.hpp"
+#include "text/content_mask.hpp"
 #include "text/tokenizer.hpp"
 
 namespace pumice {
@@ -19,12 +21,15 @@ namespace pumice {
 struct ChatMessage {
   std::string role;  ///< "system", "user" or "assistant"
   std::string content;
+  /// Spellings of control tokens ("<|im_end|>") in the content are these tokens. Only for texts of
+  /// whom you trust to write the template's own marks; otherwise they stay text.
+  bool special = false;
 
   bool operator==(const ChatMessage&) const = default;
 };
 
 /// How messages become tokens: by a chat template or, plainly, one after the other, which a model
-/// that was never taught to converse goes on with. Copyable; any number of threads may encode.
+/// that is no chat model continues. Copyable; any number of threads may encode.
 class ChatFormat {
  public:
   /// The plain one.
@@ -37,17 +42,21 @@ class ChatFormat {
 
   /// The text up to where the assistant's answer begins. The system's message comes first if there
   /// is one; where a template refuses it, it stands at the start of the first message of the user.
-  /// Errors: those of ChatTemplate::render.
-  Result<std::string> render(std::span<const ChatMessage> messages) const;
+  /// Errors: those of ChatTemplate::render and ContentMask::hide.
+  Result<RenderedPrompt> render(std::span<const ChatMessage> messages,
+                                const Tokenizer& tokenizer) const;
 
-  /// Of a rendered text, with one BOS where the vocabulary asks for it, whether or not the template
-  /// wrote it. Errors: those of Tokenizer::encode.
-  static Result<std::vector<TokenId>> encode(const Tokenizer& tokenizer, std::string_view text);
+  /// With one BOS where the vocabulary asks for it, whether or not the template wrote it. Errors:
+  /// those of Tokenizer::encode.
+  static Result<std::vector<TokenId>> encode(const Tokenizer& tokenizer,
+                                             const RenderedPrompt& prompt);
 
  private:
+  Result<std::string> render_hidden(std::span<const ChatMessage> messages) const;
   Result<std::string> render_by_template(std::span<const ChatMessage> messages) const;
 
   std::optional<ChatTemplate> template_;
+  std::set<std::string, std::less<>> named_tags_;  // in the template
   std::string bos_;
   std::string eos_;
 };
@@ -55,26 +64,32 @@ class ChatFormat {
 /// Messages in turns: perhaps one of the system's, then the user's and the assistant's. One thread.
 class Conversation {
  public:
-  /// As the file of `to_json` has it. Errors (kBadFile): what is wrong with it.
-  static Result<Conversation> parse(std::string_view json);
+  /// As the file of `to_json` has it; `special` of every message as given. Errors (kBadFile): what
+  /// is wrong with it.
+  static Result<Conversation> parse(std::string_view json, bool special = false);
   std::string to_json() const;
 
   const std::vector<ChatMessage>& messages() const { return messages_; }
   /// The system's message; empty: none.
   std::string system() const;
-  void set_system(std::string text);
+  void set_system(std::string text, bool special = false);
 
-  void ask(std::string text) { messages_.push_back({"user", std::move(text)}); }
-  void answer(std::string text) { messages_.push_back({"assistant", std::move(text)}); }
+  void ask(std::string text, bool special = false) {
+    messages_.push_back({"user", std::move(text), special});
+  }
+  void answer(std::string text, bool special = false) {
+    messages_.push_back({"assistant", std::move(text), special});
+  }
+  /// Whether the last message is a question.
+  bool awaits_answer() const;
   /// Without the last question and what followed it. False: there is none.
   bool undo();
   /// Without what followed the last question. False: there is no question.
   bool take_back_answer();
   void clear();
   size_t n_questions() const;
-
-  /// Without the oldest question and its answer; false where only one is left.
-  bool forget_oldest();
+  /// Messages but for the system's.
+  size_t n_said() const;
 
  private:
   std::vector<ChatMessage> messages_;
@@ -87,10 +102,18 @@ struct FittedPrompt {
   std::string text;
   std::vector<TokenId> tokens;
   size_t n_forgotten = 0;  ///< questions left out
+  size_t n_rendered = 0;   ///< prompts that were made to find that number
+};
+struct FitOptions {
+  size_t max_tokens = 0;
+  bool forget = false;
+  /// Of the conversation's last prompt, where the search begins: with the right number a prompt is
+  /// rendered once or twice, with any other a number of times that grows as its logarithm.
+  size_t n_forgotten = 0;
 };
 /// Errors: kDoesNotFit, with the numbers; those of `render` and `encode`.
 Result<FittedPrompt> fit_prompt(const Conversation& conversation, const ChatFormat& format,
-                                const Tokenizer& tokenizer, size_t max_tokens, bool forget);
+                                const Tokenizer& tokenizer, const FitOptions& options);
 
 /// Tells the reasoning that some models begin with, between <think> and </think>, from the answer,
 /// as text comes. One thread.

@@ -62,12 +62,13 @@ Result<SpecialTokens> SpecialTokens::create(const Vocabulary& vocabulary) {
                         text.size(), kMaxSpecialBytes);
     }
     const Entry entry = {text, id, vocabulary.takes_blanks_before(id),
-                         vocabulary.takes_blanks_behind(id)};
+                         vocabulary.takes_blanks_behind(id), user_defined};
     result.all_.entries.push_back(entry);
-    if (user_defined) result.user_defined_.entries.push_back(entry);
+    (user_defined ? result.user_defined_ : result.control_).entries.push_back(entry);
   }
   result.all_.build();
   result.user_defined_.build();
+  result.control_.build();
   return result;
 }
 
@@ -90,7 +91,8 @@ void SpecialTokens::Index::build() {
   for (size_t b = 0; b < 256; ++b) first[b + 1] += first[b];
 }
 
-const SpecialTokens::Entry* SpecialTokens::Index::longest_prefix(std::string_view text) const {
+const SpecialTokens::Entry* SpecialTokens::Index::longest_prefix(std::string_view text,
+                                                                 bool only_user_defined) const {
   if (text.empty()) return nullptr;
   const auto lead = static_cast<uint8_t>(text[0]);
   auto low = entries.begin() + first[lead];
@@ -98,7 +100,10 @@ const SpecialTokens::Entry* SpecialTokens::Index::longest_prefix(std::string_vie
   const Entry* best = nullptr;
   // [low, high) holds the entries that share the first `depth` bytes with the text.
   for (size_t depth = 1; low != high; ++depth) {
-    if (low->text.size() == depth) best = &*low++;  // the shortest sorts first
+    if (low->text.size() == depth) {  // the shortest sorts first
+      if (low->user_defined || !only_user_defined) best = &*low;
+      ++low;
+    }
     if (depth == text.size()) break;
     const auto byte_at = [depth](const Entry& entry) {
       return static_cast<uint8_t>(entry.text[depth]);
@@ -110,8 +115,13 @@ const SpecialTokens::Entry* SpecialTokens::Index::longest_prefix(std::string_vie
   return best;
 }
 
-std::vector<Fragment> SpecialTokens::split(std::string_view text, bool parse_special) const {
+std::vector<Fragment> SpecialTokens::split(std::string_view text, bool parse_special,
+                                           std::span<const size_t> literal) const {
   const Index& index = parse_special ? all_ : user_defined_;
+  const auto longest_at = [&](size_t begin, size_t n) {
+    const bool is_literal = std::binary_search(literal.begin(), literal.end(), begin);
+    return index.longest_prefix(text.substr(begin, n), is_literal);
+  };
 
   // One candidate a position, so memory stays linear; a candidate that overlaps an accepted token
   // comes back as the longest one that still fits.
@@ -120,7 +130,7 @@ std::vector<Fragment> SpecialTokens::split(std::string_view text, bool parse_spe
     for (size_t begin = 0; begin < text.size(); ++begin) {
       const auto lead = static_cast<uint8_t>(text[begin]);
       if (index.first[lead] == index.first[lead + 1]) continue;
-      const Entry* entry = index.longest_prefix(text.substr(begin));
+      const Entry* entry = longest_at(begin, text.npos);
       if (entry != nullptr) candidates.push_back(match_key(entry->rank, begin));
     }
   }
@@ -144,7 +154,7 @@ std::vector<Fragment> SpecialTokens::split(std::string_view text, bool parse_spe
       taken.take(begin, end);
       accepted.push_back(uint64_t{begin} << 32 | rank);
     } else if (limit > begin) {
-      const Entry* shorter = index.longest_prefix(text.substr(begin, limit - begin));
+      const Entry* shorter = longest_at(begin, limit - begin);
       if (shorter != nullptr) shortened.push(match_key(shorter->rank, begin));
     }
   }

@@ -33,7 +33,17 @@ class SpecialTokens {
   /// longer wins, then the lower id, then the one further left (llama.cpp looks for the tokens one
   /// after the other, longest first; this is the same in one pass). `text` has less than 2^32
   /// bytes.
-  std::vector<Fragment> split(std::string_view text, bool parse_special) const;
+  /// `literal`, sorted: where in the text no control or unknown token begins all the same.
+  std::vector<Fragment> split(std::string_view text, bool parse_special,
+                              std::span<const size_t> literal = {}) const;
+
+  /// Whether `text` begins with the spelling of a control or unknown token.
+  bool control_at(std::string_view text) const { return control_.longest_prefix(text) != nullptr; }
+  /// Whether a spelling of such a token begins with this byte.
+  bool control_begins_with(char c) const {
+    const auto byte = static_cast<uint8_t>(c);
+    return control_.first[byte] != control_.first[byte + 1];
+  }
 
  private:
   struct Entry {
@@ -41,6 +51,7 @@ class SpecialTokens {
     TokenId id;
     bool takes_before;
     bool takes_behind;
+    bool user_defined;
     uint32_t rank = 0;  // among all by length, the longest first, then by id
   };
   using Entries = std::vector<Entry>;  // sorted by text
@@ -50,7 +61,7 @@ class SpecialTokens {
     std::vector<uint32_t> by_rank;         // indices of entries
     void build();
     const Entry& at_rank(uint32_t rank) const { return entries[by_rank[rank]]; }
-    const Entry* longest_prefix(std::string_view text) const;
+    const Entry* longest_prefix(std::string_view text, bool only_user_defined = false) const;
   };
 
   /// `accepted`: begin << 32 | rank of each token found, in order.
@@ -59,6 +70,7 @@ class SpecialTokens {
 
   Index all_;           // user-defined, control and unknown tokens
   Index user_defined_;  // user-defined only
+  Index control_;       // the others
 };
 
 }  // namespace pumice

@@ -53,7 +53,7 @@ Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text,
   std::vector<TokenId> tokens;
   if (options.add_special && vocabulary_->add_bos()) tokens.push_back(*vocabulary_->bos());
   bool after_special = true;
-  for (const Fragment& fragment : special_.split(text, options.parse_special)) {
+  for (const Fragment& fragment : special_.split(text, options.parse_special, options.literal)) {
     if (fragment.token) {
       tokens.push_back(*fragment.token);
     } else {

@@ -1,7 +1,9 @@
 // Text to token ids. The way back is detokenizer.hpp.
 #pragma once
 
+#include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +18,8 @@ namespace pumice {
 struct EncodeOptions {
   bool add_special = true;     ///< BOS and EOS or a separator where the vocabulary asks for it
   bool parse_special = false;  ///< "</s>" in the text is the control token, not four characters
+  /// Where in the text, sorted, it is four characters all the same. Must outlive the call.
+  std::span<const size_t> literal = {};
 };
 
 /// Move-only and immutable: encode and decode from any thread at once.
@@ -38,6 +42,7 @@ class Tokenizer {
   void append_bytes(TokenId id, bool show_control, std::string& bytes) const;
 
   const Vocabulary& vocabulary() const { return *vocabulary_; }
+  const SpecialTokens& special_tokens() const { return special_; }
 
  private:
   Tokenizer(std::unique_ptr<const Vocabulary> vocabulary, SpecialTokens special,

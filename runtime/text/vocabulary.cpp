@@ -55,6 +55,14 @@ constexpr std::string_view kTurnEnds[] = {
     "<|file_sep|>",
 };
 
+// Some files have these as user-defined, which texts of users then may hold.
+constexpr std::string_view kTurnStarts[] = {
+    "<|im_start|>",      "<|start_header_id|>", "<|end_header_id|>", "<start_of_turn>",
+    "<|start_of_role|>", "<|system|>",          "<|user|>",          "<|assistant|>",
+};
+// Some files have these as control tokens, which are no part of what a model says.
+constexpr std::string_view kReasoningMarks[] = {"<think>", "</think>"};
+
 // What a tokenizer model has where a file says nothing.
 struct ModelDefaults {
   std::string_view model;
@@ -106,6 +114,7 @@ Result<std::unique_ptr<const Vocabulary>> Vocabulary::create(const VocabularyDat
   if (data.types.empty()) vocabulary->infer_types();
   vocabulary->index();
   vocabulary->load_end_tokens();
+  vocabulary->correct_types();
   vocabulary->load_blank_takers(data);
   return std::unique_ptr<const Vocabulary>(std::move(vocabulary));
 }
@@ -215,6 +224,19 @@ void Vocabulary::load_end_tokens() {
     }
   }
   std::sort(end_tokens_.begin(), end_tokens_.end());
+}
+
+void Vocabulary::correct_types() {
+  const auto retype = [this](TokenId id, TokenType from, TokenType to) {
+    if (types_[id] == from) types_[id] = to;
+  };
+  for (const TokenId id : end_tokens_) retype(id, TokenType::kUserDefined, TokenType::kControl);
+  for (const std::string_view name : kTurnStarts) {
+    if (const auto id = find(name)) retype(*id, TokenType::kUserDefined, TokenType::kControl);
+  }
+  for (const std::string_view name : kReasoningMarks) {
+    if (const auto id = find(name)) retype(*id, TokenType::kControl, TokenType::kUserDefined);
+  }
 }
 
 void Vocabulary::load_blank_takers(const VocabularyData& data) {

@@ -78,6 +78,9 @@ class Vocabulary {
   std::string_view text(TokenId id) const {
     return std::string_view(pool_).substr(ends_[id], ends_[id + 1] - ends_[id]);
   }
+  /// The file's, but for spellings whose role is known: what ends or begins a turn is a control
+  /// token and the marks of reasoning (<think>, </think>) are user-defined, whichever of the two it
+  /// says.
   TokenType type(TokenId id) const { return types_[id]; }
   bool has_scores() const { return !scores_.empty(); }
   float score(TokenId id) const { return scores_.empty() ? 0.0f : scores_[id]; }
@@ -118,6 +121,7 @@ class Vocabulary {
   void infer_types();
   void index();
   void load_end_tokens();
+  void correct_types();
   void load_blank_takers(const VocabularyData& data);
 
   std::string pool_;            // every token's text, one after the other

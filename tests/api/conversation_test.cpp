@@ -1,4 +1,6 @@
 // What a host gets through the C ABI is what an Engine says.
+#include <algorithm>
+#include <ctime>
 #include <string>
 #include <utility>
 #include <vector>
@@ -127,6 +129,72 @@ TEST_F(Conversations, MessagesGoOnFromTheAnswers) {
   pumice_request request = 0;
   const pumice_request_options words = test::request_of("and", 4);
   EXPECT_STATUS(PUMICE_INVALID_ARGUMENT, pumice_submit(engine_, session, &words, &request));
+}
+
+TEST_F(Conversations, OnlyMessagesThatAreTrustedHoldControlTokens) {
+  const uint32_t eos = tokenize("</s>", true).back();
+  const pumice_session session = open();
+  pumice_message message = {pumice_str("user"), pumice_str("Once</s> upon")};
+  pumice_request_options options{sizeof options};
+  options.messages = &message;
+  options.n_messages = 1;
+  options.max_new_tokens = 4;
+  const auto n_eos = [&](pumice_session of) { return std::ranges::count(tokens_of(of), eos); };
+  ask(session, options);
+  EXPECT_EQ(n_eos(session), 0);
+  EXPECT_EQ(detokenize(tokens_of(session)).find("Once</s> upon"), 0u);
+  options.special = 1;
+  ask(session, options);
+  EXPECT_EQ(n_eos(session), 1);
+  // The trust stays with the message, in a saved session too.
+  const void* bytes = nullptr;
+  size_t n_bytes = 0;
+  ASSERT_EQ(pumice_session_save(engine_, session, &bytes, &n_bytes), PUMICE_OK);
+  pumice_session restored = 0;
+  ASSERT_EQ(pumice_session_restore(engine_, bytes, n_bytes, nullptr, &restored), PUMICE_OK);
+  options.special = 0;
+  for (const pumice_session one : {session, restored}) {
+    ask(one, options);
+    EXPECT_EQ(n_eos(one), 1);
+  }
+}
+
+// In the thread that submits, which may be a game's.
+TEST_F(Conversations, ALongConversationIsAsQuickToSubmitAsAShortOne) {
+  pumice_engine_options engine_options{sizeof engine_options};
+  engine_options.context_tokens = 256;
+  engine_options.overflow = PUMICE_OVERFLOW_SHIFT;
+  pumice_engine_close(engine_);
+  engine_ = nullptr;
+  ASSERT_EQ(pumice_engine_create(model_, &engine_options, &engine_), PUMICE_OK);
+  std::vector<pumice_message> messages;
+  for (int i = 0; i < 2000; ++i) {
+    messages.push_back({pumice_str("user"), pumice_str("Tom and Lily went to the park to play.")});
+    messages.push_back(
+        {pumice_str("assistant"), pumice_str("They ran and ran until it was dark.")});
+  }
+  messages.push_back({pumice_str("user"), pumice_str("Then")});
+  const pumice_session session = open();
+  pumice_request_options options{sizeof options};
+  options.messages = messages.data();
+  options.n_messages = messages.size();
+  options.max_new_tokens = 2;
+  const auto submit = [&] {
+    pumice_request request = 0;
+    const std::clock_t start = std::clock();
+    EXPECT_OK(pumice_submit(engine_, session, &options, &request));
+    const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+    Answers answers;
+    test::run_until(engine_, answers, 1);
+    EXPECT_EQ(answers[request].status, PUMICE_OK) << answers[request].message;
+    EXPECT_GT(answers[request].prompt_tokens, 150u);
+    return seconds;
+  };
+  double seconds = submit();
+  options.n_messages = 1;
+  for (int turn = 0; turn < 5; ++turn) seconds += submit();
+  EXPECT_LT(seconds, 1)
+      << "of six prompts of 200 tokens; a render of all of it each time takes many";
 }
 
 TEST_F(Conversations, StopTextsEndARequestAndAreNotGiven) {

@@ -1,7 +1,7 @@
 // pumice_vulkan.h as a host uses it that has a device of its own (tests/vk/host_fixture.hpp).
 #include <gtest/gtest.h>
 
-#include <time.h>
+#include <ctime>
 
 #include <algorithm>
 #include <array>

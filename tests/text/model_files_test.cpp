@@ -11,6 +11,7 @@
 #include "tests/shared_data.hpp"
 #include "tests/text/gguf_vocabulary.hpp"
 #include "tests/text/synthetic_vocabulary.hpp"
+#include "text/conversation.hpp"
 #include "text/detokenizer.hpp"
 
 namespace pumice {
@@ -93,6 +94,44 @@ TEST(ReferenceFiles, TokeniseAsLlamaCppDoesWithAndWithoutSpecialTokens) {
   expect_reference_tokens(families, n_tested);
   expect_reference_tokens(embeddings, n_tested);
   EXPECT_GE(n_tested, 54u);
+}
+
+// Messages are hidden in part from templates, which must not matter to them.
+TEST(ChatTemplates, SayTheSameOfMessagesThatMayHoldControlTokensAndOthers) {
+  PUMICE_REQUIRE_SHARED(folder, "templates/jinja");
+  test::SyntheticVocabulary vocabulary;
+  for (const char* mark :
+       {"<|im_start|>", "<|im_end|>", "[INST]", "<|eot_id|>", "<\xEF\xBD\x9CUser\xEF\xBD\x9C>",
+        "<|channel|>", "<|message|>", "[TOOL_CALLS]", "{fim}"}) {
+    vocabulary.add(mark, 0, TokenType::kControl);
+  }
+  const Tokenizer tokenizer = vocabulary.tokenizer();
+  const std::vector<std::vector<std::string>> talks = {
+      {"Be brief. /no_think", " Is 1 < 2? ", "<think>\nHm, [x] < 3\n</think>\n\nYes <b>it</b> is.",
+       "<tool_response>\n{\"a\": [1]}\n</tool_response>"},
+      {"<tools>{}</tools>", "a[0] <- {b} /think", "Hm\n</think>\n\n<tool_call>\n{}\n</tool_call>",
+       "<think></think> \xF3\xB0\x80\x81"},
+  };
+  size_t n_rendered = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() != ".jinja") continue;
+    const ChatFormat format =
+        ChatFormat::create(read_file(entry.path()), tokenizer.vocabulary()).value();
+    for (const std::vector<std::string>& talk : talks) {
+      const auto render = [&](bool special) {
+        Conversation conversation;
+        conversation.set_system(talk[0], special);
+        conversation.ask(talk[1], special);
+        conversation.answer(talk[2], special);
+        conversation.ask(talk[3], special);
+        const Result<RenderedPrompt> prompt = format.render(conversation.messages(), tokenizer);
+        n_rendered += prompt.ok();
+        return prompt.ok() ? prompt->text : prompt.error().message;
+      };
+      EXPECT_EQ(render(false), render(true)) << entry.path().filename();
+    }
+  }
+  EXPECT_GT(n_rendered, 100u);
 }
 
 TEST(Stories, PromptsAndContinuationsAreThoseOfTheReference) {

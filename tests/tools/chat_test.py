@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """pumice chat: piped, on a terminal, and what it says when something is wrong."""
 
+import fcntl
 import json
 import os
 import pty
 import re
 import select
 import signal
+import struct
 import subprocess
+import termios
 import time
 import unittest
 
@@ -33,8 +36,7 @@ class Chat(CommandLineTest):
         turns = re.findall(r"\[8 tokens, [\d.]+ tok/s; prompt (\d+), (\d+) of it reused", said)
         self.assertEqual([int(reused) for _, reused in turns][0], 0)
         self.assertGreater(int(turns[1][1]), int(turns[0][0]) - 1, said)
-        self.assertIn("has no chat template", said)
-        self.assertIn("as a story", said)
+        self.assertIn("has no chat template, so it is not a chat model: it only continues the text you type", said)
 
     def test_a_template_shapes_what_the_model_sees(self):
         template = self.write("t.jinja", TEMPLATE)
@@ -61,14 +63,88 @@ class Chat(CommandLineTest):
         read = lambda path: json.loads(path.read_text())["messages"]
         self.assertEqual(len(read(second)), 2)
         self.assertEqual(read(first), [], "the file it was loaded from may be replaced")
-        self.assertIn("pumice: /undo: nothing was said yet\n", said)
+        self.assertIn("pumice: /undo: nothing to undo\n", said)
+        self.assertIn("(4 messages saved to ", said)
+        self.assertIn("(taken back; 2 messages left)\n", said)
+
+    def test_counts_are_of_what_was_said(self):
+        saved = self.write("one.json", json.dumps({"messages": [{"role": "system", "content": "Be kind."}]}))
+        _, said = self.say(f"/load {saved}", "/stats", "/undo", "/retry", flags=["-sys", "Be brief."])
+        self.assertIn("(0 messages from ", said)
+        self.assertIn("0 messages\n", said)
+        self.assertIn("pumice: /undo: nothing to undo\n", said)
+        self.assertIn("pumice: /retry: nothing to answer again\n", said)
+        _, said = self.say("/load late.json", "/stats", flags=["--overflow", "stop"])
+        self.assertIn("pumice: late.json: ", said)
+
+    def test_a_saved_question_is_answered(self):
+        asked = {"messages": [{"role": "user", "content": "Once upon a time"}]}
+        self.write("asked.json", json.dumps(asked))
+        self.write("unanswerable.json", json.dumps({"messages": [{"role": "user", "content": "word " * 3000}]}))
+        out, said = self.say("Hello", "/load unanswerable.json", "/undo", "/load asked.json", "Then", "/save all.json")
+        self.assertIn("pumice: the message has ", said)
+        self.assertIn("(taken back; 0 messages left)", said, "what cannot be answered is not loaded")
+        self.assertIn("(1 message from asked.json)\n(the last one has no answer yet)\n", said)
+        roles = [m["role"] for m in json.loads((self.folder / "all.json").read_text())["messages"]]
+        self.assertEqual(roles, 2 * ["user", "assistant"])
+        alone, _ = self.say("Once upon a time")
+        self.assertIn(alone, out)
+        self.say("/load all.json", "/save again.json")
+        self.assertEqual((self.folder / "all.json").read_text(), (self.folder / "again.json").read_text())
+
+    def test_only_a_file_that_loses_nothing_is_replaced(self):
+        more = {"title": "kept", "messages": [{"role": "user", "content": "a", "name": "Ann"},
+                                              {"role": "assistant", "content": "b"}]}
+        mine = self.write("more.json", json.dumps(more))
+        _, said = self.say("/load more.json", "/save more.json", "/save own.json", "/undo", "/save own.json")
+        self.assertEqual(json.loads(mine.read_text()), more)
+        self.assertRegex(said, r"pumice: more.json: .*exists")
+        self.assertEqual(json.loads((self.folder / "own.json").read_text()), {"messages": []})
+
+    def test_names_of_files_do_not_reach_the_terminal_raw(self):
+        self.ok("synth", "--preset", "tiny", "-o", "tiny.gguf")
+        model = (self.folder / "tiny.gguf").read_bytes()
+        key = b"general.name"
+        at = model.index(key) + len(key) + 4
+        length = int.from_bytes(model[at:at + 8], "little")
+        name = (b"\x1b]0;owned\x07" + length * b"x")[:length]
+        self.write("named.gguf", model[:at + 8] + name + model[at + 8 + length:])
+        done = self.pumice("chat", "-m", "named.gguf", "-n", 2, stdin=b"")
+        self.assertNotIn(b"\x1b", done.stderr)
+        self.assertIn(b"\\x1b]0", done.stderr)
+
+    def test_messages_hold_control_tokens_only_where_they_are_trusted(self):
+        template = self.write("t.jinja", TEMPLATE)
+        plain = "u: a</s>b\na: "
+        ids = {flags: len(json.loads(self.ok("tokenize", "-m", STORIES, "-p", plain, "--ids", *flags).stdout))
+               for flags in ((), ("--parse-special",))}
+        self.assertGreater(ids[()], ids[("--parse-special",)])
+        flags = ["--chat-template", template]
+        for trust, parse in (((), ()), (("--trust-special",), ("--parse-special",))):
+            _, said = self.say("a</s>b", flags=[*flags, *trust])
+            self.assertIn(f"prompt {ids[parse]},", said)
+
+    def test_sampling_can_be_changed(self):
+        _, said = self.say("/set", "/set temp 0.5", "/set top-k 7", "/set seed 9", "/set temp warm", "/set top-p 2",
+                           "/set colour red", "/set", "/set temp 0", "/bye", "never read")
+        self.assertRegex(said, r"\(temp 0, top-k 40, .*presence-penalty 0\)\n")
+        self.assertRegex(said, r"\(temp 0.5, top-k 7, top-p 0.95, min-p 0.05, seed 9, ")
+        for words in ("/set temp: 'warm' is not a value for it", "pumice: /set top-p: ",
+                      "pumice: /set colour: no such setting; /set lists them"):
+            self.assertIn(words, said)
+        # What was set counts, and what was not stays.
+        first, _ = self.say("Once", "/set temp 1", "/set seed 3", "/clear", "Once", n=30)
+        second, _ = self.say("Once", "/set temp 1", "/set seed 4", "/clear", "Once", n=30)
+        again, _ = self.say("Once", "/set temp 1", "/set seed 3", "/clear", "Once", n=30)
+        self.assertEqual(first, again)
+        self.assertNotEqual(first, second)
 
     def test_nobodys_file_is_replaced(self):
         mine = self.write("mine.txt", "mine")
         _, said = self.say("/save mine.txt", "/save", "/load mine.txt", "/load absent.json")
         self.assertEqual(mine.read_text(), "mine")
         self.assertRegex(said, r"pumice: mine.txt: .*exists")
-        self.assertIn("/save: no file is named", said)
+        self.assertIn("pumice: /save: give a file name: /save FILE\n", said)
         self.assertIn("mine.txt: no conversation", said)
         self.assertIn("absent.json: cannot be opened", said)
 
@@ -76,20 +152,20 @@ class Chat(CommandLineTest):
         lines = ["The little dog ran and ran and ran until it was home again."] * 6
         flags = ["-c", 64]
         _, said = self.say(*lines, flags=flags)
-        self.assertRegex(said, r"the context is full: the first (exchange was|\d exchanges were) left out")
+        self.assertRegex(said, r"the context is full: the model no longer sees the first (exchange|\d exchanges)\]")
         _, said = self.say(*lines, flags=[*flags, "--overflow", "stop"])
         self.assertRegex(said, r"pumice: the conversation has \d+ tokens, \d+ more than the context has room")
         self.assertIn("/clear", said)
         _, said = self.say("The little dog", flags=[*flags, "--ignore-eos"], n=0)
-        self.assertIn("ended because the context is full", said)
+        self.assertIn("ends here because the context is full", said)
         _, said = self.say("The little dog", flags=[*flags, "--ignore-eos", "--overflow", "shift"], n=70)
-        self.assertIn("made room by dropping older text", said)
+        self.assertRegex(said, r"the context was full \d+ times?: older text was dropped")
 
     def test_what_is_wrong_says_so_and_the_conversation_goes_on(self):
         out, said = self.say("/nonsense", "/help", "/system", "/system Be kind.", "/system", "Hello", "/stats",
                              "/exit", "never read")
-        for words in ("pumice: /nonsense: no such command; /help lists them\n", "/regen", "(no system prompt)\n",
-                      "Be kind.\n", "1 requests finished"):
+        for words in ("pumice: /nonsense: no such command; /help lists them\n", "/retry", "(no system prompt)\n",
+                      "Be kind.\n", "1 request finished"):
             self.assertIn(words, said)
         self.assertEqual(out.count("\n"), 1)
         refusing = self.write("r.jinja", "{{ raise_exception('Conversation roles must alternate') }}")
@@ -104,20 +180,26 @@ class Chat(CommandLineTest):
 class OnATerminal(CommandLineTest):
     def setUp(self):
         super().setUp()
+        self.open_chat()
+
+    def open_chat(self, *flags, columns=80, **environment):
         self.master, terminal = pty.openpty()
         self.addCleanup(os.close, self.master)
+        self.resize(columns)
         # An answer that goes on until it is stopped.
         self.process = self.start("chat", "-m", self.need(STORIES), "--temp", 0, "-c", 512, "--ignore-eos",
-                                  "--overflow", "shift",
+                                  "--overflow", "shift", *flags,
                                   stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True,
-                                  preexec_fn=self.take_terminal, env={"TERM": "xterm", "LC_ALL": "C.UTF-8"})
+                                  preexec_fn=self.take_terminal,
+                                  env={"TERM": "xterm", "LC_ALL": "C.UTF-8", **environment})
         os.close(terminal)
         self.seen = ""
 
+    def resize(self, columns):
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+
     @staticmethod
     def take_terminal():
-        import fcntl
-        import termios
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
     def wait_for(self, words, seconds=120):
@@ -154,10 +236,10 @@ class OnATerminal(CommandLineTest):
         self.wait_for("[stopped")
         self.wait_for("> ")
         self.type("half a line\x03")
-        self.wait_for("(/exit or Ctrl-D to leave)")
+        self.wait_for("(type /exit or press Ctrl-D to leave)")
         self.wait_for("> ")
         self.type("/system caf\u00e9\n")
-        self.wait_for("(from the next")
+        self.wait_for("(applies from the next")
         self.wait_for("> ")
         self.type("/system\n")
         self.wait_for("caf\u00e9")
@@ -168,6 +250,68 @@ class OnATerminal(CommandLineTest):
         self.wait_for("> ")
         self.process.send_signal(signal.SIGTERM)
         self.assertEqual(self.process.wait(60), CANCELLED)
+
+    def test_what_is_typed_during_an_answer_waits_for_its_end(self):
+        self.ended_by_ctrl_d()
+        self.open_chat("-n", 400)
+        self.wait_for("> ")
+        self.type("Once upon a time\n")
+        self.wait_for("there was")
+        self.type("/system typed ahead\n")
+        self.assertNotIn("typed ahead", self.wait_for("[400 tokens"))
+        self.wait_for("typed ahead")
+        self.wait_for("(applies from the next")
+
+    def test_lines_are_remembered_by_the_next_chat(self):
+        self.wait_for("> ")
+        self.type("/system first\n")
+        self.wait_for("(applies from")
+        self.type("/system second\n")
+        self.wait_for("(applies from")
+        self.assertEqual(self.ended_by_ctrl_d(), 0)
+        file = self.folder / "config/pumice/chat_history"
+        self.assertEqual(file.read_text(), "/system first\n/system second\n")
+        self.assertEqual(file.stat().st_mode & 0o777, 0o600)
+        self.open_chat()
+        self.wait_for("> ")
+        self.type("\x1b[A\x1b[A\n")  # up twice
+        self.wait_for("(applies from")
+        self.type("/system\n")
+        self.wait_for("first\r\n")
+        self.assertEqual(self.ended_by_ctrl_d(), 0)
+        self.assertEqual(file.read_text().count("/system first\n"), 2)
+
+    def test_a_history_that_cannot_be_kept_or_is_not_wanted_stops_nothing(self):
+        self.wait_for("> ")
+        self.assertEqual(self.ended_by_ctrl_d(), 0)
+        state = self.write("state", "a file")
+        fifo = self.folder / "fifos/pumice/chat_history"
+        fifo.parent.mkdir(parents=True)
+        os.mkfifo(fifo)
+        for flags, environment in (((), {"XDG_STATE_HOME": str(state)}),
+                                   ((), {"XDG_STATE_HOME": str(self.folder / "fifos")}),
+                                   (("--no-history",), {}), ((), {"PUMICE_NO_HISTORY": "1"})):
+            self.open_chat(*flags, **environment)
+            self.wait_for("> ")
+            self.type("/system Be kind.\n")
+            self.wait_for("(applies from")
+            self.assertEqual(self.ended_by_ctrl_d(), 0)
+        self.assertFalse((self.folder / "config/pumice/chat_history").exists())
+
+    def test_a_line_is_drawn_again_when_the_terminal_becomes_narrower(self):
+        self.wait_for("> ")
+        words = " ".join(f"word{i}" for i in range(20))  # two lines of 80 columns, three of 60
+        self.type("/system " + words)
+        self.wait_for("word19")
+        self.resize(60)
+        drawn = self.wait_for("word19")
+        self.assertIn("\x1b[2A\x1b[J", drawn, "from where the prompt stands now")
+        self.assertIn("> /system word0 word1", drawn)
+        self.type("\n")
+        self.wait_for("(applies from")
+        self.wait_for("> ")
+        self.type("/system\n")
+        self.assertIn(words.removesuffix("word19"), self.wait_for("word19"))
 
 
 if __name__ == "__main__":

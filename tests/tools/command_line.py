@@ -32,6 +32,7 @@ def user_environment(home, changes):
     environment = {name: value for name, value in os.environ.items()
                    if name in keep or not name.startswith("PUMICE_")}
     environment["XDG_CONFIG_HOME"] = str(home)
+    environment["XDG_STATE_HOME"] = str(home)
     # A launcher finds the driver it was told even where a test has a cache folder of its own.
     caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     environment["PUMICE_DRIVER_CACHE"] = os.environ.get("PUMICE_DRIVER_CACHE") or f"{caches}/pumice/drivers"

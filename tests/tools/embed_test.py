@@ -118,10 +118,12 @@ class Refusals(CommandLineTest):
     def test_texts_that_have_no_vector(self):
         model = self.need(BERT)
         self.refuses(USAGE, "embed", "-m", model, "-p", "one", "-p", "", says=["text 2", "empty"])
-        self.refuses(USAGE, "embed", "-m", model, "-p", "", says=["text 1", "empty"])
+        self.refuses(USAGE, "embed", "-m", model, "-p", "", says="text 1 is empty: an empty text has no embedding")
         lines = self.write("gap.txt", "one\n\nthree\n")
         self.refuses(USAGE, "embed", "-m", model, "-f", lines, says=["gap.txt, line 2", "empty"])
-        self.refuses(USAGE, "embed", "-m", model, "-f", self.write("none.txt", ""), says="empty")
+        self.refuses(USAGE, "embed", "-m", model, "-f", self.write("none.txt", ""),
+                     says=["none.txt is empty", "-p TEXT"])
+        self.refuses(USAGE, "embed", "-m", model, stdin=b"", says="standard input is empty")
         self.refuses(USAGE, "embed", "-m", model, stdin=b"one\nt\xffwo\n",
                      says=["standard input, line 2", "byte 2", "UTF-8"])
         self.refuses(BAD_FILE, "embed", "-m", model, "-f", "nosuch.txt", says="nosuch.txt")

@@ -128,10 +128,26 @@ class Prompt(CommandLineTest):
         for command, more in (("run", ()), ("tokenize", ()), ("logits", ("-o", "out.f32"))):
             self.refuses(code, command, "-m", STORIES, *flags, *more, **options)
 
-    def test_an_empty_prompt_is_a_mistake_of_the_caller(self):
-        self.each(USAGE, "-p", "", says="the prompt is empty")
-        self.each(USAGE, "-f", os.devnull, says="the prompt is empty")
-        self.each(USAGE, stdin=b"", says="the prompt is empty")
+    def test_an_empty_prompt_is_the_beginning_of_a_text(self):
+        self.need(STORIES)
+        for empty in (("-p", ""), ("-f", os.devnull)):
+            done = self.ok("run", "-m", STORIES, "-n", 4, "--temp", 0, "--json", *empty)
+            self.assertEqual(json.loads(done.stdout)["timings"]["prompt_n"], 1)
+            self.ok("logits", "-m", STORIES, "-o", "out.f32", *empty)
+            self.assertEqual((self.folder / "out.f32").stat().st_size, 512 * 4)
+
+    def test_a_model_without_a_beginning_needs_text(self):
+        model = self.need(SHARED / "reference/families/bailingmoe2.gguf")
+        for command, *more in (["run"], ["logits", "-o", "out.f32"]):
+            self.refuses(USAGE, command, "-m", model, "-p", "", *more,
+                         says=["the prompt is empty", "no beginning-of-text token", "give it some text"])
+        self.assertEqual(self.left_behind(), [])
+
+    def test_nothing_on_standard_input_is_no_prompt(self):
+        self.need(STORIES)
+        for command, *more in (["run"], ["logits", "-o", "out.f32"]):
+            self.refuses(USAGE, command, "-m", STORIES, *more, stdin=b"",
+                         says=["standard input is empty", "-p TEXT"])
         self.assertEqual(self.left_behind(), [])
 
     def test_a_prompt_file_that_cannot_be_read_is_named(self):

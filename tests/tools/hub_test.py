@@ -408,7 +408,7 @@ class Names(HubTest):
         paper = ["--explain", "--no-measure", "-p", "8", "-n", "0"]
         self.ok("bench", "-hf", "u/r", *paper)
         for command, *more in (["run"], ["logits", "-o", "x"]):  # the model is read before the prompt
-            self.refuses(USAGE, command, "-hf", "u/r", "-p", "", *more, says="the prompt is empty",
+            self.refuses(USAGE, command, "-hf", "u/r", *more, stdin=b"", says="no prompt",
                          env={"PUMICE_MODEL": "nosuch.gguf"})
 
     def test_there_is_one_model(self):

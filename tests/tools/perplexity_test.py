@@ -51,6 +51,8 @@ class Perplexity(CommandLineTest):
     def test_what_cannot_be_scored_says_why(self):
         short = self.write("short.txt", "Once upon a time")
         self.refuses(USAGE, "perplexity", "-m", STORIES, "-f", short, says=["short.txt", "window of 512"])
+        self.refuses(USAGE, "perplexity", "-m", STORIES, "-f", self.write("none.txt", ""),
+                     says=["none.txt is empty", "-f FILE"])
         self.refuses(USAGE, *self.flags[:-1], 3, says="have 4 tokens at least")
         self.refuses(BAD_FILE, "perplexity", "-m", STORIES, "-f", "absent.txt", says="absent.txt")
 

@@ -2,7 +2,10 @@
 """pumice run: text to stdout, everything else to stderr."""
 
 import json
+import os
+import pty
 import re
+import select
 import signal
 import subprocess
 import unittest
@@ -10,8 +13,8 @@ import unittest
 from command_line import CANCELLED, DOES_NOT_FIT, SHARED, STORIES, USAGE, CommandLineTest
 
 REFERENCE = SHARED / "reference/stories260K.greedy.json"
-RATES = re.compile(r"prompt (\d+) tokens, TTFT [\d.]+ ms, prefill [\d.]+ tok/s, "
-                   r"decode (\d+) tokens [\d.]+ tok/s\n\Z")
+RATES = re.compile(r"prompt (\d+) tokens?, TTFT [\d.]+ ms, prefill [\d.]+ tok/s, "
+                   r"decode (\d+) tokens? [\d.]+ tok/s\n\Z")
 
 
 class RunTest(CommandLineTest):
@@ -44,6 +47,35 @@ class Greedy(RunTest):
         prompt = story["prompt"].encode()
         for done in (self.ok(*flags, stdin=prompt), self.ok(*flags, "-f", self.write("p", prompt))):
             self.assertEqual(done.stdout, story["text"].encode())
+
+
+class Lines(RunTest):
+    def test_a_text_alone_is_what_the_model_wrote_and_answers_have_a_line_each(self):
+        run = ["run", "-m", STORIES, "--temp", "0", "-n", 5]
+        one = self.ok(*run, "-p", "Once").stdout
+        other = self.ok(*run, "-p", "The dog").stdout
+        self.assertFalse(one.endswith(b"\n") or other.endswith(b"\n"))
+        done = self.ok(*run, "--repl", stdin=b"Once\n\nThe dog\n")
+        self.assertEqual(done.stdout, one + b"\n" + other + b"\n")
+        # An answer without text is a line too, and a line that is refused none.
+        done = self.ok(*run, "--repl", "--stop", " ", "-c", 64,
+                       stdin=b"Once upon a time\n" + b"Once " * 300 + b"\nOnce upon a\n")
+        self.assertRegex(done.stdout, rb"\A[^\n]*\n[^\n]*\n\Z")
+        self.assertIn(b"pumice: ", done.stderr)
+
+    def test_on_a_terminal_the_text_ends_its_line(self):
+        master, terminal = pty.openpty()
+        self.addCleanup(os.close, master)
+        process = self.start("run", "-m", STORIES, "--temp", "0", "-n", 5, "-p", "Once", stdout=terminal)
+        os.close(terminal)
+        process.communicate(timeout=120)
+        seen = b""
+        while select.select([master], [], [], 1)[0]:
+            try:
+                seen += os.read(master, 65536)
+            except OSError:
+                break
+        self.assertTrue(seen.endswith(b"\r\n") and seen.count(b"\n") == 1, seen)
 
 
 class Json(RunTest):
@@ -180,7 +212,7 @@ class Interrupted(RunTest):
             rest, err = process.communicate(timeout=60)
             self.assertEqual(process.returncode, CANCELLED, err)
             self.assertGreater(len(first + rest), 0)
-            self.assertRegex(err.decode(), r"\A\n?prompt 5 tokens, .*\npumice: interrupted\n\Z")
+            self.assertRegex(err.decode(), r"\Aprompt 5 tokens, .*\npumice: interrupted\n\Z")
             generated = int(RATES.search(err.decode().replace("pumice: interrupted\n", "")).group(2))
             self.assertLess(generated, 500)
 
@@ -263,7 +295,7 @@ class Stop(RunTest):
     def test_every_line_of_a_repl_ends_there(self):
         run = ("run", "-m", STORIES, "--repl", *self.flags, "--stop", self.stop)
         lines = f"{self.prompt}\n{self.prompt}\n".encode()
-        self.assertEqual(self.ok(*run, stdin=lines).stdout, 2 * self.before.encode())
+        self.assertEqual(self.ok(*run, stdin=lines).stdout, 2 * f"{self.before}\n".encode())
         answers = [json.loads(line) for line in self.ok(*run, "--json", stdin=lines).stdout.splitlines()]
         self.assertEqual([(answer["text"], answer["end_reason"]) for answer in answers],
                          2 * [(self.before, "stop_string")])

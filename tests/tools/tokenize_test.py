@@ -2,9 +2,10 @@
 """pumice tokenize: ids as JSON, a listing for people; a file with only a vocabulary will do."""
 
 import json
+import os
 import unittest
 
-from command_line import STORIES, VOCABULARY, CommandLineTest
+from command_line import SHARED, STORIES, VOCABULARY, CommandLineTest
 
 
 class Tokenize(CommandLineTest):
@@ -40,6 +41,16 @@ class Tokenize(CommandLineTest):
         for text in ("-x", "--ids", "-- dashes", "-ub", "run"):
             from_file = self.ids("-f", self.write("prompt", text), model=STORIES)
             self.assertEqual(self.ids("-p", text, model=STORIES), from_file, text)
+
+    def test_an_empty_text_has_the_tokens_that_every_text_has(self):
+        self.need(STORIES)
+        qwen = self.need(SHARED / "tokenizers/qwen3-151k.gguf")
+        for empty in ({"flags": ("-p", "")}, {"flags": ("-f", os.devnull)}, {"flags": (), "stdin": b""}):
+            flags = empty.pop("flags")
+            self.assertEqual(self.ids(*flags, model=qwen, **empty), [])
+            self.assertEqual(self.ids(*flags, model=STORIES, **empty), [1])
+            self.assertEqual(self.ids(*flags, "--no-bos", model=STORIES, **empty), [])
+        self.assertEqual(self.ok("tokenize", "-m", qwen, "-p", "").stdout, b"")
 
     def test_any_bytes_have_tokens(self):
         self.need(STORIES)

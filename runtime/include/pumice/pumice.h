@@ -366,7 +366,9 @@ typedef struct pumice_request_options {
   size_t n_tokens;
   const pumice_message* messages;  // by the model's chat template, with the session's before them
   size_t n_messages;
-  pumice_bool special;              // in `text`, "</s>" is the token of that name
+  // In `text`, "</s>" is the token of that name; in `messages` too, now and whenever the session
+  // reads them again. Otherwise it is four characters: only the template writes such tokens.
+  pumice_bool special;
   uint32_t max_new_tokens;          // 0: what the context holds
   const pumice_sampling* sampling;  // NULL: the session's
   const pumice_string* stops;       // texts that end the request and are not given
