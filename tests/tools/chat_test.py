@@ -3,7 +3,6 @@
 
 import json
 import os
-import pty
 import re
 import select
 import signal
@@ -104,7 +103,7 @@ class Chat(CommandLineTest):
 class OnATerminal(CommandLineTest):
     def setUp(self):
         super().setUp()
-        self.master, terminal = pty.openpty()
+        self.master, terminal = self.open_terminal()
         self.addCleanup(os.close, self.master)
         # An answer that goes on until it is stopped.
         self.process = self.start("chat", "-m", self.need(STORIES), "--temp", 0, "-c", 512, "--ignore-eos",

@@ -5,7 +5,6 @@ import contextlib
 import hashlib
 import json
 import os
-import pty
 import resource
 import shutil
 import signal
@@ -110,7 +109,7 @@ class Pull(HubTest):
 
     def test_progress_is_drawn_on_a_terminal(self):
         self.hub.plan("file", drip(0.1))
-        ours, theirs = pty.openpty()
+        ours, theirs = self.open_terminal()
         self.addCleanup(os.close, ours)
         self.assertEqual(self.pumice("pull", "u/r", stderr=theirs).returncode, 0)
         os.close(theirs)

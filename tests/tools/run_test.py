@@ -7,7 +7,7 @@ import signal
 import subprocess
 import unittest
 
-from command_line import CANCELLED, DOES_NOT_FIT, SHARED, STORIES, USAGE, CommandLineTest
+from command_line import CANCELLED, DOES_NOT_FIT, SHARED, STORIES, USAGE, CommandLineTest, needs_file
 
 REFERENCE = SHARED / "reference/stories260K.greedy.json"
 RATES = re.compile(r"prompt (\d+) tokens, TTFT [\d.]+ ms, prefill [\d.]+ tok/s, "
@@ -185,6 +185,7 @@ class Interrupted(RunTest):
         self.assertIn(process.wait(timeout=60), (0, -signal.SIGPIPE))
         self.assertNotRegex(err.decode(), "(?i)traceback|internal|terminate")
 
+    @needs_file("/dev/full")
     def test_output_that_cannot_be_written_is_an_error(self):
         with open("/dev/full", "wb") as full:
             for flags in ([], ["--json"]):
@@ -194,6 +195,7 @@ class Interrupted(RunTest):
                 self.assertTrue(done.stderr.endswith(
                     b"pumice: standard output: cannot be written: No space left on device\n"))
 
+    @needs_file("/dev/full")
     def test_messages_that_cannot_be_written_are_an_error_after_the_work(self):
         with open("/dev/full", "wb") as full:
             done = self.pumice("run", "-m", STORIES, "-p", "Once", "-n", 3, "-s", 3, "-v", stderr=full)
