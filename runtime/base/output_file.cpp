@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstdio>
 #include <mutex>
 #include <random>
@@ -100,7 +101,7 @@ int rename_to_new(const fs::path& from, const fs::path& to) {
 /// The temporaries that exist, of all threads. Never destroyed: a thread may outlive main's
 /// objects.
 struct Unfinished {
-  std::mutex mutex;
+  std::timed_mutex mutex;
   std::set<fs::path> temporaries;
 };
 Unfinished& unfinished() {
@@ -119,7 +120,9 @@ Error cannot_write(std::string_view name, int error_number) {
 }
 
 void remove_unfinished_files() {
-  unfinished().mutex.lock();  // for good
+  // For good. Who opens a file on a network that does not answer may hold it for ever; its
+  // temporary, if there is one, is a leftover that the next writer removes.
+  if (!unfinished().mutex.try_lock_for(std::chrono::seconds(1))) return;
   for (const fs::path& temporary : unfinished().temporaries) ::unlink(temporary.c_str());
 }
 

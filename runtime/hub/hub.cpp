@@ -51,6 +51,16 @@ bool is_token(std::string_view token) {
          std::ranges::all_of(token, [](char c) { return c > 0x20 && c < 0x7F; });
 }
 
+/// Plain http to another machine: whoever is on the way reads what is sent.
+bool is_sent_in_clear(std::string_view endpoint) {
+  constexpr std::string_view kPlain = "http://";
+  if (!endpoint.starts_with(kPlain)) return false;
+  endpoint.remove_prefix(kPlain.size());
+  const std::string_view host_and_port = endpoint.substr(0, endpoint.find('/'));
+  const std::string_view host = host_and_port.substr(0, host_and_port.rfind(':'));
+  return host != "localhost" && host != "127.0.0.1" && host != "[::1]";
+}
+
 }  // namespace
 
 Result<Hub> Hub::create(HubOptions options) {
@@ -62,6 +72,13 @@ Result<Hub> Hub::create(HubOptions options) {
   }
   if (!is_token(options.token)) {
     return make_error(ErrorCode::kInvalidArgument, "HF_TOKEN has characters that no token has");
+  }
+  if (!options.token.empty() && is_sent_in_clear(options.endpoint)) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "HF_TOKEN would be sent unencrypted to {}: give HF_ENDPOINT an https "
+                      "address, or unset HF_TOKEN "
+                      "(models that are neither private nor gated need none)",
+                      printable(options.endpoint));
   }
   if (options.directory.empty()) {
     return make_error(ErrorCode::kInvalidArgument,

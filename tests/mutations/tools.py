@@ -1,6 +1,18 @@
 """Bugs to seed into runtime/format/, runtime/text/, bench/ and tools/: see run.py."""
 
 MUTATIONS = [
+    ("JSON may be nested as deep as it likes", "runtime/base/json.cpp",
+     "if (open_.size() == kMaxJsonDepth) {", "if (open_.size() == 1u << 30) {", "test_base:ReadJson.RefusesNesting*"),
+    ("a name of JSON may stand twice", "runtime/base/json.cpp",
+     "return found == names.end() ? nullptr : *found;", "return nullptr;", "test_base:ReadJson.SaysWhatIsWrong*"),
+    ("--explain forgets up of ungated models", "bench/explain.cpp",
+     "{\"ffn_up\", Component::kGateUp},", "", "test_bench_host:Explain.*"),
+    ("a token is sent over plain http", "runtime/hub/hub.cpp",
+     "if (!endpoint.starts_with(kPlain)) return false;", "return false;",
+     "cli_hub:Token.test_a_token_is_not_sent_in_clear_to_another_machine"),
+    ("--math i8 computes floats without a word", "shaders/linear/linear.cpp",
+     "if (obstacle.empty()) return {};", "return {};",
+     "cli_run:Arithmetic.test_8_bit_products_are_refused_where_there_are_none_whatever_the_weights"),
     ("the program of a block that predicts is not shown", "tools/info.cpp",
      "if (program.n_prediction_blocks > 0) {", "if (program.n_prediction_blocks > 1) {",
      "cli_fit:Fit.test_the_program_of_a_block_that_predicts_is_shown"),

@@ -214,6 +214,14 @@ class Interrupted(RunTest):
         self.assertEqual(b"is a directory" in done.stderr, bool(costs))
 
 
+class Arithmetic(RunTest):
+    def test_8_bit_products_are_refused_where_there_are_none_whatever_the_weights(self):
+        for kind in ("f16", "q8_0"):
+            self.ok("synth", "--preset", "tiny", "--type", kind, "--pure", "-o", f"{kind}.gguf")
+            self.refuses(USAGE, "run", "-m", f"{kind}.gguf", "-p", "a", "-n", 1, "--math", "i8", "--limit", "no-intdot",
+                         says=["--math i8", "8-bit", "gemm.q8_0.i8"])
+
+
 class Stop(RunTest):
     def setUp(self):
         super().setUp()
