@@ -6,6 +6,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/model_bench.hpp"
@@ -30,6 +31,10 @@ struct TestCost {
 /// Errors (kInvalidArgument): counts beyond 64 bits.
 Result<TestCost> test_cost(const ModelShape& shape, const ModelTest& test);
 
+/// What a dispatch of this part (Dispatch::part) belongs to; nothing for a name that no one entered
+/// here.
+std::optional<Component> component_of_part(std::string_view part);
+
 /// The arithmetic that an engine computes each component in.
 struct ArithmeticInUse {
   std::array<vk::Arithmetic, kComponentCount> many_rows{};  ///< more than gemv takes
@@ -40,7 +45,9 @@ struct ArithmeticInUse {
 /// Tokens of a short prompt whose products are those of any longer one: of experts, enough pairs.
 uint32_t rows_of_a_prompt(const ModelShape& shape);
 /// Runs a short request and reads what its dispatches declare. The engine must be idle, with room
-/// for the prompt and 8 positions more in a step.
+/// for the prompt and 8 positions more in a step. Errors: those of the engine; kInternal for a part
+/// that component_of_part does not know, since a default would hold its products against a wrong
+/// peak.
 Result<ArithmeticInUse> arithmetic_in_use(Engine& engine, uint32_t n_prompt);
 
 /// What floors are computed from.

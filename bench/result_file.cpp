@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/json.hpp"
 #include "base/printable.hpp"
 #include "bench/record_reader.hpp"
 #include "bench/statistics.hpp"
@@ -14,24 +15,10 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// No results nest deeper; what does is not read into memory.
-constexpr int kMaxDepth = 32;
-
 Result<Json> parse_json(std::string_view text, const std::string& where) {
-  bool too_deep = false;
-  const auto limit = [&](int depth, Json::parse_event_t /*event*/, Json& /*value*/) {
-    too_deep = too_deep || depth > kMaxDepth;
-    return depth <= kMaxDepth;
-  };
-  try {
-    Json json = Json::parse(text, limit);
-    if (too_deep) return make_error(ErrorCode::kBadFile, "{}: nested too deeply", where);
-    return json;
-  } catch (const Json::parse_error& error) {
-    return make_error(ErrorCode::kBadFile, "{}: not JSON from byte {} on", where, error.byte);
-  } catch (const Json::exception&) {  // a number out of range
-    return make_error(ErrorCode::kBadFile, "{}: not JSON that can be read", where);
-  }
+  Result<Json> json = read_json(text, kMaxResultBytes);
+  if (!json.ok()) return make_error(ErrorCode::kBadFile, "{}: {}", where, json.error().message);
+  return json;
 }
 
 /// The part after the last slash of either kind.

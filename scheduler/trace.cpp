@@ -9,11 +9,14 @@
 #include <optional>
 #include <random>
 
+#include "base/json.hpp"
+
 namespace pumice {
 namespace {
 
 constexpr uint32_t kMooncakeBlockTokens = 512;
 constexpr uint32_t kDefaultBlockTokens = 16;
+constexpr size_t kMaxLineBytes = 1 << 20;  // the ids of 40 million tokens
 constexpr uint32_t kMaxTokens = 1u << 24;  // of a prompt or an output: beyond it a line is damaged
 
 Error bad_line(const std::filesystem::path& path, size_t line, std::string_view what) {
@@ -96,7 +99,9 @@ Result<Trace> read_mooncake(const std::filesystem::path& path, std::ifstream& fi
   std::string line;
   for (size_t number = 1; std::getline(file, line); ++number) {
     if (line.empty()) continue;
-    const auto json = nlohmann::json::parse(line, nullptr, false);
+    const Result<nlohmann::json> record = read_json(line, kMaxLineBytes);
+    if (!record.ok()) return bad_line(path, number, record.error().message);
+    const nlohmann::json& json = *record;
     const auto length = [&](const char* name) -> std::optional<uint32_t> {
       if (!json.is_object() || !json.contains(name) || !json[name].is_number_unsigned()) return {};
       const auto value = json[name].get<uint64_t>();

@@ -5,6 +5,7 @@
 #   scripts/fresh_machine.sh bookworm|trixie [FOLDER]
 #
 #   --ccache FOLDER   share a ccache folder with the chroot (nothing is installed or found through it)
+#   --archive         an archive of the sources instead of a clone, without git, and a /dev with null, zero and urandom only
 #   --keep            leave the chroot where it is, to look around in
 #
 # Needs root, debootstrap and unshare. FOLDER, by default a new one under ${TMPDIR:-/var/tmp}, must not exist; it takes
@@ -12,15 +13,16 @@
 # with the command inside it, so there is nothing to unmount and nothing to delete through.
 set -euo pipefail
 
-suite='' folder='' ccache='' keep=0
+suite='' folder='' ccache='' keep=0 archive=0
 usage() {
-  echo "usage: scripts/fresh_machine.sh bookworm|trixie [FOLDER] [--ccache FOLDER] [--keep]" >&2
+  echo "usage: scripts/fresh_machine.sh bookworm|trixie [FOLDER] [--ccache FOLDER] [--archive] [--keep]" >&2
   exit 2
 }
 while [[ $# -gt 0 ]]; do
   case $1 in
     --ccache) [[ -d ${2:-} ]] || usage; ccache=$(realpath "$2"); shift ;;
     --keep) keep=1 ;;
+    --archive) archive=1 ;;
     bookworm | trixie) [[ -z $suite ]] || usage; suite=$1 ;;
     -*) usage ;;
     *) [[ -n $suite && -z $folder ]] || usage; folder=$1 ;;
@@ -97,10 +99,19 @@ stage() {
 }
 
 stage debootstrap private debootstrap --variant=minbase "$suite" "$root" "$mirror" >&2
-stage 'make and git' inside apt-get -qq install -y --no-install-recommends make git >&2
-# As a clone leaves it, without what is ignored or new here; a bundle, so that no folder of this machine is visible.
-git -C "$repository" bundle create -q "$root/pumice.bundle" HEAD
-stage "clone of $(git -C "$repository" rev-parse --short HEAD)" inside git clone -q /pumice.bundle "$clone"
+commit=$(git -C "$repository" rev-parse --short HEAD)
+if [[ $archive == 1 ]]; then
+  stage 'make' inside apt-get -qq install -y --no-install-recommends make >&2
+  find "$root/dev" -mindepth 1 -xdev ! -name null ! -name zero ! -name urandom -delete
+  mkdir -p "$root$clone"
+  unpack() { git -C "$repository" archive HEAD | tar -x -C "$root$clone"; }
+  stage "archive of $commit" unpack
+else
+  stage 'make and git' inside apt-get -qq install -y --no-install-recommends make git >&2
+  # As a clone leaves it, without what is ignored or new here; a bundle, so that no folder of this machine is visible.
+  git -C "$repository" bundle create -q "$root/pumice.bundle" HEAD
+  stage "clone of $commit" inside git clone -q /pumice.bundle "$clone"
+fi
 stage 'make run' inside make run
 stage 'make test' inside make test
 echo "== $suite: both commands passed"

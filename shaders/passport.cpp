@@ -4,10 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "base/json.hpp"
 #include "base/output_file.hpp"
 #include "shaders/spirv.hpp"
 
@@ -95,17 +95,6 @@ std::optional<SelfTestVerdict> parse_verdict(const Json& json) {
   return verdict;
 }
 
-/// Without exceptions: null if it is not JSON or too large to be ours.
-Json read_json(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text(kMaxFileBytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(file.gcount()));
-  if (text.size() > kMaxFileBytes) return nullptr;
-  Json json = Json::parse(text, nullptr, false);
-  return json.is_object() ? json : Json(nullptr);
-}
-
 std::string shortened(std::string text) {
   if (text.size() > kMaxWrittenBytes) text.resize(kMaxWrittenBytes);
   for (char& c : text) {
@@ -130,18 +119,18 @@ std::optional<SelfTestVerdict> load_passport(const std::filesystem::path& cache_
   const std::filesystem::path path = passport_file(cache_directory, device);
   std::error_code error;
   if (path.empty() || !std::filesystem::exists(path, error)) return std::nullopt;
-  const Json json = read_json(path);
+  const Result<Json> json = read_json_file(path, kMaxFileBytes);
   std::optional<SelfTestVerdict> verdict;
-  if (!json.is_null() && json.value("format", Json()) == kFormat &&
-      json.value("shader_hash", Json()) == hash_text()) {
-    verdict = parse_verdict(json);
+  if (json.ok() && json->is_object() && json->value("format", Json()) == kFormat &&
+      json->value("shader_hash", Json()) == hash_text()) {
+    verdict = parse_verdict(*json);
   }
   if (!verdict) {
     logger.warning("passport {} is damaged and ignored; pumice info --self-test makes a new one",
                    path.string());
     return std::nullopt;
   }
-  if (dump(json.value("device", Json())) != dump(device_json(device))) {
+  if (dump(json->value("device", Json())) != dump(device_json(device))) {
     logger.debug("passport {} is of another driver", path.string());
     return std::nullopt;
   }

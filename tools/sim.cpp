@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "base/json.hpp"
 #include "scheduler/simulator.hpp"
 #include "tools/command.hpp"
 #include "tools/flag_values.hpp"
@@ -22,6 +23,8 @@ constexpr uint32_t kMostStreams = 1u << 14;
 constexpr uint32_t kMostSynthetic = 1'000'000;
 constexpr uint32_t kMostChunk = 1u << 20;
 constexpr double kMostAgingS = 3600;
+/// A profile with all its histograms is far smaller.
+constexpr size_t kMaxDeviceModelBytes = 16 << 20;
 
 Status check_all(std::string_view flag, std::span<const uint32_t> numbers, uint32_t most) {
   for (const uint32_t number : numbers) {
@@ -80,7 +83,9 @@ constexpr StepCost kDefaultDevice{.fixed = 4e-3,
 Result<StepCost> read_device_model(const std::string& path) {
   if (path.empty()) return kDefaultDevice;
   PUMICE_TRY(const std::string text, read_text_file(path));
-  Json json = Json::parse(text, nullptr, false);
+  Result<Json> read = read_json(text, kMaxDeviceModelBytes);
+  if (!read.ok()) return make_error(ErrorCode::kBadFile, "{}: {}", path, read.error().message);
+  Json json = *std::move(read);
   // A scheduling profile has the coefficients under "cost".
   if (json.is_object() && json.contains("cost")) json = Json(json["cost"]);
   Result<StepCost> cost = step_cost_from_json(json);

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "base/json.hpp"
 #include "base/printable.hpp"
 #include "format/gguf.hpp"
 #include "text/chat_template.hpp"
@@ -16,6 +17,7 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 constexpr std::string_view kKey = "tokenizer.chat_template";
+constexpr size_t kMaxContextBytes = 64 << 20;  // far beyond what any model reads
 
 struct TemplateOptions {
   std::string model;
@@ -62,8 +64,10 @@ std::optional<std::string> token_text(const GgufFile& file, std::string_view key
 
 Result<OrderedJson> context_of(const TemplateOptions& options, const GgufFile* file) {
   PUMICE_TRY(const std::string text, read_prompt(nullptr, options.context));
-  OrderedJson context = OrderedJson::parse(text, nullptr, false);
   const std::string where = options.context.empty() ? "standard input" : options.context;
+  Result<OrderedJson> read = read_ordered_json(text, kMaxContextBytes);
+  if (!read.ok()) return make_error(ErrorCode::kBadFile, "{}: {}", where, read.error().message);
+  OrderedJson context = *std::move(read);
   if (!context.is_object()) {
     return make_error(ErrorCode::kBadFile,
                       "{}: not a JSON object, such as {{\"messages\": [{{\"role\": \"user\", "

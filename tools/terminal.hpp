@@ -41,7 +41,7 @@ void print_text(fmt::format_string<Args...> format, Args&&... args) {
   print_text(std::string_view(fmt::format(format, std::forward<Args>(args)...)));
 }
 
-/// The same for sentences: on a terminal lines break between words.
+/// Sentences to standard error: on a terminal lines break between words.
 void print_notice(std::string_view text);
 template <typename... Args>
 void print_notice(fmt::format_string<Args...> format, Args&&... args) {

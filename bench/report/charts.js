@@ -60,12 +60,31 @@ function overlap(a, b) {
   return a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
 }
 
-function axis(title, logarithmic) {
-  const powers = (value) => {
-    const digit = value / 10 ** Math.floor(Math.log10(value) + 1e-9);
-    return Math.abs(digit - 1) < 1e-6 || Math.abs(digit - 2) < 1e-6 || Math.abs(digit - 5) < 1e-6 ? String(Number(value.toPrecision(3))) : '';
+/** Round numbers from min to max, at least three wherever a range has room for them: by decades, then ever finer. */
+function logTicks(min, max) {
+  const decades = (digits) => {
+    const ticks = [];
+    for (let power = Math.floor(Math.log10(min)); power <= Math.log10(max); ++power) {
+      for (const digit of digits) ticks.push(Number((digit * 10 ** power).toPrecision(6)));
+    }
+    return ticks.filter((tick) => tick >= min && tick <= max);
   };
+  const fine = Array.from({length: 90}, (_, i) => 1 + i / 10);
+  for (const digits of [[1], [1, 2, 5], [1, 1.5, 2, 3, 4, 5, 7], fine]) {
+    const ticks = decades(digits);
+    if (ticks.length >= 3) {
+      const step = Math.ceil(ticks.length / 10);
+      return ticks.filter((_, i) => i % step === 0);
+    }
+  }
+  return [min, max].map((end) => Number(end.toPrecision(3)));
+}
+
+function axis(title, logarithmic) {
   return {
+    ...(logarithmic && {
+      afterBuildTicks: (scale) => { scale.ticks = logTicks(scale.min, scale.max).map((value) => ({value})); },
+    }),
     type: logarithmic ? 'logarithmic' : 'linear',
     beginAtZero: !logarithmic,
     title: {display: true, text: title, color: themeColour('--ink')},
@@ -74,7 +93,7 @@ function axis(title, logarithmic) {
       color: themeColour('--soft'),
       maxRotation: 0,
       autoSkipPadding: 12,
-      callback: logarithmic ? powers : (value) => value.toLocaleString('en'),
+      callback: (value) => (logarithmic ? Number(value.toPrecision(3)) : value).toLocaleString('en', {maximumSignificantDigits: 6}),
     },
   };
 }

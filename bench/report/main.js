@@ -12,19 +12,33 @@ function draw(all) {
     body.replaceChildren();
     drawSection(body, rows);
   }
-  const counted = (some) => some.filter((row) => row.kind !== 'peak').length;
   document.getElementById('shown').textContent = `${counted(rows)} of ${counted(all)} measurements`;
 }
 
-/** The same device under several drivers is several devices; each gets a short name, for tables. */
+/** Measurements of tests and ops: peaks say what a device can do, and no filter but the device's drops them. */
+function counted(rows) {
+  return rows.filter((row) => row.kind !== 'peak').length;
+}
+
+/**
+ * The same device under several drivers is several devices; each gets a short name, for tables. Who does not say its
+ * driver, as llama.cpp's rows, is on the one that others name.
+ */
 function nameDevices(rows) {
   for (const group of groupBy(rows, (row) => row.device).values()) {
-    if (distinct(group.map((row) => row.driver)).length < 2) continue;
-    for (const row of group) row.device = [row.device, row.driver].filter(Boolean).join(', ');
+    if (distinct(group.map((row) => row.driver).filter(Boolean)).length < 2) continue;
+    for (const row of group) row.device = withDriver(row.device, row.driver);
   }
   const short = (device) => cut(device.replace(/\s*\([^)]*\)/g, ''), 60);
   const taken = groupBy(distinct(rows.map((row) => row.device)), short);
   for (const row of rows) row.device_name = taken.get(short(row.device)).length > 1 ? row.device : short(row.device);
+}
+
+/** "llvmpipe (LLVM 15), Mesa 22" of a driver that calls itself "llvmpipe Mesa 22". */
+function withDriver(device, driver) {
+  if (!driver) return device;
+  const first = device.split(' ')[0];
+  return `${device}, ${driver.startsWith(`${first} `) ? driver.slice(first.length + 1) : driver}`;
 }
 
 function start() {
@@ -32,7 +46,7 @@ function start() {
   nameDevices(data.rows);
   data.rows.forEach((row) => { row.search = searchText(row); });
   document.getElementById('origin').textContent =
-      `${data.rows.length} measurements from ${data.files.length === 1 ? '1 file' : `${data.files.length} files`}, ` +
+      `${counted(data.rows)} measurements from ${data.files.length === 1 ? '1 file' : `${data.files.length} files`}, ` +
       `page made ${data.made} by pumice ${data.version} (${data.commit}).`;
   let waiting = false;
   const redraw = () => {

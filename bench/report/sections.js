@@ -206,7 +206,7 @@ function drawPeaks(parent, peaks) {
       title, cell: (line) => number(line.of.get(device)?.value ?? NaN),
       key: (line) => line.of.get(device)?.value ?? NaN, class: 'number',
     })),
-  ], lines, {cards: devices.size > 1 && 'wide'}));
+  ], lines, {cards: 'wide'}));
 }
 
 function drawChunks(parent, rows) {

@@ -14,7 +14,6 @@
 #include <random>
 #include <set>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include "base/file_error.hpp"
@@ -102,7 +101,7 @@ int rename_to_new(const fs::path& from, const fs::path& to) {
 /// The temporaries that exist, of all threads. Never destroyed: a thread may outlive main's
 /// objects.
 struct Unfinished {
-  std::mutex mutex;
+  std::timed_mutex mutex;
   std::set<fs::path> temporaries;
 };
 Unfinished& unfinished() {
@@ -121,13 +120,8 @@ Error cannot_write(std::string_view name, int error_number) {
 }
 
 void remove_unfinished_files() {
-  constexpr int kTries = 50;
-  bool locked = unfinished().mutex.try_lock();  // for good
-  for (int i = 0; i < kTries && !locked; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    locked = unfinished().mutex.try_lock();
-  }
-  if (!locked) return;
+  // For good. Another thread that hangs in opening a file (a server that is gone) may hold it for ever.
+  if (!unfinished().mutex.try_lock_for(std::chrono::milliseconds(500))) return;
   for (const fs::path& temporary : unfinished().temporaries) ::unlink(temporary.c_str());
 }
 

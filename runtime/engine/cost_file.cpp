@@ -2,12 +2,12 @@
 
 #include <fmt/core.h>
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <system_error>
 #include <utility>
 
+#include "base/json.hpp"
 #include "base/output_file.hpp"
 
 namespace pumice {
@@ -48,16 +48,7 @@ Result<PaceRates> pace_from_json(const Json& json) {
 }
 
 Result<LearnedCosts> read(const std::filesystem::path& path) {
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error)) {
-    return make_error(ErrorCode::kBadFile, "it is a directory");
-  }
-  std::ifstream file(path, std::ios::binary);
-  std::string text(kMaxFileBytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(file.gcount()));
-  if (text.size() > kMaxFileBytes) return make_error(ErrorCode::kBadFile, "it is too large");
-  const Json json = Json::parse(text, nullptr, false);
+  PUMICE_TRY(const Json json, read_json_file(path, kMaxFileBytes));
   PUMICE_TRY(const StepCost steps, step_cost_from_json(json));
   LearnedCosts costs{.steps = CostModel(steps)};
   if (json.contains(kPace)) {

@@ -150,8 +150,8 @@ Result<CachedModel> Hub::pull(const ModelName& name, const PullEvents& events) c
   if (options_.offline) return find_offline(name);
   if (!options_.token.empty() && !is_private_way(options_.endpoint)) {
     return make_error(ErrorCode::kInvalidArgument,
-                      "HF_ENDPOINT {} is not encrypted, so that others could read HF_TOKEN on the "
-                      "way: use an https:// address, or unset HF_TOKEN",
+                      "HF_TOKEN would be sent unencrypted to {}: use an https:// address, or unset "
+                      "HF_TOKEN (models that are neither private nor gated need none)",
                       printable(options_.endpoint));
   }
   PUMICE_TRY(HttpClient client, HttpClient::open());

@@ -37,7 +37,7 @@ struct PullEvents {
 class Hub {
  public:
   /// Errors (kInvalidArgument): an endpoint that is no plain http address, a token that cannot be
-  /// one (which is not repeated), a cache without a place.
+  /// one (which is not repeated) or that plain http would show to others, a cache without a place.
   static Result<Hub> create(HubOptions options);
 
   /// The model that was pulled by this name, without asking the server whether it has a newer one;

@@ -5,12 +5,14 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/json.hpp"
+
 namespace pumice {
 namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kMaxDepth = 32;
+constexpr size_t kMaxAnswerBytes = 16 << 20;
 constexpr uint64_t kMaxFileBytes = uint64_t{1} << 50;
 constexpr size_t kCommitDigits = 40;
 constexpr size_t kSha256Digits = 64;
@@ -48,14 +50,14 @@ RemoteFile file_of(const Json& entry) {
 }  // namespace
 
 Result<Listing> parse_listing(std::string_view text) {
-  bool too_deep = false;  // what is nested deeper is not kept, which bounds memory
-  const auto limit = [&](int depth, Json::parse_event_t /*event*/, Json& /*value*/) {
-    too_deep = too_deep || depth > kMaxDepth;
-    return !too_deep;
-  };
-  const Json json = Json::parse(text, limit, false);
+  const Result<Json> answer = read_json(text, kMaxAnswerBytes);
+  if (!answer.ok()) {
+    return make_error(ErrorCode::kBadFile, "the server's answer is not a list of files: {}",
+                      answer.error().message);
+  }
+  const Json& json = *answer;
   const auto siblings = json.is_object() ? json.find("siblings") : json.end();
-  if (too_deep || siblings == json.end() || !siblings->is_array()) {
+  if (siblings == json.end() || !siblings->is_array()) {
     return make_error(ErrorCode::kBadFile, "the server's answer is not a list of files");
   }
   Listing listing{.commit = "main", .files = {}};

@@ -7,14 +7,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
 
 #include "base/file_error.hpp"
+#include "base/json.hpp"
 #include "base/output_file.hpp"
 #include "hub/download.hpp"
 
@@ -32,20 +31,14 @@ constexpr int kMaxFolderDepth = 8;
 /// {"names": {tag: [file, …]}, "files": {file: {"sha256", "size_bytes"}}}, where nothing else is
 /// certain about what stands in it. Both are empty if the notes are missing or damaged.
 Json read_notes(const fs::path& folder) {
-  std::ifstream stream(folder / kNotes, std::ios::binary);
-  std::string text(kMaxNotesBytes + 1, '\0');
-  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(stream.gcount()));
   const Json none = {{"names", Json::object()}, {"files", Json::object()}};
-  if (text.size() > kMaxNotesBytes) return none;
-  const auto limit = [](int depth, Json::parse_event_t /*event*/, Json& /*value*/) {
-    return depth <= kMaxFolderDepth;
-  };
-  Json notes = Json::parse(text, limit, false);
+  Result<Json> notes = read_json_file(folder / kNotes, kMaxNotesBytes);
   for (const char* const key : {"names", "files"}) {
-    if (!notes.is_object() || !notes.contains(key) || !notes[key].is_object()) return none;
+    if (!notes.ok() || !notes->is_object() || !notes->contains(key) || !(*notes)[key].is_object()) {
+      return none;
+    }
   }
-  return notes;
+  return std::move(notes).value();
 }
 
 Status write_notes(const fs::path& folder, const Json& notes) {

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/json.hpp"
 #include "base/printable.hpp"
 
 namespace pumice {
@@ -11,6 +12,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr size_t kMaxSavedBytes = 64 << 20;  // far beyond what any model reads
 constexpr std::string_view kSystem = "system";
 constexpr std::string_view kUser = "user";
 constexpr std::string_view kAssistant = "assistant";
@@ -110,7 +112,9 @@ Result<Conversation> Conversation::parse(std::string_view json, bool special) {
   const auto bad = [](std::string_view what) {
     return make_error(ErrorCode::kBadFile, "no conversation: {}", what);
   };
-  const Json root = Json::parse(json, nullptr, false);
+  const Result<Json> read = read_ordered_json(json, kMaxSavedBytes);
+  if (!read.ok()) return bad(read.error().message);
+  const Json& root = *read;
   if (!root.is_object() || !root.contains("messages") || !root["messages"].is_array()) {
     return bad("it is not a JSON object with an array \"messages\"");
   }

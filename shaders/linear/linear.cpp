@@ -3,12 +3,29 @@
 #include <algorithm>
 
 namespace pumice::ops {
+namespace {
+
+/// Whether 8-bit products exist here at all: weights of float types have none anyway, and a model
+/// of nothing else would otherwise be computed in fp32 without a word.
+Status check_integers(const vk::PipelineLibrary& pipelines, const GemmVariant& variant) {
+  const WeightType& type = weight_type("Q8_0");
+  const std::string name = linear_module_name("gemm", type, variant.name);
+  const std::string obstacle = gemm_obstacle(pipelines, name, type, variant);
+  if (obstacle.empty()) return {};
+  return make_error(
+      ErrorCode::kInvalidArgument,
+      "--math i8: no 8-bit matrix products on this device ({}: {}); leave --math out, or use f32",
+      name, obstacle);
+}
+
+}  // namespace
 
 Result<Linear> Linear::plan(vk::PipelineLibrary& pipelines,
                             std::span<const WeightType* const> types, Math math, XPath path) {
   const vk::DevicePlan& device = pipelines.device()->plan();
   const auto variants = gemm_variants(device, math, path);
   const auto float_variants = gemm_variants(device, math == Math::kI8 ? Math::kAuto : math, path);
+  if (math == Math::kI8) PUMICE_TRY_STATUS(check_integers(pipelines, variants.front()));
   Linear op;
   for (const WeightType* type : types) {
     if (op.kernels_.contains(type)) continue;

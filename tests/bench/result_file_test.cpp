@@ -158,8 +158,9 @@ TEST(ResultFile, WhatIsForeignOrHostileIsNamedInOneLine) {
       {R"({"peaks": [{"unit": "furlongs", "samples_ns": [1]}], "ops": []})", "unit must be"},
       {R"({"arrivals": ["x"]})", "arrival 1 must be an object"},
       {"{\"n_prompt\": 1, \"n_gen\": 0, \"samples_ns\": [1]}\n{", "line 2: not JSON"},
-      {std::string(100'000, '['), "not JSON"},
-      {std::string(100'000, '[') + std::string(100'000, ']'), "nested too deeply"},
+      {std::string(100'000, '['), "nested more than 128 deep"},
+      {std::string(100'000, '[') + std::string(100'000, ']'),
+       "byte 129: nested more than 128 deep"},
   };
   for (const auto& [text, words] : cases) {
     const std::string message = error_of(text);

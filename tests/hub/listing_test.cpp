@@ -55,7 +55,7 @@ TEST(Listing, refuses_what_is_no_listing) {
        {std::string(), std::string("<html>"), std::string("[]"), std::string("{}"),
         std::string("{\"siblings\": 1}"), std::string("{\"siblings\": ["), std::string(1000, '['),
         std::string(4 << 20, '['),
-        R"({"siblings": [)" + std::string(100, '[') + std::string(100, ']') + "]}"}) {
+        R"({"siblings": [)" + std::string(1000, '[') + std::string(1000, ']') + "]}"}) {
     const Result<Listing> listing = parse_listing(text);
     ASSERT_FALSE(listing.ok()) << text.substr(0, 40);
     EXPECT_EQ(listing.error().code, ErrorCode::kBadFile);

@@ -1,6 +1,15 @@
 """Bugs to seed into runtime/format/, runtime/text/, bench/ and tools/: see run.py."""
 
 MUTATIONS = [
+    ("JSON may be nested as deep as it likes", "runtime/base/json.cpp",
+     "if (open_.size() == kMaxJsonDepth)", "if (open_.size() == 1u << 30)", "test_base:ReadJson.RefusesNesting*"),
+    ("a name of JSON may stand twice", "runtime/base/json.cpp",
+     "return found == names.end() ? nullptr : *found;", "return nullptr;", "test_base:ReadJson.SaysWhatIsWrong*"),
+    ("--explain forgets up of ungated models", "bench/explain.cpp",
+     "{\"ffn_up\", Component::kGateUp},", "", "test_bench_host:Explain.*"),
+    ("--math i8 computes floats without a word", "shaders/linear/linear.cpp",
+     "if (obstacle.empty()) return {};", "return {};",
+     "cli_run:Arithmetic.test_8_bit_products_are_refused_where_there_are_none_whatever_the_weights"),
     ("the program of a block that predicts is not shown", "tools/info.cpp",
      "if (program.n_prediction_blocks > 0) {", "if (program.n_prediction_blocks > 1) {",
      "cli_fit:Fit.test_the_program_of_a_block_that_predicts_is_shown"),
@@ -151,5 +160,6 @@ MUTATIONS = [
      "if (saved.ok() || has_warned_.exchange(true)) return;", "if (saved.ok()) return;",
      "cli_self_test:SelfTest.test_that_the_verdict_cannot_be_kept_is_said_once"),
     ("the end waits for whoever hangs in opening a file", "runtime/base/output_file.cpp",
-     "if (!locked) return;", "if (!locked) unfinished().mutex.lock();", "test_unfinished_files:UnfinishedFiles.*"),
+     "if (!unfinished().mutex.try_lock_for(std::chrono::milliseconds(500))) return;",
+     "unfinished().mutex.lock();", "test_unfinished_files:UnfinishedFiles.*"),
 ]

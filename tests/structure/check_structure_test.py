@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """The checker itself: each rule is broken once in a small made-up repository."""
 
+import os
 import pathlib
 import tempfile
 import unittest
+import unittest.mock
 
 import check_structure
 
@@ -66,6 +68,27 @@ class Structure(unittest.TestCase):
         self.assertEqual(self.found(), "")
         self.write("cache/tier.cpp", "#include <memory>\n\nint n = std::max(a, b);\n")
         self.assertEqual(self.found(), "cache/tier.cpp:3: std::max needs <algorithm>")
+
+    def test_json_is_read_by_the_one_reader(self):
+        for text in ("auto a = nlohmann::json::parse(text);", "Json::parse(t, nullptr, false)", "OrderedJson::accept(t)",
+                     "nlohmann::ordered_json::sax_parse(t, &s)", "file >> json;", "Json::from_cbor(bytes)"):
+            with self.subTest(text):
+                self.write("tools/sim.cpp", f"\n{text}\n")
+                self.assertRegex(self.found(), r"\Atools/sim\.cpp:2: .* reads JSON without bounds; use read_json of base/json\.hpp\Z")
+        self.write("tools/sim.cpp", "const Result<Json> json = read_json(text, kMost);\nfloats >> shift;\n")
+        self.write("runtime/base/json.cpp", "Json::sax_parse(a, b, &builder);\n")
+        self.write("tests/text/json_test.cpp", "Json::parse(text)\n")
+        self.assertEqual(self.found(), "")
+
+    def test_without_git_the_same_files_are_read_but_for_what_is_ignored(self):
+        self.write("runtime/base/log.hpp", '#include "../vk/device.hpp"\n')
+        with_git = self.found()
+        for name in ("build/a.hpp", ".cache/b.hpp", "tests/__pycache__/c.hpp"):
+            self.write(name, '#include "../vk/device.hpp"\n')
+        with unittest.mock.patch.dict(os.environ, PATH=str(self.root)):
+            self.write("bash", "#!/bin/sh\nexec /bin/bash \"$@\"\n")
+            (self.root / "bash").chmod(0o755)
+            self.assertEqual(self.found(), with_git)
 
     def test_an_own_header_in_angle_brackets_is_refused(self):
         self.write("runtime/vk/plan.cpp", "#include <base/result.hpp>\n")

@@ -4,7 +4,6 @@
 import fcntl
 import json
 import os
-import pty
 import re
 import select
 import signal
@@ -183,7 +182,7 @@ class OnATerminal(CommandLineTest):
         self.open_chat()
 
     def open_chat(self, *flags, columns=80, **environment):
-        self.master, terminal = pty.openpty()
+        self.master, terminal = self.open_terminal()
         self.addCleanup(os.close, self.master)
         self.resize(columns)
         # An answer that goes on until it is stopped.

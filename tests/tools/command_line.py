@@ -6,6 +6,7 @@ ctest names the program in PUMICE_TEST_BINARY and the shared data in PUMICE_TEST
 
 import os
 import pathlib
+import pty
 import shlex
 import shutil
 import signal
@@ -42,10 +43,22 @@ def user_environment(home, changes):
     return {name: value for name, value in environment.items() if value is not None}
 
 
+def needs_file(path):
+    """A test that is left out where the machine has no such file: a minimal /dev has only null, zero and urandom."""
+    return unittest.skipUnless(os.path.exists(path), f"no {path} on this machine")
+
+
 class CommandLineTest(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="pumice-cli-"))
         self.addCleanup(shutil.rmtree, self.folder)
+
+    def open_terminal(self):
+        """Both ends of a new terminal; skips where the machine has none to give."""
+        try:
+            return pty.openpty()
+        except OSError as error:
+            self.skipTest(f"no terminals on this machine (/dev/ptmx, /dev/pts): {error.strerror}")
 
     def need(self, path):
         if not path.exists():

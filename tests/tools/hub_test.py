@@ -5,7 +5,6 @@ import contextlib
 import hashlib
 import json
 import os
-import pty
 import resource
 import shutil
 import signal
@@ -110,7 +109,7 @@ class Pull(HubTest):
 
     def test_progress_is_drawn_on_a_terminal(self):
         self.hub.plan("file", drip(0.1))
-        ours, theirs = pty.openpty()
+        ours, theirs = self.open_terminal()
         self.addCleanup(os.close, ours)
         self.assertEqual(self.pumice("pull", "u/r", stderr=theirs).returncode, 0)
         os.close(theirs)
@@ -328,6 +327,17 @@ class BadServer(HubTest):
 
 
 class Token(HubTest):
+    def test_a_token_is_not_sent_in_clear_to_another_machine(self):
+        for endpoint in ("http://hub.invalid", "http://hub.invalid:8080/mirror", "http://127.0.0.1.hub.invalid",
+                         "http://localhost.invalid:1"):
+            message = self.refuses(USAGE, "pull", "u/r", says=["HF_TOKEN", "unencrypted", "https"],
+                                   env={"HF_ENDPOINT": endpoint, "HF_TOKEN": TOKEN})
+            self.assertNotIn(TOKEN, message)
+        for endpoint in ("https://127.0.0.1:1", "http://localhost:1", "http://[::1]:1"):  # gets as far as connecting
+            self.refuses(BAD_FILE, "pull", "u/r", says="is there a network",
+                         env={"HF_ENDPOINT": endpoint, "HF_TOKEN": TOKEN})
+        self.refuses(BAD_FILE, "pull", "u/r", says="http://hub.invalid", env={"HF_ENDPOINT": "http://hub.invalid"})
+
     def tokens(self, server):
         return [headers.get("authorization") for _, headers in server.requests]
 

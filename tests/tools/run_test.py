@@ -10,7 +10,7 @@ import signal
 import subprocess
 import unittest
 
-from command_line import CANCELLED, DOES_NOT_FIT, SHARED, STORIES, USAGE, CommandLineTest
+from command_line import CANCELLED, DOES_NOT_FIT, SHARED, STORIES, USAGE, CommandLineTest, needs_file
 
 REFERENCE = SHARED / "reference/stories260K.greedy.json"
 RATES = re.compile(r"prompt (\d+) tokens?, TTFT [\d.]+ ms, prefill [\d.]+ tok/s, "
@@ -243,6 +243,7 @@ class Interrupted(RunTest):
         self.assertIn(process.wait(timeout=60), (0, -signal.SIGPIPE))
         self.assertNotRegex(err.decode(), "(?i)traceback|internal|terminate")
 
+    @needs_file("/dev/full")
     def test_output_that_cannot_be_written_is_an_error(self):
         with open("/dev/full", "wb") as full:
             for flags in ([], ["--json"]):
@@ -252,6 +253,7 @@ class Interrupted(RunTest):
                 self.assertTrue(done.stderr.endswith(
                     b"pumice: standard output: cannot be written: No space left on device\n"))
 
+    @needs_file("/dev/full")
     def test_messages_that_cannot_be_written_are_an_error_after_the_work(self):
         with open("/dev/full", "wb") as full:
             done = self.pumice("run", "-m", STORIES, "-p", "Once", "-n", 3, "-s", 3, "-v", stderr=full)
@@ -268,6 +270,14 @@ class Interrupted(RunTest):
             path.mkdir()
         done = self.ok(*run, env={"XDG_CACHE_HOME": str(cache)})
         self.assertEqual(b"is a directory" in done.stderr, bool(costs))
+
+
+class Arithmetic(RunTest):
+    def test_8_bit_products_are_refused_where_there_are_none_whatever_the_weights(self):
+        for kind in ("f16", "q8_0"):
+            self.ok("synth", "--preset", "tiny", "--type", kind, "--pure", "-o", f"{kind}.gguf")
+            self.refuses(USAGE, "run", "-m", f"{kind}.gguf", "-p", "a", "-n", 1, "--math", "i8", "--limit", "no-intdot",
+                         says=["--math i8", "8-bit", "gemm.q8_0.i8"])
 
 
 class Stop(RunTest):

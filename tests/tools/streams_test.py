@@ -5,7 +5,7 @@ import os
 import subprocess
 import unittest
 
-from command_line import BAD_FILE, DOES_NOT_FIT, VOCABULARY, CommandLineTest
+from command_line import BAD_FILE, DOES_NOT_FIT, VOCABULARY, CommandLineTest, needs_file
 
 
 class Streams(CommandLineTest):
@@ -13,6 +13,7 @@ class Streams(CommandLineTest):
         # Not by a launcher: what is closed would be taken by the files that it opens.
         return self.pumice(*arguments, launcher=False, preexec_fn=lambda: os.close(descriptor), **options)
 
+    @needs_file("/dev/full")
     def test_standard_output_that_is_full_is_an_error_of_every_command(self):
         self.ok("synth", "--preset", "tiny", "-o", "tiny.gguf")
         with open("/dev/full", "wb") as full:
@@ -34,6 +35,7 @@ class Streams(CommandLineTest):
         done = self.without(1, "synth", "--preset", "tiny", "-o", "x.gguf")
         self.assertEqual(done.returncode, 0, done.stderr)
 
+    @needs_file("/dev/full")
     def test_standard_error_that_is_full_aborts_nothing_and_is_an_error(self):
         with open("/dev/full", "wb") as full:
             done = self.pumice("synth", "--preset", "tiny", "-o", "x.gguf", stderr=full)
