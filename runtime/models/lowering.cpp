@@ -56,43 +56,6 @@ std::string stem(std::string_view tensor) {
   return std::string(tensor.substr(0, end));
 }
 
-/// Buffers that a call reads or writes.
-class Touched {
- public:
-  std::vector<BufferId> of(const Call& call) {
-    buffers_.clear();
-    std::visit([&](const auto& c) { add(c); }, call);
-    return buffers_;
-  }
-
- private:
-  void use(const View& view) { buffers_.push_back(view.buffer); }
-  void use(const std::optional<View>& view) {
-    if (view) use(*view);
-  }
-  void add(const call::Embed& c) { use(c.y); }
-  void add(const call::Linear& c) { use(c.x), use(c.y); }
-  void add(const call::RmsNorm& c) { use(c.x), use(c.residual), use(c.y); }
-  void add(const call::LayerNorm& c) { use(c.x), use(c.residual), use(c.y); }
-  void add(const call::Rope& c) { use(c.x); }
-  void add(const call::RopeKv& c) { use(c.qkv); }
-  void add(const call::HeadLinear& c) { use(c.x), use(c.y); }
-  void add(const call::Attention& c) { use(c.q), use(c.y); }
-  void add(const call::ExpandedAttention& c) { use(c.q), use(c.y); }
-  void add(const call::CausalConv& c) { use(c.x), use(c.y); }
-  void add(const call::Recurrence& c) {
-    use(c.q), use(c.k), use(c.v), use(c.step), use(c.beta), use(c.y);
-  }
-  void add(const call::Gated& c) { use(c.gate_up), use(c.y); }
-  void add(const call::Elementwise& c) { use(c.a), use(c.b), use(c.y); }
-  void add(const call::Route& c) { use(c.scores), use(c.routes); }
-  void add(const call::GroupRoutes& c) { use(c.routes), use(c.groups); }
-  void add(const call::ExpertLinear& c) { use(c.x), use(c.routes), use(c.groups), use(c.y); }
-  void add(const call::Combine& c) { use(c.x), use(c.routes), use(c.y); }
-
-  std::vector<BufferId> buffers_;
-};
-
 }  // namespace
 
 Lowering::Lowering(const Program& program, const FusionRules& rules, FusionPatterns patterns)
@@ -264,7 +227,7 @@ void Lowering::lower(const op::Linear& o) {
   }
   const View y = new_view(width(result_));
   views_[result_] = y;
-  emit(call::Linear{group_of({o.weight}), std::nullopt, x, y}, part);
+  emit(call::Linear{group_of({o.weight}), std::nullopt, x, y, width(o.x)}, part);
   if (o.bias) add_bias(bias_of(o), y, width(result_), part);
 }
 
@@ -282,12 +245,12 @@ void Lowering::lower_bundled(const op::Linear& o, const Bundle& bundle, Place& p
     const View y{*place.buffer, column};
     if (first && rules_.has(FusionRule::kStack)) {
       views_[value] = y;
-      if (i == 0) emit(call::Linear{place.group, std::nullopt, x, y}, bundle.part);
+      if (i == 0) emit(call::Linear{place.group, std::nullopt, x, y, width(o.x)}, bundle.part);
     }
     if (bundle.linears[i] == op_) {
       if (!rules_.has(FusionRule::kStack)) {
         views_[value] = y;
-        emit(call::Linear{place.group, i, x, y}, bundle.part);
+        emit(call::Linear{place.group, i, x, y, width(o.x)}, bundle.part);
       }
       if (place.bias && !bundle.bias_is_fused) {
         add_bias({*place.bias, column}, y, width(value), bundle.part);
@@ -498,6 +461,7 @@ void Lowering::lower(const op::Route& o) {
   }
   const View scores = whole(o.scores, "router");
   const View routes = new_view(2 * o.n_used);
+  lowered_.buffers[routes.buffer].holds_routes = true;
   views_[result_] = routes;
   const auto bias = o.bias ? std::optional(vector_of({*o.bias})) : std::nullopt;
   const auto gains = o.gain ? std::optional(vector_of({*o.gain})) : std::nullopt;
@@ -522,6 +486,7 @@ void Lowering::lower(const op::ExpertLinear& o) {
                           .y = y,
                           .n_experts = static_cast<uint32_t>(dims[2]),
                           .n_used = n_used,
+                          .n_rows = static_cast<uint32_t>(dims[1]),
                           .row_each = width(o.x) != dims[0]},
        part);
 }
@@ -535,9 +500,8 @@ void Lowering::lower(const op::Combine& o) {
 
 void Lowering::find_uses() {
   std::vector<bool> used(lowered_.buffers.size(), false);
-  Touched touched;
   for (uint32_t i = 0; i < lowered_.dispatches.size(); ++i) {
-    for (const BufferId id : touched.of(lowered_.dispatches[i].what)) {
+    for (const BufferId id : touched(lowered_.dispatches[i].what).buffers) {
       Buffer& buffer = lowered_.buffers[id];
       if (!used[id]) buffer.first_use = i;
       used[id] = true;

@@ -79,6 +79,7 @@ void Lowering::lower(const op::HeadLinear& o) {
                         .x_head_dim = head_dim,
                         .first_row = o.first_row,
                         .n_rows = o.n_rows,
+                        .n_columns = static_cast<uint32_t>(program_.tensors[o.weight].dims[0]),
                         .transposed = o.transposed,
                         .attention_class = latents == nullptr
                                                ? std::nullopt

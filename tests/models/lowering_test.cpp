@@ -198,7 +198,8 @@ TEST(ReadShares, AreWhatATokenReadsOfEachMatrix) {
   const auto share = [](const Program& program, std::string_view name) {
     const auto tensor = std::ranges::find(program.tensors, name, &TensorSpec::name);
     EXPECT_NE(tensor, program.tensors.end()) << name;
-    return read_shares(program)[static_cast<size_t>(tensor - program.tensors.begin())];
+    return read_shares(
+        program, lower(program).value())[static_cast<size_t>(tensor - program.tensors.begin())];
   };
   const Program mixture = llama(find_synthetic_preset("moe-tiny").value());
   EXPECT_DOUBLE_EQ(share(mixture, "token_embd.weight"), 1.0 / 512);
