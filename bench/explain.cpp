@@ -8,33 +8,6 @@
 namespace pumice::bench {
 namespace {
 
-/// The decoder's names for a component's commands.
-std::optional<Component> component_of(std::string_view part) {
-  static constexpr std::pair<std::string_view, Component> kParts[] = {
-      {"embedding", Component::kEmbedding},
-      {"attn_norm", Component::kNorms},
-      {"ffn_norm", Component::kNorms},
-      {"output_norm", Component::kNorms},
-      {"qkv", Component::kQkv},
-      {"rope_kv", Component::kRopeKv},
-      {"attention", Component::kAttention},
-      {"attn_output", Component::kAttentionOutput},
-      {"ffn_gate_inp", Component::kRouter},
-      {"gate_up", Component::kGateUp},
-      {"ffn_gate_up_exps", Component::kGateUp},
-      {"ffn_gate_exps", Component::kGateUp},
-      {"ffn_up_exps", Component::kGateUp},
-      {"activation", Component::kActivation},
-      {"combine", Component::kActivation},
-      {"ffn_down_exps", Component::kDown},
-      {"ffn_down", Component::kDown},
-      {"output", Component::kOutput}};
-  const auto* const found =
-      std::ranges::find(kParts, part, [](auto& entry) { return entry.first; });
-  if (found == std::end(kParts)) return std::nullopt;
-  return found->second;
-}
-
 PhaseCost prefill(const ModelShape& shape, const ModelTest& test) {
   PhaseCost phase;
   std::vector<uint32_t> done(test.n_parallel, 0);
@@ -90,8 +63,8 @@ Result<TestCost> test_cost(const ModelShape& shape, const ModelTest& test) {
   return TestCost{.prefill = prefill(shape, test), .decode = decode(shape, test)};
 }
 
-vk::Arithmetic ArithmeticInUse::of(const PhaseCost& phase, Component component) const {
-  const uint32_t rows = component == Component::kOutput ? phase.logit_rows : phase.rows;
+vk::Arithmetic ArithmeticInUse::of(const PhaseCost& phase, Part component) const {
+  const uint32_t rows = component == Part::kOutput ? phase.logit_rows : phase.rows;
   const auto& all = rows > ops::Gemv::kMaxRows ? many_rows : few_rows;
   return all.at(static_cast<size_t>(component));
 }
@@ -109,12 +82,14 @@ Result<ArithmeticInUse> arithmetic_in_use(Engine& engine, uint32_t n_prompt) {
   ArithmeticInUse result;
   engine.set_hooks({.observer = [&](const StepTrace& step, const vk::RecordedWork& work) {
     auto& arithmetic = step.prefill_tokens > 1 ? result.many_rows : result.few_rows;
+    // A part is computed as most of its flops are.
+    std::array<uint64_t, kPartCount> most{};
     for (const vk::CommandInfo& command : work.commands()) {
-      const std::optional<Component> component = component_of(command.scope.part);
-      if (!component || command.label == "attention_reduce" || command.label == "quantize_x") {
-        continue;
-      }
-      arithmetic.at(static_cast<size_t>(*component)) = command.cost.arithmetic;
+      if (command.scope.kind == vk::Scope::kNoKind) continue;
+      uint64_t& flops = most.at(command.scope.kind);
+      if (command.cost.flops <= flops) continue;
+      flops = command.cost.flops;
+      arithmetic.at(command.scope.kind) = command.cost.arithmetic;
     }
   }});
   const auto run = [&]() -> Status {
@@ -127,8 +102,8 @@ Result<ArithmeticInUse> arithmetic_in_use(Engine& engine, uint32_t n_prompt) {
   const Status status = run();
   engine.set_hooks({});
   // A prompt has one row of logits, however long it is; many are a matrix product like any other.
-  result.many_rows.at(static_cast<size_t>(Component::kOutput)) =
-      result.many_rows.at(static_cast<size_t>(Component::kDown));
+  result.many_rows.at(static_cast<size_t>(Part::kOutput)) =
+      result.many_rows.at(static_cast<size_t>(Part::kDown));
   if (!status.ok()) return status.error();
   return result;
 }
@@ -141,7 +116,7 @@ Roofline reading_roofline(const Peaks& peaks) {
   return roofline;
 }
 
-Limit floor_of(const DeviceSpeeds& speeds, const PhaseCost& phase, Component component) {
+Limit floor_of(const DeviceSpeeds& speeds, const PhaseCost& phase, Part component) {
   const Amount& amount = phase.cost[component];
   return limit_of(speeds.roofline, vk::Cost{.bytes = amount.memory_bytes(),
                                             .flops = amount.flops,
@@ -151,8 +126,8 @@ Limit floor_of(const DeviceSpeeds& speeds, const PhaseCost& phase, Component com
 Limit floor_of(const DeviceSpeeds& speeds, const PhaseCost& phase) {
   Limit total;
   std::map<std::string, double> ns_by_bound;
-  for (size_t i = 0; i < kComponentCount; ++i) {
-    const Limit limit = floor_of(speeds, phase, static_cast<Component>(i));
+  for (size_t i = 0; i < kPartCount; ++i) {
+    const Limit limit = floor_of(speeds, phase, static_cast<Part>(i));
     total.ns += limit.ns;
     ns_by_bound[limit.what] += limit.ns;
   }

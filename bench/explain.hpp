@@ -32,10 +32,10 @@ Result<TestCost> test_cost(const ModelShape& shape, const ModelTest& test);
 
 /// The arithmetic that an engine computes each component in.
 struct ArithmeticInUse {
-  std::array<vk::Arithmetic, kComponentCount> many_rows{};  ///< more than gemv takes
-  std::array<vk::Arithmetic, kComponentCount> few_rows{};
+  std::array<vk::Arithmetic, kPartCount> many_rows{};  ///< more than gemv takes
+  std::array<vk::Arithmetic, kPartCount> few_rows{};
 
-  vk::Arithmetic of(const PhaseCost& phase, Component component) const;
+  vk::Arithmetic of(const PhaseCost& phase, Part component) const;
 };
 /// Tokens of a short prompt whose products are those of any longer one: of experts, enough pairs.
 uint32_t rows_of_a_prompt(const ModelShape& shape);
@@ -54,7 +54,7 @@ Roofline reading_roofline(const Peaks& peaks);
 /// No engine that keeps to the cost model's bytes can be faster: a component takes its
 /// memory_bytes() at the read bandwidth or its flops at the peak, whichever is later, and
 /// components wait for one another.
-Limit floor_of(const DeviceSpeeds& speeds, const PhaseCost& phase, Component component);
+Limit floor_of(const DeviceSpeeds& speeds, const PhaseCost& phase, Part component);
 Limit floor_of(const DeviceSpeeds& speeds, const PhaseCost& phase);
 
 struct ExplainedTest {

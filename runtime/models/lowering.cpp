@@ -62,11 +62,13 @@ Lowering::Lowering(const Program& program, const FusionRules& rules, FusionPatte
     : program_(program),
       rules_(rules),
       patterns_(std::move(patterns)),
+      parts_(parts_of(program)),
       views_(program.values.size()) {
   for (const Bundle& bundle : patterns_.bundles()) {
     places_.push_back({.group = group_of(bundle.matrices)});
     if (!bundle.biases.empty()) places_.back().bias = vector_of(bundle.biases);
   }
+  parts_.push_back(Part::kOutput);  // behind the last operation
   end_of_layers_ = program.layers.empty() ? 0 : program.layers.back().end_op;
   for (uint32_t i = 0; i < program.layers.size(); ++i) {
     for (size_t o = program.layers[i].first_op; o < program.layers[i].end_op; ++o) layer_of_[o] = i;
@@ -131,16 +133,17 @@ MatrixRows Lowering::all_rows(TensorId tensor) const {
 
 std::string Lowering::stem_of(TensorId tensor) const { return stem(program_.tensors[tensor].name); }
 
-void Lowering::emit(Call call, std::string part) {
+void Lowering::emit(Call call, std::string label, std::optional<Part> part) {
   const auto layer = layer_of_.find(op_);
   lowered_.dispatches.push_back(
       {.what = std::move(call),
        .rows = row_set(),
-       .part = std::move(part),
+       .part = part.value_or(parts_[op_]),
+       .label = std::move(label),
        .layer = layer == layer_of_.end() ? std::nullopt : std::optional(layer->second)});
 }
 
-View Lowering::at_rows(ValueId value, const std::string& part) {
+View Lowering::at_rows(ValueId value, const std::string& label) {
   const View view = *views_[value];
   if (rows_of(view) == row_set()) return view;
   const View y = new_view(width(value));
@@ -150,25 +153,25 @@ View Lowering::at_rows(ValueId value, const std::string& part) {
                          .n = width(value),
                          .factor = 0,
                          .gathers = true},
-       part);
+       label);
   return y;
 }
 
-View Lowering::whole(ValueId value, const std::string& part) {
+View Lowering::whole(ValueId value, const std::string& label) {
   if (rows_of(*views_[value]) == row_set() && is_whole(value)) return *views_[value];
   const View y = new_view(width(value));
-  copy(at_rows(value, part), y, width(value), part);
+  copy(at_rows(value, label), y, width(value), label);
   return y;
 }
 
-void Lowering::copy(View from, View to, uint32_t n, const std::string& part) {
+void Lowering::copy(View from, View to, uint32_t n, const std::string& label) {
   emit(call::Elementwise{.kind = ops::Elementwise::Kind::kCopy,
                          .a = from,
                          .y = to,
                          .n = n,
                          .factor = 0,
                          .gathers = false},
-       part);
+       label);
 }
 
 View Lowering::place_of_result(ValueId operand) {
@@ -220,19 +223,19 @@ void Lowering::lower(const op::Linear& o) {
   }
   const std::optional<size_t> of = patterns_.bundle_of(op_);
   if (of) return lower_bundled(o, patterns_.bundles()[*of], places_[*of]);
-  const std::string part = leads_to_logits(result_) ? "output" : stem_of(o.weight.tensor);
-  View x = at_rows(o.x, part);
+  const std::string label = leads_to_logits(result_) ? "output" : stem_of(o.weight.tensor);
+  View x = at_rows(o.x, label);
   if (x.first % kVectorFloats != 0 || lowered_.buffers[x.buffer].width % kVectorFloats != 0) {
-    x = whole(o.x, part);
+    x = whole(o.x, label);
   }
   const View y = new_view(width(result_));
   views_[result_] = y;
-  emit(call::Linear{group_of({o.weight}), std::nullopt, x, y, width(o.x)}, part);
-  if (o.bias) add_bias(bias_of(o), y, width(result_), part);
+  emit(call::Linear{group_of({o.weight}), std::nullopt, x, y, width(o.x)}, label);
+  if (o.bias) add_bias(bias_of(o), y, width(result_), label);
 }
 
 void Lowering::lower_bundled(const op::Linear& o, const Bundle& bundle, Place& place) {
-  const View x = at_rows(o.x, bundle.part);
+  const View x = at_rows(o.x, bundle.label);
   const bool first = !place.buffer;
   if (first) {
     uint32_t n = 0;
@@ -245,24 +248,24 @@ void Lowering::lower_bundled(const op::Linear& o, const Bundle& bundle, Place& p
     const View y{*place.buffer, column};
     if (first && rules_.has(FusionRule::kStack)) {
       views_[value] = y;
-      if (i == 0) emit(call::Linear{place.group, std::nullopt, x, y, width(o.x)}, bundle.part);
+      if (i == 0) emit(call::Linear{place.group, std::nullopt, x, y, width(o.x)}, bundle.label);
     }
     if (bundle.linears[i] == op_) {
       if (!rules_.has(FusionRule::kStack)) {
         views_[value] = y;
-        emit(call::Linear{place.group, i, x, y, width(o.x)}, bundle.part);
+        emit(call::Linear{place.group, i, x, y, width(o.x)}, bundle.label);
       }
       if (place.bias && !bundle.bias_is_fused) {
-        add_bias({*place.bias, column}, y, width(value), bundle.part);
+        add_bias({*place.bias, column}, y, width(value), bundle.label);
       } else if (!place.bias && o.bias) {
-        add_bias(bias_of(o), y, width(value), bundle.part);
+        add_bias(bias_of(o), y, width(value), bundle.label);
       }
     }
     column += width(value);
   }
 }
 
-void Lowering::add_bias(VectorPart bias, View y, uint32_t n, const std::string& part) {
+void Lowering::add_bias(VectorPart bias, View y, uint32_t n, const std::string& label) {
   emit(call::Elementwise{.kind = ops::Elementwise::Kind::kAddBias,
                          .a = y,
                          .bias = bias,
@@ -270,7 +273,7 @@ void Lowering::add_bias(VectorPart bias, View y, uint32_t n, const std::string& 
                          .n = n,
                          .factor = 0,
                          .gathers = false},
-       part);
+       label);
 }
 
 bool Lowering::leads_to_logits(ValueId value) const {
@@ -360,10 +363,10 @@ bool Lowering::norms_rows(size_t index) const {
   return norm != nullptr && norm->group == width(norm->x);
 }
 
-void Lowering::binary(ops::Elementwise::Kind kind, ValueId a, ValueId b, const std::string& part,
+void Lowering::binary(ops::Elementwise::Kind kind, ValueId a, ValueId b, const std::string& label,
                       uint32_t b_group) {
-  const View at_a = at_rows(a, part);
-  const View at_b = at_rows(b, part);
+  const View at_a = at_rows(a, label);
+  const View at_b = at_rows(b, label);
   const View y = place_of_result(a);
   views_[result_] = y;
   emit(call::Elementwise{.kind = kind,
@@ -374,12 +377,12 @@ void Lowering::binary(ops::Elementwise::Kind kind, ValueId a, ValueId b, const s
                          .factor = 0,
                          .gathers = false,
                          .b_group = b_group},
-       part);
+       label);
 }
 
-void Lowering::unary(ops::Elementwise::Kind kind, ValueId x, double factor, const std::string& part,
-                     const ops::Elementwise::Xielu& xielu) {
-  const View at = at_rows(x, part);
+void Lowering::unary(ops::Elementwise::Kind kind, ValueId x, double factor,
+                     const std::string& label, const ops::Elementwise::Xielu& xielu) {
+  const View at = at_rows(x, label);
   const View y = place_of_result(x);
   views_[result_] = y;
   emit(call::Elementwise{.kind = kind,
@@ -389,7 +392,7 @@ void Lowering::unary(ops::Elementwise::Kind kind, ValueId x, double factor, cons
                          .factor = factor,
                          .gathers = false,
                          .xielu = xielu},
-       part);
+       label);
 }
 
 void Lowering::lower(const op::Activation& o) {
@@ -473,9 +476,9 @@ void Lowering::lower(const op::Route& o) {
 
 void Lowering::lower(const op::ExpertLinear& o) {
   const auto& dims = program_.tensors[o.weight].dims;
-  const std::string part = stem_of(o.weight);
+  const std::string label = stem_of(o.weight);
   const uint32_t n_used = width(o.routes);
-  const View x = whole(o.x, part);
+  const View x = whole(o.x, label);
   const View y = new_view(width(result_));
   views_[result_] = y;
   emit(call::ExpertLinear{.x = x,
@@ -488,7 +491,7 @@ void Lowering::lower(const op::ExpertLinear& o) {
                           .n_used = n_used,
                           .n_rows = static_cast<uint32_t>(dims[1]),
                           .row_each = width(o.x) != dims[0]},
-       part);
+       label);
 }
 
 void Lowering::lower(const op::Combine& o) {

@@ -16,6 +16,7 @@
 #include "base/result.hpp"
 #include "models/calls/calls.hpp"
 #include "models/fusion_rules.hpp"
+#include "models/parts.hpp"
 #include "models/program.hpp"
 
 namespace pumice {
@@ -65,7 +66,8 @@ struct AttentionClass {
 struct Dispatch {
   Call what;
   RowSet rows = RowSet::kAll;  ///< that it computes
-  std::string part;            ///< "qkv", "rope_kv", "ffn_norm": for profiles
+  Part part = Part::kEmbedding;
+  std::string label;  ///< "qkv", "rope_kv", "ffn_norm": for profiles
   std::optional<uint32_t> layer;
 };
 

@@ -26,7 +26,7 @@ Program llama(const SyntheticShape& shape = {.n_layers = 2}) {
 /// Parts of the dispatches, in their order.
 std::vector<std::string> parts(const Lowered& lowered) {
   std::vector<std::string> names;
-  for (const Dispatch& dispatch : lowered.dispatches) names.push_back(dispatch.part);
+  for (const Dispatch& dispatch : lowered.dispatches) names.push_back(dispatch.label);
   return names;
 }
 
