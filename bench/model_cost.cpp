@@ -152,13 +152,13 @@ class Pricing {
   PartCost price(const op::Append& o, const Op&) {
     const uint64_t n = width(o.k) + (o.v ? width(*o.v) : 0);
     const StateGroup& group = program_.state_groups[o.group];
-    return {
-        .values = n,
-        .written_kv_bytes = group.n_kv_heads * kv_row_bytes_of(group.head_dim, group.latent_dim)};
+    return {.values = n, .written_kv_bytes = group.n_kv_heads * kv_row_bytes_of(group)};
   }
   /// Of a token and kv head.
-  uint64_t kv_row_bytes_of(uint32_t head_dim, uint32_t latent_dim) const {
-    return latent_dim == 0 ? kv_type_.row_bytes(head_dim) : kv_row_bytes(kv_type_.k, head_dim);
+  template <typename Heads>
+  uint64_t kv_row_bytes_of(const Heads& heads) const {
+    const uint64_t k = kv_row_bytes(kv_type_.k, heads.head_dim);
+    return heads.latent_dim != 0 ? k : k + kv_row_bytes(kv_type_.v, heads.value_dim());
   }
   PartCost price(const op::Attention& o, const Op& op) {
     PartCost cost{.window = o.window,
@@ -166,7 +166,7 @@ class Pricing {
                   .values = width(o.q) + width(op.result),
                   .step_weight_bytes = vector_bytes(o.sinks),
                   .pair_flops = 2 * (width(o.q) + width(op.result)),
-                  .key_bytes = o.n_kv_heads * kv_row_bytes_of(o.head_dim, o.latent_dim)};
+                  .key_bytes = o.n_kv_heads * kv_row_bytes_of(o)};
     if (o.latent_dim == 0) return cost;
     const Op& queries = *makers_[o.q];
     const Op& results = *readers_[op.result].front();

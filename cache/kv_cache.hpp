@@ -212,6 +212,9 @@ class KvCache {
   /// content: suspend or release them. What they were to reuse is taken out of `stats` again.
   std::vector<SequenceId> finish_transfers(TransferBatch batch,
                                            const TransferFailures& failures = {});
+  /// Some of what the cache wants moved has not been: taken or not, it is not answered yet. Places
+  /// then name pages whose bytes are not there.
+  bool moves_bytes() const;
   /// Memory of a host slot, block_bytes long. Empty: the system has no more.
   std::span<std::byte> host_slot(uint32_t slot);
 

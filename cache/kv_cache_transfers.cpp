@@ -178,6 +178,11 @@ Transfers KvCache::take_transfers() {
   return batches_.back().transfers;
 }
 
+bool KvCache::moves_bytes() const {
+  const auto is_empty = [](const Batch& batch) { return batch.transfers.empty(); };
+  return !moves_.empty() || !std::ranges::all_of(batches_, is_empty);
+}
+
 std::vector<SequenceId> KvCache::finish_transfers(TransferBatch id,
                                                   const TransferFailures& failures) {
   if (id == 0) return {};

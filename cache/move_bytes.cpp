@@ -16,6 +16,11 @@ Status read_tiers(KvCache& cache, const PagePlaces& places, std::span<std::byte>
   return {};
 }
 
+/// Where bytes are, or are to be, is known of pages whose bytes still move.
+void check_landed(const KvCache& cache) {
+  PUMICE_DEBUG_CHECK(!cache.moves_bytes(), "pages are read or written while their bytes move");
+}
+
 }  // namespace
 
 ByteMover::ByteMover(KvCache& cache, const Transfers& transfers, size_t max_items, Logger log)
@@ -121,6 +126,7 @@ TransferFailures move_bytes(KvCache& cache, const Transfers& transfers, BlockSto
 
 Status read_prefix(KvCache& cache, const KvCache::CachedPrefix& prefix, BlockStore& store,
                    std::span<std::byte> bytes) {
+  check_landed(cache);
   const uint64_t page_bytes = cache.options().block_bytes;
   PUMICE_CHECK(bytes.size() == prefix.pages.size() * page_bytes, "room for each page");
   std::vector<BlockStore::Item> on_device;
@@ -137,6 +143,7 @@ Status read_prefix(KvCache& cache, const KvCache::CachedPrefix& prefix, BlockSto
 
 Status adopt_prefix(KvCache& cache, const HashedPrompt& prompt, uint32_t n_tokens,
                     std::span<const std::byte> bytes, BlockStore& store, const Logger& log) {
+  check_landed(cache);
   PUMICE_TRY(KvCache::Adoption adoption, cache.adopt(prompt, n_tokens));
   const uint64_t page_bytes = cache.options().block_bytes;
   PUMICE_CHECK(bytes.size() == adoption.n_pages() * page_bytes, "bytes for each page");
@@ -162,6 +169,7 @@ Status adopt_prefix(KvCache& cache, const HashedPrompt& prompt, uint32_t n_token
 }
 
 Status save_prompt_cache(KvCache& cache, BlockStore& store) {
+  check_landed(cache);
   FileTier& file = cache.file_tier();
   if (!file.slots.exists()) {
     return make_error(ErrorCode::kInvalidArgument, "there is no prompt cache file to save to");
@@ -177,10 +185,12 @@ Status save_prompt_cache(KvCache& cache, BlockStore& store) {
   }
   PUMICE_TRY(auto writer, PromptCacheWriter::create(file.path(), file.binding(),
                                                     static_cast<uint32_t>(n_blocks)));
-  const auto read = [&](const PagePlaces& places, std::span<std::byte> bytes) -> Status {
-    if (places.block == kNoBlock) return read_tiers(cache, places, bytes);
+  // False: it is damaged where it is.
+  const auto read = [&](const PagePlaces& places, std::span<std::byte> bytes) -> Result<bool> {
+    if (places.block == kNoBlock) return read_tiers(cache, places, bytes).ok();
     const BlockStore::Item item{places.block, bytes};
-    return store.read({&item, 1});
+    PUMICE_TRY_STATUS(store.read({&item, 1}));
+    return true;
   };
   const CacheGroups& groups = cache.groups();
   std::vector<std::byte> bytes(groups.size() * page_bytes);
@@ -196,7 +206,9 @@ Status save_prompt_cache(KvCache& cache, BlockStore& store) {
     size_t end = 0;
     for (uint32_t g = 0; g < groups.size(); ++g) {
       const std::span<std::byte> page = std::span(bytes).subspan(end, page_bytes);
-      if (!block.pages[g].any() || !read(block.pages[g], page).ok()) continue;
+      if (!block.pages[g].any()) continue;
+      PUMICE_TRY(const bool is_whole, read(block.pages[g], page));
+      if (!is_whole) continue;
       written |= GroupMask{1} << g;
       end += page_bytes;
     }

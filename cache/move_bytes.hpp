@@ -96,7 +96,9 @@ Status adopt_prefix(KvCache& cache, const HashedPrompt& prompt, uint32_t n_token
                     std::span<const std::byte> bytes, BlockStore& store, const Logger& log = {});
 
 /// Replace the prompt cache file by all that is cached now under no salt, on the device and in the
-/// tiers. Errors: kInvalidArgument without such a file, kInternal; the old file then stays.
+/// tiers. No transfers are under way, and what the store reads comes behind all work that the
+/// device was given. Errors: kInvalidArgument without such a file, kInternal, the store's; the old
+/// file then stays.
 Status save_prompt_cache(KvCache& cache, BlockStore& store);
 
 }  // namespace pumice

@@ -9,8 +9,7 @@
 //                is there), 0; a checksum of each group's page, 0 where there is none;
 //                token ids [block_tokens], 0 behind n_tokens
 //     at that offset, on or after the end of the table: pages, block_bytes each, in order of
-//     records
-//                and of groups; the file ends there
+//                records and of groups; the file ends there
 //
 // Little-endian; checksums are XXH3-64. Only prefixes without a salt are stored: a salt is a
 // secret between users. A file is replaced as a whole (OutputFile), so a reader sees an old or a

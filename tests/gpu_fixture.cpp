@@ -73,6 +73,7 @@ void GpuEnvironment::TearDown() {
   if (!device_slot()) return;
   const std::shared_ptr<vk::Instance> instance = device_slot()->instance();
   EXPECT_EQ(device_slot()->ledger().total_bytes(), 0u) << "device memory was leaked";
+  EXPECT_TRUE(device_slot()->ledger().check_integrity().ok());
   EXPECT_EQ(device_slot().use_count(), 1) << "something outlives the tests";
   device_slot().reset();
   EXPECT_EQ(instance->validation_error_count(), 0u) << "validation layers reported errors";

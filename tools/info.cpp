@@ -241,6 +241,7 @@ Json program_json(const Program& program) {
                                     {"n_kv_heads", group.n_kv_heads},
                                     {"head_dim", group.head_dim},
                                     {"latent_dim", group.latent_dim},
+                                    {"v_dim", group.v_dim},
                                     {"window", group.window},
                                     {"state_floats", group.state_floats}});
   }

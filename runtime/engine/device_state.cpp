@@ -31,6 +31,7 @@ ModelFingerprint cache_fingerprint(const Model& model, const StateLayout& layout
     facts += fmt::format(" {} {} {} {} {}{}", page.group, page.layout.type.name(),
                          page.layout.n_layers, page.layout.n_kv_heads, page.layout.head_dim,
                          page.layout.has_values ? "" : " keys");
+    if (page.layout.v_dim != 0) facts += fmt::format(" values of {}", page.layout.v_dim);
   }
   const XXH128_hash_t hash = XXH3_128bits(facts.data(), facts.size());
   return {hash.low64, hash.high64};

@@ -273,10 +273,18 @@ Result<std::vector<StepEvent>> Engine::step() {
   });
 }
 
-Status Engine::wait(double most_s) const {
-  constexpr double kMost_s = 3600;
-  if (requests_->has_events() || stepper_ == nullptr) return {};
-  return stepper_->wait_next(static_cast<uint64_t>(std::clamp(most_s, 0.0, kMost_s) * 1e9));
+Status Engine::wait(double most_s) {
+  constexpr double kMost_s = 3600;  // as many nanoseconds are a number
+  if (requests_->has_events() || broken_) return {};
+  const double due_s = stepper_ != nullptr ? next_due_s() - now() : kMost_s;
+  double wait_s = std::clamp(most_s, 0.0, kMost_s);
+  if (!memory_.met) wait_s = std::min(wait_s, kMemoryInterval_s);
+  if (due_s > 0) wait_s = std::min(wait_s, due_s);
+  const auto most =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(wait_s));
+  if (due_s <= 0) return stepper_->wait_next(most, waker_);
+  (void)waker_.sleep(most);
+  return {};
 }
 
 // ---- memory
@@ -359,6 +367,7 @@ Status Engine::save_prompt_cache() {
   }
   return guarded([&]() -> Status {
     PUMICE_TRY_STATUS(check_device());
+    PUMICE_TRY_STATUS(stepper_->settle());
     return ::pumice::save_prompt_cache(requests_->scheduler().cache(), device_->blocks());
   });
 }

@@ -2,8 +2,8 @@
 // host's truth), what is kept on a device (device_state.hpp, which can be made again), and what is
 // done there (stepper.hpp, a state machine).
 //
-// Threads: one thread at a time may call an engine. Engines on different threads may share a
-// device, its pipelines and a model.
+// Threads: one thread at a time may call an engine, but for `wake` and `check`. Engines on
+// different threads may share a device, its pipelines and a model.
 #pragma once
 
 #include <chrono>
@@ -24,6 +24,7 @@
 #include "engine/requests.hpp"
 #include "engine/saved_sequence.hpp"
 #include "engine/stepper.hpp"
+#include "engine/waker.hpp"
 #include "vk/heap_use.hpp"
 
 namespace pumice {
@@ -75,8 +76,8 @@ class Engine {
   /// Go on without ever waiting for the device, and say what landed since the last call: for hosts
   /// with a frame to draw. As much is submitted as keeps all that the device has of this engine
   /// within `budget_s` by prediction, and at least one piece of work where it has none; pieces are
-  /// about half the smallest budget so far, where kernels can be cut that far. Bytes that the cache
-  /// keeps in files are read and written by the way, some blocks a call.
+  /// about half the smallest budget of late (RecentBudgets), where kernels can be cut that far.
+  /// Bytes that the cache keeps in files are read and written by the way, some blocks a call.
   ///
   /// On an error no request has lost or gained anything, and the next call tries again. A request
   /// that ended while the failed step was planned (past its deadline, say) has ended: the next call
@@ -92,10 +93,18 @@ class Engine {
   /// that their next token must wait: its events. No event means that nothing is left to do.
   Result<std::vector<StepEvent>> step();
 
-  /// Between two polls: wait until the device has finished the next piece of what was submitted,
-  /// `most_s` at most. At once where nothing is under way or an event waits. Errors: kDeviceLost;
-  /// `poll` then says more.
-  Status wait(double most_s) const;
+  /// Between two polls: sleep until `poll` has something to do, `wake` is called or `most_s` have
+  /// passed. So until the device has finished the next piece of what was submitted, or `next_due_s`
+  /// has come; at once where an event waits or something can be planned. While a host holds its
+  /// queue and nothing is under way: until it is time to try again (Submitter::wait_next), and
+  /// while memory that a budget needs is others', kMemoryInterval_s at most. Without a device:
+  /// until `wake`. May return early. Errors: kDeviceLost, within the hang timeout; `poll` then says
+  /// more.
+  Status wait(double most_s);
+  static constexpr double kMemoryInterval_s = 0.05;
+  /// From any thread, at any time while the engine exists: end the `wait` that is under way, within
+  /// Submitter::kWakeInterval, or the next one at once. Calls before a `wait` count once.
+  void wake() { waker_.wake(); }
 
   /// What `submit` would refuse whatever else runs. Any thread: it reads what never changes.
   Status check(const GenerationRequest& request) const { return requests_->check(request); }
@@ -122,7 +131,9 @@ class Engine {
   /// while idle. Takes about a second. Errors: those of `step`.
   Status calibrate();
 
-  /// Replace the prompt cache file by what is cached now. Needs EngineOptions::cache_file.
+  /// Replace the prompt cache file by what is cached now. Needs EngineOptions::cache_file. Waits
+  /// for the device, as `save` does. Errors, with the old file as it was: kInvalidArgument without
+  /// a file, kInternal, those of `step`.
   Status save_prompt_cache();
 
   /// From now on let all that the device's ledger has in the heap of the device's memory, of this
@@ -228,6 +239,7 @@ class Engine {
   std::chrono::steady_clock::time_point memory_looked_at_ = {};
   std::optional<Requests> requests_;
   StepHooks hooks_;
+  Waker waker_;
   uint64_t steps_at_loss_ = 0;  // that had ended by the last one
   uint32_t losses_in_a_row_ = 0;
   bool broken_ = false;  // an exception left something in the middle: `repair` comes next

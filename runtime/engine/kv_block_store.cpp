@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/engine_sizes.hpp"
+#include "engine/submitter.hpp"
 
 namespace pumice {
 
@@ -65,7 +66,13 @@ Result<KvBlockStore::Move> KvBlockStore::record_write(
   return move;
 }
 
+void KvBlockStore::check_order() const {
+  PUMICE_DEBUG_CHECK(queue_ == nullptr || queue_->all_submitted(),
+                     "blocks are read or written now, ahead of work that was queued before");
+}
+
 Status KvBlockStore::read(std::span<const Item> items) {
+  check_order();
   PUMICE_TRY(const Staging staging, stage_some(items.size()));
   while (!items.empty()) {
     const auto now = items.first(std::min(staging.ranges.size(), items.size()));
@@ -78,6 +85,7 @@ Status KvBlockStore::read(std::span<const Item> items) {
 }
 
 Status KvBlockStore::write(std::span<const Item> items) {
+  check_order();
   PUMICE_TRY(const Staging staging, stage_some(items.size()));
   while (!items.empty()) {
     const auto now = items.first(std::min(staging.ranges.size(), items.size()));

@@ -17,6 +17,8 @@
 
 namespace pumice {
 
+class Submitter;
+
 class KvBlockStore final : public BlockStore {
  public:
   /// Both must outlive the store.
@@ -27,8 +29,13 @@ class KvBlockStore final : public BlockStore {
   /// Errors: kDoesNotFit.
   Status allocate_staging(std::span<const uint64_t> ranges);
 
-  /// After all submitted work, through memory of their own; they wait for the device.
-  /// Errors: kDoesNotFit, kDeviceLost.
+  /// Work for these blocks is queued there, from now on; null: nowhere. It is to outlive this, or
+  /// to be unset first.
+  void follow(const Submitter* queue) { queue_ = queue; }
+
+  /// After all submitted work, through memory of their own; they wait for the device. Nothing of
+  /// the queue is held back (Submitter::submit_all), or it would come behind these: builds for
+  /// development check that. Errors: kDoesNotFit, kDeviceLost.
   Status read(std::span<const Item> items) override;
   Status write(std::span<const Item> items) override;
 
@@ -59,6 +66,7 @@ class KvBlockStore final : public BlockStore {
     std::optional<vk::Arena> arena;
     std::vector<vk::BufferRange> ranges;
   };
+  void check_order() const;
   Result<Staging> stage(std::span<const uint64_t> ranges) const;
   Result<Staging> stage_some(size_t n_items) const;
   Result<Move> record_read(std::span<const Item> items,
@@ -68,6 +76,7 @@ class KvBlockStore final : public BlockStore {
 
   std::shared_ptr<vk::Device> device_;
   const KvMemory* kv_;
+  const Submitter* queue_ = nullptr;
   Staging staging_;
 };
 

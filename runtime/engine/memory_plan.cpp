@@ -66,7 +66,7 @@ std::vector<KvType> kv_choices(const Program& program) {
   for (size_t i = 0; i < kKvTypeNames.size(); ++i) {
     const auto type = static_cast<KvType>(i);
     const bool holds_all = std::ranges::all_of(program.state_groups, [&](const StateGroup& group) {
-      return group.recurrent || check_kv_types("", type, group.head_dim).ok();
+      return group.recurrent || check_kv_types("", type, group.head_dim, group.v_dim).ok();
     });
     if (holds_all) choices.push_back(type);
   }

@@ -1,5 +1,7 @@
 #include "engine/stepper.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -23,9 +25,13 @@ Stepper::Stepper(Requests& requests, DeviceState& device, const EngineOptions& o
       kv_blocks_wanted_(device.kv().n_blocks()),
       weights_(device.device(), device.placement(), submitter_, options.logger) {
   for (uint32_t ring = 0; ring < device_.n_rings(); ++ring) free_rings_.push_back(ring);
+  device_.blocks().follow(&submitter_);
 }
 
-Stepper::~Stepper() { device_.device()->wait_idle(); }
+Stepper::~Stepper() {
+  device_.device()->wait_idle();
+  device_.blocks().follow(nullptr);
+}
 
 void Stepper::set_hooks(StepHooks hooks) {
   hooks_ = std::move(hooks);
@@ -54,8 +60,9 @@ Status Stepper::poll(double budget_s, uint32_t max_steps) {
 /// is. Their memory is theirs until the rest has run. Who looks at whole steps gets whole ones.
 void Stepper::drop_unwanted() {
   if (options_.profile || hooks_.observer) return;
-  for (const PendingStep& step : steps_) {
-    if (!step.moving && !requests_.is_wanted(step.plan)) submitter_.drop_rest(step.ticket);
+  for (PendingStep& step : steps_) {
+    if (step.moving || requests_.is_wanted(step.plan)) continue;
+    step.is_cut = submitter_.drop_rest(step.ticket);
   }
 }
 
@@ -172,6 +179,14 @@ Status Stepper::start(PendingStep& step) {
   return status;
 }
 
+/// Whether steps before this one read the slot.
+bool Stepper::is_used_before(const PendingStep& step, uint32_t slot) const {
+  return std::ranges::any_of(steps_, [&](const PendingStep& other) {
+    return &other != &step &&
+           std::ranges::find(other.plan.chunks, slot, &StepChunk::slot) != other.plan.chunks.end();
+  });
+}
+
 void Stepper::set_up_slots(const PendingStep& step) {
   for (const RequestId id : step.plan.started) {
     const std::optional<uint32_t> slot = requests_.scheduler().request(id).slot;
@@ -181,6 +196,7 @@ void Stepper::set_up_slots(const PendingStep& step) {
     const RequestId id = chunk.request;
     const bool is_new = !device_.is_set_up(chunk.slot);
     if (is_new) {
+      PUMICE_DEBUG_CHECK(!is_used_before(step, chunk.slot), "a slot is written under a step");
       device_.set_up(chunk.slot, requests_.sampling(id), requests_.tokens(id),
                      requests_.n_prompt(id));
     }
@@ -370,9 +386,25 @@ Status Stepper::settle() {
       PUMICE_TRY_STATUS(resize_on());
     }
   }
-  const Status submitted = submitter_.submit(Submitter::kNoBudget, true);
+  const Status submitted = submitter_.submit_all();
   if (!submitted.ok()) abandon();
   return submitted;
+}
+
+/// By its sampling chunks, in order. What a device says is not believed: an index that it got wrong
+/// would lead anywhere.
+Result<std::vector<TokenId>> Stepper::sampled_by(const PendingStep& step) const {
+  std::vector<TokenId> sampled;
+  for (const StepChunk& chunk : step.plan.chunks) {
+    if (!chunk.samples) continue;
+    const TokenId token = step.is_cut ? 0 : device_.sampled(step.ring, chunk.slot);
+    if (token >= device_.program().n_vocab) {
+      return device_.device()->faulty(
+          fmt::format("chose token {} of {}", token, device_.program().n_vocab));
+    }
+    sampled.push_back(token);
+  }
+  return sampled;
 }
 
 /// The oldest step has run: its tokens count.
@@ -380,6 +412,11 @@ Status Stepper::land(double seconds) {
   Status status;
   if (options_.profile) status = profiler_.add(*steps_.front().work);
   if (status.ok() && hooks_.fault) status = hooks_.fault(StepStage::kLand);
+  Result<std::vector<TokenId>> sampled = std::vector<TokenId>();
+  if (status.ok()) {
+    sampled = sampled_by(steps_.front());
+    if (!sampled.ok()) status = sampled.error();
+  }
   if (!status.ok()) {
     abandon();
     return status;
@@ -392,14 +429,11 @@ Status Stepper::land(double seconds) {
   if (trace_.size() > kTraceSteps) trace_.pop_front();
   if (hooks_.observer && !step.is_replay) hooks_.observer(step.trace, *step.work);
   for (const LogitsWanted& wanted : step.logits_wanted) {
+    if (step.is_cut) break;
     requests_.deliver_logits(wanted.request, wanted.position,
                              device_.logits(step.ring, wanted.logit_row));
   }
-  std::vector<TokenId> sampled;
-  for (const StepChunk& chunk : step.plan.chunks) {
-    if (chunk.samples) sampled.push_back(device_.sampled(step.ring, chunk.slot));
-  }
-  requests_.commit(step.plan, sampled, step.trace.ended_s, seconds);
+  requests_.commit(step.plan, *sampled, step.trace.ended_s, seconds);
   return {};
 }
 

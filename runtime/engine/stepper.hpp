@@ -7,6 +7,7 @@
 // for a request that step N turns out to have ended is discarded.
 #pragma once
 
+#include <chrono>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -73,9 +74,10 @@ class Stepper {
   /// or, in a mode that submits a step in parts, until more of it can be submitted. Something is
   /// under way. Errors: as of `poll`.
   Status wait();
-  /// Wait for the device to finish the next piece of what was submitted, `most_ns` at most; nothing
-  /// else changes. Errors: kDeviceLost.
-  Status wait_next(uint64_t most_ns) { return submitter_.wait_next(most_ns); }
+  /// Submitter::wait_next; nothing else changes.
+  Status wait_next(std::chrono::nanoseconds most, Waker& waker) {
+    return submitter_.wait_next(most, waker);
+  }
   /// Wait until no transfers are under way and no blocks move, and submit all that is queued: what
   /// the device is given next comes behind it. Tokens of steps that land meanwhile count. Errors:
   /// as of `poll`.
@@ -139,6 +141,7 @@ class Stepper {
     std::shared_ptr<const vk::RecordedWork> work;
     std::shared_ptr<const ModelWeights> weights;  // that it reads
     bool is_replay = false;
+    bool is_cut = false;  // not all of it was submitted: there are no results
     Submitter::Ticket ticket = 0;
     std::vector<LogitsWanted> logits_wanted;
     StepTrace trace;
@@ -167,6 +170,7 @@ class Stepper {
   Result<bool> move_blocks();
   void abandon_shrinking();
   Status start(PendingStep& step);
+  bool is_used_before(const PendingStep& step, uint32_t slot) const;
   void set_up_slots(const PendingStep& step);
   DeviceState::StepWork write(PendingStep& step);
   void write_states(const PendingStep& step, const StepChunk& chunk);
@@ -177,6 +181,7 @@ class Stepper {
                                                          const DeviceState::StepWork& work);
   bool replayable(const PendingStep& step, const DeviceState::StepWork& work) const;
   Status land(double seconds);
+  Result<std::vector<TokenId>> sampled_by(const PendingStep& step) const;
   Result<bool> land_oldest();
   Submitter::Ticket waited_for() const;
   Status wait_for_weights();

@@ -22,7 +22,15 @@ Pace pace_of(const vk::Device& device, const std::optional<PaceRates>& known) {
 
 Submitter::Submitter(std::shared_ptr<vk::Device> device, double slice_s,
                      const std::optional<PaceRates>& known)
-    : device_(std::move(device)), slice_ns_(slice_s * 1e9), pace_(pace_of(*device_, known)) {}
+    : device_(std::move(device)),
+      longest_slice_ns_(slice_s * 1e9),
+      pace_(pace_of(*device_, known)) {}
+
+double Submitter::slice_ns() const {
+  const double of_budgets_ns = 1e9 * std::max(budgets_.smallest_s(), kShortestSlice_s);
+  const double ns = std::min(longest_slice_ns_, of_budgets_ns);
+  return mode_ == EngineMode::kFast ? ns : std::min(ns, 1e9 * kPoliteSlice_s);
+}
 
 void Submitter::set_segments(vk::RecorderOptions& options) const {
   options.segment = segment_limit();
@@ -48,9 +56,10 @@ Submitter::Ticket Submitter::add(std::shared_ptr<const vk::RecordedWork> work, L
   return next_ticket_++;
 }
 
-void Submitter::drop_rest(Ticket ticket) {
+bool Submitter::drop_rest(Ticket ticket) {
   Work& work = find(ticket);
   work.n_wanted = work.n_submitted;
+  return work.n_wanted < work.work->segments().size();
 }
 
 double Submitter::most_ns(double budget_s) const {
@@ -66,30 +75,30 @@ double Submitter::most_ns(double budget_s) const {
 }
 
 Status Submitter::submit(double budget_s, bool waits_for_queue) {
-  if (budget_s < kNoBudget) {
-    has_budget_ = true;
-    slice_ns_ = std::min(slice_ns_, 1e9 * std::max(budget_s, kShortestSlice_s));
-  }
+  budgets_.add(budget_s);
+  has_budget_ = has_budget_ || budget_s < kNoBudget;
   if (!backlog_.empty()) {
     PUMICE_TRY(const uint64_t reached, device_->completed());
     backlog_.reach(reached);
   }
   if (mode_ == EngineMode::kBackground && !backlog_.empty()) return {};
   Admission admission(backlog_.predicted_ns(), !backlog_.empty(), most_ns(budget_s), slice_ns());
-  struct Part {
+  struct Share {
     Work* work = nullptr;
     size_t end = 0;  // of its segments
   };
   std::vector<VkCommandBuffer> slice;
-  std::vector<Part> in_slice;
+  std::vector<Share> in_slice;
   double slice_predicted_ns = 0;
   // False: a host holds the queue, and the slice waits.
   const auto submit_slice = [&]() -> Result<bool> {
     if (slice.empty()) return true;
     const Clock::time_point now = Clock::now();
     PUMICE_TRY(const std::optional<uint64_t> value, submit_commands(slice, waits_for_queue));
+    was_refused_ = !value;
     if (!value) return false;
-    for (const Part& part : in_slice) {
+    retry_ = kFirstRetry;
+    for (const Share& part : in_slice) {
       if (part.work->n_submitted == 0) part.work->submitted = now;
       part.work->n_submitted = part.end;
       part.work->value = *value;
@@ -133,16 +142,40 @@ Result<std::optional<uint64_t>> Submitter::submit_commands(
   return std::optional(value);
 }
 
+bool Submitter::all_submitted() const { return std::ranges::all_of(works_, &Work::is_submitted); }
+
+Status Submitter::submit_all() {
+  while (true) {
+    PUMICE_TRY_STATUS(submit(kNoBudget, true));
+    if (all_submitted()) return {};
+    PUMICE_TRY_STATUS(device_->wait(backlog_.next_value()));
+  }
+}
+
 Submitter::Work& Submitter::find(Ticket ticket) {
   const auto it = std::ranges::find(works_, ticket, &Work::ticket);
   PUMICE_CHECK(it != works_.end(), "work that was never added, or is forgotten");
   return *it;
 }
 
-/// This work and what came before it; the seconds it took.
-double Submitter::forget(Ticket ticket) {
+/// The device's timeline when this work and all before it are over; nothing while some of that is
+/// held back.
+std::optional<uint64_t> Submitter::end_of(Ticket ticket) const {
+  uint64_t value = 0;
+  for (const Work& work : works_) {
+    if (work.ticket > ticket) break;
+    if (!work.is_submitted()) return std::nullopt;
+    value = std::max(value, work.value);
+  }
+  return value;
+}
+
+/// This work and what came before it, all of which is over; the seconds it took.
+double Submitter::forget(Ticket ticket, uint64_t reached) {
   const Work work = find(ticket);
   for (; !works_.empty() && works_.front().ticket <= ticket; works_.pop_front()) {
+    PUMICE_DEBUG_CHECK(works_.front().is_submitted() && works_.front().value <= reached,
+                       "work is forgotten before it has run");
     if (works_.front().ticket != ticket) keep_times(works_.front(), {});
   }
   const Clock::time_point ended = work.ended.value_or(Clock::now());
@@ -187,56 +220,74 @@ void Submitter::keep_times(const Work& work, std::span<const double> ns) {
 }
 
 Result<std::optional<double>> Submitter::ended(Ticket ticket) {
-  const Work& work = find(ticket);
-  if (!work.is_submitted()) return std::optional<double>();
+  (void)find(ticket);
+  const std::optional<uint64_t> end = end_of(ticket);
+  if (!end) return std::optional<double>();
   PUMICE_TRY(const uint64_t reached, device_->completed());
-  if (reached < work.value) return std::optional<double>();
-  return std::optional(forget(ticket));
+  if (reached < *end) return std::optional<double>();
+  return std::optional(forget(ticket, reached));
 }
 
 Result<bool> Submitter::has_ended(Ticket ticket) {
+  PUMICE_DEBUG_CHECK(ticket >= first_ticket_, "work that was given up");
   const auto work = std::ranges::find(works_, ticket, &Work::ticket);
   if (work == works_.end()) return true;
-  if (!work->is_submitted()) return false;
+  const std::optional<uint64_t> end = end_of(ticket);
+  if (!end) return false;
   PUMICE_TRY(const uint64_t reached, device_->completed());
-  if (reached < work->value) return false;
-  if (work == works_.begin()) (void)forget(ticket);
+  if (reached < *end) return false;
+  if (work == works_.begin()) (void)forget(ticket, reached);
   return true;
 }
 
 Status Submitter::wait(Ticket ticket) {
   Work& work = find(ticket);
-  if (!work.is_submitted()) {
+  std::optional<uint64_t> end = end_of(ticket);
+  if (!end) {
     PUMICE_TRY_STATUS(submit(kNoBudget, true));
-    if (!work.is_submitted()) return device_->wait(backlog_.next_value());
+    end = end_of(ticket);
+    if (!end) return device_->wait(backlog_.next_value());
   }
   PUMICE_TRY(const uint64_t reached, device_->completed());
-  PUMICE_TRY_STATUS(device_->wait(work.value));
-  if (reached < work.value) work.ended = Clock::now();
+  PUMICE_TRY_STATUS(device_->wait(*end));
+  if (reached < *end) work.ended = Clock::now();
   return {};
 }
 
-Status Submitter::wait_next(uint64_t most_ns) {
-  if (backlog_.empty()) return {};
+Status Submitter::wait_next(std::chrono::nanoseconds most, Waker& waker) {
+  if (backlog_.empty()) {
+    if (was_refused_ && !all_submitted() &&
+        !waker.sleep(std::min<std::chrono::nanoseconds>(most, retry_))) {
+      retry_ = std::min(2 * retry_, kLastRetry);
+    }
+    return {};
+  }
   const uint64_t value = backlog_.next_value();
   PUMICE_TRY(const uint64_t before, device_->completed());
   if (before >= value) return {};
-  const VkSemaphore timeline = device_->submitted().semaphore;
-  VkSemaphoreWaitInfo info{};
-  info.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO;
-  info.semaphoreCount = 1;
-  info.pSemaphores = &timeline;
-  info.pValues = &value;
-  const VkResult result = device_->fn().vkWaitSemaphores(device_->handle(), &info, most_ns);
-  if (result == VK_TIMEOUT) return {};
-  if (result != VK_SUCCESS) return device_->error_of(result, "waiting for the device");
-  for (Work& work : works_) {
-    if (work.is_submitted() && work.value == value) work.ended = Clock::now();
+  const Clock::time_point start = Clock::now();
+  // Drivers wait for a device and for nothing else, or do so in a busy loop.
+  while (!waker.sleep({})) {
+    const std::chrono::nanoseconds left = most - (Clock::now() - start);
+    if (left.count() <= 0) return {};
+    PUMICE_TRY(const bool reached,
+               device_->wait_for(value, std::min<std::chrono::nanoseconds>(left, kWakeInterval)));
+    if (!reached) continue;
+    for (Work& work : works_) {
+      if (work.is_submitted() && work.value == value) work.ended = Clock::now();
+    }
+    return {};
   }
   return {};
 }
 
 void Submitter::clear() {
+  const auto is_over = [&](const Work& work) {
+    const Result<uint64_t> reached = device_->completed();
+    return !reached.ok() || work.value <= *reached;
+  };
+  PUMICE_DEBUG_CHECK(std::ranges::all_of(works_, is_over), "work is forgotten while it runs");
+  first_ticket_ = next_ticket_;
   works_.clear();
   backlog_ = {};
   slices_.clear();

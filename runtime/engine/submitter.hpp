@@ -19,6 +19,7 @@
 #include "base/result.hpp"
 #include "engine/engine_options.hpp"
 #include "engine/pace.hpp"
+#include "engine/waker.hpp"
 #include "vk/recorder.hpp"
 
 namespace pumice {
@@ -49,6 +50,27 @@ class Backlog {
   std::deque<Submission> submissions_;
 };
 
+/// The smallest budget of late: of the last kRemembered, and at most as many before them.
+class RecentBudgets {
+ public:
+  static constexpr uint32_t kRemembered = 256;
+
+  void add(double budget_s) {
+    if (n_++ == kRemembered) {
+      n_ = 1;
+      before_s_ = std::exchange(now_s_, kNone);
+    }
+    now_s_ = std::min(now_s_, budget_s);
+  }
+  double smallest_s() const { return std::min(now_s_, before_s_); }
+
+ private:
+  static constexpr double kNone = std::numeric_limits<double>::infinity();
+  double now_s_ = kNone;
+  double before_s_ = kNone;
+  uint32_t n_ = 0;  // that now_s_ is the smallest of
+};
+
 /// A submission while somebody had a budget, and how long it took by the device's clock.
 struct SliceTime {
   double asked_ns = 0;  ///< the longest that a slice should take
@@ -68,7 +90,7 @@ class Submitter {
                      const std::optional<PaceRates>& known = {});
   static constexpr double kLongestSlice_s = 0.1;
 
-  /// Slices are as long as the smallest budget so far, but not shorter than this.
+  /// Slices are as long as the smallest of RecentBudgets, but not shorter than this.
   static constexpr double kShortestSlice_s = 0.5e-3;
 
   /// Any budget is cut to what the mode allows.
@@ -92,9 +114,10 @@ class Submitter {
   };
   Ticket add(std::shared_ptr<const vk::RecordedWork> work, Lesson lesson = Lesson::kPace);
 
-  /// Submit no more of work whose results nobody wants: it has ended when what was submitted of it
-  /// has, and teaches nothing.
-  void drop_rest(Ticket ticket);
+  /// Submit no more of work whose results nobody wants: it has ended when what was submitted of it,
+  /// and all that was added before it, has, and teaches nothing. Whether anything of it is left
+  /// out.
+  bool drop_rest(Ticket ticket);
 
   /// Submit the next segments, without waiting, as long as all that the device has and has not
   /// finished is predicted to take no more than `budget_s`; at least one where it has nothing.
@@ -102,13 +125,22 @@ class Submitter {
   /// kDeviceLost, kDoesNotFit; earlier slices are then under way, and `clear` comes next.
   Status submit(double budget_s, bool waits_for_queue = false);
 
+  /// Submit all that is queued, waiting for a host's queue and, where the mode does not allow all
+  /// at once, for the device between parts. What the device is given next, by whoever, comes behind
+  /// it. Errors: those of `submit`, and of a device that hangs.
+  Status submit_all();
+  /// Nothing that was added is still held back.
+  bool all_submitted() const;
+
+  /// A work is over only after all that was added before it.
+  ///
   /// The seconds that work took by itself (since its first submission or since the work before it
   /// ended), NaN if it had ended before anyone looked; nothing while it has not ended. Does not
   /// wait. Once told, it and what was added before it are forgotten. Errors: kDeviceLost.
   Result<std::optional<double>> ended(Ticket ticket);
 
   /// The same of work whose time nobody asks for, and without forgetting what was added before it;
-  /// work that is forgotten has ended.
+  /// work that is forgotten has ended. Not of work that `clear` took.
   Result<bool> has_ended(Ticket ticket);
 
   /// Submit what a budget or a host's queue held back, and wait for the end of this work or, where
@@ -116,16 +148,22 @@ class Submitter {
   /// of submit.
   Status wait(Ticket ticket);
 
-  /// Wait, `most_ns` at most, until the device has finished the oldest submission that was not seen
-  /// to be finished; not at all if there is none. Errors: kDeviceLost.
-  Status wait_next(uint64_t most_ns);
+  /// Wait, `most` at most, until the device has finished the oldest submission that was not seen to
+  /// be finished, or somebody wakes `waker`, which takes kWakeInterval at most to be noticed. Where
+  /// the device has nothing because a host holds its queue: until it is time to try again, which is
+  /// after kFirstRetry and, while that is in vain, ever later up to kLastRetry. Else not at all.
+  /// Errors: kDeviceLost, also of a device that hangs.
+  Status wait_next(std::chrono::nanoseconds most, Waker& waker);
+  static constexpr std::chrono::microseconds kWakeInterval{2000};
+  static constexpr std::chrono::microseconds kFirstRetry{100};
+  static constexpr std::chrono::microseconds kLastRetry{2000};
 
   /// The slices whose work has ended since the last call, or the latest of them, if all of that was
   /// timed: oldest first.
   std::vector<SliceTime> take_slice_times() { return std::exchange(slice_times_, {}); }
   static constexpr size_t kMostSliceTimes = 4096;
 
-  /// Forget all work. The device is idle.
+  /// Forget all work, whether it was submitted or not. The device is idle.
   void clear();
 
  private:
@@ -158,24 +196,27 @@ class Submitter {
   /// Nothing while a host holds the queue and this does not wait for it.
   Result<std::optional<uint64_t>> submit_commands(std::span<const VkCommandBuffer> commands,
                                                   bool waits_for_queue);
-  double slice_ns() const {
-    return mode_ == EngineMode::kFast ? slice_ns_ : std::min(slice_ns_, 1e9 * kPoliteSlice_s);
-  }
+  double slice_ns() const;
   double most_ns(double budget_s) const;
   Work& find(Ticket ticket);
-  double forget(Ticket ticket);
+  std::optional<uint64_t> end_of(Ticket ticket) const;
+  double forget(Ticket ticket, uint64_t reached);
   double learn(const Work& work, double seconds);
   void keep_times(const Work& work, std::span<const double> ns);
 
   std::shared_ptr<vk::Device> device_;
-  double slice_ns_;  // of budgets; see slice_ns()
+  double longest_slice_ns_;
+  RecentBudgets budgets_;
   EngineMode mode_ = EngineMode::kFast;
   bool has_budget_ = false;  // somebody had one
   Pace pace_;
   Ticket next_ticket_ = 1;
-  std::deque<Work> works_;  // not known to have ended, oldest first
+  Ticket first_ticket_ = 1;  // since `clear`
+  std::deque<Work> works_;   // not known to have ended, oldest first
   Backlog backlog_;
   std::deque<Slice> slices_;  // oldest first
+  bool was_refused_ = false;  // by a host that holds its queue, when something was submitted last
+  std::chrono::microseconds retry_ = kFirstRetry;
   std::vector<SliceTime> slice_times_;
   Clock::time_point last_ended_;
 };

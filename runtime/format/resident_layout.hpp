@@ -17,12 +17,11 @@
 //   Q4_0    64 cols   2 units  nibbles − 8 of a block each         1 word   two half scales
 //   IQ4_NL  64 cols   2 units  nibbles of a block each             1 word   two half scales
 //   Q4_1    64 cols   2 units  nibbles of a block each             2 words  half d, half m of a
-//   block Q5_0    64 cols   2 units  low nibbles of a block each         3 words  two half scales;
-//   high
+//                                                                           block each
+//   Q5_0    64 cols   2 units  low nibbles of a block each         3 words  two half scales; high
 //                                                                           bits of a block each
 //   Q5_1    64 cols   2 units  low nibbles of a block each         4 words  half d, half m of a
-//   block
-//                                                                           each; high bits
+//                                                                           block each; high bits
 //                                                                           likewise
 //   Q2_K   256 cols   5 units  scales; pairs                       1 word   half d, half dmin
 //   Q3_K   256 cols   7 units  16 int8 scales; pairs; high bits    1 word   half d
@@ -33,21 +32,20 @@
 //                                                                           scales; their low bits
 //   MXFP4  128 cols   4 units  nibbles of a block each             1 word   four exponents
 //   TQ2_0  256 cols   4 units  pairs                               1 word   half d; TQ1_0 likewise
-//   IQ1 to IQ3 hold the file's fields in units, in an order said in weight_codecs_iq.hpp: numbers
-//   of points, high bits, signs, scales; their grids lie beside the matrix (WeightMatrix::grid).
+// IQ1 to IQ3 hold the file's fields in units, in an order said in weight_codecs_iq.hpp: numbers of
+// points, high bits, signs, scales; their grids lie beside the matrix (WeightMatrix::grid).
 //
-// Signed values are stored in two's complement of as many bits: Q4_0 nibble − 8, Q5_0 − 16, Q3_K −
-// 4, Q6_K − 32. A sub-block is 32 columns and "half" says its first or last 16; b counts
+// Signed values are stored in two's complement of as many bits: Q4_0 nibble − 8, Q5_0 − 16,
+// Q3_K − 4, Q6_K − 32. A sub-block is 32 columns and "half" says its first or last 16; b counts
 // sub-blocks.
 //   Nibbles: byte j of the unit's 16 holds value j in its low and value j + 16 in its high half, so
 //     masking a word gives four consecutive values as bytes.
 //   Pairs: two sub-blocks a unit; sub-block b has the words 2(b % 2) + half. Bits 2k, 2k + 1 of
-//   byte
-//     i belong to value 16 half + 4k + i. In Q6_K they are the high two bits.
+//     byte i belong to value 16 half + 4k + i. In Q6_K they are the high two bits.
 //   High bits: a word a sub-block. Bit k + 4 half of byte i belongs to value 16 half + 4k + i.
 //   K scales: word 0 is d and dmin as halves; nibble b of word 1 and of word 2 are the low four
-//   bits
-//     of sub-block b's scale and minimum, nibble b of word 3 their high two bits each (scale low).
+//     bits of sub-block b's scale and minimum, nibble b of word 3 their high two bits each (scale
+//     low).
 //   Q2_K scales: byte 2b + half is its scale (low nibble) and minimum (high nibble).
 //   int8 scales: byte 2b + half.
 #pragma once

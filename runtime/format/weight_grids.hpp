@@ -5,8 +5,7 @@
 //
 // Each point is a word, in a form that suits shaders, which are given the same words:
 //   IQ1, IQ2  8 values: nibble k of the low halves of the bytes is the code of value k, of the high
-//   ones
-//             that of value 4 + k. Codes 0, 1, 2 are -1, 0, 1 in IQ1 and 8, 25, 43 in IQ2.
+//             ones that of value 4 + k. Codes 0, 1, 2 are -1, 0, 1 in IQ1 and 8, 25, 43 in IQ2.
 //   IQ3       4 values, a byte each.
 #pragma once
 

@@ -139,7 +139,8 @@ Status plan_shared(const Binder& binder, ops::Math math, const DecoderLimits& li
                                           .window = one.window,
                                           .soft_cap = static_cast<float>(one.soft_cap),
                                           .sinks = one.sinks,
-                                          .latent_dim = one.latent_dim},
+                                          .latent_dim = one.latent_dim,
+                                          .v_dim = one.v_dim},
                                          attention_math(one, math)));
   }
   return plan_expansions(binder, math, limits, shared);

@@ -39,6 +39,7 @@ constexpr ModelFamily kFamilies[] = {
     {"lfm2", families::build_lfm2},
     {"lfm2moe", families::build_lfm2moe},
     {"llama", families::build_llama},
+    {"mimo2", families::build_mimo2},
     {"minimax-m2", families::build_minimax_m2},
     {"mistral3", families::build_mistral3},
     {"mistral4", families::build_mistral4},

@@ -40,7 +40,8 @@ AttentionClass shape_of(const op::Attention& o) {
           .soft_cap = o.soft_cap,
           .large_scores = are_large(o.scale, o.head_dim),
           .sinks = o.sinks.has_value(),
-          .latent_dim = o.latent_dim};
+          .latent_dim = o.latent_dim,
+          .v_dim = o.v_dim};
 }
 
 }  // namespace
@@ -153,15 +154,15 @@ void Lowering::append_latent(const op::Attention& o, const Heads& heads) {
 }
 
 View Lowering::append(const op::Attention& o, const Heads& heads) {
-  const uint32_t q_dim = width(heads.q);
-  const uint32_t kv_dim = width(heads.k);
+  const uint32_t first_k = width(heads.q);
+  const uint32_t first_v = first_k + width(heads.k);
   const std::array<std::pair<ValueId, uint32_t>, 3> operands = {
-      std::pair(heads.q, 0u), std::pair(heads.k, q_dim), std::pair(heads.v, q_dim + kv_dim)};
+      std::pair(heads.q, 0u), std::pair(heads.k, first_k), std::pair(heads.v, first_v)};
   BufferId qkv = 0;
   if (heads.bundle) {
     qkv = *places_[*heads.bundle].buffer;
   } else {
-    qkv = add_buffer(q_dim + 2 * kv_dim, row_set());
+    qkv = add_buffer(first_v + width(heads.v), row_set());
   }
   for (const auto& [value, column] : operands) {
     const View at = at_rows(value, "rope_kv");
@@ -183,7 +184,8 @@ View Lowering::append(const op::Attention& o, const Heads& heads) {
                     .q_norm = vector_if(heads.q_norm),
                     .k_norm = vector_if(heads.k_norm),
                     .norm_eps = heads.q_norm == nullptr ? 0 : heads.q_norm->eps,
-                    .state = {heads.append->group, heads.append->slot}},
+                    .state = {heads.append->group, heads.append->slot},
+                    .v_dim = o.v_dim},
        "rope_kv", Part::kRopeKv);
   return {qkv, 0};
 }

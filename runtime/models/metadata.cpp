@@ -60,6 +60,28 @@ Result<uint32_t> Metadata::largest_count(std::string_view key, uint32_t limit,
   return largest;
 }
 
+Result<std::vector<bool>> Metadata::read_layer_flags(std::string_view key,
+                                                     uint32_t n_layers) const {
+  const GgufValue* const value = file_.find(full(key));
+  std::vector<bool> flags;
+  if (value != nullptr && value->is_array() && value->element_type != GgufValueType::kBool) {
+    PUMICE_TRY(const std::vector<uint32_t> numbers, get_vector<uint32_t>(key));
+    for (const uint32_t number : numbers) {
+      if (number > 1) {
+        return make_error(ErrorCode::kBadFile, "{}: {} is neither 0 nor 1", full(key), number);
+      }
+      flags.push_back(number == 1);
+    }
+  } else {
+    PUMICE_TRY(flags, get_vector<bool>(key));
+  }
+  if (flags.size() != n_layers) {
+    return make_error(ErrorCode::kBadFile, "{}: {} values for {} layers", full(key), flags.size(),
+                      n_layers);
+  }
+  return flags;
+}
+
 Result<uint32_t> Metadata::read_head_dim(std::string_view key, uint32_t fallback) const {
   PUMICE_TRY(const uint64_t value, get_or<uint64_t>(key, fallback));
   if (value == 0 || value % 8 != 0 || value > kMaxHeadDim) {
@@ -131,22 +153,27 @@ Result<ModelDimensions> Metadata::read_widths(Layers layers) const {
   return config;
 }
 
-Result<ModelDimensions> Metadata::read_dimensions(Layers layers) const {
+Result<ModelDimensions> Metadata::read_dimensions(Layers layers, Values values) const {
   PUMICE_TRY(ModelDimensions config, read_widths(layers));
   config.head_dim = config.n_embd / config.n_heads;
   if (file_.find(full("attention.key_length")) != nullptr) {
     PUMICE_TRY(config.head_dim, count("attention.key_length", kMaxHeadDim));
   }
-  PUMICE_TRY(const uint64_t value_length,
-             get_or<uint64_t>("attention.value_length", config.head_dim));
-  if (value_length != config.head_dim) {
-    return make_error(ErrorCode::kBadFile, "{}: {} differs from key_length {}; not supported",
-                      full("attention.value_length"), value_length, config.head_dim);
-  }
   if (config.head_dim == 0 || config.head_dim % 8 != 0 || config.head_dim > kMaxHeadDim) {
     return make_error(ErrorCode::kBadFile, "{}: head_dim {} is not a multiple of 8 up to {}",
                       full("attention.key_length"), config.head_dim, kMaxHeadDim);
   }
+  PUMICE_TRY(const uint64_t value_length,
+             get_or<uint64_t>("attention.value_length", config.head_dim));
+  if (values == Values::kAsKeys && value_length != config.head_dim) {
+    return make_error(ErrorCode::kBadFile, "{}: {} differs from key_length {}; not supported",
+                      full("attention.value_length"), value_length, config.head_dim);
+  }
+  if (value_length > config.head_dim) {
+    return make_error(ErrorCode::kBadFile, "{}: {} is more than key_length {}; not supported",
+                      full("attention.value_length"), value_length, config.head_dim);
+  }
+  PUMICE_TRY(config.value_dim, read_head_dim("attention.value_length", config.head_dim));
   return config;
 }
 

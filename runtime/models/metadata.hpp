@@ -20,7 +20,8 @@ struct ModelDimensions {
   uint32_t n_embd = 0;
   uint32_t n_heads = 0;  ///< a multiple of n_kv_heads
   uint32_t n_kv_heads = 0;
-  uint32_t head_dim = 0;  ///< a multiple of 8, at most 512
+  uint32_t head_dim = 0;   ///< a multiple of 8, at most 512
+  uint32_t value_dim = 0;  ///< likewise, at most head_dim: numbers of a value
   uint32_t n_ff = 0;
   uint32_t n_vocab = 0;
   uint32_t context_length = 0;
@@ -94,6 +95,8 @@ class Metadata {
     kDiffer,
     kSomeHaveNone,  ///< the numbers may be 0, too, but not of all layers
   };
+  /// Whether values may be smaller than keys.
+  enum class Values { kAsKeys, kSmaller };
   static constexpr uint32_t kMaxLayers = 1024;
 
   Metadata(const ModelSource& source, std::string_view prefix)
@@ -126,7 +129,8 @@ class Metadata {
   /// Checks ranges. The vocabulary size comes from the embedding tensor, which the file must have.
   /// Where layers differ, n_ff, n_heads and n_kv_heads are the largest. Where some have none, heads
   /// share the largest number of kv heads.
-  Result<ModelDimensions> read_dimensions(Layers layers = Layers::kAlike) const;
+  Result<ModelDimensions> read_dimensions(Layers layers = Layers::kAlike,
+                                          Values values = Values::kAsKeys) const;
   /// The same of a model with latent attention: heads are of what is multiplied, n_still and
   /// n_turning numbers, whose sizes `latent` gets.
   Result<ModelDimensions> read_latent_dimensions(LatentSource& latent,
@@ -135,6 +139,8 @@ class Metadata {
   /// kSomeHaveNone it may be 0.
   Result<std::vector<uint32_t>> read_layer_counts(std::string_view key, uint32_t n_layers,
                                                   Layers layers = Layers::kDiffer) const;
+  /// Whether it is so of each layer, of a key with as many bools as layers, or numbers 0 and 1.
+  Result<std::vector<bool>> read_layer_flags(std::string_view key, uint32_t n_layers) const;
   /// A size of heads: a multiple of 8 that kernels compute.
   Result<uint32_t> read_head_dim(std::string_view key, uint32_t fallback) const;
   /// A positive count of at most `limit`.

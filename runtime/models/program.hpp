@@ -57,8 +57,14 @@ struct StateGroup {
   uint32_t window = 0;      ///< positions that are read again, the newest included; 0: all
   uint32_t n_slots = 0;     ///< layers with a slot of their own
   uint32_t latent_dim = 0;  ///< a key's first so many numbers are its value; 0: values are kept too
+  uint32_t v_dim = 0;       ///< numbers of a value that is kept, where a key has more; 0: as many
   bool recurrent = false;
   std::vector<uint64_t> state_floats = {};  ///< of a recurrent group: each slot's, kept in fp32
+
+  /// Numbers of a value, wherever it lies.
+  uint32_t value_dim() const {
+    return latent_dim != 0 ? latent_dim : v_dim != 0 ? v_dim : head_dim;
+  }
 };
 
 /// Rows [first_row, first_row + n_rows) of a matrix: all of it, or a part of a fused one.
@@ -167,9 +173,9 @@ struct Append {
   uint32_t group;            ///< index into Program::state_groups
   uint32_t slot;
 };
-/// Attention, head_dim numbers a head; n_heads / n_kv_heads heads of q share one of k and v. Causal
-/// unless queries see keys ahead of them, for which the step must hold the whole text.
-/// softmax over the visible keys of soft_cap(scale q·k), times v.
+/// Attention, head_dim numbers a head of q and k; n_heads / n_kv_heads heads of q share one of k
+/// and v. Causal unless queries see keys ahead of them, for which the step must hold the whole
+/// text. softmax over the visible keys of soft_cap(scale q·k), times v.
 struct Attention {
   ValueId q;
   ValueId kv;
@@ -182,9 +188,12 @@ struct Attention {
   double soft_cap;  ///< scores become cap · tanh(score / cap); 0: none
   std::optional<TensorId> sinks;  ///< [n_heads] scores of a key without value
   uint32_t latent_dim = 0;        ///< as the state group's
+  uint32_t v_dim = 0;             ///< likewise
 
   /// Numbers of a value, so also of a head of the result.
-  uint32_t value_dim() const { return latent_dim != 0 ? latent_dim : head_dim; }
+  uint32_t value_dim() const {
+    return latent_dim != 0 ? latent_dim : v_dim != 0 ? v_dim : head_dim;
+  }
 };
 /// The first numbers of each head of x times the head's own matrix, W: rows [first_row, first_row +
 /// n_rows) of the head's share of a tensor, whose rows are those of the first head, then those of

@@ -38,11 +38,14 @@ ProgramBuilder::Rotation ProgramBuilder::add_rotation(const RopeSource& rope, ui
 }
 
 uint32_t ProgramBuilder::state_group(std::string_view name, uint32_t n_kv_heads, uint32_t head_dim,
-                                     uint32_t window) {
+                                     uint32_t window, uint32_t value_dim) {
+  expect(value_dim <= head_dim, "state group {}: values of {} numbers and keys of {}", name,
+         value_dim, head_dim);
   program_.state_groups.push_back({.name = std::string(name),
                                    .n_kv_heads = n_kv_heads,
                                    .head_dim = head_dim,
-                                   .window = window});
+                                   .window = window,
+                                   .v_dim = value_dim < head_dim ? value_dim : 0});
   return static_cast<uint32_t>(program_.state_groups.size() - 1);
 }
 
@@ -205,12 +208,13 @@ ValueId ProgramBuilder::append(uint32_t state_group, ValueId k) {
 ValueId ProgramBuilder::add_append(uint32_t state_group, ValueId k, std::optional<ValueId> v) {
   StateGroup& group = program_.state_groups.at(state_group);
   PUMICE_CHECK(!group.recurrent, "keys and values in a recurrent group");
-  const uint64_t expected = uint64_t{group.n_kv_heads} * group.head_dim;
-  expect(width(k) == expected && (!v || width(*v) == expected),
-         "{}append: keys of {} and values of {} numbers where state group {} has {}", prefix_,
-         width(k), v ? width(*v) : 0, group.name, expected);
   expect(v.has_value() == (group.latent_dim == 0), "{}append: state group {} keeps {}", prefix_,
          group.name, v ? "no values" : "values");
+  const uint64_t n_keys = uint64_t{group.n_kv_heads} * group.head_dim;
+  const uint64_t n_values = uint64_t{group.n_kv_heads} * group.value_dim();
+  expect(width(k) == n_keys && (!v || width(*v) == n_values),
+         "{}append: keys of {} and values of {} numbers where state group {} has {} and {}",
+         prefix_, width(k), v ? width(*v) : 0, group.name, n_keys, n_values);
   return add_op(op::Append{.k = k, .v = v, .group = state_group, .slot = group.n_slots++}, "kv", 0,
                 ValueKind::kState);
 }
@@ -241,6 +245,7 @@ ValueId ProgramBuilder::attention(ValueId q, ValueId kv, const AttentionOptions&
                           .ahead = options.ahead,
                           .soft_cap = options.soft_cap};
   attention.latent_dim = group.latent_dim;
+  attention.v_dim = group.v_dim;
   if (!options.sinks.empty()) {
     attention.sinks = tensor(options.sinks, "weight", {options.n_heads, 1, 1, 1});
   }
@@ -430,9 +435,11 @@ ValueId ProgramBuilder::combine(ValueId x, ValueId routes) {
 ValueId ProgramBuilder::self_attention(ValueId x, const SelfAttention& options) {
   const StateGroup group = program_.state_groups.at(options.state_group);
   const uint32_t q_dim = options.attention.n_heads * group.head_dim;
-  const uint32_t kv_dim = group.n_kv_heads * group.head_dim;
+  const uint32_t k_dim = group.n_kv_heads * group.head_dim;
+  const uint32_t v_dim = group.n_kv_heads * group.value_dim();
+  const uint32_t n_rows = q_dim + k_dim + v_dim;
   const auto product = [&](std::string_view stem, uint32_t first, uint32_t n) {
-    return options.fused ? linear_rows(x, "attn_qkv", q_dim + 2 * kv_dim, first, n, options.bias)
+    return options.fused ? linear_rows(x, "attn_qkv", n_rows, first, n, options.bias)
                          : linear(x, stem, n, options.bias);
   };
   const auto heads = [&](ValueId y, std::string_view norm,
@@ -449,8 +456,8 @@ ValueId ProgramBuilder::self_attention(ValueId x, const SelfAttention& options) 
   };
   const ValueId q =
       heads(queries(), "attn_q_norm", options.q_rotation ? options.q_rotation : options.rotation);
-  const ValueId k = heads(product("attn_k", q_dim, kv_dim), "attn_k_norm", options.rotation);
-  const ValueId v = product("attn_v", q_dim + kv_dim, kv_dim);
+  const ValueId k = heads(product("attn_k", q_dim, k_dim), "attn_k_norm", options.rotation);
+  const ValueId v = product("attn_v", q_dim + k_dim, v_dim);
   ValueId a = attention(q, append(options.state_group, k, v), options.attention);
   if (gates) a = mul(a, sigmoid(*gates));
   if (options.n_gates > 0) a = mul(a, sigmoid(linear(x, "attn_gate", options.n_gates)));

@@ -124,9 +124,10 @@ class ProgramBuilder {
   explicit ProgramBuilder(const ModelDimensions& dimensions);
 
   Rotation rotation(const RopeSource& rope, uint32_t head_dim, Pairs pairs);
-  /// The index of a new group of keys and values; each `append` takes another slot of it.
+  /// The index of a new group of keys and values; each `append` takes another slot of it. Values
+  /// are of `value_dim` numbers where keys have more; 0: of as many.
   uint32_t state_group(std::string_view name, uint32_t n_kv_heads, uint32_t head_dim,
-                       uint32_t window = 0);
+                       uint32_t window = 0, uint32_t value_dim = 0);
   /// The same of one kv head's keys, whose first latent_dim numbers are the values.
   uint32_t latent_group(std::string_view name, uint32_t head_dim, uint32_t latent_dim);
 

@@ -8,10 +8,10 @@ namespace {
 
 /// Families whose pages read Metadata::read_experts' keys.
 constexpr std::array<std::string_view, 24> kWithExperts = {
-    "afmoe",     "bailingmoe2",   "deepseek2",    "ernie4_5-moe",   "gemma4",      "glm4moe",
-    "gpt-oss",   "granitehybrid", "granitemoe",   "jamba",          "kimi-linear", "lfm2moe",
-    "llama",     "minimax-m2",    "mistral4",     "nemotron_h_moe", "qwen35moe",   "qwen3moe",
-    "qwen3next", "qwen3vlmoe",    "smallthinker", "step35"};
+    "afmoe",    "bailingmoe2",   "deepseek2",  "ernie4_5-moe", "gemma4",         "glm4moe",
+    "gpt-oss",  "granitehybrid", "granitemoe", "jamba",        "kimi-linear",    "lfm2moe",
+    "llama",    "mimo2",         "minimax-m2", "mistral4",     "nemotron_h_moe", "qwen35moe",
+    "qwen3moe", "qwen3next",     "qwen3vlmoe", "smallthinker", "step35"};
 /// Those of them that count shared experts; granitemoe has the width of all of them.
 constexpr std::array<std::string_view, 24> kWithSharedExperts = {
     "afmoe",     "bailingmoe2", "deepseek2", "ernie4_5-moe", "glm4moe",      "gpt-oss",
@@ -28,12 +28,12 @@ constexpr TellingKey kKeys[] = {
     {"attention.output_scale", {}, {}, 1},
     {"attention.scale", {"granite", "granitehybrid", "granitemoe"}},
     {"attention.shared_kv_layers", {"gemma4"}},
-    {"attention.sliding_window", {"afmoe", "cohere2", "exaone4", "gemma-embedding", "gemma2", "gemma3", "gemma4", "gpt-oss", "gptneo", "modern-bert", "smallthinker", "step35"}, {"llama", "phi3"}, 0, "context_length"},
-    {"attention.sliding_window_pattern", {"afmoe", "cohere2", "exaone4", "gemma-embedding", "gemma2", "gemma3", "gemma4", "gpt-oss", "gptneo", "modern-bert", "step35"}, {"llama", "phi3"}, 1},
+    {"attention.sliding_window", {"afmoe", "cohere2", "exaone4", "gemma-embedding", "gemma2", "gemma3", "gemma4", "gpt-oss", "gptneo", "mimo2", "modern-bert", "smallthinker", "step35"}, {"llama", "phi3"}, 0, "context_length"},
+    {"attention.sliding_window_pattern", {"afmoe", "cohere2", "exaone4", "gemma-embedding", "gemma2", "gemma3", "gemma4", "gpt-oss", "gptneo", "mimo2", "modern-bert", "step35"}, {"llama", "phi3"}, 1},
     {"attention.temperature_length", {"mistral3", "mistral4"}},
     {"attention.temperature_scale", {"mistral3", "mistral4"}},
-    {"attention.value_length_swa", {}, {}, 0, "attention.key_length_swa"},
-    {"attention.value_scale", {}, {}, 1},
+    {"attention.value_length_swa", {"mimo2"}, {}, 0, "attention.key_length_swa"},
+    {"attention.value_scale", {"mimo2"}, {}, 1},
     {"attn_logit_softcapping", {"gemma2"}},
     {"embedding_length_per_layer_input", {"gemma4"}},
     {"embedding_scale", {"granite", "granitehybrid", "granitemoe"}, {}, 1},
@@ -45,12 +45,12 @@ constexpr TellingKey kKeys[] = {
     {"expert_shared_feed_forward_length", kWithExperts},
     {"final_logit_softcapping", {"gemma2", "gemma3", "gemma4"}},
     {"interleave_moe_layer_step", {"ernie4_5-moe"}, {}, 1},
-    {"leading_dense_block_count", {"afmoe", "bailingmoe2", "deepseek2", "ernie4_5-moe", "glm4moe", "kimi-linear", "lfm2moe", "llama", "mistral4", "step35"}},
+    {"leading_dense_block_count", {"afmoe", "bailingmoe2", "deepseek2", "ernie4_5-moe", "glm4moe", "kimi-linear", "lfm2moe", "llama", "mimo2", "mistral4", "step35"}},
     {"logit_scale", {"cohere2", "command-r", "granite", "granitehybrid", "granitemoe"}, {}, 1},
-    {"nextn_predict_layers", {"bailingmoe2", "deepseek2", "glm4moe", "mistral4", "qwen35", "qwen35moe", "qwen3next", "step35"}},
+    {"nextn_predict_layers", {"bailingmoe2", "deepseek2", "glm4moe", "mimo2", "mistral4", "qwen35", "qwen35moe", "qwen3next", "step35"}},
     {"residual_scale", {"granite", "granitehybrid", "granitemoe"}, {}, 1},
     {"rope.dimension_count_swa", {"gemma4"}, {}, 0, "rope.dimension_count"},
-    {"rope.freq_base_swa", {"gemma-embedding", "gemma3", "gemma4", "modern-bert", "step35"}, {}, 0, "rope.freq_base"},
+    {"rope.freq_base_swa", {"gemma-embedding", "gemma3", "gemma4", "mimo2", "modern-bert", "step35"}, {}, 0, "rope.freq_base"},
     {"rope.scaling.alpha", {"hunyuan-dense"}, {}, 1},
     {"rope.scaling.yarn_attn_factor", {}, {}, 1},
     {"rope.scaling.yarn_log_multiplier", {"deepseek2", "mistral3", "mistral4"}},

@@ -63,7 +63,7 @@ class Constants {
   std::string operator()(const op::Attention& o) const {
     std::string text = fmt::format("{} heads of {}, {} kv heads, scale {:.6g}", o.n_heads,
                                    o.head_dim, o.n_kv_heads, o.scale);
-    if (o.latent_dim != 0) text += fmt::format(", values of {}", o.latent_dim);
+    if (o.value_dim() != o.head_dim) text += fmt::format(", values of {}", o.value_dim());
     if (o.window != 0) text += fmt::format(", window {}", o.window);
     if (o.ahead == op::kAllAhead) text += ", not causal";
     if (o.ahead != 0 && o.ahead != op::kAllAhead) text += fmt::format(", {} ahead", o.ahead);
@@ -197,9 +197,10 @@ std::string program_text(const Program& program) {
       continue;
     }
     text += fmt::format(
-        "state {}: {} slots, {} kv heads of {}{}{}\n", group.name, group.n_slots, group.n_kv_heads,
-        group.head_dim,
+        "state {}: {} slots, {} kv heads of {}{}{}{}\n", group.name, group.n_slots,
+        group.n_kv_heads, group.head_dim,
         group.latent_dim == 0 ? "" : fmt::format(", values are the first {}", group.latent_dim),
+        group.v_dim == 0 ? "" : fmt::format(", values of {}", group.v_dim),
         group.window == 0 ? "" : fmt::format(", window {}", group.window));
   }
   uint32_t next = 0;

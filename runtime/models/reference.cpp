@@ -374,7 +374,10 @@ class Evaluation {
     const Values& v = rows_[states_[op.kv].v.value_or(states_[op.kv].k)];
     const size_t dim = op.head_dim;
     const size_t value_dim = op.value_dim();
-    const size_t kv_row = op.n_kv_heads * dim;
+    const size_t k_row = op.n_kv_heads * dim;
+    // Those that are a part of the keys lie as far apart as keys do.
+    const size_t v_stride = op.latent_dim != 0 ? dim : value_dim;
+    const size_t v_row = op.n_kv_heads * v_stride;
     std::vector<float> sinks;
     if (op.sinks) {
       PUMICE_TRY(sinks, vector(*op.sinks));
@@ -389,10 +392,10 @@ class Evaluation {
       for (size_t head = 0; head < op.n_heads; ++head) {
         const size_t at = (t * op.n_heads + head) * dim;
         const size_t to = (t * op.n_heads + head) * value_dim;
-        const size_t kv_head = head / (op.n_heads / op.n_kv_heads) * dim;
+        const size_t kv_head = head / (op.n_heads / op.n_kv_heads);
         double largest = op.sinks ? double{sinks[head]} : -INFINITY;
         for (size_t i = 0; i < scores.size(); ++i) {
-          double score = op.scale * dot(&q[at], &k[(first_key + i) * kv_row + kv_head], dim);
+          double score = op.scale * dot(&q[at], &k[(first_key + i) * k_row + kv_head * dim], dim);
           if (op.soft_cap != 0) score = op.soft_cap * std::tanh(score / op.soft_cap);
           largest = std::max(largest, score);
           scores[i] = score;
@@ -401,7 +404,7 @@ class Evaluation {
         for (double& score : scores) total += score = std::exp(score - largest);
         for (size_t i = 0; i < scores.size(); ++i) {
           const double share = scores[i] / total;
-          const double* const value = &v[(first_key + i) * kv_row + kv_head];
+          const double* const value = &v[(first_key + i) * v_row + kv_head * v_stride];
           for (size_t c = 0; c < value_dim; ++c) y[to + c] += share * value[c];
         }
       }

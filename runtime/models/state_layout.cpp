@@ -90,7 +90,8 @@ StateLayout state_layout(const Program& program, KvTypes type) {
                     .n_layers = n_slots,
                     .n_kv_heads = group.n_kv_heads,
                     .head_dim = group.head_dim,
-                    .has_values = group.latent_dim == 0};
+                    .has_values = group.latent_dim == 0,
+                    .v_dim = group.v_dim};
   };
   uint64_t smallest = UINT64_MAX;
   for (const StateGroup& group : program.state_groups) {

@@ -33,6 +33,7 @@ float priority_of(MemoryDomain domain, std::string_view purpose) {
 
 // How long to leave a host's queue to the host before asking for it again.
 constexpr std::chrono::microseconds kQueueRetry{50};
+constexpr std::chrono::milliseconds kIdleRetry{1};
 
 VkSemaphoreSubmitInfo submit_info(const TimelinePoint& point) {
   VkSemaphoreSubmitInfo info{};
@@ -158,16 +159,21 @@ Status Device::start(const Intercept& intercept) {
 
 Device::~Device() {
   if (device_ == VK_NULL_HANDLE || fn_.vkDestroyDevice == nullptr) return;
-  if (loss_ == Loss::kHangs) {
+  wait_idle();
+  if (hangs()) {
+    instance_->leave_to_driver();
     logger_.warning("{} hangs: what it had is left to the driver", snapshot_.name);
     return;
   }
-  if (!plan_.compile_only) wait_idle();
+  if (!is_guest_ && timeline_) fn_.vkDeviceWaitIdle(device_);  // returns at once
   for (Retired& retired : retired_) retired.destroy();
   if (timeline_) fn_.vkDestroySemaphore(device_, timeline_, nullptr);
   if (!is_guest_) fn_.vkDestroyDevice(device_, nullptr);
   if (const uint64_t leaked = ledger_.total_bytes(); leaked > 0) {
     logger_.warning("{} bytes of device memory were never freed", leaked);
+  }
+  if (const Status whole = ledger_.check_integrity(); !whole.ok()) {
+    logger_.warning("{}: {}", snapshot_.name, whole.error().message);
   }
 }
 
@@ -250,8 +256,21 @@ Error Device::lost_error() const {
   return make_error(ErrorCode::kDeviceLost, "{}: the device was lost", snapshot_.name);
 }
 
+Error Device::faulty(std::string_view what) {
+  note(Loss::kFaulty);
+  return make_error(ErrorCode::kDeviceLost, "{} {}: it or its driver is faulty", snapshot_.name,
+                    what);
+}
+
+/// Once it is known to hang, it hangs.
+void Device::note(Loss loss) const {
+  Loss known = loss_;
+  while (known < loss && !loss_.compare_exchange_weak(known, loss)) {
+  }
+}
+
 Error Device::hang_error() {
-  loss_ = Loss::kHangs;
+  note(Loss::kHangs);
   return make_error(ErrorCode::kDeviceLost,
                     "{} made no progress for {} seconds: it hangs, or is so slow that the hang "
                     "timeout should be longer",
@@ -259,30 +278,52 @@ Error Device::hang_error() {
 }
 
 Status Device::wait(uint64_t value) {
+  while (true) {
+    PUMICE_TRY(const bool reached, wait_for(value, std::chrono::hours(1)));
+    if (reached) return {};
+  }
+}
+
+Result<bool> Device::wait_for(uint64_t value, std::chrono::nanoseconds most) {
+  if (is_lost()) return lost_error();
+  return await(value, most);
+}
+
+Result<bool> Device::await(uint64_t value, std::chrono::nanoseconds most) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point start = Clock::now();
   VkSemaphoreWaitInfo info{};
   info.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO;
   info.semaphoreCount = 1;
   info.pSemaphores = &timeline_;
   info.pValues = &value;
-  // Vulkan's longest is some hundred years.
-  const auto timeout_ns = static_cast<uint64_t>(std::min(hang_timeout_s_.load(), 1e9) * 1e9);
   while (true) {
-    if (is_lost()) return lost_error();
+    PUMICE_TRY(const Progress now, progress());
+    if (now.value >= value) return true;
+    const std::chrono::duration<double> left = most - (Clock::now() - start);
+    if (left.count() <= 0) return false;
+    // Other work before it may end meanwhile: whether the device hangs is asked again then.
+    const auto timeout_ns = static_cast<uint64_t>(1e9 * std::min(left, now.patience).count());
     const VkResult result = fn_.vkWaitSemaphores(device_, &info, timeout_ns);
-    if (result == VK_SUCCESS) return {};
+    if (result == VK_SUCCESS) return true;
     if (result != VK_TIMEOUT) return error_of(result, "waiting for the device");
-    PUMICE_TRY_STATUS(completed());  // other work before it may have ended meanwhile
   }
+}
+
+Result<Device::Progress> Device::progress() {
+  Progress progress;
+  const VkResult result = fn_.vkGetSemaphoreCounterValue(device_, timeline_, &progress.value);
+  if (result != VK_SUCCESS) return error_of(result, "asking for progress");
+  const auto stuck = hang_watch_.reached(progress.value, HangWatch::Clock::now());
+  progress.patience = std::chrono::duration<double>(hang_timeout_s_.load()) - stuck;
+  if (progress.patience.count() <= 0) return hang_error();
+  return progress;
 }
 
 Result<uint64_t> Device::completed() {
   if (is_lost()) return lost_error();
-  uint64_t value = 0;
-  const VkResult result = fn_.vkGetSemaphoreCounterValue(device_, timeline_, &value);
-  if (result != VK_SUCCESS) return error_of(result, "asking for progress");
-  const auto stuck = hang_watch_.reached(value, HangWatch::Clock::now());
-  if (stuck.count() >= hang_timeout_s_.load()) return hang_error();
-  return value;
+  PUMICE_TRY(const Progress now, progress());
+  return now.value;
 }
 
 void Device::add_retired(std::function<void()> destroy) {
@@ -291,6 +332,7 @@ void Device::add_retired(std::function<void()> destroy) {
 }
 
 void Device::destroy_retired() {
+  if (hangs()) return;
   const std::lock_guard lock(queue_mutex_);
   uint64_t reached = 0;
   if (fn_.vkGetSemaphoreCounterValue(device_, timeline_, &reached) != VK_SUCCESS) return;
@@ -301,11 +343,22 @@ void Device::destroy_retired() {
 }
 
 void Device::wait_idle() {
-  if (loss_ == Loss::kHangs) return;  // it would be for ever
-  if (is_guest_) {
-    if (timeline_ != VK_NULL_HANDLE) (void)wait(submitted().value);  // a lost device is idle
-    return;
+  if (timeline_ == VK_NULL_HANDLE) return;  // it only compiles
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point start = Clock::now();
+  const uint64_t value = submitted().value;
+  while (!hangs() && loss_ != Loss::kLost) {
+    const Result<bool> reached = await(value, std::chrono::hours(1));
+    if (reached.ok() && *reached) return;
+    if (reached.ok() || is_lost()) continue;
+    // The driver has no memory to wait with, say.
+    std::this_thread::sleep_for(kIdleRetry);
+    if (std::chrono::duration<double>(Clock::now() - start).count() > hang_timeout_s_.load()) {
+      (void)hang_error();
+    }
   }
+  // Of one that the driver calls lost this returns soon, and a guest's is idle to us.
+  if (hangs() || is_guest_) return;
   const std::lock_guard lock(queue_mutex_);
   fn_.vkDeviceWaitIdle(device_);
 }
@@ -420,7 +473,7 @@ void Device::free_slab(const Slab& slab) {
 Error Device::error_of(VkResult result, std::string_view what) const {
   switch (result) {
     case VK_ERROR_DEVICE_LOST:
-      loss_ = Loss::kLost;
+      note(Loss::kLost);
       return make_error(ErrorCode::kDeviceLost, "{}: the device was lost while {}{}",
                         snapshot_.name, what,
                         plan_.features.device_fault ? describe_fault(fn_, device_) : "");

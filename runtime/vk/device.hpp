@@ -7,6 +7,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -81,6 +82,9 @@ class Device {
   /// and makes no progress for the hang timeout.
   Status wait(uint64_t value);
 
+  /// The same, `most` at most; whether it was reached.
+  Result<bool> wait_for(uint64_t value, std::chrono::nanoseconds most);
+
   /// The highest timeline value known to be reached, without blocking. Errors: as of `wait`.
   Result<uint64_t> completed();
 
@@ -89,26 +93,34 @@ class Device {
   static constexpr double kHangTimeout_s = 600;
   void set_hang_timeout(double seconds) { hang_timeout_s_ = seconds; }
 
-  /// A call said so, or it hangs. Everything that this device had is gone, and another must be
-  /// opened. Of one that hangs nothing is freed: it may still be read and written.
+  /// A call said so, it hangs, or what it computed cannot be (`faulty`). Everything that this
+  /// device had is gone, and another must be opened.
   bool is_lost() const { return loss_ != Loss::kNone; }
+  /// It is lost, and may still read and write all it was given: nothing of it is freed any more,
+  /// the instance included, whose driver is at work.
+  bool hangs() const { return loss_ == Loss::kHangs; }
+
+  /// What came from the device cannot be what was computed: from now on it counts as lost. `what`
+  /// follows its name in the message, which is kDeviceLost.
+  Error faulty(std::string_view what);
 
   /// Retire something the GPU may still use: `destroy` runs once everything submitted so far is
-  /// done, at once if it already is, else during a later retire or at teardown. It must not call
-  /// back into this class except free_slab and ledger, nor keep the device alive; copying it does
-  /// not fail. Where the host has no memory to remember it by, this waits for the device.
+  /// done, at once if it already is, else during a later retire or at teardown; never if the device
+  /// hangs. It must not throw, call back into this class except free_slab and ledger, nor keep the
+  /// device alive; copying it does not fail. Where the host has no memory to remember it by, this
+  /// waits for the device.
   template <typename Destroy>
   void retire(const Destroy& destroy) noexcept {
     try {
       add_retired(destroy);
     } catch (const std::bad_alloc&) {
       wait_idle();
-      if (loss_ != Loss::kHangs) destroy();
+      if (!hangs()) destroy();
     }
     destroy_retired();
   }
 
-  /// Block until the device is idle, or on a host's until all that was submitted here is done.
+  /// Block until all that was submitted here so far is done, or the device is found to hang.
   void wait_idle();
 
   /// Whether the memory budget has room for `bytes` more. Errors: kDoesNotFit, saying what is
@@ -128,13 +140,22 @@ class Device {
   Error error_of(VkResult result, std::string_view what) const;
 
  private:
-  enum class Loss { kNone, kLost, kHangs };
+  enum class Loss { kNone, kFaulty, kLost, kHangs };  // in order of what is still done with it
 
   Device() = default;
   /// With device_ made or lent: what every device needs besides.
   Status start(const Intercept& intercept);
   Error lost_error() const;
+  void note(Loss loss) const;
   Error hang_error();
+  /// How far the timeline is, and what is left of the hang timeout.
+  struct Progress {
+    uint64_t value = 0;
+    std::chrono::duration<double> patience{};
+  };
+  // These ask the driver even of a device that counts as lost.
+  Result<Progress> progress();
+  Result<bool> await(uint64_t value, std::chrono::nanoseconds most);
   void add_retired(std::function<void()> destroy);
   void destroy_retired();
   Status choose_memory();

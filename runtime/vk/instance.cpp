@@ -13,7 +13,7 @@ struct Instance::State {
   LoaderFunctions loader;
   InstanceFunctions functions;
   VkInstance instance = VK_NULL_HANDLE;
-  bool is_owned = true;
+  std::atomic<bool> is_owned = true;  // and is to be destroyed
   VkDebugUtilsMessengerEXT messenger = VK_NULL_HANDLE;
   std::vector<VkPhysicalDevice> devices;
 
@@ -212,6 +212,8 @@ Result<std::vector<DeviceSnapshot>> Instance::snapshots() const {
   }
   return snapshots;
 }
+
+void Instance::leave_to_driver() { state_->is_owned = false; }
 
 uint64_t Instance::validation_error_count() const {
   return state_->error_count.load(std::memory_order_relaxed);

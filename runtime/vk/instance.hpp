@@ -46,6 +46,9 @@ class Instance {
   const std::vector<VkPhysicalDevice>& physical_devices() const;
   Result<std::vector<DeviceSnapshot>> snapshots() const;
 
+  /// It is not destroyed: a device of it hangs, and its driver is still at work. Any thread.
+  void leave_to_driver();
+
   /// Messages of severity error from the validation layers so far; 0 without validation.
   uint64_t validation_error_count() const;
 

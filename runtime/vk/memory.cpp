@@ -25,12 +25,18 @@ void MemoryLedger::remove(const std::string& purpose, uint64_t bytes, bool budge
   remove(entry(purpose), bytes, budgeted);
 }
 
-void MemoryLedger::remove(Entry& entry, uint64_t bytes, bool budgeted) {
+void MemoryLedger::remove(Entry& entry, uint64_t bytes, bool budgeted) noexcept {
   const std::lock_guard lock(mutex_);
-  PUMICE_CHECK(entry.current_bytes >= bytes && (!budgeted || budgeted_bytes_ >= bytes),
-               "more freed than allocated");
-  entry.current_bytes -= bytes;
-  if (budgeted) budgeted_bytes_ -= bytes;
+  if (entry.current_bytes < bytes || (budgeted && budgeted_bytes_ < bytes)) ++n_excesses_;
+  entry.current_bytes -= std::min(entry.current_bytes, bytes);
+  if (budgeted) budgeted_bytes_ -= std::min(budgeted_bytes_, bytes);
+}
+
+Status MemoryLedger::check_integrity() const {
+  const std::lock_guard lock(mutex_);
+  if (n_excesses_ == 0) return {};
+  return make_error(ErrorCode::kInternal, "more memory was freed than allocated, {} times",
+                    n_excesses_);
 }
 
 uint64_t MemoryLedger::budgeted_bytes() const {

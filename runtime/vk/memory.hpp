@@ -35,9 +35,12 @@ class MemoryLedger {
 
   void add(const std::string& purpose, uint64_t bytes, bool budgeted = true);
   void remove(const std::string& purpose, uint64_t bytes, bool budgeted = true);
-  /// The same of one of `entries`, by a reference that holds as long as this.
-  void remove(Entry& entry, uint64_t bytes, bool budgeted = true);
+  /// The same of one of `entries`, by a reference that holds as long as this. Where destructors
+  /// free: more than was added is a bug, which `check_integrity` tells, and leaves nothing.
+  void remove(Entry& entry, uint64_t bytes, bool budgeted = true) noexcept;
   Entry& entry(const std::string& purpose);
+  /// Errors: kInternal once more was removed than added.
+  Status check_integrity() const;
   uint64_t total_bytes() const;
   /// Of those, what counts against a budget of the device's memory.
   uint64_t budgeted_bytes() const;
@@ -47,6 +50,7 @@ class MemoryLedger {
   mutable std::mutex mutex_;
   std::map<std::string, Entry> entries_;
   uint64_t budgeted_bytes_ = 0;
+  uint64_t n_excesses_ = 0;  // removals of more than there was
 };
 
 /// A VkBuffer over a VkDeviceMemory, or over a part of one that a host's allocator gave. At most

@@ -87,6 +87,7 @@ std::vector<char> PipelineLibrary::load_cache() const {
 }
 
 PipelineLibrary::~PipelineLibrary() {
+  if (device_->hangs()) return;  // they may be in use for ever
   const DeviceFunctions& fn = device_->fn();
   for (const Pipeline& pipeline : pipelines_) {
     if (pipeline.handle_) fn.vkDestroyPipeline(device_->handle(), pipeline.handle_, nullptr);

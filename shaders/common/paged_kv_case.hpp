@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <numeric>
 #include <random>
 #include <span>
@@ -63,7 +64,7 @@ class PagedKvCase {
     return entries;
   }
 
-  /// Where a token's row of a head lies: head_dim elements of K or V.
+  /// Where a token's row of a head lies: the elements of K or V.
   struct Row {
     KvType type;
     bool is_v;
@@ -89,12 +90,14 @@ class PagedKvCase {
                        row.is_v ? layout_.value_dim() : layout_.head_dim);
   }
 
-  /// All rows of the memory, those of no sequence included, each at row_index * head_dim.
+  /// All rows of the memory, those of no sequence included, each at row_index * head_dim. A row of
+  /// V that is shorter is followed by NaN.
   std::vector<double> load_all(std::span<const std::byte> memory) const {
     std::vector<double> values;
     for (uint64_t i = 0; i < n_rows(); ++i) {
       const std::vector<double> one = load(memory, row_of_block(i / rows_per_block(), i));
       values.insert(values.end(), one.begin(), one.end());
+      values.resize((i + 1) * layout_.head_dim, std::numeric_limits<double>::quiet_NaN());
     }
     return values;
   }

@@ -17,23 +17,23 @@
 #define ELEMENTWISE_XIELU 13
 #define ELEMENTWISE_COPY_GROUPS 14
 
-#define ELEMENTWISE_PUSH(FIELD)                                                              \
-  FIELD(ADDRESS, a)         /* float [*][a_stride] */                                        \
-  FIELD(ADDRESS, b)         /* float [*][b_stride], if the kind has two */                   \
-  FIELD(ADDRESS, y)         /* float [rows][y_stride] */                                     \
-  FIELD(ADDRESS, row_index) /* uint [rows]: row of a and b for row of y, if gather */        \
-  FIELD(uint, a_stride)                                                                      \
-  FIELD(uint, b_stride) /* 0: one row for all */                                             \
-  FIELD(uint, y_stride)                                                                      \
-  FIELD(uint, n)                                                                             \
-  FIELD(float, factor)                                                                       \
-  FIELD(uint, gather)                                                                        \
-  FIELD(float, alpha_p)                                                                      \
-  FIELD(float, alpha_n)                                                                      \
-  FIELD(float, eps)                                                                          \
+#define ELEMENTWISE_PUSH(FIELD)                                                                \
+  FIELD(ADDRESS, a)         /* float [*][a_stride] */                                          \
+  FIELD(ADDRESS, b)         /* float [*][b_stride], if the kind has two */                     \
+  FIELD(ADDRESS, y)         /* float [rows][y_stride] */                                       \
+  FIELD(ADDRESS, row_index) /* uint [rows]: row of a and b for row of y, if gather */          \
+  FIELD(uint, a_stride)                                                                        \
+  FIELD(uint, b_stride) /* 0: one row for all */                                               \
+  FIELD(uint, y_stride)                                                                        \
+  FIELD(uint, n)                                                                               \
+  FIELD(float, factor)                                                                         \
+  FIELD(uint, gather)                                                                          \
+  FIELD(float, alpha_p)                                                                        \
+  FIELD(float, alpha_n)                                                                        \
+  FIELD(float, eps)                                                                            \
   FIELD(uint, group)   /* of ELEMENTWISE_MUL_GROUPS: numbers of a to one of b;               \
                           of ELEMENTWISE_COPY_GROUPS: numbers of y from one of a's groups */ \
-  FIELD(uint, a_group) /* of ELEMENTWISE_COPY_GROUPS: from one of a's groups to the next */  \
+  FIELD(uint, a_group) /* of ELEMENTWISE_COPY_GROUPS: from one of a's groups to the next */    \
   FIELD(uint, quads)   /* n, the strides and group are multiples of 4, arrays aligned to 16 bytes */
 PUMICE_PUSH_CONSTANTS(ElementwisePush, ELEMENTWISE_PUSH)
 

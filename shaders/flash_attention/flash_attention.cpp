@@ -195,11 +195,10 @@ bool FlashAttention::broadcast_supported(const vk::DevicePlan& device) {
   return device.subgroup.ballot && (lanes == 8 || lanes == 16 || lanes == 32);
 }
 
-// Measured in CPU time on lavapipe: head_dim 64, prefill of 256 tokens, all three pipelines
-// compiled.
-//   25.0  broadcast, 4 rows: 7.6 GFLOP/s a core, 0.5 s;  8 rows: 9.1, 1.0 s;  portable: 2.4, 1.5 to
-//   3 s 22.3  broadcast, 4 rows: 1.0 GFLOP/s a core, 3.4 s;  portable, 8 rows: 1.2, 0.8 s;
-//   16: 1.5, 1.2 s
+// Measured on lavapipe with head_dim 64: GFLOP/s a core in a prefill of 256 tokens, and the CPU time
+// in which all three pipelines were compiled.
+//   25.0  broadcast, 4 rows  7.6, 0.5 s   8 rows            9.1, 1.0 s   portable  2.4, 1.5 to 3 s
+//   22.3  broadcast, 4 rows  1.0, 3.4 s   portable, 8 rows  1.2, 0.8 s   16 rows   1.5, 1.2 s
 // CPU drivers from before Vulkan 1.4 search for the lane in every broadcast, hence the version.
 FlashAttention::Tuning FlashAttention::tuned(const vk::PipelineLibrary& pipelines) {
   const vk::DevicePlan& plan = pipelines.device()->plan();

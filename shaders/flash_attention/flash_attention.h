@@ -4,25 +4,25 @@
 
 #include "common/interface.h"
 
-#define FLASH_ATTENTION_PUSH(FIELD)                                                             \
-  FIELD(ADDRESS, q)             /* float [row][q_stride], heads in order */                     \
-  FIELD(ADDRESS, positions)     /* uint [row] */                                                \
-  FIELD(ADDRESS, block_table)   /* address [seq][table_stride] */                               \
-  FIELD(ADDRESS, items)         /* AttentionItem [gl_NumWorkGroups.x] */                        \
-  FIELD(ADDRESS, y)             /* float [row][y_stride], heads in order */                     \
-  FIELD(ADDRESS, partial_stats) /* vec2 [slot][n_heads]: (maximum, sum) */                      \
-  FIELD(ADDRESS, partial_y)     /* float [slot][n_heads * value_dim], not yet normalised */     \
-  FIELD(ADDRESS, sinks)         /* float [n_heads], if has_sinks */                             \
+#define FLASH_ATTENTION_PUSH(FIELD)                                                               \
+  FIELD(ADDRESS, q)             /* float [row][q_stride], heads in order */                       \
+  FIELD(ADDRESS, positions)     /* uint [row] */                                                  \
+  FIELD(ADDRESS, block_table)   /* address [seq][table_stride] */                                 \
+  FIELD(ADDRESS, items)         /* AttentionItem [gl_NumWorkGroups.x] */                          \
+  FIELD(ADDRESS, y)             /* float [row][y_stride], heads in order */                       \
+  FIELD(ADDRESS, partial_stats) /* vec2 [slot][n_heads]: (maximum, sum) */                        \
+  FIELD(ADDRESS, partial_y)     /* float [slot][n_heads * value_dim], not yet normalised */       \
+  FIELD(ADDRESS, sinks)         /* float [n_heads], if has_sinks */                               \
   FIELD(ADDRESS, carried)       /* what each workgroup has in registers between dispatches that \
-                                   share out its KV tiles, by gl_WorkGroupID */                 \
-  FIELD(uint, q_stride)                                                                         \
-  FIELD(uint, y_stride)                                                                         \
-  FIELD(uint, table_stride)                                                                     \
-  FIELD(uint, layer_offset) /* bytes from a block's start to this layer's K */                  \
-  FIELD(uint, n_kv_heads)                                                                       \
-  FIELD(float, scale)                                                                           \
-  FIELD(uint, first_head_tile) /* of this dispatch, among those of all kv heads */              \
-  FIELD(uint, first_key_tile)  /* of each item, of this dispatch */                             \
+                                   share out its KV tiles, by gl_WorkGroupID */ \
+  FIELD(uint, q_stride)                                                                           \
+  FIELD(uint, y_stride)                                                                           \
+  FIELD(uint, table_stride)                                                                       \
+  FIELD(uint, layer_offset) /* bytes from a block's start to this layer's K */                    \
+  FIELD(uint, n_kv_heads)                                                                         \
+  FIELD(float, scale)                                                                             \
+  FIELD(uint, first_head_tile) /* of this dispatch, among those of all kv heads */                \
+  FIELD(uint, first_key_tile)  /* of each item, of this dispatch */                               \
   FIELD(uint, n_key_tiles)     /* of each item at most */
 PUMICE_PUSH_CONSTANTS(FlashAttentionPush, FLASH_ATTENTION_PUSH)
 

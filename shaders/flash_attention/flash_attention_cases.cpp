@@ -268,6 +268,7 @@ std::vector<OpCase> flash_attention_cases() {
       {.shape = {4, 1, 160, {kQ4_0, kF32}, 0, 0, false, 128}, .chunks = rows},
       {.shape = {4, 4, 48, kF32, 0, 0, false, 0, 40}, .chunks = ragged, .y_padding = 12},
       {.shape = {4, 2, 64, kF16, 0, 0, false, 0, 24}, .chunks = rows, .split_tokens = 64},
+      {.shape = {8, 2, 96, kQ8_0, 17, 0, true, 0, 64}, .chunks = ragged, .split_tokens = 16},
   };
   // On matrix cores: every common head_dim and some that are no whole matrices, tiles of single
   // rows, more heads than a tile has rows, rows that see none of a split.
@@ -298,6 +299,7 @@ std::vector<OpCase> flash_attention_cases() {
       {.shape = {8, 2, 64, kF16, 100, 0, true}, .chunks = straddling, .split_tokens = 64},
       {.shape = {4, 2, 64, kF32, 0, 0, true}, .chunks = ragged, .matrix_rows = true},
       {.shape = {2, 2, 192, kF16, 0, 0, false, 0, 128}, .chunks = {{40, 19}}, .y_padding = 4},
+      {.shape = {8, 2, 96, kQ8_0, 17, 0, true, 0, 64}, .chunks = ragged, .split_tokens = 16},
       {.shape = {3, 3, 48, kF32, 0, 0, false, 0, 24},
        .chunks = ragged,
        .split_tokens = 16,

@@ -3,8 +3,6 @@
 
 #include "common/buffers.glsl"
 #include "rope_kv/rope_kv.h"
-
-const uint v_dim = head_dim;
 #include "rope_kv/kv_write.glsl"
 
 // One row per gl_WorkGroupID.x. Its tasks, spread over lanes and gl_WorkGroupID.y: one per rotated
@@ -33,10 +31,11 @@ void main() {
   const uint first_angle = position * half_dims;
   const uint q_first = row * pc.row_stride;
   const uint k_first = q_first + pc.n_heads * head_dim;
-  const uint kv_elements = pc.n_kv_heads * head_dim;
+  const uint k_elements = pc.n_kv_heads * head_dim;
+  const uint v_elements = has_values != 0 ? pc.n_kv_heads * v_dim : 0;
 
   const uint q_tasks = pc.n_heads * half_dims;
-  const uint n_tasks = q_tasks + (has_values != 0 ? kv_elements : kv_elements / 2);
+  const uint n_tasks = q_tasks + (k_elements + v_elements) / 2;
 
   const uint table_index = Uints(pc.row_seq).v[row] * pc.table_stride + position / 16;
   const uvec2 block = address_add(Uvec2s(pc.block_table).v[table_index], pc.layer_offset);
@@ -58,9 +57,11 @@ void main() {
       continue;
     }
     const uint element = (task - q_tasks) * 2;  // of k, then v
-    const bool is_v = element >= kv_elements;
-    const uint kv_head = (is_v ? element - kv_elements : element) / head_dim;
-    const uint d = element % head_dim;
+    const bool is_v = element >= k_elements;
+    const uint dim = is_v ? v_dim : head_dim;
+    const uint own = is_v ? element - k_elements : element;
+    const uint kv_head = own / dim;
+    const uint d = own % dim;
     const uint head = k_first + element - d;
     const uint angles = is_v ? kNoAngle : first_angle;
     const float low = rotated(head, d, angles);

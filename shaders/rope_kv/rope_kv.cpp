@@ -40,8 +40,15 @@ Result<RopeKv> RopeKv::plan(vk::PipelineLibrary& pipelines, const Shape& shape,
     return make_error(ErrorCode::kInvalidArgument, "rope_kv: {} heads and {} kv heads",
                       shape.n_heads, shape.n_kv_heads);
   }
+  if (shape.v_dim % 8 != 0 || shape.v_dim > shape.head_dim ||
+      (shape.v_dim != 0 && !shape.has_values)) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "rope_kv: values of {} numbers{} and keys of {}; they must be a multiple of "
+                      "8 up to the keys'",
+                      shape.v_dim, shape.has_values ? "" : " where none are kept", shape.head_dim);
+  }
   const KvTypes kept = shape.has_values ? shape.kv_type : KvTypes(shape.kv_type.k);
-  PUMICE_TRY_STATUS(check_kv_types("rope_kv", kept, shape.head_dim));
+  PUMICE_TRY_STATUS(check_kv_types("rope_kv", kept, shape.head_dim, shape.v_dim));
   const auto k_type = static_cast<uint32_t>(kept.k);
   const auto v_type = static_cast<uint32_t>(kept.v);
   const uint32_t halves = shape.pairs == RopePairs::kHalves ? 1 : 0;
@@ -62,7 +69,8 @@ Result<RopeKv> RopeKv::plan(vk::PipelineLibrary& pipelines, const Shape& shape,
                                .k_type = k_type,
                                .head_norms = shape.head_norms,
                                .biases = shape.biases,
-                               .v_type = v_type};
+                               .v_type = v_type,
+                               .v_dim = shape.value_dim()};
     PUMICE_TRY(const vk::ShaderModule module, find_spirv("rope_kv_heads"));
     PUMICE_TRY(op.pipeline_, pipelines.declare({.module = module,
                                                 .label = "rope_kv_heads." + kept.name(),
@@ -76,7 +84,8 @@ Result<RopeKv> RopeKv::plan(vk::PipelineLibrary& pipelines, const Shape& shape,
                         .halves = halves,
                         .k_type = k_type,
                         .v_type = v_type,
-                        .has_values = shape.has_values};
+                        .has_values = shape.has_values,
+                        .v_dim = shape.value_dim()};
   PUMICE_TRY(const vk::ShaderModule module, find_spirv("rope_kv"));
   PUMICE_TRY(op.pipeline_, pipelines.declare({.module = module,
                                               .label = "rope_kv." + kept.name(),
@@ -91,12 +100,13 @@ vk::Cost RopeKv::cost(uint32_t rows) const {
   const uint64_t turned_q = uint64_t{shape_.n_heads} * shape_.rope_dims;
   const uint64_t turned = turned_q + uint64_t{shape_.n_kv_heads} * shape_.rope_dims;
   const uint64_t q_bytes = (by_heads() ? q : turned_q) * 8;
-  const uint64_t row_bytes = shape_.has_values ? shape_.kv_type.row_bytes(shape_.head_dim)
-                                               : kv_row_bytes(shape_.kv_type.k, shape_.head_dim);
-  const uint64_t kv_bytes = kv_parts() * k * 4 + shape_.n_kv_heads * row_bytes;
+  const uint64_t v = v_elements();
+  uint64_t row_bytes = kv_row_bytes(shape_.kv_type.k, shape_.head_dim);
+  if (shape_.has_values) row_bytes += kv_row_bytes(shape_.kv_type.v, shape_.value_dim());
+  const uint64_t kv_bytes = (k + v) * 4 + shape_.n_kv_heads * row_bytes;
   vk::Cost cost{.bytes = rows * (q_bytes + kv_bytes + shape_.rope_dims * 4),
                 .flops = rows * 3 * turned};
-  const uint64_t all = q + kv_parts() * k;
+  const uint64_t all = q + k + v;
   if (shape_.biases) cost += {.bytes = all * 4, .flops = rows * all};
   if (shape_.head_norms) {
     cost += {.bytes = uint64_t{shape_.head_dim} * 8, .flops = rows * 4 * (q + k)};
@@ -132,7 +142,8 @@ void RopeKv::record_heads(vk::Recorder& recorder, const Args& args) const {
       [&](uint32_t rows) { return cost(rows); },
       [&](RopeKvHeadsPush& moved, uint32_t first, uint32_t rows) {
         move_rows(moved, first);
-        return vk::Grid{rows, shape_.n_heads + kv_parts() * shape_.n_kv_heads};
+        const uint32_t kv_parts = shape_.has_values ? 2 : 1;
+        return vk::Grid{rows, shape_.n_heads + kv_parts * shape_.n_kv_heads};
       });
 }
 
@@ -151,7 +162,7 @@ void RopeKv::record(vk::Recorder& recorder, const Args& args) const {
   push.table_stride = args.table_stride;
   push.layer_offset = args.layer_offset_bytes;
 
-  const uint32_t kv_elements = kv_parts() * shape_.n_kv_heads * shape_.head_dim;
+  const uint32_t kv_elements = shape_.n_kv_heads * shape_.head_dim + v_elements();
   const uint32_t n_tasks = shape_.n_heads * shape_.rope_dims / 2 + kv_elements / 2;
   const uint32_t tasks_per_group = kWorkgroupSize * kTasksPerLane;
   dispatch_rows(

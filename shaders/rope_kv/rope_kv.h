@@ -24,7 +24,8 @@ PUMICE_PUSH_CONSTANTS(RopeKvPush, ROPE_KV_PUSH)
   CONSTANT(3, uint, halves, 0) /* rotate (i, i + rope_dims / 2), not (2i, 2i + 1) */ \
   CONSTANT(4, uint, k_type, 1) /* common/kv_types.h; not quantised */                \
   CONSTANT(5, uint, v_type, 1)                                                       \
-  CONSTANT(6, uint, has_values, 1) /* else there is k alone */
+  CONSTANT(6, uint, has_values, 1) /* else there is k alone */                       \
+  CONSTANT(7, uint, v_dim, 64)     /* of a head of v, at most head_dim */
 PUMICE_SPEC_CONSTANTS(RopeKvSpec, ROPE_KV_SPEC)
 
 #endif

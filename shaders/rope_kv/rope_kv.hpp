@@ -31,7 +31,9 @@ class RopeKv {
                               ///< weight before it is rotated
     bool biases = false;      ///< Args::bias is added to q, k and v before all else
     bool has_values = true;   ///< else k alone is kept, of which values are a part
+    uint32_t v_dim = 0;       ///< of a head of v, a multiple of 8 of at most head_dim; 0: that
 
+    uint32_t value_dim() const { return v_dim != 0 ? v_dim : head_dim; }
     bool operator==(const Shape&) const = default;
   };
 
@@ -51,7 +53,7 @@ class RopeKv {
     vk::BufferRange q_norm = {};      ///< float [head_dim], with head_norms
     vk::BufferRange k_norm = {};      ///< float [head_dim], with head_norms
     float norm_eps = 0;
-    vk::BufferRange bias = {};  ///< float [(n_heads + 2 n_kv_heads) head_dim], with biases
+    vk::BufferRange bias = {};  ///< float, as many as q, k and v of a row have, with biases
   };
 
   /// Declare "rope_kv.f16", of whatever types; with biases, head_norms or quantised types
@@ -66,7 +68,10 @@ class RopeKv {
 
  private:
   bool by_heads() const { return shape_.biases || shape_.head_norms || shape_.kv_type.quantised(); }
-  uint32_t kv_parts() const { return shape_.has_values ? 2 : 1; }
+  /// Numbers of v of a row.
+  uint32_t v_elements() const {
+    return shape_.has_values ? shape_.n_kv_heads * shape_.value_dim() : 0;
+  }
   vk::Cost cost(uint32_t rows) const;
   void record_heads(vk::Recorder& recorder, const Args& args) const;
 

@@ -23,15 +23,15 @@ struct Case {
 Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
   const RopeKv::Shape& shape = test.shape;
   const auto rows = static_cast<uint32_t>(test.positions.size());
-  const uint32_t kv_parts = shape.has_values ? 2 : 1;
-  const uint32_t stride = (shape.n_heads + kv_parts * shape.n_kv_heads) * shape.head_dim + 4;
+  const uint32_t first_v = (shape.n_heads + shape.n_kv_heads) * shape.head_dim;
+  const uint32_t columns = first_v + (shape.has_values ? shape.n_kv_heads * shape.value_dim() : 0);
+  const uint32_t stride = columns + 4;
   auto qkv = OpBed::normal_floats(size_t{rows} * stride, 1);
   if (shape.kv_type.v != KvType::kF32 &&
       shape.has_values) {  // beyond the range of a half, below it, and ties
     const float values[] = {1e6f,  -65519.0f,  1.3e-6f,    -3e-8f,
                             -0.0f, 0x1.002p0f, 0x1.006p0f, -0x1.0022p0f};
-    std::copy(std::begin(values), std::end(values),
-              qkv.begin() + (shape.n_heads + shape.n_kv_heads) * shape.head_dim);
+    std::copy(std::begin(values), std::end(values), qkv.begin() + first_v);
   }
   const uint32_t n_positions = *std::max_element(test.positions.begin(), test.positions.end()) + 1;
   PUMICE_TRY(const RopeFrequencies frequencies, rope_frequencies({.dims = shape.rope_dims}));
@@ -47,12 +47,12 @@ Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
                            .n_layers = kLayers,
                            .n_kv_heads = shape.n_kv_heads,
                            .head_dim = shape.head_dim,
-                           .has_values = shape.has_values},
+                           .has_values = shape.has_values,
+                           .v_dim = shape.v_dim},
                           contexts);
 
   // An epsilon that can be seen; weights and biases that differ for every head and of q and k.
   constexpr float kEps = 0.25f;
-  const uint32_t columns = (shape.n_heads + 2 * shape.n_kv_heads) * shape.head_dim;
   const auto bias = OpBed::normal_floats(columns, 3);
   const auto q_norm = OpBed::normal_floats(shape.head_dim, 4);
   const auto k_norm = OpBed::normal_floats(shape.head_dim, 5);
@@ -90,12 +90,14 @@ Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
       .reference = std::vector<double>(kv_elements, kNaN),
       .bound = std::vector<double>(kv_elements, 0),
       .decode = [paged](std::span<const std::byte> memory) { return paged.load_all(memory); }};
-  // Head `index` of a row's q, k and v, before it is rotated.
-  const auto head_of = [&](size_t first, uint32_t index, const float* norm) {
-    const size_t column = size_t{index} * shape.head_dim;
-    return head_to_rotate(std::span(qkv).subspan(first + column, shape.head_dim),
+  // The head of a row's q, k and v from that column on, before it is rotated.
+  const auto head_at = [&](size_t first, size_t column, uint32_t dim, const float* norm) {
+    return head_to_rotate(std::span(qkv).subspan(first + column, dim),
                           shape.biases ? &bias[column] : nullptr, shape.head_norms ? norm : nullptr,
                           kEps);
+  };
+  const auto head_of = [&](size_t first, uint32_t index, const float* norm) {
+    return head_at(first, size_t{index} * shape.head_dim, shape.head_dim, norm);
   };
   for (uint32_t row = 0; row < rows; ++row) {
     const float* angles = table.data() + size_t{test.positions[row]} * shape.rope_dims;
@@ -126,7 +128,8 @@ Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
       }
       expect_kv(head, false, std::move(rotated));
       if (!shape.has_values) continue;
-      expect_kv(head, true, head_of(first, shape.n_heads + shape.n_kv_heads + head, nullptr));
+      const uint32_t dim = shape.value_dim();
+      expect_kv(head, true, head_at(first, first_v + size_t{head} * dim, dim, nullptr));
     }
   }
   return PreparedOp{.record =
@@ -185,6 +188,13 @@ std::vector<OpCase> rope_kv_cases() {
       {{2, 2, 40, 16, kHalves, {kBF16, kQ4_0}, false, false, false}, chunk, {0, 0, 0, 0, 0}},
       {{0, 1, 576, 0, kAdjacent, {kQ8_0, kF16}, false, false, false}, {31, 32}, {0, 0}},
       {{3, 2, 96, 32, kHalves, kQ4_0, true, true, false}, {31, 32, 5}, {0, 0, 1}, 64},
+      // Values that are smaller than keys.
+      {{2, 1, 16, 8, kHalves, kF32, false, false, true, 8}, chunk, {0, 0, 0, 0, 0}},
+      {{8, 4, 192, 64, kHalves, kF16, false, false, true, 128}, chunk, {1, 1, 1, 1, 1}},
+      {{3, 3, 40, 0, kAdjacent, {kF32, kBF16}, false, false, true, 24}, {40, 0}, {1, 0}},
+      {{4, 2, 96, 32, kAdjacent, {kQ8_0, kQ4_0}, false, false, true, 32}, chunk, {0, 0, 0, 0, 0}},
+      {{4, 2, 192, 64, kHalves, kQ8_0, false, false, true, 128}, {31, 32, 5}, {0, 0, 1}},
+      {{3, 2, 80, 32, kHalves, {kF16, kQ8_0}, true, true, true, 64}, {31, 32, 5}, {0, 0, 1}, 64},
   };
   std::vector<OpCase> cases;
   for (const Case& test : tests) {
@@ -197,6 +207,7 @@ std::vector<OpCase> rope_kv_cases() {
                              s.biases ? " biases" : "", s.head_norms ? " norms" : "",
                              test.positions.size()) +
                  (s.has_values ? "" : " keys") +
+                 (s.v_dim == 0 ? "" : fmt::format(" values={}", s.v_dim)) +
                  (test.head_lanes == 0 ? "" : fmt::format(" lanes={}", test.head_lanes)),
          .prepare = [test](OpBed& bed) { return prepare(bed, test); }});
   }

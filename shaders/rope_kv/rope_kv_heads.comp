@@ -3,8 +3,6 @@
 
 #include "common/buffers.glsl"
 #include "rope_kv/rope_kv_heads.h"
-
-const uint v_dim = head_dim;
 #include "rope_kv/kv_write.glsl"
 
 // As rope_kv.comp, with biases and norms of heads before: one workgroup per row and head, of q, then of
@@ -17,11 +15,10 @@ const uint half_dims = rope_dims / 2;
 shared float kept[head_dim];
 shared float partial[workgroup_size];
 
-const uint quant_blocks = head_dim / 32;
 // A head on its way into a quantised type: it is whole when its scales are found.
 const bool any_quantised = k_type >= KV_Q8_0 || v_type >= KV_Q8_0;
 shared float rotated[any_quantised ? head_dim : 1];
-shared float quant_scales[any_quantised ? quant_blocks : 1];
+shared float quant_scales[any_quantised ? head_dim / 32 : 1];
 
 float normed(uint d, float scale, Floats weight) {
   return head_norms != 0 ? kept[d] * scale * weight.v[d] : kept[d];
@@ -44,13 +41,15 @@ float in_scales(uint d) {
 
 /// `rotated` into the token's row of the head at `target`. All lanes get here.
 void write_quantised(uint type, uvec2 target, uint token, bool is_v, uint lane) {
+  const uint dim = is_v ? v_dim : head_dim;
+  const uint quant_blocks = dim / 32;
   barrier();
   for (uint b = lane; b < quant_blocks; b += workgroup_size) {
     quant_scales[b] = quant_scale(type, b * 32);
   }
   barrier();
   Uints words = Uints(target);
-  const uint row_words = kv_value_bytes(type, head_dim) / 4;
+  const uint row_words = kv_value_bytes(type, dim) / 4;
   for (uint w = lane; w < row_words; w += workgroup_size) {
     uint word = 0;
     if (type == KV_Q8_0) {
@@ -65,7 +64,7 @@ void write_quantised(uint type, uvec2 target, uint token, bool is_v, uint lane) 
     words.v[is_v ? token * row_words + w : w / 4 * 64 + token * 4 + w % 4] = word;
   }
   const uint first_scale = 16 * row_words;
-  const uint scale_words = kv_scale_words(head_dim);
+  const uint scale_words = kv_scale_words(dim);
   for (uint s = lane; s < scale_words; s += workgroup_size) {
     const float second = 2 * s + 1 < quant_blocks ? quant_scales[2 * s + 1] : 0.0;
     words.v[first_scale + (is_v ? token * scale_words + s : s * 16 + token)] =
@@ -78,14 +77,17 @@ void main() {
   const uint row = gl_WorkGroupID.x;
   const uint head = gl_WorkGroupID.y;
   const bool is_q = head < pc.n_heads;
-  const bool is_v = head >= pc.n_heads + pc.n_kv_heads;
-  const uint first = row * pc.row_stride + head * head_dim;
+  const uint n_keyed = pc.n_heads + pc.n_kv_heads;  // heads of head_dim numbers
+  const bool is_v = head >= n_keyed;
+  const uint dim = is_v ? v_dim : head_dim;
+  const uint column = is_v ? n_keyed * head_dim + (head - n_keyed) * v_dim : head * head_dim;
+  const uint first = row * pc.row_stride + column;
   Floats x = Floats(pc.qkv);
 
   float sum = 0.0;
-  for (uint d = lane; d < head_dim; d += workgroup_size) {
+  for (uint d = lane; d < dim; d += workgroup_size) {
     float value = x.v[first + d];
-    if (biases != 0) value += Floats(pc.bias).v[head * head_dim + d];
+    if (biases != 0) value += Floats(pc.bias).v[column + d];
     kept[d] = value;
     sum = fma(value, value, sum);
   }
@@ -111,7 +113,7 @@ void main() {
       address_add(block, is_v ? v_head_offset(kv_head, pc.n_kv_heads, k_type, v_type)
                               : k_head_offset(kv_head, k_type));
 
-  for (uint d = 2 * lane; d < head_dim; d += 2 * workgroup_size) {
+  for (uint d = 2 * lane; d < dim; d += 2 * workgroup_size) {
     float values[2];
     [[unroll]] for (uint i = 0; i < 2; ++i) {
       const uint e = d + i;

@@ -12,7 +12,7 @@
   FIELD(ADDRESS, block_table) /* address [seq][table_stride] */                           \
   FIELD(ADDRESS, q_norm)      /* float [head_dim], if head_norms */                       \
   FIELD(ADDRESS, k_norm)      /* float [head_dim], if head_norms */                       \
-  FIELD(ADDRESS, bias)        /* float [(n_heads + 2 n_kv_heads) head_dim], if biases */  \
+  FIELD(ADDRESS, bias)        /* float, one for each of q, k and v, if biases */          \
   FIELD(uint, n_heads)                                                                    \
   FIELD(uint, n_kv_heads)                                                                 \
   FIELD(uint, row_stride)                                                                 \
@@ -29,7 +29,8 @@ PUMICE_PUSH_CONSTANTS(RopeKvHeadsPush, ROPE_KV_HEADS_PUSH)
   CONSTANT(4, uint, k_type, 1) /* common/kv_types.h */                               \
   CONSTANT(5, uint, head_norms, 1)                                                   \
   CONSTANT(6, uint, biases, 0)                                                       \
-  CONSTANT(7, uint, v_type, 1)
+  CONSTANT(7, uint, v_type, 1)                                                       \
+  CONSTANT(8, uint, v_dim, 64) /* of a head of v, at most head_dim */
 PUMICE_SPEC_CONSTANTS(RopeKvHeadsSpec, ROPE_KV_HEADS_SPEC)
 
 #endif

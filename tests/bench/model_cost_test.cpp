@@ -10,6 +10,7 @@
 
 #include "tests/bench/counted_cost.hpp"
 #include "tests/format/test_files.hpp"
+#include "tests/models/plain_transformer.hpp"
 #include "tests/shared_data.hpp"
 
 namespace pumice::bench {
@@ -286,6 +287,19 @@ TEST(ModelCost, PartsOfAModelWithBiasesAndPositionsCountThemOnce) {
   EXPECT_EQ(token[Part::kAttentionOutput].flops, n * (2 * width + 1) * width);
   EXPECT_EQ(token[Part::kGateUp].flops, n * (2 * width + 1) * n_ff);
   EXPECT_EQ(token[Part::kDown].flops, n * (2 * n_ff + 1) * width);
+}
+
+TEST(ModelCost, ValuesThatAreSmallerThanKeysAreReadAndMultipliedAsSuch) {
+  const auto file = pumice::test::PlainTransformer(pumice::test::form_with_small_values()).file();
+  const ModelShape shape = *model_shape(file->file(), {KvType::kF16, KvType::kQ8_0});
+  const StepRows row{4, 1};
+  const StepWork token = step_cost(shape, {&row, 1}, 1);
+  constexpr uint64_t kKvHeads = 1 + 2 + 2 + 1;  // of the layers
+  constexpr uint64_t kHead = 64 * 2 + 32 + 4;   // keys, values and their scale
+  EXPECT_EQ(token[Component::kQkv].flops, 2 * 64 * (4 * 4 * 64 + kKvHeads * (64 + 32)));
+  EXPECT_EQ(token[Component::kAttention].flops, 4 * 5 * 4 * 2 * (64 + 32));
+  EXPECT_EQ(token[Component::kAttention].kv_bytes, 5 * kKvHeads * kHead);
+  EXPECT_EQ(shape.kv_bytes_per_token(), kKvHeads * kHead);
 }
 
 TEST(ModelCost, ALatentIsReadOnceAndItsMatricesAreAttentions) {

@@ -33,6 +33,19 @@ TEST(ArenaSizes, TheLastSlabIsTheRestOfWhatIsExpected) {
   EXPECT_EQ(sizes.largest_bytes(), 600'000u);
 }
 
+TEST(KvChoices, ATypeHoldsKeysAndValuesOfAllHeads) {
+  const auto choices = [](uint32_t head_dim, uint32_t v_dim) {
+    Program program;
+    program.state_groups = {{.n_kv_heads = 2, .head_dim = 64, .n_slots = 1},
+                            {.n_kv_heads = 1, .head_dim = head_dim, .n_slots = 1, .v_dim = v_dim}};
+    return kv_choices(program).size();
+  };
+  EXPECT_EQ(choices(64, 0), kKvTypeNames.size());
+  EXPECT_EQ(choices(192, 128), kKvTypeNames.size());
+  EXPECT_EQ(choices(80, 64), 3u);
+  EXPECT_EQ(choices(64, 24), 3u);
+}
+
 class MemoryPlans : public ::testing::Test {
  protected:
   MemoryPlanner on(DeviceMemory device) const {

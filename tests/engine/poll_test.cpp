@@ -3,6 +3,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <thread>
 
 #include "tests/engine/synthetic_fixture.hpp"
 
@@ -102,6 +103,27 @@ TEST_F(Poll, MayBeMixedWithSteps) {
     keep(*events, told);
   }
   EXPECT_EQ(told, expected());
+}
+
+TEST_F(Poll, IsWaitedForUntilAnyThreadWakesWhoWaits) {
+  using Clock = std::chrono::steady_clock;
+  const auto idle = engine();
+  const auto start = Clock::now();
+  ASSERT_TRUE(idle->wait(0.02).ok());
+  EXPECT_GE(std::chrono::duration<double>(Clock::now() - start).count(), 0.02);
+  idle->wake();  // before the wait: it counts
+  ASSERT_TRUE(idle->wait(600).ok());
+  std::thread other([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    idle->wake();
+  });
+  ASSERT_TRUE(idle->wait(600).ok());
+  other.join();
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(60));
+  // With something to plan it does not wait at all.
+  submit_two(*idle);
+  ASSERT_TRUE(idle->wait(600).ok());
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(60));
 }
 
 TEST_F(Poll, MovesBlocksBetweenTiersWithoutWaiting) {

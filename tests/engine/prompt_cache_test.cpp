@@ -45,6 +45,36 @@ class PromptCache : public test::SyntheticEngineTest {
                                   ("pumice-prompt-cache-" + std::to_string(::getpid()) + ".kv")};
 };
 
+TEST_F(PromptCache, HasNothingThatIsStillOnItsWay) {
+  const std::vector<TokenId> prompt = tokens(90, 4);
+  const auto alone = make_engine(model_, {.context_tokens = 128, .greedy_only = true});
+  const std::vector<TokenId> expected = greedy(*alone, prompt, 4);
+  const EngineOptions small{.kv_blocks = 7,
+                            .token_budget = 32,
+                            .chunk_tokens = 32,
+                            .cache_host_bytes = uint64_t{8} << 20};
+  uint32_t n_saved = 0;
+  for (int n_polls = 0; n_polls < 3; ++n_polls) {
+    const auto engine = open(small);
+    ASSERT_TRUE(engine.ok()) << engine.error().message;
+    greedy(**engine, prompt, 1);
+    // Room for one of the prompts: the blocks of the first go to host memory.
+    ASSERT_TRUE((*engine)->submit({.prompt = tokens(90, 1), .max_new_tokens = 1}).ok());
+    for (int i = 0; i < 100 && !(*engine)->moves_blocks(); ++i) {
+      ASSERT_TRUE((*engine)->poll(1e-9).ok());
+    }
+    for (int i = 0; i < n_polls; ++i) ASSERT_TRUE((*engine)->poll(1e-9).ok());
+    n_saved += (*engine)->moves_blocks() ? 1 : 0;
+    const Status saved = (*engine)->save_prompt_cache();
+    ASSERT_TRUE(saved.ok()) << saved.error().message;
+    const auto next = open({});
+    ASSERT_TRUE(next.ok()) << next.error().message;
+    EXPECT_EQ(greedy(**next, prompt, 4), expected) << n_polls;
+    std::filesystem::remove(file_.path());
+  }
+  EXPECT_GT(n_saved, 0u) << "no bytes moved while it was saved";
+}
+
 TEST_F(PromptCache, IsRefusedByAModelOfTheSameShapeWithOtherWeights) {
   write({});
   expect_reused({});

@@ -151,8 +151,12 @@ TEST_F(SavedSequences, AreNotOverwrittenByStepsOfRequestsThatEnded) {
   EngineOptions small = options();
   small.n_sequences = 2;
   small.kv_blocks = 8;
-  for (size_t n_polls = 1; n_polls < 12; ++n_polls) {
+  const EngineMode modes[] = {EngineMode::kFast, EngineMode::kBesideGraphics,
+                              EngineMode::kBackground};
+  for (size_t i_run = 0; i_run < 33; ++i_run) {
+    const size_t n_polls = 1 + i_run / 3;
     const auto there = engine(small);
+    there->set_mode(modes[i_run % 3]);
     // For this one the step goes on.
     const auto lasting = there->submit({.prompt = tokens(10, 3), .max_new_tokens = 3});
     ASSERT_TRUE(lasting.ok());
@@ -162,7 +166,36 @@ TEST_F(SavedSequences, AreNotOverwrittenByStepsOfRequestsThatEnded) {
     there->cancel(*cancelled);
     ASSERT_EQ(restore(*there, bytes).state_tokens, 90u);
     finish(*there, *lasting);
-    EXPECT_EQ(greedy(*there, said, 4), expected) << n_polls;
+    EXPECT_EQ(greedy(*there, said, 4), expected) << n_polls << " in mode " << i_run % 3;
+  }
+}
+
+// The same where a mode holds back most of a step.
+TEST_F(SavedSequences, AreNotOverwrittenByWhatAModeHeldBack) {
+  EngineOptions large = options();
+  large.context_tokens = 512;
+  const auto here = engine(large);
+  greedy(*here, tokens(390, 1), 1);
+  Tokens said = tokens(390, 1);
+  said.push_back(5);
+  const Bytes bytes = save(*here, {.tokens = said});
+  const Tokens expected = greedy(*here, said, 8);
+  large.n_sequences = 2;
+  large.kv_blocks = 27;
+  for (const EngineMode mode : {EngineMode::kBackground, EngineMode::kBesideGraphics}) {
+    for (const size_t n_polls : {1, 2, 4}) {
+      const auto there = engine(large);
+      there->set_mode(mode);
+      const auto lasting = there->submit({.prompt = tokens(10, 3), .max_new_tokens = 3});
+      ASSERT_TRUE(lasting.ok());
+      const auto cancelled = there->submit({.prompt = tokens(400, 2), .max_new_tokens = 8});
+      ASSERT_TRUE(cancelled.ok());
+      for (size_t i = 0; i < n_polls; ++i) ASSERT_TRUE(there->poll(1e-9).ok());
+      there->cancel(*cancelled);
+      ASSERT_EQ(restore(*there, bytes).state_tokens, 390u);
+      finish(*there, *lasting);
+      EXPECT_EQ(greedy(*there, said, 8), expected) << n_polls;
+    }
   }
 }
 

@@ -1,9 +1,13 @@
 // Segments go to the device in order, and no more of them than a budget allows.
 #include "engine/submitter.hpp"
 
+#include <chrono>
 #include <cmath>
+#include <cstring>
 #include <initializer_list>
 #include <memory>
+#include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -124,6 +128,29 @@ TEST_F(Submitter, AModeBoundsWhatTheDeviceHas) {
   }
 }
 
+TEST_F(Submitter, HoldsNothingBackBeforeWhatIsWrittenNow) {
+  constexpr uint32_t kFills = 4;
+  const vk::BufferRange range = *arena_->allocate(8 << 20);
+  const auto fills = [&] {
+    vk::Recorder recorder(device_, {.segment = {.bytes = 1}});
+    for (uint32_t i = 1; i <= kFills; ++i) recorder.fill(range, i);
+    return std::make_shared<const vk::RecordedWork>(recorder.finish().value());
+  };
+  for (const EngineMode mode :
+       {EngineMode::kBackground, EngineMode::kBesideGraphics, EngineMode::kFast}) {
+    pumice::Submitter submitter(device_);
+    submitter.set_mode(mode);
+    submitter.add(fills());
+    ASSERT_TRUE(submitter.submit(0).ok());
+    const auto last = submitter.add(fills());
+    EXPECT_FALSE(submitter.all_submitted());
+    ASSERT_TRUE(submitter.submit_all().ok());
+    EXPECT_TRUE(submitter.all_submitted());
+    EXPECT_EQ(words(range.subrange(0, 4))[0], kFills) << "this comes behind all of it";
+    EXPECT_TRUE(submitter.ended(last)->has_value());
+  }
+}
+
 TEST_F(Submitter, CutsSegmentsForTheSmallestBudgetAndTimesThem) {
   pumice::Submitter submitter(device_);
   vk::RecorderOptions without, with;
@@ -139,30 +166,150 @@ TEST_F(Submitter, CutsSegmentsForTheSmallestBudgetAndTimesThem) {
   EXPECT_EQ(with.segment.bytes, at_first(pumice::Submitter::kShortestSlice_s).bytes);
 }
 
-TEST_F(Submitter, SubmitsNothingWhileAHostHoldsItsQueue) {
-  const test::Host host(test::Host::Enables::kRequired);
-  test::QueueLock lock;
-  vk::HostDevice lent = host.lent();
-  lent.queue_lock = lock.lent();
-  const auto guest = *host.adopt(lent);
-  vk::Arena arena(guest, vk::MemoryDomain::kDevice, "test");
-  vk::Recorder recorder(guest);
-  const vk::BufferRange range = *arena.allocate(64);
-  recorder.fill(range, 7);
-  pumice::Submitter submitter(guest);
-  const auto ticket =
-      submitter.add(std::make_shared<const vk::RecordedWork>(recorder.finish().value()));
-  lock.held = true;
+/// A guest whose host may hold the queue, or let work wait.
+class GuestSubmitter : public Submitter {
+ protected:
+  using Clock = std::chrono::steady_clock;
+
+  void SetUp() override {
+    Submitter::SetUp();
+    if (IsSkipped()) return;
+    host_.emplace(test::Host::Enables::kRequired);
+    vk::HostDevice lent = host_->lent();
+    lent.queue_lock = lock_.lent();
+    guest_ = *host_->adopt(lent);
+    memory_.emplace(guest_, vk::MemoryDomain::kDevice, "test");
+    range_ = *memory_->allocate(64);
+    ASSERT_TRUE(vk::run(*guest_, *fill(0)).ok());
+  }
+  void TearDown() override {
+    if (host_) host_->signal(2);  // nothing waits for the host any more
+    memory_.reset();
+    guest_.reset();
+    host_.reset();
+    Submitter::TearDown();
+  }
+  std::shared_ptr<const vk::RecordedWork> fill(uint32_t word) const {
+    vk::Recorder recorder(guest_);
+    recorder.fill(range_, word);
+    return std::make_shared<const vk::RecordedWork>(recorder.finish().value());
+  }
+  uint32_t word() const {
+    const auto bytes = *vk::download(guest_, range_);
+    uint32_t first = 0;
+    std::memcpy(&first, bytes.data(), sizeof first);
+    return first;
+  }
+  static double seconds_since(Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  }
+
+  std::optional<test::Host> host_;
+  test::QueueLock lock_;
+  std::shared_ptr<vk::Device> guest_;
+  std::optional<vk::Arena> memory_;
+  vk::BufferRange range_;
+};
+
+TEST_F(GuestSubmitter, SubmitsNothingWhileAHostHoldsItsQueue) {
+  pumice::Submitter submitter(guest_);
+  const auto ticket = submitter.add(fill(7));
+  const uint64_t before = guest_->submitted().value;
+  lock_.held = true;
   for (const double budget_s : {1e-3, pumice::Submitter::kNoBudget}) {
     ASSERT_TRUE(submitter.submit(budget_s).ok());
-    EXPECT_EQ(guest->submitted().value, 0u);
+    EXPECT_EQ(guest_->submitted().value, before);
     EXPECT_FALSE(submitter.ended(ticket)->has_value());
   }
-  EXPECT_EQ(lock.n_refused, 2u);
-  lock.held = false;
+  EXPECT_EQ(lock_.n_refused, 2u);
+  lock_.held = false;
   ASSERT_TRUE(submitter.wait(ticket).ok()) << "it submits what was held back";
   EXPECT_TRUE(submitter.ended(ticket)->has_value());
-  EXPECT_EQ(guest->submitted().value, 1u);
+  EXPECT_EQ(guest_->submitted().value, before + 1);
+}
+
+TEST_F(GuestSubmitter, WorkThatIsDroppedIsOverOnlyAfterWhatCameBeforeIt) {
+  pumice::Submitter submitter(guest_);
+  const auto copy = submitter.add(fill(7));
+  const auto step = submitter.add(fill(8));
+  lock_.held = true;
+  ASSERT_TRUE(submitter.submit(1).ok());
+  EXPECT_TRUE(submitter.drop_rest(step));
+  const auto step_ended = submitter.ended(step);
+  ASSERT_TRUE(step_ended.ok());
+  EXPECT_FALSE(step_ended->has_value());
+  EXPECT_FALSE(*submitter.has_ended(step));
+  EXPECT_FALSE(*submitter.has_ended(copy)) << "it has not run";
+  lock_.held = false;
+  ASSERT_TRUE(submitter.wait(step).ok());
+  EXPECT_TRUE(submitter.ended(step)->has_value());
+  EXPECT_TRUE(*submitter.has_ended(copy));
+  EXPECT_EQ(word(), 7u);
+}
+
+TEST_F(GuestSubmitter, AsksAgainForAQueueThatItsHostHoldsAfterAPauseThatAnyThreadCanEnd) {
+  pumice::Submitter submitter(guest_);
+  const auto ticket = submitter.add(fill(7));
+  Waker waker;
+  lock_.held = true;
+  Clock::time_point start = Clock::now();
+  uint32_t n_waits = 0;
+  for (; seconds_since(start) < 0.1; ++n_waits) {
+    ASSERT_TRUE(submitter.submit(1).ok());
+    ASSERT_TRUE(submitter.wait_next(std::chrono::hours(1), waker).ok());
+  }
+  EXPECT_LT(n_waits, 100u) << "it should sleep between";
+  EXPECT_EQ(lock_.n_refused, n_waits);
+  waker.wake();
+  ASSERT_TRUE(submitter.submit(1).ok());
+  ASSERT_TRUE(submitter.wait_next(std::chrono::hours(1), waker).ok());
+  lock_.held = false;
+  ASSERT_TRUE(submitter.submit(1).ok());
+  ASSERT_TRUE(submitter.wait(ticket).ok());
+}
+
+TEST_F(GuestSubmitter, WaitsForADeviceAtWorkUntilAnyThreadWakesIt) {
+  pumice::Submitter submitter(guest_);
+  const auto ticket = submitter.add(fill(7));
+  guest_->begin_after({host_->timeline(), 1});
+  ASSERT_TRUE(submitter.submit(1).ok());
+  Waker waker;
+  Clock::time_point start = Clock::now();
+  ASSERT_TRUE(submitter.wait_next(std::chrono::milliseconds(20), waker).ok());
+  EXPECT_GE(seconds_since(start), 0.02);
+  EXPECT_LT(seconds_since(start), 10);
+
+  start = Clock::now();
+  std::thread other([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    waker.wake();
+  });
+  ASSERT_TRUE(submitter.wait_next(std::chrono::seconds(20), waker).ok());
+  EXPECT_LT(seconds_since(start), 10);
+  other.join();
+  EXPECT_FALSE(*submitter.has_ended(ticket));
+  EXPECT_FALSE(submitter.ended(ticket)->has_value());
+
+  host_->signal(1);
+  ASSERT_TRUE(submitter.wait_next(std::chrono::seconds(20), waker).ok());
+  EXPECT_TRUE(submitter.ended(ticket)->has_value());
+}
+
+TEST_F(Submitter, ForgetsASmallBudgetAfterManyLargerOnes) {
+  pumice::Submitter submitter(device_);
+  const auto segment_bytes = [&] {
+    vk::RecorderOptions options;
+    submitter.set_segments(options);
+    return options.segment.bytes;
+  };
+  ASSERT_TRUE(submitter.submit(0).ok());
+  for (uint32_t i = 1; i < RecentBudgets::kRemembered; ++i)
+    ASSERT_TRUE(submitter.submit(5e-3).ok());
+  EXPECT_EQ(segment_bytes(), at_first(pumice::Submitter::kShortestSlice_s).bytes);
+  for (uint32_t i = 0; i < RecentBudgets::kRemembered + 1; ++i) {
+    ASSERT_TRUE(submitter.submit(5e-3).ok());
+  }
+  EXPECT_EQ(segment_bytes(), at_first(5e-3).bytes);
 }
 
 TEST_F(Submitter, LearnsFromTheDeviceWhoseEndsNobodyWaitsFor) {

@@ -1,10 +1,13 @@
 // Models with a full group and a window, for law 1.
 #pragma once
 
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tests/engine/law_fixture.hpp"
+#include "tests/models/plain_transformer.hpp"
 
 namespace pumice::test {
 
@@ -13,8 +16,11 @@ inline constexpr uint32_t kPrompt = 4 * kWindow + 2;
 inline constexpr uint32_t kNew = 3;
 inline constexpr uint32_t kContext = 160;
 
+/// A model whose values are smaller than keys, which no file of the shared data is.
+inline constexpr const char* kSmallValues = "mimo2";
+
 struct Family {
-  const char* name;
+  const char* name;  ///< of a file of the shared data, or kSmallValues
   Arithmetic arithmetic = kF32Arithmetic;
   bool invariant = false;
   KvTypes kv_type = KvType::kF32;
@@ -35,14 +41,21 @@ class Windows : public LawTest, public ::testing::WithParamInterface<Family> {
     EngineTest::SetUp();
     if (IsSkipped()) return;
     const Family& family = GetParam();
+    const Law law{.arithmetic = family.arithmetic,
+                  .invariant = family.invariant,
+                  .kv_type = family.kv_type,
+                  .prompt_tokens = kPrompt,
+                  .new_tokens = kNew,
+                  .context_tokens = kContext};
+    if (std::string_view(family.name) == kSmallValues) {
+      PlainForm form = form_with_small_values();
+      for (uint32_t& window : form.windows) window = window == 0 ? 0 : kWindow;
+      file_ = PlainTransformer(form).file();
+      return set_up(Model::load(pipelines_->device(), file_->file()).value(), law);
+    }
     const auto path = shared_path(std::string("reference/families/") + family.name + ".gguf");
     if (!std::filesystem::exists(path)) GTEST_SKIP() << "no shared data: " << path;
-    set_up(load(path), {.arithmetic = family.arithmetic,
-                        .invariant = family.invariant,
-                        .kv_type = family.kv_type,
-                        .prompt_tokens = kPrompt,
-                        .new_tokens = kNew,
-                        .context_tokens = kContext});
+    set_up(load(path), law);
   }
 
   /// The first tokens of the prompt, and one that is not its next.
@@ -56,6 +69,9 @@ class Windows : public LawTest, public ::testing::WithParamInterface<Family> {
   static uint32_t used_pages(const Engine& engine) {
     return engine.scheduler().cache().n_blocks() - engine.scheduler().cache().n_free_blocks();
   }
+
+ private:
+  std::unique_ptr<SmallFile> file_;
 };
 
 }  // namespace pumice::test

@@ -129,7 +129,9 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Family{"gemma2"}, Family{"gemma3"}, Family{"gemma4"},
                       Family{"gemma2", test::kF16Arithmetic},
                       Family{"gemma2", test::kF32Arithmetic, true},
-                      Family{"gemma2", test::kF32Arithmetic, true, {KvType::kQ8_0, KvType::kQ4_0}}),
+                      Family{"gemma2", test::kF32Arithmetic, true, {KvType::kQ8_0, KvType::kQ4_0}},
+                      Family{test::kSmallValues}, Family{test::kSmallValues, test::kF16Arithmetic},
+                      Family{test::kSmallValues, test::kF32Arithmetic, true, KvType::kQ8_0}),
     family_name);
 
 /// Few tokens, for devices on which a second is a thousandth of a second elsewhere: one model whose

@@ -13,6 +13,7 @@
 #include "models/families.hpp"
 #include "models/program_builder.hpp"
 #include "models/read_shares.hpp"
+#include "tests/models/plain_transformer.hpp"
 #include "tests/shared_data.hpp"
 
 namespace pumice {
@@ -283,6 +284,31 @@ TEST(Lowering, ALatentIsKeptWithoutACopyAndWithoutValues) {
   const StateLayout layout = state_layout(program, {KvType::kF16, KvType::kF32});
   EXPECT_EQ(layout.block_bytes(), 2 * 16 * 96 * 2);  // layers, tokens, numbers, bytes
   EXPECT_EQ(cache_groups(program, layout)[0].kind, GroupKind::kLatent);
+}
+
+TEST(Lowering, ValuesThatAreSmallerThanKeysLieBesideThemAndTakeLess) {
+  const auto file = test::PlainTransformer(test::form_with_small_values()).file();
+  const Program program = build_program(file->file()).value();
+  const Lowered lowered = lower(program).value();
+  const std::vector<std::string> all = parts(lowered);
+  const std::vector<std::string> expected = {"attn_norm", "qkv",         "rope_kv",
+                                             "attention", "attn_output", "scale"};
+  EXPECT_EQ(std::vector(all.begin() + 1, all.begin() + 7), expected);
+  const auto& rope_kv = std::get<call::RopeKv>(lowered.dispatches[3].what);
+  EXPECT_EQ(lowered.buffers[rope_kv.qkv.buffer].width, 4 * 64 + 64 + 32u);
+  EXPECT_EQ(rope_kv.v_dim, 32u);
+  ASSERT_EQ(lowered.attention_classes.size(), 2u);
+  for (const AttentionClass& one : lowered.attention_classes) {
+    EXPECT_EQ(one.head_dim, 64u);
+    EXPECT_EQ(one.value_dim(), 32u);
+  }
+  // Of four layers two see all, with one kv head rather than two.
+  const StateLayout layout = state_layout(program, {KvType::kF16, KvType::kQ8_0});
+  constexpr uint32_t kHead = 16 * (64 * 2 + 32 + 4);  // tokens; keys, values and their scale
+  ASSERT_EQ(layout.pages.size(), 3u);
+  EXPECT_EQ(layout.pages[0].bytes, 2 * kHead);
+  EXPECT_EQ(layout.pages[1].bytes, 2 * kHead);
+  EXPECT_EQ(layout.place({1, 1}).offset_bytes, 0u);
 }
 
 TEST(Lowering, NumbersThatLieApartAreCopiedSideBySide) {

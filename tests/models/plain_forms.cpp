@@ -56,7 +56,7 @@ Form gemma4_keys_as_values() {
           .embedding_scale = 8,  // the root of n_embd
           .norms_after = true,
           .windows = {20, 0, 20},
-          .window_pattern = true,
+          .pattern = Form::Pattern::kBools,
           .scale = 1,
           .qk_norm = Form::QkNorm::kHeads,
           .value_norm = true,
@@ -140,6 +140,52 @@ Form lfm2moe() {
           .keys = {{"shortconv.l_cache", 3u}, {"leading_dense_block_count", 1u}}};
 }
 
+/// MiMo-V2 as its files with all blocks are: three of them predict.
+Form mimo2() {
+  return {.name = "mimo2",
+          .architecture = "mimo2",
+          .n_kv_heads = 1,
+          .head_dim = 24,
+          .value_dim = 16,
+          .n_layers = 4,
+          .rope_dims = 8,
+          .windows = {0, 20, 20, 0, 20, 20, 20},
+          .pattern = Form::Pattern::kNumbers,
+          .n_window_kv_heads = 2,
+          .window_rope_base = 900,
+          .window_sinks = true,
+          .attention_scale = 0.707f,
+          .experts = {.n = 8, .n_dense_layers = 1, .sigmoid = true, .biased = true},
+          .n_prediction_blocks = 3,
+          .prediction_is_dense = true};
+}
+
+/// The same with the sizes of its heads, one matrix for q, k and v, and nothing scaled.
+Form mimo2_fused() {
+  Form form = mimo2();
+  form.name = "mimo2_fused";
+  form.head_dim = 192;
+  form.value_dim = 128;
+  form.n_layers = 2;
+  form.rope_dims = 64;
+  form.windows = {0, 20};
+  form.pattern = Form::Pattern::kBools;
+  form.attention_scale = 1;
+  form.fused_qkv = true;
+  form.n_prediction_blocks = 0;
+  return form;
+}
+
+/// Whose layers all have a window, which nothing forbids.
+Form mimo2_windows_alone() {
+  Form form = mimo2();
+  form.name = "mimo2_windows_alone";
+  form.n_layers = 1;
+  form.windows = {20};
+  form.n_prediction_blocks = 0;
+  return form;
+}
+
 /// Mistral 4 whose YaRN is of what turns too.
 Form mistral4() {
   const double growth = 1 + 0.05f * std::log(8);
@@ -221,7 +267,7 @@ std::vector<PlainForm> forms_without_a_file() {
        .turn = Form::Turn::kNone,
        .learned_positions = true,
        .windows = {0, 20, 0},
-       .window_pattern = true,
+       .pattern = Form::Pattern::kBools,
        .scale = 1,
        .output_bias = true,
        .gated = false,
@@ -303,7 +349,18 @@ std::vector<PlainForm> forms_without_a_file() {
       mistral4(),
       bailingmoe2_prediction(),
       lfm2moe(),
+      mimo2(),
+      mimo2_fused(),
+      mimo2_windows_alone(),
   };
+}
+
+PlainForm form_with_small_values() {
+  Form form = mimo2();
+  form.head_dim = 64;
+  form.value_dim = 32;
+  form.rope_dims = 16;
+  return form;
 }
 
 std::vector<PlainForm> forms_that_predict() {

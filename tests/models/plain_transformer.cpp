@@ -52,7 +52,7 @@ void PlainTransformer::add_layer(uint32_t index) {
   if (taps(index) != 0) {
     add_convolution(layer, taps(index));
   } else {
-    add_attention(layer, !form_.keys_as_values || window(index) != 0);
+    add_attention(index, !form_.keys_as_values || window(index) != 0);
   }
   if (form_.norms_after) add_norm(layer + "post_attention_norm");
   if (form_.norms_before && form_.feed_forward_norm) add_norm(layer + form_.ffn_norm);
@@ -130,15 +130,19 @@ void PlainTransformer::add_convolution(const std::string& layer, uint32_t n_taps
   add_linear(layer + "shortconv.out_proj", form_.n_embd, form_.n_embd, false);
 }
 
-void PlainTransformer::add_attention(const std::string& layer, bool has_values) {
+void PlainTransformer::add_attention(uint32_t index, bool has_values) {
+  const std::string layer = "blk." + std::to_string(index) + ".";
   if (has_latent()) return add_latent(layer);
+  const uint32_t k_dim = n_kv_heads(index) * form_.head_dim;
+  const uint32_t v_dim = n_kv_heads(index) * value_dim();
   if (form_.fused_qkv) {
-    add_linear(layer + "attn_qkv", form_.n_embd, q_dim() + 2 * kv_dim(), form_.qkv_bias);
+    add_linear(layer + "attn_qkv", form_.n_embd, q_dim() + k_dim + v_dim, form_.qkv_bias);
   } else {
     add_linear(layer + "attn_q", form_.n_embd, q_dim(), form_.qkv_bias);
-    add_linear(layer + "attn_k", form_.n_embd, kv_dim(), form_.qkv_bias);
-    if (has_values) add_linear(layer + "attn_v", form_.n_embd, kv_dim(), form_.qkv_bias);
+    add_linear(layer + "attn_k", form_.n_embd, k_dim, form_.qkv_bias);
+    if (has_values) add_linear(layer + "attn_v", form_.n_embd, v_dim, form_.qkv_bias);
   }
+  if (form_.window_sinks && window(index) != 0) add(layer + "attn_sinks.weight", {form_.n_heads});
   const auto add_heads_norm = [&](const char* stem, uint32_t n_heads) {
     const uint64_t head_dim = form_.head_dim;
     const std::string name = layer + stem + ".weight";
@@ -148,7 +152,7 @@ void PlainTransformer::add_attention(const std::string& layer, bool has_values) 
   };
   add_heads_norm("attn_q_norm", form_.n_heads);
   add_heads_norm("attn_k_norm", form_.n_kv_heads);
-  add_linear(layer + "attn_output", q_dim(), form_.n_embd, form_.output_bias);
+  add_linear(layer + "attn_output", form_.n_heads * value_dim(), form_.n_embd, form_.output_bias);
 }
 
 void PlainTransformer::add(const std::string& name, std::vector<uint64_t> dims, float mean) {
@@ -187,9 +191,9 @@ std::map<std::string, PlainForm::Number> PlainTransformer::keys() const {
                                                 {"attention.head_count", form_.n_heads},
                                                 {"attention.head_count_kv", form_.n_kv_heads},
                                                 {"context_length", kContext}};
-  if (q_dim() != form_.n_embd) {
+  if (q_dim() != form_.n_embd || form_.value_dim != 0) {
     keys["attention.key_length"] = form_.head_dim;
-    keys["attention.value_length"] = form_.head_dim;
+    keys["attention.value_length"] = value_dim();
   }
   if (has_latent()) {
     const PlainLatent& latent = form_.latent;
@@ -207,6 +211,10 @@ std::map<std::string, PlainForm::Number> PlainTransformer::keys() const {
     keys["rope.freq_base"] = kRopeBase;
   }
   if (!form_.windows.empty()) keys["attention.sliding_window"] = std::ranges::max(form_.windows);
+  if (form_.window_rope_base != kRopeBase) keys["rope.freq_base_swa"] = form_.window_rope_base;
+  if (form_.attention_scale != 1) {
+    keys["attention.value_scale"] = static_cast<float>(form_.attention_scale);
+  }
   keys[form_.norm == PlainForm::Norm::kRms ? "attention.layer_norm_rms_epsilon"
                                            : "attention.layer_norm_epsilon"] = kEps;
   if (form_.logit_scale != 1) keys["logit_scale"] = static_cast<float>(form_.logit_scale);
@@ -219,8 +227,11 @@ std::map<std::string, PlainForm::Number> PlainTransformer::keys() const {
     keys["block_count"] = form_.n_layers + form_.n_prediction_blocks;
     keys["nextn_predict_layers"] = form_.n_prediction_blocks;
   }
-  if (!form_.taps.empty()) keys.erase("attention.head_count_kv");  // a number for each layer
+  if (!form_.taps.empty() || form_.n_window_kv_heads != 0) {
+    keys.erase("attention.head_count_kv");  // a number for each layer
+  }
   for (const auto& [key, number] : form_.keys) keys[key] = number;
+  for (const auto& [key, numbers] : form_.array_keys) keys.erase(key);
   return keys;
 }
 
@@ -231,18 +242,32 @@ GgufHeader PlainTransformer::header() const {
   for (const auto& entry : keys()) {
     std::visit([&](auto number) { header.set(prefix + entry.first, number); }, entry.second);
   }
-  if (!form_.taps.empty()) {  // none of layers that do not attend
-    std::vector<uint32_t> n_kv_heads;
-    for (uint32_t i = 0; i < form_.n_layers; ++i) {
-      n_kv_heads.push_back(taps(i) != 0 ? 0 : form_.n_kv_heads);
+  const uint32_t n_blocks = form_.n_layers + form_.n_prediction_blocks;
+  if (!form_.taps.empty() || form_.n_window_kv_heads != 0) {  // none of layers that do not attend
+    std::vector<uint32_t> of_layers;
+    for (uint32_t i = 0; i < n_blocks; ++i) {
+      of_layers.push_back(taps(i) != 0 ? 0 : n_kv_heads(i));
     }
-    header.set_array(prefix + "attention.head_count_kv", std::span<const uint32_t>(n_kv_heads));
+    if (!form_.array_keys.contains("attention.head_count_kv")) {
+      header.set_array(prefix + "attention.head_count_kv", std::span<const uint32_t>(of_layers));
+    }
+  }
+  for (const auto& [key, numbers] : form_.array_keys) {
+    header.set_array(prefix + key, std::span<const uint32_t>(numbers));
   }
   constexpr const char* kPattern = "attention.sliding_window_pattern";
-  if (form_.window_pattern && !form_.keys.contains(kPattern)) {
-    std::array<bool, 8> windowed{};
-    for (size_t i = 0; i < form_.windows.size(); ++i) windowed.at(i) = form_.windows[i] != 0;
-    header.set_array(prefix + kPattern, std::span<const bool>(windowed).first(form_.n_layers));
+  if (form_.keys.contains(kPattern) || form_.array_keys.contains(kPattern)) return header;
+  std::array<bool, 8> windowed{};
+  std::vector<int32_t> numbers;
+  for (uint32_t i = 0; i < n_blocks; ++i) {
+    numbers.push_back(window(i) != 0 ? 1 : 0);
+    if (i < windowed.size()) windowed.at(i) = window(i) != 0;
+  }
+  if (form_.pattern == PlainForm::Pattern::kBools) {
+    header.set_array(prefix + kPattern, std::span<const bool>(windowed).first(n_blocks));
+  }
+  if (form_.pattern == PlainForm::Pattern::kNumbers) {
+    header.set_array(prefix + kPattern, std::span<const int32_t>(numbers));
   }
   return header;
 }
@@ -285,8 +310,8 @@ PlainTransformer::Row PlainTransformer::norm_heads(const Row& x, const std::stri
   return y;
 }
 
-PlainTransformer::Row PlainTransformer::turned(const Row& x, size_t position,
-                                               uint32_t first) const {
+PlainTransformer::Row PlainTransformer::turned(const Row& x, size_t position, uint32_t first,
+                                               double base) const {
   const uint32_t n_pairs = form_.rope_dims / 2;
   Row y = x;
   const size_t stride = x.size() == form_.rope_dims ? form_.rope_dims : form_.head_dim;
@@ -296,7 +321,7 @@ PlainTransformer::Row PlainTransformer::turned(const Row& x, size_t position,
       const size_t a = head + (halves ? i : 2 * i);
       const size_t b = halves ? a + n_pairs : a + 1;
       const double angle =
-          static_cast<double>(position) * std::pow(double{kRopeBase}, -2.0 * i / form_.rope_dims);
+          static_cast<double>(position) * std::pow(base, -2.0 * i / form_.rope_dims);
       y[a] = x[a] * std::cos(angle) - x[b] * std::sin(angle);
       y[b] = x[a] * std::sin(angle) + x[b] * std::cos(angle);
     }
@@ -305,18 +330,20 @@ PlainTransformer::Row PlainTransformer::turned(const Row& x, size_t position,
 }
 
 PlainTransformer::Row PlainTransformer::attention(const Row& q, const std::vector<Row>& keys,
-                                                  const std::vector<Row>& seen,
-                                                  uint32_t window) const {
+                                                  const std::vector<Row>& seen, uint32_t window,
+                                                  const std::vector<float>& sinks) const {
   const double scale = form_.scale == 0 ? 1 / std::sqrt(form_.head_dim) : form_.scale;
   const size_t first = window != 0 && keys.size() > window ? keys.size() - window : 0;
-  const size_t value_dim = seen.back().size() / form_.n_kv_heads;
+  const size_t n_kv_heads = keys.back().size() / form_.head_dim;
+  const size_t value_dim = seen.back().size() / n_kv_heads;
   Row y(form_.n_heads * value_dim);
   for (uint32_t head = 0; head < form_.n_heads; ++head) {
     const size_t at = size_t{head} * form_.head_dim;
-    const size_t v_at = size_t{head} / (form_.n_heads / form_.n_kv_heads) * value_dim;
-    const size_t kv_at = size_t{head} / (form_.n_heads / form_.n_kv_heads) * form_.head_dim;
+    const size_t kv_head = head / (form_.n_heads / n_kv_heads);
+    const size_t v_at = kv_head * value_dim;
+    const size_t kv_at = kv_head * form_.head_dim;
     Row weights;
-    double total = 0;
+    double total = sinks.empty() ? 0 : std::exp(double{sinks[head]});
     for (size_t t = first; t < keys.size(); ++t) {
       double score = 0;
       for (uint32_t i = 0; i < form_.head_dim; ++i) score += q[at + i] * keys[t][kv_at + i];
@@ -410,14 +437,15 @@ PlainTransformer::Row PlainTransformer::feed_forward(const Row& x, const std::st
   return linear(up, layer + "ffn_down" + suffix);
 }
 
-PlainTransformer::Qkv PlainTransformer::qkv(const std::string& layer, const Row& x) const {
+PlainTransformer::Qkv PlainTransformer::qkv(uint32_t index, const Row& x) const {
+  const std::string layer = "blk." + std::to_string(index) + ".";
   if (!form_.fused_qkv) {
     const std::string v = has(layer + "attn_v.weight") ? "attn_v" : "attn_k";
     return {linear(x, layer + "attn_q"), linear(x, layer + "attn_k"), linear(x, layer + v)};
   }
   const Row all = linear(x, layer + "attn_qkv");
   const auto k_first = all.begin() + static_cast<ptrdiff_t>(q_dim());
-  const auto v_first = k_first + static_cast<ptrdiff_t>(kv_dim());
+  const auto v_first = k_first + static_cast<ptrdiff_t>(n_kv_heads(index) * form_.head_dim);
   return {{all.begin(), k_first}, {k_first, v_first}, {v_first, all.end()}};
 }
 
@@ -494,7 +522,7 @@ PlainTransformer::Row PlainTransformer::convolved(const std::string& layer, cons
 PlainTransformer::Row PlainTransformer::attended(uint32_t index, const Row& h, Cache& cache) const {
   const std::string layer = "blk." + std::to_string(index) + ".";
   const size_t position = cache.keys[index].size();
-  Qkv now = has_latent() ? latent_qkv(layer, h, position) : qkv(layer, h);
+  Qkv now = has_latent() ? latent_qkv(layer, h, position) : qkv(index, h);
   now.q = norm_heads(now.q, layer + "attn_q_norm");
   now.k = norm_heads(now.k, layer + "attn_k_norm");
   for (size_t head = 0; form_.value_norm && head < now.v.size(); head += form_.head_dim) {
@@ -502,13 +530,18 @@ PlainTransformer::Row PlainTransformer::attended(uint32_t index, const Row& h, C
   }
   if (form_.turn != PlainForm::Turn::kNone && !has_latent() &&
       (window(index) != 0 || form_.full_layers_turn)) {
-    now.q = turned(now.q, position);
-    now.k = turned(now.k, position);
+    const double base = window(index) != 0 ? form_.window_rope_base : kRopeBase;
+    now.q = turned(now.q, position, 0, base);
+    now.k = turned(now.k, position, 0, base);
   }
   cache.keys[index].push_back(now.k);
   cache.values[index].push_back(now.v);
-  return linear(attention(now.q, cache.keys[index], cache.values[index], window(index)),
-                layer + "attn_output");
+  const std::string sinks = layer + "attn_sinks.weight";
+  Row y = linear(attention(now.q, cache.keys[index], cache.values[index], window(index),
+                           has(sinks) ? values(sinks) : std::vector<float>()),
+                 layer + "attn_output");
+  for (double& value : y) value *= form_.attention_scale;
+  return y;
 }
 
 PlainTransformer::Row PlainTransformer::run_layer(uint32_t index, const Row& x,

@@ -56,6 +56,7 @@ struct PlainForm {
     kEachHead,  ///< a norm with a mean of each head, with weights of its own
   };
   enum class Output { kTied, kOwn, kOwnWithBias };
+  enum class Pattern { kUnsaid, kBools, kNumbers };
 
   std::string name;  ///< of the test
   std::string architecture;
@@ -63,6 +64,7 @@ struct PlainForm {
   uint32_t n_heads = 4;
   uint32_t n_kv_heads = 2;
   uint32_t head_dim = 16;
+  uint32_t value_dim = 0;  ///< numbers of a value; 0: head_dim
   uint32_t n_ff = 96;
   uint32_t n_layers = 2;
   double embedding_scale = 1;
@@ -75,8 +77,12 @@ struct PlainForm {
   uint32_t rope_dims = 16;
   bool learned_positions = false;
   std::vector<uint32_t> windows = {};  ///< keys that a token of a layer sees; 0 or no entry: all
-  bool window_pattern = false;         ///< the file says which layers have one
+  Pattern pattern = Pattern::kUnsaid;  ///< how the file says which layers have one
   bool full_layers_turn = true;        ///< layers without a window have a rope
+  uint32_t n_window_kv_heads = 0;      ///< of layers with a window; 0: n_kv_heads
+  float window_rope_base = kRopeBase;  ///< likewise
+  bool window_sinks = false;           ///< their heads have a key without value
+  double attention_scale = 1;          ///< of attention's output
   double scale = 0;                    ///< of scores; 0: 1 / √head_dim
   QkNorm qk_norm = QkNorm::kNone;
   bool value_norm = false;      ///< heads of v are normed too, without weights
@@ -97,10 +103,12 @@ struct PlainForm {
   double residual_scale = 1;         ///< of what blocks add
   uint32_t n_prediction_blocks = 0;  ///< behind the layers, of which `logits` knows nothing
   bool prediction_has_own = false;   ///< those have an embedding, a last norm and an output
+  bool prediction_is_dense = false;  ///< they have no experts where the layers have some
   double logit_scale = 1;
   using Number = std::variant<bool, uint32_t, float, const char*>;
   /// Further keys of the metadata, "<architecture>." left out, or other values of keys.
   std::map<std::string, Number> keys = {};
+  std::map<std::string, std::vector<uint32_t>> array_keys = {};  ///< likewise
 };
 
 inline void PrintTo(const PlainForm& form, std::ostream* out) { *out << form.name; }
@@ -142,12 +150,13 @@ class PlainTransformer {
   void add_norm(const std::string& stem);
   void add_layer(uint32_t index);
   void add_prediction(uint32_t index);
-  void add_attention(const std::string& layer, bool has_values);
+  void add_attention(uint32_t index, bool has_values);
   void add_latent(const std::string& layer);
   void add_convolution(const std::string& layer, uint32_t n_taps);
   void add_feed_forward(const std::string& layer, uint32_t n_ff, const std::string& suffix);
   void add_experts(const std::string& layer);
   bool has_experts(uint32_t layer) const {
+    if (form_.prediction_is_dense && layer >= form_.n_layers) return false;
     return form_.experts.n != 0 && layer >= form_.experts.n_dense_layers &&
            (layer + 1) % form_.experts.period == 0;
   }
@@ -160,11 +169,15 @@ class PlainTransformer {
   bool has_latent() const { return form_.latent.rank != 0; }
   uint32_t n_still() const { return form_.head_dim - form_.rope_dims; }
   uint32_t q_dim() const { return form_.n_heads * form_.head_dim; }
-  uint32_t kv_dim() const { return form_.n_kv_heads * form_.head_dim; }
+  uint32_t value_dim() const { return form_.value_dim != 0 ? form_.value_dim : form_.head_dim; }
+  uint32_t n_kv_heads(uint32_t layer) const {
+    return window(layer) != 0 && form_.n_window_kv_heads != 0 ? form_.n_window_kv_heads
+                                                              : form_.n_kv_heads;
+  }
 
   Row embedding(uint32_t token, uint32_t position) const;
   Row run_layer(uint32_t index, const Row& x, Cache& cache) const;
-  Qkv qkv(const std::string& layer, const Row& x) const;
+  Qkv qkv(uint32_t index, const Row& x) const;
   Qkv latent_qkv(const std::string& layer, const Row& x, size_t position) const;
   Cache empty_cache() const;
   std::string output() const {
@@ -174,9 +187,10 @@ class PlainTransformer {
   Row norm(const Row& x, const std::string& stem) const;
   Row norm_heads(const Row& x, const std::string& stem) const;
   /// Heads' numbers from `first` on.
-  Row turned(const Row& x, size_t position, uint32_t first = 0) const;
+  Row turned(const Row& x, size_t position, uint32_t first = 0, double base = kRopeBase) const;
+  /// `sinks`: scores of the heads' keys without value; empty: there are none.
   Row attention(const Row& q, const std::vector<Row>& keys, const std::vector<Row>& values,
-                uint32_t window) const;
+                uint32_t window, const std::vector<float>& sinks) const;
   /// What a layer adds to x, of its input normed: attention's, and the convolution's, for which
   /// `rows` are what it has mixed so far.
   Row attended(uint32_t index, const Row& h, Cache& cache) const;
@@ -196,6 +210,8 @@ class PlainTransformer {
 
 /// Forms that the shared data has no file for.
 std::vector<PlainForm> forms_without_a_file();
+/// One of them whose values are smaller than keys, both in heads that every type of KV holds.
+PlainForm form_with_small_values();
 /// Those that have blocks behind their layers.
 std::vector<PlainForm> forms_that_predict();
 

@@ -88,7 +88,7 @@ TEST(ProgramBuilder, WhatDoesNotFitIsNamed) {
             }),
             "blk.0.a.weight: read in two shapes");
   EXPECT_EQ(error_of([](auto& p, auto x) { p.append(p.state_group("full", 2, 8), x, x); }),
-            "blk.0.append: keys of 8 and values of 8 numbers where state group full has 16");
+            "blk.0.append: keys of 8 and values of 8 numbers where state group full has 16 and 16");
   EXPECT_EQ(error_of([](auto& p, auto x) {
               const ValueId kv = p.append(p.state_group("full", 2, 4), x, x);
               p.attention(x, kv, {.n_heads = 3, .scale = 1});

@@ -254,6 +254,15 @@ TEST(ReferenceOps, ALatentsValuesAreItsFirstNumbers) {
   expect_near(evaluate({{1, 2, 9}, {3, 6, 9}}, build), {1, 2, 2, 4});
 }
 
+TEST(ReferenceOps, ValuesMayHaveFewerNumbersThanKeys) {
+  const Build build = [](auto& p, auto x) {
+    const ValueId v = p.split(x, 2, 2);
+    const ValueId kv = p.append(p.state_group("full", 2, 2, 0, 1), x, v);
+    return p.attention(p.scale(x, 0), kv, {.n_heads = 2, .scale = 1});  // all scores are equal
+  };
+  expect_near(evaluate({{1, 2, 3, 5}, {7, 8, 9, 11}}, build), {3, 5, 6, 8});
+}
+
 TEST(ReferenceOps, ASinkTakesItsShareOfAttention) {
   const Build build = [](auto& p, auto x) {
     const ValueId kv = p.append(p.state_group("full", 1, 1), x, x);

@@ -100,7 +100,7 @@ class LostDevice : public ::testing::Test {
 };
 
 TEST_F(LostDevice, IsLostFromThenOnAndTheDriverIsNotAskedAgain) {
-  const auto device = open();
+  const auto device = open(0.1);
   EXPECT_FALSE(device->is_lost());
   loss(*device);
   EXPECT_TRUE(device->is_lost());
@@ -162,6 +162,36 @@ TEST_F(LostDevice, ThatHangsIsNoticedByWhoWaitsAndByWhoLooks) {
     driver.real.vkDestroySemaphore(handle, driver.timeline, nullptr);
     driver.real.vkDestroyDevice(handle, nullptr);
   }
+}
+
+TEST_F(LostDevice, ThatHangsIsNoticedByWhoWaitsUntilItIsIdle) {
+  auto device = open(0.02);
+  const VkDevice handle = device->handle();
+  const Result<uint64_t> value = device->submit({});
+  ASSERT_TRUE(value.ok()) << value.error().message;
+  const Result<bool> reached = device->wait_for(*value, std::chrono::microseconds(10));
+  EXPECT_TRUE(reached.ok() && !*reached) << "it does not hang yet";
+  bool retired = false;
+  device->retire([&] { retired = true; });
+  device->wait_idle();
+  EXPECT_TRUE(device->hangs());
+  device->retire([] {});
+  device.reset();
+  EXPECT_FALSE(retired);
+  EXPECT_EQ(driver.n_waits_idle, 0) << "that would be for ever";
+  driver.real.vkDestroySemaphore(handle, driver.timeline, nullptr);
+  driver.real.vkDestroyDevice(handle, nullptr);
+}
+
+TEST_F(LostDevice, ThatIsFaultyCountsAsLostAndIsWaitedFor) {
+  const auto device = open(0.1);
+  const Error error = device->faulty("said 7");
+  EXPECT_EQ(error.code, ErrorCode::kDeviceLost);
+  EXPECT_NE(error.message.find("said 7"), std::string::npos) << error.message;
+  EXPECT_TRUE(device->is_lost());
+  EXPECT_FALSE(device->hangs());
+  EXPECT_FALSE(device->submit({}).ok());
+  EXPECT_EQ(driver.n_submits, 0);
 }
 
 TEST(HangWatch, CountsTimeWithoutProgressOnlyWhileThereIsWork) {

@@ -165,5 +165,19 @@ TEST_F(DeviceMemory, HasNoPriorityWhereTheExtensionIsOff) {
   EXPECT_TRUE(driver.priorities.empty());
 }
 
+// Destructors remove: what does not add up must not end the host.
+TEST(DeviceMemoryLedger, TellsOfMoreThatIsFreedThanThereWasAndGoesOn) {
+  vk::MemoryLedger ledger;
+  ledger.add("weights", 100);
+  ledger.remove("weights", 60);
+  EXPECT_TRUE(ledger.check_integrity().ok());
+  ledger.remove("weights", 60);
+  EXPECT_FALSE(ledger.check_integrity().ok());
+  EXPECT_EQ(ledger.total_bytes(), 0u);
+  EXPECT_EQ(ledger.budgeted_bytes(), 0u);
+  ledger.add("weights", 5);
+  EXPECT_EQ(ledger.total_bytes(), 5u);
+}
+
 }  // namespace
 }  // namespace pumice

@@ -174,7 +174,8 @@ BindResult bind(const call::RopeKv& c, Binder& binder) {
                                 .kv_type = binder.kv_type,
                                 .head_norms = c.q_norm.has_value(),
                                 .biases = c.bias.has_value(),
-                                .has_values = c.has_values}));
+                                .has_values = c.has_values,
+                                .v_dim = c.v_dim}));
   return make_bound<BoundRopeKv>(c, std::move(op));
 }
 

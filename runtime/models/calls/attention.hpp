@@ -33,6 +33,7 @@ struct RopeKv {
   float norm_eps;
   StateSlot state;
   bool has_values = true;
+  uint32_t v_dim = 0;  ///< as the state group's
 
   void touch(Touched& t) const { t.buffer(qkv); }
 };

@@ -47,12 +47,8 @@ Status read_kinds(const Metadata& metadata, Dimensions& all) {
              metadata.get_or<uint32_t>("rope.dimension_count_swa", all.windowed.head_dim));
   PUMICE_TRY(const float base, metadata.get_or<float>("rope.freq_base_swa", 10000));
   all.windowed.rope.config = {.dims = dims, .base = base};
-  PUMICE_TRY(all.is_windowed, metadata.get_vector<bool>("attention.sliding_window_pattern"));
-  if (all.is_windowed.size() != all.d.n_layers) {
-    return make_error(ErrorCode::kBadFile,
-                      "gemma4.attention.sliding_window_pattern: {} values for {} layers",
-                      all.is_windowed.size(), all.d.n_layers);
-  }
+  PUMICE_TRY(all.is_windowed,
+             metadata.read_layer_flags("attention.sliding_window_pattern", all.d.n_layers));
   return {};
 }
 

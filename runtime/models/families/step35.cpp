@@ -19,12 +19,8 @@ struct Layers {
 
 Result<Layers> read_layers(const Metadata& metadata, uint32_t n_blocks) {
   Layers layers;
-  PUMICE_TRY(layers.windowed, metadata.get_vector<bool>("attention.sliding_window_pattern"));
-  if (layers.windowed.size() != n_blocks) {
-    return make_error(ErrorCode::kBadFile,
-                      "step35.attention.sliding_window_pattern: {} values for {} layers",
-                      layers.windowed.size(), n_blocks);
-  }
+  PUMICE_TRY(layers.windowed,
+             metadata.read_layer_flags("attention.sliding_window_pattern", n_blocks));
   PUMICE_TRY(layers.n_heads, metadata.read_layer_counts("attention.head_count", n_blocks));
   PUMICE_TRY(layers.limits, metadata.read_layer_numbers("swiglu_clamp_exp", n_blocks, 0));
   PUMICE_TRY(layers.shared_limits, metadata.read_layer_numbers("swiglu_clamp_shexp", n_blocks, 0));
