@@ -67,7 +67,7 @@ Result<Program> build_kimi_linear(const ModelSource& source);
 Result<Program> build_lfm2(const ModelSource& source);
 Result<Program> build_lfm2moe(const ModelSource& source);
 Result<Program> build_llama(const ModelSource& source);
-Result<Program> build_mimo2(const ModelSource& source, Part part);
+Result<Program> build_mimo2(const ModelSource& source, ModelPart part);
 Result<Program> build_minimax_m2(const ModelSource& source);
 Result<Program> build_mistral3(const ModelSource& source);
 Result<Program> build_mistral4(const ModelSource& source, ModelPart part);
