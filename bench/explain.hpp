@@ -31,23 +31,17 @@ struct TestCost {
 /// Errors (kInvalidArgument): counts beyond 64 bits.
 Result<TestCost> test_cost(const ModelShape& shape, const ModelTest& test);
 
-/// What a dispatch of this part (Dispatch::part) belongs to; nothing for a name that no one entered
-/// here.
-std::optional<Component> component_of_part(std::string_view part);
-
-/// The arithmetic that an engine computes each component in.
+/// The arithmetic that an engine computes each part in.
 struct ArithmeticInUse {
-  std::array<vk::Arithmetic, kComponentCount> many_rows{};  ///< more than gemv takes
-  std::array<vk::Arithmetic, kComponentCount> few_rows{};
+  std::array<vk::Arithmetic, kPartCount> many_rows{};  ///< more than gemv takes
+  std::array<vk::Arithmetic, kPartCount> few_rows{};
 
-  vk::Arithmetic of(const PhaseCost& phase, Component component) const;
+  vk::Arithmetic of(const PhaseCost& phase, Part component) const;
 };
 /// Tokens of a short prompt whose products are those of any longer one: of experts, enough pairs.
 uint32_t rows_of_a_prompt(const ModelShape& shape);
 /// Runs a short request and reads what its dispatches declare. The engine must be idle, with room
-/// for the prompt and 8 positions more in a step. Errors: those of the engine; kInternal for a part
-/// that component_of_part does not know, since a default would hold its products against a wrong
-/// peak.
+/// for the prompt and 8 positions more in a step. Errors: those of the engine.
 Result<ArithmeticInUse> arithmetic_in_use(Engine& engine, uint32_t n_prompt);
 
 /// What floors are computed from.
@@ -61,7 +55,7 @@ Roofline reading_roofline(const Peaks& peaks);
 /// No engine that keeps to the cost model's bytes can be faster: a component takes its
 /// memory_bytes() at the read bandwidth or its flops at the peak, whichever is later, and
 /// components wait for one another.
-Limit floor_of(const DeviceSpeeds& speeds, const PhaseCost& phase, Component component);
+Limit floor_of(const DeviceSpeeds& speeds, const PhaseCost& phase, Part component);
 Limit floor_of(const DeviceSpeeds& speeds, const PhaseCost& phase);
 
 struct ExplainedTest {

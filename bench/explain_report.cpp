@@ -55,10 +55,10 @@ Json phase_to_json(const Phase& phase, const std::optional<DeviceSpeeds>& speeds
             {"total", amount_to_json(phase.cost->cost.total())},
             {"samples_ns", phase.samples_ns}};
   json["parts"] = Json::array();
-  for (size_t i = 0; i < kComponentCount; ++i) {
-    const auto component = static_cast<Component>(i);
+  for (size_t i = 0; i < kPartCount; ++i) {
+    const auto component = static_cast<Part>(i);
     Json part = amount_to_json(phase.cost->cost[component]);
-    part["part"] = component_name(component);
+    part["part"] = part_name(component);
     if (speeds) {
       const Limit floor = floor_of(*speeds, *phase.cost, component);
       part["arithmetic"] = vk::arithmetic_name(speeds->arithmetic.of(*phase.cost, component));
@@ -136,12 +136,11 @@ std::string parts_table(const ExplainedTest& test, const Phase& phase, const Mod
       text += fmt::format(" {} | {} |", short_number(floor.ns * share * 1e-6), floor.what);
     text += "\n";
   };
-  for (size_t i = 0; i < kComponentCount; ++i) {
-    const auto component = static_cast<Component>(i);
+  for (size_t i = 0; i < kPartCount; ++i) {
+    const auto component = static_cast<Part>(i);
     const Amount& amount = phase.cost->cost[component];
     if (amount.flops == 0 && amount.bytes() == 0) continue;
-    row(component_name(component), amount,
-        speeds ? floor_of(*speeds, *phase.cost, component) : Limit{});
+    row(part_name(component), amount, speeds ? floor_of(*speeds, *phase.cost, component) : Limit{});
   }
   row("**all**", phase.cost->cost.total(), speeds ? floor_of(*speeds, *phase.cost) : Limit{});
   return text;

@@ -27,14 +27,14 @@ uint64_t activation_flops(ActivationKind kind) {
   return 0;
 }
 
-/// Prices the operations of a program. What an operation is for is told by what it reads and what
-/// reads it.
+/// Prices the operations of a program.
 class Pricing {
  public:
   Pricing(const Program& program, const GgufFile& file, KvTypes kv_type)
       : program_(program),
         file_(file),
         kv_type_(kv_type),
+        parts_(parts_of(program)),
         makers_(program.values.size()),
         readers_(program.values.size()) {
     for (size_t i = 0; i < program.ops.size(); ++i) {
@@ -57,68 +57,14 @@ class Pricing {
     return sums;
   }
 
-  Component part_of(const Op& op) const {
-    if (is<op::Embed, op::EmbedPosition, op::AddRow, op::GivenRows>(op))
-      return Component::kEmbedding;
-    if (is<op::RmsNorm, op::LayerNorm, op::Add>(op)) return Component::kNorms;
-    if (is<op::Rope, op::Append>(op)) return Component::kRopeKv;
-    if (is<op::Attention>(op)) return Component::kAttention;
-    if (is<op::CausalConv, op::Recurrence>(op)) return Component::kRecurrence;
-    if (is<op::Activation, op::Xielu, op::Mul, op::Clamp, op::Combine>(op)) {
-      return Component::kActivation;
-    }
-    if (is<op::Route>(op)) return Component::kRouter;
-    if (is<op::Linear, op::ExpertLinear, op::HeadLinear>(op)) return part_of_matrix(op);
-    return part_of(*makers_[op_inputs(op.what)[0]]);  // scaled, capped, split
+  Part part_of(const Op& op) const {
+    return parts_[static_cast<size_t>(&op - program_.ops.data())];
   }
 
  private:
   template <typename... Kinds>
   static bool is(const Op& op) {
     return (std::holds_alternative<Kinds>(op.what) || ...);
-  }
-  /// What changes numbers on their way from one of the others to the next.
-  static bool is_passed_through(const Op& op) {
-    return is<op::RmsNorm, op::LayerNorm, op::Rope, op::Scale, op::SoftCap, op::Split,
-              op::SplitGroups, op::Concat, op::HeadLinear>(op);
-  }
-
-  Component part_of_matrix(const Op& op) const {
-    if (!program_.layers.empty() && &op < &program_.ops[program_.layers.front().first_op]) {
-      return Component::kEmbedding;
-    }
-    ValueId value = op.result;
-    const Op* reader = nullptr;
-    do {
-      if (value == program_.logits || readers_[value].empty()) return Component::kOutput;
-      reader = readers_[value].front();
-      value = reader->result;
-    } while (is_passed_through(*reader) || (is<op::Linear>(*reader) && !after_layers(*reader)));
-    if (is<op::Append, op::Attention>(*reader)) return Component::kQkv;
-    if (gates_attention(*reader)) return Component::kQkv;
-    if (is<op::Route>(*reader)) return Component::kRouter;
-    if (!is<op::Add, op::Combine>(*reader)) return Component::kGateUp;
-    const Op* maker = makers_[op_inputs(op.what)[0]];
-    while (is_passed_through(*maker) || scales_attention(*maker)) {
-      const bool by_second =
-          scales_attention(*maker) && mixes_tokens(*makers_[op_inputs(maker->what)[1]]);
-      maker = makers_[op_inputs(maker->what)[by_second ? 1 : 0]];
-    }
-    return mixes_tokens(*maker) ? Component::kAttentionOutput : Component::kDown;
-  }
-
-  static bool mixes_tokens(const Op& op) {
-    return is<op::Attention, op::CausalConv, op::Recurrence>(op);
-  }
-  /// A product of attention's result with gates, or of a recurrence's.
-  bool scales_attention(const Op& op) const {
-    const auto* const mul = std::get_if<op::Mul>(&op.what);
-    return mul != nullptr && (mixes_tokens(*makers_[mul->a]) || mixes_tokens(*makers_[mul->b]));
-  }
-  /// An activation that gives those gates.
-  bool gates_attention(const Op& op) const {
-    const std::vector<const Op*>& readers = readers_[op.result];
-    return is<op::Activation>(op) && !readers.empty() && scales_attention(*readers.front());
   }
 
   bool after_layers(const Op& op) const {
@@ -296,9 +242,10 @@ class Pricing {
   const Program& program_;
   const GgufFile& file_;
   KvTypes kv_type_;
+  const std::vector<Part> parts_;
   std::vector<const Op*> makers_;
   std::vector<std::vector<const Op*>> readers_;
-  std::set<std::pair<ValueId, Component>> read_;
+  std::set<std::pair<ValueId, Part>> read_;
 };
 
 /// Widths and heads, each of the first operation that has it.
@@ -316,7 +263,7 @@ void read_widths(const Program& program, const Pricing& pricing, ModelShape& sha
       shape.n_experts_used = program.values[experts->routes].width;
     }
     const bool is_matrix = experts != nullptr || std::holds_alternative<op::Linear>(op.what);
-    if (shape.n_ff == 0 && is_matrix && pricing.part_of(op) == Component::kDown) {
+    if (shape.n_ff == 0 && is_matrix && pricing.part_of(op) == Part::kDown) {
       shape.n_ff = static_cast<uint32_t>(program.tensors[op_tensors(op.what)[0]].dims[0]);
     }
   }
@@ -372,13 +319,6 @@ SeenKeys seen_keys(std::span<const StepRows> batch, uint32_t window, uint32_t ah
 
 }  // namespace
 
-std::string_view component_name(Component component) {
-  constexpr std::array<std::string_view, kComponentCount> kNames = {
-      "embedding",        "norms",  "qkv",      "rope, KV write", "attention", "recurrence",
-      "attention output", "router", "gate, up", "activation",     "down",      "output"};
-  return kNames.at(static_cast<size_t>(component));
-}
-
 double Amount::flops_per_byte() const {
   const uint64_t memory = memory_bytes();
   return memory == 0 ? 0 : static_cast<double>(flops) / static_cast<double>(memory);
@@ -399,7 +339,7 @@ Amount StepWork::total() const {
 }
 
 StepWork& StepWork::operator+=(const StepWork& other) {
-  for (size_t i = 0; i < kComponentCount; ++i) parts[i] += other.parts[i];
+  for (size_t i = 0; i < kPartCount; ++i) parts[i] += other.parts[i];
   return *this;
 }
 
@@ -500,13 +440,13 @@ std::vector<Crossing> crossings(const ModelShape& shape) {
   };
   const StepRows row{0, 1};
   const StepWork token = step_cost(shape, {&row, 1}, 0);
-  const auto sum = [&](auto field, std::initializer_list<Component> parts) {
+  const auto sum = [&](auto field, std::initializer_list<Part> parts) {
     uint64_t amount = 0;
-    for (const Component part : parts) amount += token[part].*field;
+    for (const Part part : parts) amount += token[part].*field;
     return amount;
   };
-  const auto feed_forward = {Component::kRouter, Component::kGateUp, Component::kDown};
-  const auto projections = {Component::kQkv, Component::kAttentionOutput};
+  const auto feed_forward = {Part::kRouter, Part::kGateUp, Part::kDown};
+  const auto projections = {Part::kQkv, Part::kAttentionOutput};
   const uint64_t ff_flops = sum(&Amount::flops, feed_forward);
   const uint64_t projection_flops = sum(&Amount::flops, projections);
   const uint64_t key_flops = shape.flops_per_pair();

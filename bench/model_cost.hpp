@@ -25,28 +25,11 @@
 
 #include "base/result.hpp"
 #include "models/model_source.hpp"
+#include "models/parts.hpp"
 #include "models/synthetic.hpp"
 #include "shaders/common/kv_layout.hpp"
 
 namespace pumice::bench {
-
-/// The parts of a step, as the decoder runs them; layers are summed.
-enum class Component {
-  kEmbedding,
-  kNorms,            ///< with the additions of the residual stream
-  kQkv,              ///< projections of q, k and v
-  kRopeKv,           ///< rotation, and keys and values written to the cache
-  kAttention,        ///< scores and values
-  kRecurrence,       ///< of layers that have a state instead of keys and values
-  kAttentionOutput,  ///< projection of what attention or a recurrence gives
-  kRouter,           ///< scores of experts
-  kGateUp,
-  kActivation,  ///< of gate times up, and the weighted sum over experts
-  kDown,
-  kOutput,  ///< logits
-};
-inline constexpr size_t kComponentCount = 12;
-std::string_view component_name(Component component);  ///< "attention output"
 
 struct Amount {
   uint64_t flops = 0;
@@ -64,10 +47,10 @@ struct Amount {
 };
 
 struct StepWork {
-  std::array<Amount, kComponentCount> parts;
+  std::array<Amount, kPartCount> parts;
 
-  Amount& operator[](Component c) { return parts.at(static_cast<size_t>(c)); }
-  const Amount& operator[](Component c) const { return parts.at(static_cast<size_t>(c)); }
+  Amount& operator[](Part c) { return parts.at(static_cast<size_t>(c)); }
+  const Amount& operator[](Part c) const { return parts.at(static_cast<size_t>(c)); }
   Amount total() const;
   StepWork& operator+=(const StepWork& other);
 };
@@ -75,7 +58,7 @@ struct StepWork {
 /// What operations of one part cost together, a row and a step. Rows are the step's, or those whose
 /// logits are asked for: of what follows the last layer.
 struct PartCost {
-  Component part = Component::kEmbedding;
+  Part part = Part::kEmbedding;
   bool logit_rows = false;
   uint32_t window = 0;  ///< of attention: a row sees so many keys; 0: all
   uint32_t ahead = 0;   ///< of them so many are behind it (op::Attention)

@@ -3,33 +3,17 @@
 #pragma once
 
 #include <algorithm>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "base/result.hpp"
-#include "models/latent_expansion.hpp"
+#include "models/calls/bound_call.hpp"
 #include "models/lowering.hpp"
 #include "models/step_args.hpp"
 #include "models/weights.hpp"
-#include "shaders/causal_conv/causal_conv.hpp"
-#include "shaders/elementwise/elementwise.hpp"
-#include "shaders/embedding/embedding.hpp"
-#include "shaders/expert_gemm/expert_gemm.hpp"
-#include "shaders/experts/experts.hpp"
-#include "shaders/flash_attention/flash_attention.hpp"
-#include "shaders/gated_activation/gated_activation.hpp"
-#include "shaders/head_linear/head_linear.hpp"
-#include "shaders/layer_norm/layer_norm.hpp"
-#include "shaders/linear/linear.hpp"
-#include "shaders/recurrence/recurrence.hpp"
-#include "shaders/rms_norm/rms_norm.hpp"
-#include "shaders/rope/rope.hpp"
-#include "shaders/rope_kv/rope_kv.hpp"
 #include "vk/arena_sizes.hpp"
 #include "vk/recorder.hpp"
 
@@ -64,14 +48,6 @@ struct DecoderLimits {
   Routing routing = Routing::kChosen;
 };
 
-/// What sequences keep in device memory.
-struct SequenceMemory {
-  vk::BufferRange sampled;                        ///< see ops::Embedding::Args
-  std::span<const vk::BufferRange> block_tables;  ///< by page of the state's layout
-  uint32_t table_stride = 0;
-  vk::BufferRange kv;  ///< stands for all of the KV memory, states of recurrences included
-};
-
 class Decoder {
  public:
   /// Lower the program, declare pipelines and allocate activations and rope tables. `weights` must
@@ -102,16 +78,19 @@ class Decoder {
   void record(vk::Recorder& recorder, const StepArgs& step, const SequenceMemory& memory) const;
 
   /// float [logit_rows][n_vocab]
-  const vk::BufferRange& logits() const { return buffers_[lowered_.logits]; }
+  const vk::BufferRange& logits() const { return shared_->buffers[shared_->lowered.logits]; }
   /// float [rows][width]: what op::GivenRows gives, written before each step; without one, none.
   std::optional<vk::BufferRange> given() const {
-    return lowered_.given ? std::optional(buffers_[*lowered_.given]) : std::nullopt;
+    const std::optional<BufferId>& id = shared_->lowered.given;
+    return id ? std::optional(shared_->buffers[*id]) : std::nullopt;
   }
   /// Unless routing is kChosen: the routes of each router, in the program's order; see
   /// ops::Route::Args.
   std::span<const vk::BufferRange> routes() const { return routes_; }
-  const StateLayout& state() const { return state_; }
-  std::span<const AttentionClass> attention_classes() const { return lowered_.attention_classes; }
+  const StateLayout& state() const { return shared_->state; }
+  std::span<const AttentionClass> attention_classes() const {
+    return shared_->lowered.attention_classes;
+  }
 
   /// What keys and values depend on besides tokens, weights, KV type and the engine's options: the
   /// arithmetic of each kind of product ("Q8_0 f16 attention f32"), as chosen for this device,
@@ -128,71 +107,24 @@ class Decoder {
                                const DecoderLimits& limits, uint64_t slab_bytes);
 
  private:
-  class Declaring;
-  class Recording;  // decoder_recording.cpp
-  /// What a dispatch is recorded with.
-  struct Resolved {
-    StackedMatrices matrices;         ///< of call::Linear
-    std::vector<WeightMatrix> heads;  ///< of call::HeadLinear, where they can be products apart
-    WeightMatrix matrix;              ///< of call::Embed, HeadLinear and ExpertLinear; keys of
-                                      ///< ExpandedAttention
-    WeightMatrix values;              ///< of call::ExpandedAttention
-    uint32_t rope_kv = 0;             ///< of call::RopeKv: index into rope_kv_
-    uint32_t rope = 0;                ///< of call::Rope: index into rope_
-    uint32_t causal_conv = 0;         ///< of call::CausalConv: index into causal_conv_
-    uint32_t recurrence = 0;          ///< of call::Recurrence: index into recurrence_
-  };
+  Decoder(std::shared_ptr<vk::Device> device, std::unique_ptr<SharedByCalls> shared,
+          vk::Arena arena)
+      : device_(std::move(device)), shared_(std::move(shared)), arena_(std::move(arena)) {}
 
-  Decoder(std::shared_ptr<vk::Device> device, Lowered lowered, StateLayout state, vk::Arena arena)
-      : device_(std::move(device)),
-        lowered_(std::move(lowered)),
-        state_(std::move(state)),
-        arena_(std::move(arena)) {}
-
-  static ops::Route::Kind route_kind(const call::Route& c, Routing routing);
   Status allocate(const Program& program, const DecoderLimits& limits);
   uint64_t linear_scratch_bytes(const DecoderLimits& limits) const;
   /// Which of the step's chunks a class of attention computes.
   bool has_chunk(uint32_t attention_class, const ops::SequenceChunk& chunk) const;
 
   std::shared_ptr<vk::Device> device_;
-  Lowered lowered_;
-  StateLayout state_;
+  std::unique_ptr<SharedByCalls> shared_;
   vk::Arena arena_;
-  bool invariant_ = false;
-  Routing routing_ = Routing::kChosen;
   std::string rules_;
   bool long_rope_ = false;  // a rope takes its long_divisors
 
-  std::vector<Resolved> resolved_;        // by dispatch
-  std::vector<vk::BufferRange> vectors_;  // by VectorId
-  std::vector<const WeightType*> types_;  // of products
-
-  std::map<const WeightType*, ops::Embedding> embedding_;
-  ops::RmsNorm rms_norm_;
-  ops::Linear linear_;
-  std::vector<ops::RopeKv> rope_kv_;
-  std::vector<ops::Rope> rope_;
-  std::map<std::pair<const WeightType*, bool>, ops::HeadLinear> head_linear_;  // transposed?
-  /// By attention class, but for those that expand: these are others by the same number.
-  std::map<uint32_t, ops::FlashAttention> attention_;
-  std::map<uint32_t, LatentExpansion> expansions_;  // some may be none's
-  std::vector<ops::CausalConv> causal_conv_;
-  std::vector<ops::Recurrence> recurrence_;
-  std::map<ops::GatedActivation::Kind, ops::GatedActivation> gated_;
-  std::map<ops::Elementwise::Kind, ops::Elementwise> elementwise_;
-  ops::LayerNorm layer_norm_;
-  std::map<ops::Route::Kind, ops::Route> route_;
-  std::map<std::pair<const WeightType*, bool>, ops::ExpertLinear> expert_linear_;  // with a bias?
-  std::optional<ops::ExpertGemm> expert_gemm_;  // of many rows, unless invariant
-  ops::Combine combine_;
-
-  std::vector<vk::BufferRange> buffers_;       // by BufferId
-  std::vector<vk::BufferRange> routes_;        // see routes()
-  std::vector<vk::BufferRange> rope_tables_;   // by rope
-  vk::BufferRange partial_stats_, partial_y_;  // attention's split-KV scratch
-  vk::BufferRange carried_;         // what attention's workgroups keep between dispatches
-  vk::BufferRange linear_scratch_;  // empty if linear_ needs none
+  std::vector<std::unique_ptr<BoundCall>> calls_;  // by dispatch
+  std::vector<const WeightType*> types_;           // of products
+  std::vector<vk::BufferRange> routes_;            // see routes()
 };
 
 }  // namespace pumice

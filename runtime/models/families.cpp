@@ -89,7 +89,7 @@ std::span<const ModelFamily> model_families() { return kFamilies; }
 Result<Program> build_program(const ModelSource& source) {
   PUMICE_TRY(const ModelFamily* const family, family_of(source));
   const BuildPart* const build = std::get_if<BuildPart>(&family->build);
-  PUMICE_TRY(Program program, build != nullptr ? (*build)(source, Part::kLayers)
+  PUMICE_TRY(Program program, build != nullptr ? (*build)(source, ModelPart::kLayers)
                                                : std::get<BuildLayers>(family->build)(source));
   PUMICE_TRY_STATUS(check_tensors(source, program));
   return program;
@@ -104,7 +104,7 @@ Result<Program> build_prediction(const ModelSource& source) {
         "architecture {}: what blocks that predict further tokens compute is not known",
         family->architecture);
   }
-  PUMICE_TRY(Program program, (*build)(source, Part::kPrediction));
+  PUMICE_TRY(Program program, (*build)(source, ModelPart::kPrediction));
   PUMICE_TRY_STATUS(check_tensors(source, program));
   return program;
 }

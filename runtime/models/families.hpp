@@ -15,7 +15,7 @@ namespace pumice {
 
 using BuildLayers = Result<Program> (*)(const ModelSource& source);
 /// Of a family whose files may have blocks that predict: the layers' program or theirs.
-using BuildPart = Result<Program> (*)(const ModelSource& source, Part part);
+using BuildPart = Result<Program> (*)(const ModelSource& source, ModelPart part);
 
 struct ModelFamily {
   std::string_view architecture;  ///< value of general.architecture
@@ -29,21 +29,21 @@ std::span<const ModelFamily> model_families();
 /// architecture is named together with the known ones.
 Result<Program> build_program(const ModelSource& source);
 
-/// The same of the block that predicts the token after the next (Part::kPrediction), with its own
-/// states: its tokens are those that follow the text's, its given rows (op::GivenRows) the model's
-/// hidden rows at the text's tokens. Plain decoding needs none of it: its weights are loaded when
-/// asked for, by Model::load. Errors (kBadFile): also, the file has no such block, or what its
-/// architecture's compute is not known.
+/// The same of the block that predicts the token after the next (ModelPart::kPrediction), with its
+/// own states: its tokens are those that follow the text's, its given rows (op::GivenRows) the
+/// model's hidden rows at the text's tokens. Plain decoding needs none of it: its weights are
+/// loaded when asked for, by Model::load. Errors (kBadFile): also, the file has no such block, or
+/// what its architecture's compute is not known.
 Result<Program> build_prediction(const ModelSource& source);
 
 namespace families {
 Result<Program> build_afmoe(const ModelSource& source);
 Result<Program> build_apertus(const ModelSource& source);
-Result<Program> build_bailingmoe2(const ModelSource& source, Part part);
+Result<Program> build_bailingmoe2(const ModelSource& source, ModelPart part);
 Result<Program> build_bert(const ModelSource& source);
 Result<Program> build_cohere2(const ModelSource& source);
 Result<Program> build_command_r(const ModelSource& source);
-Result<Program> build_deepseek2(const ModelSource& source, Part part);
+Result<Program> build_deepseek2(const ModelSource& source, ModelPart part);
 Result<Program> build_ernie4_5(const ModelSource& source);
 Result<Program> build_ernie4_5_moe(const ModelSource& source);
 Result<Program> build_exaone4(const ModelSource& source);
@@ -53,7 +53,7 @@ Result<Program> build_gemma_embedding(const ModelSource& source);
 Result<Program> build_gemma2(const ModelSource& source);
 Result<Program> build_gemma3(const ModelSource& source);
 Result<Program> build_gemma4(const ModelSource& source);
-Result<Program> build_glm4moe(const ModelSource& source, Part part);
+Result<Program> build_glm4moe(const ModelSource& source, ModelPart part);
 Result<Program> build_gpt2(const ModelSource& source);
 Result<Program> build_gpt_oss(const ModelSource& source);
 Result<Program> build_gptneo(const ModelSource& source);
@@ -67,10 +67,10 @@ Result<Program> build_kimi_linear(const ModelSource& source);
 Result<Program> build_lfm2(const ModelSource& source);
 Result<Program> build_lfm2moe(const ModelSource& source);
 Result<Program> build_llama(const ModelSource& source);
-Result<Program> build_mimo2(const ModelSource& source, Part part);
+Result<Program> build_mimo2(const ModelSource& source, ModelPart part);
 Result<Program> build_minimax_m2(const ModelSource& source);
 Result<Program> build_mistral3(const ModelSource& source);
-Result<Program> build_mistral4(const ModelSource& source, Part part);
+Result<Program> build_mistral4(const ModelSource& source, ModelPart part);
 Result<Program> build_modern_bert(const ModelSource& source);
 Result<Program> build_nemotron_h(const ModelSource& source);
 Result<Program> build_nemotron_h_moe(const ModelSource& source);
@@ -81,9 +81,9 @@ Result<Program> build_phi3(const ModelSource& source);
 Result<Program> build_qwen2(const ModelSource& source);
 Result<Program> build_qwen3(const ModelSource& source);
 Result<Program> build_qwen3moe(const ModelSource& source);
-Result<Program> build_qwen35(const ModelSource& source, Part part);
-Result<Program> build_qwen35moe(const ModelSource& source, Part part);
-Result<Program> build_qwen3next(const ModelSource& source, Part part);
+Result<Program> build_qwen35(const ModelSource& source, ModelPart part);
+Result<Program> build_qwen35moe(const ModelSource& source, ModelPart part);
+Result<Program> build_qwen3next(const ModelSource& source, ModelPart part);
 Result<Program> build_qwen3vl(const ModelSource& source);
 Result<Program> build_qwen3vlmoe(const ModelSource& source);
 Result<Program> build_seed_oss(const ModelSource& source);
@@ -91,7 +91,7 @@ Result<Program> build_smallthinker(const ModelSource& source);
 Result<Program> build_smollm3(const ModelSource& source);
 Result<Program> build_stablelm(const ModelSource& source);
 Result<Program> build_starcoder2(const ModelSource& source);
-Result<Program> build_step35(const ModelSource& source, Part part);
+Result<Program> build_step35(const ModelSource& source, ModelPart part);
 }  // namespace families
 
 }  // namespace pumice

@@ -38,8 +38,9 @@ Result<FusionPatterns> FusionPatterns::find(const Program& program, const Fusion
 }
 
 /// Bundle products of one value; nothing if they are not.
-std::optional<size_t> FusionPatterns::bundle(std::string part, const std::vector<ValueId>& values) {
-  Bundle found{.part = std::move(part)};
+std::optional<size_t> FusionPatterns::bundle(std::string label,
+                                             const std::vector<ValueId>& values) {
+  Bundle found{.label = std::move(label)};
   std::optional<ValueId> x;
   for (const ValueId value : values) {
     const auto* linear = made_by<op::Linear>(value);

@@ -24,7 +24,7 @@ class FusionPatterns {
  public:
   /// Products of one value that write side by side.
   struct Bundle {
-    std::string part;             ///< "qkv", "gate_up"
+    std::string label;            ///< "qkv", "gate_up"
     std::vector<size_t> linears;  ///< in the order of their columns
     std::vector<MatrixRows> matrices;
     std::vector<TensorId> biases;  ///< of all of them, one after the other; empty: not so
@@ -105,7 +105,7 @@ class FusionPatterns {
   Status find_heads(size_t index, const op::Attention& attention);
   void find_latents(size_t index, const op::Attention& attention);
   void find_gate(size_t index, const op::Mul& mul);
-  std::optional<size_t> bundle(std::string part, const std::vector<ValueId>& values);
+  std::optional<size_t> bundle(std::string label, const std::vector<ValueId>& values);
   std::vector<TensorId> biases_of(const std::vector<size_t>& linears) const;
   bool is_only_for(ValueId value) const;
   ValueId product_under(ValueId value) const;

@@ -56,54 +56,19 @@ std::string stem(std::string_view tensor) {
   return std::string(tensor.substr(0, end));
 }
 
-/// Buffers that a call reads or writes.
-class Touched {
- public:
-  std::vector<BufferId> of(const Call& call) {
-    buffers_.clear();
-    std::visit([&](const auto& c) { add(c); }, call);
-    return buffers_;
-  }
-
- private:
-  void use(const View& view) { buffers_.push_back(view.buffer); }
-  void use(const std::optional<View>& view) {
-    if (view) use(*view);
-  }
-  void add(const call::Embed& c) { use(c.y); }
-  void add(const call::Linear& c) { use(c.x), use(c.y); }
-  void add(const call::RmsNorm& c) { use(c.x), use(c.residual), use(c.y); }
-  void add(const call::LayerNorm& c) { use(c.x), use(c.residual), use(c.y); }
-  void add(const call::Rope& c) { use(c.x); }
-  void add(const call::RopeKv& c) { use(c.qkv); }
-  void add(const call::HeadLinear& c) { use(c.x), use(c.y); }
-  void add(const call::Attention& c) { use(c.q), use(c.y); }
-  void add(const call::ExpandedAttention& c) { use(c.q), use(c.y); }
-  void add(const call::CausalConv& c) { use(c.x), use(c.y); }
-  void add(const call::Recurrence& c) {
-    use(c.q), use(c.k), use(c.v), use(c.step), use(c.beta), use(c.y);
-  }
-  void add(const call::Gated& c) { use(c.gate_up), use(c.y); }
-  void add(const call::Elementwise& c) { use(c.a), use(c.b), use(c.y); }
-  void add(const call::Route& c) { use(c.scores), use(c.routes); }
-  void add(const call::GroupRoutes& c) { use(c.routes), use(c.groups); }
-  void add(const call::ExpertLinear& c) { use(c.x), use(c.routes), use(c.groups), use(c.y); }
-  void add(const call::Combine& c) { use(c.x), use(c.routes), use(c.y); }
-
-  std::vector<BufferId> buffers_;
-};
-
 }  // namespace
 
 Lowering::Lowering(const Program& program, const FusionRules& rules, FusionPatterns patterns)
     : program_(program),
       rules_(rules),
       patterns_(std::move(patterns)),
+      parts_(parts_of(program)),
       views_(program.values.size()) {
   for (const Bundle& bundle : patterns_.bundles()) {
     places_.push_back({.group = group_of(bundle.matrices)});
     if (!bundle.biases.empty()) places_.back().bias = vector_of(bundle.biases);
   }
+  parts_.push_back(Part::kOutput);  // behind the last operation
   end_of_layers_ = program.layers.empty() ? 0 : program.layers.back().end_op;
   for (uint32_t i = 0; i < program.layers.size(); ++i) {
     for (size_t o = program.layers[i].first_op; o < program.layers[i].end_op; ++o) layer_of_[o] = i;
@@ -168,16 +133,17 @@ MatrixRows Lowering::all_rows(TensorId tensor) const {
 
 std::string Lowering::stem_of(TensorId tensor) const { return stem(program_.tensors[tensor].name); }
 
-void Lowering::emit(Call call, std::string part) {
+void Lowering::emit(Call call, std::string label, std::optional<Part> part) {
   const auto layer = layer_of_.find(op_);
   lowered_.dispatches.push_back(
       {.what = std::move(call),
        .rows = row_set(),
-       .part = std::move(part),
+       .part = part.value_or(parts_[op_]),
+       .label = std::move(label),
        .layer = layer == layer_of_.end() ? std::nullopt : std::optional(layer->second)});
 }
 
-View Lowering::at_rows(ValueId value, const std::string& part) {
+View Lowering::at_rows(ValueId value, const std::string& label) {
   const View view = *views_[value];
   if (rows_of(view) == row_set()) return view;
   const View y = new_view(width(value));
@@ -187,25 +153,25 @@ View Lowering::at_rows(ValueId value, const std::string& part) {
                          .n = width(value),
                          .factor = 0,
                          .gathers = true},
-       part);
+       label);
   return y;
 }
 
-View Lowering::whole(ValueId value, const std::string& part) {
+View Lowering::whole(ValueId value, const std::string& label) {
   if (rows_of(*views_[value]) == row_set() && is_whole(value)) return *views_[value];
   const View y = new_view(width(value));
-  copy(at_rows(value, part), y, width(value), part);
+  copy(at_rows(value, label), y, width(value), label);
   return y;
 }
 
-void Lowering::copy(View from, View to, uint32_t n, const std::string& part) {
+void Lowering::copy(View from, View to, uint32_t n, const std::string& label) {
   emit(call::Elementwise{.kind = ops::Elementwise::Kind::kCopy,
                          .a = from,
                          .y = to,
                          .n = n,
                          .factor = 0,
                          .gathers = false},
-       part);
+       label);
 }
 
 View Lowering::place_of_result(ValueId operand) {
@@ -257,19 +223,19 @@ void Lowering::lower(const op::Linear& o) {
   }
   const std::optional<size_t> of = patterns_.bundle_of(op_);
   if (of) return lower_bundled(o, patterns_.bundles()[*of], places_[*of]);
-  const std::string part = leads_to_logits(result_) ? "output" : stem_of(o.weight.tensor);
-  View x = at_rows(o.x, part);
+  const std::string label = leads_to_logits(result_) ? "output" : stem_of(o.weight.tensor);
+  View x = at_rows(o.x, label);
   if (x.first % kVectorFloats != 0 || lowered_.buffers[x.buffer].width % kVectorFloats != 0) {
-    x = whole(o.x, part);
+    x = whole(o.x, label);
   }
   const View y = new_view(width(result_));
   views_[result_] = y;
-  emit(call::Linear{group_of({o.weight}), std::nullopt, x, y}, part);
-  if (o.bias) add_bias(bias_of(o), y, width(result_), part);
+  emit(call::Linear{group_of({o.weight}), std::nullopt, x, y, width(o.x)}, label);
+  if (o.bias) add_bias(bias_of(o), y, width(result_), label);
 }
 
 void Lowering::lower_bundled(const op::Linear& o, const Bundle& bundle, Place& place) {
-  const View x = at_rows(o.x, bundle.part);
+  const View x = at_rows(o.x, bundle.label);
   const bool first = !place.buffer;
   if (first) {
     uint32_t n = 0;
@@ -282,24 +248,24 @@ void Lowering::lower_bundled(const op::Linear& o, const Bundle& bundle, Place& p
     const View y{*place.buffer, column};
     if (first && rules_.has(FusionRule::kStack)) {
       views_[value] = y;
-      if (i == 0) emit(call::Linear{place.group, std::nullopt, x, y}, bundle.part);
+      if (i == 0) emit(call::Linear{place.group, std::nullopt, x, y, width(o.x)}, bundle.label);
     }
     if (bundle.linears[i] == op_) {
       if (!rules_.has(FusionRule::kStack)) {
         views_[value] = y;
-        emit(call::Linear{place.group, i, x, y}, bundle.part);
+        emit(call::Linear{place.group, i, x, y, width(o.x)}, bundle.label);
       }
       if (place.bias && !bundle.bias_is_fused) {
-        add_bias({*place.bias, column}, y, width(value), bundle.part);
+        add_bias({*place.bias, column}, y, width(value), bundle.label);
       } else if (!place.bias && o.bias) {
-        add_bias(bias_of(o), y, width(value), bundle.part);
+        add_bias(bias_of(o), y, width(value), bundle.label);
       }
     }
     column += width(value);
   }
 }
 
-void Lowering::add_bias(VectorPart bias, View y, uint32_t n, const std::string& part) {
+void Lowering::add_bias(VectorPart bias, View y, uint32_t n, const std::string& label) {
   emit(call::Elementwise{.kind = ops::Elementwise::Kind::kAddBias,
                          .a = y,
                          .bias = bias,
@@ -307,7 +273,7 @@ void Lowering::add_bias(VectorPart bias, View y, uint32_t n, const std::string& 
                          .n = n,
                          .factor = 0,
                          .gathers = false},
-       part);
+       label);
 }
 
 bool Lowering::leads_to_logits(ValueId value) const {
@@ -397,10 +363,10 @@ bool Lowering::norms_rows(size_t index) const {
   return norm != nullptr && norm->group == width(norm->x);
 }
 
-void Lowering::binary(ops::Elementwise::Kind kind, ValueId a, ValueId b, const std::string& part,
+void Lowering::binary(ops::Elementwise::Kind kind, ValueId a, ValueId b, const std::string& label,
                       uint32_t b_group) {
-  const View at_a = at_rows(a, part);
-  const View at_b = at_rows(b, part);
+  const View at_a = at_rows(a, label);
+  const View at_b = at_rows(b, label);
   const View y = place_of_result(a);
   views_[result_] = y;
   emit(call::Elementwise{.kind = kind,
@@ -411,12 +377,12 @@ void Lowering::binary(ops::Elementwise::Kind kind, ValueId a, ValueId b, const s
                          .factor = 0,
                          .gathers = false,
                          .b_group = b_group},
-       part);
+       label);
 }
 
-void Lowering::unary(ops::Elementwise::Kind kind, ValueId x, double factor, const std::string& part,
-                     const ops::Elementwise::Xielu& xielu) {
-  const View at = at_rows(x, part);
+void Lowering::unary(ops::Elementwise::Kind kind, ValueId x, double factor,
+                     const std::string& label, const ops::Elementwise::Xielu& xielu) {
+  const View at = at_rows(x, label);
   const View y = place_of_result(x);
   views_[result_] = y;
   emit(call::Elementwise{.kind = kind,
@@ -426,7 +392,7 @@ void Lowering::unary(ops::Elementwise::Kind kind, ValueId x, double factor, cons
                          .factor = factor,
                          .gathers = false,
                          .xielu = xielu},
-       part);
+       label);
 }
 
 void Lowering::lower(const op::Activation& o) {
@@ -498,6 +464,7 @@ void Lowering::lower(const op::Route& o) {
   }
   const View scores = whole(o.scores, "router");
   const View routes = new_view(2 * o.n_used);
+  lowered_.buffers[routes.buffer].holds_routes = true;
   views_[result_] = routes;
   const auto bias = o.bias ? std::optional(vector_of({*o.bias})) : std::nullopt;
   const auto gains = o.gain ? std::optional(vector_of({*o.gain})) : std::nullopt;
@@ -509,9 +476,9 @@ void Lowering::lower(const op::Route& o) {
 
 void Lowering::lower(const op::ExpertLinear& o) {
   const auto& dims = program_.tensors[o.weight].dims;
-  const std::string part = stem_of(o.weight);
+  const std::string label = stem_of(o.weight);
   const uint32_t n_used = width(o.routes);
-  const View x = whole(o.x, part);
+  const View x = whole(o.x, label);
   const View y = new_view(width(result_));
   views_[result_] = y;
   emit(call::ExpertLinear{.x = x,
@@ -522,8 +489,9 @@ void Lowering::lower(const op::ExpertLinear& o) {
                           .y = y,
                           .n_experts = static_cast<uint32_t>(dims[2]),
                           .n_used = n_used,
+                          .n_rows = static_cast<uint32_t>(dims[1]),
                           .row_each = width(o.x) != dims[0]},
-       part);
+       label);
 }
 
 void Lowering::lower(const op::Combine& o) {
@@ -535,9 +503,8 @@ void Lowering::lower(const op::Combine& o) {
 
 void Lowering::find_uses() {
   std::vector<bool> used(lowered_.buffers.size(), false);
-  Touched touched;
   for (uint32_t i = 0; i < lowered_.dispatches.size(); ++i) {
-    for (const BufferId id : touched.of(lowered_.dispatches[i].what)) {
+    for (const BufferId id : touched(lowered_.dispatches[i].what).buffers) {
       Buffer& buffer = lowered_.buffers[id];
       if (!used[id]) buffer.first_use = i;
       used[id] = true;

@@ -48,13 +48,14 @@ class Lowering {
   MatrixRows all_rows(TensorId tensor) const;
   /// "attn_q" of "blk.3.attn_q.weight".
   std::string stem_of(TensorId tensor) const;
-  void emit(Call call, std::string part);
+  /// `part`: unless it is that of the operation being lowered.
+  void emit(Call call, std::string label, std::optional<Part> part = {});
 
   /// Where an operand is, at the rows that are computed now.
-  View at_rows(ValueId value, const std::string& part);
+  View at_rows(ValueId value, const std::string& label);
   /// The same in a buffer of its own.
-  View whole(ValueId value, const std::string& part);
-  void copy(View from, View to, uint32_t n, const std::string& part);
+  View whole(ValueId value, const std::string& label);
+  void copy(View from, View to, uint32_t n, const std::string& label);
   /// For elementwise operations on a value: in place where it is read for the last time.
   View place_of_result(ValueId operand);
 
@@ -72,7 +73,7 @@ class Lowering {
 
   VectorPart bias_of(const op::Linear& o) { return {vector_of({*o.bias}), o.weight.first_row}; }
 
-  void add_bias(VectorPart bias, View y, uint32_t n, const std::string& part);
+  void add_bias(VectorPart bias, View y, uint32_t n, const std::string& label);
 
   /// Whether what reads a value only scales or caps it on its way to the logits.
   bool leads_to_logits(ValueId value) const;
@@ -118,10 +119,10 @@ class Lowering {
   /// Whether it is a norm of whole rows, which can compute a sum first.
   bool norms_rows(size_t index) const;
 
-  void binary(ops::Elementwise::Kind kind, ValueId a, ValueId b, const std::string& part,
+  void binary(ops::Elementwise::Kind kind, ValueId a, ValueId b, const std::string& label,
               uint32_t b_group = 1);
 
-  void unary(ops::Elementwise::Kind kind, ValueId x, double factor, const std::string& part,
+  void unary(ops::Elementwise::Kind kind, ValueId x, double factor, const std::string& label,
              const ops::Elementwise::Xielu& xielu = {});
 
   void lower(const op::Activation& o);
@@ -142,6 +143,7 @@ class Lowering {
   const FusionRules rules_;
   FusionPatterns patterns_;
   std::vector<Place> places_;  // of its bundles
+  std::vector<Part> parts_;    // by operation
   std::map<size_t, uint32_t> layer_of_;
   size_t end_of_layers_ = 0;
 

@@ -60,11 +60,11 @@ void Lowering::lower(const op::Rope& o) {
 }
 
 void Lowering::lower(const op::HeadLinear& o) {
-  const std::string part = stem_of(o.weight);
+  const std::string label = stem_of(o.weight);
   const uint32_t head_dim = width(o.x) / o.n_heads;
-  View x = at_rows(o.x, part);
+  View x = at_rows(o.x, label);
   // Heads are read four floats at once.
-  if (x.first % kVectorFloats != 0) x = whole(o.x, part);
+  if (x.first % kVectorFloats != 0) x = whole(o.x, label);
   if (head_dim % kVectorFloats != 0 || lowered_.buffers[x.buffer].width % kVectorFloats != 0 ||
       (!o.transposed && program_.tensors[o.weight].dims[0] % kVectorFloats != 0)) {
     return fail(fmt::format("there is no kernel for products of heads of {} numbers", head_dim));
@@ -80,11 +80,12 @@ void Lowering::lower(const op::HeadLinear& o) {
                         .x_head_dim = head_dim,
                         .first_row = o.first_row,
                         .n_rows = o.n_rows,
+                        .n_columns = static_cast<uint32_t>(program_.tensors[o.weight].dims[0]),
                         .transposed = o.transposed,
                         .attention_class = latents == nullptr
                                                ? std::nullopt
                                                : std::optional(class_of(attention_of(*latents)))},
-       part);
+       label);
   if (latents == nullptr) return;
   if (latents->keys == op_) {
     queries_ = {x, matrices};
@@ -149,7 +150,7 @@ void Lowering::append_latent(const op::Attention& o, const Heads& heads) {
                     .norm_eps = 0,
                     .state = {heads.append->group, heads.append->slot},
                     .has_values = false},
-       "rope_kv");
+       "rope_kv", Part::kRopeKv);
 }
 
 View Lowering::append(const op::Attention& o, const Heads& heads) {
@@ -185,7 +186,7 @@ View Lowering::append(const op::Attention& o, const Heads& heads) {
                     .norm_eps = heads.q_norm == nullptr ? 0 : heads.q_norm->eps,
                     .state = {heads.append->group, heads.append->slot},
                     .v_dim = o.v_dim},
-       "rope_kv");
+       "rope_kv", Part::kRopeKv);
   return {qkv, 0};
 }
 

@@ -286,7 +286,7 @@ Status Metadata::read_router(ExpertSource& experts) const {
   return {};
 }
 
-Result<Blocks> Metadata::read_blocks(ModelDimensions& dimensions, Part part) const {
+Result<Blocks> Metadata::read_blocks(ModelDimensions& dimensions, ModelPart part) const {
   PUMICE_TRY(const uint64_t n, get_or<uint64_t>("nextn_predict_layers", 0));
   if (n >= dimensions.n_layers) {
     return make_error(ErrorCode::kBadFile, "{}: {} of {} blocks predict tokens after the next",

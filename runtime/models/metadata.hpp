@@ -31,7 +31,7 @@ struct ModelDimensions {
 };
 
 /// Which of a file's blocks a program is of.
-enum class Part {
+enum class ModelPart {
   kLayers,
   /// The first block behind the layers, which predicts the token after the next (multi-token
   /// prediction: DeepSeek-AI, "DeepSeek-V3", 2024, section 2.2).
@@ -40,7 +40,7 @@ enum class Part {
 
 /// Those blocks, and the stems of what a program has before and behind them.
 struct Blocks {
-  Part part = Part::kLayers;
+  ModelPart part = ModelPart::kLayers;
   uint32_t first = 0;
   uint32_t end = 0;
   uint32_t n_prediction = 0;  ///< of the file, behind its layers
@@ -48,7 +48,7 @@ struct Blocks {
   std::string norm = "output_norm";
   std::string output;
 
-  bool predicts() const { return part == Part::kPrediction; }
+  bool predicts() const { return part == ModelPart::kPrediction; }
   /// Name of the first one's tensor.
   std::string tensor(std::string_view name) const {
     return "blk." + std::to_string(first) + "." + std::string(name);
@@ -160,7 +160,7 @@ class Metadata {
   /// the next: they are no layers of `dimensions` any more. What a block that predicts does not
   /// have of its own, an embedding, a norm or an output, is the model's. Errors (kBadFile): there
   /// is no such block.
-  Result<Blocks> read_blocks(ModelDimensions& dimensions, Part part) const;
+  Result<Blocks> read_blocks(ModelDimensions& dimensions, ModelPart part) const;
   /// attention.layer_norm_rms_epsilon
   Result<float> read_rms_eps() const;
   /// attention.layer_norm_epsilon

@@ -1,49 +1,22 @@
 #include "models/read_shares.hpp"
 
-#include <variant>
-
 namespace pumice {
-namespace {
 
-class Shares {
- public:
-  explicit Shares(const Program& program)
-      : program_(program), shares_(program.tensors.size(), 0.0) {}
-
-  std::vector<double> run() && {
-    for (const Op& op : program_.ops) {
-      std::visit([this](const auto& what) { add(what); }, op.what);
+std::vector<double> read_shares(const Program& program, const Lowered& lowered) {
+  std::vector<double> shares(program.tensors.size(), 0.0);
+  const auto add = [&](const MatrixRows& matrix, uint64_t n_rows) {
+    const auto& dims = program.tensors[matrix.tensor].dims;
+    shares[matrix.tensor] += static_cast<double>(n_rows) / static_cast<double>(dims[1] * dims[2]);
+  };
+  for (const Dispatch& dispatch : lowered.dispatches) {
+    for (const Touched::Rows& rows : touched(dispatch.what).matrices) {
+      const std::vector<MatrixRows>& group = lowered.matrices[rows.group];
+      for (uint32_t i = 0; i < group.size(); ++i) {
+        if (rows.member.value_or(i) == i) add(group[i], rows.n_rows.value_or(group[i].n_rows));
+      }
     }
-    return std::move(shares_);
   }
-
- private:
-  /// Rows of all matrices of a tensor.
-  double rows_of(TensorId tensor) const {
-    const auto& dims = program_.tensors[tensor].dims;
-    return static_cast<double>(dims[1]) * static_cast<double>(dims[2]);
-  }
-  void add_rows(TensorId tensor, double n_rows) { shares_[tensor] += n_rows / rows_of(tensor); }
-
-  void add(const op::Embed& o) { add_rows(o.table, 1); }
-  void add(const op::EmbedPosition& o) { add_rows(o.table, 1); }
-  void add(const op::Linear& o) { add_rows(o.weight.tensor, o.weight.n_rows); }
-  void add(const op::HeadLinear& o) {
-    add_rows(o.weight, static_cast<double>(o.n_heads) * o.n_rows);
-  }
-  void add(const op::ExpertLinear& o) {
-    const auto n_experts = static_cast<double>(program_.tensors[o.weight].dims[2]);
-    shares_[o.weight] += program_.values[o.routes].width / n_experts;
-  }
-  template <typename Other>
-  void add(const Other&) {}  // reads vectors, or no weights
-
-  const Program& program_;
-  std::vector<double> shares_;
-};
-
-}  // namespace
-
-std::vector<double> read_shares(const Program& program) { return Shares(program).run(); }
+  return shares;
+}
 
 }  // namespace pumice

@@ -4,12 +4,12 @@
 
 #include <vector>
 
-#include "models/program.hpp"
+#include "models/lowering.hpp"
 
 namespace pumice {
 
 /// By tensor, of its bytes: 1 of a matrix that every token is multiplied by, the used experts'
 /// share of a mixture's, a row's of an embedding; more of one that several operations read.
-std::vector<double> read_shares(const Program& program);
+std::vector<double> read_shares(const Program& program, const Lowered& lowered);
 
 }  // namespace pumice

@@ -90,7 +90,7 @@ struct Pieces {
 
 Pieces pieces_of(const ModelSource& source, const Program& program, const Lowered& lowered) {
   std::vector<std::span<const MatrixRows>> groups = different_groups(lowered);
-  const std::vector<double> shares = read_shares(program);
+  const std::vector<double> shares = read_shares(program, lowered);
   const auto share_of = [&](std::span<const MatrixRows> group) {
     double most = 0;
     for (const MatrixRows& rows : group) most = std::max(most, shares[rows.tensor]);

@@ -118,8 +118,10 @@ struct RecorderOptions {
 /// Which part of a model's step commands belong to, for profiles and tests.
 struct Scope {
   static constexpr uint32_t kNoLayer = static_cast<uint32_t>(-1);
+  static constexpr uint32_t kNoKind = static_cast<uint32_t>(-1);
   std::string_view part = {};  ///< "qkv", "rope_kv"; outlives what is recorded
   uint32_t layer = kNoLayer;
+  uint32_t kind = kNoKind;  ///< a number of the recording module's: of a decoder, pumice::Part
 };
 
 /// A recorded command, for profiles and tests.

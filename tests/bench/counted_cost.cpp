@@ -20,30 +20,30 @@ class Count {
     for (const StepRows& chunk : batch) n_rows_ += chunk.n_rows;
   }
 
-  Amount of(Component part) const {
+  Amount of(Part part) const {
     switch (part) {
-      case Component::kEmbedding:
+      case Part::kEmbedding:
         return embedding();
-      case Component::kNorms:
+      case Part::kNorms:
         return norms();
-      case Component::kQkv:
+      case Part::kQkv:
         return matrices({"attn_q.weight", "attn_k.weight", "attn_v.weight"}, n_rows_);
-      case Component::kRopeKv:
+      case Part::kRopeKv:
         return rope_kv();
-      case Component::kAttention:
+      case Part::kAttention:
         return attention();
-      case Component::kRecurrence:
+      case Part::kRecurrence:
         return {};  // these models have none
-      case Component::kAttentionOutput:
+      case Part::kAttentionOutput:
         return matrices({"attn_output.weight"}, n_rows_);
-      case Component::kRouter:
+      case Part::kRouter:
         return matrices({"ffn_gate_inp.weight"}, n_rows_);
-      case Component::kGateUp:
+      case Part::kGateUp:
         return experts() ? expert_matrices({"ffn_gate_exps.weight", "ffn_up_exps.weight"}, true)
                          : matrices({"ffn_gate.weight", "ffn_up.weight"}, n_rows_);
-      case Component::kActivation:
+      case Part::kActivation:
         return activation();
-      case Component::kDown:
+      case Part::kDown:
         return experts() ? expert_matrices({"ffn_down_exps.weight"}, false)
                          : matrices({"ffn_down.weight"}, n_rows_);
       default:
@@ -197,7 +197,7 @@ class Count {
 
 }  // namespace
 
-Amount counted_part(Component part, const SyntheticModel& model, KvTypes kv_type,
+Amount counted_part(Part part, const SyntheticModel& model, KvTypes kv_type,
                     std::span<const StepRows> batch, uint32_t n_logit_rows) {
   return Count(model, kv_type, batch, n_logit_rows).of(part);
 }

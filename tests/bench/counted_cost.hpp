@@ -9,7 +9,7 @@
 
 namespace pumice::bench::test {
 
-Amount counted_part(Component part, const SyntheticModel& model, KvTypes kv_type,
+Amount counted_part(Part part, const SyntheticModel& model, KvTypes kv_type,
                     std::span<const StepRows> batch, uint32_t n_logit_rows);
 
 }  // namespace pumice::bench::test

@@ -65,23 +65,23 @@ class DeclaredCost : public pumice::test::EngineTest {
 
   /// `tiles`: whether attention may read keys several times, once for each tile of rows.
   static void expect_declared(const Declared& declared, const StepWork& paper, bool tiles) {
-    const auto equal = [&](Component part, std::initializer_list<std::string_view> names) {
-      EXPECT_EQ(declared[names].flops, paper[part].flops) << component_name(part);
-      EXPECT_EQ(declared[names].bytes, paper[part].bytes()) << component_name(part);
+    const auto equal = [&](Part part, std::initializer_list<std::string_view> names) {
+      EXPECT_EQ(declared[names].flops, paper[part].flops) << part_name(part);
+      EXPECT_EQ(declared[names].bytes, paper[part].bytes()) << part_name(part);
     };
-    equal(Component::kEmbedding, {"embedding"});
-    equal(Component::kQkv, {"qkv"});
-    equal(Component::kRopeKv, {"rope_kv"});
-    equal(Component::kAttentionOutput, {"attn_output"});
-    equal(Component::kGateUp, {"gate_up"});
-    equal(Component::kActivation, {"activation"});
-    equal(Component::kDown, {"ffn_down"});
+    equal(Part::kEmbedding, {"embedding"});
+    equal(Part::kQkv, {"qkv"});
+    equal(Part::kRopeKv, {"rope_kv"});
+    equal(Part::kAttentionOutput, {"attn_output"});
+    equal(Part::kGateUp, {"gate_up"});
+    equal(Part::kActivation, {"activation"});
+    equal(Part::kDown, {"ffn_down"});
     const vk::Cost attention = declared[{"attention"}];
-    EXPECT_EQ(attention.flops, paper[Component::kAttention].flops);
+    EXPECT_EQ(attention.flops, paper[Part::kAttention].flops);
     if (tiles) {
-      EXPECT_GE(attention.bytes, paper[Component::kAttention].kv_bytes);
+      EXPECT_GE(attention.bytes, paper[Part::kAttention].kv_bytes);
     } else {
-      EXPECT_EQ(attention.bytes, paper[Component::kAttention].kv_bytes);
+      EXPECT_EQ(attention.bytes, paper[Part::kAttention].kv_bytes);
     }
   }
 };
@@ -99,19 +99,19 @@ TEST_F(DeclaredCost, AStepDeclaresWhatThePaperSays) {
     expect_declared(steps[0], without_logits, true);
     EXPECT_FALSE(steps[0].parts.contains("output")) << type;
     const vk::Cost norms = steps[0][{"attn_norm", "ffn_norm"}];
-    EXPECT_EQ(norms.flops, without_logits[Component::kNorms].flops);
-    EXPECT_EQ(norms.bytes, without_logits[Component::kNorms].bytes());
+    EXPECT_EQ(norms.flops, without_logits[Part::kNorms].flops);
+    EXPECT_EQ(norms.bytes, without_logits[Part::kNorms].bytes());
 
     const StepRows rest{64, 36};
     const StepRows row{100, 1};
     for (const auto& [declared, rows] : {std::pair(&steps[1], rest), std::pair(&steps[2], row)}) {
       const StepWork paper = step_cost(shape, {&rows, 1}, 1);
       expect_declared(*declared, paper, rows.n_rows > 1);
-      EXPECT_EQ((*declared)[{"output"}].flops, paper[Component::kOutput].flops);
-      EXPECT_EQ((*declared)[{"output"}].bytes, paper[Component::kOutput].bytes());
+      EXPECT_EQ((*declared)[{"output"}].flops, paper[Part::kOutput].flops);
+      EXPECT_EQ((*declared)[{"output"}].bytes, paper[Part::kOutput].bytes());
       const vk::Cost all_norms = (*declared)[{"attn_norm", "ffn_norm", "output_norm"}];
-      EXPECT_EQ(all_norms.flops, paper[Component::kNorms].flops);
-      EXPECT_EQ(all_norms.bytes, paper[Component::kNorms].bytes());
+      EXPECT_EQ(all_norms.flops, paper[Part::kNorms].flops);
+      EXPECT_EQ(all_norms.bytes, paper[Part::kNorms].bytes());
     }
   }
 }

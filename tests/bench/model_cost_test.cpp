@@ -53,10 +53,10 @@ void expect_counted(const SyntheticModel& model, KvTypes kv_type, std::span<cons
                     uint32_t n_logit_rows) {
   const ModelShape shape = *model_shape(model, kv_type);
   const StepWork cost = step_cost(shape, batch, n_logit_rows);
-  for (size_t i = 0; i < kComponentCount; ++i) {
-    const auto part = static_cast<Component>(i);
+  for (size_t i = 0; i < kPartCount; ++i) {
+    const auto part = static_cast<Part>(i);
     expect_equal(cost[part], counted_part(part, model, kv_type, batch, n_logit_rows),
-                 component_name(part));
+                 part_name(part));
   }
 }
 
@@ -105,12 +105,12 @@ TEST(ModelCost, PresetsCostWhatTheirDimensionsSay) {
     const StepRows row{4095, 1};
     const StepWork work = step_cost(shape, {&row, 1}, 1);
     uint64_t flops = 0;
-    for (const Component part : {Component::kQkv, Component::kAttentionOutput, Component::kGateUp,
-                                 Component::kDown, Component::kOutput}) {
+    for (const Part part :
+         {Part::kQkv, Part::kAttentionOutput, Part::kGateUp, Part::kDown, Part::kOutput}) {
       flops += work[part].flops;
     }
     EXPECT_EQ(flops, expected.matrix_flops) << expected.preset;
-    EXPECT_EQ(work[Component::kAttention].flops, expected.attention_flops) << expected.preset;
+    EXPECT_EQ(work[Part::kAttention].flops, expected.attention_flops) << expected.preset;
   }
 }
 
@@ -179,7 +179,7 @@ TEST(ModelCost, AFileSaysWhatItsSyntheticModelDoes) {
     const StepRows prompt{2, 5};
     const StepWork from_file = step_cost(*shape, {&prompt, 1}, 1);
     const StepWork from_model = step_cost(*model_shape(model, KvType::kF16), {&prompt, 1}, 1);
-    for (size_t i = 0; i < kComponentCount; ++i) {
+    for (size_t i = 0; i < kPartCount; ++i) {
       expect_equal(from_file.parts.at(i), from_model.parts.at(i), s.name);
     }
   }
@@ -210,16 +210,16 @@ TEST(ModelCost, PrefillIsTheSumOfItsStepsAndReadsWeightsOnceForEach) {
   expect_equal(whole.total(), sum.total(), "prefill");
   // However it is cut, it computes the same.
   EXPECT_EQ(whole.total().flops, prefill_cost(shape, 40, 8, 512).total().flops);
-  EXPECT_EQ(whole[Component::kQkv].weight_bytes,
-            3 * prefill_cost(shape, 40, 8, 512)[Component::kQkv].weight_bytes);
+  EXPECT_EQ(whole[Part::kQkv].weight_bytes,
+            3 * prefill_cost(shape, 40, 8, 512)[Part::kQkv].weight_bytes);
 }
 
 TEST(ModelCost, DecodingReadsTheWeightsAndOneMoreKeyEachStep) {
   const ModelShape shape = *model_shape(model_of(kDense), KvType::kF16);
   const StepWork steps = decode_cost(shape, 3, 10);
-  EXPECT_EQ(steps[Component::kAttention].kv_bytes, (11 + 12 + 13) * shape.kv_bytes_per_token());
-  EXPECT_EQ(steps[Component::kOutput].weight_bytes,
-            3 * decode_cost(shape, 1, 10)[Component::kOutput].weight_bytes);
+  EXPECT_EQ(steps[Part::kAttention].kv_bytes, (11 + 12 + 13) * shape.kv_bytes_per_token());
+  EXPECT_EQ(steps[Part::kOutput].weight_bytes,
+            3 * decode_cost(shape, 1, 10)[Part::kOutput].weight_bytes);
 }
 
 TEST(ModelCost, AWindowLimitsTheKeysThatARowSees) {
@@ -242,7 +242,7 @@ TEST(ModelCost, AWindowLimitsTheKeysThatARowSees) {
         ++pairs;
       }
     }
-    const Amount attention = step_cost(shape, {&rows, 1}, 1)[Component::kAttention];
+    const Amount attention = step_cost(shape, {&rows, 1}, 1)[Part::kAttention];
     EXPECT_EQ(attention.flops, 2 * pairs * 4 * kQDim) << rows.first_position;
     EXPECT_EQ(attention.kv_bytes, 2 * (seen.size() + all.size()) * kKeyBytes);
   }
@@ -261,14 +261,14 @@ TEST(ModelCost, PartsOfFamiliesAreWhatTheirNamesSay) {
     const uint64_t bias = std::string_view(family) == "qwen2" ? q_dim + 2 * kv_dim : 0;
     const uint64_t cap = std::string_view(family) == "gemma2" ? 2 * shape.n_vocab : 0;
     const uint64_t n = shape.n_layers;
-    EXPECT_EQ(token[Component::kQkv].flops,
+    EXPECT_EQ(token[Part::kQkv].flops,
               n * (2 * uint64_t{shape.n_embd} * (q_dim + 2 * kv_dim) + bias))
         << family;
-    EXPECT_EQ(token[Component::kAttentionOutput].flops, n * 2 * q_dim * shape.n_embd) << family;
-    EXPECT_EQ(token[Component::kGateUp].flops, n * used * 4 * shape.n_embd * shape.n_ff) << family;
-    EXPECT_EQ(token[Component::kDown].flops, n * used * 2 * shape.n_embd * shape.n_ff) << family;
-    EXPECT_EQ(token[Component::kRouter].flops, n * 2 * shape.n_embd * shape.n_experts) << family;
-    EXPECT_EQ(token[Component::kOutput].flops, 2 * uint64_t{shape.n_embd} * shape.n_vocab + cap)
+    EXPECT_EQ(token[Part::kAttentionOutput].flops, n * 2 * q_dim * shape.n_embd) << family;
+    EXPECT_EQ(token[Part::kGateUp].flops, n * used * 4 * shape.n_embd * shape.n_ff) << family;
+    EXPECT_EQ(token[Part::kDown].flops, n * used * 2 * shape.n_embd * shape.n_ff) << family;
+    EXPECT_EQ(token[Part::kRouter].flops, n * 2 * shape.n_embd * shape.n_experts) << family;
+    EXPECT_EQ(token[Part::kOutput].flops, 2 * uint64_t{shape.n_embd} * shape.n_vocab + cap)
         << family;
   }
 }
@@ -281,12 +281,12 @@ TEST(ModelCost, PartsOfAModelWithBiasesAndPositionsCountThemOnce) {
   const uint64_t n = shape.n_layers;
   const uint64_t width = shape.n_embd;
   const uint64_t n_ff = shape.n_ff;
-  EXPECT_EQ(token[Component::kEmbedding].weight_bytes, 2 * width * 4);
-  EXPECT_EQ(token[Component::kQkv].flops, n * (2 * width + 1) * 3 * width);
-  EXPECT_EQ(token[Component::kQkv].weight_bytes, n * (width + 1) * 3 * width * 4);
-  EXPECT_EQ(token[Component::kAttentionOutput].flops, n * (2 * width + 1) * width);
-  EXPECT_EQ(token[Component::kGateUp].flops, n * (2 * width + 1) * n_ff);
-  EXPECT_EQ(token[Component::kDown].flops, n * (2 * n_ff + 1) * width);
+  EXPECT_EQ(token[Part::kEmbedding].weight_bytes, 2 * width * 4);
+  EXPECT_EQ(token[Part::kQkv].flops, n * (2 * width + 1) * 3 * width);
+  EXPECT_EQ(token[Part::kQkv].weight_bytes, n * (width + 1) * 3 * width * 4);
+  EXPECT_EQ(token[Part::kAttentionOutput].flops, n * (2 * width + 1) * width);
+  EXPECT_EQ(token[Part::kGateUp].flops, n * (2 * width + 1) * n_ff);
+  EXPECT_EQ(token[Part::kDown].flops, n * (2 * n_ff + 1) * width);
 }
 
 TEST(ModelCost, ValuesThatAreSmallerThanKeysAreReadAndMultipliedAsSuch) {
@@ -313,12 +313,12 @@ TEST(ModelCost, ALatentIsReadOnceAndItsMatricesAreAttentions) {
   constexpr uint64_t kRow = kLatent + 32;  // and what turns
   // Queries by a latent of 64, the row, and each head's way from 32 numbers to the latent.
   constexpr uint64_t kQkv = 128 * 64 + 64 * 256 + 128 * kRow + kHeads * 32 * kLatent;
-  EXPECT_EQ(token[Component::kQkv].flops, kLayers * 2 * kQkv);
-  EXPECT_EQ(token[Component::kQkv].weight_bytes, kLayers * 4 * kQkv);
+  EXPECT_EQ(token[Part::kQkv].flops, kLayers * 2 * kQkv);
+  EXPECT_EQ(token[Part::kQkv].weight_bytes, kLayers * 4 * kQkv);
   constexpr uint64_t kOutput = kHeads * kLatent * 64 + 256 * 128;
-  EXPECT_EQ(token[Component::kAttentionOutput].flops, kLayers * 2 * kOutput);
-  EXPECT_EQ(token[Component::kAttention].flops, kLayers * 5 * kHeads * 2 * (kRow + kLatent));
-  EXPECT_EQ(token[Component::kAttention].kv_bytes, kLayers * 5 * kRow * 2);
+  EXPECT_EQ(token[Part::kAttentionOutput].flops, kLayers * 2 * kOutput);
+  EXPECT_EQ(token[Part::kAttention].flops, kLayers * 5 * kHeads * 2 * (kRow + kLatent));
+  EXPECT_EQ(token[Part::kAttention].kv_bytes, kLayers * 5 * kRow * 2);
   EXPECT_EQ(shape.kv_bytes_per_token(), kLayers * kRow * 2);
 
   // Many rows are cheaper by the 64 numbers of a head's keys and of its values: 100 after 30.
@@ -326,9 +326,9 @@ TEST(ModelCost, ALatentIsReadOnceAndItsMatricesAreAttentions) {
   const StepWork chunk = step_cost(shape, {&rows, 1}, 1);
   constexpr uint64_t kPairs = 100 * 30 + 100 * 101 / 2;
   constexpr uint64_t kKeysBefore = 30 * kHeads * 2 * kLatent * (32 + 64);
-  EXPECT_EQ(chunk[Component::kAttention].flops,
+  EXPECT_EQ(chunk[Part::kAttention].flops,
             kLayers * (kPairs * kHeads * 2 * (64 + 64) + kKeysBefore));
-  EXPECT_EQ(chunk[Component::kQkv].flops, 100 * token[Component::kQkv].flops);
+  EXPECT_EQ(chunk[Part::kQkv].flops, 100 * token[Part::kQkv].flops);
 }
 
 TEST(ModelCost, KnownModelsHaveTheFiguresOfTheirPapers) {
@@ -359,11 +359,11 @@ TEST(ModelCost, CrossingsAreWhereAttentionFirstOutweighsTheFeedForward) {
     const std::vector<Crossing> lines = crossings(shape);
     ASSERT_EQ(lines.size(), 3u);
     const auto wins = [](const StepWork& cost, uint64_t Amount::*field, bool projections) {
-      const auto of = [&](Component part) { return cost[part].*field; };
-      uint64_t attention = field == &Amount::flops ? of(Component::kAttention)
-                                                   : cost[Component::kAttention].kv_bytes;
-      if (projections) attention += of(Component::kQkv) + of(Component::kAttentionOutput);
-      return attention > of(Component::kRouter) + of(Component::kGateUp) + of(Component::kDown);
+      const auto of = [&](Part part) { return cost[part].*field; };
+      uint64_t attention =
+          field == &Amount::flops ? of(Part::kAttention) : cost[Part::kAttention].kv_bytes;
+      if (projections) attention += of(Part::kQkv) + of(Part::kAttentionOutput);
+      return attention > of(Part::kRouter) + of(Part::kGateUp) + of(Part::kDown);
     };
     for (const bool projections : {false, true}) {
       const auto got = [&](size_t i) {

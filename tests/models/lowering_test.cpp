@@ -27,7 +27,7 @@ Program llama(const SyntheticShape& shape = {.n_layers = 2}) {
 /// Parts of the dispatches, in their order.
 std::vector<std::string> parts(const Lowered& lowered) {
   std::vector<std::string> names;
-  for (const Dispatch& dispatch : lowered.dispatches) names.push_back(dispatch.part);
+  for (const Dispatch& dispatch : lowered.dispatches) names.push_back(dispatch.label);
   return names;
 }
 
@@ -199,7 +199,8 @@ TEST(ReadShares, AreWhatATokenReadsOfEachMatrix) {
   const auto share = [](const Program& program, std::string_view name) {
     const auto tensor = std::ranges::find(program.tensors, name, &TensorSpec::name);
     EXPECT_NE(tensor, program.tensors.end()) << name;
-    return read_shares(program)[static_cast<size_t>(tensor - program.tensors.begin())];
+    return read_shares(
+        program, lower(program).value())[static_cast<size_t>(tensor - program.tensors.begin())];
   };
   const Program mixture = llama(find_synthetic_preset("moe-tiny").value());
   EXPECT_DOUBLE_EQ(share(mixture, "token_embd.weight"), 1.0 / 512);

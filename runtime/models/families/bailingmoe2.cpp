@@ -7,7 +7,7 @@
 
 namespace pumice::families {
 
-Result<Program> build_bailingmoe2(const ModelSource& source, Part part) {
+Result<Program> build_bailingmoe2(const ModelSource& source, ModelPart part) {
   const Metadata metadata(source, "bailingmoe2");
   PUMICE_TRY(ModelDimensions d, metadata.read_dimensions());
   PUMICE_TRY(const Blocks blocks, metadata.read_blocks(d, part));

@@ -28,7 +28,7 @@ YarnScales yarn_scales(const ops::RopeConfig& rope, double multiplier, bool is_d
 }
 
 Result<Program> build(const ModelSource& source, std::string_view architecture,
-                      const Router& router, Part part) {
+                      const Router& router, ModelPart part) {
   const Metadata metadata(source, architecture);
   LatentSource latent;
   PUMICE_TRY(ModelDimensions d, metadata.read_latent_dimensions(latent));
@@ -74,11 +74,11 @@ Result<Program> build(const ModelSource& source, std::string_view architecture,
 
 }  // namespace
 
-Result<Program> build_deepseek2(const ModelSource& source, Part part) {
+Result<Program> build_deepseek2(const ModelSource& source, ModelPart part) {
   return build(source, "deepseek2", {.renormalised = false}, part);
 }
 
-Result<Program> build_mistral4(const ModelSource& source, Part part) {
+Result<Program> build_mistral4(const ModelSource& source, ModelPart part) {
   return build(source, "mistral4", {.renormalised = true}, part);
 }
 

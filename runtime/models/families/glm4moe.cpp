@@ -7,7 +7,7 @@
 
 namespace pumice::families {
 
-Result<Program> build_glm4moe(const ModelSource& source, Part part) {
+Result<Program> build_glm4moe(const ModelSource& source, ModelPart part) {
   const Metadata metadata(source, "glm4moe");
   PUMICE_TRY(ModelDimensions d, metadata.read_dimensions());
   PUMICE_TRY(const Blocks blocks, metadata.read_blocks(d, part));

@@ -35,7 +35,7 @@ Result<std::array<uint32_t, 2>> read_kv_heads(const Metadata& metadata, const Mo
 
 }  // namespace
 
-Result<Program> build_mimo2(const ModelSource& source, Part part) {
+Result<Program> build_mimo2(const ModelSource& source, ModelPart part) {
   const Metadata metadata(source, "mimo2");
   PUMICE_TRY(ModelDimensions d,
              metadata.read_dimensions(Metadata::Layers::kDiffer, Metadata::Values::kSmaller));

@@ -74,7 +74,7 @@ ValueId delta_net(ProgramBuilder& p, ValueId h, uint32_t width, const DeltaNet& 
 }
 
 Result<Program> build(const ModelSource& source, std::string_view architecture, bool stacked,
-                      Part part) {
+                      ModelPart part) {
   const Metadata metadata(source, architecture);
   PUMICE_TRY(ModelDimensions d, metadata.read_dimensions());
   PUMICE_TRY(const Blocks blocks, metadata.read_blocks(d, part));
@@ -114,13 +114,13 @@ Result<Program> build(const ModelSource& source, std::string_view architecture, 
 
 }  // namespace
 
-Result<Program> build_qwen3next(const ModelSource& source, Part part) {
+Result<Program> build_qwen3next(const ModelSource& source, ModelPart part) {
   return build(source, "qwen3next", true, part);
 }
-Result<Program> build_qwen35(const ModelSource& source, Part part) {
+Result<Program> build_qwen35(const ModelSource& source, ModelPart part) {
   return build(source, "qwen35", false, part);
 }
-Result<Program> build_qwen35moe(const ModelSource& source, Part part) {
+Result<Program> build_qwen35moe(const ModelSource& source, ModelPart part) {
   return build(source, "qwen35moe", false, part);
 }
 

@@ -29,7 +29,7 @@ Result<Layers> read_layers(const Metadata& metadata, uint32_t n_blocks) {
 
 }  // namespace
 
-Result<Program> build_step35(const ModelSource& source, Part part) {
+Result<Program> build_step35(const ModelSource& source, ModelPart part) {
   const Metadata metadata(source, "step35");
   PUMICE_TRY(ModelDimensions d, metadata.read_dimensions(Metadata::Layers::kDiffer));
   PUMICE_TRY(const Layers layers, read_layers(metadata, d.n_layers));

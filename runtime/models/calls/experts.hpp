@@ -1,0 +1,67 @@
+// Mixtures of experts: which a row takes, their products, and the weighted sum of these.
+#pragma once
+
+#include "models/calls/call.hpp"
+#include "models/program.hpp"
+
+namespace pumice {
+namespace call {
+
+struct Route {
+  View scores;
+  View routes;  ///< n_used times an expert's number and the bits of its weight
+  uint32_t n_experts;
+  uint32_t n_used;
+  Router router;
+  std::optional<VectorId> bias;
+  std::optional<VectorId> gains;
+
+  void touch(Touched& t) const { t.buffer(scores), t.buffer(routes); }
+};
+
+/// Routes sorted by expert, where there are so many rows that ExpertLinear wants them so.
+struct GroupRoutes {
+  View routes;
+  View groups;  ///< ops::ExpertGemm::Groups
+  uint32_t n_experts;
+  uint32_t n_used;
+
+  void touch(Touched& t) const { t.buffer(routes), t.buffer(groups); }
+};
+
+struct ExpertLinear {
+  View x;
+  View routes;
+  View groups;       ///< what GroupRoutes made of them
+  GroupId matrices;  ///< one, the experts' rows one after the other
+  std::optional<VectorId> bias;
+  View y;
+  uint32_t n_experts;
+  uint32_t n_used;
+  uint32_t n_rows;  ///< of one expert
+  bool row_each;    ///< x has a row for each expert of a token, rather than one for all
+
+  void touch(Touched& t) const {
+    t.buffer(x), t.buffer(routes), t.buffer(groups), t.buffer(y);
+    t.rows(matrices, uint64_t{n_used} * n_rows);
+  }
+};
+
+struct Combine {
+  View x;
+  View routes;
+  View y;
+  uint32_t n;
+  uint32_t n_used;
+
+  void touch(Touched& t) const { t.buffer(x), t.buffer(routes), t.buffer(y); }
+};
+
+}  // namespace call
+
+BindResult bind(const call::Route& c, Binder& binder);
+BindResult bind(const call::GroupRoutes& c, Binder& binder);
+BindResult bind(const call::ExpertLinear& c, Binder& binder);
+BindResult bind(const call::Combine& c, Binder& binder);
+
+}  // namespace pumice

@@ -1,0 +1,138 @@
+#include "models/calls/linear.hpp"
+
+#include "models/calls/bound_call.hpp"
+#include "shaders/gemv/gemv.hpp"
+#include "shaders/head_linear/head_linear.hpp"
+
+namespace pumice {
+namespace {
+
+class BoundLinear final : public BoundCall {
+ public:
+  explicit BoundLinear(const call::Linear& c) : c_(c) {}
+
+  static StackedMatrices stack(const call::Linear& c, const Lowered& lowered,
+                               const ModelWeights& weights) {
+    const std::vector<MatrixRows>& group = lowered.matrices[c.matrices];
+    return c.member ? weights.stack({&group[*c.member], 1}) : weights.stack(group);
+  }
+
+  void use_weights(const Lowered& lowered, const ModelWeights& weights) override {
+    matrices_ = stack(c_, lowered, weights);
+  }
+
+  uint64_t scratch_bytes(const SharedByCalls& shared, uint32_t n_rows) const override {
+    std::vector<WeightMatrix> matrices;
+    for (const auto& member : matrices_.members) matrices.push_back(member.matrix);
+    return shared.linear.scratch_bytes(n_rows, matrices);
+  }
+
+  void record(const StepContext& step) const override {
+    std::vector<ops::Linear::Args> args;
+    for (const StackedMatrices::Member& member : matrices_.members) {
+      args.push_back({.weights = member.matrix,
+                      .x = step.at(c_.x),
+                      .x_stride = step.stride(c_.x),
+                      .y = step.at({c_.y.buffer, c_.y.first + member.first_column}),
+                      .y_stride = step.stride(c_.y),
+                      .rows = step.n_rows,
+                      .scratch = step.shared.linear_scratch});
+    }
+    step.shared.linear.record(step.recorder, args);
+  }
+
+ private:
+  const call::Linear c_;
+  StackedMatrices matrices_;
+};
+
+/// Each head's matrix by itself; none where its rows are no whole groups or it is transposed.
+std::vector<WeightMatrix> heads_apart(const call::HeadLinear& c, const WeightMatrix& all) {
+  std::vector<WeightMatrix> heads;
+  const uint32_t head_rows = all.n_rows / c.n_heads;
+  const bool whole =
+      head_rows % kRowGroup == 0 && c.first_row % kRowGroup == 0 && c.n_rows % kRowGroup == 0;
+  for (uint32_t head = 0; whole && !c.transposed && head < c.n_heads; ++head) {
+    heads.push_back(all.rows(head * head_rows + c.first_row, c.n_rows));
+  }
+  return heads;
+}
+
+class BoundHeadLinear final : public CallOfOp<call::HeadLinear, ops::HeadLinear> {
+ public:
+  using CallOfOp::CallOfOp;
+
+  void use_weights(const Lowered& lowered, const ModelWeights& weights) override {
+    matrix_ = weights.matrix(lowered.matrices[c.matrices][0]);
+    heads_ = heads_apart(c, matrix_);
+  }
+
+  uint64_t scratch_bytes(const SharedByCalls& shared, uint32_t n_rows) const override {
+    return heads_.empty() ? 0 : shared.linear.scratch_bytes(n_rows, {heads_.data(), 1});
+  }
+
+  void record(const StepContext& step) const override {
+    if (!c.attention_class) return record_rows(step, 0, step.n_rows);
+    // Rows of neighbouring chunks in one go.
+    const std::vector<ops::SequenceChunk>& chunks = step.step.attention[*c.attention_class].chunks;
+    for (size_t i = 0; i < chunks.size();) {
+      const uint32_t first = chunks[i].first_row;
+      uint32_t end = first;
+      for (; i < chunks.size() && chunks[i].first_row == end; ++i) end += chunks[i].n_rows;
+      record_rows(step, first, end - first);
+    }
+  }
+
+ private:
+  void record_rows(const StepContext& step, uint32_t first_row, uint32_t n_rows) const {
+    const auto from_row = [&](const View& view) {
+      return step.at(view).from(StepContext::kFloatBytes * first_row * step.stride(view));
+    };
+    const ops::HeadLinear::Args args{.weights = matrix_,
+                                     .n_heads = c.n_heads,
+                                     .first_row = c.first_row,
+                                     .n_rows = c.n_rows,
+                                     .x = from_row(c.x),
+                                     .x_stride = step.stride(c.x),
+                                     .x_head_stride = c.x_head_dim,
+                                     .y = from_row(c.y),
+                                     .y_stride = step.stride(c.y),
+                                     .rows = n_rows};
+    // Of many rows the usual products are faster, for all that there is one a head.
+    const bool apart = n_rows > ops::Gemv::kMaxRows && !step.shared.invariant;
+    if (!apart || heads_.empty()) return op.record(step.recorder, args);
+    const uint32_t y_head_dim = c.n_rows + c.x_head_dim - matrix_.n_cols;
+    for (uint32_t head = 0; head < c.n_heads; ++head) {
+      step.shared.linear.record(step.recorder,
+                                {.weights = heads_[head],
+                                 .x = from_row({c.x.buffer, c.x.first + head * c.x_head_dim}),
+                                 .x_stride = step.stride(c.x),
+                                 .y = from_row({c.y.buffer, c.y.first + head * y_head_dim}),
+                                 .y_stride = step.stride(c.y),
+                                 .rows = n_rows,
+                                 .scratch = step.shared.linear_scratch});
+    }
+    op.record_kept(step.recorder, args);
+  }
+
+  WeightMatrix matrix_;
+  std::vector<WeightMatrix> heads_;  // where they can be products apart
+};
+
+}  // namespace
+
+BindResult bind(const call::Linear& c, Binder& binder) {
+  const StackedMatrices stack = BoundLinear::stack(c, binder.shared.lowered, binder.weights);
+  for (const auto& member : stack.members) binder.multiplies(*member.matrix.type);
+  return make_bound<BoundLinear>(c);
+}
+
+BindResult bind(const call::HeadLinear& c, Binder& binder) {
+  const WeightMatrix& matrix = binder.weights.matrix(binder.shared.lowered.matrices[c.matrices][0]);
+  if (!heads_apart(c, matrix).empty()) binder.multiplies(*matrix.type);
+  PUMICE_TRY(ops::HeadLinear op,
+             ops::HeadLinear::plan(binder.pipelines, *matrix.type, c.transposed));
+  return make_bound<BoundHeadLinear>(c, std::move(op));
+}
+
+}  // namespace pumice

@@ -1,0 +1,76 @@
+#include "models/calls/recurrent.hpp"
+
+#include "models/calls/bound_call.hpp"
+#include "shaders/causal_conv/causal_conv.hpp"
+
+namespace pumice {
+namespace {
+
+class BoundCausalConv final : public CallOfOp<call::CausalConv, ops::CausalConv> {
+ public:
+  using CallOfOp::CallOfOp;
+
+  void record(const StepContext& step) const override {
+    const StateLayout::Place place = step.place(c.state);
+    op.record(step.recorder, {.x = step.at(c.x),
+                              .x_stride = step.stride(c.x),
+                              .y = step.at(c.y),
+                              .y_stride = step.stride(c.y),
+                              .weight = step.vector(c.weight),
+                              .bias = step.vector(c.bias),
+                              .items = step.step.states[place.page],
+                              .n_items = step.step.n_chunks,
+                              .row_item = step.step.row_chunk,
+                              .states = step.memory.kv,
+                              .state_offset_bytes = place.offset_bytes,
+                              .rows = step.n_rows,
+                              .n = c.n});
+  }
+};
+
+class BoundRecurrence final : public CallOfOp<call::Recurrence, ops::Recurrence> {
+ public:
+  using CallOfOp::CallOfOp;
+
+  void record(const StepContext& step) const override {
+    const StateLayout::Place place = step.place(c.state);
+    const auto rows = [&](const View& view) {
+      return ops::Recurrence::Rows{.range = step.at(view), .stride = step.stride(view)};
+    };
+    op.record(step.recorder, {.q = rows(c.q),
+                              .k = rows(c.k),
+                              .v = rows(c.v),
+                              .step = rows(c.step),
+                              .beta = c.beta ? rows(*c.beta) : ops::Recurrence::Rows{},
+                              .y = rows(c.y),
+                              .q_scale = c.q_scale,
+                              .k_scale = c.k_scale,
+                              .a = step.vector(c.a),
+                              .bias = step.vector(c.bias),
+                              .d = step.vector(c.d),
+                              .items = step.step.states[place.page],
+                              .n_items = step.step.n_chunks,
+                              .states = step.memory.kv,
+                              .state_offset_bytes = place.offset_bytes,
+                              .rows = step.n_rows,
+                              .item_rows = step.step.chunk_rows});
+  }
+};
+
+}  // namespace
+
+BindResult bind(const call::CausalConv& c, Binder& binder) {
+  PUMICE_TRY(ops::CausalConv op,
+             ops::CausalConv::plan(binder.pipelines, {.taps = c.taps, .silu = c.silu}));
+  return make_bound<BoundCausalConv>(c, std::move(op));
+}
+
+BindResult bind(const call::Recurrence& c, Binder& binder) {
+  const ops::Recurrence::Tuning tuning = binder.shared.invariant
+                                             ? ops::Recurrence::Tuning{}
+                                             : ops::Recurrence::tuned(binder.pipelines, c.shape);
+  PUMICE_TRY(ops::Recurrence op, ops::Recurrence::plan(binder.pipelines, c.shape, tuning));
+  return make_bound<BoundRecurrence>(c, std::move(op));
+}
+
+}  // namespace pumice
