@@ -90,8 +90,6 @@ MUTATIONS = [
      "if (request.computed_tokens > request.most_computed_tokens) {", "if (request.computed_tokens > 0) {", "test_scheduler:Aging.*"),
     ("a turn never ends", "scheduler/scheduler.cpp",
      "request.turn_ends_s = now_s + options_.aging_s / 8;", "request.turn_ends_s = kNeverS;", "test_scheduler:Aging.*"),
-    ("who is on turn makes way at once", "scheduler/scheduler_service.cpp",
-     "return !one.on_turn && (that_starts.on_turn ||", "return (that_starts.on_turn ||", "test_scheduler:Aging.*"),
     ("classes age while the host does something else", "scheduler/scheduler_service.cpp",
      "if (uncounted_s > 0 && since_s < now_s)", "if (uncounted_s > 1e9 && since_s < now_s)", "test_scheduler:Aging.*"),
     ("a class that ages is slept through", "scheduler/scheduler_plan.cpp",
