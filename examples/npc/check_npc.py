@@ -43,7 +43,7 @@ def main() -> None:
         with open(game, "r+b") as file:
             file.truncate(os.path.getsize(game) - 1)
         damaged = play(1, "--restore", game)
-        assert damaged.returncode == 1 and "is no saved game" in damaged.stderr, damaged.stderr
+        assert damaged.returncode == 1 and "is not a saved game" in damaged.stderr, damaged.stderr
     grown = 0
     for name, before, after in zip(SPEAKERS, stories(run.stdout), stories(later.stdout), strict=True):
         assert before.startswith(f"{name}: ") and after.startswith(before), f"{before!r} became {after!r}"

@@ -7,7 +7,8 @@
 // Ends after N frames (900), once every character has answered if --frames is 0, or when its window
 // is closed; without --window it draws where nobody sees it. At the end --save keeps what was said
 // and what the library knows of it, and --restore begins with that: each story goes on in the
-// middle of its sentence. Exit code 1: something failed, or a character said nothing.
+// middle of its sentence. Exit code 1: something failed, the device was lost, or a character said
+// nothing.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -88,10 +89,10 @@ std::string read_piece(std::istream& file, const std::string& path) {
   constexpr uint64_t kMostBytes = 1 << 30;
   uint64_t n_bytes = 0;
   file.read(reinterpret_cast<char*>(&n_bytes), sizeof n_bytes);
-  if (!file || n_bytes > kMostBytes) throw std::runtime_error(path + " is no saved game");
+  if (!file || n_bytes > kMostBytes) throw std::runtime_error(path + " is not a saved game");
   std::string bytes(n_bytes, '\0');
   file.read(bytes.data(), static_cast<std::streamsize>(n_bytes));
-  if (!file) throw std::runtime_error(path + " is no saved game");
+  if (!file) throw std::runtime_error(path + " is not a saved game");
   return bytes;
 }
 
@@ -134,14 +135,23 @@ class Cast {
   Cast(const Cast&) = delete;
   Cast& operator=(const Cast&) = delete;
 
-  /// Once a frame: never waits.
-  void poll(uint64_t microseconds) {
-    check(pumice_poll(engine_, microseconds));
+  /// Once a frame: never waits. False: the device was lost, and nobody says any more.
+  bool poll(uint64_t microseconds) {
+    const pumice_status status = pumice_poll(engine_, microseconds);
+    if (status != PUMICE_DEVICE_LOST) check(status);
+    take_events();
+    return status != PUMICE_DEVICE_LOST;
+  }
+  void take_events() {
     while (true) {
       pumice_event event{};
       event.struct_size = sizeof event;
       check(pumice_next_event(engine_, &event));
       if (event.kind == PUMICE_EVENT_NONE) return;
+      if (event.kind == PUMICE_EVENT_DEVICE_LOST) {
+        std::fprintf(stderr, "npc: %.*s\n", static_cast<int>(event.message.length),
+                     event.message.data);
+      }
       const auto speaker = std::find_if(
           characters.begin(), characters.end(),
           [&](const Character& character) { return character.session == event.session; });
@@ -250,6 +260,12 @@ Picture paint(const std::vector<Character>& characters, double seconds, double f
   return picture;
 }
 
+void print(const std::vector<Character>& characters) {
+  for (const Character& character : characters) {
+    std::printf("%s: %s%s\n", character.name, character.asked, character.said.c_str());
+  }
+}
+
 int run(const Options& options) {
   std::optional<Window> window;
   if (options.window) window.emplace(Renderer::kWidth, Renderer::kHeight);
@@ -262,7 +278,11 @@ int run(const Options& options) {
   for (long frame = 0; options.frames == 0 ? !cast.is_done() : frame < options.frames; ++frame) {
     if (window && window->is_closed()) break;
     const Clock::time_point begun = Clock::now();
-    cast.poll(static_cast<uint64_t>(options.budget_us));
+    if (!cast.poll(static_cast<uint64_t>(options.budget_us))) {
+      // What draws is lost too. A game would make its device anew and call pumice_vulkan_replace.
+      print(cast.characters);
+      return 1;
+    }
     const double seconds = std::chrono::duration<double>(begun - start).count();
     renderer.draw(paint(cast.characters, seconds, times.last()).vertices());
     times.add(std::chrono::duration<double, std::milli>(Clock::now() - begun).count());
@@ -271,9 +291,7 @@ int run(const Options& options) {
   }
   if (!options.screenshot.empty()) renderer.save(options.screenshot);
   if (!options.save.empty()) cast.save(options.save);
-  for (const Character& character : cast.characters) {
-    std::printf("%s: %s%s\n", character.name, character.asked, character.said.c_str());
-  }
+  print(cast.characters);
   std::printf("frames: p50 %.2f ms, p99 %.2f ms, max %.2f ms\n", times.quantile(0.5),
               times.quantile(0.99), times.quantile(1));
   const bool all_spoke =

@@ -370,7 +370,6 @@ ApiStatus EngineHost::recover() {
   retry_.pause = std::min(2 * retry_.pause, kLongestPause);
   retry_.steps = steps;
   Engine* const engine = engine_.get();
-  forget_device();
   const Status recovered = model_.recovery->recover({&engine, 1});
   // Another that the host brought meanwhile is a reason to try again at once, one's own is not.
   retry_.generation = model_.owner->is_lent() ? generation : model_.owner->generation();
@@ -392,13 +391,6 @@ void EngineHost::see_device() {
   device_ = device;
   // Another engine may have taken the model elsewhere meanwhile; this one follows.
   pipelines_ = session.device == device ? session.pipelines : nullptr;
-}
-
-/// The engine lets go of it next.
-void EngineHost::forget_device() {
-  const std::lock_guard lock(mutex_);
-  device_.reset();
-  pipelines_.reset();
 }
 
 void EngineHost::start(Submission submission) {
@@ -633,7 +625,8 @@ void EngineHost::update_stats() {
 }
 
 pumice_stats EngineHost::stats() {
-  // Held to the end: the engine, which has the device too, lets go of it only behind this lock.
+  // Held to the end, when the device is nobody's here any more: a poll that has let go of it takes
+  // this lock before it says so (see_device).
   const std::lock_guard lock(mutex_);
   const std::shared_ptr<vk::Device> device = device_.lock();
   const std::shared_ptr<vk::PipelineLibrary> pipelines = pipelines_.lock();

@@ -166,7 +166,6 @@ class EngineHost {
   void note_loss(const Error& error);
   ApiStatus recover();
   void see_device();
-  void forget_device();
   void finish(pumice_request id, OpenRequest& request, const RequestReport& report,
               HostEvent& event);
   void finish_with_error(pumice_request id, const ApiStatus& status);
@@ -211,7 +210,7 @@ class EngineHost {
   std::map<pumice_request, OpenRequest> requests_;
   uint64_t n_ids_ = 0;
   pumice_stats stats_ = {sizeof(pumice_stats)};
-  // Of the engine, which has both whenever they are set: who asks never holds the last reference.
+  // Nobody keeps what they give beyond the lock.
   std::weak_ptr<vk::Device> device_;
   std::weak_ptr<vk::PipelineLibrary> pipelines_;
   pumice_status broken_ = PUMICE_OK;  // else why nothing goes on any more

@@ -294,14 +294,14 @@ TEST_F(Engines, ASecondPollerIsToldSo) {
 }
 
 // ThreadSanitizer looks on here (docs/TESTING.md).
-TEST_F(Engines, FourThreadsSubmitAndCancelWhileOnePolls) {
+void four_threads_submit_and_cancel_while_one_polls(pumice_engine* engine) {
   constexpr int kThreads = 4;
   constexpr int kEach = 6;
   const pumice_request_options options = test::request_of("Once upon a time", 12);
   pumice_request alone = 0;
-  EXPECT_OK(pumice_submit(engine_, 0, &options, &alone));
+  EXPECT_OK(pumice_submit(engine, 0, &options, &alone));
   Answers answers;
-  test::run_until(engine_, answers, 1);
+  test::run_until(engine, answers, 1);
   std::vector<pumice_request> requests[kThreads];
   std::vector<std::thread> threads;
   std::atomic<int> n_ready = 0;  // all begin at once
@@ -310,24 +310,49 @@ TEST_F(Engines, FourThreadsSubmitAndCancelWhileOnePolls) {
       for (++n_ready; n_ready < kThreads;) std::this_thread::yield();
       for (int i = 0; i < kEach; ++i) {
         pumice_session session = 0;
-        EXPECT_OK(pumice_session_open(engine_, nullptr, &session));
+        EXPECT_OK(pumice_session_open(engine, nullptr, &session));
         pumice_request request = 0;
-        EXPECT_OK(pumice_submit(engine_, session, &options, &request));
+        EXPECT_OK(pumice_submit(engine, session, &options, &request));
         requests[thread].push_back(request);
         // Again and again, so that others are at it meanwhile.
         for (int again = 0; again < 100 && i % 3 == 1; ++again) {
-          const pumice_status status = pumice_cancel(engine_, request);
+          const pumice_status status = pumice_cancel(engine, request);
           EXPECT_TRUE(status == PUMICE_OK || status == PUMICE_NOT_FOUND) << status;
         }
-        if (i % 3 == 2) EXPECT_OK(pumice_session_close(engine_, session));
+        if (i % 3 == 2) EXPECT_OK(pumice_session_close(engine, session));
         pumice_stats stats{sizeof stats};
-        EXPECT_OK(pumice_get_stats(engine_, &stats));
+        EXPECT_OK(pumice_get_stats(engine, &stats));
       }
     });
   }
-  test::run_until(engine_, answers, kThreads * kEach);
+  // This one also saves what is being said, and has it said to the end by another session.
+  const pumice_session told = test::open_session(engine);
+  pumice_request telling = 0;
+  EXPECT_OK(pumice_submit(engine, told, &options, &telling));
+  pumice_request_options no_prompt{sizeof no_prompt};
+  no_prompt.max_new_tokens = 2;
+  int n_restored = 0;
+  for (int n_left = kThreads * kEach + 1; n_left > 0;) {
+    ASSERT_EQ(pumice_poll(engine, 2000), PUMICE_OK) << pumice_last_error();
+    n_left -= test::take_events(engine, answers);
+    if (n_restored < 4 && !answers[telling].tokens.empty()) {
+      const void* bytes = nullptr;
+      size_t n_bytes = 0;
+      ASSERT_EQ(pumice_session_save(engine, told, &bytes, &n_bytes), PUMICE_OK);
+      pumice_session restored = 0;
+      ASSERT_EQ(pumice_session_restore(engine, bytes, n_bytes, nullptr, &restored), PUMICE_OK)
+          << pumice_last_error();
+      pumice_request going_on = 0;
+      EXPECT_OK(pumice_submit(engine, restored, &no_prompt, &going_on));
+      ++n_restored;
+      ++n_left;
+    }
+    if (n_left > 0) EXPECT_OK(pumice_wait(engine, 1'000'000));
+  }
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(answers.size(), 1u + kThreads * kEach);
+  EXPECT_GT(n_restored, 0);
+  EXPECT_EQ(answers[telling].tokens, answers[alone].tokens);
+  EXPECT_EQ(answers.size(), 2u + kThreads * kEach + static_cast<size_t>(n_restored));
   for (const auto& of_thread : requests) {
     for (int i = 0; i < kEach; ++i) {
       const test::Answer& answer = answers[of_thread[static_cast<size_t>(i)]];
@@ -339,8 +364,16 @@ TEST_F(Engines, FourThreadsSubmitAndCancelWhileOnePolls) {
     }
   }
   pumice_stats stats{sizeof stats};
-  EXPECT_OK(pumice_get_stats(engine_, &stats));
+  EXPECT_OK(pumice_get_stats(engine, &stats));
   EXPECT_EQ(stats.open_requests, 0u);
+}
+
+TEST_F(Engines, FourThreadsSubmitAndCancelWhileOnePollsSavesAndRestoresInEveryMode) {
+  for (const pumice_mode mode : {PUMICE_MODE_FAST, PUMICE_MODE_GRAPHICS, PUMICE_MODE_BACKGROUND}) {
+    EXPECT_OK(pumice_set_mode(engine_, mode));
+    four_threads_submit_and_cancel_while_one_polls(engine_);
+    if (HasFatalFailure()) return;
+  }
 }
 
 }  // namespace

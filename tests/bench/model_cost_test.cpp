@@ -296,9 +296,9 @@ TEST(ModelCost, ValuesThatAreSmallerThanKeysAreReadAndMultipliedAsSuch) {
   const StepWork token = step_cost(shape, {&row, 1}, 1);
   constexpr uint64_t kKvHeads = 1 + 2 + 2 + 1;  // of the layers
   constexpr uint64_t kHead = 64 * 2 + 32 + 4;   // keys, values and their scale
-  EXPECT_EQ(token[Component::kQkv].flops, 2 * 64 * (4 * 4 * 64 + kKvHeads * (64 + 32)));
-  EXPECT_EQ(token[Component::kAttention].flops, 4 * 5 * 4 * 2 * (64 + 32));
-  EXPECT_EQ(token[Component::kAttention].kv_bytes, 5 * kKvHeads * kHead);
+  EXPECT_EQ(token[Part::kQkv].flops, 2 * 64 * (4 * 4 * 64 + kKvHeads * (64 + 32)));
+  EXPECT_EQ(token[Part::kAttention].flops, 4 * 5 * 4 * 2 * (64 + 32));
+  EXPECT_EQ(token[Part::kAttention].kv_bytes, 5 * kKvHeads * kHead);
   EXPECT_EQ(shape.kv_bytes_per_token(), kKvHeads * kHead);
 }
 

@@ -54,9 +54,19 @@ class Bytes {
   /// Small numbers mostly, sometimes any.
   uint32_t amount(uint32_t usual) { return one_in(32) ? value<uint32_t>() : byte() % usual; }
   pumice_bool boolean() { return one_in(64) ? value<uint32_t>() : byte() & 1; }
+  /// UTF-8 mostly, sometimes any bytes.
   std::string text() {
-    std::string text(byte() % 40, '\0');
-    for (char& c : text) c = static_cast<char>(byte());
+    const bool is_text = !one_in(8);
+    std::string text;
+    for (uint32_t i = byte() % 40; i > 0; --i) {
+      const uint8_t c = byte();
+      if (is_text && c >= 0x80) {
+        text += static_cast<char>(0xC0 | c >> 6);
+        text += static_cast<char>(0x80 | (c & 0x3F));
+      } else {
+        text += static_cast<char>(c);
+      }
+    }
     return text;
   }
 

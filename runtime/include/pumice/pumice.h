@@ -12,7 +12,9 @@
 //
 // Structs begin with struct_size, which the caller sets to sizeof the struct. All zeros otherwise
 // is the default. Those of callers that were compiled with an older or newer header are understood;
-// a newer one may not ask for what this library does not know.
+// a newer one may not ask for what this library does not know. Elements of arrays without a
+// struct_size (pumice_string, pumice_message, pumice_logit_bias) stay as they are: what they lack
+// will come as another array at the end of the struct that has them.
 //
 // Threads. Any thread may open and close, load, submit, cancel, and ask. Of each engine one thread
 // at a time may make those that are marked "polling thread"; another that does so meanwhile gets
@@ -47,7 +49,7 @@ extern "C" {
 typedef struct pumice_device pumice_device;
 typedef struct pumice_model pumice_model;
 typedef struct pumice_engine pumice_engine;
-// 0 is none.
+// 0 is none; all are below 2^53, so that a double has them exactly.
 typedef uint64_t pumice_session;
 typedef uint64_t pumice_request;
 // 0 or 1; anything else is an error.
@@ -70,7 +72,9 @@ enum {
   PUMICE_TOO_SMALL = 12      // the caller's array: the count needed is given
 };
 
-// UTF-8 of `length` bytes, or up to a NUL with PUMICE_NUL. {NULL, 0} is empty.
+// UTF-8 of `length` bytes, or up to a NUL with PUMICE_NUL. {NULL, 0} is empty. Texts for a model
+// (prompts, messages, stops, what is tokenized) that are not UTF-8 are PUMICE_INVALID_ARGUMENT, and
+// the message says at which byte; paths and salts may be any bytes.
 typedef struct pumice_string {
   const char* data;
   size_t length;
@@ -126,7 +130,9 @@ typedef struct pumice_device_options {
 // `n_devices`: how many there are. PUMICE_TOO_SMALL: the array holds the first.
 PUMICE_API pumice_status pumice_device_list(pumice_device_info* devices, size_t capacity,
                                             size_t* n_devices);
-// Opens a device of its own. `options` may be NULL. Takes a while, once a program.
+// Opens a device of its own. `options` may be NULL. Takes a while, once a program. If it fails, the
+// line of pumice_last_error is all that is said: there is no log without a device. A relative
+// cache_directory is one of the folder in which the program is now, as is a model's path.
 PUMICE_API pumice_status pumice_device_open(const pumice_device_options* options,
                                             pumice_device** device);
 PUMICE_API pumice_status pumice_device_get_info(const pumice_device* device,
@@ -364,7 +370,10 @@ typedef struct pumice_request_options {
   pumice_string text;
   const uint32_t* tokens;
   size_t n_tokens;
-  const pumice_message* messages;  // by the model's chat template, with the session's before them
+  // By the model's chat template, with the session's before them. A model without one
+  // (pumice_model_info.has_chat_template) reads their contents, each on a line of its own, and
+  // nothing tells it who speaks.
+  const pumice_message* messages;
   size_t n_messages;
   // In `text`, "</s>" is the token of that name; in `messages` too, now and whenever the session
   // reads them again. Otherwise it is four characters: only the template writes such tokens.
@@ -373,7 +382,7 @@ typedef struct pumice_request_options {
   const pumice_sampling* sampling;  // NULL: the session's
   const pumice_string* stops;       // texts that end the request and are not given
   size_t n_stops;
-  uint64_t timeout_us;     // 0: none
+  uint64_t timeout_us;     // from the poll that begins it, also while there is no device; 0: none
   pumice_bool ignore_end;  // the model's end of text does not end the request
 } pumice_request_options;
 
@@ -399,8 +408,9 @@ PUMICE_API pumice_status pumice_cancel(pumice_engine* engine, pumice_request req
 // PUMICE_DEVICE_LOST: that could not be done yet, or the device is the host's and was not replaced.
 PUMICE_API pumice_status pumice_poll(pumice_engine* engine, uint64_t microseconds);
 // Polling thread. Sleeps until there is something for pumice_poll to do, and that long at most: a
-// request came or is to be cancelled, the device has done something, a session's next token is due.
-// For hosts with no frame to draw.
+// request came or is to be cancelled (which is noticed within a few milliseconds), the device has
+// done something, a session's next token is due, a host's queue may be free again. May return
+// early. For hosts with no frame to draw.
 PUMICE_API pumice_status pumice_wait(pumice_engine* engine, uint64_t microseconds);
 
 typedef int32_t pumice_event_kind;
@@ -478,10 +488,12 @@ typedef struct pumice_stats {
   uint64_t memory_budget_bytes;   // of pumice_set_memory_budget; 0: none
   pumice_bool memory_budget_met;  // 1 without one
   uint32_t n_overcommitted;       // times the driver was found to leave less than is used
-  uint64_t driver_budget_bytes;   // what it lets this process use; 0: it does not say, as the next
-  uint64_t driver_used_bytes;     // by this process
-  uint64_t budgeted_bytes;        // of the device's own memory: what a budget counts
-  uint64_t weight_bytes_beside;   // in memory beside that
+  // What the driver lets this process use, asked once a second at most; 0: it does not say, as the
+  // next.
+  uint64_t driver_budget_bytes;
+  uint64_t driver_used_bytes;    // by this process
+  uint64_t budgeted_bytes;       // of the device's own memory, now: what a budget counts
+  uint64_t weight_bytes_beside;  // in memory beside that
   uint32_t n_lost_devices;
   pumice_bool is_lost;  // and no other device was had yet
 } pumice_stats;

@@ -63,7 +63,9 @@ class [[nodiscard]] Result {
   explicit operator bool() const { return ok(); }
   const Status& status() const { return status_; }
   T& operator*() { return *value_; }
+  const T& operator*() const { return *value_; }
   T* operator->() { return &*value_; }
+  const T* operator->() const { return &*value_; }
 
  private:
   std::optional<T> value_;
@@ -116,6 +118,19 @@ struct Event {
   std::string text;
   std::optional<std::uint32_t> token;
   pumice_event details{};  ///< the rest; its strings are empty
+};
+
+/// What is said of a conversation.
+struct Message {
+  std::string role;  ///< "system", "user" or "assistant"
+  std::string content;
+};
+
+/// A line of a device's log.
+struct LogLine {
+  pumice_log_level level = PUMICE_LOG_NONE;
+  std::uint32_t n_dropped = 0;  ///< lines lost before it
+  std::string text;
 };
 
 class Engine {
@@ -177,6 +192,20 @@ class Engine {
                                 std::uint32_t max_new_tokens = 0) {
     auto request = options<pumice_request_options>();
     request.text = view(text);
+    request.max_new_tokens = max_new_tokens;
+    return submit(session, request);
+  }
+  /// Messages, the last of them the user's.
+  Result<pumice_request> submit_messages(pumice_session session,
+                                         const std::vector<Message>& messages,
+                                         std::uint32_t max_new_tokens = 0) {
+    std::vector<pumice_message> views;
+    for (const Message& message : messages) {
+      views.push_back({view(message.role), view(message.content)});
+    }
+    auto request = options<pumice_request_options>();
+    request.messages = views.data();
+    request.n_messages = views.size();
     request.max_new_tokens = max_new_tokens;
     return submit(session, request);
   }
@@ -259,6 +288,14 @@ class Model {
 
 class Device {
  public:
+  /// The devices of this machine; their indices are selectors.
+  static Result<std::vector<pumice_device_info>> list() {
+    return detail::array<std::vector<pumice_device_info>>(
+        [](pumice_device_info* infos, std::size_t capacity, std::size_t* count) {
+          if (capacity > 0) infos->struct_size = sizeof(pumice_device_info);
+          return pumice_device_list(infos, capacity, count);
+        });
+  }
   static Result<Device> open(const pumice_device_options* options = nullptr) {
     pumice_device* device = nullptr;
     Status status(pumice_device_open(options, &device));
@@ -275,10 +312,10 @@ class Device {
     return detail::info_of<pumice_device_info, const pumice_device>(pumice_device_get_info, get());
   }
   /// The next line of its log, or nothing.
-  std::optional<std::string> next_log() {
+  std::optional<LogLine> next_log() {
     auto log = options<pumice_log>();
     if (pumice_next_log(get(), &log) != PUMICE_OK || log.level == PUMICE_LOG_NONE) return {};
-    return std::string(log.line.data, log.line.length);
+    return LogLine{log.level, log.n_dropped, std::string(log.line.data, log.line.length)};
   }
 
   pumice_device* get() const { return device_.get(); }

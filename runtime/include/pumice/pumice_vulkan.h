@@ -94,9 +94,11 @@ PUMICE_API pumice_status pumice_vulkan_device_open(const pumice_vulkan_device* h
 // `device` are loaded on it in this call, and each engine goes on there with its next pumice_poll,
 // which brings PUMICE_EVENT_DEVICE_NEW. `host` as for pumice_vulkan_device_open; the device options
 // stay what they were. From any thread. After a loss nothing of the lost device is kept once each
-// engine on it has returned PUMICE_DEVICE_LOST from pumice_poll, but by models without an engine:
-// then it may be destroyed, before another is made. One that is replaced though it works must
-// outlive the next pumice_poll of each engine.
+// engine on it has returned PUMICE_DEVICE_LOST from pumice_poll, but by models without an engine
+// and by calls under way that make an engine or load a model: then it may be destroyed, before
+// another is made. One that is replaced though it works must outlive the next pumice_poll of each
+// engine, and before that poll the host's own work that waits for its pumice_vulkan_submitted must
+// have finished.
 PUMICE_API pumice_status pumice_vulkan_replace(pumice_device* device,
                                                const pumice_vulkan_device* host);
 
@@ -107,7 +109,8 @@ PUMICE_API pumice_status pumice_vulkan_begin_after(pumice_device* device, VkSema
                                                    uint64_t value);
 // A timeline semaphore of the library's, and the value it reaches when all that was submitted so
 // far is done: for the host's work or threads to wait for, never to signal or destroy. It lives as
-// long as the device or anything made on it. From any thread.
+// long as the device or anything made on it: what the host submitted to wait for it must have
+// finished before the last of those is closed, which destroys it. From any thread.
 PUMICE_API pumice_status pumice_vulkan_submitted(pumice_device* device, VkSemaphore* semaphore,
                                                  uint64_t* value);
 

@@ -1,0 +1,77 @@
+// pumice.hpp as a program uses it that knows nothing else of the library.
+#include "pumice/pumice.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/api/api_fixture.hpp"
+#include "tests/paths.hpp"
+
+namespace {
+
+class CppHeader : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    pumice_device* const opened = pumice::test::open_device();
+    if (opened == nullptr) GTEST_SKIP() << "no usable Vulkan device";
+    device_.emplace(pumice::Device::own(opened));
+  }
+
+  std::optional<pumice::Device> device_;
+};
+
+/// The tokens of the only request.
+std::vector<uint32_t> told(pumice::Engine& engine) {
+  std::vector<uint32_t> tokens;
+  while (true) {
+    EXPECT_TRUE(engine.poll().ok());
+    while (true) {
+      const auto event = engine.next_event();
+      if (!event.ok() || event->kind == PUMICE_EVENT_NONE) break;
+      if (event->token) tokens.push_back(*event->token);
+      if ((*event).kind == PUMICE_EVENT_FINISHED) return tokens;
+    }
+    EXPECT_TRUE(engine.wait().ok());
+  }
+}
+
+TEST_F(CppHeader, ListsDevicesAndReadsTheLog) {
+  const auto devices = pumice::Device::list();
+  ASSERT_TRUE(devices.ok()) << devices.status().message();
+  ASSERT_FALSE(devices->empty());
+  for (const pumice_device_info& info : *devices) {
+    EXPECT_EQ(info.struct_size, sizeof info);
+    EXPECT_NE(info.name[0], '\0');
+  }
+  const auto none = device_->load("no/such/model.gguf");
+  EXPECT_EQ(none.status().code(), PUMICE_BAD_FILE);
+  int n_lines = 0;
+  while (const auto line = device_->next_log()) {
+    EXPECT_NE(line->level, PUMICE_LOG_NONE);
+    EXPECT_EQ(line->n_dropped, 0u);
+    EXPECT_FALSE(line->text.empty());
+    ++n_lines;
+  }
+  EXPECT_GT(n_lines, 0);
+}
+
+TEST_F(CppHeader, SubmitsMessagesWhichAModelWithoutATemplateReadsLineByLine) {
+  auto model = device_->load(pumice::test::source_path("models/pumice-stories.gguf").string());
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  ASSERT_FALSE(model->info()->has_chat_template);
+  auto engine = model->make_engine();
+  ASSERT_TRUE(engine.ok()) << engine.status().message();
+  ASSERT_TRUE(engine->submit(0, "Tom was sad.\nOnce upon a time", 8).ok());
+  const std::vector<uint32_t> of_text = told(*engine);
+  EXPECT_EQ(of_text.size(), 8u);
+  ASSERT_TRUE(
+      engine->submit_messages(0, {{"system", "Tom was sad."}, {"user", "Once upon a time"}}, 8)
+          .ok());
+  EXPECT_EQ(told(*engine), of_text);
+  EXPECT_EQ(engine->submit_messages(0, {{"wizard", "Once"}}).status().code(),
+            PUMICE_INVALID_ARGUMENT);
+}
+
+}  // namespace
