@@ -83,12 +83,12 @@ Status Submitter::submit(double budget_s, bool waits_for_queue) {
   }
   if (mode_ == EngineMode::kBackground && !backlog_.empty()) return {};
   Admission admission(backlog_.predicted_ns(), !backlog_.empty(), most_ns(budget_s), slice_ns());
-  struct Share {
+  struct WorkPart {
     Work* work = nullptr;
     size_t end = 0;  // of its segments
   };
   std::vector<VkCommandBuffer> slice;
-  std::vector<Share> in_slice;
+  std::vector<WorkPart> in_slice;
   double slice_predicted_ns = 0;
   // False: a host holds the queue, and the slice waits.
   const auto submit_slice = [&]() -> Result<bool> {
@@ -98,7 +98,7 @@ Status Submitter::submit(double budget_s, bool waits_for_queue) {
     was_refused_ = !value;
     if (!value) return false;
     retry_ = kFirstRetry;
-    for (const Share& part : in_slice) {
+    for (const Slice& part : in_slice) {
       if (part.work->n_submitted == 0) part.work->submitted = now;
       part.work->n_submitted = part.end;
       part.work->value = *value;
