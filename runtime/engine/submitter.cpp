@@ -98,7 +98,7 @@ Status Submitter::submit(double budget_s, bool waits_for_queue) {
     was_refused_ = !value;
     if (!value) return false;
     retry_ = kFirstRetry;
-    for (const Slice& part : in_slice) {
+    for (const WorkPart& part : in_slice) {
       if (part.work->n_submitted == 0) part.work->submitted = now;
       part.work->n_submitted = part.end;
       part.work->value = *value;
