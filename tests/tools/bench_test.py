@@ -50,7 +50,7 @@ class Ops(CommandLineTest):
 
     def test_what_cannot_be_measured_is_a_usage_error(self):
         self.refuses(USAGE, *QUICK, "--op", "nosuch", says="nosuch")  # before anything is measured
-        self.refuses(USAGE, "bench", "--ops", "-r", "0", says="repetitions")
+        self.refuses(USAGE, "bench", "--ops", "-r", "0", says="-r: Value 0 not in range")
         self.refuses(USAGE, "bench", "--ops", "-o", "xml", says="xml")
         self.refuses(USAGE, "bench", "--ops", "-o", "csv", says="csv")
         self.refuses(USAGE, "bench", "--ops", "--serve", says="--ops and --serve")

@@ -327,17 +327,6 @@ class BadServer(HubTest):
 
 
 class Token(HubTest):
-    def test_a_token_is_not_sent_in_clear_to_another_machine(self):
-        for endpoint in ("http://hub.invalid", "http://hub.invalid:8080/mirror", "http://127.0.0.1.hub.invalid",
-                         "http://localhost.invalid:1"):
-            message = self.refuses(USAGE, "pull", "u/r", says=["HF_TOKEN", "unencrypted", "https"],
-                                   env={"HF_ENDPOINT": endpoint, "HF_TOKEN": TOKEN})
-            self.assertNotIn(TOKEN, message)
-        for endpoint in ("https://127.0.0.1:1", "http://localhost:1", "http://[::1]:1"):  # gets as far as connecting
-            self.refuses(BAD_FILE, "pull", "u/r", says="is there a network",
-                         env={"HF_ENDPOINT": endpoint, "HF_TOKEN": TOKEN})
-        self.refuses(BAD_FILE, "pull", "u/r", says="http://hub.invalid", env={"HF_ENDPOINT": "http://hub.invalid"})
-
     def tokens(self, server):
         return [headers.get("authorization") for _, headers in server.requests]
 
@@ -354,6 +343,9 @@ class Token(HubTest):
                                    env={"HF_ENDPOINT": address, "HF_TOKEN": TOKEN})
             self.assertNotIn(TOKEN, message)
             self.ok("list", env={"HF_ENDPOINT": address, "HF_TOKEN": TOKEN})
+        for endpoint in ("https://127.0.0.1:1", "http://localhost:1", "http://[::1]:1"):  # gets as far as connecting
+            self.refuses(BAD_FILE, "pull", "u/r", says="is there a network",
+                         env={"HF_ENDPOINT": endpoint, "HF_TOKEN": TOKEN})
         self.refuses(BAD_FILE, "pull", "u/r", env={"HF_ENDPOINT": "http://mirror.invalid"})
 
     def test_a_token_goes_along_where_a_redirection_stays(self):
