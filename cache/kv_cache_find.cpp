@@ -184,7 +184,8 @@ KvCache::Room KvCache::room(const HashedPrompt& prompt, std::span<const Sequence
   }
   std::ranges::sort(given_back);
   const auto n_given_back = [&](BlockId block) {
-    return std::ranges::equal_range(given_back, block).size();
+    const auto [first, end] = std::equal_range(given_back.begin(), given_back.end(), block);
+    return static_cast<size_t>(end - first);
   };
   Room room{.free_blocks = n_free_blocks()};
   for (size_t i = 0; i < given_back.size();) {

@@ -82,11 +82,11 @@ class JsonBuilder {
                               printable(*twice, 40)));
     }
     auto& object = open_.back().value.template get_ref<typename Json::object_t&>();
-    if constexpr (requires { object.reserve(1); }) object.reserve(open_.back().members.size());
+    constexpr bool kIsOrdered = requires { object.reserve(1); };
+    if constexpr (kIsOrdered) object.reserve(open_.back().members.size());
     for (auto& [name, value] : open_.back().members) {
-      if constexpr (requires { object.emplace_back(std::move(name), std::move(value)); }) {
-        object.emplace_back(std::move(name),
-                            std::move(value));  // its emplace compares with all before
+      if constexpr (kIsOrdered) {  // whose emplace compares with all before
+        object.emplace_back(std::move(name), std::move(value));
       } else {
         object.emplace(std::move(name), std::move(value));
       }

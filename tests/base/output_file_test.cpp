@@ -78,7 +78,7 @@ TEST_F(OutputFileTest, AnErrorOfTheLastStepLeavesNothing) {
   ASSERT_TRUE(file.ok());
   fs::create_directory(path("x"));  // meanwhile
   EXPECT_EQ(file->finish().error().code, ErrorCode::kBadFile);
-  *file = std::move(*OutputFile::create(path("y")));
+  *file = *OutputFile::create(path("y"));
   EXPECT_TRUE(file->finish().ok());
   EXPECT_EQ(names(), (Names{"x", "y"}));
 }
