@@ -13,6 +13,26 @@ from gguf_split import split_gguf
 MALFORMED = SHARED / "gguf-malformed"
 
 
+class NestedJson(CommandLineTest):
+    """Whoever reads JSON of others refuses what is nested a million deep, and does not run out of stack."""
+
+    def test_every_command_that_reads_json(self):
+        deep = self.write("deep.json", "[" * 1_000_000)
+        objects = self.write("objects.json", '{"a":' * 1_000_000)
+        template = self.write("t.jinja", "{{ messages }}")
+        for file in (deep, objects):
+            jsonl = self.write("trace.jsonl", file.read_text()[:500_000])
+            for arguments in (("template", "--file", template, "--context", file),
+                              ("bench", "--compare", file, file),
+                              ("report", file, "-o", "page.html"),
+                              ("sim", "--synthetic", "2", "--device-model", file),
+                              ("sim", "--trace", jsonl)):
+                with self.subTest(command=arguments[:2], file=file.name):
+                    message = self.refuses(BAD_FILE, *arguments)
+                    self.assertIn("nested", message)
+        self.assertEqual(self.left_behind(), ["deep.json", "objects.json", "t.jinja", "trace.jsonl"])
+
+
 class ModelFile(CommandLineTest):
     def refused_by_all(self, path, says=()):
         self.refuses(BAD_FILE, "info", "-m", path, says=says)
