@@ -12,8 +12,8 @@ namespace {
 using test::SchedulerBed;
 using test::tokens_from;
 
-constexpr RequestSpec kInteractive{.service_class = ServiceClass::kInteractive};
-constexpr RequestSpec kBatch{.service_class = ServiceClass::kBatch};
+const RequestSpec kInteractive{.service_class = ServiceClass::kInteractive};
+const RequestSpec kBatch{.service_class = ServiceClass::kBatch};
 
 bool has_chunk_of(const StepPlan& plan, RequestId id) {
   return std::ranges::find(plan.chunks, id, &StepChunk::request) != plan.chunks.end();
