@@ -233,20 +233,20 @@ vk::BufferRange DeviceState::counts_of(uint32_t slot) const {
   return token_counts_.subrange(slot * bytes, bytes);
 }
 
-void DeviceState::set_up(uint32_t slot, const SamplerOptions& sampling,
-                         std::span<const TokenId> tokens, size_t n_prompt) {
-  if (has_penalties(sampling)) {
+void DeviceState::set_up(uint32_t slot, const SlotInput& input) {
+  if (input.has_penalties) {
     std::vector<uint32_t> counts(program().n_vocab, 0);
-    for (size_t i = 0; i < tokens.size(); ++i) {
-      i < n_prompt ? count_prompt_token(counts, tokens[i]) : count_output_token(counts, tokens[i]);
+    for (size_t i = 0; i < input.counted.size(); ++i) {
+      const TokenId token = input.counted[i];
+      i < input.n_prompt ? count_prompt_token(counts, token) : count_output_token(counts, token);
     }
     std::ranges::copy(counts, staged_counts_[slot].mapped<uint32_t>().begin());
     new_counts_.push_back(slot);
   }
   const auto words = logit_bias_.mapped<uint32_t>().subspan(size_t{slot} * kMaxLogitBias * 2);
-  for (size_t i = 0; i < sampling.logit_bias.size(); ++i) {
-    words[2 * i] = sampling.logit_bias[i].first;
-    words[2 * i + 1] = std::bit_cast<uint32_t>(sampling.logit_bias[i].second);
+  for (size_t i = 0; i < input.logit_bias.size(); ++i) {
+    words[2 * i] = input.logit_bias[i].first;
+    words[2 * i + 1] = std::bit_cast<uint32_t>(input.logit_bias[i].second);
   }
   slots_[slot] = SlotState::kWritten;
 }
@@ -266,43 +266,41 @@ void DeviceState::forget_all() {
   new_counts_.clear();
 }
 
-void DeviceState::write_blocks(uint32_t slot, uint32_t page, std::span<const BlockId> blocks,
-                               uint32_t first, uint32_t end) {
-  const auto table = block_tables_[page].mapped<uint64_t>().subspan(
+void DeviceState::write_blocks(uint32_t slot, uint32_t page, const TableInput& table) {
+  const auto entries = block_tables_[page].mapped<uint64_t>().subspan(
       size_t{slot} * sizes_.table_stride, sizes_.table_stride);
   const StateLayout& layout = sizes_.layout;
   const size_t n = layout.blocks_per_page();
-  for (size_t i = first; i < std::min<size_t>(end, blocks.size()); ++i) {
-    if (blocks[i] == kNoBlock) continue;
-    for (size_t j = i * n; j < std::min((i + 1) * n, table.size()); ++j) {
-      table[j] = kv_->address(blocks[i]) + (j - i * n) * layout.pages[page].bytes;
+  for (size_t i = 0; i < table.blocks.size(); ++i) {
+    if (table.blocks[i] == kNoBlock) continue;
+    const size_t first = (table.first + i) * n;
+    for (size_t j = first; j < std::min(first + n, entries.size()); ++j) {
+      entries[j] = kv_->address(table.blocks[i]) + (j - first) * layout.pages[page].bytes;
     }
   }
 }
 
 // ---- steps
 
-void DeviceState::set_state(uint32_t ring, uint32_t chunk, uint32_t page, BlockId before,
-                            BlockId after) {
-  args(ring).set_state(chunk, page, before == kNoBlock ? 0 : kv_->address(before),
-                       kv_->address(after));
+void DeviceState::set_state(uint32_t ring, uint32_t chunk, uint32_t page,
+                            const StateInput& state) {
+  args(ring).set_state(chunk, page, state.before == kNoBlock ? 0 : kv_->address(state.before),
+                       kv_->address(state.after));
 }
 
-void DeviceState::set_sampling(uint32_t ring, uint32_t logit_row,
-                               const std::optional<RowSampling>& sampling) {
-  ops::SamplingRow row{};
-  if (!sampling) {
-    row.skip = 1;
-  } else {
-    const SamplerOptions& options = *sampling->options;
-    row = ops::sampling_row(sampler_constants(options), sampling->output_index, sampling->slot);
-    if (has_penalties(options)) row.counts = counts_of(sampling->slot).address();
-    if (!options.logit_bias.empty()) {
-      row.bias = logit_bias_.address() + uint64_t{sampling->slot} * kMaxLogitBias * 8;
-      row.n_bias = static_cast<uint32_t>(options.logit_bias.size());
-    }
+void DeviceState::set_sampling(uint32_t ring, uint32_t logit_row, const RowSampling& sampling,
+                               uint64_t output_index, uint32_t slot) {
+  ops::SamplingRow row = ops::sampling_row(sampling.constants, output_index, slot);
+  if (sampling.has_penalties) row.counts = counts_of(slot).address();
+  if (sampling.n_bias > 0) {
+    row.bias = logit_bias_.address() + uint64_t{slot} * kMaxLogitBias * 8;
+    row.n_bias = sampling.n_bias;
   }
   rings_[ring].sampling.mapped<ops::SamplingRow>()[logit_row] = row;
+}
+
+void DeviceState::set_no_sampling(uint32_t ring, uint32_t logit_row) {
+  rings_[ring].sampling.mapped<ops::SamplingRow>()[logit_row] = {.skip = 1};
 }
 
 Result<std::shared_ptr<const vk::RecordedWork>> DeviceState::record_prologue(

@@ -14,6 +14,7 @@
 #include "engine/engine_sizes.hpp"
 #include "engine/kv_block_store.hpp"
 #include "engine/kv_memory.hpp"
+#include "engine/step_input.hpp"
 #include "models/decoder.hpp"
 #include "models/model.hpp"
 #include "models/step_args.hpp"
@@ -91,10 +92,9 @@ class DeviceState {
   /// Whether the slot's sampling state is that of the request that has it.
   bool is_set_up(uint32_t slot) const { return slots_[slot] != SlotState::kUnknown; }
   /// Write what sampling needs to know of a request: biases, and with penalties how often it has
-  /// which token, the first `n_prompt` being its prompt's. No step under way uses the slot. Holds
-  /// once the prologue of the step being prepared was queued (`commit_slots`).
-  void set_up(uint32_t slot, const SamplerOptions& sampling, std::span<const TokenId> tokens,
-              size_t n_prompt);
+  /// which token. No step under way uses the slot. Holds once the prologue of the step being
+  /// prepared was queued (`commit_slots`).
+  void set_up(uint32_t slot, const SlotInput& input);
   void forget(uint32_t slot) { slots_[slot] = SlotState::kUnknown; }
   /// What `set_up` wrote since the last of these two is queued for the device, or will not be.
   void commit_slots();
@@ -102,25 +102,21 @@ class DeviceState {
   /// No slot is set up any more.
   void forget_all();
 
-  /// Entries [first, end) of the block table, as far as there are blocks; `page` of the state's
-  /// layout. Behind a window (kNoBlock) they stay what they are: no kernel reads them.
-  void write_blocks(uint32_t slot, uint32_t page, std::span<const BlockId> blocks, uint32_t first,
-                    uint32_t end);
+  /// Write entries of the block table; `page` of the state's layout. Behind a window (kNoBlock)
+  /// they stay what they are: no kernel reads them.
+  void write_blocks(uint32_t slot, uint32_t page, const TableInput& table);
 
   // ---- steps
 
-  /// Where a recurrent page of a chunk's sequence is (kNoBlock: it begins) and goes; `page` of the
-  /// state's layout.
-  void set_state(uint32_t ring, uint32_t chunk, uint32_t page, BlockId before, BlockId after);
+  /// Where a recurrent page of a chunk's sequence is and goes; `page` of the state's layout.
+  void set_state(uint32_t ring, uint32_t chunk, uint32_t page, const StateInput& state);
 
   StepArgs& args(uint32_t ring) { return rings_[ring].args; }
-  /// How a row of logits is sampled; none: it is not.
-  struct RowSampling {
-    const SamplerOptions* options = nullptr;
-    uint64_t output_index = 0;
-    uint32_t slot = 0;
-  };
-  void set_sampling(uint32_t ring, uint32_t logit_row, const std::optional<RowSampling>& sampling);
+  /// A row of logits chooses the token of that index in the output of the slot's request, or only
+  /// pads the batch.
+  void set_sampling(uint32_t ring, uint32_t logit_row, const RowSampling& sampling,
+                    uint64_t output_index, uint32_t slot);
+  void set_no_sampling(uint32_t ring, uint32_t logit_row);
 
   /// What comes before a step on the queue: what `set_up` wrote, then copies of blocks. Null if
   /// there is nothing to do.

@@ -129,13 +129,76 @@ RequestReport Requests::report_of(RequestId id, EndReason ended_by) const {
 
 // ---- what a step does
 
-StepPlan Requests::plan(double now_s) {
-  StepPlan plan = scheduler_.plan_step(now_s);
-  for (const RequestId id : plan.ended) {
+StepInput Requests::plan(double now_s, const KnowsSlot& knows_slot) {
+  StepInput input{.plan = scheduler_.plan_step(now_s)};
+  for (const RequestId id : input.plan.ended) {
     tell({.request = id, .computed_tokens = scheduler_.request(id).computed_tokens},
          EndReason::kNone, now_s);
   }
-  return plan;
+  for (const RequestId id : input.plan.started) {
+    const std::optional<uint32_t> slot = scheduler_.request(id).slot;
+    if (slot) input.new_slots.push_back(*slot);
+  }
+  input.chunks.reserve(input.plan.chunks.size());
+  for (const StepChunk& chunk : input.plan.chunks) {
+    const bool is_new = std::ranges::find(input.new_slots, chunk.slot) != input.new_slots.end() ||
+                        !knows_slot(chunk.slot);
+    input.chunks.push_back(input_of(chunk, is_new));
+  }
+  return input;
+}
+
+ChunkInput Requests::input_of(const StepChunk& chunk, bool is_new) const {
+  const Active& active = requests_.at(chunk.request);
+  const GenerationRequest& request = active.request;
+  const std::span<const TokenId> tokens = scheduler_.tokens(chunk.request);
+  const uint32_t end = chunk.first_position + chunk.n_tokens;
+  const size_t known_end = std::min<size_t>(end, tokens.size());
+  ChunkInput input;
+  if (chunk.first_position < known_end) {
+    input.tokens.assign(tokens.begin() + chunk.first_position,
+                        tokens.begin() + static_cast<ptrdiff_t>(known_end));
+  }
+  add_memory(chunk, is_new, input);
+  const SamplerOptions& sampling = request.sampling;
+  input.sampling = {.constants = sampler_constants(sampling),
+                    .n_bias = static_cast<uint32_t>(sampling.logit_bias.size()),
+                    .has_penalties = has_penalties(sampling),
+                    .plain_greedy = is_plain_greedy(sampling)};
+  if (is_new) {
+    input.new_slot = {.logit_bias = sampling.logit_bias,
+                      .n_prompt = active.n_prompt,
+                      .has_penalties = input.sampling.has_penalties};
+    if (input.sampling.has_penalties) input.new_slot->counted.assign(tokens.begin(), tokens.end());
+  }
+  // Those that are still being sampled by the step before count too.
+  input.output_index = next_output_index(chunk.request) + (uint64_t{end} - tokens.size());
+  if (request.on_logits) {
+    input.first_logits = request.first_logits;
+    input.end_logits =
+        request.logits == GenerationRequest::Logits::kComputed ? end : active.n_prompt;
+  }
+  return input;
+}
+
+/// Where on the device it reads and writes. Steps under way read no entry of a table that changes.
+void Requests::add_memory(const StepChunk& chunk, bool is_new, ChunkInput& input) const {
+  const CacheGroups& groups = scheduler_.cache().groups();
+  const uint32_t block_tokens = scheduler_.cache().options().block_tokens;
+  const uint32_t end = chunk.first_position + chunk.n_tokens;
+  const uint32_t first_entry = is_new ? 0 : chunk.first_position / block_tokens;
+  const uint32_t end_entry = (end - 1) / block_tokens + 1;
+  for (uint32_t group = 0; group < groups.size(); ++group) {
+    TableInput& table = input.tables.emplace_back(TableInput{.first = first_entry});
+    StateInput& state = input.states.emplace_back();
+    if (groups.is_recurrent(group)) {
+      state = {.before = scheduler_.state(chunk.request, group, chunk.first_position),
+               .after = scheduler_.state(chunk.request, group, end)};
+      continue;
+    }
+    const std::span<const BlockId> blocks = scheduler_.blocks(chunk.request, group);
+    table.blocks.assign(blocks.begin() + first_entry, blocks.begin() + end_entry);
+  }
 }
 
 bool Requests::finish_transfers(const StepPlan& plan, const TransferFailures& failures) {
@@ -279,12 +342,7 @@ void Requests::start_over() {
   }
 }
 
-// ---- what a step reads
-
-uint64_t Requests::output_index(const StepChunk& chunk) const {
-  const uint64_t next = uint64_t{chunk.first_position} + chunk.n_tokens;
-  return next_output_index(chunk.request) + (next - scheduler_.tokens(chunk.request).size());
-}
+// ---- of a request under way
 
 uint64_t Requests::next_output_index(RequestId id) const {
   return requests_.at(id).request.first_output_index + scheduler_.request(id).generated_tokens;
@@ -293,13 +351,6 @@ uint64_t Requests::next_output_index(RequestId id) const {
 const GenerationRequest* Requests::find(RequestId id) const {
   const auto it = requests_.find(id);
   return it != requests_.end() ? &it->second.request : nullptr;
-}
-
-bool Requests::wants_logits(RequestId id, uint32_t position) const {
-  const Active& active = requests_.at(id);
-  return active.request.on_logits && position >= active.request.first_logits &&
-         (position < active.n_prompt ||
-          active.request.logits == GenerationRequest::Logits::kComputed);
 }
 
 void Requests::deliver_logits(RequestId id, uint32_t position,

@@ -18,6 +18,7 @@
 
 #include "base/result.hpp"
 #include "engine/engine_options.hpp"
+#include "engine/step_input.hpp"
 #include "sampling/options.hpp"
 #include "scheduler/scheduler.hpp"
 #include "text/sentence_stream.hpp"
@@ -119,8 +120,11 @@ class Requests {
 
   // ---- what a step does, in this order (Scheduler says more)
 
-  /// Requests that ended meanwhile (a deadline) have an event, which no failure takes back.
-  StepPlan plan(double now_s);
+  /// Whether the device knows the request that has a slot (DeviceState::is_set_up).
+  using KnowsSlot = std::function<bool(uint32_t slot)>;
+  /// The next step, with all that carrying it out needs. Requests that ended meanwhile (a deadline)
+  /// have an event, which no failure takes back.
+  StepInput plan(double now_s, const KnowsSlot& knows_slot);
   /// The plan's transfers were made but for `failures`. False: it is rolled back, as requests lost
   /// what was to be restored, or have ended or begun again meanwhile; plan again.
   bool finish_transfers(const StepPlan& plan, const TransferFailures& failures);
@@ -137,21 +141,15 @@ class Requests {
   /// exception changes nothing, and then this is called again.
   void start_over();
 
-  // ---- what a step reads of a request that it has a chunk of
+  // ---- of a request under way
 
-  const SamplerOptions& sampling(RequestId id) const { return requests_.at(id).request.sampling; }
   std::span<const TokenId> tokens(RequestId id) const { return scheduler_.tokens(id); }
   /// Of its tokens, from the start, those that are the prompt's.
   uint32_t n_prompt(RequestId id) const { return requests_.at(id).n_prompt; }
-  /// Which of its output tokens a chunk samples, counted over all restarts. Those that are still
-  /// being sampled by the step before count too.
-  uint64_t output_index(const StepChunk& chunk) const;
   /// Of the token that comes next, as far as is known.
   uint64_t next_output_index(RequestId id) const;
   /// Null if there is none under way.
   const GenerationRequest* find(RequestId id) const;
-  bool wants_logits(RequestId id) const { return bool{requests_.at(id).request.on_logits}; }
-  bool wants_logits(RequestId id, uint32_t position) const;
   /// Nothing for a request that has ended.
   void deliver_logits(RequestId id, uint32_t position, std::span<const float> logits) const;
 
@@ -178,6 +176,8 @@ class Requests {
     uint32_t truncated_tokens = 0;
   };
 
+  ChunkInput input_of(const StepChunk& chunk, bool is_new) const;
+  void add_memory(const StepChunk& chunk, bool is_new, ChunkInput& input) const;
   static std::string text_of(Active& active, TokenId token);
   static std::string rest_of(Active& active);
   static void begin_text(Active& active);

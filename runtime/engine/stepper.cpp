@@ -61,7 +61,7 @@ Status Stepper::poll(double budget_s, uint32_t max_steps) {
 void Stepper::drop_unwanted() {
   if (options_.profile || hooks_.observer) return;
   for (PendingStep& step : steps_) {
-    if (step.moving || requests_.is_wanted(step.plan)) continue;
+    if (step.moving || requests_.is_wanted(step.input.plan)) continue;
     step.is_cut = submitter_.drop_rest(step.ticket);
   }
 }
@@ -95,17 +95,18 @@ Result<bool> Stepper::plan_step() {
   step.ring = free_rings_.back();
   free_rings_.pop_back();
   step.trace.planned_s = clock_();
-  step.plan = requests_.plan(step.trace.planned_s);
-  if (step.plan.empty()) {
+  step.input = requests_.plan(step.trace.planned_s,
+                              [this](uint32_t slot) { return device_.is_set_up(slot); });
+  if (step.input.plan.empty()) {
     drop_last();
     return false;
   }
-  if (step.plan.transfers.empty()) {
+  if (step.input.plan.transfers.empty()) {
     PUMICE_TRY_STATUS(start(step));
     return true;
   }
   step.moving =
-      std::make_unique<Moving>(ByteMover(requests_.scheduler().cache(), step.plan.transfers,
+      std::make_unique<Moving>(ByteMover(requests_.scheduler().cache(), step.input.plan.transfers,
                                          device_.blocks().max_items(), options_.logger));
   PUMICE_TRY_STATUS(move_on());
   return true;
@@ -157,7 +158,7 @@ Status Stepper::move_on() {
   if (!done) return {};
   const TransferFailures failures = step.moving->mover.take_failures();
   step.moving.reset();
-  if (!requests_.finish_transfers(step.plan, failures)) {
+  if (!requests_.finish_transfers(step.input.plan, failures)) {
     drop_last();
     return {};
   }
@@ -174,7 +175,7 @@ Status Stepper::start(PendingStep& step) {
     return {};
   }
   device_.drop_slots();
-  requests_.rollback(step.plan.id);
+  requests_.rollback(step.input.plan.id);
   drop_last();
   return status;
 }
@@ -183,32 +184,23 @@ Status Stepper::start(PendingStep& step) {
 bool Stepper::is_used_before(const PendingStep& step, uint32_t slot) const {
   return std::ranges::any_of(steps_, [&](const PendingStep& other) {
     return &other != &step &&
-           std::ranges::find(other.plan.chunks, slot, &StepChunk::slot) != other.plan.chunks.end();
+           std::ranges::find(other.input.plan.chunks, slot, &StepChunk::slot) !=
+               other.input.plan.chunks.end();
   });
 }
 
 void Stepper::set_up_slots(const PendingStep& step) {
-  for (const RequestId id : step.plan.started) {
-    const std::optional<uint32_t> slot = requests_.scheduler().request(id).slot;
-    if (slot) device_.forget(*slot);
-  }
-  for (const StepChunk& chunk : step.plan.chunks) {
-    const RequestId id = chunk.request;
-    const bool is_new = !device_.is_set_up(chunk.slot);
-    if (is_new) {
-      PUMICE_DEBUG_CHECK(!is_used_before(step, chunk.slot), "a slot is written under a step");
-      device_.set_up(chunk.slot, requests_.sampling(id), requests_.tokens(id),
-                     requests_.n_prompt(id));
+  for (const uint32_t slot : step.input.new_slots) device_.forget(slot);
+  for (size_t i = 0; i < step.input.chunks.size(); ++i) {
+    const uint32_t slot = step.input.plan.chunks[i].slot;
+    const ChunkInput& input = step.input.chunks[i];
+    if (input.new_slot) {
+      PUMICE_DEBUG_CHECK(!is_used_before(step, slot), "a slot is written under a step");
+      device_.set_up(slot, *input.new_slot);
     }
-    // Blocks that the chunk's positions lie in, of a new slot all: steps under way read none that
-    // change.
-    const KvCache& cache = requests_.scheduler().cache();
-    const uint32_t block_tokens = cache.options().block_tokens;
-    const uint32_t first = is_new ? 0 : chunk.first_position / block_tokens;
-    const uint32_t end = (chunk.first_position + chunk.n_tokens - 1) / block_tokens + 1;
-    const uint32_t n_groups = cache.groups().size();
-    for (uint32_t group = 0; group < n_groups; ++group) {
-      device_.write_blocks(chunk.slot, group, requests_.scheduler().blocks(id, group), first, end);
+    PUMICE_DEBUG_CHECK(device_.is_set_up(slot), "a slot of nobody knows what");
+    for (uint32_t group = 0; group < input.tables.size(); ++group) {
+      device_.write_blocks(slot, group, input.tables[group]);
     }
   }
 }
@@ -219,10 +211,11 @@ DeviceState::StepWork Stepper::write(PendingStep& step) {
   args.clear();
   DeviceState::StepWork work;
   std::vector<ops::SequenceChunk> chunks;
-  for (const StepChunk& chunk : step.plan.chunks) {
+  for (size_t i = 0; i < step.input.chunks.size(); ++i) {
+    const StepChunk& chunk = step.input.plan.chunks[i];
     chunks.push_back({chunk.slot, args.n_rows, chunk.n_tokens, chunk.first_position});
-    write_states(step, chunk);
-    write_chunk(step, chunk, work);
+    write_states(step.ring, chunk, step.input.chunks[i]);
+    write_chunk(step, chunk, step.input.chunks[i], work);
   }
   device_.decoder().write_attention(chunks, attention_options(options_), args);
   work.reads_logits = !step.logits_wanted.empty();
@@ -230,54 +223,43 @@ DeviceState::StepWork Stepper::write(PendingStep& step) {
 }
 
 /// Which pages its recurrences go on from and write.
-void Stepper::write_states(const PendingStep& step, const StepChunk& chunk) {
-  const uint32_t index = device_.args(step.ring).add_chunk(chunk.n_tokens);
-  const Scheduler& scheduler = requests_.scheduler();
-  const CacheGroups& groups = scheduler.cache().groups();
-  const uint32_t end = chunk.first_position + chunk.n_tokens;
-  for (uint32_t page = 0; page < groups.size(); ++page) {
-    if (!groups.is_recurrent(page)) continue;
-    device_.set_state(step.ring, index, page,
-                      scheduler.state(chunk.request, page, chunk.first_position),
-                      scheduler.state(chunk.request, page, end));
+void Stepper::write_states(uint32_t ring, const StepChunk& chunk, const ChunkInput& input) {
+  const uint32_t index = device_.args(ring).add_chunk(chunk.n_tokens);
+  for (uint32_t page = 0; page < input.states.size(); ++page) {
+    if (input.states[page].after == kNoBlock) continue;
+    device_.set_state(ring, index, page, input.states[page]);
   }
 }
 
-void Stepper::write_chunk(PendingStep& step, const StepChunk& chunk, DeviceState::StepWork& work) {
+void Stepper::write_chunk(PendingStep& step, const StepChunk& chunk, const ChunkInput& input,
+                          DeviceState::StepWork& work) {
   StepArgs& args = device_.args(step.ring);
-  const std::span<const TokenId> tokens = requests_.tokens(chunk.request);
   for (uint32_t i = 0; i < chunk.n_tokens; ++i) {
     const uint32_t position = chunk.first_position + i;
     const uint32_t token =
-        position < tokens.size() ? tokens[position] : ops::Embedding::kFromSampled | chunk.slot;
+        i < input.tokens.size() ? input.tokens[i] : ops::Embedding::kFromSampled | chunk.slot;
     const uint32_t row = args.add_row(token, position, chunk.slot);
     const bool samples = chunk.samples && i + 1 == chunk.n_tokens;
-    const bool wanted = requests_.wants_logits(chunk.request, position);
+    const bool wanted = input.wants_logits(position);
     if (!samples && !wanted) continue;
     const uint32_t logit_row = args.add_logit_row(row);
     if (wanted) step.logits_wanted.push_back({chunk.request, position, logit_row});
     if (!samples) {
-      device_.set_sampling(step.ring, logit_row, std::nullopt);
+      device_.set_no_sampling(step.ring, logit_row);
       continue;
     }
-    const SamplerOptions& sampling = requests_.sampling(chunk.request);
-    device_.set_sampling(step.ring, logit_row,
-                         DeviceState::RowSampling{.options = &sampling,
-                                                  .output_index = requests_.output_index(chunk),
-                                                  .slot = chunk.slot});
+    device_.set_sampling(step.ring, logit_row, input.sampling, input.output_index, chunk.slot);
     work.samples = true;
-    work.greedy_only = work.greedy_only && is_plain_greedy(sampling);
+    work.greedy_only = work.greedy_only && input.sampling.plain_greedy;
   }
 }
 
 /// Steps of single rows are recorded once. A replay's declared costs are those of the step that
 /// was recorded.
 bool Stepper::replayable(const PendingStep& step, const DeviceState::StepWork& work) const {
-  const auto is_single_row = [&](const StepChunk& chunk) {
-    return chunk.n_tokens == 1 && !requests_.wants_logits(chunk.request);
-  };
-  return work.samples && !options_.profile && !hooks_.observer &&
-         std::ranges::all_of(step.plan.chunks, is_single_row);
+  const auto is_single_row = [](const StepChunk& chunk) { return chunk.n_tokens == 1; };
+  return work.samples && !work.reads_logits && !options_.profile && !hooks_.observer &&
+         std::ranges::all_of(step.input.plan.chunks, is_single_row);
 }
 
 /// Nothing if there is none, or if it would be recorded otherwise by now.
@@ -307,7 +289,7 @@ Result<std::shared_ptr<const vk::RecordedWork>> Stepper::record(PendingStep& ste
 Status Stepper::queue(PendingStep& step, const DeviceState::StepWork& work) {
   if (hooks_.fault) PUMICE_TRY_STATUS(hooks_.fault(StepStage::kSubmit));
   step.weights = device_.weights();
-  PUMICE_TRY(const auto prologue, device_.record_prologue(step.plan.transfers.copies));
+  PUMICE_TRY(const auto prologue, device_.record_prologue(step.input.plan.transfers.copies));
   const StepArgs& args = device_.args(step.ring);
   const Replays::Key key{.ring = step.ring,
                          .n_rows = args.n_rows,
@@ -324,9 +306,9 @@ Status Stepper::queue(PendingStep& step, const DeviceState::StepWork& work) {
   }
   if (prologue) submitter_.add(prologue);
   step.ticket = submitter_.add(step.work);
-  step.trace.id = step.plan.id;
-  step.trace.decode_rows = step.plan.shape.decode_rows;
-  step.trace.prefill_tokens = step.plan.shape.prefill_tokens;
+  step.trace.id = step.input.plan.id;
+  step.trace.decode_rows = step.input.plan.shape.decode_rows;
+  step.trace.prefill_tokens = step.input.plan.shape.prefill_tokens;
   step.trace.submitted_s = clock_();
   dispatched_rows_ += args.n_rows;
   return {};
@@ -395,7 +377,7 @@ Status Stepper::settle() {
 /// would lead anywhere.
 Result<std::vector<TokenId>> Stepper::sampled_by(const PendingStep& step) const {
   std::vector<TokenId> sampled;
-  for (const StepChunk& chunk : step.plan.chunks) {
+  for (const StepChunk& chunk : step.input.plan.chunks) {
     if (!chunk.samples) continue;
     const TokenId token = step.is_cut ? 0 : device_.sampled(step.ring, chunk.slot);
     if (token >= device_.program().n_vocab) {
@@ -433,7 +415,7 @@ Status Stepper::land(double seconds) {
     requests_.deliver_logits(wanted.request, wanted.position,
                              device_.logits(step.ring, wanted.logit_row));
   }
-  requests_.commit(step.plan, *sampled, step.trace.ended_s, seconds);
+  requests_.commit(step.input.plan, *sampled, step.trace.ended_s, seconds);
   return {};
 }
 
@@ -446,9 +428,9 @@ void Stepper::abandon() {
   if (moving()) {
     TransferFailures failures;
     failures.all = true;
-    (void)requests_.finish_transfers(steps_.back().plan, failures);
+    (void)requests_.finish_transfers(steps_.back().input.plan, failures);
   }
-  requests_.rollback(steps_.front().plan.id);
+  requests_.rollback(steps_.front().input.plan.id);
   while (!steps_.empty()) drop_last();
   // What they sampled may have been counted for penalties: every slot is set up anew.
   device_.forget_all();

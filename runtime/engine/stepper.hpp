@@ -22,6 +22,7 @@
 #include "engine/engine_options.hpp"
 #include "engine/replays.hpp"
 #include "engine/requests.hpp"
+#include "engine/step_input.hpp"
 #include "engine/submitter.hpp"
 #include "engine/weight_mover.hpp"
 #include "vk/profiler.hpp"
@@ -136,7 +137,7 @@ class Stepper {
   /// A step under way.
   struct PendingStep {
     uint32_t ring = 0;
-    StepPlan plan;
+    StepInput input;
     std::unique_ptr<Moving> moving;  // until its transfers are done; only of the last one
     std::shared_ptr<const vk::RecordedWork> work;
     std::shared_ptr<const ModelWeights> weights;  // that it reads
@@ -173,8 +174,9 @@ class Stepper {
   bool is_used_before(const PendingStep& step, uint32_t slot) const;
   void set_up_slots(const PendingStep& step);
   DeviceState::StepWork write(PendingStep& step);
-  void write_states(const PendingStep& step, const StepChunk& chunk);
-  void write_chunk(PendingStep& step, const StepChunk& chunk, DeviceState::StepWork& work);
+  void write_states(uint32_t ring, const StepChunk& chunk, const ChunkInput& input);
+  void write_chunk(PendingStep& step, const StepChunk& chunk, const ChunkInput& input,
+                   DeviceState::StepWork& work);
   Status queue(PendingStep& step, const DeviceState::StepWork& work);
   std::shared_ptr<const vk::RecordedWork> replay_of(const Replays::Key& key);
   Result<std::shared_ptr<const vk::RecordedWork>> record(PendingStep& step,

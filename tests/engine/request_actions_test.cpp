@@ -52,17 +52,23 @@ class Actions : public ::testing::Test {
     return *id;
   }
 
+  /// As a device asks that knows every slot since its request's first step.
+  StepInput plan() {
+    return requests_->plan(now_, [](uint32_t) { return true; });
+  }
   /// The device takes another step. False: there is none.
   bool launch() {
-    StepPlan plan = requests_->plan(now_);
-    if (plan.empty()) return false;
-    EXPECT_TRUE(plan.transfers.empty() || requests_->finish_transfers(plan, TransferFailures{}));
+    StepInput step = plan();
+    if (step.plan.empty()) return false;
+    EXPECT_TRUE(step.plan.transfers.empty() ||
+                requests_->finish_transfers(step.plan, TransferFailures{}));
     std::vector<TokenId> sampled;
-    for (const StepChunk& chunk : plan.chunks) {
-      if (!chunk.samples) continue;
-      sampled.push_back(sampled_token(seeds_.at(chunk.request), requests_->output_index(chunk)));
+    for (size_t i = 0; i < step.chunks.size(); ++i) {
+      if (!step.plan.chunks[i].samples) continue;
+      sampled.push_back(
+          sampled_token(seeds_.at(step.plan.chunks[i].request), step.chunks[i].output_index));
     }
-    under_way_.emplace_back(std::move(plan), std::move(sampled));
+    under_way_.emplace_back(std::move(step.plan), std::move(sampled));
     return true;
   }
   void land() {
@@ -128,7 +134,7 @@ TEST_F(Actions, AStepWhoseRequestEndedDuringItsTransfersIsNone) {
   // It begins with the head of a block that is copied.
   const RequestId again = submit(1, 20, {.max_new_tokens = 4});
   const RequestId other = submit(2, 20, {.max_new_tokens = 4});
-  const StepPlan plan = requests_->plan(now_);
+  const StepPlan plan = this->plan().plan;
   ASSERT_FALSE(plan.transfers.empty());
   ASSERT_TRUE(requests_->cancel(again, now_));
   EXPECT_FALSE(requests_->finish_transfers(plan, {}));
@@ -257,7 +263,7 @@ class Texts : public Actions {
     id_ = *id;
     Strings given;
     for (size_t i = 0; i < text.size() && !requests_->idle(); ++i) {
-      const StepPlan plan = requests_->plan(now_);
+      const StepPlan plan = this->plan().plan;
       const TokenId token = SyntheticVocabulary::kFirstByte + static_cast<unsigned char>(text[i]);
       requests_->commit(plan, {&token, 1}, now_, 0.01);
       for (const StepEvent& event : requests_->take_events()) {
@@ -306,7 +312,7 @@ TEST_F(Texts, GoOnWhereTheOutputInThePromptEnded) {
   ASSERT_TRUE(id.ok());
   Strings given;
   for (const char c : {'\xa4', '.', 'e'}) {
-    const StepPlan plan = requests_->plan(now_);
+    const StepPlan plan = this->plan().plan;
     const TokenId token = byte(c);
     requests_->commit(plan, {&token, 1}, now_, 0.01);
     for (const StepEvent& event : requests_->take_events()) given.push_back(event.text);
@@ -335,7 +341,7 @@ TEST_F(Texts, WhatWasHeldBackOfACancelledRequestIsInItsReport) {
   const Result<RequestId> id = requests_->submit(std::move(more), now_);
   ASSERT_TRUE(id.ok());
   for (const char c : {'a', 'x', 'y'}) {
-    const StepPlan plan = requests_->plan(now_);
+    const StepPlan plan = this->plan().plan;
     const TokenId token = SyntheticVocabulary::kFirstByte + static_cast<unsigned char>(c);
     requests_->commit(plan, {&token, 1}, now_, 0.01);
   }
