@@ -20,6 +20,7 @@
 #include "models/step_args.hpp"
 #include "sampling/options.hpp"
 #include "scheduler/scheduler.hpp"
+#include "shaders/log_probs/log_probs.hpp"
 #include "shaders/sampling/sampling.hpp"
 #include "text/vocabulary.hpp"
 #include "vk/pipeline.hpp"
@@ -117,6 +118,18 @@ class DeviceState {
   void set_sampling(uint32_t ring, uint32_t logit_row, const RowSampling& sampling,
                     uint64_t output_index, uint32_t slot);
   void set_no_sampling(uint32_t ring, uint32_t logit_row);
+  /// Rows of logits from `first` on, which have counts for penalties, are those of a draft: each is
+  /// chosen with what the rows before it chose counted, up to the first that chooses something else
+  /// than the draft has there. Those behind it choose nothing.
+  void follow_draft(uint32_t ring, uint32_t first, std::span<const TokenId> draft);
+  /// The log probability of what a row of logits has chosen is wanted, and of so many best; nothing:
+  /// it is not.
+  void set_log_probs(uint32_t ring, uint32_t logit_row, std::optional<uint32_t> n_best);
+  /// What a row of logits has chosen is what ops::Embedding::kFromSampled | place stands for, until
+  /// the ring is used again.
+  uint32_t sampled_place(uint32_t ring, uint32_t logit_row) const {
+    return ring * sizes_.limits.logit_rows + logit_row;
+  }
 
   /// What comes before a step on the queue: what `set_up` wrote, then copies of blocks. Null if
   /// there is nothing to do.
@@ -127,13 +140,23 @@ class DeviceState {
   struct StepWork {
     bool samples = false;
     bool greedy_only = true;  ///< all rows that sample are
+    bool log_probs = false;   ///< of some rows are wanted
     bool reads_logits = false;
   };
-  Result<vk::RecordedWork> record(uint32_t ring, const StepWork& step,
-                                  const vk::RecorderOptions& options) const;
+  /// A step on the queue, in this order.
+  struct Recording {
+    std::shared_ptr<const vk::RecordedWork> forward;
+    /// What is done with the logits. Apart, as it may have to wait for what the forward pass need
+    /// not; none where nothing is done with them, or `forward` has it.
+    std::shared_ptr<const vk::RecordedWork> sampling;
+  };
+  /// `in_one`: all of it is in `forward`, for who looks at the times of whole steps.
+  Result<Recording> record(uint32_t ring, const StepWork& step, const vk::RecorderOptions& options,
+                           bool in_one) const;
 
   /// Results of a step that has run.
-  TokenId sampled(uint32_t ring, uint32_t slot) const;
+  TokenId sampled(uint32_t ring, uint32_t logit_row) const;
+  TokenLogProbs log_probs(uint32_t ring, uint32_t logit_row, uint32_t n_best) const;
   std::span<const float> logits(uint32_t ring, uint32_t logit_row) const;
 
  private:
@@ -141,9 +164,11 @@ class DeviceState {
   /// Of one step under way.
   struct Ring {
     StepArgs args;
-    vk::BufferRange sampling;          // ops::SamplingRow [logit_rows]
-    vk::BufferRange sampled_readback;  // uint32 [n_slots]
-    vk::BufferRange logits_readback;   // float [logit_rows][n_vocab]; only with prompt_logits
+    vk::BufferRange sampling;            // ops::SamplingRow [logit_rows]
+    vk::BufferRange sampled_readback;    // uint32 [logit_rows]
+    vk::BufferRange log_prob_rows;       // ops::LogProbsRow [logit_rows]; not with greedy_only
+    vk::BufferRange log_probs_readback;  // as log_probs_
+    vk::BufferRange logits_readback;     // float [logit_rows][n_vocab]; only with prompt_logits
   };
   DeviceState(std::shared_ptr<vk::PipelineLibrary> pipelines, std::shared_ptr<const Model> model,
               const EngineOptions& options);
@@ -151,6 +176,7 @@ class DeviceState {
   Status allocate();
   Status allocate_tables();
   Status allocate_rings();
+  void record_sampling(uint32_t ring, const StepWork& step, vk::Recorder& recorder) const;
   vk::BufferRange counts_of(uint32_t slot) const;
   uint64_t bytes_that_stay() const;
   /// Of the device, by whoever.
@@ -176,6 +202,7 @@ class DeviceState {
   std::optional<KvBlockStore> block_store_;
   ops::Sampling greedy_sampling_;
   ops::Sampling full_sampling_;  // not with greedy_only
+  ops::LogProbs log_probs_op_;   // likewise
 
   std::optional<vk::Arena> upload_arena_;
   std::optional<vk::Arena> device_arena_;
@@ -189,7 +216,8 @@ class DeviceState {
   std::vector<vk::BufferRange> staged_counts_;  // by slot: uint32 [n_vocab]; not with greedy_only
   vk::BufferRange logit_bias_;                  // uint32 pairs [n_slots][kMaxLogitBias]
   vk::BufferRange sampling_scratch_;
-  vk::BufferRange sampled_;  // uint32 [n_slots]
+  vk::BufferRange sampled_;    // uint32 [n_rings][logit_rows]
+  vk::BufferRange log_probs_;  // ops::LogProbs::Entry [logit_rows][kLogProbsStride]
   std::vector<Ring> rings_;
 };
 

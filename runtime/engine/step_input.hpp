@@ -14,12 +14,27 @@
 
 namespace pumice {
 
+/// A token, and the natural logarithm of its probability: what the model says, before penalties,
+/// temperature and filters.
+struct TokenLogProb {
+  TokenId token = 0;
+  float log_prob = 0;
+};
+
+/// Of the token at one place of a text.
+struct TokenLogProbs {
+  float log_prob = 0;
+  std::vector<TokenLogProb> best = {};  ///< that could be there, the likeliest first
+};
+
 /// How a request's rows of logits are sampled.
 struct RowSampling {
   SamplerConstants constants = {};
   uint32_t n_bias = 0;         ///< logit biases that its slot has
   bool has_penalties = false;  ///< its slot has the counts of its tokens
   bool plain_greedy = true;    ///< is_plain_greedy
+  /// Log probabilities of what they choose, and of so many best.
+  std::optional<uint32_t> log_probs = {};
 };
 
 /// What a slot must be told of the request that has it, before the request's first row.
@@ -45,7 +60,8 @@ struct StateInput {
 
 /// Of one StepPlan::chunks.
 struct ChunkInput {
-  /// Of its rows, as far as the host knows them: the rest is being sampled by steps under way.
+  /// Of its rows, as far as the host knows them: the rest is being sampled by steps under way. With
+  /// a draft its last n_draft() are the draft's.
   std::vector<TokenId> tokens = {};
   std::optional<SlotInput> new_slot = {};  ///< the device does not know the slot's request yet
   std::vector<TableInput> tables = {};     ///< by state group: what the chunk's positions lie in,
@@ -61,6 +77,12 @@ struct ChunkInput {
   bool wants_logits(uint32_t position) const {
     return position >= first_logits && position < end_logits;
   }
+};
+
+/// What a row of a step that has run has chosen.
+struct SampledRow {
+  TokenId token = 0;
+  std::optional<TokenLogProbs> log_probs = {};  ///< if they were asked for
 };
 
 struct StepInput {

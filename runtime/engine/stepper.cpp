@@ -62,7 +62,9 @@ void Stepper::drop_unwanted() {
   if (options_.profile || hooks_.observer) return;
   for (PendingStep& step : steps_) {
     if (step.moving || requests_.is_wanted(step.input.plan)) continue;
-    step.is_cut = submitter_.drop_rest(step.ticket);
+    for (const Submitter::Ticket ticket : {step.forward_ticket, step.ticket}) {
+      step.is_cut = submitter_.drop_rest(ticket) || step.is_cut;
+    }
   }
 }
 
@@ -101,6 +103,11 @@ Result<bool> Stepper::plan_step() {
     drop_last();
     return false;
   }
+  for (size_t i = 0; i < step.input.chunks.size(); ++i) {
+    const StepChunk& chunk = step.input.plan.chunks[i];
+    const bool is_known = step.input.chunks[i].tokens.size() == chunk.n_tokens;
+    step.fed_from.push_back(is_known ? 0 : place_of_token(chunk));
+  }
   if (step.input.plan.transfers.empty()) {
     PUMICE_TRY_STATUS(start(step));
     return true;
@@ -110,6 +117,20 @@ Result<bool> Stepper::plan_step() {
                                          device_.blocks().max_items(), options_.logger));
   PUMICE_TRY_STATUS(move_on());
   return true;
+}
+
+/// Where the step before the last planned one puts the token that its request goes on with.
+uint32_t Stepper::place_of_token(const StepChunk& next) const {
+  for (auto step = steps_.rbegin() + 1; step != steps_.rend(); ++step) {
+    size_t n_rows = 0;
+    for (const StepChunk& chunk : step->input.plan.chunks) {
+      n_rows += chunk.n_samples;
+      if (chunk.request != next.request || chunk.n_samples == 0) continue;
+      return device_.sampled_place(step->ring, step->sampled_rows[n_rows - 1]);
+    }
+  }
+  PUMICE_CHECK(false, "a row goes on with a token that no step under way samples");
+  return 0;
 }
 
 /// The last step is none any more.
@@ -183,9 +204,8 @@ Status Stepper::start(PendingStep& step) {
 /// Whether steps before this one read the slot.
 bool Stepper::is_used_before(const PendingStep& step, uint32_t slot) const {
   return std::ranges::any_of(steps_, [&](const PendingStep& other) {
-    return &other != &step &&
-           std::ranges::find(other.input.plan.chunks, slot, &StepChunk::slot) !=
-               other.input.plan.chunks.end();
+    return &other != &step && std::ranges::find(other.input.plan.chunks, slot, &StepChunk::slot) !=
+                                  other.input.plan.chunks.end();
   });
 }
 
@@ -215,7 +235,7 @@ DeviceState::StepWork Stepper::write(PendingStep& step) {
     const StepChunk& chunk = step.input.plan.chunks[i];
     chunks.push_back({chunk.slot, args.n_rows, chunk.n_tokens, chunk.first_position});
     write_states(step.ring, chunk, step.input.chunks[i]);
-    write_chunk(step, chunk, step.input.chunks[i], work);
+    write_chunk(step, i, work);
   }
   device_.decoder().write_attention(chunks, attention_options(options_), args);
   work.reads_logits = !step.logits_wanted.empty();
@@ -231,26 +251,37 @@ void Stepper::write_states(uint32_t ring, const StepChunk& chunk, const ChunkInp
   }
 }
 
-void Stepper::write_chunk(PendingStep& step, const StepChunk& chunk, const ChunkInput& input,
-                          DeviceState::StepWork& work) {
+void Stepper::write_chunk(PendingStep& step, size_t index, DeviceState::StepWork& work) {
+  const StepChunk& chunk = step.input.plan.chunks[index];
+  const ChunkInput& input = step.input.chunks[index];
   StepArgs& args = device_.args(step.ring);
+  const uint32_t first_sampled = chunk.n_tokens - chunk.n_samples;
   for (uint32_t i = 0; i < chunk.n_tokens; ++i) {
     const uint32_t position = chunk.first_position + i;
-    const uint32_t token =
-        i < input.tokens.size() ? input.tokens[i] : ops::Embedding::kFromSampled | chunk.slot;
+    const uint32_t token = i < input.tokens.size()
+                               ? input.tokens[i]
+                               : ops::Embedding::kFromSampled | step.fed_from[index];
     const uint32_t row = args.add_row(token, position, chunk.slot);
-    const bool samples = chunk.samples && i + 1 == chunk.n_tokens;
+    const bool samples = i >= first_sampled;
     const bool wanted = input.wants_logits(position);
     if (!samples && !wanted) continue;
     const uint32_t logit_row = args.add_logit_row(row);
-    if (wanted) step.logits_wanted.push_back({chunk.request, position, logit_row});
+    if (wanted) step.logits_wanted.push_back({index, position, logit_row});
+    device_.set_log_probs(step.ring, logit_row, samples ? input.sampling.log_probs : std::nullopt);
     if (!samples) {
       device_.set_no_sampling(step.ring, logit_row);
       continue;
     }
-    device_.set_sampling(step.ring, logit_row, input.sampling, input.output_index, chunk.slot);
+    step.sampled_rows.push_back(logit_row);
+    device_.set_sampling(step.ring, logit_row, input.sampling,
+                         input.output_index - (chunk.n_tokens - 1 - i), chunk.slot);
     work.samples = true;
     work.greedy_only = work.greedy_only && input.sampling.plain_greedy;
+    work.log_probs = work.log_probs || input.sampling.log_probs.has_value();
+  }
+  if (chunk.n_draft() > 0 && input.sampling.has_penalties) {
+    device_.follow_draft(step.ring, args.n_logit_rows - chunk.n_samples,
+                         std::span(input.tokens).last(chunk.n_draft()));
   }
 }
 
@@ -262,28 +293,38 @@ bool Stepper::replayable(const PendingStep& step, const DeviceState::StepWork& w
          std::ranges::all_of(step.input.plan.chunks, is_single_row);
 }
 
-/// Nothing if there is none, or if it would be recorded otherwise by now.
-std::shared_ptr<const vk::RecordedWork> Stepper::replay_of(const Replays::Key& key) {
-  const Replays::Recording* recording = replays_.find(key);
-  if (recording == nullptr) return nullptr;
-  if (submitter_.times_segments() && !recording->work->times_segments()) return nullptr;
-  const bool stays =
-      Replays::stays(recording->in_segments, submitter_.in_segments(*recording->work),
-                     recording->work->segments().size());
-  return stays ? recording->work : nullptr;
+double Stepper::in_segments(const DeviceState::Recording& work) const {
+  const double forward = submitter_.in_segments(*work.forward);
+  return work.sampling != nullptr ? forward + submitter_.in_segments(*work.sampling) : forward;
 }
 
-Result<std::shared_ptr<const vk::RecordedWork>> Stepper::record(PendingStep& step,
-                                                                const DeviceState::StepWork& work) {
+/// Nothing if there is none, or if it would be recorded otherwise by now.
+std::optional<DeviceState::Recording> Stepper::replay_of(const Replays::Key& key) {
+  const Replays::Recording* recording = replays_.find(key);
+  if (recording == nullptr) return std::nullopt;
+  const DeviceState::Recording& work = recording->work;
+  if (submitter_.times_segments() && !work.forward->times_segments()) return std::nullopt;
+  const bool stays =
+      Replays::stays(recording->in_segments, in_segments(work), work.forward->segments().size());
+  return stays ? std::optional(work) : std::nullopt;
+}
+
+Result<DeviceState::Recording> Stepper::record(PendingStep& step,
+                                               const DeviceState::StepWork& work) {
   step.trace.prepared_s = clock_();
   vk::RecorderOptions options = hooks_.recorder;
   options.timestamps = options_.profile;
   submitter_.set_segments(options);
-  PUMICE_TRY(vk::RecordedWork recorded, device_.record(step.ring, work, options));
+  const bool in_one = options_.profile || hooks_.observer;
+  PUMICE_TRY(DeviceState::Recording recorded, device_.record(step.ring, work, options, in_one));
   step.trace.recorded_s = clock_();
-  for (const vk::CommandInfo& command : recorded.commands()) variants_.emplace(command.label);
-  last_barrier_count_ = recorded.barrier_count();
-  return std::make_shared<const vk::RecordedWork>(std::move(recorded));
+  last_barrier_count_ = 0;
+  for (const auto& part : {recorded.forward, recorded.sampling}) {
+    if (part == nullptr) continue;
+    for (const vk::CommandInfo& command : part->commands()) variants_.emplace(command.label);
+    last_barrier_count_ += part->barrier_count();
+  }
+  return recorded;
 }
 
 Status Stepper::queue(PendingStep& step, const DeviceState::StepWork& work) {
@@ -295,17 +336,24 @@ Status Stepper::queue(PendingStep& step, const DeviceState::StepWork& work) {
                          .n_rows = args.n_rows,
                          .n_logit_rows = args.n_logit_rows,
                          .split_classes = Decoder::split_classes(args),
-                         .greedy_only = work.greedy_only};
+                         .greedy_only = work.greedy_only,
+                         .log_probs = work.log_probs};
   const bool may_replay =
       replayable(step, work) && device_.decoder().rows_fit(args, submitter_.segment_limit());
-  if (may_replay) step.work = replay_of(key);
-  step.is_replay = step.work != nullptr;
-  if (!step.is_replay) {
+  std::optional<DeviceState::Recording> replayed;
+  if (may_replay) replayed = replay_of(key);
+  step.is_replay = replayed.has_value();
+  if (replayed) {
+    step.work = *std::move(replayed);
+  } else {
     PUMICE_TRY(step.work, record(step, work));
-    if (may_replay) replays_.add(key, {step.work, submitter_.in_segments(*step.work)});
+    if (may_replay) replays_.add(key, {step.work, in_segments(step.work)});
   }
   if (prologue) submitter_.add(prologue);
-  step.ticket = submitter_.add(step.work);
+  step.ticket = step.forward_ticket = submitter_.add(step.work.forward);
+  if (step.work.sampling) {
+    step.ticket = submitter_.add(step.work.sampling, Submitter::Lesson::kPace, step.forward_ticket);
+  }
   step.trace.id = step.input.plan.id;
   step.trace.decode_rows = step.input.plan.shape.decode_rows;
   step.trace.prefill_tokens = step.input.plan.shape.prefill_tokens;
@@ -373,28 +421,58 @@ Status Stepper::settle() {
   return submitted;
 }
 
-/// By its sampling chunks, in order. What a device says is not believed: an index that it got wrong
-/// would lead anywhere.
-Result<std::vector<TokenId>> Stepper::sampled_by(const PendingStep& step) const {
-  std::vector<TokenId> sampled;
-  for (const StepChunk& chunk : step.input.plan.chunks) {
-    if (!chunk.samples) continue;
-    const TokenId token = step.is_cut ? 0 : device_.sampled(step.ring, chunk.slot);
-    if (token >= device_.program().n_vocab) {
-      return device_.device()->faulty(
-          fmt::format("chose token {} of {}", token, device_.program().n_vocab));
+/// By its sampling rows, in order. What a device says is not believed: an index that it got wrong
+/// would lead anywhere. Behind a row of a draft that chose something else nothing was chosen.
+Result<std::vector<SampledRow>> Stepper::sampled_by(const PendingStep& step) const {
+  std::vector<SampledRow> sampled;
+  sampled.reserve(step.sampled_rows.size());
+  for (size_t i = 0; i < step.input.chunks.size(); ++i) {
+    const StepChunk& chunk = step.input.plan.chunks[i];
+    const auto draft = std::span(step.input.chunks[i].tokens).last(chunk.n_draft());
+    bool agrees = true;
+    for (uint32_t n = 0; n < chunk.n_samples; ++n) {
+      SampledRow& row = sampled.emplace_back();
+      if (step.is_cut || !agrees) continue;
+      const uint32_t logit_row = step.sampled_rows[sampled.size() - 1];
+      row.token = device_.sampled(step.ring, logit_row);
+      if (const auto n_best = step.input.chunks[i].sampling.log_probs) {
+        row.log_probs = device_.log_probs(step.ring, logit_row, *n_best);
+      }
+      if (row.token >= device_.program().n_vocab) {
+        return device_.device()->faulty(
+            fmt::format("chose token {} of {}", row.token, device_.program().n_vocab));
+      }
+      agrees = n < draft.size() && row.token == draft[n];
     }
-    sampled.push_back(token);
   }
   return sampled;
+}
+
+/// But of rows of a draft that do not count.
+void Stepper::deliver_logits(const PendingStep& step, std::span<const SampledRow> sampled) {
+  if (step.logits_wanted.empty()) return;
+  std::vector<uint32_t> ends;  // of the positions that count, by chunk
+  for (size_t i = 0; i < step.input.chunks.size(); ++i) {
+    const StepChunk& chunk = step.input.plan.chunks[i];
+    const auto rows = sampled.first(chunk.n_samples);
+    sampled = sampled.subspan(chunk.n_samples);
+    const uint32_t n_refused =
+        chunk.n_samples - Requests::n_agreed(chunk, step.input.chunks[i], rows);
+    ends.push_back(chunk.first_position + chunk.n_tokens - n_refused);
+  }
+  for (const LogitsWanted& wanted : step.logits_wanted) {
+    if (wanted.position >= ends[wanted.chunk]) continue;
+    requests_.deliver_logits(step.input.plan.chunks[wanted.chunk].request, wanted.position,
+                             device_.logits(step.ring, wanted.logit_row));
+  }
 }
 
 /// The oldest step has run: its tokens count.
 Status Stepper::land(double seconds) {
   Status status;
-  if (options_.profile) status = profiler_.add(*steps_.front().work);
+  if (options_.profile) status = profiler_.add(*steps_.front().work.forward);
   if (status.ok() && hooks_.fault) status = hooks_.fault(StepStage::kLand);
-  Result<std::vector<TokenId>> sampled = std::vector<TokenId>();
+  Result<std::vector<SampledRow>> sampled = std::vector<SampledRow>();
   if (status.ok()) {
     sampled = sampled_by(steps_.front());
     if (!sampled.ok()) status = sampled.error();
@@ -409,13 +487,9 @@ Status Stepper::land(double seconds) {
   step.trace.ended_s = clock_();
   trace_.push_back(step.trace);
   if (trace_.size() > kTraceSteps) trace_.pop_front();
-  if (hooks_.observer && !step.is_replay) hooks_.observer(step.trace, *step.work);
-  for (const LogitsWanted& wanted : step.logits_wanted) {
-    if (step.is_cut) break;
-    requests_.deliver_logits(wanted.request, wanted.position,
-                             device_.logits(step.ring, wanted.logit_row));
-  }
-  requests_.commit(step.input.plan, *sampled, step.trace.ended_s, seconds);
+  if (hooks_.observer && !step.is_replay) hooks_.observer(step.trace, *step.work.forward);
+  if (!step.is_cut) deliver_logits(step, *sampled);
+  requests_.commit(step.input, *sampled, step.trace.ended_s, seconds);
   return {};
 }
 

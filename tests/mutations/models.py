@@ -9,7 +9,7 @@ MUTATIONS = [
      "PUMICE_TRY(shared_->buffers[id], arena_.allocate(shared_->buffers[id].size_bytes));", "",
      "test_reference:*GivenExperts.*mixtral"),
     ("blocks of one page lie in the same place", "runtime/engine/device_state.cpp",
-     "kv_->address(blocks[i]) + (j - i * n) * layout.pages[page].bytes;", "kv_->address(blocks[i]);",
+     "kv_->address(table.blocks[i]) + (j - first) * layout.pages[page].bytes;", "kv_->address(table.blocks[i]);",
      "test_recurrent:*Chunks*granitehybrid"),
     ("a long block is as short as others", "runtime/models/state_layout.cpp",
      "layout.page_bytes / paged_bytes * kKvBlockTokens", "uint64_t{kKvBlockTokens}", "test_models:Lowering.*"),
