@@ -23,7 +23,7 @@ Status bench_attention(const BenchOptions& options) {
   PUMICE_TRY_STATUS(require_md_or_json(options));
   const Logger logger = stderr_logger(options.model.verbose);
   PUMICE_TRY(const std::shared_ptr<vk::Device> device, open_device(options.model.device, logger));
-  const auto [pipelines, verdict] = open_pipelines(device, cache_directory(), logger);
+  const auto [pipelines, verdict] = host::open_pipelines(device, cache_directory(), logger);
   const bool is_cpu = device->plan().device_class == vk::DeviceClass::kCpu;
   bench::AttentionReport report;
   {
@@ -56,17 +56,17 @@ Status bench_no_kv_cache(const BenchOptions& options) {
   PUMICE_TRY_STATUS(options.model.validate());
   const Logger logger = stderr_logger(options.model.verbose);
   PUMICE_TRY(const ModelSource source, options.model.open_source());
-  PUMICE_TRY(const Session session, open_session(options.model, source, logger));
+  PUMICE_TRY(const host::OpenedModel opened, open_model(options.model, source, logger));
   bench::KvCacheOptions wanted{.contexts = options.n_prompt, .stop = InterruptGuard::interrupted};
   std::erase(wanted.contexts, 0u);
   std::ranges::sort(wanted.contexts);
   const uint32_t longest =
       wanted.contexts.empty()
-          ? std::min(kMostContext, session.model->program.context_length) - wanted.tokens - 1
+          ? std::min(kMostContext, opened.model->program.context_length) - wanted.tokens - 1
           : wanted.contexts.back();
   PUMICE_TRY(wanted.most_tokens,
-             context_for(options.model, session.model->program, longest, wanted.tokens + 1));
-  if (session.device->plan().device_class == vk::DeviceClass::kCpu) wanted.seconds = kCpuSeconds;
+             context_for(options.model, opened.model->program, longest, wanted.tokens + 1));
+  if (opened.device->plan().device_class == vk::DeviceClass::kCpu) wanted.seconds = kCpuSeconds;
   const EngineOptions engine_options{.kv_type = options.model.kv_type(),
                                      .math = options.model.math_kind(),
                                      .context_tokens = wanted.most_tokens,
@@ -74,11 +74,11 @@ Status bench_no_kv_cache(const BenchOptions& options) {
                                      .chunk_tokens = options.n_ubatch[0],
                                      .prefix_cache = false,
                                      .greedy_only = true};
-  PUMICE_TRY(const nlohmann::json run, checked_run(options, session, source, logger));
-  PUMICE_TRY(const std::unique_ptr<Engine> engine, make_engine(session, engine_options));
+  PUMICE_TRY(const nlohmann::json run, checked_run(options, opened, source, logger));
+  PUMICE_TRY(const std::unique_ptr<Engine> engine, make_engine(opened, engine_options));
   const InterruptGuard interrupt;
   const bench::KvCacheReport report =
-      bench::bench_kv_cache(*engine, session.model->program.n_vocab, wanted);
+      bench::bench_kv_cache(*engine, opened.model->program.n_vocab, wanted);
   print_report(
       options,
       [&] {

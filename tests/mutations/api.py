@@ -4,11 +4,11 @@ HOST = "runtime/api/engine_host.cpp"
 PROMPT = "runtime/api/engine_host_prompt.cpp"
 
 MUTATIONS = [
-    ("weights make no room for engines", "runtime/api/device_owner.cpp",
-     "session.options.engine = request.engine;", "", "test_api_vulkan:WeightsBeside.MakeRoom*"),
+    ("weights make no room for engines", "runtime/host/device_owner.cpp",
+     "opened.options.engine = request.engine;", "", "test_api_vulkan:WeightsBeside.MakeRoom*"),
     ("an engine that is named need not fit", "runtime/api/model.cpp",
      ".engine_may_differ = options.engine == nullptr", ".engine_may_differ = true", "test_api_vulkan:WeightsBeside.*"),
-    ("a model is loaded for the default engine only", "runtime/engine/session.cpp",
+    ("a model is loaded for the default engine only", "runtime/host/opened_model.cpp",
      "if (!planner.fits(plan)) {", "if (false) {", "test_api_vulkan:WeightsBeside.AreLoadedWhere*"),
     ("a new engine's memory is not counted", "runtime/api/engine_host.cpp",
      "  see_device();\n  update_stats();\n}", "  see_device();\n}", "test_api_vulkan:WeightsBeside.*"),
@@ -19,8 +19,8 @@ MUTATIONS = [
      "test_api:SavedSessions.*"),
     ("text that no event brought is lost when a session is saved", HOST,
      "request->last.held_bytes = held.size();", "(void)held;", "test_api:SavedSessions.*"),
-    ("a saved conversation forgets its messages", "runtime/api/session_note.cpp",
-     ".n_messages = static_cast<uint32_t>(messages.size()),", ".n_messages = 0,", "test_api_misuse:SessionNotes.*"),
+    ("a saved conversation forgets its messages", "runtime/host/conversation_note.cpp",
+     ".n_messages = static_cast<uint32_t>(messages.size()),", ".n_messages = 0,", "test_api_misuse:ConversationNotes.*"),
     ("who waits for a token that is due later polls all the time", "runtime/engine/engine.cpp",
      "const double due_s = stepper_ != nullptr ? next_due_s() - now() : kMost_s;",
      "const double due_s = idle() ? kMost_s : 0;", "test_api:Control.*"),
@@ -36,8 +36,8 @@ MUTATIONS = [
     ("the host's replacement is not noticed by engines that work", HOST,
      "return is_lost_ || !model_.owner->is_latest(engine_->device());", "return is_lost_;",
      "test_api_vulkan:ApiLostDevice.*"),
-    ("a device that replaces a replacement is not noticed", "runtime/api/device_owner.cpp",
-     "  latest_ = session_.device.get();", "  if (generation_ < 2) latest_ = session_.device.get();",
+    ("a device that replaces a replacement is not noticed", "runtime/host/device_owner.cpp",
+     "  latest_ = opened_.device.get();", "  if (generation_ < 2) latest_ = opened_.device.get();",
      "test_api_vulkan:ApiLostDevice.OfTheHostIsLeftAlso*"),
     ("who asks for numbers may hold the last reference to a lost device", HOST,
      "  if (device == nullptr) return stats;\n", "  if (device == nullptr) return stats;\n  mutex_.unlock();\n"

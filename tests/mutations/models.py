@@ -431,7 +431,7 @@ MUTATIONS = [
     ("smaller values: a row of them is as long as one of keys", "runtime/models/reference.cpp",
      "op.latent_dim != 0 ? dim : value_dim;", "dim;", "test_models_reference:*Plain*mimo2*"),
     ("smaller values: a type that holds keys is taken to hold them", "runtime/engine/memory_plan.cpp",
-     "group.head_dim, group.v_dim).ok()", "group.head_dim).ok()", "test_session_files:KvChoices.*"),
+     "group.head_dim, group.v_dim).ok()", "group.head_dim).ok()", "test_engine_host:KvChoices.*"),
     ("smaller values: they are read as if they were keys' size", "bench/model_cost.cpp",
      "kv_row_bytes(kv_type_.v, heads.value_dim())", "kv_row_bytes(kv_type_.v, heads.head_dim)",
      "test_bench_host:ModelCost.Values*"),
