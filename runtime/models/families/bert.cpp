@@ -20,8 +20,8 @@ Result<ValueId> embed_tokens(const ModelSource& source, const ModelDimensions& d
   const GgufTensor* const types = source.file().find_tensor("token_types.weight");
   if (types == nullptr) return tokens;
   if (types->dims[1] > d.n_vocab) {
-    return make_error(ErrorCode::kBadFile, "token_types.weight: {} rows are more than tokens",
-                      types->dims[1]);
+    return make_error(ErrorCode::kBadFile,
+                      "token_types.weight: {} rows are more than there are tokens", types->dims[1]);
   }
   return p.add_row(tokens, "token_types", static_cast<uint32_t>(types->dims[1]), kFirstSegment);
 }
