@@ -1,4 +1,4 @@
-// BERT and what has its form (BGE, E5, GTE, MiniLM): Devlin et al., "BERT: Pre-training of Deep
+// BERT (BGE, E5, GTE, MiniLM) and Nomic-BERT: Devlin et al., "BERT: Pre-training of Deep
 // Bidirectional Transformers for Language Understanding", 2019. Every token sees every other, and
 // norms come after the sums. Nomic-BERT: Nussbaum et al., "Nomic Embed: Training a Reproducible
 // Long Context Text Embedder", 2024: a rope for learned positions, a gated feed-forward, q, k and v
