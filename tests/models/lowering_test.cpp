@@ -452,7 +452,7 @@ TEST(Lowering, WhatNoKernelDoesIsNamed) {
     ASSERT_FALSE(lowered.ok()) << reason;
     EXPECT_EQ(lowered.error().code, ErrorCode::kBadFile);
     EXPECT_EQ(lowered.error().message,
-              std::string("architecture llama: Pumice can describe and check this model, not run "
+              std::string("architecture llama: Pumice can describe and check this model but not run "
                           "it yet: there is no kernel for ") +
                   reason);
   }

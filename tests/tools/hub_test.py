@@ -78,7 +78,7 @@ class Pull(HubTest):
         parts = {f"q8/m-Q8_0-0000{i}-of-00003.gguf": MODEL[i:] for i in (1, 2, 3)}
         self.hub.repositories["u/r"].update({**parts, "mmproj-f16.gguf": b"x", "n-Q8_0-00001-of-00002.gguf": b"x"})
         self.hub.plan("file", lambda exchange: exchange.well(), *[cut_at(1000)] * 4)
-        self.refuses(BAD_FILE, "pull", "u/r:Q8_0", says=["1000 of", "the same command continues"])
+        self.refuses(BAD_FILE, "pull", "u/r:Q8_0", says=["1000 of", "run the same command to continue"])
         [listed] = json.loads(self.ok("list", "--json").stdout)
         self.assertEqual((listed["name"], listed["complete"]), ("u/r:Q8_0", False))
         self.assertIn("unfinished", self.ok("list").stdout.decode())
@@ -241,14 +241,14 @@ class Ranges(HubTest):
         self.hub.checksums = False
         other = '"' + hashlib.sha256(b"other").hexdigest() + '"'
         self.hub.plan("file", *[lambda exchange: exchange.send(200, MODEL, X_Linked_Etag=other)] * 2)
-        self.refuses(BAD_FILE, "pull", "u/r", says="another checksum")
+        self.refuses(BAD_FILE, "pull", "u/r", says="checksum of the download")
         self.assertEqual((self.ggufs(), self.unfinished()), ([], []))
 
 
 class BadServer(HubTest):
     def test_wrong_content_never_gets_the_name(self):
         self.hub.plan("file", body(MODEL[:-1] + b"x"))
-        self.refuses(BAD_FILE, "pull", "u/r", says=["another checksum", "try again"])
+        self.refuses(BAD_FILE, "pull", "u/r", says=["checksum of the download", "try again"])
         self.assertEqual((self.ggufs(), self.unfinished()), ([], []))
         self.pulls()
 
