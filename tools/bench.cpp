@@ -30,8 +30,6 @@ Status check_modes(const BenchOptions& options) {
                                                 {options.layers, "--layers"},
                                                 {!levers.ab.empty(), "--ab"},
                                                 {levers.advise, "--advise"},
-                                                {levers.attention, "--attention"},
-                                                {levers.no_kv_cache, "--no-kv-cache"},
                                                 {options.frames.asked_for, "--frame-impact"}};
   std::vector<std::string_view> asked_for;
   for (const auto& [is_asked_for, name] : modes) {
