@@ -52,7 +52,8 @@ TEST_F(Machine, WhatNoSensorSaysIsNamed) {
             "no driver reports on this device");
   add_card("card1", "0x744c");
   const auto twins = read_sysfs_gpu(0x1002, 0x744c, root_);
-  EXPECT_EQ(twins.at("absent").at("clock_mhz"), "2 devices of this kind, and no way to tell them apart");
+  EXPECT_EQ(twins.at("absent").at("clock_mhz"),
+            "2 devices of this kind, and no way to tell them apart");
   EXPECT_FALSE(twins.contains("source"));
 }
 
