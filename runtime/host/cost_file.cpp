@@ -1,4 +1,4 @@
-#include "engine/cost_file.hpp"
+#include "host/cost_file.hpp"
 
 #include <fmt/core.h>
 
@@ -10,7 +10,7 @@
 #include "base/json.hpp"
 #include "base/output_file.hpp"
 
-namespace pumice {
+namespace pumice::host {
 namespace {
 
 using Json = nlohmann::json;
@@ -91,4 +91,4 @@ void write_costs(const std::filesystem::path& path, const LearnedCosts& costs,
   if (!written.ok()) logger.warning("cost model is not kept: {}", written.error().message);
 }
 
-}  // namespace pumice
+}  // namespace pumice::host
