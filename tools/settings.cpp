@@ -40,7 +40,7 @@ std::string system_reason(int error_number) {
   return fmt::format("cannot be read: {}", std::generic_category().message(error_number));
 }
 
-/// Nothing if there is no file. It does not wait for whoever writes a pipe.
+/// Nothing if there is no file. It does not wait for the writer of a pipe.
 Result<std::optional<std::string>> read_settings(const std::string& file) {
   const int descriptor = ::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
   if (descriptor < 0) {

@@ -131,7 +131,7 @@ Result<std::shared_ptr<vk::Device>> adopt(const pumice_vulkan_device& host,
   PUMICE_TRY(device.features, read_names(host.features, host.n_features, "features"));
   PUMICE_TRY(lent->device, vk::Device::adopt(device, options.device.limits, options.logger));
   lent->device->set_hang_timeout(options.device.hang_timeout_s);
-  // Whoever holds the device keeps what it calls.
+  // What holds the device keeps what it calls alive.
   vk::Device* adopted = lent->device.get();
   return std::shared_ptr<vk::Device>(std::move(lent), adopted);
 }
