@@ -390,7 +390,7 @@ void Scheduler::commit_chunk(const OpenChunk& open, std::span<const uint32_t> ta
     request.most_computed_tokens = request.computed_tokens;
     unserved_since_s_[static_cast<size_t>(request.service_class)] = now_s;
   }
-  if (!chunk.decodes) blocked_.reset();  // who waits may share what was read
+  if (!chunk.decodes) blocked_.reset();  // waiting requests may share what was read
   if (outcome.sampled) count_tokens(request, taken.size(), now_s);
   const bool exhausted = request.generated_tokens >= request.max_new_tokens;
   if (exhausted && (outcome.sampled || request.computed_tokens == request.sequence_tokens)) {

@@ -79,9 +79,9 @@ std::optional<uint64_t> number_in(std::string_view text) {
   return number;
 }
 
-/// "https://host:port" of a URL, with the port that its scheme implies; empty if it is no such URL.
-/// The same text for two URLs means the same server. URLs that programs read differently (with a
-/// user, backslashes or control characters) are none.
+/// "https://host:port" of a URL, with the port that its scheme implies; empty for other URLs.
+/// The same text for two URLs means the same server. Also empty for URLs that programs read
+/// differently (with a user, backslashes or control characters).
 std::string origin_of(std::string_view url) {
   const size_t scheme_end = url.find("://");
   if (scheme_end == url.npos) return {};
@@ -314,7 +314,7 @@ Result<HttpResponse> HttpClient::get(const HttpRequest& request,
     const std::string next = origin_of(url);
     if (next.empty() || (origin.starts_with("https:") && !next.starts_with("https:"))) {
       return make_error(ErrorCode::kBadFile, "{}: redirects to {}, which is not followed",
-                        printable(origin), next.empty() ? "no http address" : printable(next));
+                        printable(origin), next.empty() ? "not an http address" : printable(next));
     }
   }
   return make_error(ErrorCode::kBadFile, "{}: more than {} redirections", printable(own_origin),
