@@ -6,6 +6,7 @@
 
 #include "engine/memory_plan.hpp"
 #include "host/cost_file.hpp"
+#include "host/sizing.hpp"
 #include "models/program.hpp"
 #include "shaders/passport.hpp"
 #include "shaders/spirv.hpp"
@@ -130,6 +131,17 @@ Result<std::unique_ptr<Engine>> OpenedModel::make_engine(
     write_costs(costs, costs_of(*engine), logger);
   }
   return engine;
+}
+
+Result<EngineOptions> OpenedModel::sized_for_prompts(EngineOptions engine_options,
+                                                     bool several) const {
+  PUMICE_TRY(const MemoryPlanner planner, MemoryPlanner::of_loaded(*model, *device));
+  if (engine_options.context_tokens == 0) {
+    PUMICE_TRY(engine_options.context_tokens,
+               context_of_machine(planner, engine_options, options.logger));
+  }
+  if (several) engine_options.kv_blocks = kv_blocks_for_reuse(planner, engine_options);
+  return engine_options;
 }
 
 Result<std::unique_ptr<Embedder>> OpenedModel::make_embedder(
