@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/folders.hpp"
 #include "bench/attention_bench.hpp"
 #include "bench/build_info.hpp"
 #include "bench/device_record.hpp"

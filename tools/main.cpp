@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "base/file_error.hpp"
+#include "base/folders.hpp"
+#include "base/path.hpp"
 #include "bench/build_info.hpp"
 #include "tools/arguments.hpp"
 #include "tools/command.hpp"
@@ -128,7 +130,9 @@ Status run(int argc, char** argv) {
     config = of_environment;
     config_chosen = true;
   }
-  if (!config_chosen) config = config_file().string();
+  if (const auto folder = config_directory(); !config_chosen && !folder.empty()) {
+    config = to_utf8(folder / "config.toml");
+  }
   PUMICE_TRY_STATUS(settings.apply(*app.get_subcommands().front(), config, config_chosen));
   for (const std::string& note : arguments.notes) print_message("pumice: {}\n", note);
   for (const Command& command : commands) {

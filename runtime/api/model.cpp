@@ -41,7 +41,7 @@ pumice_model_info info_of(const Model& loaded, const pumice_model& model) {
 Result<std::unique_ptr<pumice_model>> load(const pumice_device& device,
                                            const pumice_model_options* given) {
   PUMICE_TRY(const pumice_model_options options, read_struct(given, "options"));
-  PUMICE_TRY(const std::string_view path, read_path(options.path, "path"));
+  PUMICE_TRY(const std::filesystem::path path, read_path(options.path, "path"));
   if (path.empty()) return make_error(ErrorCode::kInvalidArgument, "path is empty");
   PUMICE_TRY(std::filesystem::path whole_path, absolute_path(path));
   auto model = std::make_unique<pumice_model>();
