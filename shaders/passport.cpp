@@ -132,7 +132,7 @@ std::optional<SelfTestVerdict> load_passport(const std::filesystem::path& cache_
     return std::nullopt;
   }
   if (dump(json->value("device", Json())) != dump(device_json(device))) {
-    logger.debug("passport {} is of another driver", to_utf8(path));
+    logger.debug("passport {} belongs to another driver", to_utf8(path));
     return std::nullopt;
   }
   return verdict;

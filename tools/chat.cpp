@@ -571,7 +571,7 @@ Command add_chat(CLI::App& app) {
           [target = &options->n_predict](int64_t n) {
             *target = static_cast<uint32_t>(std::max<int64_t>(n, 0));
           },
-          "Most tokens of an answer (0, -1 or -2: as many as the context holds)")
+          "Maximum tokens of an answer (0, -1 or -2: as many as the context holds)")
       ->envname("PUMICE_PREDICT")
       ->default_str("0")
       ->type_name("INT")

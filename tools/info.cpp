@@ -342,7 +342,7 @@ Command add_info(CLI::App& app) {
   command->add_flag("--json", options->json, "Print JSON");
   command
       ->add_flag("-v,--verbose", options->verbose,
-                 "Say all that is known of devices, and log every stage to stderr")
+                 "Show all that is known about devices, and log every stage to stderr")
       ->envname("PUMICE_VERBOSE");
   command->footer(
       "Examples:\n  pumice info\n  pumice info -m model.gguf --json\n"

@@ -239,13 +239,13 @@ void FitOptions::add_to(CLI::App& app, CLI::Option* fit) {
       ->capture_default_str()
       ->check(CLI::IsMember(kv_types))
       ->group(group);
-  app.add_option("-b,--batch-size", token_budget, "Most tokens computed in one step")
+  app.add_option("-b,--batch-size", token_budget, "Maximum tokens computed in one step")
       ->needs(fit)
       ->capture_default_str()
       ->check(CLI::Range(kKvBlockTokens, 1u << 16))
       ->group(group);
   app.add_option("--ubatch-size,--ub", chunk_tokens,
-                 "Most prompt tokens computed in one step; takes no memory of its own")
+                 "Maximum prompt tokens computed in one step; takes no memory of its own")
       ->needs(fit)
       ->capture_default_str()
       ->check(CLI::Range(1u, 1u << 16))

@@ -45,11 +45,11 @@ void ModelOptions::add_to(CLI::App& app, const std::string& default_math,
 }
 
 void ModelOptions::add_batch_sizes(CLI::App& app) {
-  app.add_option("-b,--batch-size", token_budget, "Most tokens computed in one step")
+  app.add_option("-b,--batch-size", token_budget, "Maximum tokens computed in one step")
       ->envname("PUMICE_BATCH_SIZE")
       ->capture_default_str()
       ->check(CLI::Range(kKvBlockTokens, 1u << 16));
-  app.add_option("--ubatch-size,--ub", chunk_tokens, "Most prompt tokens computed in one step")
+  app.add_option("--ubatch-size,--ub", chunk_tokens, "Maximum prompt tokens computed in one step")
       ->envname("PUMICE_UBATCH_SIZE")
       ->capture_default_str()
       ->check(CLI::Range(1u, 1u << 16));

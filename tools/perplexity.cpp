@@ -77,7 +77,7 @@ Result<TextWindows> choose_windows(const PerplexityOptions& options, const Token
     window_tokens = std::min(kDefaultWindow, trained_tokens);
   }
   if (window_tokens < TextWindows::kLeastWindow) {
-    return make_error(ErrorCode::kInvalidArgument, "-c {}: windows have {} tokens at least",
+    return make_error(ErrorCode::kInvalidArgument, "-c {}: windows have at least {} tokens",
                       window_tokens, TextWindows::kLeastWindow);
   }
   TextWindows windows;
@@ -221,7 +221,8 @@ Status perplexity(PerplexityOptions options) {
   const auto score = [&](size_t row, std::span<const float> logits) -> Status {
     const double nll = -bench::LogSoftmax(logits).of(logits[windows.target(row)]);
     if (!std::isfinite(nll)) {
-      return make_error(ErrorCode::kInternal, "the model's logits at row {} are no numbers", row);
+      return make_error(ErrorCode::kInternal, "the model's logits at row {} are NaN or infinite",
+                        row);
     }
     scores.nll[row] = nll;
     if (writer) PUMICE_TRY_STATUS(writer->write(row, logits));

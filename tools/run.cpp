@@ -267,9 +267,10 @@ Command add_run(CLI::App& app) {
       "-e,--escape", options->escape,
       "Replace \\n \\r \\t \\\\ \\' \\\" and \\xHH in the prompt by what they stand for");
   command
-      ->add_option("-n,--predict", options->n_predict,
-                   "Most tokens to generate (-1: until the text ends or the context is full; -2: "
-                   "until it is full, whatever --overflow says)")
+      ->add_option(
+          "-n,--predict", options->n_predict,
+          "Maximum tokens to generate (-1: until the text ends or the context is full; -2: "
+          "until it is full, whatever --overflow says)")
       ->envname("PUMICE_PREDICT")
       ->capture_default_str()
       ->type_name("INT")

@@ -66,7 +66,7 @@ template <typename Handle>
 Status check_handle(const Handle* handle, std::string_view name) {
   if (handle == nullptr) return make_error(ErrorCode::kInvalidArgument, "{} is NULL", name);
   if (handle->kind != kKindOf<Handle>) {
-    return make_error(ErrorCode::kInvalidArgument, "{} is no such handle", name);
+    return make_error(ErrorCode::kInvalidArgument, "{} is a handle of another kind", name);
   }
   return {};
 }

@@ -144,7 +144,7 @@ Result<std::unique_ptr<pumice_device>> open(const pumice_vulkan_device* given,
   if (!request.selector.empty() || request.validation || request.low_priority) {
     return make_error(
         ErrorCode::kInvalidArgument,
-        "selector, validation and low_priority are for a device that is not the host's");
+        "selector, validation and low_priority cannot be set for a device that the host lends");
   }
   PUMICE_TRY(std::shared_ptr<vk::Device> device, adopt(host, options.session));
   return make_device(std::move(device), std::move(options.session), nullptr,
@@ -152,7 +152,7 @@ Result<std::unique_ptr<pumice_device>> open(const pumice_vulkan_device* given,
 }
 
 ApiStatus replace(DeviceOwner& owner, const pumice_vulkan_device* given) {
-  if (!owner.is_lent()) return invalid("device is not one that a host lent");
+  if (!owner.is_lent()) return invalid("device was not lent by a host");
   PUMICE_TRY(const pumice_vulkan_device host, read_struct(given, "host"));
   PUMICE_TRY(std::shared_ptr<vk::Device> device, adopt(host, owner.options()));
   return owner.replace(std::move(device));

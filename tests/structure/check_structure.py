@@ -136,6 +136,10 @@ STANDARD = {header: re.compile(names) for header, names in STANDARD.items()}
 RIDDLES = {
     re.compile(r"\b(?:is|are) none\b(?!,)"): "say what it must be, or that there is no such thing",
     re.compile(r"\btoo little\b"): "say how much is missing: short by 1.0 GiB",
+    re.compile(r"(?<!there )\b(?:is|are) no (?!longer\b|more\b)"): "say that it is not a …, or what it must be",
+    re.compile(r"\b(?:had again|(?:can|could|cannot) be had)\b"): "say that it cannot be reopened, made or found",
+    re.compile(r"\bnothing has no\b|\ball the same\b|\bstands? twice\b"): "say it in plain English",
+    re.compile(r"\b[Ww]ho(?:ever)? (?:asks|looks|waits|reads|has)\b"): "say who: the caller, a request, the user",
 }
 STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
 # What the program prints goes through tools/terminal.hpp, where escape sequences of others are made harmless.
