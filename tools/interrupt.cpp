@@ -125,6 +125,7 @@ void handle(int flags) {
 }  // namespace
 
 void watch_interrupts() {
+  std::signal(SIGXFSZ, SIG_IGN);
   if (pipe2(g_pipe, O_CLOEXEC | O_NONBLOCK) != 0) return;
   if (const char* const grace = std::getenv("PUMICE_GRACE_SECONDS")) {
     watch().grace_s = std::max(0.0, std::min(std::strtod(grace, nullptr), 1e6));

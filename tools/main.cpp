@@ -2,7 +2,6 @@
 // stderr and the documented exit code.
 #include <fmt/format.h>
 
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -148,7 +147,6 @@ int main(int argc, char** argv) {
   using namespace pumice;
   tools::open_missing_streams();
   tools::watch_interrupts();
-  std::signal(SIGXFSZ, SIG_IGN);  // a file over the limit of its size is an error to report
   try {
     return tools::end(tools::run(argc, argv));
   } catch (const std::bad_alloc&) {
