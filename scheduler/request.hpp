@@ -20,8 +20,8 @@ using RequestId = uint32_t;
 enum class RequestState { kWaiting, kPrefilling, kDecoding, kFinished, kCancelled, kFailed };
 std::string_view request_state_name(RequestState state);  ///< "waiting", …
 
-/// Served in this order; within a class a lower `priority` value goes first, then who came first.
-/// The whole rule is in docs/ARCHITECTURE.md, "The service rule".
+/// Served in this order; within a class a lower `priority` value goes first, then the earlier
+/// arrival. The whole rule is in docs/ARCHITECTURE.md, "The service rule".
 enum class ServiceClass : uint8_t { kInteractive, kNormal, kBatch };
 constexpr size_t kServiceClasses = 3;
 std::string_view service_class_name(ServiceClass service_class);  ///< "interactive", …

@@ -344,7 +344,7 @@ bool Scheduler::commit_chunk(const OpenChunk& open, uint32_t token, double now_s
     unserved_since_s_[static_cast<size_t>(request.service_class)] = now_s;
   }
   cache_.commit(*request.sequence, request.computed_tokens);
-  if (!chunk.decodes) blocked_.reset();  // who waits may share what was read
+  if (!chunk.decodes) blocked_.reset();  // waiting requests may share what was read
   if (chunk.samples) {
     outcome.sampled = true;
     --request.pending_samples;

@@ -1,7 +1,7 @@
-// Who computes what in the next step. One rule: every request catches up with its known tokens
-// under a per-step token budget. Requests that decode come first; prompts follow in chunks, as
-// large as the objective for the time between tokens allows. Who is served before whom, who makes
-// way and whose turn it is: docs/ARCHITECTURE.md, "The service rule".
+// What each request computes in the next step. One rule: every request catches up with its known
+// tokens under a per-step token budget. Requests that decode come first; prompts follow in chunks,
+// as large as the objective for the time between tokens allows. The order of service, which
+// requests make way and whose turn it is: docs/ARCHITECTURE.md, "The service rule".
 //
 // A step is a transaction: `plan_step` decides and reserves, `commit` makes real what ran,
 // `rollback` undoes what did not. One further step may be planned before the one before it is

@@ -33,7 +33,7 @@ bool Scheduler::wants_chunk(const Request& request) const {
   return reads_prompt(request) || request.started_in == next_plan_;
 }
 
-/// Blocks for positions up to `end`, if need be taken from whoever is served after it.
+/// Blocks for positions up to `end`, taken from requests served after it if need be.
 bool Scheduler::make_room(Request& request, uint32_t end, StepPlan& plan) {
   while (true) {
     if (cache_.reserve(*request.sequence, end).ok()) return true;
@@ -57,7 +57,7 @@ void Scheduler::add_chunk(Request& request, uint32_t n_tokens, bool decodes, dou
   slots_.add_use(chunk.slot);
   plan.chunks.push_back(chunk);
   open.chunks.push_back({&request, request.epoch, request.due_s, request.turn, chunk});
-  // One token's time may be made up for, as who polls is late as often as not.
+  // One token's time may be made up for, since polls come late as often as not.
   if (samples) request.due_s = std::max(request.due_s, now_s - request.token_s) + request.token_s;
   if (decodes) {
     plan.shape.add_decode(first);
@@ -222,7 +222,7 @@ void Scheduler::plan_prefills(StepPlan& plan, OpenStep& open, double now_s) {
   }
   std::ranges::sort(partial, TurnBefore{});
   const double most_s = most_seconds(plan, now_s);
-  // The next to start, or null. Who needs others' places had its chance before the rows.
+  // The next to start, or null. One that needs others' places had its chance before the rows.
   bool may_start = true;
   const auto next_to_start = [&]() -> Request* {
     if (!may_start || waiting_.empty()) return nullptr;
@@ -272,7 +272,7 @@ void Scheduler::fail_unfitting(StepPlan& plan, double now_s) {
 /// Nothing can be planned and nothing is under way. Only pinned blocks can bring this about, since
 /// without them there is room for any one request: fail the first.
 void Scheduler::fail_stuck(StepPlan& plan, double now_s) {
-  // Who waits for a time is not stuck, nor who waits for the blocks of one who does.
+  // A request that waits for a time is not stuck, nor is one that waits for its blocks.
   if (std::isfinite(first_due_s(now_s))) return;
   const auto stuck = std::ranges::find_if(running_, [&](const Request* request) {
     return can_decode(*request) || reads_prompt(*request);

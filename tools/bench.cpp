@@ -47,7 +47,7 @@ Status bench(BenchOptions options) {
   if (options.ops) return bench_ops(options);
   PUMICE_TRY_STATUS(options.model.resolve());
   if (options.model.model_name().empty()) {
-    PUMICE_TRY(const ChosenDevice chosen,
+    PUMICE_TRY(const host::ChosenDevice chosen,
                choose_device(options.model.device, stderr_logger(options.model.verbose)));
     options.model.synthetic = bench::default_model(chosen.plan);
     options.model_is_default = true;

@@ -173,8 +173,8 @@ Status embed(EmbedOptions options) {
   PUMICE_TRY(const uint32_t longest, longest_of(inputs, program, options.model.context_tokens));
   size_t n_tokens = 0;
   for (const auto& tokens : inputs.tokens) n_tokens += tokens.size();
-  PUMICE_TRY(const Session session,
-             open_session(options.model, file, logger, {}, std::move(program)));
+  PUMICE_TRY(const host::OpenedModel opened,
+             open_model(options.model, file, logger, {}, std::move(program)));
   // No more room than these texts need.
   const EmbedderOptions embedder_options{
       .kv_type = options.model.kv_type(),
@@ -185,7 +185,7 @@ Status embed(EmbedOptions options) {
   std::unique_ptr<Embedder> embedder;
   {
     ProgressBar bar("compiling kernels");
-    PUMICE_TRY(embedder, session.make_embedder(embedder_options, [&](size_t done, size_t total) {
+    PUMICE_TRY(embedder, opened.make_embedder(embedder_options, [&](size_t done, size_t total) {
       bar.update(done, total);
     }));
   }

@@ -116,8 +116,8 @@ void print_device(size_t index, const vk::DeviceSnapshot& snapshot, const vk::Pl
 
 Status show_devices(const InfoOptions& options) {
   const Logger logger = stderr_logger(options.verbose);
-  PUMICE_TRY(const DeviceRequest request, options.device.request(logger));
-  PUMICE_TRY(const std::shared_ptr<vk::Instance> instance, open_instance(request, logger));
+  PUMICE_TRY(const host::DeviceRequest request, options.device.request(logger));
+  PUMICE_TRY(const std::shared_ptr<vk::Instance> instance, host::open_instance(request, logger));
   PUMICE_TRY(const std::vector<vk::DeviceSnapshot> snapshots, instance->snapshots());
   Json devices = Json::array();
   for (size_t i = 0; i < snapshots.size(); ++i) {

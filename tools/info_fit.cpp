@@ -259,7 +259,7 @@ Status print_fit(const FitOptions& options, const std::string& model, const Devi
                       "--fit: no model; give one with -m FILE or --synthetic PRESET");
   }
   PUMICE_TRY(const ModelSource source, open_source(options, model));
-  PUMICE_TRY(const ChosenDevice chosen, choose_device(device, logger));
+  PUMICE_TRY(const host::ChosenDevice chosen, choose_device(device, logger));
   PUMICE_TRY(Fit fit, find_fit(options, source, device_memory(chosen.snapshot, chosen.plan)));
   if (fit.plan.beside_bytes > 0) {  // what fits as it is needs no device
     const Status timed = time_beside(device, logger, fit);

@@ -33,8 +33,8 @@ constexpr char kSignalled = 's';  // where nobody guards
 constexpr char kGuarded = 'g';
 constexpr char kForgiven = 'f';
 
-// A signal handler touches these and nothing else. Who guards is asked there: when the watching
-// thread wakes, a guarded loop may have come to its end.
+// A signal handler touches these and nothing else. Whether a loop is guarded is asked there:
+// when the watching thread wakes, it may have come to its end.
 std::atomic<bool> g_interrupted = false;
 std::atomic<bool> g_guarded = false;
 std::atomic<bool> g_final = false;  // not by Ctrl-C
@@ -74,8 +74,8 @@ std::optional<char> next_told(double seconds) {
   if (watch().abandon) watch().abandon();
   remove_unfinished_files();
   if (watch().terminal) tcsetattr(STDIN_FILENO, TCSANOW, &*watch().terminal);
-  // From here on nobody else writes there, so that this is the last line. Whoever does just now may
-  // be stuck for ever: a pipe that is full.
+  // From here on nobody else writes there, so that this is the last line. A thread that is writing
+  // now may be stuck for ever: a pipe that is full.
   for (int i = 0; i < 10 && ftrylockfile(stderr) != 0; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }

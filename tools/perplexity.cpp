@@ -203,14 +203,14 @@ Status perplexity(PerplexityOptions options) {
     logger.warning("windows of {} tokens: the model was made for {}", windows.window_tokens,
                    program.context_length);
   }
-  PUMICE_TRY(const Session session, open_session(options.model, file, logger));
+  PUMICE_TRY(const host::OpenedModel opened, open_model(options.model, file, logger));
   PUMICE_TRY(
       const std::unique_ptr<Engine> engine,
-      make_engine(session, window_options(windows, {.kv_type = options.model.kv_type(),
-                                                    .math = options.model.math_kind(),
-                                                    .token_budget = options.model.token_budget,
-                                                    .chunk_tokens = options.model.chunk_tokens,
-                                                    .profile = options.model.profile})));
+      make_engine(opened, window_options(windows, {.kv_type = options.model.kv_type(),
+                                                   .math = options.model.math_kind(),
+                                                   .token_budget = options.model.token_budget,
+                                                   .chunk_tokens = options.model.chunk_tokens,
+                                                   .profile = options.model.profile})));
   const InterruptGuard interrupt;  // before a file exists: an interrupted run removes it
   std::optional<bench::BaseWriter> writer;
   if (!options.base.empty() && !reader) {

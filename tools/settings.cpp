@@ -39,7 +39,7 @@ std::string system_reason(std::error_code error) {
   return fmt::format("cannot be read: {}", error.message());
 }
 
-/// Nothing if there is no file. It does not wait for whoever writes a pipe.
+/// Nothing if there is no file. It does not wait for the writer of a pipe.
 Result<std::optional<std::string>> read_settings(const std::string& file) {
   std::error_code error;
   const File settings = File::open(from_utf8(file), File::Mode::kRead, error);

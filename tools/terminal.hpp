@@ -94,8 +94,8 @@ Result<std::string> read_text_file(const std::filesystem::path& path);
 /// without a byte order mark. Errors: kInvalidArgument when nothing was given on a terminal,
 /// kBadFile when unreadable.
 Result<std::string> read_prompt(const std::string* text, const std::string& file);
-/// The same for a model to go on with: an empty one is meant when it was given, but standard input
-/// without a byte is none.
+/// The same for a model to continue: an empty prompt is valid when it was given, but not as empty
+/// standard input.
 Result<std::string> read_prompt_to_continue(const std::string* text, const std::string& file);
 /// Of a prompt that has not a single token.
 Error no_tokens();

@@ -126,7 +126,7 @@ Result<std::unique_ptr<pumice_engine>> create(const pumice_model& model,
                                               const pumice_engine_options* given) {
   PUMICE_TRY(const EngineOptions engine_options,
              read_engine_options(given, "options", model.info.trained_context_tokens));
-  PUMICE_TRY(const Session session, session_of(model));
+  PUMICE_TRY(const host::OpenedModel session, opened_model(model));
   PUMICE_TRY(std::unique_ptr<Engine> engine, session.make_engine(engine_options));
   auto handle = std::make_unique<pumice_engine>();
   handle->host = std::make_unique<EngineHost>(model, std::move(engine));

@@ -67,7 +67,7 @@ void write_struct(const T& value, T* out) {
   out->struct_size = size;
 }
 
-/// Errors (kInvalidArgument): NULL with a length, or a length that is none.
+/// Errors (kInvalidArgument): NULL with a length, or a length out of range.
 Result<std::string_view> read_string(pumice_string string, std::string_view name);
 
 /// The same of what a model reads or writes, which is UTF-8.

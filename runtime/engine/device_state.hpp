@@ -157,7 +157,7 @@ class DeviceState {
   Status allocate_rings();
   vk::BufferRange counts_of(uint32_t slot) const;
   uint64_t bytes_that_stay() const;
-  /// Of the device, by whoever.
+  /// On this device, by any engine.
   struct Made {
     uint64_t pipelines = 0;
     uint64_t allocations = 0;

@@ -56,8 +56,8 @@ class Engine {
                                                 const vk::PipelineLibrary::Progress& progress = {});
 
   /// Without EngineOptions::prewarm: compile pipelines for about `budget_s` seconds, at least one
-  /// if any is left, on as many threads as the machine has cores; what is ready now, of all. Who
-  /// does not call it again cancels it; who calls it once all is done gets that at once. Until then
+  /// if any is left, on as many threads as the machine has cores; and how many of them are
+  /// ready now. Not calling it again cancels it; once all is done it returns at once. Until then
   /// `poll` spends its budget on this, and `step` finishes it, before any work. Errors: those of
   /// the device.
   using Readiness = vk::PipelineLibrary::Readiness;

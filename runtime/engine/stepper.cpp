@@ -56,8 +56,8 @@ Status Stepper::poll(double budget_s, uint32_t max_steps) {
   return {};
 }
 
-/// Of steps whose requests have all ended (cancelled, most likely) what is not submitted yet never
-/// is. Their memory is theirs until the rest has run. Who looks at whole steps gets whole ones.
+/// What is not yet submitted of steps whose requests have all ended (cancelled, most likely) never
+/// is. They keep their memory until the rest has run. A profile or an observer gets whole steps.
 void Stepper::drop_unwanted() {
   if (options_.profile || hooks_.observer) return;
   for (PendingStep& step : steps_) {
@@ -111,7 +111,7 @@ Result<bool> Stepper::plan_step() {
   return true;
 }
 
-/// The last step is none any more.
+/// The last step comes to nothing.
 void Stepper::drop_last() {
   free_rings_.push_back(steps_.back().ring);
   steps_.pop_back();
@@ -149,8 +149,8 @@ Result<bool> Stepper::carry_on(Moving& moving) {
   }
 }
 
-/// Carry the last step's transfers on; when they are done, start it, or drop it where it is none
-/// any more.
+/// Carry the last step's transfers on; when they are done, start it, or drop it if nothing is left
+/// of it.
 Status Stepper::move_on() {
   PendingStep& step = steps_.back();
   PUMICE_TRY(const bool done, carry_on(*step.moving));

@@ -98,7 +98,7 @@ class Submitter {
   static constexpr double kPoliteSlice_s = 2e-3;  ///< of the modes other than kFast, at most
 
   /// How work is to be recorded: segments of about half the smallest slice, with times once
-  /// somebody has a budget (who does not look all the time cannot time them).
+  /// somebody has a budget (without one nobody looks often enough to time them).
   void set_segments(vk::RecorderOptions& options) const;
   std::optional<PaceRates> learned_pace() const { return pace_.learned(); }
   vk::SegmentLimit segment_limit() const { return pace_.limit(slice_ns() / 2); }
@@ -126,8 +126,8 @@ class Submitter {
   Status submit(double budget_s, bool waits_for_queue = false);
 
   /// Submit all that is queued, waiting for a host's queue and, where the mode does not allow all
-  /// at once, for the device between parts. What the device is given next, by whoever, comes behind
-  /// it. Errors: those of `submit`, and of a device that hangs.
+  /// at once, for the device between parts. Whatever is given to the device next, by anyone, comes
+  /// behind it. Errors: those of `submit`, and of a device that hangs.
   Status submit_all();
   /// Nothing that was added is still held back.
   bool all_submitted() const;

@@ -77,9 +77,9 @@ std::optional<uint64_t> number_in(std::string_view text) {
   return number;
 }
 
-/// "https://host:port" of a URL, with the port that its scheme implies; empty if it is no such URL.
-/// The same text for two URLs means the same server. URLs that programs read differently (with a
-/// user, backslashes or control characters) are none.
+/// "https://host:port" of a URL, with the port that its scheme implies; empty for other URLs.
+/// The same text for two URLs means the same server. Also empty for URLs that programs read
+/// differently (with a user, backslashes or control characters).
 std::string origin_of(std::string_view url) {
   const size_t scheme_end = url.find("://");
   if (scheme_end == url.npos) return {};

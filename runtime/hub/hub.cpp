@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 constexpr size_t kMaxListingBytes = 16 << 20;
 constexpr size_t kMaxTokenBytes = 512;
 
-/// What an answer of the server means for who asked. Hugging Face says 401 also for what does not
+/// What an answer of the server means for the user. Hugging Face also answers 401 for what does not
 /// exist, if nobody is logged in.
 Error refusal(int status, const ModelName& name, const HubOptions& options) {
   const std::string page = fmt::format("{}/{}", options.endpoint, name.repository());

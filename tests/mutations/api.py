@@ -6,8 +6,8 @@ MUTATIONS = [
      "request.first_output_index = record.last.next_output_index;", "request.first_output_index = 0;",
      "test_api:SavedSessions.*"),
     # Budgets.
-    ("weights make no room for engines", "runtime/api/device_owner.cpp",
-     "session.options.engine = request.engine;", "", "test_api_vulkan:WeightsBeside.MakeRoom*"),
+    ("weights make no room for engines", "runtime/host/device_owner.cpp",
+     "opened.options.engine = request.engine;", "", "test_api_vulkan:WeightsBeside.MakeRoom*"),
     # A lost device costs time and nothing else.
     ("a poll that notices a lost device says so and no more", "runtime/api/engine_host.cpp",
      "    PUMICE_TRY_STATUS(recover());\n    events =", "    return events.error();\n    events =",

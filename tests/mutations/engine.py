@@ -53,7 +53,7 @@ MUTATIONS = [
      "memory_.met = within && (memory_.met || stepper_->memory_settled());", "memory_.met = true; (void)within;",
      "test_memory_budget:*MemoryBudget*"),
     ("a plan forgets what is left over at the ends of slabs", "runtime/vk/arena_sizes.cpp",
-     "allocated_bytes_ += last_slab_bytes_;", "allocated_bytes_ += size_bytes;", "test_session_files:ArenaSizes.*"),
+     "allocated_bytes_ += last_slab_bytes_;", "allocated_bytes_ += size_bytes;", "test_engine_host:ArenaSizes.*"),
     ("allocations after prewarming are not counted", "runtime/engine/device_state.cpp",
      "return warm_ ? made().allocations - warm_->allocations : 0;", "return 0;", "test_engine:Prewarm.*"),
     ("budgets are ignored", "runtime/engine/submitter.cpp",
@@ -69,7 +69,7 @@ MUTATIONS = [
     # What others hand in is bounded and looked at.
     ("sequences times context wraps to no rows at all", "runtime/engine/engine_sizes.cpp",
      "uint64_t{options.n_sequences} * options.context_tokens));", "options.n_sequences * options.context_tokens));",
-     "test_session_files:Sizing.*"),
+     "test_host_files:Sizing.*"),
     ("counts of saved bytes are believed", "runtime/engine/saved_sequence.cpp",
      "if (middle_bytes(header) > rest || ", "if (", "test_engine_host:SavedBytes.*"),
 ]

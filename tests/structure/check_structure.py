@@ -33,12 +33,14 @@ ALLOWED = {
     "shaders": {"base", "vk", "format", "sampling"},
     "models": {"base", "vk", "shaders", "format", "text", "cache", "scheduler"},
     "engine": {"base", "vk", "shaders", "format", "text", "sampling", "cache", "scheduler", "models"},
+    "host": {"base", "vk", "shaders", "format", "text", "sampling", "cache", "scheduler", "models", "engine"},
     "pumice": set(),  # runtime/include/pumice: the public headers stand alone
-    "api": {"base", "vk", "format", "text", "sampling", "scheduler", "models", "engine", "pumice"},
+    "api": {"base", "vk", "format", "text", "sampling", "scheduler", "models", "engine", "host",
+            "pumice"},
     "bench": {"base", "vk", "shaders", "format", "text", "sampling", "cache", "scheduler", "models",
-              "engine", "api", "pumice"},
+              "engine", "host", "api", "pumice"},
     "tools": {"base", "vk", "shaders", "format", "text", "sampling", "cache", "scheduler", "models",
-              "engine", "bench", "hub"},
+              "engine", "host", "bench", "hub"},
     "examples": {"pumice"},
 }
 
@@ -50,8 +52,8 @@ COMMENT = re.compile(r"//[^\n]*")
 
 # Tests see whatever they test, except that these are tested without a device.
 TESTS_WITHOUT = {
-    "cache": {"vk", "shaders", "models", "engine"},
-    "scheduler": {"vk", "shaders", "models", "engine"},
+    "cache": {"vk", "shaders", "models", "engine", "host"},
+    "scheduler": {"vk", "shaders", "models", "engine", "host"},
     "base": set(ALLOWED) - {"base"},
 }
 

@@ -3,7 +3,6 @@
 #include <array>
 #include <ctime>
 
-#include "base/printable.hpp"
 #include "text/jinja/arguments.hpp"
 #include "text/jinja/objects.hpp"
 #include "text/jinja/operations.hpp"
@@ -97,46 +96,6 @@ Result<Value> make_namespace(Interpreter& interpreter, const Arguments& argument
   return result;
 }
 
-class Cycler : public Object {
- public:
-  explicit Cycler(Values items, int depth) : Object(depth), items_(std::move(items)) {}
-
-  std::string_view type_name() const override { return "Cycler"; }
-  bool is_callable() const override { return false; }
-  std::optional<Value> attribute(Interpreter& interpreter, std::string_view name) override {
-    const auto method = [](Interpreter&, const Value& self, const Arguments&) {
-      return Result<Value>(static_cast<Cycler&>(*self.object()).next());
-    };
-    const auto reset = [](Interpreter&, const Value& self, const Arguments&) {
-      static_cast<Cycler&>(*self.object()).at_ = 0;
-      return Result<Value>(Value());
-    };
-    if (name == "current") return items_[at_];
-    if (name == "next") return bound_method(interpreter.budget(), value(), method);
-    if (name == "reset") return bound_method(interpreter.budget(), value(), reset);
-    return std::nullopt;
-  }
-
- private:
-  Value next() {
-    const Value item = items_[at_];
-    at_ = (at_ + 1) % items_.size();
-    return item;
-  }
-
-  Values items_;
-  size_t at_ = 0;
-};
-
-Result<Value> cycler(Interpreter& interpreter, const Arguments& arguments) {
-  if (arguments.positional.empty() || !arguments.named.empty()) {
-    return fail("at least one item has to be provided");
-  }
-  Values items = arguments.positional;
-  const int depth = depth_above(items);
-  return make_object<Cycler>(interpreter.budget(), std::move(items), depth);
-}
-
 /// Nothing the first time it is called, its separator from then on.
 class Joiner : public Object {
  public:
@@ -194,7 +153,6 @@ constexpr Global kGlobals[] = {
     {"range", range},
     {"dict", dict},
     {"namespace", make_namespace},
-    {"cycler", cycler},
     {"joiner", joiner},
     {"raise_exception", raise_exception},
     {"strftime_now", strftime_now},

@@ -1,5 +1,5 @@
 // Windows and KV pools on made-up budgets.
-#include "engine/sizing.hpp"
+#include "host/sizing.hpp"
 
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@
 #include "models/state_layout.hpp"
 #include "models/synthetic.hpp"
 
-namespace pumice {
+namespace pumice::host {
 namespace {
 
 class Sizing : public ::testing::Test {
@@ -146,4 +146,4 @@ TEST_F(Sizing, MoreThanAnyDeviceRunsIsRefusedAndProductsDoNotWrap) {
 }
 
 }  // namespace
-}  // namespace pumice
+}  // namespace pumice::host

@@ -9,10 +9,10 @@
 
 #include "base/result.hpp"
 #include "engine/engine.hpp"
-#include "engine/session.hpp"
+#include "host/opened_model.hpp"
 #include "models/model_source.hpp"
 
-namespace pumice {
+namespace pumice::host {
 
 struct RecoveryOptions {
   /// Most tries to open the device and to load the model, a pause between them: a GPU that is being
@@ -28,25 +28,25 @@ struct RecoveryOptions {
 class Recovery {
  public:
   /// How a device is had again and the model loaded on it.
-  using Open = std::function<Result<Session>()>;
+  using Open = std::function<Result<OpenedModel>()>;
 
-  /// A session, and how another is opened in its place. Whoever copied it keeps its device alive,
+  /// An opened model, and how another is opened in its place. Whoever copied it keeps its device alive,
   /// which may then leave no room for another.
-  Recovery(Session session, Open open, const RecoveryOptions& options = {});
-  /// By Session::open with its options.
-  Recovery(Session session, ModelSource source, const RecoveryOptions& options = {});
+  Recovery(OpenedModel opened, Open open, const RecoveryOptions& options = {});
+  /// By OpenedModel::open with its options.
+  Recovery(OpenedModel opened, ModelSource source, const RecoveryOptions& options = {});
 
   /// As it is now; without a device and a model after a recovery that failed.
-  Session session() const;
+  OpenedModel opened() const;
 
-  /// These engines, which made steps on the session's device, failed with kDeviceLost. They let go
-  /// of it, it is opened again as the session was, unless another engine's recovery has done that,
+  /// These engines, which made steps on the model's device, failed with kDeviceLost. They let go
+  /// of it, it is opened again as the model was, unless another engine's recovery has done that,
   /// and they are rebuilt on it: their requests go on. Engines that share a device may be recovered
   /// together or one after another, where there is room for the model twice. Errors: kDeviceLost,
   /// saying what was tried; the engines then have no device, and this may be tried again.
   Status recover(std::span<Engine* const> engines);
 
-  /// Let these engines go on with what `open` opens, in place of the session's device, lost or not:
+  /// Let these engines go on with what `open` opens, in place of the model's device, lost or not:
   /// where that is another's, who has made a new one. Errors: those of `open` and of
   /// Engine::rebuild; the engines then have no device.
   Status replace(const Open& open, std::span<Engine* const> engines);
@@ -59,7 +59,7 @@ class Recovery {
   const Open open_;
   const RecoveryOptions options_;
   mutable std::mutex mutex_;
-  Session session_;  // guarded
+  OpenedModel opened_;  // guarded
 };
 
-}  // namespace pumice
+}  // namespace pumice::host

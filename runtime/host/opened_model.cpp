@@ -1,17 +1,17 @@
-#include "engine/session.hpp"
+#include "host/opened_model.hpp"
 
 #include <chrono>
 #include <string>
 #include <tuple>
 
 #include "base/path.hpp"
-#include "engine/cost_file.hpp"
 #include "engine/memory_plan.hpp"
+#include "host/cost_file.hpp"
 #include "models/program.hpp"
 #include "shaders/passport.hpp"
 #include "shaders/spirv.hpp"
 
-namespace pumice {
+namespace pumice::host {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -20,10 +20,10 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-std::filesystem::path cost_file_of(const Session& session, const EngineOptions& engine_options) {
-  if (!session.options.remember_costs) return {};
-  return cost_file(session.options.cache_directory, session.device->snapshot(),
-                   session.model->fingerprint, engine_options);
+std::filesystem::path cost_file_of(const OpenedModel& opened, const EngineOptions& engine_options) {
+  if (!opened.options.remember_costs) return {};
+  return cost_file(opened.options.cache_directory, opened.device->snapshot(),
+                   opened.model->fingerprint, engine_options);
 }
 
 LearnedCosts costs_of(const Engine& engine) {
@@ -48,22 +48,23 @@ TestedPipelines open_pipelines(const std::shared_ptr<vk::Device>& device,
   return {std::move(library), std::move(verdict)};
 }
 
-Result<Session> Session::open(const SessionOptions& options, const ModelSource& source,
-                              const ModelWeights::Progress& loading) {
+Result<OpenedModel> OpenedModel::open(const OpenOptions& options, const ModelSource& source,
+                                      const ModelWeights::Progress& loading) {
   PUMICE_TRY(std::shared_ptr<vk::Device> device, open_device(options.device, options.logger));
   return open_on(std::move(device), options, source, loading);
 }
 
-Result<Session> Session::open_on(std::shared_ptr<vk::Device> device, const SessionOptions& options,
-                                 const ModelSource& source, const ModelWeights::Progress& loading) {
-  Session session{.options = options, .device = std::move(device)};
-  std::tie(session.pipelines, session.verdict) =
-      open_pipelines(session.device, options.cache_directory, options.logger);
-  PUMICE_TRY_STATUS(session.load(source, loading));
-  return session;
+Result<OpenedModel> OpenedModel::open_on(std::shared_ptr<vk::Device> device,
+                                         const OpenOptions& options, const ModelSource& source,
+                                         const ModelWeights::Progress& loading) {
+  OpenedModel opened{.options = options, .device = std::move(device)};
+  std::tie(opened.pipelines, opened.verdict) =
+      open_pipelines(opened.device, options.cache_directory, options.logger);
+  PUMICE_TRY_STATUS(opened.load(source, loading));
+  return opened;
 }
 
-Status Session::load(const ModelSource& source, const ModelWeights::Progress& loading) {
+Status OpenedModel::load(const ModelSource& source, const ModelWeights::Progress& loading) {
   const Logger& logger = options.logger;
   uint32_t weight_pieces = UINT32_MAX;
   if (!options.embedding_program) {
@@ -99,7 +100,7 @@ Status Session::load(const ModelSource& source, const ModelWeights::Progress& lo
   return {};
 }
 
-Result<std::unique_ptr<Engine>> Session::make_engine(
+Result<std::unique_ptr<Engine>> OpenedModel::make_engine(
     EngineOptions engine_options, const vk::PipelineLibrary::Progress& compiling) const {
   const Logger& logger = options.logger;
   engine_options.logger = logger;
@@ -132,7 +133,7 @@ Result<std::unique_ptr<Engine>> Session::make_engine(
   return engine;
 }
 
-Result<std::unique_ptr<Embedder>> Session::make_embedder(
+Result<std::unique_ptr<Embedder>> OpenedModel::make_embedder(
     const EmbedderOptions& embedder_options, const vk::PipelineLibrary::Progress& compiling) const {
   PUMICE_TRY(std::unique_ptr<Embedder> embedder,
              Embedder::create(pipelines, model, embedder_options, compiling));
@@ -144,7 +145,7 @@ Result<std::unique_ptr<Embedder>> Session::make_embedder(
   return embedder;
 }
 
-void Session::keep_for_next_run(Engine& engine) const {
+void OpenedModel::keep_for_next_run(Engine& engine) const {
   if (device == nullptr) return;
   write_costs(cost_file_of(*this, engine.options()), costs_of(engine), options.logger);
   if (engine.options().cache_file.empty()) return;
@@ -155,4 +156,4 @@ void Session::keep_for_next_run(Engine& engine) const {
   }
 }
 
-}  // namespace pumice
+}  // namespace pumice::host

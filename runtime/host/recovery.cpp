@@ -1,4 +1,4 @@
-#include "engine/recovery.hpp"
+#include "host/recovery.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -6,7 +6,7 @@
 #include <thread>
 #include <utility>
 
-namespace pumice {
+namespace pumice::host {
 namespace {
 
 /// Whether another try may do better: a driver that resets its GPU has no device, or no memory yet.
@@ -17,19 +17,19 @@ bool may_pass(ErrorCode code) {
 
 }  // namespace
 
-Recovery::Recovery(Session session, Open open, const RecoveryOptions& options)
-    : open_(std::move(open)), options_(options), session_(std::move(session)) {}
+Recovery::Recovery(OpenedModel opened, Open open, const RecoveryOptions& options)
+    : open_(std::move(open)), options_(options), opened_(std::move(opened)) {}
 
-Recovery::Recovery(Session session, ModelSource source, const RecoveryOptions& options)
-    : open_([session_options = session.options, source = std::move(source)] {
-        return Session::open(session_options, source);
+Recovery::Recovery(OpenedModel opened, ModelSource source, const RecoveryOptions& options)
+    : open_([session_options = opened.options, source = std::move(source)] {
+        return OpenedModel::open(session_options, source);
       }),
       options_(options),
-      session_(std::move(session)) {}
+      opened_(std::move(opened)) {}
 
-Session Recovery::session() const {
+OpenedModel Recovery::opened() const {
   const std::lock_guard lock(mutex_);
-  return session_;
+  return opened_;
 }
 
 Status Recovery::recover(std::span<Engine* const> engines) {
@@ -37,8 +37,8 @@ Status Recovery::recover(std::span<Engine* const> engines) {
   // A device that is lost at every step is not opened again for ever.
   for (Engine* engine : engines) PUMICE_TRY_STATUS(engine->count_loss(options_.losses_in_a_row));
   const bool is_present = std::ranges::any_of(
-      engines, [&](const Engine* engine) { return engine->device() == session_.device; });
-  if (session_.device != nullptr && !session_.device->is_lost() && !is_present) {
+      engines, [&](const Engine* engine) { return engine->device() == opened_.device; });
+  if (opened_.device != nullptr && !opened_.device->is_lost() && !is_present) {
     const Status rebuilt = rebuild(engines);  // on what another recovery has opened
     if (rebuilt.ok()) return {};
   }
@@ -55,7 +55,7 @@ Status Recovery::recover(std::span<Engine* const> engines) {
                         attempt, first,
                         error.message == first ? "" : "; at last: " + error.message);
     }
-    session_.options.logger.warning("the lost device is not back: {}", error.message);
+    opened_.options.logger.warning("the lost device is not back: {}", error.message);
     std::this_thread::sleep_for(std::chrono::duration<double>(pause_s));
     pause_s *= 2;
   }
@@ -69,12 +69,12 @@ Status Recovery::replace(const Open& open, std::span<Engine* const> engines) {
 /// What holds memory goes before the same is asked for again.
 void Recovery::drop(std::span<Engine* const> engines) {
   for (Engine* engine : engines) engine->drop_device();
-  session_ = Session{.options = session_.options};
+  opened_ = OpenedModel{.options = opened_.options};
 }
 
 Status Recovery::reopen(const Open& open, std::span<Engine* const> engines) {
   drop(engines);
-  PUMICE_TRY(session_, open());
+  PUMICE_TRY(opened_, open());
   const Status rebuilt = rebuild(engines);
   if (!rebuilt.ok()) drop(engines);
   return rebuilt;
@@ -82,9 +82,9 @@ Status Recovery::reopen(const Open& open, std::span<Engine* const> engines) {
 
 Status Recovery::rebuild(std::span<Engine* const> engines) {
   for (Engine* engine : engines) {
-    PUMICE_TRY_STATUS(engine->rebuild(session_.pipelines, session_.model));
+    PUMICE_TRY_STATUS(engine->rebuild(opened_.pipelines, opened_.model));
   }
   return {};
 }
 
-}  // namespace pumice
+}  // namespace pumice::host

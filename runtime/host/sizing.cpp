@@ -1,4 +1,4 @@
-#include "engine/sizing.hpp"
+#include "host/sizing.hpp"
 
 #include <algorithm>
 #include <vector>
@@ -6,7 +6,7 @@
 #include "cache/cache_group.hpp"
 #include "models/state_layout.hpp"
 
-namespace pumice {
+namespace pumice::host {
 
 Result<uint32_t> context_for(const Program& program, size_t prompt_tokens, uint32_t new_tokens,
                              OverflowPolicy overflow) {
@@ -60,4 +60,4 @@ uint32_t kv_blocks_for_reuse(const MemoryPlanner& planner, EngineOptions engine)
                                layout.blocks_per_page());
 }
 
-}  // namespace pumice
+}  // namespace pumice::host

@@ -10,9 +10,9 @@
 #include "scheduler/request.hpp"
 #include "text/conversation.hpp"
 
-namespace pumice::api {
+namespace pumice::host {
 
-struct SessionNote {
+struct ConversationNote {
   ServiceClass service_class = ServiceClass::kNormal;
   int32_t priority = 0;
   double max_tokens_per_s = 0;
@@ -23,8 +23,8 @@ struct SessionNote {
 };
 
 /// Little-endian, with a version of its own.
-std::string write_session_note(const SessionNote& note);
+std::string write_conversation_note(const ConversationNote& note);
 /// Errors (kBadFile): it is none, or of another version.
-Result<SessionNote> read_session_note(std::string_view bytes);
+Result<ConversationNote> read_conversation_note(std::string_view bytes);
 
-}  // namespace pumice::api
+}  // namespace pumice::host

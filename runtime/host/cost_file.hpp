@@ -13,7 +13,7 @@
 #include "scheduler/cost_model.hpp"
 #include "vk/snapshot.hpp"
 
-namespace pumice {
+namespace pumice::host {
 
 struct LearnedCosts {
   CostModel steps = {};
@@ -36,4 +36,4 @@ LearnedCosts read_costs(const std::filesystem::path& path, const Logger& logger)
 void write_costs(const std::filesystem::path& path, const LearnedCosts& costs,
                  const Logger& logger);
 
-}  // namespace pumice
+}  // namespace pumice::host

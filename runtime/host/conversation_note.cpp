@@ -1,4 +1,4 @@
-#include "api/session_note.hpp"
+#include "host/conversation_note.hpp"
 
 #include <algorithm>
 #include <array>
@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace pumice::api {
+namespace pumice::host {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "bytes are written as memory is");
@@ -82,7 +82,7 @@ Result<Conversation> take_conversation(std::string_view& bytes, uint32_t n_messa
 
 }  // namespace
 
-std::string write_session_note(const SessionNote& note) {
+std::string write_conversation_note(const ConversationNote& note) {
   const std::vector<ChatMessage>& messages = note.conversation.messages();
   std::string bytes;
   append(bytes, Header{.service_class = static_cast<uint32_t>(note.service_class),
@@ -101,7 +101,7 @@ std::string write_session_note(const SessionNote& note) {
   return bytes;
 }
 
-Result<SessionNote> read_session_note(std::string_view bytes) {
+Result<ConversationNote> read_conversation_note(std::string_view bytes) {
   Header header;
   if (!take(bytes, header)) return refused("it has no note");
   if (header.version != kVersion) {
@@ -112,14 +112,15 @@ Result<SessionNote> read_session_note(std::string_view bytes) {
   if (header.service_class >= kServiceClasses || !(rate >= 0) || std::isinf(rate)) {
     return refused("its service class or rate is out of range");
   }
-  SessionNote note{.service_class = static_cast<ServiceClass>(header.service_class),
-                   .priority = header.priority,
-                   .max_tokens_per_s = rate,
-                   .delivery = header.by_sentences != 0 ? Delivery::kSentence : Delivery::kToken,
-                   .held_bytes = header.held_bytes};
+  ConversationNote note{
+      .service_class = static_cast<ServiceClass>(header.service_class),
+      .priority = header.priority,
+      .max_tokens_per_s = rate,
+      .delivery = header.by_sentences != 0 ? Delivery::kSentence : Delivery::kToken,
+      .held_bytes = header.held_bytes};
   PUMICE_TRY(note.conversation, take_conversation(bytes, header.n_messages));
   if (!bytes.empty()) return refused("it is longer than it should be");
   return note;
 }
 
-}  // namespace pumice::api
+}  // namespace pumice::host

@@ -1,4 +1,4 @@
-#include "engine/cost_file.hpp"
+#include "host/cost_file.hpp"
 
 #include <fmt/core.h>
 
@@ -11,7 +11,7 @@
 #include "base/output_file.hpp"
 #include "base/path.hpp"
 
-namespace pumice {
+namespace pumice::host {
 namespace {
 
 using Json = nlohmann::json;
@@ -92,4 +92,4 @@ void write_costs(const std::filesystem::path& path, const LearnedCosts& costs,
   if (!written.ok()) logger.warning("cost model is not kept: {}", written.error().message);
 }
 
-}  // namespace pumice
+}  // namespace pumice::host

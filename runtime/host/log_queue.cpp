@@ -1,8 +1,8 @@
-#include "api/log_queue.hpp"
+#include "host/log_queue.hpp"
 
 #include <utility>
 
-namespace pumice::api {
+namespace pumice::host {
 
 Logger LogQueue::logger(const std::shared_ptr<LogQueue>& queue, LogLevel minimum) {
   return Logger([queue](LogLevel level, std::string_view line) { queue->add(level, line); },
@@ -27,4 +27,4 @@ bool LogQueue::take(Line& line) {
   return true;
 }
 
-}  // namespace pumice::api
+}  // namespace pumice::host

@@ -11,16 +11,16 @@
 #include "base/result.hpp"
 #include "engine/embedder.hpp"
 #include "engine/engine.hpp"
-#include "engine/open_device.hpp"
+#include "host/open_device.hpp"
 #include "models/model.hpp"
 #include "models/model_source.hpp"
 #include "shaders/self_test.hpp"
 #include "vk/device.hpp"
 #include "vk/pipeline.hpp"
 
-namespace pumice {
+namespace pumice::host {
 
-struct SessionOptions {
+struct OpenOptions {
   DeviceRequest device = {};
   /// Where the driver's pipelines, the device's passport and the costs of steps are kept from run
   /// to run; empty: nothing is remembered, or read.
@@ -48,8 +48,8 @@ TestedPipelines open_pipelines(const std::shared_ptr<vk::Device>& device,
 
 /// A model on a device, with its pipelines. Copies share all of it, and so do engines, which keep
 /// alive what they need. Threads: as engines (engine.hpp); the members are not to change meanwhile.
-struct Session {
-  SessionOptions options;
+struct OpenedModel {
+  OpenOptions options;
   std::shared_ptr<vk::Device> device;
   std::shared_ptr<vk::PipelineLibrary> pipelines;
   std::optional<SelfTestVerdict> verdict;  ///< of the device's passport
@@ -57,24 +57,23 @@ struct Session {
 
   /// Opens the device and loads the model. Errors: those of open_device, of Model::load and of
   /// MemoryPlanner::check.
-  static Result<Session> open(const SessionOptions& options, const ModelSource& source,
-                              const ModelWeights::Progress& loading = {});
+  static Result<OpenedModel> open(const OpenOptions& options, const ModelSource& source,
+                                  const ModelWeights::Progress& loading = {});
 
   /// The same on a device that is open. Errors: those of Model::load and of MemoryPlanner::check.
-  static Result<Session> open_on(std::shared_ptr<vk::Device> device, const SessionOptions& options,
-                                 const ModelSource& source,
-                                 const ModelWeights::Progress& loading = {});
+  static Result<OpenedModel> open_on(std::shared_ptr<vk::Device> device, const OpenOptions& options,
+                                     const ModelSource& source,
+                                     const ModelWeights::Progress& loading = {});
 
-  /// The model, on a session of a device and its pipelines. Weights that do not fit beside the
+  /// The model, where there is a device and its pipelines so far. Weights that do not fit beside the
   /// engine of the options lie beside the device, with a warning (MemoryPlanner). Errors, with
   /// nothing loaded: as of `open_on`.
   Status load(const ModelSource& source, const ModelWeights::Progress& loading = {});
 
-  /// An engine with every pipeline compiled, which logs where the session does. Its cost model is
-  /// that of `engine_options` or, if that knows nothing, what is remembered, and so is its pace; if
-  /// nothing is and
-  /// there is a target for the time between tokens, it is calibrated first. Warns of kernels that
-  /// replace ones that failed the device's self-test. Errors: Engine::create's; kSelfTestFailed
+  /// An engine with every pipeline compiled, which logs where the options say. Its cost model
+  /// is that of `engine_options` or, if that knows nothing, what is remembered, and so is its pace;
+  /// if nothing is and there is a target for the time between tokens, it is calibrated first. Warns
+  /// of kernels that replace ones that failed the device's self-test. Errors: Engine::create's; kSelfTestFailed
   /// when an op is left without any kernel; kInvalidArgument for a target that this device cannot
   /// meet with one row.
   Result<std::unique_ptr<Engine>> make_engine(
@@ -91,4 +90,4 @@ struct Session {
   void keep_for_next_run(Engine& engine) const;
 };
 
-}  // namespace pumice
+}  // namespace pumice::host

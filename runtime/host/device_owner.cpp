@@ -1,4 +1,4 @@
-#include "api/device_owner.hpp"
+#include "host/device_owner.hpp"
 
 #include <algorithm>
 #include <tuple>
@@ -6,55 +6,55 @@
 
 #include "format/gguf.hpp"
 
-namespace pumice::api {
+namespace pumice::host {
 
-DeviceOwner::DeviceOwner(std::shared_ptr<vk::Device> device, SessionOptions options, Open reopen)
+DeviceOwner::DeviceOwner(std::shared_ptr<vk::Device> device, OpenOptions options, Open reopen)
     : options_(std::move(options)), reopen_(std::move(reopen)) {
   set(std::move(device));
 }
 
 void DeviceOwner::set(std::shared_ptr<vk::Device> device) {
-  session_ = Session{.options = options_, .device = std::move(device)};
-  std::tie(session_.pipelines, session_.verdict) =
-      open_pipelines(session_.device, options_.cache_directory, options_.logger);
-  snapshot_ = session_.device->snapshot();
-  latest_ = session_.device.get();
+  opened_ = OpenedModel{.options = options_, .device = std::move(device)};
+  std::tie(opened_.pipelines, opened_.verdict) =
+      open_pipelines(opened_.device, options_.cache_directory, options_.logger);
+  snapshot_ = opened_.device->snapshot();
+  latest_ = opened_.device.get();
   ++generation_;
 }
 
-Result<Session> DeviceOwner::session() {
+Result<OpenedModel> DeviceOwner::opened() {
   const std::lock_guard lock(mutex_);
-  if (session_.device != nullptr && !session_.device->is_lost()) return session_;
-  session_ = {};
+  if (opened_.device != nullptr && !opened_.device->is_lost()) return opened_;
+  opened_ = {};
   if (reopen_ == nullptr) {
     return make_error(ErrorCode::kDeviceLost,
                       "the host's device was lost, and pumice_vulkan_replace brought no other yet");
   }
   PUMICE_TRY(std::shared_ptr<vk::Device> device, reopen_());
   set(std::move(device));
-  return session_;
+  return opened_;
 }
 
-Result<Session> DeviceOwner::load(const ModelRequest& request) {
-  PUMICE_TRY(Session session, this->session());
+Result<OpenedModel> DeviceOwner::load(const ModelRequest& request) {
+  PUMICE_TRY(OpenedModel opened, this->opened());
   PUMICE_TRY(const GgufFile file, GgufFile::open(request.path));
-  session.options.engine = request.engine;
-  session.options.engine_may_differ = request.engine_may_differ;
-  PUMICE_TRY_STATUS(session.load(file));
-  return session;
+  opened.options.engine = request.engine;
+  opened.options.engine_may_differ = request.engine_may_differ;
+  PUMICE_TRY_STATUS(opened.load(file));
+  return opened;
 }
 
 std::shared_ptr<vk::Device> DeviceOwner::device() const {
   const std::lock_guard lock(mutex_);
-  return session_.device;
+  return opened_.device;
 }
 
 Status DeviceOwner::with_device(const std::function<void(vk::Device&)>& use) const {
   const std::lock_guard lock(mutex_);
-  if (session_.device == nullptr) {
+  if (opened_.device == nullptr) {
     return make_error(ErrorCode::kDeviceLost, "the device was lost");
   }
-  use(*session_.device);
+  use(*opened_.device);
   return {};
 }
 
@@ -74,7 +74,7 @@ Status DeviceOwner::replace(std::shared_ptr<vk::Device> device) {
   for (const auto& model : models) {
     const std::shared_ptr<Recovery> recovery = model.first.lock();
     // None that is gone, nor one that an engine has brought here meanwhile.
-    if (recovery == nullptr || recovery->session().device == this->device()) continue;
+    if (recovery == nullptr || recovery->opened().device == this->device()) continue;
     const Status replaced = recovery->replace([&] { return load(model.second); }, {});
     if (!replaced.ok() && first.ok()) first = replaced;
   }
@@ -87,4 +87,4 @@ void DeviceOwner::add(const std::shared_ptr<Recovery>& model, ModelRequest reque
   models_.emplace_back(model, std::move(request));
 }
 
-}  // namespace pumice::api
+}  // namespace pumice::host

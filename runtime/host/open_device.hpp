@@ -13,7 +13,7 @@
 #include "vk/plan_options.hpp"
 #include "vk/snapshot.hpp"
 
-namespace pumice {
+namespace pumice::host {
 
 struct DeviceRequest {
   std::string selector = {};    ///< as vk::choose_device takes it; empty: the best one
@@ -43,4 +43,4 @@ Result<ChosenDevice> choose_device(const DeviceRequest& request, const Logger& l
 /// vk::Device::create.
 Result<std::shared_ptr<vk::Device>> open_device(const DeviceRequest& request, const Logger& logger);
 
-}  // namespace pumice
+}  // namespace pumice::host

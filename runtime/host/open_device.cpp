@@ -1,4 +1,4 @@
-#include "engine/open_device.hpp"
+#include "host/open_device.hpp"
 
 #include <utility>
 #include <vector>
@@ -6,7 +6,7 @@
 #include "vk/device_choice.hpp"
 #include "vk/queue_priority.hpp"
 
-namespace pumice {
+namespace pumice::host {
 
 Result<std::shared_ptr<vk::Instance>> open_instance(const DeviceRequest& request,
                                                     const Logger& logger) {
@@ -43,4 +43,4 @@ Result<std::shared_ptr<vk::Device>> open_device(const DeviceRequest& request,
   return device;
 }
 
-}  // namespace pumice
+}  // namespace pumice::host

@@ -11,7 +11,7 @@
 #include "engine/memory_plan.hpp"
 #include "models/program.hpp"
 
-namespace pumice {
+namespace pumice::host {
 
 /// The window in tokens for a prompt and what follows it: exactly these, which must be within the
 /// length that the model was made for (beyond it text turns to noise), or with an `overflow` that
@@ -29,4 +29,4 @@ Result<uint32_t> context_of_machine(const MemoryPlanner& planner, EngineOptions 
 /// of earlier ones: up to four contexts where they fit, never less than the request needs.
 uint32_t kv_blocks_for_reuse(const MemoryPlanner& planner, EngineOptions engine);
 
-}  // namespace pumice
+}  // namespace pumice::host

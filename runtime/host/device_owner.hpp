@@ -11,18 +11,18 @@
 #include <vector>
 
 #include "base/result.hpp"
-#include "engine/recovery.hpp"
-#include "engine/session.hpp"
+#include "host/opened_model.hpp"
+#include "host/recovery.hpp"
 #include "vk/device.hpp"
 #include "vk/snapshot.hpp"
 
-namespace pumice::api {
+namespace pumice::host {
 
 /// A model's file, and what engines of it will be made with.
 struct ModelRequest {
   std::filesystem::path path;
   EngineOptions engine = {};
-  bool engine_may_differ = true;  ///< see SessionOptions
+  bool engine_may_differ = true;  ///< see OpenOptions
 };
 
 /// Any thread. Whoever opens holds a lock meanwhile, that others who want the device wait for.
@@ -31,18 +31,18 @@ class DeviceOwner {
   using Open = std::function<Result<std::shared_ptr<vk::Device>>()>;
 
   /// `reopen`: how a lost device is had again; none: `replace` alone brings another.
-  DeviceOwner(std::shared_ptr<vk::Device> device, SessionOptions options, Open reopen);
+  DeviceOwner(std::shared_ptr<vk::Device> device, OpenOptions options, Open reopen);
 
   /// The device now, with its pipelines and without a model. One that was lost is let go of and
   /// opened again. Errors: kDeviceLost where there is no way to, or those of it.
-  Result<Session> session();
-  /// A model on it. Errors: those of `session` and of Session::load.
-  Result<Session> load(const ModelRequest& request);
+  Result<OpenedModel> opened();
+  /// A model on it. Errors: those of `opened` and of OpenedModel::load.
+  Result<OpenedModel> load(const ModelRequest& request);
   /// The device without opening anything. Null: it was lost and let go of.
   std::shared_ptr<vk::Device> device() const;
   /// Also of one that was lost.
   vk::DeviceSnapshot snapshot() const;
-  const SessionOptions& options() const { return options_; }
+  const OpenOptions& options() const { return options_; }
   bool is_lent() const { return reopen_ == nullptr; }
   /// Counts the devices there have been.
   uint64_t generation() const { return generation_; }
@@ -63,14 +63,14 @@ class DeviceOwner {
  private:
   void set(std::shared_ptr<vk::Device> device);
 
-  const SessionOptions options_;
+  const OpenOptions options_;
   const Open reopen_;
   std::atomic<uint64_t> generation_ = 0;
   std::atomic<const vk::Device*> latest_ = nullptr;  // to be compared only
   mutable std::mutex mutex_;  // taken behind a Recovery's, never before; of all below
-  Session session_;
+  OpenedModel opened_;
   vk::DeviceSnapshot snapshot_;
   std::vector<std::pair<std::weak_ptr<Recovery>, ModelRequest>> models_;
 };
 
-}  // namespace pumice::api
+}  // namespace pumice::host

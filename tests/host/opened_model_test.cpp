@@ -1,5 +1,5 @@
-// Sessions as an embedding program opens them: a device by name, a model, engines that remember.
-#include "engine/session.hpp"
+// Models as an embedding program opens them: a device by name, a model, engines that remember.
+#include "host/opened_model.hpp"
 
 #include <unistd.h>
 
@@ -21,12 +21,12 @@
 #include "shaders/spirv.hpp"
 #include "tests/gpu_fixture.hpp"
 
-namespace pumice {
+namespace pumice::host {
 namespace {
 
 constexpr double kAnyTarget = 1000;  // seconds between tokens
 
-class SessionTest : public ::testing::Test {
+class OpenedModelTest : public ::testing::Test {
  protected:
   void SetUp() override {
     PUMICE_REQUIRE_DEVICE(device);
@@ -36,7 +36,7 @@ class SessionTest : public ::testing::Test {
                        .limits = vk::parse_plan_options(limit != nullptr ? limit : "").value(),
                        .validation = test::validation_requested()};
     options_.cache_directory =
-        std::filesystem::temp_directory_path() / ("pumice-session-" + std::to_string(::getpid()));
+        std::filesystem::temp_directory_path() / ("pumice-opened-" + std::to_string(::getpid()));
     options_.logger = Logger([this](LogLevel, std::string_view line) { (said_ += line) += '\n'; },
                              LogLevel::kWarning);
   }
@@ -45,15 +45,15 @@ class SessionTest : public ::testing::Test {
     std::filesystem::remove_all(options_.cache_directory, error);
   }
 
-  Session open() const {
-    Result<Session> session = Session::open(options_, source_);
-    if (!session.ok()) throw std::runtime_error(session.error().message);
-    return *std::move(session);
+  OpenedModel open() const {
+    Result<OpenedModel> opened = OpenedModel::open(options_, source_);
+    if (!opened.ok()) throw std::runtime_error(opened.error().message);
+    return *std::move(opened);
   }
-  static std::unique_ptr<Engine> make(const Session& session, EngineOptions options) {
+  static std::unique_ptr<Engine> make(const OpenedModel& opened, EngineOptions options) {
     options.context_tokens = 64;
     options.greedy_only = true;  // fewer kernels to compile
-    Result<std::unique_ptr<Engine>> engine = session.make_engine(options);
+    Result<std::unique_ptr<Engine>> engine = opened.make_engine(options);
     if (!engine.ok()) throw std::runtime_error(engine.error().message);
     return *std::move(engine);
   }
@@ -77,89 +77,89 @@ class SessionTest : public ::testing::Test {
     return paths;
   }
 
-  SessionOptions options_;
+  OpenOptions options_;
   ModelSource source_ =
       ModelSource::synthetic(SyntheticModel::create({}, {.type = &weight_type("F32")}).value())
           .value();
   std::string said_;
 };
 
-TEST_F(SessionTest, ANameThatNoDeviceHasIsAnErrorThatListsThem) {
+TEST_F(OpenedModelTest, ANameThatNoDeviceHasIsAnErrorThatListsThem) {
   options_.device.selector = "no such device";
-  const Result<Session> session = Session::open(options_, source_);
-  ASSERT_FALSE(session.ok());
-  EXPECT_EQ(session.error().code, ErrorCode::kNoDevice);
+  const Result<OpenedModel> opened = OpenedModel::open(options_, source_);
+  ASSERT_FALSE(opened.ok());
+  EXPECT_EQ(opened.error().code, ErrorCode::kNoDevice);
   const std::string name = test::GpuEnvironment::device()->snapshot().name;
-  EXPECT_NE(session.error().message.find(name), std::string::npos) << session.error().message;
+  EXPECT_NE(opened.error().message.find(name), std::string::npos) << opened.error().message;
 }
 
-TEST_F(SessionTest, LoadingAndCompilingTellHowFarTheyAre) {
+TEST_F(OpenedModelTest, LoadingAndCompilingTellHowFarTheyAre) {
   uint64_t loaded = 0, to_load = 0;
-  const Result<Session> session =
-      Session::open(options_, source_, [&](uint64_t done, uint64_t total) {
+  const Result<OpenedModel> opened =
+      OpenedModel::open(options_, source_, [&](uint64_t done, uint64_t total) {
         loaded = done;
         to_load = total;
       });
-  ASSERT_TRUE(session.ok()) << session.error().message;
+  ASSERT_TRUE(opened.ok()) << opened.error().message;
   EXPECT_GT(to_load, 0u);
   EXPECT_EQ(loaded, to_load);
   std::atomic<size_t> to_compile = 0;
-  const auto engine = session->make_engine({.context_tokens = 64, .greedy_only = true},
-                                           [&](size_t, size_t total) { to_compile = total; });
+  const auto engine = opened->make_engine({.context_tokens = 64, .greedy_only = true},
+                                          [&](size_t, size_t total) { to_compile = total; });
   ASSERT_TRUE(engine.ok()) << engine.error().message;
   EXPECT_GT(to_compile, 0u);
-  const size_t n_compiled = session->pipelines->compiled_count();
+  const size_t n_compiled = opened->pipelines->compiled_count();
   generate(**engine);
-  EXPECT_EQ(session->pipelines->compiled_count(), n_compiled) << "an engine is ready when made";
-  EXPECT_EQ(session->device->instance()->validation_error_count(), 0u);
+  EXPECT_EQ(opened->pipelines->compiled_count(), n_compiled) << "an engine is ready when made";
+  EXPECT_EQ(opened->device->instance()->validation_error_count(), 0u);
 }
 
-TEST_F(SessionTest, TheLimitsAskedForAreTheDevices) {
+TEST_F(OpenedModelTest, TheLimitsAskedForAreTheDevices) {
   options_.device.limits = vk::parse_plan_options("no-fp16").value();
-  const Session session = open();
-  EXPECT_EQ(session.device->plan().limits, options_.device.limits);
+  const OpenedModel opened = open();
+  EXPECT_EQ(opened.device->plan().limits, options_.device.limits);
 }
 
-TEST_F(SessionTest, WithATargetAnEngineIsCalibratedOnceForAllRuns) {
+TEST_F(OpenedModelTest, WithATargetAnEngineIsCalibratedOnceForAllRuns) {
   const EngineOptions wanted{.tpot_target_s = kAnyTarget};
   {
-    const Session session = open();
-    const auto engine = make(session, wanted);
+    const OpenedModel opened = open();
+    const auto engine = make(opened, wanted);
     EXPECT_TRUE(engine->scheduler().cost().calibrated());
     EXPECT_GT(engine->dispatched_rows(), 0u);
   }
   ASSERT_EQ(kept("cost-").size(), 1u);
-  const Session session = open();
-  EXPECT_TRUE(make(session, wanted)->options().cost.calibrated());
-  EXPECT_EQ(make(session, wanted)->dispatched_rows(), 0u);
+  const OpenedModel opened = open();
+  EXPECT_TRUE(make(opened, wanted)->options().cost.calibrated());
+  EXPECT_EQ(make(opened, wanted)->dispatched_rows(), 0u);
   EXPECT_EQ(said_, "");
 }
 
-TEST_F(SessionTest, WhatRunsTeachIsKeptForTheNext) {
+TEST_F(OpenedModelTest, WhatRunsTeachIsKeptForTheNext) {
   {
-    const Session session = open();
-    const auto engine = make(session, {});
+    const OpenedModel opened = open();
+    const auto engine = make(opened, {});
     EXPECT_EQ(engine->dispatched_rows(), 0u) << "without a target nothing is calibrated";
     generate(*engine, 20);
     EXPECT_TRUE(kept("cost-").empty());
-    session.keep_for_next_run(*engine);
+    opened.keep_for_next_run(*engine);
   }
   ASSERT_EQ(kept("cost-").size(), 1u);
-  const Session session = open();
-  const auto next = make(session, {});
+  const OpenedModel opened = open();
+  const auto next = make(opened, {});
   EXPECT_TRUE(next->options().cost.calibrated());
   ASSERT_TRUE(next->options().pace);
   EXPECT_EQ(next->learned_pace(), next->options().pace) << "what is known needs no learning";
   // With another KV type steps cost something else.
-  const auto other = make(session, {.kv_type = KvType::kF32});
+  const auto other = make(opened, {.kv_type = KvType::kF32});
   EXPECT_FALSE(other->options().cost.calibrated());
   EXPECT_FALSE(other->options().pace || other->learned_pace());
 }
 
-TEST_F(SessionTest, CostsOfAnotherDeviceOrDamagedOnesAreNotUsed) {
+TEST_F(OpenedModelTest, CostsOfAnotherDeviceOrDamagedOnesAreNotUsed) {
   {
-    const Session session = open();
-    make(session, {.tpot_target_s = kAnyTarget});
+    const OpenedModel opened = open();
+    make(opened, {.tpot_target_s = kAnyTarget});
   }
   ASSERT_EQ(kept("cost-").size(), 1u);
   const std::filesystem::path file = kept("cost-")[0];
@@ -173,31 +173,31 @@ TEST_F(SessionTest, CostsOfAnotherDeviceOrDamagedOnesAreNotUsed) {
   EXPECT_NE(said_.find("is not used"), std::string::npos) << said_;
 }
 
-TEST_F(SessionTest, ASessionThatRemembersNoCostsNeitherReadsNorKeepsThem) {
+TEST_F(OpenedModelTest, AModelOpenedToRememberNoCostsNeitherReadsNorKeepsThem) {
   const EngineOptions wanted{.tpot_target_s = kAnyTarget};
   make(open(), wanted);
   const std::vector<std::filesystem::path> before = kept("cost-");
   ASSERT_EQ(before.size(), 1u);
   const auto written = std::filesystem::last_write_time(before[0]);
   options_.remember_costs = false;
-  const Session session = open();
-  const auto engine = make(session, wanted);
+  const OpenedModel opened = open();
+  const auto engine = make(opened, wanted);
   EXPECT_FALSE(engine->options().cost.calibrated());
   EXPECT_GT(engine->dispatched_rows(), 0u) << "the target needs what steps cost all the same";
-  session.keep_for_next_run(*engine);
+  opened.keep_for_next_run(*engine);
   EXPECT_EQ(std::filesystem::last_write_time(before[0]), written);
 }
 
-TEST_F(SessionTest, WithoutACacheDirectoryNothingIsRemembered) {
+TEST_F(OpenedModelTest, WithoutACacheDirectoryNothingIsRemembered) {
   const std::filesystem::path here = std::filesystem::current_path();
   std::filesystem::create_directories(options_.cache_directory);
   std::filesystem::current_path(options_.cache_directory);  // where a bare name would end up
   const std::filesystem::path directory = std::exchange(options_.cache_directory, {});
   {
-    const Session session = open();
-    EXPECT_FALSE(session.verdict);
-    const auto engine = make(session, {.tpot_target_s = kAnyTarget});
-    session.keep_for_next_run(*engine);
+    const OpenedModel opened = open();
+    EXPECT_FALSE(opened.verdict);
+    const auto engine = make(opened, {.tpot_target_s = kAnyTarget});
+    opened.keep_for_next_run(*engine);
   }
   options_.cache_directory = directory;
   std::filesystem::current_path(here);
@@ -205,39 +205,39 @@ TEST_F(SessionTest, WithoutACacheDirectoryNothingIsRemembered) {
   EXPECT_EQ(said_, "");
 }
 
-TEST_F(SessionTest, ATargetThatOneRowMissesIsAnError) {
-  const Session session = open();
+TEST_F(OpenedModelTest, ATargetThatOneRowMissesIsAnError) {
+  const OpenedModel opened = open();
   const auto engine =
-      session.make_engine({.context_tokens = 64, .tpot_target_s = 1e-9, .greedy_only = true});
+      opened.make_engine({.context_tokens = 64, .tpot_target_s = 1e-9, .greedy_only = true});
   ASSERT_FALSE(engine.ok());
   EXPECT_EQ(engine.error().code, ErrorCode::kInvalidArgument);
 }
 
-TEST_F(SessionTest, ThePromptCacheFileIsKeptOrAWarningSaysWhyNot) {
-  const Session session = open();
+TEST_F(OpenedModelTest, ThePromptCacheFileIsKeptOrAWarningSaysWhyNot) {
+  const OpenedModel opened = open();
   const std::filesystem::path file = options_.cache_directory / "prompts.bin";
   std::filesystem::create_directories(options_.cache_directory);
-  const auto engine = make(session, {.cache_file = file});
+  const auto engine = make(opened, {.cache_file = file});
   generate(*engine);
-  session.keep_for_next_run(*engine);
+  opened.keep_for_next_run(*engine);
   EXPECT_TRUE(std::filesystem::is_regular_file(file));
   EXPECT_EQ(said_, "");
   std::filesystem::remove(file);
   std::filesystem::create_directories(file / "a folder in its place");
-  session.keep_for_next_run(*engine);
+  opened.keep_for_next_run(*engine);
   EXPECT_NE(said_.find("not saved"), std::string::npos) << said_;
 }
 
-TEST_F(SessionTest, AKernelThatThePassportRejectsIsReplacedWithAWarning) {
+TEST_F(OpenedModelTest, AKernelThatThePassportRejectsIsReplacedWithAWarning) {
   const vk::Device& device = *test::GpuEnvironment::device();
   const bool broadcast = ops::tuned_x_path(device.plan()) == ops::XPath::kBroadcast;
   const std::string preferred = broadcast ? "gemv.f32.broadcast" : "gemv.f32.uniform";
   const EngineOptions wanted{.math = ops::Math::kF32};
   {
-    const Session session = open();
-    EXPECT_FALSE(session.verdict);
-    make(session, wanted);
-    if (!session.pipelines->declared_modules().contains(preferred)) {
+    const OpenedModel opened = open();
+    EXPECT_FALSE(opened.verdict);
+    make(opened, wanted);
+    if (!opened.pipelines->declared_modules().contains(preferred)) {
       GTEST_SKIP() << "this device does not use " << preferred;
     }
   }
@@ -247,15 +247,15 @@ TEST_F(SessionTest, AKernelThatThePassportRejectsIsReplacedWithAWarning) {
   }
   verdict.modules[preferred] = {ModuleVerdict::State::kFailed, 0, "made up by a test"};
   ASSERT_TRUE(save_passport(options_.cache_directory, device.snapshot(), verdict).ok());
-  const Session session = open();
-  ASSERT_TRUE(session.verdict);
-  EXPECT_TRUE(session.pipelines->is_rejected(preferred));
+  const OpenedModel opened = open();
+  ASSERT_TRUE(opened.verdict);
+  EXPECT_TRUE(opened.pipelines->is_rejected(preferred));
   EXPECT_EQ(said_, "");
-  make(session, wanted);
-  EXPECT_FALSE(session.pipelines->declared_modules().contains(preferred));
+  make(opened, wanted);
+  EXPECT_FALSE(opened.pipelines->declared_modules().contains(preferred));
   EXPECT_NE(said_.find("gemv.f32 uses"), std::string::npos) << said_;
   EXPECT_NE(said_.find(preferred), std::string::npos) << said_;
 }
 
 }  // namespace
-}  // namespace pumice
+}  // namespace pumice::host

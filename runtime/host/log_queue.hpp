@@ -10,7 +10,7 @@
 
 #include "base/log.hpp"
 
-namespace pumice::api {
+namespace pumice::host {
 
 /// The newest lines. Any thread.
 class LogQueue {
@@ -36,4 +36,4 @@ class LogQueue {
   uint32_t n_dropped_ = 0;
 };
 
-}  // namespace pumice::api
+}  // namespace pumice::host

@@ -1,5 +1,5 @@
 // What steps cost, remembered: written, read again, and not believed when it is not ours.
-#include "engine/cost_file.hpp"
+#include "host/cost_file.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-namespace pumice {
+namespace pumice::host {
 namespace {
 
 constexpr StepCost kKnown{.fixed = 1e-3,
@@ -133,4 +133,4 @@ TEST_F(CostFile, EachDeviceDriverModelKvTypeAndArithmeticHasItsOwn) {
 }
 
 }  // namespace
-}  // namespace pumice
+}  // namespace pumice::host
