@@ -1,6 +1,5 @@
 // pumice chat: a conversation, typed or piped, a message a line.
 #include <fmt/core.h>
-#include <unistd.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -16,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/folders.hpp"
 #include "base/output_file.hpp"
 #include "base/printable.hpp"
 #include "host/host.hpp"
@@ -78,7 +78,7 @@ class AnswerPrinter {
   AnswerPrinter(bool open, bool hide)
       : splitter_(open),
         hide_(hide),
-        terminal_(isatty(STDOUT_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr) {}
+        terminal_(is_terminal(Stream::kOutput) && std::getenv("NO_COLOR") == nullptr) {}
 
   Status print(std::string_view text) { return print(splitter_.feed(text)); }
   bool has_printed() const { return has_printed_; }
@@ -104,13 +104,13 @@ class AnswerPrinter {
   Status begin_reasoning() {
     reasons_ = has_printed_ = true;
     if (!hide_) return print_output(terminal_ ? "\033[2m" : "<think>");
-    if (isatty(STDERR_FILENO) == 1) print_message("(thinking)");
+    if (is_terminal(Stream::kError)) print_message("(thinking)");
     return {};
   }
   Status end_reasoning() {
     if (!std::exchange(reasons_, false)) return {};
     if (!hide_) return print_output(terminal_ ? "\033[0m\n\n" : "</think>\n");
-    if (isatty(STDERR_FILENO) == 1) draw_message("\r\033[K");
+    if (is_terminal(Stream::kError)) draw_message("\r\033[K");
     return {};
   }
 

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "base/folders.hpp"
 #include "host/sizing.hpp"
 #include "tools/terminal.hpp"
 

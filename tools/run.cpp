@@ -1,6 +1,5 @@
 // pumice run: continue a prompt, streaming text to stdout.
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -167,8 +166,8 @@ Result<Generation> Runner::generate_one(std::vector<TokenId> prompt) {
 /// answer begin a new line.
 Status Runner::end_line() {
   if (!std::exchange(line_is_open_, false)) return {};
-  if (options_.repl || isatty(STDOUT_FILENO) == 1) return print_output("\n");
-  if (isatty(STDERR_FILENO) == 1) print_message("\n");  // where the pipe may lead too
+  if (options_.repl || is_terminal(Stream::kOutput)) return print_output("\n");
+  if (is_terminal(Stream::kError)) print_message("\n");  // where the pipe may lead too
   return {};
 }
 

@@ -77,7 +77,7 @@ pumice_log_level level_of(LogLevel level) {
 Result<DeviceOptions> read_device_options(const pumice_device_options* given) {
   PUMICE_TRY(const pumice_device_options options, read_optional_struct(given, "options"));
   PUMICE_TRY(const std::string_view selector, read_string(options.selector, "selector"));
-  PUMICE_TRY(const std::string_view directory,
+  PUMICE_TRY(const std::filesystem::path directory,
              read_path(options.cache_directory, "cache_directory"));
   PUMICE_TRY(const bool validation, read_bool(options.validation, "validation"));
   PUMICE_TRY(const bool debug_log, read_bool(options.debug_log, "debug_log"));

@@ -32,7 +32,7 @@ pumice_model_info info_of(const Model& loaded, const host::ModelTexts& texts) {
 Result<std::unique_ptr<pumice_model>> load(const pumice_device& device,
                                            const pumice_model_options* given) {
   PUMICE_TRY(const pumice_model_options options, read_struct(given, "options"));
-  PUMICE_TRY(const std::string_view path, read_path(options.path, "path"));
+  PUMICE_TRY(const std::filesystem::path path, read_path(options.path, "path"));
   if (path.empty()) return make_error(ErrorCode::kInvalidArgument, "path is empty");
   host::ModelRequest request{.engine_may_differ = options.engine == nullptr};
   PUMICE_TRY(request.path, absolute_path(path));

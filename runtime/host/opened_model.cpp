@@ -4,6 +4,7 @@
 #include <string>
 #include <tuple>
 
+#include "base/path.hpp"
 #include "engine/memory_plan.hpp"
 #include "host/cost_file.hpp"
 #include "host/sizing.hpp"
@@ -162,7 +163,7 @@ void OpenedModel::keep_for_next_run(Engine& engine) const {
   if (engine.options().cache_file.empty()) return;
   const Status saved = engine.save_prompt_cache();
   if (!saved.ok()) {
-    options.logger.warning("prompt cache {} not saved: {}", engine.options().cache_file.string(),
+    options.logger.warning("prompt cache {} not saved: {}", to_utf8(engine.options().cache_file),
                            saved.error().message);
   }
 }
