@@ -79,7 +79,8 @@ struct Request {
   uint32_t sequence_tokens = 0;   ///< tokens whose ids are known; the prompt's at first
   uint32_t computed_tokens = 0;
   uint32_t scheduled_tokens = 0;
-  uint32_t pending_samples = 0;  ///< tokens being sampled by steps under way
+  uint32_t pending_samples = 0;  ///< tokens being sampled by steps under way, refused ones too
+  uint32_t draft_tokens = 0;     ///< that its next row is to have behind it
   /// Rises when steps under way no longer count: preemption, restart, rollback, end.
   uint32_t epoch = 0;
 

@@ -25,7 +25,8 @@ SchedulerOptions scheduler_options(const EngineOptions& options) {
           .window_tokens = options.context_tokens,
           .reserved_decode_tokens = options.reserved_decode_tokens,
           .aging_s = options.aging_s,
-          .stop_at_window = options.overflow == OverflowPolicy::kStop};
+          .stop_at_window = options.overflow == OverflowPolicy::kStop,
+          .draft_rows = options.spare_logit_rows};
 }
 
 Requests::Limits request_limits(const EngineOptions& options, const Program& program) {

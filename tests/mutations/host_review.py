@@ -92,7 +92,7 @@ MUTATIONS = [
     ("18: the inbox moves all it has for each request", HOST,
      "inbox_.reserve(2 * inbox_.size() + 1);", "inbox_.reserve(inbox_.size() + 1);", "test_api:Control.AFullInbox*"),
     ("19: a token that there is not is believed", STEPPER,
-     "if (token >= device_.program().n_vocab) {", "if (token > device_.program().n_vocab) {",
+     "if (row.token >= device_.program().n_vocab) {", "if (row.token > device_.program().n_vocab) {",
      "test_lost_device:BrokenDevice.*"),
     ("20: who asks for numbers may hold the last reference to a lost device", HOST,
      "  if (device == nullptr) return stats;\n", "  if (device == nullptr) return stats;\n  mutex_.unlock();\n"
