@@ -10,6 +10,7 @@
 #include <map>
 #include <mutex>
 
+#include "base/folders.hpp"
 #include "shaders/passport.hpp"
 #include "shaders/spirv.hpp"
 #include "tools/interrupt.hpp"

@@ -165,17 +165,6 @@ Status Engine::rebuild(std::shared_ptr<vk::PipelineLibrary> pipelines,
   });
 }
 
-Status Engine::count_loss(uint32_t most_in_a_row) {
-  const uint64_t steps = scheduler().telemetry().steps;
-  losses_in_a_row_ = steps == steps_at_loss_ ? losses_in_a_row_ + 1 : 1;
-  steps_at_loss_ = steps;
-  if (losses_in_a_row_ <= most_in_a_row) return {};
-  losses_in_a_row_ = 0;
-  return make_error(ErrorCode::kDeviceLost,
-                    "the device was lost {} times in a row before a step could end",
-                    most_in_a_row + 1);
-}
-
 void Engine::set_hooks(StepHooks hooks) {
   hooks_ = std::move(hooks);
   if (stepper_ != nullptr) stepper_->set_hooks(hooks_);

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <numeric>
 
-#include "engine/choices.hpp"
 #include "tests/engine/synthetic_fixture.hpp"
 
 namespace pumice {
@@ -204,44 +203,6 @@ TEST_F(LogProbs, AreScoredAndSampledInOneRequest) {
   for (uint32_t i = 0; i < scores.size(); ++i) {
     expect_log_probs(scores[i], prompt[i + 1], rows.at(i), 1, "a score");
   }
-}
-
-// ---- several choices of one prompt
-
-TEST_F(LogProbs, ChoicesAreWhatTheirSeedsSayAndComputeThePromptOnce) {
-  constexpr uint32_t kChoices = 4;
-  const auto make = [&] {
-    return make_engine(model_, {.context_tokens = 160, .n_sequences = kChoices, .invariant = true});
-  };
-  GenerationRequest asked{.prompt = tokens(100, 6), .max_new_tokens = 10};
-  asked.sampling = with_penalties(30);
-  std::vector<std::vector<TokenId>> alone;
-  for (uint32_t i = 0; i < kChoices; ++i) {
-    const auto engine = make();
-    GenerationRequest one = asked;
-    one.sampling.seed += i;
-    ASSERT_TRUE(engine->submit(std::move(one)).ok());
-    std::vector<TokenId>& text = alone.emplace_back();
-    for (const StepEvent& event : run(*engine)) {
-      if (event.token) text.push_back(*event.token);
-    }
-  }
-  const auto engine = make();
-  Result<Choices> choices = Choices::submit(*engine, asked, kChoices);
-  ASSERT_TRUE(choices.ok());
-  std::vector<std::vector<TokenId>> texts(kChoices);
-  while (!choices->ended()) {
-    for (const StepEvent& event : step(*engine)) {
-      const auto choice = choices->take(event);
-      ASSERT_TRUE(choice.ok() && *choice);
-      if (event.token) texts[**choice].push_back(*event.token);
-    }
-  }
-  EXPECT_EQ(texts, alone);
-  EXPECT_NE(texts[0], texts[1]);
-  // Of the prompt each of the others computes what lies in its last block; the rest is their texts.
-  const uint64_t most = 100 + (kChoices - 1) * kKvBlockTokens + kChoices * 10;
-  EXPECT_LE(engine->dispatched_rows(), most);
 }
 
 }  // namespace
