@@ -45,6 +45,8 @@ struct RequestSpec {
   double max_tokens_per_s = 0;
   /// Whether a step may be planned for it before the token of the step before is known.
   bool runs_ahead = true;
+  /// Each row of its prompt is one of logits too.
+  bool has_prompt_logits = false;
   std::optional<RequestId> id = {};  ///< chosen by the caller; else the next free one
 };
 
@@ -72,6 +74,7 @@ struct Request {
   double token_s = 0;  ///< least time from token to token
   double due_s = 0;    ///< no row of it is planned before, but with a start
   bool runs_ahead = true;
+  bool has_prompt_logits = false;
 
   uint32_t prompt_tokens = 0;
   uint32_t max_new_tokens = 0;

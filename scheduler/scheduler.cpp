@@ -138,6 +138,7 @@ Result<RequestId> Scheduler::add(RequestSpec spec, double now_s) {
   request->deadline_s = spec.deadline_s;
   request->token_s = spec.max_tokens_per_s > 0 ? 1 / spec.max_tokens_per_s : 0;
   request->runs_ahead = spec.runs_ahead;
+  request->has_prompt_logits = spec.has_prompt_logits;
   request->prompt_tokens = static_cast<uint32_t>(prompt_tokens);
   request->sequence_tokens = request->prompt_tokens;
   request->max_new_tokens = spec.max_new_tokens;
@@ -174,6 +175,7 @@ void Scheduler::adopt(const Request& request, std::span<const uint32_t> tokens,
   adopted->turn = next_turn_++;
   adopted->deadline_s = request.deadline_s;
   adopted->runs_ahead = request.runs_ahead;
+  adopted->has_prompt_logits = request.has_prompt_logits;
   adopted->token_s = request.token_s;
   adopted->due_s = request.due_s;
   adopted->prompt_tokens = request.prompt_tokens;

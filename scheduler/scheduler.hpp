@@ -85,8 +85,9 @@ struct SchedulerOptions {
   double aging_s = 60;
   /// Whether a request that has filled its window ends; otherwise it waits for `restart`.
   bool stop_at_window = true;
-  /// Rows of drafts in a step at most, of all requests.
-  uint32_t draft_rows = 0;
+  /// Rows of logits in a step at most, beside one for each request: for drafts, and for prompts all
+  /// rows of which have logits.
+  uint32_t spare_logit_rows = 0;
 };
 
 /// What became of a chunk of a committed step.
@@ -258,6 +259,7 @@ class Scheduler {
     std::vector<OpenChunk> chunks;
     std::vector<std::pair<Request*, uint32_t>> started;  // with their epochs
     StepShape shape;
+    uint32_t spare_logit_rows = 0;  // that are left
   };
   using WaitingQueue = std::set<Request*, ServedBefore>;
   const OpenStep& open_step(uint64_t plan_id) const;
@@ -287,7 +289,8 @@ class Scheduler {
   const Request* first_prompt() const;
   uint32_t left_to(const Request& prompt, const Request& row) const;
   double most_seconds(const StepPlan& plan, double now_s) const;
-  uint32_t prefill_tokens(const Request& request, const StepPlan& plan, double most_s);
+  uint32_t prefill_tokens(const Request& request, const StepPlan& plan, const OpenStep& open,
+                          double most_s);
   void add_chunk(Request& request, uint32_t n_tokens, bool decodes, double now_s, StepPlan& plan,
                  OpenStep& open);
   uint32_t draft_rows(const Request& request, uint32_t most);

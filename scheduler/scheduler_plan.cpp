@@ -50,7 +50,7 @@ uint32_t Scheduler::most_draft(RequestId id) const {
   // Who wants its tokens slowly has no use for many at once.
   if (request.pending_samples > 0 || request.token_s > 0 || !wants_token(request)) return 0;
   uint32_t most =
-      std::min(options_.draft_rows, request.max_new_tokens - request.generated_tokens - 1);
+      std::min(options_.spare_logit_rows, request.max_new_tokens - request.generated_tokens - 1);
   if (options_.window_tokens != 0) {
     most = std::min(most, options_.window_tokens - request.scheduled_tokens - 1);
   }
@@ -90,9 +90,11 @@ void Scheduler::add_chunk(Request& request, uint32_t n_tokens, bool decodes, dou
     request.due_s = std::max(request.due_s, now_s - request.token_s) + request.token_s;
   if (decodes) {
     for (uint32_t i = 0; i < n_tokens; ++i) plan.shape.add_decode(first + i);
+    open.spare_logit_rows -= n_tokens - 1;
   } else {
     plan.shape.add_prefill(first, n_tokens);
     ++request.prefill_iterations;
+    if (request.has_prompt_logits) open.spare_logit_rows -= n_tokens - 1;
     telemetry_.chunk_tokens.add(n_tokens);
   }
   cache_.plan(*request.sequence, end);
@@ -152,7 +154,6 @@ void Scheduler::plan_decodes(StepPlan& plan, OpenStep& open, double now_s) {
   if (n_wanted > options_.token_budget) std::ranges::sort(rows, TurnBefore{});
   const Request* prompt = first_prompt();
   uint32_t left = options_.token_budget;
-  uint32_t draft_rows_left = options_.draft_rows;
   for (size_t row = 0; row < rows.size(); ++row) {
     Request* request = rows[row];
     const auto own = static_cast<size_t>(request->service_class);
@@ -171,10 +172,9 @@ void Scheduler::plan_decodes(StepPlan& plan, OpenStep& open, double now_s) {
     // A draft takes no row that others could have.
     const auto rows_behind = static_cast<uint32_t>(rows.size() - row - 1);
     const uint32_t spare = left - std::min(left, 1 + to_others + rows_behind);
-    const uint32_t n_draft = draft_rows(*request, std::min(spare, draft_rows_left));
+    const uint32_t n_draft = draft_rows(*request, std::min(spare, open.spare_logit_rows));
     add_chunk(*request, 1 + n_draft, true, now_s, plan, open);
     left -= 1 + n_draft;
-    draft_rows_left -= n_draft;
     reserved[own] -= reserved[own] > 0 ? 1 : 0;
   }
 }
@@ -193,13 +193,15 @@ double Scheduler::most_seconds(const StepPlan& plan, double now_s) const {
 
 /// How far the next chunk of a prompt goes: as the budget and the objective allow, to a block's
 /// edge if that is progress.
-uint32_t Scheduler::prefill_tokens(const Request& request, const StepPlan& plan, double most_s) {
+uint32_t Scheduler::prefill_tokens(const Request& request, const StepPlan& plan,
+                                   const OpenStep& open, double most_s) {
   const uint32_t block_tokens = cache_.options().block_tokens;
   const uint32_t first = request.scheduled_tokens;
   const uint32_t left = request.sequence_tokens - first;
   const uint32_t used = plan.n_tokens();
   uint32_t most = std::min({left, options_.chunk_tokens, options_.token_budget - used});
   if (most == 0) return 0;
+  if (request.has_prompt_logits && open.spare_logit_rows < most) most = 1 + open.spare_logit_rows;
   if (most_s < kNeverS) {
     const uint32_t smallest = std::min(most, block_tokens - first % block_tokens);
     uint32_t within =
@@ -224,7 +226,7 @@ uint32_t Scheduler::prefill_tokens(const Request& request, const StepPlan& plan,
 /// False: nothing is left of the budget.
 bool Scheduler::plan_prefill(Request& request, double most_s, StepPlan& plan, OpenStep& open,
                              double now_s) {
-  uint32_t n_tokens = prefill_tokens(request, plan, most_s);
+  uint32_t n_tokens = prefill_tokens(request, plan, open, most_s);
   if (n_tokens == 0) return false;
   const uint32_t first = request.scheduled_tokens;
   if (!cache_.reserve(*request.sequence, first + n_tokens).ok()) {
@@ -343,6 +345,7 @@ StepPlan Scheduler::plan_step(double now_s) {
   StepPlan plan;
   OpenStep open;
   plan.id = open.id = next_plan_;
+  open.spare_logit_rows = options_.spare_logit_rows;
   expire(plan, now_s);
   fail_unfitting(plan, now_s);
   give_turns(now_s);

@@ -310,11 +310,16 @@ void DeviceState::set_no_sampling(uint32_t ring, uint32_t logit_row) {
   rings_[ring].sampling.mapped<ops::SamplingRow>()[logit_row] = {.skip = 1};
 }
 
-void DeviceState::set_log_probs(uint32_t ring, uint32_t logit_row, std::optional<uint32_t> n_best) {
-  if (rings_[ring].log_prob_rows.empty()) return;
+void DeviceState::set_log_probs(uint32_t ring, uint32_t logit_row, uint32_t n_best,
+                                std::optional<TokenId> token) {
+  const uint32_t chosen = ops::LogProbs::kFromSampled | sampled_place(ring, logit_row);
   rings_[ring].log_prob_rows.mapped<ops::LogProbsRow>()[logit_row] = {
-      .token = ops::LogProbs::kFromSampled | sampled_place(ring, logit_row),
-      .n_results = n_best ? 1 + *n_best : 0};
+      .token = token.value_or(chosen), .n_results = 1 + n_best};
+}
+
+void DeviceState::set_no_log_probs(uint32_t ring, uint32_t logit_row) {
+  const vk::BufferRange& rows = rings_[ring].log_prob_rows;
+  if (!rows.empty()) rows.mapped<ops::LogProbsRow>()[logit_row] = {.n_results = 0};
 }
 
 void DeviceState::follow_draft(uint32_t ring, uint32_t first, std::span<const TokenId> draft) {
@@ -351,7 +356,7 @@ Result<DeviceState::Recording> DeviceState::record(uint32_t ring, const StepWork
     work = std::make_shared<const vk::RecordedWork>(std::move(recorded));
     return {};
   };
-  const bool uses_logits = step.samples || step.reads_logits;
+  const bool uses_logits = step.samples || step.log_probs || step.reads_logits;
   if (uses_logits && in_one) record_sampling(ring, step, recorder);
   PUMICE_TRY_STATUS(finish(recording.forward));
   if (!uses_logits || in_one) return recording;
@@ -369,18 +374,19 @@ void DeviceState::record_sampling(uint32_t ring, const StepWork& step,
     const uint64_t bytes = uint64_t{n_rows} * program().n_vocab * 4;
     recorder.copy(decoder_->logits().subrange(0, bytes), memory.logits_readback);
   }
-  if (!step.samples) return;
-  const ops::Sampling& sampling = step.greedy_only ? greedy_sampling_ : full_sampling_;
-  sampling.record(recorder, {.logits = decoder_->logits(),
-                             .rows = memory.sampling,
-                             .sampled = sampled_,
-                             .scratch = sampling_scratch_,
-                             .counts = token_counts_,
-                             .tables = logit_bias_,
-                             .n_rows = n_rows,
-                             .n_vocab = program().n_vocab});
-  const uint64_t first = uint64_t{sampled_place(ring, 0)} * 4;
-  recorder.copy(sampled_.subrange(first, uint64_t{n_rows} * 4), memory.sampled_readback);
+  if (step.samples) {
+    const ops::Sampling& sampling = step.greedy_only ? greedy_sampling_ : full_sampling_;
+    sampling.record(recorder, {.logits = decoder_->logits(),
+                               .rows = memory.sampling,
+                               .sampled = sampled_,
+                               .scratch = sampling_scratch_,
+                               .counts = token_counts_,
+                               .tables = logit_bias_,
+                               .n_rows = n_rows,
+                               .n_vocab = program().n_vocab});
+    const uint64_t first = uint64_t{sampled_place(ring, 0)} * 4;
+    recorder.copy(sampled_.subrange(first, uint64_t{n_rows} * 4), memory.sampled_readback);
+  }
   if (!step.log_probs) return;
   log_probs_op_.record(recorder, {.logits = decoder_->logits(),
                                   .rows = memory.log_prob_rows,

@@ -122,9 +122,11 @@ class DeviceState {
   /// chosen with what the rows before it chose counted, up to the first that chooses something else
   /// than the draft has there. Those behind it choose nothing.
   void follow_draft(uint32_t ring, uint32_t first, std::span<const TokenId> draft);
-  /// The log probability of what a row of logits has chosen is wanted, and of so many best; nothing:
-  /// it is not.
-  void set_log_probs(uint32_t ring, uint32_t logit_row, std::optional<uint32_t> n_best);
+  /// The log probability of a token under a row of logits is wanted (none given: of what the row
+  /// chooses), and of so many best; or nothing of that row.
+  void set_log_probs(uint32_t ring, uint32_t logit_row, uint32_t n_best,
+                     std::optional<TokenId> token = {});
+  void set_no_log_probs(uint32_t ring, uint32_t logit_row);
   /// What a row of logits has chosen is what ops::Embedding::kFromSampled | place stands for, until
   /// the ring is used again.
   uint32_t sampled_place(uint32_t ring, uint32_t logit_row) const {

@@ -26,7 +26,7 @@ SchedulerOptions scheduler_options(const EngineOptions& options) {
           .reserved_decode_tokens = options.reserved_decode_tokens,
           .aging_s = options.aging_s,
           .stop_at_window = options.overflow == OverflowPolicy::kStop,
-          .draft_rows = options.spare_logit_rows};
+          .spare_logit_rows = options.spare_logit_rows};
 }
 
 Requests::Limits request_limits(const EngineOptions& options, const Program& program) {

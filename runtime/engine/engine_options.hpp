@@ -64,7 +64,8 @@ struct EngineOptions {
   bool invariant = false;
   bool run_ahead = true;       ///< keep two steps under way; never with prompt_logits or profile
   bool prompt_logits = false;  ///< requests may ask for the logits of every position
-  /// Rows of logits that a step may have beside one for each sequence: for tokens of drafts.
+  /// Rows of logits that a step may have beside one for each sequence: for tokens of drafts, and of
+  /// prompts that are scored.
   uint32_t spare_logit_rows = 8;
   uint32_t split_tokens = 256;  ///< contexts longer than this are attended to in parallel splits
   bool greedy_only = false;     ///< compile no more of sampling than greedy requests need

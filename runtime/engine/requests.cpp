@@ -26,7 +26,7 @@ Status Requests::check(const GenerationRequest& request) const {
                         token, limits_.n_vocab);
     }
   }
-  if (request.log_probs && limits_.greedy_only) {
+  if ((request.log_probs || request.on_score) && limits_.greedy_only) {
     return make_error(ErrorCode::kInvalidArgument,
                       "this engine was made for greedy requests without log probabilities only");
   }
@@ -87,8 +87,10 @@ Result<RequestId> Requests::submit(GenerationRequest request, double now_s) {
                    .salt = request.salt,
                    .max_tokens_per_s = request.max_tokens_per_s,
                    .runs_ahead = !request.drafter};
+  spec.has_prompt_logits = bool{request.on_score};
   // Every position of it has to be computed: it shares nothing.
-  if (request.on_logits && request.logits == GenerationRequest::Logits::kPrompt) {
+  if (request.on_score ||
+      (request.on_logits && request.logits == GenerationRequest::Logits::kPrompt)) {
     spec.salt = private_salt();
   }
   active.request = std::move(request);
@@ -206,6 +208,11 @@ ChunkInput Requests::input_of(const StepChunk& chunk, bool is_new) const {
   }
   // Those that are still being sampled by the step before count too.
   input.output_index = next_output_index(chunk.request) + (uint64_t{end} - tokens.size());
+  if (const size_t scored_end = std::min<size_t>(uint64_t{end} + 1, active.n_prompt);
+      request.on_score && chunk.first_position + 1 < scored_end) {
+    input.scored.assign(tokens.begin() + chunk.first_position + 1,
+                        tokens.begin() + static_cast<ptrdiff_t>(scored_end));
+  }
   if (request.on_logits) {
     input.first_logits = request.first_logits;
     input.end_logits =
@@ -427,6 +434,11 @@ uint64_t Requests::next_output_index(RequestId id) const {
 const GenerationRequest* Requests::find(RequestId id) const {
   const auto it = requests_.find(id);
   return it != requests_.end() ? &it->second.request : nullptr;
+}
+
+void Requests::deliver_score(RequestId id, uint32_t position, const TokenLogProbs& token) const {
+  const auto it = requests_.find(id);
+  if (it != requests_.end()) it->second.request.on_score(position, token);
 }
 
 void Requests::deliver_logits(RequestId id, uint32_t position,

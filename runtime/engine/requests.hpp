@@ -55,6 +55,11 @@ struct GenerationRequest {
   /// Each token comes with its log probability and those of so many best (at most kMostLogProbs) in
   /// its place. Not of an engine with EngineOptions::greedy_only.
   std::optional<uint32_t> log_probs = {};
+  /// Receives, while the engine works, how probable the tokens of the prompt are behind those before
+  /// them: of each position but the first, in order, with so many best as `log_probs` says. None of
+  /// the prompt then comes from the cache, and it is read in chunks of few tokens
+  /// (EngineOptions::spare_logit_rows). Not of an engine with EngineOptions::greedy_only.
+  std::function<void(uint32_t position, const TokenLogProbs& token)> on_score = {};
   /// Asked while a step is planned, for each number of tokens once: the step computes the guess too,
   /// and where that is what the request says anyway, several tokens come of one step. The tokens
   /// are those it says without. It does not run ahead, and no guess takes room from anyone: how
@@ -171,7 +176,8 @@ class Requests {
   uint64_t next_output_index(RequestId id) const;
   /// Null if there is none under way.
   const GenerationRequest* find(RequestId id) const;
-  /// Nothing for a request that has ended.
+  /// Nothing for a request that has ended, like the next.
+  void deliver_score(RequestId id, uint32_t position, const TokenLogProbs& token) const;
   void deliver_logits(RequestId id, uint32_t position, std::span<const float> logits) const;
 
   const Scheduler& scheduler() const { return scheduler_; }

@@ -70,6 +70,8 @@ struct ChunkInput {
   RowSampling sampling = {};
   /// Which of its request's output tokens its last row samples, counted over all restarts.
   uint64_t output_index = 0;
+  /// Of its first rows: the tokens that do follow, in a prompt that is scored.
+  std::vector<TokenId> scored = {};
   /// Positions whose logits the host wants: [first_logits, end_logits), of those in the chunk.
   uint32_t first_logits = 0;
   uint32_t end_logits = 0;

@@ -263,26 +263,45 @@ void Stepper::write_chunk(PendingStep& step, size_t index, DeviceState::StepWork
                                : ops::Embedding::kFromSampled | step.fed_from[index];
     const uint32_t row = args.add_row(token, position, chunk.slot);
     const bool samples = i >= first_sampled;
+    const bool is_scored = i < input.scored.size();
     const bool wanted = input.wants_logits(position);
-    if (!samples && !wanted) continue;
+    if (!samples && !is_scored && !wanted) continue;
     const uint32_t logit_row = args.add_logit_row(row);
     if (wanted) step.logits_wanted.push_back({index, position, logit_row});
-    device_.set_log_probs(step.ring, logit_row, samples ? input.sampling.log_probs : std::nullopt);
-    if (!samples) {
-      device_.set_no_sampling(step.ring, logit_row);
-      continue;
-    }
-    step.sampled_rows.push_back(logit_row);
-    device_.set_sampling(step.ring, logit_row, input.sampling,
-                         input.output_index - (chunk.n_tokens - 1 - i), chunk.slot);
-    work.samples = true;
-    work.greedy_only = work.greedy_only && input.sampling.plain_greedy;
-    work.log_probs = work.log_probs || input.sampling.log_probs.has_value();
+    if (is_scored) step.scored.push_back({index, position, logit_row});
+    write_logit_row(step, index, i, logit_row, work);
   }
   if (chunk.n_draft() > 0 && input.sampling.has_penalties) {
     device_.follow_draft(step.ring, args.n_logit_rows - chunk.n_samples,
                          std::span(input.tokens).last(chunk.n_draft()));
   }
+}
+
+/// What is done with the logits of a row of a chunk.
+void Stepper::write_logit_row(PendingStep& step, size_t index, uint32_t i, uint32_t logit_row,
+                              DeviceState::StepWork& work) {
+  const StepChunk& chunk = step.input.plan.chunks[index];
+  const ChunkInput& input = step.input.chunks[index];
+  const uint32_t n_best = input.sampling.log_probs.value_or(0);
+  const bool samples = i >= chunk.n_tokens - chunk.n_samples;
+  const bool is_scored = i < input.scored.size();
+  if (is_scored) {
+    device_.set_log_probs(step.ring, logit_row, n_best, input.scored[i]);
+  } else if (samples && input.sampling.log_probs) {
+    device_.set_log_probs(step.ring, logit_row, n_best);
+  } else {
+    device_.set_no_log_probs(step.ring, logit_row);
+  }
+  work.log_probs = work.log_probs || is_scored || (samples && input.sampling.log_probs);
+  if (!samples) {
+    device_.set_no_sampling(step.ring, logit_row);
+    return;
+  }
+  step.sampled_rows.push_back(logit_row);
+  device_.set_sampling(step.ring, logit_row, input.sampling,
+                       input.output_index - (chunk.n_tokens - 1 - i), chunk.slot);
+  work.samples = true;
+  work.greedy_only = work.greedy_only && input.sampling.plain_greedy;
 }
 
 /// Steps of single rows are recorded once. A replay's declared costs are those of the step that
@@ -467,6 +486,15 @@ void Stepper::deliver_logits(const PendingStep& step, std::span<const SampledRow
   }
 }
 
+void Stepper::deliver_scores(const PendingStep& step) {
+  for (const LogitsWanted& scored : step.scored) {
+    const ChunkInput& input = step.input.chunks[scored.chunk];
+    requests_.deliver_score(
+        step.input.plan.chunks[scored.chunk].request, scored.position + 1,
+        device_.log_probs(step.ring, scored.logit_row, input.sampling.log_probs.value_or(0)));
+  }
+}
+
 /// The oldest step has run: its tokens count.
 Status Stepper::land(double seconds) {
   Status status;
@@ -488,7 +516,10 @@ Status Stepper::land(double seconds) {
   trace_.push_back(step.trace);
   if (trace_.size() > kTraceSteps) trace_.pop_front();
   if (hooks_.observer && !step.is_replay) hooks_.observer(step.trace, *step.work.forward);
-  if (!step.is_cut) deliver_logits(step, *sampled);
+  if (!step.is_cut) {
+    deliver_logits(step, *sampled);
+    deliver_scores(step);
+  }
   requests_.commit(step.input, *sampled, step.trace.ended_s, seconds);
   return {};
 }

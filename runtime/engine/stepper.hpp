@@ -148,6 +148,7 @@ class Stepper {
     std::vector<uint32_t> fed_from;  // by chunk: the place of a token that the host does not know
     std::vector<uint32_t> sampled_rows;  // of logits, chunk by chunk
     std::vector<LogitsWanted> logits_wanted;
+    std::vector<LogitsWanted> scored;  // how probable the next token is
     StepTrace trace;
   };
 
@@ -180,6 +181,8 @@ class Stepper {
   DeviceState::StepWork write(PendingStep& step);
   void write_states(uint32_t ring, const StepChunk& chunk, const ChunkInput& input);
   void write_chunk(PendingStep& step, size_t index, DeviceState::StepWork& work);
+  void write_logit_row(PendingStep& step, size_t index, uint32_t i, uint32_t logit_row,
+                       DeviceState::StepWork& work);
   Status queue(PendingStep& step, const DeviceState::StepWork& work);
   std::optional<DeviceState::Recording> replay_of(const Replays::Key& key);
   Result<DeviceState::Recording> record(PendingStep& step, const DeviceState::StepWork& work);
@@ -188,6 +191,7 @@ class Stepper {
   Status land(double seconds);
   Result<std::vector<SampledRow>> sampled_by(const PendingStep& step) const;
   void deliver_logits(const PendingStep& step, std::span<const SampledRow> sampled);
+  void deliver_scores(const PendingStep& step);
   Result<bool> land_oldest();
   Submitter::Ticket waited_for() const;
   Status wait_for_weights();

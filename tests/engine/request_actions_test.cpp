@@ -40,7 +40,7 @@ class Actions : public ::testing::Test {
           .chunk_tokens = 24,
           .max_running = 3,
           .window_tokens = 128,
-          .draft_rows = 12},
+          .spare_logit_rows = 12},
          14);
   }
 

@@ -17,7 +17,7 @@ SchedulerOptions random_options(Random& random, uint32_t block_tokens) {
   options.max_partial_prefills = 1 + pick(4);
   options.window_tokens = pick(2) == 0 ? 0 : 12 + pick(40);
   options.stop_at_window = pick(2) == 0;
-  options.draft_rows = pick(3) == 0 ? 0 : pick(8);
+  options.spare_logit_rows = pick(3) == 0 ? 0 : pick(8);
   if (pick(3) == 0) {
     for (uint32_t& reserved : options.reserved_decode_tokens) reserved = pick(4);
   }
@@ -111,6 +111,7 @@ void World::arrive() {
   if (chance(15)) spec.deadline_s = now_ + 0.01 * pick(60);
   if (chance(30)) spec.salt = "a";
   spec.runs_ahead = chance(80);
+  spec.has_prompt_logits = chance(10);
   if (chance(10)) spec.max_tokens_per_s = 5 + pick(100);
   if (chance(20)) spec.id = pick(30);
   const RequestSpec sent = spec;
@@ -129,6 +130,7 @@ void World::arrive() {
   request.priority = sent.priority;
   request.deadline_s = sent.deadline_s;
   request.runs_ahead = sent.runs_ahead;
+  request.has_prompt_logits = sent.has_prompt_logits;
   request.token_s = sent.max_tokens_per_s > 0 ? 1 / sent.max_tokens_per_s : 0;
   request.salt = sent.salt;
   request.max_new = sent.max_new_tokens;
@@ -242,7 +244,7 @@ void World::plan() {
 void World::check_plan(const StepPlan& plan, const NaivePlan& expected) {
   // What holds for any plan.
   uint32_t n_tokens = 0;
-  uint32_t n_drafted = 0;
+  uint32_t n_spare = 0;
   bool prefills = false;
   std::set<RequestId> seen;
   for (const StepChunk& chunk : plan.chunks) {
@@ -251,14 +253,15 @@ void World::check_plan(const StepPlan& plan, const NaivePlan& expected) {
     if (!chunk.decodes && chunk.n_tokens > options_.chunk_tokens) diverged("a chunk is too long");
     if (chunk.decodes && (prefills || chunk.n_tokens != chunk.n_samples))
       diverged("a decoding row is late or does not sample");
-    n_drafted += chunk.n_draft();
+    const bool all_rows = chunk.decodes || scheduler_.request(chunk.request).has_prompt_logits;
+    n_spare += all_rows ? chunk.n_tokens - 1 : 0;
     prefills |= !chunk.decodes;
     if (!seen.insert(chunk.request).second) diverged("a request has two chunks in a step");
     if (!scheduler_.request(chunk.request).running()) diverged("a chunk without a sequence");
     if (scheduler_.request(chunk.request).slot != chunk.slot) diverged("a chunk of another slot");
   }
   if (n_tokens > options_.token_budget) diverged("a step exceeds its budget");
-  if (n_drafted > options_.draft_rows) diverged("too many rows are drafts'");
+  if (n_spare > options_.spare_logit_rows) diverged("too many rows have logits");
   check_classes(plan);
   if (expected.fails_what_fits) diverged("a request fails that had room");
   // What the reference says.

@@ -27,6 +27,7 @@ struct NaiveRequest {
   double token_s = 0;  // least time between tokens
   double due_s = 0;    // of the next
   bool runs_ahead = true;
+  bool has_prompt_logits = false;
   std::string salt;
   size_t max_new = 0;
 
@@ -280,7 +281,7 @@ class NaiveScheduler {
       const size_t generated = request.generated + n + 1;
       const size_t position = request.scheduled + n + 1;
       return generated < request.max_new && n + 1 < options_.token_budget &&
-             n < options_.draft_rows &&
+             n < options_.spare_logit_rows &&
              (options_.window_tokens == 0 || position < options_.window_tokens);
     };
     while (next_may_come()) ++n;
@@ -480,7 +481,6 @@ class NaiveScheduler {
     if (n_wanted > options_.token_budget) {
       std::ranges::sort(rows, {}, [](const NaiveRequest* request) { return request->turn(); });
     }
-    size_t n_drafted = 0;
     size_t n_behind = rows.size();
     for (NaiveRequest* request : rows) {
       --n_behind;
@@ -501,7 +501,7 @@ class NaiveScheduler {
       const auto has_next = [&] {
         const size_t n_rows = 1 + n_draft + 1;
         return n_draft < std::min(request->draft, most_draft(*request)) &&
-               n_drafted + n_draft < options_.draft_rows &&
+               n_spare_used(plan) + n_draft < options_.spare_logit_rows &&
                plan.n_tokens() + others + n_behind + n_rows <= options_.token_budget;
       };
       while (has_next()) ++n_draft;
@@ -509,11 +509,20 @@ class NaiveScheduler {
         n_draft = cache_.reserved(*request->sequence, request->scheduled + 1 + n_draft) -
                   request->scheduled - 1;
       }
-      n_drafted += n_draft;
       add_chunk(*request, 1 + n_draft, true, plan);
       size_t& own = promised[static_cast<size_t>(request->service_class)];
       if (own > 0) --own;
     }
+  }
+
+  /// Rows of logits beside one for each request.
+  size_t n_spare_used(const NaivePlan& plan) const {
+    size_t n = 0;
+    for (const NaiveChunk& chunk : plan.chunks) {
+      const bool all = chunk.decodes || requests_.at(chunk.request).has_prompt_logits;
+      n += all ? chunk.n - 1 : 0;
+    }
+    return n;
   }
 
   bool plan_prefill(NaiveRequest& request, NaivePlan& plan) {
@@ -522,6 +531,9 @@ class NaiveScheduler {
     size_t n =
         std::min<size_t>({left, options_.chunk_tokens, options_.token_budget - plan.n_tokens()});
     if (n == 0) return false;
+    if (request.has_prompt_logits) {
+      n = std::min(n, 1 + options_.spare_logit_rows - n_spare_used(plan));
+    }
     const auto kept = cache_.next_kept(*request.sequence, first);
     if (kept && *kept < first + n) {  // a state is kept here
       n = *kept - first;
