@@ -35,8 +35,9 @@ Result<OpenedModel> DeviceOwner::opened() {
   if (opened_.device != nullptr && !opened_.device->is_lost()) return opened_;
   opened_ = {};
   if (reopen_ == nullptr) {
-    return make_error(ErrorCode::kDeviceLost,
-                      "the host's device was lost, and pumice_vulkan_replace brought no other yet");
+    return make_error(
+        ErrorCode::kDeviceLost,
+        "the host's device was lost and has not been replaced yet (pumice_vulkan_replace)");
   }
   PUMICE_TRY(std::shared_ptr<vk::Device> device, reopen_());
   set(std::move(device));

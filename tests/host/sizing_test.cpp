@@ -75,7 +75,7 @@ TEST_F(Sizing, TheWindowOfAMachineIsTheModelsOrWhatFits) {
   EXPECT_EQ(fit(UINT64_MAX / 2).value(), 2048u);
   EXPECT_EQ(said_, "");
   EXPECT_EQ(fit(enough - 1).value(), 2032u);
-  EXPECT_NE(said_.find("2032 tokens, of the model's 2048"), std::string::npos) << said_;
+  EXPECT_NE(said_.find("2032 tokens instead of the model's 2048"), std::string::npos) << said_;
   // A pool's slab is 64 KiB at least.
   const uint64_t least = others(16) + std::max(page_bytes(), uint64_t{64} << 10);
   EXPECT_GE(fit(least).value(), 16u);
