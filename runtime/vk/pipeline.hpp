@@ -44,6 +44,9 @@ class Pipeline {
   VkPipeline handle() const { return handle_; }
   VkPipelineLayout layout() const { return layout_; }
   uint32_t push_bytes() const { return push_bytes_; }
+  /// As PipelineRequest has them.
+  uint32_t subgroup_size() const { return subgroup_size_; }
+  bool full_subgroups() const { return full_subgroups_; }
 
  private:
   friend class PipelineLibrary;
