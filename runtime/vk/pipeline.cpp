@@ -145,6 +145,11 @@ void PipelineLibrary::accept(ModuleNames module_names) {
   accepted_.merge(module_names);
 }
 
+void PipelineLibrary::prefer(std::vector<TuningRow> rows) {
+  PUMICE_CHECK(preferred_.empty() && declared().empty(), "rows that come too late to be chosen by");
+  preferred_ = std::move(rows);
+}
+
 std::string PipelineLibrary::obstacle(const ShaderModule& module) const {
   const std::lock_guard lock(mutex_);
   return obstacle_locked(module);

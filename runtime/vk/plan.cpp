@@ -436,6 +436,7 @@ Result<DevicePlan> plan_device(const DeviceSnapshot& snapshot, const PlanOptions
   plan.device_class = snapshot.type == DeviceType::kCpu ? DeviceClass::kCpu : DeviceClass::kGpu;
   plan.api_version = snapshot.api_version;
   plan.quirks = find_quirks(snapshot);
+  plan.driver = driver_facts(snapshot);
   plan_features(snapshot, options, plan);
   plan_extensions(snapshot, plan);
   plan_queue(snapshot, options, plan);
