@@ -5,7 +5,8 @@
 #include <cstdlib>
 #include <utility>
 
-#include "engine/sizing.hpp"
+#include "base/folders.hpp"
+#include "host/sizing.hpp"
 #include "tools/terminal.hpp"
 
 namespace pumice::tools {
@@ -44,11 +45,11 @@ void ModelOptions::add_to(CLI::App& app, const std::string& default_math,
 }
 
 void ModelOptions::add_batch_sizes(CLI::App& app) {
-  app.add_option("-b,--batch-size", token_budget, "Most tokens computed in one step")
+  app.add_option("-b,--batch-size", token_budget, "Maximum tokens computed in one step")
       ->envname("PUMICE_BATCH_SIZE")
       ->capture_default_str()
       ->check(CLI::Range(kKvBlockTokens, 1u << 16));
-  app.add_option("--ubatch-size,--ub", chunk_tokens, "Most prompt tokens computed in one step")
+  app.add_option("--ubatch-size,--ub", chunk_tokens, "Maximum prompt tokens computed in one step")
       ->envname("PUMICE_UBATCH_SIZE")
       ->capture_default_str()
       ->check(CLI::Range(1u, 1u << 16));
@@ -107,44 +108,74 @@ KvTypes ModelOptions::kv_type() const {
   return {parse_kv_type(kv_type_k).value(), parse_kv_type(kv_type_v).value()};
 }
 
-Result<Session> open_session(const ModelOptions& options, const ModelSource& source,
-                             const Logger& logger, std::optional<EngineOptions> engine,
-                             std::optional<Program> embedding_program) {
-  PUMICE_TRY(DeviceRequest device, options.device.request(logger));
-  const SessionOptions session{.device = std::move(device),
-                               .cache_directory = cache_directory(),
-                               .remember_costs = options.remember_costs,
-                               .engine = std::move(engine),
-                               .embedding_program = std::move(embedding_program),
-                               .logger = logger};
+namespace {
+
+/// A device that does not come back ends the command.
+constexpr host::RetryPolicy kRetry{.most_tries = 4};
+
+Result<host::OpenOptions> open_options(const ModelOptions& options, const Logger& logger) {
+  PUMICE_TRY(host::DeviceRequest device, options.device.request(logger));
   logger.info("opening {}", options.model_name());
+  return host::OpenOptions{.device = std::move(device),
+                           .cache_directory = cache_directory(),
+                           .remember_costs = options.remember_costs,
+                           .logger = logger};
+}
+
+Result<std::shared_ptr<host::ModelOwner>> open_lasting(const ModelOptions& options,
+                                                       const GgufFile& file,
+                                                       const host::ModelTexts& texts,
+                                                       const Logger& logger,
+                                                       const EngineOptions& engine) {
+  PUMICE_TRY(host::OpenOptions open, open_options(options, logger));
+  PUMICE_TRY(std::shared_ptr<host::DeviceOwner> device, host::DeviceOwner::open(std::move(open)));
   ProgressBar bar("loading the model");
-  return Session::open(session, source,
-                       [&](uint64_t done, uint64_t total) { bar.update(done, total); });
+  return host::ModelOwner::load(
+      std::move(device), {.path = options.model, .engine = engine, .engine_may_differ = false},
+      file, texts, [&](uint64_t done, uint64_t total) { bar.update(done, total); });
 }
 
-Result<std::unique_ptr<Engine>> make_engine(const Session& session, const EngineOptions& options) {
+}  // namespace
+
+Result<host::OpenedModel> open_model(const ModelOptions& options, const ModelSource& source,
+                                     const Logger& logger, std::optional<EngineOptions> engine,
+                                     std::optional<Program> embedding_program) {
+  PUMICE_TRY(host::OpenOptions open, open_options(options, logger));
+  open.engine = std::move(engine);
+  open.embedding_program = std::move(embedding_program);
+  ProgressBar bar("loading the model");
+  return host::OpenedModel::open(open, source,
+                                 [&](uint64_t done, uint64_t total) { bar.update(done, total); });
+}
+
+Result<std::unique_ptr<Engine>> make_engine(const host::OpenedModel& opened,
+                                            const EngineOptions& options) {
   ProgressBar bar("compiling kernels");
-  return session.make_engine(options, [&](size_t done, size_t total) { bar.update(done, total); });
+  return opened.make_engine(options, [&](size_t done, size_t total) { bar.update(done, total); });
 }
 
-Result<OpenEngine> open_for_prompts(const ModelOptions& options, const ModelSource& source,
-                                    const Logger& logger, EngineOptions engine_options,
-                                    bool several) {
-  // Without as much nothing is loaded.
-  const bool finds_context = options.context_tokens == 0;
-  engine_options.context_tokens = finds_context ? kKvBlockTokens : options.context_tokens;
-  OpenEngine open;
-  PUMICE_TRY(open.session, open_session(options, source, logger, engine_options));
-  PUMICE_TRY(const MemoryPlanner planner,
-             MemoryPlanner::of_loaded(*open.session.model, *open.session.device));
-  if (finds_context) {
-    PUMICE_TRY(engine_options.context_tokens, context_of_machine(planner, engine_options, logger));
+Result<std::unique_ptr<host::Host>> open_host(const ModelOptions& options, const GgufFile& file,
+                                              host::ModelTexts texts, const Logger& logger,
+                                              const HostRequest& request) {
+  EngineOptions engine_options = request.engine;
+  const bool finds_context = request.prompts != Prompts::kKnown && options.context_tokens == 0;
+  if (request.prompts != Prompts::kKnown) {
+    // Without as much nothing is loaded.
+    engine_options.context_tokens = finds_context ? kKvBlockTokens : options.context_tokens;
   }
-  if (several) engine_options.kv_blocks = kv_blocks_for_reuse(planner, engine_options);
-  PUMICE_TRY(open.engine, make_engine(open.session, engine_options));
-  warn_beyond_training(engine_options.context_tokens, planner.program().context_length, logger);
-  return open;
+  PUMICE_TRY(std::shared_ptr<host::ModelOwner> model,
+             open_lasting(options, file, std::move(texts), logger, engine_options));
+  const host::OpenedModel opened = model->opened();
+  if (finds_context) engine_options.context_tokens = 0;
+  if (request.prompts != Prompts::kKnown) {
+    PUMICE_TRY(engine_options,
+               opened.sized_for_prompts(engine_options, request.prompts == Prompts::kSeveral));
+  }
+  PUMICE_TRY(std::unique_ptr<Engine> engine, make_engine(opened, engine_options));
+  warn_beyond_training(engine_options.context_tokens, opened.model->program.context_length, logger);
+  return std::make_unique<host::Host>(
+      std::move(model), std::move(engine),
+      host::HostOptions{.retry = kRetry, .forgets_messages = request.forgets_messages});
 }
 
 std::string beyond_training(uint32_t context_tokens, uint32_t trained_tokens) {
@@ -163,8 +194,7 @@ void warn_beyond_training(uint32_t context_tokens, uint32_t trained_tokens, cons
 Result<uint32_t> context_for(const ModelOptions& options, const Program& program,
                              size_t prompt_tokens, uint32_t new_tokens, OverflowPolicy overflow) {
   if (options.context_tokens != 0) return options.context_tokens;
-  const Result<uint32_t> context =
-      pumice::context_for(program, prompt_tokens, new_tokens, overflow);
+  const Result<uint32_t> context = host::context_for(program, prompt_tokens, new_tokens, overflow);
   if (context.ok()) return *context;
   return make_error(context.error().code, "{} (-c {} goes beyond it)", context.error().message,
                     uint64_t{prompt_tokens} + new_tokens);

@@ -42,8 +42,8 @@ Result<T> read_struct(const T* value, std::string_view name) {
   for (size_t i = sizeof(T); i < size; ++i) {
     if (bytes[i] != 0) {
       return make_error(ErrorCode::kInvalidArgument,
-                        "{} was made for a newer library and sets what {} does not know", name,
-                        pumice_version());
+                        "{} was made for a newer library and sets fields that {} does not have",
+                        name, pumice_version());
     }
   }
   T copy{};
@@ -67,19 +67,19 @@ void write_struct(const T& value, T* out) {
   out->struct_size = size;
 }
 
-/// Errors (kInvalidArgument): NULL with a length, or a length that is none.
+/// Errors (kInvalidArgument): NULL with a length, or a length out of range.
 Result<std::string_view> read_string(pumice_string string, std::string_view name);
 
 /// The same of what a model reads or writes, which is UTF-8.
 Result<std::string_view> read_text(pumice_string string, std::string_view name);
 
-/// The same as read_string of a file's or folder's name, which has no NUL: the system would take
-/// the name before.
-Result<std::string_view> read_path(pumice_string string, std::string_view name);
+/// The same as read_string of a file's or folder's name in UTF-8, which has no NUL: the system would
+/// take the name before.
+Result<std::filesystem::path> read_path(pumice_string string, std::string_view name);
 
 /// Of what is opened again when a device was lost: the program may be in another folder by then.
 /// Empty if `path` is. Errors (kBadFile): the program's folder is gone.
-Result<std::filesystem::path> absolute_path(std::string_view path);
+Result<std::filesystem::path> absolute_path(const std::filesystem::path& path);
 
 /// 0 or 1. Errors: kInvalidArgument.
 Result<bool> read_bool(pumice_bool value, std::string_view name);
@@ -87,8 +87,7 @@ Result<bool> read_bool(pumice_bool value, std::string_view name);
 template <typename T>
 Result<std::span<const T>> read_array(const T* data, size_t count, std::string_view name) {
   if (data == nullptr && count > 0) {
-    return make_error(ErrorCode::kInvalidArgument, "{} are NULL and their number is {}", name,
-                      count);
+    return make_error(ErrorCode::kInvalidArgument, "{} is NULL, but its count is {}", name, count);
   }
   if (count > kMaxInputBytes / sizeof(T)) {
     return make_error(ErrorCode::kInvalidArgument, "{} {} are more than {}", count, name,
@@ -113,7 +112,7 @@ ApiStatus write_array(std::span<const T> values, T* out, size_t capacity, size_t
 template <typename T>
 Status check_output_array(const T* out, size_t capacity, size_t* count) {
   if (count == nullptr) {
-    return make_error(ErrorCode::kInvalidArgument, "where the number goes is NULL");
+    return make_error(ErrorCode::kInvalidArgument, "the pointer to the count is NULL");
   }
   *count = 0;
   if (out == nullptr && capacity > 0) {

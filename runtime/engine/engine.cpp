@@ -25,7 +25,8 @@ SchedulerOptions scheduler_options(const EngineOptions& options) {
           .window_tokens = options.context_tokens,
           .reserved_decode_tokens = options.reserved_decode_tokens,
           .aging_s = options.aging_s,
-          .stop_at_window = options.overflow == OverflowPolicy::kStop};
+          .stop_at_window = options.overflow == OverflowPolicy::kStop,
+          .draft_rows = options.spare_logit_rows};
 }
 
 Requests::Limits request_limits(const EngineOptions& options, const Program& program) {
@@ -151,8 +152,9 @@ Status Engine::rebuild(std::shared_ptr<vk::PipelineLibrary> pipelines,
         std::unique_ptr<DeviceState> device,
         DeviceState::create(pipelines, model, options_, progress, scheduler().cache().n_blocks()));
     if (device->cache_options().model != scheduler().cache().options().model) {
-      return make_error(ErrorCode::kInvalidArgument,
-                        "an engine goes on with the model and the arithmetic that it began with");
+      return make_error(
+          ErrorCode::kInvalidArgument,
+          "an engine can only be rebuilt with the model and the arithmetic it was made with");
     }
     device_ = std::move(device);
     // Slabs of another device may be larger.
@@ -161,17 +163,6 @@ Status Engine::rebuild(std::shared_ptr<vk::PipelineLibrary> pipelines,
     start_stepper();
     return {};
   });
-}
-
-Status Engine::count_loss(uint32_t most_in_a_row) {
-  const uint64_t steps = scheduler().telemetry().steps;
-  losses_in_a_row_ = steps == steps_at_loss_ ? losses_in_a_row_ + 1 : 1;
-  steps_at_loss_ = steps;
-  if (losses_in_a_row_ <= most_in_a_row) return {};
-  losses_in_a_row_ = 0;
-  return make_error(ErrorCode::kDeviceLost,
-                    "the device was lost {} times in a row before a step could end",
-                    most_in_a_row + 1);
 }
 
 void Engine::set_hooks(StepHooks hooks) {
@@ -330,8 +321,8 @@ void Engine::look_at_memory() {
   if (!driver || !driver->is_overcommitted() || was_overcommitted) return;
   ++memory_.n_overcommitted;
   options_.logger.warning(
-      "the driver leaves this process {} of device memory, and it uses {}: "
-      "memory may be moved out of the device, and everything be slow",
+      "the driver grants this process {} of device memory and it uses {}: the driver may move "
+      "memory off the device, which makes everything slow",
       memory_text(driver->budget_bytes), memory_text(driver->used_bytes));
 }
 
@@ -378,7 +369,7 @@ Status Engine::save_prompt_cache() {
 Result<SavedSequence> Engine::sequence(RequestId id) const {
   const GenerationRequest* request = requests_->find(id);
   if (request == nullptr) {
-    return make_error(ErrorCode::kInvalidArgument, "request {} is not under way", id);
+    return make_error(ErrorCode::kInvalidArgument, "there is no request {}, or it has ended", id);
   }
   const std::span<const TokenId> tokens = requests_->tokens(id);
   return SavedSequence{.tokens = {tokens.begin(), tokens.end()},

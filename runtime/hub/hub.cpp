@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/file_error.hpp"
+#include "base/path.hpp"
 #include "base/printable.hpp"
 #include "hub/download.hpp"
 #include "hub/http.hpp"
@@ -22,7 +23,7 @@ namespace fs = std::filesystem;
 constexpr size_t kMaxListingBytes = 16 << 20;
 constexpr size_t kMaxTokenBytes = 512;
 
-/// What an answer of the server means for who asked. Hugging Face says 401 also for what does not
+/// What an answer of the server means for the user. Hugging Face also answers 401 for what does not
 /// exist, if nobody is logged in.
 Error refusal(int status, const ModelName& name, const HubOptions& options) {
   const std::string page = fmt::format("{}/{}", options.endpoint, name.repository());
@@ -30,7 +31,7 @@ Error refusal(int status, const ModelName& name, const HubOptions& options) {
     return make_error(ErrorCode::kBadFile, "{}: there is no such model; is the name right?", page);
   }
   if (status != 401 && status != 403) {
-    return make_error(ErrorCode::kBadFile, "{}: the server answers HTTP {}", page, status);
+    return make_error(ErrorCode::kBadFile, "{}: the server answered HTTP {}", page, status);
   }
   if (options.token.empty()) {
     return make_error(ErrorCode::kBadFile,
@@ -72,7 +73,8 @@ Result<Hub> Hub::create(HubOptions options) {
                       printable(options.endpoint));
   }
   if (!is_token(options.token)) {
-    return make_error(ErrorCode::kInvalidArgument, "HF_TOKEN has characters that no token has");
+    return make_error(ErrorCode::kInvalidArgument,
+                      "HF_TOKEN contains characters that a token cannot have");
   }
   if (options.directory.empty()) {
     return make_error(ErrorCode::kInvalidArgument,
@@ -112,7 +114,7 @@ Status Hub::check_space(const ModelName& name, const ModelFiles& model) const {
       ErrorCode::kDoesNotFit,
       "{} needs {:.2f} GB more on the disk of {}, which has {:.2f} GB free; pumice rm "
       "removes models",
-      name.text(), gigabytes(needed), options_.directory.string(), gigabytes(space.available));
+      name.text(), gigabytes(needed), to_utf8(options_.directory), gigabytes(space.available));
 }
 
 Status Hub::download(const DownloadSource& source, const ModelName& name, const std::string& commit,
@@ -124,7 +126,7 @@ Status Hub::download(const DownloadSource& source, const ModelName& name, const 
       const fs::path target = cache_.path_of(name, file.path);
       std::error_code error;
       fs::create_directories(target.parent_path(), error);
-      if (error) return cannot_write(target.parent_path().string(), error.value());
+      if (error) return cannot_write(to_utf8(target.parent_path()), error);
       const std::string url = fmt::format("{}/{}/resolve/{}/{}", options_.endpoint,
                                           name.repository(), commit, escape_url_path(file.path));
       PUMICE_TRY_STATUS(download_file(source, url, file, target, [&](uint64_t done) {

@@ -99,10 +99,9 @@ Result<Program> build_prediction(const ModelSource& source) {
   PUMICE_TRY(const ModelFamily* const family, family_of(source));
   const BuildPart* const build = std::get_if<BuildPart>(&family->build);
   if (build == nullptr) {
-    return make_error(
-        ErrorCode::kBadFile,
-        "architecture {}: what blocks that predict further tokens compute is not known",
-        family->architecture);
+    return make_error(ErrorCode::kBadFile,
+                      "architecture {}: blocks that predict further tokens are not supported",
+                      family->architecture);
   }
   PUMICE_TRY(Program program, (*build)(source, ModelPart::kPrediction));
   PUMICE_TRY_STATUS(check_tensors(source, program));

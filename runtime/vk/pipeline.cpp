@@ -13,6 +13,7 @@
 
 #include "base/output_file.hpp"
 #include "base/parallel.hpp"
+#include "base/path.hpp"
 #include "vk/recorder.hpp"
 #include "vk/shader_info.hpp"
 #include "vk/shader_requirements.hpp"
@@ -59,7 +60,7 @@ PipelineLibrary::PipelineLibrary(std::shared_ptr<Device> device,
   if (device_->fn().vkCreatePipelineCache(device_->handle(), &info, nullptr, &cache_) !=
       VK_SUCCESS) {
     device_->logger().warning("pipeline cache {} was refused by the driver; starting afresh",
-                              cache_file_.string());
+                              to_utf8(cache_file_));
     info.initialDataSize = 0;
     info.pInitialData = nullptr;
     if (device_->fn().vkCreatePipelineCache(device_->handle(), &info, nullptr, &cache_) !=
@@ -82,7 +83,7 @@ std::vector<char> PipelineLibrary::load_cache() const {
       return file;
     }
   }
-  device_->logger().warning("pipeline cache {} is damaged; starting afresh", cache_file_.string());
+  device_->logger().warning("pipeline cache {} is damaged; starting afresh", to_utf8(cache_file_));
   return {};
 }
 
@@ -187,7 +188,7 @@ Result<const Pipeline*> PipelineLibrary::declare(const PipelineRequest& request)
   const DevicePlan& plan = device_->plan();
   PUMICE_CHECK(request.subgroup_size == 0 || plan.require_subgroup_size ||
                    request.subgroup_size == plan.subgroup_size,
-               "no other size can be had where none can be required");
+               "the subgroup size cannot be chosen on this device");
   PUMICE_TRY(const ShaderInfo info, read_shader_info(module.words));
   PUMICE_CHECK(request.push_bytes <= Recorder::kMaxPushBytes, "push constants exceed the floor");
   // C++ rounds a struct with addresses up to their alignment, SPIR-V does not.

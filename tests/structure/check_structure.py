@@ -6,7 +6,8 @@
 Also: JSON is read in one place, third-party libraries stay where they belong, headers from outside the tree are of packages that
 scripts/install_packages.sh installs, what is used of the standard library is included (a newer compiler's headers
 bring fewer others), names in the docs exist (doc_names.py), templates allocate from their budget alone, no file names
-a path of somebody's machine, messages are plain English, and the program prints in one place.
+a path of somebody's machine, messages are plain English, the program prints in one place, and what one system does
+differently from another is asked in one place.
 Prints one line per violation; exit 1 if there is any.
 """
 
@@ -32,12 +33,14 @@ ALLOWED = {
     "shaders": {"base", "vk", "format", "sampling"},
     "models": {"base", "vk", "shaders", "format", "text", "cache", "scheduler"},
     "engine": {"base", "vk", "shaders", "format", "text", "sampling", "cache", "scheduler", "models"},
+    "host": {"base", "vk", "shaders", "format", "text", "sampling", "cache", "scheduler", "models", "engine"},
     "pumice": set(),  # runtime/include/pumice: the public headers stand alone
-    "api": {"base", "vk", "format", "text", "sampling", "scheduler", "models", "engine", "pumice"},
+    "api": {"base", "vk", "format", "text", "sampling", "scheduler", "models", "engine", "host",
+            "pumice"},
     "bench": {"base", "vk", "shaders", "format", "text", "sampling", "cache", "scheduler", "models",
-              "engine", "api", "pumice"},
+              "engine", "host", "api", "pumice"},
     "tools": {"base", "vk", "shaders", "format", "text", "sampling", "cache", "scheduler", "models",
-              "engine", "bench", "hub"},
+              "engine", "host", "bench", "hub"},
     "examples": {"pumice"},
 }
 
@@ -49,8 +52,8 @@ COMMENT = re.compile(r"//[^\n]*")
 
 # Tests see whatever they test, except that these are tested without a device.
 TESTS_WITHOUT = {
-    "cache": {"vk", "shaders", "models", "engine"},
-    "scheduler": {"vk", "shaders", "models", "engine"},
+    "cache": {"vk", "shaders", "models", "engine", "host"},
+    "scheduler": {"vk", "shaders", "models", "engine", "host"},
     "base": set(ALLOWED) - {"base"},
 }
 
@@ -93,6 +96,19 @@ POSIX = {"dlfcn.h", "fcntl.h", "malloc.h", "poll.h", "pthread.h", "pwd.h", "sign
 C = {"assert.h", "errno.h", "stdarg.h", "stdbool.h", "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "string.h"}
 WRITTEN_BY_THE_BUILD = {"pumice_commit.h"}
 
+# What systems and compilers do differently is in runtime/base/: headers of a system in a file of that system
+# (file_posix.cpp), questions of which it is and what only some compilers have anywhere there. Terminal and signals are
+# the program's. Examples are programs of others, tests run here.
+OF_A_SYSTEM = re.compile(r"runtime/base/\w+_(?:posix|windows)\.cpp|tools/(?:interrupt|line_reader|terminal)\.[ch]pp")
+SYSTEM_HEADERS = POSIX | {"arpa", "dirent.h", "grp.h", "io.h", "linux", "netdb.h", "netinet", "sched.h", "spawn.h", "ucontext.h",
+                          "windows.h"}
+SYSTEM_NAMES = re.compile(
+    r"\b__(?:builtin_\w+|int128\w*|attribute__)|\b_?(?:dl(?:open|sym|close)|mmap|madvise|mkstemp|flock|gmtime_r|localtime_r"
+    r"|strptime|timegm|mem(?:mem|rchr)|strerror_r|setenv|unsetenv|putenv|sysconf|getp?pid|getpw\w+|isatty|fork|fileno)\s*\("
+    r"|\"/?proc/|^[ \t]*#[ \t]*(?:el)?if.*\b(?:_WIN\w+|_MSC_VER|__\w*(?:linux|APPLE|unix|MINGW)\w*)", re.MULTILINE)
+# Of paths. std::filesystem makes of char what the system's code page says.
+PATH_TEXT = re.compile(r"\.(?:native|(?:generic_)?string)\(\)")
+
 # Header of the standard library → what needs it, of the names that others' headers tend to bring.
 STANDARD = {
     "algorithm": r"(?:std|ranges)::(?:\w*sort\w*|adjacent_find|(?:all|any|none)_of|binary_search|clamp|copy(?:_\w+)?"
@@ -122,6 +138,10 @@ STANDARD = {header: re.compile(names) for header, names in STANDARD.items()}
 RIDDLES = {
     re.compile(r"\b(?:is|are) none\b(?!,)"): "say what it must be, or that there is no such thing",
     re.compile(r"\btoo little\b"): "say how much is missing: short by 1.0 GiB",
+    re.compile(r"(?<!there )\b(?:is|are) no (?!longer\b|more\b)"): "say that it is not a …, or what it must be",
+    re.compile(r"\b(?:had again|(?:can|could|cannot) be had)\b"): "say that it cannot be reopened, made or found",
+    re.compile(r"\bnothing has no\b|\ball the same\b|\bstands? twice\b"): "say it in plain English",
+    re.compile(r"\b[Ww]ho(?:ever)? (?:asks|looks|waits|reads|has)\b"): "say who: the caller, a request, the user",
 }
 STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
 # What the program prints goes through tools/terminal.hpp, where escape sequences of others are made harmless.
@@ -313,6 +333,25 @@ def message_violations(path, text):
             yield f"{path}:{number}: print with tools/terminal.hpp, which shows escape sequences and sends none"
 
 
+def system_violations(path, text):
+    """What only some systems or compilers have, outside runtime/base/."""
+    module = module_of(path)
+    if module not in set(ALLOWED) - {"examples"} or OF_A_SYSTEM.fullmatch(str(path)):
+        return
+    for match in INCLUDE.finditer(text):
+        if match.group(1) == "<" and match.group(2).split("/")[0] in SYSTEM_HEADERS:
+            line = text.count(chr(10), 0, match.start()) + 1
+            yield f"{path}:{line}: <{match.group(2)}> is of one system; it belongs in runtime/base/*_posix.cpp"
+    if module == "base" or module == "pumice":
+        return
+    code = COMMENT.sub("", text)
+    for names, instead in ((SYSTEM_NAMES, "not every system or compiler has it; runtime/base/ has what stands for it"),
+                           (PATH_TEXT, "not UTF-8 on every system; use base/path.hpp")):
+        for match in names.finditer(code):
+            line = code.count(chr(10), 0, match.start()) + 1
+            yield f"{path}:{line}: {match.group().strip().rstrip('(')}: {instead}"
+
+
 def machine_path_violations(path, content):
     if b"\0" in content[:8192]:
         return  # not a text
@@ -341,6 +380,7 @@ def violations(root, owners=owners):
             yield from unpaid_violations(*sources[-1])
             yield from message_violations(*sources[-1])
             yield from json_violations(*sources[-1])
+            yield from system_violations(*sources[-1])
     yield from package_violations(root, sources, owners)
     yield from standard_header_violations(root, dict(sources))
 
