@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "base/path.hpp"
 #include "shaders/common/tuning.hpp"
 
 namespace pumice {
@@ -43,16 +44,16 @@ std::vector<vk::TuningRow> load_tuning_overlay(const std::filesystem::path& cach
   if (path.empty() || !std::filesystem::exists(path, error)) return {};
   const std::optional<std::string> text = read_text(path);
   if (!text) {
-    logger.warning("{} cannot be read, or is no file of at most {} KiB; its rows are ignored",
-                   path.string(), kMaxFileBytes >> 10);
+    logger.warning("{} cannot be read as a file of at most {} KiB; its rows are ignored",
+                   to_utf8(path), kMaxFileBytes >> 10);
     return {};
   }
-  auto rows = vk::parse_tuning_rows(path.string(), *text, ops::tuning_tables());
+  auto rows = vk::parse_tuning_rows(to_utf8(path), *text, ops::tuning_tables());
   if (!rows.ok()) {
     logger.warning("{}; all rows of the file are ignored", rows.error().message);
     return {};
   }
-  logger.info("{} has {} rows of tuning", path.string(), rows->size());
+  logger.info("{} has {} rows of tuning", to_utf8(path), rows->size());
   return *std::move(rows);
 }
 

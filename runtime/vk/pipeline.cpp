@@ -151,6 +151,12 @@ void PipelineLibrary::prefer(std::vector<TuningRow> rows) {
   preferred_ = std::move(rows);
 }
 
+uint64_t PipelineLibrary::preferred_hash() const {
+  std::string all;
+  for (const TuningRow& row : preferred_) all += row.text + "\n";
+  return all.empty() ? 0 : XXH3_64bits(all.data(), all.size());
+}
+
 std::string PipelineLibrary::obstacle(const ShaderModule& module) const {
   const std::lock_guard lock(mutex_);
   return obstacle_locked(module);

@@ -129,6 +129,8 @@ class PipelineLibrary {
   void prefer(std::vector<TuningRow> rows);
   /// These; they stay as they are.
   std::span<const TuningRow> preferred() const { return preferred_; }
+  /// Over what they say; 0 if there are none. Part of keys of bits that kernels compute.
+  uint64_t preferred_hash() const;
 
   /// The pipeline for a request; the same request gives the same pipeline. It can be recorded after
   /// the next `compile`. The pointer stays valid for the library's life. Errors: kSelfTestFailed

@@ -198,8 +198,6 @@ void plan_features(const DeviceSnapshot& snapshot, const PlanOptions& options, D
       capability.reason = "wrong on this driver (quirk matrix_reductions_are_wrong)";
     } else if (optional.member == &F::cooperative_matrix && plan.quirks.matrix_query_crashes) {
       capability.reason = "the driver crashes when asked (quirk matrix_query_crashes)";
-    } else if (optional.member == &F::cooperative_matrix && plan.quirks.matrices_are_emulated) {
-      capability.reason = "the GPU has no matrix units (quirk matrices_are_emulated)";
     } else {
       capability.enabled = true;
     }

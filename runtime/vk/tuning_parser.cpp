@@ -184,7 +184,8 @@ class Parser {
     const std::string_view space = above_.empty() || comment.empty() ? "" : " ";
     TuningRow row{.table = table->name,
                   .provenance = fmt::format("{}{}{}", above_, space, comment),
-                  .origin = fmt::format("{}:{}", file_, line_)};
+                  .origin = fmt::format("{}:{}", file_, line_),
+                  .text = fmt::format("{}", fmt::join(words, " "))};
     size_t at = 1;
     if (!table->choices.empty()) {
       if (words.size() < 2 || !contains(table->choices, words[1])) {
@@ -222,7 +223,7 @@ class Parser {
         {"<=", Comparison::kAtMost}, {">", Comparison::kMore},      {">=", Comparison::kAtLeast}};
     const auto comparison = std::ranges::find(kComparisons, text.substr(begin, end - begin),
                                               &std::pair<std::string_view, Comparison>::first);
-    if (comparison == std::end(kComparisons)) return error("\"{}\" is no comparison", text);
+    if (comparison == std::end(kComparisons)) return error("\"{}\" does not compare by one of = != < <= > >=", text);
     TuningCondition condition{.fact = std::string(text.substr(0, begin)),
                               .comparison = comparison->second};
     PUMICE_TRY(const Kind kind, kind_of(table, condition.fact));

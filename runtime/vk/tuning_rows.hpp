@@ -81,6 +81,7 @@ struct TuningRow {
   std::vector<std::pair<std::string, uint32_t>> numbers;
   std::string provenance;
   std::string origin;  ///< "gemv.tune:12"
+  std::string text;    ///< the line without its comment
 
   bool holds(const TuningFacts& facts) const;
   /// One that the table's declaration demands of such rows.
