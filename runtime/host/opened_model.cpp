@@ -11,6 +11,7 @@
 #include "models/program.hpp"
 #include "shaders/passport.hpp"
 #include "shaders/spirv.hpp"
+#include "shaders/tuning_overlay.hpp"
 
 namespace pumice::host {
 namespace {
@@ -36,6 +37,7 @@ LearnedCosts costs_of(const Engine& engine) {
 TestedPipelines open_pipelines(const std::shared_ptr<vk::Device>& device,
                                const std::filesystem::path& cache_directory, const Logger& logger) {
   auto library = std::make_shared<vk::PipelineLibrary>(device, cache_directory, spirv_hash());
+  library->prefer(load_tuning_overlay(cache_directory, device->snapshot(), logger));
   auto verdict = load_passport(cache_directory, device->snapshot(), logger);
   if (verdict) {
     library->reject(verdict->rejected());
