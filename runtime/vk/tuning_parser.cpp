@@ -223,7 +223,8 @@ class Parser {
         {"<=", Comparison::kAtMost}, {">", Comparison::kMore},      {">=", Comparison::kAtLeast}};
     const auto comparison = std::ranges::find(kComparisons, text.substr(begin, end - begin),
                                               &std::pair<std::string_view, Comparison>::first);
-    if (comparison == std::end(kComparisons)) return error("\"{}\" does not compare by one of = != < <= > >=", text);
+    if (comparison == std::end(kComparisons))
+      return error("\"{}\" does not compare by one of = != < <= > >=", text);
     TuningCondition condition{.fact = std::string(text.substr(0, begin)),
                               .comparison = comparison->second};
     PUMICE_TRY(const Kind kind, kind_of(table, condition.fact));
