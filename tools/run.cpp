@@ -141,7 +141,7 @@ Result<Generation> Runner::generate_one(std::vector<TokenId> prompt) {
                            {.tokens = std::move(prompt),
                             .max_new_tokens = static_cast<uint32_t>(n_predict),
                             // Of a line, what fits is generated.
-                            .fewer_new_tokens = until_full || options_.repl,
+                            .within_window = until_full || (options_.repl && stops),
                             .sampling = options_.generation.sampler,
                             .stops = options_.generation.stop_strings,
                             .ignore_end = options_.generation.ignore_eos}));

@@ -66,8 +66,8 @@ struct RequestInput {
   std::vector<ChatMessage> messages = {};
   bool special = false;         ///< control tokens in the text or messages are these tokens
   uint32_t max_new_tokens = 0;  ///< 0: what the context holds
-  /// No error where the context has room for fewer: they are as many as fit.
-  bool fewer_new_tokens = false;
+  /// At most as many as the window has left behind the prompt, whatever happens when it is full.
+  bool within_window = false;
   /// What messages leave of the context for the answer; 0: `max_new_tokens`, half of it at most,
   /// or a quarter.
   uint32_t answer_room_tokens = 0;
