@@ -5,6 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/folders.hpp"
+#include "base/path.hpp"
 #include "engine/engine.hpp"
 #include "format/gguf.hpp"
 #include "models/families.hpp"
@@ -12,6 +14,7 @@
 #include "models/program_text.hpp"
 #include "shaders/passport.hpp"
 #include "shaders/spirv.hpp"
+#include "shaders/tuning_overlay.hpp"
 #include "tools/command.hpp"
 #include "tools/device_options.hpp"
 #include "tools/hub_options.hpp"
@@ -107,6 +110,11 @@ void print_device(size_t index, const vk::DeviceSnapshot& snapshot, const vk::Pl
   for (const vk::QuirkNote& note : plan->quirks.notes) {
     if (!verbose) break;
     print_text("   quirk {}: {}\n", note.name, note.reason);
+  }
+  if (verbose) {
+    print_text("   rows of tuning name its driver {}; of its own it has {} in {}\n",
+               plan->driver.name, load_tuning_overlay(cache_directory(), snapshot, logger).size(),
+               to_utf8(tuning_overlay_file(cache_directory(), snapshot)));
   }
   const std::optional<SelfTestVerdict> passport =
       load_passport(cache_directory(), snapshot, logger);

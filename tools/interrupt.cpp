@@ -21,6 +21,7 @@
 
 #include "base/result.hpp"
 #include "base/unfinished_files.hpp"
+#include "tools/terminal.hpp"
 
 namespace pumice::tools {
 namespace {
@@ -81,7 +82,7 @@ std::optional<char> next_told(double seconds) {
   constexpr std::string_view kMessage = "pumice: interrupted\n";
   constexpr std::string_view kClearLine = "\r\033[K";  // a progress bar may stand there
   [[maybe_unused]] ssize_t written = 0;
-  if (isatty(STDERR_FILENO) == 1) {
+  if (is_terminal(Stream::kError)) {
     written = write(STDERR_FILENO, kClearLine.data(), kClearLine.size());
   }
   written = write(STDERR_FILENO, kMessage.data(), kMessage.size());
@@ -124,11 +125,12 @@ void handle(int flags) {
 }  // namespace
 
 void watch_interrupts() {
+  std::signal(SIGXFSZ, SIG_IGN);
   if (pipe2(g_pipe, O_CLOEXEC | O_NONBLOCK) != 0) return;
   if (const char* const grace = std::getenv("PUMICE_GRACE_SECONDS")) {
     watch().grace_s = std::max(0.0, std::min(std::strtod(grace, nullptr), 1e6));
   }
-  if (termios terminal; isatty(STDIN_FILENO) == 1 && tcgetattr(STDIN_FILENO, &terminal) == 0) {
+  if (termios terminal; is_terminal(Stream::kInput) && tcgetattr(STDIN_FILENO, &terminal) == 0) {
     watch().terminal = terminal;
   }
   sigset_t all;

@@ -120,6 +120,7 @@ class Decoder {
   std::unique_ptr<SharedByCalls> shared_;
   vk::Arena arena_;
   std::string rules_;
+  uint64_t tuned_ = 0;      // by rows of the device's own: vk::PipelineLibrary::preferred_hash
   bool long_rope_ = false;  // a rope takes its long_divisors
 
   std::vector<std::unique_ptr<BoundCall>> calls_;  // by dispatch

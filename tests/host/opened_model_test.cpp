@@ -19,6 +19,7 @@
 #include "shaders/gemv/gemv.hpp"
 #include "shaders/passport.hpp"
 #include "shaders/spirv.hpp"
+#include "shaders/tuning_overlay.hpp"
 #include "tests/gpu_fixture.hpp"
 
 namespace pumice::host {
@@ -255,6 +256,17 @@ TEST_F(OpenedModelTest, AKernelThatThePassportRejectsIsReplacedWithAWarning) {
   EXPECT_FALSE(opened.pipelines->declared_modules().contains(preferred));
   EXPECT_NE(said_.find("gemv.f32 uses"), std::string::npos) << said_;
   EXPECT_NE(said_.find(preferred), std::string::npos) << said_;
+}
+
+TEST_F(OpenedModelTest, KernelsAreChosenByTheRowsOfTuningThatTheirDeviceHasInTheCacheDirectory) {
+  const vk::Device& device = *test::GpuEnvironment::device();
+  std::filesystem::create_directories(options_.cache_directory);
+  std::ofstream(tuning_overlay_file(options_.cache_directory, device.snapshot()))
+      << "gemv uniform if type=f32\n";
+  const OpenedModel opened = open();
+  ASSERT_EQ(opened.pipelines->preferred().size(), 1u);
+  make(opened, {.math = ops::Math::kF32});
+  EXPECT_TRUE(opened.pipelines->declared_modules().contains("gemv.f32.uniform"));
 }
 
 }  // namespace
