@@ -65,7 +65,7 @@ Result<std::vector<Text>> texts_of(const EmbedOptions& options) {
   const std::string source = options.file.empty() ? "standard input" : options.file;
   if (!all.empty()) return lines_of(all, source);
   return make_error(ErrorCode::kInvalidArgument,
-                    "{} is empty: give texts, one a line, or one with -p TEXT", source);
+                    "{} is empty: give texts, one per line, or one with -p TEXT", source);
 }
 
 Status check_text(const Text& text) {
@@ -229,7 +229,7 @@ Command add_embed(CLI::App& app) {
   CLI::Option* file =
       command
           ->add_option("-f,--file", options->file,
-                       "Read texts from a file, one a line (without -p and -f: standard input)")
+                       "Read texts from a file, one per line (without -p and -f: standard input)")
           ->excludes(prompt);
   options->tokens_option =
       command->add_option("--tokens", options->tokens, "Token ids of one text, as 1,2,3")

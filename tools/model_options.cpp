@@ -58,7 +58,7 @@ void ModelOptions::add_batch_sizes(CLI::App& app) {
 CLI::Option* add_invariant(CLI::App& app, bool& invariant) {
   return app
       .add_flag("--invariant", invariant,
-                "Results identical to the bit however the work is cut, batched and cached (slower)")
+                "Bit-identical results however work is cut, batched and cached (slower)")
       ->envname("PUMICE_INVARIANT");
 }
 

@@ -256,7 +256,7 @@ Status perplexity(PerplexityOptions options) {
 Command add_perplexity(CLI::App& app) {
   auto options = std::make_shared<PerplexityOptions>();
   CLI::App* command = app.add_subcommand(
-      "perplexity", "How well a model predicts a text, and how far two are apart");
+      "perplexity", "How well a model predicts a text, and how far apart two models are");
   options->model.add_to(*command, "f32", "f32");
   options->model.add_batch_sizes(*command);
   command->get_option("--ctx-size")

@@ -250,7 +250,7 @@ Command add_run(CLI::App& app) {
       ->excludes(options->prompt_option);
   command->add_flag(
       "-e,--escape", options->escape,
-      "Replace \\n \\r \\t \\\\ \\' \\\" and \\xHH in the prompt by what they stand for");
+      "Replace \\n \\r \\t \\\\ \\' \\\" and \\xHH in the prompt with what they stand for");
   command
       ->add_option(
           "-n,--predict", options->n_predict,
@@ -266,8 +266,8 @@ Command add_run(CLI::App& app) {
       "Print one JSON object (text, tokens, timings, variants, limit) instead of streaming");
   command
       ->add_flag("--repl", options->repl,
-                 "Keep one engine and answer a prompt a line, typed or piped; what lines share "
-                 "at their start is computed once")
+                 "Keep one engine and answer one prompt per line, typed or piped; beginnings that "
+                 "lines share are computed once")
       ->excludes(options->prompt_option);
   options->serving.add_to(*command);
   command->footer(
