@@ -47,6 +47,7 @@ Result<Host::Prepared> Host::prepare(RequestInput input,
   request.salt = defaults.salt;
   request.max_tokens_per_s = defaults.max_tokens_per_s;
   request.delivery = defaults.delivery;
+  request.log_probs = input.log_probs;
   const bool answers =
       input.text.empty() && input.tokens.empty() && conversation.said.awaits_answer();
   PUMICE_TRY_STATUS(input.messages.empty() && !answers
