@@ -109,13 +109,13 @@ KvTypes ModelOptions::kv_type() const {
 
 Result<Session> open_session(const ModelOptions& options, const ModelSource& source,
                              const Logger& logger, std::optional<EngineOptions> engine,
-                             std::optional<Program> embedding_program) {
+                             std::shared_ptr<const ModelPlan> plan) {
   PUMICE_TRY(DeviceRequest device, options.device.request(logger));
   const SessionOptions session{.device = std::move(device),
                                .cache_directory = cache_directory(),
                                .remember_costs = options.remember_costs,
                                .engine = std::move(engine),
-                               .embedding_program = std::move(embedding_program),
+                               .plan = std::move(plan),
                                .logger = logger};
   logger.info("opening {}", options.model_name());
   ProgressBar bar("loading the model");

@@ -52,11 +52,11 @@ struct ModelOptions {
 /// --invariant, the same wherever it is offered.
 CLI::Option* add_invariant(CLI::App& app, bool& invariant);
 
-/// Session::open for what the flags say, with a progress bar. `engine` and `embedding_program` are
+/// Session::open for what the flags say, with a progress bar. `engine` and `plan` are
 /// those of SessionOptions.
 Result<Session> open_session(const ModelOptions& options, const ModelSource& source,
                              const Logger& logger, std::optional<EngineOptions> engine = {},
-                             std::optional<Program> embedding_program = {});
+                             std::shared_ptr<const ModelPlan> plan = {});
 
 /// Session::make_engine with a progress bar.
 Result<std::unique_ptr<Engine>> make_engine(const Session& session, const EngineOptions& options);

@@ -12,7 +12,6 @@
 #include "cache/token_cache.hpp"
 #include "engine/recovery.hpp"
 #include "engine/sizing.hpp"
-#include "models/families.hpp"
 #include "models/vocabulary_loader.hpp"
 #include "tools/command.hpp"
 #include "tools/flag_values.hpp"
@@ -113,14 +112,14 @@ Status Runner::open(const GgufFile& file, size_t prompt_tokens) {
     engine_ = std::move(open.engine);
     return {};
   }
-  PUMICE_TRY(const Program program, build_program(file));
+  PUMICE_TRY(const std::shared_ptr<const ModelPlan> plan, ModelPlan::of_source(file));
   PUMICE_TRY(engine_options.context_tokens,
-             context_for(options_.model, program, prompt_tokens,
+             context_for(options_.model, plan->program(), prompt_tokens,
                          static_cast<uint32_t>(options_.n_predict), engine_options.overflow));
-  PUMICE_TRY(Session session, open_session(options_.model, file, logger_, engine_options));
+  PUMICE_TRY(Session session, open_session(options_.model, file, logger_, engine_options, plan));
   PUMICE_TRY(engine_, make_engine(session, engine_options));
   recovery_.emplace(std::move(session), file);
-  warn_beyond_training(engine_options.context_tokens, program.context_length, logger_);
+  warn_beyond_training(engine_options.context_tokens, plan->program().context_length, logger_);
   return {};
 }
 

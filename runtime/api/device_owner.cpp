@@ -35,12 +35,15 @@ Result<Session> DeviceOwner::session() {
   return session_;
 }
 
-Result<Session> DeviceOwner::load(const ModelRequest& request) {
+Result<Session> DeviceOwner::load(const ModelRequest& request,
+                                  std::shared_ptr<const ModelPlan> plan) {
   PUMICE_TRY(Session session, this->session());
   PUMICE_TRY(const GgufFile file, GgufFile::open(request.path));
+  session.options.plan = std::move(plan);
   session.options.engine = request.engine;
   session.options.engine_may_differ = request.engine_may_differ;
   PUMICE_TRY_STATUS(session.load(file));
+  session.options.plan = nullptr;  // of this content of the file
   return session;
 }
 

@@ -36,8 +36,9 @@ class DeviceOwner {
   /// The device now, with its pipelines and without a model. One that was lost is let go of and
   /// opened again. Errors: kDeviceLost where there is no way to, or those of it.
   Result<Session> session();
-  /// A model on it. Errors: those of `session` and of Session::load.
-  Result<Session> load(const ModelRequest& request);
+  /// A model on it. `plan`: the file's, if it was made of what the path names now. Errors: those of
+  /// `session` and of Session::load.
+  Result<Session> load(const ModelRequest& request, std::shared_ptr<const ModelPlan> plan = {});
   /// The device without opening anything. Null: it was lost and let go of.
   std::shared_ptr<vk::Device> device() const;
   /// Also of one that was lost.

@@ -11,7 +11,7 @@
 #include "api/handles.hpp"
 #include "api/structs.hpp"
 #include "format/gguf.hpp"
-#include "models/families.hpp"
+#include "models/model_plan.hpp"
 #include "models/vocabulary_loader.hpp"
 #include "text/detokenizer.hpp"
 
@@ -48,13 +48,13 @@ Result<std::unique_ptr<pumice_model>> load(const pumice_device& device,
   model->owner = device.owner;
   PUMICE_TRY(const GgufFile file, GgufFile::open(path));
   PUMICE_TRY(Tokenizer tokenizer, load_tokenizer(file));
-  PUMICE_TRY(const Program program, build_program(file));
+  PUMICE_TRY(std::shared_ptr<const ModelPlan> plan, ModelPlan::of_source(file));
   PUMICE_TRY(EngineOptions engine,
-             read_engine_options(options.engine, "engine", program.context_length));
+             read_engine_options(options.engine, "engine", plan->program().context_length));
   model->request = {.path = std::move(whole_path),
                     .engine = std::move(engine),
                     .engine_may_differ = options.engine == nullptr};
-  PUMICE_TRY(Session session, device.owner->load(model->request));
+  PUMICE_TRY(Session session, device.owner->load(model->request, plan));
   const std::shared_ptr<const Model> loaded = session.model;
   const auto reload = [owner = model->owner, request = model->request] {
     return owner->load(request);
