@@ -124,9 +124,9 @@ Status run(const char* path, uint32_t rounds, uint32_t n_prompt, uint32_t n_gen)
   PUMICE_TRY_STATUS(check(pumice_engine_create(model.get(), &options, &created)));
   const Owned<pumice_engine> engine(created);
   const EngineOptions direct_options = engine_options(group, {});
-  const Session session = model->recovery->session();
-  PUMICE_TRY(const auto a, session.make_engine(direct_options));
-  PUMICE_TRY(const auto again, session.make_engine(direct_options));
+  const host::OpenedModel on_device = model->recovery->opened();
+  PUMICE_TRY(const auto a, on_device.make_engine(direct_options));
+  PUMICE_TRY(const auto again, on_device.make_engine(direct_options));
 
   const Sides sides{{a.get(), again.get()}, engine.get(), model->info.n_vocabulary};
   std::vector<AbRow> rows;

@@ -40,8 +40,8 @@ Result<BaseWriter> BaseWriter::create(const std::filesystem::path& path, const T
                                       uint32_t n_vocab) {
   PUMICE_TRY(OutputFile file, OutputFile::create(path, OutputFile::Existing::kRefuse));
   if (!file.is_regular()) {
-    return make_error(ErrorCode::kInvalidArgument, "{}: is no file; distributions need one",
-                      path.string());
+    return make_error(ErrorCode::kInvalidArgument,
+                      "{}: not a regular file, which distributions need", path.string());
   }
   Header header{.window_tokens = static_cast<int32_t>(windows.window_tokens),
                 .n_vocab = static_cast<int32_t>(n_vocab),
@@ -78,10 +78,10 @@ Result<BaseReader> BaseReader::open(const std::filesystem::path& path) {
   };
   Header header;
   const uint64_t n_bytes = reader.file_.size_bytes();
-  if (n_bytes < sizeof(header)) return bad("is no file of distributions (it is too short)");
+  if (n_bytes < sizeof(header)) return bad("is not a file of distributions (it is too short)");
   PUMICE_TRY_STATUS(reader.file_.read(0, std::as_writable_bytes(std::span(&header, 1))));
   if (std::string_view(header.magic.data(), header.magic.size()) != kMagic) {
-    return bad("is no file of distributions (it does not begin with \"_logits_\")");
+    return bad("is not a file of distributions (it does not begin with \"_logits_\")");
   }
   if (header.window_tokens < static_cast<int32_t>(TextWindows::kLeastWindow) ||
       header.n_vocab <= 0 || header.n_windows <= 0) {

@@ -78,7 +78,7 @@ Status set(Configuration& into, std::string_view key, std::string_view value) {
     if (!into.limit.empty()) into.limit += ',';
     into.limit += value;
   } else {
-    return make_error(ErrorCode::kInvalidArgument, "no option is called '{}'; there are {}",
+    return make_error(ErrorCode::kInvalidArgument, "there is no option '{}'; the options are {}",
                       printable(key, kShownBytes), kKeys);
   }
   return {};

@@ -278,8 +278,8 @@ Status verdict(const Evidence& evidence) {
     }
     if (pass.top1_differ > 0) {
       return make_error(ErrorCode::kSelfTestFailed,
-                        "no score: in {} the best token of {} of {} positions is another than in "
-                        "fp64; pumice info --self-test names the kernel",
+                        "no score: in {} the best token at {} of {} positions differs from fp64's; "
+                        "pumice info --self-test names the kernel",
                         pass.name, pass.top1_differ, pass.n_tokens);
     }
   }

@@ -126,7 +126,7 @@ class Nvml {
     if (const auto milliwatts = function<int(void*, unsigned*)>("nvmlDeviceGetPowerUsage")) {
       if (milliwatts(device, &value) == 0) reading[kPower] = value / 1e3;
     }
-    name_absent(reading, kGpuKeys, "NVML does not say");
+    name_absent(reading, kGpuKeys, "not reported by NVML");
     return reading;
   }
 
@@ -183,7 +183,7 @@ Json read_processor(const fs::path& root) {
     reading["governor"] = *governor;
   }
   if (const auto load = number_of(root / "proc/loadavg")) reading["load_1m"] = *load;
-  name_absent(reading, kKeys, "the operating system does not say");
+  name_absent(reading, kKeys, "not reported by the operating system");
   return reading;
 }
 
@@ -191,10 +191,11 @@ Json read_sysfs_gpu(uint32_t vendor_id, uint32_t device_id, const fs::path& root
   Json reading;
   const std::vector<fs::path> cards = cards_of(vendor_id, device_id, root);
   if (cards.size() != 1) {
-    name_absent(reading, kGpuKeys,
-                cards.empty()
-                    ? "no driver tells of this device"
-                    : fmt::format("{} devices of this kind; which is not known", cards.size()));
+    name_absent(
+        reading, kGpuKeys,
+        cards.empty()
+            ? "no driver reports on this device"
+            : fmt::format("{} devices of this kind, and no way to tell them apart", cards.size()));
     return reading;
   }
   reading["source"] = "sysfs";
@@ -212,7 +213,7 @@ Json read_sysfs_gpu(uint32_t vendor_id, uint32_t device_id, const fs::path& root
   set(kClock, marked_level(card / "device/pp_dpm_sclk"), 1);
   set(kMemoryClock, marked_level(card / "device/pp_dpm_mclk"), 1);
   set(kClock, number_of(card / "gt_act_freq_mhz"), 1);
-  name_absent(reading, kGpuKeys, "its driver does not say");
+  name_absent(reading, kGpuKeys, "not reported by its driver");
   return reading;
 }
 

@@ -131,7 +131,7 @@ std::optional<SelfTestVerdict> load_passport(const std::filesystem::path& cache_
     return std::nullopt;
   }
   if (dump(json->value("device", Json())) != dump(device_json(device))) {
-    logger.debug("passport {} is of another driver", path.string());
+    logger.debug("passport {} belongs to another driver", path.string());
     return std::nullopt;
   }
   return verdict;

@@ -309,7 +309,7 @@ Result<bool> Reader::read_foreign(const std::string& name, std::optional<std::st
     return refuse("{} is not supported: {}", name, found->text);
   }
   const std::string note =
-      harmless ? fmt::format("{} {}: ignored, it is so anyway", name, printable(*value))
+      harmless ? fmt::format("{} {}: ignored, as that is already so", name, printable(*value))
                : fmt::format("{}: ignored, {}", name, found->text);
   const bool is_new = std::ranges::find(arguments_.notes, note) == arguments_.notes.end();
   if (is_new) arguments_.notes.push_back(note);

@@ -30,8 +30,6 @@ Status check_modes(const BenchOptions& options) {
                                                 {options.layers, "--layers"},
                                                 {!levers.ab.empty(), "--ab"},
                                                 {levers.advise, "--advise"},
-                                                {levers.attention, "--attention"},
-                                                {levers.no_kv_cache, "--no-kv-cache"},
                                                 {options.frames.asked_for, "--frame-impact"}};
   std::vector<std::string_view> asked_for;
   for (const auto& [is_asked_for, name] : modes) {
@@ -49,7 +47,7 @@ Status bench(BenchOptions options) {
   if (options.ops) return bench_ops(options);
   PUMICE_TRY_STATUS(options.model.resolve());
   if (options.model.model_name().empty()) {
-    PUMICE_TRY(const ChosenDevice chosen,
+    PUMICE_TRY(const host::ChosenDevice chosen,
                choose_device(options.model.device, stderr_logger(options.model.verbose)));
     options.model.synthetic = bench::default_model(chosen.plan);
     options.model_is_default = true;
@@ -118,9 +116,9 @@ void add_tests(CLI::App& command, BenchOptions& options) {
   add_numbers(command, "--np,--n-parallel", options.n_parallel, 1, kMostParallel,
               "Requests at once");
   add_numbers(command, "-b,--batch-size", options.n_batch, kKvBlockTokens, kMostBatch,
-              "Most tokens computed in one step");
+              "Maximum tokens computed in one step");
   add_numbers(command, "--ub,--ubatch-size", options.n_ubatch, 1, kMostBatch,
-              "Most tokens of one prompt computed in one step");
+              "Maximum tokens of one prompt computed in one step");
   command.add_option("--delay", options.delay_s, "Seconds to wait before each test")
       ->check(number_in(0, 3600));
 }
@@ -185,9 +183,10 @@ void add_layers(CLI::App& command, BenchOptions& options) {
 
 void add_compare(CLI::App& command, BenchOptions& options) {
   command
-      .add_option("--compare", options.compare,
-                  "Nothing is measured: ratios between files of results (-o json), the first being "
-                  "the base; llama-bench's files too")
+      .add_option(
+          "--compare", options.compare,
+          "Measure nothing; print ratios between files of results (-o json), the first being "
+          "the base; llama-bench's files too")
       ->type_name("FILES");
 }
 

@@ -66,18 +66,18 @@ void print_report(const BenchOptions& options, const std::function<nlohmann::jso
 
 /// The keys that every record of a run on a model carries: device, processor, model, command,
 /// options.
-nlohmann::json describe_run(const BenchOptions& options, const Session& session);
+nlohmann::json describe_run(const BenchOptions& options, const host::OpenedModel& opened);
 
 /// The model's logits against fp64 on the CPU, with a progress bar, or against the same fp64 logits
 /// as an earlier check. That they are wrong is no error. An InterruptGuard must live.
-Result<bench::Evidence> check_logits(const Session& session, const ModelSource& source,
+Result<bench::Evidence> check_logits(const host::OpenedModel& opened, const ModelSource& source,
                                      KvTypes kv_type, ops::Math math, const Logger& logger,
                                      const bench::Evidence* earlier = nullptr);
 
 /// describe_run with evidence and the state of the machine. With --no-check nothing is compared,
 /// which the record then says. Errors: kSelfTestFailed if the logits are wrong, so that nothing is
 /// measured that does not count. `evidence` is what was found, for checks that come later.
-Result<nlohmann::json> checked_run(const BenchOptions& options, const Session& session,
+Result<nlohmann::json> checked_run(const BenchOptions& options, const host::OpenedModel& opened,
                                    const ModelSource& source, const Logger& logger,
                                    std::optional<bench::Evidence>* evidence = nullptr);
 

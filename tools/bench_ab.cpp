@@ -17,7 +17,7 @@ constexpr bench::DefaultSizes kCpuSizes{.n_prompt = 64, .n_gen = 16};
 
 struct Side {
   bench::Configuration configuration;
-  Session session;
+  host::OpenedModel opened;
   std::unique_ptr<Engine> engine;  ///< for the tests that run
   bench::AbSide record;
 
@@ -55,10 +55,10 @@ Status open(Side& side, const Side* base, const BenchOptions& options, const Mod
             const Logger& logger) {
   const bool same_device = base != nullptr && base->configuration.limit == side.configuration.limit;
   if (same_device) {
-    side.session = base->session;
+    side.opened = base->opened;
     if (base->configuration.variants == side.configuration.variants) return {};
-    std::tie(side.session.pipelines, side.session.verdict) =
-        open_pipelines(side.session.device, cache_directory(), logger);
+    std::tie(side.opened.pipelines, side.opened.verdict) =
+        host::open_pipelines(side.opened.device, cache_directory(), logger);
   } else {
     if (base != nullptr) {
       logger.warning("the limits differ, so there are two devices and the model is loaded twice");
@@ -68,9 +68,9 @@ Status open(Side& side, const Side* base, const BenchOptions& options, const Mod
       if (!model.device.limit.empty()) model.device.limit += ',';
       model.device.limit += side.configuration.limit;
     }
-    PUMICE_TRY(side.session, open_session(model, source, logger));
+    PUMICE_TRY(side.opened, open_model(model, source, logger));
   }
-  return bench::choose_variants(*side.session.pipelines, side.configuration);
+  return bench::choose_variants(*side.opened.pipelines, side.configuration);
 }
 
 /// An error of a side's engine. Kernels that a configuration leaves out are no verdict on the
@@ -84,7 +84,7 @@ Error error_of(const Side& side, const Error& error) {
 
 Result<std::unique_ptr<Engine>> engine_for(const Side& side, const EngineOptions& base) {
   Result<std::unique_ptr<Engine>> engine =
-      make_engine(side.session, side.configuration.applied_to(base));
+      make_engine(side.opened, side.configuration.applied_to(base));
   if (engine.ok()) return engine;
   return error_of(side, engine.error());
 }
@@ -101,7 +101,7 @@ Result<nlohmann::json> evidence_of(const Side& side, const BenchOptions& options
   const InterruptGuard interrupt;
   const EngineOptions asked = side.configuration.applied_to(base_options(options));
   const Result<bench::Evidence> evidence =
-      check_logits(side.session, source, asked.kv_type, asked.math, logger);
+      check_logits(side.opened, source, asked.kv_type, asked.math, logger);
   if (!evidence.ok()) return error_of(side, evidence.error());
   PUMICE_TRY_STATUS(bench::verdict(*evidence));
   return to_json(*evidence);
@@ -129,7 +129,7 @@ Status measure(Side& a, Side& b, std::span<const bench::ModelTest> tests, uint32
     ProgressBar bar("measuring");
     for (const bench::ModelTest& test : group.tests) {
       bar.update(rows.size(), tests.size());
-      rows.push_back(bench::bench_ab(engines, a.session.model->program.n_vocab, test, rounds,
+      rows.push_back(bench::bench_ab(engines, a.opened.model->program.n_vocab, test, rounds,
                                      InterruptGuard::interrupted,
                                      static_cast<uint32_t>(rows.size()) * (rounds + 1)));
       a.note();
@@ -158,7 +158,7 @@ Status bench_ab(const BenchOptions& options) {
   Side b{std::move(sides.second)};
   PUMICE_TRY_STATUS(open(a, nullptr, options, source, logger));
   PUMICE_TRY_STATUS(open(b, &a, options, source, logger));
-  const bool is_cpu = a.session.device->plan().device_class == vk::DeviceClass::kCpu;
+  const bool is_cpu = a.opened.device->plan().device_class == vk::DeviceClass::kCpu;
   const std::vector<bench::ModelTest> tests =
       grid_of(options, is_cpu ? kCpuSizes : bench::DefaultSizes{}).tests();
   if (tests.empty()) {
@@ -166,7 +166,7 @@ Status bench_ab(const BenchOptions& options) {
                       "nothing to measure: -p and -n are both 0; give one, as in -p 512 -n 128");
   }
 
-  nlohmann::json run = describe_run(options, a.session);
+  nlohmann::json run = describe_run(options, a.opened);
   for (const auto& [name, side] : {std::pair("a", &a), std::pair("b", &b)}) {
     PUMICE_TRY(run["evidence"][name], evidence_of(*side, options, source, logger));
   }

@@ -35,8 +35,8 @@ Status bench_advise(const BenchOptions& options) {
   }
   const Logger logger = stderr_logger(options.model.verbose);
   PUMICE_TRY(const ModelSource source, options.model.open_source());
-  PUMICE_TRY(const Session session, open_session(options.model, source, logger));
-  const bool is_cpu = session.device->plan().device_class == vk::DeviceClass::kCpu;
+  PUMICE_TRY(const host::OpenedModel opened, open_model(options.model, source, logger));
+  const bool is_cpu = opened.device->plan().device_class == vk::DeviceClass::kCpu;
   bench::AdviseOptions wanted{
       .ttft_target_s = options.levers.ttft_target_ms * 1e-3,
       .tpot_target_s = options.tpot_target_ms * 1e-3,
@@ -50,13 +50,13 @@ Status bench_advise(const BenchOptions& options) {
                  .chunk_tokens = options.n_ubatch[0]},
       .stop = InterruptGuard::interrupted};
   PUMICE_TRY_STATUS(
-      context_for(options.model, session.model->program, wanted.n_prompt, wanted.n_gen + 1));
+      context_for(options.model, opened.model->program, wanted.n_prompt, wanted.n_gen + 1));
   std::optional<bench::Evidence> evidence;
-  PUMICE_TRY(const nlohmann::json run, checked_run(options, session, source, logger, &evidence));
+  PUMICE_TRY(const nlohmann::json run, checked_run(options, opened, source, logger, &evidence));
   if (evidence) {
     wanted.check = [&](const std::shared_ptr<vk::PipelineLibrary>& pipelines, KvTypes kv_type,
                        ops::Math math) -> Result<nlohmann::json> {
-      Session of_lever = session;
+      host::OpenedModel of_lever = opened;
       of_lever.pipelines = pipelines;
       PUMICE_TRY(const bench::Evidence found,
                  check_logits(of_lever, source, kv_type, math, logger, &*evidence));
@@ -67,9 +67,9 @@ Status bench_advise(const BenchOptions& options) {
   wanted.begins = [&](const std::string& what) { logger.info("{}", what); };
   const InterruptGuard interrupt;
   const bench::Advice advice = bench::advise(
-      session.pipelines,
-      [&] { return open_pipelines(session.device, cache_directory(), logger).first; },
-      session.model, wanted);
+      opened.pipelines,
+      [&] { return host::open_pipelines(opened.device, cache_directory(), logger).first; },
+      opened.model, wanted);
   const std::string command = run_command(options.model);
   print_report(
       options,

@@ -30,9 +30,9 @@ Status count(const BenchOptions& options, bool small, bench::ExplainReport& repo
 /// Times of the tests, then the device's speeds, when the model has left its memory.
 Status measure(const BenchOptions& options, const ModelSource& source, const Logger& logger,
                bench::ExplainReport& report) {
-  PUMICE_TRY(Session session, open_session(options.model, source, logger));
-  PUMICE_TRY(report.model.run, checked_run(options, session, source, logger));
-  const bool small = session.device->plan().device_class == vk::DeviceClass::kCpu;
+  PUMICE_TRY(host::OpenedModel opened, open_model(options.model, source, logger));
+  PUMICE_TRY(report.model.run, checked_run(options, opened, source, logger));
+  const bool small = opened.device->plan().device_class == vk::DeviceClass::kCpu;
   PUMICE_TRY_STATUS(count(options, small, report));
 
   const EngineOptions base{.kv_type = options.model.kv_type(),
@@ -44,9 +44,9 @@ Status measure(const BenchOptions& options, const ModelSource& source, const Log
   bench::ModelBench bench{
       .make_engine =
           [&](const bench::TestGroup& group) {
-            return make_engine(session, bench::engine_options(group, base));
+            return make_engine(opened, bench::engine_options(group, base));
           },
-      .n_vocab = session.model->program.n_vocab,
+      .n_vocab = opened.model->program.n_vocab,
       .repetitions = options.repetitions.value_or(small ? 3 : 5),
       .delay_s = options.delay_s,
       .stop = InterruptGuard::interrupted,
@@ -71,14 +71,14 @@ Status measure(const BenchOptions& options, const ModelSource& source, const Log
     EngineOptions short_engine = base;
     short_engine.context_tokens = n_prompt + 40;
     short_engine.greedy_only = true;
-    PUMICE_TRY(const std::unique_ptr<Engine> engine, make_engine(session, short_engine));
+    PUMICE_TRY(const std::unique_ptr<Engine> engine, make_engine(opened, short_engine));
     PUMICE_TRY(speeds.arithmetic, bench::arithmetic_in_use(*engine, n_prompt));
   }
-  session.model.reset();
+  opened.model.reset();
   bar.emplace("measuring the device");
   PUMICE_TRY(
       report.peaks,
-      bench::measure_peaks(*session.pipelines,
+      bench::measure_peaks(*opened.pipelines,
                            {.repetitions = bench.repetitions, .stop = InterruptGuard::interrupted},
                            [&](const std::string& what) { logger.debug("{}", what); }));
   speeds.roofline = bench::reading_roofline(*report.peaks);

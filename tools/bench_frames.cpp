@@ -58,15 +58,15 @@ Status bench_frames(const BenchOptions& options) {
   PUMICE_TRY(const ModelSource source, options.model.open_source());
   ModelOptions model = options.model;
   model.device.low_priority = options.frames.low_priority;
-  PUMICE_TRY(const Session session, open_session(model, source, logger));
-  const bool knows_priority = vk::has_low_priority(session.device->plan());
+  PUMICE_TRY(const host::OpenedModel opened, open_model(model, source, logger));
+  const bool knows_priority = vk::has_low_priority(opened.device->plan());
   if (options.frames.low_priority && !knows_priority) {
     return make_error(ErrorCode::kInvalidArgument,
                       "--frame-low-priority: the driver knows no low priority "
                       "(VK_KHR_global_priority)");
   }
-  PUMICE_TRY(const nlohmann::json run, checked_run(options, session, source, logger));
-  std::shared_ptr<vk::PipelineLibrary> pipelines = session.pipelines;
+  PUMICE_TRY(const nlohmann::json run, checked_run(options, opened, source, logger));
+  std::shared_ptr<vk::PipelineLibrary> pipelines = opened.pipelines;
   if (options.frames.own_queue) {
     PUMICE_TRY(std::shared_ptr<vk::Device> device, open_device(options.model.device, logger));
     pipelines = std::make_shared<vk::PipelineLibrary>(std::move(device), "", 0);
@@ -76,7 +76,7 @@ Status bench_frames(const BenchOptions& options) {
       .kv_type = options.model.kv_type(),
       .math = options.model.math_kind(),
       .context_tokens =
-          asked != 0 ? asked : std::min(kContext, session.model->program.context_length),
+          asked != 0 ? asked : std::min(kContext, opened.model->program.context_length),
       .token_budget = options.n_batch[0],
       .chunk_tokens = options.n_ubatch[0],
       .prefix_cache = false,
@@ -84,11 +84,11 @@ Status bench_frames(const BenchOptions& options) {
   const InterruptGuard interrupt;
   PUMICE_TRY(const bench::FrameReport report,
              bench::measure_frames(
-                 *pipelines, [&] { return session.make_engine(engine_options); },
+                 *pipelines, [&] { return opened.make_engine(engine_options); },
                  {.frame_rate = options.frames.rate,
                   .frame_work_ms = options.frames.work_ms,
                   .seconds = options.frames.seconds,
-                  .n_vocab = session.model->program.n_vocab,
+                  .n_vocab = opened.model->program.n_vocab,
                   .own_queue = options.frames.own_queue,
                   .stop = InterruptGuard::interrupted},
                  [&](const std::string& budget) { logger.info("frames: {}", budget); }));

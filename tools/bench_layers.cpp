@@ -36,13 +36,13 @@ Status check(const BenchOptions& options) {
 /// memory.
 Status measure(const BenchOptions& options, const ModelSource& source, const Logger& logger,
                bench::LayersReport& report) {
-  PUMICE_TRY(Session session, open_session(options.model, source, logger));
-  const vk::DevicePlan& plan = session.device->plan();
-  report.n_layers = session.model->n_layers();
+  PUMICE_TRY(host::OpenedModel opened, open_model(options.model, source, logger));
+  const vk::DevicePlan& plan = opened.device->plan();
+  report.n_layers = opened.model->n_layers();
   report.timestamp_period_ns = plan.timestamp_period_ns;
-  PUMICE_TRY(report.model.run, checked_run(options, session, source, logger));
+  PUMICE_TRY(report.model.run, checked_run(options, opened, source, logger));
   const bool small = plan.device_class == vk::DeviceClass::kCpu;
-  const uint32_t n_vocab = session.model->program.n_vocab;
+  const uint32_t n_vocab = opened.model->program.n_vocab;
   const uint32_t repetitions = options.repetitions.value_or(3);
   const EngineOptions base{.kv_type = options.model.kv_type(),
                            .math = options.model.math_kind(),
@@ -55,7 +55,7 @@ Status measure(const BenchOptions& options, const ModelSource& source, const Log
   std::optional<ProgressBar> bar;
   for (const bench::TestGroup& group : bench::group_tests(tests)) {
     PUMICE_TRY(const std::unique_ptr<Engine> engine,
-               make_engine(session, bench::engine_options(group, profiling)));
+               make_engine(opened, bench::engine_options(group, profiling)));
     for (const bench::ModelTest& test : group.tests) {
       bar.emplace(test.name());
       bar->update(report.tests.size(), tests.size());
@@ -67,7 +67,7 @@ Status measure(const BenchOptions& options, const ModelSource& source, const Log
   bench::ModelBench untraced{
       .make_engine =
           [&](const bench::TestGroup& group) {
-            return make_engine(session, bench::engine_options(group, base));
+            return make_engine(opened, bench::engine_options(group, base));
           },
       .n_vocab = n_vocab,
       .repetitions = repetitions,
@@ -78,10 +78,10 @@ Status measure(const BenchOptions& options, const ModelSource& source, const Log
   const std::vector<bench::ModelRow> rows = bench::bench_models(tests, untraced);
   for (size_t i = 0; i < rows.size(); ++i) report.tests[i].untraced = rows[i];
   PUMICE_TRY_STATUS(bench::verdict(rows));
-  session.model.reset();
+  opened.model.reset();
   bar.emplace("measuring the device");
   PUMICE_TRY(report.peaks,
-             bench::measure_peaks(*session.pipelines,
+             bench::measure_peaks(*opened.pipelines,
                                   {.repetitions = repetitions, .stop = InterruptGuard::interrupted},
                                   [&](const std::string& what) { logger.debug("{}", what); }));
   return {};

@@ -22,18 +22,10 @@ void LeverOptions::add_to(CLI::App& command) {
       .add_option("--ttft-target", ttft_target_ms, "With --advise: milliseconds to the first token")
       ->check(number_in(kLeastNumber, kMostNumber))
       ->needs(advised);
-  command.add_flag("--attention", attention,
-                   "Flash attention beside attention that keeps all scores in memory: time and "
-                   "memory by context");
-  command.add_flag("--no-kv-cache", no_kv_cache,
-                   "Generation that computes the whole context again for every token, beside the "
-                   "usual one; -p lists contexts");
 }
 
 Status bench_lever(const BenchOptions& options) {
   if (options.levers.advise) return bench_advise(options);
-  if (options.levers.attention) return bench_attention(options);
-  if (options.levers.no_kv_cache) return bench_no_kv_cache(options);
   return bench_ab(options);
 }
 

@@ -13,13 +13,11 @@ struct BenchOptions;
 
 struct LeverOptions {
   std::vector<std::string> ab;  ///< configurations, if any
-  bool attention = false;
-  bool no_kv_cache = false;
   bool advise = false;
   double ttft_target_ms = 0;  ///< of --advise
 
   void add_to(CLI::App& command);
-  bool asked_for() const { return advise || attention || no_kv_cache || !ab.empty(); }
+  bool asked_for() const { return advise || !ab.empty(); }
 };
 
 /// --ab. What was measured before an error is printed.
@@ -27,11 +25,5 @@ Status bench_ab(const BenchOptions& options);
 
 /// --advise. What was measured before an error is printed.
 Status bench_advise(const BenchOptions& options);
-
-/// --attention. Errors: kSelfTestFailed if a row was wrong.
-Status bench_attention(const BenchOptions& options);
-
-/// --no-kv-cache.
-Status bench_no_kv_cache(const BenchOptions& options);
 
 }  // namespace pumice::tools

@@ -70,9 +70,9 @@ Status bench_model(const BenchOptions& options) {
                       "nothing to measure: -p and -n are both 0; give one, as in -p 512 -n 128");
   }
   PUMICE_TRY(const ModelSource source, options.model.open_source());
-  PUMICE_TRY(const Session session, open_session(options.model, source, logger));
+  PUMICE_TRY(const host::OpenedModel opened, open_model(options.model, source, logger));
   bench::ModelRecord record = bench::model_record(options.model.model_name(), source.file());
-  record.run = describe_run(options, session);
+  record.run = describe_run(options, opened);
 
   const EngineOptions base{.kv_type = options.model.kv_type(),
                            .math = options.model.math_kind(),
@@ -83,19 +83,19 @@ Status bench_model(const BenchOptions& options) {
   if (!options.no_check) {
     // The error is a record's, as others are: it does not keep the records from being printed.
     const Result<bench::Evidence> evidence =
-        check_logits(session, source, base.kv_type, base.math, logger);
+        check_logits(opened, source, base.kv_type, base.math, logger);
     if (evidence.ok()) record.evidence = *evidence;
     checked = evidence.ok() ? bench::verdict(*evidence) : Status(evidence.error());
   }
   bench::ModelBench bench{
       .make_engine = [&](const bench::TestGroup& group) -> Result<std::unique_ptr<Engine>> {
         if (!checked.ok()) return checked.error();
-        return make_engine(session, bench::engine_options(group, base));
+        return make_engine(opened, bench::engine_options(group, base));
       },
-      .n_vocab = session.model->program.n_vocab,
+      .n_vocab = opened.model->program.n_vocab,
       .delay_s = options.delay_s,
       .stop = InterruptGuard::interrupted,
-      .read_machine = [&] { return bench::read_machine(*session.device); },
+      .read_machine = [&] { return bench::read_machine(*opened.device); },
   };
   bench::DefaultSizes sizes;
   if (!asks_for_sizes(options) && checked.ok()) {
@@ -104,7 +104,7 @@ Status bench_model(const BenchOptions& options) {
   if (record.evidence) {
     bench.check = [&]() -> Status {
       PUMICE_TRY(const bench::Evidence again,
-                 check_logits(session, source, base.kv_type, base.math, logger, &*record.evidence));
+                 check_logits(opened, source, base.kv_type, base.math, logger, &*record.evidence));
       return bench::verdict(again);
     };
   }
@@ -155,7 +155,7 @@ Status bench_model(const BenchOptions& options) {
         for (const bench::ModelRow& row : rows) records.push_back(to_json(row, record));
         return records;
       },
-      [&] { return head_of(*session.device, note) + to_markdown(rows, record); });
+      [&] { return head_of(*opened.device, note) + to_markdown(rows, record); });
   return bench::verdict(rows);
 }
 

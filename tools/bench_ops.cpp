@@ -15,7 +15,7 @@ Status bench_ops(const BenchOptions& options) {
   const Logger logger = stderr_logger(options.model.verbose);
   PUMICE_TRY(const std::shared_ptr<vk::Device> device, open_device(options.model.device, logger));
   const auto [pipelines, verdict] =
-      open_pipelines(device, cache_directory(), logger);  // those that models would run
+      host::open_pipelines(device, cache_directory(), logger);  // those that models would run
   const ops::BenchScale scale = ops::BenchScale::of(device->plan());
   const std::vector<ops::OpCase> cases = ops::all_bench_cases(scale);
   const nlohmann::json before = bench::read_machine(*device);

@@ -19,9 +19,9 @@ constexpr uint32_t kCheckBatchRows = 224;  // with the prompt's a step of 256
 
 }  // namespace
 
-nlohmann::json describe_run(const BenchOptions& options, const Session& session) {
-  return {{"device", bench::device_to_json(*session.device)},
-          {"gpu_info", session.device->snapshot().name},
+nlohmann::json describe_run(const BenchOptions& options, const host::OpenedModel& opened) {
+  return {{"device", bench::device_to_json(*opened.device)},
+          {"gpu_info", opened.device->snapshot().name},
           {"cpu_info", bench::read_processor().value("name", "")},
           {"model_filename", options.model.model_name()},
           {"command", options.command},
@@ -32,14 +32,14 @@ nlohmann::json describe_run(const BenchOptions& options, const Session& session)
           {"options", {{"math", options.model.math}}}};
 }
 
-Result<bench::Evidence> check_logits(const Session& session, const ModelSource& source,
+Result<bench::Evidence> check_logits(const host::OpenedModel& opened, const ModelSource& source,
                                      KvTypes kv_type, ops::Math math, const Logger& logger,
                                      const bench::Evidence* earlier) {
   ProgressBar bar("checking logits against fp64");
   bar.update(0, 1);
-  const bool is_cpu = session.device->snapshot().type == vk::DeviceType::kCpu;
+  const bool is_cpu = opened.device->snapshot().type == vk::DeviceType::kCpu;
   PUMICE_TRY(bench::Evidence evidence,
-             bench::gather_evidence(session.pipelines, session.model, source,
+             bench::gather_evidence(opened.pipelines, opened.model, source,
                                     {.kv_type = kv_type,
                                      .math = math,
                                      .seconds = is_cpu ? kCheckSecondsOnCpu : kCheckSeconds,
@@ -50,20 +50,20 @@ Result<bench::Evidence> check_logits(const Session& session, const ModelSource& 
   return evidence;
 }
 
-Result<nlohmann::json> checked_run(const BenchOptions& options, const Session& session,
+Result<nlohmann::json> checked_run(const BenchOptions& options, const host::OpenedModel& opened,
                                    const ModelSource& source, const Logger& logger,
                                    std::optional<bench::Evidence>* evidence) {
-  nlohmann::json run = describe_run(options, session);
+  nlohmann::json run = describe_run(options, opened);
   const InterruptGuard interrupt;
   run["evidence"] = {{"checked", false}};
   if (!options.no_check) {
-    PUMICE_TRY(bench::Evidence found, check_logits(session, source, options.model.kv_type(),
+    PUMICE_TRY(bench::Evidence found, check_logits(opened, source, options.model.kv_type(),
                                                    options.model.math_kind(), logger));
     PUMICE_TRY_STATUS(bench::verdict(found));
     run["evidence"] = to_json(found);
     if (evidence != nullptr) *evidence = std::move(found);
   }
-  run["machine"] = {{"before", bench::read_machine(*session.device)}};
+  run["machine"] = {{"before", bench::read_machine(*opened.device)}};
   return run;
 }
 

@@ -13,17 +13,17 @@ Status bench_serve(const BenchOptions& options) {
   PUMICE_TRY_STATUS(options.model.validate());
   const Logger logger = stderr_logger(options.model.verbose);
   PUMICE_TRY(const ModelSource source, options.model.open_source());
-  PUMICE_TRY(const Session session, open_session(options.model, source, logger));
+  PUMICE_TRY(const host::OpenedModel opened, open_model(options.model, source, logger));
   ServeOptions serve{.n_streams = options.n_streams,
                      .long_prompt_tokens = options.long_prompt_tokens,
                      .tpot_target_s = options.tpot_target_ms / 1e3,
                      .kv_type = options.model.kv_type(),
                      .math = options.model.math_kind(),
                      .stop = InterruptGuard::interrupted};
-  PUMICE_TRY(const nlohmann::json run, checked_run(options, session, source, logger));
+  PUMICE_TRY(const nlohmann::json run, checked_run(options, opened, source, logger));
   const InterruptGuard interrupt;
   PUMICE_TRY(const ServeReport report,
-             run_serve_bench(session.pipelines, session.model, serve,
+             run_serve_bench(opened.pipelines, opened.model, serve,
                              [&](std::string_view workload) { logger.info("{}", workload); }));
   const auto json = [&] {
     nlohmann::json record = serve_report_json(report);

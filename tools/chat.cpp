@@ -16,7 +16,7 @@
 
 #include "base/output_file.hpp"
 #include "base/printable.hpp"
-#include "engine/recovery.hpp"
+#include "host/recovery.hpp"
 #include "models/vocabulary_loader.hpp"
 #include "text/conversation.hpp"
 #include "tools/command.hpp"
@@ -162,7 +162,7 @@ class Chat {
   Conversation conversation_;
   std::string file_;        // which holds what this conversation was, as /save writes it
   size_t n_forgotten_ = 0;  // of the last prompt
-  std::optional<Recovery> recovery_;
+  std::optional<host::Recovery> recovery_;
   std::unique_ptr<Engine> engine_;
   LineReader lines_;
   bool left_ = false;
@@ -180,13 +180,13 @@ Status Chat::open(const GgufFile& file, const Logger& logger) {
     engine_options.overflow = OverflowPolicy::kStop;
   }
   PUMICE_TRY(OpenEngine open, open_for_prompts(options_.model, file, logger, engine_options));
-  recovery_.emplace(std::move(open.session), file);
+  recovery_.emplace(std::move(open.opened), file);
   engine_ = std::move(open.engine);
   return {};
 }
 
 void Chat::greet(const GgufFile& file) const {
-  const std::string name = recovery_->session().model->program.name;
+  const std::string name = recovery_->opened().model->program.name;
   const std::string shown = printable(name.empty() ? options_.model.model : name);
   if (format_.is_plain()) {
     const auto description = file.get_or<std::string_view>("general.description", "");
@@ -548,7 +548,7 @@ Status Chat::run(ChatOptions options) {
   chat.greet(file);
   Status status = chat.converse();
   print_stats(stats, *chat.engine_);
-  chat.recovery_->session().keep_for_next_run(*chat.engine_);
+  chat.recovery_->opened().keep_for_next_run(*chat.engine_);
   return status;
 }
 
@@ -571,7 +571,7 @@ Command add_chat(CLI::App& app) {
           [target = &options->n_predict](int64_t n) {
             *target = static_cast<uint32_t>(std::max<int64_t>(n, 0));
           },
-          "Most tokens of an answer (0, -1 or -2: as many as the context holds)")
+          "Maximum tokens of an answer (0, -1 or -2: as many as the context holds)")
       ->envname("PUMICE_PREDICT")
       ->default_str("0")
       ->type_name("INT")

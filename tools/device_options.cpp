@@ -27,34 +27,35 @@ void DeviceOptions::add_to(CLI::App& app) {
   app.add_flag("--list-devices", list, "List the Vulkan devices and exit");
 }
 
-Result<DeviceRequest> DeviceOptions::request(const Logger& logger) const {
+Result<host::DeviceRequest> DeviceOptions::request(const Logger& logger) const {
   keep_driver_cache_off_full_disks(logger);
   const char* validation = std::getenv("PUMICE_VALIDATION");
   // Vulkan0, as llama.cpp calls the first.
   constexpr std::string_view kVulkan = "Vulkan";
   const bool is_index = selector.size() > kVulkan.size() && selector.starts_with(kVulkan) &&
                         selector.find_first_not_of("0123456789", kVulkan.size()) == selector.npos;
-  DeviceRequest request{.selector = is_index ? selector.substr(kVulkan.size()) : selector,
-                        .validation = validation != nullptr && std::string_view(validation) == "1",
-                        .low_priority = low_priority};
+  host::DeviceRequest request{
+      .selector = is_index ? selector.substr(kVulkan.size()) : selector,
+      .validation = validation != nullptr && std::string_view(validation) == "1",
+      .low_priority = low_priority};
   PUMICE_TRY(request.limits, vk::parse_plan_options(limit));
   return request;
 }
 
-Result<ChosenDevice> choose_device(const DeviceOptions& options, const Logger& logger) {
-  PUMICE_TRY(const DeviceRequest request, options.request(logger));
-  return pumice::choose_device(request, logger);
+Result<host::ChosenDevice> choose_device(const DeviceOptions& options, const Logger& logger) {
+  PUMICE_TRY(const host::DeviceRequest request, options.request(logger));
+  return host::choose_device(request, logger);
 }
 
 Result<std::shared_ptr<vk::Device>> open_device(const DeviceOptions& options,
                                                 const Logger& logger) {
-  PUMICE_TRY(const DeviceRequest request, options.request(logger));
-  return pumice::open_device(request, logger);
+  PUMICE_TRY(const host::DeviceRequest request, options.request(logger));
+  return host::open_device(request, logger);
 }
 
 Status print_devices(const Logger& logger) {
-  PUMICE_TRY(const DeviceRequest any, DeviceOptions().request(logger));
-  PUMICE_TRY(const std::shared_ptr<vk::Instance> instance, open_instance(any, logger));
+  PUMICE_TRY(const host::DeviceRequest any, DeviceOptions().request(logger));
+  PUMICE_TRY(const std::shared_ptr<vk::Instance> instance, host::open_instance(any, logger));
   PUMICE_TRY(const std::vector<vk::DeviceSnapshot> snapshots, instance->snapshots());
   for (size_t i = 0; i < snapshots.size(); ++i) {
     const vk::DeviceSnapshot& device = snapshots[i];

@@ -7,7 +7,7 @@
 
 #include "base/log.hpp"
 #include "base/result.hpp"
-#include "engine/open_device.hpp"
+#include "host/open_device.hpp"
 #include "vk/device.hpp"
 
 namespace pumice::tools {
@@ -22,11 +22,11 @@ struct DeviceOptions {
   void add_to(CLI::App& app);
   /// What to open; with PUMICE_VALIDATION=1 under Vulkan's validation layer. Ask before anything is
   /// opened: this also keeps the driver's cache off full disks (tools/driver_cache.hpp).
-  Result<DeviceRequest> request(const Logger& logger) const;
+  Result<host::DeviceRequest> request(const Logger& logger) const;
 };
 
-/// pumice::choose_device and pumice::open_device for what the flags say.
-Result<ChosenDevice> choose_device(const DeviceOptions& options, const Logger& logger);
+/// host::choose_device and host::open_device for what the flags say.
+Result<host::ChosenDevice> choose_device(const DeviceOptions& options, const Logger& logger);
 Result<std::shared_ptr<vk::Device>> open_device(const DeviceOptions& options, const Logger& logger);
 
 /// One line a device on stdout: index, name, type, driver, memory, and what it lacks.

@@ -127,7 +127,7 @@ Result<uint32_t> longest_of(const Inputs& inputs, const Program& program, uint32
                       "parts{}",
                       inputs.places[i], n, n - most, most,
                       context == 0 ? "the model was trained for" : "there is room for",
-                      can_be_longer ? fmt::format(" (-c {} goes beyond it all the same)", n) : "");
+                      can_be_longer ? fmt::format(" (-c {} goes beyond it anyway)", n) : "");
   }
   return static_cast<uint32_t>(longest);
 }
@@ -176,7 +176,7 @@ Status embed(EmbedOptions options) {
              longest_of(inputs, plan->program(), options.model.context_tokens));
   size_t n_tokens = 0;
   for (const auto& tokens : inputs.tokens) n_tokens += tokens.size();
-  PUMICE_TRY(const Session session, open_session(options.model, file, logger, {}, plan));
+  PUMICE_TRY(const host::OpenedModel opened, open_model(options.model, file, logger, {}, plan));
   // No more room than these texts need.
   const EmbedderOptions embedder_options{
       .kv_type = options.model.kv_type(),
@@ -187,7 +187,7 @@ Status embed(EmbedOptions options) {
   std::unique_ptr<Embedder> embedder;
   {
     ProgressBar bar("compiling kernels");
-    PUMICE_TRY(embedder, session.make_embedder(embedder_options, [&](size_t done, size_t total) {
+    PUMICE_TRY(embedder, opened.make_embedder(embedder_options, [&](size_t done, size_t total) {
       bar.update(done, total);
     }));
   }
@@ -221,7 +221,7 @@ Command add_embed(CLI::App& app) {
   command->remove_option(command->get_option("--profile"));
   command
       ->add_option("-b,--batch-size", options->model.token_budget,
-                   "Most tokens computed in one step, of whole texts")
+                   "Maximum tokens computed in one step, of whole texts")
       ->envname("PUMICE_BATCH_SIZE")
       ->capture_default_str()
       ->check(CLI::Range(kKvBlockTokens, 1u << 16));
@@ -238,14 +238,15 @@ Command add_embed(CLI::App& app) {
           ->excludes(prompt)
           ->excludes(file);
   command
-      ->add_option("--pooling", options->pooling,
-                   "How tokens' vectors become the text's: mean, cls (the first), last, or none "
-                   "(all of them); default: what the file says")
+      ->add_option(
+          "--pooling", options->pooling,
+          "How the vectors of a text's tokens are pooled: mean, cls (the first), last, or none "
+          "(all of them); default: what the file says")
       ->check(CLI::IsMember({"none", "mean", "cls", "last"}));
   command->add_flag("--no-normalize", options->no_normalize,
-                    "As the model gives them, rather than of length 1");
+                    "Keep vectors as the model gives them instead of scaling them to length 1");
   command->add_flag("--json", options->json,
-                    "An object a text and line, with embedding, tokens, pooling");
+                    "Print one JSON object per text, on a line: embedding, tokens, pooling");
   add_invariant(*command, options->invariant);
   command->footer("Example: pumice embed -m bge-small.gguf -p \"Once upon a time\" --json");
   return {command, [options] { return embed(*options); }};

@@ -14,7 +14,7 @@ constexpr std::string_view kThreads =
 constexpr std::string_view kOneDevice = "a model runs on one device (--device)";
 constexpr std::string_view kCopied = "weights are copied to the device either way";
 constexpr std::string_view kPlacement =
-    "weights that do not fit on the device lie in the host's memory without being told";
+    "weights that do not fit on the device stay in host memory automatically";
 constexpr std::string_view kBatches = "requests share the device's steps anyway";
 constexpr std::string_view kOneRequest = "this command runs one request at a time";
 constexpr std::string_view kLogs = "logs are written to stderr, and only with -v";
@@ -129,15 +129,15 @@ constexpr ForeignFlag kForeignFlags[] = {
     {"--in-prefix-bos", kNothing, kRefused, "chat templates say what stands around messages"},
     // What would change the text.
     {"--mirostat", kValue, kRefused, kNoSuchSampler, {}, "0"},
-    {"--mirostat-lr --mirostat-ent", kValue, kIgnored, "it counts with --mirostat only"},
+    {"--mirostat-lr --mirostat-ent", kValue, kIgnored, "it only matters with --mirostat"},
     {"--typical --typical-p", kValue, kRefused, kNoSuchSampler, {}, "1 1.0"},
     {"--dry-multiplier", kValue, kRefused, kNoSuchSampler, {}, "0 0.0"},
     {"--dry-base --dry-allowed-length --dry-penalty-last-n --dry-sequence-breaker", kValue,
-     kIgnored, "it counts with --dry-multiplier only"},
+     kIgnored, "it only matters with --dry-multiplier"},
     {"--xtc-probability", kValue, kRefused, kNoSuchSampler, {}, "0 0.0"},
-    {"--xtc-threshold", kValue, kIgnored, "it counts with --xtc-probability only"},
+    {"--xtc-threshold", kValue, kIgnored, "it only matters with --xtc-probability"},
     {"--dynatemp-range", kValue, kRefused, kNoSuchSampler, {}, "0 0.0"},
-    {"--dynatemp-exp", kValue, kIgnored, "it counts with --dynatemp-range only"},
+    {"--dynatemp-exp", kValue, kIgnored, "it only matters with --dynatemp-range"},
     {"--top-nsigma --top-n-sigma", kValue, kRefused, kNoSuchSampler, {}, "-1 -1.0"},
     {"--samplers --sampling-seq --sampler-seq", kValue, kRefused,
      "the order of the samplers is fixed"},
@@ -203,8 +203,8 @@ constexpr ForeignCommand kForeignCommands[] = {
     {"quantize", {}, "Pumice writes no models; llama.cpp's llama-quantize does"},
     {"convert", {}, "Pumice writes no models; llama.cpp's convert_hf_to_gguf.py does"},
     {"login", {}, "set HF_TOKEN in the environment for private and gated models"},
-    {"completion", {}, "shells are not told our flags; pumice run continues a prompt"},
-    {"completions", {}, "shells are not told our flags; pumice run continues a prompt"},
+    {"completion", {}, "there is no shell completion; pumice run continues a prompt"},
+    {"completions", {}, "there is no shell completion; pumice run continues a prompt"},
 };
 
 }  // namespace

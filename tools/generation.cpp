@@ -44,7 +44,7 @@ double Timings::decode_rate() const {
                                          : 0;
 }
 
-Recover recover_by(Recovery& recovery, Engine& engine) {
+Recover recover_by(host::Recovery& recovery, Engine& engine) {
   return [&recovery, &engine](const Error& loss) {
     print_message("{}; opening it again\n", loss.message);
     Engine* const lost = &engine;

@@ -9,7 +9,7 @@
 
 #include "base/result.hpp"
 #include "engine/engine.hpp"
-#include "engine/recovery.hpp"
+#include "host/recovery.hpp"
 
 namespace pumice::tools {
 
@@ -41,7 +41,7 @@ using TextSink = std::function<bool(std::string_view)>;
 /// Has a lost device again, or says why not.
 using Recover = std::function<Status(const Error& loss)>;
 /// The same by `recovery`, saying so in a line. Both must outlive it.
-Recover recover_by(Recovery& recovery, Engine& engine);
+Recover recover_by(host::Recovery& recovery, Engine& engine);
 
 /// Step the engine until the request ends, which has a tokenizer. The token that ends a text is
 /// neither among the tokens nor part of the text. When the device is lost, it goes on where

@@ -115,8 +115,8 @@ void print_device(size_t index, const vk::DeviceSnapshot& snapshot, const vk::Pl
 
 Status show_devices(const InfoOptions& options) {
   const Logger logger = stderr_logger(options.verbose);
-  PUMICE_TRY(const DeviceRequest request, options.device.request(logger));
-  PUMICE_TRY(const std::shared_ptr<vk::Instance> instance, open_instance(request, logger));
+  PUMICE_TRY(const host::DeviceRequest request, options.device.request(logger));
+  PUMICE_TRY(const std::shared_ptr<vk::Instance> instance, host::open_instance(request, logger));
   PUMICE_TRY(const std::vector<vk::DeviceSnapshot> snapshots, instance->snapshots());
   Json devices = Json::array();
   for (size_t i = 0; i < snapshots.size(); ++i) {
@@ -342,7 +342,7 @@ Command add_info(CLI::App& app) {
   command->add_flag("--json", options->json, "Print JSON");
   command
       ->add_flag("-v,--verbose", options->verbose,
-                 "Say all that is known of devices, and log every stage to stderr")
+                 "Show all that is known about devices, and log every stage to stderr")
       ->envname("PUMICE_VERBOSE");
   command->footer(
       "Examples:\n  pumice info\n  pumice info -m model.gguf --json\n"

@@ -239,13 +239,13 @@ void FitOptions::add_to(CLI::App& app, CLI::Option* fit) {
       ->capture_default_str()
       ->check(CLI::IsMember(kv_types))
       ->group(group);
-  app.add_option("-b,--batch-size", token_budget, "Most tokens computed in one step")
+  app.add_option("-b,--batch-size", token_budget, "Maximum tokens computed in one step")
       ->needs(fit)
       ->capture_default_str()
       ->check(CLI::Range(kKvBlockTokens, 1u << 16))
       ->group(group);
   app.add_option("--ubatch-size,--ub", chunk_tokens,
-                 "Most prompt tokens computed in one step; takes no memory of its own")
+                 "Maximum prompt tokens computed in one step; takes no memory of its own")
       ->needs(fit)
       ->capture_default_str()
       ->check(CLI::Range(1u, 1u << 16))
@@ -259,7 +259,7 @@ Status print_fit(const FitOptions& options, const std::string& model, const Devi
                       "--fit: no model; give one with -m FILE or --synthetic PRESET");
   }
   PUMICE_TRY(const ModelSource source, open_source(options, model));
-  PUMICE_TRY(const ChosenDevice chosen, choose_device(device, logger));
+  PUMICE_TRY(const host::ChosenDevice chosen, choose_device(device, logger));
   PUMICE_TRY(Fit fit, find_fit(options, source, device_memory(chosen.snapshot, chosen.plan)));
   if (fit.plan.beside_bytes > 0) {  // what fits as it is needs no device
     const Status timed = time_beside(device, logger, fit);

@@ -124,14 +124,14 @@ Status logits(LogitsOptions options) {
                                      .prompt_logits = true,
                                      .greedy_only = true,
                                      .profile = options.model.profile};
-  PUMICE_TRY(const Session session,
-             open_session(options.model, file, logger, engine_options, plan));
-  PUMICE_TRY(const std::unique_ptr<Engine> engine, make_engine(session, engine_options));
+  PUMICE_TRY(const host::OpenedModel opened,
+             open_model(options.model, file, logger, engine_options, plan));
+  PUMICE_TRY(const std::unique_ptr<Engine> engine, make_engine(opened, engine_options));
   const InterruptGuard interrupt;  // before the file exists: an interrupted run removes it
   std::unique_ptr<Comparison> comparison;
   if (!options.reference.empty()) {
     PUMICE_TRY(comparison,
-               Comparison::open(options.reference, n_tokens, session.model->program.n_vocab));
+               Comparison::open(options.reference, n_tokens, opened.model->program.n_vocab));
   }
   std::optional<OutputFile> output;
   if (!options.output.empty()) {
@@ -154,7 +154,7 @@ Status logits(LogitsOptions options) {
   if (output) {
     PUMICE_TRY_STATUS(output->finish());
     print_message("{}: {} positions x {} logits\n", options.output, n_tokens,
-                  session.model->program.n_vocab);
+                  opened.model->program.n_vocab);
   }
   if (options.model.profile) print_message(std::string_view(engine->profiler().table()));
   if (!comparison) return {};

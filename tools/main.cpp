@@ -76,7 +76,7 @@ Status print_help(const CLI::App& app, const CLI::ParseError& request) {
 Status run(int argc, char** argv) {
   CLI::App app("Pumice runs GGUF language models on any Vulkan 1.3 device.", "pumice");
   app.footer(
-      "A model may stand without -m or -hf, and the prompt behind it: pumice run FILE \"Once\".\n"
+      "A model needs no -m or -hf, and a prompt after it no -p: pumice run FILE \"Once\".\n"
       "Flags may also come from PUMICE_* environment variables or a config file; a flag beats\n"
       "the environment, which beats the file.\n"
       "Exit codes: 0 ok, 1 internal error, 2 usage, 3 no usable device, 4 bad file (read or\n"

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "engine/sizing.hpp"
+#include "host/sizing.hpp"
 #include "tools/terminal.hpp"
 
 namespace pumice::tools {
@@ -44,11 +44,11 @@ void ModelOptions::add_to(CLI::App& app, const std::string& default_math,
 }
 
 void ModelOptions::add_batch_sizes(CLI::App& app) {
-  app.add_option("-b,--batch-size", token_budget, "Most tokens computed in one step")
+  app.add_option("-b,--batch-size", token_budget, "Maximum tokens computed in one step")
       ->envname("PUMICE_BATCH_SIZE")
       ->capture_default_str()
       ->check(CLI::Range(kKvBlockTokens, 1u << 16));
-  app.add_option("--ubatch-size,--ub", chunk_tokens, "Most prompt tokens computed in one step")
+  app.add_option("--ubatch-size,--ub", chunk_tokens, "Maximum prompt tokens computed in one step")
       ->envname("PUMICE_UBATCH_SIZE")
       ->capture_default_str()
       ->check(CLI::Range(1u, 1u << 16));
@@ -107,25 +107,26 @@ KvTypes ModelOptions::kv_type() const {
   return {parse_kv_type(kv_type_k).value(), parse_kv_type(kv_type_v).value()};
 }
 
-Result<Session> open_session(const ModelOptions& options, const ModelSource& source,
-                             const Logger& logger, std::optional<EngineOptions> engine,
-                             std::shared_ptr<const ModelPlan> plan) {
-  PUMICE_TRY(DeviceRequest device, options.device.request(logger));
-  const SessionOptions session{.device = std::move(device),
-                               .cache_directory = cache_directory(),
-                               .remember_costs = options.remember_costs,
-                               .engine = std::move(engine),
-                               .plan = std::move(plan),
-                               .logger = logger};
+Result<host::OpenedModel> open_model(const ModelOptions& options, const ModelSource& source,
+                                     const Logger& logger, std::optional<EngineOptions> engine,
+                                     std::shared_ptr<const ModelPlan> plan) {
+  PUMICE_TRY(host::DeviceRequest device, options.device.request(logger));
+  const host::OpenOptions opened{.device = std::move(device),
+                                 .cache_directory = cache_directory(),
+                                 .remember_costs = options.remember_costs,
+                                 .engine = std::move(engine),
+                                 .plan = std::move(plan),
+                                 .logger = logger};
   logger.info("opening {}", options.model_name());
   ProgressBar bar("loading the model");
-  return Session::open(session, source,
-                       [&](uint64_t done, uint64_t total) { bar.update(done, total); });
+  return host::OpenedModel::open(opened, source,
+                                 [&](uint64_t done, uint64_t total) { bar.update(done, total); });
 }
 
-Result<std::unique_ptr<Engine>> make_engine(const Session& session, const EngineOptions& options) {
+Result<std::unique_ptr<Engine>> make_engine(const host::OpenedModel& opened,
+                                            const EngineOptions& options) {
   ProgressBar bar("compiling kernels");
-  return session.make_engine(options, [&](size_t done, size_t total) { bar.update(done, total); });
+  return opened.make_engine(options, [&](size_t done, size_t total) { bar.update(done, total); });
 }
 
 Result<OpenEngine> open_for_prompts(const ModelOptions& options, const ModelSource& source,
@@ -135,14 +136,15 @@ Result<OpenEngine> open_for_prompts(const ModelOptions& options, const ModelSour
   const bool finds_context = options.context_tokens == 0;
   engine_options.context_tokens = finds_context ? kKvBlockTokens : options.context_tokens;
   OpenEngine open;
-  PUMICE_TRY(open.session, open_session(options, source, logger, engine_options));
+  PUMICE_TRY(open.opened, open_model(options, source, logger, engine_options));
   PUMICE_TRY(const MemoryPlanner planner,
-             MemoryPlanner::of_loaded(*open.session.model, *open.session.device));
+             MemoryPlanner::of_loaded(*open.opened.model, *open.opened.device));
   if (finds_context) {
-    PUMICE_TRY(engine_options.context_tokens, context_of_machine(planner, engine_options, logger));
+    PUMICE_TRY(engine_options.context_tokens,
+               host::context_of_machine(planner, engine_options, logger));
   }
-  if (several) engine_options.kv_blocks = kv_blocks_for_reuse(planner, engine_options);
-  PUMICE_TRY(open.engine, make_engine(open.session, engine_options));
+  if (several) engine_options.kv_blocks = host::kv_blocks_for_reuse(planner, engine_options);
+  PUMICE_TRY(open.engine, make_engine(open.opened, engine_options));
   warn_beyond_training(engine_options.context_tokens, planner.program().context_length, logger);
   return open;
 }
@@ -163,8 +165,7 @@ void warn_beyond_training(uint32_t context_tokens, uint32_t trained_tokens, cons
 Result<uint32_t> context_for(const ModelOptions& options, const Program& program,
                              size_t prompt_tokens, uint32_t new_tokens, OverflowPolicy overflow) {
   if (options.context_tokens != 0) return options.context_tokens;
-  const Result<uint32_t> context =
-      pumice::context_for(program, prompt_tokens, new_tokens, overflow);
+  const Result<uint32_t> context = host::context_for(program, prompt_tokens, new_tokens, overflow);
   if (context.ok()) return *context;
   return make_error(context.error().code, "{} (-c {} goes beyond it)", context.error().message,
                     uint64_t{prompt_tokens} + new_tokens);

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "engine/engine.hpp"
-#include "engine/session.hpp"
+#include "host/opened_model.hpp"
 #include "models/model_source.hpp"
 #include "tools/device_options.hpp"
 #include "tools/hub_options.hpp"
@@ -29,7 +29,7 @@ struct ModelOptions {
   std::string kv_type_v;
   bool verbose = false;
   bool profile = false;
-  bool remember_costs = false;  ///< no flag: SessionOptions::remember_costs of the subcommand
+  bool remember_costs = false;  ///< no flag: OpenOptions::remember_costs of the subcommand
 
   /// `default_math`, `default_kv`: what the subcommand uses unless told otherwise.
   void add_to(CLI::App& app, const std::string& default_math, const std::string& default_kv);
@@ -52,17 +52,18 @@ struct ModelOptions {
 /// --invariant, the same wherever it is offered.
 CLI::Option* add_invariant(CLI::App& app, bool& invariant);
 
-/// Session::open for what the flags say, with a progress bar. `engine` and `plan` are
-/// those of SessionOptions.
-Result<Session> open_session(const ModelOptions& options, const ModelSource& source,
-                             const Logger& logger, std::optional<EngineOptions> engine = {},
-                             std::shared_ptr<const ModelPlan> plan = {});
+/// OpenedModel::open for what the flags say, with a progress bar. `engine` and `plan` are those of
+/// OpenOptions.
+Result<host::OpenedModel> open_model(const ModelOptions& options, const ModelSource& source,
+                                     const Logger& logger, std::optional<EngineOptions> engine = {},
+                                     std::shared_ptr<const ModelPlan> plan = {});
 
-/// Session::make_engine with a progress bar.
-Result<std::unique_ptr<Engine>> make_engine(const Session& session, const EngineOptions& options);
+/// OpenedModel::make_engine with a progress bar.
+Result<std::unique_ptr<Engine>> make_engine(const host::OpenedModel& opened,
+                                            const EngineOptions& options);
 
 struct OpenEngine {
-  Session session;
+  host::OpenedModel opened;
   std::unique_ptr<Engine> engine;
 };
 /// For prompts that are not known yet, or texts without an end: the window is -c or what the
@@ -77,7 +78,7 @@ std::string beyond_training(uint32_t context_tokens, uint32_t trained_tokens);
 /// That, as a warning. To be said once the engine is there: a refusal is one line.
 void warn_beyond_training(uint32_t context_tokens, uint32_t trained_tokens, const Logger& logger);
 
-/// The context to run with: -c, else pumice::context_for's. Errors: kDoesNotFit.
+/// The context to run with: -c, else host::context_for's. Errors: kDoesNotFit.
 Result<uint32_t> context_for(const ModelOptions& options, const Program& program,
                              size_t prompt_tokens, uint32_t new_tokens,
                              OverflowPolicy overflow = OverflowPolicy::kStop);

@@ -76,7 +76,7 @@ Result<TextWindows> choose_windows(const PerplexityOptions& options, const Token
     window_tokens = std::min(kDefaultWindow, trained_tokens);
   }
   if (window_tokens < TextWindows::kLeastWindow) {
-    return make_error(ErrorCode::kInvalidArgument, "-c {}: windows have {} tokens at least",
+    return make_error(ErrorCode::kInvalidArgument, "-c {}: windows have at least {} tokens",
                       window_tokens, TextWindows::kLeastWindow);
   }
   TextWindows windows;
@@ -203,14 +203,14 @@ Status perplexity(PerplexityOptions options) {
     logger.warning("windows of {} tokens: the model was made for {}", windows.window_tokens,
                    program.context_length);
   }
-  PUMICE_TRY(const Session session, open_session(options.model, file, logger, {}, plan));
+  PUMICE_TRY(const host::OpenedModel opened, open_model(options.model, file, logger, {}, plan));
   PUMICE_TRY(
       const std::unique_ptr<Engine> engine,
-      make_engine(session, window_options(windows, {.kv_type = options.model.kv_type(),
-                                                    .math = options.model.math_kind(),
-                                                    .token_budget = options.model.token_budget,
-                                                    .chunk_tokens = options.model.chunk_tokens,
-                                                    .profile = options.model.profile})));
+      make_engine(opened, window_options(windows, {.kv_type = options.model.kv_type(),
+                                                   .math = options.model.math_kind(),
+                                                   .token_budget = options.model.token_budget,
+                                                   .chunk_tokens = options.model.chunk_tokens,
+                                                   .profile = options.model.profile})));
   const InterruptGuard interrupt;  // before a file exists: an interrupted run removes it
   std::optional<bench::BaseWriter> writer;
   if (!options.base.empty() && !reader) {
@@ -221,7 +221,8 @@ Status perplexity(PerplexityOptions options) {
   const auto score = [&](size_t row, std::span<const float> logits) -> Status {
     const double nll = -bench::LogSoftmax(logits).of(logits[windows.target(row)]);
     if (!std::isfinite(nll)) {
-      return make_error(ErrorCode::kInternal, "the model's logits at row {} are no numbers", row);
+      return make_error(ErrorCode::kInternal, "the model's logits at row {} are NaN or infinite",
+                        row);
     }
     scores.nll[row] = nll;
     if (writer) PUMICE_TRY_STATUS(writer->write(row, logits));

@@ -10,8 +10,8 @@
 
 #include "base/output_file.hpp"
 #include "cache/token_cache.hpp"
-#include "engine/recovery.hpp"
-#include "engine/sizing.hpp"
+#include "host/recovery.hpp"
+#include "host/sizing.hpp"
 #include "models/vocabulary_loader.hpp"
 #include "tools/command.hpp"
 #include "tools/flag_values.hpp"
@@ -91,7 +91,7 @@ class Runner {
   Logger logger_;
   std::shared_ptr<const Tokenizer> tokenizer_;
   TokenCache token_cache_{kTokenCacheBytes};
-  std::optional<Recovery> recovery_;
+  std::optional<host::Recovery> recovery_;
   std::unique_ptr<Engine> engine_;
   Status output_;              ///< of what was printed last
   bool line_is_open_ = false;  ///< of text that was printed
@@ -108,7 +108,7 @@ Status Runner::open(const GgufFile& file, size_t prompt_tokens) {
   if (options_.repl || options_.n_predict < 0) {
     PUMICE_TRY(OpenEngine open,
                open_for_prompts(options_.model, file, logger_, engine_options, options_.repl));
-    recovery_.emplace(std::move(open.session), file);
+    recovery_.emplace(std::move(open.opened), file);
     engine_ = std::move(open.engine);
     return {};
   }
@@ -116,9 +116,10 @@ Status Runner::open(const GgufFile& file, size_t prompt_tokens) {
   PUMICE_TRY(engine_options.context_tokens,
              context_for(options_.model, plan->program(), prompt_tokens,
                          static_cast<uint32_t>(options_.n_predict), engine_options.overflow));
-  PUMICE_TRY(Session session, open_session(options_.model, file, logger_, engine_options, plan));
-  PUMICE_TRY(engine_, make_engine(session, engine_options));
-  recovery_.emplace(std::move(session), file);
+  PUMICE_TRY(host::OpenedModel opened,
+             open_model(options_.model, file, logger_, engine_options, plan));
+  PUMICE_TRY(engine_, make_engine(opened, engine_options));
+  recovery_.emplace(std::move(opened), file);
   warn_beyond_training(engine_options.context_tokens, plan->program().context_length, logger_);
   return {};
 }
@@ -246,7 +247,7 @@ Status Runner::run(RunOptions options) {
   Status status = repl ? runner.repl(file) : runner.once(file);
   if (runner.engine_) {
     print_stats(stats, *runner.engine_);
-    runner.recovery_->session().keep_for_next_run(*runner.engine_);
+    runner.recovery_->opened().keep_for_next_run(*runner.engine_);
   }
   return status;
 }
@@ -267,9 +268,10 @@ Command add_run(CLI::App& app) {
       "-e,--escape", options->escape,
       "Replace \\n \\r \\t \\\\ \\' \\\" and \\xHH in the prompt by what they stand for");
   command
-      ->add_option("-n,--predict", options->n_predict,
-                   "Most tokens to generate (-1: until the text ends or the context is full; -2: "
-                   "until it is full, whatever --overflow says)")
+      ->add_option(
+          "-n,--predict", options->n_predict,
+          "Maximum tokens to generate (-1: until the text ends or the context is full; -2: "
+          "until it is full, whatever --overflow says)")
       ->envname("PUMICE_PREDICT")
       ->capture_default_str()
       ->type_name("INT")

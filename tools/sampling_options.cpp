@@ -30,7 +30,8 @@ void SamplingOptions::add_to(CLI::App& app) {
       "Subtract this for each earlier occurrence");
   add("--presence-penalty", sampler.presence_penalty,
       "Subtract this from tokens already generated");
-  app.add_flag("--ignore-eos", ignore_eos, "Go on after the end-of-text token")->group("Sampling");
+  app.add_flag("--ignore-eos", ignore_eos, "Continue after the end-of-text token")
+      ->group("Sampling");
   app.add_option("--stop", stop_strings,
                  "End the text before this string (may be given several times)")
       ->expected(1)

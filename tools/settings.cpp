@@ -59,10 +59,9 @@ Result<std::optional<std::string>> read_settings(const std::string& file) {
     text.append(buffer, static_cast<size_t>(n));
   }
   ::close(descriptor);
-  if (!is_regular)
-    return cannot_read(file, "is not a regular file, and settings are read from one");
+  if (!is_regular) return cannot_read(file, "is not a regular file, which settings must be in");
   if (error_number != 0) return cannot_read(file, system_reason(error_number));
-  if (text.size() > kMostBytes) return cannot_read(file, "is larger than 1 MiB: no settings file");
+  if (text.size() > kMostBytes) return cannot_read(file, "is larger than the 1 MiB allowed");
   return std::optional(std::move(text));
 }
 
@@ -88,7 +87,7 @@ Result<Chosen> read_chosen(const CLI::App& app, const CLI::App& command, const s
     const std::string place = fmt::format("{} line {}", file, setting.line);
     if (setting.table.empty()) {
       return make_error(ErrorCode::kInvalidArgument,
-                        "{}: '{}' is of no subcommand; settings stand below one, as [run]", place,
+                        "{}: '{}' belongs to no subcommand; put it below one, such as [run]", place,
                         printable(setting.name));
     }
     const CLI::App* const its = find(setting.table);

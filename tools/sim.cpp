@@ -363,7 +363,7 @@ Command add_sim(CLI::App& app) {
   command->add_option("--device-model", options->device_model,
                       "JSON of what a step costs, or a scheduling profile (default: an "
                       "8-billion-parameter model on a large GPU)");
-  command->add_option("-b,--batch-size", options->token_budget, "Most tokens in a step")
+  command->add_option("-b,--batch-size", options->token_budget, "Maximum tokens in a step")
       ->capture_default_str()
       ->check(CLI::Range(1u, 1u << 20));
   command->add_option("--chunk", options->chunk_tokens, "Prompt tokens in a step, policy fixed")

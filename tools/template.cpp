@@ -96,7 +96,7 @@ Result<std::tm> parse_time(const std::string& text) {
     return time;
   }
   return make_error(ErrorCode::kInvalidArgument,
-                    "--now: '{}' is no time such as 2025-07-10 or 2025-07-10T12:00:00",
+                    "--now: '{}' is not a time such as 2025-07-10 or 2025-07-10T12:00:00",
                     printable(text, 40));
 }
 

@@ -118,7 +118,7 @@ class TomlParser {
   Status end_line() {
     PUMICE_TRY_STATUS(skip_comment());
     if (rest_.empty() || peek() == '\n' || rest_.starts_with("\r\n")) return {};
-    return wrong("'{}' follows what should end the line", here());
+    return wrong("unexpected '{}' at the end of the line", here());
   }
 
   Result<std::string> read_name() {
@@ -145,7 +145,7 @@ class TomlParser {
     if (!take("]")) return wrong("'{}' is not a table; one looks like [run]", shown);
     if (std::ranges::find(file_.tables, table, &std::pair<std::string, size_t>::first) !=
         file_.tables.end()) {
-      return wrong("the table [{}] is there twice", printable(table, kShownBytes));
+      return wrong("the table [{}] appears twice", printable(table, kShownBytes));
     }
     file_.tables.emplace_back(table, line_);
     return {};
@@ -161,7 +161,7 @@ class TomlParser {
       skip_blanks();
     }
     const std::string shown = printable(setting.name, kShownBytes);
-    if (peek() == '.') return wrong("'{}.': settings have no parts", shown);
+    if (peek() == '.') return wrong("'{}.': the name of a setting has no dots", shown);
     if (!take("=")) return wrong("'{}' has no value; one looks like predict = 100", shown);
     skip_blanks();
     const auto same = [&](const TomlSetting& other) {
@@ -201,7 +201,8 @@ class TomlParser {
     const std::optional<std::string> number = decimal(token);
     if (!is_boolean && !number) {
       return wrong(
-          "'{}' takes a text in quotes, a decimal number, true, false or a list of these, not '{}'",
+          "'{}' takes a string in quotes, a decimal number, true, false or a list of these, not "
+          "'{}'",
           name, here());
     }
     rest_.remove_prefix(token.size());
@@ -211,7 +212,7 @@ class TomlParser {
   /// In single quotes as it stands, in double quotes with escapes.
   Result<std::string> read_text() {
     if (rest_.starts_with("\"\"\"") || rest_.starts_with("'''")) {
-      return wrong("texts of several lines are not read; write \\n in double quotes");
+      return wrong("strings of several lines are not supported; write \\n in double quotes");
     }
     const char quote = peek();
     rest_.remove_prefix(1);
@@ -226,7 +227,7 @@ class TomlParser {
       if (c == quote) return text;
       text += c;
     }
-    return wrong("a text has no end: {} is missing", quote);
+    return wrong("a string does not end: {} is missing", quote);
   }
 
   Status read_escape(std::string& text) {

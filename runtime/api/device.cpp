@@ -8,7 +8,7 @@
 
 #include "api/handles.hpp"
 #include "api/structs.hpp"
-#include "engine/open_device.hpp"
+#include "host/open_device.hpp"
 
 namespace pumice::api {
 namespace {
@@ -26,7 +26,7 @@ pumice_device_info info_of(const vk::DeviceSnapshot& snapshot) {
 }
 
 Result<std::vector<pumice_device_info>> all_devices() {
-  PUMICE_TRY(const std::shared_ptr<vk::Instance> instance, open_instance({}, {}));
+  PUMICE_TRY(const std::shared_ptr<vk::Instance> instance, host::open_instance({}, {}));
   PUMICE_TRY(const std::vector<vk::DeviceSnapshot> snapshots, instance->snapshots());
   std::vector<pumice_device_info> infos;
   for (const vk::DeviceSnapshot& snapshot : snapshots) infos.push_back(info_of(snapshot));
@@ -53,11 +53,11 @@ ApiStatus list(pumice_device_info* devices, size_t capacity, size_t* n_devices) 
 
 Result<std::unique_ptr<pumice_device>> open(const pumice_device_options* given) {
   PUMICE_TRY(DeviceOptions options, read_device_options(given));
-  const auto open = [request = options.session.device, logger = options.session.logger] {
-    return open_device(request, logger);
+  const auto open = [request = options.open.device, logger = options.open.logger] {
+    return host::open_device(request, logger);
   };
   PUMICE_TRY(std::shared_ptr<vk::Device> device, open());
-  return make_device(std::move(device), std::move(options.session), open, std::move(options.log));
+  return make_device(std::move(device), std::move(options.open), open, std::move(options.log));
 }
 
 pumice_log_level level_of(LogLevel level) {
@@ -85,27 +85,28 @@ Result<DeviceOptions> read_device_options(const pumice_device_options* given) {
   PUMICE_TRY(const bool debug_log, read_bool(options.debug_log, "debug_log"));
   PUMICE_TRY(const bool low_priority, read_bool(options.low_priority, "low_priority"));
   PUMICE_TRY(std::filesystem::path whole_directory, absolute_path(directory));
-  auto log = std::make_shared<LogQueue>();
-  SessionOptions session{
+  auto log = std::make_shared<host::LogQueue>();
+  host::OpenOptions open{
       .cache_directory = std::move(whole_directory),
-      .logger = LogQueue::logger(log, debug_log ? LogLevel::kDebug : LogLevel::kInfo)};
-  session.device.selector = selector;
-  session.device.limits.device_budget_bytes = options.memory_bytes;
-  session.device.validation = validation;
-  session.device.low_priority = low_priority;
+      .logger = host::LogQueue::logger(log, debug_log ? LogLevel::kDebug : LogLevel::kInfo)};
+  open.device.selector = selector;
+  open.device.limits.device_budget_bytes = options.memory_bytes;
+  open.device.validation = validation;
+  open.device.low_priority = low_priority;
   if (options.hang_timeout_us != 0) {
-    session.device.hang_timeout_s = static_cast<double>(options.hang_timeout_us) * 1e-6;
+    open.device.hang_timeout_s = static_cast<double>(options.hang_timeout_us) * 1e-6;
   }
-  return DeviceOptions{std::move(session), std::move(log)};
+  return DeviceOptions{std::move(open), std::move(log)};
 }
 
 std::unique_ptr<pumice_device> make_device(std::shared_ptr<vk::Device> device,
-                                           SessionOptions options, DeviceOwner::Open reopen,
-                                           std::shared_ptr<LogQueue> log) {
+                                           host::OpenOptions options,
+                                           host::DeviceOwner::Open reopen,
+                                           std::shared_ptr<host::LogQueue> log) {
   auto handle = std::make_unique<pumice_device>();
   handle->log = std::move(log);
   handle->owner =
-      std::make_shared<DeviceOwner>(std::move(device), std::move(options), std::move(reopen));
+      std::make_shared<host::DeviceOwner>(std::move(device), std::move(options), std::move(reopen));
   return handle;
 }
 
@@ -153,7 +154,7 @@ pumice_status pumice_next_log(pumice_device* device, pumice_log* log) {
     PUMICE_TRY_STATUS(check_struct(log, "log"));
     write_struct(pumice_log{}, log);
     PUMICE_TRY_STATUS(check_handle(device, "device"));
-    LogQueue::Line& line = device->line;
+    host::LogQueue::Line& line = device->line;
     if (!device->log->take(line)) return {};
     write_struct(pumice_log{.struct_size = sizeof(pumice_log),
                             .level = level_of(line.level),

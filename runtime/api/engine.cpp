@@ -33,7 +33,8 @@ Result<OverflowPolicy> overflow_of(pumice_overflow overflow) {
     case PUMICE_OVERFLOW_TRUNCATE:
       return OverflowPolicy::kTruncateOldest;
     default:
-      return make_error(ErrorCode::kInvalidArgument, "overflow is {}: no such overflow", overflow);
+      return make_error(ErrorCode::kInvalidArgument,
+                        "unknown overflow {}: expected one of pumice_overflow", overflow);
   }
 }
 
@@ -46,7 +47,8 @@ Result<ServiceClass> service_class_of(pumice_service_class service_class) {
     case PUMICE_SERVICE_BATCH:
       return ServiceClass::kBatch;
     default:
-      return make_error(ErrorCode::kInvalidArgument, "service_class is {}: no such class",
+      return make_error(ErrorCode::kInvalidArgument,
+                        "unknown service_class {}: expected one of pumice_service_class",
                         service_class);
   }
 }
@@ -60,7 +62,8 @@ Result<EngineMode> mode_of(pumice_mode mode) {
     case PUMICE_MODE_BACKGROUND:
       return EngineMode::kBackground;
     default:
-      return make_error(ErrorCode::kInvalidArgument, "mode is {}: no such mode", mode);
+      return make_error(ErrorCode::kInvalidArgument, "unknown mode {}: expected one of pumice_mode",
+                        mode);
   }
 }
 
@@ -123,7 +126,7 @@ Result<std::unique_ptr<pumice_engine>> create(const pumice_model& model,
                                               const pumice_engine_options* given) {
   PUMICE_TRY(const EngineOptions engine_options,
              read_engine_options(given, "options", model.info.trained_context_tokens));
-  PUMICE_TRY(const Session session, session_of(model));
+  PUMICE_TRY(const host::OpenedModel session, opened_model(model));
   PUMICE_TRY(std::unique_ptr<Engine> engine, session.make_engine(engine_options));
   auto handle = std::make_unique<pumice_engine>();
   handle->host = std::make_unique<EngineHost>(model, std::move(engine));
@@ -192,7 +195,7 @@ Result<RequestInput> request_input_of(const pumice_request_options* given) {
   }
   if (!input.text.empty() + !input.tokens.empty() + !input.messages.empty() > 1) {
     return make_error(ErrorCode::kInvalidArgument,
-                      "a prompt is one of text, tokens and messages, not several");
+                      "give the prompt as text, tokens or messages, only one of them");
   }
   PUMICE_TRY(input.special, read_bool(options.special, "special"));
   input.max_new_tokens = options.max_new_tokens;

@@ -5,7 +5,7 @@
 #include <new>
 #include <utility>
 
-#include "api/session_note.hpp"
+#include "host/conversation_note.hpp"
 #include "text/text_stream.hpp"
 
 namespace pumice::api {
@@ -94,7 +94,7 @@ EngineHost::~EngineHost() = default;
 
 void EngineHost::keep_for_next_run() {
   if (broken_ != PUMICE_OK || model_.owner->options().cache_directory.empty()) return;
-  if (engine_->device() != nullptr) model_.recovery->session().keep_for_next_run(*engine_);
+  if (engine_->device() != nullptr) model_.recovery->opened().keep_for_next_run(*engine_);
 }
 
 /// Never 0, and never the same again.
@@ -384,7 +384,7 @@ ApiStatus EngineHost::recover() {
 }
 
 void EngineHost::see_device() {
-  const Session session = model_.recovery->session();
+  const host::OpenedModel session = model_.recovery->opened();
   const std::shared_ptr<vk::Device> device = engine_->device();
   const std::lock_guard lock(mutex_);
   stats_.is_lost = is_lost_;
@@ -541,17 +541,18 @@ ApiStatus EngineHost::sequence_of(pumice_session id, SavedSequence* sequence) co
     keep_what_was_said(*std::move(request), session);
   }
   const auto n_tokens = static_cast<uint32_t>(session.tokens.size());
-  *sequence = {.tokens = std::move(session.tokens),
-               .n_prompt = n_tokens - session.last.n_tokens,
-               .sampling = std::move(session.defaults.sampling),
-               .next_output_index = session.last.next_output_index,
-               .salt = std::move(session.defaults.salt),
-               .note = write_session_note({.service_class = session.defaults.service_class,
-                                           .priority = session.defaults.priority,
-                                           .max_tokens_per_s = session.defaults.max_tokens_per_s,
-                                           .delivery = session.defaults.delivery,
-                                           .held_bytes = session.last.held_bytes,
-                                           .conversation = std::move(session.conversation)})};
+  *sequence = {
+      .tokens = std::move(session.tokens),
+      .n_prompt = n_tokens - session.last.n_tokens,
+      .sampling = std::move(session.defaults.sampling),
+      .next_output_index = session.last.next_output_index,
+      .salt = std::move(session.defaults.salt),
+      .note = host::write_conversation_note({.service_class = session.defaults.service_class,
+                                             .priority = session.defaults.priority,
+                                             .max_tokens_per_s = session.defaults.max_tokens_per_s,
+                                             .delivery = session.defaults.delivery,
+                                             .held_bytes = session.last.held_bytes,
+                                             .conversation = std::move(session.conversation)})};
   return {};
 }
 
@@ -573,7 +574,7 @@ ApiStatus EngineHost::restore_session(std::span<const std::byte> bytes,
     PUMICE_TRY(sequence, engine_->restore(bytes, options));
     return {};
   }));
-  PUMICE_TRY(SessionNote note, read_session_note(sequence.note));
+  PUMICE_TRY(host::ConversationNote note, host::read_conversation_note(sequence.note));
   OpenSession session{.defaults = {.sampling = std::move(sequence.sampling),
                                    .service_class = note.service_class,
                                    .priority = note.priority,

@@ -5,11 +5,11 @@
 #include <memory>
 #include <string_view>
 
-#include "api/device_owner.hpp"
-#include "api/log_queue.hpp"
 #include "base/result.hpp"
-#include "engine/recovery.hpp"
-#include "engine/session.hpp"
+#include "host/device_owner.hpp"
+#include "host/log_queue.hpp"
+#include "host/opened_model.hpp"
+#include "host/recovery.hpp"
 #include "pumice/pumice.h"
 #include "text/conversation.hpp"
 #include "text/tokenizer.hpp"
@@ -30,17 +30,17 @@ enum class HandleKind : uint64_t {
 
 struct pumice_device {
   const pumice::api::HandleKind kind = pumice::api::HandleKind::kDevice;
-  std::shared_ptr<pumice::api::LogQueue> log;
-  pumice::api::LogQueue::Line line;  // that was given out last
-  std::shared_ptr<pumice::api::DeviceOwner> owner;
+  std::shared_ptr<pumice::host::LogQueue> log;
+  pumice::host::LogQueue::Line line;  // that was given out last
+  std::shared_ptr<pumice::host::DeviceOwner> owner;
 };
 
 struct pumice_model {
   const pumice::api::HandleKind kind = pumice::api::HandleKind::kModel;
-  std::shared_ptr<pumice::api::DeviceOwner> owner;  // of its device
+  std::shared_ptr<pumice::host::DeviceOwner> owner;  // of its device
   /// Of what it has there; engines go through it when that is lost.
-  std::shared_ptr<pumice::Recovery> recovery;
-  pumice::api::ModelRequest request;
+  std::shared_ptr<pumice::host::Recovery> recovery;
+  pumice::host::ModelRequest request;
   pumice_model_info info = {};
   std::shared_ptr<const pumice::Tokenizer> tokenizer;
   /// How messages become prompts, or why they cannot.
@@ -66,15 +66,15 @@ template <typename Handle>
 Status check_handle(const Handle* handle, std::string_view name) {
   if (handle == nullptr) return make_error(ErrorCode::kInvalidArgument, "{} is NULL", name);
   if (handle->kind != kKindOf<Handle>) {
-    return make_error(ErrorCode::kInvalidArgument, "{} is no such handle", name);
+    return make_error(ErrorCode::kInvalidArgument, "{} is a handle of another kind", name);
   }
   return {};
 }
 
 /// What a host asks for of a device, and where what it has to say goes.
 struct DeviceOptions {
-  SessionOptions session;
-  std::shared_ptr<LogQueue> log;
+  host::OpenOptions open;
+  std::shared_ptr<host::LogQueue> log;
 };
 /// NULL: the default. Errors: kInvalidArgument.
 Result<DeviceOptions> read_device_options(const pumice_device_options* given);
@@ -83,8 +83,9 @@ Result<DeviceOptions> read_device_options(const pumice_device_options* given);
 /// `options.cache_directory`.
 /// `reopen`: as DeviceOwner has it.
 std::unique_ptr<pumice_device> make_device(std::shared_ptr<vk::Device> device,
-                                           SessionOptions options, DeviceOwner::Open reopen,
-                                           std::shared_ptr<LogQueue> log);
+                                           host::OpenOptions options,
+                                           host::DeviceOwner::Open reopen,
+                                           std::shared_ptr<host::LogQueue> log);
 
 /// `given`, an argument of that name; NULL: the default. Errors: kInvalidArgument.
 Result<EngineOptions> read_engine_options(const pumice_engine_options* given, std::string_view name,
@@ -92,6 +93,6 @@ Result<EngineOptions> read_engine_options(const pumice_engine_options* given, st
 
 /// The model on the device as it is now, which was perhaps lost or replaced. Errors: kDeviceLost;
 /// those of loading.
-Result<Session> session_of(const pumice_model& model);
+Result<host::OpenedModel> opened_model(const pumice_model& model);
 
 }  // namespace pumice::api

@@ -54,15 +54,16 @@ Result<std::unique_ptr<pumice_model>> load(const pumice_device& device,
   model->request = {.path = std::move(whole_path),
                     .engine = std::move(engine),
                     .engine_may_differ = options.engine == nullptr};
-  PUMICE_TRY(Session session, device.owner->load(model->request, plan));
-  const std::shared_ptr<const Model> loaded = session.model;
+  PUMICE_TRY(host::OpenedModel opened, device.owner->load(model->request, plan));
+  const std::shared_ptr<const Model> loaded = opened.model;
   const auto reload = [owner = model->owner, request = model->request] {
     return owner->load(request);
   };
   // One try, and as many losses as there are: hosts that poll are not to sleep in it.
-  model->recovery = std::make_shared<Recovery>(
-      std::move(session), reload,
-      RecoveryOptions{.attempts = 1, .losses_in_a_row = std::numeric_limits<uint32_t>::max()});
+  model->recovery = std::make_shared<host::Recovery>(
+      std::move(opened), reload,
+      host::RecoveryOptions{.attempts = 1,
+                            .losses_in_a_row = std::numeric_limits<uint32_t>::max()});
   device.owner->add(model->recovery, model->request);
   model->tokenizer = std::make_shared<const Tokenizer>(std::move(tokenizer));
   model->format =
@@ -102,14 +103,14 @@ ApiStatus detokenize_to(const pumice_model* model, const uint32_t* tokens, size_
 
 }  // namespace
 
-Result<Session> session_of(const pumice_model& model) {
-  Session session = model.recovery->session();
-  const bool is_current = session.device != nullptr && !session.device->is_lost() &&
-                          session.device == model.owner->device();
-  if (is_current) return session;
-  session = {};  // which would keep it
+Result<host::OpenedModel> opened_model(const pumice_model& model) {
+  host::OpenedModel opened = model.recovery->opened();
+  const bool is_current = opened.device != nullptr && !opened.device->is_lost() &&
+                          opened.device == model.owner->device();
+  if (is_current) return opened;
+  opened = {};  // which would keep it
   PUMICE_TRY_STATUS(model.recovery->replace([&] { return model.owner->load(model.request); }, {}));
-  return model.recovery->session();
+  return model.recovery->opened();
 }
 
 }  // namespace pumice::api

@@ -95,6 +95,6 @@ const char* pumice_status_name(pumice_status status) {
     case PUMICE_TOO_SMALL:
       return "PUMICE_TOO_SMALL";
     default:
-      return "no status of Pumice";
+      return "unknown status";
   }
 }

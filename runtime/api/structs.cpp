@@ -10,12 +10,12 @@ namespace pumice::api {
 Result<std::string_view> read_string(pumice_string string, std::string_view name) {
   if (string.data == nullptr) {
     if (string.length == 0) return std::string_view();
-    return make_error(ErrorCode::kInvalidArgument, "{} is NULL and has a length", name);
+    return make_error(ErrorCode::kInvalidArgument, "{} is NULL, but its length is not 0", name);
   }
   const size_t length = string.length == PUMICE_NUL ? std::strlen(string.data) : string.length;
   if (length > kMaxInputBytes) {
-    return make_error(ErrorCode::kInvalidArgument, "{} of {} bytes is longer than {}", name, length,
-                      kMaxInputBytes);
+    return make_error(ErrorCode::kInvalidArgument, "{} has {} bytes, at most {} are allowed", name,
+                      length, kMaxInputBytes);
   }
   return std::string_view(string.data, length);
 }
@@ -24,14 +24,14 @@ Result<std::string_view> read_text(pumice_string string, std::string_view name) 
   PUMICE_TRY(const std::string_view text, read_string(string, name));
   const size_t n_valid = valid_utf8_bytes(text);
   if (n_valid == text.size()) return text;
-  return make_error(ErrorCode::kInvalidArgument, "{} is not UTF-8: see byte {} of {}", name,
+  return make_error(ErrorCode::kInvalidArgument, "{} is not valid UTF-8 at byte {} of {}", name,
                     n_valid, text.size());
 }
 
 Result<std::string_view> read_path(pumice_string string, std::string_view name) {
   PUMICE_TRY(const std::string_view path, read_string(string, name));
   if (path.find('\0') == path.npos) return path;
-  return make_error(ErrorCode::kInvalidArgument, "{} has a NUL inside", name);
+  return make_error(ErrorCode::kInvalidArgument, "{} contains a NUL byte", name);
 }
 
 Result<std::filesystem::path> absolute_path(std::string_view path) {
@@ -39,8 +39,8 @@ Result<std::filesystem::path> absolute_path(std::string_view path) {
   std::error_code error;
   std::filesystem::path whole = std::filesystem::absolute(path, error);
   if (!error) return whole;
-  return make_error(ErrorCode::kBadFile, "{}: the current folder cannot be told: {}",
-                    printable(path), error.message());
+  return make_error(ErrorCode::kBadFile, "{}: cannot find the current folder: {}", printable(path),
+                    error.message());
 }
 
 Result<bool> read_bool(pumice_bool value, std::string_view name) {

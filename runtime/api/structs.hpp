@@ -42,8 +42,8 @@ Result<T> read_struct(const T* value, std::string_view name) {
   for (size_t i = sizeof(T); i < size; ++i) {
     if (bytes[i] != 0) {
       return make_error(ErrorCode::kInvalidArgument,
-                        "{} was made for a newer library and sets what {} does not know", name,
-                        pumice_version());
+                        "{} was made for a newer library and sets fields that {} does not have",
+                        name, pumice_version());
     }
   }
   T copy{};
@@ -87,8 +87,7 @@ Result<bool> read_bool(pumice_bool value, std::string_view name);
 template <typename T>
 Result<std::span<const T>> read_array(const T* data, size_t count, std::string_view name) {
   if (data == nullptr && count > 0) {
-    return make_error(ErrorCode::kInvalidArgument, "{} are NULL and their number is {}", name,
-                      count);
+    return make_error(ErrorCode::kInvalidArgument, "{} is NULL, but its count is {}", name, count);
   }
   if (count > kMaxInputBytes / sizeof(T)) {
     return make_error(ErrorCode::kInvalidArgument, "{} {} are more than {}", count, name,
@@ -113,7 +112,7 @@ ApiStatus write_array(std::span<const T> values, T* out, size_t capacity, size_t
 template <typename T>
 Status check_output_array(const T* out, size_t capacity, size_t* count) {
   if (count == nullptr) {
-    return make_error(ErrorCode::kInvalidArgument, "where the number goes is NULL");
+    return make_error(ErrorCode::kInvalidArgument, "the pointer to the count is NULL");
   }
   *count = 0;
   if (out == nullptr && capacity > 0) {

@@ -116,7 +116,7 @@ vk::HostAllocator allocator_of(Lent& lent) {
 }
 
 Result<std::shared_ptr<vk::Device>> adopt(const pumice_vulkan_device& host,
-                                          const SessionOptions& options) {
+                                          const host::OpenOptions& options) {
   auto lent = std::make_shared<Lent>(Lent{.host = host});
   vk::HostDevice device{.get_instance_proc_addr = host.get_instance_proc_addr,
                         .instance = host.instance,
@@ -140,19 +140,18 @@ Result<std::unique_ptr<pumice_device>> open(const pumice_vulkan_device* given,
                                             const pumice_device_options* given_options) {
   PUMICE_TRY(const pumice_vulkan_device host, read_struct(given, "host"));
   PUMICE_TRY(DeviceOptions options, read_device_options(given_options));
-  const DeviceRequest& request = options.session.device;
+  const host::DeviceRequest& request = options.open.device;
   if (!request.selector.empty() || request.validation || request.low_priority) {
     return make_error(
         ErrorCode::kInvalidArgument,
-        "selector, validation and low_priority are for a device that is not the host's");
+        "selector, validation and low_priority cannot be set for a device that the host lends");
   }
-  PUMICE_TRY(std::shared_ptr<vk::Device> device, adopt(host, options.session));
-  return make_device(std::move(device), std::move(options.session), nullptr,
-                     std::move(options.log));
+  PUMICE_TRY(std::shared_ptr<vk::Device> device, adopt(host, options.open));
+  return make_device(std::move(device), std::move(options.open), nullptr, std::move(options.log));
 }
 
-ApiStatus replace(DeviceOwner& owner, const pumice_vulkan_device* given) {
-  if (!owner.is_lent()) return invalid("device is not one that a host lent");
+ApiStatus replace(host::DeviceOwner& owner, const pumice_vulkan_device* given) {
+  if (!owner.is_lent()) return invalid("device was not lent by a host");
   PUMICE_TRY(const pumice_vulkan_device host, read_struct(given, "host"));
   PUMICE_TRY(std::shared_ptr<vk::Device> device, adopt(host, owner.options()));
   return owner.replace(std::move(device));

@@ -78,7 +78,7 @@ class JsonBuilder {
   }
   bool end_object() {
     if (const std::string* const twice = name_that_stands_twice(open_.back().members)) {
-      return fail(fmt::format("the name \"{}\" stands twice in the object that ends",
+      return fail(fmt::format("the name \"{}\" appears twice in the object that ends",
                               printable(*twice, 40)));
     }
     auto& object = open_.back().value.template get_ref<typename Json::object_t&>();
@@ -116,8 +116,7 @@ class JsonBuilder {
 
   bool fail(std::string_view what) { return fail(what, n_taken_); }
   bool fail(std::string_view what, size_t position) {
-    error_ = make_error(ErrorCode::kBadFile, "not JSON that can be read, at byte {}: {}", position,
-                        what);
+    error_ = make_error(ErrorCode::kBadFile, "cannot read JSON at byte {}: {}", position, what);
     return false;
   }
 

@@ -203,8 +203,8 @@ Result<DeviceState::MemoryTarget> DeviceState::memory_within(uint64_t budget_byt
   if (const uint64_t smallest = needed(target); budget_bytes < smallest) {
     return make_error(
         ErrorCode::kDoesNotFit,
-        "a memory budget of {} cannot be met, {} ({} bytes) is the smallest: {} are {}activations "
-        "and tables, which stay, and {} the least of KV",
+        "a memory budget of {} cannot be met; the smallest is {} ({} bytes): {} for {}activations "
+        "and tables, which cannot move, and {} for the smallest KV cache",
         memory_text(budget_bytes), memory_text(smallest), smallest, memory_text(stays),
         placed.can_move() ? "" : "weights (this device has no other memory for them), ",
         memory_text(smallest - stays));

@@ -40,10 +40,10 @@ Result<std::unique_ptr<Embedder>> Embedder::create(std::shared_ptr<vk::PipelineL
                                                    const vk::PipelineLibrary::Progress& progress) {
   if (!model->program.pooling) {
     return make_error(ErrorCode::kInvalidArgument,
-                      "the model was loaded to write text, not to embed it");
+                      "the model was loaded to generate text, not to embed it");
   }
   if (options.step_tokens == 0) {
-    return make_error(ErrorCode::kInvalidArgument, "steps of no tokens");
+    return make_error(ErrorCode::kInvalidArgument, "step_tokens must not be 0");
   }
   std::unique_ptr<Embedder> embedder(new Embedder(std::move(pipelines), std::move(model), options));
   PUMICE_TRY_STATUS(embedder->allocate());
@@ -199,8 +199,8 @@ Result<std::vector<std::vector<float>>> Embedder::embed(std::span<const std::vec
       vectors.push_back(pool(*program().pooling, of_text, width()));
       if (!std::ranges::all_of(vectors.back(), [](float x) { return std::isfinite(x); })) {
         return make_error(ErrorCode::kInternal,
-                          "text {}: the model gives numbers that are not finite (pumice info "
-                          "--self-test tells whether the driver computes as it should)",
+                          "text {}: the model produced NaN or infinity (pumice info --self-test "
+                          "checks whether the driver computes correctly)",
                           vectors.size());
       }
     }

@@ -151,8 +151,9 @@ Status Engine::rebuild(std::shared_ptr<vk::PipelineLibrary> pipelines,
         std::unique_ptr<DeviceState> device,
         DeviceState::create(pipelines, model, options_, progress, scheduler().cache().n_blocks()));
     if (device->cache_options().model != scheduler().cache().options().model) {
-      return make_error(ErrorCode::kInvalidArgument,
-                        "an engine goes on with the model and the arithmetic that it began with");
+      return make_error(
+          ErrorCode::kInvalidArgument,
+          "an engine can only be rebuilt with the model and the arithmetic it was made with");
     }
     device_ = std::move(device);
     // Slabs of another device may be larger.
@@ -330,8 +331,8 @@ void Engine::look_at_memory() {
   if (!driver || !driver->is_overcommitted() || was_overcommitted) return;
   ++memory_.n_overcommitted;
   options_.logger.warning(
-      "the driver leaves this process {} of device memory, and it uses {}: "
-      "memory may be moved out of the device, and everything be slow",
+      "the driver grants this process {} of device memory and it uses {}: the driver may move "
+      "memory off the device, which makes everything slow",
       memory_text(driver->budget_bytes), memory_text(driver->used_bytes));
 }
 
@@ -378,7 +379,7 @@ Status Engine::save_prompt_cache() {
 Result<SavedSequence> Engine::sequence(RequestId id) const {
   const GenerationRequest* request = requests_->find(id);
   if (request == nullptr) {
-    return make_error(ErrorCode::kInvalidArgument, "request {} is not under way", id);
+    return make_error(ErrorCode::kInvalidArgument, "there is no request {}, or it has ended", id);
   }
   const std::span<const TokenId> tokens = requests_->tokens(id);
   return SavedSequence{.tokens = {tokens.begin(), tokens.end()},

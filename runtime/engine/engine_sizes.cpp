@@ -31,7 +31,7 @@ Status check_sizes(const EngineOptions& options) {
         Limit{options.token_budget, kMostStepTokens, "tokens in a step"},
         Limit{options.context_tokens, kMostContextTokens, "tokens of context"}}) {
     if (limit.value > limit.most) {
-      return make_error(ErrorCode::kInvalidArgument, "{} {} are more than the {} that can be",
+      return make_error(ErrorCode::kInvalidArgument, "{} {} are more than the limit of {}",
                         limit.value, limit.what, limit.most);
     }
   }

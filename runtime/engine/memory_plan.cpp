@@ -180,7 +180,7 @@ Result<MemoryPlan> MemoryPlanner::plan_all(const EngineOptions& options) const {
     plan.obstacle = fmt::format("needs {} in one piece, and {} has pieces of {}",
                                 memory_text(largest), device_.name, memory_text(slab_bytes));
   } else if (sizes.step.attention_items > device_.max_items) {
-    plan.obstacle = fmt::format("is {} pieces of attention, and {} dispatches {}",
+    plan.obstacle = fmt::format("takes {} pieces of attention, and {} can dispatch {}",
                                 sizes.step.attention_items, device_.name, device_.max_items);
   }
   return plan;
@@ -231,8 +231,10 @@ std::string MemoryPlanner::what_would_fit(const EngineOptions& options) const {
     if (device_.beside && !weights_.pieces.empty()) {
       const uint64_t too_many =
           weights_.allocated_bytes() - std::min(weights_.allocated_bytes(), device_.free_bytes);
-      if (too_many <= device_.beside_bytes) return "no context fits, even with weights beside it";
-      return fmt::format("the weights alone are too large, also for the {} beside it",
+      if (too_many <= device_.beside_bytes) {
+        return "no context fits, even with weights in host memory";
+      }
+      return fmt::format("the weights alone are too large, even with the {} of host memory",
                          memory_text(device_.beside_bytes));
     }
     return weights_.allocated_bytes() > device_.free_bytes ? "the weights alone are too large"

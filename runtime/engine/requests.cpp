@@ -31,7 +31,8 @@ Status Requests::check(const GenerationRequest& request) const {
   }
   if (request.n_output_in_prompt > request.prompt.size() ||
       (request.n_output_in_prompt > 0 && request.on_logits)) {
-    return make_error(ErrorCode::kInvalidArgument, "{} output tokens in a prompt of {}{}",
+    return make_error(ErrorCode::kInvalidArgument,
+                      "n_output_in_prompt is {} in a prompt of {} tokens{}",
                       request.n_output_in_prompt, request.prompt.size(),
                       request.on_logits ? " whose logits are wanted" : "");
   }

@@ -96,8 +96,8 @@ Status check_whole(std::span<const std::byte> bytes, const Header& header) {
                       header.version, kVersion);
   }
   if (header.n_bytes != bytes.size()) {
-    return make_error(ErrorCode::kBadFile, "saved conversation: {} bytes of {}", bytes.size(),
-                      header.n_bytes);
+    return make_error(ErrorCode::kBadFile, "saved conversation: {} of {} bytes are there",
+                      bytes.size(), header.n_bytes);
   }
   if (header.checksum != checksum_of(bytes, header)) {
     return refused("damaged: its checksum does not match");
@@ -164,8 +164,8 @@ GenerationRequest continuation(SavedSequence sequence, uint32_t max_new_tokens) 
 
 Status check_saved_sequence(const SavedSequence& sequence, uint32_t n_vocab) {
   if (sequence.n_prompt > sequence.tokens.size()) {
-    return make_error(ErrorCode::kInvalidArgument, "a prompt of {} tokens of {}", sequence.n_prompt,
-                      sequence.tokens.size());
+    return make_error(ErrorCode::kInvalidArgument, "n_prompt is {}, but there are {} tokens",
+                      sequence.n_prompt, sequence.tokens.size());
   }
   for (const TokenId token : sequence.tokens) {
     if (token < n_vocab) continue;
@@ -229,12 +229,12 @@ Result<OpenedSequence> open_saved_sequence(std::span<const std::byte> bytes,
   std::memcpy(&header, bytes.data(), sizeof(header));
   if (header.magic != kMagic) return not_one();
   PUMICE_TRY_STATUS(check_whole(bytes, header));
-  if (header.model != binding.model) return refused("of another model");
+  if (header.model != binding.model) return refused("it belongs to another model");
   const bool has_state = same_state(header, binding.state);
   if (!has_state && !options.tokens_only) {
     return refused(
-        "its state is of another KV type, layout or arithmetic; with tokens_only its tokens are "
-        "computed again");
+        "its state has another KV type, layout or arithmetic; tokens_only computes it again from "
+        "the tokens");
   }
   PUMICE_TRY(const size_t offset, pages_offset(header, bytes.size()));
   OpenedSequence opened;
@@ -244,7 +244,7 @@ Result<OpenedSequence> open_saved_sequence(std::span<const std::byte> bytes,
   const size_t n_pages = groups.prefix_pages(header.state_tokens).size();
   if (opened.pages.size() % header.block_bytes != 0 ||
       opened.pages.size() / header.block_bytes != n_pages) {
-    return refused("it does not have the pages of its state");
+    return refused("its pages do not match its state");
   }
   opened.sequence.state_tokens = header.state_tokens;
   return opened;

@@ -49,7 +49,7 @@ void Stepper::grow_kv() {
   kv_blocks_wanted_ = device_.kv().n_blocks();
   PUMICE_CHECK(requests_.scheduler().cache().resize(kv_blocks_wanted_), "a cache that grows");
   if (!grown.ok() && !std::exchange(told_of_refusal_, true)) {
-    options_.logger.warning("KV memory grows to {} of {} blocks only: {}", kv_blocks_wanted_,
+    options_.logger.warning("KV memory could grow to only {} of {} blocks: {}", kv_blocks_wanted_,
                             device_.kv().most_blocks(), grown.error().message);
   }
   if (grown.ok()) told_of_refusal_ = false;

@@ -381,8 +381,9 @@ Status GgufFile::check_parts(std::span<const std::filesystem::path> paths) {
   if (!duplicate.empty()) {
     const auto last =
         std::ranges::find(tensors_.rbegin(), tensors_.rend(), duplicate, &GgufTensor::name);
-    return bad(paths[last->part], fmt::format("tensor '{}': a part before it has one of that name",
-                                              printable(duplicate)));
+    return bad(paths[last->part],
+               fmt::format("tensor '{}': an earlier part has a tensor of that name",
+                           printable(duplicate)));
   }
   const Result<uint64_t> n_tensors = get<uint64_t>("split.tensors.count");
   if (!n_tensors.ok()) return bad(paths[0], n_tensors.error().message);

@@ -13,7 +13,7 @@ Result<GgufPart> part_of(const GgufFile& file) {
                       GgufPart::kMaxCount);
   }
   if (index >= count) {
-    return make_error(ErrorCode::kBadFile, "split.no: there is no part {} among {}, from 0 on",
+    return make_error(ErrorCode::kBadFile, "split.no: there is no part {} of {} (the first is 0)",
                       index, count);
   }
   return GgufPart{.number = index + 1, .count = count};
@@ -29,8 +29,8 @@ Result<std::filesystem::path> path_of_part(const std::filesystem::path& path, co
   const std::string suffix = part_suffix(own);
   if (!name.ends_with(suffix)) {
     return make_error(ErrorCode::kBadFile,
-                      "{}: is part {} of {} of a model, and the name of such a file ends in {}; "
-                      "without it the others are not found",
+                      "{}: is part {} of {} of a model, so its name must end in {} for the other "
+                      "parts to be found",
                       name, own.number, own.count, suffix);
   }
   return std::filesystem::path(name.substr(0, name.size() - suffix.size()) +

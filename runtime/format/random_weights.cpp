@@ -224,7 +224,7 @@ uint64_t random_key(uint64_t seed, std::string_view name) {
 RandomWeights::RandomWeights(const WeightType& type, uint64_t key, float deviation, float mean)
     : type_(type), key_(key) {
   if (const BlockShape* shape = shape_of(type)) {
-    PUMICE_CHECK(mean == 0, "quantised random weights have mean 0");
+    PUMICE_CHECK(mean == 0, "quantised random weights need mean 0");
     const double quant_deviation = deviation / std::sqrt(shape->quant_square);
     if (type.name == kMxfp4) {
       make_exponents(quant_deviation);

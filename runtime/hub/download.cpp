@@ -64,8 +64,8 @@ bool is_transient(int status) { return status == 408 || status == 429 || status 
 
 std::string reason_of(const HttpResponse& response) {
   if (!response.failure.empty()) return response.failure;
-  if (response.status == 429) return "the server is asked too often (HTTP 429)";
-  return fmt::format("the server answers HTTP {}", response.status);
+  if (response.status == 429) return "too many requests (HTTP 429)";
+  return fmt::format("the server answered HTTP {}", response.status);
 }
 
 bool is_sha256(std::string_view text) {
@@ -116,8 +116,8 @@ class FileDownload {
       if (!std::exchange(may_begin_anew, false)) {
         ::unlink(path_.c_str());
         return make_error(ErrorCode::kBadFile,
-                          "{}: what was downloaded has another checksum than the server names "
-                          "({}… instead of {}…) and is thrown away; try again later",
+                          "{}: the checksum of the download is not the server's ({}… instead of "
+                          "{}…), so it was deleted; try again later",
                           name(), found.substr(0, kDigitsInName), sha256_.substr(0, kDigitsInName));
       }
     }
@@ -199,7 +199,7 @@ class FileDownload {
       if (response.status == 416) {
         PUMICE_TRY_STATUS(begin_anew());  // it has less than it listed, or cannot continue
       } else if (is_success(response.status)) {
-        reason = "the server ended early";
+        reason = "the server closed the connection early";
       } else if (!is_transient(response.status)) {
         return source_.refusal(response.status);
       }
@@ -207,8 +207,8 @@ class FileDownload {
     const Status status = attempts.wait(response, reason);
     if (status.ok()) return {};
     return make_error(status.error().code,
-                      "{}: {} of {} bytes came: {}; the same command continues", name(), done_,
-                      file_.size_bytes, status.error().message);
+                      "{}: {} of {} bytes arrived: {}; run the same command to continue", name(),
+                      done_, file_.size_bytes, status.error().message);
   }
 
   /// Before the body: whether it continues what is there, or everything comes again.
@@ -218,13 +218,13 @@ class FileDownload {
     const bool continues = response.status == 206;
     if (continues &&
         (done_ == 0 || !describes(response.content_range, {done_, file_.size_bytes}))) {
-      complaint_ = "the server sends another part than was asked for";
+      complaint_ = "the server sent a different part than requested";
       failed_ = begin_anew();  // perhaps it can send everything
       return false;
     }
     const uint64_t expected = file_.size_bytes - (continues ? done_ : 0);
     if (response.content_length && *response.content_length != expected) {
-      complaint_ = fmt::format("the server sends {} bytes, its list says {}",
+      complaint_ = fmt::format("the server sent {} bytes, its list says {}",
                                *response.content_length, expected);
       return false;
     }
@@ -235,7 +235,7 @@ class FileDownload {
 
   bool write(std::span<const std::byte> bytes) {
     if (bytes.size() > file_.size_bytes - done_) {
-      complaint_ = "the server sends more than its list says";
+      complaint_ = "the server sent more than its list says";
       failed_ = begin_anew();
       return false;
     }

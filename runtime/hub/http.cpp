@@ -314,7 +314,7 @@ Result<HttpResponse> HttpClient::get(const HttpRequest& request,
     const std::string next = origin_of(url);
     if (next.empty() || (origin.starts_with("https:") && !next.starts_with("https:"))) {
       return make_error(ErrorCode::kBadFile, "{}: redirects to {}, which is not followed",
-                        printable(origin), next.empty() ? "no http address" : printable(next));
+                        printable(origin), next.empty() ? "not an http address" : printable(next));
     }
   }
   return make_error(ErrorCode::kBadFile, "{}: more than {} redirections", printable(own_origin),

@@ -30,7 +30,7 @@ Error refusal(int status, const ModelName& name, const HubOptions& options) {
     return make_error(ErrorCode::kBadFile, "{}: there is no such model; is the name right?", page);
   }
   if (status != 401 && status != 403) {
-    return make_error(ErrorCode::kBadFile, "{}: the server answers HTTP {}", page, status);
+    return make_error(ErrorCode::kBadFile, "{}: the server answered HTTP {}", page, status);
   }
   if (options.token.empty()) {
     return make_error(ErrorCode::kBadFile,
@@ -72,7 +72,8 @@ Result<Hub> Hub::create(HubOptions options) {
                       printable(options.endpoint));
   }
   if (!is_token(options.token)) {
-    return make_error(ErrorCode::kInvalidArgument, "HF_TOKEN has characters that no token has");
+    return make_error(ErrorCode::kInvalidArgument,
+                      "HF_TOKEN contains characters that a token cannot have");
   }
   if (options.directory.empty()) {
     return make_error(ErrorCode::kInvalidArgument,

@@ -29,9 +29,10 @@ Result<Program> without_output(Program program) {
     const bool is_passed_through = std::holds_alternative<op::Scale>(maker->what) ||
                                    std::holds_alternative<op::SoftCap>(maker->what);
     if (!is_passed_through) {
-      return make_error(ErrorCode::kBadFile,
-                        "architecture {}: its logits are no product, so it has no embeddings",
-                        program.architecture);
+      return make_error(
+          ErrorCode::kBadFile,
+          "architecture {}: its logits do not come from a matrix product, so it has no embeddings",
+          program.architecture);
     }
     value = op_inputs(maker->what)[0];
   }
@@ -60,8 +61,8 @@ Result<Program> build_embedding_program(const ModelSource& source, std::optional
     if (!pooling) {
       return make_error(ErrorCode::kInvalidArgument,
                         "not an embedding model: architecture {} writes text, and the file has no "
-                        "{}.pooling_type; to embed with it all the same say how its tokens' "
-                        "vectors become one (--pooling last or mean)",
+                        "{}.pooling_type; to embed with it anyway, say how its tokens are pooled "
+                        "(--pooling last or mean)",
                         program.architecture, program.architecture);
     }
     PUMICE_TRY(program, without_output(std::move(program)));

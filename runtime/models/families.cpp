@@ -102,10 +102,9 @@ Result<Program> build_program(const ModelSource& source) {
 Result<Program> build_prediction(const ModelSource& source) {
   PUMICE_TRY(const ModelFamily* const family, family_of(source));
   if (!std::holds_alternative<BuildPart>(family->build)) {
-    return make_error(
-        ErrorCode::kBadFile,
-        "architecture {}: what blocks that predict further tokens compute is not known",
-        family->architecture);
+    return make_error(ErrorCode::kBadFile,
+                      "architecture {}: blocks that predict further tokens are not supported",
+                      family->architecture);
   }
   return build(*family, source, ModelPart::kPrediction);
 }

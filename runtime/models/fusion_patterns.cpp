@@ -7,9 +7,10 @@
 namespace pumice {
 
 Error cannot_be_lowered(const Program& program, const std::string& reason) {
-  return make_error(ErrorCode::kBadFile,
-                    "architecture {}: Pumice can describe and check this model, not run it yet: {}",
-                    program.architecture, reason);
+  return make_error(
+      ErrorCode::kBadFile,
+      "architecture {}: Pumice can describe and check this model but not run it yet: {}",
+      program.architecture, reason);
 }
 
 FusionPatterns::FusionPatterns(const Program& program, const FusionRules& rules)

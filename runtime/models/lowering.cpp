@@ -86,7 +86,7 @@ Result<Lowered> Lowering::run() {
   if (program_.pooling) views_[program_.logits] = whole(program_.logits, "output");
   const std::optional<View> logits = views_[program_.logits];
   if (!logits || !is_whole(program_.logits) || rows_of(*logits) != RowSet::kLogits) {
-    return cannot_be_lowered(program_, "its logits are not what its last operation gives");
+    return cannot_be_lowered(program_, "its logits are not the result of its last operation");
   }
   lowered_.logits = logits->buffer;
   find_uses();

@@ -200,7 +200,7 @@ Result<ModelDimensions> Metadata::read_latent_dimensions(LatentSource& latent,
              heads_of_eights(has_own ? "attention.value_length_mla" : "attention.value_length",
                              kMaxHeadDim));
   if (latent.n_turning >= config.head_dim) {
-    return make_error(ErrorCode::kBadFile, "{}: {} of the {} numbers of a head turn",
+    return make_error(ErrorCode::kBadFile, "{}: rotates {} of a head's {} dimensions",
                       full("rope.dimension_count"), latent.n_turning, config.head_dim);
   }
   latent.n_still = config.head_dim - latent.n_turning;

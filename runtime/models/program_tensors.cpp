@@ -65,10 +65,11 @@ Status check_tensors(const ModelSource& source, const Program& program) {
   }
   for (const GgufTensor& tensor : source.file().tensors()) {
     if (!read.contains(tensor.name) && !is_left_out(program, tensor.name)) {
-      return make_error(ErrorCode::kBadFile,
-                        "{}: nothing in architecture {} reads this tensor; without it the model "
-                        "would be another one",
-                        printable(tensor.name), program.architecture);
+      return make_error(
+          ErrorCode::kBadFile,
+          "{}: nothing in architecture {} reads this tensor; ignoring it would compute "
+          "a different model",
+          printable(tensor.name), program.architecture);
     }
   }
   return {};

@@ -133,8 +133,8 @@ Result<Conversation> Conversation::parse(std::string_view json, bool special) {
                                            : false;
     if (!fits) {
       return bad(
-          fmt::format("message {} is from '{}'; the system's comes first, then the user's "
-                      "and the assistant's in turns",
+          fmt::format("message {} is from '{}'; expected the system's message first, then the "
+                      "user's and the assistant's in turn",
                       so_far.size() + 1, printable(role, 40)));
     }
     conversation.messages_.push_back({role, message["content"].get<std::string>(), special});

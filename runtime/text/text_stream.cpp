@@ -39,7 +39,7 @@ Status validate_stop_strings(std::span<const std::string> stop_strings) {
   }
   for (const std::string& text : stop_strings) {
     if (text.empty()) {
-      return make_error(ErrorCode::kInvalidArgument, "an empty stop string: it is everywhere");
+      return make_error(ErrorCode::kInvalidArgument, "a stop string is empty");
     }
     if (text.size() > kMaxStopBytes) {
       return make_error(ErrorCode::kInvalidArgument, "a stop string of {} bytes: at most {}",
@@ -47,7 +47,7 @@ Status validate_stop_strings(std::span<const std::string> stop_strings) {
     }
     if (!is_utf8(text)) {
       return make_error(ErrorCode::kInvalidArgument,
-                        "a stop string that is not UTF-8: no text would ever have it");
+                        "a stop string is not valid UTF-8, so no text could contain it");
     }
   }
   return {};

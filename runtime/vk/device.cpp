@@ -162,7 +162,7 @@ Device::~Device() {
   wait_idle();
   if (hangs()) {
     instance_->leave_to_driver();
-    logger_.warning("{} hangs: what it had is left to the driver", snapshot_.name);
+    logger_.warning("{} hangs: its memory is left to the driver", snapshot_.name);
     return;
   }
   if (!is_guest_ && timeline_) fn_.vkDeviceWaitIdle(device_);  // returns at once

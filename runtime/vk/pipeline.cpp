@@ -182,7 +182,7 @@ Result<const Pipeline*> PipelineLibrary::declare(const PipelineRequest& request)
   const DevicePlan& plan = device_->plan();
   PUMICE_CHECK(request.subgroup_size == 0 || plan.require_subgroup_size ||
                    request.subgroup_size == plan.subgroup_size,
-               "no other size can be had where none can be required");
+               "the subgroup size cannot be chosen on this device");
   PUMICE_TRY(const ShaderInfo info, read_shader_info(module.words));
   PUMICE_CHECK(request.push_bytes <= Recorder::kMaxPushBytes, "push constants exceed the floor");
   // C++ rounds a struct with addresses up to their alignment, SPIR-V does not.

@@ -163,8 +163,8 @@ Status FlashAttention::check_shape(const Shape& shape) {
   }
   if (shape.latent_dim % 8 != 0 || shape.latent_dim > std::min(shape.head_dim, 512u)) {
     return make_error(ErrorCode::kInvalidArgument,
-                      "attention: values of {} numbers of keys of {}; they must be a multiple of 8 "
-                      "up to 512",
+                      "attention: values are the first {} numbers of keys of {}; that must be a "
+                      "multiple of 8 up to 512",
                       shape.latent_dim, shape.head_dim);
   }
   if (shape.v_dim % 8 != 0 || shape.v_dim > shape.head_dim || (latent && shape.v_dim != 0)) {

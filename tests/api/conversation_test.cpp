@@ -46,8 +46,7 @@ class Conversations : public test::ApiEngineTest {
   /// What an Engine adds to these tokens, in steps.
   static std::vector<uint32_t> engine_says(std::vector<uint32_t> prompt, uint32_t n,
                                            SamplerOptions sampling = {}) {
-    auto engine =
-        model_->recovery->session().make_engine({.context_tokens = 256, .n_sequences = 4});
+    auto engine = model_->recovery->opened().make_engine({.context_tokens = 256, .n_sequences = 4});
     EXPECT_TRUE(engine.ok());
     EXPECT_TRUE((*engine)
                     ->submit({.prompt = std::move(prompt),

@@ -67,13 +67,13 @@ TEST_F(Engines, RefuseRequestsThatAreNone) {
          o.tokens = &no_token;
          o.n_tokens = SIZE_MAX / 4;
        }},
-      {"a token that is none",
+      {"a token outside the vocabulary",
        [&](auto& o, auto&) {
          o.text = {};
          o.tokens = &no_token;
          o.n_tokens = 1;
        }},
-      {"a role that is none",
+      {"an unknown role",
        [&](auto& o, auto&) {
          o.text = {};
          o.messages = &stranger;
@@ -97,7 +97,7 @@ TEST_F(Engines, RefuseRequestsThatAreNone) {
        PUMICE_DOES_NOT_FIT},
       {"most of all", [](auto& o, auto&) { o.max_new_tokens = UINT32_MAX; }, PUMICE_DOES_NOT_FIT},
       {"sampling of no size", [](auto&, auto& s) { s.struct_size = 3; }},
-      {"a temperature that is none", [&](auto&, auto& s) { s.temperature = nan; }},
+      {"a temperature that is not a number", [&](auto&, auto& s) { s.temperature = nan; }},
       {"a negative temperature", [](auto&, auto& s) { s.temperature = -1; }},
       {"top_p of 2", [](auto&, auto& s) { s.top_p = 2; }},
       {"biases without data", [](auto&, auto& s) { s.n_logit_biases = 1; }},
@@ -132,7 +132,7 @@ TEST_F(Engines, SayWhereATextIsNotUtf8) {
   for (const char* end :
        {"\xff\xfe", "\x80", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x82"}) {
     EXPECT_STATUS(PUMICE_INVALID_ARGUMENT, tokenize(std::string("é: ") + end));
-    EXPECT_NE(std::string_view(pumice_last_error()).find("text is not UTF-8: see byte 4 of "),
+    EXPECT_NE(std::string_view(pumice_last_error()).find("text is not valid UTF-8 at byte 4 of "),
               std::string_view::npos)
         << pumice_last_error();
   }

@@ -52,11 +52,11 @@ class ApiLostDevice : public ::testing::Test {
         VulkanFaults::intercept);
   }
   /// A device whose calls can be made to fail.
-  static pumice_device* own(api::DeviceOwner::Open reopen) {
+  static pumice_device* own(host::DeviceOwner::Open reopen) {
     auto device = open_faulty();
     EXPECT_TRUE(device.ok()) << device.error().message;
-    const auto log = std::make_shared<api::LogQueue>();
-    const SessionOptions options{.logger = api::LogQueue::logger(log, LogLevel::kInfo)};
+    const auto log = std::make_shared<host::LogQueue>();
+    const host::OpenOptions options{.logger = host::LogQueue::logger(log, LogLevel::kInfo)};
     return api::make_device(*device, options, std::move(reopen), log).release();
   }
 

@@ -10,8 +10,8 @@
 
 #include "api/engine_host.hpp"
 #include "api/handles.hpp"
-#include "api/session_note.hpp"
 #include "api/structs.hpp"
+#include "host/conversation_note.hpp"
 #include "tests/api/api_fixture.hpp"
 
 namespace pumice {
@@ -245,19 +245,19 @@ TEST(Statuses, NoExceptionLeavesACall) {
   EXPECT_EQ(std::string_view(pumice_last_error()), "a?b?" + std::string(1018, 'x'));
 }
 
-TEST(SessionNotes, ComeBackWholeOrNotAtAll) {
-  api::SessionNote note{.service_class = ServiceClass::kBatch,
-                        .priority = -3,
-                        .max_tokens_per_s = 2.5,
-                        .delivery = GenerationRequest::Delivery::kSentence,
-                        .held_bytes = 5};
+TEST(ConversationNotes, ComeBackWholeOrNotAtAll) {
+  host::ConversationNote note{.service_class = ServiceClass::kBatch,
+                              .priority = -3,
+                              .max_tokens_per_s = 2.5,
+                              .delivery = GenerationRequest::Delivery::kSentence,
+                              .held_bytes = 5};
   note.conversation.set_system("You are a fox.");
   note.conversation.ask(std::string("a\0b", 3));
   note.conversation.answer("");
   note.conversation.ask("and \xFF?");
   note.conversation.answer("so it is");
-  const std::string bytes = api::write_session_note(note);
-  const auto read = api::read_session_note(bytes);
+  const std::string bytes = host::write_conversation_note(note);
+  const auto read = host::read_conversation_note(bytes);
   ASSERT_TRUE(read.ok()) << read.error().message;
   EXPECT_EQ(read->service_class, note.service_class);
   EXPECT_EQ(read->priority, note.priority);
@@ -266,28 +266,28 @@ TEST(SessionNotes, ComeBackWholeOrNotAtAll) {
   EXPECT_EQ(read->held_bytes, note.held_bytes);
   EXPECT_EQ(read->conversation.messages(), note.conversation.messages());
   for (size_t n = 0; n < bytes.size(); ++n) {
-    EXPECT_FALSE(api::read_session_note(std::string_view(bytes).substr(0, n)).ok()) << n;
+    EXPECT_FALSE(host::read_conversation_note(std::string_view(bytes).substr(0, n)).ok()) << n;
   }
-  EXPECT_FALSE(api::read_session_note(bytes + "x").ok());
+  EXPECT_FALSE(host::read_conversation_note(bytes + "x").ok());
   note.max_tokens_per_s = -1;
-  EXPECT_FALSE(api::read_session_note(api::write_session_note(note)).ok());
+  EXPECT_FALSE(host::read_conversation_note(host::write_conversation_note(note)).ok());
   for (size_t at = 0; at < bytes.size(); ++at) {
     std::string changed = bytes;
     changed[at] ^= '\x40';
-    (void)api::read_session_note(changed);  // whatever comes of it
+    (void)host::read_conversation_note(changed);  // whatever comes of it
   }
 }
 
 TEST(Logs, AreKeptUntilTakenAndTheOldestAreLost) {
-  const auto queue = std::make_shared<api::LogQueue>();
-  const Logger logger = api::LogQueue::logger(queue, LogLevel::kInfo);
+  const auto queue = std::make_shared<host::LogQueue>();
+  const Logger logger = host::LogQueue::logger(queue, LogLevel::kInfo);
   logger.debug("not asked for");
-  for (size_t i = 0; i < api::LogQueue::kMostLines + 3; ++i) logger.info("line {}", i);
-  api::LogQueue::Line line;
+  for (size_t i = 0; i < host::LogQueue::kMostLines + 3; ++i) logger.info("line {}", i);
+  host::LogQueue::Line line;
   ASSERT_TRUE(queue->take(line));
   EXPECT_EQ(line.text, "line 3");
   EXPECT_EQ(line.n_dropped, 3u);
-  for (size_t i = 1; i < api::LogQueue::kMostLines; ++i) ASSERT_TRUE(queue->take(line));
+  for (size_t i = 1; i < host::LogQueue::kMostLines; ++i) ASSERT_TRUE(queue->take(line));
   EXPECT_EQ(line.n_dropped, 0u);
   EXPECT_FALSE(queue->take(line));
 }

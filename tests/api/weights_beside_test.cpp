@@ -46,8 +46,8 @@ class WeightsBeside : public ::testing::Test {
           return plan;
         });
     ASSERT_TRUE(device.ok()) << device.error().message;
-    const auto log = std::make_shared<api::LogQueue>();
-    const SessionOptions options{.logger = api::LogQueue::logger(log, LogLevel::kInfo)};
+    const auto log = std::make_shared<host::LogQueue>();
+    const host::OpenOptions options{.logger = host::LogQueue::logger(log, LogLevel::kInfo)};
     device_ = api::make_device(*device, options, {}, log).release();
   }
   pumice_status load(const pumice_engine_options* engine) {

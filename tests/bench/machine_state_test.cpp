@@ -47,12 +47,13 @@ TEST_F(Machine, SensorsOfAGraphicsCardAreReadInTheirUnits) {
 TEST_F(Machine, WhatNoSensorSaysIsNamed) {
   add_card("card0", "0x744c");
   EXPECT_EQ(read_sysfs_gpu(0x1002, 0x744c, root_).at("absent").at("power_w"),
-            "its driver does not say");
+            "not reported by its driver");
   EXPECT_EQ(read_sysfs_gpu(0x1002, 0x9999, root_).at("absent").at("clock_mhz"),
-            "no driver tells of this device");
+            "no driver reports on this device");
   add_card("card1", "0x744c");
   const auto twins = read_sysfs_gpu(0x1002, 0x744c, root_);
-  EXPECT_EQ(twins.at("absent").at("clock_mhz"), "2 devices of this kind; which is not known");
+  EXPECT_EQ(twins.at("absent").at("clock_mhz"),
+            "2 devices of this kind, and no way to tell them apart");
   EXPECT_FALSE(twins.contains("source"));
 }
 

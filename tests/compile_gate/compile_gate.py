@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Compile every pipeline with the compilers of GPUs that are not here, and look for spilled registers.
 
-    compile_gate.py PROGRAM [--update] [--platform NAME…] [--jobs N]
+    compile_gate.py PROGRAM [--compare TABLE] [--platform NAME…] [--jobs N]
 
 PROGRAM is build/…/tests/compile_gate/pipeline_statistics; platforms are tests/matrix/platforms.sh's.
 A pipeline that does not compile fails, and so does one that spills registers unless allowed_spills.txt
-gives the reason (exit 1). On the platforms of baseline.tsv growth, and pipelines that are new or gone,
-are notes; --update writes them into it. Exit 77 and a reason when the compilers cannot be had.
+gives the reason (exit 1). What the compilers say of each pipeline goes into pipelines.tsv beside PROGRAM.
+With the table of another build, growth and pipelines that are new or gone are notes.
+Exit 77 and a reason when the compilers cannot be had.
 """
 
 import argparse
@@ -20,12 +21,11 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 MATRIX = HERE.parent / "matrix"
-BASELINE = HERE / "baseline.tsv"
 ALLOWED = HERE / "allowed_spills.txt"
-# What baseline.tsv covers, longest first: they share the cores.
+# What is compiled unless others are named, longest first: they share the cores.
 PLATFORMS = ["intel-dg2", "nvidia-ad102", "adreno-750", "amd-navi31"]
 
-# Column of the baseline → the drivers' names for it; what several of them name is added up.
+# Column of the table → the drivers' names for it; what several of them name is added up.
 COLUMNS = {
     "instructions": ["Instructions", "Instruction count", "Instruction Count"],
     "registers": ["VGPRs", "Max live registers", "Number of GPRs", "Registers used", "GPRs"],
@@ -60,7 +60,7 @@ def read_table(text):
 
 
 def write_table(table, version):
-    lines = [f"# Mesa {version}'s compilers; written by compile_gate.py --update",
+    lines = [f"# Mesa {version}'s compilers; written by compile_gate.py",
              "\t".join(["platform", "pipeline", *COLUMNS])]
     for (platform, pipeline), row in sorted(table.items()):
         lines.append("\t".join([platform, pipeline, *(str(row[name]) for name in COLUMNS)]))
@@ -108,14 +108,14 @@ def check_spills(allowed, table):
     return failures
 
 
-def compare(baseline, table):
-    """Notes, a line each. Only platforms of `table` that the baseline covers are looked at."""
+def compare(other, table):
+    """Notes, a line each. Only platforms of `table` that the other one covers are looked at."""
     notes = []
-    platforms = {platform for platform, _ in table} & {platform for platform, _ in baseline}
+    platforms = {platform for platform, _ in table} & {platform for platform, _ in other}
     for key, row in sorted(table.items()):
         if key[0] not in platforms:
             continue
-        before = baseline.get(key)
+        before = other.get(key)
         name = " ".join(key)
         if before is None:
             notes.append(f"{name}: new, {row['instructions']} instructions, {row['registers']} registers")
@@ -124,7 +124,7 @@ def compare(baseline, table):
                          f"waves {before['waves']} to {row['waves']}")
         elif row["instructions"] > before["instructions"] * 1.02:
             notes.append(f"{name}: instructions {before['instructions']} to {row['instructions']}")
-    for key in sorted(baseline.keys() - table.keys()):
+    for key in sorted(other.keys() - table.keys()):
         if key[0] in platforms:
             notes.append(f"{' '.join(key)}: no longer declared")
     return notes
@@ -133,10 +133,11 @@ def compare(baseline, table):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("program", type=pathlib.Path)
-    parser.add_argument("--update", action="store_true")
+    parser.add_argument("--compare", type=pathlib.Path, metavar="TABLE", help="another build's pipelines.tsv")
     parser.add_argument("--platform", nargs="+", default=PLATFORMS)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     options = parser.parse_args()
+    other = read_table(options.compare.read_text()) if options.compare else {}
 
     fetched = subprocess.run([str(MATRIX / "fetch_drivers.sh"), *options.platform], capture_output=True, text=True)
     if fetched.returncode != 0:
@@ -153,20 +154,15 @@ def main():
                 failures.append(str(error))
     if not failures:
         failures += check_spills(read_allowed(ALLOWED.read_text()), table)
-    baseline = read_table(BASELINE.read_text())
-    if options.update:
-        written = {key: row for key, row in table.items() if key[0] in PLATFORMS}
-        done = {platform for platform, _ in written}
-        kept = {key: row for key, row in baseline.items() if key[0] in PLATFORMS and key[0] not in done}
-        BASELINE.write_text(write_table({**kept, **written}, version))
-        print(f"{BASELINE.name}: {len(written)} pipelines written")
-    notes = [] if options.update else compare(baseline, table)
+    written = options.program.parent / "pipelines.tsv"
+    written.write_text(write_table(table, version))
+    notes = compare(other, table)
     for note in notes:
         print(f"note: {note}")
     for failure in failures:
         print(f"FAIL: {failure}")
-    print(f"{len(table)} pipelines compiled by Mesa {version}: {len(failures)} failures, {len(notes)} notes"
-          + ("; --update accepts the notes" if notes else ""))
+    print(f"{len(table)} pipelines compiled by Mesa {version}: {len(failures)} failures, {len(notes)} notes; "
+          f"all are in {written}")
     return 1 if failures else 0
 
 

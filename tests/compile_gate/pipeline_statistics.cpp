@@ -14,7 +14,6 @@
 #include <cstdio>
 #include <set>
 
-#include "shaders/attention_reference/attention_reference.hpp"
 #include "shaders/common/matrix_shape.hpp"
 #include "shaders/flash_attention/flash_attention.hpp"
 #include "shaders/linear/linear.hpp"
@@ -109,10 +108,6 @@ Status declare_all(vk::PipelineLibrary& pipelines, std::string_view only_type) {
                                                  .soft_cap = heads.soft_cap};
       for (const ops::Math math : {ops::Math::kF16, ops::Math::kF32}) {
         PUMICE_TRY_STATUS(ops::FlashAttention::plan(pipelines, attention, math));
-      }
-      if (heads.window != 0 || heads.soft_cap != 0) continue;  // the reference has neither
-      for (const uint32_t tile_rows : {1u, ops::AttentionReference::kTileRows}) {
-        PUMICE_TRY_STATUS(ops::AttentionReference::plan(pipelines, attention, tile_rows));
       }
     }
   }

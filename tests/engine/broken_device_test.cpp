@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/recovery.hpp"
+#include "host/recovery.hpp"
 #include "shaders/spirv.hpp"
 #include "tests/engine/synthetic_fixture.hpp"
 #include "tests/vk/broken_driver.hpp"
@@ -32,7 +32,7 @@ class BrokenDevice : public test::SyntheticEngineTest {
   }
 
   /// On the hardware of the tests' device, through an instance of its own.
-  Result<Session> open(const vk::Device::Intercept& intercept) const {
+  Result<host::OpenedModel> open(const vk::Device::Intercept& intercept) const {
     const vk::Device& tested = *pipelines_->device();
     PUMICE_TRY(vk::Instance created, vk::Instance::create());
     const auto instance = std::make_shared<vk::Instance>(std::move(created));
@@ -43,13 +43,13 @@ class BrokenDevice : public test::SyntheticEngineTest {
       ++index;
     }
     PUMICE_TRY(vk::DevicePlan plan, vk::plan_device(snapshots[index], tested.plan().limits));
-    Session session;
-    PUMICE_TRY(session.device,
+    host::OpenedModel opened;
+    PUMICE_TRY(opened.device,
                vk::Device::create(instance, index, snapshots[index], plan, {}, intercept));
-    session.pipelines = std::make_shared<vk::PipelineLibrary>(session.device, "", spirv_hash());
+    opened.pipelines = std::make_shared<vk::PipelineLibrary>(opened.device, "", spirv_hash());
     PUMICE_TRY(const GgufFile file, GgufFile::open(file_->path()));
-    PUMICE_TRY(session.model, Model::load(session.device, file));
-    return session;
+    PUMICE_TRY(opened.model, Model::load(opened.device, file));
+    return opened;
   }
   static EngineOptions options() { return {.context_tokens = 128, .n_sequences = 3}; }
 
@@ -65,19 +65,19 @@ class HangingDevice : public BrokenDevice {
   void begin() {
     auto opened = open(BrokenDriver::intercept);
     ASSERT_TRUE(opened.ok()) << opened.error().message;
-    session_ = std::move(opened).value();
-    device_ = session_.device->handle();
-    instance_ = session_.device->instance()->handle();
-    instance_functions_ = session_.device->instance()->functions();
-    auto created = Engine::create(session_.pipelines, session_.model, options());
+    opened_ = std::move(opened).value();
+    device_ = opened_.device->handle();
+    instance_ = opened_.device->instance()->handle();
+    instance_functions_ = opened_.device->instance()->functions();
+    auto created = Engine::create(opened_.pipelines, opened_.model, options());
     ASSERT_TRUE(created.ok()) << created.error().message;
     engine_ = std::move(created).value();
     greedy(*engine_, tokens(40, 1), 3);
     ASSERT_TRUE(engine_->submit({.prompt = tokens(40, 2), .max_new_tokens = 9}).ok());
-    session_.device->wait_idle();
-    session_.device->retire([] {});  // with what it has finished
+    opened_.device->wait_idle();
+    opened_.device->retire([] {});  // with what it has finished
     // Not before: kernels are compiled at their first dispatch, which takes longer.
-    session_.device->set_hang_timeout(kHangTimeout_s);
+    opened_.device->set_hang_timeout(kHangTimeout_s);
     BrokenDriver::hang();
     ASSERT_TRUE(engine_->poll(1).ok());
     start_ = Clock::now();
@@ -85,9 +85,9 @@ class HangingDevice : public BrokenDevice {
   /// Close all there is: nothing of it was freed, and nobody waits for ever.
   void end() {
     engine_.reset();
-    EXPECT_TRUE(session_.device->hangs());
-    EXPECT_TRUE(session_.device->is_lost());
-    session_ = {};
+    EXPECT_TRUE(opened_.device->hangs());
+    EXPECT_TRUE(opened_.device->is_lost());
+    opened_ = {};
     EXPECT_LT(std::chrono::duration<double>(Clock::now() - start_).count(), kSoon_s);
     EXPECT_EQ(BrokenDriver::n_endless_waits(), 0);
     EXPECT_EQ(BrokenDriver::n_destroyed(), 0);
@@ -96,7 +96,7 @@ class HangingDevice : public BrokenDevice {
     instance_functions_.vkDestroyInstance(instance_, nullptr);
   }
 
-  Session session_;
+  host::OpenedModel opened_;
   VkDevice device_ = VK_NULL_HANDLE;
   VkInstance instance_ = VK_NULL_HANDLE;
   vk::InstanceFunctions instance_functions_{};
@@ -139,14 +139,14 @@ TEST_F(BrokenDevice, ThatChoosesATokenThatThereIsNotCountsAsLostAndRequestsGoOnE
   const auto undisturbed = make_engine(model_, options);
   std::map<RequestId, std::vector<TokenId>> expected;
   for (const uint32_t word : {UINT32_MAX, model_->program.n_vocab}) {
-    auto session = open(BrokenDriver::intercept);
-    ASSERT_TRUE(session.ok()) << session.error().message;
-    const std::shared_ptr<vk::Device> broken = session->device;
-    auto created = Engine::create(session->pipelines, session->model, options);
+    auto opened = open(BrokenDriver::intercept);
+    ASSERT_TRUE(opened.ok()) << opened.error().message;
+    const std::shared_ptr<vk::Device> broken = opened->device;
+    auto created = Engine::create(opened->pipelines, opened->model, options);
     ASSERT_TRUE(created.ok()) << created.error().message;
     const std::unique_ptr<Engine> engine = std::move(created).value();
-    Recovery recovery(std::move(session).value(), [this] { return open({}); });
-    session = Error{};
+    host::Recovery recovery(std::move(opened).value(), [this] { return open({}); });
+    opened = Error{};
     std::map<RequestId, std::vector<TokenId>> told;
     const auto submit = [&](const std::vector<TokenId>& prompt) {
       const auto id = engine->submit({.prompt = prompt, .max_new_tokens = 12});

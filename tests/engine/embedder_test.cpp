@@ -183,7 +183,7 @@ TEST_F(EmbedderMisuse, AModelThatWritesTextIsNotLoadedForIt) {
   if (!std::filesystem::exists(path)) GTEST_SKIP() << "no shared data";
   const Result<std::unique_ptr<Embedder>> embedder = Embedder::create(pipelines_, load(path), {});
   ASSERT_FALSE(embedder.ok());
-  EXPECT_EQ(embedder.error().message, "the model was loaded to write text, not to embed it");
+  EXPECT_EQ(embedder.error().message, "the model was loaded to generate text, not to embed it");
   const auto bert = test::shared_path("reference/embeddings/bert-cls.gguf");
   const ModelSource source = ModelSource::open(bert).value();
   EXPECT_EQ(Model::load(pipelines_->device(), source).error().code, ErrorCode::kInvalidArgument);

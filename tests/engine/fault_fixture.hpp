@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/recovery.hpp"
 #include "engine/saved_sequence.hpp"
+#include "host/recovery.hpp"
 #include "shaders/spirv.hpp"
 #include "tests/engine/synthetic_fixture.hpp"
 #include "tests/vk_faults.hpp"
@@ -37,10 +37,10 @@ class FaultTest : public SyntheticEngineTest {
 
   /// A new device and the model on it. What the host can map counts for memory of another heap, so
   /// that weights can move there.
-  Result<Session> open() const {
-    Session session;
+  Result<host::OpenedModel> open() const {
+    host::OpenedModel opened;
     PUMICE_TRY(
-        session.device,
+        opened.device,
         GpuEnvironment::open(
             [](const vk::DeviceSnapshot& snapshot) -> Result<vk::DevicePlan> {
               PUMICE_TRY(vk::DevicePlan plan, vk::plan_device(snapshot));
@@ -50,10 +50,10 @@ class FaultTest : public SyntheticEngineTest {
               return plan;
             },
             VulkanFaults::intercept));
-    session.pipelines = std::make_shared<vk::PipelineLibrary>(session.device, "", spirv_hash());
+    opened.pipelines = std::make_shared<vk::PipelineLibrary>(opened.device, "", spirv_hash());
     PUMICE_TRY(const GgufFile file, GgufFile::open(file_->path()));
-    PUMICE_TRY(session.model, Model::load(session.device, file));
-    return session;
+    PUMICE_TRY(opened.model, Model::load(opened.device, file));
+    return opened;
   }
 
   /// Blocks for about two of the requests: others wait, are preempted, and go to host memory. They

@@ -67,24 +67,24 @@ class FaultLoop : public test::FaultTest {
     EXPECT_TRUE(recovered.ok()) << recovered.error().message;
   }
   Status rebuild(Engine& engine) override {
-    const Session now = recovery_->session();
+    const host::OpenedModel now = recovery_->opened();
     return engine.rebuild(now.pipelines, now.model);
   }
 
   /// A device, a model and an engine of it, opened and closed, over the one failure there may be.
   void open_and_close() {
     for (int attempt = 0; attempt < 2; ++attempt) {
-      Result<Session> session = open();
-      if (!session.ok()) {
-        expect_honest(session.error());
+      Result<host::OpenedModel> opened = open();
+      if (!opened.ok()) {
+        expect_honest(opened.error());
         continue;
       }
-      auto engine = Engine::create(session->pipelines, session->model, options(false));
+      auto engine = Engine::create(opened->pipelines, opened->model, options(false));
       const bool made = engine.ok();
       if (!made) expect_honest(engine.error());
       engine = Error{};
-      const std::shared_ptr<vk::Device> device = session->device;
-      session = Error{};
+      const std::shared_ptr<vk::Device> device = opened->device;
+      opened = Error{};
       VulkanFaults::disarm();
       EXPECT_EQ(bytes_in_use(device), 0u);
       EXPECT_EQ(device.use_count(), 1);
@@ -98,10 +98,10 @@ class FaultLoop : public test::FaultTest {
     ASSERT_TRUE(opened.ok()) << opened.error().message;
   }
 
-  /// Everything that is done with an engine on the session's device, from making to closing it.
+  /// Everything that is done with an engine on the model's device, from making to closing it.
   Told run() {
     const auto make = [&] {
-      const Session now = recovery_->session();
+      const host::OpenedModel now = recovery_->opened();
       return Engine::create(now.pipelines, now.model, options(false));
     };
     auto engine = make();
@@ -125,7 +125,7 @@ class FaultLoop : public test::FaultTest {
 
   Kind kind_ = Kind::kNone;
   uint64_t budget_bytes_ = 0;
-  std::optional<Recovery> recovery_;
+  std::optional<host::Recovery> recovery_;
   std::map<std::string, int> struck_;
 };
 
@@ -149,16 +149,16 @@ TEST_F(FaultLoop, OfOpeningAndClosingLeavesNothingBehind) {
 
 TEST_F(FaultLoop, OfTheDriverLosesNothingAndChangesNoToken) {
   const Told wanted = alone(false);
-  Result<Session> session = open();
-  ASSERT_TRUE(session.ok()) << session.error().message;
-  const uint64_t bytes = bytes_in_use(session->device);
+  Result<host::OpenedModel> opened = open();
+  ASSERT_TRUE(opened.ok()) << opened.error().message;
+  const uint64_t bytes = bytes_in_use(opened->device);
   {
-    auto engine = Engine::create(session->pipelines, session->model, options(false));
+    auto engine = Engine::create(opened->pipelines, opened->model, options(false));
     ASSERT_TRUE(engine.ok()) << engine.error().message;
     budget_bytes_ = smallest_budget(**engine);
   }
-  recovery_.emplace(std::move(session).value(), [this] { return open(); });
-  session = Error{};
+  recovery_.emplace(std::move(opened).value(), [this] { return open(); });
+  opened = Error{};
   for (const Kind kind : {Kind::kHostMemory, Kind::kDeviceMemory, Kind::kLost}) {
     kind_ = kind;
     VulkanFaults::arm(kind, UINT64_MAX);
@@ -173,8 +173,8 @@ TEST_F(FaultLoop, OfTheDriverLosesNothingAndChangesNoToken) {
       ++struck_[struck];
       ASSERT_EQ(told, wanted) << "call " << nth << " of " << n_calls << ", " << struck;
       ASSERT_FALSE(HasFailure()) << "call " << nth << " of " << n_calls << ", " << struck;
-      if (recovery_->session().device->is_lost()) open_again();  // it was while closing
-      ASSERT_EQ(bytes_in_use(recovery_->session().device), bytes)
+      if (recovery_->opened().device->is_lost()) open_again();  // it was while closing
+      ASSERT_EQ(bytes_in_use(recovery_->opened().device), bytes)
           << "call " << nth << " of " << n_calls << ", " << struck;
     }
   }
@@ -193,7 +193,7 @@ class HostFaultLoop : public test::FaultTest {
     exposed ? paused_.reset() : static_cast<void>(paused_.emplace());
   }
   Status rebuild(Engine& engine) override {
-    return engine.rebuild(session_.pipelines, session_.model);
+    return engine.rebuild(opened_.pipelines, opened_.model);
   }
 
   /// `body` until it does not fail for want of memory, which it does once at most.
@@ -214,7 +214,7 @@ class HostFaultLoop : public test::FaultTest {
   /// Everything that is done with an engine, from making to closing it.
   Told run() {
     auto engine = over_the_fault(
-        [&] { return Engine::create(session_.pipelines, session_.model, options(false)); });
+        [&] { return Engine::create(opened_.pipelines, opened_.model, options(false)); });
     if (!engine.ok()) return {};
     expose(false);
     Told told = play(**engine, budget_bytes_);
@@ -223,19 +223,19 @@ class HostFaultLoop : public test::FaultTest {
     return told;
   }
 
-  Session session_;  // of a driver whose allocations do not count
+  host::OpenedModel opened_;  // of a driver whose allocations do not count
   uint64_t budget_bytes_ = 0;
   std::optional<test::HostFaultsPaused> paused_;
 };
 
 TEST_F(HostFaultLoop, LosesNothingAndChangesNoToken) {
   const Told wanted = alone(false);
-  Result<Session> session = open();
-  ASSERT_TRUE(session.ok()) << session.error().message;
-  session_ = std::move(session).value();
-  const uint64_t bytes = bytes_in_use(session_.device);
+  Result<host::OpenedModel> opened = open();
+  ASSERT_TRUE(opened.ok()) << opened.error().message;
+  opened_ = std::move(opened).value();
+  const uint64_t bytes = bytes_in_use(opened_.device);
   {
-    auto engine = Engine::create(session_.pipelines, session_.model, options(false));
+    auto engine = Engine::create(opened_.pipelines, opened_.model, options(false));
     ASSERT_TRUE(engine.ok()) << engine.error().message;
     budget_bytes_ = smallest_budget(**engine);
   }
@@ -248,10 +248,10 @@ TEST_F(HostFaultLoop, LosesNothingAndChangesNoToken) {
     const Told told = run();
     test::HostFaults::disarm();
     ASSERT_EQ(told, wanted) << "allocation " << nth << " of " << n_calls;
-    ASSERT_EQ(bytes_in_use(session_.device), bytes) << "allocation " << nth << " of " << n_calls;
+    ASSERT_EQ(bytes_in_use(opened_.device), bytes) << "allocation " << nth << " of " << n_calls;
     ASSERT_FALSE(HasFailure()) << "allocation " << nth << " of " << n_calls;
   }
-  session_ = {};
+  opened_ = {};
 }
 
 TEST_F(HostFaultLoop, OfOpeningAndLoadingLeavesNothingBehind) {
@@ -261,20 +261,20 @@ TEST_F(HostFaultLoop, OfOpeningAndLoadingLeavesNothingBehind) {
       return Model::load(device, file);
     });
   };
-  Result<Session> session = open();
-  ASSERT_TRUE(session.ok()) << session.error().message;
-  session->model.reset();
-  const uint64_t bytes = bytes_in_use(session->device);
+  Result<host::OpenedModel> opened = open();
+  ASSERT_TRUE(opened.ok()) << opened.error().message;
+  opened->model.reset();
+  const uint64_t bytes = bytes_in_use(opened->device);
   test::HostFaults::arm(UINT64_MAX);
-  ASSERT_TRUE(load(session->device).ok());
+  ASSERT_TRUE(load(opened->device).ok());
   const uint64_t n_calls = test::HostFaults::n_calls();
   for (const uint64_t nth : faults_of(n_calls)) {
     tell_progress(nth, n_calls);
     test::HostFaults::arm(nth);
-    const bool loaded = load(session->device).ok();
+    const bool loaded = load(opened->device).ok();
     test::HostFaults::disarm();
     ASSERT_TRUE(loaded) << "allocation " << nth << " of " << n_calls;
-    ASSERT_EQ(bytes_in_use(session->device), bytes) << "allocation " << nth << " of " << n_calls;
+    ASSERT_EQ(bytes_in_use(opened->device), bytes) << "allocation " << nth << " of " << n_calls;
   }
 }
 

@@ -41,7 +41,7 @@ class LostDevice : public test::FaultTest {
   enum class Aim { kArmed, kPrompt, kTransfer };
   /// Submits, steps and polls in a random order until all have ended; the device is lost as it was
   /// armed to be, or soon after a call amid what is aimed at. The number of losses.
-  int run(Engine& engine, Recovery& recovery, std::mt19937& random, Told& told,
+  int run(Engine& engine, host::Recovery& recovery, std::mt19937& random, Told& told,
           Aim aim = Aim::kArmed) {
     std::map<RequestId, std::string> names;
     const std::vector<Wanted> wanted = batch();
@@ -93,14 +93,14 @@ TEST_F(LostDevice, AtARandomCallChangesNoToken) {
   int n_lost = 0;
   for (const bool invariant : {true, false}) {
     const Told wanted = alone(invariant);
-    Result<Session> session = open();
-    ASSERT_TRUE(session.ok()) << session.error().message;
-    auto created = Engine::create(session->pipelines, session->model, options(invariant));
+    Result<host::OpenedModel> opened = open();
+    ASSERT_TRUE(opened.ok()) << opened.error().message;
+    auto created = Engine::create(opened->pipelines, opened->model, options(invariant));
     ASSERT_TRUE(created.ok()) << created.error().message;
     const std::unique_ptr<Engine> engine = std::move(created).value();
-    const uint64_t bytes = bytes_in_use(session->device);
-    Recovery recovery(std::move(session).value(), [this] { return open(); });
-    session = Error{};
+    const uint64_t bytes = bytes_in_use(opened->device);
+    host::Recovery recovery(std::move(opened).value(), [this] { return open(); });
+    opened = Error{};
 
     std::mt19937 random(7);
     Told told;
@@ -141,20 +141,20 @@ TEST_F(LostDevice, AtARandomCallChangesNoToken) {
 
 TEST_F(LostDevice, ThatTwoEnginesShareIsOpenedOnceForBoth) {
   const Told wanted = alone(false);
-  Result<Session> session = open();
-  ASSERT_TRUE(session.ok()) << session.error().message;
+  Result<host::OpenedModel> opened = open();
+  ASSERT_TRUE(opened.ok()) << opened.error().message;
   std::vector<std::unique_ptr<Engine>> engines;
   for (int i = 0; i < 2; ++i) {
-    auto created = Engine::create(session->pipelines, session->model, options(false));
+    auto created = Engine::create(opened->pipelines, opened->model, options(false));
     ASSERT_TRUE(created.ok()) << created.error().message;
     engines.push_back(std::move(created).value());
   }
   int n_opened = 0;
-  Recovery recovery(std::move(session).value(), [&] {
+  host::Recovery recovery(std::move(opened).value(), [&] {
     ++n_opened;
     return open();
   });
-  session = Error{};
+  opened = Error{};
   std::array<Told, 2> told;
   const std::map<RequestId, std::string> names = {{1, "long"}};
   for (size_t i = 0; i < 2; ++i) {
@@ -182,14 +182,15 @@ TEST_F(LostDevice, ThatTwoEnginesShareIsOpenedOnceForBoth) {
 
 /// As a host that opens an engine for each level: many may have the same address.
 TEST_F(LostDevice, ThatEachOfManyEnginesLosesOnceIsHadAgainEachTime) {
-  Result<Session> session = open();
-  ASSERT_TRUE(session.ok()) << session.error().message;
-  Recovery recovery(std::move(session).value(), [this] { return open(); }, {.losses_in_a_row = 1});
-  session = Error{};
+  Result<host::OpenedModel> opened = open();
+  ASSERT_TRUE(opened.ok()) << opened.error().message;
+  host::Recovery recovery(std::move(opened).value(), [this] { return open(); },
+                          {.losses_in_a_row = 1});
+  opened = Error{};
   std::vector<std::unique_ptr<Engine>> engines;  // a closed one's place goes to the next
   for (int i = 0; i < 4; ++i) {
     engines.clear();
-    const Session now = recovery.session();
+    const host::OpenedModel now = recovery.opened();
     auto created = Engine::create(now.pipelines, now.model, options(false));
     ASSERT_TRUE(created.ok()) << created.error().message;
     engines.push_back(std::move(created).value());
@@ -203,20 +204,20 @@ TEST_F(LostDevice, ThatEachOfManyEnginesLosesOnceIsHadAgainEachTime) {
 }
 
 TEST_F(LostDevice, ThatCannotBeHadAgainIsAnErrorThatSaysWhatWasTried) {
-  Result<Session> session = open();
-  ASSERT_TRUE(session.ok()) << session.error().message;
-  auto engine = Engine::create(session->pipelines, session->model, options(false));
+  Result<host::OpenedModel> opened = open();
+  ASSERT_TRUE(opened.ok()) << opened.error().message;
+  auto engine = Engine::create(opened->pipelines, opened->model, options(false));
   ASSERT_TRUE(engine.ok()) << engine.error().message;
   int n_opened = 0;
-  const auto try_to_open = [&]() -> Result<Session> {
+  const auto try_to_open = [&]() -> Result<host::OpenedModel> {
     ++n_opened;
     if (n_opened == 1) return make_error(ErrorCode::kNoDevice, "it is being reset");
     if (n_opened <= 3) return make_error(ErrorCode::kDoesNotFit, "no memory yet");
     return open();
   };
-  Recovery recovery(std::move(session).value(), try_to_open,
-                    {.attempts = 3, .first_pause_s = 0.001});
-  session = Error{};
+  host::Recovery recovery(std::move(opened).value(), try_to_open,
+                          {.attempts = 3, .first_pause_s = 0.001});
+  opened = Error{};
   ASSERT_TRUE((*engine)->submit(batch().front().request).ok());
   VulkanFaults::arm(Kind::kLost, 0);
   ASSERT_FALSE((*engine)->step().ok());
@@ -229,7 +230,7 @@ TEST_F(LostDevice, ThatCannotBeHadAgainIsAnErrorThatSaysWhatWasTried) {
       "the device was lost and could not be opened again in 3 attempts: it is being reset; at "
       "last: no memory yet");
   EXPECT_EQ((*engine)->device(), nullptr);
-  EXPECT_EQ(recovery.session().device, nullptr);
+  EXPECT_EQ(recovery.opened().device, nullptr);
   ASSERT_TRUE(recovery.recover({&lost, 1}).ok()) << "it is tried again when asked again";
   Told told;
   while (!(*engine)->idle()) keep(step(**engine), {{1, "long"}}, told);

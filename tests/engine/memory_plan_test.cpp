@@ -216,9 +216,9 @@ TEST_F(MemoryPlansBeside, AContextIsLongerWhereAllWeightsFit) {
 TEST_F(MemoryPlansBeside, WhatDoesNotFitThereEitherIsRefusedWithTheNumbers) {
   const uint64_t weights = all_.bytes(MemoryUse::kWeights);
   const std::string small = refusal(beside(1000, 2 * kMiB / 10), engine_);
-  EXPECT_TRUE(has(small, "too large, also for the 0.2 MiB beside it")) << small;
+  EXPECT_TRUE(has(small, "too large, even with the 0.2 MiB of host memory")) << small;
   const std::string none = refusal(beside(1000, kMiB << 10), engine_);
-  EXPECT_TRUE(has(none, "no context fits, even with weights beside it")) << none;
+  EXPECT_TRUE(has(none, "no context fits, even with weights in host memory")) << none;
   EXPECT_TRUE(has(none, "weights " + memory_text(weights))) << none;
 }
 
@@ -237,7 +237,7 @@ TEST_F(MemoryPlans, MorePiecesOfAttentionThanADeviceDispatchesAreRefused) {
   const MemoryPlanner planner =
       on({.free_bytes = uint64_t{1} << 40, .slab_bytes = 1 << 30, .max_items = 700});
   const std::string said = refusal(planner, engine_);
-  EXPECT_TRUE(has(said, "pieces of attention, and a device dispatches 700")) << said;
+  EXPECT_TRUE(has(said, "pieces of attention, and a device can dispatch 700")) << said;
   EXPECT_TRUE(has(said, "would fit")) << said;
 }
 

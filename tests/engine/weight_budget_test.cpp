@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/memory_plan.hpp"
-#include "engine/session.hpp"
+#include "host/opened_model.hpp"
 #include "tests/engine/synthetic_fixture.hpp"
 
 namespace pumice {
@@ -168,12 +168,13 @@ TEST_F(WeightBudget, WhatDoesNotFitIsReadBesideTheDeviceFromTheStart) {
   const auto device = open_with_heaps(free_bytes);
   ASSERT_TRUE(device.ok()) << device.error().message;
   const OnDevice elsewhere(*device);
-  const Result<Session> session = Session::open_on(*device, {.engine = engine_options()}, *source);
-  ASSERT_TRUE(session.ok()) << session.error().message;
+  const Result<host::OpenedModel> opened =
+      host::OpenedModel::open_on(*device, {.engine = engine_options()}, *source);
+  ASSERT_TRUE(opened.ok()) << opened.error().message;
   const uint64_t beside = bytes_beside();
   EXPECT_GE(beside, all.bytes(MemoryUse::kWeights) / 2);
   EXPECT_LT(beside, all.bytes(MemoryUse::kWeights));
-  const auto engine = session->make_engine(engine_options());
+  const auto engine = opened->make_engine(engine_options());
   ASSERT_TRUE(engine.ok()) << engine.error().message;
   EXPECT_LE(budgeted_bytes(), free_bytes);
   submit_all(**engine);

@@ -131,8 +131,8 @@ TEST_F(GgufParts, ANameThatDoesNotSayItsPartIsAnError) {
   write_all();
   std::filesystem::rename(path(1), folder_ / "model.gguf");
   EXPECT_EQ(error(folder_ / "model.gguf"),
-            "model.gguf: is part 1 of 3 of a model, and the name of such a file ends in "
-            "-00001-of-00003.gguf; without it the others are not found");
+            "model.gguf: is part 1 of 3 of a model, so its name must end in "
+            "-00001-of-00003.gguf for the other parts to be found");
 }
 
 TEST_F(GgufParts, AMissingOrDamagedPartIsNamed) {
@@ -159,9 +159,9 @@ TEST_F(GgufParts, PartsThatDoNotBelongTogetherAreErrors) {
   EXPECT_EQ(error_with(2, {.tensors = {"a", "b"}}),
             two + "split.no: the key is missing" + part_two);
   EXPECT_EQ(error_with(2, {.tensors = {"a", "b"}, .index = 3}),
-            two + "split.no: there is no part 3 among 3, from 0 on" + part_two);
+            two + "split.no: there is no part 3 of 3 (the first is 0)" + part_two);
   EXPECT_EQ(error_with(3, {.tensors = {"d", "a"}, .index = 2}),
-            "model-00003-of-00003.gguf: tensor 'a': a part before it has one of that name");
+            "model-00003-of-00003.gguf: tensor 'a': an earlier part has a tensor of that name");
   const std::string one = "model-00001-of-00003.gguf: ";
   EXPECT_EQ(error_with(3, {.tensors = {"d"}, .index = 2}),
             one + "split.tensors.count: 4, but the 3 parts have 3");

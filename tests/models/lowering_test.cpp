@@ -451,10 +451,11 @@ TEST(Lowering, WhatNoKernelDoesIsNamed) {
     const Result<Lowered> lowered = lower(program);
     ASSERT_FALSE(lowered.ok()) << reason;
     EXPECT_EQ(lowered.error().code, ErrorCode::kBadFile);
-    EXPECT_EQ(lowered.error().message,
-              std::string("architecture llama: Pumice can describe and check this model, not run "
-                          "it yet: there is no kernel for ") +
-                  reason);
+    EXPECT_EQ(
+        lowered.error().message,
+        std::string("architecture llama: Pumice can describe and check this model but not run "
+                    "it yet: there is no kernel for ") +
+            reason);
   }
 }
 

@@ -117,7 +117,7 @@ TEST_P(PlainPrediction, TensorsThatDoNotFitAreNamed) {
                                tensors.push_back({block + "nextn.more.weight", {64}});
                              }),
             block + "nextn.more.weight: nothing in architecture " + GetParam().architecture +
-                " reads this tensor; without it the model would be another one");
+                " reads this tensor; ignoring it would compute a different model");
 }
 
 TEST(Prediction, OfAFileWithoutABlockOrOfAnotherArchitectureIsRefusedByName) {
@@ -130,7 +130,7 @@ TEST(Prediction, OfAFileWithoutABlockOrOfAnotherArchitectureIsRefusedByName) {
   EXPECT_EQ(error(form),
             "glm4moe.nextn_predict_layers: no block of this file predicts tokens after the next");
   EXPECT_EQ(error({.name = "llama", .architecture = "llama"}),
-            "architecture llama: what blocks that predict further tokens compute is not known");
+            "architecture llama: blocks that predict further tokens are not supported");
 }
 
 TEST(Prediction, WritesNoTextByItself) {

@@ -53,8 +53,8 @@ TEST(ProgramTensors, OfATypeThatNothingDecodesAreNamed) {
 
 TEST(ProgramTensors, ThatNothingReadsAreNamed) {
   EXPECT_EQ(error_of(program_of({{"a", {8, 1, 1, 1}}}), {{"a", {8}}, {"blk.0.attn_q.bi\nas", {8}}}),
-            "blk.0.attn_q.bi\\x0aas: nothing in architecture llama reads this tensor; without it "
-            "the model would be another one");
+            "blk.0.attn_q.bi\\x0aas: nothing in architecture llama reads this tensor; ignoring it "
+            "would compute a different model");
 }
 
 TEST(ProgramTensors, OfBlocksThatPredictAreCountedAndNotRead) {

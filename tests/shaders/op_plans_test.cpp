@@ -2,7 +2,6 @@
 // checks its SPIR-V against what is enabled.
 #include <gtest/gtest.h>
 
-#include "shaders/attention_reference/attention_reference.hpp"
 #include "shaders/common/linear_cases.hpp"
 #include "shaders/flash_attention/flash_attention.hpp"
 #include "shaders/linear/linear.hpp"
@@ -49,18 +48,6 @@ Status plan_every_op(const std::shared_ptr<vk::Device>& device) {
   return {};
 }
 
-TEST(OpPlans, TheReferenceAttentionRefusesWindowsAndSoftCaps) {
-  PUMICE_REQUIRE_DEVICE(device);
-  vk::PipelineLibrary pipelines(device, "", spirv_hash());
-  ops::AttentionReference::Shape shape{.n_heads = 2, .n_kv_heads = 1, .head_dim = 64};
-  EXPECT_TRUE(ops::AttentionReference::plan(pipelines, shape).ok());
-  shape.window = 5;
-  EXPECT_FALSE(ops::AttentionReference::plan(pipelines, shape).ok());
-  shape.window = 0;
-  shape.soft_cap = 50;
-  EXPECT_FALSE(ops::AttentionReference::plan(pipelines, shape).ok());
-}
-
 TEST(OpPlans, HeadsThatAQuantisedTypeCannotHoldAreRefusedByEveryOp) {
   PUMICE_REQUIRE_DEVICE(device);
   vk::PipelineLibrary pipelines(device, "", spirv_hash());
@@ -69,7 +56,6 @@ TEST(OpPlans, HeadsThatAQuantisedTypeCannotHoldAreRefusedByEveryOp) {
   const ops::RopeKv::Shape rope{
       .n_heads = 2, .n_kv_heads = 1, .head_dim = 80, .kv_type = {KvType::kQ4_0, KvType::kF16}};
   EXPECT_FALSE(ops::FlashAttention::plan(pipelines, shape, ops::Math::kF32).ok());
-  EXPECT_FALSE(ops::AttentionReference::plan(pipelines, shape).ok());
   EXPECT_FALSE(ops::RopeKv::plan(pipelines, rope).ok());
 }
 

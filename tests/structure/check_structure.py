@@ -32,12 +32,14 @@ ALLOWED = {
     "shaders": {"base", "vk", "format", "sampling"},
     "models": {"base", "vk", "shaders", "format", "text", "cache", "scheduler"},
     "engine": {"base", "vk", "shaders", "format", "text", "sampling", "cache", "scheduler", "models"},
+    "host": {"base", "vk", "shaders", "format", "text", "sampling", "cache", "scheduler", "models", "engine"},
     "pumice": set(),  # runtime/include/pumice: the public headers stand alone
-    "api": {"base", "vk", "format", "text", "sampling", "scheduler", "models", "engine", "pumice"},
+    "api": {"base", "vk", "format", "text", "sampling", "scheduler", "models", "engine", "host",
+            "pumice"},
     "bench": {"base", "vk", "shaders", "format", "text", "sampling", "cache", "scheduler", "models",
-              "engine", "api", "pumice"},
+              "engine", "host", "api", "pumice"},
     "tools": {"base", "vk", "shaders", "format", "text", "sampling", "cache", "scheduler", "models",
-              "engine", "bench", "hub"},
+              "engine", "host", "bench", "hub"},
     "examples": {"pumice"},
 }
 
@@ -49,8 +51,8 @@ COMMENT = re.compile(r"//[^\n]*")
 
 # Tests see whatever they test, except that these are tested without a device.
 TESTS_WITHOUT = {
-    "cache": {"vk", "shaders", "models", "engine"},
-    "scheduler": {"vk", "shaders", "models", "engine"},
+    "cache": {"vk", "shaders", "models", "engine", "host"},
+    "scheduler": {"vk", "shaders", "models", "engine", "host"},
     "base": set(ALLOWED) - {"base"},
 }
 
@@ -122,6 +124,10 @@ STANDARD = {header: re.compile(names) for header, names in STANDARD.items()}
 RIDDLES = {
     re.compile(r"\b(?:is|are) none\b(?!,)"): "say what it must be, or that there is no such thing",
     re.compile(r"\btoo little\b"): "say how much is missing: short by 1.0 GiB",
+    re.compile(r"(?<!there )\b(?:is|are) no (?!longer\b|more\b)"): "say that it is not a …, or what it must be",
+    re.compile(r"\b(?:had again|(?:can|could|cannot) be had)\b"): "say that it cannot be reopened, made or found",
+    re.compile(r"\bnothing has no\b|\ball the same\b|\bstands? twice\b"): "say it in plain English",
+    re.compile(r"\b[Ww]ho(?:ever)? (?:asks|looks|waits|reads|has)\b"): "say who: the caller, a request, the user",
 }
 STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
 # What the program prints goes through tools/terminal.hpp, where escape sequences of others are made harmless.

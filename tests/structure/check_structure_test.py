@@ -137,6 +137,12 @@ class Structure(unittest.TestCase):
         self.assertEqual(self.found().count("is a riddle"), 1)
         self.write("tools/run.cpp", 'f("these bytes are none", "1 GiB too little");\n')
         self.assertEqual(self.found().count("is a riddle"), 2)
+        for message in ("{} is no file", "could not be had again", "nothing has no embedding", "the name stands twice",
+                        "goes beyond it all the same", "who asks for it is told"):
+            self.write("tools/run.cpp", f'f("{message}");\n')
+            self.assertEqual(self.found().count("is a riddle"), 1, message)
+        self.write("tools/run.cpp", 'f("there is no model", "there are no tokens", "it is no longer there");\n')
+        self.assertEqual(self.found(), "")
 
     def test_the_program_prints_in_one_place(self):
         self.write("tools/run.cpp", 'fmt::print("{}", path);\n')

@@ -15,7 +15,7 @@ FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
 # Of a name only the words count: `EngineOptions::split_tokens` is two.
 NAME = re.compile(r"(?<![\w.-])(?:[A-Za-z]\w*_\w+|[A-Z][a-z0-9]+[A-Z]\w*|k[A-Z]\w*)(?![\w-])")
 PATH = re.compile(r"(?<![\w./~$}-])[\w.-]+(?:/[\w.*{},-]+)+/?")
-FILE = re.compile(r"(?<![\w./*{},-])([\w.*{},-]+)\.(?:cpp|hpp|h|comp|glsl|py|sh|md|cmake|tsv)\b")  # without a folder
+FILE = re.compile(r"(?<![\w./*{},-])([\w.*{},-]+)\.(?:cpp|hpp|h|comp|glsl|py|sh|md|cmake)\b")  # without a folder
 MAKE = re.compile(r"(?<![\w-])make ([a-z][a-z-]*)")
 TEST = re.compile(r"^(?:cli|test)_\w+$")
 ROW = re.compile(r"^\| ((?:`[\w<>-]+` ?)+)\|", re.MULTILINE)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""pumice bench --ab, --attention, --no-kv-cache, --advise: what a choice is worth."""
+"""pumice bench --ab, --advise: what a choice is worth."""
 
 import json
 import math
@@ -73,35 +73,6 @@ class Ab(Levers):
                             (["--ab", "null"] * 3, "3 times")):
             self.refuses(USAGE, *self.QUICK, *words, says=says)
         self.refuses(USAGE, *self.QUICK[:-1], "5", "--ab", "null", says="6 rounds")
-
-
-class Saved(Levers):
-    def test_attention_that_keeps_its_scores_needs_the_memory_that_the_formula_says(self):
-        report = json.loads(self.ok("bench", "--attention", "-r", "1", "-o", "json").stdout)
-        heads = report["n_heads"]
-        self.assertEqual({row["rows"] for row in report["rows"]} & {1}, {1})
-        for row in report["rows"]:
-            reference, flash = row["reference"], row["flash"]
-            self.assertEqual(row["scores_bytes"], heads * row["rows"] * row["context"] * 4)
-            self.assertEqual(reference["scratch_bytes"], row["scores_bytes"])
-            self.assertGreaterEqual(reference["allocated_bytes"], row["scores_bytes"])
-            self.assertLess(flash["largest_difference"], 1e-2)
-            self.assertAlmostEqual(flash["speedup"], statistics.median(reference["samples_ns"]) /
-                                   statistics.median(flash["samples_ns"]))
-            self.assertEqual(reference["labels"],
-                             ["attention_scores", "attention_softmax", "attention_values"])
-
-    def test_tokens_are_the_same_without_the_kv_cache_and_each_has_its_time(self):
-        report = json.loads(self.ok("bench", "-m", "tiny.gguf", "--no-kv-cache", "-p", "16,32",
-                                    "-o", "json").stdout)
-        self.assertEqual([row["context"] for row in report["rows"]], [16, 32])
-        for row in report["rows"]:
-            cached, recomputed = row["cached_samples_ns"], row["recomputed_samples_ns"]
-            self.assertEqual(len(cached), len(recomputed))
-            self.assertAlmostEqual(row["times_as_fast"],
-                                   statistics.median(recomputed) / statistics.median(cached))
-            self.assertEqual(row["kv_bytes"] % row["context"], 0)
-            self.assertGreater(row["same_tokens"], 0)
 
 
 class Advice(Levers):

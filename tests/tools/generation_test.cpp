@@ -49,11 +49,12 @@ TEST_F(Generate, GoesOnAfterALostDevice) {
   const auto undisturbed = answer(0, 0);
   ASSERT_TRUE(undisturbed.ok()) << undisturbed.error().message;
   int n_opened = 0;
-  const auto open = [&]() -> Result<Session> {
+  const auto open = [&]() -> Result<host::OpenedModel> {
     ++n_opened;
-    return Session{.device = pipelines_->device(), .pipelines = pipelines_, .model = model_};
+    return host::OpenedModel{
+        .device = pipelines_->device(), .pipelines = pipelines_, .model = model_};
   };
-  Recovery recovery(*open(), open, {.attempts = 1, .losses_in_a_row = 3});
+  host::Recovery recovery(*open(), open, {.attempts = 1, .losses_in_a_row = 3});
   for (const int stages : {0, 1, 8}) {
     n_opened = 0;
     const auto again = answer(stages, 1, ErrorCode::kDeviceLost, recover_by(recovery, *engine_));

@@ -133,11 +133,6 @@ class Bench(InterruptTest):
         self.assertEqual(self.ended(self.bench("-m", "tiny.gguf", "--no-check", "--serve",
                                                says="calibration"))[0], "")
 
-    def test_attention(self):
-        process = self.bench("--attention", says="MiB usable")
-        report = json.loads(self.ended(process)[0] or '{"error": "interrupted"}')
-        self.assertEqual(report["error"], "interrupted")
-
 
 if __name__ == "__main__":
     unittest.main()

@@ -53,7 +53,7 @@ class Perplexity(CommandLineTest):
         self.refuses(USAGE, "perplexity", "-m", STORIES, "-f", short, says=["short.txt", "window of 512"])
         self.refuses(USAGE, "perplexity", "-m", STORIES, "-f", self.write("none.txt", ""),
                      says=["none.txt is empty", "-f FILE"])
-        self.refuses(USAGE, *self.flags[:-1], 3, says="have 4 tokens at least")
+        self.refuses(USAGE, *self.flags[:-1], 3, says="have at least 4 tokens")
         self.refuses(BAD_FILE, "perplexity", "-m", STORIES, "-f", "absent.txt", says="absent.txt")
 
 

@@ -321,7 +321,7 @@ class Settings(CommandLineTest):
                  ("[]\n", "line 1"), ("[rum]\n", "line 1: there is no subcommand 'rum'"),
                  ("[run]\n=\n", "line 2"), ("[run]\nx\n", "line 2"), ("[run]\npredict =\n", "line 2"),
                  ("rum.model = 1\n", "line 1: there is no subcommand 'rum'"), ("[run]\nmath = [1,\n2\n", "line "),
-                 ("[run\nmodel = 'x'\n", "line 1: "), ("model = 'x'\n", "line 1: 'model' is of no subcommand")]
+                 ("[run\nmodel = 'x'\n", "line 1: "), ("model = 'x'\n", "line 1: 'model' belongs to no subcommand")]
         for text, words in cases:
             with self.subTest(text):
                 path = self.write("config/pumice/config.toml", text)
@@ -331,8 +331,8 @@ class Settings(CommandLineTest):
         cases = [("[run]\nverbose = on\n", "line 2: "), ("[run]\npredict = 2020-01-01\n", "line 2: 'predict' takes"),
                  ("[run]\nmath = {a = 1}\n", "line 2: 'math' takes"), ("[run.more]\nx = 1\n", "line 1: '[run.more]'"),
                  ("[[run]]\npredict = 1\n", "line 1: '[[run]]'"), ("run = {predict = 1}\n", "line 1: 'run' takes"),
-                 ('[run]\nmodel = """x\ny"""\n', "line 2: texts of several"), ("[run]\npredict = 0x10\n", "line 2: "),
-                 ("[run]\nmodel = 'x\n", "line 2: a text has no end"), ("[run]\nmodel = '\xff'\n".encode("latin-1"), "line 2: "),
+                 ('[run]\nmodel = """x\ny"""\n', "line 2: strings of several"), ("[run]\npredict = 0x10\n", "line 2: "),
+                 ("[run]\nmodel = 'x\n", "line 2: a string does not end"), ("[run]\nmodel = '\xff'\n".encode("latin-1"), "line 2: "),
                  ("[run]\na.b = 1\n", "line 2: "), ("[run]\npredict = 1__0\n", "line 2: "), ("[run]\npredict = 010\n", "line 2: "),
                  ("[run]\nstop = ['a' 'b']\n", "line 2: "), ("[run]\nstop = [['a']]\n", "line 2: "),
                  ("[run]\npredict = 5\npredict = 6\n", "line 3: "), ("[run]\nmodel = 'x' junk\n", "line 2: "),

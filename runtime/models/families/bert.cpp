@@ -1,4 +1,4 @@
-// BERT and what has its form (BGE, E5, GTE, MiniLM): Devlin et al., "BERT: Pre-training of Deep
+// BERT (BGE, E5, GTE, MiniLM) and Nomic-BERT: Devlin et al., "BERT: Pre-training of Deep
 // Bidirectional Transformers for Language Understanding", 2019. Every token sees every other, and
 // norms come after the sums. Nomic-BERT: Nussbaum et al., "Nomic Embed: Training a Reproducible
 // Long Context Text Embedder", 2024: a rope for learned positions, a gated feed-forward, q, k and v
@@ -20,8 +20,8 @@ Result<ValueId> embed_tokens(const Metadata& metadata, const ModelDimensions& d,
   const GgufTensor* const types = metadata.file().find_tensor("token_types.weight");
   if (types == nullptr) return tokens;
   if (types->dims[1] > d.n_vocab) {
-    return make_error(ErrorCode::kBadFile, "token_types.weight: {} rows are more than tokens",
-                      types->dims[1]);
+    return make_error(ErrorCode::kBadFile,
+                      "token_types.weight: {} rows are more than there are tokens", types->dims[1]);
   }
   return p.add_row(tokens, "token_types", static_cast<uint32_t>(types->dims[1]), kFirstSegment);
 }

@@ -1,5 +1,5 @@
-// DeepSeek V2 and V3, Kimi K2, GLM 4.7 Flash: DeepSeek-AI, "DeepSeek-V3 Technical Report", 2024,
-// and Mistral 4: Mistral AI, 2026. Attention by latents; after the first layers experts, and one
+// DeepSeek V2, V3 and R1, Kimi K2, GLM 4.7 Flash and Mistral 4: DeepSeek-AI, "DeepSeek-V3 Technical
+// Report", 2024; Mistral AI, 2026. Attention by latents; after the first layers experts, and one
 // for all tokens. Mistral 4 has a temperature on q and experts chosen by a softmax.
 #include <fmt/core.h>
 

@@ -1,5 +1,5 @@
-// Nemotron-H: NVIDIA, "Nemotron-H: A Family of Accurate and Efficient Hybrid Mamba-Transformer
-// Models", 2025. A layer is one of Mamba-2, attention without rope, or a feed-forward of squares.
+// Nemotron-H and Nemotron 3: NVIDIA, "Nemotron-H: A Family of Accurate and Efficient Hybrid
+// Mamba-Transformer Models", 2025. A layer is one of Mamba-2, attention without rope, or a feed-forward of squares.
 // Nemotron 3 has experts in place of feed-forwards, the larger ones in a latent.
 #include <fmt/core.h>
 

@@ -1,6 +1,7 @@
-// Qwen 3, dense: Yang et al., "Qwen3 Technical Report", 2025. Each head of q and k is normalised.
-// Qwen 3 VL is the same where there is text only: the components of a position are equal then, so
-// its rope turns as any, and its deep layers get nothing of an image.
+// Qwen 3, dense, Qwen 3 VL (text) and Qwen3-Embedding: Yang et al., "Qwen3 Technical Report", 2025.
+// Each head of q and k is normalised. Qwen 3 VL is the same where there is only text: the
+// components of a position are equal then, so its rope turns like any other, and its deep layers get
+// nothing of an image.
 #include <cmath>
 #include <string_view>
 

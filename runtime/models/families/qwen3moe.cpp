@@ -1,5 +1,5 @@
-// Qwen 3 with experts in every layer: Yang et al., "Qwen3 Technical Report", 2025. Attention is
-// Qwen 3's; Qwen 3 VL's is the same where there is text only.
+// Qwen 3 and Qwen 3 VL (text) with experts: Yang et al., "Qwen3 Technical Report", 2025. Every layer
+// has experts; attention is Qwen 3's, and Qwen 3 VL's is the same where there is only text.
 #include <cmath>
 #include <string_view>
 

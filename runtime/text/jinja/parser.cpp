@@ -76,8 +76,8 @@ class Parser {
     if (name == "generation") return generation(body);
     constexpr std::string_view kLoading[] = {"include", "import", "from", "extends", "block"};
     if (std::find(std::begin(kLoading), std::end(kLoading), name) != std::end(kLoading)) {
-      return bad_template(line, "'{}' needs other templates, which a chat template has none of",
-                          name);
+      return bad_template(
+          line, "'{}' needs other templates, and a chat template has no access to any", name);
     }
     return bad_template(line, "unknown tag '{}'", printable(name, 40));
   }

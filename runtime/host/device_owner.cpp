@@ -1,0 +1,93 @@
+#include "host/device_owner.hpp"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "format/gguf.hpp"
+
+namespace pumice::host {
+
+DeviceOwner::DeviceOwner(std::shared_ptr<vk::Device> device, OpenOptions options, Open reopen)
+    : options_(std::move(options)), reopen_(std::move(reopen)) {
+  set(std::move(device));
+}
+
+void DeviceOwner::set(std::shared_ptr<vk::Device> device) {
+  opened_ = OpenedModel{.options = options_, .device = std::move(device)};
+  std::tie(opened_.pipelines, opened_.verdict) =
+      open_pipelines(opened_.device, options_.cache_directory, options_.logger);
+  snapshot_ = opened_.device->snapshot();
+  latest_ = opened_.device.get();
+  ++generation_;
+}
+
+Result<OpenedModel> DeviceOwner::opened() {
+  const std::lock_guard lock(mutex_);
+  if (opened_.device != nullptr && !opened_.device->is_lost()) return opened_;
+  opened_ = {};
+  if (reopen_ == nullptr) {
+    return make_error(ErrorCode::kDeviceLost,
+                      "the host's device was lost, and pumice_vulkan_replace brought no other yet");
+  }
+  PUMICE_TRY(std::shared_ptr<vk::Device> device, reopen_());
+  set(std::move(device));
+  return opened_;
+}
+
+Result<OpenedModel> DeviceOwner::load(const ModelRequest& request,
+                                      std::shared_ptr<const ModelPlan> plan) {
+  PUMICE_TRY(OpenedModel opened, this->opened());
+  PUMICE_TRY(const GgufFile file, GgufFile::open(request.path));
+  opened.options.plan = std::move(plan);
+  opened.options.engine = request.engine;
+  opened.options.engine_may_differ = request.engine_may_differ;
+  PUMICE_TRY_STATUS(opened.load(file));
+  opened.options.plan = nullptr;  // of this content of the file
+  return opened;
+}
+
+std::shared_ptr<vk::Device> DeviceOwner::device() const {
+  const std::lock_guard lock(mutex_);
+  return opened_.device;
+}
+
+Status DeviceOwner::with_device(const std::function<void(vk::Device&)>& use) const {
+  const std::lock_guard lock(mutex_);
+  if (opened_.device == nullptr) {
+    return make_error(ErrorCode::kDeviceLost, "the device was lost");
+  }
+  use(*opened_.device);
+  return {};
+}
+
+vk::DeviceSnapshot DeviceOwner::snapshot() const {
+  const std::lock_guard lock(mutex_);
+  return snapshot_;
+}
+
+Status DeviceOwner::replace(std::shared_ptr<vk::Device> device) {
+  std::vector<std::pair<std::weak_ptr<Recovery>, ModelRequest>> models;
+  {
+    const std::lock_guard lock(mutex_);
+    set(std::move(device));
+    models = models_;
+  }
+  Status first;
+  for (const auto& model : models) {
+    const std::shared_ptr<Recovery> recovery = model.first.lock();
+    // None that is gone, nor one that an engine has brought here meanwhile.
+    if (recovery == nullptr || recovery->opened().device == this->device()) continue;
+    const Status replaced = recovery->replace([&] { return load(model.second); }, {});
+    if (!replaced.ok() && first.ok()) first = replaced;
+  }
+  return first;
+}
+
+void DeviceOwner::add(const std::shared_ptr<Recovery>& model, ModelRequest request) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(models_, [](const auto& known) { return known.first.expired(); });
+  models_.emplace_back(model, std::move(request));
+}
+
+}  // namespace pumice::host

@@ -1,0 +1,77 @@
+// A device that may be lost, and what opens another in its place.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "base/result.hpp"
+#include "host/opened_model.hpp"
+#include "host/recovery.hpp"
+#include "vk/device.hpp"
+#include "vk/snapshot.hpp"
+
+namespace pumice::host {
+
+/// A model's file, and what engines of it will be made with.
+struct ModelRequest {
+  std::filesystem::path path;
+  EngineOptions engine = {};
+  bool engine_may_differ = true;  ///< see OpenOptions
+};
+
+/// Any thread. Whoever opens holds a lock meanwhile, that others who want the device wait for.
+class DeviceOwner {
+ public:
+  using Open = std::function<Result<std::shared_ptr<vk::Device>>()>;
+
+  /// `reopen`: how a lost device is had again; none: `replace` alone brings another.
+  DeviceOwner(std::shared_ptr<vk::Device> device, OpenOptions options, Open reopen);
+
+  /// The device now, with its pipelines and without a model. One that was lost is let go of and
+  /// opened again. Errors: kDeviceLost where there is no way to, or those of it.
+  Result<OpenedModel> opened();
+  /// A model on it. `plan`: the file's, if it was made of what the path names now. Errors: those of
+  /// `opened` and of OpenedModel::load.
+  Result<OpenedModel> load(const ModelRequest& request, std::shared_ptr<const ModelPlan> plan = {});
+  /// The device without opening anything. Null: it was lost and let go of.
+  std::shared_ptr<vk::Device> device() const;
+  /// Also of one that was lost.
+  vk::DeviceSnapshot snapshot() const;
+  const OpenOptions& options() const { return options_; }
+  bool is_lent() const { return reopen_ == nullptr; }
+  /// Counts the devices there have been.
+  uint64_t generation() const { return generation_; }
+  /// Whether that device, which the caller keeps, is the latest, lost or not. Waits for nobody.
+  bool is_latest(const std::shared_ptr<vk::Device>& device) const {
+    return device.get() == latest_;
+  }
+  /// `use` with the device, which stays the owner's meanwhile: no caller's copy is ever the last,
+  /// whose end would destroy what a host was told is gone. Errors: kDeviceLost where there is none.
+  Status with_device(const std::function<void(vk::Device&)>& use) const;
+
+  /// Another device for this one, lost or not, and all models on it. Errors: those of loading one,
+  /// which its engines then try again.
+  Status replace(std::shared_ptr<vk::Device> device);
+  /// A model that was loaded here by that request.
+  void add(const std::shared_ptr<Recovery>& model, ModelRequest request);
+
+ private:
+  void set(std::shared_ptr<vk::Device> device);
+
+  const OpenOptions options_;
+  const Open reopen_;
+  std::atomic<uint64_t> generation_ = 0;
+  std::atomic<const vk::Device*> latest_ = nullptr;  // to be compared only
+  mutable std::mutex mutex_;  // taken behind a Recovery's, never before; of all below
+  OpenedModel opened_;
+  vk::DeviceSnapshot snapshot_;
+  std::vector<std::pair<std::weak_ptr<Recovery>, ModelRequest>> models_;
+};
+
+}  // namespace pumice::host
