@@ -28,7 +28,7 @@ const std::vector<std::pair<std::string_view, Number>> kValues = {
     {"attention.causal", false},
     {"attention.chunk_size", 8u},
     {"attention.clamp_kqv", 0.1f},
-    {"attention.key_length_swa", 40u},
+    {"attention.key_length_swa", 104u},
     {"attention.max_alibi_bias", 8.0f},
     {"attention.output_scale", 0.5f},
     {"attention.scale", 0.5f},
@@ -143,9 +143,8 @@ test::PlainForm form_of(std::string_view architecture) {
   for (test::PlainForm& form : test::forms_without_a_file()) {
     if (form.architecture != architecture) continue;
     if (architecture == "gemma4" && form.experts.n == 0) continue;  // it reads experts' keys too
-    const bool may_have_experts = architecture == "llama" || architecture == "granite";
-    if (may_have_experts) form.experts.n = 8;  // it reads their keys too
-    if (architecture == "deepseek2") {         // and of a temperature
+    if (architecture == "llama") form.experts.n = 8;                // it reads their keys too
+    if (architecture == "deepseek2") {                              // and of a temperature
       form.keys["attention.temperature_length"] = 8u;
       form.keys["attention.temperature_scale"] = 0.25f;
     }
@@ -163,6 +162,7 @@ test::PlainForm form_of(std::string_view architecture) {
       architecture == "hunyuan-dense" || architecture.starts_with("qwen3")) {
     form.qk_norm = test::PlainForm::QkNorm::kHeads;
   }
+  if (architecture == "granite") form.experts.n = 8;  // likewise
   form.qkv_bias = architecture == "qwen2" || architecture == "seed_oss";
   if (architecture == "seed_oss") form.ffn_norm = "post_attention_norm";
   if (architecture == "bailingmoe2" || architecture == "minimax-m2") {
