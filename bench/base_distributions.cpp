@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "base/path.hpp"
 
 namespace pumice::bench {
 namespace {
@@ -41,7 +42,7 @@ Result<BaseWriter> BaseWriter::create(const std::filesystem::path& path, const T
   PUMICE_TRY(OutputFile file, OutputFile::create(path, OutputFile::Existing::kRefuse));
   if (!file.is_regular()) {
     return make_error(ErrorCode::kInvalidArgument,
-                      "{}: not a regular file, which distributions need", path.string());
+                      "{}: not a regular file, which distributions need", to_utf8(path));
   }
   Header header{.window_tokens = static_cast<int32_t>(windows.window_tokens),
                 .n_vocab = static_cast<int32_t>(n_vocab),
@@ -72,7 +73,7 @@ Status BaseWriter::write(size_t row, std::span<const float> logits) {
 
 Result<BaseReader> BaseReader::open(const std::filesystem::path& path) {
   PUMICE_TRY(InputFile file, InputFile::open(path));
-  BaseReader reader(std::move(file), path.string());
+  BaseReader reader(std::move(file), to_utf8(path));
   const auto bad = [&](std::string_view what) {
     return make_error(ErrorCode::kBadFile, "{}: {}", reader.name_, what);
   };

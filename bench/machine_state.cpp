@@ -1,6 +1,5 @@
 #include "bench/machine_state.hpp"
 
-#include <dlfcn.h>
 #include <fmt/chrono.h>
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
@@ -13,6 +12,10 @@
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "base/dynamic_library.hpp"
+#include "base/path.hpp"
+#include "base/processor.hpp"
 
 namespace pumice::bench {
 namespace {
@@ -65,7 +68,7 @@ std::vector<fs::path> entries_of(const fs::path& folder) {
 std::vector<fs::path> cards_of(uint32_t vendor_id, uint32_t device_id, const fs::path& root) {
   std::vector<fs::path> cards;
   for (const fs::path& card : entries_of(root / "sys/class/drm")) {
-    const std::string name = card.filename().string();
+    const std::string name = to_utf8(card.filename());
     if (!name.starts_with("card") || name.find('-') != std::string::npos) continue;
     if (line_of(card / "device/vendor") == fmt::format("0x{:04x}", vendor_id) &&
         line_of(card / "device/device") == fmt::format("0x{:04x}", device_id)) {
@@ -91,16 +94,13 @@ std::optional<double> marked_level(const fs::path& path) {
 /// this way.
 class Nvml {
  public:
-  Nvml() : library_(dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL)) {
-    if (library_ == nullptr) return;
+  Nvml() : library_(DynamicLibrary::open({"libnvidia-ml.so.1"})) {
     const auto init = function<int()>("nvmlInit_v2");
     ready_ = init != nullptr && init() == 0;
   }
   ~Nvml() {
-    if (ready_) {
-      if (const auto shutdown = function<int()>("nvmlShutdown")) shutdown();
-    }
-    if (library_ != nullptr) dlclose(library_);
+    if (!ready_) return;
+    if (const auto shutdown = function<int()>("nvmlShutdown")) shutdown();
   }
   Nvml(const Nvml&) = delete;
   Nvml& operator=(const Nvml&) = delete;
@@ -133,10 +133,10 @@ class Nvml {
  private:
   template <typename Signature>
   Signature* function(const char* name) const {
-    return library_ == nullptr ? nullptr : reinterpret_cast<Signature*>(dlsym(library_, name));
+    return library_.function<Signature>(name);
   }
 
-  void* library_;
+  DynamicLibrary library_;
   bool ready_ = false;
 };
 
@@ -159,30 +159,15 @@ Json read_heaps(const vk::Device& device) {
 
 Json read_processor(const fs::path& root) {
   constexpr const char* kKeys[] = {"name", kClock, "governor", "load_1m"};
-  Json reading;
-  std::ifstream file(root / "proc/cpuinfo");
-  std::vector<double> clocks;
-  uint32_t n_cores = 0;
-  for (std::string line; std::getline(file, line);) {
-    const size_t colon = line.find(": ");
-    const std::string_view value =
-        colon == std::string::npos ? "" : std::string_view(line).substr(colon + 2);
-    if (line.starts_with("processor")) ++n_cores;
-    if (line.starts_with("model name")) reading["name"] = value;
-    if (line.starts_with("cpu MHz")) {
-      if (const std::optional<double> clock = number_in(value)) clocks.push_back(*clock);
-    }
-  }
-  reading["cores"] = n_cores;
-  if (!clocks.empty()) {
-    const auto [least, most] = std::ranges::minmax(clocks);
+  const ProcessorState state = read_processor_state(root);
+  Json reading{{"cores", state.n_cores}};
+  if (!state.name.empty()) reading["name"] = state.name;
+  if (!state.clocks_mhz.empty()) {
+    const auto [least, most] = std::ranges::minmax(state.clocks_mhz);
     reading[kClock] = {least, most};
   }
-  if (const auto governor =
-          line_of(root / "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")) {
-    reading["governor"] = *governor;
-  }
-  if (const auto load = number_of(root / "proc/loadavg")) reading["load_1m"] = *load;
+  if (!state.governor.empty()) reading["governor"] = state.governor;
+  if (state.load_1m) reading["load_1m"] = *state.load_1m;
   name_absent(reading, kKeys, "not reported by the operating system");
   return reading;
 }

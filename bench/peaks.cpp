@@ -1,11 +1,10 @@
 #include "bench/peaks.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <random>
 
+#include "base/memory.hpp"
 #include "bench/statistics.hpp"
 #include "shaders/peak/peak.hpp"
 #include "vk/transfer.hpp"
@@ -15,14 +14,9 @@ namespace {
 
 constexpr uint32_t kDispatches = 256;  // in one run of the dispatch measurements
 
-uint64_t last_level_cache_bytes() {
-#ifdef _SC_LEVEL3_CACHE_SIZE
-  for (const int level : {_SC_LEVEL4_CACHE_SIZE, _SC_LEVEL3_CACHE_SIZE, _SC_LEVEL2_CACHE_SIZE}) {
-    const long bytes = sysconf(level);
-    if (bytes > 0) return static_cast<uint64_t>(bytes);
-  }
-#endif
-  return uint64_t{32} << 20;
+uint64_t assumed_cache_bytes() {
+  const uint64_t n_bytes = last_level_cache_bytes();
+  return n_bytes != 0 ? n_bytes : uint64_t{32} << 20;
 }
 
 /// What the measurements share.
@@ -249,7 +243,7 @@ Roofline Peaks::roofline() const {
 uint64_t working_set_bytes(const vk::Device& device) {
   const vk::DevicePlan& plan = device.plan();
   const uint64_t wanted =
-      plan.device_class == vk::DeviceClass::kCpu ? 4 * last_level_cache_bytes() : uint64_t{1} << 30;
+      plan.device_class == vk::DeviceClass::kCpu ? 4 * assumed_cache_bytes() : uint64_t{1} << 30;
   return std::min({wanted, plan.slab_bytes, plan.device_budget_bytes / 4});
 }
 

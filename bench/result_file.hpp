@@ -1,6 +1,6 @@
 // Results of benchmarks as they were written to files: by `pumice bench` (models, --ops, --serve),
 // bench/peers.py, tools/gpu-check, and llama-bench (-o json or jsonl). What others wrote is checked
-// here; who reads a ResultFile can trust its types.
+// here; readers of a ResultFile can trust its types.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -1,11 +1,11 @@
 // std::vector for arrays of many megabytes that are read at random.
 #pragma once
 
-#include <sys/mman.h>
-
 #include <cstddef>
 #include <new>
 #include <vector>
+
+#include "base/memory.hpp"
 
 namespace pumice {
 
@@ -21,14 +21,13 @@ struct BigArrayAllocator {
 
   T* allocate(size_t n) {
     void* memory = ::operator new(n * sizeof(T), alignment(n));
-    if (n * sizeof(T) >= kHugePageBytes) ::madvise(memory, n * sizeof(T), MADV_HUGEPAGE);
+    if (n * sizeof(T) >= kHugePageBytes) use_huge_pages(memory, n * sizeof(T));
     return static_cast<T*>(memory);
   }
   void deallocate(T* memory, size_t n) { ::operator delete(memory, alignment(n)); }
   bool operator==(const BigArrayAllocator&) const { return true; }
 
  private:
-  static constexpr size_t kHugePageBytes = size_t{2} << 20;
   static std::align_val_t alignment(size_t n) {
     return std::align_val_t{n * sizeof(T) >= kHugePageBytes ? kHugePageBytes : 64};
   }

@@ -1,7 +1,7 @@
 // Names of blocks: a chained XXH3-128 over (parent's hash, the block's content), with the model's
 // fingerprint and the request's salt entering through the root. Two blocks with one hash have the
-// same tokens after the same prefix under the same model and salt, up to collisions, which whoever
-// looks a hash up must expect (PrefixIndex compares the content).
+// same tokens after the same prefix under the same model and salt, up to collisions, which every
+// look-up must expect (PrefixIndex compares the content).
 //
 // Pure functions; any thread.
 #pragma once

@@ -43,7 +43,7 @@ class BlockPool {
   bool cached(BlockId block) const { return blocks_[block].cached; }
 
   /// The next free block, with one reference. It must exist (`can_take`). A cached block comes back
-  /// still cached: whoever takes it forgets its content.
+  /// still cached: the caller must forget its content.
   BlockId take();
 
   /// The same of this block, which is free and not cached.

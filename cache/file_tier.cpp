@@ -1,10 +1,8 @@
 #include "cache/file_tier.hpp"
 
-#include <unistd.h>
+#include <system_error>
 
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
+#include "base/path.hpp"
 
 namespace pumice {
 
@@ -32,28 +30,29 @@ void FileTier::adopt(uint32_t slot, uint32_t record) {
 Status FileTier::read(uint32_t slot, std::span<std::byte> bytes) const {
   if (slot >= contents_.size()) {
     return make_error(ErrorCode::kBadFile, "prompt cache {}: block {} could not be written",
-                      path_.string(), slot);
+                      to_utf8(path_), slot);
   }
   const Content& content = contents_[slot];
   if (content.record != kNotOpened) return opened_->read(content.record, bytes);
-  PUMICE_TRY_STATUS(unnamed_.read(uint64_t{slot} * binding_.block_bytes, bytes));
+  PUMICE_TRY_STATUS(read_block(unnamed_, uint64_t{slot} * binding_.block_bytes, bytes));
   if (block_checksum(bytes) == content.checksum) return {};
   return make_error(ErrorCode::kBadFile, "prompt cache {}: evicted block {} is damaged",
-                    path_.string(), slot);
+                    to_utf8(path_), slot);
 }
 
 Status FileTier::write(uint32_t slot, std::span<const std::byte> bytes) {
-  if (!unnamed_) {
-    std::string name = path_.string() + ".XXXXXX";
-    unnamed_ = FileHandle(::mkstemp(name.data()));
-    if (!unnamed_) {
-      return make_error(ErrorCode::kInternal, "cannot write beside {}: {}", path_.string(),
-                        std::strerror(errno));
-    }
-    ::unlink(name.c_str());
+  std::error_code error;
+  if (!unnamed_.is_open()) unnamed_ = File::create_unnamed(path_, error);
+  if (error) {
+    return make_error(ErrorCode::kInternal, "cannot write beside {}: {}", to_utf8(path_),
+                      error.message());
   }
   if (slot >= contents_.size()) contents_.resize(slot + 1);
-  PUMICE_TRY_STATUS(unnamed_.write(uint64_t{slot} * binding_.block_bytes, bytes));
+  const uint64_t offset = uint64_t{slot} * binding_.block_bytes;
+  const size_t n = unnamed_.write_at(offset, bytes, error);
+  if (error) {
+    return make_error(ErrorCode::kInternal, "cannot write at {}: {}", offset + n, error.message());
+  }
   contents_[slot] = {kNotOpened, block_checksum(bytes)};
   return {};
 }

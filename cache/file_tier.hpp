@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "base/file.hpp"
 #include "cache/prompt_cache_file.hpp"
 #include "cache/slot_tier.hpp"
 
@@ -51,7 +52,7 @@ class FileTier {
   PromptCacheBinding binding_;
   uint64_t limit_bytes_ = 0;
   std::optional<PromptCacheFile> opened_;
-  FileHandle unnamed_;
+  File unnamed_;
   std::vector<Content> contents_;  // by slot
 };
 

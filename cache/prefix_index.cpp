@@ -7,6 +7,8 @@
 #include <numeric>
 #include <utility>
 
+#include "base/memory.hpp"
+
 namespace pumice {
 namespace {
 
@@ -96,7 +98,7 @@ void PrefixIndex::find_chain(NodeId root, std::span<const BlockHash> hashes,
   NodeId parent = root;
   size_t window = 8;
   for (size_t i = 0; i < std::min(window, hashes.size()); ++i) {
-    __builtin_prefetch(&table_[home(hashes[i])]);
+    prefetch(&table_[home(hashes[i])]);
   }
   for (size_t first = 0; first < hashes.size();) {
     size_t n = std::min(window, hashes.size() - first);
@@ -106,11 +108,11 @@ void PrefixIndex::find_chain(NodeId root, std::span<const BlockHash> hashes,
         n = i + 1;
         break;
       }
-      __builtin_prefetch(&nodes_[candidates[i]]);
-      __builtin_prefetch(content_.data() + size_t{candidates[i]} * block_words_);
+      prefetch(&nodes_[candidates[i]]);
+      prefetch(content_.data() + size_t{candidates[i]} * block_words_);
     }
     for (size_t i = first + n; i < std::min(first + n + kMaxWindow, hashes.size()); ++i) {
-      __builtin_prefetch(&table_[home(hashes[i])]);
+      prefetch(&table_[home(hashes[i])]);
     }
     for (size_t i = 0; i < n; ++i) {
       if (candidates[i] == kNoNode) return;

@@ -1,16 +1,15 @@
 #include "cache/prompt_cache_file.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cerrno>
 #include <cstring>
 #include <memory>
+#include <system_error>
+
+#include "base/path.hpp"
 
 namespace pumice {
 namespace {
@@ -99,41 +98,12 @@ Status check_header(const std::string& name, const Header& header,
 
 }  // namespace
 
-FileHandle& FileHandle::operator=(FileHandle&& other) noexcept {
-  std::swap(descriptor_, other.descriptor_);
-  return *this;
-}
-
-FileHandle::~FileHandle() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
-
-Status FileHandle::read(uint64_t offset, std::span<std::byte> bytes) const {
-  while (!bytes.empty()) {
-    const ssize_t n = ::pread(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) {
-      return make_error(ErrorCode::kBadFile, "cannot read at {}: {}", offset,
-                        n == 0 ? "the file ends" : std::strerror(errno));
-    }
-    offset += static_cast<uint64_t>(n);
-    bytes = bytes.subspan(static_cast<size_t>(n));
-  }
-  return {};
-}
-
-Status FileHandle::write(uint64_t offset, std::span<const std::byte> bytes) const {
-  while (!bytes.empty()) {
-    const ssize_t n = ::pwrite(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) {
-      return make_error(ErrorCode::kInternal, "cannot write at {}: {}", offset,
-                        std::strerror(errno));
-    }
-    offset += static_cast<uint64_t>(n);
-    bytes = bytes.subspan(static_cast<size_t>(n));
-  }
-  return {};
+Status read_block(const File& file, uint64_t offset, std::span<std::byte> bytes) {
+  std::error_code error;
+  const size_t n = file.read_at(offset, bytes, error);
+  if (n == bytes.size()) return {};
+  return make_error(ErrorCode::kBadFile, "cannot read at {}: {}", offset + n,
+                    error ? error.message() : "the file ends");
 }
 
 uint64_t block_checksum(std::span<const std::byte> bytes) {
@@ -144,18 +114,17 @@ Result<PromptCacheFile> PromptCacheFile::open(const std::filesystem::path& path,
                                               const PromptCacheBinding& binding,
                                               uint32_t max_pages) {
   PromptCacheFile opened;
-  opened.name_ = path.string();
+  opened.name_ = to_utf8(path);
   opened.binding_ = binding;
-  opened.file_ = FileHandle(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!opened.file_) return bad_file(opened.name_, std::strerror(errno));
-  struct stat about = {};
-  if (::fstat(opened.file_.get(), &about) != 0 || !S_ISREG(about.st_mode)) {
-    return bad_file(opened.name_, "not a regular file");
-  }
-  const uint64_t file_bytes = static_cast<uint64_t>(about.st_size);
+  std::error_code error;
+  opened.file_ = File::open(path, File::Mode::kRead, error);
+  if (error) return bad_file(opened.name_, error.message());
+  const FileInfo info = opened.file_.info(error);
+  if (error || !info.is_regular()) return bad_file(opened.name_, "not a regular file");
+  const uint64_t file_bytes = info.size_bytes;
   Header header;
   if (file_bytes < sizeof(header)) return bad_file(opened.name_, "not a prompt cache file");
-  PUMICE_TRY_STATUS(opened.file_.read(0, bytes_of(header)));
+  PUMICE_TRY_STATUS(read_block(opened.file_, 0, bytes_of(header)));
   PUMICE_TRY_STATUS(check_header(opened.name_, header, binding, file_bytes));
 
   opened.bytes_offset_ = header.bytes_offset;
@@ -179,7 +148,7 @@ Status PromptCacheFile::read_table(uint64_t n_records, uint64_t n_pages, uint64_
   for (uint64_t first = 0; first < n_records; first += kPieceRecords) {
     const uint64_t n = std::min(kPieceRecords, n_records - first);
     piece.resize(n * n_bytes);
-    PUMICE_TRY_STATUS(file_.read(sizeof(Header) + first * n_bytes, piece));
+    PUMICE_TRY_STATUS(read_block(file_, sizeof(Header) + first * n_bytes, piece));
     XXH3_64bits_update(state.get(), piece.data(), piece.size());
     for (uint64_t i = 0; i < n; ++i) {
       const std::byte* entry = piece.data() + i * n_bytes;
@@ -221,7 +190,8 @@ bool PromptCacheFile::well_formed(const Record& record) const {
 
 Status PromptCacheFile::read(uint32_t page, std::span<std::byte> bytes) const {
   PUMICE_CHECK(bytes.size() == binding_.block_bytes, "a page is one block long");
-  PUMICE_TRY_STATUS(file_.read(bytes_offset_ + uint64_t{page} * binding_.block_bytes, bytes));
+  PUMICE_TRY_STATUS(
+      read_block(file_, bytes_offset_ + uint64_t{page} * binding_.block_bytes, bytes));
   if (block_checksum(bytes) != checksums_[page]) {
     return make_error(ErrorCode::kBadFile, "prompt cache {}: block {} is damaged", name_, page);
   }

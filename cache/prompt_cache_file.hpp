@@ -25,6 +25,7 @@
 #include <string>
 #include <vector>
 
+#include "base/file.hpp"
 #include "base/output_file.hpp"
 #include "base/result.hpp"
 #include "cache/block_hash.hpp"
@@ -41,28 +42,8 @@ struct PromptCacheBinding {
   uint64_t groups = 0;  ///< CacheGroups::signature
 };
 
-/// A file descriptor that closes itself.
-class FileHandle {
- public:
-  FileHandle() = default;
-  explicit FileHandle(int descriptor) : descriptor_(descriptor) {}
-  FileHandle(FileHandle&& other) noexcept : descriptor_(other.descriptor_) {
-    other.descriptor_ = -1;
-  }
-  FileHandle& operator=(FileHandle&& other) noexcept;
-  ~FileHandle();
-
-  int get() const { return descriptor_; }
-  explicit operator bool() const { return descriptor_ >= 0; }
-
-  /// All of `bytes` at `offset`. Errors: kBadFile (ends early, read error).
-  Status read(uint64_t offset, std::span<std::byte> bytes) const;
-  /// Errors: kInternal (disk full, for instance).
-  Status write(uint64_t offset, std::span<const std::byte> bytes) const;
-
- private:
-  int descriptor_ = -1;
-};
+/// All of `bytes` at `offset`. Errors: kBadFile (ends early, read error).
+Status read_block(const File& file, uint64_t offset, std::span<std::byte> bytes);
 
 /// Checksum of a block's bytes.
 uint64_t block_checksum(std::span<const std::byte> bytes);
@@ -103,7 +84,7 @@ class PromptCacheFile {
                     uint32_t max_pages);
   bool well_formed(const Record& record) const;
 
-  FileHandle file_;
+  File file_;
   std::string name_;
   PromptCacheBinding binding_;
   uint64_t bytes_offset_ = 0;

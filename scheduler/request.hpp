@@ -20,8 +20,8 @@ using RequestId = uint32_t;
 enum class RequestState { kWaiting, kPrefilling, kDecoding, kFinished, kCancelled, kFailed };
 std::string_view request_state_name(RequestState state);  ///< "waiting", …
 
-/// Served in this order; within a class a lower `priority` value goes first, then who came first.
-/// The whole rule is in docs/ARCHITECTURE.md, "The service rule".
+/// Served in this order; within a class a lower `priority` value goes first, then the earlier
+/// arrival. The whole rule is in docs/ARCHITECTURE.md, "The service rule".
 enum class ServiceClass : uint8_t { kInteractive, kNormal, kBatch };
 constexpr size_t kServiceClasses = 3;
 std::string_view service_class_name(ServiceClass service_class);  ///< "interactive", …
@@ -79,7 +79,8 @@ struct Request {
   uint32_t sequence_tokens = 0;   ///< tokens whose ids are known; the prompt's at first
   uint32_t computed_tokens = 0;
   uint32_t scheduled_tokens = 0;
-  uint32_t pending_samples = 0;  ///< tokens being sampled by steps under way
+  uint32_t pending_samples = 0;  ///< tokens being sampled by steps under way, refused ones too
+  uint32_t draft_tokens = 0;     ///< that its next row is to have behind it
   /// Rises when steps under way no longer count: preemption, restart, rollback, end.
   uint32_t epoch = 0;
 

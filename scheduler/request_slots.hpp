@@ -1,6 +1,6 @@
 // Numbers for what an engine keeps one of for each running request: a row of the device's block
-// tables, a sampling state. Whoever names a slot counts as a use of it: the request that runs in it
-// and every open step with a chunk of that request, since the device may read and write the slot
+// tables, a sampling state. A slot is used by the request that runs in it and by every open step
+// with a chunk of that request, since the device may read and write the slot
 // until the step has ended. A slot without uses is free.
 //
 // Not thread-safe.

@@ -19,6 +19,8 @@ bool Scheduler::wants_token(const Request& request) const {
 
 bool Scheduler::can_decode(const Request& request) const {
   if (request.pending_samples > 0 && !request.runs_ahead) return false;
+  if (request.pending_samples > 1)
+    return false;  // a draft: which of its tokens follow is not known
   return wants_token(request);
 }
 
@@ -33,7 +35,7 @@ bool Scheduler::wants_chunk(const Request& request) const {
   return reads_prompt(request) || request.started_in == next_plan_;
 }
 
-/// Blocks for positions up to `end`, if need be taken from whoever is served after it.
+/// Blocks for positions up to `end`, taken from requests served after it if need be.
 bool Scheduler::make_room(Request& request, uint32_t end, StepPlan& plan) {
   while (true) {
     if (cache_.reserve(*request.sequence, end).ok()) return true;
@@ -43,13 +45,39 @@ bool Scheduler::make_room(Request& request, uint32_t end, StepPlan& plan) {
   }
 }
 
+uint32_t Scheduler::most_draft(RequestId id) const {
+  const Request& request = *requests_.at(id);
+  // Who wants its tokens slowly has no use for many at once.
+  if (request.pending_samples > 0 || request.token_s > 0 || !wants_token(request)) return 0;
+  uint32_t most =
+      std::min(options_.draft_rows, request.max_new_tokens - request.generated_tokens - 1);
+  if (options_.window_tokens != 0) {
+    most = std::min(most, options_.window_tokens - request.scheduled_tokens - 1);
+  }
+  return std::min(most, options_.token_budget - 1);
+}
+
+void Scheduler::draft(RequestId id, uint32_t n_tokens) {
+  requests_.at(id)->draft_tokens = std::min(n_tokens, most_draft(id));
+}
+
+/// Rows of its draft that the next row of a request may have behind it, which has its own blocks.
+uint32_t Scheduler::draft_rows(const Request& request, uint32_t most) {
+  const uint32_t n_rows = std::min({request.draft_tokens, most, most_draft(request.id)});
+  if (n_rows == 0) return 0;
+  const uint32_t first = request.scheduled_tokens + 1;
+  if (cache_.reserve(*request.sequence, first + n_rows).ok()) return n_rows;
+  return std::min(n_rows, cache_.reserved_tokens(*request.sequence) - first);
+}
+
 void Scheduler::add_chunk(Request& request, uint32_t n_tokens, bool decodes, double now_s,
                           StepPlan& plan, OpenStep& open) {
   const uint32_t first = request.scheduled_tokens;
   const uint32_t end = first + n_tokens;
   const bool samples = end == request.known_tokens() &&
                        request.generated_tokens + request.pending_samples < request.max_new_tokens;
-  const StepChunk chunk{request.id, *request.slot, first, n_tokens, samples, decodes};
+  const uint32_t n_samples = decodes ? n_tokens : samples ? 1 : 0;
+  const StepChunk chunk{request.id, *request.slot, first, n_tokens, n_samples, decodes};
   // Of prompts that are equals the first in a step has its turn; what it leaves of the budget may
   // be next to nothing, and costs the others none.
   const bool is_next = !decodes && !open.chunks.empty() && !open.chunks.back().chunk.decodes &&
@@ -57,10 +85,11 @@ void Scheduler::add_chunk(Request& request, uint32_t n_tokens, bool decodes, dou
   slots_.add_use(chunk.slot);
   plan.chunks.push_back(chunk);
   open.chunks.push_back({&request, request.epoch, request.due_s, request.turn, chunk});
-  // One token's time may be made up for, as who polls is late as often as not.
-  if (samples) request.due_s = std::max(request.due_s, now_s - request.token_s) + request.token_s;
+  // One token's time may be made up for, since polls come late as often as not.
+  if (n_samples > 0)
+    request.due_s = std::max(request.due_s, now_s - request.token_s) + request.token_s;
   if (decodes) {
-    plan.shape.add_decode(first);
+    for (uint32_t i = 0; i < n_tokens; ++i) plan.shape.add_decode(first + i);
   } else {
     plan.shape.add_prefill(first, n_tokens);
     ++request.prefill_iterations;
@@ -68,7 +97,7 @@ void Scheduler::add_chunk(Request& request, uint32_t n_tokens, bool decodes, dou
   }
   cache_.plan(*request.sequence, end);
   request.scheduled_tokens = end;
-  request.pending_samples += samples ? 1 : 0;
+  request.pending_samples += n_samples;
   request.last_planned = next_plan_;
   if (!is_next) request.turn = next_turn_++;
 }
@@ -123,7 +152,9 @@ void Scheduler::plan_decodes(StepPlan& plan, OpenStep& open, double now_s) {
   if (n_wanted > options_.token_budget) std::ranges::sort(rows, TurnBefore{});
   const Request* prompt = first_prompt();
   uint32_t left = options_.token_budget;
-  for (Request* request : rows) {
+  uint32_t draft_rows_left = options_.draft_rows;
+  for (size_t row = 0; row < rows.size(); ++row) {
+    Request* request = rows[row];
     const auto own = static_cast<size_t>(request->service_class);
     uint32_t to_others = 0;
     for (size_t i = 0; i < kServiceClasses; ++i) {
@@ -137,8 +168,13 @@ void Scheduler::plan_decodes(StepPlan& plan, OpenStep& open, double now_s) {
         !make_room(*request, request->scheduled_tokens + 1, plan)) {
       continue;
     }
-    add_chunk(*request, 1, true, now_s, plan, open);
-    --left;
+    // A draft takes no row that others could have.
+    const auto rows_behind = static_cast<uint32_t>(rows.size() - row - 1);
+    const uint32_t spare = left - std::min(left, 1 + to_others + rows_behind);
+    const uint32_t n_draft = draft_rows(*request, std::min(spare, draft_rows_left));
+    add_chunk(*request, 1 + n_draft, true, now_s, plan, open);
+    left -= 1 + n_draft;
+    draft_rows_left -= n_draft;
     reserved[own] -= reserved[own] > 0 ? 1 : 0;
   }
 }
@@ -222,7 +258,7 @@ void Scheduler::plan_prefills(StepPlan& plan, OpenStep& open, double now_s) {
   }
   std::ranges::sort(partial, TurnBefore{});
   const double most_s = most_seconds(plan, now_s);
-  // The next to start, or null. Who needs others' places had its chance before the rows.
+  // The next to start, or null. One that needs others' places had its chance before the rows.
   bool may_start = true;
   const auto next_to_start = [&]() -> Request* {
     if (!may_start || waiting_.empty()) return nullptr;
@@ -272,7 +308,7 @@ void Scheduler::fail_unfitting(StepPlan& plan, double now_s) {
 /// Nothing can be planned and nothing is under way. Only pinned blocks can bring this about, since
 /// without them there is room for any one request: fail the first.
 void Scheduler::fail_stuck(StepPlan& plan, double now_s) {
-  // Who waits for a time is not stuck, nor who waits for the blocks of one who does.
+  // A request that waits for a time is not stuck, nor is one that waits for its blocks.
   if (std::isfinite(first_due_s(now_s))) return;
   const auto stuck = std::ranges::find_if(running_, [&](const Request* request) {
     return can_decode(*request) || reads_prompt(*request);

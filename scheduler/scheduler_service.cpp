@@ -1,4 +1,4 @@
-// Scheduler: who is served before whom, who starts and who makes way ("The service rule" in
+// Scheduler: the order of service, which requests start and which make way ("The service rule" in
 // docs/ARCHITECTURE.md).
 #include <algorithm>
 #include <bit>
@@ -99,7 +99,7 @@ double Scheduler::next_turn_s() const {
   return next_s + options_.aging_s;
 }
 
-// ---- who makes way
+// ---- making way
 
 /// For one that grows.
 Request* Scheduler::worst_unplanned(const Request* spare) const {
@@ -114,7 +114,7 @@ bool Scheduler::makes_way(const Request& one, const Request& that_starts) {
   return !one.on_turn && (that_starts.on_turn || one.service_class > that_starts.service_class);
 }
 
-/// Those who make way for it; the one served last comes last.
+/// The requests that make way for it; the one served last comes last.
 std::vector<Request*> Scheduler::lesser_than(const Request& request) const {
   std::vector<Request*> lesser;
   for (auto it = running_.rbegin(); it != running_.rend(); ++it) {
@@ -125,7 +125,7 @@ std::vector<Request*> Scheduler::lesser_than(const Request& request) const {
   return lesser;
 }
 
-// ---- who starts
+// ---- starting
 
 /// Whether it finds blocks for its whole prompt if those `without` had ended. Each that still runs
 /// is left a block to grow into, or they would soon take these back.

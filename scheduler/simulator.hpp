@@ -91,7 +91,7 @@ struct Latecomer {
   std::string amid;          ///< what was there before it
   uint32_t steps = 0;        ///< until its first token, that step included
   double ttft_s = 0;         ///< likewise
-  uint64_t preemptions = 0;  ///< of those who made way
+  uint64_t preemptions = 0;  ///< of requests that made way
 };
 
 struct LatecomerReport {

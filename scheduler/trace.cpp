@@ -10,6 +10,7 @@
 #include <random>
 
 #include "base/json.hpp"
+#include "base/path.hpp"
 
 namespace pumice {
 namespace {
@@ -20,7 +21,7 @@ constexpr size_t kMaxLineBytes = 1 << 20;  // the ids of 40 million tokens
 constexpr uint32_t kMaxTokens = 1u << 24;  // of a prompt or an output: beyond it a line is damaged
 
 Error bad_line(const std::filesystem::path& path, size_t line, std::string_view what) {
-  return make_error(ErrorCode::kBadFile, "{} line {}: {}", path.string(), line, what);
+  return make_error(ErrorCode::kBadFile, "{} line {}: {}", to_utf8(path), line, what);
 }
 
 // A key that no other block of any request has.
@@ -136,16 +137,16 @@ Result<Trace> read_mooncake(const std::filesystem::path& path, std::ifstream& fi
 
 Result<Trace> read_trace(const std::filesystem::path& path, uint32_t block_tokens) {
   std::ifstream file(path);
-  if (!file) return make_error(ErrorCode::kBadFile, "cannot read trace {}", path.string());
-  const std::string extension = path.extension().string();
+  if (!file) return make_error(ErrorCode::kBadFile, "cannot read trace {}", to_utf8(path));
+  const std::string extension = to_utf8(path.extension());
   if (extension != ".csv" && extension != ".jsonl") {
     return make_error(ErrorCode::kBadFile,
-                      "{}: a trace is a .csv (Azure) or .jsonl (Mooncake) file", path.string());
+                      "{}: a trace is a .csv (Azure) or .jsonl (Mooncake) file", to_utf8(path));
   }
   PUMICE_TRY(Trace trace, extension == ".csv" ? read_azure(path, file, block_tokens)
                                               : read_mooncake(path, file, block_tokens));
   if (trace.requests.empty()) {
-    return make_error(ErrorCode::kBadFile, "{} has no requests", path.string());
+    return make_error(ErrorCode::kBadFile, "{} has no requests", to_utf8(path));
   }
   std::ranges::stable_sort(trace.requests, {}, &TraceRequest::arrival_s);
   const double first = trace.requests.front().arrival_s;

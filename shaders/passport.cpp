@@ -9,6 +9,7 @@
 
 #include "base/json.hpp"
 #include "base/output_file.hpp"
+#include "base/path.hpp"
 #include "shaders/spirv.hpp"
 
 namespace pumice {
@@ -127,11 +128,11 @@ std::optional<SelfTestVerdict> load_passport(const std::filesystem::path& cache_
   }
   if (!verdict) {
     logger.warning("passport {} is damaged and ignored; pumice info --self-test makes a new one",
-                   path.string());
+                   to_utf8(path));
     return std::nullopt;
   }
   if (dump(json->value("device", Json())) != dump(device_json(device))) {
-    logger.debug("passport {} belongs to another driver", path.string());
+    logger.debug("passport {} belongs to another driver", to_utf8(path));
     return std::nullopt;
   }
   return verdict;

@@ -1,4 +1,5 @@
 // pumice bench --ab: two configurations in turns, their ratio and what noise is.
+#include "base/folders.hpp"
 #include "bench/ab.hpp"
 
 #include <fmt/core.h>

@@ -1,4 +1,5 @@
 // pumice bench --advise: which lever brings a model to a latency target.
+#include "base/folders.hpp"
 #include "bench/advise.hpp"
 
 #include <nlohmann/json.hpp>

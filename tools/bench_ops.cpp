@@ -1,4 +1,5 @@
 // pumice bench --ops: every op's speed against what the device can do.
+#include "base/folders.hpp"
 #include "bench/machine_state.hpp"
 
 #include <nlohmann/json.hpp>

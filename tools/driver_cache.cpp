@@ -1,11 +1,12 @@
 #include "tools/driver_cache.hpp"
 
-#include <pwd.h>
-#include <unistd.h>
-
 #include <cstdlib>
 #include <filesystem>
 #include <system_error>
+
+#include "base/folders.hpp"
+#include "base/path.hpp"
+#include "base/process.hpp"
 
 namespace pumice::tools {
 namespace {
@@ -20,8 +21,8 @@ std::filesystem::path parent_of_cache() {
       return folder;
     }
   }
-  const passwd* user = ::getpwuid(::getuid());  // Mesa asks here too, not HOME
-  return user != nullptr ? std::filesystem::path(user->pw_dir) / ".cache" : std::filesystem::path();
+  const std::filesystem::path home = account_home();  // Mesa asks here too, not HOME
+  return home.empty() ? home : home / ".cache";
 }
 
 }  // namespace
@@ -38,8 +39,8 @@ void keep_driver_cache_off_full_disks(const Logger& logger) {
   if (error || space.available >= kRoomBytes) return;
   logger.warning(
       "{} has {} KiB left: the driver's shader cache is off, so shaders compile every time",
-      folder.string(), space.available / 1024);
-  ::setenv(kDisable, "true", 1);
+      to_utf8(folder), space.available / 1024);
+  set_environment(kDisable, "true");
 }
 
 }  // namespace pumice::tools

@@ -18,18 +18,88 @@ double milliseconds_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-/// Ends a request however the call that made it returns.
-class RequestGuard {
+constexpr std::chrono::milliseconds kInterruptInterval(50);
+
+/// What comes of one request, put together.
+class Follower {
  public:
-  RequestGuard(Engine& engine, RequestId id) : engine_(engine), id_(id) {}
-  ~RequestGuard() { engine_.cancel(id_); }
-  RequestGuard(const RequestGuard&) = delete;
-  RequestGuard& operator=(const RequestGuard&) = delete;
+  Follower(host::Host& host, const host::Submitted& request, const TextSink& sink)
+      : host_(host), request_(request), sink_(sink), bar_("reading the prompt") {
+    generation_.timings.prompt_tokens = request.prompt_tokens;
+  }
+
+  Result<Generation> run();
 
  private:
-  Engine& engine_;
-  RequestId id_;
+  void take_events();
+  void add(host::Event& event);
+
+  host::Host& host_;
+  const host::Submitted request_;
+  const TextSink& sink_;
+  ProgressBar bar_;
+  const Clock::time_point start_ = Clock::now();
+  Generation generation_;
+  Status status_;  // of the request
+  bool finished_ = false;
+  bool listening_ = true;
 };
+
+Result<Generation> Follower::run() {
+  const InterruptGuard interrupt;
+  Status failed;  // of a step
+  while (!finished_) {
+    const bool gives_up = InterruptGuard::interrupted() || !listening_ || !failed.ok();
+    if (gives_up) PUMICE_TRY_STATUS(host_.cancel(request_.id));
+    const Status polled = host_.poll(Submitter::kNoBudget);
+    take_events();
+    if (finished_) break;
+    // Of a lost device the host knows when there is no more hope: then the request ends.
+    if (failed.ok() && !polled.ok() && polled.error().code != ErrorCode::kDeviceLost) {
+      failed = polled;
+      continue;
+    }
+    if (!gives_up) PUMICE_TRY_STATUS(host_.wait(kInterruptInterval));
+  }
+  PUMICE_TRY_STATUS(failed);
+  PUMICE_TRY_STATUS(status_);
+  generation_.interrupted =
+      InterruptGuard::interrupted() && generation_.report.end_reason == EndReason::kCancelled;
+  Timings& timings = generation_.timings;
+  timings.cached_tokens = generation_.report.cache.cached_tokens;
+  timings.truncated_tokens = generation_.report.truncated_tokens;
+  timings.new_tokens = generation_.tokens.size();
+  return std::move(generation_);
+}
+
+void Follower::take_events() {
+  while (true) {
+    const Result<host::Event*> event = host_.next_event();
+    if (!event.ok() || *event == nullptr) return;
+    if ((*event)->request == request_.id) add(**event);
+  }
+}
+
+void Follower::add(host::Event& event) {
+  Timings& timings = generation_.timings;
+  finished_ = event.kind == host::Event::Kind::kFinished;
+  if (finished_) {
+    status_ = event.status;
+    generation_.report = std::move(event.ending->report);
+    generation_.n_forgotten = event.ending->n_forgotten;
+  }
+  if (event.token) {
+    if (timings.ttft_ms == 0) timings.ttft_ms = milliseconds_since(start_);
+    if (generation_.report.end_reason != EndReason::kStop) {
+      timings.decode_ms = milliseconds_since(start_) - timings.ttft_ms;
+      generation_.tokens.push_back(*event.token);
+    }
+  } else if (!finished_) {
+    bar_.update(event.computed_tokens, timings.prompt_tokens);
+  }
+  generation_.text += event.text;
+  if (!event.text.empty() && listening_) listening_ = sink_(event.text);
+}
 
 }  // namespace
 
@@ -44,66 +114,8 @@ double Timings::decode_rate() const {
                                          : 0;
 }
 
-Recover recover_by(host::Recovery& recovery, Engine& engine) {
-  return [&recovery, &engine](const Error& loss) {
-    print_message("{}; opening it again\n", loss.message);
-    Engine* const lost = &engine;
-    return recovery.recover({&lost, 1});
-  };
-}
-
-Result<Generation> generate(Engine& engine, GenerationRequest request, const TextSink& sink,
-                            const Recover& recover) {
-  Generation generation;
-  Timings& timings = generation.timings;
-  timings.prompt_tokens = request.prompt.size();
-  const InterruptGuard interrupt;
-  ProgressBar bar("reading the prompt");
-  const auto start = Clock::now();
-  PUMICE_TRY(const RequestId id, engine.submit(std::move(request)));
-  const RequestGuard guard(engine, id);
-  bool listening = true;
-  const auto add_text = [&](const std::string& text) {
-    generation.text += text;
-    if (!text.empty()) listening = sink(text);
-  };
-  bool finished = false;
-  while (!finished && listening) {
-    if (InterruptGuard::interrupted()) {
-      generation.interrupted = true;
-      break;
-    }
-    Result<std::vector<StepEvent>> stepped = engine.step();
-    if (!stepped.ok() && stepped.error().code == ErrorCode::kDeviceLost && recover) {
-      PUMICE_TRY_STATUS(recover(stepped.error()));
-      continue;
-    }
-    PUMICE_TRY(const std::vector<StepEvent> events, std::move(stepped));
-    PUMICE_CHECK(!events.empty(), "the engine is not idle and did nothing");
-    for (const StepEvent& event : events) {
-      if (event.request != id) continue;
-      finished = event.finished;
-      if (finished) generation.report = *event.report;
-      if (event.token) {
-        if (timings.ttft_ms == 0) timings.ttft_ms = milliseconds_since(start);
-        if (generation.report.end_reason != EndReason::kStop) {
-          timings.decode_ms = milliseconds_since(start) - timings.ttft_ms;
-          generation.tokens.push_back(*event.token);
-        }
-      } else {
-        bar.update(event.computed_tokens, timings.prompt_tokens);
-      }
-      add_text(event.text);
-    }
-  }
-  if (!finished) {
-    generation.report = engine.cancel(id).value_or(RequestReport{});
-    add_text(generation.report.held_text);
-  }
-  timings.cached_tokens = generation.report.cache.cached_tokens;
-  timings.truncated_tokens = generation.report.truncated_tokens;
-  timings.new_tokens = generation.tokens.size();
-  return generation;
+Result<Generation> follow(host::Host& host, const host::Submitted& request, const TextSink& sink) {
+  return Follower(host, request, sink).run();
 }
 
 nlohmann::json timings_json(const Generation& generation) {

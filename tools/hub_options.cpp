@@ -1,7 +1,6 @@
 #include "tools/hub_options.hpp"
 
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -10,6 +9,8 @@
 #include <memory>
 #include <utility>
 
+#include "base/folders.hpp"
+#include "base/path.hpp"
 #include "tools/terminal.hpp"
 
 namespace pumice::tools {
@@ -84,7 +85,7 @@ Status HubModelFlags::resolve(std::string& model) const {
   PullDisplay display;
   PUMICE_TRY(const CachedModel found, opened.get(parsed, display.events()));
   display.finish();
-  model = found.files[0].string();
+  model = to_utf8(found.files[0]);
   return {};
 }
 
@@ -103,7 +104,7 @@ class PullDisplay::Progress {
   void update(uint64_t done_bytes, uint64_t total_bytes) {
     const Clock::time_point now = Clock::now();
     if (!std::exchange(downloads_, true)) base_ = recent_ = {now, done_bytes};
-    if (isatty(STDERR_FILENO) == 0) return;
+    if (!is_terminal(Stream::kError)) return;
     if (now - drawn_ < kDrawInterval) return;  // pieces come much faster than anybody reads
     drawn_ = now;
     if (now - recent_.time > kRateInterval) base_ = std::exchange(recent_, {now, done_bytes});

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/folders.hpp"
 #include "engine/engine.hpp"
 #include "format/gguf.hpp"
 #include "models/families.hpp"

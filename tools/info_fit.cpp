@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/folders.hpp"
 #include "bench/peaks.hpp"
 #include "engine/memory_plan.hpp"
 #include "models/model_source.hpp"

@@ -21,6 +21,7 @@
 
 #include "base/result.hpp"
 #include "base/unfinished_files.hpp"
+#include "tools/terminal.hpp"
 
 namespace pumice::tools {
 namespace {
@@ -32,8 +33,8 @@ constexpr char kSignalled = 's';  // where nobody guards
 constexpr char kGuarded = 'g';
 constexpr char kForgiven = 'f';
 
-// A signal handler touches these and nothing else. Who guards is asked there: when the watching
-// thread wakes, a guarded loop may have come to its end.
+// A signal handler touches these and nothing else. Whether a loop is guarded is asked there:
+// when the watching thread wakes, it may have come to its end.
 std::atomic<bool> g_interrupted = false;
 std::atomic<bool> g_guarded = false;
 std::atomic<bool> g_final = false;  // not by Ctrl-C
@@ -73,15 +74,15 @@ std::optional<char> next_told(double seconds) {
   if (watch().abandon) watch().abandon();
   remove_unfinished_files();
   if (watch().terminal) tcsetattr(STDIN_FILENO, TCSANOW, &*watch().terminal);
-  // From here on nobody else writes there, so that this is the last line. Whoever does just now may
-  // be stuck for ever: a pipe that is full.
+  // From here on nobody else writes there, so that this is the last line. A thread that is writing
+  // now may be stuck for ever: a pipe that is full.
   for (int i = 0; i < 10 && ftrylockfile(stderr) != 0; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   constexpr std::string_view kMessage = "pumice: interrupted\n";
   constexpr std::string_view kClearLine = "\r\033[K";  // a progress bar may stand there
   [[maybe_unused]] ssize_t written = 0;
-  if (isatty(STDERR_FILENO) == 1) {
+  if (is_terminal(Stream::kError)) {
     written = write(STDERR_FILENO, kClearLine.data(), kClearLine.size());
   }
   written = write(STDERR_FILENO, kMessage.data(), kMessage.size());
@@ -124,11 +125,12 @@ void handle(int flags) {
 }  // namespace
 
 void watch_interrupts() {
+  std::signal(SIGXFSZ, SIG_IGN);
   if (pipe2(g_pipe, O_CLOEXEC | O_NONBLOCK) != 0) return;
   if (const char* const grace = std::getenv("PUMICE_GRACE_SECONDS")) {
     watch().grace_s = std::max(0.0, std::min(std::strtod(grace, nullptr), 1e6));
   }
-  if (termios terminal; isatty(STDIN_FILENO) == 1 && tcgetattr(STDIN_FILENO, &terminal) == 0) {
+  if (termios terminal; is_terminal(Stream::kInput) && tcgetattr(STDIN_FILENO, &terminal) == 0) {
     watch().terminal = terminal;
   }
   sigset_t all;

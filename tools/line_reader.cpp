@@ -1,11 +1,9 @@
 #include "tools/line_reader.hpp"
 
-#include <fcntl.h>
 #include <fmt/core.h>
 #include <histedit.h>
 #include <poll.h>
 #include <sys/ioctl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,13 +14,16 @@
 #include <fstream>
 #include <iostream>
 #include <new>
+#include <span>
 #include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include "base/file.hpp"
 #include "base/output_file.hpp"
 #include "tools/interrupt.hpp"
+#include "tools/terminal.hpp"
 
 namespace pumice::tools {
 namespace {
@@ -179,7 +180,7 @@ void LineReader::Editor::redraw() {
 }
 
 LineReader::LineReader(std::filesystem::path history)
-    : history_(std::move(history)), interactive_(isatty(STDIN_FILENO) == 1) {
+    : history_(std::move(history)), interactive_(is_terminal(Stream::kInput)) {
   if (!interactive_) return;
   std::setlocale(LC_CTYPE, "");  // libedit's: what a character is, and how wide
   editor_ = std::make_unique<Editor>();
@@ -215,14 +216,10 @@ void LineReader::remember(const std::string& line) {
   if (history_.empty()) return;
   std::error_code error;
   std::filesystem::create_directories(history_.parent_path(), error);
-  const int file =
-      open(history_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0600);
-  struct stat status {};
-  if (file != -1 && fstat(file, &status) == 0 && S_ISREG(status.st_mode)) {
-    const std::string ended = last_ + "\n";
-    [[maybe_unused]] const ssize_t written = write(file, ended.data(), ended.size());
-  }
-  if (file != -1) close(file);
+  File file = File::open(history_, File::Mode::kAppend, error);
+  if (error || !file.info(error).is_regular()) return;
+  const std::string ended = last_ + "\n";
+  file.write(std::as_bytes(std::span(ended)), error);
 }
 
 std::optional<std::string> LineReader::next(const std::string& prompt) {

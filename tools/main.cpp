@@ -2,7 +2,6 @@
 // stderr and the documented exit code.
 #include <fmt/format.h>
 
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -13,6 +12,8 @@
 #include <vector>
 
 #include "base/file_error.hpp"
+#include "base/folders.hpp"
+#include "base/path.hpp"
 #include "bench/build_info.hpp"
 #include "tools/arguments.hpp"
 #include "tools/command.hpp"
@@ -128,7 +129,9 @@ Status run(int argc, char** argv) {
     config = of_environment;
     config_chosen = true;
   }
-  if (!config_chosen) config = config_file().string();
+  if (const auto folder = config_directory(); !config_chosen && !folder.empty()) {
+    config = to_utf8(folder / "config.toml");
+  }
   PUMICE_TRY_STATUS(settings.apply(*app.get_subcommands().front(), config, config_chosen));
   for (const std::string& note : arguments.notes) print_message("pumice: {}\n", note);
   for (const Command& command : commands) {
@@ -144,7 +147,6 @@ int main(int argc, char** argv) {
   using namespace pumice;
   tools::open_missing_streams();
   tools::watch_interrupts();
-  std::signal(SIGXFSZ, SIG_IGN);  // a file over the limit of its size is an error to report
   try {
     return tools::end(tools::run(argc, argv));
   } catch (const std::bad_alloc&) {

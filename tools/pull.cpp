@@ -1,7 +1,6 @@
 // pumice pull, list, rm: models of a hub, in the cache.
 #include <fmt/chrono.h>
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -11,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/path.hpp"
 #include "hub/hub.hpp"
 #include "tools/command.hpp"
 #include "tools/hub_options.hpp"
@@ -37,7 +37,7 @@ Json to_json(const CachedModel& model) {
             {"quant", model.quant},       {"size_bytes", model.size_bytes},
             {"complete", model.complete}, {"pulled", iso_time(model.pulled)},
             {"files", Json::array()}};
-  for (const auto& path : model.files) json["files"].push_back(path.string());
+  for (const auto& path : model.files) json["files"].push_back(to_utf8(path));
   return json;
 }
 
@@ -49,8 +49,8 @@ void print_json(const std::vector<CachedModel>& models) {
 
 /// A program that reads it needs its very bytes.
 void print_path(const std::filesystem::path& path) {
-  const std::string line = path.string() + "\n";
-  if (isatty(STDOUT_FILENO) == 1) return print_text(std::string_view(line));
+  const std::string line = to_utf8(path) + "\n";
+  if (is_terminal(Stream::kOutput)) return print_text(std::string_view(line));
   [[maybe_unused]] const Status written = print_output(line);  // finish_output tells
 }
 

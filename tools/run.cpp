@@ -1,6 +1,5 @@
 // pumice run: continue a prompt, streaming text to stdout.
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -10,9 +9,7 @@
 
 #include "base/output_file.hpp"
 #include "cache/token_cache.hpp"
-#include "host/recovery.hpp"
-#include "host/sizing.hpp"
-#include "models/vocabulary_loader.hpp"
+#include "host/host.hpp"
 #include "tools/command.hpp"
 #include "tools/flag_values.hpp"
 #include "tools/generation.hpp"
@@ -46,8 +43,7 @@ struct RunOptions {
   ServingOptions serving;
 };
 
-Json to_json(const Generation& generation, const Engine& engine, const vk::DevicePlan& plan,
-             uint64_t seed) {
+Json to_json(const Generation& generation, const Engine& engine, uint64_t seed) {
   const RequestReport& report = generation.report;
   return {{"text", generation.text},
           {"tokens", generation.tokens},
@@ -63,7 +59,7 @@ Json to_json(const Generation& generation, const Engine& engine, const vk::Devic
           {"truncated_tokens", report.truncated_tokens},
           {"timings", timings_json(generation)},
           {"variants", engine.variants()},
-          {"limit", vk::format_plan_options(plan.limits)}};
+          {"limit", vk::format_plan_options(engine.device()->plan().limits)}};
 }
 
 std::string predict_problem(const std::string& text) {
@@ -75,10 +71,8 @@ class Runner {
   static Status run(RunOptions options);
 
  private:
-  Runner(RunOptions options, Logger logger, std::shared_ptr<const Tokenizer> tokenizer)
-      : options_(std::move(options)),
-        logger_(std::move(logger)),
-        tokenizer_(std::move(tokenizer)) {}
+  Runner(RunOptions options, Logger logger, host::ModelTexts texts)
+      : options_(std::move(options)), logger_(std::move(logger)), texts_(std::move(texts)) {}
 
   Status open(const GgufFile& file, size_t prompt_tokens);
   Result<std::vector<TokenId>> encode(const std::string& text);
@@ -89,10 +83,9 @@ class Runner {
 
   RunOptions options_;
   Logger logger_;
-  std::shared_ptr<const Tokenizer> tokenizer_;
+  host::ModelTexts texts_;
   TokenCache token_cache_{kTokenCacheBytes};
-  std::optional<host::Recovery> recovery_;
-  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<host::Host> host_;
   Status output_;              ///< of what was printed last
   bool line_is_open_ = false;  ///< of text that was printed
 };
@@ -105,22 +98,16 @@ Status Runner::open(const GgufFile& file, size_t prompt_tokens) {
                                .greedy_only = is_plain_greedy(options_.generation.sampler),
                                .profile = options_.model.profile};
   options_.serving.apply_to(engine_options);
+  HostRequest request{.engine = engine_options};
   if (options_.repl || options_.n_predict < 0) {
-    PUMICE_TRY(OpenEngine open,
-               open_for_prompts(options_.model, file, logger_, engine_options, options_.repl));
-    recovery_.emplace(std::move(open.opened), file);
-    engine_ = std::move(open.engine);
-    return {};
+    request.prompts = options_.repl ? Prompts::kSeveral : Prompts::kOne;
+  } else {
+    PUMICE_TRY(request.plan, ModelPlan::of_source(file));
+    PUMICE_TRY(request.engine.context_tokens,
+               context_for(options_.model, request.plan->program(), prompt_tokens,
+                           static_cast<uint32_t>(options_.n_predict), engine_options.overflow));
   }
-  PUMICE_TRY(const std::shared_ptr<const ModelPlan> plan, ModelPlan::of_source(file));
-  PUMICE_TRY(engine_options.context_tokens,
-             context_for(options_.model, plan->program(), prompt_tokens,
-                         static_cast<uint32_t>(options_.n_predict), engine_options.overflow));
-  PUMICE_TRY(host::OpenedModel opened,
-             open_model(options_.model, file, logger_, engine_options, plan));
-  PUMICE_TRY(engine_, make_engine(opened, engine_options));
-  recovery_.emplace(std::move(opened), file);
-  warn_beyond_training(engine_options.context_tokens, plan->program().context_length, logger_);
+  PUMICE_TRY(host_, open_host(options_.model, file, texts_, logger_, request));
   return {};
 }
 
@@ -130,7 +117,7 @@ Result<std::vector<TokenId>> Runner::encode(const std::string& text) {
                  known->size(), token_cache_.stats().hits, token_cache_.stats().misses);
     return *known;
   }
-  PUMICE_TRY(std::vector<TokenId> tokens, tokenizer_->encode(text, {.parse_special = true}));
+  PUMICE_TRY(std::vector<TokenId> tokens, texts_.tokenizer->encode(text, {.parse_special = true}));
   if (tokens.empty()) return no_tokens();
   token_cache_.put(options_.model.model, text, tokens);
   logger_.info("token cache: miss, {} bytes are {} tokens ({} hits, {} misses)", text.size(),
@@ -145,23 +132,19 @@ Result<Generation> Runner::generate_one(std::vector<TokenId> prompt) {
     line_is_open_ = !piece.ends_with('\n');
     return output_.ok();
   };
-  const uint32_t window = engine_->options().context_tokens;
-  const bool stops = engine_->options().overflow == OverflowPolicy::kStop;
-  int64_t n_predict = options_.n_predict < 0 ? kMostPredicted : options_.n_predict;
+  const bool stops = host_->engine().options().overflow == OverflowPolicy::kStop;
+  const int64_t n_predict = options_.n_predict < 0 ? kMostPredicted : options_.n_predict;
   const bool until_full = options_.n_predict == kUntilFull || (options_.n_predict < 0 && stops);
-  if (until_full || (options_.repl && stops)) {
-    // Of a line, what fits is generated; a prompt beyond the window is still an error.
-    const auto left = window - std::min<size_t>(window, prompt.size());
-    n_predict = std::min(n_predict, static_cast<int64_t>(std::max<size_t>(left, 1)));
-  }
-  Result<Generation> generated = generate(*engine_,
-                                          {.prompt = std::move(prompt),
-                                           .max_new_tokens = static_cast<uint32_t>(n_predict),
-                                           .sampling = options_.generation.sampler,
-                                           .tokenizer = tokenizer_,
-                                           .ignore_end = options_.generation.ignore_eos,
-                                           .stop_strings = options_.generation.stop_strings},
-                                          sink, recover_by(*recovery_, *engine_));
+  PUMICE_TRY(const host::Submitted request,
+             host_->submit(host::ConversationId::kNone,
+                           {.tokens = std::move(prompt),
+                            .max_new_tokens = static_cast<uint32_t>(n_predict),
+                            // Of a line, what fits is generated.
+                            .fewer_new_tokens = until_full || options_.repl,
+                            .sampling = options_.generation.sampler,
+                            .stops = options_.generation.stop_strings,
+                            .ignore_end = options_.generation.ignore_eos}));
+  Result<Generation> generated = follow(*host_, request, sink);
   const bool is_empty_answer = generated.ok() && generated->text.empty();
   if (options_.repl && !options_.json && is_empty_answer) line_is_open_ = true;
   if (output_.ok()) output_ = end_line();
@@ -170,8 +153,7 @@ Result<Generation> Runner::generate_one(std::vector<TokenId> prompt) {
     generation.report.end_reason = EndReason::kWindow;
   }
   if (options_.json) {
-    const Json json =
-        to_json(generation, *engine_, engine_->device()->plan(), options_.generation.sampler.seed);
+    const Json json = to_json(generation, host_->engine(), options_.generation.sampler.seed);
     output_ = print_output(json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
   }
   print_rates(generation);
@@ -183,8 +165,8 @@ Result<Generation> Runner::generate_one(std::vector<TokenId> prompt) {
 /// answer begin a new line.
 Status Runner::end_line() {
   if (!std::exchange(line_is_open_, false)) return {};
-  if (options_.repl || isatty(STDOUT_FILENO) == 1) return print_output("\n");
-  if (isatty(STDERR_FILENO) == 1) print_message("\n");  // where the pipe may lead too
+  if (options_.repl || is_terminal(Stream::kOutput)) return print_output("\n");
+  if (is_terminal(Stream::kError)) print_message("\n");  // where the pipe may lead too
   return {};
 }
 
@@ -195,7 +177,9 @@ Status Runner::once(const GgufFile& file) {
   PUMICE_TRY(std::vector<TokenId> prompt, encode(options_.escape ? unescaped(text) : text));
   PUMICE_TRY_STATUS(open(file, prompt.size()));
   PUMICE_TRY(const Generation generation, generate_one(std::move(prompt)));
-  if (options_.model.profile) print_message(std::string_view(engine_->profiler().table()));
+  if (options_.model.profile) {
+    print_message(std::string_view(host_->engine().profiler().table()));
+  }
   if (generation.interrupted) return make_error(ErrorCode::kCancelled, "interrupted");
   return {};
 }
@@ -237,17 +221,16 @@ Status Runner::run(RunOptions options) {
       check_not_an_input(options.serving.prompt_cache,
                          std::vector<std::filesystem::path>{options.model.model, options.file}));
   PUMICE_TRY(const GgufFile file, GgufFile::open(options.model.model));
-  PUMICE_TRY(Tokenizer loaded, load_tokenizer(file));
-  const auto tokenizer = std::make_shared<const Tokenizer>(std::move(loaded));
-  PUMICE_TRY_STATUS(options.generation.complete(tokenizer->vocabulary()));
+  PUMICE_TRY(host::ModelTexts texts, host::ModelTexts::read(file));
+  PUMICE_TRY_STATUS(options.generation.complete(texts.tokenizer->vocabulary()));
   const bool repl = options.repl;
   const std::string stats = options.serving.stats;
   const Logger logger = stderr_logger(options.model.verbose);
-  Runner runner(std::move(options), logger, tokenizer);
+  Runner runner(std::move(options), logger, std::move(texts));
   Status status = repl ? runner.repl(file) : runner.once(file);
-  if (runner.engine_) {
-    print_stats(stats, *runner.engine_);
-    runner.recovery_->opened().keep_for_next_run(*runner.engine_);
+  if (runner.host_ != nullptr) {
+    print_stats(stats, runner.host_->engine());
+    runner.host_->keep_for_next_run();
   }
   return status;
 }

@@ -10,6 +10,7 @@
 #include <map>
 #include <mutex>
 
+#include "base/folders.hpp"
 #include "shaders/passport.hpp"
 #include "shaders/spirv.hpp"
 #include "tools/interrupt.hpp"
@@ -122,7 +123,7 @@ Status run_self_test_command(const DeviceOptions& options, const std::string& op
     std::timed_mutex mutex;
     std::optional<SelfTestVerdict> known;  // none before the first case
     const InterruptGuard interrupt([&] {
-      // Whoever has it may hang in a write that never ends; then what was kept last stays.
+      // Its holder may hang in a write that never ends; then what was kept last stays.
       const std::unique_lock lock(mutex, kPatience);
       if (!lock || !known || is_limited) return;
       known->running.clear();

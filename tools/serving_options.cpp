@@ -1,9 +1,8 @@
 #include "tools/serving_options.hpp"
 
-#include <unistd.h>
-
 #include <nlohmann/json.hpp>
 
+#include "base/memory.hpp"
 #include "tools/flag_values.hpp"
 #include "tools/model_options.hpp"
 #include "tools/terminal.hpp"
@@ -60,10 +59,8 @@ void ServingOptions::add_to(CLI::App& app) {
 }
 
 Status ServingOptions::validate() const {
-  const auto memory_mib = (static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
-                           static_cast<uint64_t>(::sysconf(_SC_PAGESIZE))) >>
-                          20;
-  if (cache_ram_mib <= memory_mib) return {};
+  const uint64_t memory_mib = physical_memory_bytes() >> 20;
+  if (memory_mib == 0 || cache_ram_mib <= memory_mib) return {};
   return make_error(ErrorCode::kDoesNotFit, "--cache-ram {} MiB: this machine has {} MiB of memory",
                     cache_ram_mib, memory_mib);
 }

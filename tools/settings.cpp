@@ -1,20 +1,19 @@
 #include "tools/settings.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
 #include <optional>
 #include <set>
+#include <span>
 #include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include "base/file.hpp"
+#include "base/path.hpp"
 #include "base/printable.hpp"
 #include "tools/toml.hpp"
 
@@ -36,31 +35,24 @@ Error cannot_read(const std::string& file, std::string_view reason) {
   return make_error(ErrorCode::kBadFile, "{}: {}", file, reason);
 }
 
-std::string system_reason(int error_number) {
-  return fmt::format("cannot be read: {}", std::generic_category().message(error_number));
+std::string system_reason(std::error_code error) {
+  return fmt::format("cannot be read: {}", error.message());
 }
 
-/// Nothing if there is no file. It does not wait for whoever writes a pipe.
+/// Nothing if there is no file. It does not wait for the writer of a pipe.
 Result<std::optional<std::string>> read_settings(const std::string& file) {
-  const int descriptor = ::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
-  if (descriptor < 0) {
-    if (errno == ENOENT || errno == ENOTDIR) return std::optional<std::string>();
-    return cannot_read(file, system_reason(errno));
+  std::error_code error;
+  const File settings = File::open(from_utf8(file), File::Mode::kRead, error);
+  if (error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory) {
+    return std::optional<std::string>();
   }
-  struct stat status = {};
-  const bool is_regular = ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
-  std::string text;
-  int error_number = 0;
-  while (is_regular && text.size() <= kMostBytes) {
-    char buffer[4096];
-    const ssize_t n = ::read(descriptor, buffer, sizeof buffer);
-    if (n < 0) error_number = errno;
-    if (n <= 0) break;
-    text.append(buffer, static_cast<size_t>(n));
+  if (error) return cannot_read(file, system_reason(error));
+  if (!settings.info(error).is_regular()) {
+    return cannot_read(file, "is not a regular file, which settings must be in");
   }
-  ::close(descriptor);
-  if (!is_regular) return cannot_read(file, "is not a regular file, which settings must be in");
-  if (error_number != 0) return cannot_read(file, system_reason(error_number));
+  std::string text(kMostBytes + 1, '\0');
+  text.resize(settings.read_at(0, std::as_writable_bytes(std::span(text)), error));
+  if (error) return cannot_read(file, system_reason(error));
   if (text.size() > kMostBytes) return cannot_read(file, "is larger than the 1 MiB allowed");
   return std::optional(std::move(text));
 }
@@ -151,7 +143,9 @@ Status Settings::apply(CLI::App& command, const std::string& file, bool is_chose
   Chosen in_file;
   if (!file.empty()) {
     PUMICE_TRY(const std::optional<std::string> text, read_settings(file));
-    if (!text && is_chosen) return cannot_read(file, system_reason(ENOENT));
+    if (!text && is_chosen)
+      return cannot_read(file,
+                         system_reason(std::make_error_code(std::errc::no_such_file_or_directory)));
     if (text) {
       PUMICE_TRY(in_file, read_chosen(*command.get_parent(), command, file, *text));
     }

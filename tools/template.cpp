@@ -1,9 +1,13 @@
 // pumice template: what a chat template makes of a conversation.
 #include <algorithm>
+#include <charconv>
+#include <chrono>
 #include <ctime>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <system_error>
 
 #include "base/json.hpp"
 #include "base/printable.hpp"
@@ -85,16 +89,53 @@ Result<OrderedJson> context_of(const TemplateOptions& options, const GgufFile* f
   return context;
 }
 
+/// Takes a number of up to `n_digits` digits, at most `most`, and `ends_with` behind it from the
+/// front of `text`.
+bool take_number(std::string_view& text, int& number, size_t n_digits, int most,
+                 std::string_view ends_with) {
+  const std::string_view digits = text.substr(0, n_digits);
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  if (error != std::errc() || digits[0] == '-' || number > most) return false;
+  text.remove_prefix(static_cast<size_t>(end - digits.data()));
+  if (!text.starts_with(ends_with)) return false;
+  text.remove_prefix(ends_with.size());
+  return true;
+}
+
 /// "2025-07-10" or "2025-07-10T12:00:00", with a space for the T and without the seconds too.
-Result<std::tm> parse_time(const std::string& text) {
-  for (const char* format :
-       {"%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M", "%Y-%m-%d"}) {
-    std::tm time{};
-    const char* end = ::strptime(text.c_str(), format, &time);
-    if (end == nullptr || *end != '\0') continue;
-    time.tm_isdst = -1;
-    return time;
+std::optional<std::tm> time_in(std::string_view text) {
+  int year = 0, month = 0, day = 0;
+  std::tm time{};
+  time.tm_isdst = -1;
+  if (!take_number(text, year, 4, 9999, "-") || !take_number(text, month, 2, 12, "-") ||
+      !take_number(text, day, 2, 31, "")) {
+    return std::nullopt;
   }
+  if (text.starts_with('T') || text.starts_with(' ')) {
+    text.remove_prefix(1);
+    if (!take_number(text, time.tm_hour, 2, 23, ":")) return std::nullopt;
+    if (!take_number(text, time.tm_min, 2, 59, "")) return std::nullopt;
+    if (text.starts_with(':')) {
+      text.remove_prefix(1);
+      if (!take_number(text, time.tm_sec, 2, 60, "")) return std::nullopt;
+    }
+  }
+  const std::chrono::year_month_day date{std::chrono::year(year),
+                                         std::chrono::month(static_cast<unsigned>(month)),
+                                         std::chrono::day(static_cast<unsigned>(day))};
+  if (!text.empty() || !date.ok()) return std::nullopt;
+  const std::chrono::sys_days days = date;
+  const std::chrono::sys_days new_year = date.year() / std::chrono::January / 1;
+  time.tm_year = year - 1900;
+  time.tm_mon = month - 1;
+  time.tm_mday = day;
+  time.tm_wday = static_cast<int>(std::chrono::weekday(days).c_encoding());
+  time.tm_yday = static_cast<int>((days - new_year).count());
+  return time;
+}
+
+Result<std::tm> parse_time(const std::string& text) {
+  if (const std::optional<std::tm> time = time_in(text)) return *time;
   return make_error(ErrorCode::kInvalidArgument,
                     "--now: '{}' is not a time such as 2025-07-10 or 2025-07-10T12:00:00",
                     printable(text, 40));

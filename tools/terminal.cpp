@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -17,6 +16,7 @@
 #include <system_error>
 
 #include "base/file_error.hpp"
+#include "base/path.hpp"
 #include "base/printable.hpp"
 #include "base/utf8.hpp"
 
@@ -28,16 +28,6 @@ constexpr uint64_t kMaxPromptBytes = 64ull << 20;
 // Of the first writes to standard output and standard error that failed.
 int g_output_errno = 0;
 int g_message_errno = 0;
-
-std::filesystem::path xdg_directory(const char* variable, const char* below_home) {
-  if (const char* directory = std::getenv(variable); directory != nullptr && *directory != '\0') {
-    return std::filesystem::path(directory) / "pumice";
-  }
-  if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0') {
-    return std::filesystem::path(home) / below_home / "pumice";
-  }
-  return {};
-}
 
 Result<std::string> read_stream(std::istream& stream, const std::string& name) {
   std::string text;
@@ -74,6 +64,8 @@ void open_missing_streams() {
     open("/dev/null", kFlags[descriptor]);  // takes the lowest number that is free: this one
   }
 }
+
+bool is_terminal(Stream stream) { return isatty(static_cast<int>(stream)) == 1; }
 
 void print_message(std::string_view text) { draw_message(without_controls(text)); }
 
@@ -178,7 +170,7 @@ void ProgressBar::update(uint64_t done, uint64_t total) {
   constexpr int kWidth = 30;
   constexpr auto kMoment = std::chrono::milliseconds(200);
   const std::lock_guard lock(mutex_);
-  if (isatty(STDERR_FILENO) == 0 || total == 0) return;
+  if (!is_terminal(Stream::kError) || total == 0) return;
   if (std::chrono::steady_clock::now() - started_ < kMoment) return;
   const int percent =
       static_cast<int>(100.0 * static_cast<double>(done) / static_cast<double>(total));
@@ -190,27 +182,18 @@ void ProgressBar::update(uint64_t done, uint64_t total) {
       fmt::format("\r{} [{:#<{}}{:.<{}}] {:3}%", title_, "", filled, "", kWidth - filled, percent));
 }
 
-std::filesystem::path config_file() {
-  const std::filesystem::path directory = xdg_directory("XDG_CONFIG_HOME", ".config");
-  return directory.empty() ? directory : directory / "config.toml";
-}
-
-std::filesystem::path cache_directory() { return xdg_directory("XDG_CACHE_HOME", ".cache"); }
-
-std::filesystem::path state_directory() { return xdg_directory("XDG_STATE_HOME", ".local/state"); }
-
 Result<std::string> read_text_file(const std::filesystem::path& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) {
-    return make_error(ErrorCode::kBadFile, "{}: is a directory", path.string());
+    return make_error(ErrorCode::kBadFile, "{}: is a directory", to_utf8(path));
   }
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   if (!file) {
-    return make_error(ErrorCode::kBadFile, "{}: cannot be opened: {}", path.string(),
+    return make_error(ErrorCode::kBadFile, "{}: cannot be opened: {}", to_utf8(path),
                       std::generic_category().message(errno));
   }
-  return read_stream(file, path.string());
+  return read_stream(file, to_utf8(path));
 }
 
 Result<std::string> read_prompt(const std::string* text, const std::string& file) {
@@ -219,7 +202,7 @@ Result<std::string> read_prompt(const std::string* text, const std::string& file
     prompt = *text;
   } else if (!file.empty()) {
     PUMICE_TRY(prompt, read_text_file(file));
-  } else if (isatty(STDIN_FILENO) != 0) {
+  } else if (is_terminal(Stream::kInput)) {
     return make_error(ErrorCode::kInvalidArgument,
                       "no prompt: give one with -p TEXT, -f FILE or on standard input");
   } else {

@@ -1,5 +1,4 @@
-// What the subcommands share in talking to people: messages and progress on stderr, where files
-// are.
+// What the subcommands share in talking to people: messages and progress on stderr, what they read.
 #pragma once
 
 #include <fmt/core.h>
@@ -19,6 +18,10 @@ namespace pumice::tools {
 /// not take their numbers. Reading then fails, writing to standard output does too, standard error
 /// is thrown away. To be called before anything is opened.
 void open_missing_streams();
+
+/// Standard streams by their numbers.
+enum class Stream { kInput = 0, kOutput = 1, kError = 2 };
+bool is_terminal(Stream stream);
 
 // Texts of others (paths, flags, names in files) may hold escape sequences, which a terminal would
 // obey. What is printed here, but for draw_message and print_output, has control characters other
@@ -84,13 +87,6 @@ class ProgressBar {
   bool drawn_ = false;
 };
 
-/// ~/.config/pumice/config.toml, or where XDG_CONFIG_HOME says.
-std::filesystem::path config_file();
-/// ~/.cache/pumice, or where XDG_CACHE_HOME says; empty if there is no home.
-std::filesystem::path cache_directory();
-/// ~/.local/state/pumice, or where XDG_STATE_HOME says; empty if there is no home.
-std::filesystem::path state_directory();
-
 /// A whole file. Errors: kBadFile.
 Result<std::string> read_text_file(const std::filesystem::path& path);
 
@@ -98,8 +94,8 @@ Result<std::string> read_text_file(const std::filesystem::path& path);
 /// without a byte order mark. Errors: kInvalidArgument when nothing was given on a terminal,
 /// kBadFile when unreadable.
 Result<std::string> read_prompt(const std::string* text, const std::string& file);
-/// The same for a model to go on with: an empty one is meant when it was given, but standard input
-/// without a byte is none.
+/// The same for a model to continue: an empty prompt is valid when it was given, but not as empty
+/// standard input.
 Result<std::string> read_prompt_to_continue(const std::string* text, const std::string& file);
 /// Of a prompt that has not a single token.
 Error no_tokens();

@@ -2,6 +2,7 @@
 
 #include <system_error>
 
+#include "base/path.hpp"
 #include "base/printable.hpp"
 #include "base/utf8.hpp"
 
@@ -28,19 +29,19 @@ Result<std::string_view> read_text(pumice_string string, std::string_view name) 
                     n_valid, text.size());
 }
 
-Result<std::string_view> read_path(pumice_string string, std::string_view name) {
+Result<std::filesystem::path> read_path(pumice_string string, std::string_view name) {
   PUMICE_TRY(const std::string_view path, read_string(string, name));
-  if (path.find('\0') == path.npos) return path;
+  if (path.find('\0') == path.npos) return from_utf8(path);
   return make_error(ErrorCode::kInvalidArgument, "{} contains a NUL byte", name);
 }
 
-Result<std::filesystem::path> absolute_path(std::string_view path) {
+Result<std::filesystem::path> absolute_path(const std::filesystem::path& path) {
   if (path.empty()) return std::filesystem::path();
   std::error_code error;
   std::filesystem::path whole = std::filesystem::absolute(path, error);
   if (!error) return whole;
-  return make_error(ErrorCode::kBadFile, "{}: cannot find the current folder: {}", printable(path),
-                    error.message());
+  return make_error(ErrorCode::kBadFile, "{}: cannot find the current folder: {}",
+                    printable(to_utf8(path)), error.message());
 }
 
 Result<bool> read_bool(pumice_bool value, std::string_view name) {

@@ -67,19 +67,19 @@ void write_struct(const T& value, T* out) {
   out->struct_size = size;
 }
 
-/// Errors (kInvalidArgument): NULL with a length, or a length that is none.
+/// Errors (kInvalidArgument): NULL with a length, or a length out of range.
 Result<std::string_view> read_string(pumice_string string, std::string_view name);
 
 /// The same of what a model reads or writes, which is UTF-8.
 Result<std::string_view> read_text(pumice_string string, std::string_view name);
 
-/// The same as read_string of a file's or folder's name, which has no NUL: the system would take
-/// the name before.
-Result<std::string_view> read_path(pumice_string string, std::string_view name);
+/// The same as read_string of a file's or folder's name in UTF-8, which has no NUL: the system would
+/// take the name before.
+Result<std::filesystem::path> read_path(pumice_string string, std::string_view name);
 
 /// Of what is opened again when a device was lost: the program may be in another folder by then.
 /// Empty if `path` is. Errors (kBadFile): the program's folder is gone.
-Result<std::filesystem::path> absolute_path(std::string_view path);
+Result<std::filesystem::path> absolute_path(const std::filesystem::path& path);
 
 /// 0 or 1. Errors: kInvalidArgument.
 Result<bool> read_bool(pumice_bool value, std::string_view name);

@@ -131,7 +131,7 @@ Result<std::shared_ptr<vk::Device>> adopt(const pumice_vulkan_device& host,
   PUMICE_TRY(device.features, read_names(host.features, host.n_features, "features"));
   PUMICE_TRY(lent->device, vk::Device::adopt(device, options.device.limits, options.logger));
   lent->device->set_hang_timeout(options.device.hang_timeout_s);
-  // Whoever holds the device keeps what it calls.
+  // What holds the device keeps what it calls alive.
   vk::Device* adopted = lent->device.get();
   return std::shared_ptr<vk::Device>(std::move(lent), adopted);
 }
@@ -147,7 +147,10 @@ Result<std::unique_ptr<pumice_device>> open(const pumice_vulkan_device* given,
         "selector, validation and low_priority cannot be set for a device that the host lends");
   }
   PUMICE_TRY(std::shared_ptr<vk::Device> device, adopt(host, options.open));
-  return make_device(std::move(device), std::move(options.open), nullptr, std::move(options.log));
+  // Without a way to have it again: who lent it brings another.
+  return make_device(
+      std::make_shared<host::DeviceOwner>(std::move(device), std::move(options.open), nullptr),
+      std::move(options.log));
 }
 
 ApiStatus replace(host::DeviceOwner& owner, const pumice_vulkan_device* given) {

@@ -1,4 +1,4 @@
-// Large host memory: from operator new, or from functions of who embeds the runtime.
+// Large host memory: from operator new, or from functions of the host application.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@ namespace pumice {
 
 struct HostAllocator {
   void* user = nullptr;
-  /// `bytes`, aligned to `alignment`, a power of two; null where there are none. Without a function
+  /// `bytes`, aligned to `alignment`, a power of two; null when out of memory. Without a function
   /// it is operator new's.
   void* (*allocate)(void* user, size_t bytes, size_t alignment) = nullptr;
   void (*free)(void* user, void* memory, size_t bytes) = nullptr;

@@ -1,4 +1,4 @@
-// Logging without a global: whoever owns an object hands it a Logger, which forwards lines to a
+// Logging without a global: the owner of an object hands it a Logger, which forwards lines to a
 // callback. The default Logger discards everything, so a library user hears nothing unless asked.
 #pragma once
 

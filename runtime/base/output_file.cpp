@@ -1,15 +1,7 @@
 #include "base/output_file.hpp"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <charconv>
 #include <chrono>
-#include <cstdio>
 #include <mutex>
 #include <random>
 #include <set>
@@ -17,6 +9,7 @@
 #include <utility>
 
 #include "base/file_error.hpp"
+#include "base/path.hpp"
 #include "base/unfinished_files.hpp"
 
 namespace pumice {
@@ -38,27 +31,23 @@ Result<fs::path> follow_links(fs::path path) {
     if (!fs::is_symlink(fs::symlink_status(path, error))) return path;
     if (path.has_parent_path()) {
       const fs::path folder = fs::canonical(path.parent_path(), error);
-      if (!error && folder.native().starts_with("/proc/")) return folder / path.filename();
+      if (!error && is_made_up_path(folder)) return folder / path.filename();
     }
     const fs::path link = fs::read_symlink(path, error);
     if (error) break;
     path = path.parent_path() / link;  // an absolute link replaces the folder
   }
-  return make_error(ErrorCode::kBadFile, "{}: too many levels of symbolic links", path.string());
-}
-
-/// The descriptor that "/proc/<this process>/fd/N" names; -1 for any other path.
-int own_descriptor(const fs::path& path) {
-  const std::string folder = "/proc/" + std::to_string(::getpid()) + "/fd";
-  if (path.parent_path() != folder) return -1;
-  const std::string name = path.filename().string();
-  int number = -1;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-  return error == std::errc() && end == name.data() + name.size() ? number : -1;
+  return make_error(ErrorCode::kBadFile, "{}: too many levels of symbolic links", to_utf8(path));
 }
 
 std::string stem_of(const fs::path& target) {
-  return target.filename().string().substr(0, kMaxStemBytes) + ".";
+  const std::string name = to_utf8(target.filename());
+  size_t n_bytes = std::min(name.size(), kMaxStemBytes);
+  const auto inside_character = [&] {
+    return (static_cast<unsigned char>(name[n_bytes]) & 0xC0) == 0x80;
+  };
+  while (n_bytes + 3 > kMaxStemBytes && inside_character()) --n_bytes;
+  return name.substr(0, n_bytes) + ".";
 }
 
 fs::path folder_of(const fs::path& target) {
@@ -81,21 +70,12 @@ bool is_temporary_of(std::string_view name, std::string_view stem) {
          std::string_view::npos;
 }
 
-/// Locked, the file may have lost its name to someone who took it for a left-over just before.
-bool lock_and_still_there(int descriptor) {
-  struct stat status = {};
-  if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return false;
-  return ::fstat(descriptor, &status) == 0 && status.st_nlink > 0;
-}
-
-/// `finish` without replacing: 0 or an errno.
-int rename_to_new(const fs::path& from, const fs::path& to) {
-  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return 0;
-  if (errno != EINVAL && errno != ENOSYS) return errno;
-  // The file system cannot do both at once; a link can be made only where nothing is.
-  if (::link(from.c_str(), to.c_str()) != 0) return errno;
-  ::unlink(from.c_str());
-  return 0;
+/// Locked, the file may have lost its name to someone who took it for a left-over just before. One
+/// on a file system without locks is nobody's left-over.
+bool lock_and_still_there(File& file) {
+  std::error_code error;
+  if (!file.try_lock(error) && !error) return false;
+  return file.info(error).has_name && !error;
 }
 
 /// The temporaries that exist, of all threads. Never destroyed: a thread may outlive main's
@@ -111,18 +91,20 @@ Unfinished& unfinished() {
 
 }  // namespace
 
+Error cannot_write(std::string_view name, std::error_code error) {
+  if (error == std::errc::interrupted) return make_error(ErrorCode::kCancelled, "interrupted");
+  return make_error(is_full(error) ? ErrorCode::kDoesNotFit : ErrorCode::kBadFile,
+                    "{}: cannot be written: {}", name, error.message());
+}
+
 Error cannot_write(std::string_view name, int error_number) {
-  if (error_number == EINTR) return make_error(ErrorCode::kCancelled, "interrupted");
-  const bool full = error_number == ENOSPC || error_number == EDQUOT || error_number == EFBIG;
-  return make_error(full ? ErrorCode::kDoesNotFit : ErrorCode::kBadFile,
-                    "{}: cannot be written: {}", name,
-                    std::generic_category().message(error_number));
+  return cannot_write(name, std::error_code(error_number, std::generic_category()));
 }
 
 void remove_unfinished_files() {
   // For good. Another thread that hangs in opening a file (a server that is gone) may hold it for ever.
   if (!unfinished().mutex.try_lock_for(std::chrono::milliseconds(500))) return;
-  for (const fs::path& temporary : unfinished().temporaries) ::unlink(temporary.c_str());
+  for (const fs::path& temporary : unfinished().temporaries) remove_file(temporary);
 }
 
 Result<OutputFile> OutputFile::create(const fs::path& path, Existing existing) {
@@ -130,25 +112,23 @@ Result<OutputFile> OutputFile::create(const fs::path& path, Existing existing) {
   file.path_ = path;
   file.existing_ = existing;
   PUMICE_TRY(file.target_, follow_links(path));
-  struct stat status = {};
-  const bool exists = ::stat(file.target_.c_str(), &status) == 0;
-  if (!exists && errno != ENOENT) return file.failed(errno);
-  if (exists && S_ISDIR(status.st_mode)) return file.failed(EISDIR);
-  const bool is_descriptor = file.target_.native().starts_with("/proc/");
-  if (exists && (is_descriptor || !S_ISREG(status.st_mode))) {
-    PUMICE_TRY_STATUS(file.open_in_place());
+  std::error_code error;
+  const FileInfo there = file_info(file.target_, Links::kFollow, error);
+  const bool exists = !error;
+  if (!exists && error != std::errc::no_such_file_or_directory) return file.failed(error);
+  if (exists && there.kind == FileKind::kFolder) return file.failed(std::errc::is_a_directory);
+  if (exists && (is_made_up_path(file.target_) || !there.is_regular())) {
+    file.file_ = File::open(file.target_, File::Mode::kWriteInPlace, error);
+    if (error) return file.failed(error);
     return file;
   }
   // Replacing needs no permission for the old file itself; a protected one stays all the same.
-  if (exists && ::access(file.target_.c_str(), W_OK) != 0) return file.failed(errno);
+  if (exists) error = check_writable(file.target_);
+  if (exists && error) return file.failed(error);
   file.remove_leftovers();
   PUMICE_TRY_STATUS(file.open_temporary());
   if (!exists) return file;
-  // Only a privileged user can give files away; for others the new file is their own.
-  if (::fchown(file.descriptor_, status.st_uid, status.st_gid) != 0 && errno != EPERM) {
-    return file.failed(errno);
-  }
-  if (::fchmod(file.descriptor_, status.st_mode & 07777) != 0) return file.failed(errno);
+  if (error = file.file_.set_access(there.access); error) return file.failed(error);
   return file;
 }
 
@@ -156,49 +136,39 @@ OutputFile& OutputFile::operator=(OutputFile&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(target_, other.target_);
   std::swap(temporary_, other.temporary_);
-  std::swap(descriptor_, other.descriptor_);
+  std::swap(file_, other.file_);
   std::swap(existing_, other.existing_);
   return *this;
 }
 
 OutputFile::~OutputFile() {
-  if (!temporary_.empty()) {
-    const std::lock_guard lock(unfinished().mutex);
-    ::unlink(temporary_.c_str());
-    unfinished().temporaries.erase(temporary_);
-  }
-  if (descriptor_ >= 0) ::close(descriptor_);
+  if (temporary_.empty()) return;
+  const std::lock_guard lock(unfinished().mutex);
+  remove_file(temporary_);
+  unfinished().temporaries.erase(temporary_);
 }
 
-Error OutputFile::failed(int error) const {
-  if (error == EEXIST) {
-    return make_error(ErrorCode::kInvalidArgument, "{}: exists already", path_.string());
+Error OutputFile::failed(std::error_code error) const {
+  if (error == std::errc::file_exists) {
+    return make_error(ErrorCode::kInvalidArgument, "{}: exists already", to_utf8(path_));
   }
-  return cannot_write(path_.string(), error);
-}
-
-/// A descriptor of this process (/dev/stdout) is continued where it stands.
-Status OutputFile::open_in_place() {
-  const int own = own_descriptor(target_);
-  descriptor_ = own >= 0 ? ::fcntl(own, F_DUPFD_CLOEXEC, 0)
-                         : ::open(target_.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY);
-  if (descriptor_ < 0) return failed(errno);
-  return {};
+  return cannot_write(to_utf8(path_), error);
 }
 
 Status OutputFile::open_temporary() {
   for (;;) {
-    const fs::path name = folder_of(target_) / random_name(target_);
+    const fs::path name = folder_of(target_) / from_utf8(random_name(target_));
     const std::lock_guard lock(unfinished().mutex);
-    descriptor_ = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (descriptor_ < 0 && errno == EEXIST) continue;
-    if (descriptor_ < 0) return failed(errno);
-    if (lock_and_still_there(descriptor_)) {
+    std::error_code error;
+    file_ = File::open(name, File::Mode::kCreate, error);
+    if (error == std::errc::file_exists) continue;
+    if (error) return failed(error);
+    if (lock_and_still_there(file_)) {
       temporary_ = name;
       unfinished().temporaries.insert(name);
       return {};
     }
-    ::close(std::exchange(descriptor_, -1));
+    file_ = File();
   }
 }
 
@@ -208,63 +178,54 @@ void OutputFile::remove_leftovers() const {
   std::error_code error;
   for (fs::directory_iterator entry(folder_of(target_), error), end; !error && entry != end;
        entry.increment(error)) {
-    if (!is_temporary_of(entry->path().filename().native(), stem)) continue;
-    const int left = ::open(entry->path().c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (left < 0) continue;
-    struct stat status = {};
-    if (::fstat(left, &status) == 0 && S_ISREG(status.st_mode) &&
-        ::flock(left, LOCK_EX | LOCK_NB) == 0) {
-      ::unlink(entry->path().c_str());
+    if (!is_temporary_of(to_utf8(entry->path().filename()), stem)) continue;
+    std::error_code ignored;
+    File left = File::open(entry->path(), File::Mode::kReadNoLink, ignored);
+    if (left.is_open() && left.info(ignored).is_regular() && left.try_lock(ignored)) {
+      remove_file(entry->path());
     }
-    ::close(left);
   }
 }
 
 Status OutputFile::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    const ssize_t n = ::write(descriptor_, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR && is_regular()) continue;
-    if (n < 0) return failed(errno);
-    bytes = bytes.subspan(static_cast<size_t>(n));
+    std::error_code error;
+    bytes = bytes.subspan(file_.write(bytes, error));
+    if (error && !(error == std::errc::interrupted && is_regular())) return failed(error);
   }
   return {};
 }
 
 Status OutputFile::write_at(uint64_t offset, std::span<const std::byte> bytes) {
-  if (!is_regular()) return failed(ESPIPE);
-  while (!bytes.empty()) {
-    const ssize_t n = ::pwrite(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return failed(errno);
-    offset += static_cast<uint64_t>(n);
-    bytes = bytes.subspan(static_cast<size_t>(n));
-  }
+  if (!is_regular()) return failed(std::errc::invalid_seek);
+  std::error_code error;
+  file_.write_at(offset, bytes, error);
+  if (error) return failed(error);
   return {};
 }
 
 Status OutputFile::resize(uint64_t n_bytes) {
-  if (!is_regular()) return failed(ESPIPE);
-  if (::ftruncate(descriptor_, static_cast<off_t>(n_bytes)) != 0) return failed(errno);
+  if (!is_regular()) return failed(std::errc::invalid_seek);
+  if (const std::error_code error = file_.resize(n_bytes)) return failed(error);
   return {};
 }
 
 Status OutputFile::finish() {
   if (!is_regular()) {
-    if (::close(std::exchange(descriptor_, -1)) != 0) return failed(errno);
+    if (const std::error_code error = file_.close()) return failed(error);
     return {};
   }
-  if (::fsync(descriptor_) != 0 && errno != EINVAL) return failed(errno);
-  const int error = existing_ == Existing::kRefuse ? rename_to_new(temporary_, target_)
-                    : ::rename(temporary_.c_str(), target_.c_str()) != 0 ? errno
-                                                                         : 0;
-  if (error != 0) return failed(error);
+  if (const std::error_code error = file_.sync()) return failed(error);
+  const std::error_code error = existing_ == Existing::kRefuse ? rename_to_new(temporary_, target_)
+                                                               : replace_file(temporary_, target_);
+  if (error) return failed(error);
   {
     const std::lock_guard lock(unfinished().mutex);
     unfinished().temporaries.erase(temporary_);
   }
   temporary_.clear();
-  // The lock goes with the descriptor, so it is closed last; fsync has said what there is to say.
-  ::close(std::exchange(descriptor_, -1));
+  // The lock goes with the file, so it is closed last; `sync` has said what there is to say.
+  file_ = File();
   return {};
 }
 
@@ -287,7 +248,7 @@ Status check_not_an_input(const fs::path& output, std::span<const fs::path> inpu
     if (!fs::equivalent(output, input, error) || error) continue;
     return make_error(ErrorCode::kInvalidArgument,
                       "{}: is read too ({}), and writing would destroy it; give another output",
-                      output.string(), input.string());
+                      to_utf8(output), to_utf8(input));
   }
   return {};
 }

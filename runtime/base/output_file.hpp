@@ -1,4 +1,4 @@
-// Writing files: the one place that does. What a reader finds at a path is the old file or the new
+// Writing files as a whole. What a reader finds at a path is the old file or the new
 // one, whole, and what is no regular file there (a pipe, a device) is written to, never replaced.
 #pragma once
 
@@ -8,7 +8,9 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 
+#include "base/file.hpp"
 #include "base/result.hpp"
 
 namespace pumice {
@@ -17,7 +19,7 @@ namespace pumice {
 /// beside it, `NAME.XXXXXX.pumice-partial`, which takes its place in `finish`: with the permissions
 /// (and, where the system allows it, the owner) that it had, and through symbolic links to what
 /// they lead to. Without `finish`, destruction removes the temporary and the old file stays.
-/// Temporaries are locked (flock) by whoever writes them, so any number of programs may write one
+/// Temporaries are locked by whoever writes them, so any number of programs may write one
 /// path at once and each puts a whole file there; those that a killed program left are removed by
 /// the next `create` for the same path.
 ///
@@ -55,15 +57,15 @@ class OutputFile {
 
  private:
   OutputFile() = default;
-  Status open_in_place();
   Status open_temporary();
   void remove_leftovers() const;
-  Error failed(int error) const;
+  Error failed(std::error_code error) const;
+  Error failed(std::errc error) const { return failed(std::make_error_code(error)); }
 
   std::filesystem::path path_;       // as given, for errors
   std::filesystem::path target_;     // where symbolic links lead
   std::filesystem::path temporary_;  // empty: none, or renamed
-  int descriptor_ = -1;
+  File file_;
   Existing existing_ = Existing::kReplace;
 };
 

@@ -67,7 +67,7 @@ class Embedder {
   /// The vector of each text as the model gives it, not normalised; with Pooling::kNone those of
   /// its tokens, one after the other. Errors: kInvalidArgument (a text without tokens, or with one
   /// outside the vocabulary), kDoesNotFit (a text beyond text_tokens), each with the text's number
-  /// from 1; kInternal (numbers that are none), kCancelled (by `progress`), kDeviceLost.
+  /// from 1; kInternal (NaN or infinity), kCancelled (by `progress`), kDeviceLost.
   Result<std::vector<std::vector<float>>> embed(std::span<const std::vector<TokenId>> texts,
                                                 const Progress& progress = {});
 

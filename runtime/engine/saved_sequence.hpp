@@ -38,7 +38,7 @@ struct SavedSequence {
   SamplerOptions sampling = {};
   uint64_t next_output_index = 0;  ///< of the token that comes next, as its seed counts
   std::string salt = {};
-  std::string note = {};  ///< bytes of whoever saves, which come back as they are
+  std::string note = {};  ///< the caller's bytes, which come back as they are
   /// Positions whose state is saved, or was restored. Set by Engine::save and restore.
   uint32_t state_tokens = 0;
 };

@@ -98,7 +98,7 @@ class Submitter {
   static constexpr double kPoliteSlice_s = 2e-3;  ///< of the modes other than kFast, at most
 
   /// How work is to be recorded: segments of about half the smallest slice, with times once
-  /// somebody has a budget (who does not look all the time cannot time them).
+  /// somebody has a budget (without one nobody looks often enough to time them).
   void set_segments(vk::RecorderOptions& options) const;
   std::optional<PaceRates> learned_pace() const { return pace_.learned(); }
   vk::SegmentLimit segment_limit() const { return pace_.limit(slice_ns() / 2); }
@@ -107,12 +107,16 @@ class Submitter {
   /// anew.
   double in_segments(const vk::RecordedWork& work) const;
 
-  /// Queue work behind all that was added before. It is held until it has ended.
+  /// Queue work behind all that was added before. It is held until it has ended. `with`: earlier
+  /// work that it is one with: who asks whether this one has ended is told what both took, and
+  /// predictions learn from both as from one.
   enum class Lesson {
     kPace,
     kNone,  ///< for work whose memory is not the device's own: predictions do not learn from it
   };
-  Ticket add(std::shared_ptr<const vk::RecordedWork> work, Lesson lesson = Lesson::kPace);
+  Ticket add(std::shared_ptr<const vk::RecordedWork> work, Lesson lesson = Lesson::kPace,
+             Ticket with = kNoTicket);
+  static constexpr Ticket kNoTicket = 0;
 
   /// Submit no more of work whose results nobody wants: it has ended when what was submitted of it,
   /// and all that was added before it, has, and teaches nothing. Whether anything of it is left
@@ -126,8 +130,8 @@ class Submitter {
   Status submit(double budget_s, bool waits_for_queue = false);
 
   /// Submit all that is queued, waiting for a host's queue and, where the mode does not allow all
-  /// at once, for the device between parts. What the device is given next, by whoever, comes behind
-  /// it. Errors: those of `submit`, and of a device that hangs.
+  /// at once, for the device between parts. Whatever is given to the device next, by anyone, comes
+  /// behind it. Errors: those of `submit`, and of a device that hangs.
   Status submit_all();
   /// Nothing that was added is still held back.
   bool all_submitted() const;
@@ -183,6 +187,7 @@ class Submitter {
     Ticket ticket = 0;
     std::shared_ptr<const vk::RecordedWork> work;
     Lesson lesson = Lesson::kPace;
+    Ticket with = kNoTicket;
     size_t n_wanted = 0;     // segments
     size_t n_submitted = 0;  // of them
     uint64_t value = 0;      // of the device's timeline, when what was submitted of it is done
@@ -201,7 +206,7 @@ class Submitter {
   Work& find(Ticket ticket);
   std::optional<uint64_t> end_of(Ticket ticket) const;
   double forget(Ticket ticket, uint64_t reached);
-  double learn(const Work& work, double seconds);
+  double learn(std::span<const Work> parts, double seconds);
   void keep_times(const Work& work, std::span<const double> ns);
 
   std::shared_ptr<vk::Device> device_;

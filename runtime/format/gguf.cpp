@@ -5,8 +5,11 @@
 #include <cstring>
 #include <functional>
 #include <numeric>
+#include <optional>
 #include <utility>
 
+#include "base/checked.hpp"
+#include "base/path.hpp"
 #include "base/utf8.hpp"
 #include "format/gguf_parts.hpp"
 
@@ -43,7 +46,7 @@ const Item* find_sorted(const std::vector<Item>& items, const std::vector<uint32
 }
 
 Error bad(const std::filesystem::path& path, std::string_view what) {
-  return make_error(ErrorCode::kBadFile, "{}: {}", path.string(), what);
+  return make_error(ErrorCode::kBadFile, "{}: {}", to_utf8(path), what);
 }
 
 }  // namespace
@@ -223,9 +226,9 @@ class GgufFile::Parser {
     for (uint32_t d = 0; d < tensor.n_dims; ++d) {
       PUMICE_TRY(tensor.dims[d], read<uint64_t>(field));
       if (tensor.dims[d] == 0) return bad("{}: dimension {} is zero", field, d);
-      if (__builtin_mul_overflow(n_elements, tensor.dims[d], &n_elements)) {
-        return bad("{}: the dimensions overflow", field);
-      }
+      const std::optional<uint64_t> product = checked_multiply(n_elements, tensor.dims[d]);
+      if (!product) return bad("{}: the dimensions overflow", field);
+      n_elements = *product;
     }
     PUMICE_TRY(const auto type, read<uint32_t>(field));
     tensor.type = find_weight_type(type);
@@ -234,10 +237,10 @@ class GgufFile::Parser {
       return bad("{}: rows of {} values are not whole blocks of {} ({})", field, tensor.dims[0],
                  tensor.type->block_elements, tensor.type->name);
     }
-    if (__builtin_mul_overflow(n_elements / tensor.type->block_elements,
-                               uint64_t{tensor.type->block_bytes}, &tensor.n_bytes)) {
-      return bad("{}: the dimensions overflow", field);
-    }
+    const std::optional<uint64_t> n_bytes = checked_multiply(
+        n_elements / tensor.type->block_elements, uint64_t{tensor.type->block_bytes});
+    if (!n_bytes) return bad("{}: the dimensions overflow", field);
+    tensor.n_bytes = *n_bytes;
     PUMICE_TRY(tensor.offset, read<uint64_t>(field));
     return {};
   }
@@ -257,18 +260,18 @@ class GgufFile::Parser {
         return bad("tensor '{}': offset {} is not a multiple of the alignment {}",
                    printable(tensor.name), tensor.offset, alignment);
       }
-      uint64_t padded = 0;
-      uint64_t end = 0;
-      if (__builtin_add_overflow(tensor.n_bytes, alignment - 1, &padded) ||
-          __builtin_add_overflow(tensor.offset, padded / alignment * alignment, &end)) {
+      const std::optional<uint64_t> padded = checked_add(tensor.n_bytes, alignment - 1);
+      const std::optional<uint64_t> end =
+          padded ? checked_add(tensor.offset, *padded / alignment * alignment) : std::nullopt;
+      if (!end) {
         return bad("tensor '{}': offset {} overflows", printable(tensor.name), tensor.offset);
       }
       if (!file_.has_data_) continue;
-      if (end > data_bytes) {
+      if (*end > data_bytes) {
         return bad(
             "tensor '{}': ends at byte {} of the tensor data (with padding), of which the "
             "file has {}",
-            printable(tensor.name), end, data_bytes);
+            printable(tensor.name), *end, data_bytes);
       }
     }
     return check_overlap();
@@ -319,7 +322,7 @@ Result<GgufFile> GgufFile::open_one(const std::filesystem::path& path) {
     PUMICE_TRY_STATUS(input.read(n_before, std::span(header).subspan(n_before)));
     GgufFile file;
     file.size_bytes_ = input.size_bytes();
-    Parser parser(file, path.string(), header);
+    Parser parser(file, to_utf8(path), header);
     const Status parsed = parser.parse();
     if (parser.needs_more()) continue;
     PUMICE_TRY_STATUS(parsed);
@@ -342,7 +345,7 @@ Status GgufFile::open_others(const std::filesystem::path& path) {
   PUMICE_TRY(const std::filesystem::path first, path_of_part(path, *own, 1));
   if (own->number != 1) {
     return bad(path, fmt::format("is part {} of {} of a model; open the first, {}", own->number,
-                                 own->count, first.string()));
+                                 own->count, to_utf8(first)));
   }
   std::vector<std::filesystem::path> paths{path};
   for (uint32_t number = 2; number <= own->count; ++number) {
@@ -350,7 +353,7 @@ Status GgufFile::open_others(const std::filesystem::path& path) {
     const Status added = add_part(paths.back(), {.number = number, .count = own->count});
     if (!added.ok()) {
       return make_error(ErrorCode::kBadFile, "{} (part {} of {})", added.error().message, number,
-                        path.string());
+                        to_utf8(path));
     }
   }
   return check_parts(paths);

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include "base/path.hpp"
+
 namespace pumice {
 
 Result<GgufPart> part_of(const GgufFile& file) {
@@ -25,7 +27,7 @@ std::string part_suffix(const GgufPart& part) {
 
 Result<std::filesystem::path> path_of_part(const std::filesystem::path& path, const GgufPart& own,
                                            uint32_t number) {
-  const std::string name = path.string();
+  const std::string name = to_utf8(path);
   const std::string suffix = part_suffix(own);
   if (!name.ends_with(suffix)) {
     return make_error(ErrorCode::kBadFile,
@@ -33,8 +35,7 @@ Result<std::filesystem::path> path_of_part(const std::filesystem::path& path, co
                       "parts to be found",
                       name, own.number, own.count, suffix);
   }
-  return std::filesystem::path(name.substr(0, name.size() - suffix.size()) +
-                               part_suffix({number, own.count}));
+  return from_utf8(name.substr(0, name.size() - suffix.size()) + part_suffix({number, own.count}));
 }
 
 }  // namespace pumice

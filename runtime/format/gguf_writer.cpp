@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <optional>
 #include <utility>
 
+#include "base/checked.hpp"
+#include "base/path.hpp"
 #include "base/utf8.hpp"
 
 namespace pumice {
@@ -77,7 +80,9 @@ Status GgufHeader::place_tensors() {
     bool fits = !tensor.dims.empty() && tensor.dims.size() <= 4 && tensor.dims[0] != 0 &&
                 tensor.dims[0] % tensor.type->block_elements == 0;
     for (const uint64_t dim : tensor.dims) {
-      fits = fits && dim != 0 && !__builtin_mul_overflow(n_elements, dim, &n_elements);
+      const std::optional<uint64_t> product = checked_multiply(n_elements, dim);
+      fits = fits && dim != 0 && product;
+      n_elements = product.value_or(0);
     }
     if (!fits || n_elements >> 56 != 0) {
       return bad(fmt::format("tensor '{}': dimensions are not possible for type {}",
@@ -117,7 +122,7 @@ Result<std::string> GgufHeader::to_bytes() const {
 Result<GgufWriter> GgufWriter::create(const std::filesystem::path& path, GgufHeader header,
                                       OutputFile::Existing existing) {
   if (const Status placed = header.place_tensors(); !placed.ok()) {
-    return bad(fmt::format("{}: {}", path.string(), placed.error().message));
+    return bad(fmt::format("{}: {}", to_utf8(path), placed.error().message));
   }
   PUMICE_TRY(OutputFile file, OutputFile::create(path, existing));
   GgufWriter writer(path, std::move(header), std::move(file));
@@ -128,7 +133,7 @@ Result<GgufWriter> GgufWriter::create(const std::filesystem::path& path, GgufHea
 }
 
 Error GgufWriter::failed(std::string_view what) const {
-  return bad(fmt::format("{}: {}", path_.string(), what));
+  return bad(fmt::format("{}: {}", to_utf8(path_), what));
 }
 
 Status GgufWriter::write(std::span<const std::byte> bytes) {

@@ -7,7 +7,9 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 
+#include "base/file.hpp"
 #include "base/result.hpp"
 
 namespace pumice {
@@ -18,10 +20,6 @@ class InputFile {
   /// Regular, non-empty files only. Errors (kBadFile) name the path.
   static Result<InputFile> open(const std::filesystem::path& path);
 
-  InputFile(InputFile&& other) noexcept;
-  InputFile& operator=(InputFile&& other) noexcept;
-  ~InputFile();
-
   /// When it was opened; it may have been changed since.
   uint64_t size_bytes() const { return size_bytes_; }
 
@@ -30,11 +28,11 @@ class InputFile {
   Status read(uint64_t offset, std::span<std::byte> out) const;
 
  private:
-  InputFile(std::string name, int descriptor, uint64_t size_bytes)
-      : name_(std::move(name)), descriptor_(descriptor), size_bytes_(size_bytes) {}
+  InputFile() = default;
+  Error failed(std::string_view reason) const;
 
   std::string name_;
-  int descriptor_ = -1;
+  File file_;
   uint64_t size_bytes_ = 0;
 };
 

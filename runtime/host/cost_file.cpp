@@ -9,6 +9,7 @@
 
 #include "base/json.hpp"
 #include "base/output_file.hpp"
+#include "base/path.hpp"
 
 namespace pumice::host {
 namespace {
@@ -75,10 +76,10 @@ LearnedCosts read_costs(const std::filesystem::path& path, const Logger& logger)
   if (path.empty() || !std::filesystem::exists(path, error)) return {};
   Result<LearnedCosts> costs = read(path);
   if (!costs.ok()) {
-    logger.warning("{} is not used: {}", path.string(), costs.error().message);
+    logger.warning("{} is not used: {}", to_utf8(path), costs.error().message);
     return {};
   }
-  logger.info("cost model of earlier runs from {}", path.string());
+  logger.info("cost model of earlier runs from {}", to_utf8(path));
   return std::move(costs).value();
 }
 

@@ -4,8 +4,10 @@
 #include <string>
 #include <tuple>
 
+#include "base/path.hpp"
 #include "engine/memory_plan.hpp"
 #include "host/cost_file.hpp"
+#include "host/sizing.hpp"
 #include "models/program.hpp"
 #include "shaders/passport.hpp"
 #include "shaders/spirv.hpp"
@@ -132,6 +134,17 @@ Result<std::unique_ptr<Engine>> OpenedModel::make_engine(
   return engine;
 }
 
+Result<EngineOptions> OpenedModel::sized_for_prompts(EngineOptions engine_options,
+                                                     bool several) const {
+  PUMICE_TRY(const MemoryPlanner planner, MemoryPlanner::of_loaded(*model, *device));
+  if (engine_options.context_tokens == 0) {
+    PUMICE_TRY(engine_options.context_tokens,
+               context_of_machine(planner, engine_options, options.logger));
+  }
+  if (several) engine_options.kv_blocks = kv_blocks_for_reuse(planner, engine_options);
+  return engine_options;
+}
+
 Result<std::unique_ptr<Embedder>> OpenedModel::make_embedder(
     const EmbedderOptions& embedder_options, const vk::PipelineLibrary::Progress& compiling) const {
   PUMICE_TRY(std::unique_ptr<Embedder> embedder,
@@ -150,7 +163,7 @@ void OpenedModel::keep_for_next_run(Engine& engine) const {
   if (engine.options().cache_file.empty()) return;
   const Status saved = engine.save_prompt_cache();
   if (!saved.ok()) {
-    options.logger.warning("prompt cache {} not saved: {}", engine.options().cache_file.string(),
+    options.logger.warning("prompt cache {} not saved: {}", to_utf8(engine.options().cache_file),
                            saved.error().message);
   }
 }

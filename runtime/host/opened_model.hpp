@@ -79,6 +79,11 @@ struct OpenedModel {
   Result<std::unique_ptr<Engine>> make_engine(
       EngineOptions engine_options, const vk::PipelineLibrary::Progress& compiling = {}) const;
 
+  /// EngineOptions for prompts that are not known yet, or for texts without an end: without a
+  /// window (0) context_of_machine's, and if there may be `several`, kv_blocks_for_reuse's pool.
+  /// Errors: context_of_machine's.
+  Result<EngineOptions> sized_for_prompts(EngineOptions engine_options, bool several) const;
+
   /// An embedder with every pipeline compiled; of a model that was loaded for it. Warns as
   /// make_engine does. Errors: Embedder::create's.
   Result<std::unique_ptr<Embedder>> make_embedder(

@@ -1,12 +1,8 @@
 #include "hub/download.hpp"
 
-#include <fcntl.h>
 #include <fmt/core.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <span>
 #include <string_view>
@@ -15,7 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/file.hpp"
 #include "base/file_error.hpp"
+#include "base/path.hpp"
 #include "base/printable.hpp"
 #include "hub/sha256.hpp"
 
@@ -100,9 +98,6 @@ class FileDownload {
         sha256_(file.sha256) {}
   FileDownload(const FileDownload&) = delete;
   FileDownload& operator=(const FileDownload&) = delete;
-  ~FileDownload() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-  }
 
   Status run() {
     PUMICE_TRY_STATUS(open());
@@ -114,7 +109,7 @@ class FileDownload {
       if (sha256_.empty() || found == sha256_) return finish();
       PUMICE_TRY_STATUS(begin_anew());
       if (!std::exchange(may_begin_anew, false)) {
-        ::unlink(path_.c_str());
+        remove_file(path_);
         return make_error(ErrorCode::kBadFile,
                           "{}: the checksum of the download is not the server's ({}… instead of "
                           "{}…), so it was deleted; try again later",
@@ -125,22 +120,24 @@ class FileDownload {
 
  private:
   std::string name() const { return printable(file_.path); }
-  Error cannot_write() const { return pumice::cannot_write(path_.string(), errno); }
+  Error cannot_write(std::error_code error) const {
+    return pumice::cannot_write(to_utf8(path_), error);
+  }
 
   /// What an earlier call left counts, if its content is known to be this file's.
   Status open() {
     remove_other_versions();
-    descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (descriptor_ < 0) return cannot_write();
-    struct stat status = {};
-    if (::fstat(descriptor_, &status) != 0) return cannot_write();
-    const auto n_bytes = static_cast<uint64_t>(status.st_size);
+    std::error_code error;
+    part_ = File::open(path_, File::Mode::kReadWrite, error);
+    if (error) return cannot_write(error);
+    const uint64_t n_bytes = part_.info(error).size_bytes;
+    if (error) return cannot_write(error);
     if (sha256_.empty() || n_bytes > file_.size_bytes) return begin_anew();
     std::vector<std::byte> piece(kReadBytes);
     while (done_ < n_bytes) {
-      const ssize_t n = ::pread(descriptor_, piece.data(), piece.size(), static_cast<off_t>(done_));
-      if (n <= 0) return begin_anew();
-      add(std::span(piece).first(static_cast<size_t>(n)));
+      const size_t n = part_.read_at(done_, piece, error);
+      if (error || n == 0) return begin_anew();
+      add(std::span(piece).first(n));
     }
     return {};
   }
@@ -151,7 +148,7 @@ class FileDownload {
     for (fs::directory_iterator entry(target_.parent_path(), error), end; !error && entry != end;
          entry.increment(error)) {
       const bool is_ours = target_of_unfinished(entry->path()) == target_;
-      if (is_ours && entry->path() != path_) ::unlink(entry->path().c_str());
+      if (is_ours && entry->path() != path_) remove_file(entry->path());
     }
   }
 
@@ -164,7 +161,7 @@ class FileDownload {
   Status begin_anew() {
     hash_ = {};
     done_ = 0;
-    if (::ftruncate(descriptor_, 0) != 0) return cannot_write();
+    if (const std::error_code error = part_.resize(0)) return cannot_write(error);
     return {};
   }
 
@@ -239,24 +236,20 @@ class FileDownload {
       failed_ = begin_anew();
       return false;
     }
-    uint64_t at = done_;
-    for (std::span<const std::byte> left = bytes; !left.empty();) {
-      const ssize_t n = ::pwrite(descriptor_, left.data(), left.size(), static_cast<off_t>(at));
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) {
-        failed_ = cannot_write();
-        return false;
-      }
-      at += static_cast<uint64_t>(n);
-      left = left.subspan(static_cast<size_t>(n));
+    std::error_code error;
+    part_.write_at(done_, bytes, error);
+    if (error) {
+      failed_ = cannot_write(error);
+      return false;
     }
     add(bytes);
     return true;
   }
 
   Status finish() {
-    if (::fsync(descriptor_) != 0 && errno != EINVAL) return cannot_write();
-    if (::rename(path_.c_str(), target_.c_str()) != 0) return cannot_write();
+    std::error_code error = part_.sync();
+    if (!error) error = replace_file(path_, target_);
+    if (error) return cannot_write(error);
     return {};
   }
 
@@ -266,7 +259,7 @@ class FileDownload {
   const fs::path& target_;
   const fs::path path_;
   const std::function<void(uint64_t)>& progress_;
-  int descriptor_ = -1;
+  File part_;
   Sha256 hash_;  // of the first done_ bytes
   uint64_t done_ = 0;
   std::string sha256_;     // empty: not known (yet)
@@ -317,11 +310,11 @@ Status download_file(const DownloadSource& source, const std::string& url, const
 fs::path unfinished_path(const fs::path& target, const RemoteFile& file) {
   const std::string version =
       file.sha256.empty() ? std::string(kUnchecked) : file.sha256.substr(0, kDigitsInName);
-  return fs::path(target.native() + "." + version).concat(kUnfinished);
+  return from_utf8(to_utf8(target) + "." + version + std::string(kUnfinished));
 }
 
 fs::path target_of_unfinished(const fs::path& path) {
-  const std::string text = path.native();
+  const std::string text = to_utf8(path);
   if (!text.ends_with(kUnfinished)) return {};
   const std::string versioned = text.substr(0, text.size() - kUnfinished.size());
   const size_t dot = versioned.rfind('.');
@@ -329,7 +322,7 @@ fs::path target_of_unfinished(const fs::path& path) {
   const std::string version = versioned.substr(dot + 1);
   const bool is_digits = version.size() == kDigitsInName &&
                          version.find_first_not_of("0123456789abcdef") == version.npos;
-  return is_digits || version == kUnchecked ? fs::path(versioned.substr(0, dot)) : fs::path();
+  return is_digits || version == kUnchecked ? from_utf8(versioned.substr(0, dot)) : fs::path();
 }
 
 }  // namespace pumice

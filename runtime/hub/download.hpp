@@ -44,7 +44,7 @@ Status download_file(const DownloadSource& source, const std::string& url, const
 /// What download_file writes to until it is done.
 std::filesystem::path unfinished_path(const std::filesystem::path& target, const RemoteFile& file);
 
-/// The target of an unfinished_path; empty if `path` is none.
+/// The target of an unfinished_path; empty for any other path.
 std::filesystem::path target_of_unfinished(const std::filesystem::path& path);
 
 }  // namespace pumice

@@ -1,25 +1,23 @@
 #include "hub/http.hpp"
 
 #include <curl/curl.h>
-#include <dlfcn.h>
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <csignal>
-#include <ctime>
 #include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include "base/dynamic_library.hpp"
 #include "base/printable.hpp"
+#include "base/process.hpp"
 
 namespace pumice {
 namespace {
 
-constexpr const char* kLibraries[] = {"libcurl.so.4", "libcurl-gnutls.so.4"};
 constexpr int kMaxRedirections = 8;
 constexpr long kLeastBytesPerSecond = 100;  // slower than that is standing still
 constexpr size_t kMaxHeaderBytes = 4096;    // of those that are kept
@@ -38,13 +36,13 @@ struct Functions {
   decltype(&::curl_slist_free_all) slist_free_all = nullptr;
 };
 
-template <typename F>
-bool load(void* library, const char* name, F& function) {
-  function = reinterpret_cast<F>(::dlsym(library, name));
+template <typename Signature>
+bool load(const DynamicLibrary& library, const char* name, Signature*& function) {
+  function = library.function<Signature>(name);
   return function != nullptr;
 }
 
-bool load_all(void* library, Functions& f) {
+bool load_all(const DynamicLibrary& library, Functions& f) {
   return load(library, "curl_global_init", f.global_init) &&
          load(library, "curl_easy_init", f.easy_init) &&
          load(library, "curl_easy_reset", f.easy_reset) &&
@@ -79,9 +77,9 @@ std::optional<uint64_t> number_in(std::string_view text) {
   return number;
 }
 
-/// "https://host:port" of a URL, with the port that its scheme implies; empty if it is no such URL.
-/// The same text for two URLs means the same server. URLs that programs read differently (with a
-/// user, backslashes or control characters) are none.
+/// "https://host:port" of a URL, with the port that its scheme implies; empty for other URLs.
+/// The same text for two URLs means the same server. Also empty for URLs that programs read
+/// differently (with a user, backslashes or control characters).
 std::string origin_of(std::string_view url) {
   const size_t scheme_end = url.find("://");
   if (scheme_end == url.npos) return {};
@@ -146,28 +144,6 @@ struct Transfer {
     }
     return begin_once() && body(bytes);
   }
-};
-
-/// While one lives, writing to a connection that the server has closed is an error and no signal
-/// that ends the program: libcurl leaves that to its host.
-class WithoutBrokenPipes {
- public:
-  WithoutBrokenPipes() {
-    sigemptyset(&pipe_);
-    sigaddset(&pipe_, SIGPIPE);
-    pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
-  }
-  ~WithoutBrokenPipes() {
-    constexpr timespec kNow = {};
-    if (sigismember(&before_, SIGPIPE) == 0) sigtimedwait(&pipe_, nullptr, &kNow);
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-  WithoutBrokenPipes(const WithoutBrokenPipes&) = delete;
-  WithoutBrokenPipes& operator=(const WithoutBrokenPipes&) = delete;
-
- private:
-  sigset_t pipe_;
-  sigset_t before_;
 };
 
 size_t on_header(char* data, size_t size, size_t n, void* transfer) {
@@ -262,16 +238,15 @@ HttpClient& HttpClient::operator=(HttpClient&&) noexcept = default;
 HttpClient::~HttpClient() = default;
 
 Result<HttpClient> HttpClient::open() {
-  void* library = nullptr;
-  for (const char* const name : kLibraries) {
-    if (library == nullptr) library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
-  }
-  if (library == nullptr) {
+  DynamicLibrary library = DynamicLibrary::open({"libcurl.so.4", "libcurl-gnutls.so.4"});
+  if (!library.is_open()) {
     return make_error(ErrorCode::kInternal,
                       "downloads need libcurl, which is not installed (libcurl.so.4)");
   }
   auto curl = std::make_unique<Curl>();
-  if (!load_all(library, curl->f) || curl->f.global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK ||
+  const bool is_whole = load_all(library, curl->f);
+  library.keep_open();
+  if (!is_whole || curl->f.global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK ||
       (curl->handle = curl->f.easy_init()) == nullptr) {
     return make_error(ErrorCode::kInternal, "libcurl cannot be used: it lacks functions");
   }

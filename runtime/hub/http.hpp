@@ -48,7 +48,7 @@ class HttpClient {
   ~HttpClient();
 
   /// `begin` is called once for an answer of status 200 to 299, before its body comes through
-  /// `body` in pieces; whoever returns false ends the request there, as a `failure`. Bodies of
+  /// `body` in pieces; either ends the request by returning false, as a `failure`. Bodies of
   /// other answers are thrown away. Redirections are followed, never from https to http. Errors:
   /// kBadFile where a certificate cannot be verified or a redirection is refused: trying again
   /// would not help.

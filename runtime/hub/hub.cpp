@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/file_error.hpp"
+#include "base/path.hpp"
 #include "base/printable.hpp"
 #include "hub/download.hpp"
 #include "hub/http.hpp"
@@ -22,7 +23,7 @@ namespace fs = std::filesystem;
 constexpr size_t kMaxListingBytes = 16 << 20;
 constexpr size_t kMaxTokenBytes = 512;
 
-/// What an answer of the server means for who asked. Hugging Face says 401 also for what does not
+/// What an answer of the server means for the user. Hugging Face also answers 401 for what does not
 /// exist, if nobody is logged in.
 Error refusal(int status, const ModelName& name, const HubOptions& options) {
   const std::string page = fmt::format("{}/{}", options.endpoint, name.repository());
@@ -113,7 +114,7 @@ Status Hub::check_space(const ModelName& name, const ModelFiles& model) const {
       ErrorCode::kDoesNotFit,
       "{} needs {:.2f} GB more on the disk of {}, which has {:.2f} GB free; pumice rm "
       "removes models",
-      name.text(), gigabytes(needed), options_.directory.string(), gigabytes(space.available));
+      name.text(), gigabytes(needed), to_utf8(options_.directory), gigabytes(space.available));
 }
 
 Status Hub::download(const DownloadSource& source, const ModelName& name, const std::string& commit,
@@ -125,7 +126,7 @@ Status Hub::download(const DownloadSource& source, const ModelName& name, const 
       const fs::path target = cache_.path_of(name, file.path);
       std::error_code error;
       fs::create_directories(target.parent_path(), error);
-      if (error) return cannot_write(target.parent_path().string(), error.value());
+      if (error) return cannot_write(to_utf8(target.parent_path()), error);
       const std::string url = fmt::format("{}/{}/resolve/{}/{}", options_.endpoint,
                                           name.repository(), commit, escape_url_path(file.path));
       PUMICE_TRY_STATUS(download_file(source, url, file, target, [&](uint64_t done) {

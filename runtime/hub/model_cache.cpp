@@ -1,20 +1,16 @@
 #include "hub/model_cache.hpp"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
 
+#include "base/file.hpp"
 #include "base/file_error.hpp"
 #include "base/json.hpp"
 #include "base/output_file.hpp"
+#include "base/path.hpp"
 #include "hub/download.hpp"
 
 namespace pumice {
@@ -54,10 +50,11 @@ std::string note_key(const ModelName& name) {
 }
 
 /// Of a regular file, reached without links; nothing else counts.
-std::optional<struct stat> status_of(const fs::path& path) {
-  struct stat status = {};
-  if (::lstat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
-  return status;
+std::optional<FileInfo> info_of(const fs::path& path) {
+  std::error_code error;
+  const FileInfo info = file_info(path, Links::kStay, error);
+  if (error || !info.is_regular()) return std::nullopt;
+  return info;
 }
 
 /// The regular files below `folder` as paths in it, hidden ones left out.
@@ -67,11 +64,10 @@ std::vector<RemoteFile> files_below(const fs::path& folder) {
   for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end;
        entry.increment(error)) {
     if (entry.depth() > kMaxFolderDepth) entry.disable_recursion_pending();
-    const std::string path = entry->path().lexically_relative(folder).generic_string();
-    const std::optional<struct stat> status = status_of(entry->path());
-    if (!status || !is_safe_path(path)) continue;
-    files.push_back(
-        {.path = path, .size_bytes = static_cast<uint64_t>(status->st_size), .sha256 = {}});
+    const std::string path = to_generic_utf8(entry->path().lexically_relative(folder));
+    const std::optional<FileInfo> info = info_of(entry->path());
+    if (!info || !is_safe_path(path)) continue;
+    files.push_back({.path = path, .size_bytes = info->size_bytes, .sha256 = {}});
   }
   return files;
 }
@@ -82,7 +78,7 @@ std::vector<std::string> folders_in(const fs::path& folder) {
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
        entry.increment(error)) {
     std::error_code ignored;
-    const std::string name = entry->path().filename().string();
+    const std::string name = to_utf8(entry->path().filename());
     const bool is_folder = fs::is_directory(entry->symlink_status(ignored));
     if (is_folder && is_repository_part(name)) names.push_back(name);
   }
@@ -96,58 +92,45 @@ bool is_real_folder(const fs::path& path) {
 
 /// Size and time from the files.
 void measure(CachedModel& model) {
-  time_t pulled = 0;
+  model.pulled = {};
   for (const std::vector<fs::path>* const paths : {&model.files, &model.unfinished}) {
     for (const fs::path& path : *paths) {
-      const std::optional<struct stat> status = status_of(path);
-      if (!status) continue;
-      model.size_bytes += static_cast<uint64_t>(status->st_size);
-      pulled = std::max(pulled, status->st_mtime);
+      const std::optional<FileInfo> info = info_of(path);
+      if (!info) continue;
+      model.size_bytes += info->size_bytes;
+      model.pulled = std::max(model.pulled, info->modified);
     }
   }
-  model.pulled = std::chrono::system_clock::from_time_t(pulled);
 }
 
 CachedModel cached_model(const ModelName& repository, const fs::path& folder,
                          const ModelFiles& model) {
   CachedModel cached{.name = repository, .quant = model.quant, .complete = true};
   cached.name.tag = model.quant;
-  for (const RemoteFile& file : model.files) cached.files.push_back(folder / file.path);
+  for (const RemoteFile& file : model.files) cached.files.push_back(folder / from_utf8(file.path));
   measure(cached);
   return cached;
 }
 
-Error cannot_remove(const fs::path& path, int error) {
-  return make_error(ErrorCode::kBadFile, "{}: cannot be removed: {}", path.string(),
-                    std::generic_category().message(error));
+Error cannot_remove(const fs::path& path, std::error_code error) {
+  return make_error(ErrorCode::kBadFile, "{}: cannot be removed: {}", to_utf8(path),
+                    error.message());
 }
 
 /// Removes empty folders from `folder` upwards, as far as `top`, which stays.
 void remove_empty_folders(fs::path folder, const fs::path& top) {
-  for (; folder != top && ::rmdir(folder.c_str()) == 0; folder = folder.parent_path()) {
+  for (; folder != top && !remove_empty_folder(folder); folder = folder.parent_path()) {
   }
 }
 
 }  // namespace
-
-RepositoryLock::RepositoryLock(RepositoryLock&& other) noexcept
-    : descriptor_(std::exchange(other.descriptor_, -1)) {}
-
-RepositoryLock& RepositoryLock::operator=(RepositoryLock&& other) noexcept {
-  std::swap(descriptor_, other.descriptor_);
-  return *this;
-}
-
-RepositoryLock::~RepositoryLock() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
 
 fs::path ModelCache::folder_of(const ModelName& name) const {
   return directory_ / name.user / name.repo;
 }
 
 fs::path ModelCache::path_of(const ModelName& name, const std::string& file) const {
-  return folder_of(name) / file;
+  return folder_of(name) / from_utf8(file);
 }
 
 Result<RepositoryLock> ModelCache::lock(const ModelName& name,
@@ -156,18 +139,17 @@ Result<RepositoryLock> ModelCache::lock(const ModelName& name,
   for (bool told = false;;) {
     std::error_code error;
     fs::create_directories(path.parent_path(), error);
-    if (error) return cannot_write(path.parent_path().string(), error.value());
-    const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (descriptor < 0 && errno == ENOENT) continue;  // `remove` took the folder
-    if (descriptor < 0) return cannot_write(path.string(), errno);
-    RepositoryLock lock(descriptor);
-    if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
-      if (errno != EWOULDBLOCK) return cannot_write(path.string(), errno);
+    if (error) return cannot_write(to_utf8(path.parent_path()), error);
+    File file = File::open(path, File::Mode::kReadWrite, error);
+    if (error == std::errc::no_such_file_or_directory) continue;  // `remove` took the folder
+    if (error) return cannot_write(to_utf8(path), error);
+    if (!file.try_lock(error)) {
+      if (error) return cannot_write(to_utf8(path), error);
       if (!std::exchange(told, true)) waiting();
-      if (::flock(descriptor, LOCK_EX) != 0) return cannot_write(path.string(), errno);
+      if (error = file.lock(); error) return cannot_write(to_utf8(path), error);
     }
-    struct stat status = {};  // whoever held it may have removed the file
-    if (::fstat(descriptor, &status) == 0 && status.st_nlink > 0) return lock;
+    // Whoever held it may have removed the file.
+    if (file.info(error).has_name && !error) return RepositoryLock(std::move(file));
   }
 }
 
@@ -182,10 +164,9 @@ std::optional<CachedModel> ModelCache::noted(const ModelName& name) const {
   for (const Json& file : files) {
     if (!file.is_string()) return std::nullopt;
     const auto path = file.get<std::string>();
-    const std::optional<struct stat> status = status_of(folder / path);
-    if (!status) return std::nullopt;
-    noted.push_back(
-        {.path = path, .size_bytes = static_cast<uint64_t>(status->st_size), .sha256 = {}});
+    const std::optional<FileInfo> info = info_of(folder / from_utf8(path));
+    if (!info) return std::nullopt;
+    noted.push_back({.path = path, .size_bytes = info->size_bytes, .sha256 = {}});
   }
   const std::vector<ModelFiles> models = models_of(noted);  // which have safe paths
   if (models.size() != 1) return std::nullopt;
@@ -200,12 +181,11 @@ Result<CachedModel> ModelCache::find(const ModelName& name) const {
 }
 
 bool ModelCache::has(const ModelName& name, const RemoteFile& file) const {
-  const std::optional<struct stat> status = status_of(path_of(name, file.path));
+  const std::optional<FileInfo> info = info_of(path_of(name, file.path));
   const Json notes = read_notes(folder_of(name));
-  if (!status || file.sha256.empty() || !notes["files"].contains(file.path)) return false;
+  if (!info || file.sha256.empty() || !notes["files"].contains(file.path)) return false;
   const Json noted = {{"sha256", file.sha256}, {"size_bytes", file.size_bytes}};
-  return notes["files"][file.path] == noted &&
-         static_cast<uint64_t>(status->st_size) == file.size_bytes;
+  return notes["files"][file.path] == noted && info->size_bytes == file.size_bytes;
 }
 
 Status ModelCache::note_file(const ModelName& name, const RemoteFile& file) const {
@@ -228,8 +208,9 @@ std::vector<ModelCache::Listed> ModelCache::list_repository(const ModelName& nam
   std::map<std::string, std::vector<fs::path>> unfinished;  // and its downloads
   std::vector<RemoteFile> files;
   for (RemoteFile& file : files_below(folder)) {
-    const std::string target = target_of_unfinished(file.path).generic_string();
-    (target.empty() ? there[file.path] : unfinished[target]).push_back(folder / file.path);
+    const std::string target = to_generic_utf8(target_of_unfinished(from_utf8(file.path)));
+    (target.empty() ? there[file.path] : unfinished[target])
+        .push_back(folder / from_utf8(file.path));
     if (!target.empty()) file.path = target;
     files.push_back(std::move(file));
   }
@@ -287,13 +268,13 @@ Result<std::vector<CachedModel>> ModelCache::remove(const ModelName& name) const
     std::vector<fs::path> paths = entry.cached.files;
     std::ranges::copy(entry.cached.unfinished, std::back_inserter(paths));
     for (const fs::path& path : paths) {
-      if (::unlink(path.c_str()) != 0) return cannot_remove(path, errno);
+      if (const std::error_code error = remove_file(path)) return cannot_remove(path, error);
       remove_empty_folders(path.parent_path(), folder);
     }
     removed.push_back(std::move(entry.cached));
   }
   if (removed.size() < n_before) return removed;
-  for (const char* const own : {kNotes, kLock}) ::unlink((folder / own).c_str());
+  for (const char* const own : {kNotes, kLock}) remove_file(folder / own);
   remove_empty_folders(folder, directory_);
   return removed;
 }

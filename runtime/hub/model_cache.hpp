@@ -8,8 +8,10 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/file.hpp"
 #include "base/result.hpp"
 #include "hub/model_name.hpp"
 #include "hub/selection.hpp"
@@ -29,13 +31,11 @@ struct CachedModel {
 /// Holds a lock on a repository's folder. Move-only.
 class RepositoryLock {
  public:
-  explicit RepositoryLock(int descriptor) : descriptor_(descriptor) {}
-  RepositoryLock(RepositoryLock&& other) noexcept;
-  RepositoryLock& operator=(RepositoryLock&& other) noexcept;
-  ~RepositoryLock();
+  /// `file` is locked.
+  explicit RepositoryLock(File file) : file_(std::move(file)) {}
 
  private:
-  int descriptor_ = -1;
+  File file_;
 };
 
 /// Any number of processes may use one folder; what changes a repository's needs its lock. Damaged

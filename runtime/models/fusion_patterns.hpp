@@ -1,4 +1,4 @@
-// What the operations of a program are to one another: who makes a value and who reads it, which
+// How the operations of a program relate: which makes a value and which read it, which
 // products read one value and are wanted side by side, and which operations another's dispatch
 // computes. Found before anything is lowered (lowering.cpp).
 #pragma once

@@ -29,23 +29,6 @@ ops::GatedActivation::Kind gate_kind(ActivationKind kind) {
   return {};
 }
 
-ops::Elementwise::Kind elementwise_kind(ActivationKind kind) {
-  switch (kind) {
-    case ActivationKind::kSilu:
-      return ops::Elementwise::Kind::kSilu;
-    case ActivationKind::kGelu:
-      return ops::Elementwise::Kind::kGelu;
-    case ActivationKind::kGeluTanh:
-      return ops::Elementwise::Kind::kGeluTanh;
-    case ActivationKind::kSigmoid:
-      return ops::Elementwise::Kind::kSigmoid;
-    case ActivationKind::kRelu:
-      return ops::Elementwise::Kind::kRelu;
-  }
-  PUMICE_CHECK(false, "an activation without a kernel");
-  return {};
-}
-
 /// "attn_q" of "blk.3.attn_q.weight".
 std::string stem(std::string_view tensor) {
   if (tensor.starts_with("blk.")) {
@@ -380,43 +363,9 @@ void Lowering::binary(ops::Elementwise::Kind kind, ValueId a, ValueId b, const s
        label);
 }
 
-void Lowering::unary(ops::Elementwise::Kind kind, ValueId x, double factor,
-                     const std::string& label, const ops::Elementwise::Xielu& xielu) {
-  const View at = at_rows(x, label);
-  const View y = place_of_result(x);
-  views_[result_] = y;
-  emit(call::Elementwise{.kind = kind,
-                         .a = at,
-                         .y = y,
-                         .n = width(result_),
-                         .factor = factor,
-                         .gathers = false,
-                         .xielu = xielu},
-       label);
-}
-
-void Lowering::lower(const op::Activation& o) {
-  unary(elementwise_kind(o.kind), o.x, 0, "activation");
-}
-
-void Lowering::lower(const op::Xielu& o) {
-  unary(ops::Elementwise::Kind::kXielu, o.x, o.beta, "activation",
-        {.alpha_p = o.alpha_p, .alpha_n = o.alpha_n, .eps = o.eps});
-}
-
-void Lowering::lower(const op::Scale& o) {
-  unary(ops::Elementwise::Kind::kScale, o.x, o.factor,
-        leads_to_logits(result_) ? "output" : "scale");
-}
-
-void Lowering::lower(const op::Clamp& o) {
-  unary(o.both_sides ? ops::Elementwise::Kind::kWithin : ops::Elementwise::Kind::kAtMost, o.x,
-        o.limit, "activation");
-}
-
-void Lowering::lower(const op::SoftCap& o) {
-  unary(ops::Elementwise::Kind::kSoftCap, o.x, o.cap,
-        leads_to_logits(result_) ? "output" : "soft_cap");
+std::string Lowering::label_of_one(const Operation& o) const {
+  if (const std::optional<Part> part = own_part(o)) return std::string(part_name(*part));
+  return leads_to_logits(result_) ? "output" : std::string(op_name(o));
 }
 
 void Lowering::lower(const op::Split& o) {

@@ -122,14 +122,18 @@ class Lowering {
   void binary(ops::Elementwise::Kind kind, ValueId a, ValueId b, const std::string& label,
               uint32_t b_group = 1);
 
-  void unary(ops::Elementwise::Kind kind, ValueId x, double factor, const std::string& label,
-             const ops::Elementwise::Xielu& xielu = {});
+  /// Of one value, number by number: what has a `call_of` in calls/.
+  template <typename OnOneValue>
+  requires requires(const OnOneValue& o, const OneValue& at) { call_of(o, at); }
+  void lower(const OnOneValue& o) {
+    const std::string label = label_of_one(o);
+    const View x = at_rows(o.x, label);
+    const View y = place_of_result(o.x);
+    views_[result_] = y;
+    emit(call_of(o, {x, y, width(result_)}), label);
+  }
+  std::string label_of_one(const Operation& o) const;
 
-  void lower(const op::Activation& o);
-  void lower(const op::Xielu& o);
-  void lower(const op::Scale& o);
-  void lower(const op::Clamp& o);
-  void lower(const op::SoftCap& o);
   void lower(const op::Split& o);
   void lower(const op::Concat& o);
   void lower(const op::SplitGroups& o);

@@ -12,10 +12,12 @@ bool is(const Op& op) {
   return (std::holds_alternative<Kinds>(op.what) || ...);
 }
 
+bool is_matrix(const Op& op) { return is<op::Linear, op::ExpertLinear, op::HeadLinear>(op); }
+
 /// What changes numbers on their way from one of the others to the next.
 bool is_passed_through(const Op& op) {
-  return is<op::RmsNorm, op::LayerNorm, op::Rope, op::Scale, op::SoftCap, op::Split,
-            op::SplitGroups, op::Concat, op::HeadLinear>(op);
+  if (is<op::RmsNorm, op::LayerNorm, op::Rope, op::HeadLinear>(op)) return true;
+  return !is_matrix(op) && !own_part(op.what);
 }
 
 bool mixes_tokens(const Op& op) { return is<op::Attention, op::CausalConv, op::Recurrence>(op); }
@@ -31,40 +33,12 @@ class Parts {
   }
 
   Part of(const Op& op) const {
-    return std::visit([&](const auto& what) { return of(what, op); }, op.what);
+    if (is_matrix(op)) return of_matrix(op);
+    if (const std::optional<Part> own = own_part(op.what)) return *own;
+    return of(*makers_[op_inputs(op.what)[0]]);
   }
 
  private:
-  // A new operation does not compile before it has its part here.
-  Part of(const op::Embed&, const Op&) const { return Part::kEmbedding; }
-  Part of(const op::EmbedPosition&, const Op&) const { return Part::kEmbedding; }
-  Part of(const op::AddRow&, const Op&) const { return Part::kEmbedding; }
-  Part of(const op::GivenRows&, const Op&) const { return Part::kEmbedding; }
-  Part of(const op::RmsNorm&, const Op&) const { return Part::kNorms; }
-  Part of(const op::LayerNorm&, const Op&) const { return Part::kNorms; }
-  Part of(const op::Add&, const Op&) const { return Part::kNorms; }
-  Part of(const op::Rope&, const Op&) const { return Part::kRopeKv; }
-  Part of(const op::Append&, const Op&) const { return Part::kRopeKv; }
-  Part of(const op::Attention&, const Op&) const { return Part::kAttention; }
-  Part of(const op::CausalConv&, const Op&) const { return Part::kRecurrence; }
-  Part of(const op::Recurrence&, const Op&) const { return Part::kRecurrence; }
-  Part of(const op::Activation&, const Op&) const { return Part::kActivation; }
-  Part of(const op::Xielu&, const Op&) const { return Part::kActivation; }
-  Part of(const op::Mul&, const Op&) const { return Part::kActivation; }
-  Part of(const op::Clamp&, const Op&) const { return Part::kActivation; }
-  Part of(const op::Combine&, const Op&) const { return Part::kActivation; }
-  Part of(const op::Route&, const Op&) const { return Part::kRouter; }
-  Part of(const op::Linear&, const Op& op) const { return of_matrix(op); }
-  Part of(const op::ExpertLinear&, const Op& op) const { return of_matrix(op); }
-  Part of(const op::HeadLinear&, const Op& op) const { return of_matrix(op); }
-  Part of(const op::Scale&, const Op& op) const { return of_maker(op); }
-  Part of(const op::SoftCap&, const Op& op) const { return of_maker(op); }
-  Part of(const op::Split&, const Op& op) const { return of_maker(op); }
-  Part of(const op::SplitGroups&, const Op& op) const { return of_maker(op); }
-  Part of(const op::Concat&, const Op& op) const { return of_maker(op); }
-
-  Part of_maker(const Op& op) const { return of(*makers_[op_inputs(op.what)[0]]); }
-
   Part of_matrix(const Op& op) const {
     if (!program_.layers.empty() && &op < &program_.ops[program_.layers.front().first_op]) {
       return Part::kEmbedding;

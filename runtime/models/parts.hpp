@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -26,6 +27,9 @@ enum class Part {
 };
 inline constexpr size_t kPartCount = 12;
 std::string_view part_name(Part part);  ///< "attention output"
+
+/// The part that operations of a kind always are of; none where it is that of their neighbours.
+std::optional<Part> own_part(const Operation& what);
 
 /// By operation. What an operation is for is told by what it reads and what reads it.
 std::vector<Part> parts_of(const Program& program);

@@ -391,6 +391,8 @@ std::string_view op_name(const Operation& what);
 std::vector<ValueId> op_inputs(const Operation& what);
 /// Tensors that it reads.
 std::vector<TensorId> op_tensors(const Operation& what);
+/// Its constants in words, "4 heads of 64, scale 0.125"; may be empty.
+std::string op_constants(const Program& program, const Operation& what);
 
 /// Errors (kInvalidArgument): it embeds, and has no logits to choose tokens by; or it reads rows
 /// that are computed elsewhere.

@@ -335,17 +335,15 @@ ValueId ProgramBuilder::recurrence(ValueId q, ValueId k, ValueId v, ValueId step
 }
 
 ValueId ProgramBuilder::activation(ValueId x, ActivationKind kind) {
-  return add_op_on(x, op::Activation{.x = x, .kind = kind}, width(x));
+  return each(op::Activation{.x = x, .kind = kind});
 }
 
 ValueId ProgramBuilder::xielu(ValueId x, const Xielu& constants) {
-  return add_op_on(x,
-                   op::Xielu{.x = x,
-                             .alpha_p = constants.alpha_p,
-                             .alpha_n = constants.alpha_n,
-                             .beta = constants.beta,
-                             .eps = constants.eps},
-                   width(x));
+  return each(op::Xielu{.x = x,
+                        .alpha_p = constants.alpha_p,
+                        .alpha_n = constants.alpha_n,
+                        .beta = constants.beta,
+                        .eps = constants.eps});
 }
 
 ValueId ProgramBuilder::mul(ValueId a, ValueId b) {
@@ -359,9 +357,7 @@ ValueId ProgramBuilder::add(ValueId a, ValueId b) {
   return add_op(op::Add{a, b}, "add", width(a));
 }
 
-ValueId ProgramBuilder::scale(ValueId x, double factor) {
-  return add_op_on(x, op::Scale{x, factor}, width(x));
-}
+ValueId ProgramBuilder::scale(ValueId x, double factor) { return each(op::Scale{x, factor}); }
 
 ValueId ProgramBuilder::scale(ValueId x, const ScalarSource& factor) {
   tensor(factor.tensor);
@@ -370,12 +366,12 @@ ValueId ProgramBuilder::scale(ValueId x, const ScalarSource& factor) {
 
 ValueId ProgramBuilder::soft_cap(ValueId x, double cap) {
   expect(cap > 0, "{}soft_cap: a cap of {}", prefix_, cap);
-  return add_op_on(x, op::SoftCap{x, cap}, width(x));
+  return each(op::SoftCap{x, cap});
 }
 
 ValueId ProgramBuilder::clamp(ValueId x, double limit, bool both_sides) {
   expect(limit > 0, "{}clamp: a limit of {}", prefix_, limit);
-  return add_op_on(x, op::Clamp{.x = x, .limit = limit, .both_sides = both_sides}, width(x));
+  return each(op::Clamp{.x = x, .limit = limit, .both_sides = both_sides});
 }
 
 ValueId ProgramBuilder::split(ValueId x, uint32_t first, uint32_t n) {

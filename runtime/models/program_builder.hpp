@@ -175,6 +175,11 @@ class ProgramBuilder {
   /// ssm_dt.
   ValueId recurrence(ValueId q, ValueId k, ValueId v, ValueId step, std::optional<ValueId> beta,
                      const Recurrence& options);
+  /// An operation on one value that gives another as wide: each(op::SoftCap{x, 30}).
+  template <typename OnOneValue>
+  ValueId each(const OnOneValue& o) {
+    return add_op_on(o.x, o, width(o.x));
+  }
   ValueId relu(ValueId x) { return activation(x, ActivationKind::kRelu); }
   ValueId silu(ValueId x) { return activation(x, ActivationKind::kSilu); }
   ValueId gelu(ValueId x) { return activation(x, ActivationKind::kGelu); }

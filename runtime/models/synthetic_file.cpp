@@ -2,6 +2,7 @@
 #include <future>
 #include <thread>
 
+#include "base/path.hpp"
 #include "models/synthetic.hpp"
 
 namespace pumice {
@@ -37,7 +38,7 @@ Status check_disk(const SyntheticModel& model, const std::filesystem::path& path
   if (error) return {};  // creating the file will say what is wrong
   if (space.available < model.data_bytes()) {
     return make_error(ErrorCode::kDoesNotFit,
-                      "{}: the model takes {:.2f} GB and the disk has {:.2f}", path.string(),
+                      "{}: the model takes {:.2f} GB and the disk has {:.2f}", to_utf8(path),
                       static_cast<double>(model.data_bytes()) / 1e9,
                       static_cast<double>(space.available) / 1e9);
   }

@@ -1,6 +1,6 @@
 // Where a model's weights lie while engines use them: on the device, or the last pieces of them in
-// memory beside it, which kernels read more slowly. What moves is copied; who uses the copy of
-// before keeps it, and memory is free when nobody does.
+// memory beside it, which kernels read more slowly. What moves is copied; users of the
+// old copy keep it alive, and its memory is freed when there are none.
 #pragma once
 
 #include <cstddef>
@@ -50,7 +50,7 @@ class WeightPlacement {
   /// Bytes that lie beside the device.
   uint64_t beside_bytes() const;
 
-  /// A piece on its way, by whoever began it; destroyed, it stays where it was.
+  /// A piece on its way, owned by whatever began the move; destroyed early, it stays where it was.
   struct Move {
     struct Copy {
       vk::BufferRange source;

@@ -40,12 +40,12 @@ struct RenderOptions {
 ///
 /// Statements: for (if, else, recursive), if, set (also blocks), macro, call, filter, with, raw,
 /// break, continue, generation (whose body is rendered). Templates that need others (include,
-/// import, from, extends, block) are refused. Functions: range, dict, namespace, cycler, joiner,
-/// raise_exception, strftime_now. Filters: abs attr batch capitalize center count d default
-/// dictsort e escape filesizeformat first float forceescape format groupby indent int items join
-/// last length list lower map max min pprint reject rejectattr replace reverse round safe select
-/// selectattr slice sort string sum title tojson trim truncate unique upper urlencode wordcount
-/// xmlattr.
+/// import, from, extends, block) are refused. Functions: range, dict, namespace, joiner,
+/// raise_exception, strftime_now. Filters: abs attr capitalize count d default dictsort e escape
+/// first float format indent int items join last length list lower map max min reject rejectattr
+/// replace reverse round safe select selectattr sort string sum title tojson trim truncate unique
+/// upper. The others of Jinja2's, which no chat template uses, are errors by name; so is what else
+/// Python's formats have than s, r, d, i, x, X, f, F and, in braces, %.
 /// Every test of Jinja2's; methods of strings, lists and dicts that change nothing.
 ///
 /// Unlike Python: integers have 64 bits, beyond which is an error; upper and lower case map one

@@ -31,7 +31,7 @@ std::string_view tag_at(std::string_view text) {
   return beginning.substr(0, beginning.find(closing) + 1);
 }
 
-/// The first character, or byte where it is none.
+/// The first character, or the first byte where that is not one.
 std::string_view character_at(std::string_view text) {
   const Utf8Step step = utf8_step(text);
   return text.substr(0, step.kind == Utf8Kind::kComplete ? step.length : 1);

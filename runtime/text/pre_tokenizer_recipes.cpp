@@ -62,7 +62,7 @@ constexpr PreTokenizerStep kJais2Steps[] = {
 #define GPT4O                                     \
   CASED(CAPITALS, SMALL, "(?:" CONTRACTIONS ")?") \
   "|\\p{N}{1,3}|" SYMBOLS "[\\r\\n/]*|" LINE_ENDS "|" BLANKS
-// Without Han: what is none of the rest is a letter or mark of the kinds wanted.
+// Without Han: whatever is in none of the other classes is a letter or mark of the kinds wanted.
 #define CAPITALS_BUT_HAN "[^\\p{Ll}\\p{N}\\p{P}\\p{S}\\p{Z}\\p{C}\\p{sc:Han}]"
 #define SMALL_BUT_HAN "[^\\p{Lu}\\p{Lt}\\p{N}\\p{P}\\p{S}\\p{Z}\\p{C}\\p{sc:Han}]"
 

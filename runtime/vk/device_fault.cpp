@@ -13,7 +13,7 @@
 namespace pumice::vk {
 namespace {
 
-// Of each kind. Drivers may know hundreds; who reads a message wants the first.
+// Of each kind. Drivers may know hundreds; a reader of the message wants the first.
 constexpr uint32_t kMostInfos = 4;
 constexpr size_t kDescriptionBytes = 120;
 

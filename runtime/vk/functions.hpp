@@ -1,4 +1,4 @@
-// The Vulkan entry points this project calls, in tables owned by whoever loaded them. volk only
+// The Vulkan entry points this project calls, in tables owned by what loaded them. volk only
 // opens the loader library; its global pointers are never used, so that several instances and
 // devices, and a host application's own volk, live in one process.
 //

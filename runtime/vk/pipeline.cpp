@@ -13,6 +13,7 @@
 
 #include "base/output_file.hpp"
 #include "base/parallel.hpp"
+#include "base/path.hpp"
 #include "vk/recorder.hpp"
 #include "vk/shader_info.hpp"
 #include "vk/shader_requirements.hpp"
@@ -59,7 +60,7 @@ PipelineLibrary::PipelineLibrary(std::shared_ptr<Device> device,
   if (device_->fn().vkCreatePipelineCache(device_->handle(), &info, nullptr, &cache_) !=
       VK_SUCCESS) {
     device_->logger().warning("pipeline cache {} was refused by the driver; starting afresh",
-                              cache_file_.string());
+                              to_utf8(cache_file_));
     info.initialDataSize = 0;
     info.pInitialData = nullptr;
     if (device_->fn().vkCreatePipelineCache(device_->handle(), &info, nullptr, &cache_) !=
@@ -82,7 +83,7 @@ std::vector<char> PipelineLibrary::load_cache() const {
       return file;
     }
   }
-  device_->logger().warning("pipeline cache {} is damaged; starting afresh", cache_file_.string());
+  device_->logger().warning("pipeline cache {} is damaged; starting afresh", to_utf8(cache_file_));
   return {};
 }
 

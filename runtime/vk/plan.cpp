@@ -54,8 +54,7 @@ struct Dependency {
 };
 constexpr Dependency kDependencies[] = {
     // With the memory model but not its device scope, Vulkan forbids that scope to every shader,
-    // and
-    // GLSL's atomics and memory barriers have it.
+    // and GLSL's atomics and memory barriers have it.
     {&F::memory_model, &F::memory_model_device_scope},
     {&F::memory_model_device_scope, &F::memory_model},
     {&F::pageable_memory, &F::memory_priority},  // so says its extension

@@ -6,8 +6,7 @@
 namespace pumice::vk {
 namespace {
 
-/// Products of AMD's before RDNA 3, which has the first matrix units. A newer product is none of
-/// these.
+/// Products of AMD's before RDNA 3, which has the first matrix units.
 bool is_amd_without_matrix_units(const std::string& name) {
   static constexpr std::string_view kProducts[] = {
       "RX 4",   "RX 5",   "RX 6",    "RX Vega", "Radeon VII",      "R7 ",         "R9 ",  "Pro WX ",

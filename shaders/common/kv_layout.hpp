@@ -83,7 +83,7 @@ struct KvTypes {
 };
 
 /// Errors: kInvalidArgument, naming the types, if keys of `head_dim` and values of `v_dim` elements
-/// a head (0: as many) cannot be kept in them; `what` is who refuses.
+/// a head (0: as many) cannot be kept in them; `what` names the one that refuses.
 Status check_kv_types(std::string_view what, KvTypes types, uint32_t head_dim, uint32_t v_dim = 0);
 
 /// One block holds `kKvBlockTokens` positions of every layer, contiguously:

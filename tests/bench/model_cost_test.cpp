@@ -74,20 +74,17 @@ TEST(ModelCost, PresetsCostWhatTheirDimensionsSay) {
       // 36 layers: 8 kv heads of 128; 192,937,984 weights each, and 4096 x 151936.
       {"qwen3-8b", 8'190'735'360, 147'456, 15'136'194'560, uint64_t{4} * 32 * 128 * 36 * 4096},
       // 34 layers: 4 kv heads of 256; 94,371,840 weights each, and 2560 x 262208. Five see all
-      // keys,
-      // the others 1024.
+      // keys, the others 1024.
       {"gemma3-4b", 3'880'263'168, 139'264, 7'759'790'080,
        uint64_t{4} * 8 * 256 * (5 * 4096 + 29 * 1024)},
       // 32 layers: 8 kv heads of 128; 100,663,296 weights each, and 3072 x 200064. Two tensors of
-      // 48
-      // divisors are no parameters.
+      // 48 divisors are not parameters.
       {"phi4-mini", 3'836'021'760 + 96, 131'072, 7'671'644'160, uint64_t{4} * 24 * 128 * 32 * 4096},
       // 48 layers: 4 kv heads of 128; 18,874,368 weights each, 8 experts of 4,718,592, and 2048 x
       // 151936.
       {"qwen3-30b-a3b", 30'532'122'624, 98'304, 6'058'147'840, uint64_t{4} * 32 * 128 * 48 * 4096},
       // 16 layers of 3 x 2048 x 8192 weights; 6 attend, with 8 kv heads of 64 and 10,485,760
-      // weights,
-      // 10 convolve, with 16,777,216; and 2048 x 65536.
+      // weights, 10 convolve, with 16,777,216; and 2048 x 65536.
       {"lfm2-1.2b", 1'170'340'608, 12'288, 2'340'421'632, uint64_t{4} * 32 * 64 * 6 * 4096},
       // 24 layers of 3 x 2048 x 6144 weights; 6 attend, with 2 kv heads of 256 and 14,680,064
       // weights, 18 are delta nets, with 21,037,056; and 2048 x 248320.

@@ -62,15 +62,11 @@ constexpr std::string_view kConstants[] = {"1",
                                            "range(9)",
                                            "'{} %s'"};
 constexpr std::string_view kFilters[] = {
-    "abs",        "attr",    "batch",       "capitalize", "center",  "count",
-    "d",          "default", "dictsort",    "e",          "escape",  "filesizeformat",
-    "first",      "float",   "forceescape", "format",     "groupby", "indent",
-    "int",        "items",   "join",        "last",       "length",  "list",
-    "lower",      "map",     "max",         "min",        "pprint",  "reject",
-    "rejectattr", "replace", "reverse",     "round",      "safe",    "select",
-    "selectattr", "slice",   "sort",        "string",     "sum",     "title",
-    "tojson",     "trim",    "truncate",    "unique",     "upper",   "urlencode",
-    "wordcount",  "xmlattr"};
+    "abs",        "attr",    "capitalize", "count",  "d",      "default",  "dictsort",   "e",
+    "escape",     "first",   "float",      "format", "indent", "int",      "items",      "join",
+    "last",       "length",  "list",       "lower",  "map",    "max",      "min",        "reject",
+    "rejectattr", "replace", "reverse",    "round",  "safe",   "select",   "selectattr", "sort",
+    "string",     "sum",     "title",      "tojson", "trim",   "truncate", "unique",     "upper"};
 constexpr std::string_view kMethods[] = {
     "capitalize", "casefold", "center",     "count",      "endswith",     "find",
     "format",     "index",    "isalnum",    "isspace",    "isupper",      "join",
@@ -84,9 +80,9 @@ constexpr std::string_view kOperators[] = {"+",  "-", "*",  "/", "//", "%",     
 constexpr std::string_view kTests[] = {"defined",  "string",       "escaped",        "iterable",
                                        "mapping",  "upper",        "lower",          "eq(ns.a)",
                                        "in(ns.b)", "sameas(ns.c)", "divisibleby(2)", "callable"};
-constexpr std::string_view kCalls[] = {"range",  "dict",         "namespace", "cycler",
-                                       "joiner", "strftime_now", "m",         "raise_exception"};
-constexpr std::string_view kNames[] = {"attribute", "default", "fill_with",      "a",
+constexpr std::string_view kCalls[] = {"range",        "dict", "namespace",      "joiner",
+                                       "strftime_now", "m",    "raise_exception"};
+constexpr std::string_view kNames[] = {"attribute", "default", "count",          "a",
                                        "indent",    "reverse", "case_sensitive", "chars"};
 
 class Writer {
@@ -124,7 +120,7 @@ class Writer {
       case 7:
         return "dict([(" + a + ", " + b + ")])";
       default:
-        return "cycler(" + a + ", joiner(" + b + "))";
+        return "(" + a + ", joiner(" + b + "))";
     }
   }
 

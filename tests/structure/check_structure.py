@@ -6,7 +6,8 @@
 Also: JSON is read in one place, third-party libraries stay where they belong, headers from outside the tree are of packages that
 scripts/install_packages.sh installs, what is used of the standard library is included (a newer compiler's headers
 bring fewer others), names in the docs exist (doc_names.py), templates allocate from their budget alone, no file names
-a path of somebody's machine, messages are plain English, the program prints in one place, and models are planned once.
+a path of somebody's machine, messages are plain English, the program prints in one place, what one system does
+differently from another is asked in one place, and models are planned once.
 Prints one line per violation; exit 1 if there is any.
 """
 
@@ -94,6 +95,19 @@ POSIX = {"dlfcn.h", "fcntl.h", "malloc.h", "poll.h", "pthread.h", "pwd.h", "sign
          "unistd.h"}
 C = {"assert.h", "errno.h", "stdarg.h", "stdbool.h", "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "string.h"}
 WRITTEN_BY_THE_BUILD = {"pumice_commit.h"}
+
+# What systems and compilers do differently is in runtime/base/: headers of a system in a file of that system
+# (file_posix.cpp), questions of which it is and what only some compilers have anywhere there. Terminal and signals are
+# the program's. Examples are programs of others, tests run here.
+OF_A_SYSTEM = re.compile(r"runtime/base/\w+_(?:posix|windows)\.cpp|tools/(?:interrupt|line_reader|terminal)\.[ch]pp")
+SYSTEM_HEADERS = POSIX | {"arpa", "dirent.h", "grp.h", "io.h", "linux", "netdb.h", "netinet", "sched.h", "spawn.h", "ucontext.h",
+                          "windows.h"}
+SYSTEM_NAMES = re.compile(
+    r"\b__(?:builtin_\w+|int128\w*|attribute__)|\b_?(?:dl(?:open|sym|close)|mmap|madvise|mkstemp|flock|gmtime_r|localtime_r"
+    r"|strptime|timegm|mem(?:mem|rchr)|strerror_r|setenv|unsetenv|putenv|sysconf|getp?pid|getpw\w+|isatty|fork|fileno)\s*\("
+    r"|\"/?proc/|^[ \t]*#[ \t]*(?:el)?if.*\b(?:_WIN\w+|_MSC_VER|__\w*(?:linux|APPLE|unix|MINGW)\w*)", re.MULTILINE)
+# Of paths. std::filesystem makes of char what the system's code page says.
+PATH_TEXT = re.compile(r"\.(?:native|(?:generic_)?string)\(\)")
 
 # Header of the standard library → what needs it, of the names that others' headers tend to bring.
 STANDARD = {
@@ -323,6 +337,25 @@ def message_violations(path, text):
             yield f"{path}:{number}: print with tools/terminal.hpp, which shows escape sequences and sends none"
 
 
+def system_violations(path, text):
+    """What only some systems or compilers have, outside runtime/base/."""
+    module = module_of(path)
+    if module not in set(ALLOWED) - {"examples"} or OF_A_SYSTEM.fullmatch(str(path)):
+        return
+    for match in INCLUDE.finditer(text):
+        if match.group(1) == "<" and match.group(2).split("/")[0] in SYSTEM_HEADERS:
+            line = text.count(chr(10), 0, match.start()) + 1
+            yield f"{path}:{line}: <{match.group(2)}> is of one system; it belongs in runtime/base/*_posix.cpp"
+    if module == "base" or module == "pumice":
+        return
+    code = COMMENT.sub("", text)
+    for names, instead in ((SYSTEM_NAMES, "not every system or compiler has it; runtime/base/ has what stands for it"),
+                           (PATH_TEXT, "not UTF-8 on every system; use base/path.hpp")):
+        for match in names.finditer(code):
+            line = code.count(chr(10), 0, match.start()) + 1
+            yield f"{path}:{line}: {match.group().strip().rstrip('(')}: {instead}"
+
+
 def machine_path_violations(path, content):
     if b"\0" in content[:8192]:
         return  # not a text
@@ -359,6 +392,7 @@ def violations(root, owners=owners):
             yield from unpaid_violations(*sources[-1])
             yield from message_violations(*sources[-1])
             yield from json_violations(*sources[-1])
+            yield from system_violations(*sources[-1])
             yield from planning_violations(*sources[-1])
     yield from package_violations(root, sources, owners)
     yield from standard_header_violations(root, dict(sources))

@@ -117,8 +117,8 @@ class Structure(unittest.TestCase):
         self.assertIn("tests of cache must not need vk", self.found())
 
     def test_a_header_of_an_unknown_library_is_named(self):
-        self.write("tools/main.cpp", "#include <novel/novel.hpp>\n#include <sys/stat.h>\n")
-        self.assertEqual(self.found(), "tools/main.cpp:1: <novel/novel.hpp> belongs to no package in the table of "
+        self.write("tools/terminal.cpp", "#include <novel/novel.hpp>\n#include <sys/stat.h>\n")
+        self.assertEqual(self.found(), "tools/terminal.cpp:1: <novel/novel.hpp> belongs to no package in the table of "
                                        "tests/structure/check_structure.py")
 
     def test_a_library_that_is_not_installed_is_named(self):
@@ -171,6 +171,34 @@ class Structure(unittest.TestCase):
         self.write("tests/matrix/run.sh", "default_rows=(shell gpu-lavapipe-22\n  asan)\nother_rows=(tsan)\n")
         self.write("docs/TESTING.md", text)
         return self.found()
+
+    def test_what_one_system_has_is_asked_in_base(self):
+        for path in ("runtime/hub/download.cpp", "cache/big_array.hpp", "runtime/base/output_file.cpp", "tools/run.cpp"):
+            for header in ("fcntl.h", "sys/mman.h", "dlfcn.h", "windows.h"):
+                self.write(path, f"\n#include <{header}>\n")
+                self.assertIn(f"{path}:2: <{header}> is of one system", self.found())
+            self.write(path, "")
+        for path in ("runtime/base/file_posix.cpp", "tools/interrupt.cpp", "tools/line_reader.hpp", "tests/base/file_test.cpp",
+                     "examples/npc/renderer.cpp"):
+            self.write(path, "#include <fcntl.h>\n")
+        self.assertEqual(self.found(), "")
+
+    def test_what_not_every_compiler_has_is_said_in_base(self):
+        path = "runtime/text/unicode.cpp"
+        for code in ("__builtin_add_overflow(a, b, &c)", "__int128 wide = 0;", "::localtime_r(&t, &tm);", "::dlsym(a, b);",
+                     'read("/proc/cpuinfo");', 'root / "proc/loadavg"', "#ifdef _WIN32", "#if defined(__linux__)"):
+            self.write(path, f"// ::dlopen(x), _WIN32\n{code}\n")
+            self.assertRegex(self.found(), f"{path}:2: .*: not every system or compiler has it")
+        self.write(path, "// ::dlopen(x)\nsettings(x); isatty_of(y); std::localtime(z);\n#ifdef NDEBUG\n#endif\n")
+        self.write("runtime/base/memory.hpp", "#ifdef _MSC_VER\n#endif\n__builtin_prefetch(x);\n")
+        self.assertEqual(self.found(), "")
+
+    def test_text_of_a_path_is_utf8(self):
+        for code in ("path.string()", "folder.filename().native()", "a.generic_string()"):
+            self.write("runtime/text/unicode.cpp", code + ";\n")
+            self.assertIn("not UTF-8 on every system; use base/path.hpp", self.found())
+        self.write("runtime/text/unicode.cpp", "bound.string(0); json.string;\n")
+        self.assertEqual(self.found(), "")
 
     def test_names_in_docs_that_exist_pass(self):
         self.assertEqual(self.docs(

@@ -131,8 +131,22 @@ TEST(ChatTemplate, ComputesAsPythonDoes) {
        {"{{ l and [] or 'x' }}{{ not n is string }}{{ -1 | abs }}", "xTrue1"},
        {"{{ 'a' 'b' * 2 }}{{ l + [4] }}{{ '%05.1f|%-4s|%r' % (2.55, 'a', 'b') }}",
         "abab[3, 1, 2, 4]002.5|a   |'b'"},
-       {"{{ '{:>4}|{:05d}|{0[a]}'.format(1, 2) if false else '{:>4}|{:05d}'.format(1, 2) }}",
-        "   1|00002"}});
+       {"{{ '{:>4}|{:05d}'.format(1, 2) }}", "   1|00002"}});
+}
+
+TEST(ChatTemplate, FormatsAsPythonDoes) {
+  expect_texts(
+      {{"{{ '%s %d %i %x %X %.2f %5.1f|%-4s|%04d|%+d' % ('a', 7, 2.9, 255, 255, 1/3, 2.25, 'b', 5, "
+        "3) }}",
+        "a 7 2 ff FF 0.33   2.2|b   |0005|+3"},
+       {"{{ '%(a)s%%%(b)r' % {'a': 1, 'b': 'x'} }}{{ '%s: %s'|format('a', none) }}",
+        "1%'x'a: None"},
+       {"{{ '{1} {0} {a}'.format('x', 'y', a=3) }}", "y x 3"},
+       {"{{ '{{}}{!r}{!s}'.format('a', 1) }}{{ '{:<3}|{:^5}|{:*>4}'.format('a', 'b', 'c') }}",
+        "{}'a'1a  |  b  |***c"},
+       {"{{ '{:,} {:.1f} {:.0%} {:x} {} {}'.format(1234567, 2.25, 0.5, 255, 1.5, true) }}",
+        "1,234,567 2.2 50% ff 1.5 True"},
+       {"{{ '{:.2}{:5}|'.format('abc', 2.5) }}", "ab  2.5|"}});
 }
 
 TEST(ChatTemplate, CountsCodePoints) {
@@ -155,117 +169,6 @@ TEST(ChatTemplate, KeepsVariablesInTheirScopes) {
         "121"},
        {"{% macro f() %}{{ x }}{% endmacro %}{% set x = 9 %}{{ f() }}", "9"},
        {"{% generation %}{% set z = 1 %}a{% endgeneration %}{{ z }}", "a"}});
-}
-
-/// Expected texts are Python's.
-TEST(ChatTemplate, PrintsPrettilyAsPythonDoes) {
-  const Json context = Json::parse(
-      R"({"tools": [{"type": "function", "function": {"name": "get_weather", "description": "Say what the weather is like in a city, today or on one of the next seven days, and nothing else.\nSecond line", "parameters": {"type": "object", "required": ["city"], "properties": {"days": {"type": "integer", "minimum": 0, "maximum": 7}, "city": {"type": "string"}}}}}], "s": "Words, many of them, which are far more than what one line of eighty columns could ever hold.\nA second line.", "w": "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy", "wide": ["éééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééé", "éééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééé"]})");
-  const std::pair<std::string_view, std::string_view> cases[] = {
-      {R"({{ {'b': 1, 'a': [2, none, 1.5]} | pprint }}{{ 'a' | pprint }}{{ [] | pprint }})",
-       R"({'a': [2, None, 1.5], 'b': 1}'a'[])"},
-      {R"({{ tools | pprint }})",
-       R"([{'function': {'description': 'Say what the weather is like in a city, today '
-                              'or on one of the next seven days, and nothing '
-                              'else.\n'
-                              'Second line',
-               'name': 'get_weather',
-               'parameters': {'properties': {'city': {'type': 'string'},
-                                             'days': {'maximum': 7,
-                                                      'minimum': 0,
-                                                      'type': 'integer'}},
-                              'required': ['city'],
-                              'type': 'object'}},
-  'type': 'function'}])"},
-      {R"({{ s | pprint }})",
-       R"(('Words, many of them, which are far more than what one line of eighty columns '
- 'could ever hold.\n'
- 'A second line.'))"},
-      {R"({{ [s] | pprint }})",
-       R"(['Words, many of them, which are far more than what one line of eighty columns '
- 'could ever hold.\n'
- 'A second line.'])"},
-      {R"({{ w | pprint }})",
-       R"(('xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx '
- 'yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy'))"},
-      {R"({{ (s,) | pprint }})",
-       R"(('Words, many of them, which are far more than what one line of eighty columns '
- 'could ever hold.\n'
- 'A second line.',))"},
-      {R"({{ wide | pprint }})",
-       R"(['éééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééé',
- 'éééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééé'])"},
-      {R"({{ [['a' * 36, 'b' * 35]] | pprint }})",
-       R"([['aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa',
-  'bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb']])"},
-      {R"({{ {2: 1, 'a': 2, 1: s} | pprint }})",
-       R"({1: 'Words, many of them, which are far more than what one line of eighty '
-    'columns could ever hold.\n'
-    'A second line.',
- 2: 1,
- 'a': 2})"},
-      {R"({{ {'k' * 70: {'b': s, 'a': 1}} | pprint }})",
-       R"({'kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk': {'a': 1,
-                                                                            'b': 'Words, '
-                                                                                 'many '
-                                                                                 'of '
-                                                                                 'them, '
-                                                                                 'which '
-                                                                                 'are '
-                                                                                 'far '
-                                                                                 'more '
-                                                                                 'than '
-                                                                                 'what '
-                                                                                 'one '
-                                                                                 'line '
-                                                                                 'of '
-                                                                                 'eighty '
-                                                                                 'columns '
-                                                                                 'could '
-                                                                                 'ever '
-                                                                                 'hold.\n'
-                                                                                 'A '
-                                                                                 'second '
-                                                                                 'line.'}})"},
-      {R"({{ range(30) | map('string') | list | pprint }})",
-       R"(['0',
- '1',
- '2',
- '3',
- '4',
- '5',
- '6',
- '7',
- '8',
- '9',
- '10',
- '11',
- '12',
- '13',
- '14',
- '15',
- '16',
- '17',
- '18',
- '19',
- '20',
- '21',
- '22',
- '23',
- '24',
- '25',
- '26',
- '27',
- '28',
- '29'])"},
-  };
-  for (const auto& [source, text] : cases) EXPECT_EQ(shown(source, context), text) << source;
-}
-
-TEST(ChatTemplate, WritesAttributesOfXml) {
-  expect_texts(
-      {{"{{ {'id': 'a<b', 'n': none, 'u': nope, 'k': 1} | xmlattr }}", " id=\"a&lt;b\" k=\"1\""},
-       {"{{ {'a': 1, 'b': 2} | xmlattr(false) }}|{{ {} | xmlattr }}", "a=\"1\" b=\"2\"|"}});
 }
 
 TEST(ChatTemplate, SafeTextEscapesWhatIsAddedToIt) {
@@ -298,21 +201,19 @@ TEST(ChatTemplate, SafeTextEscapesWhatIsAddedToIt) {
 
 TEST(ChatTemplate, FiltersKeepTextSafeWhereJinja2Does) {
   expect_texts(
-      {{"{{ ['<'|e, '<'|escape|e, '<'|e|forceescape, 5|e, none|safe] }}",
-        "[Markup('&lt;'), Markup('&lt;'), Markup('&amp;lt;'), Markup('5'), Markup('None')]"},
+      {{"{{ ['<'|e, '<'|escape|e, 5|e, none|safe] }}",
+        "[Markup('&lt;'), Markup('&lt;'), Markup('5'), Markup('None')]"},
        {"{{ ['<'|safe|upper, '<'|safe|trim, '<'|safe|string, '<'|safe|capitalize] }}",
         "[Markup('<'), Markup('<'), Markup('<'), Markup('<')]"},
-       {"{{ ['<'|safe|reverse, '<'|safe|last, '<'|safe|center(3), '<'|safe|indent] }}",
+       {"{{ ['<'|safe|reverse, '<'|safe|last, ('<'|safe).center(3), '<'|safe|indent] }}",
         "[Markup('<'), Markup('<'), Markup(' < '), Markup('<')]"},
-       {"{{ ['<'|safe|title, '<'|safe|first, '<'|safe|tojson, '<'|safe|urlencode, "
-        "['<'|safe]|join('>')] }}",
-        "['<', '<', '\"<\"', '%3C', '<']"},
+       {"{{ ['<'|safe|title, '<'|safe|first, '<'|safe|tojson, ['<'|safe]|join('>')] }}",
+        "['<', '<', '\"<\"', '<']"},
        {"{{ ['%s'|safe|format('<'), 'a<<<<<<<<<'|safe|truncate(3, true, '>')] }}",
         "[Markup('&lt;'), Markup('a<&gt;')]"},
        {"{{ '<'|safe|list }}{{ ['<', '<'|safe]|map('e')|list }}{{ ['<'|safe, '<']|unique|list }}",
         "['<'][Markup('&lt;'), Markup('<')][Markup('<')]"},
-       {"{{ ['<'|safe, 'b']|select('escaped')|list }}{{ {'k': '<'|safe}|xmlattr }}",
-        "[Markup('<')] k=\"<\""},
+       {"{{ ['<'|safe, 'b']|select('escaped')|list }}", "[Markup('<')]"},
        {"{% set x | e %}<{% endset %}{{ [x] }}{% set y %}{{ '<'|e }}{% endset %}{{ [y] }}",
         "[Markup('&lt;')]['&lt;']"},
        {"{{ 'a\\rb\\n\\nc' | indent(1) }}", "a\n b\n\n c"}});
@@ -382,7 +283,12 @@ TEST(ChatTemplate, RefusesWhatPythonRefusesAndNamesTheLine) {
       {"{{ l.append(1) }}", "access to attribute 'append' of 'list' object is unsafe"},
       {"{{ d.update({}) }}", "unsafe"},
       {"{{ ''.__class__.mro }}", "unsafe"},
-      {"{{ '{0.__class__.mro}'.format(1) }}", "unsafe"},
+      {"{{ '{0.__class__.mro}'.format(1) }}", "nothing behind it"},
+      {"{{ '{a}'.format(b=1) }}", "key 'a' is missing"},
+      {"{{ '{:e}'.format(1.5) }}", "invalid format specifier"},
+      {"{{ '{:.3}'.format(1.5) }}", "formatted by f or %"},
+      {"{{ '%e' % 1.5 }}", "unsupported format character 'e'"},
+      {"{{ '%*d' % (3, 1) }}", "unsupported format character '*'"},
       {"{{ s + 1 }}", "can only concatenate str"},
       {"{{ 1 < 'a' }}", "'<' not supported"},
       {"{{ 1 // 0 }}", "zero"},
@@ -395,8 +301,7 @@ TEST(ChatTemplate, RefusesWhatPythonRefusesAndNamesTheLine) {
       {"{{ n | nosuch }}", "no filter named 'nosuch'"},
       {"{{ l | random }}", "no filter named 'random'"},
       {"{{ lipsum() }}", "'lipsum' is undefined"},
-      {"{{ n | xmlattr }}", "'int' object has no attribute 'items'"},
-      {"{{ {'a b': 1} | xmlattr }}", "Invalid character in attribute name: a b"},
+      {"{{ d | xmlattr }}", "no filter named 'xmlattr'"},
       {"{{ n is nosuch }}", "no test named 'nosuch'"},
       {"{% for a, b in [[1]] %}{% endfor %}", "unpack"},
       {"{% set d.a = 1 %}", "non-namespace"},
@@ -471,8 +376,6 @@ TEST(HostileTemplate, EndsWithinItsStepsAndMemory) {
       "{{ (['x' * 100000] * 9999) | join }}",
       "{{ ('x' * 100000) | replace('x', 'y' * 100000) }}",
       "{{ ([1] * 10000) | tojson(indent=1000) }}",
-      "{{ [1] | batch(10 ** 15, 'x') | list }}",
-      "{{ [1] | slice(10 ** 15) | list }}",
       "{% for i in range(99999) %}{{ 'b' in ('a' * 1000000) }}{% endfor %}",
       "{% set ns = namespace(x=1) %}{% for a in range(999) %}{% set ns.x = [ns.x] %}{% endfor %}",
       "{% set ns = namespace(x=[1]) %}{% for a in range(999) %}{% set ns.x = [ns.x.count] %}{% "
@@ -480,9 +383,6 @@ TEST(HostileTemplate, EndsWithinItsStepsAndMemory) {
       "{% set ns = namespace(x=1) %}{% for a in range(999) %}{% for y in [ns.x] %}{% set ns.x = "
       "loop %}{% endfor %}{% endfor %}",
       "{% set ns = namespace(x=1) %}{% for a in range(999) %}{% set ns.x = joiner(ns.x) %}{% "
-      "endfor "
-      "%}",
-      "{% set ns = namespace(x=1) %}{% for a in range(999) %}{% set ns.x = cycler(ns.x) %}{% "
       "endfor "
       "%}",
       "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
@@ -534,9 +434,8 @@ TEST(HostileTemplate, EndsInSecondsWhateverItDoublesAndScans) {
       with_doubled_tuples("{{ [ns.t, ns.u] | unique | list }}"),
       with_doubled_tuples("{{ [ns.t, ns.u] | sort }}"),
       with_doubled_tuples("{{ [ns.t, ns.u] | max }}"),
-      with_doubled_tuples("{{ [{'a': ns.t}, {'a': ns.u}] | groupby('a') }}"),
+      with_doubled_tuples("{{ [{'a': ns.t}, {'a': ns.u}] | sort(attribute='a') }}"),
       with_doubled_tuples("{{ [ns.t].count(ns.u) }}"),
-      with_doubled_tuples("{{ ns.t | pprint }}"),
       with_doubled_tuples("{{ ns.t == ns.u }}"),
       with_doubled_tuples("{{ ns.t in [ns.u] }}"),
       with_doubled_tuples("{{ ns.t | tojson }}"),
@@ -577,13 +476,11 @@ TEST(HostileTemplate, TakesNoMoreMemoryThanItMay) {
   if (heap() == 0) GTEST_SKIP() << "this build's heap does not tell its size";
   constexpr size_t kMaxBytes = size_t{16} << 20;
   const std::string_view sources[] = {
-      "{{ [1] | slice(10 ** 15) | list }}",
-      "{{ [1] | batch(10 ** 15, 'x') | list }}",
       "{% set ns = namespace(x=[]) %}{% for a in range(99999) %}{% set ns.x = [ns.x, nope] %}"
       "{% endfor %}",
       "{{ range(99999) | map('attr', 'x' * 60) | list | tojson }}",
       "{{ range(99999) | map('string') | map('list') | map('list') | list }}",
-      "{% for a in range(99999) %}{% set ns = namespace(x=joiner(cycler(a))) %}{% endfor %}",
+      "{% for a in range(99999) %}{% set ns = namespace(x=joiner((a,))) %}{% endfor %}",
       "{% set ns = namespace(x=dict(a=1)) %}{% for a in range(99) %}{% set ns.x = dict(ns.x, "
       "b=ns.x, "
       "c=ns.x.items(), d=ns.x.keys() | list) %}{{ ns.x | length }}{% endfor %}",

@@ -130,7 +130,7 @@ class Interrupted(HubTest):
 
     def test_what_is_given_up_is_continued_by_the_next_call(self):
         self.hub.plan("file", *[cut_at(100000)] * 4)
-        self.refuses(BAD_FILE, "pull", "u/r", says=["m-Q4_K_M.gguf: 100000 of 307204 bytes came", "4 attempts"])
+        self.refuses(BAD_FILE, "pull", "u/r", says=["m-Q4_K_M.gguf: 100000 of 307204 bytes arrived", "4 attempts"])
         self.assertEqual((len(self.unfinished()), self.ggufs()), (1, []))
         self.hub.requests.clear()
         self.pulls()

@@ -68,8 +68,9 @@ class Template(CommandLineTest):
                            ("2025-07-10 12:30", "Thursday 10 July 2025 12:30:00"),
                            ("2025-07-10", "Thursday 10 July 2025 00:00:00")):
             self.assertEqual(self.text("--file", clock, "--now", now), shown)
-        self.refuses(USAGE, "template", "--file", clock, "--context", self.context, "--now", "noon",
-                     says=["--now", "noon"])
+        for wrong in ("noon", "2025-02-29", "2025-07-10T24:00", "2025-07-10T12", "2025-07-10 12:30:05 x", "-025-07-10"):
+            self.refuses(USAGE, "template", "--file", clock, "--context", self.context, "--now=" + wrong,
+                         says=["--now", wrong])
 
     def test_what_is_missing_is_said(self):
         self.refuses(USAGE, "template", "--context", self.context, says=["-m", "--file"])

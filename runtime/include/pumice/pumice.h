@@ -32,7 +32,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#if defined(_WIN32)
+// On Windows a DLL is built with PUMICE_BUILDS_DLL, and programs that link one may define
+// PUMICE_USES_DLL, which saves a jump in each call. The static library needs neither.
+#if defined(_WIN32) && defined(PUMICE_BUILDS_DLL)
+#define PUMICE_API __declspec(dllexport)
+#elif defined(_WIN32) && defined(PUMICE_USES_DLL)
+#define PUMICE_API __declspec(dllimport)
+#elif defined(_WIN32)
 #define PUMICE_API
 #else
 #define PUMICE_API __attribute__((visibility("default")))
@@ -49,7 +55,7 @@ extern "C" {
 typedef struct pumice_device pumice_device;
 typedef struct pumice_model pumice_model;
 typedef struct pumice_engine pumice_engine;
-// 0 is none; all are below 2^53, so that a double has them exactly.
+// 0 means none; all are below 2^53, so that a double holds them exactly.
 typedef uint64_t pumice_session;
 typedef uint64_t pumice_request;
 // 0 or 1; anything else is an error.
@@ -63,7 +69,7 @@ enum {
   PUMICE_BAD_FILE = 3,          // missing, unreadable, malformed or unsupported
   PUMICE_DOES_NOT_FIT = 4,      // memory, context or another capacity; the message has the numbers
   PUMICE_SELF_TEST_FAILED = 5,  // a kernel is known to be wrong on this device
-  PUMICE_DEVICE_LOST = 6,       // and not yet had again; pumice_poll goes on trying
+  PUMICE_DEVICE_LOST = 6,       // and not yet reopened; pumice_poll goes on trying
   PUMICE_CANCELLED = 7,
   PUMICE_INTERNAL = 8,       // a bug, or a driver or system that failed
   PUMICE_OUT_OF_MEMORY = 9,  // of the host
@@ -214,8 +220,8 @@ enum {
 typedef struct pumice_allocator {
   size_t struct_size;
   void* user;
-  // `n_bytes`, aligned to `alignment`, a power of two; NULL: there are none, and keys and values
-  // are computed again when they are needed.
+  // `n_bytes`, aligned to `alignment`, a power of two; NULL: no memory, and keys and values are
+  // computed again when they are needed.
   void* (*allocate)(void* user, size_t n_bytes, size_t alignment);
   void (*free)(void* user, void* memory, size_t n_bytes);
 } pumice_allocator;
@@ -372,7 +378,7 @@ typedef struct pumice_request_options {
   size_t n_tokens;
   // By the model's chat template, with the session's before them. A model without one
   // (pumice_model_info.has_chat_template) reads their contents, each on a line of its own, and
-  // nothing tells it who speaks.
+  // nothing tells it which role speaks.
   const pumice_message* messages;
   size_t n_messages;
   // In `text`, "</s>" is the token of that name; in `messages` too, now and whenever the session

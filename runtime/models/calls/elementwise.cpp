@@ -42,7 +42,57 @@ class BoundElementwise final : public CallOfOp<call::Elementwise, ops::Elementwi
   }
 };
 
+ops::Elementwise::Kind kind_of(ActivationKind kind) {
+  switch (kind) {
+    case ActivationKind::kSilu:
+      return ops::Elementwise::Kind::kSilu;
+    case ActivationKind::kGelu:
+      return ops::Elementwise::Kind::kGelu;
+    case ActivationKind::kGeluTanh:
+      return ops::Elementwise::Kind::kGeluTanh;
+    case ActivationKind::kSigmoid:
+      return ops::Elementwise::Kind::kSigmoid;
+    case ActivationKind::kRelu:
+      return ops::Elementwise::Kind::kRelu;
+  }
+  PUMICE_CHECK(false, "an activation without a kernel");
+  return {};
+}
+
+call::Elementwise on_one(ops::Elementwise::Kind kind, const OneValue& at, double factor,
+                         const ops::Elementwise::Xielu& xielu = {}) {
+  return {.kind = kind,
+          .a = at.x,
+          .y = at.y,
+          .n = at.n,
+          .factor = factor,
+          .gathers = false,
+          .xielu = xielu};
+}
+
 }  // namespace
+
+call::Elementwise call_of(const op::Activation& o, const OneValue& at) {
+  return on_one(kind_of(o.kind), at, 0);
+}
+
+call::Elementwise call_of(const op::Xielu& o, const OneValue& at) {
+  return on_one(ops::Elementwise::Kind::kXielu, at, o.beta,
+                {.alpha_p = o.alpha_p, .alpha_n = o.alpha_n, .eps = o.eps});
+}
+
+call::Elementwise call_of(const op::Scale& o, const OneValue& at) {
+  return on_one(ops::Elementwise::Kind::kScale, at, o.factor);
+}
+
+call::Elementwise call_of(const op::Clamp& o, const OneValue& at) {
+  return on_one(o.both_sides ? ops::Elementwise::Kind::kWithin : ops::Elementwise::Kind::kAtMost,
+                at, o.limit);
+}
+
+call::Elementwise call_of(const op::SoftCap& o, const OneValue& at) {
+  return on_one(ops::Elementwise::Kind::kSoftCap, at, o.cap);
+}
 
 BindResult bind(const call::Gated& c, Binder& binder) {
   PUMICE_TRY(ops::GatedActivation op, ops::GatedActivation::plan(binder.pipelines, c.kind));

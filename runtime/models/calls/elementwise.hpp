@@ -2,6 +2,7 @@
 #pragma once
 
 #include "models/calls/call.hpp"
+#include "models/program.hpp"
 #include "shaders/elementwise/elementwise.hpp"
 #include "shaders/gated_activation/gated_activation.hpp"
 
@@ -36,6 +37,19 @@ struct Elementwise {
 };
 
 }  // namespace call
+
+/// Where an operation on one value is computed, number by number.
+struct OneValue {
+  View x;
+  View y;  ///< may be x
+  uint32_t n;
+};
+// Operations that are one such call each, whatever is around them.
+call::Elementwise call_of(const op::Activation& o, const OneValue& at);
+call::Elementwise call_of(const op::Xielu& o, const OneValue& at);
+call::Elementwise call_of(const op::Scale& o, const OneValue& at);
+call::Elementwise call_of(const op::Clamp& o, const OneValue& at);
+call::Elementwise call_of(const op::SoftCap& o, const OneValue& at);
 
 BindResult bind(const call::Gated& c, Binder& binder);
 BindResult bind(const call::Elementwise& c, Binder& binder);

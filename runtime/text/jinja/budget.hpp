@@ -21,7 +21,7 @@ namespace pumice::jinja {
 constexpr int kMaxDepth = 200;
 
 /// Thrown by Budget alone and caught by Interpreter::run: an allocator has no other way to refuse,
-/// and what runs out must not depend on who looks for it.
+/// and whether it runs out must not depend on callers checking for it.
 struct Exhausted {
   Error error;
 };
@@ -85,7 +85,7 @@ class Budget {
   std::function<bool()> stopped_;
 };
 
-/// The one allocator. It has no default: who makes a container says whose budget pays.
+/// The one allocator. It has no default: each container is told which budget pays.
 template <typename T>
 class Paid {
  public:

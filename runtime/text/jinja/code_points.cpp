@@ -4,10 +4,10 @@
 #include <pcre2.h>
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 
 #include "base/check.hpp"
+#include "base/memory.hpp"
 #include "text/utf8.hpp"
 
 namespace pumice::jinja {
@@ -192,10 +192,7 @@ Text title_sentence(Budget& budget, std::string_view text) {
 
 size_t find_text(Budget& budget, std::string_view text, std::string_view needle) {
   if (needle.empty()) return 0;
-  const void* const found = ::memmem(text.data(), text.size(), needle.data(), needle.size());
-  const size_t at = found == nullptr
-                        ? text.npos
-                        : static_cast<size_t>(static_cast<const char*>(found) - text.data());
+  const size_t at = find_bytes(text, needle);
   budget.scan(needle.size() + std::min(at, text.size()));
   return at;
 }

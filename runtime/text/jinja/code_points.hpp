@@ -14,7 +14,7 @@ namespace pumice::jinja {
 /// Bytes of the first code point of `text`, which is not empty.
 size_t code_point_bytes(std::string_view text);
 size_t count_code_points(std::string_view text);
-/// The first code point and, through `length`, its bytes; U+DC80 and up for bytes that are none.
+/// The first code point and, through `length`, its bytes; U+DC80 and up for invalid bytes.
 uint32_t decode_code_point(std::string_view text, size_t& length);
 template <typename String>
 void append_code_point(String& text, uint32_t code_point) {

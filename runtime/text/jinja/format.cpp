@@ -1,4 +1,5 @@
-// "…" % values and "…".format(values).
+// "…" % values and "…".format(values), with what templates write: strings, integers, decimals, and
+// the width and fill of each. Anything else of Python's formats is an error.
 #include <algorithm>
 #include <cmath>
 
@@ -18,7 +19,6 @@ struct Spec {
   std::string_view fill = " ";  ///< of the format
   char align = '\0';            ///< '<', '>', '^', '=' (after the sign) or the type's own
   char sign = '-';
-  bool alternate = false;
   bool comma = false;
   int64_t width = 0;
   int64_t precision = -1;
@@ -56,42 +56,18 @@ Text signed_text(const Spec& spec, bool negative, Text digits) {
 Text integer_text(Budget& budget, const Spec& spec, int64_t value) {
   const uint64_t magnitude =
       value < 0 ? 0 - static_cast<uint64_t>(value) : static_cast<uint64_t>(value);
-  const auto digits = [&] {
-    switch (spec.type) {
-      case 'x':
-        return formatted(budget, "{}{:x}", spec.alternate ? "0x" : "", magnitude);
-      case 'X':
-        return formatted(budget, "{}{:X}", spec.alternate ? "0X" : "", magnitude);
-      case 'o':
-        return formatted(budget, "{}{:o}", spec.alternate ? "0o" : "", magnitude);
-      case 'b':
-        return formatted(budget, "{}{:b}", spec.alternate ? "0b" : "", magnitude);
-      default:
-        return formatted(budget, "{}", magnitude);
-    }
-  };
-  return signed_text(spec, value < 0, digits());
+  Text digits = spec.type == 'x'   ? formatted(budget, "{:x}", magnitude)
+                : spec.type == 'X' ? formatted(budget, "{:X}", magnitude)
+                                   : formatted(budget, "{}", magnitude);
+  return signed_text(spec, value < 0, std::move(digits));
 }
 
 Text float_text(Budget& budget, const Spec& spec, double value) {
   const auto precision = static_cast<int>(spec.precision < 0 ? 6 : spec.precision);
   const double magnitude = std::fabs(value);
-  const auto digits = [&] {
-    switch (spec.type) {
-      case 'e':
-        return formatted(budget, "{:.{}e}", magnitude, precision);
-      case 'E':
-        return formatted(budget, "{:.{}E}", magnitude, precision);
-      case 'g':
-      case 'G':
-        return formatted(budget, "{:.{}g}", magnitude, std::max(precision, 1));
-      case '%':
-        return formatted(budget, "{:.{}f}%", magnitude * 100, precision);
-      default:
-        return formatted(budget, "{:.{}f}", magnitude, precision);
-    }
-  };
-  return signed_text(spec, std::signbit(value) && !std::isnan(value), digits());
+  Text digits = spec.type == '%' ? formatted(budget, "{:.{}f}%", magnitude * 100, precision)
+                                 : formatted(budget, "{:.{}f}", magnitude, precision);
+  return signed_text(spec, std::signbit(value) && !std::isnan(value), std::move(digits));
 }
 
 Result<int64_t> take_number(std::string_view& text, int64_t limit) {
@@ -105,9 +81,9 @@ Result<int64_t> take_number(std::string_view& text, int64_t limit) {
 }
 
 /// A value by the rules of format(): those of its type, or what the letter asks for.
-Result<Text> field_text(Budget& budget, Spec spec, const Value& value) {
-  constexpr std::string_view kInteger = "dxXob";
-  constexpr std::string_view kFloat = "eEfFgG%";
+Result<Text> field_text(Budget& budget, const Spec& spec, const Value& value) {
+  constexpr std::string_view kInteger = "dxX";
+  constexpr std::string_view kFloat = "fF%";
   const bool as_float = kFloat.find(spec.type) != kFloat.npos;
   if (value.number() && spec.type != 's') {
     const bool as_integer = kInteger.find(spec.type) != kInteger.npos;
@@ -123,10 +99,8 @@ Result<Text> field_text(Budget& budget, Spec spec, const Value& value) {
                     signed_text(spec, std::signbit(number), str(budget, Value(std::fabs(number)))),
                     '>');
     }
-    if (as_float || value.is_float()) {
-      if (!as_float) spec.type = 'g';
-      return padded(spec, float_text(budget, spec, *value.number()), '>');
-    }
+    if (as_float) return padded(spec, float_text(budget, spec, *value.number()), '>');
+    if (value.is_float()) return fail("a float with a precision is formatted by f or %");
   } else if (as_float || (spec.type != '\0' && spec.type != 's')) {
     return fail("unknown format code '{}' for object of type '{}'", spec.type, type_name(value));
   }
@@ -137,7 +111,7 @@ Result<Text> field_text(Budget& budget, Spec spec, const Value& value) {
   return padded(spec, std::move(text), '<');
 }
 
-/// [[fill]align][sign][#][0][width][,][.precision][type]
+/// [[fill]align][sign][0][width][,][.precision][type]
 Result<Spec> parse_spec(std::string_view text) {
   constexpr std::string_view kAligns = "<>^=";
   Spec spec;
@@ -158,7 +132,6 @@ Result<Spec> parse_spec(std::string_view text) {
   for (const char sign : {'+', ' ', '-'}) {
     if (skip(sign)) spec.sign = sign;
   }
-  spec.alternate = skip('#');
   if (skip('0') && spec.align == '\0') {
     spec.fill = "0";
     spec.align = '=';
@@ -172,7 +145,7 @@ Result<Spec> parse_spec(std::string_view text) {
     spec.type = text.front();
     text.remove_prefix(1);
   }
-  if (!text.empty() || std::string_view("\0dxXobeEfFgG%s", 14).find(spec.type) == text.npos) {
+  if (!text.empty() || std::string_view("\0dxXfF%s", 8).find(spec.type) == text.npos) {
     return fail("invalid format specifier");
   }
   return spec;
@@ -218,33 +191,23 @@ class PercentValues {
 };
 
 /// What follows "%": flags, width, precision; `text` is then at the letter.
-Result<Spec> percent_spec(std::string_view& text, PercentValues& values) {
+Result<Spec> percent_spec(std::string_view& text) {
   Spec spec;
-  for (; !text.empty() && std::string_view("-+ 0#").find(text.front()) != text.npos;
+  for (; !text.empty() && std::string_view("-+ 0").find(text.front()) != text.npos;
        text.remove_prefix(1)) {
     const char flag = text.front();
     if (flag == '-') spec.align = '<';
     if (flag == '+' || (flag == ' ' && spec.sign != '+')) spec.sign = flag;
-    if (flag == '#') spec.alternate = true;
     if (flag == '0' && spec.align == '\0') {
       spec.fill = "0";
       spec.align = '=';
     }
   }
   if (spec.align == '<') spec.fill = " ";
-  const auto number = [&](int64_t limit) -> Result<int64_t> {
-    if (!text.starts_with('*')) return take_number(text, limit);
-    text.remove_prefix(1);
-    PUMICE_TRY(const Value value, values.next());
-    if (!value.integer() || *value.integer() < 0 || *value.integer() > limit) {
-      return fail("* wants an integer from 0 to {}", limit);
-    }
-    return *value.integer();
-  };
-  PUMICE_TRY(spec.width, number(kMaxWidth));
+  PUMICE_TRY(spec.width, take_number(text, kMaxWidth));
   if (text.starts_with('.')) {
     text.remove_prefix(1);
-    PUMICE_TRY(spec.precision, number(kMaxPrecision));
+    PUMICE_TRY(spec.precision, take_number(text, kMaxPrecision));
   }
   return spec;
 }
@@ -253,39 +216,27 @@ Result<Spec> percent_spec(std::string_view& text, PercentValues& values) {
 Result<Text> percent_field(Budget& budget, Spec spec, char letter, const Value& value,
                            bool escapes) {
   if (spec.align == '\0') spec.align = '>';
-  if (letter == 's' || letter == 'r' || letter == 'a' || letter == 'c') {
+  if (letter == 's' || letter == 'r') {
     if (spec.align == '=') spec.align = '>', spec.fill = " ";
     spec.type = 's';
-    if (letter == 'c') {
-      const bool one = value.is_string() && count_code_points(value.text(budget)) == 1;
-      if (escapes || (!one && !value.integer())) return fail("%c requires int or char");
-    }
-    if (letter == 'c' && value.integer()) {
-      const int64_t code_point = *value.integer();
-      if (code_point < 0 || code_point > 0x10FFFF) return fail("%c arg not in range(0x110000)");
-      Text character(budget);
-      append_code_point(character, static_cast<uint32_t>(code_point));
-      return padded(spec, std::move(character), '>');
-    }
-    const bool quotes = letter == 'r' || letter == 'a';
-    const Value shown = quotes ? make_string(repr(budget, value)) : value;
+    const Value shown = letter == 'r' ? make_string(repr(budget, value)) : value;
     return field_text(budget, spec, escapes ? escape(budget, shown) : shown);
+  }
+  if (std::string_view("dixXfF").find(letter) == std::string_view::npos) {
+    return fail("unsupported format character '{}'", printable({&letter, 1}));
   }
   if (!value.number()) {
     if (value.is_undefined()) return value.why_undefined();
     return fail("%{} format: a number is required, not {}", letter, type_name(value));
   }
-  if (std::string_view("diu").find(letter) != std::string_view::npos) {
+  if (letter == 'd' || letter == 'i') {
     const double number = *value.number();
     if (!value.integer() && !(std::fabs(number) < 9.2e18)) return fail("cannot convert to integer");
     spec.type = 'd';
     return field_text(budget, spec,
                       Value(value.integer() ? *value.integer() : static_cast<int64_t>(number)));
   }
-  if (std::string_view("xXoeEfFgG").find(letter) == std::string_view::npos) {
-    return fail("unsupported format character '{}'", printable({&letter, 1}));
-  }
-  const bool as_integer = std::string_view("xXo").find(letter) != std::string_view::npos;
+  const bool as_integer = letter == 'x' || letter == 'X';
   if (as_integer && (escapes || !value.integer())) {
     return fail("%{} format: an integer is required, not {}", letter, type_name(value));
   }
@@ -313,7 +264,7 @@ Result<Value> percent_format(Budget& budget, const Value& given, const Value& ar
       name = format.substr(1, end - 1);
       format.remove_prefix(end + 1);
     }
-    PUMICE_TRY(const Spec spec, percent_spec(format, values));
+    PUMICE_TRY(const Spec spec, percent_spec(format));
     if (format.empty()) return fail("incomplete format");
     const char letter = format.front();
     format.remove_prefix(1);
@@ -332,60 +283,29 @@ Result<Value> percent_format(Budget& budget, const Value& given, const Value& ar
 
 namespace {
 
-/// "name.attribute[item]" or a position, or nothing: the next.
-class BraceFields {
+/// The values that a format with braces takes: by position, by name, or the next.
+class BraceValues {
  public:
-  BraceFields(Interpreter& interpreter, const Arguments& arguments)
-      : interpreter_(interpreter), arguments_(arguments) {}
+  explicit BraceValues(const Arguments& arguments) : arguments_(arguments) {}
 
   Result<Value> value(std::string_view field) {
-    const size_t end = std::min(field.find_first_of(".["), field.size());
-    PUMICE_TRY(Value value, first(field.substr(0, end)));
-    field.remove_prefix(end);
-    while (!field.empty()) {
-      const bool is_item = field.front() == '[';
-      field.remove_prefix(1);
-      const size_t last =
-          is_item ? field.find(']') : std::min(field.find_first_of(".["), field.size());
-      if (last == field.npos) return fail("expected ']' in a format string");
-      const std::string_view name = field.substr(0, last);
-      if (!is_item) {
-        PUMICE_TRY(value, get_attribute(interpreter_, value, name));
-      } else {
-        PUMICE_TRY(value, get_item(interpreter_, value, key(name)));
+    const bool is_position =
+        field.size() < 10 && field.find_first_not_of("0123456789") == field.npos;
+    if (!is_position) {
+      if (const Value* value = arguments_.find(field)) return *value;
+      if (field.find_first_of(".[") != field.npos) {
+        return fail("a field of a format has a position or a name, and nothing behind it");
       }
-      field.remove_prefix(last + (is_item ? 1 : 0));
-      if (is_item && !field.empty() && field.front() != '.' && field.front() != '[') {
-        return fail("only '.' or '[' may follow ']' in a format string");
-      }
+      return fail("the format's key '{}' is missing", printable(field, 40));
     }
-    return value;
+    size_t i = 0;
+    for (const char c : field) i = i * 10 + static_cast<size_t>(c - '0');
+    if (field.empty()) i = next_++;
+    if (i < arguments_.positional.size()) return arguments_.positional[i];
+    return fail("replacement index {} out of range for positional args tuple", i);
   }
 
  private:
-  static bool is_number(std::string_view text) {
-    return !text.empty() && text.size() < 10 && text.find_first_not_of("0123456789") == text.npos;
-  }
-  static int64_t number(std::string_view text) {
-    int64_t value = 0;
-    for (const char c : text) value = value * 10 + (c - '0');
-    return value;
-  }
-  Value key(std::string_view text) {
-    return is_number(text) ? Value(number(text)) : interpreter_.string(text);
-  }
-
-  Result<Value> first(std::string_view name) {
-    if (name.empty() || is_number(name)) {
-      const size_t i = name.empty() ? next_++ : static_cast<size_t>(number(name));
-      if (i < arguments_.positional.size()) return arguments_.positional[i];
-      return fail("replacement index {} out of range for positional args tuple", i);
-    }
-    if (const Value* value = arguments_.find(name)) return *value;
-    return fail("the format's key '{}' is missing", printable(name, 40));
-  }
-
-  Interpreter& interpreter_;
   const Arguments& arguments_;
   size_t next_ = 0;
 };
@@ -414,7 +334,7 @@ Result<Value> brace_format(Interpreter& interpreter, const Value& given,
                            const Arguments& arguments) {
   Budget& budget = interpreter.budget();
   Text out(budget);
-  BraceFields fields(interpreter, arguments);
+  BraceValues values(arguments);
   std::string_view format = given.text(budget);
   while (true) {
     budget.step();
@@ -439,9 +359,9 @@ Result<Value> brace_format(Interpreter& interpreter, const Value& given,
     PUMICE_TRY(const Spec spec, parse_spec(spec_text));
     field = field.substr(0, colon);
     const size_t mark = field.find('!');
-    PUMICE_TRY(Value value, fields.value(field.substr(0, mark)));
+    PUMICE_TRY(Value value, values.value(field.substr(0, mark)));
     const std::string_view conversion = mark == field.npos ? "" : field.substr(mark + 1);
-    if (conversion == "r" || conversion == "a") {
+    if (conversion == "r") {
       value = make_string(repr(budget, value));
     } else if (conversion == "s") {
       value = make_string(str(budget, value));

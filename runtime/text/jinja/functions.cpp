@@ -3,7 +3,6 @@
 #include <array>
 #include <ctime>
 
-#include "base/printable.hpp"
 #include "text/jinja/arguments.hpp"
 #include "text/jinja/objects.hpp"
 #include "text/jinja/operations.hpp"
@@ -37,18 +36,20 @@ Result<Value> range(Interpreter& interpreter, const Arguments& arguments) {
   const int64_t start = bound.has(1) ? first : 0;
   const int64_t stop = bound.has(1) ? second : first;
   if (step == 0) return fail("range() arg 3 must not be zero");
-  // In 128 bits no difference and no item overflows.
-  const __int128 span =
-      step > 0 ? static_cast<__int128>(stop) - start : static_cast<__int128>(start) - stop;
-  const __int128 stride = step > 0 ? static_cast<__int128>(step) : -static_cast<__int128>(step);
-  const __int128 count = span <= 0 ? 0 : (span + stride - 1) / stride;
+  // Without a sign no difference overflows, and what wraps around on the way to an item is right.
+  const uint64_t from = static_cast<uint64_t>(start), by = static_cast<uint64_t>(step);
+  const bool is_empty = step > 0 ? start >= stop : start <= stop;
+  const uint64_t span =
+      step > 0 ? static_cast<uint64_t>(stop) - from : from - static_cast<uint64_t>(stop);
+  const uint64_t stride = step > 0 ? by : 0 - by;
+  const uint64_t count = is_empty ? 0 : (span - 1) / stride + 1;
   if (count > kMaxRange) {
     return fail("range too big: the sandbox allows at most {} items", kMaxRange);
   }
   Budget& budget = interpreter.budget();
   Values items(budget);
   items.reserve(static_cast<size_t>(count));
-  for (__int128 i = 0; i < count; ++i) items.emplace_back(static_cast<int64_t>(start + i * step));
+  for (uint64_t i = 0; i < count; ++i) items.emplace_back(static_cast<int64_t>(from + i * by));
   Text label = step != 1 ? formatted(budget, "range({}, {}, {})", start, stop, step)
                          : formatted(budget, "range({}, {})", start, stop);
   return make_list(std::move(items), ListKind::kRange, make_string(std::move(label)));
@@ -93,46 +94,6 @@ Result<Value> make_namespace(Interpreter& interpreter, const Arguments& argument
     if (name.is_string()) static_cast<Namespace*>(result.object())->set(name.text(budget), value);
   }
   return result;
-}
-
-class Cycler : public Object {
- public:
-  explicit Cycler(Values items, int depth) : Object(depth), items_(std::move(items)) {}
-
-  std::string_view type_name() const override { return "Cycler"; }
-  bool is_callable() const override { return false; }
-  std::optional<Value> attribute(Interpreter& interpreter, std::string_view name) override {
-    const auto method = [](Interpreter&, const Value& self, const Arguments&) {
-      return Result<Value>(static_cast<Cycler&>(*self.object()).next());
-    };
-    const auto reset = [](Interpreter&, const Value& self, const Arguments&) {
-      static_cast<Cycler&>(*self.object()).at_ = 0;
-      return Result<Value>(Value());
-    };
-    if (name == "current") return items_[at_];
-    if (name == "next") return bound_method(interpreter.budget(), value(), method);
-    if (name == "reset") return bound_method(interpreter.budget(), value(), reset);
-    return std::nullopt;
-  }
-
- private:
-  Value next() {
-    const Value item = items_[at_];
-    at_ = (at_ + 1) % items_.size();
-    return item;
-  }
-
-  Values items_;
-  size_t at_ = 0;
-};
-
-Result<Value> cycler(Interpreter& interpreter, const Arguments& arguments) {
-  if (arguments.positional.empty() || !arguments.named.empty()) {
-    return fail("at least one item has to be provided");
-  }
-  Values items = arguments.positional;
-  const int depth = depth_above(items);
-  return make_object<Cycler>(interpreter.budget(), std::move(items), depth);
 }
 
 /// Nothing the first time it is called, its separator from then on.
@@ -192,7 +153,6 @@ constexpr Global kGlobals[] = {
     {"range", range},
     {"dict", dict},
     {"namespace", make_namespace},
-    {"cycler", cycler},
     {"joiner", joiner},
     {"raise_exception", raise_exception},
     {"strftime_now", strftime_now},

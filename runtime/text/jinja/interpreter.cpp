@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "base/local_time.hpp"
 #include "base/printable.hpp"
 #include "text/jinja/filters.hpp"
 #include "text/jinja/objects.hpp"
@@ -123,10 +124,7 @@ Result<Text> Interpreter::run() {
 
 std::tm Interpreter::now() const {
   if (now_) return *now_;
-  const std::time_t seconds = std::time(nullptr);
-  std::tm local{};
-  ::localtime_r(&seconds, &local);
-  return local;
+  return local_time(std::time(nullptr));
 }
 
 void Interpreter::keep(const std::shared_ptr<Scope>& scope) {

@@ -178,40 +178,10 @@ Result<Value> attr(Interpreter& interpreter, const Value& input, const Arguments
   return interpreter.undefined(fmt::format("'dict object' has no attribute '{}'", printable(name)));
 }
 
-Result<Value> file_size(Interpreter& interpreter, const Value& input, const Arguments& arguments) {
-  PUMICE_TRY(const Bound bound, Bound::bind("filesizeformat", arguments, {"binary"}));
-  Budget& budget = interpreter.budget();
-  if (input.is_undefined()) return input.why_undefined();
-  if (!input.is_string() && !input.number()) {
-    return fail("float() argument must be a string or a real number, not '{}'", type_name(input));
-  }
-  const std::optional<double> number =
-      input.is_string() ? parse_float(budget, input) : input.number();
-  if (!number) {
-    return fail("could not convert string to float: {}", printable(repr(budget, input)));
-  }
-  const bool binary = bound.truth(0, false);
-  const double base = binary ? 1024 : 1000;
-  const double bytes = *number;
-  if (bytes == 1) return Value::borrowed("1 Byte");
-  if (bytes < base) return make_string(formatted(budget, "{:.0f} Bytes", std::trunc(bytes)));
-  constexpr std::string_view kPrefixes = "kMGTPEZY";
-  double unit = base;
-  size_t i = 0;
-  while (i + 1 < kPrefixes.size() && bytes >= unit * base) {
-    unit *= base;
-    ++i;
-  }
-  const char prefix = binary && i == 0 ? 'K' : kPrefixes[i];
-  return make_string(formatted(budget, "{:.1f} {}{}", bytes / unit, prefix, binary ? "iB" : "B"));
-}
-
 constexpr std::array kNumberFilters = {
-    Filter{"abs", absolute},     Filter{"attr", attr},
-    Filter{"d", default_value},  Filter{"default", default_value},
-    Filter{"float", to_float},   Filter{"filesizeformat", file_size},
-    Filter{"int", to_int},       Filter{"round", round_number},
-    Filter{"string", to_string}, Filter{"tojson", to_json},
+    Filter{"abs", absolute},          Filter{"attr", attr},        Filter{"d", default_value},
+    Filter{"default", default_value}, Filter{"float", to_float},   Filter{"int", to_int},
+    Filter{"round", round_number},    Filter{"string", to_string}, Filter{"tojson", to_json},
 };
 
 }  // namespace
@@ -219,8 +189,7 @@ constexpr std::array kNumberFilters = {
 std::span<const Filter> number_filters() { return kNumberFilters; }
 
 const Filter* find_filter(std::string_view name) {
-  for (const auto filters :
-       {text_filters(), number_filters(), sequence_filters(), pretty_printing()}) {
+  for (const auto filters : {text_filters(), number_filters(), sequence_filters()}) {
     for (const Filter& filter : filters) {
       if (filter.name == name) return &filter;
     }

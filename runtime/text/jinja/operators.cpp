@@ -1,7 +1,9 @@
 // Arithmetic, comparison, items and slices.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
+#include "base/checked.hpp"
 #include "base/printable.hpp"
 #include "text/jinja/code_points.hpp"
 #include "text/jinja/objects.hpp"
@@ -22,7 +24,9 @@ Result<Value> integer_power(int64_t base, int64_t exponent) {
   for (; exponent > 0; --exponent) {
     if (base == 0 || base == 1) return Value(base);
     if (base == -1) return Value(exponent % 2 == 0 ? result : -result);
-    if (__builtin_mul_overflow(result, base, &result)) return overflow();
+    const std::optional<int64_t> product = checked_multiply(result, base);
+    if (!product) return overflow();
+    result = *product;
   }
   return Value(result);
 }
@@ -32,18 +36,19 @@ int64_t floor_divide(int64_t a, int64_t b) {
   return quotient * b != a && (a < 0) != (b < 0) ? quotient - 1 : quotient;
 }
 
+Result<Value> or_overflow(std::optional<int64_t> result) {
+  if (!result) return overflow();
+  return Value(*result);
+}
+
 Result<Value> integer_operation(BinaryOp op, int64_t a, int64_t b) {
-  int64_t result = 0;
   switch (op) {
     case BinaryOp::kAdd:
-      if (__builtin_add_overflow(a, b, &result)) return overflow();
-      return Value(result);
+      return or_overflow(checked_add(a, b));
     case BinaryOp::kSubtract:
-      if (__builtin_sub_overflow(a, b, &result)) return overflow();
-      return Value(result);
+      return or_overflow(checked_subtract(a, b));
     case BinaryOp::kMultiply:
-      if (__builtin_mul_overflow(a, b, &result)) return overflow();
-      return Value(result);
+      return or_overflow(checked_multiply(a, b));
     case BinaryOp::kDivide:
       if (b == 0) return fail("division by zero");
       return Value(static_cast<double>(a) / static_cast<double>(b));

@@ -108,34 +108,6 @@ Result<Value> dictsort(Interpreter& interpreter, const Value& input, const Argum
   return seconds_of(keyed);
 }
 
-Result<Value> groupby(Interpreter& interpreter, const Value& input, const Arguments& arguments) {
-  PUMICE_TRY(const Bound bound,
-             Bound::bind("groupby", arguments, {"attribute", "default", "case_sensitive"}, 1));
-  PUMICE_TRY(const Values items, interpreter.items(input));
-  const bool case_sensitive = bound.truth(2, false);
-  Budget& budget = interpreter.budget();
-  Entries keyed(budget);  // (key to compare, (key to show, item))
-  for (const Value& item : items) {
-    PUMICE_TRY(Value shown, reach(interpreter, item, *bound[0]));
-    if (shown.is_undefined()) shown = bound.value(1, shown);
-    keyed.emplace_back(case_sensitive ? shown : without_case(interpreter, shown),
-                       make_tuple(budget, {shown, item}));
-  }
-  PUMICE_TRY_STATUS(sort_by_key(keyed, false));
-  Values groups(budget);
-  for (size_t i = 0; i < keyed.size();) {
-    const Value shown = keyed[i].second.list()->at(budget, 0);
-    const Value& own = keyed[i].first;
-    Values members(budget);
-    for (; i < keyed.size() && equal(budget, own, keyed[i].first); ++i) {
-      members.push_back(keyed[i].second.list()->at(budget, 1));
-    }
-    if (members.empty()) return fail("groupby() cannot compare its keys");  // NaN
-    groups.push_back(make_tuple(budget, {shown, make_list(std::move(members))}));
-  }
-  return make_list(std::move(groups));
-}
-
 Result<Value> unique(Interpreter& interpreter, const Value& input, const Arguments& arguments) {
   PUMICE_TRY(const Bound bound, Bound::bind("unique", arguments, {"case_sensitive", "attribute"}));
   PUMICE_TRY(const Values items, interpreter.items(input));
@@ -324,53 +296,10 @@ Result<Value> choose(Interpreter& interpreter, const Value& input, const Argumen
   return generator(std::move(chosen), kName);
 }
 
-Result<Value> batch(Interpreter& interpreter, const Value& input, const Arguments& arguments) {
-  PUMICE_TRY(const Bound bound, Bound::bind("batch", arguments, {"linecount", "fill_with"}, 1));
-  PUMICE_TRY(const int64_t size, bound.integer(0, 0));
-  PUMICE_TRY(const Values items, interpreter.items(input));
-  if (size < 1) return fail("batch() takes a positive size");
-  const auto n = static_cast<size_t>(size);
-  Budget& budget = interpreter.budget();
-  Values batches(budget);
-  for (size_t at = 0; at < items.size();) {
-    const size_t end = items.size() - at < n ? items.size() : at + n;
-    Values batch(items.begin() + static_cast<ptrdiff_t>(at),
-                 items.begin() + static_cast<ptrdiff_t>(end), budget);
-    if (bound.has(1)) batch.resize(n, *bound[1]);
-    batches.push_back(make_list(std::move(batch)));
-    at = end;
-  }
-  return generator(std::move(batches), "do_batch");
-}
-
-Result<Value> slices(Interpreter& interpreter, const Value& input, const Arguments& arguments) {
-  PUMICE_TRY(const Bound bound, Bound::bind("slice", arguments, {"slices", "fill_with"}, 1));
-  PUMICE_TRY(const int64_t count, bound.integer(0, 0));
-  PUMICE_TRY(const Values items, interpreter.items(input));
-  if (count < 1) return fail("slice() takes a positive number");
-  const auto n = static_cast<size_t>(count);
-  const size_t each = items.size() / n;
-  const size_t n_longer = items.size() % n;
-  Budget& budget = interpreter.budget();
-  Values result(budget);
-  size_t at = 0;
-  for (size_t i = 0; i < n; ++i) {
-    const size_t end = at + each + (i < n_longer ? 1 : 0);
-    Values part(items.begin() + static_cast<ptrdiff_t>(at),
-                items.begin() + static_cast<ptrdiff_t>(end), budget);
-    if (bound.has(1) && i >= n_longer) part.push_back(*bound[1]);
-    result.push_back(make_list(std::move(part)));
-    at = end;
-  }
-  return generator(std::move(result), "sync_do_slice");
-}
-
 constexpr std::array kSequenceFilters = {
-    Filter{"batch", batch},
     Filter{"count", length},
     Filter{"dictsort", dictsort},
     Filter{"first", first},
-    Filter{"groupby", groupby},
     Filter{"items", pairs},
     Filter{"join", join},
     Filter{"last", last},
@@ -384,7 +313,6 @@ constexpr std::array kSequenceFilters = {
     Filter{"reverse", reverse},
     Filter{"select", choose<true, false>},
     Filter{"selectattr", choose<true, true>},
-    Filter{"slice", slices},
     Filter{"sort", sort},
     Filter{"sum", sum},
     Filter{"unique", unique},

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <array>
 
-#include "base/printable.hpp"
 #include "text/jinja/arguments.hpp"
 #include "text/jinja/code_points.hpp"
 #include "text/jinja/filters.hpp"
@@ -36,12 +35,6 @@ Result<Value> trim(Interpreter& interpreter, const Value& input, const Arguments
   return method(interpreter, soft_str(interpreter.budget(), input), "strip", arguments);
 }
 
-Result<Value> center(Interpreter& interpreter, const Value& input, const Arguments& arguments) {
-  PUMICE_TRY(const Bound bound, Bound::bind("center", arguments, {"width"}));
-  return method(interpreter, soft_str(interpreter.budget(), input), "center",
-                Arguments(interpreter.budget(), {bound.value(0, Value(int64_t{80}))}));
-}
-
 /// Without autoescape of plain text, whatever is safe.
 Result<Value> replace(Interpreter& interpreter, const Value& input, const Arguments& arguments) {
   PUMICE_TRY(const Bound bound, Bound::bind("replace", arguments, {"old", "new", "count"}, 2));
@@ -67,44 +60,6 @@ Result<Value> format(Interpreter& interpreter, const Value& input, const Argumen
 
 Result<Value> escaped(Interpreter& interpreter, const Value& input, const Arguments&) {
   return escape(interpreter.budget(), input);
-}
-
-/// Also what is safe already.
-Result<Value> escaped_anew(Interpreter& interpreter, const Value& input, const Arguments&) {
-  return escape(interpreter.budget(), make_string(interpreter.str(input)));
-}
-
-/// Names that would end the attribute or the tag are an error.
-Result<Value> xml_attributes(Interpreter& interpreter, const Value& input,
-                             const Arguments& arguments) {
-  PUMICE_TRY(const Bound bound, Bound::bind("xmlattr", arguments, {"autospace"}));
-  if (input.dict() == nullptr) {
-    return fail("'{}' object has no attribute 'items'", type_name(input));
-  }
-  Budget& budget = interpreter.budget();
-  Text out(budget);
-  bool first = true;
-  for (const auto& [key, value] : input.dict()->entries(budget)) {
-    if (value.is_none() || value.is_undefined()) continue;
-    if (!key.is_string()) {
-      return fail("the name of an attribute is {}, not str", type_name(key));
-    }
-    const std::string_view name = key.text(budget);
-    size_t length = 0;
-    for (std::string_view rest = name; !rest.empty(); rest.remove_prefix(length)) {
-      const uint32_t c = decode_code_point(rest, length);
-      if (is_space(c) || c == '/' || c == '>' || c == '=') {
-        return fail("Invalid character in attribute name: {}", printable(name, 40));
-      }
-    }
-    if (!first || bound.truth(0, true)) out += ' ';
-    append_escaped(out, key);
-    out += "=\"";
-    append_escaped(out, value);
-    out += '"';
-    first = false;
-  }
-  return make_string(std::move(out));
 }
 
 /// Markup(value): as safe as it says it is.
@@ -163,72 +118,10 @@ Result<Value> truncate(Interpreter& interpreter, const Value& input, const Argum
   return joined(budget, copy_string(budget, kept, input.is_safe()), end);
 }
 
-Result<Value> word_count(Interpreter& interpreter, const Value& input, const Arguments&) {
-  const Text text = interpreter.str(input);
-  int64_t n = 0;
-  bool inside = false;
-  for (const char c : text) {
-    const bool letter = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
-                        (c >= 'A' && c <= 'Z') || c == '_' || static_cast<unsigned char>(c) >= 0x80;
-    n += letter && !inside ? 1 : 0;
-    inside = letter;
-  }
-  return Value(n);
-}
-
-void append_url_quoted(Text& out, const Value& value, bool for_query) {
-  for (const char c : str(budget_of(out), value)) {
-    const bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                       std::string_view("_.-~").find(c) != std::string_view::npos ||
-                       (c == '/' && !for_query);
-    if (plain) {
-      out += c;
-    } else if (c == ' ' && for_query) {
-      out += '+';
-    } else {
-      constexpr std::string_view kDigits = "0123456789ABCDEF";
-      const auto byte = static_cast<unsigned char>(c);
-      out += '%';
-      out += kDigits[byte >> 4];
-      out += kDigits[byte & 15];
-    }
-  }
-}
-
-Result<Value> url_encode(Interpreter& interpreter, const Value& input, const Arguments&) {
-  Budget& budget = interpreter.budget();
-  Text out(budget);
-  if (input.list() == nullptr && input.dict() == nullptr) {
-    append_url_quoted(out, input, false);
-    return make_string(std::move(out));
-  }
-  Entries pairs(budget);
-  if (input.dict() != nullptr) {
-    pairs = input.dict()->entries(budget);
-  } else {
-    PUMICE_TRY(const Values items, interpreter.items(input));
-    for (const Value& item : items) {
-      PUMICE_TRY(const Values two, interpreter.items(item));
-      if (two.size() != 2) return fail("urlencode takes pairs");
-      pairs.emplace_back(two[0], two[1]);
-    }
-  }
-  bool first = true;
-  for (const auto& [name, value] : pairs) {
-    if (!std::exchange(first, false)) out += '&';
-    append_url_quoted(out, name, true);
-    out += '=';
-    append_url_quoted(out, value, true);
-  }
-  return make_string(std::move(out));
-}
-
 constexpr std::array kTextFilters = {
     Filter{"capitalize", changed<capitalize>},
-    Filter{"center", center},
     Filter{"e", escaped},
     Filter{"escape", escaped},
-    Filter{"forceescape", escaped_anew},
     Filter{"format", format},
     Filter{"indent", indent},
     Filter{"lower", changed<lower>},
@@ -238,9 +131,6 @@ constexpr std::array kTextFilters = {
     Filter{"trim", trim},
     Filter{"truncate", truncate},
     Filter{"upper", changed<upper>},
-    Filter{"urlencode", url_encode},
-    Filter{"wordcount", word_count},
-    Filter{"xmlattr", xml_attributes},
 };
 
 }  // namespace

@@ -1,0 +1,24 @@
+// What belongs to the whole process, or to one of its threads, and is not a program's own.
+#pragma once
+
+namespace pumice {
+
+/// An environment variable, for libraries that are loaded later. Not while other threads may read
+/// the environment.
+void set_environment(const char* name, const char* value);
+
+/// While one lives, writing to a connection that its other side has closed is an error in this
+/// thread and no signal that ends the program. For calls of libraries that leave that to their
+/// host.
+class WithoutBrokenPipes {
+ public:
+  WithoutBrokenPipes();
+  ~WithoutBrokenPipes();
+  WithoutBrokenPipes(const WithoutBrokenPipes&) = delete;
+  WithoutBrokenPipes& operator=(const WithoutBrokenPipes&) = delete;
+
+ private:
+  bool was_blocked_ = false;  // the signal, in this thread
+};
+
+}  // namespace pumice

@@ -1,0 +1,37 @@
+#include <signal.h>
+
+#include <cstdlib>
+#include <ctime>
+
+#include "base/process.hpp"
+
+namespace pumice {
+namespace {
+
+sigset_t broken_pipe() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGPIPE);
+  return set;
+}
+
+}  // namespace
+
+void set_environment(const char* name, const char* value) { ::setenv(name, value, 1); }
+
+WithoutBrokenPipes::WithoutBrokenPipes() {
+  const sigset_t pipe = broken_pipe();
+  sigset_t before;
+  pthread_sigmask(SIG_BLOCK, &pipe, &before);
+  was_blocked_ = sigismember(&before, SIGPIPE) == 1;
+}
+
+WithoutBrokenPipes::~WithoutBrokenPipes() {
+  if (was_blocked_) return;
+  constexpr timespec kNow = {};
+  const sigset_t pipe = broken_pipe();
+  sigtimedwait(&pipe, nullptr, &kNow);  // one that came meanwhile is not for later
+  pthread_sigmask(SIG_UNBLOCK, &pipe, nullptr);
+}
+
+}  // namespace pumice
