@@ -11,7 +11,6 @@
 #include "cache/token_cache.hpp"
 #include "engine/engine_limits.hpp"
 #include "host/host.hpp"
-#include "models/families.hpp"
 #include "tools/command.hpp"
 #include "tools/flag_values.hpp"
 #include "tools/generation.hpp"
@@ -120,9 +119,9 @@ Status Runner::open(const GgufFile& file, size_t prompt_tokens) {
   if (options_.repl || options_.n_predict < 0) {
     request.prompts = options_.repl ? Prompts::kSeveral : Prompts::kOne;
   } else {
-    PUMICE_TRY(const Program program, build_program(file));
+    PUMICE_TRY(request.plan, ModelPlan::of_source(file));
     PUMICE_TRY(request.engine.context_tokens,
-               context_for(options_.model, program, prompt_tokens,
+               context_for(options_.model, request.plan->program(), prompt_tokens,
                            static_cast<uint32_t>(options_.n_predict), engine_options.overflow));
   }
   PUMICE_TRY(host_, open_host(options_.model, file, texts_, logger_, request));
