@@ -289,7 +289,7 @@ Result<host::Submitted> Chat::submit(host::RequestInput input) {
   const uint32_t most = 16 * window();  // where the context is never full
   const uint32_t wanted = options_.n_predict;
   input.max_new_tokens = !shifts ? wanted : wanted == 0 ? most : std::min(wanted, most);
-  input.fewer_new_tokens = true;
+  input.within_window = !shifts;
   input.answer_room_tokens = std::max(window() / 4, 1u);
   input.sampling = options_.generation.sampler;
   input.stops = options_.generation.stop_strings;

@@ -168,13 +168,15 @@ Status embed(EmbedOptions options) {
     PUMICE_TRY(wanted, parse_pooling(options.pooling));
   }
   PUMICE_TRY(Program program, build_embedding_program(file, wanted));
-  const Pooling pooling = *program.pooling;
+  PUMICE_TRY(const std::shared_ptr<const ModelPlan> plan,
+             ModelPlan::of_program(file, std::move(program)));
+  const Pooling pooling = *plan->program().pooling;
   PUMICE_TRY(const Inputs inputs, inputs_of(options, file));
-  PUMICE_TRY(const uint32_t longest, longest_of(inputs, program, options.model.context_tokens));
+  PUMICE_TRY(const uint32_t longest,
+             longest_of(inputs, plan->program(), options.model.context_tokens));
   size_t n_tokens = 0;
   for (const auto& tokens : inputs.tokens) n_tokens += tokens.size();
-  PUMICE_TRY(const host::OpenedModel opened,
-             open_model(options.model, file, logger, {}, std::move(program)));
+  PUMICE_TRY(const host::OpenedModel opened, open_model(options.model, file, logger, {}, plan));
   // No more room than these texts need.
   const EmbedderOptions embedder_options{
       .kv_type = options.model.kv_type(),

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -20,41 +21,45 @@ double milliseconds_since(Clock::time_point start) {
 
 constexpr std::chrono::milliseconds kInterruptInterval(50);
 
-/// What comes of one request, put together.
+/// What comes of requests, put together.
 class Follower {
  public:
-  Follower(host::Host& host, const host::Submitted& request, const TextSink& sink)
-      : host_(host), request_(request), sink_(sink), bar_("reading the prompt") {
-    generation_.timings.prompt_tokens = request.prompt_tokens;
+  Follower(host::Host& host, std::span<const host::Submitted> requests, const TextSink& sink)
+      : host_(host), requests_(requests), sink_(sink), bar_("reading the prompt") {
+    for (const host::Submitted& request : requests) {
+      generations_.emplace_back().timings.prompt_tokens = request.prompt_tokens;
+    }
   }
 
-  Result<Generation> run();
+  Result<std::vector<Generation>> run();
 
  private:
+  Status cancel();
   void take_events();
-  void add(host::Event& event);
+  void add(host::Event& event, size_t which);
+  bool finished() const { return n_finished_ == requests_.size(); }
 
   host::Host& host_;
-  const host::Submitted request_;
+  const std::span<const host::Submitted> requests_;
   const TextSink& sink_;
   ProgressBar bar_;
   const Clock::time_point start_ = Clock::now();
-  Generation generation_;
-  Status status_;  // of the request
-  bool finished_ = false;
+  std::vector<Generation> generations_;
+  Status status_;  // of a request that failed
+  size_t n_finished_ = 0;
   bool listening_ = true;
 };
 
-Result<Generation> Follower::run() {
+Result<std::vector<Generation>> Follower::run() {
   const InterruptGuard interrupt;
   Status failed;  // of a step
-  while (!finished_) {
+  while (!finished()) {
     const bool gives_up = InterruptGuard::interrupted() || !listening_ || !failed.ok();
-    if (gives_up) PUMICE_TRY_STATUS(host_.cancel(request_.id));
+    if (gives_up) PUMICE_TRY_STATUS(cancel());
     const Status polled = host_.poll(Submitter::kNoBudget);
     take_events();
-    if (finished_) break;
-    // Of a lost device the host knows when there is no more hope: then the request ends.
+    if (finished()) break;
+    // Of a lost device the host knows when there is no more hope: then requests end.
     if (failed.ok() && !polled.ok() && polled.error().code != ErrorCode::kDeviceLost) {
       failed = polled;
       continue;
@@ -63,42 +68,61 @@ Result<Generation> Follower::run() {
   }
   PUMICE_TRY_STATUS(failed);
   PUMICE_TRY_STATUS(status_);
-  generation_.interrupted =
-      InterruptGuard::interrupted() && generation_.report.end_reason == EndReason::kCancelled;
-  Timings& timings = generation_.timings;
-  timings.cached_tokens = generation_.report.cache.cached_tokens;
-  timings.truncated_tokens = generation_.report.truncated_tokens;
-  timings.new_tokens = generation_.tokens.size();
-  return std::move(generation_);
+  for (Generation& generation : generations_) {
+    generation.interrupted =
+        InterruptGuard::interrupted() && generation.report.end_reason == EndReason::kCancelled;
+    Timings& timings = generation.timings;
+    timings.cached_tokens = generation.report.cache.cached_tokens;
+    timings.truncated_tokens = generation.report.truncated_tokens;
+    timings.new_tokens = generation.tokens.size();
+  }
+  return std::move(generations_);
+}
+
+/// Those that have ended stay what they are, and are not known any more.
+Status Follower::cancel() {
+  for (const host::Submitted& request : requests_) {
+    const Status cancelled = host_.cancel(request.id);
+    if (!cancelled.ok() && cancelled.error().code != host::kNotFound) return cancelled;
+  }
+  return {};
 }
 
 void Follower::take_events() {
   while (true) {
     const Result<host::Event*> event = host_.next_event();
     if (!event.ok() || *event == nullptr) return;
-    if ((*event)->request == request_.id) add(**event);
+    const auto which = std::ranges::find(requests_, (*event)->request, &host::Submitted::id);
+    if (which != requests_.end()) add(**event, static_cast<size_t>(which - requests_.begin()));
   }
 }
 
-void Follower::add(host::Event& event) {
-  Timings& timings = generation_.timings;
-  finished_ = event.kind == host::Event::Kind::kFinished;
-  if (finished_) {
-    status_ = event.status;
-    generation_.report = std::move(event.ending->report);
-    generation_.n_forgotten = event.ending->n_forgotten;
+void Follower::add(host::Event& event, size_t which) {
+  Generation& generation = generations_[which];
+  Timings& timings = generation.timings;
+  const bool finished = event.kind == host::Event::Kind::kFinished;
+  if (finished) {
+    ++n_finished_;
+    if (!event.status.ok()) status_ = event.status;
+    generation.report = std::move(event.ending->report);
+    generation.n_forgotten = event.ending->n_forgotten;
   }
   if (event.token) {
     if (timings.ttft_ms == 0) timings.ttft_ms = milliseconds_since(start_);
-    if (generation_.report.end_reason != EndReason::kStop) {
+    if (generation.report.end_reason != EndReason::kStop) {
       timings.decode_ms = milliseconds_since(start_) - timings.ttft_ms;
-      generation_.tokens.push_back(*event.token);
+      generation.tokens.push_back(*event.token);
+      if (event.log_probs) generation.log_probs.push_back(*std::move(event.log_probs));
     }
-  } else if (!finished_) {
+  } else if (!finished && which == 0) {
     bar_.update(event.computed_tokens, timings.prompt_tokens);
   }
-  generation_.text += event.text;
-  if (!event.text.empty() && listening_) listening_ = sink_(event.text);
+  generation.text += event.text;
+  if (which == 0 && !event.text.empty() && listening_) listening_ = sink_(event.text);
+}
+
+nlohmann::json log_prob_json(TokenId token, float log_prob) {
+  return {{"token", token}, {"logprob", log_prob}};
 }
 
 }  // namespace
@@ -115,7 +139,28 @@ double Timings::decode_rate() const {
 }
 
 Result<Generation> follow(host::Host& host, const host::Submitted& request, const TextSink& sink) {
-  return Follower(host, request, sink).run();
+  PUMICE_TRY(std::vector<Generation> generations, follow_all(host, {&request, 1}, sink));
+  return std::move(generations[0]);
+}
+
+Result<std::vector<Generation>> follow_all(host::Host& host,
+                                           std::span<const host::Submitted> requests,
+                                           const TextSink& sink) {
+  return Follower(host, requests, sink).run();
+}
+
+nlohmann::json log_probs_json(const Generation& generation) {
+  nlohmann::json all = nlohmann::json::array();
+  for (size_t i = 0; i < generation.log_probs.size(); ++i) {
+    const TokenLogProbs& its = generation.log_probs[i];
+    nlohmann::json one = log_prob_json(generation.tokens[i], its.log_prob);
+    one["top"] = nlohmann::json::array();
+    for (const TokenLogProb& best : its.best) {
+      one["top"].push_back(log_prob_json(best.token, best.log_prob));
+    }
+    all.push_back(std::move(one));
+  }
+  return all;
 }
 
 nlohmann::json timings_json(const Generation& generation) {

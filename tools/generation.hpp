@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,6 +30,7 @@ struct Timings {
 struct Generation {
   std::string text;
   std::vector<TokenId> tokens;
+  std::vector<TokenLogProbs> log_probs;  ///< of each, if the request asked for them
   Timings timings;
   RequestReport report;
   uint32_t n_forgotten = 0;  ///< questions left out of the prompt
@@ -42,6 +44,13 @@ using TextSink = std::function<bool(std::string_view)>;
 /// ends a text is neither among the tokens nor part of the text. An interrupt, a sink that does not
 /// listen and a step that fails cancel it. Errors: what a step failed with, what the request did.
 Result<Generation> follow(host::Host& host, const host::Submitted& request, const TextSink& sink);
+/// The same of several choices of one prompt, the host's only requests: the first one streams.
+Result<std::vector<Generation>> follow_all(host::Host& host,
+                                           std::span<const host::Submitted> requests,
+                                           const TextSink& sink);
+
+/// [{"token", "logprob", "top": [{"token", "logprob"}]}]: what the request asked for of its tokens.
+nlohmann::json log_probs_json(const Generation& generation);
 
 /// {"prompt_n", "cache_n", "prompt_ms", …}
 nlohmann::json timings_json(const Generation& generation);

@@ -163,21 +163,22 @@ struct MemoryEstimate {
 
 /// Errors say why the model cannot be run.
 Result<MemoryEstimate> estimate_memory(const GgufFile& file) {
-  PUMICE_TRY(const Program program, build_program(file));
-  PUMICE_TRY(const Lowered lowered, lower(program));
-  const StateLayout layout = state_layout(program, KvType::kF16);
+  PUMICE_TRY(Program built, build_program(file));
+  PUMICE_TRY(const auto plan, ModelPlan::of_program(file, std::move(built)));
+  const Program& program = plan->program();
+  const StateLayout layout = plan->state(KvType::kF16);
   const EngineOptions defaults;
   const DecoderLimits limits{.rows = std::min(defaults.token_budget, program.context_length),
                              .logit_rows = 1,
                              .context_tokens = program.context_length};
   return MemoryEstimate{
-      .weights_bytes = resident_weight_bytes(file, program, lowered),
+      .weights_bytes = plan->weights().resident_bytes(),
       .kv_bytes_per_token = layout.block_bytes() / kKvBlockTokens,
       .n_tokens = program.context_length,
       .kv_bytes = layout.page_bytes * pages_of_context(cache_groups(program, layout),
                                                        program.context_length, limits.rows,
                                                        layout.block_tokens),
-      .buffer_bytes = Decoder::buffer_bytes(lowered, program, limits),
+      .buffer_bytes = Decoder::buffer_bytes(plan->loaded(), program, limits),
       .n_prediction_blocks = program.n_prediction_blocks,
       .prediction_bytes = prediction_bytes(file, program)};
 }

@@ -8,7 +8,6 @@
 #include <optional>
 
 #include "base/output_file.hpp"
-#include "models/families.hpp"
 #include "models/vocabulary_loader.hpp"
 #include "tools/command.hpp"
 #include "tools/flag_values.hpp"
@@ -118,8 +117,9 @@ Status logits(LogitsOptions options) {
   PUMICE_TRY(std::vector<TokenId> tokens, tokens_of(options, file));
   if (tokens.empty()) return no_tokens();
   const auto n_tokens = static_cast<uint32_t>(tokens.size());
-  PUMICE_TRY(const Program program, build_program(file));
-  PUMICE_TRY(const uint32_t context_tokens, context_for(options.model, program, n_tokens, 0));
+  PUMICE_TRY(const std::shared_ptr<const ModelPlan> plan, ModelPlan::of_source(file));
+  PUMICE_TRY(const uint32_t context_tokens,
+             context_for(options.model, plan->program(), n_tokens, 0));
   const EngineOptions engine_options{.kv_type = options.model.kv_type(),
                                      .math = options.model.math_kind(),
                                      .context_tokens = context_tokens,
@@ -131,7 +131,7 @@ Status logits(LogitsOptions options) {
                                      .greedy_only = !options.score,
                                      .profile = options.model.profile};
   PUMICE_TRY(const host::OpenedModel opened,
-             open_model(options.model, file, logger, engine_options));
+             open_model(options.model, file, logger, engine_options, plan));
   PUMICE_TRY(const std::unique_ptr<Engine> engine, make_engine(opened, engine_options));
   const InterruptGuard interrupt;  // before the file exists: an interrupted run removes it
   std::unique_ptr<Comparison> comparison;

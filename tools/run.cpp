@@ -9,8 +9,8 @@
 
 #include "base/output_file.hpp"
 #include "cache/token_cache.hpp"
+#include "engine/engine_limits.hpp"
 #include "host/host.hpp"
-#include "models/families.hpp"
 #include "tools/command.hpp"
 #include "tools/flag_values.hpp"
 #include "tools/generation.hpp"
@@ -30,6 +30,7 @@ constexpr uint64_t kTokenCacheBytes = uint64_t{16} << 20;
 constexpr int64_t kUntilEnd = -1;   // which with --overflow stop is where the context is full
 constexpr int64_t kUntilFull = -2;  // whatever --overflow says
 constexpr int64_t kMostPredicted = int64_t{1} << 24;
+constexpr uint32_t kMostChoices = 64;
 
 struct RunOptions {
   ModelOptions model;
@@ -40,6 +41,8 @@ struct RunOptions {
   bool escape = false;
   SamplingOptions generation;
   bool json = false;
+  std::optional<uint32_t> log_probs;
+  uint32_t choices = 1;
   bool repl = false;
   ServingOptions serving;
 };
@@ -61,6 +64,17 @@ Json to_json(const Generation& generation, const Engine& engine, uint64_t seed) 
           {"timings", timings_json(generation)},
           {"variants", engine.variants()},
           {"limit", vk::format_plan_options(engine.device()->plan().limits)}};
+}
+
+Json to_json(const std::vector<Generation>& choices) {
+  Json all = Json::array();
+  for (const Generation& choice : choices) {
+    Json& one = all.emplace_back(Json{{"text", choice.text},
+                                      {"tokens", choice.tokens},
+                                      {"end_reason", end_reason_name(choice.report.end_reason)}});
+    if (!choice.log_probs.empty()) one["logprobs"] = log_probs_json(choice);
+  }
+  return all;
 }
 
 std::string predict_problem(const std::string& text) {
@@ -92,20 +106,22 @@ class Runner {
 };
 
 Status Runner::open(const GgufFile& file, size_t prompt_tokens) {
-  EngineOptions engine_options{.kv_type = options_.model.kv_type(),
-                               .math = options_.model.math_kind(),
-                               .token_budget = options_.model.token_budget,
-                               .chunk_tokens = options_.model.chunk_tokens,
-                               .greedy_only = is_plain_greedy(options_.generation.sampler),
-                               .profile = options_.model.profile};
+  EngineOptions engine_options{
+      .kv_type = options_.model.kv_type(),
+      .math = options_.model.math_kind(),
+      .n_sequences = options_.choices,
+      .token_budget = options_.model.token_budget,
+      .chunk_tokens = options_.model.chunk_tokens,
+      .greedy_only = is_plain_greedy(options_.generation.sampler) && !options_.log_probs,
+      .profile = options_.model.profile};
   options_.serving.apply_to(engine_options);
   HostRequest request{.engine = engine_options};
   if (options_.repl || options_.n_predict < 0) {
     request.prompts = options_.repl ? Prompts::kSeveral : Prompts::kOne;
   } else {
-    PUMICE_TRY(const Program program, build_program(file));
+    PUMICE_TRY(request.plan, ModelPlan::of_source(file));
     PUMICE_TRY(request.engine.context_tokens,
-               context_for(options_.model, program, prompt_tokens,
+               context_for(options_.model, request.plan->program(), prompt_tokens,
                            static_cast<uint32_t>(options_.n_predict), engine_options.overflow));
   }
   PUMICE_TRY(host_, open_host(options_.model, file, texts_, logger_, request));
@@ -136,25 +152,38 @@ Result<Generation> Runner::generate_one(std::vector<TokenId> prompt) {
   const bool stops = host_->engine().options().overflow == OverflowPolicy::kStop;
   const int64_t n_predict = options_.n_predict < 0 ? kMostPredicted : options_.n_predict;
   const bool until_full = options_.n_predict == kUntilFull || (options_.n_predict < 0 && stops);
-  PUMICE_TRY(const host::Submitted request,
-             host_->submit(host::ConversationId::kNone,
-                           {.tokens = std::move(prompt),
-                            .max_new_tokens = static_cast<uint32_t>(n_predict),
-                            // Of a line, what fits is generated.
-                            .fewer_new_tokens = until_full || options_.repl,
-                            .sampling = options_.generation.sampler,
-                            .stops = options_.generation.stop_strings,
-                            .ignore_end = options_.generation.ignore_eos}));
-  Result<Generation> generated = follow(*host_, request, sink);
-  const bool is_empty_answer = generated.ok() && generated->text.empty();
+  std::vector<host::Submitted> requests;
+  for (uint32_t i = 0; i < options_.choices; ++i) {
+    SamplerOptions sampling = options_.generation.sampler;
+    sampling.seed += i;
+    const host::RequestId first = i == 0 ? host::RequestId::kNone : requests[0].id;
+    PUMICE_TRY(requests.emplace_back(),
+               host_->submit(host::ConversationId::kNone,
+                             {.tokens = prompt,
+                              .max_new_tokens = static_cast<uint32_t>(n_predict),
+                              // Of a line, what fits is generated.
+                              .within_window = until_full || (options_.repl && stops),
+                              .sampling = std::move(sampling),
+                              .stops = options_.generation.stop_strings,
+                              .ignore_end = options_.generation.ignore_eos,
+                              .log_probs = options_.log_probs,
+                              .shares_prompt_with = first}));
+  }
+  Result<std::vector<Generation>> generated = follow_all(*host_, requests, sink);
+  const bool is_empty_answer = generated.ok() && generated->front().text.empty();
   if (options_.repl && !options_.json && is_empty_answer) line_is_open_ = true;
   if (output_.ok()) output_ = end_line();
-  PUMICE_TRY(Generation generation, std::move(generated));
-  if (until_full && generation.report.end_reason == EndReason::kLength) {
-    generation.report.end_reason = EndReason::kWindow;
+  PUMICE_TRY(std::vector<Generation> choices, std::move(generated));
+  for (Generation& choice : choices) {
+    if (until_full && choice.report.end_reason == EndReason::kLength) {
+      choice.report.end_reason = EndReason::kWindow;
+    }
   }
+  Generation& generation = choices.front();
   if (options_.json) {
-    const Json json = to_json(generation, host_->engine(), options_.generation.sampler.seed);
+    Json json = to_json(generation, host_->engine(), options_.generation.sampler.seed);
+    if (options_.log_probs) json["logprobs"] = log_probs_json(generation);
+    if (choices.size() > 1) json["choices"] = to_json(choices);
     output_ = print_output(json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
   }
   print_rates(generation);
@@ -261,9 +290,22 @@ Command add_run(CLI::App& app) {
       ->type_name("INT")
       ->check(predict_problem);
   options->generation.add_to(*command);
-  command->add_flag(
+  CLI::Option* const json = command->add_flag(
       "--json", options->json,
       "Print one JSON object (text, tokens, timings, variants, limit) instead of streaming");
+  command
+      ->add_option(
+          "--logprobs", options->log_probs,
+          "With --json: the log probability of each token, and of so many best in its place")
+      ->check(CLI::Range(0u, kMostLogProbs))
+      ->needs(json);
+  command
+      ->add_option(
+          "--choices", options->choices,
+          "With --json: so many continuations, with seeds from -s on; the prompt is computed "
+          "once")
+      ->check(CLI::Range(1u, kMostChoices))
+      ->needs(json);
   command
       ->add_flag("--repl", options->repl,
                  "Keep one engine and answer one prompt per line, typed or piped; beginnings that "

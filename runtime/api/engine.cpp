@@ -308,7 +308,18 @@ pumice_status pumice_next_event(pumice_engine* engine, pumice_event* event) {
     write_struct(pumice_event{}, event);
     PUMICE_TRY_STATUS(check_handle(engine, "engine"));
     PUMICE_TRY(const host::Event* next, engine->host->next_event());
-    if (next != nullptr) write_struct(event_of(*next), event);
+    if (next == nullptr) return {};
+    pumice_event out = event_of(*next);
+    if (next->log_probs) {
+      engine->top_log_probs.clear();
+      for (const TokenLogProb& one : next->log_probs->best) {
+        engine->top_log_probs.push_back({one.token, one.log_prob});
+      }
+      out.log_prob = next->log_probs->log_prob;
+      out.top_log_probs = engine->top_log_probs.data();
+      out.n_top_log_probs = engine->top_log_probs.size();
+    }
+    write_struct(out, event);
     return {};
   });
 }

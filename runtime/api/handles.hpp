@@ -40,6 +40,7 @@ struct pumice_model {
 struct pumice_engine {
   const pumice::api::HandleKind kind = pumice::api::HandleKind::kEngine;
   std::unique_ptr<pumice::host::Host> host;
+  std::vector<pumice_token_log_prob> top_log_probs = {};  // of the event that was given out last
 };
 
 namespace pumice::api {

@@ -203,6 +203,9 @@ Result<host::RequestInput> read_request_options(const pumice_request_options* gi
   }
   if (options.timeout_us != 0) input.timeout_s = static_cast<double>(options.timeout_us) * 1e-6;
   PUMICE_TRY(input.ignore_end, read_bool(options.ignore_end, "ignore_end"));
+  PUMICE_TRY(const bool log_probs, read_bool(options.log_probs, "log_probs"));
+  if (log_probs) input.log_probs = options.n_top_log_probs;
+  input.shares_prompt_with = static_cast<host::RequestId>(options.shares_prompt_with);
   return input;
 }
 

@@ -52,9 +52,11 @@ Result<OpenedModel> DeviceOwner::load(const ModelRequest& request) {
 Result<OpenedModel> DeviceOwner::load(const ModelRequest& request, const ModelSource& source,
                                       const ModelWeights::Progress& loading) {
   PUMICE_TRY(OpenedModel opened, this->opened());
+  opened.options.plan = std::move(plan);
   opened.options.engine = request.engine;
   opened.options.engine_may_differ = request.engine_may_differ;
   PUMICE_TRY_STATUS(opened.load(source, loading));
+  opened.options.plan = nullptr;  // of this source alone
   return opened;
 }
 

@@ -150,6 +150,7 @@ Result<Submitted> Host::submit(ConversationId conversation, RequestInput input) 
     it->second.busy = true;
   }
   BusyMark mark(*this, conversation);
+  const RequestId after = input.shares_prompt_with;
   PUMICE_TRY(Prepared prepared, prepare(std::move(input), before));
   prepared.record.conversation = conversation;
   Submitted submitted{.prompt_tokens = static_cast<uint32_t>(prepared.request.prompt.size()),
@@ -162,7 +163,7 @@ Result<Submitted> Host::submit(ConversationId conversation, RequestInput input) 
   if (inbox_.size() == inbox_.capacity()) inbox_.reserve(2 * inbox_.size() + 1);
   submitted.id = static_cast<RequestId>(next_number(true));
   requests_.emplace(submitted.id, std::move(prepared.record));
-  inbox_.push_back({.id = submitted.id, .request = std::move(prepared.request)});
+  inbox_.push_back({.id = submitted.id, .after = after, .request = std::move(prepared.request)});
   if (!alone) it->second.request = submitted.id;
   mark.keep();
   engine_->wake();

@@ -66,8 +66,8 @@ struct RequestInput {
   std::vector<ChatMessage> messages = {};
   bool special = false;         ///< control tokens in the text or messages are these tokens
   uint32_t max_new_tokens = 0;  ///< 0: what the context holds
-  /// No error where the context has room for fewer: they are as many as fit.
-  bool fewer_new_tokens = false;
+  /// At most as many as the window has left behind the prompt, whatever happens when it is full.
+  bool within_window = false;
   /// What messages leave of the context for the answer; 0: `max_new_tokens`, half of it at most,
   /// or a quarter.
   uint32_t answer_room_tokens = 0;
@@ -75,6 +75,10 @@ struct RequestInput {
   std::vector<std::string> stops = {};
   double timeout_s = std::numeric_limits<double>::infinity();
   bool ignore_end = false;
+  std::optional<uint32_t> log_probs = {};  ///< GenerationRequest::log_probs
+  /// Another choice of a prompt: this request begins once that one has read it, or has ended, and
+  /// finds it in the cache. What it computes of the prompt is its last block, at most.
+  RequestId shares_prompt_with = RequestId::kNone;
 };
 
 /// What became of a RequestInput.
@@ -210,6 +214,7 @@ class Host {
   };
   struct Submission {
     RequestId id = RequestId::kNone;
+    RequestId after = RequestId::kNone;  // shares_prompt_with
     GenerationRequest request;
   };
   /// When the device may be opened again, if no step ended since.
@@ -244,6 +249,7 @@ class Host {
   Status take_engine(std::unique_lock<std::mutex>& polling);
   Status with_engine(const std::function<Status()>& body);
   void empty_inbox();
+  void start_held();
   void start(Submission submission);
   void stop(RequestId id, EndReason reason, Status failure = {});
   Status advance(double budget_s);
@@ -278,6 +284,7 @@ class Host {
 
   std::mutex poll_mutex_;  // of the polling thread; taken before mutex_
   std::unique_ptr<Engine> engine_;
+  std::vector<Submission> held_;  // not with the engine yet
   std::map<pumice::RequestId, RequestId> running_;
   std::set<std::pair<Clock::time_point, RequestId>> deadlines_;  // of those that have one
   std::deque<Event> events_;

@@ -1,6 +1,7 @@
 // Host: the polling thread.
 #include <algorithm>
 #include <exception>
+#include <iterator>
 #include <new>
 #include <utility>
 
@@ -56,6 +57,7 @@ Status Host::poll(double budget_s) {
     empty_inbox();
     Status status = advance(budget_s);
     end_overdue();
+    start_held();
     update_stats();
     return status;
   });
@@ -131,8 +133,27 @@ void Host::empty_inbox() {
     inbox.swap(inbox_);
     cancelled.swap(cancelled_);
   }
-  for (Submission& submission : inbox) start(std::move(submission));
+  std::ranges::move(inbox, std::back_inserter(held_));
+  start_held();
   for (const RequestId id : cancelled) stop(id, EndReason::kCancelled);
+}
+
+/// Those whose prompt no request that they share it with is reading.
+void Host::start_held() {
+  const auto has_to_wait = [this](const Submission& submission) {
+    const std::lock_guard lock(mutex_);
+    const auto other = requests_.find(submission.after);
+    return other != requests_.end() && !other->second.ended && !other->second.first_token;
+  };
+  std::vector<Submission> waiting;
+  for (Submission& submission : std::exchange(held_, {})) {
+    if (has_to_wait(submission)) {
+      waiting.push_back(std::move(submission));
+    } else {
+      start(std::move(submission));
+    }
+  }
+  held_ = std::move(waiting);
 }
 
 void Host::start(Submission submission) {
@@ -158,8 +179,13 @@ void Host::stop(RequestId id, EndReason reason, Status failure) {
   const auto it = requests_.find(id);
   if (it == requests_.end() || it->second.ended) return;
   OpenRequest& request = it->second;
-  running_.erase(*request.running);
-  RequestReport report = engine_->cancel(*request.running).value_or(RequestReport());
+  RequestReport report;
+  if (request.running) {
+    running_.erase(*request.running);
+    report = engine_->cancel(*request.running).value_or(RequestReport());
+  } else {
+    std::erase_if(held_, [id](const Submission& submission) { return submission.id == id; });
+  }
   report.end_reason = reason;
   report.failure = std::move(failure);
   Event event{.text = std::move(report.held_text)};
@@ -190,6 +216,7 @@ void Host::add_event(StepEvent& step) {
               .request = id,
               .conversation = request.conversation,
               .token = step.token,
+              .log_probs = std::move(step.log_probs),
               .computed_tokens = step.computed_tokens,
               .text = std::move(step.text)};
   if (step.token) {
@@ -267,6 +294,7 @@ void Host::give_up(const Error& error) {
   {
     const std::lock_guard lock(mutex_);
     broken_ = error;
+    held_.clear();
     for (const auto& [id, request] : requests_) {
       if (!request.ended) open.push_back(id);
     }

@@ -165,9 +165,10 @@ vk::ArenaSizes Decoder::memory(const Lowered& lowered, const Program& program,
 }
 
 Result<Decoder> Decoder::plan(const std::shared_ptr<vk::Device>& device,
-                              vk::PipelineLibrary& pipelines, const Program& program,
+                              vk::PipelineLibrary& pipelines, const ModelPlan& model,
                               const ModelWeights& weights, KvTypes kv_type, ops::Math math,
                               const FusionRules& rules, const DecoderLimits& limits) {
+  const Program& program = model.program();
   const auto& workgroups = device->plan().max_workgroup_count;
   if (const uint32_t most = std::min(workgroups[0], workgroups[1]); limits.rows > most) {
     return make_error(ErrorCode::kInvalidArgument,
@@ -175,12 +176,11 @@ Result<Decoder> Decoder::plan(const std::shared_ptr<vk::Device>& device,
                       "lower the batch size (-b)",
                       limits.rows, most);
   }
-  PUMICE_TRY(Lowered lowered, lower(program, rules));
+  PUMICE_TRY(const std::shared_ptr<const Lowered> lowered, model.lowered(rules));
   vk::Arena arena(device, vk::MemoryDomain::kDevice, "activations",
-                  buffer_bytes(lowered, program, limits));
-  auto shared = std::make_unique<SharedByCalls>();
-  shared->lowered = std::move(lowered);
-  shared->state = state_layout(program, kv_type);
+                  buffer_bytes(*lowered, program, limits));
+  auto shared = std::make_unique<SharedByCalls>(lowered);
+  shared->state = model.state(kv_type);
   shared->invariant = limits.invariant;
   shared->routing = limits.routing;
   Decoder decoder(device, std::move(shared), std::move(arena));

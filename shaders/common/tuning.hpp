@@ -33,8 +33,8 @@ std::span<const vk::TuningTable> tuning_tables();
 /// What rows are chosen for. A view: made where it is passed.
 struct TuningTarget {
   // Implicit by intent: what is asked of a plan alone is asked of the build's rows.
-  TuningTarget(const vk::DevicePlan& plan) : plan(plan) {}  // NOLINT
-  TuningTarget(const vk::PipelineLibrary& pipelines)        // NOLINT
+  TuningTarget(const vk::DevicePlan& of) : plan(of) {}  // NOLINT
+  TuningTarget(const vk::PipelineLibrary& pipelines)    // NOLINT
       : plan(pipelines.device()->plan()),
         preferred(pipelines.preferred()),
         logger(&pipelines.device()->logger()) {}

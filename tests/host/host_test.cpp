@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -157,9 +158,13 @@ TEST_F(HostTest, FewerTokensThanWantedAreNoErrorWhereThatIsSaid) {
   const Result<Submitted> refused = host_->submit(ConversationId::kNone, input);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::kDoesNotFit);
-  input.fewer_new_tokens = true;
+  input.within_window = true;
   const Result<Submitted> request = host_->submit(ConversationId::kNone, input);
   EXPECT_EQ(answer_of(request).tokens.size(), 64 - request->prompt_tokens);
+
+  make_host({}, {.context_tokens = 64, .overflow = OverflowPolicy::kShift, .greedy_only = true});
+  const Result<Submitted> shifting = host_->submit(ConversationId::kNone, input);
+  EXPECT_EQ(answer_of(shifting).tokens.size(), 64 - shifting->prompt_tokens);
 }
 
 TEST_F(HostTest, WhetherMessagesAreForgottenNeedNotFollowFromTheWindow) {
@@ -225,6 +230,62 @@ TEST_F(HostTest, AnEventMayBeTaken) {
   for (const Event& event : kept) text += event.text;
   EXPECT_FALSE(text.empty());
   EXPECT_EQ(host_->stats().open_requests, 0u);
+}
+
+TEST_F(HostTest, ChoicesOfAPromptBeginWhenItIsReadAndDoNotComputeItAgain) {
+  constexpr uint32_t kChoices = 3;
+  const EngineOptions options{
+      .context_tokens = 128, .n_sequences = kChoices, .chunk_tokens = 16, .invariant = true};
+  const auto choice = [](uint32_t i, RequestId first) {
+    RequestInput input{.max_new_tokens = 8, .shares_prompt_with = first};
+    for (uint32_t t = 0; t < 70; ++t) input.tokens.push_back(300 + t % 90);
+    input.sampling = SamplerOptions{.temperature = 1, .seed = 40 + i};
+    input.log_probs = 2;
+    return input;
+  };
+  std::vector<std::vector<TokenId>> alone;
+  for (uint32_t i = 0; i < kChoices; ++i) {
+    make_host({}, options);
+    const Answer answer =
+        answer_of(host_->submit(ConversationId::kNone, choice(i, RequestId::kNone)));
+    EXPECT_TRUE(answer.status.ok());
+    alone.push_back(answer.tokens);
+  }
+  make_host({}, options);
+  std::vector<Submitted> requests;
+  for (uint32_t i = 0; i < kChoices + 1; ++i) {
+    const auto request =
+        host_->submit(ConversationId::kNone, choice(i, i == 0 ? RequestId::kNone : requests[0].id));
+    ASSERT_TRUE(request.ok()) << request.error().message;
+    requests.push_back(*request);
+  }
+  ASSERT_TRUE(host_->poll(0).ok());
+  ASSERT_TRUE(host_->cancel(requests.back().id).ok());  // while it waits
+  std::map<RequestId, Answer> answers;
+  size_t n_finished = 0;
+  while (n_finished < requests.size()) {
+    ASSERT_TRUE(host_->poll(Submitter::kNoBudget).ok());
+    for (Event* event = next(); event != nullptr; event = next()) {
+      Answer& answer = answers[event->request];
+      EXPECT_EQ(event->log_probs.has_value(), event->token.has_value());
+      if (event->log_probs) {
+        EXPECT_LE(event->log_probs->log_prob, 0);
+        EXPECT_EQ(event->log_probs->best.size(), 2u);
+      }
+      if (event->token) answer.tokens.push_back(*event->token);
+      if (event->kind != Event::Kind::kFinished) continue;
+      answer.ending = *event->ending;
+      ++n_finished;
+    }
+    ASSERT_TRUE(host_->wait(std::chrono::milliseconds(20)).ok());
+  }
+  for (uint32_t i = 0; i < kChoices; ++i) {
+    const Answer& answer = answers.at(requests[i].id);
+    EXPECT_EQ(answer.tokens, alone[i]);
+    EXPECT_EQ(answer.ending.report.cache.cached_tokens, i == 0 ? 0u : 64u) << i;
+  }
+  EXPECT_NE(alone[0], alone[1]);
+  EXPECT_EQ(answers.at(requests.back().id).ending.report.end_reason, EndReason::kCancelled);
 }
 
 TEST_F(HostTest, ASavedConversationIsRestoredWithWhatWasComputed) {

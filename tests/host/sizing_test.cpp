@@ -25,8 +25,8 @@ class Sizing : public ::testing::Test {
   static constexpr uint64_t kSlabBytes = 1 << 30;
 
   MemoryPlanner with_free(uint64_t free_bytes) const {
-    return MemoryPlanner::of_source(
-               source_, {.name = "device", .free_bytes = free_bytes, .slab_bytes = kSlabBytes})
+    return MemoryPlanner::of_plan(
+               plan_, {.name = "device", .free_bytes = free_bytes, .slab_bytes = kSlabBytes})
         .value();
   }
   /// What such an engine takes beside KV with this window, its weights included.
@@ -48,7 +48,8 @@ class Sizing : public ::testing::Test {
   }
 
   ModelSource source_ = ModelSource::synthetic(SyntheticModel::create({}, {}).value()).value();
-  Program program_ = build_program(source_).value();  // a context of 2048
+  std::shared_ptr<const ModelPlan> plan_ = ModelPlan::of_source(source_).value();
+  const Program& program_ = plan_->program();  // a context of 2048
   EngineOptions engine_{.token_budget = 64};
   std::string said_;
 };

@@ -388,6 +388,14 @@ typedef struct pumice_request_options {
   size_t n_stops;
   uint64_t timeout_us;     // from the poll that begins it, also while there is no device; 0: none
   pumice_bool ignore_end;  // the model's end of text does not end the request
+  uint32_t unused;         // padding of the first version, which nobody set: not read
+  // Each token's event says how probable it was to the model, and so many of the most probable in
+  // its place (at most 20).
+  pumice_bool log_probs;
+  uint32_t n_top_log_probs;
+  // Another choice of a prompt, with a seed of its own: this request begins when that one has read
+  // the prompt, or has ended, and does not compute it again. 0: none.
+  pumice_request shares_prompt_with;
 } pumice_request_options;
 
 // From any thread; the request begins with the next pumice_poll. `session` may be 0. Errors that
@@ -440,6 +448,12 @@ enum {
   PUMICE_END_ERROR = 7  // `status` and `message` say which
 };
 
+// The natural logarithm of a token's probability, before penalties, temperature and filters.
+typedef struct pumice_token_log_prob {
+  uint32_t token;
+  float log_prob;
+} pumice_token_log_prob;
+
 typedef struct pumice_event {
   size_t struct_size;
   pumice_event_kind kind;
@@ -459,6 +473,10 @@ typedef struct pumice_event {
   uint32_t forgotten_questions;  // the oldest, left out as the context did not hold them
   uint64_t first_token_us;       // from submission; 0: there was none
   uint64_t total_us;
+  // Of a token, where pumice_request_options.log_probs asked for it:
+  float log_prob;
+  const pumice_token_log_prob* top_log_probs;  // the most probable first
+  size_t n_top_log_probs;
 } pumice_event;
 
 // Polling thread. The next event, in order; what it points to is valid until the engine's next call
