@@ -15,6 +15,7 @@
 
 #include "base/folders.hpp"
 #include "base/output_file.hpp"
+#include "base/path.hpp"
 #include "base/printable.hpp"
 #include "host/recovery.hpp"
 #include "models/vocabulary_loader.hpp"
@@ -464,7 +465,7 @@ Status Chat::save(const std::string& path) {
   }
   using Existing = OutputFile::Existing;
   Result<OutputFile> created =
-      OutputFile::create(path, path == file_ ? Existing::kReplace : Existing::kRefuse);
+      OutputFile::create(from_utf8(path), path == file_ ? Existing::kReplace : Existing::kRefuse);
   if (!created.ok() && created.error().code == ErrorCode::kInvalidArgument) {
     return make_error(created.error().code,
                       "{}; /save replaces only a file that /save wrote and this chat loaded or "
@@ -484,7 +485,7 @@ Status Chat::load(const std::string& path) {
   if (path.empty()) {
     return make_error(ErrorCode::kInvalidArgument, "/load: give a file name: /load FILE");
   }
-  PUMICE_TRY(const std::string text, read_text_file(path));
+  PUMICE_TRY(const std::string text, read_text_file(from_utf8(path)));
   Result<Conversation> loaded = Conversation::parse(text, options_.trust_special);
   if (!loaded.ok()) {
     return make_error(loaded.error().code, "{}: {}", path, loaded.error().message);
@@ -516,7 +517,7 @@ Result<ChatFormat> format_of(const ChatOptions& options, const GgufFile& file,
   if (!from_file && file.find(kKey) == nullptr) return ChatFormat();
   std::string source;
   if (from_file) {
-    PUMICE_TRY(source, read_text_file(options.template_file));
+    PUMICE_TRY(source, read_text_file(from_utf8(options.template_file)));
   } else {
     PUMICE_TRY(const std::string_view text, file.get<std::string_view>(kKey));
     source = text;
@@ -535,9 +536,9 @@ Status Chat::run(ChatOptions options) {
   PUMICE_TRY_STATUS(options.serving.validate());
   PUMICE_TRY_STATUS(options.generation.validate());
   PUMICE_TRY_STATUS(options.model.resolve());
-  PUMICE_TRY_STATUS(check_not_an_input(options.serving.prompt_cache,
-                                       std::vector<std::filesystem::path>{options.model.model}));
-  PUMICE_TRY(const GgufFile file, GgufFile::open(options.model.model));
+  PUMICE_TRY_STATUS(check_not_an_input(from_utf8(options.serving.prompt_cache),
+                                       std::vector{from_utf8(options.model.model)}));
+  PUMICE_TRY(const GgufFile file, GgufFile::open(from_utf8(options.model.model)));
   PUMICE_TRY(Tokenizer loaded, load_tokenizer(file));
   const auto tokenizer = std::make_shared<const Tokenizer>(std::move(loaded));
   PUMICE_TRY_STATUS(options.generation.complete(tokenizer->vocabulary()));

@@ -40,8 +40,8 @@ Result<std::filesystem::path> absolute_path(const std::filesystem::path& path) {
   std::error_code error;
   std::filesystem::path whole = std::filesystem::absolute(path, error);
   if (!error) return whole;
-  return make_error(ErrorCode::kBadFile, "{}: cannot find the current folder: {}", printable(to_utf8(path)),
-                    error.message());
+  return make_error(ErrorCode::kBadFile, "{}: cannot find the current folder: {}",
+                    printable(to_utf8(path)), error.message());
 }
 
 Result<bool> read_bool(pumice_bool value, std::string_view name) {
