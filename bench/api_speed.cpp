@@ -124,7 +124,7 @@ Status run(const char* path, uint32_t rounds, uint32_t n_prompt, uint32_t n_gen)
   PUMICE_TRY_STATUS(check(pumice_engine_create(model.get(), &options, &created)));
   const Owned<pumice_engine> engine(created);
   const EngineOptions direct_options = engine_options(group, {});
-  const host::OpenedModel on_device = model->recovery->opened();
+  const host::OpenedModel on_device = model->owner->opened();
   PUMICE_TRY(const auto a, on_device.make_engine(direct_options));
   PUMICE_TRY(const auto again, on_device.make_engine(direct_options));
 

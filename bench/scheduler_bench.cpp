@@ -22,7 +22,7 @@ RequestId add(Scheduler& scheduler, uint32_t first_token, uint32_t prompt_tokens
 
 struct BusyScheduler {
   Scheduler scheduler;
-  std::vector<uint32_t> sampled;
+  std::vector<std::span<const uint32_t>> taken;
   double now = 0;
 
   explicit BusyScheduler(uint32_t n_requests)
@@ -40,8 +40,12 @@ struct BusyScheduler {
   void step() {
     const StepPlan plan = scheduler.plan_step(now);
     now += 0.01;
-    sampled.assign(plan.chunks.size(), 7);
-    scheduler.commit(plan.id, sampled, now, 0.01);
+    static constexpr uint32_t kSampled[] = {7};
+    taken.clear();
+    for (const StepChunk& chunk : plan.chunks) {
+      taken.push_back(std::span(kSampled).first(chunk.n_samples));
+    }
+    scheduler.commit(plan.id, taken, now, 0.01);
   }
 };
 

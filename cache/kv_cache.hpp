@@ -182,8 +182,8 @@ class KvCache {
   /// A step has written positions [0, computed_tokens); full blocks among them whose tokens are
   /// known can be shared from now on. The sequence's transfers must be finished.
   void commit(SequenceId id, uint32_t computed_tokens);
-  /// Forget tokens and positions from `n_tokens` on, computed ones included; no step of the
-  /// sequence may be under way. What was shared stays findable. Copies may have to be made before
+  /// Forget tokens and positions from `n_tokens` on, computed and planned ones; no step of the
+  /// sequence may be under way. Back to what is committed it cannot fail and takes no block. What was shared stays findable. Copies may have to be made before
   /// the next commit. Errors, with nothing changed: kInvalidArgument, naming the group, where a
   /// window's blocks have been given back (at most rewind_tokens are kept for certain) or a
   /// recurrent group has no state at `n_tokens` (it has that of the commit before, with

@@ -45,6 +45,8 @@ struct RequestSpec {
   double max_tokens_per_s = 0;
   /// Whether a step may be planned for it before the token of the step before is known.
   bool runs_ahead = true;
+  /// Each row of its prompt is one of logits too.
+  bool has_prompt_logits = false;
   std::optional<RequestId> id = {};  ///< chosen by the caller; else the next free one
 };
 
@@ -72,6 +74,7 @@ struct Request {
   double token_s = 0;  ///< least time from token to token
   double due_s = 0;    ///< no row of it is planned before, but with a start
   bool runs_ahead = true;
+  bool has_prompt_logits = false;
 
   uint32_t prompt_tokens = 0;
   uint32_t max_new_tokens = 0;
@@ -79,7 +82,8 @@ struct Request {
   uint32_t sequence_tokens = 0;   ///< tokens whose ids are known; the prompt's at first
   uint32_t computed_tokens = 0;
   uint32_t scheduled_tokens = 0;
-  uint32_t pending_samples = 0;  ///< tokens being sampled by steps under way
+  uint32_t pending_samples = 0;  ///< tokens being sampled by steps under way, refused ones too
+  uint32_t draft_tokens = 0;     ///< that its next row is to have behind it
   /// Rises when steps under way no longer count: preemption, restart, rollback, end.
   uint32_t epoch = 0;
 

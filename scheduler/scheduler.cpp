@@ -138,6 +138,7 @@ Result<RequestId> Scheduler::add(RequestSpec spec, double now_s) {
   request->deadline_s = spec.deadline_s;
   request->token_s = spec.max_tokens_per_s > 0 ? 1 / spec.max_tokens_per_s : 0;
   request->runs_ahead = spec.runs_ahead;
+  request->has_prompt_logits = spec.has_prompt_logits;
   request->prompt_tokens = static_cast<uint32_t>(prompt_tokens);
   request->sequence_tokens = request->prompt_tokens;
   request->max_new_tokens = spec.max_new_tokens;
@@ -174,6 +175,7 @@ void Scheduler::adopt(const Request& request, std::span<const uint32_t> tokens,
   adopted->turn = next_turn_++;
   adopted->deadline_s = request.deadline_s;
   adopted->runs_ahead = request.runs_ahead;
+  adopted->has_prompt_logits = request.has_prompt_logits;
   adopted->token_s = request.token_s;
   adopted->due_s = request.due_s;
   adopted->prompt_tokens = request.prompt_tokens;
@@ -247,6 +249,7 @@ void Scheduler::suspend(Request& request) {
   request.prompt = cache_.suspend(*request.sequence);
   stop_running(request);
   request.state = RequestState::kWaiting;
+  request.draft_tokens = 0;
   request.computed_tokens = request.scheduled_tokens = request.pending_samples = 0;
   ++request.epoch;
   blocked_.reset();
@@ -326,63 +329,92 @@ void Scheduler::count_token(Request& request, double now_s) {
   ++telemetry_.generated_tokens;
 }
 
-bool Scheduler::commit_chunk(const OpenChunk& open, uint32_t token, double now_s,
+/// Of a chunk that ran: what its rows wrote is there, up to those whose tokens were not taken. A
+/// recurrence has its state where the chunk began and where it ended: what lies between is computed
+/// again, like a prompt.
+void Scheduler::keep_rows(Request& request, const StepChunk& chunk,
+                          std::span<const uint32_t> taken) {
+  const SequenceId id = *request.sequence;
+  const auto n_refused = chunk.n_samples - static_cast<uint32_t>(taken.size());
+  const auto go_back = [&](uint32_t n_tokens) {
+    const Status rewound = cache_.rewind(id, n_tokens);
+    PUMICE_CHECK(rewound.ok(), "nobody can have what no step has committed");
+    request.scheduled_tokens = n_tokens;
+  };
+  if (n_refused > 0 && cache_.groups().recurrent() != 0) {
+    const uint32_t last = cache_.options().keyed ? 0 : cache_.tokens(id).back();
+    go_back(chunk.first_position);
+    cache_.append(id, std::span(&last, 1));  // it is forgotten with its position
+    cache_.append(id, taken);
+    return;
+  }
+  // All that the rows have computed is known when it is committed, so that it can be found.
+  const size_t n_computed = taken.empty() ? 0 : taken.size() - 1;
+  if (n_computed > 0) cache_.append(id, taken.first(n_computed));
+  request.computed_tokens += chunk.n_tokens - n_refused;
+  cache_.commit(id, request.computed_tokens);
+  if (n_refused > 0) go_back(request.computed_tokens);
+  if (!taken.empty()) cache_.append(id, taken.last(1));
+}
+
+void Scheduler::count_tokens(Request& request, size_t n, double now_s) {
+  request.draft_tokens = 0;
+  request.state = request.scheduled_tokens < request.sequence_tokens ? RequestState::kPrefilling
+                                                                     : RequestState::kDecoding;
+  request.sequence_tokens += static_cast<uint32_t>(n);
+  for (size_t i = 0; i < n; ++i) {
+    ++request.generated_tokens;
+    count_token(request, now_s);
+  }
+  if (request.on_turn && request.turn_ends_s == kNeverS) {
+    request.turn_ends_s = now_s + options_.aging_s / 8;
+  }
+}
+
+void Scheduler::commit_chunk(const OpenChunk& open, std::span<const uint32_t> taken, double now_s,
                              ChunkOutcome& outcome) {
   Request& request = *open.request;
   const StepChunk& chunk = open.chunk;
   outcome.request = chunk.request;
-  if (request.epoch != open.epoch || request.ended()) {
+  if (!chunk_counts(open)) {
     telemetry_.discarded_tokens += chunk.n_tokens;
-    return false;
+    return;
   }
   PUMICE_CHECK(request.computed_tokens == chunk.first_position, "a step committed twice");
+  PUMICE_CHECK(taken.size() <= chunk.n_samples && taken.empty() == (chunk.n_samples == 0),
+               "of each sampling chunk a token is taken, and no more than it sampled");
   outcome.counts = true;
-  request.computed_tokens += chunk.n_tokens;
+  outcome.sampled = chunk.n_samples > 0;
+  request.pending_samples -= chunk.n_samples;
   telemetry_.computed_tokens += chunk.n_tokens;
+  keep_rows(request, chunk, taken);
   if (request.computed_tokens > request.most_computed_tokens) {
     request.most_computed_tokens = request.computed_tokens;
     unserved_since_s_[static_cast<size_t>(request.service_class)] = now_s;
   }
-  cache_.commit(*request.sequence, request.computed_tokens);
   if (!chunk.decodes) blocked_.reset();  // waiting requests may share what was read
-  if (chunk.samples) {
-    outcome.sampled = true;
-    --request.pending_samples;
-    ++request.generated_tokens;
-    ++request.sequence_tokens;
-    request.state = RequestState::kDecoding;
-    cache_.append(*request.sequence, std::span(&token, 1));
-    count_token(request, now_s);
-    if (request.on_turn && request.turn_ends_s == kNeverS) {
-      request.turn_ends_s = now_s + options_.aging_s / 8;
-    }
-  }
+  if (outcome.sampled) count_tokens(request, taken.size(), now_s);
   const bool exhausted = request.generated_tokens >= request.max_new_tokens;
-  if (exhausted && (chunk.samples || request.computed_tokens == request.sequence_tokens)) {
+  if (exhausted && (outcome.sampled || request.computed_tokens == request.sequence_tokens)) {
     end(request.id, EndReason::kLength, now_s);
   } else if (options_.window_tokens != 0 && options_.stop_at_window &&
              request.sequence_tokens > options_.window_tokens) {
     end(request.id, EndReason::kWindow, now_s);
   }
   outcome.ended = request.ended();
-  return true;
 }
 
-std::vector<ChunkOutcome> Scheduler::commit(uint64_t plan_id, std::span<const uint32_t> sampled,
+std::vector<ChunkOutcome> Scheduler::commit(uint64_t plan_id,
+                                            std::span<const std::span<const uint32_t>> taken,
                                             double now_s, double seconds) {
   PUMICE_CHECK(!outstanding_.empty() && outstanding_.front().id == plan_id,
                "steps are committed in the order they were planned");
   const OpenStep open = std::move(outstanding_.front());
   outstanding_.pop_front();
+  PUMICE_CHECK(taken.size() == open.chunks.size(), "tokens for each chunk, or none");
   std::vector<ChunkOutcome> outcomes(open.chunks.size());
-  size_t n_sampled = 0;
   for (size_t i = 0; i < open.chunks.size(); ++i) {
-    uint32_t token = 0;
-    if (open.chunks[i].chunk.samples) {
-      PUMICE_CHECK(n_sampled < sampled.size(), "a token for each sampling chunk");
-      token = sampled[n_sampled++];
-    }
-    commit_chunk(open.chunks[i], token, now_s, outcomes[i]);
+    commit_chunk(open.chunks[i], taken[i], now_s, outcomes[i]);
   }
   ++telemetry_.steps;
   if (seconds > 0) {
@@ -411,6 +443,10 @@ bool Scheduler::counts_in_part(uint64_t plan_id) const {
   return std::ranges::any_of(open_step(plan_id).chunks, chunk_counts);
 }
 
+bool Scheduler::counts(uint64_t plan_id, size_t chunk) const {
+  return chunk_counts(open_step(plan_id).chunks[chunk]);
+}
+
 void Scheduler::rollback(uint64_t plan_id) {
   while (!outstanding_.empty() && outstanding_.back().id >= plan_id) {
     const OpenStep open = std::move(outstanding_.back());
@@ -422,7 +458,7 @@ void Scheduler::rollback(uint64_t plan_id) {
       request.scheduled_tokens = it->chunk.first_position;
       request.due_s = it->due_s;
       request.turn = it->turn;
-      request.pending_samples -= it->chunk.samples ? 1 : 0;
+      request.pending_samples -= it->chunk.n_samples;
       if (!it->chunk.decodes) --request.prefill_iterations;
       cache_.unplan(*request.sequence, request.scheduled_tokens);
       // A prompt's blocks were taken when it started or are its next chunk's, a decoding row's with

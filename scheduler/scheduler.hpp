@@ -41,10 +41,13 @@ struct StepChunk {
   uint32_t slot = 0;  ///< the request's
   uint32_t first_position = 0;
   uint32_t n_tokens = 0;
-  /// The chunk ends with the last known token: a next token is sampled.
-  bool samples = false;
-  /// A row that only samples the next token. Its token may be known to the device alone.
+  /// Of its last rows, each samples the token that follows it: one row where the chunk ends with
+  /// the last known token; with a draft that row and those of the draft behind it.
+  uint32_t n_samples = 0;
+  /// Rows that only sample next tokens. The token of a single one may be known to the device alone.
   bool decodes = false;
+
+  uint32_t n_draft() const { return n_samples > 0 ? n_samples - 1 : 0; }
 };
 
 /// The work of one step: plain data. Decoding requests come first.
@@ -82,13 +85,16 @@ struct SchedulerOptions {
   double aging_s = 60;
   /// Whether a request that has filled its window ends; otherwise it waits for `restart`.
   bool stop_at_window = true;
+  /// Rows of logits in a step at most, beside one for each request: for drafts, and for prompts all
+  /// rows of which have logits.
+  uint32_t spare_logit_rows = 0;
 };
 
 /// What became of a chunk of a committed step.
 struct ChunkOutcome {
   RequestId request = 0;
   bool counts = false;   ///< false: the request had ended, or had to start again
-  bool sampled = false;  ///< it counts, and brought a token
+  bool sampled = false;  ///< it counts, and brought tokens
   bool ended = false;    ///< this was the request's last
 };
 
@@ -138,6 +144,16 @@ class Scheduler {
   std::span<const BlockId> blocks(RequestId id, uint32_t group = 0) const;
   BlockId state(RequestId id, uint32_t group, uint32_t position) const;
 
+  // ---- drafts: tokens that may follow the known ones
+
+  /// How many tokens of a draft could be verified beside the next row of a request; 0 also while it
+  /// reads its prompt, and while a token is being sampled: what follows that is not known.
+  uint32_t most_draft(RequestId id) const;
+  /// Behind the request's next row these are verified, as many as fit into its step: each is a row
+  /// that samples too, and `commit` says how many of their tokens count. They take no blocks from
+  /// others. Holds until the request gets a token or stops running.
+  void draft(RequestId id, uint32_t n_tokens);
+
   // ---- steps
 
   static constexpr size_t kMaxOutstanding = 2;  ///< planned and not committed
@@ -153,10 +169,14 @@ class Scheduler {
   /// again.
   bool finish_transfers(const StepPlan& plan, const TransferFailures& failures = {});
 
-  /// The oldest open step ran in `seconds` (NaN: not measured). `sampled`: the tokens of its
-  /// sampling chunks, in order. Outcomes are those of its chunks, in order.
-  std::vector<ChunkOutcome> commit(uint64_t plan_id, std::span<const uint32_t> sampled,
-                                   double now_s, double seconds);
+  /// The oldest open step ran in `seconds` (NaN: not measured). `taken`: for each of its chunks, in
+  /// order, the tokens that its request goes on with: of what its last n_samples rows sampled the
+  /// first one at least, and any number of those behind. Rows whose tokens are not taken did not
+  /// run: they are computed again, and where states are kept at ends of steps only, with them the
+  /// whole chunk. Outcomes are those of the chunks, in order.
+  std::vector<ChunkOutcome> commit(uint64_t plan_id,
+                                   std::span<const std::span<const uint32_t>> taken, double now_s,
+                                   double seconds);
 
   /// This open step and those planned after it did not run, or not to their end: undo them.
   /// Requests that they started wait again; those preempted to make room still wait.
@@ -178,6 +198,8 @@ class Scheduler {
   bool counts(uint64_t plan_id) const;
   /// Whether any of it would.
   bool counts_in_part(uint64_t plan_id) const;
+  /// Whether that chunk of it would.
+  bool counts(uint64_t plan_id, size_t chunk) const;
 
   size_t outstanding() const { return outstanding_.size(); }
 
@@ -237,6 +259,7 @@ class Scheduler {
     std::vector<OpenChunk> chunks;
     std::vector<std::pair<Request*, uint32_t>> started;  // with their epochs
     StepShape shape;
+    uint32_t spare_logit_rows = 0;  // that are left
   };
   using WaitingQueue = std::set<Request*, ServedBefore>;
   const OpenStep& open_step(uint64_t plan_id) const;
@@ -266,9 +289,11 @@ class Scheduler {
   const Request* first_prompt() const;
   uint32_t left_to(const Request& prompt, const Request& row) const;
   double most_seconds(const StepPlan& plan, double now_s) const;
-  uint32_t prefill_tokens(const Request& request, const StepPlan& plan, double most_s);
+  uint32_t prefill_tokens(const Request& request, const StepPlan& plan, const OpenStep& open,
+                          double most_s);
   void add_chunk(Request& request, uint32_t n_tokens, bool decodes, double now_s, StepPlan& plan,
                  OpenStep& open);
+  uint32_t draft_rows(const Request& request, uint32_t most);
   bool make_room(Request& request, uint32_t end, StepPlan& plan);
   void hold_room(StepPlan& plan);
   bool wants_token(const Request& request) const;
@@ -279,7 +304,10 @@ class Scheduler {
   void suspend(Request& request);
   void preempt(Request& request, StepPlan& plan);
   Request* worst_unplanned(const Request* spare) const;
-  bool commit_chunk(const OpenChunk& open, uint32_t token, double now_s, ChunkOutcome& outcome);
+  void commit_chunk(const OpenChunk& open, std::span<const uint32_t> taken, double now_s,
+                    ChunkOutcome& outcome);
+  void keep_rows(Request& request, const StepChunk& chunk, std::span<const uint32_t> taken);
+  void count_tokens(Request& request, size_t n, double now_s);
   void count_token(Request& request, double now_s);
   void close(const OpenStep& open);
   uint32_t blocks_for(uint64_t n_tokens) const;

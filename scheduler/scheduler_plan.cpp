@@ -19,6 +19,8 @@ bool Scheduler::wants_token(const Request& request) const {
 
 bool Scheduler::can_decode(const Request& request) const {
   if (request.pending_samples > 0 && !request.runs_ahead) return false;
+  if (request.pending_samples > 1)
+    return false;  // a draft: which of its tokens follow is not known
   return wants_token(request);
 }
 
@@ -43,13 +45,39 @@ bool Scheduler::make_room(Request& request, uint32_t end, StepPlan& plan) {
   }
 }
 
+uint32_t Scheduler::most_draft(RequestId id) const {
+  const Request& request = *requests_.at(id);
+  // Who wants its tokens slowly has no use for many at once.
+  if (request.pending_samples > 0 || request.token_s > 0 || !wants_token(request)) return 0;
+  uint32_t most =
+      std::min(options_.spare_logit_rows, request.max_new_tokens - request.generated_tokens - 1);
+  if (options_.window_tokens != 0) {
+    most = std::min(most, options_.window_tokens - request.scheduled_tokens - 1);
+  }
+  return std::min(most, options_.token_budget - 1);
+}
+
+void Scheduler::draft(RequestId id, uint32_t n_tokens) {
+  requests_.at(id)->draft_tokens = std::min(n_tokens, most_draft(id));
+}
+
+/// Rows of its draft that the next row of a request may have behind it, which has its own blocks.
+uint32_t Scheduler::draft_rows(const Request& request, uint32_t most) {
+  const uint32_t n_rows = std::min({request.draft_tokens, most, most_draft(request.id)});
+  if (n_rows == 0) return 0;
+  const uint32_t first = request.scheduled_tokens + 1;
+  if (cache_.reserve(*request.sequence, first + n_rows).ok()) return n_rows;
+  return std::min(n_rows, cache_.reserved_tokens(*request.sequence) - first);
+}
+
 void Scheduler::add_chunk(Request& request, uint32_t n_tokens, bool decodes, double now_s,
                           StepPlan& plan, OpenStep& open) {
   const uint32_t first = request.scheduled_tokens;
   const uint32_t end = first + n_tokens;
   const bool samples = end == request.known_tokens() &&
                        request.generated_tokens + request.pending_samples < request.max_new_tokens;
-  const StepChunk chunk{request.id, *request.slot, first, n_tokens, samples, decodes};
+  const uint32_t n_samples = decodes ? n_tokens : samples ? 1 : 0;
+  const StepChunk chunk{request.id, *request.slot, first, n_tokens, n_samples, decodes};
   // Of prompts that are equals the first in a step has its turn; what it leaves of the budget may
   // be next to nothing, and costs the others none.
   const bool is_next = !decodes && !open.chunks.empty() && !open.chunks.back().chunk.decodes &&
@@ -58,17 +86,20 @@ void Scheduler::add_chunk(Request& request, uint32_t n_tokens, bool decodes, dou
   plan.chunks.push_back(chunk);
   open.chunks.push_back({&request, request.epoch, request.due_s, request.turn, chunk});
   // One token's time may be made up for, since polls come late as often as not.
-  if (samples) request.due_s = std::max(request.due_s, now_s - request.token_s) + request.token_s;
+  if (n_samples > 0)
+    request.due_s = std::max(request.due_s, now_s - request.token_s) + request.token_s;
   if (decodes) {
-    plan.shape.add_decode(first);
+    for (uint32_t i = 0; i < n_tokens; ++i) plan.shape.add_decode(first + i);
+    open.spare_logit_rows -= n_tokens - 1;
   } else {
     plan.shape.add_prefill(first, n_tokens);
     ++request.prefill_iterations;
+    if (request.has_prompt_logits) open.spare_logit_rows -= n_tokens - 1;
     telemetry_.chunk_tokens.add(n_tokens);
   }
   cache_.plan(*request.sequence, end);
   request.scheduled_tokens = end;
-  request.pending_samples += samples ? 1 : 0;
+  request.pending_samples += n_samples;
   request.last_planned = next_plan_;
   if (!is_next) request.turn = next_turn_++;
 }
@@ -123,7 +154,8 @@ void Scheduler::plan_decodes(StepPlan& plan, OpenStep& open, double now_s) {
   if (n_wanted > options_.token_budget) std::ranges::sort(rows, TurnBefore{});
   const Request* prompt = first_prompt();
   uint32_t left = options_.token_budget;
-  for (Request* request : rows) {
+  for (size_t row = 0; row < rows.size(); ++row) {
+    Request* request = rows[row];
     const auto own = static_cast<size_t>(request->service_class);
     uint32_t to_others = 0;
     for (size_t i = 0; i < kServiceClasses; ++i) {
@@ -137,8 +169,12 @@ void Scheduler::plan_decodes(StepPlan& plan, OpenStep& open, double now_s) {
         !make_room(*request, request->scheduled_tokens + 1, plan)) {
       continue;
     }
-    add_chunk(*request, 1, true, now_s, plan, open);
-    --left;
+    // A draft takes no row that others could have.
+    const auto rows_behind = static_cast<uint32_t>(rows.size() - row - 1);
+    const uint32_t spare = left - std::min(left, 1 + to_others + rows_behind);
+    const uint32_t n_draft = draft_rows(*request, std::min(spare, open.spare_logit_rows));
+    add_chunk(*request, 1 + n_draft, true, now_s, plan, open);
+    left -= 1 + n_draft;
     reserved[own] -= reserved[own] > 0 ? 1 : 0;
   }
 }
@@ -157,13 +193,15 @@ double Scheduler::most_seconds(const StepPlan& plan, double now_s) const {
 
 /// How far the next chunk of a prompt goes: as the budget and the objective allow, to a block's
 /// edge if that is progress.
-uint32_t Scheduler::prefill_tokens(const Request& request, const StepPlan& plan, double most_s) {
+uint32_t Scheduler::prefill_tokens(const Request& request, const StepPlan& plan,
+                                   const OpenStep& open, double most_s) {
   const uint32_t block_tokens = cache_.options().block_tokens;
   const uint32_t first = request.scheduled_tokens;
   const uint32_t left = request.sequence_tokens - first;
   const uint32_t used = plan.n_tokens();
   uint32_t most = std::min({left, options_.chunk_tokens, options_.token_budget - used});
   if (most == 0) return 0;
+  if (request.has_prompt_logits && open.spare_logit_rows < most) most = 1 + open.spare_logit_rows;
   if (most_s < kNeverS) {
     const uint32_t smallest = std::min(most, block_tokens - first % block_tokens);
     uint32_t within =
@@ -188,7 +226,7 @@ uint32_t Scheduler::prefill_tokens(const Request& request, const StepPlan& plan,
 /// False: nothing is left of the budget.
 bool Scheduler::plan_prefill(Request& request, double most_s, StepPlan& plan, OpenStep& open,
                              double now_s) {
-  uint32_t n_tokens = prefill_tokens(request, plan, most_s);
+  uint32_t n_tokens = prefill_tokens(request, plan, open, most_s);
   if (n_tokens == 0) return false;
   const uint32_t first = request.scheduled_tokens;
   if (!cache_.reserve(*request.sequence, first + n_tokens).ok()) {
@@ -307,6 +345,7 @@ StepPlan Scheduler::plan_step(double now_s) {
   StepPlan plan;
   OpenStep open;
   plan.id = open.id = next_plan_;
+  open.spare_logit_rows = options_.spare_logit_rows;
   expire(plan, now_s);
   fail_unfitting(plan, now_s);
   give_turns(now_s);

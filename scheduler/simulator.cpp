@@ -9,16 +9,14 @@
 namespace pumice {
 namespace {
 
-/// Tokens of a step's sampling chunks; in a keyed cache their values mean nothing.
-size_t n_samples(const StepPlan& plan) {
-  return static_cast<size_t>(std::ranges::count_if(plan.chunks, &StepChunk::samples));
-}
+/// In a keyed cache the values of tokens mean nothing.
+constexpr uint32_t kAnyToken[] = {0};
 
 struct VirtualRun {
   Scheduler scheduler;
   StepCost device;
   double now = 0;
-  std::vector<uint32_t> sampled = {};
+  std::vector<std::span<const uint32_t>> taken = {};
 
   /// Run one step; false when there was nothing to run.
   bool step(std::vector<ChunkOutcome>& outcomes) {
@@ -27,8 +25,11 @@ struct VirtualRun {
     if (plan.empty()) return false;
     const double seconds = device.seconds(plan.shape);
     now += seconds;
-    sampled.assign(n_samples(plan), 0);
-    outcomes = scheduler.commit(plan.id, sampled, now, seconds);
+    taken.clear();
+    for (const StepChunk& chunk : plan.chunks) {
+      taken.push_back(std::span(kAnyToken).first(chunk.n_samples));
+    }
+    outcomes = scheduler.commit(plan.id, taken, now, seconds);
     return true;
   }
 };

@@ -3,11 +3,13 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdlib>
 #include <filesystem>
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,8 +19,7 @@
 #include "base/output_file.hpp"
 #include "base/path.hpp"
 #include "base/printable.hpp"
-#include "host/recovery.hpp"
-#include "models/vocabulary_loader.hpp"
+#include "host/host.hpp"
 #include "text/conversation.hpp"
 #include "tools/command.hpp"
 #include "tools/flag_values.hpp"
@@ -41,7 +42,9 @@ constexpr std::string_view kHelp =
     "/retry             answer the last message again, with another seed (also /regen)\n"
     "/undo              take back the last message and its answer\n"
     "/clear             start a new conversation; the system prompt stays\n"
-    "/save FILE         write the conversation as JSON; other files are never overwritten\n"
+    "/save FILE         write the conversation as JSON, and beside it, as FILE.kv, what the model "
+    "has\n"
+    "                   computed of it; other files are never overwritten\n"
     "/load FILE         continue a saved conversation\n"
     "/stats             what was computed and reused, and how fast\n"
     "/exit              leave (also /bye, /quit and Ctrl-D)\n"
@@ -53,6 +56,8 @@ constexpr std::string_view kHelp =
 constexpr std::string_view kFence = "\"\"\"";
 constexpr size_t kMostDescriptionBytes = 300;
 constexpr size_t kMostPathBytes = 300;
+/// Behind the name of a saved conversation: its keys and values (Host::save).
+constexpr std::string_view kStateSuffix = ".kv";
 
 struct ChatOptions {
   ModelOptions model;
@@ -128,23 +133,20 @@ class Chat {
   static Status run(ChatOptions options);
 
  private:
-  Chat(ChatOptions options, std::shared_ptr<const Tokenizer> tokenizer, ChatFormat format)
+  Chat(ChatOptions options, host::ModelTexts texts)
       : options_(std::move(options)),
-        tokenizer_(std::move(tokenizer)),
-        format_(std::move(format)),
-        lines_(options_.no_history ? std::filesystem::path() : history_file()) {
-    conversation_.set_system(options_.system, options_.trust_special);
-  }
+        texts_(std::move(texts)),
+        lines_(options_.no_history ? std::filesystem::path() : history_file()) {}
 
   Status open(const GgufFile& file, const Logger& logger);
   void greet(const GgufFile& file) const;
   Status converse();
   std::optional<std::string> read_message();
   Status handle(const std::string& message);
-  Status ask(std::string question);
-  Status answer();
-  Result<Generation> generate_answer(FittedPrompt prompt);
-  void report(const Generation& generation, size_t n_forgotten) const;
+  Status answer(host::RequestInput input);
+  Result<host::Submitted> submit(host::RequestInput input);
+  Result<Generation> print_answer(const host::Submitted& request);
+  void report(const Generation& generation) const;
   Status command(const std::string& line);
   Status retry();
   Status undo();
@@ -153,18 +155,21 @@ class Chat {
   void print_sampling() const;
   Status save(const std::string& path);
   Status load(const std::string& path);
+  Status save_state(const std::string& path, bool replaces);
+  Status load_state(const std::string& path, const Conversation& saved);
   void print_totals() const;
-  uint32_t window() const { return engine_->options().context_tokens; }
-  bool forgets() const { return options_.serving.overflow != "stop"; }
+  uint32_t window() const { return host_->window_tokens(); }
+  /// What was said. No request is under way between two commands, so that both succeed.
+  Conversation conversation() const { return host_->conversation(conversation_).value(); }
+  Status change_to(Conversation conversation) {
+    return host_->set_conversation(conversation_, std::move(conversation));
+  }
 
   ChatOptions options_;
-  std::shared_ptr<const Tokenizer> tokenizer_;
-  ChatFormat format_;
-  Conversation conversation_;
-  std::string file_;        // which holds what this conversation was, as /save writes it
-  size_t n_forgotten_ = 0;  // of the last prompt
-  std::optional<host::Recovery> recovery_;
-  std::unique_ptr<Engine> engine_;
+  host::ModelTexts texts_;
+  std::unique_ptr<host::Host> host_;
+  host::ConversationId conversation_ = host::ConversationId::kNone;
+  std::string file_;  // which holds what this conversation was, as /save writes it
   LineReader lines_;
   bool left_ = false;
 };
@@ -180,16 +185,20 @@ Status Chat::open(const GgufFile& file, const Logger& logger) {
   if (engine_options.overflow == OverflowPolicy::kTruncateOldest) {
     engine_options.overflow = OverflowPolicy::kStop;
   }
-  PUMICE_TRY(OpenEngine open, open_for_prompts(options_.model, file, logger, engine_options));
-  recovery_.emplace(std::move(open.opened), file);
-  engine_ = std::move(open.engine);
-  return {};
+  PUMICE_TRY(host_, open_host(options_.model, file, texts_, logger,
+                              {.engine = engine_options,
+                               .prompts = Prompts::kSeveral,
+                               .forgets_messages = options_.serving.overflow != "stop"}));
+  PUMICE_TRY(conversation_, host_->open_conversation());
+  Conversation said;
+  said.set_system(options_.system, options_.trust_special);
+  return change_to(std::move(said));
 }
 
 void Chat::greet(const GgufFile& file) const {
-  const std::string name = recovery_->opened().model->program.name;
+  const std::string name = host_->model().opened().model->program.name;
   const std::string shown = printable(name.empty() ? options_.model.model : name);
-  if (format_.is_plain()) {
+  if ((*texts_.format)->is_plain()) {
     const auto description = file.get_or<std::string_view>("general.description", "");
     print_notice(
         "{} has no chat template, so it is not a chat model: it only continues the text "
@@ -252,7 +261,10 @@ Status Chat::converse() {
 /// goes wrong is said, and the next message is read.
 Status Chat::handle(const std::string& message) {
   if (message.find_first_not_of(" \t\r\n") == std::string::npos) return {};
-  const Status status = message.starts_with('/') ? command(message) : ask(message);
+  const Status status = message.starts_with('/')
+                            ? command(message)
+                            : answer({.messages = {{.role = "user", .content = message}},
+                                      .special = options_.trust_special});
   if (status.ok() || status.error().code == ErrorCode::kDeviceLost ||
       status.error().code == ErrorCode::kCancelled || !finish_output().ok()) {
     return status;
@@ -261,31 +273,11 @@ Status Chat::handle(const std::string& message) {
   return {};
 }
 
-Status Chat::ask(std::string question) {
-  const Conversation before = conversation_;
-  conversation_.ask(std::move(question), options_.trust_special);
-  Status status = answer();
-  if (!status.ok()) conversation_ = before;
-  return status;
-}
-
-Status Chat::answer() {
-  const uint32_t room = window() - std::max(window() / 4, 1u);  // the rest is the answer's
-  Result<FittedPrompt> prompt =
-      fit_prompt(conversation_, format_, *tokenizer_,
-                 {.max_tokens = room, .forget = forgets(), .n_forgotten = n_forgotten_});
-  if (!prompt.ok() && prompt.error().code == ErrorCode::kDoesNotFit) {
-    return make_error(ErrorCode::kDoesNotFit,
-                      "{} (it may have {} of {} tokens; the rest is kept for the answer); make "
-                      "room with /undo or /clear, or start with a larger -c",
-                      prompt.error().message, room, window());
-  }
-  PUMICE_TRY(FittedPrompt fitted, std::move(prompt));
-  n_forgotten_ = fitted.n_forgotten;
-  const std::string opening = ReasoningSplitter::is_open(fitted.text) ? "<think>\n" : "";
-  PUMICE_TRY(const Generation generation, generate_answer(std::move(fitted)));
-  conversation_.answer(opening + generation.text);
-  report(generation, n_forgotten_);
+/// To what is asked, or to the last question of the conversation, which else stays as it was.
+Status Chat::answer(host::RequestInput input) {
+  PUMICE_TRY(const host::Submitted request, submit(std::move(input)));
+  PUMICE_TRY(const Generation generation, print_answer(request));
+  report(generation);
   if (!generation.interrupted) return {};
   if (!lines_.interactive() || !InterruptGuard::forgive()) {
     return make_error(ErrorCode::kCancelled, "interrupted");
@@ -293,41 +285,49 @@ Status Chat::answer() {
   return {};
 }
 
-Result<Generation> Chat::generate_answer(FittedPrompt prompt) {
-  AnswerPrinter printer(ReasoningSplitter::is_open(prompt.text), options_.hide_reasoning);
-  const auto n_prompt = static_cast<uint32_t>(prompt.tokens.size());
-  const bool shifts = engine_->options().overflow == OverflowPolicy::kShift;
-  const uint32_t most = shifts ? 16 * window() : window() - n_prompt;
+Result<host::Submitted> Chat::submit(host::RequestInput input) {
+  const bool shifts = host_->engine().options().overflow == OverflowPolicy::kShift;
+  const uint32_t most = 16 * window();  // where the context is never full
+  const uint32_t wanted = options_.n_predict;
+  input.max_new_tokens = !shifts ? wanted : wanted == 0 ? most : std::min(wanted, most);
+  input.within_window = !shifts;
+  input.answer_room_tokens = std::max(window() / 4, 1u);
+  input.sampling = options_.generation.sampler;
+  input.stops = options_.generation.stop_strings;
+  input.ignore_end = options_.generation.ignore_eos;
+  const uint32_t room = window() - input.answer_room_tokens;
+  Result<host::Submitted> submitted = host_->submit(conversation_, std::move(input));
+  if (submitted.ok() || submitted.error().code != ErrorCode::kDoesNotFit) return submitted;
+  return make_error(ErrorCode::kDoesNotFit,
+                    "{} (it may have {} of {} tokens; the rest is kept for the answer); make "
+                    "room with /undo or /clear, or start with a larger -c",
+                    submitted.error().message, room, window());
+}
+
+Result<Generation> Chat::print_answer(const host::Submitted& request) {
+  AnswerPrinter printer(request.begins_reasoning, options_.hide_reasoning);
   const EchoOff quiet;
   Status printed;
   const auto sink = [&](std::string_view text) {
     printed = printer.print(text);
     return printed.ok();
   };
-  Result<Generation> generation = generate(
-      *engine_,
-      {.prompt = std::move(prompt.tokens),
-       .max_new_tokens = options_.n_predict == 0 ? most : std::min(options_.n_predict, most),
-       .sampling = options_.generation.sampler,
-       .tokenizer = tokenizer_,
-       .ignore_end = options_.generation.ignore_eos,
-       .stop_strings = options_.generation.stop_strings},
-      sink, recover_by(*recovery_, *engine_));
+  Result<Generation> generation = follow(*host_, request, sink);
   PUMICE_TRY_STATUS(printed);
   if (generation.ok() || printer.has_printed()) PUMICE_TRY_STATUS(printer.finish());
   return generation;
 }
 
-void Chat::report(const Generation& generation, size_t n_forgotten) const {
+void Chat::report(const Generation& generation) const {
   const Timings& t = generation.timings;
   const size_t n_context = t.prompt_tokens + t.new_tokens;
   print_notice(
       "[{}, {:.1f} tok/s; prompt {}, {} of it reused, {:.0f} ms; {} of {} in the context]\n",
       counted(t.new_tokens, "token"), t.decode_rate(), t.prompt_tokens, t.cached_tokens, t.ttft_ms,
       std::min<size_t>(n_context, window()), window());
-  if (n_forgotten > 0) {
+  if (const size_t n = generation.n_forgotten; n > 0) {
     print_notice("[the context is full: the model no longer sees the first {}]\n",
-                 n_forgotten == 1 ? std::string("exchange") : counted(n_forgotten, "exchange"));
+                 n == 1 ? std::string("exchange") : counted(n, "exchange"));
   }
   if (generation.interrupted) {
     print_notice("[stopped; /retry answers again, /undo takes the message back]\n");
@@ -369,43 +369,46 @@ Status Chat::command(const std::string& line) {
     return {};
   }
   if (name == "clear") {
-    conversation_.clear();
+    Conversation said = conversation();
+    said.clear();
     file_.clear();
     print_message("(new conversation)\n");
-    return {};
+    return change_to(std::move(said));
   }
   return make_error(ErrorCode::kInvalidArgument, "/{}: no such command; /help lists them",
                     printable(name));
 }
 
 Status Chat::undo() {
-  if (!conversation_.undo()) {
-    return make_error(ErrorCode::kInvalidArgument, "/undo: nothing to undo");
-  }
-  print_message("(taken back; {} left)\n", counted(conversation_.n_said(), "message"));
-  return {};
+  Conversation said = conversation();
+  if (!said.undo()) return make_error(ErrorCode::kInvalidArgument, "/undo: nothing to undo");
+  print_message("(taken back; {} left)\n", counted(said.n_said(), "message"));
+  return change_to(std::move(said));
 }
 
 Status Chat::retry() {
-  const Conversation before = conversation_;
-  if (!conversation_.take_back_answer()) {
+  const Conversation before = conversation();
+  Conversation said = before;
+  if (!said.take_back_answer()) {
     return make_error(ErrorCode::kInvalidArgument, "/retry: nothing to answer again");
   }
   ++options_.generation.sampler.seed;
-  Status status = answer();
-  if (!status.ok()) conversation_ = before;
+  PUMICE_TRY_STATUS(change_to(std::move(said)));
+  Status status = answer({});
+  if (!status.ok()) PUMICE_TRY_STATUS(change_to(before));
   return status;
 }
 
 Status Chat::set_system(std::string text) {
+  Conversation said = conversation();
   if (text.empty()) {
-    const std::string system = conversation_.system();
+    const std::string system = said.system();
     print_message("{}\n", system.empty() ? "(no system prompt)" : system);
     return {};
   }
-  conversation_.set_system(text == "\"\"" ? "" : std::move(text), options_.trust_special);
+  said.set_system(text == "\"\"" ? "" : std::move(text), options_.trust_special);
   print_notice("(applies from the next message on; /clear starts a new conversation with it)\n");
-  return {};
+  return change_to(std::move(said));
 }
 
 /// The flags of the command line, without their dashes.
@@ -440,7 +443,7 @@ Status Chat::set(const std::string& words) {
     return make_error(ErrorCode::kInvalidArgument, "/set {}: '{}' is not a value for it", name,
                       printable(value));
   }
-  const Status valid = changed.complete(tokenizer_->vocabulary());
+  const Status valid = changed.complete(texts_.tokenizer->vocabulary());
   if (!valid.ok()) {
     return make_error(valid.error().code, "/set {}: {}", name, valid.error().message);
   }
@@ -465,7 +468,7 @@ Status Chat::save(const std::string& path) {
   }
   using Existing = OutputFile::Existing;
   Result<OutputFile> created =
-      OutputFile::create(from_utf8(path), path == file_ ? Existing::kReplace : Existing::kRefuse);
+      OutputFile::create(path, path == file_ ? Existing::kReplace : Existing::kRefuse);
   if (!created.ok() && created.error().code == ErrorCode::kInvalidArgument) {
     return make_error(created.error().code,
                       "{}; /save replaces only a file that /save wrote and this chat loaded or "
@@ -473,11 +476,48 @@ Status Chat::save(const std::string& path) {
                       created.error().message);
   }
   PUMICE_TRY(OutputFile file, std::move(created));
-  PUMICE_TRY_STATUS(file.write(conversation_.to_json()));
+  const Conversation said = conversation();
+  PUMICE_TRY_STATUS(file.write(said.to_json()));
   PUMICE_TRY_STATUS(file.finish());
-  file_ = path;
-  print_message("({} saved to {})\n", counted(conversation_.n_said(), "message"),
+  print_message("({} saved to {})\n", counted(said.n_said(), "message"),
                 printable(path, kMostPathBytes));
+  const bool replaces = std::exchange(file_, path) == path;
+  const Status kept = save_state(path + std::string(kStateSuffix), replaces);
+  if (!kept.ok()) {
+    print_notice("(what the model has computed of it is not kept: {})\n", kept.error().message);
+  }
+  return {};
+}
+
+/// What a conversation that was loaded, or taken back in part, has not been computed here as one
+/// piece: nothing is saved of it then.
+Status Chat::save_state(const std::string& path, bool replaces) {
+  PUMICE_TRY(const std::vector<TokenId> tokens, host_->conversation_tokens(conversation_));
+  if (tokens.empty()) return {};
+  using Existing = OutputFile::Existing;
+  PUMICE_TRY(OutputFile file,
+             OutputFile::create(path, replaces ? Existing::kReplace : Existing::kRefuse));
+  PUMICE_TRY(const std::span<const std::byte> bytes, host_->save(conversation_));
+  PUMICE_TRY_STATUS(file.write(bytes));
+  return file.finish();
+}
+
+/// The conversation goes on as the saved one, if the file has that.
+Status Chat::load_state(const std::string& path, const Conversation& saved) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return {};
+  PUMICE_TRY(const std::string bytes, read_text_file(path));
+  const Result<host::Restored> restored = host_->restore(std::as_bytes(std::span(bytes)));
+  if (!restored.ok()) {
+    return make_error(restored.error().code, "{}: {}", path, restored.error().message);
+  }
+  PUMICE_TRY(const Conversation said, host_->conversation(restored->id));
+  const bool is_same = said.messages() == saved.messages();
+  PUMICE_TRY_STATUS(host_->close_conversation(is_same ? std::exchange(conversation_, restored->id)
+                                                      : restored->id));
+  if (!is_same) return make_error(ErrorCode::kBadFile, "{} belongs to other messages", path);
+  print_message("({} of it need not be computed again)\n",
+                counted(restored->state_tokens, "token"));
   return {};
 }
 
@@ -485,48 +525,49 @@ Status Chat::load(const std::string& path) {
   if (path.empty()) {
     return make_error(ErrorCode::kInvalidArgument, "/load: give a file name: /load FILE");
   }
-  PUMICE_TRY(const std::string text, read_text_file(from_utf8(path)));
+  PUMICE_TRY(const std::string text, read_text_file(path));
   Result<Conversation> loaded = Conversation::parse(text, options_.trust_special);
   if (!loaded.ok()) {
     return make_error(loaded.error().code, "{}: {}", path, loaded.error().message);
   }
-  const Conversation before = std::exchange(conversation_, std::move(loaded).value());
-  const bool is_whole = conversation_.to_json() == text;  // nothing is lost where it is replaced
-  print_message("({} from {})\n", counted(conversation_.n_said(), "message"),
+  const Conversation before = conversation();
+  const bool is_whole = loaded->to_json() == text;  // nothing is lost where it is replaced
+  PUMICE_TRY_STATUS(change_to(*loaded));
+  print_message("({} from {})\n", counted(loaded->n_said(), "message"),
                 printable(path, kMostPathBytes));
-  if (conversation_.awaits_answer()) {
+  if (loaded->awaits_answer()) {
     print_message("(the last one has no answer yet)\n");
-    const Status status = answer();
+    const Status status = answer({});
     const bool is_stopped = !status.ok() && status.error().code == ErrorCode::kCancelled;
-    if (!status.ok() && !is_stopped) conversation_ = before;
+    if (!status.ok() && !is_stopped) PUMICE_TRY_STATUS(change_to(before));
     PUMICE_TRY_STATUS(status);
+  } else {
+    const Status restored = load_state(path + std::string(kStateSuffix), *loaded);
+    if (!restored.ok()) {
+      print_notice("(what was computed of it cannot be used: {})\n", restored.error().message);
+    }
   }
   file_ = is_whole ? path : "";
   return {};
 }
 
 void Chat::print_totals() const {
-  print_message("{}\n", counted(conversation_.n_said(), "message"));
-  print_stats("text", *engine_);
+  print_message("{}\n", counted(conversation().n_said(), "message"));
+  print_stats("text", host_->engine());
 }
 
-Result<ChatFormat> format_of(const ChatOptions& options, const GgufFile& file,
-                             const Vocabulary& vocabulary) {
+Result<host::ModelTexts> texts_of(const ChatOptions& options, const GgufFile& file) {
   const bool from_file = !options.template_file.empty();
-  constexpr std::string_view kKey = "tokenizer.chat_template";
-  if (!from_file && file.find(kKey) == nullptr) return ChatFormat();
-  std::string source;
+  std::optional<std::string> chat_template;
   if (from_file) {
-    PUMICE_TRY(source, read_text_file(from_utf8(options.template_file)));
-  } else {
-    PUMICE_TRY(const std::string_view text, file.get<std::string_view>(kKey));
-    source = text;
+    PUMICE_TRY(chat_template, read_text_file(from_utf8(options.template_file)));
   }
-  Result<ChatFormat> format = ChatFormat::create(source, vocabulary);
-  if (format.ok()) return format;
-  return make_error(format.error().code, "{}: {}{}",
-                    from_file ? options.template_file : std::string(kKey), format.error().message,
-                    from_file ? "" : " (--chat-template FILE takes another)");
+  PUMICE_TRY(host::ModelTexts texts, host::ModelTexts::read(file, chat_template));
+  if (texts.format->ok()) return texts;
+  const Error& error = texts.format->error();
+  return make_error(error.code, "{}: {}{}",
+                    from_file ? options.template_file : std::string(host::kChatTemplateKey),
+                    error.message, from_file ? "" : " (--chat-template FILE takes another)");
 }
 
 Status Chat::run(ChatOptions options) {
@@ -539,17 +580,15 @@ Status Chat::run(ChatOptions options) {
   PUMICE_TRY_STATUS(check_not_an_input(from_utf8(options.serving.prompt_cache),
                                        std::vector{from_utf8(options.model.model)}));
   PUMICE_TRY(const GgufFile file, GgufFile::open(from_utf8(options.model.model)));
-  PUMICE_TRY(Tokenizer loaded, load_tokenizer(file));
-  const auto tokenizer = std::make_shared<const Tokenizer>(std::move(loaded));
-  PUMICE_TRY_STATUS(options.generation.complete(tokenizer->vocabulary()));
-  PUMICE_TRY(ChatFormat format, format_of(options, file, tokenizer->vocabulary()));
+  PUMICE_TRY(host::ModelTexts texts, texts_of(options, file));
+  PUMICE_TRY_STATUS(options.generation.complete(texts.tokenizer->vocabulary()));
   const std::string stats = options.serving.stats;
-  Chat chat(std::move(options), tokenizer, std::move(format));
+  Chat chat(std::move(options), std::move(texts));
   PUMICE_TRY_STATUS(chat.open(file, logger));
   chat.greet(file);
   Status status = chat.converse();
-  print_stats(stats, *chat.engine_);
-  chat.recovery_->opened().keep_for_next_run(*chat.engine_);
+  print_stats(stats, chat.host_->engine());
+  chat.host_->keep_for_next_run();
   return status;
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -18,18 +19,111 @@ double milliseconds_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-/// Ends a request however the call that made it returns.
-class RequestGuard {
+constexpr std::chrono::milliseconds kInterruptInterval(50);
+
+/// What comes of requests, put together.
+class Follower {
  public:
-  RequestGuard(Engine& engine, RequestId id) : engine_(engine), id_(id) {}
-  ~RequestGuard() { engine_.cancel(id_); }
-  RequestGuard(const RequestGuard&) = delete;
-  RequestGuard& operator=(const RequestGuard&) = delete;
+  Follower(host::Host& host, std::span<const host::Submitted> requests, const TextSink& sink)
+      : host_(host), requests_(requests), sink_(sink), bar_("reading the prompt") {
+    for (const host::Submitted& request : requests) {
+      generations_.emplace_back().timings.prompt_tokens = request.prompt_tokens;
+    }
+  }
+
+  Result<std::vector<Generation>> run();
 
  private:
-  Engine& engine_;
-  RequestId id_;
+  Status cancel();
+  void take_events();
+  void add(host::Event& event, size_t which);
+  bool finished() const { return n_finished_ == requests_.size(); }
+
+  host::Host& host_;
+  const std::span<const host::Submitted> requests_;
+  const TextSink& sink_;
+  ProgressBar bar_;
+  const Clock::time_point start_ = Clock::now();
+  std::vector<Generation> generations_;
+  Status status_;  // of a request that failed
+  size_t n_finished_ = 0;
+  bool listening_ = true;
 };
+
+Result<std::vector<Generation>> Follower::run() {
+  const InterruptGuard interrupt;
+  Status failed;  // of a step
+  while (!finished()) {
+    const bool gives_up = InterruptGuard::interrupted() || !listening_ || !failed.ok();
+    if (gives_up) PUMICE_TRY_STATUS(cancel());
+    const Status polled = host_.poll(Submitter::kNoBudget);
+    take_events();
+    if (finished()) break;
+    // Of a lost device the host knows when there is no more hope: then requests end.
+    if (failed.ok() && !polled.ok() && polled.error().code != ErrorCode::kDeviceLost) {
+      failed = polled;
+      continue;
+    }
+    if (!gives_up) PUMICE_TRY_STATUS(host_.wait(kInterruptInterval));
+  }
+  PUMICE_TRY_STATUS(failed);
+  PUMICE_TRY_STATUS(status_);
+  for (Generation& generation : generations_) {
+    generation.interrupted =
+        InterruptGuard::interrupted() && generation.report.end_reason == EndReason::kCancelled;
+    Timings& timings = generation.timings;
+    timings.cached_tokens = generation.report.cache.cached_tokens;
+    timings.truncated_tokens = generation.report.truncated_tokens;
+    timings.new_tokens = generation.tokens.size();
+  }
+  return std::move(generations_);
+}
+
+/// Those that have ended stay what they are, and are not known any more.
+Status Follower::cancel() {
+  for (const host::Submitted& request : requests_) {
+    const Status cancelled = host_.cancel(request.id);
+    if (!cancelled.ok() && cancelled.error().code != host::kNotFound) return cancelled;
+  }
+  return {};
+}
+
+void Follower::take_events() {
+  while (true) {
+    const Result<host::Event*> event = host_.next_event();
+    if (!event.ok() || *event == nullptr) return;
+    const auto which = std::ranges::find(requests_, (*event)->request, &host::Submitted::id);
+    if (which != requests_.end()) add(**event, static_cast<size_t>(which - requests_.begin()));
+  }
+}
+
+void Follower::add(host::Event& event, size_t which) {
+  Generation& generation = generations_[which];
+  Timings& timings = generation.timings;
+  const bool finished = event.kind == host::Event::Kind::kFinished;
+  if (finished) {
+    ++n_finished_;
+    if (!event.status.ok()) status_ = event.status;
+    generation.report = std::move(event.ending->report);
+    generation.n_forgotten = event.ending->n_forgotten;
+  }
+  if (event.token) {
+    if (timings.ttft_ms == 0) timings.ttft_ms = milliseconds_since(start_);
+    if (generation.report.end_reason != EndReason::kStop) {
+      timings.decode_ms = milliseconds_since(start_) - timings.ttft_ms;
+      generation.tokens.push_back(*event.token);
+      if (event.log_probs) generation.log_probs.push_back(*std::move(event.log_probs));
+    }
+  } else if (!finished && which == 0) {
+    bar_.update(event.computed_tokens, timings.prompt_tokens);
+  }
+  generation.text += event.text;
+  if (which == 0 && !event.text.empty() && listening_) listening_ = sink_(event.text);
+}
+
+nlohmann::json log_prob_json(TokenId token, float log_prob) {
+  return {{"token", token}, {"logprob", log_prob}};
+}
 
 }  // namespace
 
@@ -44,66 +138,29 @@ double Timings::decode_rate() const {
                                          : 0;
 }
 
-Recover recover_by(host::Recovery& recovery, Engine& engine) {
-  return [&recovery, &engine](const Error& loss) {
-    print_message("{}; opening it again\n", loss.message);
-    Engine* const lost = &engine;
-    return recovery.recover({&lost, 1});
-  };
+Result<Generation> follow(host::Host& host, const host::Submitted& request, const TextSink& sink) {
+  PUMICE_TRY(std::vector<Generation> generations, follow_all(host, {&request, 1}, sink));
+  return std::move(generations[0]);
 }
 
-Result<Generation> generate(Engine& engine, GenerationRequest request, const TextSink& sink,
-                            const Recover& recover) {
-  Generation generation;
-  Timings& timings = generation.timings;
-  timings.prompt_tokens = request.prompt.size();
-  const InterruptGuard interrupt;
-  ProgressBar bar("reading the prompt");
-  const auto start = Clock::now();
-  PUMICE_TRY(const RequestId id, engine.submit(std::move(request)));
-  const RequestGuard guard(engine, id);
-  bool listening = true;
-  const auto add_text = [&](const std::string& text) {
-    generation.text += text;
-    if (!text.empty()) listening = sink(text);
-  };
-  bool finished = false;
-  while (!finished && listening) {
-    if (InterruptGuard::interrupted()) {
-      generation.interrupted = true;
-      break;
+Result<std::vector<Generation>> follow_all(host::Host& host,
+                                           std::span<const host::Submitted> requests,
+                                           const TextSink& sink) {
+  return Follower(host, requests, sink).run();
+}
+
+nlohmann::json log_probs_json(const Generation& generation) {
+  nlohmann::json all = nlohmann::json::array();
+  for (size_t i = 0; i < generation.log_probs.size(); ++i) {
+    const TokenLogProbs& its = generation.log_probs[i];
+    nlohmann::json one = log_prob_json(generation.tokens[i], its.log_prob);
+    one["top"] = nlohmann::json::array();
+    for (const TokenLogProb& best : its.best) {
+      one["top"].push_back(log_prob_json(best.token, best.log_prob));
     }
-    Result<std::vector<StepEvent>> stepped = engine.step();
-    if (!stepped.ok() && stepped.error().code == ErrorCode::kDeviceLost && recover) {
-      PUMICE_TRY_STATUS(recover(stepped.error()));
-      continue;
-    }
-    PUMICE_TRY(const std::vector<StepEvent> events, std::move(stepped));
-    PUMICE_CHECK(!events.empty(), "the engine is not idle and did nothing");
-    for (const StepEvent& event : events) {
-      if (event.request != id) continue;
-      finished = event.finished;
-      if (finished) generation.report = *event.report;
-      if (event.token) {
-        if (timings.ttft_ms == 0) timings.ttft_ms = milliseconds_since(start);
-        if (generation.report.end_reason != EndReason::kStop) {
-          timings.decode_ms = milliseconds_since(start) - timings.ttft_ms;
-          generation.tokens.push_back(*event.token);
-        }
-      } else {
-        bar.update(event.computed_tokens, timings.prompt_tokens);
-      }
-      add_text(event.text);
-    }
+    all.push_back(std::move(one));
   }
-  if (!finished) {
-    generation.report = engine.cancel(id).value_or(RequestReport{});
-    add_text(generation.report.held_text);
-  }
-  timings.cached_tokens = generation.report.cache.cached_tokens;
-  timings.truncated_tokens = generation.report.truncated_tokens;
-  timings.new_tokens = generation.tokens.size();
-  return generation;
+  return all;
 }
 
 nlohmann::json timings_json(const Generation& generation) {

@@ -1,15 +1,15 @@
-// Running one request to its end on an engine, text streaming out.
+// One request of a host followed to its end, text streaming out.
 #pragma once
 
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/result.hpp"
-#include "engine/engine.hpp"
-#include "host/recovery.hpp"
+#include "host/host.hpp"
 
 namespace pumice::tools {
 
@@ -30,24 +30,27 @@ struct Timings {
 struct Generation {
   std::string text;
   std::vector<TokenId> tokens;
+  std::vector<TokenLogProbs> log_probs;  ///< of each, if the request asked for them
   Timings timings;
   RequestReport report;
+  uint32_t n_forgotten = 0;  ///< questions left out of the prompt
   bool interrupted = false;
 };
 
 /// Gets text as it becomes complete and says whether anyone still listens.
 using TextSink = std::function<bool(std::string_view)>;
 
-/// Has a lost device again, or says why not.
-using Recover = std::function<Status(const Error& loss)>;
-/// The same by `recovery`, saying so in a line. Both must outlive it.
-Recover recover_by(host::Recovery& recovery, Engine& engine);
+/// Poll the host until a request that was just submitted, its only one, has ended. The token that
+/// ends a text is neither among the tokens nor part of the text. An interrupt, a sink that does not
+/// listen and a step that fails cancel it. Errors: what a step failed with, what the request did.
+Result<Generation> follow(host::Host& host, const host::Submitted& request, const TextSink& sink);
+/// The same of several choices of one prompt, the host's only requests: the first one streams.
+Result<std::vector<Generation>> follow_all(host::Host& host,
+                                           std::span<const host::Submitted> requests,
+                                           const TextSink& sink);
 
-/// Step the engine until the request ends, which has a tokenizer. The token that ends a text is
-/// neither among the tokens nor part of the text. When the device is lost, it goes on where
-/// `recover` succeeds.
-Result<Generation> generate(Engine& engine, GenerationRequest request, const TextSink& sink,
-                            const Recover& recover = {});
+/// [{"token", "logprob", "top": [{"token", "logprob"}]}]: what the request asked for of its tokens.
+nlohmann::json log_probs_json(const Generation& generation);
 
 /// {"prompt_n", "cache_n", "prompt_ms", …}
 nlohmann::json timings_json(const Generation& generation);

@@ -67,7 +67,8 @@ EngineOptions engine_options(const FitOptions& options, uint32_t model_tokens) {
 }
 
 Result<Fit> find_fit(const FitOptions& options, const ModelSource& source, DeviceMemory device) {
-  PUMICE_TRY(MemoryPlanner planner, MemoryPlanner::of_source(source, std::move(device)));
+  PUMICE_TRY(const std::shared_ptr<const ModelPlan> model, ModelPlan::of_source(source));
+  PUMICE_TRY(MemoryPlanner planner, MemoryPlanner::of_plan(model, std::move(device)));
   const EngineOptions engine = engine_options(options, planner.program().context_length);
   PUMICE_TRY(MemoryPlan plan, planner.plan(engine));
   Fit fit{.planner = std::move(planner), .engine = engine, .plan = std::move(plan)};

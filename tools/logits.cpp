@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/output_file.hpp"
 #include "base/path.hpp"
-#include "models/families.hpp"
 #include "models/vocabulary_loader.hpp"
 #include "tools/command.hpp"
 #include "tools/flag_values.hpp"
@@ -18,6 +18,8 @@
 
 namespace pumice::tools {
 namespace {
+
+constexpr uint32_t kScoredRows = 128;  // of a step
 
 struct LogitsOptions {
   ModelOptions model;
@@ -30,6 +32,7 @@ struct LogitsOptions {
   double max_nmse = 0;
   CLI::Option* max_nmse_option = nullptr;
   bool invariant = false;
+  bool score = false;
   CLI::Option* prompt_option = nullptr;
 };
 
@@ -102,9 +105,10 @@ Status logits(LogitsOptions options) {
   const Logger logger = stderr_logger(options.model.verbose);
   if (options.model.device.list) return print_devices(logger);
   PUMICE_TRY_STATUS(options.model.validate());
-  if (options.output.empty() && options.reference.empty()) {
+  const bool wants_logits = !options.output.empty() || !options.reference.empty();
+  if (!wants_logits && !options.score) {
     return make_error(ErrorCode::kInvalidArgument,
-                      "no output: give a file with -o FILE, or one to --compare with");
+                      "no output: give a file with -o FILE, one to --compare with, or --score");
   }
   PUMICE_TRY_STATUS(options.model.resolve());
   PUMICE_TRY_STATUS(
@@ -115,19 +119,21 @@ Status logits(LogitsOptions options) {
   PUMICE_TRY(std::vector<TokenId> tokens, tokens_of(options, file));
   if (tokens.empty()) return no_tokens();
   const auto n_tokens = static_cast<uint32_t>(tokens.size());
-  PUMICE_TRY(const Program program, build_program(file));
-  PUMICE_TRY(const uint32_t context_tokens, context_for(options.model, program, n_tokens, 0));
+  PUMICE_TRY(const std::shared_ptr<const ModelPlan> plan, ModelPlan::of_source(file));
+  PUMICE_TRY(const uint32_t context_tokens,
+             context_for(options.model, plan->program(), n_tokens, 0));
   const EngineOptions engine_options{.kv_type = options.model.kv_type(),
                                      .math = options.model.math_kind(),
                                      .context_tokens = context_tokens,
                                      .token_budget = options.model.token_budget,
                                      .chunk_tokens = options.model.chunk_tokens,
                                      .invariant = options.invariant,
-                                     .prompt_logits = true,
-                                     .greedy_only = true,
+                                     .prompt_logits = wants_logits,
+                                     .spare_logit_rows = options.score ? kScoredRows : 0,
+                                     .greedy_only = !options.score,
                                      .profile = options.model.profile};
   PUMICE_TRY(const host::OpenedModel opened,
-             open_model(options.model, file, logger, engine_options));
+             open_model(options.model, file, logger, engine_options, plan));
   PUMICE_TRY(const std::unique_ptr<Engine> engine, make_engine(opened, engine_options));
   const InterruptGuard interrupt;  // before the file exists: an interrupted run removes it
   std::unique_ptr<Comparison> comparison;
@@ -144,7 +150,15 @@ Status logits(LogitsOptions options) {
     if (output && written.ok()) written = output->write(std::as_bytes(row));
     if (comparison) comparison->add(row);
   };
-  PUMICE_TRY(const RequestId id, engine->submit({.prompt = std::move(tokens), .on_logits = write}));
+  std::vector<float> scores;
+  GenerationRequest request{.prompt = std::move(tokens)};
+  if (wants_logits) request.on_logits = write;
+  if (options.score) {
+    request.on_score = [&scores](uint32_t, const TokenLogProbs& token) {
+      scores.push_back(token.log_prob);
+    };
+  }
+  PUMICE_TRY(const RequestId id, engine->submit(std::move(request)));
   ProgressBar bar("computing logits");
   while (!engine->idle()) {
     if (InterruptGuard::interrupted()) return make_error(ErrorCode::kCancelled, "interrupted");
@@ -159,6 +173,9 @@ Status logits(LogitsOptions options) {
                   opened.model->program.n_vocab);
   }
   if (options.model.profile) print_message(std::string_view(engine->profiler().table()));
+  if (options.score) {
+    PUMICE_TRY_STATUS(print_output(nlohmann::json{{"scores", scores}}.dump() + "\n"));
+  }
   if (!comparison) return {};
   return comparison->finish(options.max_nmse_option->count() > 0 ? &options.max_nmse : nullptr);
 }
@@ -189,6 +206,8 @@ Command add_logits(CLI::App& app) {
                        "With --compare: a normalised mean-square error beyond this is exit code 6")
           ->check(number_in(0, kMostNumber))
           ->needs(compare);
+  command->add_flag("--score", options->score,
+                    "Print the log probability of each token but the first, as JSON (scores)");
   add_invariant(*command, options->invariant);
   command->footer("Example: pumice logits -m model.gguf --tokens 1,403,407 -o out.f32");
   return {command, [options] { return logits(*options); }};

@@ -59,7 +59,7 @@ void ModelOptions::add_batch_sizes(CLI::App& app) {
 CLI::Option* add_invariant(CLI::App& app, bool& invariant) {
   return app
       .add_flag("--invariant", invariant,
-                "Results identical to the bit however the work is cut, batched and cached (slower)")
+                "Bit-identical results however work is cut, batched and cached (slower)")
       ->envname("PUMICE_INVARIANT");
 }
 
@@ -109,19 +109,42 @@ KvTypes ModelOptions::kv_type() const {
   return {parse_kv_type(kv_type_k).value(), parse_kv_type(kv_type_v).value()};
 }
 
+namespace {
+
+/// A device that does not come back ends the command.
+constexpr host::RetryPolicy kRetry{.most_tries = 4};
+
+Result<host::OpenOptions> open_options(const ModelOptions& options, const Logger& logger) {
+  PUMICE_TRY(host::DeviceRequest device, options.device.request(logger));
+  logger.info("opening {}", options.model_name());
+  return host::OpenOptions{.device = std::move(device),
+                           .cache_directory = cache_directory(),
+                           .remember_costs = options.remember_costs,
+                           .logger = logger};
+}
+
+Result<std::shared_ptr<host::ModelOwner>> open_lasting(
+    const ModelOptions& options, const GgufFile& file, const host::ModelTexts& texts,
+    const Logger& logger, const EngineOptions& engine, std::shared_ptr<const ModelPlan> plan) {
+  PUMICE_TRY(host::OpenOptions open, open_options(options, logger));
+  PUMICE_TRY(std::shared_ptr<host::DeviceOwner> device, host::DeviceOwner::open(std::move(open)));
+  ProgressBar bar("loading the model");
+  return host::ModelOwner::load(
+      std::move(device), {.path = options.model, .engine = engine, .engine_may_differ = false},
+      file, texts, [&](uint64_t done, uint64_t total) { bar.update(done, total); },
+      std::move(plan));
+}
+
+}  // namespace
+
 Result<host::OpenedModel> open_model(const ModelOptions& options, const ModelSource& source,
                                      const Logger& logger, std::optional<EngineOptions> engine,
-                                     std::optional<Program> embedding_program) {
-  PUMICE_TRY(host::DeviceRequest device, options.device.request(logger));
-  const host::OpenOptions opened{.device = std::move(device),
-                                 .cache_directory = cache_directory(),
-                                 .remember_costs = options.remember_costs,
-                                 .engine = std::move(engine),
-                                 .embedding_program = std::move(embedding_program),
-                                 .logger = logger};
-  logger.info("opening {}", options.model_name());
+                                     std::shared_ptr<const ModelPlan> plan) {
+  PUMICE_TRY(host::OpenOptions open, open_options(options, logger));
+  open.engine = std::move(engine);
+  open.plan = std::move(plan);
   ProgressBar bar("loading the model");
-  return host::OpenedModel::open(opened, source,
+  return host::OpenedModel::open(open, source,
                                  [&](uint64_t done, uint64_t total) { bar.update(done, total); });
 }
 
@@ -131,24 +154,28 @@ Result<std::unique_ptr<Engine>> make_engine(const host::OpenedModel& opened,
   return opened.make_engine(options, [&](size_t done, size_t total) { bar.update(done, total); });
 }
 
-Result<OpenEngine> open_for_prompts(const ModelOptions& options, const ModelSource& source,
-                                    const Logger& logger, EngineOptions engine_options,
-                                    bool several) {
-  // Without as much nothing is loaded.
-  const bool finds_context = options.context_tokens == 0;
-  engine_options.context_tokens = finds_context ? kKvBlockTokens : options.context_tokens;
-  OpenEngine open;
-  PUMICE_TRY(open.opened, open_model(options, source, logger, engine_options));
-  PUMICE_TRY(const MemoryPlanner planner,
-             MemoryPlanner::of_loaded(*open.opened.model, *open.opened.device));
-  if (finds_context) {
-    PUMICE_TRY(engine_options.context_tokens,
-               host::context_of_machine(planner, engine_options, logger));
+Result<std::unique_ptr<host::Host>> open_host(const ModelOptions& options, const GgufFile& file,
+                                              host::ModelTexts texts, const Logger& logger,
+                                              const HostRequest& request) {
+  EngineOptions engine_options = request.engine;
+  const bool finds_context = request.prompts != Prompts::kKnown && options.context_tokens == 0;
+  if (request.prompts != Prompts::kKnown) {
+    // Without as much nothing is loaded.
+    engine_options.context_tokens = finds_context ? kKvBlockTokens : options.context_tokens;
   }
-  if (several) engine_options.kv_blocks = host::kv_blocks_for_reuse(planner, engine_options);
-  PUMICE_TRY(open.engine, make_engine(open.opened, engine_options));
-  warn_beyond_training(engine_options.context_tokens, planner.program().context_length, logger);
-  return open;
+  PUMICE_TRY(std::shared_ptr<host::ModelOwner> model,
+             open_lasting(options, file, std::move(texts), logger, engine_options, request.plan));
+  const host::OpenedModel opened = model->opened();
+  if (finds_context) engine_options.context_tokens = 0;
+  if (request.prompts != Prompts::kKnown) {
+    PUMICE_TRY(engine_options,
+               opened.sized_for_prompts(engine_options, request.prompts == Prompts::kSeveral));
+  }
+  PUMICE_TRY(std::unique_ptr<Engine> engine, make_engine(opened, engine_options));
+  warn_beyond_training(engine_options.context_tokens, opened.model->program.context_length, logger);
+  return std::make_unique<host::Host>(
+      std::move(model), std::move(engine),
+      host::HostOptions{.retry = kRetry, .forgets_messages = request.forgets_messages});
 }
 
 std::string beyond_training(uint32_t context_tokens, uint32_t trained_tokens) {

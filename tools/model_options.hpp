@@ -8,6 +8,9 @@
 #include <string>
 
 #include "engine/engine.hpp"
+#include "format/gguf.hpp"
+#include "host/host.hpp"
+#include "host/model_owner.hpp"
 #include "host/opened_model.hpp"
 #include "models/model_source.hpp"
 #include "tools/device_options.hpp"
@@ -52,26 +55,33 @@ struct ModelOptions {
 /// --invariant, the same wherever it is offered.
 CLI::Option* add_invariant(CLI::App& app, bool& invariant);
 
-/// OpenedModel::open for what the flags say, with a progress bar. `engine` and `embedding_program` are
-/// those of OpenOptions.
+/// OpenedModel::open for what the flags say, with a progress bar. `engine` and `plan` are those of
+/// OpenOptions.
 Result<host::OpenedModel> open_model(const ModelOptions& options, const ModelSource& source,
                                      const Logger& logger, std::optional<EngineOptions> engine = {},
-                                     std::optional<Program> embedding_program = {});
+                                     std::shared_ptr<const ModelPlan> plan = {});
 
 /// OpenedModel::make_engine with a progress bar.
 Result<std::unique_ptr<Engine>> make_engine(const host::OpenedModel& opened,
                                             const EngineOptions& options);
 
-struct OpenEngine {
-  host::OpenedModel opened;
-  std::unique_ptr<Engine> engine;
+/// Which prompts an engine is for.
+enum class Prompts {
+  kKnown,    ///< EngineOptions::context_tokens is their window
+  kOne,      ///< of texts without an end, say: the window is -c or what the machine holds
+  kSeveral,  ///< likewise, with room for the prompts of earlier requests beside the one that runs
 };
-/// For prompts that are not known yet, or texts without an end: the window is -c or what the
-/// machine holds, with room for the prompts of earlier requests beside the one that runs if there
-/// may be `several`. Warns as warn_beyond_training.
-Result<OpenEngine> open_for_prompts(const ModelOptions& options, const ModelSource& source,
-                                    const Logger& logger, EngineOptions engine_options,
-                                    bool several = true);
+struct HostRequest {
+  EngineOptions engine = {};
+  Prompts prompts = Prompts::kKnown;
+  std::shared_ptr<const ModelPlan> plan = {};  ///< the file's, if it has been made
+  std::optional<bool> forgets_messages = {};   ///< HostOptions::forgets_messages
+};
+/// The file's model on the flags' device, and a host of it, with progress bars. It goes on after
+/// the loss of the device, and gives up after a few tries. Warns as warn_beyond_training.
+Result<std::unique_ptr<host::Host>> open_host(const ModelOptions& options, const GgufFile& file,
+                                              host::ModelTexts texts, const Logger& logger,
+                                              const HostRequest& request);
 
 /// "a context of 32768 tokens is more than …", or nothing where the model was trained for as much.
 std::string beyond_training(uint32_t context_tokens, uint32_t trained_tokens);

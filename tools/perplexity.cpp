@@ -14,7 +14,6 @@
 #include "bench/base_distributions.hpp"
 #include "bench/perplexity.hpp"
 #include "bench/statistics.hpp"
-#include "models/families.hpp"
 #include "models/vocabulary_loader.hpp"
 #include "tools/command.hpp"
 #include "tools/interrupt.hpp"
@@ -194,7 +193,8 @@ Status perplexity(PerplexityOptions options) {
   if (has_base) {
     PUMICE_TRY(reader, bench::BaseReader::open(from_utf8(options.base)));
   }
-  PUMICE_TRY(const Program program, build_program(file));
+  PUMICE_TRY(const std::shared_ptr<const ModelPlan> plan, ModelPlan::of_source(file));
+  const Program& program = plan->program();
   PUMICE_TRY(const TextWindows windows,
              choose_windows(options, tokenizer, program.context_length, reader));
   if (reader && reader->n_vocab() != program.n_vocab) {
@@ -205,7 +205,7 @@ Status perplexity(PerplexityOptions options) {
     logger.warning("windows of {} tokens: the model was made for {}", windows.window_tokens,
                    program.context_length);
   }
-  PUMICE_TRY(const host::OpenedModel opened, open_model(options.model, file, logger));
+  PUMICE_TRY(const host::OpenedModel opened, open_model(options.model, file, logger, {}, plan));
   PUMICE_TRY(
       const std::unique_ptr<Engine> engine,
       make_engine(opened, window_options(windows, {.kv_type = options.model.kv_type(),
@@ -259,7 +259,7 @@ Status perplexity(PerplexityOptions options) {
 Command add_perplexity(CLI::App& app) {
   auto options = std::make_shared<PerplexityOptions>();
   CLI::App* command = app.add_subcommand(
-      "perplexity", "How well a model predicts a text, and how far two are apart");
+      "perplexity", "How well a model predicts a text, and how far apart two models are");
   options->model.add_to(*command, "f32", "f32");
   options->model.add_batch_sizes(*command);
   command->get_option("--ctx-size")

@@ -10,10 +10,8 @@
 #include "base/output_file.hpp"
 #include "base/path.hpp"
 #include "cache/token_cache.hpp"
-#include "host/recovery.hpp"
-#include "host/sizing.hpp"
-#include "models/families.hpp"
-#include "models/vocabulary_loader.hpp"
+#include "engine/engine_limits.hpp"
+#include "host/host.hpp"
 #include "tools/command.hpp"
 #include "tools/flag_values.hpp"
 #include "tools/generation.hpp"
@@ -33,6 +31,7 @@ constexpr uint64_t kTokenCacheBytes = uint64_t{16} << 20;
 constexpr int64_t kUntilEnd = -1;   // which with --overflow stop is where the context is full
 constexpr int64_t kUntilFull = -2;  // whatever --overflow says
 constexpr int64_t kMostPredicted = int64_t{1} << 24;
+constexpr uint32_t kMostChoices = 64;
 
 struct RunOptions {
   ModelOptions model;
@@ -43,12 +42,13 @@ struct RunOptions {
   bool escape = false;
   SamplingOptions generation;
   bool json = false;
+  std::optional<uint32_t> log_probs;
+  uint32_t choices = 1;
   bool repl = false;
   ServingOptions serving;
 };
 
-Json to_json(const Generation& generation, const Engine& engine, const vk::DevicePlan& plan,
-             uint64_t seed) {
+Json to_json(const Generation& generation, const Engine& engine, uint64_t seed) {
   const RequestReport& report = generation.report;
   return {{"text", generation.text},
           {"tokens", generation.tokens},
@@ -64,7 +64,18 @@ Json to_json(const Generation& generation, const Engine& engine, const vk::Devic
           {"truncated_tokens", report.truncated_tokens},
           {"timings", timings_json(generation)},
           {"variants", engine.variants()},
-          {"limit", vk::format_plan_options(plan.limits)}};
+          {"limit", vk::format_plan_options(engine.device()->plan().limits)}};
+}
+
+Json to_json(const std::vector<Generation>& choices) {
+  Json all = Json::array();
+  for (const Generation& choice : choices) {
+    Json& one = all.emplace_back(Json{{"text", choice.text},
+                                      {"tokens", choice.tokens},
+                                      {"end_reason", end_reason_name(choice.report.end_reason)}});
+    if (!choice.log_probs.empty()) one["logprobs"] = log_probs_json(choice);
+  }
+  return all;
 }
 
 std::string predict_problem(const std::string& text) {
@@ -76,10 +87,8 @@ class Runner {
   static Status run(RunOptions options);
 
  private:
-  Runner(RunOptions options, Logger logger, std::shared_ptr<const Tokenizer> tokenizer)
-      : options_(std::move(options)),
-        logger_(std::move(logger)),
-        tokenizer_(std::move(tokenizer)) {}
+  Runner(RunOptions options, Logger logger, host::ModelTexts texts)
+      : options_(std::move(options)), logger_(std::move(logger)), texts_(std::move(texts)) {}
 
   Status open(const GgufFile& file, size_t prompt_tokens);
   Result<std::vector<TokenId>> encode(const std::string& text);
@@ -90,37 +99,33 @@ class Runner {
 
   RunOptions options_;
   Logger logger_;
-  std::shared_ptr<const Tokenizer> tokenizer_;
+  host::ModelTexts texts_;
   TokenCache token_cache_{kTokenCacheBytes};
-  std::optional<host::Recovery> recovery_;
-  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<host::Host> host_;
   Status output_;              ///< of what was printed last
   bool line_is_open_ = false;  ///< of text that was printed
 };
 
 Status Runner::open(const GgufFile& file, size_t prompt_tokens) {
-  EngineOptions engine_options{.kv_type = options_.model.kv_type(),
-                               .math = options_.model.math_kind(),
-                               .token_budget = options_.model.token_budget,
-                               .chunk_tokens = options_.model.chunk_tokens,
-                               .greedy_only = is_plain_greedy(options_.generation.sampler),
-                               .profile = options_.model.profile};
+  EngineOptions engine_options{
+      .kv_type = options_.model.kv_type(),
+      .math = options_.model.math_kind(),
+      .n_sequences = options_.choices,
+      .token_budget = options_.model.token_budget,
+      .chunk_tokens = options_.model.chunk_tokens,
+      .greedy_only = is_plain_greedy(options_.generation.sampler) && !options_.log_probs,
+      .profile = options_.model.profile};
   options_.serving.apply_to(engine_options);
+  HostRequest request{.engine = engine_options};
   if (options_.repl || options_.n_predict < 0) {
-    PUMICE_TRY(OpenEngine open,
-               open_for_prompts(options_.model, file, logger_, engine_options, options_.repl));
-    recovery_.emplace(std::move(open.opened), file);
-    engine_ = std::move(open.engine);
-    return {};
+    request.prompts = options_.repl ? Prompts::kSeveral : Prompts::kOne;
+  } else {
+    PUMICE_TRY(request.plan, ModelPlan::of_source(file));
+    PUMICE_TRY(request.engine.context_tokens,
+               context_for(options_.model, request.plan->program(), prompt_tokens,
+                           static_cast<uint32_t>(options_.n_predict), engine_options.overflow));
   }
-  PUMICE_TRY(const Program program, build_program(file));
-  PUMICE_TRY(engine_options.context_tokens,
-             context_for(options_.model, program, prompt_tokens,
-                         static_cast<uint32_t>(options_.n_predict), engine_options.overflow));
-  PUMICE_TRY(host::OpenedModel opened, open_model(options_.model, file, logger_, engine_options));
-  PUMICE_TRY(engine_, make_engine(opened, engine_options));
-  recovery_.emplace(std::move(opened), file);
-  warn_beyond_training(engine_options.context_tokens, program.context_length, logger_);
+  PUMICE_TRY(host_, open_host(options_.model, file, texts_, logger_, request));
   return {};
 }
 
@@ -130,7 +135,7 @@ Result<std::vector<TokenId>> Runner::encode(const std::string& text) {
                  known->size(), token_cache_.stats().hits, token_cache_.stats().misses);
     return *known;
   }
-  PUMICE_TRY(std::vector<TokenId> tokens, tokenizer_->encode(text, {.parse_special = true}));
+  PUMICE_TRY(std::vector<TokenId> tokens, texts_.tokenizer->encode(text, {.parse_special = true}));
   if (tokens.empty()) return no_tokens();
   token_cache_.put(options_.model.model, text, tokens);
   logger_.info("token cache: miss, {} bytes are {} tokens ({} hits, {} misses)", text.size(),
@@ -145,33 +150,41 @@ Result<Generation> Runner::generate_one(std::vector<TokenId> prompt) {
     line_is_open_ = !piece.ends_with('\n');
     return output_.ok();
   };
-  const uint32_t window = engine_->options().context_tokens;
-  const bool stops = engine_->options().overflow == OverflowPolicy::kStop;
-  int64_t n_predict = options_.n_predict < 0 ? kMostPredicted : options_.n_predict;
+  const bool stops = host_->engine().options().overflow == OverflowPolicy::kStop;
+  const int64_t n_predict = options_.n_predict < 0 ? kMostPredicted : options_.n_predict;
   const bool until_full = options_.n_predict == kUntilFull || (options_.n_predict < 0 && stops);
-  if (until_full || (options_.repl && stops)) {
-    // Of a line, what fits is generated; a prompt beyond the window is still an error.
-    const auto left = window - std::min<size_t>(window, prompt.size());
-    n_predict = std::min(n_predict, static_cast<int64_t>(std::max<size_t>(left, 1)));
+  std::vector<host::Submitted> requests;
+  for (uint32_t i = 0; i < options_.choices; ++i) {
+    SamplerOptions sampling = options_.generation.sampler;
+    sampling.seed += i;
+    const host::RequestId first = i == 0 ? host::RequestId::kNone : requests[0].id;
+    PUMICE_TRY(requests.emplace_back(),
+               host_->submit(host::ConversationId::kNone,
+                             {.tokens = prompt,
+                              .max_new_tokens = static_cast<uint32_t>(n_predict),
+                              // Of a line, what fits is generated.
+                              .within_window = until_full || (options_.repl && stops),
+                              .sampling = std::move(sampling),
+                              .stops = options_.generation.stop_strings,
+                              .ignore_end = options_.generation.ignore_eos,
+                              .log_probs = options_.log_probs,
+                              .shares_prompt_with = first}));
   }
-  Result<Generation> generated = generate(*engine_,
-                                          {.prompt = std::move(prompt),
-                                           .max_new_tokens = static_cast<uint32_t>(n_predict),
-                                           .sampling = options_.generation.sampler,
-                                           .tokenizer = tokenizer_,
-                                           .ignore_end = options_.generation.ignore_eos,
-                                           .stop_strings = options_.generation.stop_strings},
-                                          sink, recover_by(*recovery_, *engine_));
-  const bool is_empty_answer = generated.ok() && generated->text.empty();
+  Result<std::vector<Generation>> generated = follow_all(*host_, requests, sink);
+  const bool is_empty_answer = generated.ok() && generated->front().text.empty();
   if (options_.repl && !options_.json && is_empty_answer) line_is_open_ = true;
   if (output_.ok()) output_ = end_line();
-  PUMICE_TRY(Generation generation, std::move(generated));
-  if (until_full && generation.report.end_reason == EndReason::kLength) {
-    generation.report.end_reason = EndReason::kWindow;
+  PUMICE_TRY(std::vector<Generation> choices, std::move(generated));
+  for (Generation& choice : choices) {
+    if (until_full && choice.report.end_reason == EndReason::kLength) {
+      choice.report.end_reason = EndReason::kWindow;
+    }
   }
+  Generation& generation = choices.front();
   if (options_.json) {
-    const Json json =
-        to_json(generation, *engine_, engine_->device()->plan(), options_.generation.sampler.seed);
+    Json json = to_json(generation, host_->engine(), options_.generation.sampler.seed);
+    if (options_.log_probs) json["logprobs"] = log_probs_json(generation);
+    if (choices.size() > 1) json["choices"] = to_json(choices);
     output_ = print_output(json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
   }
   print_rates(generation);
@@ -195,7 +208,9 @@ Status Runner::once(const GgufFile& file) {
   PUMICE_TRY(std::vector<TokenId> prompt, encode(options_.escape ? unescaped(text) : text));
   PUMICE_TRY_STATUS(open(file, prompt.size()));
   PUMICE_TRY(const Generation generation, generate_one(std::move(prompt)));
-  if (options_.model.profile) print_message(std::string_view(engine_->profiler().table()));
+  if (options_.model.profile) {
+    print_message(std::string_view(host_->engine().profiler().table()));
+  }
   if (generation.interrupted) return make_error(ErrorCode::kCancelled, "interrupted");
   return {};
 }
@@ -237,17 +252,16 @@ Status Runner::run(RunOptions options) {
       check_not_an_input(from_utf8(options.serving.prompt_cache),
                          std::vector{from_utf8(options.model.model), from_utf8(options.file)}));
   PUMICE_TRY(const GgufFile file, GgufFile::open(from_utf8(options.model.model)));
-  PUMICE_TRY(Tokenizer loaded, load_tokenizer(file));
-  const auto tokenizer = std::make_shared<const Tokenizer>(std::move(loaded));
-  PUMICE_TRY_STATUS(options.generation.complete(tokenizer->vocabulary()));
+  PUMICE_TRY(host::ModelTexts texts, host::ModelTexts::read(file));
+  PUMICE_TRY_STATUS(options.generation.complete(texts.tokenizer->vocabulary()));
   const bool repl = options.repl;
   const std::string stats = options.serving.stats;
   const Logger logger = stderr_logger(options.model.verbose);
-  Runner runner(std::move(options), logger, tokenizer);
+  Runner runner(std::move(options), logger, std::move(texts));
   Status status = repl ? runner.repl(file) : runner.once(file);
-  if (runner.engine_) {
-    print_stats(stats, *runner.engine_);
-    runner.recovery_->opened().keep_for_next_run(*runner.engine_);
+  if (runner.host_ != nullptr) {
+    print_stats(stats, runner.host_->engine());
+    runner.host_->keep_for_next_run();
   }
   return status;
 }
@@ -266,7 +280,7 @@ Command add_run(CLI::App& app) {
       ->excludes(options->prompt_option);
   command->add_flag(
       "-e,--escape", options->escape,
-      "Replace \\n \\r \\t \\\\ \\' \\\" and \\xHH in the prompt by what they stand for");
+      "Replace \\n \\r \\t \\\\ \\' \\\" and \\xHH in the prompt with what they stand for");
   command
       ->add_option(
           "-n,--predict", options->n_predict,
@@ -277,13 +291,26 @@ Command add_run(CLI::App& app) {
       ->type_name("INT")
       ->check(predict_problem);
   options->generation.add_to(*command);
-  command->add_flag(
+  CLI::Option* const json = command->add_flag(
       "--json", options->json,
       "Print one JSON object (text, tokens, timings, variants, limit) instead of streaming");
   command
+      ->add_option(
+          "--logprobs", options->log_probs,
+          "With --json: the log probability of each token, and of so many best in its place")
+      ->check(CLI::Range(0u, kMostLogProbs))
+      ->needs(json);
+  command
+      ->add_option(
+          "--choices", options->choices,
+          "With --json: so many continuations, with seeds from -s on; the prompt is computed "
+          "once")
+      ->check(CLI::Range(1u, kMostChoices))
+      ->needs(json);
+  command
       ->add_flag("--repl", options->repl,
-                 "Keep one engine and answer a prompt a line, typed or piped; what lines share "
-                 "at their start is computed once")
+                 "Keep one engine and answer one prompt per line, typed or piped; beginnings that "
+                 "lines share are computed once")
       ->excludes(options->prompt_option);
   options->serving.add_to(*command);
   command->footer(

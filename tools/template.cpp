@@ -167,8 +167,7 @@ Status render_template(const TemplateOptions& options) {
 
 Command add_template(CLI::App& app) {
   auto options = std::make_shared<TemplateOptions>();
-  CLI::App* command =
-      app.add_subcommand("template", "Show what a chat template makes of a conversation");
+  CLI::App* command = app.add_subcommand("template", "Render a conversation with a chat template");
   command
       ->add_option("-m,--model", options->model,
                    "GGUF file with the template, and the tokens bos_token and eos_token")

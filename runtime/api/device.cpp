@@ -53,11 +53,9 @@ ApiStatus list(pumice_device_info* devices, size_t capacity, size_t* n_devices) 
 
 Result<std::unique_ptr<pumice_device>> open(const pumice_device_options* given) {
   PUMICE_TRY(DeviceOptions options, read_device_options(given));
-  const auto open = [request = options.open.device, logger = options.open.logger] {
-    return host::open_device(request, logger);
-  };
-  PUMICE_TRY(std::shared_ptr<vk::Device> device, open());
-  return make_device(std::move(device), std::move(options.open), open, std::move(options.log));
+  PUMICE_TRY(std::shared_ptr<host::DeviceOwner> owner,
+             host::DeviceOwner::open(std::move(options.open)));
+  return make_device(std::move(owner), std::move(options.log));
 }
 
 pumice_log_level level_of(LogLevel level) {
@@ -99,14 +97,11 @@ Result<DeviceOptions> read_device_options(const pumice_device_options* given) {
   return DeviceOptions{std::move(open), std::move(log)};
 }
 
-std::unique_ptr<pumice_device> make_device(std::shared_ptr<vk::Device> device,
-                                           host::OpenOptions options,
-                                           host::DeviceOwner::Open reopen,
+std::unique_ptr<pumice_device> make_device(std::shared_ptr<host::DeviceOwner> owner,
                                            std::shared_ptr<host::LogQueue> log) {
   auto handle = std::make_unique<pumice_device>();
   handle->log = std::move(log);
-  handle->owner =
-      std::make_shared<host::DeviceOwner>(std::move(device), std::move(options), std::move(reopen));
+  handle->owner = std::move(owner);
   return handle;
 }
 

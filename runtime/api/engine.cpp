@@ -1,216 +1,29 @@
 // The C ABI: engines, sessions, requests and events.
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstddef>
-#include <limits>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "api/engine_host.hpp"
 #include "api/handles.hpp"
+#include "api/options.hpp"
 #include "api/structs.hpp"
-#include "base/printable.hpp"
 
 namespace pumice::api {
 namespace {
-
-/// A context that nobody named: models are made for up to a million tokens, hosts rarely are.
-constexpr uint32_t kDefaultContextTokens = 4096;
-
-Result<OverflowPolicy> overflow_of(pumice_overflow overflow) {
-  switch (overflow) {
-    case PUMICE_OVERFLOW_STOP:
-      return OverflowPolicy::kStop;
-    case PUMICE_OVERFLOW_SHIFT:
-      return OverflowPolicy::kShift;
-    case PUMICE_OVERFLOW_TRUNCATE:
-      return OverflowPolicy::kTruncateOldest;
-    default:
-      return make_error(ErrorCode::kInvalidArgument,
-                        "unknown overflow {}: expected one of pumice_overflow", overflow);
-  }
-}
-
-Result<ServiceClass> service_class_of(pumice_service_class service_class) {
-  switch (service_class) {
-    case PUMICE_SERVICE_NORMAL:
-      return ServiceClass::kNormal;
-    case PUMICE_SERVICE_INTERACTIVE:
-      return ServiceClass::kInteractive;
-    case PUMICE_SERVICE_BATCH:
-      return ServiceClass::kBatch;
-    default:
-      return make_error(ErrorCode::kInvalidArgument,
-                        "unknown service_class {}: expected one of pumice_service_class",
-                        service_class);
-  }
-}
-
-Result<EngineMode> mode_of(pumice_mode mode) {
-  switch (mode) {
-    case PUMICE_MODE_FAST:
-      return EngineMode::kFast;
-    case PUMICE_MODE_GRAPHICS:
-      return EngineMode::kBesideGraphics;
-    case PUMICE_MODE_BACKGROUND:
-      return EngineMode::kBackground;
-    default:
-      return make_error(ErrorCode::kInvalidArgument, "unknown mode {}: expected one of pumice_mode",
-                        mode);
-  }
-}
-
-/// Blocks of every state group for `tokens` positions.
-Result<uint32_t> kv_blocks_of_tokens(uint64_t tokens) {
-  const uint64_t blocks = tokens / kKvBlockTokens + (tokens % kKvBlockTokens != 0 ? 1 : 0);
-  if (blocks <= std::numeric_limits<uint32_t>::max()) return static_cast<uint32_t>(blocks);
-  return make_error(ErrorCode::kInvalidArgument, "kv_tokens is {}, more than any device holds",
-                    tokens);
-}
-
-Result<EngineOptions> engine_options_of(const pumice_engine_options& options,
-                                        uint32_t trained_context_tokens) {
-  EngineOptions engine;
-  engine.context_tokens = options.context_tokens != 0
-                              ? options.context_tokens
-                              : std::min(trained_context_tokens, kDefaultContextTokens);
-  engine.n_sequences = std::max(options.n_sequences, 1u);
-  PUMICE_TRY(engine.kv_blocks, kv_blocks_of_tokens(options.kv_tokens));
-  if (options.token_budget != 0) engine.token_budget = options.token_budget;
-  if (options.chunk_tokens != 0) engine.chunk_tokens = options.chunk_tokens;
-  engine.tpot_target_s = options.token_interval_us * 1e-6;
-  PUMICE_TRY(engine.overflow, overflow_of(options.overflow));
-  PUMICE_TRY(const std::string_view kv_type, read_string(options.kv_type, "kv_type"));
-  if (!kv_type.empty()) {
-    const std::optional<KvTypes> types = KvTypes::parse(kv_type);
-    if (!types) {
-      return make_error(ErrorCode::kInvalidArgument, "unknown kv_type \"{}\": expected {}",
-                        printable(kv_type), fmt::join(kKvTypeNames, ", "));
-    }
-    engine.kv_type = *types;
-  }
-  PUMICE_TRY(const std::string_view arithmetic, read_string(options.arithmetic, "arithmetic"));
-  if (!arithmetic.empty()) {
-    const std::optional<ops::Math> math = ops::parse_math(arithmetic);
-    if (!math) {
-      return make_error(ErrorCode::kInvalidArgument,
-                        "unknown arithmetic \"{}\": expected auto, f32, f16 or i8",
-                        printable(arithmetic));
-    }
-    engine.math = *math;
-  }
-  engine.cache_host_bytes = options.cache_host_bytes;
-  if (options.allocator != nullptr) {
-    PUMICE_TRY(const pumice_allocator allocator, read_struct(options.allocator, "allocator"));
-    if (allocator.allocate == nullptr || allocator.free == nullptr) {
-      return make_error(ErrorCode::kInvalidArgument, "allocator: allocate or free is NULL");
-    }
-    engine.host_allocator = {allocator.user, allocator.allocate, allocator.free};
-  }
-  PUMICE_TRY(engine.invariant, read_bool(options.invariant, "invariant"));
-  PUMICE_TRY(const bool no_prefix_cache, read_bool(options.no_prefix_cache, "no_prefix_cache"));
-  engine.prefix_cache = !no_prefix_cache;
-  PUMICE_TRY(const bool prewarm_later, read_bool(options.prewarm_later, "prewarm_later"));
-  engine.prewarm = !prewarm_later;
-  return engine;
-}
 
 Result<std::unique_ptr<pumice_engine>> create(const pumice_model& model,
                                               const pumice_engine_options* given) {
   PUMICE_TRY(const EngineOptions engine_options,
              read_engine_options(given, "options", model.info.trained_context_tokens));
-  PUMICE_TRY(const host::OpenedModel session, opened_model(model));
-  PUMICE_TRY(std::unique_ptr<Engine> engine, session.make_engine(engine_options));
+  PUMICE_TRY(const host::OpenedModel opened, model.owner->current());
+  PUMICE_TRY(std::unique_ptr<Engine> engine, opened.make_engine(engine_options));
   auto handle = std::make_unique<pumice_engine>();
-  handle->host = std::make_unique<EngineHost>(model, std::move(engine));
+  handle->host = std::make_unique<host::Host>(model.owner, std::move(engine));
   return handle;
-}
-
-Result<SamplerOptions> sampler_of(const pumice_sampling* given) {
-  PUMICE_TRY(const pumice_sampling options, read_struct(given, "sampling"));
-  SamplerOptions sampler;
-  sampler.temperature = options.temperature;
-  sampler.top_k = options.top_k;
-  if (options.top_p != 0) sampler.top_p = options.top_p;
-  sampler.min_p = options.min_p;
-  if (options.repeat_penalty != 0) sampler.repeat_penalty = options.repeat_penalty;
-  sampler.frequency_penalty = options.frequency_penalty;
-  sampler.presence_penalty = options.presence_penalty;
-  sampler.seed = options.seed;
-  PUMICE_TRY(const std::span<const pumice_logit_bias> biases,
-             read_array(options.logit_biases, options.n_logit_biases, "logit_biases"));
-  for (const pumice_logit_bias& bias : biases) {
-    sampler.logit_bias.emplace_back(bias.token, bias.bias);
-  }
-  return sampler;
-}
-
-Result<SessionDefaults> session_defaults_of(const pumice_session_options* given) {
-  PUMICE_TRY(const pumice_session_options options, read_optional_struct(given, "options"));
-  SessionDefaults defaults;
-  if (options.sampling != nullptr) {
-    PUMICE_TRY(defaults.sampling, sampler_of(options.sampling));
-  }
-  PUMICE_TRY(defaults.service_class, service_class_of(options.service_class));
-  defaults.priority = options.priority;
-  PUMICE_TRY(defaults.salt, read_string(options.salt, "salt"));
-  defaults.max_tokens_per_s = options.max_tokens_per_second;
-  if (!(defaults.max_tokens_per_s >= 0) || std::isinf(defaults.max_tokens_per_s)) {
-    return make_error(ErrorCode::kInvalidArgument,
-                      "max_tokens_per_second is {}: it must be 0 or more, and finite",
-                      defaults.max_tokens_per_s);
-  }
-  PUMICE_TRY(const bool sentences, read_bool(options.sentences, "sentences"));
-  if (sentences) defaults.delivery = GenerationRequest::Delivery::kSentence;
-  return defaults;
-}
-
-Result<RestoreOptions> restore_options_of(const pumice_restore_options* given) {
-  PUMICE_TRY(const pumice_restore_options options, read_optional_struct(given, "options"));
-  RestoreOptions restore;
-  PUMICE_TRY(restore.tokens_only, read_bool(options.tokens_only, "tokens_only"));
-  return restore;
-}
-
-Result<RequestInput> request_input_of(const pumice_request_options* given) {
-  PUMICE_TRY(const pumice_request_options options, read_struct(given, "options"));
-  RequestInput input;
-  PUMICE_TRY(input.text, read_text(options.text, "text"));
-  PUMICE_TRY(const std::span<const uint32_t> tokens,
-             read_array(options.tokens, options.n_tokens, "tokens"));
-  input.tokens.assign(tokens.begin(), tokens.end());
-  PUMICE_TRY(const std::span<const pumice_message> messages,
-             read_array(options.messages, options.n_messages, "messages"));
-  for (const pumice_message& message : messages) {
-    PUMICE_TRY(const std::string_view role, read_text(message.role, "a message's role"));
-    PUMICE_TRY(const std::string_view content, read_text(message.content, "a message's content"));
-    input.messages.push_back({std::string(role), std::string(content)});
-  }
-  if (!input.text.empty() + !input.tokens.empty() + !input.messages.empty() > 1) {
-    return make_error(ErrorCode::kInvalidArgument,
-                      "give the prompt as text, tokens or messages, only one of them");
-  }
-  PUMICE_TRY(input.special, read_bool(options.special, "special"));
-  input.max_new_tokens = options.max_new_tokens;
-  if (options.sampling != nullptr) {
-    PUMICE_TRY(input.sampling, sampler_of(options.sampling));
-  }
-  PUMICE_TRY(const std::span<const pumice_string> stops,
-             read_array(options.stops, options.n_stops, "stops"));
-  for (const pumice_string& stop : stops) {
-    PUMICE_TRY(const std::string_view text, read_text(stop, "a stop"));
-    input.stops.emplace_back(text);
-  }
-  if (options.timeout_us != 0) input.timeout_s = static_cast<double>(options.timeout_us) * 1e-6;
-  PUMICE_TRY(input.ignore_end, read_bool(options.ignore_end, "ignore_end"));
-  return input;
 }
 
 double seconds_of(uint64_t microseconds) {
@@ -223,13 +36,120 @@ std::chrono::microseconds duration_of(uint64_t microseconds) {
   return std::chrono::microseconds(std::min(microseconds, kMost));
 }
 
-}  // namespace
+// ---- what a host's numbers and events are here
 
-Result<EngineOptions> read_engine_options(const pumice_engine_options* given, std::string_view name,
-                                          uint32_t trained_context_tokens) {
-  PUMICE_TRY(const pumice_engine_options options, read_optional_struct(given, name));
-  return engine_options_of(options, trained_context_tokens);
+host::ConversationId id_of(pumice_session session) {
+  return static_cast<host::ConversationId>(session);
 }
+host::RequestId request_id_of(pumice_request request) {
+  return static_cast<host::RequestId>(request);
+}
+pumice_session number_of(host::ConversationId id) { return static_cast<pumice_session>(id); }
+pumice_request number_of(host::RequestId id) { return static_cast<pumice_request>(id); }
+
+pumice_end_reason reason_of(EndReason reason) {
+  switch (reason) {
+    case EndReason::kNone:
+      return PUMICE_END_NONE;
+    case EndReason::kLength:
+      return PUMICE_END_LENGTH;
+    case EndReason::kStop:
+      return PUMICE_END_STOP;
+    case EndReason::kStopString:
+      return PUMICE_END_STOP_TEXT;
+    case EndReason::kWindow:
+      return PUMICE_END_WINDOW;
+    case EndReason::kCancelled:
+      return PUMICE_END_CANCELLED;
+    case EndReason::kDeadline:
+      return PUMICE_END_TIMEOUT;
+    case EndReason::kError:
+      break;
+  }
+  return PUMICE_END_ERROR;
+}
+
+pumice_event_kind kind_of(host::Event::Kind kind) {
+  switch (kind) {
+    case host::Event::Kind::kProgress:
+      return PUMICE_EVENT_PROGRESS;
+    case host::Event::Kind::kToken:
+      return PUMICE_EVENT_TOKEN;
+    case host::Event::Kind::kFinished:
+      return PUMICE_EVENT_FINISHED;
+    case host::Event::Kind::kBudgetMet:
+      return PUMICE_EVENT_BUDGET_MET;
+    case host::Event::Kind::kDeviceLost:
+      return PUMICE_EVENT_DEVICE_LOST;
+    case host::Event::Kind::kDeviceNew:
+      break;
+  }
+  return PUMICE_EVENT_DEVICE_NEW;
+}
+
+pumice_string string_of(const std::string& text) { return {text.c_str(), text.size()}; }
+
+uint64_t microseconds_of(std::chrono::steady_clock::duration time) {
+  return static_cast<uint64_t>(
+      std::max<int64_t>(std::chrono::duration_cast<std::chrono::microseconds>(time).count(), 1));
+}
+
+/// Points to what `event` has.
+pumice_event event_of(const host::Event& event) {
+  pumice_event out{sizeof out};
+  out.kind = kind_of(event.kind);
+  out.request = number_of(event.request);
+  out.session = number_of(event.conversation);
+  out.text = string_of(event.text);
+  out.has_token = event.token.has_value();
+  out.token = event.token.value_or(0);
+  out.computed_tokens = event.computed_tokens;
+  out.message = {"", 0};
+  if (!event.status.ok()) {
+    out.status = status_of(event.status.error().code);
+    out.message = string_of(event.status.error().message);
+  }
+  if (!event.ending) return out;
+  const RequestReport& report = event.ending->report;
+  out.end_reason = reason_of(report.end_reason);
+  out.prompt_tokens = report.prompt_tokens;
+  out.cached_tokens = report.cache.cached_tokens;
+  out.generated_tokens = report.generated_tokens;
+  out.forgotten_questions = event.ending->n_forgotten;
+  if (event.ending->first_token) out.first_token_us = microseconds_of(*event.ending->first_token);
+  out.total_us = microseconds_of(event.ending->total);
+  return out;
+}
+
+pumice_stats stats_of(const host::Stats& stats) {
+  const MemoryStatus& memory = stats.memory;
+  return {.struct_size = sizeof(pumice_stats),
+          .steps = stats.steps,
+          .failed_steps = stats.failed_steps,
+          .prompt_tokens = stats.prompt_tokens,
+          .cached_tokens = stats.cached_tokens,
+          .generated_tokens = stats.generated_tokens,
+          .preemptions = stats.preemptions,
+          .kernels_compiled_after_prewarm = stats.kernels_compiled_after_prewarm,
+          .allocations_after_prewarm = stats.allocations_after_prewarm,
+          .open_requests = stats.open_requests,
+          .open_sessions = stats.open_conversations,
+          .device_bytes = stats.device_bytes,
+          .weight_bytes = stats.weight_bytes,
+          .kv_bytes = stats.kv_bytes,
+          .kernels = stats.kernels,
+          .memory_budget_bytes = memory.budget_bytes != UINT64_MAX ? memory.budget_bytes : 0,
+          .memory_budget_met = memory.met,
+          .n_overcommitted = memory.n_overcommitted,
+          .driver_budget_bytes = memory.driver ? memory.driver->budget_bytes : 0,
+          .driver_used_bytes = memory.driver ? memory.driver->used_bytes : 0,
+          .budgeted_bytes = stats.budgeted_bytes,
+          .weight_bytes_beside = memory.weight_bytes_beside,
+          .n_lost_devices = stats.n_lost_devices,
+          .is_lost = stats.is_lost};
+}
+
+}  // namespace
 
 }  // namespace pumice::api
 
@@ -265,14 +185,17 @@ pumice_status pumice_prewarm(pumice_engine* engine, uint64_t microseconds, uint3
     if (done == nullptr || total == nullptr) return invalid("done or total is NULL");
     *done = *total = 0;
     PUMICE_TRY_STATUS(check_handle(engine, "engine"));
-    return engine->host->prewarm(seconds_of(microseconds), done, total);
+    PUMICE_TRY(const Engine::Readiness readiness, engine->host->prewarm(seconds_of(microseconds)));
+    *done = static_cast<uint32_t>(readiness.done);
+    *total = static_cast<uint32_t>(readiness.total);
+    return {};
   });
 }
 
 pumice_status pumice_set_mode(pumice_engine* engine, pumice_mode mode) {
   return guarded([&]() -> ApiStatus {
     PUMICE_TRY_STATUS(check_handle(engine, "engine"));
-    PUMICE_TRY(const EngineMode engine_mode, mode_of(mode));
+    PUMICE_TRY(const EngineMode engine_mode, read_mode(mode));
     return engine->host->set_mode(engine_mode);
   });
 }
@@ -290,15 +213,17 @@ pumice_status pumice_session_open(pumice_engine* engine, const pumice_session_op
     if (session == nullptr) return invalid("session is NULL");
     *session = 0;
     PUMICE_TRY_STATUS(check_handle(engine, "engine"));
-    PUMICE_TRY(SessionDefaults defaults, session_defaults_of(options));
-    return engine->host->open_session(std::move(defaults), session);
+    PUMICE_TRY(host::ConversationDefaults defaults, read_session_options(options));
+    PUMICE_TRY(const host::ConversationId id, engine->host->open_conversation(std::move(defaults)));
+    *session = number_of(id);
+    return {};
   });
 }
 
 pumice_status pumice_session_close(pumice_engine* engine, pumice_session session) {
   return guarded([&]() -> ApiStatus {
     PUMICE_TRY_STATUS(check_handle(engine, "engine"));
-    return engine->host->close_session(session);
+    return engine->host->close_conversation(id_of(session));
   });
 }
 
@@ -307,8 +232,7 @@ pumice_status pumice_session_tokens(pumice_engine* engine, pumice_session sessio
   return guarded([&]() -> ApiStatus {
     PUMICE_TRY_STATUS(check_output_array(tokens, capacity, n_tokens));
     PUMICE_TRY_STATUS(check_handle(engine, "engine"));
-    std::vector<TokenId> held;
-    PUMICE_TRY_STATUS(engine->host->session_tokens(session, &held));
+    PUMICE_TRY(const std::vector<TokenId> held, engine->host->conversation_tokens(id_of(session)));
     return write_array(std::span<const uint32_t>(held), tokens, capacity, n_tokens);
   });
 }
@@ -320,8 +244,7 @@ pumice_status pumice_session_save(pumice_engine* engine, pumice_session session,
     *bytes = nullptr;
     *n_bytes = 0;
     PUMICE_TRY_STATUS(check_handle(engine, "engine"));
-    std::span<const std::byte> saved;
-    PUMICE_TRY_STATUS(engine->host->save_session(session, &saved));
+    PUMICE_TRY(const std::span<const std::byte> saved, engine->host->save(id_of(session)));
     *bytes = saved.data();
     *n_bytes = saved.size();
     return {};
@@ -336,9 +259,11 @@ pumice_status pumice_session_restore(pumice_engine* engine, const void* bytes, s
     *session = 0;
     PUMICE_TRY_STATUS(check_handle(engine, "engine"));
     if (bytes == nullptr) return invalid("bytes is NULL");
-    PUMICE_TRY(const RestoreOptions restore, restore_options_of(options));
-    return engine->host->restore_session({static_cast<const std::byte*>(bytes), n_bytes}, restore,
-                                         session);
+    PUMICE_TRY(const RestoreOptions restore, read_restore_options(options));
+    PUMICE_TRY(const host::Restored restored,
+               engine->host->restore({static_cast<const std::byte*>(bytes), n_bytes}, restore));
+    *session = number_of(restored.id);
+    return {};
   });
 }
 
@@ -348,15 +273,18 @@ pumice_status pumice_submit(pumice_engine* engine, pumice_session session,
     if (request == nullptr) return invalid("request is NULL");
     *request = 0;
     PUMICE_TRY_STATUS(check_handle(engine, "engine"));
-    PUMICE_TRY(RequestInput input, request_input_of(options));
-    return engine->host->submit(session, std::move(input), request);
+    PUMICE_TRY(host::RequestInput input, read_request_options(options));
+    PUMICE_TRY(const host::Submitted submitted,
+               engine->host->submit(id_of(session), std::move(input)));
+    *request = number_of(submitted.id);
+    return {};
   });
 }
 
 pumice_status pumice_cancel(pumice_engine* engine, pumice_request request) {
   return guarded([&]() -> ApiStatus {
     PUMICE_TRY_STATUS(check_handle(engine, "engine"));
-    return engine->host->cancel(request);
+    return engine->host->cancel(request_id_of(request));
   });
 }
 
@@ -379,9 +307,19 @@ pumice_status pumice_next_event(pumice_engine* engine, pumice_event* event) {
     PUMICE_TRY_STATUS(check_struct(event, "event"));
     write_struct(pumice_event{}, event);
     PUMICE_TRY_STATUS(check_handle(engine, "engine"));
-    const HostEvent* next = nullptr;
-    PUMICE_TRY_STATUS(engine->host->next_event(&next));
-    if (next != nullptr) write_struct(next->event, event);
+    PUMICE_TRY(const host::Event* next, engine->host->next_event());
+    if (next == nullptr) return {};
+    pumice_event out = event_of(*next);
+    if (next->log_probs) {
+      engine->top_log_probs.clear();
+      for (const TokenLogProb& one : next->log_probs->best) {
+        engine->top_log_probs.push_back({one.token, one.log_prob});
+      }
+      out.log_prob = next->log_probs->log_prob;
+      out.top_log_probs = engine->top_log_probs.data();
+      out.n_top_log_probs = engine->top_log_probs.size();
+    }
+    write_struct(out, event);
     return {};
   });
 }
@@ -391,7 +329,7 @@ pumice_status pumice_get_stats(pumice_engine* engine, pumice_stats* stats) {
     PUMICE_TRY_STATUS(check_struct(stats, "stats"));
     write_struct(pumice_stats{}, stats);
     PUMICE_TRY_STATUS(check_handle(engine, "engine"));
-    write_struct(engine->host->stats(), stats);
+    write_struct(stats_of(engine->host->stats()), stats);
     return {};
   });
 }

@@ -7,17 +7,13 @@
 
 #include "base/result.hpp"
 #include "host/device_owner.hpp"
+#include "host/host.hpp"
 #include "host/log_queue.hpp"
-#include "host/opened_model.hpp"
-#include "host/recovery.hpp"
+#include "host/model_owner.hpp"
 #include "pumice/pumice.h"
-#include "text/conversation.hpp"
-#include "text/tokenizer.hpp"
 #include "vk/device.hpp"
 
 namespace pumice::api {
-
-class EngineHost;
 
 /// First in each handle, so that one of another kind is noticed.
 enum class HandleKind : uint64_t {
@@ -37,19 +33,14 @@ struct pumice_device {
 
 struct pumice_model {
   const pumice::api::HandleKind kind = pumice::api::HandleKind::kModel;
-  std::shared_ptr<pumice::host::DeviceOwner> owner;  // of its device
-  /// Of what it has there; engines go through it when that is lost.
-  std::shared_ptr<pumice::host::Recovery> recovery;
-  pumice::host::ModelRequest request;
+  std::shared_ptr<pumice::host::ModelOwner> owner;
   pumice_model_info info = {};
-  std::shared_ptr<const pumice::Tokenizer> tokenizer;
-  /// How messages become prompts, or why they cannot.
-  std::shared_ptr<const pumice::Result<pumice::ChatFormat>> format;
 };
 
 struct pumice_engine {
   const pumice::api::HandleKind kind = pumice::api::HandleKind::kEngine;
-  std::unique_ptr<pumice::api::EngineHost> host;
+  std::unique_ptr<pumice::host::Host> host;
+  std::vector<pumice_token_log_prob> top_log_probs = {};  // of the event that was given out last
 };
 
 namespace pumice::api {
@@ -79,20 +70,8 @@ struct DeviceOptions {
 /// NULL: the default. Errors: kInvalidArgument.
 Result<DeviceOptions> read_device_options(const pumice_device_options* given);
 
-/// A handle of an open device, whose driver's pipelines, passport and costs are kept in
-/// `options.cache_directory`.
-/// `reopen`: as DeviceOwner has it.
-std::unique_ptr<pumice_device> make_device(std::shared_ptr<vk::Device> device,
-                                           host::OpenOptions options,
-                                           host::DeviceOwner::Open reopen,
+/// A handle of an open device.
+std::unique_ptr<pumice_device> make_device(std::shared_ptr<host::DeviceOwner> owner,
                                            std::shared_ptr<host::LogQueue> log);
-
-/// `given`, an argument of that name; NULL: the default. Errors: kInvalidArgument.
-Result<EngineOptions> read_engine_options(const pumice_engine_options* given, std::string_view name,
-                                          uint32_t trained_context_tokens);
-
-/// The model on the device as it is now, which was perhaps lost or replaced. Errors: kDeviceLost;
-/// those of loading.
-Result<host::OpenedModel> opened_model(const pumice_model& model);
 
 }  // namespace pumice::api

@@ -1,31 +1,22 @@
 // The C ABI: models and their texts.
 #include <cstdint>
 #include <filesystem>
-#include <limits>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "api/handles.hpp"
+#include "api/options.hpp"
 #include "api/structs.hpp"
 #include "format/gguf.hpp"
-#include "models/families.hpp"
-#include "models/vocabulary_loader.hpp"
+#include "models/model_plan.hpp"
 #include "text/detokenizer.hpp"
 
 namespace pumice::api {
 namespace {
 
-Result<ChatFormat> format_of(const GgufFile& file, const Vocabulary& vocabulary) {
-  constexpr std::string_view kKey = "tokenizer.chat_template";
-  if (file.find(kKey) == nullptr) return ChatFormat();
-  PUMICE_TRY(const std::string_view source, file.get<std::string_view>(kKey));
-  return ChatFormat::create(source, vocabulary);
-}
-
-pumice_model_info info_of(const Model& loaded, const pumice_model& model) {
+pumice_model_info info_of(const Model& loaded, const host::ModelTexts& texts) {
   const Program& program = loaded.program;
   pumice_model_info info{sizeof info};
   write_text(program.name, info.name);
@@ -34,7 +25,7 @@ pumice_model_info info_of(const Model& loaded, const pumice_model& model) {
   info.n_vocabulary = program.n_vocab;
   info.n_layers = loaded.n_layers();
   info.trained_context_tokens = program.context_length;
-  info.has_chat_template = model.format->ok() && !(*model.format)->is_plain();
+  info.has_chat_template = texts.format->ok() && !(*texts.format)->is_plain();
   return info;
 }
 
@@ -43,36 +34,23 @@ Result<std::unique_ptr<pumice_model>> load(const pumice_device& device,
   PUMICE_TRY(const pumice_model_options options, read_struct(given, "options"));
   PUMICE_TRY(const std::filesystem::path path, read_path(options.path, "path"));
   if (path.empty()) return make_error(ErrorCode::kInvalidArgument, "path is empty");
-  PUMICE_TRY(std::filesystem::path whole_path, absolute_path(path));
-  auto model = std::make_unique<pumice_model>();
-  model->owner = device.owner;
+  host::ModelRequest request{.engine_may_differ = options.engine == nullptr};
+  PUMICE_TRY(request.path, absolute_path(path));
   PUMICE_TRY(const GgufFile file, GgufFile::open(path));
-  PUMICE_TRY(Tokenizer tokenizer, load_tokenizer(file));
-  PUMICE_TRY(const Program program, build_program(file));
-  PUMICE_TRY(EngineOptions engine,
-             read_engine_options(options.engine, "engine", program.context_length));
-  model->request = {.path = std::move(whole_path),
-                    .engine = std::move(engine),
-                    .engine_may_differ = options.engine == nullptr};
-  PUMICE_TRY(host::OpenedModel opened, device.owner->load(model->request));
-  const std::shared_ptr<const Model> loaded = opened.model;
-  const auto reload = [owner = model->owner, request = model->request] {
-    return owner->load(request);
-  };
-  // One try, and as many losses as there are: hosts that poll are not to sleep in it.
-  model->recovery = std::make_shared<host::Recovery>(
-      std::move(opened), reload,
-      host::RecoveryOptions{.attempts = 1,
-                            .losses_in_a_row = std::numeric_limits<uint32_t>::max()});
-  device.owner->add(model->recovery, model->request);
-  model->tokenizer = std::make_shared<const Tokenizer>(std::move(tokenizer));
-  model->format =
-      std::make_shared<const Result<ChatFormat>>(format_of(file, model->tokenizer->vocabulary()));
-  if (!model->format->ok()) {
+  PUMICE_TRY(host::ModelTexts texts, host::ModelTexts::read(file));
+  PUMICE_TRY(std::shared_ptr<const ModelPlan> plan, ModelPlan::of_source(file));
+  PUMICE_TRY(request.engine,
+             read_engine_options(options.engine, "engine", plan->program().context_length));
+  auto model = std::make_unique<pumice_model>();
+  PUMICE_TRY(model->owner, host::ModelOwner::load(device.owner, std::move(request), file,
+                                                  std::move(texts), {}, std::move(plan)));
+  const host::ModelTexts& loaded_texts = model->owner->texts();
+  if (!loaded_texts.format->ok()) {
     device.owner->options().logger.warning("the model's chat template is not used: {}",
-                                           model->format->error().message);
+                                           loaded_texts.format->error().message);
   }
-  model->info = info_of(*loaded, *model);
+  PUMICE_TRY(const host::OpenedModel opened, model->owner->current());
+  model->info = info_of(*opened.model, loaded_texts);
   return model;
 }
 
@@ -82,9 +60,9 @@ ApiStatus tokenize(const pumice_model* model, pumice_string text, pumice_bool sp
   PUMICE_TRY_STATUS(check_handle(model, "model"));
   PUMICE_TRY(const std::string_view view, read_text(text, "text"));
   PUMICE_TRY(const bool is_special, read_bool(special, "special"));
-  PUMICE_TRY(
-      const std::vector<TokenId> ids,
-      model->tokenizer->encode(view, {.add_special = is_special, .parse_special = is_special}));
+  PUMICE_TRY(const std::vector<TokenId> ids,
+             model->owner->texts().tokenizer->encode(
+                 view, {.add_special = is_special, .parse_special = is_special}));
   return write_array(std::span<const uint32_t>(ids), tokens, capacity, n_tokens);
 }
 
@@ -97,21 +75,11 @@ ApiStatus detokenize_to(const pumice_model* model, const uint32_t* tokens, size_
   for (const uint32_t id : ids) {
     if (id >= n_vocab) return invalid("token {} is outside the vocabulary of {}", id, n_vocab);
   }
-  const std::string bytes = detokenize(*model->tokenizer, ids);
+  const std::string bytes = detokenize(*model->owner->texts().tokenizer, ids);
   return write_array(std::span<const char>(bytes), text, capacity, n_bytes);
 }
 
 }  // namespace
-
-Result<host::OpenedModel> opened_model(const pumice_model& model) {
-  host::OpenedModel opened = model.recovery->opened();
-  const bool is_current = opened.device != nullptr && !opened.device->is_lost() &&
-                          opened.device == model.owner->device();
-  if (is_current) return opened;
-  opened = {};  // which would keep it
-  PUMICE_TRY_STATUS(model.recovery->replace([&] { return model.owner->load(model.request); }, {}));
-  return model.recovery->opened();
-}
 
 }  // namespace pumice::api
 

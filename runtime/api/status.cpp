@@ -7,6 +7,7 @@
 #include <new>
 
 #include "api/structs.hpp"
+#include "host/failures.hpp"
 
 namespace pumice::api {
 namespace {
@@ -17,6 +18,9 @@ thread_local std::array<char, 1024> last_message = {};
 }  // namespace
 
 pumice_status status_of(ErrorCode code) {
+  if (code == host::kNotFound) return PUMICE_NOT_FOUND;
+  if (code == host::kBusy) return PUMICE_BUSY;
+  if (code == host::kOutOfMemory) return PUMICE_OUT_OF_MEMORY;
   switch (code) {
     case ErrorCode::kInvalidArgument:
       return PUMICE_INVALID_ARGUMENT;

@@ -108,8 +108,9 @@ Status DeviceState::plan_memory(std::optional<uint32_t> kv_blocks) {
 
 Status DeviceState::allocate() {
   weights_ = placement().now();
-  PUMICE_TRY(decoder_, Decoder::plan(device_, *pipelines_, program(), *weights_, options_.kv_type,
-                                     options_.math, options_.fusion, sizes_.limits));
+  PUMICE_TRY(decoder_,
+             Decoder::plan(device_, *pipelines_, *model_->plan, *weights_, options_.kv_type,
+                           options_.math, options_.fusion, sizes_.limits));
   PUMICE_TRY(kv_,
              KvMemory::create(device_, sizes_.layout.page_bytes, sizes_.n_pages, first_kv_blocks_));
   block_store_.emplace(device_, *kv_);
@@ -117,12 +118,16 @@ Status DeviceState::allocate() {
   PUMICE_TRY(greedy_sampling_, ops::Sampling::plan(*pipelines_, ops::Sampling::Variant::kGreedy));
   if (!options_.greedy_only) {
     PUMICE_TRY(full_sampling_, ops::Sampling::plan(*pipelines_, ops::Sampling::Variant::kFull));
+    PUMICE_TRY(log_probs_op_, ops::LogProbs::plan(*pipelines_));
   }
   device_arena_.emplace(device_, vk::MemoryDomain::kDevice, "sampling",
                         expected_bytes(sizes_.device_ranges()));
   PUMICE_TRY(token_counts_, device_arena_->allocate(sizes_.counts_bytes));
   PUMICE_TRY(sampling_scratch_, device_arena_->allocate(sizes_.scratch_bytes));
-  PUMICE_TRY(sampled_, device_arena_->allocate(sizes_.sampled_bytes));
+  PUMICE_TRY(sampled_, device_arena_->allocate(sizes_.n_rings * sizes_.sampled_bytes));
+  if (sizes_.log_probs_bytes > 0) {
+    PUMICE_TRY(log_probs_, device_arena_->allocate(sizes_.log_probs_bytes));
+  }
   PUMICE_TRY_STATUS(allocate_tables());
   return allocate_rings();
 }
@@ -148,10 +153,13 @@ Status DeviceState::allocate_rings() {
                           expected_bytes(sizes_.readback_ranges()));
   for (uint32_t i = 0; i < sizes_.n_rings; ++i) {
     PUMICE_TRY(StepArgs args, StepArgs::create(device_, sizes_.step));
-    Ring ring{
-        .args = std::move(args), .sampling = {}, .sampled_readback = {}, .logits_readback = {}};
+    Ring ring{.args = std::move(args)};
     PUMICE_TRY(ring.sampling, upload_arena_->allocate(sizes_.sampling_bytes));
-    PUMICE_TRY(ring.sampled_readback, readback_arena_->allocate(sampled_.size_bytes));
+    PUMICE_TRY(ring.sampled_readback, readback_arena_->allocate(sizes_.sampled_bytes));
+    if (sizes_.log_probs_bytes > 0) {
+      PUMICE_TRY(ring.log_prob_rows, upload_arena_->allocate(sizes_.log_prob_row_bytes));
+      PUMICE_TRY(ring.log_probs_readback, readback_arena_->allocate(sizes_.log_probs_bytes));
+    }
     if (options_.prompt_logits) {
       PUMICE_TRY(ring.logits_readback, readback_arena_->allocate(sizes_.logits_bytes));
     }
@@ -233,20 +241,20 @@ vk::BufferRange DeviceState::counts_of(uint32_t slot) const {
   return token_counts_.subrange(slot * bytes, bytes);
 }
 
-void DeviceState::set_up(uint32_t slot, const SamplerOptions& sampling,
-                         std::span<const TokenId> tokens, size_t n_prompt) {
-  if (has_penalties(sampling)) {
+void DeviceState::set_up(uint32_t slot, const SlotInput& input) {
+  if (input.has_penalties) {
     std::vector<uint32_t> counts(program().n_vocab, 0);
-    for (size_t i = 0; i < tokens.size(); ++i) {
-      i < n_prompt ? count_prompt_token(counts, tokens[i]) : count_output_token(counts, tokens[i]);
+    for (size_t i = 0; i < input.counted.size(); ++i) {
+      const TokenId token = input.counted[i];
+      i < input.n_prompt ? count_prompt_token(counts, token) : count_output_token(counts, token);
     }
     std::ranges::copy(counts, staged_counts_[slot].mapped<uint32_t>().begin());
     new_counts_.push_back(slot);
   }
   const auto words = logit_bias_.mapped<uint32_t>().subspan(size_t{slot} * kMaxLogitBias * 2);
-  for (size_t i = 0; i < sampling.logit_bias.size(); ++i) {
-    words[2 * i] = sampling.logit_bias[i].first;
-    words[2 * i + 1] = std::bit_cast<uint32_t>(sampling.logit_bias[i].second);
+  for (size_t i = 0; i < input.logit_bias.size(); ++i) {
+    words[2 * i] = input.logit_bias[i].first;
+    words[2 * i + 1] = std::bit_cast<uint32_t>(input.logit_bias[i].second);
   }
   slots_[slot] = SlotState::kWritten;
 }
@@ -266,43 +274,62 @@ void DeviceState::forget_all() {
   new_counts_.clear();
 }
 
-void DeviceState::write_blocks(uint32_t slot, uint32_t page, std::span<const BlockId> blocks,
-                               uint32_t first, uint32_t end) {
-  const auto table = block_tables_[page].mapped<uint64_t>().subspan(
+void DeviceState::write_blocks(uint32_t slot, uint32_t page, const TableInput& table) {
+  const auto entries = block_tables_[page].mapped<uint64_t>().subspan(
       size_t{slot} * sizes_.table_stride, sizes_.table_stride);
   const StateLayout& layout = sizes_.layout;
   const size_t n = layout.blocks_per_page();
-  for (size_t i = first; i < std::min<size_t>(end, blocks.size()); ++i) {
-    if (blocks[i] == kNoBlock) continue;
-    for (size_t j = i * n; j < std::min((i + 1) * n, table.size()); ++j) {
-      table[j] = kv_->address(blocks[i]) + (j - i * n) * layout.pages[page].bytes;
+  for (size_t i = 0; i < table.blocks.size(); ++i) {
+    if (table.blocks[i] == kNoBlock) continue;
+    const size_t first = (table.first + i) * n;
+    for (size_t j = first; j < std::min(first + n, entries.size()); ++j) {
+      entries[j] = kv_->address(table.blocks[i]) + (j - first) * layout.pages[page].bytes;
     }
   }
 }
 
 // ---- steps
 
-void DeviceState::set_state(uint32_t ring, uint32_t chunk, uint32_t page, BlockId before,
-                            BlockId after) {
-  args(ring).set_state(chunk, page, before == kNoBlock ? 0 : kv_->address(before),
-                       kv_->address(after));
+void DeviceState::set_state(uint32_t ring, uint32_t chunk, uint32_t page, const StateInput& state) {
+  args(ring).set_state(chunk, page, state.before == kNoBlock ? 0 : kv_->address(state.before),
+                       kv_->address(state.after));
 }
 
-void DeviceState::set_sampling(uint32_t ring, uint32_t logit_row,
-                               const std::optional<RowSampling>& sampling) {
-  ops::SamplingRow row{};
-  if (!sampling) {
-    row.skip = 1;
-  } else {
-    const SamplerOptions& options = *sampling->options;
-    row = ops::sampling_row(sampler_constants(options), sampling->output_index, sampling->slot);
-    if (has_penalties(options)) row.counts = counts_of(sampling->slot).address();
-    if (!options.logit_bias.empty()) {
-      row.bias = logit_bias_.address() + uint64_t{sampling->slot} * kMaxLogitBias * 8;
-      row.n_bias = static_cast<uint32_t>(options.logit_bias.size());
-    }
+void DeviceState::set_sampling(uint32_t ring, uint32_t logit_row, const RowSampling& sampling,
+                               uint64_t output_index, uint32_t slot) {
+  ops::SamplingRow row =
+      ops::sampling_row(sampling.constants, output_index, sampled_place(ring, logit_row));
+  if (sampling.has_penalties) row.counts = counts_of(slot).address();
+  if (sampling.n_bias > 0) {
+    row.bias = logit_bias_.address() + uint64_t{slot} * kMaxLogitBias * 8;
+    row.n_bias = sampling.n_bias;
   }
   rings_[ring].sampling.mapped<ops::SamplingRow>()[logit_row] = row;
+}
+
+void DeviceState::set_no_sampling(uint32_t ring, uint32_t logit_row) {
+  rings_[ring].sampling.mapped<ops::SamplingRow>()[logit_row] = {.skip = 1};
+}
+
+void DeviceState::set_log_probs(uint32_t ring, uint32_t logit_row, uint32_t n_best,
+                                std::optional<TokenId> token) {
+  const uint32_t chosen = ops::LogProbs::kFromSampled | sampled_place(ring, logit_row);
+  rings_[ring].log_prob_rows.mapped<ops::LogProbsRow>()[logit_row] = {
+      .token = token.value_or(chosen), .n_results = 1 + n_best};
+}
+
+void DeviceState::set_no_log_probs(uint32_t ring, uint32_t logit_row) {
+  const vk::BufferRange& rows = rings_[ring].log_prob_rows;
+  if (!rows.empty()) rows.mapped<ops::LogProbsRow>()[logit_row] = {.n_results = 0};
+}
+
+void DeviceState::follow_draft(uint32_t ring, uint32_t first, std::span<const TokenId> draft) {
+  const auto rows = rings_[ring].sampling.mapped<ops::SamplingRow>().subspan(first);
+  rows[0].n_followers = static_cast<uint32_t>(draft.size());
+  for (size_t i = 0; i < draft.size(); ++i) {
+    rows[i].drafted = draft[i];
+    rows[i + 1].skip = 1;
+  }
 }
 
 Result<std::shared_ptr<const vk::RecordedWork>> DeviceState::record_prologue(
@@ -315,18 +342,37 @@ Result<std::shared_ptr<const vk::RecordedWork>> DeviceState::record_prologue(
   return std::make_shared<const vk::RecordedWork>(std::move(work));
 }
 
-Result<vk::RecordedWork> DeviceState::record(uint32_t ring, const StepWork& step,
-                                             const vk::RecorderOptions& options) const {
-  const Ring& memory = rings_[ring];
+Result<DeviceState::Recording> DeviceState::record(uint32_t ring, const StepWork& step,
+                                                   const vk::RecorderOptions& options,
+                                                   bool in_one) const {
   vk::Recorder recorder(device_, options);
-  decoder_->record(recorder, memory.args,
+  decoder_->record(recorder, rings_[ring].args,
                    {.sampled = sampled_,
                     .block_tables = block_tables_,
                     .table_stride = sizes_.table_stride,
                     .kv = kv_->range()});
+  Recording recording;
+  const auto finish = [&](std::shared_ptr<const vk::RecordedWork>& work) -> Status {
+    PUMICE_TRY(vk::RecordedWork recorded, recorder.finish());
+    work = std::make_shared<const vk::RecordedWork>(std::move(recorded));
+    return {};
+  };
+  const bool uses_logits = step.samples || step.log_probs || step.reads_logits;
+  if (uses_logits && in_one) record_sampling(ring, step, recorder);
+  PUMICE_TRY_STATUS(finish(recording.forward));
+  if (!uses_logits || in_one) return recording;
+  record_sampling(ring, step, recorder);
+  PUMICE_TRY_STATUS(finish(recording.sampling));
+  return recording;
+}
+
+void DeviceState::record_sampling(uint32_t ring, const StepWork& step,
+                                  vk::Recorder& recorder) const {
+  const Ring& memory = rings_[ring];
+  const uint32_t n_rows = memory.args.n_logit_rows;
   recorder.enter({"sampling"});
   if (step.reads_logits) {
-    const uint64_t bytes = uint64_t{memory.args.n_logit_rows} * program().n_vocab * 4;
+    const uint64_t bytes = uint64_t{n_rows} * program().n_vocab * 4;
     recorder.copy(decoder_->logits().subrange(0, bytes), memory.logits_readback);
   }
   if (step.samples) {
@@ -337,15 +383,35 @@ Result<vk::RecordedWork> DeviceState::record(uint32_t ring, const StepWork& step
                                .scratch = sampling_scratch_,
                                .counts = token_counts_,
                                .tables = logit_bias_,
-                               .n_rows = memory.args.n_logit_rows,
+                               .n_rows = n_rows,
                                .n_vocab = program().n_vocab});
-    recorder.copy(sampled_, memory.sampled_readback);
+    const uint64_t first = uint64_t{sampled_place(ring, 0)} * 4;
+    recorder.copy(sampled_.subrange(first, uint64_t{n_rows} * 4), memory.sampled_readback);
   }
-  return recorder.finish();
+  if (!step.log_probs) return;
+  log_probs_op_.record(recorder, {.logits = decoder_->logits(),
+                                  .rows = memory.log_prob_rows,
+                                  .sampled = sampled_,
+                                  .results = log_probs_,
+                                  .n_rows = n_rows,
+                                  .n_vocab = program().n_vocab,
+                                  .stride = kLogProbsStride});
+  const uint64_t bytes = uint64_t{n_rows} * kLogProbsStride * sizeof(ops::LogProbs::Entry);
+  recorder.copy(log_probs_.subrange(0, bytes), memory.log_probs_readback);
 }
 
-TokenId DeviceState::sampled(uint32_t ring, uint32_t slot) const {
-  return rings_[ring].sampled_readback.mapped<uint32_t>()[slot];
+TokenId DeviceState::sampled(uint32_t ring, uint32_t logit_row) const {
+  return rings_[ring].sampled_readback.mapped<uint32_t>()[logit_row];
+}
+
+TokenLogProbs DeviceState::log_probs(uint32_t ring, uint32_t logit_row, uint32_t n_best) const {
+  const auto entries = rings_[ring].log_probs_readback.mapped<ops::LogProbs::Entry>().subspan(
+      size_t{logit_row} * kLogProbsStride, 1 + n_best);
+  TokenLogProbs result{.log_prob = entries[0].log_prob};
+  for (const ops::LogProbs::Entry& entry : entries.subspan(1)) {
+    result.best.push_back({entry.token, entry.log_prob});
+  }
+  return result;
 }
 
 std::span<const float> DeviceState::logits(uint32_t ring, uint32_t logit_row) const {

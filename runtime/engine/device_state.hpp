@@ -14,11 +14,13 @@
 #include "engine/engine_sizes.hpp"
 #include "engine/kv_block_store.hpp"
 #include "engine/kv_memory.hpp"
+#include "engine/step_input.hpp"
 #include "models/decoder.hpp"
 #include "models/model.hpp"
 #include "models/step_args.hpp"
 #include "sampling/options.hpp"
 #include "scheduler/scheduler.hpp"
+#include "shaders/log_probs/log_probs.hpp"
 #include "shaders/sampling/sampling.hpp"
 #include "text/vocabulary.hpp"
 #include "vk/pipeline.hpp"
@@ -91,10 +93,9 @@ class DeviceState {
   /// Whether the slot's sampling state is that of the request that has it.
   bool is_set_up(uint32_t slot) const { return slots_[slot] != SlotState::kUnknown; }
   /// Write what sampling needs to know of a request: biases, and with penalties how often it has
-  /// which token, the first `n_prompt` being its prompt's. No step under way uses the slot. Holds
-  /// once the prologue of the step being prepared was queued (`commit_slots`).
-  void set_up(uint32_t slot, const SamplerOptions& sampling, std::span<const TokenId> tokens,
-              size_t n_prompt);
+  /// which token. No step under way uses the slot. Holds once the prologue of the step being
+  /// prepared was queued (`commit_slots`).
+  void set_up(uint32_t slot, const SlotInput& input);
   void forget(uint32_t slot) { slots_[slot] = SlotState::kUnknown; }
   /// What `set_up` wrote since the last of these two is queued for the device, or will not be.
   void commit_slots();
@@ -102,25 +103,35 @@ class DeviceState {
   /// No slot is set up any more.
   void forget_all();
 
-  /// Entries [first, end) of the block table, as far as there are blocks; `page` of the state's
-  /// layout. Behind a window (kNoBlock) they stay what they are: no kernel reads them.
-  void write_blocks(uint32_t slot, uint32_t page, std::span<const BlockId> blocks, uint32_t first,
-                    uint32_t end);
+  /// Write entries of the block table; `page` of the state's layout. Behind a window (kNoBlock)
+  /// they stay what they are: no kernel reads them.
+  void write_blocks(uint32_t slot, uint32_t page, const TableInput& table);
 
   // ---- steps
 
-  /// Where a recurrent page of a chunk's sequence is (kNoBlock: it begins) and goes; `page` of the
-  /// state's layout.
-  void set_state(uint32_t ring, uint32_t chunk, uint32_t page, BlockId before, BlockId after);
+  /// Where a recurrent page of a chunk's sequence is and goes; `page` of the state's layout.
+  void set_state(uint32_t ring, uint32_t chunk, uint32_t page, const StateInput& state);
 
   StepArgs& args(uint32_t ring) { return rings_[ring].args; }
-  /// How a row of logits is sampled; none: it is not.
-  struct RowSampling {
-    const SamplerOptions* options = nullptr;
-    uint64_t output_index = 0;
-    uint32_t slot = 0;
-  };
-  void set_sampling(uint32_t ring, uint32_t logit_row, const std::optional<RowSampling>& sampling);
+  /// A row of logits chooses the token of that index in the output of the slot's request, or only
+  /// pads the batch.
+  void set_sampling(uint32_t ring, uint32_t logit_row, const RowSampling& sampling,
+                    uint64_t output_index, uint32_t slot);
+  void set_no_sampling(uint32_t ring, uint32_t logit_row);
+  /// Rows of logits from `first` on, which have counts for penalties, are those of a draft: each is
+  /// chosen with what the rows before it chose counted, up to the first that chooses something else
+  /// than the draft has there. Those behind it choose nothing.
+  void follow_draft(uint32_t ring, uint32_t first, std::span<const TokenId> draft);
+  /// The log probability of a token under a row of logits is wanted (none given: of what the row
+  /// chooses), and of so many best; or nothing of that row.
+  void set_log_probs(uint32_t ring, uint32_t logit_row, uint32_t n_best,
+                     std::optional<TokenId> token = {});
+  void set_no_log_probs(uint32_t ring, uint32_t logit_row);
+  /// What a row of logits has chosen is what ops::Embedding::kFromSampled | place stands for, until
+  /// the ring is used again.
+  uint32_t sampled_place(uint32_t ring, uint32_t logit_row) const {
+    return ring * sizes_.limits.logit_rows + logit_row;
+  }
 
   /// What comes before a step on the queue: what `set_up` wrote, then copies of blocks. Null if
   /// there is nothing to do.
@@ -131,13 +142,23 @@ class DeviceState {
   struct StepWork {
     bool samples = false;
     bool greedy_only = true;  ///< all rows that sample are
+    bool log_probs = false;   ///< of some rows are wanted
     bool reads_logits = false;
   };
-  Result<vk::RecordedWork> record(uint32_t ring, const StepWork& step,
-                                  const vk::RecorderOptions& options) const;
+  /// A step on the queue, in this order.
+  struct Recording {
+    std::shared_ptr<const vk::RecordedWork> forward;
+    /// What is done with the logits. Apart, as it may have to wait for what the forward pass need
+    /// not; none where nothing is done with them, or `forward` has it.
+    std::shared_ptr<const vk::RecordedWork> sampling;
+  };
+  /// `in_one`: all of it is in `forward`, for who looks at the times of whole steps.
+  Result<Recording> record(uint32_t ring, const StepWork& step, const vk::RecorderOptions& options,
+                           bool in_one) const;
 
   /// Results of a step that has run.
-  TokenId sampled(uint32_t ring, uint32_t slot) const;
+  TokenId sampled(uint32_t ring, uint32_t logit_row) const;
+  TokenLogProbs log_probs(uint32_t ring, uint32_t logit_row, uint32_t n_best) const;
   std::span<const float> logits(uint32_t ring, uint32_t logit_row) const;
 
  private:
@@ -145,9 +166,11 @@ class DeviceState {
   /// Of one step under way.
   struct Ring {
     StepArgs args;
-    vk::BufferRange sampling;          // ops::SamplingRow [logit_rows]
-    vk::BufferRange sampled_readback;  // uint32 [n_slots]
-    vk::BufferRange logits_readback;   // float [logit_rows][n_vocab]; only with prompt_logits
+    vk::BufferRange sampling;            // ops::SamplingRow [logit_rows]
+    vk::BufferRange sampled_readback;    // uint32 [logit_rows]
+    vk::BufferRange log_prob_rows;       // ops::LogProbsRow [logit_rows]; not with greedy_only
+    vk::BufferRange log_probs_readback;  // as log_probs_
+    vk::BufferRange logits_readback;     // float [logit_rows][n_vocab]; only with prompt_logits
   };
   DeviceState(std::shared_ptr<vk::PipelineLibrary> pipelines, std::shared_ptr<const Model> model,
               const EngineOptions& options);
@@ -155,6 +178,7 @@ class DeviceState {
   Status allocate();
   Status allocate_tables();
   Status allocate_rings();
+  void record_sampling(uint32_t ring, const StepWork& step, vk::Recorder& recorder) const;
   vk::BufferRange counts_of(uint32_t slot) const;
   uint64_t bytes_that_stay() const;
   /// On this device, by any engine.
@@ -180,6 +204,7 @@ class DeviceState {
   std::optional<KvBlockStore> block_store_;
   ops::Sampling greedy_sampling_;
   ops::Sampling full_sampling_;  // not with greedy_only
+  ops::LogProbs log_probs_op_;   // likewise
 
   std::optional<vk::Arena> upload_arena_;
   std::optional<vk::Arena> device_arena_;
@@ -193,7 +218,8 @@ class DeviceState {
   std::vector<vk::BufferRange> staged_counts_;  // by slot: uint32 [n_vocab]; not with greedy_only
   vk::BufferRange logit_bias_;                  // uint32 pairs [n_slots][kMaxLogitBias]
   vk::BufferRange sampling_scratch_;
-  vk::BufferRange sampled_;  // uint32 [n_slots]
+  vk::BufferRange sampled_;    // uint32 [n_rings][logit_rows]
+  vk::BufferRange log_probs_;  // ops::LogProbs::Entry [logit_rows][kLogProbsStride]
   std::vector<Ring> rings_;
 };
 

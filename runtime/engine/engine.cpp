@@ -25,7 +25,8 @@ SchedulerOptions scheduler_options(const EngineOptions& options) {
           .window_tokens = options.context_tokens,
           .reserved_decode_tokens = options.reserved_decode_tokens,
           .aging_s = options.aging_s,
-          .stop_at_window = options.overflow == OverflowPolicy::kStop};
+          .stop_at_window = options.overflow == OverflowPolicy::kStop,
+          .spare_logit_rows = options.spare_logit_rows};
 }
 
 Requests::Limits request_limits(const EngineOptions& options, const Program& program) {
@@ -162,17 +163,6 @@ Status Engine::rebuild(std::shared_ptr<vk::PipelineLibrary> pipelines,
     start_stepper();
     return {};
   });
-}
-
-Status Engine::count_loss(uint32_t most_in_a_row) {
-  const uint64_t steps = scheduler().telemetry().steps;
-  losses_in_a_row_ = steps == steps_at_loss_ ? losses_in_a_row_ + 1 : 1;
-  steps_at_loss_ = steps;
-  if (losses_in_a_row_ <= most_in_a_row) return {};
-  losses_in_a_row_ = 0;
-  return make_error(ErrorCode::kDeviceLost,
-                    "the device was lost {} times in a row before a step could end",
-                    most_in_a_row + 1);
 }
 
 void Engine::set_hooks(StepHooks hooks) {

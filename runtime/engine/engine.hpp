@@ -179,10 +179,6 @@ class Engine {
   Status rebuild(std::shared_ptr<vk::PipelineLibrary> pipelines, std::shared_ptr<const Model> model,
                  const vk::PipelineLibrary::Progress& progress = {});
 
-  /// The device was lost. Errors: kDeviceLost once that has happened more than `most_in_a_row`
-  /// times with no step ended between them; counting then begins anew.
-  Status count_loss(uint32_t most_in_a_row);
-
   /// Null after `drop_device`, or a `rebuild` that failed.
   std::shared_ptr<vk::Device> device() const {
     return device_ != nullptr ? device_->device() : nullptr;
@@ -240,8 +236,6 @@ class Engine {
   std::optional<Requests> requests_;
   StepHooks hooks_;
   Waker waker_;
-  uint64_t steps_at_loss_ = 0;  // that had ended by the last one
-  uint32_t losses_in_a_row_ = 0;
   bool broken_ = false;  // an exception left something in the middle: `repair` comes next
   std::unique_ptr<DeviceState> device_;  // none after a `rebuild` that failed; so is stepper_
   std::unique_ptr<Stepper> stepper_;

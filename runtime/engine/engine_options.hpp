@@ -62,8 +62,11 @@ struct EngineOptions {
   /// Results identical to the bit for every chunking, batch and cache hit on one device; slower,
   /// and always fp32.
   bool invariant = false;
-  bool run_ahead = true;        ///< keep two steps under way; never with prompt_logits or profile
-  bool prompt_logits = false;   ///< requests may ask for the logits of every position
+  bool run_ahead = true;       ///< keep two steps under way; never with prompt_logits or profile
+  bool prompt_logits = false;  ///< requests may ask for the logits of every position
+  /// Rows of logits that a step may have beside one for each sequence: for tokens of drafts, and of
+  /// prompts that are scored.
+  uint32_t spare_logit_rows = 8;
   uint32_t split_tokens = 256;  ///< contexts longer than this are attended to in parallel splits
   bool greedy_only = false;     ///< compile no more of sampling than greedy requests need
   /// Whether an engine begins with every kernel compiled; if not, Engine::prewarm compiles them in

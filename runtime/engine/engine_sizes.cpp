@@ -4,6 +4,7 @@
 
 #include "engine/engine_limits.hpp"
 #include "scheduler/scheduler.hpp"
+#include "shaders/log_probs/log_probs.hpp"
 #include "shaders/sampling/sampling.hpp"
 
 namespace pumice {
@@ -61,8 +62,10 @@ Result<EngineSizes> engine_sizes(const Program& program, const Lowered& lowered,
   const ops::AttentionPlanOptions attention = attention_options(options);
   const uint64_t most_split = uint64_t{options.n_sequences} * attention.max_split_rows;
   const auto split_rows = static_cast<uint32_t>(std::min<uint64_t>(max_rows, most_split));
-  const uint32_t logit_rows =
-      options.prompt_logits ? max_rows : std::min(max_rows, options.n_sequences);
+  const uint64_t sampled_rows = uint64_t{options.n_sequences} + options.spare_logit_rows;
+  const auto logit_rows = options.prompt_logits
+                              ? max_rows
+                              : static_cast<uint32_t>(std::min<uint64_t>(max_rows, sampled_rows));
   const uint64_t n_splits = options.context_tokens / options.split_tokens + 1;
   const uint64_t attention_items = max_rows + split_rows * n_splits;
   if (attention_items > UINT32_MAX) {
@@ -89,10 +92,14 @@ Result<EngineSizes> engine_sizes(const Program& program, const Lowered& lowered,
   const uint64_t vocab_bytes = uint64_t{program.n_vocab} * 4;
   sizes.counts_bytes = options.greedy_only ? 4 : sizes.n_slots * vocab_bytes;
   sizes.scratch_bytes = logit_rows * vocab_bytes;
-  sizes.sampled_bytes = uint64_t{sizes.n_slots} * 4;
+  sizes.sampled_bytes = uint64_t{logit_rows} * 4;
   sizes.table_bytes = uint64_t{sizes.n_slots} * sizes.table_stride * 8;
   sizes.bias_bytes = uint64_t{sizes.n_slots} * kMaxLogitBias * 8;
   sizes.sampling_bytes = logit_rows * sizeof(ops::SamplingRow);
+  if (!options.greedy_only) {
+    sizes.log_prob_row_bytes = logit_rows * sizeof(ops::LogProbsRow);
+    sizes.log_probs_bytes = logit_rows * kLogProbsStride * sizeof(ops::LogProbs::Entry);
+  }
   sizes.staged_counts = options.greedy_only ? 0 : sizes.n_slots;
   if (options.cache_host_bytes > 0 || !options.cache_file.empty()) {
     const uint64_t most = std::max<uint64_t>(1, kTransferBytes / sizes.layout.page_bytes);
@@ -103,13 +110,18 @@ Result<EngineSizes> engine_sizes(const Program& program, const Lowered& lowered,
 }
 
 std::vector<uint64_t> EngineSizes::device_ranges() const {
-  return {counts_bytes, scratch_bytes, sampled_bytes};
+  std::vector<uint64_t> ranges = {counts_bytes, scratch_bytes, n_rings * sampled_bytes};
+  if (log_probs_bytes > 0) ranges.push_back(log_probs_bytes);
+  return ranges;
 }
 
 std::vector<uint64_t> EngineSizes::upload_ranges() const {
   std::vector<uint64_t> ranges(groups.size(), table_bytes);
   ranges.push_back(bias_bytes);
-  ranges.insert(ranges.end(), n_rings, sampling_bytes);
+  for (uint32_t i = 0; i < n_rings; ++i) {
+    ranges.push_back(sampling_bytes);
+    if (log_prob_row_bytes > 0) ranges.push_back(log_prob_row_bytes);
+  }
   return ranges;
 }
 
@@ -117,6 +129,7 @@ std::vector<uint64_t> EngineSizes::readback_ranges() const {
   std::vector<uint64_t> ranges;
   for (uint32_t i = 0; i < n_rings; ++i) {
     ranges.push_back(sampled_bytes);
+    if (log_probs_bytes > 0) ranges.push_back(log_probs_bytes);
     if (logits_bytes > 0) ranges.push_back(logits_bytes);
   }
   return ranges;

@@ -28,16 +28,18 @@ struct EngineSizes {
   uint32_t table_stride = 0;  ///< entries of a block table
 
   // In device memory:
-  uint64_t counts_bytes = 0;   ///< tokens' counts of all slots
-  uint64_t scratch_bytes = 0;  ///< of sampling
-  uint64_t sampled_bytes = 0;  ///< tokens of all slots
+  uint64_t counts_bytes = 0;     ///< tokens' counts of all slots
+  uint64_t scratch_bytes = 0;    ///< of sampling
+  uint64_t sampled_bytes = 0;    ///< tokens that a ring's rows of logits have chosen
+  uint64_t log_probs_bytes = 0;  ///< of a ring's rows of logits; 0: there are none
   // Written by the host:
-  uint64_t table_bytes = 0;     ///< a block table of all slots; each page of the layout has one
-  uint64_t bias_bytes = 0;      ///< of logits, of all slots
-  uint64_t sampling_bytes = 0;  ///< a ring's rows of sampling
-  uint32_t staged_counts = 0;   ///< slots whose tokens' counts have a place on their way
-  uint32_t staged_pages = 0;    ///< pages that move between tiers at a time; 0: there are no tiers
-  // Read by the host, with a ring's `sampled_bytes`:
+  uint64_t table_bytes = 0;         ///< a block table of all slots; each page of the layout has one
+  uint64_t bias_bytes = 0;          ///< of logits, of all slots
+  uint64_t sampling_bytes = 0;      ///< a ring's rows of sampling
+  uint64_t log_prob_row_bytes = 0;  ///< what log probabilities a ring's rows want; 0: none ever do
+  uint32_t staged_counts = 0;       ///< slots whose tokens' counts have a place on their way
+  uint32_t staged_pages = 0;  ///< pages that move between tiers at a time; 0: there are no tiers
+  // Read by the host, with a ring's `sampled_bytes` and `log_probs_bytes`:
   uint64_t logits_bytes = 0;  ///< a ring's; 0: they stay on the device
 
   /// Ranges of the arenas of these three, in the order in which they are allocated.

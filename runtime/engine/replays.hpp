@@ -6,7 +6,7 @@
 #include <map>
 #include <memory>
 
-#include "vk/recorder.hpp"
+#include "engine/device_state.hpp"
 
 namespace pumice {
 
@@ -24,12 +24,13 @@ class Replays {
     uint32_t n_logit_rows = 0;
     uint32_t split_classes = 0;  ///< Decoder::split_classes
     bool greedy_only = false;
+    bool log_probs = false;
 
     auto operator<=>(const Key&) const = default;
   };
 
   struct Recording {
-    std::shared_ptr<const vk::RecordedWork> work;
+    DeviceState::Recording work;
     double in_segments = 0;  ///< Submitter::in_segments when it was recorded
   };
   /// Whether a recording of `n_segments` that was predicted to be of the length `then`, in

@@ -26,6 +26,16 @@ Status Requests::check(const GenerationRequest& request) const {
                         token, limits_.n_vocab);
     }
   }
+  if ((request.log_probs || request.on_score) && limits_.greedy_only) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "this engine was made for greedy requests without log probabilities only");
+  }
+  if (const uint32_t most = std::min(kMostLogProbs, limits_.n_vocab);
+      request.log_probs.value_or(0) > most) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "log probabilities of the {} best tokens, there are at most {}",
+                      *request.log_probs, most);
+  }
   if (request.on_logits && !limits_.logits) {
     return make_error(ErrorCode::kInvalidArgument, "this engine was not made for prompt logits");
   }
@@ -75,9 +85,12 @@ Result<RequestId> Requests::submit(GenerationRequest request, double now_s) {
                    .priority = request.priority,
                    .deadline_s = now_s + request.timeout_s,
                    .salt = request.salt,
-                   .max_tokens_per_s = request.max_tokens_per_s};
+                   .max_tokens_per_s = request.max_tokens_per_s,
+                   .runs_ahead = !request.drafter};
+  spec.has_prompt_logits = bool{request.on_score};
   // Every position of it has to be computed: it shares nothing.
-  if (request.on_logits && request.logits == GenerationRequest::Logits::kPrompt) {
+  if (request.on_score ||
+      (request.on_logits && request.logits == GenerationRequest::Logits::kPrompt)) {
     spec.salt = private_salt();
   }
   active.request = std::move(request);
@@ -125,18 +138,107 @@ RequestReport Requests::report_of(RequestId id, EndReason ended_by) const {
           .prefill_iterations = request.prefill_iterations,
           .preemptions = request.preemptions,
           .shifts = active.shifts,
-          .truncated_tokens = active.truncated_tokens};
+          .truncated_tokens = active.truncated_tokens,
+          .drafted_tokens = active.drafted_tokens,
+          .accepted_tokens = active.accepted_tokens};
 }
 
 // ---- what a step does
 
-StepPlan Requests::plan(double now_s) {
-  StepPlan plan = scheduler_.plan_step(now_s);
-  for (const RequestId id : plan.ended) {
+/// Of each that has tokens it was not asked about, where a guess could be of use.
+void Requests::ask_for_drafts() {
+  for (auto& [id, active] : requests_) {
+    if (!active.request.drafter) continue;
+    const std::span<const TokenId> tokens = scheduler_.tokens(id);
+    const uint32_t most = scheduler_.most_draft(id);
+    if (most == 0 || active.drafted_for == tokens.size()) continue;
+    active.drafted_for = tokens.size();
+    active.draft = active.request.drafter(tokens, most);
+    const auto is_none = [&](TokenId token) { return token >= limits_.n_vocab; };
+    active.draft.erase(std::ranges::find_if(active.draft, is_none), active.draft.end());
+    scheduler_.draft(id, static_cast<uint32_t>(std::min<size_t>(active.draft.size(), most)));
+  }
+}
+
+StepInput Requests::plan(double now_s, const KnowsSlot& knows_slot) {
+  ask_for_drafts();
+  StepInput input{.plan = scheduler_.plan_step(now_s)};
+  for (const RequestId id : input.plan.ended) {
     tell({.request = id, .computed_tokens = scheduler_.request(id).computed_tokens},
          EndReason::kNone, now_s);
   }
-  return plan;
+  for (const RequestId id : input.plan.started) {
+    const std::optional<uint32_t> slot = scheduler_.request(id).slot;
+    if (slot) input.new_slots.push_back(*slot);
+  }
+  input.chunks.reserve(input.plan.chunks.size());
+  for (const StepChunk& chunk : input.plan.chunks) {
+    const bool is_new = std::ranges::find(input.new_slots, chunk.slot) != input.new_slots.end() ||
+                        !knows_slot(chunk.slot);
+    input.chunks.push_back(input_of(chunk, is_new));
+  }
+  return input;
+}
+
+ChunkInput Requests::input_of(const StepChunk& chunk, bool is_new) const {
+  const Active& active = requests_.at(chunk.request);
+  const GenerationRequest& request = active.request;
+  const std::span<const TokenId> tokens = scheduler_.tokens(chunk.request);
+  const uint32_t end = chunk.first_position + chunk.n_tokens;
+  const size_t known_end = std::min<size_t>(end, tokens.size());
+  ChunkInput input;
+  if (chunk.first_position < known_end) {
+    input.tokens.assign(tokens.begin() + chunk.first_position,
+                        tokens.begin() + static_cast<ptrdiff_t>(known_end));
+  }
+  const auto draft = std::span(active.draft).first(chunk.n_draft());
+  input.tokens.insert(input.tokens.end(), draft.begin(), draft.end());
+  add_memory(chunk, is_new, input);
+  const SamplerOptions& sampling = request.sampling;
+  input.sampling = {.constants = sampler_constants(sampling),
+                    .n_bias = static_cast<uint32_t>(sampling.logit_bias.size()),
+                    .has_penalties = has_penalties(sampling),
+                    .plain_greedy = is_plain_greedy(sampling),
+                    .log_probs = request.log_probs};
+  if (is_new) {
+    input.new_slot = {.logit_bias = sampling.logit_bias,
+                      .n_prompt = active.n_prompt,
+                      .has_penalties = input.sampling.has_penalties};
+    if (input.sampling.has_penalties) input.new_slot->counted.assign(tokens.begin(), tokens.end());
+  }
+  // Those that are still being sampled by the step before count too.
+  input.output_index = next_output_index(chunk.request) + (uint64_t{end} - tokens.size());
+  if (const size_t scored_end = std::min<size_t>(uint64_t{end} + 1, active.n_prompt);
+      request.on_score && chunk.first_position + 1 < scored_end) {
+    input.scored.assign(tokens.begin() + chunk.first_position + 1,
+                        tokens.begin() + static_cast<ptrdiff_t>(scored_end));
+  }
+  if (request.on_logits) {
+    input.first_logits = request.first_logits;
+    input.end_logits =
+        request.logits == GenerationRequest::Logits::kComputed ? end : active.n_prompt;
+  }
+  return input;
+}
+
+/// Where on the device it reads and writes. Steps under way read no entry of a table that changes.
+void Requests::add_memory(const StepChunk& chunk, bool is_new, ChunkInput& input) const {
+  const CacheGroups& groups = scheduler_.cache().groups();
+  const uint32_t block_tokens = scheduler_.cache().options().block_tokens;
+  const uint32_t end = chunk.first_position + chunk.n_tokens;
+  const uint32_t first_entry = is_new ? 0 : chunk.first_position / block_tokens;
+  const uint32_t end_entry = (end - 1) / block_tokens + 1;
+  for (uint32_t group = 0; group < groups.size(); ++group) {
+    TableInput& table = input.tables.emplace_back(TableInput{.first = first_entry});
+    StateInput& state = input.states.emplace_back();
+    if (groups.is_recurrent(group)) {
+      state = {.before = scheduler_.state(chunk.request, group, chunk.first_position),
+               .after = scheduler_.state(chunk.request, group, end)};
+      continue;
+    }
+    const std::span<const BlockId> blocks = scheduler_.blocks(chunk.request, group);
+    table.blocks.assign(blocks.begin() + first_entry, blocks.begin() + end_entry);
+  }
 }
 
 bool Requests::finish_transfers(const StepPlan& plan, const TransferFailures& failures) {
@@ -146,20 +248,62 @@ bool Requests::finish_transfers(const StepPlan& plan, const TransferFailures& fa
   return false;
 }
 
-void Requests::commit(const StepPlan& plan, std::span<const TokenId> sampled, double now_s,
+uint32_t Requests::n_agreed(const StepChunk& chunk, const ChunkInput& input,
+                            std::span<const SampledRow> rows) {
+  if (rows.empty()) return 0;
+  const auto draft = std::span(input.tokens).last(chunk.n_draft());
+  uint32_t n = 1;
+  while (n < rows.size() && rows[n - 1].token == draft[n - 1]) ++n;
+  return n;
+}
+
+/// Its tokens up to the one that ends its request.
+std::vector<Requests::ReadToken> Requests::read_chunk(const StepChunk& chunk,
+                                                      std::span<SampledRow> rows) {
+  Active& active = requests_.at(chunk.request);
+  const uint32_t first = chunk.first_position + chunk.n_tokens - chunk.n_samples;
+  std::vector<ReadToken> read;
+  for (SampledRow& row : rows) {
+    const auto n = static_cast<uint32_t>(read.size());
+    ReadToken& next = read.emplace_back(ReadToken{.event = {.request = chunk.request,
+                                                            .log_probs = std::move(row.log_probs),
+                                                            .computed_tokens = first + n + 1}});
+    next.ended_by = read_token(active, row.token, next.event);
+    if (next.ended_by != EndReason::kNone) break;
+  }
+  return read;
+}
+
+void Requests::commit(const StepInput& step, std::span<SampledRow> sampled, double now_s,
                       double seconds) {
-  const std::vector<ChunkOutcome> outcomes = scheduler_.commit(plan.id, sampled, now_s, seconds);
-  size_t n_sampled = 0;
-  for (size_t i = 0; i < outcomes.size(); ++i) {
-    const StepChunk& chunk = plan.chunks[i];
-    const TokenId token = chunk.samples ? sampled[n_sampled++] : 0;
+  const std::vector<StepChunk>& chunks = step.plan.chunks;
+  std::vector<std::vector<ReadToken>> read(chunks.size());
+  std::vector<TokenId> tokens;
+  tokens.reserve(sampled.size());
+  std::vector<std::span<const TokenId>> taken(chunks.size());
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    const std::span<SampledRow> rows = sampled.first(chunks[i].n_samples);
+    sampled = sampled.subspan(chunks[i].n_samples);
+    if (!scheduler_.counts(step.plan.id, i)) continue;
+    read[i] = read_chunk(chunks[i], rows.first(n_agreed(chunks[i], step.chunks[i], rows)));
+    for (const ReadToken& one : read[i]) tokens.push_back(*one.event.token);
+    taken[i] = std::span(tokens).last(read[i].size());
+  }
+  const std::vector<ChunkOutcome> outcomes = scheduler_.commit(step.plan.id, taken, now_s, seconds);
+  for (size_t i = 0; i < chunks.size(); ++i) {
     if (!outcomes[i].counts) continue;
-    StepEvent event{.request = chunk.request,
-                    .computed_tokens = chunk.first_position + chunk.n_tokens};
-    const EndReason ended_by = outcomes[i].sampled
-                                   ? read_token(requests_.at(chunk.request), token, event)
-                                   : EndReason::kNone;
-    tell(std::move(event), ended_by, now_s);
+    if (read[i].empty()) {
+      tell({.request = chunks[i].request,
+            .computed_tokens = chunks[i].first_position + chunks[i].n_tokens},
+           EndReason::kNone, now_s);
+      continue;
+    }
+    Active& active = requests_.at(chunks[i].request);
+    active.drafted_tokens += chunks[i].n_draft();
+    active.accepted_tokens += static_cast<uint32_t>(read[i].size()) - 1;
+    for (ReadToken& one : read[i]) {
+      tell(std::move(one.event), one.ended_by, now_s, &one == &read[i].back());
+    }
   }
 }
 
@@ -221,14 +365,14 @@ void make_room_for_one(std::vector<T>& values) {
 
 }  // namespace
 
-/// The event is one of a request that the step has changed, or ended. Told is told: what may fail
-/// comes before, and what is left behind `start_over` can do as well.
-void Requests::tell(StepEvent event, EndReason ended_by, double now_s) {
+/// The event is one of a request that the step has changed, or ended: the last such one or not. Told
+/// is told: what may fail comes before, and what is left behind `start_over` can do as well.
+void Requests::tell(StepEvent event, EndReason ended_by, double now_s, bool is_last) {
   const RequestId id = event.request;
   const auto it = requests_.find(id);
   Active& active = it->second;
   if (ended_by != EndReason::kNone) scheduler_.end(id, ended_by, now_s);
-  event.finished = scheduler_.request(id).ended();
+  event.finished = is_last && scheduler_.request(id).ended();
   if (event.finished) {
     event.text += rest_of(active);
     event.report = report_of(id, ended_by);
@@ -241,6 +385,7 @@ void Requests::tell(StepEvent event, EndReason ended_by, double now_s) {
     active.tokens.push_back(*event.token);
   }
   events_.push_back(std::move(event));
+  if (!is_last) return;
   if (scheduler_.request(id).ended()) {
     requests_.erase(it);
     scheduler_.remove(id);
@@ -280,12 +425,7 @@ void Requests::start_over() {
   }
 }
 
-// ---- what a step reads
-
-uint64_t Requests::output_index(const StepChunk& chunk) const {
-  const uint64_t next = uint64_t{chunk.first_position} + chunk.n_tokens;
-  return next_output_index(chunk.request) + (next - scheduler_.tokens(chunk.request).size());
-}
+// ---- of a request under way
 
 uint64_t Requests::next_output_index(RequestId id) const {
   return requests_.at(id).request.first_output_index + scheduler_.request(id).generated_tokens;
@@ -296,11 +436,9 @@ const GenerationRequest* Requests::find(RequestId id) const {
   return it != requests_.end() ? &it->second.request : nullptr;
 }
 
-bool Requests::wants_logits(RequestId id, uint32_t position) const {
-  const Active& active = requests_.at(id);
-  return active.request.on_logits && position >= active.request.first_logits &&
-         (position < active.n_prompt ||
-          active.request.logits == GenerationRequest::Logits::kComputed);
+void Requests::deliver_score(RequestId id, uint32_t position, const TokenLogProbs& token) const {
+  const auto it = requests_.find(id);
+  if (it != requests_.end()) it->second.request.on_score(position, token);
 }
 
 void Requests::deliver_logits(RequestId id, uint32_t position,

@@ -18,6 +18,7 @@
 
 #include "base/result.hpp"
 #include "engine/engine_options.hpp"
+#include "engine/step_input.hpp"
 #include "sampling/options.hpp"
 #include "scheduler/scheduler.hpp"
 #include "text/sentence_stream.hpp"
@@ -25,6 +26,10 @@
 #include "text/tokenizer.hpp"
 
 namespace pumice {
+
+/// Guesses what follows `tokens`, a request's prompt and what it has generated: `most` tokens are of
+/// use. Nothing is a guess too.
+using Drafter = std::function<std::vector<TokenId>(std::span<const TokenId> tokens, uint32_t most)>;
 
 /// What to generate.
 struct GenerationRequest {
@@ -47,6 +52,19 @@ struct GenerationRequest {
   /// tokenizer). Tokens are told as they come.
   enum class Delivery { kToken, kSentence } delivery = Delivery::kToken;
   std::string salt = {};  ///< prefixes are shared only between requests of one salt
+  /// Each token comes with its log probability and those of so many best (at most kMostLogProbs) in
+  /// its place. Not of an engine with EngineOptions::greedy_only.
+  std::optional<uint32_t> log_probs = {};
+  /// Receives, while the engine works, how probable the tokens of the prompt are behind those before
+  /// them: of each position but the first, in order, with so many best as `log_probs` says. None of
+  /// the prompt then comes from the cache, and it is read in chunks of few tokens
+  /// (EngineOptions::spare_logit_rows). Not of an engine with EngineOptions::greedy_only.
+  std::function<void(uint32_t position, const TokenLogProbs& token)> on_score = {};
+  /// Asked while a step is planned, for each number of tokens once: the step computes the guess too,
+  /// and where that is what the request says anyway, several tokens come of one step. The tokens
+  /// are those it says without. It does not run ahead, and no guess takes room from anyone: how
+  /// many rows of guesses a step has at most is EngineOptions::spare_logit_rows.
+  Drafter drafter = {};
   /// Of a request that goes on where another ended (SavedSequence): which output token its first is
   /// to its seed, and how many at the prompt's end were output, as penalties count, and begin its
   /// text: what of that was held back comes first, unless all of it was given. Not with on_logits.
@@ -74,6 +92,8 @@ struct RequestReport {
   uint32_t preemptions = 0;
   uint32_t shifts = 0;            ///< times the window was full and made room
   uint32_t truncated_tokens = 0;  ///< of the prompt's start, dropped on submission
+  uint32_t drafted_tokens = 0;    ///< that were verified
+  uint32_t accepted_tokens = 0;   ///< of those, what the request said too
   std::string held_text = {};     ///< of a cancelled request: text that no event brought
 };
 
@@ -82,9 +102,10 @@ struct StepEvent {
   RequestId request = 0;
   std::optional<TokenId> token = {};  ///< the next token; none while the prompt is still being read
   std::string text = {};              ///< what became final with it, all of it when finished
-  uint32_t computed_tokens = 0;       ///< positions computed so far
-  bool finished = false;              ///< the last event of this request
-  std::optional<RequestReport> report = {};  ///< when finished
+  std::optional<TokenLogProbs> log_probs = {};  ///< of `token`, if they were asked for
+  uint32_t computed_tokens = 0;                 ///< positions computed so far
+  bool finished = false;                        ///< the last event of this request
+  std::optional<RequestReport> report = {};     ///< when finished
 };
 
 /// Not thread-safe.
@@ -119,15 +140,24 @@ class Requests {
 
   // ---- what a step does, in this order (Scheduler says more)
 
-  /// Requests that ended meanwhile (a deadline) have an event, which no failure takes back.
-  StepPlan plan(double now_s);
+  /// Whether the device knows the request that has a slot (DeviceState::is_set_up).
+  using KnowsSlot = std::function<bool(uint32_t slot)>;
+  /// The next step, with all that carrying it out needs. Requests that ended meanwhile (a deadline)
+  /// have an event, which no failure takes back.
+  StepInput plan(double now_s, const KnowsSlot& knows_slot);
   /// The plan's transfers were made but for `failures`. False: it is rolled back, as requests lost
   /// what was to be restored, or have ended or begun again meanwhile; plan again.
   bool finish_transfers(const StepPlan& plan, const TransferFailures& failures);
   /// Whether the results of a step under way are of use to anyone: some request of it goes on.
   bool is_wanted(const StepPlan& plan) const { return scheduler_.counts_in_part(plan.id); }
-  /// The oldest step under way ran. `sampled`: the tokens of its sampling chunks, in order.
-  void commit(const StepPlan& plan, std::span<const TokenId> sampled, double now_s, double seconds);
+  /// The oldest step under way ran. `sampled`: what its sampling rows chose, chunk by chunk, in
+  /// order, to be moved from. Of a draft, what follows the first row that chose something else does
+  /// not count.
+  void commit(const StepInput& step, std::span<SampledRow> sampled, double now_s, double seconds);
+  /// Of the rows of a chunk that sample, those that count: the first, and each behind a row that
+  /// chose what the draft has there.
+  static uint32_t n_agreed(const StepChunk& chunk, const ChunkInput& input,
+                           std::span<const SampledRow> rows);
   /// This step and those planned after it did not run: nothing of them happened.
   void rollback(uint64_t plan_id) { scheduler_.rollback(plan_id); }
   /// The device's memory is gone: every request begins again from its tokens.
@@ -137,22 +167,17 @@ class Requests {
   /// exception changes nothing, and then this is called again.
   void start_over();
 
-  // ---- what a step reads of a request that it has a chunk of
+  // ---- of a request under way
 
-  const SamplerOptions& sampling(RequestId id) const { return requests_.at(id).request.sampling; }
   std::span<const TokenId> tokens(RequestId id) const { return scheduler_.tokens(id); }
   /// Of its tokens, from the start, those that are the prompt's.
   uint32_t n_prompt(RequestId id) const { return requests_.at(id).n_prompt; }
-  /// Which of its output tokens a chunk samples, counted over all restarts. Those that are still
-  /// being sampled by the step before count too.
-  uint64_t output_index(const StepChunk& chunk) const;
   /// Of the token that comes next, as far as is known.
   uint64_t next_output_index(RequestId id) const;
   /// Null if there is none under way.
   const GenerationRequest* find(RequestId id) const;
-  bool wants_logits(RequestId id) const { return bool{requests_.at(id).request.on_logits}; }
-  bool wants_logits(RequestId id, uint32_t position) const;
-  /// Nothing for a request that has ended.
+  /// Nothing for a request that has ended, like the next.
+  void deliver_score(RequestId id, uint32_t position, const TokenLogProbs& token) const;
   void deliver_logits(RequestId id, uint32_t position, std::span<const float> logits) const;
 
   const Scheduler& scheduler() const { return scheduler_; }
@@ -176,13 +201,26 @@ class Requests {
     uint32_t n_prompt = 0;
     uint32_t shifts = 0;
     uint32_t truncated_tokens = 0;
+    std::vector<TokenId> draft;  // of what follows the first `drafted_for` of its tokens
+    size_t drafted_for = 0;
+    uint32_t drafted_tokens = 0;
+    uint32_t accepted_tokens = 0;
+  };
+  /// A token of a chunk that ran, read and not yet told.
+  struct ReadToken {
+    StepEvent event;
+    EndReason ended_by = EndReason::kNone;
   };
 
+  void ask_for_drafts();
+  ChunkInput input_of(const StepChunk& chunk, bool is_new) const;
+  void add_memory(const StepChunk& chunk, bool is_new, ChunkInput& input) const;
   static std::string text_of(Active& active, TokenId token);
   static std::string rest_of(Active& active);
   static void begin_text(Active& active);
   static EndReason read_token(Active& active, TokenId token, StepEvent& event);
-  void tell(StepEvent event, EndReason ended_by, double now_s);
+  std::vector<ReadToken> read_chunk(const StepChunk& chunk, std::span<SampledRow> rows);
+  void tell(StepEvent event, EndReason ended_by, double now_s, bool is_last = true);
   void shift_window(RequestId id);
   RequestReport report_of(RequestId id, EndReason ended_by) const;
 

@@ -61,8 +61,10 @@ Status Stepper::poll(double budget_s, uint32_t max_steps) {
 void Stepper::drop_unwanted() {
   if (options_.profile || hooks_.observer) return;
   for (PendingStep& step : steps_) {
-    if (step.moving || requests_.is_wanted(step.plan)) continue;
-    step.is_cut = submitter_.drop_rest(step.ticket);
+    if (step.moving || requests_.is_wanted(step.input.plan)) continue;
+    for (const Submitter::Ticket ticket : {step.forward_ticket, step.ticket}) {
+      step.is_cut = submitter_.drop_rest(ticket) || step.is_cut;
+    }
   }
 }
 
@@ -95,20 +97,40 @@ Result<bool> Stepper::plan_step() {
   step.ring = free_rings_.back();
   free_rings_.pop_back();
   step.trace.planned_s = clock_();
-  step.plan = requests_.plan(step.trace.planned_s);
-  if (step.plan.empty()) {
+  step.input = requests_.plan(step.trace.planned_s,
+                              [this](uint32_t slot) { return device_.is_set_up(slot); });
+  if (step.input.plan.empty()) {
     drop_last();
     return false;
   }
-  if (step.plan.transfers.empty()) {
+  for (size_t i = 0; i < step.input.chunks.size(); ++i) {
+    const StepChunk& chunk = step.input.plan.chunks[i];
+    const bool is_known = step.input.chunks[i].tokens.size() == chunk.n_tokens;
+    step.fed_from.push_back(is_known ? 0 : place_of_token(chunk));
+  }
+  if (step.input.plan.transfers.empty()) {
     PUMICE_TRY_STATUS(start(step));
     return true;
   }
   step.moving =
-      std::make_unique<Moving>(ByteMover(requests_.scheduler().cache(), step.plan.transfers,
+      std::make_unique<Moving>(ByteMover(requests_.scheduler().cache(), step.input.plan.transfers,
                                          device_.blocks().max_items(), options_.logger));
   PUMICE_TRY_STATUS(move_on());
   return true;
+}
+
+/// Where the step before the last planned one puts the token that its request goes on with.
+uint32_t Stepper::place_of_token(const StepChunk& next) const {
+  for (auto step = steps_.rbegin() + 1; step != steps_.rend(); ++step) {
+    size_t n_rows = 0;
+    for (const StepChunk& chunk : step->input.plan.chunks) {
+      n_rows += chunk.n_samples;
+      if (chunk.request != next.request || chunk.n_samples == 0) continue;
+      return device_.sampled_place(step->ring, step->sampled_rows[n_rows - 1]);
+    }
+  }
+  PUMICE_CHECK(false, "a row goes on with a token that no step under way samples");
+  return 0;
 }
 
 /// The last step comes to nothing.
@@ -157,7 +179,7 @@ Status Stepper::move_on() {
   if (!done) return {};
   const TransferFailures failures = step.moving->mover.take_failures();
   step.moving.reset();
-  if (!requests_.finish_transfers(step.plan, failures)) {
+  if (!requests_.finish_transfers(step.input.plan, failures)) {
     drop_last();
     return {};
   }
@@ -174,7 +196,7 @@ Status Stepper::start(PendingStep& step) {
     return {};
   }
   device_.drop_slots();
-  requests_.rollback(step.plan.id);
+  requests_.rollback(step.input.plan.id);
   drop_last();
   return status;
 }
@@ -182,33 +204,23 @@ Status Stepper::start(PendingStep& step) {
 /// Whether steps before this one read the slot.
 bool Stepper::is_used_before(const PendingStep& step, uint32_t slot) const {
   return std::ranges::any_of(steps_, [&](const PendingStep& other) {
-    return &other != &step &&
-           std::ranges::find(other.plan.chunks, slot, &StepChunk::slot) != other.plan.chunks.end();
+    return &other != &step && std::ranges::find(other.input.plan.chunks, slot, &StepChunk::slot) !=
+                                  other.input.plan.chunks.end();
   });
 }
 
 void Stepper::set_up_slots(const PendingStep& step) {
-  for (const RequestId id : step.plan.started) {
-    const std::optional<uint32_t> slot = requests_.scheduler().request(id).slot;
-    if (slot) device_.forget(*slot);
-  }
-  for (const StepChunk& chunk : step.plan.chunks) {
-    const RequestId id = chunk.request;
-    const bool is_new = !device_.is_set_up(chunk.slot);
-    if (is_new) {
-      PUMICE_DEBUG_CHECK(!is_used_before(step, chunk.slot), "a slot is written under a step");
-      device_.set_up(chunk.slot, requests_.sampling(id), requests_.tokens(id),
-                     requests_.n_prompt(id));
+  for (const uint32_t slot : step.input.new_slots) device_.forget(slot);
+  for (size_t i = 0; i < step.input.chunks.size(); ++i) {
+    const uint32_t slot = step.input.plan.chunks[i].slot;
+    const ChunkInput& input = step.input.chunks[i];
+    if (input.new_slot) {
+      PUMICE_DEBUG_CHECK(!is_used_before(step, slot), "a slot is written under a step");
+      device_.set_up(slot, *input.new_slot);
     }
-    // Blocks that the chunk's positions lie in, of a new slot all: steps under way read none that
-    // change.
-    const KvCache& cache = requests_.scheduler().cache();
-    const uint32_t block_tokens = cache.options().block_tokens;
-    const uint32_t first = is_new ? 0 : chunk.first_position / block_tokens;
-    const uint32_t end = (chunk.first_position + chunk.n_tokens - 1) / block_tokens + 1;
-    const uint32_t n_groups = cache.groups().size();
-    for (uint32_t group = 0; group < n_groups; ++group) {
-      device_.write_blocks(chunk.slot, group, requests_.scheduler().blocks(id, group), first, end);
+    PUMICE_DEBUG_CHECK(device_.is_set_up(slot), "a slot of nobody knows what");
+    for (uint32_t group = 0; group < input.tables.size(); ++group) {
+      device_.write_blocks(slot, group, input.tables[group]);
     }
   }
 }
@@ -219,10 +231,11 @@ DeviceState::StepWork Stepper::write(PendingStep& step) {
   args.clear();
   DeviceState::StepWork work;
   std::vector<ops::SequenceChunk> chunks;
-  for (const StepChunk& chunk : step.plan.chunks) {
+  for (size_t i = 0; i < step.input.chunks.size(); ++i) {
+    const StepChunk& chunk = step.input.plan.chunks[i];
     chunks.push_back({chunk.slot, args.n_rows, chunk.n_tokens, chunk.first_position});
-    write_states(step, chunk);
-    write_chunk(step, chunk, work);
+    write_states(step.ring, chunk, step.input.chunks[i]);
+    write_chunk(step, i, work);
   }
   device_.decoder().write_attention(chunks, attention_options(options_), args);
   work.reads_logits = !step.logits_wanted.empty();
@@ -230,103 +243,139 @@ DeviceState::StepWork Stepper::write(PendingStep& step) {
 }
 
 /// Which pages its recurrences go on from and write.
-void Stepper::write_states(const PendingStep& step, const StepChunk& chunk) {
-  const uint32_t index = device_.args(step.ring).add_chunk(chunk.n_tokens);
-  const Scheduler& scheduler = requests_.scheduler();
-  const CacheGroups& groups = scheduler.cache().groups();
-  const uint32_t end = chunk.first_position + chunk.n_tokens;
-  for (uint32_t page = 0; page < groups.size(); ++page) {
-    if (!groups.is_recurrent(page)) continue;
-    device_.set_state(step.ring, index, page,
-                      scheduler.state(chunk.request, page, chunk.first_position),
-                      scheduler.state(chunk.request, page, end));
+void Stepper::write_states(uint32_t ring, const StepChunk& chunk, const ChunkInput& input) {
+  const uint32_t index = device_.args(ring).add_chunk(chunk.n_tokens);
+  for (uint32_t page = 0; page < input.states.size(); ++page) {
+    if (input.states[page].after == kNoBlock) continue;
+    device_.set_state(ring, index, page, input.states[page]);
   }
 }
 
-void Stepper::write_chunk(PendingStep& step, const StepChunk& chunk, DeviceState::StepWork& work) {
+void Stepper::write_chunk(PendingStep& step, size_t index, DeviceState::StepWork& work) {
+  const StepChunk& chunk = step.input.plan.chunks[index];
+  const ChunkInput& input = step.input.chunks[index];
   StepArgs& args = device_.args(step.ring);
-  const std::span<const TokenId> tokens = requests_.tokens(chunk.request);
+  const uint32_t first_sampled = chunk.n_tokens - chunk.n_samples;
   for (uint32_t i = 0; i < chunk.n_tokens; ++i) {
     const uint32_t position = chunk.first_position + i;
-    const uint32_t token =
-        position < tokens.size() ? tokens[position] : ops::Embedding::kFromSampled | chunk.slot;
+    const uint32_t token = i < input.tokens.size()
+                               ? input.tokens[i]
+                               : ops::Embedding::kFromSampled | step.fed_from[index];
     const uint32_t row = args.add_row(token, position, chunk.slot);
-    const bool samples = chunk.samples && i + 1 == chunk.n_tokens;
-    const bool wanted = requests_.wants_logits(chunk.request, position);
-    if (!samples && !wanted) continue;
+    const bool samples = i >= first_sampled;
+    const bool is_scored = i < input.scored.size();
+    const bool wanted = input.wants_logits(position);
+    if (!samples && !is_scored && !wanted) continue;
     const uint32_t logit_row = args.add_logit_row(row);
-    if (wanted) step.logits_wanted.push_back({chunk.request, position, logit_row});
-    if (!samples) {
-      device_.set_sampling(step.ring, logit_row, std::nullopt);
-      continue;
-    }
-    const SamplerOptions& sampling = requests_.sampling(chunk.request);
-    device_.set_sampling(step.ring, logit_row,
-                         DeviceState::RowSampling{.options = &sampling,
-                                                  .output_index = requests_.output_index(chunk),
-                                                  .slot = chunk.slot});
-    work.samples = true;
-    work.greedy_only = work.greedy_only && is_plain_greedy(sampling);
+    if (wanted) step.logits_wanted.push_back({index, position, logit_row});
+    if (is_scored) step.scored.push_back({index, position, logit_row});
+    write_logit_row(step, index, i, logit_row, work);
   }
+  if (chunk.n_draft() > 0 && input.sampling.has_penalties) {
+    device_.follow_draft(step.ring, args.n_logit_rows - chunk.n_samples,
+                         std::span(input.tokens).last(chunk.n_draft()));
+  }
+}
+
+/// What is done with the logits of a row of a chunk.
+void Stepper::write_logit_row(PendingStep& step, size_t index, uint32_t i, uint32_t logit_row,
+                              DeviceState::StepWork& work) {
+  const StepChunk& chunk = step.input.plan.chunks[index];
+  const ChunkInput& input = step.input.chunks[index];
+  const uint32_t n_best = input.sampling.log_probs.value_or(0);
+  const bool samples = i >= chunk.n_tokens - chunk.n_samples;
+  const bool is_scored = i < input.scored.size();
+  if (is_scored) {
+    device_.set_log_probs(step.ring, logit_row, n_best, input.scored[i]);
+  } else if (samples && input.sampling.log_probs) {
+    device_.set_log_probs(step.ring, logit_row, n_best);
+  } else {
+    device_.set_no_log_probs(step.ring, logit_row);
+  }
+  work.log_probs = work.log_probs || is_scored || (samples && input.sampling.log_probs);
+  if (!samples) {
+    device_.set_no_sampling(step.ring, logit_row);
+    return;
+  }
+  step.sampled_rows.push_back(logit_row);
+  device_.set_sampling(step.ring, logit_row, input.sampling,
+                       input.output_index - (chunk.n_tokens - 1 - i), chunk.slot);
+  work.samples = true;
+  work.greedy_only = work.greedy_only && input.sampling.plain_greedy;
 }
 
 /// Steps of single rows are recorded once. A replay's declared costs are those of the step that
 /// was recorded.
 bool Stepper::replayable(const PendingStep& step, const DeviceState::StepWork& work) const {
-  const auto is_single_row = [&](const StepChunk& chunk) {
-    return chunk.n_tokens == 1 && !requests_.wants_logits(chunk.request);
-  };
-  return work.samples && !options_.profile && !hooks_.observer &&
-         std::ranges::all_of(step.plan.chunks, is_single_row);
+  const auto is_single_row = [](const StepChunk& chunk) { return chunk.n_tokens == 1; };
+  return work.samples && !work.reads_logits && !options_.profile && !hooks_.observer &&
+         std::ranges::all_of(step.input.plan.chunks, is_single_row);
+}
+
+double Stepper::in_segments(const DeviceState::Recording& work) const {
+  const double forward = submitter_.in_segments(*work.forward);
+  return work.sampling != nullptr ? forward + submitter_.in_segments(*work.sampling) : forward;
 }
 
 /// Nothing if there is none, or if it would be recorded otherwise by now.
-std::shared_ptr<const vk::RecordedWork> Stepper::replay_of(const Replays::Key& key) {
+std::optional<DeviceState::Recording> Stepper::replay_of(const Replays::Key& key) {
   const Replays::Recording* recording = replays_.find(key);
-  if (recording == nullptr) return nullptr;
-  if (submitter_.times_segments() && !recording->work->times_segments()) return nullptr;
+  if (recording == nullptr) return std::nullopt;
+  const DeviceState::Recording& work = recording->work;
+  if (submitter_.times_segments() && !work.forward->times_segments()) return std::nullopt;
   const bool stays =
-      Replays::stays(recording->in_segments, submitter_.in_segments(*recording->work),
-                     recording->work->segments().size());
-  return stays ? recording->work : nullptr;
+      Replays::stays(recording->in_segments, in_segments(work), work.forward->segments().size());
+  return stays ? std::optional(work) : std::nullopt;
 }
 
-Result<std::shared_ptr<const vk::RecordedWork>> Stepper::record(PendingStep& step,
-                                                                const DeviceState::StepWork& work) {
+Result<DeviceState::Recording> Stepper::record(PendingStep& step,
+                                               const DeviceState::StepWork& work) {
   step.trace.prepared_s = clock_();
   vk::RecorderOptions options = hooks_.recorder;
   options.timestamps = options_.profile;
   submitter_.set_segments(options);
-  PUMICE_TRY(vk::RecordedWork recorded, device_.record(step.ring, work, options));
+  const bool in_one = options_.profile || hooks_.observer;
+  PUMICE_TRY(DeviceState::Recording recorded, device_.record(step.ring, work, options, in_one));
   step.trace.recorded_s = clock_();
-  for (const vk::CommandInfo& command : recorded.commands()) variants_.emplace(command.label);
-  last_barrier_count_ = recorded.barrier_count();
-  return std::make_shared<const vk::RecordedWork>(std::move(recorded));
+  last_barrier_count_ = 0;
+  for (const auto& part : {recorded.forward, recorded.sampling}) {
+    if (part == nullptr) continue;
+    for (const vk::CommandInfo& command : part->commands()) variants_.emplace(command.label);
+    last_barrier_count_ += part->barrier_count();
+  }
+  return recorded;
 }
 
 Status Stepper::queue(PendingStep& step, const DeviceState::StepWork& work) {
   if (hooks_.fault) PUMICE_TRY_STATUS(hooks_.fault(StepStage::kSubmit));
   step.weights = device_.weights();
-  PUMICE_TRY(const auto prologue, device_.record_prologue(step.plan.transfers.copies));
+  PUMICE_TRY(const auto prologue, device_.record_prologue(step.input.plan.transfers.copies));
   const StepArgs& args = device_.args(step.ring);
   const Replays::Key key{.ring = step.ring,
                          .n_rows = args.n_rows,
                          .n_logit_rows = args.n_logit_rows,
                          .split_classes = Decoder::split_classes(args),
-                         .greedy_only = work.greedy_only};
+                         .greedy_only = work.greedy_only,
+                         .log_probs = work.log_probs};
   const bool may_replay =
       replayable(step, work) && device_.decoder().rows_fit(args, submitter_.segment_limit());
-  if (may_replay) step.work = replay_of(key);
-  step.is_replay = step.work != nullptr;
-  if (!step.is_replay) {
+  std::optional<DeviceState::Recording> replayed;
+  if (may_replay) replayed = replay_of(key);
+  step.is_replay = replayed.has_value();
+  if (replayed) {
+    step.work = *std::move(replayed);
+  } else {
     PUMICE_TRY(step.work, record(step, work));
-    if (may_replay) replays_.add(key, {step.work, submitter_.in_segments(*step.work)});
+    if (may_replay) replays_.add(key, {step.work, in_segments(step.work)});
   }
   if (prologue) submitter_.add(prologue);
-  step.ticket = submitter_.add(step.work);
-  step.trace.id = step.plan.id;
-  step.trace.decode_rows = step.plan.shape.decode_rows;
-  step.trace.prefill_tokens = step.plan.shape.prefill_tokens;
+  step.ticket = step.forward_ticket = submitter_.add(step.work.forward);
+  if (step.work.sampling) {
+    step.ticket = submitter_.add(step.work.sampling, Submitter::Lesson::kPace, step.forward_ticket);
+  }
+  step.trace.id = step.input.plan.id;
+  step.trace.decode_rows = step.input.plan.shape.decode_rows;
+  step.trace.prefill_tokens = step.input.plan.shape.prefill_tokens;
   step.trace.submitted_s = clock_();
   dispatched_rows_ += args.n_rows;
   return {};
@@ -391,28 +440,67 @@ Status Stepper::settle() {
   return submitted;
 }
 
-/// By its sampling chunks, in order. What a device says is not believed: an index that it got wrong
-/// would lead anywhere.
-Result<std::vector<TokenId>> Stepper::sampled_by(const PendingStep& step) const {
-  std::vector<TokenId> sampled;
-  for (const StepChunk& chunk : step.plan.chunks) {
-    if (!chunk.samples) continue;
-    const TokenId token = step.is_cut ? 0 : device_.sampled(step.ring, chunk.slot);
-    if (token >= device_.program().n_vocab) {
-      return device_.device()->faulty(
-          fmt::format("chose token {} of {}", token, device_.program().n_vocab));
+/// By its sampling rows, in order. What a device says is not believed: an index that it got wrong
+/// would lead anywhere. Behind a row of a draft that chose something else nothing was chosen.
+Result<std::vector<SampledRow>> Stepper::sampled_by(const PendingStep& step) const {
+  std::vector<SampledRow> sampled;
+  sampled.reserve(step.sampled_rows.size());
+  for (size_t i = 0; i < step.input.chunks.size(); ++i) {
+    const StepChunk& chunk = step.input.plan.chunks[i];
+    const auto draft = std::span(step.input.chunks[i].tokens).last(chunk.n_draft());
+    bool agrees = true;
+    for (uint32_t n = 0; n < chunk.n_samples; ++n) {
+      SampledRow& row = sampled.emplace_back();
+      if (step.is_cut || !agrees) continue;
+      const uint32_t logit_row = step.sampled_rows[sampled.size() - 1];
+      row.token = device_.sampled(step.ring, logit_row);
+      if (const auto n_best = step.input.chunks[i].sampling.log_probs) {
+        row.log_probs = device_.log_probs(step.ring, logit_row, *n_best);
+      }
+      if (row.token >= device_.program().n_vocab) {
+        return device_.device()->faulty(
+            fmt::format("chose token {} of {}", row.token, device_.program().n_vocab));
+      }
+      agrees = n < draft.size() && row.token == draft[n];
     }
-    sampled.push_back(token);
   }
   return sampled;
+}
+
+/// But of rows of a draft that do not count.
+void Stepper::deliver_logits(const PendingStep& step, std::span<const SampledRow> sampled) {
+  if (step.logits_wanted.empty()) return;
+  std::vector<uint32_t> ends;  // of the positions that count, by chunk
+  for (size_t i = 0; i < step.input.chunks.size(); ++i) {
+    const StepChunk& chunk = step.input.plan.chunks[i];
+    const auto rows = sampled.first(chunk.n_samples);
+    sampled = sampled.subspan(chunk.n_samples);
+    const uint32_t n_refused =
+        chunk.n_samples - Requests::n_agreed(chunk, step.input.chunks[i], rows);
+    ends.push_back(chunk.first_position + chunk.n_tokens - n_refused);
+  }
+  for (const LogitsWanted& wanted : step.logits_wanted) {
+    if (wanted.position >= ends[wanted.chunk]) continue;
+    requests_.deliver_logits(step.input.plan.chunks[wanted.chunk].request, wanted.position,
+                             device_.logits(step.ring, wanted.logit_row));
+  }
+}
+
+void Stepper::deliver_scores(const PendingStep& step) {
+  for (const LogitsWanted& scored : step.scored) {
+    const ChunkInput& input = step.input.chunks[scored.chunk];
+    requests_.deliver_score(
+        step.input.plan.chunks[scored.chunk].request, scored.position + 1,
+        device_.log_probs(step.ring, scored.logit_row, input.sampling.log_probs.value_or(0)));
+  }
 }
 
 /// The oldest step has run: its tokens count.
 Status Stepper::land(double seconds) {
   Status status;
-  if (options_.profile) status = profiler_.add(*steps_.front().work);
+  if (options_.profile) status = profiler_.add(*steps_.front().work.forward);
   if (status.ok() && hooks_.fault) status = hooks_.fault(StepStage::kLand);
-  Result<std::vector<TokenId>> sampled = std::vector<TokenId>();
+  Result<std::vector<SampledRow>> sampled = std::vector<SampledRow>();
   if (status.ok()) {
     sampled = sampled_by(steps_.front());
     if (!sampled.ok()) status = sampled.error();
@@ -427,13 +515,12 @@ Status Stepper::land(double seconds) {
   step.trace.ended_s = clock_();
   trace_.push_back(step.trace);
   if (trace_.size() > kTraceSteps) trace_.pop_front();
-  if (hooks_.observer && !step.is_replay) hooks_.observer(step.trace, *step.work);
-  for (const LogitsWanted& wanted : step.logits_wanted) {
-    if (step.is_cut) break;
-    requests_.deliver_logits(wanted.request, wanted.position,
-                             device_.logits(step.ring, wanted.logit_row));
+  if (hooks_.observer && !step.is_replay) hooks_.observer(step.trace, *step.work.forward);
+  if (!step.is_cut) {
+    deliver_logits(step, *sampled);
+    deliver_scores(step);
   }
-  requests_.commit(step.plan, *sampled, step.trace.ended_s, seconds);
+  requests_.commit(step.input, *sampled, step.trace.ended_s, seconds);
   return {};
 }
 
@@ -446,9 +533,9 @@ void Stepper::abandon() {
   if (moving()) {
     TransferFailures failures;
     failures.all = true;
-    (void)requests_.finish_transfers(steps_.back().plan, failures);
+    (void)requests_.finish_transfers(steps_.back().input.plan, failures);
   }
-  requests_.rollback(steps_.front().plan.id);
+  requests_.rollback(steps_.front().input.plan.id);
   while (!steps_.empty()) drop_last();
   // What they sampled may have been counted for penalties: every slot is set up anew.
   device_.forget_all();

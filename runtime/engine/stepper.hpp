@@ -22,6 +22,7 @@
 #include "engine/engine_options.hpp"
 #include "engine/replays.hpp"
 #include "engine/requests.hpp"
+#include "engine/step_input.hpp"
 #include "engine/submitter.hpp"
 #include "engine/weight_mover.hpp"
 #include "vk/profiler.hpp"
@@ -129,21 +130,25 @@ class Stepper {
     Submitter::Ticket ticket = 0;
   };
   struct LogitsWanted {
-    RequestId request;
+    size_t chunk;
     uint32_t position;
     uint32_t logit_row;
   };
   /// A step under way.
   struct PendingStep {
     uint32_t ring = 0;
-    StepPlan plan;
+    StepInput input;
     std::unique_ptr<Moving> moving;  // until its transfers are done; only of the last one
-    std::shared_ptr<const vk::RecordedWork> work;
+    DeviceState::Recording work;
     std::shared_ptr<const ModelWeights> weights;  // that it reads
     bool is_replay = false;
     bool is_cut = false;  // not all of it was submitted: there are no results
-    Submitter::Ticket ticket = 0;
+    Submitter::Ticket forward_ticket = 0;
+    Submitter::Ticket ticket = 0;    // of what is queued last of it
+    std::vector<uint32_t> fed_from;  // by chunk: the place of a token that the host does not know
+    std::vector<uint32_t> sampled_rows;  // of logits, chunk by chunk
     std::vector<LogitsWanted> logits_wanted;
+    std::vector<LogitsWanted> scored;  // how probable the next token is
     StepTrace trace;
   };
 
@@ -162,6 +167,7 @@ class Stepper {
   Status plan_steps(double budget_s);
   Status submit(double budget_s);
   Result<bool> plan_step();
+  uint32_t place_of_token(const StepChunk& chunk) const;
   Status move_on();
   Result<bool> carry_on(Moving& moving);
   Status resize_on();
@@ -173,15 +179,19 @@ class Stepper {
   bool is_used_before(const PendingStep& step, uint32_t slot) const;
   void set_up_slots(const PendingStep& step);
   DeviceState::StepWork write(PendingStep& step);
-  void write_states(const PendingStep& step, const StepChunk& chunk);
-  void write_chunk(PendingStep& step, const StepChunk& chunk, DeviceState::StepWork& work);
+  void write_states(uint32_t ring, const StepChunk& chunk, const ChunkInput& input);
+  void write_chunk(PendingStep& step, size_t index, DeviceState::StepWork& work);
+  void write_logit_row(PendingStep& step, size_t index, uint32_t i, uint32_t logit_row,
+                       DeviceState::StepWork& work);
   Status queue(PendingStep& step, const DeviceState::StepWork& work);
-  std::shared_ptr<const vk::RecordedWork> replay_of(const Replays::Key& key);
-  Result<std::shared_ptr<const vk::RecordedWork>> record(PendingStep& step,
-                                                         const DeviceState::StepWork& work);
+  std::optional<DeviceState::Recording> replay_of(const Replays::Key& key);
+  Result<DeviceState::Recording> record(PendingStep& step, const DeviceState::StepWork& work);
+  double in_segments(const DeviceState::Recording& work) const;
   bool replayable(const PendingStep& step, const DeviceState::StepWork& work) const;
   Status land(double seconds);
-  Result<std::vector<TokenId>> sampled_by(const PendingStep& step) const;
+  Result<std::vector<SampledRow>> sampled_by(const PendingStep& step) const;
+  void deliver_logits(const PendingStep& step, std::span<const SampledRow> sampled);
+  void deliver_scores(const PendingStep& step);
   Result<bool> land_oldest();
   Submitter::Ticket waited_for() const;
   Status wait_for_weights();

@@ -49,10 +49,14 @@ double Submitter::in_segments(const vk::RecordedWork& work) const {
   return predicted_ns / (slice_ns() / 2);
 }
 
-Submitter::Ticket Submitter::add(std::shared_ptr<const vk::RecordedWork> work, Lesson lesson) {
+Submitter::Ticket Submitter::add(std::shared_ptr<const vk::RecordedWork> work, Lesson lesson,
+                                 Ticket with) {
   const size_t n_segments = work->segments().size();
-  works_.push_back(
-      {.ticket = next_ticket_, .work = std::move(work), .lesson = lesson, .n_wanted = n_segments});
+  works_.push_back({.ticket = next_ticket_,
+                    .work = std::move(work),
+                    .lesson = lesson,
+                    .with = with,
+                    .n_wanted = n_segments});
   return next_ticket_++;
 }
 
@@ -172,32 +176,47 @@ std::optional<uint64_t> Submitter::end_of(Ticket ticket) const {
 
 /// This work and what came before it, all of which is over; the seconds it took.
 double Submitter::forget(Ticket ticket, uint64_t reached) {
-  const Work work = find(ticket);
+  const Ticket with = find(ticket).with;
+  std::vector<Work> parts;  // of what it is one with
   for (; !works_.empty() && works_.front().ticket <= ticket; works_.pop_front()) {
-    PUMICE_DEBUG_CHECK(works_.front().is_submitted() && works_.front().value <= reached,
+    Work& front = works_.front();
+    PUMICE_DEBUG_CHECK(front.is_submitted() && front.value <= reached,
                        "work is forgotten before it has run");
-    if (works_.front().ticket != ticket) keep_times(works_.front(), {});
+    if (front.ticket == ticket || front.ticket == with) {
+      parts.push_back(std::move(front));
+    } else {
+      keep_times(front, {});
+    }
   }
-  const Clock::time_point ended = work.ended.value_or(Clock::now());
-  const std::chrono::duration<double> elapsed = ended - std::max(work.submitted, last_ended_);
+  const std::optional<Clock::time_point> seen = parts.back().ended;
+  const Clock::time_point ended = seen.value_or(Clock::now());
+  const std::chrono::duration<double> elapsed =
+      ended - std::max(parts.front().submitted, last_ended_);
   last_ended_ = ended;
-  return learn(work, work.ended ? elapsed.count() : std::numeric_limits<double>::quiet_NaN());
+  return learn(parts, seen ? elapsed.count() : std::numeric_limits<double>::quiet_NaN());
 }
 
-/// The seconds that work took, if not by this clock then by the device's.
-double Submitter::learn(const Work& work, double seconds) {
-  if (work.lesson == Lesson::kNone || work.n_wanted < work.work->segments().size()) {
-    keep_times(work, {});
-    return std::numeric_limits<double>::quiet_NaN();
+/// The seconds that a work took, if not by this clock then by the device's.
+double Submitter::learn(std::span<const Work> parts, double seconds) {
+  const bool teaches = std::ranges::all_of(parts, [](const Work& part) {
+    return part.lesson != Lesson::kNone && part.n_wanted == part.work->segments().size();
+  });
+  std::vector<Pace::Segment> segments;
+  std::vector<double> ns;
+  for (const Work& part : parts) {
+    std::vector<double> times;
+    if (teaches && part.work->times_segments()) {
+      Result<std::vector<double>> measured = part.work->segment_times_ns();
+      if (measured.ok()) times = std::move(measured).value();
+    }
+    keep_times(part, times);
+    ns.insert(ns.end(), times.begin(), times.end());
+    segments.insert(segments.end(), part.work->segments().begin(), part.work->segments().end());
   }
-  std::vector<double> ns = {seconds * 1e9};
-  if (work.work->times_segments()) {
-    Result<std::vector<double>> times = work.work->segment_times_ns();
-    if (times.ok()) ns = std::move(times).value();
-  }
-  keep_times(work,
-             work.work->times_segments() ? std::span<const double>(ns) : std::span<const double>());
-  pace_.observe(work.work->segments(), ns);
+  if (!teaches) return std::numeric_limits<double>::quiet_NaN();
+  const bool timed = ns.size() == segments.size();
+  if (!timed) ns = {seconds * 1e9};
+  pace_.observe(segments, ns);
   return std::isnan(seconds) ? 1e-9 * std::accumulate(ns.begin(), ns.end(), 0.0) : seconds;
 }
 

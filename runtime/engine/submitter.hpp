@@ -107,12 +107,16 @@ class Submitter {
   /// anew.
   double in_segments(const vk::RecordedWork& work) const;
 
-  /// Queue work behind all that was added before. It is held until it has ended.
+  /// Queue work behind all that was added before. It is held until it has ended. `with`: earlier
+  /// work that it is one with: who asks whether this one has ended is told what both took, and
+  /// predictions learn from both as from one.
   enum class Lesson {
     kPace,
     kNone,  ///< for work whose memory is not the device's own: predictions do not learn from it
   };
-  Ticket add(std::shared_ptr<const vk::RecordedWork> work, Lesson lesson = Lesson::kPace);
+  Ticket add(std::shared_ptr<const vk::RecordedWork> work, Lesson lesson = Lesson::kPace,
+             Ticket with = kNoTicket);
+  static constexpr Ticket kNoTicket = 0;
 
   /// Submit no more of work whose results nobody wants: it has ended when what was submitted of it,
   /// and all that was added before it, has, and teaches nothing. Whether anything of it is left
@@ -183,6 +187,7 @@ class Submitter {
     Ticket ticket = 0;
     std::shared_ptr<const vk::RecordedWork> work;
     Lesson lesson = Lesson::kPace;
+    Ticket with = kNoTicket;
     size_t n_wanted = 0;     // segments
     size_t n_submitted = 0;  // of them
     uint64_t value = 0;      // of the device's timeline, when what was submitted of it is done
@@ -201,7 +206,7 @@ class Submitter {
   Work& find(Ticket ticket);
   std::optional<uint64_t> end_of(Ticket ticket) const;
   double forget(Ticket ticket, uint64_t reached);
-  double learn(const Work& work, double seconds);
+  double learn(std::span<const Work> parts, double seconds);
   void keep_times(const Work& work, std::span<const double> ns);
 
   std::shared_ptr<vk::Device> device_;

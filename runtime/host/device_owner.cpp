@@ -13,6 +13,14 @@ DeviceOwner::DeviceOwner(std::shared_ptr<vk::Device> device, OpenOptions options
   set(std::move(device));
 }
 
+Result<std::shared_ptr<DeviceOwner>> DeviceOwner::open(OpenOptions options) {
+  const auto open_it = [request = options.device, logger = options.logger] {
+    return open_device(request, logger);
+  };
+  PUMICE_TRY(std::shared_ptr<vk::Device> device, open_it());
+  return std::make_shared<DeviceOwner>(std::move(device), std::move(options), open_it);
+}
+
 void DeviceOwner::set(std::shared_ptr<vk::Device> device) {
   opened_ = OpenedModel{.options = options_, .device = std::move(device)};
   std::tie(opened_.pipelines, opened_.verdict) =
@@ -27,8 +35,9 @@ Result<OpenedModel> DeviceOwner::opened() {
   if (opened_.device != nullptr && !opened_.device->is_lost()) return opened_;
   opened_ = {};
   if (reopen_ == nullptr) {
-    return make_error(ErrorCode::kDeviceLost,
-                      "the host's device was lost, and pumice_vulkan_replace brought no other yet");
+    return make_error(
+        ErrorCode::kDeviceLost,
+        "the host's device was lost and has not been replaced yet (pumice_vulkan_replace)");
   }
   PUMICE_TRY(std::shared_ptr<vk::Device> device, reopen_());
   set(std::move(device));
@@ -36,11 +45,18 @@ Result<OpenedModel> DeviceOwner::opened() {
 }
 
 Result<OpenedModel> DeviceOwner::load(const ModelRequest& request) {
-  PUMICE_TRY(OpenedModel opened, this->opened());
   PUMICE_TRY(const GgufFile file, GgufFile::open(request.path));
+  return load(request, file);
+}
+
+Result<OpenedModel> DeviceOwner::load(const ModelRequest& request, const ModelSource& source,
+                                      const ModelWeights::Progress& loading) {
+  PUMICE_TRY(OpenedModel opened, this->opened());
+  opened.options.plan = std::move(plan);
   opened.options.engine = request.engine;
   opened.options.engine_may_differ = request.engine_may_differ;
-  PUMICE_TRY_STATUS(opened.load(file));
+  PUMICE_TRY_STATUS(opened.load(source, loading));
+  opened.options.plan = nullptr;  // of this source alone
   return opened;
 }
 

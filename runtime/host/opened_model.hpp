@@ -33,9 +33,9 @@ struct OpenOptions {
   std::optional<EngineOptions> engine = {};
   /// `engine` is but likely: weights are placed for it, and loaded also where it does not fit.
   bool engine_may_differ = false;
-  /// The source's program that embeds (models/embedding.hpp), to be loaded for `make_embedder`
-  /// rather than for engines.
-  std::optional<Program> embedding_program = {};
+  /// The source's, if it has been made; of a program that embeds (models/embedding.hpp), the model
+  /// is loaded for `make_embedder` rather than for engines. None: ModelPlan::of_source.
+  std::shared_ptr<const ModelPlan> plan = {};
   Logger logger = {};
 };
 
@@ -78,6 +78,11 @@ struct OpenedModel {
   /// meet with one row.
   Result<std::unique_ptr<Engine>> make_engine(
       EngineOptions engine_options, const vk::PipelineLibrary::Progress& compiling = {}) const;
+
+  /// EngineOptions for prompts that are not known yet, or for texts without an end: without a
+  /// window (0) context_of_machine's, and if there may be `several`, kv_blocks_for_reuse's pool.
+  /// Errors: context_of_machine's.
+  Result<EngineOptions> sized_for_prompts(EngineOptions engine_options, bool several) const;
 
   /// An embedder with every pipeline compiled; of a model that was loaded for it. Warns as
   /// make_engine does. Errors: Embedder::create's.

@@ -6,22 +6,13 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <utility>
 
 #include "base/result.hpp"
 #include "engine/engine.hpp"
 #include "host/opened_model.hpp"
-#include "models/model_source.hpp"
 
 namespace pumice::host {
-
-struct RecoveryOptions {
-  /// Most tries to open the device and to load the model, a pause between them: a GPU that is being
-  /// reset is not there for seconds.
-  uint32_t attempts = 4;
-  double first_pause_s = 0.5;  ///< doubled after each
-  /// Losses of an engine's device without a step between them, after which it is given up.
-  uint32_t losses_in_a_row = 4;
-};
 
 /// Any thread; those that recover at once go one after another. The engines that are given are
 /// called, so their owners wait meanwhile.
@@ -32,9 +23,7 @@ class Recovery {
 
   /// An opened model, and how another is opened in its place. Whoever copied it keeps its device alive,
   /// which may then leave no room for another.
-  Recovery(OpenedModel opened, Open open, const RecoveryOptions& options = {});
-  /// By OpenedModel::open with its options.
-  Recovery(OpenedModel opened, ModelSource source, const RecoveryOptions& options = {});
+  Recovery(OpenedModel opened, Open open) : open_(std::move(open)), opened_(std::move(opened)) {}
 
   /// As it is now; without a device and a model after a recovery that failed.
   OpenedModel opened() const;
@@ -57,7 +46,6 @@ class Recovery {
   Status rebuild(std::span<Engine* const> engines);
 
   const Open open_;
-  const RecoveryOptions options_;
   mutable std::mutex mutex_;
   OpenedModel opened_;  // guarded
 };

@@ -16,7 +16,7 @@ layout(local_size_x_id = 0) in;
 layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer SamplingRows {
   SamplingRow v[];
 };
-// Written by one invocation and read by others of the workgroup.
+// Written by one invocation and read by others of the workgroup: keys, and counts where rows follow one another.
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Keys { uint v[]; };
 
 const uint kStageTopK = 0;      // by key, counting tokens
@@ -40,6 +40,7 @@ SamplingRow row;
 uint first;     // index of the row's token 0 in logits and scratch
 bool adjusted;  // keys are in scratch
 bool listed;    // the tokens kept are in the list
+bool counts_change;  // while the workgroup runs
 
 uint raw_key(uint id) { return score_key(canonical_bits(Uints(pc.logits).v[first + id])); }
 
@@ -51,7 +52,8 @@ uint adjusted_key(uint id, float bias) {
   }
   precise float score = canonical_bits(Uints(pc.logits).v[first + id]);
   score = canonical(score + bias);
-  const uint count = row.counts != uvec2(0) ? Uints(row.counts).v[id] : 0;
+  uint count = 0;
+  if (row.counts != uvec2(0)) count = counts_change ? Keys(row.counts).v[id] : Uints(row.counts).v[id];
   if (count != 0) {
     score = canonical(score * (score > 0.0 ? row.inverse_repeat : row.repeat));
     const uint in_output = min(count & 0x7FFFFFFFu, 1u << 24);
@@ -226,11 +228,9 @@ uint draw(uint lane) {
   return code;
 }
 
-void main() {
-  const uint lane = gl_LocalInvocationIndex;
-  row = SamplingRows(pc.rows).v[gl_WorkGroupID.x];
-  if (row.skip != 0) return;
-  first = gl_WorkGroupID.x * pc.n_vocab;
+/// The id of the row at `index`, for all invocations.
+uint choose(uint lane, uint index) {
+  first = index * pc.n_vocab;
   listed = false;
   adjusted = false;
   if (greedy_only == 0) {
@@ -238,16 +238,34 @@ void main() {
     adjusted = row.counts != uvec2(0) || row.mask != uvec2(0) || row.n_bias > 0;
     if (adjusted) write_adjusted_keys(lane);
   }
-
   find_best(lane);
-  uint id = best_id[0];
-  if (greedy_only == 0) {
-    if (row.inverse_temperature != 0.0 && best_key[0] > kKeyOfMinusInfinity) id = draw(lane);
+  if (greedy_only == 0 && row.inverse_temperature != 0.0 && best_key[0] > kKeyOfMinusInfinity) {
+    return draw(lane);
   }
-  if (lane != 0) return;
-  Uints(pc.sampled).v[row.slot] = id;
+  return best_id[0];
+}
+
+void tell(uint id) {
+  Uints(pc.sampled).v[row.place] = id;
   if (greedy_only == 0 && row.counts != uvec2(0)) {
-    const uint count = Uints(row.counts).v[id];
-    if ((count & 0x7FFFFFFFu) != 0x7FFFFFFFu) Uints(row.counts).v[id] = count + 1;
+    const uint count = Keys(row.counts).v[id];
+    if ((count & 0x7FFFFFFFu) != 0x7FFFFFFFu) Keys(row.counts).v[id] = count + 1;
+  }
+}
+
+void main() {
+  const uint lane = gl_LocalInvocationIndex;
+  uint index = gl_WorkGroupID.x;
+  row = SamplingRows(pc.rows).v[index];
+  if (row.skip != 0) return;
+  const uint last = index + (greedy_only == 0 ? row.n_followers : 0);
+  counts_change = last > index;
+  while (true) {
+    const uint id = choose(lane, index);
+    if (lane == 0) tell(id);
+    if (index == last || id != row.drafted) return;
+    memoryBarrierBuffer();
+    barrier();
+    row = SamplingRows(pc.rows).v[++index];
   }
 }

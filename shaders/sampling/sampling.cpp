@@ -4,9 +4,9 @@
 
 namespace pumice::ops {
 
-static_assert(sizeof(SamplingRow) == 88, "GLSL strides by this");
+static_assert(sizeof(SamplingRow) == 96, "GLSL strides by this");
 
-SamplingRow sampling_row(const SamplerConstants& constants, uint64_t token_index, uint32_t slot) {
+SamplingRow sampling_row(const SamplerConstants& constants, uint64_t token_index, uint32_t place) {
   return {.repeat = constants.repeat,
           .inverse_repeat = constants.inverse_repeat,
           .frequency = constants.frequency,
@@ -19,7 +19,7 @@ SamplingRow sampling_row(const SamplerConstants& constants, uint64_t token_index
           .seed_high = constants.seed_high,
           .index_low = static_cast<uint32_t>(token_index),
           .index_high = static_cast<uint32_t>(token_index >> 32),
-          .slot = slot};
+          .place = place};
 }
 
 bool Sampling::is_plain_greedy(const SamplingRow& row) {

@@ -7,7 +7,7 @@
 #define SAMPLING_PUSH(FIELD)                                                             \
   FIELD(ADDRESS, logits)  /* float [rows][n_vocab] */                                    \
   FIELD(ADDRESS, rows)    /* SamplingRow [rows] */                                       \
-  FIELD(ADDRESS, sampled) /* uint [*], by slot: the chosen ids */                        \
+  FIELD(ADDRESS, sampled) /* uint [*], by place: the chosen ids */                       \
   FIELD(ADDRESS, scratch) /* uint [rows][n_vocab], for rows with counts, mask or bias */ \
   FIELD(uint, n_vocab)
 PUMICE_PUSH_CONSTANTS(SamplingPush, SAMPLING_PUSH)
@@ -17,7 +17,8 @@ PUMICE_PUSH_CONSTANTS(SamplingPush, SAMPLING_PUSH)
   CONSTANT(1, uint, greedy_only, 0)      /* every row is greedy and unadjusted */
 PUMICE_SPEC_CONSTANTS(SamplingSpec, SAMPLING_SPEC)
 
-// How one row is sampled; the numbers are those of pumice::SamplerConstants.
+// How one row is sampled; the numbers are those of pumice::SamplerConstants. Rows that follow one another share their
+// counts: what a row chose is counted before the next one chooses.
 #define SAMPLING_ROW(FIELD)                                                          \
   FIELD(ADDRESS, counts) /* uint [n_vocab]: occurrences, updated; 0: no penalties */ \
   FIELD(ADDRESS, mask)   /* uint [ceil(n_vocab / 32)]: allowed tokens; 0: all */     \
@@ -35,8 +36,10 @@ PUMICE_SPEC_CONSTANTS(SamplingSpec, SAMPLING_SPEC)
   FIELD(uint, seed_high)                                                             \
   FIELD(uint, index_low) /* of the token in its request's output */                  \
   FIELD(uint, index_high)                                                            \
-  FIELD(uint, slot) /* where in `sampled` the id goes */                             \
-  FIELD(uint, skip) /* not 0: the row only pads the batch */                         \
+  FIELD(uint, place)       /* where in `sampled` the id goes */                      \
+  FIELD(uint, skip)        /* not 0: only pads the batch, or follows another row */  \
+  FIELD(uint, n_followers) /* rows behind it that follow it, one the other */        \
+  FIELD(uint, drafted)     /* the next one follows only if this is the id */         \
   FIELD(uint, unused)
 PUMICE_STRUCT(SamplingRow, SAMPLING_ROW)
 

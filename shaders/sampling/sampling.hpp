@@ -15,7 +15,7 @@ using ::SamplingRow;
 
 /// A row that samples with `constants` the token of that index in its request's output. Without
 /// `counts`, `mask` and `bias`, which the caller may fill in; penalties need counts.
-SamplingRow sampling_row(const SamplerConstants& constants, uint64_t token_index, uint32_t slot);
+SamplingRow sampling_row(const SamplerConstants& constants, uint64_t token_index, uint32_t place);
 
 class Sampling {
  public:
@@ -25,11 +25,12 @@ class Sampling {
 
   struct Args {
     vk::BufferRange logits;   ///< float [n_rows][n_vocab]; any values
-    vk::BufferRange rows;     ///< SamplingRow [n_rows], 8-byte aligned; slots all different
-    vk::BufferRange sampled;  ///< uint32 [*]: receives each row's id at its slot
+    vk::BufferRange rows;     ///< SamplingRow [n_rows], 8-byte aligned; places all different
+    vk::BufferRange sampled;  ///< uint32 [*]: receives each row's id at its place
     vk::BufferRange scratch;  ///< uint32 [n_rows][n_vocab]; may be empty if no row has counts, mask
                               ///< or bias
     vk::BufferRange counts;   ///< holds whatever the rows' `counts` point to; no two rows the same
+                              ///< that do not follow one another
     vk::BufferRange tables;   ///< holds whatever the rows' `mask` and `bias` point to
     uint32_t n_rows = 0;
     uint32_t n_vocab = 0;  ///< at most kMaxSampledVocabulary; n_rows * n_vocab below 2^32

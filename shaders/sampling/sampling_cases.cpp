@@ -103,6 +103,8 @@ struct Row {
   uint64_t token_index = 0;
   std::vector<uint32_t> counts;
   std::vector<uint32_t> mask;
+  /// Follows the row before, whose options and counts it has: a draft is right there, or wrong.
+  enum class Follows { kNone, kRight, kWrong } follows = Follows::kNone;
 };
 
 std::vector<Row> random_rows(const Shape& shape) {
@@ -115,6 +117,27 @@ std::vector<Row> random_rows(const Shape& shape) {
     row.options = random_options(random, shape.n_vocab);
     if (random.one_in(2)) row.counts = random_counts(random, shape.n_vocab);
     if (random.one_in(3)) row.mask = random_mask(random, shape.n_vocab);
+  }
+  return rows;
+}
+
+/// Drafts of one to four tokens, right up to some token, of requests with penalties: what a row
+/// chooses, those behind it choose otherwise than without.
+std::vector<Row> draft_rows(uint32_t n_vocab) {
+  Random random(21);
+  std::vector<Row> rows;
+  for (uint32_t draft = 0; draft < 30; ++draft) {
+    Row row{.options = random_options(random, n_vocab), .token_index = draft};
+    row.options.frequency_penalty = random.of({0.4f, 3.0f});
+    row.options.repeat_penalty = random.of({1.0f, 1.3f});
+    row.counts = random_counts(random, n_vocab);
+    row.logits = OpBed::normal_floats(n_vocab, random.word(), 2.0f);
+    rows.push_back(row);
+    for (uint32_t n = 1 + random.below(4); n > 0; --n) {
+      ++row.token_index;
+      row.follows = random.one_in(4) ? Row::Follows::kWrong : Row::Follows::kRight;
+      rows.push_back(row);  // the same logits: without the counts it would choose the same
+    }
   }
   return rows;
 }
@@ -147,9 +170,47 @@ struct Inputs {
   std::vector<uint32_t> tables;
   std::vector<uint32_t> expected_counts;
   std::vector<uint32_t> expected_sampled;
+  size_t first_of_draft = 0;  // the last row that follows none
+  bool draft_is_right = true;
 };
 
-void add_row(Inputs& inputs, Row row) {
+/// What it chooses depends on the rows before. They have one place for their counts.
+void add_follower(Inputs& inputs, const Row& row) {
+  const auto n_vocab = static_cast<uint32_t>(row.logits.size());
+  const auto index = static_cast<uint32_t>(inputs.rows.size());
+  SamplingRow& first = inputs.rows[inputs.first_of_draft];
+  SamplingRow device = first;
+  ++first.n_followers;
+  device.n_followers = 0;
+  device.skip = 1;
+  device.place = index * 2 + 1;
+  device.index_low = static_cast<uint32_t>(row.token_index);
+  const uint32_t before = inputs.expected_sampled[inputs.rows.back().place];
+  const bool right = row.follows == Row::Follows::kRight;
+  inputs.rows.back().drafted = right ? before : (before + 1) % n_vocab;
+  inputs.draft_is_right = inputs.draft_is_right && right;
+  inputs.expected_sampled.resize(index * 2 + 2, ~0u);
+  const auto counts =
+      std::span(inputs.expected_counts).subspan(inputs.first_of_draft * n_vocab, n_vocab);
+  if (inputs.draft_is_right) {
+    const uint32_t id = ReferenceSampler::create(row.options, n_vocab)
+                            ->sample({.logits = row.logits,
+                                      .counts = counts,
+                                      .mask = row.mask,
+                                      .token_index = row.token_index});
+    inputs.expected_sampled[device.place] = id;
+    count_output_token(counts, id);
+  }
+  inputs.counts.resize(inputs.counts.size() + n_vocab);  // not read
+  inputs.expected_counts.resize(inputs.expected_counts.size() + n_vocab);
+  inputs.logits.insert(inputs.logits.end(), row.logits.begin(), row.logits.end());
+  inputs.rows.push_back(device);
+}
+
+void add_row(Inputs& inputs, Row row, bool skips) {
+  if (row.follows != Row::Follows::kNone) return add_follower(inputs, row);
+  inputs.first_of_draft = inputs.rows.size();
+  inputs.draft_is_right = true;
   const auto n_vocab = static_cast<uint32_t>(row.logits.size());
   const auto index = static_cast<uint32_t>(inputs.rows.size());
   SamplingRow device = sampling_row(sampler_constants(row.options), row.token_index, index * 2 + 1);
@@ -166,7 +227,7 @@ void add_row(Inputs& inputs, Row row) {
     inputs.tables.insert(inputs.tables.end(), row.mask.begin(), row.mask.end());
     if (inputs.tables.size() % 2 != 0) inputs.tables.push_back(0);  // bias lists are 8-byte aligned
   }
-  device.skip = index % 7 == 6 ? 1 : 0;
+  device.skip = skips ? 1 : 0;
 
   const bool counted = !row.counts.empty();
   row.counts.resize(n_vocab);
@@ -176,7 +237,7 @@ void add_row(Inputs& inputs, Row row) {
     SampleInput input{.logits = row.logits, .mask = row.mask, .token_index = row.token_index};
     if (counted) input.counts = row.counts;
     const uint32_t id = ReferenceSampler::create(row.options, n_vocab)->sample(input);
-    inputs.expected_sampled[device.slot] = id;
+    inputs.expected_sampled[device.place] = id;
     if (counted) count_output_token(row.counts, id);
   }
   inputs.expected_counts.insert(inputs.expected_counts.end(), row.counts.begin(), row.counts.end());
@@ -184,11 +245,15 @@ void add_row(Inputs& inputs, Row row) {
   inputs.rows.push_back(device);
 }
 
-Result<PreparedOp> prepare(OpBed& bed, std::vector<Row> rows, bool plain_greedy) {
+/// `skips`: every seventh row only pads the batch.
+Result<PreparedOp> prepare(OpBed& bed, std::vector<Row> rows, bool plain_greedy,
+                           bool skips = true) {
   Inputs inputs;
   Sampling::Args args{.n_rows = static_cast<uint32_t>(rows.size()),
                       .n_vocab = static_cast<uint32_t>(rows[0].logits.size())};
-  for (Row& row : rows) add_row(inputs, std::move(row));
+  for (size_t i = 0; i < rows.size(); ++i) {
+    add_row(inputs, std::move(rows[i]), skips && i % 7 == 6);
+  }
   inputs.tables.push_back(0);  // never empty
   const uint64_t words = inputs.logits.size();
   PUMICE_TRY(args.logits, bed.input(inputs.logits));
@@ -239,6 +304,13 @@ std::vector<OpCase> sampling_cases() {
   cases.push_back({.op = "sampling", .name = "edges", .prepare = [](OpBed& bed) {
                      return prepare(bed, edge_rows(), false);
                    }});
+  for (const uint32_t n_vocab : {5u, 701u}) {
+    cases.push_back({.op = "sampling",
+                     .name = fmt::format("vocab={} drafts", n_vocab),
+                     .prepare = [n_vocab](OpBed& bed) {
+                       return prepare(bed, draft_rows(n_vocab), false, false);
+                     }});
+  }
   return cases;
 }
 

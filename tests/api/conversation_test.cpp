@@ -46,13 +46,13 @@ class Conversations : public test::ApiEngineTest {
   /// What an Engine adds to these tokens, in steps.
   static std::vector<uint32_t> engine_says(std::vector<uint32_t> prompt, uint32_t n,
                                            SamplerOptions sampling = {}) {
-    auto engine = model_->recovery->opened().make_engine({.context_tokens = 256, .n_sequences = 4});
+    auto engine = model_->owner->opened().make_engine({.context_tokens = 256, .n_sequences = 4});
     EXPECT_TRUE(engine.ok());
     EXPECT_TRUE((*engine)
                     ->submit({.prompt = std::move(prompt),
                               .max_new_tokens = n,
                               .sampling = std::move(sampling),
-                              .tokenizer = model_->tokenizer})
+                              .tokenizer = model_->owner->texts().tokenizer})
                     .ok());
     std::vector<uint32_t> tokens;
     while (!(*engine)->idle()) {

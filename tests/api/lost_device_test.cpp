@@ -57,7 +57,9 @@ class ApiLostDevice : public ::testing::Test {
     EXPECT_TRUE(device.ok()) << device.error().message;
     const auto log = std::make_shared<host::LogQueue>();
     const host::OpenOptions options{.logger = host::LogQueue::logger(log, LogLevel::kInfo)};
-    return api::make_device(*device, options, std::move(reopen), log).release();
+    return api::make_device(
+               std::make_shared<host::DeviceOwner>(*device, options, std::move(reopen)), log)
+        .release();
   }
 
   /// Bit-equal results, whatever is computed again.

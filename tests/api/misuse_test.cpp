@@ -8,7 +8,6 @@
 #include <string_view>
 #include <vector>
 
-#include "api/engine_host.hpp"
 #include "api/handles.hpp"
 #include "api/structs.hpp"
 #include "host/conversation_note.hpp"

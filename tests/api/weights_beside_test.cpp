@@ -48,7 +48,8 @@ class WeightsBeside : public ::testing::Test {
     ASSERT_TRUE(device.ok()) << device.error().message;
     const auto log = std::make_shared<host::LogQueue>();
     const host::OpenOptions options{.logger = host::LogQueue::logger(log, LogLevel::kInfo)};
-    device_ = api::make_device(*device, options, {}, log).release();
+    device_ = api::make_device(std::make_shared<host::DeviceOwner>(*device, options, nullptr), log)
+                  .release();
   }
   pumice_status load(const pumice_engine_options* engine) {
     const std::string path = test::source_path("models/pumice-stories.gguf").string();

@@ -36,7 +36,12 @@ class Actions : public ::testing::Test {
             .n_vocab = kVocab, .window_tokens = scheduler.window_tokens, .overflow = overflow});
   }
   void SetUp() override {
-    open({.token_budget = 40, .chunk_tokens = 24, .max_running = 3, .window_tokens = 128}, 14);
+    open({.token_budget = 40,
+          .chunk_tokens = 24,
+          .max_running = 3,
+          .window_tokens = 128,
+          .spare_logit_rows = 12},
+         14);
   }
 
   static std::vector<TokenId> prompt(uint32_t n, uint32_t seed) {
@@ -52,26 +57,34 @@ class Actions : public ::testing::Test {
     return *id;
   }
 
+  /// As a device asks that knows every slot since its request's first step.
+  StepInput plan() {
+    return requests_->plan(now_, [](uint32_t) { return true; });
+  }
   /// The device takes another step. False: there is none.
   bool launch() {
-    StepPlan plan = requests_->plan(now_);
-    if (plan.empty()) return false;
-    EXPECT_TRUE(plan.transfers.empty() || requests_->finish_transfers(plan, TransferFailures{}));
-    std::vector<TokenId> sampled;
-    for (const StepChunk& chunk : plan.chunks) {
-      if (!chunk.samples) continue;
-      sampled.push_back(sampled_token(seeds_.at(chunk.request), requests_->output_index(chunk)));
+    StepInput step = plan();
+    if (step.plan.empty()) return false;
+    EXPECT_TRUE(step.plan.transfers.empty() ||
+                requests_->finish_transfers(step.plan, TransferFailures{}));
+    std::vector<SampledRow> sampled;
+    for (size_t i = 0; i < step.chunks.size(); ++i) {
+      const StepChunk& chunk = step.plan.chunks[i];
+      for (uint32_t behind = chunk.n_samples; behind-- > 0;) {
+        sampled.push_back(
+            {sampled_token(seeds_.at(chunk.request), step.chunks[i].output_index - behind)});
+      }
     }
-    under_way_.emplace_back(std::move(plan), std::move(sampled));
+    under_way_.emplace_back(std::move(step), std::move(sampled));
     return true;
   }
   void land() {
-    const auto [plan, sampled] = std::move(under_way_.front());
+    auto [step, sampled] = std::move(under_way_.front());
     under_way_.pop_front();
-    requests_->commit(plan, sampled, now_, 0.01);
+    requests_->commit(step, sampled, now_, 0.01);
   }
   void fail(size_t index) {
-    requests_->rollback(under_way_[index].first.id);
+    requests_->rollback(under_way_[index].first.plan.id);
     under_way_.resize(index);
   }
   /// Steps, one at a time, until nothing is left; all events.
@@ -89,7 +102,7 @@ class Actions : public ::testing::Test {
 
   std::optional<Requests> requests_;
   std::map<RequestId, uint32_t> seeds_;
-  std::deque<std::pair<StepPlan, std::vector<TokenId>>> under_way_;
+  std::deque<std::pair<StepInput, std::vector<SampledRow>>> under_way_;
   double now_ = 0;
 };
 
@@ -128,7 +141,7 @@ TEST_F(Actions, AStepWhoseRequestEndedDuringItsTransfersIsNone) {
   // It begins with the head of a block that is copied.
   const RequestId again = submit(1, 20, {.max_new_tokens = 4});
   const RequestId other = submit(2, 20, {.max_new_tokens = 4});
-  const StepPlan plan = requests_->plan(now_);
+  const StepPlan plan = this->plan().plan;
   ASSERT_FALSE(plan.transfers.empty());
   ASSERT_TRUE(requests_->cancel(again, now_));
   EXPECT_FALSE(requests_->finish_transfers(plan, {}));
@@ -257,9 +270,9 @@ class Texts : public Actions {
     id_ = *id;
     Strings given;
     for (size_t i = 0; i < text.size() && !requests_->idle(); ++i) {
-      const StepPlan plan = requests_->plan(now_);
-      const TokenId token = SyntheticVocabulary::kFirstByte + static_cast<unsigned char>(text[i]);
-      requests_->commit(plan, {&token, 1}, now_, 0.01);
+      const StepInput step = this->plan();
+      SampledRow row{SyntheticVocabulary::kFirstByte + static_cast<unsigned char>(text[i])};
+      requests_->commit(step, {&row, 1}, now_, 0.01);
       for (const StepEvent& event : requests_->take_events()) {
         given.push_back(event.text);
         if (event.report) report_ = event.report;
@@ -306,9 +319,9 @@ TEST_F(Texts, GoOnWhereTheOutputInThePromptEnded) {
   ASSERT_TRUE(id.ok());
   Strings given;
   for (const char c : {'\xa4', '.', 'e'}) {
-    const StepPlan plan = requests_->plan(now_);
-    const TokenId token = byte(c);
-    requests_->commit(plan, {&token, 1}, now_, 0.01);
+    const StepInput step = this->plan();
+    SampledRow row{byte(c)};
+    requests_->commit(step, {&row, 1}, now_, 0.01);
     for (const StepEvent& event : requests_->take_events()) given.push_back(event.text);
   }
   EXPECT_EQ(given, (Strings{".e\xc3\xa4", "", ".e"})) << "what was held back comes";
@@ -320,6 +333,55 @@ TEST_F(Texts, EndBeforeAStopString) {
   ASSERT_TRUE(report_);
   EXPECT_EQ(report_->end_reason, EndReason::kStopString);
   EXPECT_EQ(report_->generated_tokens, 7u);
+}
+
+TEST_F(Texts, EndWithinADraftWhereTheyWouldWithout) {
+  const std::string said = "one.end.two";
+  for (const size_t n_right : {1u, 3u, 5u, 6u, 9u}) {
+    // Guessed are the next bytes that are said, the last one of them wrongly.
+    std::string text;
+    const auto byte = [](char c) {
+      return TokenId{SyntheticVocabulary::kFirstByte + static_cast<unsigned char>(c)};
+    };
+    const auto guess = [&](std::span<const TokenId> tokens, uint32_t most) {
+      std::vector<TokenId> draft;
+      for (size_t i = tokens.size() - 1; i < said.size() && draft.size() < most; ++i) {
+        draft.push_back(byte(draft.size() < n_right ? said[i] : '!'));
+      }
+      return draft;
+    };
+    const auto id = requests_->submit({.prompt = {SyntheticVocabulary::kFirstByte},
+                                       .max_new_tokens = 50,
+                                       .tokenizer = tokenizer_,
+                                       .stop_strings = {".end", "two"},
+                                       .drafter = guess},
+                                      now_);
+    ASSERT_TRUE(id.ok());
+    std::optional<RequestReport> report;
+    size_t n_steps = 0;
+    for (; !requests_->idle(); ++n_steps) {
+      const StepInput step = this->plan();
+      ASSERT_EQ(step.plan.chunks.size(), 1u);
+      const StepChunk& chunk = step.plan.chunks[0];
+      std::vector<SampledRow> rows;
+      for (uint32_t i = chunk.n_tokens - chunk.n_samples; i < chunk.n_tokens; ++i) {
+        const size_t at = chunk.first_position + i;
+        rows.push_back({byte(at < said.size() ? said[at] : '?')});
+      }
+      requests_->commit(step, rows, now_, 0.01);
+      ASSERT_TRUE(requests_->check_integrity().ok());
+      for (const StepEvent& event : requests_->take_events()) {
+        text += event.text;
+        if (event.report) report = event.report;
+      }
+    }
+    EXPECT_EQ(text, "one");
+    ASSERT_TRUE(report);
+    EXPECT_EQ(report->end_reason, EndReason::kStopString);
+    EXPECT_EQ(report->generated_tokens, 7u);
+    EXPECT_LT(n_steps, 7u);
+    EXPECT_GT(report->accepted_tokens, 0u);
+  }
 }
 
 TEST_F(Texts, WhatMightHaveBecomeAStopStringIsTextAtTheEnd) {
@@ -335,9 +397,9 @@ TEST_F(Texts, WhatWasHeldBackOfACancelledRequestIsInItsReport) {
   const Result<RequestId> id = requests_->submit(std::move(more), now_);
   ASSERT_TRUE(id.ok());
   for (const char c : {'a', 'x', 'y'}) {
-    const StepPlan plan = requests_->plan(now_);
-    const TokenId token = SyntheticVocabulary::kFirstByte + static_cast<unsigned char>(c);
-    requests_->commit(plan, {&token, 1}, now_, 0.01);
+    const StepInput step = this->plan();
+    SampledRow row{SyntheticVocabulary::kFirstByte + static_cast<unsigned char>(c)};
+    requests_->commit(step, {&row, 1}, now_, 0.01);
   }
   const auto report = requests_->cancel(*id, now_);
   ASSERT_TRUE(report);
@@ -386,17 +448,15 @@ class RandomActions : public Actions, public ::testing::WithParamInterface<uint3
     EXPECT_EQ(event.report->generated_tokens, request.n_told);
     expected_.erase(it);
   }
-  void take() {
-    for (const StepEvent& event : requests_->take_events()) check(event);
-  }
-
   std::map<RequestId, Expected> expected_;
 };
 
 TEST_P(RandomActions, LoseNothingAndTellNothingTwice) {
   std::mt19937 random(GetParam());
   const auto chance = [&](uint32_t percent) { return random() % 100 < percent; };
+  std::mt19937 guesses(GetParam() + 1000);
   uint32_t next_seed = 1;
+  uint64_t n_accepted = 0;
   int n_lost = 0;
   for (int i = 0; i < 4000; ++i) {
     now_ += 1;
@@ -415,6 +475,17 @@ TEST_P(RandomActions, LoseNothingAndTellNothingTwice) {
       // Some begin alike, so that they share what is cached.
       const uint32_t n_prompt = 1 + static_cast<uint32_t>(random() % 80);
       asked.prompt = prompt(n_prompt, request.seed % 3);
+      if (chance(40)) {
+        asked.drafter = [&guesses, n_prompt, seed = request.seed](std::span<const TokenId> tokens,
+                                                                  uint32_t most) {
+          std::vector<TokenId> draft;
+          while (draft.size() < most && guesses() % 5 != 0) {
+            const TokenId right = sampled_token(seed, tokens.size() - n_prompt + draft.size());
+            draft.push_back(guesses() % 5 != 0 ? right : (right + 1) % kVocab);
+          }
+          return draft;
+        };
+      }
       const Result<RequestId> id = requests_->submit(std::move(asked), now_);
       ASSERT_TRUE(id.ok()) << id.error().message;
       seeds_[*id] = request.seed;
@@ -435,7 +506,12 @@ TEST_P(RandomActions, LoseNothingAndTellNothingTwice) {
     } else if (!under_way_.empty()) {
       land();
     }
-    if (chance(70)) take();
+    if (chance(70)) {
+      for (const StepEvent& event : requests_->take_events()) {
+        if (event.report) n_accepted += event.report->accepted_tokens;
+        check(event);
+      }
+    }
     const Status whole = requests_->check_integrity();
     ASSERT_TRUE(whole.ok()) << whole.error().message;
   }
@@ -444,6 +520,7 @@ TEST_P(RandomActions, LoseNothingAndTellNothingTwice) {
   EXPECT_TRUE(expected_.empty()) << expected_.size() << " requests never ended";
   EXPECT_GT(next_seed, 100u);
   EXPECT_GT(n_lost, 5);
+  EXPECT_GT(n_accepted, 50u);
   EXPECT_GT(requests_->scheduler().telemetry().preemptions, 10u);
 }
 

@@ -25,8 +25,8 @@ class Sizing : public ::testing::Test {
   static constexpr uint64_t kSlabBytes = 1 << 30;
 
   MemoryPlanner with_free(uint64_t free_bytes) const {
-    return MemoryPlanner::of_source(
-               source_, {.name = "device", .free_bytes = free_bytes, .slab_bytes = kSlabBytes})
+    return MemoryPlanner::of_plan(
+               plan_, {.name = "device", .free_bytes = free_bytes, .slab_bytes = kSlabBytes})
         .value();
   }
   /// What such an engine takes beside KV with this window, its weights included.
@@ -48,7 +48,8 @@ class Sizing : public ::testing::Test {
   }
 
   ModelSource source_ = ModelSource::synthetic(SyntheticModel::create({}, {}).value()).value();
-  Program program_ = build_program(source_).value();  // a context of 2048
+  std::shared_ptr<const ModelPlan> plan_ = ModelPlan::of_source(source_).value();
+  const Program& program_ = plan_->program();  // a context of 2048
   EngineOptions engine_{.token_budget = 64};
   std::string said_;
 };
@@ -75,7 +76,7 @@ TEST_F(Sizing, TheWindowOfAMachineIsTheModelsOrWhatFits) {
   EXPECT_EQ(fit(UINT64_MAX / 2).value(), 2048u);
   EXPECT_EQ(said_, "");
   EXPECT_EQ(fit(enough - 1).value(), 2032u);
-  EXPECT_NE(said_.find("2032 tokens, of the model's 2048"), std::string::npos) << said_;
+  EXPECT_NE(said_.find("2032 tokens instead of the model's 2048"), std::string::npos) << said_;
   // A pool's slab is 64 KiB at least.
   const uint64_t least = others(16) + std::max(page_bytes(), uint64_t{64} << 10);
   EXPECT_GE(fit(least).value(), 16u);

@@ -17,6 +17,7 @@ SchedulerOptions random_options(Random& random, uint32_t block_tokens) {
   options.max_partial_prefills = 1 + pick(4);
   options.window_tokens = pick(2) == 0 ? 0 : 12 + pick(40);
   options.stop_at_window = pick(2) == 0;
+  options.spare_logit_rows = pick(3) == 0 ? 0 : pick(8);
   if (pick(3) == 0) {
     for (uint32_t& reserved : options.reserved_decode_tokens) reserved = pick(4);
   }
@@ -65,8 +66,10 @@ void World::step() {
     end_one();
   } else if (choice < 27) {
     remove_one();
-  } else if (choice < 32) {
+  } else if (choice < 30) {
     ask();
+  } else if (choice < 36) {
+    draft();
   } else if (choice < 62) {
     plan();
   } else if (choice < 64) {
@@ -108,6 +111,7 @@ void World::arrive() {
   if (chance(15)) spec.deadline_s = now_ + 0.01 * pick(60);
   if (chance(30)) spec.salt = "a";
   spec.runs_ahead = chance(80);
+  spec.has_prompt_logits = chance(10);
   if (chance(10)) spec.max_tokens_per_s = 5 + pick(100);
   if (chance(20)) spec.id = pick(30);
   const RequestSpec sent = spec;
@@ -126,6 +130,7 @@ void World::arrive() {
   request.priority = sent.priority;
   request.deadline_s = sent.deadline_s;
   request.runs_ahead = sent.runs_ahead;
+  request.has_prompt_logits = sent.has_prompt_logits;
   request.token_s = sent.max_tokens_per_s > 0 ? 1 / sent.max_tokens_per_s : 0;
   request.salt = sent.salt;
   request.max_new = sent.max_new_tokens;
@@ -184,6 +189,28 @@ void World::ask() {
 
 // ---- steps
 
+/// Of some request, right up to some token or to its end.
+void World::draft() {
+  std::vector<const NaiveRequest*> all;
+  for (const auto& [id, request] : naive_.requests()) {
+    same(scheduler_.most_draft(id), naive_.most_draft(request), "tokens that a draft may have", id);
+    if (naive_.most_draft(request) > 0) all.push_back(&request);
+  }
+  if (all.empty()) return;
+  const NaiveRequest& request = *all[pick(static_cast<uint32_t>(all.size()))];
+  Tokens with_draft = request.tokens;
+  const uint32_t n = 1 + pick(8);
+  const uint32_t first_wrong = chance(40) ? n : pick(n);
+  for (uint32_t i = 0; i < n; ++i) {
+    const uint32_t right = token_after(with_draft, request.salt);
+    with_draft.push_back(i == first_wrong ? (right + 1) % 3 : right);
+  }
+  drafts_[request.id] =
+      Tokens(with_draft.begin() + static_cast<ptrdiff_t>(request.tokens.size()), with_draft.end());
+  scheduler_.draft(request.id, n);
+  naive_.draft(request.id, n);
+}
+
 void World::plan() {
   if (flights_.size() == Scheduler::kMaxOutstanding) return;
   Flight flight;
@@ -193,6 +220,10 @@ void World::plan() {
   for (const StepChunk& chunk : flight.plan.chunks) {
     const NaiveRequest& request = naive_.request(chunk.request);
     NaiveDevice::Row row{chunk, {}, {}, request.tokens, request.salt};
+    if (chunk.n_draft() > 0) {
+      const Tokens& draft = drafts_.at(chunk.request);
+      row.tokens.insert(row.tokens.end(), draft.begin(), draft.begin() + chunk.n_draft());
+    }
     const CacheGroups& groups = scheduler_.cache().groups();
     for (uint32_t g = 0; g < groups.size(); ++g) {
       const std::span<const BlockId> blocks = scheduler_.blocks(chunk.request, g);
@@ -213,20 +244,24 @@ void World::plan() {
 void World::check_plan(const StepPlan& plan, const NaivePlan& expected) {
   // What holds for any plan.
   uint32_t n_tokens = 0;
+  uint32_t n_spare = 0;
   bool prefills = false;
   std::set<RequestId> seen;
   for (const StepChunk& chunk : plan.chunks) {
     n_tokens += chunk.n_tokens;
     if (chunk.n_tokens == 0) diverged("a chunk of nothing");
     if (!chunk.decodes && chunk.n_tokens > options_.chunk_tokens) diverged("a chunk is too long");
-    if (chunk.decodes && (prefills || chunk.n_tokens != 1))
-      diverged("a decoding row is late or long");
+    if (chunk.decodes && (prefills || chunk.n_tokens != chunk.n_samples))
+      diverged("a decoding row is late or does not sample");
+    const bool all_rows = chunk.decodes || scheduler_.request(chunk.request).has_prompt_logits;
+    n_spare += all_rows ? chunk.n_tokens - 1 : 0;
     prefills |= !chunk.decodes;
     if (!seen.insert(chunk.request).second) diverged("a request has two chunks in a step");
     if (!scheduler_.request(chunk.request).running()) diverged("a chunk without a sequence");
     if (scheduler_.request(chunk.request).slot != chunk.slot) diverged("a chunk of another slot");
   }
   if (n_tokens > options_.token_budget) diverged("a step exceeds its budget");
+  if (n_spare > options_.spare_logit_rows) diverged("too many rows have logits");
   check_classes(plan);
   if (expected.fails_what_fits) diverged("a request fails that had room");
   // What the reference says.
@@ -237,7 +272,7 @@ void World::check_plan(const StepPlan& plan, const NaivePlan& expected) {
     same(chunk.request, wanted.request, "place in the step", chunk.request);
     same(chunk.first_position, wanted.first, "first position", chunk.request);
     same(chunk.n_tokens, wanted.n, "chunk tokens", chunk.request);
-    same(chunk.samples, wanted.samples, "sampling", chunk.request);
+    same(chunk.n_samples, wanted.samples, "sampling", chunk.request);
     same(chunk.decodes, wanted.decodes, "decoding", chunk.request);
   }
   std::vector<RequestId> started;
@@ -328,8 +363,7 @@ bool World::run(bool fails) {
         fails ? pick(static_cast<uint32_t>(flight.rows.size()) + 1) : flight.rows.size();
     for (const NaiveDevice::Row& row : flight.rows) {
       if (n_rows-- == 0) break;
-      const uint32_t token = device_.run(row);
-      if (row.chunk.samples) flight.sampled.push_back(token);
+      flight.sampled.push_back(device_.run(row));
     }
     flight.ran = true;
     if (fails) fail(i);
@@ -371,10 +405,21 @@ void World::commit() {
   while (!flights_.front().ran) run(false);
   const Flight flight = std::move(flights_.front());
   flights_.pop_front();
-  const std::vector<ChunkOutcome> outcomes = scheduler_.commit(
-      flight.plan.id, flight.sampled, now_, std::numeric_limits<double>::quiet_NaN());
+  // As far as the draft said the same, or, where a text stops, not even that far.
+  std::vector<Tokens> taken = flight.sampled;
+  for (size_t i = 0; i < taken.size(); ++i) {
+    const NaiveDevice::Row& row = flight.rows[i];
+    size_t n = taken[i].empty() ? 0 : 1;
+    while (n < taken[i].size() && row.tokens.at(row.chunk.first_position + n) == taken[i][n - 1]) {
+      ++n;
+    }
+    taken[i].resize(n > 1 && chance(10) ? n - 1 : n);
+  }
+  const std::vector<std::span<const uint32_t>> spans(taken.begin(), taken.end());
+  const std::vector<ChunkOutcome> outcomes =
+      scheduler_.commit(flight.plan.id, spans, now_, std::numeric_limits<double>::quiet_NaN());
   const std::vector<NaiveChunk> chunks = naive_.open().front().chunks;
-  const std::vector<bool> counted = naive_.commit(flight.sampled, now_);
+  const std::vector<bool> counted = naive_.commit(taken, now_);
   same(outcomes.size(), counted.size(), "outcomes");
   for (size_t i = 0; i < outcomes.size(); ++i) {
     const ChunkOutcome& outcome = outcomes[i];
@@ -383,17 +428,19 @@ void World::commit() {
     same(outcome.counts, counted[i], "whether a chunk counts", id);
     if (!counted[i]) continue;
     const NaiveRequest& request = naive_.request(id);
-    same(outcome.sampled, chunks[i].samples, "sampled", id);
+    same(outcome.sampled, chunks[i].samples > 0, "sampled", id);
     same(outcome.ended, request.ended(), "ended", id);
+    const size_t n_refused = chunks[i].samples - taken[i].size();
+    const size_t n_committed = n_refused > 0 ? request.computed : chunks[i].first + chunks[i].n;
     committed_[{id, chunks[i].life}] = {
         request.salt,
-        {request.tokens.begin(),
-         request.tokens.begin() + static_cast<ptrdiff_t>(chunks[i].first + chunks[i].n)},
+        {request.tokens.begin(), request.tokens.begin() + static_cast<ptrdiff_t>(n_committed)},
         false};
-    if (chunks[i].samples) {  // what it would say alone
-      Tokens prefix = request.tokens;
+    Tokens prefix = request.tokens;
+    for (size_t n = taken[i].size(); n > 0; --n) {  // what it would say alone
+      const uint32_t token = prefix.back();
       prefix.pop_back();
-      same(request.tokens.back(), token_after(prefix, request.salt), "the next token", id);
+      same(token, token_after(prefix, request.salt), "a next token", id);
     }
     if (options_.window_tokens != 0 && !request.ended() &&
         request.tokens.size() > options_.window_tokens) {

@@ -27,7 +27,7 @@ class World {
     std::vector<NaiveDevice::Row> rows;
     bool answered = false;
     bool ran = false;
-    std::vector<uint32_t> sampled;
+    std::vector<Tokens> sampled;  // by chunk
   };
   /// What a sequence has committed, for the independent bound on what can be cached.
   struct Committed {
@@ -46,6 +46,7 @@ class World {
   void end_one();
   void remove_one();
   void ask();
+  void draft();
   void plan();
   void check_plan(const StepPlan& plan, const NaivePlan& expected);
   void check_classes(const StepPlan& plan);
@@ -70,6 +71,7 @@ class World {
   NaiveDevice device_;
   std::deque<Flight> flights_;
   std::vector<std::pair<std::string, Tokens>> texts_;              // seen so far
+  std::map<RequestId, Tokens> drafts_;                             // of the tokens known now
   std::map<std::pair<RequestId, uint64_t>, Committed> committed_;  // by request and life
   double now_ = 0;
 };

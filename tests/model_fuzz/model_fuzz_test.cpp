@@ -55,13 +55,16 @@ TEST(ModelFuzz, AgreesWithANaiveCacheAndScheduler) {
     total.losses += counts.losses;
     total.turns += counts.turns;
     total.made_way += counts.made_way;
+    total.drafted += counts.drafted;
+    total.refusals += counts.refusals;
   });
   if (HasFatalFailure()) return;
   fmt::print(
       "{} requests, {} finished, {} cancelled, {} preemptions, {} of them for one that started, {} "
-      "turns of classes, {} steps computed, {} rolled back, {} devices lost\n",
+      "turns of classes, {} steps computed, {} rolled back, {} devices lost, {} tokens of drafts "
+      "verified, {} drafts refused in part\n",
       total.arrived, total.finished, total.cancelled, total.preemptions, total.made_way,
-      total.turns, total.steps, total.failed_steps, total.losses);
+      total.turns, total.steps, total.failed_steps, total.losses, total.drafted, total.refusals);
   // The dice reach what they are thrown for.
   EXPECT_GT(total.finished, total.steps / 8);
   EXPECT_GT(total.preemptions - total.made_way, total.steps / 500);
@@ -69,6 +72,8 @@ TEST(ModelFuzz, AgreesWithANaiveCacheAndScheduler) {
   EXPECT_GT(total.turns, total.steps / 100);
   EXPECT_GT(total.failed_steps, total.steps / 20);
   EXPECT_GE(total.losses, total.steps / 500);
+  EXPECT_GT(total.drafted, total.steps / 50);
+  EXPECT_GT(total.refusals, total.steps / 200);
 }
 
 TEST(ModelFuzz, TheCacheAloneAgreesWithANaiveOne) {

@@ -45,7 +45,7 @@ class NaiveDevice {
     StepChunk chunk;
     std::vector<std::vector<BlockId>> blocks;         // by group
     std::vector<std::pair<BlockId, BlockId>> states;  // by group: read and written
-    Tokens tokens;
+    Tokens tokens;                                    // and the draft behind them
     std::string salt;
   };
 
@@ -54,24 +54,26 @@ class NaiveDevice {
     std::copy_n(source.begin(), copy.n_tokens, block(copy.target).begin());
   }
 
-  /// Computes a chunk; gives the next token if it samples.
-  uint32_t run(const Row& row) {
+  /// Computes a chunk; gives what its sampling rows say.
+  Tokens run(const Row& row) {
     const size_t first = row.chunk.first_position;
     const size_t end = first + row.chunk.n_tokens;
     uint64_t value = first_value(row.salt);
+    Tokens sampled;
     for (size_t p = 0; p < end; ++p) {
       if (p == first) read_states(row, value);
       value = chained(value, p < row.tokens.size() ? row.tokens[p] : fed_back(row, p));
       for (size_t g = 0; g < groups_.size(); ++g) {
         if (!groups_[g].recurrent) run_position(row, g, p, of_group(value, g));
       }
+      if (p + row.chunk.n_samples < end) continue;
+      sampled.push_back(token_after(value));
+      sampled_[{row.chunk.request, p + 1}] = sampled.back();
     }
     for (size_t g = 0; g < groups_.size(); ++g) {
       if (groups_[g].recurrent) block(row.states[g].second)[0] = of_group(value, g);
     }
-    if (!row.chunk.samples) return 0;
-    sampled_[{row.chunk.request, end}] = token_after(value);
-    return token_after(value);
+    return sampled;
   }
 
  private:

@@ -27,6 +27,7 @@ struct NaiveRequest {
   double token_s = 0;  // least time between tokens
   double due_s = 0;    // of the next
   bool runs_ahead = true;
+  bool has_prompt_logits = false;
   std::string salt;
   size_t max_new = 0;
 
@@ -37,6 +38,7 @@ struct NaiveRequest {
   size_t computed = 0;
   size_t scheduled = 0;
   size_t sampling = 0;  // tokens that steps under way will bring
+  size_t draft = 0;     // tokens guessed behind the known ones
   uint64_t life = 0;  // another one when steps under way no longer count; no two requests share one
   uint64_t last_planned = 0;  // the step it was in last
   uint64_t number = 0;        // taken when it came, and when it has had its turn
@@ -60,7 +62,7 @@ struct NaiveChunk {
   uint64_t life = 0;
   size_t first = 0;
   size_t n = 0;
-  bool samples = false;
+  size_t samples = 0;  // of its last rows
   bool decodes = false;
   double due_s = 0;     // of its request before
   uint64_t number = 0;  // likewise
@@ -91,6 +93,8 @@ struct NaiveCounts {
   uint64_t losses = 0;    // of the device
   uint64_t turns = 0;     // of classes
   uint64_t made_way = 0;  // for one that started
+  uint64_t drafted = 0;   // tokens of drafts that were verified
+  uint64_t refusals = 0;  // of drafts, in part
 };
 
 class NaiveScheduler {
@@ -192,19 +196,18 @@ class NaiveScheduler {
     return !lost;
   }
 
-  /// Which chunks count; `tokens` for the sampling ones in order.
-  std::vector<bool> commit(const std::vector<uint32_t>& tokens, double now_s) {
+  /// Which chunks count; `taken`: what each goes on with.
+  std::vector<bool> commit(const std::vector<Tokens>& taken, double now_s) {
     now_s_ = now_s;
     const NaivePlan plan = open_.front();
     open_.pop_front();
     ++counts_.steps;
     std::vector<bool> counted;
-    size_t n_sampled = 0;
-    for (const NaiveChunk& chunk : plan.chunks) {
-      const uint32_t token = chunk.samples ? tokens.at(n_sampled++) : 0;
+    for (size_t i = 0; i < plan.chunks.size(); ++i) {
+      const NaiveChunk& chunk = plan.chunks[i];
       counted.push_back(counts(chunk));
       if (counted.back()) {
-        commit_chunk(chunk, token);
+        commit_chunk(chunk, taken.at(i));
       } else {
         counts_.discarded += chunk.n;
       }
@@ -222,7 +225,7 @@ class NaiveScheduler {
         if (!counts(chunk)) continue;
         NaiveRequest& request = requests_.at(chunk.request);
         request.scheduled = chunk.first;
-        request.sampling -= chunk.samples ? 1 : 0;
+        request.sampling -= chunk.samples;
         request.due_s = chunk.due_s;
         request.number = chunk.number;
         cache_.unplan(*request.sequence, chunk.first);
@@ -266,7 +269,27 @@ class NaiveScheduler {
     const bool wants_more = request.generated + request.sampling < request.max_new;
     const bool has_room = options_.window_tokens == 0 || request.scheduled < options_.window_tokens;
     return request.running() && prompt_is_read && only_one_left && wants_more && has_room &&
-           (request.sampling == 0 || request.runs_ahead);
+           (request.sampling == 0 || (request.sampling == 1 && request.runs_ahead));
+  }
+
+  /// Rows that a draft may have: every one of them must be able to bring a token, and to have come
+  /// by itself.
+  size_t most_draft(const NaiveRequest& request) const {
+    if (request.sampling > 0 || request.token_s > 0 || !can_decode(request)) return 0;
+    size_t n = 0;
+    const auto next_may_come = [&] {
+      const size_t generated = request.generated + n + 1;
+      const size_t position = request.scheduled + n + 1;
+      return generated < request.max_new && n + 1 < options_.token_budget &&
+             n < options_.spare_logit_rows &&
+             (options_.window_tokens == 0 || position < options_.window_tokens);
+    };
+    while (next_may_come()) ++n;
+    return n;
+  }
+  void draft(RequestId id, size_t n) {
+    NaiveRequest& request = requests_.at(id);
+    request.draft = std::min(n, most_draft(request));
   }
 
  private:
@@ -293,7 +316,7 @@ class NaiveScheduler {
     cache_.end(*request.sequence);
     request.sequence.reset();
     request.state = RequestState::kWaiting;
-    request.computed = request.scheduled = request.sampling = 0;
+    request.computed = request.scheduled = request.sampling = request.draft = 0;
     request.life = ++lives_;
     blocked_.reset();
   }
@@ -396,7 +419,8 @@ class NaiveScheduler {
 
   void add_chunk(NaiveRequest& request, size_t n, bool decodes, NaivePlan& plan) {
     const bool to_the_end = request.scheduled + n == request.tokens.size() + request.sampling;
-    const bool samples = to_the_end && request.generated + request.sampling < request.max_new;
+    const bool wants_more = request.generated + request.sampling < request.max_new;
+    const size_t samples = decodes ? n : to_the_end && wants_more ? 1 : 0;
     const bool has_prompt_of_equal =
         !decodes && std::ranges::any_of(plan.chunks, [&](const NaiveChunk& chunk) {
           return !chunk.decodes &&
@@ -404,11 +428,11 @@ class NaiveScheduler {
         });
     plan.chunks.push_back({request.id, request.life, request.scheduled, n, samples, decodes,
                            request.due_s, request.number});
-    if (samples)
+    if (samples > 0)
       request.due_s = std::max(request.due_s, now_s_ - request.token_s) + request.token_s;
     cache_.plan(*request.sequence, request.scheduled + n);
     request.scheduled += n;
-    request.sampling += samples ? 1 : 0;
+    request.sampling += samples;
     request.last_planned = next_plan_;
     // Of prompts that are equals, only the first in a step has its turn.
     if (!has_prompt_of_equal) request.number = ++numbers_;
@@ -457,7 +481,9 @@ class NaiveScheduler {
     if (n_wanted > options_.token_budget) {
       std::ranges::sort(rows, {}, [](const NaiveRequest* request) { return request->turn(); });
     }
+    size_t n_behind = rows.size();
     for (NaiveRequest* request : rows) {
+      --n_behind;
       size_t others = 0;
       for (size_t c = 0; c < kServiceClasses; ++c) {
         if (c == static_cast<size_t>(request->service_class)) continue;
@@ -470,10 +496,33 @@ class NaiveScheduler {
       }
       if (plan.n_tokens() + others >= options_.token_budget) continue;
       if (!can_decode(*request) || !make_room(*request, request->scheduled + 1, plan)) continue;
-      add_chunk(*request, 1, true, plan);
+      // Its draft, as long as nothing is taken from anyone.
+      size_t n_draft = 0;
+      const auto has_next = [&] {
+        const size_t n_rows = 1 + n_draft + 1;
+        return n_draft < std::min(request->draft, most_draft(*request)) &&
+               n_spare_used(plan) + n_draft < options_.spare_logit_rows &&
+               plan.n_tokens() + others + n_behind + n_rows <= options_.token_budget;
+      };
+      while (has_next()) ++n_draft;
+      if (!cache_.reserve(*request->sequence, request->scheduled + 1 + n_draft)) {
+        n_draft = cache_.reserved(*request->sequence, request->scheduled + 1 + n_draft) -
+                  request->scheduled - 1;
+      }
+      add_chunk(*request, 1 + n_draft, true, plan);
       size_t& own = promised[static_cast<size_t>(request->service_class)];
       if (own > 0) --own;
     }
+  }
+
+  /// Rows of logits beside one for each request.
+  size_t n_spare_used(const NaivePlan& plan) const {
+    size_t n = 0;
+    for (const NaiveChunk& chunk : plan.chunks) {
+      const bool all = chunk.decodes || requests_.at(chunk.request).has_prompt_logits;
+      n += all ? chunk.n - 1 : 0;
+    }
+    return n;
   }
 
   bool plan_prefill(NaiveRequest& request, NaivePlan& plan) {
@@ -482,6 +531,9 @@ class NaiveScheduler {
     size_t n =
         std::min<size_t>({left, options_.chunk_tokens, options_.token_budget - plan.n_tokens()});
     if (n == 0) return false;
+    if (request.has_prompt_logits) {
+      n = std::min(n, 1 + options_.spare_logit_rows - n_spare_used(plan));
+    }
     const auto kept = cache_.next_kept(*request.sequence, first);
     if (kept && *kept < first + n) {  // a state is kept here
       n = *kept - first;
@@ -609,28 +661,49 @@ class NaiveScheduler {
     plan.ended.push_back(*stuck);
   }
 
-  void commit_chunk(const NaiveChunk& chunk, uint32_t token) {
+  void commit_chunk(const NaiveChunk& chunk, const Tokens& taken) {
     NaiveRequest& request = requests_.at(chunk.request);
-    request.computed += chunk.n;
     counts_.computed += chunk.n;
+    // Rows behind the last whose token is taken did not run; of a state nothing remains but what it
+    // was before and after all of them. What other rows computed is of tokens that are known now.
+    const size_t refused = chunk.samples - taken.size();
+    counts_.drafted += chunk.samples > 1 ? chunk.samples - 1 : 0;
+    counts_.refusals += refused > 0 ? 1 : 0;
+    const bool stays = refused == 0 || !cache_.any_recurrent();
+    const auto take = [&](size_t i) {
+      request.tokens.push_back(taken[i]);
+      cache_.append(*request.sequence, taken[i]);
+    };
+    size_t n_known = 0;
+    if (stays) {
+      for (; n_known + 1 < taken.size(); ++n_known) take(n_known);
+      request.computed += chunk.n - refused;
+      cache_.commit(*request.sequence, request.computed);
+    }
+    if (refused > 0) {
+      cache_.rewind(*request.sequence, request.computed);
+      request.scheduled = request.computed;
+      for (size_t i = request.computed; i < request.tokens.size(); ++i) {
+        cache_.append(*request.sequence, request.tokens[i]);
+      }
+    }
+    for (; n_known < taken.size(); ++n_known) take(n_known);
     if (request.computed > request.most_computed) {
       request.most_computed = request.computed;
       unserved_since_[static_cast<size_t>(request.service_class)] = now_s_;
     }
-    if (chunk.samples && request.on_turn && request.turn_ends_s == kNeverS) {
-      request.turn_ends_s = now_s_ + options_.aging_s / 8;
-    }
-    cache_.commit(*request.sequence, request.computed);
     if (!chunk.decodes) blocked_.reset();
-    if (chunk.samples) {
-      --request.sampling;
-      ++request.generated;
-      ++counts_.generated;
-      request.tokens.push_back(token);
-      request.state = RequestState::kDecoding;
-      cache_.append(*request.sequence, token);
+    if (chunk.samples > 0) {
+      if (request.on_turn && request.turn_ends_s == kNeverS) {
+        request.turn_ends_s = now_s_ + options_.aging_s / 8;
+      }
+      request.sampling -= chunk.samples;
+      request.generated += taken.size();
+      counts_.generated += taken.size();
+      request.draft = 0;
+      request.state = stays ? RequestState::kDecoding : RequestState::kPrefilling;
     }
-    const bool all_read = chunk.samples || request.computed == request.tokens.size();
+    const bool all_read = chunk.samples > 0 || request.computed == request.tokens.size();
     if (request.generated >= request.max_new && all_read) {
       end(request.id, EndReason::kLength);
     } else if (options_.window_tokens != 0 && options_.stop_at_window &&

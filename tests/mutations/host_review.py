@@ -4,7 +4,8 @@ An entry's number is the fault's in that review.
 """
 
 FUZZ = "test_model_fuzz"
-HOST = "runtime/api/engine_host.cpp"
+HOST = "runtime/host/host.cpp"
+POLL = "runtime/host/host_poll.cpp"
 STEPPER = "runtime/engine/stepper.cpp"
 FOLDER = "runtime/text/jinja/"
 HOSTILE = "test_text:HostileTemplate.*"
@@ -60,9 +61,9 @@ MUTATIONS = [
      "if (wants_token(*request)) next_s = std::min(next_s, request->due_s);", "(void)request;", "test_scheduler:Rates.*"),
     ("12: rows beyond the budget starve", "scheduler/scheduler_plan.cpp",
      "if (n_wanted > options_.token_budget) std::ranges::sort(rows, TurnBefore{});", "(void)n_wanted;", "test_scheduler:ServiceRule.*"),
-    ("13: time limits do not hold while there is no device", HOST,
+    ("13: time limits do not hold while there is no device", POLL,
      "    end_overdue();\n", "", "test_api_vulkan:ApiLostDevice.EndsNoTimeLimit"),
-    ("13: time limits do not hold while kernels are compiled", HOST,
+    ("13: time limits do not hold while kernels are compiled", POLL,
      "    end_overdue();\n", "    if (is_lost_) end_overdue();\n", "test_api:Control.*"),
     ("14: pipelines of a device that hangs are destroyed", "runtime/vk/pipeline.cpp",
      "  if (device_->hangs()) return;  // they may be in use for ever\n", "", "test_lost_device:HangingDevice.*"),
@@ -73,7 +74,7 @@ MUTATIONS = [
      "  Scheduler scheduler = *create(failed.options_, failed.cache_.options(), failed.cost_);",
      "test_scheduler:ServiceRule.*"),
     ("16: a saved question stays without an answer", "tools/chat.cpp",
-     "if (conversation_.awaits_answer()) {", "if (false) {", "cli_chat:Chat.test_a_saved_question_is_answered"),
+     "if (loaded->awaits_answer()) {", "if (false) {", "cli_chat:Chat.test_a_saved_question_is_answered"),
     ("16: a file that lost something is replaced", "tools/chat.cpp",
      "file_ = is_whole ? path : \"\";", "file_ = path; (void)is_whole;", "cli_chat:Chat.test_only_a_file_that_loses_nothing_is_replaced"),
     ("16: a model's name reaches the terminal raw", "tools/chat.cpp",
@@ -91,7 +92,7 @@ MUTATIONS = [
     ("18: the inbox moves all it has for each request", HOST,
      "inbox_.reserve(2 * inbox_.size() + 1);", "inbox_.reserve(inbox_.size() + 1);", "test_api:Control.AFullInbox*"),
     ("19: a token that there is not is believed", STEPPER,
-     "if (token >= device_.program().n_vocab) {", "if (token > device_.program().n_vocab) {",
+     "if (row.token >= device_.program().n_vocab) {", "if (row.token > device_.program().n_vocab) {",
      "test_lost_device:BrokenDevice.*"),
     ("20: who asks for numbers may hold the last reference to a lost device", HOST,
      "  if (device == nullptr) return stats;\n", "  if (device == nullptr) return stats;\n  mutex_.unlock();\n"

@@ -14,9 +14,9 @@ MUTATIONS = [
     ("expanded latents: a chunk's work is the first one's", "runtime/models/latent_expansion.cpp",
      "lists.tile_items.from(uint64_t{first_item} *", "lists.tile_items.from(uint64_t{0} *",
      "test_plain_transformers:ExpandedLatents*"),
-    ("a new slot's table begins where its chunk does", "runtime/engine/stepper.cpp",
-     "const uint32_t first = is_new ? 0 : chunk.first_position / block_tokens;",
-     "const uint32_t first = chunk.first_position / block_tokens;", "test_windows:*HostMemory*gemma2_f32"),
+    ("a new slot's table begins where its chunk does", "runtime/engine/requests.cpp",
+     "const uint32_t first_entry = is_new ? 0 : chunk.first_position / block_tokens;",
+     "const uint32_t first_entry = chunk.first_position / block_tokens;", "test_windows:*HostMemory*gemma2_f32"),
     ("logits are those of the step's first rows", "runtime/models/calls/norms.cpp",
      ".residual = step.at(c.residual),\n                              .weight = step.vector(c.weight),\n"
      "                              .y = step.at(c.y),\n"
@@ -37,7 +37,7 @@ MUTATIONS = [
     ("latents: parts of what is read later change in place", "runtime/models/fusion_patterns.cpp",
      "if (overlaps && std::max(reader, last_reader(result)) > op) return true;", "", "test_models:Lowering.APart*"),
     ("blocks of one page lie in the same place", "runtime/engine/device_state.cpp",
-     "kv_->address(blocks[i]) + (j - i * n) * layout.pages[page].bytes;", "kv_->address(blocks[i]);",
+     "kv_->address(table.blocks[i]) + (j - first) * layout.pages[page].bytes;", "kv_->address(table.blocks[i]);",
      "test_recurrent:*Chunks*granitehybrid"),
     # What a file asks for and we cannot do is refused.
     ("smaller values: any family takes them", "runtime/models/metadata.cpp",

@@ -37,7 +37,15 @@ MUTATIONS = [
      "if (--uses_[slot] == 0) free_.push_back(slot);", "--uses_[slot];\n  free_.push_back(slot);", "test_scheduler:Slots.*"),
     # A step is a transaction.
     ("rollback forgets the token being sampled", "scheduler/scheduler.cpp",
-     "request.pending_samples -= it->chunk.samples ? 1 : 0;", "", FUZZ),
+     "request.pending_samples -= it->chunk.n_samples;", "", FUZZ),
+    ("what a refused row wrote is kept", "scheduler/scheduler.cpp",
+     "if (n_refused > 0) go_back(request.computed_tokens);", "", FUZZ),
+    ("a state that refused rows changed is kept", "scheduler/scheduler.cpp",
+     "if (n_refused > 0 && cache_.groups().recurrent() != 0) {", "if (n_refused > 1000) {", FUZZ),
+
+    ("something is planned behind a draft", "scheduler/scheduler_plan.cpp",
+     "  if (request.pending_samples > 1)\n    return false;  // a draft", "  // a draft", FUZZ),
+
     ("rollback keeps the blocks of a decoding row", "scheduler/scheduler.cpp",
      "if (it->chunk.decodes) cache_.shrink(*request.sequence, request.scheduled_tokens);", "", FUZZ),
     ("rollback leaves started requests running", "scheduler/scheduler.cpp",

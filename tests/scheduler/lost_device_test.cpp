@@ -29,7 +29,7 @@ TEST(LostDevice, RequestsWaitWithTheirTokensAndAreReadFromTheFirstPosition) {
   ASSERT_EQ(plan.chunks.size(), 1u);
   EXPECT_EQ(plan.chunks[0].first_position, 0u);
   EXPECT_EQ(plan.chunks[0].n_tokens, 43u);
-  EXPECT_TRUE(plan.chunks[0].samples);
+  EXPECT_EQ(plan.chunks[0].n_samples, 1u);
   bed.run_to_idle();
   EXPECT_EQ(bed.scheduler.request(id).end_reason, EndReason::kLength);
   EXPECT_EQ(bed.scheduler.request(id).generated_tokens, 6u);

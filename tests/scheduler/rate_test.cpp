@@ -28,7 +28,7 @@ class Rates : public ::testing::Test {
       const double start = bed.now;
       bed.commit(plan);
       for (const StepChunk& chunk : plan.chunks) {
-        if (chunk.request == id && chunk.samples) times.push_back(start);
+        if (chunk.request == id && chunk.n_samples > 0) times.push_back(start);
       }
       bed.now = std::max(bed.now, start + frame_s);
     }

@@ -20,6 +20,7 @@ struct SchedulerBed {
   Scheduler scheduler;
   StepCost device{.fixed = 1e-3, .per_row = 1e-4, .per_token = 1e-4};
   double now = 0;
+  uint32_t n_right = 0;  // tokens of each draft that are
 
   SchedulerBed(const SchedulerOptions& options, uint32_t n_blocks, const CostModel& cost = {})
       : SchedulerBed(options, KvCacheOptions{.n_blocks = n_blocks, .block_tokens = 16}, cost) {}
@@ -39,13 +40,16 @@ struct SchedulerBed {
     EXPECT_TRUE(plan.transfers.empty() || scheduler.finish_transfers(plan));
     const double seconds = device.seconds(plan.shape);
     now += seconds;
-    std::vector<uint32_t> sampled;
+    std::vector<std::vector<uint32_t>> sampled;
     for (const StepChunk& chunk : plan.chunks) {
-      if (chunk.samples) {
-        sampled.push_back(chunk.request * 100000 + chunk.first_position + chunk.n_tokens);
+      std::vector<uint32_t>& its = sampled.emplace_back();
+      for (uint32_t i = chunk.n_tokens - chunk.n_samples; i < chunk.n_tokens; ++i) {
+        its.push_back(chunk.request * 100000 + chunk.first_position + i + 1);
       }
+      if (its.size() > 1) its.resize(1 + n_right % its.size());
     }
-    auto outcomes = scheduler.commit(plan.id, sampled, now, seconds);
+    const std::vector<std::span<const uint32_t>> taken(sampled.begin(), sampled.end());
+    auto outcomes = scheduler.commit(plan.id, taken, now, seconds);
     const Status integrity = scheduler.check_integrity();
     EXPECT_TRUE(integrity.ok()) << integrity.error().message;
     return outcomes;

@@ -30,7 +30,7 @@ TEST(Scheduler, CutsAPromptIntoChunksThatEndOnBlockBoundaries) {
     const StepPlan plan = bed.step();
     ASSERT_EQ(plan.chunks.size(), 1u);
     ends.push_back(plan.chunks[0].first_position + plan.chunks[0].n_tokens);
-    EXPECT_EQ(plan.chunks[0].samples, step == 2);
+    EXPECT_EQ(plan.chunks[0].n_samples, step == 2 ? 1u : 0u);
     EXPECT_EQ(bed.scheduler.request(id).state,
               step == 2 ? RequestState::kDecoding : RequestState::kPrefilling);
   }
@@ -231,7 +231,9 @@ TEST(Scheduler, MeasuresTimesAsTheirNamesSay) {
   for (const double seconds : {1.0, 0.25, 0.5, 2.25}) {
     const StepPlan plan = bed.scheduler.plan_step(bed.now);
     bed.now += seconds;
-    bed.scheduler.commit(plan.id, std::vector<uint32_t>{1}, bed.now, seconds);
+    const uint32_t token = 1;
+    const std::span<const uint32_t> taken(&token, 1);
+    bed.scheduler.commit(plan.id, {&taken, 1}, bed.now, seconds);
   }
   ASSERT_TRUE(bed.scheduler.request(id).ended());
   const Telemetry& telemetry = bed.scheduler.telemetry();

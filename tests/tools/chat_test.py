@@ -91,6 +91,27 @@ class Chat(CommandLineTest):
         self.say("/load all.json", "/save again.json")
         self.assertEqual((self.folder / "all.json").read_text(), (self.folder / "again.json").read_text())
 
+    def test_what_was_computed_is_saved_and_taken_back(self):
+        reused = lambda said: int(re.search(r"prompt \d+, (\d+) of it reused", said)[1])
+        flags = ["--chat-template", self.write("t.jinja", TEMPLATE)]
+        self.say("Once upon a time there was a little dog who liked to run", "/save a.json", flags=flags)
+        kept = (self.folder / "a.json.kv").read_bytes()
+        went_on, said = self.say("/load a.json", "Then", flags=flags)
+        self.assertRegex(said, r"\(\d+ tokens of it need not be computed again\)")
+        self.assertGreater(reused(said), 15)
+        (self.folder / "a.json.kv").unlink()
+        computed, said = self.say("/load a.json", "Then", "/save a.json", flags=flags)
+        self.assertEqual(reused(said), 0)
+        self.assertEqual(computed, went_on)
+        self.assertTrue((self.folder / "a.json.kv").exists(), "an answer was computed")
+        # What does not belong to the messages is no harm.
+        for state, reason in ((kept, "a.json.kv belongs to other messages"), (kept[:-1], "a.json.kv: saved conversation")):
+            (self.folder / "a.json.kv").write_bytes(state)
+            again, said = self.say("/load a.json", "Go on", flags=flags)
+            self.assertIn(f"(what was computed of it cannot be used: {reason}", " ".join(said.split()))
+            (self.folder / "a.json.kv").unlink()
+            self.assertEqual(again, self.say("/load a.json", "Go on", flags=flags)[0])
+
     def test_only_a_file_that_loses_nothing_is_replaced(self):
         more = {"title": "kept", "messages": [{"role": "user", "content": "a", "name": "Ann"},
                                               {"role": "assistant", "content": "b"}]}

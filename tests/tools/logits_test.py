@@ -3,6 +3,7 @@
 
 import array
 import json
+import math
 import os
 import re
 import signal
@@ -40,6 +41,21 @@ class Logits(CommandLineTest):
                 values = floats((self.folder / "out.f32").read_bytes())
                 self.assertEqual(len(values), len(tokens) * 512)
                 self.assertLess(nmse(reference, values), 1e-9)
+        self.assertEqual(self.left_behind(), ["out.f32"])
+
+    def test_the_scores_of_a_text_are_of_each_token_but_the_first(self):
+        model = self.need(FAMILY.with_suffix(".gguf"))
+        tokens = json.loads(FAMILY.with_suffix(".json").read_text())["tokens"]
+        rows = floats(FAMILY.with_suffix(".f32").read_bytes())
+        given = ",".join(map(str, tokens))
+        alone = json.loads(self.ok("logits", "-m", model, "--tokens", given, "--score").stdout)["scores"]
+        both = self.ok("logits", "-m", model, "--tokens", given, "--score", "-o", "out.f32", "-ub", 7)
+        for scores in (alone, json.loads(both.stdout)["scores"]):
+            self.assertEqual(len(scores), len(tokens) - 1)
+            for i, score in enumerate(scores):
+                row = rows[i * 512:(i + 1) * 512]
+                expected = row[tokens[i + 1]] - math.log(sum(map(math.exp, row)))
+                self.assertAlmostEqual(score, expected, delta=1e-3)
         self.assertEqual(self.left_behind(), ["out.f32"])
 
     def test_they_are_compared_with_a_reference_on_request(self):

@@ -2,6 +2,7 @@
 """pumice run: text to stdout, everything else to stderr."""
 
 import json
+import math
 import os
 import pty
 import re
@@ -317,6 +318,46 @@ class Stop(RunTest):
     def test_what_no_text_or_every_text_has_is_a_usage_error(self):
         for stop in ("", "\udcff", "x" * 5000):
             self.refuses(USAGE, "run", "-m", STORIES, "-p", "Once", "--stop", stop, says="--stop")
+
+
+class LogProbs(RunTest):
+    def test_each_token_has_its_own_and_those_of_the_best_in_its_place(self):
+        flags = ["-p", "Once upon a time", "-n", 6]
+        for sampling in (["--temp", "0"], ["--temp", "1", "-s", 3]):
+            plain = self.run_json(*flags, *sampling)
+            answer = self.run_json(*flags, *sampling, "--logprobs", 4)
+            self.assertEqual((answer["text"], answer["tokens"]), (plain["text"], plain["tokens"]))
+            self.assertNotIn("logprobs", plain)
+            self.assertEqual([one["token"] for one in answer["logprobs"]], answer["tokens"])
+            for one in answer["logprobs"]:
+                best = [other["logprob"] for other in one["top"]]
+                self.assertEqual(len(best), 4)
+                self.assertEqual(best, sorted(best, reverse=True))
+                self.assertLessEqual(sum(map(math.exp, best)), 1.0001)
+                same = [other for other in one["top"] if other["token"] == one["token"]]
+                self.assertTrue(not same or same[0]["logprob"] == one["logprob"])
+                if sampling[1] == "0":
+                    self.assertEqual(one["top"][0]["token"], one["token"])
+        self.assertEqual(self.run_json(*flags, "-s", 1, "--logprobs", 0)["logprobs"][0]["top"], [])
+
+    def test_they_are_json_and_as_many_as_there_are(self):
+        self.refuses(USAGE, "run", "-m", STORIES, "-p", "Once", "--logprobs", 3, says="--json")
+        self.refuses(USAGE, "run", "-m", STORIES, "-p", "Once", "--json", "--logprobs", 21, says="--logprobs")
+
+
+class Choices(RunTest):
+    def test_each_is_what_its_seed_says(self):
+        flags = ["-p", "Once upon a time, there was a little girl", "-n", 12, "--temp", "1", "--invariant"]
+        answer = self.run_json(*flags, "-s", 5, "--choices", 3, "--logprobs", 1)
+        self.assertEqual(len(answer["choices"]), 3)
+        for i, choice in enumerate(answer["choices"]):
+            alone = self.run_json(*flags, "-s", 5 + i)
+            for key in ("text", "tokens", "end_reason"):
+                self.assertEqual(choice[key], alone[key])
+            self.assertEqual([one["token"] for one in choice["logprobs"]], choice["tokens"])
+        self.assertEqual(answer["text"], answer["choices"][0]["text"])
+        self.assertNotEqual(answer["choices"][0]["text"], answer["choices"][1]["text"])
+        self.refuses(USAGE, "run", "-m", STORIES, "-p", "Once", "--choices", 3, says="--json")
 
 
 class Verbose(RunTest):

@@ -117,7 +117,8 @@ struct Event {
   pumice_session session = 0;
   std::string text;
   std::optional<std::uint32_t> token;
-  pumice_event details{};  ///< the rest; its strings are empty
+  std::vector<pumice_token_log_prob> top_log_probs;
+  pumice_event details{};  ///< the rest; its strings and arrays are empty
 };
 
 /// What is said of a conversation.
@@ -233,7 +234,10 @@ class Engine {
     if (raw.has_token) event.token = raw.token;
     if (raw.status != PUMICE_OK)
       event.status = Status(raw.status, std::string(raw.message.data, raw.message.length));
+    event.top_log_probs.assign(raw.top_log_probs, raw.top_log_probs + raw.n_top_log_probs);
     raw.text = raw.message = {};
+    raw.top_log_probs = nullptr;
+    raw.n_top_log_probs = 0;
     event.details = raw;
     return event;
   }

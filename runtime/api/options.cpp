@@ -1,0 +1,212 @@
+#include "api/options.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "api/structs.hpp"
+#include "base/printable.hpp"
+
+namespace pumice::api {
+namespace {
+
+/// A context that nobody named: models are made for up to a million tokens, hosts rarely are.
+constexpr uint32_t kDefaultContextTokens = 4096;
+
+Result<OverflowPolicy> overflow_of(pumice_overflow overflow) {
+  switch (overflow) {
+    case PUMICE_OVERFLOW_STOP:
+      return OverflowPolicy::kStop;
+    case PUMICE_OVERFLOW_SHIFT:
+      return OverflowPolicy::kShift;
+    case PUMICE_OVERFLOW_TRUNCATE:
+      return OverflowPolicy::kTruncateOldest;
+    default:
+      return make_error(ErrorCode::kInvalidArgument,
+                        "unknown overflow {}: expected one of pumice_overflow", overflow);
+  }
+}
+
+Result<ServiceClass> service_class_of(pumice_service_class service_class) {
+  switch (service_class) {
+    case PUMICE_SERVICE_NORMAL:
+      return ServiceClass::kNormal;
+    case PUMICE_SERVICE_INTERACTIVE:
+      return ServiceClass::kInteractive;
+    case PUMICE_SERVICE_BATCH:
+      return ServiceClass::kBatch;
+    default:
+      return make_error(ErrorCode::kInvalidArgument,
+                        "unknown service_class {}: expected one of pumice_service_class",
+                        service_class);
+  }
+}
+
+/// Blocks of every state group for `tokens` positions.
+Result<uint32_t> kv_blocks_of_tokens(uint64_t tokens) {
+  const uint64_t blocks = tokens / kKvBlockTokens + (tokens % kKvBlockTokens != 0 ? 1 : 0);
+  if (blocks <= std::numeric_limits<uint32_t>::max()) return static_cast<uint32_t>(blocks);
+  return make_error(ErrorCode::kInvalidArgument, "kv_tokens is {}, more than any device holds",
+                    tokens);
+}
+
+Result<EngineOptions> engine_options_of(const pumice_engine_options& options,
+                                        uint32_t trained_context_tokens) {
+  EngineOptions engine;
+  engine.context_tokens = options.context_tokens != 0
+                              ? options.context_tokens
+                              : std::min(trained_context_tokens, kDefaultContextTokens);
+  engine.n_sequences = std::max(options.n_sequences, 1u);
+  PUMICE_TRY(engine.kv_blocks, kv_blocks_of_tokens(options.kv_tokens));
+  if (options.token_budget != 0) engine.token_budget = options.token_budget;
+  if (options.chunk_tokens != 0) engine.chunk_tokens = options.chunk_tokens;
+  engine.tpot_target_s = options.token_interval_us * 1e-6;
+  PUMICE_TRY(engine.overflow, overflow_of(options.overflow));
+  PUMICE_TRY(const std::string_view kv_type, read_string(options.kv_type, "kv_type"));
+  if (!kv_type.empty()) {
+    const std::optional<KvTypes> types = KvTypes::parse(kv_type);
+    if (!types) {
+      return make_error(ErrorCode::kInvalidArgument, "unknown kv_type \"{}\": expected {}",
+                        printable(kv_type), fmt::join(kKvTypeNames, ", "));
+    }
+    engine.kv_type = *types;
+  }
+  PUMICE_TRY(const std::string_view arithmetic, read_string(options.arithmetic, "arithmetic"));
+  if (!arithmetic.empty()) {
+    const std::optional<ops::Math> math = ops::parse_math(arithmetic);
+    if (!math) {
+      return make_error(ErrorCode::kInvalidArgument,
+                        "unknown arithmetic \"{}\": expected auto, f32, f16 or i8",
+                        printable(arithmetic));
+    }
+    engine.math = *math;
+  }
+  engine.cache_host_bytes = options.cache_host_bytes;
+  if (options.allocator != nullptr) {
+    PUMICE_TRY(const pumice_allocator allocator, read_struct(options.allocator, "allocator"));
+    if (allocator.allocate == nullptr || allocator.free == nullptr) {
+      return make_error(ErrorCode::kInvalidArgument, "allocator: allocate or free is NULL");
+    }
+    engine.host_allocator = {allocator.user, allocator.allocate, allocator.free};
+  }
+  PUMICE_TRY(engine.invariant, read_bool(options.invariant, "invariant"));
+  PUMICE_TRY(const bool no_prefix_cache, read_bool(options.no_prefix_cache, "no_prefix_cache"));
+  engine.prefix_cache = !no_prefix_cache;
+  PUMICE_TRY(const bool prewarm_later, read_bool(options.prewarm_later, "prewarm_later"));
+  engine.prewarm = !prewarm_later;
+  return engine;
+}
+
+Result<SamplerOptions> sampler_of(const pumice_sampling* given) {
+  PUMICE_TRY(const pumice_sampling options, read_struct(given, "sampling"));
+  SamplerOptions sampler;
+  sampler.temperature = options.temperature;
+  sampler.top_k = options.top_k;
+  if (options.top_p != 0) sampler.top_p = options.top_p;
+  sampler.min_p = options.min_p;
+  if (options.repeat_penalty != 0) sampler.repeat_penalty = options.repeat_penalty;
+  sampler.frequency_penalty = options.frequency_penalty;
+  sampler.presence_penalty = options.presence_penalty;
+  sampler.seed = options.seed;
+  PUMICE_TRY(const std::span<const pumice_logit_bias> biases,
+             read_array(options.logit_biases, options.n_logit_biases, "logit_biases"));
+  for (const pumice_logit_bias& bias : biases) {
+    sampler.logit_bias.emplace_back(bias.token, bias.bias);
+  }
+  return sampler;
+}
+
+}  // namespace
+
+Result<EngineOptions> read_engine_options(const pumice_engine_options* given, std::string_view name,
+                                          uint32_t trained_context_tokens) {
+  PUMICE_TRY(const pumice_engine_options options, read_optional_struct(given, name));
+  return engine_options_of(options, trained_context_tokens);
+}
+
+Result<EngineMode> read_mode(pumice_mode mode) {
+  switch (mode) {
+    case PUMICE_MODE_FAST:
+      return EngineMode::kFast;
+    case PUMICE_MODE_GRAPHICS:
+      return EngineMode::kBesideGraphics;
+    case PUMICE_MODE_BACKGROUND:
+      return EngineMode::kBackground;
+    default:
+      return make_error(ErrorCode::kInvalidArgument, "unknown mode {}: expected one of pumice_mode",
+                        mode);
+  }
+}
+
+Result<host::ConversationDefaults> read_session_options(const pumice_session_options* given) {
+  PUMICE_TRY(const pumice_session_options options, read_optional_struct(given, "options"));
+  host::ConversationDefaults defaults;
+  if (options.sampling != nullptr) {
+    PUMICE_TRY(defaults.sampling, sampler_of(options.sampling));
+  }
+  PUMICE_TRY(defaults.service_class, service_class_of(options.service_class));
+  defaults.priority = options.priority;
+  PUMICE_TRY(defaults.salt, read_string(options.salt, "salt"));
+  defaults.max_tokens_per_s = options.max_tokens_per_second;
+  if (!(defaults.max_tokens_per_s >= 0) || std::isinf(defaults.max_tokens_per_s)) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "max_tokens_per_second is {}: it must be 0 or more, and finite",
+                      defaults.max_tokens_per_s);
+  }
+  PUMICE_TRY(const bool sentences, read_bool(options.sentences, "sentences"));
+  if (sentences) defaults.delivery = GenerationRequest::Delivery::kSentence;
+  return defaults;
+}
+
+Result<RestoreOptions> read_restore_options(const pumice_restore_options* given) {
+  PUMICE_TRY(const pumice_restore_options options, read_optional_struct(given, "options"));
+  RestoreOptions restore;
+  PUMICE_TRY(restore.tokens_only, read_bool(options.tokens_only, "tokens_only"));
+  return restore;
+}
+
+Result<host::RequestInput> read_request_options(const pumice_request_options* given) {
+  PUMICE_TRY(const pumice_request_options options, read_struct(given, "options"));
+  host::RequestInput input;
+  PUMICE_TRY(input.text, read_text(options.text, "text"));
+  PUMICE_TRY(const std::span<const uint32_t> tokens,
+             read_array(options.tokens, options.n_tokens, "tokens"));
+  input.tokens.assign(tokens.begin(), tokens.end());
+  PUMICE_TRY(const std::span<const pumice_message> messages,
+             read_array(options.messages, options.n_messages, "messages"));
+  for (const pumice_message& message : messages) {
+    PUMICE_TRY(const std::string_view role, read_text(message.role, "a message's role"));
+    PUMICE_TRY(const std::string_view content, read_text(message.content, "a message's content"));
+    input.messages.push_back({std::string(role), std::string(content)});
+  }
+  if (!input.text.empty() + !input.tokens.empty() + !input.messages.empty() > 1) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "give the prompt as text, tokens or messages, only one of them");
+  }
+  PUMICE_TRY(input.special, read_bool(options.special, "special"));
+  input.max_new_tokens = options.max_new_tokens;
+  if (options.sampling != nullptr) {
+    PUMICE_TRY(input.sampling, sampler_of(options.sampling));
+  }
+  PUMICE_TRY(const std::span<const pumice_string> stops,
+             read_array(options.stops, options.n_stops, "stops"));
+  for (const pumice_string& stop : stops) {
+    PUMICE_TRY(const std::string_view text, read_text(stop, "a stop"));
+    input.stops.emplace_back(text);
+  }
+  if (options.timeout_us != 0) input.timeout_s = static_cast<double>(options.timeout_us) * 1e-6;
+  PUMICE_TRY(input.ignore_end, read_bool(options.ignore_end, "ignore_end"));
+  PUMICE_TRY(const bool log_probs, read_bool(options.log_probs, "log_probs"));
+  if (log_probs) input.log_probs = options.n_top_log_probs;
+  input.shares_prompt_with = static_cast<host::RequestId>(options.shares_prompt_with);
+  return input;
+}
+
+}  // namespace pumice::api

@@ -1,0 +1,26 @@
+// A caller's options as the host takes them: checked, and copied.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "base/result.hpp"
+#include "engine/engine_options.hpp"
+#include "engine/saved_sequence.hpp"
+#include "host/host.hpp"
+#include "pumice/pumice.h"
+
+namespace pumice::api {
+
+// Errors of all (kInvalidArgument): what is wrong, and of which field. NULL is the default, but of
+// a request.
+
+/// `given`, an argument of that name.
+Result<EngineOptions> read_engine_options(const pumice_engine_options* given, std::string_view name,
+                                          uint32_t trained_context_tokens);
+Result<EngineMode> read_mode(pumice_mode mode);
+Result<host::ConversationDefaults> read_session_options(const pumice_session_options* given);
+Result<RestoreOptions> read_restore_options(const pumice_restore_options* given);
+Result<host::RequestInput> read_request_options(const pumice_request_options* given);
+
+}  // namespace pumice::api

@@ -1,0 +1,312 @@
+// A host: an engine that any thread may submit to. It has an inbox, which the polling thread
+// empties, events, which wait to be taken, and conversations, which remember what was said. It
+// goes on by itself after the loss of its device.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/result.hpp"
+#include "engine/engine.hpp"
+#include "engine/requests.hpp"
+#include "host/events.hpp"
+#include "host/failures.hpp"
+#include "host/model_owner.hpp"
+#include "text/conversation.hpp"
+
+namespace pumice::host {
+
+/// How often a device that was lost is opened again. Steps that end, and a device that somebody
+/// else has brought, make all of it begin anew.
+struct RetryPolicy {
+  static constexpr uint32_t kForever = std::numeric_limits<uint32_t>::max();
+
+  double first_pause_s = 0.5;  ///< behind the first try; each is twice as long as the last
+  double longest_pause_s = 8;
+  /// Tries after which all requests end with kDeviceLost; those that come later are tried for
+  /// again.
+  uint32_t most_tries = kForever;
+};
+
+struct HostOptions {
+  RetryPolicy retry = {};
+  /// Messages that the context does not hold are left out, the oldest first, instead of an error;
+  /// none: unless requests stop where the context is full (OverflowPolicy::kStop).
+  std::optional<bool> forgets_messages = {};
+};
+
+/// What requests of a conversation have in common.
+struct ConversationDefaults {
+  SamplerOptions sampling;
+  ServiceClass service_class = ServiceClass::kNormal;
+  int32_t priority = 0;
+  std::string salt;
+  double max_tokens_per_s = 0;
+  GenerationRequest::Delivery delivery = GenerationRequest::Delivery::kToken;
+};
+
+/// A request: its prompt is one of the first three, or else what its conversation holds, whose last
+/// answer it goes on with, or whose last question it answers.
+struct RequestInput {
+  std::string text = {};
+  std::vector<TokenId> tokens = {};
+  std::vector<ChatMessage> messages = {};
+  bool special = false;         ///< control tokens in the text or messages are these tokens
+  uint32_t max_new_tokens = 0;  ///< 0: what the context holds
+  /// At most as many as the window has left behind the prompt, whatever happens when it is full.
+  bool within_window = false;
+  /// What messages leave of the context for the answer; 0: `max_new_tokens`, half of it at most,
+  /// or a quarter.
+  uint32_t answer_room_tokens = 0;
+  std::optional<SamplerOptions> sampling = {};  ///< none: the conversation's
+  std::vector<std::string> stops = {};
+  double timeout_s = std::numeric_limits<double>::infinity();
+  bool ignore_end = false;
+  std::optional<uint32_t> log_probs = {};  ///< GenerationRequest::log_probs
+  /// Another choice of a prompt: this request begins once that one has read it, or has ended, and
+  /// finds it in the cache. What it computes of the prompt is its last block, at most.
+  RequestId shares_prompt_with = RequestId::kNone;
+};
+
+/// What became of a RequestInput.
+struct Submitted {
+  RequestId id = RequestId::kNone;
+  uint32_t prompt_tokens = 0;
+  bool begins_reasoning = false;  ///< the prompt ends with <think>, which no event brings
+};
+
+/// A conversation that was saved, and of how many positions at its start nothing need be computed
+/// again.
+struct Restored {
+  ConversationId id = ConversationId::kNone;
+  uint32_t state_tokens = 0;
+};
+
+/// What a host counts.
+struct Stats {
+  uint64_t steps = 0, failed_steps = 0;
+  uint64_t prompt_tokens = 0, cached_tokens = 0, generated_tokens = 0;
+  uint64_t preemptions = 0;
+  uint32_t open_requests = 0, open_conversations = 0;
+  uint64_t kernels = 0, kernels_compiled_after_prewarm = 0, allocations_after_prewarm = 0;
+  uint32_t n_lost_devices = 0;
+  bool is_lost = false;  ///< its device, and no other was had yet
+  MemoryStatus memory;
+  /// Of the device, by its ledger; all 0 while there is none.
+  uint64_t device_bytes = 0, weight_bytes = 0, kv_bytes = 0, budgeted_bytes = 0;
+};
+
+/// Threads: any may call what is under "any thread"; of the rest a second one at a time gets kBusy.
+/// Errors of all: kNotFound for a number that is none, kOutOfMemory or kInternal once an exception
+/// came out of the engine.
+class Host {
+ public:
+  /// `engine` is one of the model's.
+  Host(std::shared_ptr<ModelOwner> model, std::unique_ptr<Engine> engine,
+       const HostOptions& options = {});
+  ~Host();
+  Host(const Host&) = delete;
+  Host& operator=(const Host&) = delete;
+
+  // ---- any thread
+
+  /// Errors: kInvalidArgument for sampling that no engine does.
+  Result<ConversationId> open_conversation(ConversationDefaults defaults = {});
+  /// Cancels its request.
+  Status close_conversation(ConversationId id);
+  /// Of its last prompt and the answer.
+  Result<std::vector<TokenId>> conversation_tokens(ConversationId id) const;
+  /// What was said in it, once the request under way has ended.
+  Result<Conversation> conversation(ConversationId id) const;
+  /// Let it be another: what was undone, or comes from a file. Errors: kBusy while it has a
+  /// request.
+  Status set_conversation(ConversationId id, Conversation conversation);
+
+  /// Puts a request into the inbox; ConversationId::kNone: one that stands alone. What is wrong
+  /// whatever else runs is refused here. Errors: kInvalidArgument, kDoesNotFit; kBusy while the
+  /// conversation has a request.
+  Result<Submitted> submit(ConversationId conversation, RequestInput input);
+  /// With the next poll. Nothing for one that has ended.
+  Status cancel(RequestId id);
+  /// From the next poll on.
+  Status set_mode(EngineMode mode);
+  Stats stats() const;
+
+  const ModelOwner& model() const { return *model_; }
+  /// Of a request.
+  uint32_t window_tokens() const { return window_; }
+
+  // ---- one thread at a time: the polling thread
+
+  Result<Engine::Readiness> prewarm(double seconds);
+  /// Empties the inbox, and Engine::poll. A device that was lost is opened again, by the RetryPolicy.
+  /// Errors: those of Engine::poll, kDeviceLost while there is no device; no request has lost
+  /// anything, and the next call tries again.
+  Status poll(double budget_s);
+  /// Until `poll` has something to do, `submit` or `cancel` is called, or that long.
+  Status wait(std::chrono::microseconds most);
+  /// Errors: those of Engine::set_memory_budget.
+  Status set_memory_budget(uint64_t bytes);
+  /// The conversation as it would be if its request were cancelled now. The bytes stay until the
+  /// next call of this, or of `poll`. Errors: those of Engine::save.
+  Result<std::span<const std::byte>> save(ConversationId id);
+  /// Errors, with no conversation made: those of Engine::restore.
+  Result<Restored> restore(std::span<const std::byte> bytes, const RestoreOptions& options = {});
+  /// The oldest that was not taken yet, to be moved from if need be; null: there is none. Valid
+  /// until the next call.
+  Result<Event*> next_event();
+  /// To be looked at between two of these calls.
+  const Engine& engine() const { return *engine_; }
+  /// The last call: OpenedModel::keep_for_next_run.
+  void keep_for_next_run();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  /// The answer that tokens end with: a request without a prompt goes on with it.
+  struct LastAnswer {
+    uint32_t n_tokens = 0;
+    uint64_t next_output_index = 0;
+    size_t held_bytes = 0;  // at the end of its text: no event brought them
+  };
+  struct OpenConversation {
+    ConversationDefaults defaults;
+    std::vector<TokenId> tokens;  // it holds
+    LastAnswer last;
+    Conversation said;                     // in messages, if it is one of those
+    size_t n_forgotten = 0;                // of its last prompt
+    bool busy = false;                     // a request of it has not ended
+    RequestId request = RequestId::kNone;  // that one, once it is submitted
+  };
+  struct OpenRequest {
+    ConversationId conversation = ConversationId::kNone;
+    std::vector<TokenId> tokens;  // prompt and answer so far, of a conversation's
+    LastAnswer last;
+    std::optional<Conversation> said;  // with the new messages
+    std::string answer;                // of messages, so far
+    size_t n_streamed = 0;             // tokens at the end that its stream of text has read
+    size_t given_bytes = 0;            // of their text, which events brought
+    uint32_t n_forgotten = 0;
+    Clock::time_point submitted;
+    std::optional<Clock::time_point> deadline = {};  // once it is with the engine
+    std::optional<Clock::time_point> first_token = {};
+    std::optional<pumice::RequestId> running = {};  // with the engine
+    bool ended = false;                             // its last event waits to be taken
+  };
+  /// What becomes a request.
+  struct Prepared {
+    GenerationRequest request;
+    OpenRequest record;
+    bool begins_reasoning = false;
+  };
+  struct Submission {
+    RequestId id = RequestId::kNone;
+    RequestId after = RequestId::kNone;  // shares_prompt_with
+    GenerationRequest request;
+  };
+  /// When the device may be opened again, if no step ended since.
+  struct Retry {
+    Clock::time_point next = {};
+    double pause_s = 0;
+    uint32_t tries = 0;
+    uint64_t steps = 0;
+    uint64_t generation = 0;
+  };
+
+  /// Clears a conversation's mark of being busy unless a request was made.
+  class BusyMark;
+
+  // host.cpp: any thread
+  uint64_t next_number(bool is_request);
+  Result<ConversationId> add_conversation(OpenConversation conversation);
+  static Error no_conversation(ConversationId id);
+  Status check_alive() const;
+
+  // host_prompt.cpp: from a caller's words to a request
+  Result<Prepared> prepare(RequestInput input, const OpenConversation& conversation) const;
+  Status add_text(const RequestInput& input, const OpenConversation& conversation,
+                  Prepared& prepared) const;
+  Status add_messages(const RequestInput& input, const OpenConversation& conversation,
+                      Prepared& prepared) const;
+  void go_on(const OpenConversation& conversation, Prepared& prepared) const;
+  void make_room(uint32_t max_new_tokens, std::vector<TokenId>& prompt) const;
+  Result<uint32_t> new_tokens(const RequestInput& input, size_t prompt_tokens) const;
+
+  // host_poll.cpp: the polling thread
+  Status take_engine(std::unique_lock<std::mutex>& polling);
+  Status with_engine(const std::function<Status()>& body);
+  void empty_inbox();
+  void start_held();
+  void start(Submission submission);
+  void stop(RequestId id, EndReason reason, Status failure = {});
+  Status advance(double budget_s);
+  void end_overdue();
+  void add_event(StepEvent& step);
+  void finish(RequestId id, OpenRequest& request, RequestReport report, Event& event);
+  void finish_with_error(RequestId id, const Error& error);
+  void settle(OpenRequest& request, bool keep);
+  static void keep_what_was_said(OpenRequest request, OpenConversation& conversation);
+  void give_up(const Error& error);
+  void update_stats();
+
+  // host_recovery.cpp
+  bool is_elsewhere() const;
+  bool has_lost_device() const;
+  void note_loss(const Error& error);
+  Status recover();
+  void give_up_waiting();
+  void see_device();
+
+  // host_saved.cpp
+  std::string text_of(std::span<const TokenId> tokens) const;
+  Result<SavedSequence> sequence_of(ConversationId id) const;
+
+  const std::shared_ptr<ModelOwner> model_;
+  const RetryPolicy retry_policy_;
+  const uint64_t tag_;  // of its numbers
+  const uint32_t window_;
+  const OverflowPolicy overflow_;
+  const bool forgets_messages_;
+  const uint32_t keep_tokens_;
+
+  std::mutex poll_mutex_;  // of the polling thread; taken before mutex_
+  std::unique_ptr<Engine> engine_;
+  std::vector<Submission> held_;  // not with the engine yet
+  std::map<pumice::RequestId, RequestId> running_;
+  std::set<std::pair<Clock::time_point, RequestId>> deadlines_;  // of those that have one
+  std::deque<Event> events_;
+  bool budget_event_due_ = false;
+  bool is_lost_ = false;  // its device, and no other was had yet
+  std::string why_lost_;
+  Retry retry_;
+  Event taken_;                   // that was given out last
+  std::vector<std::byte> saved_;  // likewise
+
+  mutable std::mutex mutex_;  // of all below; held for moments only
+  std::vector<Submission> inbox_;
+  std::vector<RequestId> cancelled_;
+  std::optional<EngineMode> new_mode_;
+  std::map<ConversationId, OpenConversation> conversations_;
+  std::map<RequestId, OpenRequest> requests_;
+  uint64_t n_numbers_ = 0;
+  Stats stats_;
+  // Nobody keeps what they give beyond the lock.
+  std::weak_ptr<vk::Device> device_;
+  std::weak_ptr<vk::PipelineLibrary> pipelines_;
+  std::optional<Error> broken_;  // why nothing goes on any more
+};
+
+}  // namespace pumice::host

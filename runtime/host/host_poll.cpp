@@ -1,0 +1,319 @@
+// Host: the polling thread.
+#include <algorithm>
+#include <exception>
+#include <iterator>
+#include <new>
+#include <utility>
+
+#include "host/host.hpp"
+
+namespace pumice::host {
+namespace {
+
+constexpr std::chrono::microseconds kLostInterval = std::chrono::milliseconds(20);
+/// A request's time limit beyond this is none.
+constexpr double kLongestTimeout_s = 1e9;
+
+}  // namespace
+
+Status Host::take_engine(std::unique_lock<std::mutex>& polling) {
+  polling = std::unique_lock(poll_mutex_, std::try_to_lock);
+  if (polling) return {};
+  return make_error(kBusy, "another thread is polling this engine, or waits or takes events");
+}
+
+/// With the engine to itself. What `body` throws is the end of the engine.
+Status Host::with_engine(const std::function<Status()>& body) {
+  std::unique_lock<std::mutex> polling;
+  PUMICE_TRY_STATUS(take_engine(polling));
+  {
+    const std::lock_guard lock(mutex_);
+    PUMICE_TRY_STATUS(check_alive());
+  }
+  Error broken;
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    broken = {kOutOfMemory, "the host is out of memory"};
+  } catch (const std::exception& exception) {
+    broken = {ErrorCode::kInternal, exception.what()};
+  }
+  give_up(broken);
+  return broken;
+}
+
+Result<Engine::Readiness> Host::prewarm(double seconds) {
+  Engine::Readiness readiness;
+  PUMICE_TRY_STATUS(with_engine([&]() -> Status {
+    PUMICE_TRY(readiness, engine_->prewarm(seconds));
+    return {};
+  }));
+  return readiness;
+}
+
+Status Host::poll(double budget_s) {
+  return with_engine([&]() -> Status {
+    saved_ = {};
+    empty_inbox();
+    Status status = advance(budget_s);
+    end_overdue();
+    start_held();
+    update_stats();
+    return status;
+  });
+}
+
+Status Host::advance(double budget_s) {
+  if (!is_lost_ && has_lost_device()) {
+    note_loss({ErrorCode::kDeviceLost, "the device was lost"});
+  }
+  if (is_elsewhere()) PUMICE_TRY_STATUS(recover());
+  Result<std::vector<StepEvent>> events = engine_->poll(budget_s);
+  if (!events.ok() && events.error().code == ErrorCode::kDeviceLost) {
+    note_loss(events.error());
+    PUMICE_TRY_STATUS(recover());
+    events = std::vector<StepEvent>();
+  }
+  if (events.ok()) {
+    for (StepEvent& event : *events) add_event(event);
+  }
+  if (budget_event_due_ && engine_->memory().met) {
+    events_.push_back({.kind = Event::Kind::kBudgetMet});
+    budget_event_due_ = false;
+  }
+  return events.ok() ? Status() : Status(events.error());
+}
+
+/// The scheduler ends what is late when it plans a step, which it does not while there is no
+/// device, kernels are compiled or steps fail. Behind the step, as what has landed counts.
+void Host::end_overdue() {
+  const Clock::time_point now = Clock::now();
+  while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
+    stop(deadlines_.begin()->second, EndReason::kDeadline);
+  }
+}
+
+Status Host::wait(std::chrono::microseconds most) {
+  return with_engine([&]() -> Status {
+    if (!events_.empty()) return {};
+    {
+      const std::lock_guard lock(mutex_);
+      if (!inbox_.empty() || !cancelled_.empty()) return {};
+    }
+    // Nobody wakes who waits for another device.
+    if (is_elsewhere()) most = std::min(most, kLostInterval);
+    // What an error is, `poll` finds too.
+    (void)engine_->wait(std::chrono::duration<double>(most).count());
+    return {};
+  });
+}
+
+Status Host::set_memory_budget(uint64_t bytes) {
+  return with_engine([&]() -> Status {
+    PUMICE_TRY_STATUS(engine_->set_memory_budget(bytes));
+    budget_event_due_ = bytes != UINT64_MAX;
+    return {};
+  });
+}
+
+void Host::keep_for_next_run() {
+  if (broken_ || engine_->device() == nullptr) return;
+  model_->opened().keep_for_next_run(*engine_);
+}
+
+// ---- requests in
+
+void Host::empty_inbox() {
+  std::vector<Submission> inbox;
+  std::vector<RequestId> cancelled;
+  {
+    const std::lock_guard lock(mutex_);
+    if (new_mode_) engine_->set_mode(*new_mode_);
+    new_mode_.reset();
+    inbox.swap(inbox_);
+    cancelled.swap(cancelled_);
+  }
+  std::ranges::move(inbox, std::back_inserter(held_));
+  start_held();
+  for (const RequestId id : cancelled) stop(id, EndReason::kCancelled);
+}
+
+/// Those whose prompt no request that they share it with is reading.
+void Host::start_held() {
+  const auto has_to_wait = [this](const Submission& submission) {
+    const std::lock_guard lock(mutex_);
+    const auto other = requests_.find(submission.after);
+    return other != requests_.end() && !other->second.ended && !other->second.first_token;
+  };
+  std::vector<Submission> waiting;
+  for (Submission& submission : std::exchange(held_, {})) {
+    if (has_to_wait(submission)) {
+      waiting.push_back(std::move(submission));
+    } else {
+      start(std::move(submission));
+    }
+  }
+  held_ = std::move(waiting);
+}
+
+void Host::start(Submission submission) {
+  const double timeout_s = submission.request.timeout_s;
+  const Result<pumice::RequestId> running = engine_->submit(std::move(submission.request));
+  if (!running.ok()) {
+    finish_with_error(submission.id, running.error());
+    return;
+  }
+  running_.emplace(*running, submission.id);
+  const std::lock_guard lock(mutex_);
+  OpenRequest& request = requests_.at(submission.id);
+  request.running = *running;
+  if (timeout_s > kLongestTimeout_s) return;
+  request.deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                        std::chrono::duration<double>(timeout_s));
+  deadlines_.emplace(*request.deadline, submission.id);
+}
+
+/// Nothing for one that has ended meanwhile, or was cancelled twice. `failure`: of kError.
+void Host::stop(RequestId id, EndReason reason, Status failure) {
+  const std::lock_guard lock(mutex_);
+  const auto it = requests_.find(id);
+  if (it == requests_.end() || it->second.ended) return;
+  OpenRequest& request = it->second;
+  RequestReport report;
+  if (request.running) {
+    running_.erase(*request.running);
+    report = engine_->cancel(*request.running).value_or(RequestReport());
+  } else {
+    std::erase_if(held_, [id](const Submission& submission) { return submission.id == id; });
+  }
+  report.end_reason = reason;
+  report.failure = std::move(failure);
+  Event event{.text = std::move(report.held_text)};
+  finish(id, request, std::move(report), event);
+  events_.push_back(std::move(event));
+}
+
+// ---- events out
+
+Result<Event*> Host::next_event() {
+  std::unique_lock<std::mutex> polling;
+  PUMICE_TRY_STATUS(take_engine(polling));
+  if (events_.empty()) return nullptr;
+  taken_ = std::move(events_.front());
+  events_.pop_front();
+  if (taken_.kind == Event::Kind::kFinished) {
+    const std::lock_guard lock(mutex_);
+    requests_.erase(taken_.request);
+  }
+  return &taken_;
+}
+
+void Host::add_event(StepEvent& step) {
+  const RequestId id = running_.at(step.request);
+  const std::lock_guard lock(mutex_);
+  OpenRequest& request = requests_.at(id);
+  Event event{.kind = step.token ? Event::Kind::kToken : Event::Kind::kProgress,
+              .request = id,
+              .conversation = request.conversation,
+              .token = step.token,
+              .log_probs = std::move(step.log_probs),
+              .computed_tokens = step.computed_tokens,
+              .text = std::move(step.text)};
+  if (step.token) {
+    if (!request.first_token) request.first_token = Clock::now();
+    const bool ends_text = step.finished && step.report->end_reason == EndReason::kStop;
+    if (!ends_text) {
+      request.tokens.push_back(*step.token);
+      ++request.n_streamed;
+      ++request.last.n_tokens;
+      ++request.last.next_output_index;
+    }
+  }
+  if (step.finished) {
+    running_.erase(step.request);
+    finish(id, request, *std::move(step.report), event);
+  } else {
+    request.given_bytes += event.text.size();
+    if (request.said) request.answer += event.text;
+  }
+  events_.push_back(std::move(event));
+}
+
+/// Makes `event` the last one of a request. With mutex_ held, as `settle`.
+void Host::finish(RequestId id, OpenRequest& request, RequestReport report, Event& event) {
+  if (request.deadline) deadlines_.erase({*request.deadline, id});
+  const Clock::time_point now = Clock::now();
+  event.kind = Event::Kind::kFinished;
+  event.request = id;
+  event.conversation = request.conversation;
+  const bool failed = report.end_reason == EndReason::kError;
+  if (failed) {
+    event.status =
+        !report.failure.ok()
+            ? report.failure
+            : make_error(ErrorCode::kInternal, "the engine could not go on with this request");
+  }
+  event.ending = {.report = std::move(report),
+                  .n_forgotten = request.n_forgotten,
+                  .total = now - request.submitted};
+  if (request.first_token) event.ending->first_token = *request.first_token - request.submitted;
+  request.answer += event.text;
+  settle(request, !failed);
+}
+
+void Host::finish_with_error(RequestId id, const Error& error) {
+  Event event;
+  const std::lock_guard lock(mutex_);
+  finish(id, requests_.at(id), {.end_reason = EndReason::kError, .failure = error}, event);
+  events_.push_back(std::move(event));
+}
+
+/// The request has ended: its conversation holds what was said, or with !keep what it held before.
+void Host::settle(OpenRequest& request, bool keep) {
+  request.ended = true;
+  const auto it = conversations_.find(request.conversation);
+  if (it == conversations_.end()) return;
+  OpenConversation& conversation = it->second;
+  conversation.busy = false;
+  conversation.request = RequestId::kNone;
+  if (keep) keep_what_was_said(std::move(request), conversation);
+}
+
+void Host::keep_what_was_said(OpenRequest request, OpenConversation& conversation) {
+  conversation.tokens = std::move(request.tokens);
+  conversation.last = request.last;
+  if (!request.said) return;
+  request.said->answer(std::move(request.answer));
+  conversation.said = std::move(*request.said);
+  if (request.n_forgotten != 0) conversation.n_forgotten = request.n_forgotten;
+}
+
+/// After what must not happen, nothing is known of the engine: every request ends here.
+void Host::give_up(const Error& error) {
+  std::vector<RequestId> open;
+  {
+    const std::lock_guard lock(mutex_);
+    broken_ = error;
+    held_.clear();
+    for (const auto& [id, request] : requests_) {
+      if (!request.ended) open.push_back(id);
+    }
+  }
+  for (const RequestId id : open) finish_with_error(id, error);
+}
+
+void Host::update_stats() {
+  const Telemetry& telemetry = engine_->scheduler().telemetry();
+  const std::lock_guard lock(mutex_);
+  stats_.steps = telemetry.steps;
+  stats_.failed_steps = telemetry.failed_steps;
+  stats_.prompt_tokens = telemetry.prompt_tokens;
+  stats_.cached_tokens = telemetry.cached_tokens;
+  stats_.generated_tokens = telemetry.generated_tokens;
+  stats_.preemptions = telemetry.preemptions;
+  stats_.kernels_compiled_after_prewarm = engine_->pipelines_compiled_after_prewarm();
+  stats_.allocations_after_prewarm = engine_->allocations_after_prewarm();
+  stats_.memory = engine_->memory();
+}
+
+}  // namespace pumice::host

@@ -1,0 +1,166 @@
+// Host: from a caller's words to a request.
+#include <algorithm>
+#include <utility>
+
+#include "base/printable.hpp"
+#include "host/host.hpp"
+
+namespace pumice::host {
+namespace {
+
+Result<Conversation> with_messages(Conversation conversation,
+                                   const std::vector<ChatMessage>& messages, bool special) {
+  for (const ChatMessage& message : messages) {
+    if (message.role == "system") {
+      conversation.set_system(message.content, special);
+    } else if (message.role == "user") {
+      conversation.ask(message.content, special);
+    } else if (message.role == "assistant") {
+      conversation.answer(message.content, special);
+    } else {
+      return make_error(ErrorCode::kInvalidArgument,
+                        "a message's role is \"{}\", expected system, user or assistant",
+                        printable(message.role));
+    }
+  }
+  if (!conversation.awaits_answer()) {
+    return make_error(ErrorCode::kInvalidArgument, "the last message must be the user's");
+  }
+  return conversation;
+}
+
+}  // namespace
+
+Result<Host::Prepared> Host::prepare(RequestInput input,
+                                     const OpenConversation& conversation) const {
+  Prepared prepared;
+  prepared.record.submitted = Clock::now();
+  const ConversationDefaults& defaults = conversation.defaults;
+  GenerationRequest& request = prepared.request;
+  request.sampling = input.sampling ? std::move(*input.sampling) : defaults.sampling;
+  request.tokenizer = model_->texts().tokenizer;
+  request.ignore_end = input.ignore_end;
+  request.stop_strings = std::move(input.stops);
+  request.service_class = defaults.service_class;
+  request.priority = defaults.priority;
+  request.timeout_s = input.timeout_s;
+  request.salt = defaults.salt;
+  request.max_tokens_per_s = defaults.max_tokens_per_s;
+  request.delivery = defaults.delivery;
+  request.log_probs = input.log_probs;
+  const bool answers =
+      input.text.empty() && input.tokens.empty() && conversation.said.awaits_answer();
+  PUMICE_TRY_STATUS(input.messages.empty() && !answers
+                        ? add_text(input, conversation, prepared)
+                        : add_messages(input, conversation, prepared));
+  if (request.prompt.empty()) {
+    return make_error(ErrorCode::kInvalidArgument, "the prompt is empty");
+  }
+  PUMICE_TRY(request.max_new_tokens, new_tokens(input, request.prompt.size()));
+  PUMICE_TRY_STATUS(engine_->check(request));
+  prepared.record.tokens = request.prompt;
+  return prepared;
+}
+
+Status Host::add_text(const RequestInput& input, const OpenConversation& conversation,
+                      Prepared& prepared) const {
+  const bool goes_on = input.text.empty() && input.tokens.empty();
+  if (goes_on && conversation.tokens.empty()) {
+    return make_error(ErrorCode::kInvalidArgument, "there is no prompt: text, tokens or messages");
+  }
+  if (!goes_on && !conversation.said.messages().empty()) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "this session is one of messages, which text or tokens cannot go on with");
+  }
+  std::vector<TokenId>& prompt = prepared.request.prompt;
+  prompt = conversation.tokens;
+  if (!input.tokens.empty()) {
+    prompt.insert(prompt.end(), input.tokens.begin(), input.tokens.end());
+  } else if (!goes_on) {
+    PUMICE_TRY(
+        const std::vector<TokenId> tokens,
+        model_->texts().tokenizer->encode(input.text, {.add_special = conversation.tokens.empty(),
+                                                       .parse_special = input.special}));
+    prompt.insert(prompt.end(), tokens.begin(), tokens.end());
+  }
+  if (!conversation.tokens.empty()) make_room(input.max_new_tokens, prompt);
+  if (goes_on) go_on(conversation, prepared);
+  return {};
+}
+
+/// The prompt is the conversation's: what comes is more of its last answer.
+void Host::go_on(const OpenConversation& conversation, Prepared& prepared) const {
+  GenerationRequest& request = prepared.request;
+  OpenRequest& record = prepared.record;
+  record.last = conversation.last;
+  record.last.n_tokens =
+      static_cast<uint32_t>(std::min<size_t>(conversation.last.n_tokens, request.prompt.size()));
+  request.n_output_in_prompt = record.last.n_tokens;
+  request.first_output_index = record.last.next_output_index;
+  const size_t n_held = std::exchange(record.last.held_bytes, 0);
+  request.prompt_text_given = n_held == 0;
+  if (n_held > 0) {
+    record.n_streamed = record.last.n_tokens;
+    const size_t n_bytes = text_of(std::span(request.prompt).last(record.n_streamed)).size();
+    record.given_bytes = n_bytes - std::min(n_held, n_bytes);
+  }
+  if (conversation.said.messages().empty()) return;
+  record.answer = conversation.said.messages().back().content;
+  record.answer.resize(record.answer.size() - std::min(n_held, record.answer.size()));
+  record.said = conversation.said;
+  record.said->take_back_answer();
+}
+
+Status Host::add_messages(const RequestInput& input, const OpenConversation& conversation,
+                          Prepared& prepared) const {
+  if (conversation.said.messages().empty() && !conversation.tokens.empty()) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "this session is one of text, which messages cannot go on with");
+  }
+  const auto& [tokenizer, format] = model_->texts();
+  if (!format->ok()) return format->error();
+  PUMICE_TRY(Conversation said, with_messages(conversation.said, input.messages, input.special));
+  // Without a number a quarter of the context is the answer's.
+  const uint32_t wanted = input.answer_room_tokens != 0 ? input.answer_room_tokens
+                          : input.max_new_tokens != 0   ? input.max_new_tokens
+                                                        : window_ / 4;
+  const uint32_t room = window_ - std::clamp(wanted, 1u, std::max(window_ / 2, 1u));
+  PUMICE_TRY(FittedPrompt fitted, fit_prompt(said, **format, *tokenizer,
+                                             {.max_tokens = room,
+                                              .forget = forgets_messages_,
+                                              .n_forgotten = conversation.n_forgotten}));
+  prepared.request.prompt = std::move(fitted.tokens);
+  prepared.record.n_forgotten = static_cast<uint32_t>(fitted.n_forgotten);
+  prepared.begins_reasoning = ReasoningSplitter::is_open(fitted.text);
+  if (prepared.begins_reasoning) prepared.record.answer = "<think>\n";
+  prepared.record.said = std::move(said);
+  return {};
+}
+
+/// A conversation whose text outgrew a context that shifts loses older text, as a request would.
+void Host::make_room(uint32_t max_new_tokens, std::vector<TokenId>& prompt) const {
+  if (overflow_ != OverflowPolicy::kShift) return;
+  const uint32_t wanted = std::clamp(max_new_tokens, 1u, std::max(window_ / 2, 1u));
+  const size_t most = window_ - wanted;
+  if (prompt.size() <= most) return;
+  const size_t n_kept = std::min<size_t>(keep_tokens_, most);
+  const auto first = prompt.begin() + static_cast<ptrdiff_t>(n_kept);
+  prompt.erase(first, first + static_cast<ptrdiff_t>(prompt.size() - most));
+}
+
+Result<uint32_t> Host::new_tokens(const RequestInput& input, size_t prompt_tokens) const {
+  const bool stops = overflow_ == OverflowPolicy::kStop;
+  const auto left = static_cast<uint32_t>(window_ - std::min<size_t>(window_, prompt_tokens));
+  if (input.max_new_tokens != 0) {
+    if (!input.within_window) return input.max_new_tokens;
+    // At least one, so that the engine says what is wrong with a prompt that leaves none.
+    return std::min(input.max_new_tokens, std::max(left, 1u));
+  }
+  if (!stops) return window_;
+  if (left > 0) return left;
+  return make_error(ErrorCode::kDoesNotFit,
+                    "a prompt of {} tokens leaves no room for an answer in a context of {}",
+                    prompt_tokens, window_);
+}
+
+}  // namespace pumice::host
