@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/path.hpp"
 #include "models/embedding.hpp"
 #include "models/vocabulary_loader.hpp"
 #include "text/utf8.hpp"
@@ -162,7 +163,7 @@ Status embed(EmbedOptions options) {
   if (options.model.device.list) return print_devices(logger);
   PUMICE_TRY_STATUS(options.model.resolve());
   PUMICE_TRY_STATUS(options.model.validate());
-  PUMICE_TRY(const GgufFile file, GgufFile::open(options.model.model));
+  PUMICE_TRY(const GgufFile file, GgufFile::open(from_utf8(options.model.model)));
   std::optional<Pooling> wanted;
   if (!options.pooling.empty()) {
     PUMICE_TRY(wanted, parse_pooling(options.pooling));

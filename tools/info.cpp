@@ -281,7 +281,7 @@ Json program_json(const Program& program) {
 }
 
 Status print_program(const InfoOptions& options) {
-  PUMICE_TRY(const ModelSource source, ModelSource::open(options.model));
+  PUMICE_TRY(const ModelSource source, ModelSource::open(from_utf8(options.model)));
   PUMICE_TRY(const Program program, build_program(source));
   Json json{{"file", options.model}, {"program", program_json(program)}};
   if (!options.json) print_text("{}", program_text(program));
@@ -317,7 +317,7 @@ Status info(InfoOptions options) {
   }
   if (options.model.empty()) return show_devices(options);
   if (options.program) return print_program(options);
-  PUMICE_TRY(const GgufFile file, GgufFile::open(options.model));
+  PUMICE_TRY(const GgufFile file, GgufFile::open(from_utf8(options.model)));
   options.json ? print_model_json(options, file) : print_model(options, file);
   return {};
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/folders.hpp"
+#include "base/path.hpp"
 #include "bench/peaks.hpp"
 #include "engine/memory_plan.hpp"
 #include "models/model_source.hpp"
@@ -51,7 +52,7 @@ struct Fit {
 };
 
 Result<ModelSource> open_source(const FitOptions& options, const std::string& model) {
-  if (options.synthetic.empty()) return ModelSource::open(model);
+  if (options.synthetic.empty()) return ModelSource::open(from_utf8(model));
   PUMICE_TRY(const SyntheticModel made, SyntheticModel::parse(options.synthetic));
   return ModelSource::synthetic(made);
 }

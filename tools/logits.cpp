@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/output_file.hpp"
+#include "base/path.hpp"
 #include "models/vocabulary_loader.hpp"
 #include "tools/command.hpp"
 #include "tools/flag_values.hpp"
@@ -52,13 +53,13 @@ class Comparison {
     auto comparison = std::make_unique<Comparison>();
     comparison->path_ = path;
     std::error_code error;
-    const uint64_t n_bytes = std::filesystem::file_size(path, error);
+    const uint64_t n_bytes = std::filesystem::file_size(from_utf8(path), error);
     if (error) return make_error(ErrorCode::kBadFile, "{}: {}", path, error.message());
     if (n_bytes != n_rows * n_vocab * sizeof(float)) {
       return make_error(ErrorCode::kBadFile, "{}: {} bytes, expected float32 of {} x {} logits",
                         path, n_bytes, n_rows, n_vocab);
     }
-    comparison->stream_.open(path, std::ios::binary);
+    comparison->stream_.open(from_utf8(path), std::ios::binary);
     return comparison;
   }
   void add(std::span<const float> values) {
@@ -110,10 +111,11 @@ Status logits(LogitsOptions options) {
                       "no output: give a file with -o FILE, one to --compare with, or --score");
   }
   PUMICE_TRY_STATUS(options.model.resolve());
-  PUMICE_TRY_STATUS(check_not_an_input(
-      options.output,
-      std::vector<std::filesystem::path>{options.model.model, options.file, options.reference}));
-  PUMICE_TRY(const GgufFile file, GgufFile::open(options.model.model));
+  PUMICE_TRY_STATUS(
+      check_not_an_input(from_utf8(options.output),
+                         std::vector{from_utf8(options.model.model), from_utf8(options.file),
+                                     from_utf8(options.reference)}));
+  PUMICE_TRY(const GgufFile file, GgufFile::open(from_utf8(options.model.model)));
   PUMICE_TRY(std::vector<TokenId> tokens, tokens_of(options, file));
   if (tokens.empty()) return no_tokens();
   const auto n_tokens = static_cast<uint32_t>(tokens.size());
@@ -141,7 +143,7 @@ Status logits(LogitsOptions options) {
   }
   std::optional<OutputFile> output;
   if (!options.output.empty()) {
-    PUMICE_TRY(output, OutputFile::create(options.output));
+    PUMICE_TRY(output, OutputFile::create(from_utf8(options.output)));
   }
   Status written;
   const auto write = [&](uint32_t, std::span<const float> row) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/folders.hpp"
+#include "base/path.hpp"
 #include "host/sizing.hpp"
 #include "tools/terminal.hpp"
 
@@ -74,7 +75,7 @@ std::string ModelOptions::model_name() const {
 }
 
 Result<ModelSource> ModelOptions::open_source() const {
-  if (synthetic.empty()) return ModelSource::open(model);
+  if (synthetic.empty()) return ModelSource::open(from_utf8(model));
   PUMICE_TRY(const SyntheticModel made, SyntheticModel::parse(synthetic));
   return ModelSource::synthetic(made);
 }

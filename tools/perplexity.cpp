@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/path.hpp"
 #include "bench/base_distributions.hpp"
 #include "bench/perplexity.hpp"
 #include "bench/statistics.hpp"
@@ -183,13 +184,14 @@ Status perplexity(PerplexityOptions options) {
   if (options.model.device.list) return print_devices(logger);
   PUMICE_TRY_STATUS(options.model.validate());
   PUMICE_TRY_STATUS(options.model.resolve());
-  PUMICE_TRY(const GgufFile file, GgufFile::open(options.model.model));
+  PUMICE_TRY(const GgufFile file, GgufFile::open(from_utf8(options.model.model)));
   PUMICE_TRY(const Tokenizer tokenizer, load_tokenizer(file));
   std::error_code ignored;
-  const bool has_base = !options.base.empty() && std::filesystem::exists(options.base, ignored);
+  const bool has_base =
+      !options.base.empty() && std::filesystem::exists(from_utf8(options.base), ignored);
   std::optional<bench::BaseReader> reader;
   if (has_base) {
-    PUMICE_TRY(reader, bench::BaseReader::open(options.base));
+    PUMICE_TRY(reader, bench::BaseReader::open(from_utf8(options.base)));
   }
   PUMICE_TRY(const std::shared_ptr<const ModelPlan> plan, ModelPlan::of_source(file));
   const Program& program = plan->program();
@@ -214,7 +216,8 @@ Status perplexity(PerplexityOptions options) {
   const InterruptGuard interrupt;  // before a file exists: an interrupted run removes it
   std::optional<bench::BaseWriter> writer;
   if (!options.base.empty() && !reader) {
-    PUMICE_TRY(writer, bench::BaseWriter::create(options.base, windows, program.n_vocab));
+    PUMICE_TRY(writer,
+               bench::BaseWriter::create(from_utf8(options.base), windows, program.n_vocab));
   }
   Scores scores{.nll = std::vector<double>(windows.n_rows())};
   if (reader) scores.divergences.resize(windows.n_rows());

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/output_file.hpp"
+#include "base/path.hpp"
 #include "cache/token_cache.hpp"
 #include "engine/engine_limits.hpp"
 #include "host/host.hpp"
@@ -248,9 +249,9 @@ Status Runner::run(RunOptions options) {
   PUMICE_TRY_STATUS(options.generation.validate());
   PUMICE_TRY_STATUS(options.model.resolve());
   PUMICE_TRY_STATUS(
-      check_not_an_input(options.serving.prompt_cache,
-                         std::vector<std::filesystem::path>{options.model.model, options.file}));
-  PUMICE_TRY(const GgufFile file, GgufFile::open(options.model.model));
+      check_not_an_input(from_utf8(options.serving.prompt_cache),
+                         std::vector{from_utf8(options.model.model), from_utf8(options.file)}));
+  PUMICE_TRY(const GgufFile file, GgufFile::open(from_utf8(options.model.model)));
   PUMICE_TRY(host::ModelTexts texts, host::ModelTexts::read(file));
   PUMICE_TRY_STATUS(options.generation.complete(texts.tokenizer->vocabulary()));
   const bool repl = options.repl;

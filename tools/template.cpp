@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "base/json.hpp"
+#include "base/path.hpp"
 #include "base/printable.hpp"
 #include "format/gguf.hpp"
 #include "text/chat_template.hpp"
@@ -48,7 +49,7 @@ Error no_template(const GgufFile& file, const TemplateOptions& options) {
 }
 
 Result<std::string> source_of(const TemplateOptions& options, const GgufFile* file) {
-  if (!options.file.empty()) return read_text_file(options.file);
+  if (!options.file.empty()) return read_text_file(from_utf8(options.file));
   const std::string key =
       options.name.empty() ? std::string(kKey) : fmt::format("{}.{}", kKey, options.name);
   if (file->find(key) == nullptr) return no_template(*file, options);
@@ -152,7 +153,7 @@ Status render_template(const TemplateOptions& options) {
   }
   std::optional<GgufFile> model;
   if (!options.model.empty()) {
-    PUMICE_TRY(model, GgufFile::open(options.model));
+    PUMICE_TRY(model, GgufFile::open(from_utf8(options.model)));
   }
   const GgufFile* file = model ? &*model : nullptr;
   PUMICE_TRY(const std::string source, source_of(options, file));
