@@ -107,14 +107,14 @@ class Runner {
 };
 
 Status Runner::open(const GgufFile& file, size_t prompt_tokens) {
-  EngineOptions engine_options{.kv_type = options_.model.kv_type(),
-                               .math = options_.model.math_kind(),
-                               .n_sequences = options_.choices,
-                               .token_budget = options_.model.token_budget,
-                               .chunk_tokens = options_.model.chunk_tokens,
-                               .greedy_only = is_plain_greedy(options_.generation.sampler) &&
-                                              !options_.log_probs,
-                               .profile = options_.model.profile};
+  EngineOptions engine_options{
+      .kv_type = options_.model.kv_type(),
+      .math = options_.model.math_kind(),
+      .n_sequences = options_.choices,
+      .token_budget = options_.model.token_budget,
+      .chunk_tokens = options_.model.chunk_tokens,
+      .greedy_only = is_plain_greedy(options_.generation.sampler) && !options_.log_probs,
+      .profile = options_.model.profile};
   options_.serving.apply_to(engine_options);
   HostRequest request{.engine = engine_options};
   if (options_.repl || options_.n_predict < 0) {
@@ -295,14 +295,16 @@ Command add_run(CLI::App& app) {
       "--json", options->json,
       "Print one JSON object (text, tokens, timings, variants, limit) instead of streaming");
   command
-      ->add_option("--logprobs", options->log_probs,
-                   "With --json: the log probability of each token, and of so many best in its place")
+      ->add_option(
+          "--logprobs", options->log_probs,
+          "With --json: the log probability of each token, and of so many best in its place")
       ->check(CLI::Range(0u, kMostLogProbs))
       ->needs(json);
   command
-      ->add_option("--choices", options->choices,
-                   "With --json: so many continuations, with seeds from -s on; the prompt is computed "
-                   "once")
+      ->add_option(
+          "--choices", options->choices,
+          "With --json: so many continuations, with seeds from -s on; the prompt is computed "
+          "once")
       ->check(CLI::Range(1u, kMostChoices))
       ->needs(json);
   command

@@ -42,7 +42,7 @@ struct Event {
   ConversationId conversation = ConversationId::kNone;  ///< of the request
   std::optional<TokenId> token = {};
   std::optional<TokenLogProbs> log_probs = {};  ///< of the token, if the request asked for them
-  uint32_t computed_tokens = 0;  ///< positions computed so far
+  uint32_t computed_tokens = 0;                 ///< positions computed so far
   std::string text = {};
   Status status = {};                 ///< of a request that failed, and of kDeviceLost
   std::optional<Ending> ending = {};  ///< of kFinished

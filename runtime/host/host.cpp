@@ -163,8 +163,7 @@ Result<Submitted> Host::submit(ConversationId conversation, RequestInput input) 
   if (inbox_.size() == inbox_.capacity()) inbox_.reserve(2 * inbox_.size() + 1);
   submitted.id = static_cast<RequestId>(next_number(true));
   requests_.emplace(submitted.id, std::move(prepared.record));
-  inbox_.push_back(
-      {.id = submitted.id, .after = after, .request = std::move(prepared.request)});
+  inbox_.push_back({.id = submitted.id, .after = after, .request = std::move(prepared.request)});
   if (!alone) it->second.request = submitted.id;
   mark.keep();
   engine_->wake();
