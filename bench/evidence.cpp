@@ -9,7 +9,6 @@
 #include <random>
 
 #include "base/check.hpp"
-#include "models/families.hpp"
 #include "shaders/experts/experts.hpp"
 #include "vk/transfer.hpp"
 
@@ -194,8 +193,7 @@ Result<Evidence> gather_evidence(const std::shared_ptr<vk::PipelineLibrary>& pip
   const std::vector<TokenId> tokens = evidence_prompt(n_vocab);
   std::shared_ptr<const ReferenceLogits> known = options.reference;
   if (!known) {
-    PUMICE_TRY(const Program program, build_program(source));
-    PUMICE_TRY(ReferenceLogits computed, reference_logits(source, program, tokens,
+    PUMICE_TRY(ReferenceLogits computed, reference_logits(source, model->program, tokens,
                                                           {.seconds = options.seconds,
                                                            .stop = options.stop,
                                                            .context_tokens = kEvidenceTokens}));

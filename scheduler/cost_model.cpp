@@ -39,7 +39,7 @@ Result<StepCost> step_cost_from_json(const nlohmann::json& json) {
   StepCost cost;
   for (const auto& [name, member] : kCoefficients) {
     if (!json.is_object() || !json.contains(name) || !json[name].is_number()) {
-      return make_error(ErrorCode::kBadFile, "device model: no number \"{}\"", name);
+      return make_error(ErrorCode::kBadFile, "device model: the number \"{}\" is missing", name);
     }
     cost.*member = json[name].get<double>();
     if (!std::isfinite(cost.*member) || cost.*member < 0) {

@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/path.hpp"
 #include "base/printable.hpp"
 #include "hub/model_name.hpp"
 #include "tools/foreign_flags.hpp"
@@ -203,7 +204,7 @@ Status Reader::choose_command(const std::string& word) {
     return refuse("there is no subcommand '{}': {}", word, foreign.text);
   }
   std::error_code error;
-  if (word.ends_with(".gguf") || std::filesystem::is_regular_file(word, error)) {
+  if (word.ends_with(".gguf") || std::filesystem::is_regular_file(from_utf8(word), error)) {
     return refuse("'{}' is not a subcommand; to run a model: pumice run {}", printable(word),
                   printable(word));
   }
@@ -366,7 +367,7 @@ Status Reader::place_model(const std::string& word) {
   const CLI::Option* const hub = command_->get_option_no_throw("--hf");
   std::error_code error;
   const bool looks_like_path = word.ends_with(".gguf") && word.find(':') == word.npos;
-  const bool is_path = std::filesystem::exists(word, error) || looks_like_path ||
+  const bool is_path = std::filesystem::exists(from_utf8(word), error) || looks_like_path ||
                        word.starts_with('.') || word.starts_with('/');
   const bool is_hub_name = !is_path && hub != nullptr && ModelName::parse(word).ok();
   if (!is_path && !is_hub_name) {

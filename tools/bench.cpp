@@ -195,7 +195,9 @@ void add_output(CLI::App& command, BenchOptions& options) {
                    "Do not compare logits with fp64 first; records say so");
   std::vector<std::string> formats(std::begin(bench::kRecordFormats),
                                    std::end(bench::kRecordFormats));
-  command.add_option("-r,--repetitions", options.repetitions, "Samples of each time (default 5)")
+  command
+      .add_option("-r,--repetitions", options.repetitions,
+                  "Samples of each measurement (default 5)")
       ->check(CLI::Range(1u, 1000u));
   command.add_option("-o,--output", options.output, "Output format")
       ->check(CLI::IsMember(formats))
@@ -247,10 +249,9 @@ Status require_md_or_json(const BenchOptions& options) {
 Command add_bench(CLI::App& app, const std::string& command_line) {
   auto options = std::make_shared<BenchOptions>();
   options->command = command_line;
-  CLI::App* command =
-      app.add_subcommand("bench",
-                         "Measure a model, or every kernel; without flags a synthetic model "
-                         "of a size for this device");
+  CLI::App* command = app.add_subcommand(
+      "bench",
+      "Measure a model, or every kernel; without flags a synthetic model sized for this device");
   const auto group = [command](const std::string& name, const std::function<void()>& add) {
     const std::vector<CLI::Option*> before = command->get_options();
     add();

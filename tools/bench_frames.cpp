@@ -61,9 +61,9 @@ Status bench_frames(const BenchOptions& options) {
   PUMICE_TRY(const host::OpenedModel opened, open_model(model, source, logger));
   const bool knows_priority = vk::has_low_priority(opened.device->plan());
   if (options.frames.low_priority && !knows_priority) {
-    return make_error(ErrorCode::kInvalidArgument,
-                      "--frame-low-priority: the driver knows no low priority "
-                      "(VK_KHR_global_priority)");
+    return make_error(
+        ErrorCode::kInvalidArgument,
+        "--frame-low-priority: the driver does not support it (VK_KHR_global_priority)");
   }
   PUMICE_TRY(const nlohmann::json run, checked_run(options, opened, source, logger));
   std::shared_ptr<vk::PipelineLibrary> pipelines = opened.pipelines;

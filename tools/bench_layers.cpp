@@ -2,6 +2,7 @@
 #include "base/output_file.hpp"
 
 #include <nlohmann/json.hpp>
+#include "base/path.hpp"
 #include "bench/layers.hpp"
 #include "tools/bench.hpp"
 #include "tools/interrupt.hpp"
@@ -19,7 +20,7 @@ Status check(const BenchOptions& options) {
   PUMICE_TRY_STATUS(options.model.validate());
   PUMICE_TRY_STATUS(require_md_or_json(options));
   PUMICE_TRY_STATUS(
-      check_not_an_input(options.trace, std::vector<std::filesystem::path>{options.model.model}));
+      check_not_an_input(from_utf8(options.trace), std::vector{from_utf8(options.model.model)}));
   if (!options.prompt_and_gen.empty() || options.n_parallel != std::vector<uint32_t>{1}) {
     return make_error(ErrorCode::kInvalidArgument,
                       "--layers looks at one request that reads (-p) or generates (-n); leave out "
@@ -107,7 +108,7 @@ Status bench_layers(const BenchOptions& options) {
     using Json = nlohmann::json;
     const std::string text =
         trace_events(report).dump(-1, ' ', false, Json::error_handler_t::replace);
-    const Status written = write_file(options.trace, text);
+    const Status written = write_file(from_utf8(options.trace), text);
     if (status.ok()) status = written;
   }
   return status;

@@ -17,6 +17,7 @@
 
 #include "base/folders.hpp"
 #include "base/output_file.hpp"
+#include "base/path.hpp"
 #include "base/printable.hpp"
 #include "host/host.hpp"
 #include "text/conversation.hpp"
@@ -289,7 +290,7 @@ Result<host::Submitted> Chat::submit(host::RequestInput input) {
   const uint32_t most = 16 * window();  // where the context is never full
   const uint32_t wanted = options_.n_predict;
   input.max_new_tokens = !shifts ? wanted : wanted == 0 ? most : std::min(wanted, most);
-  input.fewer_new_tokens = true;
+  input.within_window = !shifts;
   input.answer_room_tokens = std::max(window() / 4, 1u);
   input.sampling = options_.generation.sampler;
   input.stops = options_.generation.stop_strings;
@@ -559,7 +560,7 @@ Result<host::ModelTexts> texts_of(const ChatOptions& options, const GgufFile& fi
   const bool from_file = !options.template_file.empty();
   std::optional<std::string> chat_template;
   if (from_file) {
-    PUMICE_TRY(chat_template, read_text_file(options.template_file));
+    PUMICE_TRY(chat_template, read_text_file(from_utf8(options.template_file)));
   }
   PUMICE_TRY(host::ModelTexts texts, host::ModelTexts::read(file, chat_template));
   if (texts.format->ok()) return texts;
@@ -576,9 +577,9 @@ Status Chat::run(ChatOptions options) {
   PUMICE_TRY_STATUS(options.serving.validate());
   PUMICE_TRY_STATUS(options.generation.validate());
   PUMICE_TRY_STATUS(options.model.resolve());
-  PUMICE_TRY_STATUS(check_not_an_input(options.serving.prompt_cache,
-                                       std::vector<std::filesystem::path>{options.model.model}));
-  PUMICE_TRY(const GgufFile file, GgufFile::open(options.model.model));
+  PUMICE_TRY_STATUS(check_not_an_input(from_utf8(options.serving.prompt_cache),
+                                       std::vector{from_utf8(options.model.model)}));
+  PUMICE_TRY(const GgufFile file, GgufFile::open(from_utf8(options.model.model)));
   PUMICE_TRY(host::ModelTexts texts, texts_of(options, file));
   PUMICE_TRY_STATUS(options.generation.complete(texts.tokenizer->vocabulary()));
   const std::string stats = options.serving.stats;

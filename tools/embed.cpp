@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/path.hpp"
 #include "models/embedding.hpp"
 #include "models/vocabulary_loader.hpp"
 #include "text/utf8.hpp"
@@ -65,7 +66,7 @@ Result<std::vector<Text>> texts_of(const EmbedOptions& options) {
   const std::string source = options.file.empty() ? "standard input" : options.file;
   if (!all.empty()) return lines_of(all, source);
   return make_error(ErrorCode::kInvalidArgument,
-                    "{} is empty: give texts, one a line, or one with -p TEXT", source);
+                    "{} is empty: give texts, one per line, or one with -p TEXT", source);
 }
 
 Status check_text(const Text& text) {
@@ -162,19 +163,21 @@ Status embed(EmbedOptions options) {
   if (options.model.device.list) return print_devices(logger);
   PUMICE_TRY_STATUS(options.model.resolve());
   PUMICE_TRY_STATUS(options.model.validate());
-  PUMICE_TRY(const GgufFile file, GgufFile::open(options.model.model));
+  PUMICE_TRY(const GgufFile file, GgufFile::open(from_utf8(options.model.model)));
   std::optional<Pooling> wanted;
   if (!options.pooling.empty()) {
     PUMICE_TRY(wanted, parse_pooling(options.pooling));
   }
   PUMICE_TRY(Program program, build_embedding_program(file, wanted));
-  const Pooling pooling = *program.pooling;
+  PUMICE_TRY(const std::shared_ptr<const ModelPlan> plan,
+             ModelPlan::of_program(file, std::move(program)));
+  const Pooling pooling = *plan->program().pooling;
   PUMICE_TRY(const Inputs inputs, inputs_of(options, file));
-  PUMICE_TRY(const uint32_t longest, longest_of(inputs, program, options.model.context_tokens));
+  PUMICE_TRY(const uint32_t longest,
+             longest_of(inputs, plan->program(), options.model.context_tokens));
   size_t n_tokens = 0;
   for (const auto& tokens : inputs.tokens) n_tokens += tokens.size();
-  PUMICE_TRY(const host::OpenedModel opened,
-             open_model(options.model, file, logger, {}, std::move(program)));
+  PUMICE_TRY(const host::OpenedModel opened, open_model(options.model, file, logger, {}, plan));
   // No more room than these texts need.
   const EmbedderOptions embedder_options{
       .kv_type = options.model.kv_type(),
@@ -229,7 +232,7 @@ Command add_embed(CLI::App& app) {
   CLI::Option* file =
       command
           ->add_option("-f,--file", options->file,
-                       "Read texts from a file, one a line (without -p and -f: standard input)")
+                       "Read texts from a file, one per line (without -p and -f: standard input)")
           ->excludes(prompt);
   options->tokens_option =
       command->add_option("--tokens", options->tokens, "Token ids of one text, as 1,2,3")

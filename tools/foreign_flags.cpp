@@ -175,7 +175,8 @@ constexpr ForeignFlag kForeignFlags[] = {
      "vectors have length 1, or with --no-normalize any",
      {},
      "2"},
-    {"--embd-output-format", kValue, kRefused, "one vector a line; with --json an object a line"},
+    {"--embd-output-format", kValue, kRefused,
+     "one vector per line; with --json one object per line"},
     {"--ppl-stride", kValue, kRefused, kNoScores, {}, "0"},
     {"--hellaswag --winogrande --multiple-choice --kl-divergence", kNothing, kRefused, kNoScores},
 };

@@ -68,8 +68,8 @@ Result<Hub> HubFlags::hub() const {
 
 void HubModelFlags::add_to(CLI::App& app) {
   app.add_option("--hf,--hf-repo", name,
-                 "A model of Hugging Face instead of a file, pulled when it is not in the "
-                 "cache: user/repo[:quant]")
+                 "A model from Hugging Face instead of a file, pulled when it is not in the cache: "
+                 "user/repo[:quant]")
       ->type_name("NAME");
   hub.add_to(app);
 }

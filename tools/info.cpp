@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/folders.hpp"
+#include "base/path.hpp"
 #include "engine/engine.hpp"
 #include "format/gguf.hpp"
 #include "models/families.hpp"
@@ -13,6 +14,7 @@
 #include "models/program_text.hpp"
 #include "shaders/passport.hpp"
 #include "shaders/spirv.hpp"
+#include "shaders/tuning_overlay.hpp"
 #include "tools/command.hpp"
 #include "tools/device_options.hpp"
 #include "tools/hub_options.hpp"
@@ -109,6 +111,11 @@ void print_device(size_t index, const vk::DeviceSnapshot& snapshot, const vk::Pl
     if (!verbose) break;
     print_text("   quirk {}: {}\n", note.name, note.reason);
   }
+  if (verbose) {
+    print_text("   rows of tuning name its driver {}; of its own it has {} in {}\n",
+               plan->driver.name, load_tuning_overlay(cache_directory(), snapshot, logger).size(),
+               to_utf8(tuning_overlay_file(cache_directory(), snapshot)));
+  }
   const std::optional<SelfTestVerdict> passport =
       load_passport(cache_directory(), snapshot, logger);
   verbose ? print_kernels(*plan, passport) : print_kernel_summary(*plan, passport);
@@ -156,21 +163,22 @@ struct MemoryEstimate {
 
 /// Errors say why the model cannot be run.
 Result<MemoryEstimate> estimate_memory(const GgufFile& file) {
-  PUMICE_TRY(const Program program, build_program(file));
-  PUMICE_TRY(const Lowered lowered, lower(program));
-  const StateLayout layout = state_layout(program, KvType::kF16);
+  PUMICE_TRY(Program built, build_program(file));
+  PUMICE_TRY(const auto plan, ModelPlan::of_program(file, std::move(built)));
+  const Program& program = plan->program();
+  const StateLayout layout = plan->state(KvType::kF16);
   const EngineOptions defaults;
   const DecoderLimits limits{.rows = std::min(defaults.token_budget, program.context_length),
                              .logit_rows = 1,
                              .context_tokens = program.context_length};
   return MemoryEstimate{
-      .weights_bytes = resident_weight_bytes(file, program, lowered),
+      .weights_bytes = plan->weights().resident_bytes(),
       .kv_bytes_per_token = layout.block_bytes() / kKvBlockTokens,
       .n_tokens = program.context_length,
       .kv_bytes = layout.page_bytes * pages_of_context(cache_groups(program, layout),
                                                        program.context_length, limits.rows,
                                                        layout.block_tokens),
-      .buffer_bytes = Decoder::buffer_bytes(lowered, program, limits),
+      .buffer_bytes = Decoder::buffer_bytes(plan->loaded(), program, limits),
       .n_prediction_blocks = program.n_prediction_blocks,
       .prediction_bytes = prediction_bytes(file, program)};
 }
@@ -273,7 +281,7 @@ Json program_json(const Program& program) {
 }
 
 Status print_program(const InfoOptions& options) {
-  PUMICE_TRY(const ModelSource source, ModelSource::open(options.model));
+  PUMICE_TRY(const ModelSource source, ModelSource::open(from_utf8(options.model)));
   PUMICE_TRY(const Program program, build_program(source));
   Json json{{"file", options.model}, {"program", program_json(program)}};
   if (!options.json) print_text("{}", program_text(program));
@@ -309,7 +317,7 @@ Status info(InfoOptions options) {
   }
   if (options.model.empty()) return show_devices(options);
   if (options.program) return print_program(options);
-  PUMICE_TRY(const GgufFile file, GgufFile::open(options.model));
+  PUMICE_TRY(const GgufFile file, GgufFile::open(from_utf8(options.model)));
   options.json ? print_model_json(options, file) : print_model(options, file);
   return {};
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/folders.hpp"
+#include "base/path.hpp"
 #include "bench/peaks.hpp"
 #include "engine/memory_plan.hpp"
 #include "models/model_source.hpp"
@@ -51,7 +52,7 @@ struct Fit {
 };
 
 Result<ModelSource> open_source(const FitOptions& options, const std::string& model) {
-  if (options.synthetic.empty()) return ModelSource::open(model);
+  if (options.synthetic.empty()) return ModelSource::open(from_utf8(model));
   PUMICE_TRY(const SyntheticModel made, SyntheticModel::parse(options.synthetic));
   return ModelSource::synthetic(made);
 }
@@ -66,7 +67,8 @@ EngineOptions engine_options(const FitOptions& options, uint32_t model_tokens) {
 }
 
 Result<Fit> find_fit(const FitOptions& options, const ModelSource& source, DeviceMemory device) {
-  PUMICE_TRY(MemoryPlanner planner, MemoryPlanner::of_source(source, std::move(device)));
+  PUMICE_TRY(const std::shared_ptr<const ModelPlan> model, ModelPlan::of_source(source));
+  PUMICE_TRY(MemoryPlanner planner, MemoryPlanner::of_plan(model, std::move(device)));
   const EngineOptions engine = engine_options(options, planner.program().context_length);
   PUMICE_TRY(MemoryPlan plan, planner.plan(engine));
   Fit fit{.planner = std::move(planner), .engine = engine, .plan = std::move(plan)};

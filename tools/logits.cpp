@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "base/output_file.hpp"
-#include "models/families.hpp"
+#include "base/path.hpp"
 #include "models/vocabulary_loader.hpp"
 #include "tools/command.hpp"
 #include "tools/flag_values.hpp"
@@ -53,13 +53,13 @@ class Comparison {
     auto comparison = std::make_unique<Comparison>();
     comparison->path_ = path;
     std::error_code error;
-    const uint64_t n_bytes = std::filesystem::file_size(path, error);
+    const uint64_t n_bytes = std::filesystem::file_size(from_utf8(path), error);
     if (error) return make_error(ErrorCode::kBadFile, "{}: {}", path, error.message());
     if (n_bytes != n_rows * n_vocab * sizeof(float)) {
       return make_error(ErrorCode::kBadFile, "{}: {} bytes, expected float32 of {} x {} logits",
                         path, n_bytes, n_rows, n_vocab);
     }
-    comparison->stream_.open(path, std::ios::binary);
+    comparison->stream_.open(from_utf8(path), std::ios::binary);
     return comparison;
   }
   void add(std::span<const float> values) {
@@ -111,15 +111,17 @@ Status logits(LogitsOptions options) {
                       "no output: give a file with -o FILE, one to --compare with, or --score");
   }
   PUMICE_TRY_STATUS(options.model.resolve());
-  PUMICE_TRY_STATUS(check_not_an_input(
-      options.output,
-      std::vector<std::filesystem::path>{options.model.model, options.file, options.reference}));
-  PUMICE_TRY(const GgufFile file, GgufFile::open(options.model.model));
+  PUMICE_TRY_STATUS(
+      check_not_an_input(from_utf8(options.output),
+                         std::vector{from_utf8(options.model.model), from_utf8(options.file),
+                                     from_utf8(options.reference)}));
+  PUMICE_TRY(const GgufFile file, GgufFile::open(from_utf8(options.model.model)));
   PUMICE_TRY(std::vector<TokenId> tokens, tokens_of(options, file));
   if (tokens.empty()) return no_tokens();
   const auto n_tokens = static_cast<uint32_t>(tokens.size());
-  PUMICE_TRY(const Program program, build_program(file));
-  PUMICE_TRY(const uint32_t context_tokens, context_for(options.model, program, n_tokens, 0));
+  PUMICE_TRY(const std::shared_ptr<const ModelPlan> plan, ModelPlan::of_source(file));
+  PUMICE_TRY(const uint32_t context_tokens,
+             context_for(options.model, plan->program(), n_tokens, 0));
   const EngineOptions engine_options{.kv_type = options.model.kv_type(),
                                      .math = options.model.math_kind(),
                                      .context_tokens = context_tokens,
@@ -131,7 +133,7 @@ Status logits(LogitsOptions options) {
                                      .greedy_only = !options.score,
                                      .profile = options.model.profile};
   PUMICE_TRY(const host::OpenedModel opened,
-             open_model(options.model, file, logger, engine_options));
+             open_model(options.model, file, logger, engine_options, plan));
   PUMICE_TRY(const std::unique_ptr<Engine> engine, make_engine(opened, engine_options));
   const InterruptGuard interrupt;  // before the file exists: an interrupted run removes it
   std::unique_ptr<Comparison> comparison;
@@ -141,7 +143,7 @@ Status logits(LogitsOptions options) {
   }
   std::optional<OutputFile> output;
   if (!options.output.empty()) {
-    PUMICE_TRY(output, OutputFile::create(options.output));
+    PUMICE_TRY(output, OutputFile::create(from_utf8(options.output)));
   }
   Status written;
   const auto write = [&](uint32_t, std::span<const float> row) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/folders.hpp"
+#include "base/path.hpp"
 #include "host/sizing.hpp"
 #include "tools/terminal.hpp"
 
@@ -58,7 +59,7 @@ void ModelOptions::add_batch_sizes(CLI::App& app) {
 CLI::Option* add_invariant(CLI::App& app, bool& invariant) {
   return app
       .add_flag("--invariant", invariant,
-                "Results identical to the bit however the work is cut, batched and cached (slower)")
+                "Bit-identical results however work is cut, batched and cached (slower)")
       ->envname("PUMICE_INVARIANT");
 }
 
@@ -74,7 +75,7 @@ std::string ModelOptions::model_name() const {
 }
 
 Result<ModelSource> ModelOptions::open_source() const {
-  if (synthetic.empty()) return ModelSource::open(model);
+  if (synthetic.empty()) return ModelSource::open(from_utf8(model));
   PUMICE_TRY(const SyntheticModel made, SyntheticModel::parse(synthetic));
   return ModelSource::synthetic(made);
 }
@@ -122,27 +123,26 @@ Result<host::OpenOptions> open_options(const ModelOptions& options, const Logger
                            .logger = logger};
 }
 
-Result<std::shared_ptr<host::ModelOwner>> open_lasting(const ModelOptions& options,
-                                                       const GgufFile& file,
-                                                       const host::ModelTexts& texts,
-                                                       const Logger& logger,
-                                                       const EngineOptions& engine) {
+Result<std::shared_ptr<host::ModelOwner>> open_lasting(
+    const ModelOptions& options, const GgufFile& file, const host::ModelTexts& texts,
+    const Logger& logger, const EngineOptions& engine, std::shared_ptr<const ModelPlan> plan) {
   PUMICE_TRY(host::OpenOptions open, open_options(options, logger));
   PUMICE_TRY(std::shared_ptr<host::DeviceOwner> device, host::DeviceOwner::open(std::move(open)));
   ProgressBar bar("loading the model");
   return host::ModelOwner::load(
       std::move(device), {.path = options.model, .engine = engine, .engine_may_differ = false},
-      file, texts, [&](uint64_t done, uint64_t total) { bar.update(done, total); });
+      file, texts, [&](uint64_t done, uint64_t total) { bar.update(done, total); },
+      std::move(plan));
 }
 
 }  // namespace
 
 Result<host::OpenedModel> open_model(const ModelOptions& options, const ModelSource& source,
                                      const Logger& logger, std::optional<EngineOptions> engine,
-                                     std::optional<Program> embedding_program) {
+                                     std::shared_ptr<const ModelPlan> plan) {
   PUMICE_TRY(host::OpenOptions open, open_options(options, logger));
   open.engine = std::move(engine);
-  open.embedding_program = std::move(embedding_program);
+  open.plan = std::move(plan);
   ProgressBar bar("loading the model");
   return host::OpenedModel::open(open, source,
                                  [&](uint64_t done, uint64_t total) { bar.update(done, total); });
@@ -164,7 +164,7 @@ Result<std::unique_ptr<host::Host>> open_host(const ModelOptions& options, const
     engine_options.context_tokens = finds_context ? kKvBlockTokens : options.context_tokens;
   }
   PUMICE_TRY(std::shared_ptr<host::ModelOwner> model,
-             open_lasting(options, file, std::move(texts), logger, engine_options));
+             open_lasting(options, file, std::move(texts), logger, engine_options, request.plan));
   const host::OpenedModel opened = model->opened();
   if (finds_context) engine_options.context_tokens = 0;
   if (request.prompts != Prompts::kKnown) {

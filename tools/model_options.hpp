@@ -55,11 +55,11 @@ struct ModelOptions {
 /// --invariant, the same wherever it is offered.
 CLI::Option* add_invariant(CLI::App& app, bool& invariant);
 
-/// OpenedModel::open for what the flags say, with a progress bar. `engine` and `embedding_program` are
-/// those of OpenOptions.
+/// OpenedModel::open for what the flags say, with a progress bar. `engine` and `plan` are those of
+/// OpenOptions.
 Result<host::OpenedModel> open_model(const ModelOptions& options, const ModelSource& source,
                                      const Logger& logger, std::optional<EngineOptions> engine = {},
-                                     std::optional<Program> embedding_program = {});
+                                     std::shared_ptr<const ModelPlan> plan = {});
 
 /// OpenedModel::make_engine with a progress bar.
 Result<std::unique_ptr<Engine>> make_engine(const host::OpenedModel& opened,
@@ -74,7 +74,8 @@ enum class Prompts {
 struct HostRequest {
   EngineOptions engine = {};
   Prompts prompts = Prompts::kKnown;
-  std::optional<bool> forgets_messages = {};  ///< HostOptions::forgets_messages
+  std::shared_ptr<const ModelPlan> plan = {};  ///< the file's, if it has been made
+  std::optional<bool> forgets_messages = {};   ///< HostOptions::forgets_messages
 };
 /// The file's model on the flags' device, and a host of it, with progress bars. It goes on after
 /// the loss of the device, and gives up after a few tries. Warns as warn_beyond_training.

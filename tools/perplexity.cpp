@@ -10,10 +10,10 @@
 #include <optional>
 #include <vector>
 
+#include "base/path.hpp"
 #include "bench/base_distributions.hpp"
 #include "bench/perplexity.hpp"
 #include "bench/statistics.hpp"
-#include "models/families.hpp"
 #include "models/vocabulary_loader.hpp"
 #include "tools/command.hpp"
 #include "tools/interrupt.hpp"
@@ -184,15 +184,17 @@ Status perplexity(PerplexityOptions options) {
   if (options.model.device.list) return print_devices(logger);
   PUMICE_TRY_STATUS(options.model.validate());
   PUMICE_TRY_STATUS(options.model.resolve());
-  PUMICE_TRY(const GgufFile file, GgufFile::open(options.model.model));
+  PUMICE_TRY(const GgufFile file, GgufFile::open(from_utf8(options.model.model)));
   PUMICE_TRY(const Tokenizer tokenizer, load_tokenizer(file));
   std::error_code ignored;
-  const bool has_base = !options.base.empty() && std::filesystem::exists(options.base, ignored);
+  const bool has_base =
+      !options.base.empty() && std::filesystem::exists(from_utf8(options.base), ignored);
   std::optional<bench::BaseReader> reader;
   if (has_base) {
-    PUMICE_TRY(reader, bench::BaseReader::open(options.base));
+    PUMICE_TRY(reader, bench::BaseReader::open(from_utf8(options.base)));
   }
-  PUMICE_TRY(const Program program, build_program(file));
+  PUMICE_TRY(const std::shared_ptr<const ModelPlan> plan, ModelPlan::of_source(file));
+  const Program& program = plan->program();
   PUMICE_TRY(const TextWindows windows,
              choose_windows(options, tokenizer, program.context_length, reader));
   if (reader && reader->n_vocab() != program.n_vocab) {
@@ -203,7 +205,7 @@ Status perplexity(PerplexityOptions options) {
     logger.warning("windows of {} tokens: the model was made for {}", windows.window_tokens,
                    program.context_length);
   }
-  PUMICE_TRY(const host::OpenedModel opened, open_model(options.model, file, logger));
+  PUMICE_TRY(const host::OpenedModel opened, open_model(options.model, file, logger, {}, plan));
   PUMICE_TRY(
       const std::unique_ptr<Engine> engine,
       make_engine(opened, window_options(windows, {.kv_type = options.model.kv_type(),
@@ -214,7 +216,8 @@ Status perplexity(PerplexityOptions options) {
   const InterruptGuard interrupt;  // before a file exists: an interrupted run removes it
   std::optional<bench::BaseWriter> writer;
   if (!options.base.empty() && !reader) {
-    PUMICE_TRY(writer, bench::BaseWriter::create(options.base, windows, program.n_vocab));
+    PUMICE_TRY(writer,
+               bench::BaseWriter::create(from_utf8(options.base), windows, program.n_vocab));
   }
   Scores scores{.nll = std::vector<double>(windows.n_rows())};
   if (reader) scores.divergences.resize(windows.n_rows());
@@ -256,7 +259,7 @@ Status perplexity(PerplexityOptions options) {
 Command add_perplexity(CLI::App& app) {
   auto options = std::make_shared<PerplexityOptions>();
   CLI::App* command = app.add_subcommand(
-      "perplexity", "How well a model predicts a text, and how far two are apart");
+      "perplexity", "How well a model predicts a text, and how far apart two models are");
   options->model.add_to(*command, "f32", "f32");
   options->model.add_batch_sizes(*command);
   command->get_option("--ctx-size")

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "base/output_file.hpp"
+#include "base/path.hpp"
 #include "bench/report_page.hpp"
 #include "tools/command.hpp"
 #include "tools/result_files.hpp"
@@ -20,15 +21,15 @@ struct ReportOptions {
 };
 
 Status report(const ReportOptions& options) {
-  PUMICE_TRY_STATUS(check_not_an_input(
-      options.output,
-      std::vector<std::filesystem::path>(options.files.begin(), options.files.end())));
+  std::vector<std::filesystem::path> inputs;
+  for (const std::string& file : options.files) inputs.push_back(from_utf8(file));
+  PUMICE_TRY_STATUS(check_not_an_input(from_utf8(options.output), inputs));
   PUMICE_TRY(const std::vector<bench::ResultFile> files, read_result_files(options.files));
   const std::string made = fmt::format("{:%Y-%m-%d %H:%M} UTC", fmt::gmtime(std::time(nullptr)));
   PUMICE_TRY(const std::string page,
              bench::report_page(files, bench::built_in_report_parts(), made));
   if (options.output == "-") return print_output(page);
-  return write_file(options.output, page);
+  return write_file(from_utf8(options.output), page);
 }
 
 }  // namespace

@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "base/output_file.hpp"
+#include "base/path.hpp"
 #include "cache/token_cache.hpp"
 #include "engine/engine_limits.hpp"
 #include "host/host.hpp"
-#include "models/families.hpp"
 #include "tools/command.hpp"
 #include "tools/flag_values.hpp"
 #include "tools/generation.hpp"
@@ -120,9 +120,9 @@ Status Runner::open(const GgufFile& file, size_t prompt_tokens) {
   if (options_.repl || options_.n_predict < 0) {
     request.prompts = options_.repl ? Prompts::kSeveral : Prompts::kOne;
   } else {
-    PUMICE_TRY(const Program program, build_program(file));
+    PUMICE_TRY(request.plan, ModelPlan::of_source(file));
     PUMICE_TRY(request.engine.context_tokens,
-               context_for(options_.model, program, prompt_tokens,
+               context_for(options_.model, request.plan->program(), prompt_tokens,
                            static_cast<uint32_t>(options_.n_predict), engine_options.overflow));
   }
   PUMICE_TRY(host_, open_host(options_.model, file, texts_, logger_, request));
@@ -163,7 +163,7 @@ Result<Generation> Runner::generate_one(std::vector<TokenId> prompt) {
                              {.tokens = prompt,
                               .max_new_tokens = static_cast<uint32_t>(n_predict),
                               // Of a line, what fits is generated.
-                              .fewer_new_tokens = until_full || options_.repl,
+                              .within_window = until_full || (options_.repl && stops),
                               .sampling = std::move(sampling),
                               .stops = options_.generation.stop_strings,
                               .ignore_end = options_.generation.ignore_eos,
@@ -249,9 +249,9 @@ Status Runner::run(RunOptions options) {
   PUMICE_TRY_STATUS(options.generation.validate());
   PUMICE_TRY_STATUS(options.model.resolve());
   PUMICE_TRY_STATUS(
-      check_not_an_input(options.serving.prompt_cache,
-                         std::vector<std::filesystem::path>{options.model.model, options.file}));
-  PUMICE_TRY(const GgufFile file, GgufFile::open(options.model.model));
+      check_not_an_input(from_utf8(options.serving.prompt_cache),
+                         std::vector{from_utf8(options.model.model), from_utf8(options.file)}));
+  PUMICE_TRY(const GgufFile file, GgufFile::open(from_utf8(options.model.model)));
   PUMICE_TRY(host::ModelTexts texts, host::ModelTexts::read(file));
   PUMICE_TRY_STATUS(options.generation.complete(texts.tokenizer->vocabulary()));
   const bool repl = options.repl;
@@ -280,7 +280,7 @@ Command add_run(CLI::App& app) {
       ->excludes(options->prompt_option);
   command->add_flag(
       "-e,--escape", options->escape,
-      "Replace \\n \\r \\t \\\\ \\' \\\" and \\xHH in the prompt by what they stand for");
+      "Replace \\n \\r \\t \\\\ \\' \\\" and \\xHH in the prompt with what they stand for");
   command
       ->add_option(
           "-n,--predict", options->n_predict,
@@ -309,8 +309,8 @@ Command add_run(CLI::App& app) {
       ->needs(json);
   command
       ->add_flag("--repl", options->repl,
-                 "Keep one engine and answer a prompt a line, typed or piped; what lines share "
-                 "at their start is computed once")
+                 "Keep one engine and answer one prompt per line, typed or piped; beginnings that "
+                 "lines share are computed once")
       ->excludes(options->prompt_option);
   options->serving.add_to(*command);
   command->footer(

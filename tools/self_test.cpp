@@ -13,6 +13,7 @@
 #include "base/folders.hpp"
 #include "shaders/passport.hpp"
 #include "shaders/spirv.hpp"
+#include "shaders/tuning_overlay.hpp"
 #include "tools/interrupt.hpp"
 #include "tools/terminal.hpp"
 #include "vk/shader_info.hpp"
@@ -113,8 +114,11 @@ Status run_self_test_command(const DeviceOptions& options, const std::string& op
   // With --limit it is another device, so to speak, and its verdict nothing to remember.
   const bool is_limited = !options.limit.empty();
   std::optional<SelfTestVerdict> earlier;
-  if (!is_limited) earlier = load_passport(cache_directory(), device->snapshot(), logger);
   vk::PipelineLibrary pipelines(device, cache_directory(), spirv_hash());
+  if (!is_limited) {
+    earlier = load_passport(cache_directory(), device->snapshot(), logger);
+    pipelines.prefer(load_tuning_overlay(cache_directory(), device->snapshot(), logger));
+  }
   const auto start = std::chrono::steady_clock::now();
   Memory memory(*device, logger);
   SelfTestResult result;

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/memory.hpp"
+#include "base/path.hpp"
 #include "tools/flag_values.hpp"
 #include "tools/model_options.hpp"
 #include "tools/terminal.hpp"
@@ -73,7 +74,7 @@ void ServingOptions::apply_to(EngineOptions& options) const {
                                                      : OverflowPolicy::kStop;
   options.keep_tokens = keep_tokens;
   options.cache_host_bytes = cache_ram_mib << 20;
-  options.cache_file = prompt_cache;
+  options.cache_file = from_utf8(prompt_cache);
   options.prefix_cache = !no_prefix_cache;
   options.invariant = invariant;
 }

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/json.hpp"
+#include "base/path.hpp"
 #include "scheduler/simulator.hpp"
 #include "tools/command.hpp"
 #include "tools/flag_values.hpp"
@@ -82,7 +83,7 @@ constexpr StepCost kDefaultDevice{.fixed = 4e-3,
 
 Result<StepCost> read_device_model(const std::string& path) {
   if (path.empty()) return kDefaultDevice;
-  PUMICE_TRY(const std::string text, read_text_file(path));
+  PUMICE_TRY(const std::string text, read_text_file(from_utf8(path)));
   Result<Json> read = read_json(text, kMaxDeviceModelBytes);
   if (!read.ok()) return make_error(ErrorCode::kBadFile, "{}: {}", path, read.error().message);
   Json json = *std::move(read);
@@ -103,7 +104,7 @@ Result<Trace> load_trace(const SimOptions& options) {
         {.n_requests = options.n_synthetic, .requests_per_s = options.rate, .seed = options.seed},
         options.block_size != 0 ? options.block_size : 16);
   }
-  PUMICE_TRY(Trace trace, read_trace(options.trace, options.block_size));
+  PUMICE_TRY(Trace trace, read_trace(from_utf8(options.trace), options.block_size));
   if (options.n_requests != 0 && options.n_requests < trace.requests.size()) {
     trace.requests.resize(options.n_requests);
   }

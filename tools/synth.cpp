@@ -1,4 +1,5 @@
 // pumice synth: models with random weights, for benchmarks and tests.
+#include "base/path.hpp"
 #include "models/synthetic.hpp"
 
 #include <fmt/core.h>
@@ -80,7 +81,8 @@ Status synth(const SynthOptions& options) {
       const SyntheticModel model,
       SyntheticModel::create(shape, {.type = type, .pure = options.pure, .seed = options.seed}));
   std::error_code error;
-  const std::filesystem::file_status status = std::filesystem::status(options.output, error);
+  const std::filesystem::file_status status =
+      std::filesystem::status(from_utf8(options.output), error);
   if (std::filesystem::exists(status)) {
     if (!is_regular_file(status)) {
       return make_error(ErrorCode::kBadFile, "{}: not a regular file", options.output);
@@ -99,7 +101,7 @@ Status synth(const SynthOptions& options) {
     return make_error(ErrorCode::kCancelled, "interrupted");
   };
   PUMICE_TRY_STATUS(write_synthetic_model(
-      model, options.output, progress,
+      model, from_utf8(options.output), progress,
       options.force ? OutputFile::Existing::kReplace : OutputFile::Existing::kRefuse));
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   const double mega_bytes = static_cast<double>(model.data_bytes()) / 1e6;

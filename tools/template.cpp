@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "base/json.hpp"
+#include "base/path.hpp"
 #include "base/printable.hpp"
 #include "format/gguf.hpp"
 #include "text/chat_template.hpp"
@@ -48,7 +49,7 @@ Error no_template(const GgufFile& file, const TemplateOptions& options) {
 }
 
 Result<std::string> source_of(const TemplateOptions& options, const GgufFile* file) {
-  if (!options.file.empty()) return read_text_file(options.file);
+  if (!options.file.empty()) return read_text_file(from_utf8(options.file));
   const std::string key =
       options.name.empty() ? std::string(kKey) : fmt::format("{}.{}", kKey, options.name);
   if (file->find(key) == nullptr) return no_template(*file, options);
@@ -152,7 +153,7 @@ Status render_template(const TemplateOptions& options) {
   }
   std::optional<GgufFile> model;
   if (!options.model.empty()) {
-    PUMICE_TRY(model, GgufFile::open(options.model));
+    PUMICE_TRY(model, GgufFile::open(from_utf8(options.model)));
   }
   const GgufFile* file = model ? &*model : nullptr;
   PUMICE_TRY(const std::string source, source_of(options, file));
@@ -166,8 +167,7 @@ Status render_template(const TemplateOptions& options) {
 
 Command add_template(CLI::App& app) {
   auto options = std::make_shared<TemplateOptions>();
-  CLI::App* command =
-      app.add_subcommand("template", "Show what a chat template makes of a conversation");
+  CLI::App* command = app.add_subcommand("template", "Render a conversation with a chat template");
   command
       ->add_option("-m,--model", options->model,
                    "GGUF file with the template, and the tokens bos_token and eos_token")

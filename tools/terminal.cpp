@@ -201,7 +201,7 @@ Result<std::string> read_prompt(const std::string* text, const std::string& file
   if (text != nullptr) {
     prompt = *text;
   } else if (!file.empty()) {
-    PUMICE_TRY(prompt, read_text_file(file));
+    PUMICE_TRY(prompt, read_text_file(from_utf8(file)));
   } else if (is_terminal(Stream::kInput)) {
     return make_error(ErrorCode::kInvalidArgument,
                       "no prompt: give one with -p TEXT, -f FILE or on standard input");

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/path.hpp"
 #include "format/gguf.hpp"
 #include "models/vocabulary_loader.hpp"
 #include "tools/command.hpp"
@@ -29,7 +30,7 @@ Status tokenize(TokenizeOptions options) {
     return make_error(ErrorCode::kInvalidArgument,
                       "no model: give one with --model FILE or -hf user/repo");
   }
-  PUMICE_TRY(const GgufFile file, GgufFile::open(options.model));
+  PUMICE_TRY(const GgufFile file, GgufFile::open(from_utf8(options.model)));
   PUMICE_TRY(const Tokenizer tokenizer, load_tokenizer(file));
   PUMICE_TRY(
       const std::string text,

@@ -10,7 +10,7 @@
 #include "api/options.hpp"
 #include "api/structs.hpp"
 #include "format/gguf.hpp"
-#include "models/families.hpp"
+#include "models/model_plan.hpp"
 #include "text/detokenizer.hpp"
 
 namespace pumice::api {
@@ -38,11 +38,12 @@ Result<std::unique_ptr<pumice_model>> load(const pumice_device& device,
   PUMICE_TRY(request.path, absolute_path(path));
   PUMICE_TRY(const GgufFile file, GgufFile::open(path));
   PUMICE_TRY(host::ModelTexts texts, host::ModelTexts::read(file));
-  PUMICE_TRY(const Program program, build_program(file));
-  PUMICE_TRY(request.engine, read_engine_options(options.engine, "engine", program.context_length));
+  PUMICE_TRY(std::shared_ptr<const ModelPlan> plan, ModelPlan::of_source(file));
+  PUMICE_TRY(request.engine,
+             read_engine_options(options.engine, "engine", plan->program().context_length));
   auto model = std::make_unique<pumice_model>();
-  PUMICE_TRY(model->owner,
-             host::ModelOwner::load(device.owner, std::move(request), file, std::move(texts)));
+  PUMICE_TRY(model->owner, host::ModelOwner::load(device.owner, std::move(request), file,
+                                                  std::move(texts), {}, std::move(plan)));
   const host::ModelTexts& loaded_texts = model->owner->texts();
   if (!loaded_texts.format->ok()) {
     device.owner->options().logger.warning("the model's chat template is not used: {}",

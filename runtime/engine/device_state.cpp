@@ -108,8 +108,9 @@ Status DeviceState::plan_memory(std::optional<uint32_t> kv_blocks) {
 
 Status DeviceState::allocate() {
   weights_ = placement().now();
-  PUMICE_TRY(decoder_, Decoder::plan(device_, *pipelines_, program(), *weights_, options_.kv_type,
-                                     options_.math, options_.fusion, sizes_.limits));
+  PUMICE_TRY(decoder_,
+             Decoder::plan(device_, *pipelines_, *model_->plan, *weights_, options_.kv_type,
+                           options_.math, options_.fusion, sizes_.limits));
   PUMICE_TRY(kv_,
              KvMemory::create(device_, sizes_.layout.page_bytes, sizes_.n_pages, first_kv_blocks_));
   block_store_.emplace(device_, *kv_);

@@ -72,17 +72,17 @@ Status Embedder::allocate() {
                              .logit_rows = n_pooled,
                              .context_tokens = rope_positions(program(), text_tokens_),
                              .invariant = options_.invariant};
-  PUMICE_TRY(const Lowered lowered, lower(program()));
-  const StateLayout layout = state_layout(program(), options_.kv_type);
+  PUMICE_TRY(const std::shared_ptr<const Lowered> lowered, model_->plan->lowered());
+  const StateLayout layout = model_->plan->state(options_.kv_type);
   const auto n_tables = static_cast<uint32_t>(layout.pages.size());
   const uint64_t row_bytes = uint64_t{n_pooled} * width() * sizeof(float);
   PUMICE_TRY_STATUS(device_->check_fits(
-      Decoder::buffer_bytes(lowered, program(), limits) + n_blocks_ * n_tables * layout.page_bytes,
+      Decoder::buffer_bytes(*lowered, program(), limits) + n_blocks_ * n_tables * layout.page_bytes,
       fmt::format("a step of {} tokens", n_rows)));
 
   weights_ = model_->weights->now();
-  PUMICE_TRY(decoder_, Decoder::plan(device_, *pipelines_, program(), *weights_, options_.kv_type,
-                                     options_.math, {}, limits));
+  PUMICE_TRY(decoder_, Decoder::plan(device_, *pipelines_, *model_->plan, *weights_,
+                                     options_.kv_type, options_.math, {}, limits));
   PUMICE_TRY(kv_, KvMemory::create(device_, layout.page_bytes, n_tables * n_blocks_,
                                    n_tables * n_blocks_));
   PUMICE_TRY(args_, StepArgs::create(device_, {.rows = n_rows,

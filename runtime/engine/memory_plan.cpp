@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "engine/kv_memory.hpp"
-#include "models/families.hpp"
 #include "models/weights.hpp"
 
 namespace pumice {
@@ -73,37 +72,33 @@ std::vector<KvType> kv_choices(const Program& program) {
   return choices;
 }
 
-Result<MemoryPlanner> MemoryPlanner::of_source(const ModelSource& source, DeviceMemory device,
-                                               const FusionRules& fusion) {
-  PUMICE_TRY(Program program, build_program(source));
-  PUMICE_TRY_STATUS(check_writes_text(program));
-  PUMICE_TRY(const Lowered loaded, lower(program));  // weights are loaded for any rules
-  PUMICE_TRY(Lowered lowered, lower(program, fusion));
-  WeightMemory weights = weight_memory(source, program, loaded, device.slab_bytes);
-  return MemoryPlanner(std::make_shared<const Program>(std::move(program)), std::move(lowered),
-                       std::move(device), std::move(weights));
+Result<MemoryPlanner> MemoryPlanner::of_plan(std::shared_ptr<const ModelPlan> model,
+                                             DeviceMemory device, const FusionRules& fusion) {
+  PUMICE_TRY(std::shared_ptr<const Lowered> lowered, model->lowered(fusion));
+  WeightMemory weights = model->weights().memory(device.slab_bytes);
+  return MemoryPlanner(std::move(model), std::move(lowered), std::move(device), std::move(weights));
 }
 
 Result<MemoryPlanner> MemoryPlanner::of_loaded(const Model& model, vk::Device& device,
                                                const FusionRules& fusion) {
-  PUMICE_TRY(Lowered lowered, lower(model.program, fusion));
+  PUMICE_TRY(std::shared_ptr<const Lowered> lowered, model.plan->lowered(fusion));
   const uint64_t weights_bytes =
       model.weights->now()->allocated_bytes() - model.weights->beside_bytes();
   const uint64_t all_bytes = device.ledger().budgeted_bytes();
   const uint64_t used_bytes = all_bytes - std::min(all_bytes, weights_bytes);
   WeightMemory weights{.vectors_bytes = weights_bytes};  // and pieces, which lie where they are
-  return MemoryPlanner(std::make_shared<const Program>(model.program), std::move(lowered),
+  return MemoryPlanner(model.plan, std::move(lowered),
                        device_memory(device.snapshot(), device.plan(), used_bytes),
                        std::move(weights));
 }
 
 EngineOptions MemoryPlanner::with_context(EngineOptions options) const {
-  if (options.context_tokens == 0) options.context_tokens = program_->context_length;
+  if (options.context_tokens == 0) options.context_tokens = program().context_length;
   return options;
 }
 
 Result<EngineSizes> MemoryPlanner::sizes(EngineOptions options) const {
-  return engine_sizes(*program_, lowered_, with_context(std::move(options)));
+  return engine_sizes(program(), *lowered_, with_context(std::move(options)));
 }
 
 Result<MemoryPlan> MemoryPlanner::plan(const EngineOptions& given) const {
@@ -112,7 +107,7 @@ Result<MemoryPlan> MemoryPlanner::plan(const EngineOptions& given) const {
   if (plan.budgeted_bytes <= device_.free_bytes || !device_.beside) return plan;
   EngineOptions roomy = options;
   roomy.context_tokens =
-      std::max(options.context_tokens, std::min(kRoomTokens, program_->context_length));
+      std::max(options.context_tokens, std::min(kRoomTokens, program().context_length));
   const Result<MemoryPlan> room = plan_all(roomy);
   if (room.ok() && place_beside(plan, room->budgeted_bytes - plan.budgeted_bytes)) return plan;
   place_beside(plan, 0);
@@ -161,7 +156,7 @@ Result<MemoryPlan> MemoryPlanner::plan_all(const EngineOptions& options) const {
                 {"KV cache", MemoryUse::kKv, Domain::kDevice,
                  KvMemory::allocated_bytes(page_bytes, sizes.n_pages, slab_bytes)},
                 {"activations", MemoryUse::kActivations, Domain::kDevice,
-                 arena(Decoder::memory(lowered_, *program_, sizes.limits, slab_bytes))},
+                 arena(Decoder::memory(*lowered_, program(), sizes.limits, slab_bytes))},
                 {"sampling", MemoryUse::kReserve, Domain::kDevice,
                  arena(arena_of(sizes.device_ranges(), slab_bytes))},
                 {"block tables", MemoryUse::kReserve, Domain::kUpload,
@@ -176,7 +171,7 @@ Result<MemoryPlan> MemoryPlanner::plan_all(const EngineOptions& options) const {
                  arena(arena_of(sizes.count_ranges(), slab_bytes))},
                 // What loading stages is gone before anything but the weights is allocated.
                 {"staging", MemoryUse::kReserve, Domain::kUpload,
-                 device_.maps_all ? 0 : largest_rope_table(*program_, plan.context_tokens), true}};
+                 device_.maps_all ? 0 : largest_rope_table(program(), plan.context_tokens), true}};
   std::erase_if(plan.lines, [](const MemoryLine& line) { return line.bytes == 0; });
   for (const MemoryLine& line : plan.lines) {
     if (device_.is_budgeted[static_cast<size_t>(line.domain)]) plan.budgeted_bytes += line.bytes;
@@ -221,9 +216,9 @@ std::string MemoryPlanner::what_would_fit(const EngineOptions& options) const {
   std::vector<std::string> hints;
   uint32_t longest = largest_context(other, asked);
   if (longest > 0) hints.push_back(fmt::format("-c {}", longest));
-  const uint64_t own_bytes = state_layout(*program_, options.kv_type).page_bytes;
-  for (const KvType type : kv_choices(*program_)) {
-    if (state_layout(*program_, type).page_bytes >= own_bytes) continue;
+  const uint64_t own_bytes = model_->state(options.kv_type).page_bytes;
+  for (const KvType type : kv_choices(program())) {
+    if (model_->state(type).page_bytes >= own_bytes) continue;
     other.kv_type = type;
     const uint32_t fitting = largest_context(other, asked);
     if (fitting <= longest) continue;

@@ -16,8 +16,7 @@
 #include "engine/engine_options.hpp"
 #include "engine/engine_sizes.hpp"
 #include "models/model.hpp"
-#include "models/model_source.hpp"
-#include "models/weights.hpp"
+#include "models/model_plan.hpp"
 #include "vk/device.hpp"
 #include "vk/plan.hpp"
 #include "vk/snapshot.hpp"
@@ -83,15 +82,15 @@ std::vector<KvType> kv_choices(const Program& program);
 /// leave room for the context, or one of kRoomTokens if that is longer.
 class MemoryPlanner {
  public:
-  /// Of a model that is still to be loaded. Errors: those of build_program and `lower`.
-  static Result<MemoryPlanner> of_source(const ModelSource& source, DeviceMemory device,
-                                         const FusionRules& fusion = {});
+  /// Of a model that is still to be loaded. Errors: those of ModelPlan::lowered.
+  static Result<MemoryPlanner> of_plan(std::shared_ptr<const ModelPlan> model, DeviceMemory device,
+                                       const FusionRules& fusion = {});
   /// Of one that has been: its weights' bytes on the device count as free before the plan, and as
   /// part of it.
   static Result<MemoryPlanner> of_loaded(const Model& model, vk::Device& device,
                                          const FusionRules& fusion = {});
 
-  const Program& program() const { return *program_; }
+  const Program& program() const { return model_->program(); }
   const DeviceMemory& device() const { return device_; }
 
   /// Errors: those of engine_sizes, of which only options are the cause.
@@ -109,9 +108,9 @@ class MemoryPlanner {
   static constexpr uint32_t kRoomTokens = 4096;
 
  private:
-  MemoryPlanner(std::shared_ptr<const Program> program, Lowered lowered, DeviceMemory device,
-                WeightMemory weights)
-      : program_(std::move(program)),
+  MemoryPlanner(std::shared_ptr<const ModelPlan> model, std::shared_ptr<const Lowered> lowered,
+                DeviceMemory device, WeightMemory weights)
+      : model_(std::move(model)),
         lowered_(std::move(lowered)),
         device_(std::move(device)),
         weights_(std::move(weights)) {}
@@ -121,8 +120,8 @@ class MemoryPlanner {
   uint32_t longest(EngineOptions options, uint32_t most, bool beside) const;
   std::string what_would_fit(const EngineOptions& options) const;
 
-  std::shared_ptr<const Program> program_;
-  Lowered lowered_;
+  std::shared_ptr<const ModelPlan> model_;
+  std::shared_ptr<const Lowered> lowered_;  // by the engine's rules
   DeviceMemory device_;
   WeightMemory weights_;
 };

@@ -37,7 +37,7 @@ Result<PaceRates> pace_from_json(const Json& json) {
   PaceRates pace;
   for (const auto& [name, member] : kRates) {
     if (!json.is_object() || !json.contains(name) || !json[name].is_number()) {
-      return make_error(ErrorCode::kBadFile, "pace: no number \"{}\"", name);
+      return make_error(ErrorCode::kBadFile, "pace: the number \"{}\" is missing", name);
     }
     pace.*member = json[name].get<double>();
     if (!(pace.*member >= PaceRates::kLeast && pace.*member <= PaceRates::kMost)) {
@@ -89,7 +89,7 @@ void write_costs(const std::filesystem::path& path, const LearnedCosts& costs,
   Json json = costs.steps.cost();
   if (costs.pace) json[kPace] = json_of(*costs.pace);
   const Status written = write_cache_file(path, json.dump(2) + "\n");
-  if (!written.ok()) logger.warning("cost model is not kept: {}", written.error().message);
+  if (!written.ok()) logger.warning("the cost model was not saved: {}", written.error().message);
 }
 
 }  // namespace pumice::host

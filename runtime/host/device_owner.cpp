@@ -35,8 +35,9 @@ Result<OpenedModel> DeviceOwner::opened() {
   if (opened_.device != nullptr && !opened_.device->is_lost()) return opened_;
   opened_ = {};
   if (reopen_ == nullptr) {
-    return make_error(ErrorCode::kDeviceLost,
-                      "the host's device was lost, and pumice_vulkan_replace brought no other yet");
+    return make_error(
+        ErrorCode::kDeviceLost,
+        "the host's device was lost and has not been replaced yet (pumice_vulkan_replace)");
   }
   PUMICE_TRY(std::shared_ptr<vk::Device> device, reopen_());
   set(std::move(device));
@@ -49,11 +50,14 @@ Result<OpenedModel> DeviceOwner::load(const ModelRequest& request) {
 }
 
 Result<OpenedModel> DeviceOwner::load(const ModelRequest& request, const ModelSource& source,
-                                      const ModelWeights::Progress& loading) {
+                                      const ModelWeights::Progress& loading,
+                                      std::shared_ptr<const ModelPlan> plan) {
   PUMICE_TRY(OpenedModel opened, this->opened());
+  opened.options.plan = std::move(plan);
   opened.options.engine = request.engine;
   opened.options.engine_may_differ = request.engine_may_differ;
   PUMICE_TRY_STATUS(opened.load(source, loading));
+  opened.options.plan = nullptr;  // of this source alone
   return opened;
 }
 

@@ -38,9 +38,11 @@ class DeviceOwner {
   /// The device now, with its pipelines and without a model. One that was lost is let go of and
   /// opened again. Errors: kDeviceLost where there is no way to, or those of it.
   Result<OpenedModel> opened();
-  /// A model on it. Errors: those of `opened` and of OpenedModel::load.
+  /// A model on it. `plan`: the source's, if it has been made. Errors: those of `opened` and of
+  /// OpenedModel::load.
   Result<OpenedModel> load(const ModelRequest& request, const ModelSource& source,
-                           const ModelWeights::Progress& loading = {});
+                           const ModelWeights::Progress& loading = {},
+                           std::shared_ptr<const ModelPlan> plan = {});
   /// The same of the request's file. Errors: GgufFile::open's too.
   Result<OpenedModel> load(const ModelRequest& request);
   /// The device without opening anything. Null: it was lost and let go of.

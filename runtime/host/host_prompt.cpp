@@ -152,9 +152,9 @@ Result<uint32_t> Host::new_tokens(const RequestInput& input, size_t prompt_token
   const bool stops = overflow_ == OverflowPolicy::kStop;
   const auto left = static_cast<uint32_t>(window_ - std::min<size_t>(window_, prompt_tokens));
   if (input.max_new_tokens != 0) {
-    const bool bounded = input.fewer_new_tokens && stops;
+    if (!input.within_window) return input.max_new_tokens;
     // At least one, so that the engine says what is wrong with a prompt that leaves none.
-    return bounded ? std::min(input.max_new_tokens, std::max(left, 1u)) : input.max_new_tokens;
+    return std::min(input.max_new_tokens, std::max(left, 1u));
   }
   if (!stops) return window_;
   if (left > 0) return left;

@@ -31,8 +31,9 @@ Result<ModelTexts> ModelTexts::read(const GgufFile& file,
 Result<std::shared_ptr<ModelOwner>> ModelOwner::load(std::shared_ptr<DeviceOwner> device,
                                                      ModelRequest request,
                                                      const ModelSource& source, ModelTexts texts,
-                                                     const ModelWeights::Progress& loading) {
-  PUMICE_TRY(OpenedModel opened, device->load(request, source, loading));
+                                                     const ModelWeights::Progress& loading,
+                                                     std::shared_ptr<const ModelPlan> plan) {
+  PUMICE_TRY(OpenedModel opened, device->load(request, source, loading, std::move(plan)));
   const std::shared_ptr<ModelOwner> owner(
       new ModelOwner(std::move(device), std::move(request), std::move(texts)));
   owner->recovery_ = std::make_shared<Recovery>(

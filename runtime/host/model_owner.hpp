@@ -33,12 +33,13 @@ struct ModelTexts {
 /// Any thread.
 class ModelOwner {
  public:
-  /// `file`: what `request` opens, which is opened again only once the device was lost. Errors:
-  /// DeviceOwner::load's.
+  /// `file`: what `request` opens, which is opened again only once the device was lost. `plan`:
+  /// the source's, if it has been made. Errors: DeviceOwner::load's.
   static Result<std::shared_ptr<ModelOwner>> load(std::shared_ptr<DeviceOwner> device,
                                                   ModelRequest request, const ModelSource& source,
                                                   ModelTexts texts,
-                                                  const ModelWeights::Progress& loading = {});
+                                                  const ModelWeights::Progress& loading = {},
+                                                  std::shared_ptr<const ModelPlan> plan = {});
 
   DeviceOwner& device() const { return *device_; }
   const ModelTexts& texts() const { return texts_; }

@@ -33,7 +33,7 @@ Result<std::shared_ptr<vk::Device>> open_device(const DeviceRequest& request,
   }
   PUMICE_TRY(ChosenDevice chosen, choose_device(request, logger));
   if (request.low_priority && !vk::ask_for_low_priority(chosen.snapshot, chosen.plan)) {
-    logger.info("{}: the driver knows no low priority", chosen.snapshot.name);
+    logger.info("{}: the driver does not support a low priority", chosen.snapshot.name);
   }
   vk::log_plan(chosen.snapshot, chosen.plan, logger);
   PUMICE_TRY(std::shared_ptr<vk::Device> device,

@@ -11,6 +11,7 @@
 #include "models/program.hpp"
 #include "shaders/passport.hpp"
 #include "shaders/spirv.hpp"
+#include "shaders/tuning_overlay.hpp"
 
 namespace pumice::host {
 namespace {
@@ -36,6 +37,7 @@ LearnedCosts costs_of(const Engine& engine) {
 TestedPipelines open_pipelines(const std::shared_ptr<vk::Device>& device,
                                const std::filesystem::path& cache_directory, const Logger& logger) {
   auto library = std::make_shared<vk::PipelineLibrary>(device, cache_directory, spirv_hash());
+  library->prefer(load_tuning_overlay(cache_directory, device->snapshot(), logger));
   auto verdict = load_passport(cache_directory, device->snapshot(), logger);
   if (verdict) {
     library->reject(verdict->rejected());
@@ -67,32 +69,32 @@ Result<OpenedModel> OpenedModel::open_on(std::shared_ptr<vk::Device> device,
 
 Status OpenedModel::load(const ModelSource& source, const ModelWeights::Progress& loading) {
   const Logger& logger = options.logger;
+  std::shared_ptr<const ModelPlan> plan = options.plan;
+  if (plan == nullptr) {
+    PUMICE_TRY(plan, ModelPlan::of_source(source));
+  }
   uint32_t weight_pieces = UINT32_MAX;
-  if (!options.embedding_program) {
+  if (!plan->program().pooling) {
     const EngineOptions least{.context_tokens = kKvBlockTokens};
     const EngineOptions engine = options.engine.value_or(least);
     PUMICE_TRY(const MemoryPlanner planner,
-               MemoryPlanner::of_source(source, device_memory(*device), engine.fusion));
+               MemoryPlanner::of_plan(plan, device_memory(*device), engine.fusion));
     if (options.engine && !options.engine_may_differ) PUMICE_TRY_STATUS(planner.check(engine));
-    PUMICE_TRY(MemoryPlan plan, planner.plan(engine));
-    if (!planner.fits(plan)) {
-      PUMICE_TRY(plan, planner.plan(least));
+    PUMICE_TRY(MemoryPlan memory, planner.plan(engine));
+    if (!planner.fits(memory)) {
+      PUMICE_TRY(memory, planner.plan(least));
     }
-    weight_pieces = plan.weight_pieces;
-    if (plan.beside_bytes > 0) {
+    weight_pieces = memory.weight_pieces;
+    if (memory.beside_bytes > 0) {
       logger.warning(
           "{} of the weights do not fit into {} and stay in the host's memory: each token "
           "reads {} of them there",
-          memory_text(plan.beside_bytes), device->snapshot().name,
-          memory_text(static_cast<uint64_t>(plan.beside_read_bytes)));
+          memory_text(memory.beside_bytes), device->snapshot().name,
+          memory_text(static_cast<uint64_t>(memory.beside_read_bytes)));
     }
   }
   const auto start = Clock::now();
-  if (options.embedding_program) {
-    PUMICE_TRY(model, Model::load(device, source, *options.embedding_program, loading));
-  } else {
-    PUMICE_TRY(model, Model::load(device, source, loading, weight_pieces));
-  }
+  PUMICE_TRY(model, Model::load(device, source, plan, loading, weight_pieces));
   const double seconds = seconds_since(start);
   const double gigabytes = static_cast<double>(model->weights->now()->resident_bytes()) * 1e-9;
   logger.info("loaded {} layers, {} wide, {} vocabulary; {:.2f} GB in {:.2f} s, {:.2f} GB/s",

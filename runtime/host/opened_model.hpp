@@ -33,9 +33,9 @@ struct OpenOptions {
   std::optional<EngineOptions> engine = {};
   /// `engine` is but likely: weights are placed for it, and loaded also where it does not fit.
   bool engine_may_differ = false;
-  /// The source's program that embeds (models/embedding.hpp), to be loaded for `make_embedder`
-  /// rather than for engines.
-  std::optional<Program> embedding_program = {};
+  /// The source's, if it has been made; of a program that embeds (models/embedding.hpp), the model
+  /// is loaded for `make_embedder` rather than for engines. None: ModelPlan::of_source.
+  std::shared_ptr<const ModelPlan> plan = {};
   Logger logger = {};
 };
 

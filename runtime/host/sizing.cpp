@@ -28,8 +28,9 @@ Result<uint32_t> context_of_machine(const MemoryPlanner& planner, EngineOptions 
     engine.context_tokens = std::min(wanted, kKvBlockTokens);
     PUMICE_TRY_STATUS(planner.check(engine));
   }
-  logger.warning("a context of {} tokens, of the model's {}: more does not fit into this device",
-                 fit, wanted);
+  logger.warning(
+      "a context of {} tokens instead of the model's {}: more does not fit on this device", fit,
+      wanted);
   return fit;
 }
 

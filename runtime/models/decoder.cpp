@@ -110,9 +110,8 @@ Status plan_expansions(const Binder& binder, ops::Math math, const DecoderLimits
 /// a self-test rejected their kernels, those for few are for all.
 Status plan_expert_gemm(const Binder& binder, ops::Math math, SharedByCalls& shared) {
   if (binder.expert_types.empty() || shared.invariant) return {};
-  Result<ops::ExpertGemm> op =
-      ops::ExpertGemm::plan(binder.pipelines, binder.expert_types, math,
-                            ops::tuned_x_path(binder.pipelines.device()->plan()));
+  Result<ops::ExpertGemm> op = ops::ExpertGemm::plan(binder.pipelines, binder.expert_types, math,
+                                                     ops::tuned_x_path(binder.pipelines));
   if (!op.ok() && op.error().code != ErrorCode::kSelfTestFailed) return op.error();
   if (op.ok()) shared.expert_gemm = *std::move(op);
   return {};
@@ -166,9 +165,10 @@ vk::ArenaSizes Decoder::memory(const Lowered& lowered, const Program& program,
 }
 
 Result<Decoder> Decoder::plan(const std::shared_ptr<vk::Device>& device,
-                              vk::PipelineLibrary& pipelines, const Program& program,
+                              vk::PipelineLibrary& pipelines, const ModelPlan& model,
                               const ModelWeights& weights, KvTypes kv_type, ops::Math math,
                               const FusionRules& rules, const DecoderLimits& limits) {
+  const Program& program = model.program();
   const auto& workgroups = device->plan().max_workgroup_count;
   if (const uint32_t most = std::min(workgroups[0], workgroups[1]); limits.rows > most) {
     return make_error(ErrorCode::kInvalidArgument,
@@ -176,16 +176,16 @@ Result<Decoder> Decoder::plan(const std::shared_ptr<vk::Device>& device,
                       "lower the batch size (-b)",
                       limits.rows, most);
   }
-  PUMICE_TRY(Lowered lowered, lower(program, rules));
+  PUMICE_TRY(const std::shared_ptr<const Lowered> lowered, model.lowered(rules));
   vk::Arena arena(device, vk::MemoryDomain::kDevice, "activations",
-                  buffer_bytes(lowered, program, limits));
-  auto shared = std::make_unique<SharedByCalls>();
-  shared->lowered = std::move(lowered);
-  shared->state = state_layout(program, kv_type);
+                  buffer_bytes(*lowered, program, limits));
+  auto shared = std::make_unique<SharedByCalls>(lowered);
+  shared->state = model.state(kv_type);
   shared->invariant = limits.invariant;
   shared->routing = limits.routing;
   Decoder decoder(device, std::move(shared), std::move(arena));
   decoder.rules_ = rules.text();
+  decoder.tuned_ = pipelines.preferred_hash();
   decoder.long_rope_ = std::ranges::any_of(program.ropes, [&](const ops::RopeConfig& rope) {
     return !rope.long_divisors.empty() && limits.context_tokens > rope.original_context;
   });
@@ -250,6 +250,7 @@ std::string Decoder::arithmetic() const {
   for (const auto& [one, attention] : shared_->attention) {
     std::ranges::for_each(attention.pipelines(), add);
   }
+  if (tuned_ != 0) text += fmt::format(" tuned {:x}", tuned_);
   const vk::DeviceSnapshot& device = device_->snapshot();
   return text + fmt::format(" shaders {:x} device {:02x} driver {:02x} subgroups of {}",
                             spirv_hash(), fmt::join(device.device_uuid, ""),

@@ -12,6 +12,7 @@
 #include "base/result.hpp"
 #include "models/calls/bound_call.hpp"
 #include "models/lowering.hpp"
+#include "models/model_plan.hpp"
 #include "models/step_args.hpp"
 #include "models/weights.hpp"
 #include "vk/arena_sizes.hpp"
@@ -50,11 +51,12 @@ struct DecoderLimits {
 
 class Decoder {
  public:
-  /// Lower the program, declare pipelines and allocate activations and rope tables. `weights` must
-  /// be the program's and outlive the decoder. Errors: kDoesNotFit, kInvalidArgument (a shape no
-  /// kernel takes, an arithmetic this device has no kernel for), those of `lower`.
+  /// Declare pipelines of what the model's program is by these rules, and allocate activations and
+  /// rope tables. `weights` must be the plan's and outlive the decoder. Errors: kDoesNotFit,
+  /// kInvalidArgument (a shape no kernel takes, an arithmetic this device has no kernel for),
+  /// those of ModelPlan::lowered.
   static Result<Decoder> plan(const std::shared_ptr<vk::Device>& device,
-                              vk::PipelineLibrary& pipelines, const Program& program,
+                              vk::PipelineLibrary& pipelines, const ModelPlan& model,
                               const ModelWeights& weights, KvTypes kv_type, ops::Math math,
                               const FusionRules& rules, const DecoderLimits& limits);
 
@@ -120,6 +122,7 @@ class Decoder {
   std::unique_ptr<SharedByCalls> shared_;
   vk::Arena arena_;
   std::string rules_;
+  uint64_t tuned_ = 0;      // by rows of the device's own: vk::PipelineLibrary::preferred_hash
   bool long_rope_ = false;  // a rope takes its long_divisors
 
   std::vector<std::unique_ptr<BoundCall>> calls_;  // by dispatch

@@ -32,12 +32,12 @@ constexpr ModelFamily kFamilies[] = {
     {"gptneox", families::build_gptneox},
     {"granite", families::build_granite},
     {"granitehybrid", families::build_granitehybrid},
-    {"granitemoe", families::build_granitemoe},
+    {"granitemoe", families::build_granite},
     {"hunyuan-dense", families::build_hunyuan_dense},
     {"jamba", families::build_jamba},
     {"kimi-linear", families::build_kimi_linear},
     {"lfm2", families::build_lfm2},
-    {"lfm2moe", families::build_lfm2moe},
+    {"lfm2moe", families::build_lfm2},
     {"llama", families::build_llama},
     {"mimo2", families::build_mimo2},
     {"minimax-m2", families::build_minimax_m2},
@@ -45,7 +45,7 @@ constexpr ModelFamily kFamilies[] = {
     {"mistral4", families::build_mistral4},
     {"modern-bert", families::build_modern_bert},
     {"nemotron_h", families::build_nemotron_h},
-    {"nemotron_h_moe", families::build_nemotron_h_moe},
+    {"nemotron_h_moe", families::build_nemotron_h},
     {"nomic-bert", families::build_nomic_bert},
     {"olmo2", families::build_olmo2},
     {"phi2", families::build_phi2},
@@ -54,10 +54,10 @@ constexpr ModelFamily kFamilies[] = {
     {"qwen3", families::build_qwen3},
     {"qwen3moe", families::build_qwen3moe},
     {"qwen35", families::build_qwen35},
-    {"qwen35moe", families::build_qwen35moe},
+    {"qwen35moe", families::build_qwen35},
     {"qwen3next", families::build_qwen3next},
-    {"qwen3vl", families::build_qwen3vl},
-    {"qwen3vlmoe", families::build_qwen3vlmoe},
+    {"qwen3vl", families::build_qwen3},
+    {"qwen3vlmoe", families::build_qwen3moe},
     {"seed_oss", families::build_seed_oss},
     {"smallthinker", families::build_smallthinker},
     {"smollm3", families::build_smollm3},
@@ -72,14 +72,22 @@ Result<const ModelFamily*> family_of(const ModelSource& source) {
              source.file().get<std::string_view>("general.architecture"));
   std::string known;
   for (const ModelFamily& family : kFamilies) {
-    if (family.architecture == architecture) {
-      PUMICE_TRY_STATUS(check_keys(source.file(), architecture));
-      return &family;
-    }
+    if (family.architecture == architecture) return &family;
     known += (known.empty() ? "" : ", ") + std::string(family.architecture);
   }
   return make_error(ErrorCode::kBadFile, "architecture '{}' is not supported yet (known: {})",
                     printable(architecture), known);
+}
+
+/// The page's program, of a file in which nothing that it did not ask for says otherwise.
+Result<Program> build(const ModelFamily& family, const ModelSource& source, ModelPart part) {
+  const Metadata metadata(source, family.architecture);
+  const BuildPart* const with_part = std::get_if<BuildPart>(&family.build);
+  PUMICE_TRY(Program program, with_part != nullptr ? (*with_part)(metadata, part)
+                                                   : std::get<BuildLayers>(family.build)(metadata));
+  PUMICE_TRY_STATUS(check_keys(metadata));
+  PUMICE_TRY_STATUS(check_tensors(source, program));
+  return program;
 }
 
 }  // namespace
@@ -88,24 +96,17 @@ std::span<const ModelFamily> model_families() { return kFamilies; }
 
 Result<Program> build_program(const ModelSource& source) {
   PUMICE_TRY(const ModelFamily* const family, family_of(source));
-  const BuildPart* const build = std::get_if<BuildPart>(&family->build);
-  PUMICE_TRY(Program program, build != nullptr ? (*build)(source, ModelPart::kLayers)
-                                               : std::get<BuildLayers>(family->build)(source));
-  PUMICE_TRY_STATUS(check_tensors(source, program));
-  return program;
+  return build(*family, source, ModelPart::kLayers);
 }
 
 Result<Program> build_prediction(const ModelSource& source) {
   PUMICE_TRY(const ModelFamily* const family, family_of(source));
-  const BuildPart* const build = std::get_if<BuildPart>(&family->build);
-  if (build == nullptr) {
+  if (!std::holds_alternative<BuildPart>(family->build)) {
     return make_error(ErrorCode::kBadFile,
                       "architecture {}: blocks that predict further tokens are not supported",
                       family->architecture);
   }
-  PUMICE_TRY(Program program, (*build)(source, ModelPart::kPrediction));
-  PUMICE_TRY_STATUS(check_tensors(source, program));
-  return program;
+  return build(*family, source, ModelPart::kPrediction);
 }
 
 }  // namespace pumice

@@ -35,7 +35,7 @@ Result<uint32_t> Metadata::count(std::string_view key, uint32_t limit) const {
 
 Result<std::vector<uint32_t>> Metadata::read_layer_counts(std::string_view key, uint32_t n_layers,
                                                           Layers layers) const {
-  PUMICE_TRY(const std::vector<uint32_t> counts, file_.get_vector<uint32_t>(full(key), kMaxLayers));
+  PUMICE_TRY(const std::vector<uint32_t> counts, get_vector<uint32_t>(key));
   if (counts.size() != 1 && counts.size() != n_layers) {
     return make_error(ErrorCode::kBadFile, "{}: {} numbers for {} layers", full(key), counts.size(),
                       n_layers);
@@ -62,7 +62,7 @@ Result<uint32_t> Metadata::largest_count(std::string_view key, uint32_t limit,
 
 Result<std::vector<bool>> Metadata::read_layer_flags(std::string_view key,
                                                      uint32_t n_layers) const {
-  const GgufValue* const value = file_.find(full(key));
+  const GgufValue* const value = find(key);
   std::vector<bool> flags;
   if (value != nullptr && value->is_array() && value->element_type != GgufValueType::kBool) {
     PUMICE_TRY(const std::vector<uint32_t> numbers, get_vector<uint32_t>(key));
@@ -134,7 +134,7 @@ Result<ModelDimensions> Metadata::read_widths(Layers layers) const {
   PUMICE_TRY(config.n_heads, of_layers("attention.head_count", kMaxHeads));
   PUMICE_TRY(config.context_length, count("context_length", kMaxContext));
   config.n_kv_heads = config.n_heads;
-  if (file_.find(full("attention.head_count_kv")) != nullptr) {
+  if (has("attention.head_count_kv")) {
     PUMICE_TRY(config.n_kv_heads, of_layers("attention.head_count_kv", kMaxHeads));
   }
   if (config.n_heads % config.n_kv_heads != 0) {
@@ -156,7 +156,7 @@ Result<ModelDimensions> Metadata::read_widths(Layers layers) const {
 Result<ModelDimensions> Metadata::read_dimensions(Layers layers, Values values) const {
   PUMICE_TRY(ModelDimensions config, read_widths(layers));
   config.head_dim = config.n_embd / config.n_heads;
-  if (file_.find(full("attention.key_length")) != nullptr) {
+  if (has("attention.key_length")) {
     PUMICE_TRY(config.head_dim, count("attention.key_length", kMaxHeadDim));
   }
   if (config.head_dim == 0 || config.head_dim % 8 != 0 || config.head_dim > kMaxHeadDim) {
@@ -213,11 +213,15 @@ Result<ModelDimensions> Metadata::read_latent_dimensions(LatentSource& latent,
   return config;
 }
 
-Result<ExpertSource> Metadata::read_experts(const ModelDimensions& dimensions,
-                                            const Router& router) const {
+Result<ExpertSource> Metadata::read_experts(const ModelDimensions& dimensions, const Router& router,
+                                            SharedExperts shared) const {
   ExpertSource experts{.router = router};
   PUMICE_TRY(const uint64_t n_experts, get_or<uint64_t>("expert_count", 0));
-  if (n_experts == 0) return experts;
+  if (n_experts == 0) {  // then the other keys say nothing
+    leave_out({"expert_gating_func", "expert_group_count", "expert_shared_count",
+               "expert_shared_feed_forward_length", "expert_weights_scale"});
+    return experts;
+  }
   PUMICE_TRY(const uint64_t n_used, get_or<uint64_t>("expert_used_count", 0));
   if (n_experts > kMaxExperts || n_used > n_experts || n_used == 0) {
     return make_error(ErrorCode::kBadFile, "{}: {} of {} experts, expected 1 to all of at most {}",
@@ -229,23 +233,34 @@ Result<ExpertSource> Metadata::read_experts(const ModelDimensions& dimensions,
   if (has("expert_feed_forward_length")) {
     PUMICE_TRY(experts.n_ff, count("expert_feed_forward_length", kMaxWidth));
   }
-  PUMICE_TRY(const uint64_t n_shared, get_or<uint64_t>("expert_shared_count", 0));
+  if (shared != SharedExperts::kNone) PUMICE_TRY_STATUS(read_shared(experts, shared));
+  PUMICE_TRY_STATUS(read_router(experts));
+  return experts;
+}
+
+Status Metadata::read_shared(ExpertSource& experts, SharedExperts shared) const {
+  uint64_t n_shared = 0;
+  if (shared == SharedExperts::kCounted) {
+    PUMICE_TRY(n_shared, get_or<uint64_t>("expert_shared_count", 0));
+  }
   PUMICE_TRY(const uint64_t n_ff_shared,
              get_or<uint64_t>("expert_shared_feed_forward_length",
                               std::min<uint64_t>(n_shared, kMaxExperts) * experts.n_ff));
-  PUMICE_TRY(const uint64_t n_dense, get_or<uint64_t>("leading_dense_block_count", 0));
   if (n_ff_shared > kMaxWidth) {
     return make_error(ErrorCode::kBadFile, "{}: {} is more than {}",
                       full("expert_shared_feed_forward_length"), n_ff_shared, kMaxWidth);
   }
+  experts.n_ff_shared = static_cast<uint32_t>(n_ff_shared);
+  return {};
+}
+
+Result<uint32_t> Metadata::read_dense_layers(const ModelDimensions& dimensions) const {
+  PUMICE_TRY(const uint64_t n_dense, get_or<uint64_t>("leading_dense_block_count", 0));
   if (n_dense > dimensions.n_layers) {
     return make_error(ErrorCode::kBadFile, "{}: {} of {} layers", full("leading_dense_block_count"),
                       n_dense, dimensions.n_layers);
   }
-  experts.n_ff_shared = static_cast<uint32_t>(n_ff_shared);
-  experts.n_dense_layers = static_cast<uint32_t>(n_dense);
-  PUMICE_TRY_STATUS(read_router(experts));
-  return experts;
+  return static_cast<uint32_t>(n_dense);
 }
 
 Status Metadata::read_router(ExpertSource& experts) const {
@@ -345,13 +360,12 @@ Status Metadata::expect_not_causal() const {
 }
 
 Result<uint32_t> Metadata::read_window(uint32_t fallback) const {
-  return file_.find(full("attention.sliding_window")) != nullptr
-             ? count("attention.sliding_window", kMaxContext)
-             : fallback;
+  return has("attention.sliding_window") ? count("attention.sliding_window", kMaxContext)
+                                         : fallback;
 }
 
 Result<double> Metadata::read_positive(std::string_view key, double fallback) const {
-  if (file_.find(full(key)) == nullptr) return fallback;
+  if (!has(key)) return fallback;
   PUMICE_TRY(const float value, get<float>(key));
   if (!(value > 0.0f) || !std::isfinite(value)) {
     return make_error(ErrorCode::kBadFile, "{}: {} is not positive", full(key), value);

@@ -1,7 +1,9 @@
 // Reading the metadata keys that families share ("<architecture>.block_count" and so on).
 #pragma once
 
+#include <initializer_list>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -57,11 +59,10 @@ struct Blocks {
 
 /// Experts of a model, the same in all layers that have some.
 struct ExpertSource {
-  uint32_t n_experts = 0;       ///< 0: every feed-forward is dense
-  uint32_t n_used = 0;          ///< of them by a token
-  uint32_t n_ff = 0;            ///< of an expert
-  uint32_t n_ff_shared = 0;     ///< of what all tokens take besides; 0: nothing
-  uint32_t n_dense_layers = 0;  ///< the first ones, whose feed-forward is dense
+  uint32_t n_experts = 0;    ///< 0: every feed-forward is dense
+  uint32_t n_used = 0;       ///< of them by a token
+  uint32_t n_ff = 0;         ///< of an expert
+  uint32_t n_ff_shared = 0;  ///< of what all tokens take besides; 0: nothing
   Router router;
 };
 
@@ -87,6 +88,9 @@ struct ScalarSource {
   TensorSpec tensor;
 };
 
+/// What a family's page reads of a file. It notes each key it is asked for: one that the page never
+/// asks for has no part in what it builds, which check_keys (program_keys.hpp) then holds against
+/// the file. So a page asks only for what it uses. One thread at a time.
 class Metadata {
  public:
   /// Whether keys may say another number for each layer.
@@ -97,26 +101,42 @@ class Metadata {
   };
   /// Whether values may be smaller than keys.
   enum class Values { kAsKeys, kSmaller };
+  /// Experts that all tokens take: what the page computes of them.
+  enum class SharedExperts {
+    kNone,
+    kOfWidth,  ///< of all of them together, which files say
+    kCounted,  ///< likewise, or as many times an expert's as there are
+  };
   static constexpr uint32_t kMaxLayers = 1024;
 
-  Metadata(const ModelSource& source, std::string_view prefix)
-      : source_(source), file_(source.file()), prefix_(prefix) {}
+  /// `architecture`: of the file, which keys' names begin with.
+  Metadata(const ModelSource& source, std::string_view architecture)
+      : source_(source), file_(source.file()), prefix_(architecture) {}
 
-  /// The value of "<prefix>.<key>", which must exist.
+  const GgufFile& file() const { return file_; }
+  const std::string& architecture() const { return prefix_; }
+  /// Whether the key was asked for, by any of what follows.
+  bool asked_for(std::string_view key) const { return asked_.contains(key); }
+  /// These keys are known, and have no part in what is computed.
+  void leave_out(std::initializer_list<std::string_view> keys) const {
+    for (const std::string_view key : keys) asked_.emplace(key);
+  }
+
+  /// The value of "<architecture>.<key>", which must exist.
   template <typename T>
   Result<T> get(std::string_view key) const {
-    return file_.get<T>(full(key));
+    return file_.get<T>(asking(key));
   }
   template <typename T>
   Result<T> get_or(std::string_view key, T fallback) const {
-    return file_.get_or<T>(full(key), fallback);
+    return file_.get_or<T>(asking(key), fallback);
   }
 
   template <typename T>
   Result<std::vector<T>> get_vector(std::string_view key) const {
-    return file_.get_vector<T>(full(key), kMaxLayers);
+    return file_.get_vector<T>(asking(key), kMaxLayers);
   }
-  bool has(std::string_view key) const { return file_.find(full(key)) != nullptr; }
+  bool has(std::string_view key) const { return find(key) != nullptr; }
 
   /// Whether the file has that tensor.
   bool has_tensor(std::string_view name) const { return file_.find_tensor(name) != nullptr; }
@@ -154,8 +174,11 @@ class Metadata {
                          uint32_t layer) const;
   Result<ScalarSource> read_scalar(std::string_view tensor) const;
   /// expert_count and what belongs to it. `router`: what holds of a file that does not say it.
-  Result<ExpertSource> read_experts(const ModelDimensions& dimensions,
-                                    const Router& router = {}) const;
+  Result<ExpertSource> read_experts(const ModelDimensions& dimensions, const Router& router = {},
+                                    SharedExperts shared = SharedExperts::kCounted) const;
+  /// leading_dense_block_count: the first layers, whose feed-forwards are dense where others have
+  /// experts.
+  Result<uint32_t> read_dense_layers(const ModelDimensions& dimensions) const;
   /// The blocks of a part. nextn_predict_layers says how many of the last ones predict tokens after
   /// the next: they are no layers of `dimensions` any more. What a block that predicts does not
   /// have of its own, an embedding, a norm or an output, is the model's. Errors (kBadFile): there
@@ -186,7 +209,14 @@ class Metadata {
   Status read_router(ExpertSource& experts) const;
   /// All but head_dim.
   Result<ModelDimensions> read_widths(Layers layers) const;
+  Status read_shared(ExpertSource& experts, SharedExperts shared) const;
   std::string full(std::string_view key) const { return prefix_ + "." + std::string(key); }
+  /// The key's full name, noted.
+  std::string asking(std::string_view key) const {
+    asked_.emplace(key);
+    return full(key);
+  }
+  const GgufValue* find(std::string_view key) const { return file_.find(asking(key)); }
   /// A positive count of at most `limit`.
   Result<uint32_t> count(std::string_view key, uint32_t limit) const;
   Result<uint32_t> largest_count(std::string_view key, uint32_t limit, Layers layers) const;
@@ -197,6 +227,7 @@ class Metadata {
   const ModelSource& source_;
   const GgufFile& file_;
   std::string prefix_;
+  mutable std::set<std::string, std::less<>> asked_;  // a note of reading, which pages do as const
 };
 
 }  // namespace pumice

@@ -6,7 +6,6 @@
 #include <memory>
 #include <utility>
 
-#include "models/families.hpp"
 #include "vk/device.hpp"
 
 namespace pumice {
@@ -54,34 +53,34 @@ Result<std::array<uint64_t, 2>> fingerprint_of(const ModelSource& source) {
 
 Result<std::shared_ptr<const Model>> Model::load(const std::shared_ptr<vk::Device>& device,
                                                  const ModelSource& source,
+                                                 std::shared_ptr<const ModelPlan> plan,
                                                  const ModelWeights::Progress& progress,
                                                  uint32_t n_on_device) {
-  PUMICE_TRY(Program program, build_program(source));
-  PUMICE_TRY_STATUS(check_writes_text(program));
-  return load(device, source, std::move(program), progress, n_on_device);
-}
-
-Result<std::shared_ptr<const Model>> Model::load(const std::shared_ptr<vk::Device>& device,
-                                                 const ModelSource& source, Program program,
-                                                 const ModelWeights::Progress& progress,
-                                                 uint32_t n_on_device) {
-  PUMICE_TRY(const Lowered lowered, lower(program));
   if (n_on_device == UINT32_MAX) {
-    PUMICE_TRY_STATUS(
-        device->check_fits(resident_weight_bytes(source, program, lowered), "the weights"));
+    PUMICE_TRY_STATUS(device->check_fits(plan->weights().resident_bytes(), "the weights"));
   }
   PUMICE_TRY(ModelWeights weights,
-             ModelWeights::load(device, source, program, lowered, progress, n_on_device));
+             ModelWeights::load(device, source, *plan, progress, n_on_device));
   PUMICE_TRY(const auto fingerprint, fingerprint_of(source));
   auto placement = std::make_shared<WeightPlacement>(device, std::move(weights), n_on_device);
   return std::make_shared<const Model>(
-      Model{std::move(program), std::move(placement), fingerprint});
+      Model{plan, plan->program(), std::move(placement), fingerprint});
+}
+
+Result<std::shared_ptr<const Model>> Model::load(const std::shared_ptr<vk::Device>& device,
+                                                 const ModelSource& source,
+                                                 const ModelWeights::Progress& progress,
+                                                 uint32_t n_on_device) {
+  PUMICE_TRY(std::shared_ptr<const ModelPlan> plan, ModelPlan::of_source(source));
+  return load(device, source, std::move(plan), progress, n_on_device);
 }
 
 std::shared_ptr<const Model> Model::first_layers(uint32_t n) const {
-  Model shorter{pumice::first_layers(program, n), weights, fingerprint};
-  shorter.fingerprint[1] += n_layers() - shorter.n_layers();
-  return std::make_shared<const Model>(std::move(shorter));
+  const std::shared_ptr<const ModelPlan> shorter = plan->first_layers(n);
+  std::array<uint64_t, 2> its_fingerprint = fingerprint;
+  its_fingerprint[1] += program.layers.size() - shorter->program().layers.size();
+  return std::make_shared<const Model>(
+      Model{shorter, shorter->program(), weights, its_fingerprint});
 }
 
 }  // namespace pumice

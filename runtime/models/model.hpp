@@ -1,10 +1,11 @@
-// A model ready to run: its program and its weights on one device. Shared by engines.
+// A model ready to run: its plan and its weights on one device. Shared by engines.
 #pragma once
 
 #include <array>
 #include <memory>
 
 #include "base/result.hpp"
+#include "models/model_plan.hpp"
 #include "models/program.hpp"
 #include "models/weight_placement.hpp"
 #include "models/weights.hpp"
@@ -12,23 +13,24 @@
 namespace pumice {
 
 struct Model {
-  Program program;
+  std::shared_ptr<const ModelPlan> plan;
+  const Program& program;  ///< the plan's
   std::shared_ptr<WeightPlacement> weights;
   /// Tells models apart: a hash of metadata, tensor shapes and a sample of each tensor's bytes. A
   /// synthetic model's is that of its file.
   std::array<uint64_t, 2> fingerprint = {};
 
-  /// Build the program, check it and upload the weights, the first `n_on_device` pieces to the
-  /// device's memory and others beside it (MemoryPlan::weight_pieces). Errors: kBadFile,
-  /// kDoesNotFit (saying by how much), kDeviceLost.
+  /// Upload the weights of a plan of this source, the first `n_on_device` pieces to the device's
+  /// memory and others beside it (MemoryPlan::weight_pieces). Weights that its program does not
+  /// read stay in the file. Errors: kBadFile, kDoesNotFit (saying by how much), kDeviceLost.
   static Result<std::shared_ptr<const Model>> load(const std::shared_ptr<vk::Device>& device,
                                                    const ModelSource& source,
+                                                   std::shared_ptr<const ModelPlan> plan,
                                                    const ModelWeights::Progress& progress = {},
                                                    uint32_t n_on_device = UINT32_MAX);
-  /// The same of a program that was built and checked: one that embeds, which the other refuses
-  /// (kInvalidArgument). Weights that it does not read stay in the file.
+  /// The same by ModelPlan::of_source. Errors: also that one's.
   static Result<std::shared_ptr<const Model>> load(const std::shared_ptr<vk::Device>& device,
-                                                   const ModelSource& source, Program program,
+                                                   const ModelSource& source,
                                                    const ModelWeights::Progress& progress = {},
                                                    uint32_t n_on_device = UINT32_MAX);
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/result.hpp"
-#include "models/lowering.hpp"
+#include "models/model_plan.hpp"
 #include "models/model_source.hpp"
 #include "shaders/common/weight_matrix.hpp"
 #include "vk/memory.hpp"
@@ -30,21 +30,20 @@ struct StackedMatrices {
   uint32_t n_outputs = 0;
 };
 
-/// Views of weights in memory of a device. Matrices lie in pieces, each an arena of its own: first
-/// those of which a token reads most (read_shares), as much of the last layers' last; vectors
-/// beside them. Copies share the memory.
+/// Views of weights in memory of a device. Matrices lie in the pieces of a WeightLayout, each an arena
+/// of its own; vectors beside them. Copies share the memory.
 class ModelWeights {
  public:
   /// Called with bytes of the source done and in all.
   using Progress = std::function<void(uint64_t done, uint64_t total)>;
 
-  /// Repack and upload all that the dispatches of a program read, all but the first
+  /// Repack and upload all that the dispatches of a plan of this source read, all but the first
   /// `n_on_device` pieces to memory beside the device's (vk::DevicePlan::beside_device). The source
   /// may go afterwards. Host memory is bounded by a few MiB and the largest vector. Errors:
   /// kDoesNotFit (memory), kDeviceLost.
   static Result<ModelWeights> load(const std::shared_ptr<vk::Device>& device,
-                                   const ModelSource& source, const Program& program,
-                                   const Lowered& lowered, const Progress& progress = {},
+                                   const ModelSource& source, const ModelPlan& plan,
+                                   const Progress& progress = {},
                                    uint32_t n_on_device = UINT32_MAX);
 
   /// A group of matrices, as it was loaded, or from those it was loaded with.
@@ -80,23 +79,5 @@ class ModelWeights {
   std::map<Key, WeightMatrix> matrices_;  // each, where it lies in its stack
   std::map<std::vector<TensorId>, vk::BufferRange> vectors_;
 };
-
-/// Bytes of device memory that `load` will fill.
-uint64_t resident_weight_bytes(const ModelSource& source, const Program& program,
-                               const Lowered& lowered);
-/// What `load` will take on a device with such slabs.
-struct WeightMemory {
-  struct Piece {
-    uint64_t allocated_bytes = 0;
-    double read_bytes = 0;  ///< by a token that is decoded, alone in its step
-  };
-  std::vector<Piece> pieces;   ///< in their order
-  uint64_t vectors_bytes = 0;  ///< allocated; always on the device
-  uint64_t largest_bytes = 0;  ///< of one allocation
-
-  uint64_t allocated_bytes() const;
-};
-WeightMemory weight_memory(const ModelSource& source, const Program& program,
-                           const Lowered& lowered, uint64_t slab_bytes);
 
 }  // namespace pumice

@@ -146,6 +146,17 @@ void PipelineLibrary::accept(ModuleNames module_names) {
   accepted_.merge(module_names);
 }
 
+void PipelineLibrary::prefer(std::vector<TuningRow> rows) {
+  PUMICE_CHECK(preferred_.empty() && declared().empty(), "rows that come too late to be chosen by");
+  preferred_ = std::move(rows);
+}
+
+uint64_t PipelineLibrary::preferred_hash() const {
+  std::string all;
+  for (const TuningRow& row : preferred_) all += row.text + "\n";
+  return all.empty() ? 0 : XXH3_64bits(all.data(), all.size());
+}
+
 std::string PipelineLibrary::obstacle(const ShaderModule& module) const {
   const std::lock_guard lock(mutex_);
   return obstacle_locked(module);

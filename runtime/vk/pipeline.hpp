@@ -22,6 +22,7 @@
 
 #include "base/result.hpp"
 #include "vk/device.hpp"
+#include "vk/tuning_rows.hpp"
 
 namespace pumice::vk {
 
@@ -44,6 +45,9 @@ class Pipeline {
   VkPipeline handle() const { return handle_; }
   VkPipelineLayout layout() const { return layout_; }
   uint32_t push_bytes() const { return push_bytes_; }
+  /// As PipelineRequest has them.
+  uint32_t subgroup_size() const { return subgroup_size_; }
+  bool full_subgroups() const { return full_subgroups_; }
 
  private:
   friend class PipelineLibrary;
@@ -121,6 +125,13 @@ class PipelineLibrary {
   /// unproven and not accepted. Empty: it can. Ops ask this to choose among their variants.
   std::string obstacle(const ShaderModule& module) const;
 
+  /// From now on ops choose by these rows before those of the build. Once, before any op is planned.
+  void prefer(std::vector<TuningRow> rows);
+  /// These; they stay as they are.
+  std::span<const TuningRow> preferred() const { return preferred_; }
+  /// Over what they say; 0 if there are none. Part of keys of bits that kernels compute.
+  uint64_t preferred_hash() const;
+
   /// The pipeline for a request; the same request gives the same pipeline. It can be recorded after
   /// the next `compile`. The pointer stays valid for the library's life. Errors: kSelfTestFailed
   /// when the module is rejected, kInvalidArgument when it has another obstacle, kInternal when the
@@ -184,6 +195,7 @@ class PipelineLibrary {
 
   std::shared_ptr<Device> device_;
   std::filesystem::path cache_file_;
+  std::vector<TuningRow> preferred_;
   VkPipelineCache cache_ = VK_NULL_HANDLE;
   std::mutex compile_mutex_;  // held while compiling and saving; taken before mutex_
   size_t saved_count_ = 0;    // compiled_count_ when the cache was last saved

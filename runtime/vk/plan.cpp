@@ -198,8 +198,6 @@ void plan_features(const DeviceSnapshot& snapshot, const PlanOptions& options, D
       capability.reason = "wrong on this driver (quirk matrix_reductions_are_wrong)";
     } else if (optional.member == &F::cooperative_matrix && plan.quirks.matrix_query_crashes) {
       capability.reason = "the driver crashes when asked (quirk matrix_query_crashes)";
-    } else if (optional.member == &F::cooperative_matrix && plan.quirks.matrices_are_emulated) {
-      capability.reason = "the GPU has no matrix units (quirk matrices_are_emulated)";
     } else {
       capability.enabled = true;
     }
@@ -435,6 +433,7 @@ Result<DevicePlan> plan_device(const DeviceSnapshot& snapshot, const PlanOptions
   plan.device_class = snapshot.type == DeviceType::kCpu ? DeviceClass::kCpu : DeviceClass::kGpu;
   plan.api_version = snapshot.api_version;
   plan.quirks = find_quirks(snapshot);
+  plan.driver = driver_facts(snapshot);
   plan_features(snapshot, options, plan);
   plan_extensions(snapshot, plan);
   plan_queue(snapshot, options, plan);

@@ -13,6 +13,7 @@
 
 #include "base/log.hpp"
 #include "base/result.hpp"
+#include "vk/driver.hpp"
 #include "vk/plan_options.hpp"
 #include "vk/quirks.hpp"
 #include "vk/snapshot.hpp"
@@ -48,8 +49,9 @@ struct OptionalCapability {
 struct DevicePlan {
   PlanOptions limits;  ///< the options it was planned with
   DeviceClass device_class = DeviceClass::kGpu;
-  uint32_t api_version = 0;  ///< the device's, VK_MAKE_API_VERSION: tells CPU drivers' ages apart
+  uint32_t api_version = 0;  ///< the device's, VK_MAKE_API_VERSION
   Quirks quirks;
+  DriverFacts driver;  ///< for rows of tuning (tuning_rows.hpp)
   /// Set for a driver without hardware (RADV's null device): pipelines are compiled to learn what
   /// its compiler makes of them, and nothing is allocated or submitted.
   bool compile_only = false;

@@ -1,22 +1,6 @@
 #include "vk/quirks.hpp"
 
-#include <algorithm>
-#include <iterator>
-
 namespace pumice::vk {
-namespace {
-
-/// Products of AMD's before RDNA 3, which has the first matrix units.
-bool is_amd_without_matrix_units(const std::string& name) {
-  static constexpr std::string_view kProducts[] = {
-      "RX 4",   "RX 5",   "RX 6",    "RX Vega", "Radeon VII",      "R7 ",         "R9 ",  "Pro WX ",
-      "PRO W5", "PRO W6", "Pro VII", "Vega",    "Radeon(TM) 610M", "Radeon 610M", "660M", "680M"};
-  return std::any_of(std::begin(kProducts), std::end(kProducts), [&](std::string_view product) {
-    return name.find(product) != std::string::npos;
-  });
-}
-
-}  // namespace
 
 Quirks find_quirks(const DeviceSnapshot& snapshot) {
   const bool swiftshader = snapshot.driver_id == VK_DRIVER_ID_GOOGLE_SWIFTSHADER;
@@ -47,20 +31,12 @@ Quirks find_quirks(const DeviceSnapshot& snapshot) {
   }
   const bool amds_own = snapshot.driver_id == VK_DRIVER_ID_AMD_PROPRIETARY ||
                         snapshot.driver_id == VK_DRIVER_ID_AMD_OPEN_SOURCE;
-  if (amds_own && snapshot.features.cooperative_matrix) {
-    if (snapshot.type == DeviceType::kIntegrated) {
-      quirks.matrix_query_crashes = true;
-      quirks.notes.push_back({"matrix_query_crashes",
-                              "AMD's own driver crashes when asked for the matrices of integrated "
-                              "GPUs (reported of Radeon 860M, Adrenalin 26.3.1)"});
-    }
-    if (is_amd_without_matrix_units(snapshot.name)) {
-      quirks.matrices_are_emulated = true;
-      quirks.notes.push_back(
-          {"matrices_are_emulated",
-           "AMD's own driver advertises cooperative matrices on GPUs before RDNA "
-           "3, which emulate them slowly (recorded of an RX 6800 XT)"});
-    }
+  if (amds_own && snapshot.features.cooperative_matrix &&
+      snapshot.type == DeviceType::kIntegrated) {
+    quirks.matrix_query_crashes = true;
+    quirks.notes.push_back({"matrix_query_crashes",
+                            "AMD's own driver crashes when asked for the matrices of integrated "
+                            "GPUs (reported of Radeon 860M, Adrenalin 26.3.1)"});
   }
   return quirks;
 }

@@ -1,6 +1,6 @@
-// Correctness workarounds, by name. This is the only place that looks at vendor and driver IDs;
-// what a quirk changes is decided where it is read. Speed belongs in the `tuned` functions of ops,
-// not here.
+// Correctness workarounds, by name; what a quirk changes is decided where it is read. Nothing but
+// this and driver.hpp looks at driver IDs, and nothing at vendors'. Speed belongs in rows of tuning,
+// not here (tuning_rows.hpp).
 #pragma once
 
 #include <cstdint>
@@ -30,8 +30,6 @@ struct Quirks {
 
   /// Listing the cooperative matrices crashes: take_snapshot does not ask, and none are used.
   bool matrix_query_crashes = false;
-  /// The GPU has no matrix units and the driver advertises matrices all the same; none are used.
-  bool matrices_are_emulated = false;
 
   std::vector<QuirkNote> notes;  ///< one for each quirk that is set, in the order above
 };

@@ -16,13 +16,13 @@ bool broadcast_supported(const vk::DevicePlan& plan) {
          (size == 4 || size == 8 || size == 16 || size == 32);
 }
 
-XPath tuned_x_path(const vk::DevicePlan& plan) {
-  return plan.device_class == vk::DeviceClass::kCpu && broadcast_supported(plan) ? XPath::kBroadcast
-                                                                                 : XPath::kPortable;
-}
-
-bool wants_wide_loads(const vk::DevicePlan& plan) {
-  return plan.api_version < VK_MAKE_API_VERSION(0, 1, 4, 0);
+XPath tuned_x_path(const TuningTarget& target) {
+  const vk::TuningRow& row =
+      take_row(target, "x_path", {}, [&](const vk::TuningRow& one) -> std::string {
+        const bool runs = one.choice != "broadcast" || broadcast_supported(target.plan);
+        return runs ? "" : "it needs shuffles in subgroups of a known size, and 64-bit integers";
+      });
+  return row.choice == "broadcast" ? XPath::kBroadcast : XPath::kPortable;
 }
 
 std::string linear_module_name(std::string_view op, const WeightType& type,

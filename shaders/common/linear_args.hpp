@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "shaders/common/tuning.hpp"
 #include "shaders/common/weight_matrix.hpp"
 #include "shaders/common/x_broadcast.h"
 #include "vk/memory.hpp"
@@ -31,7 +32,7 @@ struct LinearArgs {
 enum class XPath {
   kPortable,  ///< shared memory (gemm) or loads from one address (gemv): works everywhere
   /// Loaded by the lanes of a subgroup and shuffled; for CPU drivers. gemm loads from one address
-  /// instead where such a driver makes that one load (gemm_variants).
+  /// instead where such a driver makes that one load (gemm.tune).
   kBroadcast,
 };
 
@@ -39,30 +40,22 @@ enum class XPath {
 /// 32 and 64-bit integers.
 bool broadcast_supported(const vk::DevicePlan& plan);
 
-/// The faster path of the device. Broadcast over portable, 128 M parameters Q4_K, pp64 and tg16:
-/// lavapipe 25.0.7 4.0x and 3.1x, 26.2.6 2.0x and 2.3x. On GPUs portable is expected to win (a
-/// shuffle costs what a read of shared memory does) but has not been measured.
-XPath tuned_x_path(const vk::DevicePlan& plan);
-
-/// Whether 64-bit loads are faster than twice as many of 32 bits. 128 M parameters Q4_K, pp64 and
-/// tg16 with them over without: lavapipe 22.3.6 1.5 and 1.7, which loads lane by lane; 25.0.7 0.84
-/// and 0.94, which gathers, as 26 does (tg 0.92).
-bool wants_wide_loads(const vk::DevicePlan& plan);
+/// The faster path of the device (linear.tune).
+XPath tuned_x_path(const TuningTarget& target);
 
 /// "gemm.q4_k.shared" of ("gemm", Q4_K, "shared").
 std::string linear_module_name(std::string_view op, const WeightType& type,
                                std::string_view variant);
 
-/// Specialisation constants of a module of that path.
+/// Specialisation constants of a module of the broadcast path.
 template <typename Spec>
-std::vector<std::pair<uint32_t, uint32_t>> linear_constants(const vk::DevicePlan& plan, XPath path,
-                                                            const Spec& spec) {
+std::vector<std::pair<uint32_t, uint32_t>> broadcast_constants(const vk::DevicePlan& plan,
+                                                               const Spec& spec,
+                                                               uint32_t wide_loads) {
   auto constants = vk::constants_of(spec);
-  if (path == XPath::kBroadcast) {
-    const auto more = vk::constants_of(
-        XBroadcastSpec{.subgroup_size = plan.subgroup_size, .wide_loads = wants_wide_loads(plan)});
-    constants.insert(constants.end(), more.begin(), more.end());
-  }
+  const auto more = vk::constants_of(
+      XBroadcastSpec{.subgroup_size = plan.subgroup_size, .wide_loads = wide_loads});
+  constants.insert(constants.end(), more.begin(), more.end());
   return constants;
 }
 

@@ -48,7 +48,7 @@ Result<ExpertGemm> ExpertGemm::plan(vk::PipelineLibrary& pipelines,
                                     std::span<const WeightType* const> types, Math math,
                                     XPath path) {
   std::vector<GemmVariant> variants =
-      gemm_variants(pipelines.device()->plan(), math == Math::kI8 ? Math::kAuto : math, path);
+      gemm_variants(pipelines, math == Math::kI8 ? Math::kAuto : math, path);
   // Its rows are a tensor's, which are neighbours.
   std::erase_if(variants, [](const GemmVariant& variant) { return variant.name == "matrix2"; });
   return plan(pipelines, types, variants);

@@ -6,6 +6,7 @@
 
 #include "format/resident_layout.hpp"
 #include "shaders/common/row_shares.hpp"
+#include "shaders/common/tuning.hpp"
 #include "shaders/experts/combine.h"
 #include "shaders/experts/expert_linear.h"
 #include "shaders/experts/route.h"
@@ -83,8 +84,9 @@ void Route::record(vk::Recorder& recorder, const Args& args) const {
 Result<ExpertLinear> ExpertLinear::plan(vk::PipelineLibrary& pipelines, const WeightType& type,
                                         bool has_bias, uint32_t n_slices) {
   PUMICE_TRY(const vk::ShaderModule module, find_spirv("expert_linear", type));
-  if (n_slices == 0) {  // on a CPU driver they only add barriers
-    n_slices = pipelines.device()->plan().device_class == vk::DeviceClass::kGpu ? 4 : 1;
+  if (n_slices == 0) {
+    const auto facts = vk::TuningFacts().set("type", tuning_word(type));
+    n_slices = take_row(pipelines, "expert_linear", facts).number("n_slices");
   }
   const ExpertLinearSpec spec{.workgroup_size = n_slices * kRowGroup, .has_bias = has_bias};
   ExpertLinear op;

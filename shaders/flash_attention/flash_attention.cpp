@@ -5,6 +5,7 @@
 
 #include "base/check.hpp"
 #include "shaders/common/row_shares.hpp"
+#include "shaders/common/tuning.hpp"
 #include "shaders/flash_attention/attention_reduce.h"
 #include "shaders/flash_attention/flash_attention.h"
 #include "shaders/flash_attention/flash_attention_matrix.h"
@@ -20,11 +21,6 @@ constexpr uint32_t kSharedBytes = 16 * 1024;  // what every device has
 
 constexpr uint32_t kBroadcastRegisters = 64;  // of a lane, for y
 constexpr uint32_t kBroadcastKeys = 4;        // of a KV tile, a lane
-
-// Workgroups of which each has some of its keys in a dispatch: as many as keep a device busy, and
-// on a CPU driver its threads.
-constexpr uint32_t kCarrying = 64;
-constexpr uint32_t kCarryingOnCpu = 4;
 
 uint32_t value_dim_of(const FlashAttentionSpec& spec) {
   return spec.latent_dim != 0 ? spec.latent_dim : spec.v_dim;
@@ -143,12 +139,23 @@ Result<FlashAttention::Tuning> tuning_on_matrices(const vk::PipelineLibrary& pip
   const std::string name = module_name(FlashAttention::Path::kMatrix);
   const Result<vk::ShaderModule> module = choose_spirv(pipelines, {&name, 1});
   if (!module.ok()) return module.error();
-  return matrix_attention_tuning(pipelines.device()->plan(), shape);
+  return matrix_attention_tuning(pipelines, shape);
 }
 
-bool wants_matrices(const vk::Device& device, Math math) {
-  return math == Math::kF16 ||
-         (math != Math::kF32 && device.plan().device_class == vk::DeviceClass::kGpu);
+vk::TuningFacts facts_of(Math math) { return vk::TuningFacts().set("math", math_name(math)); }
+
+/// Whether matrix cores come first, if they take the shape.
+bool wants_matrices(const vk::PipelineLibrary& pipelines, Math math) {
+  return take_row(pipelines, "attention", facts_of(math)).choice == "matrix";
+}
+
+std::string row_obstacle(const vk::PipelineLibrary& pipelines, const vk::TuningRow& row) {
+  if (row.choice == "matrix") return "it computes in fp16";
+  if (row.choice != "broadcast") return "";
+  if (!FlashAttention::broadcast_supported(pipelines.device()->plan())) {
+    return "it needs broadcasts in subgroups of a known size";
+  }
+  return pipelines.is_rejected(kBroadcastModule) ? "it failed this device's self-test" : "";
 }
 
 }  // namespace
@@ -195,19 +202,17 @@ bool FlashAttention::broadcast_supported(const vk::DevicePlan& device) {
   return device.subgroup.ballot && (lanes == 8 || lanes == 16 || lanes == 32);
 }
 
-// Measured on lavapipe with head_dim 64: GFLOP/s a core in a prefill of 256 tokens, and the CPU time
-// in which all three pipelines were compiled.
-//   25.0  broadcast, 4 rows  7.6, 0.5 s   8 rows            9.1, 1.0 s   portable  2.4, 1.5 to 3 s
-//   22.3  broadcast, 4 rows  1.0, 3.4 s   portable, 8 rows  1.2, 0.8 s   16 rows   1.5, 1.2 s
-// CPU drivers from before Vulkan 1.4 search for the lane in every broadcast, hence the version.
 FlashAttention::Tuning FlashAttention::tuned(const vk::PipelineLibrary& pipelines) {
-  const vk::DevicePlan& plan = pipelines.device()->plan();
-  if (plan.device_class != vk::DeviceClass::kCpu) return {};
-  if (broadcast_supported(plan) && !pipelines.is_rejected(kBroadcastModule) &&
-      plan.api_version >= VK_MAKE_API_VERSION(0, 1, 4, 0)) {
-    return {.path = Path::kBroadcast, .workgroup_size = plan.subgroup_size, .max_tile_rows = 4};
+  const vk::TuningRow& row =
+      take_row(pipelines, "attention", facts_of(Math::kF32),
+               [&](const vk::TuningRow& one) { return row_obstacle(pipelines, one); });
+  const uint32_t tile_rows = row.number("tile_rows");
+  if (row.choice == "broadcast") {
+    return {.path = Path::kBroadcast,
+            .workgroup_size = pipelines.device()->plan().subgroup_size,
+            .max_tile_rows = tile_rows};
   }
-  return {.max_tile_rows = 8};
+  return {.workgroup_size = row.number("workgroup_size"), .max_tile_rows = tile_rows};
 }
 
 Result<FlashAttention::Tile> FlashAttention::declare(vk::PipelineLibrary& pipelines,
@@ -286,8 +291,7 @@ Result<FlashAttention> FlashAttention::plan(vk::PipelineLibrary& pipelines, cons
   op.shape_ = shape;
   PUMICE_TRY(op.tile_, declare(pipelines, shape, tuning, false));
   PUMICE_TRY(op.row_, declare(pipelines, shape, tuned_rows ? tuned(pipelines) : tuning, true));
-  const bool cpu = pipelines.device()->plan().device_class == vk::DeviceClass::kCpu;
-  op.most_carrying_ = cpu ? kCarryingOnCpu : kCarrying;
+  op.most_carrying_ = take_row(pipelines, "attention_carried").number("workgroups");
   PUMICE_TRY(const vk::ShaderModule reduce_module, find_spirv("attention_reduce"));
   const AttentionReduceSpec reduce_spec{
       .workgroup_size = 64, .head_dim = shape.value_dim(), .has_sinks = shape.sinks};
@@ -299,17 +303,17 @@ Result<FlashAttention> FlashAttention::plan(vk::PipelineLibrary& pipelines, cons
 
 bool FlashAttention::takes_matrices(const vk::PipelineLibrary& pipelines, const Shape& shape,
                                     Math math) {
-  return wants_matrices(*pipelines.device(), math) && tuning_on_matrices(pipelines, shape).ok();
+  return wants_matrices(pipelines, math) && tuning_on_matrices(pipelines, shape).ok();
 }
 
 Result<FlashAttention> FlashAttention::plan(vk::PipelineLibrary& pipelines, const Shape& shape,
                                             Math math) {
-  const vk::Device& device = *pipelines.device();
-  if (!wants_matrices(device, math)) return plan(pipelines, shape, tuned(pipelines));
+  if (!wants_matrices(pipelines, math)) return plan(pipelines, shape, tuned(pipelines));
   const Result<Tuning> tuning = tuning_on_matrices(pipelines, shape);
   if (tuning.ok()) return plan(pipelines, shape, *tuning);
-  device.logger().log(math == Math::kF16 ? LogLevel::kInfo : LogLevel::kDebug,
-                      "attention is computed in fp32: {}", tuning.error().message);
+  const Logger& logger = pipelines.device()->logger();
+  logger.log(math == Math::kF16 ? LogLevel::kInfo : LogLevel::kDebug,
+             "attention is computed in fp32: {}", tuning.error().message);
   return plan(pipelines, shape, tuned(pipelines));
 }
 

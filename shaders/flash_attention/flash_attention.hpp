@@ -109,7 +109,7 @@ class FlashAttention {
   static Status check_shape(const Shape& shape);
   /// Whether the device can run Path::kBroadcast: broadcasts in subgroups of a known 8, 16 or 32.
   static bool broadcast_supported(const vk::DevicePlan& device);
-  /// The fastest way to compute in fp32 whose module is not rejected.
+  /// The fastest way to compute in fp32 (flash_attention.tune) whose module is not rejected.
   static Tuning tuned(const vk::PipelineLibrary& pipelines);
 
   /// Declare the three pipelines of a shape: "flash_attention.tile.f16", "flash_attention.row.f16"

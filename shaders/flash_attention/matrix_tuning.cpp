@@ -1,7 +1,6 @@
 #include "shaders/flash_attention/matrix_tuning.hpp"
 
 #include <algorithm>
-#include <span>
 
 #include "shaders/common/kv_layout.hpp"
 #include "shaders/common/matrix_shape.hpp"
@@ -20,29 +19,6 @@ std::string device_obstacle(const vk::DevicePlan& plan) {
   }
   const vk::MatrixShape* matrix = half_matrix_shape(plan);
   return matrix->k < 8 ? "it needs cooperative matrices of at least 8 products" : "";
-}
-
-struct MatrixTile {
-  uint32_t rows, keys;
-};
-
-// Not measured on a GPU. Of tiles that fit the shared memory, those that read it least for each
-// product come first: 2 row tiles by 4 key columns. RADV (navi31) compiles every head_dim without
-// spills.
-constexpr MatrixTile kGpuTiles[] = {{32, 64}, {32, 32}, {16, 32}, {16, 16}, {8, 16}};
-// Subgroups of 8 or 16 have invocations of 128 registers (Intel). Mesa's compiler spilled up to
-// 1178 of the tiles above; of 16 x 16, with subgroups of 16 and head_dim 256, 107, and of 8 x
-// 16 12.
-constexpr MatrixTile kNarrowTiles[] = {{16, 16}, {8, 16}};
-constexpr MatrixTile kNarrowestTiles[] = {{8, 16}, {16, 16}};
-// CPU drivers compile for as long as there are products in the code.
-constexpr MatrixTile kCpuTiles[] = {{16, 32}, {16, 16}, {8, 16}};
-
-std::span<const MatrixTile> tiles_for(const vk::DevicePlan& plan, uint32_t head_dim) {
-  if (plan.device_class == vk::DeviceClass::kCpu) return kCpuTiles;
-  if (plan.matrix_subgroup_size > 16) return kGpuTiles;
-  const bool narrowest = plan.matrix_subgroup_size <= 8 || head_dim > 128;
-  return narrowest ? std::span<const MatrixTile>(kNarrowestTiles) : kNarrowTiles;
 }
 
 }  // namespace
@@ -81,27 +57,24 @@ std::string matrix_attention_obstacle(const vk::DevicePlan& plan,
   return {};
 }
 
-Result<FlashAttention::Tuning> matrix_attention_tuning(const vk::DevicePlan& plan,
+Result<FlashAttention::Tuning> matrix_attention_tuning(const TuningTarget& target,
                                                        const FlashAttention::Shape& shape) {
+  const vk::DevicePlan& plan = target.plan;
   std::string obstacle = device_obstacle(plan);
   if (!obstacle.empty()) return make_error(ErrorCode::kInvalidArgument, "{}", obstacle);
   const vk::MatrixShape& matrix = *half_matrix_shape(plan);
   const uint32_t key_step = std::max({kKvBlockTokens, matrix.n, matrix.k});
-  // Narrow subgroups would hold too much of the next K and V in registers.
-  const bool narrowest =
-      plan.matrix_subgroup_size <= 8 && plan.device_class != vk::DeviceClass::kCpu;
-  const uint32_t n_subgroups = plan.matrix_subgroup_size >= 32 ? 4 : narrowest ? 16 : 8;
-  for (const MatrixTile& tile : tiles_for(plan, shape.head_dim)) {
-    const FlashAttention::Tuning tuning{.path = FlashAttention::Path::kMatrix,
-                                        .workgroup_size = n_subgroups * plan.matrix_subgroup_size,
-                                        .max_tile_rows = round_up(tile.rows, matrix.m),
-                                        .key_tile = round_up(tile.keys, key_step),
-                                        .n_subgroups = n_subgroups,
-                                        .matrix = matrix};
-    obstacle = matrix_attention_obstacle(plan, shape, tuning);
-    if (obstacle.empty()) return tuning;
-  }
-  return make_error(ErrorCode::kInvalidArgument, "{}", obstacle);
+  FlashAttention::Tuning tuning{.path = FlashAttention::Path::kMatrix, .matrix = matrix};
+  const auto facts = vk::TuningFacts().set("head_dim", shape.head_dim);
+  choose_row(target, "attention_matrix", facts, [&](const vk::TuningRow& row) {
+    tuning.n_subgroups = row.number("n_subgroups");
+    tuning.workgroup_size = tuning.n_subgroups * plan.matrix_subgroup_size;
+    tuning.max_tile_rows = round_up(row.number("tile_rows"), matrix.m);
+    tuning.key_tile = round_up(row.number("key_tile"), key_step);
+    return obstacle = matrix_attention_obstacle(plan, shape, tuning);
+  });
+  if (!obstacle.empty()) return make_error(ErrorCode::kInvalidArgument, "{}", obstacle);
+  return tuning;
 }
 
 }  // namespace pumice::ops

@@ -1,7 +1,8 @@
-// Which tiles flash attention uses on a device's matrix cores: policy from its plan alone, tested
-// on snapshots.
+// Which tiles flash attention uses on a device's matrix cores (attention_matrix of
+// flash_attention.tune), tested on snapshots.
 #pragma once
 
+#include "shaders/common/tuning.hpp"
 #include "shaders/flash_attention/flash_attention.hpp"
 #include "vk/plan.hpp"
 
@@ -17,7 +18,7 @@ std::string matrix_attention_obstacle(const vk::DevicePlan& plan,
 
 /// The best tuning of Path::kMatrix. Errors: kInvalidArgument naming what the device lacks, such as
 /// "it needs shuffles in subgroups".
-Result<FlashAttention::Tuning> matrix_attention_tuning(const vk::DevicePlan& plan,
+Result<FlashAttention::Tuning> matrix_attention_tuning(const TuningTarget& target,
                                                        const FlashAttention::Shape& shape);
 
 }  // namespace pumice::ops

@@ -1,6 +1,7 @@
 #include "shaders/gemm/gemm_variants.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "shaders/gemm/gemm.h"
 #include "shaders/gemm/gemm_i8.h"
@@ -10,57 +11,37 @@
 namespace pumice::ops {
 namespace {
 
-GemmVariant of_spec(const vk::DevicePlan& plan, std::string_view name, XPath path,
-                    const GemmSpec& spec) {
-  GemmVariant variant{.name = name};
-  if (path == XPath::kBroadcast) variant.subgroup_size = plan.subgroup_size;
-  variant.tiles.push_back({.rows = spec.tile_rows,
-                           .cols = spec.workgroup_size * spec.lane_cols,
-                           .constants = linear_constants(plan, path, spec),
-                           .workgroup_size = spec.workgroup_size});
+template <typename Spec>
+Spec spec_of(const vk::TuningRow& row) {
+  return {.workgroup_size = row.number("workgroup_size"),
+          .tile_rows = row.number("tile_rows"),
+          .lane_cols = row.number("lane_cols")};
+}
+
+template <typename Spec>
+GemmTile tile_of(const Spec& spec, std::vector<std::pair<uint32_t, uint32_t>> constants) {
+  return {.rows = spec.tile_rows,
+          .cols = spec.workgroup_size * spec.lane_cols,
+          .constants = std::move(constants),
+          .workgroup_size = spec.workgroup_size};
+}
+
+GemmVariant fp32_variant(const vk::DevicePlan& plan, const vk::TuningRow& row) {
+  const auto spec = spec_of<GemmSpec>(row);
+  GemmVariant variant{.name = row.choice};
+  if (row.choice == "broadcast") {
+    variant.subgroup_size = plan.subgroup_size;
+    variant.tiles.push_back(
+        tile_of(spec, broadcast_constants(plan, spec, row.number("wide_loads"))));
+  } else {
+    variant.tiles.push_back(tile_of(spec, vk::constants_of(spec)));
+  }
   return variant;
 }
 
-GemmVariant broadcast_variant(const vk::DevicePlan& plan) {
-  // lavapipe 25.0.7, GFLOP/s a core (of 23 for dependent multiplications and additions) by
-  // tile_rows x lane_cols: 16x2 22.4, 8x4 22.4, 8x2 19.8, 16x1 18.2; Q4_K 19.4, 18.7, 15.9, 15.7.
-  // Compile time 0.2 s for 16x2, 0.1 s for half of it.
-  return of_spec(plan, "broadcast", XPath::kBroadcast,
-                 {.workgroup_size = 64, .tile_rows = 16, .lane_cols = 2});
-}
-
-/// lavapipe 26 loads what is uniform once for all lanes and has cooperative matrices, which older
-/// ones lack.
-bool loads_uniform_once(const vk::DevicePlan& plan) {
-  return plan.device_class == vk::DeviceClass::kCpu && plan.features.cooperative_matrix;
-}
-
-GemmVariant uniform_variant(const vk::DevicePlan& plan) {
-  // Tokens/s of pp64, 128 M parameters Q4_K, lavapipe 26.1.6 / 26.2.6; broadcast 212 / 288:
-  // tile_rows x lane_cols 16x2 330 / 396, 16x3 318 / 419, 32x2 256 / 474, 8x4 245 / 327, 16x1 263 /
-  // 319. On 25.0.7 16x2 takes 1.8 times as long as broadcast.
-  return of_spec(plan, "uniform", XPath::kPortable,
-                 {.workgroup_size = 64, .tile_rows = 16, .lane_cols = 2});
-}
-
-/// A subgroup of 8 or 16 has one vector register of its width for each value, of which Intel's GPUs
-/// have 128 an invocation; GPUs of wider ones have 255 or 256.
-bool has_few_registers(const vk::DevicePlan& plan) {
-  return plan.subgroup.min_size != 0 && plan.subgroup.min_size <= 16;
-}
-
-GemmVariant shared_variant(const vk::DevicePlan& plan) {
-  // On lavapipe 25.0 compile time is quadratic in tile_rows (16: 7 s, 4: 0.6 s) and speed is the
-  // same. Four columns a lane share what one reads of x, which on SwiftShader costs more than the
-  // arithmetic: twice as fast as one column there, 1.6 to 2.5 times on lavapipe 25 and 26; eight
-  // take 23 s to compile. Not measured on a GPU yet; there RADV compiles 16x2 to 128-144 registers
-  // without spills (navi21, navi31, vega10).
-  return of_spec(plan, "shared", XPath::kPortable,
-                 plan.device_class == vk::DeviceClass::kCpu
-                     ? GemmSpec{.workgroup_size = 16, .tile_rows = 4, .lane_cols = 4}
-                     : GemmSpec{.workgroup_size = 128,
-                                .tile_rows = 16,
-                                .lane_cols = has_few_registers(plan) ? 1u : 2u});
+GemmVariant i8_variant(const vk::TuningRow& row) {
+  const auto spec = spec_of<GemmI8Spec>(row);
+  return {.name = row.choice, .math = Math::kI8, .tiles = {tile_of(spec, vk::constants_of(spec))}};
 }
 
 /// What the plan lacks for matrices shared by a workgroup, whatever their size.
@@ -101,15 +82,21 @@ uint32_t matrix2_workgroup_size(const vk::DevicePlan& plan, const GemmMatrix2Spe
   return best;
 }
 
-GemmVariant matrix2_variant(const vk::DevicePlan& plan) {
+GemmVariant matrix2_variant(const TuningTarget& target) {
+  const vk::DevicePlan& plan = target.plan;
   GemmVariant variant{.name = "matrix2", .math = Math::kF16};
   variant.grid_obstacle = "it decodes weights one by one, and points hold several";
   variant.obstacle = matrix2_obstacle(plan);
   if (!variant.obstacle.empty()) return variant;
-  // Not measured, nor run anywhere yet.
-  for (GemmMatrix2Spec spec : {GemmMatrix2Spec{.tile_rows = 64, .tile_cols = 64},
-                               GemmMatrix2Spec{.tile_rows = 128, .tile_cols = 128}}) {
-    spec.workgroup_size = matrix2_workgroup_size(plan, spec);
+  for (const std::string_view rows : {"few", "many"}) {
+    GemmMatrix2Spec spec;
+    choose_row(target, "gemm_matrix2", vk::TuningFacts().set("rows", rows),
+               [&](const vk::TuningRow& row) -> std::string {
+                 spec.tile_rows = row.number("tile_rows");
+                 spec.tile_cols = row.number("tile_cols");
+                 spec.workgroup_size = matrix2_workgroup_size(plan, spec);
+                 return spec.workgroup_size != 0 ? "" : "the device shares no such matrices";
+               });
     if (spec.workgroup_size == 0) continue;
     variant.tiles.push_back({.rows = spec.tile_rows,
                              .cols = spec.tile_cols,
@@ -122,49 +109,38 @@ GemmVariant matrix2_variant(const vk::DevicePlan& plan) {
   return variant;
 }
 
-GemmVariant i8_variant(const vk::DevicePlan& plan) {
-  // On lavapipe, where these dot products are emulated, half the speed of fp32; 16 x 4 x 4 is 1.2
-  // to 2.6 times as fast as 64 x 4 x 1 on 25 and 26, and 8 rows take twice as long to compile. Not
-  // measured on a GPU yet; there RADV compiles 32 x 2 to 120-128 registers without spills (navi21,
-  // navi31) and half of the vector instructions of a block are dot products.
-  // Dot products that are emulated hold unpacked bytes in registers: with 32 x 2 Apple's compiler
-  // (Mesa's) spilled 93 to 123, with 16 x 2 49.
-  const bool emulated = !plan.integer_dot.packed_signed_accelerated;
-  const GemmI8Spec spec =
-      plan.device_class == vk::DeviceClass::kCpu
-          ? GemmI8Spec{.workgroup_size = 16, .tile_rows = 4, .lane_cols = 4}
-          : GemmI8Spec{.workgroup_size = 128,
-                       .tile_rows = emulated || has_few_registers(plan) ? 16u : 32u,
-                       .lane_cols = emulated ? 1u : 2u};
-  GemmVariant variant{.name = "i8", .math = Math::kI8};
-  variant.tiles.push_back({.rows = spec.tile_rows,
-                           .cols = spec.workgroup_size * spec.lane_cols,
-                           .constants = vk::constants_of(spec),
-                           .workgroup_size = spec.workgroup_size});
-  return variant;
+/// Why no variant can be made of a row.
+std::string row_obstacle(const vk::DevicePlan& plan, const vk::TuningRow& row) {
+  const bool has_sizes = row.choice != "matrix" && row.choice != "matrix2";
+  if (has_sizes && row.number("workgroup_size") >
+                       std::min(plan.max_workgroup_invocations, plan.max_workgroup_size[0])) {
+    return "its workgroups are too large";
+  }
+  if (row.choice != "broadcast") return "";
+  if (!broadcast_supported(plan)) return "it needs shuffles in subgroups of a known size";
+  return row.number("workgroup_size") % plan.subgroup_size == 0 ? "" : "it needs whole subgroups";
+}
+
+GemmVariant variant_of(const TuningTarget& target, const vk::TuningRow& row) {
+  if (row.choice == "matrix2") return matrix2_variant(target);
+  if (row.choice == "matrix") return matrix_variant(target);
+  return row.choice == "i8" ? i8_variant(row) : fp32_variant(target.plan, row);
 }
 
 }  // namespace
 
-std::vector<GemmVariant> gemm_variants(const vk::DevicePlan& plan, Math math, XPath path) {
+std::vector<GemmVariant> gemm_variants(const TuningTarget& target, Math math, XPath path,
+                                       const WeightType* type) {
+  vk::TuningFacts facts;
+  facts.set("math", math_name(math));
+  facts.set("x", path == XPath::kBroadcast ? "broadcast" : "portable");
+  if (type != nullptr) facts.set("type", tuning_word(*type));
   std::vector<GemmVariant> variants;
-  if (math == Math::kAuto || math == Math::kF16) variants.push_back(matrix2_variant(plan));
-  // CPU drivers emulate fp16: lavapipe 26.1 multiplies F16 weights at 0.8 GFLOP/s with matrices and
-  // at 4.3 in fp32 (723 tokens of the bundled model, both on a busy machine).
-  if (math == Math::kF16 || (math == Math::kAuto && plan.device_class == vk::DeviceClass::kGpu)) {
-    variants.push_back(matrix_variant(plan));
-  }
-  // Its error is hundreds of times that of fp16 inputs: never kAuto's, however fast.
-  if (math == Math::kI8) variants.push_back(i8_variant(plan));
-  if (math == Math::kAuto || math == Math::kF32) {
-    if (path == XPath::kBroadcast) {
-      if (loads_uniform_once(plan)) variants.push_back(uniform_variant(plan));
-      variants.push_back(broadcast_variant(plan));
-    }
-    variants.push_back(shared_variant(plan));
-    if (path != XPath::kBroadcast && broadcast_supported(plan)) {
-      variants.push_back(broadcast_variant(plan));  // should the other fail the self-test
-    }
+  for (const vk::TuningRow* row : tuning_rows(target, "gemm", facts)) {
+    const bool is_listed =
+        std::ranges::find(variants, row->choice, &GemmVariant::name) != variants.end();
+    if (is_listed || !row_obstacle(target.plan, *row).empty()) continue;
+    variants.push_back(variant_of(target, *row));
   }
   return variants;
 }

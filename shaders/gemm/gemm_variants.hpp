@@ -1,4 +1,4 @@
-// The ways a device has of computing gemm: policy from its plan alone, tested on snapshots.
+// The ways a device has of computing gemm (gemm.tune), tested on snapshots.
 #pragma once
 
 #include <span>
@@ -34,8 +34,9 @@ struct GemmVariant {
 
 /// Variants that compute as precisely as `math` asks, best first. With kAuto and kF32 the last one
 /// runs everywhere; kF16 and kI8 name only variants of that arithmetic. `path` is the best way for
-/// activations to reach fp32 kernels.
-std::vector<GemmVariant> gemm_variants(const vk::DevicePlan& plan, Math math, XPath path);
+/// activations to reach fp32 kernels; `type` is that of the weights, null where they are of several.
+std::vector<GemmVariant> gemm_variants(const TuningTarget& target, Math math, XPath path,
+                                       const WeightType* type = nullptr);
 
 /// Which of a variant's tiles to use for y of `rows` × `n`.
 size_t choose_gemm_tile(std::span<const GemmTile> tiles, uint32_t rows, uint32_t n);

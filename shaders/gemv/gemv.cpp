@@ -1,5 +1,7 @@
 #include "shaders/gemv/gemv.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 
@@ -24,40 +26,46 @@ struct Tuned {
   bool full_subgroups = false;
 };
 
-Tuned tuned_broadcast(const vk::DevicePlan& plan, uint32_t tile_rows) {
-  // Columns of a lane share the loads and shuffles of x. Tokens/s of one stream, 128 M parameters
-  // Q4_K, lavapipe 25.0.7 / 26.1.6 / 26.2.6: 4 57 / 69 / 69, 2 51 / 60 / 62; the bundled model,
-  // whose matrices are one to three workgroups of 4, is as fast with either.
-  const GemvBroadcastSpec spec{.workgroup_size = 32, .tile_rows = tile_rows, .lane_cols = 4};
-  return {.constants = linear_constants(plan, XPath::kBroadcast, spec),
+/// Of the tables that have a row for a number of rows of x.
+vk::TuningFacts shape_facts(const WeightType& type, uint32_t tile_rows) {
+  return vk::TuningFacts().set("type", tuning_word(type)).set("tile_rows", tile_rows);
+}
+
+/// The largest workgroup of kernels whose lanes share K in slices.
+std::string slices_obstacle(uint32_t workgroup_size, uint32_t tile_rows,
+                            const vk::DevicePlan& plan) {
+  if (workgroup_size > std::min(plan.max_workgroup_invocations, plan.max_workgroup_size[0])) {
+    return fmt::format("it needs workgroups of {}", workgroup_size);
+  }
+  // The sums of each row and slice.
+  const uint32_t shared_bytes = workgroup_size * tile_rows * 4;
+  if (shared_bytes > plan.max_shared_bytes) {
+    return fmt::format("it needs {} bytes of shared memory", shared_bytes);
+  }
+  return "";
+}
+
+Tuned tuned_broadcast(const TuningTarget& target, const WeightType& type, uint32_t tile_rows) {
+  const vk::DevicePlan& plan = target.plan;
+  const vk::TuningRow& row = take_row(target, "gemv_broadcast", shape_facts(type, tile_rows));
+  const GemvBroadcastSpec spec{.workgroup_size = row.number("workgroup_size"),
+                               .tile_rows = tile_rows,
+                               .lane_cols = row.number("lane_cols")};
+  return {.constants = broadcast_constants(plan, spec, row.number("wide_loads")),
           .tile_cols = spec.workgroup_size * spec.lane_cols,
           .subgroup_size = plan.subgroup_size};
 }
 
-/// Of 128 (Adreno), whose registers are shared by so many that a workgroup of 512 leaves an
-/// invocation 24: Mesa's compiler for adreno-750 then spilled 85 to 439 of gemv.q4_k.
-bool has_wide_subgroups(const vk::DevicePlan& plan) { return plan.subgroup.max_size >= 128; }
-
-/// The largest workgroup of whole slices. 4096 weight rows are 128 workgroups, so that 16 slices of
-/// K make 2048 subgroups of 32. The sums of 8 rows and 16 slices are 16 KiB of shared memory, the
-/// floor. Not measured yet.
-uint32_t gpu_workgroup_size(const vk::DevicePlan& plan) {
-  const uint32_t most = has_wide_subgroups(plan) ? 128 : 512;
-  return std::min(most, plan.max_workgroup_invocations / kSliceLanes * kSliceLanes);
-}
-
-Tuned tuned_portable(const vk::DevicePlan& plan, const WeightType& type, uint32_t tile_rows) {
-  GemvSpec spec{.workgroup_size = 128, .tile_rows = tile_rows};
-  if (plan.device_class != vk::DeviceClass::kCpu) {
-    // Several blocks at once put several 16-byte loads of each lane in flight. Not measured yet.
-    const uint32_t tile_blocks = type.layout.tile_cols / kWeightBlockCols;
-    spec.workgroup_size = gpu_workgroup_size(plan);
-    spec.unroll = has_wide_subgroups(plan) && tile_rows > 1
-                      ? 1
-                      : std::min(tile_blocks, tile_rows <= 2 ? 8u : 4u);
-  }
-  return {.constants = linear_constants(plan, XPath::kPortable, spec),
-          .tile_cols = kSliceLanes * spec.lane_cols};
+Tuned tuned_portable(const TuningTarget& target, const WeightType& type, uint32_t tile_rows) {
+  const vk::TuningRow& row =
+      take_row(target, "gemv_uniform", shape_facts(type, tile_rows), [&](const vk::TuningRow& one) {
+        return slices_obstacle(one.number("workgroup_size"), tile_rows, target.plan);
+      });
+  const uint32_t tile_blocks = type.layout.tile_cols / kWeightBlockCols;
+  const GemvSpec spec{.workgroup_size = row.number("workgroup_size"),
+                      .tile_rows = tile_rows,
+                      .unroll = std::min(tile_blocks, row.number("unroll"))};
+  return {.constants = vk::constants_of(spec), .tile_cols = kSliceLanes * spec.lane_cols};
 }
 
 /// The narrowest of the device: where a thread's registers are shared by its lanes (Intel), that
@@ -69,29 +77,37 @@ uint32_t slice_subgroup_size(const vk::DevicePlan& plan) {
   return size <= std::min(plan.subgroup.max_size, kSliceLanes) ? size : 0;
 }
 
-Tuned tuned_subgroup(const vk::DevicePlan& plan, uint32_t tile_rows) {
-  GemvSubgroupSpec spec{.workgroup_size = gpu_workgroup_size(plan),
-                        .tile_rows = tile_rows,
-                        .subgroup_size = slice_subgroup_size(plan)};
-  if (plan.subgroup.max_workgroup_subgroups != 0) {
-    const uint32_t most = plan.subgroup.max_workgroup_subgroups * spec.subgroup_size;
-    spec.workgroup_size = std::min(spec.workgroup_size, most / kSliceLanes * kSliceLanes);
-  }
+Tuned tuned_subgroup(const TuningTarget& target, const WeightType& type, uint32_t tile_rows) {
+  const vk::DevicePlan& plan = target.plan;
+  const uint32_t subgroup_size = slice_subgroup_size(plan);
+  const uint32_t most_subgroups = plan.subgroup.max_workgroup_subgroups;
+  const vk::TuningRow& row =
+      take_row(target, "gemv_subgroup", shape_facts(type, tile_rows),
+               [&](const vk::TuningRow& one) -> std::string {
+                 const uint32_t workgroup_size = one.number("workgroup_size");
+                 if (most_subgroups != 0 && workgroup_size / subgroup_size > most_subgroups) {
+                   return fmt::format("it needs {} subgroups", workgroup_size / subgroup_size);
+                 }
+                 return slices_obstacle(workgroup_size, tile_rows, plan);
+               });
+  const GemvSubgroupSpec spec{.workgroup_size = row.number("workgroup_size"),
+                              .tile_rows = tile_rows,
+                              .subgroup_size = subgroup_size};
   return {.constants = vk::constants_of(spec),
           .tile_cols = kSliceLanes,
           .subgroup_size = spec.subgroup_size,
           .full_subgroups = true};
 }
 
-Tuned tuned(const vk::DevicePlan& plan, const WeightType& type, GemvKernel kernel,
+Tuned tuned(const TuningTarget& target, const WeightType& type, GemvKernel kernel,
             uint32_t tile_rows) {
   switch (kernel) {
     case GemvKernel::kPortable:
-      return tuned_portable(plan, type, tile_rows);
+      return tuned_portable(target, type, tile_rows);
     case GemvKernel::kSubgroup:
-      return tuned_subgroup(plan, tile_rows);
+      return tuned_subgroup(target, type, tile_rows);
     case GemvKernel::kBroadcast:
-      return tuned_broadcast(plan, tile_rows);
+      return tuned_broadcast(target, type, tile_rows);
   }
   PUMICE_CHECK(false, "no such kernel");
 }
@@ -103,18 +119,8 @@ std::string module_name(const WeightType& type, GemvKernel kernel) {
 constexpr std::string_view kReduceModule = "gemv_reduce";
 constexpr GemvReduceSpec kReduceSpec{.max_splits = Gemv::kMaxSplits};
 
-/// Workgroups that keep every core of a device busy. What Vulkan says of a device does not tell how
-/// many cores it has: large GPUs have 60 to 140 of what runs a workgroup, those that share their
-/// memory with the host 4 to 40.
+// The most that busy_workgroups of gemv_splits may be.
 constexpr uint32_t kMostBusyWorkgroups = 128;
-uint32_t busy_workgroups(const vk::DevicePlan& plan) {
-  return plan.unified_memory ? 32 : kMostBusyWorkgroups;
-}
-
-/// The least weights of a split. Two splits save a workgroup half of its weights and cost a
-/// dispatch and a barrier, about 2 us; by the instructions of compiled kernels a core gets through
-/// 16 to 32 bytes of 4-bit weights in a nanosecond. Not measured yet.
-constexpr uint64_t kLeastSplitBytes = uint64_t{32} << 10;
 
 /// What a split matrix is multiplied into: partial sums [splits][rows][n], its scratch.
 LinearArgs into_partials(const LinearArgs& args) {
@@ -158,26 +164,39 @@ bool gemv_kernel_supported(const vk::DevicePlan& plan, GemvKernel kernel) {
   return false;
 }
 
-uint32_t gemv_splits(const vk::DevicePlan& plan, GemvKernel kernel, const WeightType& type,
-                     uint32_t n_rows, uint32_t n_cols) {
-  if (kernel != GemvKernel::kSubgroup || plan.device_class == vk::DeviceClass::kCpu) return 1;
+GemvSplits gemv_splits(const TuningTarget& target, GemvKernel kernel, const WeightType& type) {
+  if (kernel != GemvKernel::kSubgroup || target.plan.device_class == vk::DeviceClass::kCpu) {
+    return {};
+  }
+  const vk::TuningRow& row =
+      take_row(target, "gemv_splits", vk::TuningFacts().set("type", tuning_word(type)));
+  return {.busy_workgroups = row.number("busy_workgroups"),
+          .least_bytes = row.number("least_bytes")};
+}
+
+uint32_t GemvSplits::of(const WeightType& type, uint32_t n_rows, uint32_t n_cols) const {
   const uint64_t groups = n_row_groups(n_rows);
-  const uint64_t wanted = (busy_workgroups(plan) + groups - 1) / groups;
-  const uint64_t worth = row_group_bytes(type, n_cols) / kLeastSplitBytes;
+  const uint64_t wanted = (busy_workgroups + groups - 1) / groups;
+  const uint64_t worth = row_group_bytes(type, n_cols) / least_bytes;
   const uint64_t splits = std::min({wanted, worth, uint64_t{Gemv::kMaxSplits}});
   return static_cast<uint32_t>(std::bit_floor(std::max(splits, uint64_t{1})));
 }
 
-std::vector<GemvKernel> gemv_kernels(const vk::DevicePlan& plan, XPath path) {
+std::vector<GemvKernel> gemv_kernels(const TuningTarget& target, const WeightType& type,
+                                     XPath path) {
   std::vector<GemvKernel> kernels;
-  if (path == XPath::kBroadcast) {
-    kernels = {GemvKernel::kBroadcast, GemvKernel::kPortable};
-  } else if (plan.device_class == vk::DeviceClass::kCpu) {
-    kernels = {GemvKernel::kPortable, GemvKernel::kBroadcast};
-  } else {
-    kernels = {GemvKernel::kSubgroup, GemvKernel::kPortable};
+  const auto facts = vk::TuningFacts()
+                         .set("type", tuning_word(type))
+                         .set("x", path == XPath::kBroadcast ? "broadcast" : "portable");
+  for (const vk::TuningRow* row : tuning_rows(target, "gemv", facts)) {
+    for (const GemvKernel kernel :
+         {GemvKernel::kPortable, GemvKernel::kSubgroup, GemvKernel::kBroadcast}) {
+      if (row->choice == gemv_kernel_name(kernel) && gemv_kernel_supported(target.plan, kernel) &&
+          std::ranges::find(kernels, kernel) == kernels.end()) {
+        kernels.push_back(kernel);
+      }
+    }
   }
-  std::erase_if(kernels, [&](GemvKernel k) { return !gemv_kernel_supported(plan, k); });
   return kernels;
 }
 
@@ -187,7 +206,7 @@ Result<Gemv> Gemv::plan(vk::PipelineLibrary& pipelines, const WeightType& type, 
     return make_error(ErrorCode::kInvalidArgument,
                       "gemv: this device has no broadcast path; use the portable one");
   }
-  const auto kernels = gemv_kernels(device, path);
+  const auto kernels = gemv_kernels(pipelines, type, path);
   const auto kernel = std::ranges::find_if(kernels, [&](GemvKernel candidate) {
     return !pipelines.is_rejected(module_name(type, candidate));
   });
@@ -203,9 +222,9 @@ Result<Gemv> Gemv::plan(vk::PipelineLibrary& pipelines, const WeightType& type, 
   PUMICE_TRY(const vk::ShaderModule module, find_spirv(module_name(type, kernel)));
   Gemv op;
   op.kernel_ = kernel;
-  op.plan_ = &device;
+  op.splits_ = gemv_splits(pipelines, kernel, type);
   for (size_t i = 0; i < kTileRows.size(); ++i) {
-    const Tuned spec = tuned(device, type, kernel, kTileRows[i]);
+    const Tuned spec = tuned(pipelines, type, kernel, kTileRows[i]);
     Variant& variant = op.variants_[i];
     PUMICE_TRY(variant.pipeline, pipelines.declare({.module = module,
                                                     .label = {},
@@ -243,7 +262,7 @@ Status Gemv::force_splits(uint32_t splits) {
 uint32_t Gemv::splits_of(const WeightMatrix& matrix) const {
   if (reduce_ == nullptr) return 1;
   if (forced_splits_ != 0) return forced_splits_;
-  return gemv_splits(*plan_, kernel_, *matrix.type, matrix.n_rows, matrix.n_cols);
+  return splits_.of(*matrix.type, matrix.n_rows, matrix.n_cols);
 }
 
 uint64_t Gemv::scratch_bytes(const WeightMatrix& matrix, uint64_t rows) const {

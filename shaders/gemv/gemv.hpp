@@ -7,6 +7,7 @@
 
 #include "base/result.hpp"
 #include "shaders/common/linear_args.hpp"
+#include "shaders/common/tuning.hpp"
 #include "vk/pipeline.hpp"
 
 namespace pumice::ops {
@@ -22,14 +23,21 @@ std::string_view gemv_kernel_name(GemvKernel kernel);
 /// Whether the device can run a kernel.
 bool gemv_kernel_supported(const vk::DevicePlan& plan, GemvKernel kernel);
 
-/// Those that it can run where x is to take a path, best first; never empty.
-std::vector<GemvKernel> gemv_kernels(const vk::DevicePlan& plan, XPath path);
+/// Those that it can run where x is to take a path, best first (gemv.tune); never empty.
+std::vector<GemvKernel> gemv_kernels(const TuningTarget& target, const WeightType& type,
+                                     XPath path);
 
-/// Over how many workgroups each K of a matrix is split, so that one of few rows does not leave
-/// most of a GPU idle: a power of two, and a function of the device and the shape alone. 1: not at
-/// all, and always so on CPU drivers and for kernels other than kSubgroup.
-uint32_t gemv_splits(const vk::DevicePlan& plan, GemvKernel kernel, const WeightType& type,
-                     uint32_t n_rows, uint32_t n_cols);
+/// How much of a matrix a workgroup must be left where K is split.
+struct GemvSplits {
+  uint64_t busy_workgroups = 1;
+  uint64_t least_bytes = 1;  ///< of weights, a split
+
+  /// Over how many workgroups each K of a matrix is split, so that one of few rows does not leave
+  /// most of a GPU idle: a power of two, and a function of the device and the shape alone. 1: not
+  /// at all, and always so on CPU drivers and for kernels other than kSubgroup.
+  uint32_t of(const WeightType& type, uint32_t n_rows, uint32_t n_cols) const;
+};
+GemvSplits gemv_splits(const TuningTarget& target, GemvKernel kernel, const WeightType& type);
 
 class Gemv {
  public:
@@ -77,9 +85,9 @@ class Gemv {
   };
   std::array<Variant, 4> variants_;  // by tile_rows
   GemvKernel kernel_ = GemvKernel::kPortable;
-  const vk::DevicePlan* plan_ = nullptr;  // of the library's device
+  GemvSplits splits_;
   const vk::Pipeline* reduce_ = nullptr;  // null: K is never split
-  uint32_t forced_splits_ = 0;            // 0: as gemv_splits says
+  uint32_t forced_splits_ = 0;            // 0: as splits_ says
 };
 
 }  // namespace pumice::ops

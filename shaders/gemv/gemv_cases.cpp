@@ -1,3 +1,4 @@
+#include <array>
 #include <iterator>
 
 #include "shaders/common/linear_cases.hpp"
@@ -6,8 +7,8 @@
 namespace pumice::ops {
 
 bool gemv_compiles_quickly(const vk::DevicePlan& plan, GemvKernel kernel, const WeightType& type) {
-  const bool old_cpu_driver = plan.device_class == vk::DeviceClass::kCpu &&
-                              plan.api_version < VK_MAKE_API_VERSION(0, 1, 4, 0);
+  const bool old_cpu_driver =
+      plan.driver.name == "mesa_llvmpipe" && plan.driver.version < std::array{25u, 0u, 0u};
   return kernel != GemvKernel::kSubgroup || !old_cpu_driver || type.block_elements < 256;
 }
 

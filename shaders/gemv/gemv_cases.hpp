@@ -5,8 +5,8 @@
 
 namespace pumice::ops {
 
-/// CPU drivers of Vulkan 1.3 (Mesa 22) take more than a minute to compile the kernels for GPUs of
-/// one type with blocks of 256, which they never choose.
+/// lavapipe before 25 takes more than a minute to compile the kernels for GPUs of one type with
+/// blocks of 256, which it never chooses.
 bool gemv_compiles_quickly(const vk::DevicePlan& plan, GemvKernel kernel, const WeightType& type);
 
 }  // namespace pumice::ops

@@ -4,6 +4,7 @@
 
 #include "format/resident_layout.hpp"
 #include "shaders/common/row_shares.hpp"
+#include "shaders/common/tuning.hpp"
 #include "shaders/head_linear/head_linear.h"
 #include "shaders/head_linear/head_linear_transposed.h"
 #include "shaders/spirv.hpp"
@@ -39,8 +40,9 @@ Result<HeadLinear> HeadLinear::plan(vk::PipelineLibrary& pipelines, const Weight
     PUMICE_TRY(op.single_, declare(HeadLinearTransposedSpec{}));
     return op;
   }
-  if (n_slices == 0) {  // on a CPU driver they only add barriers
-    n_slices = pipelines.device()->plan().device_class == vk::DeviceClass::kGpu ? 4 : 1;
+  if (n_slices == 0) {
+    const auto facts = vk::TuningFacts().set("type", tuning_word(type));
+    n_slices = take_row(pipelines, "head_linear", facts).number("n_slices");
   }
   const uint32_t lanes = n_slices * kOutputs;
   PUMICE_TRY(op.single_, declare(HeadLinearSpec{.workgroup_size = lanes, .tile_rows = 1}));

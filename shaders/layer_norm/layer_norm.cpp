@@ -1,6 +1,7 @@
 #include "shaders/layer_norm/layer_norm.hpp"
 
 #include "shaders/common/row_shares.hpp"
+#include "shaders/common/tuning.hpp"
 #include "shaders/layer_norm/layer_norm.h"
 #include "shaders/spirv.hpp"
 
@@ -9,9 +10,9 @@ namespace pumice::ops {
 Result<LayerNorm> LayerNorm::plan(vk::PipelineLibrary& pipelines) {
   PUMICE_TRY(const vk::ShaderModule module, find_spirv("layer_norm"));
   LayerNorm op;
-  // CPU drivers run a row in one thread, so wide workgroups only cost them barriers.
-  const bool gpu = pipelines.device()->plan().device_class == vk::DeviceClass::kGpu;
-  const LayerNormSpec spec{.workgroup_size = gpu ? 128u : 64u};
+  // Every device has workgroups as large as any of the table.
+  const LayerNormSpec spec{.workgroup_size =
+                               take_row(pipelines, "layer_norm").number("workgroup_size")};
   PUMICE_TRY(op.pipeline_, pipelines.declare({.module = module,
                                               .constants = vk::constants_of(spec),
                                               .push_bytes = sizeof(LayerNormPush)}));

@@ -22,15 +22,15 @@ Status check_integers(const vk::PipelineLibrary& pipelines, const GemmVariant& v
 
 Result<Linear> Linear::plan(vk::PipelineLibrary& pipelines,
                             std::span<const WeightType* const> types, Math math, XPath path) {
-  const vk::DevicePlan& device = pipelines.device()->plan();
-  const auto variants = gemm_variants(device, math, path);
-  const auto float_variants = gemm_variants(device, math == Math::kI8 ? Math::kAuto : math, path);
-  if (math == Math::kI8) PUMICE_TRY_STATUS(check_integers(pipelines, variants.front()));
+  if (math == Math::kI8) {
+    PUMICE_TRY_STATUS(check_integers(pipelines, gemm_variants(pipelines, math, path).front()));
+  }
   Linear op;
   for (const WeightType* type : types) {
     if (op.kernels_.contains(type)) continue;
-    const Result<Gemm> gemm =
-        Gemm::plan(pipelines, *type, type->has_integers() ? variants : float_variants);
+    const bool in_floats = math == Math::kI8 && !type->has_integers();
+    const Result<Gemm> gemm = Gemm::plan(
+        pipelines, *type, gemm_variants(pipelines, in_floats ? Math::kAuto : math, path, type));
     if (!gemm.ok()) {
       return make_error(gemm.error().code, "--math {}: {}", math_name(math), gemm.error().message);
     }

@@ -29,7 +29,7 @@ class Linear {
                              std::span<const WeightType* const> types, Math math, XPath path);
   static Result<Linear> plan(vk::PipelineLibrary& pipelines,
                              std::span<const WeightType* const> types, Math math = Math::kAuto) {
-    return plan(pipelines, types, math, tuned_x_path(pipelines.device()->plan()));
+    return plan(pipelines, types, math, tuned_x_path(pipelines));
   }
 
   /// From now on gemm computes few rows too, so that a row's result does not depend on how many

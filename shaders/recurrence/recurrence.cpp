@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "shaders/common/row_shares.hpp"
+#include "shaders/common/tuning.hpp"
 #include "shaders/recurrence/recurrence.h"
 #include "shaders/recurrence/recurrence_pieces.h"
 #include "shaders/recurrence/recurrence_states.h"
@@ -74,26 +75,21 @@ uint32_t Recurrence::shared_bytes(const Shape& shape, uint32_t piece_rows) {
   return floats * kFloat;
 }
 
-// CPU time of one row after another as a multiple of that in pieces, lavapipe 22.3 / 25.0, 8 to 512
-// rows: a delta net of 128 keys 2.4 / 3.4 to 4.2 in pieces of 8, 1.9 to 2.4 / 3.2 to 3.5 of 16;
-// Mamba-2 of 128 keys 1.8 to 2.1 / 2.6 to 3.4 of either, of 256 keys 2.0 / 2.6 to 2.9 of 8. GPUs
-// have not been measured: longer pieces halve their barriers, and fit most ones' shared memory.
-//
-// With a decay for each key (Kimi's), whose exponentials fewer workgroups compute: of 128 keys 4.0
-// to 4.9 / 2.2 to 2.3 in pieces of 8, 3.8 to 4.7 / 2.3 to 2.5 of 4, 3.7 to 4.5 / 2.2 to 2.3 of 12;
-// of 64 keys 4.5 to 5.2 / 2.7 to 2.8 of 8, 4.2 to 4.8 / 2.5 to 2.7 of 16. Of 16 rows and 128 keys
-// they would take 40 KB of shared memory, half of which lets GPUs keep twice as many.
 Recurrence::Tuning Recurrence::tuned(const vk::PipelineLibrary& pipelines, const Shape& shape) {
-  const vk::DevicePlan& device = pipelines.device()->plan();
-  if (pipelines.is_rejected(kPiecesModule)) return {};
-  const bool is_cpu = device.device_class == vk::DeviceClass::kCpu;
-  const uint32_t most = is_cpu || shape.decay == Decay::kKey ? 8 : 16;
-  for (uint32_t piece_rows = most; piece_rows >= kRoundRows; piece_rows /= 2) {
-    if (check_pieces(device, shape, piece_rows).ok()) {
-      return {.piece_rows = piece_rows, .least_rows = 8};
-    }
-  }
-  return {};
+  constexpr std::string_view kDecays[] = {"head", "key", "state"};
+  const auto facts = vk::TuningFacts()
+                         .set("decay", kDecays[static_cast<size_t>(shape.decay)])
+                         .set("key_dim", shape.key_dim);
+  const vk::TuningRow& row =
+      take_row(pipelines, "recurrence", facts, [&](const vk::TuningRow& one) -> std::string {
+        if (one.choice != "pieces") return "";
+        if (pipelines.is_rejected(kPiecesModule)) return "they failed this device's self-test";
+        const Status fits =
+            check_pieces(pipelines.device()->plan(), shape, one.number("piece_rows"));
+        return fits.ok() ? "" : fits.error().message;
+      });
+  if (row.choice != "pieces") return {};
+  return {.piece_rows = row.number("piece_rows"), .least_rows = row.number("least_rows")};
 }
 
 Result<Recurrence> Recurrence::plan(vk::PipelineLibrary& pipelines, const Shape& shape,

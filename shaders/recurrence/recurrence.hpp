@@ -90,8 +90,8 @@ class Recurrence {
     uint32_t item_rows = 0;           ///< of the longest
   };
 
-  /// Pieces that the device has the shared memory for, unless the shape has no such form or a
-  /// self-test has rejected the kernel.
+  /// Pieces that the device has the shared memory for (recurrence.tune), unless the shape has no
+  /// such form or a self-test has rejected the kernel.
   static Tuning tuned(const vk::PipelineLibrary& pipelines, const Shape& shape);
   /// What a workgroup needs for pieces of so many rows.
   static uint32_t shared_bytes(const Shape& shape, uint32_t piece_rows);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "shaders/common/row_shares.hpp"
+#include "shaders/common/tuning.hpp"
 #include "shaders/rms_norm/rms_norm.h"
 #include "shaders/rms_norm/rms_norm_wide.h"
 #include "shaders/spirv.hpp"
@@ -19,11 +20,14 @@ bool RmsNorm::supported(const vk::DevicePlan& plan, Variant variant) {
 }
 
 Result<RmsNorm> RmsNorm::plan(vk::PipelineLibrary& pipelines) {
-  // CPU drivers run a row in one thread, so wide workgroups only cost them barriers.
-  const vk::DevicePlan& plan = pipelines.device()->plan();
-  const bool wide = plan.device_class == vk::DeviceClass::kGpu && supported(plan, Variant::kWide) &&
-                    !pipelines.is_rejected(kWideModule);
-  return RmsNorm::plan(pipelines, wide ? Variant::kWide : Variant::kPortable);
+  const vk::TuningRow& row =
+      take_row(pipelines, "rms_norm", {}, [&](const vk::TuningRow& one) -> std::string {
+        if (one.choice != "wide") return "";
+        if (!supported(pipelines.device()->plan(), Variant::kWide))
+          return "it needs subgroupArithmetic";
+        return pipelines.is_rejected(kWideModule) ? "it failed this device's self-test" : "";
+      });
+  return RmsNorm::plan(pipelines, row.choice == "wide" ? Variant::kWide : Variant::kPortable);
 }
 
 Result<RmsNorm> RmsNorm::plan(vk::PipelineLibrary& pipelines, Variant variant) {
@@ -39,7 +43,11 @@ Result<RmsNorm> RmsNorm::plan(vk::PipelineLibrary& pipelines, Variant variant) {
   }
   PUMICE_TRY(const vk::ShaderModule module, find_spirv(kWideModule));
   const uint32_t most = std::min(plan.max_workgroup_invocations, plan.max_workgroup_size[0]);
-  const uint32_t workgroup_size = most >= 512 ? 512 : most >= 256 ? 256 : 128;
+  const uint32_t workgroup_size =
+      take_row(pipelines, "rms_norm_wide", {}, [&](const vk::TuningRow& row) {
+        const bool fits = row.number("workgroup_size") <= most;
+        return fits ? "" : "its workgroups are too large";
+      }).number("workgroup_size");
   for (const uint32_t quads : {1u, 2u, 4u, 8u}) {
     const RmsNormWideSpec spec{.workgroup_size = workgroup_size, .quads = quads};
     Wide& wide = op.wide_.emplace_back();

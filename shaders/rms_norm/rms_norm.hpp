@@ -36,7 +36,7 @@ class RmsNorm {
     kWide,      ///< "rms_norm.wide" for n it can hold in registers, else as kPortable
   };
 
-  /// Declare the variant that suits the device.
+  /// Declare the variant that suits the device (rms_norm.tune).
   static Result<RmsNorm> plan(vk::PipelineLibrary& pipelines);
   /// Declare one variant. Errors: kInvalidArgument if the device cannot run it.
   static Result<RmsNorm> plan(vk::PipelineLibrary& pipelines, Variant variant);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "shaders/common/row_shares.hpp"
+#include "shaders/common/tuning.hpp"
 #include "shaders/rope_kv/rope_kv.h"
 #include "shaders/rope_kv/rope_kv_heads.h"
 #include "shaders/spirv.hpp"
@@ -57,10 +58,8 @@ Result<RopeKv> RopeKv::plan(vk::PipelineLibrary& pipelines, const Shape& shape,
   op.shape_.kv_type = kept;
   if (op.by_heads()) {
     if (head_lanes == 0) {
-      // CPU drivers pay for barriers by the subgroup, and theirs are small. A row of 48 heads of
-      // 128 on lavapipe, machine busy: about 450 us with 64 lanes, 110 with 16, 57 with 8.
-      const bool gpu = pipelines.device()->plan().device_class == vk::DeviceClass::kGpu;
-      head_lanes = !gpu ? 8 : shape.head_dim <= 64 ? 32 : 64;
+      const auto facts = vk::TuningFacts().set("head_dim", shape.head_dim);
+      head_lanes = take_row(pipelines, "rope_kv_heads", facts).number("head_lanes");
     }
     const RopeKvHeadsSpec spec{.workgroup_size = head_lanes,
                                .head_dim = shape.head_dim,

@@ -275,7 +275,7 @@ TEST_F(ApiVulkan, WhatIsWrongIsAStatusThatNamesIt) {
   refused(description, PUMICE_INVALID_ARGUMENT, "queue is null");
   description = test::c_struct(lent);
   description.features = nullptr;
-  refused(description, PUMICE_INVALID_ARGUMENT, "features are NULL");
+  refused(description, PUMICE_INVALID_ARGUMENT, "features is NULL");
   description = test::c_struct(lent);
   description.unlock_queue = [](void*) {};
   refused(description, PUMICE_INVALID_ARGUMENT, "try_lock and unlock");

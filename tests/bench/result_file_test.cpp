@@ -138,8 +138,8 @@ TEST(ResultFile, ReadsServeAndWhatGpuCheckWrote) {
 
 TEST(ResultFile, WhatIsForeignOrHostileIsNamedInOneLine) {
   const std::pair<std::string, std::string> cases[] = {
-      {"", "a.json: not JSON"},
-      {"GGUF", "a.json: not JSON"},
+      {"", "a.json: cannot read JSON"},
+      {"GGUF", "a.json: cannot read JSON"},
       {"[]", "no measurements"},
       {"{}", "neither a record"},
       {R"({"bench": "ab", "rows": []})", "results of bench --ab"},
@@ -149,7 +149,7 @@ TEST(ResultFile, WhatIsForeignOrHostileIsNamedInOneLine) {
       {R"([{"n_prompt": 1, "n_gen": 0, "samples_ns": [1]}, {"n_prompt": "x", "n_gen": 0}])",
        "record 2: n_prompt must be"},
       {R"({"n_prompt": 1, "n_gen": 0, "samples_ns": [0]})", "samples_ns must be positive"},
-      {R"({"n_prompt": 1, "n_gen": 0, "samples_ns": [1e999]})", "a.json: not JSON"},
+      {R"({"n_prompt": 1, "n_gen": 0, "samples_ns": [1e999]})", "a.json: cannot read JSON"},
       {R"({"n_prompt": 1, "n_gen": 0, "samples_ns": {"a": 1}})", "samples_ns must be an array"},
       {R"({"n_prompt": -1, "n_gen": 0})", "n_prompt must be a number"},
       {R"({"n_prompt": 1, "n_gen": 0, "model_filename": []})", "model_filename must be a string"},
@@ -157,7 +157,7 @@ TEST(ResultFile, WhatIsForeignOrHostileIsNamedInOneLine) {
       {R"({"peaks": [1], "ops": []})", "peak 1 must be an object"},
       {R"({"peaks": [{"unit": "furlongs", "samples_ns": [1]}], "ops": []})", "unit must be"},
       {R"({"arrivals": ["x"]})", "arrival 1 must be an object"},
-      {"{\"n_prompt\": 1, \"n_gen\": 0, \"samples_ns\": [1]}\n{", "line 2: not JSON"},
+      {"{\"n_prompt\": 1, \"n_gen\": 0, \"samples_ns\": [1]}\n{", "line 2: cannot read JSON"},
       {std::string(100'000, '['), "nested more than 128 deep"},
       {std::string(100'000, '[') + std::string(100'000, ']'),
        "byte 129: nested more than 128 deep"},

@@ -40,7 +40,9 @@ class EmbedderTest : public test::EngineTest {
     const ModelSource source = ModelSource::open(path).value();
     Result<Program> program = build_embedding_program(source, pooling);
     EXPECT_TRUE(program.ok()) << program.error().message;
-    return Model::load(pipelines_->device(), source, std::move(*program)).value();
+    return Model::load(pipelines_->device(), source,
+                       ModelPlan::of_program(source, std::move(*program)).value())
+        .value();
   }
   static std::unique_ptr<Embedder> make(const std::shared_ptr<const Model>& model,
                                         const EmbedderOptions& options) {

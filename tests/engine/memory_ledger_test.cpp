@@ -26,7 +26,8 @@ class MemoryLedger : public test::EngineTest {
   static void compare(const ModelSource& source, const std::vector<EngineOptions>& all) {
     vk::Device& device = *pipelines_->device();
     ASSERT_EQ(device.ledger().total_bytes(), 0u);
-    const MemoryPlanner planner = MemoryPlanner::of_source(source, device_memory(device)).value();
+    const MemoryPlanner planner =
+        MemoryPlanner::of_plan(ModelPlan::of_source(source).value(), device_memory(device)).value();
     const std::shared_ptr<const Model> model = load(source);
     for (const EngineOptions& options : all) {
       const MemoryPlan plan = planner.plan(options).value();
@@ -100,11 +101,9 @@ TEST_F(MemoryLedger, OfWeightsInSmallSlabsIsThePlanWithWhatIsLeftOverAtTheirEnds
           SyntheticModel::create({.n_embd = 768, .n_vocab = 2000}, {.type = &weight_type("F16")})
               .value())
           .value();
-  const Program program = build_program(source).value();
-  const Lowered lowered = lower(program).value();
-  const uint64_t planned =
-      weight_memory(source, program, lowered, (*device)->plan().slab_bytes).allocated_bytes();
-  EXPECT_GT(planned, resident_weight_bytes(source, program, lowered) + (100 << 10));
+  const auto plan = ModelPlan::of_source(source).value();
+  const uint64_t planned = plan->weights().memory((*device)->plan().slab_bytes).allocated_bytes();
+  EXPECT_GT(planned, plan->weights().resident_bytes() + (100 << 10));
   const std::shared_ptr<const Model> model = load(source);
   EXPECT_EQ(model->weights->now()->allocated_bytes(), planned);
   EXPECT_EQ((*device)->ledger().entries().at("weights").current_bytes, planned);

@@ -50,7 +50,7 @@ class MemoryPlans : public ::testing::Test {
  protected:
   MemoryPlanner on(DeviceMemory device) const {
     device.name = "a device";
-    return MemoryPlanner::of_source(source_, device).value();
+    return MemoryPlanner::of_plan(ModelPlan::of_source(source_).value(), device).value();
   }
   MemoryPlanner with_free(uint64_t free_bytes) const {
     return on({.free_bytes = free_bytes, .slab_bytes = 1 << 30});

@@ -67,7 +67,7 @@ class Drafting {
       : device_(pipelines.device()), arena_(device_, vk::MemoryDomain::kUpload, "draft", 4096) {
     const DecoderLimits limits{.rows = kMost, .logit_rows = kMost, .context_tokens = kMost};
     weights_ = model.weights->now();
-    decoder_.emplace(Decoder::plan(device_, pipelines, model.program, *weights_, KvType::kF32,
+    decoder_.emplace(Decoder::plan(device_, pipelines, *model.plan, *weights_, KvType::kF32,
                                    ops::Math::kF32, {}, limits)
                          .value());
     const uint64_t page_bytes = decoder_->state().page_bytes;
@@ -132,8 +132,9 @@ TEST_P(PlainPredictions, AreThoseOfABlockThatIsLoadedWhenAskedFor) {
   for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<TokenId>(i * 31 % 67);
   const test::PlainTransformer plain(GetParam());
   const auto file = plain.file();
-  const auto model =
-      Model::load(pipelines_->device(), file->file(), build_prediction(file->file()).value());
+  const auto model = Model::load(
+      pipelines_->device(), file->file(),
+      ModelPlan::of_program(file->file(), build_prediction(file->file()).value()).value());
   ASSERT_TRUE(model.ok()) << model.error().message;
   EXPECT_FALSE(Engine::create(pipelines_, *model, {}).ok());  // it writes no text
 

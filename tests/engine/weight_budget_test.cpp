@@ -160,8 +160,9 @@ TEST_F(WeightBudget, WhatDoesNotFitIsReadBesideTheDeviceFromTheStart) {
   const test::TemporaryFile file = write_model();
   const Result<ModelSource> source = ModelSource::open(file.path());
   ASSERT_TRUE(source.ok());
-  const auto planner =
-      MemoryPlanner::of_source(*source, device_memory(*pipelines_->device())).value();
+  const auto planner = MemoryPlanner::of_plan(ModelPlan::of_source(*source).value(),
+                                              device_memory(*pipelines_->device()))
+                           .value();
   const MemoryPlan all = planner.plan(engine_options()).value();
   const uint64_t free_bytes = all.budgeted_bytes - all.bytes(MemoryUse::kWeights) / 2;
   const auto device = open_with_heaps(free_bytes);

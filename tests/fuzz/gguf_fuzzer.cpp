@@ -50,7 +50,7 @@ void read_model(const GgufFile& file) {
   const Result<Lowered> lowered = lower(*program);
   if (!lowered.ok()) return check_error(lowered.error());
   promise(lower(*program, FusionRules::none()).ok(), "rules do not decide what can be run");
-  (void)resident_weight_bytes(file, *program, *lowered);
+  (void)weight_layout(file, *program, *lowered).memory(uint64_t{1} << 30);
   (void)plan_activations(*lowered, 512, 1);
   (void)cache_groups(*program, state_layout(*program, KvType::kF16));
 }

@@ -158,9 +158,13 @@ TEST_F(HostTest, FewerTokensThanWantedAreNoErrorWhereThatIsSaid) {
   const Result<Submitted> refused = host_->submit(ConversationId::kNone, input);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::kDoesNotFit);
-  input.fewer_new_tokens = true;
+  input.within_window = true;
   const Result<Submitted> request = host_->submit(ConversationId::kNone, input);
   EXPECT_EQ(answer_of(request).tokens.size(), 64 - request->prompt_tokens);
+
+  make_host({}, {.context_tokens = 64, .overflow = OverflowPolicy::kShift, .greedy_only = true});
+  const Result<Submitted> shifting = host_->submit(ConversationId::kNone, input);
+  EXPECT_EQ(answer_of(shifting).tokens.size(), 64 - shifting->prompt_tokens);
 }
 
 TEST_F(HostTest, WhetherMessagesAreForgottenNeedNotFollowFromTheWindow) {

@@ -15,10 +15,13 @@
 #include <utility>
 #include <vector>
 
+#include "engine/memory_plan.hpp"
+#include "models/model_plan.hpp"
 #include "models/synthetic.hpp"
 #include "shaders/gemv/gemv.hpp"
 #include "shaders/passport.hpp"
 #include "shaders/spirv.hpp"
+#include "shaders/tuning_overlay.hpp"
 #include "tests/gpu_fixture.hpp"
 
 namespace pumice::host {
@@ -112,6 +115,28 @@ TEST_F(OpenedModelTest, LoadingAndCompilingTellHowFarTheyAre) {
   generate(**engine);
   EXPECT_EQ(opened->pipelines->compiled_count(), n_compiled) << "an engine is ready when made";
   EXPECT_EQ(opened->device->instance()->validation_error_count(), 0u);
+}
+
+TEST_F(OpenedModelTest, AModelIsPlannedOnceForAllWhoTakeIt) {
+  options_.plan = ModelPlan::of_source(source_).value();
+  options_.engine = EngineOptions{.context_tokens = 64};
+  const ModelPlan& plan = *options_.plan;
+  const OpenedModel opened = open();  // sized, placed and loaded
+  EXPECT_EQ(opened.model->plan, options_.plan);
+  EXPECT_TRUE(MemoryPlanner::of_loaded(*opened.model, *opened.device).ok());
+  const std::unique_ptr<Engine> engine = make(opened, {});
+  EXPECT_EQ(plan.n_lowerings(), 1u);
+  EngineOptions other;
+  other.fusion = FusionRules::none();
+  make(opened, other);
+  make(opened, other);
+  EXPECT_EQ(plan.n_lowerings(), 2u);
+}
+
+TEST_F(OpenedModelTest, WithoutAPlanOneIsMade) {
+  const OpenedModel opened = open();
+  const std::unique_ptr<Engine> engine = make(opened, {});
+  EXPECT_EQ(opened.model->plan->n_lowerings(), 1u);
 }
 
 TEST_F(OpenedModelTest, TheLimitsAskedForAreTheDevices) {
@@ -255,6 +280,17 @@ TEST_F(OpenedModelTest, AKernelThatThePassportRejectsIsReplacedWithAWarning) {
   EXPECT_FALSE(opened.pipelines->declared_modules().contains(preferred));
   EXPECT_NE(said_.find("gemv.f32 uses"), std::string::npos) << said_;
   EXPECT_NE(said_.find(preferred), std::string::npos) << said_;
+}
+
+TEST_F(OpenedModelTest, KernelsAreChosenByTheRowsOfTuningThatTheirDeviceHasInTheCacheDirectory) {
+  const vk::Device& device = *test::GpuEnvironment::device();
+  std::filesystem::create_directories(options_.cache_directory);
+  std::ofstream(tuning_overlay_file(options_.cache_directory, device.snapshot()))
+      << "gemv uniform if type=f32\n";
+  const OpenedModel opened = open();
+  ASSERT_EQ(opened.pipelines->preferred().size(), 1u);
+  make(opened, {.math = ops::Math::kF32});
+  EXPECT_TRUE(opened.pipelines->declared_modules().contains("gemv.f32.uniform"));
 }
 
 }  // namespace

@@ -25,8 +25,8 @@ class Sizing : public ::testing::Test {
   static constexpr uint64_t kSlabBytes = 1 << 30;
 
   MemoryPlanner with_free(uint64_t free_bytes) const {
-    return MemoryPlanner::of_source(
-               source_, {.name = "device", .free_bytes = free_bytes, .slab_bytes = kSlabBytes})
+    return MemoryPlanner::of_plan(
+               plan_, {.name = "device", .free_bytes = free_bytes, .slab_bytes = kSlabBytes})
         .value();
   }
   /// What such an engine takes beside KV with this window, its weights included.
@@ -48,7 +48,8 @@ class Sizing : public ::testing::Test {
   }
 
   ModelSource source_ = ModelSource::synthetic(SyntheticModel::create({}, {}).value()).value();
-  Program program_ = build_program(source_).value();  // a context of 2048
+  std::shared_ptr<const ModelPlan> plan_ = ModelPlan::of_source(source_).value();
+  const Program& program_ = plan_->program();  // a context of 2048
   EngineOptions engine_{.token_budget = 64};
   std::string said_;
 };
@@ -75,7 +76,7 @@ TEST_F(Sizing, TheWindowOfAMachineIsTheModelsOrWhatFits) {
   EXPECT_EQ(fit(UINT64_MAX / 2).value(), 2048u);
   EXPECT_EQ(said_, "");
   EXPECT_EQ(fit(enough - 1).value(), 2032u);
-  EXPECT_NE(said_.find("2032 tokens, of the model's 2048"), std::string::npos) << said_;
+  EXPECT_NE(said_.find("2032 tokens instead of the model's 2048"), std::string::npos) << said_;
   // A pool's slab is 64 KiB at least.
   const uint64_t least = others(16) + std::max(page_bytes(), uint64_t{64} << 10);
   EXPECT_GE(fit(least).value(), 16u);
@@ -102,12 +103,13 @@ TEST_F(Sizing, HalfPrecisionHoldsTwiceTheContext) {
 
 TEST_F(Sizing, LayersWithAWindowTakeNoMoreThanIt) {
   // Half of the layers see 128 positions; a page holds one group's layers.
-  StateGroup windowed = program_.state_groups.at(0);
+  Program program = program_;
+  StateGroup windowed = program.state_groups.at(0);
   windowed.window = 128;
-  program_.state_groups.push_back(windowed);
+  program.state_groups.push_back(windowed);
   const auto pages_of_window = [&](uint32_t tokens) {
     engine_.context_tokens = tokens;
-    return engine_sizes(program_, lower(program_).value(), engine_).value().n_pages - tokens / 16;
+    return engine_sizes(program, lower(program).value(), engine_).value().n_pages - tokens / 16;
   };
   EXPECT_LT(pages_of_window(1600), 50u);
   EXPECT_EQ(pages_of_window(3200), pages_of_window(1600));

@@ -155,7 +155,7 @@ TEST_F(Mixture, RefusesNumbersOfExpertsThatAreNone) {
             used + "0 of 8 experts, expected 1 to all of at most 1024");
   EXPECT_EQ(error_with({{"expert_count", 0xFFFFFFFFu}}),
             used + "2 of 4294967295 experts, expected 1 to all of at most 1024");
-  EXPECT_EQ(error_with({{"expert_count", 0u}}), "blk.0.route: 0 of 0 experts");
+  EXPECT_EQ(error_with({{"expert_count", 0u}}), "blk.1.route: 0 of 0 experts");
   EXPECT_EQ(error_with({{"leading_dense_block_count", 3u}}),
             "glm4moe.leading_dense_block_count: 3 of 2 layers");
   EXPECT_EQ(error_with({{"expert_feed_forward_length", 0u}}),

@@ -62,7 +62,7 @@ MUTATIONS = [
      "budgets_.add(budget_s);", "budgets_.add(std::min(budget_s, budgets_.smallest_s()));", "test_engine:Submitter.*"),
     # Precision is lowered only where it is asked for.
     ("auto takes 8-bit activations", "shaders/gemm/gemm_variants.cpp",
-     "if (math == Math::kI8) variants", "if (math == Math::kI8 || math == Math::kAuto) variants", "test_gemm_variants"),
+     "facts.set(\"math\", math_name(math));", "facts.set(\"math\", math_name(Math::kI8));", "test_gemm_variants"),
     # One owner.
     ("a request that nobody listens to goes on", "tools/generation.cpp",
      "InterruptGuard::interrupted() || !listening_ || !failed.ok();", "InterruptGuard::interrupted();", "test_generation"),

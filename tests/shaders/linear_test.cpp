@@ -86,7 +86,8 @@ TEST(LinearPlan, ComesToFivePipelinesForATypeHoweverOftenItIsNamedAndOneThatAdds
   ASSERT_TRUE(Linear::plan(pipelines, types, Math::kF32).ok());
   ASSERT_TRUE(pipelines.compile().ok());
   const vk::DevicePlan& plan = device->plan();
-  const bool may_split = gemv_kernels(plan, tuned_x_path(plan)).front() == GemvKernel::kSubgroup;
+  const bool may_split =
+      gemv_kernels(plan, weight_type("F32"), tuned_x_path(plan)).front() == GemvKernel::kSubgroup;
   EXPECT_EQ(pipelines.compiled_count(), may_split ? 6u : 5u);
 }
 
@@ -144,7 +145,7 @@ TEST(XPathChoice, TakesBroadcastOnlyOnCpuDriversThatCanShuffle) {
 
 std::vector<std::string_view> kernel_names(const vk::DevicePlan& plan, XPath path) {
   std::vector<std::string_view> names;
-  for (const GemvKernel kernel : gemv_kernels(plan, path))
+  for (const GemvKernel kernel : gemv_kernels(plan, weight_type("Q4_K"), path))
     names.push_back(gemv_kernel_name(kernel));
   return names;
 }

@@ -6,8 +6,8 @@
 Also: JSON is read in one place, third-party libraries stay where they belong, headers from outside the tree are of packages that
 scripts/install_packages.sh installs, what is used of the standard library is included (a newer compiler's headers
 bring fewer others), names in the docs exist (doc_names.py), templates allocate from their budget alone, no file names
-a path of somebody's machine, messages are plain English, the program prints in one place, and what one system does
-differently from another is asked in one place.
+a path of somebody's machine, messages are plain English, the program prints in one place, what one system does
+differently from another is asked in one place, and models are planned once.
 Prints one line per violation; exit 1 if there is any.
 """
 
@@ -153,6 +153,10 @@ INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">]+)[">]', re.MULTIL
 JSON_PARSING = re.compile(r"(?:\w*[Jj]son\w*::(?:(?:sax_)?parse|accept|from_\w+)\s*\(|>>\s*\w*[Jj]son\w*\s*;"
                           r"|(?:\"|'')_json(?:_pointer)?\b)")
 JSON_READER = {pathlib.PurePosixPath("runtime/base/json.cpp")}
+# A model is planned once: whoever wants its program or its dispatches takes a ModelPlan. What a file says, and what it
+# would cost, are asked without one.
+PLANNING = re.compile(r"\b(?:build_program\(|lower\(\*?(?:\w+(?:\.|->))*program)")
+PLANNERS = {pathlib.PurePosixPath(name) for name in ("bench/model_cost.cpp", "tools/info.cpp")}
 # Written so that this line does not match itself.
 MACHINE_PATH = re.compile(rb"(?<![\w.$})\]/-])/(?:%s)/[\w.-]" % b"|".join([b"home", b"root", b"work", b"Users"]))
 
@@ -369,6 +373,14 @@ def json_violations(path, text):
         yield f"{path}:{line}: {match.group().strip()} reads JSON without bounds; use read_json of base/json.hpp"
 
 
+def planning_violations(path, text):
+    """A program built or lowered a second time, past the ModelPlan of its model."""
+    if module_of(path) not in set(ALLOWED) - {"models"} or path in PLANNERS:
+        return
+    for match in PLANNING.finditer(COMMENT.sub("", text)):
+        yield f"{path}: {match.group()}: take the model's ModelPlan (models/model_plan.hpp), which is made once"
+
+
 def violations(root, owners=owners):
     sources = []
     contents = {path: (root / path).read_bytes() for path in repository_files(root)}
@@ -381,6 +393,7 @@ def violations(root, owners=owners):
             yield from message_violations(*sources[-1])
             yield from json_violations(*sources[-1])
             yield from system_violations(*sources[-1])
+            yield from planning_violations(*sources[-1])
     yield from package_violations(root, sources, owners)
     yield from standard_header_violations(root, dict(sources))
 

@@ -80,6 +80,16 @@ class Structure(unittest.TestCase):
         self.write("tests/text/json_test.cpp", "Json::parse(text)\n")
         self.assertEqual(self.found(), "")
 
+    def test_a_model_is_planned_once(self):
+        for text in ("build_program(file)", "lower(program)", "lower(*program, rules)", "lower(model->program)"):
+            with self.subTest(text):
+                self.write("tools/run.cpp", f"// build_program(all)\nauto a = {text};\n")
+                self.assertRegex(self.found(), r"\Atools/run\.cpp: .*: take the model's ModelPlan")
+        self.write("tools/run.cpp", "lower(text);\nbuild_program_text(a);\n")
+        self.write("runtime/models/model_plan.cpp", "build_program(source), lower(program_, rules);\n")
+        self.write("tools/info.cpp", "build_program(file);\n")
+        self.assertEqual(self.found(), "")
+
     def test_without_git_the_same_files_are_read_but_for_what_is_ignored(self):
         self.write("runtime/base/log.hpp", '#include "../vk/device.hpp"\n')
         with_git = self.found()

@@ -61,8 +61,8 @@ class Compare(CommandLineTest):
 
     def test_foreign_and_hostile_files_are_one_line(self):
         good = [record()]
-        for content, says in ((b"\x7fELF\x00\xff", "not JSON"), ("", "not JSON"), ("{}", "neither"),
-                              ("[" * 200_000, "not JSON"), ({"a": {"b": 1}}, "neither"),
+        for content, says in ((b"\x7fELF\x00\xff", "cannot read JSON"), ("", "cannot read JSON"), ("{}", "neither"),
+                              ("[" * 200_000, "cannot read JSON"), ({"a": {"b": 1}}, "neither"),
                               ([record(samples_ts=[-1])], "record 1: samples_ts"),
                               ([record(), record(model_filename=[1])], "record 2: model_filename"),
                               ([record(n_prompt=1e300)], "n_prompt")):

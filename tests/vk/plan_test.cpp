@@ -520,16 +520,14 @@ TEST(Plan, Lavapipe26HasCooperativeMatricesButNotTheirReductions) {
   EXPECT_EQ(std::count(plan.matrix_shapes.begin(), plan.matrix_shapes.end(), f16), 1);
 }
 
-TEST(Plan, MatricesThatAmdsDriverEmulatesAreNotUsed) {
+TEST(Plan, MatricesThatAmdsDriverEmulatesAreAFactOfTheDriverAndNoQuirk) {
   vk::DeviceSnapshot device = snapshot("amd_rx_6800_xt_windows");
   ASSERT_TRUE(device.features.cooperative_matrix);
-  const vk::DevicePlan plan = planned(device);
-  EXPECT_FALSE(plan.features.cooperative_matrix);
-  EXPECT_TRUE(plan.matrix_shapes.empty());
-  EXPECT_TRUE(has_quirk(plan, "matrices_are_emulated"));
-  EXPECT_TRUE(mentions(capability(plan, "cooperativeMatrix").reason, "quirk"));
-  device.name = "AMD Radeon RX 9070 XT";  // has matrix units, as newer products will
+  EXPECT_TRUE(planned(device).driver.emulates_matrices);
   EXPECT_TRUE(planned(device).features.cooperative_matrix);
+  EXPECT_TRUE(planned(device).quirks.notes.empty());
+  device.name = "AMD Radeon RX 9070 XT";  // has matrix units, as newer products will
+  EXPECT_FALSE(planned(device).driver.emulates_matrices);
 }
 
 TEST(Plan, MatricesOfAmdsIntegratedGpusAreUsedOnDriversThatCanListThem) {

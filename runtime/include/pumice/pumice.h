@@ -3,29 +3,28 @@
 //
 // Handles. A device is opened, models are loaded on it, engines are made of models. Each keeps
 // alive what it was made of, so they may be closed in any order. A handle that was closed is an
-// invalid pointer. Sessions and requests are numbers of one engine, never given twice: one that has
-// ended, or of another engine, is PUMICE_NOT_FOUND.
+// invalid pointer. Sessions and requests are numbers of one engine and never reused: one that has
+// ended, or that belongs to another engine, gives PUMICE_NOT_FOUND.
 //
 // Statuses. Every call that can fail returns a pumice_status and leaves a line of text for
 // pumice_last_error. No exception, signal or abort comes out of a call. Outputs are cleared first,
 // so that after an error they are zero.
 //
-// Structs begin with struct_size, which the caller sets to sizeof the struct. All zeros otherwise
-// is the default. Those of callers that were compiled with an older or newer header are understood;
-// a newer one may not ask for what this library does not know. Elements of arrays without a
+// Structs begin with struct_size, which the caller sets to sizeof the struct; zeros elsewhere are
+// the defaults. Structs of callers compiled with an older or newer header are understood, but a
+// newer one may not ask for what this library does not know. Elements of arrays without a
 // struct_size (pumice_string, pumice_message, pumice_logit_bias) stay as they are: what they lack
 // will come as another array at the end of the struct that has them.
 //
-// Threads. Any thread may open and close, load, submit, cancel, and ask. Of each engine one thread
-// at a time may make those that are marked "polling thread"; another that does so meanwhile gets
-// PUMICE_BUSY. Closing a handle while another thread is in a call with it is an error of the host.
-// Nothing calls the host back but an allocator of its own, and no thread of the library outlives a
-// call.
+// Threads. Any thread may open and close, load, submit, cancel, and ask. For each engine one thread
+// at a time may make the calls marked "polling thread"; a second one gets PUMICE_BUSY. Closing a
+// handle while another thread is in a call with it is an error of the host. The library calls the
+// host back only through the allocator it was given, and none of its threads outlives a call.
 //
-// Memory that the library gives out is its own; each call says how long it stays. The host memory
-// that can be large, that of keys and values that left the device, may come from an allocator
-// (pumice_engine_options.allocator). All else is from malloc and operator new, for most of it is
-// the standard library's and the Vulkan driver's.
+// Memory that the library gives out stays its own; each call says how long it is valid. The one
+// large part of host memory, keys and values that left the device, may come from an allocator
+// (pumice_engine_options.allocator). Everything else comes from malloc and operator new, since most
+// of it belongs to the standard library and the Vulkan driver.
 #ifndef PUMICE_PUMICE_H
 #define PUMICE_PUMICE_H
 
@@ -124,8 +123,8 @@ typedef struct pumice_device_options {
   uint64_t memory_bytes;
   pumice_bool validation;  // Vulkan's validation layer, which must be installed
   pumice_bool debug_log;   // also what only developers want to read
-  // Its queue yields to those of other programs, where the driver grants that: for
-  // PUMICE_MODE_BACKGROUND. For good.
+  // For as long as the device is open, its queue yields to those of other programs, if the driver
+  // grants that: for PUMICE_MODE_BACKGROUND.
   pumice_bool low_priority;
   // After how long without progress a device that has work counts as lost; 0: ten minutes.
   uint64_t hang_timeout_us;
@@ -136,14 +135,14 @@ typedef struct pumice_device_options {
 // `n_devices`: how many there are. PUMICE_TOO_SMALL: the array holds the first.
 PUMICE_API pumice_status pumice_device_list(pumice_device_info* devices, size_t capacity,
                                             size_t* n_devices);
-// Opens a device of its own. `options` may be NULL. Takes a while, once a program. If it fails, the
-// line of pumice_last_error is all that is said: there is no log without a device. A relative
-// cache_directory is one of the folder in which the program is now, as is a model's path.
+// Opens a device for the library. `options` may be NULL. Slow; meant to be done once per program.
+// If it fails, pumice_last_error is all there is: without a device there is no log. A relative
+// cache_directory, like a relative model path, starts at the current folder.
 PUMICE_API pumice_status pumice_device_open(const pumice_device_options* options,
                                             pumice_device** device);
 PUMICE_API pumice_status pumice_device_get_info(const pumice_device* device,
                                                 pumice_device_info* info);
-// NULL is ignored, by all that close.
+// NULL is ignored, as by every closing call.
 PUMICE_API void pumice_device_close(pumice_device* device);
 
 typedef int32_t pumice_log_level;
@@ -168,10 +167,10 @@ PUMICE_API pumice_status pumice_next_log(pumice_device* device, pumice_log* log)
 
 typedef struct pumice_model_options {
   size_t struct_size;
-  pumice_string path;  // a GGUF file, of several parts the first
-  // What an engine of it will be asked for. Weights that do not fit on the device beside such an
-  // engine are read where they are beside it, if it has such memory; what does not fit then either
-  // is refused before anything is loaded. NULL: weights make room for the default, which need not
+  pumice_string path;  // a GGUF file; of several parts, the first
+  // The engine that will be created for it. Weights that do not fit on the device together with
+  // that engine stay in memory beside it, if kernels can read any; what does not fit even so is
+  // refused before anything is loaded. NULL: weights make room for a default engine, which need not
   // fit.
   const struct pumice_engine_options* engine;
 } pumice_model_options;
@@ -212,11 +211,11 @@ typedef int32_t pumice_overflow;
 enum {
   PUMICE_OVERFLOW_STOP = 0,     // a request that fills its context ends
   PUMICE_OVERFLOW_SHIFT = 1,    // older text makes room, and it goes on
-  PUMICE_OVERFLOW_TRUNCATE = 2  // as SHIFT; and of prompts that do not fit the start is left out
+  PUMICE_OVERFLOW_TRUNCATE = 2  // as SHIFT; and prompts that do not fit lose their start
 };
 
-// Host memory of the host's own. Both functions are called in the thread that is in a call for the
-// engine, also in pumice_engine_close, and one at a time.
+// Host memory that the host provides. Both functions are called by the thread that is in a call for
+// the engine, pumice_engine_close included, and one at a time.
 typedef struct pumice_allocator {
   size_t struct_size;
   void* user;
@@ -228,12 +227,12 @@ typedef struct pumice_allocator {
 
 typedef struct pumice_engine_options {
   size_t struct_size;
-  uint32_t context_tokens;  // of one request; 0: what the model was made for, 4096 at most
+  uint32_t context_tokens;  // of one request; 0: what the model was made for, at most 4096
   uint32_t n_sequences;     // requests that run at once, others wait; 0: 1
   uint64_t kv_tokens;     // what the KV pool holds, cached prefixes included; 0: all sequences full
   uint32_t token_budget;  // of a step; 0: 512
   uint32_t chunk_tokens;  // of one prompt in a step; 0: 512
-  // The time between a request's tokens that reading other prompts beside it may take; 0: any.
+  // The time between a request's tokens to keep to while other prompts are read; 0: any.
   uint32_t token_interval_us;
   pumice_overflow overflow;
   pumice_string kv_type;      // "f16", …; empty: f16
@@ -241,7 +240,7 @@ typedef struct pumice_engine_options {
   uint64_t cache_host_bytes;  // host memory for KV that leaves the device
   pumice_bool invariant;      // results are the same bits in every batch and chunking; slower
   pumice_bool no_prefix_cache;
-  // Kernels are not compiled while the engine is created, but by pumice_prewarm.
+  // Kernels are compiled by pumice_prewarm instead of while the engine is created.
   pumice_bool prewarm_later;
   const pumice_allocator* allocator;  // of cache_host_bytes, one block after the other; NULL: none
 } pumice_engine_options;
@@ -254,14 +253,14 @@ PUMICE_API pumice_status pumice_engine_create(pumice_model* model,
 // Requests end without an event.
 PUMICE_API void pumice_engine_close(pumice_engine* engine);
 
-// Polling thread. Compiles kernels for about that long, at least one. Call it until *done ==
+// Polling thread. Compiles kernels for about that long, but at least one. Call it until *done ==
 // *total, or stop calling it: pumice_poll then spends its time on the rest before it begins any
 // request.
 PUMICE_API pumice_status pumice_prewarm(pumice_engine* engine, uint64_t microseconds,
                                         uint32_t* done, uint32_t* total);
 
 typedef int32_t pumice_mode;
-enum {                         // budgets of pumice_poll hold in each; these are more
+enum {                         // on top of the budgets of pumice_poll, which always hold
   PUMICE_MODE_FAST = 0,        // as much is submitted at once as a budget allows
   PUMICE_MODE_GRAPHICS = 1,    // in slices of 2 ms at most, two of them at a time
   PUMICE_MODE_BACKGROUND = 2,  // likewise, each when the device has finished the last
@@ -269,18 +268,18 @@ enum {                         // budgets of pumice_poll hold in each; these are
 // How the engine shares its device with others, from the next pumice_poll on. From any thread.
 PUMICE_API pumice_status pumice_set_mode(pumice_engine* engine, pumice_mode mode);
 
-// Polling thread. From now on all that is allocated of the device's own memory, by whichever engine
-// (pumice_stats.budgeted_bytes), is to be `bytes` at most; PUMICE_NO_LIMIT: no budget, as at first.
-// Returns at once: pumice_poll works towards it, also while there is no request, and brings
-// PUMICE_EVENT_BUDGET_MET. From then on it holds, unless other engines take more. Keys and values
-// go first, to host memory as far as cache_host_bytes has room; requests go on, those served last
-// wait if need be, and one that can never fit any more ends with PUMICE_DOES_NOT_FIT. Then weights
-// of the last layers go to memory beside the device's, where there is such: steps are slower. With
-// a higher budget what was given up comes back. PUMICE_DOES_NOT_FIT, and nothing has changed: the
-// message has the smallest budget that can be met.
+// Polling thread. Limits what all engines together allocate of the device's own memory
+// (pumice_stats.budgeted_bytes) to `bytes`; PUMICE_NO_LIMIT: no budget, as at first. Returns at
+// once: pumice_poll works towards it, even without requests, and brings PUMICE_EVENT_BUDGET_MET.
+// From then on it holds, unless other engines take more. Keys and values go first, to host memory
+// as far as cache_host_bytes has room; requests go on, those served last wait if need be, and one
+// that can no longer fit ends with PUMICE_DOES_NOT_FIT. Then weights of the last layers go to
+// memory beside the device's, if there is any: steps are slower. A higher budget brings back what
+// was given up. PUMICE_DOES_NOT_FIT, with nothing changed: the message has the smallest budget that
+// can be met.
 PUMICE_API pumice_status pumice_set_memory_budget(pumice_engine* engine, uint64_t bytes);
 
-// ---- sessions: a conversation or character each
+// ---- sessions, each a conversation or a character
 
 typedef struct pumice_logit_bias {
   uint32_t token;
@@ -313,49 +312,48 @@ typedef struct pumice_session_options {
   const pumice_sampling* sampling;  // of requests that have none of their own; NULL: greedy
   pumice_service_class service_class;
   int32_t priority;  // within a class; lower goes first
-  // Sessions of different salts share no cached prefixes, so that none learns from the time an
-  // answer takes what another was asked.
+  // Sessions of different salts share no cached prefixes, so that none can tell from the time of an
+  // answer what another was asked.
   pumice_string salt;
-  // Tokens come no faster, but for one that may be made up for: the pace of speech, and the device
-  // is free in between. 0: as fast as can be.
+  // Tokens come no faster than this (one late token may be made up for): the pace of speech, with
+  // the device free in between. 0: as fast as possible.
   float max_tokens_per_second;
-  // Text comes by whole sentences, with the token that shows that one has ended; tokens come as
-  // they do.
+  // Text comes in whole sentences, with the token that shows that one has ended; tokens come one by
+  // one as always.
   pumice_bool sentences;
 } pumice_session_options;
 
-// `options` may be NULL. The data that options point to is copied by every call.
+// `options` may be NULL. Every call copies the data that its options point to.
 PUMICE_API pumice_status pumice_session_open(pumice_engine* engine,
                                              const pumice_session_options* options,
                                              pumice_session* session);
-// Cancels its request.
+// Cancels its request, if it has one.
 PUMICE_API pumice_status pumice_session_close(pumice_engine* engine, pumice_session session);
 // What it holds: of its last prompt and the answer, once the answer's last event is there.
 PUMICE_API pumice_status pumice_session_tokens(pumice_engine* engine, pumice_session session,
                                                uint32_t* tokens, size_t capacity, size_t* n_tokens);
 
-// Polling thread. A session as bytes, to go on with later, in another process perhaps: what it
-// holds, how it samples, and the keys and values that are cached of it, so that little is computed
-// again. Of a session whose request has not ended it is saved what has been generated by the last
-// poll (take all events first: what they bring is in it); the request goes on. A request without a
-// prompt goes on with the restored answer, token for token as it would have gone on here, and its
-// first text includes what no event had brought. Waits for what the device is doing, not for
-// requests. `bytes` stay until the engine's next call of this or of pumice_poll. They hold the
-// session's salt, and are checked against damage, not against forgery: restore those of whom you
-// trust.
+// Polling thread. A session as bytes, to continue later, perhaps in another process: what it holds,
+// how it samples, and its cached keys and values, so that little is computed again. If its request
+// has not ended, what was generated by the last poll is saved (take all events first: what they
+// bring is in it), and the request goes on. A request without a prompt continues the restored
+// answer, token for token as it would have gone on here, and its first text includes what no event
+// had brought. Waits for the device's current work, not for requests. `bytes` are valid until the
+// engine's next call of this or of pumice_poll. They contain the session's salt, and are checked
+// against damage but not against forgery: restore only bytes from sources that you trust.
 PUMICE_API pumice_status pumice_session_save(pumice_engine* engine, pumice_session session,
                                              const void** bytes, size_t* n_bytes);
 
 typedef struct pumice_restore_options {
   size_t struct_size;
-  // What another kv_type or arithmetic computed is left aside, and computed again.
+  // Ignore keys and values of another kv_type or arithmetic and compute them again.
   pumice_bool tokens_only;
 } pumice_restore_options;
 
-// Polling thread. A new session, as the saved one was. `options` may be NULL. Keys and values are
-// cached if there is room without taking from requests. PUMICE_BAD_FILE, and nothing has changed:
-// these bytes are no session, damaged, of another model or, without tokens_only, of another kv_type
-// or arithmetic.
+// Polling thread. A new session like the saved one. `options` may be NULL. Keys and values are
+// cached if there is room without taking any from requests. PUMICE_BAD_FILE, with nothing changed:
+// the bytes are not a session, are damaged, or belong to another model or, without tokens_only, to
+// another kv_type or arithmetic.
 PUMICE_API pumice_status pumice_session_restore(pumice_engine* engine, const void* bytes,
                                                 size_t n_bytes,
                                                 const pumice_restore_options* options,
@@ -370,9 +368,9 @@ typedef struct pumice_message {
 
 typedef struct pumice_request_options {
   size_t struct_size;
-  // The prompt, one of three. A session goes on with it behind what it holds; without a session it
-  // is all there is. Without a prompt a session's last answer goes on, as if it had not ended: for
-  // seeds and penalties it is one.
+  // The prompt, in one of three forms. A session continues with it behind what it holds; without a
+  // session it is everything. Without a prompt a session's last answer continues as if it had not
+  // ended; for seeds and penalties it is one answer.
   pumice_string text;
   const uint32_t* tokens;
   size_t n_tokens;
@@ -386,7 +384,7 @@ typedef struct pumice_request_options {
   pumice_bool special;
   uint32_t max_new_tokens;          // 0: what the context holds
   const pumice_sampling* sampling;  // NULL: the session's
-  const pumice_string* stops;       // texts that end the request and are not given
+  const pumice_string* stops;       // texts that end the request and are left out
   size_t n_stops;
   uint64_t timeout_us;     // from the poll that begins it, also while there is no device; 0: none
   pumice_bool ignore_end;  // the model's end of text does not end the request
@@ -400,36 +398,35 @@ typedef struct pumice_request_options {
   pumice_request shares_prompt_with;
 } pumice_request_options;
 
-// From any thread; the request begins with the next pumice_poll. `session` may be 0. What can be
-// known to be wrong is refused here; anything else ends the request with a status in its last
-// event. PUMICE_BUSY: the session's request has not ended. PUMICE_DOES_NOT_FIT: the context is
-// exceeded.
+// From any thread; the request begins with the next pumice_poll. `session` may be 0. Errors that
+// can be known now are refused here; any other ends the request with a status in its last event.
+// PUMICE_BUSY: the session's request has not ended. PUMICE_DOES_NOT_FIT: the context is exceeded.
 PUMICE_API pumice_status pumice_submit(pumice_engine* engine, pumice_session session,
                                        const pumice_request_options* options,
                                        pumice_request* request);
-// From any thread; the next pumice_poll ends it, and its last event says so. Nothing happens to one
-// that has ended and whose last event was not taken yet.
+// From any thread; the next pumice_poll ends it, and its last event says so. No effect on a request
+// that has ended but whose last event was not taken yet.
 PUMICE_API pumice_status pumice_cancel(pumice_engine* engine, pumice_request request);
 
 #define PUMICE_NO_LIMIT UINT64_MAX
 
-// Polling thread. Goes on with all requests without waiting for the device. As much is submitted as
-// keeps what the device has to do for this engine within `microseconds` by prediction, and at least
-// a smallest piece where it has nothing. On an error no request has lost or gained anything, and
-// the next call tries again; after PUMICE_INTERNAL by a bug and PUMICE_OUT_OF_MEMORY every request
-// has ended and the engine can only be closed. When the device is lost the call that notices opens
-// it again and loads the model, which takes as long as that takes, and requests go on;
-// PUMICE_DEVICE_LOST: that could not be done yet, or the device is the host's and was not replaced.
+// Polling thread. Continues all requests without waiting for the device. Submits as much work as is
+// predicted to keep the device busy for this engine for at most `microseconds`, and at least the
+// smallest piece if it has nothing. After an error no request has lost or gained anything, and the
+// next call tries again; after PUMICE_OUT_OF_MEMORY, or PUMICE_INTERNAL because of a bug, every
+// request has ended and the engine can only be closed. When the device is lost, the call that
+// notices reopens it and loads the model, however long that takes, and requests go on.
+// PUMICE_DEVICE_LOST: that was not possible yet, or the device is the host's and was not replaced.
 PUMICE_API pumice_status pumice_poll(pumice_engine* engine, uint64_t microseconds);
-// Polling thread. Sleeps until there is something for pumice_poll to do, and that long at most: a
-// request came or is to be cancelled (which is noticed within a few milliseconds), the device has
-// done something, a session's next token is due, a host's queue may be free again. May return
-// early. For hosts with no frame to draw.
+// Polling thread. Sleeps until there is something for pumice_poll to do, and at most that long: a
+// request came or is to be cancelled (noticed within a few milliseconds), the device has done
+// something, a session's next token is due, a host's queue may be free again. May return early. For
+// hosts that draw no frames.
 PUMICE_API pumice_status pumice_wait(pumice_engine* engine, uint64_t microseconds);
 
 typedef int32_t pumice_event_kind;
 enum {
-  PUMICE_EVENT_NONE = 0,      // no event is there
+  PUMICE_EVENT_NONE = 0,      // there is no event
   PUMICE_EVENT_PROGRESS = 1,  // more of a prompt was read
   PUMICE_EVENT_TOKEN = 2,
   PUMICE_EVENT_FINISHED = 3,  // a request's last; may have a token and text too
@@ -497,8 +494,8 @@ typedef struct pumice_stats {
   uint64_t cached_tokens;  // of these, not computed
   uint64_t generated_tokens;
   uint64_t preemptions;
-  // What would be a hitch: kernels compiled, and how often device memory was allocated, since all
-  // kernels were ready. 0, unless another engine was made or a model loaded on the device.
+  // What would cause a hitch: kernels compiled and device memory allocated since all kernels were
+  // ready, counted. 0, unless another engine was made or a model loaded on the device.
   uint64_t kernels_compiled_after_prewarm;
   uint64_t allocations_after_prewarm;
   // Now:
@@ -508,18 +505,18 @@ typedef struct pumice_stats {
   uint64_t weight_bytes;  // of these
   uint64_t kv_bytes;
   uint64_t kernels;  // compiled on the device
-  // As of the last poll, at first of when the engine was created:
+  // As of the last poll, or before that of the creation of the engine:
   uint64_t memory_budget_bytes;   // of pumice_set_memory_budget; 0: none
   pumice_bool memory_budget_met;  // 1 without one
-  uint32_t n_overcommitted;       // times the driver was found to leave less than is used
-  // What the driver lets this process use, asked once a second at most; 0: it does not say, as the
-  // next.
+  uint32_t n_overcommitted;       // times the driver was found to grant less than is used
+  // What the driver lets this process use, asked once a second at most; 0, like the next: it does
+  // not say.
   uint64_t driver_budget_bytes;
   uint64_t driver_used_bytes;    // by this process
   uint64_t budgeted_bytes;       // of the device's own memory, now: what a budget counts
   uint64_t weight_bytes_beside;  // in memory beside that
   uint32_t n_lost_devices;
-  pumice_bool is_lost;  // and no other device was had yet
+  pumice_bool is_lost;  // and no device has been opened in its place yet
 } pumice_stats;
 
 // From any thread.

@@ -33,7 +33,11 @@ struct SequenceMemory {
 
 /// What the calls of a decoder have in common.
 struct SharedByCalls {
-  Lowered lowered;
+  explicit SharedByCalls(std::shared_ptr<const Lowered> of_plan)
+      : owner(std::move(of_plan)), lowered(*owner) {}
+
+  const std::shared_ptr<const Lowered> owner;  ///< of the next
+  const Lowered& lowered;
   StateLayout state;
   /// A row's results do not depend on its batch, to the last bit.
   bool invariant = false;

@@ -8,12 +8,12 @@
 
 namespace pumice::families {
 
-Result<Program> build_afmoe(const ModelSource& source) {
-  const Metadata metadata(source, "afmoe");
+Result<Program> build_afmoe(const Metadata& metadata) {
   PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions());
   PUMICE_TRY(const ExpertSource experts,
              metadata.read_experts(
                  d, {.probability = Router::Probability::kSigmoid, .renormalised = false}));
+  PUMICE_TRY(const uint32_t n_dense, metadata.read_dense_layers(d));
   PUMICE_TRY(const uint32_t window, metadata.read_window(0));
   PUMICE_TRY(const uint32_t period, read_window_period(metadata, 4));
   PUMICE_TRY(const RopeSource rope, metadata.read_rope(d));
@@ -40,7 +40,7 @@ Result<Program> build_afmoe(const ModelSource& source) {
     x = p.add(x, p.rms_norm(a, "post_attention_norm", eps));
 
     const ValueId f = p.rms_norm(x, "ffn_norm", eps);
-    const ValueId y = i < experts.n_dense_layers
+    const ValueId y = i < n_dense
                           ? p.gated_ffn(f, ActivationKind::kSilu, d.n_ff)
                           : p.experts(f, {.source = experts, .selection_bias = "exp_probs_b"});
     x = p.add(x, p.rms_norm(y, "post_ffw_norm", eps));

@@ -12,9 +12,9 @@ namespace pumice::families {
 namespace {
 
 /// One for all layers, or one for each.
-Result<std::vector<float>> of_layers(const ModelSource& source, std::string_view key,
+Result<std::vector<float>> of_layers(const Metadata& metadata, std::string_view key,
                                      uint32_t n_layers) {
-  PUMICE_TRY(std::vector<float> values, source.file().get_vector<float>(key, n_layers));
+  PUMICE_TRY(std::vector<float> values, metadata.file().get_vector<float>(key, n_layers));
   if (values.size() == 1) values.resize(n_layers, values[0]);
   if (values.size() != n_layers) {
     return make_error(ErrorCode::kBadFile, "{}: {} numbers for {} layers", key, values.size(),
@@ -28,12 +28,11 @@ float softplus(float x) {
 }
 
 /// Files have alphas before they are made positive.
-Result<std::vector<ProgramBuilder::Xielu>> read_xielu(const ModelSource& source,
-                                                      uint32_t n_layers) {
-  PUMICE_TRY(const std::vector<float> alpha_p, of_layers(source, "xielu.alpha_p", n_layers));
-  PUMICE_TRY(const std::vector<float> alpha_n, of_layers(source, "xielu.alpha_n", n_layers));
-  PUMICE_TRY(const std::vector<float> beta, of_layers(source, "xielu.beta", n_layers));
-  PUMICE_TRY(const std::vector<float> eps, of_layers(source, "xielu.eps", n_layers));
+Result<std::vector<ProgramBuilder::Xielu>> read_xielu(const Metadata& metadata, uint32_t n_layers) {
+  PUMICE_TRY(const std::vector<float> alpha_p, of_layers(metadata, "xielu.alpha_p", n_layers));
+  PUMICE_TRY(const std::vector<float> alpha_n, of_layers(metadata, "xielu.alpha_n", n_layers));
+  PUMICE_TRY(const std::vector<float> beta, of_layers(metadata, "xielu.beta", n_layers));
+  PUMICE_TRY(const std::vector<float> eps, of_layers(metadata, "xielu.eps", n_layers));
   std::vector<ProgramBuilder::Xielu> layers;
   for (uint32_t i = 0; i < n_layers; ++i) {
     layers.push_back({.alpha_p = softplus(alpha_p[i]),
@@ -50,12 +49,11 @@ Result<std::vector<ProgramBuilder::Xielu>> read_xielu(const ModelSource& source,
 
 }  // namespace
 
-Result<Program> build_apertus(const ModelSource& source) {
-  const Metadata metadata(source, "apertus");
+Result<Program> build_apertus(const Metadata& metadata) {
   PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions());
   PUMICE_TRY(const RopeSource rope, metadata.read_rope(d));
   PUMICE_TRY(const float eps, metadata.read_rms_eps());
-  PUMICE_TRY(const auto xielu, read_xielu(source, d.n_layers));
+  PUMICE_TRY(const auto xielu, read_xielu(metadata, d.n_layers));
 
   ProgramBuilder p(d);
   const ProgramBuilder::SelfAttention attention{

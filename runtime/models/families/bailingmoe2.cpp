@@ -7,13 +7,13 @@
 
 namespace pumice::families {
 
-Result<Program> build_bailingmoe2(const ModelSource& source, ModelPart part) {
-  const Metadata metadata(source, "bailingmoe2");
+Result<Program> build_bailingmoe2(const Metadata& metadata, ModelPart part) {
   PUMICE_TRY(ModelDimensions d, metadata.read_dimensions());
   PUMICE_TRY(const Blocks blocks, metadata.read_blocks(d, part));
   PUMICE_TRY(const ExpertSource experts,
              metadata.read_experts(
                  d, {.probability = Router::Probability::kSigmoid, .renormalised = false}));
+  PUMICE_TRY(const uint32_t n_dense, metadata.read_dense_layers(d));
   PUMICE_TRY(const RopeSource rope, metadata.read_rope(d));
   PUMICE_TRY(const float eps, metadata.read_rms_eps());
 
@@ -31,9 +31,8 @@ Result<Program> build_bailingmoe2(const ModelSource& source, ModelPart part) {
     x = p.add(x, p.self_attention(p.rms_norm(x, "attn_norm", eps), attention));
 
     const ValueId f = p.rms_norm(x, "ffn_norm", eps);
-    x = p.add(x, i < experts.n_dense_layers
-                     ? p.gated_ffn(f, ActivationKind::kSilu, d.n_ff)
-                     : p.experts(f, {.source = experts, .selection_bias = "exp_probs_b"}));
+    x = p.add(x, i < n_dense ? p.gated_ffn(f, ActivationKind::kSilu, d.n_ff)
+                             : p.experts(f, {.source = experts, .selection_bias = "exp_probs_b"}));
     p.end_layer(x);
   }
   return p.finish(x, blocks, eps);

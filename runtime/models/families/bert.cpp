@@ -14,10 +14,10 @@ namespace {
 constexpr uint32_t kFirstSegment = 0;  // all of a text is one
 
 /// Tokens, with what says that they are of the first segment where the model was trained with two.
-Result<ValueId> embed_tokens(const ModelSource& source, const ModelDimensions& d,
+Result<ValueId> embed_tokens(const Metadata& metadata, const ModelDimensions& d,
                              ProgramBuilder& p) {
   const ValueId tokens = p.embed("token_embd", d.n_embd, d.n_vocab);
-  const GgufTensor* const types = source.file().find_tensor("token_types.weight");
+  const GgufTensor* const types = metadata.file().find_tensor("token_types.weight");
   if (types == nullptr) return tokens;
   if (types->dims[1] > d.n_vocab) {
     return make_error(ErrorCode::kBadFile,
@@ -28,8 +28,7 @@ Result<ValueId> embed_tokens(const ModelSource& source, const ModelDimensions& d
 
 }  // namespace
 
-Result<Program> build_bert(const ModelSource& source) {
-  const Metadata metadata(source, "bert");
+Result<Program> build_bert(const Metadata& metadata) {
   PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions());
   PUMICE_TRY(const float eps, metadata.read_layer_norm_eps());
   PUMICE_TRY(const std::optional<Pooling> pooling, metadata.read_pooling());
@@ -45,7 +44,7 @@ Result<Program> build_bert(const ModelSource& source) {
       .bias = kBias,
       .output_bias = kBias};
 
-  PUMICE_TRY(const ValueId tokens, embed_tokens(source, d, p));
+  PUMICE_TRY(const ValueId tokens, embed_tokens(metadata, d, p));
   ValueId x = p.add(tokens, p.embed_position("position_embd", d.n_embd, d.context_length));
   x = p.layer_norm(x, "token_embd_norm", eps);
   for (uint32_t i = 0; i < d.n_layers; ++i) {
@@ -61,8 +60,7 @@ Result<Program> build_bert(const ModelSource& source) {
   return p.finish_embedding(x, pooling.value_or(Pooling::kMean));
 }
 
-Result<Program> build_nomic_bert(const ModelSource& source) {
-  const Metadata metadata(source, "nomic-bert");
+Result<Program> build_nomic_bert(const Metadata& metadata) {
   PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions());
   PUMICE_TRY(const RopeSource rope, metadata.read_rope(d));
   PUMICE_TRY(const float eps, metadata.read_layer_norm_eps());
@@ -77,7 +75,7 @@ Result<Program> build_nomic_bert(const ModelSource& source) {
   const uint32_t n_qk = d.q_dim() + d.kv_dim();
   const uint32_t n_qkv = n_qk + d.kv_dim();
 
-  PUMICE_TRY(const ValueId tokens, embed_tokens(source, d, p));
+  PUMICE_TRY(const ValueId tokens, embed_tokens(metadata, d, p));
   ValueId x = p.layer_norm(tokens, "token_embd_norm", eps);
   for (uint32_t i = 0; i < d.n_layers; ++i) {
     p.begin_layer(x);

@@ -27,27 +27,27 @@ YarnScales yarn_scales(const ops::RopeConfig& rope, double multiplier, bool is_d
   return {.scores = magnitude * magnitude, .rope = cancels ? 1 / own : 1 / magnitude};
 }
 
-Result<Program> build(const ModelSource& source, std::string_view architecture,
-                      const Router& router, ModelPart part) {
-  const Metadata metadata(source, architecture);
+Result<Program> build(const Metadata& metadata, const Router& router, bool is_deepseek,
+                      ModelPart part) {
   LatentSource latent;
   PUMICE_TRY(ModelDimensions d, metadata.read_latent_dimensions(latent));
   PUMICE_TRY(const Blocks blocks, metadata.read_blocks(d, part));
   PUMICE_TRY(const ExpertSource experts, metadata.read_experts(d, router));
+  PUMICE_TRY(const uint32_t n_dense, metadata.read_dense_layers(d));
   PUMICE_TRY(RopeSource rope, metadata.read_rope(d));
   PUMICE_TRY(const float eps, metadata.read_rms_eps());
   PUMICE_TRY(const float multiplier, metadata.get_or<float>("rope.scaling.yarn_log_multiplier", 0));
   PUMICE_TRY(const float temperature, metadata.get_or<float>("attention.temperature_scale", 0));
-  const YarnScales yarn = yarn_scales(rope.config, multiplier, architecture == "deepseek2");
+  const YarnScales yarn = yarn_scales(rope.config, multiplier, is_deepseek);
   rope.config.attn_factor *= yarn.rope;
+  PUMICE_TRY(
+      const uint32_t temperature_tokens,
+      metadata.get_or<uint32_t>("attention.temperature_length", rope.config.original_context));
   if (temperature != 0) {
     rope.config.temperature = temperature;
-    PUMICE_TRY(
-        rope.config.temperature_tokens,
-        metadata.get_or<uint32_t>("attention.temperature_length", rope.config.original_context));
+    rope.config.temperature_tokens = temperature_tokens;
   }
-  const bool biased =
-      metadata.has_tensor(fmt::format("blk.{}.exp_probs_b.bias", experts.n_dense_layers));
+  const bool biased = metadata.has_tensor(fmt::format("blk.{}.exp_probs_b.bias", n_dense));
 
   ProgramBuilder p(d);
   const uint32_t state = p.latent_group("latent", latent.rank + latent.n_turning, latent.rank);
@@ -64,7 +64,7 @@ Result<Program> build(const ModelSource& source, std::string_view architecture,
 
     const ValueId f = p.rms_norm(x, "ffn_norm", eps);
     x = p.add(
-        x, i < experts.n_dense_layers || experts.n_experts == 0
+        x, i < n_dense || experts.n_experts == 0
                ? p.gated_ffn(f, ActivationKind::kSilu, d.n_ff)
                : p.experts(f, {.source = experts, .selection_bias = biased ? "exp_probs_b" : ""}));
     p.end_layer(x);
@@ -74,12 +74,12 @@ Result<Program> build(const ModelSource& source, std::string_view architecture,
 
 }  // namespace
 
-Result<Program> build_deepseek2(const ModelSource& source, ModelPart part) {
-  return build(source, "deepseek2", {.renormalised = false}, part);
+Result<Program> build_deepseek2(const Metadata& metadata, ModelPart part) {
+  return build(metadata, {.renormalised = false}, true, part);
 }
 
-Result<Program> build_mistral4(const ModelSource& source, ModelPart part) {
-  return build(source, "mistral4", {.renormalised = true}, part);
+Result<Program> build_mistral4(const Metadata& metadata, ModelPart part) {
+  return build(metadata, {.renormalised = true}, false, part);
 }
 
 }  // namespace pumice::families

@@ -6,10 +6,10 @@
 
 namespace pumice::families {
 
-Result<Program> build_ernie4_5_moe(const ModelSource& source) {
-  const Metadata metadata(source, "ernie4_5-moe");
+Result<Program> build_ernie4_5_moe(const Metadata& metadata) {
   PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions());
   PUMICE_TRY(const ExpertSource experts, metadata.read_experts(d));
+  PUMICE_TRY(const uint32_t n_dense, metadata.read_dense_layers(d));
   PUMICE_TRY(const uint64_t period, metadata.get_or<uint64_t>("interleave_moe_layer_step", 1));
   PUMICE_TRY(const RopeSource rope, metadata.read_rope(d));
   PUMICE_TRY(const float eps, metadata.read_rms_eps());
@@ -29,7 +29,7 @@ Result<Program> build_ernie4_5_moe(const ModelSource& source) {
     x = p.add(x, p.self_attention(p.rms_norm(x, "attn_norm", eps), attention));
 
     const ValueId f = p.rms_norm(x, "ffn_norm", eps);
-    const bool dense = i < experts.n_dense_layers || (i + 1) % period != 0;
+    const bool dense = i < n_dense || (i + 1) % period != 0;
     x = p.add(x, dense ? p.gated_ffn(f, ActivationKind::kSilu, d.n_ff)
                        : p.experts(f, {.source = experts, .selection_bias = "exp_probs_b"}));
     p.end_layer(x);

@@ -7,8 +7,7 @@
 
 namespace pumice::families {
 
-Result<Program> build_falcon_h1(const ModelSource& source) {
-  const Metadata metadata(source, "falcon-h1");
+Result<Program> build_falcon_h1(const Metadata& metadata) {
   PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions());
   PUMICE_TRY(Mamba2 mamba, read_mamba2(metadata));
   PUMICE_TRY(const RopeSource rope, metadata.read_rope(d));

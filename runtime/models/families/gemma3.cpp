@@ -7,8 +7,7 @@
 
 namespace pumice::families {
 
-Result<Program> build_gemma3(const ModelSource& source) {
-  const Metadata metadata(source, "gemma3");
+Result<Program> build_gemma3(const Metadata& metadata) {
   PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions());
   PUMICE_TRY(const RopeSource rope, metadata.read_rope(d));
   PUMICE_TRY(const float local_base, metadata.get_or<float>("rope.freq_base_swa", 10000));

@@ -192,8 +192,7 @@ class Building {
 
 }  // namespace
 
-Result<Program> build_gemma4(const ModelSource& source) {
-  const Metadata metadata(source, "gemma4");
+Result<Program> build_gemma4(const Metadata& metadata) {
   PUMICE_TRY(const Dimensions all, read(metadata));
   return Building(metadata, all).run();
 }

@@ -13,9 +13,9 @@ namespace {
 constexpr uint64_t kMostDense = 1 << 20;  // outputs of a product after the layers
 
 /// One of the products after the layers, which files may leave out.
-Result<ValueId> dense(const ModelSource& source, ProgramBuilder& p, ValueId x,
+Result<ValueId> dense(const Metadata& metadata, ProgramBuilder& p, ValueId x,
                       std::string_view stem) {
-  const GgufTensor* const tensor = source.file().find_tensor(fmt::format("{}.weight", stem));
+  const GgufTensor* const tensor = metadata.file().find_tensor(fmt::format("{}.weight", stem));
   if (tensor == nullptr) return x;
   if (tensor->dims[1] > kMostDense) {
     return make_error(ErrorCode::kBadFile, "{}.weight: {} rows are more than {}", stem,
@@ -26,8 +26,7 @@ Result<ValueId> dense(const ModelSource& source, ProgramBuilder& p, ValueId x,
 
 }  // namespace
 
-Result<Program> build_gemma_embedding(const ModelSource& source) {
-  const Metadata metadata(source, "gemma-embedding");
+Result<Program> build_gemma_embedding(const Metadata& metadata) {
   PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions());
   PUMICE_TRY(const RopeSource rope, metadata.read_rope(d));
   PUMICE_TRY(const float local_base, metadata.get_or<float>("rope.freq_base_swa", 10000));
@@ -69,8 +68,8 @@ Result<Program> build_gemma_embedding(const ModelSource& source) {
     p.end_layer(x);
   }
   x = p.rms_norm(x, "output_norm", eps);
-  PUMICE_TRY(x, dense(source, p, x, "dense_2"));
-  PUMICE_TRY(x, dense(source, p, x, "dense_3"));
+  PUMICE_TRY(x, dense(metadata, p, x, "dense_2"));
+  PUMICE_TRY(x, dense(metadata, p, x, "dense_3"));
   return p.finish_embedding(x, pooling.value_or(Pooling::kMean));
 }
 

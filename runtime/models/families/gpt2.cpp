@@ -6,8 +6,7 @@
 
 namespace pumice::families {
 
-Result<Program> build_gpt2(const ModelSource& source) {
-  const Metadata metadata(source, "gpt2");
+Result<Program> build_gpt2(const Metadata& metadata) {
   PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions());
   PUMICE_TRY(const float eps, metadata.read_layer_norm_eps());
 

@@ -29,10 +29,10 @@ ValueId experts(ProgramBuilder& p, ValueId x, const ExpertSource& source, uint32
 
 }  // namespace
 
-Result<Program> build_gpt_oss(const ModelSource& source) {
-  const Metadata metadata(source, "gpt-oss");
+Result<Program> build_gpt_oss(const Metadata& metadata) {
   PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions());
-  PUMICE_TRY(const ExpertSource expert_source, metadata.read_experts(d));
+  PUMICE_TRY(const ExpertSource expert_source,
+             metadata.read_experts(d, {}, Metadata::SharedExperts::kNone));
   PUMICE_TRY(const uint32_t window, metadata.read_window(128));
   PUMICE_TRY(const uint32_t period, read_window_period(metadata, 2));
   PUMICE_TRY(const RopeSource rope, metadata.read_rope(d));

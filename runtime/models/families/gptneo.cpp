@@ -4,28 +4,13 @@
 #include "models/families.hpp"
 
 namespace pumice::families {
-namespace {
 
-constexpr std::string_view kPattern = "gptneo.attention.sliding_window_pattern";
-
-/// Whether each layer has the window.
-Result<std::vector<bool>> read_pattern(const ModelSource& source, uint32_t n_layers) {
-  PUMICE_TRY(std::vector<bool> pattern, source.file().get_vector<bool>(kPattern, n_layers));
-  if (pattern.size() != n_layers) {
-    return make_error(ErrorCode::kBadFile, "{}: {} values for {} layers", kPattern, pattern.size(),
-                      n_layers);
-  }
-  return pattern;
-}
-
-}  // namespace
-
-Result<Program> build_gptneo(const ModelSource& source) {
-  const Metadata metadata(source, "gptneo");
+Result<Program> build_gptneo(const Metadata& metadata) {
   PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions());
   PUMICE_TRY(const float eps, metadata.read_layer_norm_eps());
   PUMICE_TRY(const uint32_t window, metadata.read_window(256));
-  PUMICE_TRY(const std::vector<bool> windowed, read_pattern(source, d.n_layers));
+  PUMICE_TRY(const std::vector<bool> windowed,
+             metadata.read_layer_flags("attention.sliding_window_pattern", d.n_layers));
 
   ProgramBuilder p(d);
   constexpr auto kBias = ProgramBuilder::Bias::kAdded;

@@ -7,8 +7,7 @@
 
 namespace pumice::families {
 
-Result<Program> build_gptneox(const ModelSource& source) {
-  const Metadata metadata(source, "gptneox");
+Result<Program> build_gptneox(const Metadata& metadata) {
   PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions());
   PUMICE_TRY(const RopeSource rope, metadata.read_rope(d));
   PUMICE_TRY(const float eps, metadata.read_layer_norm_eps());

@@ -10,11 +10,11 @@
 namespace pumice::families {
 namespace {
 
-Result<Program> granite(const ModelSource& source, std::string_view architecture, bool hybrid) {
+Result<Program> granite(const Metadata& metadata, bool hybrid) {
   const auto layers = hybrid ? Metadata::Layers::kSomeHaveNone : Metadata::Layers::kAlike;
-  const Metadata metadata(source, architecture);
   PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions(layers));
-  PUMICE_TRY(const ExpertSource experts, metadata.read_experts(d));
+  PUMICE_TRY(const ExpertSource experts,
+             metadata.read_experts(d, {}, Metadata::SharedExperts::kOfWidth));
   PUMICE_TRY(const RopeSource rope, metadata.read_rope(d));
   PUMICE_TRY(const float eps, metadata.read_rms_eps());
   PUMICE_TRY(const double embedding_scale, metadata.read_positive("embedding_scale", 1));
@@ -61,14 +61,7 @@ Result<Program> granite(const ModelSource& source, std::string_view architecture
 
 }  // namespace
 
-Result<Program> build_granite(const ModelSource& source) {
-  return granite(source, "granite", false);
-}
-Result<Program> build_granitemoe(const ModelSource& source) {
-  return granite(source, "granitemoe", false);
-}
-Result<Program> build_granitehybrid(const ModelSource& source) {
-  return granite(source, "granitehybrid", true);
-}
+Result<Program> build_granite(const Metadata& metadata) { return granite(metadata, false); }
+Result<Program> build_granitehybrid(const Metadata& metadata) { return granite(metadata, true); }
 
 }  // namespace pumice::families

@@ -59,9 +59,8 @@ ValueId mamba(ProgramBuilder& p, ValueId h, uint32_t width, const Mamba& m) {
 
 }  // namespace
 
-Result<Program> build_jamba(const ModelSource& source) {
+Result<Program> build_jamba(const Metadata& metadata) {
   constexpr auto kLayers = Metadata::Layers::kSomeHaveNone;
-  const Metadata metadata(source, "jamba");
   PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions(kLayers));
   PUMICE_TRY(const std::vector<uint32_t> kv_heads,
              metadata.read_layer_counts("attention.head_count_kv", d.n_layers, kLayers));

@@ -51,15 +51,15 @@ ValueId delta_attention(ProgramBuilder& p, ValueId h, uint32_t width, const Kimi
 
 }  // namespace
 
-Result<Program> build_kimi_linear(const ModelSource& source) {
+Result<Program> build_kimi_linear(const Metadata& metadata) {
   constexpr auto kLayers = Metadata::Layers::kSomeHaveNone;
-  const Metadata metadata(source, "kimi-linear");
   LatentSource latent;
   PUMICE_TRY(const ModelDimensions d, metadata.read_latent_dimensions(latent, kLayers));
   PUMICE_TRY(const std::vector<uint32_t> kv_heads,
              metadata.read_layer_counts("attention.head_count_kv", d.n_layers, kLayers));
   PUMICE_TRY(const ExpertSource experts,
              metadata.read_experts(d, {.probability = Router::Probability::kSigmoid}));
+  PUMICE_TRY(const uint32_t n_dense, metadata.read_dense_layers(d));
   PUMICE_TRY(const float eps, metadata.read_rms_eps());
   KimiDelta net{.n_heads = d.n_heads, .norm_eps = eps};
   PUMICE_TRY(net.head_dim, metadata.read_count("kda.head_dim", ops::Recurrence::kMostKeyDim));
@@ -79,7 +79,7 @@ Result<Program> build_kimi_linear(const ModelSource& source) {
                                   : p.latent_attention(h, state, attention));
 
     const ValueId f = p.rms_norm(x, "ffn_norm", eps);
-    const bool dense = experts.n_experts == 0 || i < experts.n_dense_layers;
+    const bool dense = experts.n_experts == 0 || i < n_dense;
     x = p.add(x, dense ? p.gated_ffn(f, ActivationKind::kSilu, d.n_ff)
                        : p.experts(f, {.source = experts, .selection_bias = "exp_probs_b"}));
     p.end_layer(x);

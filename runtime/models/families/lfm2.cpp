@@ -20,14 +20,16 @@ ValueId short_conv(ProgramBuilder& p, ValueId h, uint32_t width,
   return p.linear(p.mul(c, mixed), "shortconv.out_proj", width);
 }
 
-Result<Program> build(const ModelSource& source, std::string_view architecture) {
+}  // namespace
+
+Result<Program> build_lfm2(const Metadata& metadata) {
   constexpr auto kLayers = Metadata::Layers::kSomeHaveNone;
-  const Metadata metadata(source, architecture);
   PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions(kLayers));
   PUMICE_TRY(const std::vector<uint32_t> kv_heads,
              metadata.read_layer_counts("attention.head_count_kv", d.n_layers, kLayers));
   PUMICE_TRY(const ExpertSource experts,
              metadata.read_experts(d, {.probability = Router::Probability::kSigmoid}));
+  PUMICE_TRY(const uint32_t n_dense, metadata.read_dense_layers(d));
   PUMICE_TRY(const uint32_t taps, metadata.read_taps("shortconv.l_cache"));
   PUMICE_TRY(const RopeSource rope, metadata.read_rope(d));
   PUMICE_TRY(const float eps, metadata.read_rms_eps());
@@ -49,7 +51,7 @@ Result<Program> build(const ModelSource& source, std::string_view architecture) 
               kv_heads[i] == 0 ? short_conv(p, h, d.n_embd, conv) : p.self_attention(h, attention));
 
     const ValueId f = p.rms_norm(x, "ffn_norm", eps);
-    const bool dense = experts.n_experts == 0 || i < experts.n_dense_layers;
+    const bool dense = experts.n_experts == 0 || i < n_dense;
     x = p.add(x, dense ? p.gated_ffn(f, ActivationKind::kSilu, d.n_ff)
                        : p.experts(f, {.source = experts, .selection_bias = "exp_probs_b"}));
     p.end_layer(x);
@@ -57,10 +59,5 @@ Result<Program> build(const ModelSource& source, std::string_view architecture) 
   x = p.rms_norm(x, "token_embd_norm", eps);  // what the file calls the norm before the output
   return p.finish(p.linear(x, metadata.output_stem(), d.n_vocab));
 }
-
-}  // namespace
-
-Result<Program> build_lfm2(const ModelSource& source) { return build(source, "lfm2"); }
-Result<Program> build_lfm2moe(const ModelSource& source) { return build(source, "lfm2moe"); }
 
 }  // namespace pumice::families

@@ -6,13 +6,14 @@
 
 namespace pumice::families {
 
-Result<Program> build_llama(const ModelSource& source) {
-  const Metadata metadata(source, "llama");
+Result<Program> build_llama(const Metadata& metadata) {
   PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions());
   PUMICE_TRY(const ExpertSource experts, metadata.read_experts(d));
+  PUMICE_TRY(const uint32_t n_dense, metadata.read_dense_layers(d));
   PUMICE_TRY(const RopeSource rope, metadata.read_rope(d));
   PUMICE_TRY(const float eps, metadata.read_rms_eps());
-  // attention.sliding_window is ignored, as llama.cpp does for this architecture.
+  // As llama.cpp does for this architecture.
+  metadata.leave_out({"attention.sliding_window", "attention.sliding_window_pattern"});
 
   ProgramBuilder p(d);
   const ProgramBuilder::SelfAttention attention{
@@ -26,7 +27,7 @@ Result<Program> build_llama(const ModelSource& source) {
     x = p.add(x, p.self_attention(p.rms_norm(x, "attn_norm", eps), attention));
 
     const ValueId f = p.rms_norm(x, "ffn_norm", eps);
-    const bool dense = i < experts.n_dense_layers || experts.n_experts == 0;
+    const bool dense = i < n_dense || experts.n_experts == 0;
     x = p.add(x, dense ? p.gated_ffn(f, ActivationKind::kSilu, d.n_ff)
                        : p.experts(f, {.source = experts}));
     p.end_layer(x);

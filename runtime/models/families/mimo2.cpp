@@ -35,8 +35,7 @@ Result<std::array<uint32_t, 2>> read_kv_heads(const Metadata& metadata, const Mo
 
 }  // namespace
 
-Result<Program> build_mimo2(const ModelSource& source, ModelPart part) {
-  const Metadata metadata(source, "mimo2");
+Result<Program> build_mimo2(const Metadata& metadata, ModelPart part) {
   PUMICE_TRY(ModelDimensions d,
              metadata.read_dimensions(Metadata::Layers::kDiffer, Metadata::Values::kSmaller));
   PUMICE_TRY(const std::vector<bool> windowed,
@@ -47,6 +46,7 @@ Result<Program> build_mimo2(const ModelSource& source, ModelPart part) {
   PUMICE_TRY(const Blocks blocks, metadata.read_blocks(d, part));
   PUMICE_TRY(const ExpertSource experts,
              metadata.read_experts(d, {.probability = Router::Probability::kSigmoid}));
+  PUMICE_TRY(const uint32_t n_dense, metadata.read_dense_layers(d));
   PUMICE_TRY(const uint32_t window, metadata.read_window(128));
   PUMICE_TRY(const double value_scale, metadata.read_positive("attention.value_scale", 1));
   PUMICE_TRY(const float eps, metadata.read_rms_eps());
@@ -79,7 +79,7 @@ Result<Program> build_mimo2(const ModelSource& source, ModelPart part) {
     x = p.add(x, a);
 
     const ValueId f = p.rms_norm(x, "ffn_norm", eps);
-    const bool dense = i < experts.n_dense_layers || !has("ffn_gate_inp");
+    const bool dense = i < n_dense || !has("ffn_gate_inp");
     x = p.add(x, dense ? p.gated_ffn(f, ActivationKind::kSilu, d.n_ff)
                        : p.experts(f, {.source = experts, .selection_bias = "exp_probs_b"}));
     p.end_layer(x);

@@ -6,8 +6,7 @@
 
 namespace pumice::families {
 
-Result<Program> build_minimax_m2(const ModelSource& source) {
-  const Metadata metadata(source, "minimax-m2");
+Result<Program> build_minimax_m2(const Metadata& metadata) {
   PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions());
   PUMICE_TRY(const ExpertSource experts,
              metadata.read_experts(d, {.probability = Router::Probability::kSigmoid}));

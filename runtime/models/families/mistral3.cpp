@@ -6,8 +6,7 @@
 
 namespace pumice::families {
 
-Result<Program> build_mistral3(const ModelSource& source) {
-  const Metadata metadata(source, "mistral3");
+Result<Program> build_mistral3(const Metadata& metadata) {
   PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions());
   PUMICE_TRY(RopeSource rope, metadata.read_rope(d));
   PUMICE_TRY(const float eps, metadata.read_rms_eps());

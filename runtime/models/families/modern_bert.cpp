@@ -10,8 +10,7 @@
 
 namespace pumice::families {
 
-Result<Program> build_modern_bert(const ModelSource& source) {
-  const Metadata metadata(source, "modern-bert");
+Result<Program> build_modern_bert(const Metadata& metadata) {
   PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions());
   PUMICE_TRY(const RopeSource rope, metadata.read_rope(d));
   PUMICE_TRY(const float local_base, metadata.get_or<float>("rope.freq_base_swa", 10000));

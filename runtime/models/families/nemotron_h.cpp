@@ -37,9 +37,10 @@ ValueId mixture(ProgramBuilder& p, ValueId h, uint32_t width, const ExpertSource
   return p.add(routed, squares(p, h, "ffn_up_shexp", "ffn_down_shexp", experts.n_ff_shared, width));
 }
 
-Result<Program> build(const ModelSource& source, std::string_view architecture) {
+}  // namespace
+
+Result<Program> build_nemotron_h(const Metadata& metadata) {
   constexpr auto kLayers = Metadata::Layers::kSomeHaveNone;
-  const Metadata metadata(source, architecture);
   PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions(kLayers));
   PUMICE_TRY(const std::vector<uint32_t> kv_heads,
              metadata.read_layer_counts("attention.head_count_kv", d.n_layers, kLayers));
@@ -80,13 +81,6 @@ Result<Program> build(const ModelSource& source, std::string_view architecture) 
   }
   x = p.rms_norm(x, "output_norm", eps);
   return p.finish(p.linear(x, metadata.output_stem(), d.n_vocab));
-}
-
-}  // namespace
-
-Result<Program> build_nemotron_h(const ModelSource& source) { return build(source, "nemotron_h"); }
-Result<Program> build_nemotron_h_moe(const ModelSource& source) {
-  return build(source, "nemotron_h_moe");
 }
 
 }  // namespace pumice::families

@@ -6,12 +6,12 @@
 
 namespace pumice::families {
 
-Result<Program> build_phi3(const ModelSource& source) {
-  const Metadata metadata(source, "phi3");
+Result<Program> build_phi3(const Metadata& metadata) {
   PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions());
   PUMICE_TRY(const RopeSource rope, metadata.read_rope(d));
   PUMICE_TRY(const float eps, metadata.read_rms_eps());
-  // attention.sliding_window is ignored, as llama.cpp does for this architecture.
+  // As llama.cpp does for this architecture.
+  metadata.leave_out({"attention.sliding_window", "attention.sliding_window_pattern"});
 
   ProgramBuilder p(d);
   const auto positions = p.rotation(rope, d.head_dim, ProgramBuilder::Pairs::kHalves);

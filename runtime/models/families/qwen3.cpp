@@ -8,10 +8,8 @@
 #include "models/families.hpp"
 
 namespace pumice::families {
-namespace {
 
-Result<Program> qwen3(const ModelSource& source, std::string_view architecture) {
-  const Metadata metadata(source, architecture);
+Result<Program> build_qwen3(const Metadata& metadata) {
   PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions());
   PUMICE_TRY(const RopeSource rope, metadata.read_rope(d));
   PUMICE_TRY(const float eps, metadata.read_rms_eps());
@@ -35,10 +33,5 @@ Result<Program> qwen3(const ModelSource& source, std::string_view architecture) 
   x = p.rms_norm(x, "output_norm", eps);
   return p.finish(p.linear(x, metadata.output_stem(), d.n_vocab));
 }
-
-}  // namespace
-
-Result<Program> build_qwen3(const ModelSource& source) { return qwen3(source, "qwen3"); }
-Result<Program> build_qwen3vl(const ModelSource& source) { return qwen3(source, "qwen3vl"); }
 
 }  // namespace pumice::families

@@ -6,10 +6,8 @@
 #include "models/families.hpp"
 
 namespace pumice::families {
-namespace {
 
-Result<Program> qwen3_with_experts(const ModelSource& source, std::string_view architecture) {
-  const Metadata metadata(source, architecture);
+Result<Program> build_qwen3moe(const Metadata& metadata) {
   PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions());
   PUMICE_TRY(const ExpertSource experts, metadata.read_experts(d));
   PUMICE_TRY(const RopeSource rope, metadata.read_rope(d));
@@ -33,15 +31,6 @@ Result<Program> qwen3_with_experts(const ModelSource& source, std::string_view a
   }
   x = p.rms_norm(x, "output_norm", eps);
   return p.finish(p.linear(x, metadata.output_stem(), d.n_vocab));
-}
-
-}  // namespace
-
-Result<Program> build_qwen3moe(const ModelSource& source) {
-  return qwen3_with_experts(source, "qwen3moe");
-}
-Result<Program> build_qwen3vlmoe(const ModelSource& source) {
-  return qwen3_with_experts(source, "qwen3vlmoe");
 }
 
 }  // namespace pumice::families

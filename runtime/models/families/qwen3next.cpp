@@ -73,9 +73,7 @@ ValueId delta_net(ProgramBuilder& p, ValueId h, uint32_t width, const DeltaNet& 
   return p.linear(p.mul(normed, p.silu(z)), "ssm_out", width);
 }
 
-Result<Program> build(const ModelSource& source, std::string_view architecture, bool stacked,
-                      ModelPart part) {
-  const Metadata metadata(source, architecture);
+Result<Program> build(const Metadata& metadata, bool stacked, ModelPart part) {
   PUMICE_TRY(ModelDimensions d, metadata.read_dimensions());
   PUMICE_TRY(const Blocks blocks, metadata.read_blocks(d, part));
   PUMICE_TRY(const ExpertSource experts, metadata.read_experts(d));
@@ -114,14 +112,11 @@ Result<Program> build(const ModelSource& source, std::string_view architecture, 
 
 }  // namespace
 
-Result<Program> build_qwen3next(const ModelSource& source, ModelPart part) {
-  return build(source, "qwen3next", true, part);
+Result<Program> build_qwen3next(const Metadata& metadata, ModelPart part) {
+  return build(metadata, true, part);
 }
-Result<Program> build_qwen35(const ModelSource& source, ModelPart part) {
-  return build(source, "qwen35", false, part);
-}
-Result<Program> build_qwen35moe(const ModelSource& source, ModelPart part) {
-  return build(source, "qwen35moe", false, part);
+Result<Program> build_qwen35(const Metadata& metadata, ModelPart part) {
+  return build(metadata, false, part);
 }
 
 }  // namespace pumice::families

@@ -8,9 +8,8 @@
 
 namespace pumice::families {
 
-Result<Program> build_smallthinker(const ModelSource& source) {
+Result<Program> build_smallthinker(const Metadata& metadata) {
   constexpr uint32_t kPeriod = 4;
-  const Metadata metadata(source, "smallthinker");
   PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions());
   PUMICE_TRY(const ExpertSource experts,
              metadata.read_experts(d, {.probability = Router::Probability::kSigmoid}));

@@ -8,8 +8,7 @@
 
 namespace pumice::families {
 
-Result<Program> build_stablelm(const ModelSource& source) {
-  const Metadata metadata(source, "stablelm");
+Result<Program> build_stablelm(const Metadata& metadata) {
   PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions());
   PUMICE_TRY(const RopeSource rope, metadata.read_rope(d));
   PUMICE_TRY(const float eps, metadata.read_layer_norm_eps());

@@ -29,14 +29,14 @@ Result<Layers> read_layers(const Metadata& metadata, uint32_t n_blocks) {
 
 }  // namespace
 
-Result<Program> build_step35(const ModelSource& source, ModelPart part) {
-  const Metadata metadata(source, "step35");
+Result<Program> build_step35(const Metadata& metadata, ModelPart part) {
   PUMICE_TRY(ModelDimensions d, metadata.read_dimensions(Metadata::Layers::kDiffer));
   PUMICE_TRY(const Layers layers, read_layers(metadata, d.n_layers));
   PUMICE_TRY(const Blocks blocks, metadata.read_blocks(d, part));
   PUMICE_TRY(const ExpertSource experts,
              metadata.read_experts(
                  d, {.probability = Router::Probability::kSigmoid, .renormalised = false}));
+  PUMICE_TRY(const uint32_t n_dense, metadata.read_dense_layers(d));
   PUMICE_TRY(const uint32_t window, metadata.read_window(512));
   PUMICE_TRY(const float eps, metadata.read_rms_eps());
   PUMICE_TRY(RopeSource rope, metadata.read_rope(d));
@@ -65,9 +65,8 @@ Result<Program> build_step35(const ModelSource& source, ModelPart part) {
     x = p.add(x, p.self_attention(p.rms_norm(x, "attn_norm", eps), attention));
 
     const ValueId f = p.rms_norm(x, "ffn_norm", eps);
-    const bool dense =
-        i < experts.n_dense_layers ||
-        (blocks.predicts() && !metadata.has_tensor(blocks.tensor("ffn_gate_inp.weight")));
+    const bool dense = i < n_dense || (blocks.predicts() &&
+                                       !metadata.has_tensor(blocks.tensor("ffn_gate_inp.weight")));
     x = p.add(x, dense ? p.gated_ffn(f, ActivationKind::kSilu, d.n_ff)
                        : p.experts(f, {.source = experts,
                                        .selection_bias = "exp_probs_b",
