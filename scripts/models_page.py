@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write the table of model families in docs/MODELS.md, and the numbers that README.md quotes from it.
+"""Write the table of model families in docs/MODELS.md, and the numbers in README.md's table of status.
 
     models_page.py [--check] [REPOSITORY]
 
@@ -29,6 +29,7 @@ GOLDEN_OF = {
 }
 BEGIN, END = "<!-- families: written by scripts/models_page.py -->\n", "<!-- end of families -->\n"
 COUNTS = re.compile(r"\[\d+ architectures\]\(docs/MODELS\.md\): logits of \d+ are")
+FUNCTIONS = re.compile(r"(?<=\(docs/API\.md\), )\d+(?= functions)")
 
 
 def architectures(root):
@@ -105,8 +106,11 @@ def render(root):
     readme = root / "README.md"
     text, n = COUNTS.subn(f"[{len(known)} architectures](docs/MODELS.md): logits of "
                           f"{list(held.values()).count('logits')} are", readme.read_text())
-    if n != 1:
-        raise SystemExit("README.md: the line that counts architectures is missing")
+    headers = (root / "runtime/include/pumice").glob("*.h")
+    n_functions = sum(len(re.findall(r"^PUMICE_API ", header.read_text(), re.MULTILINE)) for header in headers)
+    text, n_abi = FUNCTIONS.subn(str(n_functions), text)
+    if n != 1 or n_abi != 1:
+        raise SystemExit("README.md: the lines that count architectures and functions are missing")
     return {page: before + BEGIN + "\n".join(lines) + "\n" + END + after, readme: text}
 
 

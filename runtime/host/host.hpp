@@ -29,15 +29,15 @@
 
 namespace pumice::host {
 
-/// How often a device that was lost is opened again. Steps that end, and a device that somebody
-/// else has brought, make all of it begin anew.
+/// How often a device that was lost is opened again. Counting begins anew with a step that ends,
+/// and with a device that somebody else has brought.
 struct RetryPolicy {
   static constexpr uint32_t kForever = std::numeric_limits<uint32_t>::max();
 
-  double first_pause_s = 0.5;  ///< behind the first try; each is twice as long as the last
+  double first_pause_s = 0.5;  ///< after the first try; each later one is twice as long
   double longest_pause_s = 8;
-  /// Tries after which all requests end with kDeviceLost; those that come later are tried for
-  /// again.
+  /// After so many tries the requests under way end with kDeviceLost. For requests that come later
+  /// counting begins anew.
   uint32_t most_tries = kForever;
 };
 
@@ -58,18 +58,19 @@ struct ConversationDefaults {
   GenerationRequest::Delivery delivery = GenerationRequest::Delivery::kToken;
 };
 
-/// A request: its prompt is one of the first three, or else what its conversation holds, whose last
-/// answer it goes on with, or whose last question it answers.
+/// A request. Its prompt is one of text, tokens and messages. Without any it is what its
+/// conversation holds: the last answer goes on, or the last question is answered.
 struct RequestInput {
   std::string text = {};
   std::vector<TokenId> tokens = {};
   std::vector<ChatMessage> messages = {};
   bool special = false;         ///< control tokens in the text or messages are these tokens
   uint32_t max_new_tokens = 0;  ///< 0: what the context holds
-  /// At most as many as the window has left behind the prompt, whatever happens when it is full.
+  /// At most as many as the window has left after the prompt, whatever the engine does when it is
+  /// full (OverflowPolicy).
   bool within_window = false;
-  /// What messages leave of the context for the answer; 0: `max_new_tokens`, half of it at most,
-  /// or a quarter.
+  /// Of the context, what a prompt of messages leaves for the answer. 0: `max_new_tokens`, but at
+  /// most half of the context, or a quarter of it where that is 0 too.
   uint32_t answer_room_tokens = 0;
   std::optional<SamplerOptions> sampling = {};  ///< none: the conversation's
   std::vector<std::string> stops = {};
@@ -88,8 +89,7 @@ struct Submitted {
   bool begins_reasoning = false;  ///< the prompt ends with <think>, which no event brings
 };
 
-/// A conversation that was saved, and of how many positions at its start nothing need be computed
-/// again.
+/// A conversation that was saved, and how many positions at its start need not be computed again.
 struct Restored {
   ConversationId id = ConversationId::kNone;
   uint32_t state_tokens = 0;
@@ -110,8 +110,8 @@ struct Stats {
 };
 
 /// Threads: any may call what is under "any thread"; of the rest a second one at a time gets kBusy.
-/// Errors of all: kNotFound for a number that is none, kOutOfMemory or kInternal once an exception
-/// came out of the engine.
+/// Errors of all: kNotFound for an unknown conversation or request; kOutOfMemory or kInternal once
+/// an exception came out of the engine, which then can only be closed.
 class Host {
  public:
   /// `engine` is one of the model's.
@@ -127,19 +127,20 @@ class Host {
   Result<ConversationId> open_conversation(ConversationDefaults defaults = {});
   /// Cancels its request.
   Status close_conversation(ConversationId id);
-  /// Of its last prompt and the answer.
+  /// Its last prompt and the answer; empty after `set_conversation`.
   Result<std::vector<TokenId>> conversation_tokens(ConversationId id) const;
   /// What was said in it, once the request under way has ended.
   Result<Conversation> conversation(ConversationId id) const;
-  /// Let it be another: what was undone, or comes from a file. Errors: kBusy while it has a
-  /// request.
+  /// Replaces what was said: part of it was taken back, say, or it comes from a file. What these
+  /// messages have in common with earlier ones is found in the prefix cache. Errors: kBusy while
+  /// the conversation has a request.
   Status set_conversation(ConversationId id, Conversation conversation);
 
   /// Puts a request into the inbox; ConversationId::kNone: one that stands alone. What is wrong
   /// whatever else runs is refused here. Errors: kInvalidArgument, kDoesNotFit; kBusy while the
   /// conversation has a request.
   Result<Submitted> submit(ConversationId conversation, RequestInput input);
-  /// With the next poll. Nothing for one that has ended.
+  /// From the next poll on. Nothing happens to one that has ended.
   Status cancel(RequestId id);
   /// From the next poll on.
   Status set_mode(EngineMode mode);
@@ -165,10 +166,10 @@ class Host {
   Result<std::span<const std::byte>> save(ConversationId id);
   /// Errors, with no conversation made: those of Engine::restore.
   Result<Restored> restore(std::span<const std::byte> bytes, const RestoreOptions& options = {});
-  /// The oldest that was not taken yet, to be moved from if need be; null: there is none. Valid
-  /// until the next call.
+  /// The oldest event that was not taken yet, valid until the next call; it may be moved from.
+  /// Null: there is none.
   Result<Event*> next_event();
-  /// To be looked at between two of these calls.
+  /// To be read between two of these calls.
   const Engine& engine() const { return *engine_; }
   /// The last call: OpenedModel::keep_for_next_run.
   void keep_for_next_run();

@@ -136,7 +136,7 @@ TEST_F(ModelBenchTest, ALostDeviceEndsTheRunAndKeepsTheRowsAlreadyMeasured) {
 }
 
 TEST_F(ModelBenchTest, ALeverWithWrongLogitsIsNotMeasured) {
-  const auto host::open_pipelines = [&] {
+  const auto open_pipelines = [&] {
     return std::make_shared<vk::PipelineLibrary>(pipelines_->device(), std::filesystem::path(),
                                                  spirv_hash());
   };
@@ -150,7 +150,7 @@ TEST_F(ModelBenchTest, ALeverWithWrongLogitsIsNotMeasured) {
     }
     return nlohmann::json{{"passed", true}};
   };
-  const Advice advice = advise(pipelines_, host::open_pipelines, model_, options);
+  const Advice advice = advise(pipelines_, open_pipelines, model_, options);
   EXPECT_FALSE(advice.ended) << advice.ended->message;
   const auto wrong = std::ranges::find(advice.levers, "kv=f32", &LeverRow::lever);
   ASSERT_NE(wrong, advice.levers.end());

@@ -103,12 +103,13 @@ TEST_F(Sizing, HalfPrecisionHoldsTwiceTheContext) {
 
 TEST_F(Sizing, LayersWithAWindowTakeNoMoreThanIt) {
   // Half of the layers see 128 positions; a page holds one group's layers.
-  StateGroup windowed = program_.state_groups.at(0);
+  Program program = program_;
+  StateGroup windowed = program.state_groups.at(0);
   windowed.window = 128;
-  program_.state_groups.push_back(windowed);
+  program.state_groups.push_back(windowed);
   const auto pages_of_window = [&](uint32_t tokens) {
     engine_.context_tokens = tokens;
-    return engine_sizes(program_, lower(program_).value(), engine_).value().n_pages - tokens / 16;
+    return engine_sizes(program, lower(program).value(), engine_).value().n_pages - tokens / 16;
   };
   EXPECT_LT(pages_of_window(1600), 50u);
   EXPECT_EQ(pages_of_window(3200), pages_of_window(1600));
