@@ -49,7 +49,8 @@ Result<OpenedModel> DeviceOwner::load(const ModelRequest& request) {
 }
 
 Result<OpenedModel> DeviceOwner::load(const ModelRequest& request, const ModelSource& source,
-                                      const ModelWeights::Progress& loading) {
+                                      const ModelWeights::Progress& loading,
+                                      std::shared_ptr<const ModelPlan> plan) {
   PUMICE_TRY(OpenedModel opened, this->opened());
   opened.options.plan = std::move(plan);
   opened.options.engine = request.engine;
