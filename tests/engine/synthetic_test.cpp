@@ -94,7 +94,8 @@ TEST_P(SmallModels, LoadAndRun) {
   if (program.pooling) {
     const auto embedder = Embedder::create(pipelines_, *model, {.text_tokens = kTokens});
     ASSERT_TRUE(embedder.ok()) << embedder.error().message;
-    const auto vectors = (*embedder)->embed(std::vector{prompt()});
+    const std::vector<std::vector<TokenId>> texts = {prompt()};
+    const auto vectors = (*embedder)->embed(texts);
     ASSERT_TRUE(vectors.ok()) << vectors.error().message;
     return expect_spread(vectors->front());
   }
