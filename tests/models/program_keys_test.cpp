@@ -143,8 +143,11 @@ class SmallModel {
   SmallModel(std::string_view architecture, const std::string& more = "") {
     SyntheticShape shape = find_synthetic_preset(architecture).value();
     if (architecture == "exaone4") shape.n_layers = 64;  // which tell that it has windows
-    const std::string extras =
-        std::string(shape.extras) + (shape.extras.empty() || more.empty() ? "" : " ") + more;
+    std::string extras(shape.extras);
+    if (architecture == "deepseek2") {  // of which a key says something where there is YaRN
+      extras += " rope.scaling.type=yarn rope.scaling.factor=4.0";
+    }
+    if (!more.empty()) extras += (extras.empty() ? "" : " ") + more;
     shape.extras = extras;
     const Result<SyntheticModel> made =
         SyntheticModel::create(shape, {.type = &weight_type("F32")});
@@ -191,9 +194,10 @@ TEST_P(KeysOf, ChangeTheModelOrAreRefused) {
   for (const auto& [key, value] : kValues) {
     if (is_of_masks(key) || kLeftOut.contains({GetParam(), key})) continue;
     SCOPED_TRACE(key);
-    const std::string experts =
-        is_of_experts(key) ? "expert_count=4 expert_used_count=2 expert_feed_forward_length=128 "
-                           : "";
+    const std::string experts = is_of_experts(key)
+                                    ? "expert_count=4 expert_used_count=2 "
+                                      "expert_feed_forward_length=128 +blk.2.ffn_gate_inp.weight "
+                                    : "";
     const SmallModel usual(GetParam(), experts.substr(0, experts.find_last_not_of(' ') + 1));
     if (usual.error() != "") continue;  // it has no experts
     const auto changes = [&, key = key](const Number& number) {
