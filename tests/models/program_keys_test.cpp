@@ -68,12 +68,18 @@ const std::vector<std::pair<std::string_view, Number>> kValues = {
 };
 
 /// Others, for models that have the first anyway.
-const std::map<std::string_view, Number> kOtherValues = {
-    {"expert_gating_func", 1u}, {"expert_shared_count", 2u}, {"leading_dense_block_count", 2u}};
+const std::map<std::string_view, Number> kOtherValues = {{"expert_gating_func", 1u},
+                                                         {"expert_shared_count", 2u},
+                                                         {"leading_dense_block_count", 2u},
+                                                         {"attention.value_scale", 0.25f},
+                                                         {"attention.sliding_window_pattern", 2u}};
 
 /// Keys that pages leave out, as llama.cpp does.
 const std::set<std::pair<std::string_view, std::string_view>> kLeftOut = {
-    {"llama", "attention.sliding_window"}, {"llama", "attention.sliding_window_pattern"}};
+    {"llama", "attention.sliding_window"},
+    {"llama", "attention.sliding_window_pattern"},
+    {"phi3", "attention.sliding_window"},
+    {"phi3", "attention.sliding_window_pattern"}};
 
 void set(GgufHeader& header, const std::string& key, const Number& number) {
   std::visit([&](auto value) { header.set(key, value); }, number);
