@@ -74,12 +74,11 @@ const std::map<std::string_view, Number> kOtherValues = {{"expert_gating_func", 
                                                          {"attention.value_scale", 0.25f},
                                                          {"attention.sliding_window_pattern", 2u}};
 
-/// Keys that pages leave out, as llama.cpp does.
+/// Keys that pages leave out, as llama.cpp does; the number of shared experts beside their width.
 const std::set<std::pair<std::string_view, std::string_view>> kLeftOut = {
-    {"llama", "attention.sliding_window"},
-    {"llama", "attention.sliding_window_pattern"},
-    {"phi3", "attention.sliding_window"},
-    {"phi3", "attention.sliding_window_pattern"}};
+    {"llama", "attention.sliding_window"}, {"llama", "attention.sliding_window_pattern"},
+    {"qwen35moe", "expert_shared_count"},  {"qwen3next", "expert_shared_count"},
+    {"phi3", "attention.sliding_window"},  {"phi3", "attention.sliding_window_pattern"}};
 
 void set(GgufHeader& header, const std::string& key, const Number& number) {
   std::visit([&](auto value) { header.set(key, value); }, number);
