@@ -20,6 +20,9 @@ using BuildPart = Result<Program> (*)(const Metadata& metadata, ModelPart part);
 struct ModelFamily {
   std::string_view architecture;  ///< value of general.architecture
   std::variant<BuildLayers, BuildPart> build;
+  /// What the metadata of a small model of it say beside what those of any do, and which tensors it
+  /// has of those that files may leave out (SyntheticShape::extras).
+  std::string_view small = {};
 };
 
 std::span<const ModelFamily> model_families();
@@ -30,7 +33,12 @@ std::span<const ModelFamily> model_families();
 /// architecture is named together with the known ones.
 Result<Program> build_program(const ModelSource& source);
 
-/// The same of the block that predicts the token after the next (ModelPart::kPrediction), with its
+/// What build_program builds where a source has no tensors but those that the page asks about: with
+/// it, which tensors a file would have follows from metadata. Errors: as of build_program, but for
+/// what it says of tensors.
+Result<Program> build_of_metadata(const ModelSource& source);
+
+/// What build_program says, of the block that predicts the token after the next (ModelPart::kPrediction), with its
 /// own states: its tokens are those that follow the text's, its given rows (op::GivenRows) the
 /// model's hidden rows at the text's tokens. Plain decoding needs none of it: its weights are
 /// loaded when asked for, by Model::load. Errors (kBadFile): also, the file has no such block, or

@@ -22,8 +22,9 @@
 
 namespace pumice {
 
-/// A model of usual layers: dimensions as in the GGUF keys of its architecture, and what its layers
-/// have that Llama's have not.
+/// Dimensions as in the GGUF keys of an architecture. All else follows from the architecture's page:
+/// which tensors the model has, of which shapes, and from the operations that read them, how their
+/// numbers are spread.
 struct SyntheticShape {
   std::string_view name;
   std::string_view stands_for;  ///< the model with these dimensions; may be empty
@@ -42,36 +43,25 @@ struct SyntheticShape {
   float gain = 1.0f;
   std::string_view architecture = "llama";
   uint32_t head_dim = 0;          ///< 0: n_embd / n_heads
-  bool head_norms = false;        ///< norms of the heads of q and k
-  bool norms_after = false;       ///< of attention and of the feed-forward, too
-  bool fused = false;             ///< q, k and v are one matrix, gate and up another
   uint32_t window = 0;            ///< keys that layers with a window see; 0: no key says so
   uint32_t rope_dims = 0;         ///< 0: head_dim
   float rope_linear = 1.0f;       ///< above 1: positions are divided by it
   uint32_t original_context = 0;  ///< above 0: LongRoPE's divisors in longer contexts
   float eps = 1e-5f;
   float rope_yarn = 1.0f;  ///< above 1: YaRN's factor, by which the context was lengthened
-  bool biases = false;     ///< of attention's matrices, the router and the experts
-  bool sinks = false;      ///< of the heads of attention
-  std::string_view ffn_norm = "ffn_norm";
-  std::string_view output_norm = "output_norm";
-  /// Of a hybrid: layers that attend, where others have a short convolution; empty: all attend.
-  std::span<const uint32_t> attention_layers = {};
-  /// Of a hybrid: above 1 each such layer attends, and the others have a gated delta net.
-  uint32_t attention_interval = 1;
-  uint32_t conv_taps = 0;        ///< of the layers that do not attend
-  uint32_t n_delta_heads = 0;    ///< of a delta net, of its values
-  uint32_t n_delta_keys = 0;     ///< heads of its keys
-  uint32_t delta_head_dim = 0;   ///< of keys and of values
-  bool gated_attention = false;  ///< each head of q is followed by one of gates
+  /// Further keys of the metadata, or other values of those above, and tensors that files may leave
+  /// out, with spaces between them. "key=value": of the architecture, or with @ before it of none;
+  /// true, false, a count, a number (with a point or an exponent) or a text; several with commas are
+  /// a list by layer, which begins again where there are more layers. "+tensor" or "+tensor:AxB",
+  /// where its page reads dimensions of it; {} stands for each layer.
+  std::string_view extras = {};
 
   uint32_t heads_of() const { return head_dim != 0 ? head_dim : n_embd / n_heads; }
-  bool attends(uint32_t layer) const;
   uint32_t rotated() const { return rope_dims != 0 ? rope_dims : heads_of(); }
 };
 
-/// Smallest first.
-std::span<const SyntheticShape> synthetic_presets();
+/// Models that people run, smallest first, then a small one of each architecture, of its name.
+std::vector<SyntheticShape> synthetic_presets();
 /// Errors (kInvalidArgument) name the known ones.
 Result<SyntheticShape> find_synthetic_preset(std::string_view name);
 
@@ -104,7 +94,7 @@ class SyntheticModel {
   /// Rows that are not a multiple of a type's block get the type that llama.cpp's quantiser falls
   /// back to: Q4_0 for Q2_K and Q3_K, Q5_0 for Q4_K, Q5_1 for Q5_K, Q8_0 for Q6_K, Q4_0 for the
   /// ternary types, IQ4_NL for other IQ types, F16 where 32 does not divide them either. Errors
-  /// (kInvalidArgument): a type without codec, dimensions of zero or that do not divide.
+  /// (kInvalidArgument): a type without codec, what the architecture's page says of the metadata.
   static Result<SyntheticModel> create(const SyntheticShape& shape,
                                        const SyntheticOptions& options);
 
@@ -131,22 +121,13 @@ class SyntheticModel {
  private:
   SyntheticModel(const SyntheticShape& shape, const SyntheticOptions& options)
       : shape_(shape), options_(options) {}
-  void add_tensors();
-  void add_matrix(const std::string& name, const WeightType& type, std::vector<uint64_t> dims);
-  void add_layer(uint32_t layer);
-  void add_attention(uint32_t layer);
-  void add_short_conv(uint32_t layer);
-  void add_delta_net(uint32_t layer);
-  void add_feed_forward(uint32_t layer);
-  void add_layer_matrix(uint32_t layer, const char* tensor, std::vector<uint64_t> dims);
-  void add_layer_vector(uint32_t layer, const char* tensor, std::vector<uint64_t> dims,
-                        float deviation, float mean = 0);
-  void add_norm(const std::string& name, uint64_t n);
-  void add_rope_divisors();
+  std::vector<SyntheticTensor> asked_for() const;
+  Status add_tensors();
 
   SyntheticShape shape_;
   SyntheticOptions options_;
   std::vector<SyntheticTensor> tensors_;
+  bool has_vocabulary_ = true;
 };
 
 /// Called with bytes of tensor data done and in all; an error ends the writing and is returned.

@@ -1,8 +1,15 @@
 // Models with random weights compute like models: logits are finite, spread and about the prompt.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
 
+#include "engine/embedder.hpp"
+#include "models/families.hpp"
 #include "models/synthetic.hpp"
 #include "tests/engine/engine_fixture.hpp"
 #include "tests/engine/synthetic_model.hpp"
@@ -55,6 +62,61 @@ TEST_F(Synthetic, MadeInDeviceMemoryTheModelIsThatOfItsFileToTheBit) {
     EXPECT_EQ(logits(*direct, prompt, {}), logits(from_file, prompt, {})) << shape.name;
   }
 }
+
+/// The small model of every architecture, on the device.
+class SmallModels : public test::EngineTest,
+                    public ::testing::WithParamInterface<std::string_view> {
+ protected:
+  static constexpr uint32_t kTokens = 20;  // beyond the windows, of which such models have 8
+
+  static std::vector<TokenId> prompt() {
+    std::vector<TokenId> tokens(kTokens);
+    for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<TokenId>(i * 31 % 500);
+    return tokens;
+  }
+};
+
+void expect_spread(std::span<const float> values) {
+  double square = 0;
+  for (const float value : values) square += double{value} * value;
+  const double deviation = std::sqrt(square / static_cast<double>(values.size()));
+  EXPECT_GT(deviation, 1e-3);
+  EXPECT_LT(deviation, 100);  // not NaN either
+}
+
+TEST_P(SmallModels, LoadAndRun) {
+  const SyntheticModel made = SyntheticModel::parse(fmt::format("{}:f16", GetParam())).value();
+  const ModelSource source = ModelSource::synthetic(made).value();
+  const Program program = build_program(source).value();
+  const auto plan = ModelPlan::of_program(source, program).value();
+  const auto model = Model::load(pipelines_->device(), source, plan);
+  ASSERT_TRUE(model.ok()) << model.error().message;
+  if (program.pooling) {
+    const auto embedder = Embedder::create(pipelines_, *model, {.text_tokens = kTokens});
+    ASSERT_TRUE(embedder.ok()) << embedder.error().message;
+    const std::vector<std::vector<TokenId>> texts = {prompt()};
+    const auto vectors = (*embedder)->embed(texts);
+    ASSERT_TRUE(vectors.ok()) << vectors.error().message;
+    return expect_spread(vectors->front());
+  }
+  const auto engine =
+      make_engine(*model, {.context_tokens = 32, .prompt_logits = true, .greedy_only = true});
+  expect_spread(logits(*engine, prompt()));
+  EXPECT_EQ(greedy(*engine, prompt(), 3).size(), 3u);
+}
+
+std::vector<std::string_view> architectures() {
+  std::vector<std::string_view> names;
+  for (const ModelFamily& family : model_families()) names.push_back(family.architecture);
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Architectures, SmallModels, ::testing::ValuesIn(architectures()),
+                         [](const auto& given) {
+                           std::string name(given.param);
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace pumice

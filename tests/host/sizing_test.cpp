@@ -49,7 +49,7 @@ class Sizing : public ::testing::Test {
 
   ModelSource source_ = ModelSource::synthetic(SyntheticModel::create({}, {}).value()).value();
   std::shared_ptr<const ModelPlan> plan_ = ModelPlan::of_source(source_).value();
-  const Program& program_ = plan_->program();  // a context of 2048
+  Program program_ = plan_->program();  // a context of 2048
   EngineOptions engine_{.token_budget = 64};
   std::string said_;
 };

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -15,13 +16,15 @@
 #include <vector>
 
 #include "models/families.hpp"
+#include "models/program_text.hpp"
 #include "models/reference.hpp"
-#include "tests/models/plain_transformer.hpp"
+#include "models/synthetic.hpp"
+#include "tests/models/small_file.hpp"
 
 namespace pumice {
 namespace {
 
-using Number = test::PlainForm::Number;
+using Number = std::variant<bool, uint32_t, float, const char*>;
 
 /// A value of each key that would change any model.
 const std::vector<std::pair<std::string_view, Number>> kValues = {
@@ -33,16 +36,16 @@ const std::vector<std::pair<std::string_view, Number>> kValues = {
     {"attention.output_scale", 0.5f},
     {"attention.scale", 0.5f},
     {"attention.shared_kv_layers", 2u},
-    {"attention.sliding_window", 8u},
-    {"attention.sliding_window_pattern", 3u},
-    {"attention.temperature_length", 4u},
+    {"attention.sliding_window", 5u},
+    {"attention.sliding_window_pattern", 4u},
+    {"attention.temperature_length", 7u},
     {"attention.temperature_scale", 0.5f},
     {"attention.value_length_swa", 24u},
     {"attention.value_scale", 0.5f},
     {"attn_logit_softcapping", 2.0f},
     {"embedding_length_per_layer_input", 8u},
     {"embedding_scale", 2.0f},
-    {"expert_count", 4u},
+    {"expert_count", 6u},
     {"expert_gating_func", 2u},
     {"expert_group_count", 2u},
     {"expert_shared_count", 1u},
@@ -64,25 +67,18 @@ const std::vector<std::pair<std::string_view, Number>> kValues = {
     {"swiglu_clamp_shexp", 2.0f},
 };
 
-/// Others, for forms that have the first anyway.
-const std::map<std::string_view, Number> kOtherValues = {{"expert_count", 7u},
-                                                         {"expert_gating_func", 1u},
+/// Others, for models that have the first anyway.
+const std::map<std::string_view, Number> kOtherValues = {{"expert_gating_func", 1u},
                                                          {"expert_shared_count", 2u},
-                                                         {"interleave_moe_layer_step", 1u},
                                                          {"leading_dense_block_count", 2u},
-                                                         {"nextn_predict_layers", 0u},
-                                                         {"residual_scale", 0.25f}};
+                                                         {"attention.value_scale", 0.25f},
+                                                         {"attention.sliding_window_pattern", 2u}};
 
-/// Families whose form is none of the plain ones. Their golden files have what they read.
-const std::set<std::string_view> kHaveNoPlainForm = {
-    "afmoe",         "apertus",        "bert",        "falcon-h1", "gpt-oss", "gpt2",
-    "granitehybrid", "jamba",          "kimi-linear", "lfm2",      "lfm2moe", "modern-bert",
-    "nemotron_h",    "nemotron_h_moe", "nomic-bert",  "phi3",      "qwen35",  "qwen35moe",
-    "qwen3next",     "smallthinker",   "step35"};
-
-/// Keys that pages leave out, as llama.cpp does.
+/// Keys that pages leave out, as llama.cpp does; the number of shared experts beside their width.
 const std::set<std::pair<std::string_view, std::string_view>> kLeftOut = {
-    {"llama", "attention.sliding_window"}, {"llama", "attention.sliding_window_pattern"}};
+    {"llama", "attention.sliding_window"}, {"llama", "attention.sliding_window_pattern"},
+    {"qwen35moe", "expert_shared_count"},  {"qwen3next", "expert_shared_count"},
+    {"phi3", "attention.sliding_window"},  {"phi3", "attention.sliding_window_pattern"}};
 
 void set(GgufHeader& header, const std::string& key, const Number& number) {
   std::visit([&](auto value) { header.set(key, value); }, number);
@@ -139,56 +135,57 @@ TEST(ProgramKeys, ThatAreNoNumbersAreRefused) {
   EXPECT_NE(error_of("attention.sliding_window_pattern", "no pattern"), "");
 }
 
-test::PlainForm form_of(std::string_view architecture) {
-  for (test::PlainForm& form : test::forms_without_a_file()) {
-    if (form.architecture != architecture) continue;
-    if (architecture == "gemma4" && form.experts.n == 0) continue;  // it reads experts' keys too
-    if (architecture == "llama") form.experts.n = 8;                // it reads their keys too
-    if (architecture == "deepseek2") {                              // and of a temperature
-      form.keys["attention.temperature_length"] = 8u;
-      form.keys["attention.temperature_scale"] = 0.25f;
-    }
-    return std::move(form);
-  }
-  test::PlainForm form;
-  form.architecture = architecture;
-  if (architecture == "gemma2" || architecture == "gemma3" || architecture == "gemma-embedding") {
-    form.n_layers = 3;
-    form.norms_after = true;
-    form.windows = {20, 20, 20};
-  }
-  if (architecture == "gemma-embedding") form.output = test::PlainForm::Output::kTied;  // none
-  if (architecture == "gemma3" || architecture == "gemma-embedding" ||
-      architecture == "hunyuan-dense" || architecture.starts_with("qwen3")) {
-    form.qk_norm = test::PlainForm::QkNorm::kHeads;
-  }
-  if (architecture == "granite") form.experts.n = 8;  // likewise
-  form.qkv_bias = architecture == "qwen2" || architecture == "seed_oss";
-  if (architecture == "seed_oss") form.ffn_norm = "post_attention_norm";
-  if (architecture == "bailingmoe2" || architecture == "minimax-m2") {
-    form.fused_qkv = architecture == "bailingmoe2";
-    form.qk_norm = form.fused_qkv ? test::PlainForm::QkNorm::kHeads : test::PlainForm::QkNorm::kRow;
-    form.experts = {.n = 8, .sigmoid = true, .biased = true};
-  }
-  if (architecture == "mistral3") {
-    form.keys = {{"rope.scaling.factor", 4.0f},
-                 {"rope.scaling.original_context_length", 16u},
-                 {"attention.temperature_scale", 0.1f}};
-  }
-  return form;
+std::string text_of(const Number& number) {
+  if (const auto* const flag = std::get_if<bool>(&number)) return *flag ? "true" : "false";
+  if (const auto* const count = std::get_if<uint32_t>(&number)) return fmt::format("{}", *count);
+  if (const auto* const value = std::get_if<float>(&number)) return fmt::format("{:#}", *value);
+  return std::get<const char*>(number);
 }
 
-/// Logits of a model, or what is wrong with its file.
-Result<std::vector<double>> logits_of(const test::PlainForm& form) {
-  const test::PlainTransformer model(form);
-  GgufHeader header = model.header();
-  if (form.architecture == "mistral3") header.set("mistral3.rope.scaling.type", "yarn");
-  const test::SmallFile file(model.tensors(), std::move(header));
-  PUMICE_TRY(const Program program, build_program(file.file()));
-  std::vector<TokenId> tokens(40);
-  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<TokenId>(i * 31 % 67);
-  PUMICE_TRY(ReferenceLogits got, reference_logits(file.file(), program, tokens, {}));
-  return std::move(got.logits);
+/// A small model of an architecture, with such keys too (SyntheticShape::extras).
+class SmallModel {
+ public:
+  SmallModel(std::string_view architecture, const std::string& more = "") {
+    SyntheticShape shape = find_synthetic_preset(architecture).value();
+    if (architecture == "exaone4") shape.n_layers = 64;  // which tell that it has windows
+    std::string extras(shape.extras);
+    if (architecture == "deepseek2") {  // of which a key says something where there is YaRN
+      extras += " rope.scaling.type=yarn rope.scaling.factor=4.0";
+    }
+    if (!more.empty()) extras += (extras.empty() ? "" : " ") + more;
+    shape.extras = extras;
+    const Result<SyntheticModel> made =
+        SyntheticModel::create(shape, {.type = &weight_type("F32")});
+    if (!made.ok()) {
+      error_ = made.error().message;
+      return;
+    }
+    source_ = ModelSource::synthetic(*made).value();
+    program_ = build_program(*source_).value();
+  }
+
+  /// What is wrong with its metadata; empty: nothing.
+  const std::string& error() const { return error_; }
+  bool computes_as(const SmallModel& other) const {
+    return program_text(*program_) == program_text(*other.program_) && logits() == other.logits();
+  }
+
+ private:
+  std::vector<double> logits() const {
+    std::vector<TokenId> tokens(12);
+    for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<TokenId>(i * 31 % 67);
+    return reference_logits(*source_, *program_, tokens, {}).value().logits;
+  }
+
+  std::string error_;
+  std::optional<ModelSource> source_;
+  std::optional<Program> program_;
+};
+
+/// Keys that say something of experts, where there are some.
+bool is_of_experts(std::string_view key) {
+  return key != "expert_count" &&
+         (key.starts_with("expert_") || key == "leading_dense_block_count");
 }
 
 /// What reads that is never causal, and refuses a file that says so (embedding_test.cpp).
@@ -197,28 +194,29 @@ bool is_of_masks(std::string_view key) { return key == "attention.causal"; }
 class KeysOf : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(KeysOf, ChangeTheModelOrAreRefused) {
-  const test::PlainForm usual = form_of(GetParam());
-  const Result<std::vector<double>> before = logits_of(usual);
-  ASSERT_TRUE(before.ok()) << before.error().message;
+  const SmallModel plain(GetParam());
+  ASSERT_EQ(plain.error(), "");
   for (const auto& [key, value] : kValues) {
     if (is_of_masks(key) || kLeftOut.contains({GetParam(), key})) continue;
     SCOPED_TRACE(key);
-    const auto changes = [&](const Number& number) {
-      test::PlainForm form = usual;
-      form.keys[std::string(key)] = number;
-      const Result<std::vector<double>> after = logits_of(form);
-      return !after.ok() || *after != *before;
+    const std::string experts = is_of_experts(key)
+                                    ? "expert_count=4 expert_used_count=2 "
+                                      "expert_feed_forward_length=128 +blk.2.ffn_gate_inp.weight "
+                                    : "";
+    const SmallModel usual(GetParam(), experts.substr(0, experts.find_last_not_of(' ') + 1));
+    if (usual.error() != "") continue;  // it has no experts
+    const auto changes = [&, key = key](const Number& number) {
+      const SmallModel other(GetParam(), fmt::format("{}{}={}", experts, key, text_of(number)));
+      return other.error() != "" || !other.computes_as(usual);
     };
     const auto other = kOtherValues.find(key);
     EXPECT_TRUE(changes(value) || (other != kOtherValues.end() && changes(other->second)));
   }
 }
 
-std::vector<std::string> with_plain_forms() {
+std::vector<std::string> architectures() {
   std::vector<std::string> names;
-  for (const ModelFamily& family : model_families()) {
-    if (!kHaveNoPlainForm.contains(family.architecture)) names.emplace_back(family.architecture);
-  }
+  for (const ModelFamily& family : model_families()) names.emplace_back(family.architecture);
   return names;
 }
 
@@ -228,7 +226,7 @@ std::string family_name(const ::testing::TestParamInfo<std::string>& info) {
   return name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, KeysOf, ::testing::ValuesIn(with_plain_forms()), family_name);
+INSTANTIATE_TEST_SUITE_P(Families, KeysOf, ::testing::ValuesIn(architectures()), family_name);
 
 }  // namespace
 }  // namespace pumice

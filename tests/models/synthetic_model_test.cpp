@@ -1,8 +1,13 @@
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 #include <map>
+#include <string>
+#include <vector>
 
 #include "models/decoder.hpp"
 #include "models/families.hpp"
@@ -11,6 +16,7 @@
 #include "models/synthetic.hpp"
 #include "models/synthetic_vocabulary.hpp"
 #include "models/vocabulary_loader.hpp"
+#include "tests/paths.hpp"
 #include "text/detokenizer.hpp"
 
 namespace pumice {
@@ -66,6 +72,94 @@ TEST_F(Synthetic, PresetsHaveExactlyTheParametersOfTheModelsTheyStandFor) {
     }
     EXPECT_EQ(n, expected) << name;
   }
+}
+
+/// "0-4,7"
+std::string ranges(const std::vector<uint32_t>& layers) {
+  std::string text;
+  for (size_t i = 0; i < layers.size();) {
+    size_t end = i + 1;
+    while (end < layers.size() && layers[end] == layers[end - 1] + 1) ++end;
+    text += fmt::format("{}{}", text.empty() ? "" : ",", layers[i]);
+    if (end - i > 1) text += fmt::format("-{}", layers[end - 1]);
+    i = end;
+  }
+  return text;
+}
+
+/// A line for tensors of layers that are made alike: type, shape, deviation, mean.
+std::string listing(const SyntheticModel& model) {
+  std::map<std::string, std::vector<uint32_t>> lines;
+  for (const SyntheticTensor& tensor : model.tensors()) {
+    std::string name = tensor.name;
+    std::vector<uint32_t> layer;
+    if (name.starts_with("blk.")) {
+      const size_t end = name.find('.', 4);
+      layer.push_back(static_cast<uint32_t>(std::stoul(name.substr(4, end - 4))));
+      name.replace(4, end - 4, "{}");
+    }
+    std::vector<uint32_t>& layers =
+        lines[fmt::format("{} {} {} {} {}{}", name, tensor.type->name, fmt::join(tensor.dims, "x"),
+                          tensor.deviation, tensor.mean, tensor.values.empty() ? "" : " given")];
+    layers.insert(layers.end(), layer.begin(), layer.end());
+  }
+  std::string text(model.shape().name);
+  for (const auto& [line, layers] : lines) {
+    text += fmt::format("\n  {}{}", line, layers.empty() ? "" : " of " + ranges(layers));
+  }
+  return text + "\n";
+}
+
+/// The lists were written by hand once, for each of these architectures.
+TEST_F(Synthetic, TensorsOfModelsThatPeopleRunAreThoseThatWereListedByHand) {
+  std::ifstream file(test::source_path("tests/models/synthetic_presets.txt"));
+  const std::string expected{std::istreambuf_iterator<char>(file), {}};
+  ASSERT_FALSE(expected.empty());
+  std::string all;
+  for (const SyntheticShape& shape : synthetic_presets()) {
+    if (shape.name != shape.architecture) all += listing(make(shape));
+  }
+  EXPECT_EQ(all, expected);
+}
+
+TEST_F(Synthetic, EveryArchitectureIsAPreset) {
+  for (const ModelFamily& family : model_families()) {
+    SCOPED_TRACE(family.architecture);
+    const Result<SyntheticModel> model =
+        SyntheticModel::parse(fmt::format("{}:q8_0", family.architecture));
+    ASSERT_TRUE(model.ok()) << model.error().message;
+    const ModelSource source = ModelSource::synthetic(*model).value();
+    const Result<Program> program = build_program(source);  // its tensors and no others
+    ASSERT_TRUE(program.ok()) << program.error().message;
+    EXPECT_EQ(program->architecture, family.architecture);
+    EXPECT_EQ(program->layers.size(), 3u);
+    EXPECT_TRUE(lower(*program).ok());
+  }
+}
+
+TEST_F(Synthetic, ExtrasAreKeysListsByLayerAndTensors) {
+  const SyntheticModel model = make({.n_layers = 3,
+                                     .architecture = "granitehybrid",
+                                     .extras = "attention.head_count_kv=0,2 ssm.inner_size=256 "
+                                               "ssm.time_step_rank=4 ssm.group_count=2 "
+                                               "ssm.state_size=16 ssm.conv_kernel=4 "
+                                               "rope.scaling.finetuned=false @of.all=0.5 "
+                                               "rope.scaling.type=none"});
+  const ModelSource source = ModelSource::synthetic(model).value();
+  const GgufFile& file = source.file();
+  EXPECT_EQ(file.get_vector<uint32_t>("granitehybrid.attention.head_count_kv", 8).value(),
+            (std::vector<uint32_t>{0, 2, 0}));
+  EXPECT_EQ(file.get<bool>("granitehybrid.rope.scaling.finetuned").value(), false);
+  EXPECT_EQ(file.get<float>("of.all").value(), 0.5f);
+  EXPECT_EQ(file.get<std::string_view>("granitehybrid.rope.scaling.type").value(), "none");
+  EXPECT_NE(file.find_tensor("blk.0.ssm_a"), nullptr);
+  EXPECT_NE(file.find_tensor("blk.1.attn_q.weight"), nullptr);
+  EXPECT_NE(file.find_tensor("blk.2.ssm_a"), nullptr);
+  const SyntheticModel bert = make({.architecture = "bert",
+                                    .extras = "attention.layer_norm_epsilon=1e-5 "
+                                              "+token_types.weight:256x2"});
+  EXPECT_EQ(type_of(bert, "token_types.weight"), "F32");
+  EXPECT_EQ(type_of(bert, "output.weight"), "none");  // nothing reads it
 }
 
 TEST_F(Synthetic, DeltaNetsAreComputedInFp32UnlessAskedForOtherwise) {

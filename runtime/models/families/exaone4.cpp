@@ -13,9 +13,15 @@ Result<Program> build_exaone4(const Metadata& metadata) {
   PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions());
   PUMICE_TRY(const RopeSource rope, metadata.read_rope(d));
   PUMICE_TRY(const float eps, metadata.read_rms_eps());
-  PUMICE_TRY(const uint32_t window, metadata.read_window(4096));
-  PUMICE_TRY(const uint32_t period, read_window_period(metadata, 4));
   const bool has_windows = d.n_layers == 64;
+  uint32_t window = 4096;
+  uint32_t period = 4;
+  if (has_windows) {
+    PUMICE_TRY(window, metadata.read_window(window));
+    PUMICE_TRY(period, read_window_period(metadata, period));
+  } else {  // as llama.cpp does
+    metadata.leave_out({"attention.sliding_window", "attention.sliding_window_pattern"});
+  }
 
   ProgramBuilder p(d);
   const auto positions = p.rotation(rope, d.head_dim, ProgramBuilder::Pairs::kHalves);
