@@ -113,7 +113,7 @@ TEST_F(CostFile, AFolderInItsPlaceIsAWordWhenReadAndWhenWritten) {
   EXPECT_FALSE(read().steps.calibrated());
   EXPECT_NE(said_.find("is a directory"), std::string::npos) << said_;
   write({CostModel(kKnown), kPace});
-  EXPECT_NE(said_.find("not kept"), std::string::npos) << said_;
+  EXPECT_NE(said_.find("not saved"), std::string::npos) << said_;
 }
 
 TEST_F(CostFile, EachDeviceDriverModelKvTypeAndArithmeticHasItsOwn) {
