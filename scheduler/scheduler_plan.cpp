@@ -47,7 +47,7 @@ bool Scheduler::make_room(Request& request, uint32_t end, StepPlan& plan) {
 
 uint32_t Scheduler::most_draft(RequestId id) const {
   const Request& request = *requests_.at(id);
-  // Who wants its tokens slowly has no use for many at once.
+  // A request with a slow rate has no use for many tokens at once.
   if (request.pending_samples > 0 || request.token_s > 0 || !wants_token(request)) return 0;
   uint32_t most =
       std::min(options_.spare_logit_rows, request.max_new_tokens - request.generated_tokens - 1);

@@ -468,7 +468,7 @@ Status Chat::save(const std::string& path) {
   }
   using Existing = OutputFile::Existing;
   Result<OutputFile> created =
-      OutputFile::create(path, path == file_ ? Existing::kReplace : Existing::kRefuse);
+      OutputFile::create(from_utf8(path), path == file_ ? Existing::kReplace : Existing::kRefuse);
   if (!created.ok() && created.error().code == ErrorCode::kInvalidArgument) {
     return make_error(created.error().code,
                       "{}; /save replaces only a file that /save wrote and this chat loaded or "
@@ -495,8 +495,8 @@ Status Chat::save_state(const std::string& path, bool replaces) {
   PUMICE_TRY(const std::vector<TokenId> tokens, host_->conversation_tokens(conversation_));
   if (tokens.empty()) return {};
   using Existing = OutputFile::Existing;
-  PUMICE_TRY(OutputFile file,
-             OutputFile::create(path, replaces ? Existing::kReplace : Existing::kRefuse));
+  PUMICE_TRY(OutputFile file, OutputFile::create(from_utf8(path), replaces ? Existing::kReplace
+                                                                           : Existing::kRefuse));
   PUMICE_TRY(const std::span<const std::byte> bytes, host_->save(conversation_));
   PUMICE_TRY_STATUS(file.write(bytes));
   return file.finish();
@@ -505,8 +505,8 @@ Status Chat::save_state(const std::string& path, bool replaces) {
 /// The conversation goes on as the saved one, if the file has that.
 Status Chat::load_state(const std::string& path, const Conversation& saved) {
   std::error_code error;
-  if (!std::filesystem::exists(path, error)) return {};
-  PUMICE_TRY(const std::string bytes, read_text_file(path));
+  if (!std::filesystem::exists(from_utf8(path), error)) return {};
+  PUMICE_TRY(const std::string bytes, read_text_file(from_utf8(path)));
   const Result<host::Restored> restored = host_->restore(std::as_bytes(std::span(bytes)));
   if (!restored.ok()) {
     return make_error(restored.error().code, "{}: {}", path, restored.error().message);
@@ -525,7 +525,7 @@ Status Chat::load(const std::string& path) {
   if (path.empty()) {
     return make_error(ErrorCode::kInvalidArgument, "/load: give a file name: /load FILE");
   }
-  PUMICE_TRY(const std::string text, read_text_file(path));
+  PUMICE_TRY(const std::string text, read_text_file(from_utf8(path)));
   Result<Conversation> loaded = Conversation::parse(text, options_.trust_special);
   if (!loaded.ok()) {
     return make_error(loaded.error().code, "{}: {}", path, loaded.error().message);

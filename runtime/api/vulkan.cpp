@@ -147,7 +147,7 @@ Result<std::unique_ptr<pumice_device>> open(const pumice_vulkan_device* given,
         "selector, validation and low_priority cannot be set for a device that the host lends");
   }
   PUMICE_TRY(std::shared_ptr<vk::Device> device, adopt(host, options.open));
-  // Without a way to have it again: who lent it brings another.
+  // Without a way to reopen it: the host that lent it brings another.
   return make_device(
       std::make_shared<host::DeviceOwner>(std::move(device), std::move(options.open), nullptr),
       std::move(options.log));

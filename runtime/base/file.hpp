@@ -1,5 +1,6 @@
 // Files, as the operating system gives them: the one place that knows its handles, locks and names.
-// How a file is replaced as a whole is output_file.hpp's; what a kind of file holds is its reader's.
+// How a file is replaced as a whole is output_file.hpp's; what a kind of file holds is its
+// reader's.
 //
 // Errors are std::error_code, as std::filesystem's: callers say what of it is an error to them and
 // name the file. Codes are compared with std::errc; `error` is cleared where a call succeeds.
@@ -21,7 +22,7 @@ enum class FileKind {
   kOther,  ///< a pipe, a device, a socket; a symbolic link that was not followed
 };
 
-/// Who owns a file and who may do what with it. For File::set_access; nothing else reads it.
+/// The owner and the permissions of a file. For File::set_access; nothing else reads it.
 struct FileAccess {
   uint32_t owner = 0;
   uint32_t group = 0;

@@ -19,7 +19,7 @@ namespace pumice {
 /// beside it, `NAME.XXXXXX.pumice-partial`, which takes its place in `finish`: with the permissions
 /// (and, where the system allows it, the owner) that it had, and through symbolic links to what
 /// they lead to. Without `finish`, destruction removes the temporary and the old file stays.
-/// Temporaries are locked by whoever writes them, so any number of programs may write one
+/// Temporaries are locked by their writer, so any number of programs may write one
 /// path at once and each puts a whole file there; those that a killed program left are removed by
 /// the next `create` for the same path.
 ///

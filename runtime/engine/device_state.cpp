@@ -352,17 +352,21 @@ Result<DeviceState::Recording> DeviceState::record(uint32_t ring, const StepWork
                     .table_stride = sizes_.table_stride,
                     .kv = kv_->range()});
   Recording recording;
-  const auto finish = [&](std::shared_ptr<const vk::RecordedWork>& work) -> Status {
-    PUMICE_TRY(vk::RecordedWork recorded, recorder.finish());
+  const auto finish = [](vk::Recorder& from,
+                         std::shared_ptr<const vk::RecordedWork>& work) -> Status {
+    PUMICE_TRY(vk::RecordedWork recorded, from.finish());
     work = std::make_shared<const vk::RecordedWork>(std::move(recorded));
     return {};
   };
   const bool uses_logits = step.samples || step.log_probs || step.reads_logits;
   if (uses_logits && in_one) record_sampling(ring, step, recorder);
-  PUMICE_TRY_STATUS(finish(recording.forward));
+  PUMICE_TRY_STATUS(finish(recorder, recording.forward));
   if (!uses_logits || in_one) return recording;
-  record_sampling(ring, step, recorder);
-  PUMICE_TRY_STATUS(finish(recording.sampling));
+  vk::RecorderOptions behind = options;
+  behind.drop_barrier -= recording.forward->barrier_count();  // counted through both
+  vk::Recorder sampling(device_, behind);
+  record_sampling(ring, step, sampling);
+  PUMICE_TRY_STATUS(finish(sampling, recording.sampling));
   return recording;
 }
 

@@ -152,7 +152,7 @@ class DeviceState {
     /// not; none where nothing is done with them, or `forward` has it.
     std::shared_ptr<const vk::RecordedWork> sampling;
   };
-  /// `in_one`: all of it is in `forward`, for who looks at the times of whole steps.
+  /// `in_one`: all of it is in `forward`, for observers of the times of whole steps.
   Result<Recording> record(uint32_t ring, const StepWork& step, const vk::RecorderOptions& options,
                            bool in_one) const;
 

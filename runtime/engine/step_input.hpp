@@ -1,6 +1,6 @@
 // What carrying out a step needs to know of requests, as plain data: made once, by Requests::plan,
-// it stays true whatever becomes of the requests before the step is recorded. Who carries it out
-// asks nothing back.
+// it stays true whatever becomes of the requests before the step is recorded. The stepper asks
+// nothing back.
 #pragma once
 
 #include <cstdint>

@@ -5,9 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/engine_limits.hpp"
-#include "shaders/embedding/embedding.hpp"
-
 namespace pumice {
 namespace {
 
@@ -199,109 +196,6 @@ Status Stepper::start(PendingStep& step) {
   requests_.rollback(step.input.plan.id);
   drop_last();
   return status;
-}
-
-/// Whether steps before this one read the slot.
-bool Stepper::is_used_before(const PendingStep& step, uint32_t slot) const {
-  return std::ranges::any_of(steps_, [&](const PendingStep& other) {
-    return &other != &step && std::ranges::find(other.input.plan.chunks, slot, &StepChunk::slot) !=
-                                  other.input.plan.chunks.end();
-  });
-}
-
-void Stepper::set_up_slots(const PendingStep& step) {
-  for (const uint32_t slot : step.input.new_slots) device_.forget(slot);
-  for (size_t i = 0; i < step.input.chunks.size(); ++i) {
-    const uint32_t slot = step.input.plan.chunks[i].slot;
-    const ChunkInput& input = step.input.chunks[i];
-    if (input.new_slot) {
-      PUMICE_DEBUG_CHECK(!is_used_before(step, slot), "a slot is written under a step");
-      device_.set_up(slot, *input.new_slot);
-    }
-    PUMICE_DEBUG_CHECK(device_.is_set_up(slot), "a slot of nobody knows what");
-    for (uint32_t group = 0; group < input.tables.size(); ++group) {
-      device_.write_blocks(slot, group, input.tables[group]);
-    }
-  }
-}
-
-/// The step's arguments.
-DeviceState::StepWork Stepper::write(PendingStep& step) {
-  StepArgs& args = device_.args(step.ring);
-  args.clear();
-  DeviceState::StepWork work;
-  std::vector<ops::SequenceChunk> chunks;
-  for (size_t i = 0; i < step.input.chunks.size(); ++i) {
-    const StepChunk& chunk = step.input.plan.chunks[i];
-    chunks.push_back({chunk.slot, args.n_rows, chunk.n_tokens, chunk.first_position});
-    write_states(step.ring, chunk, step.input.chunks[i]);
-    write_chunk(step, i, work);
-  }
-  device_.decoder().write_attention(chunks, attention_options(options_), args);
-  work.reads_logits = !step.logits_wanted.empty();
-  return work;
-}
-
-/// Which pages its recurrences go on from and write.
-void Stepper::write_states(uint32_t ring, const StepChunk& chunk, const ChunkInput& input) {
-  const uint32_t index = device_.args(ring).add_chunk(chunk.n_tokens);
-  for (uint32_t page = 0; page < input.states.size(); ++page) {
-    if (input.states[page].after == kNoBlock) continue;
-    device_.set_state(ring, index, page, input.states[page]);
-  }
-}
-
-void Stepper::write_chunk(PendingStep& step, size_t index, DeviceState::StepWork& work) {
-  const StepChunk& chunk = step.input.plan.chunks[index];
-  const ChunkInput& input = step.input.chunks[index];
-  StepArgs& args = device_.args(step.ring);
-  const uint32_t first_sampled = chunk.n_tokens - chunk.n_samples;
-  for (uint32_t i = 0; i < chunk.n_tokens; ++i) {
-    const uint32_t position = chunk.first_position + i;
-    const uint32_t token = i < input.tokens.size()
-                               ? input.tokens[i]
-                               : ops::Embedding::kFromSampled | step.fed_from[index];
-    const uint32_t row = args.add_row(token, position, chunk.slot);
-    const bool samples = i >= first_sampled;
-    const bool is_scored = i < input.scored.size();
-    const bool wanted = input.wants_logits(position);
-    if (!samples && !is_scored && !wanted) continue;
-    const uint32_t logit_row = args.add_logit_row(row);
-    if (wanted) step.logits_wanted.push_back({index, position, logit_row});
-    if (is_scored) step.scored.push_back({index, position, logit_row});
-    write_logit_row(step, index, i, logit_row, work);
-  }
-  if (chunk.n_draft() > 0 && input.sampling.has_penalties) {
-    device_.follow_draft(step.ring, args.n_logit_rows - chunk.n_samples,
-                         std::span(input.tokens).last(chunk.n_draft()));
-  }
-}
-
-/// What is done with the logits of a row of a chunk.
-void Stepper::write_logit_row(PendingStep& step, size_t index, uint32_t i, uint32_t logit_row,
-                              DeviceState::StepWork& work) {
-  const StepChunk& chunk = step.input.plan.chunks[index];
-  const ChunkInput& input = step.input.chunks[index];
-  const uint32_t n_best = input.sampling.log_probs.value_or(0);
-  const bool samples = i >= chunk.n_tokens - chunk.n_samples;
-  const bool is_scored = i < input.scored.size();
-  if (is_scored) {
-    device_.set_log_probs(step.ring, logit_row, n_best, input.scored[i]);
-  } else if (samples && input.sampling.log_probs) {
-    device_.set_log_probs(step.ring, logit_row, n_best);
-  } else {
-    device_.set_no_log_probs(step.ring, logit_row);
-  }
-  work.log_probs = work.log_probs || is_scored || (samples && input.sampling.log_probs);
-  if (!samples) {
-    device_.set_no_sampling(step.ring, logit_row);
-    return;
-  }
-  step.sampled_rows.push_back(logit_row);
-  device_.set_sampling(step.ring, logit_row, input.sampling,
-                       input.output_index - (chunk.n_tokens - 1 - i), chunk.slot);
-  work.samples = true;
-  work.greedy_only = work.greedy_only && input.sampling.plain_greedy;
 }
 
 /// Steps of single rows are recorded once. A replay's declared costs are those of the step that

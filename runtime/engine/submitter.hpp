@@ -108,8 +108,8 @@ class Submitter {
   double in_segments(const vk::RecordedWork& work) const;
 
   /// Queue work behind all that was added before. It is held until it has ended. `with`: earlier
-  /// work that it is one with: who asks whether this one has ended is told what both took, and
-  /// predictions learn from both as from one.
+  /// work that it is one with: `ended` of this one tells what both took, and predictions learn
+  /// from both as from one.
   enum class Lesson {
     kPace,
     kNone,  ///< for work whose memory is not the device's own: predictions do not learn from it

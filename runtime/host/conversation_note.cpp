@@ -119,7 +119,7 @@ Result<ConversationNote> read_conversation_note(std::string_view bytes) {
       .delivery = header.by_sentences != 0 ? Delivery::kSentence : Delivery::kToken,
       .held_bytes = header.held_bytes};
   PUMICE_TRY(note.conversation, take_conversation(bytes, header.n_messages));
-  if (!bytes.empty()) return refused("it is longer than it should be");
+  if (!bytes.empty()) return refused("it is longer than its contents");
   return note;
 }
 

@@ -24,7 +24,7 @@ struct ConversationNote {
 
 /// Little-endian, with a version of its own.
 std::string write_conversation_note(const ConversationNote& note);
-/// Errors (kBadFile): it is none, or of another version.
+/// Errors (kBadFile): not a note, or one of another version.
 Result<ConversationNote> read_conversation_note(std::string_view bytes);
 
 }  // namespace pumice::host

@@ -25,12 +25,12 @@ struct ModelRequest {
   bool engine_may_differ = true;  ///< see OpenOptions
 };
 
-/// Any thread. Whoever opens holds a lock meanwhile, that others who want the device wait for.
+/// Any thread. Opening holds a lock, which other threads that want the device wait for.
 class DeviceOwner {
  public:
   using Open = std::function<Result<std::shared_ptr<vk::Device>>()>;
 
-  /// `reopen`: how a lost device is had again; none: `replace` alone brings another.
+  /// `reopen`: how a lost device is reopened; none: only `replace` brings another.
   DeviceOwner(std::shared_ptr<vk::Device> device, OpenOptions options, Open reopen);
   /// The device of `options`, and that again when it was lost. Errors: those of open_device.
   static Result<std::shared_ptr<DeviceOwner>> open(OpenOptions options);

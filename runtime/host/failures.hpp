@@ -1,4 +1,4 @@
-// Kinds of failure that only those who share a host meet, beside those of ErrorCode.
+// Kinds of failure that only users of a shared host meet, beside those of ErrorCode.
 #pragma once
 
 #include "base/result.hpp"

@@ -22,7 +22,7 @@ uint64_t tag_of(const void* host) {
 }
 
 Error not_found(std::string_view what, uint64_t number) {
-  return make_error(kNotFound, "no {} {} in this engine: it has ended, or is another engine's",
+  return make_error(kNotFound, "no {} {} in this engine: it has ended or belongs to another engine",
                     what, number);
 }
 
@@ -78,7 +78,7 @@ Error Host::no_conversation(ConversationId id) {
 
 Status Host::check_alive() const {
   if (!broken_) return {};
-  return make_error(broken_->code, "the engine can only be closed: {}", broken_->message);
+  return make_error(broken_->code, "this engine can only be closed: {}", broken_->message);
 }
 
 // ---- conversations

@@ -11,7 +11,7 @@ namespace pumice::host {
 namespace {
 
 constexpr std::chrono::microseconds kLostInterval = std::chrono::milliseconds(20);
-/// A request's time limit beyond this is none.
+/// A request with a time limit beyond this has none.
 constexpr double kLongestTimeout_s = 1e9;
 
 }  // namespace
@@ -19,7 +19,8 @@ constexpr double kLongestTimeout_s = 1e9;
 Status Host::take_engine(std::unique_lock<std::mutex>& polling) {
   polling = std::unique_lock(poll_mutex_, std::try_to_lock);
   if (polling) return {};
-  return make_error(kBusy, "another thread is polling this engine, or waits or takes events");
+  return make_error(kBusy,
+                    "another thread is polling this engine, waiting for it or taking its events");
 }
 
 /// With the engine to itself. What `body` throws is the end of the engine.
@@ -100,7 +101,7 @@ Status Host::wait(std::chrono::microseconds most) {
       const std::lock_guard lock(mutex_);
       if (!inbox_.empty() || !cancelled_.empty()) return {};
     }
-    // Nobody wakes who waits for another device.
+    // Nothing wakes a thread that waits for another device.
     if (is_elsewhere()) most = std::min(most, kLostInterval);
     // What an error is, `poll` finds too.
     (void)engine_->wait(std::chrono::duration<double>(most).count());
@@ -248,10 +249,9 @@ void Host::finish(RequestId id, OpenRequest& request, RequestReport report, Even
   event.conversation = request.conversation;
   const bool failed = report.end_reason == EndReason::kError;
   if (failed) {
-    event.status =
-        !report.failure.ok()
-            ? report.failure
-            : make_error(ErrorCode::kInternal, "the engine could not go on with this request");
+    event.status = !report.failure.ok() ? report.failure
+                                        : make_error(ErrorCode::kInternal,
+                                                     "the engine could not continue this request");
   }
   event.ending = {.report = std::move(report),
                   .n_forgotten = request.n_forgotten,

@@ -24,7 +24,7 @@ Result<Conversation> with_messages(Conversation conversation,
     }
   }
   if (!conversation.awaits_answer()) {
-    return make_error(ErrorCode::kInvalidArgument, "the last message must be the user's");
+    return make_error(ErrorCode::kInvalidArgument, "the last message must be from the user");
   }
   return conversation;
 }
@@ -66,11 +66,12 @@ Status Host::add_text(const RequestInput& input, const OpenConversation& convers
                       Prepared& prepared) const {
   const bool goes_on = input.text.empty() && input.tokens.empty();
   if (goes_on && conversation.tokens.empty()) {
-    return make_error(ErrorCode::kInvalidArgument, "there is no prompt: text, tokens or messages");
+    return make_error(ErrorCode::kInvalidArgument,
+                      "there is no prompt: give text, tokens or messages");
   }
   if (!goes_on && !conversation.said.messages().empty()) {
     return make_error(ErrorCode::kInvalidArgument,
-                      "this session is one of messages, which text or tokens cannot go on with");
+                      "this session began with messages and cannot continue with text or tokens");
   }
   std::vector<TokenId>& prompt = prepared.request.prompt;
   prompt = conversation.tokens;
@@ -115,7 +116,7 @@ Status Host::add_messages(const RequestInput& input, const OpenConversation& con
                           Prepared& prepared) const {
   if (conversation.said.messages().empty() && !conversation.tokens.empty()) {
     return make_error(ErrorCode::kInvalidArgument,
-                      "this session is one of text, which messages cannot go on with");
+                      "this session began with text or tokens and cannot continue with messages");
   }
   const auto& [tokenizer, format] = model_->texts();
   if (!format->ok()) return format->error();

@@ -31,8 +31,8 @@ void Host::note_loss(const Error& error) {
 }
 
 /// Once at a time: a device that is being reset is not there for seconds, nor one that an embedder
-/// makes, and the polling thread is to go on with other things meanwhile. A device that is had again
-/// and lost before a step has ended counts as one that was not had.
+/// makes, and the polling thread is to go on with other things meanwhile. A device that is
+/// reopened and lost again before a step has ended counts as not reopened.
 Status Host::recover() {
   const Clock::time_point now = Clock::now();
   const uint64_t steps = engine_->scheduler().telemetry().steps;

@@ -44,9 +44,8 @@ TestedPipelines open_pipelines(const std::shared_ptr<vk::Device>& device,
     library->accept(verdict->passed());
   } else {
     logger.info(
-        "no self-test of the kernels has been run on this device and driver; the program pumice "
-        "runs "
-        "one: pumice info --self-test");
+        "the kernels have not been tested on this device and driver; pumice info --self-test does "
+        "that");
   }
   return {std::move(library), std::move(verdict)};
 }
@@ -87,8 +86,8 @@ Status OpenedModel::load(const ModelSource& source, const ModelWeights::Progress
     weight_pieces = memory.weight_pieces;
     if (memory.beside_bytes > 0) {
       logger.warning(
-          "{} of the weights do not fit into {} and stay in the host's memory: each token "
-          "reads {} of them there",
+          "{} of the weights do not fit on {} and stay in the host's memory: each token reads {} "
+          "of them there",
           memory_text(memory.beside_bytes), device->snapshot().name,
           memory_text(static_cast<uint64_t>(memory.beside_read_bytes)));
     }
@@ -122,7 +121,7 @@ Result<std::unique_ptr<Engine>> OpenedModel::make_engine(
   if (engine_options.prewarm) {
     logger.info("{} kernels ready in {:.2f} s", pipelines->compiled_count(), seconds_since(start));
   } else {
-    logger.info("an engine made in {:.2f} s; its kernels are compiled later", seconds_since(start));
+    logger.info("engine created in {:.2f} s; its kernels are compiled later", seconds_since(start));
   }
   for (const auto& [purpose, entry] : device->ledger().entries()) {
     logger.debug("{:>16}: {:.1f} MiB", purpose,

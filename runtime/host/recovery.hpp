@@ -18,10 +18,10 @@ namespace pumice::host {
 /// called, so their owners wait meanwhile.
 class Recovery {
  public:
-  /// How a device is had again and the model loaded on it.
+  /// How a device is reopened and the model loaded on it.
   using Open = std::function<Result<OpenedModel>()>;
 
-  /// An opened model, and how another is opened in its place. Whoever copied it keeps its device alive,
+  /// An opened model, and how another is opened in its place. Copies of it keep its device alive,
   /// which may then leave no room for another.
   Recovery(OpenedModel opened, Open open) : open_(std::move(open)), opened_(std::move(opened)) {}
 
@@ -36,7 +36,7 @@ class Recovery {
   Status recover(std::span<Engine* const> engines);
 
   /// Let these engines go on with what `open` opens, in place of the model's device, lost or not:
-  /// where that is another's, who has made a new one. Errors: those of `open` and of
+  /// where an embedder owns the device and has made a new one. Errors: those of `open` and of
   /// Engine::rebuild; the engines then have no device.
   Status replace(const Open& open, std::span<Engine* const> engines);
 

@@ -251,11 +251,10 @@ class Parser {
   Result<Kind> kind_of(const TuningTable& table, std::string_view fact) const {
     if (table.words.contains(fact)) return Kind::kWord;
     if (contains(table.sizes, fact)) return Kind::kSize;
-    const TuningFacts device = all_device_facts();
-    if (const auto* value = device.find(fact)) {
+    if (const auto* value = device_.find(fact)) {
       return std::holds_alternative<std::string>(*value) ? Kind::kWord : Kind::kSize;
     }
-    Words known = device.names();
+    Words known = device_.names();
     known.insert(known.end(), table.sizes.begin(), table.sizes.end());
     for (const auto& [name, words] : table.words) known.push_back(name);
     return error("unknown fact \"{}\"; of {} there are {}", fact, table.name,
@@ -321,6 +320,7 @@ class Parser {
 
   std::string_view file_;
   std::span<const TuningTable> known_;
+  const TuningFacts device_ = all_device_facts();
   size_t line_ = 0;
   std::string above_;  // comments, since the last blank line
 };

@@ -144,9 +144,9 @@ Result<FlashAttention::Tuning> tuning_on_matrices(const vk::PipelineLibrary& pip
 
 vk::TuningFacts facts_of(Math math) { return vk::TuningFacts().set("math", math_name(math)); }
 
-/// Whether matrix cores come first, if they take the shape.
+/// Whether matrix cores come first, if they take the shape; with kF32 no row may say so.
 bool wants_matrices(const vk::PipelineLibrary& pipelines, Math math) {
-  return take_row(pipelines, "attention", facts_of(math)).choice == "matrix";
+  return math != Math::kF32 && take_row(pipelines, "attention", facts_of(math)).choice == "matrix";
 }
 
 std::string row_obstacle(const vk::PipelineLibrary& pipelines, const vk::TuningRow& row) {

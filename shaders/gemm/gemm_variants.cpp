@@ -109,6 +109,13 @@ GemmVariant matrix2_variant(const TuningTarget& target) {
   return variant;
 }
 
+/// Whether what a row chooses computes as precisely as `math` asks, whatever the row's conditions.
+bool is_allowed(const vk::TuningRow& row, Math math) {
+  if (row.choice == "i8") return math == Math::kI8;
+  const bool in_halves = row.choice == "matrix" || row.choice == "matrix2";
+  return math == Math::kAuto || math == (in_halves ? Math::kF16 : Math::kF32);
+}
+
 /// Why no variant can be made of a row.
 std::string row_obstacle(const vk::DevicePlan& plan, const vk::TuningRow& row) {
   const bool has_sizes = row.choice != "matrix" && row.choice != "matrix2";
@@ -139,7 +146,7 @@ std::vector<GemmVariant> gemm_variants(const TuningTarget& target, Math math, XP
   for (const vk::TuningRow* row : tuning_rows(target, "gemm", facts)) {
     const bool is_listed =
         std::ranges::find(variants, row->choice, &GemmVariant::name) != variants.end();
-    if (is_listed || !row_obstacle(target.plan, *row).empty()) continue;
+    if (is_listed || !is_allowed(*row, math) || !row_obstacle(target.plan, *row).empty()) continue;
     variants.push_back(variant_of(target, *row));
   }
   return variants;

@@ -134,7 +134,7 @@ TEST_F(HangingDevice, IsNoticedByWhoSavesOrRestores) {
 TEST_F(BrokenDevice, ThatChoosesATokenThatThereIsNotCountsAsLostAndRequestsGoOnElsewhere) {
   const EngineOptions options{
       .kv_type = KvType::kF32, .context_tokens = 128, .n_sequences = 3, .invariant = true};
-  const uint64_t sampled_bytes = uint64_t{4} * options.n_sequences * Scheduler::kMaxOutstanding;
+  constexpr uint64_t kSampledBytes = 2 * 4;  // of a step in which both requests get a token
   const std::vector<TokenId> prompts[] = {tokens(20, 1), tokens(30, 2)};
   const auto undisturbed = make_engine(model_, options);
   std::map<RequestId, std::vector<TokenId>> expected;
@@ -157,7 +157,7 @@ TEST_F(BrokenDevice, ThatChoosesATokenThatThereIsNotCountsAsLostAndRequestsGoOnE
     int n_lost = 0;
     for (int i = 0; !engine->idle() && n_lost < 2; ++i) {
       if (i == 4) {
-        BrokenDriver::spoil_copies(sampled_bytes, word);
+        BrokenDriver::spoil_copies(kSampledBytes, word);
         submit(prompts[1]);
       }
       const auto events = engine->step();

@@ -152,7 +152,7 @@ TEST_F(MemoryBudget, ThatCannotBeMetIsRefusedWithTheSmallestAndChangesNothing) {
   const Status refused = engine->set_memory_budget(1000);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::kDoesNotFit);
-  EXPECT_NE(refused.error().message.find("is the smallest"), std::string::npos);
+  EXPECT_NE(refused.error().message.find("the smallest is"), std::string::npos);
   EXPECT_EQ(refused.error().message.find("no other memory") != std::string::npos,
             !pipelines_->device()->plan().beside_device().has_value());
   EXPECT_EQ(engine->memory().budget_bytes, UINT64_MAX);

@@ -124,7 +124,7 @@ TEST_F(SavedBytes, WithAnyBitFlippedOrCutOffAnywhereAreRefused) {
   }
   std::vector<std::byte> longer = whole;
   longer.resize(whole.size() + 16);
-  expect_refused(longer, "bytes of");
+  expect_refused(longer, "bytes are there");
 }
 
 TEST_F(SavedBytes, SayWhyTheyAreRefused) {
@@ -139,7 +139,7 @@ TEST_F(SavedBytes, SayWhyTheyAreRefused) {
   expect_refused(bytes, "damaged");
   bytes = whole;
   bytes.pop_back();
-  expect_refused(bytes, "bytes of");
+  expect_refused(bytes, "bytes are there");
 }
 
 TEST_F(SavedBytes, OfAnotherModelAreRefusedEvenAsTokens) {

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <set>
 
+#include "shaders/flash_attention/flash_attention.hpp"
 #include "shaders/gemm/gemm_variants.hpp"
 #include "shaders/layer_norm/layer_norm.hpp"
 #include "shaders/spirv.hpp"
@@ -84,6 +85,28 @@ TEST(Tuning, IsOfATypeOfWeightsWhereARowSaysSo) {
   };
   EXPECT_EQ(tile_of("Q4_K"), 8u);
   EXPECT_EQ(tile_of("Q6_K"), 16u);
+}
+
+TEST(Tuning, NoRowMakesProductsLessPreciseThanIsAskedFor) {
+  Preferred preferred(
+      "gemm i8 use workgroup_size=128 tile_rows=16 lane_cols=1\n"
+      "gemm matrix\n"
+      "attention matrix\n");
+  const auto variants = [&](Math math) {
+    std::set<Math> maths;
+    for (const auto& variant : gemm_variants(preferred.library(), math, XPath::kPortable)) {
+      maths.insert(variant.math);
+    }
+    return maths;
+  };
+  EXPECT_EQ(variants(Math::kF32), std::set{Math::kF32});
+  EXPECT_EQ(variants(Math::kF16), std::set{Math::kF16});
+  EXPECT_EQ(variants(Math::kI8), std::set{Math::kI8});
+  EXPECT_FALSE(variants(Math::kAuto).contains(Math::kI8));
+  EXPECT_FALSE(FlashAttention::takes_matrices(
+      preferred.library(), {.n_heads = 8, .n_kv_heads = 8, .head_dim = 64, .kv_type = KvType::kF16},
+      Math::kF32));
+  EXPECT_EQ(FlashAttention::tuned(preferred.library()).path, FlashAttention::Path::kPortable);
 }
 
 TEST(Tuning, ARowThatTheDeviceCannotRunIsPassedOverAndTheLogSaysWhy) {
