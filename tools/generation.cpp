@@ -83,7 +83,7 @@ Result<std::vector<Generation>> Follower::run() {
 Status Follower::cancel() {
   for (const host::Submitted& request : requests_) {
     const Status cancelled = host_.cancel(request.id);
-    if (!cancelled.ok() && cancelled.error().code != host::kNotFound) return cancelled;
+    if (!cancelled.ok() && cancelled.error().code != ErrorCode::kNotFound) return cancelled;
   }
   return {};
 }

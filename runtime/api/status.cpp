@@ -7,7 +7,6 @@
 #include <new>
 
 #include "api/structs.hpp"
-#include "host/failures.hpp"
 
 namespace pumice::api {
 namespace {
@@ -18,9 +17,6 @@ thread_local std::array<char, 1024> last_message = {};
 }  // namespace
 
 pumice_status status_of(ErrorCode code) {
-  if (code == host::kNotFound) return PUMICE_NOT_FOUND;
-  if (code == host::kBusy) return PUMICE_BUSY;
-  if (code == host::kOutOfMemory) return PUMICE_OUT_OF_MEMORY;
   switch (code) {
     case ErrorCode::kInvalidArgument:
       return PUMICE_INVALID_ARGUMENT;
@@ -36,6 +32,12 @@ pumice_status status_of(ErrorCode code) {
       return PUMICE_DEVICE_LOST;
     case ErrorCode::kCancelled:
       return PUMICE_CANCELLED;
+    case ErrorCode::kNotFound:
+      return PUMICE_NOT_FOUND;
+    case ErrorCode::kBusy:
+      return PUMICE_BUSY;
+    case ErrorCode::kOutOfMemory:
+      return PUMICE_OUT_OF_MEMORY;
     case ErrorCode::kInternal:
       break;
   }

@@ -23,6 +23,9 @@ int exit_code(ErrorCode code) {
       return 75;
     case ErrorCode::kCancelled:
       return 130;
+    case ErrorCode::kNotFound:
+    case ErrorCode::kBusy:
+    case ErrorCode::kOutOfMemory:
     case ErrorCode::kInternal:
       return 1;
   }

@@ -23,7 +23,11 @@ enum class ErrorCode {
   kSelfTestFailed,  ///< a kernel gives wrong results on this device
   kDeviceLost,      ///< the GPU was lost; device state must be rebuilt
   kCancelled,       ///< stopped on request
-  kInternal,        ///< a driver or the operating system failed in a way no caller could prevent
+  // Only users of a shared host (runtime/host) meet these.
+  kNotFound,     ///< no conversation or request of that number, or no longer
+  kBusy,         ///< another thread is in such a call, or a conversation has a request
+  kOutOfMemory,  ///< the host's memory is used up
+  kInternal,     ///< a driver or the operating system failed in a way no caller could prevent
 };
 
 /// Process exit code of an error: 2 usage, 3 no device, 4 bad file, 5 does not fit, 6 self-test,

@@ -22,12 +22,13 @@ uint64_t tag_of(const void* host) {
 }
 
 Error not_found(std::string_view what, uint64_t number) {
-  return make_error(kNotFound, "no {} {} in this engine: it has ended or belongs to another engine",
-                    what, number);
+  return make_error(ErrorCode::kNotFound,
+                    "no {} {} in this engine: it has ended or belongs to another engine", what,
+                    number);
 }
 
 Error has_request(ConversationId id) {
-  return make_error(kBusy, "session {} has a request that has not ended",
+  return make_error(ErrorCode::kBusy, "session {} has a request that has not ended",
                     static_cast<uint64_t>(id));
 }
 

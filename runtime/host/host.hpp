@@ -23,7 +23,6 @@
 #include "engine/engine.hpp"
 #include "engine/requests.hpp"
 #include "host/events.hpp"
-#include "host/failures.hpp"
 #include "host/model_owner.hpp"
 #include "text/conversation.hpp"
 

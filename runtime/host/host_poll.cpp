@@ -19,7 +19,7 @@ constexpr double kLongestTimeout_s = 1e9;
 Status Host::take_engine(std::unique_lock<std::mutex>& polling) {
   polling = std::unique_lock(poll_mutex_, std::try_to_lock);
   if (polling) return {};
-  return make_error(kBusy,
+  return make_error(ErrorCode::kBusy,
                     "another thread is polling this engine, waiting for it or taking its events");
 }
 
@@ -35,7 +35,7 @@ Status Host::with_engine(const std::function<Status()>& body) {
   try {
     return body();
   } catch (const std::bad_alloc&) {
-    broken = {kOutOfMemory, "the host is out of memory"};
+    broken = {ErrorCode::kOutOfMemory, "the host is out of memory"};
   } catch (const std::exception& exception) {
     broken = {ErrorCode::kInternal, exception.what()};
   }

@@ -142,14 +142,14 @@ TEST_F(HostTest, AConversationIsNotChangedUnderItsRequest) {
   const Result<Submitted> request = host_->submit(id, asking("Once"));
   const Status refused = host_->set_conversation(id, {});
   ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.error().code, kBusy);
+  EXPECT_EQ(refused.error().code, ErrorCode::kBusy);
   const Result<Submitted> second = host_->submit(id, asking("Then"));
   ASSERT_FALSE(second.ok());
-  EXPECT_EQ(second.error().code, kBusy);
+  EXPECT_EQ(second.error().code, ErrorCode::kBusy);
   answer_of(request);
   EXPECT_TRUE(host_->set_conversation(id, {}).ok());
   ASSERT_TRUE(host_->close_conversation(id).ok());
-  EXPECT_EQ(host_->conversation(id).error().code, kNotFound);
+  EXPECT_EQ(host_->conversation(id).error().code, ErrorCode::kNotFound);
 }
 
 TEST_F(HostTest, FewerTokensThanWantedAreNoErrorWhereThatIsSaid) {
