@@ -46,7 +46,7 @@ struct BigIndex {
     std::vector<uint32_t> order(n_prompts);
     std::iota(order.begin(), order.end(), 0u);
     std::mt19937 random(1);
-    BlockId block = 0;
+    PageId page = 0;
     for (uint32_t i = 0; i < kPromptBlocks; ++i) {
       std::shuffle(order.begin(), order.end(), random);
       for (const uint32_t p : order) {
@@ -54,7 +54,7 @@ struct BigIndex {
                                                 kBlockTokens};
         hashes[p] = hasher.child(hashes[p], content);
         tips[p] = index.add(hashes[p], tips[p], content);
-        index.attach(tips[p], block++);
+        index.attach(tips[p], page++);
       }
     }
   }
@@ -125,7 +125,7 @@ BENCHMARK(hash_and_look_up_unbatched);
 /// evicting.
 void prompt_with_no_hit(benchmark::State& state) {
   const bool reuse = state.range(0) != 0;
-  KvCache cache({.n_blocks = 65536, .block_tokens = kBlockTokens, .reuse = reuse});
+  KvCache cache({.n_pages = 65536, .block_tokens = kBlockTokens, .reuse = reuse});
   uint32_t seed = 0;
   for (auto _ : state) {
     state.PauseTiming();

@@ -243,7 +243,7 @@ Result<Evidence> gather_evidence(const std::shared_ptr<vk::PipelineLibrary>& pip
       return give_experts(*engine, reference, n_steps++ * engine_options.chunk_tokens,
                           static_cast<uint32_t>(before.size()));
     };
-    engine->set_hooks({.fault = give});
+    engine->set_hooks({.at_stage = give});
     PUMICE_TRY_STATUS(add_pass(pass, logits_of(*engine, tokens, pass.n_tokens, options.stop)));
     evidence.variants.insert(engine->variants().begin(), engine->variants().end());
     return {};

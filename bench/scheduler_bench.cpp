@@ -26,13 +26,12 @@ struct BusyScheduler {
   double now = 0;
 
   explicit BusyScheduler(uint32_t n_requests)
-      : scheduler(
-            *Scheduler::create({.token_budget = 2048,
-                                .chunk_tokens = 512,
-                                .tpot_target_s = 0.05,
-                                .max_running = n_requests + 1},
-                               {.n_blocks = kBlocks},
-                               CostModel({.fixed = 5e-3, .per_row = 1e-5, .per_token = 4e-5}))) {
+      : scheduler(*Scheduler::create(
+            {.token_budget = 2048,
+             .chunk_tokens = 512,
+             .tpot_target_s = 0.05,
+             .max_running = n_requests + 1},
+            {.n_pages = kBlocks}, CostModel({.fixed = 5e-3, .per_row = 1e-5, .per_token = 4e-5}))) {
     for (uint32_t i = 0; i < n_requests; ++i) add(scheduler, i * 1000, 64, kManyTokens);
     while (scheduler.telemetry().generated_tokens < 4 * n_requests) step();
   }

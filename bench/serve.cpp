@@ -262,8 +262,8 @@ Result<CancelResult> ServeBench::cancels() const {
     }
   }
   const KvCache& cache = clients.engine().scheduler().cache();
-  result.blocks_free = cache.n_free_blocks();
-  result.blocks = cache.n_blocks();
+  result.blocks_free = cache.n_free_pages();
+  result.blocks = cache.n_pages();
   result.cancelled_kv_bytes = clients.engine().scheduler().telemetry().cancelled_kv_tokens *
                               clients.engine().kv_bytes_per_token();
   return result;

@@ -12,12 +12,12 @@ Result<FileTier> FileTier::open(const std::filesystem::path& path,
   tier.path_ = path;
   tier.binding_ = binding;
   tier.limit_bytes_ = limit_bytes;
-  tier.slots = SlotTier(SlotTier::slots_for(binding.block_bytes, limit_bytes));
+  tier.slots = SlotTier(SlotTier::slots_for(binding.page_bytes, limit_bytes));
   std::error_code error;
   if (std::filesystem::exists(path, error)) {
-    PUMICE_TRY(tier.opened_,
-               PromptCacheFile::open(path, binding,
-                                     SlotTier::slots_for(binding.block_bytes, limit_bytes)));
+    PUMICE_TRY(
+        tier.opened_,
+        PromptCacheFile::open(path, binding, SlotTier::slots_for(binding.page_bytes, limit_bytes)));
   }
   return tier;
 }
@@ -34,7 +34,7 @@ Status FileTier::read(uint32_t slot, std::span<std::byte> bytes) const {
   }
   const Content& content = contents_[slot];
   if (content.record != kNotOpened) return opened_->read(content.record, bytes);
-  PUMICE_TRY_STATUS(read_block(unnamed_, uint64_t{slot} * binding_.block_bytes, bytes));
+  PUMICE_TRY_STATUS(read_block(unnamed_, uint64_t{slot} * binding_.page_bytes, bytes));
   if (block_checksum(bytes) == content.checksum) return {};
   return make_error(ErrorCode::kBadFile, "prompt cache {}: evicted block {} is damaged",
                     to_utf8(path_), slot);
@@ -48,7 +48,7 @@ Status FileTier::write(uint32_t slot, std::span<const std::byte> bytes) {
                       error.message());
   }
   if (slot >= contents_.size()) contents_.resize(slot + 1);
-  const uint64_t offset = uint64_t{slot} * binding_.block_bytes;
+  const uint64_t offset = uint64_t{slot} * binding_.page_bytes;
   const size_t n = unnamed_.write_at(offset, bytes, error);
   if (error) {
     return make_error(ErrorCode::kInternal, "cannot write at {}: {}", offset + n, error.message());

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cache/block_hash.hpp"
-#include "cache/cache_group.hpp"
+#include "cache/page_kind.hpp"
 
 namespace pumice {
 
@@ -31,11 +31,11 @@ enum class MissReason : uint8_t {
   kSalt,     ///< seen under another salt
   kTail,     ///< every full block matched; the rest of the last one was not cached
   kModel,    ///< seen under another model, KV type or arithmetic
-  kGroup,    ///< known, but not to a state group without which no more can be used (shortened_by)
+  kGroup,    ///< known, but not to a kind without which no more can be used (shortened_by)
 };
 inline constexpr size_t kMissReasonCount = 7;
 
-/// "none", "no match", "evicted", "salt", "tail", "model", "group".
+/// "none", "no match", "evicted", "salt", "tail", "model", "kind".
 std::string_view miss_reason_name(MissReason reason);
 
 /// What the cache brought to a sequence.
@@ -47,9 +47,9 @@ struct CacheReport {
   uint32_t file_tokens = 0;    ///< restored from the prompt cache file
   uint32_t copied_tokens = 0;  ///< the head of a block, copied from another block
   MissReason miss = MissReason::kNoMatch;
-  /// The state group that made the hit shorter, and how long it would be without: cached_tokens if
-  /// another could not have restored more either. kNoGroup: the groups agree.
-  uint32_t shortened_by = kNoGroup;
+  /// The kind that made the hit shorter, and how long it would be without: cached_tokens if
+  /// another could not have restored more either. kNoKind: the kinds agree.
+  uint32_t shortened_by = kNoKind;
   uint32_t others_tokens = 0;
 };
 

@@ -33,15 +33,14 @@ std::string_view miss_reason_name(MissReason reason) {
 
 KvCache::KvCache(const KvCacheOptions& options)
     : options_(options),
-      groups_(options.groups, std::max(options.block_tokens, 1u), options.rewind_tokens),
+      kinds_(options.kinds, std::max(options.block_tokens, 1u), options.rewind_tokens),
       block_words_(options.keyed ? kKeyWords : options.block_tokens),
       hasher_(options.hash_bits),
-      pool_(options.n_blocks),
-      index_(block_words_, options.n_blocks == kUnlimitedBlocks ? 0 : options.n_blocks,
-             groups_.size()),
-      host_{SlotTier(SlotTier::slots_for(options.block_bytes, options.host_bytes)), {}} {
+      pool_(options.n_pages),
+      index_(block_words_, options.n_pages == kUnlimitedPages ? 0 : options.n_pages, kinds_.size()),
+      host_{SlotTier(SlotTier::slots_for(options.page_bytes, options.host_bytes)), {}} {
   PUMICE_CHECK(options.block_tokens > 0, "a block of no tokens");
-  stats_.groups.resize(groups_.size());
+  stats_.kinds.resize(kinds_.size());
 }
 
 uint32_t KvCache::blocks_for(uint64_t n_tokens) const {
@@ -104,50 +103,50 @@ void KvCache::hash_blocks(HashedPrompt& prompt) const {
   }
 }
 
-/// The copy to share: one in use, which costs no free block, rather than a free one.
-BlockId KvCache::best_copy(PageId page) const {
-  const BlockId newest = index_.places(page).block;
-  for (BlockId block = newest; block != kNoBlock; block = index_.next_copy(block)) {
-    if (pool_.references(block) > 0) return block;
+/// The copy to share: one in use, which costs no free page, rather than a free one.
+PageId KvCache::best_copy(EntryId entry) const {
+  const PageId newest = index_.places(entry).page;
+  for (PageId page = newest; page != kNoPage; page = index_.next_copy(page)) {
+    if (pool_.references(page) > 0) return page;
   }
   return newest;
 }
 
 // ---- sequences
 
-/// A sequence that begins with so many cached tokens takes blocks of the group up to this one.
-uint32_t KvCache::end_block(uint32_t group, uint32_t cached_tokens, uint32_t reserve_tokens) const {
+/// A sequence that begins with so many cached tokens takes blocks of the kind up to this one.
+uint32_t KvCache::end_block(uint32_t kind, uint32_t cached_tokens, uint32_t reserve_tokens) const {
   const uint64_t next = cached_tokens + uint64_t{1};
-  return blocks_for(groups_.is_window(group) ? next : std::max<uint64_t>(next, reserve_tokens));
+  return blocks_for(kinds_.is_window(kind) ? next : std::max<uint64_t>(next, reserve_tokens));
 }
 
 /// Can a sequence begin with this match?
 Status KvCache::check_room(const Match& match, uint32_t reserve_tokens) const {
   const uint32_t n_cached = matched_tokens(match);
   uint64_t n_wanted = 0;  // free blocks that will not be free any more
-  for (uint32_t g = 0; g < groups_.size(); ++g) {
-    if (groups_.is_recurrent(g)) {
+  for (uint32_t g = 0; g < kinds_.size(); ++g) {
+    if (kinds_.is_recurrent(g)) {
       n_wanted += 1;  // to be written
       const NodeId at = match.tail.node != kNoNode ? match.tail.node
                         : match.chain.empty()      ? kNoNode
                                                    : match.chain.back();
-      if (at != kNoNode && !in_use(best_copy(index_.page(at, g)))) ++n_wanted;
+      if (at != kNoNode && !in_use(best_copy(index_.entry(at, g)))) ++n_wanted;
       continue;
     }
-    const uint32_t first = groups_.first_block(g, n_cached);
+    const uint32_t first = kinds_.first_block(g, n_cached);
     n_wanted += end_block(g, n_cached, reserve_tokens) - first;
     for (size_t i = first; i < match.chain.size(); ++i) {
-      if (in_use(best_copy(index_.page(match.chain[i], g)))) --n_wanted;
+      if (in_use(best_copy(index_.entry(match.chain[i], g)))) --n_wanted;
     }
     if (match.tail.node != kNoNode) {
-      const BlockId source = best_copy(index_.page(match.tail.node, g));
+      const PageId source = best_copy(index_.entry(match.tail.node, g));
       // Held until it is copied.
-      if (source != kNoBlock && pool_.references(source) == 0) ++n_wanted;
+      if (source != kNoPage && pool_.references(source) == 0) ++n_wanted;
     }
   }
   if (pool_.can_take(n_wanted)) return {};
   return make_error(ErrorCode::kDoesNotFit, "{} KV blocks wanted, {} of {} are free", n_wanted,
-                    pool_.n_free(), pool_.n_blocks());
+                    pool_.n_free(), pool_.n_pages());
 }
 
 Result<SequenceId> KvCache::begin(HashedPrompt& prompt, uint32_t reserve_tokens) {
@@ -182,7 +181,7 @@ Result<SequenceId> KvCache::begin(HashedPrompt& prompt, uint32_t reserve_tokens)
                                     : match.chain.back();
     index_.refer(begun.tip);
   }
-  if (groups_.recurrent() != 0 && match.tail.node != kNoNode) {
+  if (kinds_.recurrent() != 0 && match.tail.node != kNoNode) {
     begun.resumed = match.tail.node;
     index_.refer(begun.resumed);
   }
@@ -207,11 +206,11 @@ void KvCache::count_begun(const Sequence& begun) {
 }
 
 void KvCache::count_shortened(const CacheReport& report, bool begun) {
-  if (report.shortened_by == kNoGroup) return;
-  GroupStats& group = stats_.groups[report.shortened_by];
+  if (report.shortened_by == kNoKind) return;
+  KindStats& kind = stats_.kinds[report.shortened_by];
   const uint32_t n_tokens = report.others_tokens - report.cached_tokens;
-  group.shortened += begun ? 1 : uint64_t{0} - 1;
-  group.shortened_tokens += begun ? n_tokens : uint64_t{0} - n_tokens;
+  kind.shortened += begun ? 1 : uint64_t{0} - 1;
+  kind.shortened_tokens += begun ? n_tokens : uint64_t{0} - n_tokens;
 }
 
 /// It was begun on blocks that could not be brought: nothing of it was reused. Until its transfers
@@ -233,69 +232,69 @@ void KvCache::uncount_begun(const Sequence& lost) {
 void KvCache::take_blocks(SequenceId id, const Match& match, uint32_t reserve_tokens) {
   Sequence& begun = sequences_[id];
   const uint32_t n_cached = begun.computed_tokens;
-  const uint32_t n_groups = groups_.size();
+  const uint32_t n_kinds = kinds_.size();
   const bool has_tail = match.tail.node != kNoNode;
   const NodeId last = has_tail ? match.tail.node : n_cached > 0 ? match.chain.back() : kNoNode;
-  begun.held.resize(n_groups);
-  // First hold whatever was matched, so that taking a block does not give it up.
-  const auto hold = [&](PageId page) {
-    const BlockId block = best_copy(page);
-    if (block != kNoBlock) {
-      pool_.share(block);
+  begun.held.resize(n_kinds);
+  // First hold whatever was matched, so that taking a page does not give it up.
+  const auto hold = [&](EntryId entry) {
+    const PageId page = best_copy(entry);
+    if (page != kNoPage) {
+      pool_.share(page);
     } else {
-      const auto [tier, slot] = nearest_slot(page);
+      const auto [tier, slot] = nearest_slot(entry);
       slots(tier).hold(slot);
     }
-    return block;
+    return page;
   };
-  std::vector<BlockId> tail_sources(has_tail ? n_groups : 0, kNoBlock);
-  for (uint32_t g = 0; g < n_groups; ++g) {
+  std::vector<PageId> tail_sources(has_tail ? n_kinds : 0, kNoPage);
+  for (uint32_t g = 0; g < n_kinds; ++g) {
     Held& held = begun.held[g];
-    if (groups_.is_recurrent(g)) {
-      held.states = {{n_cached, last == kNoNode ? kNoBlock : hold(index_.page(last, g))}};
+    if (kinds_.is_recurrent(g)) {
+      held.states = {{n_cached, last == kNoNode ? kNoPage : hold(index_.entry(last, g))}};
       continue;
     }
-    held.first = groups_.first_block(g, n_cached);
+    held.first = kinds_.first_block(g, n_cached);
     held.blocks.reserve(end_block(g, n_cached, reserve_tokens));
-    held.blocks.assign(held.first, kNoBlock);
+    held.blocks.assign(held.first, kNoPage);
     for (size_t i = held.first; i < match.chain.size(); ++i) {
-      held.blocks.push_back(hold(index_.page(match.chain[i], g)));
+      held.blocks.push_back(hold(index_.entry(match.chain[i], g)));
     }
-    if (has_tail) tail_sources[g] = hold(index_.page(match.tail.node, g));
+    if (has_tail) tail_sources[g] = hold(index_.entry(match.tail.node, g));
   }
-  for (uint32_t g = 0; g < n_groups; ++g) {
+  for (uint32_t g = 0; g < n_kinds; ++g) {
     Held& held = begun.held[g];
-    if (groups_.is_recurrent(g)) {
-      if (last != kNoNode && held.states[0].page == kNoBlock) {
-        held.states[0].page = take_block();
-        restore(id, index_.page(last, g), held.states[0].page, true);
+    if (kinds_.is_recurrent(g)) {
+      if (last != kNoNode && held.states[0].page == kNoPage) {
+        held.states[0].page = take_page();
+        restore(id, index_.entry(last, g), held.states[0].page, true);
       }
-      held.spare = take_block();
+      held.spare = take_page();
       continue;
     }
     for (size_t i = held.first; i < match.chain.size(); ++i) {
-      if (held.blocks[i] != kNoBlock) continue;
-      held.blocks[i] = take_block();
-      restore(id, index_.page(match.chain[i], g), held.blocks[i], true);
+      if (held.blocks[i] != kNoPage) continue;
+      held.blocks[i] = take_page();
+      restore(id, index_.entry(match.chain[i], g), held.blocks[i], true);
     }
     const uint32_t end = end_block(g, n_cached, reserve_tokens);
-    while (held.blocks.size() < end) held.blocks.push_back(take_block());
+    while (held.blocks.size() < end) held.blocks.push_back(take_page());
     if (!has_tail) continue;
-    const BlockId target = held.blocks[match.chain.size()];
-    if (tail_sources[g] != kNoBlock) {
+    const PageId target = held.blocks[match.chain.size()];
+    if (tail_sources[g] != kNoPage) {
       copy(id, g, tail_sources[g], target, match.tail.n_words);
     } else {
-      restore(id, index_.page(match.tail.node, g), target, false);
+      restore(id, index_.entry(match.tail.node, g), target, false);
     }
   }
 }
 
-std::span<const BlockId> KvCache::blocks(SequenceId id, uint32_t group) const {
-  return sequence(id).held[group].blocks;
+std::span<const PageId> KvCache::blocks(SequenceId id, uint32_t kind) const {
+  return sequence(id).held[kind].blocks;
 }
 
-BlockId KvCache::state(SequenceId id, uint32_t group, uint32_t position) const {
-  const std::vector<State>& states = sequence(id).held[group].states;
+PageId KvCache::state(SequenceId id, uint32_t kind, uint32_t position) const {
+  const std::vector<State>& states = sequence(id).held[kind].states;
   const auto at = std::ranges::find(states, position, &State::position);
   PUMICE_CHECK(at != states.end(), "there is no state at this position");
   return at->page;
@@ -311,23 +310,23 @@ std::span<const uint32_t> KvCache::tokens(SequenceId id) const {
 
 const CacheReport& KvCache::report(SequenceId id) const { return sequence(id).report; }
 
-uint32_t KvCache::n_free_blocks() const {
-  return pool_.unlimited() ? kUnlimitedBlocks : pool_.n_free();
+uint32_t KvCache::n_free_pages() const {
+  return pool_.unlimited() ? kUnlimitedPages : pool_.n_free();
 }
 
 CacheLedger KvCache::ledger() const {
-  const uint64_t block_bytes = options_.block_bytes;
+  const uint64_t page_bytes = options_.page_bytes;
   uint64_t host_bytes = 0;
-  std::vector<uint64_t> group_bytes(groups_.size());
-  for (uint32_t g = 0; g < groups_.size(); ++g) group_bytes[g] = index_.n_attached(g) * block_bytes;
-  for (const auto& memory : host_.memory) host_bytes += memory ? block_bytes : 0;
-  return {.device_bytes = pool_.n_blocks() * block_bytes,
-          .device_used_bytes = (pool_.n_blocks() - pool_.n_free()) * block_bytes,
-          .device_cached_bytes = index_.n_attached() * block_bytes,
-          .group_cached_bytes = std::move(group_bytes),
+  std::vector<uint64_t> group_bytes(kinds_.size());
+  for (uint32_t g = 0; g < kinds_.size(); ++g) group_bytes[g] = index_.n_attached(g) * page_bytes;
+  for (const auto& memory : host_.memory) host_bytes += memory ? page_bytes : 0;
+  return {.device_bytes = pool_.n_pages() * page_bytes,
+          .device_used_bytes = (pool_.n_pages() - pool_.n_free()) * page_bytes,
+          .device_cached_bytes = index_.n_attached() * page_bytes,
+          .kind_cached_bytes = std::move(group_bytes),
           .host_bytes = host_bytes,
-          .host_limit_bytes = host_.slots.n_slots() * block_bytes,
-          .file_bytes = file_.slots.n_used() * block_bytes,
+          .host_limit_bytes = host_.slots.n_slots() * page_bytes,
+          .file_bytes = file_.slots.n_used() * page_bytes,
           .file_limit_bytes = file_.limit_bytes(),
           .index_bytes = index_.memory_bytes()};
 }

@@ -25,12 +25,11 @@
 // never truth. Of a prompt of n tokens at most n − 1 are taken from the cache, so that there is a
 // row to sample from.
 //
-// What a sequence keeps is one or more state groups (cache/cache_group.hpp), all in pages
-// ("blocks") of one pool. A hit is the longest length that every group can restore:
-//   - full groups need the blocks of [0, L); a window the blocks of positions that position L sees;
-//     a recurrent group a state kept at L. A last block that is filled partly is copied in paged
-//     groups; with a recurrent group it must end at L, where its state was kept.
-//   - A window's entry is kNoBlock once no position that is still to be computed sees it (and none
+// What a sequence keeps is of one or more kinds (cache/page_kind.hpp), all in pages of one pool. A hit is the longest length that every kind can restore:
+//   - full kinds need the blocks of [0, L); a window the blocks of positions that position L sees;
+//     a recurrent kind a state kept at L. A last block that is filled partly is copied in paged
+//     kinds; with a recurrent kind it must end at L, where its state was kept.
+//   - A window's entry is kNoPage once no position that is still to be computed sees it (and none
 //     that `rewind` may go back to): `commit` gives the block back, and it stays findable. So a
 //     window needs `reserve` before every step, prefill too.
 //   - A recurrent step reads the state at its first position and writes another page, so that a
@@ -59,11 +58,11 @@
 #include "base/host_memory.hpp"
 #include "base/result.hpp"
 #include "cache/block_hash.hpp"
-#include "cache/block_pool.hpp"
-#include "cache/cache_group.hpp"
 #include "cache/file_tier.hpp"
 #include "cache/hashed_prompt.hpp"
 #include "cache/miss_memory.hpp"
+#include "cache/page_kind.hpp"
+#include "cache/page_pool.hpp"
 #include "cache/prefix_index.hpp"
 #include "cache/slot_tier.hpp"
 #include "cache/transfers.hpp"
@@ -71,9 +70,9 @@
 namespace pumice {
 
 struct KvCacheOptions {
-  uint32_t n_blocks = 0;  ///< of the device, at first; kUnlimitedBlocks for simulations
+  uint32_t n_pages = 0;  ///< of the device, at first; kUnlimitedPages for simulations
   uint32_t block_tokens = 16;
-  std::vector<CacheGroup> groups = {};  ///< none: one full group
+  std::vector<PageKind> kinds = {};  ///< none: one full kind
   KeptStates kept_states = KeptStates::kEdgeAndBranch;
   uint32_t rewind_tokens = 0;  ///< most positions that `rewind` takes back
   /// Prompts are given as one 64-bit key a block (`hash_keys`) instead of tokens.
@@ -82,17 +81,17 @@ struct KvCacheOptions {
   ModelFingerprint model = {};
   uint64_t layout = 0;                ///< of KV bytes in a block; opaque, for the prompt cache file
   uint32_t hash_bits = 128;           ///< fewer, to test collisions
-  uint64_t block_bytes = 0;           ///< of one block, of any group; needed with tiers
+  uint64_t page_bytes = 0;            ///< of one block, of any kind; needed with tiers
   uint64_t host_bytes = 0;            ///< host memory for evicted blocks; 0: none
   HostAllocator host_allocator = {};  ///< where that comes from
 };
 
-/// What one state group cost and brought.
-struct GroupStats {
+/// What one kind cost and brought.
+struct KindStats {
   uint64_t shortened = 0;         ///< hits that were shorter because of it
   uint64_t shortened_tokens = 0;  ///< by so much
   uint64_t evicted_blocks = 0;
-  uint64_t kept_states = 0;  ///< of a recurrent group
+  uint64_t kept_states = 0;  ///< of a recurrent kind
 };
 
 struct CacheStats {
@@ -107,16 +106,16 @@ struct CacheStats {
   uint64_t evicted_blocks = 0;             ///< cached contents that left the device
   uint64_t saved_blocks = 0;               ///< of those, to host memory
   uint64_t misses[kMissReasonCount] = {};  ///< by MissReason
-  std::vector<GroupStats> groups;
+  std::vector<KindStats> kinds;
 };
 
 /// All bytes the cache answers for.
 struct CacheLedger {
-  uint64_t device_bytes = 0;                      ///< of the pool
-  uint64_t device_used_bytes = 0;                 ///< of those, in use by sequences
-  uint64_t device_cached_bytes = 0;               ///< of those, findable, in use or not
-  std::vector<uint64_t> group_cached_bytes = {};  ///< the same by group
-  uint64_t host_bytes = 0;                        ///< taken from the system for evicted blocks
+  uint64_t device_bytes = 0;                     ///< of the pool
+  uint64_t device_used_bytes = 0;                ///< of those, in use by sequences
+  uint64_t device_cached_bytes = 0;              ///< of those, findable, in use or not
+  std::vector<uint64_t> kind_cached_bytes = {};  ///< the same by kind
+  uint64_t host_bytes = 0;                       ///< taken from the system for evicted blocks
   uint64_t host_limit_bytes = 0;
   uint64_t file_bytes = 0;  ///< of evicted and loaded blocks on disk
   uint64_t file_limit_bytes = 0;
@@ -128,7 +127,7 @@ class KvCache {
   explicit KvCache(const KvCacheOptions& options);
 
   const KvCacheOptions& options() const { return options_; }
-  const CacheGroups& groups() const { return groups_; }
+  const PageKinds& kinds() const { return kinds_; }
 
   // ---- prompts: pure, may be called at any time
 
@@ -144,17 +143,17 @@ class KvCache {
   CacheReport look_up(const HashedPrompt& prompt) const;
   /// What `begin` would have to take from, were some sequences to end first.
   struct Room {
-    uint64_t free_blocks = 0;
-    /// Of full groups, of what would be found: blocks that other sequences use, so that they need
+    uint64_t free_pages = 0;
+    /// Of full kinds, of what would be found: blocks that other sequences use, so that they need
     /// not be free.
-    uint64_t shared_blocks = 0;
+    uint64_t shared_pages = 0;
   };
   Room room(const HashedPrompt& prompt, std::span<const SequenceId> ended = {}) const;
 
   // ---- sequences
 
   /// Find the longest cached prefix and take blocks for positions [0, max(cached + 1,
-  /// reserve_tokens)); of windows and recurrent groups for [0, cached + 1) only, since they are
+  /// reserve_tokens)); of windows and recurrent kinds for [0, cached + 1) only, since they are
   /// given back and taken step by step. On success `prompt` is moved from. Errors: kDoesNotFit when
   /// too few blocks are free.
   Result<SequenceId> begin(HashedPrompt& prompt, uint32_t reserve_tokens = 0);
@@ -165,11 +164,11 @@ class KvCache {
   /// The most positions for which `reserve` has nothing to take.
   uint32_t reserved_tokens(SequenceId id) const;
   /// Blocks that `reserve` would have to take, to ask before acting.
-  uint32_t blocks_lacking(SequenceId id, uint32_t n_tokens) const;
+  uint32_t pages_lacking(SequenceId id, uint32_t n_tokens) const;
   /// Give back blocks that positions [0, max(n_tokens, computed)) do not need.
   void shrink(SequenceId id, uint32_t n_tokens);
   /// A step will compute positions up to `n_tokens`, from where the last planned one ends. Needed
-  /// where there are recurrent groups; `reserve` has been called for it.
+  /// where there are recurrent kinds; `reserve` has been called for it.
   void plan(SequenceId id, uint32_t n_tokens);
   /// Steps that were to compute positions behind `n_tokens` will not.
   void unplan(SequenceId id, uint32_t n_tokens);
@@ -184,9 +183,9 @@ class KvCache {
   void commit(SequenceId id, uint32_t computed_tokens);
   /// Forget tokens and positions from `n_tokens` on, computed and planned ones; no step of the
   /// sequence may be under way. Back to what is committed it cannot fail and takes no block. What was shared stays findable. Copies may have to be made before
-  /// the next commit. Errors, with nothing changed: kInvalidArgument, naming the group, where a
+  /// the next commit. Errors, with nothing changed: kInvalidArgument, naming the kind, where a
   /// window's blocks have been given back (at most rewind_tokens are kept for certain) or a
-  /// recurrent group has no state at `n_tokens` (it has that of the commit before, with
+  /// recurrent kind has no state at `n_tokens` (it has that of the commit before, with
   /// rewind_tokens, and those that were kept); kDoesNotFit.
   Status rewind(SequenceId id, uint32_t n_tokens);
 
@@ -196,13 +195,13 @@ class KvCache {
   /// End it and get its prompt back, with all tokens known so far and no hash computed twice.
   HashedPrompt suspend(SequenceId id);
 
-  /// Position p is in blocks(id, group)[p / block_tokens]; kNoBlock behind a window. Grows at its
+  /// Position p is in blocks(id, kind)[p / block_tokens]; kNoPage behind a window. Grows at its
   /// end only, while the sequence lives, and shrinks by `shrink` and `rewind` only. Empty for a
-  /// recurrent group. Valid until the next call that changes the sequence.
-  std::span<const BlockId> blocks(SequenceId id, uint32_t group = 0) const;
-  /// The page of a recurrent group that holds, or will hold, the state behind `position` positions:
-  /// a committed or planned end of a step. kNoBlock at 0: the state in which everything begins.
-  BlockId state(SequenceId id, uint32_t group, uint32_t position) const;
+  /// recurrent kind. Valid until the next call that changes the sequence.
+  std::span<const PageId> blocks(SequenceId id, uint32_t kind = 0) const;
+  /// The page of a recurrent kind that holds, or will hold, the state behind `position` positions:
+  /// a committed or planned end of a step. kNoPage at 0: the state in which everything begins.
+  PageId state(SequenceId id, uint32_t kind, uint32_t position) const;
   uint32_t computed_tokens(SequenceId id) const;
   /// The tokens known of it: its prompt's and what was appended. Empty in a keyed cache. Valid
   /// until the next call that changes the sequence.
@@ -223,7 +222,7 @@ class KvCache {
   /// Some of what the cache wants moved has not been: taken or not, it is not answered yet. Places
   /// then name pages whose bytes are not there.
   bool moves_bytes() const;
-  /// Memory of a host slot, block_bytes long. Empty: the system has no more.
+  /// Memory of a host slot, page_bytes long. Empty: the system has no more.
   std::span<std::byte> host_slot(uint32_t slot);
 
   /// The device's memory is gone: what is cached there and nowhere else is forgotten, what host
@@ -240,16 +239,16 @@ class KvCache {
   //   ( take_moves(n) / finish_moves )*    until there are none: the engine copies what stays
   //   resize(n)
 
-  /// Give up contents until `n_blocks` blocks could hold all that is left. False, with nothing
+  /// Give up contents until `n_pages` pages could hold all that is left. False, with nothing
   /// changed: more are in use by sequences.
-  bool give_up(uint32_t n_blocks);
+  bool give_up(uint32_t n_pages);
   /// Blocks behind the first `n_blocks` whose bytes are to be copied into those, at most
   /// `most` of them. No two have a block in common.
-  std::vector<BlockMove> take_moves(uint32_t n_blocks, size_t most);
+  std::vector<PageMove> take_moves(uint32_t n_pages, size_t most);
   /// What was taken last was copied, all of it, or was not.
   void finish_moves(bool copied);
   /// False, with nothing changed: a block that would go is in use or has a content.
-  bool resize(uint32_t n_blocks);
+  bool resize(uint32_t n_pages);
 
   // ---- the prompt cache file (prompts without a salt, of the cache's model)
 
@@ -264,7 +263,7 @@ class KvCache {
     static constexpr size_t kNone = SIZE_MAX;
     size_t parent = kNone;             ///< earlier in the list
     std::span<const uint32_t> tokens;  ///< fewer than block_tokens: a partial block
-    std::vector<PagePlaces> pages;     ///< by group: in any place that is not kNo…
+    std::vector<EntryPlaces> pages;    ///< by kind: in any place that is not kNo…
   };
   /// All that is findable under no salt, parents first, and what leads to it. Valid until the next
   /// call.
@@ -276,7 +275,7 @@ class KvCache {
   /// What a prompt would begin with, as `begin` would find it now.
   struct CachedPrefix {
     uint32_t n_tokens = 0;
-    std::vector<PagePlaces> pages;  ///< in the order of CacheGroups::prefix_pages(n_tokens)
+    std::vector<EntryPlaces> pages;  ///< in the order of PageKinds::prefix_entries(n_tokens)
   };
   /// Changes nothing. Places are valid until the next call.
   CachedPrefix cached_prefix(const HashedPrompt& prompt) const;
@@ -289,24 +288,22 @@ class KvCache {
     Adoption(Adoption&& other) noexcept
         : cache_(std::exchange(other.cache_, nullptr)),
           nodes_(std::move(other.nodes_)),
-          pages_(std::move(other.pages_)) {}
+          entries_(std::move(other.entries_)) {}
     Adoption& operator=(Adoption&&) = delete;
     ~Adoption() {
       if (cache_ != nullptr) cache_->give_back(*this);
     }
 
-    /// Pages in the order of CacheGroups::prefix_pages.
-    size_t n_pages() const { return pages_.size(); }
-    /// Where its bytes go, after the cache's transfers; kNoBlock: it is there already.
-    BlockId target(size_t page) const {
-      return pages_[page].is_new ? pages_[page].block : kNoBlock;
-    }
+    /// Pages in the order of PageKinds::prefix_entries.
+    size_t n_pages() const { return entries_.size(); }
+    /// Where its bytes go, after the cache's transfers; kNoPage: it is there already.
+    PageId target(size_t i) const { return entries_[i].is_new ? entries_[i].page : kNoPage; }
 
    private:
     friend class KvCache;
-    struct Page {
-      PageId page = kNoPage;
-      BlockId block = kNoBlock;  // held, or taken if it is new
+    struct Entry {
+      EntryId entry = kNoEntry;
+      PageId page = kNoPage;  // held, or taken if it is new
       Tier tier = Tier::kHost;
       uint32_t slot = kNowhere;  // held
       bool is_new = false;
@@ -315,7 +312,7 @@ class KvCache {
 
     KvCache* cache_;
     std::vector<NodeId> nodes_;  // referenced: the root, then one a block
-    std::vector<Page> pages_;
+    std::vector<Entry> entries_;
   };
   /// Of the first `n_tokens` of a prompt. Errors, with nothing changed: kDoesNotFit,
   /// kInvalidArgument in a cache that finds nothing again.
@@ -328,12 +325,12 @@ class KvCache {
 
   // ---- the whole
 
-  uint32_t n_blocks() const { return pool_.n_blocks(); }
-  /// Blocks that can be taken now, cached ones included. An unlimited cache says kUnlimitedBlocks.
-  uint32_t n_free_blocks() const;
+  uint32_t n_pages() const { return pool_.n_pages(); }
+  /// Blocks that can be taken now, cached ones included. An unlimited cache says kUnlimitedPages.
+  uint32_t n_free_pages() const;
   const CacheStats& stats() const { return stats_; }
   CacheLedger ledger() const;
-  const BlockPool& pool() const { return pool_; }
+  const PagePool& pool() const { return pool_; }
 
   /// Blocks, nodes, sequences and tiers agree. For tests: reads everything. Errors:
   /// kInternal naming what is wrong.
@@ -342,21 +339,21 @@ class KvCache {
  private:
   struct State {
     uint32_t position = 0;
-    BlockId page = kNoBlock;
+    PageId page = kNoPage;
   };
-  /// What a sequence has of one group.
+  /// What a sequence has of one kind.
   struct Held {
-    std::vector<BlockId> blocks;  // of a paged group
-    uint32_t first = 0;           // those before are kNoBlock
-    // Of a recurrent group: rising positions; one is computed_tokens, at most one before it is kept
+    std::vector<PageId> blocks;  // of a paged kind
+    uint32_t first = 0;          // those before are kNoPage
+    // Of a recurrent kind: rising positions; one is computed_tokens, at most one before it is kept
     // for `rewind`, those behind it are planned.
     std::vector<State> states;
-    BlockId spare = kNoBlock;  // for the next step to write
+    PageId spare = kNoPage;  // for the next step to write
   };
   struct Sequence {
     bool live = false;
     HashedPrompt prompt;     // and what was generated
-    std::vector<Held> held;  // by group
+    std::vector<Held> held;  // by kind
     NodeId tip = kNoNode;    // of the last full block that is in the index; referenced
     uint32_t n_indexed = 0;  // full blocks in the index
     uint32_t computed_tokens = 0;
@@ -373,7 +370,7 @@ class KvCache {
     std::vector<NodeId> chain;
     PrefixIndex::ChildMatch tail;
     size_t n_known = 0;  // full blocks whose content is known, restorable or not
-    uint32_t shortened_by = kNoGroup;
+    uint32_t shortened_by = kNoKind;
     uint32_t others_tokens = 0;
     MissReason miss = MissReason::kNoMatch;
   };
@@ -405,8 +402,8 @@ class KvCache {
   void hash_blocks(HashedPrompt& prompt) const;
   Match find(const HashedPrompt& prompt, bool want_tail = true) const;
   void shorten(const Known& known, Match& match) const;
-  Hit longest(const Known& known, GroupMask groups) const;
-  PrefixIndex::ChildMatch tail_of(const Known& known, size_t n_blocks, GroupMask groups) const;
+  Hit longest(const Known& known, KindMask kinds) const;
+  PrefixIndex::ChildMatch tail_of(const Known& known, size_t n_blocks, KindMask kinds) const;
   uint32_t matched_tokens(const Match& match) const;
   MissReason explain(const HashedPrompt& prompt, const Match& match) const;
   CacheReport report_of(const HashedPrompt& prompt, const Match& match) const;
@@ -414,26 +411,24 @@ class KvCache {
   void uncount_begun(const Sequence& lost);
   void count_shortened(const CacheReport& report, bool begun);
   void take_blocks(SequenceId id, const Match& match, uint32_t reserve_tokens);
-  uint32_t end_block(uint32_t group, uint32_t cached_tokens, uint32_t reserve_tokens) const;
+  uint32_t end_block(uint32_t kind, uint32_t cached_tokens, uint32_t reserve_tokens) const;
   Status check_room(const Match& match, uint32_t reserve_tokens) const;
-  BlockId best_copy(PageId page) const;
-  bool is_empty(BlockId block) const {
-    return pool_.references(block) == 0 && !pool_.cached(block);
-  }
-  bool in_use(BlockId block) const { return block != kNoBlock && pool_.references(block) > 0; }
+  PageId best_copy(EntryId entry) const;
+  bool is_empty(PageId page) const { return pool_.references(page) == 0 && !pool_.cached(page); }
+  bool in_use(PageId page) const { return page != kNoPage && pool_.references(page) > 0; }
 
-  BlockId take_block();
-  void evict(BlockId block);
-  bool save_to_host(PageId page, BlockId block);
-  void save_to_file(PageId page, BlockId block);
-  uint32_t place_in_file(PageId page);
-  void leave_host(PageId page, uint32_t slot);
-  void forget_slot(PageId page, Tier tier);
-  void remember_evicted(PageId page);
+  PageId take_page();
+  void evict(PageId page);
+  bool save_to_host(EntryId entry, PageId page);
+  void save_to_file(EntryId entry, PageId page);
+  uint32_t place_in_file(EntryId entry);
+  void leave_host(EntryId entry, uint32_t slot);
+  void forget_slot(EntryId entry, Tier tier);
+  void remember_evicted(EntryId entry);
   SlotTier& slots(Tier tier) { return tier == Tier::kHost ? host_.slots : file_.slots; }
-  std::pair<Tier, uint32_t> nearest_slot(PageId page) const;
-  void restore(SequenceId id, PageId page, BlockId target, bool whole);
-  void copy(SequenceId id, uint32_t group, BlockId source, BlockId target, uint32_t n_tokens);
+  std::pair<Tier, uint32_t> nearest_slot(EntryId entry) const;
+  void restore(SequenceId id, EntryId entry, PageId target, bool whole);
+  void copy(SequenceId id, uint32_t kind, PageId source, PageId target, uint32_t n_tokens);
 
   void index_filled_blocks(Sequence& filled);
   void index_end(Sequence& ended);
@@ -441,20 +436,20 @@ class KvCache {
   void settle(Sequence& begun);
   void keep_states(Sequence& kept, NodeId node);
   uint32_t next_kept_state(const Sequence& asked, uint32_t position) const;
-  void flip(Sequence& committed, uint32_t group);
-  void slide(Sequence& committed, uint32_t group);
-  void give_back_state(Held& held, BlockId page);
+  void flip(Sequence& committed, uint32_t kind);
+  void slide(Sequence& committed, uint32_t kind);
+  void give_back_state(Held& held, PageId page);
   void drop_planned(Held& held, uint32_t n_tokens);
-  Result<BlockId> state_to_rewind(const Sequence& rewound, uint32_t group, uint32_t n_tokens) const;
+  Result<PageId> state_to_rewind(const Sequence& rewound, uint32_t kind, uint32_t n_tokens) const;
   NodeId node_of_block(const Sequence& owner, uint32_t n_blocks) const;
-  void rewind_blocks(SequenceId id, uint32_t group, uint32_t n_tokens, BlockId target);
-  void drop_copies(BlockId block);
+  void rewind_blocks(SequenceId id, uint32_t kind, uint32_t n_tokens, PageId target);
+  void drop_copies(PageId block);
   void give_back_all(const Sequence& ended);
   void touch_states(NodeId node);
   HashedPrompt end(SequenceId id);
   void drop_transfers(SequenceId id);
-  void uncache(BlockId block);
-  void hold(Adoption::Page& held);
+  void uncache(PageId block);
+  void hold(Adoption::Entry& held);
   void give_back(Adoption& adoption);
 
   Batch& open_batch();
@@ -463,14 +458,14 @@ class KvCache {
   Status check_references() const;
   Status check_nodes() const;
   Status check_sequence(SequenceId id) const;
-  Status check_blocks(SequenceId id, uint32_t group) const;
-  Status check_states(SequenceId id, uint32_t group) const;
+  Status check_blocks(SequenceId id, uint32_t kind) const;
+  Status check_states(SequenceId id, uint32_t kind) const;
 
   KvCacheOptions options_;
-  CacheGroups groups_;
+  PageKinds kinds_;
   uint32_t block_words_;
   BlockHasher hasher_;
-  BlockPool pool_;
+  PagePool pool_;
   PrefixIndex index_;
   MissMemory memory_;
   HostTier host_;
@@ -479,7 +474,7 @@ class KvCache {
   std::vector<SequenceId> unused_sequences_;
   std::deque<Batch> batches_;  // oldest first; only the last may be open
   TransferBatch next_batch_ = 1;
-  std::vector<BlockMove> moves_;  // under way; their targets are held
+  std::vector<PageMove> moves_;  // under way; their targets are held
   CacheStats stats_;
 };
 

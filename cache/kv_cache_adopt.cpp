@@ -10,9 +10,10 @@ namespace pumice {
 KvCache::CachedPrefix KvCache::cached_prefix(const HashedPrompt& prompt) const {
   const Match match = find(prompt);
   CachedPrefix found{.n_tokens = matched_tokens(match), .pages = {}};
-  for (const CacheGroups::PrefixPage& page : groups_.prefix_pages(found.n_tokens)) {
-    const NodeId node = page.block < match.chain.size() ? match.chain[page.block] : match.tail.node;
-    found.pages.push_back(index_.places(index_.page(node, page.group)));
+  for (const PageKinds::PrefixEntry& entry : kinds_.prefix_entries(found.n_tokens)) {
+    const NodeId node =
+        entry.block < match.chain.size() ? match.chain[entry.block] : match.tail.node;
+    found.pages.push_back(index_.places(index_.entry(node, entry.kind)));
   }
   return found;
 }
@@ -38,41 +39,41 @@ Result<KvCache::Adoption> KvCache::adopt(const HashedPrompt& prompt, uint32_t n_
                              .subspan(first, std::min(block_tokens, n_tokens - first));
     const BlockHash hash = is_full ? prompt.hashes[first / block_tokens] : BlockHash{};
     NodeId node = is_full ? index_.find(hash, parent, content) : index_.child(parent, content);
-    if (!is_full && groups_.recurrent() == 0) {
+    if (!is_full && kinds_.recurrent() == 0) {
       // The head of a block that is known will do.
-      const auto known = index_.best_child(parent, content, groups_.all());
+      const auto known = index_.best_child(parent, content, kinds_.all());
       if (known.n_words == content.size()) node = known.node;
     }
     refer(node != kNoNode ? node : index_.add(hash, parent, content));
   }
 
   // First hold what is there, so that taking a block does not give it up.
-  const std::vector<CacheGroups::PrefixPage> pages = groups_.prefix_pages(n_tokens);
-  adopted.pages_.reserve(pages.size());
+  const std::vector<PageKinds::PrefixEntry> entries = kinds_.prefix_entries(n_tokens);
+  adopted.entries_.reserve(entries.size());
   uint64_t n_wanted = 0;
-  for (const CacheGroups::PrefixPage& page : pages) {
-    Adoption::Page& held = adopted.pages_.emplace_back();
-    held.page = index_.page(adopted.nodes_[page.block + size_t{1}], page.group);
+  for (const PageKinds::PrefixEntry& entry : entries) {
+    Adoption::Entry& held = adopted.entries_.emplace_back();
+    held.entry = index_.entry(adopted.nodes_[entry.block + size_t{1}], entry.kind);
     hold(held);
     n_wanted += held.is_new ? 1 : 0;
   }
   if (!pool_.can_take(n_wanted)) {
     return make_error(ErrorCode::kDoesNotFit, "{} KV blocks wanted, {} of {} are free", n_wanted,
-                      pool_.n_free(), pool_.n_blocks());
+                      pool_.n_free(), pool_.n_pages());
   }
-  for (Adoption::Page& page : adopted.pages_) {
-    if (page.is_new) page.block = take_block();
+  for (Adoption::Entry& entry : adopted.entries_) {
+    if (entry.is_new) entry.page = take_page();
   }
   return adopted;
 }
 
-void KvCache::hold(Adoption::Page& held) {
-  const PagePlaces& places = index_.places(held.page);
-  if (places.block != kNoBlock) {
-    held.block = best_copy(held.page);
-    pool_.share(held.block);
+void KvCache::hold(Adoption::Entry& held) {
+  const EntryPlaces& places = index_.places(held.entry);
+  if (places.page != kNoPage) {
+    held.page = best_copy(held.entry);
+    pool_.share(held.page);
   } else if (places.any()) {
-    std::tie(held.tier, held.slot) = nearest_slot(held.page);
+    std::tie(held.tier, held.slot) = nearest_slot(held.entry);
     slots(held.tier).hold(held.slot);
   } else {
     held.is_new = true;
@@ -80,18 +81,18 @@ void KvCache::hold(Adoption::Page& held) {
 }
 
 void KvCache::finish(Adoption adoption) {
-  for (Adoption::Page& page : adoption.pages_) {
-    if (!page.is_new) continue;
-    index_.attach(page.page, page.block);
-    pool_.set_cached(page.block, true);
+  for (Adoption::Entry& entry : adoption.entries_) {
+    if (!entry.is_new) continue;
+    index_.attach(entry.entry, entry.page);
+    pool_.set_cached(entry.page, true);
   }
 }
 
 /// From the end on, so that the beginning is given up last.
 void KvCache::give_back(Adoption& adoption) {
-  for (auto page = adoption.pages_.rbegin(); page != adoption.pages_.rend(); ++page) {
-    if (page->block != kNoBlock) pool_.release({&page->block, 1});
-    if (page->slot != kNowhere) slots(page->tier).let_go(page->slot);
+  for (auto entry = adoption.entries_.rbegin(); entry != adoption.entries_.rend(); ++entry) {
+    if (entry->page != kNoPage) pool_.release({&entry->page, 1});
+    if (entry->slot != kNowhere) slots(entry->tier).let_go(entry->slot);
   }
   for (auto node = adoption.nodes_.rbegin(); node != adoption.nodes_.rend(); ++node) {
     index_.unrefer(*node);

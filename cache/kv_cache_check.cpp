@@ -27,9 +27,9 @@ Status KvCache::check_integrity() const {
   return {};
 }
 
-/// Every reference to a block, host slot or node has an owner.
+/// Every reference to a page, host slot or node has an owner.
 Status KvCache::check_references() const {
-  std::vector<uint32_t> of_block(pool_.n_blocks(), 0);
+  std::vector<uint32_t> of_block(pool_.n_pages(), 0);
   std::array<std::vector<uint32_t>, 2> of_slot = {std::vector<uint32_t>(host_.slots.n_begun(), 0),
                                                   std::vector<uint32_t>(file_.slots.n_begun(), 0)};
   std::vector<uint32_t> of_node(index_.n_node_slots(), 0);
@@ -38,34 +38,34 @@ Status KvCache::check_references() const {
     for (const Held& held : owner.held) {
       for (size_t i = held.first; i < held.blocks.size(); ++i) ++of_block[held.blocks[i]];
       for (const State& state : held.states) {
-        if (state.page != kNoBlock) ++of_block[state.page];
+        if (state.page != kNoPage) ++of_block[state.page];
       }
-      if (held.spare != kNoBlock) ++of_block[held.spare];
+      if (held.spare != kNoPage) ++of_block[held.spare];
     }
     if (owner.live && owner.tip != kNoNode) ++of_node[owner.tip];
     if (owner.live && owner.resumed != kNoNode) ++of_node[owner.resumed];
   }
-  for (const BlockMove& move : moves_) ++of_block[move.target];
+  for (const PageMove& move : moves_) ++of_block[move.target];
   for (const Batch& batch : batches_) {
-    for (const BlockCopy& copy : batch.transfers.copies) {
+    for (const PageCopy& copy : batch.transfers.copies) {
       if (copy.sequence == kNoSequence) continue;
       ++of_block[copy.source];
       ++transfers[copy.sequence];
     }
-    for (const BlockRestore& restore : batch.transfers.restores) {
+    for (const PageRestore& restore : batch.transfers.restores) {
       if (restore.sequence == kNoSequence) continue;
       ++of_slot[static_cast<size_t>(restore.tier)][restore.slot];
       ++transfers[restore.sequence];
     }
   }
-  for (BlockId block = 0; block < of_block.size(); ++block) {
-    if (pool_.references(block) != of_block[block]) {
-      return wrong("block {} has {} references and {} owners", block, pool_.references(block),
-                   of_block[block]);
+  for (PageId page = 0; page < of_block.size(); ++page) {
+    if (pool_.references(page) != of_block[page]) {
+      return wrong("block {} has {} references and {} owners", page, pool_.references(page),
+                   of_block[page]);
     }
-    if (pool_.cached(block) != (index_.page_of(block) != kNoPage)) {
-      return wrong("block {} is {}cached without agreeing with the index", block,
-                   pool_.cached(block) ? "" : "not ");
+    if (pool_.cached(page) != (index_.entry_of(page) != kNoEntry)) {
+      return wrong("block {} is {}cached without agreeing with the index", page,
+                   pool_.cached(page) ? "" : "not ");
     }
   }
   for (const Tier tier : {Tier::kHost, Tier::kFile}) {
@@ -74,9 +74,9 @@ Status KvCache::check_references() const {
     const std::string_view name = tier == Tier::kHost ? "host" : "file";
     for (uint32_t slot = 0; slot < owners.size(); ++slot) {
       if (all.n_holds(slot) != owners[slot]) return wrong("{} slot {} is held wrongly", name, slot);
-      const PageId page = all.page(slot);
-      if (page == kNoPage) continue;
-      const PagePlaces& places = index_.places(page);
+      const EntryId entry = all.entry(slot);
+      if (entry == kNoEntry) continue;
+      const EntryPlaces& places = index_.places(entry);
       if ((tier == Tier::kHost ? places.host_slot : places.file_slot) != slot) {
         return wrong("{} slot {} belongs to a page that is not there", name, slot);
       }
@@ -101,19 +101,19 @@ Status KvCache::check_nodes() const {
     const PrefixNode& node = index_.node(id);
     if (!node.alive) continue;
     if (node.n_words == 0 && node.has_bytes()) return wrong("root node {} has bytes", id);
-    for (uint32_t g = 0; g < groups_.size(); ++g) {
-      const PageId page = index_.page(id, g);
-      const PagePlaces& places = index_.places(page);
-      if ((places.host_slot != kNowhere && host_.slots.page(places.host_slot) != page) ||
-          (places.file_slot != kNowhere && file_.slots.page(places.file_slot) != page)) {
+    for (uint32_t g = 0; g < kinds_.size(); ++g) {
+      const EntryId entry = index_.entry(id, g);
+      const EntryPlaces& places = index_.places(entry);
+      if ((places.host_slot != kNowhere && host_.slots.entry(places.host_slot) != entry) ||
+          (places.file_slot != kNowhere && file_.slots.entry(places.file_slot) != entry)) {
         return wrong("prefix node {} is not in its slot", id);
       }
     }
     if (node.parent == kNoNode) continue;
-    // Without tiers, nothing of a full group outlasts its parent: tails are evicted first.
+    // Without tiers, nothing of a full kind outlasts its parent: tails are evicted first.
     const PrefixNode& parent = index_.node(node.parent);
     const bool tiers = host_.slots.exists() || file_.slots.exists();
-    const GroupMask outlasts = node.held & ~parent.held & groups_.full();
+    const KindMask outlasts = node.held & ~parent.held & kinds_.full();
     if (!tiers && parent.n_words > 0 && outlasts != 0) {
       return wrong("prefix node {} outlasted its parent", id);
     }
@@ -139,33 +139,33 @@ Status KvCache::check_sequence(SequenceId id) const {
       return wrong("sequence {} hangs under a wrong root", id);
     }
   }
-  for (uint32_t g = 0; g < groups_.size(); ++g) {
-    PUMICE_TRY_STATUS(groups_.is_recurrent(g) ? check_states(id, g) : check_blocks(id, g));
+  for (uint32_t g = 0; g < kinds_.size(); ++g) {
+    PUMICE_TRY_STATUS(kinds_.is_recurrent(g) ? check_states(id, g) : check_blocks(id, g));
   }
   return {};
 }
 
-Status KvCache::check_blocks(SequenceId id, uint32_t group) const {
+Status KvCache::check_blocks(SequenceId id, uint32_t kind) const {
   const Sequence& checked = sequences_[id];
-  const Held& held = checked.held[group];
+  const Held& held = checked.held[kind];
   if (held.blocks.size() < blocks_for(checked.computed_tokens)) {
     return wrong("sequence {} has computed {} tokens in {} blocks", id, checked.computed_tokens,
                  held.blocks.size());
   }
-  if (held.first > groups_.first_block(group, checked.computed_tokens)) {
+  if (held.first > kinds_.first_block(kind, checked.computed_tokens)) {
     return wrong("sequence {} has given back what its next position sees", id);
   }
   for (size_t i = 0; i < held.blocks.size(); ++i) {
-    if ((held.blocks[i] == kNoBlock) != (i < held.first)) {
+    if ((held.blocks[i] == kNoPage) != (i < held.first)) {
       return wrong("block {} of sequence {} is on the wrong side of its window", i, id);
     }
   }
   if (!options_.reuse) return {};
   NodeId node = checked.tip;
   for (uint32_t i = checked.n_indexed; i-- > held.first; node = index_.node(node).parent) {
-    const PageId page = index_.page_of(held.blocks[i]);
+    const EntryId entry = index_.entry_of(held.blocks[i]);
     const bool unfinished = checked.n_transfers > 0 || checked.lost;
-    if (page != index_.page(node, group) && !(page == kNoPage && unfinished)) {
+    if (entry != index_.entry(node, kind) && !(entry == kNoEntry && unfinished)) {
       return wrong("block {} of sequence {} holds another node", i, id);
     }
   }
@@ -177,9 +177,9 @@ Status KvCache::check_blocks(SequenceId id, uint32_t group) const {
   return {};
 }
 
-Status KvCache::check_states(SequenceId id, uint32_t group) const {
+Status KvCache::check_states(SequenceId id, uint32_t kind) const {
   const Sequence& checked = sequences_[id];
-  const Held& held = checked.held[group];
+  const Held& held = checked.held[kind];
   size_t n_before = 0;
   bool has_own = false;
   for (size_t i = 0; i < held.states.size(); ++i) {
@@ -189,23 +189,23 @@ Status KvCache::check_states(SequenceId id, uint32_t group) const {
     }
     has_own |= state.position == checked.computed_tokens;
     n_before += state.position < checked.computed_tokens ? 1 : 0;
-    if ((state.page == kNoBlock) != (state.position == 0)) {
+    if ((state.page == kNoPage) != (state.position == 0)) {
       return wrong("sequence {} has no page for its state at {}", id, state.position);
     }
-    if (state.page == kNoBlock) continue;
-    const PageId page = index_.page_of(state.page);
-    if (page != kNoPage &&
-        (index_.group_of_page(page) != group || state.position > checked.computed_tokens)) {
+    if (state.page == kNoPage) continue;
+    const EntryId entry = index_.entry_of(state.page);
+    if (entry != kNoEntry &&
+        (index_.kind_of_entry(entry) != kind || state.position > checked.computed_tokens)) {
       return wrong("sequence {} has a state that is another's", id);
     }
-    if (page == kNoPage && pool_.references(state.page) != 1) {
+    if (entry == kNoEntry && pool_.references(state.page) != 1) {
       return wrong("sequence {} shares a state that is not kept", id);
     }
   }
   if (!has_own || n_before > (options_.rewind_tokens > 0 ? 1u : 0u)) {
     return wrong("sequence {} has states of other positions than it should", id);
   }
-  if (held.spare != kNoBlock && pool_.cached(held.spare)) {
+  if (held.spare != kNoPage && pool_.cached(held.spare)) {
     return wrong("sequence {} would write over a kept state", id);
   }
   return {};

@@ -9,16 +9,16 @@ PromptCacheBinding KvCache::binding() const {
   return {.model = options_.model,
           .layout = options_.layout,
           .block_tokens = options_.block_tokens,
-          .block_bytes = options_.block_bytes,
-          .n_groups = groups_.size(),
-          .groups = groups_.signature()};
+          .page_bytes = options_.page_bytes,
+          .n_kinds = kinds_.size(),
+          .kinds = kinds_.signature()};
 }
 
 Status KvCache::open_prompt_cache(const std::filesystem::path& path, uint64_t limit_bytes) {
   PUMICE_CHECK(!file_.slots.exists(), "a second prompt cache file");
-  if (options_.keyed || !options_.reuse || options_.block_bytes == 0) {
+  if (options_.keyed || !options_.reuse || options_.page_bytes == 0) {
     return make_error(ErrorCode::kInvalidArgument,
-                      "a prompt cache file needs a cache of tokens, with reuse, and block_bytes");
+                      "a prompt cache file needs a cache of tokens, with reuse, and page_bytes");
   }
   PUMICE_TRY(file_, FileTier::open(path, binding(), limit_bytes));
   const PromptCacheFile* opened = file_.opened();
@@ -43,12 +43,12 @@ Status KvCache::open_prompt_cache(const std::filesystem::path& path, uint64_t li
   // Used last is given up last: children, which come later, before their parents. There are no more
   // pages than slots.
   for (uint32_t i = n_records; i-- > 0;) {
-    for (uint32_t g = groups_.size(); g-- > 0;) {
-      if (!CacheGroups::has(opened->record(i).groups, g)) continue;
-      const PageId page = index_.page(nodes[i], g);
-      if (index_.places(page).file_slot != kNowhere) continue;
-      const SlotTier::Placed placed = file_.slots.put(page);
-      index_.set_file_slot(page, placed.slot);
+    for (uint32_t g = kinds_.size(); g-- > 0;) {
+      if (!PageKinds::has(opened->record(i).kinds, g)) continue;
+      const EntryId entry = index_.entry(nodes[i], g);
+      if (index_.places(entry).file_slot != kNowhere) continue;
+      const SlotTier::Placed placed = file_.slots.put(entry);
+      index_.set_file_slot(entry, placed.slot);
       file_.adopt(placed.slot, opened->page(i, g));
     }
     index_.unrefer(nodes[i]);
@@ -66,12 +66,12 @@ std::vector<KvCache::CachedBlock> KvCache::cached_blocks() const {
     const auto [parent, position] = open.back();
     open.pop_back();
     for (const NodeId id : index_.children(parent)) {
-      // Nothing behind a block that full groups lack can be used.
-      if (!index_.node(id).holds(groups_.full())) continue;
+      // Nothing behind a block that full kinds lack can be used.
+      if (!index_.node(id).holds(kinds_.full())) continue;
       open.emplace_back(id, blocks.size());
-      std::vector<PagePlaces> pages;
-      for (uint32_t g = 0; g < groups_.size(); ++g) {
-        pages.push_back(index_.places(index_.page(id, g)));
+      std::vector<EntryPlaces> pages;
+      for (uint32_t g = 0; g < kinds_.size(); ++g) {
+        pages.push_back(index_.places(index_.entry(id, g)));
       }
       blocks.push_back({position, index_.content(id), std::move(pages)});
     }

@@ -6,28 +6,28 @@
 
 namespace pumice {
 
-bool KvCache::give_up(uint32_t n_blocks) {
+bool KvCache::give_up(uint32_t n_pages) {
   PUMICE_CHECK(batches_.empty() && moves_.empty(), "blocks are given up while bytes move");
-  const uint32_t n_all = pool_.n_blocks();
-  if (n_all - pool_.n_free() > n_blocks) return false;
+  const uint32_t n_all = pool_.n_pages();
+  if (n_all - pool_.n_free() > n_pages) return false;
   // Taken in the order of use, and given back empty.
-  std::vector<BlockId> given_up;
-  if (n_all > n_blocks) given_up.reserve(n_all - n_blocks);
-  for (uint32_t n = n_blocks; n < n_all; ++n) {
-    given_up.push_back(take_block());
+  std::vector<PageId> given_up;
+  if (n_all > n_pages) given_up.reserve(n_all - n_pages);
+  for (uint32_t n = n_pages; n < n_all; ++n) {
+    given_up.push_back(take_page());
   }
   pool_.release(given_up);
   return true;
 }
 
-std::vector<BlockMove> KvCache::take_moves(uint32_t n_blocks, size_t most) {
+std::vector<PageMove> KvCache::take_moves(uint32_t n_pages, size_t most) {
   PUMICE_CHECK(batches_.empty() && moves_.empty(), "blocks are moved while bytes move");
-  moves_.reserve(std::min<size_t>(most, pool_.n_blocks()));
-  BlockId target = 0;
-  for (BlockId source = n_blocks; source < pool_.n_blocks() && moves_.size() < most; ++source) {
+  moves_.reserve(std::min<size_t>(most, pool_.n_pages()));
+  PageId target = 0;
+  for (PageId source = n_pages; source < pool_.n_pages() && moves_.size() < most; ++source) {
     if (is_empty(source)) continue;
-    while (target < n_blocks && !is_empty(target)) ++target;
-    if (target == n_blocks) break;  // blocks were taken since `give_up`
+    while (target < n_pages && !is_empty(target)) ++target;
+    if (target == n_pages) break;  // blocks were taken since `give_up`
     pool_.take(target);
     moves_.push_back({source, target});
   }
@@ -36,35 +36,35 @@ std::vector<BlockMove> KvCache::take_moves(uint32_t n_blocks, size_t most) {
 
 void KvCache::finish_moves(bool copied) {
   if (moves_.empty()) return;
-  std::vector<BlockId> now(pool_.n_blocks(), kNoBlock);  // by block: where its bytes are
-  const std::vector<BlockMove> moves = std::exchange(moves_, {});
-  for (const BlockMove& move : moves) {
+  std::vector<PageId> now(pool_.n_pages(), kNoPage);  // by page: where its bytes are
+  const std::vector<PageMove> moves = std::exchange(moves_, {});
+  for (const PageMove& move : moves) {
     if (!copied || is_empty(move.source)) {  // its owner ended meanwhile
       pool_.release({&move.target, 1});
       continue;
     }
-    if (index_.page_of(move.source) != kNoPage) index_.replace(move.source, move.target);
+    if (index_.entry_of(move.source) != kNoEntry) index_.replace(move.source, move.target);
     pool_.replace(move.source, move.target);
     now[move.source] = move.target;
   }
-  const auto follow = [&](BlockId& block) {
-    if (block != kNoBlock && now[block] != kNoBlock) block = now[block];
+  const auto follow = [&](PageId& page) {
+    if (page != kNoPage && now[page] != kNoPage) page = now[page];
   };
   for (Sequence& owner : sequences_) {
     for (Held& held : owner.held) {
-      for (BlockId& block : held.blocks) follow(block);
+      for (PageId& page : held.blocks) follow(page);
       for (State& state : held.states) follow(state.page);
       follow(held.spare);
     }
   }
 }
 
-bool KvCache::resize(uint32_t n_blocks) {
+bool KvCache::resize(uint32_t n_pages) {
   PUMICE_CHECK(moves_.empty(), "the cache changes its size while blocks move");
-  for (BlockId block = n_blocks; block < pool_.n_blocks(); ++block) {
-    if (!is_empty(block)) return false;
+  for (PageId page = n_pages; page < pool_.n_pages(); ++page) {
+    if (!is_empty(page)) return false;
   }
-  pool_.resize(n_blocks);
+  pool_.resize(n_pages);
   return true;
 }
 

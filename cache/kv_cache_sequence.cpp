@@ -8,14 +8,14 @@ namespace pumice {
 
 // ---- room
 
-uint32_t KvCache::blocks_lacking(SequenceId id, uint32_t n_tokens) const {
+uint32_t KvCache::pages_lacking(SequenceId id, uint32_t n_tokens) const {
   const Sequence& asked = sequence(id);
   const uint32_t n_blocks = blocks_for(n_tokens);
   uint32_t n_lacking = 0;
   for (const Held& held : asked.held) {
     if (!held.states.empty()) {
       const bool writes = n_tokens > held.states.back().position;
-      n_lacking += writes && held.spare == kNoBlock ? 1 : 0;
+      n_lacking += writes && held.spare == kNoPage ? 1 : 0;
     } else if (n_blocks > held.blocks.size()) {
       n_lacking += n_blocks - static_cast<uint32_t>(held.blocks.size());
     }
@@ -24,20 +24,20 @@ uint32_t KvCache::blocks_lacking(SequenceId id, uint32_t n_tokens) const {
 }
 
 Status KvCache::reserve(SequenceId id, uint32_t n_tokens) {
-  const uint32_t n_lacking = blocks_lacking(id, n_tokens);
+  const uint32_t n_lacking = pages_lacking(id, n_tokens);
   if (!pool_.can_take(n_lacking)) {
     return make_error(ErrorCode::kDoesNotFit, "{} more KV blocks wanted, {} of {} are free",
-                      n_lacking, pool_.n_free(), pool_.n_blocks());
+                      n_lacking, pool_.n_free(), pool_.n_pages());
   }
   if (n_lacking == 0) return {};
   const uint32_t n_blocks = blocks_for(n_tokens);
   for (Held& held : sequences_[id].held) {
     if (!held.states.empty()) {
       const bool writes = n_tokens > held.states.back().position;
-      if (writes && held.spare == kNoBlock) held.spare = take_block();
+      if (writes && held.spare == kNoPage) held.spare = take_page();
       continue;
     }
-    while (held.blocks.size() < n_blocks) held.blocks.push_back(take_block());
+    while (held.blocks.size() < n_blocks) held.blocks.push_back(take_page());
   }
   return {};
 }
@@ -47,7 +47,7 @@ uint32_t KvCache::reserved_tokens(SequenceId id) const {
   for (const Held& held : sequence(id).held) {
     if (held.states.empty()) {
       n_tokens = std::min(n_tokens, held.blocks.size() * uint64_t{options_.block_tokens});
-    } else if (held.spare == kNoBlock) {
+    } else if (held.spare == kNoPage) {
       n_tokens = std::min<uint64_t>(n_tokens, held.states.back().position);
     }
   }
@@ -59,7 +59,7 @@ void KvCache::shrink(SequenceId id, uint32_t n_tokens) {
   const uint32_t n_blocks = blocks_for(std::max(n_tokens, shrunk.computed_tokens));
   for (Held& held : shrunk.held) {
     if (held.blocks.size() <= n_blocks) continue;
-    pool_.release(std::span<const BlockId>(held.blocks).subspan(n_blocks));
+    pool_.release(std::span<const PageId>(held.blocks).subspan(n_blocks));
     held.blocks.resize(n_blocks);
   }
 }
@@ -70,9 +70,9 @@ void KvCache::plan(SequenceId id, uint32_t n_tokens) {
       PUMICE_CHECK(blocks_for(n_tokens) <= held.blocks.size(), "a step is planned without blocks");
       continue;
     }
-    PUMICE_CHECK(n_tokens > held.states.back().position && held.spare != kNoBlock,
+    PUMICE_CHECK(n_tokens > held.states.back().position && held.spare != kNoPage,
                  "a step is planned without a page for its state");
-    held.states.push_back({n_tokens, std::exchange(held.spare, kNoBlock)});
+    held.states.push_back({n_tokens, std::exchange(held.spare, kNoPage)});
   }
 }
 
@@ -94,7 +94,7 @@ uint32_t KvCache::next_kept_state(SequenceId id, uint32_t position) const {
 }
 
 uint32_t KvCache::next_kept_state(const Sequence& asked, uint32_t position) const {
-  if (groups_.recurrent() == 0 || !options_.reuse) return UINT32_MAX;
+  if (kinds_.recurrent() == 0 || !options_.reuse) return UINT32_MAX;
   const KeptStates kept = options_.kept_states;
   const bool both = kept == KeptStates::kEdgeAndBranch;
   uint32_t next = UINT32_MAX;
@@ -132,10 +132,10 @@ void KvCache::commit(SequenceId id, uint32_t computed_tokens) {
   committed.computed_tokens = computed_tokens;
   settle(committed);
   index_filled_blocks(committed);
-  if (groups_.plain()) return;
-  for (uint32_t g = 0; g < groups_.size(); ++g) {
-    if (groups_.is_recurrent(g)) flip(committed, g);
-    if (groups_.is_window(g)) slide(committed, g);
+  if (kinds_.plain()) return;
+  for (uint32_t g = 0; g < kinds_.size(); ++g) {
+    if (kinds_.is_recurrent(g)) flip(committed, g);
+    if (kinds_.is_window(g)) slide(committed, g);
   }
 }
 
@@ -147,8 +147,8 @@ void KvCache::settle(Sequence& begun) {
 
 /// The state that the step has written is the sequence's; the one it read is given back, or stays
 /// for a rewind.
-void KvCache::flip(Sequence& committed, uint32_t group) {
-  Held& held = committed.held[group];
+void KvCache::flip(Sequence& committed, uint32_t kind) {
+  Held& held = committed.held[kind];
   const uint32_t now = committed.computed_tokens;
   const auto at = std::ranges::find(held.states, now, &State::position);
   PUMICE_CHECK(at != held.states.end(), "a state is committed that no step was to write");
@@ -165,22 +165,22 @@ void KvCache::flip(Sequence& committed, uint32_t group) {
 }
 
 /// What nothing sees any more is given back, and stays findable.
-void KvCache::slide(Sequence& committed, uint32_t group) {
-  Held& held = committed.held[group];
-  const uint32_t first = groups_.first_kept_block(group, committed.computed_tokens);
+void KvCache::slide(Sequence& committed, uint32_t kind) {
+  Held& held = committed.held[kind];
+  const uint32_t first = kinds_.first_kept_block(kind, committed.computed_tokens);
   if (first <= held.first) return;
   const auto behind =
-      std::span<BlockId>(held.blocks).subspan(held.first, size_t{first} - held.first);
-  for (const BlockId block : behind) drop_copies(block);
+      std::span<PageId>(held.blocks).subspan(held.first, size_t{first} - held.first);
+  for (const PageId page : behind) drop_copies(page);
   pool_.release(behind);
-  std::ranges::fill(behind, kNoBlock);
+  std::ranges::fill(behind, kNoPage);
   held.first = first;
 }
 
 /// Pages that only the sequence knows are written again by its later steps.
-void KvCache::give_back_state(Held& held, BlockId page) {
-  if (page == kNoBlock) return;
-  if (held.spare == kNoBlock && index_.page_of(page) == kNoPage && pool_.references(page) == 1) {
+void KvCache::give_back_state(Held& held, PageId page) {
+  if (page == kNoPage) return;
+  if (held.spare == kNoPage && index_.entry_of(page) == kNoEntry && pool_.references(page) == 1) {
     held.spare = page;
     return;
   }
@@ -190,14 +190,14 @@ void KvCache::give_back_state(Held& held, BlockId page) {
 
 /// The states at computed_tokens can be found at this node from now on.
 void KvCache::keep_states(Sequence& kept, NodeId node) {
-  for (uint32_t g = 0; g < groups_.size(); ++g) {
-    if (!groups_.is_recurrent(g)) continue;
-    const BlockId page =
+  for (uint32_t g = 0; g < kinds_.size(); ++g) {
+    if (!kinds_.is_recurrent(g)) continue;
+    const PageId page =
         std::ranges::find(kept.held[g].states, kept.computed_tokens, &State::position)->page;
-    if (page == kNoBlock || index_.page_of(page) != kNoPage) continue;
-    index_.attach(index_.page(node, g), page);
+    if (page == kNoPage || index_.entry_of(page) != kNoEntry) continue;
+    index_.attach(index_.entry(node, g), page);
     pool_.set_cached(page, true);
-    ++stats_.groups[g].kept_states;
+    ++stats_.kinds[g].kept_states;
   }
 }
 
@@ -218,10 +218,10 @@ void KvCache::index_filled_blocks(Sequence& filled) {
     NodeId node = index_.find(hash, filled.tip, content);
     if (node == kNoNode) node = index_.add(hash, filled.tip, content);
     index_.refer(node);
-    for (uint32_t g = 0; g < groups_.size(); ++g) {
-      const std::vector<BlockId>& blocks = filled.held[g].blocks;
-      if (i >= blocks.size() || blocks[i] == kNoBlock) continue;
-      index_.attach(index_.page(node, g), blocks[i]);
+    for (uint32_t g = 0; g < kinds_.size(); ++g) {
+      const std::vector<PageId>& blocks = filled.held[g].blocks;
+      if (i >= blocks.size() || blocks[i] == kNoPage) continue;
+      index_.attach(index_.entry(node, g), blocks[i]);
       pool_.set_cached(blocks[i], true);
     }
     index_.unrefer(filled.tip);
@@ -240,21 +240,21 @@ NodeId KvCache::node_of_block(const Sequence& owner, uint32_t n_blocks) const {
   return node;
 }
 
-/// The page of the state behind `n_tokens`; kNoBlock at 0.
-Result<BlockId> KvCache::state_to_rewind(const Sequence& rewound, uint32_t group,
-                                         uint32_t n_tokens) const {
-  if (n_tokens == 0) return kNoBlock;
-  for (const State& state : rewound.held[group].states) {
+/// The page of the state behind `n_tokens`; kNoPage at 0.
+Result<PageId> KvCache::state_to_rewind(const Sequence& rewound, uint32_t kind,
+                                        uint32_t n_tokens) const {
+  if (n_tokens == 0) return kNoPage;
+  for (const State& state : rewound.held[kind].states) {
     if (state.position == n_tokens) return state.page;
   }
   const uint32_t n_blocks = n_tokens / options_.block_tokens;
   if (options_.reuse && n_tokens % options_.block_tokens == 0 && n_blocks <= rewound.n_indexed) {
-    const BlockId kept = best_copy(index_.page(node_of_block(rewound, n_blocks), group));
-    if (kept != kNoBlock) return kept;
+    const PageId kept = best_copy(index_.entry(node_of_block(rewound, n_blocks), kind));
+    if (kept != kNoPage) return kept;
   }
   return make_error(ErrorCode::kInvalidArgument,
                     "cannot go back to position {}: state group {} has no state there", n_tokens,
-                    groups_[group].name);
+                    kinds_[kind].name);
 }
 
 Status KvCache::rewind(SequenceId id, uint32_t n_tokens) {
@@ -269,33 +269,33 @@ Status KvCache::rewind(SequenceId id, uint32_t n_tokens) {
   const uint32_t n_full = n_tokens / options_.block_tokens;
   // A block that others may find is not written again: its head is copied.
   const bool copies = n_tokens % options_.block_tokens != 0 && n_full < rewound.n_indexed;
-  std::vector<BlockId> states(groups_.size(), kNoBlock);
+  std::vector<PageId> states(kinds_.size(), kNoPage);
   uint64_t n_wanted = 0;
-  for (uint32_t g = 0; g < groups_.size(); ++g) {
-    if (groups_.is_recurrent(g)) {
+  for (uint32_t g = 0; g < kinds_.size(); ++g) {
+    if (kinds_.is_recurrent(g)) {
       PUMICE_TRY(states[g], state_to_rewind(rewound, g, n_tokens));
-      if (states[g] != kNoBlock && pool_.references(states[g]) == 0) ++n_wanted;
+      if (states[g] != kNoPage && pool_.references(states[g]) == 0) ++n_wanted;
       continue;
     }
-    if (groups_.first_block(g, n_tokens) < rewound.held[g].first) {
+    if (kinds_.first_block(g, n_tokens) < rewound.held[g].first) {
       return make_error(ErrorCode::kInvalidArgument,
                         "cannot go back to position {}: state group {} has given back what it sees",
-                        n_tokens, groups_[g].name);
+                        n_tokens, kinds_[g].name);
     }
     n_wanted += copies ? 1 : 0;
   }
   if (!pool_.can_take(n_wanted)) {
     return make_error(ErrorCode::kDoesNotFit, "{} more KV blocks wanted, {} of {} are free",
-                      n_wanted, pool_.n_free(), pool_.n_blocks());
+                      n_wanted, pool_.n_free(), pool_.n_pages());
   }
 
   // Hold what stays, then take, then give back.
-  for (uint32_t g = 0; g < groups_.size(); ++g) {
-    if (states[g] != kNoBlock) pool_.share(states[g]);
+  for (uint32_t g = 0; g < kinds_.size(); ++g) {
+    if (states[g] != kNoPage) pool_.share(states[g]);
   }
-  std::vector<BlockId> targets(groups_.size(), kNoBlock);
-  for (uint32_t g = 0; g < groups_.size(); ++g) {
-    if (copies && !groups_.is_recurrent(g)) targets[g] = take_block();
+  std::vector<PageId> targets(kinds_.size(), kNoPage);
+  for (uint32_t g = 0; g < kinds_.size(); ++g) {
+    if (copies && !kinds_.is_recurrent(g)) targets[g] = take_page();
   }
   settle(rewound);
   rewound.computed_tokens = n_tokens;
@@ -311,9 +311,9 @@ Status KvCache::rewind(SequenceId id, uint32_t n_tokens) {
   prompt.content.resize(std::min(prompt.content.size(), n_words));
   prompt.hashes.resize(std::min<size_t>(prompt.hashes.size(), n_full));
   if (prompt.hashes.empty()) prompt.first_content_hash = 0;
-  for (uint32_t g = 0; g < groups_.size(); ++g) {
+  for (uint32_t g = 0; g < kinds_.size(); ++g) {
     Held& held = rewound.held[g];
-    if (!groups_.is_recurrent(g)) {
+    if (!kinds_.is_recurrent(g)) {
       rewind_blocks(id, g, n_tokens, targets[g]);
       continue;
     }
@@ -326,16 +326,16 @@ Status KvCache::rewind(SequenceId id, uint32_t n_tokens) {
   return {};
 }
 
-/// `target`: takes the place of the last block, if that is shared and stays partly.
-void KvCache::rewind_blocks(SequenceId id, uint32_t group, uint32_t n_tokens, BlockId target) {
-  Held& held = sequences_[id].held[group];
+/// `target`: takes the place of the last page, if that is shared and stays partly.
+void KvCache::rewind_blocks(SequenceId id, uint32_t kind, uint32_t n_tokens, PageId target) {
+  Held& held = sequences_[id].held[kind];
   const uint32_t n_blocks = blocks_for(n_tokens);
-  if (target != kNoBlock) {
-    const BlockId source = std::exchange(held.blocks[n_blocks - 1], target);
-    copy(id, group, source, target, n_tokens % options_.block_tokens);
+  if (target != kNoPage) {
+    const PageId source = std::exchange(held.blocks[n_blocks - 1], target);
+    copy(id, kind, source, target, n_tokens % options_.block_tokens);
   }
-  const auto behind = std::span<const BlockId>(held.blocks).subspan(n_blocks);
-  for (const BlockId block : behind) drop_copies(block);
+  const auto behind = std::span<const PageId>(held.blocks).subspan(n_blocks);
+  for (const PageId page : behind) drop_copies(page);
   pool_.release(behind);
   held.blocks.resize(n_blocks);
 }
@@ -349,10 +349,10 @@ void KvCache::index_end(Sequence& ended) {
   // Where contents are keys, those of a part of a block are not known.
   const size_t end =
       options_.keyed ? first : std::min<size_t>(ended.prompt.content.size(), ended.computed_tokens);
-  const bool has_states = groups_.recurrent() != 0 && end > 0 && end == ended.computed_tokens;
+  const bool has_states = kinds_.recurrent() != 0 && end > 0 && end == ended.computed_tokens;
   NodeId node = ended.tip;
   if (end > first) {
-    if (groups_.paged() == 0 && !has_states) return;
+    if (kinds_.paged() == 0 && !has_states) return;
     node = index_partial_block(
         ended, std::span<const uint32_t>(ended.prompt.content).subspan(first, end - first));
   }
@@ -360,52 +360,52 @@ void KvCache::index_end(Sequence& ended) {
 }
 
 NodeId KvCache::index_partial_block(Sequence& ended, std::span<const uint32_t> content) {
-  if (groups_.recurrent() == 0) {
-    const PrefixIndex::ChildMatch known = index_.best_child(ended.tip, content, groups_.all());
+  if (kinds_.recurrent() == 0) {
+    const PrefixIndex::ChildMatch known = index_.best_child(ended.tip, content, kinds_.all());
     if (known.n_words == content.size()) return known.node;  // nothing that is not there already
     if (known.n_words > 0 && known.n_words == index_.node(known.node).n_words) {
-      // Ours continues a partial block: that one is of no more use.
-      for (uint32_t g = 0; g < groups_.size(); ++g) {
-        const BlockId shorter = index_.places(index_.page(known.node, g)).block;
-        if (shorter != kNoBlock) uncache(shorter);
+      // Ours continues a partial page: that one is of no more use.
+      for (uint32_t g = 0; g < kinds_.size(); ++g) {
+        const PageId shorter = index_.places(index_.entry(known.node, g)).page;
+        if (shorter != kNoPage) uncache(shorter);
       }
     }
   }
   NodeId node = index_.child(ended.tip, content);
   if (node == kNoNode) node = index_.add({}, ended.tip, content);
-  for (uint32_t g = 0; g < groups_.size(); ++g) {
-    if (groups_.is_recurrent(g) || index_.node(node).holds(GroupMask{1} << g)) continue;
-    const BlockId block = ended.held[g].blocks[ended.n_indexed];
-    index_.attach(index_.page(node, g), block);
-    pool_.set_cached(block, true);
+  for (uint32_t g = 0; g < kinds_.size(); ++g) {
+    if (kinds_.is_recurrent(g) || index_.node(node).holds(KindMask{1} << g)) continue;
+    const PageId page = ended.held[g].blocks[ended.n_indexed];
+    index_.attach(index_.entry(node, g), page);
+    pool_.set_cached(page, true);
   }
   return node;
 }
 
 /// Of several blocks with one content keep what is used longest: other owners' blocks, else this
-/// one, so that a block never outlasts its parent in the order of use.
-void KvCache::drop_copies(BlockId block) {
-  const PageId page = index_.page_of(block);
-  if (page == kNoPage || pool_.references(block) > 1) return;
-  BlockId other = index_.places(page).block;
-  while (other != kNoBlock && index_.page_of(block) != kNoPage) {
-    const BlockId next = index_.next_copy(other);
-    if (other != block) uncache(pool_.references(other) > 0 ? block : other);
+/// one, so that a page never outlasts its parent in the order of use.
+void KvCache::drop_copies(PageId page) {
+  const EntryId entry = index_.entry_of(page);
+  if (entry == kNoEntry || pool_.references(page) > 1) return;
+  PageId other = index_.places(entry).page;
+  while (other != kNoPage && index_.entry_of(page) != kNoEntry) {
+    const PageId next = index_.next_copy(other);
+    if (other != page) uncache(pool_.references(other) > 0 ? page : other);
     other = next;
   }
 }
 
-void KvCache::uncache(BlockId block) {
-  pool_.set_cached(block, false);
-  index_.detach(block);
+void KvCache::uncache(PageId page) {
+  pool_.set_cached(page, false);
+  index_.detach(page);
 }
 
 /// A kept state of a prefix that was used until now is as recent as its blocks.
 void KvCache::touch_states(NodeId node) {
-  for (uint32_t g = groups_.size(); g-- > 0;) {
-    if (!groups_.is_recurrent(g)) continue;
-    BlockId page = index_.places(index_.page(node, g)).block;
-    for (; page != kNoBlock; page = index_.next_copy(page)) {
+  for (uint32_t g = kinds_.size(); g-- > 0;) {
+    if (!kinds_.is_recurrent(g)) continue;
+    PageId page = index_.places(index_.entry(node, g)).page;
+    for (; page != kNoPage; page = index_.next_copy(page)) {
       if (pool_.references(page) > 0) continue;
       pool_.share(page);
       pool_.release({&page, 1});
@@ -415,17 +415,17 @@ void KvCache::touch_states(NodeId node) {
 
 /// From its end to its beginning, so that it is given up in this order.
 void KvCache::give_back_all(const Sequence& ended) {
-  if (groups_.plain()) {
+  if (kinds_.plain()) {
     pool_.release(ended.held[0].blocks);
     return;
   }
   size_t n_blocks = 0;
-  for (uint32_t g = groups_.size(); g-- > 0;) {
+  for (uint32_t g = kinds_.size(); g-- > 0;) {
     const Held& held = ended.held[g];
     n_blocks = std::max(n_blocks, held.blocks.size());
-    if (held.spare != kNoBlock) pool_.release({&held.spare, 1});
+    if (held.spare != kNoPage) pool_.release({&held.spare, 1});
     for (auto it = held.states.rbegin(); it != held.states.rend(); ++it) {
-      if (it->page != kNoBlock) pool_.release({&it->page, 1});
+      if (it->page != kNoPage) pool_.release({&it->page, 1});
     }
   }
   n_blocks = std::max<size_t>(n_blocks, ended.n_indexed);
@@ -435,7 +435,7 @@ void KvCache::give_back_all(const Sequence& ended) {
       touch_states(node);
       node = index_.node(node).parent;
     }
-    for (uint32_t g = groups_.size(); g-- > 0;) {
+    for (uint32_t g = kinds_.size(); g-- > 0;) {
       const Held& held = ended.held[g];
       if (i >= held.first && i < held.blocks.size()) pool_.release({&held.blocks[i], 1});
     }
@@ -449,7 +449,7 @@ HashedPrompt KvCache::end(SequenceId id) {
   for (const Held& held : ended.held) {
     for (size_t i = held.first; i < held.blocks.size(); ++i) drop_copies(held.blocks[i]);
     for (const State& state : held.states) {
-      if (state.page != kNoBlock) drop_copies(state.page);
+      if (state.page != kNoPage) drop_copies(state.page);
     }
   }
   give_back_all(ended);

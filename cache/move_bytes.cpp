@@ -10,7 +10,7 @@ namespace {
 constexpr size_t kMovedPages = 32;
 
 /// A page that is not on the device.
-Status read_tiers(KvCache& cache, const PagePlaces& places, std::span<std::byte> bytes) {
+Status read_tiers(KvCache& cache, const EntryPlaces& places, std::span<std::byte> bytes) {
   if (places.host_slot == kNowhere) return cache.file_tier().read(places.file_slot, bytes);
   std::ranges::copy(cache.host_slot(places.host_slot), bytes.begin());
   return {};
@@ -76,15 +76,15 @@ void ByteMover::demote(size_t index) {
 
 /// The bytes of the next item, where they are not in host memory.
 std::span<std::byte> ByteMover::buffer() {
-  const size_t block_bytes = cache_->options().block_bytes;
+  const size_t page_bytes = cache_->options().page_bytes;
   if (buffers_.empty()) {
-    buffers_.resize(std::min(max_items_, std::max(saves_.size(), restores_.size())) * block_bytes);
+    buffers_.resize(std::min(max_items_, std::max(saves_.size(), restores_.size())) * page_bytes);
   }
-  return std::span(buffers_).subspan(items_.size() * block_bytes, block_bytes);
+  return std::span(buffers_).subspan(items_.size() * page_bytes, page_bytes);
 }
 
 void ByteMover::add_save(size_t index) {
-  const BlockSave& save = saves_[index];
+  const PageSave& save = saves_[index];
   const std::span<std::byte> bytes =
       save.tier == Tier::kHost ? cache_->host_slot(save.slot) : buffer();
   if (bytes.empty()) {
@@ -97,12 +97,12 @@ void ByteMover::add_save(size_t index) {
 }
 
 /// What was read of the device is where it shall be.
-bool ByteMover::store_saved(const BlockSave& save, std::span<const std::byte> bytes) {
+bool ByteMover::store_saved(const PageSave& save, std::span<const std::byte> bytes) {
   return save.tier == Tier::kHost || good(cache_->file_tier().write(save.slot, bytes));
 }
 
 void ByteMover::add_restore(size_t index) {
-  const BlockRestore& restore = restores_[index];
+  const PageRestore& restore = restores_[index];
   const bool in_host = restore.tier == Tier::kHost;
   const std::span<std::byte> bytes = in_host ? cache_->host_slot(restore.slot) : buffer();
   if (bytes.empty() || (!in_host && !good(cache_->file_tier().read(restore.slot, bytes)))) {
@@ -113,7 +113,7 @@ void ByteMover::add_restore(size_t index) {
   indices_.push_back(index);
 }
 
-TransferFailures move_bytes(KvCache& cache, const Transfers& transfers, BlockStore& store,
+TransferFailures move_bytes(KvCache& cache, const Transfers& transfers, PageStore& store,
                             const Logger& log) {
   ByteMover mover(cache, transfers, kMovedPages, log);
   while (true) {
@@ -124,16 +124,16 @@ TransferFailures move_bytes(KvCache& cache, const Transfers& transfers, BlockSto
   }
 }
 
-Status read_prefix(KvCache& cache, const KvCache::CachedPrefix& prefix, BlockStore& store,
+Status read_prefix(KvCache& cache, const KvCache::CachedPrefix& prefix, PageStore& store,
                    std::span<std::byte> bytes) {
   check_landed(cache);
-  const uint64_t page_bytes = cache.options().block_bytes;
+  const uint64_t page_bytes = cache.options().page_bytes;
   PUMICE_CHECK(bytes.size() == prefix.pages.size() * page_bytes, "room for each page");
-  std::vector<BlockStore::Item> on_device;
+  std::vector<PageStore::Item> on_device;
   for (size_t i = 0; i < prefix.pages.size(); ++i) {
     const std::span<std::byte> page = bytes.subspan(i * page_bytes, page_bytes);
-    if (prefix.pages[i].block != kNoBlock) {
-      on_device.push_back({prefix.pages[i].block, page});
+    if (prefix.pages[i].page != kNoPage) {
+      on_device.push_back({prefix.pages[i].page, page});
     } else {
       PUMICE_TRY_STATUS(read_tiers(cache, prefix.pages[i], page));
     }
@@ -142,20 +142,20 @@ Status read_prefix(KvCache& cache, const KvCache::CachedPrefix& prefix, BlockSto
 }
 
 Status adopt_prefix(KvCache& cache, const HashedPrompt& prompt, uint32_t n_tokens,
-                    std::span<const std::byte> bytes, BlockStore& store, const Logger& log) {
+                    std::span<const std::byte> bytes, PageStore& store, const Logger& log) {
   check_landed(cache);
   PUMICE_TRY(KvCache::Adoption adoption, cache.adopt(prompt, n_tokens));
-  const uint64_t page_bytes = cache.options().block_bytes;
+  const uint64_t page_bytes = cache.options().page_bytes;
   PUMICE_CHECK(bytes.size() == adoption.n_pages() * page_bytes, "bytes for each page");
   // What is in the blocks that were given up for it goes to other tiers first.
   const Transfers transfers = cache.take_transfers();
   (void)cache.finish_transfers(transfers.batch, move_bytes(cache, transfers, store, log));
 
   std::vector<std::byte> buffer(std::min(adoption.n_pages(), kMovedPages) * page_bytes);
-  std::vector<BlockStore::Item> items;
+  std::vector<PageStore::Item> items;
   for (size_t i = 0; i < adoption.n_pages(); ++i) {
-    const BlockId target = adoption.target(i);
-    if (target == kNoBlock) continue;
+    const PageId target = adoption.target(i);
+    if (target == kNoPage) continue;
     const auto page = std::span(buffer).subspan(items.size() * page_bytes, page_bytes);
     std::ranges::copy(bytes.subspan(i * page_bytes, page_bytes), page.begin());
     items.push_back({target, page});
@@ -168,32 +168,32 @@ Status adopt_prefix(KvCache& cache, const HashedPrompt& prompt, uint32_t n_token
   return {};
 }
 
-Status save_prompt_cache(KvCache& cache, BlockStore& store) {
+Status save_prompt_cache(KvCache& cache, PageStore& store) {
   check_landed(cache);
   FileTier& file = cache.file_tier();
   if (!file.slots.exists()) {
     return make_error(ErrorCode::kInvalidArgument, "there is no prompt cache file to save to");
   }
   const std::vector<KvCache::CachedBlock> blocks = cache.cached_blocks();
-  const uint64_t page_bytes = file.binding().block_bytes;
+  const uint64_t page_bytes = file.binding().page_bytes;
   const uint64_t max_pages = file.limit_bytes() / page_bytes;
   size_t n_blocks = 0;
   for (uint64_t n_pages = 0; n_blocks < blocks.size(); ++n_blocks) {
     n_pages +=
-        static_cast<uint64_t>(std::ranges::count_if(blocks[n_blocks].pages, &PagePlaces::any));
+        static_cast<uint64_t>(std::ranges::count_if(blocks[n_blocks].pages, &EntryPlaces::any));
     if (n_pages > max_pages) break;
   }
   PUMICE_TRY(auto writer, PromptCacheWriter::create(file.path(), file.binding(),
                                                     static_cast<uint32_t>(n_blocks)));
   // False: it is damaged where it is.
-  const auto read = [&](const PagePlaces& places, std::span<std::byte> bytes) -> Result<bool> {
-    if (places.block == kNoBlock) return read_tiers(cache, places, bytes).ok();
-    const BlockStore::Item item{places.block, bytes};
+  const auto read = [&](const EntryPlaces& places, std::span<std::byte> bytes) -> Result<bool> {
+    if (places.page == kNoPage) return read_tiers(cache, places, bytes).ok();
+    const PageStore::Item item{places.page, bytes};
     PUMICE_TRY_STATUS(store.read({&item, 1}));
     return true;
   };
-  const CacheGroups& groups = cache.groups();
-  std::vector<std::byte> bytes(groups.size() * page_bytes);
+  const PageKinds& kinds = cache.kinds();
+  std::vector<std::byte> bytes(kinds.size() * page_bytes);
   std::vector<uint32_t> records(n_blocks, PromptCacheFile::kNoParent);  // kNoParent: left out
   for (size_t i = 0; i < n_blocks; ++i) {
     const KvCache::CachedBlock& block = blocks[i];
@@ -202,18 +202,18 @@ Status save_prompt_cache(KvCache& cache, BlockStore& store) {
       parent = records[block.parent];
       if (parent == PromptCacheFile::kNoParent) continue;
     }
-    GroupMask written = 0;
+    KindMask written = 0;
     size_t end = 0;
-    for (uint32_t g = 0; g < groups.size(); ++g) {
+    for (uint32_t g = 0; g < kinds.size(); ++g) {
       const std::span<std::byte> page = std::span(bytes).subspan(end, page_bytes);
       if (!block.pages[g].any()) continue;
       PUMICE_TRY(const bool is_whole, read(block.pages[g], page));
       if (!is_whole) continue;
-      written |= GroupMask{1} << g;
+      written |= KindMask{1} << g;
       end += page_bytes;
     }
-    // A damaged page is left out; without those of full groups, all that follows it.
-    if ((written & groups.full()) != groups.full()) continue;
+    // A damaged page is left out; without those of full kinds, all that follows it.
+    if ((written & kinds.full()) != kinds.full()) continue;
     records[i] = writer.n_records();
     PUMICE_TRY_STATUS(writer.add(parent, block.tokens, written, std::span(bytes).first(end)));
   }

@@ -14,14 +14,14 @@
 namespace pumice {
 
 /// The bytes of blocks on the device. Calls block until done.
-class BlockStore {
+class PageStore {
  public:
   struct Item {
-    BlockId block = kNoBlock;
-    std::span<std::byte> bytes;  ///< block_bytes of them
+    PageId page = kNoPage;
+    std::span<std::byte> bytes;  ///< page_bytes of them
   };
 
-  virtual ~BlockStore() = default;
+  virtual ~PageStore() = default;
   virtual Status read(std::span<const Item> items) = 0;
   virtual Status write(std::span<const Item> items) = 0;
 };
@@ -45,7 +45,7 @@ class ByteMover {
       kDone,   ///< nothing is left; no items
     };
     Kind kind = Kind::kDone;
-    std::span<const BlockStore::Item> items;  ///< these and their bytes: until finish_piece
+    std::span<const PageStore::Item> items;  ///< these and their bytes: until finish_piece
   };
 
   /// The next piece for the device; the one before must be finished.
@@ -61,44 +61,44 @@ class ByteMover {
   void demote(size_t index);
   void add_save(size_t index);
   void add_restore(size_t index);
-  bool store_saved(const BlockSave& save, std::span<const std::byte> bytes);
+  bool store_saved(const PageSave& save, std::span<const std::byte> bytes);
   std::span<std::byte> buffer();
 
   KvCache* cache_;
   std::vector<SlotDemotion> demotions_;
-  std::vector<BlockSave> saves_;
-  std::vector<BlockRestore> restores_;
+  std::vector<PageSave> saves_;
+  std::vector<PageRestore> restores_;
   size_t max_items_;
   Logger log_;
   size_t n_demoted_ = 0;
   size_t n_saved_ = 0;     // done, failed or in the open piece
   size_t n_restored_ = 0;  // the same
   Piece::Kind kind_ = Piece::Kind::kDone;
-  std::vector<BlockStore::Item> items_;  // of the open piece
-  std::vector<size_t> indices_;          // of its items, in saves_ or restores_
+  std::vector<PageStore::Item> items_;  // of the open piece
+  std::vector<size_t> indices_;         // of its items, in saves_ or restores_
   std::vector<std::byte> buffers_;
   TransferFailures failures_;
 };
 
 /// The same at once, with a device that is waited for.
-TransferFailures move_bytes(KvCache& cache, const Transfers& transfers, BlockStore& store,
+TransferFailures move_bytes(KvCache& cache, const Transfers& transfers, PageStore& store,
                             const Logger& log = {});
 
-/// The pages of a prefix, wherever they are, block_bytes each. No transfers are under way. Errors:
+/// The pages of a prefix, wherever they are, page_bytes each. No transfers are under way. Errors:
 /// those of the store; kBadFile (a damaged prompt cache file).
-Status read_prefix(KvCache& cache, const KvCache::CachedPrefix& prefix, BlockStore& store,
+Status read_prefix(KvCache& cache, const KvCache::CachedPrefix& prefix, PageStore& store,
                    std::span<std::byte> bytes);
 
 /// Make the first `n_tokens` of a prompt findable, by such bytes. No transfers are under way, and
 /// what the store writes comes behind all work that the device was given. Errors, with nothing of
 /// it findable: KvCache::adopt's and the store's.
 Status adopt_prefix(KvCache& cache, const HashedPrompt& prompt, uint32_t n_tokens,
-                    std::span<const std::byte> bytes, BlockStore& store, const Logger& log = {});
+                    std::span<const std::byte> bytes, PageStore& store, const Logger& log = {});
 
 /// Replace the prompt cache file by all that is cached now under no salt, on the device and in the
 /// tiers. No transfers are under way, and what the store reads comes behind all work that the
 /// device was given. Errors: kInvalidArgument without such a file, kInternal, the store's; the old
 /// file then stays.
-Status save_prompt_cache(KvCache& cache, BlockStore& store);
+Status save_prompt_cache(KvCache& cache, PageStore& store);
 
 }  // namespace pumice

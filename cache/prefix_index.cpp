@@ -21,14 +21,14 @@ uint32_t common_words(std::span<const uint32_t> a, std::span<const uint32_t> b) 
 
 }  // namespace
 
-PrefixIndex::PrefixIndex(uint32_t block_words, uint32_t expected_nodes, uint32_t n_groups)
+PrefixIndex::PrefixIndex(uint32_t block_words, uint32_t expected_nodes, uint32_t n_kinds)
     : block_words_(block_words),
-      n_groups_(n_groups),
-      n_attached_(n_groups, 0),
+      n_kinds_(n_kinds),
+      n_attached_(n_kinds, 0),
       table_(std::bit_ceil(std::max<size_t>(size_t{expected_nodes} * 2, 64))) {
   nodes_.reserve(expected_nodes);
   content_.reserve(size_t{expected_nodes} * block_words);
-  other_pages_.reserve(size_t{expected_nodes} * (n_groups - 1));
+  other_entries_.reserve(size_t{expected_nodes} * (n_kinds - 1));
 }
 
 uint32_t PrefixIndex::n_attached() const {
@@ -87,9 +87,9 @@ NodeId PrefixIndex::find(const BlockHash& hash, NodeId parent,
 
 void PrefixIndex::find_chain(NodeId root, std::span<const BlockHash> hashes,
                              std::span<const uint32_t> content, std::vector<NodeId>& chain,
-                             GroupMask groups) const {
+                             KindMask kinds) const {
   // Three passes over a few blocks at a time, each touching what the one before asked for: the
-  // table, then node and content, then the comparison. One by one, every block waits three times
+  // table, then node and content, then the comparison. One by one, every page waits three times
   // and takes five times as long. Tried: a rolling pipeline without windows, a sixth slower, since
   // the processor overlaps less of its longer loop. The first window is short, since many look-ups
   // end at their first blocks.
@@ -122,7 +122,7 @@ void PrefixIndex::find_chain(NodeId root, std::span<const BlockHash> hashes,
         found = find(hashes[first + i], parent, {wanted, block_words_});
         if (found == kNoNode) return;
       }
-      if (!nodes_[found].holds(groups)) return;
+      if (!nodes_[found].holds(kinds)) return;
       chain.push_back(found);
       parent = found;
     }
@@ -137,15 +137,15 @@ bool PrefixIndex::before(NodeId id, std::span<const uint32_t> other) const {
 }
 
 PrefixIndex::ChildMatch PrefixIndex::best_child(NodeId parent, std::span<const uint32_t> wanted,
-                                                GroupMask groups) const {
-  const PrefixNode& entry = nodes_[parent];
-  if (entry.n_children == 0 || wanted.empty()) return {};
+                                                KindMask kinds) const {
+  const PrefixNode& here = nodes_[parent];
+  if (here.n_children == 0 || wanted.empty()) return {};
   const auto match_of = [&](NodeId id) {
     return ChildMatch{id, common_words(content(id), wanted)};
   };
-  if (entry.n_children == 1) {
-    const ChildMatch match = match_of(entry.only_child);
-    return match.n_words > 0 && nodes_[match.node].holds(groups) ? match : ChildMatch{};
+  if (here.n_children == 1) {
+    const ChildMatch match = match_of(here.only_child);
+    return match.n_words > 0 && nodes_[match.node].holds(kinds) ? match : ChildMatch{};
   }
   const std::vector<NodeId>& family = families_.at(parent);
   const auto at = std::lower_bound(family.begin(), family.end(), wanted,
@@ -155,7 +155,7 @@ PrefixIndex::ChildMatch PrefixIndex::best_child(NodeId parent, std::span<const u
   const auto consider = [&](NodeId id) {
     const ChildMatch match = match_of(id);
     if (match.n_words <= best.n_words) return true;
-    if (!nodes_[id].holds(groups)) return false;
+    if (!nodes_[id].holds(kinds)) return false;
     best = match;
     return true;
   };
@@ -166,10 +166,10 @@ PrefixIndex::ChildMatch PrefixIndex::best_child(NodeId parent, std::span<const u
 }
 
 NodeId PrefixIndex::child(NodeId parent, std::span<const uint32_t> wanted) const {
-  const PrefixNode& entry = nodes_[parent];
+  const PrefixNode& here = nodes_[parent];
   const auto is_wanted = [&](NodeId id) { return std::ranges::equal(content(id), wanted); };
-  if (entry.n_children == 0) return kNoNode;
-  if (entry.n_children == 1) return is_wanted(entry.only_child) ? entry.only_child : kNoNode;
+  if (here.n_children == 0) return kNoNode;
+  if (here.n_children == 1) return is_wanted(here.only_child) ? here.only_child : kNoNode;
   const std::vector<NodeId>& family = families_.at(parent);
   const auto at = std::lower_bound(family.begin(), family.end(), wanted,
                                    [&](NodeId id, const auto& value) { return before(id, value); });
@@ -178,11 +178,11 @@ NodeId PrefixIndex::child(NodeId parent, std::span<const uint32_t> wanted) const
 
 PrefixIndex::ChildMatch PrefixIndex::best_whole_child(NodeId parent,
                                                       std::span<const uint32_t> wanted,
-                                                      GroupMask groups) const {
+                                                      KindMask kinds) const {
   if (nodes_[parent].n_children == 0) return {};
   for (size_t n = wanted.size(); n > 0; --n) {
     const NodeId id = child(parent, wanted.first(n));
-    if (id != kNoNode && nodes_[id].holds(groups)) return {id, static_cast<uint32_t>(n)};
+    if (id != kNoNode && nodes_[id].holds(kinds)) return {id, static_cast<uint32_t>(n)};
   }
   return {};
 }
@@ -190,10 +190,10 @@ PrefixIndex::ChildMatch PrefixIndex::best_whole_child(NodeId parent,
 NodeId PrefixIndex::add(const BlockHash& hash, NodeId parent, std::span<const uint32_t> words) {
   NodeId id = n_node_slots();
   if (unused_nodes_.empty()) {
-    PUMICE_CHECK(id < kNoPage / n_groups_, "more nodes than numbers");
+    PUMICE_CHECK(id < kNoEntry / n_kinds_, "more nodes than numbers");
     nodes_.emplace_back();
     content_.resize(content_.size() + block_words_);
-    if (n_groups_ > 1) other_pages_.resize(other_pages_.size() + n_groups_ - 1);
+    if (n_kinds_ > 1) other_entries_.resize(other_entries_.size() + n_kinds_ - 1);
   } else {
     id = unused_nodes_.back();
     unused_nodes_.pop_back();
@@ -216,68 +216,69 @@ void PrefixIndex::unrefer(NodeId id) {
   end_if_unused(id);
 }
 
-/// The page is somewhere now, or nowhere any more.
-void PrefixIndex::note_places(PageId page) {
-  if (n_groups_ == 1) {  // a page is its node's: no division
-    PrefixNode& node = nodes_[page];
-    node.held = node.first_page.any() ? 1 : 0;
-    if (node.held == 0) end_if_unused(page);
+/// The entry is somewhere now, or nowhere any more.
+void PrefixIndex::note_places(EntryId entry) {
+  if (n_kinds_ == 1) {  // an entry is its node's: no division
+    PrefixNode& node = nodes_[entry];
+    node.held = node.first_entry.any() ? 1 : 0;
+    if (node.held == 0) end_if_unused(entry);
     return;
   }
-  const NodeId id = node_of_page(page);
-  const auto bit = static_cast<uint16_t>(1u << group_of_page(page));
+  const NodeId id = node_of_entry(entry);
+  const auto bit = static_cast<uint16_t>(1u << kind_of_entry(entry));
   uint16_t& held = nodes_[id].held;
-  held = static_cast<uint16_t>(places(page).any() ? held | bit : held & ~bit);
+  held = static_cast<uint16_t>(places(entry).any() ? held | bit : held & ~bit);
   if (held == 0) end_if_unused(id);
 }
 
-void PrefixIndex::attach(PageId page, BlockId block) {
-  if (block >= copies_.size()) copies_.resize(std::max<size_t>(block + 1, copies_.size() * 2));
-  PUMICE_CHECK(copies_[block].page == kNoPage, "a block gets a second content");
-  PagePlaces& where = places_to_change(page);
-  copies_[block] = {page, where.block};
-  where.block = block;
-  ++n_attached_[group_of_page(page)];
-  note_places(page);
+void PrefixIndex::attach(EntryId entry, PageId page) {
+  if (page >= copies_.size()) copies_.resize(std::max<size_t>(page + 1, copies_.size() * 2));
+  PUMICE_CHECK(copies_[page].entry == kNoEntry, "a block gets a second content");
+  EntryPlaces& where = places_to_change(entry);
+  copies_[page] = {entry, where.page};
+  where.page = page;
+  ++n_attached_[kind_of_entry(entry)];
+  note_places(entry);
 }
 
-void PrefixIndex::detach(BlockId block) {
-  const PageId page = page_of(block);
-  PUMICE_CHECK(page != kNoPage, "a block without content is detached");
-  BlockId* link = &places_to_change(page).block;
-  while (*link != block) link = &copies_[*link].next;
-  *link = copies_[block].next;
-  copies_[block] = {};
-  --n_attached_[group_of_page(page)];
-  note_places(page);
+void PrefixIndex::detach(PageId page) {
+  const EntryId entry = entry_of(page);
+  PUMICE_CHECK(entry != kNoEntry, "a block without content is detached");
+  PageId* link = &places_to_change(entry).page;
+  while (*link != page) link = &copies_[*link].next;
+  *link = copies_[page].next;
+  copies_[page] = {};
+  --n_attached_[kind_of_entry(entry)];
+  note_places(entry);
 }
 
-void PrefixIndex::replace(BlockId from, BlockId to) {
-  const PageId page = page_of(from);
-  PUMICE_CHECK(page != kNoPage && page_of(to) == kNoPage, "a block is replaced that holds nothing");
+void PrefixIndex::replace(PageId from, PageId to) {
+  const EntryId entry = entry_of(from);
+  PUMICE_CHECK(entry != kNoEntry && entry_of(to) == kNoEntry,
+               "a block is replaced that holds nothing");
   if (to >= copies_.size()) copies_.resize(to + size_t{1});
-  BlockId* link = &places_to_change(page).block;
+  PageId* link = &places_to_change(entry).page;
   while (*link != from) link = &copies_[*link].next;
   *link = to;
   copies_[to] = std::exchange(copies_[from], {});
 }
 
-void PrefixIndex::set_host_slot(PageId page, uint32_t slot) {
-  places_to_change(page).host_slot = slot;
-  note_places(page);
+void PrefixIndex::set_host_slot(EntryId entry, uint32_t slot) {
+  places_to_change(entry).host_slot = slot;
+  note_places(entry);
 }
 
-void PrefixIndex::set_file_slot(PageId page, uint32_t slot) {
-  places_to_change(page).file_slot = slot;
-  note_places(page);
+void PrefixIndex::set_file_slot(EntryId entry, uint32_t slot) {
+  places_to_change(entry).file_slot = slot;
+  note_places(entry);
 }
 
 void PrefixIndex::end_if_unused(NodeId id) {
   while (id != kNoNode) {
-    PrefixNode& entry = nodes_[id];
-    if (entry.has_bytes() || entry.n_children > 0 || entry.n_references > 0) return;
-    if (entry.n_words == block_words_) table_erase(id);
-    const NodeId parent = entry.parent;
+    PrefixNode& here = nodes_[id];
+    if (here.has_bytes() || here.n_children > 0 || here.n_references > 0) return;
+    if (here.n_words == block_words_) table_erase(id);
+    const NodeId parent = here.parent;
     if (parent != kNoNode) {
       unlink_child(id);
     } else {
@@ -367,7 +368,7 @@ void PrefixIndex::table_grow() {
 
 uint64_t PrefixIndex::memory_bytes() const {
   uint64_t bytes = nodes_.capacity() * sizeof(PrefixNode) + content_.capacity() * 4 +
-                   other_pages_.capacity() * sizeof(PagePlaces) + table_.size() * sizeof(Slot) +
+                   other_entries_.capacity() * sizeof(EntryPlaces) + table_.size() * sizeof(Slot) +
                    copies_.capacity() * sizeof(Copy) + unused_nodes_.capacity() * sizeof(NodeId);
   for (const auto& [id, family] : families_) bytes += 64 + family.capacity() * sizeof(NodeId);
   for (const auto& [key, id] : roots_) bytes += 128 + key.salt.size();
@@ -381,44 +382,44 @@ Status PrefixIndex::check_integrity() const {
   uint32_t n_alive = 0;
   uint32_t n_full = 0;
   std::vector<uint32_t> n_children(nodes_.size(), 0);
-  std::vector<uint32_t> n_attached(n_groups_, 0);
+  std::vector<uint32_t> n_attached(n_kinds_, 0);
   for (NodeId id = 0; id < nodes_.size(); ++id) {
-    const PrefixNode& entry = nodes_[id];
-    if (!entry.alive) continue;
+    const PrefixNode& here = nodes_[id];
+    if (!here.alive) continue;
     ++n_alive;
-    if (!entry.has_bytes() && entry.n_children == 0 && entry.n_references == 0) {
+    if (!here.has_bytes() && here.n_children == 0 && here.n_references == 0) {
       return wrong(id, "nothing keeps it");
     }
-    if (entry.parent == kNoNode) {
+    if (here.parent == kNoNode) {
       const auto key = root_keys_.find(id);
-      if (entry.n_words != 0 || key == root_keys_.end() || roots_.at(*key->second) != id) {
+      if (here.n_words != 0 || key == root_keys_.end() || roots_.at(*key->second) != id) {
         return wrong(id, "it is not a known root");
       }
     } else {
-      if (entry.parent >= nodes_.size() || !nodes_[entry.parent].alive) {
+      if (here.parent >= nodes_.size() || !nodes_[here.parent].alive) {
         return wrong(id, "its parent is gone");
       }
-      const PrefixNode& parent = nodes_[entry.parent];
+      const PrefixNode& parent = nodes_[here.parent];
       if (parent.n_words != block_words_ && parent.parent != kNoNode) {
         return wrong(id, "its parent is not a full block");
       }
-      if (entry.n_words == 0 || entry.n_words > block_words_) return wrong(id, "its length");
-      ++n_children[entry.parent];
+      if (here.n_words == 0 || here.n_words > block_words_) return wrong(id, "its length");
+      ++n_children[here.parent];
     }
-    if (entry.n_words == block_words_) {
+    if (here.n_words == block_words_) {
       ++n_full;
-      if (find(entry.hash, entry.parent, content(id)) != id) {
+      if (find(here.hash, here.parent, content(id)) != id) {
         return wrong(id, "its hash does not lead to it");
       }
     }
-    for (uint32_t group = 0; group < n_groups_; ++group) {
-      const PagePlaces& where = places(page(id, group));
-      if (where.any() != entry.holds(GroupMask{1} << group)) {
+    for (uint32_t kind = 0; kind < n_kinds_; ++kind) {
+      const EntryPlaces& where = places(entry(id, kind));
+      if (where.any() != here.holds(KindMask{1} << kind)) {
         return wrong(id, "it does not know which groups' pages it has");
       }
-      for (BlockId block = where.block; block != kNoBlock; block = copies_[block].next) {
-        if (page_of(block) != page(id, group)) return wrong(id, "a copy belongs to another page");
-        ++n_attached[group];
+      for (PageId page = where.page; page != kNoPage; page = copies_[page].next) {
+        if (entry_of(page) != entry(id, kind)) return wrong(id, "a copy belongs to another page");
+        ++n_attached[kind];
       }
     }
   }
@@ -435,11 +436,11 @@ Status PrefixIndex::check_integrity() const {
       }
     }
   }
-  for (BlockId block = 0; block < copies_.size(); ++block) {
-    if (copies_[block].page == kNoPage) continue;
-    const NodeId id = node_of_page(copies_[block].page);
+  for (PageId page = 0; page < copies_.size(); ++page) {
+    if (copies_[page].entry == kNoEntry) continue;
+    const NodeId id = node_of_entry(copies_[page].entry);
     if (id >= nodes_.size() || !nodes_[id].alive) {
-      return make_error(ErrorCode::kInternal, "block {} holds a node that is gone", block);
+      return make_error(ErrorCode::kInternal, "block {} holds a node that is gone", page);
     }
   }
   if (n_attached != n_attached_) {

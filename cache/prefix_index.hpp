@@ -1,10 +1,10 @@
 // Which content is known: a tree of blocks under roots of (model, salt), found by hash in one flat
 // table and verified by content and parent.
 //
-// A node is one content: a full block of `block_words` words after a certain prefix, or a partial
-// one, fewer words that end a sequence. Its bytes are pages, one for each state group that has any:
-// of a paged group those of its positions, of a recurrent one the state behind its last. The index
-// says where each page is: in blocks of the device (any number of copies), a slot of host memory, a
+// A node is one content: a full page of `block_words` words after a certain prefix, or a partial
+// one, fewer words that end a sequence. Its bytes are entries, one for each kind that has any:
+// of a paged kind those of its positions, of a recurrent one the state behind its last. The index
+// says where each entry is: in blocks of the device (any number of copies), a slot of host memory, a
 // slot of a file, or nowhere. A node lives as long as it has bytes somewhere, children, or
 // references; so a node's number names its whole prefix, and comparing parents compares prefixes.
 // Different contents with one hash are different nodes.
@@ -26,67 +26,67 @@
 #include "base/result.hpp"
 #include "cache/big_array.hpp"
 #include "cache/block_hash.hpp"
-#include "cache/block_pool.hpp"
-#include "cache/cache_group.hpp"
+#include "cache/page_kind.hpp"
+#include "cache/page_pool.hpp"
 
 namespace pumice {
 
 using NodeId = uint32_t;
 inline constexpr NodeId kNoNode = UINT32_MAX;
 inline constexpr uint32_t kNowhere = UINT32_MAX;
-/// A node's page of one group: its number times the number of groups, plus the group's.
-using PageId = uint32_t;
-inline constexpr PageId kNoPage = UINT32_MAX;
+/// A node's entry of one kind: its number times the number of kinds, plus the kind's.
+using EntryId = uint32_t;
+inline constexpr EntryId kNoEntry = UINT32_MAX;
 
-/// Where a page is.
-struct PagePlaces {
-  BlockId block = kNoBlock;  ///< newest copy on the device
+/// Where an entry is.
+struct EntryPlaces {
+  PageId page = kNoPage;  ///< newest copy on the device
   uint32_t host_slot = kNowhere;
   uint32_t file_slot = kNowhere;
 
-  bool any() const { return block != kNoBlock || host_slot != kNowhere || file_slot != kNowhere; }
+  bool any() const { return page != kNoPage || host_slot != kNowhere || file_slot != kNowhere; }
 };
 
-/// One cache line: a look-up reads one node and one block's content.
+/// One cache line: a look-up reads one node and one page's content.
 struct alignas(64) PrefixNode {
   BlockHash hash;
   NodeId parent = kNoNode;
-  PagePlaces first_page;  ///< of group 0
-  uint32_t n_words = 0;   ///< 0: a root
+  EntryPlaces first_entry;  ///< of kind 0
+  uint32_t n_words = 0;     ///< 0: a root
   uint32_t n_children = 0;
   uint32_t n_references = 0;
   NodeId only_child = kNoNode;  ///< if n_children is 1
-  uint16_t held = 0;            ///< groups whose pages are somewhere
+  uint16_t held = 0;            ///< kinds whose entries are somewhere
   bool alive = false;
 
   bool has_bytes() const { return held != 0; }
-  bool holds(GroupMask groups) const { return (held & groups) == groups; }
+  bool holds(KindMask kinds) const { return (held & kinds) == kinds; }
 };
 static_assert(sizeof(PrefixNode) == 64);
 
 class PrefixIndex {
  public:
   /// `expected_nodes` only saves growing later.
-  PrefixIndex(uint32_t block_words, uint32_t expected_nodes, uint32_t n_groups = 1);
+  PrefixIndex(uint32_t block_words, uint32_t expected_nodes, uint32_t n_kinds = 1);
 
   const PrefixNode& node(NodeId id) const { return nodes_[id]; }
   std::span<const uint32_t> content(NodeId id) const {
     return {content_.data() + size_t{id} * block_words_, nodes_[id].n_words};
   }
   uint32_t n_nodes() const { return n_alive_; }
-  /// Blocks of the device, of all groups and of one.
+  /// Blocks of the device, of all kinds and of one.
   uint32_t n_attached() const;
-  uint32_t n_attached(uint32_t group) const { return n_attached_[group]; }
+  uint32_t n_attached(uint32_t kind) const { return n_attached_[kind]; }
   uint32_t n_node_slots() const { return static_cast<uint32_t>(nodes_.size()); }
 
-  PageId page(NodeId id, uint32_t group) const { return id * n_groups_ + group; }
-  NodeId node_of_page(PageId page) const { return n_groups_ == 1 ? page : page / n_groups_; }
-  uint32_t group_of_page(PageId page) const { return n_groups_ == 1 ? 0 : page % n_groups_; }
-  const PagePlaces& places(PageId page) const {
-    if (n_groups_ == 1) return nodes_[page].first_page;
-    const uint32_t group = group_of_page(page);
-    const NodeId id = node_of_page(page);
-    return group == 0 ? nodes_[id].first_page : other_pages_[other_page(id, group)];
+  EntryId entry(NodeId id, uint32_t kind) const { return id * n_kinds_ + kind; }
+  NodeId node_of_entry(EntryId entry) const { return n_kinds_ == 1 ? entry : entry / n_kinds_; }
+  uint32_t kind_of_entry(EntryId entry) const { return n_kinds_ == 1 ? 0 : entry % n_kinds_; }
+  const EntryPlaces& places(EntryId entry) const {
+    if (n_kinds_ == 1) return nodes_[entry].first_entry;
+    const uint32_t kind = kind_of_entry(entry);
+    const NodeId id = node_of_entry(entry);
+    return kind == 0 ? nodes_[id].first_entry : other_entries_[other_entry(id, kind)];
   }
 
   NodeId find_root(const ModelFingerprint& model, std::string_view salt) const;
@@ -98,26 +98,25 @@ class PrefixIndex {
   ModelFingerprint root_model(NodeId root) const;
   std::string_view root_salt(NodeId root) const;
 
-  /// The full block `content` after `parent`; kNoNode if unknown. May have bytes nowhere.
+  /// The full page `content` after `parent`; kNoNode if unknown. May have bytes nowhere.
   NodeId find(const BlockHash& hash, NodeId parent, std::span<const uint32_t> content) const;
 
-  /// The longest run of full blocks after `root` that have bytes of all `groups`. Appends their
+  /// The longest run of full blocks after `root` that have bytes of all `kinds`. Appends their
   /// nodes to `chain`. `content` holds the blocks that `hashes` name.
   void find_chain(NodeId root, std::span<const BlockHash> hashes, std::span<const uint32_t> content,
-                  std::vector<NodeId>& chain, GroupMask groups = 1) const;
+                  std::vector<NodeId>& chain, KindMask kinds = 1) const;
 
   struct ChildMatch {
     NodeId node = kNoNode;
     uint32_t n_words = 0;
   };
-  /// The child of `parent` with bytes of all `groups` that shares the longest prefix with
+  /// The child of `parent` with bytes of all `kinds` that shares the longest prefix with
   /// `content`.
-  ChildMatch best_child(NodeId parent, std::span<const uint32_t> content,
-                        GroupMask groups = 1) const;
+  ChildMatch best_child(NodeId parent, std::span<const uint32_t> content, KindMask kinds = 1) const;
   /// The child that is the longest prefix of `content`, `content` itself included, among those with
-  /// bytes of all `groups`.
+  /// bytes of all `kinds`.
   ChildMatch best_whole_child(NodeId parent, std::span<const uint32_t> content,
-                              GroupMask groups) const;
+                              KindMask kinds) const;
   /// The child that is exactly `content`; kNoNode if there is none.
   NodeId child(NodeId parent, std::span<const uint32_t> content) const;
 
@@ -129,20 +128,20 @@ class PrefixIndex {
   /// May end the node, and ancestors that only it kept.
   void unrefer(NodeId id);
 
-  /// A block of the device holds the page's bytes. One block holds one page at most.
-  void attach(PageId page, BlockId block);
+  /// A page of the device holds the entry's bytes. One page holds one entry at most.
+  void attach(EntryId entry, PageId page);
   /// It no longer does. May end the node.
-  void detach(BlockId block);
-  /// Another block, without content, holds them now in this one's place.
-  void replace(BlockId from, BlockId to);
-  PageId page_of(BlockId block) const {
-    return block < copies_.size() ? copies_[block].page : kNoPage;
+  void detach(PageId page);
+  /// Another page, without content, holds them now in this one's place.
+  void replace(PageId from, PageId to);
+  EntryId entry_of(PageId page) const {
+    return page < copies_.size() ? copies_[page].entry : kNoEntry;
   }
-  /// Another block with the same content, kNoBlock after the last.
-  BlockId next_copy(BlockId block) const { return copies_[block].next; }
+  /// Another page with the same content, kNoPage after the last.
+  PageId next_copy(PageId page) const { return copies_[page].next; }
   /// kNowhere: no longer there. May end the node.
-  void set_host_slot(PageId page, uint32_t slot);
-  void set_file_slot(PageId page, uint32_t slot);
+  void set_host_slot(EntryId entry, uint32_t slot);
+  void set_file_slot(EntryId entry, uint32_t slot);
 
   /// Children in the order of their content.
   std::vector<NodeId> children(NodeId id) const;
@@ -157,8 +156,8 @@ class PrefixIndex {
     NodeId node = kNoNode;
   };
   struct Copy {
-    PageId page = kNoPage;
-    BlockId next = kNoBlock;  // another copy of the same page
+    EntryId entry = kNoEntry;
+    PageId next = kNoPage;  // another copy of the same entry
   };
   struct RootKey {
     ModelFingerprint model;
@@ -173,11 +172,11 @@ class PrefixIndex {
 
   size_t home(const BlockHash& hash) const { return hash.low & (table_.size() - 1); }
   static uint32_t tag(const BlockHash& hash) { return static_cast<uint32_t>(hash.low >> 32); }
-  size_t other_page(NodeId id, uint32_t group) const {
-    return size_t{id} * (n_groups_ - 1) + group - 1;
+  size_t other_entry(NodeId id, uint32_t kind) const {
+    return size_t{id} * (n_kinds_ - 1) + kind - 1;
   }
-  PagePlaces& places_to_change(PageId page) { return const_cast<PagePlaces&>(places(page)); }
-  void note_places(PageId page);
+  EntryPlaces& places_to_change(EntryId entry) { return const_cast<EntryPlaces&>(places(entry)); }
+  void note_places(EntryId entry);
   bool same(NodeId id, NodeId parent, const uint32_t* content) const;
   /// First node in the table that may have this hash.
   NodeId candidate(const BlockHash& hash) const;
@@ -191,16 +190,16 @@ class PrefixIndex {
 
   uint32_t block_words_;
   uint32_t n_alive_ = 0;
-  uint32_t n_groups_;
-  std::vector<uint32_t> n_attached_;  // by group
+  uint32_t n_kinds_;
+  std::vector<uint32_t> n_attached_;  // by kind
   BigArray<PrefixNode> nodes_;
-  BigArray<PagePlaces> other_pages_;  // [node][n_groups_ - 1]: of groups 1 and on
-  BigArray<uint32_t> content_;        // [node][block_words_]
+  BigArray<EntryPlaces> other_entries_;  // [node][n_kinds_ - 1]: of kinds 1 and on
+  BigArray<uint32_t> content_;           // [node][block_words_]
   std::vector<NodeId> unused_nodes_;
   BigArray<Slot> table_;  // open addressing, linear probing, at most half full
   uint32_t n_in_table_ = 0;
   std::unordered_map<NodeId, std::vector<NodeId>> families_;  // of two children and more
-  std::vector<Copy> copies_;                                  // by block
+  std::vector<Copy> copies_;                                  // by page
   std::unordered_map<RootKey, NodeId, RootKeyHash> roots_;
   std::unordered_map<NodeId, const RootKey*> root_keys_;
 };

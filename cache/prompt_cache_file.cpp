@@ -17,21 +17,21 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "the file is written as memory is");
 
 constexpr std::array<char, 8> kMagic = {'P', 'U', 'M', 'I', 'C', 'E', 'K', 'V'};
-constexpr uint32_t kVersion = 2;  // 1 had one group
+constexpr uint32_t kVersion = 2;  // 1 had one kind
 
 struct Header {
   std::array<char, 8> magic = kMagic;
   uint32_t version = kVersion;
   uint32_t block_tokens = 0;
-  uint64_t block_bytes = 0;
+  uint64_t page_bytes = 0;
   ModelFingerprint model;
   uint64_t layout = 0;
   uint64_t n_records = 0;
   uint64_t bytes_offset = 0;
   uint64_t checksum = 0;
   uint64_t n_pages = 0;
-  uint64_t groups = 0;
-  uint64_t n_groups = 0;
+  uint64_t kinds = 0;
+  uint64_t n_kinds = 0;
   std::array<uint64_t, 2> reserved = {};
 };
 static_assert(sizeof(Header) == 112);
@@ -39,7 +39,7 @@ static_assert(sizeof(PromptCacheFile::Record) == 16);
 
 /// Of one record in the table.
 uint64_t entry_bytes(const PromptCacheBinding& binding) {
-  return sizeof(PromptCacheFile::Record) + uint64_t{binding.n_groups} * 8 +
+  return sizeof(PromptCacheFile::Record) + uint64_t{binding.n_kinds} * 8 +
          uint64_t{binding.block_tokens} * 4;
 }
 
@@ -77,18 +77,18 @@ Status check_header(const std::string& name, const Header& header,
                     "one");
   }
   if (header.layout != binding.layout || header.block_tokens != binding.block_tokens ||
-      header.block_bytes != binding.block_bytes || header.block_bytes == 0) {
+      header.page_bytes != binding.page_bytes || header.page_bytes == 0) {
     return bad_file(name, "written with another KV layout or block size");
   }
-  if (header.n_groups != binding.n_groups || header.groups != binding.groups) {
+  if (header.n_kinds != binding.n_kinds || header.kinds != binding.kinds) {
     return bad_file(name, "written with other state groups");
   }
   // Dividing what there is, instead of multiplying what is claimed, cannot overflow.
-  if (header.n_pages > file_bytes / header.block_bytes ||
+  if (header.n_pages > file_bytes / header.page_bytes ||
       header.n_records > file_bytes / entry_bytes(binding) ||
       header.bytes_offset < bytes_offset_for(header.n_records, binding) ||
       header.bytes_offset > file_bytes ||
-      file_bytes - header.bytes_offset != header.n_pages * header.block_bytes) {
+      file_bytes - header.bytes_offset != header.n_pages * header.page_bytes) {
     return make_error(ErrorCode::kBadFile,
                       "prompt cache {}: {} records and {} pages do not make {} bytes", name,
                       header.n_records, header.n_pages, file_bytes);
@@ -154,7 +154,7 @@ Status PromptCacheFile::read_table(uint64_t n_records, uint64_t n_pages, uint64_
       const std::byte* entry = piece.data() + i * n_bytes;
       Record record;
       std::memcpy(&record, entry, sizeof(record));
-      const auto n_here = static_cast<uint32_t>(std::popcount(record.groups));
+      const auto n_here = static_cast<uint32_t>(std::popcount(record.kinds));
       n_seen += n_here;
       keeps = keeps && n_seen <= max_pages;
       if (!keeps) continue;
@@ -163,8 +163,8 @@ Status PromptCacheFile::read_table(uint64_t n_records, uint64_t n_pages, uint64_
                           name_, records_.size());
       }
       first_pages_.push_back(static_cast<uint32_t>(checksums_.size()));
-      for (uint32_t g = 0; g < binding_.n_groups; ++g) {
-        if ((record.groups >> g & 1) == 0) continue;
+      for (uint32_t g = 0; g < binding_.n_kinds; ++g) {
+        if ((record.kinds >> g & 1) == 0) continue;
         std::memcpy(&checksums_.emplace_back(), entry + sizeof(record) + size_t{g} * 8, 8);
       }
       records_.push_back(record);
@@ -182,16 +182,15 @@ Status PromptCacheFile::read_table(uint64_t n_records, uint64_t n_pages, uint64_
 
 bool PromptCacheFile::well_formed(const Record& record) const {
   if (record.n_tokens == 0 || record.n_tokens > binding_.block_tokens) return false;
-  if (record.groups >> binding_.n_groups != 0) return false;
+  if (record.kinds >> binding_.n_kinds != 0) return false;
   if (record.parent == kNoParent) return true;
   return record.parent < records_.size() &&
          records_[record.parent].n_tokens == binding_.block_tokens;
 }
 
 Status PromptCacheFile::read(uint32_t page, std::span<std::byte> bytes) const {
-  PUMICE_CHECK(bytes.size() == binding_.block_bytes, "a page is one block long");
-  PUMICE_TRY_STATUS(
-      read_block(file_, bytes_offset_ + uint64_t{page} * binding_.block_bytes, bytes));
+  PUMICE_CHECK(bytes.size() == binding_.page_bytes, "a page is one block long");
+  PUMICE_TRY_STATUS(read_block(file_, bytes_offset_ + uint64_t{page} * binding_.page_bytes, bytes));
   if (block_checksum(bytes) != checksums_[page]) {
     return make_error(ErrorCode::kBadFile, "prompt cache {}: block {} is damaged", name_, page);
   }
@@ -209,17 +208,17 @@ Result<PromptCacheWriter> PromptCacheWriter::create(const std::filesystem::path&
   return writer;
 }
 
-Status PromptCacheWriter::add(uint32_t parent, std::span<const uint32_t> tokens, uint32_t groups,
+Status PromptCacheWriter::add(uint32_t parent, std::span<const uint32_t> tokens, uint32_t kinds,
                               std::span<const std::byte> bytes) {
-  const uint64_t page_bytes = binding_.block_bytes;
+  const uint64_t page_bytes = binding_.page_bytes;
   PUMICE_CHECK(records_.size() < max_records_, "more records than announced");
-  PUMICE_CHECK(bytes.size() == static_cast<size_t>(std::popcount(groups)) * page_bytes,
+  PUMICE_CHECK(bytes.size() == static_cast<size_t>(std::popcount(kinds)) * page_bytes,
                "a page for each group");
   PUMICE_TRY_STATUS(file_.write_at(bytes_offset_ + checksums_.size() * page_bytes, bytes));
   for (size_t at = 0; at < bytes.size(); at += page_bytes) {
     checksums_.push_back(block_checksum(bytes.subspan(at, page_bytes)));
   }
-  records_.push_back({parent, static_cast<uint32_t>(tokens.size()), groups});
+  records_.push_back({parent, static_cast<uint32_t>(tokens.size()), kinds});
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
   tokens_.resize(records_.size() * binding_.block_tokens, 0);
   return {};
@@ -233,26 +232,26 @@ Status PromptCacheWriter::finish() {
   for (size_t i = 0; i < records_.size(); ++i) {
     std::byte* entry = table.data() + i * n_bytes;
     std::memcpy(entry, &records_[i], sizeof(records_[i]));
-    for (uint32_t g = 0; g < binding_.n_groups; ++g) {
-      if ((records_[i].groups >> g & 1) == 0) continue;
+    for (uint32_t g = 0; g < binding_.n_kinds; ++g) {
+      if ((records_[i].kinds >> g & 1) == 0) continue;
       std::memcpy(entry + sizeof(records_[i]) + size_t{g} * 8, &checksums_[page++], 8);
     }
     std::memcpy(entry + n_bytes - token_bytes, tokens_.data() + i * binding_.block_tokens,
                 token_bytes);
   }
   Header header{.block_tokens = binding_.block_tokens,
-                .block_bytes = binding_.block_bytes,
+                .page_bytes = binding_.page_bytes,
                 .model = binding_.model,
                 .layout = binding_.layout,
                 .n_records = records_.size(),
                 .bytes_offset = bytes_offset_,
                 .n_pages = checksums_.size(),
-                .groups = binding_.groups,
-                .n_groups = binding_.n_groups};
+                .kinds = binding_.kinds,
+                .n_kinds = binding_.n_kinds};
   header.checksum = XXH3_64bits_withSeed(table.data(), table.size(), header_hash(header));
   PUMICE_TRY_STATUS(file_.write_at(0, bytes_of(header)));
   PUMICE_TRY_STATUS(file_.write_at(sizeof(header), table));
-  PUMICE_TRY_STATUS(file_.resize(bytes_offset_ + checksums_.size() * binding_.block_bytes));
+  PUMICE_TRY_STATUS(file_.resize(bytes_offset_ + checksums_.size() * binding_.page_bytes));
   return file_.finish();
 }
 

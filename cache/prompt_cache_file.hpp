@@ -1,15 +1,15 @@
-// The prompt cache file: blocks with the tokens they stand for and their pages of each state group,
-// bound to one model, layout and list of groups.
+// The prompt cache file: blocks with the tokens they stand for and their pages of each kind,
+// bound to one model, layout and list of kinds.
 //
-//     offset 0   header, 112 bytes: "PUMICEKV", version, block_tokens, block_bytes, model (16),
+//     offset 0   header, 112 bytes: "PUMICEKV", version, block_tokens, page_bytes, model (16),
 //                layout, number of records, offset of the bytes, checksum of header and table
-//                (this field as 0), number of pages, signature of the groups, number of groups
+//                (this field as 0), number of pages, signature of the kinds, number of kinds
 //     then       table: per record parent (a record before it, or 2^32 − 1), n_tokens (fewer than
-//                block_tokens: a partial block, nobody's parent), groups (a bit for each whose page
-//                is there), 0; a checksum of each group's page, 0 where there is none;
+//                block_tokens: a partial block, nobody's parent), kinds (a bit for each whose page
+//                is there), 0; a checksum of each kind's page, 0 where there is none;
 //                token ids [block_tokens], 0 behind n_tokens
-//     at that offset, on or after the end of the table: pages, block_bytes each, in order of
-//                records and of groups; the file ends there
+//     at that offset, on or after the end of the table: pages, page_bytes each, in order of
+//                records and of kinds; the file ends there
 //
 // Little-endian; checksums are XXH3-64. Only prefixes without a salt are stored: a salt is a
 // secret between users. A file is replaced as a whole (OutputFile), so a reader sees an old or a
@@ -37,9 +37,9 @@ struct PromptCacheBinding {
   ModelFingerprint model;
   uint64_t layout = 0;  ///< of KV bytes in a block; opaque
   uint32_t block_tokens = 0;
-  uint64_t block_bytes = 0;  ///< of a page
-  uint32_t n_groups = 1;
-  uint64_t groups = 0;  ///< CacheGroups::signature
+  uint64_t page_bytes = 0;  ///< of a page
+  uint32_t n_kinds = 1;
+  uint64_t kinds = 0;  ///< PageKinds::signature
 };
 
 /// All of `bytes` at `offset`. Errors: kBadFile (ends early, read error).
@@ -55,12 +55,12 @@ class PromptCacheFile {
   struct Record {
     uint32_t parent = kNoParent;
     uint32_t n_tokens = 0;
-    uint32_t groups = 0;  ///< a bit for each group whose page is there
+    uint32_t kinds = 0;  ///< a bit for each kind whose page is there
     uint32_t zero = 0;
   };
 
   /// Read header and table, and keep the first records, of at most `max_pages` together. Errors:
-  /// kBadFile saying what is wrong: not a prompt cache, a version, model, layout, groups or block
+  /// kBadFile saying what is wrong: not a prompt cache, a version, model, layout, kinds or block
   /// size that are not `binding`'s, damage.
   static Result<PromptCacheFile> open(const std::filesystem::path& path,
                                       const PromptCacheBinding& binding,
@@ -71,12 +71,12 @@ class PromptCacheFile {
   std::span<const uint32_t> tokens(uint32_t i) const {
     return {tokens_.data() + size_t{i} * binding_.block_tokens, records_[i].n_tokens};
   }
-  /// Number of a record's page of one of its groups.
-  uint32_t page(uint32_t i, uint32_t group) const {
-    const uint32_t before = records_[i].groups & ((1u << group) - 1);
+  /// Number of a record's page of one of its kinds.
+  uint32_t page(uint32_t i, uint32_t kind) const {
+    const uint32_t before = records_[i].kinds & ((1u << kind) - 1);
     return first_pages_[i] + static_cast<uint32_t>(std::popcount(before));
   }
-  /// A page's bytes, block_bytes of them, verified. Errors: kBadFile.
+  /// A page's bytes, page_bytes of them, verified. Errors: kBadFile.
   Status read(uint32_t page, std::span<std::byte> bytes) const;
 
  private:
@@ -104,9 +104,9 @@ class PromptCacheWriter {
   PromptCacheWriter(PromptCacheWriter&&) noexcept = default;
   PromptCacheWriter& operator=(PromptCacheWriter&&) = delete;
 
-  /// Append a record with the pages of these groups, one behind the other; its number is the count
+  /// Append a record with the pages of these kinds, one behind the other; its number is the count
   /// of those before.
-  Status add(uint32_t parent, std::span<const uint32_t> tokens, uint32_t groups,
+  Status add(uint32_t parent, std::span<const uint32_t> tokens, uint32_t kinds,
              std::span<const std::byte> bytes);
   uint32_t n_records() const { return static_cast<uint32_t>(records_.size()); }
   Status finish();

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "cache/block_pool.hpp"
+#include "cache/page_pool.hpp"
 
 namespace pumice {
 
@@ -20,39 +20,39 @@ enum class Tier : uint8_t { kHost, kFile };
 struct SlotDemotion {
   uint32_t host_slot = 0;
   uint32_t file_slot = 0;
-  uint32_t page = 0;   ///< the cache's own
+  uint32_t entry = 0;  ///< the cache's own
   bool empty = false;  ///< the cache's own: what was to fill the host slot failed
 };
 /// The bytes of a block of the device go to a slot.
-struct BlockSave {
-  BlockId source = kNoBlock;
+struct PageSave {
+  PageId source = kNoPage;
   Tier tier = Tier::kHost;
   uint32_t slot = 0;
-  uint32_t page = 0;  ///< the cache's own
+  uint32_t entry = 0;  ///< the cache's own
 };
 /// The bytes in a slot go to a block of the device.
-struct BlockRestore {
+struct PageRestore {
   SequenceId sequence = 0;
   Tier tier = Tier::kHost;
   uint32_t slot = 0;
-  BlockId target = kNoBlock;
-  uint32_t page = 0;   ///< the cache's own
+  PageId target = kNoPage;
+  uint32_t entry = 0;  ///< the cache's own
   bool whole = false;  ///< the cache's own: the target may be shared
   bool empty = false;  ///< the cache's own: what was to fill the slot failed
 };
 /// The first `n_tokens` positions of `source` go to `target` (copying all of it is as good).
-struct BlockCopy {
+struct PageCopy {
   SequenceId sequence = 0;
-  uint32_t group = 0;
-  BlockId source = kNoBlock;
-  BlockId target = kNoBlock;
+  uint32_t kind = 0;
+  PageId source = kNoPage;
+  PageId target = kNoPage;
   uint32_t n_tokens = 0;
 };
 
 /// The bytes of a block of the device go to another, because the first will be gone.
-struct BlockMove {
-  BlockId source = kNoBlock;
-  BlockId target = kNoBlock;
+struct PageMove {
+  PageId source = kNoPage;
+  PageId target = kNoPage;
 };
 
 /// What must happen between the step planned before and the step being planned: all demotions, then
@@ -61,9 +61,9 @@ struct BlockMove {
 struct Transfers {
   TransferBatch batch = 0;  ///< 0: empty
   std::vector<SlotDemotion> demotions;
-  std::vector<BlockSave> saves;
-  std::vector<BlockRestore> restores;
-  std::vector<BlockCopy> copies;
+  std::vector<PageSave> saves;
+  std::vector<PageRestore> restores;
+  std::vector<PageCopy> copies;
 
   bool empty() const {
     return demotions.empty() && saves.empty() && restores.empty() && copies.empty();

@@ -1,5 +1,5 @@
 # pumice_library(NAME SOURCES … DEPENDS …): one static library per module, included by its path below
-# runtime/ or the repository root ("vk/device.hpp", "cache/block_pool.hpp").
+# runtime/ or the repository root ("vk/device.hpp", "cache/page_pool.hpp").
 add_library(pumice_options INTERFACE)
 target_compile_options(pumice_options INTERFACE -Wall -Wextra -Wshadow -Wno-missing-field-initializers
   $<$<BOOL:${PUMICE_WARNINGS_AS_ERRORS}>:-Werror>)

@@ -60,7 +60,7 @@ Result<Scheduler> Scheduler::create(const SchedulerOptions& options, KvCacheOpti
     return make_error(ErrorCode::kInvalidArgument,
                       "the time after which a class gets a turn must be finite and not negative");
   }
-  PUMICE_TRY_STATUS(CacheGroups::check(cache.groups));
+  PUMICE_TRY_STATUS(PageKinds::check(cache.kinds));
   Scheduler scheduler(options, cache, cost);
   PUMICE_TRY_STATUS(scheduler.check_target());
   return scheduler;
@@ -109,10 +109,10 @@ Result<RequestId> Scheduler::add(RequestSpec spec, double now_s) {
     most = std::min<uint64_t>(most, options_.window_tokens);
   }
   // What it needs when it runs alone, a token at a time.
-  const uint64_t n_pages = cache_.groups().pages_for(most, 1);
-  if (cache_.options().n_blocks != kUnlimitedBlocks && n_pages > cache_.n_blocks()) {
-    if (cache_.groups().plain()) {
-      const uint64_t capacity = uint64_t{cache_.n_blocks()} * cache_.options().block_tokens;
+  const uint64_t n_pages = cache_.kinds().pages_for(most, 1);
+  if (cache_.options().n_pages != kUnlimitedPages && n_pages > cache_.n_pages()) {
+    if (cache_.kinds().plain()) {
+      const uint64_t capacity = uint64_t{cache_.n_pages()} * cache_.options().block_tokens;
       return make_error(ErrorCode::kDoesNotFit,
                         "{} prompt + {} new tokens exceed the cache of {} tokens by {}",
                         prompt_tokens, spec.max_new_tokens, capacity, most - capacity);
@@ -120,8 +120,8 @@ Result<RequestId> Scheduler::add(RequestSpec spec, double now_s) {
     return make_error(ErrorCode::kDoesNotFit,
                       "{} prompt + {} new tokens need {} blocks of {} state groups at once, the "
                       "cache has {}",
-                      prompt_tokens, spec.max_new_tokens, n_pages, cache_.groups().size(),
-                      cache_.n_blocks());
+                      prompt_tokens, spec.max_new_tokens, n_pages, cache_.kinds().size(),
+                      cache_.n_pages());
   }
   if (!(spec.max_tokens_per_s >= 0) || !std::isfinite(spec.max_tokens_per_s)) {
     return make_error(ErrorCode::kInvalidArgument,
@@ -157,7 +157,7 @@ Result<RequestId> Scheduler::add(RequestSpec spec, double now_s) {
 
 Scheduler Scheduler::in_place_of(const Scheduler& failed) {
   Scheduler scheduler(failed.options_, failed.cache_.options(), failed.cost_);
-  PUMICE_CHECK(scheduler.cache_.resize(failed.cache_.n_blocks()), "an empty cache takes any size");
+  PUMICE_CHECK(scheduler.cache_.resize(failed.cache_.n_pages()), "an empty cache takes any size");
   scheduler.telemetry_ = failed.telemetry_;
   scheduler.next_id_ = failed.next_id_;
   scheduler.next_arrival_ = failed.next_arrival_;
@@ -305,12 +305,12 @@ std::span<const uint32_t> Scheduler::tokens(RequestId id) const {
   return request.running() ? cache_.tokens(*request.sequence) : request.prompt.content;
 }
 
-std::span<const BlockId> Scheduler::blocks(RequestId id, uint32_t group) const {
-  return cache_.blocks(*requests_.at(id)->sequence, group);
+std::span<const PageId> Scheduler::blocks(RequestId id, uint32_t kind) const {
+  return cache_.blocks(*requests_.at(id)->sequence, kind);
 }
 
-BlockId Scheduler::state(RequestId id, uint32_t group, uint32_t position) const {
-  return cache_.state(*requests_.at(id)->sequence, group, position);
+PageId Scheduler::state(RequestId id, uint32_t kind, uint32_t position) const {
+  return cache_.state(*requests_.at(id)->sequence, kind, position);
 }
 
 // ---- what ran
@@ -341,7 +341,7 @@ void Scheduler::keep_rows(Request& request, const StepChunk& chunk,
     PUMICE_CHECK(rewound.ok(), "nobody can have what no step has committed");
     request.scheduled_tokens = n_tokens;
   };
-  if (n_refused > 0 && cache_.groups().recurrent() != 0) {
+  if (n_refused > 0 && cache_.kinds().recurrent() != 0) {
     const uint32_t last = cache_.options().keyed ? 0 : cache_.tokens(id).back();
     go_back(chunk.first_position);
     cache_.append(id, std::span(&last, 1));  // it is forgotten with its position
@@ -478,10 +478,10 @@ void Scheduler::lose_device() {
   cache_.forget_device();
 }
 
-void Scheduler::give_up_blocks(uint32_t n_blocks) {
+void Scheduler::give_up_pages(uint32_t n_pages) {
   PUMICE_CHECK(outstanding_.empty(), "blocks are given up under a step");
   StepPlan nothing;
-  while (!cache_.give_up(n_blocks)) {
+  while (!cache_.give_up(n_pages)) {
     PUMICE_CHECK(!running_.empty(), "blocks are in use and no request runs");
     preempt(*running_.back(), nothing);
   }
@@ -498,7 +498,7 @@ nlohmann::json Scheduler::profile_json() const {
     return cost_.calibrated() && seconds > 0 ? nlohmann::json(tokens / seconds) : nullptr;
   };
   return {{"block_tokens", block_tokens},
-          {"blocks", cache_.n_blocks()},
+          {"blocks", cache_.n_pages()},
           {"token_budget", options_.token_budget},
           {"chunk_tokens",
            {{"min", options_.tpot_target_s > 0 ? std::min(block_tokens, options_.chunk_tokens)

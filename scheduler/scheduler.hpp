@@ -141,8 +141,8 @@ class Scheduler {
   /// changes the request.
   std::span<const uint32_t> tokens(RequestId id) const;
   /// As in KvCache, of a running request.
-  std::span<const BlockId> blocks(RequestId id, uint32_t group = 0) const;
-  BlockId state(RequestId id, uint32_t group, uint32_t position) const;
+  std::span<const PageId> blocks(RequestId id, uint32_t kind = 0) const;
+  PageId state(RequestId id, uint32_t kind, uint32_t position) const;
 
   // ---- drafts: tokens that may follow the known ones
 
@@ -188,10 +188,10 @@ class Scheduler {
   /// preemptions nowhere: nobody made room. No open step is answered any more.
   void lose_device();
 
-  /// The cache is about to have `n_blocks` blocks (KvCache::give_up is called, and the rest is the
+  /// The cache is about to have `n_pages` pages (KvCache::give_up is called, and the rest is the
   /// caller's): requests that run and are served last wait again, with the tokens they know, until
   /// those that stay have no more. No step is open.
-  void give_up_blocks(uint32_t n_blocks);
+  void give_up_pages(uint32_t n_pages);
 
   /// Whether all of this open step would still count: none of its requests has ended or begun again
   /// since it was planned.

@@ -43,9 +43,9 @@ Status Scheduler::check_request(const Request& request) const {
   if (request.state == RequestState::kDecoding && request.generated_tokens == 0) {
     return bad("decodes before its prompt is read");
   }
-  for (uint32_t g = 0; runs && g < cache_.groups().size(); ++g) {
+  for (uint32_t g = 0; runs && g < cache_.kinds().size(); ++g) {
     const size_t n_blocks = cache_.blocks(*request.sequence, g).size();
-    if (!cache_.groups().is_recurrent(g) && n_blocks < blocks_for(request.scheduled_tokens)) {
+    if (!cache_.kinds().is_recurrent(g) && n_blocks < blocks_for(request.scheduled_tokens)) {
       return bad("has fewer blocks than positions");
     }
   }

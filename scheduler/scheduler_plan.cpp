@@ -243,7 +243,7 @@ bool Scheduler::plan_prefill(Request& request, double most_s, StepPlan& plan, Op
 /// and so gave back what they will, gets room for its next block before rows that are served after
 /// it go on: they might keep what it needs for as long as they run.
 void Scheduler::hold_room(StepPlan& plan) {
-  if (cache_.groups().windows() == 0 && cache_.groups().recurrent() == 0) return;
+  if (cache_.kinds().windows() == 0 && cache_.kinds().recurrent() == 0) return;
   const uint32_t block_tokens = cache_.options().block_tokens;
   for (Request* request : std::vector<Request*>(running_)) {
     if (!request->running() || !reads_prompt(*request)) continue;
@@ -292,17 +292,16 @@ void Scheduler::fail(Request& request, Error why, StepPlan& plan, double now_s) 
 /// The cache has got fewer blocks than these need alone: they would wait for ever, and take
 /// others' blocks for nothing.
 void Scheduler::fail_unfitting(StepPlan& plan, double now_s) {
-  if (cache_.n_blocks() >= cache_.options().n_blocks || cache_.pool().unlimited()) return;
+  if (cache_.n_pages() >= cache_.options().n_pages || cache_.pool().unlimited()) return;
   std::vector<Request*> all(running_);
   all.insert(all.end(), waiting_.begin(), waiting_.end());
   for (Request* request : all) {
-    const uint64_t n_needed = cache_.groups().pages_for(request->sequence_tokens, 1);
-    if (n_needed <= cache_.n_blocks()) continue;
+    const uint64_t n_needed = cache_.kinds().pages_for(request->sequence_tokens, 1);
+    if (n_needed <= cache_.n_pages()) continue;
     fail(*request,
          make_error(ErrorCode::kDoesNotFit,
                     "{} tokens need {} KV blocks, and the cache was made smaller: it has {} of {}",
-                    request->sequence_tokens, n_needed, cache_.n_blocks(),
-                    cache_.options().n_blocks),
+                    request->sequence_tokens, n_needed, cache_.n_pages(), cache_.options().n_pages),
          plan, now_s);
   }
 }
@@ -319,7 +318,7 @@ void Scheduler::fail_stuck(StepPlan& plan, double now_s) {
   Request& request = stuck != running_.end() ? **stuck : **waiting_.begin();
   fail(request,
        make_error(ErrorCode::kDoesNotFit, "{} tokens do not fit: {} of {} KV blocks are free",
-                  request.sequence_tokens, cache_.n_free_blocks(), cache_.n_blocks()),
+                  request.sequence_tokens, cache_.n_free_pages(), cache_.n_pages()),
        plan, now_s);
 }
 
@@ -354,7 +353,7 @@ StepPlan Scheduler::plan_step(double now_s) {
   plan_decodes(plan, open, now_s);
   plan_prefills(plan, open, now_s);
   if (plan.chunks.empty() && outstanding_.empty()) fail_stuck(plan, now_s);
-  if (blocked_) blocked_->second = std::min(blocked_->second, cache_.n_free_blocks());
+  if (blocked_) blocked_->second = std::min(blocked_->second, cache_.n_free_pages());
   plan.transfers = cache_.take_transfers();
   last_plan_s_ = plan.empty() && outstanding_.empty() ? kNeverS : now_s;
   next_due_s_ = 0;

@@ -136,10 +136,10 @@ bool Scheduler::fits(const Request& request, std::span<Request* const> without) 
   ended.reserve(without.size());
   for (const Request* other : without) ended.push_back(*other->sequence);
   const KvCache::Room room = cache_.room(request.prompt, ended);
-  const CacheGroups& groups = cache_.groups();
-  return groups.pages_for(request.sequence_tokens, options_.chunk_tokens) +
-             n_others * static_cast<uint64_t>(std::popcount(groups.paged())) <=
-         room.free_blocks + room.shared_blocks;
+  const PageKinds& kinds = cache_.kinds();
+  return kinds.pages_for(request.sequence_tokens, options_.chunk_tokens) +
+             n_others * static_cast<uint64_t>(std::popcount(kinds.paged())) <=
+         room.free_pages + room.shared_pages;
 }
 
 /// Prompts that are partly read and that it does not go before.
@@ -152,14 +152,14 @@ size_t Scheduler::n_read_before(const Request& request) const {
 /// Start the request at the head of the queue, if it can be.
 bool Scheduler::start_first(StepPlan& plan, OpenStep& open, double now_s) {
   Request& request = **waiting_.begin();
-  if (blocked_ && blocked_->first == request.id && cache_.n_free_blocks() <= blocked_->second) {
+  if (blocked_ && blocked_->first == request.id && cache_.n_free_pages() <= blocked_->second) {
     return false;
   }
   std::vector<Request*> lesser = lesser_than(request);
   if (running_.size() - lesser.size() >= options_.max_running) return false;
   if (n_read_before(request) >= options_.max_partial_prefills) return false;
   const auto does_not_fit = [&] {
-    blocked_ = {request.id, cache_.n_free_blocks()};
+    blocked_ = {request.id, cache_.n_free_pages()};
     return false;
   };
   if (!lesser.empty() && !fits(request, lesser)) return does_not_fit();  // for nothing

@@ -45,9 +45,9 @@ bool meets_objectives(const Request& request, const SimulationOptions& options) 
 }
 
 KvCacheOptions cache_options(const Trace& trace, const SimulationOptions& options) {
-  return {.n_blocks = options.n_blocks,
+  return {.n_pages = options.n_pages,
           .block_tokens = trace.block_tokens,
-          .groups = options.groups,
+          .kinds = options.kinds,
           .kept_states = options.kept_states,
           .keyed = true};
 }
@@ -151,7 +151,7 @@ Result<std::vector<TradeOff>> sweep_chunks(const TradeOffOptions& options) {
                                          .tpot_target_s = chunk == 0 ? options.tpot_target_s : 0,
                                          .max_running = streams + 1};
       PUMICE_TRY(Scheduler scheduler, Scheduler::create(scheduler_options,
-                                                        {.n_blocks = kUnlimitedBlocks,
+                                                        {.n_pages = kUnlimitedPages,
                                                          .block_tokens = options.block_tokens,
                                                          .keyed = true},
                                                         CostModel(options.device)));
@@ -209,7 +209,7 @@ struct Crowd {
     SchedulerOptions scheduler_options = options.scheduler;
     scheduler_options.max_running = max_running;
     PUMICE_TRY(Scheduler scheduler, Scheduler::create(scheduler_options,
-                                                      {.n_blocks = options.n_blocks,
+                                                      {.n_pages = options.n_pages,
                                                        .block_tokens = options.block_tokens,
                                                        .keyed = true},
                                                       CostModel(options.device)));
@@ -238,7 +238,7 @@ struct Crowd {
 /// New tokens: so many that none ends before the latecomer is served, as far as blocks allow.
 uint32_t for_ever(const LatecomerOptions& options, uint32_t prompt_tokens) {
   constexpr uint32_t kForEver = 1u << 24;
-  const uint64_t most = uint64_t{options.n_blocks} * options.block_tokens;
+  const uint64_t most = uint64_t{options.n_pages} * options.block_tokens;
   return most < prompt_tokens + kForEver
              ? static_cast<uint32_t>(most - std::min<uint64_t>(most, prompt_tokens))
              : kForEver;

@@ -15,8 +15,8 @@ namespace pumice {
 
 struct SimulationOptions {
   SchedulerOptions scheduler = {};
-  uint32_t n_blocks = 0;                ///< kUnlimitedBlocks: as many as are asked for
-  std::vector<CacheGroup> groups = {};  ///< none: one full group; all share the blocks
+  uint32_t n_pages = 0;              ///< kUnlimitedPages: as many as are asked for
+  std::vector<PageKind> kinds = {};  ///< none: one full kind; all share the blocks
   KeptStates kept_states = KeptStates::kEdgeAndBranch;
   StepCost device = {};
   /// Whether the scheduler knows the device from the start or learns it on the way.
@@ -59,7 +59,7 @@ struct PrefixHits {
                : static_cast<double>(matched_blocks) / static_cast<double>(prompt_blocks);
   }
 };
-/// Of the options the pool, its groups and which states are kept count.
+/// Of the options the pool, its kinds and which states are kept count.
 PrefixHits find_prefix_hits(const Trace& trace, const SimulationOptions& options);
 
 /// One point of the trade-off between a prompt's latency and everyone else's.
@@ -103,7 +103,7 @@ struct LatecomerReport {
 
 struct LatecomerOptions {
   SchedulerOptions scheduler = {};  ///< max_running is that of the batch requests
-  uint32_t n_blocks = 0;
+  uint32_t n_pages = 0;
   uint32_t block_tokens = 16;
   StepCost device = {};
   uint32_t n_batch = 8;         ///< requests that decode; at least one

@@ -175,9 +175,9 @@ Result<MemoryEstimate> estimate_memory(const GgufFile& file) {
       .weights_bytes = plan->weights().resident_bytes(),
       .kv_bytes_per_token = layout.block_bytes() / kKvBlockTokens,
       .n_tokens = program.context_length,
-      .kv_bytes = layout.page_bytes * pages_of_context(cache_groups(program, layout),
-                                                       program.context_length, limits.rows,
-                                                       layout.block_tokens),
+      .kv_bytes =
+          layout.page_bytes * pages_of_context(page_kinds(program, layout), program.context_length,
+                                               limits.rows, layout.block_tokens),
       .buffer_bytes = Decoder::buffer_bytes(plan->loaded(), program, limits),
       .n_prediction_blocks = program.n_prediction_blocks,
       .prediction_bytes = prediction_bytes(file, program)};

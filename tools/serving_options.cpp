@@ -81,13 +81,13 @@ void ServingOptions::apply_to(EngineOptions& options) const {
 
 /// What each state group has in the cache now, and what it cost and brought.
 nlohmann::json groups_json(const KvCache& cache) {
-  const CacheGroups& groups = cache.groups();
-  const std::vector<uint64_t> cached_bytes = cache.ledger().group_cached_bytes;
+  const PageKinds& kinds = cache.kinds();
+  const std::vector<uint64_t> cached_bytes = cache.ledger().kind_cached_bytes;
   nlohmann::json json = nlohmann::json::array();
-  for (uint32_t g = 0; g < groups.size(); ++g) {
-    const GroupStats& stats = cache.stats().groups[g];
-    json.push_back({{"name", groups[g].name},
-                    {"kind", group_kind_name(groups[g].kind)},
+  for (uint32_t g = 0; g < kinds.size(); ++g) {
+    const KindStats& stats = cache.stats().kinds[g];
+    json.push_back({{"name", kinds[g].name},
+                    {"kind", state_form_name(kinds[g].form)},
                     {"cached_bytes", cached_bytes[g]},
                     {"kept_states", stats.kept_states},
                     {"evicted_blocks", stats.evicted_blocks},
@@ -115,7 +115,7 @@ nlohmann::json stats_json(const Engine& engine) {
         {"copied_tokens", cache.copied_tokens},
         {"evicted_blocks", cache.evicted_blocks},
         {"saved_blocks", cache.saved_blocks},
-        {"free_blocks", engine.scheduler().cache().n_free_blocks()},
+        {"free_blocks", engine.scheduler().cache().n_free_pages()},
         {"misses", misses},
         {"pool_bytes", ledger.device_bytes},
         {"used_bytes", ledger.device_used_bytes},

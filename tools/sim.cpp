@@ -129,7 +129,7 @@ struct StateReport {
   uint64_t missed = 0;  ///< prompts of which more was known than a state was kept of
 };
 StateReport state_report(const CacheStats& cache) {
-  const GroupStats& first = cache.groups.at(1);
+  const KindStats& first = cache.kinds.at(1);
   return {.kept = first.kept_states,
           .evicted = first.evicted_blocks,
           .missed = cache.misses[static_cast<size_t>(MissReason::kGroup)]};
@@ -145,7 +145,7 @@ Json to_json(const SimulationReport& report, const PrefixHits& hits, const StepC
     misses[std::string(miss_reason_name(static_cast<MissReason>(i)))] = report.cache.misses[i];
   }
   Json states = nullptr;
-  if (report.cache.groups.size() > 1) {
+  if (report.cache.kinds.size() > 1) {
     states = {{"one_by_one", to_json(state_report(hits.cache))},
               {"scheduled", to_json(state_report(report.cache))}};
   }
@@ -177,10 +177,10 @@ void print_report(const SimulationReport& report, const PrefixHits& hits) {
              report.n_requests, report.n_refused, report.virtual_s, report.wall_s);
   print_text("prefix hit rate {:.2f} % one by one, {:.2f} % as scheduled; {} blocks evicted\n",
              100 * hits.rate(), 100 * report.hit_rate, report.cache.evicted_blocks);
-  if (report.cache.groups.size() > 1) {
+  if (report.cache.kinds.size() > 1) {
     const StateReport states = state_report(report.cache);
     print_text("{} states of {} pages kept, {} given up, {} missed\n", states.kept,
-               report.cache.groups.size() - 1, states.evicted, states.missed);
+               report.cache.kinds.size() - 1, states.evicted, states.missed);
   }
   print_text("{:.1f} output tok/s, {:.1f} tok/s with prompts, goodput {:.3f} requests/s\n",
              report.output_tokens_per_s, report.total_tokens_per_s, report.goodput_requests_per_s);
@@ -247,7 +247,7 @@ Status latecomer(const SimOptions& options) {
                              .long_prompt_tokens = options.long_prompt,
                              .prompt_tokens = options.late_prompt};
   PUMICE_TRY(const std::optional<uint32_t> blocks, parse_limit_or_inf("--blocks", options.blocks));
-  simulated.n_blocks = blocks.value_or(kUnlimitedBlocks);
+  simulated.n_pages = blocks.value_or(kUnlimitedPages);
   if (options.block_size != 0) simulated.block_tokens = options.block_size;
   PUMICE_TRY(simulated.device, read_device_model(options.device_model));
   PUMICE_TRY(const LatecomerReport report, simulate_latecomer(simulated));
@@ -295,12 +295,12 @@ Status sim(const SimOptions& options) {
                                .calibrated = !options.uncalibrated,
                                .speed_up = options.speed_up};
   PUMICE_TRY(const std::optional<uint32_t> blocks, parse_limit_or_inf("--blocks", options.blocks));
-  simulation.n_blocks = blocks.value_or(kUnlimitedBlocks);
+  simulation.n_pages = blocks.value_or(kUnlimitedPages);
   simulation.kept_states = kKeptStates.at(options.keep_states);
   if (options.state_pages > 0) {
-    simulation.groups.resize(1 + options.state_pages,
-                             {.name = "state", .kind = GroupKind::kRecurrent});
-    simulation.groups[0] = {};
+    simulation.kinds.resize(1 + options.state_pages,
+                            {.name = "state", .form = StateForm::kRecurrent});
+    simulation.kinds[0] = {};
   }
   PUMICE_TRY(simulation.device, read_device_model(options.device_model));
   PUMICE_TRY(const Goodput goodput, parse_goodput(options.goodput));
@@ -349,7 +349,7 @@ Command add_sim(CLI::App& app) {
                    "Pages, as large as a block, that the state of a model with recurrent layers "
                    "takes")
       ->capture_default_str()
-      ->check(CLI::Range(0u, kMaxGroups - 1));
+      ->check(CLI::Range(0u, kMaxKinds - 1));
   command
       ->add_option("--keep-states", options->keep_states,
                    "At which blocks' ends of a prompt they are kept: none, edge (the last), branch "

@@ -23,15 +23,15 @@ ModelFingerprint cache_fingerprint(const Model& model, const StateLayout& layout
   std::string facts =
       fmt::format("{:x} {:x} {}", model.fingerprint[0], model.fingerprint[1], decoder.arithmetic());
   if (layout.blocks_per_page() > 1) facts += fmt::format(" blocks of {}", layout.block_tokens);
-  for (const StateLayout::Page& page : layout.pages) {
-    if (page.recurrent()) {
-      facts += fmt::format(" {} {}", page.group, fmt::join(page.state_floats, "+"));
+  for (const StateLayout::Kind& kind : layout.kinds) {
+    if (kind.recurrent()) {
+      facts += fmt::format(" {} {}", kind.group, fmt::join(kind.state_floats, "+"));
       continue;
     }
-    facts += fmt::format(" {} {} {} {} {}{}", page.group, page.layout.type.name(),
-                         page.layout.n_layers, page.layout.n_kv_heads, page.layout.head_dim,
-                         page.layout.has_values ? "" : " keys");
-    if (page.layout.v_dim != 0) facts += fmt::format(" values of {}", page.layout.v_dim);
+    facts += fmt::format(" {} {} {} {} {}{}", kind.group, kind.layout.type.name(),
+                         kind.layout.n_layers, kind.layout.n_kv_heads, kind.layout.head_dim,
+                         kind.layout.has_values ? "" : " keys");
+    if (kind.layout.v_dim != 0) facts += fmt::format(" values of {}", kind.layout.v_dim);
   }
   const XXH128_hash_t hash = XXH3_128bits(facts.data(), facts.size());
   return {hash.low64, hash.high64};
@@ -100,8 +100,8 @@ Status DeviceState::plan_memory(std::optional<uint32_t> kv_blocks) {
   first_kv_blocks_ = kv_blocks.value_or(sizes_.n_pages);
   EngineOptions now = options_;
   if (kv_blocks) {
-    const auto n_groups = static_cast<uint32_t>(sizes_.groups.size());
-    now.kv_blocks = (*kv_blocks + n_groups - 1) / n_groups * sizes_.layout.blocks_per_page();
+    const auto n_kinds = static_cast<uint32_t>(sizes_.kinds.size());
+    now.kv_blocks = (*kv_blocks + n_kinds - 1) / n_kinds * sizes_.layout.blocks_per_page();
   }
   return planner.check(now);
 }
@@ -113,8 +113,8 @@ Status DeviceState::allocate() {
                            options_.math, options_.fusion, sizes_.limits));
   PUMICE_TRY(kv_,
              KvMemory::create(device_, sizes_.layout.page_bytes, sizes_.n_pages, first_kv_blocks_));
-  block_store_.emplace(device_, *kv_);
-  PUMICE_TRY_STATUS(block_store_->allocate_staging(sizes_.transfer_ranges()));
+  page_store_.emplace(device_, *kv_);
+  PUMICE_TRY_STATUS(page_store_->allocate_staging(sizes_.transfer_ranges()));
   PUMICE_TRY(greedy_sampling_, ops::Sampling::plan(*pipelines_, ops::Sampling::Variant::kGreedy));
   if (!options_.greedy_only) {
     PUMICE_TRY(full_sampling_, ops::Sampling::plan(*pipelines_, ops::Sampling::Variant::kFull));
@@ -135,7 +135,7 @@ Status DeviceState::allocate() {
 Status DeviceState::allocate_tables() {
   upload_arena_.emplace(device_, vk::MemoryDomain::kUpload, "block tables",
                         expected_bytes(sizes_.upload_ranges()));
-  for (size_t i = 0; i < sizes_.groups.size(); ++i) {
+  for (size_t i = 0; i < sizes_.kinds.size(); ++i) {
     PUMICE_TRY(block_tables_.emplace_back(), upload_arena_->allocate(sizes_.table_bytes));
   }
   PUMICE_TRY(logit_bias_, upload_arena_->allocate(sizes_.bias_bytes));
@@ -169,13 +169,13 @@ Status DeviceState::allocate_rings() {
 }
 
 KvCacheOptions DeviceState::cache_options() const {
-  return {.n_blocks = sizes_.n_pages,
+  return {.n_pages = sizes_.n_pages,
           .block_tokens = sizes_.layout.block_tokens,
-          .groups = sizes_.groups,
+          .kinds = sizes_.kinds,
           .reuse = options_.prefix_cache,
           .model = cache_fingerprint(*model_, sizes_.layout, *decoder_),
           .layout = kKvLayoutVersion,
-          .block_bytes = sizes_.layout.page_bytes,
+          .page_bytes = sizes_.layout.page_bytes,
           .host_bytes = options_.cache_host_bytes,
           .host_allocator = options_.host_allocator};
 }
@@ -185,13 +185,13 @@ KvCacheOptions DeviceState::cache_options() const {
 /// What the device's ledger has besides this KV memory and weights that can move.
 uint64_t DeviceState::bytes_that_stay() const {
   const uint64_t movable = placement().can_move() ? placement().device_bytes() : 0;
-  return device_->ledger().budgeted_bytes() - kv_->bytes_with(kv_->n_blocks()) - movable;
+  return device_->ledger().budgeted_bytes() - kv_->bytes_with(kv_->n_pages()) - movable;
 }
 
 uint32_t DeviceState::fewest_kv_blocks() const {
   const uint32_t block_tokens = sizes_.layout.block_tokens;
-  const CacheGroups groups(sizes_.groups, block_tokens, 0);
-  return std::max(kv_->whole_slabs_for(1), kv_->whole_slabs_for(groups.pages_for(block_tokens, 1)));
+  const PageKinds kinds(sizes_.kinds, block_tokens, 0);
+  return std::max(kv_->whole_slabs_for(1), kv_->whole_slabs_for(kinds.pages_for(block_tokens, 1)));
 }
 
 DeviceState::MemoryTarget DeviceState::least_memory() const {
@@ -219,7 +219,7 @@ Result<DeviceState::MemoryTarget> DeviceState::memory_within(uint64_t budget_byt
   target.weight_pieces = placed.most_pieces();
   while (needed(target) > budget_bytes) --target.weight_pieces;
   const uint32_t fewest = target.kv_blocks;
-  target.kv_blocks = kv_->most_blocks();
+  target.kv_blocks = kv_->most_pages();
   while (needed(target) > budget_bytes && target.kv_blocks > fewest) {
     target.kv_blocks = kv_->whole_slabs_within(target.kv_blocks - uint64_t{1});
   }
@@ -274,24 +274,24 @@ void DeviceState::forget_all() {
   new_counts_.clear();
 }
 
-void DeviceState::write_blocks(uint32_t slot, uint32_t page, const TableInput& table) {
-  const auto entries = block_tables_[page].mapped<uint64_t>().subspan(
+void DeviceState::write_pages(uint32_t slot, uint32_t kind, const TableInput& table) {
+  const auto entries = block_tables_[kind].mapped<uint64_t>().subspan(
       size_t{slot} * sizes_.table_stride, sizes_.table_stride);
   const StateLayout& layout = sizes_.layout;
   const size_t n = layout.blocks_per_page();
   for (size_t i = 0; i < table.blocks.size(); ++i) {
-    if (table.blocks[i] == kNoBlock) continue;
+    if (table.blocks[i] == kNoPage) continue;
     const size_t first = (table.first + i) * n;
     for (size_t j = first; j < std::min(first + n, entries.size()); ++j) {
-      entries[j] = kv_->address(table.blocks[i]) + (j - first) * layout.pages[page].bytes;
+      entries[j] = kv_->address(table.blocks[i]) + (j - first) * layout.kinds[kind].bytes;
     }
   }
 }
 
 // ---- steps
 
-void DeviceState::set_state(uint32_t ring, uint32_t chunk, uint32_t page, const StateInput& state) {
-  args(ring).set_state(chunk, page, state.before == kNoBlock ? 0 : kv_->address(state.before),
+void DeviceState::set_state(uint32_t ring, uint32_t chunk, uint32_t kind, const StateInput& state) {
+  args(ring).set_state(chunk, kind, state.before == kNoPage ? 0 : kv_->address(state.before),
                        kv_->address(state.after));
 }
 
@@ -333,11 +333,11 @@ void DeviceState::follow_draft(uint32_t ring, uint32_t first, std::span<const To
 }
 
 Result<std::shared_ptr<const vk::RecordedWork>> DeviceState::record_prologue(
-    std::span<const BlockCopy> copies) {
+    std::span<const PageCopy> copies) {
   if (new_counts_.empty() && copies.empty()) return std::shared_ptr<const vk::RecordedWork>();
   vk::Recorder recorder(device_);
   for (const uint32_t slot : new_counts_) recorder.copy(staged_counts_[slot], counts_of(slot));
-  block_store_->record_copies(recorder, copies);
+  page_store_->record_copies(recorder, copies);
   PUMICE_TRY(vk::RecordedWork work, recorder.finish());
   return std::make_shared<const vk::RecordedWork>(std::move(work));
 }

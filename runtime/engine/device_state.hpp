@@ -12,8 +12,8 @@
 #include "cache/kv_cache.hpp"
 #include "engine/engine_options.hpp"
 #include "engine/engine_sizes.hpp"
-#include "engine/kv_block_store.hpp"
 #include "engine/kv_memory.hpp"
+#include "engine/kv_page_store.hpp"
 #include "engine/step_input.hpp"
 #include "models/decoder.hpp"
 #include "models/model.hpp"
@@ -51,7 +51,7 @@ class DeviceState {
   const Decoder& decoder() const { return *decoder_; }
   /// What a cache must be to stand for these pages.
   KvCacheOptions cache_options() const;
-  KvBlockStore& blocks() { return *block_store_; }
+  KvPageStore& pages() { return *page_store_; }
 
   // ---- memory
 
@@ -103,14 +103,14 @@ class DeviceState {
   /// No slot is set up any more.
   void forget_all();
 
-  /// Write entries of the block table; `page` of the state's layout. Behind a window (kNoBlock)
+  /// Write entries of the block table; `kind` of the state's layout. Behind a window (kNoPage)
   /// they stay what they are: no kernel reads them.
-  void write_blocks(uint32_t slot, uint32_t page, const TableInput& table);
+  void write_pages(uint32_t slot, uint32_t kind, const TableInput& table);
 
   // ---- steps
 
-  /// Where a recurrent page of a chunk's sequence is and goes; `page` of the state's layout.
-  void set_state(uint32_t ring, uint32_t chunk, uint32_t page, const StateInput& state);
+  /// Where a recurrent page of a chunk's sequence is and goes; `kind` of the state's layout.
+  void set_state(uint32_t ring, uint32_t chunk, uint32_t kind, const StateInput& state);
 
   StepArgs& args(uint32_t ring) { return rings_[ring].args; }
   /// A row of logits chooses the token of that index in the output of the slot's request, or only
@@ -135,8 +135,7 @@ class DeviceState {
 
   /// What comes before a step on the queue: what `set_up` wrote, then copies of blocks. Null if
   /// there is nothing to do.
-  Result<std::shared_ptr<const vk::RecordedWork>> record_prologue(
-      std::span<const BlockCopy> copies);
+  Result<std::shared_ptr<const vk::RecordedWork>> record_prologue(std::span<const PageCopy> copies);
 
   /// What is recorded of a step besides its rows.
   struct StepWork {
@@ -201,7 +200,7 @@ class DeviceState {
   std::shared_ptr<const ModelWeights> weights_;
   std::optional<Decoder> decoder_;
   std::optional<KvMemory> kv_;
-  std::optional<KvBlockStore> block_store_;
+  std::optional<KvPageStore> page_store_;
   ops::Sampling greedy_sampling_;
   ops::Sampling full_sampling_;  // not with greedy_only
   ops::LogProbs log_probs_op_;   // likewise
@@ -212,7 +211,7 @@ class DeviceState {
   std::optional<vk::Arena> counts_arena_;
   std::vector<SlotState> slots_;
   std::vector<uint32_t> new_counts_;            // slots whose staged counts are to be copied
-  std::vector<vk::BufferRange> block_tables_;   // by page of the layout: uint64
+  std::vector<vk::BufferRange> block_tables_;   // by kind of the layout: uint64
                                                 // [n_slots][table_stride]
   vk::BufferRange token_counts_;                // uint32 [n_slots][n_vocab]: for penalties
   std::vector<vk::BufferRange> staged_counts_;  // by slot: uint32 [n_vocab]; not with greedy_only

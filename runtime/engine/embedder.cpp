@@ -74,7 +74,7 @@ Status Embedder::allocate() {
                              .invariant = options_.invariant};
   PUMICE_TRY(const std::shared_ptr<const Lowered> lowered, model_->plan->lowered());
   const StateLayout layout = model_->plan->state(options_.kv_type);
-  const auto n_tables = static_cast<uint32_t>(layout.pages.size());
+  const auto n_tables = static_cast<uint32_t>(layout.kinds.size());
   const uint64_t row_bytes = uint64_t{n_pooled} * width() * sizeof(float);
   PUMICE_TRY_STATUS(device_->check_fits(
       Decoder::buffer_bytes(*lowered, program(), limits) + n_blocks_ * n_tables * layout.page_bytes,
@@ -92,7 +92,7 @@ Status Embedder::allocate() {
                                                    decoder_->attention_classes().size()),
                                                .sees_ahead = true,
                                                .chunks = n_blocks_,
-                                               .recurrent_pages = layout.recurrent_pages()}));
+                                               .recurrent_kinds = layout.recurrent_kinds()}));
   device_arena_.emplace(device_, vk::MemoryDomain::kDevice, "embedding", kSampledBytes);
   PUMICE_TRY(sampled_, device_arena_->allocate(kSampledBytes));
   readback_arena_.emplace(device_, vk::MemoryDomain::kReadback, "embeddings", row_bytes);
@@ -140,9 +140,9 @@ void Embedder::fill_step(std::span<const std::vector<TokenId>> texts) {
     const uint32_t first_row = args_->n_rows;
     chunks_.push_back({.seq = n_used, .first_row = first_row, .n_rows = n_tokens});
     const uint32_t chunk = args_->add_chunk(n_tokens);
-    for (uint32_t page = 0; page < args_->states.size(); ++page) {
-      if (args_->states[page].empty()) continue;
-      args_->set_state(chunk, page, 0, kv_->address(page * n_blocks_ + n_used));
+    for (uint32_t kind = 0; kind < args_->states.size(); ++kind) {
+      if (args_->states[kind].empty()) continue;
+      args_->set_state(chunk, kind, 0, kv_->address(kind * n_blocks_ + n_used));
     }
     for (uint32_t position = 0; position < n_tokens; ++position) {
       args_->add_row(text[position], position, n_used);

@@ -98,7 +98,7 @@ class Embedder {
   std::optional<vk::Arena> upload_arena_;
   std::optional<vk::Arena> readback_arena_;
   vk::BufferRange sampled_;                    // of no sequence: nothing is sampled
-  std::vector<vk::BufferRange> block_tables_;  // by page of the layout: uint64 [n_blocks_]
+  std::vector<vk::BufferRange> block_tables_;  // by kind of the layout: uint64 [n_blocks_]
   vk::BufferRange rows_;                       // float [rows that are pooled][width]
   /// Of each text of the step, the rows that are pooled.
   struct PooledRows {

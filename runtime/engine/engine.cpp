@@ -150,7 +150,7 @@ Status Engine::rebuild(std::shared_ptr<vk::PipelineLibrary> pipelines,
     drop_device();
     PUMICE_TRY(
         std::unique_ptr<DeviceState> device,
-        DeviceState::create(pipelines, model, options_, progress, scheduler().cache().n_blocks()));
+        DeviceState::create(pipelines, model, options_, progress, scheduler().cache().n_pages()));
     if (device->cache_options().model != scheduler().cache().options().model) {
       return make_error(
           ErrorCode::kInvalidArgument,
@@ -158,7 +158,7 @@ Status Engine::rebuild(std::shared_ptr<vk::PipelineLibrary> pipelines,
     }
     device_ = std::move(device);
     // Slabs of another device may be larger.
-    PUMICE_CHECK(requests_->scheduler().cache().resize(device_->kv().n_blocks()),
+    PUMICE_CHECK(requests_->scheduler().cache().resize(device_->kv().n_pages()),
                  "an empty cache takes any size");
     start_stepper();
     return {};
@@ -189,8 +189,8 @@ double Engine::next_due_s() const {
 uint64_t Engine::kv_bytes_per_token() const {
   const KvCacheOptions& cache = scheduler().cache().options();
   const auto n_paged = static_cast<uint64_t>(std::ranges::count_if(
-      cache.groups, [](const CacheGroup& group) { return group.kind != GroupKind::kRecurrent; }));
-  return n_paged * cache.block_bytes / cache.block_tokens;
+      cache.kinds, [](const PageKind& kind) { return kind.form != StateForm::kRecurrent; }));
+  return n_paged * cache.page_bytes / cache.block_tokens;
 }
 
 // ---- requests and steps
@@ -301,8 +301,8 @@ void Engine::look_at_memory() {
   vk::Device& device = *device_->device();
   if (!memory_.met) device.retire([] {});  // what waits for another engine's work
   memory_.used_bytes = device.ledger().budgeted_bytes();
-  memory_.kv_blocks = device_->kv().n_blocks();
-  memory_.kv_blocks_all = device_->kv().most_blocks();
+  memory_.kv_blocks = device_->kv().n_pages();
+  memory_.kv_blocks_all = device_->kv().most_pages();
   memory_.kv_bytes = device_->kv().bytes_with(memory_.kv_blocks);
   memory_.weight_bytes_beside = device_->placement().beside_bytes();
   if (memory_.budget_bytes != UINT64_MAX) {
@@ -360,7 +360,7 @@ Status Engine::save_prompt_cache() {
   return guarded([&]() -> Status {
     PUMICE_TRY_STATUS(check_device());
     PUMICE_TRY_STATUS(stepper_->settle());
-    return ::pumice::save_prompt_cache(requests_->scheduler().cache(), device_->blocks());
+    return ::pumice::save_prompt_cache(requests_->scheduler().cache(), device_->pages());
   });
 }
 
@@ -399,9 +399,9 @@ Result<std::vector<std::byte>> Engine::save(SavedSequence sequence) {
       return write_saved_sequence(sequence, binding, prefix.pages.size());
     };
     std::vector<std::byte> bytes = write();
-    const uint64_t n_page_bytes = prefix.pages.size() * binding.state.block_bytes;
+    const uint64_t n_page_bytes = prefix.pages.size() * binding.state.page_bytes;
     const Status read =
-        read_prefix(cache, prefix, device_->blocks(), std::span(bytes).last(n_page_bytes));
+        read_prefix(cache, prefix, device_->pages(), std::span(bytes).last(n_page_bytes));
     if (!read.ok() && read.error().code != ErrorCode::kBadFile) return read.error();
     if (!read.ok()) {
       options_.logger.warning("a conversation is saved without state: {}", read.error().message);
@@ -419,13 +419,13 @@ Result<SavedSequence> Engine::restore(std::span<const std::byte> bytes,
     PUMICE_TRY_STATUS(check_device());
     KvCache& cache = requests_->scheduler().cache();
     PUMICE_TRY(OpenedSequence opened,
-               open_saved_sequence(bytes, saved_binding(), cache.groups(), options));
+               open_saved_sequence(bytes, saved_binding(), cache.kinds(), options));
     SavedSequence& sequence = opened.sequence;
     if (sequence.state_tokens == 0) return sequence;
     PUMICE_TRY_STATUS(stepper().settle());
     const Status adopted =
         adopt_prefix(cache, cache.hash_prompt(sequence.tokens, sequence.salt),
-                     sequence.state_tokens, opened.pages, device_->blocks(), options_.logger);
+                     sequence.state_tokens, opened.pages, device_->pages(), options_.logger);
     if (adopted.ok()) return sequence;
     const ErrorCode code = adopted.error().code;
     if (code != ErrorCode::kDoesNotFit && code != ErrorCode::kInvalidArgument)

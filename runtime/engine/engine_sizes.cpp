@@ -43,13 +43,13 @@ Result<EngineSizes> engine_sizes(const Program& program, const Lowered& lowered,
                                  const EngineOptions& options) {
   PUMICE_TRY_STATUS(check_sizes(options));
   EngineSizes sizes{.layout = state_layout(program, options.kv_type)};
-  sizes.groups = cache_groups(program, sizes.layout);
-  PUMICE_TRY_STATUS(CacheGroups::check(sizes.groups));
+  sizes.kinds = page_kinds(program, sizes.layout);
+  PUMICE_TRY_STATUS(PageKinds::check(sizes.kinds));
   const uint64_t per_page = sizes.layout.blocks_per_page();
   const uint64_t n_pages =
       options.kv_blocks != 0
-          ? (options.kv_blocks + per_page - 1) / per_page * sizes.groups.size()
-          : options.n_sequences * pages_of_context(sizes.groups, options.context_tokens,
+          ? (options.kv_blocks + per_page - 1) / per_page * sizes.kinds.size()
+          : options.n_sequences * pages_of_context(sizes.kinds, options.context_tokens,
                                                    options.token_budget, sizes.layout.block_tokens);
   if (n_pages > kMostKvPages) {
     return make_error(ErrorCode::kDoesNotFit, "{} pages of keys and values exceed {}", n_pages,
@@ -84,7 +84,7 @@ Result<EngineSizes> engine_sizes(const Program& program, const Lowered& lowered,
                 .attention_items = static_cast<uint32_t>(attention_items),
                 .attention_classes = static_cast<uint32_t>(lowered.attention_classes.size()),
                 .chunks = std::min(max_rows, options.n_sequences),
-                .recurrent_pages = sizes.layout.recurrent_pages()};
+                .recurrent_kinds = sizes.layout.recurrent_kinds()};
   sizes.n_slots = options.n_sequences * Scheduler::kMaxOutstanding;
   sizes.n_rings = steps_under_way(options);
   sizes.table_stride = kv_blocks_of(options.context_tokens);
@@ -116,7 +116,7 @@ std::vector<uint64_t> EngineSizes::device_ranges() const {
 }
 
 std::vector<uint64_t> EngineSizes::upload_ranges() const {
-  std::vector<uint64_t> ranges(groups.size(), table_bytes);
+  std::vector<uint64_t> ranges(kinds.size(), table_bytes);
   ranges.push_back(bias_bytes);
   for (uint32_t i = 0; i < n_rings; ++i) {
     ranges.push_back(sampling_bytes);

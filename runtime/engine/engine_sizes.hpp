@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/result.hpp"
-#include "cache/cache_group.hpp"
+#include "cache/page_kind.hpp"
 #include "engine/engine_options.hpp"
 #include "models/decoder.hpp"
 #include "models/lowering.hpp"
@@ -19,8 +19,8 @@ namespace pumice {
 
 struct EngineSizes {
   StateLayout layout;
-  std::vector<CacheGroup> groups;  ///< what the cache is told of the layout's pages
-  uint32_t n_pages = 0;            ///< of KV memory
+  std::vector<PageKind> kinds;  ///< what the cache is told of the layout's pages
+  uint32_t n_pages = 0;         ///< of KV memory
   DecoderLimits limits;
   StepCapacity step;
   uint32_t n_slots = 0;       ///< rows of the tables of running requests
@@ -55,7 +55,7 @@ struct EngineSizes {
 Status check_sizes(const EngineOptions& options);
 
 /// The options are those of an engine, `context_tokens` given. Errors: those of check_sizes,
-/// kDoesNotFit (more pages than have numbers), kInvalidArgument (state groups that no cache takes).
+/// kDoesNotFit (more pages than have numbers), kInvalidArgument (kinds that no cache takes).
 Result<EngineSizes> engine_sizes(const Program& program, const Lowered& lowered,
                                  const EngineOptions& options);
 

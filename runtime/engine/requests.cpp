@@ -223,7 +223,7 @@ ChunkInput Requests::input_of(const StepChunk& chunk, bool is_new) const {
 
 /// Where on the device it reads and writes. Steps under way read no entry of a table that changes.
 void Requests::add_memory(const StepChunk& chunk, bool is_new, ChunkInput& input) const {
-  const CacheGroups& groups = scheduler_.cache().groups();
+  const PageKinds& groups = scheduler_.cache().kinds();
   const uint32_t block_tokens = scheduler_.cache().options().block_tokens;
   const uint32_t end = chunk.first_position + chunk.n_tokens;
   const uint32_t first_entry = is_new ? 0 : chunk.first_position / block_tokens;
@@ -236,7 +236,7 @@ void Requests::add_memory(const StepChunk& chunk, bool is_new, ChunkInput& input
                .after = scheduler_.state(chunk.request, group, end)};
       continue;
     }
-    const std::span<const BlockId> blocks = scheduler_.blocks(chunk.request, group);
+    const std::span<const PageId> blocks = scheduler_.blocks(chunk.request, group);
     table.blocks.assign(blocks.begin() + first_entry, blocks.begin() + end_entry);
   }
 }

@@ -24,9 +24,9 @@ struct Header {
   std::array<uint64_t, 2> model = {};
   ModelFingerprint state;
   uint64_t layout = 0;
-  uint64_t groups = 0;
-  uint64_t block_bytes = 0;
-  uint32_t n_groups = 0;
+  uint64_t kinds = 0;
+  uint64_t page_bytes = 0;
+  uint32_t n_kinds = 0;
   uint32_t n_tokens = 0;
   uint32_t n_prompt = 0;
   uint32_t state_tokens = 0;
@@ -107,8 +107,8 @@ Status check_whole(std::span<const std::byte> bytes, const Header& header) {
 
 bool same_state(const Header& header, const PromptCacheBinding& binding) {
   return header.state == binding.model && header.layout == binding.layout &&
-         header.block_tokens == binding.block_tokens && header.block_bytes == binding.block_bytes &&
-         header.n_groups == binding.n_groups && header.groups == binding.groups;
+         header.block_tokens == binding.block_tokens && header.page_bytes == binding.page_bytes &&
+         header.n_kinds == binding.n_kinds && header.kinds == binding.kinds;
 }
 
 /// Where the pages begin, if the counts fit the bytes.
@@ -182,9 +182,9 @@ std::vector<std::byte> write_saved_sequence(const SavedSequence& sequence,
                 .model = binding.model,
                 .state = binding.state.model,
                 .layout = binding.state.layout,
-                .groups = binding.state.groups,
-                .block_bytes = binding.state.block_bytes,
-                .n_groups = binding.state.n_groups,
+                .kinds = binding.state.kinds,
+                .page_bytes = binding.state.page_bytes,
+                .n_kinds = binding.state.n_kinds,
                 .n_tokens = static_cast<uint32_t>(sequence.tokens.size()),
                 .n_prompt = sequence.n_prompt,
                 .state_tokens = sequence.state_tokens,
@@ -200,7 +200,7 @@ std::vector<std::byte> write_saved_sequence(const SavedSequence& sequence,
                 .frequency_penalty = sampling.frequency_penalty,
                 .presence_penalty = sampling.presence_penalty,
                 .note_bytes = static_cast<uint32_t>(sequence.note.size())};
-  header.n_bytes = sizeof(Header) + middle_bytes(header) + n_pages * binding.state.block_bytes;
+  header.n_bytes = sizeof(Header) + middle_bytes(header) + n_pages * binding.state.page_bytes;
   std::vector<Bias> biases;
   for (const auto& [token, added] : sampling.logit_bias) biases.push_back({token, added});
   std::vector<std::byte> bytes(header.n_bytes);
@@ -222,7 +222,7 @@ void seal_saved_sequence(std::span<std::byte> bytes) {
 }
 
 Result<OpenedSequence> open_saved_sequence(std::span<const std::byte> bytes,
-                                           const SavedBinding& binding, const CacheGroups& groups,
+                                           const SavedBinding& binding, const PageKinds& kinds,
                                            const RestoreOptions& options) {
   Header header;
   if (bytes.size() < sizeof(header)) return not_one();
@@ -241,9 +241,9 @@ Result<OpenedSequence> open_saved_sequence(std::span<const std::byte> bytes,
   PUMICE_TRY(opened.sequence, read_sequence(header, bytes, binding.n_vocab));
   if (!has_state) return opened;
   opened.pages = bytes.subspan(offset);
-  const size_t n_pages = groups.prefix_pages(header.state_tokens).size();
-  if (opened.pages.size() % header.block_bytes != 0 ||
-      opened.pages.size() / header.block_bytes != n_pages) {
+  const size_t n_pages = kinds.prefix_entries(header.state_tokens).size();
+  if (opened.pages.size() % header.page_bytes != 0 ||
+      opened.pages.size() / header.page_bytes != n_pages) {
     return refused("its pages do not match its state");
   }
   opened.sequence.state_tokens = header.state_tokens;

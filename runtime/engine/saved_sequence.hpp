@@ -5,8 +5,8 @@
 //     offset 0   header, 176 bytes: "PUMICESQ", version, size of all, checksum, what it is bound
 //                to, counts, sampling
 //     then       token ids, logit biases (token, float), salt, note
-//     then       pages of the first `state_tokens` positions, block_bytes each, in the order of
-//                CacheGroups::prefix_pages
+//     then       pages of the first `state_tokens` positions, page_bytes each, in the order of
+//                PageKinds::prefix_entries
 //
 // Little-endian; the checksum is XXH3-64 of everything, itself as 0. Nothing is allocated before
 // the sizes have been found to be those of the bytes there are. What state means cannot be checked:
@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "base/result.hpp"
-#include "cache/cache_group.hpp"
+#include "cache/page_kind.hpp"
 #include "cache/prompt_cache_file.hpp"
 #include "engine/requests.hpp"
 #include "sampling/options.hpp"
@@ -75,7 +75,7 @@ struct OpenedSequence {
 /// Errors: kBadFile saying what is wrong: not a saved conversation, another version, cut off,
 /// damaged, of another model; of another KV type, layout or arithmetic, unless `tokens_only`.
 Result<OpenedSequence> open_saved_sequence(std::span<const std::byte> bytes,
-                                           const SavedBinding& binding, const CacheGroups& groups,
+                                           const SavedBinding& binding, const PageKinds& kinds,
                                            const RestoreOptions& options = {});
 
 }  // namespace pumice

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "cache/block_pool.hpp"
+#include "cache/page_pool.hpp"
 #include "sampling/options.hpp"
 #include "scheduler/scheduler.hpp"
 #include "text/vocabulary.hpp"
@@ -49,13 +49,13 @@ struct SlotInput {
 /// Entries of a slot's block table, of one state group: blocks[i] is entry `first` + i.
 struct TableInput {
   uint32_t first = 0;
-  std::vector<BlockId> blocks = {};  ///< kNoBlock behind a window
+  std::vector<PageId> blocks = {};  ///< kNoPage behind a window
 };
 
-/// The pages of one recurrent state group; kNoBlock in both of any other.
+/// The pages of one recurrent state group; kNoPage in both of any other.
 struct StateInput {
-  BlockId before = kNoBlock;  ///< kNoBlock: the state in which everything begins
-  BlockId after = kNoBlock;
+  PageId before = kNoPage;  ///< kNoPage: the state in which everything begins
+  PageId after = kNoPage;
 };
 
 /// Of one StepPlan::chunks.

@@ -19,15 +19,15 @@ Stepper::Stepper(Requests& requests, DeviceState& device, const EngineOptions& o
       options_(options),
       clock_(std::move(clock)),
       submitter_(device.device(), Submitter::kLongestSlice_s, options.pace),
-      kv_blocks_wanted_(device.kv().n_blocks()),
+      kv_blocks_wanted_(device.kv().n_pages()),
       weights_(device.device(), device.placement(), submitter_, options.logger) {
   for (uint32_t ring = 0; ring < device_.n_rings(); ++ring) free_rings_.push_back(ring);
-  device_.blocks().follow(&submitter_);
+  device_.pages().follow(&submitter_);
 }
 
 Stepper::~Stepper() {
   device_.device()->wait_idle();
-  device_.blocks().follow(nullptr);
+  device_.pages().follow(nullptr);
 }
 
 void Stepper::set_hooks(StepHooks hooks) {
@@ -111,7 +111,7 @@ Result<bool> Stepper::plan_step() {
   }
   step.moving =
       std::make_unique<Moving>(ByteMover(requests_.scheduler().cache(), step.input.plan.transfers,
-                                         device_.blocks().max_items(), options_.logger));
+                                         device_.pages().max_items(), options_.logger));
   PUMICE_TRY_STATUS(move_on());
   return true;
 }
@@ -150,15 +150,15 @@ Result<bool> Stepper::carry_on(Moving& moving) {
         return ended.error();
       }
       if (!ended->has_value()) return false;
-      if (moving.piece.kind == Kind::kRead) KvBlockStore::take(*moving.move, moving.piece.items);
+      if (moving.piece.kind == Kind::kRead) KvPageStore::take(*moving.move, moving.piece.items);
       moving.move.reset();
       moving.mover.finish_piece({});
     }
     moving.piece = moving.mover.next();
     if (moving.piece.kind == Kind::kDone) return true;
-    Result<KvBlockStore::Move> move = moving.piece.kind == Kind::kRead
-                                          ? device_.blocks().record_read(moving.piece.items)
-                                          : device_.blocks().record_write(moving.piece.items);
+    Result<KvPageStore::Move> move = moving.piece.kind == Kind::kRead
+                                         ? device_.pages().record_read(moving.piece.items)
+                                         : device_.pages().record_write(moving.piece.items);
     if (!move.ok()) {
       moving.mover.finish_piece(move.error());
       continue;
@@ -241,7 +241,7 @@ Result<DeviceState::Recording> Stepper::record(PendingStep& step,
 }
 
 Status Stepper::queue(PendingStep& step, const DeviceState::StepWork& work) {
-  if (hooks_.fault) PUMICE_TRY_STATUS(hooks_.fault(StepStage::kSubmit));
+  if (hooks_.at_stage) PUMICE_TRY_STATUS(hooks_.at_stage(StepStage::kSubmit));
   step.weights = device_.weights();
   PUMICE_TRY(const auto prologue, device_.record_prologue(step.input.plan.transfers.copies));
   const StepArgs& args = device_.args(step.ring);
@@ -393,7 +393,7 @@ void Stepper::deliver_scores(const PendingStep& step) {
 Status Stepper::land(double seconds) {
   Status status;
   if (options_.profile) status = profiler_.add(*steps_.front().work.forward);
-  if (status.ok() && hooks_.fault) status = hooks_.fault(StepStage::kLand);
+  if (status.ok() && hooks_.at_stage) status = hooks_.at_stage(StepStage::kLand);
   Result<std::vector<SampledRow>> sampled = std::vector<SampledRow>();
   if (status.ok()) {
     sampled = sampled_by(steps_.front());

@@ -41,7 +41,7 @@ struct StepTrace {
   double ended_s = 0;
 };
 
-/// Where a test may make a step fail.
+/// Stages of a step at which hooks are called.
 enum class StepStage {
   kSubmit,  ///< before a step is recorded and queued
   kLand,    ///< after the device has run it, before its tokens count
@@ -51,7 +51,7 @@ enum class StepStage {
 struct StepHooks {
   vk::RecorderOptions recorder = {};  ///< how steps are recorded
   /// Called at each stage of each step; an error makes the step fail there.
-  std::function<Status(StepStage)> fault = {};
+  std::function<Status(StepStage)> at_stage = {};
   /// Told of each step that has ended, with its commands; none is replayed from now on.
   std::function<void(const StepTrace&, const vk::RecordedWork&)> observer = {};
 };
@@ -126,7 +126,7 @@ class Stepper {
 
     ByteMover mover;
     ByteMover::Piece piece = {};
-    std::optional<KvBlockStore::Move> move;  // of the piece, if it is under way
+    std::optional<KvPageStore::Move> move;  // of the piece, if it is under way
     Submitter::Ticket ticket = 0;
   };
   struct LogitsWanted {

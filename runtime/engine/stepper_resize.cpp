@@ -12,13 +12,13 @@ void Stepper::use_memory(const DeviceState::MemoryTarget& target, uint64_t budge
 }
 
 bool Stepper::resizing() const {
-  return shrinking_.has_value() || kv_blocks_wanted_ != device_.kv().n_blocks();
+  return shrinking_.has_value() || kv_blocks_wanted_ != device_.kv().n_pages();
 }
 
 /// Go on as far as that needs no waiting.
 Status Stepper::resize_on() {
   while (resizing()) {
-    if (!shrinking_ && kv_blocks_wanted_ > device_.kv().n_blocks()) {
+    if (!shrinking_ && kv_blocks_wanted_ > device_.kv().n_pages()) {
       grow_kv();
       continue;
     }
@@ -46,11 +46,11 @@ Status Stepper::resize_on() {
 /// As far as there is memory.
 void Stepper::grow_kv() {
   const Status grown = device_.kv().resize(kv_blocks_wanted_);
-  kv_blocks_wanted_ = device_.kv().n_blocks();
+  kv_blocks_wanted_ = device_.kv().n_pages();
   PUMICE_CHECK(requests_.scheduler().cache().resize(kv_blocks_wanted_), "a cache that grows");
   if (!grown.ok() && !std::exchange(told_of_refusal_, true)) {
     options_.logger.warning("KV memory could grow to only {} of {} blocks: {}", kv_blocks_wanted_,
-                            device_.kv().most_blocks(), grown.error().message);
+                            device_.kv().most_pages(), grown.error().message);
   }
   if (grown.ok()) told_of_refusal_ = false;
 }
@@ -58,11 +58,11 @@ void Stepper::grow_kv() {
 void Stepper::begin_shrinking() {
   Scheduler& scheduler = requests_.scheduler();
   shrinking_.emplace(kv_blocks_wanted_);
-  scheduler.give_up_blocks(kv_blocks_wanted_);
+  scheduler.give_up_pages(kv_blocks_wanted_);
   shrinking_->saves = scheduler.cache().take_transfers();
   if (shrinking_->saves.empty()) return;
   shrinking_->saving = std::make_unique<Moving>(ByteMover(
-      scheduler.cache(), shrinking_->saves, device_.blocks().max_items(), options_.logger));
+      scheduler.cache(), shrinking_->saves, device_.pages().max_items(), options_.logger));
 }
 
 /// Copy what stays out of the blocks that go, some at a time; whether all of it was.
@@ -80,10 +80,10 @@ Result<bool> Stepper::move_blocks() {
       cache.finish_moves(true);
       device_.forget_all();  // running requests' tables name the old blocks
     }
-    const std::vector<BlockMove> moves =
-        cache.take_moves(shrinking_->n_blocks, device_.blocks().max_items());
+    const std::vector<PageMove> moves =
+        cache.take_moves(shrinking_->n_blocks, device_.pages().max_items());
     if (moves.empty()) return true;
-    Result<std::shared_ptr<const vk::RecordedWork>> work = device_.blocks().record_moves(moves);
+    Result<std::shared_ptr<const vk::RecordedWork>> work = device_.pages().record_moves(moves);
     if (!work.ok()) {
       abandon_shrinking();
       return work.error();

@@ -25,7 +25,7 @@ void Stepper::set_up_slots(const PendingStep& step) {
     }
     PUMICE_DEBUG_CHECK(device_.is_set_up(slot), "a slot of nobody knows what");
     for (uint32_t group = 0; group < input.tables.size(); ++group) {
-      device_.write_blocks(slot, group, input.tables[group]);
+      device_.write_pages(slot, group, input.tables[group]);
     }
   }
 }
@@ -51,7 +51,7 @@ DeviceState::StepWork Stepper::write(PendingStep& step) {
 void Stepper::write_states(uint32_t ring, const StepChunk& chunk, const ChunkInput& input) {
   const uint32_t index = device_.args(ring).add_chunk(chunk.n_tokens);
   for (uint32_t page = 0; page < input.states.size(); ++page) {
-    if (input.states[page].after == kNoBlock) continue;
+    if (input.states[page].after == kNoPage) continue;
     device_.set_state(ring, index, page, input.states[page]);
   }
 }

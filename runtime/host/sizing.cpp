@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "cache/cache_group.hpp"
+#include "cache/page_kind.hpp"
 #include "models/state_layout.hpp"
 
 namespace pumice::host {
@@ -38,17 +38,17 @@ constexpr uint64_t kStatesForReuse = 16;
 
 uint32_t kv_blocks_for_reuse(const MemoryPlanner& planner, EngineOptions engine) {
   const StateLayout layout = state_layout(planner.program(), engine.kv_type);
-  const std::vector<CacheGroup> groups = cache_groups(planner.program(), layout);
-  const uint64_t n_groups = groups.size();
+  const std::vector<PageKind> kinds = page_kinds(planner.program(), layout);
+  const uint64_t n_kinds = kinds.size();
   const uint32_t block_tokens = layout.block_tokens;
   const uint64_t of_request =
-      pages_of_context(groups, engine.context_tokens, engine.token_budget, block_tokens);
-  const uint64_t needed = (of_request + n_groups - 1) / n_groups;
+      pages_of_context(kinds, engine.context_tokens, engine.token_budget, block_tokens);
+  const uint64_t needed = (of_request + n_kinds - 1) / n_kinds;
   // Of states some are kept beside those in use.
   const uint64_t n_blocks = (uint64_t{4} * engine.context_tokens + block_tokens - 1) / block_tokens;
-  const uint64_t n_states = n_groups - layout.n_paged();
+  const uint64_t n_states = n_kinds - layout.n_paged();
   const uint64_t wanted =
-      (n_blocks * layout.n_paged() + kStatesForReuse * n_states + n_groups - 1) / n_groups;
+      (n_blocks * layout.n_paged() + kStatesForReuse * n_states + n_kinds - 1) / n_kinds;
   engine.kv_blocks = 1;
   const Result<MemoryPlan> plan = planner.plan(engine);
   if (!plan.ok())
@@ -57,7 +57,7 @@ uint32_t kv_blocks_for_reuse(const MemoryPlanner& planner, EngineOptions engine)
   const uint64_t others = plan->budgeted_bytes - plan->bytes(MemoryUse::kKv);
   const uint64_t free_bytes = planner.device().free_bytes;
   const uint64_t n_pages = (free_bytes - std::min(free_bytes, others)) / layout.page_bytes;
-  return static_cast<uint32_t>(std::max(needed, std::min(n_pages / n_groups, wanted)) *
+  return static_cast<uint32_t>(std::max(needed, std::min(n_pages / n_kinds, wanted)) *
                                layout.blocks_per_page());
 }
 

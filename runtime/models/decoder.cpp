@@ -111,7 +111,7 @@ Status plan_expansions(const Binder& binder, ops::Math math, const DecoderLimits
 Status plan_expert_gemm(const Binder& binder, ops::Math math, SharedByCalls& shared) {
   if (binder.expert_types.empty() || shared.invariant) return {};
   Result<ops::ExpertGemm> op = ops::ExpertGemm::plan(binder.pipelines, binder.expert_types, math,
-                                                     ops::tuned_x_path(binder.pipelines));
+                                                     ops::tuned_x_route(binder.pipelines));
   if (!op.ok() && op.error().code != ErrorCode::kSelfTestFailed) return op.error();
   if (op.ok()) shared.expert_gemm = *std::move(op);
   return {};

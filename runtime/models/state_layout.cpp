@@ -7,7 +7,7 @@
 namespace pumice {
 namespace {
 
-constexpr uint64_t kMostPagesOfGroup = 8;  // a table each, and the cache takes 16 in all
+constexpr uint64_t kMostKindsOfGroup = 8;  // a table each, and the cache takes 16 in all
 constexpr uint64_t kStateAlignment = 256;
 constexpr uint64_t kLittle = 16;  // a share of one in so many
 
@@ -15,26 +15,26 @@ uint64_t state_bytes(uint64_t n_floats) {
   return (n_floats * sizeof(float) + kStateAlignment - 1) / kStateAlignment * kStateAlignment;
 }
 
-/// Slots in their order, as many a page as `page_bytes` hold, at least one.
-std::vector<StateLayout::Page> cut_states(uint32_t group, const std::vector<uint64_t>& floats,
+/// Slots in their order, as many a kind as `page_bytes` hold, at least one.
+std::vector<StateLayout::Kind> cut_states(uint32_t group, const std::vector<uint64_t>& floats,
                                           uint64_t page_bytes) {
-  std::vector<StateLayout::Page> pages;
+  std::vector<StateLayout::Kind> kinds;
   for (uint32_t slot = 0; slot < floats.size(); ++slot) {
     const uint64_t bytes = state_bytes(floats[slot]);
-    if (pages.empty() || pages.back().bytes + bytes > page_bytes) {
-      pages.push_back({.group = group, .first_slot = slot});
+    if (kinds.empty() || kinds.back().bytes + bytes > page_bytes) {
+      kinds.push_back({.group = group, .first_slot = slot});
     }
-    StateLayout::Page& page = pages.back();
-    ++page.n_slots;
-    page.state_floats.push_back(floats[slot]);
-    page.bytes += bytes;
+    StateLayout::Kind& kind = kinds.back();
+    ++kind.n_slots;
+    kind.state_floats.push_back(floats[slot]);
+    kind.bytes += bytes;
   }
-  return pages;
+  return kinds;
 }
 
-/// At most `most` pages of those slots, none smaller than `smallest_bytes`: the smallest of which
+/// At most `most` kinds of those slots, none smaller than `smallest_bytes`: the smallest of which
 /// little is wasted, or else those of which least is.
-std::vector<StateLayout::Page> recurrent_pages(uint32_t group, const std::vector<uint64_t>& floats,
+std::vector<StateLayout::Kind> recurrent_kinds(uint32_t group, const std::vector<uint64_t>& floats,
                                                uint64_t smallest_bytes, uint64_t most) {
   uint64_t total = 0;
   uint64_t largest = 0;
@@ -43,18 +43,18 @@ std::vector<StateLayout::Page> recurrent_pages(uint32_t group, const std::vector
     largest = std::max(largest, state_bytes(n));
   }
   if (total <= smallest_bytes) return cut_states(group, floats, total);
-  std::vector<StateLayout::Page> best;
+  std::vector<StateLayout::Kind> best;
   uint64_t best_bytes = UINT64_MAX;
   uint64_t page_bytes = 0;
   for (const uint64_t n : floats) {  // layers are alike, so the first slots stand for any
     page_bytes += state_bytes(n);
     if (page_bytes < largest) continue;
-    std::vector<StateLayout::Page> pages = cut_states(group, floats, page_bytes);
-    if (pages.size() > most) continue;
-    const uint64_t bytes = pages.size() * std::max(page_bytes, smallest_bytes);
+    std::vector<StateLayout::Kind> kinds = cut_states(group, floats, page_bytes);
+    if (kinds.size() > most) continue;
+    const uint64_t bytes = kinds.size() * std::max(page_bytes, smallest_bytes);
     if (bytes < best_bytes) {
       best_bytes = bytes;
-      best = std::move(pages);
+      best = std::move(kinds);
     }
     if (best_bytes <= total + total / kLittle) break;
   }
@@ -63,7 +63,7 @@ std::vector<StateLayout::Page> recurrent_pages(uint32_t group, const std::vector
 
 }  // namespace
 
-uint64_t StateLayout::Page::offset_bytes(uint32_t slot) const {
+uint64_t StateLayout::Kind::offset_bytes(uint32_t slot) const {
   if (!recurrent()) return layout.layer_offset_bytes(slot - first_slot);
   uint64_t offset = 0;
   for (uint32_t i = 0; i < slot - first_slot; ++i) offset += state_bytes(state_floats[i]);
@@ -72,14 +72,14 @@ uint64_t StateLayout::Page::offset_bytes(uint32_t slot) const {
 
 StateLayout::Place StateLayout::place(const StateSlot& slot) const {
   uint32_t i = 0;
-  while (pages[i].group != slot.group || slot.slot >= pages[i].first_slot + pages[i].n_slots) ++i;
-  return {i, static_cast<uint32_t>(pages[i].offset_bytes(slot.slot))};
+  while (kinds[i].group != slot.group || slot.slot >= kinds[i].first_slot + kinds[i].n_slots) ++i;
+  return {i, static_cast<uint32_t>(kinds[i].offset_bytes(slot.slot))};
 }
 
-GroupMask StateLayout::recurrent_pages() const {
-  GroupMask mask = 0;
-  for (size_t i = 0; i < pages.size(); ++i) {
-    if (pages[i].recurrent()) mask |= GroupMask{1} << i;
+KindMask StateLayout::recurrent_kinds() const {
+  KindMask mask = 0;
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    if (kinds[i].recurrent()) mask |= KindMask{1} << i;
   }
   return mask;
 }
@@ -107,14 +107,14 @@ StateLayout state_layout(const Program& program, KvTypes type) {
     const StateGroup& group = program.state_groups[g];
     if (group.recurrent) continue;
     const uint64_t slot_bytes = layout_of(group, 1).block_bytes();
-    const uint64_t most = kMostPagesOfGroup;
+    const uint64_t most = kMostKindsOfGroup;
     const uint64_t n_pages =
         std::clamp<uint64_t>((group.n_slots * slot_bytes + smallest - 1) / smallest, 1, most);
     const auto per_page = static_cast<uint32_t>((group.n_slots + n_pages - 1) / n_pages);
     for (uint32_t first = 0; first < group.n_slots; first += per_page) {
       const uint32_t n_slots = std::min(per_page, group.n_slots - first);
       const KvLayout slots = layout_of(group, n_slots);
-      layout.pages.push_back({.group = g,
+      layout.kinds.push_back({.group = g,
                               .first_slot = first,
                               .n_slots = n_slots,
                               .layout = slots,
@@ -123,14 +123,14 @@ StateLayout state_layout(const Program& program, KvTypes type) {
     }
   }
   layout.page_bytes = paged_bytes;
-  const uint64_t left = kMaxGroups - std::min<uint64_t>(kMaxGroups, layout.pages.size());
+  const uint64_t left = kMaxKinds - std::min<uint64_t>(kMaxKinds, layout.kinds.size());
   for (uint32_t g = 0; g < program.state_groups.size(); ++g) {
     const StateGroup& group = program.state_groups[g];
     if (!group.recurrent || group.n_slots == 0) continue;
     const uint64_t most = std::max<uint64_t>(1, left / n_recurrent);
-    for (StateLayout::Page& page : recurrent_pages(g, group.state_floats, smallest, most)) {
-      layout.page_bytes = std::max(layout.page_bytes, page.bytes);
-      layout.pages.push_back(std::move(page));
+    for (StateLayout::Kind& kind : recurrent_kinds(g, group.state_floats, smallest, most)) {
+      layout.page_bytes = std::max(layout.page_bytes, kind.bytes);
+      layout.kinds.push_back(std::move(kind));
     }
   }
   if (paged_bytes > 0) {
@@ -141,22 +141,22 @@ StateLayout state_layout(const Program& program, KvTypes type) {
   return layout;
 }
 
-std::vector<CacheGroup> cache_groups(const Program& program, const StateLayout& layout) {
-  std::vector<CacheGroup> groups;
-  for (const StateLayout::Page& page : layout.pages) {
-    const StateGroup& group = program.state_groups[page.group];
-    const GroupKind whole = group.latent_dim == 0 ? GroupKind::kFull : GroupKind::kLatent;
-    const GroupKind paged = group.window == 0 ? whole : GroupKind::kWindow;
-    groups.push_back({.name = group.name,
-                      .kind = page.recurrent() ? GroupKind::kRecurrent : paged,
-                      .window_tokens = group.window});
+std::vector<PageKind> page_kinds(const Program& program, const StateLayout& layout) {
+  std::vector<PageKind> kinds;
+  for (const StateLayout::Kind& kind : layout.kinds) {
+    const StateGroup& group = program.state_groups[kind.group];
+    const StateForm whole = group.latent_dim == 0 ? StateForm::kFull : StateForm::kLatent;
+    const StateForm paged = group.window == 0 ? whole : StateForm::kWindow;
+    kinds.push_back({.name = group.name,
+                     .form = kind.recurrent() ? StateForm::kRecurrent : paged,
+                     .window_tokens = group.window});
   }
-  return groups;
+  return kinds;
 }
 
-uint64_t pages_of_context(const std::vector<CacheGroup>& groups, uint64_t n_tokens,
+uint64_t pages_of_context(const std::vector<PageKind>& kinds, uint64_t n_tokens,
                           uint32_t step_tokens, uint32_t block_tokens) {
-  const CacheGroups all(groups, block_tokens, 0);
+  const PageKinds all(kinds, block_tokens, 0);
   // The second of two steps under way writes a state of its own.
   return all.pages_for(n_tokens, 2 * step_tokens) + std::popcount(all.recurrent());
 }

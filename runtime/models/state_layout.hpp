@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "cache/cache_group.hpp"
+#include "cache/page_kind.hpp"
 #include "models/program.hpp"
 #include "shaders/common/kv_layout.hpp"
 
@@ -17,14 +17,14 @@ struct StateSlot {
   uint32_t slot = 0;
 };
 
-/// How the state groups' slots lie in pages of equal size, each with a cache block's positions of
+/// How the state kinds' slots lie in pages of equal size, each with a cache block's positions of
 /// some slots of one group, or with all of the state of some slots of a recurrent one. A group of
-/// many slots has several pages for the same positions, so that pages are about as large as the
+/// many slots is cut into several kinds for the same positions, so that their pages are about as large as the
 /// smallest group needs. A state's slot is never cut: where one is larger than 16 positions of keys
 /// and values, the cache's blocks have more of them, one KvLayout block after the other.
 struct StateLayout {
   static constexpr uint32_t kMostBlockTokens = 256;
-  struct Page {
+  struct Kind {
     uint32_t group = 0;  ///< index into Program::state_groups
     uint32_t first_slot = 0;
     uint32_t n_slots = 0;
@@ -36,30 +36,30 @@ struct StateLayout {
     uint64_t offset_bytes(uint32_t slot) const;  ///< slot: of the group's
   };
   struct Place {
-    uint32_t page = 0;  ///< index into `pages`
+    uint32_t kind = 0;  ///< index into `kinds`
     uint32_t offset_bytes = 0;
   };
   /// By group, then slot, recurrent ones last; what the cache keeps apart.
-  std::vector<Page> pages;
+  std::vector<Kind> kinds;
   uint64_t page_bytes = 0;
   uint32_t block_tokens = kKvBlockTokens;  ///< positions of a page, a multiple of kKvBlockTokens
 
   Place place(const StateSlot& slot) const;
-  /// A bit for each page of a recurrent group.
-  GroupMask recurrent_pages() const;
+  /// A bit for each kind of a recurrent group.
+  KindMask recurrent_kinds() const;
   /// KvLayout blocks in a page.
   uint32_t blocks_per_page() const { return block_tokens / kKvBlockTokens; }
   uint32_t n_paged() const {
-    return static_cast<uint32_t>(pages.size()) - std::popcount(recurrent_pages());
+    return static_cast<uint32_t>(kinds.size()) - std::popcount(recurrent_kinds());
   }
   /// Of 16 positions of every slot with keys and values.
   uint64_t block_bytes() const { return n_paged() * page_bytes / blocks_per_page(); }
 };
 StateLayout state_layout(const Program& program, KvTypes type);
-/// What the cache is told of each page of a layout.
-std::vector<CacheGroup> cache_groups(const Program& program, const StateLayout& layout);
+/// What the cache is told of each kind of a layout.
+std::vector<PageKind> page_kinds(const Program& program, const StateLayout& layout);
 /// Pages that a sequence of `n_tokens` needs at most at once, two steps of `step_tokens` under way.
-uint64_t pages_of_context(const std::vector<CacheGroup>& groups, uint64_t n_tokens,
+uint64_t pages_of_context(const std::vector<PageKind>& kinds, uint64_t n_tokens,
                           uint32_t step_tokens, uint32_t block_tokens = kKvBlockTokens);
 
 }  // namespace pumice

@@ -22,7 +22,7 @@ uint64_t StepCapacity::bytes() const {
                                (sees_ahead ? uint64_t{rows} * 4 + kBufferAlignment : 0);
   const uint64_t state_bytes = uint64_t{chunks} * sizeof(ops::StateItem) + kBufferAlignment;
   return 4 * uint64_t{rows} * 4 + uint64_t{logit_rows} * 4 + attention_classes * class_bytes +
-         std::popcount(recurrent_pages) * state_bytes + 5 * kBufferAlignment;
+         std::popcount(recurrent_kinds) * state_bytes + 5 * kBufferAlignment;
 }
 
 Result<StepArgs> StepArgs::create(const std::shared_ptr<vk::Device>& device,
@@ -57,11 +57,11 @@ Result<StepArgs> StepArgs::create(const std::shared_ptr<vk::Device>& device,
       PUMICE_TRY_STATUS(allocate(kGridBytes, *grid));
     }
   }
-  args.states.resize(static_cast<size_t>(std::bit_width(capacity.recurrent_pages)));
-  for (size_t page = 0; page < args.states.size(); ++page) {
-    if (!CacheGroups::has(capacity.recurrent_pages, static_cast<uint32_t>(page))) continue;
+  args.states.resize(static_cast<size_t>(std::bit_width(capacity.recurrent_kinds)));
+  for (size_t kind = 0; kind < args.states.size(); ++kind) {
+    if (!PageKinds::has(capacity.recurrent_kinds, static_cast<uint32_t>(kind))) continue;
     PUMICE_TRY_STATUS(
-        allocate(uint64_t{capacity.chunks} * sizeof(ops::StateItem), args.states[page]));
+        allocate(uint64_t{capacity.chunks} * sizeof(ops::StateItem), args.states[kind]));
   }
   return args;
 }
@@ -78,8 +78,8 @@ uint32_t StepArgs::add_chunk(uint32_t n) {
   return n_chunks++;
 }
 
-void StepArgs::set_state(uint32_t chunk, uint32_t page, uint64_t before, uint64_t after) {
-  ops::StateItem& item = states[page].mapped<ops::StateItem>()[chunk];
+void StepArgs::set_state(uint32_t chunk, uint32_t kind, uint64_t before, uint64_t after) {
+  ops::StateItem& item = states[kind].mapped<ops::StateItem>()[chunk];
   item.begins = before == 0 ? 1 : 0;
   item.before = before == 0 ? after : before;  // an address must be of memory
   item.after = after;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/result.hpp"
-#include "cache/cache_group.hpp"
+#include "cache/page_kind.hpp"
 #include "shaders/flash_attention/attention_plan.hpp"
 #include "vk/memory.hpp"
 
@@ -20,9 +20,9 @@ struct StepCapacity {
   uint32_t logit_rows = 0;       ///< rows whose logits are computed
   uint32_t attention_items = 0;  ///< tile items, row items and reduce items, each, of a class
   uint32_t attention_classes = 0;
-  bool sees_ahead = false;        ///< rows may see keys behind their own position
-  uint32_t chunks = 0;            ///< sequences in a step
-  GroupMask recurrent_pages = 0;  ///< StateLayout::recurrent_pages
+  bool sees_ahead = false;       ///< rows may see keys behind their own position
+  uint32_t chunks = 0;           ///< sequences in a step
+  KindMask recurrent_kinds = 0;  ///< StateLayout::recurrent_kinds
 
   /// Device-visible bytes of StepArgs at most.
   uint64_t bytes() const;
@@ -56,7 +56,7 @@ class StepArgs {
   /// The next `n` rows are of one sequence, at consecutive positions. Returns their number.
   uint32_t add_chunk(uint32_t n);
   /// Where a recurrent page of that sequence is (address; 0: everything begins) and goes.
-  void set_state(uint32_t chunk, uint32_t page, uint64_t before, uint64_t after);
+  void set_state(uint32_t chunk, uint32_t kind, uint64_t before, uint64_t after);
   /// A token (or ops::Embedding::kFromSampled | slot) of the sequence of a slot. Returns its row.
   uint32_t add_row(uint32_t token, uint32_t position, uint32_t slot);
   /// The logits of a row are wanted. Returns their row among the logits.

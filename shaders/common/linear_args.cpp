@@ -16,13 +16,13 @@ bool broadcast_supported(const vk::DevicePlan& plan) {
          (size == 4 || size == 8 || size == 16 || size == 32);
 }
 
-XPath tuned_x_path(const TuningTarget& target) {
+XRoute tuned_x_route(const TuningTarget& target) {
   const vk::TuningRow& row =
       take_row(target, "x_path", {}, [&](const vk::TuningRow& one) -> std::string {
         const bool runs = one.choice != "broadcast" || broadcast_supported(target.plan);
         return runs ? "" : "it needs shuffles in subgroups of a known size, and 64-bit integers";
       });
-  return row.choice == "broadcast" ? XPath::kBroadcast : XPath::kPortable;
+  return row.choice == "broadcast" ? XRoute::kBroadcast : XRoute::kPortable;
 }
 
 std::string linear_module_name(std::string_view op, const WeightType& type,

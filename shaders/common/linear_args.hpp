@@ -29,19 +29,19 @@ struct LinearArgs {
 };
 
 /// How the activations, which all lanes need, reach them.
-enum class XPath {
+enum class XRoute {
   kPortable,  ///< shared memory (gemm) or loads from one address (gemv): works everywhere
   /// Loaded by the lanes of a subgroup and shuffled; for CPU drivers. gemm loads from one address
   /// instead where such a driver makes that one load (gemm.tune).
   kBroadcast,
 };
 
-/// Whether the device can run XPath::kBroadcast: subgroup shuffles at a known size of 4, 8, 16 or
+/// Whether the device can run XRoute::kBroadcast: subgroup shuffles at a known size of 4, 8, 16 or
 /// 32 and 64-bit integers.
 bool broadcast_supported(const vk::DevicePlan& plan);
 
 /// The faster path of the device (linear.tune).
-XPath tuned_x_path(const TuningTarget& target);
+XRoute tuned_x_route(const TuningTarget& target);
 
 /// "gemm.q4_k.shared" of ("gemm", Q4_K, "shared").
 std::string linear_module_name(std::string_view op, const WeightType& type,

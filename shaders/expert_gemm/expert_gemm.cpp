@@ -46,7 +46,7 @@ bool ExpertGemm::suits(uint32_t rows, uint32_t n_used, uint32_t n_experts) {
 
 Result<ExpertGemm> ExpertGemm::plan(vk::PipelineLibrary& pipelines,
                                     std::span<const WeightType* const> types, Math math,
-                                    XPath path) {
+                                    XRoute path) {
   std::vector<GemmVariant> variants =
       gemm_variants(pipelines, math == Math::kI8 ? Math::kAuto : math, path);
   // Its rows are a tensor's, which are neighbours.

@@ -42,10 +42,10 @@ class ExpertGemm {
 
   /// Declare the pipelines for weights of these types (repeats are fine) of the first variant of
   /// gemm that computes in `math` and all of them can run, for each of its tiles; with kI8, as with
-  /// kAuto. `path` is tuned_x_path() of the device except in tests. Errors, saying of each variant
+  /// kAuto. `path` is tuned_x_route() of the device except in tests. Errors, saying of each variant
   /// why it cannot run: kSelfTestFailed if one would, were it not rejected; kInvalidArgument.
   static Result<ExpertGemm> plan(vk::PipelineLibrary& pipelines,
-                                 std::span<const WeightType* const> types, Math math, XPath path);
+                                 std::span<const WeightType* const> types, Math math, XRoute path);
   /// The same of these variants.
   static Result<ExpertGemm> plan(vk::PipelineLibrary& pipelines,
                                  std::span<const WeightType* const> types,

@@ -42,7 +42,7 @@ struct TestedTile {
 
 /// The variant with only that tile; without tiles where the device has not.
 GemmVariant variant_with(const vk::DevicePlan& plan, const TestedTile& tested) {
-  const XPath path = broadcast_supported(plan) ? XPath::kBroadcast : XPath::kPortable;
+  const XRoute path = broadcast_supported(plan) ? XRoute::kBroadcast : XRoute::kPortable;
   for (GemmVariant& variant : gemm_variants(plan, tested.math, path)) {
     if (variant.name != tested.name) continue;
     const bool has = tested.tile < variant.tiles.size();

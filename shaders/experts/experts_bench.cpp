@@ -65,7 +65,7 @@ Result<PreparedOp> prepare(OpBed& bed, const Shape& shape) {
   if (shape.grouped) {
     const WeightType* const types[] = {&type};
     PUMICE_TRY(const ExpertGemm op, ExpertGemm::plan(bed.pipelines(), types, Math::kAuto,
-                                                     tuned_x_path(bed.device()->plan())));
+                                                     tuned_x_route(bed.device()->plan())));
     ExpertGemm::Groups groups{
         .rows = shape.rows, .n_used = shape.n_used, .n_experts = shape.n_experts};
     PUMICE_TRY(groups.range, bed.output(op.range_bytes(groups)));

@@ -18,7 +18,7 @@ struct Tested {
 
 /// The variant with only that tile; without tiles where the device has not.
 GemmVariant only(vk::DevicePlan plan, const Tested& tested) {
-  const XPath path = broadcast_supported(plan) ? XPath::kBroadcast : XPath::kPortable;
+  const XRoute path = broadcast_supported(plan) ? XRoute::kBroadcast : XRoute::kPortable;
   if (tested.gpu_tiles) plan.device_class = vk::DeviceClass::kGpu;
   for (GemmVariant& variant : gemm_variants(plan, tested.math, path)) {
     if (variant.name != tested.name) continue;

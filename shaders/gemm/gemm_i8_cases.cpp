@@ -15,7 +15,7 @@ namespace {
 constexpr uint32_t kBlock = QuantizedX::kBlockCols;
 
 std::vector<GemmVariant> variants_of(const vk::DevicePlan& plan) {
-  return gemm_variants(plan, Math::kI8, XPath::kPortable);
+  return gemm_variants(plan, Math::kI8, XRoute::kPortable);
 }
 
 /// The product of the weights and x as quantised. Per block of 32 columns the kernel rounds a

@@ -136,11 +136,11 @@ GemmVariant variant_of(const TuningTarget& target, const vk::TuningRow& row) {
 
 }  // namespace
 
-std::vector<GemmVariant> gemm_variants(const TuningTarget& target, Math math, XPath path,
+std::vector<GemmVariant> gemm_variants(const TuningTarget& target, Math math, XRoute path,
                                        const WeightType* type) {
   vk::TuningFacts facts;
   facts.set("math", math_name(math));
-  facts.set("x", path == XPath::kBroadcast ? "broadcast" : "portable");
+  facts.set("x", path == XRoute::kBroadcast ? "broadcast" : "portable");
   if (type != nullptr) facts.set("type", tuning_word(*type));
   std::vector<GemmVariant> variants;
   for (const vk::TuningRow* row : tuning_rows(target, "gemm", facts)) {

@@ -35,7 +35,7 @@ struct GemmVariant {
 /// Variants that compute as precisely as `math` asks, best first. With kAuto and kF32 the last one
 /// runs everywhere; kF16 and kI8 name only variants of that arithmetic. `path` is the best way for
 /// activations to reach fp32 kernels; `type` is that of the weights, null where they are of several.
-std::vector<GemmVariant> gemm_variants(const TuningTarget& target, Math math, XPath path,
+std::vector<GemmVariant> gemm_variants(const TuningTarget& target, Math math, XRoute path,
                                        const WeightType* type = nullptr);
 
 /// Which of a variant's tiles to use for y of `rows` × `n`.

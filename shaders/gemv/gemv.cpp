@@ -183,11 +183,11 @@ uint32_t GemvSplits::of(const WeightType& type, uint32_t n_rows, uint32_t n_cols
 }
 
 std::vector<GemvKernel> gemv_kernels(const TuningTarget& target, const WeightType& type,
-                                     XPath path) {
+                                     XRoute path) {
   std::vector<GemvKernel> kernels;
   const auto facts = vk::TuningFacts()
                          .set("type", tuning_word(type))
-                         .set("x", path == XPath::kBroadcast ? "broadcast" : "portable");
+                         .set("x", path == XRoute::kBroadcast ? "broadcast" : "portable");
   for (const vk::TuningRow* row : tuning_rows(target, "gemv", facts)) {
     for (const GemvKernel kernel :
          {GemvKernel::kPortable, GemvKernel::kSubgroup, GemvKernel::kBroadcast}) {
@@ -200,9 +200,9 @@ std::vector<GemvKernel> gemv_kernels(const TuningTarget& target, const WeightTyp
   return kernels;
 }
 
-Result<Gemv> Gemv::plan(vk::PipelineLibrary& pipelines, const WeightType& type, XPath path) {
+Result<Gemv> Gemv::plan(vk::PipelineLibrary& pipelines, const WeightType& type, XRoute path) {
   const vk::DevicePlan& device = pipelines.device()->plan();
-  if (path == XPath::kBroadcast && !broadcast_supported(device)) {
+  if (path == XRoute::kBroadcast && !broadcast_supported(device)) {
     return make_error(ErrorCode::kInvalidArgument,
                       "gemv: this device has no broadcast path; use the portable one");
   }

@@ -15,7 +15,7 @@ namespace pumice::ops {
 enum class GemvKernel {
   kPortable,   ///< gemv.comp: needs nothing of subgroups
   kSubgroup,   ///< gemv_subgroup.comp: for GPUs, subgroups of a required size
-  kBroadcast,  ///< gemv_broadcast.comp: XPath::kBroadcast
+  kBroadcast,  ///< gemv_broadcast.comp: XRoute::kBroadcast
 };
 /// As in module names: "uniform", "subgroup", "broadcast".
 std::string_view gemv_kernel_name(GemvKernel kernel);
@@ -25,7 +25,7 @@ bool gemv_kernel_supported(const vk::DevicePlan& plan, GemvKernel kernel);
 
 /// Those that it can run where x is to take a path, best first (gemv.tune); never empty.
 std::vector<GemvKernel> gemv_kernels(const TuningTarget& target, const WeightType& type,
-                                     XPath path);
+                                     XRoute path);
 
 /// How much of a matrix a workgroup must be left where K is split.
 struct GemvSplits {
@@ -50,7 +50,7 @@ class Gemv {
   static Result<Gemv> plan(vk::PipelineLibrary& pipelines, const WeightType& type,
                            GemvKernel kernel);
   /// The first of gemv_kernels whose module is not rejected.
-  static Result<Gemv> plan(vk::PipelineLibrary& pipelines, const WeightType& type, XPath path);
+  static Result<Gemv> plan(vk::PipelineLibrary& pipelines, const WeightType& type, XRoute path);
 
   /// From now on K of every matrix is split so often, a power of two up to kMaxSplits. For tests.
   /// Errors, unless 1: kInvalidArgument for kernels other than kSubgroup, kSelfTestFailed when what

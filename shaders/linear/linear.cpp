@@ -21,7 +21,7 @@ Status check_integers(const vk::PipelineLibrary& pipelines, const GemmVariant& v
 }  // namespace
 
 Result<Linear> Linear::plan(vk::PipelineLibrary& pipelines,
-                            std::span<const WeightType* const> types, Math math, XPath path) {
+                            std::span<const WeightType* const> types, Math math, XRoute path) {
   if (math == Math::kI8) {
     PUMICE_TRY_STATUS(check_integers(pipelines, gemm_variants(pipelines, math, path).front()));
   }

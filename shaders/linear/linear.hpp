@@ -22,14 +22,14 @@ class Linear {
   /// Declare the pipelines for these weight types (repeats are fine): four of gemv each, one for
   /// all where gemv may split K, and one of gemm for each of its tile sizes. Products of gemm are
   /// computed as `math` says, with kI8 as kAuto says for weights of a float type; gemv is fp32
-  /// whatever it says. `path` is tuned_x_path() of the device except in tests. Errors:
+  /// whatever it says. `path` is tuned_x_route() of the device except in tests. Errors:
   /// kInvalidArgument for a type without shaders, a path the device lacks, or an arithmetic that
   /// was asked for and that no kernel of gemm has here; never for lack of one with kAuto.
   static Result<Linear> plan(vk::PipelineLibrary& pipelines,
-                             std::span<const WeightType* const> types, Math math, XPath path);
+                             std::span<const WeightType* const> types, Math math, XRoute path);
   static Result<Linear> plan(vk::PipelineLibrary& pipelines,
                              std::span<const WeightType* const> types, Math math = Math::kAuto) {
-    return plan(pipelines, types, math, tuned_x_path(pipelines));
+    return plan(pipelines, types, math, tuned_x_route(pipelines));
   }
 
   /// From now on gemm computes few rows too, so that a row's result does not depend on how many

@@ -42,7 +42,7 @@ Result<std::vector<WeightMatrix>> repeated_matrices(OpBed& bed, const RandomWeig
 bool math_supported(const vk::DevicePlan& plan, const WeightType& type, Math math) {
   if (math == Math::kAuto) return true;
   return std::ranges::any_of(
-      gemm_variants(plan, math, tuned_x_path(plan)), [&](const GemmVariant& variant) {
+      gemm_variants(plan, math, tuned_x_route(plan)), [&](const GemmVariant& variant) {
         return variant.obstacle.empty() &&
                find_spirv(linear_module_name("gemm", type, variant.name)).ok();
       });

@@ -77,8 +77,7 @@ TEST_F(EvidenceTest, IsOfTheExpertsThatTheReferenceTakes) {
                                                        .n_vocab = 512,
                                                        .n_experts = 128,
                                                        .n_experts_used = 8,
-                                                       .architecture = "qwen3moe",
-                                                       .head_norms = true},
+                                                       .architecture = "qwen3moe"},
                                                       {.type = &weight_type("Q8_0")})
                                    .value();
   source_ = ModelSource::synthetic(model).value();

@@ -116,7 +116,7 @@ TEST_F(ModelBenchTest, ALostDeviceEndsTheRunAndKeepsTheRowsAlreadyMeasured) {
   lossy.make_engine = [&](const TestGroup& group) {
     Result<std::unique_ptr<Engine>> engine = make(group);
     if (engine.ok()) {
-      (*engine)->set_hooks({.fault = [&](StepStage stage) -> Status {
+      (*engine)->set_hooks({.at_stage = [&](StepStage stage) -> Status {
         if (stage != StepStage::kSubmit) return {};
         if (--steps_left >= 0) return {};
         return make_error(ErrorCode::kDeviceLost, "the device was lost");

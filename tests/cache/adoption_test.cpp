@@ -1,4 +1,4 @@
-// Prefixes that are taken out of one cache and brought to another, or back: every group, every
+// Prefixes that are taken out of one cache and brought to another, or back: every kind, every
 // length, wherever their pages are.
 #include <gtest/gtest.h>
 
@@ -10,11 +10,11 @@ namespace {
 constexpr uint32_t kBlockTokens = 4;
 constexpr uint64_t kBlockBytes = 8 * kBlockTokens;
 
-KvCacheOptions options(uint32_t n_blocks, std::vector<CacheGroup> groups = {}) {
-  return {.n_blocks = n_blocks,
+KvCacheOptions options(uint32_t n_blocks, std::vector<PageKind> kinds = {}) {
+  return {.n_pages = n_blocks,
           .block_tokens = kBlockTokens,
-          .groups = std::move(groups),
-          .block_bytes = kBlockBytes};
+          .kinds = std::move(kinds),
+          .page_bytes = kBlockBytes};
 }
 
 struct Taken {
@@ -42,13 +42,13 @@ Status bring(CacheRig& rig, const std::vector<uint32_t>& tokens, const Taken& ta
 
 struct Groups {
   const char* name;
-  std::vector<CacheGroup> groups;
+  std::vector<PageKind> kinds;
 };
 class Adoption : public testing::TestWithParam<Groups> {};
 
 TEST_P(Adoption, EveryLengthGoesOnInAnotherCacheAsItWould) {
   for (uint32_t n = 1; n <= 4 * kBlockTokens + 1; ++n) {
-    CacheRig from(options(64, GetParam().groups));
+    CacheRig from(options(64, GetParam().kinds));
     const std::vector<uint32_t> tokens = counting(n);
     from.run(tokens);
     const std::vector<uint32_t> longer = counting(n + 3);
@@ -56,18 +56,18 @@ TEST_P(Adoption, EveryLengthGoesOnInAnotherCacheAsItWould) {
     ASSERT_EQ(taken.n_tokens, from.cached(longer));
     ASSERT_EQ(taken.n_tokens, n);
 
-    CacheRig to(options(64, GetParam().groups));
+    CacheRig to(options(64, GetParam().kinds));
     const Status brought = bring(to, longer, taken);
     ASSERT_TRUE(brought.ok()) << brought.error().message;
     EXPECT_EQ(to.cached(longer), n);
     // `run` compares what every position holds.
     EXPECT_EQ(to.run(longer).cached_tokens, n);
-    EXPECT_EQ(to.cache.n_free_blocks(), 64u);
+    EXPECT_EQ(to.cache.n_free_pages(), 64u);
   }
 }
 
 TEST_P(Adoption, WhatIsThereAlreadyIsNotTakenTwice) {
-  CacheRig rig(options(64, GetParam().groups));
+  CacheRig rig(options(64, GetParam().kinds));
   rig.run(counting(14));
   const Taken taken = take(rig, counting(15));
   const uint64_t before = rig.cache.ledger().device_cached_bytes;
@@ -76,25 +76,25 @@ TEST_P(Adoption, WhatIsThereAlreadyIsNotTakenTwice) {
 }
 
 TEST_P(Adoption, ThatFailsLeavesNothingToFind) {
-  CacheRig from(options(64, GetParam().groups));
+  CacheRig from(options(64, GetParam().kinds));
   from.run(counting(14));
   const Taken taken = take(from, counting(15));
-  CacheRig to(options(64, GetParam().groups));
+  CacheRig to(options(64, GetParam().kinds));
   to.device.broken = true;
   EXPECT_FALSE(bring(to, counting(15), taken).ok());
   EXPECT_EQ(to.cached(counting(15)), 0u);
   EXPECT_EQ(to.cache.ledger().device_cached_bytes, 0u);
-  EXPECT_EQ(to.cache.n_free_blocks(), 64u);
+  EXPECT_EQ(to.cache.n_free_pages(), 64u);
   to.device.broken = false;
   EXPECT_EQ(to.run(counting(15)).cached_tokens, 0u);
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Groups, Adoption,
-    testing::Values(Groups{"full", {}}, Groups{"window", {{"w", GroupKind::kWindow, 6}}},
-                    Groups{"both", {{"kv", GroupKind::kFull, 0}, {"w", GroupKind::kWindow, 5}}},
+    testing::Values(Groups{"full", {}}, Groups{"window", {{"w", StateForm::kWindow, 6}}},
+                    Groups{"both", {{"kv", StateForm::kFull, 0}, {"w", StateForm::kWindow, 5}}},
                     Groups{"recurrent",
-                           {{"kv", GroupKind::kFull, 0}, {"s", GroupKind::kRecurrent, 0}}}),
+                           {{"kv", StateForm::kFull, 0}, {"s", StateForm::kRecurrent, 0}}}),
     [](const auto& tested) { return tested.param.name; });
 
 TEST(Adoptions, AreKeptApartBySalt) {
@@ -137,7 +137,7 @@ TEST(Adoptions, AreRefusedWhereBlocksAreInUse) {
   ASSERT_FALSE(brought.ok());
   EXPECT_EQ(brought.error().code, ErrorCode::kDoesNotFit);
   EXPECT_EQ(to.cached(counting(21)), 0u);
-  EXPECT_EQ(to.cache.n_free_blocks(), 4u);
+  EXPECT_EQ(to.cache.n_free_pages(), 4u);
   to.cache.release(running);
   EXPECT_TRUE(bring(to, counting(21), taken).ok());
 }

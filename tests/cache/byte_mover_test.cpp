@@ -22,9 +22,9 @@ constexpr uint64_t kMuch = kMoverBlockBytes * 1000;
 class ByteMoverTest : public testing::Test {
  protected:
   static KvCacheOptions options(uint32_t n_blocks, uint64_t host_blocks) {
-    return {.n_blocks = n_blocks,
+    return {.n_pages = n_blocks,
             .block_tokens = kMoverBlockTokens,
-            .block_bytes = kMoverBlockBytes,
+            .page_bytes = kMoverBlockBytes,
             .host_bytes = host_blocks * kMoverBlockBytes};
   }
   std::filesystem::path path() const { return folder_.path() / "prompts.cache"; }
@@ -110,7 +110,7 @@ TEST_F(ByteMoverTest, APieceThatCannotBeWrittenFailsItsRestoresAndNoOthers) {
   const SequenceId other = rig.begin(counting(15, 100));
   const Transfers transfers = rig.cache.take_transfers();
   const size_t n_of_one =
-      static_cast<size_t>(std::ranges::count(transfers.restores, one, &BlockRestore::sequence));
+      static_cast<size_t>(std::ranges::count(transfers.restores, one, &PageRestore::sequence));
   ByteMover mover(rig.cache, transfers, n_of_one, {});
   const TransferFailures failures = rig.carry_out(mover, Kind::kWrite, {1});
   ASSERT_FALSE(failures.restores.empty());
@@ -232,7 +232,7 @@ TEST_F(ByteMoverTest, AFileThatCannotBeWrittenIsAnErrorAndNotReadEither) {
 TEST_F(ByteMoverTest, WithoutHostMemoryNothingIsReadAndTheBlocksAreForgotten) {
   constexpr uint64_t kTooMuch = uint64_t{1} << 60;  // a block: no system gives so much
   KvCacheOptions huge = options(4, 0);
-  huge.block_bytes = kTooMuch;
+  huge.page_bytes = kTooMuch;
   huge.host_bytes = 8 * kTooMuch;
   MoverRig rig(huge);
   rig.run(counting(16));

@@ -1,5 +1,5 @@
 // A device that a test of the cache can see into: each position of each block holds a value that
-// depends on all tokens up to there, as KV does; a recurrent group's page begins with that of the
+// depends on all tokens up to there, as KV does; a recurrent kind's page begins with that of the
 // last position.
 #pragma once
 
@@ -30,16 +30,16 @@ inline std::vector<uint32_t> joined(std::vector<uint32_t> first,
 
 /// Drives a KvCache the way an engine does and checks that every position of a sequence that the
 /// cache calls computed really holds its value.
-class FakeDevice : public BlockStore {
+class FakeDevice : public PageStore {
  public:
-  static uint64_t block_bytes(uint32_t block_tokens) { return uint64_t{block_tokens} * 8; }
+  static uint64_t page_bytes(uint32_t block_tokens) { return uint64_t{block_tokens} * 8; }
 
   explicit FakeDevice(KvCache& cache) : cache_(cache) {}
 
   /// The value at `position` after these tokens under this salt.
   static uint64_t value(std::span<const uint32_t> tokens, std::string_view salt, size_t position,
-                        uint32_t group = 0) {
-    uint64_t value = std::hash<std::string_view>()(salt) + group;
+                        uint32_t kind = 0) {
+    uint64_t value = std::hash<std::string_view>()(salt) + kind;
     for (size_t i = 0; i <= position; ++i) {
       value = (value ^ tokens[i]) * 0x9e3779b97f4a7c15u;
       value ^= value >> 29;
@@ -50,14 +50,14 @@ class FakeDevice : public BlockStore {
   Status read(std::span<const Item> items) override {
     if (broken) return make_error(ErrorCode::kInternal, "the fake device is broken");
     for (const Item& item : items) {
-      std::memcpy(item.bytes.data(), block(item.block).data(), item.bytes.size());
+      std::memcpy(item.bytes.data(), block(item.page).data(), item.bytes.size());
     }
     return {};
   }
   Status write(std::span<const Item> items) override {
     if (broken) return make_error(ErrorCode::kInternal, "the fake device is broken");
     for (const Item& item : items) {
-      std::memcpy(block(item.block).data(), item.bytes.data(), item.bytes.size());
+      std::memcpy(block(item.page).data(), item.bytes.data(), item.bytes.size());
     }
     return {};
   }
@@ -66,27 +66,27 @@ class FakeDevice : public BlockStore {
   std::vector<SequenceId> transfer() {
     const Transfers transfers = cache_.take_transfers();
     const TransferFailures failures = move_bytes(cache_, transfers, *this);
-    for (const BlockCopy& copy : transfers.copies) {
+    for (const PageCopy& copy : transfers.copies) {
       const std::vector<uint64_t> source = block(copy.source);
       std::copy_n(source.begin(), copy.n_tokens, block(copy.target).begin());
     }
     return cache_.finish_transfers(transfers.batch, failures);
   }
 
-  /// Have `n_blocks` blocks, as an engine would. False: more are in use. Of `most` moves at a time
+  /// Have `n_pages` blocks, as an engine would. False: more are in use. Of `most` moves at a time
   /// each batch asks `moved` whether its copies were made.
-  bool resize(uint32_t n_blocks, size_t most, const std::function<bool()>& moved) {
+  bool resize(uint32_t n_pages, size_t most, const std::function<bool()>& moved) {
     EXPECT_TRUE(transfer().empty());
-    if (!cache_.give_up(n_blocks)) return false;
+    if (!cache_.give_up(n_pages)) return false;
     EXPECT_TRUE(transfer().empty());
     while (true) {
-      const std::vector<BlockMove> moves = cache_.take_moves(n_blocks, most);
+      const std::vector<PageMove> moves = cache_.take_moves(n_pages, most);
       if (moves.empty()) break;
-      for (const BlockMove& move : moves) block(move.target) = block(move.source);
+      for (const PageMove& move : moves) block(move.target) = block(move.source);
       cache_.finish_moves(moved());
     }
-    EXPECT_TRUE(cache_.resize(n_blocks));
-    blocks_.erase(blocks_.lower_bound(n_blocks), blocks_.end());
+    EXPECT_TRUE(cache_.resize(n_pages));
+    blocks_.erase(blocks_.lower_bound(n_pages), blocks_.end());
     return true;
   }
 
@@ -95,8 +95,8 @@ class FakeDevice : public BlockStore {
                uint32_t end) {
     const uint32_t first = cache_.computed_tokens(id);
     if (end > first) cache_.plan(id, end);
-    for (uint32_t g = 0; g < cache_.groups().size(); ++g) {
-      if (!cache_.groups().is_recurrent(g)) {
+    for (uint32_t g = 0; g < cache_.kinds().size(); ++g) {
+      if (!cache_.kinds().is_recurrent(g)) {
         for (uint32_t p = first; p < end; ++p)
           write(cache_.blocks(id, g), p, value(tokens, salt, p, g));
       } else if (end > first) {
@@ -107,7 +107,7 @@ class FakeDevice : public BlockStore {
     cache_.commit(id, end);
   }
 
-  void write(std::span<const BlockId> blocks, uint32_t position, uint64_t value) {
+  void write(std::span<const PageId> blocks, uint32_t position, uint64_t value) {
     const uint32_t block_tokens = cache_.options().block_tokens;
     block(blocks[position / block_tokens])[position % block_tokens] = value;
   }
@@ -118,17 +118,17 @@ class FakeDevice : public BlockStore {
     const uint32_t block_tokens = cache_.options().block_tokens;
     uint32_t n_wrong = 0;
     const uint32_t computed = cache_.computed_tokens(id);
-    for (uint32_t g = 0; g < cache_.groups().size(); ++g) {
-      if (cache_.groups().is_recurrent(g)) {
-        const BlockId state = cache_.state(id, g, computed);
+    for (uint32_t g = 0; g < cache_.kinds().size(); ++g) {
+      if (cache_.kinds().is_recurrent(g)) {
+        const PageId state = cache_.state(id, g, computed);
         if (computed > 0 && block(state)[0] != value(tokens, salt, computed - 1, g)) ++n_wrong;
         continue;
       }
-      const uint32_t window = cache_.groups()[g].window_tokens;
+      const uint32_t window = cache_.kinds()[g].window_tokens;
       for (uint32_t p = 0; p < computed; ++p) {
         if (window > 0 && p + window <= computed) continue;  // out of sight
-        const BlockId held = cache_.blocks(id, g)[p / block_tokens];
-        if (held == kNoBlock || block(held)[p % block_tokens] != value(tokens, salt, p, g))
+        const PageId held = cache_.blocks(id, g)[p / block_tokens];
+        if (held == kNoPage || block(held)[p % block_tokens] != value(tokens, salt, p, g))
           ++n_wrong;
       }
     }
@@ -140,7 +140,7 @@ class FakeDevice : public BlockStore {
   /// Its memory is another.
   void lose() { blocks_.clear(); }
 
-  std::vector<uint64_t>& block(BlockId id) {
+  std::vector<uint64_t>& block(PageId id) {
     std::vector<uint64_t>& values = blocks_[id];
     values.resize(cache_.options().block_tokens);
     return values;
@@ -148,7 +148,7 @@ class FakeDevice : public BlockStore {
 
  private:
   KvCache& cache_;
-  std::map<BlockId, std::vector<uint64_t>> blocks_;
+  std::map<PageId, std::vector<uint64_t>> blocks_;
 };
 
 #define EXPECT_WHOLE(cache)                                     \

@@ -11,8 +11,8 @@ namespace {
 
 constexpr uint64_t kSlotBytes = 4 * 8;
 
-const std::vector<CacheGroup> kMixed = {
-    {"full", GroupKind::kFull}, {"local", GroupKind::kWindow, 7}, {"state", GroupKind::kRecurrent}};
+const std::vector<PageKind> kMixed = {
+    {"full", StateForm::kFull}, {"local", StateForm::kWindow, 7}, {"state", StateForm::kRecurrent}};
 
 struct RandomUse {
   const char* name;
@@ -53,12 +53,12 @@ TEST_P(KvCacheRandom, StaysWholeAndNeverTellsAnUntruth) {
     const std::vector<uint32_t> tokens = prompt.content;
     const std::string salt = prompt.salt;
     const uint32_t foreseen = cache.look_up(prompt).cached_tokens;
-    const uint32_t n_free = cache.n_free_blocks();
+    const uint32_t n_free = cache.n_free_pages();
     const auto id = cache.begin(prompt, below(2) == 0 ? 0 : prompt.n_tokens);
     if (!id.ok()) {
       EXPECT_EQ(id.error().code, ErrorCode::kDoesNotFit);
       EXPECT_EQ(prompt.content, tokens);
-      EXPECT_EQ(cache.n_free_blocks(), n_free);
+      EXPECT_EQ(cache.n_free_pages(), n_free);
       suspended.push_back(std::move(prompt));
       return;
     }
@@ -75,7 +75,7 @@ TEST_P(KvCacheRandom, StaysWholeAndNeverTellsAnUntruth) {
 
   // Whoever runs goes on where its blocks are then; some end while they move.
   const auto resize = [&] {
-    const uint32_t n_blocks = 4 + below(GetParam().options.n_blocks - 3);
+    const uint32_t n_blocks = 4 + below(GetParam().options.n_pages - 3);
     const auto moved = [&] {
       EXPECT_TRUE(cache.check_integrity().ok());
       if (!running.empty() && below(8) == 0) {
@@ -86,14 +86,14 @@ TEST_P(KvCacheRandom, StaysWholeAndNeverTellsAnUntruth) {
     while (!device.resize(n_blocks, 1 + below(5), moved)) {
       suspended.push_back(cache.suspend(take_out(running.size() - 1).id));
     }
-    EXPECT_EQ(cache.n_blocks(), n_blocks);
+    EXPECT_EQ(cache.n_pages(), n_blocks);
     for (const Running& each : running) {
       EXPECT_EQ(device.wrong_positions(each.id, each.tokens, each.salt), 0u);
     }
   };
 
   for (int step = 0; step < 3000; ++step) {
-    if (GetParam().options.n_blocks != kUnlimitedBlocks && below(40) == 0) {
+    if (GetParam().options.n_pages != kUnlimitedPages && below(40) == 0) {
       resize();
       EXPECT_WHOLE(cache);
     }
@@ -157,60 +157,60 @@ TEST_P(KvCacheRandom, StaysWholeAndNeverTellsAnUntruth) {
   }
   for (const Running& each : running) cache.release(each.id);
   EXPECT_WHOLE(cache);
-  EXPECT_EQ(cache.pool().n_free(), cache.n_blocks());
+  EXPECT_EQ(cache.pool().n_free(), cache.n_pages());
   EXPECT_EQ(n_cached > 300, GetParam().options.reuse) << n_cached;
 }
 
 INSTANTIATE_TEST_SUITE_P(
     All, KvCacheRandom,
     testing::Values(
-        RandomUse{"Plain", {.n_blocks = 24, .block_tokens = 4}},
-        RandomUse{"Tight", {.n_blocks = 9, .block_tokens = 4}},
-        RandomUse{"Collisions", {.n_blocks = 40, .block_tokens = 4, .hash_bits = 1}},
-        RandomUse{"EightBitHashes", {.n_blocks = 200, .block_tokens = 2, .hash_bits = 8}},
+        RandomUse{"Plain", {.n_pages = 24, .block_tokens = 4}},
+        RandomUse{"Tight", {.n_pages = 9, .block_tokens = 4}},
+        RandomUse{"Collisions", {.n_pages = 40, .block_tokens = 4, .hash_bits = 1}},
+        RandomUse{"EightBitHashes", {.n_pages = 200, .block_tokens = 2, .hash_bits = 8}},
         RandomUse{"HostTier",
-                  {.n_blocks = 16,
+                  {.n_pages = 16,
                    .block_tokens = 4,
-                   .block_bytes = kSlotBytes,
+                   .page_bytes = kSlotBytes,
                    .host_bytes = kSlotBytes * 20}},
         RandomUse{"SmallHostTier",
-                  {.n_blocks = 12,
+                  {.n_pages = 12,
                    .block_tokens = 4,
                    .hash_bits = 8,
-                   .block_bytes = kSlotBytes,
+                   .page_bytes = kSlotBytes,
                    .host_bytes = kSlotBytes * 3}},
-        RandomUse{"FileTier", {.n_blocks = 12, .block_tokens = 4, .block_bytes = kSlotBytes}, 16},
+        RandomUse{"FileTier", {.n_pages = 12, .block_tokens = 4, .page_bytes = kSlotBytes}, 16},
         RandomUse{"BothTiers",
-                  {.n_blocks = 12,
+                  {.n_pages = 12,
                    .block_tokens = 4,
-                   .block_bytes = kSlotBytes,
+                   .page_bytes = kSlotBytes,
                    .host_bytes = kSlotBytes * 4},
                   9},
-        RandomUse{"Groups", {.n_blocks = 60, .block_tokens = 4, .groups = kMixed}},
+        RandomUse{"Groups", {.n_pages = 60, .block_tokens = 4, .kinds = kMixed}},
         RandomUse{"GroupsRewind",
-                  {.n_blocks = 100, .block_tokens = 4, .groups = kMixed, .rewind_tokens = 3}},
+                  {.n_pages = 100, .block_tokens = 4, .kinds = kMixed, .rewind_tokens = 3}},
         RandomUse{"GroupsInTiers",
-                  {.n_blocks = 48,
+                  {.n_pages = 48,
                    .block_tokens = 4,
-                   .groups = kMixed,
+                   .kinds = kMixed,
                    .rewind_tokens = 2,
-                   .block_bytes = kSlotBytes,
+                   .page_bytes = kSlotBytes,
                    .host_bytes = kSlotBytes * 12},
                   30},
         RandomUse{"WindowsInHostMemory",
-                  {.n_blocks = 40,
+                  {.n_pages = 40,
                    .block_tokens = 4,
-                   .groups = {{"local", GroupKind::kWindow, 6}, {"wide", GroupKind::kWindow, 11}},
-                   .block_bytes = kSlotBytes,
+                   .kinds = {{"local", StateForm::kWindow, 6}, {"wide", StateForm::kWindow, 11}},
+                   .page_bytes = kSlotBytes,
                    .host_bytes = kSlotBytes * 20}},
         RandomUse{"StatesInAFile",
-                  {.n_blocks = 40,
+                  {.n_pages = 40,
                    .block_tokens = 4,
-                   .groups = {{"state", GroupKind::kRecurrent}},
-                   .block_bytes = kSlotBytes},
+                   .kinds = {{"state", StateForm::kRecurrent}},
+                   .page_bytes = kSlotBytes},
                   20},
-        RandomUse{"Unlimited", {.n_blocks = kUnlimitedBlocks, .block_tokens = 8}},
-        RandomUse{"NoReuse", {.n_blocks = 24, .block_tokens = 4, .reuse = false}}),
+        RandomUse{"Unlimited", {.n_pages = kUnlimitedPages, .block_tokens = 8}},
+        RandomUse{"NoReuse", {.n_pages = 24, .block_tokens = 4, .reuse = false}}),
     [](const auto& test) { return test.param.name; });
 
 }  // namespace

@@ -36,7 +36,7 @@ struct KvCacheRig {
 
 TEST(KvCache, ARepeatedPromptComputesOnlyItsLastTokenWhateverItsLength) {
   for (uint32_t n = 1; n <= 13; ++n) {
-    KvCacheRig rig({.n_blocks = 16, .block_tokens = 4});
+    KvCacheRig rig({.n_pages = 16, .block_tokens = 4});
     rig.run_and_release(counting(n));
     const CacheReport report = rig.look_up(counting(n));
     EXPECT_EQ(report.cached_tokens, n - 1);
@@ -48,7 +48,7 @@ TEST(KvCache, ARepeatedPromptComputesOnlyItsLastTokenWhateverItsLength) {
 }
 
 TEST(KvCache, ABlockIsSharedOnlyOnceTheStepThatWroteItCommits) {
-  KvCacheRig rig({.n_blocks = 16, .block_tokens = 4});
+  KvCacheRig rig({.n_pages = 16, .block_tokens = 4});
   HashedPrompt prompt = rig.cache.hash_prompt(counting(9));
   const SequenceId id = *rig.cache.begin(prompt, 9);
   EXPECT_EQ(rig.look_up(counting(9)).cached_tokens, 0u);
@@ -64,7 +64,7 @@ TEST(KvCache, ABlockIsSharedOnlyOnceTheStepThatWroteItCommits) {
 }
 
 TEST(KvCache, ATailIsCopiedFromTheChildWithTheLongestCommonPrefixAndNeverShared) {
-  KvCacheRig rig({.n_blocks = 32, .block_tokens = 4});
+  KvCacheRig rig({.n_pages = 32, .block_tokens = 4});
   rig.run_and_release(joined(counting(4), {50, 51, 90, 90, 1}));
   rig.run_and_release(joined(counting(4), {50, 51, 52, 91, 1}));
   rig.run_and_release(joined(counting(4), {50, 90}));
@@ -82,7 +82,7 @@ TEST(KvCache, ATailIsCopiedFromTheChildWithTheLongestCommonPrefixAndNeverShared)
 }
 
 TEST(KvCache, TheNextTurnOfAConversationReusesAllOfTheLastOne) {
-  KvCacheRig rig({.n_blocks = 32, .block_tokens = 4});
+  KvCacheRig rig({.n_pages = 32, .block_tokens = 4});
   std::vector<uint32_t> tokens = counting(6);
   const SequenceId id = rig.run(tokens);
   for (const uint32_t sampled : {70u, 71u, 72u, 73u, 74u}) {
@@ -102,7 +102,7 @@ TEST(KvCache, TheNextTurnOfAConversationReusesAllOfTheLastOne) {
 }
 
 TEST(KvCache, TailsAreEvictedFirstAndLeastRecentlyUsedPrefixesBeforeOthers) {
-  KvCacheRig rig({.n_blocks = 8, .block_tokens = 4});
+  KvCacheRig rig({.n_pages = 8, .block_tokens = 4});
   rig.run_and_release(counting(16, 100));
   rig.run_and_release(counting(16, 200));
   EXPECT_EQ(rig.look_up(counting(17, 100)).cached_tokens, 16u);
@@ -113,7 +113,7 @@ TEST(KvCache, TailsAreEvictedFirstAndLeastRecentlyUsedPrefixesBeforeOthers) {
 }
 
 TEST(KvCache, BlocksWithoutContentAreReusedBeforeAnyCachedOne) {
-  KvCacheRig rig({.n_blocks = 8, .block_tokens = 4});
+  KvCacheRig rig({.n_pages = 8, .block_tokens = 4});
   rig.run_and_release(counting(16));
   HashedPrompt prompt = rig.cache.hash_prompt(counting(16, 500));
   rig.cache.release(*rig.cache.begin(prompt, 16));  // cancelled before it computed anything
@@ -124,16 +124,16 @@ TEST(KvCache, BlocksWithoutContentAreReusedBeforeAnyCachedOne) {
 }
 
 TEST(KvCache, AHitTakesItsBlocksOutOfTheFreeList) {
-  KvCacheRig rig({.n_blocks = 8, .block_tokens = 4});
+  KvCacheRig rig({.n_pages = 8, .block_tokens = 4});
   rig.run_and_release(counting(12));
-  EXPECT_EQ(rig.cache.n_free_blocks(), 8u);
+  EXPECT_EQ(rig.cache.n_free_pages(), 8u);
   HashedPrompt prompt = rig.cache.hash_prompt(counting(13));
   ASSERT_TRUE(rig.cache.begin(prompt, 13).ok());
-  EXPECT_EQ(rig.cache.n_free_blocks(), 4u);
+  EXPECT_EQ(rig.cache.n_free_pages(), 4u);
 }
 
 TEST(KvCache, SaysWhyTheRestOfAPromptMustBeComputed) {
-  KvCacheRig rig({.n_blocks = 16, .block_tokens = 4, .model = {1, 2}});
+  KvCacheRig rig({.n_pages = 16, .block_tokens = 4, .model = {1, 2}});
   EXPECT_EQ(rig.look_up(counting(9)).miss, MissReason::kNoMatch);
   rig.run_and_release(counting(9), "alice");
   EXPECT_EQ(rig.look_up(counting(9), "alice").miss, MissReason::kNone);
@@ -153,7 +153,7 @@ TEST(KvCache, SaysWhyTheRestOfAPromptMustBeComputed) {
 
 TEST(KvCache, ACollisionCostsTimeNeverTruth) {
   // One bit of hash: every second block collides with any other.
-  KvCacheRig rig({.n_blocks = 256, .block_tokens = 4, .hash_bits = 1});
+  KvCacheRig rig({.n_pages = 256, .block_tokens = 4, .hash_bits = 1});
   for (uint32_t i = 0; i < 12; ++i) {
     rig.run_and_release(joined(counting(4, i * 10), counting(9, 1000)));
   }
@@ -165,7 +165,7 @@ TEST(KvCache, ACollisionCostsTimeNeverTruth) {
 }
 
 TEST(KvCache, ACallThatFailsChangesNothing) {
-  KvCacheRig rig({.n_blocks = 6, .block_tokens = 4});
+  KvCacheRig rig({.n_pages = 6, .block_tokens = 4});
   rig.run_and_release(counting(12));
   const SequenceId id = rig.run(counting(8, 100));
   HashedPrompt prompt = rig.cache.hash_prompt(joined(counting(8), counting(12, 300)));
@@ -175,7 +175,7 @@ TEST(KvCache, ACallThatFailsChangesNothing) {
   EXPECT_EQ(result.error().code, ErrorCode::kDoesNotFit);
   EXPECT_EQ(prompt.content, before.content);
   EXPECT_EQ(prompt.hashes, before.hashes);
-  EXPECT_EQ(rig.cache.n_free_blocks(), 4u);
+  EXPECT_EQ(rig.cache.n_free_pages(), 4u);
   EXPECT_FALSE(rig.cache.reserve(id, 28).ok());
   EXPECT_EQ(rig.cache.blocks(id).size(), 2u);
   EXPECT_EQ(rig.look_up(counting(13)).cached_tokens, 12u);
@@ -184,7 +184,7 @@ TEST(KvCache, ACallThatFailsChangesNothing) {
 }
 
 TEST(KvCache, ATailThatDoesNotFitBesideItsSourceIsComputedInstead) {
-  KvCacheRig rig({.n_blocks = 3, .block_tokens = 4});
+  KvCacheRig rig({.n_pages = 3, .block_tokens = 4});
   rig.run_and_release(counting(12));
   HashedPrompt prompt = rig.cache.hash_prompt(counting(12));
   const SequenceId id = *rig.cache.begin(prompt, 12);  // the third block is needed for itself
@@ -195,21 +195,21 @@ TEST(KvCache, ATailThatDoesNotFitBesideItsSourceIsComputedInstead) {
 }
 
 TEST(KvCache, AFailedStepGivesItsBlocksBackAndTheSequenceGoesOnAsCommitted) {
-  KvCacheRig rig({.n_blocks = 8, .block_tokens = 4});
+  KvCacheRig rig({.n_pages = 8, .block_tokens = 4});
   HashedPrompt prompt = rig.cache.hash_prompt(counting(20));
   const SequenceId id = *rig.cache.begin(prompt, 8);
   rig.device.compute(id, counting(20), "", 8);
   ASSERT_TRUE(rig.cache.reserve(id, 18).ok());
-  EXPECT_EQ(rig.cache.n_free_blocks(), 3u);
+  EXPECT_EQ(rig.cache.n_free_pages(), 3u);
   rig.cache.shrink(id, 8);
-  EXPECT_EQ(rig.cache.n_free_blocks(), 6u);
+  EXPECT_EQ(rig.cache.n_free_pages(), 6u);
   EXPECT_EQ(rig.cache.blocks(id).size(), 2u);
   EXPECT_EQ(rig.cache.computed_tokens(id), 8u);
   EXPECT_WHOLE(rig.cache);
 }
 
 TEST(KvCache, APreemptedSequenceComesBackThroughTheCacheWithoutHashingTwice) {
-  KvCacheRig rig({.n_blocks = 16, .block_tokens = 4});
+  KvCacheRig rig({.n_pages = 16, .block_tokens = 4});
   std::vector<uint32_t> tokens = counting(7);
   const SequenceId id = rig.run(tokens);
   const uint32_t sampled = 99;
@@ -218,7 +218,7 @@ TEST(KvCache, APreemptedSequenceComesBackThroughTheCacheWithoutHashingTwice) {
   ASSERT_TRUE(rig.cache.reserve(id, 8).ok());
   rig.device.compute(id, tokens, "", 8);
   HashedPrompt prompt = rig.cache.suspend(id);
-  EXPECT_EQ(rig.cache.n_free_blocks(), 16u);
+  EXPECT_EQ(rig.cache.n_free_pages(), 16u);
   EXPECT_EQ(prompt.content, tokens);
   EXPECT_EQ(prompt.n_tokens, 8u);
   EXPECT_EQ(prompt.hashes, rig.cache.hash_prompt(tokens).hashes);
@@ -227,7 +227,7 @@ TEST(KvCache, APreemptedSequenceComesBackThroughTheCacheWithoutHashingTwice) {
 }
 
 TEST(KvCache, EqualPromptsComputedAtOnceLeaveOneCopyAndStayFindable) {
-  KvCacheRig rig({.n_blocks = 8, .block_tokens = 4});
+  KvCacheRig rig({.n_pages = 8, .block_tokens = 4});
   HashedPrompt one = rig.cache.hash_prompt(counting(8));
   HashedPrompt two = rig.cache.hash_prompt(counting(8));
   const SequenceId first = *rig.cache.begin(one, 8);
@@ -240,7 +240,7 @@ TEST(KvCache, EqualPromptsComputedAtOnceLeaveOneCopyAndStayFindable) {
   rig.cache.release(second);
   EXPECT_EQ(rig.look_up(counting(9)).cached_tokens, 8u);
   uint32_t n_cached = 0;
-  for (BlockId block = 0; block < 8; ++block) n_cached += rig.cache.pool().cached(block) ? 1 : 0;
+  for (PageId block = 0; block < 8; ++block) n_cached += rig.cache.pool().cached(block) ? 1 : 0;
   EXPECT_EQ(n_cached, 2u);
   rig.run_and_release(counting(24, 100));  // takes every block but the two
   EXPECT_EQ(rig.look_up(counting(9)).cached_tokens, 8u);
@@ -248,7 +248,7 @@ TEST(KvCache, EqualPromptsComputedAtOnceLeaveOneCopyAndStayFindable) {
 
 TEST(KvCache, ACancelledSequenceFreesEverythingEvenWhileItsBytesAreMoved) {
   for (const bool taken : {false, true}) {
-    KvCacheRig rig({.n_blocks = 16, .block_tokens = 4});
+    KvCacheRig rig({.n_pages = 16, .block_tokens = 4});
     rig.run_and_release(counting(11));
     HashedPrompt prompt = rig.cache.hash_prompt(counting(11));
     const SequenceId id = *rig.cache.begin(prompt, 11);
@@ -258,7 +258,7 @@ TEST(KvCache, ACancelledSequenceFreesEverythingEvenWhileItsBytesAreMoved) {
       EXPECT_EQ(transfers.copies.size(), 1u);
     }
     rig.cache.release(id);
-    EXPECT_EQ(rig.cache.n_free_blocks(), 16u);
+    EXPECT_EQ(rig.cache.n_free_pages(), 16u);
     EXPECT_WHOLE(rig.cache);
     if (!taken) transfers = rig.cache.take_transfers();
     EXPECT_TRUE(rig.cache.finish_transfers(transfers.batch).empty());
@@ -268,7 +268,7 @@ TEST(KvCache, ACancelledSequenceFreesEverythingEvenWhileItsBytesAreMoved) {
 }
 
 TEST(KvCache, TenThousandSequencesEndedAtARandomMomentLeaveThePoolFull) {
-  KvCacheRig rig({.n_blocks = 64, .block_tokens = 4});
+  KvCacheRig rig({.n_pages = 64, .block_tokens = 4});
   std::mt19937 random(3);
   for (int i = 0; i < 10000; ++i) {
     const uint32_t n = 1 + random() % 60;
@@ -287,13 +287,13 @@ TEST(KvCache, TenThousandSequencesEndedAtARandomMomentLeaveThePoolFull) {
       if (moment > 2) rig.device.compute(id, tokens, "", end);
     }
     rig.cache.release(id);
-    ASSERT_EQ(rig.cache.n_free_blocks(), 64u);
+    ASSERT_EQ(rig.cache.n_free_pages(), 64u);
   }
   EXPECT_WHOLE(rig.cache);
 }
 
 TEST(KvCache, UnlimitedBlocksNeverEvict) {
-  KvCacheRig rig({.n_blocks = kUnlimitedBlocks, .block_tokens = 4});
+  KvCacheRig rig({.n_pages = kUnlimitedPages, .block_tokens = 4});
   for (uint32_t i = 0; i < 200; ++i) rig.run_and_release(counting(12, i * 20));
   EXPECT_EQ(rig.cache.stats().evicted_blocks, 0u);
   for (uint32_t i = 0; i < 200; ++i) {
@@ -302,7 +302,7 @@ TEST(KvCache, UnlimitedBlocksNeverEvict) {
 }
 
 TEST(KvCache, BlocksCanBeGivenAsKeysInsteadOfTokens) {
-  KvCache cache({.n_blocks = 64, .block_tokens = 512, .keyed = true});
+  KvCache cache({.n_pages = 64, .block_tokens = 512, .keyed = true});
   const std::vector<uint64_t> keys = {7, uint64_t{1} << 40, 9};
   HashedPrompt prompt = cache.hash_keys(keys, 3 * 512 + 5);
   const SequenceId id = *cache.begin(prompt, 3 * 512 + 5);
@@ -317,14 +317,14 @@ TEST(KvCache, BlocksCanBeGivenAsKeysInsteadOfTokens) {
 }
 
 TEST(KvCache, WithoutReuseNothingIsFoundAgain) {
-  KvCacheRig rig({.n_blocks = 16, .block_tokens = 4, .reuse = false});
+  KvCacheRig rig({.n_pages = 16, .block_tokens = 4, .reuse = false});
   rig.run_and_release(counting(12));
   EXPECT_EQ(rig.look_up(counting(12)).cached_tokens, 0u);
   EXPECT_EQ(rig.cache.ledger().device_cached_bytes, 0u);
 }
 
 TEST(KvCache, MisuseIsCaught) {
-  KvCacheRig rig({.n_blocks = 8, .block_tokens = 4});
+  KvCacheRig rig({.n_pages = 8, .block_tokens = 4});
   EXPECT_THROW(rig.cache.release(0), CheckFailure);
   const SequenceId id = rig.run(counting(6));
   EXPECT_THROW(rig.cache.commit(id, 5), CheckFailure);

@@ -14,9 +14,9 @@ constexpr uint32_t kBlockTokens = 4;
 constexpr uint64_t kBlockBytes = 8 * kBlockTokens;
 
 KvCacheOptions options(uint32_t n_blocks, uint64_t host_blocks) {
-  return {.n_blocks = n_blocks,
+  return {.n_pages = n_blocks,
           .block_tokens = kBlockTokens,
-          .block_bytes = kBlockBytes,
+          .page_bytes = kBlockBytes,
           .host_bytes = host_blocks * kBlockBytes};
 }
 
@@ -34,7 +34,7 @@ TEST(LostDevice, TakesWhatWasNowhereElse) {
   LostRig rig(options(16, 0));
   rig.run(counting(30));
   rig.lose();
-  EXPECT_EQ(rig.cache.n_free_blocks(), 16u);
+  EXPECT_EQ(rig.cache.n_free_pages(), 16u);
   EXPECT_EQ(rig.cache.ledger().device_cached_bytes, 0u);
   EXPECT_EQ(rig.look_up(counting(30)).cached_tokens, 0u);
   EXPECT_EQ(rig.look_up(counting(30)).miss, MissReason::kEvicted);

@@ -33,7 +33,7 @@ std::vector<TraceRequest> read_trace(const std::filesystem::path& path) {
 /// Percent of all full prompt blocks that are matched, requests one after another, outputs not
 /// cached.
 double hit_rate(const std::vector<TraceRequest>& requests, uint32_t n_blocks) {
-  KvCache cache({.n_blocks = n_blocks, .block_tokens = 512, .keyed = true});
+  KvCache cache({.n_pages = n_blocks, .block_tokens = 512, .keyed = true});
   for (const TraceRequest& request : requests) {
     HashedPrompt prompt = cache.hash_keys(request.keys, request.n_tokens);
     const SequenceId id = *cache.begin(prompt, request.n_tokens);
@@ -48,7 +48,7 @@ TEST(Mooncake, HitRatesAreThoseComputedIndependently) {
   PUMICE_REQUIRE_SHARED(path, "traces/mooncake_conversation_trace.jsonl");
   const std::vector<TraceRequest> requests = read_trace(path);
   ASSERT_GT(requests.size(), 10000u);
-  EXPECT_NEAR(hit_rate(requests, kUnlimitedBlocks), 38.19, 0.01);
+  EXPECT_NEAR(hit_rate(requests, kUnlimitedPages), 38.19, 0.01);
   EXPECT_NEAR(hit_rate(requests, 1000), 4.7, 0.1);
   EXPECT_NEAR(hit_rate(requests, 10000), 22.4, 0.1);
   EXPECT_NEAR(hit_rate(requests, 50000), 37.2, 0.1);

@@ -13,9 +13,9 @@ constexpr uint32_t kBlockTokens = 4;
 constexpr uint64_t kBlockBytes = 8 * kBlockTokens;
 
 KvCacheOptions options(uint32_t n_blocks, uint64_t host_blocks = 0) {
-  return {.n_blocks = n_blocks,
+  return {.n_pages = n_blocks,
           .block_tokens = kBlockTokens,
-          .block_bytes = kBlockBytes,
+          .page_bytes = kBlockBytes,
           .host_bytes = host_blocks * kBlockBytes};
 }
 
@@ -43,8 +43,8 @@ TEST(CacheResize, WhatWasUsedLastStaysAndLiesInTheBlocksThatAreLeft) {
   rig.run(counting(20, 100));
   rig.run(counting(20, 200));
   ASSERT_TRUE(rig.resize(8));
-  EXPECT_EQ(rig.cache.n_blocks(), 8u);
-  EXPECT_EQ(rig.cache.n_free_blocks(), 8u);
+  EXPECT_EQ(rig.cache.n_pages(), 8u);
+  EXPECT_EQ(rig.cache.n_free_pages(), 8u);
   EXPECT_EQ(rig.cached(counting(20, 200)), 19u);
   EXPECT_EQ(rig.cached(counting(20, 100)), 12u) << "three of its five blocks, from the beginning";
   EXPECT_EQ(rig.look_up(counting(20)).miss, MissReason::kEvicted);
@@ -62,11 +62,11 @@ TEST(CacheResize, ASequenceGoesOnInOtherBlocks) {
   ASSERT_TRUE(rig.resize(8, 2));
   EXPECT_EQ(rig.device.wrong_positions(id, tokens, {}), 0u);
   EXPECT_EQ(rig.device.wrong_positions(sharing, tokens, {}), 0u);
-  for (const BlockId block : rig.cache.blocks(id)) EXPECT_LT(block, 8u);
+  for (const PageId block : rig.cache.blocks(id)) EXPECT_LT(block, 8u);
   rig.cache.release(id);
   rig.cache.release(sharing);
   EXPECT_EQ(rig.cached(tokens), 21u);
-  EXPECT_EQ(rig.cache.n_free_blocks(), 8u);
+  EXPECT_EQ(rig.cache.n_free_pages(), 8u);
 }
 
 TEST(CacheResize, NothingChangesWhileMoreBlocksAreInUse) {
@@ -74,7 +74,7 @@ TEST(CacheResize, NothingChangesWhileMoreBlocksAreInUse) {
   rig.run(counting(20, 500));
   const SequenceId id = rig.hold(counting(33));
   EXPECT_FALSE(rig.resize(8));
-  EXPECT_EQ(rig.cache.n_blocks(), 16u);
+  EXPECT_EQ(rig.cache.n_pages(), 16u);
   EXPECT_EQ(rig.cached(counting(20, 500)), 19u);
   EXPECT_TRUE(rig.resize(9));
   EXPECT_EQ(rig.device.wrong_positions(id, counting(33), {}), 0u);
@@ -97,7 +97,7 @@ TEST(CacheResize, BlocksThatCameBackAreUsedAndEmpty) {
   ASSERT_TRUE(rig.resize(4));
   EXPECT_EQ(rig.cached(counting(60)), 16u);
   ASSERT_TRUE(rig.resize(16));
-  EXPECT_EQ(rig.cache.n_free_blocks(), 16u);
+  EXPECT_EQ(rig.cache.n_free_pages(), 16u);
   EXPECT_EQ(rig.cached(counting(60)), 16u) << "what was left is not given up for new blocks";
   rig.run(counting(60));
   EXPECT_EQ(rig.cached(counting(60)), 59u);
@@ -121,7 +121,7 @@ TEST(CacheResize, MovesThatFailedOrWhoseOwnerEndedMoveNothing) {
   rig.cache.forget_device();
   EXPECT_WHOLE(rig.cache);
   EXPECT_TRUE(rig.cache.resize(4));
-  EXPECT_EQ(rig.cache.n_free_blocks(), 4u);
+  EXPECT_EQ(rig.cache.n_free_pages(), 4u);
 }
 
 }  // namespace

@@ -19,11 +19,11 @@ constexpr uint64_t kBlockBytes = 8 * kBlockTokens;
 class Tiers : public testing::Test {
  protected:
   static KvCacheOptions options(uint32_t n_blocks, uint64_t host_blocks = 0) {
-    return {.n_blocks = n_blocks,
+    return {.n_pages = n_blocks,
             .block_tokens = kBlockTokens,
             .model = {11, 22},
             .layout = 33,
-            .block_bytes = kBlockBytes,
+            .page_bytes = kBlockBytes,
             .host_bytes = host_blocks * kBlockBytes};
   }
   std::filesystem::path path() const { return folder_.path() / "prompts.cache"; }
@@ -91,7 +91,7 @@ TEST_F(Tiers, AFailedRestoreCostsTheSequenceItsContentAndNoOther) {
   EXPECT_THROW(rig.cache.commit(id, 13), CheckFailure);
   prompt = rig.cache.suspend(id);
   EXPECT_WHOLE(rig.cache);
-  EXPECT_EQ(rig.cache.n_free_blocks(), 4u);
+  EXPECT_EQ(rig.cache.n_free_pages(), 4u);
   EXPECT_EQ(rig.run(counting(13)).cached_tokens, 12u);
 }
 
@@ -107,7 +107,7 @@ TEST_F(Tiers, EvictedBlocksGoToTheFileWhereThereIsNoHostMemory) {
 }
 
 TEST_F(Tiers, AnEvictedBlockDamagedOnDiskIsAnError) {
-  const PromptCacheBinding binding{.block_tokens = kBlockTokens, .block_bytes = kBlockBytes};
+  const PromptCacheBinding binding{.block_tokens = kBlockTokens, .page_bytes = kBlockBytes};
   FileTier tier = *FileTier::open(path(), binding, kMuch);
   std::vector<std::byte> bytes(kBlockBytes, std::byte{7});
   for (const uint32_t slot : {0u, 1u, 2u}) ASSERT_TRUE(tier.write(slot, bytes).ok());
@@ -243,7 +243,7 @@ TEST_F(DamagedFile, OfAnotherModelLayoutOrVersionIsRefusedWithTheReason) {
   other.layout = 34;
   refuses(good_, other, "another KV layout");
   other = options(16);
-  other.block_bytes *= 2;
+  other.page_bytes *= 2;
   refuses(good_, other, "another KV layout");
   std::string bytes = good_;
   bytes[8] = 1;

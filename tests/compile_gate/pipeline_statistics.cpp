@@ -64,7 +64,7 @@ Status declare_all(vk::PipelineLibrary& pipelines, std::string_view only_type) {
   for (const WeightType* type : types) {
     // Also those that are only taken where a self-test rejects the first.
     for (const ops::GemvKernel kernel :
-         ops::gemv_kernels(pipelines, *type, ops::XPath::kPortable)) {
+         ops::gemv_kernels(pipelines, *type, ops::XRoute::kPortable)) {
       PUMICE_TRY_STATUS(ops::Gemv::plan(pipelines, *type, kernel));
     }
   }

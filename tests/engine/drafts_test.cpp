@@ -121,7 +121,7 @@ TEST_P(Drafts, OfTokensThatAreNoneAreNoDrafts) {
 TEST_P(Drafts, WhoseStepFailsAreVerifiedAgain) {
   const auto engine = this->engine({});
   uint32_t n_stages = 0;
-  engine->set_hooks({.fault = [&](StepStage) -> Status {
+  engine->set_hooks({.at_stage = [&](StepStage) -> Status {
     if (++n_stages % 5 == 0) return make_error(ErrorCode::kInternal, "a step fails");
     return {};
   }});

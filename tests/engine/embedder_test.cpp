@@ -120,7 +120,7 @@ TEST_P(Embeddings, AgreeInHalfPrecision) {
   EXPECT_GT(kv_error, 0);
   RecordProperty("nmse_f16_kv", fmt::format("{:.2e}", kv_error));
   const auto variants =
-      ops::gemm_variants(pipelines_->device()->plan(), ops::Math::kF16, ops::XPath::kPortable);
+      ops::gemm_variants(pipelines_->device()->plan(), ops::Math::kF16, ops::XRoute::kPortable);
   const bool has_matrix_cores =
       find_spirv("gemm.f16.matrix").ok() &&
       std::ranges::any_of(variants, [](const auto& variant) { return variant.obstacle.empty(); });

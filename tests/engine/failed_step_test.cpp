@@ -59,7 +59,7 @@ class FailedStep : public test::SyntheticEngineTest {
 TEST_F(FailedStep, AfterTheDeviceRanItChangesNoToken) {
   const auto disturbed = engine();
   int n_lands = 0;
-  disturbed->set_hooks({.fault = [&](StepStage stage) -> Status {
+  disturbed->set_hooks({.at_stage = [&](StepStage stage) -> Status {
     if (stage != StepStage::kLand) return {};
     const int phase = n_lands++ % 8;
     if (phase >= 3 && phase < 6) return kFault;  // several in a row
@@ -75,7 +75,7 @@ TEST_F(FailedStep, AgainWhileItsRequestsAreSetUpAnewChangesNoToken) {
   const auto disturbed = engine();
   int n_lands = 0;
   bool fails_again = false;
-  disturbed->set_hooks({.fault = [&](StepStage stage) -> Status {
+  disturbed->set_hooks({.at_stage = [&](StepStage stage) -> Status {
     if (stage == StepStage::kSubmit)
       return std::exchange(fails_again, false) ? Status(kFault) : Status();
     if (++n_lands % 7 != 0) return {};
@@ -91,7 +91,7 @@ TEST_F(FailedStep, AgainWhileItsRequestsAreSetUpAnewChangesNoToken) {
 TEST_F(FailedStep, ForWhichOthersWerePreemptedChangesNoToken) {
   const auto disturbed = engine(7);
   uint64_t n_preemptions = 0;
-  disturbed->set_hooks({.fault = [&](StepStage stage) -> Status {
+  disturbed->set_hooks({.at_stage = [&](StepStage stage) -> Status {
     const uint64_t now = disturbed->scheduler().telemetry().preemptions;
     if (stage != StepStage::kSubmit || now == n_preemptions) return {};
     n_preemptions = now;
@@ -116,7 +116,7 @@ class FailedStepAfterAnEnd : public FailedStep {
       for (const StepEvent& event : step(*engine_)) before_.push_back(*event.token);
     }
     ended_ = *engine_->submit({.prompt = tokens(30, 2), .max_new_tokens = 40, .timeout_s = 0});
-    engine_->set_hooks({.fault = [](StepStage) -> Status { return kFault; }});
+    engine_->set_hooks({.at_stage = [](StepStage) -> Status { return kFault; }});
     EXPECT_FALSE(engine_->step().ok());
   }
   void TearDown() override {

@@ -151,7 +151,7 @@ TEST_P(Windows, BoundTheMemoryOfAContext) {
   constexpr uint32_t kLong = 500;
   while (tokens_.size() < kLong) tokens_.push_back(tokens_[tokens_.size() - kTokens]);
   const StateLayout layout = state_layout(model_->program, KvType::kF32);
-  const uint64_t all = layout.pages.size() * ((kLong + 16) / kKvBlockTokens + 1);
+  const uint64_t all = layout.kinds.size() * ((kLong + 16) / kKvBlockTokens + 1);
   const std::vector<float> whole = logits_of({.kv_blocks = 64});
   const EngineOptions options{.kv_type = KvType::kF32,
                               .math = ops::Math::kF32,
@@ -161,7 +161,7 @@ TEST_P(Windows, BoundTheMemoryOfAContext) {
                               .prompt_logits = true,
                               .greedy_only = true};
   const auto engine = make_engine(model_, options);
-  EXPECT_LT(engine->scheduler().cache().n_blocks(), all * 3 / 4);
+  EXPECT_LT(engine->scheduler().cache().n_pages(), all * 3 / 4);
   EXPECT_LE(test::nmse(logits(*engine, tokens_), whole), kBound);
   // What another prompt had and was given back is found, or computed again.
   for (const uint32_t shared : {20u, 100u, 300u, 499u}) {

@@ -126,7 +126,7 @@ TEST_P(MemoryBudgets, AQuarterAndAllAgainAmidGenerationsChangeNoToken) {
     keep(go_on(*engine, kind.poll_budget_s), told);
     keep(go_on(*engine, kind.poll_budget_s), told);
     EXPECT_EQ(engine->memory().kv_blocks_all, all_blocks);
-    EXPECT_EQ(engine->scheduler().cache().n_blocks(), all_blocks);
+    EXPECT_EQ(engine->scheduler().cache().n_pages(), all_blocks);
   }
   while (!engine->idle()) keep(go_on(*engine, kind.poll_budget_s), told);
   EXPECT_EQ(n_met, 2u);
@@ -167,7 +167,7 @@ TEST_F(MemoryBudget, ThatCannotBeMetIsRefusedWithTheSmallestAndChangesNothing) {
   }
   ASSERT_TRUE(engine->set_memory_budget(taken_bytes).ok());
   meet(*engine);
-  EXPECT_EQ(engine->scheduler().cache().n_blocks(), engine->memory().kv_blocks);
+  EXPECT_EQ(engine->scheduler().cache().n_pages(), engine->memory().kv_blocks);
   EXPECT_EQ(greedy(*engine, tokens(20, 1), 5).size(), 5u);
 }
 

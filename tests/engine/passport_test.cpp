@@ -22,7 +22,7 @@ class PassportedStories : public test::EngineTest {
     if (IsSkipped()) return;
     const auto path = test::shared_path("models/stories260K.gguf");
     if (!std::filesystem::exists(path)) GTEST_SKIP() << "no shared data: " << path;
-    if (ops::tuned_x_path(pipelines_->device()->plan()) != ops::XPath::kBroadcast) {
+    if (ops::tuned_x_route(pipelines_->device()->plan()) != ops::XRoute::kBroadcast) {
       GTEST_SKIP() << "this device does not prefer " << kPreferred;
     }
     own_ = pipelines_;

@@ -203,7 +203,7 @@ TEST_F(Poll, SubmitsNothingMoreOfAStepThatNobodyWants) {
 TEST_F(Poll, AfterAFailureLosesNothing) {
   const auto disturbed = engine();
   int n = 0;
-  disturbed->set_hooks({.fault = [&](StepStage) -> Status {
+  disturbed->set_hooks({.at_stage = [&](StepStage) -> Status {
     if (++n % 5 != 0) return {};
     return make_error(ErrorCode::kInternal, "a fault for the test");
   }});
@@ -340,7 +340,7 @@ TEST_F(Rebuild, WithAnotherModelIsAnErrorAndLosesNothing) {
 TEST_F(Rebuild, KeepsItsHooksThoughItFailsOnce) {
   const auto rebuilt = engine();
   int n_stages = 0;
-  rebuilt->set_hooks({.fault = [&](StepStage) -> Status {
+  rebuilt->set_hooks({.at_stage = [&](StepStage) -> Status {
     ++n_stages;
     return {};
   }});

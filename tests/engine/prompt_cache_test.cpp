@@ -110,7 +110,7 @@ TEST_F(PromptCache, IsAboutTheArithmeticThatAutoCameToBe) {
 
 TEST_F(PromptCache, IsBoundToKernelsOnlyWhereBitsArePromised) {
   const auto& device = *pipelines_->device();
-  if (ops::tuned_x_path(device.plan()) == ops::XPath::kPortable) {
+  if (ops::tuned_x_route(device.plan()) == ops::XRoute::kPortable) {
     GTEST_SKIP() << "without subgroups this device computes the same way";
   }
   const auto limits = vk::parse_plan_options("no-subgroup");

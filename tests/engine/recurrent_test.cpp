@@ -62,7 +62,7 @@ class Recurrent : public test::LawTest, public ::testing::WithParamInterface<Fam
 
   uint32_t n_recurrent() const {
     const StateLayout layout = state_layout(model_->program, KvType::kF32);
-    return static_cast<uint32_t>(std::popcount(layout.recurrent_pages()));
+    return static_cast<uint32_t>(std::popcount(layout.recurrent_kinds()));
   }
   /// An engine's, for that many pages of keys and values and two of each state in all.
   uint32_t kv_blocks(uint32_t n_pages) const {
@@ -72,7 +72,7 @@ class Recurrent : public test::LawTest, public ::testing::WithParamInterface<Fam
   }
 
   static uint32_t used_pages(const Engine& engine) {
-    return engine.scheduler().cache().n_blocks() - engine.scheduler().cache().n_free_blocks();
+    return engine.scheduler().cache().n_pages() - engine.scheduler().cache().n_free_pages();
   }
 };
 
@@ -191,7 +191,7 @@ TEST_P(Recurrent, StatesRestoredFromHostMemoryChangeNothing) {
   const auto engine =
       this->engine({.kv_blocks = kv_blocks(n_blocks(128)), .cache_host_bytes = uint64_t{32} << 20});
   const KvCache& cache = engine->scheduler().cache();
-  const uint32_t n_paged = cache.n_blocks() - 2 * n_recurrent();
+  const uint32_t n_paged = cache.n_pages() - 2 * n_recurrent();
   const uint32_t filling = std::min(kContext, n_paged * block_tokens()) - kNew;
   for (const uint32_t shared : {40u, 64u}) {
     const std::string salt = "so much is shared: " + std::to_string(shared);
@@ -266,7 +266,7 @@ TEST_P(Recurrent, AFailedStepLeavesTheStateAsItWas) {
     for (int at = 0; at < 8; ++at) {
       const auto engine = this->engine({.token_budget = 32, .chunk_tokens = 16});
       int n = 0;
-      engine->set_hooks({.fault = [&](StepStage now) -> Status {
+      engine->set_hooks({.at_stage = [&](StepStage now) -> Status {
         if (now != stage || n++ != at) return {};
         return make_error(ErrorCode::kInternal, "planned");
       }});

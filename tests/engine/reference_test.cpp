@@ -43,7 +43,7 @@ class Reference : public test::EngineTest, public ::testing::WithParamInterface<
 
   static bool has_matrix_cores() {
     const auto variants =
-        ops::gemm_variants(pipelines_->device()->plan(), ops::Math::kF16, ops::XPath::kPortable);
+        ops::gemm_variants(pipelines_->device()->plan(), ops::Math::kF16, ops::XRoute::kPortable);
     return find_spirv("gemm.f16.matrix").ok() &&
            std::ranges::any_of(
                variants, [](const ops::GemmVariant& variant) { return variant.obstacle.empty(); });
@@ -344,7 +344,7 @@ TEST(ExpertsOf, EveryMixtureThatIsKnownAreTested) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, Experts, ::testing::ValuesIn(kMixtures), test_name);
-// One whose router takes scores as they are, one with a bias and groups, one with states.
+// One whose router takes scores as they are, one with a bias and kinds, one with states.
 INSTANTIATE_TEST_SUITE_P(Families, GivenExperts,
                          ::testing::Values("families/mixtral", "families/deepseek-v3",
                                            "families/qwen35moe"),

@@ -28,7 +28,7 @@ class Actions : public ::testing::Test {
   void open(const SchedulerOptions& scheduler, uint32_t n_blocks,
             OverflowPolicy overflow = OverflowPolicy::kStop) {
     Result<Scheduler> made =
-        Scheduler::create(scheduler, {.n_blocks = n_blocks, .block_tokens = 16});
+        Scheduler::create(scheduler, {.n_pages = n_blocks, .block_tokens = 16});
     ASSERT_TRUE(made.ok()) << made.error().message;
     requests_.emplace(
         std::move(made).value(),

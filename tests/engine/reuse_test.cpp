@@ -79,7 +79,7 @@ TEST_P(Reuse, BatchMatesAndPreemptionChangeNothing) {
   finish(*tight, {{*d, &small}, {*e, &big}});
   EXPECT_GT(big.report.preemptions, 0u);
   expect_whole(big, "preempted");
-  EXPECT_EQ(tight->scheduler().cache().n_free_blocks(), 9u);
+  EXPECT_EQ(tight->scheduler().cache().n_free_pages(), 9u);
 }
 
 TEST_P(Reuse, BlocksRestoredFromHostMemoryChangeNothingAndAreNotComputed) {
@@ -115,7 +115,7 @@ TEST_P(Reuse, BlocksRestoredFromAFileChangeNothingAndAreNotComputed) {
 TEST_P(Reuse, AFailedStepLosesNothing) {
   const auto engine = this->engine({.n_sequences = 2, .token_budget = 32, .chunk_tokens = 32});
   int until_fault = 0;
-  engine->set_hooks({.fault = [&](StepStage stage) -> Status {
+  engine->set_hooks({.at_stage = [&](StepStage stage) -> Status {
     if (stage != StepStage::kSubmit) return {};
     if (until_fault-- > 0) return {};
     until_fault = 3;
@@ -137,7 +137,7 @@ TEST_P(Reuse, AFailedStepLosesNothing) {
   }
   EXPECT_GT(faults, 3);
   expect_whole(run, "with faults");
-  EXPECT_EQ(engine->scheduler().cache().n_free_blocks(), engine->scheduler().cache().n_blocks());
+  EXPECT_EQ(engine->scheduler().cache().n_free_pages(), engine->scheduler().cache().n_pages());
 }
 
 INSTANTIATE_TEST_SUITE_P(Fast, Reuse,

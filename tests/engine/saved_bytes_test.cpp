@@ -27,9 +27,9 @@ class SavedBytes : public ::testing::Test {
                 .state = {.model = {3, 4},
                           .layout = 5,
                           .block_tokens = 4,
-                          .block_bytes = 16,
-                          .n_groups = groups_.size(),
-                          .groups = groups_.signature()}};
+                          .page_bytes = 16,
+                          .n_kinds = kinds_.size(),
+                          .kinds = kinds_.signature()}};
     sequence_ = {.tokens = {7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 99},
                  .n_prompt = 6,
                  .sampling = {.temperature = 0.75f,
@@ -47,9 +47,9 @@ class SavedBytes : public ::testing::Test {
                  .state_tokens = 10};
   }
   std::vector<std::byte> written() const {
-    const size_t n_pages = groups_.prefix_pages(sequence_.state_tokens).size();
+    const size_t n_pages = kinds_.prefix_entries(sequence_.state_tokens).size();
     std::vector<std::byte> bytes = write_saved_sequence(sequence_, binding_, n_pages);
-    const size_t n_page_bytes = n_pages * binding_.state.block_bytes;
+    const size_t n_page_bytes = n_pages * binding_.state.page_bytes;
     for (size_t i = 0; i < n_page_bytes; ++i) {
       bytes[bytes.size() - n_page_bytes + i] = static_cast<std::byte>(i * 7 + 1);
     }
@@ -58,7 +58,7 @@ class SavedBytes : public ::testing::Test {
   }
   Result<OpenedSequence> open(const std::vector<std::byte>& bytes,
                               const RestoreOptions& options = {}) const {
-    return open_saved_sequence(bytes, binding_, groups_, options);
+    return open_saved_sequence(bytes, binding_, kinds_, options);
   }
   void expect_refused(const std::vector<std::byte>& bytes, const std::string& why,
                       const RestoreOptions& options = {}) const {
@@ -68,7 +68,7 @@ class SavedBytes : public ::testing::Test {
     EXPECT_NE(opened.error().message.find(why), std::string::npos) << opened.error().message;
   }
 
-  const CacheGroups groups_{{{"kv", GroupKind::kFull, 0}, {"w", GroupKind::kWindow, 3}}, 4, 0};
+  const PageKinds kinds_{{{"kv", StateForm::kFull, 0}, {"w", StateForm::kWindow, 3}}, 4, 0};
   SavedBinding binding_;
   SavedSequence sequence_;
 };
@@ -158,9 +158,9 @@ TEST_F(SavedBytes, OfAnotherStateAreTokensForWhoAsks) {
     if (what == 0) state.model.low ^= 1;
     if (what == 1) state.layout ^= 1;
     if (what == 2) state.block_tokens = 16;
-    if (what == 3) state.block_bytes = 32;
-    if (what == 4) state.n_groups = 1;
-    if (what == 5) state.groups ^= 1;
+    if (what == 3) state.page_bytes = 32;
+    if (what == 4) state.n_kinds = 1;
+    if (what == 5) state.kinds ^= 1;
     expect_refused(bytes, "another KV type");
     const auto opened = open(bytes, {.tokens_only = true});
     ASSERT_TRUE(opened.ok()) << opened.error().message;
@@ -217,7 +217,7 @@ TEST_F(SavedBytes, ThatAreNoiseUnderAGoodChecksumNeverCrash) {
     ++n_opened;
     EXPECT_TRUE(check_saved_sequence(opened->sequence, kVocabulary).ok());
     EXPECT_EQ(opened->pages.size(),
-              groups_.prefix_pages(opened->sequence.state_tokens).size() * 16);
+              kinds_.prefix_entries(opened->sequence.state_tokens).size() * 16);
   }
   EXPECT_GT(n_opened, 100);
 }

@@ -217,8 +217,8 @@ TEST_F(SavedSequences, ShareWhatTheyBeginWith) {
   const auto there = engine();
   for (const Bytes& bytes : saved) EXPECT_EQ(restore(*there, bytes).state_tokens, 84u);
   const CacheLedger ledger = there->scheduler().cache().ledger();
-  const uint64_t block_bytes = there->scheduler().cache().options().block_bytes;
-  EXPECT_EQ(ledger.device_cached_bytes, (4 + 3 * 2) * block_bytes) << "the prompt is kept once";
+  const uint64_t page_bytes = there->scheduler().cache().options().page_bytes;
+  EXPECT_EQ(ledger.device_cached_bytes, (4 + 3 * 2) * page_bytes) << "the prompt is kept once";
   for (const Tokens& said : characters) EXPECT_EQ(greedy(*there, said, 3), greedy(*here, said, 3));
 }
 

@@ -167,7 +167,7 @@ TEST_F(Stories, SameSeedSameTextAndAnotherSeedAnother) {
 
 TEST_F(Stories, RejectsWhatCannotRunAndChangesNothing) {
   const auto engine = make_engine(model_, {.context_tokens = 64, .greedy_only = true});
-  const uint32_t free_before = engine->scheduler().cache().n_free_blocks();
+  const uint32_t free_before = engine->scheduler().cache().n_free_pages();
   const auto error_of = [&](GenerationRequest request) {
     const auto result = engine->submit(std::move(request));
     EXPECT_FALSE(result.ok());
@@ -183,13 +183,13 @@ TEST_F(Stories, RejectsWhatCannotRunAndChangesNothing) {
   EXPECT_EQ(too_long.code, ErrorCode::kDoesNotFit);
   EXPECT_NE(too_long.message.find("by 9 tokens"), std::string::npos) << too_long.message;
   EXPECT_TRUE(engine->idle());
-  EXPECT_EQ(engine->scheduler().cache().n_free_blocks(), free_before);
+  EXPECT_EQ(engine->scheduler().cache().n_free_pages(), free_before);
 }
 
 TEST_F(Stories, CancellingFreesEverythingAtAnyMoment) {
   const auto engine = make_engine(
       model_, {.context_tokens = 128, .n_sequences = 2, .chunk_tokens = 4, .greedy_only = true});
-  const uint32_t all = engine->scheduler().cache().n_blocks();
+  const uint32_t all = engine->scheduler().cache().n_pages();
   for (int steps = 0; steps < 8; ++steps) {
     const auto id = engine->submit({.prompt = stories_[0].prompt, .max_new_tokens = 50});
     const auto waiting = engine->submit({.prompt = stories_[1].prompt, .max_new_tokens = 50});
@@ -197,7 +197,7 @@ TEST_F(Stories, CancellingFreesEverythingAtAnyMoment) {
     engine->cancel(*id);
     engine->cancel(*waiting);
     EXPECT_TRUE(engine->idle());
-    EXPECT_EQ(engine->scheduler().cache().n_free_blocks(), all);
+    EXPECT_EQ(engine->scheduler().cache().n_free_pages(), all);
   }
   EXPECT_EQ(greedy(*engine, stories_[0].prompt, 20),
             std::vector<TokenId>(stories_[0].continuation.begin(),

@@ -67,7 +67,7 @@ class Windows : public LawTest, public ::testing::WithParamInterface<Family> {
 
   /// Pages that sequences use now.
   static uint32_t used_pages(const Engine& engine) {
-    return engine.scheduler().cache().n_blocks() - engine.scheduler().cache().n_free_blocks();
+    return engine.scheduler().cache().n_pages() - engine.scheduler().cache().n_free_pages();
   }
 
  private:

@@ -31,9 +31,9 @@ TEST_P(Windows, WhatIsBehindThemIsGivenBackWhileARequestRuns) {
   }
   expect_whole(told, "in chunks of a block");
   const KvCache& cache = engine->scheduler().cache();
-  ASSERT_GE(cache.groups().size(), 2u);
-  const uint64_t all = cache.groups().size() * kv_blocks_of(kPrompt + kNew);
-  EXPECT_LE(most, cache.groups().pages_for(kPrompt + kNew, kChunk));
+  ASSERT_GE(cache.kinds().size(), 2u);
+  const uint64_t all = cache.kinds().size() * kv_blocks_of(kPrompt + kNew);
+  EXPECT_LE(most, cache.kinds().pages_for(kPrompt + kNew, kChunk));
   EXPECT_LT(most, all * 3 / 4);
   EXPECT_EQ(used_pages(*engine), 0u);
 }
@@ -54,10 +54,10 @@ TEST_P(Windows, PreemptionChangesNothing) {
   // the request that came first grows out of those.
   constexpr uint32_t kChunk = 2;
   const auto roomy = engine({});
-  const CacheGroups& groups = roomy->scheduler().cache().groups();
-  const auto prompt_pages = static_cast<uint32_t>(groups.pages_for(kPrompt, kChunk));
+  const PageKinds& kinds = roomy->scheduler().cache().kinds();
+  const auto prompt_pages = static_cast<uint32_t>(kinds.pages_for(kPrompt, kChunk));
   const auto tight = engine({.n_sequences = 2,
-                             .kv_blocks = prompt_pages / groups.size() + 3,
+                             .kv_blocks = prompt_pages / kinds.size() + 3,
                              .token_budget = 96,
                              .chunk_tokens = kChunk});
   Told small, big;

@@ -52,7 +52,7 @@ void read_model(const GgufFile& file) {
   promise(lower(*program, FusionRules::none()).ok(), "rules do not decide what can be run");
   (void)weight_layout(file, *program, *lowered).memory(uint64_t{1} << 30);
   (void)plan_activations(*lowered, 512, 1);
-  (void)cache_groups(*program, state_layout(*program, KvType::kF16));
+  (void)page_kinds(*program, state_layout(*program, KvType::kF16));
 }
 
 void read_vocabulary(const GgufFile& file) {

@@ -97,7 +97,7 @@ class HostTest : public ::testing::Test {
   /// The first stages of the next requests fail as those of a lost device.
   void lose_device(int times) {
     faults_ = times;
-    engine_->set_hooks({.fault = [this](StepStage) -> Status {
+    engine_->set_hooks({.at_stage = [this](StepStage) -> Status {
       if (faults_-- <= 0) return {};
       return make_error(ErrorCode::kDeviceLost, "lost for the test");
     }});

@@ -255,7 +255,7 @@ TEST_F(OpenedModelTest, ThePromptCacheFileIsKeptOrAWarningSaysWhyNot) {
 
 TEST_F(OpenedModelTest, AKernelThatThePassportRejectsIsReplacedWithAWarning) {
   const vk::Device& device = *test::GpuEnvironment::device();
-  const bool broadcast = ops::tuned_x_path(device.plan()) == ops::XPath::kBroadcast;
+  const bool broadcast = ops::tuned_x_route(device.plan()) == ops::XRoute::kBroadcast;
   const std::string preferred = broadcast ? "gemv.f32.broadcast" : "gemv.f32.uniform";
   const EngineOptions wanted{.math = ops::Math::kF32};
   {

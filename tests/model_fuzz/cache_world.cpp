@@ -9,7 +9,7 @@ CacheWorld::CacheWorld(uint64_t seed)
       options_(random_cache(random_)),
       cache_(options_),
       naive_(naive_cache(options_)),
-      device_(options_.block_tokens, naive_groups(options_.groups)) {}
+      device_(options_.block_tokens, naive_kinds(options_.kinds)) {}
 
 void CacheWorld::same(uint64_t product, uint64_t reference, const char* what) const {
   if (product == reference) return;
@@ -56,7 +56,7 @@ void CacheWorld::begin() {
   const CacheReport foreseen = cache_.look_up(prompt);
   const NaiveCache::Blame blame = naive_.blame(tokens, salt);
   same(foreseen.cached_tokens, naive_.find_for(tokens, salt).tokens, "cached tokens");
-  same(foreseen.shortened_by, blame.group ? *blame.group : kNoGroup, "the group to blame");
+  same(foreseen.shortened_by, blame.kind ? *blame.kind : kNoKind, "the group to blame");
   same(foreseen.others_tokens, blame.others, "what the others have");
   const Result<SequenceId> id = cache_.begin(prompt, reserve);
   const auto naive = naive_.begin(tokens, salt, reserve);
@@ -68,7 +68,7 @@ void CacheWorld::begin() {
   same(cache_.report(*id).cached_tokens, naive_.sequence(*naive).cached, "cached tokens");
   ++counts_.begun;
   counts_.cached_tokens += cache_.report(*id).cached_tokens;
-  counts_.shortened += foreseen.shortened_by != kNoGroup ? 1 : 0;
+  counts_.shortened += foreseen.shortened_by != kNoKind ? 1 : 0;
   running_.push_back({*id, *naive, next_number_++, tokens, salt, {}});
 }
 
@@ -82,7 +82,7 @@ void CacheWorld::compute(Running& one) {
   const auto kept = naive_.next_kept(one.naive, first);
   same(cache_.next_kept_state(one.id, first), kept ? *kept : UINT32_MAX, "the next kept state");
   if (kept && chance(70)) end = std::min(end, static_cast<uint32_t>(*kept));
-  same(cache_.blocks_lacking(one.id, end), naive_.lacking(one.naive, end), "lacking blocks");
+  same(cache_.pages_lacking(one.id, end), naive_.lacking(one.naive, end), "lacking blocks");
   const bool room = cache_.reserve(one.id, end).ok();
   same(room, naive_.reserve(one.naive, end), "whether there is room");
   if (!room) {
@@ -98,11 +98,11 @@ void CacheWorld::compute(Running& one) {
       {},
       one.tokens,
       one.salt};
-  for (uint32_t g = 0; g < cache_.groups().size(); ++g) {
-    const std::span<const BlockId> blocks = cache_.blocks(one.id, g);
+  for (uint32_t g = 0; g < cache_.kinds().size(); ++g) {
+    const std::span<const PageId> blocks = cache_.blocks(one.id, g);
     row.blocks.emplace_back(blocks.begin(), blocks.end());
-    row.states.emplace_back(kNoBlock, kNoBlock);
-    if (!cache_.groups().is_recurrent(g)) continue;
+    row.states.emplace_back(kNoPage, kNoPage);
+    if (!cache_.kinds().is_recurrent(g)) continue;
     row.states.back() = {cache_.state(one.id, g, first), cache_.state(one.id, g, end)};
   }
   device_.run(row);
@@ -172,13 +172,13 @@ void CacheWorld::lose_device() {
   while (!running_.empty()) end(running_.size() - 1);
   cache_.forget_device();
   naive_.forget_all();
-  device_ = NaiveDevice(options_.block_tokens, naive_groups(options_.groups));
+  device_ = NaiveDevice(options_.block_tokens, naive_kinds(options_.kinds));
   ++counts_.losses;
 }
 
 void CacheWorld::transfer(bool good) {
   const Transfers transfers = cache_.take_transfers();
-  for (const BlockCopy& copy : transfers.copies) {
+  for (const PageCopy& copy : transfers.copies) {
     if (good) device_.copy(copy);
   }
   const std::vector<SequenceId> lost = cache_.finish_transfers(transfers.batch, {.all = !good});
@@ -194,12 +194,12 @@ void CacheWorld::transfer(bool good) {
 void CacheWorld::compare(const Running& one) {
   const NaiveCache::Sequence& expected = naive_.sequence(one.naive);
   same(cache_.computed_tokens(one.id), expected.computed, "computed tokens");
-  for (uint32_t g = 0; g < cache_.groups().size(); ++g) {
-    const std::span<const BlockId> blocks = cache_.blocks(one.id, g);
+  for (uint32_t g = 0; g < cache_.kinds().size(); ++g) {
+    const std::span<const PageId> blocks = cache_.blocks(one.id, g);
     same(blocks.size(), expected.blocks[g].size(), "blocks");
     for (size_t i = 0; i < blocks.size(); ++i) {
-      same(blocks[i] != kNoBlock, expected.blocks[g][i].has_value(), "a block");
-      counts_.behind += blocks[i] == kNoBlock ? 1 : 0;
+      same(blocks[i] != kNoPage, expected.blocks[g][i].has_value(), "a block");
+      counts_.behind += blocks[i] == kNoPage ? 1 : 0;
     }
   }
 }
@@ -209,7 +209,7 @@ void CacheWorld::compare() {
   if (!integrity.ok()) diverged(integrity.error().message);
   for (const Running& one : running_) compare(one);
   same(cache_.pool().n_free(), naive_.n_free(), "free blocks");
-  same(cache_.n_blocks(), naive_.n_blocks(), "blocks in all");
+  same(cache_.n_pages(), naive_.n_pages(), "blocks in all");
 }
 
 void CacheWorld::finish() {
@@ -217,7 +217,7 @@ void CacheWorld::finish() {
     end(running_.size() - 1);
     compare();
   }
-  if (cache_.pool().n_free() != cache_.n_blocks()) diverged("blocks are leaked");
+  if (cache_.pool().n_free() != cache_.n_pages()) diverged("blocks are leaked");
 }
 
 }  // namespace pumice::model_fuzz

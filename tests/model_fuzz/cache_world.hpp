@@ -24,7 +24,7 @@ class CacheWorld {
   struct Counts {
     uint64_t begun = 0;
     uint64_t cached_tokens = 0;
-    uint64_t shortened = 0;  ///< hits, by a group
+    uint64_t shortened = 0;  ///< hits, by a kind
     uint64_t committed = 0;
     uint64_t behind = 0;  ///< blocks behind windows
     uint64_t rewound = 0;

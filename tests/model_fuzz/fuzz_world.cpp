@@ -38,7 +38,7 @@ World::World(uint64_t seed)
       scheduler_(
           made(options_ = random_options(random_, cache_options_.block_tokens), cache_options_)),
       naive_(options_, cache_options_),
-      device_(cache_options_.block_tokens, naive_groups(cache_options_.groups)) {
+      device_(cache_options_.block_tokens, naive_kinds(cache_options_.kinds)) {
   options_.chunk_tokens = std::min(options_.chunk_tokens, options_.token_budget);
 }
 
@@ -181,7 +181,7 @@ void World::ask() {
   same(report.copied_tokens, found.tail_tokens(block_tokens), "copied tokens");
   same(report.cached_tokens, found.tokens, "cached tokens");
   const NaiveCache::Blame blame = naive_.cache().blame(tokens, salt);
-  same(report.shortened_by, blame.group ? *blame.group : kNoGroup, "the group to blame");
+  same(report.shortened_by, blame.kind ? *blame.kind : kNoKind, "the group to blame");
   same(report.others_tokens, blame.others, "what the others have");
   same(report.miss == MissReason::kNone, report.cached_tokens + 1 == tokens.size(),
        "missing nothing");
@@ -224,12 +224,12 @@ void World::plan() {
       const Tokens& draft = drafts_.at(chunk.request);
       row.tokens.insert(row.tokens.end(), draft.begin(), draft.begin() + chunk.n_draft());
     }
-    const CacheGroups& groups = scheduler_.cache().groups();
-    for (uint32_t g = 0; g < groups.size(); ++g) {
-      const std::span<const BlockId> blocks = scheduler_.blocks(chunk.request, g);
+    const PageKinds& kinds = scheduler_.cache().kinds();
+    for (uint32_t g = 0; g < kinds.size(); ++g) {
+      const std::span<const PageId> blocks = scheduler_.blocks(chunk.request, g);
       row.blocks.emplace_back(blocks.begin(), blocks.end());
-      row.states.emplace_back(kNoBlock, kNoBlock);
-      if (!groups.is_recurrent(g)) continue;
+      row.states.emplace_back(kNoPage, kNoPage);
+      if (!kinds.is_recurrent(g)) continue;
       row.states.back() = {
           scheduler_.state(chunk.request, g, chunk.first_position),
           scheduler_.state(chunk.request, g, chunk.first_position + chunk.n_tokens)};
@@ -299,7 +299,7 @@ void World::check_classes(const StepPlan& plan) {
   for (const StepChunk& chunk : plan.chunks) {
     const NaiveRequest& served = naive_.request(chunk.request);
     if (!served.on_turn && served.class_rank() > waiting.front()->class_rank() &&
-        !naive_.lacks_blocks()) {
+        !naive_.lacks_pages()) {
       diverged(fmt::format("request {} is served, and a better one, {}, waits for a place",
                            chunk.request, waiting.front()->id));
     }
@@ -339,7 +339,7 @@ void World::check_started(const StepPlan& plan) {
       diverged("more is cached than was ever committed");
     // States are not kept everywhere.
     const bool all_is_kept =
-        cache_options_.n_blocks == kUnlimitedBlocks && !naive_.cache().any_recurrent();
+        cache_options_.n_pages == kUnlimitedPages && !naive_.cache().any_recurrent();
     if (all_is_kept && cached < before_the_plan[i]) {
       diverged("less is cached than was committed");
     }
@@ -357,7 +357,7 @@ bool World::run(bool fails) {
   for (size_t i = 0; i < flights_.size(); ++i) {
     Flight& flight = flights_[i];
     if (flight.ran) continue;
-    for (const BlockCopy& copy : flight.plan.transfers.copies) device_.copy(copy);
+    for (const PageCopy& copy : flight.plan.transfers.copies) device_.copy(copy);
     if (!flight.answered && !fails) answer(flight, true);
     size_t n_rows =
         fails ? pick(static_cast<uint32_t>(flight.rows.size()) + 1) : flight.rows.size();
@@ -395,7 +395,7 @@ void World::fail(size_t index) {
 void World::lose_device() {
   scheduler_.lose_device();
   naive_.lose_device();
-  device_ = NaiveDevice(cache_options_.block_tokens, naive_groups(cache_options_.groups));
+  device_ = NaiveDevice(cache_options_.block_tokens, naive_kinds(cache_options_.kinds));
   flights_.clear();
   committed_.clear();
 }
@@ -476,11 +476,11 @@ void World::compare(const NaiveRequest& expected) {
   same(request.pending_samples, expected.sampling, "tokens being sampled", id);
   if (!expected.running()) return;
   const NaiveCache::Sequence& sequence = naive_.cache().sequence(*expected.sequence);
-  for (uint32_t g = 0; g < scheduler_.cache().groups().size(); ++g) {
-    const std::span<const BlockId> blocks = scheduler_.blocks(id, g);
+  for (uint32_t g = 0; g < scheduler_.cache().kinds().size(); ++g) {
+    const std::span<const PageId> blocks = scheduler_.blocks(id, g);
     same(blocks.size(), sequence.blocks[g].size(), "blocks", id);
     for (size_t i = 0; i < blocks.size(); ++i) {
-      same(blocks[i] != kNoBlock, sequence.blocks[g][i].has_value(), "a block", id);
+      same(blocks[i] != kNoPage, sequence.blocks[g][i].has_value(), "a block", id);
     }
   }
   same(scheduler_.cache().report(*request.sequence).cached_tokens,
@@ -523,7 +523,7 @@ void World::compare() {
   same(scheduler_.outstanding(), flights_.size(), "flights");
   check_slots();
   same(scheduler_.cache().pool().n_free(), naive_.cache().n_free(), "free blocks");
-  same(scheduler_.cache().n_blocks(), naive_.cache().n_blocks(), "blocks");
+  same(scheduler_.cache().n_pages(), naive_.cache().n_pages(), "blocks");
   note_ends();
 }
 
@@ -547,7 +547,7 @@ void World::finish() {
     naive_.end(id, EndReason::kCancelled);
   }
   compare();
-  if (scheduler_.cache().pool().n_free() != scheduler_.cache().n_blocks())
+  if (scheduler_.cache().pool().n_free() != scheduler_.cache().n_pages())
     diverged("blocks are leaked");
   const Telemetry& told = scheduler_.telemetry();
   const NaiveCounts& counts = naive_.counts();

@@ -1,6 +1,6 @@
 // What cache/ promises, written down as simply as possible: pages are entries of a vector, names
 // of content are the whole prefixes themselves, every search looks at everything, and a length can
-// be restored if each state group, asked by its definition, says so. For small pools only. Shares
+// be restored if each state kind, asked by its definition, says so. For small pools only. Shares
 // no code with the product.
 #pragma once
 
@@ -24,7 +24,7 @@ inline size_t common_length(const Tokens& a, const Tokens& b) {
   return n;
 }
 
-struct NaiveGroup {
+struct NaiveKind {
   bool recurrent = false;
   size_t window = 0;  // 0: all
 };
@@ -41,9 +41,9 @@ class NaiveCache {
   struct Sequence {
     Tokens tokens;  // known ones
     std::string salt;
-    std::vector<std::vector<Page>> blocks;       // by group; none behind a window
-    std::vector<std::map<size_t, Page>> states;  // by group and position
-    std::vector<Page> spare;                     // by group
+    std::vector<std::vector<Page>> blocks;       // by kind; none behind a window
+    std::vector<std::map<size_t, Page>> states;  // by kind and position
+    std::vector<Page> spare;                     // by kind
     size_t computed = 0;
     size_t cached = 0;   // of those, found when it began
     size_t indexed = 0;  // full blocks that others can find
@@ -53,28 +53,28 @@ class NaiveCache {
   };
   using Id = size_t;
 
-  NaiveCache(size_t n_blocks, bool unlimited, size_t block_tokens, std::vector<NaiveGroup> groups,
+  NaiveCache(size_t n_pages, bool unlimited, size_t block_tokens, std::vector<NaiveKind> kinds,
              size_t rewind)
       : unlimited_(unlimited),
         block_tokens_(block_tokens),
-        groups_(std::move(groups)),
+        kinds_(std::move(kinds)),
         rewind_(rewind) {
-    if (unlimited) n_blocks = 0;
-    for (size_t i = 0; i < n_blocks; ++i) {
+    if (unlimited) n_pages = 0;
+    for (size_t i = 0; i < n_pages; ++i) {
       blocks_.emplace_back();
       free_.push_back(i);
     }
   }
 
   bool unlimited() const { return unlimited_; }
-  size_t n_blocks() const { return blocks_.size(); }
+  size_t n_pages() const { return blocks_.size(); }
   size_t n_free() const { return free_.size(); }
   bool can_take(size_t n) const { return unlimited_ || n <= free_.size(); }
   size_t blocks_for(size_t tokens) const { return (tokens + block_tokens_ - 1) / block_tokens_; }
   const Sequence& sequence(Id id) const { return sequences_.at(id); }
-  const std::vector<NaiveGroup>& groups() const { return groups_; }
+  const std::vector<NaiveKind>& kinds() const { return kinds_; }
   bool any_recurrent() const {
-    return std::ranges::any_of(groups_, [](const NaiveGroup& group) { return group.recurrent; });
+    return std::ranges::any_of(kinds_, [](const NaiveKind& kind) { return kind.recurrent; });
   }
   bool waits_for_copies(Id id) const {
     return std::ranges::any_of(copies_, [&](const auto& copy) { return copy.first == id; });
@@ -87,13 +87,13 @@ class NaiveCache {
   /// Pages that a sequence may need at once.
   size_t pages_for(size_t tokens, size_t step_tokens) const {
     size_t n = 0;
-    for (const NaiveGroup& group : groups_) {
-      if (group.recurrent) {
+    for (const NaiveKind& kind : kinds_) {
+      if (kind.recurrent) {
         n += 2;
-      } else if (group.window == 0) {
+      } else if (kind.window == 0) {
         n += blocks_for(tokens);
       } else {
-        const size_t seen = group.window - 1 + rewind_ + step_tokens - 1;
+        const size_t seen = kind.window - 1 + rewind_ + step_tokens - 1;
         n += std::min(blocks_for(tokens), blocks_for(seen) + 1);
       }
     }
@@ -114,7 +114,7 @@ class NaiveCache {
         if (!found.tail) continue;
       }
       const bool good = std::ranges::all_of(asked, [&](size_t g) {
-        if (groups_[g].recurrent) return holder(g, prefix(tokens, length), salt).has_value();
+        if (kinds_[g].recurrent) return holder(g, prefix(tokens, length), salt).has_value();
         for (size_t i = first_block(g, length); i < n_full; ++i) {
           if (!holder(g, prefix(tokens, (i + 1) * block_tokens_), salt)) return false;
         }
@@ -125,27 +125,27 @@ class NaiveCache {
     return {};
   }
   Found find_for(const Tokens& prompt, const std::string& salt) const {
-    return find(prompt, salt, true, all_groups());
+    return find(prompt, salt, true, all_kinds());
   }
 
   struct Blame {
-    std::optional<size_t> group;
+    std::optional<size_t> kind;
     size_t others = 0;
   };
-  /// The group without which the hit would be the longest, or that has least of its own.
+  /// The kind without which the hit would be the longest, or that has least of its own.
   Blame blame(const Tokens& prompt, const std::string& salt) const {
     const size_t hit = find_for(prompt, salt).tokens;
     Blame blamed;
     size_t least = 0;
     size_t most = 0;
-    for (size_t g = 0; g < groups_.size(); ++g) {
-      std::vector<size_t> others = all_groups();
+    for (size_t g = 0; g < kinds_.size(); ++g) {
+      std::vector<size_t> others = all_kinds();
       std::erase(others, g);
-      // Without any group every length that is known at all would do.
+      // Without any kind every length that is known at all would do.
       const size_t without = others.empty() ? hit : find(prompt, salt, true, others).tokens;
       const size_t alone = find(prompt, salt, true, {g}).tokens;
       most = std::max(most, alone);
-      if (blamed.group && (without < blamed.others || (without == blamed.others && alone >= least)))
+      if (blamed.kind && (without < blamed.others || (without == blamed.others && alone >= least)))
         continue;
       blamed = {g, without};
       least = alone;
@@ -162,13 +162,13 @@ class NaiveCache {
     }
     return n;
   }
-  /// Pages of groups that keep all, of what a prompt finds, that others than these sequences hold.
+  /// Pages of kinds that keep all, of what a prompt finds, that others than these sequences hold.
   size_t n_shared_without(const Tokens& tokens, const std::string& salt,
                           const std::vector<Id>& ids) const {
     size_t n = 0;
     for (size_t i = 1; i <= find_for(tokens, salt).full_blocks(block_tokens_); ++i) {
-      for (size_t g = 0; g < groups_.size(); ++g) {
-        if (groups_[g].recurrent || groups_[g].window > 0) continue;
+      for (size_t g = 0; g < kinds_.size(); ++g) {
+        if (kinds_[g].recurrent || kinds_[g].window > 0) continue;
         bool shared = false;
         for (size_t b = 0; b < blocks_.size(); ++b) {
           shared |= holds(blocks_[b], g, prefix(tokens, i * block_tokens_), salt) &&
@@ -183,23 +183,23 @@ class NaiveCache {
   std::optional<Id> begin(const Tokens& tokens, const std::string& salt, size_t reserve_tokens) {
     Found found = find_for(tokens, salt);
     if (!can_take(wanted(tokens, salt, found, reserve_tokens)) && found.tail) {
-      found = find(tokens, salt, false, all_groups());
+      found = find(tokens, salt, false, all_kinds());
     }
     if (!can_take(wanted(tokens, salt, found, reserve_tokens))) return std::nullopt;
     const size_t length = found.tokens;
     const size_t n_full = length / block_tokens_;
-    const size_t n_groups = groups_.size();
+    const size_t n_kinds = kinds_.size();
     Sequence sequence{.tokens = tokens, .salt = salt};
     sequence.computed = sequence.cached = length;
     sequence.indexed = n_full;
     sequence.branch = known_blocks(tokens, salt) * block_tokens_;
     sequence.prompt_edge = (tokens.size() - 1) / block_tokens_ * block_tokens_;
-    sequence.blocks.resize(n_groups);
-    sequence.states.resize(n_groups);
-    sequence.spare.resize(n_groups);
+    sequence.blocks.resize(n_kinds);
+    sequence.states.resize(n_kinds);
+    sequence.spare.resize(n_kinds);
     const Id id = next_id_++;
-    for (size_t g = 0; g < n_groups; ++g) {
-      if (groups_[g].recurrent) {
+    for (size_t g = 0; g < n_kinds; ++g) {
+      if (kinds_[g].recurrent) {
         Page& state = sequence.states[g][length];
         if (length > 0) state = held(holder(g, prefix(tokens, length), salt));
         continue;
@@ -211,8 +211,8 @@ class NaiveCache {
       }
       if (found.tail) copies_.emplace_back(id, *held(holder(g, *found.tail, salt)));
     }
-    for (size_t g = 0; g < n_groups; ++g) {
-      if (groups_[g].recurrent) {
+    for (size_t g = 0; g < n_kinds; ++g) {
+      if (kinds_[g].recurrent) {
         sequence.spare[g] = take();
         continue;
       }
@@ -226,8 +226,8 @@ class NaiveCache {
   size_t lacking(Id id, size_t tokens) const {
     const Sequence& sequence = sequences_.at(id);
     size_t n = 0;
-    for (size_t g = 0; g < groups_.size(); ++g) {
-      if (groups_[g].recurrent) {
+    for (size_t g = 0; g < kinds_.size(); ++g) {
+      if (kinds_[g].recurrent) {
         n += tokens > last_state(sequence, g) && !sequence.spare[g] ? 1 : 0;
       } else if (blocks_for(tokens) > sequence.blocks[g].size()) {
         n += blocks_for(tokens) - sequence.blocks[g].size();
@@ -238,8 +238,8 @@ class NaiveCache {
   bool reserve(Id id, size_t tokens) {
     Sequence& sequence = sequences_.at(id);
     if (!can_take(lacking(id, tokens))) return false;
-    for (size_t g = 0; g < groups_.size(); ++g) {
-      if (groups_[g].recurrent) {
+    for (size_t g = 0; g < kinds_.size(); ++g) {
+      if (kinds_[g].recurrent) {
         if (tokens > last_state(sequence, g) && !sequence.spare[g]) sequence.spare[g] = take();
       } else {
         while (sequence.blocks[g].size() < blocks_for(tokens)) sequence.blocks[g].push_back(take());
@@ -256,14 +256,14 @@ class NaiveCache {
 
   void plan(Id id, size_t end) {
     Sequence& sequence = sequences_.at(id);
-    for (size_t g = 0; g < groups_.size(); ++g) {
-      if (groups_[g].recurrent) sequence.states[g][end] = std::exchange(sequence.spare[g], {});
+    for (size_t g = 0; g < kinds_.size(); ++g) {
+      if (kinds_[g].recurrent) sequence.states[g][end] = std::exchange(sequence.spare[g], {});
     }
   }
   void unplan(Id id, size_t tokens) {
     Sequence& sequence = sequences_.at(id);
-    for (size_t g = 0; g < groups_.size(); ++g) {
-      if (groups_[g].recurrent) give_back_behind(sequence, g, std::max(tokens, sequence.computed));
+    for (size_t g = 0; g < kinds_.size(); ++g) {
+      if (kinds_[g].recurrent) give_back_behind(sequence, g, std::max(tokens, sequence.computed));
     }
   }
   /// Where a chunk that begins at `position` should end, so that a state is kept.
@@ -306,10 +306,10 @@ class NaiveCache {
     Sequence& sequence = sequences_.at(id);
     sequence.computed = computed;
     publish(sequence);
-    for (size_t g = 0; g < groups_.size(); ++g) {
-      if (groups_[g].recurrent) {
+    for (size_t g = 0; g < kinds_.size(); ++g) {
+      if (kinds_[g].recurrent) {
         flip(sequence, g);
-      } else if (groups_[g].window > 0) {
+      } else if (kinds_[g].window > 0) {
         slide(sequence, g);
       }
     }
@@ -325,10 +325,10 @@ class NaiveCache {
     if (tokens > sequence.computed) return false;
     const size_t n_full = tokens / block_tokens_;
     const bool copies = tokens % block_tokens_ != 0 && n_full < sequence.indexed;
-    std::vector<Page> states(groups_.size());
+    std::vector<Page> states(kinds_.size());
     size_t n_wanted = 0;
-    for (size_t g = 0; g < groups_.size(); ++g) {
-      if (groups_[g].recurrent) {
+    for (size_t g = 0; g < kinds_.size(); ++g) {
+      if (kinds_[g].recurrent) {
         if (tokens == 0) continue;
         if (sequence.states[g].contains(tokens)) {
           states[g] = sequence.states[g].at(tokens);
@@ -348,12 +348,12 @@ class NaiveCache {
     for (const Page& state : states) {
       if (state) refer(*state);
     }
-    std::vector<Page> targets(groups_.size());
-    for (size_t g = 0; g < groups_.size(); ++g) {
-      if (copies && !groups_[g].recurrent) targets[g] = take();
+    std::vector<Page> targets(kinds_.size());
+    for (size_t g = 0; g < kinds_.size(); ++g) {
+      if (copies && !kinds_[g].recurrent) targets[g] = take();
     }
-    for (size_t g = 0; g < groups_.size(); ++g) {
-      if (groups_[g].recurrent) {
+    for (size_t g = 0; g < kinds_.size(); ++g) {
+      if (kinds_[g].recurrent) {
         give_back_behind(sequence, g, tokens);
         if (const auto at = sequence.states[g].find(tokens); at != sequence.states[g].end()) {
           give_back(sequence, g, at->second);
@@ -389,7 +389,7 @@ class NaiveCache {
     if (!waits_for_copies(id) && !sequence.lost) keep_end(sequence);
     copied(id, true);
     size_t n_blocks = sequence.indexed;
-    for (size_t g = 0; g < groups_.size(); ++g) {
+    for (size_t g = 0; g < kinds_.size(); ++g) {
       for (const Page& block : sequence.blocks[g]) {
         if (block) keep_one_of(*block);
       }
@@ -399,7 +399,7 @@ class NaiveCache {
       n_blocks = std::max(n_blocks, sequence.blocks[g].size());
     }
     // States first, then blocks from the end on.
-    for (size_t g = groups_.size(); g-- > 0;) {
+    for (size_t g = kinds_.size(); g-- > 0;) {
       if (sequence.spare[g]) let_go(*sequence.spare[g]);
       for (auto it = sequence.states[g].rbegin(); it != sequence.states[g].rend(); ++it) {
         if (it->second) let_go(*it->second);
@@ -407,7 +407,7 @@ class NaiveCache {
     }
     for (size_t i = n_blocks; i-- > 0;) {
       if (i < sequence.indexed) freshen_states(sequence, (i + 1) * block_tokens_);
-      for (size_t g = groups_.size(); g-- > 0;) {
+      for (size_t g = kinds_.size(); g-- > 0;) {
         if (i < sequence.blocks[g].size() && sequence.blocks[g][i]) let_go(*sequence.blocks[g][i]);
       }
     }
@@ -432,7 +432,7 @@ class NaiveCache {
   struct Block {
     size_t owners = 0;
     Tokens content;  // the whole prefix that ends in this page; empty: nothing to be found
-    size_t group = 0;
+    size_t kind = 0;
     std::string salt;
     uint64_t since = 0;  // when it got it
   };
@@ -443,7 +443,7 @@ class NaiveCache {
     size_t n = 0;
     for (const Id id : ids) {
       const Sequence& sequence = sequences_.at(id);
-      for (size_t g = 0; g < groups_.size(); ++g) {
+      for (size_t g = 0; g < kinds_.size(); ++g) {
         n += static_cast<size_t>(std::ranges::count(sequence.blocks[g], Page(page)));
         n += sequence.spare[g] == page ? 1 : 0;
         for (const auto& [position, state] : sequence.states[g]) n += state == page ? 1 : 0;
@@ -454,22 +454,22 @@ class NaiveCache {
   static Tokens prefix(const Tokens& tokens, size_t n) {
     return {tokens.begin(), tokens.begin() + static_cast<ptrdiff_t>(n)};
   }
-  std::vector<size_t> all_groups() const {
+  std::vector<size_t> all_kinds() const {
     std::vector<size_t> all;
-    for (size_t g = 0; g < groups_.size(); ++g) all.push_back(g);
+    for (size_t g = 0; g < kinds_.size(); ++g) all.push_back(g);
     return all;
   }
-  static size_t last_state(const Sequence& sequence, size_t group) {
-    return sequence.states[group].rbegin()->first;
+  static size_t last_state(const Sequence& sequence, size_t kind) {
+    return sequence.states[kind].rbegin()->first;
   }
 
   /// The block of the first position that `position` sees.
-  size_t first_block(size_t group, size_t position) const {
-    const size_t window = groups_[group].window;
+  size_t first_block(size_t kind, size_t position) const {
+    const size_t window = kinds_[kind].window;
     return window == 0 || window > position ? 0 : (position - window + 1) / block_tokens_;
   }
-  size_t begin_end(size_t group, size_t cached, size_t reserve_tokens) const {
-    const bool stepwise = groups_[group].window > 0;
+  size_t begin_end(size_t kind, size_t cached, size_t reserve_tokens) const {
+    const bool stepwise = kinds_[kind].window > 0;
     return blocks_for(stepwise ? cached + 1 : std::max(cached + 1, reserve_tokens));
   }
 
@@ -499,7 +499,7 @@ class NaiveCache {
   std::optional<Tokens> best_tail(const Tokens& tokens, const std::string& salt, size_t length,
                                   const std::vector<size_t>& asked) const {
     const size_t first = length / block_tokens_ * block_tokens_;
-    const bool whole = std::ranges::any_of(asked, [&](size_t g) { return groups_[g].recurrent; });
+    const bool whole = std::ranges::any_of(asked, [&](size_t g) { return kinds_[g].recurrent; });
     const Tokens wanted = prefix(tokens, std::min(tokens.size() - 1, first + block_tokens_));
     const Tokens* best = nullptr;
     for (const Block& block : blocks_) {
@@ -516,10 +516,10 @@ class NaiveCache {
   }
 
   /// The page that holds exactly this: one in use if there is one, the newest of those.
-  Page holder(size_t group, const Tokens& content, const std::string& salt) const {
+  Page holder(size_t kind, const Tokens& content, const std::string& salt) const {
     Page best;
     for (size_t i = 0; i < blocks_.size(); ++i) {
-      if (!holds(blocks_[i], group, content, salt)) continue;
+      if (!holds(blocks_[i], kind, content, salt)) continue;
       const auto rank = [&](size_t b) {
         return std::pair(blocks_[b].owners > 0, blocks_[b].since);
       };
@@ -527,9 +527,9 @@ class NaiveCache {
     }
     return best;
   }
-  static bool holds(const Block& block, size_t group, const Tokens& content,
+  static bool holds(const Block& block, size_t kind, const Tokens& content,
                     const std::string& salt) {
-    return block.content.size() == content.size() && block.group == group && block.salt == salt &&
+    return block.content.size() == content.size() && block.kind == kind && block.salt == salt &&
            block.content == content;
   }
 
@@ -551,8 +551,8 @@ class NaiveCache {
                 size_t reserve_tokens) const {
     const auto costs = [&](Page page) { return blocks_[*page].owners == 0 ? 1u : 0u; };
     size_t n = 0;
-    for (size_t g = 0; g < groups_.size(); ++g) {
-      if (groups_[g].recurrent) {
+    for (size_t g = 0; g < kinds_.size(); ++g) {
+      if (kinds_[g].recurrent) {
         ++n;
         if (found.tokens > 0) n += costs(holder(g, prefix(tokens, found.tokens), salt));
         continue;
@@ -601,9 +601,9 @@ class NaiveCache {
     free_.remove(block);
     line_up(block);
   }
-  void hold(size_t block, size_t group, const Tokens& content, const std::string& salt) {
+  void hold(size_t block, size_t kind, const Tokens& content, const std::string& salt) {
     blocks_[block].content = content;
-    blocks_[block].group = group;
+    blocks_[block].kind = kind;
     blocks_[block].salt = salt;
     blocks_[block].since = ++clock_;
   }
@@ -612,8 +612,8 @@ class NaiveCache {
     const size_t n = std::min(sequence.tokens.size(), sequence.computed) / block_tokens_;
     for (; sequence.indexed < n; ++sequence.indexed) {
       const size_t i = sequence.indexed;
-      for (size_t g = 0; g < groups_.size(); ++g) {
-        if (groups_[g].recurrent) continue;
+      for (size_t g = 0; g < kinds_.size(); ++g) {
+        if (kinds_[g].recurrent) continue;
         hold(*sequence.blocks[g][i], g, prefix(sequence.tokens, (i + 1) * block_tokens_),
              sequence.salt);
       }
@@ -622,10 +622,10 @@ class NaiveCache {
 
   // ---- windows and states
 
-  void slide(Sequence& sequence, size_t group) {
-    std::vector<Page>& blocks = sequence.blocks[group];
+  void slide(Sequence& sequence, size_t kind) {
+    std::vector<Page>& blocks = sequence.blocks[kind];
     const size_t oldest = sequence.computed - std::min(sequence.computed, rewind_);
-    const size_t n = first_block(group, oldest);
+    const size_t n = first_block(kind, oldest);
     for (size_t i = 0; i < n; ++i) {
       if (blocks[i]) keep_one_of(*blocks[i]);
     }
@@ -635,50 +635,50 @@ class NaiveCache {
     }
   }
 
-  void give_back(Sequence& sequence, size_t group, Page page) {
+  void give_back(Sequence& sequence, size_t kind, Page page) {
     if (!page) return;
-    if (!sequence.spare[group] && !has_content(blocks_[*page]) && blocks_[*page].owners == 1) {
-      sequence.spare[group] = page;
+    if (!sequence.spare[kind] && !has_content(blocks_[*page]) && blocks_[*page].owners == 1) {
+      sequence.spare[kind] = page;
       return;
     }
     keep_one_of(*page);
     let_go(*page);
   }
-  void give_back_behind(Sequence& sequence, size_t group, size_t position) {
-    std::map<size_t, Page>& states = sequence.states[group];
+  void give_back_behind(Sequence& sequence, size_t kind, size_t position) {
+    std::map<size_t, Page>& states = sequence.states[kind];
     while (states.rbegin()->first > position) {
       const Page page = states.rbegin()->second;
       states.erase(std::prev(states.end()));
-      give_back(sequence, group, page);
+      give_back(sequence, kind, page);
       if (states.empty()) return;
     }
   }
 
   void keep_states(Sequence& sequence) {
-    for (size_t g = 0; g < groups_.size(); ++g) {
-      if (!groups_[g].recurrent) continue;
+    for (size_t g = 0; g < kinds_.size(); ++g) {
+      if (!kinds_[g].recurrent) continue;
       const Page page = sequence.states[g].at(sequence.computed);
       if (!page || has_content(blocks_[*page])) continue;
       hold(*page, g, prefix(sequence.tokens, sequence.computed), sequence.salt);
     }
   }
 
-  void flip(Sequence& sequence, size_t group) {
+  void flip(Sequence& sequence, size_t kind) {
     const size_t now = sequence.computed;
     const bool published = now > 0 && now == sequence.indexed * block_tokens_;
     if (published && (now == sequence.branch || now == sequence.prompt_edge)) keep_states(sequence);
-    std::map<size_t, Page>& states = sequence.states[group];
+    std::map<size_t, Page>& states = sequence.states[kind];
     const auto n_before = [&] { return std::distance(states.begin(), states.find(now)); };
     while (n_before() > (rewind_ > 0 ? 1 : 0)) {
-      give_back(sequence, group, states.begin()->second);
+      give_back(sequence, kind, states.begin()->second);
       states.erase(states.begin());
     }
   }
 
   /// The states of a prefix that ends here were as useful as its blocks.
   void freshen_states(const Sequence& sequence, size_t length) {
-    for (size_t g = groups_.size(); g-- > 0;) {
-      if (!groups_[g].recurrent) continue;
+    for (size_t g = kinds_.size(); g-- > 0;) {
+      if (!kinds_[g].recurrent) continue;
       const Tokens content = prefix(sequence.tokens, length);
       std::vector<size_t> waiting;
       for (size_t i = 0; i < blocks_.size(); ++i) {
@@ -707,12 +707,12 @@ class NaiveCache {
   /// False: all of it was there already.
   bool keep_head_of_last(const Sequence& sequence, size_t first, const Tokens& own) {
     if (!any_recurrent()) {
-      // What continues the same full blocks in all groups and agrees longest.
+      // What continues the same full blocks in all kinds and agrees longest.
       const Tokens* best = nullptr;
       size_t best_common = first;
       for (const Block& block : blocks_) {
         if (block.salt != sequence.salt || !continues(block.content, own, first)) continue;
-        if (!held_by_all(block.content, sequence.salt, all_groups())) continue;
+        if (!held_by_all(block.content, sequence.salt, all_kinds())) continue;
         const size_t common = common_length(block.content, own);
         if (common <= first || common < best_common) continue;
         if (common == best_common && !nearer(block.content, *best, own)) continue;
@@ -722,11 +722,11 @@ class NaiveCache {
       if (best_common == own.size()) return false;
       if (best != nullptr && best->size() == best_common) {
         const Tokens shorter = *best;
-        for (size_t g = 0; g < groups_.size(); ++g) forget(*holder(g, shorter, sequence.salt));
+        for (size_t g = 0; g < kinds_.size(); ++g) forget(*holder(g, shorter, sequence.salt));
       }
     }
-    for (size_t g = 0; g < groups_.size(); ++g) {
-      if (groups_[g].recurrent || holder(g, own, sequence.salt)) continue;
+    for (size_t g = 0; g < kinds_.size(); ++g) {
+      if (kinds_[g].recurrent || holder(g, own, sequence.salt)) continue;
       hold(*sequence.blocks[g][own.size() / block_tokens_], g, own, sequence.salt);
     }
     return true;
@@ -743,7 +743,7 @@ class NaiveCache {
     std::vector<size_t> others;
     for (size_t i = 0; i < blocks_.size(); ++i) {
       const Block& own = blocks_[block];
-      if (i != block && holds(blocks_[i], own.group, own.content, own.salt)) others.push_back(i);
+      if (i != block && holds(blocks_[i], own.kind, own.content, own.salt)) others.push_back(i);
     }
     newest_first(others);
     for (const size_t other : others) {
@@ -757,7 +757,7 @@ class NaiveCache {
 
   bool unlimited_;
   size_t block_tokens_;
-  std::vector<NaiveGroup> groups_;
+  std::vector<NaiveKind> kinds_;
   size_t rewind_;
   std::vector<Block> blocks_;
   std::list<size_t> free_;  // given up from the front

@@ -1,6 +1,6 @@
 // A device that keeps at each position of each block what KV is there: a number that depends on
-// salt, group and tokens up to that position; and in a recurrent group's page the same as its
-// state. A row looks at all positions before its own that its groups see, as attention does, so a
+// salt, kind and tokens up to that position; and in a recurrent kind's page the same as its
+// state. A row looks at all positions before its own that its kinds see, as attention does, so a
 // block that was shared, copied or given away wrongly is seen by whoever reads it.
 #pragma once
 
@@ -37,19 +37,19 @@ inline uint32_t token_after(const Tokens& tokens, const std::string& salt) {
 
 class NaiveDevice {
  public:
-  NaiveDevice(uint32_t block_tokens, std::vector<NaiveGroup> groups)
-      : block_tokens_(block_tokens), groups_(std::move(groups)) {}
+  NaiveDevice(uint32_t block_tokens, std::vector<NaiveKind> kinds)
+      : block_tokens_(block_tokens), kinds_(std::move(kinds)) {}
 
   /// A chunk as it is submitted: the tables of that moment and the tokens known by then.
   struct Row {
     StepChunk chunk;
-    std::vector<std::vector<BlockId>> blocks;         // by group
-    std::vector<std::pair<BlockId, BlockId>> states;  // by group: read and written
-    Tokens tokens;                                    // and the draft behind them
+    std::vector<std::vector<PageId>> blocks;        // by kind
+    std::vector<std::pair<PageId, PageId>> states;  // by kind: read and written
+    Tokens tokens;                                  // and the draft behind them
     std::string salt;
   };
 
-  void copy(const BlockCopy& copy) {
+  void copy(const PageCopy& copy) {
     const std::vector<uint64_t> source = block(copy.source);
     std::copy_n(source.begin(), copy.n_tokens, block(copy.target).begin());
   }
@@ -63,43 +63,43 @@ class NaiveDevice {
     for (size_t p = 0; p < end; ++p) {
       if (p == first) read_states(row, value);
       value = chained(value, p < row.tokens.size() ? row.tokens[p] : fed_back(row, p));
-      for (size_t g = 0; g < groups_.size(); ++g) {
-        if (!groups_[g].recurrent) run_position(row, g, p, of_group(value, g));
+      for (size_t g = 0; g < kinds_.size(); ++g) {
+        if (!kinds_[g].recurrent) run_position(row, g, p, of_group(value, g));
       }
       if (p + row.chunk.n_samples < end) continue;
       sampled.push_back(token_after(value));
       sampled_[{row.chunk.request, p + 1}] = sampled.back();
     }
-    for (size_t g = 0; g < groups_.size(); ++g) {
-      if (groups_[g].recurrent) block(row.states[g].second)[0] = of_group(value, g);
+    for (size_t g = 0; g < kinds_.size(); ++g) {
+      if (kinds_[g].recurrent) block(row.states[g].second)[0] = of_group(value, g);
     }
     return sampled;
   }
 
  private:
-  static uint64_t of_group(uint64_t value, size_t group) { return value + group * 0x1234567; }
-  [[noreturn]] static void wrong(const Row& row, const char* what, size_t position, size_t group) {
+  static uint64_t of_group(uint64_t value, size_t kind) { return value + kind * 0x1234567; }
+  [[noreturn]] static void wrong(const Row& row, const char* what, size_t position, size_t kind) {
     throw Divergence("request " + std::to_string(row.chunk.request) + " " + what + " at " +
-                     std::to_string(position) + " of group " + std::to_string(group));
+                     std::to_string(position) + " of group " + std::to_string(kind));
   }
 
-  void run_position(const Row& row, size_t group, size_t position, uint64_t value) {
+  void run_position(const Row& row, size_t kind, size_t position, uint64_t value) {
     const size_t first = row.chunk.first_position;
-    const size_t window = groups_[group].window;
+    const size_t window = kinds_[kind].window;
     if (position < first && window != 0 && position + window <= first) return;  // out of sight
-    if (row.blocks[group].size() <= position / block_tokens_) {
-      wrong(row, "has no block", position, group);
+    if (row.blocks[kind].size() <= position / block_tokens_) {
+      wrong(row, "has no block", position, kind);
     }
-    const BlockId at = row.blocks[group][position / block_tokens_];
-    if (at == kNoBlock) wrong(row, "sees no block", position, group);
+    const PageId at = row.blocks[kind][position / block_tokens_];
+    if (at == kNoPage) wrong(row, "sees no block", position, kind);
     uint64_t& held = block(at)[position % block_tokens_];
-    if (position < first && held != value) wrong(row, "reads wrong content", position, group);
+    if (position < first && held != value) wrong(row, "reads wrong content", position, kind);
     held = value;
   }
 
   void read_states(const Row& row, uint64_t value) {
-    for (size_t g = 0; g < groups_.size(); ++g) {
-      if (!groups_[g].recurrent || row.chunk.first_position == 0) continue;
+    for (size_t g = 0; g < kinds_.size(); ++g) {
+      if (!kinds_[g].recurrent || row.chunk.first_position == 0) continue;
       if (row.states[g].first == row.states[g].second) {
         wrong(row, "writes the state that it reads", row.chunk.first_position, g);
       }
@@ -118,15 +118,15 @@ class NaiveDevice {
     }
     return it->second;
   }
-  std::vector<uint64_t>& block(BlockId id) {
+  std::vector<uint64_t>& block(PageId id) {
     std::vector<uint64_t>& values = blocks_[id];
     values.resize(block_tokens_);
     return values;
   }
 
   uint32_t block_tokens_;
-  std::vector<NaiveGroup> groups_;
-  std::map<BlockId, std::vector<uint64_t>> blocks_;
+  std::vector<NaiveKind> kinds_;
+  std::map<PageId, std::vector<uint64_t>> blocks_;
   std::map<std::pair<RequestId, size_t>, uint32_t> sampled_;  // by position
 };
 

@@ -116,7 +116,7 @@ class NaiveScheduler {
     if (prompt_tokens == 0 || (window != 0 && prompt_tokens > window)) return false;
     const size_t most =
         window == 0 ? prompt_tokens + max_new : std::min(window, prompt_tokens + max_new);
-    return cache_.unlimited() || cache_.pages_for(most, 1) <= cache_.n_blocks();
+    return cache_.unlimited() || cache_.pages_for(most, 1) <= cache_.n_pages();
   }
 
   void add(NaiveRequest request) {
@@ -254,7 +254,7 @@ class NaiveScheduler {
   }
 
   /// Whether the first that waits was found not to fit.
-  bool lacks_blocks() { return blocked_ && blocked_->first == waiting().front()->id; }
+  bool lacks_pages() { return blocked_ && blocked_->first == waiting().front()->id; }
 
   /// A prompt of which something is left to plan.
   bool reads_prompt(const NaiveRequest& request) const {
@@ -401,12 +401,11 @@ class NaiveScheduler {
     return true;
   }
 
-  /// Room for the next block of each prompt of which nothing is under way, where groups take it
+  /// Room for the next block of each prompt of which nothing is under way, where kinds take it
   /// step by step, before others can have it.
   void hold_room(NaivePlan& plan) {
-    const bool stepwise = std::ranges::any_of(cache_.groups(), [](const NaiveGroup& group) {
-      return group.recurrent || group.window > 0;
-    });
+    const bool stepwise = std::ranges::any_of(
+        cache_.kinds(), [](const NaiveKind& kind) { return kind.recurrent || kind.window > 0; });
     if (!stepwise) return;
     for (NaiveRequest* request : running()) {
       if (!request->running() || !reads_prompt(*request)) continue;  // preempted just now
@@ -574,7 +573,7 @@ class NaiveScheduler {
     std::vector<NaiveCache::Id> ids;
     for (const NaiveRequest* other : without) ids.push_back(*other->sequence);
     size_t needed = cache_.pages_for(request.tokens.size(), options_.chunk_tokens);
-    for (const NaiveGroup& group : cache_.groups()) needed += group.recurrent ? 0 : n_others;
+    for (const NaiveKind& kind : cache_.kinds()) needed += kind.recurrent ? 0 : n_others;
     needed -= cache_.n_shared_without(request.tokens, request.salt, ids);
     return cache_.unlimited() || needed <= cache_.n_free_without(ids);
   }

@@ -234,10 +234,10 @@ TEST(Lowering, OneGroupOfStateIsOnePage) {
   const Program program = llama({.n_layers = 3});
   const StateLayout layout = state_layout(program, KvType::kF16);
   constexpr uint32_t kSlot = 2 * 16 * 2 * 64 * 2;  // k and v, tokens, heads, numbers, bytes
-  ASSERT_EQ(layout.pages.size(), 1u);
+  ASSERT_EQ(layout.kinds.size(), 1u);
   EXPECT_EQ(layout.page_bytes, 3 * kSlot);
   EXPECT_EQ(layout.place({0, 2}).offset_bytes, 2 * kSlot);
-  EXPECT_EQ(cache_groups(program, layout)[0].kind, GroupKind::kFull);
+  EXPECT_EQ(page_kinds(program, layout)[0].form, StateForm::kFull);
   // Keys of 64 bytes and two scales, values of 32 bytes and two scales.
   EXPECT_EQ(state_layout(program, {KvType::kQ8_0, KvType::kQ4_0}).page_bytes,
             3 * 16 * 2 * (64 + 4 + 32 + 4));
@@ -283,7 +283,7 @@ TEST(Lowering, ALatentIsKeptWithoutACopyAndWithoutValues) {
 
   const StateLayout layout = state_layout(program, {KvType::kF16, KvType::kF32});
   EXPECT_EQ(layout.block_bytes(), 2 * 16 * 96 * 2);  // layers, tokens, numbers, bytes
-  EXPECT_EQ(cache_groups(program, layout)[0].kind, GroupKind::kLatent);
+  EXPECT_EQ(page_kinds(program, layout)[0].form, StateForm::kLatent);
 }
 
 TEST(Lowering, ValuesThatAreSmallerThanKeysLieBesideThemAndTakeLess) {
@@ -305,9 +305,9 @@ TEST(Lowering, ValuesThatAreSmallerThanKeysLieBesideThemAndTakeLess) {
   // Of four layers two see all, with one kv head rather than two.
   const StateLayout layout = state_layout(program, {KvType::kF16, KvType::kQ8_0});
   constexpr uint32_t kHead = 16 * (64 * 2 + 32 + 4);  // tokens; keys, values and their scale
-  ASSERT_EQ(layout.pages.size(), 3u);
-  EXPECT_EQ(layout.pages[0].bytes, 2 * kHead);
-  EXPECT_EQ(layout.pages[1].bytes, 2 * kHead);
+  ASSERT_EQ(layout.kinds.size(), 3u);
+  EXPECT_EQ(layout.kinds[0].bytes, 2 * kHead);
+  EXPECT_EQ(layout.kinds[1].bytes, 2 * kHead);
   EXPECT_EQ(layout.place({1, 1}).offset_bytes, 0u);
 }
 
@@ -370,21 +370,21 @@ TEST(Lowering, GroupsAreCutIntoPagesAboutAsLargeAsTheSmallest) {
       {.name = "window", .n_kv_heads = 2, .head_dim = 64, .window = 128, .n_slots = 22});
   const StateLayout layout = state_layout(program, KvType::kF32);
   constexpr uint32_t kSlot = 2 * 16 * 2 * 64 * 4;
-  ASSERT_EQ(layout.pages.size(), 1u + 6u);  // 4 | 4 4 4 4 4 2
+  ASSERT_EQ(layout.kinds.size(), 1u + 6u);  // 4 | 4 4 4 4 4 2
   EXPECT_EQ(layout.page_bytes, 4 * kSlot);
-  EXPECT_EQ(layout.place({0, 3}).page, 0u);
-  EXPECT_EQ(layout.place({1, 0}).page, 1u);
-  EXPECT_EQ(layout.place({1, 21}).page, 6u);
+  EXPECT_EQ(layout.place({0, 3}).kind, 0u);
+  EXPECT_EQ(layout.place({1, 0}).kind, 1u);
+  EXPECT_EQ(layout.place({1, 21}).kind, 6u);
   EXPECT_EQ(layout.place({1, 21}).offset_bytes, kSlot);
-  const std::vector<CacheGroup> groups = cache_groups(program, layout);
-  EXPECT_EQ(groups[0].kind, GroupKind::kFull);
-  EXPECT_EQ(groups[6].kind, GroupKind::kWindow);
+  const std::vector<PageKind> groups = page_kinds(program, layout);
+  EXPECT_EQ(groups[0].form, StateForm::kFull);
+  EXPECT_EQ(groups[6].form, StateForm::kWindow);
   EXPECT_EQ(groups[6].window_tokens, 128u);
   // A long context: the full group all of it, each window its own.
   EXPECT_EQ(pages_of_context(groups, 16000, 64), 1000 + 6 * ((127 + 127 + 15) / 16 + 1u));
   // Slots of other widths.
   program.state_groups[1].n_kv_heads = 1;
-  EXPECT_EQ(state_layout(program, KvType::kF32).pages.size(), 1u + 3u);
+  EXPECT_EQ(state_layout(program, KvType::kF32).kinds.size(), 1u + 3u);
 }
 
 TEST(Lowering, StatesOfRecurrencesLieInPagesOfTheirOwn) {
@@ -395,18 +395,18 @@ TEST(Lowering, StatesOfRecurrencesLieInPagesOfTheirOwn) {
   states.state_floats = {kState / 2 - 1, kState / 2, kState, kState};
   program.state_groups.push_back(states);
   const StateLayout layout = state_layout(program, KvType::kF16);
-  ASSERT_EQ(layout.pages.size(), 1u + 3u);  // two | one | one
+  ASSERT_EQ(layout.kinds.size(), 1u + 3u);  // two | one | one
   EXPECT_EQ(layout.page_bytes, 4 * kSlot);
   EXPECT_EQ(layout.block_bytes(), 4 * kSlot);
   EXPECT_EQ(layout.block_tokens, 16u);
-  EXPECT_EQ(layout.recurrent_pages(), 0b1110u);
-  EXPECT_EQ(layout.place({1, 1}).page, 1u);
+  EXPECT_EQ(layout.recurrent_kinds(), 0b1110u);
+  EXPECT_EQ(layout.place({1, 1}).kind, 1u);
   EXPECT_EQ(layout.place({1, 1}).offset_bytes, 2 * kSlot) << "a whole number of 256 bytes";
-  EXPECT_EQ(layout.place({1, 2}).page, 2u);
+  EXPECT_EQ(layout.place({1, 2}).kind, 2u);
   EXPECT_EQ(layout.place({1, 3}).offset_bytes, 0u);
-  const std::vector<CacheGroup> groups = cache_groups(program, layout);
-  EXPECT_EQ(groups[0].kind, GroupKind::kFull);
-  EXPECT_EQ(groups[3].kind, GroupKind::kRecurrent);
+  const std::vector<PageKind> groups = page_kinds(program, layout);
+  EXPECT_EQ(groups[0].form, StateForm::kFull);
+  EXPECT_EQ(groups[3].form, StateForm::kRecurrent);
   // One that is read, one that is written, and one that the next step writes meanwhile.
   EXPECT_EQ(pages_of_context(groups, 160, 64), 10 + 3 * 3u);
 }
@@ -427,16 +427,16 @@ TEST(Lowering, BlocksHaveMoreTokensWhereStatesAreLarge) {
   EXPECT_EQ(one.page_bytes, 10u * kBlock);
   EXPECT_EQ(one.block_tokens, 10 * 16u);
   EXPECT_EQ(one.block_bytes(), kBlock);
-  EXPECT_EQ(pages_of_context(cache_groups(program, one), 1000, 64, one.block_tokens), 7 + 3u);
+  EXPECT_EQ(pages_of_context(page_kinds(program, one), 1000, 64, one.block_tokens), 7 + 3u);
   EXPECT_EQ(layout_of({100 * kState}).block_tokens, StateLayout::kMostBlockTokens);
   // A small one and a large one of each layer share a page.
   const StateLayout pairs = layout_of({kState / 4, 5 * kState, kState / 4, 5 * kState});
-  EXPECT_EQ(pairs.pages.size(), 1u + 2u);
+  EXPECT_EQ(pairs.kinds.size(), 1u + 2u);
   EXPECT_EQ(pairs.page_bytes, 5u * kBlock + kBlock / 4);
   EXPECT_EQ(pairs.block_tokens, 5 * 16u);
   // No more pages than a cache has groups.
   const StateLayout many = layout_of(std::vector<uint64_t>(40, kState));
-  EXPECT_LE(many.pages.size(), 16u);
+  EXPECT_LE(many.kinds.size(), 16u);
   EXPECT_LE(many.page_bytes, 3u * kBlock);
 }
 

@@ -5,7 +5,7 @@ STEPPER = "runtime/engine/stepper.cpp"
 MUTATIONS = [
     # Reuse never changes what is said: what may be shared, restored and recorded once.
     ("a prompt cache of other values is read", "runtime/engine/device_state.cpp",
-     "page.layout.type.name()", "kv_type_name(page.layout.type.k)",
+     "kind.layout.type.name()", "kv_type_name(page.layout.type.k)",
      "cli_cache:PromptCache.test_a_damaged_or_foreign_file_is_refused_with_a_reason_and_kept"),
     ("salts are dropped", "runtime/engine/requests.cpp", ".salt = request.salt,\n                   .max", ".salt = {},\n                   .max", "test_engine_host:Actions.*"),
     ("the cache's fingerprint leaves out the model", "runtime/engine/device_state.cpp",

@@ -56,7 +56,7 @@ MUTATIONS = [
      "    PUMICE_TRY_STATUS(stepper_->settle());\n    return ::pumice::save_prompt_cache(",
      "    return ::pumice::save_prompt_cache(", "test_engine:PromptCache.HasNothingThatIsStillOnItsWay"),
     ("10: a start counts cached blocks in no use twice", "cache/kv_cache_find.cpp",
-     "if (pool_.references(block) <= n_given_back(block)) continue;", "", "test_scheduler:ServiceRule.*"),
+     "if (pool_.references(page) <= n_given_back(page)) continue;", "", "test_scheduler:ServiceRule.*"),
     ("11: a stream whose token is not due yet does not count", "scheduler/scheduler_plan.cpp",
      "if (wants_token(*request)) next_s = std::min(next_s, request->due_s);", "(void)request;", "test_scheduler:Rates.*"),
     ("12: rows beyond the budget starve", "scheduler/scheduler_plan.cpp",

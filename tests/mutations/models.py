@@ -37,7 +37,7 @@ MUTATIONS = [
     ("latents: parts of what is read later change in place", "runtime/models/fusion_patterns.cpp",
      "if (overlaps && std::max(reader, last_reader(result)) > op) return true;", "", "test_models:Lowering.APart*"),
     ("blocks of one page lie in the same place", "runtime/engine/device_state.cpp",
-     "kv_->address(table.blocks[i]) + (j - first) * layout.pages[page].bytes;", "kv_->address(table.blocks[i]);",
+     "kv_->address(table.blocks[i]) + (j - first) * layout.kinds[kind].bytes;", "kv_->address(table.blocks[i]);",
      "test_recurrent:*Chunks*granitehybrid"),
     # What a file asks for and we cannot do is refused.
     ("smaller values: any family takes them", "runtime/models/metadata.cpp",

@@ -17,7 +17,7 @@ MUTATIONS = [
     ("blocks are shared before they are computed", "cache/kv_cache_sequence.cpp",
      "filled.computed_tokens / options_.block_tokens);", "filled.held[0].blocks.size());", FUZZ),
     ("a copy's source is not held until it is copied", "cache/kv_cache.cpp",
-     "if (source != kNoBlock && pool_.references(source) == 0) ++n_wanted;", "", FUZZ),
+     "if (source != kNoPage && pool_.references(source) == 0) ++n_wanted;", "", FUZZ),
     ("what a failed copy left behind is used", "cache/kv_cache_transfers.cpp",
      "answer(done.sequence, !failures.all);", "answer(done.sequence, true);", FUZZ),
     ("a restore takes bytes that were never saved", "cache/kv_cache_transfers.cpp",
@@ -25,14 +25,14 @@ MUTATIONS = [
     ("damage to evicted blocks on disk goes unnoticed", "cache/file_tier.cpp",
      "if (block_checksum(bytes) == content.checksum) return {};", "return {};", "test_cache:Tiers.*"),
     ("an adopted page is found before it is written", "cache/kv_cache_adopt.cpp",
-     "if (page.is_new) page.block = take_block();",
+     "if (entry.is_new) entry.page = take_page();",
      "if (page.is_new) {\n      page.block = take_block();\n      index_.attach(page.page, page.block);\n"
      "      pool_.set_cached(page.block, true);\n    }", "test_cache:*Adoption*"),
     ("a sequence looks for moved blocks where they were", "cache/kv_cache_resize.cpp",
-     "for (BlockId& block : held.blocks) follow(block);", "", "test_cache:CacheResize.*"),
+     "for (PageId& page : held.blocks) follow(page);", "", "test_cache:CacheResize.*"),
     # One owner: blocks and slots.
     ("a shared block is not referenced", "cache/kv_cache.cpp",
-     "      pool_.share(block);\n    } else {", "      if (pool_.references(block) == 0) pool_.share(block);\n    } else {", FUZZ),
+     "      pool_.share(page);\n    } else {", "      if (pool_.references(block) == 0) pool_.share(page);\n    } else {", FUZZ),
     ("a slot that a step names is given out again", "scheduler/request_slots.cpp",
      "if (--uses_[slot] == 0) free_.push_back(slot);", "--uses_[slot];\n  free_.push_back(slot);", "test_scheduler:Slots.*"),
     # A step is a transaction.
@@ -41,7 +41,7 @@ MUTATIONS = [
     ("what a refused row wrote is kept", "scheduler/scheduler.cpp",
      "if (n_refused > 0) go_back(request.computed_tokens);", "", FUZZ),
     ("a state that refused rows changed is kept", "scheduler/scheduler.cpp",
-     "if (n_refused > 0 && cache_.groups().recurrent() != 0) {", "if (n_refused > 1000) {", FUZZ),
+     "if (n_refused > 0 && cache_.kinds().recurrent() != 0) {", "if (n_refused > 1000) {", FUZZ),
 
     ("something is planned behind a draft", "scheduler/scheduler_plan.cpp",
      "  if (request.pending_samples > 1)\n    return false;  // a draft", "  // a draft", FUZZ),

@@ -24,7 +24,7 @@ TEST(LostDevice, RequestsWaitWithTheirTokensAndAreReadFromTheFirstPosition) {
   EXPECT_EQ(bed.scheduler.request(id).state, RequestState::kWaiting);
   EXPECT_EQ(std::vector<uint32_t>(bed.scheduler.tokens(id).begin(), bed.scheduler.tokens(id).end()),
             before);
-  EXPECT_EQ(bed.scheduler.cache().n_free_blocks(), 16u);
+  EXPECT_EQ(bed.scheduler.cache().n_free_pages(), 16u);
   const StepPlan plan = bed.step();
   ASSERT_EQ(plan.chunks.size(), 1u);
   EXPECT_EQ(plan.chunks[0].first_position, 0u);
@@ -56,8 +56,7 @@ TEST(LostDevice, OpenStepsAreRolledBackAndNobodyCountsAsPreempted) {
 
 TEST(LostDevice, RequestsGoOnFromWhatHostMemoryHas) {
   SchedulerBed bed(
-      {},
-      KvCacheOptions{.n_blocks = 7, .block_tokens = 16, .block_bytes = 8, .host_bytes = 100 * 8});
+      {}, KvCacheOptions{.n_pages = 7, .block_tokens = 16, .page_bytes = 8, .host_bytes = 100 * 8});
   bed.add(tokens_from(0, 100), 1);
   bed.run_to_idle();
   bed.add(tokens_from(1000, 100), 1);  // evicts the first prompt
@@ -74,8 +73,7 @@ TEST(LostDevice, RequestsGoOnFromWhatHostMemoryHas) {
 
 TEST(LostDevice, ATransferThatWasUnderWayIsNotAnswered) {
   SchedulerBed bed(
-      {},
-      KvCacheOptions{.n_blocks = 7, .block_tokens = 16, .block_bytes = 8, .host_bytes = 100 * 8});
+      {}, KvCacheOptions{.n_pages = 7, .block_tokens = 16, .page_bytes = 8, .host_bytes = 100 * 8});
   bed.add(tokens_from(0, 100), 1);
   bed.run_to_idle();
   const RequestId id = bed.add(tokens_from(1000, 100), 1);

@@ -13,13 +13,13 @@ namespace {
 using test::SchedulerBed;
 using test::tokens_from;
 
-void resize(SchedulerBed& bed, uint32_t n_blocks) {
+void resize(SchedulerBed& bed, uint32_t n_pages) {
   KvCache& cache = bed.scheduler.cache();
-  bed.scheduler.give_up_blocks(n_blocks);
+  bed.scheduler.give_up_pages(n_pages);
   const Transfers saves = cache.take_transfers();
   EXPECT_TRUE(cache.finish_transfers(saves.batch).empty());
-  while (!cache.take_moves(n_blocks, 3).empty()) cache.finish_moves(true);
-  EXPECT_TRUE(cache.resize(n_blocks));
+  while (!cache.take_moves(n_pages, 3).empty()) cache.finish_moves(true);
+  EXPECT_TRUE(cache.resize(n_pages));
   const Status integrity = bed.scheduler.check_integrity();
   EXPECT_TRUE(integrity.ok()) << integrity.error().message;
 }
@@ -84,7 +84,7 @@ class SchedulerResizes : public testing::TestWithParam<Bed> {};
 TEST_P(SchedulerResizes, AtAnyTimeLoseNoRequestAndHangNone) {
   std::mt19937 random(11);
   const auto below = [&](uint32_t n) { return static_cast<uint32_t>(random() % n); };
-  const uint32_t all = GetParam().cache.n_blocks;
+  const uint32_t all = GetParam().cache.n_pages;
   SchedulerBed bed({.token_budget = 64, .chunk_tokens = 40, .max_running = 6}, GetParam().cache);
   std::vector<RequestId> ids;
   for (int step = 0; step < 1500; ++step) {
@@ -121,23 +121,21 @@ TEST_P(SchedulerResizes, AtAnyTimeLoseNoRequestAndHangNone) {
   EXPECT_GT(ids.size(), 100u);
   EXPECT_GT(n_failed, 0u);
   EXPECT_LT(n_failed, ids.size() / 2);
-  EXPECT_EQ(bed.scheduler.cache().n_free_blocks(), 6u);
+  EXPECT_EQ(bed.scheduler.cache().n_free_pages(), 6u);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, SchedulerResizes,
-                         testing::Values(Bed{"Plain", {.n_blocks = 24, .block_tokens = 16}},
-                                         Bed{"HostTier",
-                                             {.n_blocks = 24,
-                                              .block_tokens = 16,
-                                              .block_bytes = 8,
-                                              .host_bytes = 20 * 8}},
-                                         Bed{"Groups",
-                                             {.n_blocks = 48,
-                                              .block_tokens = 16,
-                                              .groups = {{"full", GroupKind::kFull},
-                                                         {"local", GroupKind::kWindow, 33},
-                                                         {"state", GroupKind::kRecurrent}}}}),
-                         [](const auto& test) { return test.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    All, SchedulerResizes,
+    testing::Values(Bed{"Plain", {.n_pages = 24, .block_tokens = 16}},
+                    Bed{"HostTier",
+                        {.n_pages = 24, .block_tokens = 16, .page_bytes = 8, .host_bytes = 20 * 8}},
+                    Bed{"Groups",
+                        {.n_pages = 48,
+                         .block_tokens = 16,
+                         .kinds = {{"full", StateForm::kFull},
+                                   {"local", StateForm::kWindow, 33},
+                                   {"state", StateForm::kRecurrent}}}}),
+    [](const auto& test) { return test.param.name; });
 
 }  // namespace
 }  // namespace pumice

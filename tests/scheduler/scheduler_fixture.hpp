@@ -22,8 +22,8 @@ struct SchedulerBed {
   double now = 0;
   uint32_t n_right = 0;  // tokens of each draft that are
 
-  SchedulerBed(const SchedulerOptions& options, uint32_t n_blocks, const CostModel& cost = {})
-      : SchedulerBed(options, KvCacheOptions{.n_blocks = n_blocks, .block_tokens = 16}, cost) {}
+  SchedulerBed(const SchedulerOptions& options, uint32_t n_pages, const CostModel& cost = {})
+      : SchedulerBed(options, KvCacheOptions{.n_pages = n_pages, .block_tokens = 16}, cost) {}
   SchedulerBed(const SchedulerOptions& options, const KvCacheOptions& cache,
                const CostModel& cost = {})
       : scheduler(*Scheduler::create(options, cache, cost)) {}

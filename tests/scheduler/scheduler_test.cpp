@@ -71,7 +71,7 @@ TEST(Scheduler, PlansTheNextStepBeforeTheTokensOfThisOneAreKnown) {
   EXPECT_FALSE(discarded[0].counts);
   EXPECT_EQ(bed.scheduler.request(id).generated_tokens, 1u);
   EXPECT_EQ(bed.scheduler.telemetry().discarded_tokens, 1u);
-  EXPECT_EQ(bed.scheduler.cache().n_free_blocks(), 8u);
+  EXPECT_EQ(bed.scheduler.cache().n_free_pages(), 8u);
 }
 
 TEST(Scheduler, DoesNotRunAheadOfRequestsThatAskNotTo) {
@@ -94,13 +94,13 @@ TEST(Scheduler, AFailedStepIsRolledBackAndPlannedAgainUnchanged) {
   SchedulerBed bed({.chunk_tokens = 16}, 8);
   const RequestId id = bed.add(tokens_from(0, 40), 2);
   bed.step();
-  const uint32_t free_before = bed.scheduler.cache().n_free_blocks();
+  const uint32_t free_before = bed.scheduler.cache().n_free_pages();
   const StepPlan failed = bed.scheduler.plan_step(0);
   bed.scheduler.plan_step(0);
   bed.scheduler.rollback(failed.id);
   ASSERT_TRUE(bed.scheduler.check_integrity().ok());
   EXPECT_EQ(bed.scheduler.request(id).computed_tokens, 16u);
-  EXPECT_EQ(bed.scheduler.cache().n_free_blocks(), free_before);
+  EXPECT_EQ(bed.scheduler.cache().n_free_pages(), free_before);
   const StepPlan again = bed.scheduler.plan_step(0);
   ASSERT_EQ(again.chunks.size(), 1u);
   EXPECT_EQ(again.chunks[0].first_position, failed.chunks[0].first_position);
@@ -112,7 +112,7 @@ TEST(Scheduler, ARequestStartedByAFailedStepWaitsAgain) {
   const RequestId id = bed.add(tokens_from(0, 40), 2);
   bed.scheduler.rollback(bed.scheduler.plan_step(0).id);
   EXPECT_EQ(bed.scheduler.request(id).state, RequestState::kWaiting);
-  EXPECT_EQ(bed.scheduler.cache().n_free_blocks(), 8u);
+  EXPECT_EQ(bed.scheduler.cache().n_free_pages(), 8u);
   bed.run_to_idle();
   EXPECT_EQ(bed.scheduler.request(id).generated_tokens, 2u);
 }
@@ -135,7 +135,7 @@ TEST(Scheduler, RefusesWhatCannotBeAndChangesNothing) {
 }
 
 TEST(Scheduler, RefusesOptionsThatCannotWork) {
-  const KvCacheOptions cache{.n_blocks = 8, .block_tokens = 16};
+  const KvCacheOptions cache{.n_pages = 8, .block_tokens = 16};
   const auto error_of = [&](const SchedulerOptions& options, const CostModel& cost = {}) {
     const auto result = Scheduler::create(options, cache, cost);
     return result.ok() ? std::string() : result.error().message;
@@ -204,7 +204,7 @@ TEST(Scheduler, PreemptsTheLastServedWhenBlocksRunOutAndRecomputes) {
   EXPECT_GT(bed.scheduler.request(second).preemptions, 0u);
   EXPECT_EQ(bed.scheduler.request(first).generated_tokens, 40u);
   EXPECT_EQ(bed.scheduler.request(second).generated_tokens, 40u);
-  EXPECT_EQ(bed.scheduler.cache().n_free_blocks(), 6u);
+  EXPECT_EQ(bed.scheduler.cache().n_free_pages(), 6u);
 }
 
 // What a later start finds again is its own work, not what the cache brought to the client.
@@ -272,7 +272,7 @@ TEST(Scheduler, ADeadlineEndsARequestAndFreesItsBlocks) {
   while (!bed.scheduler.request(id).ended()) bed.step();
   EXPECT_EQ(bed.scheduler.request(id).end_reason, EndReason::kDeadline);
   EXPECT_GT(bed.scheduler.request(id).generated_tokens, 0u);
-  EXPECT_EQ(bed.scheduler.cache().n_free_blocks(), 8u);
+  EXPECT_EQ(bed.scheduler.cache().n_free_pages(), 8u);
 }
 
 TEST(Scheduler, StopsAtTheWindowOrWaitsToBeRestarted) {
@@ -309,7 +309,7 @@ TEST(Scheduler, ASecondRequestWithTheSamePromptComputesOneToken) {
 }
 
 TEST(Scheduler, WhatCouldNotBeRestoredIsNotReportedAsReused) {
-  SchedulerBed bed({}, KvCacheOptions{.n_blocks = 7, .block_tokens = 16, .block_bytes = 8});
+  SchedulerBed bed({}, KvCacheOptions{.n_pages = 7, .block_tokens = 16, .page_bytes = 8});
   const auto file = std::filesystem::temp_directory_path() / "pumice-no-such-prompt-cache";
   ASSERT_TRUE(bed.scheduler.cache().open_prompt_cache(file, 1 << 20).ok());
   bed.add(tokens_from(0, 100), 1);
@@ -399,7 +399,7 @@ TEST(Scheduler, TenThousandRequestsCancelledAtRandomLeaveThePoolFull) {
   }
   if (open) bed.commit(*open);
   EXPECT_TRUE(bed.scheduler.idle());
-  EXPECT_EQ(bed.scheduler.cache().n_free_blocks(), 40u);
+  EXPECT_EQ(bed.scheduler.cache().n_free_pages(), 40u);
 }
 
 }  // namespace

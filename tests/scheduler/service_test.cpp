@@ -115,8 +115,8 @@ TEST(ServiceRule, EqualsNeverMakeWayForOneThatStarts) {
 TEST(ServiceRule, AnInteractiveRequestHasItsFirstTokenInTwoStepsMoreThanItsPromptTakes) {
   for (const ServiceClass of_the_long_one :
        {ServiceClass::kInteractive, ServiceClass::kNormal, ServiceClass::kBatch}) {
-    for (const uint32_t n_blocks : {20'000u, 6'600u}) {  // all are taken, or nearly
-      SchedulerBed bed({.token_budget = 512, .chunk_tokens = 512, .max_running = 8}, n_blocks);
+    for (const uint32_t n_pages : {20'000u, 6'600u}) {  // all are taken, or nearly
+      SchedulerBed bed({.token_budget = 512, .chunk_tokens = 512, .max_running = 8}, n_pages);
       for (uint32_t i = 0; i < 7; ++i) bed.add(tokens_from(1000 * i, 64), 4000, kBatch);
       const RequestId long_one =
           bed.add(tokens_from(1'000'000, 100'000), 10, {.service_class = of_the_long_one});
@@ -125,7 +125,7 @@ TEST(ServiceRule, AnInteractiveRequestHasItsFirstTokenInTwoStepsMoreThanItsPromp
       ASSERT_EQ(bed.scheduler.request(long_one).state, RequestState::kPrefilling);
       const RequestId urgent = bed.add(tokens_from(50'000, 400), 5, kInteractive);
       EXPECT_LE(steps_to_first_token(bed, urgent), 2u + 1)
-          << service_class_name(of_the_long_one) << ", " << n_blocks;
+          << service_class_name(of_the_long_one) << ", " << n_pages;
     }
   }
 }
@@ -197,7 +197,7 @@ TEST(ServiceRule, WhatIsCachedAndInNoUseCostsAStartAsMuchAsAnyBlock) {
   bed.run_to_idle();
   const RequestId running = bed.add(tokens_from(0, 140), 40);  // 9 blocks, soon 10 and 11
   bed.step();
-  ASSERT_EQ(bed.scheduler.cache().n_free_blocks(), 11u);
+  ASSERT_EQ(bed.scheduler.cache().n_free_pages(), 11u);
   // 11 blocks, 10 of them cached: nothing is left for the one that runs to grow into.
   const RequestId next = bed.add(tokens_from(5000, 170), 30);
   bed.run_to_idle();

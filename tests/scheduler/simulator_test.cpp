@@ -16,8 +16,8 @@ const StepCost kSimulatedDevice{.fixed = 3e-3,
                                 .per_token = 4e-5,
                                 .per_token_context = 1e-9};
 
-double hit_rate(const Trace& trace, uint32_t n_blocks) {
-  return find_prefix_hits(trace, {.n_blocks = n_blocks}).rate();
+double hit_rate(const Trace& trace, uint32_t n_pages) {
+  return find_prefix_hits(trace, {.n_pages = n_pages}).rate();
 }
 
 SimulationOptions busy_server() {
@@ -25,7 +25,7 @@ SimulationOptions busy_server() {
                         .chunk_tokens = 2048,
                         .tpot_target_s = 30e-3,
                         .max_running = 128},
-          .n_blocks = 20000,
+          .n_pages = 20000,
           .device = kSimulatedDevice};
 }
 
@@ -39,7 +39,7 @@ TEST(Simulator, ServesEveryRequestOfASyntheticMixAndFindsTheSharedPrompts) {
   for (const TraceRequest& request : trace.requests) output += request.output_tokens;
   EXPECT_EQ(report->telemetry.generated_tokens, output);
   EXPECT_GT(report->hit_rate, 0.3);
-  EXPECT_NEAR(hit_rate(trace, kUnlimitedBlocks), report->hit_rate, 0.1);
+  EXPECT_NEAR(hit_rate(trace, kUnlimitedPages), report->hit_rate, 0.1);
 }
 
 TEST(Simulator, AdaptiveChunksKeepTheGapBetweenTokensNearItsTargetAndAMonolithicPrefillDoesNot) {
@@ -75,33 +75,33 @@ TEST(Simulator, ServesMoreAtOnceWhereMostGroupsAreWindows) {
   const Trace trace = make_synthetic_trace(
       {.n_requests = 200, .requests_per_s = 40, .median_prompt_tokens = 2048}, 16);
   SimulationOptions options = busy_server();
-  options.n_blocks = 8000;
-  const CacheGroup full{"full", GroupKind::kFull};
-  const CacheGroup local{"local", GroupKind::kWindow, 256};
-  options.groups = {full, full, full, full};
+  options.n_pages = 8000;
+  const PageKind full{"full", StateForm::kFull};
+  const PageKind local{"local", StateForm::kWindow, 256};
+  options.kinds = {full, full, full, full};
   const auto all_full = simulate(trace, options);
-  options.groups = {full, local, local, local};
+  options.kinds = {full, local, local, local};
   const auto windows = simulate(trace, options);
   ASSERT_TRUE(all_full.ok() && windows.ok());
   EXPECT_EQ(windows->telemetry.finished + windows->n_refused, 200u);
   EXPECT_LE(windows->n_refused, all_full->n_refused);
   EXPECT_LT(windows->telemetry.wait_seconds.percentile(0.9),
             all_full->telemetry.wait_seconds.percentile(0.9));
-  EXPECT_LT(windows->cache.groups[0].evicted_blocks, all_full->cache.groups[0].evicted_blocks);
+  EXPECT_LT(windows->cache.kinds[0].evicted_blocks, all_full->cache.kinds[0].evicted_blocks);
 }
 
 TEST(Simulator, FindsSharedPromptsByTheirKeptStates) {
   const Trace trace = make_synthetic_trace({.n_requests = 300, .requests_per_s = 20}, 16);
   SimulationOptions options = busy_server();
   const auto full = simulate(trace, options);
-  options.groups = {{"full", GroupKind::kFull}, {"state", GroupKind::kRecurrent}};
+  options.kinds = {{"full", StateForm::kFull}, {"state", StateForm::kRecurrent}};
   const auto hybrid = simulate(trace, options);
   ASSERT_TRUE(full.ok() && hybrid.ok());
   EXPECT_EQ(hybrid->telemetry.finished, 300u);
   // The second request of a system prompt leaves a state where it branches off, for the third.
   EXPECT_GT(hybrid->hit_rate, 0.8 * full->hit_rate);
   EXPECT_LT(hybrid->hit_rate, full->hit_rate);
-  EXPECT_GT(hybrid->cache.groups[1].shortened, 0u);
+  EXPECT_GT(hybrid->cache.kinds[1].shortened, 0u);
   EXPECT_GT(hybrid->cache.misses[static_cast<size_t>(MissReason::kGroup)], 0u);
 }
 
@@ -118,11 +118,11 @@ TEST(Simulator, KeepsStatesWhereItIsTold) {
   ask({1, 2, 8});
   const auto matched = [&](KeptStates kept) {
     const PrefixHits hits = find_prefix_hits(
-        trace, {.n_blocks = 1000,
-                .groups = {{"full", GroupKind::kFull}, {"state", GroupKind::kRecurrent}},
+        trace, {.n_pages = 1000,
+                .kinds = {{"full", StateForm::kFull}, {"state", StateForm::kRecurrent}},
                 .kept_states = kept});
     EXPECT_EQ(hits.prompt_blocks, 14u);
-    return std::pair(hits.matched_blocks, hits.cache.groups[1].kept_states);
+    return std::pair(hits.matched_blocks, hits.cache.kinds[1].kept_states);
   };
   using Result = std::pair<uint64_t, uint64_t>;
   EXPECT_EQ(matched(KeptStates::kNone), Result(0, 0));
@@ -134,10 +134,10 @@ TEST(Simulator, KeepsStatesWhereItIsTold) {
 
 TEST(Simulator, ALatecomerIsServedAmidBatchRequestsAndBehindALongPrompt) {
   LatecomerOptions options{.scheduler = {.token_budget = 512, .chunk_tokens = 512, .aging_s = 20},
-                           .n_blocks = kUnlimitedBlocks,
+                           .n_pages = kUnlimitedPages,
                            .device = kSimulatedDevice};
-  for (const uint32_t n_blocks : {kUnlimitedBlocks, 6600u}) {  // nearly all of it the long prompt's
-    options.n_blocks = n_blocks;
+  for (const uint32_t n_pages : {kUnlimitedPages, 6600u}) {  // nearly all of it the long prompt's
+    options.n_pages = n_pages;
     for (const uint32_t prompt_tokens : {1u, 400u, 900u}) {
       options.prompt_tokens = prompt_tokens;
       const auto report = simulate_latecomer(options);
@@ -156,7 +156,7 @@ TEST(Simulator, ALatecomerIsServedAmidBatchRequestsAndBehindALongPrompt) {
   const auto never = simulate_latecomer(options);
   ASSERT_TRUE(never.ok());
   EXPECT_TRUE(std::isinf(never->batch_ttft_s));
-  options.n_blocks = 1000;
+  options.n_pages = 1000;
   const auto refused = simulate_latecomer(options);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::kDoesNotFit);
@@ -176,7 +176,7 @@ TEST(Traces, HitRateOfMooncakesConversationIsTheIndependentlyComputedOne) {
   const auto trace = read_trace(shared);
   ASSERT_TRUE(trace.ok()) << trace.error().message;
   ASSERT_EQ(trace->block_tokens, 512u);
-  EXPECT_NEAR(hit_rate(*trace, kUnlimitedBlocks), 0.3819, 5e-5);
+  EXPECT_NEAR(hit_rate(*trace, kUnlimitedPages), 0.3819, 5e-5);
   EXPECT_NEAR(hit_rate(*trace, 1000), 0.047, 5e-4);
   EXPECT_NEAR(hit_rate(*trace, 10000), 0.224, 5e-4);
   EXPECT_NEAR(hit_rate(*trace, 50000), 0.372, 5e-4);
@@ -190,7 +190,7 @@ TEST(Traces, AzuresHasLengthsAndTimes) {
   EXPECT_EQ(trace->requests[0].prompt_tokens, 374u);
   EXPECT_EQ(trace->requests[0].output_tokens, 44u);
   EXPECT_NEAR(trace->requests[1].arrival_s, 4.314579, 1e-5);
-  EXPECT_EQ(hit_rate(*trace, kUnlimitedBlocks), 0);
+  EXPECT_EQ(hit_rate(*trace, kUnlimitedPages), 0);
 }
 
 TEST(Traces, DamagedOnesAreRefusedNamingTheLine) {

@@ -106,7 +106,7 @@ TEST(Slots, ARollbackGivesThemBack) {
 }
 
 TEST(Slots, ThereCanBeOnlySoManyAsThereAreNumbers) {
-  const auto made = Scheduler::create({.max_running = 1u << 31}, {.n_blocks = 8});
+  const auto made = Scheduler::create({.max_running = 1u << 31}, {.n_pages = 8});
   ASSERT_FALSE(made.ok());
   EXPECT_EQ(made.error().code, ErrorCode::kInvalidArgument);
 }
@@ -144,7 +144,7 @@ TEST(RequestTokens, AreThoseOfARestart) {
 }
 
 TEST(RequestTokens, AreNotThereWhereContentsAreKeys) {
-  SchedulerBed bed({}, KvCacheOptions{.n_blocks = 8, .block_tokens = 16, .keyed = true});
+  SchedulerBed bed({}, KvCacheOptions{.n_pages = 8, .block_tokens = 16, .keyed = true});
   const RequestId id = bed.add({}, 4, {.keys = {1, 2}, .n_keyed_tokens = 40});
   EXPECT_TRUE(tokens_of(bed, id).empty());
   bed.step();

@@ -107,7 +107,7 @@ void note_linear(Choices& choices, const std::shared_ptr<vk::Device>& device) {
   const vk::DevicePlan& plan = device->plan();
   note_by_type(choices, "gemv", [&](const WeightType& type) {
     return declared_by(device, {}, [&](vk::PipelineLibrary& pipelines) -> Status {
-      PUMICE_TRY_STATUS(ops::Gemv::plan(pipelines, type, ops::tuned_x_path(plan)));
+      PUMICE_TRY_STATUS(ops::Gemv::plan(pipelines, type, ops::tuned_x_route(plan)));
       return {};
     });
   });
@@ -137,7 +137,7 @@ void note_splits(Choices& choices, const std::shared_ptr<vk::Device>& device) {
   vk::PipelineLibrary pipelines(device, "", spirv_hash());
   for (const char* name : {"Q4_K", "F16"}) {
     const WeightType& type = weight_type(name);
-    const auto gemv = ops::Gemv::plan(pipelines, type, ops::tuned_x_path(device->plan()));
+    const auto gemv = ops::Gemv::plan(pipelines, type, ops::tuned_x_route(device->plan()));
     PUMICE_CHECK(gemv.ok(), "no gemv");
     std::string text;
     for (const uint32_t n_rows : {32u, 256u, 512u, 1024u, 2048u, 4096u, 14336u}) {
@@ -160,7 +160,7 @@ void note_variants(Choices& choices, const std::shared_ptr<vk::Device>& device) 
   for (const Math math : {Math::kAuto, Math::kF32, Math::kF16, Math::kI8}) {
     std::string variants;
     std::string tiles;
-    for (const ops::GemmVariant& variant : gemm_variants(plan, math, ops::tuned_x_path(plan))) {
+    for (const ops::GemmVariant& variant : gemm_variants(plan, math, ops::tuned_x_route(plan))) {
       variants += fmt::format("{}{}", variants.empty() ? "" : "; ", variant.name);
       if (!variant.obstacle.empty()) {
         variants += fmt::format(" ({})", variant.obstacle);
@@ -198,7 +198,7 @@ void note_experts(Choices& choices, const std::shared_ptr<vk::Device>& device) {
     return declared_by(device, {}, [&](vk::PipelineLibrary& pipelines) -> Status {
       const WeightType* const types[] = {&type};
       PUMICE_TRY_STATUS(
-          ops::ExpertGemm::plan(pipelines, types, Math::kAuto, ops::tuned_x_path(device->plan())));
+          ops::ExpertGemm::plan(pipelines, types, Math::kAuto, ops::tuned_x_route(device->plan())));
       return {};
     });
   });

@@ -29,7 +29,7 @@ class ExpertGemmTest : public ::testing::Test {
     device_ = test::GpuEnvironment::device();
     if (!device_) GTEST_SKIP() << "no usable Vulkan device";
     pipelines_ = std::make_unique<vk::PipelineLibrary>(device_, "", spirv_hash());
-    op_.emplace(*ExpertGemm::plan(*pipelines_, kTypes, Math::kF32, tuned_x_path(device_->plan())));
+    op_.emplace(*ExpertGemm::plan(*pipelines_, kTypes, Math::kF32, tuned_x_route(device_->plan())));
     ASSERT_TRUE(pipelines_->compile().ok());
     bed_ = std::make_unique<OpBed>(device_, *pipelines_);
     weights_ = *upload_weights(*bed_, kSources, device_->plan().slab_bytes);

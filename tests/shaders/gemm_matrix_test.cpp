@@ -25,7 +25,7 @@ vk::MatrixShape shape(uint32_t m, uint32_t n, uint32_t k,
 }
 
 GemmVariant matrix_variant(const vk::DevicePlan& plan, Math math = Math::kF16) {
-  for (GemmVariant& variant : gemm_variants(plan, math, XPath::kPortable)) {
+  for (GemmVariant& variant : gemm_variants(plan, math, XRoute::kPortable)) {
     if (variant.name == "matrix") return variant;
   }
   return {.name = {}, .obstacle = "not listed"};
@@ -150,7 +150,7 @@ TEST(GemmMatrix, AccumulatesInFp32OnlyAndNeverWithSaturation) {
 
 TEST(GemmMatrix, IsFirstOfAutoOnGpusWithMatricesAndNeverComputesF32) {
   const vk::DevicePlan plan = *vk::plan_device(with_shapes("nvidia_rtx_4090", {shape(16, 16, 16)}));
-  const auto variants = gemm_variants(plan, Math::kAuto, XPath::kPortable);
+  const auto variants = gemm_variants(plan, Math::kAuto, XRoute::kPortable);
   const auto proven = [](const GemmVariant& variant) { return variant.name != "matrix2"; };
   EXPECT_EQ(std::ranges::find_if(variants, proven)->name, "matrix");
   EXPECT_TRUE(std::ranges::any_of(

@@ -15,7 +15,7 @@ vk::DevicePlan planned(const vk::DeviceSnapshot& device) { return *vk::plan_devi
 /// Names of the variants without an obstacle, best first.
 std::vector<std::string> usable(const vk::DevicePlan& plan, Math math) {
   std::vector<std::string> names;
-  for (const GemmVariant& variant : gemm_variants(plan, math, XPath::kPortable)) {
+  for (const GemmVariant& variant : gemm_variants(plan, math, XRoute::kPortable)) {
     if (variant.obstacle.empty()) names.emplace_back(variant.name);
   }
   return names;
@@ -26,7 +26,7 @@ bool contains(const std::vector<std::string>& names, std::string_view name) {
 }
 
 GemmVariant variant_of(const vk::DevicePlan& plan, std::string_view name) {
-  for (GemmVariant& variant : gemm_variants(plan, Math::kF16, XPath::kPortable)) {
+  for (GemmVariant& variant : gemm_variants(plan, Math::kF16, XRoute::kPortable)) {
     if (variant.name == name) return variant;
   }
   return {};
@@ -50,7 +50,7 @@ TEST(GemmVariants, AutoIsFp32OnDevicesWithFastIntegerDotsAndNoMatrices) {
     const vk::DevicePlan plan = planned(test::snapshot(fast));
     ASSERT_TRUE(plan.integer_dot.packed_signed_accelerated) << fast;
     ASSERT_TRUE(plan.matrix_shapes.empty()) << fast;
-    for (const GemmVariant& variant : gemm_variants(plan, Math::kAuto, tuned_x_path(plan))) {
+    for (const GemmVariant& variant : gemm_variants(plan, Math::kAuto, tuned_x_route(plan))) {
       if (!variant.obstacle.empty()) continue;
       EXPECT_EQ(variant.math, Math::kF32) << fast;
     }
@@ -62,7 +62,7 @@ TEST(GemmVariants, IntegersAreForWhoAsksForThemOnly) {
     const Result<vk::DevicePlan> plan = vk::plan_device(test::snapshot(name));
     if (!plan.ok()) continue;
     for (const Math math : {Math::kAuto, Math::kF32, Math::kF16}) {
-      for (const GemmVariant& variant : gemm_variants(*plan, math, tuned_x_path(*plan))) {
+      for (const GemmVariant& variant : gemm_variants(*plan, math, tuned_x_route(*plan))) {
         EXPECT_NE(variant.math, Math::kI8) << name;
         EXPECT_TRUE(math == Math::kAuto || variant.math == math) << name;
       }
@@ -75,7 +75,7 @@ TEST(GemmVariants, IntegersAreForWhoAsksForThemOnly) {
 TEST(GemmVariants, CpuDriversLoadUniformlyWhereThatIsOneLoad) {
   const auto best = [](const char* name) {
     const vk::DevicePlan plan = planned(test::snapshot(name));
-    return gemm_variants(plan, Math::kF32, tuned_x_path(plan)).front().name;
+    return gemm_variants(plan, Math::kF32, tuned_x_route(plan)).front().name;
   };
   EXPECT_EQ(best("lavapipe_26"), "uniform");
   EXPECT_EQ(best("lavapipe_22"), "broadcast");

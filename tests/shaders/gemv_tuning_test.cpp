@@ -10,7 +10,7 @@ namespace {
 uint32_t splits_on(const std::string& name, const char* type, uint32_t n_rows, uint32_t n_cols) {
   const auto plan = vk::plan_device(test::snapshot(name));
   PUMICE_CHECK(plan.ok(), name);
-  const GemvKernel kernel = gemv_kernels(*plan, weight_type(type), tuned_x_path(*plan)).front();
+  const GemvKernel kernel = gemv_kernels(*plan, weight_type(type), tuned_x_route(*plan)).front();
   return gemv_splits(*plan, kernel, weight_type(type)).of(weight_type(type), n_rows, n_cols);
 }
 
@@ -45,7 +45,7 @@ TEST(GemvSplits, AreOneWhereTheSubgroupKernelIsNotUsed) {
     const vk::DeviceSnapshot snapshot = test::snapshot(name);
     if (!vk::missing_requirements(snapshot).empty()) continue;
     const vk::DevicePlan plan = *vk::plan_device(snapshot);
-    const GemvKernel kernel = gemv_kernels(plan, weight_type("F32"), tuned_x_path(plan)).front();
+    const GemvKernel kernel = gemv_kernels(plan, weight_type("F32"), tuned_x_route(plan)).front();
     const bool may = kernel == GemvKernel::kSubgroup && plan.device_class == vk::DeviceClass::kGpu;
     EXPECT_EQ(splits_on(name, "F32", 32, 1 << 20) > 1, may) << name;
     for (const GemvKernel other : {GemvKernel::kPortable, GemvKernel::kBroadcast}) {

@@ -16,7 +16,7 @@ namespace {
 class LinearChoice : public ::testing::Test {
  protected:
   /// Labels dispatched for `rows` rows of a matrix that `part_bytes` splits.
-  std::vector<std::string> labels(const std::shared_ptr<vk::Device>& device, XPath path,
+  std::vector<std::string> labels(const std::shared_ptr<vk::Device>& device, XRoute path,
                                   uint32_t rows, uint64_t part_bytes = 1 << 20) {
     vk::PipelineLibrary pipelines(device, "", spirv_hash());
     OpBed bed(device, pipelines);
@@ -48,19 +48,19 @@ class LinearChoice : public ::testing::Test {
 TEST_F(LinearChoice, UsesGemvUpToEightRowsAndGemmBeyond) {
   PUMICE_REQUIRE_DEVICE(device);
   using Labels = std::vector<std::string>;
-  EXPECT_EQ(labels(device, XPath::kPortable, 1), Labels{"gemv.q4_k.uniform"});
-  EXPECT_EQ(labels(device, XPath::kPortable, 8), Labels{"gemv.q4_k.uniform"});
-  EXPECT_EQ(labels(device, XPath::kPortable, 9), Labels{"gemm.q4_k.shared"});
+  EXPECT_EQ(labels(device, XRoute::kPortable, 1), Labels{"gemv.q4_k.uniform"});
+  EXPECT_EQ(labels(device, XRoute::kPortable, 8), Labels{"gemv.q4_k.uniform"});
+  EXPECT_EQ(labels(device, XRoute::kPortable, 9), Labels{"gemm.q4_k.shared"});
   if (!broadcast_supported(device->plan())) return;
-  EXPECT_EQ(labels(device, XPath::kBroadcast, 8), Labels{"gemv.q4_k.broadcast"});
+  EXPECT_EQ(labels(device, XRoute::kBroadcast, 8), Labels{"gemv.q4_k.broadcast"});
   const bool uniform = device->plan().features.cooperative_matrix;
-  EXPECT_EQ(labels(device, XPath::kBroadcast, 9),
+  EXPECT_EQ(labels(device, XRoute::kBroadcast, 9),
             Labels{uniform ? "gemm.q4_k.uniform" : "gemm.q4_k.broadcast"});
 }
 
 TEST_F(LinearChoice, DispatchesOnceForEachPartWithoutBarriers) {
   PUMICE_REQUIRE_DEVICE(device);
-  EXPECT_EQ(labels(device, XPath::kPortable, 1, 5000).size(), 3u);
+  EXPECT_EQ(labels(device, XRoute::kPortable, 1, 5000).size(), 3u);
 }
 
 TEST(LinearPlan, RefusesAnArithmeticThatTheDeviceHasNoKernelFor) {
@@ -68,7 +68,7 @@ TEST(LinearPlan, RefusesAnArithmeticThatTheDeviceHasNoKernelFor) {
   vk::PipelineLibrary pipelines(device, "", spirv_hash());
   const WeightType* types[] = {&weight_type("Q8_0")};
   for (const Math math : {Math::kF16, Math::kI8}) {
-    const auto variants = gemm_variants(device->plan(), math, XPath::kPortable);
+    const auto variants = gemm_variants(device->plan(), math, XRoute::kPortable);
     const Result<Gemm> gemm = Gemm::plan(pipelines, *types[0], variants);
     const Result<Linear> linear = Linear::plan(pipelines, types, math);
     EXPECT_EQ(linear.ok(), gemm.ok());
@@ -87,7 +87,7 @@ TEST(LinearPlan, ComesToFivePipelinesForATypeHoweverOftenItIsNamedAndOneThatAdds
   ASSERT_TRUE(pipelines.compile().ok());
   const vk::DevicePlan& plan = device->plan();
   const bool may_split =
-      gemv_kernels(plan, weight_type("F32"), tuned_x_path(plan)).front() == GemvKernel::kSubgroup;
+      gemv_kernels(plan, weight_type("F32"), tuned_x_route(plan)).front() == GemvKernel::kSubgroup;
   EXPECT_EQ(pipelines.compiled_count(), may_split ? 6u : 5u);
 }
 
@@ -124,26 +124,26 @@ TEST(LinearPlan, F16SaturatesWhereInputsExceedItsRange) {
   }
 }
 
-TEST(XPathChoice, TakesBroadcastOnlyOnCpuDriversThatCanShuffle) {
+TEST(XRouteChoice, TakesBroadcastOnlyOnCpuDriversThatCanShuffle) {
   vk::DevicePlan plan;
   plan.device_class = vk::DeviceClass::kCpu;
   plan.subgroup_size = 8;
   plan.require_subgroup_size = true;
   plan.subgroup.shuffle = true;
   plan.features.shader_int64 = true;
-  EXPECT_EQ(tuned_x_path(plan), XPath::kBroadcast);
+  EXPECT_EQ(tuned_x_route(plan), XRoute::kBroadcast);
   vk::DevicePlan gpu = plan;
   gpu.device_class = vk::DeviceClass::kGpu;
-  EXPECT_EQ(tuned_x_path(gpu), XPath::kPortable);
+  EXPECT_EQ(tuned_x_route(gpu), XRoute::kPortable);
   vk::DevicePlan narrow = plan;
   narrow.features.shader_int64 = false;
-  EXPECT_EQ(tuned_x_path(narrow), XPath::kPortable);
+  EXPECT_EQ(tuned_x_route(narrow), XRoute::kPortable);
   vk::DevicePlan wide = plan;
   wide.subgroup_size = 64;
-  EXPECT_EQ(tuned_x_path(wide), XPath::kPortable);
+  EXPECT_EQ(tuned_x_route(wide), XRoute::kPortable);
 }
 
-std::vector<std::string_view> kernel_names(const vk::DevicePlan& plan, XPath path) {
+std::vector<std::string_view> kernel_names(const vk::DevicePlan& plan, XRoute path) {
   std::vector<std::string_view> names;
   for (const GemvKernel kernel : gemv_kernels(plan, weight_type("Q4_K"), path))
     names.push_back(gemv_kernel_name(kernel));
@@ -160,34 +160,34 @@ TEST(GemvChoice, TakesSubgroupsOnGpusWhereANarrowSizeIsSure) {
   gpu.subgroup.min_size = 32;
   gpu.subgroup.max_size = 64;
   gpu.subgroup.basic = gpu.subgroup.shuffle = gpu.subgroup.ballot = true;
-  EXPECT_EQ(kernel_names(gpu, XPath::kPortable), (Names{"subgroup", "uniform"}));
+  EXPECT_EQ(kernel_names(gpu, XRoute::kPortable), (Names{"subgroup", "uniform"}));
 
   vk::DevicePlan chosen_by_driver = gpu;
   chosen_by_driver.require_subgroup_size = false;
-  EXPECT_EQ(kernel_names(chosen_by_driver, XPath::kPortable), Names{"uniform"});
+  EXPECT_EQ(kernel_names(chosen_by_driver, XRoute::kPortable), Names{"uniform"});
   vk::DevicePlan only_size = chosen_by_driver;
   only_size.subgroup.max_size = 32;
-  EXPECT_EQ(kernel_names(only_size, XPath::kPortable), (Names{"subgroup", "uniform"}));
+  EXPECT_EQ(kernel_names(only_size, XRoute::kPortable), (Names{"subgroup", "uniform"}));
   vk::DevicePlan partly_filled = gpu;
   partly_filled.features.full_subgroups = false;
-  EXPECT_EQ(kernel_names(partly_filled, XPath::kPortable), Names{"uniform"});
+  EXPECT_EQ(kernel_names(partly_filled, XRoute::kPortable), Names{"uniform"});
   vk::DevicePlan withdrawn = gpu;
   withdrawn.subgroup.shuffle = false;
-  EXPECT_EQ(kernel_names(withdrawn, XPath::kPortable), Names{"uniform"});
+  EXPECT_EQ(kernel_names(withdrawn, XRoute::kPortable), Names{"uniform"});
   vk::DevicePlan wide = gpu;
   wide.subgroup.min_size = 64;
-  EXPECT_EQ(kernel_names(wide, XPath::kPortable), Names{"uniform"});
+  EXPECT_EQ(kernel_names(wide, XRoute::kPortable), Names{"uniform"});
   vk::DevicePlan four_lanes = gpu;
   four_lanes.subgroup.min_size = four_lanes.subgroup.max_size = 4;
-  EXPECT_EQ(kernel_names(four_lanes, XPath::kPortable), Names{"uniform"});
+  EXPECT_EQ(kernel_names(four_lanes, XRoute::kPortable), Names{"uniform"});
 
   vk::DevicePlan cpu = gpu;
   cpu.device_class = vk::DeviceClass::kCpu;
   cpu.subgroup_size = 8;
   cpu.subgroup.min_size = cpu.subgroup.max_size = 8;
   cpu.features.shader_int64 = true;
-  EXPECT_EQ(kernel_names(cpu, XPath::kBroadcast), (Names{"broadcast", "uniform"}));
-  EXPECT_EQ(kernel_names(cpu, XPath::kPortable), (Names{"uniform", "broadcast"}));
+  EXPECT_EQ(kernel_names(cpu, XRoute::kBroadcast), (Names{"broadcast", "uniform"}));
+  EXPECT_EQ(kernel_names(cpu, XRoute::kPortable), (Names{"uniform", "broadcast"}));
 }
 
 }  // namespace

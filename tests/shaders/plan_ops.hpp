@@ -35,7 +35,7 @@ inline Status plan_small_ops(vk::PipelineLibrary& pipelines,
   }
   for (const auto math : {ops::Math::kAuto, ops::Math::kF32}) {
     PUMICE_TRY_STATUS(ops::ExpertGemm::plan(pipelines, types, math,
-                                            ops::tuned_x_path(pipelines.device()->plan())));
+                                            ops::tuned_x_route(pipelines.device()->plan())));
   }
   PUMICE_TRY_STATUS(ops::RmsNorm::plan(pipelines));
   PUMICE_TRY_STATUS(ops::LayerNorm::plan(pipelines));

@@ -78,7 +78,7 @@ TEST(Tuning, IsOfATypeOfWeightsWhereARowSaysSo) {
   Preferred preferred(
       "gemm shared if type=q4_k math=f32 use workgroup_size=64 tile_rows=8 lane_cols=4\n");
   const auto tile_of = [&](const char* type) {
-    return gemm_variants(preferred.library(), Math::kF32, XPath::kPortable, &weight_type(type))
+    return gemm_variants(preferred.library(), Math::kF32, XRoute::kPortable, &weight_type(type))
         .front()
         .tiles.front()
         .rows;
@@ -94,7 +94,7 @@ TEST(Tuning, NoRowMakesProductsLessPreciseThanIsAskedFor) {
       "attention matrix\n");
   const auto variants = [&](Math math) {
     std::set<Math> maths;
-    for (const auto& variant : gemm_variants(preferred.library(), math, XPath::kPortable)) {
+    for (const auto& variant : gemm_variants(preferred.library(), math, XRoute::kPortable)) {
       maths.insert(variant.math);
     }
     return maths;

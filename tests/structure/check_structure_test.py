@@ -18,7 +18,7 @@ class Structure(unittest.TestCase):
         self.write("scripts/install_packages.sh", "echo g++ libfmt-dev libvulkan-volk-dev\n")
         self.write("runtime/base/result.hpp", "#include <fmt/format.h>\n")
         self.write("runtime/vk/device.hpp", '#include "base/result.hpp"\n#include <volk.h>\n')
-        self.write("cache/block_pool.hpp", '#include "base/result.hpp"\n')
+        self.write("cache/page_pool.hpp", '#include "base/result.hpp"\n')
         self.write("shaders/common/interface.h", "")
         self.write("shaders/rope/rope.comp", '#include "common/interface.h"\n#include "rope.h"\n')
         self.write("shaders/rope/rope.h", "")
@@ -32,7 +32,7 @@ class Structure(unittest.TestCase):
         return "\n".join(check_structure.violations(self.root, owners=lambda headers: {}))
 
     def test_a_tree_that_keeps_the_direction_passes(self):
-        self.write("scheduler/plan.cpp", '#include "cache/block_pool.hpp"\n#include <vector>\n')
+        self.write("scheduler/plan.cpp", '#include "cache/page_pool.hpp"\n#include <vector>\n')
         self.assertEqual(self.found(), "")
 
     def test_what_a_template_makes_comes_from_its_budget(self):

@@ -37,7 +37,7 @@ class Generate : public ::testing::Test {
   /// `n_faults` stages fail after so many.
   Result<Generation> answer(int stages_before_fault, int n_faults = 1,
                             ErrorCode code = ErrorCode::kInternal) {
-    engine_->set_hooks({.fault = [&, code](StepStage) -> Status {
+    engine_->set_hooks({.at_stage = [&, code](StepStage) -> Status {
       if (stages_before_fault-- > 0 || n_faults-- <= 0) return {};
       return make_error(code, "a fault for the test");
     }});

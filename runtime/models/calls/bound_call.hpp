@@ -26,7 +26,7 @@ namespace pumice {
 /// What sequences keep in device memory.
 struct SequenceMemory {
   vk::BufferRange sampled;                        ///< see ops::Embedding::Args
-  std::span<const vk::BufferRange> block_tables;  ///< by page of the state's layout
+  std::span<const vk::BufferRange> block_tables;  ///< by kind of the state's layout
   uint32_t table_stride = 0;
   vk::BufferRange kv;  ///< stands for all of the KV memory, states of recurrences included
 };

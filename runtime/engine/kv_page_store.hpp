@@ -19,10 +19,10 @@ namespace pumice {
 
 class Submitter;
 
-class KvBlockStore final : public BlockStore {
+class KvPageStore final : public PageStore {
  public:
   /// Both must outlive the store.
-  KvBlockStore(std::shared_ptr<vk::Device> device, const KvMemory& kv)
+  KvPageStore(std::shared_ptr<vk::Device> device, const KvMemory& kv)
       : device_(std::move(device)), kv_(&kv) {}
 
   /// Allocate memory that blocks pass through, a range each; once, before blocks move.
@@ -57,9 +57,9 @@ class KvBlockStore final : public BlockStore {
 
   /// Copies of whole blocks, none of which is in two.
   Result<std::shared_ptr<const vk::RecordedWork>> record_moves(
-      std::span<const BlockMove> moves) const;
+      std::span<const PageMove> moves) const;
   /// Copies from block to block, in their order.
-  void record_copies(vk::Recorder& recorder, std::span<const BlockCopy> copies) const;
+  void record_copies(vk::Recorder& recorder, std::span<const PageCopy> copies) const;
 
  private:
   struct Staging {

@@ -1,4 +1,4 @@
-// State groups: what each needs for a hit, what windows give back, where states are kept, and going
+// State kinds: what each needs for a hit, what windows give back, where states are kept, and going
 // back.
 #include <gtest/gtest.h>
 
@@ -11,23 +11,22 @@ namespace pumice {
 namespace {
 
 constexpr uint64_t kBytes = 4 * 8;
-const CacheGroup kFull{"full", GroupKind::kFull};
-const CacheGroup kLatent{"latent", GroupKind::kLatent};
-const CacheGroup kState{"state", GroupKind::kRecurrent};
+const PageKind kFull{"full", StateForm::kFull};
+const PageKind kLatent{"latent", StateForm::kLatent};
+const PageKind kState{"state", StateForm::kRecurrent};
 
-CacheGroup window(uint32_t n_tokens) { return {"local", GroupKind::kWindow, n_tokens}; }
+PageKind window(uint32_t n_tokens) { return {"local", StateForm::kWindow, n_tokens}; }
 
-KvCacheOptions options(std::vector<CacheGroup> groups, uint32_t n_blocks = 64) {
-  return {
-      .n_blocks = n_blocks, .block_tokens = 4, .groups = std::move(groups), .block_bytes = kBytes};
+KvCacheOptions options(std::vector<PageKind> kinds, uint32_t n_blocks = 64) {
+  return {.n_pages = n_blocks, .block_tokens = 4, .kinds = std::move(kinds), .page_bytes = kBytes};
 }
 
 /// Small blocks, and a device that checks what is read.
-struct GroupRig {
+struct KindRig {
   KvCache cache;
   FakeDevice device{cache};
 
-  explicit GroupRig(const KvCacheOptions& options) : cache(options) {}
+  explicit KindRig(const KvCacheOptions& options) : cache(options) {}
 
   SequenceId begin(const std::vector<uint32_t>& tokens) {
     HashedPrompt prompt = cache.hash_prompt(tokens);
@@ -64,21 +63,21 @@ struct GroupRig {
   }
 };
 
-size_t n_behind(std::span<const BlockId> blocks) {
-  return static_cast<size_t>(std::ranges::count(blocks, kNoBlock));
+size_t n_behind(std::span<const PageId> blocks) {
+  return static_cast<size_t>(std::ranges::count(blocks, kNoPage));
 }
 
-TEST(CacheGroups, AWindowNeedsItsTokensAndAGroupOfAnotherKindNone) {
-  EXPECT_TRUE(CacheGroups::check({kFull, window(7), kState, kLatent}).ok());
-  const Status without = CacheGroups::check({kFull, {"local", GroupKind::kWindow}});
+TEST(PageKinds, AWindowNeedsItsTokensAndAGroupOfAnotherKindNone) {
+  EXPECT_TRUE(PageKinds::check({kFull, window(7), kState, kLatent}).ok());
+  const Status without = PageKinds::check({kFull, {"local", StateForm::kWindow}});
   ASSERT_FALSE(without.ok());
   EXPECT_NE(without.error().message.find("local"), std::string::npos) << without.error().message;
-  EXPECT_FALSE(CacheGroups::check({{"full", GroupKind::kFull, 7}}).ok());
-  EXPECT_FALSE(CacheGroups::check(std::vector<CacheGroup>(kMaxGroups + 1, kFull)).ok());
+  EXPECT_FALSE(PageKinds::check({{"full", StateForm::kFull, 7}}).ok());
+  EXPECT_FALSE(PageKinds::check(std::vector<PageKind>(kMaxKinds + 1, kFull)).ok());
 }
 
-TEST(CacheGroups, EveryFullGroupHasABlockForEveryPosition) {
-  GroupRig rig(options({kFull, kLatent}));
+TEST(PageKinds, EveryFullGroupHasABlockForEveryPosition) {
+  KindRig rig(options({kFull, kLatent}));
   const SequenceId id = rig.run(counting(10));
   EXPECT_EQ(rig.cache.blocks(id, 0).size(), 3u);
   EXPECT_EQ(rig.cache.blocks(id, 1).size(), 3u);
@@ -86,11 +85,11 @@ TEST(CacheGroups, EveryFullGroupHasABlockForEveryPosition) {
   rig.cache.release(id);
   EXPECT_EQ(rig.look_up(counting(10)).cached_tokens, 9u);
   EXPECT_EQ(rig.look_up(counting(10)).copied_tokens, 1u);
-  EXPECT_EQ(rig.cache.ledger().group_cached_bytes, (std::vector<uint64_t>{3 * kBytes, 3 * kBytes}));
+  EXPECT_EQ(rig.cache.ledger().kind_cached_bytes, (std::vector<uint64_t>{3 * kBytes, 3 * kBytes}));
 }
 
-TEST(CacheGroups, AWindowGivesBackWhatTheNextPositionDoesNotSee) {
-  GroupRig rig(options({window(5)}));
+TEST(PageKinds, AWindowGivesBackWhatTheNextPositionDoesNotSee) {
+  KindRig rig(options({window(5)}));
   const std::vector<uint32_t> tokens = counting(40);
   const SequenceId id = rig.begin(tokens);
   for (uint32_t computed = 1; computed <= 40; ++computed) {
@@ -98,15 +97,15 @@ TEST(CacheGroups, AWindowGivesBackWhatTheNextPositionDoesNotSee) {
     // Position `computed` sees itself and the four before it.
     EXPECT_EQ(n_behind(rig.cache.blocks(id)), computed < 4 ? 0 : (computed - 4) / 4) << computed;
   }
-  EXPECT_EQ(rig.cache.n_blocks() - rig.cache.n_free_blocks(), 1u) << "36 to 39";
+  EXPECT_EQ(rig.cache.n_pages() - rig.cache.n_free_pages(), 1u) << "36 to 39";
 }
 
-TEST(CacheGroups, WhatAWindowGaveBackIsStillFound) {
-  GroupRig rig(options({window(5)}));
+TEST(PageKinds, WhatAWindowGaveBackIsStillFound) {
+  KindRig rig(options({window(5)}));
   const SequenceId id = rig.run(counting(40));
   const CacheReport report = rig.look_up(counting(17));
   EXPECT_EQ(report.cached_tokens, 16u);
-  EXPECT_EQ(report.shortened_by, kNoGroup);
+  EXPECT_EQ(report.shortened_by, kNoKind);
   const SequenceId other = rig.begin(counting(17));
   EXPECT_EQ(n_behind(rig.cache.blocks(other)), 3u) << "position 16 sees 12 to 16";
   EXPECT_EQ(rig.device.wrong_positions(other, counting(17), ""), 0u);
@@ -115,16 +114,16 @@ TEST(CacheGroups, WhatAWindowGaveBackIsStillFound) {
   EXPECT_WHOLE(rig.cache);
 }
 
-TEST(CacheGroups, AHitNeedsOfAWindowOnlyWhatItsNextPositionSees) {
-  GroupRig rig(options({kFull, window(5)}, 20));
+TEST(PageKinds, AHitNeedsOfAWindowOnlyWhatItsNextPositionSees) {
+  KindRig rig(options({kFull, window(5)}, 20));
   const SequenceId first = rig.run(counting(33));  // 9 blocks, and of the window 2 in use
   // Others take of what the window gave back four blocks: 3 to 6.
   rig.run_and_release(counting(12, 500));
-  EXPECT_EQ(rig.cache.stats().groups[1].evicted_blocks, 4u);
-  EXPECT_EQ(rig.cache.stats().groups[0].evicted_blocks, 0u);
+  EXPECT_EQ(rig.cache.stats().kinds[1].evicted_blocks, 4u);
+  EXPECT_EQ(rig.cache.stats().kinds[0].evicted_blocks, 0u);
   rig.cache.release(first);
   EXPECT_EQ(rig.look_up(counting(33)).cached_tokens, 32u) << "the end is there";
-  // In the middle it is not, and the full group could have more.
+  // In the middle it is not, and the full kind could have more.
   const CacheReport report = rig.look_up(joined(counting(16), {900, 901}));
   EXPECT_EQ(report.cached_tokens, 12u);
   EXPECT_EQ(report.shortened_by, 1u);
@@ -133,20 +132,20 @@ TEST(CacheGroups, AHitNeedsOfAWindowOnlyWhatItsNextPositionSees) {
   EXPECT_EQ(miss_reason_name(report.miss), "group");
 }
 
-TEST(CacheGroups, ALongPromptTakesNoMoreOfAWindowThanItSees) {
-  GroupRig rig(options({window(9)}, 5));
+TEST(PageKinds, ALongPromptTakesNoMoreOfAWindowThanItSees) {
+  KindRig rig(options({window(9)}, 5));
   const std::vector<uint32_t> tokens = counting(200);
   const SequenceId id = rig.begin(tokens);
   for (uint32_t end = 8; end <= 200; end += 8) rig.compute(id, tokens, end);
-  EXPECT_EQ(rig.cache.groups().pages_for(200, 8), 5u);
+  EXPECT_EQ(rig.cache.kinds().pages_for(200, 8), 5u);
   rig.cache.release(id);
   EXPECT_WHOLE(rig.cache);
 }
 
-TEST(CacheGroups, AStateIsFoundWhereItWasKeptAndNowhereElse) {
-  GroupRig rig(options({kState}));
+TEST(PageKinds, AStateIsFoundWhereItWasKeptAndNowhereElse) {
+  KindRig rig(options({kState}));
   rig.run_and_release(counting(11));  // kept at 8, the last edge before its end, and at 11
-  EXPECT_EQ(rig.cache.stats().groups[0].kept_states, 2u);
+  EXPECT_EQ(rig.cache.stats().kinds[0].kept_states, 2u);
   EXPECT_EQ(rig.look_up(counting(11)).cached_tokens, 8u);
   EXPECT_EQ(rig.look_up(counting(12)).cached_tokens, 11u) << "the next turn";
   EXPECT_EQ(rig.look_up(counting(10)).cached_tokens, 8u);
@@ -155,8 +154,8 @@ TEST(CacheGroups, AStateIsFoundWhereItWasKeptAndNowhereElse) {
   EXPECT_EQ(report.cached_tokens, 0u);
 }
 
-TEST(CacheGroups, AStateIsKeptWhereAPromptLeavesWhatIsKnown) {
-  GroupRig rig(options({kFull, kState}));
+TEST(PageKinds, AStateIsKeptWhereAPromptLeavesWhatIsKnown) {
+  KindRig rig(options({kFull, kState}));
   rig.run_and_release(joined(counting(17), counting(20, 100)));
   const std::vector<uint32_t> second = joined(counting(17), counting(20, 200));
   CacheReport report = rig.run_and_release(second);
@@ -167,8 +166,8 @@ TEST(CacheGroups, AStateIsKeptWhereAPromptLeavesWhatIsKnown) {
   EXPECT_EQ(report.cached_tokens, 16u) << "the second prompt left it where it branched off";
 }
 
-TEST(CacheGroups, KeepingAStateCopiesNothing) {
-  GroupRig rig(options({kState}));
+TEST(PageKinds, KeepingAStateCopiesNothing) {
+  KindRig rig(options({kState}));
   rig.run_and_release(counting(11));
   HashedPrompt prompt = rig.cache.hash_prompt(counting(12));
   const SequenceId one = *rig.cache.begin(prompt);
@@ -180,9 +179,9 @@ TEST(CacheGroups, KeepingAStateCopiesNothing) {
   rig.compute(other, counting(12), 12);
 }
 
-TEST(CacheGroups, AHitIsTheLongestThatAllGroupsAgreeOn) {
-  // The full group has all, the window only the end, and the state the edges at 8 and 28.
-  GroupRig rig(options({kFull, window(5), kState}, 29));
+TEST(PageKinds, AHitIsTheLongestThatAllGroupsAgreeOn) {
+  // The full kind has all, the window only the end, and the state the edges at 8 and 28.
+  KindRig rig(options({kFull, window(5), kState}, 29));
   rig.run_and_release(counting(10));
   const SequenceId id = rig.run(counting(30));
   EXPECT_EQ(rig.cache.report(id).cached_tokens, 10u);
@@ -194,12 +193,12 @@ TEST(CacheGroups, AHitIsTheLongestThatAllGroupsAgreeOn) {
   rig.cache.release(id);
 }
 
-TEST(CacheGroups, AStepThatDoesNotRunLeavesTheStateAsItWas) {
-  GroupRig rig(options({kState}));
+TEST(PageKinds, AStepThatDoesNotRunLeavesTheStateAsItWas) {
+  KindRig rig(options({kState}));
   const std::vector<uint32_t> tokens = counting(20);
   const SequenceId id = rig.begin(tokens);
   rig.compute(id, tokens, 6);
-  const BlockId before = rig.cache.state(id, 0, 6);
+  const PageId before = rig.cache.state(id, 0, 6);
   ASSERT_TRUE(rig.cache.reserve(id, 9).ok());
   rig.cache.plan(id, 9);
   ASSERT_TRUE(rig.cache.reserve(id, 10).ok());
@@ -213,14 +212,14 @@ TEST(CacheGroups, AStepThatDoesNotRunLeavesTheStateAsItWas) {
   rig.compute(id, tokens, 20);
 }
 
-TEST(CacheGroups, AStateThatNoStepWasToWriteCannotBeCommitted) {
-  GroupRig rig(options({kState}));
+TEST(PageKinds, AStateThatNoStepWasToWriteCannotBeCommitted) {
+  KindRig rig(options({kState}));
   const SequenceId id = rig.begin(counting(8));
   EXPECT_THROW(rig.cache.commit(id, 5), CheckFailure);
 }
 
 TEST(Rewind, ForgetsPositionsAndTokens) {
-  GroupRig rig(options({kFull}));
+  KindRig rig(options({kFull}));
   std::vector<uint32_t> tokens = counting(11);
   const SequenceId id = rig.run(tokens);
   ASSERT_TRUE(rig.cache.rewind(id, 6).ok());
@@ -239,7 +238,7 @@ TEST(Rewind, ForgetsPositionsAndTokens) {
 TEST(Rewind, OfAWindowGoesAsFarAsItKeeps) {
   KvCacheOptions with_window = options({window(5)});
   with_window.rewind_tokens = 3;
-  GroupRig rig(with_window);
+  KindRig rig(with_window);
   const std::vector<uint32_t> tokens = counting(40);
   const SequenceId id = rig.run(tokens);  // has what position 37 sees: 33 on
   const Status status = rig.cache.rewind(id, 35);
@@ -257,7 +256,7 @@ TEST(Rewind, OfAWindowGoesAsFarAsItKeeps) {
 TEST(Rewind, OfAStateGoesToTheCommitBeforeAndToKeptOnes) {
   KvCacheOptions with_state = options({kState});
   with_state.rewind_tokens = 4;
-  GroupRig rig(with_state);
+  KindRig rig(with_state);
   const std::vector<uint32_t> tokens = counting(30);
   const SequenceId id = rig.begin(tokens);
   rig.compute(id, tokens, 30);  // kept at 28
@@ -278,7 +277,7 @@ TEST(Rewind, OfAStateGoesToTheCommitBeforeAndToKeptOnes) {
 }
 
 TEST(Rewind, WithoutABlockToCopyToIsAnErrorThatChangesNothing) {
-  GroupRig rig(options({kFull}, 2));
+  KindRig rig(options({kFull}, 2));
   const std::vector<uint32_t> tokens = counting(8);
   const SequenceId id = rig.run(tokens);
   const Status status = rig.cache.rewind(id, 6);
@@ -291,7 +290,7 @@ TEST(Rewind, WithoutABlockToCopyToIsAnErrorThatChangesNothing) {
 
 class GroupsInAFile : public testing::Test {
  protected:
-  Status open(GroupRig& rig) const {
+  Status open(KindRig& rig) const {
     return rig.cache.open_prompt_cache(folder_.path() / "file", 1000 * kBytes);
   }
 
@@ -300,13 +299,13 @@ class GroupsInAFile : public testing::Test {
 
 TEST_F(GroupsInAFile, AreFoundByTheNextProcess) {
   {
-    GroupRig rig(options({kFull, window(5), kState}));
+    KindRig rig(options({kFull, window(5), kState}));
     ASSERT_TRUE(open(rig).ok());
     rig.run_and_release(counting(30));
     rig.run_and_release(counting(18, 200));
     ASSERT_TRUE(save_prompt_cache(rig.cache, rig.device).ok());
   }
-  GroupRig next(options({kFull, window(5), kState}));
+  KindRig next(options({kFull, window(5), kState}));
   ASSERT_TRUE(open(next).ok());
   EXPECT_WHOLE(next.cache);
   const CacheReport report = next.run_and_release(counting(31));
@@ -317,24 +316,24 @@ TEST_F(GroupsInAFile, AreFoundByTheNextProcess) {
 
 TEST_F(GroupsInAFile, AreFoundWhereNothingElseLeadsToAState) {
   {
-    GroupRig rig(options({kState}));
+    KindRig rig(options({kState}));
     ASSERT_TRUE(open(rig).ok());
     rig.run_and_release(counting(30));
     ASSERT_TRUE(save_prompt_cache(rig.cache, rig.device).ok());
   }
-  GroupRig next(options({kState}));
+  KindRig next(options({kState}));
   ASSERT_TRUE(open(next).ok());
   EXPECT_EQ(next.run_and_release(counting(31)).cached_tokens, 30u);
 }
 
 TEST_F(GroupsInAFile, AStateThatOneCouldNotReadIsStillAnothersWhoCould) {
   {
-    GroupRig rig(options({kState}));
+    KindRig rig(options({kState}));
     ASSERT_TRUE(open(rig).ok());
     rig.run_and_release(counting(11));
     ASSERT_TRUE(save_prompt_cache(rig.cache, rig.device).ok());
   }
-  GroupRig next(options({kState}));
+  KindRig next(options({kState}));
   ASSERT_TRUE(open(next).ok());
   HashedPrompt prompt = next.cache.hash_prompt(counting(12));
   const SequenceId one = *next.cache.begin(prompt);
@@ -355,14 +354,14 @@ TEST_F(GroupsInAFile, AStateThatOneCouldNotReadIsStillAnothersWhoCould) {
 
 TEST_F(GroupsInAFile, OfOthersAreRefusedWithTheReason) {
   {
-    GroupRig rig(options({kFull, window(5)}));
+    KindRig rig(options({kFull, window(5)}));
     ASSERT_TRUE(open(rig).ok());
     rig.run_and_release(counting(30));
     ASSERT_TRUE(save_prompt_cache(rig.cache, rig.device).ok());
   }
-  for (const std::vector<CacheGroup>& groups : std::vector<std::vector<CacheGroup>>{
+  for (const std::vector<PageKind>& kinds : std::vector<std::vector<PageKind>>{
            {kFull}, {kFull, window(6)}, {window(5), kFull}, {kFull, kState}}) {
-    GroupRig next(options(groups));
+    KindRig next(options(kinds));
     const Status status = open(next);
     ASSERT_FALSE(status.ok());
     EXPECT_EQ(status.error().code, ErrorCode::kBadFile);

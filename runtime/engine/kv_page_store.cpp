@@ -1,4 +1,4 @@
-#include "engine/kv_block_store.hpp"
+#include "engine/kv_page_store.hpp"
 
 #include <algorithm>
 
@@ -14,7 +14,7 @@ constexpr uint64_t kOwnStagingBytes = uint64_t{64} << 20;  // of `read` and `wri
 }  // namespace
 
 // Memory that the host reads fast serves both ways: a device reads it as any other of the host's.
-Result<KvBlockStore::Staging> KvBlockStore::stage(std::span<const uint64_t> ranges) const {
+Result<KvPageStore::Staging> KvPageStore::stage(std::span<const uint64_t> ranges) const {
   Staging staging;
   staging.arena.emplace(device_, vk::MemoryDomain::kReadback, "cache transfers",
                         expected_bytes({ranges.begin(), ranges.end()}));
@@ -24,54 +24,54 @@ Result<KvBlockStore::Staging> KvBlockStore::stage(std::span<const uint64_t> rang
   return staging;
 }
 
-Result<KvBlockStore::Staging> KvBlockStore::stage_some(size_t n_items) const {
-  const uint64_t block_bytes = kv_->block_bytes();
-  const size_t most = std::max<size_t>(1, kOwnStagingBytes / block_bytes);
-  return stage(std::vector<uint64_t>(std::min(most, n_items), block_bytes));
+Result<KvPageStore::Staging> KvPageStore::stage_some(size_t n_items) const {
+  const uint64_t page_bytes = kv_->page_bytes();
+  const size_t most = std::max<size_t>(1, kOwnStagingBytes / page_bytes);
+  return stage(std::vector<uint64_t>(std::min(most, n_items), page_bytes));
 }
 
-Status KvBlockStore::allocate_staging(std::span<const uint64_t> ranges) {
+Status KvPageStore::allocate_staging(std::span<const uint64_t> ranges) {
   PUMICE_TRY(staging_, stage(ranges));
   return {};
 }
 
-Result<KvBlockStore::Move> KvBlockStore::record_read(
-    std::span<const Item> items, std::span<const vk::BufferRange> staging) const {
+Result<KvPageStore::Move> KvPageStore::record_read(std::span<const Item> items,
+                                                   std::span<const vk::BufferRange> staging) const {
   Move move{.staging = staging.first(items.size()), .work = {}};
   vk::Recorder recorder(device_);
   for (size_t i = 0; i < items.size(); ++i) {
-    recorder.copy(kv_->block(items[i].block), move.staging[i]);
+    recorder.copy(kv_->page(items[i].page), move.staging[i]);
   }
   PUMICE_TRY(vk::RecordedWork work, recorder.finish());
   move.work = std::make_shared<const vk::RecordedWork>(std::move(work));
   return move;
 }
 
-void KvBlockStore::take(const Move& move, std::span<const Item> items) {
+void KvPageStore::take(const Move& move, std::span<const Item> items) {
   for (size_t i = 0; i < items.size(); ++i) {
     std::ranges::copy(move.staging[i].mapped<std::byte>(), items[i].bytes.begin());
   }
 }
 
-Result<KvBlockStore::Move> KvBlockStore::record_write(
+Result<KvPageStore::Move> KvPageStore::record_write(
     std::span<const Item> items, std::span<const vk::BufferRange> staging) const {
   Move move{.staging = staging.first(items.size()), .work = {}};
   vk::Recorder recorder(device_);
   for (size_t i = 0; i < items.size(); ++i) {
     std::ranges::copy(items[i].bytes, move.staging[i].mapped<std::byte>().begin());
-    recorder.copy(move.staging[i], kv_->block(items[i].block));
+    recorder.copy(move.staging[i], kv_->page(items[i].page));
   }
   PUMICE_TRY(vk::RecordedWork work, recorder.finish());
   move.work = std::make_shared<const vk::RecordedWork>(std::move(work));
   return move;
 }
 
-void KvBlockStore::check_order() const {
+void KvPageStore::check_order() const {
   PUMICE_DEBUG_CHECK(queue_ == nullptr || queue_->all_submitted(),
                      "blocks are read or written now, ahead of work that was queued before");
 }
 
-Status KvBlockStore::read(std::span<const Item> items) {
+Status KvPageStore::read(std::span<const Item> items) {
   check_order();
   PUMICE_TRY(const Staging staging, stage_some(items.size()));
   while (!items.empty()) {
@@ -84,7 +84,7 @@ Status KvBlockStore::read(std::span<const Item> items) {
   return {};
 }
 
-Status KvBlockStore::write(std::span<const Item> items) {
+Status KvPageStore::write(std::span<const Item> items) {
   check_order();
   PUMICE_TRY(const Staging staging, stage_some(items.size()));
   while (!items.empty()) {
@@ -96,19 +96,19 @@ Status KvBlockStore::write(std::span<const Item> items) {
   return {};
 }
 
-Result<std::shared_ptr<const vk::RecordedWork>> KvBlockStore::record_moves(
-    std::span<const BlockMove> moves) const {
+Result<std::shared_ptr<const vk::RecordedWork>> KvPageStore::record_moves(
+    std::span<const PageMove> moves) const {
   vk::Recorder recorder(device_);
-  for (const BlockMove& move : moves) {
-    recorder.copy(kv_->block(move.source), kv_->block(move.target));
+  for (const PageMove& move : moves) {
+    recorder.copy(kv_->page(move.source), kv_->page(move.target));
   }
   PUMICE_TRY(vk::RecordedWork work, recorder.finish());
   return std::make_shared<const vk::RecordedWork>(std::move(work));
 }
 
-void KvBlockStore::record_copies(vk::Recorder& recorder, std::span<const BlockCopy> copies) const {
-  for (const BlockCopy& copy : copies) {
-    recorder.copy(kv_->block(copy.source), kv_->block(copy.target));
+void KvPageStore::record_copies(vk::Recorder& recorder, std::span<const PageCopy> copies) const {
+  for (const PageCopy& copy : copies) {
+    recorder.copy(kv_->page(copy.source), kv_->page(copy.target));
   }
 }
 

@@ -1,4 +1,4 @@
-// The scheduler over caches of several state groups: room, where chunks end, what is resumed.
+// The scheduler over caches of several state kinds: room, where chunks end, what is resumed.
 #include <algorithm>
 
 #include "tests/scheduler/scheduler_fixture.hpp"
@@ -9,16 +9,16 @@ namespace {
 using test::SchedulerBed;
 using test::tokens_from;
 
-const CacheGroup kFull{"full", GroupKind::kFull};
-const CacheGroup kLocal{"local", GroupKind::kWindow, 32};
-const CacheGroup kState{"state", GroupKind::kRecurrent};
+const PageKind kFull{"full", StateForm::kFull};
+const PageKind kLocal{"local", StateForm::kWindow, 32};
+const PageKind kState{"state", StateForm::kRecurrent};
 
-KvCacheOptions cache_of(std::vector<CacheGroup> groups, uint32_t n_blocks) {
-  return {.n_blocks = n_blocks, .block_tokens = 16, .groups = std::move(groups)};
+KvCacheOptions cache_of(std::vector<PageKind> kinds, uint32_t n_pages) {
+  return {.n_pages = n_pages, .block_tokens = 16, .kinds = std::move(kinds)};
 }
 
 TEST(SchedulerGroups, AWindowWithoutTokensIsRefusedByName) {
-  const auto scheduler = Scheduler::create({}, cache_of({kFull, {"local", GroupKind::kWindow}}, 8));
+  const auto scheduler = Scheduler::create({}, cache_of({kFull, {"local", StateForm::kWindow}}, 8));
   ASSERT_FALSE(scheduler.ok());
   EXPECT_EQ(scheduler.error().code, ErrorCode::kInvalidArgument);
   EXPECT_NE(scheduler.error().message.find("local"), std::string::npos);
@@ -35,7 +35,7 @@ TEST(SchedulerGroups, APromptLongerThanTheCacheFitsThroughItsWindow) {
 
 TEST(SchedulerGroups, WhatCanNeverFitSaysHowManyBlocksItNeeds) {
   SchedulerBed bed({.token_budget = 64}, cache_of({kFull, kLocal, kState}, 20));
-  // 16 of the full group, 3 of the window, 2 of the state.
+  // 16 of the full kind, 3 of the window, 2 of the state.
   const auto id = bed.scheduler.add({.prompt = tokens_from(0, 250), .max_new_tokens = 6}, bed.now);
   ASSERT_FALSE(id.ok());
   EXPECT_EQ(id.error().code, ErrorCode::kDoesNotFit);
@@ -58,7 +58,7 @@ TEST(SchedulerGroups, AChunkEndsWhereAStateIsKept) {
   EXPECT_EQ(bed.step().chunks.at(0).n_tokens, 32u);
   EXPECT_EQ(bed.step().chunks.at(0).n_tokens, 16u);
   EXPECT_EQ(bed.step().chunks.at(0).n_tokens, 2u);
-  // Without such groups chunks are as long as they may be.
+  // Without such kinds chunks are as long as they may be.
   SchedulerBed plain({.token_budget = 512}, cache_of({kFull, kLocal}, 64));
   plain.add(tokens_from(0, 50), 1);
   EXPECT_EQ(plain.step().chunks.at(0).n_tokens, 50u);
@@ -84,7 +84,7 @@ TEST(SchedulerGroups, AStepThatFailsIsComputedAgainFromTheSameState) {
   SchedulerBed bed({.token_budget = 64}, cache_of({kState}, 8));
   const RequestId id = bed.add(tokens_from(0, 10), 5);
   bed.step();
-  const BlockId before = bed.scheduler.state(id, 0, 10);
+  const PageId before = bed.scheduler.state(id, 0, 10);
   const StepPlan first = bed.scheduler.plan_step(bed.now);
   const StepPlan second = bed.scheduler.plan_step(bed.now);
   ASSERT_EQ(second.chunks.size(), 1u);
