@@ -35,7 +35,7 @@ FUNCTIONS = re.compile(r"(?<=\(docs/API\.md\), )\d+(?= functions)")
 def architectures(root):
     """Architecture → name of its function, in the list's order."""
     listing = re.search(r"kFamilies\[\] = \{(.*?)\n\};", (root / FAMILIES).read_text(), re.DOTALL).group(1)
-    found = re.findall(r'\{"([^"]+)", families::(build_\w+)\}', listing)
+    found = re.findall(r'\{"([^"]+)", families::(build_\w+)[,}]', listing)
     names = [name for name, _ in found]
     twice = sorted({name for name in names if names.count(name) > 1})
     if not found or twice:

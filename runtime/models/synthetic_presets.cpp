@@ -1,4 +1,5 @@
 // Shapes by name: of models that people run, and a small one of each architecture.
+#include <algorithm>
 #include <array>
 
 #include "base/printable.hpp"
@@ -203,12 +204,14 @@ std::vector<SyntheticShape> synthetic_presets() {
 }
 
 Result<SyntheticShape> find_synthetic_preset(std::string_view name) {
+  const std::vector<SyntheticShape> presets = synthetic_presets();
+  const auto found = std::ranges::find(presets, name, &SyntheticShape::name);
+  if (found != presets.end()) return *found;
   std::string known;
-  for (const SyntheticShape& preset : synthetic_presets()) {
-    if (preset.name == name) return preset;
-    known += (known.empty() ? "" : ", ") + std::string(preset.name);
-  }
-  return make_error(ErrorCode::kInvalidArgument, "there is no preset '{}' (known: {})",
+  for (const SyntheticShape& preset : kPresets) known += std::string(preset.name) + ", ";
+  return make_error(ErrorCode::kInvalidArgument,
+                    "there is no preset '{}' (known: {}and the name of any architecture; pumice "
+                    "synth --list shows all)",
                     printable(name), known);
 }
 
