@@ -115,9 +115,11 @@ Status DeviceState::allocate() {
              KvMemory::create(device_, sizes_.layout.page_bytes, sizes_.n_pages, first_kv_blocks_));
   page_store_.emplace(device_, *kv_);
   PUMICE_TRY_STATUS(page_store_->allocate_staging(sizes_.transfer_ranges()));
-  PUMICE_TRY(greedy_sampling_, ops::Sampling::plan(*pipelines_, ops::Sampling::Variant::kGreedy));
+  using Sampling = ops::Sampling;
+  const Sampling::Tuning tuning = Sampling::tuned(*pipelines_, program().n_vocab);
+  PUMICE_TRY(greedy_sampling_, Sampling::plan(*pipelines_, Sampling::Variant::kGreedy, tuning));
   if (!options_.greedy_only) {
-    PUMICE_TRY(full_sampling_, ops::Sampling::plan(*pipelines_, ops::Sampling::Variant::kFull));
+    PUMICE_TRY(full_sampling_, Sampling::plan(*pipelines_, Sampling::Variant::kFull, tuning));
     PUMICE_TRY(log_probs_op_, ops::LogProbs::plan(*pipelines_));
   }
   device_arena_.emplace(device_, vk::MemoryDomain::kDevice, "sampling",
