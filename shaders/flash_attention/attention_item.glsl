@@ -108,8 +108,8 @@ float capped_score(float score) {
   return soft_cap != 0.0 ? soft_capped(score, soft_cap * kLog2E) : score;
 }
 
-/// Four columns of a row of the tile, with the row's maximum and sum, to memory: as they are if other
-/// items have more of its keys, otherwise divided by the sum.
+/// Writes four columns of a row of the tile, of which `stats` are maximum and sum: as they are, with these,
+/// if other items have more of the row's keys; otherwise divided by the sum.
 void write_quad(Item item, HeadTile heads, uint row, uint quad, vec4 value, vec2 stats) {
   const uint token = row / tile_heads;
   const uint head = heads.first_head + row % tile_heads;

@@ -127,7 +127,7 @@ void score_keys(Item item, uint first_key, uint n_keys, uint k_offset, uint lane
   }
 }
 
-/// Of this lane's row: the tile's visible keys go into its maximum and sum, and scores become weights.
+/// Takes a KV tile's scores into the maximum and sum of this lane's row, and turns them into weights.
 void softmax(uint first_key, uint n_keys, uint lane) {
   const uint row = softmax_row(lane);
   const uint slice = lane % slices;
@@ -188,7 +188,7 @@ void add_values(Item item, uint first_key, uint n_keys, uint v_offset, uint lane
   }
 }
 
-/// Four columns of a row, whose key groups' y lie in weight_tile as its row `r`, to memory.
+/// Adds up four columns of a row, which weight_tile has as its row `r` of each key group, and writes them.
 void write_sum(Item item, HeadTile heads, uint row, uint r, uint column) {
   vec4 value = vec4(0.0);
   for (uint g = 0; g < key_groups; ++g) {

@@ -124,8 +124,8 @@ void score_keys(Item item, uint first_key, uint k_offset, uint lane) {
   }
 }
 
-/// Of row `r`: the scores of a KV tile's visible keys are capped, those of others kNoKey. Returns the
-/// maximum of these and the row's so far.
+/// Caps row `r`'s scores of a KV tile's visible keys and makes those of others kNoKey. Returns the row's
+/// maximum over these and all keys before.
 float mask_scores(uint r, uint first_key, uint lane) {
   float lane_max = row_max[r];
   [[unroll]] for (uint i = 0; i < kKeysPerLane; ++i) {
@@ -143,7 +143,7 @@ float mask_scores(uint r, uint first_key, uint lane) {
   return new_max;
 }
 
-/// Each row's maximum, sum and y take in a KV tile, but for its V; scores become weights.
+/// Takes a KV tile's scores into each row's maximum and sum, rescales y, and turns scores into weights.
 void softmax(uint first_key, uint lane) {
   [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
     const float new_max = mask_scores(r, first_key, lane);
@@ -159,7 +159,7 @@ void softmax(uint first_key, uint lane) {
   }
 }
 
-/// y += weights * V of the keys from `first` on that the lanes have as their first ones.
+/// y += weights * V of the workgroup_size keys from `first` on of a KV tile: the first key of each lane.
 void add_lanes_values(Item item, uint first_key, uint first, uint n_keys, uint v_offset, uint lane) {
   uvec2 v_address[blocks_at_once];
   [[unroll]] for (uint b = 0; b < blocks_at_once; ++b) {
@@ -183,7 +183,7 @@ void add_lanes_values(Item item, uint first_key, uint first, uint n_keys, uint v
   }
 }
 
-/// y += weights * V of a KV tile, a key of every lane at a time.
+/// y += weights * V of a KV tile, one key of each lane at a time.
 void add_values(Item item, uint first_key, uint v_offset, uint lane) {
   const uint n_keys = min(tile_keys, item.kv_end - first_key);
   for (uint first = 0; first < n_keys; first += workgroup_size) {
