@@ -257,8 +257,10 @@ void note_expansion(Choices& choices, vk::PipelineLibrary& pipelines) {
 void note_crossovers(Choices& choices, const std::shared_ptr<vk::Device>& device) {
   vk::PipelineLibrary pipelines(device, "", spirv_hash());
   const WeightType* const type = &weight_type("Q4_K");
+  const auto linear = ops::Linear::plan(pipelines, {&type, 1});
+  PUMICE_CHECK(linear.ok(), "no products");
   choices["linear in tiles from rows"] =
-      least_rows([&](uint32_t rows) { return rows > ops::Gemv::kMaxRows; });
+      least_rows([&](uint32_t rows) { return linear->uses_gemm(rows); });
   note_pairs(choices, pipelines, type);
   note_expansion(choices, pipelines);
 }
