@@ -4,7 +4,7 @@
 
 #include "base/check.hpp"
 #include "format/resident_layout.hpp"
-#include "shaders/gemv/gemv.hpp"
+#include "shaders/common/tuning.hpp"
 
 namespace pumice {
 namespace {
@@ -14,11 +14,6 @@ constexpr uint64_t kFloat = sizeof(float);
 /// of 6,000 keys as floats, or one head of 100,000.
 constexpr uint64_t kMostExpandedBytes = uint64_t{128} << 20;
 constexpr uint32_t kPieceKeys = 1024;
-
-// What a flop of attention to latents costs in flops of products: on lavapipe 26.1 about 4, on 22.3
-// 3 (DeepSeek V2 Lite's attention, chunks of 32 to 512 of 2,048 tokens; both forms are equally fast
-// at about 30 rows). On no GPU has it been measured.
-constexpr uint32_t kLatentCostOnCpu = 3;
 
 uint32_t whole_blocks(uint64_t n_keys) {
   return static_cast<uint32_t>(n_keys / kKvBlockTokens * kKvBlockTokens);
@@ -117,8 +112,9 @@ Result<LatentExpansion> LatentExpansion::plan(vk::PipelineLibrary& pipelines,
   const ExpansionSizes::Shape& shape = sizes.shape;
   LatentExpansion op;
   op.sizes_ = sizes;
-  const bool cpu = pipelines.device()->plan().device_class == vk::DeviceClass::kCpu;
-  if (cpu) op.latent_cost_ = kLatentCostOnCpu;
+  const vk::TuningRow& row = ops::take_row(pipelines, "latent_expansion");
+  op.least_rows_ = row.number("least_rows");
+  op.latent_cost_ = row.number("latent_cost");
   const bool halves = ops::FlashAttention::takes_matrices(
       pipelines, attention_shape(sizes, one, KvType::kF16), math);
   op.type_ = halves ? KvType::kF16 : KvType::kF32;
@@ -146,8 +142,7 @@ Status LatentExpansion::use(const ExpansionBuffers& buffers, vk::Uploader& uploa
 }
 
 bool LatentExpansion::takes(const ops::SequenceChunk& chunk) const {
-  return chunk.n_rows > ops::Gemv::kMaxRows &&
-         chunk.first_position + chunk.n_rows <= sizes_.n_keys &&
+  return chunk.n_rows >= least_rows_ && chunk.first_position + chunk.n_rows <= sizes_.n_keys &&
          sizes_.shape.suits(chunk, latent_cost_);
 }
 

@@ -108,6 +108,7 @@ class LatentExpansion {
               uint32_t n_keys) const;
 
   ExpansionSizes sizes_;
+  uint32_t least_rows_ = 0;  // latent.tune
   uint32_t latent_cost_ = 1;
   KvType type_ = KvType::kF32;
   ops::FlashAttention attention_;  // of some heads

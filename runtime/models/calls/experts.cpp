@@ -38,7 +38,8 @@ class BoundRoute final : public CallOfOp<call::Route, ops::Route> {
 /// Routes of the step's rows by expert; none where its rows are multiplied pair by pair.
 template <typename C>
 std::optional<ops::ExpertGemm::Groups> groups_of(const StepContext& step, const C& c) {
-  if (!step.shared.expert_gemm || !ops::ExpertGemm::suits(step.n_rows, c.n_used, c.n_experts)) {
+  if (!step.shared.expert_gemm ||
+      !step.shared.expert_gemm->suits(step.n_rows, c.n_used, c.n_experts)) {
     return std::nullopt;
   }
   return ops::ExpertGemm::Groups{.range = step.at(c.groups),
