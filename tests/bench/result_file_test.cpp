@@ -131,7 +131,8 @@ TEST(ResultFile, ReadsServeAndWhatGpuCheckWrote) {
   EXPECT_EQ(serve[0].samples, std::vector<double>{500});
   EXPECT_FALSE(serve[0].more_is_better);
 
-  const auto gpu_check = rows_of(R"({"gpu_check": 2, "bench ops": null, "peaks": {"ops": [], "peaks": [{"name": "f32",
+  const auto gpu_check =
+      rows_of(R"({"gpu_check": 2, "bench ops": null, "peaks": {"ops": [], "peaks": [{"name": "f32",
     "unit": "TFLOP/s", "value": 9}]}, "models": [{"stage": "bench tiny", "records": [{"n_prompt": 1, "n_gen": 0,
     "samples_ns": [1]}]}, {"stage": "layers tiny", "records": {"bench": "layers"}}, {"stage": "ab", "records": null}]})");
   ASSERT_EQ(gpu_check.size(), 2u);
