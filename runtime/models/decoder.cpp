@@ -2,9 +2,6 @@
 
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <set>
-
 #include "models/activation_plan.hpp"
 #include "models/alignment.hpp"
 #include "shaders/rope_kv/rope_table.hpp"
