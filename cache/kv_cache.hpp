@@ -49,7 +49,6 @@
 #include <cstdint>
 #include <deque>
 #include <filesystem>
-#include <memory>
 #include <span>
 #include <string_view>
 #include <utility>

@@ -1,7 +1,5 @@
 #include "engine/kv_page_store.hpp"
 
-#include <algorithm>
-
 #include "engine/engine_sizes.hpp"
 #include "engine/submitter.hpp"
 
