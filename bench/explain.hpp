@@ -2,11 +2,9 @@
 // how fast it was.
 #pragma once
 
-#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "bench/model_bench.hpp"

@@ -1,7 +1,6 @@
 #include "bench/result_file.hpp"
 
 #include <fmt/core.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 

@@ -50,7 +50,6 @@
 #include <cstdint>
 #include <deque>
 #include <filesystem>
-#include <memory>
 #include <span>
 #include <string_view>
 #include <utility>

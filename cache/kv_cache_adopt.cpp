@@ -1,7 +1,6 @@
 // KvCache: prefixes that are taken elsewhere and brought back.
 #include <algorithm>
 #include <tuple>
-#include <utility>
 
 #include "cache/kv_cache.hpp"
 

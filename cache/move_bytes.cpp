@@ -1,7 +1,6 @@
 #include "cache/move_bytes.hpp"
 
 #include <algorithm>
-#include <utility>
 
 namespace pumice {
 namespace {

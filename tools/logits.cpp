@@ -1,8 +1,6 @@
 // pumice logits: the logits of every position of a prompt, as raw floats.
-#include <fmt/core.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>

@@ -9,7 +9,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <utility>
 
 #include "api/structs.hpp"
 #include "base/printable.hpp"

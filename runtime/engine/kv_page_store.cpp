@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/engine_sizes.hpp"
 #include "engine/submitter.hpp"
 #include "vk/arena_layout.hpp"
 

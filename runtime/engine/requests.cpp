@@ -1,7 +1,5 @@
 #include "engine/requests.hpp"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <utility>
 

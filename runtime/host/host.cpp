@@ -1,10 +1,7 @@
 // Host: what any thread may call.
 #include "host/host.hpp"
 
-#include <fmt/core.h>
-
 #include <string_view>
-#include <utility>
 
 namespace pumice::host {
 namespace {

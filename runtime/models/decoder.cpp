@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "models/activation_plan.hpp"
+#include "models/alignment.hpp"
 #include "shaders/rope_kv/rope_table.hpp"
 #include "shaders/spirv.hpp"
 

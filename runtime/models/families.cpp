@@ -151,7 +151,7 @@ constexpr ModelFamily kFamilies[] = {
     {"qwen3vl", families::build_qwen3},
     {"qwen3vlmoe", families::build_qwen3moe,
      "expert_count=4 expert_used_count=2 expert_feed_forward_length=128"},
-    {"seed_oss", families::build_seed_oss},
+    {"seed_oss", families::build_qwen2},
     {"smallthinker", families::build_smallthinker,
      "expert_count=4 expert_used_count=2 expert_feed_forward_length=128 "
      "attention.sliding_window=8"},

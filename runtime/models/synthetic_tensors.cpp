@@ -1,7 +1,6 @@
 // A synthetic model's tensors: those that its architecture's page reads, made of the metadata alone,
 // their numbers spread by the operation that reads them.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numbers>
 #include <optional>

@@ -1,7 +1,6 @@
 #include "vk/recorder.hpp"
 
 #include <algorithm>
-#include <cstddef>
 #include <cstring>
 #include <utility>
 

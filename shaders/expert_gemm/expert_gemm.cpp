@@ -53,7 +53,6 @@ Result<ExpertGemm> ExpertGemm::plan(vk::PipelineLibrary& pipelines,
 Result<ExpertGemm> ExpertGemm::plan(vk::PipelineLibrary& pipelines,
                                     std::span<const WeightType* const> types,
                                     std::span<const GemmVariant> candidates) {
-  PUMICE_TRY(const vk::ShaderModule group_routes, find_spirv("group_routes"));
   std::vector<std::string> obstacles;
   bool rejected = false;
   for (const GemmVariant& variant : candidates) {
@@ -72,9 +71,7 @@ Result<ExpertGemm> ExpertGemm::plan(vk::PipelineLibrary& pipelines,
     op.tiles_ = variant.tiles;
     PUMICE_CHECK(op.tiles_.front().rows >= kLeastTileRows, "tiles of pairs are too small");
     PUMICE_TRY(op.group_routes_,
-               pipelines.declare({.module = group_routes,
-                                  .constants = vk::constants_of(GroupRoutesSpec()),
-                                  .push_bytes = sizeof(GroupRoutesPush)}));
+               declare_kernel<GroupRoutesPush>(pipelines, "group_routes", GroupRoutesSpec()));
     for (const WeightType* type : types) {
       const std::string name = linear_module_name("expert_gemm", *type, variant.name);
       PUMICE_TRY(op.pipelines_[type],

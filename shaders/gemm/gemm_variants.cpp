@@ -1,7 +1,6 @@
 #include "shaders/gemm/gemm_variants.hpp"
 
 #include <algorithm>
-#include <utility>
 
 #include "shaders/gemm/gemm.h"
 #include "shaders/gemm/gemm_i8.h"

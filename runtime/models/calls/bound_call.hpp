@@ -129,7 +129,23 @@ class BoundCall {
   virtual void record(const StepContext& step) const = 0;
 };
 
-/// A call and the op that it records: all that most calls need.
+/// A call that only records: `record(step)`, which holds the call's data and its op.
+template <typename Record>
+class RecordedCall final : public BoundCall {
+ public:
+  explicit RecordedCall(Record record) : record_(std::move(record)) {}
+  void record(const StepContext& step) const override { record_(step); }
+
+ private:
+  const Record record_;
+};
+
+template <typename Record>
+std::unique_ptr<BoundCall> make_recorded(Record record) {
+  return std::make_unique<RecordedCall<Record>>(std::move(record));
+}
+
+/// A call with weights, and the op that it records.
 template <typename Data, typename Op>
 class CallOfOp : public BoundCall {
  public:
