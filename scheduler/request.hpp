@@ -95,7 +95,7 @@ struct Request {
   uint32_t prefill_iterations = 0;
   uint64_t last_planned = 0;          ///< step in which it last got a chunk
   uint64_t turn = 0;                  ///< number taken when it came, and when it has had its turn
-  uint64_t started_in = 0;            ///< step in which it last got blocks
+  uint64_t started_in = 0;            ///< step in which it last got pages
   uint32_t most_computed_tokens = 0;  ///< over all restarts of this sequence
   /// Its class was not served for long: it goes first until `turn_ends_s`, which is known with its
   /// next token.

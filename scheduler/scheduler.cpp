@@ -461,7 +461,7 @@ void Scheduler::rollback(uint64_t plan_id) {
       request.pending_samples -= it->chunk.n_samples;
       if (!it->chunk.decodes) --request.prefill_iterations;
       cache_.unplan(*request.sequence, request.scheduled_tokens);
-      // A prompt's blocks were taken when it started or are its next chunk's, a decoding row's with
+      // A prompt's pages were taken when it started or are its next chunk's, a decoding row's with
       // the row.
       if (it->chunk.decodes) cache_.shrink(*request.sequence, request.scheduled_tokens);
     }
@@ -479,7 +479,7 @@ void Scheduler::lose_device() {
 }
 
 void Scheduler::give_up_pages(uint32_t n_pages) {
-  PUMICE_CHECK(outstanding_.empty(), "blocks are given up under a step");
+  PUMICE_CHECK(outstanding_.empty(), "pages are given up under a step");
   StepPlan nothing;
   while (!cache_.give_up(n_pages)) {
     PUMICE_CHECK(!running_.empty(), "blocks are in use and no request runs");

@@ -55,8 +55,8 @@ struct StepPlan {
   std::vector<StepChunk> chunks;
   /// To be carried out before the chunks, and answered by Scheduler::finish_transfers.
   Transfers transfers;
-  std::vector<RequestId> started;    ///< got blocks, and what was cached, with this plan
-  std::vector<RequestId> preempted;  ///< lost their blocks to others and wait again
+  std::vector<RequestId> started;    ///< got pages, and what was cached, with this plan
+  std::vector<RequestId> preempted;  ///< lost their pages to others and wait again
   std::vector<RequestId> ended;      ///< failed while planning: past their deadline, or do not fit
   StepShape shape;
   double predicted_s = 0;
@@ -71,11 +71,11 @@ struct SchedulerOptions {
   /// Objective for the time between two tokens of a stream while prompts are read beside it: chunks
   /// shrink, down to a block, so that a step is predicted to take no longer. 0: none.
   double tpot_target_s = 0;
-  uint32_t max_running = 1;  ///< most requests that hold blocks
+  uint32_t max_running = 1;  ///< most requests that hold pages
   /// A request starts only while fewer prompts of its class and priority, or better ones, are
   /// partly read.
   uint32_t max_partial_prefills = 4;
-  uint32_t window_tokens = 0;  ///< most positions of a sequence; 0: what the blocks hold
+  uint32_t window_tokens = 0;  ///< most positions of a sequence; 0: what the pages hold
   /// Tokens of a step that the decoding rows of other classes leave to each class while it has
   /// anything to do, so that many requests of one class do not shut out another.
   std::array<uint32_t, kServiceClasses> reserved_decode_tokens = {};
@@ -118,7 +118,7 @@ class Scheduler {
   // ---- requests
 
   /// Queue a request. Errors, with nothing changed: kInvalidArgument (empty prompt, an id in use),
-  /// kDoesNotFit (a prompt beyond the window, more than the blocks could ever hold), each saying by
+  /// kDoesNotFit (a prompt beyond the window, more than the pages could ever hold), each saying by
   /// how much.
   Result<RequestId> add(RequestSpec spec, double now_s);
 
@@ -149,7 +149,7 @@ class Scheduler {
   /// reads its prompt, and while a token is being sampled: what follows that is not known.
   uint32_t most_draft(RequestId id) const;
   /// Behind the request's next row these are verified, as many as fit into its step: each is a row
-  /// that samples too, and `commit` says how many of their tokens count. They take no blocks from
+  /// that samples too, and `commit` says how many of their tokens count. They take no pages from
   /// others. Holds until the request gets a token or stops running.
   void draft(RequestId id, uint32_t n_tokens);
 
@@ -330,7 +330,7 @@ class Scheduler {
   std::deque<OpenStep> outstanding_;
   /// Removed while a step under way still names them, with that step's id.
   std::deque<std::pair<uint64_t, std::unique_ptr<Request>>> removed_;
-  /// The request at the head of the queue did not fit, and the fewest free blocks since.
+  /// The request at the head of the queue did not fit, and the fewest free pages since.
   std::optional<std::pair<RequestId, uint32_t>> blocked_;
   /// By class: who is on turn, and since when the class could be served and nothing new of it was
   /// computed; infinite: there was nothing to serve.

@@ -35,7 +35,7 @@ bool Scheduler::wants_chunk(const Request& request) const {
   return reads_prompt(request) || request.started_in == next_plan_;
 }
 
-/// Blocks for positions up to `end`, taken from requests served after it if need be.
+/// Pages for positions up to `end`, taken from requests served after it if need be.
 bool Scheduler::make_room(Request& request, uint32_t end, StepPlan& plan) {
   while (true) {
     if (cache_.reserve(*request.sequence, end).ok()) return true;
@@ -61,7 +61,7 @@ void Scheduler::draft(RequestId id, uint32_t n_tokens) {
   requests_.at(id)->draft_tokens = std::min(n_tokens, most_draft(id));
 }
 
-/// Rows of its draft that the next row of a request may have behind it, which has its own blocks.
+/// Rows of its draft that the next row of a request may have behind it, which has its own pages.
 uint32_t Scheduler::draft_rows(const Request& request, uint32_t most) {
   const uint32_t n_rows = std::min({request.draft_tokens, most, most_draft(request.id)});
   if (n_rows == 0) return 0;
@@ -230,7 +230,7 @@ bool Scheduler::plan_prefill(Request& request, double most_s, StepPlan& plan, Op
   if (n_tokens == 0) return false;
   const uint32_t first = request.scheduled_tokens;
   if (!cache_.reserve(*request.sequence, first + n_tokens).ok()) {
-    // As far as it has blocks; where it has none, hold_room sees to it when its turn comes.
+    // As far as it has pages; where it has none, hold_room sees to it when its turn comes.
     const uint32_t end = cache_.reserved_tokens(*request.sequence);
     n_tokens = std::min(n_tokens, std::max(end, first) - first);
     if (n_tokens == 0) return true;
@@ -270,7 +270,7 @@ void Scheduler::plan_prefills(StepPlan& plan, OpenStep& open, double now_s) {
   for (auto next = partial.begin(); plan.n_tokens() < options_.token_budget;) {
     Request* head = next_to_start();
     if (head != nullptr && (next == partial.end() || TurnBefore{}(head, *next))) {
-      // Do not take blocks for a request that gets no tokens in this step.
+      // Do not take pages for a request that gets no tokens in this step.
       const bool no_time = most_s < kNeverS && plan.shape.prefill_tokens > 0 &&
                            cost_.tokens_within(most_s, plan.shape, 0, 1) == 0;
       may_start = !no_time && start_first(plan, open, now_s);
@@ -289,8 +289,8 @@ void Scheduler::fail(Request& request, Error why, StepPlan& plan, double now_s) 
   plan.ended.push_back(request.id);
 }
 
-/// The cache has got fewer blocks than these need alone: they would wait for ever, and take
-/// others' blocks for nothing.
+/// The cache has got fewer pages than these need alone: they would wait for ever, and take others'
+/// pages for nothing.
 void Scheduler::fail_unfitting(StepPlan& plan, double now_s) {
   if (cache_.n_pages() >= cache_.options().n_pages || cache_.pool().unlimited()) return;
   std::vector<Request*> all(running_);
@@ -300,16 +300,16 @@ void Scheduler::fail_unfitting(StepPlan& plan, double now_s) {
     if (n_needed <= cache_.n_pages()) continue;
     fail(*request,
          make_error(ErrorCode::kDoesNotFit,
-                    "{} tokens need {} KV blocks, and the cache was made smaller: it has {} of {}",
+                    "{} tokens need {} KV pages, and the cache was made smaller: it has {} of {}",
                     request->sequence_tokens, n_needed, cache_.n_pages(), cache_.options().n_pages),
          plan, now_s);
   }
 }
 
-/// Nothing can be planned and nothing is under way. Only pinned blocks can bring this about, since
+/// Nothing can be planned and nothing is under way. Only pinned pages can bring this about, since
 /// without them there is room for any one request: fail the first.
 void Scheduler::fail_stuck(StepPlan& plan, double now_s) {
-  // A request that waits for a time is not stuck, nor is one that waits for its blocks.
+  // A request that waits for a time is not stuck, nor is one that waits for its pages.
   if (std::isfinite(first_due_s(now_s))) return;
   const auto stuck = std::ranges::find_if(running_, [&](const Request* request) {
     return can_decode(*request) || reads_prompt(*request);
@@ -317,7 +317,7 @@ void Scheduler::fail_stuck(StepPlan& plan, double now_s) {
   if (stuck == running_.end() && (waiting_.empty() || !running_.empty())) return;
   Request& request = stuck != running_.end() ? **stuck : **waiting_.begin();
   fail(request,
-       make_error(ErrorCode::kDoesNotFit, "{} tokens do not fit: {} of {} KV blocks are free",
+       make_error(ErrorCode::kDoesNotFit, "{} tokens do not fit: {} of {} KV pages are free",
                   request.sequence_tokens, cache_.n_free_pages(), cache_.n_pages()),
        plan, now_s);
 }

@@ -126,7 +126,7 @@ std::vector<Request*> Scheduler::lesser_than(const Request& request) const {
 
 // ---- starting
 
-/// Whether it finds blocks for its whole prompt if those `without` had ended. Each that still runs
+/// Whether it finds pages for its whole prompt if those `without` had ended. Each that still runs
 /// is left a block to grow into, or they would soon take these back.
 bool Scheduler::fits(const Request& request, std::span<Request* const> without) const {
   const uint64_t n_others = running_.size() - without.size();

@@ -48,7 +48,7 @@ Result<ServiceClass> service_class_of(pumice_service_class service_class) {
   }
 }
 
-/// Blocks of every state group for `tokens` positions.
+/// Blocks for `tokens` positions.
 Result<uint32_t> kv_blocks_of_tokens(uint64_t tokens) {
   const uint64_t blocks = tokens / kKvBlockTokens + (tokens % kKvBlockTokens != 0 ? 1 : 0);
   if (blocks <= std::numeric_limits<uint32_t>::max()) return static_cast<uint32_t>(blocks);

@@ -38,9 +38,9 @@ struct EngineOptions {
   FusionRules fusion = {};
   uint32_t context_tokens = 0;  ///< positions of one sequence; 0: what the model was trained for
   uint32_t n_sequences = 1;     ///< requests that run at once
-  uint32_t kv_blocks = 0;       ///< of 16 positions of KV, each a page of every state group, or
-                                ///< a part of one where pages are larger; 0: enough for all
-                                ///< sequences at full length
+  uint32_t kv_blocks = 0;       ///< of 16 positions of KV, each a page of every kind, or a part
+                                ///< of one where pages are larger; 0: enough for all sequences
+                                ///< at full length
   uint32_t token_budget = 512;  ///< tokens in a step
   uint32_t chunk_tokens = 512;  ///< tokens of one prompt in a step
   double tpot_target_s = 0;     ///< shrinks chunks beside decoding requests; 0: never

@@ -242,7 +242,7 @@ typedef struct pumice_engine_options {
   pumice_bool no_prefix_cache;
   // Kernels are compiled by pumice_prewarm instead of while the engine is created.
   pumice_bool prewarm_later;
-  const pumice_allocator* allocator;  // of cache_host_bytes, one block after the other; NULL: none
+  const pumice_allocator* allocator;  // of cache_host_bytes, one page after the other; NULL: none
 } pumice_engine_options;
 
 // Allocates all that steps need, and compiles all kernels unless that is to happen later. `options`

@@ -20,7 +20,8 @@ ops::Route::Kind route_kind(const call::Route& c, Routing routing) {
 /// Routes of the step's rows by expert; none where its rows are multiplied pair by pair.
 template <typename C>
 std::optional<ops::ExpertGemm::Groups> groups_of(const StepContext& step, const C& c) {
-  if (!step.shared.expert_gemm || !ops::ExpertGemm::suits(step.n_rows, c.n_used, c.n_experts)) {
+  if (!step.shared.expert_gemm ||
+      !step.shared.expert_gemm->suits(step.n_rows, c.n_used, c.n_experts)) {
     return std::nullopt;
   }
   return ops::ExpertGemm::Groups{.range = step.at(c.groups),
