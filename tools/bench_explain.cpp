@@ -1,6 +1,7 @@
 // pumice bench --explain: what a model costs on paper, and beside it what this device needs.
 #include "bench/explain.hpp"
 
+#include <nlohmann/json.hpp>
 #include "shaders/linear/linear.hpp"
 #include "tools/bench.hpp"
 #include "tools/interrupt.hpp"

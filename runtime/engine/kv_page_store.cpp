@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "engine/engine_sizes.hpp"
 #include "engine/submitter.hpp"
 #include "vk/arena_layout.hpp"
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "models/alignment.hpp"
 #include "shaders/rope_kv/rope_table.hpp"
 #include "shaders/spirv.hpp"
 
