@@ -65,8 +65,8 @@ struct ChunkInput {
   std::vector<TokenId> tokens = {};
   std::optional<SlotInput> new_slot = {};  ///< the device does not know the slot's request yet
   std::vector<TableInput> tables = {};     ///< by state group: what the chunk's positions lie in,
-                                           ///< of a new slot also all before
-  std::vector<StateInput> states = {};     ///< by state group
+                                           ///< of a new slot also all before; none of a shared row
+  std::vector<StateInput> states = {};     ///< likewise
   RowSampling sampling = {};
   /// Which of its request's output tokens its last row samples, counted over all restarts.
   uint64_t output_index = 0;
@@ -90,7 +90,7 @@ struct SampledRow {
 struct StepInput {
   StepPlan plan;
   std::vector<ChunkInput> chunks;   ///< of plan.chunks, in order
-  std::vector<uint32_t> new_slots;  ///< given to requests that the plan started
+  std::vector<uint32_t> new_slots;  ///< given out by the plan
 };
 
 }  // namespace pumice
