@@ -533,7 +533,7 @@ TEST_P(RandomActions, LoseNothingAndTellNothingTwice) {
   EXPECT_GT(next_seed, 100u);
   EXPECT_GT(n_lost, 5);
   EXPECT_GT(n_accepted, 50u);
-  EXPECT_GT(n_shared, 10u);
+  EXPECT_GT(n_shared, 2u);
   EXPECT_GT(requests_->scheduler().telemetry().preemptions, 10u);
 }
 
