@@ -181,6 +181,9 @@ class KvCache {
   /// A step has written positions [0, computed_tokens); full blocks among them whose tokens are
   /// known can be shared from now on. The sequence's transfers must be finished.
   void commit(SequenceId id, uint32_t computed_tokens);
+  /// What is committed of a sequence can be found to its last position from now on, the part of its
+  /// last block and the states there included; that part until the sequence fills the block.
+  void keep_end(SequenceId id) { index_end(sequence(id)); }
   /// Forget tokens and positions from `n_tokens` on, computed and planned ones; no step of the
   /// sequence may be under way. Back to what is committed it cannot fail and takes no page. What was
   /// shared stays findable. Copies may have to be made before the next commit. Errors, with nothing
@@ -428,6 +431,7 @@ class KvCache {
   void restore(SequenceId id, EntryId entry, PageId target, bool whole);
   void copy(SequenceId id, uint32_t kind, PageId source, PageId target, uint32_t n_tokens);
 
+  void attach(EntryId entry, PageId page);
   void index_filled_blocks(Sequence& filled);
   void index_end(Sequence& ended);
   NodeId index_partial_block(Sequence& ended, std::span<const uint32_t> content);

@@ -201,6 +201,13 @@ void KvCache::keep_states(Sequence& kept, NodeId node) {
   }
 }
 
+/// A page that was kept with part of its tokens (keep_end) stands for all of them now.
+void KvCache::attach(EntryId entry, PageId page) {
+  if (index_.entry_of(page) != kNoEntry) uncache(page);
+  index_.attach(entry, page);
+  pool_.set_cached(page, true);
+}
+
 /// Make the full blocks that are computed and whose tokens are known findable.
 void KvCache::index_filled_blocks(Sequence& filled) {
   if (!options_.reuse || filled.n_transfers > 0 || filled.lost) return;
@@ -221,8 +228,7 @@ void KvCache::index_filled_blocks(Sequence& filled) {
     for (uint32_t g = 0; g < kinds_.size(); ++g) {
       const std::vector<PageId>& blocks = filled.held[g].blocks;
       if (i >= blocks.size() || blocks[i] == kNoPage) continue;
-      index_.attach(index_.entry(node, g), blocks[i]);
-      pool_.set_cached(blocks[i], true);
+      attach(index_.entry(node, g), blocks[i]);
     }
     index_.unrefer(filled.tip);
     filled.tip = node;
@@ -375,8 +381,7 @@ NodeId KvCache::index_partial_block(Sequence& ended, std::span<const uint32_t> c
   for (uint32_t g = 0; g < kinds_.size(); ++g) {
     if (kinds_.is_recurrent(g) || index_.node(node).holds(KindMask{1} << g)) continue;
     const PageId page = ended.held[g].blocks[ended.n_indexed];
-    index_.attach(index_.entry(node, g), page);
-    pool_.set_cached(page, true);
+    attach(index_.entry(node, g), page);
   }
   return node;
 }

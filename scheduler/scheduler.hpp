@@ -45,6 +45,9 @@ struct StepChunk {
   uint32_t n_samples = 0;
   /// Rows that only sample next tokens. The token of a single one may be known to the device alone.
   bool decodes = false;
+  /// Its one row is the last of the chunk before it: the request is another choice of what follows
+  /// those tokens. It does not run yet; the slot is its own until the step has ended.
+  bool shares_row = false;
 
   uint32_t n_draft() const { return n_samples > 0 ? n_samples - 1 : 0; }
 };
@@ -210,8 +213,8 @@ class Scheduler {
   // ---- the whole
 
   /// Nothing waits or runs. A step may still be under way for requests that have ended.
-  bool idle() const { return waiting_.empty() && running_.empty(); }
-  size_t n_waiting() const { return waiting_.size(); }
+  bool idle() const { return n_waiting() == 0 && running_.empty(); }
+  size_t n_waiting() const { return waiting_.size() + choices_.size(); }
   size_t n_running() const { return running_.size(); }
   const SchedulerOptions& options() const { return options_; }
   const KvCache& cache() const { return cache_; }
@@ -259,6 +262,7 @@ class Scheduler {
     std::vector<std::pair<Request*, uint32_t>> started;  // with their epochs
     StepShape shape;
     uint32_t spare_logit_rows = 0;  // that are left
+    size_t n_choices = 0;           // chunks that share a row
   };
   using WaitingQueue = std::set<Request*, ServedBefore>;
   const OpenStep& open_step(uint64_t plan_id) const;
@@ -292,6 +296,10 @@ class Scheduler {
                           double most_s);
   void add_chunk(Request& request, uint32_t n_tokens, bool decodes, double now_s, StepPlan& plan,
                  OpenStep& open);
+  void add_choices(const Request& first, double now_s, StepPlan& plan, OpenStep& open);
+  bool waits_for_prompt(const Request& choice) const;
+  void release_choices();
+  void has_been_scheduled(Request& request, double now_s);
   uint32_t draft_rows(const Request& request, uint32_t most);
   bool make_room(Request& request, uint32_t end, StepPlan& plan);
   void hold_room(StepPlan& plan);
@@ -306,6 +314,7 @@ class Scheduler {
   void commit_chunk(const OpenChunk& open, std::span<const uint32_t> taken, double now_s,
                     ChunkOutcome& outcome);
   void keep_rows(Request& request, const StepChunk& chunk, std::span<const uint32_t> taken);
+  void keep_choice(Request& choice, uint32_t token);
   void count_tokens(Request& request, size_t n, double now_s);
   void count_token(Request& request, double now_s);
   void close(const OpenStep& open);
@@ -325,6 +334,7 @@ class Scheduler {
   uint64_t next_plan_ = 1;
   std::unordered_map<RequestId, std::unique_ptr<Request>> requests_;
   WaitingQueue waiting_;
+  WaitingQueue choices_;           // wait for another request to read their prompt
   std::vector<Request*> running_;  // in order of service
   std::set<std::pair<double, RequestId>> deadlines_;
   std::deque<OpenStep> outstanding_;

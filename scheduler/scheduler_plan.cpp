@@ -77,6 +77,7 @@ void Scheduler::add_chunk(Request& request, uint32_t n_tokens, bool decodes, dou
   const bool samples = end == request.known_tokens() &&
                        request.generated_tokens + request.pending_samples < request.max_new_tokens;
   const uint32_t n_samples = decodes ? n_tokens : samples ? 1 : 0;
+  const bool ends_prompt = samples && request.generated_tokens + request.pending_samples == 0;
   const StepChunk chunk{request.id, *request.slot, first, n_tokens, n_samples, decodes};
   // Of prompts that are equals the first in a step has its turn; what it leaves of the budget may
   // be next to nothing, and costs the others none.
@@ -102,6 +103,38 @@ void Scheduler::add_chunk(Request& request, uint32_t n_tokens, bool decodes, dou
   request.pending_samples += n_samples;
   request.last_planned = next_plan_;
   if (!is_next) request.turn = next_turn_++;
+  if (ends_prompt) add_choices(request, now_s, plan, open);
+}
+
+/// Those for which there are places sample the last row too; the others begin by themselves.
+void Scheduler::add_choices(const Request& first, double now_s, StepPlan& plan, OpenStep& open) {
+  for (Request* choice : choices_) {
+    if (running_.size() + open.n_choices >= options_.max_running) break;
+    if (choice->choice_of != first.id || choice->max_new_tokens == 0) continue;
+    const StepChunk chunk{choice->id, slots_.take(), first.scheduled_tokens - 1, 1, 1, false, true};
+    plan.chunks.push_back(chunk);
+    open.chunks.push_back({choice, choice->epoch, choice->due_s, choice->turn, chunk});
+    ++open.n_choices;
+    choice->pending_samples = 1;
+    has_been_scheduled(*choice, now_s);
+  }
+  release_choices();
+}
+
+bool Scheduler::waits_for_prompt(const Request& choice) const {
+  const auto first = choice.choice_of ? requests_.find(*choice.choice_of) : requests_.end();
+  return first != requests_.end() && !first->second->ended() &&
+         first->second->generated_tokens + first->second->pending_samples == 0;
+}
+
+/// Those for which nobody reads the prompt any more wait like all others.
+void Scheduler::release_choices() {
+  for (auto it = choices_.begin(); it != choices_.end();) {
+    Request* const choice = *it;
+    const bool stays = choice->pending_samples > 0 || waits_for_prompt(*choice);
+    it = stays ? std::next(it) : choices_.erase(it);
+    if (!stays) waiting_.insert(choice);
+  }
 }
 
 /// The prompt that goes first: partly read, or of the first that waits, if there is a place and it

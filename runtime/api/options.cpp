@@ -205,6 +205,7 @@ Result<host::RequestInput> read_request_options(const pumice_request_options* gi
   PUMICE_TRY(const bool log_probs, read_bool(options.log_probs, "log_probs"));
   if (log_probs) input.log_probs = options.n_top_log_probs;
   input.shares_prompt_with = static_cast<host::RequestId>(options.shares_prompt_with);
+  PUMICE_TRY(input.scores, read_bool(options.scores, "scores"));
   return input;
 }
 

@@ -65,7 +65,8 @@ struct EngineOptions {
   bool run_ahead = true;       ///< keep two steps under way; never with prompt_logits or profile
   bool prompt_logits = false;  ///< requests may ask for the logits of every position
   /// Rows of logits that a step may have beside one for each sequence: for tokens of drafts, and of
-  /// prompts that are scored.
+  /// prompts that are scored. Each takes 4 bytes of device memory for each token of the vocabulary
+  /// (the default 4 MiB of 128k tokens), as logits share memory with the layers' values.
   uint32_t spare_logit_rows = 8;
   uint32_t split_tokens = 256;  ///< contexts longer than this are attended to in parallel splits
   bool greedy_only = false;     ///< compile no more of sampling than greedy requests need

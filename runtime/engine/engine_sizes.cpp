@@ -59,9 +59,11 @@ Result<EngineSizes> engine_sizes(const Program& program, const Lowered& lowered,
   const uint64_t most_split = uint64_t{options.n_sequences} * attention.max_split_rows;
   const auto split_rows = static_cast<uint32_t>(std::min<uint64_t>(max_rows, most_split));
   const uint64_t sampled_rows = uint64_t{options.n_sequences} + options.spare_logit_rows;
-  const auto logit_rows = options.prompt_logits
-                              ? max_rows
-                              : static_cast<uint32_t>(std::min<uint64_t>(max_rows, sampled_rows));
+  // Choices of one prompt share a row.
+  const auto logit_rows = std::max(
+      options.n_sequences, options.prompt_logits
+                               ? max_rows
+                               : static_cast<uint32_t>(std::min<uint64_t>(max_rows, sampled_rows)));
   const uint64_t n_splits = options.context_tokens / options.split_tokens + 1;
   const uint64_t attention_items = max_rows + split_rows * n_splits;
   if (attention_items > UINT32_MAX) {

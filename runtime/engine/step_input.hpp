@@ -64,8 +64,8 @@ struct ChunkInput {
   /// a draft its last n_draft() are the draft's.
   std::vector<TokenId> tokens = {};
   std::optional<SlotInput> new_slot = {};  ///< the device does not know the slot's request yet
-  std::vector<TableInput> tables = {};     ///< by kind: what the chunk's positions lie in,
-                                           ///< of a new slot also all before
+  std::vector<TableInput> tables = {};     ///< by kind: what the chunk's positions lie in, of a
+                                           ///< new slot also all before; none of a shared row
   std::vector<StateInput> states = {};     ///< by kind
   RowSampling sampling = {};
   /// Which of its request's output tokens its last row samples, counted over all restarts.
@@ -90,7 +90,7 @@ struct SampledRow {
 struct StepInput {
   StepPlan plan;
   std::vector<ChunkInput> chunks;   ///< of plan.chunks, in order
-  std::vector<uint32_t> new_slots;  ///< given to requests that the plan started
+  std::vector<uint32_t> new_slots;  ///< given out by the plan
 };
 
 }  // namespace pumice

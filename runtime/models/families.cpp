@@ -182,6 +182,7 @@ Result<const ModelFamily*> family_of(const ModelSource& source) {
 
 /// The page's program, of a file in which nothing that it did not ask for says otherwise.
 Result<Program> build(const ModelFamily& family, const ModelSource& source, ModelPart part) {
+  source.count_program();
   const Metadata metadata(source, family.architecture);
   const BuildPart* const with_part = std::get_if<BuildPart>(&family.build);
   PUMICE_TRY(Program program, with_part != nullptr ? (*with_part)(metadata, part)
