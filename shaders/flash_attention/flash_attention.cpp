@@ -176,10 +176,7 @@ Result<const vk::Pipeline*> declare_reduce(vk::PipelineLibrary& pipelines,
     spec.workgroup_size = row.number("workgroup_size");
     spec.flight = row.number("flight");
   }
-  PUMICE_TRY(const vk::ShaderModule module, find_spirv("attention_reduce"));
-  return pipelines.declare({.module = module,
-                            .constants = vk::constants_of(spec),
-                            .push_bytes = sizeof(AttentionReducePush)});
+  return declare_kernel<AttentionReducePush>(pipelines, "attention_reduce", spec);
 }
 
 }  // namespace

@@ -59,15 +59,13 @@ Result<Sampling> Sampling::plan(vk::PipelineLibrary& pipelines, Variant variant,
   PUMICE_TRY(const vk::ShaderModule module, find_spirv("sampling"));
   const bool greedy = variant == Variant::kGreedy;
   const auto declare = [&](uint32_t part) {
-    return pipelines.declare(
-        {.module = module,
-         .label =
-             fmt::format("sampling{}{}", greedy ? ".greedy" : "", part == kSlice ? ".slice" : ""),
-         .constants = vk::constants_of(SamplingSpec{.workgroup_size = tuning.workgroup_size,
-                                                    .greedy_only = greedy ? 1u : 0u,
-                                                    .part = part,
-                                                    .flight = tuning.flight}),
-         .push_bytes = sizeof(SamplingPush)});
+    const SamplingSpec spec{.workgroup_size = tuning.workgroup_size,
+                            .greedy_only = greedy ? 1u : 0u,
+                            .part = part,
+                            .flight = tuning.flight};
+    return declare_kernel<SamplingPush>(
+        pipelines, module, spec,
+        fmt::format("sampling{}{}", greedy ? ".greedy" : "", part == kSlice ? ".slice" : ""));
   };
   Sampling op;
   op.n_slices_ = tuning.n_slices;
