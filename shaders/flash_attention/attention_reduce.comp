@@ -1,5 +1,4 @@
 #version 460
-#extension GL_GOOGLE_include_directive : require
 
 #include "common/buffers.glsl"
 #include "flash_attention/attention_reduce.h"
@@ -12,8 +11,6 @@
 // Which group has a split, and which are of one round, is decided by the split's place in the context. What a row's item
 // has besides, splits of which the row sees no key, leaves its bits alone: their weight is 0, and where the maximum
 // stays, it is rescaled by exactly 1.
-layout(local_size_x_id = 0) in;
-
 const uint column_quads = head_dim / 4;
 const uint n_groups = workgroup_size > column_quads ? workgroup_size / column_quads : 1;
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "shaders/common/linear_args.hpp"
+#include "shaders/flash_attention/attention_reduce.h"
 #include "shaders/flash_attention/flash_attention.hpp"
 #include "shaders/flash_attention/flash_attention_matrix.h"
 #include "shaders/gemm/gemm_matrix.h"
@@ -25,8 +26,7 @@ constexpr ops::FlashAttention::Shape kAttention[] = {
     {.n_heads = 32, .n_kv_heads = 8, .head_dim = 128, .kv_type = KvType::kF16},
     {.n_heads = 32, .n_kv_heads = 8, .head_dim = 64, .kv_type = KvType::kF16},
     {.n_heads = 32, .n_kv_heads = 8, .head_dim = 128, .kv_type = KvType::kQ8_0}};
-// sampling.comp: tokens that a lane looks at in a turn of find_best.
-constexpr uint32_t kGreedyTokens = 4;
+constexpr uint32_t kVocabulary = 128256;  // Llama 3's
 
 /// The constants of a pipeline; those that it does not have are as the struct declares them.
 template <typename Spec>
@@ -117,7 +117,8 @@ Result<std::vector<HotKernel>> declare_hot_kernels(vk::PipelineLibrary& pipeline
     const WeightType* type = &weight_type(name);
     PUMICE_TRY_STATUS(ops::Linear::plan(pipelines, {&type, 1}));
   }
-  PUMICE_TRY_STATUS(ops::Sampling::plan(pipelines, ops::Sampling::Variant::kGreedy));
+  const auto sampling = ops::Sampling::tuned(pipelines, kVocabulary);
+  PUMICE_TRY_STATUS(ops::Sampling::plan(pipelines, ops::Sampling::Variant::kGreedy, sampling));
   for (const vk::Pipeline* pipeline : pipelines.declared()) {
     for (const std::string_view name : kGemvTypes) {
       add_if(hot, hot_gemv(weight_type(name), *pipeline));
@@ -125,13 +126,15 @@ Result<std::vector<HotKernel>> declare_hot_kernels(vk::PipelineLibrary& pipeline
     for (const std::string_view name : kGemmTypes) {
       add_if(hot, hot_gemm(weight_type(name), *pipeline));
     }
-    if (pipeline->label() == "sampling.greedy") {
+    // Where there are two stages, the first: the second has a token of each slice.
+    if (pipeline->label() ==
+        (sampling.n_slices > 1 ? "sampling.greedy.slice" : "sampling.greedy")) {
       hot.push_back({.pipeline = pipeline,
                      .kernel = "sampling.greedy",
                      .type = "f32",
                      .rows = 1,
                      .unit = "key",
-                     .units = kGreedyTokens,
+                     .units = 4 * sampling.flight,
                      .innermost = true});
     }
   }
@@ -147,7 +150,7 @@ Result<std::vector<HotKernel>> declare_hot_kernels(vk::PipelineLibrary& pipeline
                    .rows = 1,
                    .head_dim = shape.head_dim,
                    .unit = "key",
-                   .units = 1,
+                   .units = spec_of<AttentionReduceSpec>(*reduce).flight,
                    .innermost = true});
   }
   return hot;
