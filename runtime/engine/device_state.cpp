@@ -118,9 +118,11 @@ Status DeviceState::allocate() {
     arenas_.push_back(std::move(arena));
   }
   page_store_.emplace(device_, *kv_, buffers_.staged_pages);
-  PUMICE_TRY(greedy_sampling_, ops::Sampling::plan(*pipelines_, ops::Sampling::Variant::kGreedy));
+  using Sampling = ops::Sampling;
+  const Sampling::Tuning tuning = Sampling::tuned(*pipelines_, program().n_vocab);
+  PUMICE_TRY(greedy_sampling_, Sampling::plan(*pipelines_, Sampling::Variant::kGreedy, tuning));
   if (!options_.greedy_only) {
-    PUMICE_TRY(full_sampling_, ops::Sampling::plan(*pipelines_, ops::Sampling::Variant::kFull));
+    PUMICE_TRY(full_sampling_, Sampling::plan(*pipelines_, Sampling::Variant::kFull, tuning));
     PUMICE_TRY(log_probs_op_, ops::LogProbs::plan(*pipelines_));
   }
   return {};
