@@ -7,14 +7,10 @@
 namespace pumice::ops {
 
 Result<QuantizeX> QuantizeX::plan(vk::PipelineLibrary& pipelines) {
-  PUMICE_TRY(const vk::ShaderModule module, find_spirv("quantize_x"));
   const QuantizeXSpec spec;
   QuantizeX op;
   op.workgroup_size_ = spec.workgroup_size;
-  PUMICE_TRY(op.pipeline_, pipelines.declare({.module = module,
-                                              .label = {},
-                                              .constants = vk::constants_of(spec),
-                                              .push_bytes = sizeof(QuantizeXPush)}));
+  PUMICE_TRY(op.pipeline_, declare_kernel<QuantizeXPush>(pipelines, "quantize_x", spec));
   return op;
 }
 
