@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <memory>
 #include <random>
-#include <string>
 #include <utility>
 #include <vector>
 

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstring>
 #include <string_view>
-#include <utility>
 
 #include "base/check.hpp"
 #include "base/path.hpp"

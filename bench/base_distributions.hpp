@@ -15,7 +15,6 @@
 #include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "base/output_file.hpp"
 #include "base/result.hpp"

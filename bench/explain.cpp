@@ -65,14 +65,14 @@ Result<TestCost> test_cost(const ModelShape& shape, const ModelTest& test) {
 
 vk::Arithmetic ArithmeticInUse::of(const PhaseCost& phase, Part component) const {
   const uint32_t rows = component == Part::kOutput ? phase.logit_rows : phase.rows;
-  const auto& all = rows > ops::Gemv::kMaxRows ? many_rows : few_rows;
+  const auto& all = rows > most_few_rows ? many_rows : few_rows;
   return all.at(static_cast<size_t>(component));
 }
 
-uint32_t rows_of_a_prompt(const ModelShape& shape) {
+uint32_t rows_of_a_prompt(const ModelShape& shape, const ops::TuningTarget& target) {
+  const auto tuning = ops::ExpertGemm::tuned(target);
   uint32_t rows = 24;
-  while (shape.n_experts > 0 &&
-         !ops::ExpertGemm::suits(rows, shape.n_experts_used, shape.n_experts)) {
+  while (shape.n_experts > 0 && !tuning.suits(rows, shape.n_experts_used, shape.n_experts)) {
     rows *= 2;
   }
   return rows;

@@ -2,17 +2,16 @@
 // how fast it was.
 #pragma once
 
-#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "bench/model_bench.hpp"
 #include "bench/model_cost.hpp"
 #include "bench/peaks.hpp"
 #include "engine/engine.hpp"
+#include "shaders/common/tuning.hpp"
 
 namespace pumice::bench {
 
@@ -33,13 +32,14 @@ Result<TestCost> test_cost(const ModelShape& shape, const ModelTest& test);
 
 /// The arithmetic that an engine computes each part in.
 struct ArithmeticInUse {
-  std::array<vk::Arithmetic, kPartCount> many_rows{};  ///< more than gemv takes
+  std::array<vk::Arithmetic, kPartCount> many_rows{};
   std::array<vk::Arithmetic, kPartCount> few_rows{};
+  uint32_t most_few_rows = 0;  ///< Linear::tuned_gemv_rows
 
   vk::Arithmetic of(const PhaseCost& phase, Part component) const;
 };
 /// Tokens of a short prompt whose products are those of any longer one: of experts, enough pairs.
-uint32_t rows_of_a_prompt(const ModelShape& shape);
+uint32_t rows_of_a_prompt(const ModelShape& shape, const ops::TuningTarget& target);
 /// Runs a short request and reads what its dispatches declare. The engine must be idle, with room
 /// for the prompt and 8 positions more in a step. Errors: those of the engine.
 Result<ArithmeticInUse> arithmetic_in_use(Engine& engine, uint32_t n_prompt);

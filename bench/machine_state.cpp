@@ -8,7 +8,6 @@
 #include <charconv>
 #include <ctime>
 #include <fstream>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>

@@ -2,7 +2,6 @@
 
 #include <fmt/chrono.h>
 #include <fmt/core.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <chrono>

@@ -1,9 +1,5 @@
 #include "bench/record_reader.hpp"
 
-#include <nlohmann/json.hpp>
-
-#include <cmath>
-
 #include "base/printable.hpp"
 
 namespace pumice::bench {

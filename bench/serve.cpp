@@ -1,7 +1,6 @@
 #include "bench/serve.hpp"
 
 #include <fmt/core.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <chrono>

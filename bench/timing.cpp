@@ -1,7 +1,6 @@
 #include "bench/timing.hpp"
 
 #include <algorithm>
-#include <chrono>
 
 namespace pumice::bench {
 namespace {

@@ -35,17 +35,17 @@ enum class MissReason : uint8_t {
 };
 inline constexpr size_t kMissReasonCount = 7;
 
-/// "none", "no match", "evicted", "salt", "tail", "model", "kind".
+/// "none", "no match", "evicted", "salt", "tail", "model", "group".
 std::string_view miss_reason_name(MissReason reason);
 
 /// What the cache brought to a sequence.
 struct CacheReport {
   uint32_t prompt_tokens = 0;
   uint32_t cached_tokens = 0;  ///< not to be computed: the sum of the next four
-  uint32_t shared_tokens = 0;  ///< in blocks used together with others
+  uint32_t shared_tokens = 0;  ///< in pages used together with others
   uint32_t host_tokens = 0;    ///< restored from host memory
   uint32_t file_tokens = 0;    ///< restored from the prompt cache file
-  uint32_t copied_tokens = 0;  ///< the head of a block, copied from another block
+  uint32_t copied_tokens = 0;  ///< the head of a block, copied from another page
   MissReason miss = MissReason::kNoMatch;
   /// The kind that made the hit shorter, and how long it would be without: cached_tokens if
   /// another could not have restored more either. kNoKind: the kinds agree.

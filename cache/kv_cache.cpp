@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <utility>
 
 namespace pumice {
 namespace {
@@ -114,7 +113,7 @@ PageId KvCache::best_copy(EntryId entry) const {
 
 // ---- sequences
 
-/// A sequence that begins with so many cached tokens takes blocks of the kind up to this one.
+/// A sequence that begins with so many cached tokens takes pages of the kind for blocks up to this one.
 uint32_t KvCache::end_block(uint32_t kind, uint32_t cached_tokens, uint32_t reserve_tokens) const {
   const uint64_t next = cached_tokens + uint64_t{1};
   return blocks_for(kinds_.is_window(kind) ? next : std::max<uint64_t>(next, reserve_tokens));
@@ -123,7 +122,7 @@ uint32_t KvCache::end_block(uint32_t kind, uint32_t cached_tokens, uint32_t rese
 /// Can a sequence begin with this match?
 Status KvCache::check_room(const Match& match, uint32_t reserve_tokens) const {
   const uint32_t n_cached = matched_tokens(match);
-  uint64_t n_wanted = 0;  // free blocks that will not be free any more
+  uint64_t n_wanted = 0;  // free pages that will not be free any more
   for (uint32_t g = 0; g < kinds_.size(); ++g) {
     if (kinds_.is_recurrent(g)) {
       n_wanted += 1;  // to be written
@@ -145,7 +144,7 @@ Status KvCache::check_room(const Match& match, uint32_t reserve_tokens) const {
     }
   }
   if (pool_.can_take(n_wanted)) return {};
-  return make_error(ErrorCode::kDoesNotFit, "{} KV blocks wanted, {} of {} are free", n_wanted,
+  return make_error(ErrorCode::kDoesNotFit, "{} KV pages wanted, {} of {} are free", n_wanted,
                     pool_.n_free(), pool_.n_pages());
 }
 
@@ -187,46 +186,28 @@ Result<SequenceId> KvCache::begin(HashedPrompt& prompt, uint32_t reserve_tokens)
   }
   take_blocks(id, match, reserve_tokens);
 
-  count_begun(begun);
+  count_begun(begun, false);
   return id;
 }
 
-void KvCache::count_begun(const Sequence& begun) {
+/// `undo`: it was begun on pages that could not be brought, so nothing of it was reused. Until its
+/// transfers have ended nothing of it is committed, so its numbers are those it began with.
+void KvCache::count_begun(const Sequence& begun, bool undo) {
   const CacheReport& report = begun.report;
-  ++stats_.queries;
-  ++stats_.misses[static_cast<size_t>(report.miss)];
-  stats_.queried_tokens += report.prompt_tokens;
-  stats_.cached_tokens += report.cached_tokens;
-  stats_.host_tokens += report.host_tokens;
-  stats_.file_tokens += report.file_tokens;
-  stats_.copied_tokens += report.copied_tokens;
-  stats_.queried_blocks += report.prompt_tokens / options_.block_tokens;
-  stats_.matched_blocks += begun.n_indexed;
-  count_shortened(report, true);
-}
-
-void KvCache::count_shortened(const CacheReport& report, bool begun) {
+  const auto count = [undo](uint64_t& total, uint64_t n) { total += undo ? uint64_t{0} - n : n; };
+  count(stats_.queries, 1);
+  count(stats_.misses[static_cast<size_t>(report.miss)], 1);
+  count(stats_.queried_tokens, report.prompt_tokens);
+  count(stats_.cached_tokens, report.cached_tokens);
+  count(stats_.host_tokens, report.host_tokens);
+  count(stats_.file_tokens, report.file_tokens);
+  count(stats_.copied_tokens, report.copied_tokens);
+  count(stats_.queried_blocks, report.prompt_tokens / options_.block_tokens);
+  count(stats_.matched_blocks, begun.n_indexed);
   if (report.shortened_by == kNoKind) return;
   KindStats& kind = stats_.kinds[report.shortened_by];
-  const uint32_t n_tokens = report.others_tokens - report.cached_tokens;
-  kind.shortened += begun ? 1 : uint64_t{0} - 1;
-  kind.shortened_tokens += begun ? n_tokens : uint64_t{0} - n_tokens;
-}
-
-/// It was begun on blocks that could not be brought: nothing of it was reused. Until its transfers
-/// have ended nothing of it is committed, so its numbers are those it began with.
-void KvCache::uncount_begun(const Sequence& lost) {
-  const CacheReport& report = lost.report;
-  --stats_.queries;
-  --stats_.misses[static_cast<size_t>(report.miss)];
-  stats_.queried_tokens -= report.prompt_tokens;
-  stats_.cached_tokens -= report.cached_tokens;
-  stats_.host_tokens -= report.host_tokens;
-  stats_.file_tokens -= report.file_tokens;
-  stats_.copied_tokens -= report.copied_tokens;
-  stats_.queried_blocks -= report.prompt_tokens / options_.block_tokens;
-  stats_.matched_blocks -= lost.n_indexed;
-  count_shortened(report, false);
+  count(kind.shortened, 1);
+  count(kind.shortened_tokens, report.others_tokens - report.cached_tokens);
 }
 
 void KvCache::take_blocks(SequenceId id, const Match& match, uint32_t reserve_tokens) {
@@ -317,13 +298,13 @@ uint32_t KvCache::n_free_pages() const {
 CacheLedger KvCache::ledger() const {
   const uint64_t page_bytes = options_.page_bytes;
   uint64_t host_bytes = 0;
-  std::vector<uint64_t> group_bytes(kinds_.size());
-  for (uint32_t g = 0; g < kinds_.size(); ++g) group_bytes[g] = index_.n_attached(g) * page_bytes;
+  std::vector<uint64_t> kind_bytes(kinds_.size());
+  for (uint32_t g = 0; g < kinds_.size(); ++g) kind_bytes[g] = index_.n_attached(g) * page_bytes;
   for (const auto& memory : host_.memory) host_bytes += memory ? page_bytes : 0;
   return {.device_bytes = pool_.n_pages() * page_bytes,
           .device_used_bytes = (pool_.n_pages() - pool_.n_free()) * page_bytes,
           .device_cached_bytes = index_.n_attached() * page_bytes,
-          .kind_cached_bytes = std::move(group_bytes),
+          .kind_cached_bytes = std::move(kind_bytes),
           .host_bytes = host_bytes,
           .host_limit_bytes = host_.slots.n_slots() * page_bytes,
           .file_bytes = file_.slots.n_used() * page_bytes,

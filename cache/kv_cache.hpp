@@ -1,12 +1,12 @@
-// The KV cache as the scheduler sees it: which blocks hold a sequence, which prefix need not be
+// The KV cache as the scheduler sees it: which pages hold a sequence, which prefix need not be
 // computed, and what the engine must move before a step. No device and no clock; it moves
 // no bytes itself (cache/move_bytes.hpp does), but owns the host memory and the file they go to.
 //
 // Life of a sequence (calls in this order; `?` may be left out, `*` repeated):
 //
 //     HashedPrompt prompt = cache.hash_prompt(tokens, salt)   once, when the request arrives
-//     begin(prompt)                        when first scheduled: looks up, takes blocks
-//     ( reserve(id, n)?                    blocks for the positions of the next step
+//     begin(prompt)                        when first scheduled: looks up, takes pages
+//     ( reserve(id, n)?                    pages for the positions of the next step
 //       plan(id, n)?                       a step will compute positions up to n
 //       take_transfers / finish_transfers  the engine moves bytes, before the step
 //       append(id, sampled tokens)?
@@ -16,27 +16,28 @@
 //                                            later begin (preemption, a failed step)
 //
 // A step is a transaction. What it plans (`begin`, `reserve`) is undone by `suspend` for sequences
-// it began, `shrink` for blocks it added and `unplan` for what it planned; what it computed becomes
+// it began, `shrink` for pages it added and `unplan` for what it planned; what it computed becomes
 // visible to others only by `commit`. A call that fails changes nothing at all. Undoing does not
-// bring back blocks whose cached content was given up to make room, nor their place in the order of
+// bring back pages whose cached content was given up to make room, nor their place in the order of
 // use.
 //
 // Content is named by chained hashes and always compared before it is used: a collision costs time,
 // never truth. Of a prompt of n tokens at most n − 1 are taken from the cache, so that there is a
 // row to sample from.
 //
-// What a sequence keeps is of one or more kinds (cache/page_kind.hpp), all in pages of one pool. A hit is the longest length that every kind can restore:
+// What a sequence keeps is of one or more kinds (cache/page_kind.hpp), all in pages of one pool. A hit is
+// the longest length that every kind can restore:
 //   - full kinds need the blocks of [0, L); a window the blocks of positions that position L sees;
 //     a recurrent kind a state kept at L. A last block that is filled partly is copied in paged
 //     kinds; with a recurrent kind it must end at L, where its state was kept.
 //   - A window's entry is kNoPage once no position that is still to be computed sees it (and none
-//     that `rewind` may go back to): `commit` gives the block back, and it stays findable. So a
+//     that `rewind` may go back to): `commit` gives the page back, and it stays findable. So a
 //     window needs `reserve` before every step, prefill too.
 //   - A recurrent step reads the state at its first position and writes another page, so that a
 //     state once written never changes: undoing a step drops a page, and keeping a state copies
 //     nothing. States are kept at edges of the prompt (KeptStates: the last one and the one where
 //     it left what was known), and where a sequence ends or is suspended. They are
-//     never taken from running sequences' needs: they wait in the order of use like blocks.
+//     never taken from running sequences' needs: they wait in the order of use like all pages.
 // What to give up: pages are of equal size, so the value of one is the tokens it saves times how
 // often. The order of use stands for it: everything of a sequence is given up from its end, a state
 // just before the blocks that only it made worth keeping; a kept state moves up with the blocks
@@ -49,7 +50,6 @@
 #include <cstdint>
 #include <deque>
 #include <filesystem>
-#include <memory>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -79,10 +79,10 @@ struct KvCacheOptions {
   bool keyed = false;
   bool reuse = true;  ///< false: nothing is ever found again
   ModelFingerprint model = {};
-  uint64_t layout = 0;                ///< of KV bytes in a block; opaque, for the prompt cache file
+  uint64_t layout = 0;                ///< of KV bytes in a page; opaque, for the prompt cache file
   uint32_t hash_bits = 128;           ///< fewer, to test collisions
-  uint64_t page_bytes = 0;            ///< of one block, of any kind; needed with tiers
-  uint64_t host_bytes = 0;            ///< host memory for evicted blocks; 0: none
+  uint64_t page_bytes = 0;            ///< of one page, of any kind; needed with tiers
+  uint64_t host_bytes = 0;            ///< host memory for evicted pages; 0: none
   HostAllocator host_allocator = {};  ///< where that comes from
 };
 
@@ -115,9 +115,9 @@ struct CacheLedger {
   uint64_t device_used_bytes = 0;                ///< of those, in use by sequences
   uint64_t device_cached_bytes = 0;              ///< of those, findable, in use or not
   std::vector<uint64_t> kind_cached_bytes = {};  ///< the same by kind
-  uint64_t host_bytes = 0;                       ///< taken from the system for evicted blocks
+  uint64_t host_bytes = 0;                       ///< taken from the system for evicted pages
   uint64_t host_limit_bytes = 0;
-  uint64_t file_bytes = 0;  ///< of evicted and loaded blocks on disk
+  uint64_t file_bytes = 0;  ///< of evicted and loaded pages on disk
   uint64_t file_limit_bytes = 0;
   uint64_t index_bytes = 0;  ///< of the index itself, in host memory
 };
@@ -144,7 +144,7 @@ class KvCache {
   /// What `begin` would have to take from, were some sequences to end first.
   struct Room {
     uint64_t free_pages = 0;
-    /// Of full kinds, of what would be found: blocks that other sequences use, so that they need
+    /// Of full kinds, of what would be found: pages that other sequences use, so that they need
     /// not be free.
     uint64_t shared_pages = 0;
   };
@@ -152,20 +152,20 @@ class KvCache {
 
   // ---- sequences
 
-  /// Find the longest cached prefix and take blocks for positions [0, max(cached + 1,
+  /// Find the longest cached prefix and take pages for positions [0, max(cached + 1,
   /// reserve_tokens)); of windows and recurrent kinds for [0, cached + 1) only, since they are
   /// given back and taken step by step. On success `prompt` is moved from. Errors: kDoesNotFit when
-  /// too few blocks are free.
+  /// too few pages are free.
   Result<SequenceId> begin(HashedPrompt& prompt, uint32_t reserve_tokens = 0);
 
-  /// Have blocks for positions [0, n_tokens), and a page for the state behind them. Errors:
+  /// Have pages for positions [0, n_tokens), and one for the state behind them. Errors:
   /// kDoesNotFit.
   Status reserve(SequenceId id, uint32_t n_tokens);
   /// The most positions for which `reserve` has nothing to take.
   uint32_t reserved_tokens(SequenceId id) const;
-  /// Blocks that `reserve` would have to take, to ask before acting.
+  /// Pages that `reserve` would have to take, to ask before acting.
   uint32_t pages_lacking(SequenceId id, uint32_t n_tokens) const;
-  /// Give back blocks that positions [0, max(n_tokens, computed)) do not need.
+  /// Give back pages that positions [0, max(n_tokens, computed)) do not need.
   void shrink(SequenceId id, uint32_t n_tokens);
   /// A step will compute positions up to `n_tokens`, from where the last planned one ends. Needed
   /// where there are recurrent kinds; `reserve` has been called for it.
@@ -181,12 +181,15 @@ class KvCache {
   /// A step has written positions [0, computed_tokens); full blocks among them whose tokens are
   /// known can be shared from now on. The sequence's transfers must be finished.
   void commit(SequenceId id, uint32_t computed_tokens);
+  /// What is committed of a sequence can be found to its last position from now on, the part of its
+  /// last block and the states there included; that part until the sequence fills the block.
+  void keep_end(SequenceId id) { index_end(sequence(id)); }
   /// Forget tokens and positions from `n_tokens` on, computed and planned ones; no step of the
-  /// sequence may be under way. Back to what is committed it cannot fail and takes no block. What was shared stays findable. Copies may have to be made before
-  /// the next commit. Errors, with nothing changed: kInvalidArgument, naming the kind, where a
-  /// window's blocks have been given back (at most rewind_tokens are kept for certain) or a
-  /// recurrent kind has no state at `n_tokens` (it has that of the commit before, with
-  /// rewind_tokens, and those that were kept); kDoesNotFit.
+  /// sequence may be under way. Back to what is committed it cannot fail and takes no page. What was
+  /// shared stays findable. Copies may have to be made before the next commit. Errors, with nothing
+  /// changed: kInvalidArgument, naming the kind, where a window's pages have been given back (at
+  /// most rewind_tokens are kept for certain) or a recurrent kind has no state at `n_tokens` (it has
+  /// that of the commit before, with rewind_tokens, and those that were kept); kDoesNotFit.
   Status rewind(SequenceId id, uint32_t n_tokens);
 
   /// End a sequence at any point. What was committed stays findable until the memory is needed,
@@ -195,7 +198,7 @@ class KvCache {
   /// End it and get its prompt back, with all tokens known so far and no hash computed twice.
   HashedPrompt suspend(SequenceId id);
 
-  /// Position p is in blocks(id, kind)[p / block_tokens]; kNoPage behind a window. Grows at its
+  /// Position p is in page blocks(id, kind)[p / block_tokens]; kNoPage behind a window. Grows at its
   /// end only, while the sequence lives, and shrinks by `shrink` and `rewind` only. Empty for a
   /// recurrent kind. Valid until the next call that changes the sequence.
   std::span<const PageId> blocks(SequenceId id, uint32_t kind = 0) const;
@@ -215,7 +218,7 @@ class KvCache {
   /// and before this one; answer by `finish_transfers`, in the order taken and before `commit`. An
   /// empty one needs no answer.
   Transfers take_transfers();
-  /// The batch was carried out but for `failures`. The sequences returned hold blocks without
+  /// The batch was carried out but for `failures`. The sequences returned hold pages without
   /// content: suspend or release them. What they were to reuse is taken out of `stats` again.
   std::vector<SequenceId> finish_transfers(TransferBatch batch,
                                            const TransferFailures& failures = {});
@@ -232,8 +235,8 @@ class KvCache {
 
   // ---- its size; not of an unlimited cache
   //
-  // Blocks can be added at any time. To take the last ones away, while no step is planned and no
-  // transfers are open, and no sequence begins or takes blocks (any may end):
+  // Pages can be added at any time. To take the last ones away, while no step is planned and no
+  // transfers are open, and no sequence begins or takes pages (any may end):
   //   give_up(n)                           what was used least recently goes
   //   take_transfers / finish_transfers    to the tiers, where there are any
   //   ( take_moves(n) / finish_moves )*    until there are none: the engine copies what stays
@@ -242,17 +245,17 @@ class KvCache {
   /// Give up contents until `n_pages` pages could hold all that is left. False, with nothing
   /// changed: more are in use by sequences.
   bool give_up(uint32_t n_pages);
-  /// Blocks behind the first `n_blocks` whose bytes are to be copied into those, at most
-  /// `most` of them. No two have a block in common.
+  /// Pages behind the first `n_pages` whose bytes are to be copied into those, at most `most` of
+  /// them. No two moves have a page in common.
   std::vector<PageMove> take_moves(uint32_t n_pages, size_t most);
   /// What was taken last was copied, all of it, or was not.
   void finish_moves(bool copied);
-  /// False, with nothing changed: a block that would go is in use or has a content.
+  /// False, with nothing changed: a page that would go is in use or has a content.
   bool resize(uint32_t n_pages);
 
   // ---- the prompt cache file (prompts without a salt, of the cache's model)
 
-  /// Make the file a tier: find what it holds, if it exists, and let evicted blocks go to disk, as
+  /// Make the file a tier: find what it holds, if it exists, and let evicted pages go to disk, as
   /// many as `limit_bytes` hold. Errors: kBadFile with the reason why it is not used,
   /// kInvalidArgument; the cache then goes on without one.
   Status open_prompt_cache(const std::filesystem::path& path, uint64_t limit_bytes);
@@ -326,13 +329,13 @@ class KvCache {
   // ---- the whole
 
   uint32_t n_pages() const { return pool_.n_pages(); }
-  /// Blocks that can be taken now, cached ones included. An unlimited cache says kUnlimitedPages.
+  /// Pages that can be taken now, cached ones included. An unlimited cache says kUnlimitedPages.
   uint32_t n_free_pages() const;
   const CacheStats& stats() const { return stats_; }
   CacheLedger ledger() const;
   const PagePool& pool() const { return pool_; }
 
-  /// Blocks, nodes, sequences and tiers agree. For tests: reads everything. Errors:
+  /// Pages, nodes, sequences and tiers agree. For tests: reads everything. Errors:
   /// kInternal naming what is wrong.
   Status check_integrity() const;
 
@@ -343,7 +346,7 @@ class KvCache {
   };
   /// What a sequence has of one kind.
   struct Held {
-    std::vector<PageId> blocks;  // of a paged kind
+    std::vector<PageId> blocks;  // of a paged kind: the page of each block
     uint32_t first = 0;          // those before are kNoPage
     // Of a recurrent kind: rising positions; one is computed_tokens, at most one before it is kept
     // for `rewind`, those behind it are planned.
@@ -358,7 +361,7 @@ class KvCache {
     uint32_t n_indexed = 0;  // full blocks in the index
     uint32_t computed_tokens = 0;
     uint32_t n_transfers = 0;  // unfinished
-    bool lost = false;         // a transfer failed: blocks without content
+    bool lost = false;         // a transfer failed: pages without content
     NodeId resumed = kNoNode;  // partial block whose state it goes on from; referenced until it has
     bool settled = false;      // what it began with was brought
     uint32_t branch = 0;       // edge where it left what was known
@@ -407,9 +410,7 @@ class KvCache {
   uint32_t matched_tokens(const Match& match) const;
   MissReason explain(const HashedPrompt& prompt, const Match& match) const;
   CacheReport report_of(const HashedPrompt& prompt, const Match& match) const;
-  void count_begun(const Sequence& begun);
-  void uncount_begun(const Sequence& lost);
-  void count_shortened(const CacheReport& report, bool begun);
+  void count_begun(const Sequence& begun, bool undo);
   void take_blocks(SequenceId id, const Match& match, uint32_t reserve_tokens);
   uint32_t end_block(uint32_t kind, uint32_t cached_tokens, uint32_t reserve_tokens) const;
   Status check_room(const Match& match, uint32_t reserve_tokens) const;
@@ -430,6 +431,7 @@ class KvCache {
   void restore(SequenceId id, EntryId entry, PageId target, bool whole);
   void copy(SequenceId id, uint32_t kind, PageId source, PageId target, uint32_t n_tokens);
 
+  void attach(EntryId entry, PageId page);
   void index_filled_blocks(Sequence& filled);
   void index_end(Sequence& ended);
   NodeId index_partial_block(Sequence& ended, std::span<const uint32_t> content);
@@ -443,12 +445,12 @@ class KvCache {
   Result<PageId> state_to_rewind(const Sequence& rewound, uint32_t kind, uint32_t n_tokens) const;
   NodeId node_of_block(const Sequence& owner, uint32_t n_blocks) const;
   void rewind_blocks(SequenceId id, uint32_t kind, uint32_t n_tokens, PageId target);
-  void drop_copies(PageId block);
+  void drop_copies(PageId page);
   void give_back_all(const Sequence& ended);
   void touch_states(NodeId node);
   HashedPrompt end(SequenceId id);
   void drop_transfers(SequenceId id);
-  void uncache(PageId block);
+  void uncache(PageId page);
   void hold(Adoption::Entry& held);
   void give_back(Adoption& adoption);
 

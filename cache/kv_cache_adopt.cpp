@@ -1,7 +1,6 @@
 // KvCache: prefixes that are taken elsewhere and brought back.
 #include <algorithm>
 #include <tuple>
-#include <utility>
 
 #include "cache/kv_cache.hpp"
 
@@ -23,7 +22,7 @@ Result<KvCache::Adoption> KvCache::adopt(const HashedPrompt& prompt, uint32_t n_
   if (!options_.reuse) {
     return make_error(ErrorCode::kInvalidArgument, "this cache finds nothing again");
   }
-  PUMICE_CHECK(moves_.empty(), "a prefix is adopted while blocks move");
+  PUMICE_CHECK(moves_.empty(), "a prefix is adopted while pages move");
   Adoption adopted(*this);
   const uint32_t block_tokens = options_.block_tokens;
   adopted.nodes_.reserve(size_t{blocks_for(n_tokens)} + 1);
@@ -47,7 +46,7 @@ Result<KvCache::Adoption> KvCache::adopt(const HashedPrompt& prompt, uint32_t n_
     refer(node != kNoNode ? node : index_.add(hash, parent, content));
   }
 
-  // First hold what is there, so that taking a block does not give it up.
+  // First hold what is there, so that taking a page does not give it up.
   const std::vector<PageKinds::PrefixEntry> entries = kinds_.prefix_entries(n_tokens);
   adopted.entries_.reserve(entries.size());
   uint64_t n_wanted = 0;
@@ -58,7 +57,7 @@ Result<KvCache::Adoption> KvCache::adopt(const HashedPrompt& prompt, uint32_t n_
     n_wanted += held.is_new ? 1 : 0;
   }
   if (!pool_.can_take(n_wanted)) {
-    return make_error(ErrorCode::kDoesNotFit, "{} KV blocks wanted, {} of {} are free", n_wanted,
+    return make_error(ErrorCode::kDoesNotFit, "{} KV pages wanted, {} of {} are free", n_wanted,
                       pool_.n_free(), pool_.n_pages());
   }
   for (Adoption::Entry& entry : adopted.entries_) {

@@ -170,6 +170,11 @@ Status KvCache::check_blocks(SequenceId id, uint32_t kind) const {
     }
   }
   for (size_t i = std::max(checked.n_indexed, held.first); i < held.blocks.size(); ++i) {
+    const EntryId entry = index_.entry_of(held.blocks[i]);
+    if (i == checked.n_indexed && entry != kNoEntry &&
+        index_.node(index_.node_of_entry(entry)).parent == checked.tip) {
+      continue;  // keep_end
+    }
     if (pool_.cached(held.blocks[i]) || pool_.references(held.blocks[i]) != 1) {
       return wrong("block {} of sequence {} is shared before it is committed", i, id);
     }

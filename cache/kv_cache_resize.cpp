@@ -1,4 +1,4 @@
-// KvCache: more blocks, or fewer.
+// KvCache: more pages, or fewer.
 #include <algorithm>
 #include <utility>
 
@@ -7,7 +7,7 @@
 namespace pumice {
 
 bool KvCache::give_up(uint32_t n_pages) {
-  PUMICE_CHECK(batches_.empty() && moves_.empty(), "blocks are given up while bytes move");
+  PUMICE_CHECK(batches_.empty() && moves_.empty(), "pages are given up while bytes move");
   const uint32_t n_all = pool_.n_pages();
   if (n_all - pool_.n_free() > n_pages) return false;
   // Taken in the order of use, and given back empty.
@@ -21,13 +21,13 @@ bool KvCache::give_up(uint32_t n_pages) {
 }
 
 std::vector<PageMove> KvCache::take_moves(uint32_t n_pages, size_t most) {
-  PUMICE_CHECK(batches_.empty() && moves_.empty(), "blocks are moved while bytes move");
+  PUMICE_CHECK(batches_.empty() && moves_.empty(), "pages are moved while bytes move");
   moves_.reserve(std::min<size_t>(most, pool_.n_pages()));
   PageId target = 0;
   for (PageId source = n_pages; source < pool_.n_pages() && moves_.size() < most; ++source) {
     if (is_empty(source)) continue;
     while (target < n_pages && !is_empty(target)) ++target;
-    if (target == n_pages) break;  // blocks were taken since `give_up`
+    if (target == n_pages) break;  // pages were taken since `give_up`
     pool_.take(target);
     moves_.push_back({source, target});
   }
@@ -60,7 +60,7 @@ void KvCache::finish_moves(bool copied) {
 }
 
 bool KvCache::resize(uint32_t n_pages) {
-  PUMICE_CHECK(moves_.empty(), "the cache changes its size while blocks move");
+  PUMICE_CHECK(moves_.empty(), "the cache changes its size while pages move");
   for (PageId page = n_pages; page < pool_.n_pages(); ++page) {
     if (!is_empty(page)) return false;
   }

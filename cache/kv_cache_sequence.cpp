@@ -26,7 +26,7 @@ uint32_t KvCache::pages_lacking(SequenceId id, uint32_t n_tokens) const {
 Status KvCache::reserve(SequenceId id, uint32_t n_tokens) {
   const uint32_t n_lacking = pages_lacking(id, n_tokens);
   if (!pool_.can_take(n_lacking)) {
-    return make_error(ErrorCode::kDoesNotFit, "{} more KV blocks wanted, {} of {} are free",
+    return make_error(ErrorCode::kDoesNotFit, "{} more KV pages wanted, {} of {} are free",
                       n_lacking, pool_.n_free(), pool_.n_pages());
   }
   if (n_lacking == 0) return {};
@@ -67,7 +67,7 @@ void KvCache::shrink(SequenceId id, uint32_t n_tokens) {
 void KvCache::plan(SequenceId id, uint32_t n_tokens) {
   for (Held& held : sequence(id).held) {
     if (held.states.empty()) {
-      PUMICE_CHECK(blocks_for(n_tokens) <= held.blocks.size(), "a step is planned without blocks");
+      PUMICE_CHECK(blocks_for(n_tokens) <= held.blocks.size(), "a step is planned without pages");
       continue;
     }
     PUMICE_CHECK(n_tokens > held.states.back().position && held.spare != kNoPage,
@@ -123,11 +123,11 @@ void KvCache::append(SequenceId id, std::span<const uint32_t> tokens) {
 void KvCache::commit(SequenceId id, uint32_t computed_tokens) {
   Sequence& committed = sequence(id);
   PUMICE_CHECK(committed.n_transfers == 0 && !committed.lost,
-               "committed before its blocks were restored");
+               "committed before its pages were restored");
   PUMICE_CHECK(computed_tokens >= committed.computed_tokens, "committed tokens are taken back");
   for (const Held& held : committed.held) {
     PUMICE_CHECK(!held.states.empty() || blocks_for(computed_tokens) <= held.blocks.size(),
-                 "more tokens committed than blocks hold");
+                 "more tokens committed than pages hold");
   }
   committed.computed_tokens = computed_tokens;
   settle(committed);
@@ -201,6 +201,13 @@ void KvCache::keep_states(Sequence& kept, NodeId node) {
   }
 }
 
+/// A page that was kept with part of its tokens (keep_end) stands for all of them now.
+void KvCache::attach(EntryId entry, PageId page) {
+  if (index_.entry_of(page) != kNoEntry) uncache(page);
+  index_.attach(entry, page);
+  pool_.set_cached(page, true);
+}
+
 /// Make the full blocks that are computed and whose tokens are known findable.
 void KvCache::index_filled_blocks(Sequence& filled) {
   if (!options_.reuse || filled.n_transfers > 0 || filled.lost) return;
@@ -221,8 +228,7 @@ void KvCache::index_filled_blocks(Sequence& filled) {
     for (uint32_t g = 0; g < kinds_.size(); ++g) {
       const std::vector<PageId>& blocks = filled.held[g].blocks;
       if (i >= blocks.size() || blocks[i] == kNoPage) continue;
-      index_.attach(index_.entry(node, g), blocks[i]);
-      pool_.set_cached(blocks[i], true);
+      attach(index_.entry(node, g), blocks[i]);
     }
     index_.unrefer(filled.tip);
     filled.tip = node;
@@ -259,15 +265,14 @@ Result<PageId> KvCache::state_to_rewind(const Sequence& rewound, uint32_t kind,
 
 Status KvCache::rewind(SequenceId id, uint32_t n_tokens) {
   Sequence& rewound = sequence(id);
-  PUMICE_CHECK(rewound.n_transfers == 0 && !rewound.lost,
-               "rewound before its blocks were restored");
+  PUMICE_CHECK(rewound.n_transfers == 0 && !rewound.lost, "rewound before its pages were restored");
   if (n_tokens > rewound.computed_tokens) {
     return make_error(ErrorCode::kInvalidArgument,
                       "cannot go back to position {}: {} positions are computed", n_tokens,
                       rewound.computed_tokens);
   }
   const uint32_t n_full = n_tokens / options_.block_tokens;
-  // A block that others may find is not written again: its head is copied.
+  // A page that others may find is not written again: its head is copied.
   const bool copies = n_tokens % options_.block_tokens != 0 && n_full < rewound.n_indexed;
   std::vector<PageId> states(kinds_.size(), kNoPage);
   uint64_t n_wanted = 0;
@@ -285,7 +290,7 @@ Status KvCache::rewind(SequenceId id, uint32_t n_tokens) {
     n_wanted += copies ? 1 : 0;
   }
   if (!pool_.can_take(n_wanted)) {
-    return make_error(ErrorCode::kDoesNotFit, "{} more KV blocks wanted, {} of {} are free",
+    return make_error(ErrorCode::kDoesNotFit, "{} more KV pages wanted, {} of {} are free",
                       n_wanted, pool_.n_free(), pool_.n_pages());
   }
 
@@ -364,7 +369,7 @@ NodeId KvCache::index_partial_block(Sequence& ended, std::span<const uint32_t> c
     const PrefixIndex::ChildMatch known = index_.best_child(ended.tip, content, kinds_.all());
     if (known.n_words == content.size()) return known.node;  // nothing that is not there already
     if (known.n_words > 0 && known.n_words == index_.node(known.node).n_words) {
-      // Ours continues a partial page: that one is of no more use.
+      // Ours continues a partial block: that one is of no more use.
       for (uint32_t g = 0; g < kinds_.size(); ++g) {
         const PageId shorter = index_.places(index_.entry(known.node, g)).page;
         if (shorter != kNoPage) uncache(shorter);
@@ -376,13 +381,12 @@ NodeId KvCache::index_partial_block(Sequence& ended, std::span<const uint32_t> c
   for (uint32_t g = 0; g < kinds_.size(); ++g) {
     if (kinds_.is_recurrent(g) || index_.node(node).holds(KindMask{1} << g)) continue;
     const PageId page = ended.held[g].blocks[ended.n_indexed];
-    index_.attach(index_.entry(node, g), page);
-    pool_.set_cached(page, true);
+    attach(index_.entry(node, g), page);
   }
   return node;
 }
 
-/// Of several blocks with one content keep what is used longest: other owners' blocks, else this
+/// Of several pages with one content keep what is used longest: other owners' pages, else this
 /// one, so that a page never outlasts its parent in the order of use.
 void KvCache::drop_copies(PageId page) {
   const EntryId entry = index_.entry_of(page);

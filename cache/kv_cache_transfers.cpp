@@ -1,4 +1,4 @@
-// KvCache: giving up blocks, and the bytes to move because of it.
+// KvCache: giving up pages, and the bytes to move because of it.
 #include <algorithm>
 
 #include "cache/kv_cache.hpp"
@@ -6,7 +6,7 @@
 namespace pumice {
 namespace {
 
-/// A entry's bytes never came to this slot: what was planned to read them there has failed too.
+/// An entry's bytes never came to this slot: what was planned to read them there has failed too.
 void note_unfilled(Transfers& planned, Tier tier, uint32_t slot, EntryId entry) {
   for (SlotDemotion& demotion : planned.demotions) {
     demotion.empty |= tier == Tier::kHost && demotion.host_slot == slot && demotion.entry == entry;
@@ -222,7 +222,7 @@ std::vector<SequenceId> KvCache::finish(Transfers transfers, const TransferFailu
     --sequences_[sequence].n_transfers;
     if (good) return;
     Sequence& owner = sequences_[sequence];
-    if (!owner.lost && !owner.settled) uncount_begun(owner);
+    if (!owner.lost && !owner.settled) count_begun(owner, true);
     owner.lost = true;
     if (std::find(lost.begin(), lost.end(), sequence) == lost.end()) lost.push_back(sequence);
   };

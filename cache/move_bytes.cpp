@@ -1,7 +1,6 @@
 #include "cache/move_bytes.hpp"
 
 #include <algorithm>
-#include <utility>
 
 namespace pumice {
 namespace {
@@ -147,7 +146,7 @@ Status adopt_prefix(KvCache& cache, const HashedPrompt& prompt, uint32_t n_token
   PUMICE_TRY(KvCache::Adoption adoption, cache.adopt(prompt, n_tokens));
   const uint64_t page_bytes = cache.options().page_bytes;
   PUMICE_CHECK(bytes.size() == adoption.n_pages() * page_bytes, "bytes for each page");
-  // What is in the blocks that were given up for it goes to other tiers first.
+  // What is in the pages that were given up for it goes to other tiers first.
   const Transfers transfers = cache.take_transfers();
   (void)cache.finish_transfers(transfers.batch, move_bytes(cache, transfers, store, log));
 

@@ -13,7 +13,7 @@
 
 namespace pumice {
 
-/// The bytes of blocks on the device. Calls block until done.
+/// The bytes of pages on the device. Calls block until done.
 class PageStore {
  public:
   struct Item {
@@ -40,8 +40,8 @@ class ByteMover {
 
   struct Piece {
     enum class Kind {
-      kRead,   ///< fill the items' bytes from their blocks
-      kWrite,  ///< fill the blocks from the bytes
+      kRead,   ///< fill the items' bytes from their pages
+      kWrite,  ///< fill the pages from the bytes
       kDone,   ///< nothing is left; no items
     };
     Kind kind = Kind::kDone;

@@ -1,11 +1,11 @@
 // Which content is known: a tree of blocks under roots of (model, salt), found by hash in one flat
 // table and verified by content and parent.
 //
-// A node is one content: a full page of `block_words` words after a certain prefix, or a partial
+// A node is one content: a full block of `block_words` words after a certain prefix, or a partial
 // one, fewer words that end a sequence. Its bytes are entries, one for each kind that has any:
 // of a paged kind those of its positions, of a recurrent one the state behind its last. The index
-// says where each entry is: in blocks of the device (any number of copies), a slot of host memory, a
-// slot of a file, or nowhere. A node lives as long as it has bytes somewhere, children, or
+// says where each entry is: in pages (any number of copies), a slot of host memory, a slot of a file,
+// or nowhere. A node lives as long as it has bytes somewhere, children, or
 // references; so a node's number names its whole prefix, and comparing parents compares prefixes.
 // Different contents with one hash are different nodes.
 //
@@ -74,7 +74,7 @@ class PrefixIndex {
     return {content_.data() + size_t{id} * block_words_, nodes_[id].n_words};
   }
   uint32_t n_nodes() const { return n_alive_; }
-  /// Blocks of the device, of all kinds and of one.
+  /// Pages that hold an entry, of all kinds and of one.
   uint32_t n_attached() const;
   uint32_t n_attached(uint32_t kind) const { return n_attached_[kind]; }
   uint32_t n_node_slots() const { return static_cast<uint32_t>(nodes_.size()); }

@@ -13,7 +13,7 @@ using SequenceId = uint32_t;
 inline constexpr SequenceId kNoSequence = UINT32_MAX;
 using TransferBatch = uint64_t;
 
-/// Where a block's bytes can be outside the device.
+/// Where a page's bytes can be outside the device.
 enum class Tier : uint8_t { kHost, kFile };
 
 /// The bytes in a slot of host memory go to a slot of the file.
@@ -23,14 +23,14 @@ struct SlotDemotion {
   uint32_t entry = 0;  ///< the cache's own
   bool empty = false;  ///< the cache's own: what was to fill the host slot failed
 };
-/// The bytes of a block of the device go to a slot.
+/// The bytes of a page go to a slot.
 struct PageSave {
   PageId source = kNoPage;
   Tier tier = Tier::kHost;
   uint32_t slot = 0;
   uint32_t entry = 0;  ///< the cache's own
 };
-/// The bytes in a slot go to a block of the device.
+/// The bytes in a slot go to a page.
 struct PageRestore {
   SequenceId sequence = 0;
   Tier tier = Tier::kHost;
@@ -49,7 +49,7 @@ struct PageCopy {
   uint32_t n_tokens = 0;
 };
 
-/// The bytes of a block of the device go to another, because the first will be gone.
+/// The bytes of a page go to another, because the first will be gone.
 struct PageMove {
   PageId source = kNoPage;
   PageId target = kNoPage;
@@ -70,7 +70,7 @@ struct Transfers {
   }
 };
 
-/// What of a batch did not happen, by index. A failed demotion or save costs a cached block; a
+/// What of a batch did not happen, by index. A failed demotion or save costs a cached page; a
 /// failed restore or `all` costs sequences their content.
 struct TransferFailures {
   bool all = false;

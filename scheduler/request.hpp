@@ -47,6 +47,10 @@ struct RequestSpec {
   bool runs_ahead = true;
   /// Each row of its prompt is one of logits too.
   bool has_prompt_logits = false;
+  /// Another choice of the prompt of that request: while nothing was sampled behind that, this one
+  /// waits for it, and samples its first token of the row of logits that the other samples too. Of
+  /// no meaning where the prompt or the salt is another, or with a keyed cache.
+  std::optional<RequestId> choice_of = {};
   std::optional<RequestId> id = {};  ///< chosen by the caller; else the next free one
 };
 
@@ -75,6 +79,7 @@ struct Request {
   double due_s = 0;    ///< no row of it is planned before, but with a start
   bool runs_ahead = true;
   bool has_prompt_logits = false;
+  std::optional<RequestId> choice_of = {};  ///< never one that is a choice itself
 
   uint32_t prompt_tokens = 0;
   uint32_t max_new_tokens = 0;
@@ -95,7 +100,7 @@ struct Request {
   uint32_t prefill_iterations = 0;
   uint64_t last_planned = 0;          ///< step in which it last got a chunk
   uint64_t turn = 0;                  ///< number taken when it came, and when it has had its turn
-  uint64_t started_in = 0;            ///< step in which it last got blocks
+  uint64_t started_in = 0;            ///< step in which it last got pages
   uint32_t most_computed_tokens = 0;  ///< over all restarts of this sequence
   /// Its class was not served for long: it goes first until `turn_ends_s`, which is known with its
   /// next token.

@@ -30,7 +30,7 @@ std::string_view end_reason_name(EndReason reason) {
 
 uint32_t StepPlan::n_tokens() const {
   uint32_t total = 0;
-  for (const StepChunk& chunk : chunks) total += chunk.n_tokens;
+  for (const StepChunk& chunk : chunks) total += chunk.shares_row ? 0 : chunk.n_tokens;
   return total;
 }
 
@@ -147,9 +147,14 @@ Result<RequestId> Scheduler::add(RequestSpec spec, double now_s) {
                           : cache_.hash_prompt(spec.prompt, spec.salt);
   request->salt = std::move(spec.salt);
   if (std::isfinite(request->deadline_s)) deadlines_.emplace(request->deadline_s, request->id);
+  if (const auto of = spec.choice_of ? requests_.find(*spec.choice_of) : requests_.end();
+      of != requests_.end() && !keyed && of->second->salt == request->salt &&
+      std::ranges::equal(tokens(of->first), request->prompt.content)) {
+    request->choice_of = of->second->choice_of.value_or(of->first);
+  }
   ++telemetry_.arrived;
   next_due_s_ = 0;
-  waiting_.insert(request.get());
+  (waits_for_prompt(*request) ? choices_ : waiting_).insert(request.get());
   const RequestId id = request->id;
   requests_.emplace(id, std::move(request));
   return id;
@@ -205,6 +210,7 @@ void Scheduler::end(RequestId id, EndReason reason, double now_s) {
     stop_running(request);
   } else {
     waiting_.erase(&request);
+    choices_.erase(&request);
   }
   request.prompt = {};
   if (request.on_turn) turns_[static_cast<size_t>(request.service_class)] = nullptr;
@@ -213,20 +219,15 @@ void Scheduler::end(RequestId id, EndReason reason, double now_s) {
   ++request.epoch;
   request.end_reason = reason;
   request.times.ended = now_s;
-  switch (reason) {
-    case EndReason::kCancelled:
-      request.state = RequestState::kCancelled;
-      ++telemetry_.cancelled;
-      return;
-    case EndReason::kDeadline:
-    case EndReason::kError:
-      request.state = RequestState::kFailed;
-      ++telemetry_.failed;
-      return;
-    default:
-      break;
+  request.state = reason == EndReason::kCancelled ? RequestState::kCancelled
+                  : reason == EndReason::kDeadline || reason == EndReason::kError
+                      ? RequestState::kFailed
+                      : RequestState::kFinished;
+  release_choices();
+  if (request.state != RequestState::kFinished) {
+    ++(request.state == RequestState::kFailed ? telemetry_.failed : telemetry_.cancelled);
+    return;
   }
-  request.state = RequestState::kFinished;
   ++telemetry_.finished;
   const RequestTimes& times = request.times;
   telemetry_.e2e_seconds.add(now_s - times.arrived);
@@ -357,10 +358,30 @@ void Scheduler::keep_rows(Request& request, const StepChunk& chunk,
   if (!taken.empty()) cache_.append(id, taken.last(1));
 }
 
+/// Its first token was sampled: it waits to run, and finds all of its prompt.
+void Scheduler::keep_choice(Request& choice, uint32_t token) {
+  const auto first = requests_.find(*choice.choice_of);
+  if (first != requests_.end() && first->second->running()) {
+    cache_.keep_end(*first->second->sequence);
+  }
+  choices_.erase(&choice);
+  waiting_.insert(&choice);
+  std::vector<uint32_t> tokens = std::move(choice.prompt.content);
+  tokens.push_back(token);
+  choice.prompt = cache_.hash_prompt(tokens, choice.salt);
+  choice.cache = {.prompt_tokens = choice.prompt_tokens,
+                  .cached_tokens = choice.prompt_tokens,
+                  .shared_tokens = choice.prompt_tokens,
+                  .miss = MissReason::kNone};
+  telemetry_.cached_tokens += choice.prompt_tokens;
+}
+
 void Scheduler::count_tokens(Request& request, size_t n, double now_s) {
   request.draft_tokens = 0;
-  request.state = request.scheduled_tokens < request.sequence_tokens ? RequestState::kPrefilling
-                                                                     : RequestState::kDecoding;
+  if (request.running()) {
+    request.state = request.scheduled_tokens < request.sequence_tokens ? RequestState::kPrefilling
+                                                                       : RequestState::kDecoding;
+  }
   request.sequence_tokens += static_cast<uint32_t>(n);
   for (size_t i = 0; i < n; ++i) {
     ++request.generated_tokens;
@@ -380,14 +401,19 @@ void Scheduler::commit_chunk(const OpenChunk& open, std::span<const uint32_t> ta
     telemetry_.discarded_tokens += chunk.n_tokens;
     return;
   }
-  PUMICE_CHECK(request.computed_tokens == chunk.first_position, "a step committed twice");
+  PUMICE_CHECK(chunk.shares_row || request.computed_tokens == chunk.first_position,
+               "a step committed twice");
   PUMICE_CHECK(taken.size() <= chunk.n_samples && taken.empty() == (chunk.n_samples == 0),
                "of each sampling chunk a token is taken, and no more than it sampled");
   outcome.counts = true;
   outcome.sampled = chunk.n_samples > 0;
   request.pending_samples -= chunk.n_samples;
-  telemetry_.computed_tokens += chunk.n_tokens;
-  keep_rows(request, chunk, taken);
+  if (chunk.shares_row) {
+    keep_choice(request, taken[0]);
+  } else {
+    telemetry_.computed_tokens += chunk.n_tokens;
+    keep_rows(request, chunk, taken);
+  }
   if (request.computed_tokens > request.most_computed_tokens) {
     request.most_computed_tokens = request.computed_tokens;
     unserved_since_s_[static_cast<size_t>(request.service_class)] = now_s;
@@ -455,13 +481,14 @@ void Scheduler::rollback(uint64_t plan_id) {
     for (auto it = open.chunks.rbegin(); it != open.chunks.rend(); ++it) {
       Request& request = *it->request;
       if (request.epoch != it->epoch || request.ended()) continue;
+      request.pending_samples -= it->chunk.n_samples;
+      if (it->chunk.shares_row) continue;
       request.scheduled_tokens = it->chunk.first_position;
       request.due_s = it->due_s;
       request.turn = it->turn;
-      request.pending_samples -= it->chunk.n_samples;
       if (!it->chunk.decodes) --request.prefill_iterations;
       cache_.unplan(*request.sequence, request.scheduled_tokens);
-      // A prompt's blocks were taken when it started or are its next chunk's, a decoding row's with
+      // A prompt's pages were taken when it started or are its next chunk's, a decoding row's with
       // the row.
       if (it->chunk.decodes) cache_.shrink(*request.sequence, request.scheduled_tokens);
     }
@@ -470,6 +497,7 @@ void Scheduler::rollback(uint64_t plan_id) {
     }
     close(open);
   }
+  release_choices();
 }
 
 void Scheduler::lose_device() {
@@ -479,7 +507,7 @@ void Scheduler::lose_device() {
 }
 
 void Scheduler::give_up_pages(uint32_t n_pages) {
-  PUMICE_CHECK(outstanding_.empty(), "blocks are given up under a step");
+  PUMICE_CHECK(outstanding_.empty(), "pages are given up under a step");
   StepPlan nothing;
   while (!cache_.give_up(n_pages)) {
     PUMICE_CHECK(!running_.empty(), "blocks are in use and no request runs");

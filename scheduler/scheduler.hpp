@@ -16,7 +16,6 @@
 #include <cstdint>
 #include <deque>
 #include <limits>
-#include <map>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -46,6 +45,9 @@ struct StepChunk {
   uint32_t n_samples = 0;
   /// Rows that only sample next tokens. The token of a single one may be known to the device alone.
   bool decodes = false;
+  /// Its one row is the last of the chunk before it: the request is another choice of what follows
+  /// those tokens. It does not run yet; the slot is its own until the step has ended.
+  bool shares_row = false;
 
   uint32_t n_draft() const { return n_samples > 0 ? n_samples - 1 : 0; }
 };
@@ -56,8 +58,8 @@ struct StepPlan {
   std::vector<StepChunk> chunks;
   /// To be carried out before the chunks, and answered by Scheduler::finish_transfers.
   Transfers transfers;
-  std::vector<RequestId> started;    ///< got blocks, and what was cached, with this plan
-  std::vector<RequestId> preempted;  ///< lost their blocks to others and wait again
+  std::vector<RequestId> started;    ///< got pages, and what was cached, with this plan
+  std::vector<RequestId> preempted;  ///< lost their pages to others and wait again
   std::vector<RequestId> ended;      ///< failed while planning: past their deadline, or do not fit
   StepShape shape;
   double predicted_s = 0;
@@ -72,11 +74,11 @@ struct SchedulerOptions {
   /// Objective for the time between two tokens of a stream while prompts are read beside it: chunks
   /// shrink, down to a block, so that a step is predicted to take no longer. 0: none.
   double tpot_target_s = 0;
-  uint32_t max_running = 1;  ///< most requests that hold blocks
+  uint32_t max_running = 1;  ///< most requests that hold pages
   /// A request starts only while fewer prompts of its class and priority, or better ones, are
   /// partly read.
   uint32_t max_partial_prefills = 4;
-  uint32_t window_tokens = 0;  ///< most positions of a sequence; 0: what the blocks hold
+  uint32_t window_tokens = 0;  ///< most positions of a sequence; 0: what the pages hold
   /// Tokens of a step that the decoding rows of other classes leave to each class while it has
   /// anything to do, so that many requests of one class do not shut out another.
   std::array<uint32_t, kServiceClasses> reserved_decode_tokens = {};
@@ -119,7 +121,7 @@ class Scheduler {
   // ---- requests
 
   /// Queue a request. Errors, with nothing changed: kInvalidArgument (empty prompt, an id in use),
-  /// kDoesNotFit (a prompt beyond the window, more than the blocks could ever hold), each saying by
+  /// kDoesNotFit (a prompt beyond the window, more than the pages could ever hold), each saying by
   /// how much.
   Result<RequestId> add(RequestSpec spec, double now_s);
 
@@ -150,7 +152,7 @@ class Scheduler {
   /// reads its prompt, and while a token is being sampled: what follows that is not known.
   uint32_t most_draft(RequestId id) const;
   /// Behind the request's next row these are verified, as many as fit into its step: each is a row
-  /// that samples too, and `commit` says how many of their tokens count. They take no blocks from
+  /// that samples too, and `commit` says how many of their tokens count. They take no pages from
   /// others. Holds until the request gets a token or stops running.
   void draft(RequestId id, uint32_t n_tokens);
 
@@ -211,8 +213,8 @@ class Scheduler {
   // ---- the whole
 
   /// Nothing waits or runs. A step may still be under way for requests that have ended.
-  bool idle() const { return waiting_.empty() && running_.empty(); }
-  size_t n_waiting() const { return waiting_.size(); }
+  bool idle() const { return n_waiting() == 0 && running_.empty(); }
+  size_t n_waiting() const { return waiting_.size() + choices_.size(); }
   size_t n_running() const { return running_.size(); }
   const SchedulerOptions& options() const { return options_; }
   const KvCache& cache() const { return cache_; }
@@ -260,6 +262,7 @@ class Scheduler {
     std::vector<std::pair<Request*, uint32_t>> started;  // with their epochs
     StepShape shape;
     uint32_t spare_logit_rows = 0;  // that are left
+    size_t n_choices = 0;           // chunks that share a row
   };
   using WaitingQueue = std::set<Request*, ServedBefore>;
   const OpenStep& open_step(uint64_t plan_id) const;
@@ -293,6 +296,10 @@ class Scheduler {
                           double most_s);
   void add_chunk(Request& request, uint32_t n_tokens, bool decodes, double now_s, StepPlan& plan,
                  OpenStep& open);
+  void add_choices(const Request& first, double now_s, StepPlan& plan, OpenStep& open);
+  bool waits_for_prompt(const Request& choice) const;
+  void release_choices();
+  void has_been_scheduled(Request& request, double now_s);
   uint32_t draft_rows(const Request& request, uint32_t most);
   bool make_room(Request& request, uint32_t end, StepPlan& plan);
   void hold_room(StepPlan& plan);
@@ -307,6 +314,7 @@ class Scheduler {
   void commit_chunk(const OpenChunk& open, std::span<const uint32_t> taken, double now_s,
                     ChunkOutcome& outcome);
   void keep_rows(Request& request, const StepChunk& chunk, std::span<const uint32_t> taken);
+  void keep_choice(Request& choice, uint32_t token);
   void count_tokens(Request& request, size_t n, double now_s);
   void count_token(Request& request, double now_s);
   void close(const OpenStep& open);
@@ -326,12 +334,13 @@ class Scheduler {
   uint64_t next_plan_ = 1;
   std::unordered_map<RequestId, std::unique_ptr<Request>> requests_;
   WaitingQueue waiting_;
+  WaitingQueue choices_;           // wait for another request to read their prompt
   std::vector<Request*> running_;  // in order of service
   std::set<std::pair<double, RequestId>> deadlines_;
   std::deque<OpenStep> outstanding_;
   /// Removed while a step under way still names them, with that step's id.
   std::deque<std::pair<uint64_t, std::unique_ptr<Request>>> removed_;
-  /// The request at the head of the queue did not fit, and the fewest free blocks since.
+  /// The request at the head of the queue did not fit, and the fewest free pages since.
   std::optional<std::pair<RequestId, uint32_t>> blocked_;
   /// By class: who is on turn, and since when the class could be served and nothing new of it was
   /// computed; infinite: there was nothing to serve.

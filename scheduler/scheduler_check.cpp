@@ -28,7 +28,8 @@ Status Scheduler::check_request(const Request& request) const {
   };
   Request* const pointer = requests_.at(request.id).get();
   const bool in_running = std::ranges::find(running_, pointer) != running_.end();
-  const bool in_waiting = waiting_.contains(pointer);
+  const bool is_choice = choices_.contains(pointer);
+  const bool in_waiting = waiting_.contains(pointer) != is_choice;
   const bool runs =
       request.state == RequestState::kPrefilling || request.state == RequestState::kDecoding;
   if (in_running != runs || request.running() != runs) return bad("wrongly (not) running");
@@ -56,7 +57,7 @@ Status Scheduler::check_request(const Request& request) const {
   if (tokens(request.id).size() != (has_tokens ? request.sequence_tokens : 0)) {
     return bad("disagrees with the cache on what is known");
   }
-  if (!runs && (request.pending_samples != 0 && !request.ended())) {
+  if (!runs && !is_choice && (request.pending_samples != 0 && !request.ended())) {
     return bad("waits with tokens being sampled");
   }
   return {};
@@ -79,7 +80,7 @@ Status Scheduler::check_slots() const {
     for (const OpenChunk& chunk : open.chunks) {
       add_use(chunk.chunk.slot);
       const bool counts = chunk.request->epoch == chunk.epoch && !chunk.request->ended();
-      if (counts && chunk.request->slot != chunk.chunk.slot) {
+      if (counts && !chunk.chunk.shares_row && chunk.request->slot != chunk.chunk.slot) {
         return make_error(ErrorCode::kInternal, "step {} names a slot that request {} has not",
                           open.id, chunk.chunk.request);
       }

@@ -35,7 +35,7 @@ bool Scheduler::wants_chunk(const Request& request) const {
   return reads_prompt(request) || request.started_in == next_plan_;
 }
 
-/// Blocks for positions up to `end`, taken from requests served after it if need be.
+/// Pages for positions up to `end`, taken from requests served after it if need be.
 bool Scheduler::make_room(Request& request, uint32_t end, StepPlan& plan) {
   while (true) {
     if (cache_.reserve(*request.sequence, end).ok()) return true;
@@ -61,7 +61,7 @@ void Scheduler::draft(RequestId id, uint32_t n_tokens) {
   requests_.at(id)->draft_tokens = std::min(n_tokens, most_draft(id));
 }
 
-/// Rows of its draft that the next row of a request may have behind it, which has its own blocks.
+/// Rows of its draft that the next row of a request may have behind it, which has its own pages.
 uint32_t Scheduler::draft_rows(const Request& request, uint32_t most) {
   const uint32_t n_rows = std::min({request.draft_tokens, most, most_draft(request.id)});
   if (n_rows == 0) return 0;
@@ -77,6 +77,7 @@ void Scheduler::add_chunk(Request& request, uint32_t n_tokens, bool decodes, dou
   const bool samples = end == request.known_tokens() &&
                        request.generated_tokens + request.pending_samples < request.max_new_tokens;
   const uint32_t n_samples = decodes ? n_tokens : samples ? 1 : 0;
+  const bool ends_prompt = samples && request.generated_tokens + request.pending_samples == 0;
   const StepChunk chunk{request.id, *request.slot, first, n_tokens, n_samples, decodes};
   // Of prompts that are equals the first in a step has its turn; what it leaves of the budget may
   // be next to nothing, and costs the others none.
@@ -102,6 +103,38 @@ void Scheduler::add_chunk(Request& request, uint32_t n_tokens, bool decodes, dou
   request.pending_samples += n_samples;
   request.last_planned = next_plan_;
   if (!is_next) request.turn = next_turn_++;
+  if (ends_prompt) add_choices(request, now_s, plan, open);
+}
+
+/// Those for which there are places sample the last row too; the others begin by themselves.
+void Scheduler::add_choices(const Request& first, double now_s, StepPlan& plan, OpenStep& open) {
+  for (Request* choice : choices_) {
+    if (running_.size() + open.n_choices >= options_.max_running) break;
+    if (choice->choice_of != first.id || choice->max_new_tokens == 0) continue;
+    const StepChunk chunk{choice->id, slots_.take(), first.scheduled_tokens - 1, 1, 1, false, true};
+    plan.chunks.push_back(chunk);
+    open.chunks.push_back({choice, choice->epoch, choice->due_s, choice->turn, chunk});
+    ++open.n_choices;
+    choice->pending_samples = 1;
+    has_been_scheduled(*choice, now_s);
+  }
+  release_choices();
+}
+
+bool Scheduler::waits_for_prompt(const Request& choice) const {
+  const auto first = choice.choice_of ? requests_.find(*choice.choice_of) : requests_.end();
+  return first != requests_.end() && !first->second->ended() &&
+         first->second->generated_tokens + first->second->pending_samples == 0;
+}
+
+/// Those for which nobody reads the prompt any more wait like all others.
+void Scheduler::release_choices() {
+  for (auto it = choices_.begin(); it != choices_.end();) {
+    Request* const choice = *it;
+    const bool stays = choice->pending_samples > 0 || waits_for_prompt(*choice);
+    it = stays ? std::next(it) : choices_.erase(it);
+    if (!stays) waiting_.insert(choice);
+  }
 }
 
 /// The prompt that goes first: partly read, or of the first that waits, if there is a place and it
@@ -230,7 +263,7 @@ bool Scheduler::plan_prefill(Request& request, double most_s, StepPlan& plan, Op
   if (n_tokens == 0) return false;
   const uint32_t first = request.scheduled_tokens;
   if (!cache_.reserve(*request.sequence, first + n_tokens).ok()) {
-    // As far as it has blocks; where it has none, hold_room sees to it when its turn comes.
+    // As far as it has pages; where it has none, hold_room sees to it when its turn comes.
     const uint32_t end = cache_.reserved_tokens(*request.sequence);
     n_tokens = std::min(n_tokens, std::max(end, first) - first);
     if (n_tokens == 0) return true;
@@ -270,7 +303,7 @@ void Scheduler::plan_prefills(StepPlan& plan, OpenStep& open, double now_s) {
   for (auto next = partial.begin(); plan.n_tokens() < options_.token_budget;) {
     Request* head = next_to_start();
     if (head != nullptr && (next == partial.end() || TurnBefore{}(head, *next))) {
-      // Do not take blocks for a request that gets no tokens in this step.
+      // Do not take pages for a request that gets no tokens in this step.
       const bool no_time = most_s < kNeverS && plan.shape.prefill_tokens > 0 &&
                            cost_.tokens_within(most_s, plan.shape, 0, 1) == 0;
       may_start = !no_time && start_first(plan, open, now_s);
@@ -289,8 +322,8 @@ void Scheduler::fail(Request& request, Error why, StepPlan& plan, double now_s) 
   plan.ended.push_back(request.id);
 }
 
-/// The cache has got fewer blocks than these need alone: they would wait for ever, and take
-/// others' blocks for nothing.
+/// The cache has got fewer pages than these need alone: they would wait for ever, and take others'
+/// pages for nothing.
 void Scheduler::fail_unfitting(StepPlan& plan, double now_s) {
   if (cache_.n_pages() >= cache_.options().n_pages || cache_.pool().unlimited()) return;
   std::vector<Request*> all(running_);
@@ -300,16 +333,16 @@ void Scheduler::fail_unfitting(StepPlan& plan, double now_s) {
     if (n_needed <= cache_.n_pages()) continue;
     fail(*request,
          make_error(ErrorCode::kDoesNotFit,
-                    "{} tokens need {} KV blocks, and the cache was made smaller: it has {} of {}",
+                    "{} tokens need {} KV pages, and the cache was made smaller: it has {} of {}",
                     request->sequence_tokens, n_needed, cache_.n_pages(), cache_.options().n_pages),
          plan, now_s);
   }
 }
 
-/// Nothing can be planned and nothing is under way. Only pinned blocks can bring this about, since
+/// Nothing can be planned and nothing is under way. Only pinned pages can bring this about, since
 /// without them there is room for any one request: fail the first.
 void Scheduler::fail_stuck(StepPlan& plan, double now_s) {
-  // A request that waits for a time is not stuck, nor is one that waits for its blocks.
+  // A request that waits for a time is not stuck, nor is one that waits for its pages.
   if (std::isfinite(first_due_s(now_s))) return;
   const auto stuck = std::ranges::find_if(running_, [&](const Request* request) {
     return can_decode(*request) || reads_prompt(*request);
@@ -317,7 +350,7 @@ void Scheduler::fail_stuck(StepPlan& plan, double now_s) {
   if (stuck == running_.end() && (waiting_.empty() || !running_.empty())) return;
   Request& request = stuck != running_.end() ? **stuck : **waiting_.begin();
   fail(request,
-       make_error(ErrorCode::kDoesNotFit, "{} tokens do not fit: {} of {} KV blocks are free",
+       make_error(ErrorCode::kDoesNotFit, "{} tokens do not fit: {} of {} KV pages are free",
                   request.sequence_tokens, cache_.n_free_pages(), cache_.n_pages()),
        plan, now_s);
 }

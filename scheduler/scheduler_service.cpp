@@ -4,7 +4,6 @@
 #include <bit>
 #include <cmath>
 #include <limits>
-#include <utility>
 
 #include "scheduler/scheduler.hpp"
 
@@ -127,7 +126,7 @@ std::vector<Request*> Scheduler::lesser_than(const Request& request) const {
 
 // ---- starting
 
-/// Whether it finds blocks for its whole prompt if those `without` had ended. Each that still runs
+/// Whether it finds pages for its whole prompt if those `without` had ended. Each that still runs
 /// is left a block to grow into, or they would soon take these back.
 bool Scheduler::fits(const Request& request, std::span<Request* const> without) const {
   const uint64_t n_others = running_.size() - without.size();
@@ -156,7 +155,10 @@ bool Scheduler::start_first(StepPlan& plan, OpenStep& open, double now_s) {
     return false;
   }
   std::vector<Request*> lesser = lesser_than(request);
-  if (running_.size() - lesser.size() >= options_.max_running) return false;
+  const auto has_place = [&](size_t n_making_way) {
+    return running_.size() + open.n_choices - n_making_way < options_.max_running;
+  };
+  if (!has_place(lesser.size())) return false;
   if (n_read_before(request) >= options_.max_partial_prefills) return false;
   const auto does_not_fit = [&] {
     blocked_ = {request.id, cache_.n_free_pages()};
@@ -164,7 +166,7 @@ bool Scheduler::start_first(StepPlan& plan, OpenStep& open, double now_s) {
   };
   if (!lesser.empty() && !fits(request, lesser)) return does_not_fit();  // for nothing
   while (true) {
-    if (running_.size() < options_.max_running && fits(request, {})) {
+    if (has_place(0) && fits(request, {})) {
       Result<SequenceId> sequence = cache_.begin(request.prompt, request.sequence_tokens);
       if (sequence.ok()) {
         request.sequence = *sequence;
@@ -179,6 +181,13 @@ bool Scheduler::start_first(StepPlan& plan, OpenStep& open, double now_s) {
   return true;
 }
 
+void Scheduler::has_been_scheduled(Request& request, double now_s) {
+  if (!std::isnan(request.times.first_scheduled)) return;
+  request.times.first_scheduled = now_s;
+  telemetry_.wait_seconds.add(now_s - request.times.arrived);
+  telemetry_.prompt_tokens += request.prompt_tokens;
+}
+
 void Scheduler::has_started(Request& request, StepPlan& plan, OpenStep& open, double now_s) {
   blocked_.reset();
   request.slot = slots_.take();
@@ -190,11 +199,7 @@ void Scheduler::has_started(Request& request, StepPlan& plan, OpenStep& open, do
   running_.insert(std::ranges::upper_bound(running_, &request, ServedBefore{}), &request);
   open.started.emplace_back(&request, request.epoch);
   plan.started.push_back(request.id);
-  if (std::isnan(request.times.first_scheduled)) {
-    request.times.first_scheduled = now_s;
-    telemetry_.wait_seconds.add(now_s - request.times.arrived);
-    telemetry_.prompt_tokens += request.prompt_tokens;
-  }
+  has_been_scheduled(request, now_s);
   if (request.prefill_iterations == 0) {  // an earlier start was rolled back and reused nothing
     telemetry_.cached_tokens -= request.cache.cached_tokens;
     telemetry_.cached_tokens += report.cached_tokens;

@@ -16,7 +16,7 @@ namespace pumice {
 struct SimulationOptions {
   SchedulerOptions scheduler = {};
   uint32_t n_pages = 0;              ///< kUnlimitedPages: as many as are asked for
-  std::vector<PageKind> kinds = {};  ///< none: one full kind; all share the blocks
+  std::vector<PageKind> kinds = {};  ///< none: one full kind; all share the pages
   KeptStates kept_states = KeptStates::kEdgeAndBranch;
   StepCost device = {};
   /// Whether the scheduler knows the device from the start or learns it on the way.
@@ -28,7 +28,7 @@ struct SimulationOptions {
 
 struct SimulationReport {
   uint64_t n_requests = 0;
-  uint64_t n_refused = 0;  ///< too long for the window or the blocks
+  uint64_t n_refused = 0;  ///< too long for the window or the pages
   double virtual_s = 0;
   double wall_s = 0;
   double output_tokens_per_s = 0;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes runtime/text/unicode_tables.cpp from the Unicode data that Python carries; format it after that.
+"""Writes runtime/text/unicode_tables.inc from the Unicode data that Python carries.
 
-    scripts/make_unicode_tables.py > runtime/text/unicode_tables.cpp
+    scripts/make_unicode_tables.py | clang-format --assume-filename=unicode_tables.cpp > runtime/text/unicode_tables.inc
 """
 
 import unicodedata
@@ -78,7 +78,6 @@ def print_ranges(name, wanted):
 
 
 print(f"// Unicode {unicodedata.unidata_version}, written by scripts/make_unicode_tables.py.")
-print('#include "text/unicode_tables.hpp"\n\nnamespace pumice {\nnamespace {\n')
 print_ranges("kPunctuation", {"Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po"})
 print_ranges("kNonspacingMarks", {"Mn"})
 print_ranges("kControls", {"Cc", "Cf", "Co"})
@@ -87,8 +86,3 @@ print_table("LowerCaseRun", "kLowerCase",
 print_table("BaseRun", "kBases", [(hex(first), literal(bases)) for first, bases in base_runs()])
 print_table("BaseSequence", "kBaseSequences",
             [(hex(c), literal(map(ord, base(c)))) for c in SCALARS if has_base(c) and len(base(c)) > 1])
-print("}  // namespace\n")
-print("const UnicodeTables& unicode_tables() {")
-print("  static constexpr UnicodeTables kTables = "
-      "{kPunctuation, kNonspacingMarks, kControls, kLowerCase, kBases, kBaseSequences};")
-print("  return kTables;\n}\n\n}  // namespace pumice")

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/result.hpp"
 #include "format/weight_type.hpp"
@@ -30,6 +31,25 @@ std::string_view module_family(std::string_view name);
 /// of each why it cannot: kSelfTestFailed when one would, were it not rejected; kInvalidArgument.
 Result<vk::ShaderModule> choose_spirv(const vk::PipelineLibrary& pipelines,
                                       std::span<const std::string> names);
+
+/// The pipeline of a module with the constants of `spec`, whose push constants are a Push. `label`:
+/// as PipelineRequest's. Errors: PipelineLibrary::declare's.
+template <typename Push, typename Spec>
+Result<const vk::Pipeline*> declare_kernel(vk::PipelineLibrary& pipelines,
+                                           const vk::ShaderModule& module, const Spec& spec,
+                                           std::string label = {}) {
+  return pipelines.declare({.module = module,
+                            .label = std::move(label),
+                            .constants = vk::constants_of(spec),
+                            .push_bytes = sizeof(Push)});
+}
+/// Of the module of that name. Errors: also find_spirv's.
+template <typename Push, typename Spec>
+Result<const vk::Pipeline*> declare_kernel(vk::PipelineLibrary& pipelines, std::string_view module,
+                                           const Spec& spec) {
+  PUMICE_TRY(const vk::ShaderModule found, find_spirv(module));
+  return declare_kernel<Push>(pipelines, found, spec);
+}
 
 /// Names of the modules that a self-test must pass before they are used (PipelineLibrary::accept).
 std::set<std::string, std::less<>> unproven_modules();

@@ -8,7 +8,6 @@
 
 #include "bench/build_info.hpp"
 #include "bench/records.hpp"
-#include "bench/test_grid.hpp"
 #include "tools/command.hpp"
 #include "tools/flag_values.hpp"
 #include "tools/terminal.hpp"

@@ -2,7 +2,6 @@
 #include "base/folders.hpp"
 #include "bench/ab.hpp"
 
-#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include "bench/configuration.hpp"

@@ -1,7 +1,6 @@
 // pumice bench --compare: ratios between files of results.
 #include "bench/compare.hpp"
 
-#include <nlohmann/json.hpp>
 #include "tools/bench.hpp"
 #include "tools/result_files.hpp"
 

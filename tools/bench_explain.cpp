@@ -2,6 +2,7 @@
 #include "bench/explain.hpp"
 
 #include <nlohmann/json.hpp>
+#include "shaders/linear/linear.hpp"
 #include "tools/bench.hpp"
 #include "tools/interrupt.hpp"
 #include "tools/terminal.hpp"
@@ -67,12 +68,13 @@ Status measure(const BenchOptions& options, const ModelSource& source, const Log
   }
   bench::DeviceSpeeds speeds;
   {
-    const uint32_t n_prompt = bench::rows_of_a_prompt(report.shape);
+    const uint32_t n_prompt = bench::rows_of_a_prompt(report.shape, *opened.pipelines);
     EngineOptions short_engine = base;
     short_engine.context_tokens = n_prompt + 40;
     short_engine.greedy_only = true;
     PUMICE_TRY(const std::unique_ptr<Engine> engine, make_engine(opened, short_engine));
     PUMICE_TRY(speeds.arithmetic, bench::arithmetic_in_use(*engine, n_prompt));
+    speeds.arithmetic.most_few_rows = ops::Linear::tuned_gemv_rows(*opened.pipelines);
   }
   opened.model.reset();
   bar.emplace("measuring the device");

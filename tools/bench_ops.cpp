@@ -4,7 +4,6 @@
 
 #include <nlohmann/json.hpp>
 #include "bench/ops_report.hpp"
-#include "shaders/spirv.hpp"
 #include "tools/bench.hpp"
 #include "tools/interrupt.hpp"
 #include "tools/terminal.hpp"

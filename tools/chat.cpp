@@ -1,6 +1,4 @@
 // pumice chat: a conversation, typed or piped, a message a line.
-#include <fmt/core.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cstddef>

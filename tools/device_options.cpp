@@ -1,7 +1,5 @@
 #include "tools/device_options.hpp"
 
-#include <fmt/core.h>
-
 #include <cstdlib>
 #include <string_view>
 

@@ -171,6 +171,7 @@ Result<MemoryEstimate> estimate_memory(const GgufFile& file) {
   const DecoderLimits limits{.rows = std::min(defaults.token_budget, program.context_length),
                              .logit_rows = 1,
                              .context_tokens = program.context_length};
+  DecoderBuffers buffers;
   return MemoryEstimate{
       .weights_bytes = plan->weights().resident_bytes(),
       .kv_bytes_per_token = layout.block_bytes() / kKvBlockTokens,
@@ -178,7 +179,7 @@ Result<MemoryEstimate> estimate_memory(const GgufFile& file) {
       .kv_bytes =
           layout.page_bytes * pages_of_context(page_kinds(program, layout), program.context_length,
                                                limits.rows, layout.block_tokens),
-      .buffer_bytes = Decoder::buffer_bytes(plan->loaded(), program, limits),
+      .buffer_bytes = buffers.lay_out(plan->loaded(), program, limits, UINT64_MAX).bytes(),
       .n_prediction_blocks = program.n_prediction_blocks,
       .prediction_bytes = prediction_bytes(file, program)};
 }

@@ -15,7 +15,6 @@
 #include <iostream>
 #include <new>
 #include <span>
-#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>

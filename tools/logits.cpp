@@ -1,8 +1,6 @@
 // pumice logits: the logits of every position of a prompt, as raw floats.
-#include <fmt/core.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -154,8 +152,8 @@ Status logits(LogitsOptions options) {
   GenerationRequest request{.prompt = std::move(tokens)};
   if (wants_logits) request.on_logits = write;
   if (options.score) {
-    request.on_score = [&scores](uint32_t, const TokenLogProbs& token) {
-      scores.push_back(token.log_prob);
+    request.on_score = [&scores](uint32_t, TokenId, const TokenLogProbs& log_probs) {
+      scores.push_back(log_probs.log_prob);
     };
   }
   PUMICE_TRY(const RequestId id, engine->submit(std::move(request)));

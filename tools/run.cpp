@@ -1,8 +1,6 @@
 // pumice run: continue a prompt, streaming text to stdout.
-#include <fmt/core.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>

@@ -1,11 +1,9 @@
 // The self-test of a device, and what is known of its kernels.
 #pragma once
 
-#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "base/log.hpp"
 #include "base/result.hpp"

@@ -1,5 +1,4 @@
 // pumice tokenize: text to token ids.
-#include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
 

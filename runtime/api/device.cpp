@@ -1,8 +1,6 @@
 // The C ABI: devices and what they say.
 #include <filesystem>
 #include <memory>
-#include <span>
-#include <string>
 #include <utility>
 #include <vector>
 

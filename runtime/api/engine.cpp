@@ -73,6 +73,8 @@ pumice_event_kind kind_of(host::Event::Kind kind) {
   switch (kind) {
     case host::Event::Kind::kProgress:
       return PUMICE_EVENT_PROGRESS;
+    case host::Event::Kind::kScore:
+      return PUMICE_EVENT_SCORE;
     case host::Event::Kind::kToken:
       return PUMICE_EVENT_TOKEN;
     case host::Event::Kind::kFinished:

@@ -9,7 +9,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <utility>
 
 #include "api/structs.hpp"
 #include "base/printable.hpp"
@@ -49,7 +48,7 @@ Result<ServiceClass> service_class_of(pumice_service_class service_class) {
   }
 }
 
-/// Blocks of every state group for `tokens` positions.
+/// Blocks for `tokens` positions.
 Result<uint32_t> kv_blocks_of_tokens(uint64_t tokens) {
   const uint64_t blocks = tokens / kKvBlockTokens + (tokens % kKvBlockTokens != 0 ? 1 : 0);
   if (blocks <= std::numeric_limits<uint32_t>::max()) return static_cast<uint32_t>(blocks);
@@ -206,6 +205,7 @@ Result<host::RequestInput> read_request_options(const pumice_request_options* gi
   PUMICE_TRY(const bool log_probs, read_bool(options.log_probs, "log_probs"));
   if (log_probs) input.log_probs = options.n_top_log_probs;
   input.shares_prompt_with = static_cast<host::RequestId>(options.shares_prompt_with);
+  PUMICE_TRY(input.scores, read_bool(options.scores, "scores"));
   return input;
 }
 

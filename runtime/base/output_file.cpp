@@ -5,7 +5,6 @@
 #include <mutex>
 #include <random>
 #include <set>
-#include <system_error>
 #include <utility>
 
 #include "base/file_error.hpp"

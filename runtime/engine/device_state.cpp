@@ -113,57 +113,15 @@ Status DeviceState::allocate() {
                            options_.math, options_.fusion, sizes_.limits));
   PUMICE_TRY(kv_,
              KvMemory::create(device_, sizes_.layout.page_bytes, sizes_.n_pages, first_kv_blocks_));
-  page_store_.emplace(device_, *kv_);
-  PUMICE_TRY_STATUS(page_store_->allocate_staging(sizes_.transfer_ranges()));
+  for (const vk::ArenaLayout& layout : buffers_.lay_out(sizes_, options_, program().n_vocab)) {
+    PUMICE_TRY(vk::Arena arena, layout.allocate(device_));
+    arenas_.push_back(std::move(arena));
+  }
+  page_store_.emplace(device_, *kv_, buffers_.staged_pages);
   PUMICE_TRY(greedy_sampling_, ops::Sampling::plan(*pipelines_, ops::Sampling::Variant::kGreedy));
   if (!options_.greedy_only) {
     PUMICE_TRY(full_sampling_, ops::Sampling::plan(*pipelines_, ops::Sampling::Variant::kFull));
     PUMICE_TRY(log_probs_op_, ops::LogProbs::plan(*pipelines_));
-  }
-  device_arena_.emplace(device_, vk::MemoryDomain::kDevice, "sampling",
-                        expected_bytes(sizes_.device_ranges()));
-  PUMICE_TRY(token_counts_, device_arena_->allocate(sizes_.counts_bytes));
-  PUMICE_TRY(sampling_scratch_, device_arena_->allocate(sizes_.scratch_bytes));
-  PUMICE_TRY(sampled_, device_arena_->allocate(sizes_.n_rings * sizes_.sampled_bytes));
-  if (sizes_.log_probs_bytes > 0) {
-    PUMICE_TRY(log_probs_, device_arena_->allocate(sizes_.log_probs_bytes));
-  }
-  PUMICE_TRY_STATUS(allocate_tables());
-  return allocate_rings();
-}
-
-Status DeviceState::allocate_tables() {
-  upload_arena_.emplace(device_, vk::MemoryDomain::kUpload, "block tables",
-                        expected_bytes(sizes_.upload_ranges()));
-  for (size_t i = 0; i < sizes_.kinds.size(); ++i) {
-    PUMICE_TRY(block_tables_.emplace_back(), upload_arena_->allocate(sizes_.table_bytes));
-  }
-  PUMICE_TRY(logit_bias_, upload_arena_->allocate(sizes_.bias_bytes));
-  const std::vector<uint64_t> count_ranges = sizes_.count_ranges();
-  counts_arena_.emplace(device_, vk::MemoryDomain::kUpload, "token counts",
-                        expected_bytes(count_ranges));
-  for (const uint64_t bytes : count_ranges) {
-    PUMICE_TRY(staged_counts_.emplace_back(), counts_arena_->allocate(bytes));
-  }
-  return {};
-}
-
-Status DeviceState::allocate_rings() {
-  readback_arena_.emplace(device_, vk::MemoryDomain::kReadback, "readback",
-                          expected_bytes(sizes_.readback_ranges()));
-  for (uint32_t i = 0; i < sizes_.n_rings; ++i) {
-    PUMICE_TRY(StepArgs args, StepArgs::create(device_, sizes_.step));
-    Ring ring{.args = std::move(args)};
-    PUMICE_TRY(ring.sampling, upload_arena_->allocate(sizes_.sampling_bytes));
-    PUMICE_TRY(ring.sampled_readback, readback_arena_->allocate(sizes_.sampled_bytes));
-    if (sizes_.log_probs_bytes > 0) {
-      PUMICE_TRY(ring.log_prob_rows, upload_arena_->allocate(sizes_.log_prob_row_bytes));
-      PUMICE_TRY(ring.log_probs_readback, readback_arena_->allocate(sizes_.log_probs_bytes));
-    }
-    if (options_.prompt_logits) {
-      PUMICE_TRY(ring.logits_readback, readback_arena_->allocate(sizes_.logits_bytes));
-    }
-    rings_.push_back(std::move(ring));
   }
   return {};
 }
@@ -238,7 +196,7 @@ bool DeviceState::follow_weights() {
 
 vk::BufferRange DeviceState::counts_of(uint32_t slot) const {
   const uint64_t bytes = uint64_t{program().n_vocab} * 4;
-  return token_counts_.subrange(slot * bytes, bytes);
+  return buffers_.token_counts.subrange(slot * bytes, bytes);
 }
 
 void DeviceState::set_up(uint32_t slot, const SlotInput& input) {
@@ -248,10 +206,11 @@ void DeviceState::set_up(uint32_t slot, const SlotInput& input) {
       const TokenId token = input.counted[i];
       i < input.n_prompt ? count_prompt_token(counts, token) : count_output_token(counts, token);
     }
-    std::ranges::copy(counts, staged_counts_[slot].mapped<uint32_t>().begin());
+    std::ranges::copy(counts, buffers_.staged_counts[slot].mapped<uint32_t>().begin());
     new_counts_.push_back(slot);
   }
-  const auto words = logit_bias_.mapped<uint32_t>().subspan(size_t{slot} * kMaxLogitBias * 2);
+  const auto words =
+      buffers_.logit_bias.mapped<uint32_t>().subspan(size_t{slot} * kMaxLogitBias * 2);
   for (size_t i = 0; i < input.logit_bias.size(); ++i) {
     words[2 * i] = input.logit_bias[i].first;
     words[2 * i + 1] = std::bit_cast<uint32_t>(input.logit_bias[i].second);
@@ -275,7 +234,7 @@ void DeviceState::forget_all() {
 }
 
 void DeviceState::write_pages(uint32_t slot, uint32_t kind, const TableInput& table) {
-  const auto entries = block_tables_[kind].mapped<uint64_t>().subspan(
+  const auto entries = buffers_.block_tables[kind].mapped<uint64_t>().subspan(
       size_t{slot} * sizes_.table_stride, sizes_.table_stride);
   const StateLayout& layout = sizes_.layout;
   const size_t n = layout.blocks_per_page();
@@ -301,30 +260,30 @@ void DeviceState::set_sampling(uint32_t ring, uint32_t logit_row, const RowSampl
       ops::sampling_row(sampling.constants, output_index, sampled_place(ring, logit_row));
   if (sampling.has_penalties) row.counts = counts_of(slot).address();
   if (sampling.n_bias > 0) {
-    row.bias = logit_bias_.address() + uint64_t{slot} * kMaxLogitBias * 8;
+    row.bias = buffers_.logit_bias.address() + uint64_t{slot} * kMaxLogitBias * 8;
     row.n_bias = sampling.n_bias;
   }
-  rings_[ring].sampling.mapped<ops::SamplingRow>()[logit_row] = row;
+  buffers_.rings[ring].sampling.mapped<ops::SamplingRow>()[logit_row] = row;
 }
 
 void DeviceState::set_no_sampling(uint32_t ring, uint32_t logit_row) {
-  rings_[ring].sampling.mapped<ops::SamplingRow>()[logit_row] = {.skip = 1};
+  buffers_.rings[ring].sampling.mapped<ops::SamplingRow>()[logit_row] = {.skip = 1};
 }
 
 void DeviceState::set_log_probs(uint32_t ring, uint32_t logit_row, uint32_t n_best,
                                 std::optional<TokenId> token) {
   const uint32_t chosen = ops::LogProbs::kFromSampled | sampled_place(ring, logit_row);
-  rings_[ring].log_prob_rows.mapped<ops::LogProbsRow>()[logit_row] = {
+  buffers_.rings[ring].log_prob_rows.mapped<ops::LogProbsRow>()[logit_row] = {
       .token = token.value_or(chosen), .n_results = 1 + n_best};
 }
 
 void DeviceState::set_no_log_probs(uint32_t ring, uint32_t logit_row) {
-  const vk::BufferRange& rows = rings_[ring].log_prob_rows;
+  const vk::BufferRange& rows = buffers_.rings[ring].log_prob_rows;
   if (!rows.empty()) rows.mapped<ops::LogProbsRow>()[logit_row] = {.n_results = 0};
 }
 
 void DeviceState::follow_draft(uint32_t ring, uint32_t first, std::span<const TokenId> draft) {
-  const auto rows = rings_[ring].sampling.mapped<ops::SamplingRow>().subspan(first);
+  const auto rows = buffers_.rings[ring].sampling.mapped<ops::SamplingRow>().subspan(first);
   rows[0].n_followers = static_cast<uint32_t>(draft.size());
   for (size_t i = 0; i < draft.size(); ++i) {
     rows[i].drafted = draft[i];
@@ -336,7 +295,8 @@ Result<std::shared_ptr<const vk::RecordedWork>> DeviceState::record_prologue(
     std::span<const PageCopy> copies) {
   if (new_counts_.empty() && copies.empty()) return std::shared_ptr<const vk::RecordedWork>();
   vk::Recorder recorder(device_);
-  for (const uint32_t slot : new_counts_) recorder.copy(staged_counts_[slot], counts_of(slot));
+  for (const uint32_t slot : new_counts_)
+    recorder.copy(buffers_.staged_counts[slot], counts_of(slot));
   page_store_->record_copies(recorder, copies);
   PUMICE_TRY(vk::RecordedWork work, recorder.finish());
   return std::make_shared<const vk::RecordedWork>(std::move(work));
@@ -346,9 +306,9 @@ Result<DeviceState::Recording> DeviceState::record(uint32_t ring, const StepWork
                                                    const vk::RecorderOptions& options,
                                                    bool in_one) const {
   vk::Recorder recorder(device_, options);
-  decoder_->record(recorder, rings_[ring].args,
-                   {.sampled = sampled_,
-                    .block_tables = block_tables_,
+  decoder_->record(recorder, buffers_.rings[ring].args,
+                   {.sampled = buffers_.sampled,
+                    .block_tables = buffers_.block_tables,
                     .table_stride = sizes_.table_stride,
                     .kv = kv_->range()});
   Recording recording;
@@ -372,7 +332,7 @@ Result<DeviceState::Recording> DeviceState::record(uint32_t ring, const StepWork
 
 void DeviceState::record_sampling(uint32_t ring, const StepWork& step,
                                   vk::Recorder& recorder) const {
-  const Ring& memory = rings_[ring];
+  const EngineBuffers::Ring& memory = buffers_.rings[ring];
   const uint32_t n_rows = memory.args.n_logit_rows;
   recorder.enter({"sampling"});
   if (step.reads_logits) {
@@ -383,34 +343,35 @@ void DeviceState::record_sampling(uint32_t ring, const StepWork& step,
     const ops::Sampling& sampling = step.greedy_only ? greedy_sampling_ : full_sampling_;
     sampling.record(recorder, {.logits = decoder_->logits(),
                                .rows = memory.sampling,
-                               .sampled = sampled_,
-                               .scratch = sampling_scratch_,
-                               .counts = token_counts_,
-                               .tables = logit_bias_,
+                               .sampled = buffers_.sampled,
+                               .scratch = buffers_.sampling_scratch,
+                               .counts = buffers_.token_counts,
+                               .tables = buffers_.logit_bias,
                                .n_rows = n_rows,
                                .n_vocab = program().n_vocab});
     const uint64_t first = uint64_t{sampled_place(ring, 0)} * 4;
-    recorder.copy(sampled_.subrange(first, uint64_t{n_rows} * 4), memory.sampled_readback);
+    recorder.copy(buffers_.sampled.subrange(first, uint64_t{n_rows} * 4), memory.sampled_readback);
   }
   if (!step.log_probs) return;
   log_probs_op_.record(recorder, {.logits = decoder_->logits(),
                                   .rows = memory.log_prob_rows,
-                                  .sampled = sampled_,
-                                  .results = log_probs_,
+                                  .sampled = buffers_.sampled,
+                                  .results = buffers_.log_probs,
                                   .n_rows = n_rows,
                                   .n_vocab = program().n_vocab,
                                   .stride = kLogProbsStride});
   const uint64_t bytes = uint64_t{n_rows} * kLogProbsStride * sizeof(ops::LogProbs::Entry);
-  recorder.copy(log_probs_.subrange(0, bytes), memory.log_probs_readback);
+  recorder.copy(buffers_.log_probs.subrange(0, bytes), memory.log_probs_readback);
 }
 
 TokenId DeviceState::sampled(uint32_t ring, uint32_t logit_row) const {
-  return rings_[ring].sampled_readback.mapped<uint32_t>()[logit_row];
+  return buffers_.rings[ring].sampled_readback.mapped<uint32_t>()[logit_row];
 }
 
 TokenLogProbs DeviceState::log_probs(uint32_t ring, uint32_t logit_row, uint32_t n_best) const {
-  const auto entries = rings_[ring].log_probs_readback.mapped<ops::LogProbs::Entry>().subspan(
-      size_t{logit_row} * kLogProbsStride, 1 + n_best);
+  const auto entries =
+      buffers_.rings[ring].log_probs_readback.mapped<ops::LogProbs::Entry>().subspan(
+          size_t{logit_row} * kLogProbsStride, 1 + n_best);
   TokenLogProbs result{.log_prob = entries[0].log_prob};
   for (const ops::LogProbs::Entry& entry : entries.subspan(1)) {
     result.best.push_back({entry.token, entry.log_prob});
@@ -420,7 +381,7 @@ TokenLogProbs DeviceState::log_probs(uint32_t ring, uint32_t logit_row, uint32_t
 
 std::span<const float> DeviceState::logits(uint32_t ring, uint32_t logit_row) const {
   const size_t n_vocab = program().n_vocab;
-  return rings_[ring].logits_readback.mapped<float>().subspan(logit_row * n_vocab, n_vocab);
+  return buffers_.rings[ring].logits_readback.mapped<float>().subspan(logit_row * n_vocab, n_vocab);
 }
 
 }  // namespace pumice

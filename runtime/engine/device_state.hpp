@@ -10,6 +10,7 @@
 
 #include "base/result.hpp"
 #include "cache/kv_cache.hpp"
+#include "engine/engine_buffers.hpp"
 #include "engine/engine_options.hpp"
 #include "engine/engine_sizes.hpp"
 #include "engine/kv_memory.hpp"
@@ -32,9 +33,8 @@ namespace pumice {
 class DeviceState {
  public:
   /// Allocates everything that steps need and, unless the options leave that to `prewarm`, compiles
-  /// pipelines (progress: done, total). The options are checked ones. `kv_blocks`: of KV memory at
-  /// first; none: all. Errors: kDoesNotFit,
-  /// kInvalidArgument.
+  /// pipelines (progress: done, total). The options are checked ones. `kv_blocks`: pages of KV memory
+  /// at first; none: all. Errors: kDoesNotFit, kInvalidArgument.
   static Result<std::unique_ptr<DeviceState>> create(std::shared_ptr<vk::PipelineLibrary> pipelines,
                                                      std::shared_ptr<const Model> model,
                                                      const EngineOptions& options,
@@ -57,7 +57,7 @@ class DeviceState {
 
   KvMemory& kv() { return *kv_; }
   const KvMemory& kv() const { return *kv_; }
-  /// The fewest blocks with which anything can run.
+  /// The fewest pages with which anything can run.
   uint32_t fewest_kv_blocks() const;
   /// What of the device's memory is to be used.
   struct MemoryTarget {
@@ -76,7 +76,7 @@ class DeviceState {
   /// From now on with those of where they lie now; whether they lie elsewhere.
   bool follow_weights();
 
-  uint32_t n_rings() const { return static_cast<uint32_t>(rings_.size()); }
+  uint32_t n_rings() const { return static_cast<uint32_t>(buffers_.rings.size()); }
 
   // ---- readiness
 
@@ -112,7 +112,7 @@ class DeviceState {
   /// Where a recurrent page of a chunk's sequence is and goes; `kind` of the state's layout.
   void set_state(uint32_t ring, uint32_t chunk, uint32_t kind, const StateInput& state);
 
-  StepArgs& args(uint32_t ring) { return rings_[ring].args; }
+  StepArgs& args(uint32_t ring) { return buffers_.rings[ring].args; }
   /// A row of logits chooses the token of that index in the output of the slot's request, or only
   /// pads the batch.
   void set_sampling(uint32_t ring, uint32_t logit_row, const RowSampling& sampling,
@@ -133,7 +133,7 @@ class DeviceState {
     return ring * sizes_.limits.logit_rows + logit_row;
   }
 
-  /// What comes before a step on the queue: what `set_up` wrote, then copies of blocks. Null if
+  /// What comes before a step on the queue: what `set_up` wrote, then copies of pages. Null if
   /// there is nothing to do.
   Result<std::shared_ptr<const vk::RecordedWork>> record_prologue(std::span<const PageCopy> copies);
 
@@ -162,21 +162,10 @@ class DeviceState {
 
  private:
   enum class SlotState : uint8_t { kUnknown, kWritten, kReady };
-  /// Of one step under way.
-  struct Ring {
-    StepArgs args;
-    vk::BufferRange sampling;            // ops::SamplingRow [logit_rows]
-    vk::BufferRange sampled_readback;    // uint32 [logit_rows]
-    vk::BufferRange log_prob_rows;       // ops::LogProbsRow [logit_rows]; not with greedy_only
-    vk::BufferRange log_probs_readback;  // as log_probs_
-    vk::BufferRange logits_readback;     // float [logit_rows][n_vocab]; only with prompt_logits
-  };
   DeviceState(std::shared_ptr<vk::PipelineLibrary> pipelines, std::shared_ptr<const Model> model,
               const EngineOptions& options);
   Status plan_memory(std::optional<uint32_t> kv_blocks);
   Status allocate();
-  Status allocate_tables();
-  Status allocate_rings();
   void record_sampling(uint32_t ring, const StepWork& step, vk::Recorder& recorder) const;
   vk::BufferRange counts_of(uint32_t slot) const;
   uint64_t bytes_that_stay() const;
@@ -205,21 +194,10 @@ class DeviceState {
   ops::Sampling full_sampling_;  // not with greedy_only
   ops::LogProbs log_probs_op_;   // likewise
 
-  std::optional<vk::Arena> upload_arena_;
-  std::optional<vk::Arena> device_arena_;
-  std::optional<vk::Arena> readback_arena_;
-  std::optional<vk::Arena> counts_arena_;
+  EngineBuffers buffers_;
+  std::vector<vk::Arena> arenas_;  // where they are
   std::vector<SlotState> slots_;
-  std::vector<uint32_t> new_counts_;            // slots whose staged counts are to be copied
-  std::vector<vk::BufferRange> block_tables_;   // by kind of the layout: uint64
-                                                // [n_slots][table_stride]
-  vk::BufferRange token_counts_;                // uint32 [n_slots][n_vocab]: for penalties
-  std::vector<vk::BufferRange> staged_counts_;  // by slot: uint32 [n_vocab]; not with greedy_only
-  vk::BufferRange logit_bias_;                  // uint32 pairs [n_slots][kMaxLogitBias]
-  vk::BufferRange sampling_scratch_;
-  vk::BufferRange sampled_;    // uint32 [n_rings][logit_rows]
-  vk::BufferRange log_probs_;  // ops::LogProbs::Entry [logit_rows][kLogProbsStride]
-  std::vector<Ring> rings_;
+  std::vector<uint32_t> new_counts_;  // slots whose staged counts are to be copied
 };
 
 }  // namespace pumice

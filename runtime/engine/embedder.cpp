@@ -7,6 +7,7 @@
 
 #include "engine/engine_limits.hpp"
 #include "models/embedding.hpp"
+#include "vk/arena_layout.hpp"
 #include "vk/device.hpp"
 #include "vk/recorder.hpp"
 
@@ -75,33 +76,40 @@ Status Embedder::allocate() {
   PUMICE_TRY(const std::shared_ptr<const Lowered> lowered, model_->plan->lowered());
   const StateLayout layout = model_->plan->state(options_.kv_type);
   const auto n_tables = static_cast<uint32_t>(layout.kinds.size());
-  const uint64_t row_bytes = uint64_t{n_pooled} * width() * sizeof(float);
-  PUMICE_TRY_STATUS(device_->check_fits(
-      Decoder::buffer_bytes(*lowered, program(), limits) + n_blocks_ * n_tables * layout.page_bytes,
-      fmt::format("a step of {} tokens", n_rows)));
+  vk::ArenaLayout device(vk::MemoryDomain::kDevice, "embedding");
+  device.add(kSampledBytes, sampled_);
+  vk::ArenaLayout readback(vk::MemoryDomain::kReadback, "embeddings");
+  readback.add(uint64_t{n_pooled} * width() * sizeof(float), rows_);
+  vk::ArenaLayout tables(vk::MemoryDomain::kUpload, "block tables");
+  tables.add(n_tables, uint64_t{n_blocks_} * sizeof(uint64_t), block_tables_);
+  const vk::ArenaLayout args =
+      args_.lay_out({.rows = n_rows,
+                     .logit_rows = n_pooled,
+                     .attention_items = n_rows,
+                     .attention_classes = static_cast<uint32_t>(lowered->attention_classes.size()),
+                     .sees_ahead = true,
+                     .chunks = n_blocks_,
+                     .recurrent_kinds = layout.recurrent_kinds()});
+  const vk::ArenaLayout* const layouts[] = {&device, &readback, &tables, &args};
+  DecoderBuffers decoder;
+  uint64_t bytes = n_blocks_ * n_tables * layout.page_bytes;
+  bytes += decoder.lay_out(*lowered, program(), limits, device_->plan().slab_bytes).bytes();
+  for (const vk::ArenaLayout* const arena : layouts) {
+    if (device_->plan().is_budgeted(arena->domain())) bytes += arena->bytes();
+  }
+  PUMICE_TRY_STATUS(device_->check_fits(bytes, fmt::format("a step of {} tokens", n_rows)));
 
   weights_ = model_->weights->now();
   PUMICE_TRY(decoder_, Decoder::plan(device_, *pipelines_, *model_->plan, *weights_,
                                      options_.kv_type, options_.math, {}, limits));
   PUMICE_TRY(kv_, KvMemory::create(device_, layout.page_bytes, n_tables * n_blocks_,
                                    n_tables * n_blocks_));
-  PUMICE_TRY(args_, StepArgs::create(device_, {.rows = n_rows,
-                                               .logit_rows = n_pooled,
-                                               .attention_items = n_rows,
-                                               .attention_classes = static_cast<uint32_t>(
-                                                   decoder_->attention_classes().size()),
-                                               .sees_ahead = true,
-                                               .chunks = n_blocks_,
-                                               .recurrent_kinds = layout.recurrent_kinds()}));
-  device_arena_.emplace(device_, vk::MemoryDomain::kDevice, "embedding", kSampledBytes);
-  PUMICE_TRY(sampled_, device_arena_->allocate(kSampledBytes));
-  readback_arena_.emplace(device_, vk::MemoryDomain::kReadback, "embeddings", row_bytes);
-  PUMICE_TRY(rows_, readback_arena_->allocate(row_bytes));
-  const uint64_t table_bytes = uint64_t{n_blocks_} * sizeof(uint64_t);
-  upload_arena_.emplace(device_, vk::MemoryDomain::kUpload, "block tables", n_tables * table_bytes);
+  for (const vk::ArenaLayout* const layout_of : layouts) {
+    PUMICE_TRY(vk::Arena arena, layout_of->allocate(device_));
+    arenas_.push_back(std::move(arena));
+  }
   for (uint32_t table = 0; table < n_tables; ++table) {
-    PUMICE_TRY(block_tables_.emplace_back(), upload_arena_->allocate(table_bytes));
-    const std::span<uint64_t> blocks = block_tables_.back().mapped<uint64_t>();
+    const std::span<uint64_t> blocks = block_tables_[table].mapped<uint64_t>();
     for (uint32_t i = 0; i < n_blocks_; ++i) blocks[i] = kv_->address(table * n_blocks_ + i);
   }
   return {};
@@ -129,7 +137,7 @@ Status Embedder::check(std::span<const std::vector<TokenId>> texts) const {
 
 /// As many of the texts as a step has blocks for, at least one.
 void Embedder::fill_step(std::span<const std::vector<TokenId>> texts) {
-  args_->clear();
+  args_.clear();
   chunks_.clear();
   pooled_.clear();
   uint32_t n_used = 0;  // blocks
@@ -137,24 +145,24 @@ void Embedder::fill_step(std::span<const std::vector<TokenId>> texts) {
     const auto n_tokens = static_cast<uint32_t>(text.size());
     if (n_used + kv_blocks_of(n_tokens) > n_blocks_) break;
     // With tables of stride 1 a text's entries begin at its number.
-    const uint32_t first_row = args_->n_rows;
+    const uint32_t first_row = args_.n_rows;
     chunks_.push_back({.seq = n_used, .first_row = first_row, .n_rows = n_tokens});
-    const uint32_t chunk = args_->add_chunk(n_tokens);
-    for (uint32_t kind = 0; kind < args_->states.size(); ++kind) {
-      if (args_->states[kind].empty()) continue;
-      args_->set_state(chunk, kind, 0, kv_->address(kind * n_blocks_ + n_used));
+    const uint32_t chunk = args_.add_chunk(n_tokens);
+    for (uint32_t kind = 0; kind < args_.states.size(); ++kind) {
+      if (args_.states[kind].empty()) continue;
+      args_.set_state(chunk, kind, 0, kv_->address(kind * n_blocks_ + n_used));
     }
     for (uint32_t position = 0; position < n_tokens; ++position) {
-      args_->add_row(text[position], position, n_used);
+      args_.add_row(text[position], position, n_used);
     }
     const Pooling pooling = *program().pooling;
     const uint32_t first = pooling == Pooling::kLast ? n_tokens - 1 : 0;
     const uint32_t n = pools_all_rows(pooling) ? n_tokens : 1;
-    pooled_.push_back({.first = args_->n_logit_rows, .n = n});
-    for (uint32_t i = 0; i < n; ++i) args_->add_logit_row(first_row + first + i);
+    pooled_.push_back({.first = args_.n_logit_rows, .n = n});
+    for (uint32_t i = 0; i < n; ++i) args_.add_logit_row(first_row + first + i);
     n_used += kv_blocks_of(n_tokens);
   }
-  decoder_->write_attention(chunks_, {}, *args_);
+  decoder_->write_attention(chunks_, {}, args_);
 }
 
 Status Embedder::run_step() {
@@ -162,10 +170,10 @@ Status Embedder::run_step() {
   submitter_.set_segments(recording);
   vk::Recorder recorder(device_, recording);
   decoder_->record(
-      recorder, *args_,
+      recorder, args_,
       {.sampled = sampled_, .block_tables = block_tables_, .table_stride = 1, .kv = kv_->range()});
   recorder.enter({"embeddings"});
-  const uint64_t n_bytes = uint64_t{args_->n_logit_rows} * width() * sizeof(float);
+  const uint64_t n_bytes = uint64_t{args_.n_logit_rows} * width() * sizeof(float);
   recorder.copy(decoder_->logits().subrange(0, n_bytes), rows_);
   PUMICE_TRY(vk::RecordedWork work, recorder.finish());
   for (const vk::CommandInfo& command : work.commands()) variants_.emplace(command.label);

@@ -93,10 +93,8 @@ class Embedder {
   std::shared_ptr<const ModelWeights> weights_;
   std::optional<Decoder> decoder_;
   std::optional<KvMemory> kv_;
-  std::optional<StepArgs> args_;
-  std::optional<vk::Arena> device_arena_;
-  std::optional<vk::Arena> upload_arena_;
-  std::optional<vk::Arena> readback_arena_;
+  std::vector<vk::Arena> arenas_;  // of what follows
+  StepArgs args_;
   vk::BufferRange sampled_;                    // of no sequence: nothing is sampled
   std::vector<vk::BufferRange> block_tables_;  // by kind of the layout: uint64 [n_blocks_]
   vk::BufferRange rows_;                       // float [rows that are pooled][width]

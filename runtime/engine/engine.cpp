@@ -1,7 +1,5 @@
 #include "engine/engine.hpp"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -9,7 +9,6 @@
 #include <chrono>
 #include <cstddef>
 #include <deque>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -77,7 +76,7 @@ class Engine {
   /// with a frame to draw. As much is submitted as keeps all that the device has of this engine
   /// within `budget_s` by prediction, and at least one piece of work where it has none; pieces are
   /// about half the smallest budget of late (RecentBudgets), where kernels can be cut that far.
-  /// Bytes that the cache keeps in files are read and written by the way, some blocks a call.
+  /// Bytes that the cache keeps in files are read and written by the way, some pages a call.
   ///
   /// On an error no request has lost or gained anything, and the next call tries again. A request
   /// that ended while the failed step was planned (past its deadline, say) has ended: the next call
@@ -211,7 +210,7 @@ class Engine {
   std::span<const vk::BufferRange> routes() const { return device_->decoder().routes(); }
   /// For tests: recorded steps kept to be submitted again.
   size_t n_replays() const { return stepper().n_replays(); }
-  /// For tests: blocks move between the device and the cache's tiers.
+  /// For tests: pages move between the device and the cache's tiers.
   bool moves_blocks() const { return stepper().moving(); }
 
  private:

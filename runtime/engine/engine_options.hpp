@@ -38,9 +38,9 @@ struct EngineOptions {
   FusionRules fusion = {};
   uint32_t context_tokens = 0;  ///< positions of one sequence; 0: what the model was trained for
   uint32_t n_sequences = 1;     ///< requests that run at once
-  uint32_t kv_blocks = 0;       ///< of 16 positions of KV, each a page of every state group, or
-                                ///< a part of one where pages are larger; 0: enough for all
-                                ///< sequences at full length
+  uint32_t kv_blocks = 0;       ///< of 16 positions of KV, each a page of every kind, or a part
+                                ///< of one where pages are larger; 0: enough for all sequences
+                                ///< at full length
   uint32_t token_budget = 512;  ///< tokens in a step
   uint32_t chunk_tokens = 512;  ///< tokens of one prompt in a step
   double tpot_target_s = 0;     ///< shrinks chunks beside decoding requests; 0: never
@@ -65,7 +65,8 @@ struct EngineOptions {
   bool run_ahead = true;       ///< keep two steps under way; never with prompt_logits or profile
   bool prompt_logits = false;  ///< requests may ask for the logits of every position
   /// Rows of logits that a step may have beside one for each sequence: for tokens of drafts, and of
-  /// prompts that are scored.
+  /// prompts that are scored. Each takes 4 bytes of device memory for each token of the vocabulary
+  /// (the default 4 MiB of 128k tokens), as logits share memory with the layers' values.
   uint32_t spare_logit_rows = 8;
   uint32_t split_tokens = 256;  ///< contexts longer than this are attended to in parallel splits
   bool greedy_only = false;     ///< compile no more of sampling than greedy requests need

@@ -4,15 +4,11 @@
 
 #include "engine/engine_limits.hpp"
 #include "scheduler/scheduler.hpp"
-#include "shaders/log_probs/log_probs.hpp"
-#include "shaders/sampling/sampling.hpp"
 
 namespace pumice {
 namespace {
 
 constexpr uint64_t kMostKvPages = UINT32_MAX - 1;
-constexpr uint64_t kAlignment = 256;
-constexpr uint64_t kTransferBytes = uint64_t{64} << 20;  // at a time between tiers
 
 // More than any device runs; below these no product here leaves its type.
 constexpr uint32_t kMostSequences = 1 << 16;
@@ -63,9 +59,11 @@ Result<EngineSizes> engine_sizes(const Program& program, const Lowered& lowered,
   const uint64_t most_split = uint64_t{options.n_sequences} * attention.max_split_rows;
   const auto split_rows = static_cast<uint32_t>(std::min<uint64_t>(max_rows, most_split));
   const uint64_t sampled_rows = uint64_t{options.n_sequences} + options.spare_logit_rows;
-  const auto logit_rows = options.prompt_logits
-                              ? max_rows
-                              : static_cast<uint32_t>(std::min<uint64_t>(max_rows, sampled_rows));
+  // Choices of one prompt share a row.
+  const auto logit_rows = std::max(
+      options.n_sequences, options.prompt_logits
+                               ? max_rows
+                               : static_cast<uint32_t>(std::min<uint64_t>(max_rows, sampled_rows)));
   const uint64_t n_splits = options.context_tokens / options.split_tokens + 1;
   const uint64_t attention_items = max_rows + split_rows * n_splits;
   if (attention_items > UINT32_MAX) {
@@ -88,70 +86,6 @@ Result<EngineSizes> engine_sizes(const Program& program, const Lowered& lowered,
   sizes.n_slots = options.n_sequences * Scheduler::kMaxOutstanding;
   sizes.n_rings = steps_under_way(options);
   sizes.table_stride = kv_blocks_of(options.context_tokens);
-
-  const uint64_t vocab_bytes = uint64_t{program.n_vocab} * 4;
-  sizes.counts_bytes = options.greedy_only ? 4 : sizes.n_slots * vocab_bytes;
-  sizes.scratch_bytes = logit_rows * vocab_bytes;
-  sizes.sampled_bytes = uint64_t{logit_rows} * 4;
-  sizes.table_bytes = uint64_t{sizes.n_slots} * sizes.table_stride * 8;
-  sizes.bias_bytes = uint64_t{sizes.n_slots} * kMaxLogitBias * 8;
-  sizes.sampling_bytes = logit_rows * sizeof(ops::SamplingRow);
-  if (!options.greedy_only) {
-    sizes.log_prob_row_bytes = logit_rows * sizeof(ops::LogProbsRow);
-    sizes.log_probs_bytes = logit_rows * kLogProbsStride * sizeof(ops::LogProbs::Entry);
-  }
-  sizes.staged_counts = options.greedy_only ? 0 : sizes.n_slots;
-  if (options.cache_host_bytes > 0 || !options.cache_file.empty()) {
-    const uint64_t most = std::max<uint64_t>(1, kTransferBytes / sizes.layout.page_bytes);
-    sizes.staged_pages = static_cast<uint32_t>(std::min(most, n_pages));
-  }
-  sizes.logits_bytes = options.prompt_logits ? logit_rows * vocab_bytes : 0;
-  return sizes;
-}
-
-std::vector<uint64_t> EngineSizes::device_ranges() const {
-  std::vector<uint64_t> ranges = {counts_bytes, scratch_bytes, n_rings * sampled_bytes};
-  if (log_probs_bytes > 0) ranges.push_back(log_probs_bytes);
-  return ranges;
-}
-
-std::vector<uint64_t> EngineSizes::upload_ranges() const {
-  std::vector<uint64_t> ranges(kinds.size(), table_bytes);
-  ranges.push_back(bias_bytes);
-  for (uint32_t i = 0; i < n_rings; ++i) {
-    ranges.push_back(sampling_bytes);
-    if (log_prob_row_bytes > 0) ranges.push_back(log_prob_row_bytes);
-  }
-  return ranges;
-}
-
-std::vector<uint64_t> EngineSizes::readback_ranges() const {
-  std::vector<uint64_t> ranges;
-  for (uint32_t i = 0; i < n_rings; ++i) {
-    ranges.push_back(sampled_bytes);
-    if (log_probs_bytes > 0) ranges.push_back(log_probs_bytes);
-    if (logits_bytes > 0) ranges.push_back(logits_bytes);
-  }
-  return ranges;
-}
-
-std::vector<uint64_t> EngineSizes::count_ranges() const {
-  return std::vector<uint64_t>(staged_counts, counts_bytes / n_slots);
-}
-
-std::vector<uint64_t> EngineSizes::transfer_ranges() const {
-  return std::vector<uint64_t>(staged_pages, layout.page_bytes);
-}
-
-uint64_t expected_bytes(const std::vector<uint64_t>& ranges) {
-  uint64_t bytes = 0;
-  for (const uint64_t range : ranges) bytes += (range + kAlignment - 1) / kAlignment * kAlignment;
-  return bytes;
-}
-
-vk::ArenaSizes arena_of(const std::vector<uint64_t>& ranges, uint64_t slab_bytes) {
-  vk::ArenaSizes sizes(slab_bytes, expected_bytes(ranges));
-  for (const uint64_t range : ranges) sizes.allocate(range);
   return sizes;
 }
 

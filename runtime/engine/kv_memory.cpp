@@ -39,7 +39,7 @@ Result<KvMemory> KvMemory::create(const std::shared_ptr<vk::Device>& device, uin
                                   uint32_t most_pages, uint32_t n_pages) {
   const uint64_t slab_bytes = device->plan().slab_bytes;
   if (page_bytes > slab_bytes) {
-    return make_error(ErrorCode::kDoesNotFit, "one KV block of {} bytes exceeds a slab of {} bytes",
+    return make_error(ErrorCode::kDoesNotFit, "one KV page of {} bytes exceeds a slab of {} bytes",
                       page_bytes, slab_bytes);
   }
   KvMemory memory;

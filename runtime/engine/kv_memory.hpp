@@ -12,9 +12,8 @@ namespace pumice {
 
 class KvMemory {
  public:
-  /// Room for `n_pages` pages, or what is more to whole slabs, of `most_pages` that there may
-  /// ever be. Errors: kDoesNotFit, with
-  /// nothing kept.
+  /// Room for `n_pages` pages, or what is more to whole slabs, of `most_pages` that there may ever
+  /// be. Errors: kDoesNotFit, with nothing kept.
   static Result<KvMemory> create(const std::shared_ptr<vk::Device>& device, uint64_t page_bytes,
                                  uint32_t most_pages, uint32_t n_pages);
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "engine/engine_sizes.hpp"
 #include "engine/submitter.hpp"
+#include "vk/arena_layout.hpp"
 
 namespace pumice {
 
@@ -14,25 +14,14 @@ constexpr uint64_t kOwnStagingBytes = uint64_t{64} << 20;  // of `read` and `wri
 }  // namespace
 
 // Memory that the host reads fast serves both ways: a device reads it as any other of the host's.
-Result<KvPageStore::Staging> KvPageStore::stage(std::span<const uint64_t> ranges) const {
-  Staging staging;
-  staging.arena.emplace(device_, vk::MemoryDomain::kReadback, "cache transfers",
-                        expected_bytes({ranges.begin(), ranges.end()}));
-  for (const uint64_t range : ranges) {
-    PUMICE_TRY(staging.ranges.emplace_back(), staging.arena->allocate(range));
-  }
-  return staging;
-}
-
-Result<KvPageStore::Staging> KvPageStore::stage_some(size_t n_items) const {
+Result<KvPageStore::Staging> KvPageStore::stage(size_t n_items) const {
   const uint64_t page_bytes = kv_->page_bytes();
   const size_t most = std::max<size_t>(1, kOwnStagingBytes / page_bytes);
-  return stage(std::vector<uint64_t>(std::min(most, n_items), page_bytes));
-}
-
-Status KvPageStore::allocate_staging(std::span<const uint64_t> ranges) {
-  PUMICE_TRY(staging_, stage(ranges));
-  return {};
+  Staging staging;
+  vk::ArenaLayout layout(vk::MemoryDomain::kReadback, "cache transfers");
+  layout.add(std::min(most, n_items), page_bytes, staging.ranges);
+  PUMICE_TRY(staging.arena, layout.allocate(device_));
+  return staging;
 }
 
 Result<KvPageStore::Move> KvPageStore::record_read(std::span<const Item> items,
@@ -68,12 +57,12 @@ Result<KvPageStore::Move> KvPageStore::record_write(
 
 void KvPageStore::check_order() const {
   PUMICE_DEBUG_CHECK(queue_ == nullptr || queue_->all_submitted(),
-                     "blocks are read or written now, ahead of work that was queued before");
+                     "pages are read or written now, ahead of work that was queued before");
 }
 
 Status KvPageStore::read(std::span<const Item> items) {
   check_order();
-  PUMICE_TRY(const Staging staging, stage_some(items.size()));
+  PUMICE_TRY(const Staging staging, stage(items.size()));
   while (!items.empty()) {
     const auto now = items.first(std::min(staging.ranges.size(), items.size()));
     PUMICE_TRY(const Move move, record_read(now, staging.ranges));
@@ -86,7 +75,7 @@ Status KvPageStore::read(std::span<const Item> items) {
 
 Status KvPageStore::write(std::span<const Item> items) {
   check_order();
-  PUMICE_TRY(const Staging staging, stage_some(items.size()));
+  PUMICE_TRY(const Staging staging, stage(items.size()));
   while (!items.empty()) {
     const auto now = items.first(std::min(staging.ranges.size(), items.size()));
     PUMICE_TRY(const Move move, record_write(now, staging.ranges));

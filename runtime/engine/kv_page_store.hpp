@@ -1,5 +1,5 @@
-// Moving whole KV blocks: between the device and host memory for the cache's tiers, and on the
-// device from block to block.
+// Moving whole KV pages: between the device and host memory for the cache's tiers, and on the
+// device from page to page.
 #pragma once
 
 #include <algorithm>
@@ -21,15 +21,13 @@ class Submitter;
 
 class KvPageStore final : public PageStore {
  public:
-  /// Both must outlive the store.
-  KvPageStore(std::shared_ptr<vk::Device> device, const KvMemory& kv)
-      : device_(std::move(device)), kv_(&kv) {}
+  /// `staging`: what pages pass through where that is not said otherwise, a range each. All must
+  /// outlive the store.
+  KvPageStore(std::shared_ptr<vk::Device> device, const KvMemory& kv,
+              std::span<const vk::BufferRange> staging)
+      : device_(std::move(device)), kv_(&kv), staging_(staging) {}
 
-  /// Allocate memory that blocks pass through, a range each; once, before blocks move.
-  /// Errors: kDoesNotFit.
-  Status allocate_staging(std::span<const uint64_t> ranges);
-
-  /// Work for these blocks is queued there, from now on; null: nowhere. It is to outlive this, or
+  /// Work for these pages is queued there, from now on; null: nowhere. It is to outlive this, or
   /// to be unset first.
   void follow(const Submitter* queue) { queue_ = queue; }
 
@@ -39,26 +37,26 @@ class KvPageStore final : public PageStore {
   Status read(std::span<const Item> items) override;
   Status write(std::span<const Item> items) override;
 
-  /// A move of at most max_items() blocks, through the store's staging: one at a time.
+  /// A move of at most max_items() pages, through the store's staging: one at a time.
   struct Move {
     std::span<const vk::BufferRange> staging;  ///< by item
     std::shared_ptr<const vk::RecordedWork> work;
   };
-  size_t max_items() const { return std::max<size_t>(1, staging_.ranges.size()); }
-  /// Blocks to the host: `take` brings the bytes once the work has run.
+  size_t max_items() const { return std::max<size_t>(1, staging_.size()); }
+  /// Pages to the host: `take` brings the bytes once the work has run.
   Result<Move> record_read(std::span<const Item> items) const {
-    return record_read(items, staging_.ranges);
+    return record_read(items, staging_);
   }
   static void take(const Move& move, std::span<const Item> items);
-  /// The bytes, as they are now, to blocks.
+  /// The bytes, as they are now, to pages.
   Result<Move> record_write(std::span<const Item> items) const {
-    return record_write(items, staging_.ranges);
+    return record_write(items, staging_);
   }
 
-  /// Copies of whole blocks, none of which is in two.
+  /// Copies of whole pages, none of which is in two.
   Result<std::shared_ptr<const vk::RecordedWork>> record_moves(
       std::span<const PageMove> moves) const;
-  /// Copies from block to block, in their order.
+  /// Copies from page to page, in their order.
   void record_copies(vk::Recorder& recorder, std::span<const PageCopy> copies) const;
 
  private:
@@ -67,8 +65,7 @@ class KvPageStore final : public PageStore {
     std::vector<vk::BufferRange> ranges;
   };
   void check_order() const;
-  Result<Staging> stage(std::span<const uint64_t> ranges) const;
-  Result<Staging> stage_some(size_t n_items) const;
+  Result<Staging> stage(size_t n_items) const;
   Result<Move> record_read(std::span<const Item> items,
                            std::span<const vk::BufferRange> staging) const;
   Result<Move> record_write(std::span<const Item> items,
@@ -77,7 +74,7 @@ class KvPageStore final : public PageStore {
   std::shared_ptr<vk::Device> device_;
   const KvMemory* kv_;
   const Submitter* queue_ = nullptr;
-  Staging staging_;
+  std::span<const vk::BufferRange> staging_;
 };
 
 }  // namespace pumice

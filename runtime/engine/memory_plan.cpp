@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/engine_buffers.hpp"
 #include "engine/kv_memory.hpp"
 #include "models/weights.hpp"
 
@@ -144,34 +145,30 @@ Result<MemoryPlan> MemoryPlanner::plan_all(const EngineOptions& options) const {
   using Domain = vk::MemoryDomain;
   const uint64_t slab_bytes = device_.slab_bytes;
   const uint64_t page_bytes = sizes.layout.page_bytes;
-  MemoryPlan plan{.context_tokens = sizes.limits.context_tokens};
-  uint64_t largest = std::max(weights_.largest_bytes, page_bytes);
-  const auto arena = [&](const vk::ArenaSizes& of) {
-    largest = std::max(largest, of.largest_bytes());
-    return of.allocated_bytes();
-  };
-  vk::ArenaSizes step(slab_bytes, sizes.step.bytes());
-  step.allocate(sizes.step.bytes());  // many small ranges: none is an obstacle
-  plan.lines = {{"weights", MemoryUse::kWeights, Domain::kDevice, weights_.allocated_bytes()},
+  MemoryPlan plan{
+      .context_tokens = sizes.limits.context_tokens,
+      .lines = {{"weights", MemoryUse::kWeights, Domain::kDevice, weights_.allocated_bytes()},
                 {"KV cache", MemoryUse::kKv, Domain::kDevice,
-                 KvMemory::allocated_bytes(page_bytes, sizes.n_pages, slab_bytes)},
-                {"activations", MemoryUse::kActivations, Domain::kDevice,
-                 arena(Decoder::memory(*lowered_, program(), sizes.limits, slab_bytes))},
-                {"sampling", MemoryUse::kReserve, Domain::kDevice,
-                 arena(arena_of(sizes.device_ranges(), slab_bytes))},
-                {"block tables", MemoryUse::kReserve, Domain::kUpload,
-                 arena(arena_of(sizes.upload_ranges(), slab_bytes))},
-                {"step arguments", MemoryUse::kReserve, Domain::kUpload,
-                 sizes.n_rings * step.allocated_bytes()},
-                {"readback", MemoryUse::kReserve, Domain::kReadback,
-                 arena(arena_of(sizes.readback_ranges(), slab_bytes))},
-                {"cache transfers", MemoryUse::kReserve, Domain::kReadback,
-                 arena(arena_of(sizes.transfer_ranges(), slab_bytes))},
-                {"token counts", MemoryUse::kReserve, Domain::kUpload,
-                 arena(arena_of(sizes.count_ranges(), slab_bytes))},
-                // What loading stages is gone before anything but the weights is allocated.
-                {"staging", MemoryUse::kReserve, Domain::kUpload,
-                 device_.maps_all ? 0 : largest_rope_table(program(), plan.context_tokens), true}};
+                 KvMemory::allocated_bytes(page_bytes, sizes.n_pages, slab_bytes)}}};
+  uint64_t largest = std::max(weights_.largest_bytes, page_bytes);
+  const auto add = [&](const vk::ArenaLayout& arena, MemoryUse use) {
+    const vk::ArenaSizes taken = arena.sizes(slab_bytes);
+    largest = std::max(largest, taken.largest_bytes());
+    if (plan.lines.back().purpose != arena.purpose()) {
+      plan.lines.push_back({arena.purpose(), use, arena.domain()});
+    }
+    plan.lines.back().bytes += taken.allocated_bytes();
+  };
+  DecoderBuffers decoder;
+  add(decoder.lay_out(*lowered_, program(), sizes.limits, slab_bytes), MemoryUse::kActivations);
+  EngineBuffers engine;
+  for (const vk::ArenaLayout& arena : engine.lay_out(sizes, options, program().n_vocab)) {
+    add(arena, MemoryUse::kReserve);
+  }
+  // What loading stages is gone before anything but the weights is allocated.
+  plan.lines.push_back({"staging", MemoryUse::kReserve, Domain::kUpload,
+                        device_.maps_all ? 0 : largest_rope_table(program(), plan.context_tokens),
+                        true});
   std::erase_if(plan.lines, [](const MemoryLine& line) { return line.bytes == 0; });
   for (const MemoryLine& line : plan.lines) {
     if (device_.is_budgeted[static_cast<size_t>(line.domain)]) plan.budgeted_bytes += line.bytes;

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,7 +27,7 @@ struct DeviceMemory {
   std::string name;
   uint64_t free_bytes = 0;  ///< of the budget, of which others' and this process's are taken off
   uint64_t slab_bytes = 0;
-  uint32_t max_items = UINT32_MAX;  ///< of attention in a step; StepArgs::create
+  uint32_t max_items = UINT32_MAX;  ///< of attention in a step; StepArgs::lay_out
   bool maps_all = false;            ///< the host writes device memory in place
   /// By MemoryDomain: whether it lies in the heap that the budget is of.
   std::array<bool, vk::kMemoryDomainCount> is_budgeted = {true, true, true};

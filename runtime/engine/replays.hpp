@@ -4,7 +4,6 @@
 #include <compare>
 #include <cstdint>
 #include <map>
-#include <memory>
 
 #include "engine/device_state.hpp"
 

@@ -1,7 +1,5 @@
 #include "engine/requests.hpp"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -88,6 +86,7 @@ Result<RequestId> Requests::submit(GenerationRequest request, double now_s) {
                    .max_tokens_per_s = request.max_tokens_per_s,
                    .runs_ahead = !request.drafter};
   spec.has_prompt_logits = bool{request.on_score};
+  if (!request.on_score && !request.on_logits) spec.choice_of = request.choice_of;
   // Every position of it has to be computed: it shares nothing.
   if (request.on_score ||
       (request.on_logits && request.logits == GenerationRequest::Logits::kPrompt)) {
@@ -173,6 +172,7 @@ StepInput Requests::plan(double now_s, const KnowsSlot& knows_slot) {
   }
   input.chunks.reserve(input.plan.chunks.size());
   for (const StepChunk& chunk : input.plan.chunks) {
+    if (chunk.shares_row) input.new_slots.push_back(chunk.slot);
     const bool is_new = std::ranges::find(input.new_slots, chunk.slot) != input.new_slots.end() ||
                         !knows_slot(chunk.slot);
     input.chunks.push_back(input_of(chunk, is_new));
@@ -193,7 +193,7 @@ ChunkInput Requests::input_of(const StepChunk& chunk, bool is_new) const {
   }
   const auto draft = std::span(active.draft).first(chunk.n_draft());
   input.tokens.insert(input.tokens.end(), draft.begin(), draft.end());
-  add_memory(chunk, is_new, input);
+  if (!chunk.shares_row) add_memory(chunk, is_new, input);
   const SamplerOptions& sampling = request.sampling;
   input.sampling = {.constants = sampler_constants(sampling),
                     .n_bias = static_cast<uint32_t>(sampling.logit_bias.size()),
@@ -436,9 +436,13 @@ const GenerationRequest* Requests::find(RequestId id) const {
   return it != requests_.end() ? &it->second.request : nullptr;
 }
 
-void Requests::deliver_score(RequestId id, uint32_t position, const TokenLogProbs& token) const {
+/// What a request that made way is computing again was delivered.
+void Requests::deliver_score(RequestId id, uint32_t position, TokenId token,
+                             const TokenLogProbs& log_probs) {
   const auto it = requests_.find(id);
-  if (it != requests_.end()) it->second.request.on_score(position, token);
+  if (it == requests_.end() || position < it->second.n_scored) return;
+  it->second.n_scored = position + 1;
+  it->second.request.on_score(position, token, log_probs);
 }
 
 void Requests::deliver_logits(RequestId id, uint32_t position,

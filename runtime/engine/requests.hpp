@@ -59,12 +59,18 @@ struct GenerationRequest {
   /// them: of each position but the first, in order, with so many best as `log_probs` says. None of
   /// the prompt then comes from the cache, and it is read in chunks of few tokens
   /// (EngineOptions::spare_logit_rows). Not of an engine with EngineOptions::greedy_only.
-  std::function<void(uint32_t position, const TokenLogProbs& token)> on_score = {};
+  std::function<void(uint32_t position, TokenId token, const TokenLogProbs& log_probs)> on_score =
+      {};
   /// Asked while a step is planned, for each number of tokens once: the step computes the guess too,
   /// and where that is what the request says anyway, several tokens come of one step. The tokens
   /// are those it says without. It does not run ahead, and no guess takes room from anyone: how
   /// many rows of guesses a step has at most is EngineOptions::spare_logit_rows.
   Drafter drafter = {};
+  /// Another choice of the prompt of that request, which was submitted before and has sampled
+  /// nothing yet: the prompt is computed once, and the first tokens of both, of as many choices as
+  /// the engine runs at once, are sampled from one row of logits. Otherwise, also with other tokens
+  /// or with on_score or on_logits, this is a request like any other.
+  std::optional<RequestId> choice_of = {};
   /// Of a request that goes on where another ended (SavedSequence): which output token its first is
   /// to its seed, and how many at the prompt's end were output, as penalties count, and begin its
   /// text: what of that was held back comes first, unless all of it was given. Not with on_logits.
@@ -177,7 +183,8 @@ class Requests {
   /// Null if there is none under way.
   const GenerationRequest* find(RequestId id) const;
   /// Nothing for a request that has ended, like the next.
-  void deliver_score(RequestId id, uint32_t position, const TokenLogProbs& token) const;
+  void deliver_score(RequestId id, uint32_t position, TokenId token,
+                     const TokenLogProbs& log_probs);
   void deliver_logits(RequestId id, uint32_t position, std::span<const float> logits) const;
 
   const Scheduler& scheduler() const { return scheduler_; }
@@ -203,6 +210,7 @@ class Requests {
     uint32_t truncated_tokens = 0;
     std::vector<TokenId> draft;  // of what follows the first `drafted_for` of its tokens
     size_t drafted_for = 0;
+    uint32_t n_scored = 0;  // positions whose scores were delivered or that have none
     uint32_t drafted_tokens = 0;
     uint32_t accepted_tokens = 0;
   };

@@ -46,13 +46,13 @@ struct SlotInput {
   bool has_penalties = false;
 };
 
-/// Entries of a slot's block table, of one state group: blocks[i] is entry `first` + i.
+/// Entries of a slot's block table, of one kind: page blocks[i] is entry `first` + i.
 struct TableInput {
   uint32_t first = 0;
   std::vector<PageId> blocks = {};  ///< kNoPage behind a window
 };
 
-/// The pages of one recurrent state group; kNoPage in both of any other.
+/// The pages of one recurrent kind; kNoPage in both of any other.
 struct StateInput {
   PageId before = kNoPage;  ///< kNoPage: the state in which everything begins
   PageId after = kNoPage;
@@ -64,9 +64,9 @@ struct ChunkInput {
   /// a draft its last n_draft() are the draft's.
   std::vector<TokenId> tokens = {};
   std::optional<SlotInput> new_slot = {};  ///< the device does not know the slot's request yet
-  std::vector<TableInput> tables = {};     ///< by state group: what the chunk's positions lie in,
-                                           ///< of a new slot also all before
-  std::vector<StateInput> states = {};     ///< by state group
+  std::vector<TableInput> tables = {};     ///< by kind: what the chunk's positions lie in, of a
+                                           ///< new slot also all before; none of a shared row
+  std::vector<StateInput> states = {};     ///< by kind
   RowSampling sampling = {};
   /// Which of its request's output tokens its last row samples, counted over all restarts.
   uint64_t output_index = 0;
@@ -90,7 +90,7 @@ struct SampledRow {
 struct StepInput {
   StepPlan plan;
   std::vector<ChunkInput> chunks;   ///< of plan.chunks, in order
-  std::vector<uint32_t> new_slots;  ///< given to requests that the plan started
+  std::vector<uint32_t> new_slots;  ///< given out by the plan
 };
 
 }  // namespace pumice

@@ -201,7 +201,9 @@ Status Stepper::start(PendingStep& step) {
 /// Steps of single rows are recorded once. A replay's declared costs are those of the step that
 /// was recorded.
 bool Stepper::replayable(const PendingStep& step, const DeviceState::StepWork& work) const {
-  const auto is_single_row = [](const StepChunk& chunk) { return chunk.n_tokens == 1; };
+  const auto is_single_row = [](const StepChunk& chunk) {
+    return chunk.n_tokens == 1 && !chunk.shares_row;
+  };
   return work.samples && !work.reads_logits && !options_.profile && !hooks_.observer &&
          std::ranges::all_of(step.input.plan.chunks, is_single_row);
 }
@@ -383,8 +385,9 @@ void Stepper::deliver_logits(const PendingStep& step, std::span<const SampledRow
 void Stepper::deliver_scores(const PendingStep& step) {
   for (const LogitsWanted& scored : step.scored) {
     const ChunkInput& input = step.input.chunks[scored.chunk];
+    const StepChunk& chunk = step.input.plan.chunks[scored.chunk];
     requests_.deliver_score(
-        step.input.plan.chunks[scored.chunk].request, scored.position + 1,
+        chunk.request, scored.position + 1, input.scored[scored.position - chunk.first_position],
         device_.log_probs(step.ring, scored.logit_row, input.sampling.log_probs.value_or(0)));
   }
 }

@@ -79,7 +79,7 @@ class Stepper {
   Status wait_next(std::chrono::nanoseconds most, Waker& waker) {
     return submitter_.wait_next(most, waker);
   }
-  /// Wait until no transfers are under way and no blocks move, and submit all that is queued: what
+  /// Wait until no transfers are under way and no pages move, and submit all that is queued: what
   /// the device is given next comes behind it. Tokens of steps that land meanwhile count. Errors:
   /// as of `poll`.
   Status settle();
@@ -89,7 +89,7 @@ class Stepper {
   bool idle() const { return steps_.empty() && !resizing() && !weights_.busy(); }
 
   /// Use so much of the device's memory, whose ledger should then have `budget_bytes` at most, from
-  /// `poll` to `poll`. More blocks of KV memory are there at once, as far as there is memory; fewer
+  /// `poll` to `poll`. More pages of KV memory are there at once, as far as there is memory; fewer
   /// once the steps under way have landed, and none is planned until then. Weights are copied
   /// beside steps.
   void use_memory(const DeviceState::MemoryTarget& target, uint64_t budget_bytes);
@@ -152,11 +152,11 @@ class Stepper {
     StepTrace trace;
   };
 
-  /// KV memory on its way to fewer blocks (KvCache says how). Nothing else is under way.
+  /// KV memory on its way to fewer pages (KvCache says how). Nothing else is under way.
   struct Shrinking {
-    explicit Shrinking(uint32_t n) : n_blocks(n) {}
+    explicit Shrinking(uint32_t n) : n_pages(n) {}
 
-    uint32_t n_blocks;
+    uint32_t n_pages;
     Transfers saves;  // of what is given up
     std::unique_ptr<Moving> saving;
     std::shared_ptr<const vk::RecordedWork> copies;  // of what stays
@@ -173,7 +173,7 @@ class Stepper {
   Status resize_on();
   void grow_kv();
   void begin_shrinking();
-  Result<bool> move_blocks();
+  Result<bool> move_pages();
   void abandon_shrinking();
   Status start(PendingStep& step);
   bool is_used_before(const PendingStep& step, uint32_t slot) const;

@@ -32,13 +32,13 @@ Status Stepper::resize_on() {
       const TransferBatch batch = std::exchange(shrinking_->saves, {}).batch;
       (void)requests_.scheduler().cache().finish_transfers(batch, failures);  // saves only
     }
-    PUMICE_TRY(const bool moved, move_blocks());
+    PUMICE_TRY(const bool moved, move_pages());
     if (!moved) return {};
-    const uint32_t n_blocks = shrinking_->n_blocks;
+    const uint32_t n_pages = shrinking_->n_pages;
     shrinking_.reset();
-    // Where blocks were taken meanwhile it begins again.
-    if (!requests_.scheduler().cache().resize(n_blocks)) continue;
-    PUMICE_TRY_STATUS(device_.kv().resize(n_blocks));
+    // Where pages were taken meanwhile it begins again.
+    if (!requests_.scheduler().cache().resize(n_pages)) continue;
+    PUMICE_TRY_STATUS(device_.kv().resize(n_pages));
   }
   return {};
 }
@@ -65,8 +65,8 @@ void Stepper::begin_shrinking() {
       scheduler.cache(), shrinking_->saves, device_.pages().max_items(), options_.logger));
 }
 
-/// Copy what stays out of the blocks that go, some at a time; whether all of it was.
-Result<bool> Stepper::move_blocks() {
+/// Copy what stays out of the pages that go, some at a time; whether all of it was.
+Result<bool> Stepper::move_pages() {
   KvCache& cache = requests_.scheduler().cache();
   while (true) {
     if (shrinking_->copies) {
@@ -78,10 +78,10 @@ Result<bool> Stepper::move_blocks() {
       if (!ended->has_value()) return false;
       shrinking_->copies.reset();
       cache.finish_moves(true);
-      device_.forget_all();  // running requests' tables name the old blocks
+      device_.forget_all();  // running requests' tables name the old pages
     }
     const std::vector<PageMove> moves =
-        cache.take_moves(shrinking_->n_blocks, device_.pages().max_items());
+        cache.take_moves(shrinking_->n_pages, device_.pages().max_items());
     if (moves.empty()) return true;
     Result<std::shared_ptr<const vk::RecordedWork>> work = device_.pages().record_moves(moves);
     if (!work.ok()) {

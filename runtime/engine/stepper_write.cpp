@@ -38,8 +38,10 @@ DeviceState::StepWork Stepper::write(PendingStep& step) {
   std::vector<ops::SequenceChunk> chunks;
   for (size_t i = 0; i < step.input.chunks.size(); ++i) {
     const StepChunk& chunk = step.input.plan.chunks[i];
-    chunks.push_back({chunk.slot, args.n_rows, chunk.n_tokens, chunk.first_position});
-    write_states(step.ring, chunk, step.input.chunks[i]);
+    if (!chunk.shares_row) {
+      chunks.push_back({chunk.slot, args.n_rows, chunk.n_tokens, chunk.first_position});
+      write_states(step.ring, chunk, step.input.chunks[i]);
+    }
     write_chunk(step, i, work);
   }
   device_.decoder().write_attention(chunks, attention_options(options_), args);
@@ -66,7 +68,8 @@ void Stepper::write_chunk(PendingStep& step, size_t index, DeviceState::StepWork
     const uint32_t token = i < input.tokens.size()
                                ? input.tokens[i]
                                : ops::Embedding::kFromSampled | step.fed_from[index];
-    const uint32_t row = args.add_row(token, position, chunk.slot);
+    const uint32_t row =
+        chunk.shares_row ? args.n_rows - 1 : args.add_row(token, position, chunk.slot);
     const bool samples = i >= first_sampled;
     const bool is_scored = i < input.scored.size();
     const bool wanted = input.wants_logits(position);

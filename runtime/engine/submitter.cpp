@@ -1,11 +1,7 @@
 #include "engine/submitter.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <optional>
-#include <utility>
-#include <vector>
 
 #include "engine/admission.hpp"
 

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <functional>
 #include <numeric>
-#include <optional>
 #include <utility>
 
 #include "base/checked.hpp"

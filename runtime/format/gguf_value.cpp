@@ -1,7 +1,6 @@
 #include "format/gguf_value.hpp"
 
 #include <concepts>
-#include <limits>
 #include <type_traits>
 #include <utility>
 #include <variant>

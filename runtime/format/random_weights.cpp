@@ -54,19 +54,22 @@ void store(std::byte* to, T value) {
   std::memcpy(to, &value, sizeof value);
 }
 
+using Scales = std::array<uint32_t, 256>;
+
 // What is random in a block already and stays so is not touched. `pick`, where the scale goes,
 // chooses one of the 256.
 
-void put_scale(std::byte* at, const std::array<uint32_t, 256>& scales) {
+void put_scale(std::byte* at, const Scales& scales) {
   store(at, static_cast<uint16_t>(scales[std::to_integer<size_t>(*at)]));
 }
-void put_scale_and_minimum(std::byte* at, const std::array<uint32_t, 256>& scales) {
+void put_scale_and_minimum(std::byte* at, const Scales& scales) {
   store(at, scales[std::to_integer<size_t>(*at)]);
 }
 
 /// Q4_K, Q5_K: six bits each, 32 to 63, minimum equal to scale (the layout is KScales' in
 /// weight_codecs.hpp). dmin then centres the quants.
-void put_k_scales(std::byte* at) {
+void put_k_scales(std::byte* block) {
+  std::byte* const at = block + 4;
   const uint32_t first = load<uint32_t>(at) | 0xA0A0A0A0u;
   const uint32_t nibbles = load<uint32_t>(at + 8) & 0x0F0F0F0Fu;
   store(at, first);
@@ -83,7 +86,8 @@ void put_q2_scales(std::byte* at) {
 }
 
 /// Q6_K: int8 of 8 to 15, either sign.
-void put_q6_scales(std::byte* at) {
+void put_q6_scales(std::byte* block) {
+  std::byte* const at = block + 192;
   for (size_t i = 0; i < 16; i += 8) {
     const uint64_t bits = load<uint64_t>(at + i);
     const uint64_t magnitude = (bits & 0x0707070707070707u) | 0x0808080808080808u;
@@ -93,7 +97,7 @@ void put_q6_scales(std::byte* at) {
 }
 
 /// IQ1_M: a half in four pieces, on top of each 16 bits of scales.
-void put_scattered_scale(std::byte* at, const std::array<uint32_t, 256>& scales) {
+void put_scattered_scale(std::byte* at, const Scales& scales) {
   const uint32_t half = scales[std::to_integer<size_t>(*at)];
   for (size_t i = 0; i < 4; ++i) {
     const uint32_t rest = load<uint16_t>(at + 2 * i) & 0x0FFFu;
@@ -109,8 +113,8 @@ void put_trits(std::byte* at) {
   }
 }
 
-/// MXFP4's exponent.
-void put_exponent(std::byte* at, const std::array<uint32_t, 256>& scales) {
+/// MXFP4: its scales are powers of two, not halves.
+void put_exponent(std::byte* at, const Scales& scales) {
   store(at, static_cast<uint8_t>(scales[std::to_integer<size_t>(*at)]));
 }
 
@@ -119,70 +123,43 @@ struct BlockShape {
   std::string_view type;
   /// Mean square of quant × sub-block scale over random bits, after the minimum was taken off.
   double quant_square;
-  /// Negative d too, as real files have: it makes up for quants that are not centred (-8..7).
-  bool either_sign;
+  size_t scale_at = 0;  ///< byte of a block
+  void (*put)(std::byte* at, const Scales& scales) = put_scale;
   /// m or dmin as a multiple of d; 0 for none.
-  double minimum;
-  void (*finish)(std::byte* block, const std::array<uint32_t, 256>& scales);
+  double minimum = 0;
+  /// What else may not be random.
+  void (*finish)(std::byte* block) = nullptr;
+  /// Negative d too, as real files have: it makes up for quants that are not centred (-8..7).
+  bool either_sign = true;
 };
-
-using Scales = std::array<uint32_t, 256>;
-
-constexpr std::string_view kMxfp4 = "MXFP4";  // its scales are powers of two, not halves
 
 // Mean squares: n equally likely consecutive values have (n² - 1) / 12 around their mean; the
 // scales 8..15 have 137.5, 32..63 have 2341.5, -32..31 have 341.5, 0.5..15.5 have 85.25 and odd
 // ones up to 15 have 85. Those of grids are their points'. Values of IQ1 are an eighth more or
 // less.
 constexpr BlockShape kShapes[] = {
-    {"Q4_0", 21.5, true, 0, [](std::byte* b, const Scales& s) { put_scale(b, s); }},
-    {"Q4_1", 21.25, false, -7.5,
-     [](std::byte* b, const Scales& s) { put_scale_and_minimum(b, s); }},
-    {"Q5_0", 85.5, true, 0, [](std::byte* b, const Scales& s) { put_scale(b, s); }},
-    {"Q5_1", 85.25, false, -15.5,
-     [](std::byte* b, const Scales& s) { put_scale_and_minimum(b, s); }},
-    {"Q8_0", 5461.5, false, 0, [](std::byte* b, const Scales& s) { put_scale(b, s); }},
-    {"IQ4_NL", 4548.0, true, 0, [](std::byte* b, const Scales& s) { put_scale(b, s); }},
-    {"Q2_K", 137.5 * 1.25, false, 1.5,
-     [](std::byte* b, const Scales& s) {
-       put_q2_scales(b);
-       put_scale_and_minimum(b + 80, s);
-     }},
-    {"Q3_K", 341.5 * 5.5, true, 0, [](std::byte* b, const Scales& s) { put_scale(b + 108, s); }},
-    {"Q4_K", 2341.5 * 21.25, false, 7.5,
-     [](std::byte* b, const Scales& s) {
-       put_scale_and_minimum(b, s);
-       put_k_scales(b + 4);
-     }},
-    {"Q5_K", 2341.5 * 85.25, false, 15.5,
-     [](std::byte* b, const Scales& s) {
-       put_scale_and_minimum(b, s);
-       put_k_scales(b + 4);
-     }},
-    {"Q6_K", 137.5 * 341.5, true, 0,
-     [](std::byte* b, const Scales& s) {
-       put_q6_scales(b + 192);
-       put_scale(b + 208, s);
-     }},
-    {"IQ1_S", 85 * 0.6098, true, 0, [](std::byte* b, const Scales& s) { put_scale(b, s); }},
-    {"IQ1_M", 85 * 0.6098, true, 0,
-     [](std::byte* b, const Scales& s) { put_scattered_scale(b + 48, s); }},
-    {"IQ2_XXS", 85.25 / 16 * 534.43, true, 0,
-     [](std::byte* b, const Scales& s) { put_scale(b, s); }},
-    {"IQ2_XS", 85.25 / 16 * 586.48, true, 0,
-     [](std::byte* b, const Scales& s) { put_scale(b, s); }},
-    {"IQ2_S", 85.25 / 16 * 596.84, true, 0, [](std::byte* b, const Scales& s) { put_scale(b, s); }},
-    {"IQ3_XXS", 85.25 / 4 * 951.64, true, 0,
-     [](std::byte* b, const Scales& s) { put_scale(b, s); }},
-    {"IQ3_S", 85.25 * 4 * 57.672, true, 0, [](std::byte* b, const Scales& s) { put_scale(b, s); }},
-    {"IQ4_XS", 341.5 * 4548.0, true, 0, [](std::byte* b, const Scales& s) { put_scale(b, s); }},
-    {"TQ1_0", 0.66797, true, 0, [](std::byte* b, const Scales& s) { put_scale(b + 52, s); }},
-    {"TQ2_0", 0.5, true, 0,
-     [](std::byte* b, const Scales& s) {
-       put_trits(b);
-       put_scale(b + 64, s);
-     }},
-    {kMxfp4, 34.25, false, 0, [](std::byte* b, const Scales& s) { put_exponent(b, s); }},
+    {"Q4_0", 21.5},
+    {"Q4_1", 21.25, 0, put_scale_and_minimum, -7.5, nullptr, false},
+    {"Q5_0", 85.5},
+    {"Q5_1", 85.25, 0, put_scale_and_minimum, -15.5, nullptr, false},
+    {"Q8_0", 5461.5, 0, put_scale, 0, nullptr, false},
+    {"IQ4_NL", 4548.0},
+    {"Q2_K", 137.5 * 1.25, 80, put_scale_and_minimum, 1.5, put_q2_scales, false},
+    {"Q3_K", 341.5 * 5.5, 108},
+    {"Q4_K", 2341.5 * 21.25, 0, put_scale_and_minimum, 7.5, put_k_scales, false},
+    {"Q5_K", 2341.5 * 85.25, 0, put_scale_and_minimum, 15.5, put_k_scales, false},
+    {"Q6_K", 137.5 * 341.5, 208, put_scale, 0, put_q6_scales},
+    {"IQ1_S", 85 * 0.6098},
+    {"IQ1_M", 85 * 0.6098, 48, put_scattered_scale},
+    {"IQ2_XXS", 85.25 / 16 * 534.43},
+    {"IQ2_XS", 85.25 / 16 * 586.48},
+    {"IQ2_S", 85.25 / 16 * 596.84},
+    {"IQ3_XXS", 85.25 / 4 * 951.64},
+    {"IQ3_S", 85.25 * 4 * 57.672},
+    {"IQ4_XS", 341.5 * 4548.0},
+    {"TQ1_0", 0.66797, 52},
+    {"TQ2_0", 0.5, 64, put_scale, 0, put_trits},
+    {"MXFP4", 34.25, 0, put_exponent, 0, nullptr, false},
 };
 
 const BlockShape* shape_of(const WeightType& type) {
@@ -226,7 +203,7 @@ RandomWeights::RandomWeights(const WeightType& type, uint64_t key, float deviati
   if (const BlockShape* shape = shape_of(type)) {
     PUMICE_CHECK(mean == 0, "quantised random weights need mean 0");
     const double quant_deviation = deviation / std::sqrt(shape->quant_square);
-    if (type.name == kMxfp4) {
+    if (shape->put == put_exponent) {
       make_exponents(quant_deviation);
     } else {
       make_scales(quant_deviation, shape->either_sign, shape->minimum);
@@ -292,7 +269,9 @@ void RandomWeights::fill(uint64_t first_block, std::span<std::byte> out) const {
   const BlockShape* shape = shape_of(type_);
   if (shape == nullptr) return fill_values(out);
   for (size_t i = 0; i < out.size(); i += type_.block_bytes) {
-    shape->finish(out.data() + i, scales_);
+    std::byte* const block = out.data() + i;
+    if (shape->finish != nullptr) shape->finish(block);
+    shape->put(block + shape->scale_at, scales_);
   }
 }
 

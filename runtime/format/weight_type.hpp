@@ -3,7 +3,7 @@
 // other type is listed by name and size only, so that a file holding it can still be described.
 //
 // Adding a type: a codec, a row in weight_type.cpp, its twin shaders/weights/TYPE.glsl and its name
-// in shaders/common/weights.glsl and weight_types.cmake.
+// in shaders/common/weights.glsl and weight_types.cmake, and a row in random_weights.cpp.
 #pragma once
 
 #include <cstddef>
@@ -52,6 +52,9 @@ struct WeightType {
   std::span<const uint32_t> grid;
   /// The type whose shaders read this one: its own name unless it is laid out like another.
   std::string_view shaders;
+  uint32_t file_type;  ///< llama.cpp's general.file_type of files mostly of it
+  /// What llama.cpp's quantiser takes for rows that its blocks do not divide; empty: F16.
+  std::string_view fallback;
 
   /// Whether models may use it: it can be dequantised, repacked and read by the shaders.
   bool has_codec() const { return pack != nullptr; }

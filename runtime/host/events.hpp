@@ -30,6 +30,7 @@ struct Ending {
 struct Event {
   enum class Kind {
     kProgress,    ///< the prompt is being read
+    kScore,       ///< a token of the prompt and how probable it was (RequestInput::scores)
     kToken,       ///< one token, and the text that became final with it
     kFinished,    ///< the last event of a request, perhaps with a token and text
     kBudgetMet,   ///< the memory budget that was asked for holds
@@ -42,7 +43,7 @@ struct Event {
   ConversationId conversation = ConversationId::kNone;  ///< of the request
   std::optional<TokenId> token = {};
   std::optional<TokenLogProbs> log_probs = {};  ///< of the token, if the request asked for them
-  uint32_t computed_tokens = 0;                 ///< positions computed so far
+  uint32_t computed_tokens = 0;  ///< positions computed so far; of kScore those before the token
   std::string text = {};
   Status status = {};                 ///< of a request that failed, and of kDeviceLost
   std::optional<Ending> ending = {};  ///< of kFinished

@@ -1,10 +1,7 @@
 // Host: what any thread may call.
 #include "host/host.hpp"
 
-#include <fmt/core.h>
-
 #include <string_view>
-#include <utility>
 
 namespace pumice::host {
 namespace {
@@ -151,7 +148,7 @@ Result<Submitted> Host::submit(ConversationId conversation, RequestInput input) 
     it->second.busy = true;
   }
   BusyMark mark(*this, conversation);
-  const RequestId after = input.shares_prompt_with;
+  Submission submission{.choice_of = input.shares_prompt_with, .scores = input.scores};
   PUMICE_TRY(Prepared prepared, prepare(std::move(input), before));
   prepared.record.conversation = conversation;
   Submitted submitted{.prompt_tokens = static_cast<uint32_t>(prepared.request.prompt.size()),
@@ -164,7 +161,9 @@ Result<Submitted> Host::submit(ConversationId conversation, RequestInput input) 
   if (inbox_.size() == inbox_.capacity()) inbox_.reserve(2 * inbox_.size() + 1);
   submitted.id = static_cast<RequestId>(next_number(true));
   requests_.emplace(submitted.id, std::move(prepared.record));
-  inbox_.push_back({.id = submitted.id, .after = after, .request = std::move(prepared.request)});
+  submission.id = submitted.id;
+  submission.request = std::move(prepared.request);
+  inbox_.push_back(std::move(submission));
   if (!alone) it->second.request = submitted.id;
   mark.keep();
   engine_->wake();

@@ -76,8 +76,8 @@ struct RequestInput {
   double timeout_s = std::numeric_limits<double>::infinity();
   bool ignore_end = false;
   std::optional<uint32_t> log_probs = {};  ///< GenerationRequest::log_probs
-  /// Another choice of a prompt: this request begins once that one has read it, or has ended, and
-  /// finds it in the cache. What it computes of the prompt is its last block, at most.
+  bool scores = false;                     ///< GenerationRequest::on_score, as events
+  /// Another choice of the prompt of that request (GenerationRequest::choice_of).
   RequestId shares_prompt_with = RequestId::kNone;
 };
 
@@ -214,7 +214,8 @@ class Host {
   };
   struct Submission {
     RequestId id = RequestId::kNone;
-    RequestId after = RequestId::kNone;  // shares_prompt_with
+    RequestId choice_of = RequestId::kNone;
+    bool scores = false;
     GenerationRequest request;
   };
   /// When the device may be opened again, if no step ended since.
@@ -249,7 +250,6 @@ class Host {
   Status take_engine(std::unique_lock<std::mutex>& polling);
   Status with_engine(const std::function<Status()>& body);
   void empty_inbox();
-  void start_held();
   void start(Submission submission);
   void stop(RequestId id, EndReason reason, Status failure = {});
   Status advance(double budget_s);
@@ -284,7 +284,6 @@ class Host {
 
   std::mutex poll_mutex_;  // of the polling thread; taken before mutex_
   std::unique_ptr<Engine> engine_;
-  std::vector<Submission> held_;  // not with the engine yet
   std::map<pumice::RequestId, RequestId> running_;
   std::set<std::pair<Clock::time_point, RequestId>> deadlines_;  // of those that have one
   std::deque<Event> events_;

@@ -1,7 +1,6 @@
 // Host: the polling thread.
 #include <algorithm>
 #include <exception>
-#include <iterator>
 #include <new>
 #include <utility>
 
@@ -58,7 +57,6 @@ Status Host::poll(double budget_s) {
     empty_inbox();
     Status status = advance(budget_s);
     end_overdue();
-    start_held();
     update_stats();
     return status;
   });
@@ -134,31 +132,30 @@ void Host::empty_inbox() {
     inbox.swap(inbox_);
     cancelled.swap(cancelled_);
   }
-  std::ranges::move(inbox, std::back_inserter(held_));
-  start_held();
+  for (Submission& submission : inbox) start(std::move(submission));
   for (const RequestId id : cancelled) stop(id, EndReason::kCancelled);
-}
-
-/// Those whose prompt no request that they share it with is reading.
-void Host::start_held() {
-  const auto has_to_wait = [this](const Submission& submission) {
-    const std::lock_guard lock(mutex_);
-    const auto other = requests_.find(submission.after);
-    return other != requests_.end() && !other->second.ended && !other->second.first_token;
-  };
-  std::vector<Submission> waiting;
-  for (Submission& submission : std::exchange(held_, {})) {
-    if (has_to_wait(submission)) {
-      waiting.push_back(std::move(submission));
-    } else {
-      start(std::move(submission));
-    }
-  }
-  held_ = std::move(waiting);
 }
 
 void Host::start(Submission submission) {
   const double timeout_s = submission.request.timeout_s;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto first = requests_.find(submission.choice_of);
+    if (first != requests_.end()) submission.request.choice_of = first->second.running;
+    if (submission.scores) {
+      const ConversationId conversation = requests_.at(submission.id).conversation;
+      submission.request.on_score = [this, id = submission.id, conversation](
+                                        uint32_t position, TokenId token,
+                                        const TokenLogProbs& log_probs) {
+        events_.push_back({.kind = Event::Kind::kScore,
+                           .request = id,
+                           .conversation = conversation,
+                           .token = token,
+                           .log_probs = log_probs,
+                           .computed_tokens = position});
+      };
+    }
+  }
   const Result<pumice::RequestId> running = engine_->submit(std::move(submission.request));
   if (!running.ok()) {
     finish_with_error(submission.id, running.error());
@@ -184,8 +181,6 @@ void Host::stop(RequestId id, EndReason reason, Status failure) {
   if (request.running) {
     running_.erase(*request.running);
     report = engine_->cancel(*request.running).value_or(RequestReport());
-  } else {
-    std::erase_if(held_, [id](const Submission& submission) { return submission.id == id; });
   }
   report.end_reason = reason;
   report.failure = std::move(failure);
@@ -294,7 +289,6 @@ void Host::give_up(const Error& error) {
   {
     const std::lock_guard lock(mutex_);
     broken_ = error;
-    held_.clear();
     for (const auto& [id, request] : requests_) {
       if (!request.ended) open.push_back(id);
     }

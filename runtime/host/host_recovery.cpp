@@ -1,6 +1,5 @@
 // Host: going on after the loss of a device.
 #include <algorithm>
-#include <utility>
 
 #include "host/host.hpp"
 

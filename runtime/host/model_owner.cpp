@@ -1,7 +1,5 @@
 #include "host/model_owner.hpp"
 
-#include <span>
-#include <string_view>
 #include <utility>
 
 #include "models/vocabulary_loader.hpp"

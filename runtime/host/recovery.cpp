@@ -1,10 +1,6 @@
 #include "host/recovery.hpp"
 
 #include <algorithm>
-#include <chrono>
-#include <string>
-#include <thread>
-#include <utility>
 
 namespace pumice::host {
 OpenedModel Recovery::opened() const {

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <system_error>
-#include <utility>
-#include <vector>
 
 #include "base/file_error.hpp"
 #include "base/path.hpp"

@@ -4,9 +4,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <system_error>
-#include <utility>
 
-#include "base/file.hpp"
 #include "base/file_error.hpp"
 #include "base/json.hpp"
 #include "base/output_file.hpp"

@@ -1,7 +1,6 @@
 #include "hub/selection.hpp"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <map>
 #include <set>

@@ -3,10 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <set>
 
-#include "models/activation_plan.hpp"
-#include "models/alignment.hpp"
 #include "shaders/rope_kv/rope_table.hpp"
 #include "shaders/spirv.hpp"
 
@@ -14,83 +11,13 @@ namespace pumice {
 namespace {
 
 constexpr uint64_t kFloat = sizeof(float);
-/// Columns of the widest input of a product.
-uint32_t widest_input(const Lowered& lowered) {
-  uint32_t widest = 0;
-  for (const Dispatch& dispatch : lowered.dispatches) {
-    for (const uint32_t n : touched(dispatch.what).columns) widest = std::max(widest, n);
-  }
-  return widest;
-}
-
-uint64_t rows_of(const Buffer& buffer, const DecoderLimits& limits) {
-  return buffer.rows == RowSet::kAll ? limits.rows : limits.logit_rows;
-}
-
-/// The buffers of routes that do not lie among the activations.
-std::vector<BufferId> buffers_apart(const Lowered& lowered, Routing routing) {
-  std::vector<BufferId> apart;
-  for (BufferId id = 0; routing != Routing::kChosen && id < lowered.buffers.size(); ++id) {
-    if (lowered.buffers[id].holds_routes) apart.push_back(id);
-  }
-  return apart;
-}
-
-/// By class of attention.
-std::map<uint32_t, ExpansionSizes> all_expansion_sizes(const Lowered& lowered,
-                                                       const DecoderLimits& limits,
-                                                       uint64_t slab_bytes) {
-  std::map<uint32_t, ExpansionSizes> all;
-  for (uint32_t i = 0; i < lowered.attention_classes.size(); ++i) {
-    const std::optional<ExpansionSizes> sizes =
-        expansion_sizes(lowered, i, limits.context_tokens, limits.invariant, slab_bytes);
-    if (sizes) all.emplace(i, *sizes);
-  }
-  return all;
-}
-
-uint64_t carried_bytes(const Lowered& lowered, uint64_t slab_bytes) {
-  if (lowered.attention_classes.empty()) return 0;
-  return std::min(ops::FlashAttention::kCarriedBytes, slab_bytes);
-}
-
-/// What `allocate` asks for, in its order: of the scratch of products the most that kernels of any
-/// device want, or a slab.
-std::vector<uint64_t> range_bytes(const Lowered& lowered, const Program& program,
-                                  const DecoderLimits& limits, uint64_t slab_bytes = UINT64_MAX) {
-  uint64_t stats_floats = 0;
-  uint64_t y_floats = 0;
-  for (const AttentionClass& one : lowered.attention_classes) {
-    stats_floats = std::max(stats_floats, uint64_t{one.n_heads} * 2);
-    y_floats = std::max(y_floats, uint64_t{one.n_heads} * one.value_dim());
-  }
-  const auto expansions = all_expansion_sizes(lowered, limits, slab_bytes);
-  uint32_t most_rows = std::max(limits.rows, limits.logit_rows);
-  for (const auto& [one, sizes] : expansions) most_rows = std::max(most_rows, sizes.piece_keys);
-  std::vector<uint64_t> ranges = {
-      plan_activations(lowered, limits.rows, limits.logit_rows).bytes,
-      kFloat * limits.attention_partials * stats_floats,
-      kFloat * limits.attention_partials * y_floats, carried_bytes(lowered, slab_bytes),
-      std::min(ops::Linear::max_scratch_bytes(most_rows, widest_input(lowered)), slab_bytes)};
-  for (const auto& [one, sizes] : expansions) {
-    std::ranges::copy(sizes.bytes(KvType::kF32), std::back_inserter(ranges));
-  }
-  for (const BufferId id : buffers_apart(lowered, limits.routing)) {
-    const Buffer& buffer = lowered.buffers[id];
-    ranges.push_back(kFloat * rows_of(buffer, limits) * buffer.width);
-  }
-  for (const ops::RopeConfig& rope : program.ropes) {
-    ranges.push_back(kFloat * limits.context_tokens * rope.dims);
-  }
-  return ranges;
-}
 
 /// The other form of attention to latents. Where a self-test rejected one of its kernels, all rows
 /// take the one form.
 Status plan_expansions(const Binder& binder, ops::Math math, const DecoderLimits& limits,
                        SharedByCalls& shared) {
   const auto all =
-      all_expansion_sizes(shared.lowered, limits, binder.pipelines.device()->plan().slab_bytes);
+      expansion_sizes(shared.lowered, limits, binder.pipelines.device()->plan().slab_bytes);
   for (const auto& [i, sizes] : all) {
     const AttentionClass& one = shared.lowered.attention_classes[i];
     const auto keys = binder.expanded_keys.find(i);
@@ -147,23 +74,6 @@ Status plan_shared(const Binder& binder, ops::Math math, const DecoderLimits& li
 
 }  // namespace
 
-uint64_t Decoder::buffer_bytes(const Lowered& lowered, const Program& program,
-                               const DecoderLimits& limits) {
-  uint64_t bytes = 0;
-  for (const uint64_t range : range_bytes(lowered, program, limits)) bytes += aligned(range);
-  return bytes;
-}
-
-vk::ArenaSizes Decoder::memory(const Lowered& lowered, const Program& program,
-                               const DecoderLimits& limits, uint64_t slab_bytes) {
-  vk::ArenaSizes sizes(slab_bytes, buffer_bytes(lowered, program, limits));
-  // Kernels of this device may want less scratch than the most: too much is found by `allocate`.
-  for (const uint64_t range : range_bytes(lowered, program, limits, slab_bytes)) {
-    sizes.allocate(range);
-  }
-  return sizes;
-}
-
 Result<Decoder> Decoder::plan(const std::shared_ptr<vk::Device>& device,
                               vk::PipelineLibrary& pipelines, const ModelPlan& model,
                               const ModelWeights& weights, KvTypes kv_type, ops::Math math,
@@ -177,9 +87,10 @@ Result<Decoder> Decoder::plan(const std::shared_ptr<vk::Device>& device,
                       limits.rows, most);
   }
   PUMICE_TRY(const std::shared_ptr<const Lowered> lowered, model.lowered(rules));
-  vk::Arena arena(device, vk::MemoryDomain::kDevice, "activations",
-                  buffer_bytes(*lowered, program, limits));
   auto shared = std::make_unique<SharedByCalls>(lowered);
+  PUMICE_TRY(
+      vk::Arena arena,
+      shared->lay_out(*lowered, program, limits, device->plan().slab_bytes).allocate(device));
   shared->state = model.state(kv_type);
   shared->invariant = limits.invariant;
   shared->routing = limits.routing;
@@ -200,7 +111,7 @@ Result<Decoder> Decoder::plan(const std::shared_ptr<vk::Device>& device,
   }
   if (limits.invariant) math = ops::Math::kF32;  // the same kernels for every number of rows
   PUMICE_TRY_STATUS(plan_shared(binder, math, limits, *decoder.shared_));
-  PUMICE_TRY_STATUS(decoder.allocate(program, limits));
+  PUMICE_TRY_STATUS(decoder.fill(program, limits));
   return decoder;
 }
 
@@ -267,41 +178,37 @@ uint64_t Decoder::linear_scratch_bytes(const DecoderLimits& limits) const {
   return most;
 }
 
-Status Decoder::allocate(const Program& program, const DecoderLimits& limits) {
-  const ActivationPlan plan = plan_activations(shared_->lowered, limits.rows, limits.logit_rows);
-  PUMICE_TRY(const vk::BufferRange activations, arena_.allocate(plan.bytes));
-  for (size_t i = 0; i < shared_->lowered.buffers.size(); ++i) {
-    const Buffer& buffer = shared_->lowered.buffers[i];
-    shared_->buffers.push_back(
-        activations.subrange(plan.offsets[i], kFloat * rows_of(buffer, limits) * buffer.width));
+/// What of its memory no step writes, and what of it is a buffer.
+Status Decoder::fill(const Program& program, const DecoderLimits& limits) {
+  SharedByCalls& shared = *shared_;
+  const ActivationPlan plan = plan_activations(shared.lowered, limits.rows, limits.logit_rows);
+  for (BufferId id = 0; id < shared.lowered.buffers.size(); ++id) {
+    const Buffer& buffer = shared.lowered.buffers[id];
+    const uint64_t bytes = kFloat * limits.rows_of(buffer) * buffer.width;
+    shared.buffers.push_back(shared.activations.subrange(plan.offsets[id], bytes));
   }
-  uint64_t stats_bytes = 0;
-  uint64_t y_bytes = 0;
-  for (const auto& [one, attention] : shared_->attention) {
-    stats_bytes = std::max(stats_bytes, attention.partial_stats_bytes(limits.attention_partials));
-    y_bytes = std::max(y_bytes, attention.partial_y_bytes(limits.attention_partials));
+  for (const auto& [id, range] : shared.routes) {
+    shared.buffers[id] = range;
+    routes_.push_back(range);
   }
-  PUMICE_TRY(shared_->partial_stats, arena_.allocate(stats_bytes));
-  PUMICE_TRY(shared_->partial_y, arena_.allocate(y_bytes));
-  PUMICE_TRY(shared_->carried,
-             arena_.allocate(carried_bytes(shared_->lowered, device_->plan().slab_bytes)));
-  PUMICE_TRY(shared_->linear_scratch, arena_.allocate(linear_scratch_bytes(limits)));
+  const uint64_t scratch_bytes = linear_scratch_bytes(limits);
+  if (scratch_bytes > shared.linear_scratch.size_bytes) {
+    return make_error(ErrorCode::kDoesNotFit,
+                      "products want {} bytes of scratch, above the device's {} an allocation",
+                      scratch_bytes, device_->plan().slab_bytes);
+  }
+  shared.linear_scratch = shared.linear_scratch.subrange(0, scratch_bytes);
   vk::Uploader uploader(device_);
-  for (auto& [one, expansion] : shared_->expansions) {
-    PUMICE_TRY_STATUS(expansion.allocate(arena_, uploader));
+  for (auto& [one, expansion] : shared.expansions) {
+    PUMICE_TRY_STATUS(expansion.use(shared.expanded.at(one), uploader));
   }
-  for (const BufferId id : buffers_apart(shared_->lowered, shared_->routing)) {
-    PUMICE_TRY(shared_->buffers[id], arena_.allocate(shared_->buffers[id].size_bytes));
-    routes_.push_back(shared_->buffers[id]);
-  }
-
-  for (const ops::RopeConfig& rope : program.ropes) {
+  for (size_t i = 0; i < program.ropes.size(); ++i) {
+    const ops::RopeConfig& rope = program.ropes[i];
     PUMICE_TRY(const ops::RopeFrequencies frequencies,
                ops::rope_frequencies(rope.for_context(limits.context_tokens)));
     std::vector<float> table(size_t{limits.context_tokens} * rope.dims);
     ops::fill_rope_table(frequencies, 0, table);
-    PUMICE_TRY(shared_->rope_tables.emplace_back(), arena_.allocate(kFloat * table.size()));
-    PUMICE_TRY_STATUS(uploader.write(shared_->rope_tables.back(), std::span<const float>(table)));
+    PUMICE_TRY_STATUS(uploader.write(shared.rope_tables[i], std::span<const float>(table)));
   }
   return {};
 }

@@ -15,7 +15,6 @@
 #include "models/model_plan.hpp"
 #include "models/step_args.hpp"
 #include "models/weights.hpp"
-#include "vk/arena_sizes.hpp"
 #include "vk/recorder.hpp"
 
 namespace pumice {
@@ -36,18 +35,6 @@ inline ops::Math product_math(const Program& program, ops::Math math) {
   });
   return math == ops::Math::kAuto && carries ? ops::Math::kF32 : math;
 }
-
-/// The most a decoder's buffers hold.
-struct DecoderLimits {
-  uint32_t rows = 0;            ///< tokens in a step
-  uint32_t logit_rows = 0;      ///< rows whose logits are computed
-  uint32_t context_tokens = 0;  ///< positions of a sequence
-  uint64_t attention_partials = 0;
-  /// A row's results do not depend on its batch, to the last bit: fp32 kernels of one family for
-  /// every number of rows. Attention must be planned with every row split alike.
-  bool invariant = false;
-  Routing routing = Routing::kChosen;
-};
 
 class Decoder {
  public:
@@ -101,26 +88,19 @@ class Decoder {
   /// built them for which device.
   std::string arithmetic() const;
 
-  /// Device bytes that `plan` will ask for at most.
-  static uint64_t buffer_bytes(const Lowered& lowered, const Program& program,
-                               const DecoderLimits& limits);
-  /// The slabs that it will take for them on a device with such slabs.
-  static vk::ArenaSizes memory(const Lowered& lowered, const Program& program,
-                               const DecoderLimits& limits, uint64_t slab_bytes);
-
  private:
   Decoder(std::shared_ptr<vk::Device> device, std::unique_ptr<SharedByCalls> shared,
           vk::Arena arena)
       : device_(std::move(device)), shared_(std::move(shared)), arena_(std::move(arena)) {}
 
-  Status allocate(const Program& program, const DecoderLimits& limits);
+  Status fill(const Program& program, const DecoderLimits& limits);
   uint64_t linear_scratch_bytes(const DecoderLimits& limits) const;
   /// Which of the step's chunks a class of attention computes.
   bool has_chunk(uint32_t attention_class, const ops::SequenceChunk& chunk) const;
 
   std::shared_ptr<vk::Device> device_;
   std::unique_ptr<SharedByCalls> shared_;
-  vk::Arena arena_;
+  vk::Arena arena_;  // of DecoderBuffers
   std::string rules_;
   uint64_t tuned_ = 0;      // by rows of the device's own: vk::PipelineLibrary::preferred_hash
   bool long_rope_ = false;  // a rope takes its long_divisors

@@ -1,6 +1,5 @@
 // Attention's work lists of a step.
 #include <algorithm>
-#include <vector>
 
 #include "base/check.hpp"
 #include "models/decoder.hpp"

@@ -151,7 +151,7 @@ constexpr ModelFamily kFamilies[] = {
     {"qwen3vl", families::build_qwen3},
     {"qwen3vlmoe", families::build_qwen3moe,
      "expert_count=4 expert_used_count=2 expert_feed_forward_length=128"},
-    {"seed_oss", families::build_seed_oss},
+    {"seed_oss", families::build_qwen2},
     {"smallthinker", families::build_smallthinker,
      "expert_count=4 expert_used_count=2 expert_feed_forward_length=128 "
      "attention.sliding_window=8"},
@@ -182,6 +182,7 @@ Result<const ModelFamily*> family_of(const ModelSource& source) {
 
 /// The page's program, of a file in which nothing that it did not ask for says otherwise.
 Result<Program> build(const ModelFamily& family, const ModelSource& source, ModelPart part) {
+  source.count_program();
   const Metadata metadata(source, family.architecture);
   const BuildPart* const with_part = std::get_if<BuildPart>(&family.build);
   PUMICE_TRY(Program program, with_part != nullptr ? (*with_part)(metadata, part)

@@ -89,7 +89,6 @@ Result<Program> build_qwen3(const Metadata& metadata);
 Result<Program> build_qwen3moe(const Metadata& metadata);
 Result<Program> build_qwen35(const Metadata& metadata, ModelPart part);
 Result<Program> build_qwen3next(const Metadata& metadata, ModelPart part);
-Result<Program> build_seed_oss(const Metadata& metadata);
 Result<Program> build_smallthinker(const Metadata& metadata);
 Result<Program> build_smollm3(const Metadata& metadata);
 Result<Program> build_stablelm(const Metadata& metadata);

@@ -4,7 +4,7 @@
 
 #include "base/check.hpp"
 #include "format/resident_layout.hpp"
-#include "shaders/gemv/gemv.hpp"
+#include "shaders/common/tuning.hpp"
 
 namespace pumice {
 namespace {
@@ -14,11 +14,6 @@ constexpr uint64_t kFloat = sizeof(float);
 /// of 6,000 keys as floats, or one head of 100,000.
 constexpr uint64_t kMostExpandedBytes = uint64_t{128} << 20;
 constexpr uint32_t kPieceKeys = 1024;
-
-// What a flop of attention to latents costs in flops of products: on lavapipe 26.1 about 4, on 22.3
-// 3 (DeepSeek V2 Lite's attention, chunks of 32 to 512 of 2,048 tokens; both forms are equally fast
-// at about 30 rows). On no GPU has it been measured.
-constexpr uint32_t kLatentCostOnCpu = 3;
 
 uint32_t whole_blocks(uint64_t n_keys) {
   return static_cast<uint32_t>(n_keys / kKvBlockTokens * kKvBlockTokens);
@@ -56,12 +51,14 @@ KvLayout ExpansionSizes::layout(KvType type) const {
       .layout();
 }
 
-std::vector<uint64_t> ExpansionSizes::bytes(KvType type) const {
-  const uint64_t n_blocks = n_keys / kKvBlockTokens;
-  return {kFloat * piece_keys * shape.row_floats(),
-          kFloat * piece_keys * n_heads * (shape.n_still + shape.value_dim),
-          ops::HeadTranspose::bytes(n_heads, shape.rank, shape.n_still),
-          n_blocks * layout(type).block_bytes(), n_blocks * sizeof(uint64_t)};
+void ExpansionBuffers::lay_out(const ExpansionSizes& sizes, vk::ArenaLayout& arena) {
+  const ExpansionSizes::Shape& shape = sizes.shape;
+  const uint64_t n_blocks = sizes.n_keys / kKvBlockTokens;
+  arena.add(kFloat * sizes.piece_keys * shape.row_floats(), latents);
+  arena.add(kFloat * sizes.piece_keys * sizes.n_heads * (shape.n_still + shape.value_dim), own);
+  arena.add(ops::HeadTranspose::bytes(sizes.n_heads, shape.rank, shape.n_still), matrices);
+  arena.add(n_blocks * sizes.layout(KvType::kF32).block_bytes(), expanded);
+  arena.add(n_blocks * sizeof(uint64_t), block_table);
 }
 
 std::optional<ExpansionSizes> expansion_sizes(const Lowered& lowered, uint32_t attention_class,
@@ -100,9 +97,11 @@ std::optional<ExpansionSizes> expansion_sizes(const Lowered& lowered, uint32_t a
                                   uint64_t{sizes.n_heads} * (shape.n_still + shape.value_dim));
   sizes.piece_keys =
       whole_blocks(std::min<uint64_t>({kPieceKeys, sizes.n_keys, most_bytes / key_bytes}));
-  const std::vector<uint64_t> bytes = sizes.bytes(KvType::kF32);
-  if (sizes.piece_keys == 0 || std::ranges::max(bytes) > slab_bytes) return std::nullopt;
-  return sizes;
+  ExpansionBuffers buffers;
+  vk::ArenaLayout arena(vk::MemoryDomain::kDevice, "");
+  buffers.lay_out(sizes, arena);
+  const bool fits = arena.sizes(slab_bytes).largest_bytes() <= slab_bytes;
+  return fits && sizes.piece_keys > 0 ? std::optional(sizes) : std::nullopt;
 }
 
 Result<LatentExpansion> LatentExpansion::plan(vk::PipelineLibrary& pipelines,
@@ -113,8 +112,9 @@ Result<LatentExpansion> LatentExpansion::plan(vk::PipelineLibrary& pipelines,
   const ExpansionSizes::Shape& shape = sizes.shape;
   LatentExpansion op;
   op.sizes_ = sizes;
-  const bool cpu = pipelines.device()->plan().device_class == vk::DeviceClass::kCpu;
-  if (cpu) op.latent_cost_ = kLatentCostOnCpu;
+  const vk::TuningRow& row = ops::take_row(pipelines, "latent_expansion");
+  op.least_rows_ = row.number("least_rows");
+  op.latent_cost_ = row.number("latent_cost");
   const bool halves = ops::FlashAttention::takes_matrices(
       pipelines, attention_shape(sizes, one, KvType::kF16), math);
   op.type_ = halves ? KvType::kF16 : KvType::kF32;
@@ -132,22 +132,17 @@ Result<LatentExpansion> LatentExpansion::plan(vk::PipelineLibrary& pipelines,
   return op;
 }
 
-Status LatentExpansion::allocate(vk::Arena& arena, vk::Uploader& uploader) {
-  const std::vector<uint64_t> bytes = sizes_.bytes(type_);
-  vk::BufferRange* const ranges[] = {&latents_, &own_, &matrices_, &expanded_, &block_table_};
-  for (size_t i = 0; i < bytes.size(); ++i) {
-    PUMICE_TRY(*ranges[i], arena.allocate(bytes[i]));
-  }
+Status LatentExpansion::use(const ExpansionBuffers& buffers, vk::Uploader& uploader) {
+  buffers_ = buffers;
   std::vector<uint64_t> table(sizes_.n_keys / kKvBlockTokens);
   for (size_t i = 0; i < table.size(); ++i) {
-    table[i] = expanded_.address() + i * sizes_.layout(type_).block_bytes();
+    table[i] = buffers_.expanded.address() + i * sizes_.layout(type_).block_bytes();
   }
-  return uploader.write(block_table_, std::span<const uint64_t>(table));
+  return uploader.write(buffers_.block_table, std::span<const uint64_t>(table));
 }
 
 bool LatentExpansion::takes(const ops::SequenceChunk& chunk) const {
-  return chunk.n_rows > ops::Gemv::kMaxRows &&
-         chunk.first_position + chunk.n_rows <= sizes_.n_keys &&
+  return chunk.n_rows >= least_rows_ && chunk.first_position + chunk.n_rows <= sizes_.n_keys &&
          sizes_.shape.suits(chunk, latent_cost_);
 }
 
@@ -178,7 +173,7 @@ void LatentExpansion::expand(vk::Recorder& recorder, const Args& args, uint32_t 
                                               .n_heads = shape.n_heads,
                                               .first_head = first_head,
                                               .n_wanted = n_heads,
-                                              .y = matrices_};
+                                              .y = buffers_.matrices};
     transpose_.at(args.keys.type).record(recorder, transposed);
     matrices = {ops::HeadTranspose::result(transposed),
                 args.values.rows(first_head * shape.value_dim, n_heads * shape.value_dim)};
@@ -189,29 +184,30 @@ void LatentExpansion::expand(vk::Recorder& recorder, const Args& args, uint32_t 
     rows_.record(recorder, {.block_table = args.block_table.from(sizeof(uint64_t) * seq *
                                                                  uint64_t{args.table_stride}),
                             .kv = args.kv,
-                            .y = latents_,
+                            .y = buffers_.latents,
                             .first_key = first,
                             .n_keys = n,
                             .layer_offset_bytes = args.layer_offset_bytes});
     std::vector<ops::Linear::Args> products;
     for (const WeightMatrix& matrix : matrices) {
       products.push_back({.weights = matrix,
-                          .x = latents_,
+                          .x = buffers_.latents,
                           .x_stride = shape.row_floats(),
-                          .y = own_.from(products.empty() ? 0 : kFloat * first_value),
+                          .y = buffers_.own.from(products.empty() ? 0 : kFloat * first_value),
                           .y_stride = stride,
                           .rows = n,
                           .scratch = args.linear_scratch});
     }
     args.linear.record(recorder, products);
-    heads_.record(recorder, {.turned = latents_.from(kFloat * shape.rank),
-                             .turned_stride = shape.row_floats(),
-                             .keys = {own_, args.fused ? head_floats : shape.n_still},
-                             .values = {own_.from(kFloat * first_value),
-                                        args.fused ? head_floats : shape.value_dim},
-                             .stride = stride,
-                             .kv = expanded_.from(first / kKvBlockTokens * layout.block_bytes()),
-                             .n_keys = n});
+    heads_.record(recorder,
+                  {.turned = buffers_.latents.from(kFloat * shape.rank),
+                   .turned_stride = shape.row_floats(),
+                   .keys = {buffers_.own, args.fused ? head_floats : shape.n_still},
+                   .values = {buffers_.own.from(kFloat * first_value),
+                              args.fused ? head_floats : shape.value_dim},
+                   .stride = stride,
+                   .kv = buffers_.expanded.from(first / kKvBlockTokens * layout.block_bytes()),
+                   .n_keys = n});
   }
 }
 
@@ -233,8 +229,8 @@ void LatentExpansion::record(vk::Recorder& recorder, const AttentionLists& lists
           recorder,
           {.q = args.q.from(kFloat * head * shape.head_dim()),
            .positions = args.positions,
-           .block_table = block_table_,
-           .kv = expanded_,
+           .block_table = buffers_.block_table,
+           .kv = buffers_.expanded,
            .items = lists.tile_items.from(uint64_t{first_item} * sizeof(ops::AttentionItem)),
            .y = args.y.from(kFloat * head * shape.value_dim),
            .sinks = args.sinks.empty() ? args.sinks : args.sinks.from(kFloat * head),

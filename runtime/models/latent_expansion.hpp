@@ -15,6 +15,7 @@
 #include "shaders/flash_attention/flash_attention.hpp"
 #include "shaders/latent/latent.hpp"
 #include "shaders/linear/linear.hpp"
+#include "vk/arena_layout.hpp"
 #include "vk/memory.hpp"
 
 namespace pumice {
@@ -41,9 +42,19 @@ struct ExpansionSizes {
   uint32_t n_keys = 0;      ///< of a sequence at most: of longer ones nothing is expanded
   uint32_t piece_keys = 0;  ///< that are multiplied at a time
 
-  /// Memory that it takes, in the order of LatentExpansion's ranges, with K and V in `type`.
-  std::vector<uint64_t> bytes(KvType type) const;
   KvLayout layout(KvType type) const;
+};
+
+/// Where it is.
+struct ExpansionBuffers {
+  vk::BufferRange latents;      ///< float [piece_keys][row_floats]
+  vk::BufferRange own;          ///< float [piece_keys][heads' keys and values]
+  vk::BufferRange matrices;     ///< of heads' keys, transposed
+  vk::BufferRange expanded;     ///< K and V of some heads
+  vk::BufferRange block_table;  ///< of these
+
+  /// With K and V as floats, the largest that they may be.
+  void lay_out(const ExpansionSizes& sizes, vk::ArenaLayout& arena);
 };
 
 /// Sizes for the class of attention, of Lowered's, that expands; none where it never will: with
@@ -80,8 +91,8 @@ class LatentExpansion {
   static Result<LatentExpansion> plan(vk::PipelineLibrary& pipelines, const ExpansionSizes& sizes,
                                       const AttentionClass& one, KvType latent_type,
                                       const std::vector<const WeightType*>& apart, ops::Math math);
-  /// Takes its memory.
-  Status allocate(vk::Arena& arena, vk::Uploader& uploader);
+  /// From now on its memory is this.
+  Status use(const ExpansionBuffers& buffers, vk::Uploader& uploader);
 
   const ops::FlashAttention& attention() const { return attention_; }
   bool takes(const ops::SequenceChunk& chunk) const;
@@ -97,18 +108,14 @@ class LatentExpansion {
               uint32_t n_keys) const;
 
   ExpansionSizes sizes_;
+  uint32_t least_rows_ = 0;  // latent.tune
   uint32_t latent_cost_ = 1;
   KvType type_ = KvType::kF32;
   ops::FlashAttention attention_;  // of some heads
   ops::LatentRows rows_;
   ops::LatentHeads heads_;
   std::map<const WeightType*, ops::HeadTranspose> transpose_;
-
-  vk::BufferRange latents_;      // float [piece_keys][row_floats]
-  vk::BufferRange own_;          // float [piece_keys][heads' keys and values]
-  vk::BufferRange matrices_;     // of heads' keys, transposed
-  vk::BufferRange expanded_;     // K and V of some heads
-  vk::BufferRange block_table_;  // of these
+  ExpansionBuffers buffers_;
 };
 
 }  // namespace pumice

@@ -12,23 +12,6 @@
 namespace pumice {
 namespace {
 
-ops::GatedActivation::Kind gate_kind(ActivationKind kind) {
-  switch (kind) {
-    case ActivationKind::kSilu:
-      return ops::GatedActivation::Kind::kSilu;
-    case ActivationKind::kGelu:
-      return ops::GatedActivation::Kind::kGelu;
-    case ActivationKind::kGeluTanh:
-      return ops::GatedActivation::Kind::kGeluTanh;
-    case ActivationKind::kSigmoid:
-      return ops::GatedActivation::Kind::kSigmoid;
-    case ActivationKind::kRelu:
-      return ops::GatedActivation::Kind::kRelu;
-  }
-  PUMICE_CHECK(false, "an activation without a kernel");
-  return {};
-}
-
 /// "attn_q" of "blk.3.attn_q.weight".
 std::string stem(std::string_view tensor) {
   if (tensor.starts_with("blk.")) {
@@ -318,7 +301,7 @@ void Lowering::lower(const op::Mul& o) {
     const View gate_up{*places_[gate->bundle].buffer, 0};
     const View y = new_view(width(result_));
     views_[result_] = y;
-    emit(call::Gated{gate_up, y, gate_kind(gate->kind), width(result_)}, "activation");
+    emit(call::Gated{gate_up, y, gate->kind, width(result_)}, "activation");
     return;
   }
   const uint32_t group = width(o.a) / width(o.b);

@@ -1,6 +1,6 @@
 // A program as a list of dispatches: which kernel computes what, from where to where in a step's
 // memory. Plain data, made without a device: what a step needs of weights (weights.hpp), of memory
-// (activation_plan.hpp) and of attention's work lists follows from it, and the decoder
+// (decoder_buffers.hpp) and of attention's work lists follows from it, and the decoder
 // (decoder.hpp) records it.
 //
 // Matrices that feed one kernel write side by side, whether or not they are one product: q, k and v

@@ -364,6 +364,13 @@ Result<uint32_t> Metadata::read_window(uint32_t fallback) const {
                                          : fallback;
 }
 
+Result<uint32_t> Metadata::read_window_period(uint32_t fallback) const {
+  constexpr std::string_view kKey = "attention.sliding_window_pattern";
+  if (!has(kKey)) return fallback;
+  PUMICE_TRY(const std::vector<uint32_t> counts, read_layer_counts(kKey, 1));
+  return counts[0];
+}
+
 Result<double> Metadata::read_positive(std::string_view key, double fallback) const {
   if (!has(key)) return fallback;
   PUMICE_TRY(const float value, get<float>(key));

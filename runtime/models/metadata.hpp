@@ -195,6 +195,8 @@ class Metadata {
   Status expect_not_causal() const;
   /// attention.sliding_window, in keys that a query sees with its own.
   Result<uint32_t> read_window(uint32_t fallback) const;
+  /// attention.sliding_window_pattern, n > 0: each n-th layer has no window.
+  Result<uint32_t> read_window_period(uint32_t fallback) const;
   /// A soft cap or another factor, above 0.
   Result<double> read_positive(std::string_view key, double fallback) const;
   /// A number for each layer, not negative, of a key with one for all or as many as layers.

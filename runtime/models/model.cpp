@@ -3,7 +3,6 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <memory>
 #include <utility>
 
 #include "vk/device.hpp"

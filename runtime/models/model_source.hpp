@@ -3,6 +3,7 @@
 // it.
 #pragma once
 
+#include <atomic>
 #include <filesystem>
 #include <memory>
 #include <span>
@@ -29,6 +30,9 @@ class ModelSource {
 
   /// Metadata, and tensors by name.
   const GgufFile& file() const { return *file_; }
+  /// How many programs were built of it and its copies (families.hpp).
+  uint32_t n_programs() const { return *n_programs_; }
+  void count_program() const { ++*n_programs_; }
   bool has_tensor_data() const { return synthetic_ != nullptr || file_->has_tensor_data(); }
 
   /// The blocks of one of file().tensors() from `first_block` on; `out` holds a whole number of
@@ -45,6 +49,7 @@ class ModelSource {
 
   std::shared_ptr<const GgufFile> file_;
   std::shared_ptr<const SyntheticModel> synthetic_;  // null for a file
+  std::shared_ptr<std::atomic<uint32_t>> n_programs_ = std::make_shared<std::atomic<uint32_t>>(0);
 };
 
 }  // namespace pumice

@@ -30,20 +30,8 @@ std::vector<TensorId> with(std::vector<TensorId> tensors, std::optional<TensorId
 }
 
 std::string_view activation_name(ActivationKind kind) {
-  switch (kind) {
-    case ActivationKind::kSilu:
-      return "silu";
-    case ActivationKind::kGelu:
-      return "gelu";
-    case ActivationKind::kGeluTanh:
-      return "gelu_tanh";
-    case ActivationKind::kSigmoid:
-      return "sigmoid";
-    case ActivationKind::kRelu:
-      return "relu";
-  }
-  PUMICE_CHECK(false, "an activation without a name");
-  return {};
+  constexpr std::string_view kNames[] = {"silu", "gelu", "gelu_tanh", "sigmoid", "relu"};
+  return kNames[static_cast<size_t>(kind)];
 }
 
 Operands operands(const op::Embed& o) { return {"embed", Part::kEmbedding, {}, {o.table}}; }

@@ -1,6 +1,5 @@
 #include "models/parts.hpp"
 
-#include <algorithm>
 #include <array>
 #include <variant>
 

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "shaders/common/activation_kind.hpp"
 #include "shaders/rope_kv/rope_table.hpp"
 
 namespace pumice {
@@ -74,14 +75,6 @@ struct MatrixRows {
   uint32_t n_rows = 0;
 };
 
-enum class ActivationKind {
-  kSilu,      ///< x / (1 + exp(-x))
-  kGelu,      ///< x (1 + erf(x / √2)) / 2
-  kGeluTanh,  ///< x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2
-  kSigmoid,   ///< 1 / (1 + exp(-x))
-  kRelu,      ///< max(x, 0)
-};
-
 /// How a token's experts follow from their scores.
 struct Router {
   enum class Probability { kSoftmax, kSigmoid };
@@ -95,6 +88,10 @@ struct Router {
 
   bool operator==(const Router&) const = default;
 };
+constexpr Router kSigmoidRouter{.probability = Router::Probability::kSigmoid};
+/// Their weights are the probabilities as they are.
+constexpr Router kPlainSigmoidRouter{.probability = Router::Probability::kSigmoid,
+                                     .renormalised = false};
 
 /// What of a recurrence's state, a matrix [value_dim][key_dim] for each head, decays alike: its
 /// step Δ is as many numbers a token, and its a, not positive, as many in all.

@@ -1,6 +1,7 @@
 #include "models/program_builder.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace pumice {
@@ -68,6 +69,12 @@ uint32_t ProgramBuilder::take_slot(uint32_t recurrent_group, uint64_t n_floats) 
   PUMICE_CHECK(group.recurrent, "a recurrence without a recurrent group");
   group.state_floats.push_back(n_floats);
   return group.n_slots++;
+}
+
+bool ProgramBuilder::next_layer(ValueId x, uint32_t i, uint32_t end) {
+  if (in_layer_) end_layer(x);
+  if (i < end) begin_layer(x);
+  return in_layer_;
 }
 
 void ProgramBuilder::begin_layer(ValueId x) {
@@ -428,6 +435,40 @@ ValueId ProgramBuilder::combine(ValueId x, ValueId routes) {
   return add_op(op::Combine{x, routes}, "combine", width(x) / n_used);
 }
 
+ProgramBuilder::SelfAttention ProgramBuilder::full_attention(const ModelDimensions& d) {
+  return {.state_group = state_group("full", d.n_kv_heads, d.head_dim),
+          .attention = {.n_heads = d.n_heads, .scale = 1 / std::sqrt(d.head_dim)}};
+}
+
+ProgramBuilder::SelfAttention ProgramBuilder::full_attention(const ModelDimensions& d,
+                                                             const RopeSource& rope, Pairs pairs) {
+  SelfAttention full = full_attention(d);
+  full.rotation = rotation(rope, d.head_dim, pairs);
+  return full;
+}
+
+ProgramBuilder::SelfAttention ProgramBuilder::in_window(SelfAttention full, uint32_t window) {
+  const StateGroup& group = program_.state_groups.at(full.state_group);
+  full.state_group = state_group("window", group.n_kv_heads, group.head_dim, window);
+  full.attention.window = window;
+  return full;
+}
+
+ValueId ProgramBuilder::normed_heads(ValueId x, std::string_view stem, uint32_t head_dim,
+                                     const SelfAttention& options) {
+  if (!options.head_norm_eps) return x;
+  switch (options.head_norm) {
+    case HeadNorm::kHead:
+    case HeadNorm::kTurned:
+      return head_norm(x, stem, head_dim, *options.head_norm_eps);
+    case HeadNorm::kAllHeads:
+      return rms_norm(x, stem, *options.head_norm_eps);
+    case HeadNorm::kLayerNorm:
+      return head_layer_norm(x, stem, head_dim, *options.head_norm_eps);
+  }
+  return x;
+}
+
 ValueId ProgramBuilder::self_attention(ValueId x, const SelfAttention& options) {
   const StateGroup group = program_.state_groups.at(options.state_group);
   const uint32_t q_dim = options.attention.n_heads * group.head_dim;
@@ -440,8 +481,10 @@ ValueId ProgramBuilder::self_attention(ValueId x, const SelfAttention& options) 
   };
   const auto heads = [&](ValueId y, std::string_view norm,
                          const std::optional<Rotation>& rotation) {
-    if (options.head_norm_eps) y = head_norm(y, norm, group.head_dim, *options.head_norm_eps);
-    return rotation ? rope(y, *rotation) : y;
+    const bool turns_first = options.head_norm == HeadNorm::kTurned;
+    if (!turns_first) y = normed_heads(y, norm, group.head_dim, options);
+    if (rotation) y = rope(y, *rotation);
+    return turns_first ? normed_heads(y, norm, group.head_dim, options) : y;
   };
   std::optional<ValueId> gates;
   const auto queries = [&] {
@@ -591,6 +634,10 @@ ValueId ProgramBuilder::input(const Blocks& blocks, uint32_t width, float eps) {
 
 Result<Program> ProgramBuilder::finish(ValueId x, const Blocks& blocks, float eps) {
   return finish(linear(rms_norm(x, blocks.norm, eps), blocks.output, program_.n_vocab));
+}
+
+Result<Program> ProgramBuilder::finish(ValueId x, std::string_view output_stem, float eps) {
+  return finish(linear(rms_norm(x, "output_norm", eps), output_stem, program_.n_vocab));
 }
 
 Result<Program> ProgramBuilder::finish(ValueId logits) {

@@ -30,6 +30,13 @@ class ProgramBuilder {
   };
   enum class Pairs { kNeighbours, kHalves };
   enum class Bias { kNone, kAdded };
+  /// What heads of q and k are normed by.
+  enum class HeadNorm {
+    kHead,      ///< RMSNorm of each by itself, before it turns
+    kTurned,    ///< the same, after
+    kAllHeads,  ///< one RMSNorm of all of them, before they turn
+    kLayerNorm  ///< head_layer_norm, before they turn
+  };
 
   struct AttentionOptions {
     uint32_t n_heads;
@@ -44,8 +51,9 @@ class ProgramBuilder {
     AttentionOptions attention;
     std::optional<Rotation> rotation = {};    ///< of q and k
     std::optional<Rotation> q_rotation = {};  ///< of q, where it turns by another than k
-    std::optional<float> head_norm_eps = {};  ///< heads are RMS-normed before they turn
-    Bias bias = Bias::kNone;                  ///< of q, k and v
+    std::optional<float> head_norm_eps = {};  ///< heads of q and k are normed; none: they are not
+    HeadNorm head_norm = HeadNorm::kHead;
+    Bias bias = Bias::kNone;  ///< of q, k and v
     Bias output_bias = Bias::kNone;
     bool fused = false;    ///< q, k and v are rows of one matrix, attn_qkv
     uint32_t n_gates = 0;  ///< sigmoids of attn_gate, each a factor of as many outputs; 0: none
@@ -134,6 +142,9 @@ class ProgramBuilder {
   /// The same for states of recurrences; each operation that has one takes a slot of its own.
   uint32_t recurrent_group(std::string_view name);
 
+  /// For the head of a loop over layers: ends the one before, which gives `x`, and begins layer `i`,
+  /// which reads it; false, and none begun, where `i` is `end`.
+  bool next_layer(ValueId x, uint32_t i, uint32_t end);
   /// `x` is what the layer reads of those before it.
   void begin_layer(ValueId x);
   /// `x` is what those after it read.
@@ -210,6 +221,13 @@ class ProgramBuilder {
                         Bias bias = Bias::kNone);
   ValueId combine(ValueId x, ValueId routes);
 
+  /// Attention to all keys before a query, kept in a group "full", its scores over √head_dim; what
+  /// else an architecture has is set in what this returns. Without a rope nothing turns.
+  SelfAttention full_attention(const ModelDimensions& d);
+  SelfAttention full_attention(const ModelDimensions& d, const RopeSource& rope, Pairs pairs);
+  /// `full` to the last `window` keys, which a group "window" keeps.
+  SelfAttention in_window(SelfAttention full, uint32_t window);
+
   /// The usual attention, of attn_q, attn_k, attn_v and attn_output, and of attn_q_norm and
   /// attn_k_norm where heads are normed: as wide as x.
   ValueId self_attention(ValueId x, const SelfAttention& options);
@@ -238,6 +256,9 @@ class ProgramBuilder {
   /// What the last of the blocks gives, normed, times the output matrix.
   Result<Program> finish(ValueId x, const Blocks& blocks, float eps);
 
+  /// x, RMS-normed by output_norm, times the output matrix.
+  Result<Program> finish(ValueId x, std::string_view output_stem, float eps);
+
   /// The program whose result is `logits`. Errors (kBadFile): what did not fit together.
   Result<Program> finish(ValueId logits);
   /// The program whose result are embeddings of tokens, which make a text's by `pooling`.
@@ -245,6 +266,8 @@ class ProgramBuilder {
 
  private:
   Rotation add_rotation(const RopeSource& rope, uint32_t head_dim, uint32_t first, bool halves);
+  ValueId normed_heads(ValueId x, std::string_view stem, uint32_t head_dim,
+                       const SelfAttention& options);
   ValueId latent_queries(ValueId x, const LatentAttention& options);
   ValueId add_append(uint32_t state_group, ValueId k, std::optional<ValueId> v);
   ValueId activation(ValueId x, ActivationKind kind);

@@ -1,6 +1,5 @@
 #include "models/program_tensors.hpp"
 
-#include <algorithm>
 #include <set>
 
 #include "base/printable.hpp"

@@ -1,7 +1,6 @@
 #include "models/state_layout.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <utility>
 
 namespace pumice {

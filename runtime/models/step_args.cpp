@@ -3,67 +3,35 @@
 #include <algorithm>
 #include <bit>
 
-#include "models/alignment.hpp"
 #include "shaders/common/state_item.h"
 #include "shaders/flash_attention/flash_attention.hpp"
-#include "vk/device.hpp"
 
 namespace pumice {
-namespace {
 
-constexpr uint64_t kGridBytes = sizeof(ops::FlashAttention::GridWords);
-
-}  // namespace
-
-uint64_t StepCapacity::bytes() const {
-  const uint64_t class_bytes = uint64_t{attention_items} * (2 * sizeof(ops::AttentionItem) +
-                                                            sizeof(ops::AttentionReduceItem)) +
-                               3 * kGridBytes + 6 * kBufferAlignment +
-                               (sees_ahead ? uint64_t{rows} * 4 + kBufferAlignment : 0);
-  const uint64_t state_bytes = uint64_t{chunks} * sizeof(ops::StateItem) + kBufferAlignment;
-  return 4 * uint64_t{rows} * 4 + uint64_t{logit_rows} * 4 + attention_classes * class_bytes +
-         std::popcount(recurrent_kinds) * state_bytes + 5 * kBufferAlignment;
-}
-
-Result<StepArgs> StepArgs::create(const std::shared_ptr<vk::Device>& device,
-                                  const StepCapacity& capacity) {
-  // Attention gives a workgroup to each item.
-  if (const uint32_t most = device->plan().max_workgroup_count[0];
-      capacity.attention_items > most) {
-    return make_error(ErrorCode::kDoesNotFit,
-                      "the longest context and batch are {} pieces of attention, and this device "
-                      "dispatches {}; lower the context (-c) or the batch size (-b)",
-                      capacity.attention_items, most);
+vk::ArenaLayout StepArgs::lay_out(const StepCapacity& capacity) {
+  vk::ArenaLayout arena(vk::MemoryDomain::kUpload, "step arguments");
+  const uint64_t row_bytes = uint64_t{capacity.rows} * sizeof(uint32_t);
+  for (vk::BufferRange* range : {&tokens, &positions, &row_seq, &row_chunk}) {
+    arena.add(row_bytes, *range);
   }
-  StepArgs args(vk::Arena(device, vk::MemoryDomain::kUpload, "step arguments", capacity.bytes()));
-  const auto allocate = [&](uint64_t bytes, vk::BufferRange& range) -> Status {
-    PUMICE_TRY(range, args.arena_.allocate(bytes));
-    return {};
-  };
-  for (vk::BufferRange* range : {&args.tokens, &args.positions, &args.row_seq, &args.row_chunk}) {
-    PUMICE_TRY_STATUS(allocate(uint64_t{capacity.rows} * 4, *range));
-  }
-  PUMICE_TRY_STATUS(allocate(uint64_t{capacity.logit_rows} * 4, args.logit_rows));
+  arena.add(uint64_t{capacity.logit_rows} * sizeof(uint32_t), logit_rows);
   const uint64_t items = capacity.attention_items;
-  args.attention.resize(capacity.attention_classes);
-  for (AttentionLists& lists : args.attention) {
-    if (capacity.sees_ahead) {
-      PUMICE_TRY_STATUS(allocate(uint64_t{capacity.rows} * 4, lists.horizons));
-    }
-    PUMICE_TRY_STATUS(allocate(items * sizeof(ops::AttentionItem), lists.tile_items));
-    PUMICE_TRY_STATUS(allocate(items * sizeof(ops::AttentionItem), lists.row_items));
-    PUMICE_TRY_STATUS(allocate(items * sizeof(ops::AttentionReduceItem), lists.reduce_items));
+  attention.resize(capacity.attention_classes);
+  for (AttentionLists& lists : attention) {
+    if (capacity.sees_ahead) arena.add(row_bytes, lists.horizons);
+    arena.add(items * sizeof(ops::AttentionItem), lists.tile_items);
+    arena.add(items * sizeof(ops::AttentionItem), lists.row_items);
+    arena.add(items * sizeof(ops::AttentionReduceItem), lists.reduce_items);
     for (vk::BufferRange* grid : {&lists.tile_grid, &lists.row_grid, &lists.reduce_grid}) {
-      PUMICE_TRY_STATUS(allocate(kGridBytes, *grid));
+      arena.add(sizeof(ops::FlashAttention::GridWords), *grid);
     }
   }
-  args.states.resize(static_cast<size_t>(std::bit_width(capacity.recurrent_kinds)));
-  for (size_t kind = 0; kind < args.states.size(); ++kind) {
-    if (!PageKinds::has(capacity.recurrent_kinds, static_cast<uint32_t>(kind))) continue;
-    PUMICE_TRY_STATUS(
-        allocate(uint64_t{capacity.chunks} * sizeof(ops::StateItem), args.states[kind]));
+  states.resize(static_cast<size_t>(std::bit_width(capacity.recurrent_kinds)));
+  for (uint32_t kind = 0; kind < states.size(); ++kind) {
+    if (!PageKinds::has(capacity.recurrent_kinds, kind)) continue;
+    arena.add(uint64_t{capacity.chunks} * sizeof(ops::StateItem), states[kind]);
   }
-  return args;
+  return arena;
 }
 
 uint32_t StepArgs::add_chunk(uint32_t n) {

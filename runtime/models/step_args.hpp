@@ -4,12 +4,11 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <vector>
 
-#include "base/result.hpp"
 #include "cache/page_kind.hpp"
 #include "shaders/flash_attention/attention_plan.hpp"
+#include "vk/arena_layout.hpp"
 #include "vk/memory.hpp"
 
 namespace pumice {
@@ -23,9 +22,6 @@ struct StepCapacity {
   bool sees_ahead = false;       ///< rows may see keys behind their own position
   uint32_t chunks = 0;           ///< sequences in a step
   KindMask recurrent_kinds = 0;  ///< StateLayout::recurrent_kinds
-
-  /// Device-visible bytes of StepArgs at most.
-  uint64_t bytes() const;
 };
 
 /// Attention's work lists of a step, of one attention class; Decoder::write_attention fills them.
@@ -44,12 +40,11 @@ struct AttentionLists {
   vk::BufferRange reduce_grid;
 };
 
-/// Arguments of one step under way. Move-only.
-class StepArgs {
- public:
-  /// Errors: kDoesNotFit, also for more work items than the device dispatches.
-  static Result<StepArgs> create(const std::shared_ptr<vk::Device>& device,
-                                 const StepCapacity& capacity);
+/// Arguments of one step under way.
+struct StepArgs {
+  /// What follows, in an arena of its own. A device gives a workgroup to each of attention's items,
+  /// so it must be able to dispatch that many.
+  vk::ArenaLayout lay_out(const StepCapacity& capacity);
 
   /// Begin a step: no rows.
   void clear() { n_rows = n_logit_rows = n_chunks = chunk_rows = 0; }
@@ -74,11 +69,6 @@ class StepArgs {
   std::vector<AttentionLists> attention;  ///< by class
   /// By page of the state's layout: ops::StateItem [chunks] of a recurrent one, else empty.
   std::vector<vk::BufferRange> states;
-
- private:
-  explicit StepArgs(vk::Arena arena) : arena_(std::move(arena)) {}
-
-  vk::Arena arena_;
 };
 
 }  // namespace pumice

@@ -8,50 +8,6 @@
 #include "models/synthetic_vocabulary.hpp"
 
 namespace pumice {
-namespace {
-
-/// llama.cpp's numbers for general.file_type.
-uint32_t file_type_of(const WeightType& type) {
-  constexpr struct {
-    std::string_view type;
-    uint32_t number;
-    // clang-format off
-  } kFileTypes[] = {
-      {"F32", 0},
-      {"F16", 1},
-      {"Q4_0", 2},
-      {"Q4_1", 3},
-      {"Q8_0", 7},
-      {"Q5_0", 8},
-      {"Q5_1", 9},
-      {"Q2_K", 10},
-      {"Q3_K", 11},
-      {"Q4_K", 14},
-      {"Q5_K", 16},
-      {"Q6_K", 18},
-      {"IQ2_XXS", 19},
-      {"IQ2_XS", 20},
-      {"IQ3_XXS", 23},
-      {"IQ1_S", 24},
-      {"IQ4_NL", 25},
-      {"IQ3_S", 26},
-      {"IQ2_S", 28},
-      {"IQ4_XS", 30},
-      {"IQ1_M", 31},
-      {"TQ1_0", 36},
-      {"TQ2_0", 37},
-      {"MXFP4", 38},
-      {"BF16", 32},
-  };
-  // clang-format on
-  for (const auto& row : kFileTypes) {
-    if (row.type == type.name) return row.number;
-  }
-  return 1024;  // "guessed"
-}
-
-}  // namespace
-
 Result<const WeightType*> parse_weight_type(std::string_view name) {
   std::string upper(name);
   std::ranges::transform(upper, upper.begin(),
@@ -92,7 +48,7 @@ GgufHeader SyntheticModel::header() const {
   header.set("general.name",
              fmt::format("synthetic {} {} seed {}", s.name, options_.type->name, options_.seed));
   header.set("general.description", "random weights written by pumice synth");
-  header.set("general.file_type", file_type_of(*options_.type));
+  header.set("general.file_type", options_.type->file_type);
   header.set("general.quantization_version", uint32_t{2});
   SyntheticMetadata(s).add_to(header);
   if (has_vocabulary_) add_synthetic_vocabulary(header, s.n_vocab);

@@ -91,10 +91,9 @@ struct SyntheticTensor {
 
 class SyntheticModel {
  public:
-  /// Rows that are not a multiple of a type's block get the type that llama.cpp's quantiser falls
-  /// back to: Q4_0 for Q2_K and Q3_K, Q5_0 for Q4_K, Q5_1 for Q5_K, Q8_0 for Q6_K, Q4_0 for the
-  /// ternary types, IQ4_NL for other IQ types, F16 where 32 does not divide them either. Errors
-  /// (kInvalidArgument): a type without codec, what the architecture's page says of the metadata.
+  /// Rows that are not a multiple of a type's block get the type's fallback, and F16 where they are
+  /// not of that one's either. Errors (kInvalidArgument): a type without codec, what the
+  /// architecture's page says of the metadata.
   static Result<SyntheticModel> create(const SyntheticShape& shape,
                                        const SyntheticOptions& options);
 

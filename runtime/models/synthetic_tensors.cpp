@@ -1,7 +1,6 @@
 // A synthetic model's tensors: those that its architecture's page reads, made of the metadata alone,
 // their numbers spread by the operation that reads them.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numbers>
 #include <optional>
@@ -17,14 +16,8 @@ namespace {
 /// What fits rows of `n_cols`; see SyntheticModel::create.
 const WeightType& type_for(const WeightType& wanted, uint64_t n_cols) {
   if (n_cols % wanted.block_elements == 0) return wanted;
-  constexpr std::string_view kFallbacks[][2] = {
-      {"Q2_K", "Q4_0"},      {"Q3_K", "Q4_0"},      {"Q4_K", "Q5_0"},     {"Q5_K", "Q5_1"},
-      {"Q6_K", "Q8_0"},      {"TQ1_0", "Q4_0"},     {"TQ2_0", "Q4_0"},    {"IQ1_S", "IQ4_NL"},
-      {"IQ1_M", "IQ4_NL"},   {"IQ2_XXS", "IQ4_NL"}, {"IQ2_XS", "IQ4_NL"}, {"IQ2_S", "IQ4_NL"},
-      {"IQ3_XXS", "IQ4_NL"}, {"IQ3_S", "IQ4_NL"},   {"IQ4_XS", "IQ4_NL"}};
-  for (const auto& [type, fallback] : kFallbacks) {
-    if (type == wanted.name && n_cols % 32 == 0) return weight_type(fallback);
-  }
+  const WeightType* const fallback = find_weight_type(wanted.fallback);
+  if (fallback != nullptr && n_cols % fallback->block_elements == 0) return *fallback;
   return weight_type("F16");
 }
 

@@ -8,6 +8,7 @@
 #include "format/resident_layout.hpp"
 #include "models/alignment.hpp"
 #include "models/read_shares.hpp"
+#include "shaders/common/weight_ranges.hpp"
 #include "vk/arena_sizes.hpp"
 
 namespace pumice {
@@ -55,23 +56,17 @@ WeightLayout::Group group_of(const ModelSource& source, const Program& program,
   const std::vector<WeightSource> sources = sources_of(source, program, rows);
   for (const auto& [first, end] : stacks_of(sources)) {
     const auto together = std::span(sources).subspan(first, end - first);
+    uint32_t n_rows = 0;
+    for (const WeightSource& one : together) n_rows += one.n_rows;
     group.stacks.push_back({.first = static_cast<uint32_t>(first),
                             .end = static_cast<uint32_t>(end),
                             .type = together[0].type,
+                            .n_rows = n_rows,
                             .n_cols = together[0].n_cols,
                             .bytes = WeightMatrix::resident_bytes(together)});
     group.bytes += aligned(group.stacks.back().bytes);
   }
   return group;
-}
-
-/// In parts, as WeightMatrix::upload makes them.
-void allocate_stack(const WeightLayout::Stack& stack, uint64_t slab_bytes, vk::ArenaSizes& sizes) {
-  const uint64_t part =
-      std::max<uint64_t>(1, WeightMatrix::groups_of_part(*stack.type, stack.n_cols, slab_bytes)) *
-      row_group_bytes(*stack.type, stack.n_cols);
-  uint64_t left = stack.bytes;
-  for (; left > 0; left -= std::min(left, part)) sizes.allocate(std::min(left, part));
 }
 
 }  // namespace
@@ -129,14 +124,16 @@ WeightLayout weight_layout(const ModelSource& source, const Program& program,
   return layout;
 }
 
-uint64_t WeightLayout::vectors_bytes() const {
-  uint64_t sum = 0;
-  for (const uint64_t bytes : vectors) sum += aligned(bytes);
-  return sum;
+vk::ArenaLayout WeightLayout::lay_out_vectors(std::vector<vk::BufferRange>& ranges) const {
+  vk::ArenaLayout arena(vk::MemoryDomain::kDevice, "weights");
+  ranges.resize(vectors.size());
+  for (size_t i = 0; i < vectors.size(); ++i) arena.add(vectors[i], ranges[i]);
+  return arena;
 }
 
 uint64_t WeightLayout::resident_bytes() const {
-  uint64_t sum = vectors_bytes();
+  std::vector<vk::BufferRange> ranges;
+  uint64_t sum = lay_out_vectors(ranges).bytes();
   for (const Piece& piece : pieces) sum += piece.bytes;
   return sum;
 }
@@ -146,14 +143,19 @@ WeightMemory WeightLayout::memory(uint64_t slab_bytes) const {
   for (const Piece& piece : pieces) {
     vk::ArenaSizes sizes(slab_bytes, piece.bytes);
     for (const Group& group : piece.groups) {
-      for (const Stack& stack : group.stacks) allocate_stack(stack, slab_bytes, sizes);
+      for (const Stack& stack : group.stacks) {
+        for (const uint64_t bytes :
+             weight_ranges(*stack.type, stack.n_rows, stack.n_cols, slab_bytes)) {
+          sizes.allocate(bytes);
+        }
+      }
     }
     memory.pieces.push_back(
         {sizes.allocated_bytes(), static_cast<double>(piece.bytes) * piece.read_share});
     memory.largest_bytes = std::max(memory.largest_bytes, sizes.largest_bytes());
   }
-  vk::ArenaSizes all_vectors(slab_bytes, vectors_bytes());
-  for (const uint64_t bytes : vectors) all_vectors.allocate(bytes);
+  std::vector<vk::BufferRange> ranges;
+  const vk::ArenaSizes all_vectors = lay_out_vectors(ranges).sizes(slab_bytes);
   memory.vectors_bytes = all_vectors.allocated_bytes();
   memory.largest_bytes = std::max(memory.largest_bytes, all_vectors.largest_bytes());
   return memory;

@@ -8,6 +8,7 @@
 
 #include "models/lowering.hpp"
 #include "models/model_source.hpp"
+#include "vk/arena_layout.hpp"
 
 namespace pumice {
 
@@ -32,6 +33,7 @@ struct WeightLayout {
     uint32_t first = 0;  ///< of the group's matrices
     uint32_t end = 0;
     const WeightType* type = nullptr;
+    uint32_t n_rows = 0;
     uint32_t n_cols = 0;
     uint64_t bytes = 0;
   };
@@ -49,7 +51,8 @@ struct WeightLayout {
   std::vector<Piece> pieces;
   std::vector<uint64_t> vectors;  ///< bytes of each of Lowered::vectors; never in pieces
 
-  uint64_t vectors_bytes() const;  ///< of all of them, each aligned
+  /// The arena of the vectors, a range each.
+  vk::ArenaLayout lay_out_vectors(std::vector<vk::BufferRange>& ranges) const;
   /// Of device memory that is filled.
   uint64_t resident_bytes() const;
   WeightMemory memory(uint64_t slab_bytes) const;

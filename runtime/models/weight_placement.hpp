@@ -3,7 +3,6 @@
 // old copy keep it alive, and its memory is freed when there are none.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>

@@ -31,10 +31,11 @@ class ModelWeights::Loader {
     return {};
   }
 
-  Status vectors(const std::vector<std::vector<TensorId>>& all, uint64_t bytes) {
-    auto arena = std::make_shared<vk::Arena>(device_, vk::MemoryDomain::kDevice, "weights", bytes);
-    weights_.vector_arena_ = arena;
-    for (const std::vector<TensorId>& tensors : all) PUMICE_TRY_STATUS(vector(tensors, *arena));
+  Status vectors(const std::vector<std::vector<TensorId>>& all, const WeightLayout& layout) {
+    std::vector<vk::BufferRange> ranges;
+    PUMICE_TRY(vk::Arena arena, layout.lay_out_vectors(ranges).allocate(device_));
+    weights_.vector_arena_ = std::make_shared<vk::Arena>(std::move(arena));
+    for (size_t i = 0; i < all.size(); ++i) PUMICE_TRY_STATUS(vector(all[i], ranges[i]));
     return {};
   }
 
@@ -61,7 +62,7 @@ class ModelWeights::Loader {
     return {};
   }
 
-  Status vector(const std::vector<TensorId>& tensors, vk::Arena& arena) {
+  Status vector(const std::vector<TensorId>& tensors, const vk::BufferRange& range) {
     std::vector<float> all;
     for (const TensorId id : tensors) {
       const GgufTensor& tensor = tensor_of(source_, program_, id);
@@ -69,7 +70,6 @@ class ModelWeights::Loader {
       all.insert(all.end(), values.begin(), values.end());
       advance(tensor.n_bytes);
     }
-    PUMICE_TRY(const vk::BufferRange range, arena.allocate(all.size() * sizeof(float)));
     PUMICE_TRY_STATUS(uploader_.write(range, std::span<const float>(all)));
     weights_.vectors_.emplace(tensors, range);
     uint64_t done = 0;
@@ -107,7 +107,7 @@ Result<ModelWeights> ModelWeights::load(const std::shared_ptr<vk::Device>& devic
   for (size_t i = 0; i < layout.pieces.size(); ++i) {
     PUMICE_TRY_STATUS(loader.piece(layout.pieces[i], i < n_on_device));
   }
-  PUMICE_TRY_STATUS(loader.vectors(plan.loaded().vectors, layout.vectors_bytes()));
+  PUMICE_TRY_STATUS(loader.vectors(plan.loaded().vectors, layout));
   return weights;
 }
 

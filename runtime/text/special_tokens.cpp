@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstdint>
 #include <functional>
 #include <numeric>
 #include <queue>
-#include <span>
 
 namespace pumice {
 namespace {

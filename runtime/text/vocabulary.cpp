@@ -1,10 +1,8 @@
 #include "text/vocabulary.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <initializer_list>
 #include <limits>
-#include <string>
 
 #include "text/pre_tokenizer.hpp"
 

@@ -1,7 +1,6 @@
 #include "vk/device.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <thread>
 #include <utility>
 

@@ -4,55 +4,38 @@
 #include <cctype>
 #include <iterator>
 #include <string_view>
+#include <utility>
 
 namespace pumice::vk {
 namespace {
 
+constexpr std::pair<uint32_t, std::string_view> kNames[] = {
+    {VK_DRIVER_ID_AMD_PROPRIETARY, "amd_proprietary"},
+    {VK_DRIVER_ID_AMD_OPEN_SOURCE, "amd_open_source"},
+    {VK_DRIVER_ID_MESA_RADV, "mesa_radv"},
+    {VK_DRIVER_ID_NVIDIA_PROPRIETARY, "nvidia_proprietary"},
+    {VK_DRIVER_ID_INTEL_PROPRIETARY_WINDOWS, "intel_proprietary_windows"},
+    {VK_DRIVER_ID_INTEL_OPEN_SOURCE_MESA, "intel_open_source_mesa"},
+    {VK_DRIVER_ID_IMAGINATION_PROPRIETARY, "imagination_proprietary"},
+    {VK_DRIVER_ID_QUALCOMM_PROPRIETARY, "qualcomm_proprietary"},
+    {VK_DRIVER_ID_ARM_PROPRIETARY, "arm_proprietary"},
+    {VK_DRIVER_ID_GOOGLE_SWIFTSHADER, "google_swiftshader"},
+    {VK_DRIVER_ID_BROADCOM_PROPRIETARY, "broadcom_proprietary"},
+    {VK_DRIVER_ID_MESA_LLVMPIPE, "mesa_llvmpipe"},
+    {VK_DRIVER_ID_MOLTENVK, "moltenvk"},
+    {VK_DRIVER_ID_MESA_TURNIP, "mesa_turnip"},
+    {VK_DRIVER_ID_MESA_V3DV, "mesa_v3dv"},
+    {VK_DRIVER_ID_MESA_PANVK, "mesa_panvk"},
+    {VK_DRIVER_ID_SAMSUNG_PROPRIETARY, "samsung_proprietary"},
+    {VK_DRIVER_ID_MESA_VENUS, "mesa_venus"},
+    {VK_DRIVER_ID_MESA_DOZEN, "mesa_dozen"},
+    {VK_DRIVER_ID_MESA_NVK, "mesa_nvk"},
+};
+
 std::string_view name_of(uint32_t driver_id) {
-  switch (driver_id) {
-    case VK_DRIVER_ID_AMD_PROPRIETARY:
-      return "amd_proprietary";
-    case VK_DRIVER_ID_AMD_OPEN_SOURCE:
-      return "amd_open_source";
-    case VK_DRIVER_ID_MESA_RADV:
-      return "mesa_radv";
-    case VK_DRIVER_ID_NVIDIA_PROPRIETARY:
-      return "nvidia_proprietary";
-    case VK_DRIVER_ID_INTEL_PROPRIETARY_WINDOWS:
-      return "intel_proprietary_windows";
-    case VK_DRIVER_ID_INTEL_OPEN_SOURCE_MESA:
-      return "intel_open_source_mesa";
-    case VK_DRIVER_ID_IMAGINATION_PROPRIETARY:
-      return "imagination_proprietary";
-    case VK_DRIVER_ID_QUALCOMM_PROPRIETARY:
-      return "qualcomm_proprietary";
-    case VK_DRIVER_ID_ARM_PROPRIETARY:
-      return "arm_proprietary";
-    case VK_DRIVER_ID_GOOGLE_SWIFTSHADER:
-      return "google_swiftshader";
-    case VK_DRIVER_ID_BROADCOM_PROPRIETARY:
-      return "broadcom_proprietary";
-    case VK_DRIVER_ID_MESA_LLVMPIPE:
-      return "mesa_llvmpipe";
-    case VK_DRIVER_ID_MOLTENVK:
-      return "moltenvk";
-    case VK_DRIVER_ID_MESA_TURNIP:
-      return "mesa_turnip";
-    case VK_DRIVER_ID_MESA_V3DV:
-      return "mesa_v3dv";
-    case VK_DRIVER_ID_MESA_PANVK:
-      return "mesa_panvk";
-    case VK_DRIVER_ID_SAMSUNG_PROPRIETARY:
-      return "samsung_proprietary";
-    case VK_DRIVER_ID_MESA_VENUS:
-      return "mesa_venus";
-    case VK_DRIVER_ID_MESA_DOZEN:
-      return "mesa_dozen";
-    case VK_DRIVER_ID_MESA_NVK:
-      return "mesa_nvk";
-    default:
-      return "unknown";
-  }
+  const auto* known =
+      std::ranges::find(kNames, driver_id, &std::pair<uint32_t, std::string_view>::first);
+  return known != std::end(kNames) ? known->second : "unknown";
 }
 
 bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }

@@ -45,9 +45,6 @@ namespace pumice::vk {
   F(vkAllocateMemory)                    \
   F(vkFreeMemory)                        \
   F(vkMapMemory)                         \
-  F(vkUnmapMemory)                       \
-  F(vkFlushMappedMemoryRanges)           \
-  F(vkInvalidateMappedMemoryRanges)      \
   F(vkCreateBuffer)                      \
   F(vkDestroyBuffer)                     \
   F(vkGetBufferMemoryRequirements2)      \
@@ -61,47 +58,35 @@ namespace pumice::vk {
   F(vkCreatePipelineCache)               \
   F(vkDestroyPipelineCache)              \
   F(vkGetPipelineCacheData)              \
-  F(vkMergePipelineCaches)               \
   F(vkCreateComputePipelines)            \
   F(vkDestroyPipeline)                   \
   F(vkCreateCommandPool)                 \
   F(vkDestroyCommandPool)                \
   F(vkResetCommandPool)                  \
   F(vkAllocateCommandBuffers)            \
-  F(vkFreeCommandBuffers)                \
   F(vkBeginCommandBuffer)                \
   F(vkEndCommandBuffer)                  \
-  F(vkResetCommandBuffer)                \
   F(vkCmdBindPipeline)                   \
   F(vkCmdPushConstants)                  \
   F(vkCmdDispatch)                       \
   F(vkCmdDispatchIndirect)               \
   F(vkCmdPipelineBarrier2)               \
   F(vkCmdCopyBuffer)                     \
-  F(vkCmdCopyBuffer2)                    \
   F(vkCmdFillBuffer)                     \
-  F(vkCmdUpdateBuffer)                   \
   F(vkCmdWriteTimestamp2)                \
   F(vkCmdResetQueryPool)                 \
   F(vkCreateQueryPool)                   \
   F(vkDestroyQueryPool)                  \
   F(vkGetQueryPoolResults)               \
-  F(vkResetQueryPool)                    \
   F(vkCreateSemaphore)                   \
   F(vkDestroySemaphore)                  \
   F(vkGetSemaphoreCounterValue)          \
   F(vkWaitSemaphores)                    \
   F(vkSignalSemaphore)                   \
-  F(vkCreateFence)                       \
-  F(vkDestroyFence)                      \
-  F(vkResetFences)                       \
-  F(vkWaitForFences)                     \
   F(vkGetFenceStatus)
 
 #define PUMICE_VK_OPTIONAL_DEVICE_FUNCTIONS(F) \
-  F(vkGetPipelineExecutablePropertiesKHR)      \
   F(vkGetPipelineExecutableStatisticsKHR)      \
-  F(vkSetDebugUtilsObjectNameEXT)              \
   F(vkGetDeviceFaultInfoEXT)
 
 #define PUMICE_VK_MEMBER(name) PFN_##name name = nullptr;

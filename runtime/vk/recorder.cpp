@@ -1,7 +1,6 @@
 #include "vk/recorder.hpp"
 
 #include <algorithm>
-#include <cstddef>
 #include <cstring>
 #include <utility>
 
@@ -196,18 +195,36 @@ void Recorder::add(Command command, std::span<const Access> accesses) {
 // One for every hazard: what commands of all kinds wrote, to what all kinds and the host read.
 // Grids are read in a stage of their own, which is also among those waited for: a grid must not be
 // overwritten before it was read.
-void Recorder::emit_barrier(VkCommandBuffer commands) const {
-  constexpr VkPipelineStageFlags2 kStages = VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT |
-                                            VK_PIPELINE_STAGE_2_ALL_TRANSFER_BIT |
-                                            VK_PIPELINE_STAGE_2_DRAW_INDIRECT_BIT;
+VkPipelineStageFlags2 Recorder::stages_of(const Command& command) {
+  if (command.kind != Kind::kDispatch) return VK_PIPELINE_STAGE_2_ALL_TRANSFER_BIT;
+  return VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT |
+         (command.indirect.empty() ? 0 : VK_PIPELINE_STAGE_2_DRAW_INDIRECT_BIT);
+}
+
+/// Writes of `from` come before what `to` reads and writes. Stages that nothing runs in are left
+/// out: a barrier from compute to compute need not empty the units that copy, nor the host's view.
+void Recorder::emit_barrier(VkCommandBuffer commands, VkPipelineStageFlags2 from,
+                            VkPipelineStageFlags2 to) const {
   VkMemoryBarrier2 memory{};
   memory.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER_2;
-  memory.srcStageMask = kStages;
-  memory.srcAccessMask = VK_ACCESS_2_SHADER_WRITE_BIT | VK_ACCESS_2_TRANSFER_WRITE_BIT;
-  memory.dstStageMask = kStages | VK_PIPELINE_STAGE_2_HOST_BIT;
-  memory.dstAccessMask = VK_ACCESS_2_SHADER_READ_BIT | VK_ACCESS_2_SHADER_WRITE_BIT |
-                         VK_ACCESS_2_TRANSFER_READ_BIT | VK_ACCESS_2_TRANSFER_WRITE_BIT |
-                         VK_ACCESS_2_INDIRECT_COMMAND_READ_BIT | VK_ACCESS_2_HOST_READ_BIT;
+  memory.srcStageMask = from;
+  memory.dstStageMask = to;
+  if ((from & VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT) != 0) {
+    memory.srcAccessMask |= VK_ACCESS_2_SHADER_WRITE_BIT;
+  }
+  if ((from & VK_PIPELINE_STAGE_2_ALL_TRANSFER_BIT) != 0) {
+    memory.srcAccessMask |= VK_ACCESS_2_TRANSFER_WRITE_BIT;
+  }
+  if ((to & VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT) != 0) {
+    memory.dstAccessMask |= VK_ACCESS_2_SHADER_READ_BIT | VK_ACCESS_2_SHADER_WRITE_BIT;
+  }
+  if ((to & VK_PIPELINE_STAGE_2_ALL_TRANSFER_BIT) != 0) {
+    memory.dstAccessMask |= VK_ACCESS_2_TRANSFER_READ_BIT | VK_ACCESS_2_TRANSFER_WRITE_BIT;
+  }
+  if ((to & VK_PIPELINE_STAGE_2_DRAW_INDIRECT_BIT) != 0) {
+    memory.dstAccessMask |= VK_ACCESS_2_INDIRECT_COMMAND_READ_BIT;
+  }
+  if ((to & VK_PIPELINE_STAGE_2_HOST_BIT) != 0) memory.dstAccessMask |= VK_ACCESS_2_HOST_READ_BIT;
   VkDependencyInfo dependency{};
   dependency.sType = VK_STRUCTURE_TYPE_DEPENDENCY_INFO;
   dependency.memoryBarrierCount = 1;
@@ -247,7 +264,9 @@ void Recorder::emit(const Command& command, VkCommandBuffer commands) const {
 void Recorder::emit(const Emission& emission, RecordedWork& work) const {
   const Command& command = *emission.command;
   RecordedWork::Segment& segment = work.segments_.back();
-  if (emission.barrier_before) emit_barrier(segment.commands);
+  if (emission.barrier_to != 0) {
+    emit_barrier(segment.commands, emission.barrier_from, emission.barrier_to);
+  }
   const size_t query = 2 * work.commands_.size();
   if (options_.timestamps) write_timestamp(work, query);
   emit(command, segment.commands);
@@ -268,18 +287,24 @@ void Recorder::emit(const Emission& emission, RecordedWork& work) const {
 std::vector<Recorder::Emission> Recorder::emission_order(size_t& barrier_count) const {
   std::vector<Emission> order;
   size_t run_start = 0;
+  VkPipelineStageFlags2 run_stages = 0, previous_stages = 0;
+  // A barrier is from what ran since the one before it to what runs until the next, so each pair of
+  // neighbours has a stage in common and what lies further back is ordered through them.
   const auto close_run = [&] {
     if (options_.reverse_unordered && run_start < order.size()) {
       std::reverse(order.begin() + static_cast<ptrdiff_t>(run_start), order.end());
-      // The barrier stays at the start.
-      std::swap(order[run_start].barrier_before, order.back().barrier_before);
+    }
+    if (run_start > 0 && run_start < order.size()) {
+      order[run_start].barrier_from = previous_stages;
+      order[run_start].barrier_to = run_stages;
     }
     run_start = order.size();
+    previous_stages = std::exchange(run_stages, 0);
   };
   for (const Command& command : commands_) {
-    const bool barrier = command.barrier_before && barrier_count++ != options_.drop_barrier;
-    if (barrier) close_run();
-    order.push_back({&command, barrier});
+    if (command.barrier_before && barrier_count++ != options_.drop_barrier) close_run();
+    order.push_back({.command = &command});
+    run_stages |= stages_of(command);
   }
   close_run();
   return order;
@@ -364,7 +389,10 @@ Result<RecordedWork> Recorder::finish() {
     const auto n_queries = static_cast<uint32_t>(options_.time_span ? 2 : 2 * order.size());
     device_->fn().vkCmdResetQueryPool(work.segments_.back().commands, work.queries_, 0, n_queries);
   }
-  emit_barrier(work.segments_.back().commands);  // order after earlier submissions
+  constexpr VkPipelineStageFlags2 kAll = VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT |
+                                         VK_PIPELINE_STAGE_2_ALL_TRANSFER_BIT |
+                                         VK_PIPELINE_STAGE_2_DRAW_INDIRECT_BIT;
+  emit_barrier(work.segments_.back().commands, kAll, kAll);  // order after earlier submissions
   if (options_.time_span) write_timestamp(work, 0);
   for (const Emission& emission : order) {
     Cost cost = work.segments_.back().cost;
@@ -377,7 +405,7 @@ Result<RecordedWork> Recorder::finish() {
     emit(emission, work);
   }
   if (options_.time_span) write_timestamp(work, 1);
-  emit_barrier(work.segments_.back().commands);  // results visible to the host
+  emit_barrier(work.segments_.back().commands, kAll, kAll | VK_PIPELINE_STAGE_2_HOST_BIT);
   PUMICE_TRY_STATUS(end_segment(work));
   commands_.clear();
   since_barrier_.clear();

@@ -257,10 +257,11 @@ class Recorder {
     bool barrier_before = false;
   };
 
-  /// A command in its place, and whether a barrier is before that place.
+  /// A command in its place, and the stages of the barrier before that place, if there is one.
   struct Emission {
     const Command* command = nullptr;
-    bool barrier_before = false;
+    VkPipelineStageFlags2 barrier_from = 0;
+    VkPipelineStageFlags2 barrier_to = 0;
   };
 
   /// Append a command; a barrier goes before it if it conflicts with anything since the last one.
@@ -273,7 +274,9 @@ class Recorder {
   Status begin_segment(RecordedWork& work) const;
   Status end_segment(RecordedWork& work) const;
   void write_timestamp(const RecordedWork& work, size_t query) const;
-  void emit_barrier(VkCommandBuffer commands) const;
+  void emit_barrier(VkCommandBuffer commands, VkPipelineStageFlags2 from,
+                    VkPipelineStageFlags2 to) const;
+  static VkPipelineStageFlags2 stages_of(const Command& command);
   /// Into the last segment.
   void emit(const Emission& emission, RecordedWork& work) const;
   void emit(const Command& command, VkCommandBuffer commands) const;

@@ -1,7 +1,6 @@
 #include "vk/shader_info.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <unordered_map>
 
 namespace pumice::vk {

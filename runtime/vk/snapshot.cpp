@@ -290,33 +290,12 @@ std::string format_uuid(const Uuid& uuid) {
 }
 
 std::string component_type_name(ComponentType type) {
-  switch (type) {
-    case ComponentType::kF16:
-      return "f16";
-    case ComponentType::kF32:
-      return "f32";
-    case ComponentType::kF64:
-      return "f64";
-    case ComponentType::kS8:
-      return "s8";
-    case ComponentType::kS16:
-      return "s16";
-    case ComponentType::kS32:
-      return "s32";
-    case ComponentType::kS64:
-      return "s64";
-    case ComponentType::kU8:
-      return "u8";
-    case ComponentType::kU16:
-      return "u16";
-    case ComponentType::kU32:
-      return "u32";
-    case ComponentType::kU64:
-      return "u64";
-    case ComponentType::kBf16:
-      return "bf16";
-  }
-  return fmt::format("{}", static_cast<uint32_t>(type));
+  // Those that have numbers in a row, from 0 on.
+  constexpr std::string_view kNames[] = {"f16", "f32", "f64", "s8",  "s16", "s32",
+                                         "s64", "u8",  "u16", "u32", "u64"};
+  if (type == ComponentType::kBf16) return "bf16";
+  const auto number = static_cast<uint32_t>(type);
+  return number < std::size(kNames) ? std::string(kNames[number]) : fmt::format("{}", number);
 }
 
 std::string format_api_version(uint32_t version) {

@@ -1,5 +1,4 @@
 #version 460
-#extension GL_GOOGLE_include_directive : require
 
 #include "common/activation.glsl"
 #include "common/buffers.glsl"
@@ -8,7 +7,6 @@
 
 // An invocation takes one column of one row. The row's sum has the same terms in the same order
 // wherever its sequence is cut.
-layout(local_size_x_id = 0) in;
 
 void main() {
   const uint col = gl_WorkGroupID.x * workgroup_size + gl_LocalInvocationIndex;

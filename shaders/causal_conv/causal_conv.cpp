@@ -21,10 +21,7 @@ Result<CausalConv> CausalConv::plan(vk::PipelineLibrary& pipelines, const Shape&
       .workgroup_size = kWorkgroupSize, .taps = shape.taps, .applies_silu = shape.silu ? 1u : 0u};
   CausalConv op;
   op.shape_ = shape;
-  PUMICE_TRY(const vk::ShaderModule module, find_spirv("causal_conv"));
-  PUMICE_TRY(op.pipeline_, pipelines.declare({.module = module,
-                                              .constants = vk::constants_of(spec),
-                                              .push_bytes = sizeof(CausalConvPush)}));
+  PUMICE_TRY(op.pipeline_, declare_kernel<CausalConvPush>(pipelines, "causal_conv", spec));
   return op;
 }
 

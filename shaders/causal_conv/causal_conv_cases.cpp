@@ -1,5 +1,4 @@
 #include <cmath>
-#include <string>
 
 #include "shaders/causal_conv/causal_conv.hpp"
 #include "shaders/common/activation_reference.hpp"

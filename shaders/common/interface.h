@@ -8,7 +8,7 @@
 //   PUMICE_STRUCT(SamplingRow, SAMPLING_ROW)    a struct in memory; fields as for push constants
 //
 // In GLSL the push constants are the block `pc`; a specialisation constant is a plain name.
-// Constant id 0 is always `workgroup_size` (declared by PUMICE_WORKGROUP in the shader).
+// Constant id 0 is always `workgroup_size`, the invocations of a workgroup.
 #ifndef PUMICE_SHADERS_COMMON_INTERFACE_H
 #define PUMICE_SHADERS_COMMON_INTERFACE_H
 
@@ -52,6 +52,8 @@ using uint = uint32_t;  // as GLSL says; some C libraries declare the same
     LIST(PUMICE_FIELD)              \
   };
 #define PUMICE_SPEC_CONSTANTS(Struct, LIST) LIST(PUMICE_CONSTANT)
+
+layout(local_size_x_id = 0) in;
 
 #endif
 #endif

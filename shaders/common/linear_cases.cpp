@@ -150,6 +150,31 @@ Result<vk::BufferRange> upload_grid(OpBed& bed, const WeightType& type) {
   return bed.input(type.grid);
 }
 
+Result<std::vector<WeightMatrix>> repeated_matrices(OpBed& bed, const RandomWeights& weights,
+                                                    uint32_t n_rows, uint32_t n) {
+  const WeightType& type = *weights.type;
+  const uint64_t matrix_bytes = resident_bytes(type, n_rows, weights.n_cols);
+  PUMICE_TRY(const vk::BufferRange pattern,
+             bed.input(resident_bytes(type, weights.n_rows, weights.n_cols),
+                       [&](std::span<std::byte> target) {
+                         repack(type, weights.blocks.data(), weights.n_rows, weights.n_cols, 0,
+                                n_row_groups(weights.n_rows), target.data());
+                       }));
+  PUMICE_TRY(const vk::BufferRange memory, bed.repeat(pattern, n * matrix_bytes));
+  PUMICE_TRY(const vk::BufferRange grid, upload_grid(bed, type));
+  std::vector<WeightMatrix> matrices;
+  for (uint32_t i = 0; i < n; ++i) {
+    matrices.push_back({.type = &type,
+                        .n_rows = n_rows,
+                        .n_cols = weights.n_cols,
+                        .parts = {{.range = memory.subrange(i * matrix_bytes, matrix_bytes),
+                                   .first_row = 0,
+                                   .n_rows = n_rows}},
+                        .grid = grid});
+  }
+  return matrices;
+}
+
 PaddedInput::PaddedInput(uint32_t n_rows, uint32_t n_cols)
     : rows(n_rows), k(n_cols), stride(round_up(n_cols, 4) + 4) {
   values = OpBed::normal_floats(size_t{rows - 1} * stride + k, 2);

@@ -55,6 +55,14 @@ Result<std::shared_ptr<UploadedWeights>> upload_weights(OpBed& bed,
 /// The grid of a type for WeightMatrix; empty if it has none.
 Result<vk::BufferRange> upload_grid(OpBed& bed, const WeightType& type);
 
+/// Weight rows of a benchmark that differ; they repeat after that.
+constexpr uint32_t kDistinctRows = 256;
+
+/// `n` copies of a matrix of `n_rows` rows, several of them only if that is a multiple of kRowGroup,
+/// in which the rows of `weights` come over and over.
+Result<std::vector<WeightMatrix>> repeated_matrices(OpBed& bed, const RandomWeights& weights,
+                                                    uint32_t n_rows, uint32_t n = 1);
+
 /// Normal x of `rows` rows, `k` columns and NaN between k and the stride, which nothing may read.
 struct PaddedInput {
   PaddedInput(uint32_t n_rows, uint32_t n_cols);

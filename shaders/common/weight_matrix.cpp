@@ -5,6 +5,7 @@
 
 #include "base/parallel.hpp"
 #include "format/resident_layout.hpp"
+#include "shaders/common/weight_ranges.hpp"
 
 namespace pumice {
 namespace {
@@ -141,6 +142,18 @@ uint64_t WeightMatrix::groups_of_part(const WeightType& type, uint32_t n_cols,
   return std::min(part_bytes / row_group_bytes(type, n_cols), kMaxPartGroups);
 }
 
+std::vector<uint64_t> weight_ranges(const WeightType& type, uint32_t n_rows, uint32_t n_cols,
+                                    uint64_t part_bytes) {
+  std::vector<uint64_t> ranges;
+  if (!type.grid.empty()) ranges.push_back(type.grid.size_bytes());
+  const uint64_t most =
+      std::max<uint64_t>(1, WeightMatrix::groups_of_part(type, n_cols, part_bytes));
+  for (uint64_t left = n_row_groups(n_rows); left > 0; left -= std::min(left, most)) {
+    ranges.push_back(std::min(left, most) * row_group_bytes(type, n_cols));
+  }
+  return ranges;
+}
+
 Result<WeightMatrix> WeightMatrix::upload(vk::Uploader& uploader, vk::Arena& arena,
                                           std::span<const WeightSource> sources,
                                           uint64_t part_bytes) {
@@ -149,25 +162,27 @@ Result<WeightMatrix> WeightMatrix::upload(vk::Uploader& uploader, vk::Arena& are
   for (const WeightSource& source : sources) matrix.n_rows += source.n_rows;
 
   const uint64_t group_bytes = row_group_bytes(*matrix.type, matrix.n_cols);
-  const uint64_t part_groups = groups_of_part(*matrix.type, matrix.n_cols, part_bytes);
-  if (part_groups == 0) {
+  if (group_bytes > part_bytes) {
     return make_error(ErrorCode::kDoesNotFit,
                       "{} rows of {} {} weights are {} bytes, above the device's {} an allocation",
                       kRowGroup, matrix.n_cols, matrix.type->name, group_bytes, part_bytes);
   }
-  if (!matrix.type->grid.empty()) {
-    PUMICE_TRY(matrix.grid, arena.allocate(matrix.type->grid.size_bytes()));
-    PUMICE_TRY_STATUS(uploader.write(matrix.grid, matrix.type->grid));
-  }
   const uint64_t write_groups = std::max<uint64_t>(1, kWriteBytes / group_bytes);
-  const uint64_t groups = n_row_groups(matrix.n_rows);
-  for (uint64_t first = 0; first < groups; first += part_groups) {
-    const uint64_t count = std::min(part_groups, groups - first);
+  uint64_t first = 0;  // group of rows
+  for (const uint64_t bytes :
+       weight_ranges(*matrix.type, matrix.n_rows, matrix.n_cols, part_bytes)) {
+    PUMICE_TRY(const vk::BufferRange range, arena.allocate(bytes));
+    if (matrix.grid.empty() && !matrix.type->grid.empty()) {
+      matrix.grid = range;
+      PUMICE_TRY_STATUS(uploader.write(matrix.grid, matrix.type->grid));
+      continue;
+    }
+    const uint64_t count = bytes / group_bytes;
     const uint32_t first_row = static_cast<uint32_t>(first * kRowGroup);
-    WeightMatrixPart part{.first_row = first_row,
+    WeightMatrixPart part{.range = range,
+                          .first_row = first_row,
                           .n_rows = static_cast<uint32_t>(
                               std::min<uint64_t>(count * kRowGroup, matrix.n_rows - first_row))};
-    PUMICE_TRY(part.range, arena.allocate(count * group_bytes));
     for (uint64_t done = 0; done < count; done += write_groups) {
       const uint64_t now = std::min(write_groups, count - done);
       Status read;
@@ -179,6 +194,7 @@ Result<WeightMatrix> WeightMatrix::upload(vk::Uploader& uploader, vk::Arena& are
       PUMICE_TRY_STATUS(read);
     }
     matrix.parts.push_back(part);
+    first += count;
   }
   return matrix;
 }

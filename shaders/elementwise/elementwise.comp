@@ -1,12 +1,10 @@
 #version 460
-#extension GL_GOOGLE_include_directive : require
 
 #include "common/activation.glsl"
 #include "common/buffers.glsl"
 #include "elementwise/elementwise.h"
 
 // y = f(a, b). A workgroup takes 4 * workgroup_size columns of one row, a lane four of them.
-layout(local_size_x_id = 0) in;
 
 const bool kHasB = kind == ELEMENTWISE_ADD || kind == ELEMENTWISE_MUL;
 const bool kHasGroups = kind == ELEMENTWISE_MUL_GROUPS;

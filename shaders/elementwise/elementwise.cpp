@@ -1,6 +1,6 @@
 #include "shaders/elementwise/elementwise.hpp"
 
-#include <initializer_list>
+#include <iterator>
 
 #include "shaders/common/row_shares.hpp"
 #include "shaders/elementwise/elementwise.h"
@@ -16,49 +16,33 @@ bool has_b(Kind kind) {
          kind == Kind::kAddBias;
 }
 
-/// A kind's value for the kernel, and the operations of one element.
+/// A kind's value for the kernel, and the operations of one element; in the order of kinds.
 struct KernelKind {
   uint32_t value;
   uint32_t flops;
 };
 
-KernelKind kernel_kind(Kind kind) {
-  switch (kind) {
-    case Kind::kAdd:
-    case Kind::kAddBias:
-      return {ELEMENTWISE_ADD, 1};
-    case Kind::kMul:
-      return {ELEMENTWISE_MUL, 1};
-    case Kind::kMulGroups:
-      return {ELEMENTWISE_MUL_GROUPS, 1};
-    case Kind::kSilu:
-      return {ACTIVATION_SILU, 3};
-    case Kind::kGelu:
-      return {ACTIVATION_GELU, 4};
-    case Kind::kGeluTanh:
-      return {ACTIVATION_GELU_TANH, 8};
-    case Kind::kSigmoid:
-      return {ACTIVATION_SIGMOID, 3};
-    case Kind::kRelu:
-      return {ACTIVATION_RELU, 1};
-    case Kind::kAtMost:
-      return {ELEMENTWISE_AT_MOST, 1};
-    case Kind::kWithin:
-      return {ELEMENTWISE_WITHIN, 2};
-    case Kind::kScale:
-      return {ELEMENTWISE_SCALE, 1};
-    case Kind::kSoftCap:
-      return {ELEMENTWISE_SOFT_CAP, 2};
-    case Kind::kXielu:
-      return {ELEMENTWISE_XIELU, 5};
-    case Kind::kCopy:
-      return {ELEMENTWISE_COPY, 0};
-    case Kind::kCopyGroups:
-      return {ELEMENTWISE_COPY_GROUPS, 0};
-  }
-  PUMICE_CHECK(false, "no such kind of elementwise");
-  return {};
-}
+constexpr KernelKind kKernelKinds[] = {
+    {ELEMENTWISE_ADD, 1},          // kAdd
+    {ELEMENTWISE_MUL, 1},          // kMul
+    {ELEMENTWISE_MUL_GROUPS, 1},   // kMulGroups
+    {ELEMENTWISE_ADD, 1},          // kAddBias
+    {ACTIVATION_SILU, 3},          // kSilu
+    {ACTIVATION_GELU, 4},          // kGelu
+    {ACTIVATION_GELU_TANH, 8},     // kGeluTanh
+    {ACTIVATION_SIGMOID, 3},       // kSigmoid
+    {ACTIVATION_RELU, 1},          // kRelu
+    {ELEMENTWISE_SCALE, 1},        // kScale
+    {ELEMENTWISE_SOFT_CAP, 2},     // kSoftCap
+    {ELEMENTWISE_AT_MOST, 1},      // kAtMost
+    {ELEMENTWISE_WITHIN, 2},       // kWithin
+    {ELEMENTWISE_COPY, 0},         // kCopy
+    {ELEMENTWISE_COPY_GROUPS, 0},  // kCopyGroups
+    {ELEMENTWISE_XIELU, 5},        // kXielu
+};
+static_assert(std::size(kKernelKinds) == static_cast<size_t>(Kind::kXielu) + 1);
+
+const KernelKind& kernel_kind(Kind kind) { return kKernelKinds[static_cast<size_t>(kind)]; }
 
 bool in_quads(const vk::BufferRange& range, uint32_t stride) {
   return stride % 4 == 0 && range.address() % 16 == 0;
@@ -79,14 +63,11 @@ vk::Access reads_columns(const vk::BufferRange& range, uint32_t stride, uint32_t
 }  // namespace
 
 Result<Elementwise> Elementwise::plan(vk::PipelineLibrary& pipelines, Kind kind) {
-  PUMICE_TRY(const vk::ShaderModule module, find_spirv("elementwise"));
   const ElementwiseSpec spec{.kind = kernel_kind(kind).value};
   Elementwise op;
   op.kind_ = kind;
   op.columns_per_workgroup_ = 4 * spec.workgroup_size;
-  PUMICE_TRY(op.pipeline_, pipelines.declare({.module = module,
-                                              .constants = vk::constants_of(spec),
-                                              .push_bytes = sizeof(ElementwisePush)}));
+  PUMICE_TRY(op.pipeline_, declare_kernel<ElementwisePush>(pipelines, "elementwise", spec));
   return op;
 }
 

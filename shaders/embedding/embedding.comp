@@ -1,5 +1,4 @@
 #version 460
-#extension GL_GOOGLE_include_directive : require
 
 #include "common/buffers.glsl"
 #include "common/weights.glsl"
@@ -7,7 +6,6 @@
 
 // y[row] = scale times the dequantised row tokens[row] of the table. A lane takes 32 columns of one row;
 // rows whose token lies in another part of the table are left to that part's dispatch.
-layout(local_size_x_id = 0) in;
 
 void main() {
   use_weight_grid(pc.grid);

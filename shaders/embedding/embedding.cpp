@@ -15,9 +15,7 @@ Result<Embedding> Embedding::plan(vk::PipelineLibrary& pipelines, const WeightTy
   const EmbeddingSpec spec;
   Embedding op;
   op.columns_per_workgroup_ = kWeightBlockCols * spec.workgroup_size;
-  PUMICE_TRY(op.pipeline_, pipelines.declare({.module = module,
-                                              .constants = vk::constants_of(spec),
-                                              .push_bytes = sizeof(EmbeddingPush)}));
+  PUMICE_TRY(op.pipeline_, declare_kernel<EmbeddingPush>(pipelines, module, spec));
   return op;
 }
 

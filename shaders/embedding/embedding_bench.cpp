@@ -1,29 +1,16 @@
 #include <bit>
 
-#include "format/resident_layout.hpp"
 #include "shaders/common/linear_cases.hpp"
 #include "shaders/embedding/embedding.hpp"
 
 namespace pumice::ops {
 namespace {
 
-constexpr uint32_t kDistinctRows = 256;
-
 /// Random tokens of a table whose rows repeat.
 Result<PreparedOp> prepare(OpBed& bed, const WeightType& type, uint32_t n_tokens, uint32_t n,
                            uint32_t rows) {
   const RandomWeights weights(type, kDistinctRows, n, 1);
-  PUMICE_TRY(const vk::BufferRange pattern,
-             bed.input(resident_bytes(type, kDistinctRows, n), [&](std::span<std::byte> target) {
-               repack(type, weights.blocks.data(), kDistinctRows, n, 0, n_row_groups(kDistinctRows),
-                      target.data());
-             }));
-  const uint64_t table_bytes = resident_bytes(type, n_tokens, n);
-  PUMICE_TRY(const vk::BufferRange memory, bed.repeat(pattern, table_bytes));
-  const WeightMatrix table{.type = &type,
-                           .n_rows = n_tokens,
-                           .n_cols = n,
-                           .parts = {{.range = memory, .first_row = 0, .n_rows = n_tokens}}};
+  PUMICE_TRY(const auto tables, repeated_matrices(bed, weights, n_tokens));
   std::mt19937 engine(2);
   std::vector<uint32_t> tokens(rows);
   for (uint32_t& token : tokens) token = static_cast<uint32_t>(engine() % n_tokens);
@@ -45,7 +32,7 @@ Result<PreparedOp> prepare(OpBed& bed, const WeightType& type, uint32_t n_tokens
   return PreparedOp{.record =
                         [=](vk::Recorder& recorder) {
                           Embedding::Args call = args;
-                          call.table = &table;
+                          call.table = tables.data();
                           op.record(recorder, call);
                         },
                     .expected = {std::move(y)}};

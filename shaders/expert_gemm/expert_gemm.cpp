@@ -33,15 +33,11 @@ vk::Cost share_of(const vk::Cost& cost, uint64_t part, uint64_t all) {
 
 }  // namespace
 
-bool ExpertGemm::suits(uint32_t rows, uint32_t n_used, uint32_t n_experts) {
-  // An expert that one pair takes is read once either way, and a tile costs what a full one does.
-  // Pairs over tiles on lavapipe 22.3 by pairs an expert, in alternation: Q4_K n=768 k=2048
-  // one 1.4, four 3.8; Q4_K n=256 k=1024 four 3.1, 16 9.0, 32 11.6; Q6_K of that
-  // size 4.5, 12.0, 18.4. On a GPU, not measured yet, a tile of one pair is 16 or 32 rows of
-  // arithmetic; with two pairs an expert those of 128 are read 2.3 times as often as they need be.
-  constexpr uint32_t kLeastRows = 9;
-  constexpr uint64_t kPairsOfExpert = 2;
-  return rows >= kLeastRows && uint64_t{rows} * n_used >= kPairsOfExpert * n_experts;
+ExpertGemm::Tuning ExpertGemm::tuned(const TuningTarget& target) {
+  const vk::TuningRow& row = take_row(target, "expert_gemm");
+  return {.least_rows = row.number("least_rows"),
+          .pairs_of_expert = row.number("pairs_of_expert"),
+          .tile_fill = row.number("tile_fill")};
 }
 
 Result<ExpertGemm> ExpertGemm::plan(vk::PipelineLibrary& pipelines,
@@ -57,7 +53,6 @@ Result<ExpertGemm> ExpertGemm::plan(vk::PipelineLibrary& pipelines,
 Result<ExpertGemm> ExpertGemm::plan(vk::PipelineLibrary& pipelines,
                                     std::span<const WeightType* const> types,
                                     std::span<const GemmVariant> candidates) {
-  PUMICE_TRY(const vk::ShaderModule group_routes, find_spirv("group_routes"));
   std::vector<std::string> obstacles;
   bool rejected = false;
   for (const GemmVariant& variant : candidates) {
@@ -75,13 +70,12 @@ Result<ExpertGemm> ExpertGemm::plan(vk::PipelineLibrary& pipelines,
     if (op.x_form_ != XForm::kFloats) {
       PUMICE_TRY(op.quantize_x_, QuantizeX::plan(pipelines, op.x_form_));
     }
+    op.tuning_ = tuned(pipelines);
     op.most_workgroups_ = pipelines.device()->plan().max_workgroup_count[0];
     op.tiles_ = variant.tiles;
     PUMICE_CHECK(op.tiles_.front().rows >= kLeastTileRows, "tiles of pairs are too small");
     PUMICE_TRY(op.group_routes_,
-               pipelines.declare({.module = group_routes,
-                                  .constants = vk::constants_of(GroupRoutesSpec()),
-                                  .push_bytes = sizeof(GroupRoutesPush)}));
+               declare_kernel<GroupRoutesPush>(pipelines, "group_routes", GroupRoutesSpec()));
     for (const WeightType* type : types) {
       const std::string name = linear_module_name("expert_gemm", *type, variant.name);
       PUMICE_TRY(op.pipelines_[type],
@@ -95,11 +89,11 @@ Result<ExpertGemm> ExpertGemm::plan(vk::PipelineLibrary& pipelines,
 }
 
 size_t ExpertGemm::choose_tile(const Groups& groups) const {
-  // One that an expert's pairs would fill if all were taken alike.
-  const uint32_t average = groups.n_pairs() / groups.n_experts;
+  // One that an expert's pairs would fill so far if all were taken alike.
+  const uint64_t average = groups.n_pairs() / groups.n_experts;
   size_t choice = 0;
   for (size_t i = 1; i < tiles_.size(); ++i) {
-    if (tiles_[i].rows <= average) choice = i;
+    if (uint64_t{tiles_[i].rows} * tuning_.tile_fill <= 100 * average) choice = i;
   }
   return choice;
 }

@@ -36,8 +36,21 @@ class ExpertGemm {
     uint32_t n_pairs() const { return rows * n_used; }
   };
 
+  /// When this is faster than ExpertLinear, and of which tiles (expert_gemm.tune).
+  struct Tuning {
+    uint32_t least_rows = 0;
+    uint32_t pairs_of_expert = 0;  ///< on average, at least; not 0
+    uint32_t tile_fill = 0;        ///< percent of a larger tile's rows that these must be
+
+    bool suits(uint32_t rows, uint32_t n_used, uint32_t n_experts) const {
+      return rows >= least_rows && uint64_t{rows} * n_used >= uint64_t{pairs_of_expert} * n_experts;
+    }
+  };
+  static Tuning tuned(const TuningTarget& target);
   /// Whether there are so many pairs that this is faster than ExpertLinear.
-  static bool suits(uint32_t rows, uint32_t n_used, uint32_t n_experts);
+  bool suits(uint32_t rows, uint32_t n_used, uint32_t n_experts) const {
+    return tuning_.suits(rows, n_used, n_experts);
+  }
   /// Words that Groups::range may need for each pair, where it suits.
   static constexpr uint32_t kWordsPerPair = 5;
 
@@ -94,7 +107,8 @@ class ExpertGemm {
   Math math_ = Math::kF32;
   XForm x_form_ = XForm::kFloats;
   std::optional<QuantizeX> quantize_x_;  // to that form
-  uint32_t most_workgroups_ = 0;         // side by side in a dispatch
+  Tuning tuning_;
+  uint32_t most_workgroups_ = 0;  // side by side in a dispatch
   std::vector<GemmTile> tiles_;
   const vk::Pipeline* group_routes_ = nullptr;
   std::map<const WeightType*, std::vector<const vk::Pipeline*>> pipelines_;  // by tile

@@ -1,5 +1,4 @@
 #version 460
-#extension GL_GOOGLE_include_directive : require
 
 #include "common/buffers.glsl"
 #include "expert_gemm/expert_groups.h"
@@ -8,7 +7,6 @@
 // Routes sorted by expert, in their order within one. A workgroup takes an expert: it counts the pairs of
 // those before, which is where its own begin, and writes its own and its tiles. So no workgroup waits
 // for another, and every pair and every tile is written by one of them.
-layout(local_size_x_id = 0) in;
 
 shared uint before[workgroup_size];  // a lane's pairs of experts before this one
 shared uint own[workgroup_size];     // and of this one

@@ -1,5 +1,4 @@
 #version 460
-#extension GL_GOOGLE_include_directive : require
 
 #include "common/buffers.glsl"
 #include "experts/combine.h"
@@ -7,7 +6,6 @@
 
 // y = the sum of a token's rows of x, one for each rank, by their weights. A workgroup takes
 // 4 * workgroup_size columns of one token, a lane four of them.
-layout(local_size_x_id = 0) in;
 
 void main() {
   const uint col = 4 * (gl_WorkGroupID.x * workgroup_size + gl_LocalInvocationIndex);

@@ -28,7 +28,6 @@ static_assert(kMostExpertGroups == MOST_GROUPS);
 static_assert(kRouteBytes == sizeof(ExpertRoute));
 
 Result<Route> Route::plan(vk::PipelineLibrary& pipelines, const Kind& kind) {
-  PUMICE_TRY(const vk::ShaderModule module, find_spirv("expert_route"));
   static_assert(static_cast<int>(Kind::Probability::kSoftmax) == ROUTE_SOFTMAX &&
                 static_cast<int>(Kind::Probability::kSigmoid) == ROUTE_SIGMOID);
   const RouteSpec spec{.probability = static_cast<uint32_t>(kind.probability),
@@ -38,9 +37,7 @@ Result<Route> Route::plan(vk::PipelineLibrary& pipelines, const Kind& kind) {
                        .has_gains = kind.gained};
   Route op;
   op.kind_ = kind;
-  PUMICE_TRY(op.pipeline_, pipelines.declare({.module = module,
-                                              .constants = vk::constants_of(spec),
-                                              .push_bytes = sizeof(RoutePush)}));
+  PUMICE_TRY(op.pipeline_, declare_kernel<RoutePush>(pipelines, "expert_route", spec));
   return op;
 }
 
@@ -91,9 +88,7 @@ Result<ExpertLinear> ExpertLinear::plan(vk::PipelineLibrary& pipelines, const We
   const ExpertLinearSpec spec{.workgroup_size = n_slices * kRowGroup, .has_bias = has_bias};
   ExpertLinear op;
   op.has_bias_ = has_bias;
-  PUMICE_TRY(op.pipeline_, pipelines.declare({.module = module,
-                                              .constants = vk::constants_of(spec),
-                                              .push_bytes = sizeof(ExpertLinearPush)}));
+  PUMICE_TRY(op.pipeline_, declare_kernel<ExpertLinearPush>(pipelines, module, spec));
   return op;
 }
 
@@ -170,9 +165,7 @@ Result<Combine> Combine::plan(vk::PipelineLibrary& pipelines) {
   const CombineSpec spec;
   Combine op;
   op.columns_per_workgroup_ = 4 * spec.workgroup_size;
-  PUMICE_TRY(op.pipeline_, pipelines.declare({.module = module,
-                                              .constants = vk::constants_of(spec),
-                                              .push_bytes = sizeof(CombinePush)}));
+  PUMICE_TRY(op.pipeline_, declare_kernel<CombinePush>(pipelines, module, spec));
   return op;
 }
 

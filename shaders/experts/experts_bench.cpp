@@ -1,9 +1,7 @@
-#include <algorithm>
 #include <functional>
 #include <numeric>
 #include <random>
 
-#include "format/resident_layout.hpp"
 #include "shaders/common/linear_cases.hpp"
 #include "shaders/expert_gemm/expert_gemm.hpp"
 #include "shaders/experts/experts.hpp"
@@ -12,7 +10,6 @@
 namespace pumice::ops {
 namespace {
 
-constexpr uint32_t kDistinctRows = 256;  // weight rows that differ; they repeat after that
 constexpr size_t kSampledElements = 64;
 
 struct Shape {
@@ -33,18 +30,8 @@ Result<PreparedOp> prepare(OpBed& bed, const Shape& shape) {
   const WeightType& type = *shape.type;
   const uint32_t n_rows = shape.n_experts * shape.n;
   const RandomWeights weights(type, kDistinctRows, shape.k, 1);
-  PUMICE_TRY(
-      const vk::BufferRange pattern,
-      bed.input(resident_bytes(type, kDistinctRows, shape.k), [&](std::span<std::byte> target) {
-        repack(type, weights.blocks.data(), kDistinctRows, shape.k, 0, n_row_groups(kDistinctRows),
-               target.data());
-      }));
-  PUMICE_TRY(const vk::BufferRange memory,
-             bed.repeat(pattern, resident_bytes(type, n_rows, shape.k)));
-  const WeightMatrix matrix{.type = &type,
-                            .n_rows = n_rows,
-                            .n_cols = shape.k,
-                            .parts = {{.range = memory, .first_row = 0, .n_rows = n_rows}}};
+  PUMICE_TRY(const auto matrices, repeated_matrices(bed, weights, n_rows));
+  const WeightMatrix& matrix = matrices[0];
   const std::vector<float> x = OpBed::uniform_floats(size_t{shape.rows} * shape.k, 2);
   std::vector<uint32_t> routes;
   std::mt19937 engine(5);

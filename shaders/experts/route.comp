@@ -1,5 +1,4 @@
 #version 460
-#extension GL_GOOGLE_include_directive : require
 
 #include "common/activation.glsl"
 #include "common/buffers.glsl"
@@ -9,7 +8,6 @@
 // The n_used best experts of a row, which a workgroup takes, best first and ties to the lowest id, and
 // their weights. An expert's rank is the number of those before it, which with keys that are totally
 // ordered gives every rank to exactly one, whatever the scores are. Or the weights of given experts.
-layout(local_size_x_id = 0) in;
 
 const bool kGrouped = grouped != 0;
 const bool kRenormalised = renormalised != 0;

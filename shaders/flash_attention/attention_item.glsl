@@ -1,4 +1,5 @@
-// What the variants of flash_attention share: the work list, windows, soft caps, and K and V.
+// What the variants of flash_attention share: the work list, the rows of a tile, windows, soft caps, K
+// and V, and how results are written.
 #ifndef PUMICE_SHADERS_FLASH_ATTENTION_ATTENTION_ITEM_GLSL
 #define PUMICE_SHADERS_FLASH_ATTENTION_ATTENTION_ITEM_GLSL
 
@@ -6,6 +7,7 @@
 #include "flash_attention/online_softmax.glsl"
 
 const uint value_dim = latent_dim != 0 ? latent_dim : v_dim;
+const uint column_quads = value_dim / 4;
 
 struct Item {  // AttentionItem
   uint first_row, n_rows, seq, kv_begin, kv_end, partial;
@@ -18,9 +20,39 @@ Item load_item(uint index) {
               words.v[first + 4], words.v[first + 5]);
 }
 
-/// The first key of the item that a row at `position` may see; 0 without a window, which hides none.
-uint first_visible_key(Item item, uint position) {
-  return window != 0 ? max(item.kv_begin, position >= window ? position + 1 - window : 0) : 0;
+bool is_partial(Item item) { return item.partial != 0xFFFFFFFFu; }
+
+/// The heads of a workgroup's tile, all of one kv head. Row `row` of the tile is token row / tile_heads
+/// of the item and head row % tile_heads of these.
+struct HeadTile {
+  uint kv_head, first_head, n_heads;
+};
+
+HeadTile load_head_tile() {
+  const uint tiles_each = (group + tile_heads - 1) / tile_heads;  // of a kv head
+  const uint index = pc.first_head_tile + gl_WorkGroupID.y;
+  const uint kv_head = index / tiles_each;
+  const uint head_in_group = index % tiles_each * tile_heads;
+  return HeadTile(kv_head, kv_head * group + head_in_group, min(tile_heads, group - head_in_group));
+}
+
+/// Whether a row of the tile is one of the item and of the heads; the last tile of either may have more.
+bool has_row(Item item, HeadTile heads, uint row) {
+  return row / tile_heads < item.n_rows && row % tile_heads < heads.n_heads;
+}
+
+/// Four numbers of the q of such a row.
+vec4 load_q(Item item, HeadTile heads, uint row, uint quad) {
+  const uint first = (item.first_row + row / tile_heads) * pc.q_stride +
+                     (heads.first_head + row % tile_heads) * head_dim;
+  return Vec4s(pc.q).v[first / 4 + quad];
+}
+
+/// Keys [x, y) of the item are visible to row `row` of q. Without a window x is 0: none is hidden.
+uvec2 visible_keys(Item item, uint row) {
+  const uint position = Uints(pc.positions).v[row];
+  const uint first = position >= window ? position + 1 - window : 0;
+  return uvec2(window != 0 ? max(item.kv_begin, first) : 0, min(item.kv_end, position + 1));
 }
 
 /// Where the first KV tile of `tile_keys` keys begins. A window may begin at any block: tiles then lie
@@ -74,6 +106,23 @@ vec4 load_value(uvec2 address, uint token, uint quad) {
 /// What the softmax is of: `score`, in base 2, under the soft cap.
 float capped_score(float score) {
   return soft_cap != 0.0 ? soft_capped(score, soft_cap * kLog2E) : score;
+}
+
+/// Writes four columns of a row of the tile, of which `stats` are maximum and sum: as they are, with these,
+/// if other items have more of the row's keys; otherwise divided by the sum.
+void write_quad(Item item, HeadTile heads, uint row, uint quad, vec4 value, vec2 stats) {
+  const uint token = row / tile_heads;
+  const uint head = heads.first_head + row % tile_heads;
+  if (is_partial(item)) {
+    const uint slot_head = (item.partial + token) * (pc.n_kv_heads * group) + head;
+    Vec4s(pc.partial_y).v[slot_head * column_quads + quad] = value;
+    if (quad == 0) Vec2s(pc.partial_stats).v[slot_head] = stats;
+  } else {
+    float sum = stats.y;
+    if (has_sinks != 0) sum += sink_weight(Floats(pc.sinks).v[head], stats.x);
+    const uint first_quad = (item.first_row + token) * pc.y_stride / 4 + head * column_quads;
+    Vec4s(pc.y).v[first_quad + quad] = sum > 0.0 ? value / sum : vec4(0.0);
+  }
 }
 
 #endif

@@ -27,7 +27,6 @@ layout(local_size_x_id = 0) in;
 
 const uint subgroups = workgroup_size / subgroup_size;
 const uint row_tiles = tile_rows / matrix_m;
-const uint head_tiles = (group + tile_heads - 1) / tile_heads;
 // head_dim is padded with zeros to whole matrices. Columns of V behind v_dim hold what K left there, and
 // what becomes of them is not written.
 const uint dim_step = matrix_k > matrix_n ? matrix_k : matrix_n;
@@ -239,43 +238,36 @@ void add_values() {
 }
 
 /// Part `i` of y from score_tile to memory.
-void write_part(uint i, Item item, uint first_head, uint n_tile_heads) {
-  const uint n_heads = pc.n_kv_heads * group;
-  const bool is_partial = item.partial != 0xFFFFFFFFu;
+void write_part(uint i, Item item, HeadTile heads) {
   for (uint q = gl_SubgroupInvocationID; q < matrix_quads; q += subgroup_size) {
     const uint row = i % row_tiles * matrix_m + q / (matrix_n / 4);
-    const uint column = column_of(i / row_tiles) + q % (matrix_n / 4) * 4;
-    const uint token = row / tile_heads;
-    const uint head = row % tile_heads;
-    if (token >= item.n_rows || head >= n_tile_heads || column >= value_dim) continue;
-    const uint slot_head = (item.partial + token) * n_heads + first_head + head;
-    const uint first_column = is_partial ? slot_head * value_dim
-                                         : (item.first_row + token) * pc.y_stride +
-                                               (first_head + head) * value_dim;
-    const uint at = (first_column + column) / 4;
-    const vec4 value = score_tile[gl_SubgroupID * matrix_quads + q];
-    const vec2 stats = row_stats[row];
-    if (is_partial) {
-      Vec4s(pc.partial_y).v[at] = value;
-      if (column == 0) Vec2s(pc.partial_stats).v[slot_head] = stats;
-    } else {
-      float sum = stats.y;
-      if (has_sinks != 0) sum += sink_weight(Floats(pc.sinks).v[first_head + head], stats.x);
-      Vec4s(pc.y).v[at] = sum > 0.0 ? value / sum : vec4(0.0);
-    }
+    const uint quad = column_of(i / row_tiles) / 4 + q % (matrix_n / 4);
+    if (!has_row(item, heads, row) || quad >= column_quads) continue;
+    write_quad(item, heads, row, quad, score_tile[gl_SubgroupID * matrix_quads + q], row_stats[row]);
+  }
+}
+
+/// Adds up each row's sum over its slices.
+void store_row_stats(uint lane) {
+  [[unroll]] for (uint i = 0; i < row_rounds; ++i) {
+    precise float sum = row_sum[i];
+    sum += subgroupShuffleXor(sum, 1);
+    sum += subgroupShuffleXor(sum, 2);
+    const uint row = (i * workgroup_size + lane) / slices;
+    if (lane % slices == 0 && row < tile_rows) row_stats[row] = vec2(row_max[i], sum);
   }
 }
 
 /// Through shared memory: a cooperative matrix is stored whole or not at all. All subgroups reach
 /// every barrier: lavapipe makes a workgroup's of a subgroup's.
-void write_out(Item item, uint first_head, uint n_tile_heads) {
+void write_out(Item item, HeadTile heads) {
   [[unroll]] for (uint i = 0; i < columns_each * row_tiles; ++i) {
     if (has_column(i / row_tiles)) {
       coopMatStore(y[i], score_tile, gl_SubgroupID * matrix_quads, matrix_n / 4,
                    gl_CooperativeMatrixLayoutRowMajor);
     }
     subgroupBarrier();
-    if (has_column(i / row_tiles)) write_part(i, item, first_head, n_tile_heads);
+    if (has_column(i / row_tiles)) write_part(i, item, heads);
     subgroupBarrier();
   }
 }
@@ -289,20 +281,34 @@ uint carried_matrix(uint i) {
   return (gl_SubgroupID * columns_each * row_tiles + i) * matrix_quads;
 }
 
-void main() {
-  // Neighbouring invocations of a subgroup share a row, whatever gl_LocalInvocationIndex says.
-  const uint lane = gl_SubgroupID * subgroup_size + gl_SubgroupInvocationID;
-  Item item = load_item(gl_WorkGroupID.x);
-  const uint begin = take_keys(item, key_tile);
-  if (is_over(item, begin)) return;
-  const uint head_tile = pc.first_head_tile + gl_WorkGroupID.y;
-  const uint kv_head = head_tile / head_tiles;
-  const uint head_in_group = head_tile % head_tiles * tile_heads;
-  const uint first_head = kv_head * group + head_in_group;
-  const uint n_tile_heads = min(tile_heads, group - head_in_group);
-  const uint k_offset = pc.layer_offset + k_head_offset(kv_head, k_type);
-  const uint v_offset = pc.layer_offset + v_head_offset(kv_head, pc.n_kv_heads, k_type, v_type);
+void load_carried(uint lane) {
+  const uvec2 carried = carried_address(carried_bytes);
+  const uvec2 carried_stats = address_add(carried, carried_y_bytes);
+  [[unroll]] for (uint i = 0; i < row_rounds; ++i) {
+    const vec2 stats = Vec2s(carried_stats).v[i * workgroup_size + lane];
+    row_max[i] = stats.x;
+    row_sum[i] = stats.y;
+  }
+  [[unroll]] for (uint i = 0; i < columns_each * row_tiles; ++i) {
+    coopMatLoad(y[i], Vec4s(carried).v, carried_matrix(i), matrix_n / 4,
+                gl_CooperativeMatrixLayoutRowMajor);
+  }
+}
 
+void store_carried(uint lane) {
+  const uvec2 carried = carried_address(carried_bytes);
+  const uvec2 carried_stats = address_add(carried, carried_y_bytes);
+  [[unroll]] for (uint i = 0; i < row_rounds; ++i) {
+    Vec2s(carried_stats).v[i * workgroup_size + lane] = vec2(row_max[i], row_sum[i]);
+  }
+  [[unroll]] for (uint i = 0; i < columns_each * row_tiles; ++i) {
+    coopMatStore(y[i], Vec4s(carried).v, carried_matrix(i), matrix_n / 4,
+                 gl_CooperativeMatrixLayoutRowMajor);
+  }
+}
+
+/// The state before any key.
+void begin_rows(Item item, uint lane) {
   [[unroll]] for (uint i = 0; i < row_rounds; ++i) {
     const uint token = (i * workgroup_size + lane) / slices / tile_heads;
     row_max[i] = kNoKey;
@@ -310,46 +316,46 @@ void main() {
     row_begin[i] = 0;
     row_end[i] = 0;
     if (token < item.n_rows) {
-      const uint position = Uints(pc.positions).v[item.first_row + token];
-      row_begin[i] = first_visible_key(item, position);
-      row_end[i] = min(item.kv_end, position + 1);
+      const uvec2 keys = visible_keys(item, item.first_row + token);
+      row_begin[i] = keys.x;
+      row_end[i] = keys.y;
     }
   }
   [[unroll]] for (uint i = 0; i < columns_each * row_tiles; ++i) {
     y[i] = coopmat<float, gl_ScopeSubgroup, matrix_m, matrix_n, gl_MatrixUseAccumulator>(0.0);
   }
-  if (goes_on()) {
-    const uvec2 carried = carried_address(carried_bytes);
-    const uvec2 carried_stats = address_add(carried, carried_y_bytes);
-    [[unroll]] for (uint i = 0; i < row_rounds; ++i) {
-      const vec2 stats = Vec2s(carried_stats).v[i * workgroup_size + lane];
-      row_max[i] = stats.x;
-      row_sum[i] = stats.y;
-    }
-    [[unroll]] for (uint i = 0; i < columns_each * row_tiles; ++i) {
-      coopMatLoad(y[i], Vec4s(carried).v, carried_matrix(i), matrix_n / 4,
-                  gl_CooperativeMatrixLayoutRowMajor);
-    }
-  }
+}
 
-  fetch(item, begin, k_offset, false, lane);
+/// q into q_tile, not yet scaled, and zeros behind head_dim of both tiles.
+void load_q_tile(Item item, HeadTile heads, uint lane) {
   for (uint i = lane; i < tile_rows * padded_dim / 4; i += workgroup_size) {
     const uint row = i / (padded_dim / 4);
     const uint quad = i % (padded_dim / 4);
-    const uint token = row / tile_heads;
-    const uint head = row % tile_heads;
     vec4 q = vec4(0.0);
-    if (token < item.n_rows && head < n_tile_heads && quad < head_dim / 4) {
-      q = Vec4s(pc.q).v[((item.first_row + token) * pc.q_stride + (first_head + head) * head_dim) /
-                            4 +
-                        quad];
-    }
+    if (has_row(item, heads, row) && quad < head_dim / 4) q = load_q(item, heads, row, quad);
     q_tile[row * dim_stride + quad] = to_half(q);
   }
   for (uint i = lane; i < key_tile * padding_stride; i += workgroup_size) {
     const uint quad = head_dim / 4 + i % padding_stride;
     kv_tile[i / padding_stride * dim_stride + quad] = f16vec4(0.0hf);
   }
+}
+
+void main() {
+  // Neighbouring invocations of a subgroup share a row, whatever gl_LocalInvocationIndex says.
+  const uint lane = gl_SubgroupID * subgroup_size + gl_SubgroupInvocationID;
+  Item item = load_item(gl_WorkGroupID.x);
+  const uint begin = take_keys(item, key_tile);
+  if (is_over(item, begin)) return;
+  const HeadTile heads = load_head_tile();
+  const uint k_offset = pc.layer_offset + k_head_offset(heads.kv_head, k_type);
+  const uint v_offset =
+      pc.layer_offset + v_head_offset(heads.kv_head, pc.n_kv_heads, k_type, v_type);
+
+  begin_rows(item, lane);
+  if (goes_on()) load_carried(lane);
+  fetch(item, begin, k_offset, false, lane);
+  load_q_tile(item, heads, lane);
   for (uint first_key = begin; first_key < item.kv_end; first_key += key_tile) {
     store(false, lane);
     barrier();
@@ -366,25 +372,10 @@ void main() {
     barrier();
   }
   if (pauses(item)) {
-    const uvec2 carried = carried_address(carried_bytes);
-    const uvec2 carried_stats = address_add(carried, carried_y_bytes);
-    [[unroll]] for (uint i = 0; i < row_rounds; ++i) {
-      Vec2s(carried_stats).v[i * workgroup_size + lane] = vec2(row_max[i], row_sum[i]);
-    }
-    [[unroll]] for (uint i = 0; i < columns_each * row_tiles; ++i) {
-      coopMatStore(y[i], Vec4s(carried).v, carried_matrix(i), matrix_n / 4,
-                   gl_CooperativeMatrixLayoutRowMajor);
-    }
+    store_carried(lane);
     return;
   }
-
-  [[unroll]] for (uint i = 0; i < row_rounds; ++i) {
-    precise float sum = row_sum[i];
-    sum += subgroupShuffleXor(sum, 1);
-    sum += subgroupShuffleXor(sum, 2);
-    const uint row = (i * workgroup_size + lane) / slices;
-    if (lane % slices == 0 && row < tile_rows) row_stats[row] = vec2(row_max[i], sum);
-  }
+  store_row_stats(lane);
   barrier();
-  write_out(item, first_head, n_tile_heads);
+  write_out(item, heads);
 }

@@ -1,5 +1,4 @@
 #version 460
-#extension GL_GOOGLE_include_directive : require
 
 #include "common/activation.glsl"
 #include "common/buffers.glsl"
@@ -7,7 +6,6 @@
 
 // y = activation(gate) * up. A workgroup takes 4 * workgroup_size columns of one row, a lane four of
 // them.
-layout(local_size_x_id = 0) in;
 
 float act(float x) { return activation(kind, x); }
 

@@ -23,14 +23,12 @@ constexpr uint32_t kFlops[] = {4, 5, 9, 4, 2};
 }  // namespace
 
 Result<GatedActivation> GatedActivation::plan(vk::PipelineLibrary& pipelines, Kind kind) {
-  PUMICE_TRY(const vk::ShaderModule module, find_spirv("gated_activation"));
   const GatedActivationSpec spec{.kind = static_cast<uint32_t>(kind)};
   GatedActivation op;
   op.kind_ = kind;
   op.columns_per_workgroup_ = 4 * spec.workgroup_size;
-  PUMICE_TRY(op.pipeline_, pipelines.declare({.module = module,
-                                              .constants = vk::constants_of(spec),
-                                              .push_bytes = sizeof(GatedActivationPush)}));
+  PUMICE_TRY(op.pipeline_,
+             declare_kernel<GatedActivationPush>(pipelines, "gated_activation", spec));
   return op;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/result.hpp"
+#include "shaders/common/activation_kind.hpp"
 #include "vk/memory.hpp"
 #include "vk/pipeline.hpp"
 #include "vk/recorder.hpp"
@@ -11,13 +12,7 @@ namespace pumice::ops {
 
 class GatedActivation {
  public:
-  enum class Kind {
-    kSilu,      ///< x / (1 + exp(-x))
-    kGelu,      ///< x (1 + erf(x / √2)) / 2
-    kGeluTanh,  ///< x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2
-    kSigmoid,   ///< 1 / (1 + exp(-x))
-    kRelu,      ///< max(x, 0)
-  };
+  using Kind = ActivationKind;
 
   struct Args {
     vk::BufferRange

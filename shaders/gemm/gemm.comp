@@ -1,5 +1,4 @@
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #ifdef X_BROADCAST
 #extension GL_KHR_shader_subgroup_shuffle : require
 #endif
@@ -18,7 +17,6 @@
 //   X_UNIFORM    every lane reads the same address: CPU drivers that see it load once. tile_rows is
 //                a multiple of 8
 // Lanes past the last column compute the last one again and store nothing.
-layout(local_size_x_id = 0) in;
 
 const uint kBlock = 32;
 const uint kBlockQuads = kBlock / 4;

@@ -1,5 +1,4 @@
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_integer_dot_product : require
 
 #include "common/buffers.glsl"
@@ -12,7 +11,6 @@
 // memory, double-buffered, and read by all lanes at once. With w = scale * q + offset and x = s * p, a
 // block adds  s * (scale * sum(q p) + offset * sum(p)),  whose sums are exact.
 // Lanes past the last column compute the last one again and store nothing.
-layout(local_size_x_id = 0) in;
 
 const uint kBlock = 32;
 const uint kOpenBlocks = kTileBlocks > 2 ? kTileBlocks : 1;  // see gemm.comp

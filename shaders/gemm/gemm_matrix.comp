@@ -1,5 +1,4 @@
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_memory_scope_semantics : require
@@ -16,7 +15,6 @@
 //
 // Steps are whole: past the last column x is zero, and weights are zero or copies. Rows and columns of y
 // past the end are computed from copies of the last ones and not stored.
-layout(local_size_x_id = 0) in;
 
 const uint kBlock = 32;
 const uint kBlocks = tile_k / kBlock;  // of weights in a step

@@ -1,5 +1,4 @@
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_NV_cooperative_matrix2 : require
@@ -14,7 +13,6 @@
 // function called for each element as a matrix is loaded: a block of the tensor is a tile of the
 // resident layout, 32 weight rows × kTileCols columns that lie together. x becomes fp16 the same way.
 // What lies outside the tensors reads as zero and is not written.
-layout(local_size_x_id = 0) in;
 
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer ResidentTile {
   uvec4 units[kTileStride];

@@ -1,7 +1,6 @@
 #include "shaders/gemm/gemm_variants.hpp"
 
 #include <algorithm>
-#include <utility>
 
 #include "shaders/gemm/gemm.h"
 #include "shaders/gemm/gemm_i8.h"
@@ -152,17 +151,19 @@ std::vector<GemmVariant> gemm_variants(const TuningTarget& target, Math math, XR
     if (is_listed || !is_allowed(*row, math) || !row_obstacle(target.plan, *row).empty()) continue;
     variants.push_back(variant_of(target, *row));
   }
+  const uint32_t busy = take_row(target, "gemm_tiles", facts).number("busy_workgroups");
+  for (GemmVariant& variant : variants) {
+    for (GemmTile& tile : variant.tiles) tile.busy_workgroups = busy;
+  }
   return variants;
 }
 
 size_t choose_gemm_tile(std::span<const GemmTile> tiles, uint32_t rows, uint32_t n) {
-  // Below this many workgroups a larger tile leaves much of a large GPU idle.
-  constexpr uint64_t kBusyWorkgroups = 64;
   for (size_t i = tiles.size() - 1; i > 0; --i) {
     const auto count = [](uint32_t size, uint32_t tile) { return (size + tile - 1) / tile; };
     const bool filled = rows > tiles[i - 1].rows;
     const uint64_t workgroups = uint64_t{count(rows, tiles[i].rows)} * count(n, tiles[i].cols);
-    if (filled && workgroups >= kBusyWorkgroups) return i;
+    if (filled && workgroups >= tiles[i].busy_workgroups) return i;
   }
   return 0;
 }

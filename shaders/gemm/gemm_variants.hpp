@@ -20,6 +20,7 @@ struct GemmTile {
   std::vector<std::pair<uint32_t, uint32_t>> constants = {};  ///< (id, value)
   uint32_t workgroup_size = 0;                                ///< invocations
   uint32_t shared_bytes = 0;                                  ///< 0: below the floor's 16 KiB
+  uint32_t busy_workgroups = 0;  ///< so many at least, or a smaller tile is faster
 };
 
 /// An algorithm: the modules "gemm.<type>.<name>" of every weight type.

@@ -1,5 +1,4 @@
 #version 460
-#extension GL_GOOGLE_include_directive : require
 
 #include "common/weights.glsl"
 #include "common/x_quads.glsl"
@@ -9,7 +8,6 @@
 // rows, so each weight is read and dequantised once; x is read by every lane from the same address.
 // K is cut into workgroup_size / 32 slices of whole blocks; their sums are added in order at the end.
 // Lanes past the last column compute the last one again and store nothing.
-layout(local_size_x_id = 0) in;
 
 const uint kBlock = 32;
 const uint kBlockQuads = kBlock / 4;

@@ -236,11 +236,7 @@ Result<Gemv> Gemv::plan(vk::PipelineLibrary& pipelines, const WeightType& type, 
     variant.tile_cols = spec.tile_cols;
   }
   if (kernel == GemvKernel::kSubgroup && !pipelines.is_rejected(kReduceModule)) {
-    PUMICE_TRY(const vk::ShaderModule reduce, find_spirv(kReduceModule));
-    PUMICE_TRY(op.reduce_, pipelines.declare({.module = reduce,
-                                              .label = {},
-                                              .constants = vk::constants_of(kReduceSpec),
-                                              .push_bytes = sizeof(GemvReducePush)}));
+    PUMICE_TRY(op.reduce_, declare_kernel<GemvReducePush>(pipelines, kReduceModule, kReduceSpec));
   }
   return op;
 }

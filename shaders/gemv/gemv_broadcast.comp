@@ -1,5 +1,4 @@
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #extension GL_KHR_shader_subgroup_shuffle : require
 
 #define X_BROADCAST 1  // units of 64-bit integers, see common/weight_tile.glsl
@@ -16,7 +15,6 @@
 // four columns a lane) in order. A block of x is loaded once by the lanes of a subgroup and
 // shuffled.
 // Lanes past the last column compute the last one again and store nothing.
-layout(local_size_x_id = 0) in;
 
 const uint kBlock = 32;
 const uint kBlockQuads = kBlock / 4;

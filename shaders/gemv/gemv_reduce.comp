@@ -1,5 +1,4 @@
 #version 460
-#extension GL_GOOGLE_include_directive : require
 
 #include "common/buffers.glsl"
 #include "gemv/gemv_reduce.h"
@@ -7,7 +6,6 @@
 // y = the sum of what gemv_subgroup's splits of K left, added in their order. A workgroup takes
 // workgroup_size columns of one row. All loads are issued before the first addition, those past the
 // last split from the last one again.
-layout(local_size_x_id = 0) in;
 
 void main() {
   const uint col = gl_WorkGroupID.x * workgroup_size + gl_LocalInvocationIndex;

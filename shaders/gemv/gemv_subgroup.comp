@@ -1,5 +1,4 @@
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #extension GL_KHR_shader_subgroup_basic : require
 
 #define WEIGHT_TILE_LOADED 1
@@ -19,7 +18,6 @@
 // the tiles; their sums are added in order at the end. Lanes past the last column multiply zeros.
 // Where columns are few, several workgroups share theirs (the grid's y): each writes rows of its own
 // sums, which gemv_reduce adds. Neighbouring tiles go to different workgroups, so that all have some.
-layout(local_size_x_id = 0) in;
 
 const uint kBlock = 32;
 const uint kSliceLanes = 32;

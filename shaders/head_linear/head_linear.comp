@@ -1,5 +1,4 @@
 #version 460
-#extension GL_GOOGLE_include_directive : require
 
 #include "common/buffers.glsl"
 #include "common/weights.glsl"
@@ -10,7 +9,6 @@
 // workgroup_size / 32 slices of whole blocks of K, whose sums are added in order at the end. A row's sums
 // do not depend on the others, nor on how many a tile has. Outputs behind the product's are numbers of x.
 // Rows of weights that lie in another part are left to that part's dispatch.
-layout(local_size_x_id = 0) in;
 
 const uint kLanes = 32;
 const uint kSlices = workgroup_size / kLanes;

@@ -1,7 +1,5 @@
 #include "shaders/head_linear/head_linear.hpp"
 
-#include <algorithm>
-
 #include "format/resident_layout.hpp"
 #include "shaders/common/row_shares.hpp"
 #include "shaders/common/tuning.hpp"
@@ -32,9 +30,7 @@ Result<HeadLinear> HeadLinear::plan(vk::PipelineLibrary& pipelines, const Weight
   PUMICE_TRY(const vk::ShaderModule module,
              find_spirv(transposed ? "head_linear_transposed" : "head_linear", type));
   const auto declare = [&](const auto& spec) {
-    return pipelines.declare({.module = module,
-                              .constants = vk::constants_of(spec),
-                              .push_bytes = sizeof(HeadLinearPush)});
+    return declare_kernel<HeadLinearPush>(pipelines, module, spec);
   };
   if (transposed) {
     PUMICE_TRY(op.single_, declare(HeadLinearTransposedSpec{}));

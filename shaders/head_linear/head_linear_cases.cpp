@@ -1,5 +1,3 @@
-#include <algorithm>
-#include <cmath>
 
 #include "format/resident_layout.hpp"
 #include "shaders/common/linear_cases.hpp"

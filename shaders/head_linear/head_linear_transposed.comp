@@ -1,5 +1,4 @@
 #version 460
-#extension GL_GOOGLE_include_directive : require
 
 #include "common/buffers.glsl"
 #include "common/weights.glsl"
@@ -10,7 +9,6 @@
 // read a row of W each, as matrices lie, and sum over every 32nd row; then each adds up the lanes' sums
 // of its own column, in order. Outputs behind the product's are numbers of x. Where a head's rows lie in
 // two parts of the weights, the second part's dispatch adds to what the first has written.
-layout(local_size_x_id = 0) in;
 
 const uint kBlock = 32;
 

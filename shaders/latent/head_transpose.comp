@@ -1,5 +1,4 @@
 #version 460
-#extension GL_GOOGLE_include_directive : require
 
 #include "common/buffers.glsl"
 #include "common/weights.glsl"
@@ -9,7 +8,6 @@
 // columns of 32 rows of a head, whose columns become rows: a lane has a row, and so a column of y. Columns
 // behind the last row are zeros, as in every matrix. Rows that lie in another part are left to that part's
 // dispatch.
-layout(local_size_x_id = 0) in;
 
 const uint kTile = 32;  // rows and columns of a tile of floats
 

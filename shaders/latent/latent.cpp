@@ -33,10 +33,7 @@ Result<LatentRows> LatentRows::plan(vk::PipelineLibrary& pipelines, uint32_t hea
   op.head_dim_ = head_dim;
   op.type_ = type;
   const LatentRowsSpec spec{.head_dim = head_dim, .k_type = static_cast<uint32_t>(type)};
-  PUMICE_TRY(const vk::ShaderModule module, find_spirv("latent_rows"));
-  PUMICE_TRY(op.pipeline_, pipelines.declare({.module = module,
-                                              .constants = vk::constants_of(spec),
-                                              .push_bytes = sizeof(LatentRowsPush)}));
+  PUMICE_TRY(op.pipeline_, declare_kernel<LatentRowsPush>(pipelines, "latent_rows", spec));
   return op;
 }
 
@@ -90,11 +87,9 @@ Result<LatentHeads> LatentHeads::plan(vk::PipelineLibrary& pipelines, const Shap
                              .v_dim = shape.v_dim,
                              .kv_type = static_cast<uint32_t>(shape.type)};
   PUMICE_TRY(const vk::ShaderModule module, find_spirv("latent_heads"));
-  PUMICE_TRY(op.pipeline_,
-             pipelines.declare({.module = module,
-                                .label = fmt::format("latent_heads.{}", kv_type_name(shape.type)),
-                                .constants = vk::constants_of(spec),
-                                .push_bytes = sizeof(LatentHeadsPush)}));
+  PUMICE_TRY(op.pipeline_, declare_kernel<LatentHeadsPush>(
+                               pipelines, module, spec,
+                               fmt::format("latent_heads.{}", kv_type_name(shape.type))));
   return op;
 }
 
@@ -136,9 +131,8 @@ void LatentHeads::record(vk::Recorder& recorder, const Args& args) const {
 Result<HeadTranspose> HeadTranspose::plan(vk::PipelineLibrary& pipelines, const WeightType& type) {
   HeadTranspose op;
   PUMICE_TRY(const vk::ShaderModule module, find_spirv("head_transpose", type));
-  PUMICE_TRY(op.pipeline_, pipelines.declare({.module = module,
-                                              .constants = vk::constants_of(HeadTransposeSpec{}),
-                                              .push_bytes = sizeof(HeadTransposePush)}));
+  PUMICE_TRY(op.pipeline_,
+             declare_kernel<HeadTransposePush>(pipelines, module, HeadTransposeSpec{}));
   return op;
 }
 

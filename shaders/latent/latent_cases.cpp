@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <limits>
-#include <numeric>
 
 #include "base/float16.hpp"
 #include "format/resident_layout.hpp"

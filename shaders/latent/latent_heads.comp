@@ -1,5 +1,4 @@
 #version 460
-#extension GL_GOOGLE_include_directive : require
 
 #include "common/buffers.glsl"
 #include "latent/latent_heads.h"
@@ -8,7 +7,6 @@
 // Keys and values of heads into KV blocks. A key's end is the same for all heads. One key per
 // gl_WorkGroupID.x; its tasks, one per two neighbours of K and then of V, are spread over lanes and
 // gl_WorkGroupID.y.
-layout(local_size_x_id = 0) in;
 
 const uint n_still = head_dim - n_turned;
 

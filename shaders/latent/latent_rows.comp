@@ -1,5 +1,4 @@
 #version 460
-#extension GL_GOOGLE_include_directive : require
 
 #include "common/buffers.glsl"
 #include "latent/latent_rows.h"
@@ -9,7 +8,6 @@ const uint v_dim = head_dim;
 
 // What is kept of a sequence's tokens, as rows of floats. A workgroup takes some eights of numbers of a
 // block's 16 tokens: neighbouring lanes read neighbouring tokens, as they lie.
-layout(local_size_x_id = 0) in;
 
 void main() {
   const uint token = gl_LocalInvocationIndex % 16;

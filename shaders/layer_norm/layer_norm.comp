@@ -1,5 +1,4 @@
 #version 460
-#extension GL_GOOGLE_include_directive : require
 
 #include "common/buffers.glsl"
 #include "layer_norm/layer_norm.h"
@@ -9,7 +8,6 @@
 // Two passes with a correction (Chan, Golub and LeVeque, "Algorithms for computing the sample variance",
 // 1983): the second takes sums of x - mean, exact but for one rounding where the mean is large, and what
 // those sums are away from zero is the error of the first pass's mean.
-layout(local_size_x_id = 0) in;
 
 shared vec2 partial[workgroup_size];
 

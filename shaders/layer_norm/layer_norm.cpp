@@ -8,14 +8,11 @@
 namespace pumice::ops {
 
 Result<LayerNorm> LayerNorm::plan(vk::PipelineLibrary& pipelines) {
-  PUMICE_TRY(const vk::ShaderModule module, find_spirv("layer_norm"));
   LayerNorm op;
   // Every device has workgroups as large as any of the table.
   const LayerNormSpec spec{.workgroup_size =
                                take_row(pipelines, "layer_norm").number("workgroup_size")};
-  PUMICE_TRY(op.pipeline_, pipelines.declare({.module = module,
-                                              .constants = vk::constants_of(spec),
-                                              .push_bytes = sizeof(LayerNormPush)}));
+  PUMICE_TRY(op.pipeline_, declare_kernel<LayerNormPush>(pipelines, "layer_norm", spec));
   return op;
 }
 

@@ -26,6 +26,7 @@ Result<Linear> Linear::plan(vk::PipelineLibrary& pipelines,
     PUMICE_TRY_STATUS(check_integers(pipelines, gemm_variants(pipelines, math, path).front()));
   }
   Linear op;
+  op.gemv_rows_ = tuned_gemv_rows(pipelines);
   for (const WeightType* type : types) {
     if (op.kernels_.contains(type)) continue;
     const bool in_floats = math == Math::kI8 && !type->has_integers();
@@ -42,6 +43,10 @@ Result<Linear> Linear::plan(vk::PipelineLibrary& pipelines,
     op.kernels_.emplace(type, Kernels{*gemm, gemv});
   }
   return op;
+}
+
+uint32_t Linear::tuned_gemv_rows(const TuningTarget& target) {
+  return take_row(target, "linear").number("gemv_rows");
 }
 
 const Linear::Kernels& Linear::kernels_of(const WeightType& type) const {
@@ -81,7 +86,7 @@ uint64_t Linear::scratch_bytes(uint64_t rows, std::span<const WeightMatrix> matr
   uint64_t partial_sums = 0;
   uint64_t forms = 0;
   for (const WeightMatrix& matrix : matrices) {
-    if (!gemm_only_) partial_sums += kernels_of(*matrix.type).gemv.scratch_bytes(matrix, rows);
+    if (gemv_rows_ > 0) partial_sums += kernels_of(*matrix.type).gemv.scratch_bytes(matrix, rows);
     forms = forms_bytes(rows, matrix.n_cols);
   }
   return std::max(partial_sums, forms);

@@ -1,4 +1,4 @@
-// y = x · Wᵀ for weights of any type and any number of rows: gemv for up to 8 rows, gemm beyond.
+// y = x · Wᵀ for weights of any type and any number of rows: gemv for few rows, gemm for many.
 #pragma once
 
 #include <map>
@@ -33,7 +33,12 @@ class Linear {
 
   /// From now on gemm computes few rows too, so that a row's result does not depend on how many
   /// there are, to the last bit.
-  void use_gemm_only() { gemm_only_ = true; }
+  void use_gemm_only() { gemv_rows_ = 0; }
+
+  /// Up to how many rows gemv is faster here than gemm (linear.tune): Gemv::kMaxRows at most.
+  static uint32_t tuned_gemv_rows(const TuningTarget& target);
+  /// Whether products of so many rows are gemm's.
+  bool uses_gemm(uint32_t rows) const { return rows > gemv_rows_; }
 
   /// One dispatch for each part of the matrix, after one that makes x what gemm reads (XForm) and
   /// before one that adds sums where gemv splits K. Its type must be among the planned ones. Parts
@@ -76,7 +81,6 @@ class Linear {
     Gemv gemv;
   };
   const Kernels& kernels_of(const WeightType& type) const;
-  bool uses_gemm(uint32_t rows) const { return gemm_only_ || rows > Gemv::kMaxRows; }
   XForm x_form(const Args& args) const;
   /// Of x in the forms that a gemm reads and that come before `end`: they lie one after the other in
   /// the scratch memory, since matrices of one x may read different ones.
@@ -85,7 +89,7 @@ class Linear {
   void record_gemv(vk::Recorder& recorder, std::span<const Args> matrices) const;
 
   std::map<const WeightType*, Kernels> kernels_;
-  bool gemm_only_ = false;
+  uint32_t gemv_rows_ = 0;
   std::map<XForm, QuantizeX> quantize_x_;  // those that a gemm reads
 };
 

@@ -8,35 +8,7 @@
 namespace pumice::ops {
 namespace {
 
-constexpr uint32_t kDistinctRows = 256;  // weight rows that differ; they repeat after that
 constexpr size_t kSampledElements = 64;
-
-/// `n` copies of a matrix of `n_rows` rows, a multiple of kRowGroup, in which the rows of `weights`
-/// come over and over.
-Result<std::vector<WeightMatrix>> repeated_matrices(OpBed& bed, const RandomWeights& weights,
-                                                    uint32_t n_rows, uint32_t n) {
-  const WeightType& type = *weights.type;
-  const uint64_t matrix_bytes = resident_bytes(type, n_rows, weights.n_cols);
-  PUMICE_TRY(const vk::BufferRange pattern,
-             bed.input(resident_bytes(type, weights.n_rows, weights.n_cols),
-                       [&](std::span<std::byte> target) {
-                         repack(type, weights.blocks.data(), weights.n_rows, weights.n_cols, 0,
-                                n_row_groups(weights.n_rows), target.data());
-                       }));
-  PUMICE_TRY(const vk::BufferRange memory, bed.repeat(pattern, n * matrix_bytes));
-  PUMICE_TRY(const vk::BufferRange grid, upload_grid(bed, type));
-  std::vector<WeightMatrix> matrices;
-  for (uint32_t i = 0; i < n; ++i) {
-    matrices.push_back({.type = &type,
-                        .n_rows = n_rows,
-                        .n_cols = weights.n_cols,
-                        .parts = {{.range = memory.subrange(i * matrix_bytes, matrix_bytes),
-                                   .first_row = 0,
-                                   .n_rows = n_rows}},
-                        .grid = grid});
-  }
-  return matrices;
-}
 
 /// Whether gemm has a kernel of that arithmetic here; the rest is planned at run time.
 bool math_supported(const vk::DevicePlan& plan, const WeightType& type, Math math) {

@@ -1,5 +1,4 @@
 #version 460
-#extension GL_GOOGLE_include_directive : require
 
 #include "common/buffers.glsl"
 #include "sampling/fixed_point.glsl"
@@ -7,7 +6,6 @@
 
 // One workgroup per row of logits: log p(t) = (x(t) - max) - log sum exp(x - max), of one token and of the best. Logits
 // are taken as sampling takes them (canonical), and ordered as it orders them: by falling value, equal ones by rising id.
-layout(local_size_x_id = 0) in;
 
 layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer LogProbsRows {
   LogProbsRow v[];

@@ -7,11 +7,8 @@ namespace pumice::ops {
 static_assert(sizeof(LogProbs::Entry) == 8 && sizeof(LogProbsRow) == 8, "GLSL strides by these");
 
 Result<LogProbs> LogProbs::plan(vk::PipelineLibrary& pipelines) {
-  PUMICE_TRY(const vk::ShaderModule module, find_spirv("log_probs"));
   LogProbs op;
-  PUMICE_TRY(op.pipeline_, pipelines.declare({.module = module,
-                                              .constants = vk::constants_of(LogProbsSpec{}),
-                                              .push_bytes = sizeof(LogProbsPush)}));
+  PUMICE_TRY(op.pipeline_, declare_kernel<LogProbsPush>(pipelines, "log_probs", LogProbsSpec{}));
   return op;
 }
 

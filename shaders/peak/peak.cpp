@@ -75,10 +75,9 @@ Result<PeakMemory> PeakMemory::plan(vk::PipelineLibrary& pipelines, Kind kind) {
              find_spirv(kind == Kind::kRead ? "peak.read" : "peak.copy"));
   PeakMemory op;
   op.kind_ = kind;
-  PUMICE_TRY(op.pipeline_, pipelines.declare({.module = module,
-                                              .constants = vk::constants_of(
-                                                  PeakMemorySpec{.workgroup_size = kWorkgroupSize}),
-                                              .push_bytes = sizeof(PeakMemoryPush)}));
+  PUMICE_TRY(op.pipeline_,
+             declare_kernel<PeakMemoryPush>(pipelines, module,
+                                            PeakMemorySpec{.workgroup_size = kWorkgroupSize}));
   return op;
 }
 
@@ -116,9 +115,7 @@ Result<PeakArithmetic> PeakArithmetic::plan(vk::PipelineLibrary& pipelines, Kind
   const PeakArithmeticSpec spec{.workgroup_size = kWorkgroupSize};
   PeakArithmetic op;
   op.kind_ = kind;
-  PUMICE_TRY(op.pipeline_, pipelines.declare({.module = module,
-                                              .constants = vk::constants_of(spec),
-                                              .push_bytes = sizeof(PeakArithmeticPush)}));
+  PUMICE_TRY(op.pipeline_, declare_kernel<PeakArithmeticPush>(pipelines, module, spec));
   return op;
 }
 
@@ -197,11 +194,8 @@ void PeakMatrix::record(vk::Recorder& recorder, const Args& args) const {
 }
 
 Result<PeakTouch> PeakTouch::plan(vk::PipelineLibrary& pipelines) {
-  PUMICE_TRY(const vk::ShaderModule module, find_spirv("peak.touch"));
   PeakTouch op;
-  PUMICE_TRY(op.pipeline_, pipelines.declare({.module = module,
-                                              .constants = vk::constants_of(PeakTouchSpec{}),
-                                              .push_bytes = sizeof(PeakTouchPush)}));
+  PUMICE_TRY(op.pipeline_, declare_kernel<PeakTouchPush>(pipelines, "peak.touch", PeakTouchSpec{}));
   return op;
 }
 

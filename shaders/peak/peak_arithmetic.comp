@@ -1,5 +1,4 @@
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #ifdef PEAK_F16
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
 #endif
@@ -13,7 +12,6 @@
 // Eight chains of dependent operations an invocation, in registers. The operands come from memory and the
 // results go there, so no compiler can leave any out, and chains start differently in every lane, so none can
 // be computed once for all. An iteration is 16 operations of each chain (peak.cpp counts them).
-layout(local_size_x_id = 0) in;
 
 #if defined(PEAK_F16)
 #define VALUE f16vec2

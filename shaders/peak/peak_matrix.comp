@@ -1,5 +1,4 @@
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_shader_subgroup_basic : require
@@ -16,7 +15,6 @@
 // Four chains of c = a * b + c a subgroup, in registers: the products of two a and two b, as in a GEMM, so that
 // no two chains are alike and none can be derived from another. FACTOR and SUM are the elements' types; factors
 // come from memory and sums go there, so no compiler can leave any out.
-layout(local_size_x_id = 0) in;
 
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Factors { FACTOR v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 16) writeonly buffer Sums { SUM v[]; };

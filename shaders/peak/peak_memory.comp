@@ -1,12 +1,10 @@
 #version 460
-#extension GL_GOOGLE_include_directive : require
 
 #include "common/buffers.glsl"
 #include "peak/peak_memory.h"
 
 // A workgroup takes a contiguous piece; in each pass a lane has four loads of 16 bytes in flight.
 // PEAK_COPY writes them elsewhere, otherwise they are folded into one word that is written at the end.
-layout(local_size_x_id = 0) in;
 
 void main() {
   uint at = gl_WorkGroupID.x * pc.n_passes * 4 * workgroup_size + gl_LocalInvocationIndex;

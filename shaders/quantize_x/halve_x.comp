@@ -1,12 +1,10 @@
 #version 460
-#extension GL_GOOGLE_include_directive : require
 
 #include "common/buffers.glsl"
 #include "common/half.glsl"
 #include "quantize_x/quantize_x.h"
 
 // A lane writes a unit of eight halves; workgroups are [units of a row][row, folded].
-layout(local_size_x_id = 0) in;
 
 /// Four neighbours in the order of HalvedX; zeros past the last column.
 uvec2 halved_quad(uint row, uint quad) {

@@ -1,12 +1,10 @@
 #version 460
-#extension GL_GOOGLE_include_directive : require
 
 #include "common/buffers.glsl"
 #include "quantize_x/quantize_x.h"
 
 // Eight lanes take a block of 32 values, four each; workgroups are [block group of a row][row].
 // quantize_x.hpp says what is computed.
-layout(local_size_x_id = 0) in;
 
 const uint kBlockLanes = 8;
 // The reciprocal of smaller maxima could overflow: such blocks become zero.

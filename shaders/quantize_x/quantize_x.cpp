@@ -8,16 +8,13 @@
 namespace pumice::ops {
 
 Result<QuantizeX> QuantizeX::plan(vk::PipelineLibrary& pipelines, XForm form) {
-  PUMICE_TRY(const vk::ShaderModule module,
-             find_spirv(form == XForm::kInt8 ? "quantize_x" : "quantize_x.halves"));
   const QuantizeXSpec spec;
   QuantizeX op;
   op.form_ = form;
   op.workgroup_size_ = spec.workgroup_size;
-  PUMICE_TRY(op.pipeline_, pipelines.declare({.module = module,
-                                              .label = {},
-                                              .constants = vk::constants_of(spec),
-                                              .push_bytes = sizeof(QuantizeXPush)}));
+  PUMICE_TRY(op.pipeline_,
+             declare_kernel<QuantizeXPush>(
+                 pipelines, form == XForm::kInt8 ? "quantize_x" : "quantize_x.halves", spec));
   return op;
 }
 

@@ -1,5 +1,4 @@
 #version 460
-#extension GL_GOOGLE_include_directive : require
 
 #include "common/activation.glsl"
 #include "common/buffers.glsl"
@@ -12,7 +11,6 @@
 // its keys. A row's sums are the same wherever its sequence is cut: by steps, or by dispatches of one
 // step, of which each goes on with what the one before it has left.
 // States whose numbers decay each by itself are recurrence_states.comp's.
-layout(local_size_x_id = 0) in;
 
 const uint kLanes = 16;
 const uint kPerLane = (key_dim + kLanes - 1) / kLanes;

@@ -123,26 +123,18 @@ Result<Recurrence> Recurrence::plan(vk::PipelineLibrary& pipelines, const Shape&
   if (shape.decay == Decay::kState) {
     PUMICE_TRY(const vk::ShaderModule module, find_spirv("recurrence.states"));
     const auto spec = shape_constants<RecurrenceStatesSpec>(shape);
-    PUMICE_TRY(op.pipeline_, pipelines.declare({.module = module,
-                                                .constants = vk::constants_of(spec),
-                                                .push_bytes = sizeof(RecurrencePush)}));
+    PUMICE_TRY(op.pipeline_, declare_kernel<RecurrencePush>(pipelines, module, spec));
     op.columns_ = spec.workgroup_size;
     return op;
   }
   op.columns_ = kColumns;
-  PUMICE_TRY(const vk::ShaderModule module, find_spirv("recurrence"));
-  PUMICE_TRY(
-      op.pipeline_,
-      pipelines.declare({.module = module,
-                         .constants = vk::constants_of(shape_constants<RecurrenceSpec>(shape)),
-                         .push_bytes = sizeof(RecurrencePush)}));
+  PUMICE_TRY(op.pipeline_, declare_kernel<RecurrencePush>(pipelines, "recurrence",
+                                                          shape_constants<RecurrenceSpec>(shape)));
   if (tuning.piece_rows == 0) return op;
   auto pieces = shape_constants<RecurrencePiecesSpec>(shape);
   pieces.piece_rows = tuning.piece_rows;
   PUMICE_TRY(const vk::ShaderModule pieces_module, find_spirv(kPiecesModule));
-  PUMICE_TRY(op.in_pieces_, pipelines.declare({.module = pieces_module,
-                                               .constants = vk::constants_of(pieces),
-                                               .push_bytes = sizeof(RecurrencePush)}));
+  PUMICE_TRY(op.in_pieces_, declare_kernel<RecurrencePush>(pipelines, pieces_module, pieces));
   return op;
 }
 

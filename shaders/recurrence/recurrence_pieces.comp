@@ -1,5 +1,4 @@
 #version 460
-#extension GL_GOOGLE_include_directive : require
 
 #include "common/activation.glsl"
 #include "common/buffers.glsl"
@@ -25,7 +24,6 @@
 //
 // Loops that need not be are not unrolled: compiling a delta net's of 128 keys takes lavapipe 25.0
 // 2 s of CPU time so, 10 s with those that its compiler would unroll.
-layout(local_size_x_id = 0) in;
 
 const uint kLanes = RECURRENCE_PIECES_LANES;
 const uint kLaneColumns = RECURRENCE_PIECES_LANE_COLUMNS;

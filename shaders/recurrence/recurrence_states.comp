@@ -1,5 +1,4 @@
 #version 460
-#extension GL_GOOGLE_include_directive : require
 
 #include "common/buffers.glsl"
 #include "common/state_item.h"
@@ -12,7 +11,6 @@
 // through the rows of one sequence by itself, with its state in registers, and shares with its workgroup
 // only the keys and queries of some rows at a time. A row's sums are the same wherever its sequence is
 // cut: by steps, or by dispatches of one step, of which each goes on with what the one before it has left.
-layout(local_size_x_id = 0) in;
 
 const uint kQuads = (key_dim + 3) / 4;
 

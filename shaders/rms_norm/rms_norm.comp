@@ -1,11 +1,9 @@
 #version 460
-#extension GL_GOOGLE_include_directive : require
 
 #include "common/buffers.glsl"
 #include "rms_norm/rms_norm.h"
 
 // One workgroup per row and group: x += residual; y = x / sqrt(mean(x^2) + eps) * weight.
-layout(local_size_x_id = 0) in;
 
 shared float partial[workgroup_size];
 

@@ -33,10 +33,7 @@ Result<RmsNorm> RmsNorm::plan(vk::PipelineLibrary& pipelines) {
 Result<RmsNorm> RmsNorm::plan(vk::PipelineLibrary& pipelines, Variant variant) {
   const vk::DevicePlan& plan = pipelines.device()->plan();
   RmsNorm op;
-  PUMICE_TRY(const vk::ShaderModule portable, find_spirv("rms_norm"));
-  PUMICE_TRY(op.portable_, pipelines.declare({.module = portable,
-                                              .constants = vk::constants_of(RmsNormSpec{}),
-                                              .push_bytes = sizeof(RmsNormPush)}));
+  PUMICE_TRY(op.portable_, declare_kernel<RmsNormPush>(pipelines, "rms_norm", RmsNormSpec{}));
   if (variant == Variant::kPortable) return op;
   if (!supported(plan, variant)) {
     return make_error(ErrorCode::kInvalidArgument, "{} needs subgroupArithmetic", kWideModule);
@@ -52,9 +49,7 @@ Result<RmsNorm> RmsNorm::plan(vk::PipelineLibrary& pipelines, Variant variant) {
     const RmsNormWideSpec spec{.workgroup_size = workgroup_size, .quads = quads};
     Wide& wide = op.wide_.emplace_back();
     wide.most_n = workgroup_size * quads * 4;
-    PUMICE_TRY(wide.pipeline, pipelines.declare({.module = module,
-                                                 .constants = vk::constants_of(spec),
-                                                 .push_bytes = sizeof(RmsNormPush)}));
+    PUMICE_TRY(wide.pipeline, declare_kernel<RmsNormPush>(pipelines, module, spec));
   }
   return op;
 }

@@ -1,4 +1,3 @@
-#include <cmath>
 
 #include "shaders/op_case.hpp"
 #include "shaders/rms_norm/rms_norm.hpp"

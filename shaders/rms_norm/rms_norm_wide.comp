@@ -1,5 +1,4 @@
 #version 460
-#extension GL_GOOGLE_include_directive : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
 
 #include "common/buffers.glsl"
@@ -9,7 +8,6 @@
 // One workgroup per row and group, which it holds in registers, so that x is read once:
 // x += residual; y = x / sqrt(mean(x^2) + eps) * weight. n and the strides are multiples of 4, and n
 // fits the workgroup's `quads`; lanes past the end load the last quad again and use nothing of it.
-layout(local_size_x_id = 0) in;
 
 shared float partial[512];  // a subgroup; there may be subgroups of one invocation
 

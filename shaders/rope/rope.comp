@@ -1,11 +1,9 @@
 #version 460
-#extension GL_GOOGLE_include_directive : require
 
 #include "common/buffers.glsl"
 #include "rope/rope.h"
 
 // An invocation rotates one pair of one row; gl_WorkGroupID.x is the row.
-layout(local_size_x_id = 0) in;
 
 const uint half_dims = rope_dims / 2;
 

@@ -23,10 +23,7 @@ Result<Rope> Rope::plan(vk::PipelineLibrary& pipelines, const Shape& shape) {
                       .halves = shape.pairs == RopePairs::kHalves ? 1u : 0u};
   Rope op;
   op.shape_ = shape;
-  PUMICE_TRY(const vk::ShaderModule module, find_spirv("rope"));
-  PUMICE_TRY(op.pipeline_, pipelines.declare({.module = module,
-                                              .constants = vk::constants_of(spec),
-                                              .push_bytes = sizeof(RopePush)}));
+  PUMICE_TRY(op.pipeline_, declare_kernel<RopePush>(pipelines, "rope", spec));
   return op;
 }
 

@@ -1,5 +1,4 @@
 #version 460
-#extension GL_GOOGLE_include_directive : require
 
 #include "common/buffers.glsl"
 #include "rope_kv/rope_kv.h"
@@ -7,7 +6,6 @@
 
 // One row per gl_WorkGroupID.x. Its tasks, spread over lanes and gl_WorkGroupID.y: one per rotated
 // pair of q, then one per two neighbours of k and of v, where there are values.
-layout(local_size_x_id = 0) in;
 
 const uint half_dims = rope_dims / 2;
 const uint kNoAngle = 0xFFFFFFFFu;

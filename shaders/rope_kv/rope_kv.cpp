@@ -1,7 +1,5 @@
 #include "shaders/rope_kv/rope_kv.hpp"
 
-#include <algorithm>
-
 #include "shaders/common/row_shares.hpp"
 #include "shaders/common/tuning.hpp"
 #include "shaders/rope_kv/rope_kv.h"
@@ -71,10 +69,8 @@ Result<RopeKv> RopeKv::plan(vk::PipelineLibrary& pipelines, const Shape& shape,
                                .v_type = v_type,
                                .v_dim = shape.value_dim()};
     PUMICE_TRY(const vk::ShaderModule module, find_spirv("rope_kv_heads"));
-    PUMICE_TRY(op.pipeline_, pipelines.declare({.module = module,
-                                                .label = "rope_kv_heads." + kept.name(),
-                                                .constants = vk::constants_of(spec),
-                                                .push_bytes = sizeof(RopeKvHeadsPush)}));
+    PUMICE_TRY(op.pipeline_, declare_kernel<RopeKvHeadsPush>(pipelines, module, spec,
+                                                             "rope_kv_heads." + kept.name()));
     return op;
   }
   const RopeKvSpec spec{.workgroup_size = kWorkgroupSize,
@@ -86,10 +82,8 @@ Result<RopeKv> RopeKv::plan(vk::PipelineLibrary& pipelines, const Shape& shape,
                         .has_values = shape.has_values,
                         .v_dim = shape.value_dim()};
   PUMICE_TRY(const vk::ShaderModule module, find_spirv("rope_kv"));
-  PUMICE_TRY(op.pipeline_, pipelines.declare({.module = module,
-                                              .label = "rope_kv." + kept.name(),
-                                              .constants = vk::constants_of(spec),
-                                              .push_bytes = sizeof(RopeKvPush)}));
+  PUMICE_TRY(op.pipeline_,
+             declare_kernel<RopeKvPush>(pipelines, module, spec, "rope_kv." + kept.name()));
   return op;
 }
 

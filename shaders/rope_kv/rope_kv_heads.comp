@@ -1,5 +1,4 @@
 #version 460
-#extension GL_GOOGLE_include_directive : require
 
 #include "common/buffers.glsl"
 #include "rope_kv/rope_kv_heads.h"
@@ -8,7 +7,6 @@
 // As rope_kv.comp, with biases and norms of heads before: one workgroup per row and head, of q, then of
 // k, then of v. The head with its bias is kept in shared memory, since an element needs its pair's other
 // one and the sum of all squares, while q is updated in place.
-layout(local_size_x_id = 0) in;
 
 const uint half_dims = rope_dims / 2;
 

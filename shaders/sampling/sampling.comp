@@ -1,5 +1,4 @@
 #version 460
-#extension GL_GOOGLE_include_directive : require
 
 #include "common/buffers.glsl"
 #include "sampling/fixed_point.glsl"
@@ -11,7 +10,6 @@
 // complemented key, or the id) up to which the tokens still kept have at least a target mass. The
 // search reads all tokens once per 8 bits of the code and histograms their mass by the next 8 bits,
 // in integers, so neither the order of the additions nor that of the tokens matters.
-layout(local_size_x_id = 0) in;
 
 layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer SamplingRows {
   SamplingRow v[];

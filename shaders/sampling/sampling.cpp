@@ -30,11 +30,9 @@ Result<Sampling> Sampling::plan(vk::PipelineLibrary& pipelines, Variant variant)
   PUMICE_TRY(const vk::ShaderModule module, find_spirv("sampling"));
   const bool greedy = variant == Variant::kGreedy;
   Sampling op;
-  PUMICE_TRY(op.pipeline_, pipelines.declare({.module = module,
-                                              .label = greedy ? "sampling.greedy" : "sampling",
-                                              .constants = vk::constants_of(
-                                                  SamplingSpec{.greedy_only = greedy ? 1u : 0u}),
-                                              .push_bytes = sizeof(SamplingPush)}));
+  PUMICE_TRY(op.pipeline_, declare_kernel<SamplingPush>(
+                               pipelines, module, SamplingSpec{.greedy_only = greedy ? 1u : 0u},
+                               greedy ? "sampling.greedy" : "sampling"));
   return op;
 }
 

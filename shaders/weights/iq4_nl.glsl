@@ -4,7 +4,6 @@ const uint kTileCols = 64, kTileUnits = 2, kTileWords = 1;
 const bool kHalfScales = false;
 const bool kSignedCodes = true;
 
-/// The table as bytes of four words: an array indexed by data would live in memory.
 const uvec4 kTableBytes = uvec4(0xBFAD9881u, 0xF6EADDCFu, 0x26190D01u, 0x71594535u);
 #include "common/weight_nibble_table.glsl"
 
@@ -13,20 +12,4 @@ void read_weight_header(inout WeightTile t) { t.scale = exact_halves(weight_word
 void read_weight_scales(WeightTile t, uint block, out vec2 scale, out vec2 offset) {
   scale = block == 0 ? t.scale.xx : t.scale.yy;
   offset = vec2(0);
-}
-
-struct WeightBlock {
-  WeightUnit unit;
-};
-WeightBlock open_weight_block(WeightTile t, uint block) {
-  return WeightBlock(weight_unit(t, block));
-}
-uint weight_codes(WeightBlock b, int h, int k) {
-  return table_bytes(nibble_bytes(unit_word(b.unit, k), h, 0));
-}
-
-#define WEIGHT_SINGLE_CODES 1
-const float kSingleCodes = 1.0;
-int single_code(WeightBlock b, int h, int k, int i) {
-  return table_value(bitfieldExtract(unit_word(b.unit, k), 8 * i + 4 * h, 4));
 }

@@ -5,7 +5,6 @@ const uint kTileCols = 128, kTileUnits = 4, kTileWords = 1;
 const bool kHalfScales = false;
 const bool kSignedCodes = true;
 
-/// The table as bytes of four words: an array indexed by data would live in memory.
 const uvec4 kTableBytes = uvec4(0x03020100u, 0x0C080604u, 0xFDFEFF00u, 0xF4F8FAFCu);
 #include "common/weight_nibble_table.glsl"
 
@@ -16,20 +15,4 @@ void read_weight_scales(WeightTile t, uint block, out vec2 scale, out vec2 offse
   const uint bits = exponent < 2 ? 0x00200000u << (exponent & 1u) : (exponent - 1) << 23;
   scale = vec2(uintBitsToFloat(bits));
   offset = vec2(0);
-}
-
-struct WeightBlock {
-  WeightUnit unit;
-};
-WeightBlock open_weight_block(WeightTile t, uint block) {
-  return WeightBlock(weight_unit(t, block));
-}
-uint weight_codes(WeightBlock b, int h, int k) {
-  return table_bytes(nibble_bytes(unit_word(b.unit, k), h, 0));
-}
-
-#define WEIGHT_SINGLE_CODES 1
-const float kSingleCodes = 1.0;
-int single_code(WeightBlock b, int h, int k, int i) {
-  return table_value(bitfieldExtract(unit_word(b.unit, k), 8 * i + 4 * h, 4));
 }

@@ -249,6 +249,59 @@ TEST_F(Conversations, ASessionThatIsClosedCancelsItsRequest) {
   EXPECT_EQ(answers[request].end_reason, PUMICE_END_CANCELLED);
 }
 
+TEST_F(Conversations, APromptIsScoredAsTheTokensThatItSays) {
+  // What is said greedily is what is the most probable in each place.
+  pumice_request_options said = test::request_of("Once upon a time", 12);
+  said.log_probs = 1;
+  std::vector<float> log_probs;
+  pumice_request request = 0;
+  const auto next_events = [&](const pumice_request_options& options, const auto& take) {
+    EXPECT_OK(pumice_submit(engine_, 0, &options, &request));
+    for (bool ended = false; !ended;) {
+      EXPECT_OK(pumice_poll(engine_, PUMICE_NO_LIMIT));
+      for (pumice_event event{sizeof event}; !ended;) {
+        EXPECT_OK(pumice_next_event(engine_, &event));
+        if (event.kind == PUMICE_EVENT_NONE) break;
+        ended = event.kind == PUMICE_EVENT_FINISHED;
+        take(event);
+      }
+      EXPECT_OK(pumice_wait(engine_, 20000));
+    }
+  };
+  std::vector<uint32_t> text = tokenize("Once upon a time", true);
+  const size_t n_prompt = text.size();
+  next_events(said, [&](const pumice_event& event) {
+    if (!event.has_token) return;
+    text.push_back(event.token);
+    log_probs.push_back(event.log_prob);
+  });
+  pumice_request_options scored{sizeof scored};
+  scored.tokens = text.data();
+  scored.n_tokens = text.size();
+  scored.max_new_tokens = 1;
+  scored.log_probs = 1;
+  scored.n_top_log_probs = 2;
+  scored.scores = 1;
+  uint32_t next = 1;
+  next_events(scored, [&](const pumice_event& event) {
+    if (event.kind != PUMICE_EVENT_SCORE) return;
+    EXPECT_EQ(event.request, request);
+    EXPECT_EQ(event.computed_tokens, next);
+    ASSERT_LT(next, text.size());
+    EXPECT_EQ(event.token, text[next]);
+    ASSERT_EQ(event.n_top_log_probs, 2u);
+    if (next >= n_prompt) {
+      EXPECT_NEAR(event.log_prob, log_probs[next - n_prompt], 1e-3);
+      EXPECT_EQ(event.top_log_probs[0].token, text[next]);
+    }
+    ++next;
+  });
+  EXPECT_EQ(next, text.size());
+
+  scored.scores = 2;
+  EXPECT_EQ(pumice_submit(engine_, 0, &scored, &request), PUMICE_INVALID_ARGUMENT);
+}
+
 TEST_F(Conversations, TimeoutsEndRequests) {
   pumice_request_options options = test::request_of("Once upon a time", 200);
   options.timeout_us = 1;

@@ -131,9 +131,12 @@ TEST(ResultFile, ReadsServeAndWhatGpuCheckWrote) {
   EXPECT_EQ(serve[0].samples, std::vector<double>{500});
   EXPECT_FALSE(serve[0].more_is_better);
 
-  const auto gpu_check = rows_of(R"({"gpu_check": 1, "bench ops": null, "models": [{"model": "tiny",
-    "records": [{"n_prompt": 1, "n_gen": 0, "samples_ns": [1]}]}, {"model": "big", "records": null}]})");
-  EXPECT_EQ(gpu_check.size(), 1u);
+  const auto gpu_check =
+      rows_of(R"({"gpu_check": 2, "bench ops": null, "peaks": {"ops": [], "peaks": [{"name": "f32",
+    "unit": "TFLOP/s", "value": 9}]}, "models": [{"stage": "bench tiny", "records": [{"n_prompt": 1, "n_gen": 0,
+    "samples_ns": [1]}]}, {"stage": "layers tiny", "records": {"bench": "layers"}}, {"stage": "ab", "records": null}]})");
+  ASSERT_EQ(gpu_check.size(), 2u);
+  EXPECT_EQ(gpu_check[0].test, "f32");
 }
 
 TEST(ResultFile, WhatIsForeignOrHostileIsNamedInOneLine) {

@@ -178,6 +178,37 @@ INSTANTIATE_TEST_SUITE_P(Families, Drafts,
                                            Family{"lfm2", true}, Family{"granitehybrid", true}),
                          family_name);
 
+/// Choices of one prompt, which all say the same here.
+class Choices : public Drafts {};
+
+TEST_P(Choices, ComputeTheirPromptOnce) {
+  for (const uint32_t n_prompt : {kPrompt, 32u}) {
+    const auto alone = this->engine({});
+    const std::vector<TokenId> prompt(prompt_.begin(), prompt_.begin() + n_prompt);
+    const Told whole = run(*alone, prompt);
+    const auto engine = this->engine({.n_sequences = 3, .token_budget = 24, .chunk_tokens = 16});
+    std::vector<Told> told(3);
+    std::map<RequestId, Told*> runs;
+    std::optional<RequestId> first;
+    for (Told& one : told) {
+      const auto id =
+          engine->submit({.prompt = prompt, .max_new_tokens = kNew, .choice_of = first});
+      ASSERT_TRUE(id.ok()) << id.error().message;
+      if (!first) first = *id;
+      runs[*id] = &one;
+    }
+    finish(*engine, runs);
+    for (const Told& one : told) EXPECT_EQ(one.tokens, whole.tokens);
+    EXPECT_EQ(told[2].report.cache.cached_tokens, n_prompt);
+    EXPECT_EQ(engine->dispatched_rows(), n_prompt + 3 * (kNew - 1));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, Choices,
+                         ::testing::Values(Family{"llama", true}, Family{"gemma2", true},
+                                           Family{"lfm2", true}, Family{"granitehybrid", true}),
+                         family_name);
+
 /// Rows of one seed, whose penalties count what was chosen before.
 class SampledDrafts : public test::SyntheticEngineTest {
  protected:
@@ -262,6 +293,10 @@ TEST_F(SampledDrafts, LeaveOthersTheirRunAhead) {
   }
   EXPECT_EQ(texts[*with], plain);
   EXPECT_EQ(texts[*without], plain);
+  const std::deque<StepTrace>& steps = both->trace();
+  size_t n_ahead = 0;
+  for (size_t i = 1; i < steps.size(); ++i) n_ahead += steps[i].planned_s < steps[i - 1].ended_s;
+  EXPECT_GT(n_ahead, 20u) << "of 40 tokens";
 }
 
 }  // namespace

@@ -146,7 +146,7 @@ TEST_F(LogProbs, OfTooManyAndOfGreedyEnginesAreRefused) {
   EXPECT_TRUE(refused(*engine, {.log_probs = 21}));
   const auto greedy = make_engine(model_, {.context_tokens = 64, .greedy_only = true});
   EXPECT_TRUE(refused(*greedy, {.log_probs = 0}));
-  EXPECT_TRUE(refused(*greedy, {.on_score = [](uint32_t, const TokenLogProbs&) {}}));
+  EXPECT_TRUE(refused(*greedy, {.on_score = [](uint32_t, TokenId, const TokenLogProbs&) {}}));
 }
 
 TEST_F(LogProbs, OfAGivenTextAreOneForEachTokenButTheFirst) {
@@ -172,9 +172,10 @@ TEST_F(LogProbs, OfAGivenTextAreOneForEachTokenButTheFirst) {
     const auto beside = engine->submit(std::move(other));
     ASSERT_TRUE(beside.ok());
     uint32_t next = 1;
-    const auto on_score = [&](uint32_t position, const TokenLogProbs& token) {
+    const auto on_score = [&](uint32_t position, TokenId token, const TokenLogProbs& log_probs) {
       EXPECT_EQ(position, next++);
-      expect_log_probs(token, text[position], rows.at(position - 1), 2,
+      EXPECT_EQ(token, text[position]);
+      expect_log_probs(log_probs, text[position], rows.at(position - 1), 2,
                        fmt::format("position {} of a text, {} spare rows", position, spare));
     };
     ASSERT_TRUE(engine->submit({.prompt = text, .log_probs = 2, .on_score = on_score}).ok());
@@ -194,7 +195,9 @@ TEST_F(LogProbs, AreScoredAndSampledInOneRequest) {
   asked.log_probs = 1;
   uint32_t n_scores = 0;
   std::vector<TokenLogProbs> scores;
-  asked.on_score = [&](uint32_t, const TokenLogProbs& token) { scores.push_back(token); };
+  asked.on_score = [&](uint32_t, TokenId, const TokenLogProbs& log_probs) {
+    scores.push_back(log_probs);
+  };
   const std::vector<TokenId> prompt = asked.prompt;
   ASSERT_TRUE(engine->submit(std::move(asked)).ok());
   for (const StepEvent& event : run(*engine)) n_scores += event.log_probs ? 1 : 0;

@@ -93,6 +93,9 @@ TEST_F(MemoryPlans, EveryByteThatIsNotWeightsFollowsFromTheOptions) {
   EXPECT_EQ(wider.bytes(MemoryUse::kKv), plan.bytes(MemoryUse::kKv));
   const MemoryPlan logits = with([](EngineOptions& o) { o.prompt_logits = true; });
   EXPECT_GT(logits.bytes(MemoryUse::kReserve), plan.bytes(MemoryUse::kReserve));
+  const MemoryPlan bare = with([](EngineOptions& o) { o.spare_logit_rows = 0; });
+  EXPECT_LE(plan.total_bytes() - bare.total_bytes(),
+            engine_.spare_logit_rows * (planner.program().n_vocab * 4 + 1024));
   const MemoryPlan tiers = with([](EngineOptions& o) { o.cache_host_bytes = kMiB; });
   // Pages pass through memory that stays: 64 MiB of them, here all there are.
   EXPECT_EQ(tiers.total_bytes() - plan.total_bytes(), 1024 * page_bytes);

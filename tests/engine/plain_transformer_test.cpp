@@ -73,12 +73,14 @@ class Drafting {
     const uint64_t page_bytes = decoder_->state().page_bytes;
     kv_.emplace(KvMemory::create(device_, page_bytes, kBlocks, kBlocks).value());
     const size_t n_classes = decoder_->attention_classes().size();
-    args_.emplace(StepArgs::create(device_, {.rows = kMost,
-                                             .logit_rows = kMost,
-                                             .attention_items = kMost,
-                                             .attention_classes = static_cast<uint32_t>(n_classes),
-                                             .chunks = 1})
-                      .value());
+    args_arena_.emplace(args_
+                            .lay_out({.rows = kMost,
+                                      .logit_rows = kMost,
+                                      .attention_items = kMost,
+                                      .attention_classes = static_cast<uint32_t>(n_classes),
+                                      .chunks = 1})
+                            .allocate(device_)
+                            .value());
     table_ = arena_.allocate(kBlocks * sizeof(uint64_t)).value();
     sampled_ = arena_.allocate(sizeof(uint64_t)).value();
     for (uint32_t i = 0; i < kBlocks; ++i) table_.mapped<uint64_t>()[i] = kv_->address(i);
@@ -88,18 +90,18 @@ class Drafting {
   /// Logits of the next tokens of the text.
   std::vector<float> step(std::span<const TokenId> tokens, std::span<const float> given) {
     const auto n = static_cast<uint32_t>(tokens.size());
-    args_->clear();
-    args_->add_chunk(n);
+    args_.clear();
+    args_.add_chunk(n);
     for (const TokenId token : tokens) {
-      args_->add_logit_row(args_->add_row(token, position_ + args_->n_rows, 0));
+      args_.add_logit_row(args_.add_row(token, position_ + args_.n_rows, 0));
     }
     const ops::SequenceChunk chunk{
         .seq = 0, .first_row = 0, .n_rows = n, .first_position = position_};
-    decoder_->write_attention({&chunk, 1}, {}, *args_);
+    decoder_->write_attention({&chunk, 1}, {}, args_);
     position_ += n;
     EXPECT_TRUE(vk::Uploader(device_).write(*decoder_->given(), given).ok());
     vk::Recorder recorder(device_, {});
-    decoder_->record(recorder, *args_,
+    decoder_->record(recorder, args_,
                      {.sampled = sampled_,
                       .block_tables = {&table_, 1},
                       .table_stride = kBlocks,
@@ -119,7 +121,8 @@ class Drafting {
   std::shared_ptr<const ModelWeights> weights_;
   std::optional<Decoder> decoder_;
   std::optional<KvMemory> kv_;
-  std::optional<StepArgs> args_;
+  std::optional<vk::Arena> args_arena_;
+  StepArgs args_;
   vk::Arena arena_;
   vk::BufferRange table_, sampled_;
   uint32_t position_ = 0;

@@ -457,6 +457,9 @@ TEST_P(RandomActions, LoseNothingAndTellNothingTwice) {
   std::mt19937 guesses(GetParam() + 1000);
   uint32_t next_seed = 1;
   uint64_t n_accepted = 0;
+  uint64_t n_shared = 0;  // rows
+  std::vector<TokenId> last_prompt;
+  RequestId last_id = 0;
   int n_lost = 0;
   for (int i = 0; i < 4000; ++i) {
     now_ += 1;
@@ -473,8 +476,14 @@ TEST_P(RandomActions, LoseNothingAndTellNothingTwice) {
       asked.priority = static_cast<int32_t>(random() % 3);
       asked.service_class = static_cast<ServiceClass>(random() % kServiceClasses);
       // Some begin alike, so that they share what is cached.
-      const uint32_t n_prompt = 1 + static_cast<uint32_t>(random() % 80);
+      uint32_t n_prompt = 1 + static_cast<uint32_t>(random() % 80);
       asked.prompt = prompt(n_prompt, request.seed % 3);
+      if (!last_prompt.empty() && guesses() % 3 == 0) {
+        asked.prompt = last_prompt;
+        asked.choice_of = last_id;
+        n_prompt = static_cast<uint32_t>(last_prompt.size());
+      }
+      last_prompt = asked.prompt;
       if (chance(40)) {
         asked.drafter = [&guesses, n_prompt, seed = request.seed](std::span<const TokenId> tokens,
                                                                   uint32_t most) {
@@ -488,6 +497,7 @@ TEST_P(RandomActions, LoseNothingAndTellNothingTwice) {
       }
       const Result<RequestId> id = requests_->submit(std::move(asked), now_);
       ASSERT_TRUE(id.ok()) << id.error().message;
+      last_id = *id;
       seeds_[*id] = request.seed;
       expected_[*id] = request;
     } else if (!expected_.empty() && chance(3)) {
@@ -504,6 +514,8 @@ TEST_P(RandomActions, LoseNothingAndTellNothingTwice) {
     } else if (under_way_.size() < Scheduler::kMaxOutstanding && chance(60)) {
       launch();
     } else if (!under_way_.empty()) {
+      const auto& chunks = under_way_.front().first.plan.chunks;
+      n_shared += static_cast<uint64_t>(std::ranges::count(chunks, true, &StepChunk::shares_row));
       land();
     }
     if (chance(70)) {
@@ -521,6 +533,7 @@ TEST_P(RandomActions, LoseNothingAndTellNothingTwice) {
   EXPECT_GT(next_seed, 100u);
   EXPECT_GT(n_lost, 5);
   EXPECT_GT(n_accepted, 50u);
+  EXPECT_GT(n_shared, 2u);
   EXPECT_GT(requests_->scheduler().telemetry().preemptions, 10u);
 }
 

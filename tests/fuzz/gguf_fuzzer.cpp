@@ -1,7 +1,7 @@
 // A GGUF file of any bytes: opened, described as a model and as a vocabulary. Memory stays below
 // the file's size and 64 MiB.
 #include "format/gguf.hpp"
-#include "models/activation_plan.hpp"
+#include "models/decoder_buffers.hpp"
 #include "models/families.hpp"
 #include "models/lowering.hpp"
 #include "models/program_text.hpp"

@@ -232,7 +232,7 @@ TEST_F(HostTest, AnEventMayBeTaken) {
   EXPECT_EQ(host_->stats().open_requests, 0u);
 }
 
-TEST_F(HostTest, ChoicesOfAPromptBeginWhenItIsReadAndDoNotComputeItAgain) {
+TEST_F(HostTest, ChoicesOfAPromptComputeItOnce) {
   constexpr uint32_t kChoices = 3;
   const EngineOptions options{
       .context_tokens = 128, .n_sequences = kChoices, .chunk_tokens = 16, .invariant = true};
@@ -282,8 +282,9 @@ TEST_F(HostTest, ChoicesOfAPromptBeginWhenItIsReadAndDoNotComputeItAgain) {
   for (uint32_t i = 0; i < kChoices; ++i) {
     const Answer& answer = answers.at(requests[i].id);
     EXPECT_EQ(answer.tokens, alone[i]);
-    EXPECT_EQ(answer.ending.report.cache.cached_tokens, i == 0 ? 0u : 64u) << i;
+    EXPECT_EQ(answer.ending.report.cache.cached_tokens, i == 0 ? 0u : 70u) << i;
   }
+  EXPECT_EQ(engine_->scheduler().telemetry().computed_tokens, 70 + kChoices * 7);
   EXPECT_NE(alone[0], alone[1]);
   EXPECT_EQ(answers.at(requests.back().id).ending.report.end_reason, EndReason::kCancelled);
 }

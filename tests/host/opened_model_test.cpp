@@ -131,12 +131,15 @@ TEST_F(OpenedModelTest, AModelIsPlannedOnceForAllWhoTakeIt) {
   make(opened, other);
   make(opened, other);
   EXPECT_EQ(plan.n_lowerings(), 2u);
+  EXPECT_EQ(source_.n_programs(), 1u);
 }
 
 TEST_F(OpenedModelTest, WithoutAPlanOneIsMade) {
   const OpenedModel opened = open();
   const std::unique_ptr<Engine> engine = make(opened, {});
+  generate(*engine);
   EXPECT_EQ(opened.model->plan->n_lowerings(), 1u);
+  EXPECT_EQ(source_.n_programs(), 1u);
 }
 
 TEST_F(OpenedModelTest, TheLimitsAskedForAreTheDevices) {

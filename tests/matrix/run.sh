@@ -141,15 +141,18 @@ run_row() {
         test_on lavapipe-26 matrix-cores -R '^test_(ops(_2)?|reference)$' ;;
     compile | compile-more)
       build_all_shaders pipeline_statistics
-      local platforms=()
+      local platforms=() hot_loops=0
+      # Of all platforms that they are counted of.
+      [[ $1 == compile-more ]] || tests/compile_gate/hot_loops --check || hot_loops=$?
       [[ $1 == compile ]] || platforms=(--platform amd-{vega10,navi21,gfx1201} intel-bmg apple-13g)
-      tests/compile_gate/compile_gate.py build/matrix-cores/tests/compile_gate/pipeline_statistics "${platforms[@]}" ;;
+      tests/compile_gate/compile_gate.py build/matrix-cores/tests/compile_gate/pipeline_statistics "${platforms[@]}"
+      return "$hot_loops" ;;
     asan)
       sanitizer_environment
       # Without pure arithmetic at length: the reference of most families and of long sequences, splits of every
       # matrix, a simulated day. Without what is Python's: checks of the tree, pages, other programs' reports.
       GTEST_FILTER='-*LongSequences*:Families/Reference.*:GemvSplits.*' test_on lavapipe-25 asan -L unit \
-        -E '^(cli_(sim|report|peers)|api_abi|structure.*|spirv_val|mutation_lists|compile_gate_rules)$'
+        -E '^(cli_(sim|report|peers)|api_abi|structure.*|spirv_val|mutation_lists|(compile_gate|hot_loops)_rules)$'
       GTEST_FILTER='Families/Reference.LogitsAgree*/*_gemma4:*/*_gpt_oss:*/*_deepseek2:*/*_qwen35moe:*/*_falcon_h1-*Long*' \
         test_on lavapipe-25 asan -R '^test_models_reference$'
       # On a device, the two tests that take every path of the engine; the rest would say it again.

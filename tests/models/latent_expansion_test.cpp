@@ -3,9 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <numeric>
-
 namespace pumice {
 namespace {
 
@@ -28,7 +25,8 @@ TEST(LatentExpansion, HoldsAllHeadsOfAShortContextAndFewOfALongOne) {
   EXPECT_EQ(sizes.n_heads, 16u);
   EXPECT_EQ(sizes.n_keys, 4096u);
   EXPECT_EQ(sizes.piece_keys, 1024u);
-  EXPECT_EQ(sizes.bytes(KvType::kF16)[3], uint64_t{4096} * 16 * (192 + 128) * 2);
+  EXPECT_EQ(sizes.layout(KvType::kF16).block_bytes() * 4096 / kKvBlockTokens,
+            uint64_t{4096} * 16 * (192 + 128) * 2);
   const ExpansionSizes longer = *expansion_sizes(latents_of(16), 1, 32768, false, kLargeSlab);
   EXPECT_EQ(longer.n_heads, 2u);
   EXPECT_EQ(longer.n_keys, 32768u);
@@ -46,9 +44,11 @@ TEST(LatentExpansion, TakesABoundedPartOfMemoryWhateverTheContext) {
         EXPECT_EQ(n_heads % sizes->n_heads, 0u);
         EXPECT_EQ(sizes->n_keys % kKvBlockTokens, 0u);
         EXPECT_EQ(sizes->piece_keys % kKvBlockTokens, 0u);
-        const std::vector<uint64_t> bytes = sizes->bytes(KvType::kF32);
-        EXPECT_LE(std::ranges::max(bytes), slab);
-        EXPECT_LE(std::reduce(bytes.begin(), bytes.end()), uint64_t{320} << 20);
+        ExpansionBuffers buffers;
+        vk::ArenaLayout arena(vk::MemoryDomain::kDevice, "");
+        buffers.lay_out(*sizes, arena);
+        EXPECT_LE(arena.sizes(slab).largest_bytes(), slab);
+        EXPECT_LE(arena.bytes(), uint64_t{320} << 20);
       }
     }
   }

@@ -8,8 +8,8 @@
 #include <functional>
 #include <random>
 
-#include "models/activation_plan.hpp"
 #include "models/decoder.hpp"
+#include "models/decoder_buffers.hpp"
 #include "models/families.hpp"
 #include "models/program_builder.hpp"
 #include "models/read_shares.hpp"

@@ -31,7 +31,7 @@ MUTATIONS = [
     ("work lists end at a row's own position", "runtime/models/decoder_attention.cpp",
      "own.ahead = one.ahead;", "own.ahead = 0;", "test_embedder:*Together*nomic_bert"),
     # One owner: of activations and of pages.
-    ("buffers in use at once share memory", "runtime/models/activation_plan.cpp",
+    ("buffers in use at once share memory", "runtime/models/decoder_buffers.cpp",
      "b.first_use <= buffer.last_use && buffer.first_use <= b.last_use", "b.first_use == buffer.last_use",
      "test_models:Lowering.*"),
     ("latents: parts of what is read later change in place", "runtime/models/fusion_patterns.cpp",

@@ -23,7 +23,7 @@ MUTATIONS = [
      "first || transposed_ ? all : none", "first ? all : none", "test_ops:*head_linear*F32*"),
     # A kernel does what its formula says.
     ("a point of a grid is another", "runtime/format/weight_grids.cpp",
-     "0x5a68,\n    0x5a6a", "0x5a69,\n    0x5a6a", "test_weights:*GridsAreThoseOfTheFormat"),
+     "& 7u) + 1)", "& 7u) + 3)", "test_weights:*GridsAreThoseOfTheFormat"),
     ("heads of no whole scales are quantised", "shaders/common/kv_layout.cpp",
      "if (n % kv_quant_elements(type) == 0) return {};", "if (n > 0) return {};", "test_attention_host:KvTypes*"),
     ("values are read in the keys' type", "shaders/flash_attention/flash_attention.cpp",

@@ -6,12 +6,11 @@
 namespace pumice {
 namespace {
 
+using test::kFull;
+using test::kLocal;
+using test::kState;
 using test::SchedulerBed;
 using test::tokens_from;
-
-const PageKind kFull{"full", StateForm::kFull};
-const PageKind kLocal{"local", StateForm::kWindow, 32};
-const PageKind kState{"state", StateForm::kRecurrent};
 
 KvCacheOptions cache_of(std::vector<PageKind> kinds, uint32_t n_pages) {
   return {.n_pages = n_pages, .block_tokens = 16, .kinds = std::move(kinds)};

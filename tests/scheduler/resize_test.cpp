@@ -58,7 +58,7 @@ TEST(SchedulerResize, WhatCannotFitAnyMoreFailsWithTheNumbersAndHoldsNobodyUp) {
   ASSERT_FALSE(failed.failure.ok());
   EXPECT_EQ(failed.failure.error().code, ErrorCode::kDoesNotFit);
   EXPECT_EQ(failed.failure.error().message,
-            "230 tokens need 15 KV blocks, and the cache was made smaller: it has 14 of 32");
+            "230 tokens need 15 KV pages, and the cache was made smaller: it has 14 of 32");
   // It goes on as far as there is room.
   bed.run_to_idle();
   EXPECT_EQ(bed.scheduler.request(big).end_reason, EndReason::kError);

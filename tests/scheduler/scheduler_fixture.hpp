@@ -10,6 +10,10 @@
 
 namespace pumice::test {
 
+inline const PageKind kFull{"full", StateForm::kFull};
+inline const PageKind kLocal{"local", StateForm::kWindow, 32};
+inline const PageKind kState{"state", StateForm::kRecurrent};
+
 inline std::vector<uint32_t> tokens_from(uint32_t first, uint32_t count) {
   std::vector<uint32_t> tokens(count);
   std::iota(tokens.begin(), tokens.end(), first);

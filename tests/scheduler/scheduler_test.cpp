@@ -83,6 +83,16 @@ TEST(Scheduler, DoesNotRunAheadOfRequestsThatAskNotTo) {
   EXPECT_EQ(bed.scheduler.plan_step(0).n_tokens(), 1u);
 }
 
+TEST(Scheduler, RunsAheadOfOthersBesideOneThatAsksNotTo) {
+  SchedulerBed bed({.max_running = 2}, 8);
+  bed.add(tokens_from(0, 10), 3, {.runs_ahead = false});
+  const RequestId other = bed.add(tokens_from(100, 10), 3);
+  bed.scheduler.plan_step(0);
+  const StepPlan ahead = bed.scheduler.plan_step(0);
+  ASSERT_EQ(ahead.chunks.size(), 1u);
+  EXPECT_EQ(ahead.chunks[0].request, other);
+}
+
 TEST(Scheduler, NeverRunsAheadPastTheLastToken) {
   SchedulerBed bed({}, 8);
   bed.add(tokens_from(0, 10), 1);

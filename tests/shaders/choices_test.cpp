@@ -17,6 +17,7 @@
 #include <map>
 
 #include "format/resident_layout.hpp"
+#include "models/latent_expansion.hpp"
 #include "shaders/expert_gemm/expert_gemm.hpp"
 #include "shaders/experts/experts.hpp"
 #include "shaders/flash_attention/flash_attention.hpp"
@@ -204,6 +205,66 @@ void note_experts(Choices& choices, const std::shared_ptr<vk::Device>& device) {
   });
 }
 
+/// The fewest rows that fulfil `condition`; "-": none that one would ever see.
+std::string least_rows(const std::function<bool(uint32_t)>& condition) {
+  for (uint32_t rows = 1; rows <= 2048; ++rows) {
+    if (condition(rows)) return fmt::format("{}", rows);
+  }
+  return "-";
+}
+
+/// From how many rows on experts' products are tiles, and then of how many rows.
+void note_pairs(Choices& choices, vk::PipelineLibrary& pipelines, const WeightType* type) {
+  // Of a variant that every build has, with the tiles that those on matrix cores may have.
+  const ops::GemmVariant variant{.name = "shared", .tiles = {{.rows = 16}, {.rows = 64}}};
+  const auto op = ops::ExpertGemm::plan(pipelines, {&type, 1}, {&variant, 1});
+  PUMICE_CHECK(op.ok(), "no products of experts");
+  std::string from;
+  std::string tiles;
+  for (const auto& [n_used, n_experts] :
+       {std::pair{1u, 8u}, {2u, 8u}, {4u, 32u}, {6u, 64u}, {8u, 128u}, {8u, 512u}}) {
+    from += " " + least_rows([&, n_used = n_used, n_experts = n_experts](uint32_t rows) {
+              return op->suits(rows, n_used, n_experts);
+            });
+    for (const uint32_t rows : {64u, 512u, 4096u}) {
+      tiles += fmt::format(" {}",
+                           op->tile_rows({.rows = rows, .n_used = n_used, .n_experts = n_experts}));
+    }
+    tiles += " |";
+  }
+  choices["expert_gemm from rows"] = from;
+  choices["expert_gemm tiles"] = tiles;
+}
+
+/// From how many rows on a chunk is attended by keys and values of heads, as DeepSeek V2 Lite's,
+/// after so many positions.
+void note_expansion(Choices& choices, vk::PipelineLibrary& pipelines) {
+  const ExpansionSizes sizes{
+      .shape = {.n_heads = 16, .rank = 512, .n_still = 128, .n_turned = 64, .value_dim = 128},
+      .n_heads = 16,
+      .n_keys = 8192,
+      .piece_keys = 1024};
+  const auto expansion = LatentExpansion::plan(pipelines, sizes, {}, KvType::kF32, {}, Math::kF32);
+  std::string from;
+  for (const uint32_t before : {0u, 50u, 200u, 1000u, 5000u}) {
+    from += " " + least_rows([&](uint32_t rows) {
+              return expansion.ok() && expansion->takes({.n_rows = rows, .first_position = before});
+            });
+  }
+  choices["latents expanded from rows"] = from;
+}
+
+void note_crossovers(Choices& choices, const std::shared_ptr<vk::Device>& device) {
+  vk::PipelineLibrary pipelines(device, "", spirv_hash());
+  const WeightType* const type = &weight_type("Q4_K");
+  const auto linear = ops::Linear::plan(pipelines, {&type, 1});
+  PUMICE_CHECK(linear.ok(), "no products");
+  choices["linear in tiles from rows"] =
+      least_rows([&](uint32_t rows) { return linear->uses_gemm(rows); });
+  note_pairs(choices, pipelines, type);
+  note_expansion(choices, pipelines);
+}
+
 void note_small_ops(Choices& choices, const std::shared_ptr<vk::Device>& device) {
   note_by_type(choices, "head_linear", [&](const WeightType& type) {
     return declared_by(device, {}, [&](vk::PipelineLibrary& pipelines) -> Status {
@@ -386,6 +447,7 @@ TEST(Choices, AreThoseOfTheTableOnEveryRecordedDevice) {
     note_splits(choices, device);
     note_variants(choices, device);
     note_experts(choices, device);
+    note_crossovers(choices, device);
     note_small_ops(choices, device);
     note_attention(choices, device);
     note_math_of_attention(choices, recorded);

@@ -127,19 +127,51 @@ TEST_F(RecordedBarriers, StayWhereTheyAreWhenWhatTheySeparateIsReversed) {
             (std::vector<std::string>{"barrier", "fill", "barrier", "copy", "copy", "barrier"}));
 }
 
-TEST_F(RecordedBarriers, EachOrdersAllStagesAndAccessesOfTheRecordersCommands) {
+TEST_F(RecordedBarriers, TheFirstAndTheLastOrderAllStagesAndAccessesOfTheRecordersCommands) {
   vk::Recorder recorder(device_);
   record(recorder);
   ASSERT_TRUE(vk::run(*device_, *recorder.finish()).ok());
   ASSERT_EQ(told.barriers.size(), 4u);
-  for (const VkMemoryBarrier2& barrier : told.barriers) {
+  for (const VkMemoryBarrier2& barrier : {told.barriers.front(), told.barriers.back()}) {
     EXPECT_EQ(barrier.srcStageMask & kStages, kStages) << "waits for every stage";
     EXPECT_EQ(barrier.srcAccessMask & kWrites, kWrites) << "makes every write available";
     EXPECT_EQ(barrier.dstStageMask & kStages, kStages) << "holds back every stage";
     EXPECT_EQ(barrier.dstAccessMask & (kReads | kWrites), kReads | kWrites);
-    EXPECT_TRUE((barrier.dstStageMask & VK_PIPELINE_STAGE_2_HOST_BIT) != 0);
-    EXPECT_TRUE((barrier.dstAccessMask & VK_ACCESS_2_HOST_READ_BIT) != 0);
   }
+  EXPECT_TRUE((told.barriers.back().dstStageMask & VK_PIPELINE_STAGE_2_HOST_BIT) != 0);
+  EXPECT_TRUE((told.barriers.back().dstAccessMask & VK_ACCESS_2_HOST_READ_BIT) != 0);
+}
+
+TEST_F(RecordedBarriers, OneBetweenCommandsOrdersWhatRunsOnItsTwoSides) {
+  constexpr VkPipelineStageFlags2 kCompute = VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT;
+  constexpr VkPipelineStageFlags2 kTransfer = VK_PIPELINE_STAGE_2_ALL_TRANSFER_BIT;
+  constexpr VkPipelineStageFlags2 kGrid = VK_PIPELINE_STAGE_2_DRAW_INDIRECT_BIT;
+  vk::Recorder recorder(device_);
+  const auto dispatch = [&](size_t range, const vk::BufferRange& grid = {}) {
+    recorder.dispatch_bytes(*nothing_, {}, {1, 1, 1}, grid, {vk::updates(ranges_[range])}, {});
+  };
+  dispatch(0);
+  dispatch(0);
+  recorder.copy(ranges_[0].subrange(0, 512), ranges_[1].subrange(0, 512));
+  recorder.fill(ranges_[1].subrange(512, 512), 1);
+  dispatch(1, ranges_[0]);
+  dispatch(0);
+  ASSERT_TRUE((*recorder.finish()).barrier_count() == 4u);
+  using Stages = std::vector<std::pair<VkPipelineStageFlags2, VkPipelineStageFlags2>>;
+  Stages stages;
+  for (const VkMemoryBarrier2& barrier : told.barriers) {
+    stages.emplace_back(barrier.srcStageMask, barrier.dstStageMask);
+  }
+  ASSERT_EQ(stages.size(), 6u);
+  EXPECT_EQ(Stages(stages.begin() + 1, stages.end() - 1), (Stages{{kCompute, kCompute},
+                                                                  {kCompute, kTransfer},
+                                                                  {kTransfer, kCompute | kGrid},
+                                                                  {kCompute | kGrid, kCompute}}));
+  EXPECT_EQ(told.barriers[1].srcAccessMask, VK_ACCESS_2_SHADER_WRITE_BIT);
+  EXPECT_EQ(told.barriers[1].dstAccessMask,
+            VK_ACCESS_2_SHADER_READ_BIT | VK_ACCESS_2_SHADER_WRITE_BIT);
+  EXPECT_EQ(told.barriers[3].srcAccessMask, VK_ACCESS_2_TRANSFER_WRITE_BIT);
+  EXPECT_TRUE((told.barriers[3].dstAccessMask & VK_ACCESS_2_INDIRECT_COMMAND_READ_BIT) != 0);
 }
 
 TEST_F(RecordedBarriers, AGridIsReadAfterItWasWrittenAndBeforeItIsOverwritten) {

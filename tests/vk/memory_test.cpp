@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "tests/gpu_fixture.hpp"
+#include "vk/arena_layout.hpp"
 #include "vk/transfer.hpp"
 
 namespace pumice {
@@ -104,6 +105,30 @@ TEST_F(DeviceMemory, ADeviceWhoseBuffersMayHaveNoUsableTypeIsRefused) {
   EXPECT_EQ(device.error().code, ErrorCode::kNoDevice);
   EXPECT_NE(device.error().message.find("memory types 0x0 only"), std::string::npos)
       << device.error().message;
+}
+
+TEST_F(DeviceMemory, OfALayoutIsAsMuchAsThatSaysWithARangeForEachPlace) {
+  const auto device = *test::GpuEnvironment::open([](const vk::DeviceSnapshot& snapshot) {
+    Result<vk::DevicePlan> plan = vk::plan_device(snapshot);
+    if (plan.ok()) plan->slab_bytes = 1 << 20;
+    return plan;
+  });
+  vk::BufferRange small;
+  vk::BufferRange none;
+  std::vector<vk::BufferRange> large;
+  vk::ArenaLayout layout(vk::MemoryDomain::kUpload, "test");
+  layout.add(100, small);
+  layout.add(0, none);
+  layout.add(3, 700'000, large);
+  EXPECT_EQ(layout.bytes(), 256u + 3 * 700'160);
+  const Result<vk::Arena> arena = layout.allocate(device);
+  ASSERT_TRUE(arena.ok()) << arena.error().message;
+  EXPECT_EQ(arena->allocated_bytes(), layout.sizes(1 << 20).allocated_bytes());
+  EXPECT_EQ(arena->slabs().size(), 3u) << "two of the large ones do not fit one";
+  EXPECT_EQ(small.size_bytes, 100u);
+  EXPECT_TRUE(none.empty());
+  EXPECT_NE(none.address(), 0u) << "kernels may load from what they do not use";
+  for (const vk::BufferRange& range : large) EXPECT_EQ(range.size_bytes, 700'000u);
 }
 
 TEST_F(DeviceMemory, HasNoMoreAllocationsThanTheDriverAllows) {

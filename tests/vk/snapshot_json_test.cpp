@@ -12,7 +12,7 @@ using nlohmann::json;
 using test::snapshot;
 
 std::string error_of(const json& value) {
-  const auto read = vk::snapshot_from_json(value);
+  const auto read = test::snapshot_from_json(value);
   EXPECT_FALSE(read.ok()) << value.dump();
   if (read.ok()) return "";
   EXPECT_EQ(read.error().code, ErrorCode::kBadFile);
@@ -22,7 +22,7 @@ std::string error_of(const json& value) {
 TEST(SnapshotJson, EveryRecordedDeviceSurvivesWritingAndReading) {
   for (const std::string& name : test::snapshot_names()) {
     const vk::DeviceSnapshot original = snapshot(name);
-    const auto read = vk::snapshot_from_json(json::parse(snapshot_to_json(original).dump()));
+    const auto read = test::snapshot_from_json(json::parse(snapshot_to_json(original).dump()));
     ASSERT_TRUE(read.ok()) << name << ": " << read.error().message;
     EXPECT_EQ(*read, original) << name;
   }
@@ -49,7 +49,7 @@ TEST(SnapshotJson, EveryFieldSurvivesEvenWhereNoRecordedDeviceSetsIt) {
   s.memory_types = {{0, UINT32_MAX}};
   s.queue_families = {{3, 2, 36}};
   s.extensions = {"VK_A", "VK_B"};
-  const auto read = vk::snapshot_from_json(snapshot_to_json(s));
+  const auto read = test::snapshot_from_json(snapshot_to_json(s));
   ASSERT_TRUE(read.ok()) << read.error().message;
   EXPECT_EQ(*read, s);
 }
@@ -63,7 +63,7 @@ TEST(SnapshotJson, EveryRecordedDeviceNamesItsSource) {
 }
 
 TEST(SnapshotJson, AnAbsentFieldIsTheLeastVulkanGuarantees) {
-  const auto read = vk::snapshot_from_json(json::object());
+  const auto read = test::snapshot_from_json(json::object());
   ASSERT_TRUE(read.ok()) << read.error().message;
   EXPECT_EQ(*read, vk::DeviceSnapshot{});
   EXPECT_EQ(read->limits.max_shared_bytes, 16384u);

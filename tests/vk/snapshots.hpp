@@ -9,7 +9,7 @@
 
 #include "base/check.hpp"
 #include "tests/paths.hpp"
-#include "vk/snapshot_json.hpp"
+#include "tests/vk/snapshot_reader.hpp"
 
 namespace pumice::test {
 
@@ -30,7 +30,7 @@ inline nlohmann::json snapshot_json(const std::string& name) {
 }
 
 inline vk::DeviceSnapshot snapshot(const std::string& name) {
-  auto snapshot = vk::snapshot_from_json(snapshot_json(name));
+  auto snapshot = snapshot_from_json(snapshot_json(name));
   PUMICE_CHECK(snapshot.ok(), name + ": " + snapshot.error().message);
   return *snapshot;
 }

@@ -242,7 +242,7 @@ typedef struct pumice_engine_options {
   pumice_bool no_prefix_cache;
   // Kernels are compiled by pumice_prewarm instead of while the engine is created.
   pumice_bool prewarm_later;
-  const pumice_allocator* allocator;  // of cache_host_bytes, one block after the other; NULL: none
+  const pumice_allocator* allocator;  // of cache_host_bytes, one page after the other; NULL: none
 } pumice_engine_options;
 
 // Allocates all that steps need, and compiles all kernels unless that is to happen later. `options`
@@ -393,9 +393,12 @@ typedef struct pumice_request_options {
   // its place (at most 20).
   pumice_bool log_probs;
   uint32_t n_top_log_probs;
-  // Another choice of a prompt, with a seed of its own: this request begins when that one has read
-  // the prompt, or has ended, and does not compute it again. 0: none.
+  // Another choice of that request's prompt, with a seed of its own: while that one reads it, this
+  // one waits, and computes none of it again. 0: none.
   pumice_request shares_prompt_with;
+  // A PUMICE_EVENT_SCORE for each token of the prompt but the first. None of the prompt then comes
+  // from the cache, and it is read in chunks of few tokens.
+  pumice_bool scores;
 } pumice_request_options;
 
 // From any thread; the request begins with the next pumice_poll. `session` may be 0. Errors that
@@ -433,7 +436,10 @@ enum {
   // Of no request (0):
   PUMICE_EVENT_BUDGET_MET = 4,   // pumice_set_memory_budget
   PUMICE_EVENT_DEVICE_LOST = 5,  // `message` says how; requests wait
-  PUMICE_EVENT_DEVICE_NEW = 6    // requests go on, on another
+  PUMICE_EVENT_DEVICE_NEW = 6,   // requests go on, on another
+  // Of a request with pumice_request_options.scores, in order: a token of its prompt, `log_prob`
+  // behind those before it, and in `computed_tokens` how many these are.
+  PUMICE_EVENT_SCORE = 7
 };
 
 typedef int32_t pumice_end_reason;
@@ -473,7 +479,7 @@ typedef struct pumice_event {
   uint32_t forgotten_questions;  // the oldest, left out as the context did not hold them
   uint64_t first_token_us;       // from submission; 0: there was none
   uint64_t total_us;
-  // Of a token, where pumice_request_options.log_probs asked for it:
+  // Of a token, where pumice_request_options.log_probs asked for it, and of PUMICE_EVENT_SCORE:
   float log_prob;
   const pumice_token_log_prob* top_log_probs;  // the most probable first
   size_t n_top_log_probs;

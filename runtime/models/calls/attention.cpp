@@ -11,101 +11,55 @@ ops::RopePairs pairs_of(bool halves) {
   return halves ? ops::RopePairs::kHalves : ops::RopePairs::kAdjacent;
 }
 
-class BoundRope final : public CallOfOp<call::Rope, ops::Rope> {
- public:
-  using CallOfOp::CallOfOp;
-
-  void record(const StepContext& step) const override {
-    op.record(step.recorder, {.x = step.at(c.x),
-                              .rope_table = step.shared.rope_tables[c.rope],
-                              .positions = step.step.positions,
-                              .rows = step.n_rows,
-                              .n_heads = c.n_heads,
-                              .x_stride = step.stride(c.x)});
+void record_attention(const StepContext& step, const call::Attention& c) {
+  const StateLayout::Place place = step.place(c.state);
+  const AttentionLists& lists = step.step.attention[c.attention_class];
+  const ops::FlashAttention& attention = step.shared.attention.at(c.attention_class);
+  ops::FlashAttention::Args args{
+      .q = step.at(c.q),
+      .positions = lists.horizons.empty() ? step.step.positions : lists.horizons,
+      .block_table = step.memory.block_tables[place.kind],
+      .kv = step.memory.kv,
+      .y = step.at(c.y),
+      .partial_stats = step.shared.partial_stats,
+      .partial_y = step.shared.partial_y,
+      .sinks = step.vector(c.sinks),
+      .carried = step.shared.carried,
+      .q_stride = step.stride(c.q),
+      .table_stride = step.memory.table_stride,
+      .layer_offset_bytes = place.offset_bytes,
+      .scale = static_cast<float>(c.scale)};
+  const ops::AttentionPlan& plan = lists.plan;
+  if (!plan.tile_items.empty()) {
+    args.items = lists.tile_items;
+    args.grid = lists.tile_grid;
+    args.n_items = static_cast<uint32_t>(plan.tile_items.size());
+    args.keys = plan.tile_keys;
+    args.scores = plan.tile_scores;
+    args.most_keys = plan.most_tile_keys;
+    attention.record_tiles(step.recorder, args);
   }
-};
-
-class BoundRopeKv final : public CallOfOp<call::RopeKv, ops::RopeKv> {
- public:
-  using CallOfOp::CallOfOp;
-
-  void record(const StepContext& step) const override {
-    const StateLayout::Place place = step.place(c.state);
-    op.record(step.recorder,
-              {.qkv = step.at(c.qkv),
-               .rope_table = c.rope ? step.shared.rope_tables[*c.rope] : vk::BufferRange{},
-               .positions = step.step.positions,
-               .row_seq = step.step.row_seq,
-               .block_table = step.memory.block_tables[place.kind],
-               .kv = step.memory.kv,
-               .rows = step.n_rows,
-               .row_stride = step.stride(c.qkv),
-               .table_stride = step.memory.table_stride,
-               .layer_offset_bytes = place.offset_bytes,
-               .q_norm = step.vector(c.q_norm),
-               .k_norm = step.vector(c.k_norm),
-               .norm_eps = c.norm_eps,
-               .bias = step.vector(c.bias)});
+  if (!plan.row_items.empty()) {
+    args.items = lists.row_items;
+    args.grid = lists.row_grid;
+    args.n_items = static_cast<uint32_t>(plan.row_items.size());
+    args.keys = plan.row_keys;
+    args.scores = plan.row_scores;
+    args.most_keys = plan.most_row_keys;
+    attention.record_rows(step.recorder, args);
   }
-};
-
-class BoundAttention final : public BoundCall {
- public:
-  explicit BoundAttention(const call::Attention& c) : c_(c) {}
-
-  void record(const StepContext& step) const override {
-    const StateLayout::Place place = step.place(c_.state);
-    const AttentionLists& lists = step.step.attention[c_.attention_class];
-    const ops::FlashAttention& attention = step.shared.attention.at(c_.attention_class);
-    ops::FlashAttention::Args args{
-        .q = step.at(c_.q),
-        .positions = lists.horizons.empty() ? step.step.positions : lists.horizons,
-        .block_table = step.memory.block_tables[place.kind],
-        .kv = step.memory.kv,
-        .y = step.at(c_.y),
-        .partial_stats = step.shared.partial_stats,
-        .partial_y = step.shared.partial_y,
-        .sinks = step.vector(c_.sinks),
-        .carried = step.shared.carried,
-        .q_stride = step.stride(c_.q),
-        .table_stride = step.memory.table_stride,
-        .layer_offset_bytes = place.offset_bytes,
-        .scale = static_cast<float>(c_.scale)};
-    const ops::AttentionPlan& plan = lists.plan;
-    if (!plan.tile_items.empty()) {
-      args.items = lists.tile_items;
-      args.grid = lists.tile_grid;
-      args.n_items = static_cast<uint32_t>(plan.tile_items.size());
-      args.keys = plan.tile_keys;
-      args.scores = plan.tile_scores;
-      args.most_keys = plan.most_tile_keys;
-      attention.record_tiles(step.recorder, args);
-    }
-    if (!plan.row_items.empty()) {
-      args.items = lists.row_items;
-      args.grid = lists.row_grid;
-      args.n_items = static_cast<uint32_t>(plan.row_items.size());
-      args.keys = plan.row_keys;
-      args.scores = plan.row_scores;
-      args.most_keys = plan.most_row_keys;
-      attention.record_rows(step.recorder, args);
-    }
-    if (!plan.reduce_items.empty()) {
-      attention.record_reduce(step.recorder,
-                              {.items = lists.reduce_items,
-                               .grid = lists.reduce_grid,
-                               .partial_stats = step.shared.partial_stats,
-                               .partial_y = step.shared.partial_y,
-                               .y = step.at(c_.y),
-                               .sinks = step.vector(c_.sinks),
-                               .n_items = static_cast<uint32_t>(plan.reduce_items.size()),
-                               .n_partials = plan.n_partials});
-    }
+  if (!plan.reduce_items.empty()) {
+    attention.record_reduce(step.recorder,
+                            {.items = lists.reduce_items,
+                             .grid = lists.reduce_grid,
+                             .partial_stats = step.shared.partial_stats,
+                             .partial_y = step.shared.partial_y,
+                             .y = step.at(c.y),
+                             .sinks = step.vector(c.sinks),
+                             .n_items = static_cast<uint32_t>(plan.reduce_items.size()),
+                             .n_partials = plan.n_partials});
   }
-
- private:
-  const call::Attention c_;
-};
+}
 
 class BoundExpandedAttention final : public BoundCall {
  public:
@@ -156,15 +110,22 @@ class BoundExpandedAttention final : public BoundCall {
 }  // namespace
 
 BindResult bind(const call::Rope& c, Binder& binder) {
-  PUMICE_TRY(ops::Rope op,
+  PUMICE_TRY(const ops::Rope op,
              ops::Rope::plan(binder.pipelines, {.head_dim = c.head_dim,
                                                 .rope_dims = binder.program.ropes[c.rope].dims,
                                                 .pairs = pairs_of(c.halves)}));
-  return make_bound<BoundRope>(c, std::move(op));
+  return make_recorded([=](const StepContext& step) {
+    op.record(step.recorder, {.x = step.at(c.x),
+                              .rope_table = step.shared.rope_tables[c.rope],
+                              .positions = step.step.positions,
+                              .rows = step.n_rows,
+                              .n_heads = c.n_heads,
+                              .x_stride = step.stride(c.x)});
+  });
 }
 
 BindResult bind(const call::RopeKv& c, Binder& binder) {
-  PUMICE_TRY(ops::RopeKv op,
+  PUMICE_TRY(const ops::RopeKv op,
              ops::RopeKv::plan(binder.pipelines,
                                {.n_heads = c.n_heads,
                                 .n_kv_heads = c.n_kv_heads,
@@ -176,10 +137,29 @@ BindResult bind(const call::RopeKv& c, Binder& binder) {
                                 .biases = c.bias.has_value(),
                                 .has_values = c.has_values,
                                 .v_dim = c.v_dim}));
-  return make_bound<BoundRopeKv>(c, std::move(op));
+  return make_recorded([=](const StepContext& step) {
+    const StateLayout::Place place = step.place(c.state);
+    op.record(step.recorder,
+              {.qkv = step.at(c.qkv),
+               .rope_table = c.rope ? step.shared.rope_tables[*c.rope] : vk::BufferRange{},
+               .positions = step.step.positions,
+               .row_seq = step.step.row_seq,
+               .block_table = step.memory.block_tables[place.kind],
+               .kv = step.memory.kv,
+               .rows = step.n_rows,
+               .row_stride = step.stride(c.qkv),
+               .table_stride = step.memory.table_stride,
+               .layer_offset_bytes = place.offset_bytes,
+               .q_norm = step.vector(c.q_norm),
+               .k_norm = step.vector(c.k_norm),
+               .norm_eps = c.norm_eps,
+               .bias = step.vector(c.bias)});
+  });
 }
 
-BindResult bind(const call::Attention& c, Binder&) { return make_bound<BoundAttention>(c); }
+BindResult bind(const call::Attention& c, Binder&) {
+  return make_recorded([=](const StepContext& step) { record_attention(step, c); });
+}
 
 BindResult bind(const call::ExpandedAttention& c, Binder& binder) {
   const Lowered& lowered = binder.shared.lowered;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "models/calls/call.hpp"
+#include "models/decoder_buffers.hpp"
 #include "models/latent_expansion.hpp"
 #include "models/lowering.hpp"
 #include "models/state_layout.hpp"
@@ -32,7 +33,7 @@ struct SequenceMemory {
 };
 
 /// What the calls of a decoder have in common.
-struct SharedByCalls {
+struct SharedByCalls : DecoderBuffers {
   explicit SharedByCalls(std::shared_ptr<const Lowered> of_plan)
       : owner(std::move(of_plan)), lowered(*owner) {}
 
@@ -49,13 +50,8 @@ struct SharedByCalls {
   std::map<uint32_t, LatentExpansion> expansions;  ///< some may be none's
   std::optional<ops::ExpertGemm> expert_gemm;      ///< of many rows, unless invariant
 
-  std::vector<vk::BufferRange> buffers;      ///< by BufferId
-  std::vector<vk::BufferRange> vectors;      ///< by VectorId
-  std::vector<vk::BufferRange> rope_tables;  ///< by rope of the program
-  vk::BufferRange partial_stats;             ///< attention's split-KV scratch
-  vk::BufferRange partial_y;
-  vk::BufferRange carried;         ///< what attention's workgroups keep between dispatches
-  vk::BufferRange linear_scratch;  ///< empty if products need none
+  std::vector<vk::BufferRange> buffers;  ///< by BufferId: activations and routes
+  std::vector<vk::BufferRange> vectors;  ///< by VectorId
 };
 
 /// What a call is bound with, and where it says what it wants of what is shared: that is made after
@@ -133,7 +129,23 @@ class BoundCall {
   virtual void record(const StepContext& step) const = 0;
 };
 
-/// A call and the op that it records: all that most calls need.
+/// A call that only records: `record(step)`, which holds the call's data and its op.
+template <typename Record>
+class RecordedCall final : public BoundCall {
+ public:
+  explicit RecordedCall(Record record) : record_(std::move(record)) {}
+  void record(const StepContext& step) const override { record_(step); }
+
+ private:
+  const Record record_;
+};
+
+template <typename Record>
+std::unique_ptr<BoundCall> make_recorded(Record record) {
+  return std::make_unique<RecordedCall<Record>>(std::move(record));
+}
+
+/// A call with weights, and the op that it records.
 template <typename Data, typename Op>
 class CallOfOp : public BoundCall {
  public:

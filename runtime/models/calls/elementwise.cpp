@@ -5,58 +5,11 @@
 namespace pumice {
 namespace {
 
-class BoundGated final : public CallOfOp<call::Gated, ops::GatedActivation> {
- public:
-  using CallOfOp::CallOfOp;
-
-  void record(const StepContext& step) const override {
-    op.record(step.recorder,
-              {.gate_up = step.at(c.gate_up), .y = step.at(c.y), .rows = step.n_rows, .n = c.n});
-  }
-};
-
-class BoundElementwise final : public CallOfOp<call::Elementwise, ops::Elementwise> {
- public:
-  using CallOfOp::CallOfOp;
-
-  void record(const StepContext& step) const override {
-    ops::Elementwise::Args args{.a = step.at(c.a),
-                                .a_stride = step.stride(c.a),
-                                .y = step.at(c.y),
-                                .y_stride = step.stride(c.y),
-                                .rows = step.n_rows,
-                                .n = c.n,
-                                .factor = static_cast<float>(c.factor),
-                                .xielu = c.xielu,
-                                .row_index = step.row_index(c.gathers)};
-    args.a_group = c.a_group;
-    args.y_group = c.y_group;
-    if (c.b) {
-      args.b = step.at(*c.b);
-      args.b_stride = step.stride(*c.b);
-      args.b_group = c.b_group;
-    } else if (c.bias) {
-      args.b = step.vector(c.bias->vector).from(StepContext::kFloatBytes * c.bias->first);
-    }
-    op.record(step.recorder, args);
-  }
-};
-
 ops::Elementwise::Kind kind_of(ActivationKind kind) {
-  switch (kind) {
-    case ActivationKind::kSilu:
-      return ops::Elementwise::Kind::kSilu;
-    case ActivationKind::kGelu:
-      return ops::Elementwise::Kind::kGelu;
-    case ActivationKind::kGeluTanh:
-      return ops::Elementwise::Kind::kGeluTanh;
-    case ActivationKind::kSigmoid:
-      return ops::Elementwise::Kind::kSigmoid;
-    case ActivationKind::kRelu:
-      return ops::Elementwise::Kind::kRelu;
-  }
-  PUMICE_CHECK(false, "an activation without a kernel");
-  return {};
+  using Kind = ops::Elementwise::Kind;
+  constexpr Kind kKinds[] = {Kind::kSilu, Kind::kGelu, Kind::kGeluTanh, Kind::kSigmoid,
+                             Kind::kRelu};
+  return kKinds[static_cast<size_t>(kind)];
 }
 
 call::Elementwise on_one(ops::Elementwise::Kind kind, const OneValue& at, double factor,
@@ -95,13 +48,36 @@ call::Elementwise call_of(const op::SoftCap& o, const OneValue& at) {
 }
 
 BindResult bind(const call::Gated& c, Binder& binder) {
-  PUMICE_TRY(ops::GatedActivation op, ops::GatedActivation::plan(binder.pipelines, c.kind));
-  return make_bound<BoundGated>(c, std::move(op));
+  PUMICE_TRY(const ops::GatedActivation op, ops::GatedActivation::plan(binder.pipelines, c.kind));
+  return make_recorded([=](const StepContext& step) {
+    op.record(step.recorder,
+              {.gate_up = step.at(c.gate_up), .y = step.at(c.y), .rows = step.n_rows, .n = c.n});
+  });
 }
 
 BindResult bind(const call::Elementwise& c, Binder& binder) {
-  PUMICE_TRY(ops::Elementwise op, ops::Elementwise::plan(binder.pipelines, c.kind));
-  return make_bound<BoundElementwise>(c, std::move(op));
+  PUMICE_TRY(const ops::Elementwise op, ops::Elementwise::plan(binder.pipelines, c.kind));
+  return make_recorded([=](const StepContext& step) {
+    ops::Elementwise::Args args{.a = step.at(c.a),
+                                .a_stride = step.stride(c.a),
+                                .y = step.at(c.y),
+                                .y_stride = step.stride(c.y),
+                                .rows = step.n_rows,
+                                .n = c.n,
+                                .factor = static_cast<float>(c.factor),
+                                .xielu = c.xielu,
+                                .row_index = step.row_index(c.gathers)};
+    args.a_group = c.a_group;
+    args.y_group = c.y_group;
+    if (c.b) {
+      args.b = step.at(*c.b);
+      args.b_stride = step.stride(*c.b);
+      args.b_group = c.b_group;
+    } else if (c.bias) {
+      args.b = step.vector(c.bias->vector).from(StepContext::kFloatBytes * c.bias->first);
+    }
+    op.record(step.recorder, args);
+  });
 }
 
 }  // namespace pumice

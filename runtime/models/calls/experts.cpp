@@ -17,28 +17,11 @@ ops::Route::Kind route_kind(const call::Route& c, Routing routing) {
           .given = routing == Routing::kGiven};
 }
 
-class BoundRoute final : public CallOfOp<call::Route, ops::Route> {
- public:
-  using CallOfOp::CallOfOp;
-
-  void record(const StepContext& step) const override {
-    op.record(step.recorder, {.scores = step.at(c.scores),
-                              .bias = step.vector(c.bias),
-                              .gains = step.vector(c.gains),
-                              .routes = step.at(c.routes),
-                              .rows = step.n_rows,
-                              .n_experts = c.n_experts,
-                              .n_used = c.n_used,
-                              .n_groups = c.router.n_groups,
-                              .n_used_groups = c.router.n_used_groups,
-                              .scale = static_cast<float>(c.router.scale)});
-  }
-};
-
 /// Routes of the step's rows by expert; none where its rows are multiplied pair by pair.
 template <typename C>
 std::optional<ops::ExpertGemm::Groups> groups_of(const StepContext& step, const C& c) {
-  if (!step.shared.expert_gemm || !ops::ExpertGemm::suits(step.n_rows, c.n_used, c.n_experts)) {
+  if (!step.shared.expert_gemm ||
+      !step.shared.expert_gemm->suits(step.n_rows, c.n_used, c.n_experts)) {
     return std::nullopt;
   }
   return ops::ExpertGemm::Groups{.range = step.at(c.groups),
@@ -46,20 +29,6 @@ std::optional<ops::ExpertGemm::Groups> groups_of(const StepContext& step, const 
                                  .n_used = c.n_used,
                                  .n_experts = c.n_experts};
 }
-
-class BoundGroupRoutes final : public BoundCall {
- public:
-  explicit BoundGroupRoutes(const call::GroupRoutes& c) : c_(c) {}
-
-  void record(const StepContext& step) const override {
-    const auto groups = groups_of(step, c_);
-    if (!groups) return;
-    step.shared.expert_gemm->record_groups(step.recorder, step.at(c_.routes), *groups);
-  }
-
- private:
-  const call::GroupRoutes c_;
-};
 
 class BoundExpertLinear final : public CallOfOp<call::ExpertLinear, ops::ExpertLinear> {
  public:
@@ -106,29 +75,32 @@ class BoundExpertLinear final : public CallOfOp<call::ExpertLinear, ops::ExpertL
   WeightMatrix matrix_;
 };
 
-class BoundCombine final : public CallOfOp<call::Combine, ops::Combine> {
- public:
-  using CallOfOp::CallOfOp;
-
-  void record(const StepContext& step) const override {
-    op.record(step.recorder, {.x = step.at(c.x),
-                              .routes = step.at(c.routes),
-                              .y = step.at(c.y),
-                              .rows = step.n_rows,
-                              .n_used = c.n_used,
-                              .n = c.n});
-  }
-};
-
 }  // namespace
 
 BindResult bind(const call::Route& c, Binder& binder) {
-  PUMICE_TRY(ops::Route op,
+  PUMICE_TRY(const ops::Route op,
              ops::Route::plan(binder.pipelines, route_kind(c, binder.shared.routing)));
-  return make_bound<BoundRoute>(c, std::move(op));
+  return make_recorded([=](const StepContext& step) {
+    op.record(step.recorder, {.scores = step.at(c.scores),
+                              .bias = step.vector(c.bias),
+                              .gains = step.vector(c.gains),
+                              .routes = step.at(c.routes),
+                              .rows = step.n_rows,
+                              .n_experts = c.n_experts,
+                              .n_used = c.n_used,
+                              .n_groups = c.router.n_groups,
+                              .n_used_groups = c.router.n_used_groups,
+                              .scale = static_cast<float>(c.router.scale)});
+  });
 }
 
-BindResult bind(const call::GroupRoutes& c, Binder&) { return make_bound<BoundGroupRoutes>(c); }
+BindResult bind(const call::GroupRoutes& c, Binder&) {
+  return make_recorded([=](const StepContext& step) {
+    const auto groups = groups_of(step, c);
+    if (!groups) return;
+    step.shared.expert_gemm->record_groups(step.recorder, step.at(c.routes), *groups);
+  });
+}
 
 BindResult bind(const call::ExpertLinear& c, Binder& binder) {
   const MatrixRows& rows = binder.shared.lowered.matrices[c.matrices][0];
@@ -140,8 +112,15 @@ BindResult bind(const call::ExpertLinear& c, Binder& binder) {
 }
 
 BindResult bind(const call::Combine& c, Binder& binder) {
-  PUMICE_TRY(ops::Combine op, ops::Combine::plan(binder.pipelines));
-  return make_bound<BoundCombine>(c, std::move(op));
+  PUMICE_TRY(const ops::Combine op, ops::Combine::plan(binder.pipelines));
+  return make_recorded([=](const StepContext& step) {
+    op.record(step.recorder, {.x = step.at(c.x),
+                              .routes = step.at(c.routes),
+                              .y = step.at(c.y),
+                              .rows = step.n_rows,
+                              .n_used = c.n_used,
+                              .n = c.n});
+  });
 }
 
 }  // namespace pumice

@@ -109,7 +109,7 @@ class BoundHeadLinear final : public CallOfOp<call::HeadLinear, ops::HeadLinear>
                                      .y_stride = step.stride(c.y),
                                      .rows = n_rows};
     // Of many rows the usual products are faster, for all that there is one a head.
-    const bool apart = n_rows > ops::Gemv::kMaxRows && !step.shared.invariant;
+    const bool apart = step.shared.linear.uses_gemm(n_rows) && !step.shared.invariant;
     if (!apart || heads_.empty()) return op.record(step.recorder, args);
     const uint32_t y_head_dim = c.n_rows + c.x_head_dim - matrix_.n_cols;
     const uint64_t scratch_bytes = head_scratch_bytes(step.shared, n_rows);

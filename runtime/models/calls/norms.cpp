@@ -5,13 +5,10 @@
 #include "shaders/rms_norm/rms_norm.hpp"
 
 namespace pumice {
-namespace {
 
-class BoundRmsNorm final : public CallOfOp<call::RmsNorm, ops::RmsNorm> {
- public:
-  using CallOfOp::CallOfOp;
-
-  void record(const StepContext& step) const override {
+BindResult bind(const call::RmsNorm& c, Binder& binder) {
+  PUMICE_TRY(const ops::RmsNorm op, ops::RmsNorm::plan(binder.pipelines));
+  return make_recorded([=](const StepContext& step) {
     op.record(step.recorder, {.x = step.at(c.x),
                               .residual = step.at(c.residual),
                               .weight = step.vector(c.weight),
@@ -24,14 +21,12 @@ class BoundRmsNorm final : public CallOfOp<call::RmsNorm, ops::RmsNorm> {
                               .x_stride = step.stride(c.x),
                               .y_stride = step.stride(c.y),
                               .weight_each = c.weight_each});
-  }
-};
+  });
+}
 
-class BoundLayerNorm final : public CallOfOp<call::LayerNorm, ops::LayerNorm> {
- public:
-  using CallOfOp::CallOfOp;
-
-  void record(const StepContext& step) const override {
+BindResult bind(const call::LayerNorm& c, Binder& binder) {
+  PUMICE_TRY(const ops::LayerNorm op, ops::LayerNorm::plan(binder.pipelines));
+  return make_recorded([=](const StepContext& step) {
     op.record(step.recorder, {.x = step.at(c.x),
                               .residual = step.at(c.residual),
                               .weight = step.vector(c.weight),
@@ -44,19 +39,7 @@ class BoundLayerNorm final : public CallOfOp<call::LayerNorm, ops::LayerNorm> {
                               .n_groups = c.n_groups,
                               .x_stride = step.stride(c.x),
                               .y_stride = step.stride(c.y)});
-  }
-};
-
-}  // namespace
-
-BindResult bind(const call::RmsNorm& c, Binder& binder) {
-  PUMICE_TRY(ops::RmsNorm op, ops::RmsNorm::plan(binder.pipelines));
-  return make_bound<BoundRmsNorm>(c, std::move(op));
-}
-
-BindResult bind(const call::LayerNorm& c, Binder& binder) {
-  PUMICE_TRY(ops::LayerNorm op, ops::LayerNorm::plan(binder.pipelines));
-  return make_bound<BoundLayerNorm>(c, std::move(op));
+  });
 }
 
 }  // namespace pumice

@@ -4,13 +4,11 @@
 #include "shaders/causal_conv/causal_conv.hpp"
 
 namespace pumice {
-namespace {
 
-class BoundCausalConv final : public CallOfOp<call::CausalConv, ops::CausalConv> {
- public:
-  using CallOfOp::CallOfOp;
-
-  void record(const StepContext& step) const override {
+BindResult bind(const call::CausalConv& c, Binder& binder) {
+  PUMICE_TRY(const ops::CausalConv op,
+             ops::CausalConv::plan(binder.pipelines, {.taps = c.taps, .silu = c.silu}));
+  return make_recorded([=](const StepContext& step) {
     const StateLayout::Place place = step.place(c.state);
     op.record(step.recorder, {.x = step.at(c.x),
                               .x_stride = step.stride(c.x),
@@ -25,14 +23,15 @@ class BoundCausalConv final : public CallOfOp<call::CausalConv, ops::CausalConv>
                               .state_offset_bytes = place.offset_bytes,
                               .rows = step.n_rows,
                               .n = c.n});
-  }
-};
+  });
+}
 
-class BoundRecurrence final : public CallOfOp<call::Recurrence, ops::Recurrence> {
- public:
-  using CallOfOp::CallOfOp;
-
-  void record(const StepContext& step) const override {
+BindResult bind(const call::Recurrence& c, Binder& binder) {
+  const ops::Recurrence::Tuning tuning = binder.shared.invariant
+                                             ? ops::Recurrence::Tuning{}
+                                             : ops::Recurrence::tuned(binder.pipelines, c.shape);
+  PUMICE_TRY(const ops::Recurrence op, ops::Recurrence::plan(binder.pipelines, c.shape, tuning));
+  return make_recorded([=](const StepContext& step) {
     const StateLayout::Place place = step.place(c.state);
     const auto rows = [&](const View& view) {
       return ops::Recurrence::Rows{.range = step.at(view), .stride = step.stride(view)};
@@ -54,23 +53,7 @@ class BoundRecurrence final : public CallOfOp<call::Recurrence, ops::Recurrence>
                               .state_offset_bytes = place.offset_bytes,
                               .rows = step.n_rows,
                               .item_rows = step.step.chunk_rows});
-  }
-};
-
-}  // namespace
-
-BindResult bind(const call::CausalConv& c, Binder& binder) {
-  PUMICE_TRY(ops::CausalConv op,
-             ops::CausalConv::plan(binder.pipelines, {.taps = c.taps, .silu = c.silu}));
-  return make_bound<BoundCausalConv>(c, std::move(op));
-}
-
-BindResult bind(const call::Recurrence& c, Binder& binder) {
-  const ops::Recurrence::Tuning tuning = binder.shared.invariant
-                                             ? ops::Recurrence::Tuning{}
-                                             : ops::Recurrence::tuned(binder.pipelines, c.shape);
-  PUMICE_TRY(ops::Recurrence op, ops::Recurrence::plan(binder.pipelines, c.shape, tuning));
-  return make_bound<BoundRecurrence>(c, std::move(op));
+  });
 }
 
 }  // namespace pumice

@@ -4,37 +4,27 @@
 #include <cmath>
 
 #include "models/families.hpp"
-#include "models/families/window_period.hpp"
 
 namespace pumice::families {
 
 Result<Program> build_afmoe(const Metadata& metadata) {
   PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions());
-  PUMICE_TRY(const ExpertSource experts,
-             metadata.read_experts(
-                 d, {.probability = Router::Probability::kSigmoid, .renormalised = false}));
+  PUMICE_TRY(const ExpertSource experts, metadata.read_experts(d, kPlainSigmoidRouter));
   PUMICE_TRY(const uint32_t n_dense, metadata.read_dense_layers(d));
   PUMICE_TRY(const uint32_t window, metadata.read_window(0));
-  PUMICE_TRY(const uint32_t period, read_window_period(metadata, 4));
+  PUMICE_TRY(const uint32_t period, metadata.read_window_period(4));
   PUMICE_TRY(const RopeSource rope, metadata.read_rope(d));
   PUMICE_TRY(const float eps, metadata.read_rms_eps());
 
   ProgramBuilder p(d);
-  const ProgramBuilder::SelfAttention full{
-      .state_group = p.state_group("full", d.n_kv_heads, d.head_dim),
-      .attention = {.n_heads = d.n_heads, .scale = 1 / std::sqrt(d.head_dim)},
-      .head_norm_eps = eps,
-      .n_gates = d.q_dim()};
-  ProgramBuilder::SelfAttention recent = full;
+  auto full = p.full_attention(d);
+  full.head_norm_eps = eps;
+  full.n_gates = d.q_dim();
+  auto recent = window > 0 ? p.in_window(full, window) : full;
   recent.rotation = p.rotation(rope, d.head_dim, ProgramBuilder::Pairs::kHalves);
-  if (window > 0) {
-    recent.state_group = p.state_group("window", d.n_kv_heads, d.head_dim, window);
-    recent.attention.window = window;
-  }
 
   ValueId x = p.scale(p.embed("token_embd", d.n_embd, d.n_vocab), std::sqrt(d.n_embd));
-  for (uint32_t i = 0; i < d.n_layers; ++i) {
-    p.begin_layer(x);
+  for (uint32_t i = 0; p.next_layer(x, i, d.n_layers); ++i) {
     const bool sees_all = (i + 1) % period == 0;
     const ValueId a = p.self_attention(p.rms_norm(x, "attn_norm", eps), sees_all ? full : recent);
     x = p.add(x, p.rms_norm(a, "post_attention_norm", eps));
@@ -44,10 +34,8 @@ Result<Program> build_afmoe(const Metadata& metadata) {
                           ? p.gated_ffn(f, ActivationKind::kSilu, d.n_ff)
                           : p.experts(f, {.source = experts, .selection_bias = "exp_probs_b"});
     x = p.add(x, p.rms_norm(y, "post_ffw_norm", eps));
-    p.end_layer(x);
   }
-  x = p.rms_norm(x, "output_norm", eps);
-  return p.finish(p.linear(x, metadata.output_stem(), d.n_vocab));
+  return p.finish(x, metadata.output_stem(), eps);
 }
 
 }  // namespace pumice::families

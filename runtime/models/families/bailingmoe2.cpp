@@ -1,8 +1,6 @@
 // Ling 2 and Ring 2: Ling Team, "Every Activation Boosted", 2025. q, k and v are one matrix, half
 // of a head turns; after the first layers experts are chosen by sigmoids, from the best groups of
 // them.
-#include <cmath>
-
 #include "models/families.hpp"
 
 namespace pumice::families {
@@ -10,30 +8,23 @@ namespace pumice::families {
 Result<Program> build_bailingmoe2(const Metadata& metadata, ModelPart part) {
   PUMICE_TRY(ModelDimensions d, metadata.read_dimensions());
   PUMICE_TRY(const Blocks blocks, metadata.read_blocks(d, part));
-  PUMICE_TRY(const ExpertSource experts,
-             metadata.read_experts(
-                 d, {.probability = Router::Probability::kSigmoid, .renormalised = false}));
+  PUMICE_TRY(const ExpertSource experts, metadata.read_experts(d, kPlainSigmoidRouter));
   PUMICE_TRY(const uint32_t n_dense, metadata.read_dense_layers(d));
   PUMICE_TRY(const RopeSource rope, metadata.read_rope(d));
   PUMICE_TRY(const float eps, metadata.read_rms_eps());
 
   ProgramBuilder p(d);
-  const ProgramBuilder::SelfAttention attention{
-      .state_group = p.state_group("full", d.n_kv_heads, d.head_dim),
-      .attention = {.n_heads = d.n_heads, .scale = 1 / std::sqrt(d.head_dim)},
-      .rotation = p.rotation(rope, d.head_dim, ProgramBuilder::Pairs::kHalves),
-      .head_norm_eps = eps,
-      .fused = true};
+  auto attention = p.full_attention(d, rope, ProgramBuilder::Pairs::kHalves);
+  attention.head_norm_eps = eps;
+  attention.fused = true;
 
   ValueId x = p.input(blocks, d.n_embd, eps);
-  for (uint32_t i = blocks.first; i < blocks.end; ++i) {
-    p.begin_layer(x);
+  for (uint32_t i = blocks.first; p.next_layer(x, i, blocks.end); ++i) {
     x = p.add(x, p.self_attention(p.rms_norm(x, "attn_norm", eps), attention));
 
     const ValueId f = p.rms_norm(x, "ffn_norm", eps);
     x = p.add(x, i < n_dense ? p.gated_ffn(f, ActivationKind::kSilu, d.n_ff)
                              : p.experts(f, {.source = experts, .selection_bias = "exp_probs_b"}));
-    p.end_layer(x);
   }
   return p.finish(x, blocks, eps);
 }

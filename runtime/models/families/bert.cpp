@@ -47,15 +47,13 @@ Result<Program> build_bert(const Metadata& metadata) {
   PUMICE_TRY(const ValueId tokens, embed_tokens(metadata, d, p));
   ValueId x = p.add(tokens, p.embed_position("position_embd", d.n_embd, d.context_length));
   x = p.layer_norm(x, "token_embd_norm", eps);
-  for (uint32_t i = 0; i < d.n_layers; ++i) {
-    p.begin_layer(x);
+  for (uint32_t i = 0; p.next_layer(x, i, d.n_layers); ++i) {
     x = p.add(x, p.self_attention(x, attention));
     x = p.layer_norm(x, "attn_output_norm", eps);
 
     const ValueId up = p.gelu_tanh(p.linear(x, "ffn_up", d.n_ff, kBias));
     x = p.add(x, p.linear(up, "ffn_down", d.n_embd, kBias));
     x = p.layer_norm(x, "layer_output_norm", eps);
-    p.end_layer(x);
   }
   return p.finish_embedding(x, pooling.value_or(Pooling::kMean));
 }
@@ -68,27 +66,22 @@ Result<Program> build_nomic_bert(const Metadata& metadata) {
   PUMICE_TRY_STATUS(metadata.expect_not_causal());
 
   ProgramBuilder p(d);
-  const auto positions = p.rotation(rope, d.head_dim, ProgramBuilder::Pairs::kHalves);
-  const uint32_t text = p.state_group("text", d.n_kv_heads, d.head_dim);
-  const ProgramBuilder::AttentionOptions options{
-      .n_heads = d.n_heads, .scale = 1 / std::sqrt(d.head_dim), .ahead = op::kAllAhead};
-  const uint32_t n_qk = d.q_dim() + d.kv_dim();
-  const uint32_t n_qkv = n_qk + d.kv_dim();
+  const ProgramBuilder::SelfAttention attention{
+      .state_group = p.state_group("text", d.n_kv_heads, d.head_dim),
+      .attention = {.n_heads = d.n_heads,
+                    .scale = 1 / std::sqrt(d.head_dim),
+                    .ahead = op::kAllAhead},
+      .rotation = p.rotation(rope, d.head_dim, ProgramBuilder::Pairs::kHalves),
+      .fused = true};
 
   PUMICE_TRY(const ValueId tokens, embed_tokens(metadata, d, p));
   ValueId x = p.layer_norm(tokens, "token_embd_norm", eps);
-  for (uint32_t i = 0; i < d.n_layers; ++i) {
-    p.begin_layer(x);
-    const ValueId q = p.rope(p.linear_rows(x, "attn_qkv", n_qkv, 0, d.q_dim()), positions);
-    const ValueId k = p.rope(p.linear_rows(x, "attn_qkv", n_qkv, d.q_dim(), d.kv_dim()), positions);
-    const ValueId v = p.linear_rows(x, "attn_qkv", n_qkv, n_qk, d.kv_dim());
-    const ValueId a = p.attention(q, p.append(text, k, v), options);
-    x = p.add(x, p.linear(a, "attn_output", d.n_embd));
+  for (uint32_t i = 0; p.next_layer(x, i, d.n_layers); ++i) {
+    x = p.add(x, p.self_attention(x, attention));
     x = p.layer_norm(x, "attn_output_norm", eps);
 
     x = p.add(x, p.gated_ffn(x, ActivationKind::kSilu, d.n_ff));
     x = p.layer_norm(x, "layer_output_norm", eps);
-    p.end_layer(x);
   }
   return p.finish_embedding(x, pooling.value_or(Pooling::kMean));
 }

@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "models/families.hpp"
-#include "models/families/window_period.hpp"
 
 namespace pumice::families {
 
@@ -13,26 +12,21 @@ Result<Program> build_cohere2(const Metadata& metadata) {
   PUMICE_TRY(const float eps, metadata.read_layer_norm_eps());
   PUMICE_TRY(const double logit_scale, metadata.read_positive("logit_scale", 1));
   PUMICE_TRY(const uint32_t window, metadata.read_window(4096));
-  PUMICE_TRY(const uint32_t period, read_window_period(metadata, 4));
+  PUMICE_TRY(const uint32_t period, metadata.read_window_period(4));
 
   ProgramBuilder p(d);
   constexpr auto kNoBias = ProgramBuilder::Bias::kNone;
-  const double scale = 1 / std::sqrt(d.head_dim);
   const ProgramBuilder::SelfAttention recent{
       .state_group = p.state_group("window", d.n_kv_heads, d.head_dim, window),
-      .attention = {.n_heads = d.n_heads, .scale = scale, .window = window},
+      .attention = {.n_heads = d.n_heads, .scale = 1 / std::sqrt(d.head_dim), .window = window},
       .rotation = p.rotation(rope, d.head_dim, ProgramBuilder::Pairs::kNeighbours)};
-  const ProgramBuilder::SelfAttention full{
-      .state_group = p.state_group("full", d.n_kv_heads, d.head_dim),
-      .attention = {.n_heads = d.n_heads, .scale = scale}};
+  const auto full = p.full_attention(d);
 
   ValueId x = p.embed("token_embd", d.n_embd, d.n_vocab);
-  for (uint32_t i = 0; i < d.n_layers; ++i) {
-    p.begin_layer(x);
+  for (uint32_t i = 0; p.next_layer(x, i, d.n_layers); ++i) {
     const ValueId h = p.layer_norm(x, "attn_norm", eps, kNoBias);
     x = p.add(x, p.self_attention(h, i % period != period - 1 ? recent : full));
     x = p.add(x, p.gated_ffn(h, ActivationKind::kSilu, d.n_ff));
-    p.end_layer(x);
   }
   x = p.layer_norm(x, "output_norm", eps, kNoBias);
   return p.finish(p.scale(p.linear(x, "token_embd", d.n_vocab), logit_scale));

@@ -58,8 +58,7 @@ Result<Program> build(const Metadata& metadata, const Router& router, bool is_de
                                                   .rope = rope};
 
   ValueId x = p.input(blocks, d.n_embd, eps);
-  for (uint32_t i = blocks.first; i < blocks.end; ++i) {
-    p.begin_layer(x);
+  for (uint32_t i = blocks.first; p.next_layer(x, i, blocks.end); ++i) {
     x = p.add(x, p.latent_attention(p.rms_norm(x, "attn_norm", eps), state, attention));
 
     const ValueId f = p.rms_norm(x, "ffn_norm", eps);
@@ -67,7 +66,6 @@ Result<Program> build(const Metadata& metadata, const Router& router, bool is_de
         x, i < n_dense || experts.n_experts == 0
                ? p.gated_ffn(f, ActivationKind::kSilu, d.n_ff)
                : p.experts(f, {.source = experts, .selection_bias = biased ? "exp_probs_b" : ""}));
-    p.end_layer(x);
   }
   return p.finish(x, blocks, eps);
 }

@@ -1,7 +1,5 @@
 // ERNIE 4.5, dense: Baidu, "ERNIE 4.5 Technical Report", 2025. Llama; heads need not add up to the
 // embedding's width, and files may have biases on all of attention.
-#include <cmath>
-
 #include "models/families.hpp"
 
 namespace pumice::families {
@@ -10,28 +8,21 @@ Result<Program> build_ernie4_5(const Metadata& metadata) {
   PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions());
   PUMICE_TRY(const RopeSource rope, metadata.read_rope(d));
   PUMICE_TRY(const float eps, metadata.read_rms_eps());
-  const auto bias = metadata.has_tensor("blk.0.attn_q.bias") ? ProgramBuilder::Bias::kAdded
-                                                             : ProgramBuilder::Bias::kNone;
 
   ProgramBuilder p(d);
-  const ProgramBuilder::SelfAttention attention{
-      .state_group = p.state_group("full", d.n_kv_heads, d.head_dim),
-      .attention = {.n_heads = d.n_heads, .scale = 1 / std::sqrt(d.head_dim)},
-      .rotation = p.rotation(rope, d.head_dim, ProgramBuilder::Pairs::kNeighbours),
-      .bias = bias,
-      .output_bias = bias};
+  auto attention = p.full_attention(d, rope, ProgramBuilder::Pairs::kNeighbours);
+  if (metadata.has_tensor("blk.0.attn_q.bias")) {
+    attention.bias = attention.output_bias = ProgramBuilder::Bias::kAdded;
+  }
 
   ValueId x = p.embed("token_embd", d.n_embd, d.n_vocab);
-  for (uint32_t i = 0; i < d.n_layers; ++i) {
-    p.begin_layer(x);
+  for (uint32_t i = 0; p.next_layer(x, i, d.n_layers); ++i) {
     x = p.add(x, p.self_attention(p.rms_norm(x, "attn_norm", eps), attention));
 
     const ValueId f = p.rms_norm(x, "ffn_norm", eps);
     x = p.add(x, p.gated_ffn(f, ActivationKind::kSilu, d.n_ff));
-    p.end_layer(x);
   }
-  x = p.rms_norm(x, "output_norm", eps);
-  return p.finish(p.linear(x, metadata.output_stem(), d.n_vocab));
+  return p.finish(x, metadata.output_stem(), eps);
 }
 
 }  // namespace pumice::families

@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "models/families.hpp"
-#include "models/families/window_period.hpp"
 
 namespace pumice::families {
 
@@ -12,7 +11,7 @@ Result<Program> build_gemma2(const Metadata& metadata) {
   PUMICE_TRY(const RopeSource rope, metadata.read_rope(d));
   PUMICE_TRY(const float eps, metadata.read_rms_eps());
   PUMICE_TRY(const uint32_t window, metadata.read_window(4096));
-  PUMICE_TRY(const uint32_t period, read_window_period(metadata, 2));
+  PUMICE_TRY(const uint32_t period, metadata.read_window_period(2));
   PUMICE_TRY(const double score_cap, metadata.read_positive("attn_logit_softcapping", 50));
   PUMICE_TRY(const double logit_cap, metadata.read_positive("final_logit_softcapping", 30));
   // No key says that the 27B, of 46 layers, divides by the width of a head in its embedding.
@@ -28,8 +27,7 @@ Result<Program> build_gemma2(const Metadata& metadata) {
   full.attention.window = 0;
 
   ValueId x = p.scale(p.embed("token_embd", d.n_embd, d.n_vocab), std::sqrt(d.n_embd));
-  for (uint32_t i = 0; i < d.n_layers; ++i) {
-    p.begin_layer(x);
+  for (uint32_t i = 0; p.next_layer(x, i, d.n_layers); ++i) {
     const ValueId h = p.rms_norm(x, "attn_norm", eps);
     const ValueId a = p.self_attention(h, i % period != period - 1 ? recent : full);
     x = p.add(x, p.rms_norm(a, "post_attention_norm", eps));
@@ -37,7 +35,6 @@ Result<Program> build_gemma2(const Metadata& metadata) {
     const ValueId f = p.rms_norm(x, "ffn_norm", eps);
     const ValueId down = p.gated_ffn(f, ActivationKind::kGeluTanh, d.n_ff);
     x = p.add(x, p.rms_norm(down, "post_ffw_norm", eps));
-    p.end_layer(x);
   }
   x = p.rms_norm(x, "output_norm", eps);
   return p.finish(p.soft_cap(p.linear(x, metadata.output_stem(), d.n_vocab), logit_cap));

@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "models/families.hpp"
-#include "models/families/window_period.hpp"
 
 namespace pumice::families {
 
@@ -17,7 +16,7 @@ Result<Program> build_gemma3(const Metadata& metadata) {
     PUMICE_TRY(logit_cap, metadata.read_positive("final_logit_softcapping", 30));
   }
   PUMICE_TRY(const uint32_t window, metadata.read_window(1024));
-  PUMICE_TRY(const uint32_t period, read_window_period(metadata, 6));
+  PUMICE_TRY(const uint32_t period, metadata.read_window_period(6));
   // No key says that the 27B, of 62 layers, divides by the width of a head in its embedding.
   const double scale = 1 / std::sqrt(d.n_layers == 62 ? d.n_embd / d.n_heads : d.head_dim);
 
@@ -36,8 +35,7 @@ Result<Program> build_gemma3(const Metadata& metadata) {
       .head_norm_eps = eps};
 
   ValueId x = p.scale(p.embed("token_embd", d.n_embd, d.n_vocab), std::sqrt(d.n_embd));
-  for (uint32_t i = 0; i < d.n_layers; ++i) {
-    p.begin_layer(x);
+  for (uint32_t i = 0; p.next_layer(x, i, d.n_layers); ++i) {
     const ValueId h = p.rms_norm(x, "attn_norm", eps);
     const ValueId a = p.self_attention(h, i % period != period - 1 ? recent : full);
     x = p.add(x, p.rms_norm(a, "post_attention_norm", eps));
@@ -45,7 +43,6 @@ Result<Program> build_gemma3(const Metadata& metadata) {
     const ValueId f = p.rms_norm(x, "ffn_norm", eps);
     const ValueId down = p.gated_ffn(f, ActivationKind::kGeluTanh, d.n_ff);
     x = p.add(x, p.rms_norm(down, "post_ffw_norm", eps));
-    p.end_layer(x);
   }
   x = p.rms_norm(x, "output_norm", eps);
   x = p.linear(x, metadata.output_stem(), d.n_vocab);

@@ -93,14 +93,12 @@ class Building {
   Result<Program> run() {
     ValueId x = p_.scale(p_.embed("token_embd", d_.n_embd, d_.n_vocab), std::sqrt(d_.n_embd));
     if (all_.n_per_layer > 0) per_layer_ = per_layer_inputs(x);
-    for (uint32_t i = 0; i < d_.n_layers; ++i) {
-      p_.begin_layer(x);
+    for (uint32_t i = 0; p_.next_layer(x, i, d_.n_layers); ++i) {
       PUMICE_TRY(const ValueId a, attention(i, p_.rms_norm(x, "attn_norm", eps_)));
       x = p_.add(x, p_.rms_norm(a, "post_attention_norm", eps_));
       x = p_.add(x, p_.rms_norm(feed_forward(i, x), "post_ffw_norm", eps_));
       if (per_layer_) x = p_.add(x, per_layer_term(i, x));
       if (all_.output_scales[i]) x = p_.scale(x, *all_.output_scales[i]);
-      p_.end_layer(x);
     }
     x = p_.rms_norm(x, "output_norm", eps_);
     x = p_.linear(x, metadata_.output_stem(), d_.n_vocab);

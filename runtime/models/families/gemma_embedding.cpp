@@ -5,7 +5,6 @@
 #include <optional>
 
 #include "models/families.hpp"
-#include "models/families/window_period.hpp"
 
 namespace pumice::families {
 namespace {
@@ -32,7 +31,7 @@ Result<Program> build_gemma_embedding(const Metadata& metadata) {
   PUMICE_TRY(const float local_base, metadata.get_or<float>("rope.freq_base_swa", 10000));
   PUMICE_TRY(const float eps, metadata.read_rms_eps());
   PUMICE_TRY(const uint32_t window, metadata.read_window(512));
-  PUMICE_TRY(const uint32_t period, read_window_period(metadata, 6));
+  PUMICE_TRY(const uint32_t period, metadata.read_window_period(6));
   PUMICE_TRY(const std::optional<Pooling> pooling, metadata.read_pooling());
   PUMICE_TRY_STATUS(metadata.expect_not_causal());
   const double scale = 1 / std::sqrt(d.head_dim);
@@ -56,8 +55,7 @@ Result<Program> build_gemma_embedding(const Metadata& metadata) {
       .head_norm_eps = eps};
 
   ValueId x = p.scale(p.embed("token_embd", d.n_embd, d.n_vocab), std::sqrt(d.n_embd));
-  for (uint32_t i = 0; i < d.n_layers; ++i) {
-    p.begin_layer(x);
+  for (uint32_t i = 0; p.next_layer(x, i, d.n_layers); ++i) {
     const ValueId h = p.rms_norm(x, "attn_norm", eps);
     const ValueId a = p.self_attention(h, i % period != period - 1 ? near : full);
     x = p.add(x, p.rms_norm(a, "post_attention_norm", eps));
@@ -65,7 +63,6 @@ Result<Program> build_gemma_embedding(const Metadata& metadata) {
     const ValueId f = p.rms_norm(x, "ffn_norm", eps);
     const ValueId down = p.gated_ffn(f, ActivationKind::kGeluTanh, d.n_ff);
     x = p.add(x, p.rms_norm(down, "post_ffw_norm", eps));
-    p.end_layer(x);
   }
   x = p.rms_norm(x, "output_norm", eps);
   PUMICE_TRY(x, dense(metadata, p, x, "dense_2"));

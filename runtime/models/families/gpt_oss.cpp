@@ -1,11 +1,9 @@
 // gpt-oss: OpenAI, "gpt-oss-120b & gpt-oss-20b Model Card", 2025. Every other layer, from the first
 // on, has a window; each head has a sink; experts have biases, and their gates and what those
 // multiply are limited.
-#include <cmath>
 #include <string_view>
 
 #include "models/families.hpp"
-#include "models/families/window_period.hpp"
 
 namespace pumice::families {
 namespace {
@@ -34,33 +32,23 @@ Result<Program> build_gpt_oss(const Metadata& metadata) {
   PUMICE_TRY(const ExpertSource expert_source,
              metadata.read_experts(d, {}, Metadata::SharedExperts::kNone));
   PUMICE_TRY(const uint32_t window, metadata.read_window(128));
-  PUMICE_TRY(const uint32_t period, read_window_period(metadata, 2));
+  PUMICE_TRY(const uint32_t period, metadata.read_window_period(2));
   PUMICE_TRY(const RopeSource rope, metadata.read_rope(d));
   PUMICE_TRY(const float eps, metadata.read_rms_eps());
 
   ProgramBuilder p(d);
-  const ProgramBuilder::SelfAttention full{
-      .state_group = p.state_group("full", d.n_kv_heads, d.head_dim),
-      .attention = {.n_heads = d.n_heads,
-                    .scale = 1 / std::sqrt(d.head_dim),
-                    .sinks = "attn_sinks"},
-      .rotation = p.rotation(rope, d.head_dim, ProgramBuilder::Pairs::kHalves),
-      .bias = ProgramBuilder::Bias::kAdded,
-      .output_bias = ProgramBuilder::Bias::kAdded};
-  ProgramBuilder::SelfAttention recent = full;
-  recent.state_group = p.state_group("window", d.n_kv_heads, d.head_dim, window);
-  recent.attention.window = window;
+  auto full = p.full_attention(d, rope, ProgramBuilder::Pairs::kHalves);
+  full.attention.sinks = "attn_sinks";
+  full.bias = full.output_bias = ProgramBuilder::Bias::kAdded;
+  const auto recent = p.in_window(full, window);
 
   ValueId x = p.embed("token_embd", d.n_embd, d.n_vocab);
-  for (uint32_t i = 0; i < d.n_layers; ++i) {
-    p.begin_layer(x);
+  for (uint32_t i = 0; p.next_layer(x, i, d.n_layers); ++i) {
     const bool sees_all = (i + 1) % period == 0;
     x = p.add(x, p.self_attention(p.rms_norm(x, "attn_norm", eps), sees_all ? full : recent));
     x = p.add(x, experts(p, p.rms_norm(x, "post_attention_norm", eps), expert_source, d.n_embd));
-    p.end_layer(x);
   }
-  x = p.rms_norm(x, "output_norm", eps);
-  return p.finish(p.linear(x, metadata.output_stem(), d.n_vocab));
+  return p.finish(x, metadata.output_stem(), eps);
 }
 
 }  // namespace pumice::families

@@ -24,15 +24,13 @@ Result<Program> build_gptneo(const Metadata& metadata) {
 
   const ValueId token = p.embed("token_embd", d.n_embd, d.n_vocab);
   ValueId x = p.add(token, p.embed_position("position_embd", d.n_embd, d.context_length));
-  for (uint32_t i = 0; i < d.n_layers; ++i) {
-    p.begin_layer(x);
+  for (uint32_t i = 0; p.next_layer(x, i, d.n_layers); ++i) {
     const ValueId h = p.layer_norm(x, "attn_norm", eps);
     x = p.add(x, p.self_attention(h, windowed[i] ? recent : full));
 
     const ValueId f = p.layer_norm(x, "ffn_norm", eps);
     const ValueId up = p.gelu_tanh(p.linear(f, "ffn_up", d.n_ff, kBias));
     x = p.add(x, p.linear(up, "ffn_down", d.n_embd, kBias));
-    p.end_layer(x);
   }
   x = p.layer_norm(x, "output_norm", eps);
   return p.finish(p.linear(x, metadata.output_stem(), d.n_vocab));

@@ -2,7 +2,6 @@
 // factors: of embeddings, of scores, of what a block adds to the residual, and logits are divided
 // by one. Some have no rope.
 #include <cmath>
-#include <string_view>
 
 #include "models/families.hpp"
 #include "models/families/mamba2.hpp"
@@ -33,16 +32,13 @@ Result<Program> granite(const Metadata& metadata, bool hybrid) {
   }
 
   ProgramBuilder p(d);
-  ProgramBuilder::SelfAttention attention{
-      .state_group = p.state_group("full", d.n_kv_heads, d.head_dim),
-      .attention = {.n_heads = d.n_heads, .scale = scale},
-      .rotation = p.rotation(rope, d.head_dim, ProgramBuilder::Pairs::kNeighbours)};
+  auto attention = p.full_attention(d, rope, ProgramBuilder::Pairs::kNeighbours);
+  attention.attention.scale = scale;
   if (!turns) attention.rotation.reset();
   if (hybrid) mamba.state_group = p.recurrent_group("mamba");
 
   ValueId x = p.scale(p.embed("token_embd", d.n_embd, d.n_vocab), embedding_scale);
-  for (uint32_t i = 0; i < d.n_layers; ++i) {
-    p.begin_layer(x);
+  for (uint32_t i = 0; p.next_layer(x, i, d.n_layers); ++i) {
     const ValueId h = p.rms_norm(x, "attn_norm", eps);
     PUMICE_TRY_STATUS(metadata.expect_kv_heads(kv_heads[i], d, i));
     const ValueId mixed =
@@ -53,7 +49,6 @@ Result<Program> granite(const Metadata& metadata, bool hybrid) {
     const ValueId down = experts.n_experts == 0 ? p.gated_ffn(f, ActivationKind::kSilu, d.n_ff)
                                                 : p.experts(f, {.source = experts});
     x = p.add(x, p.scale(down, residual_scale));
-    p.end_layer(x);
   }
   x = p.rms_norm(x, "output_norm", eps);
   return p.finish(p.scale(p.linear(x, metadata.output_stem(), d.n_vocab), 1 / logit_divisor));

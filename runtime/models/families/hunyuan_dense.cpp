@@ -14,29 +14,18 @@ Result<Program> build_hunyuan_dense(const Metadata& metadata) {
   rope.config.base *= std::pow(alpha, d.head_dim / (d.head_dim - 2.0));
 
   ProgramBuilder p(d);
-  const auto positions = p.rotation(rope, d.head_dim, ProgramBuilder::Pairs::kHalves);
-  const uint32_t cache = p.state_group("full", d.n_kv_heads, d.head_dim);
-  const double scale = 1 / std::sqrt(d.head_dim);
+  auto attention = p.full_attention(d, rope, ProgramBuilder::Pairs::kHalves);
+  attention.head_norm_eps = eps;
+  attention.head_norm = ProgramBuilder::HeadNorm::kTurned;
 
   ValueId x = p.embed("token_embd", d.n_embd, d.n_vocab);
-  for (uint32_t i = 0; i < d.n_layers; ++i) {
-    p.begin_layer(x);
-    const ValueId h = p.rms_norm(x, "attn_norm", eps);
-    ValueId q = p.rope(p.linear(h, "attn_q", d.q_dim()), positions);
-    q = p.head_norm(q, "attn_q_norm", d.head_dim, eps);
-    ValueId k = p.rope(p.linear(h, "attn_k", d.kv_dim()), positions);
-    k = p.head_norm(k, "attn_k_norm", d.head_dim, eps);
-    const ValueId v = p.linear(h, "attn_v", d.kv_dim());
-    const ValueId kv = p.append(cache, k, v);
-    const ValueId a = p.attention(q, kv, {.n_heads = d.n_heads, .scale = scale});
-    x = p.add(x, p.linear(a, "attn_output", d.n_embd));
+  for (uint32_t i = 0; p.next_layer(x, i, d.n_layers); ++i) {
+    x = p.add(x, p.self_attention(p.rms_norm(x, "attn_norm", eps), attention));
 
     const ValueId f = p.rms_norm(x, "ffn_norm", eps);
     x = p.add(x, p.gated_ffn(f, ActivationKind::kSilu, d.n_ff));
-    p.end_layer(x);
   }
-  x = p.rms_norm(x, "output_norm", eps);
-  return p.finish(p.linear(x, metadata.output_stem(), d.n_vocab));
+  return p.finish(x, metadata.output_stem(), eps);
 }
 
 }  // namespace pumice::families

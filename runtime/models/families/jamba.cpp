@@ -4,8 +4,6 @@
 // experts.
 #include <fmt/core.h>
 
-#include <cmath>
-
 #include "models/families.hpp"
 #include "shaders/recurrence/recurrence.hpp"
 
@@ -69,14 +67,11 @@ Result<Program> build_jamba(const Metadata& metadata) {
   PUMICE_TRY(const float eps, metadata.read_rms_eps());
 
   ProgramBuilder p(d);
-  const ProgramBuilder::SelfAttention attention{
-      .state_group = p.state_group("full", d.n_kv_heads, d.head_dim),
-      .attention = {.n_heads = d.n_heads, .scale = 1 / std::sqrt(d.head_dim)}};
+  const auto attention = p.full_attention(d);
   own.state_group = p.recurrent_group("mamba");
 
   ValueId x = p.embed("token_embd", d.n_embd, d.n_vocab);
-  for (uint32_t i = 0; i < d.n_layers; ++i) {
-    p.begin_layer(x);
+  for (uint32_t i = 0; p.next_layer(x, i, d.n_layers); ++i) {
     const ValueId h = p.rms_norm(x, "attn_norm", eps);
     PUMICE_TRY_STATUS(metadata.expect_kv_heads(kv_heads[i], d, i));
     x = p.add(x, kv_heads[i] == 0 ? mamba(p, h, d.n_embd, own) : p.self_attention(h, attention));
@@ -85,10 +80,8 @@ Result<Program> build_jamba(const Metadata& metadata) {
     const bool routed = metadata.has_tensor(fmt::format("blk.{}.ffn_gate_inp.weight", i));
     x = p.add(x, routed && experts.n_experts > 0 ? p.experts(f, {.source = experts})
                                                  : p.gated_ffn(f, ActivationKind::kSilu, d.n_ff));
-    p.end_layer(x);
   }
-  x = p.rms_norm(x, "output_norm", eps);
-  return p.finish(p.linear(x, metadata.output_stem(), d.n_vocab));
+  return p.finish(x, metadata.output_stem(), eps);
 }
 
 }  // namespace pumice::families

@@ -57,8 +57,7 @@ Result<Program> build_kimi_linear(const Metadata& metadata) {
   PUMICE_TRY(const ModelDimensions d, metadata.read_latent_dimensions(latent, kLayers));
   PUMICE_TRY(const std::vector<uint32_t> kv_heads,
              metadata.read_layer_counts("attention.head_count_kv", d.n_layers, kLayers));
-  PUMICE_TRY(const ExpertSource experts,
-             metadata.read_experts(d, {.probability = Router::Probability::kSigmoid}));
+  PUMICE_TRY(const ExpertSource experts, metadata.read_experts(d, kSigmoidRouter));
   PUMICE_TRY(const uint32_t n_dense, metadata.read_dense_layers(d));
   PUMICE_TRY(const float eps, metadata.read_rms_eps());
   KimiDelta net{.n_heads = d.n_heads, .norm_eps = eps};
@@ -72,8 +71,7 @@ Result<Program> build_kimi_linear(const Metadata& metadata) {
   net.state_group = p.recurrent_group("delta");
 
   ValueId x = p.embed("token_embd", d.n_embd, d.n_vocab);
-  for (uint32_t i = 0; i < d.n_layers; ++i) {
-    p.begin_layer(x);
+  for (uint32_t i = 0; p.next_layer(x, i, d.n_layers); ++i) {
     const ValueId h = p.rms_norm(x, "attn_norm", eps);
     x = p.add(x, kv_heads[i] == 0 ? delta_attention(p, h, d.n_embd, net)
                                   : p.latent_attention(h, state, attention));
@@ -82,10 +80,8 @@ Result<Program> build_kimi_linear(const Metadata& metadata) {
     const bool dense = experts.n_experts == 0 || i < n_dense;
     x = p.add(x, dense ? p.gated_ffn(f, ActivationKind::kSilu, d.n_ff)
                        : p.experts(f, {.source = experts, .selection_bias = "exp_probs_b"}));
-    p.end_layer(x);
   }
-  x = p.rms_norm(x, "output_norm", eps);
-  return p.finish(p.linear(x, metadata.output_stem(), d.n_vocab));
+  return p.finish(x, metadata.output_stem(), eps);
 }
 
 }  // namespace pumice::families

@@ -1,8 +1,6 @@
 // LFM2: Liquid AI, "LFM2 Technical Report", 2025. Most layers mix tokens by a short convolution
 // between two gates instead of attention; those have no kv heads in the file. The larger ones have
 // experts in all but the first layers, chosen by sigmoids.
-#include <cmath>
-#include <string_view>
 
 #include "models/families.hpp"
 
@@ -27,24 +25,19 @@ Result<Program> build_lfm2(const Metadata& metadata) {
   PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions(kLayers));
   PUMICE_TRY(const std::vector<uint32_t> kv_heads,
              metadata.read_layer_counts("attention.head_count_kv", d.n_layers, kLayers));
-  PUMICE_TRY(const ExpertSource experts,
-             metadata.read_experts(d, {.probability = Router::Probability::kSigmoid}));
+  PUMICE_TRY(const ExpertSource experts, metadata.read_experts(d, kSigmoidRouter));
   PUMICE_TRY(const uint32_t n_dense, metadata.read_dense_layers(d));
   PUMICE_TRY(const uint32_t taps, metadata.read_taps("shortconv.l_cache"));
   PUMICE_TRY(const RopeSource rope, metadata.read_rope(d));
   PUMICE_TRY(const float eps, metadata.read_rms_eps());
 
   ProgramBuilder p(d);
-  const ProgramBuilder::SelfAttention attention{
-      .state_group = p.state_group("full", d.n_kv_heads, d.head_dim),
-      .attention = {.n_heads = d.n_heads, .scale = 1 / std::sqrt(d.head_dim)},
-      .rotation = p.rotation(rope, d.head_dim, ProgramBuilder::Pairs::kHalves),
-      .head_norm_eps = eps};
+  auto attention = p.full_attention(d, rope, ProgramBuilder::Pairs::kHalves);
+  attention.head_norm_eps = eps;
   const ProgramBuilder::CausalConv conv{.state_group = p.recurrent_group("conv"), .taps = taps};
 
   ValueId x = p.embed("token_embd", d.n_embd, d.n_vocab);
-  for (uint32_t i = 0; i < d.n_layers; ++i) {
-    p.begin_layer(x);
+  for (uint32_t i = 0; p.next_layer(x, i, d.n_layers); ++i) {
     const ValueId h = p.rms_norm(x, "attn_norm", eps);
     PUMICE_TRY_STATUS(metadata.expect_kv_heads(kv_heads[i], d, i));
     x = p.add(x,
@@ -54,7 +47,6 @@ Result<Program> build_lfm2(const Metadata& metadata) {
     const bool dense = experts.n_experts == 0 || i < n_dense;
     x = p.add(x, dense ? p.gated_ffn(f, ActivationKind::kSilu, d.n_ff)
                        : p.experts(f, {.source = experts, .selection_bias = "exp_probs_b"}));
-    p.end_layer(x);
   }
   x = p.rms_norm(x, "token_embd_norm", eps);  // what the file calls the norm before the output
   return p.finish(p.linear(x, metadata.output_stem(), d.n_vocab));

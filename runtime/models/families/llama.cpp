@@ -1,7 +1,5 @@
 // Llama 1, 2 and 3, Mistral 7B and Nemo, Mixtral, TinyLlama and everything else that calls itself
 // "llama": Touvron et al., "LLaMA", 2023; Jiang et al., "Mixtral of Experts", 2024.
-#include <cmath>
-
 #include "models/families.hpp"
 
 namespace pumice::families {
@@ -16,24 +14,18 @@ Result<Program> build_llama(const Metadata& metadata) {
   metadata.leave_out({"attention.sliding_window", "attention.sliding_window_pattern"});
 
   ProgramBuilder p(d);
-  const ProgramBuilder::SelfAttention attention{
-      .state_group = p.state_group("full", d.n_kv_heads, d.head_dim),
-      .attention = {.n_heads = d.n_heads, .scale = 1 / std::sqrt(d.head_dim)},
-      .rotation = p.rotation(rope, d.head_dim, ProgramBuilder::Pairs::kNeighbours)};
+  const auto attention = p.full_attention(d, rope, ProgramBuilder::Pairs::kNeighbours);
 
   ValueId x = p.embed("token_embd", d.n_embd, d.n_vocab);
-  for (uint32_t i = 0; i < d.n_layers; ++i) {
-    p.begin_layer(x);
+  for (uint32_t i = 0; p.next_layer(x, i, d.n_layers); ++i) {
     x = p.add(x, p.self_attention(p.rms_norm(x, "attn_norm", eps), attention));
 
     const ValueId f = p.rms_norm(x, "ffn_norm", eps);
     const bool dense = i < n_dense || experts.n_experts == 0;
     x = p.add(x, dense ? p.gated_ffn(f, ActivationKind::kSilu, d.n_ff)
                        : p.experts(f, {.source = experts}));
-    p.end_layer(x);
   }
-  x = p.rms_norm(x, "output_norm", eps);
-  return p.finish(p.linear(x, metadata.output_stem(), d.n_vocab));
+  return p.finish(x, metadata.output_stem(), eps);
 }
 
 }  // namespace pumice::families

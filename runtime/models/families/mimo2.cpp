@@ -44,8 +44,7 @@ Result<Program> build_mimo2(const Metadata& metadata, ModelPart part) {
   PUMICE_TRY(const uint32_t recent_value_dim,
              metadata.read_head_dim("attention.value_length_swa", d.value_dim));
   PUMICE_TRY(const Blocks blocks, metadata.read_blocks(d, part));
-  PUMICE_TRY(const ExpertSource experts,
-             metadata.read_experts(d, {.probability = Router::Probability::kSigmoid}));
+  PUMICE_TRY(const ExpertSource experts, metadata.read_experts(d, kSigmoidRouter));
   PUMICE_TRY(const uint32_t n_dense, metadata.read_dense_layers(d));
   PUMICE_TRY(const uint32_t window, metadata.read_window(128));
   PUMICE_TRY(const double value_scale, metadata.read_positive("attention.value_scale", 1));
@@ -66,11 +65,10 @@ Result<Program> build_mimo2(const Metadata& metadata, ModelPart part) {
   recent.rotation = p.rotation(recent_rope, d.head_dim, ProgramBuilder::Pairs::kHalves);
 
   ValueId x = p.input(blocks, d.n_embd, eps);
-  for (uint32_t i = blocks.first; i < blocks.end; ++i) {
+  for (uint32_t i = blocks.first; p.next_layer(x, i, blocks.end); ++i) {
     const auto has = [&](std::string_view name) {
       return metadata.has_tensor(fmt::format("blk.{}.{}.weight", i, name));
     };
-    p.begin_layer(x);
     ProgramBuilder::SelfAttention attention = windowed[i] ? recent : full;
     if (has("attn_sinks")) attention.attention.sinks = "attn_sinks";
     attention.fused = has("attn_qkv");
@@ -82,7 +80,6 @@ Result<Program> build_mimo2(const Metadata& metadata, ModelPart part) {
     const bool dense = i < n_dense || !has("ffn_gate_inp");
     x = p.add(x, dense ? p.gated_ffn(f, ActivationKind::kSilu, d.n_ff)
                        : p.experts(f, {.source = experts, .selection_bias = "exp_probs_b"}));
-    p.end_layer(x);
   }
   return p.finish(x, blocks, eps);
 }

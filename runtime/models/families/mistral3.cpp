@@ -23,23 +23,17 @@ Result<Program> build_mistral3(const Metadata& metadata) {
 
   ProgramBuilder p(d);
   constexpr auto kNeighbours = ProgramBuilder::Pairs::kNeighbours;
-  ProgramBuilder::SelfAttention attention{
-      .state_group = p.state_group("full", d.n_kv_heads, d.head_dim),
-      .attention = {.n_heads = d.n_heads, .scale = 1 / std::sqrt(d.head_dim)},
-      .rotation = p.rotation(rope, d.head_dim, kNeighbours)};
+  auto attention = p.full_attention(d, rope, kNeighbours);
   if (temperature != 0) attention.q_rotation = p.rotation(q_rope, d.head_dim, kNeighbours);
 
   ValueId x = p.embed("token_embd", d.n_embd, d.n_vocab);
-  for (uint32_t i = 0; i < d.n_layers; ++i) {
-    p.begin_layer(x);
+  for (uint32_t i = 0; p.next_layer(x, i, d.n_layers); ++i) {
     x = p.add(x, p.self_attention(p.rms_norm(x, "attn_norm", eps), attention));
 
     const ValueId f = p.rms_norm(x, "ffn_norm", eps);
     x = p.add(x, p.gated_ffn(f, ActivationKind::kSilu, d.n_ff));
-    p.end_layer(x);
   }
-  x = p.rms_norm(x, "output_norm", eps);
-  return p.finish(p.linear(x, metadata.output_stem(), d.n_vocab));
+  return p.finish(x, metadata.output_stem(), eps);
 }
 
 }  // namespace pumice::families

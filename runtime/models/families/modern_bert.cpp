@@ -6,7 +6,6 @@
 #include <optional>
 
 #include "models/families.hpp"
-#include "models/families/window_period.hpp"
 
 namespace pumice::families {
 
@@ -16,7 +15,7 @@ Result<Program> build_modern_bert(const Metadata& metadata) {
   PUMICE_TRY(const float local_base, metadata.get_or<float>("rope.freq_base_swa", 10000));
   PUMICE_TRY(const float eps, metadata.read_layer_norm_eps());
   PUMICE_TRY(const uint32_t window, metadata.read_window(128));
-  PUMICE_TRY(const uint32_t period, read_window_period(metadata, 3));
+  PUMICE_TRY(const uint32_t period, metadata.read_window_period(3));
   PUMICE_TRY(const std::optional<Pooling> pooling, metadata.read_pooling());
   PUMICE_TRY_STATUS(metadata.expect_not_causal());
   const uint32_t half_window = window / 2;
@@ -39,8 +38,7 @@ Result<Program> build_modern_bert(const Metadata& metadata) {
 
   ValueId x = p.embed("token_embd", d.n_embd, d.n_vocab);
   x = p.layer_norm(x, "token_embd_norm", eps, kNoBias);
-  for (uint32_t i = 0; i < d.n_layers; ++i) {
-    p.begin_layer(x);
+  for (uint32_t i = 0; p.next_layer(x, i, d.n_layers); ++i) {
     const ValueId h = i == 0 ? x : p.layer_norm(x, "attn_norm", eps, kNoBias);
     x = p.add(x, p.self_attention(h, i % period == 0 ? full : near));
 
@@ -48,7 +46,6 @@ Result<Program> build_modern_bert(const Metadata& metadata) {
     const ValueId gate = p.gelu(p.linear_rows(f, "ffn_up", 2 * d.n_ff, 0, d.n_ff));
     const ValueId up = p.linear_rows(f, "ffn_up", 2 * d.n_ff, d.n_ff, d.n_ff);
     x = p.add(x, p.linear(p.mul(gate, up), "ffn_down", d.n_embd));
-    p.end_layer(x);
   }
   x = p.layer_norm(x, "output_norm", eps, kNoBias);
   return p.finish_embedding(x, pooling.value_or(Pooling::kCls));

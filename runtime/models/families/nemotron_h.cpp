@@ -3,7 +3,6 @@
 // Nemotron 3 has experts in place of feed-forwards, the larger ones in a latent.
 #include <fmt/core.h>
 
-#include <cmath>
 #include <string_view>
 
 #include "models/families.hpp"
@@ -46,8 +45,7 @@ Result<Program> build_nemotron_h(const Metadata& metadata) {
              metadata.read_layer_counts("attention.head_count_kv", d.n_layers, kLayers));
   PUMICE_TRY(const std::vector<uint32_t> n_ff,
              metadata.read_layer_counts("feed_forward_length", d.n_layers, kLayers));
-  PUMICE_TRY(const ExpertSource experts,
-             metadata.read_experts(d, {.probability = Router::Probability::kSigmoid}));
+  PUMICE_TRY(const ExpertSource experts, metadata.read_experts(d, kSigmoidRouter));
   uint32_t n_latent = 0;
   if (metadata.has("moe_latent_size")) {
     PUMICE_TRY(n_latent, metadata.read_count("moe_latent_size"));
@@ -56,15 +54,12 @@ Result<Program> build_nemotron_h(const Metadata& metadata) {
   PUMICE_TRY(const float eps, metadata.read_rms_eps());
 
   ProgramBuilder p(d);
-  const ProgramBuilder::SelfAttention attention{
-      .state_group = p.state_group("full", d.n_kv_heads, d.head_dim),
-      .attention = {.n_heads = d.n_heads, .scale = 1 / std::sqrt(d.head_dim)}};
+  const auto attention = p.full_attention(d);
   mamba.state_group = p.recurrent_group("mamba");
   mamba.norm_eps = eps;
 
   ValueId x = p.embed("token_embd", d.n_embd, d.n_vocab);
-  for (uint32_t i = 0; i < d.n_layers; ++i) {
-    p.begin_layer(x);
+  for (uint32_t i = 0; p.next_layer(x, i, d.n_layers); ++i) {
     const ValueId h = p.rms_norm(x, "attn_norm", eps);
     PUMICE_TRY_STATUS(metadata.expect_kv_heads(kv_heads[i], d, i));
     const bool routed = metadata.has_tensor(fmt::format("blk.{}.ffn_gate_inp.weight", i));
@@ -77,10 +72,8 @@ Result<Program> build_nemotron_h(const Metadata& metadata) {
     } else {
       x = p.add(x, mamba2(p, h, d.n_embd, mamba));
     }
-    p.end_layer(x);
   }
-  x = p.rms_norm(x, "output_norm", eps);
-  return p.finish(p.linear(x, metadata.output_stem(), d.n_vocab));
+  return p.finish(x, metadata.output_stem(), eps);
 }
 
 }  // namespace pumice::families

@@ -1,7 +1,5 @@
 // OLMo 2: OLMo Team, "2 OLMo 2 Furious", 2025. Norms come after attention and after the
 // feed-forward rather than before, and q and k are normalised over all heads at once.
-#include <cmath>
-
 #include "models/families.hpp"
 
 namespace pumice::families {
@@ -12,28 +10,18 @@ Result<Program> build_olmo2(const Metadata& metadata) {
   PUMICE_TRY(const float eps, metadata.read_rms_eps());
 
   ProgramBuilder p(d);
-  const auto positions = p.rotation(rope, d.head_dim, ProgramBuilder::Pairs::kHalves);
-  const uint32_t cache = p.state_group("full", d.n_kv_heads, d.head_dim);
-  const double scale = 1 / std::sqrt(d.head_dim);
+  auto attention = p.full_attention(d, rope, ProgramBuilder::Pairs::kHalves);
+  attention.head_norm_eps = eps;
+  attention.head_norm = ProgramBuilder::HeadNorm::kAllHeads;
 
   ValueId x = p.embed("token_embd", d.n_embd, d.n_vocab);
-  for (uint32_t i = 0; i < d.n_layers; ++i) {
-    p.begin_layer(x);
-    ValueId q = p.rms_norm(p.linear(x, "attn_q", d.q_dim()), "attn_q_norm", eps);
-    q = p.rope(q, positions);
-    ValueId k = p.rms_norm(p.linear(x, "attn_k", d.kv_dim()), "attn_k_norm", eps);
-    k = p.rope(k, positions);
-    const ValueId v = p.linear(x, "attn_v", d.kv_dim());
-    const ValueId kv = p.append(cache, k, v);
-    const ValueId a = p.attention(q, kv, {.n_heads = d.n_heads, .scale = scale});
-    x = p.add(x, p.rms_norm(p.linear(a, "attn_output", d.n_embd), "post_attention_norm", eps));
+  for (uint32_t i = 0; p.next_layer(x, i, d.n_layers); ++i) {
+    x = p.add(x, p.rms_norm(p.self_attention(x, attention), "post_attention_norm", eps));
 
     const ValueId f = p.gated_ffn(x, ActivationKind::kSilu, d.n_ff);
     x = p.add(x, p.rms_norm(f, "post_ffw_norm", eps));
-    p.end_layer(x);
   }
-  x = p.rms_norm(x, "output_norm", eps);
-  return p.finish(p.linear(x, metadata.output_stem(), d.n_vocab));
+  return p.finish(x, metadata.output_stem(), eps);
 }
 
 }  // namespace pumice::families

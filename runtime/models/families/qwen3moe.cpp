@@ -1,7 +1,5 @@
 // Qwen 3 and Qwen 3 VL (text) with experts: Yang et al., "Qwen3 Technical Report", 2025. Every layer
 // has experts; attention is Qwen 3's, and Qwen 3 VL's is the same where there is only text.
-#include <cmath>
-#include <string_view>
 
 #include "models/families.hpp"
 
@@ -14,23 +12,17 @@ Result<Program> build_qwen3moe(const Metadata& metadata) {
   PUMICE_TRY(const float eps, metadata.read_rms_eps());
 
   ProgramBuilder p(d);
-  const ProgramBuilder::SelfAttention attention{
-      .state_group = p.state_group("full", d.n_kv_heads, d.head_dim),
-      .attention = {.n_heads = d.n_heads, .scale = 1 / std::sqrt(d.head_dim)},
-      .rotation = p.rotation(rope, d.head_dim, ProgramBuilder::Pairs::kHalves),
-      .head_norm_eps = eps};
+  auto attention = p.full_attention(d, rope, ProgramBuilder::Pairs::kHalves);
+  attention.head_norm_eps = eps;
 
   ValueId x = p.embed("token_embd", d.n_embd, d.n_vocab);
-  for (uint32_t i = 0; i < d.n_layers; ++i) {
-    p.begin_layer(x);
+  for (uint32_t i = 0; p.next_layer(x, i, d.n_layers); ++i) {
     x = p.add(x, p.self_attention(p.rms_norm(x, "attn_norm", eps), attention));
 
     const ValueId f = p.rms_norm(x, "ffn_norm", eps);
     x = p.add(x, p.experts(f, {.source = experts}));
-    p.end_layer(x);
   }
-  x = p.rms_norm(x, "output_norm", eps);
-  return p.finish(p.linear(x, metadata.output_stem(), d.n_vocab));
+  return p.finish(x, metadata.output_stem(), eps);
 }
 
 }  // namespace pumice::families

@@ -2,7 +2,6 @@
 // "Gated Delta Networks", 2024), every full_attention_interval-th is attention whose output is
 // gated. They differ in which key head a value head has, and in how their products are stacked.
 #include <cmath>
-#include <string_view>
 
 #include "models/families.hpp"
 #include "shaders/recurrence/recurrence.hpp"
@@ -83,12 +82,9 @@ Result<Program> build(const Metadata& metadata, bool stacked, ModelPart part) {
   PUMICE_TRY(const float eps, metadata.read_rms_eps());
 
   ProgramBuilder p(d);
-  const ProgramBuilder::SelfAttention attention{
-      .state_group = p.state_group("full", d.n_kv_heads, d.head_dim),
-      .attention = {.n_heads = d.n_heads, .scale = 1 / std::sqrt(d.head_dim)},
-      .rotation = p.rotation(rope, d.head_dim, ProgramBuilder::Pairs::kHalves),
-      .head_norm_eps = eps,
-      .gated_q = true};
+  auto attention = p.full_attention(d, rope, ProgramBuilder::Pairs::kHalves);
+  attention.head_norm_eps = eps;
+  attention.gated_q = true;
   if (!blocks.predicts()) net.state_group = p.recurrent_group("delta");
   const ProgramBuilder::Experts mixture{
       .source = experts,
@@ -96,8 +92,7 @@ Result<Program> build(const Metadata& metadata, bool stacked, ModelPart part) {
       .shared_gate = "ffn_gate_inp_shexp"};
 
   ValueId x = p.input(blocks, d.n_embd, eps);
-  for (uint32_t i = blocks.first; i < blocks.end; ++i) {
-    p.begin_layer(x);
+  for (uint32_t i = blocks.first; p.next_layer(x, i, blocks.end); ++i) {
     const ValueId h = p.rms_norm(x, "attn_norm", eps);
     const bool attends = blocks.predicts() || (i + 1) % interval == 0;
     x = p.add(x, attends ? p.self_attention(h, attention) : delta_net(p, h, d.n_embd, net, eps));
@@ -105,7 +100,6 @@ Result<Program> build(const Metadata& metadata, bool stacked, ModelPart part) {
     const ValueId f = p.rms_norm(x, "post_attention_norm", eps);
     x = p.add(x, experts.n_experts == 0 ? p.gated_ffn(f, ActivationKind::kSilu, d.n_ff)
                                         : p.experts(f, mixture));
-    p.end_layer(x);
   }
   return p.finish(x, blocks, eps);
 }

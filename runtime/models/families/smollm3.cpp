@@ -1,7 +1,5 @@
 // SmolLM3: Hugging Face, "SmolLM3: smol, multilingual, long-context reasoner", 2025. Llama whose
 // every fourth layer has no rope: Yang et al., "Rope to Nope and Back Again", 2025.
-#include <cmath>
-
 #include "models/families.hpp"
 
 namespace pumice::families {
@@ -12,25 +10,19 @@ Result<Program> build_smollm3(const Metadata& metadata) {
   PUMICE_TRY(const float eps, metadata.read_rms_eps());
 
   ProgramBuilder p(d);
-  const ProgramBuilder::SelfAttention turning{
-      .state_group = p.state_group("full", d.n_kv_heads, d.head_dim),
-      .attention = {.n_heads = d.n_heads, .scale = 1 / std::sqrt(d.head_dim)},
-      .rotation = p.rotation(rope, d.head_dim, ProgramBuilder::Pairs::kNeighbours)};
+  const auto turning = p.full_attention(d, rope, ProgramBuilder::Pairs::kNeighbours);
   ProgramBuilder::SelfAttention still = turning;
   still.rotation.reset();
 
   ValueId x = p.embed("token_embd", d.n_embd, d.n_vocab);
-  for (uint32_t i = 0; i < d.n_layers; ++i) {
-    p.begin_layer(x);
+  for (uint32_t i = 0; p.next_layer(x, i, d.n_layers); ++i) {
     const ValueId h = p.rms_norm(x, "attn_norm", eps);
     x = p.add(x, p.self_attention(h, i % 4 != 3 ? turning : still));
 
     const ValueId f = p.rms_norm(x, "ffn_norm", eps);
     x = p.add(x, p.gated_ffn(f, ActivationKind::kSilu, d.n_ff));
-    p.end_layer(x);
   }
-  x = p.rms_norm(x, "output_norm", eps);
-  return p.finish(p.linear(x, metadata.output_stem(), d.n_vocab));
+  return p.finish(x, metadata.output_stem(), eps);
 }
 
 }  // namespace pumice::families

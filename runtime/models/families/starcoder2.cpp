@@ -1,7 +1,5 @@
 // StarCoder 2: Lozhkov et al., "StarCoder 2 and The Stack v2", 2024. GPT-2 with a rope and kv heads
 // that queries share. Its window of 4096 keys is in no key of its files, and left out by llama.cpp.
-#include <cmath>
-
 #include "models/families.hpp"
 
 namespace pumice::families {
@@ -13,22 +11,16 @@ Result<Program> build_starcoder2(const Metadata& metadata) {
 
   ProgramBuilder p(d);
   constexpr auto kBias = ProgramBuilder::Bias::kAdded;
-  const ProgramBuilder::SelfAttention attention{
-      .state_group = p.state_group("full", d.n_kv_heads, d.head_dim),
-      .attention = {.n_heads = d.n_heads, .scale = 1 / std::sqrt(d.head_dim)},
-      .rotation = p.rotation(rope, d.head_dim, ProgramBuilder::Pairs::kHalves),
-      .bias = kBias,
-      .output_bias = kBias};
+  auto attention = p.full_attention(d, rope, ProgramBuilder::Pairs::kHalves);
+  attention.bias = attention.output_bias = kBias;
 
   ValueId x = p.embed("token_embd", d.n_embd, d.n_vocab);
-  for (uint32_t i = 0; i < d.n_layers; ++i) {
-    p.begin_layer(x);
+  for (uint32_t i = 0; p.next_layer(x, i, d.n_layers); ++i) {
     x = p.add(x, p.self_attention(p.layer_norm(x, "attn_norm", eps), attention));
 
     const ValueId f = p.layer_norm(x, "ffn_norm", eps);
     const ValueId up = p.gelu_tanh(p.linear(f, "ffn_up", d.n_ff, kBias));
     x = p.add(x, p.linear(up, "ffn_down", d.n_embd, kBias));
-    p.end_layer(x);
   }
   x = p.layer_norm(x, "output_norm", eps);
   return p.finish(p.linear(x, metadata.output_stem(), d.n_vocab));

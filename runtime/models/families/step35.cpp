@@ -1,7 +1,6 @@
 // Step 3.5: StepFun, "Step 3.5 Flash", 2026. Layers with a window have other numbers of heads and
 // another rope than those that see all, of whose heads half turns; a sigmoid for each head is its
 // factor. Of some layers' feed-forwards what is multiplied is limited.
-#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -33,9 +32,7 @@ Result<Program> build_step35(const Metadata& metadata, ModelPart part) {
   PUMICE_TRY(ModelDimensions d, metadata.read_dimensions(Metadata::Layers::kDiffer));
   PUMICE_TRY(const Layers layers, read_layers(metadata, d.n_layers));
   PUMICE_TRY(const Blocks blocks, metadata.read_blocks(d, part));
-  PUMICE_TRY(const ExpertSource experts,
-             metadata.read_experts(
-                 d, {.probability = Router::Probability::kSigmoid, .renormalised = false}));
+  PUMICE_TRY(const ExpertSource experts, metadata.read_experts(d, kPlainSigmoidRouter));
   PUMICE_TRY(const uint32_t n_dense, metadata.read_dense_layers(d));
   PUMICE_TRY(const uint32_t window, metadata.read_window(512));
   PUMICE_TRY(const float eps, metadata.read_rms_eps());
@@ -47,19 +44,13 @@ Result<Program> build_step35(const Metadata& metadata, ModelPart part) {
   if (!rope.config.freq_divisors.empty()) rope.config.freq_divisors.resize(rope.config.dims / 2);
 
   ProgramBuilder p(d);
-  const ProgramBuilder::SelfAttention full{
-      .state_group = p.state_group("full", d.n_kv_heads, d.head_dim),
-      .attention = {.n_heads = d.n_heads, .scale = 1 / std::sqrt(d.head_dim)},
-      .rotation = p.rotation(rope, d.head_dim, ProgramBuilder::Pairs::kHalves),
-      .head_norm_eps = eps};
-  ProgramBuilder::SelfAttention recent = full;
-  recent.state_group = p.state_group("window", d.n_kv_heads, d.head_dim, window);
-  recent.attention.window = window;
+  auto full = p.full_attention(d, rope, ProgramBuilder::Pairs::kHalves);
+  full.head_norm_eps = eps;
+  auto recent = p.in_window(full, window);
   recent.rotation = p.rotation(recent_rope, d.head_dim, ProgramBuilder::Pairs::kHalves);
 
   ValueId x = p.input(blocks, d.n_embd, eps);
-  for (uint32_t i = blocks.first; i < blocks.end; ++i) {
-    p.begin_layer(x);
+  for (uint32_t i = blocks.first; p.next_layer(x, i, blocks.end); ++i) {
     ProgramBuilder::SelfAttention attention = layers.windowed[i] ? recent : full;
     attention.attention.n_heads = attention.n_gates = layers.n_heads[i];
     x = p.add(x, p.self_attention(p.rms_norm(x, "attn_norm", eps), attention));
@@ -72,7 +63,6 @@ Result<Program> build_step35(const Metadata& metadata, ModelPart part) {
                                        .selection_bias = "exp_probs_b",
                                        .limit = layers.limits[i],
                                        .shared_limit = layers.shared_limits[i]}));
-    p.end_layer(x);
   }
   return p.finish(x, blocks, eps);
 }

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <array>
 
-#include "base/printable.hpp"
 #include "text/jinja/arguments.hpp"
 #include "text/jinja/code_points.hpp"
 #include "text/jinja/objects.hpp"

@@ -1,7 +1,6 @@
 // Filters of numbers and of values as a whole.
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>

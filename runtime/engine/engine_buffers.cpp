@@ -1,0 +1,66 @@
+#include "engine/engine_buffers.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/engine_limits.hpp"
+#include "shaders/log_probs/log_probs.hpp"
+#include "shaders/sampling/sampling.hpp"
+
+namespace pumice {
+namespace {
+
+constexpr uint64_t kTransferBytes = uint64_t{64} << 20;  // at a time between tiers
+
+}  // namespace
+
+std::vector<vk::ArenaLayout> EngineBuffers::lay_out(const EngineSizes& sizes,
+                                                    const EngineOptions& options,
+                                                    uint32_t n_vocab) {
+  using Domain = vk::MemoryDomain;
+  const bool greedy_only = options.greedy_only;
+  const uint64_t n_rows = sizes.limits.logit_rows;
+  const uint64_t n_slots = sizes.n_slots;
+  const uint64_t sampled_bytes = n_rows * sizeof(uint32_t);
+  const uint64_t vocab_bytes = uint64_t{n_vocab} * sizeof(float);  // and of counts
+  const uint64_t log_probs_bytes = n_rows * kLogProbsStride * sizeof(ops::LogProbs::Entry);
+
+  vk::ArenaLayout sampling(Domain::kDevice, "sampling");
+  sampling.add(greedy_only ? sizeof(uint32_t) : n_slots * vocab_bytes, token_counts);
+  sampling.add(n_rows * vocab_bytes, sampling_scratch);
+  sampling.add(sizes.n_rings * sampled_bytes, sampled);
+  if (!greedy_only) sampling.add(log_probs_bytes, log_probs);
+
+  vk::ArenaLayout tables(Domain::kUpload, "block tables");
+  tables.add(sizes.kinds.size(), n_slots * sizes.table_stride * sizeof(uint64_t), block_tables);
+  tables.add(n_slots * kMaxLogitBias * 2 * sizeof(uint32_t), logit_bias);
+
+  vk::ArenaLayout counts(Domain::kUpload, "token counts");
+  if (!greedy_only) counts.add(n_slots, vocab_bytes, staged_counts);
+
+  vk::ArenaLayout transfers(Domain::kReadback, "cache transfers");
+  if (options.cache_host_bytes > 0 || !options.cache_file.empty()) {
+    const uint64_t most = std::max<uint64_t>(1, kTransferBytes / sizes.layout.page_bytes);
+    transfers.add(std::min<uint64_t>(most, sizes.n_pages), sizes.layout.page_bytes, staged_pages);
+  }
+
+  vk::ArenaLayout readback(Domain::kReadback, "readback");
+  std::vector<vk::ArenaLayout> all;
+  rings.resize(sizes.n_rings);
+  for (Ring& ring : rings) {
+    all.push_back(ring.args.lay_out(sizes.step));
+    tables.add(n_rows * sizeof(ops::SamplingRow), ring.sampling);
+    readback.add(sampled_bytes, ring.sampled_readback);
+    if (!greedy_only) {
+      tables.add(n_rows * sizeof(ops::LogProbsRow), ring.log_prob_rows);
+      readback.add(log_probs_bytes, ring.log_probs_readback);
+    }
+    if (options.prompt_logits) readback.add(n_rows * vocab_bytes, ring.logits_readback);
+  }
+  for (vk::ArenaLayout* const arena : {&sampling, &tables, &readback, &transfers, &counts}) {
+    all.push_back(std::move(*arena));
+  }
+  return all;
+}
+
+}  // namespace pumice
