@@ -335,10 +335,16 @@ Result<DeviceState::Recording> DeviceState::record(uint32_t ring, const StepWork
 void DeviceState::record_sampling(uint32_t ring, const StepWork& step,
                                   vk::Recorder& recorder) const {
   const EngineBuffers::Ring& memory = buffers_.rings[ring];
-  const uint32_t n_rows = memory.args.n_logit_rows;
+  const uint64_t row_bytes = uint64_t{program().n_vocab} * 4;
+  uint32_t n_rows = memory.args.n_logit_rows;
   recorder.enter({"sampling"});
+  for (const uint32_t row : step.copied_rows) {
+    const vk::BufferRange& logits = decoder_->logits();
+    recorder.copy(logits.subrange(row * row_bytes, row_bytes),
+                  logits.subrange(n_rows++ * row_bytes, row_bytes));
+  }
   if (step.reads_logits) {
-    const uint64_t bytes = uint64_t{n_rows} * program().n_vocab * 4;
+    const uint64_t bytes = n_rows * row_bytes;
     recorder.copy(decoder_->logits().subrange(0, bytes), memory.logits_readback);
   }
   if (step.samples) {

@@ -26,7 +26,7 @@ constexpr ops::FlashAttention::Shape kAttention[] = {
     {.n_heads = 32, .n_kv_heads = 8, .head_dim = 128, .kv_type = KvType::kF16},
     {.n_heads = 32, .n_kv_heads = 8, .head_dim = 64, .kv_type = KvType::kF16},
     {.n_heads = 32, .n_kv_heads = 8, .head_dim = 128, .kv_type = KvType::kQ8_0}};
-constexpr uint32_t kVocabulary = 128256;  // Llama 3's
+constexpr uint32_t kVocabulary = 128256;
 
 /// The constants of a pipeline; those that it does not have are as the struct declares them.
 template <typename Spec>
@@ -117,8 +117,11 @@ Result<std::vector<HotKernel>> declare_hot_kernels(vk::PipelineLibrary& pipeline
     const WeightType* type = &weight_type(name);
     PUMICE_TRY_STATUS(ops::Linear::plan(pipelines, {&type, 1}));
   }
-  const auto sampling = ops::Sampling::tuned(pipelines, kVocabulary);
+  const ops::Sampling::Tuning sampling = ops::Sampling::tuned(pipelines, kVocabulary);
   PUMICE_TRY_STATUS(ops::Sampling::plan(pipelines, ops::Sampling::Variant::kGreedy, sampling));
+  // Of two stages, the one that reads the vocabulary.
+  const std::string_view greedy =
+      sampling.n_slices > 1 ? "sampling.greedy.slice" : "sampling.greedy";
   for (const vk::Pipeline* pipeline : pipelines.declared()) {
     for (const std::string_view name : kGemvTypes) {
       add_if(hot, hot_gemv(weight_type(name), *pipeline));
@@ -126,9 +129,7 @@ Result<std::vector<HotKernel>> declare_hot_kernels(vk::PipelineLibrary& pipeline
     for (const std::string_view name : kGemmTypes) {
       add_if(hot, hot_gemm(weight_type(name), *pipeline));
     }
-    // Where there are two stages, the first: the second has a token of each slice.
-    if (pipeline->label() ==
-        (sampling.n_slices > 1 ? "sampling.greedy.slice" : "sampling.greedy")) {
+    if (pipeline->label() == greedy) {
       hot.push_back({.pipeline = pipeline,
                      .kernel = "sampling.greedy",
                      .type = "f32",

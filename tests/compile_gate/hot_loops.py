@@ -5,8 +5,8 @@
     hot_loops --write [PLATFORM…]                          which this writes anew
 
 PLATFORM is one of tests/matrix/platforms.sh, "amd-navi31" or "navi31"; --check and --write without any take
-those of hot_loops.txt's. Needs pipeline_statistics, built with every shader (docs/TESTING.md); --program names
-another than build/matrix-cores'. Exit 1 when a check fails, 77 and a reason when compilers cannot be had.
+all of hot_loops.txt. Builds pipeline_statistics with every shader (tests/matrix/build_all_shaders.sh) and runs it,
+or --program as it is. Exit 1 when a check fails, 77 and a reason when compilers cannot be had.
 
 A row: kernel, type (of weights; of keys and values), rows (of x, or of a tile), head_dim (of attention), and
   unit             "weight" or "key" of a lane, "mma" of a subgroup
@@ -150,6 +150,42 @@ def platform_name(text):
     return next((name for name in PLATFORMS if text in (name, name.partition("-")[2])), text)
 
 
+class Skipped(Exception):
+    """What cannot be had, with the reason."""
+
+
+def prepare(platforms, program):
+    """(pipeline_statistics, version of the drivers); the first is built unless one is given."""
+    if not program:
+        built = subprocess.run([str(compile_gate.MATRIX / "build_all_shaders.sh"), "pipeline_statistics"],
+                               stdout=sys.stderr)
+        if built.returncode == 77:
+            raise Skipped("pipeline_statistics cannot be built with every shader")
+        built.check_returncode()
+    fetched = subprocess.run([str(compile_gate.MATRIX / "fetch_drivers.sh"), *platforms],
+                             capture_output=True, text=True)
+    if fetched.returncode == 2:
+        sys.exit(fetched.stderr.strip())
+    if fetched.returncode != 0:
+        raise Skipped(next((line for line in fetched.stdout.splitlines() if "SKIPPED" in line), "no driver"))
+    return program or PROGRAM, fetched.stdout.splitlines()[0].split()[-1]
+
+
+def count(program, platforms, folder, jobs):
+    """({platform: rows}, failures): of one platform all rows or none."""
+    if folder:
+        folder.mkdir(parents=True, exist_ok=True)
+    found, failures = {}, []
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        running = {name: pool.submit(rows_of, program, name, folder) for name in platforms}
+        for name, done in running.items():
+            try:
+                found[name] = done.result()
+            except (RuntimeError, ValueError) as error:
+                failures.append(str(error))
+    return found, failures
+
+
 def main():
     parser = argparse.ArgumentParser(prog="hot_loops", description=__doc__,
                                      formatter_class=argparse.RawTextHelpFormatter)
@@ -157,45 +193,27 @@ def main():
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--write", action="store_true")
-    parser.add_argument("--program", type=pathlib.Path, default=PROGRAM)
+    parser.add_argument("--program", type=pathlib.Path)
     parser.add_argument("--listings", type=pathlib.Path, metavar="FOLDER", help="write what was counted there")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     options = parser.parse_args()
     platforms = options.platform or (PLATFORMS if options.check or options.write else [])
     if not platforms:
         parser.error("which platform?")
-    if not options.program.exists():
+    try:
+        program, version = prepare(platforms, options.program)
+    except Skipped as reason:
         for name in platforms:
-            print(f"SKIPPED {name}: {options.program} is not built (docs/TESTING.md says how)", file=sys.stderr)
+            print(f"SKIPPED {name}: {reason}", file=sys.stderr)
         return 77
-    fetched = subprocess.run([str(compile_gate.MATRIX / "fetch_drivers.sh"), *platforms],
-                             capture_output=True, text=True)
-    if fetched.returncode != 0:
-        reason = next((line for line in fetched.stdout.splitlines() if "SKIPPED" in line), "")
-        print(fetched.stderr.strip() or "\n".join(f"SKIPPED {name}: {reason}" for name in platforms), file=sys.stderr)
-        return 2 if fetched.returncode == 2 else 77
-    version = fetched.stdout.splitlines()[0].split()[-1]
-    if options.listings:
-        options.listings.mkdir(parents=True, exist_ok=True)
+    found, failures = count(program, platforms, options.listings, options.jobs)
 
-    failures, found = [], {}
-    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        running = {name: pool.submit(rows_of, options.program, name, options.listings) for name in platforms}
-        for name, done in running.items():
-            try:
-                found[name] = done.result()
-            except (RuntimeError, ValueError) as error:
-                failures.append(str(error))
-    if options.json:
-        one = len(platforms) == 1
-        print(json.dumps({"version": version, **({"platform": platforms[0], "rows": found.get(platforms[0], [])} if one
-                                                 else {"platforms": found})}, indent=1))
-    elif not (options.check or options.write):
-        for name, rows in found.items():
-            print_rows(name, rows)
     table = {key_of(name, row): row for name, rows in found.items() for row in rows}
     known_version, known = read_table(TABLE.read_text()) if TABLE.exists() else (version, {})
-    if options.write:
+    if options.json:
+        rows = {"platform": platforms[0], "rows": found.get(platforms[0], [])} if len(platforms) == 1 else found
+        print(json.dumps({"version": version, **rows}, indent=1))
+    elif options.write:
         kept = {key: row for key, row in known.items() if key[0] not in found}
         TABLE.write_text(write_table(version, {**kept, **table}))
     elif options.check:
@@ -207,6 +225,9 @@ def main():
         for note in notes:
             print(f"note: {note}")
         print(f"{len(table)} hot loops counted of Mesa {version}: {len(failures)} failures, {len(notes)} notes")
+    else:
+        for name, rows in found.items():
+            print_rows(name, rows)
     for failure in failures:
         print(f"FAIL: {failure}", file=sys.stderr if options.json else sys.stdout)
     return 1 if failures else 0

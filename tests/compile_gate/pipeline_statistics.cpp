@@ -77,7 +77,9 @@ Status declare_all(vk::PipelineLibrary& pipelines, std::string_view only_type) {
     const Result<ops::Linear> linear = ops::Linear::plan(pipelines, types, math);
     if (!linear.ok() && linear.error().code != ErrorCode::kInvalidArgument) return linear.error();
   }
-  PUMICE_TRY_STATUS(ops::QuantizeX::plan(pipelines));
+  for (const auto form : {ops::XForm::kInt8, ops::XForm::kHalves}) {
+    PUMICE_TRY_STATUS(ops::QuantizeX::plan(pipelines, form));
+  }
   PUMICE_TRY_STATUS(test::plan_small_ops(pipelines, types));
   for (const auto kind : {ops::PeakMemory::Kind::kRead, ops::PeakMemory::Kind::kCopy}) {
     PUMICE_TRY_STATUS(ops::PeakMemory::plan(pipelines, kind));
