@@ -88,7 +88,7 @@ uvec4 load_keys(uint quad, out uvec4 ids) {
   [[unroll]] for (uint c = 0; c < 4; ++c) {
     const uint i = quad * 4 + c;
     if (i >= n) continue;
-    if (source == kListed) {
+    if (part != kChoice || source == kListed) {
       keys[c] = list_key[i];
       ids[c] = list_id[i];
     } else {
