@@ -29,7 +29,8 @@ void main() {
   const float sink = has_sinks != 0 ? Floats(pc.sinks).v[head] : 0.0;
 
   const uint group = gl_LocalInvocationIndex / column_quads;
-  const uint group_end = group < n_groups ? first_split + n_partials : 0;  // lanes that are left over have none
+  if (n_groups == 1 && group > 0) return;  // lanes that are left over; of several groups they wait for the others
+  const uint group_end = group < n_groups ? first_split + n_partials : 0;  // and have no splits
   const uint round_splits = n_groups * flight;
   for (uint column = gl_LocalInvocationIndex % column_quads; column < column_quads; column += workgroup_size) {
     float maximum = kNoKey;
