@@ -39,7 +39,7 @@ Result<PreparedOp> prepare(OpBed& bed, GatedActivation::Kind kind, const Shape& 
 }  // namespace
 
 std::vector<OpCase> gated_activation_cases() {
-  using enum GatedActivation::Kind;
+  using enum ActivationKind;
   constexpr std::pair<GatedActivation::Kind, const char*> kKinds[] = {{kSilu, "silu"},
                                                                       {kGelu, "gelu"},
                                                                       {kGeluTanh, "gelu_tanh"},

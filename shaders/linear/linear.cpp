@@ -124,8 +124,8 @@ void Linear::record(vk::Recorder& recorder, std::span<const Args> matrices) cons
 
 void Linear::record_x(vk::Recorder& recorder, std::span<const Args> matrices) const {
   for (const auto& [form, quantize_x] : quantize_x_) {
-    const auto reader =
-        std::ranges::find_if(matrices, [&](const Args& args) { return x_form(args) == form; });
+    const auto reader = std::ranges::find_if(
+        matrices, [&, wanted = form](const Args& args) { return x_form(args) == wanted; });
     if (reader == matrices.end()) continue;
     quantize_x.record(recorder, {.x = reader->x,
                                  .x_stride = reader->x_stride,
